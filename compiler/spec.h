@@ -1,0 +1,117 @@
+/* spec: the validated description of an encoding. Plain data, no Lua behind it.
+ *
+ * In: what dsl/loader.c read from a spec. Out: what group.c turns into a block
+ * program. A block of channels holds chosen blades of Cl(p,q,r); a position
+ * acts on it through one generator per axis, a bivector B_a with an angle
+ * theta_a, as the rotor sandwich (papers/003, section 3.2)
+ *
+ *     x -> R x R^-1,   R_a = exp(theta_a/2 B_a),
+ *
+ * and `combine` says how the axes' rotors become one. Every block-dependent
+ * quantity is one expression whose leaves hold a value per [head][block].
+ */
+#ifndef PEGEN_SPEC_H
+#define PEGEN_SPEC_H
+
+#include "arena.h"
+#include "expr.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+  SPEC_MAX_AXES = 8,
+  SPEC_MAX_DIMENSIONS = 5,                     /* of the algebra's vector space */
+  SPEC_MAX_BLADES = 1 << SPEC_MAX_DIMENSIONS,  /* basis blades of the algebra */
+  SPEC_MAX_BIVECTORS = 10,                     /* basis bivectors of 5 dimensions */
+  SPEC_MAX_RANK = 6,
+  SPEC_MAX_HEAD_DIM = 4096
+};
+
+typedef enum spec_combine {
+  COMBINE_SUM,      /* exp(sum_a theta_a/2 B_a) */
+  COMBINE_MEAN,     /* exp(1/P sum_a theta_a/2 B_a), papers/000 eq. 5-6 */
+  COMBINE_PRODUCT,  /* R_{o0} R_{o1} ...: order[0] is leftmost, acts last */
+  COMBINE_SYMMETRIC /* exp(A_o0/2) exp(A_o1/2) ... exp(A_on) ... exp(A_o1/2) exp(A_o0/2) (Strang) */
+} spec_combine;
+
+/* Cl(p,q,r): the first p basis vectors square to +1, the next q to -1, the last r to 0.
+ * A blade is a bit mask: bit i stands for e_{i+1}. */
+typedef struct spec_algebra {
+  int p, q, r;
+} spec_algebra;
+
+/* One component of a block: sign * blade, so that e31 is {0b101, -1}. */
+typedef struct spec_component {
+  unsigned blade;
+  int sign;
+} spec_component;
+
+typedef struct spec_bivector {
+  int count;
+  unsigned blade[SPEC_MAX_BIVECTORS];           /* two bits each, ascending, no doubles */
+  const expr *coefficient[SPEC_MAX_BIVECTORS];  /* no positions in it */
+} spec_bivector;
+
+typedef struct spec_operand {
+  const char *name;   /* C identifier */
+  const char *doc;    /* what it is */
+  const char *units;  /* "1", "radians per unit of position" */
+  const char *source; /* paper and equation; may be "" */
+  const char *initializer; /* how to initialise it for training; may be "" */
+  int rank;
+  int64_t shape[SPEC_MAX_RANK];
+  const char *dimension[SPEC_MAX_RANK]; /* "axes", "heads", "blocks" or the number as text */
+  double test_scale; /* check and bench draw its elements uniformly from [-test_scale, test_scale] */
+  int line;
+} spec_operand;
+
+typedef struct spec_option {
+  const char *name, *value, *doc; /* value as text, the way -D takes it */
+  bool given;                     /* set by -D, not the default */
+} spec_option;
+
+typedef struct spec {
+  const char *file; /* as given on the command line, for messages */
+  int line;         /* of pe.encoding */
+  const char *name; /* C identifier; prefix of all symbols */
+  const char *doc;  /* one line: what it is, and whose */
+
+  int n_axes;
+  const char *axis[SPEC_MAX_AXES];
+
+  int head_dim; /* channels of a row, D */
+  int heads;    /* rows of per-head leaves; 1: every head is encoded alike, any number of heads */
+
+  spec_algebra algebra;
+  int n_components; /* channels of a block */
+  spec_component component[SPEC_MAX_BLADES];
+  int n_blocks;
+  const int *channel; /* [n_components][n_blocks]: channel of a block's component; no doubles */
+
+  spec_combine combine;
+  int order[SPEC_MAX_AXES]; /* of a product: axes, leftmost first; otherwise 0, 1, ... */
+  spec_bivector generator[SPEC_MAX_AXES];
+  const expr *angle[SPEC_MAX_AXES]; /* theta_a in radians, positions included */
+  double amplitude;                 /* factor of the encoded channels (YaRN's attention factor) */
+
+  bool inverse;    /* turn back: x -> R^-1 x R, and divide by the amplitude */
+  int skip_tokens; /* tokens at the front that pass through (CLS, registers) */
+  int64_t grid[SPEC_MAX_AXES]; /* sizes of the built-in row-major grid; grid[0] = 0: none */
+
+  int n_operands;
+  spec_operand *operand;
+  int n_options;
+  spec_option *option;
+  int n_sources; /* files read: the spec, what it requires, the vocabulary (for -MD) */
+  const char **source;
+
+  expr_pool *pool;
+} spec;
+
+/* Consistency of the whole (channels in range, no doubles, finite tables, axes with
+ * generators...). The loader catches users' mistakes with their lines; this catches
+ * what it missed, as an error at spec->line. */
+bool spec_validate(const spec *s);
+
+#endif

@@ -1,0 +1,96 @@
+/* loop.h: the border between the driver (driver.c, compiled to bitcode and linked into
+ * every kernel object) and the code that the compiler emits through MLIR.
+ *
+ * The driver checks arguments, picks the processor's code, and cuts the work
+ * into runs of tokens; the emitted functions do all the arithmetic. Both sides
+ * read this one header: emit_cpu.c takes the offsets of these structs with
+ * offsetof, so the layout must be the same on every 64-bit target (only
+ * int64_t, double and pointers).
+ */
+#ifndef PEGEN_KERNEL_LOOP_H
+#define PEGEN_KERNEL_LOOP_H
+
+#include "pegen/pegen.h"
+
+/* One tensor pair that rows are read from and written to; strides in bytes. */
+typedef struct pegen_rows {
+  const char *in;
+  char *out;
+  int64_t heads;
+  int64_t in_batch, in_token, in_head;
+  int64_t out_batch, out_token, out_head;
+} pegen_rows;
+
+enum { PEGEN_MAX_ROTOR_AXES = 8 };
+
+/* Work of one call of an emitted encode function: the rows of tokens [token_begin,
+ * token_end) of batches [batch_begin, batch_end), for q and k. All batches of one
+ * call share their positions; the rotor of a token is built once for all of them, and for
+ * all heads too unless rotors differ from head to head: then the call covers heads
+ * [head_begin, head_end), whose prepared values are given; otherwise all heads of every rows[]. */
+typedef struct pegen_loop {
+  int64_t token_begin, token_end;
+  int64_t batch_begin, batch_end;
+  int64_t head_begin, head_end;
+  int64_t n_rows;          /* 1 or 2 entries of rows */
+  pegen_rows rows[2];      /* q, k: whichever is given */
+  int64_t prefetch;        /* bytes ahead of the row that is read; 0: none */
+  const char *positions;   /* of token 0 of batch_begin; NULL where a grid is built in */
+  int64_t position_type;   /* pegen_position_type */
+  int64_t position_token;  /* stride in bytes */
+  int64_t position_axis;   /* stride in bytes */
+  const char *prepared;    /* of head_begin: what `prepare` wrote; NULL for kernels without operands */
+  int64_t prepared_stride; /* bytes from head to head */
+} pegen_loop;
+
+typedef enum pegen_position_type { PEGEN_POSITION_F32, PEGEN_POSITION_F64, PEGEN_POSITION_I32, PEGEN_POSITION_I64 } pegen_position_type;
+
+/* One operand leaf of the block program: elements offsets[head][block] of an operand. The
+ * driver gathers the leaves of a head into doubles [leaf][lanes], lanes past n_blocks
+ * zeroed, so that `prepare` reads whole vectors. */
+typedef struct pegen_leaf {
+  int32_t operand;
+  int32_t n_heads;        /* rows of offsets: 1 where all heads read the same elements */
+  const int32_t *offsets; /* [n_heads][n_blocks] */
+} pegen_leaf;
+
+typedef void pegen_encode_function(const pegen_loop *loop);
+
+/* From a head's gathered leaves to what its tokens need of them (all that depends on operands
+ * alone, say unit axes); prepared is 64-byte aligned, its layout the emitted code's own affair. */
+typedef void pegen_prepare_function(const double *leaves, char *prepared);
+
+/* The emitted functions of one target.                        ORDER PEGEN_TARGET_LEVEL */
+typedef struct pegen_target_code {
+  int64_t level;                       /* pegen_level the processor must have */
+  pegen_prepare_function *prepare;     /* NULL for kernels without operands */
+  pegen_encode_function *encode[3][2]; /* [f32, bf16, f16][cached stores, streaming stores]; NULL: not compiled in */
+} pegen_target_code;
+
+typedef enum pegen_level { PEGEN_LEVEL_BASELINE, PEGEN_LEVEL_X86_64_V2, PEGEN_LEVEL_X86_64_V3, PEGEN_LEVEL_X86_64_V4 } pegen_level;
+
+/* What the driver needs to know of the kernel it is linked into. Constant data, emitted by
+ * the compiler as NAME's private descriptor. */
+typedef struct pegen_driver {
+  const pegen_kernel *kernel;
+  int64_t n_blocks, lanes;     /* lanes: n_blocks rounded up as `prepare` reads them */
+  int64_t per_head;            /* 1: rotors differ from head to head, and H and Hkv must be kernel->heads */
+  int64_t n_leaves;
+  const pegen_leaf *leaves;
+  int64_t prepared_bytes;      /* of one head, the largest of all targets, a multiple of 64 */
+  int64_t n_targets;
+  const pegen_target_code *targets; /* best first */
+  int32_t *chosen;             /* the dispatcher's choice: 0 none yet, else 1 + index of targets; atomic */
+} pegen_driver;
+
+/* Prepared values live on the stack of the call, as many heads at a time as fit in this
+ * (at least one); so no kernel of this kind needs a workspace. */
+enum { PEGEN_STACK_PREPARED = 32 * 1024 };
+
+/* Implemented by the driver, called by the emitted NAME_ entries. */
+int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+size_t pegen_driver_workspace(const pegen_driver *driver, const pegen_args *args);
+/* Implemented by the driver, called by the emitted encode functions: coordinates of a token, as doubles. */
+void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, double *out);
+
+#endif

@@ -1,0 +1,150 @@
+/* pegen.h: what a program that links pegen's kernels needs.
+ *
+ * `pegen NAME.lua -o NAME.o --header NAME.h` writes an object that exports
+ *
+ *     extern const pegen_kernel NAME_kernel;
+ *     int    NAME_encode(const pegen_args *args, int part, int parts);
+ *     size_t NAME_workspace(const pegen_args *args);
+ *
+ * The object needs nothing else: no library, no start-up call. The runtime
+ * library (-lpegen) adds error texts, look-ups by name and a parallel-for.
+ *
+ * Kernels are pure: they allocate nothing, print nothing, lock nothing, and
+ * may be called from any thread. They check every argument before they write
+ * a byte and return 0 or a pegen_error.
+ */
+#ifndef PEGEN_PEGEN_H
+#define PEGEN_PEGEN_H
+
+#include <dlpack/dlpack.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Grows by one whenever a struct below changes in a way that struct_size cannot express. */
+#define PEGEN_ABI_VERSION 1
+
+/* Why a kernel refused; pegen_strerror gives the sentence.    ORDER PEGEN_ERROR */
+#define PEGEN_ERRORS(X)                                                                                        \
+  X(OK, 0, "no error")                                                                                         \
+  X(NULL_ARGS, 1, "args is NULL")                                                                              \
+  X(STRUCT_SIZE, 2, "args->struct_size is not sizeof(pegen_args) of a known version")                         \
+  X(PART, 3, "part and parts must satisfy 0 <= part < parts")                                                  \
+  X(NOTHING_TO_DO, 4, "neither q with q_out nor k with k_out was given")                                       \
+  X(MISSING_OUTPUT, 5, "q without q_out, q_out without q, or the same of k")                                   \
+  X(MISSING_POSITIONS, 6, "positions is NULL, and this kernel has no built-in grid")                           \
+  X(MISSING_OPERAND, 7, "fewer operands were given than the kernel has, or one of them is NULL")               \
+  X(NULL_DATA, 8, "a tensor with elements has a NULL data pointer")                                            \
+  X(NULL_SHAPE, 9, "a tensor of rank above 0 has a NULL shape")                                                \
+  X(RANK, 10, "a tensor has the wrong number of dimensions")                                                   \
+  X(NEGATIVE_SIZE, 11, "a tensor has a negative size")                                                         \
+  X(HEAD_DIM, 12, "the last dimension of q, k or an output is not the kernel's head_dim")                      \
+  X(SHAPE_MISMATCH, 13, "sizes of two tensors that must agree do not")                                         \
+  X(HEADS, 14, "the number of heads is not the one this kernel was made for (operands or phases per head)")    \
+  X(POSITIONS_SHAPE, 15, "positions is neither [N,P] nor [B,N,P], or disagrees with q or k")                   \
+  X(GRID_SIZE, 16, "the number of tokens is not skip_tokens plus the size of the built-in grid")               \
+  X(OPERAND_SHAPE, 17, "an operand has another shape than the header says, or is not contiguous")              \
+  X(DTYPE, 18, "a number type that this kernel has no code for")                                               \
+  X(DTYPE_MISMATCH, 19, "q, k and their outputs must have one number type")                                    \
+  X(POSITIONS_DTYPE, 20, "positions must be float32, float64, int32 or int64")                                 \
+  X(OPERAND_DTYPE, 21, "an operand must be float32, float64, float16 or bfloat16")                             \
+  X(CHANNEL_STRIDE, 22, "channels must be adjacent: the stride of the last dimension must be 1")               \
+  X(STRIDE, 23, "an output has strides with which two of its elements share memory, or that overflow")         \
+  X(ALIGNMENT, 24, "a data pointer is not aligned to its element")                                             \
+  X(OVERLAP, 25, "an output overlaps another tensor without being its own input, element for element")         \
+  X(DEVICE, 26, "a tensor is not in the memory of the device that this entry runs on")                         \
+  X(PROCESSOR, 27, "this object has no code for this processor; compile with --target x86-64-v2 added")        \
+  X(WORKSPACE, 28, "workspace is NULL, and NAME_workspace() is not 0")                                         \
+  X(SIZE_OVERFLOW, 29, "a tensor is too large to address")
+
+typedef enum pegen_error {
+#define PEGEN_ERROR_ENUM(name, value, text) PEGEN_ERROR_##name = value,
+  PEGEN_ERRORS(PEGEN_ERROR_ENUM)
+#undef PEGEN_ERROR_ENUM
+} pegen_error;
+
+/* Arguments of every entry. Zero it, set struct_size = sizeof(pegen_args) and what you use.
+ *
+ * Strides are DLPack's, in elements; NULL strides mean contiguous. Any batch,
+ * head and token stride will do (also negative and 0 for inputs); the stride
+ * of channels is 1. [B,N,H,D] memory is the same tensor with other strides. */
+typedef struct pegen_args {
+  uint32_t struct_size;
+  int32_t n_operands;
+  const DLTensor *q;             /* [B,H,N,D]; NULL together with q_out */
+  const DLTensor *k;             /* [B,Hkv,M,D]; NULL together with k_out */
+  const DLTensor *v;             /* [B,Hkv,M,Dv]; attention only */
+  DLTensor *q_out, *k_out;       /* encode: [B,H,N,E], [B,Hkv,M,E]; may be q and k themselves where E = D */
+  DLTensor *out;                 /* attention: [B,H,N,Dv] */
+  const DLTensor *positions;     /* [N,P] or [B,N,P] of float32, float64, int32 or int64; NULL where a grid is built in */
+  const DLTensor *k_positions;   /* [M,P] or [B,M,P]; NULL: the same as positions */
+  const DLTensor *const *operands; /* in the order of the header's NAME_OPERAND_ enum */
+  void *workspace;               /* NAME_workspace() bytes, or NULL where that is 0 */
+} pegen_args;
+
+typedef struct pegen_operand {
+  const char *name;
+  const char *doc;         /* what it is, with units and source */
+  const char *units;       /* "1", "radians per unit of position" */
+  const char *initializer; /* how to initialise it for training; "" where unknown */
+  int32_t rank;
+  const int64_t *shape;          /* [rank] */
+  const char *const *dimension;  /* [rank]: "axes", "heads", "blocks" or a number as text */
+} pegen_operand;
+
+enum { PEGEN_DTYPE_F32 = 1, PEGEN_DTYPE_BF16 = 2, PEGEN_DTYPE_F16 = 4 }; /* bits of pegen_kernel.dtypes */
+
+typedef int pegen_entry(const pegen_args *args, int part, int parts);
+typedef size_t pegen_workspace_entry(const pegen_args *args);
+
+/* What an object says of itself. struct_size first, so that fields can be added at the end. */
+typedef struct pegen_kernel {
+  uint32_t struct_size;
+  uint32_t abi_version;   /* PEGEN_ABI_VERSION of the compiler that made it */
+  const char *name;
+  const char *doc;        /* one line from the spec */
+  const char *digest;     /* of the description and its options: equal digests, equal mathematics */
+  const char *options;    /* "head_dim=64 base=100 ..." */
+  const char *targets;    /* "x86-64-v3 x86-64-v4" */
+  uint32_t dtypes;        /* PEGEN_DTYPE_ bits */
+  int32_t head_dim;       /* D */
+  int32_t out_dim;        /* E; equal to D unless the encoding widens */
+  int32_t n_axes;         /* P */
+  const char *const *axes; /* [P] names */
+  int32_t heads;          /* number of heads it is made for; 0: any */
+  int32_t skip_tokens;    /* tokens at the front that pass through */
+  const int64_t *grid;    /* [P] sizes of the built-in grid, or NULL */
+  int32_t n_operands;
+  const pegen_operand *operands;
+  pegen_entry *encode;
+  pegen_entry *attention; /* NULL for separable encodings */
+  pegen_workspace_entry *workspace;
+} pegen_kernel;
+
+/* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */
+
+/* The sentence for an error; "unknown error" for other numbers. Never NULL. */
+const char *pegen_strerror(int error);
+/* "PEGEN_ERROR_SHAPE_MISMATCH"; "PEGEN_ERROR_UNKNOWN" for other numbers. */
+const char *pegen_error_name(int error);
+
+/* Index of the operand of that name, or -1. */
+int pegen_find_operand(const pegen_kernel *kernel, const char *name);
+/* Elements of operand i; 0 where i is out of range. */
+int64_t pegen_operand_size(const pegen_kernel *kernel, int i);
+/* 1 where this runtime understands the kernel (abi_version, struct_size), else 0. */
+int pegen_kernel_supported(const pegen_kernel *kernel);
+
+/* Runs entry(args, part, parts) for every part on `threads` threads (the caller is one of
+ * them) and returns the first error in the order of parts. threads <= 1 calls it directly.
+ * Threads are created and joined inside the call: an engine with a pool of its own
+ * calls the entry from it instead. Results do not depend on threads. */
+int pegen_parallel(pegen_entry *entry, const pegen_args *args, int threads);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
