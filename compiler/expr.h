@@ -110,12 +110,13 @@ const expr *expr_merge(expr_pool *pool, int heads, const expr *const *parts, int
 /* Where an expression is evaluated. positions [axes]; operands[i] points at operand i's elements. */
 typedef struct expr_environment {
   int head, block;
+  int blocks; /* of the pool: the row length of the leaves' tables */
   const double *positions;
   const double *const *operands;
   const double *channels;
 } expr_environment;
 
-/* Interpreters: in double (oracles, tests) and in long double (the reference). NARROW does not round. */
+/* Interpreters: in long double (the reference) and rounded to double (oracles, tests). NARROW does not round. */
 double expr_eval(const expr *x, const expr_environment *env);
 long double expr_eval_long(const expr *x, const expr_environment *env);
 
