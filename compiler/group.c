@@ -1,0 +1,344 @@
+/* group: closed forms of exp, combine rules; see group.h.
+ *
+ * Angles are carried in quarter turns: the factor 2/pi is folded into the frequencies
+ * at compile time, so that reduction of a phase is a subtraction of the nearest integer,
+ * exact in float64. Everything that feeds a phase stays float64; sines, cosines and unit
+ * directions are rounded to float32 once and combined there.
+ */
+#include "group.h"
+
+#include "diag.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double QUARTER_TURNS_PER_RADIAN = 0.63661977236758134308;
+static const double RADIANS_PER_QUARTER_TURN = 1.57079632679489661923;
+
+/* Below this a squared norm counts as zero: its direction is then 0/tiny = 0 and its rotation the identity. */
+static const double TINY_SQUARE = 1e-280;
+
+/* A rotor exp(angle/2 B) with angle in quarter turns. */
+typedef struct factor {
+  const expr *angle;
+  spec_bivector plane;
+} factor;
+
+typedef struct builder {
+  arena *memory;
+  expr_pool *pool;
+  const spec *spec;
+  spec_algebra algebra;
+  int n;
+} builder;
+
+/* x times a constant, taken into sums so that it meets the constants there. */
+static const expr *scaled(expr_pool *pool, const expr *x, double c) {
+  if (x->op == EXPR_ADD || x->op == EXPR_SUB)
+    return expr_binary(pool, x->op, scaled(pool, x->arg[0], c), scaled(pool, x->arg[1], c));
+  if (x->op == EXPR_NEG) return expr_neg(pool, scaled(pool, x->arg[0], c));
+  return expr_mul(pool, x, expr_const(pool, c));
+}
+
+/* ---- exp on vectors ---- */
+
+static const expr *narrow(expr_pool *pool, const expr *x) { return expr_unary(pool, EXPR_NARROW, x); }
+static const expr *constant(const builder *b, double value) { return expr_const(b->pool, value); }
+
+/* The matrix of x -> 1/2 (B x - x B) on vectors: e_i -> -s_i e_j, e_j -> s_j e_i for B = e_ij. */
+static expr_matrix bivector_action(const builder *b, const spec_bivector *plane) {
+  expr_matrix m = {b->n, arena_array(b->memory, const expr *, b->n * b->n)};
+  for (int i = 0; i < b->n * b->n; i++) m.entry[i] = constant(b, 0);
+  for (int t = 0; t < plane->count; t++) {
+    int i = __builtin_ctz(plane->blade[t]), j = 31 - __builtin_clz(plane->blade[t]);
+    m.entry[j * b->n + i] = expr_mul(b->pool, plane->coefficient[t], constant(b, -clifford_square(b->algebra, i)));
+    m.entry[i * b->n + j] = expr_mul(b->pool, plane->coefficient[t], constant(b, clifford_square(b->algebra, j)));
+  }
+  return m;
+}
+
+/* I + s M + c M^2. */
+static expr_matrix cubic_exp(const builder *b, expr_matrix m, const expr *s, const expr *c) {
+  expr_matrix square = expr_matrix_product(b->memory, b->pool, m, m);
+  expr_matrix v = expr_matrix_identity(b->memory, b->pool, b->n);
+  for (int i = 0; i < b->n * b->n; i++) {
+    const expr *odd = expr_mul(b->pool, s, m.entry[i]), *even = expr_mul(b->pool, c, square.entry[i]);
+    v.entry[i] = expr_add(b->pool, expr_add(b->pool, v.entry[i], even), odd);
+  }
+  return v;
+}
+
+/* One basis plane, turned by phi quarter turns: circular, parabolic or hyperbolic by e_ij^2. */
+static expr_matrix exp_basis_plane(const builder *b, unsigned blade, const expr *phi) {
+  expr_pool *pool = b->pool;
+  int i = __builtin_ctz(blade), j = 31 - __builtin_clz(blade), n = b->n;
+  int si = clifford_square(b->algebra, i), sj = clifford_square(b->algebra, j);
+  const expr *c, *s, *radians = scaled(pool, phi, RADIANS_PER_QUARTER_TURN);
+  if (si * sj > 0) {
+    c = narrow(pool, expr_unary(pool, EXPR_COSQ, phi));
+    s = narrow(pool, expr_unary(pool, EXPR_SINQ, phi));
+  } else if (si * sj < 0) {
+    const expr *grow = expr_unary(pool, EXPR_EXP, radians);
+    const expr *decay = expr_unary(pool, EXPR_EXP, expr_neg(pool, radians));
+    const expr *square = expr_mul(pool, radians, radians);
+    const expr *series = expr_mul(pool, radians, expr_add(pool, constant(b, 1), expr_mul(pool, square, expr_add(pool, constant(b, 1.0 / 6), scaled(pool, square, 1.0 / 120)))));
+    c = narrow(pool, scaled(pool, expr_add(pool, grow, decay), 0.5));
+    /* sinh by subtraction loses digits near 0; the series' error there is square^3/5040. */
+    s = narrow(pool, expr_select(pool, expr_binary(pool, EXPR_LESS, square, constant(b, 1e-3)), series, scaled(pool, expr_sub(pool, grow, decay), 0.5)));
+  } else {
+    c = constant(b, 1);
+    s = narrow(pool, radians);
+  }
+  expr_matrix v = expr_matrix_identity(b->memory, pool, n);
+  v.entry[i * n + i] = v.entry[j * n + j] = c;
+  v.entry[j * n + i] = expr_mul(pool, s, constant(b, -si));
+  v.entry[i * n + j] = expr_mul(pool, s, constant(b, sj));
+  return v;
+}
+
+/* Squared norm of a bivector with all basis vectors' squares positive. */
+static const expr *euclidean_square(const builder *b, const spec_bivector *plane) {
+  const expr *sum = constant(b, 0);
+  for (int t = 0; t < plane->count; t++)
+    sum = expr_add(b->pool, sum, expr_mul(b->pool, plane->coefficient[t], plane->coefficient[t]));
+  return sum;
+}
+
+/* Rodrigues' formula about a unit axis u of 3 dimensions: c I + s [u] + (1-c) u u^T. u is dual to the
+ * plane, which keeps the squares of I + s M + (1-c) M^2 positive and saves a product. */
+static expr_matrix exp_three_dimensions(const builder *b, expr_matrix m, const expr *s, const expr *c) {
+  expr_pool *pool = b->pool;
+  const expr *u[3] = {m.entry[2 * 3 + 1], m.entry[0 * 3 + 2], m.entry[1 * 3 + 0]};
+  const expr *rest = expr_sub(pool, constant(b, 1), c);
+  expr_matrix v = {3, arena_array(b->memory, const expr *, 9)};
+  for (int i = 0; i < 3; i++)
+    for (int j = 0; j < 3; j++) {
+      const expr *outer = expr_mul(pool, expr_mul(pool, rest, u[i < j ? i : j]), u[i < j ? j : i]);
+      v.entry[i * 3 + j] = expr_add(pool, outer, i == j ? c : expr_mul(pool, s, m.entry[i * 3 + j]));
+    }
+  return v;
+}
+
+/* A simple bivector whose basis vectors all square to +1. A zero bivector has direction 0 and
+ * sine 0, so it gives the identity without a branch. */
+static expr_matrix exp_euclidean(const builder *b, const factor *f) {
+  expr_pool *pool = b->pool;
+  const expr *square = euclidean_square(b, &f->plane);
+  const expr *norm = constant(b, 1), *inverse = norm;
+  if (!expr_is_const(square, 1)) {
+    norm = expr_unary(pool, EXPR_SQRT, expr_binary(pool, EXPR_MAX, square, constant(b, TINY_SQUARE)));
+    inverse = expr_div(pool, constant(b, 1), norm);
+  }
+  const expr *phi = expr_mul(pool, f->angle, norm);
+  const expr *s = narrow(pool, expr_unary(pool, EXPR_SINQ, phi));
+  const expr *c = narrow(pool, expr_unary(pool, EXPR_COSQ, phi));
+  spec_bivector unit = f->plane;
+  for (int t = 0; t < unit.count; t++)
+    unit.coefficient[t] = narrow(pool, expr_mul(pool, unit.coefficient[t], inverse));
+  expr_matrix m = bivector_action(b, &unit);
+  if (b->n == 3) return exp_three_dimensions(b, m, s, c);
+  return cubic_exp(b, m, s, expr_sub(pool, constant(b, 1), c));
+}
+
+/* A simple bivector of any signature: the entire functions of beta = B^2,
+ * S = sinh(sqrt beta)/sqrt beta and C = (cosh(sqrt beta) - 1)/beta, all in float64. */
+static expr_matrix exp_any_signature(const builder *b, const factor *f) {
+  expr_pool *pool = b->pool;
+  spec_bivector whole = f->plane;
+  const expr *beta = constant(b, 0);
+  for (int t = 0; t < whole.count; t++) {
+    int i = __builtin_ctz(whole.blade[t]), j = 31 - __builtin_clz(whole.blade[t]);
+    whole.coefficient[t] = scaled(pool, expr_mul(pool, f->angle, whole.coefficient[t]), RADIANS_PER_QUARTER_TURN);
+    const expr *square = expr_mul(pool, whole.coefficient[t], whole.coefficient[t]);
+    beta = expr_add(pool, beta, scaled(pool, square, -clifford_square(b->algebra, i) * clifford_square(b->algebra, j)));
+  }
+  const double near = 1e-2; /* the series' relative error there: beta^4/9! < 3e-14 */
+  const expr *size = expr_binary(pool, EXPR_MAX, expr_unary(pool, EXPR_ABS, beta), constant(b, near));
+  const expr *root = expr_unary(pool, EXPR_SQRT, size);
+  const expr *turns = scaled(pool, root, QUARTER_TURNS_PER_RADIAN);
+  const expr *one = constant(b, 1);
+  const expr *circular_s = expr_div(pool, expr_unary(pool, EXPR_SINQ, turns), root);
+  const expr *circular_c = expr_div(pool, expr_sub(pool, one, expr_unary(pool, EXPR_COSQ, turns)), size);
+  const expr *grow = expr_unary(pool, EXPR_EXP, root), *decay = expr_div(pool, one, grow);
+  const expr *hyperbolic_s = expr_div(pool, scaled(pool, expr_sub(pool, grow, decay), 0.5), root);
+  const expr *hyperbolic_c = expr_div(pool, expr_sub(pool, scaled(pool, expr_add(pool, grow, decay), 0.5), one), size);
+  const double s_terms[] = {1, 1.0 / 6, 1.0 / 120, 1.0 / 5040}, c_terms[] = {1.0 / 2, 1.0 / 24, 1.0 / 720, 1.0 / 40320};
+  const expr *series_s = constant(b, s_terms[3]), *series_c = constant(b, c_terms[3]);
+  for (int k = 2; k >= 0; k--) {
+    series_s = expr_add(pool, expr_mul(pool, series_s, beta), constant(b, s_terms[k]));
+    series_c = expr_add(pool, expr_mul(pool, series_c, beta), constant(b, c_terms[k]));
+  }
+  const expr *is_circular = expr_binary(pool, EXPR_LESS, beta, constant(b, -near));
+  const expr *is_hyperbolic = expr_binary(pool, EXPR_LESS, constant(b, near), beta);
+  const expr *s = expr_select(pool, is_circular, circular_s, expr_select(pool, is_hyperbolic, hyperbolic_s, series_s));
+  const expr *c = expr_select(pool, is_circular, circular_c, expr_select(pool, is_hyperbolic, hyperbolic_c, series_c));
+  expr_matrix v = cubic_exp(b, bivector_action(b, &whole), s, c);
+  for (int i = 0; i < b->n * b->n; i++) v.entry[i] = narrow(pool, v.entry[i]);
+  return v;
+}
+
+static bool vanishes(const expr *x) { return expr_is_const(x, 0); }
+
+static expr_matrix exp_on_vectors(const builder *b, const factor *f) {
+  spec_bivector plane = {0};
+  bool euclidean = true;
+  for (int t = 0; t < f->plane.count; t++) {
+    unsigned blade = f->plane.blade[t];
+    if (vanishes(f->plane.coefficient[t])) continue;
+    plane.blade[plane.count] = blade;
+    plane.coefficient[plane.count++] = f->plane.coefficient[t];
+    for (unsigned left = blade; left; left &= left - 1)
+      euclidean = euclidean && clifford_square(b->algebra, __builtin_ctz(left)) > 0;
+  }
+  factor clean = {f->angle, plane};
+  if (plane.count == 0) return expr_matrix_identity(b->memory, b->pool, b->n);
+  if (plane.count == 1) return exp_basis_plane(b, plane.blade[0], expr_mul(b->pool, f->angle, plane.coefficient[0]));
+  return euclidean ? exp_euclidean(b, &clean) : exp_any_signature(b, &clean);
+}
+
+/* ---- simple or not ---- */
+
+/* Whether x is zero for all positions and operands: an oracle evaluates it at random points
+ * of every head and block, as FFTW's genfft decides equality. `size` is the natural magnitude of x. */
+static bool is_zero_everywhere(const builder *b, const expr *x, const expr *size) {
+  if (vanishes(x)) return true;
+  const spec *s = b->spec;
+  uint64_t state = 0x243f6a8885a308d3ull;
+  double positions[SPEC_MAX_AXES];
+  const double **operands = arena_array(b->memory, const double *, s->n_operands + 1);
+  for (int sample = 0; sample < 3; sample++) {
+    for (int a = 0; a < s->n_axes; a++) {
+      state = state * 6364136223846793005ull + 1442695040888963407ull;
+      positions[a] = (double)(int64_t)state * 0x1p-60;
+    }
+    for (int o = 0; o < s->n_operands; o++) {
+      int64_t count = 1;
+      for (int d = 0; d < s->operand[o].rank; d++) count *= s->operand[o].shape[d];
+      double *values = arena_array(b->memory, double, count);
+      for (int64_t i = 0; i < count; i++) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        values[i] = (double)(int64_t)state * 0x1p-63;
+      }
+      operands[o] = values;
+    }
+    for (int head = 0; head < s->heads; head++)
+      for (int block = 0; block < s->n_blocks; block++) {
+        expr_environment env = {head, block, s->n_blocks, positions, operands, NULL};
+        if (fabs(expr_eval(x, &env)) > 1e-12 * expr_eval(size, &env)) return false;
+      }
+  }
+  return true;
+}
+
+/* B ^ B = 0: the Plücker relations, one per four basis vectors; below four dimensions always. */
+static bool is_simple(const builder *b, const spec_bivector *plane) {
+  expr_pool *pool = b->pool;
+  const expr *coefficient[SPEC_MAX_BLADES];
+  for (int i = 0; i < SPEC_MAX_BLADES; i++) coefficient[i] = constant(b, 0);
+  for (int t = 0; t < plane->count; t++) coefficient[plane->blade[t]] = plane->coefficient[t];
+  const expr *size = euclidean_square(b, plane);
+  for (unsigned four = 0; four < 1u << b->n; four++) {
+    if (clifford_grade(four) != 4) continue;
+    int e[4], count = 0;
+    for (unsigned left = four; left; left &= left - 1) e[count++] = __builtin_ctz(left);
+    const expr *relation = constant(b, 0);
+    for (int k = 1; k < 4; k++) {
+      unsigned with = 1u << e[0] | 1u << e[k], without = four & ~with;
+      const expr *term = expr_mul(pool, coefficient[with], coefficient[without]);
+      relation = k == 2 ? expr_sub(pool, relation, term) : expr_add(pool, relation, term);
+    }
+    if (!is_zero_everywhere(b, relation, size)) return false;
+  }
+  return true;
+}
+
+/* ---- combining the axes ---- */
+
+static bool same_plane(const spec_bivector *x, const spec_bivector *y) {
+  if (x->count != y->count) return false;
+  for (int t = 0; t < x->count; t++)
+    if (x->blade[t] != y->blade[t] || x->coefficient[t] != y->coefficient[t]) return false;
+  return true;
+}
+
+/* The axes' bivectors added up into one rotor. Where all share one plane only the angles add,
+ * and the plane's norm does not depend on the token. */
+static factor summed(const builder *b, double share) {
+  const spec *s = b->spec;
+  expr_pool *pool = b->pool;
+  bool one_plane = true;
+  for (int a = 1; a < s->n_axes; a++) one_plane = one_plane && same_plane(&s->generator[0], &s->generator[a]);
+  factor f = {constant(b, one_plane ? 0 : 1), {0}};
+  if (one_plane) f.plane = s->generator[0];
+  for (int a = 0; a < s->n_axes; a++) {
+    const expr *angle = scaled(pool, s->angle[a], share * QUARTER_TURNS_PER_RADIAN);
+    if (one_plane) f.angle = expr_add(pool, f.angle, angle);
+    for (int t = 0; !one_plane && t < s->generator[a].count; t++) {
+      unsigned blade = s->generator[a].blade[t];
+      int slot = 0;
+      while (slot < f.plane.count && f.plane.blade[slot] != blade) slot++;
+      if (slot == f.plane.count) {
+        f.plane.blade[f.plane.count++] = blade;
+        f.plane.coefficient[slot] = constant(b, 0);
+      }
+      const expr *term = expr_mul(pool, angle, s->generator[a].coefficient[t]);
+      f.plane.coefficient[slot] = expr_add(pool, f.plane.coefficient[slot], term);
+    }
+  }
+  return f;
+}
+
+static int combine(const builder *b, factor *factors) {
+  const spec *s = b->spec;
+  double turn = s->inverse ? -1 : 1;
+  int count = 0, last = s->n_axes - 1;
+  switch (s->combine) {
+  case COMBINE_SUM: factors[count++] = summed(b, turn); break;
+  case COMBINE_MEAN: factors[count++] = summed(b, turn / s->n_axes); break;
+  case COMBINE_PRODUCT:
+    for (int i = 0; i <= last; i++) {
+      int a = s->order[s->inverse ? last - i : i];
+      factors[count++] = (factor){scaled(b->pool, s->angle[a], turn * QUARTER_TURNS_PER_RADIAN), s->generator[a]};
+    }
+    break;
+  case COMBINE_SYMMETRIC: /* a palindrome: its own reverse */
+    for (int i = -last; i <= last; i++) {
+      int a = s->order[last - (i < 0 ? -i : i)];
+      double share = i == 0 ? turn : turn / 2;
+      factors[count++] = (factor){scaled(b->pool, s->angle[a], share * QUARTER_TURNS_PER_RADIAN), s->generator[a]};
+    }
+    break;
+  }
+  return count;
+}
+
+bool group_build(arena *a, const spec *s, block_program *out) {
+  builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra)};
+  factor factors[2 * SPEC_MAX_AXES];
+  int count = combine(&b, factors);
+  expr_matrix v = {0};
+  for (int i = 0; i < count; i++) {
+    if (!is_simple(&b, &factors[i].plane)) {
+      diag_error(s->file, s->line, "generators of '%s' make a bivector that is not simple in Cl(%d,%d,%d), and its exponential has no closed form here; "
+                 "expected generators that share a plane or a vector, or combine = pe.product{...} of simple ones",
+                 s->name, s->algebra.p, s->algebra.q, s->algebra.r);
+      return false;
+    }
+    expr_matrix e = exp_on_vectors(&b, &factors[i]);
+    v = i ? expr_matrix_product(a, s->pool, v, e) : e;
+  }
+  int size = s->n_components;
+  const expr *amplitude = expr_const(s->pool, s->inverse ? 1 / s->amplitude : s->amplitude);
+  out->spec = s;
+  out->matrix = (expr_matrix){size, arena_array(a, const expr *, size * size)};
+  for (int i = 0; i < size; i++)
+    for (int j = 0; j < size; j++) {
+      spec_component row = s->component[i], column = s->component[j];
+      const expr *entry = expr_const(s->pool, 0);
+      if (clifford_grade(row.blade) == clifford_grade(column.blade))
+        entry = clifford_compound(s->pool, s->algebra, v, row.blade, column.blade);
+      if (row.sign * column.sign < 0) entry = expr_neg(s->pool, entry);
+      out->matrix.entry[i * size + j] = expr_unary(s->pool, EXPR_NARROW, expr_mul(s->pool, entry, amplitude));
+    }
+  return true;
+}
