@@ -1,0 +1,32 @@
+/* check: `pegen check SPEC.lua`, a description's kernels against the slow reference.
+ *
+ * Compiles the description for every target asked for that this machine runs,
+ * loads the object, calls its C interface on random data and prints the largest
+ * errors per number type beside the bounds that kernels promise:
+ *
+ *   rotor entries   2^-22 for |phase| up to 2^24 radians (times the amplitude where that
+ *                   is above 1, and times the growth of a group that is not compact)
+ *   rows, f32       2^-20 of the norm of each block
+ *   rows, bf16 f16  half a unit in the last place and 2^-20 of the norm of each block
+ *   to the bit      in place, parts, position types, leftover channels, and what an infinity
+ *                   in one block leaves of the others
+ */
+#ifndef PEGEN_CHECK_H
+#define PEGEN_CHECK_H
+
+#include "arena.h"
+#include "spec.h"
+
+#include <stdint.h>
+
+typedef struct check_options {
+  const char *targets; /* comma list; NULL: every target that this machine runs */
+  unsigned dtypes;     /* PEGEN_DTYPE_ bits; 0: all */
+  int optimize;        /* 0..3 of -O */
+  uint64_t seed;       /* of the random data; 0: a fixed one; printed either way */
+} check_options;
+
+/* Prints the table to standard output. 0 where all passed, 1 where something failed or did not compile. */
+int check_spec(arena *a, const spec *s, const check_options *options);
+
+#endif
