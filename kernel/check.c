@@ -1,0 +1,274 @@
+/* check.c: every argument of an encode call, in this order, before a byte is written:
+ *
+ *   1. args, struct_size, part                   NULL_ARGS STRUCT_SIZE PART
+ *   2. what is given: q and k with their outputs, positions, operands
+ *                                                MISSING_OUTPUT NOTHING_TO_DO MISSING_POSITIONS MISSING_OPERAND
+ *   3. shapes of q, q_out, k, k_out              RANK NULL_SHAPE NEGATIVE_SIZE HEAD_DIM
+ *      and of each against the others            SHAPE_MISMATCH HEADS
+ *   4. shapes of positions, grid, operands       NULL_SHAPE POSITIONS_SHAPE GRID_SIZE OPERAND_SHAPE
+ *   5. number types                              DTYPE DTYPE_MISMATCH POSITIONS_DTYPE OPERAND_DTYPE
+ *   6. memory of each tensor                     DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT STRIDE
+ *   7. outputs against every other tensor        OVERLAP
+ *
+ * Only tensors that the call reads or writes are looked at: positions is not
+ * where only k is given and has k_positions, and k_positions is not where k is not given.
+ */
+#include "driver.h"
+
+static int one_of(const DLTensor *tensor, int code, int bits) {
+  return tensor->dtype.code == code && tensor->dtype.bits == bits && tensor->dtype.lanes == 1;
+}
+
+/* ---- 3. shapes ---- */
+
+static int check_rows_shape(const DLTensor *tensor, int64_t head_dim) {
+  if (tensor->ndim != 4)
+    return PEGEN_ERROR_RANK;
+  if (!tensor->shape)
+    return PEGEN_ERROR_NULL_SHAPE;
+  for (int i = 0; i < 4; i++)
+    if (tensor->shape[i] < 0)
+      return PEGEN_ERROR_NEGATIVE_SIZE;
+  return tensor->shape[3] == head_dim ? 0 : PEGEN_ERROR_HEAD_DIM;
+}
+
+static int check_pair_shape(const pegen_kernel *kernel, const DLTensor *in, const DLTensor *out) {
+  int error = check_rows_shape(in, kernel->head_dim);
+  if (!error)
+    error = check_rows_shape(out, kernel->out_dim);
+  if (error)
+    return error;
+  for (int i = 0; i < 3; i++)
+    if (in->shape[i] != out->shape[i])
+      return PEGEN_ERROR_SHAPE_MISMATCH;
+  return 0;
+}
+
+static int check_shapes(const pegen_driver *driver, const pegen_args *args) {
+  const pegen_kernel *kernel = driver->kernel;
+  const DLTensor *q = args->q, *k = args->k;
+  int error = 0;
+  if (q)
+    error = check_pair_shape(kernel, q, args->q_out);
+  if (!error && k)
+    error = check_pair_shape(kernel, k, args->k_out);
+  if (error)
+    return error;
+  if (q && k && q->shape[0] != k->shape[0])
+    return PEGEN_ERROR_SHAPE_MISMATCH;
+  if (driver->per_head && ((q && q->shape[1] != kernel->heads) || (k && k->shape[1] != kernel->heads)))
+    return PEGEN_ERROR_HEADS;
+  return 0;
+}
+
+/* ---- 4. positions, grid, operands ---- */
+
+static int check_positions_shape(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows) {
+  int rank = positions->ndim;
+  if (rank != 2 && rank != 3)
+    return PEGEN_ERROR_POSITIONS_SHAPE;
+  if (!positions->shape)
+    return PEGEN_ERROR_NULL_SHAPE;
+  if (positions->shape[rank - 1] != kernel->n_axes || positions->shape[rank - 2] != rows->shape[2] ||
+      (rank == 3 && positions->shape[0] != rows->shape[0]))
+    return PEGEN_ERROR_POSITIONS_SHAPE;
+  return 0;
+}
+
+static int check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows) {
+  if (positions)
+    return check_positions_shape(kernel, positions, rows);
+  int64_t tokens = kernel->skip_tokens, points = 1;
+  for (int i = 0; i < kernel->n_axes; i++)
+    points *= kernel->grid[i];
+  return rows->shape[2] == tokens + points ? 0 : PEGEN_ERROR_GRID_SIZE;
+}
+
+static int check_operand_shape(const pegen_operand *want, const DLTensor *tensor) {
+  int64_t count = 1;
+  if (tensor->ndim != want->rank)
+    return PEGEN_ERROR_OPERAND_SHAPE;
+  if (want->rank > 0 && !tensor->shape)
+    return PEGEN_ERROR_NULL_SHAPE;
+  for (int i = want->rank - 1; i >= 0; i--) {
+    if (tensor->shape[i] != want->shape[i])
+      return PEGEN_ERROR_OPERAND_SHAPE;
+    if (tensor->strides && want->shape[i] > 1 && tensor->strides[i] != count)
+      return PEGEN_ERROR_OPERAND_SHAPE;
+    count *= want->shape[i]; /* the compiler's own sizes: small */
+  }
+  return 0;
+}
+
+/* ---- 5. number types ---- */
+
+static int64_t row_type(const DLTensor *tensor) { /* row of pegen_target_code.encode, or -1 */
+  if (one_of(tensor, kDLFloat, 32))
+    return 0;
+  if (one_of(tensor, kDLBfloat, 16))
+    return 1;
+  return one_of(tensor, kDLFloat, 16) ? 2 : -1;
+}
+
+static int64_t position_type(const DLTensor *tensor) { /* pegen_position_type, or -1 */
+  if (one_of(tensor, kDLFloat, 32))
+    return PEGEN_POSITION_F32;
+  if (one_of(tensor, kDLFloat, 64))
+    return PEGEN_POSITION_F64;
+  if (one_of(tensor, kDLInt, 32))
+    return PEGEN_POSITION_I32;
+  return one_of(tensor, kDLInt, 64) ? PEGEN_POSITION_I64 : -1;
+}
+
+static int same_type(const DLTensor *a, const DLTensor *b) {
+  return one_of(a, b->dtype.code, b->dtype.bits);
+}
+
+static int check_types(const pegen_driver *driver, const pegen_args *args, pegen_call *call) {
+  static const uint32_t bits[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16};
+  const DLTensor *first = args->q ? args->q : args->k;
+  call->type = row_type(first);
+  if (call->type < 0 || !(driver->kernel->dtypes & bits[call->type]))
+    return PEGEN_ERROR_DTYPE;
+  if ((args->q && !same_type(args->q_out, first)) ||
+      (args->k && (!same_type(args->k, first) || !same_type(args->k_out, first))))
+    return PEGEN_ERROR_DTYPE_MISMATCH;
+  return 0;
+}
+
+static int check_operand_types(const pegen_driver *driver, const pegen_args *args) {
+  for (int i = 0; i < driver->kernel->n_operands; i++) {
+    const DLTensor *t = args->operands[i];
+    if (!one_of(t, kDLFloat, 32) && !one_of(t, kDLFloat, 64) && !one_of(t, kDLFloat, 16) && !one_of(t, kDLBfloat, 16))
+      return PEGEN_ERROR_OPERAND_DTYPE;
+  }
+  return 0;
+}
+
+/* ---- 6. memory ---- */
+
+static int on_host(const DLTensor *tensor) {
+  return tensor->device.device_type == kDLCPU || tensor->device.device_type == kDLCUDAHost;
+}
+
+static int view_rows(const DLTensor *tensor, pegen_view *view) {
+  return on_host(tensor) ? pegen_view_of(tensor, 1, view) : PEGEN_ERROR_DEVICE;
+}
+
+static int view_pair(const DLTensor *in, const DLTensor *out, pegen_stream *stream) {
+  int error = view_rows(in, &stream->in);
+  if (error)
+    return error;
+  /* The same struct twice is the usual way to say "in place". Its view must still be filled
+   * in: encode.c reads in and out alike. */
+  error = view_rows(out, &stream->out);
+  if (error == PEGEN_ERROR_SIZE_OVERFLOW && out->strides)
+    return PEGEN_ERROR_STRIDE;
+  if (error)
+    return error;
+  if (!stream->out.empty && !pegen_view_nests(&stream->out))
+    return PEGEN_ERROR_STRIDE;
+  stream->in_place = pegen_views_equal(&stream->in, &stream->out);
+  return 0;
+}
+
+static int view_positions(const DLTensor *positions, pegen_stream *stream) {
+  stream->grid = !positions;
+  if (!positions)
+    return 0;
+  stream->position_type = position_type(positions);
+  return on_host(positions) ? pegen_view_of(positions, 0, &stream->positions) : PEGEN_ERROR_DEVICE;
+}
+
+/* ---- 7. overlap ---- */
+
+static int meets_operand(const pegen_driver *driver, const pegen_args *args, const pegen_view *out) {
+  pegen_view operand;
+  for (int i = 0; i < driver->kernel->n_operands; i++)
+    if (pegen_view_contiguous(args->operands[i], &operand) || pegen_views_meet(out, &operand))
+      return 1;
+  return 0;
+}
+
+/* Does the output of stream s meet anything that it may not meet? */
+static int output_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_call *call, int s) {
+  const pegen_stream *own = &call->stream[s], *other = &call->stream[1 - s];
+  if (!own->in_place && pegen_views_meet(&own->out, &own->in))
+    return 1;
+  for (int i = 0; i < 2; i++)
+    if (call->stream[i].given && !call->stream[i].grid && pegen_views_meet(&own->out, &call->stream[i].positions))
+      return 1;
+  if (other->given) {
+    if (pegen_views_meet(&own->out, &other->in))
+      return 1;
+    /* Outputs meet each other from both sides: once is enough, and where the
+     * other is in place it has just been asked. */
+    if (s == 0 && !other->in_place && pegen_views_meet(&own->out, &other->out))
+      return 1;
+  }
+  return meets_operand(driver, args, &own->out);
+}
+
+/* ---- all of them ---- */
+
+int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_call *call) {
+  const pegen_kernel *kernel = driver->kernel;
+  int error;
+  if (!args)
+    return PEGEN_ERROR_NULL_ARGS;
+  if (args->struct_size != sizeof(pegen_args))
+    return PEGEN_ERROR_STRUCT_SIZE;
+  if (part < 0 || part >= parts)
+    return PEGEN_ERROR_PART;
+
+  const DLTensor *q = args->q, *k = args->k;
+  if (!q != !args->q_out || !k != !args->k_out)
+    return PEGEN_ERROR_MISSING_OUTPUT;
+  if (!q && !k)
+    return PEGEN_ERROR_NOTHING_TO_DO;
+  const DLTensor *q_positions = args->positions;
+  const DLTensor *k_positions = args->k_positions ? args->k_positions : args->positions;
+  if (!kernel->grid && ((q && !q_positions) || (k && !k_positions)))
+    return PEGEN_ERROR_MISSING_POSITIONS;
+  if (args->n_operands < kernel->n_operands || (kernel->n_operands > 0 && !args->operands))
+    return PEGEN_ERROR_MISSING_OPERAND;
+  for (int i = 0; i < kernel->n_operands; i++)
+    if (!args->operands[i])
+      return PEGEN_ERROR_MISSING_OPERAND;
+
+  if ((error = check_shapes(driver, args)) != 0 ||
+      (q && (error = check_coordinates(kernel, q_positions, q)) != 0) ||
+      (k && (error = check_coordinates(kernel, k_positions, k)) != 0))
+    return error;
+  for (int i = 0; i < kernel->n_operands; i++)
+    if ((error = check_operand_shape(&kernel->operands[i], args->operands[i])) != 0)
+      return error;
+
+  if ((error = check_types(driver, args, call)) != 0)
+    return error;
+  if ((q && q_positions && position_type(q_positions) < 0) || (k && k_positions && position_type(k_positions) < 0))
+    return PEGEN_ERROR_POSITIONS_DTYPE;
+  if ((error = check_operand_types(driver, args)) != 0)
+    return error;
+
+  pegen_stream *queries = &call->stream[0], *keys = &call->stream[1];
+  queries->given = q != 0;
+  keys->given = k != 0;
+  if ((q && (error = view_pair(q, args->q_out, queries)) != 0) ||
+      (k && (error = view_pair(k, args->k_out, keys)) != 0) ||
+      (q && (error = view_positions(q_positions, queries)) != 0) ||
+      (k && (error = view_positions(k_positions, keys)) != 0))
+    return error;
+  for (int i = 0; i < kernel->n_operands; i++) {
+    pegen_view operand;
+    if (!on_host(args->operands[i]))
+      return PEGEN_ERROR_DEVICE;
+    if ((error = pegen_view_contiguous(args->operands[i], &operand)) != 0)
+      return error;
+  }
+
+  if ((q && output_overlaps(driver, args, call, 0)) || (k && output_overlaps(driver, args, call, 1)))
+    return PEGEN_ERROR_OVERLAP;
+  call->joint = q && k && q_positions == k_positions && q->shape[2] == k->shape[2];
+  return 0;
+}

@@ -1,0 +1,82 @@
+/* driver.h: what the files of the driver share. Nothing of it leaves the kernel object.
+ *
+ * The driver is freestanding C11: no library, no call that a linker would have to
+ * resolve. So there are no struct copies and no aggregate initialisers here (a C
+ * compiler may turn them into memcpy and memset), and it is built with -fno-builtin
+ * (so that loops are not turned into them either).
+ *
+ *     check.c     arguments -> pegen_call, or the first error
+ *     view.c      DLTensor -> the bytes it covers; do two tensors share an element?
+ *     dispatch.c  the processor -> the first target that it can run
+ *     encode.c    pegen_call -> calls of the emitted functions
+ */
+#ifndef PEGEN_KERNEL_DRIVER_H
+#define PEGEN_KERNEL_DRIVER_H
+
+#include "loop.h"
+
+#define PEGEN_INTERNAL __attribute__((visibility("hidden")))
+
+/* Where a call starts to prefetch: below it, the data sit in a core's own cache (SPEED.md
+ * measured a loss there with two threads). Streaming stores start at twice of it. */
+enum { PEGEN_CACHE_BYTES = 1 << 20, PEGEN_PREFETCH_BYTES = 4096 };
+
+/* A tensor as bytes: `dims` outer dimensions with strides, each index of which begins a run
+ * of `width` adjacent bytes (a row of channels, one coordinate, a whole operand).
+ * Dimensions of size 1 have stride 0, so that equal strides mean equal addressing. */
+enum { PEGEN_VIEW_DIMS = 3 };
+typedef struct pegen_view {
+  uintptr_t base;      /* address of index (0, 0, 0) */
+  uintptr_t low, high; /* every byte lies in [low, high) */
+  int64_t width;
+  int64_t empty; /* 1: no elements; then nothing but size is meaningful */
+  int64_t size[PEGEN_VIEW_DIMS], stride[PEGEN_VIEW_DIMS]; /* stride in bytes */
+} pegen_view;
+
+enum { PEGEN_BATCH, PEGEN_HEAD, PEGEN_TOKEN }; /* dimensions of the view of q, k and their outputs */
+enum { PEGEN_POSITION_BATCH, PEGEN_POSITION_TOKEN, PEGEN_POSITION_AXIS }; /* of positions */
+
+/* One of q and k, checked. */
+typedef struct pegen_stream {
+  int64_t given;    /* 0: the rest is not set */
+  int64_t in_place; /* out is in, element for element */
+  pegen_view in, out;
+  int64_t grid;          /* 1: coordinates are those of the built-in grid; 0: of positions */
+  pegen_view positions;
+  int64_t position_type; /* pegen_position_type */
+} pegen_stream;
+
+/* A checked call. */
+typedef struct pegen_call {
+  pegen_stream stream[2]; /* q, k */
+  int64_t joint;          /* 1: q and k have the same tokens and positions, and go in one pass */
+  int64_t type;           /* row of pegen_target_code.encode */
+} pegen_call;
+
+/* Checks everything in the order that check.c states; fills *call where it returns 0. */
+PEGEN_INTERNAL int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts,
+                               pegen_call *call);
+
+/* Fills *view from a tensor whose rank, shape and dtype are checked. The last `run` dimensions (0 or 1)
+ * must be adjacent elements and become the width; dimensions of the tensor fill the view's
+ * from the last backwards, missing ones in front are of size 1. Returns 0 or a pegen_error:
+ * SIZE_OVERFLOW, CHANNEL_STRIDE, NULL_DATA, ALIGNMENT. */
+PEGEN_INTERNAL int pegen_view_of(const DLTensor *tensor, int run, pegen_view *view);
+
+/* The same for a contiguous tensor, as one run of bytes (operands). */
+PEGEN_INTERNAL int pegen_view_contiguous(const DLTensor *tensor, pegen_view *view);
+
+/* 1 where both name the same elements by the same indices. */
+PEGEN_INTERNAL int pegen_views_equal(const pegen_view *a, const pegen_view *b);
+
+/* 0 where no byte belongs to both; 1 where some does, or where the search became too long. */
+PEGEN_INTERNAL int pegen_views_meet(const pegen_view *a, const pegen_view *b);
+
+/* 0 where two indices of the view share a byte. The rule: dimensions sorted by
+ * stride must nest, each stride at least as long as all that lies inside of it. */
+PEGEN_INTERNAL int pegen_view_nests(const pegen_view *view);
+
+/* The code to run here: the first of driver->targets that this processor can run; NULL: none. */
+PEGEN_INTERNAL const pegen_target_code *pegen_dispatch(const pegen_driver *driver);
+
+#endif

@@ -1,0 +1,316 @@
+/* encode.c: a checked call becomes calls of the emitted functions.
+ *
+ * Work is cut into items, one for each token of each batch, batch outermost: a part is
+ * a contiguous run of items, and what is computed for an item does not depend on
+ * the part it falls into, so results are the same to the bit however the work is parted.
+ * Where rotors differ from head to head they are dear, and all batches with shared
+ * positions go in one loop that builds each rotor once; there an item is a token.
+ */
+#include "driver.h"
+
+/* ---- coordinates ---- */
+
+void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, double *out) {
+  const char *at = loop->positions + token * loop->position_token;
+  int64_t step = loop->position_axis;
+  switch (loop->position_type) {
+  case PEGEN_POSITION_F32:
+    for (int64_t i = 0; i < axes; i++, at += step)
+      out[i] = *(const float *)at;
+    break;
+  case PEGEN_POSITION_F64:
+    for (int64_t i = 0; i < axes; i++, at += step)
+      out[i] = *(const double *)at;
+    break;
+  case PEGEN_POSITION_I32:
+    for (int64_t i = 0; i < axes; i++, at += step)
+      out[i] = *(const int32_t *)at;
+    break;
+  default:
+    for (int64_t i = 0; i < axes; i++, at += step)
+      out[i] = (double)*(const int64_t *)at;
+    break;
+  }
+}
+
+/* ---- operands ---- */
+
+static double from_bf16(uint16_t bits) {
+  union {
+    uint32_t bits;
+    float value;
+  } u;
+  u.bits = (uint32_t)bits << 16;
+  return u.value;
+}
+
+/* By hand: the baseline has no instruction for it, and the compiler's own is a library call. */
+static double from_f16(uint16_t bits) {
+  union {
+    uint64_t bits;
+    double value;
+  } u;
+  uint64_t sign = (uint64_t)(bits >> 15) << 63, exponent = bits >> 10 & 31, fraction = bits & 1023;
+  if (exponent == 0) {
+    double value = (double)(int64_t)fraction * 0x1p-24;
+    return sign ? -value : value;
+  }
+  u.bits = sign | (exponent == 31 ? 0x7ff : exponent - 15 + 1023) << 52 | fraction << 42;
+  return u.value;
+}
+
+static void gather(const DLTensor *operand, const int32_t *offsets, int64_t n, double *out) {
+  const char *data = (const char *)operand->data + operand->byte_offset;
+  if (operand->dtype.bits == 32)
+    for (int64_t i = 0; i < n; i++)
+      out[i] = ((const float *)data)[offsets[i]];
+  else if (operand->dtype.bits == 64)
+    for (int64_t i = 0; i < n; i++)
+      out[i] = ((const double *)data)[offsets[i]];
+  else if (operand->dtype.code == kDLBfloat)
+    for (int64_t i = 0; i < n; i++)
+      out[i] = from_bf16(((const uint16_t *)data)[offsets[i]]);
+  else
+    for (int64_t i = 0; i < n; i++)
+      out[i] = from_f16(((const uint16_t *)data)[offsets[i]]);
+}
+
+static void prepare_head(const pegen_driver *driver, const pegen_args *args, pegen_prepare_function *prepare,
+                         int64_t head, double *leaves, char *prepared) {
+  for (int64_t i = 0; i < driver->n_leaves; i++) {
+    const pegen_leaf *leaf = &driver->leaves[i];
+    const int32_t *offsets = leaf->offsets + (leaf->n_heads > 1 ? head * driver->n_blocks : 0);
+    double *row = leaves + i * driver->lanes;
+    gather(args->operands[leaf->operand], offsets, driver->n_blocks, row);
+    for (int64_t lane = driver->n_blocks; lane < driver->lanes; lane++)
+      row[lane] = 0;
+  }
+  prepare(leaves, prepared);
+}
+
+/* ---- tokens that pass through ---- */
+
+static void copy_row(char *out, const char *in, int64_t in_bytes, int64_t out_bytes) {
+  int64_t common = in_bytes < out_bytes ? in_bytes : out_bytes, i = 0;
+  for (; i + 8 <= common; i += 8) {
+    uint64_t word; /* rows are aligned to their elements only */
+    __builtin_memcpy(&word, in + i, 8);
+    __builtin_memcpy(out + i, &word, 8);
+  }
+  for (; i < common; i++)
+    out[i] = in[i];
+  for (; i < out_bytes; i++) /* an encoding that widens: what it adds is zero here */
+    out[i] = 0;
+}
+
+static void copy_tokens(const pegen_stream *stream, int64_t batch, int64_t token_begin, int64_t token_end) {
+  const pegen_view *in = &stream->in, *out = &stream->out;
+  for (int64_t token = token_begin; token < token_end; token++)
+    for (int64_t head = 0; head < in->size[PEGEN_HEAD]; head++)
+      copy_row((char *)(out->base + (uintptr_t)(batch * out->stride[PEGEN_BATCH] + token * out->stride[PEGEN_TOKEN] +
+                                                head * out->stride[PEGEN_HEAD])),
+               (const char *)(in->base + (uintptr_t)(batch * in->stride[PEGEN_BATCH] + token * in->stride[PEGEN_TOKEN] +
+                                                     head * in->stride[PEGEN_HEAD])),
+               in->width, out->width);
+}
+
+/* ---- the walk over items ---- */
+
+/* One pass: the streams that share tokens and positions. */
+typedef struct pass {
+  const pegen_driver *driver;
+  pegen_encode_function *encode;
+  const pegen_stream *streams[2];
+  int n;
+  int copy_prefix; /* once, though tiles of heads walk the tokens several times */
+  pegen_loop loop;
+} pass;
+
+/* Tokens [begin, end) of batches [batch_begin, batch_end), which share their positions. */
+static void run_tokens(pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
+  int64_t skip = p->driver->kernel->skip_tokens;
+  if (begin < skip) {
+    int64_t stop = end < skip ? end : skip;
+    if (p->copy_prefix)
+      for (int i = 0; i < p->n; i++)
+        for (int64_t batch = batch_begin; batch < batch_end && !p->streams[i]->in_place; batch++)
+          copy_tokens(p->streams[i], batch, begin, stop);
+    begin = stop;
+  }
+  if (begin >= end)
+    return;
+  const pegen_stream *first = p->streams[0];
+  p->loop.token_begin = begin;
+  p->loop.token_end = end;
+  p->loop.batch_begin = batch_begin;
+  p->loop.batch_end = batch_end;
+  if (first->grid)
+    p->loop.positions = 0;
+  else
+    p->loop.positions = (const char *)(first->positions.base +
+                                       (uintptr_t)(batch_begin * first->positions.stride[PEGEN_POSITION_BATCH]));
+  p->encode(&p->loop);
+}
+
+/* Items [begin, end): tokens of all batches at once, or tokens of one batch after the other. */
+static void run_items(pass *p, int by_batch, int64_t begin, int64_t end) {
+  int64_t batches = p->streams[0]->in.size[PEGEN_BATCH], tokens = p->streams[0]->in.size[PEGEN_TOKEN];
+  if (!by_batch) {
+    run_tokens(p, 0, batches, begin, end);
+    return;
+  }
+  int64_t batch = begin < tokens ? 0 : begin / tokens, token = begin - batch * tokens, left = end - begin;
+  while (left > 0) {
+    int64_t run = tokens - token < left ? tokens - token : left;
+    run_tokens(p, batch, batch + 1, token, token + run);
+    left -= run;
+    token = 0;
+    batch++;
+  }
+}
+
+static void set_rows(pegen_rows *rows, const pegen_stream *stream) {
+  rows->in = (const char *)stream->in.base;
+  rows->out = (char *)stream->out.base;
+  rows->heads = stream->in.size[PEGEN_HEAD];
+  rows->in_batch = stream->in.stride[PEGEN_BATCH];
+  rows->in_token = stream->in.stride[PEGEN_TOKEN];
+  rows->in_head = stream->in.stride[PEGEN_HEAD];
+  rows->out_batch = stream->out.stride[PEGEN_BATCH];
+  rows->out_token = stream->out.stride[PEGEN_TOKEN];
+  rows->out_head = stream->out.stride[PEGEN_HEAD];
+}
+
+/* Values that the emitted code prepares from operands, for as many heads at a time as fit on the stack. */
+static void run_prepared(pass *p, const pegen_args *args, pegen_prepare_function *prepare, int by_batch, int64_t begin,
+                         int64_t end) {
+  const pegen_driver *driver = p->driver;
+  int64_t bytes = driver->prepared_bytes > 0 ? driver->prepared_bytes : 64;
+  int64_t heads = driver->per_head ? driver->kernel->heads : 1, tile = bytes;
+  for (int64_t n = 1; n < heads && tile + bytes <= PEGEN_STACK_PREPARED; n++)
+    tile += bytes;
+  char *prepared = __builtin_alloca_with_align((size_t)tile, 512);
+  double *leaves =
+      __builtin_alloca_with_align(sizeof(double) * (size_t)(driver->n_leaves * driver->lanes) + 64, 512);
+  p->loop.prepared = prepared;
+  p->loop.prepared_stride = bytes;
+  for (int64_t head = 0; head < heads;) {
+    int64_t used = 0, first = head;
+    for (; head < heads && used + bytes <= tile; head++, used += bytes)
+      prepare_head(driver, args, prepare, head, leaves, prepared + used);
+    if (driver->per_head) {
+      p->loop.head_begin = first;
+      p->loop.head_end = head;
+    }
+    run_items(p, by_batch, begin, end);
+    p->copy_prefix = 0;
+  }
+}
+
+static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *target, int part, int parts) {
+  if (p->n == 0)
+    return;
+  const pegen_stream *first = p->streams[0];
+  int64_t heads = 0;
+  for (int i = 0; i < p->n; i++) {
+    set_rows(&p->loop.rows[i], p->streams[i]);
+    if (p->streams[i]->in.size[PEGEN_HEAD] > heads)
+      heads = p->streams[i]->in.size[PEGEN_HEAD];
+  }
+  p->loop.n_rows = p->n;
+  p->loop.head_begin = 0;
+  p->loop.head_end = heads;
+  p->loop.prepared = 0;
+  p->loop.prepared_stride = 0;
+  p->loop.positions = 0;
+  p->loop.position_type = 0;
+  p->loop.position_token = p->loop.position_axis = 0;
+  if (!first->grid) {
+    p->loop.position_type = first->position_type;
+    p->loop.position_token = first->positions.stride[PEGEN_POSITION_TOKEN];
+    p->loop.position_axis = first->positions.stride[PEGEN_POSITION_AXIS];
+  }
+
+  int shared = first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
+  int by_batch = !(p->driver->per_head && shared);
+  int64_t items = first->in.size[PEGEN_TOKEN] * (by_batch ? first->in.size[PEGEN_BATCH] : 1);
+  int64_t begin = 0, end = items;
+  if (parts > 1) {
+    int64_t each = items / parts, more = items - each * parts; /* the first `more` parts have one more */
+    begin = part * each + (part < more ? part : more);
+    end = begin + each + (part < more);
+  }
+  if (begin == end)
+    return;
+  p->copy_prefix = 1;
+  if (target->prepare)
+    run_prepared(p, args, target->prepare, by_batch, begin, end);
+  else
+    run_items(p, by_batch, begin, end);
+}
+
+/* ---- the entries ---- */
+
+static int64_t bytes_of(const pegen_view *view) {
+  return view->size[0] * view->size[1] * view->size[2] * view->width;
+}
+
+/* May its output be written past the cache? Only whole lines, and never lines that were just read. */
+static int streams_whole_lines(const pegen_stream *stream) {
+  uint64_t bits = (uint64_t)stream->out.base | (uint64_t)stream->out.width;
+  for (int i = 0; i < PEGEN_VIEW_DIMS; i++)
+    bits |= (uint64_t)stream->out.stride[i];
+  return !stream->in_place && (bits & 63) == 0;
+}
+
+int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+  pegen_call call;
+  pass p;
+  int error = pegen_check(driver, args, part, parts, &call);
+  if (error)
+    return error;
+  const pegen_target_code *target = pegen_dispatch(driver);
+  if (!target)
+    return PEGEN_ERROR_PROCESSOR;
+
+  int64_t touched = 0;
+  int streaming = 1;
+  for (int s = 0; s < 2; s++) {
+    pegen_stream *stream = &call.stream[s];
+    if (stream->given && stream->in.empty)
+      stream->given = 0;
+    if (!stream->given)
+      continue;
+    touched += bytes_of(&stream->in);
+    if (!stream->in_place)
+      touched += bytes_of(&stream->out);
+    streaming = streaming && streams_whole_lines(stream);
+  }
+  streaming = streaming && touched > 2 * (int64_t)PEGEN_CACHE_BYTES && target->encode[call.type][1];
+  p.driver = driver;
+  p.encode = target->encode[call.type][streaming];
+  if (!p.encode)
+    return PEGEN_ERROR_DTYPE;
+  p.loop.prefetch = touched > PEGEN_CACHE_BYTES ? PEGEN_PREFETCH_BYTES : 0;
+
+  p.n = 0;
+  for (int s = 0; s < 2; s++) {
+    if (call.stream[s].given)
+      p.streams[p.n++] = &call.stream[s];
+    if (!call.joint || s == 1) {
+      run_pass(&p, args, target, part, parts);
+      p.n = 0;
+    }
+  }
+#if defined(__x86_64__)
+  if (streaming) /* streaming stores are weakly ordered: the caller's next release must cover them */
+    __asm__ volatile("sfence" ::: "memory");
+#endif
+  return 0;
+}
+
+size_t pegen_driver_workspace(const pegen_driver *driver, const pegen_args *args) {
+  (void)driver;
+  (void)args;
+  return 0; /* what is prepared lives on the stack */
+}
