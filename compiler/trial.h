@@ -1,0 +1,97 @@
+/* trial: runs kernels on tensors of its own making and compares them with the reference.
+ *
+ * What check and the tests share: tensors in the memory orders callers have, random
+ * operands, calls in parts, and the reference's matrices, computed once per (positions,
+ * token, head, block) however many kernels are compared with them.
+ */
+#ifndef PEGEN_TRIAL_H
+#define PEGEN_TRIAL_H
+
+#include "arena.h"
+#include "number.h"
+#include "pegen/pegen.h"
+#include "run.h"
+#include "spec.h"
+
+#include <stdbool.h>
+
+/* ---- tensors; all memory is the arena's ---- */
+
+/* Memory of [B,H,N,D] rows: as the shape says, [B,N,H,D], and with gaps of odd sizes between rows. */
+typedef enum row_order { ROWS_BHND, ROWS_BNHD, ROWS_GAPS, ROW_ORDER_COUNT } row_order;
+
+DLTensor *tensor_rows(arena *a, number_type type, row_order order, int64_t batch, int64_t heads, int64_t tokens, int64_t channels);
+DLTensor *tensor_contiguous(arena *a, number_type type, int rank, const int64_t *shape, const double *values);
+/* The same strides and bytes, gaps included. */
+DLTensor *tensor_copy(arena *a, const DLTensor *rows);
+void *tensor_at(const DLTensor *rows, int64_t b, int64_t h, int64_t n, int64_t c);
+/* Fills with random numbers of [-1, 1]. */
+void tensor_randomize(DLTensor *rows, uint64_t *random);
+/* Whether all elements have the same bits; the memory orders may differ. */
+bool tensor_identical(const DLTensor *x, const DLTensor *y);
+/* Whether the bytes between the rows are the same; one memory order. */
+bool tensor_gaps_identical(const DLTensor *x, const DLTensor *y);
+
+/* ---- kernels ---- */
+
+/* Whether this machine runs code of the target. */
+bool trial_runnable(const char *target);
+/* The targets of the list (NULL: all) that this machine runs; returns their number. A
+ * target that no compiler has comes back too, so that compile() reports it. */
+int trial_targets(arena *a, const char *list, const char ***names);
+
+/* Compiles and loads; NULL after a diag_error. The caller unloads. dtypes as in compile_options. */
+loaded_kernel *trial_load(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize);
+
+typedef struct trial_operands {
+  const double **values;    /* what the reference reads: exactly what the tensors hold */
+  const DLTensor **tensors;
+} trial_operands;
+
+/* Uniform in [-test_scale, test_scale], as a tensor of the type. */
+trial_operands trial_random_operands(arena *a, const spec *s, number_type type, uint64_t *random);
+/* Of float64 values given. */
+trial_operands trial_given_operands(arena *a, const spec *s, const double *const *values);
+
+/* One call, as `parts` parts in a scrambled order; the first error. q or k may be NULL with its output. */
+int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands, const DLTensor *q,
+               DLTensor *q_out, const DLTensor *k, DLTensor *k_out, int parts);
+
+/* ---- the reference, remembered ---- */
+
+typedef struct oracle oracle;
+
+/* positions [batches][tokens][axes], batches 1 where shared; NULL where the spec has a grid. */
+oracle *oracle_create(arena *a, const spec *s, int64_t batches, int64_t tokens, const double *positions,
+                      const trial_operands *operands);
+/* matrix [n_components][n_components] of a token that is encoded. *scale: what errors of its entries are
+ * measured by: the amplitude (or its inverse) in a compact group, otherwise the largest
+ * number that a float32 product of the axes' actions passes through. */
+const long double *oracle_matrix(oracle *o, int64_t batch, int64_t token, int head, int block, long double *scale);
+
+/* The largest difference that was seen, and where. */
+typedef struct trial_error {
+  long double error;  /* beyond the rounding of the type, in units of scale * block's norm (rows) or of scale (entries) */
+  bool spoilt;        /* a leftover channel or skipped token was changed, or a number is not finite */
+  int64_t batch, head, token;
+  int channel;
+  double got;
+  long double exact;
+} trial_error;
+
+/* Rows of a q or k against the reference; adds to *worst. f32: the whole difference counts; bf16 and
+ * f16: what exceeds half a unit in the last place. */
+void trial_compare_rows(oracle *o, const DLTensor *in, const DLTensor *out, trial_error *worst);
+
+/* Tensor whose batch j has a one in component j of every block: then rows are matrix columns. */
+DLTensor *trial_unit_rows(arena *a, const spec *s, number_type type, int64_t heads, int64_t tokens);
+/* `out` of such a tensor against the reference; tokens of [from, to) only. */
+void trial_compare_entries(oracle *o, const DLTensor *out, int64_t from, int64_t to, trial_error *worst);
+
+/* "batch 0 head 1 token 2 channel 3: got ..., exact ...", in the arena. */
+const char *trial_error_text(arena *a, const trial_error *e);
+
+/* The largest |angle| * |bivector| over axes, heads and blocks: what phases are called here. */
+double trial_largest_phase(const spec *s, const double *positions, const trial_operands *operands);
+
+#endif
