@@ -1,0 +1,421 @@
+/* options: the option table and its getopt_long driver; see options.h. */
+#define _GNU_SOURCE
+#include "options.h"
+
+#include "diag.h"
+#include "pegen/pegen.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* State while parsing: what must be decided once everything was read. */
+typedef struct parser {
+  arena *a;
+  options *out;
+  bool emit_given, depend;
+  int exit_early; /* -1: go on; otherwise the exit code after help, version, a list */
+} parser;
+
+static int usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static int usage(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fputs("pegen: ", stderr);
+  vfprintf(stderr, format, arguments);
+  fputs("\nTry 'pegen --help'.\n", stderr);
+  va_end(arguments);
+  return STATUS_USAGE;
+}
+
+/* "unknown WHAT 'word', did you mean 'x'? WHATs: a, b, c" */
+static int unknown(const char *what, const char *word, const char *const *names, int count) {
+  const char *nearest = diag_nearest(word, names, count);
+  fprintf(stderr, "pegen: unknown %s '%s'", what, word);
+  if (nearest) fprintf(stderr, ", did you mean '%s'?", nearest);
+  else fputs(", expected one of:", stderr);
+  for (int i = 0; !nearest && i < count; i++) fprintf(stderr, "%s %s", i ? "," : "", names[i]);
+  fputs("\nTry 'pegen --help'.\n", stderr);
+  return STATUS_USAGE;
+}
+
+/* ---- names that options take -------------------------------------------------------- */
+
+/* ORDER EMIT_KIND */
+static const struct {
+  const char *name, *ending;
+} emit_kinds[EMIT_KIND_COUNT] = {
+    [EMIT_OBJ] = {"obj", ".o"},     [EMIT_ASM] = {"asm", ".s"},    [EMIT_LLVM] = {"llvm", ".ll"},
+    [EMIT_MLIR] = {"mlir", ".mlir"}, [EMIT_EXPR] = {"expr", ".expr"},
+};
+
+static const struct {
+  const char *name;
+  unsigned bit;
+} dtypes[] = {{"f32", PEGEN_DTYPE_F32}, {"bf16", PEGEN_DTYPE_BF16}, {"f16", PEGEN_DTYPE_F16}};
+enum { DTYPE_COUNT = sizeof dtypes / sizeof *dtypes };
+
+static const struct {
+  const char *name;
+  unsigned bit;
+} layouts[] = {{"bnhd", LAYOUT_BNHD}, {"bhnd", LAYOUT_BHND}};
+enum { LAYOUT_COUNT = sizeof layouts / sizeof *layouts };
+
+/* Names of a table's rows as the array that diag_nearest wants. */
+#define NAMES(a, table, count, names)                             \
+  const char **names = arena_array((a), const char *, (count));   \
+  for (int row = 0; row < (count); row++) names[row] = (table)[row].name
+
+/* Cuts a comma list into words, calling each for every one of them. */
+static int each_word(parser *p, const char *list, int (*each)(parser *, const char *)) {
+  char *copy = arena_strdup(p->a, list), *word;
+  if (!*copy) return usage("an empty list where names were expected");
+  while ((word = strsep(&copy, ",")))
+    if (each(p, word)) return STATUS_USAGE;
+  return STATUS_OK;
+}
+
+/* ---- one function an option; each returns 0 or STATUS_USAGE ------------------------- */
+
+static int set_output(parser *p, const char *value) {
+  p->out->output = value;
+  return *value ? STATUS_OK : usage("-o: the name of the output is empty");
+}
+
+static int set_header(parser *p, const char *value) {
+  p->out->header = value;
+  return *value ? STATUS_OK : usage("--header: the name of the header is empty");
+}
+
+static int add_target(parser *p, const char *word) {
+  const target_info *list;
+  int count = target_list(&list);
+  for (int i = 0; i < count; i++)
+    if (!strcmp(word, list[i].name)) return STATUS_OK;
+  NAMES(p->a, list, count, names);
+  return unknown("target", word, names, count);
+}
+
+static int set_target(parser *p, const char *value) {
+  if (strcmp(value, "help")) {
+    p->out->compile.targets = value;
+    return each_word(p, value, add_target);
+  }
+  const target_info *list;
+  int count = target_list(&list);
+  for (int i = 0; i < count; i++) printf("%-12s %s\n", list[i].name, list[i].description);
+  p->exit_early = STATUS_OK;
+  return STATUS_OK;
+}
+
+static int add_dtype(parser *p, const char *word) {
+  for (int i = 0; i < DTYPE_COUNT; i++)
+    if (!strcmp(word, dtypes[i].name)) {
+      p->out->compile.dtypes |= dtypes[i].bit;
+      return STATUS_OK;
+    }
+  NAMES(p->a, dtypes, DTYPE_COUNT, names);
+  return unknown("number type", word, names, DTYPE_COUNT);
+}
+
+static int set_dtype(parser *p, const char *value) { return each_word(p, value, add_dtype); }
+
+static int set_emit(parser *p, const char *value) {
+  for (int i = 0; i < EMIT_KIND_COUNT; i++)
+    if (!strcmp(value, emit_kinds[i].name)) {
+      p->out->compile.emit = (emit_kind)i;
+      p->emit_given = true;
+      return STATUS_OK;
+    }
+  NAMES(p->a, emit_kinds, EMIT_KIND_COUNT, names);
+  return unknown("form for --emit", value, names, EMIT_KIND_COUNT);
+}
+
+static int add_define(parser *p, const char *value) {
+  const char *equals = strchr(value, '=');
+  if (!equals || equals == value) return usage("-D %s: expected -D name=value", value);
+  loader_define *d = &p->out->defines[p->out->n_defines++];
+  char *name = arena_strdup(p->a, value);
+  name[equals - value] = 0;
+  *d = (loader_define){name, equals + 1};
+  return STATUS_OK;
+}
+
+static int set_optimize(parser *p, const char *value) {
+  if (value[0] < '0' || value[0] > '3' || value[1]) return usage("-O%s: expected -O0, -O1, -O2 or -O3", value);
+  p->out->compile.optimize = value[0] - '0';
+  return STATUS_OK;
+}
+
+/* -MD, and -MF with its file in the same or the next word (as compilers spell it). */
+static int set_depend(parser *p, const char *value) {
+  if (!strcmp(value, "D")) p->depend = true;
+  else if (value[0] == 'F' && value[1]) p->out->depfile = value + 1;
+  else return usage("unknown option '-M%s', expected -MD or -MF FILE", value);
+  return STATUS_OK;
+}
+
+static int set_shape(parser *p, const char *value) {
+  p->out->bench.shape = value;
+  return STATUS_OK;
+}
+
+static int add_layout(parser *p, const char *word) {
+  for (int i = 0; i < LAYOUT_COUNT; i++)
+    if (!strcmp(word, layouts[i].name)) {
+      p->out->bench.layouts |= layouts[i].bit;
+      return STATUS_OK;
+    }
+  NAMES(p->a, layouts, LAYOUT_COUNT, names);
+  return unknown("layout", word, names, LAYOUT_COUNT);
+}
+
+static int set_layout(parser *p, const char *value) { return each_word(p, value, add_layout); }
+
+static int set_threads(parser *p, const char *value) {
+  char *end;
+  long threads = strtol(value, &end, 10);
+  if (*end || end == value || threads < 1 || threads > 1024)
+    return usage("--threads %s: expected a number from 1 to 1024", value);
+  p->out->bench.threads = (int)threads;
+  return STATUS_OK;
+}
+
+static int set_in_place(parser *p, const char *value) {
+  (void)value;
+  p->out->bench.in_place = true;
+  return STATUS_OK;
+}
+
+static int set_out_of_place(parser *p, const char *value) {
+  (void)value;
+  p->out->bench.out_of_place = true;
+  return STATUS_OK;
+}
+
+static int show_help(parser *p, const char *value);
+
+static int show_version(parser *p, const char *value) {
+  (void)value;
+  printf("pegen %s\n", PEGEN_VERSION);
+  p->exit_early = STATUS_OK;
+  return STATUS_OK;
+}
+
+/* ---- the table ---------------------------------------------------------------------- */
+
+enum { FOR_COMPILE = 1 << COMMAND_COMPILE, FOR_CHECK = 1 << COMMAND_CHECK, FOR_BENCH = 1 << COMMAND_BENCH };
+#define FOR_ALL (FOR_COMPILE | FOR_CHECK | FOR_BENCH)
+
+/* ORDER COMMAND */
+static const struct {
+  const char *name, *synopsis, *help;
+} commands[COMMAND_COUNT] = {
+    [COMMAND_COMPILE] = {NULL, "pegen SPEC.lua -o FILE [options]", "compile a description to a kernel"},
+    [COMMAND_CHECK] = {"check", "pegen check SPEC.lua [options]",
+                       "compile, run, compare with the slow reference, print the errors"},
+    [COMMAND_BENCH] = {"bench", "pegen bench SPEC.lua [options]",
+                       "time the kernel against a copy of the same bytes in the same run"},
+};
+
+typedef struct option_row {
+  const char *name; /* long name; NULL: only the letter */
+  char letter;      /* short name; 0: only the long one */
+  const char *argument; /* NULL: takes none */
+  bool joined;          /* shown without a space between letter and argument (-O3) */
+  unsigned commands;    /* FOR_ bits */
+  int (*set)(parser *p, const char *value);
+  const char *help;
+} option_row;
+
+static const option_row rows[] = {
+    {"output", 'o', "FILE", false, FOR_COMPILE, set_output,
+     "what to write; the ending decides the form: .o .s .ll .mlir .expr; - is the standard output"},
+    {"header", 0, "FILE", false, FOR_COMPILE, set_header, "also write the C header"},
+    {"emit", 0, "FORM", false, FOR_COMPILE, set_emit, "obj, asm, llvm, mlir or expr, whatever the ending of FILE"},
+    {"target", 0, "LIST", false, FOR_ALL, set_target,
+     "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them"},
+    {"dtype", 0, "LIST", false, FOR_ALL, set_dtype, "number types of q and k: f32, bf16, f16; default: all (bench: f32)"},
+    {"define", 'D', "NAME=VALUE", false, FOR_ALL, add_define, "set an option of the description; lists with commas"},
+    {NULL, 'O', "LEVEL", true, FOR_ALL, set_optimize, "optimisation, 0 to 3; default 3"},
+    {NULL, 'M', "D", true, FOR_COMPILE, set_depend, "also write a make dependency file, FILE with the ending .d"},
+    {NULL, 'M', "F DEPFILE", true, FOR_COMPILE, NULL, "the same, to DEPFILE"},
+    {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape, "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit1024, decode; default: all four"},
+    {"layout", 0, "LIST", false, FOR_BENCH, set_layout, "order of the memory: bnhd (default), bhnd"},
+    {"threads", 0, "COUNT", false, FOR_BENCH, set_threads, "threads that share each call; default 1"},
+    {"in-place", 0, NULL, false, FOR_BENCH, set_in_place, "only q_out = q, k_out = k"},
+    {"out-of-place", 0, NULL, false, FOR_BENCH, set_out_of_place, "only outputs apart from the inputs"},
+    {"help", 'h', NULL, false, FOR_ALL, show_help, "print this"},
+    {"version", 'V', NULL, false, FOR_ALL, show_version, "print the version"},
+};
+enum { ROW_COUNT = sizeof rows / sizeof *rows };
+
+/* "-o, --output FILE" */
+static void spell(const option_row *row, char *text, size_t size) {
+  snprintf(text, size, "%s%.*s%s%s%s%s%s", row->letter ? "-" : "", row->letter != 0, &row->letter,
+           row->letter && row->name ? ", " : "", row->name ? "--" : "", row->name ? row->name : "",
+           row->argument && !row->joined ? " " : "", row->argument ? row->argument : "");
+}
+
+static int show_help(parser *p, const char *value) {
+  (void)value;
+  puts("pegen compiles a description of a position encoding to a specialised kernel.\n");
+  for (int c = 0; c < COMMAND_COUNT; c++) printf("  %-34s %s\n", commands[c].synopsis, commands[c].help);
+  puts("");
+  for (int i = 0; i < ROW_COUNT; i++) {
+    char text[64];
+    spell(&rows[i], text, sizeof text);
+    printf("  %-26s %s", text, rows[i].help);
+    if (rows[i].commands != FOR_ALL && !(rows[i].commands & FOR_COMPILE)) {
+      fputs(" (", stdout);
+      for (int c = 1, n = 0; c < COMMAND_COUNT; c++)
+        if (rows[i].commands >> c & 1) printf("%s%s", n++ ? ", " : "", commands[c].name);
+      fputs(")", stdout);
+    }
+    puts("");
+  }
+  puts("\nExit status: 0 done, 1 an error in the description or its files, 2 a wrong call, 3 a bug in pegen.\n"
+       "PEGEN_DSL in the environment names the folder of the vocabulary (pegen.lua).");
+  p->exit_early = STATUS_OK;
+  return STATUS_OK;
+}
+
+/* ---- driving getopt_long ------------------------------------------------------------ */
+
+enum { LONG_ONLY = 256 }; /* getopt's value of row i without a letter: LONG_ONLY + i */
+
+static const option_row *find_row(int code) {
+  if (code >= LONG_ONLY) return &rows[code - LONG_ONLY];
+  for (int i = 0; i < ROW_COUNT; i++)
+    if (rows[i].letter == code) return &rows[i];
+  return NULL;
+}
+
+static int bad_option(parser *p, int code, char **argv) {
+  char letter[3] = {'-', (char)optopt, 0};
+  if (code == ':' && optopt && optopt < LONG_ONLY) return usage("option '%s' needs a value", letter);
+  const char *word = argv[optind - 1];
+  if (code == ':') return usage("option '%s' needs a value", word);
+  if (strncmp(word, "--", 2)) return usage("unknown option '%s'", optopt ? letter : word);
+  char *name = arena_strdup(p->a, word + 2);
+  char *equals = strchr(name, '=');
+  if (equals) *equals = 0;
+  const char *names[ROW_COUNT];
+  int count = 0;
+  for (int i = 0; i < ROW_COUNT; i++) {
+    if (!rows[i].name) continue;
+    if (!strcmp(rows[i].name, name) && equals) return usage("option '--%s' takes no value", name);
+    names[count++] = rows[i].name;
+  }
+  const char *nearest = diag_nearest(name, names, count);
+  if (nearest) return usage("unknown option '--%s', did you mean '--%s'?", name, nearest);
+  return usage("unknown option '--%s'", name);
+}
+
+/* -MF takes the next word; getopt has only seen -M with the argument "F". */
+static const char *joined_depfile(parser *p, const char *value, int argc, char **argv) {
+  if (strcmp(value, "F") || optind >= argc) return value;
+  return arena_printf(p->a, "F%s", argv[optind++]);
+}
+
+static int read_options(parser *p, int argc, char **argv) {
+  struct option longs[ROW_COUNT + 1] = {{0}};
+  char shorts[2 * ROW_COUNT + 2] = ":";
+  int n_longs = 0, n_shorts = 1;
+  for (int i = 0; i < ROW_COUNT; i++) {
+    if (rows[i].name)
+      longs[n_longs++] = (struct option){rows[i].name, rows[i].argument ? required_argument : no_argument, NULL,
+                                         rows[i].letter ? rows[i].letter : LONG_ONLY + i};
+    if (!rows[i].letter || !rows[i].set) continue;
+    shorts[n_shorts++] = rows[i].letter;
+    if (rows[i].argument) shorts[n_shorts++] = ':';
+  }
+  shorts[n_shorts] = 0;
+  opterr = 0;
+  for (int code; (code = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
+    if (code == '?' || code == ':') return bad_option(p, code, argv);
+    const option_row *row = find_row(code);
+    if (row->letter == 'M') optarg = (char *)joined_depfile(p, optarg, argc, argv);
+    if (!(row->commands >> p->out->command & 1)) {
+      char text[64];
+      spell(row, text, sizeof text);
+      return usage("option '%s' has no meaning for this command", text);
+    }
+    if (row->set(p, optarg)) return STATUS_USAGE;
+    if (p->exit_early >= 0) return STATUS_OK;
+  }
+  return STATUS_OK;
+}
+
+/* ---- decisions that need the whole line --------------------------------------------- */
+
+/* Text after the last dot of the last path component, dot included; "" where there is none. */
+static const char *ending_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  const char *dot = strrchr(slash ? slash : path, '.');
+  return dot ? dot : "";
+}
+
+static int decide_kind(parser *p) {
+  const char *output = p->out->output;
+  if (p->emit_given) return STATUS_OK;
+  if (!strcmp(output, "-")) return usage("-o -: say what to write with --emit obj, asm, llvm, mlir or expr");
+  for (int i = 0; i < EMIT_KIND_COUNT; i++)
+    if (!strcmp(ending_of(output), emit_kinds[i].ending)) {
+      p->out->compile.emit = (emit_kind)i;
+      return STATUS_OK;
+    }
+  return usage("-o %s: the ending decides what is written: .o, .s, .ll, .mlir or .expr; or say it with --emit", output);
+}
+
+static int decide_outputs(parser *p) {
+  options *out = p->out;
+  if (out->command != COMMAND_COMPILE) return STATUS_OK;
+  if (!out->output) return usage("no output: give -o FILE (-o - is the standard output)");
+  if (decide_kind(p)) return STATUS_USAGE;
+  if (p->depend && !out->depfile) {
+    if (!strcmp(out->output, "-")) return usage("-MD with -o - needs -MF DEPFILE");
+    int stem = (int)(strlen(out->output) - strlen(ending_of(out->output)));
+    out->depfile = arena_printf(p->a, "%.*s.d", stem, out->output);
+  }
+  const char *paths[] = {out->output, out->header, out->depfile};
+  for (int i = 0; i < 3; i++)
+    for (int j = i + 1; j < 3; j++)
+      if (paths[i] && paths[j] && !strcmp(paths[i], paths[j])) return usage("'%s' is named for two outputs", paths[i]);
+  return STATUS_OK;
+}
+
+static int decide_spec(parser *p, int argc, char **argv) {
+  if (optind == argc) return usage("no description: give a SPEC.lua");
+  p->out->spec = argv[optind];
+  if (optind + 1 == argc) return STATUS_OK;
+  const char *names[COMMAND_COUNT];
+  int count = 0;
+  for (int c = 1; c < COMMAND_COUNT; c++) names[count++] = commands[c].name;
+  const char *nearest = diag_nearest(argv[optind], names, count);
+  if (nearest) return usage("unknown command '%s', did you mean '%s'?", argv[optind], nearest);
+  return usage("unexpected argument '%s': one description a call", argv[optind + 1]);
+}
+
+bool options_parse(arena *a, int argc, char **argv, options *out, int *status) {
+  *out = (options){.compile = {.optimize = 3}, .bench = {.threads = 1}};
+  out->defines = arena_array(a, loader_define, argc);
+  parser p = {.a = a, .out = out, .exit_early = -1};
+  /* The command, where there is one, is the first word. */
+  for (int c = 1; c < COMMAND_COUNT && argc > 1; c++)
+    if (!strcmp(argv[1], commands[c].name)) {
+      out->command = (command)c;
+      argv++, argc--;
+      break;
+    }
+  *status = read_options(&p, argc, argv);
+  if (*status) return false;
+  if (p.exit_early >= 0) {
+    *status = p.exit_early;
+    return false;
+  }
+  *status = decide_spec(&p, argc, argv);
+  if (!*status) *status = decide_outputs(&p);
+  return !*status;
+}
