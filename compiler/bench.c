@@ -1,0 +1,386 @@
+/* bench: measures a kernel through its C interface; see bench.h.
+ *
+ * A contender is the kernel or a limit loop over the same buffers. Contenders take
+ * turns; a sample is as many calls as fill SAMPLE_SECONDS after one that is not
+ * timed, and what is printed are medians of REPETITIONS samples.
+ */
+#define _GNU_SOURCE
+#include "bench.h"
+
+#include "bench_limits.h"
+#include "diag.h"
+#include "number.h"
+#include "run.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { REPETITIONS = 23, CONTENDERS_MOST = 8, HUGE_PAGE = 2 * 1024 * 1024, PATTERN = 65521 };
+static const double SAMPLE_SECONDS = 250e-6;
+
+typedef struct shape {
+  const char *name;
+  int64_t batches, tokens, heads, head_dim;
+  bool time_only; /* too small for a copy to say anything */
+} shape;
+
+static const shape shapes[] = {
+    {"vit_b1", 1, 196, 12, 0, false},
+    {"vit_b8", 8, 196, 12, 0, false},
+    {"vit1024", 8, 4096, 12, 0, false},
+    {"decode", 1, 1, 32, 0, true},
+};
+enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes };
+
+/* Everything one shape needs: tensors, their memory, and the call. */
+enum { TENSOR_Q, TENSOR_K, TENSOR_Q_OUT, TENSOR_K_OUT, TENSOR_COUNT };
+typedef struct bed {
+  shape size;
+  number_type type;
+  size_t bytes;             /* of one tensor */
+  void *data[TENSOR_COUNT]; /* outputs are NULL in place */
+  const char *pattern;      /* random values, repeated over q and k */
+  size_t pattern_bytes;
+  int64_t dims[4], strides[4];
+  DLTensor tensor[TENSOR_COUNT], positions, *operand;
+  const DLTensor **operands;
+  pegen_args args;
+} bed;
+
+typedef struct contender {
+  const char *name;
+  crew *threads;
+  crew_work *work;
+  const bed *on;
+  pegen_entry *entry;     /* of the kernel */
+  limit_function *limit;  /* of a limit loop */
+  atomic_int error;       /* the kernel's, if it refused */
+  int calls;              /* in a sample */
+  double sample[REPETITIONS];
+  double seconds;         /* median of a call */
+} contender;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- the bed ------------------------------------------------------------------------ */
+
+/* Aligned to huge pages, so that no run depends on which small pages it got. */
+static void *allocate(size_t bytes) {
+  size_t room = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+  void *memory = aligned_alloc(HUGE_PAGE, room);
+  if (!memory) return NULL;
+  madvise(memory, room, MADV_HUGEPAGE);
+  return memset(memory, 0, room);
+}
+
+static void fill(const bed *b) {
+  for (int t = TENSOR_Q; t <= TENSOR_K; t++)
+    for (size_t at = 0; at < b->bytes; at += b->pattern_bytes) {
+      size_t left = b->bytes - at;
+      memcpy((char *)b->data[t] + at, b->pattern, left < b->pattern_bytes ? left : b->pattern_bytes);
+    }
+}
+
+/* Row-major positions of the smallest cube that holds all tokens, as images and volumes have. */
+static void *grid_positions(arena *a, int64_t tokens, int axes) {
+  float *out = arena_array(a, float, tokens * axes);
+  int64_t side = 1;
+  for (;; side++) {
+    double volume = 1;
+    for (int axis = 0; axis < axes; axis++) volume *= (double)side;
+    if (volume >= (double)tokens) break;
+  }
+  for (int64_t n = 0; n < tokens; n++) {
+    int64_t rest = n;
+    for (int axis = axes - 1; axis >= 0; axis--) {
+      out[n * axes + axis] = (float)(axis ? rest % side : rest);
+      rest /= side;
+    }
+  }
+  return out;
+}
+
+static DLTensor tensor_of(void *data, number_type type, int rank, int64_t *dims, int64_t *strides) {
+  return (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = rank, .dtype = number_type_info(type)->dl,
+                    .shape = dims, .strides = strides};
+}
+
+static void lay_operands(arena *a, bed *b, const spec *s, uint64_t *seed) {
+  b->operand = arena_array(a, DLTensor, s->n_operands);
+  b->operands = arena_array(a, const DLTensor *, s->n_operands);
+  for (int i = 0; i < s->n_operands; i++) {
+    const spec_operand *o = &s->operand[i];
+    int64_t count = 1, *dims = arena_array(a, int64_t, o->rank);
+    for (int d = 0; d < o->rank; d++) count *= dims[d] = o->shape[d];
+    float *values = arena_array(a, float, count);
+    for (int64_t j = 0; j < count; j++) values[j] = (float)random_uniform(seed, -o->test_scale, o->test_scale);
+    b->operand[i] = tensor_of(values, NUMBER_F32, o->rank, dims, NULL);
+    b->operands[i] = &b->operand[i];
+  }
+}
+
+static const char *lay_pattern(arena *a, bed *b, uint64_t *seed) {
+  size_t element = (size_t)number_type_info(b->type)->bytes;
+  char *pattern = arena_alloc(a, PATTERN * element);
+  for (size_t i = 0; i < PATTERN; i++) number_store(b->type, pattern + i * element, random_uniform(seed, -1, 1));
+  b->pattern_bytes = PATTERN * element;
+  return pattern;
+}
+
+static void clear_bed(bed *b) {
+  for (int t = 0; t < TENSOR_COUNT; t++) free(b->data[t]);
+}
+
+/* False where memory ran out. */
+static bool lay_bed(arena *a, bed *b, const spec *s, const pegen_kernel *kernel, const shape *size, number_type type,
+                    bench_layout layout, bool in_place) {
+  uint64_t seed = 1;
+  *b = (bed){.size = *size, .type = type};
+  int64_t B = size->batches, N = size->tokens, H = size->heads, D = size->head_dim;
+  b->bytes = (size_t)(B * N * H * D) * (size_t)number_type_info(type)->bytes;
+  b->pattern = lay_pattern(a, b, &seed);
+  memcpy(b->dims, (int64_t[]){B, H, N, D}, sizeof b->dims);
+  if (layout == LAYOUT_BNHD) memcpy(b->strides, (int64_t[]){N * H * D, D, H * D, 1}, sizeof b->strides);
+  else memcpy(b->strides, (int64_t[]){H * N * D, N * D, D, 1}, sizeof b->strides);
+  for (int t = 0; t < TENSOR_COUNT; t++) {
+    bool shared = in_place && t >= TENSOR_Q_OUT;
+    if (!shared && !(b->data[t] = allocate(b->bytes))) {
+      clear_bed(b);
+      return false;
+    }
+    b->tensor[t] = tensor_of(b->data[shared ? t - TENSOR_Q_OUT : t], type, 4, b->dims, b->strides);
+  }
+  fill(b);
+  int64_t *dims = arena_array(a, int64_t, 2);
+  dims[0] = N, dims[1] = kernel->n_axes;
+  b->positions = tensor_of(grid_positions(a, N, kernel->n_axes), NUMBER_F32, 2, dims, NULL);
+  lay_operands(a, b, s, &seed);
+  b->args = (pegen_args){.struct_size = sizeof(pegen_args), .n_operands = s->n_operands, .operands = b->operands,
+                         .q = &b->tensor[TENSOR_Q], .k = &b->tensor[TENSOR_K],
+                         .q_out = &b->tensor[TENSOR_Q_OUT], .k_out = &b->tensor[TENSOR_K_OUT],
+                         .positions = kernel->grid ? NULL : &b->positions};
+  return true;
+}
+
+/* ---- contenders --------------------------------------------------------------------- */
+
+static void work_kernel(void *context, int part, int parts) {
+  contender *c = context;
+  int error = c->entry(&c->on->args, part, parts);
+  if (error) atomic_store(&c->error, error);
+}
+
+/* A part is the same share of q and of k, cut at cache lines as rows are. */
+static void work_limit(void *context, int part, int parts) {
+  const contender *c = context;
+  const bed *b = c->on;
+  size_t lines = (b->bytes + 63) / 64;
+  size_t begin = lines * (size_t)part / (size_t)parts * 64, end = lines * (size_t)(part + 1) / (size_t)parts * 64;
+  if (end > b->bytes) end = b->bytes;
+  for (int t = TENSOR_Q; t <= TENSOR_K; t++)
+    c->limit((char *)b->tensor[t + TENSOR_Q_OUT].data + begin, (const char *)b->data[t] + begin, end - begin);
+}
+
+static void call(contender *c) {
+  if (c->threads) crew_run(c->threads, c->work, c);
+  else c->work(c, 0, 1);
+}
+
+static int ascending(const void *x, const void *y) {
+  double a = *(const double *)x, b = *(const double *)y;
+  return (a > b) - (a < b);
+}
+
+static void calibrate(contender *c) {
+  for (c->calls = 1;; c->calls *= 2) {
+    double start = now();
+    for (int i = 0; i < c->calls; i++) call(c);
+    double seconds = now() - start;
+    if (atomic_load(&c->error)) return;
+    if (seconds >= SAMPLE_SECONDS) return;
+  }
+}
+
+/* The kernel's error, or 0. */
+static int measure(contender *contenders, int count, const bed *b) {
+  for (int i = 0; i < count; i++) {
+    calibrate(&contenders[i]);
+    if (atomic_load(&contenders[i].error)) return atomic_load(&contenders[i].error);
+  }
+  for (int r = 0; r < REPETITIONS; r++) {
+    fill(b); /* an encoding that grows (or shrinks) vectors must not reach infinity (or subnormals) */
+    for (int i = 0; i < count; i++) {
+      contender *c = &contenders[i];
+      call(c);
+      double start = now();
+      for (int n = 0; n < c->calls; n++) call(c);
+      c->sample[r] = (now() - start) / c->calls;
+    }
+  }
+  for (int i = 0; i < count; i++) {
+    qsort(contenders[i].sample, REPETITIONS, sizeof(double), ascending);
+    contenders[i].seconds = contenders[i].sample[REPETITIONS / 2];
+  }
+  return 0;
+}
+
+/* ---- the table ---------------------------------------------------------------------- */
+
+static void print_time(double seconds) {
+  if (seconds < 1e-3) printf(" %9.2f us", seconds * 1e6);
+  else printf(" %9.2f ms", seconds * 1e3);
+}
+
+static void print_row(const bed *b, bench_layout layout, bool in_place, const contender *contenders, int count,
+                      int n_kernels) {
+  char dims[64];
+  snprintf(dims, sizeof dims, "[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "]", b->size.batches, b->size.tokens,
+           b->size.heads, b->size.head_dim);
+  printf("%-8s %-16s %-4s %-3s", b->size.name, dims, layout == LAYOUT_BNHD ? "bnhd" : "bhnd", in_place ? "in" : "out");
+  const contender *kernel = &contenders[n_kernels - 1];
+  print_time(kernel->seconds);
+  if (!b->size.time_only) {
+    const contender *limit = &contenders[n_kernels];
+    for (int i = n_kernels; i < count; i++)
+      if (contenders[i].seconds < limit->seconds) limit = &contenders[i];
+    double bytes = 4.0 * (double)b->bytes; /* q and k, read and written */
+    printf(" %8.2f MB %7.1f %7.1f  %-9s %5.2f", bytes * 1e-6, bytes / kernel->seconds * 1e-9,
+           bytes / limit->seconds * 1e-9, limit->name, limit->seconds / kernel->seconds);
+  }
+  if (n_kernels > 1) printf("%s  %.2fx of one thread", b->size.time_only ? "    " : "", contenders[0].seconds / kernel->seconds);
+  puts("");
+  fflush(stdout);
+}
+
+static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const shape *size, number_type type,
+                     bench_layout layout, bool in_place, crew *threads) {
+  static contender contenders[CONTENDERS_MOST];
+  bed b;
+  if (!lay_bed(a, &b, s, kernel, size, type, layout, in_place)) {
+    diag_error(NULL, 0, "bench: not enough memory for the shape %s", size->name);
+    return STATUS_ERROR;
+  }
+  int count = 0;
+  memset(contenders, 0, sizeof contenders);
+  contenders[count++] = (contender){.name = "kernel", .work = work_kernel, .on = &b, .entry = kernel->encode};
+  if (threads)
+    contenders[count++] = (contender){.name = "kernel", .work = work_kernel, .on = &b, .entry = kernel->encode, .threads = threads};
+  int n_kernels = count;
+  const limit_loop *loops;
+  int n_loops = size->time_only ? 0 : limit_loops(in_place, &loops);
+  for (int i = 0; i < n_loops; i++)
+    contenders[count++] = (contender){.name = loops[i].name, .work = work_limit, .on = &b, .limit = loops[i].run, .threads = threads};
+  int error = measure(contenders, count, &b);
+  if (!error) print_row(&b, layout, in_place, contenders, count, n_kernels);
+  else diag_error(NULL, 0, "bench: the kernel refused the shape %s: %s", size->name, pegen_strerror(error));
+  clear_bed(&b);
+  return error ? STATUS_ERROR : STATUS_OK;
+}
+
+/* ---- what to measure ---------------------------------------------------------------- */
+
+/* "B,N,H" or "B,N,H,D"; false after a message. */
+static bool read_shape(const char *text, const pegen_kernel *kernel, shape *out) {
+  int64_t value[4] = {0, 0, 0, kernel->head_dim};
+  int count = 0;
+  const char *at = text;
+  for (char *end; count < 4; at = end + 1) {
+    value[count++] = strtoll(at, &end, 10);
+    if (end == at || value[count - 1] < 1 || value[count - 1] > 1 << 30) count = 5;
+    if (*end != ',') {
+      if (*end) count = 5;
+      break;
+    }
+    if (count == 4) count = 5;
+  }
+  *out = (shape){"given", value[0], value[1], value[2], value[3], false};
+  double size = (double)value[0] * (double)value[1] * (double)value[2] * (double)value[3];
+  if (count < 3 || count > 4 || size > 1e10)
+    diag_error(NULL, 0, "--shape %s: expected B,N,H or B,N,H,D or vit_b1, vit_b8, vit1024, decode", text);
+  else if (value[3] != kernel->head_dim)
+    diag_error(NULL, 0, "--shape %s: the kernel's head_dim is %d", text, kernel->head_dim);
+  else return true;
+  return false;
+}
+
+/* What the kernel was made for replaces what a shape says. */
+static shape fit(shape size, const pegen_kernel *kernel) {
+  size.head_dim = kernel->head_dim;
+  if (kernel->heads) size.heads = kernel->heads;
+  if (kernel->grid) {
+    size.tokens = 1;
+    for (int axis = 0; axis < kernel->n_axes; axis++) size.tokens *= kernel->grid[axis];
+    size.tokens += kernel->skip_tokens;
+  }
+  return size;
+}
+
+static int bench_shape(arena *a, const spec *s, const pegen_kernel *kernel, const shape *size, number_type type,
+                       const bench_options *bench, crew *threads) {
+  unsigned wanted = bench->layouts ? bench->layouts : (unsigned)LAYOUT_BNHD;
+  bool both = bench->in_place == bench->out_of_place;
+  int status = STATUS_OK;
+  for (unsigned layout = LAYOUT_BNHD; layout <= LAYOUT_BHND; layout <<= 1)
+    for (int in_place = 1; in_place >= 0; in_place--)
+      if (wanted & layout && (both || bench->in_place == in_place) && !status)
+        status = bench_row(a, s, kernel, size, type, (bench_layout)layout, in_place, threads);
+  return status;
+}
+
+static void print_head(const pegen_kernel *kernel, number_type type, int threads) {
+  printf("%s %s\n%s, %s, %d thread%s; times are medians of %d; the limit moves the same bytes\n", kernel->name,
+         kernel->options, kernel->targets, number_type_info(type)->name, threads, threads > 1 ? "s" : "", REPETITIONS);
+  printf("%-8s %-16s %-4s %-3s %12s %11s %7s %7s  %-9s %5s\n", "shape", "[B,N,H,D]", "mem", "to", "a call", "bytes",
+         "GB/s", "limit", "(loop)", "ratio");
+}
+
+int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned dtype, const bench_options *bench) {
+  number_type type = NUMBER_F32;
+  while (number_type_info(type)->dtype != dtype) type++;
+  crew *threads = bench->threads > 1 ? crew_create(bench->threads) : NULL;
+  if (bench->threads > 1 && !threads) {
+    diag_error(NULL, 0, "bench: cannot start %d threads", bench->threads);
+    return STATUS_ERROR;
+  }
+  print_head(kernel, type, bench->threads);
+  int status = STATUS_OK, matched = 0;
+  for (int i = 0; i < SHAPE_COUNT && !status; i++) {
+    if (bench->shape && strcmp(bench->shape, shapes[i].name)) continue;
+    matched++;
+    if (!bench->shape && kernel->grid && shapes[i].time_only) continue; /* a grid cannot be one token */
+    shape size = fit(shapes[i], kernel);
+    status = bench_shape(a, s, kernel, &size, type, bench, threads);
+  }
+  shape given;
+  if (!matched)
+    status = read_shape(bench->shape, kernel, &given) ? bench_shape(a, s, kernel, &given, type, bench, threads) : STATUS_ERROR;
+  crew_destroy(threads);
+  return status;
+}
+
+int bench_spec(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
+  compile_options compiling = *options;
+  compiling.emit = EMIT_OBJ;
+  if (!compiling.dtypes) compiling.dtypes = PEGEN_DTYPE_F32;
+  compile_output object;
+  double start = now();
+  if (!compile(a, s, &compiling, &object)) return STATUS_ERROR;
+  printf("compiled in %.0f ms to %zu bytes\n", (now() - start) * 1e3, object.size);
+  loaded_kernel *loaded = run_load(object.data, object.size, s->name);
+  free(object.data);
+  if (!loaded) return STATUS_ERROR;
+  int status = STATUS_OK;
+  for (unsigned dtype = 1; dtype <= compiling.dtypes && !status; dtype <<= 1)
+    if (compiling.dtypes & dtype) status = bench_kernel(a, s, run_kernel(loaded), dtype, bench);
+  run_unload(loaded);
+  return status;
+}

@@ -1,0 +1,24 @@
+/* bench: `pegen bench SPEC.lua`, the kernel's time beside that of a loop that only moves the bytes.
+ *
+ * Compiles the description, loads the object and calls its C interface (argument
+ * checks included) with q and k in one call. In place the limit is the fastest
+ * loop that scales the same bytes in place; out of place the fastest copy.
+ * Kernel and limits take turns in one process, so only their ratio is
+ * comparable from run to run: machines drift, ratios do not.
+ */
+#ifndef PEGEN_BENCH_H
+#define PEGEN_BENCH_H
+
+#include "arena.h"
+#include "compile.h"
+#include "options.h"
+#include "pegen/pegen.h"
+#include "spec.h"
+
+/* Compiles and measures; prints to the standard output. An exit code. */
+int bench_spec(arena *a, const spec *s, const compile_options *compile, const bench_options *bench);
+
+/* Measures a kernel that is already there. dtype: one PEGEN_DTYPE_ bit. An exit code. */
+int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned dtype, const bench_options *bench);
+
+#endif
