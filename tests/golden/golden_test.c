@@ -1,0 +1,139 @@
+/* Kernels of every target that this machine runs against the golden outputs.
+ *
+ * f32: within 2^-20 of each block's norm of the golden float64 output (which the
+ * rounding of the input fits into) and of the reference on the rounded input.
+ * bf16 and f16: within half a unit in the last place, and 2^-20 of the norm, of
+ * the reference on the rounded input; reference_test ties the reference to the
+ * golden outputs. q alone, q with k, in place, out of place and other strides
+ * must give the bits of the first call.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cases.h"
+#include "trial.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double BOUND = 0x1p-20;
+
+typedef struct fixture {
+  arena *memory;
+  const golden_case *golden;
+  spec *spec;
+  const golden_array *x;
+  DLTensor *positions;
+  trial_operands operands;
+  oracle *oracle;
+} fixture;
+
+/* x as a tensor of the type; with `mirrored` its batches in the opposite order (another tensor, for k). */
+static DLTensor *rows_of(const fixture *f, number_type type, row_order order, int mirrored) {
+  const int64_t *shape = f->x->shape;
+  DLTensor *t = tensor_rows(f->memory, type, order, shape[0], shape[1], shape[2], shape[3]);
+  const double *values = f->x->values;
+  for (int64_t b = 0; b < shape[0]; b++)
+    for (int64_t h = 0; h < shape[1]; h++)
+      for (int64_t n = 0; n < shape[2]; n++)
+        for (int64_t c = 0; c < shape[3]; c++) {
+          int64_t from = mirrored ? shape[0] - 1 - b : b;
+          double sign = mirrored ? -1 : 1;
+          number_store(type, tensor_at(t, b, h, n, c), sign * values[((from * shape[1] + h) * shape[2] + n) * shape[3] + c]);
+        }
+  return t;
+}
+
+static void within_bound(const fixture *f, const char *what, const trial_error *worst) {
+  if (worst->spoilt || worst->error > BOUND) print_error("%s: %s\n", what, trial_error_text(f->memory, worst));
+  assert_false(worst->spoilt || worst->error > BOUND);
+}
+
+/* The golden output itself, by blocks. */
+static void compare_with_golden(const fixture *f, const DLTensor *out) {
+  const spec *s = f->spec;
+  const int64_t *shape = f->x->shape;
+  for (int64_t row = 0; row < shape[0] * shape[1] * shape[2]; row++) {
+    const double *expected = f->golden->out.values + row * shape[3];
+    int64_t b = row / (shape[1] * shape[2]), h = row / shape[2] % shape[1], n = row % shape[2];
+    for (int block = 0; block < s->n_blocks; block++) {
+      double norm = 0, error = 0;
+      for (int i = 0; i < s->n_components; i++) {
+        int channel = s->channel[i * s->n_blocks + block];
+        double got = number_load(NUMBER_F32, tensor_at(out, b, h, n, channel));
+        norm += expected[channel] * expected[channel];
+        error = fmax(error, fabs(got - expected[channel]));
+      }
+      if (!(error <= BOUND * sqrt(norm)))
+        fail_msg("batch %d head %d token %d block %d: error %g of norm %g", (int)b, (int)h, (int)n, block, error, sqrt(norm));
+    }
+  }
+}
+
+static void check_type(const fixture *f, const pegen_kernel *kernel, number_type type) {
+  DLTensor *q = rows_of(f, type, ROWS_BHND, 0), *k = rows_of(f, type, ROWS_BHND, 1);
+  DLTensor *q_out = tensor_copy(f->memory, q), *k_out = tensor_copy(f->memory, k);
+  const char *name = number_type_info(type)->name;
+  assert_int_equal(trial_call(kernel, f->positions, &f->operands, q, q_out, NULL, NULL, 1), 0);
+  trial_error worst = {0};
+  trial_compare_rows(f->oracle, q, q_out, &worst);
+  within_bound(f, name, &worst);
+  if (type == NUMBER_F32) compare_with_golden(f, q_out);
+  assert_int_equal(trial_call(kernel, f->positions, &f->operands, NULL, NULL, k, k_out, 1), 0);
+  trial_compare_rows(f->oracle, k, k_out, &worst);
+  within_bound(f, name, &worst);
+
+  static const row_order orders[] = {ROWS_BHND, ROWS_BNHD, ROWS_GAPS};
+  for (int i = 0; i < 3; i++)
+    for (int in_place = 0; in_place < 2; in_place++)
+      for (int with_k = 0; with_k < 2; with_k++) {
+        DLTensor *from = rows_of(f, type, orders[i], 0), *k_from = rows_of(f, type, orders[i], 1);
+        DLTensor *to = in_place ? from : tensor_copy(f->memory, from), *k_to = in_place ? k_from : tensor_copy(f->memory, k_from);
+        DLTensor *before = tensor_copy(f->memory, from);
+        if (!in_place) tensor_randomize(to, &(uint64_t){1});
+        int error = trial_call(kernel, f->positions, &f->operands, from, to, with_k ? k_from : NULL, with_k ? k_to : NULL, 1);
+        assert_int_equal(error, 0);
+        assert_true(tensor_identical(to, q_out));
+        assert_true(tensor_gaps_identical(to, before));
+        if (with_k) assert_true(tensor_identical(k_to, k_out));
+        if (!in_place) assert_true(tensor_identical(from, before));
+      }
+}
+
+static void kernels_give_golden(void **state) {
+  const golden_case *c = *state;
+  fixture f = {.memory = arena_create(), .golden = c};
+  const double **values;
+  f.spec = golden_load(f.memory, c, SPECS_DIR, DSL_DIR, &values);
+  assert_non_null(f.spec);
+  f.x = golden_input(c, "x");
+  const golden_array *positions = golden_input(c, "positions");
+  f.positions = tensor_contiguous(f.memory, NUMBER_F64, positions->rank, positions->shape, positions->values);
+  f.operands = trial_given_operands(f.memory, f.spec, values);
+  f.oracle = oracle_create(f.memory, f.spec, positions->rank == 3 ? f.x->shape[0] : 1, f.x->shape[2], positions->values, &f.operands);
+  const char **targets;
+  int count = trial_targets(f.memory, NULL, &targets);
+  assert_true(count > 0);
+  for (int i = 0; i < count; i++) {
+    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
+    assert_non_null(loaded);
+    for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) check_type(&f, run_kernel(loaded), (number_type)type);
+    run_unload(loaded);
+  }
+  arena_destroy(f.memory);
+}
+
+int main(void) {
+  arena *a = arena_create();
+  const golden_case *cases;
+  int count = golden_read(a, GOLDEN_DIR, &cases);
+  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count);
+  for (int i = 0; i < count; i++) tests[i] = (struct CMUnitTest){cases[i].name, kernels_give_golden, NULL, NULL, (void *)&cases[i]};
+  int failed = _cmocka_run_group_tests("golden", tests, (size_t)count, NULL, NULL);
+  arena_destroy(a);
+  return failed;
+}

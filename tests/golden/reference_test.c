@@ -1,0 +1,50 @@
+/* The slow reference against the golden outputs, to 1e-12: settles every sign before a kernel exists. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cases.h"
+#include "reference.h"
+
+#include <math.h>
+
+static void reference_gives_golden(void **state) {
+  const golden_case *c = *state;
+  arena *a = arena_create();
+  const double **operands;
+  spec *s = golden_load(a, c, SPECS_DIR, DSL_DIR, &operands);
+  assert_non_null(s);
+  const golden_array *x = golden_input(c, "x"), *positions = golden_input(c, "positions");
+  assert_non_null(x);
+  assert_non_null(positions);
+  int64_t batch = x->shape[0], heads = x->shape[1], tokens = x->shape[2], channels = x->shape[3];
+  assert_int_equal(channels, s->head_dim);
+  long double *row = arena_array(a, long double, channels), worst = 0;
+  for (int64_t b = 0; b < batch; b++)
+    for (int64_t h = 0; h < heads; h++)
+      for (int64_t n = 0; n < tokens; n++) {
+        int64_t token = positions->rank == 3 ? b * tokens + n : n;
+        const double *in = x->values + ((b * heads + h) * tokens + n) * channels;
+        const double *out = c->out.values + ((b * heads + h) * tokens + n) * channels;
+        reference_row(s, positions->values + token * s->n_axes, operands, s->heads > 1 ? (int)h : 0, in, row);
+        for (int64_t i = 0; i < channels; i++) worst = fmaxl(worst, fabsl(row[i] - out[i]));
+      }
+  print_message("             largest difference %.2Lg\n", worst);
+  assert_true(worst < 1e-12L);
+  arena_destroy(a);
+}
+
+int main(void) {
+  arena *a = arena_create();
+  const golden_case *cases;
+  int count = golden_read(a, GOLDEN_DIR, &cases);
+  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count);
+  for (int i = 0; i < count; i++)
+    tests[i] = (struct CMUnitTest){cases[i].name, reference_gives_golden, NULL, NULL, (void *)&cases[i]};
+  int failed = _cmocka_run_group_tests("reference", tests, (size_t)count, NULL, NULL);
+  arena_destroy(a);
+  return failed;
+}
