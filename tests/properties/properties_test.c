@@ -1,0 +1,395 @@
+/* Properties that every encoding's kernel must have, for every spec in specs/.
+ *
+ * They hold whatever the encoding is, so a new spec is tested by being there. Groups
+ * are told apart by the algebra (compact: norms, adjoints) and by asking the reference
+ * whether rho(r) rho(s) = rho(r + s) (relative positions), not by name.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "reference.h"
+#include "variants.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { BATCH = 2, TOKENS = 9, ANY_HEADS = 3 };
+
+/* One variant's kernel with data: q of random numbers, and what became of it. */
+typedef struct fixture {
+  arena *memory;
+  variant *variant;
+  const spec *spec;
+  const pegen_kernel *kernel;
+  uint64_t random;
+  int64_t heads;
+  const double *values; /* [BATCH][TOKENS][axes] */
+  DLTensor *positions;
+  trial_operands operands;
+  DLTensor *q, *out;
+} fixture;
+
+static bool compact(const fixture *f) { return f->spec->algebra.q == 0 && f->spec->algebra.r == 0; }
+
+static DLTensor *new_rows(fixture *f, number_type type, row_order order, int64_t tokens) {
+  DLTensor *t = tensor_rows(f->memory, type, order, BATCH, f->heads, tokens, f->spec->head_dim);
+  tensor_randomize(t, &f->random);
+  return t;
+}
+
+static DLTensor *run(const fixture *f, const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *x) {
+  DLTensor *out = tensor_copy(f->memory, x);
+  tensor_randomize(out, &(uint64_t){7});
+  assert_int_equal(trial_call(kernel, positions, &f->operands, x, out, NULL, NULL, 1), 0);
+  return out;
+}
+
+static fixture fixture_open(void **state) {
+  fixture f = {.memory = arena_create(), .variant = *state, .random = 42};
+  f.kernel = variant_kernel(f.variant);
+  f.spec = f.variant->spec;
+  f.heads = f.spec->heads > 1 ? f.spec->heads : ANY_HEADS;
+  double *values = arena_array(f.memory, double, BATCH * TOKENS * f.spec->n_axes);
+  for (int i = 0; i < BATCH * TOKENS * f.spec->n_axes; i++) values[i] = random_uniform(&f.random, -60, 60);
+  f.values = values;
+  f.positions = tensor_contiguous(f.memory, NUMBER_F64, 3, (int64_t[]){BATCH, TOKENS, f.spec->n_axes}, values);
+  f.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
+  f.q = new_rows(&f, NUMBER_F32, ROWS_BHND, TOKENS);
+  f.out = run(&f, f.kernel, f.positions, f.q);
+  return f;
+}
+
+static void fixture_close(fixture *f) { arena_destroy(f->memory); }
+
+static double at(const DLTensor *t, int64_t b, int64_t h, int64_t n, int c) {
+  return number_load(number_type_of(t->dtype), tensor_at(t, b, h, n, c));
+}
+
+#define EACH_ROW(f, b, h, n)                   \
+  for (int64_t b = 0; b < BATCH; b++)          \
+    for (int64_t h = 0; h < (f).heads; h++)    \
+      for (int64_t n = 0; n < TOKENS; n++)
+
+/* <x, y> over the channels of one block. */
+static double block_product(const spec *s, const DLTensor *x, const DLTensor *y, int64_t b, int64_t h, int64_t nx, int64_t ny, int block) {
+  double sum = 0;
+  for (int i = 0; i < s->n_components; i++) {
+    int channel = s->channel[i * s->n_blocks + block];
+    sum += at(x, b, h, nx, channel) * at(y, b, h, ny, channel);
+  }
+  return sum;
+}
+
+/* ---- the group ---- */
+
+static void norm_is_kept(void **state) {
+  fixture f = fixture_open(state);
+  double factor = fabs(f.spec->inverse ? 1 / f.spec->amplitude : f.spec->amplitude);
+  EACH_ROW(f, b, h, n)
+    for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
+      double before = sqrt(block_product(f.spec, f.q, f.q, b, h, n, n, block));
+      double after = sqrt(block_product(f.spec, f.out, f.out, b, h, n, n, block));
+      if (!(fabs(after - factor * before) <= 0x1p-20 * factor * before))
+        fail_msg("norm %.9g became %.9g in batch %d head %d token %d block %d", before, after, (int)b, (int)h, (int)n, block);
+    }
+  fixture_close(&f);
+}
+
+/* <R x, y> = <x, R^T y>, and R^T is the inverse times the square of the amplitude. */
+static void inverse_is_adjoint(void **state) {
+  fixture f = fixture_open(state);
+  spec *s;
+  loaded_kernel *inverse = variant_with(f.variant, f.memory, "inverse", "true", NULL, NULL, &s);
+  DLTensor *y = new_rows(&f, NUMBER_F32, ROWS_BHND, TOKENS);
+  DLTensor *turned = run(&f, run_kernel(inverse), f.positions, y);
+  double factor = f.spec->amplitude;
+  EACH_ROW(f, b, h, n)
+    for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
+      double left = block_product(f.spec, f.out, y, b, h, n, n, block);
+      double right = factor * factor * block_product(f.spec, f.q, turned, b, h, n, n, block);
+      double size = factor * sqrt(block_product(f.spec, f.q, f.q, b, h, n, n, block) * block_product(f.spec, y, y, b, h, n, n, block));
+      if (!(fabs(left - right) <= 0x1p-19 * size)) fail_msg("<Rx,y> = %.9g, <x,R'y> = %.9g in block %d", left, right, block);
+    }
+  run_unload(inverse);
+  fixture_close(&f);
+}
+
+static void inverse_turns_back(void **state) {
+  fixture f = fixture_open(state);
+  spec *s;
+  loaded_kernel *inverse = variant_with(f.variant, f.memory, "inverse", "true", NULL, NULL, &s);
+  DLTensor *back = run(&f, run_kernel(inverse), f.positions, f.out);
+  EACH_ROW(f, b, h, n)
+    for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
+      double norm = sqrt(block_product(f.spec, f.q, f.q, b, h, n, n, block));
+      for (int i = 0; i < f.spec->n_components; i++) {
+        int c = f.spec->channel[i * f.spec->n_blocks + block];
+        if (!(fabs(at(back, b, h, n, c) - at(f.q, b, h, n, c)) <= 0x1p-19 * norm))
+          fail_msg("channel %d came back as %.9g, was %.9g", c, at(back, b, h, n, c), at(f.q, b, h, n, c));
+      }
+    }
+  run_unload(inverse);
+  fixture_close(&f);
+}
+
+/* Whether rho(r) rho(s) = rho(r + s) in every block, by the reference. */
+static bool is_homomorphism(const fixture *f) {
+  const spec *s = f->spec;
+  int m = s->n_components;
+  double r[SPEC_MAX_AXES], t[SPEC_MAX_AXES], sum[SPEC_MAX_AXES];
+  for (int a = 0; a < s->n_axes; a++) {
+    r[a] = 0.3 + 0.7 * a;
+    t[a] = 1.1 - 0.4 * a;
+    sum[a] = r[a] + t[a];
+  }
+  long double *x = arena_array(f->memory, long double, 3 * m * m), *y = x + m * m, *z = y + m * m;
+  for (int head = 0; head < s->heads; head++)
+    for (int block = 0; block < s->n_blocks; block++) {
+      reference_block(s, r, f->operands.values, head, block, x);
+      reference_block(s, t, f->operands.values, head, block, y);
+      reference_block(s, sum, f->operands.values, head, block, z);
+      for (int i = 0; i < m; i++)
+        for (int j = 0; j < m; j++) {
+          long double product = 0;
+          for (int k = 0; k < m; k++) product += x[i * m + k] * y[k * m + j];
+          if (fabsl(product - s->amplitude * z[i * m + j]) > 1e-9L) return false;
+        }
+    }
+  return true;
+}
+
+/* <R(r_i) q_i, R(r_j) k_j> does not change when all positions move by the same step. */
+static void scores_are_relative(void **state) {
+  fixture f = fixture_open(state);
+  if (!compact(&f) || !is_homomorphism(&f)) {
+    print_message("             (generators do not commute: scores are not relative)\n");
+    fixture_close(&f);
+    return;
+  }
+  double *moved = arena_array(f.memory, double, BATCH * TOKENS * f.spec->n_axes);
+  for (int i = 0; i < BATCH * TOKENS * f.spec->n_axes; i++) moved[i] = f.values[i] + 1000 + 77 * (i % f.spec->n_axes);
+  DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 3, (int64_t[]){BATCH, TOKENS, f.spec->n_axes}, moved);
+  DLTensor *k = new_rows(&f, NUMBER_F32, ROWS_BHND, TOKENS), *k_out = run(&f, f.kernel, f.positions, k);
+  DLTensor *q_moved = run(&f, f.kernel, positions, f.q), *k_moved = run(&f, f.kernel, positions, k);
+  EACH_ROW(f, b, h, n)
+    for (int64_t other = 0; other < TOKENS; other++)
+      for (int block = 0; block < f.spec->n_blocks; block++) {
+        double here = block_product(f.spec, f.out, k_out, b, h, n, other, block);
+        double there = block_product(f.spec, q_moved, k_moved, b, h, n, other, block);
+        double size = sqrt(block_product(f.spec, f.out, f.out, b, h, n, n, block) * block_product(f.spec, k_out, k_out, b, h, other, other, block));
+        if (!(fabs(here - there) <= 0x1p-18 * size)) fail_msg("score %.9g of block %d became %.9g", here, block, there);
+      }
+  fixture_close(&f);
+}
+
+/* ---- the interface, to the bit ---- */
+
+static void parts_do_not_matter(void **state) {
+  fixture f = fixture_open(state);
+  static const int counts[] = {2, 3, 7, 64, 1000};
+  DLTensor *k = new_rows(&f, NUMBER_F32, ROWS_BNHD, TOKENS), *k_whole = run(&f, f.kernel, f.positions, k);
+  for (int i = 0; i < 5; i++) {
+    DLTensor *out = tensor_copy(f.memory, f.q), *k_out = tensor_copy(f.memory, k);
+    assert_int_equal(trial_call(f.kernel, f.positions, &f.operands, f.q, out, k, k_out, counts[i]), 0);
+    assert_true(tensor_identical(out, f.out));
+    assert_true(tensor_identical(k_out, k_whole));
+    /* In place each row may be turned by one part only. */
+    DLTensor *here = tensor_copy(f.memory, f.q);
+    assert_int_equal(trial_call(f.kernel, f.positions, &f.operands, here, here, NULL, NULL, counts[i]), 0);
+    assert_true(tensor_identical(here, f.out));
+  }
+  fixture_close(&f);
+}
+
+static void strides_do_not_matter(void **state) {
+  fixture f = fixture_open(state);
+  for (int order = 0; order < ROW_ORDER_COUNT; order++) {
+    DLTensor *x = tensor_rows(f.memory, NUMBER_F32, (row_order)order, BATCH, f.heads, TOKENS, f.spec->head_dim);
+    EACH_ROW(f, b, h, n) memcpy(tensor_at(x, b, h, n, 0), tensor_at(f.q, b, h, n, 0), sizeof(float) * (size_t)f.spec->head_dim);
+    DLTensor *before = tensor_copy(f.memory, x);
+    assert_true(tensor_identical(run(&f, f.kernel, f.positions, x), f.out));
+    assert_int_equal(trial_call(f.kernel, f.positions, &f.operands, x, x, NULL, NULL, 1), 0);
+    assert_true(tensor_identical(x, f.out));
+    assert_true(tensor_gaps_identical(x, before));
+  }
+  /* Tokens from the last to the first, and one head's rows read by all heads. */
+  DLTensor backwards = *f.q, broadcast = *f.q;
+  int64_t strides[2][4];
+  memcpy(strides[0], f.q->strides, sizeof strides[0]);
+  memcpy(strides[1], f.q->strides, sizeof strides[1]);
+  backwards.strides = strides[0];
+  backwards.data = tensor_at(f.q, 0, 0, TOKENS - 1, 0);
+  strides[0][2] = -strides[0][2];
+  broadcast.strides = strides[1];
+  strides[1][1] = 0;
+  const DLTensor *views[] = {&backwards, &broadcast};
+  for (int i = 0; i < 2; i++) {
+    DLTensor *plain = tensor_copy(f.memory, f.q), *out = tensor_copy(f.memory, f.q);
+    EACH_ROW(f, b, h, n) memcpy(tensor_at(plain, b, h, n, 0), tensor_at(views[i], b, h, n, 0), sizeof(float) * (size_t)f.spec->head_dim);
+    assert_int_equal(trial_call(f.kernel, f.positions, &f.operands, views[i], out, NULL, NULL, 1), 0);
+    assert_true(tensor_identical(out, run(&f, f.kernel, f.positions, plain)));
+  }
+  fixture_close(&f);
+}
+
+/* Positions per batch are the calls of the batches one by one; k may have positions and a length of its own. */
+static void batches_and_k_stand_alone(void **state) {
+  fixture f = fixture_open(state);
+  const int axes = f.spec->n_axes, k_tokens = TOKENS - 4;
+  for (int64_t b = 0; b < BATCH; b++) {
+    DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){TOKENS, axes}, f.values + b * TOKENS * axes);
+    DLTensor *out = run(&f, f.kernel, positions, f.q);
+    for (int64_t h = 0; h < f.heads; h++)
+      for (int64_t n = 0; n < TOKENS; n++)
+        assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(f.out, b, h, n, 0), sizeof(float) * (size_t)f.spec->head_dim);
+  }
+  DLTensor *k = new_rows(&f, NUMBER_F32, ROWS_BHND, k_tokens), *out = tensor_copy(f.memory, f.q), *k_out = tensor_copy(f.memory, k);
+  DLTensor *k_positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){k_tokens, axes}, f.values + axes);
+  pegen_args args = {.struct_size = sizeof args, .n_operands = f.kernel->n_operands, .q = f.q, .q_out = out, .k = k, .k_out = k_out,
+                     .positions = f.positions, .k_positions = k_positions, .operands = f.operands.tensors};
+  assert_int_equal(f.kernel->encode(&args, 0, 1), 0);
+  assert_true(tensor_identical(out, f.out));
+  assert_true(tensor_identical(k_out, run(&f, f.kernel, k_positions, k)));
+  fixture_close(&f);
+}
+
+/* A position that is not a number, and rows that are not, spoil their own token alone. */
+static void tokens_stand_alone(void **state) {
+  fixture f = fixture_open(state);
+  enum { BAD = 4 };
+  double *values = arena_array(f.memory, double, BATCH * TOKENS * f.spec->n_axes);
+  memcpy(values, f.values, sizeof(double) * (size_t)(BATCH * TOKENS * f.spec->n_axes));
+  for (int b = 0; b < BATCH; b++) values[(b * TOKENS + BAD) * f.spec->n_axes] = b ? INFINITY : NAN;
+  DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 3, (int64_t[]){BATCH, TOKENS, f.spec->n_axes}, values);
+  DLTensor *out = run(&f, f.kernel, positions, f.q);
+  EACH_ROW(f, b, h, n)
+    if (n != BAD) assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(f.out, b, h, n, 0), sizeof(float) * (size_t)f.spec->head_dim);
+  fixture_close(&f);
+}
+
+static void no_tokens_is_fine(void **state) {
+  fixture f = fixture_open(state);
+  if (f.spec->skip_tokens == 0) {
+    DLTensor *x = tensor_rows(f.memory, NUMBER_F32, ROWS_BHND, BATCH, f.heads, 0, f.spec->head_dim);
+    DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){0, f.spec->n_axes}, f.values);
+    assert_int_equal(trial_call(f.kernel, positions, &f.operands, x, x, NULL, NULL, 3), 0);
+  }
+  fixture_close(&f);
+}
+
+/* ---- options of every spec ---- */
+
+static void skipped_tokens_pass(void **state) {
+  fixture f = fixture_open(state);
+  spec *s;
+  loaded_kernel *skipping = variant_with(f.variant, f.memory, "skip_tokens", "2", NULL, NULL, &s);
+  assert_int_equal(s->skip_tokens, 2);
+  DLTensor *out = run(&f, run_kernel(skipping), f.positions, f.q);
+  EACH_ROW(f, b, h, n) {
+    const DLTensor *expected = n < 2 ? f.q : f.out;
+    assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(expected, b, h, n, 0), sizeof(float) * (size_t)s->head_dim);
+  }
+  run_unload(skipping);
+  fixture_close(&f);
+}
+
+/* A built-in grid gives the bits of the same positions in a tensor. */
+static void grid_is_positions(void **state) {
+  fixture f = fixture_open(state);
+  static const int sides[] = {2, 4, 1, 1, 1, 1, 1, 1};
+  const char *text = "";
+  int64_t cells = 1;
+  for (int a = 0; a < f.spec->n_axes; a++) {
+    int side = f.spec->n_axes == 1 ? TOKENS - 1 : sides[a];
+    text = arena_printf(f.memory, "%s%s%d", text, a ? "," : "", side);
+    cells *= side;
+  }
+  assert_int_equal(cells, TOKENS - 1);
+  spec *s, *skipping_spec;
+  loaded_kernel *grid = variant_with(f.variant, f.memory, "grid", text, "skip_tokens", "1", &s);
+  loaded_kernel *skipping = variant_with(f.variant, f.memory, "skip_tokens", "1", NULL, NULL, &skipping_spec);
+  double *values = arena_array(f.memory, double, TOKENS * s->n_axes);
+  for (int64_t n = 1; n < TOKENS; n++) reference_grid(s, n, values + n * s->n_axes);
+  DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){TOKENS, s->n_axes}, values);
+  assert_true(tensor_identical(run(&f, run_kernel(grid), NULL, f.q), run(&f, run_kernel(skipping), positions, f.q)));
+  run_unload(grid);
+  run_unload(skipping);
+  fixture_close(&f);
+}
+
+/* ---- targets and number types ---- */
+
+static void targets_agree(void **state) {
+  fixture f = fixture_open(state);
+  const char **targets;
+  int count = trial_targets(f.memory, NULL, &targets);
+  oracle *o = oracle_create(f.memory, f.spec, BATCH, TOKENS, f.values, &f.operands);
+  for (int i = 0; i < count; i++) {
+    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
+    assert_non_null(loaded);
+    for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
+      DLTensor *x = new_rows(&f, (number_type)type, ROWS_BHND, TOKENS), *out = run(&f, run_kernel(loaded), f.positions, x);
+      trial_error worst = {0};
+      trial_compare_rows(o, x, out, &worst);
+      if (worst.spoilt || worst.error > 0x1p-20) fail_msg("%s %s: %s", targets[i], number_type_info((number_type)type)->name, trial_error_text(f.memory, &worst));
+    }
+    run_unload(loaded);
+  }
+  fixture_close(&f);
+}
+
+/* One object with all targets gives the bits of the best one. */
+static void dispatch_takes_the_best(void **state) {
+  fixture f = fixture_open(state);
+  const char **targets, *list = "";
+  int count = trial_targets(f.memory, NULL, &targets);
+  for (int i = 0; i < count; i++) list = arena_printf(f.memory, "%s%s%s", list, i ? "," : "", targets[i]);
+  loaded_kernel *all = trial_load(f.memory, f.spec, list, 0, 2);
+  assert_non_null(all);
+  assert_true(tensor_identical(run(&f, run_kernel(all), f.positions, f.q), f.out));
+  run_unload(all);
+  fixture_close(&f);
+}
+
+typedef struct property {
+  const char *name;
+  CMUnitTestFunction check;
+} property;
+
+static const property PROPERTIES[] = {
+    {"norm is kept", norm_is_kept},
+    {"inverse is adjoint", inverse_is_adjoint},
+    {"inverse turns back", inverse_turns_back},
+    {"scores are relative", scores_are_relative},
+    {"parts do not matter", parts_do_not_matter},
+    {"strides do not matter", strides_do_not_matter},
+    {"batches and k stand alone", batches_and_k_stand_alone},
+    {"tokens stand alone", tokens_stand_alone},
+    {"no tokens is fine", no_tokens_is_fine},
+    {"skipped tokens pass", skipped_tokens_pass},
+    {"grid is positions", grid_is_positions},
+    {"targets agree with the reference", targets_agree},
+    {"dispatch takes the best", dispatch_takes_the_best},
+};
+enum { N_PROPERTIES = sizeof PROPERTIES / sizeof PROPERTIES[0] };
+
+int main(void) {
+  arena *a = arena_create();
+  variant *variants;
+  int count = variants_read(a, SPECS_DIR, VARIANTS, &variants);
+  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count * N_PROPERTIES);
+  for (int i = 0; i < count; i++)
+    for (int p = 0; p < N_PROPERTIES; p++)
+      tests[i * N_PROPERTIES + p] = (struct CMUnitTest){arena_printf(a, "%s: %s", variants[i].name, PROPERTIES[p].name),
+                                                        PROPERTIES[p].check, NULL, NULL, &variants[i]};
+  int failed = _cmocka_run_group_tests("properties", tests, (size_t)(count * N_PROPERTIES), NULL, NULL);
+  for (int i = 0; i < count; i++)
+    if (variants[i].loaded) run_unload(variants[i].loaded);
+  arena_destroy(a);
+  return failed;
+}
