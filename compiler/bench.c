@@ -1,7 +1,7 @@
 /* bench: measures a kernel through its C interface; see bench.h.
  *
  * A contender is the kernel or a limit loop over the same buffers. Contenders take
- * turns; a sample is as many calls as fill SAMPLE_SECONDS after one that is not
+ * turns; a sample is as many calls as fill SAMPLE_SECONDS after some that are not
  * timed, and what is printed are medians of REPETITIONS samples.
  */
 #define _GNU_SOURCE
@@ -20,7 +20,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { REPETITIONS = 23, CONTENDERS_MOST = 8, HUGE_PAGE = 2 * 1024 * 1024, PATTERN = 65521 };
+enum { REPETITIONS = 23, WARM_UP_CALLS = 2, CONTENDERS_MOST = 8, HUGE_PAGE = 2 * 1024 * 1024, PATTERN = 65521 };
 static const double SAMPLE_SECONDS = 250e-6;
 
 typedef struct shape {
@@ -219,8 +219,8 @@ static int measure(contender *contenders, int count, const bed *b) {
   for (int r = 0; r < REPETITIONS; r++) {
     fill(b); /* an encoding that grows (or shrinks) vectors must not reach infinity (or subnormals) */
     for (int i = 0; i < count; i++) {
-      contender *c = &contenders[i];
-      call(c);
+      contender *c = &contenders[(i + r) % count]; /* so that none always follows the same one */
+      for (int n = 0; n < WARM_UP_CALLS; n++) call(c);
       double start = now();
       for (int n = 0; n < c->calls; n++) call(c);
       c->sample[r] = (now() - start) / c->calls;
