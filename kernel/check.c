@@ -159,16 +159,18 @@ static int view_pair(const DLTensor *in, const DLTensor *out, pegen_stream *stre
   int error = view_rows(in, &stream->in);
   if (error)
     return error;
-  /* The same struct twice is the usual way to say "in place". Its view must still be filled
-   * in: encode.c reads in and out alike. */
-  error = view_rows(out, &stream->out);
+  stream->in_place = in == out; /* the usual way to say it: nothing to compute twice */
+  stream->out = in == out ? &stream->in : &stream->out_of_place;
+  if (in != out)
+    error = view_rows(out, &stream->out_of_place);
   if (error == PEGEN_ERROR_SIZE_OVERFLOW && out->strides)
     return PEGEN_ERROR_STRIDE;
   if (error)
     return error;
-  if (!stream->out.empty && !pegen_view_nests(&stream->out))
+  if (!stream->out->empty && !pegen_view_nests(stream->out))
     return PEGEN_ERROR_STRIDE;
-  stream->in_place = pegen_views_equal(&stream->in, &stream->out);
+  if (!stream->in_place)
+    stream->in_place = pegen_views_equal(&stream->in, stream->out);
   return 0;
 }
 
@@ -193,20 +195,20 @@ static int meets_operand(const pegen_driver *driver, const pegen_args *args, con
 /* Does the output of stream s meet anything that it may not meet? */
 static int output_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_call *call, int s) {
   const pegen_stream *own = &call->stream[s], *other = &call->stream[1 - s];
-  if (!own->in_place && pegen_views_meet(&own->out, &own->in))
+  if (!own->in_place && pegen_views_meet(own->out, &own->in))
     return 1;
   for (int i = 0; i < 2; i++)
-    if (call->stream[i].given && !call->stream[i].grid && pegen_views_meet(&own->out, &call->stream[i].positions))
+    if (call->stream[i].given && !call->stream[i].grid && pegen_views_meet(own->out, &call->stream[i].positions))
       return 1;
   if (other->given) {
-    if (pegen_views_meet(&own->out, &other->in))
+    if (pegen_views_meet(own->out, &other->in))
       return 1;
     /* Outputs meet each other from both sides: once is enough, and where the
      * other is in place it has just been asked. */
-    if (s == 0 && !other->in_place && pegen_views_meet(&own->out, &other->out))
+    if (s == 0 && !other->in_place && pegen_views_meet(own->out, other->out))
       return 1;
   }
-  return meets_operand(driver, args, &own->out);
+  return meets_operand(driver, args, own->out);
 }
 
 /* ---- all of them ---- */

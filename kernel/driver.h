@@ -40,7 +40,8 @@ enum { PEGEN_POSITION_BATCH, PEGEN_POSITION_TOKEN, PEGEN_POSITION_AXIS }; /* of 
 typedef struct pegen_stream {
   int64_t given;    /* 0: the rest is not set */
   int64_t in_place; /* out is in, element for element */
-  pegen_view in, out;
+  pegen_view in, out_of_place;
+  const pegen_view *out; /* &in or &out_of_place */
   int64_t grid;          /* 1: coordinates are those of the built-in grid; 0: of positions */
   pegen_view positions;
   int64_t position_type; /* pegen_position_type */
@@ -58,7 +59,7 @@ PEGEN_INTERNAL int pegen_check(const pegen_driver *driver, const pegen_args *arg
                                pegen_call *call);
 
 /* Fills *view from a tensor whose rank, shape and dtype are checked. The last `run` dimensions (0 or 1)
- * must be adjacent elements and become the width; dimensions of the tensor fill the view's
+ * must be adjacent elements and become the width (at least one); dimensions of the tensor fill the view's
  * from the last backwards, missing ones in front are of size 1. Returns 0 or a pegen_error:
  * SIZE_OVERFLOW, CHANNEL_STRIDE, NULL_DATA, ALIGNMENT. */
 PEGEN_INTERNAL int pegen_view_of(const DLTensor *tensor, int run, pegen_view *view);

@@ -104,7 +104,7 @@ static void copy_row(char *out, const char *in, int64_t in_bytes, int64_t out_by
 }
 
 static void copy_tokens(const pegen_stream *stream, int64_t batch, int64_t token_begin, int64_t token_end) {
-  const pegen_view *in = &stream->in, *out = &stream->out;
+  const pegen_view *in = &stream->in, *out = stream->out;
   for (int64_t token = token_begin; token < token_end; token++)
     for (int64_t head = 0; head < in->size[PEGEN_HEAD]; head++)
       copy_row((char *)(out->base + (uintptr_t)(batch * out->stride[PEGEN_BATCH] + token * out->stride[PEGEN_TOKEN] +
@@ -171,14 +171,14 @@ static void run_items(pass *p, int by_batch, int64_t begin, int64_t end) {
 
 static void set_rows(pegen_rows *rows, const pegen_stream *stream) {
   rows->in = (const char *)stream->in.base;
-  rows->out = (char *)stream->out.base;
+  rows->out = (char *)stream->out->base;
   rows->heads = stream->in.size[PEGEN_HEAD];
   rows->in_batch = stream->in.stride[PEGEN_BATCH];
   rows->in_token = stream->in.stride[PEGEN_TOKEN];
   rows->in_head = stream->in.stride[PEGEN_HEAD];
-  rows->out_batch = stream->out.stride[PEGEN_BATCH];
-  rows->out_token = stream->out.stride[PEGEN_TOKEN];
-  rows->out_head = stream->out.stride[PEGEN_HEAD];
+  rows->out_batch = stream->out->stride[PEGEN_BATCH];
+  rows->out_token = stream->out->stride[PEGEN_TOKEN];
+  rows->out_head = stream->out->stride[PEGEN_HEAD];
 }
 
 /* Values that the emitted code prepares from operands, for as many heads at a time as fit on the stack. */
@@ -257,9 +257,9 @@ static int64_t bytes_of(const pegen_view *view) {
 
 /* May its output be written past the cache? Only whole lines, and never lines that were just read. */
 static int streams_whole_lines(const pegen_stream *stream) {
-  uint64_t bits = (uint64_t)stream->out.base | (uint64_t)stream->out.width;
+  uint64_t bits = (uint64_t)stream->out->base | (uint64_t)stream->out->width;
   for (int i = 0; i < PEGEN_VIEW_DIMS; i++)
-    bits |= (uint64_t)stream->out.stride[i];
+    bits |= (uint64_t)stream->out->stride[i];
   return !stream->in_place && (bits & 63) == 0;
 }
 
@@ -283,7 +283,7 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
       continue;
     touched += bytes_of(&stream->in);
     if (!stream->in_place)
-      touched += bytes_of(&stream->out);
+      touched += bytes_of(stream->out);
     streaming = streaming && streams_whole_lines(stream);
   }
   streaming = streaming && touched > 2 * (int64_t)PEGEN_CACHE_BYTES && target->encode[call.type][1];

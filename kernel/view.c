@@ -38,36 +38,35 @@ static int place(const DLTensor *tensor, int64_t element, int64_t low, int64_t h
 }
 
 int pegen_view_of(const DLTensor *tensor, int run, pegen_view *view) {
-  int64_t element = tensor->dtype.bits / 8, low = 0, high = element, count = 1, empty = 0;
+  const int64_t *shape = tensor->shape, *strides = tensor->strides;
+  int64_t element = tensor->dtype.bits / 8, low = 0, high = element, count = 1;
   int rank = tensor->ndim, outer = rank - run;
-  for (int i = 0; i < rank; i++)
-    empty |= tensor->shape[i] == 0;
-  view->empty = empty;
+  view->empty = 0;
   view->width = element;
   view->base = view->low = view->high = 0;
   for (int i = 0; i < PEGEN_VIEW_DIMS; i++) {
     int from = i - (PEGEN_VIEW_DIMS - outer);
-    view->size[i] = from < 0 ? 1 : tensor->shape[from];
+    view->size[i] = from < 0 ? 1 : shape[from];
     view->stride[i] = 0;
+    view->empty |= view->size[i] == 0;
   }
-  if (run && tensor->strides && tensor->shape[outer] > 1 && tensor->strides[outer] != 1)
-    return PEGEN_ERROR_CHANNEL_STRIDE;
-  if (empty)
+  if (run) { /* the last dimension is never empty: it is the kernel's head_dim */
+    count = shape[outer];
+    if (strides && count > 1 && strides[outer] != 1)
+      return PEGEN_ERROR_CHANNEL_STRIDE;
+    view->width = high = count * element;
+  }
+  if (view->empty)
     return 0;
-  for (int i = rank - 1; i >= 0; i--) {
-    int64_t size = tensor->shape[i], stride = tensor->strides ? tensor->strides[i] : count;
-    if (__builtin_mul_overflow(count, size, &count) || count > ADDRESSABLE)
-      return PEGEN_ERROR_SIZE_OVERFLOW;
+  for (int i = outer - 1; i >= 0; i--) {
+    int64_t size = shape[i], stride = strides ? strides[i] : count;
     if (size == 1)
       continue;
-    if (i >= outer)
-      stride = 1;
+    if (__builtin_mul_overflow(count, size, &count) || count > ADDRESSABLE)
+      return PEGEN_ERROR_SIZE_OVERFLOW;
     if (__builtin_mul_overflow(stride, element, &stride) || widen(size, stride, &low, &high))
       return PEGEN_ERROR_SIZE_OVERFLOW;
-    if (i >= outer)
-      view->width = size * element;
-    else
-      view->stride[i + PEGEN_VIEW_DIMS - outer] = stride;
+    view->stride[i + PEGEN_VIEW_DIMS - outer] = stride;
   }
   return place(tensor, element, low, high, view);
 }
