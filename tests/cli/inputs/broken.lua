@@ -1,0 +1,2 @@
+local pe = require "pegen"
+return pe.encoding { name = "broken", axes = { "t" }
