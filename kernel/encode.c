@@ -79,9 +79,13 @@ static void prepare_head(const pegen_driver *driver, const pegen_args *args, peg
                          int64_t head, double *leaves, char *prepared) {
   for (int64_t i = 0; i < driver->n_leaves; i++) {
     const pegen_leaf *leaf = &driver->leaves[i];
-    const int32_t *offsets = leaf->offsets + (leaf->n_heads > 1 ? head * driver->n_blocks : 0);
+    int64_t first = leaf->n_heads > 1 ? head * driver->n_blocks : 0;
     double *row = leaves + i * driver->lanes;
-    gather(args->operands[leaf->operand], offsets, driver->n_blocks, row);
+    if (leaf->operand >= 0)
+      gather(args->operands[leaf->operand], leaf->offsets + first, driver->n_blocks, row);
+    else
+      for (int64_t block = 0; block < driver->n_blocks; block++)
+        row[block] = leaf->values[first + block];
     for (int64_t lane = driver->n_blocks; lane < driver->lanes; lane++)
       row[lane] = 0;
   }

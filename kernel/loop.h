@@ -45,13 +45,15 @@ typedef struct pegen_loop {
 
 typedef enum pegen_position_type { PEGEN_POSITION_F32, PEGEN_POSITION_F64, PEGEN_POSITION_I32, PEGEN_POSITION_I64 } pegen_position_type;
 
-/* One operand leaf of the block program: elements offsets[head][block] of an operand. The
- * driver gathers the leaves of a head into doubles [leaf][lanes], lanes past n_blocks
- * zeroed, so that `prepare` reads whole vectors. */
+/* One leaf of the block program that the driver gathers: elements offsets[head][block] of an
+ * operand, or, where operand is -1, constants values[head][block] that differ from head to head. The
+ * leaves of a head are gathered into doubles [leaf][lanes], lanes past n_blocks zeroed, so
+ * that `prepare` reads whole vectors. */
 typedef struct pegen_leaf {
   int32_t operand;
-  int32_t n_heads;        /* rows of offsets: 1 where all heads read the same elements */
-  const int32_t *offsets; /* [n_heads][n_blocks] */
+  int32_t n_heads;        /* rows stored: 1 where all heads read the same elements */
+  const int32_t *offsets; /* [n_heads][n_blocks]; NULL where operand is -1 */
+  const double *values;   /* [n_heads][n_blocks] where operand is -1 */
 } pegen_leaf;
 
 typedef void pegen_encode_function(const pegen_loop *loop);

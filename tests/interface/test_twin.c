@@ -29,7 +29,8 @@ static void assert_turned(const host *h, const host_tensor *in, const host_tenso
     for (int64_t head = 0; head < in->shape[1]; head++)
       for (int64_t n = 0; n < in->shape[2]; n++)
         for (int d = 0; d < TWIN_HEAD_DIM; d += 2) {
-          double angle = 0, x = host_value(in, b, head, n, d), y = host_value(in, b, head, n, d + 1);
+          double angle = h->kernel->n_operands ? TWIN_ORIGIN(head, d / 2) * (d / 2 < TWIN_BLOCKS) : 0;
+          double x = host_value(in, b, head, n, d), y = host_value(in, b, head, n, d + 1);
           for (int a = 0; a < axes; a++)
             if (d / 2 < TWIN_BLOCKS && n >= h->kernel->skip_tokens)
               angle += positions[n * axes + a] * rate_of(h, a, head, d / 2);
@@ -189,7 +190,7 @@ static void float16_operands(void **state) {
     host_remember(&h);
     host_encode(&h, 1);
     double x = host_value(&h.q, 0, 0, 0, 0), y = host_value(&h.q, 0, 0, 0, 1);
-    double angle = cases[c].value;
+    double angle = cases[c].value + TWIN_ORIGIN(0, 0);
     assert_true(fabs(host_value(&h.q_out, 0, 0, 0, 0) - (cos(angle) * x - sin(angle) * y)) < 1e-6);
     host_end(&h);
   }

@@ -54,10 +54,10 @@ typedef struct twin_shape {
   const int64_t *grid;
 } twin_shape;
 
-/* Layout of `prepared`, this kernel's own affair: rates [axis][block]. */
+/* Layout of `prepared`, this kernel's own affair: rates [axis][block], then the phase at the origin [block]. */
 static void prepare_rates(const double *leaves, char *prepared) {
   memset(prepared, 0x5a, 16 * 1024); /* all that prepared_bytes promised */
-  memcpy(prepared, leaves, 2 * 8 * sizeof *leaves);
+  memcpy(prepared, leaves, 3 * 8 * sizeof *leaves);
 }
 
 static void coordinates(const twin_shape *shape, const pegen_loop *loop, int64_t token, double *out) {
@@ -87,7 +87,7 @@ static void turn_row(const pegen_rows *rows, const number_type *type, int64_t ba
 
 static void rotor(const twin_shape *shape, const double *at, const double *rates, float *c, float *s) {
   for (int i = 0; i < TWIN_BLOCKS; i++) {
-    double angle = 0;
+    double angle = rates ? rates[2 * 8 + i] : 0;
     for (int a = 0; a < shape->axes; a++)
       angle += at[a] * (rates ? rates[a * 8 + i] : twin_rate(a, i));
     c[i] = (float)cos(angle);
@@ -139,7 +139,12 @@ ENCODE(learned)
 /* Leaf a: rate[a][head][block]; offsets [head][block]. */
 #define ROW(n) n, n + 1, n + 2, n + 3, n + 4, n + 5
 static const int32_t leaf_0[] = {ROW(0), ROW(6), ROW(12)}, leaf_1[] = {ROW(18), ROW(24), ROW(30)};
-static const pegen_leaf leaves[] = {{0, TWIN_HEADS, leaf_0}, {0, TWIN_HEADS, leaf_1}};
+/* The last leaf is of constants that differ from head to head. */
+#define ORIGIN(head) {TWIN_ORIGIN(head, 0), TWIN_ORIGIN(head, 1), TWIN_ORIGIN(head, 2), \
+                      TWIN_ORIGIN(head, 3), TWIN_ORIGIN(head, 4), TWIN_ORIGIN(head, 5)}
+static const double origin[TWIN_HEADS][TWIN_BLOCKS] = {ORIGIN(0), ORIGIN(1), ORIGIN(2)};
+static const pegen_leaf leaves[] = {
+    {0, TWIN_HEADS, leaf_0, NULL}, {0, TWIN_HEADS, leaf_1, NULL}, {-1, TWIN_HEADS, NULL, origin[0]}};
 
 /* The first target asks for more than any processor has, so the driver must pass it by. */
 #define KERNEL(title, AXES, HEADS, SKIP, GRID, N_OPERANDS, OPERANDS, N_LEAVES, LEAVES, PREPARE, BYTES)                 \
@@ -173,4 +178,4 @@ static const pegen_operand rate[] = {
 KERNEL(plain, 1, 0, 0, NULL, 0, NULL, 0, NULL, NULL, 0);
 KERNEL(grid, 2, 0, 1, grid_sizes, 0, NULL, 0, NULL, NULL, 0);
 /* 16 KiB of prepared values a head: three heads go in two tiles. */
-KERNEL(learned, 2, TWIN_HEADS, 0, NULL, 1, rate, 2, leaves, prepare_rates, 16 * 1024);
+KERNEL(learned, 2, TWIN_HEADS, 0, NULL, 1, rate, 3, leaves, prepare_rates, 16 * 1024);

@@ -22,5 +22,7 @@ enum { TWIN_HEAD_DIM = 16, TWIN_BLOCKS = 6, TWIN_HEADS = 3 }; /* 4 channels are 
 
 /* Radians per unit of position of a block of the twins without operands. */
 double twin_rate(int axis, int block);
+/* The learned twin's phase at position 0, in radians: constants that differ from head to head. */
+#define TWIN_ORIGIN(head, block) (0.25 * (head) + 0.5 * (block))
 
 #endif
