@@ -202,6 +202,8 @@ static ir_value constant(ir *b, MlirType type, MlirAttribute value) {
 static MlirType element_of(MlirType type) { return mlirTypeIsAVector(type) ? mlirShapedTypeGetElementType(type) : type; }
 
 ir_value ir_int(ir *b, MlirType type, int64_t value) {
+  /* A constant above the signed range is meant as bits. */
+  if (mlirIntegerTypeGetWidth(element_of(type)) == 32) value = (int32_t)value;
   MlirAttribute scalar = mlirIntegerAttrGet(element_of(type), value);
   return constant(b, type, mlirTypeIsAVector(type) ? mlirDenseElementsAttrSplatGet(type, scalar) : scalar);
 }

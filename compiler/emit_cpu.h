@@ -1,0 +1,29 @@
+/* emit_cpu: from the plan to MLIR for one CPU target.
+ *
+ * Per target it emits, as internal functions with the target's suffix,
+ *
+ *     prepare_T(leaves, prepared)                    what depends on operands alone
+ *     rotor_T(positions, prepared, coefficients)     a token's coefficient vectors
+ *     encode_T_DTYPE_STORE(loop)                     tokens, heads, q and k; see kernel/loop.h
+ */
+#ifndef PEGEN_EMIT_CPU_H
+#define PEGEN_EMIT_CPU_H
+
+#include "plan.h"
+#include "target.h"
+
+/* ORDER PEGEN_DTYPE */
+enum { DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_COUNT };
+extern const char *const dtype_name[DTYPE_COUNT];
+
+void emit_cpu(ir *b, arena *a, const plan *p, const cpu_target *target, unsigned dtypes);
+/* Declarations of what the driver provides; once per module, before emit_cpu. */
+void emit_cpu_imports(ir *b);
+
+/* Names of the emitted functions, as the descriptor needs them. */
+const char *emit_prepare_name(arena *a, const cpu_target *target);
+const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming);
+/* Bytes `prepare` writes per head, a multiple of 64. */
+int64_t emit_prepared_bytes(const plan *p);
+
+#endif

@@ -1,0 +1,110 @@
+/* emit_expr: one op a node; see emit_expr.h. */
+#include "emit_expr.h"
+
+#include "diag.h"
+#include "emit_math.h"
+
+int64_t emit_prepared_offset(const plan *p, int i, int begin, bool is_f32) {
+  return (int64_t)i * p->lanes * 8 + begin * (is_f32 ? 4 : 8);
+}
+
+static bool is_constant(const expr *x) { return x->op == EXPR_CONST || (x->op == EXPR_TABLE && x->n_heads == 1); }
+
+static ir_value constant(expr_emitter *e, const expr *x, bool is_f32) {
+  MlirType type = ir_vector(e->b, e->width, is_f32 ? e->b->f32 : e->b->f64);
+  if (x->op == EXPR_CONST) return ir_float(e->b, type, x->value);
+  double lanes[64];
+  for (int i = 0; i < e->width; i++) {
+    int block = e->begin + i;
+    lanes[i] = x->table[block < e->p->spec->n_blocks ? block : e->p->spec->n_blocks - 1];
+  }
+  return ir_floats(e->b, type, lanes);
+}
+
+/* An argument in the type its user computes in; constants take that type, float32 widens. */
+static ir_value argument(expr_emitter *e, const expr *x, bool is_f32) {
+  if (is_constant(x)) return constant(e, x, is_f32);
+  ir_value v = emit_expr(e, x);
+  return x->is_f32 && !is_f32 ? ir_cast(e->b, "arith.extf", v, e->b->f64) : v;
+}
+
+ir_value emit_expr_f32(expr_emitter *e, const expr *x) { return argument(e, x, true); }
+
+static ir_value narrowed(expr_emitter *e, const expr *x) {
+  const expr *inner = x->arg[0];
+  if (inner->op == EXPR_SINQ) return math_sinq_f32(e->b, argument(e, inner->arg[0], false));
+  if (inner->op == EXPR_COSQ) return math_cosq_f32(e->b, argument(e, inner->arg[0], false));
+  return ir_cast(e->b, "arith.truncf", emit_expr(e, inner), e->b->f32);
+}
+
+/* Elementary functions are computed in float64 and rounded where float32 is asked for. */
+static ir_value elementary(expr_emitter *e, const expr *x, ir_value (*function)(ir *, ir_value)) {
+  ir_value v = function(e->b, argument(e, x->arg[0], false));
+  return x->is_f32 ? ir_cast(e->b, "arith.truncf", v, e->b->f32) : v;
+}
+
+/* Rounding to an integer by adding and taking away 1.5 2^52, then down by one where that rounded up:
+ * no instruction beyond SSE2 and no library call. |x| < 2^51, as positions are. */
+static ir_value floor_f64(ir *b, ir_value x) {
+  ir_value rounder = ir_float(b, ir_type(x), 0x1.8p52), one = ir_float(b, ir_type(x), 1);
+  ir_value nearest = ir_op2(b, "arith.subf", ir_op2(b, "arith.addf", x, rounder), rounder);
+  return ir_select(b, ir_compare_float(b, "ogt", nearest, x), ir_op2(b, "arith.subf", nearest, one), nearest);
+}
+
+static ir_value compute(expr_emitter *e, const expr *x) {
+  ir *b = e->b;
+  bool f32 = x->is_f32;
+  ir_value v[3] = {{NULL}};
+  bool generic = x->op != EXPR_NARROW && x->op != EXPR_SELECT && x->op != EXPR_LESS;
+  for (int i = 0; generic && i < expr_op_arity(x->op); i++) v[i] = argument(e, x->arg[i], f32);
+  MlirType type = ir_vector(b, e->width, f32 ? b->f32 : b->f64);
+  switch (x->op) {
+  case EXPR_ADD: return ir_op2(b, "arith.addf", v[0], v[1]);
+  case EXPR_SUB: return ir_op2(b, "arith.subf", v[0], v[1]);
+  case EXPR_MUL: return ir_op2(b, "arith.mulf", v[0], v[1]);
+  case EXPR_DIV: return ir_op2(b, "arith.divf", v[0], v[1]);
+  case EXPR_MIN: return ir_select(b, ir_compare_float(b, "olt", v[1], v[0]), v[1], v[0]);
+  case EXPR_MAX: return ir_select(b, ir_compare_float(b, "ogt", v[1], v[0]), v[1], v[0]);
+  case EXPR_NEG: return ir_op1(b, "arith.negf", v[0]);
+  case EXPR_ABS: return ir_op1(b, "math.absf", v[0]);
+  case EXPR_SQRT: return ir_op1(b, "math.sqrt", v[0]);
+  case EXPR_FLOOR: return elementary(e, x, floor_f64);
+  case EXPR_EXP: return elementary(e, x, math_exp_f64);
+  case EXPR_LOG: return elementary(e, x, math_log_f64);
+  case EXPR_SINQ: return elementary(e, x, math_sinq_f64);
+  case EXPR_COSQ: return elementary(e, x, math_cosq_f64);
+  case EXPR_NARROW: return narrowed(e, x);
+  case EXPR_LESS: {
+    bool narrow = (is_constant(x->arg[0]) || x->arg[0]->is_f32) && (is_constant(x->arg[1]) || x->arg[1]->is_f32);
+    ir_value less = ir_compare_float(b, "olt", argument(e, x->arg[0], narrow), argument(e, x->arg[1], narrow));
+    return ir_select(b, less, ir_float(b, type, 1), ir_float(b, type, 0));
+  }
+  case EXPR_SELECT: {
+    ir_value condition = argument(e, x->arg[0], x->arg[0]->is_f32);
+    ir_value chosen = ir_compare_float(b, "une", condition, ir_float(b, ir_type(condition), 0));
+    return ir_select(b, chosen, argument(e, x->arg[1], f32), argument(e, x->arg[2], f32));
+  }
+  default: diag_bug("emit_expr", "'%s' has no code", expr_op_name(x->op));
+  }
+}
+
+static ir_value leaf(expr_emitter *e, const expr *x) {
+  ir *b = e->b;
+  MlirType type = ir_vector(b, e->width, b->f64);
+  if (is_constant(x)) return constant(e, x, false);
+  if (x->op == EXPR_POSITION) return ir_broadcast(b, type, e->positions[x->index]);
+  int index = e->p->leaf_index[x->id];
+  if (!e->has_leaves || index < 0) diag_bug("emit_expr", "leaf %%%d was not gathered", x->id);
+  return ir_load(b, type, ir_offset_const(b, e->leaves, ((int64_t)index * e->p->lanes + e->begin) * 8), 8);
+}
+
+ir_value emit_expr(expr_emitter *e, const expr *x) {
+  if (e->memo[x->id].ptr) return e->memo[x->id];
+  ir_value v;
+  int prepared = e->p->prepared_index[x->id];
+  if (!e->has_leaves && prepared >= 0) {
+    MlirType type = ir_vector(e->b, e->width, x->is_f32 ? e->b->f32 : e->b->f64);
+    v = ir_load(e->b, type, ir_offset_const(e->b, e->prepared, emit_prepared_offset(e->p, prepared, e->begin, x->is_f32)), 4);
+  } else v = expr_op_arity(x->op) == 0 ? leaf(e, x) : compute(e, x);
+  return e->memo[x->id] = v;
+}

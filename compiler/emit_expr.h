@@ -1,0 +1,27 @@
+/* emit_expr: expressions as vector code, blocks in the lanes. */
+#ifndef PEGEN_EMIT_EXPR_H
+#define PEGEN_EMIT_EXPR_H
+
+#include "ir.h"
+#include "plan.h"
+
+/* Where the values of one chunk of blocks come from. Either leaves (in prepare) or prepared and
+ * positions (in rotor) are given. */
+typedef struct expr_emitter {
+  ir *b;
+  const plan *p;
+  int begin, width;    /* the chunk: blocks begin .. begin + width - 1; lanes past the last block repeat it */
+  bool has_leaves;     /* in prepare: read leaves; else prepared values */
+  ir_value leaves;     /* double [leaf][lanes] */
+  ir_value prepared;   /* char: prepared value i at i * lanes * 8 */
+  ir_value *positions; /* [axes] scalars, float64 */
+  ir_value *memo;      /* by expr id; zeroed */
+} expr_emitter;
+
+ir_value emit_expr(expr_emitter *e, const expr *x);
+/* The value as float32 lanes, constants included. */
+ir_value emit_expr_f32(expr_emitter *e, const expr *x);
+/* Where prepared value i of a chunk lies. */
+int64_t emit_prepared_offset(const plan *p, int i, int begin, bool is_f32);
+
+#endif

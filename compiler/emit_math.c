@@ -1,0 +1,173 @@
+/* emit_math: polynomials and bit tricks; see emit_math.h.
+ *
+ * Coefficients of the float32 polynomials are minimax fits (iteratively reweighted
+ * least squares) of sin(pi/2 f) and cos(pi/2 f) on |f| <= 1/2; those of float64 are
+ * Taylor's, long enough for the interval.
+ */
+#include "emit_math.h"
+
+/* Adding it to |x| < 2^51 rounds to the nearest integer and leaves that integer in the low bits. */
+static const double ROUNDER = 0x1.8p52;
+
+static ir_value splat_f(ir *b, ir_value like, double value) { return ir_float(b, ir_type(like), value); }
+static ir_value splat_i(ir *b, ir_value like, int64_t value) { return ir_int(b, ir_type(like), value); }
+static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addf", x, y); }
+static ir_value sub(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.subf", x, y); }
+static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.mulf", x, y); }
+static ir_value iadd(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.addi", x, splat_i(b, x, y)); }
+static ir_value iand(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.andi", x, splat_i(b, x, y)); }
+static ir_value shl(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.shli", x, splat_i(b, x, y)); }
+static ir_value shr(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.shrui", x, splat_i(b, x, y)); }
+
+/* c[0] + x (c[1] + x (...)) */
+static ir_value polynomial(ir *b, ir_value x, const double *c, int count) {
+  ir_value sum = splat_f(b, x, c[count - 1]);
+  for (int i = count - 2; i >= 0; i--) sum = add(b, mul(b, sum, x), splat_f(b, x, c[i]));
+  return sum;
+}
+
+/* x = n + f, |f| <= 1/2: f like x, n as the low bits of an integer of the same width. */
+typedef struct reduction {
+  ir_value fraction, quadrant;
+} reduction;
+
+static reduction reduce(ir *b, ir_value x) {
+  ir_value shifted = add(b, x, splat_f(b, x, ROUNDER));
+  ir_value nearest = sub(b, shifted, splat_f(b, x, ROUNDER));
+  return (reduction){sub(b, x, nearest), ir_cast(b, "arith.bitcast", shifted, b->i64)};
+}
+
+/* Picks sine or cosine by the quadrant's low bit and flips the sign by its next. */
+static ir_value by_quadrant(ir *b, ir_value quadrant, ir_value even, ir_value odd, int sign_bit) {
+  ir_value is_odd = ir_compare_int(b, "ne", iand(b, quadrant, 1), splat_i(b, quadrant, 0));
+  ir_value value = ir_cast(b, "arith.bitcast", ir_select(b, is_odd, odd, even), sign_bit == 31 ? b->i32 : b->i64);
+  ir_value sign = shl(b, iand(b, quadrant, 2), sign_bit - 1);
+  return ir_cast(b, "arith.bitcast", ir_op2(b, "arith.xori", value, sign), sign_bit == 31 ? b->f32 : b->f64);
+}
+
+static ir_value sinq_f32(ir *b, ir_value x, int quarter_turns) {
+  /* pi/2 as a float32 and what that leaves: the leading term is then exact to far below an ulp. */
+  static const double high = 1.5707963705062866, low = -4.371139006309477e-08;
+  static const double sine[] = {low, -0.6459634774822325, 0.07967967137586274, -0.004600198280269498};
+  static const double cosine[] = {1.0, -1.2337005433534842, 0.2536692440299347, -0.020860288508130834, 0.000904021670403158};
+  reduction r = reduce(b, x);
+  ir_value f = ir_cast(b, "arith.truncf", r.fraction, b->f32);
+  ir_value n = ir_cast(b, "arith.trunci", r.quadrant, b->i32);
+  ir_value square = mul(b, f, f);
+  ir_value s = add(b, mul(b, f, splat_f(b, f, high)), mul(b, f, polynomial(b, square, sine, 4)));
+  ir_value c = polynomial(b, square, cosine, 5);
+  return by_quadrant(b, quarter_turns ? iadd(b, n, quarter_turns) : n, s, c, 31);
+}
+
+ir_value math_sinq_f32(ir *b, ir_value x) { return sinq_f32(b, x, 0); }
+ir_value math_cosq_f32(ir *b, ir_value x) { return sinq_f32(b, x, 1); }
+
+static ir_value sinq_f64(ir *b, ir_value x, int quarter_turns) {
+  const double h = 1.57079632679489661923, q = h * h;
+  double sine[8], cosine[9], term = h;
+  for (int k = 0; k < 8; k++, term *= -q / ((2 * k) * (2 * k + 1))) sine[k] = term;
+  term = 1;
+  for (int k = 0; k < 9; k++, term *= -q / ((2 * k - 1) * (2 * k))) cosine[k] = term;
+  reduction r = reduce(b, x);
+  ir_value square = mul(b, r.fraction, r.fraction);
+  ir_value s = mul(b, r.fraction, polynomial(b, square, sine, 8)), c = polynomial(b, square, cosine, 9);
+  return by_quadrant(b, quarter_turns ? iadd(b, r.quadrant, quarter_turns) : r.quadrant, s, c, 63);
+}
+
+ir_value math_sinq_f64(ir *b, ir_value x) { return sinq_f64(b, x, 0); }
+ir_value math_cosq_f64(ir *b, ir_value x) { return sinq_f64(b, x, 1); }
+
+/* 2^n by the exponent field in two halves, so that results near the ends of the range stay right. */
+static ir_value scale_by_power(ir *b, ir_value x, ir_value n) {
+  ir_value half = ir_op2(b, "arith.shrsi", n, splat_i(b, n, 1));
+  ir_value rest = ir_op2(b, "arith.subi", n, half);
+  ir_value powers[2] = {half, rest};
+  for (int i = 0; i < 2; i++) x = mul(b, x, ir_cast(b, "arith.bitcast", shl(b, iadd(b, powers[i], 1023), 52), b->f64));
+  return x;
+}
+
+ir_value math_exp_f64(ir *b, ir_value x) {
+  static const double log2e = 1.44269504088896340736, ln2_high = 0x1.62e42fefa3800p-1, ln2_low = 0x1.ef35793c76730p-45;
+  double series[13], term = 1;
+  for (int k = 0; k < 13; k++, term /= k) series[k] = term;
+  /* Beyond these bounds the result is 0 or infinity; NaN fails both comparisons and stays. */
+  ir_value low = splat_f(b, x, -800), high = splat_f(b, x, 800);
+  x = ir_select(b, ir_compare_float(b, "olt", x, low), low, x);
+  x = ir_select(b, ir_compare_float(b, "ogt", x, high), high, x);
+  ir_value shifted = add(b, mul(b, x, splat_f(b, x, log2e)), splat_f(b, x, ROUNDER));
+  ir_value n = sub(b, shifted, splat_f(b, x, ROUNDER));
+  ir_value r = sub(b, sub(b, x, mul(b, n, splat_f(b, x, ln2_high))), mul(b, n, splat_f(b, x, ln2_low)));
+  ir_value bits = ir_cast(b, "arith.bitcast", shifted, b->i64);
+  ir_value power = ir_op2(b, "arith.shrsi", shl(b, bits, 13), splat_i(b, bits, 13));
+  return scale_by_power(b, polynomial(b, r, series, 13), power);
+}
+
+ir_value math_log_f64(ir *b, ir_value x) {
+  /* x = 2^e m, m in [sqrt 1/2, sqrt 2): log m = 2 atanh((m-1)/(m+1)). */
+  double series[11];
+  for (int k = 0; k < 11; k++) series[k] = 2.0 / (2 * k + 1);
+  ir_value bits = ir_cast(b, "arith.bitcast", x, b->i64);
+  ir_value shifted = ir_op2(b, "arith.subi", bits, splat_i(b, bits, 0x3fe6a09e667f3bcd));
+  ir_value exponent = ir_op2(b, "arith.shrsi", shifted, splat_i(b, bits, 52));
+  ir_value mantissa = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.subi", bits, shl(b, exponent, 52)), b->f64);
+  ir_value one = splat_f(b, x, 1);
+  ir_value z = ir_op2(b, "arith.divf", sub(b, mantissa, one), add(b, mantissa, one));
+  ir_value m = mul(b, z, polynomial(b, mul(b, z, z), series, 11));
+  ir_value e = ir_cast(b, "arith.sitofp", exponent, b->f64);
+  ir_value result = add(b, m, mul(b, e, splat_f(b, x, 0.693147180559945309417)));
+  ir_value zero = splat_f(b, x, 0);
+  result = ir_select(b, ir_compare_float(b, "oeq", x, zero), splat_f(b, x, -__builtin_inf()), result);
+  result = ir_select(b, ir_compare_float(b, "oeq", x, splat_f(b, x, __builtin_inf())), x, result);
+  return ir_select(b, ir_compare_float(b, "uge", x, zero), ir_select(b, ir_compare_float(b, "uno", x, x), x, result), splat_f(b, x, __builtin_nan("")));
+}
+
+/* ---- 16-bit formats ---- */
+
+ir_value math_f32_from_bf16(ir *b, ir_value bits) {
+  ir_value wide = ir_cast(b, "arith.extui", bits, b->i32);
+  return ir_cast(b, "arith.bitcast", shl(b, wide, 16), b->f32);
+}
+
+ir_value math_bf16_from_f32(ir *b, ir_value x) {
+  ir_value bits = ir_cast(b, "arith.bitcast", x, b->i32);
+  ir_value odd = iand(b, shr(b, bits, 16), 1);
+  ir_value rounded = ir_op2(b, "arith.addi", bits, iadd(b, odd, 0x7fff));
+  ir_value is_nan = ir_compare_float(b, "uno", x, x);
+  ir_value quiet = ir_op2(b, "arith.ori", bits, splat_i(b, bits, 0x400000));
+  ir_value result = shr(b, ir_select(b, is_nan, quiet, rounded), 16);
+  return ir_cast(b, "arith.trunci", result, b->i16);
+}
+
+ir_value math_f32_from_f16(ir *b, ir_value bits) {
+  /* Exponent and mantissa moved up, then rescaled by 2^112; the multiplication normalises
+   * subnormals, and infinities and NaN get their exponent back by hand. */
+  ir_value wide = ir_cast(b, "arith.extui", bits, b->i32);
+  ir_value sign = shl(b, iand(b, wide, 0x8000), 16);
+  ir_value magnitude = shl(b, iand(b, wide, 0x7fff), 13);
+  ir_value scaled = mul(b, ir_cast(b, "arith.bitcast", magnitude, b->f32), ir_float(b, ir_like(b, wide, b->f32), 0x1p112));
+  ir_value is_special = ir_compare_int(b, "uge", magnitude, splat_i(b, wide, 0x7c00 << 13));
+  ir_value special = ir_op2(b, "arith.ori", magnitude, splat_i(b, wide, 0x7f800000));
+  ir_value value = ir_select(b, is_special, special, ir_cast(b, "arith.bitcast", scaled, b->i32));
+  return ir_cast(b, "arith.bitcast", ir_op2(b, "arith.ori", value, sign), b->f32);
+}
+
+ir_value math_f16_from_f32(ir *b, ir_value x) {
+  ir_value bits = ir_cast(b, "arith.bitcast", x, b->i32);
+  ir_value sign = iand(b, bits, 0x80000000ll), magnitude = iand(b, bits, 0x7fffffff);
+  /* Normal results: rebias, round to nearest even in the bits; a carry runs into the exponent, as it should. */
+  ir_value odd = iand(b, shr(b, magnitude, 13), 1);
+  ir_value rebiased = iadd(b, magnitude, -112ll * (1 << 23));
+  ir_value normal = shr(b, ir_op2(b, "arith.addi", iadd(b, rebiased, 0xfff), odd), 13);
+  /* Subnormal results: adding 1/2 lines the float's last place up with the half's. */
+  ir_value half = ir_float(b, ir_type(x), 0.5);
+  ir_value aligned = add(b, ir_cast(b, "arith.bitcast", magnitude, b->f32), half);
+  ir_value subnormal = iadd(b, ir_cast(b, "arith.bitcast", aligned, b->i32), -0x3f000000ll);
+  ir_value is_small = ir_compare_int(b, "ult", magnitude, splat_i(b, bits, 0x38800000));
+  ir_value is_large = ir_compare_int(b, "uge", magnitude, splat_i(b, bits, 0x47800000));
+  ir_value is_nan = ir_compare_int(b, "ugt", magnitude, splat_i(b, bits, 0x7f800000));
+  ir_value result = ir_select(b, is_small, subnormal, normal);
+  result = ir_select(b, is_large, splat_i(b, bits, 0x7c00), result);
+  result = ir_select(b, is_nan, splat_i(b, bits, 0x7e00), result);
+  result = ir_op2(b, "arith.ori", result, shr(b, sign, 16));
+  return ir_cast(b, "arith.trunci", result, b->i16);
+}

@@ -1,0 +1,27 @@
+/* emit_math: elementary functions as vector code of our own, because math.sin and its like
+ * become calls of a scalar libm, and a kernel object calls nothing.
+ *
+ * All work on scalars or vectors of float64 (ir_value x), on any target.
+ */
+#ifndef PEGEN_EMIT_MATH_H
+#define PEGEN_EMIT_MATH_H
+
+#include "ir.h"
+
+/* sin(pi/2 x) and cos(pi/2 x), x in quarter turns. The nearest integer is taken off exactly in
+ * float64, so the reduction adds no error for any |x| < 2^51. */
+ir_value math_sinq_f32(ir *b, ir_value x); /* result float32, error < 2^-24 */
+ir_value math_cosq_f32(ir *b, ir_value x);
+ir_value math_sinq_f64(ir *b, ir_value x); /* result float64, error < 2^-50 */
+ir_value math_cosq_f64(ir *b, ir_value x);
+ir_value math_exp_f64(ir *b, ir_value x);  /* relative error < 2^-48; overflows to infinity, underflows to 0 */
+ir_value math_log_f64(ir *b, ir_value x);  /* relative error < 2^-45 for normal x > 0; NaN for x < 0 */
+
+/* Conversions that no instruction of the target does; x float32, bits int16 with x's lanes. Round to
+ * nearest even, NaN stays NaN. */
+ir_value math_bf16_from_f32(ir *b, ir_value x);
+ir_value math_f32_from_bf16(ir *b, ir_value bits);
+ir_value math_f16_from_f32(ir *b, ir_value x);
+ir_value math_f32_from_f16(ir *b, ir_value bits);
+
+#endif

@@ -1,0 +1,30 @@
+/* emit_rows: a row of channels times a token's coefficient vectors. */
+#ifndef PEGEN_EMIT_ROWS_H
+#define PEGEN_EMIT_ROWS_H
+
+#include "emit_cpu.h"
+#include "emit_expr.h"
+
+/* Computes every coefficient vector of a token from its block values and stores it at
+ * out + slot * width * 4. emitters[chunk] evaluate the chunks of blocks. */
+void emit_coefficients(ir *b, const plan *p, const plan_tile *t, expr_emitter *emitters, ir_value out);
+
+/* What the rows of one token share. */
+typedef struct row_emitter {
+  ir *b;
+  arena *memory;
+  const plan *p;
+  const plan_tile *t;
+  const cpu_target *target;
+  int dtype;
+  bool streaming;      /* stores go past the caches */
+  ir_value *slots;     /* [n_slots] coefficient vectors */
+} row_emitter;
+
+/* Loads the coefficient vectors that emit_coefficients stored. */
+void emit_load_slots(row_emitter *r, ir_value coefficients);
+
+/* One row, read from `in` and written to `out`; in_place (i1): out is in, channels that pass through stay. */
+void emit_row(row_emitter *r, ir_value in, ir_value out, ir_value in_place);
+
+#endif

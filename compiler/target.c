@@ -1,0 +1,267 @@
+/* target: the table of machines, and the passes from MLIR to bytes; see target.h. */
+#include "target.h"
+
+#include "describe.h"
+#include "diag.h"
+
+#include "../kernel/bitcode.h"
+#include "../kernel/loop.h"
+
+#include <llvm-c/Analysis.h>
+#include <llvm-c/BitReader.h>
+#include <llvm-c/Core.h>
+#include <llvm-c/ErrorHandling.h>
+#include <llvm-c/Linker.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
+#include <llvm-c/Transforms/PassBuilder.h>
+#include <mlir-c/Pass.h>
+#include <mlir-c/RegisterEverything.h>
+#include <mlir-c/Target/LLVMIR.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define X86_TRIPLE "x86_64-unknown-linux-gnu"
+#define ARM_TRIPLE "aarch64-unknown-linux-gnu"
+
+/* Best first within an architecture: the dispatcher takes the first that the processor can run. */
+static const cpu_target TARGETS[] = {
+    {.name = "x86-64-v4", .description = "AVX-512 (F, BW, CD, DQ, VL)", .suffix = "v4", .triple = X86_TRIPLE, .cpu = "x86-64-v4", .features = "", .level = PEGEN_LEVEL_X86_64_V4, .lanes = 16, .has_fma = true, .has_f16 = true, .registers = 32},
+    {.name = "x86-64-v3", .description = "AVX2, FMA, F16C", .suffix = "v3", .triple = X86_TRIPLE, .cpu = "x86-64-v3", .features = "", .level = PEGEN_LEVEL_X86_64_V3, .lanes = 8, .has_fma = true, .has_f16 = true, .registers = 16},
+    {.name = "x86-64-v2", .description = "SSE4.2; runs on every x86-64 of the last fifteen years", .suffix = "v2", .triple = X86_TRIPLE, .cpu = "x86-64-v2", .features = "", .level = PEGEN_LEVEL_X86_64_V2, .lanes = 4, .has_fma = false, .has_f16 = false, .registers = 16},
+    {.name = "aarch64", .description = "Armv8-A with NEON; not together with x86-64", .suffix = "neon", .triple = ARM_TRIPLE, .cpu = "generic", .features = "+neon", .level = PEGEN_LEVEL_BASELINE, .lanes = 4, .has_fma = true, .has_f16 = true, .registers = 32},
+};
+enum { TARGET_COUNT = sizeof TARGETS / sizeof *TARGETS };
+
+#if defined(__aarch64__)
+static const char DEFAULT_TARGETS[] = "aarch64";
+#else
+static const char DEFAULT_TARGETS[] = "x86-64-v2,x86-64-v3,x86-64-v4";
+#endif
+
+int target_list(const target_info **list) {
+  static target_info infos[TARGET_COUNT + 1];
+  for (int i = 0; i < TARGET_COUNT; i++) infos[i] = (target_info){TARGETS[i].name, TARGETS[i].description};
+  infos[TARGET_COUNT] = (target_info){"native", "this machine's processor with all its features; runs on its like only"};
+  *list = infos;
+  return TARGET_COUNT + 1;
+}
+
+/* The best row this processor can run, tuned for it. */
+static const cpu_target *native_target(arena *a) {
+  char *cpu = LLVMGetHostCPUName(), *features = LLVMGetHostCPUFeatures(), *triple = LLVMGetDefaultTargetTriple();
+  cpu_target *t = arena_new(a, cpu_target);
+  const char *wanted = strstr(features, "+avx512vl") && strstr(features, "+avx512bw") ? "x86-64-v4" : strstr(features, "+avx2") ? "x86-64-v3" : "x86-64-v2";
+  if (!strncmp(triple, "aarch64", 7)) wanted = "aarch64";
+  for (int i = 0; i < TARGET_COUNT; i++)
+    if (!strcmp(TARGETS[i].name, wanted)) *t = TARGETS[i];
+  t->name = "native";
+  t->suffix = "native";
+  t->cpu = arena_strdup(a, cpu);
+  t->features = arena_strdup(a, features);
+  LLVMDisposeMessage(cpu);
+  LLVMDisposeMessage(features);
+  LLVMDisposeMessage(triple);
+  return t;
+}
+
+static const cpu_target *find_target(arena *a, const char *name) {
+  if (!strcmp(name, "native")) return native_target(a);
+  for (int i = 0; i < TARGET_COUNT; i++)
+    if (!strcmp(TARGETS[i].name, name)) return &TARGETS[i];
+  const char *names[TARGET_COUNT + 1], *all = "native";
+  names[TARGET_COUNT] = "native";
+  for (int i = 0; i < TARGET_COUNT; i++) {
+    names[i] = TARGETS[i].name;
+    all = arena_printf(a, "%s, %s", names[i], all);
+  }
+  const char *near = diag_nearest(name, names, TARGET_COUNT + 1);
+  diag_error(NULL, 0, "unknown target '%s'%s%s%s; expected one of %s", name, near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "", all);
+  return NULL;
+}
+
+int target_parse(arena *a, const char *list, const cpu_target **out) {
+  char *rest = arena_strdup(a, list ? list : DEFAULT_TARGETS);
+  int count = 0;
+  for (char *name; (name = strtok_r(rest, ",", &rest));) {
+    const cpu_target *t = find_target(a, name);
+    if (!t) return 0;
+    bool known = false;
+    for (int i = 0; i < count; i++) known = known || !strcmp(out[i]->name, t->name);
+    if (known) continue;
+    if (count && strcmp(out[0]->triple, t->triple)) {
+      diag_error(NULL, 0, "targets '%s' and '%s' are of different architectures; expected one architecture an object", out[0]->name, t->name);
+      return 0;
+    }
+    if (count == TARGET_MAX) diag_bug("target", "more than %d targets", TARGET_MAX);
+    int at = count++;
+    for (; at > 0 && out[at - 1]->level < t->level; at--) out[at] = out[at - 1];
+    out[at] = t;
+  }
+  if (!count) diag_error(NULL, 0, "--target names no target; see --target=help");
+  return count;
+}
+
+/* ---- MLIR to LLVM ---- */
+
+static const char PIPELINE[] =
+    "builtin.module(canonicalize,cse,convert-vector-to-llvm{force-32bit-vector-indices=0},convert-scf-to-cf,"
+    "convert-math-to-llvm,convert-arith-to-llvm,convert-index-to-llvm,convert-cf-to-llvm,reconcile-unrealized-casts)";
+
+static void on_pipeline_error(MlirStringRef message, void *unused) {
+  (void)unused;
+  fwrite(message.data, 1, message.length, stderr);
+}
+
+static LLVMModuleRef lower(ir *b, LLVMContextRef context) {
+  static bool registered;
+  if (!registered) mlirRegisterAllPasses();
+  registered = true;
+  mlirRegisterAllLLVMTranslations(b->context);
+  MlirOperation module = mlirModuleGetOperation(b->module);
+  if (!mlirOperationVerify(module)) diag_bug("emit", "the module does not verify");
+  MlirPassManager manager = mlirPassManagerCreate(b->context);
+  MlirOpPassManager root = mlirPassManagerGetAsOpPassManager(manager);
+  if (mlirLogicalResultIsFailure(mlirParsePassPipeline(root, mlirStringRefCreateFromCString(PIPELINE), on_pipeline_error, NULL)))
+    diag_bug("lower", "the pass pipeline does not parse");
+  if (mlirLogicalResultIsFailure(mlirPassManagerRunOnOp(manager, module))) diag_bug("lower", "the passes failed");
+  mlirPassManagerDestroy(manager);
+  LLVMModuleRef llvm = mlirTranslateModuleToLLVMIR(module, context);
+  if (!llvm) diag_bug("lower", "no translation to LLVM");
+  return llvm;
+}
+
+/* ---- LLVM to bytes ---- */
+
+static void initialize_targets(void) {
+  static bool done;
+  if (done) return;
+  done = true;
+  LLVMInitializeX86TargetInfo();
+  LLVMInitializeX86Target();
+  LLVMInitializeX86TargetMC();
+  LLVMInitializeX86AsmPrinter();
+  LLVMInitializeAArch64TargetInfo();
+  LLVMInitializeAArch64Target();
+  LLVMInitializeAArch64TargetMC();
+  LLVMInitializeAArch64AsmPrinter();
+}
+
+static LLVMTargetMachineRef create_machine(const cpu_target *t, int optimize) {
+  LLVMTargetRef target;
+  char *message = NULL;
+  if (LLVMGetTargetFromTriple(t->triple, &target, &message)) diag_bug("target", "%s", message);
+  bool x86 = !strcmp(t->triple, X86_TRIPLE);
+  /* Functions carry their own processor; the machine's is what the driver runs on: the baseline. */
+  LLVMTargetMachineRef machine = LLVMCreateTargetMachine(target, t->triple, x86 ? "x86-64" : "generic", "", (LLVMCodeGenOptLevel)optimize, LLVMRelocPIC, LLVMCodeModelDefault);
+  if (!machine) diag_bug("target", "no code generator for %s", t->triple);
+  return machine;
+}
+
+static void link_driver(LLVMModuleRef module, const cpu_target *t) {
+  bool x86 = !strcmp(t->triple, X86_TRIPLE);
+  const unsigned char *bytes = x86 ? pegen_driver_x86_64 : pegen_driver_aarch64;
+  size_t size = x86 ? pegen_driver_x86_64_size : pegen_driver_aarch64_size;
+  LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRange((const char *)bytes, size, "driver", false);
+  LLVMModuleRef driver;
+  if (LLVMParseBitcodeInContext2(LLVMGetModuleContext(module), buffer, &driver)) diag_bug("target", "the driver's bitcode does not parse");
+  LLVMDisposeMemoryBuffer(buffer);
+  LLVMSetTarget(driver, LLVMGetTarget(module));
+  LLVMSetDataLayout(driver, LLVMGetDataLayoutStr(module));
+  if (LLVMLinkModules2(module, driver)) diag_bug("target", "the driver does not link");
+}
+
+/* Everything but the kernel's own symbols becomes internal: the object exports three names and imports none. */
+static void internalize(LLVMModuleRef module, const describe_request *request) {
+  for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f)) {
+    size_t length;
+    bool keep = LLVMIsDeclaration(f) || describe_is_exported(request, LLVMGetValueName2(f, &length));
+    if (!keep) LLVMSetLinkage(f, LLVMInternalLinkage);
+  }
+}
+
+static void optimize(LLVMModuleRef module, LLVMTargetMachineRef machine, int level) {
+  char passes[16];
+  snprintf(passes, sizeof passes, "default<O%d>", level);
+  LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+  /* The emitted code is vectors already and its loops are long; the driver's are short. */
+  LLVMPassBuilderOptionsSetLoopVectorization(options, false);
+  LLVMPassBuilderOptionsSetSLPVectorization(options, false);
+  LLVMPassBuilderOptionsSetLoopUnrolling(options, false);
+  LLVMErrorRef error = LLVMRunPasses(module, passes, machine, options);
+  if (error) diag_bug("optimize", "%s", LLVMGetErrorMessage(error));
+  LLVMDisposePassBuilderOptions(options);
+}
+
+static void take(compile_output *out, const char *data, size_t size) {
+  out->data = malloc(size ? size : 1);
+  if (!out->data) {
+    fputs("pegen: out of memory\n", stderr);
+    exit(3);
+  }
+  memcpy(out->data, data, size);
+  out->size = size;
+}
+
+static void append_chunk(MlirStringRef chunk, void *stream) { fwrite(chunk.data, 1, chunk.length, stream); }
+
+static void write_mlir(ir *b, compile_output *out) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *stream = open_memstream(&text, &size);
+  mlirOperationPrint(mlirModuleGetOperation(b->module), append_chunk, stream);
+  fclose(stream);
+  take(out, text, size);
+  free(text);
+}
+
+static void write_llvm(LLVMModuleRef module, compile_output *out) {
+  char *text = LLVMPrintModuleToString(module);
+  take(out, text, strlen(text));
+  LLVMDisposeMessage(text);
+}
+
+static void write_machine_code(LLVMModuleRef module, LLVMTargetMachineRef machine, bool assembly, compile_output *out) {
+  char *message = NULL;
+  LLVMMemoryBufferRef buffer;
+  if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, assembly ? LLVMAssemblyFile : LLVMObjectFile, &message, &buffer))
+    diag_bug("target", "%s", message);
+  take(out, LLVMGetBufferStart(buffer), LLVMGetBufferSize(buffer));
+  LLVMDisposeMemoryBuffer(buffer);
+}
+
+static void on_fatal_error(const char *reason) { diag_bug("target", "%s", reason); }
+
+bool target_write(ir *b, const cpu_target *const *targets, int n_targets, const compile_options *options, const describe_request *describe, compile_output *out) {
+  if (options->emit == EMIT_MLIR) {
+    if (!mlirOperationVerify(mlirModuleGetOperation(b->module))) diag_bug("emit", "the module does not verify");
+    write_mlir(b, out);
+    return true;
+  }
+  initialize_targets();
+  LLVMInstallFatalErrorHandler(on_fatal_error);
+  LLVMContextRef context = LLVMContextCreate();
+  LLVMModuleRef module = lower(b, context);
+  LLVMTargetMachineRef machine = create_machine(targets[0], options->optimize);
+  LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);
+  LLVMSetTarget(module, targets[0]->triple);
+  LLVMSetModuleDataLayout(module, layout);
+  LLVMSetModuleIdentifier(module, describe->p->spec->name, strlen(describe->p->spec->name));
+  LLVMSetSourceFileName(module, describe->p->spec->name, strlen(describe->p->spec->name));
+  link_driver(module, targets[0]);
+  describe_add(module, describe, targets, n_targets);
+  internalize(module, describe);
+  char *message = NULL;
+  if (LLVMVerifyModule(module, LLVMReturnStatusAction, &message)) diag_bug("target", "%s", message);
+  LLVMDisposeMessage(message);
+  optimize(module, machine, options->optimize);
+  if (options->emit == EMIT_LLVM) write_llvm(module, out);
+  else write_machine_code(module, machine, options->emit == EMIT_ASM, out);
+  LLVMDisposeTargetData(layout);
+  LLVMDisposeTargetMachine(machine);
+  LLVMDisposeModule(module);
+  LLVMContextDispose(context);
+  LLVMResetFatalErrorHandler();
+  return true;
+}
