@@ -1,0 +1,151 @@
+/* spec: consistency of a description; see spec.h.
+ *
+ * What a user can get wrong is caught earlier, with the line it stands on. This
+ * is the border between the rooms: whatever made the description, the stages
+ * after it may rely on what is checked here.
+ */
+#include "spec.h"
+
+#include "diag.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool wrong(const spec *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool wrong(const spec *s, const char *format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  diag_error(s->file, s->line, "%s", text);
+  return false;
+}
+
+static bool is_identifier(const char *name) {
+  if (!name || !(isalpha((unsigned char)*name) || *name == '_')) return false;
+  for (; *name; name++)
+    if (!isalnum((unsigned char)*name) && *name != '_') return false;
+  return true;
+}
+
+static int bits(unsigned mask) {
+  int count = 0;
+  for (; mask; mask &= mask - 1) count++;
+  return count;
+}
+
+static bool check_sizes(const spec *s) {
+  if (!is_identifier(s->name)) return wrong(s, "the name '%s' is no identifier", s->name ? s->name : "");
+  if (s->n_axes < 1 || s->n_axes > SPEC_MAX_AXES) return wrong(s, "%d axes, 1 to %d were expected", s->n_axes, SPEC_MAX_AXES);
+  for (int a = 0; a < s->n_axes; a++)
+    if (!is_identifier(s->axis[a])) return wrong(s, "axis %d has no name", a);
+  if (s->head_dim < 1 || s->head_dim > SPEC_MAX_HEAD_DIM)
+    return wrong(s, "head_dim is %d, 1 to %d was expected", s->head_dim, SPEC_MAX_HEAD_DIM);
+  if (s->heads < 1) return wrong(s, "heads is %d, a positive number was expected", s->heads);
+  if (s->skip_tokens < 0) return wrong(s, "skip_tokens is %d", s->skip_tokens);
+  if (!isfinite(s->amplitude) || s->amplitude <= 0) return wrong(s, "amplitude is %g, a positive number was expected", s->amplitude);
+  for (int a = 0; a < s->n_axes && s->grid[0]; a++)
+    if (s->grid[a] < 1) return wrong(s, "the grid's size on axis '%s' is %lld", s->axis[a], (long long)s->grid[a]);
+  return true;
+}
+
+static bool check_block(const spec *s) {
+  const spec_algebra *g = &s->algebra;
+  int dimensions = g->p + g->q + g->r;
+  if (g->p < 0 || g->q < 0 || g->r < 0 || dimensions < 1 || dimensions > SPEC_MAX_DIMENSIONS)
+    return wrong(s, "no algebra Cl(%d,%d,%d) of 1 to %d dimensions", g->p, g->q, g->r, SPEC_MAX_DIMENSIONS);
+  if (s->n_components < 1 || s->n_components > 1 << dimensions) return wrong(s, "a block of %d components", s->n_components);
+  if (s->n_blocks < 1 || s->n_components * s->n_blocks > s->head_dim)
+    return wrong(s, "%d blocks of %d channels in a head of %d", s->n_blocks, s->n_components, s->head_dim);
+  if (expr_pool_blocks(s->pool) != s->n_blocks) return wrong(s, "expressions of %d blocks", expr_pool_blocks(s->pool));
+  bool seen[SPEC_MAX_BLADES] = {false};
+  for (int i = 0; i < s->n_components; i++) {
+    const spec_component *c = &s->component[i];
+    if (c->blade >= 1u << dimensions || (c->sign != 1 && c->sign != -1)) return wrong(s, "component %d is no blade of the algebra", i);
+    if (seen[c->blade]) return wrong(s, "component %d repeats a blade", i);
+    seen[c->blade] = true;
+  }
+  bool taken[SPEC_MAX_HEAD_DIM] = {false};
+  for (int i = 0; i < s->n_components * s->n_blocks; i++) {
+    int channel = s->channel[i];
+    if (channel < 0 || channel >= s->head_dim) return wrong(s, "channel %d is outside the head", channel);
+    if (taken[channel]) return wrong(s, "channel %d is in two blocks", channel);
+    taken[channel] = true;
+  }
+  return true;
+}
+
+/* Leaves of an expression: finite, known axes and operands, offsets inside the operand.
+ * allowed: the DEPENDS_ bits it may have. done: [expr_pool_count], visited nodes. */
+static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *done, const char *what) {
+  if (x->depends & ~allowed) return wrong(s, "%s depends on what it may not (%x)", what, x->depends & ~allowed);
+  if (done[x->id]) return true;
+  done[x->id] = true;
+  int leaves = x->n_heads * s->n_blocks;
+  if (x->n_heads != 0 && x->n_heads != 1 && x->n_heads != s->heads) return wrong(s, "%s is for %d heads", what, x->n_heads);
+  if (x->op == EXPR_CONST && !isfinite(x->value)) return wrong(s, "%s is not finite", what);
+  for (int i = 0; x->op == EXPR_TABLE && i < leaves; i++)
+    if (!isfinite(x->table[i])) return wrong(s, "%s is not finite in block %d", what, i % s->n_blocks);
+  if (x->op == EXPR_POSITION && (x->index < 0 || x->index >= s->n_axes)) return wrong(s, "%s reads axis %d", what, x->index);
+  if (x->op == EXPR_OPERAND) {
+    if (x->index < 0 || x->index >= s->n_operands) return wrong(s, "%s reads operand %d", what, x->index);
+    const spec_operand *o = &s->operand[x->index];
+    int64_t elements = 1;
+    for (int i = 0; i < o->rank; i++) elements *= o->shape[i];
+    for (int i = 0; i < leaves; i++)
+      if (x->offsets[i] < 0 || x->offsets[i] >= elements) return wrong(s, "%s reads past the end of operand '%s'", what, o->name);
+  }
+  for (int i = 0; i < expr_op_arity(x->op); i++)
+    if (!check_expr(s, x->arg[i], allowed, done, what)) return false;
+  return true;
+}
+
+static bool check_generators(const spec *s, bool *done) {
+  unsigned dimensions = (unsigned)(s->algebra.p + s->algebra.q + s->algebra.r);
+  const unsigned constant = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND;
+  for (int a = 0; a < s->n_axes; a++) {
+    const spec_bivector *b = &s->generator[a];
+    if (b->count < 1 || b->count > SPEC_MAX_BIVECTORS) return wrong(s, "the generator of axis '%s' has %d blades", s->axis[a], b->count);
+    for (int i = 0; i < b->count; i++) {
+      if (bits(b->blade[i]) != 2 || b->blade[i] >= 1u << dimensions || (i > 0 && b->blade[i] <= b->blade[i - 1]))
+        return wrong(s, "the generator of axis '%s' has no ascending bivector blades of the algebra", s->axis[a]);
+      if (!check_expr(s, b->coefficient[i], constant, done, "a coefficient of a generator")) return false;
+    }
+    if (!check_expr(s, s->angle[a], constant | DEPENDS_POSITION, done, "an angle")) return false;
+  }
+  return true;
+}
+
+static bool check_order(const spec *s) {
+  bool seen[SPEC_MAX_AXES] = {false};
+  for (int a = 0; a < s->n_axes; a++) {
+    int axis = s->order[a];
+    if (axis < 0 || axis >= s->n_axes || seen[axis]) return wrong(s, "the order of the axes is no permutation");
+    seen[axis] = true;
+  }
+  return true;
+}
+
+static bool check_operands(const spec *s) {
+  for (int i = 0; i < s->n_operands; i++) {
+    const spec_operand *o = &s->operand[i];
+    if (!is_identifier(o->name)) return wrong(s, "operand %d has no name", i);
+    if (o->rank < 1 || o->rank > SPEC_MAX_RANK) return wrong(s, "operand '%s' has rank %d", o->name, o->rank);
+    for (int k = 0; k < o->rank; k++)
+      if (o->shape[k] < 1) return wrong(s, "operand '%s' has a dimension of %lld", o->name, (long long)o->shape[k]);
+  }
+  return true;
+}
+
+bool spec_validate(const spec *s) {
+  if (!check_sizes(s) || !check_block(s) || !check_order(s) || !check_operands(s)) return false;
+  bool *done = calloc((size_t)expr_pool_count(s->pool), sizeof *done);
+  if (!done) diag_bug("spec", "out of memory");
+  bool valid = check_generators(s, done);
+  free(done);
+  return valid;
+}

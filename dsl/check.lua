@@ -1,0 +1,111 @@
+-- check: what the words of the vocabulary ask of their arguments.
+local core = ...
+local check = {}
+
+function check.fail(message, ...) core.fail(string.format(message, ...)) end
+
+-- A value as an error message shows it.
+function check.show(value)
+  if type(value) == "string" then return "'" .. (#value > 40 and value:sub(1, 40) .. "..." or value) .. "'" end
+  if type(value) == "table" then return "a table" end
+  if type(value) == "function" then return "a function" end
+  return tostring(value)
+end
+
+function check.join(list) return table.concat(list, ", ") end
+
+function check.contains(list, value)
+  for _, entry in ipairs(list) do
+    if entry == value then return true end
+  end
+  return false
+end
+
+-- "; did you mean 'x'?", or the whole list where nothing is near.
+function check.hint(word, list)
+  local nearest = type(word) == "string" and core.nearest(word, list)
+  if nearest then return string.format("; did you mean '%s'?", nearest) end
+  return string.format("; there is: %s", check.join(list))
+end
+
+-- A table of named fields, none unknown.
+function check.fields(word, given, known)
+  if type(given) ~= "table" then
+    check.fail("%s takes named fields: %s { %s = ... }, not %s", word, word, known[1], check.show(given))
+  end
+  for key in pairs(given) do
+    if type(key) ~= "string" then check.fail("%s has a value without a field name", word) end
+    if not check.contains(known, key) then
+      core.fail_field(key, string.format("%s has no field '%s'%s", word, key, check.hint(key, known)))
+    end
+  end
+end
+
+function check.required(word, given, names)
+  for _, name in ipairs(names) do
+    if given[name] == nil then check.fail("%s lacks the field '%s'", word, name) end
+  end
+end
+
+function check.wrong(word, field, value, expected)
+  core.fail_field(field, string.format("field '%s' of %s is %s, %s was expected", field, word, check.show(value), expected))
+end
+
+-- Text that generated headers carry in comments: one line, and no comment's end in it.
+function check.text(word, field, value, default)
+  if value == nil then return default end
+  if type(value) ~= "string" then check.wrong(word, field, value, "a text") end
+  if #value > 1000 then check.wrong(word, field, value, "a text of at most 1000 bytes") end
+  if value:find("*/", 1, true) or value:find("/*", 1, true) or value:find("??/", 1, true) then
+    check.wrong(word, field, value, "a text without comment marks")
+  end
+  for i = 1, #value do
+    local byte = value:byte(i)
+    if byte < 32 or byte == 127 or byte == 92 then check.wrong(word, field, value, "one line without control characters or backslashes") end
+  end
+  return value
+end
+
+local function is_identifier(value)
+  if type(value) ~= "string" or #value == 0 or #value > 60 then return false end
+  for i = 1, #value do
+    local c = value:sub(i, i)
+    local letter = c >= "a" and c <= "z" or c >= "A" and c <= "Z" or c == "_"
+    if not letter and not (i > 1 and c >= "0" and c <= "9") then return false end
+  end
+  return true
+end
+
+function check.identifier(word, field, value)
+  if not is_identifier(value) then
+    check.wrong(word, field, value, "a name of letters, digits and _ (at most 60)")
+  end
+  return value
+end
+
+function check.integer(word, field, value, least, most)
+  local whole = math.type(value) == "integer" and value or math.type(value) == "float" and math.tointeger(value)
+  if not whole or whole < least or whole > most then
+    check.wrong(word, field, value, string.format("a whole number from %d to %d", least, most))
+  end
+  return whole
+end
+
+function check.positive(word, field, value)
+  if type(value) ~= "number" or not (value > 0 and value < math.huge) then
+    check.wrong(word, field, value, "a positive number")
+  end
+  return value
+end
+
+-- A list 1..n without holes and other keys; its length.
+function check.list(word, field, value, what)
+  if type(value) ~= "table" then check.wrong(word, field, value, "a list of " .. what) end
+  local count = #value
+  for key in pairs(value) do
+    if math.type(key) ~= "integer" or key < 1 or key > count then check.wrong(word, field, value, "a list of " .. what) end
+  end
+  return count
+end
+
+return check

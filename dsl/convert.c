@@ -1,0 +1,216 @@
+/* convert: from the vocabulary's checked tables to struct spec.
+ *
+ * encoding.lua has checked everything that a user can get wrong and calls
+ * core.begin, core.merge and core.finish in this order. What arrives here is
+ * flat: lists of numbers and strings, axes counted from 0.
+ */
+#include "core.h"
+#include "diag.h"
+#include "state.h"
+#include "trace.h"
+
+#include <string.h>
+
+/* core.begin(blocks): the pool of the description's expressions. */
+int convert_begin(lua_State *L) {
+  dsl_state *s = dsl_state_of(L);
+  s->pool = expr_pool_create(s->memory, (int)luaL_checkinteger(L, 1));
+  return 0;
+}
+
+/* core.merge(parts, heads) with parts[head * blocks + block + 1], or with one expression for
+ * all: the merged expression, or nil and the head and block that differ in form. */
+int convert_merge(lua_State *L) {
+  dsl_state *s = dsl_state_of(L);
+  int heads = (int)luaL_checkinteger(L, 2), blocks = expr_pool_blocks(s->pool), count = heads * blocks;
+  const trace **parts = arena_array(s->memory, const trace *, count);
+  double size = 0;
+  for (int i = 0; i < count; i++) {
+    if (lua_istable(L, 1)) {
+      lua_rawgeti(L, 1, i + 1);
+      parts[i] = trace_check(L, -1);
+      lua_pop(L, 1);
+    } else {
+      parts[i] = trace_check(L, 1);
+    }
+    size += parts[i]->size;
+  }
+  if (size > 64.0 * DSL_TRACE_NODES) where_fail(L, "the expressions of all heads and blocks are too large together");
+  limits_charge(L, (long long)size);
+  int odd;
+  const expr *merged = trace_merge(s->memory, s->pool, heads, parts, &odd);
+  if (merged) {
+    lua_pushlightuserdata(L, (void *)merged);
+    return 1;
+  }
+  lua_pushnil(L);
+  lua_pushinteger(L, odd / blocks);
+  lua_pushinteger(L, odd % blocks);
+  return 3;
+}
+
+/* ---- fields of the table on the top ---- */
+
+static const char *text_field(lua_State *L, const char *name) {
+  lua_getfield(L, -1, name);
+  const char *text = arena_strdup(dsl_state_of(L)->memory, luaL_checkstring(L, -1));
+  lua_pop(L, 1);
+  return text;
+}
+
+static lua_Integer integer_field(lua_State *L, const char *name) {
+  lua_getfield(L, -1, name);
+  lua_Integer value = luaL_checkinteger(L, -1);
+  lua_pop(L, 1);
+  return value;
+}
+
+static double number_field(lua_State *L, const char *name) {
+  lua_getfield(L, -1, name);
+  double value = luaL_checknumber(L, -1);
+  lua_pop(L, 1);
+  return value;
+}
+
+/* Pushes table[name], a list; its length, at most `most`. The caller pops. */
+static int open_list(lua_State *L, const char *name, int most) {
+  lua_getfield(L, -1, name);
+  luaL_checktype(L, -1, LUA_TTABLE);
+  lua_Unsigned length = lua_rawlen(L, -1);
+  if (length > (lua_Unsigned)most) diag_bug("spec loader", "'%s' has %d entries", name, (int)length);
+  return (int)length;
+}
+
+static lua_Integer integer_at(lua_State *L, int i) {
+  lua_rawgeti(L, -1, i + 1);
+  lua_Integer value = luaL_checkinteger(L, -1);
+  lua_pop(L, 1);
+  return value;
+}
+
+static const char *text_at(lua_State *L, int i) {
+  lua_rawgeti(L, -1, i + 1);
+  const char *text = arena_strdup(dsl_state_of(L)->memory, luaL_checkstring(L, -1));
+  lua_pop(L, 1);
+  return text;
+}
+
+static const expr *expr_at(lua_State *L, int i) {
+  lua_rawgeti(L, -1, i + 1);
+  const expr *x = lua_touserdata(L, -1);
+  if (!lua_islightuserdata(L, -1)) diag_bug("spec loader", "an expression was not merged");
+  lua_pop(L, 1);
+  return x;
+}
+
+/* ---- parts of the description ---- */
+
+static void read_operand(lua_State *L, spec_operand *o) {
+  o->name = text_field(L, "name");
+  o->doc = text_field(L, "doc");
+  o->units = text_field(L, "units");
+  o->source = text_field(L, "source");
+  o->initializer = text_field(L, "init");
+  o->test_scale = number_field(L, "test_scale");
+  o->line = (int)integer_field(L, "line");
+  o->rank = open_list(L, "sizes", SPEC_MAX_RANK);
+  for (int i = 0; i < o->rank; i++) o->shape[i] = integer_at(L, i);
+  lua_pop(L, 1);
+  open_list(L, "dimensions", SPEC_MAX_RANK);
+  for (int i = 0; i < o->rank; i++) o->dimension[i] = text_at(L, i);
+  lua_pop(L, 1);
+}
+
+static void read_generator(lua_State *L, spec_bivector *b) {
+  b->count = open_list(L, "blades", SPEC_MAX_BIVECTORS);
+  for (int i = 0; i < b->count; i++) b->blade[i] = (unsigned)integer_at(L, i);
+  lua_pop(L, 1);
+  open_list(L, "coefficients", SPEC_MAX_BIVECTORS);
+  for (int i = 0; i < b->count; i++) b->coefficient[i] = expr_at(L, i);
+  lua_pop(L, 1);
+}
+
+static void read_axes(lua_State *L, spec *d) {
+  d->n_axes = open_list(L, "axes", SPEC_MAX_AXES);
+  for (int i = 0; i < d->n_axes; i++) d->axis[i] = text_at(L, i);
+  lua_pop(L, 1);
+  open_list(L, "generators", SPEC_MAX_AXES);
+  for (int i = 0; i < d->n_axes; i++) {
+    lua_rawgeti(L, -1, i + 1);
+    read_generator(L, &d->generator[i]);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  const expr *phase[SPEC_MAX_AXES], *position[SPEC_MAX_AXES];
+  open_list(L, "phases", SPEC_MAX_AXES);
+  for (int i = 0; i < d->n_axes; i++) phase[i] = expr_at(L, i);
+  lua_pop(L, 1);
+  open_list(L, "positions", SPEC_MAX_AXES);
+  for (int i = 0; i < d->n_axes; i++) position[i] = expr_at(L, i);
+  lua_pop(L, 1);
+  for (int i = 0; i < d->n_axes; i++) d->angle[i] = expr_mul(d->pool, phase[i], position[i]);
+}
+
+static void read_block(lua_State *L, spec *d, arena *memory) {
+  open_list(L, "algebra", 3);
+  d->algebra = (spec_algebra){(int)integer_at(L, 0), (int)integer_at(L, 1), (int)integer_at(L, 2)};
+  lua_pop(L, 1);
+  d->n_components = open_list(L, "blades", SPEC_MAX_BLADES);
+  for (int i = 0; i < d->n_components; i++) d->component[i].blade = (unsigned)integer_at(L, i);
+  lua_pop(L, 1);
+  open_list(L, "signs", SPEC_MAX_BLADES);
+  for (int i = 0; i < d->n_components; i++) d->component[i].sign = (int)integer_at(L, i);
+  lua_pop(L, 1);
+  d->n_blocks = (int)integer_field(L, "blocks");
+  int count = open_list(L, "channels", SPEC_MAX_HEAD_DIM);
+  if (count != d->n_components * d->n_blocks) diag_bug("spec loader", "%d channels", count);
+  int *channel = arena_array(memory, int, count);
+  for (int i = 0; i < count; i++) channel[i] = (int)integer_at(L, i);
+  d->channel = channel;
+  lua_pop(L, 1);
+}
+
+static void read_combine(lua_State *L, spec *d) {
+  static const char *const names[] = {"sum", "mean", "product", "symmetric"}; /* ORDER spec_combine */
+  const char *combine = text_field(L, "combine");
+  for (int i = 0; i < 4; i++)
+    if (strcmp(combine, names[i]) == 0) d->combine = (spec_combine)i;
+  open_list(L, "order", SPEC_MAX_AXES);
+  for (int i = 0; i < d->n_axes; i++) d->order[i] = (int)integer_at(L, i);
+  lua_pop(L, 1);
+}
+
+/* core.finish(description): the finished spec, as the value that a spec file returns. */
+int convert_finish(lua_State *L) {
+  dsl_state *s = dsl_state_of(L);
+  spec *d = arena_new(s->memory, spec);
+  lua_settop(L, 1);
+  d->pool = s->pool;
+  d->line = (int)integer_field(L, "line");
+  d->name = text_field(L, "name");
+  d->doc = text_field(L, "doc");
+  d->head_dim = (int)integer_field(L, "head_dim");
+  d->heads = (int)integer_field(L, "heads");
+  d->amplitude = number_field(L, "amplitude");
+  d->skip_tokens = (int)integer_field(L, "skip_tokens");
+  lua_getfield(L, -1, "inverse");
+  d->inverse = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  int sizes = open_list(L, "grid", SPEC_MAX_AXES);
+  for (int i = 0; i < sizes; i++) d->grid[i] = integer_at(L, i);
+  lua_pop(L, 1);
+  d->n_operands = open_list(L, "operands", 64);
+  d->operand = arena_array(s->memory, spec_operand, d->n_operands);
+  for (int i = 0; i < d->n_operands; i++) {
+    lua_rawgeti(L, -1, i + 1);
+    read_operand(L, &d->operand[i]);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  read_axes(L, d);
+  read_block(L, d, s->memory);
+  read_combine(L, d);
+  s->result = d;
+  lua_pushlightuserdata(L, d);
+  return 1;
+}

@@ -1,0 +1,12 @@
+/* core: the C functions that the vocabulary's Lua stands on. */
+#ifndef PEGEN_DSL_CORE_H
+#define PEGEN_DSL_CORE_H
+
+#include <lua.h>
+
+/* core.begin(blocks), core.merge(parts, heads), core.finish(description): convert.c */
+int convert_begin(lua_State *L);
+int convert_merge(lua_State *L);
+int convert_finish(lua_State *L);
+
+#endif

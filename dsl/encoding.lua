@@ -1,0 +1,311 @@
+-- encoding: pe.encoding checks a description, calls its functions for every head and block, and hands
+-- the result to the compiler.
+local core = ...
+local check = core.include "check"
+local algebra = core.include "algebra"
+local operands = core.include "operands"
+local options = core.include "options"
+
+local WORD = "pe.encoding"
+local FIELDS = {
+  "name", "doc", "axes", "head_dim", "heads", "block", "layout", "span", "generators", "combine", "phase",
+  "amplitude", "position",
+}
+local encoding = {}
+
+---- combine rules ----
+
+local Combine = { __metatable = "combine" }
+local is_combine = setmetatable({}, { __mode = "k" })
+
+local function rule(kind, order)
+  local combine = setmetatable({ kind = kind, order = order }, Combine)
+  is_combine[combine] = true
+  return combine
+end
+
+encoding.sum = rule "sum"
+encoding.mean = rule "mean"
+
+local function ordered(kind)
+  return function(order)
+    check.list("pe." .. kind, "order", order, "axes, leftmost first")
+    local copy = {}
+    for i, axis in ipairs(order) do copy[i] = axis end
+    return rule(kind, copy)
+  end
+end
+
+encoding.product = ordered "product"
+encoding.symmetric = ordered "symmetric"
+
+-- The order of the axes as indices from 0.
+local function combine_order(combine, axes, index_of)
+  local order = {}
+  for i = 1, #axes do order[i] = i - 1 end
+  if combine.order == nil then return order end
+  local seen = {}
+  for i, axis in ipairs(combine.order) do
+    if not index_of[axis] then
+      core.fail_field("combine", string.format("the order of pe.%s names the axis %s%s", combine.kind, check.show(axis), check.hint(axis, axes)))
+    end
+    if seen[axis] then core.fail_field("combine", string.format("the order of pe.%s names the axis '%s' twice", combine.kind, axis)) end
+    seen[axis], order[i] = true, index_of[axis] - 1
+  end
+  for _, axis in ipairs(axes) do
+    if not seen[axis] then core.fail_field("combine", string.format("the order of pe.%s misses the axis '%s'", combine.kind, axis)) end
+  end
+  return order
+end
+
+---- axes, span and layout ----
+
+local function check_axes(axes)
+  local count = check.list(WORD, "axes", axes, "names")
+  if count < 1 or count > core.limits.axes then
+    check.wrong(WORD, "axes", axes, string.format("a list of 1 to %d names", core.limits.axes))
+  end
+  local names, index_of = {}, {}
+  for i, name in ipairs(axes) do
+    names[i] = check.identifier(WORD, "axes", name)
+    if index_of[name] then core.fail_field("axes", string.format("the axis '%s' is named twice", name)) end
+    index_of[name] = i
+  end
+  return names, index_of
+end
+
+-- span = { first channel, count }: where the blocks lie in a head.
+local function check_span(span, head_dim)
+  if span == nil then return 0, head_dim end
+  if check.list(WORD, "span", span, "two numbers { first, count }") ~= 2 then
+    check.wrong(WORD, "span", span, "a list { first channel, count }")
+  end
+  local first = check.integer(WORD, "span", span[1], 0, head_dim)
+  return first, check.integer(WORD, "span", span[2], 0, head_dim - first)
+end
+
+-- Channels by component and block: channels[component * blocks + block + 1].
+local function lay_out(layout, block, blocks, first, head_dim)
+  local size = #block.masks
+  local place = layout
+  if layout == nil or layout == "interleaved" then
+    place = function(component, i) return first + i * size + component end
+  elseif layout == "split" then
+    place = function(component, i) return first + component * blocks + i end
+  elseif type(layout) ~= "function" then
+    check.wrong(WORD, "layout", layout, "\"interleaved\", \"split\" or function(component, block)")
+  end
+  local channels, taken = {}, {}
+  for component = 0, size - 1 do
+    for i = 0, blocks - 1 do
+      local channel = place(component, i)
+      local whole = type(channel) == "number" and math.tointeger(channel)
+      if not whole or whole < 0 or whole >= head_dim then
+        core.fail(string.format("layout puts component %d of block %d at %s, a channel from 0 to %d was expected", component, i,
+          check.show(channel), head_dim - 1), layout)
+      end
+      if taken[whole] then
+        core.fail(string.format("layout puts component %d of block %d at channel %d, where another is", component, i, whole), layout)
+      end
+      taken[whole] = true
+      channels[#channels + 1] = whole
+    end
+  end
+  return channels
+end
+
+---- what differs from block to block ----
+
+-- Calls f(axis, i, head) for every head and block: values[head * blocks + i + 1], and the number of heads
+-- they are for: 1 where f does not ask for the head.
+local function for_blocks(f, axis, heads, blocks)
+  local rows = core.parameters(f) < 3 and 1 or heads
+  local values = {}
+  for head = 0, rows - 1 do
+    for i = 0, blocks - 1 do values[#values + 1] = f(axis, i, head) end
+  end
+  return values, rows
+end
+
+local function place_of(index, heads, blocks)
+  local i = (index - 1) % blocks
+  if heads == 1 then return string.format("block %d", i) end
+  return string.format("block %d of head %d", i, (index - 1) // blocks)
+end
+
+-- One expression of all blocks. what: for messages.
+local function merge(parts, rows, what, source)
+  local merged, head, block = core.merge(parts, rows)
+  if not merged then
+    local odd = rows == 1 and string.format("block %d", block) or string.format("block %d of head %d", block, head)
+    core.fail(string.format("%s has another form in %s than in block 0: the same operations on other numbers were expected", what, odd), source)
+  end
+  return merged
+end
+
+local function phase_of(phase, axis, heads, blocks)
+  local what = string.format("phase of axis '%s'", axis)
+  local f = phase
+  if operands.is(phase) then
+    f = function(a, i, head) return operands.element(phase, a, i, head) end
+  elseif type(phase) == "number" then
+    f = function(_, _) return phase end
+  elseif type(phase) ~= "function" then
+    check.wrong(WORD, "phase", phase, "function(axis, block, head), a number or a learned operand")
+  end
+  local values, rows = for_blocks(f, axis, heads, blocks)
+  for k = 1, rows * blocks do
+    if not core.is_expression(values[k]) then
+      local message = string.format("%s is %s in %s, a finite number of radians per unit of position was expected", what,
+        check.show(values[k]), place_of(k, rows, blocks))
+      if type(phase) == "function" then core.fail(message, phase) end
+      core.fail_field("phase", message)
+    end
+  end
+  return merge(values, rows, what, phase)
+end
+
+-- The generator of an axis: blades ascending and merged coefficients.
+local function generator_of(generator, axis, heads, blocks, block)
+  local source = generator
+  local f = generator
+  if algebra.is_bivector(generator) then
+    f = function(_, _) return generator end
+  elseif type(generator) ~= "function" then
+    core.fail_field("generators", string.format("the generator of axis '%s' is %s; a bivector was expected (pe.turn, pe.quaternion, pe.bivector)", axis,
+      check.show(generator)))
+  end
+  local values, rows = for_blocks(f, axis, heads, blocks)
+  local used = {}
+  for k = 1, rows * blocks do
+    if not algebra.is_bivector(values[k]) then
+      core.fail(string.format("the generator of axis '%s' is %s in %s, a bivector was expected", axis, check.show(values[k]),
+        place_of(k, rows, blocks)), source)
+    end
+    for mask, coefficient in pairs(values[k].coefficients) do
+      if not core.is_expression(coefficient) then
+        core.fail(string.format("the generator of axis '%s' has the coefficient %s at %s in %s, a finite number was expected", axis,
+          check.show(coefficient), algebra.name_of(mask), place_of(k, rows, blocks)), source)
+      end
+      used[mask] = true
+    end
+  end
+  local masks, coefficients = {}, {}
+  for mask in pairs(used) do -- ascending
+    local parts = {}
+    for k = 1, rows * blocks do parts[k] = values[k].coefficients[mask] or 0 end
+    masks[#masks + 1] = mask
+    coefficients[#coefficients + 1] =
+      merge(parts, rows, string.format("%s in the generator of axis '%s'", algebra.name_of(mask), axis), source)
+  end
+  local misfit = algebra.misfit(block, masks)
+  if misfit then
+    local message = string.format("the generator of axis '%s' %s", axis, misfit)
+    if type(source) == "function" then core.fail(message, source) end
+    core.fail_field("generators", message)
+  end
+  return { blades = masks, coefficients = coefficients }
+end
+
+-- generators: one for all axes, a table by axis, or a function of axis, block and head.
+local function generator_table(generators, axes, index_of)
+  if algebra.is_bivector(generators) or type(generators) == "function" then
+    local by_axis = {}
+    for _, axis in ipairs(axes) do by_axis[axis] = generators end
+    return by_axis
+  end
+  if type(generators) ~= "table" then
+    check.wrong(WORD, "generators", generators, "a bivector, a table of them by axis, or function(axis, block, head)")
+  end
+  for axis in pairs(generators) do
+    if not index_of[axis] then
+      core.fail_field("generators", string.format("a generator is given for the axis %s%s", check.show(axis), check.hint(axis, axes)))
+    end
+  end
+  for _, axis in ipairs(axes) do
+    if generators[axis] == nil then core.fail_field("generators", string.format("the axis '%s' has no generator", axis)) end
+  end
+  return generators
+end
+
+local function position_of(map, axis, index)
+  local r = core.position(index - 1)
+  if map == nil then return r end
+  if type(map) ~= "function" then check.wrong(WORD, "position", map, "function(axis, r)") end
+  local mapped = map(axis, r)
+  if not core.is_expression(mapped) then
+    core.fail(string.format("position of axis '%s' is %s, an expression of r was expected", axis, check.show(mapped)), map)
+  end
+  return mapped
+end
+
+---- the whole ----
+
+local finished = false
+
+function encoding.encoding(given)
+  check.fields(WORD, given, FIELDS)
+  check.required(WORD, given, { "name", "axes", "head_dim", "block", "generators", "phase" })
+  if finished then check.fail("a spec describes one encoding, this is the second") end
+  local name = check.identifier(WORD, "name", given.name)
+  local axes, index_of = check_axes(given.axes)
+  local head_dim = check.integer(WORD, "head_dim", given.head_dim, 1, core.limits.head_dim)
+  local heads = check.integer(WORD, "heads", given.heads == nil and 1 or given.heads, 1, core.limits.rows)
+  local block = given.block
+  if not algebra.is_block(block) then check.wrong(WORD, "block", block, "pe.plane(), pe.vector(n) or pe.multivector{...}") end
+  local first, count = check_span(given.span, head_dim)
+  local blocks = count // #block.masks
+  if blocks == 0 then
+    local field = given.span and "span" or "head_dim"
+    core.fail_field(field, string.format("%d channels are too few for a block of %d", count, #block.masks))
+  end
+  if heads * blocks > core.limits.rows then
+    core.fail_field("heads", string.format("%d heads of %d blocks; at most %d blocks in all heads were expected", heads, blocks, core.limits.rows))
+  end
+  local combine = given.combine == nil and #axes == 1 and encoding.sum or given.combine
+  if combine == nil then check.fail("%s lacks the field 'combine', which says how its %d axes become one rotor", WORD, #axes) end
+  if type(combine) ~= "table" or not is_combine[combine] then
+    check.wrong(WORD, "combine", combine, "pe.sum, pe.mean, pe.product{...} or pe.symmetric{...}")
+  end
+  local order = combine_order(combine, axes, index_of)
+  local by_axis = generator_table(given.generators, axes, index_of)
+  local channels = lay_out(given.layout, block, blocks, first, head_dim)
+
+  core.begin(blocks)
+  operands.open(axes, heads, blocks)
+  local generators, phases, positions = {}, {}, {}
+  for a, axis in ipairs(axes) do
+    generators[a] = generator_of(by_axis[axis], axis, heads, blocks, block)
+    phases[a] = phase_of(given.phase, axis, heads, blocks)
+  end
+  operands.close()
+  for a, axis in ipairs(axes) do positions[a] = core.merge(position_of(given.position, axis, a), 1) end
+  local skip, inverse, grid = options.common(#axes)
+
+  finished = true
+  return core.finish {
+    name = name,
+    doc = check.text(WORD, "doc", given.doc, ""),
+    line = core.line(),
+    axes = axes,
+    head_dim = head_dim,
+    heads = heads,
+    algebra = block.algebra,
+    blades = block.masks,
+    signs = block.signs,
+    blocks = blocks,
+    channels = channels,
+    combine = combine.kind,
+    order = order,
+    generators = generators,
+    phases = phases,
+    positions = positions,
+    amplitude = given.amplitude == nil and 1.0 or check.positive(WORD, "amplitude", given.amplitude),
+    skip_tokens = skip,
+    inverse = inverse,
+    grid = grid,
+    operands = operands.list(),
+  }
+end
+
+return encoding

@@ -1,0 +1,133 @@
+/* loader: runs a spec in its sandbox and reports what goes wrong; see loader.h. */
+#include "loader.h"
+
+#include "diag.h"
+#include "state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct failure {
+  dsl_place place;
+  const char *text;
+} failure;
+
+/* From a Lua error message to a place and a text without it. */
+static failure understand(lua_State *L, const char *message) {
+  dsl_state *s = dsl_state_of(L);
+  failure f = {{NULL, 0}, message};
+  const dsl_source *source = where_parse(s, message, &f.place, &f.text);
+  if (source && !source->vocabulary) return f;
+  /* An error inside the vocabulary, or without a place: the user's innermost line. */
+  dsl_place user = where_user(L);
+  if (user.file) f.place = user;
+  return f;
+}
+
+/* Message handler: the stack of the error is still there. Leaves a failure. */
+static int on_error(lua_State *L) {
+  dsl_state *s = dsl_state_of(L);
+  const char *message = lua_tostring(L, 1);
+  if (!message) message = lua_pushfstring(L, "the spec raised a %s as an error", luaL_typename(L, 1));
+  failure *f = arena_new(s->memory, failure);
+  *f = understand(L, arena_strdup(s->memory, message));
+  lua_pushlightuserdata(L, f);
+  return 1;
+}
+
+static void report(lua_State *L, int status) {
+  dsl_state *s = dsl_state_of(L);
+  failure f = {{s->file, 0}, "the spec failed"};
+  if (lua_islightuserdata(L, -1)) f = *(failure *)lua_touserdata(L, -1);
+  else if (lua_isstring(L, -1)) f.text = lua_tostring(L, -1);
+  if (status == LUA_ERRMEM && !s->fatal) {
+    f.place = s->refused;
+    f.text = s->refused_string ? arena_printf(s->memory, "out of memory: a string may have %d bytes", DSL_STRING_BYTES)
+                               : arena_printf(s->memory, "out of memory: a spec may use %d MiB", DSL_MEMORY_MIB);
+  }
+  if (s->fatal) f = (failure){s->fatal_place, s->fatal};
+  diag_error(f.place.file ? f.place.file : s->file, f.place.line, "%s", f.text);
+}
+
+/* The whole of the spec's life inside Lua, protected. */
+static int run(lua_State *L) {
+  dsl_state *s = dsl_state_of(L);
+  sandbox_open(L);
+  modules_load(L, s->file, false, (dsl_place){NULL, 0});
+  lua_call(L, 0, 1);
+  if (!s->result || !lua_islightuserdata(L, -1))
+    where_raise(L, (dsl_place){s->source[0].path, 1}, "the spec must return pegen.encoding{...}, it returned a %s",
+                luaL_typename(L, -1));
+  return 0;
+}
+
+/* -D names that no option took: the user mistyped. */
+static bool check_defines(const dsl_state *s) {
+  for (int i = 0; i < s->n_defines; i++) {
+    if (s->define_used[i]) continue;
+    const char **names = arena_array(s->memory, const char *, s->n_options);
+    const char *list = "";
+    const char *nearest = NULL;
+    for (int k = 0; k < s->n_options; k++) names[k] = s->option[k].name;
+    nearest = diag_nearest(s->defines[i].name, names, s->n_options);
+    if (nearest) list = nearest;
+    for (int k = 0; k < s->n_options; k++)
+      if (!nearest || strcmp(nearest, names[k]) != 0)
+        list = *list ? arena_printf(s->memory, "%s, %s", list, names[k]) : names[k];
+    diag_error(s->file, 0, "no option '%s'%s%s%s; the spec's options: %s", s->defines[i].name,
+               nearest ? ", did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "", list);
+    return false;
+  }
+  return true;
+}
+
+/* "a/b/" of "a/b/c.lua". */
+static const char *directory_of(arena *a, const char *file) {
+  const char *slash = strrchr(file, '/');
+  return slash ? arena_printf(a, "%.*s", (int)(slash - file) + 1, file) : "";
+}
+
+/* "c" of "a/b/c.lua": what a file beside it would require it by. */
+static const char *module_of(arena *a, const char *file) {
+  const char *slash = strrchr(file, '/');
+  const char *name = slash ? slash + 1 : file;
+  const char *dot = strrchr(name, '.');
+  return dot ? arena_printf(a, "%.*s", (int)(dot - name), name) : name;
+}
+
+static void finish(dsl_state *s) {
+  spec *result = s->result;
+  result->file = s->file;
+  result->n_options = s->n_options;
+  result->option = s->option;
+  result->n_sources = s->n_sources;
+  result->source = arena_array(s->memory, const char *, s->n_sources);
+  for (int i = 0; i < s->n_sources; i++) result->source[i] = s->source[i].path;
+}
+
+spec *loader_load(arena *a, const char *file, const char *dsl_dir, int n_defines, const loader_define *defines) {
+  dsl_state *s = arena_new(a, dsl_state);
+  s->memory = a;
+  s->file = arena_strdup(a, file);
+  s->directory = directory_of(a, file);
+  s->dsl_dir = dsl_dir;
+  s->n_defines = n_defines;
+  s->defines = defines;
+  s->define_used = arena_array(a, bool, n_defines);
+  s->loading[s->n_loading++] = module_of(a, file);
+  lua_State *L = limits_open(s);
+  if (!L) {
+    diag_error(file, 0, "out of memory");
+    return NULL;
+  }
+  lua_pushcfunction(L, on_error);
+  lua_pushcfunction(L, run);
+  int status = lua_pcall(L, 0, 0, 1);
+  if (status != LUA_OK) report(L, status);
+  lua_sethook(L, NULL, 0, 0);
+  lua_close(L);
+  if (status != LUA_OK || !check_defines(s)) return NULL;
+  finish(s);
+  return spec_validate(s->result) ? s->result : NULL;
+}

@@ -1,0 +1,117 @@
+-- options: constants of a kernel that -D name=value sets.
+local core = ...
+local check = core.include "check"
+local options = {}
+local declared = {}
+
+local function whole(text)
+  local digits = text:sub(1, 1) == "-" and text:sub(2) or text
+  if digits == "" or #digits > 18 then return nil end
+  for i = 1, #digits do
+    if digits:byte(i) < 48 or digits:byte(i) > 57 then return nil end
+  end
+  return math.tointeger(tonumber(text))
+end
+
+local function number(text)
+  local value = tonumber(text)
+  if value and value == value and math.abs(value) < math.huge then return value + 0.0 end
+end
+
+local function boolean(text)
+  if text == "true" then return true end
+  if text == "false" then return false end
+end
+
+local function list(text)
+  local values = {}
+  if text == "" then return values end
+  for item in (text .. ","):gmatch "[^,]*," do
+    local value = whole(item:sub(1, -2))
+    if value == nil then return nil end
+    values[#values + 1] = value
+  end
+  return values
+end
+
+local KINDS = {
+  integer = { parse = whole, expected = "a whole number" },
+  number = { parse = number, expected = "a number" },
+  boolean = { parse = boolean, expected = "true or false" },
+  string = { parse = function(text) return text end, expected = "a text" },
+  list = { parse = list, expected = "whole numbers separated by commas" },
+}
+
+local function kind_of(default)
+  local kind = math.type(default) or type(default)
+  if kind == "float" then return "number" end
+  return kind == "table" and "list" or kind
+end
+
+local function text_of(value)
+  if type(value) == "number" then return core.number_text(value) end
+  if type(value) ~= "table" then return tostring(value) end
+  local texts = {}
+  for i, item in ipairs(value) do texts[i] = core.number_text(item) end
+  return table.concat(texts, ",")
+end
+
+local function check_choices(name, value, choices)
+  local values = type(value) == "table" and value or { value }
+  for _, each in ipairs(values) do
+    if not check.contains(choices, each) then
+      local texts = {}
+      for i, choice in ipairs(choices) do texts[i] = text_of(choice) end
+      check.fail("option '%s' is %s, one of these was expected: %s", name, check.show(each), check.join(texts))
+    end
+  end
+end
+
+-- option(name, default, doc [, choices]): the value of -D name=value, or the default. The default
+-- says what kind it is: 64 a whole number, 100.0 a number, true, "text", {1, 2} a list of whole numbers.
+function options.option(name, default, doc, choices)
+  check.identifier("pe.option", "name", name)
+  local kind = KINDS[kind_of(default)]
+  if not kind then check.fail("option '%s' has %s as its default, a number, text, boolean or list was expected", name, check.show(default)) end
+  if type(doc) ~= "string" then check.fail("option '%s' lacks its description: pe.option(name, default, doc)", name) end
+  check.text("pe.option", "doc", doc)
+  if declared[name] then check.fail("option '%s' is declared twice", name) end
+  declared[name] = true
+  local text = core.define(name)
+  local value = default
+  if text then
+    value = kind.parse(text)
+    if value == nil then check.fail("option '%s' is %s, %s was expected", name, check.show(text), kind.expected) end
+  elseif type(default) == "table" then
+    check.list("pe.option", "default", default, "whole numbers")
+    value = list(text_of(default))
+    if not value then check.fail("option '%s': a list of whole numbers was expected as its default", name) end
+  end
+  if type(value) == "string" then check.text("pe.option", name, value) end
+  if choices ~= nil then
+    check.list("pe.option", "choices", choices, "values")
+    check_choices(name, value, choices)
+  end
+  core.option(name, text_of(value), doc, text ~= nil)
+  return value
+end
+
+-- The options of every spec; pe.encoding declares them after the spec's own.
+function options.common(n_axes)
+  local skip = options.option("skip_tokens", 0, "tokens at the front that pass through (CLS, registers)")
+  local inverse = options.option("inverse", false, "turn back: the inverse of the encoding")
+  local grid = options.option("grid", {}, "sizes of a built-in row-major grid of positions, one per axis")
+  if skip < 0 or skip > 2 ^ 30 then check.fail("option 'skip_tokens' is %d, a number of tokens was expected", skip) end
+  if #grid ~= 0 and #grid ~= n_axes then
+    check.fail("option 'grid' has %d sizes, one for each of the %d axes was expected", #grid, n_axes)
+  end
+  local tokens = 1
+  for _, size in ipairs(grid) do
+    if size < 1 or size > 2 ^ 30 then check.fail("option 'grid': size %d, a positive number was expected", size) end
+    tokens = tokens * size
+    if tokens > 2 ^ 30 then check.fail("option 'grid' has more than 2^30 positions") end
+  end
+  return skip, inverse, grid
+end
+
+return options

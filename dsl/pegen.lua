@@ -1,0 +1,42 @@
+-- pegen: the words of the description language; docs/spec-language.md is their reference.
+--
+-- `require "pegen"` gives this table. Each word is checked in the file that it comes from.
+local core = ...
+local algebra = core.include "algebra"
+local encoding = core.include "encoding"
+local operands = core.include "operands"
+local options = core.include "options"
+
+local pe = {
+  pi = math.pi,
+  sum = encoding.sum,
+  mean = encoding.mean,
+}
+
+local words = {
+  option = options.option,
+  learned = operands.learned,
+  plane = algebra.plane,
+  vector = algebra.vector,
+  multivector = algebra.multivector,
+  turn = algebra.turn,
+  quaternion = algebra.quaternion,
+  bivector = algebra.bivector,
+  product = encoding.product,
+  symmetric = encoding.symmetric,
+  encoding = encoding.encoding,
+}
+
+for name, word in pairs(words) do pe[name] = core.word(word) end
+for name, word in pairs(core.arithmetic) do pe[name] = word end
+
+-- A misspelt word is an error where it stands, not a nil that is called later.
+local check = core.include "check"
+local names = {}
+for name in pairs(pe) do names[#names + 1] = name end
+return setmetatable(pe, {
+  __metatable = "pegen",
+  __index = core.word(function(_, name)
+    check.fail("the vocabulary has no word pe.%s%s", tostring(name), check.hint(name, names))
+  end),
+})

@@ -1,0 +1,38 @@
+/* trace: expressions as a spec's functions build them, before the blocks are merged.
+ *
+ * A phase function is called once for every head and block, and each call
+ * gives a separate small tree. The trees stay as written (nothing is
+ * simplified: x * 1 in block 0 must keep the form of x * 0.5 in block 1) until
+ * trace_merge makes one expression of them all.
+ */
+#ifndef PEGEN_DSL_TRACE_H
+#define PEGEN_DSL_TRACE_H
+
+#include "expr.h"
+
+#include <lua.h>
+
+typedef struct trace {
+  expr_op op;
+  int index;      /* POSITION: axis. OPERAND: operand */
+  int32_t offset; /* OPERAND: element */
+  double value;   /* CONST */
+  const struct trace *arg[3];
+  int depth, size; /* of the tree below */
+} trace;
+
+/* Adds position, operand, functions and the metatable of expressions to the table on the top. */
+void trace_open(lua_State *L);
+/* Arithmetic functions of numbers and expressions, added to the table on the top. */
+int trace_words(lua_State *L);
+
+/* The expression or finite number at an index; raises at the user's line for anything else. */
+const trace *trace_check(lua_State *L, int index);
+/* Whether the value at an index is an expression or a number that is finite. */
+bool trace_is(lua_State *L, int index);
+
+/* One expression of parts [heads][blocks of pool]; where a part differs in form from the
+ * first, NULL and its index in *odd. */
+const expr *trace_merge(arena *memory, expr_pool *pool, int heads, const trace *const *parts, int *odd);
+
+#endif

@@ -1,0 +1,61 @@
+-- CARE: Clifford algebraic rotary embeddings.
+-- "Clifford Algebraic Rotary Embeddings" (CARE), section 5 and appendix A: multivectors of Cl(3,0) in the basis
+-- (1, e1, e2, e12, e3, e31, e23, e123), turned by learned rotors, one an axis,
+--   x' = R_y R_x x R_x^-1 R_y^-1, R_a = exp(theta_a / 2 B_a), B = u1 e23 + u2 e31 + u3 e12, theta_a = freq_a r_a.
+-- Note the sense: e1 -> cos(theta) e1 - sin(theta) e2 under e12.
+-- Defaults are the paper's. The authors' code holds e13 = -e31 in that slot, of the channels and of B (basis = "e13"),
+-- and composes x after y in one class (order = "code").
+local pe = require "pegen"
+
+local D = pe.option("head_dim", 64, "channels per head")
+local heads = pe.option("heads", 1, "heads with generators of their own; 1: all heads share them")
+local grades = pe.option("grades", { 0, 1, 2, 3 }, "grades that a block holds", { 0, 1, 2, 3 })
+local basis = pe.option("basis", "e31", "the blade in the slot of e1 and e3: e31 as in the paper, e13 as in the code", { "e31", "e13" })
+local order = pe.option("order", "paper", "paper: R_y R_x, x acts first; code: R_x R_y", { "paper", "code" })
+
+local axis = pe.learned {
+  name = "axis",
+  shape = { "axes", "heads", "blocks", 3 },
+  doc = "unit vector (u1, u2, u3) of the bivector u1 e23 + u2 e31 + u3 e12 that a block turns in",
+  units = "1",
+  source = "CARE, appendix A",
+  init = "uniform on the unit sphere",
+  test_scale = 1.0,
+}
+
+local freq = pe.learned {
+  name = "freq",
+  shape = { "axes", "heads", "blocks" },
+  doc = "speed of the turn",
+  units = "radians per unit of position",
+  source = "CARE, appendix A",
+  init = "base^(-i/blocks), as RoPE's",
+  test_scale = 1.0,
+}
+
+-- Blades of the wanted grades, in the paper's order.
+local blades = {}
+for _, blade in ipairs { "1", "e1", "e2", "e12", "e3", basis, "e23", "e123" } do
+  local grade = blade == "1" and 0 or #blade - 1
+  for _, wanted in ipairs(grades) do
+    if wanted == grade then blades[#blades + 1] = blade end
+  end
+end
+
+return pe.encoding {
+  name = "care",
+  doc = "Clifford algebraic rotary embedding in Cl(3,0) (CARE, appendix A)",
+  axes = { "x", "y" },
+  head_dim = D,
+  heads = heads,
+  block = pe.multivector { algebra = { 3, 0, 0 }, blades = blades },
+  generators = function(a, i, head)
+    return pe.bivector {
+      e23 = axis(a, head, i, 0),
+      [basis] = axis(a, head, i, 1),
+      e12 = axis(a, head, i, 2),
+    }
+  end,
+  combine = pe.product(order == "paper" and { "y", "x" } or { "x", "y" }),
+  phase = freq,
+}

@@ -1,0 +1,78 @@
+-- RoPE: rotary position embedding of sequences.
+-- "RoFormer: Enhanced Transformer with Rotary Position Embedding" (Su et al.), eq. 14-15:
+--   y0 = cos(a) x0 - sin(a) x1, y1 = sin(a) x0 + cos(a) x1, a = r * base^(-2i/n), n the rotary span.
+-- Layout: "interleaved" pairs (2j, 2j+1) are the paper's and the default; "split" pairs (j, j + n/2) are
+-- those of GPT-NeoX, LLaMA and Hugging Face transformers.
+-- Scaling to longer contexts as in Hugging Face transformers, modeling_rope_utils.py:
+--   linear   frequencies divided by `factor` (Chen et al., "Extending Context Window ... via Positional Interpolation")
+--   ntk      base * factor^(n / (n - 2)); the "dynamic" rule at length L is this with factor * L / max_position - (factor - 1)
+--   yarn     "YaRN: Efficient Context Window Extension of Large Language Models" (Peng et al.), section 3.2-3.4
+--   llama3   the frequency bands of Llama 3.1
+local pe = require "pegen"
+
+local D = pe.option("head_dim", 64, "channels per head")
+local base = pe.option("base", 10000.0, "frequency base")
+local layout = pe.option("layout", "interleaved", "pairs (2j, 2j+1) or (j, j + n/2)", { "interleaved", "split" })
+local rotary = pe.option("rotary_dim", 0, "channels that turn, from the first; 0: all")
+local scaling = pe.option("scaling", "none", "rule for longer contexts", { "none", "linear", "ntk", "yarn", "llama3" })
+local factor = pe.option("factor", 1.0, "linear, ntk, yarn, llama3: context length over the trained one")
+local trained = pe.option("original_max_position", 8192, "yarn, llama3: trained context length in tokens")
+local fast = pe.option("beta_fast", 32.0, "yarn: turns in the trained context above which nothing is scaled")
+local slow = pe.option("beta_slow", 1.0, "yarn: turns in the trained context below which all is scaled")
+local attention = pe.option("attention_factor", 0.0, "yarn: factor of the encoded channels; 0: 0.1 ln(factor) + 1")
+local low = pe.option("low_freq_factor", 1.0, "llama3: trained length over the longest wavelength that is blended")
+local high = pe.option("high_freq_factor", 4.0, "llama3: trained length over the shortest wavelength that is blended")
+
+if rotary < 0 or rotary % 2 == 1 or rotary > D then error("option 'rotary_dim' is " .. rotary .. ", an even number up to head_dim was expected") end
+if base <= 0 then error("option 'base' is " .. base .. ", a positive number was expected") end
+if factor < 1 then error("option 'factor' is " .. factor .. ", a number of at least 1 was expected") end
+if trained < 1 then error("option 'original_max_position' is " .. trained .. ", a positive number was expected") end
+local n = rotary > 0 and rotary or D - D % 2
+
+-- Radians per token of pair i.
+local rules = {}
+
+function rules.none(i) return base ^ (-2 * i / n) end
+
+function rules.linear(i) return rules.none(i) / factor end
+
+function rules.ntk(i)
+  if n <= 2 then error "ntk scaling needs a rotary span of at least 4" end
+  return (base * factor ^ (n / (n - 2))) ^ (-2 * i / n)
+end
+
+-- The pair that makes `turns` turns in the trained context (YaRN, eq. 17 solved for the dimension).
+local function pair_of(turns) return n * math.log(trained / (turns * 2 * pe.pi)) / (2 * math.log(base)) end
+
+function rules.yarn(i)
+  local from = math.max(math.floor(pair_of(fast)), 0)
+  local to = math.min(math.ceil(pair_of(slow)), n - 1)
+  if from == to then to = to + 0.001 end
+  local scaled = math.min(math.max((i - from) / (to - from), 0), 1) -- share of the scaled frequency
+  return rules.none(i) * (scaled / factor + 1 - scaled)
+end
+
+function rules.llama3(i)
+  local frequency = rules.none(i)
+  local turns = trained * frequency / (2 * pe.pi) -- in the trained context
+  if turns < low then return frequency / factor end
+  if turns > high then return frequency end
+  local smooth = (turns - low) / (high - low)
+  return (1 - smooth) * frequency / factor + smooth * frequency
+end
+
+local amplitude = 1.0
+if scaling == "yarn" then amplitude = attention > 0 and attention or 0.1 * math.log(factor) + 1 end
+
+return pe.encoding {
+  name = "rope",
+  doc = "rotary position embedding (Su et al., RoFormer, eq. 14-15)",
+  axes = { "t" },
+  head_dim = D,
+  block = pe.plane(),
+  span = { 0, n },
+  layout = layout,
+  generators = pe.turn "e12",
+  phase = function(_, i) return rules[scaling](i) end,
+  amplitude = amplitude,
+}

@@ -1,0 +1,81 @@
+/* spec_dump: loads a spec and prints what was understood, for people and for tests.
+ *
+ *   spec_dump DSL_DIR SPEC.lua [name=value...]
+ */
+#include "loader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *blade_name(unsigned mask, int sign, char *text) {
+  char *c = text;
+  if (sign < 0) *c++ = '-';
+  *c++ = mask ? 'e' : '1';
+  for (unsigned i = 0; i < SPEC_MAX_DIMENSIONS; i++)
+    if (mask >> i & 1) *c++ = (char)('1' + i);
+  *c = 0;
+  return text;
+}
+
+static void print_operand(const spec_operand *o) {
+  printf("operand %s [", o->name);
+  for (int i = 0; i < o->rank; i++) printf("%s%s=%lld", i ? ", " : "", o->dimension[i], (long long)o->shape[i]);
+  printf("] %s (%s)\n", o->doc, o->units);
+}
+
+static void print(const spec *s) {
+  static const char *const combine[] = {"sum", "mean", "product", "symmetric"}; /* ORDER spec_combine */
+  char text[16];
+  printf("spec %s: %s\n", s->name, s->doc);
+  printf("head_dim %d heads %d blocks %d amplitude %.17g inverse %d skip %d\n", s->head_dim, s->heads, s->n_blocks,
+         s->amplitude, s->inverse, s->skip_tokens);
+  printf("block");
+  for (int i = 0; i < s->n_components; i++) printf(" %s", blade_name(s->component[i].blade, s->component[i].sign, text));
+  printf(" of Cl(%d,%d,%d)\ncombine %s", s->algebra.p, s->algebra.q, s->algebra.r, combine[s->combine]);
+  for (int i = 0; i < s->n_axes; i++) printf(" %s", s->axis[s->order[i]]);
+  printf("\ngrid");
+  for (int i = 0; s->grid[0] && i < s->n_axes; i++) printf(" %lld", (long long)s->grid[i]);
+  printf("\nchannels");
+  for (int i = 0; i < s->n_components * s->n_blocks; i++) printf(" %d", s->channel[i]);
+  printf("\n");
+  for (int i = 0; i < s->n_operands; i++) print_operand(&s->operand[i]);
+  for (int i = 0; i < s->n_options; i++)
+    printf("option %s=%s%s\n", s->option[i].name, s->option[i].value, s->option[i].given ? " (given)" : "");
+  for (int i = 0; i < s->n_sources; i++) printf("source %s\n", s->source[i]);
+}
+
+static void print_expressions(arena *a, const spec *s) {
+  const expr *roots[SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS)];
+  const char *names[SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS)];
+  char text[16];
+  int count = 0;
+  for (int i = 0; i < s->n_axes; i++) {
+    names[count] = arena_printf(a, "angle %s", s->axis[i]);
+    roots[count++] = s->angle[i];
+    for (int k = 0; k < s->generator[i].count; k++) {
+      names[count] = arena_printf(a, "generator %s %s", s->axis[i], blade_name(s->generator[i].blade[k], 1, text));
+      roots[count++] = s->generator[i].coefficient[k];
+    }
+  }
+  expr_print_roots(stdout, roots, names, count);
+}
+
+int main(int count, char **arguments) {
+  if (count < 3) return 2;
+  arena *a = arena_create();
+  loader_define *defines = arena_array(a, loader_define, count);
+  int n = 0;
+  for (int i = 3; i < count; i++) {
+    char *equals = strchr(arguments[i], '=');
+    if (equals) *equals = 0;
+    defines[n++] = (loader_define){arguments[i], equals ? equals + 1 : NULL};
+  }
+  spec *s = loader_load(a, arguments[2], arguments[1], n, defines);
+  if (s) {
+    print(s);
+    print_expressions(a, s);
+  }
+  arena_destroy(a);
+  return s ? 0 : 1;
+}
