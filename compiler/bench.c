@@ -4,7 +4,6 @@
  * turns; a sample is as many calls as fill SAMPLE_SECONDS after some that are not
  * timed, and what is printed are medians of REPETITIONS samples.
  */
-#define _GNU_SOURCE
 #include "bench.h"
 
 #include "bench_limits.h"

@@ -4,7 +4,6 @@
  * limit does not depend on the compiler's taste: a loop is a load, a store and for
  * scaling one multiplication by 1 that the compiler cannot know.
  */
-#define _GNU_SOURCE
 #include "bench_limits.h"
 
 #include <pthread.h>

@@ -1,5 +1,4 @@
 /* header: prints the C header of a kernel; see header.h. */
-#define _GNU_SOURCE
 #include "header.h"
 
 #include "diag.h"

@@ -1,5 +1,4 @@
 /* options: the option table and its getopt_long driver; see options.h. */
-#define _GNU_SOURCE
 #include "options.h"
 
 #include "diag.h"

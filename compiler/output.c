@@ -1,5 +1,4 @@
 /* output: temporary files and renames; see output.h. */
-#define _GNU_SOURCE
 #include "output.h"
 
 #include "diag.h"
