@@ -1,0 +1,64 @@
+-- Axial RoPE: every pair of channels turns with one axis of a grid.
+-- The arrangement says which pair listens to which axis, and at what frequency (P axes, D channels):
+--   sequential   the pairs of axis 0 first, then axis 1, ...; base^(-2Pj/D), j counted anew on each axis.
+--                "Rotary Position Embedding for Vision Transformer" (Heo et al.), eq. 9-10; base 100. The default.
+--   alternating  pair i turns with axis i mod P; base^(-2P floor(i/P)/D).
+--                "VisionLLaMA: A Unified LLaMA Backbone for Vision Tasks" (Chu et al.), section 3.2; base 10000.
+--   sections     M-RoPE of "Qwen2-VL" (Wang et al.), section 2.1: the first sections[1] pairs turn with axis 0, the next
+--                with axis 1, ...; base^(-2i/D) over all pairs; split layout; `sections` is mrope_section in
+--                Hugging Face transformers (16,24,24 for 128 channels); base 1000000.
+local pe = require "pegen"
+
+local D = pe.option("head_dim", 64, "channels per head")
+local P = pe.option("axes", 2, "axes of a position: h, w or t, h, w", { 2, 3 })
+local arrangement = pe.option("arrangement", "sequential", "which pairs turn with which axis",
+  { "sequential", "alternating", "sections" })
+local bases = { sequential = 100.0, alternating = 10000.0, sections = 1000000.0 }
+local base = pe.option("base", bases[arrangement], "frequency base; 100, 10000 or 1000000 by arrangement")
+local layout = pe.option("layout", arrangement == "sections" and "split" or "interleaved",
+  "pairs (2j, 2j+1) or (j, j + n/2); split for sections", { "interleaved", "split" })
+local sections = pe.option("sections", {}, "sections: pairs of each axis, as mrope_section")
+
+if base <= 0 then error("option 'base' is " .. base .. ", a positive number was expected") end
+
+local axes = P == 2 and { "h", "w" } or { "t", "h", "w" }
+local pairs_per_axis = D // (2 * P)
+local span = 2 * P * pairs_per_axis
+local axis_of, frequency_of -- of pair i; axes counted from 0
+
+if arrangement == "sections" then
+  if #sections ~= P then error("option 'sections' needs the pairs of each of the " .. P .. " axes, as in -D sections=16,24,24") end
+  local ends, total = {}, 0
+  for a, count in ipairs(sections) do
+    if count < 0 then error "option 'sections' has a negative number of pairs" end
+    total = total + count
+    ends[a] = total
+  end
+  span = 2 * total
+  if total == 0 or span > D then error("option 'sections' names " .. total .. " pairs, 1 to " .. D // 2 .. " were expected") end
+  axis_of = function(i)
+    local a = 1
+    while i >= ends[a] do a = a + 1 end
+    return a - 1
+  end
+  frequency_of = function(i) return base ^ (-2 * i / span) end
+elseif arrangement == "alternating" then
+  axis_of = function(i) return i % P end
+  frequency_of = function(i) return base ^ (-2 * P * (i // P) / D) end
+else
+  axis_of = function(i) return i // pairs_per_axis end
+  frequency_of = function(i) return base ^ (-2 * P * (i % pairs_per_axis) / D) end
+end
+
+return pe.encoding {
+  name = "rope_axial",
+  doc = "axial rotary position embedding (Heo et al., eq. 9-10; VisionLLaMA; M-RoPE)",
+  axes = axes,
+  head_dim = D,
+  block = pe.plane(),
+  span = { 0, span },
+  layout = layout,
+  generators = pe.turn "e12",
+  combine = pe.sum,
+  phase = function(axis, i) return axes[axis_of(i) + 1] == axis and frequency_of(i) or 0 end,
+}

@@ -1,0 +1,32 @@
+-- RoPE-Mixed: every pair of channels turns with all axes, at learned frequencies.
+-- "Rotary Position Embedding for Vision Transformer" (Heo et al.), section 3.2, eq. 13-14:
+--   angle of pair j in head h = sum over axes a of r_a freqs[a, h, j].
+local pe = require "pegen"
+
+local D = pe.option("head_dim", 64, "channels per head")
+local heads = pe.option("heads", 1, "heads with frequencies of their own; 1: all heads share them")
+local P = pe.option("axes", 2, "axes of a position: h, w or t, h, w", { 2, 3 })
+local layout = pe.option("layout", "interleaved", "pairs (2j, 2j+1) or (j, j + n/2)", { "interleaved", "split" })
+
+local freqs = pe.learned {
+  name = "freqs",
+  shape = { "axes", "heads", "blocks" },
+  doc = "frequency of a pair of channels on an axis",
+  units = "radians per unit of position",
+  source = "Heo et al., eq. 13-14",
+  init = "for each head a random direction phi, for each pair base^(-4j/D) (cos phi, sin phi), base 10",
+  test_scale = 1.0,
+}
+
+return pe.encoding {
+  name = "rope_mixed",
+  doc = "rotary position embedding with learned mixed frequencies (Heo et al., eq. 13-14)",
+  axes = P == 2 and { "h", "w" } or { "t", "h", "w" },
+  head_dim = D,
+  heads = heads,
+  block = pe.plane(),
+  layout = layout,
+  generators = pe.turn "e12",
+  combine = pe.sum,
+  phase = freqs,
+}

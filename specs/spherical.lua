@@ -1,0 +1,23 @@
+-- Spherical RoPE: two turns of 3-vectors about fixed axes, one after the other.
+-- "A circular argument: Does RoPE need to be equivariant for vision?" (van de Geijn et al.), as
+-- "Clifford Algebraic Rotary Embeddings" (CARE) prints it in section 3.3:
+--   x' = Rot_x(theta r_0) Rot_z(theta r_1) x, theta = base^(-2i/D).
+-- Neither prints the base; 100 is that of axial RoPE in vision (Heo et al.).
+local pe = require "pegen"
+
+local D = pe.option("head_dim", 64, "channels per head")
+local base = pe.option("base", 100.0, "frequency base")
+local sign = pe.option("exponent_sign", -1, "-1: frequencies decay, as in RoPE; +1: they grow", { 1, -1 })
+local layout = pe.option("layout", "interleaved", "triples (3i, 3i+1, 3i+2) or (i, i + n, i + 2n)", { "interleaved", "split" })
+
+return pe.encoding {
+  name = "spherical",
+  doc = "Spherical RoPE (van de Geijn et al.; CARE, section 3.3)",
+  axes = { "h", "w" },
+  head_dim = D,
+  block = pe.vector(3),
+  layout = layout,
+  generators = { h = pe.quaternion "i", w = pe.quaternion "k" },
+  combine = pe.product { "h", "w" },
+  phase = function(_, i) return base ^ (sign * 2 * i / D) end,
+}
