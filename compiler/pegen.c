@@ -1,6 +1,5 @@
 /* pegen: the command line. Parses the options, loads the description, and hands it
  * to the stage that was asked for; output is written last and all at once. */
-#define _GNU_SOURCE
 #include "arena.h"
 #include "bench.h"
 #include "check.h"

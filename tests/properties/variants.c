@@ -1,5 +1,4 @@
 /* variants: specs and their options; see variants.h. */
-#define _POSIX_C_SOURCE 200809L /* scandir */
 
 #include <setjmp.h>
 #include <stdarg.h>
