@@ -142,10 +142,12 @@ static void initialize_targets(void) {
   LLVMInitializeX86Target();
   LLVMInitializeX86TargetMC();
   LLVMInitializeX86AsmPrinter();
+  LLVMInitializeX86AsmParser(); /* the driver asks the processor in inline assembly */
   LLVMInitializeAArch64TargetInfo();
   LLVMInitializeAArch64Target();
   LLVMInitializeAArch64TargetMC();
   LLVMInitializeAArch64AsmPrinter();
+  LLVMInitializeAArch64AsmParser();
 }
 
 static LLVMTargetMachineRef create_machine(const cpu_target *t, int optimize) {
