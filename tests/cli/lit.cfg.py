@@ -11,6 +11,8 @@ config.substitutions += [
     ("%pegen", config.pegen_program),
     ("%specs", os.path.join(config.pegen_source, "specs")),
     ("%source", config.pegen_source),
+    ("%build", config.pegen_binary_dir),
+    ("%cmake", config.cmake),
     ("%cc", config.compiler),
 ]
 config.environment["PATH"] = config.llvm_tools + os.pathsep + os.environ["PATH"]
