@@ -6,7 +6,11 @@ function check.fail(message, ...) core.fail(string.format(message, ...)) end
 
 -- A value as an error message shows it.
 function check.show(value)
-  if type(value) == "string" then return "'" .. (#value > 40 and value:sub(1, 40) .. "..." or value) .. "'" end
+  if type(value) == "string" then
+    local text = ""
+    for i = 1, math.min(#value, 40) do text = text .. (value:byte(i) < 32 and "?" or value:sub(i, i)) end
+    return "'" .. text .. (#value > 40 and "..." or "") .. "'"
+  end
   if type(value) == "table" then return "a table" end
   if type(value) == "function" then return "a function" end
   return tostring(value)

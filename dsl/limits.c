@@ -33,6 +33,11 @@ static void *allocate(void *context, void *block, size_t old_size, size_t new_si
   return NULL;
 }
 
+const char *limits_refusal(const dsl_state *s) {
+  if (s->refused_string) return arena_printf(s->memory, "out of memory: a string may have %d bytes", DSL_STRING_BYTES);
+  return arena_printf(s->memory, "out of memory: a spec may use %d MiB; is there an endless loop or recursion?", DSL_MEMORY_MIB);
+}
+
 static void set_fatal(lua_State *L, dsl_place place, const char *message) {
   dsl_state *s = dsl_state_of(L);
   if (s->fatal) return;
@@ -68,10 +73,7 @@ void limits_charge(lua_State *L, long long instructions) {
 static void keep_fatal(lua_State *L, int status) {
   dsl_state *s = dsl_state_of(L);
   if (status == LUA_ERRMEM) {
-    const char *message =
-        s->refused_string ? arena_printf(s->memory, "out of memory: a string may have %d bytes", DSL_STRING_BYTES)
-                          : arena_printf(s->memory, "out of memory: a spec may use %d MiB", DSL_MEMORY_MIB);
-    set_fatal(L, s->refused, message);
+    set_fatal(L, s->refused, limits_refusal(s));
     lua_sethook(L, on_every_instruction, LUA_MASKCOUNT, 1);
   }
   if (status != LUA_OK && s->fatal) where_raise(L, s->fatal_place, "%s", s->fatal);
@@ -87,16 +89,22 @@ int limits_pcall(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* xpcall(f, handler, ...) of the sandbox. */
+/* xpcall(f, handler, ...) of the sandbox. The handler runs after the stack is unwound: while an
+ * error is raised by the instruction hook no hook runs, and a handler could loop for ever. */
 int limits_xpcall(lua_State *L) {
   luaL_checktype(L, 2, LUA_TFUNCTION);
-  int count = lua_gettop(L) - 2;
-  lua_pushvalue(L, 1); /* the handler goes below the function it guards */
-  lua_copy(L, 2, 1);
-  lua_replace(L, 2);
-  int status = lua_pcall(L, count, LUA_MULTRET, 1);
+  lua_pushvalue(L, 2);
+  lua_insert(L, 1); /* handler f handler ... */
+  lua_remove(L, 3);
+  int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
   keep_fatal(L, status);
-  lua_pushboolean(L, status == LUA_OK);
+  if (status != LUA_OK) {
+    lua_call(L, 1, LUA_MULTRET); /* handler(message) */
+    lua_pushboolean(L, 0);
+    lua_insert(L, 1);
+    return lua_gettop(L);
+  }
+  lua_pushboolean(L, 1);
   lua_replace(L, 1);
   return lua_gettop(L);
 }

@@ -28,6 +28,7 @@ static failure understand(lua_State *L, const char *message) {
 /* Message handler: the stack of the error is still there. Leaves a failure. */
 static int on_error(lua_State *L) {
   dsl_state *s = dsl_state_of(L);
+  if (lua_islightuserdata(L, 1)) return 1; /* raised again: it was understood where it arose */
   const char *message = lua_tostring(L, 1);
   if (!message) message = lua_pushfstring(L, "the spec raised a %s as an error", luaL_typename(L, 1));
   failure *f = arena_new(s->memory, failure);
@@ -43,8 +44,7 @@ static void report(lua_State *L, int status) {
   else if (lua_isstring(L, -1)) f.text = lua_tostring(L, -1);
   if (status == LUA_ERRMEM && !s->fatal) {
     f.place = s->refused;
-    f.text = s->refused_string ? arena_printf(s->memory, "out of memory: a string may have %d bytes", DSL_STRING_BYTES)
-                               : arena_printf(s->memory, "out of memory: a spec may use %d MiB", DSL_MEMORY_MIB);
+    f.text = limits_refusal(s);
   }
   if (s->fatal) f = (failure){s->fatal_place, s->fatal};
   diag_error(f.place.file ? f.place.file : s->file, f.place.line, "%s", f.text);

@@ -59,7 +59,9 @@ void modules_load(lua_State *L, const char *path, bool vocabulary, dsl_place ask
   shorten(source->path, source->id);
   s->n_sources++;
   lua_pushfstring(L, "@%s", source->path);
+  s->compiling = source->path;
   int status = luaL_loadbufferx(L, text, size, lua_tostring(L, -1), "t");
+  s->compiling = NULL;
   if (status != LUA_OK) {
     dsl_place place;
     const char *rest;

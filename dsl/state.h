@@ -54,6 +54,7 @@ typedef struct dsl_state {
   dsl_source source[DSL_SOURCES];
   const char *loading[DSL_SOURCES]; /* names of modules being required, outermost first */
   int n_loading;
+  const char *compiling; /* path of the file that Lua is reading just now, or NULL */
 
   /* limits.c */
   lua_State *L;
@@ -95,6 +96,8 @@ const dsl_source *where_source(const dsl_state *s, const char *lua_source);
 lua_State *limits_open(dsl_state *s);
 /* Counts work that C does for the spec and no instruction hook sees. */
 void limits_charge(lua_State *L, long long instructions);
+/* What to say when Lua ran out of memory. */
+const char *limits_refusal(const dsl_state *s);
 int limits_pcall(lua_State *L);
 int limits_xpcall(lua_State *L);
 

@@ -21,6 +21,7 @@ const dsl_source *where_source(const dsl_state *s, const char *lua_source) {
 
 dsl_place where_user(lua_State *L) {
   dsl_state *s = dsl_state_of(L);
+  if (s->compiling) return (dsl_place){s->compiling, 1};
   lua_Debug frame;
   for (int level = 0; lua_getstack(L, level, &frame); level++) {
     lua_getinfo(L, "Sl", &frame);

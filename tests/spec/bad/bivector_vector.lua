@@ -1,0 +1,3 @@
+-- error: is no bivector
+local pe = require "pegen"
+local b = pe.bivector { e1 = 1 } -- HERE

@@ -1,0 +1,15 @@
+-- error: cannot be compared
+local pe = require "pegen"
+return pe.encoding {
+  name = "bad",
+  axes = { "x", "y" },
+  head_dim = 16,
+  block = pe.plane(),
+  generators = pe.turn "e12",
+  combine = pe.sum,
+  phase = function(_, i) return 1 / (i + 1) end,
+  position = function(_, r)
+    if r < r then return r end -- HERE
+    return r
+  end,
+}

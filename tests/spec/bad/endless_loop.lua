@@ -1,0 +1,2 @@
+-- error: ran for more than 50 million instructions
+while true do end -- HERE

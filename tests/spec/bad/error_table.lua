@@ -1,0 +1,2 @@
+-- error: raised a table as an error
+error {} 

@@ -1,0 +1,18 @@
+-- error: an expression may nest
+local pe = require "pegen"
+return pe.encoding {
+  name = "bad",
+  axes = { "x", "y" },
+  head_dim = 16,
+  block = pe.plane(),
+  generators = pe.turn "e12",
+  combine = pe.sum,
+  phase = function(_, i) return 1 / (i + 1) end,
+  position = function(_, r)
+    local sum = r
+    for _ = 1, 300 do
+      sum = sum + r -- HERE
+    end
+    return sum
+  end,
+}

@@ -1,0 +1,14 @@
+-- error: NaN in an expression
+local pe = require "pegen"
+return pe.encoding {
+  name = "bad",
+  axes = { "x", "y" },
+  head_dim = 16,
+  block = pe.plane(),
+  generators = pe.turn "e12",
+  combine = pe.sum,
+  phase = function(_, i) return 1 / (i + 1) end,
+  position = function(_, r)
+    return r * (0 / 0) -- HERE
+  end,
+}

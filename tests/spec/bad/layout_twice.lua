@@ -1,0 +1,12 @@
+-- error: where another is
+local pe = require "pegen"
+return pe.encoding {
+  name = "bad",
+  axes = { "x", "y" },
+  head_dim = 16,
+  block = pe.plane(),
+  layout = function(component, i) return i end, -- HERE
+  generators = pe.turn "e12",
+  combine = pe.sum,
+  phase = function(_, i) return 1 / (i + 1) end,
+}

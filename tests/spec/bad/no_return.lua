@@ -1,0 +1,2 @@
+-- error: must return pegen.encoding
+local pe = require "pegen"

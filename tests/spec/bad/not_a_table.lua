@@ -1,0 +1,3 @@
+-- error: pe.encoding takes named fields
+local pe = require "pegen"
+return pe.encoding(7) -- HERE

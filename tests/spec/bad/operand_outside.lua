@@ -1,0 +1,14 @@
+-- error: index 3 (blocks) is 99, 0 to 7
+local pe = require "pegen"
+local f = pe.learned { name = "f", shape = { "axes", "heads", "blocks", 3 }, doc = "d" }
+return pe.encoding {
+  name = "bad",
+  axes = { "x", "y" },
+  head_dim = 16,
+  block = pe.plane(),
+  generators = pe.turn "e12",
+  combine = pe.sum,
+  phase = function(a, i, head)
+    return f(a, head, 99, 0) -- HERE
+  end,
+}

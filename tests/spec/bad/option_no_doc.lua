@@ -1,0 +1,3 @@
+-- error: lacks its description
+local pe = require "pegen"
+local g = pe.option("g", 1) -- HERE

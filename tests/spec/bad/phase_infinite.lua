@@ -1,0 +1,11 @@
+-- error: phase of axis 'x' is inf in block 0
+local pe = require "pegen"
+return pe.encoding {
+  name = "bad",
+  axes = { "x", "y" },
+  head_dim = 16,
+  block = pe.plane(),
+  generators = pe.turn "e12",
+  combine = pe.sum,
+  phase = function(_, i) return 1 / i end, -- HERE
+}

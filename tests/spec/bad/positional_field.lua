@@ -1,0 +1,3 @@
+-- error: has a value without a field name
+local pe = require "pegen"
+return pe.encoding { "rope" }

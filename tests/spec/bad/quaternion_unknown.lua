@@ -1,0 +1,3 @@
+-- error: "i", "j" or "k" was expected
+local pe = require "pegen"
+local q = pe.quaternion "l" -- HERE

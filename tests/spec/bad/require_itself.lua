@@ -1,0 +1,2 @@
+-- error: requires itself
+local s = require "require_itself" -- HERE

@@ -1,0 +1,2 @@
+-- error: No such file
+local s = require "nowhere" -- HERE

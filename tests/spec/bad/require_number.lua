@@ -1,0 +1,2 @@
+-- error: require takes a name
+local s = require(5) -- HERE

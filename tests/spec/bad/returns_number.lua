@@ -1,0 +1,2 @@
+-- error: must return pegen.encoding
+return 1

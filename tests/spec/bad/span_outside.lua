@@ -1,0 +1,12 @@
+-- error: field 'span'
+local pe = require "pegen"
+return pe.encoding {
+  name = "bad",
+  axes = { "x", "y" },
+  head_dim = 16,
+  block = pe.plane(),
+  span = { 8, 16 }, -- HERE
+  generators = pe.turn "e12",
+  combine = pe.sum,
+  phase = function(_, i) return 1 / (i + 1) end,
+}

@@ -1,0 +1,3 @@
+-- error: syntax error near '+'
+local pe = require "pegen"
+x + 1 -- HERE

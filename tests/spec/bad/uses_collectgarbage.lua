@@ -1,0 +1,2 @@
+-- error: 'collectgarbage' is not available
+collectgarbage("stop") -- HERE

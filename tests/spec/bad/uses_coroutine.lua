@@ -1,0 +1,2 @@
+-- error: 'coroutine' is not available
+coroutine.wrap(function() end)() -- HERE

@@ -1,0 +1,2 @@
+-- error: 'debug' is not available
+debug.getregistry() -- HERE

@@ -1,0 +1,2 @@
+-- error: 'dofile' is not available
+dofile("/etc/passwd") -- HERE

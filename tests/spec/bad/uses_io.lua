@@ -1,0 +1,2 @@
+-- error: 'io' is not available
+io.write("x") -- HERE

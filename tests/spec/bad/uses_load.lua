@@ -1,0 +1,2 @@
+-- error: 'load' is not available
+load("return 1")() -- HERE

@@ -1,0 +1,2 @@
+-- error: 'loadfile' is not available
+loadfile("/etc/passwd") -- HERE

@@ -1,0 +1,2 @@
+-- error: 'loadstring' is not available
+loadstring("return 1")() -- HERE

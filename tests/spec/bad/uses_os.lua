@@ -1,0 +1,2 @@
+-- error: 'os' is not available
+os.execute("true") -- HERE

@@ -1,0 +1,2 @@
+-- error: 'package' is not available
+local p = package.path -- HERE

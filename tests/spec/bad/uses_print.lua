@@ -1,0 +1,2 @@
+-- error: 'print' is not available
+print("x") -- HERE
