@@ -1,4 +1,5 @@
-/* Kernels of every target that this machine runs against the golden outputs.
+/* Kernels of one target (or, without an argument, of every target that this machine runs)
+ * against the golden outputs.
  *
  * f32: within 2^-20 of each block's norm of the golden float64 output (which the
  * rounding of the input fits into) and of the reference on the rounded input.
@@ -21,6 +22,9 @@
 #include <string.h>
 
 static const double BOUND = 0x1p-20;
+enum { NOT_RUNNABLE = 77 }; /* what ctest is told to take as "skipped" */
+
+static const char *wanted; /* target, or NULL */
 
 typedef struct fixture {
   arena *memory;
@@ -116,10 +120,10 @@ static void kernels_give_golden(void **state) {
   f.operands = trial_given_operands(f.memory, f.spec, values);
   f.oracle = oracle_create(f.memory, f.spec, positions->rank == 3 ? f.x->shape[0] : 1, f.x->shape[2], positions->values, &f.operands);
   const char **targets;
-  int count = trial_targets(f.memory, NULL, &targets);
+  int count = trial_targets(f.memory, wanted, &targets);
   assert_true(count > 0);
   for (int i = 0; i < count; i++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
+    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 3);
     assert_non_null(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) check_type(&f, run_kernel(loaded), (number_type)type);
     run_unload(loaded);
@@ -127,7 +131,9 @@ static void kernels_give_golden(void **state) {
   arena_destroy(f.memory);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  wanted = argc > 1 ? argv[1] : NULL;
+  if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
   arena *a = arena_create();
   const golden_case *cases;
   int count = golden_read(a, GOLDEN_DIR, &cases);

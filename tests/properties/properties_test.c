@@ -1,6 +1,7 @@
 /* Properties that every encoding's kernel must have, for every spec in specs/.
  *
- * They hold whatever the encoding is, so a new spec is tested by being there. Groups
+ * They hold whatever the encoding is, so a new spec is tested by being there; an argument
+ * names one spec. Groups
  * are told apart by the algebra (compact: norms, adjoints) and by asking the reference
  * whether rho(r) rho(s) = rho(r + s) (relative positions), not by name.
  */
@@ -35,6 +36,8 @@ typedef struct fixture {
 } fixture;
 
 static bool compact(const fixture *f) { return f->spec->algebra.q == 0 && f->spec->algebra.r == 0; }
+
+static size_t row_bytes(const fixture *f) { return sizeof(float) * (size_t)f->spec->head_dim; }
 
 static DLTensor *new_rows(fixture *f, number_type type, row_order order, int64_t tokens) {
   DLTensor *t = tensor_rows(f->memory, type, order, BATCH, f->heads, tokens, f->spec->head_dim);
@@ -103,10 +106,8 @@ static void norm_is_kept(void **state) {
 /* <R x, y> = <x, R^T y>, and R^T is the inverse times the square of the amplitude. */
 static void inverse_is_adjoint(void **state) {
   fixture f = fixture_open(state);
-  spec *s;
-  loaded_kernel *inverse = variant_with(f.variant, f.memory, "inverse", "true", NULL, NULL, &s);
   DLTensor *y = new_rows(&f, NUMBER_F32, ROWS_BHND, TOKENS);
-  DLTensor *turned = run(&f, run_kernel(inverse), f.positions, y);
+  DLTensor *turned = run(&f, variant_inverse(f.variant), f.positions, y);
   double factor = f.spec->amplitude;
   EACH_ROW(f, b, h, n)
     for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
@@ -115,15 +116,12 @@ static void inverse_is_adjoint(void **state) {
       double size = factor * sqrt(block_product(f.spec, f.q, f.q, b, h, n, n, block) * block_product(f.spec, y, y, b, h, n, n, block));
       if (!(fabs(left - right) <= 0x1p-19 * size)) fail_msg("<Rx,y> = %.9g, <x,R'y> = %.9g in block %d", left, right, block);
     }
-  run_unload(inverse);
   fixture_close(&f);
 }
 
 static void inverse_turns_back(void **state) {
   fixture f = fixture_open(state);
-  spec *s;
-  loaded_kernel *inverse = variant_with(f.variant, f.memory, "inverse", "true", NULL, NULL, &s);
-  DLTensor *back = run(&f, run_kernel(inverse), f.positions, f.out);
+  DLTensor *back = run(&f, variant_inverse(f.variant), f.positions, f.out);
   EACH_ROW(f, b, h, n)
     for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
       double norm = sqrt(block_product(f.spec, f.q, f.q, b, h, n, n, block));
@@ -133,7 +131,6 @@ static void inverse_turns_back(void **state) {
           fail_msg("channel %d came back as %.9g, was %.9g", c, at(back, b, h, n, c), at(f.q, b, h, n, c));
       }
     }
-  run_unload(inverse);
   fixture_close(&f);
 }
 
@@ -210,7 +207,7 @@ static void strides_do_not_matter(void **state) {
   fixture f = fixture_open(state);
   for (int order = 0; order < ROW_ORDER_COUNT; order++) {
     DLTensor *x = tensor_rows(f.memory, NUMBER_F32, (row_order)order, BATCH, f.heads, TOKENS, f.spec->head_dim);
-    EACH_ROW(f, b, h, n) memcpy(tensor_at(x, b, h, n, 0), tensor_at(f.q, b, h, n, 0), sizeof(float) * (size_t)f.spec->head_dim);
+    EACH_ROW(f, b, h, n) memcpy(tensor_at(x, b, h, n, 0), tensor_at(f.q, b, h, n, 0), row_bytes(&f));
     DLTensor *before = tensor_copy(f.memory, x);
     assert_true(tensor_identical(run(&f, f.kernel, f.positions, x), f.out));
     assert_int_equal(trial_call(f.kernel, f.positions, &f.operands, x, x, NULL, NULL, 1), 0);
@@ -230,7 +227,7 @@ static void strides_do_not_matter(void **state) {
   const DLTensor *views[] = {&backwards, &broadcast};
   for (int i = 0; i < 2; i++) {
     DLTensor *plain = tensor_copy(f.memory, f.q), *out = tensor_copy(f.memory, f.q);
-    EACH_ROW(f, b, h, n) memcpy(tensor_at(plain, b, h, n, 0), tensor_at(views[i], b, h, n, 0), sizeof(float) * (size_t)f.spec->head_dim);
+    EACH_ROW(f, b, h, n) memcpy(tensor_at(plain, b, h, n, 0), tensor_at(views[i], b, h, n, 0), row_bytes(&f));
     assert_int_equal(trial_call(f.kernel, f.positions, &f.operands, views[i], out, NULL, NULL, 1), 0);
     assert_true(tensor_identical(out, run(&f, f.kernel, f.positions, plain)));
   }
@@ -246,7 +243,7 @@ static void batches_and_k_stand_alone(void **state) {
     DLTensor *out = run(&f, f.kernel, positions, f.q);
     for (int64_t h = 0; h < f.heads; h++)
       for (int64_t n = 0; n < TOKENS; n++)
-        assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(f.out, b, h, n, 0), sizeof(float) * (size_t)f.spec->head_dim);
+        assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(f.out, b, h, n, 0), row_bytes(&f));
   }
   DLTensor *k = new_rows(&f, NUMBER_F32, ROWS_BHND, k_tokens), *out = tensor_copy(f.memory, f.q), *k_out = tensor_copy(f.memory, k);
   DLTensor *k_positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){k_tokens, axes}, f.values + axes);
@@ -268,7 +265,7 @@ static void tokens_stand_alone(void **state) {
   DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 3, (int64_t[]){BATCH, TOKENS, f.spec->n_axes}, values);
   DLTensor *out = run(&f, f.kernel, positions, f.q);
   EACH_ROW(f, b, h, n)
-    if (n != BAD) assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(f.out, b, h, n, 0), sizeof(float) * (size_t)f.spec->head_dim);
+    if (n != BAD) assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(f.out, b, h, n, 0), row_bytes(&f));
   fixture_close(&f);
 }
 
@@ -286,39 +283,35 @@ static void no_tokens_is_fine(void **state) {
 
 static void skipped_tokens_pass(void **state) {
   fixture f = fixture_open(state);
-  spec *s;
-  loaded_kernel *skipping = variant_with(f.variant, f.memory, "skip_tokens", "2", NULL, NULL, &s);
-  assert_int_equal(s->skip_tokens, 2);
-  DLTensor *out = run(&f, run_kernel(skipping), f.positions, f.q);
+  const pegen_kernel *skipping = variant_skipping(f.variant);
+  assert_int_equal(skipping->skip_tokens, SKIPPED_TOKENS);
+  DLTensor *out = run(&f, skipping, f.positions, f.q);
   EACH_ROW(f, b, h, n) {
-    const DLTensor *expected = n < 2 ? f.q : f.out;
-    assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(expected, b, h, n, 0), sizeof(float) * (size_t)s->head_dim);
+    const DLTensor *expected = n < SKIPPED_TOKENS ? f.q : f.out;
+    assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(expected, b, h, n, 0), row_bytes(&f));
   }
-  run_unload(skipping);
   fixture_close(&f);
 }
 
 /* A built-in grid gives the bits of the same positions in a tensor. */
 static void grid_is_positions(void **state) {
   fixture f = fixture_open(state);
-  static const int sides[] = {2, 4, 1, 1, 1, 1, 1, 1};
   const char *text = "";
-  int64_t cells = 1;
+  int64_t tokens = 1;
   for (int a = 0; a < f.spec->n_axes; a++) {
-    int side = f.spec->n_axes == 1 ? TOKENS - 1 : sides[a];
+    int side = a < 2 ? 3 - a : 2;
     text = arena_printf(f.memory, "%s%s%d", text, a ? "," : "", side);
-    cells *= side;
+    tokens *= side;
   }
-  assert_int_equal(cells, TOKENS - 1);
-  spec *s, *skipping_spec;
-  loaded_kernel *grid = variant_with(f.variant, f.memory, "grid", text, "skip_tokens", "1", &s);
-  loaded_kernel *skipping = variant_with(f.variant, f.memory, "skip_tokens", "1", NULL, NULL, &skipping_spec);
-  double *values = arena_array(f.memory, double, TOKENS * s->n_axes);
-  for (int64_t n = 1; n < TOKENS; n++) reference_grid(s, n, values + n * s->n_axes);
-  DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){TOKENS, s->n_axes}, values);
-  assert_true(tensor_identical(run(&f, run_kernel(grid), NULL, f.q), run(&f, run_kernel(skipping), positions, f.q)));
+  tokens += SKIPPED_TOKENS;
+  spec *s;
+  loaded_kernel *grid = variant_grid(f.variant, f.memory, text, &s);
+  double *values = arena_array(f.memory, double, tokens * s->n_axes);
+  for (int64_t n = s->skip_tokens; n < tokens; n++) reference_grid(s, n, values + n * s->n_axes);
+  DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){tokens, s->n_axes}, values);
+  DLTensor *x = new_rows(&f, NUMBER_F32, ROWS_BNHD, tokens);
+  assert_true(tensor_identical(run(&f, run_kernel(grid), NULL, x), run(&f, variant_skipping(f.variant), positions, x)));
   run_unload(grid);
-  run_unload(skipping);
   fixture_close(&f);
 }
 
@@ -330,7 +323,7 @@ static void targets_agree(void **state) {
   int count = trial_targets(f.memory, NULL, &targets);
   oracle *o = oracle_create(f.memory, f.spec, BATCH, TOKENS, f.values, &f.operands);
   for (int i = 0; i < count; i++) {
-    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
+    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 3);
     assert_non_null(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
       DLTensor *x = new_rows(&f, (number_type)type, ROWS_BHND, TOKENS), *out = run(&f, run_kernel(loaded), f.positions, x);
@@ -349,7 +342,7 @@ static void dispatch_takes_the_best(void **state) {
   const char **targets, *list = "";
   int count = trial_targets(f.memory, NULL, &targets);
   for (int i = 0; i < count; i++) list = arena_printf(f.memory, "%s%s%s", list, i ? "," : "", targets[i]);
-  loaded_kernel *all = trial_load(f.memory, f.spec, list, 0, 2);
+  loaded_kernel *all = trial_load(f.memory, f.spec, list, VARIANT_DTYPES, VARIANT_OPTIMIZE);
   assert_non_null(all);
   assert_true(tensor_identical(run(&f, run_kernel(all), f.positions, f.q), f.out));
   run_unload(all);
@@ -378,18 +371,17 @@ static const property PROPERTIES[] = {
 };
 enum { N_PROPERTIES = sizeof PROPERTIES / sizeof PROPERTIES[0] };
 
-int main(void) {
+int main(int argc, char **argv) {
   arena *a = arena_create();
   variant *variants;
-  int count = variants_read(a, SPECS_DIR, VARIANTS, &variants);
+  int count = variants_read(a, SPECS_DIR, VARIANTS, argc > 1 ? argv[1] : NULL, &variants);
   struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count * N_PROPERTIES);
   for (int i = 0; i < count; i++)
     for (int p = 0; p < N_PROPERTIES; p++)
       tests[i * N_PROPERTIES + p] = (struct CMUnitTest){arena_printf(a, "%s: %s", variants[i].name, PROPERTIES[p].name),
                                                         PROPERTIES[p].check, NULL, NULL, &variants[i]};
   int failed = _cmocka_run_group_tests("properties", tests, (size_t)(count * N_PROPERTIES), NULL, NULL);
-  for (int i = 0; i < count; i++)
-    if (variants[i].loaded) run_unload(variants[i].loaded);
+  for (int i = 0; i < count; i++) variant_close(&variants[i]);
   arena_destroy(a);
   return failed;
 }

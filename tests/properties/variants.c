@@ -32,7 +32,7 @@ static void read_options(arena *a, lua_State *L, variant *v) {
   }
 }
 
-int variants_read(arena *a, const char *specs_dir, const char *table, variant **variants) {
+int variants_read(arena *a, const char *specs_dir, const char *table, const char *only, variant **variants) {
   lua_State *L = luaL_newstate();
   if (!L || luaL_dofile(L, table)) {
     fprintf(stderr, "%s: %s\n", table, L ? lua_tostring(L, -1) : "out of memory");
@@ -50,8 +50,9 @@ int variants_read(arena *a, const char *specs_dir, const char *table, variant **
   for (int i = 0; i < n_files; i++) {
     const char *file = arena_printf(a, "%s/%s", specs_dir, entries[i]->d_name);
     const char *name = arena_printf(a, "%.*s", (int)strlen(entries[i]->d_name) - 4, entries[i]->d_name);
-    const char *target = n_targets ? targets[n_targets - 1] : NULL;
+    const char *target = n_targets ? targets[0] : NULL;
     free(entries[i]);
+    if (only && strcmp(only, name) != 0) continue;
     all[count++] = (variant){.memory = a, .name = name, .file = file, .target = target};
     lua_getfield(L, -1, name);
     for (int k = 1; lua_istable(L, -1) && k <= (int)luaL_len(L, -1) && k < 8; k++) {
@@ -76,28 +77,45 @@ static spec *variant_spec(variant *v) {
 }
 
 const pegen_kernel *variant_kernel(variant *v) {
-  if (!v->loaded) v->loaded = trial_load(v->memory, variant_spec(v), v->target, 0, 2);
+  if (!v->loaded) v->loaded = trial_load(v->memory, variant_spec(v), v->target, VARIANT_DTYPES, VARIANT_OPTIMIZE);
   assert_non_null(v->loaded);
   return run_kernel(v->loaded);
 }
 
-loaded_kernel *variant_with(const variant *v, arena *a, const char *name, const char *value, const char *name2,
-                            const char *value2, spec **s) {
+/* The same description with one or two more options. */
+static loaded_kernel *load_with(const variant *v, arena *a, loader_define first, loader_define second, spec **s) {
   loader_define define[VARIANT_MAX_DEFINES + 2];
   int n = v->n_defines;
   memcpy(define, v->define, sizeof v->define);
-  define[n++] = (loader_define){name, value};
-  if (name2) define[n++] = (loader_define){name2, value2};
+  define[n++] = first;
+  if (second.name) define[n++] = second;
   *s = loader_load(a, v->file, DSL_DIR, n, define);
   assert_non_null(*s);
-  loaded_kernel *loaded = trial_load(a, *s, v->target, 0, 2);
+  loaded_kernel *loaded = trial_load(a, *s, v->target, VARIANT_DTYPES, VARIANT_OPTIMIZE);
   assert_non_null(loaded);
   return loaded;
 }
 
-bool variant_has_option(variant *v, const char *name) {
-  const spec *s = variant_spec(v);
-  for (int i = 0; i < s->n_options; i++)
-    if (strcmp(s->option[i].name, name) == 0) return true;
-  return false;
+const pegen_kernel *variant_inverse(variant *v) {
+  spec *s;
+  if (!v->inverse) v->inverse = load_with(v, v->memory, (loader_define){"inverse", "true"}, (loader_define){NULL, NULL}, &s);
+  return run_kernel(v->inverse);
+}
+
+static loader_define skip_define(arena *a) { return (loader_define){"skip_tokens", arena_printf(a, "%d", SKIPPED_TOKENS)}; }
+
+const pegen_kernel *variant_skipping(variant *v) {
+  spec *s;
+  if (!v->skipping) v->skipping = load_with(v, v->memory, skip_define(v->memory), (loader_define){NULL, NULL}, &s);
+  return run_kernel(v->skipping);
+}
+
+loaded_kernel *variant_grid(variant *v, arena *a, const char *grid, spec **s) {
+  return load_with(v, a, skip_define(a), (loader_define){"grid", grid}, s);
+}
+
+void variant_close(variant *v) {
+  loaded_kernel *all[] = {v->loaded, v->inverse, v->skipping};
+  for (int i = 0; i < 3; i++)
+    if (all[i]) run_unload(all[i]);
 }

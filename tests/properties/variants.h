@@ -19,20 +19,26 @@ typedef struct variant {
   const char *target; /* the best one of this machine */
   /* Filled when first asked for: */
   spec *spec;
-  loaded_kernel *loaded;
+  loaded_kernel *loaded, *inverse, *skipping;
 } variant;
 
-/* All of them, in order of names; ends the process with a message where something cannot be read. */
-int variants_read(arena *a, const char *specs_dir, const char *table, variant **variants);
+enum { SKIPPED_TOKENS = 2 };
+
+/* How kernels are compiled here, unless a test says otherwise: quickly, and for float32 alone. */
+enum { VARIANT_DTYPES = PEGEN_DTYPE_F32, VARIANT_OPTIMIZE = 1 };
+
+/* Those of the spec `only` (NULL: of all), in order of names; ends the process with a message where something cannot be read. */
+int variants_read(arena *a, const char *specs_dir, const char *table, const char *only, variant **variants);
 
 /* The variant's kernel, compiled once. Fails the test where it does not load or compile. */
 const pegen_kernel *variant_kernel(variant *v);
 
-/* The same description with one or two more options; the caller unloads the kernel. */
-loaded_kernel *variant_with(const variant *v, arena *a, const char *name, const char *value, const char *name2,
-                            const char *value2, spec **s);
+/* With -D inverse=true, and with -D skip_tokens=SKIPPED_TOKENS; compiled once. */
+const pegen_kernel *variant_inverse(variant *v);
+const pegen_kernel *variant_skipping(variant *v);
+/* With SKIPPED_TOKENS and a grid; the caller unloads. */
+loaded_kernel *variant_grid(variant *v, arena *a, const char *grid, spec **s);
 
-/* Whether the spec has the option. */
-bool variant_has_option(variant *v, const char *name);
+void variant_close(variant *v);
 
 #endif
