@@ -15,4 +15,6 @@ config.substitutions += [
     ("%cmake", config.cmake),
     ("%cc", config.compiler),
 ]
+if config.sanitized:
+    config.available_features.add("sanitized")
 config.environment["PATH"] = config.llvm_tools + os.pathsep + os.environ["PATH"]
