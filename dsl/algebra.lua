@@ -6,11 +6,14 @@ local core = ...
 local check = core.include "check"
 local algebra = {}
 
+-- What a spec holds are empty tables; what they stand for is here, where a spec cannot change it.
 local Block, Bivector = { __metatable = "block" }, { __metatable = "bivector" }
 local blocks, bivectors = setmetatable({}, { __mode = "k" }), setmetatable({}, { __mode = "k" })
 
-function algebra.is_block(value) return type(value) == "table" and blocks[value] == true end
-function algebra.is_bivector(value) return type(value) == "table" and bivectors[value] == true end
+-- { algebra = {p, q, r}, dimensions, masks, signs }, or nil for what is no block.
+function algebra.block(value) return type(value) == "table" and blocks[value] or nil end
+-- Coefficients by mask, numbers or expressions, or nil for what is no bivector.
+function algebra.parts(value) return type(value) == "table" and bivectors[value] or nil end
 
 local function bits(mask)
   local count = 0
@@ -50,8 +53,8 @@ end
 ---- blocks ----
 
 local function new_block(p, q, r, masks, signs)
-  local block = setmetatable({ algebra = { p, q, r }, dimensions = p + q + r, masks = masks, signs = signs }, Block)
-  blocks[block] = true
+  local block = setmetatable({}, Block)
+  blocks[block] = { algebra = { p, q, r }, dimensions = p + q + r, masks = masks, signs = signs }
   return block
 end
 
@@ -136,51 +139,54 @@ end
 
 ---- bivectors ----
 
--- coefficients: [mask] = number or expression
-local function new_bivector(coefficients, dimensions)
-  local bivector = setmetatable({ coefficients = coefficients, dimensions = dimensions }, Bivector)
-  bivectors[bivector] = true
+local function new_bivector(coefficients)
+  local bivector = setmetatable({}, Bivector)
+  bivectors[bivector] = coefficients
   return bivector
 end
 
 local function scaled(b, factor)
   local result = {}
-  for mask, coefficient in pairs(b.coefficients) do result[mask] = coefficient * factor end
-  return new_bivector(result, b.dimensions)
+  for mask, coefficient in pairs(bivectors[b]) do result[mask] = coefficient * factor end
+  return new_bivector(result)
 end
 
 function Bivector.__unm(b) return scaled(b, -1) end
 
 function Bivector.__mul(a, b)
-  if not algebra.is_bivector(a) then a, b = b, a end
-  if not core.is_expression(b) then check.fail("a bivector times %s, a number or an expression was expected", check.show(b)) end
+  if not algebra.parts(a) then a, b = b, a end
+  if not core.is_expression(b) then check.fail("a bivector times %s, a finite number or an expression was expected", check.show(b)) end
   return scaled(a, b)
 end
 
 function Bivector.__div(b, divisor)
-  if not algebra.is_bivector(b) or not core.is_expression(divisor) then check.fail("a bivector can only be divided by a number or an expression") end
+  if not algebra.parts(b) or not core.is_expression(divisor) then
+    check.fail("a bivector can only be divided by a finite number or an expression")
+  end
   return scaled(b, 1 / divisor)
 end
 
 function Bivector.__add(a, b)
-  if not algebra.is_bivector(a) or not algebra.is_bivector(b) then check.fail("a bivector plus %s, a bivector was expected", check.show(algebra.is_bivector(a) and b or a)) end
+  if not algebra.parts(a) or not algebra.parts(b) then
+    check.fail("a bivector plus %s, a bivector was expected", check.show(algebra.parts(a) and b or a))
+  end
   local sum = {}
-  for mask, coefficient in pairs(a.coefficients) do sum[mask] = coefficient end
-  for mask, coefficient in pairs(b.coefficients) do
+  for mask, coefficient in pairs(bivectors[a]) do sum[mask] = coefficient end
+  for mask, coefficient in pairs(bivectors[b]) do
     if sum[mask] ~= nil then sum[mask] = sum[mask] + coefficient else sum[mask] = coefficient end
   end
-  return new_bivector(sum, math.max(a.dimensions, b.dimensions))
+  return new_bivector(sum)
 end
 
 function Bivector.__sub(a, b)
-  if not algebra.is_bivector(b) then check.fail("a bivector minus %s, a bivector was expected", check.show(b)) end
+  if not algebra.parts(b) then check.fail("a bivector minus %s, a bivector was expected", check.show(b)) end
   return a + scaled(b, -1)
 end
 
 -- bivector{ e23 = x, e31 = y, e12 = z }: as it stands in R = exp(theta/2 B).
 function algebra.bivector(given)
   if type(given) ~= "table" then check.fail("pe.bivector takes coefficients by blade: pe.bivector { e12 = 1 }") end
-  local coefficients, dimensions, any = {}, 0, false
+  local coefficients, any = {}, false
   for name, coefficient in pairs(given) do
     local mask, sign, largest = parse(name)
     if not mask or bits(mask) ~= 2 or largest > core.limits.dimensions then
@@ -191,10 +197,10 @@ function algebra.bivector(given)
     end
     if coefficients[mask] ~= nil then check.fail("bivector %s is listed twice", name_of(mask)) end
     coefficients[mask] = sign == 1 and coefficient or -coefficient
-    dimensions, any = math.max(dimensions, largest), true
+    any = true
   end
   if not any then check.fail("pe.bivector has no coefficients") end
-  return new_bivector(coefficients, dimensions)
+  return new_bivector(coefficients)
 end
 
 -- turn "e12": turns e1 towards e2, e1 -> cos(theta) e1 + sin(theta) e2. In the sandwich this is -e12,
@@ -204,7 +210,7 @@ function algebra.turn(name)
   if not mask or bits(mask) ~= 2 or largest > core.limits.dimensions then
     check.fail("pe.turn of %s; a plane such as \"e12\" was expected", check.show(name))
   end
-  return new_bivector({ [mask] = -sign }, largest)
+  return new_bivector { [mask] = -sign }
 end
 
 local QUATERNIONS = { i = "e23", j = "e31", k = "e12" }

@@ -14,7 +14,9 @@
 /* core.begin(blocks): the pool of the description's expressions. */
 int convert_begin(lua_State *L) {
   dsl_state *s = dsl_state_of(L);
-  s->pool = expr_pool_create(s->memory, (int)luaL_checkinteger(L, 1));
+  lua_Integer blocks = luaL_checkinteger(L, 1);
+  if (blocks < 1 || blocks > SPEC_MAX_HEAD_DIM) diag_bug("spec loader", "%d blocks", (int)blocks);
+  s->pool = expr_pool_create(s->memory, (int)blocks);
   return 0;
 }
 
@@ -22,7 +24,9 @@ int convert_begin(lua_State *L) {
  * all: the merged expression, or nil and the head and block that differ in form. */
 int convert_merge(lua_State *L) {
   dsl_state *s = dsl_state_of(L);
-  int heads = (int)luaL_checkinteger(L, 2), blocks = expr_pool_blocks(s->pool), count = heads * blocks;
+  int heads = (int)luaL_checkinteger(L, 2), blocks = expr_pool_blocks(s->pool);
+  if (heads < 1 || heads > DSL_MAX_ROWS / blocks) diag_bug("spec loader", "%d heads", heads);
+  int count = heads * blocks;
   const trace **parts = arena_array(s->memory, const trace *, count);
   double size = 0;
   for (int i = 0; i < count; i++) {
@@ -36,7 +40,7 @@ int convert_merge(lua_State *L) {
     size += parts[i]->size;
   }
   if (size > 64.0 * DSL_TRACE_NODES) where_fail(L, "the expressions of all heads and blocks are too large together");
-  limits_charge(L, (long long)size);
+  limits_charge(L, 4 * (long long)size); /* the memory that merging takes, too */
   int odd;
   const expr *merged = trace_merge(s->memory, s->pool, heads, parts, &odd);
   if (merged) {

@@ -169,7 +169,7 @@ end
 local function generator_of(generator, axis, heads, blocks, block)
   local source = generator
   local f = generator
-  if algebra.is_bivector(generator) then
+  if algebra.parts(generator) then
     f = function(_, _) return generator end
   elseif type(generator) ~= "function" then
     core.fail_field("generators", string.format("the generator of axis '%s' is %s; a bivector was expected (pe.turn, pe.quaternion, pe.bivector)", axis,
@@ -178,11 +178,12 @@ local function generator_of(generator, axis, heads, blocks, block)
   local values, rows = for_blocks(f, axis, heads, blocks)
   local used = {}
   for k = 1, rows * blocks do
-    if not algebra.is_bivector(values[k]) then
+    local parts = algebra.parts(values[k])
+    if not parts then
       core.fail(string.format("the generator of axis '%s' is %s in %s, a bivector was expected", axis, check.show(values[k]),
         place_of(k, rows, blocks)), source)
     end
-    for mask, coefficient in pairs(values[k].coefficients) do
+    for mask, coefficient in pairs(parts) do
       if not core.is_expression(coefficient) then
         core.fail(string.format("the generator of axis '%s' has the coefficient %s at %s in %s, a finite number was expected", axis,
           check.show(coefficient), algebra.name_of(mask), place_of(k, rows, blocks)), source)
@@ -193,7 +194,7 @@ local function generator_of(generator, axis, heads, blocks, block)
   local masks, coefficients = {}, {}
   for mask in pairs(used) do -- ascending
     local parts = {}
-    for k = 1, rows * blocks do parts[k] = values[k].coefficients[mask] or 0 end
+    for k = 1, rows * blocks do parts[k] = algebra.parts(values[k])[mask] or 0 end
     masks[#masks + 1] = mask
     coefficients[#coefficients + 1] =
       merge(parts, rows, string.format("%s in the generator of axis '%s'", algebra.name_of(mask), axis), source)
@@ -209,7 +210,7 @@ end
 
 -- generators: one for all axes, a table by axis, or a function of axis, block and head.
 local function generator_table(generators, axes, index_of)
-  if algebra.is_bivector(generators) or type(generators) == "function" then
+  if algebra.parts(generators) or type(generators) == "function" then
     local by_axis = {}
     for _, axis in ipairs(axes) do by_axis[axis] = generators end
     return by_axis
@@ -241,18 +242,19 @@ end
 
 ---- the whole ----
 
-local finished = false
+local begun = false
 
 function encoding.encoding(given)
   check.fields(WORD, given, FIELDS)
   check.required(WORD, given, { "name", "axes", "head_dim", "block", "generators", "phase" })
-  if finished then check.fail("a spec describes one encoding, this is the second") end
+  if begun then check.fail("a spec describes one encoding, this is the second") end
+  begun = true
   local name = check.identifier(WORD, "name", given.name)
   local axes, index_of = check_axes(given.axes)
   local head_dim = check.integer(WORD, "head_dim", given.head_dim, 1, core.limits.head_dim)
   local heads = check.integer(WORD, "heads", given.heads == nil and 1 or given.heads, 1, core.limits.rows)
-  local block = given.block
-  if not algebra.is_block(block) then check.wrong(WORD, "block", block, "pe.plane(), pe.vector(n) or pe.multivector{...}") end
+  local block = algebra.block(given.block)
+  if not block then check.wrong(WORD, "block", given.block, "pe.plane(), pe.vector(n) or pe.multivector{...}") end
   local first, count = check_span(given.span, head_dim)
   local blocks = count // #block.masks
   if blocks == 0 then
@@ -282,7 +284,6 @@ function encoding.encoding(given)
   for a, axis in ipairs(axes) do positions[a] = core.merge(position_of(given.position, axis, a), 1) end
   local skip, inverse, grid = options.common(#axes)
 
-  finished = true
   return core.finish {
     name = name,
     doc = check.text(WORD, "doc", given.doc, ""),

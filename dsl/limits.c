@@ -23,6 +23,9 @@ static void *allocate(void *context, void *block, size_t old_size, size_t new_si
   bool long_string = !block && old_size == LUA_TSTRING && new_size > DSL_STRING_BYTES;
   size_t cap = ((size_t)DSL_MEMORY_MIB << 20) + (s->fatal ? LAST_WORDS : 0);
   bool refused = new_size > held && (long_string || s->bytes - held + new_size > cap);
+  /* Near the cap every allocation may cost a full collection: once the time is over, none helps. */
+  if (refused && !s->fatal && (clock() - s->begun) / CLOCKS_PER_SEC >= DSL_SECONDS) s->exhausted = true;
+  if (s->exhausted && !s->fatal && new_size > held) refused = true;
   void *moved = refused ? NULL : realloc(block, new_size);
   if (moved) {
     s->bytes += new_size - held;

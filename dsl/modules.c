@@ -97,6 +97,8 @@ static int include(lua_State *L, const char *name, dsl_place asked) {
   if (lua_getfield(L, LUA_REGISTRYINDEX, key) != LUA_TNIL) return 1;
   const char *path = arena_printf(s->memory, "%s/%s.lua", s->dsl_dir, name);
   modules_load(L, path, true, asked);
+  lua_getfield(L, LUA_REGISTRYINDEX, SANDBOX_VOCABULARY);
+  lua_setupvalue(L, -2, 1); /* _ENV */
   core_push(L);
   run_once(L, key, 1);
   return 1;

@@ -7,11 +7,11 @@ local check = core.include "check"
 local operands = {}
 
 local Operand = { __metatable = "operand" }
-local is_operand = setmetatable({}, { __mode = "k" })
+local hidden = setmetatable({}, { __mode = "k" }) -- what the tables that a spec holds stand for
 local declared = {} -- in order
 local sizes_of = nil -- of the encoding being evaluated: axes, heads, blocks, axis index by name
 
-function operands.is(value) return type(value) == "table" and is_operand[value] == true end
+function operands.is(value) return type(value) == "table" and hidden[value] ~= nil end
 
 local FIELDS = { "name", "shape", "doc", "units", "source", "init", "test_scale" }
 
@@ -41,7 +41,7 @@ function operands.learned(given)
     if other.name == name then core.fail_field("name", string.format("operand '%s' is declared twice", name)) end
   end
   if #declared == 32 then check.fail("a spec may have 32 operands") end
-  local operand = setmetatable({
+  local operand = {
     name = name,
     index = #declared,
     dimensions = check_shape(given.shape),
@@ -51,14 +51,16 @@ function operands.learned(given)
     init = check.text(word, "init", given.init, ""),
     test_scale = given.test_scale == nil and 1.0 or check.positive(word, "test_scale", given.test_scale),
     line = core.line(),
-  }, Operand)
+  }
   declared[#declared + 1] = operand
-  is_operand[operand] = true
-  return operand
+  local handle = setmetatable({}, Operand)
+  hidden[handle] = operand
+  return handle
 end
 
 -- operand(index, ...): one element, indices from 0 in the order of the shape; an axis also by name.
-Operand.__call = core.word(function(operand, ...)
+Operand.__call = core.word(function(handle, ...)
+  local operand = hidden[handle]
   if not sizes_of then
     check.fail("operand '%s' has elements only inside the functions that pe.encoding calls", operand.name)
   end
@@ -82,7 +84,8 @@ Operand.__call = core.word(function(operand, ...)
 end)
 
 -- The value of an operand whose dimensions are named: what `phase = freqs` means.
-function operands.element(operand, axis, i, head)
+function operands.element(handle, axis, i, head)
+  local operand = hidden[handle]
   local by_name = { axes = axis, heads = head, blocks = i }
   local indices = {}
   for k, dimension in ipairs(operand.dimensions) do
@@ -92,7 +95,7 @@ function operands.element(operand, axis, i, head)
         operand.name, dimension))
     end
   end
-  return operand(table.unpack(indices))
+  return handle(table.unpack(indices))
 end
 
 -- Fixes the sizes of all operands; elements exist until operands.close().

@@ -247,73 +247,81 @@ static void guard_pattern(lua_State *L, int from, const char *name, bool takes_p
   lua_setfield(L, -2, name);
 }
 
-static void open_string(lua_State *L) {
-  luaopen_string(L);
-  int original = lua_gettop(L);
+/* Pushes the strings' table, made of the originals at `from`. */
+static void push_string(lua_State *L, int from) {
   lua_newtable(L);
-  copy_names(L, original, STRING);
-  guard(L, original, "format", safe_format, 0, false);
-  guard(L, original, "rep", safe_rep, 0, false);
-  guard_pattern(L, original, "find", true);
-  guard_pattern(L, original, "match", false);
-  guard_pattern(L, original, "gmatch", false);
-  guard_pattern(L, original, "gsub", false);
-  /* Methods of strings, s:rep(3), come from their metatable. */
-  lua_newtable(L);
-  lua_pushvalue(L, -2);
-  lua_setfield(L, -2, "__index");
-  lua_pushliteral(L, "string");
-  lua_setfield(L, -2, "__metatable");
-  lua_pushliteral(L, "");
-  lua_pushvalue(L, -2);
-  lua_setmetatable(L, -2);
-  lua_pop(L, 2);
-  lua_setglobal(L, "string");
-  lua_settop(L, original - 1);
+  copy_names(L, from, STRING);
+  guard(L, from, "format", safe_format, 0, false);
+  guard(L, from, "rep", safe_rep, 0, false);
+  guard_pattern(L, from, "find", true);
+  guard_pattern(L, from, "match", false);
+  guard_pattern(L, from, "gmatch", false);
+  guard_pattern(L, from, "gsub", false);
 }
 
-static void open_table(lua_State *L) {
-  luaopen_table(L);
-  int original = lua_gettop(L);
+static void push_table(lua_State *L, int from) {
   lua_newtable(L);
-  lua_getfield(L, original, "pack");
+  lua_getfield(L, from, "pack");
   lua_setfield(L, -2, "pack");
-  guard(L, original, "concat", safe_table, DSL_TABLE_LENGTH, true);
-  guard(L, original, "unpack", safe_table, DSL_TABLE_LENGTH, true);
-  guard(L, original, "insert", safe_table, DSL_TABLE_LENGTH, false);
-  guard(L, original, "remove", safe_table, DSL_TABLE_LENGTH, false);
-  guard(L, original, "sort", safe_table, DSL_SORT_LENGTH, false);
-  lua_setglobal(L, "table");
-  lua_settop(L, original - 1);
+  guard(L, from, "concat", safe_table, DSL_TABLE_LENGTH, true);
+  guard(L, from, "unpack", safe_table, DSL_TABLE_LENGTH, true);
+  guard(L, from, "insert", safe_table, DSL_TABLE_LENGTH, false);
+  guard(L, from, "remove", safe_table, DSL_TABLE_LENGTH, false);
+  guard(L, from, "sort", safe_table, DSL_SORT_LENGTH, false);
 }
 
-static void open_math(lua_State *L) {
+static void push_math(lua_State *L) {
   luaopen_math(L);
   lua_pushnil(L);
   lua_setfield(L, -2, "random");
   lua_pushnil(L);
   lua_setfield(L, -2, "randomseed");
-  lua_setglobal(L, "math");
 }
 
-void sandbox_open(lua_State *L) {
+/* Methods of strings, s:rep(3), come from their metatable: a table of their own, out of a spec's reach. */
+static void open_methods(lua_State *L, int from) {
+  lua_pushliteral(L, "");
+  lua_newtable(L);
+  push_string(L, from);
+  lua_setfield(L, -2, "__index");
+  lua_pushliteral(L, "string");
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+}
+
+/* Pushes a table of globals, made of the original libraries at base, string and table. */
+static void push_globals(lua_State *L, int base, int string, int table) {
   static const luaL_Reg replaced[] = {{"tostring", safe_tostring}, {"setmetatable", safe_setmetatable},
                                       {"pairs", ordered_pairs},    {"pcall", limits_pcall},
                                       {"xpcall", limits_xpcall},   {"require", modules_require},
                                       {NULL, NULL}};
-  luaopen_base(L); /* fills the globals that we are about to replace */
   lua_newtable(L);
-  copy_names(L, lua_gettop(L) - 1, BASE);
+  copy_names(L, base, BASE);
   luaL_setfuncs(L, replaced, 0);
+  push_string(L, string);
+  lua_setfield(L, -2, "string");
+  push_table(L, table);
+  lua_setfield(L, -2, "table");
+  push_math(L);
+  lua_setfield(L, -2, "math");
   lua_newtable(L);
   lua_pushcfunction(L, missing_global);
   lua_setfield(L, -2, "__index");
   lua_pushliteral(L, "globals");
   lua_setfield(L, -2, "__metatable");
   lua_setmetatable(L, -2);
+}
+
+void sandbox_open(lua_State *L) {
+  luaopen_base(L);
+  luaopen_string(L);
+  luaopen_table(L);
+  open_methods(L, 2);
+  push_globals(L, 1, 2, 3);
   lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+  /* The vocabulary has globals of its own: whatever a spec does to its `math`, the checks hold. */
+  push_globals(L, 1, 2, 3);
+  lua_setfield(L, LUA_REGISTRYINDEX, SANDBOX_VOCABULARY);
   lua_settop(L, 0);
-  open_string(L);
-  open_table(L);
-  open_math(L);
 }

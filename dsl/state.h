@@ -59,6 +59,7 @@ typedef struct dsl_state {
   /* limits.c */
   lua_State *L;
   size_t bytes;
+  bool exhausted;        /* out of time in the collector: every allocation is refused */
   bool refused_string; /* the last refusal was of one long string */
   dsl_place refused;   /* where the last allocation was refused */
   long long instructions;
@@ -110,6 +111,7 @@ int modules_include(lua_State *L); /* core.include "name": another file of the v
 
 /* ---- sandbox.c, core.c ---- */
 
+#define SANDBOX_VOCABULARY "globals of the vocabulary" /* in the registry */
 void sandbox_open(lua_State *L); /* fills the globals */
 void core_push(lua_State *L);    /* the table that only the vocabulary sees */
 
