@@ -55,7 +55,7 @@ static ir_value compute(expr_emitter *e, const expr *x) {
   ir *b = e->b;
   bool f32 = x->is_f32;
   ir_value v[3] = {{NULL}};
-  bool generic = x->op != EXPR_NARROW && x->op != EXPR_SELECT && x->op != EXPR_LESS;
+  bool generic = x->op != EXPR_NARROW && x->op != EXPR_WIDEN && x->op != EXPR_SELECT && x->op != EXPR_LESS;
   for (int i = 0; generic && i < expr_op_arity(x->op); i++) v[i] = argument(e, x->arg[i], f32);
   MlirType type = ir_vector(b, e->width, f32 ? b->f32 : b->f64);
   switch (x->op) {
@@ -74,6 +74,7 @@ static ir_value compute(expr_emitter *e, const expr *x) {
   case EXPR_SINQ: return elementary(e, x, math_sinq_f64);
   case EXPR_COSQ: return elementary(e, x, math_cosq_f64);
   case EXPR_NARROW: return narrowed(e, x);
+  case EXPR_WIDEN: return argument(e, x->arg[0], false);
   case EXPR_LESS: {
     bool narrow = (is_constant(x->arg[0]) || x->arg[0]->is_f32) && (is_constant(x->arg[1]) || x->arg[1]->is_f32);
     ir_value less = ir_compare_float(b, "olt", argument(e, x->arg[0], narrow), argument(e, x->arg[1], narrow));

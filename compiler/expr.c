@@ -95,6 +95,7 @@ static bool is_constant(const expr *x) { return x->op == EXPR_CONST || x->op == 
 /* A node is float32 where every argument that has a type is; constants take either. */
 static bool type_is_f32(const expr *x) {
   if (x->op == EXPR_NARROW || x->op == EXPR_CHANNEL) return true;
+  if (x->op == EXPR_WIDEN) return false;
   if (OPS[x->op].arity == 0) return false;
   bool typed = false;
   for (int i = x->op == EXPR_SELECT; i < OPS[x->op].arity; i++) {
@@ -190,6 +191,7 @@ const expr *expr_channel(expr_pool *pool, int component) {
     case EXPR_SINQ: return sinq##suffix(a);                                         \
     case EXPR_COSQ: return sinq##suffix(fmod##suffix(a, 4) + 1);                    \
     case EXPR_NARROW: return a;                                                     \
+    case EXPR_WIDEN: return a;                                                      \
     case EXPR_SELECT: return a != 0 ? b : c;                                        \
     default: diag_bug("expr", "operation %d has no arithmetic", (int)op);           \
     }                                                                               \
@@ -257,8 +259,12 @@ static const expr *simplify_unary(expr_pool *pool, expr_op op, const expr *x) {
     return NULL;
   case EXPR_NARROW:
     if (x->is_f32) return x;
+    if (x->op == EXPR_WIDEN) return x->arg[0];
     if (x->op == EXPR_NEG) return expr_neg(pool, expr_unary(pool, EXPR_NARROW, x->arg[0]));
     return NULL;
+  case EXPR_WIDEN:
+    if (!x->is_f32) return x;
+    return x->op == EXPR_NEG ? expr_neg(pool, expr_unary(pool, EXPR_WIDEN, x->arg[0])) : NULL;
   case EXPR_SINQ: return x->op == EXPR_NEG ? expr_neg(pool, expr_unary(pool, EXPR_SINQ, x->arg[0])) : NULL;
   case EXPR_COSQ: return x->op == EXPR_NEG ? expr_unary(pool, EXPR_COSQ, x->arg[0]) : NULL;
   case EXPR_ABS: return x->op == EXPR_NEG || x->op == EXPR_ABS ? expr_unary(pool, EXPR_ABS, x->arg[0]) : NULL;

@@ -43,6 +43,7 @@
   X(SINQ, 1, "sinq")   /* sin(pi/2 x): x in quarter turns                 */ \
   X(COSQ, 1, "cosq")   /* cos(pi/2 x)                                     */ \
   X(NARROW, 1, "f32")  /* round to float32: what follows needs no more    */ \
+  X(WIDEN, 1, "f64")   /* the same value as a float64: sums of it round there  */ \
   X(SELECT, 3, "select") /* a != 0 ? b : c                                */
 
 typedef enum expr_op {

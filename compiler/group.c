@@ -30,6 +30,7 @@ typedef struct builder {
   const spec *spec;
   spec_algebra algebra;
   int n;
+  bool wide; /* several rotations are multiplied: entries stay float64 until the product is done */
 } builder;
 
 /* x times a constant, taken into sums so that it meets the constants there. */
@@ -44,6 +45,15 @@ static const expr *scaled(expr_pool *pool, const expr *x, double c) {
 
 static const expr *narrow(expr_pool *pool, const expr *x) { return expr_unary(pool, EXPR_NARROW, x); }
 static const expr *constant(const builder *b, double value) { return expr_const(b->pool, value); }
+
+/* A sine or cosine: its float32 polynomial, whose error a product of rotations can carry, in the
+ * type that the entries are computed in. */
+static const expr *turned(const builder *b, expr_op op, const expr *phi) {
+  const expr *x = narrow(b->pool, expr_unary(b->pool, op, phi));
+  return b->wide ? expr_unary(b->pool, EXPR_WIDEN, x) : x;
+}
+
+static const expr *entry_type(const builder *b, const expr *x) { return b->wide ? x : narrow(b->pool, x); }
 
 /* The matrix of x -> 1/2 (B x - x B) on vectors: e_i -> -s_i e_j, e_j -> s_j e_i for B = e_ij. */
 static expr_matrix bivector_action(const builder *b, const spec_bivector *plane) {
@@ -75,19 +85,19 @@ static expr_matrix exp_basis_plane(const builder *b, unsigned blade, const expr 
   int si = clifford_square(b->algebra, i), sj = clifford_square(b->algebra, j);
   const expr *c, *s, *radians = scaled(pool, phi, RADIANS_PER_QUARTER_TURN);
   if (si * sj > 0) {
-    c = narrow(pool, expr_unary(pool, EXPR_COSQ, phi));
-    s = narrow(pool, expr_unary(pool, EXPR_SINQ, phi));
+    c = turned(b, EXPR_COSQ, phi);
+    s = turned(b, EXPR_SINQ, phi);
   } else if (si * sj < 0) {
     const expr *grow = expr_unary(pool, EXPR_EXP, radians);
     const expr *decay = expr_unary(pool, EXPR_EXP, expr_neg(pool, radians));
     const expr *square = expr_mul(pool, radians, radians);
     const expr *series = expr_mul(pool, radians, expr_add(pool, constant(b, 1), expr_mul(pool, square, expr_add(pool, constant(b, 1.0 / 6), scaled(pool, square, 1.0 / 120)))));
-    c = narrow(pool, scaled(pool, expr_add(pool, grow, decay), 0.5));
+    c = entry_type(b, scaled(pool, expr_add(pool, grow, decay), 0.5));
     /* sinh by subtraction loses digits near 0; the series' error there is square^3/5040. */
-    s = narrow(pool, expr_select(pool, expr_binary(pool, EXPR_LESS, square, constant(b, 1e-3)), series, scaled(pool, expr_sub(pool, grow, decay), 0.5)));
+    s = entry_type(b, expr_select(pool, expr_binary(pool, EXPR_LESS, square, constant(b, 1e-3)), series, scaled(pool, expr_sub(pool, grow, decay), 0.5)));
   } else {
     c = constant(b, 1);
-    s = narrow(pool, radians);
+    s = entry_type(b, radians);
   }
   expr_matrix v = expr_matrix_identity(b->memory, pool, n);
   v.entry[i * n + i] = v.entry[j * n + j] = c;
@@ -104,40 +114,52 @@ static const expr *euclidean_square(const builder *b, const spec_bivector *plane
   return sum;
 }
 
-/* Rodrigues' formula about a unit axis u of 3 dimensions: c I + s [u] + (1-c) u u^T. u is dual to the
- * plane, which keeps the squares of I + s M + (1-c) M^2 positive and saves a product. */
-static expr_matrix exp_three_dimensions(const builder *b, expr_matrix m, const expr *s, const expr *c) {
-  expr_pool *pool = b->pool;
-  const expr *u[3] = {m.entry[2 * 3 + 1], m.entry[0 * 3 + 2], m.entry[1 * 3 + 0]};
-  const expr *rest = expr_sub(pool, constant(b, 1), c);
-  expr_matrix v = {3, arena_array(b->memory, const expr *, 9)};
-  for (int i = 0; i < 3; i++)
-    for (int j = 0; j < 3; j++) {
-      const expr *outer = expr_mul(pool, expr_mul(pool, rest, u[i < j ? i : j]), u[i < j ? j : i]);
-      v.entry[i * 3 + j] = expr_add(pool, outer, i == j ? c : expr_mul(pool, s, m.entry[i * 3 + j]));
-    }
-  return v;
+/* I + U^2 for a unit plane U: the projection on what the plane's rotation leaves alone. In three
+ * dimensions it is u u^T for the axis u dual to the plane, products instead of differences,
+ * which keeps the digits of entries near 0. */
+static const expr *projection(const builder *b, expr_matrix unit, expr_matrix square, int i, int j) {
+  if (b->n != 3) return expr_add(b->pool, constant(b, i == j), square.entry[i * b->n + j]);
+  const expr *axis[3] = {unit.entry[2 * 3 + 1], unit.entry[0 * 3 + 2], unit.entry[1 * 3 + 0]};
+  return expr_mul(b->pool, axis[i < j ? i : j], axis[i < j ? j : i]);
 }
 
-/* A simple bivector whose basis vectors all square to +1. A zero bivector has direction 0 and
- * sine 0, so it gives the identity without a branch. */
+static bool is_of_token(const spec_bivector *plane) {
+  for (int t = 0; t < plane->count; t++)
+    if (plane->coefficient[t]->depends & DEPENDS_POSITION) return true;
+  return false;
+}
+
+/* A simple bivector whose basis vectors all square to +1 (Rodrigues): with the unit plane U and P = I + U^2,
+ * exp(phi U) = P + sin(phi) U + cos(phi) (I - P), two multiply-adds an entry. P and U are
+ * rounded once from float64 where they do not depend on the token (they are prepared then). A zero
+ * bivector has U = 0 and sine 0, so it gives the identity without a branch. */
 static expr_matrix exp_euclidean(const builder *b, const factor *f) {
   expr_pool *pool = b->pool;
-  const expr *square = euclidean_square(b, &f->plane);
+  const expr *square_norm = euclidean_square(b, &f->plane);
   const expr *norm = constant(b, 1), *inverse = norm;
-  if (!expr_is_const(square, 1)) {
-    norm = expr_unary(pool, EXPR_SQRT, expr_binary(pool, EXPR_MAX, square, constant(b, TINY_SQUARE)));
+  if (!expr_is_const(square_norm, 1)) {
+    norm = expr_unary(pool, EXPR_SQRT, expr_binary(pool, EXPR_MAX, square_norm, constant(b, TINY_SQUARE)));
     inverse = expr_div(pool, constant(b, 1), norm);
   }
   const expr *phi = expr_mul(pool, f->angle, norm);
-  const expr *s = narrow(pool, expr_unary(pool, EXPR_SINQ, phi));
-  const expr *c = narrow(pool, expr_unary(pool, EXPR_COSQ, phi));
+  const expr *s = turned(b, EXPR_SINQ, phi), *c = turned(b, EXPR_COSQ, phi);
+  /* In three dimensions products of rounded directions are near enough, and cheaper per token. */
+  bool early = b->n == 3 && !b->wide && is_of_token(&f->plane);
   spec_bivector unit = f->plane;
-  for (int t = 0; t < unit.count; t++)
-    unit.coefficient[t] = narrow(pool, expr_mul(pool, unit.coefficient[t], inverse));
-  expr_matrix m = bivector_action(b, &unit);
-  if (b->n == 3) return exp_three_dimensions(b, m, s, c);
-  return cubic_exp(b, m, s, expr_sub(pool, constant(b, 1), c));
+  for (int t = 0; t < unit.count; t++) {
+    unit.coefficient[t] = expr_mul(pool, unit.coefficient[t], inverse);
+    if (early) unit.coefficient[t] = narrow(pool, unit.coefficient[t]);
+  }
+  expr_matrix u = bivector_action(b, &unit), square = expr_matrix_product(b->memory, pool, u, u);
+  expr_matrix v = {b->n, arena_array(b->memory, const expr *, b->n * b->n)};
+  for (int i = 0; i < b->n; i++)
+    for (int j = 0; j < b->n; j++) {
+      const expr *fixed = projection(b, u, square, i, j);
+      const expr *turning = expr_sub(pool, constant(b, i == j), fixed);
+      const expr *even = expr_add(pool, entry_type(b, fixed), expr_mul(pool, c, entry_type(b, turning)));
+      v.entry[i * b->n + j] = expr_add(pool, even, expr_mul(pool, s, entry_type(b, u.entry[i * b->n + j])));
+    }
+  return v;
 }
 
 /* A simple bivector of any signature: the entire functions of beta = B^2,
@@ -173,7 +195,7 @@ static expr_matrix exp_any_signature(const builder *b, const factor *f) {
   const expr *s = expr_select(pool, is_circular, circular_s, expr_select(pool, is_hyperbolic, hyperbolic_s, series_s));
   const expr *c = expr_select(pool, is_circular, circular_c, expr_select(pool, is_hyperbolic, hyperbolic_c, series_c));
   expr_matrix v = cubic_exp(b, bivector_action(b, &whole), s, c);
-  for (int i = 0; i < b->n * b->n; i++) v.entry[i] = narrow(pool, v.entry[i]);
+  for (int i = 0; i < b->n * b->n; i++) v.entry[i] = entry_type(b, v.entry[i]);
   return v;
 }
 
@@ -312,10 +334,19 @@ static int combine(const builder *b, factor *factors) {
   return count;
 }
 
+/* Products of rotations round in float64: in float32 the roundings of two factors and of their product
+ * can add up to more than 2^-22. Two turns of basis planes have one product an entry and may stay. */
+static bool needs_wide(const factor *factors, int count) {
+  bool basis_planes = true;
+  for (int i = 0; i < count; i++) basis_planes = basis_planes && factors[i].plane.count <= 1;
+  return count > 2 || (count == 2 && !basis_planes);
+}
+
 bool group_build(arena *a, const spec *s, block_program *out) {
-  builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra)};
+  builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), false};
   factor factors[2 * SPEC_MAX_AXES];
   int count = combine(&b, factors);
+  b.wide = needs_wide(factors, count);
   expr_matrix v = {0};
   for (int i = 0; i < count; i++) {
     if (!is_simple(&b, &factors[i].plane)) {

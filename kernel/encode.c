@@ -290,12 +290,12 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
       touched += bytes_of(stream->out);
     streaming = streaming && streams_whole_lines(stream);
   }
-  streaming = streaming && touched > 2 * (int64_t)PEGEN_CACHE_BYTES && target->encode[call.type][1];
+  streaming = streaming && touched > PEGEN_STREAM_ABOVE && target->encode[call.type][1];
   p.driver = driver;
   p.encode = target->encode[call.type][streaming];
   if (!p.encode)
     return PEGEN_ERROR_DTYPE;
-  p.loop.prefetch = touched > PEGEN_CACHE_BYTES ? PEGEN_PREFETCH_BYTES : 0;
+  p.loop.prefetch = touched > PEGEN_PREFETCH_ABOVE ? PEGEN_PREFETCH_BYTES : 0;
 
   p.n = 0;
   for (int s = 0; s < 2; s++) {
