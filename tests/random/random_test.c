@@ -1,0 +1,187 @@
+/* Random descriptions against the slow reference: random_test [SEED [COUNT [FIRST]]].
+ *
+ * Case i of a seed is always the same, whatever the count: "random_test SEED 1 i" repeats it.
+ * A failing case is printed and its spec stays in the folder as random_SEED_i.lua.
+ */
+#include "random_spec.h"
+
+#include "reference.h"
+#include "trial.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PLACES = 6 }; /* tokens with positions of their own: zero, three moderate, two far */
+
+/* 2^-20 of a block's norm for rows, 2^-22 for rotor entries, as for all kernels. */
+static const long double ROW_BOUND = 0x1p-20L, ENTRY_BOUND = 0x1p-22L;
+
+typedef struct trial_case {
+  arena *memory;
+  uint64_t random;
+  spec *spec;
+  const pegen_kernel *kernel;
+  int64_t tokens, heads, k_heads;
+  const double *values;
+  const DLTensor *positions;
+  trial_operands operands;
+  oracle *oracle;
+} trial_case;
+
+typedef struct summary {
+  long double rows, entries; /* largest errors of compact groups */
+  int refused, failed, compact;
+} summary;
+
+/* A direction scaled to a phase of so many radians; 0 stays at the origin. */
+static void place(trial_case *c, double phase, double *position) {
+  const spec *s = c->spec;
+  for (int a = 0; a < s->n_axes; a++) position[a] = phase == 0 ? 0 : random_uniform(&c->random, -1, 1);
+  for (int step = 0; step < 6 && phase > 0; step++) {
+    double now = trial_largest_phase(s, position, &c->operands);
+    if (!(now > 0)) return;
+    for (int a = 0; a < s->n_axes; a++) position[a] *= phase / now;
+  }
+}
+
+static void choose_positions(trial_case *c) {
+  const spec *s = c->spec;
+  bool compact = s->algebra.q == 0 && s->algebra.r == 0;
+  number_type type = (number_type[]){NUMBER_F64, NUMBER_F64, NUMBER_F32, NUMBER_I32, NUMBER_I64}[random_below(&c->random, 5)];
+  bool whole = type == NUMBER_I32 || type == NUMBER_I64;
+  c->operands = trial_random_operands(c->memory, s, (number_type[]){NUMBER_F32, NUMBER_F64, NUMBER_BF16, NUMBER_F16}[random_below(&c->random, 4)], &c->random);
+  if (s->grid[0]) {
+    c->tokens = 1;
+    for (int a = 0; a < s->n_axes; a++) c->tokens *= s->grid[a];
+    c->tokens += s->skip_tokens;
+  } else {
+    double far = compact ? ldexp(1, random_below(&c->random, 25)) : 0.5;
+    double phases[PLACES] = {0, 1, compact ? 4 : 0.1, compact ? 60 : 0.7, far, compact ? 0x1p24 : 0.9};
+    c->tokens = s->skip_tokens + PLACES;
+    double *values = arena_array(c->memory, double, c->tokens * s->n_axes);
+    for (int n = 0; n < PLACES; n++) place(c, phases[n], values + (s->skip_tokens + n) * s->n_axes);
+    /* Whole numbers would be far off where phases must be small. */
+    if (whole && !compact) type = NUMBER_F64, whole = false;
+    for (int64_t i = 0; i < c->tokens * s->n_axes; i++) {
+      if (whole) values[i] = fmin(fmax(values[i], -0x1p31), 0x1p31 - 1);
+      values[i] = number_round(type, whole ? rint(values[i]) : values[i]);
+    }
+    c->values = values;
+    c->positions = tensor_contiguous(c->memory, type, 2, (int64_t[]){c->tokens, s->n_axes}, values);
+  }
+  c->heads = s->heads > 1 ? s->heads : 1 + random_below(&c->random, 3);
+  c->k_heads = s->heads > 1 ? s->heads : 1 + random_below(&c->random, 2);
+  c->oracle = oracle_create(c->memory, s, 1, c->tokens, c->values, &c->operands);
+}
+
+static bool within(trial_case *c, const char *what, const trial_error *worst, long double bound) {
+  if (!worst->spoilt && worst->error <= bound) return true;
+  printf("%s: %s, bound %.3Lg\n", what, trial_error_text(c->memory, worst), bound);
+  return false;
+}
+
+static bool refused(const char *what, int error) {
+  if (error) printf("%s: refused with error %d\n", what, error);
+  return error != 0;
+}
+
+static bool rows_agree(trial_case *c, number_type type, summary *total) {
+  const char *what = number_type_info(type)->name;
+  bool in_place = random_below(&c->random, 2), with_k = random_below(&c->random, 2);
+  row_order order = (row_order)random_below(&c->random, ROW_ORDER_COUNT);
+  int64_t batch = 1 + random_below(&c->random, 2);
+  DLTensor *q = tensor_rows(c->memory, type, order, batch, c->heads, c->tokens, c->spec->head_dim);
+  DLTensor *k = tensor_rows(c->memory, type, order, batch, c->k_heads, c->tokens, c->spec->head_dim);
+  tensor_randomize(q, &c->random);
+  tensor_randomize(k, &c->random);
+  DLTensor *q_before = tensor_copy(c->memory, q), *k_before = tensor_copy(c->memory, k);
+  DLTensor *q_out = in_place ? q : tensor_copy(c->memory, q), *k_out = in_place ? k : tensor_copy(c->memory, k);
+  int error = trial_call(c->kernel, c->positions, &c->operands, q, q_out, with_k ? k : NULL, with_k ? k_out : NULL,
+                         1 + random_below(&c->random, 4));
+  if (refused(what, error)) return false;
+  trial_error worst = {0};
+  trial_compare_rows(c->oracle, q_before, q_out, &worst);
+  if (with_k) trial_compare_rows(c->oracle, k_before, k_out, &worst);
+  total->rows = fmaxl(total->rows, worst.error);
+  bool gaps = tensor_gaps_identical(q_out, q_before) && tensor_gaps_identical(k_out, k_before);
+  if (!gaps) printf("%s: bytes between rows were written\n", what);
+  return within(c, what, &worst, ROW_BOUND) && gaps;
+}
+
+static bool entries_agree(trial_case *c, summary *total) {
+  DLTensor *in = trial_unit_rows(c->memory, c->spec, NUMBER_F32, c->heads, c->tokens), *out = tensor_copy(c->memory, in);
+  if (refused("entries", trial_call(c->kernel, c->positions, &c->operands, in, out, NULL, NULL, 1))) return false;
+  trial_error worst = {0};
+  trial_compare_entries(c->oracle, out, 0, c->tokens, &worst);
+  total->entries = fmaxl(total->entries, worst.error);
+  return within(c, "rotor entries", &worst, ENTRY_BOUND);
+}
+
+static bool run_case(trial_case *c, const char *target, unsigned dtypes, int optimize, summary *total) {
+  choose_positions(c);
+  loaded_kernel *loaded = trial_load(c->memory, c->spec, target, dtypes, optimize);
+  if (!loaded) return false;
+  c->kernel = run_kernel(loaded);
+  bool passed = true;
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
+    if (dtypes & number_type_info((number_type)type)->dtype) passed = rows_agree(c, (number_type)type, total) && passed;
+  if (dtypes & PEGEN_DTYPE_F32) passed = entries_agree(c, total) && passed;
+  run_unload(loaded);
+  return passed;
+}
+
+static bool write_text(const char *path, const char *text) {
+  FILE *file = fopen(path, "w");
+  if (!file) return false;
+  bool written = fputs(text, file) >= 0;
+  return fclose(file) == 0 && written;
+}
+
+static void one(uint64_t seed, int index, const char *const *targets, int n_targets, summary *total) {
+  trial_case c = {.memory = arena_create(), .random = seed + (uint64_t)index * 0x9e3779b97f4a7c15ull};
+  random_next(&c.random);
+  random_spec drawn = random_spec_draw(c.memory, &c.random);
+  const char *target = targets[random_below(&c.random, n_targets)];
+  unsigned dtypes = (unsigned[]){1, 1, 1 | 2, 4, 1 | 4, 2}[random_below(&c.random, 6)];
+  int optimize = random_below(&c.random, 6) ? 1 : 3;
+  const char *path = arena_printf(c.memory, "random_%llu_%d.lua", (unsigned long long)seed, index);
+  if (!write_text(path, drawn.text)) {
+    fprintf(stderr, "cannot write %s\n", path);
+    exit(2);
+  }
+  summary here = {0};
+  c.spec = loader_load(c.memory, path, DSL_DIR, drawn.n_defines, drawn.define);
+  bool passed = c.spec && run_case(&c, target, dtypes, optimize, &here);
+  if (c.spec && c.spec->algebra.q == 0 && c.spec->algebra.r == 0) {
+    total->rows = fmaxl(total->rows, here.rows);
+    total->entries = fmaxl(total->entries, here.entries);
+    total->compact++;
+  }
+  if (passed) {
+    remove(path);
+  } else {
+    total->failed++;
+    printf("FAILED: seed %llu case %d, target %s, dtypes %u, -O%d; kept as %s", (unsigned long long)seed, index, target, dtypes, optimize, path);
+    for (int i = 0; i < drawn.n_defines; i++) printf(" -D %s=%s", drawn.define[i].name, drawn.define[i].value);
+    printf("\n%s\n", drawn.text);
+  }
+  arena_destroy(c.memory);
+}
+
+int main(int argc, char **argv) {
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
+  int count = argc > 2 ? atoi(argv[2]) : 300, first = argc > 3 ? atoi(argv[3]) : 0;
+  arena *a = arena_create();
+  const char **targets;
+  int n_targets = trial_targets(a, NULL, &targets);
+  if (n_targets == 0) return 77;
+  printf("seed %llu, cases %d to %d\n", (unsigned long long)seed, first, first + count - 1);
+  summary total = {0};
+  for (int i = first; i < first + count; i++) one(seed, i, targets, n_targets, &total);
+  printf("%d of %d failed; %d compact groups, largest errors 2^%.2Lf (rows), 2^%.2Lf (rotor entries)\n", total.failed, count,
+         total.compact, log2l(total.rows), log2l(total.entries));
+  arena_destroy(a);
+  return total.failed != 0;
+}
