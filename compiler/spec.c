@@ -40,14 +40,16 @@ static int bits(unsigned mask) {
 
 static bool check_sizes(const spec *s) {
   if (!is_identifier(s->name)) return wrong(s, "the name '%s' is no identifier", s->name ? s->name : "");
-  if (s->n_axes < 1 || s->n_axes > SPEC_MAX_AXES) return wrong(s, "%d axes, 1 to %d were expected", s->n_axes, SPEC_MAX_AXES);
+  if (s->n_axes < 1 || s->n_axes > SPEC_MAX_AXES)
+    return wrong(s, "%d axes, 1 to %d were expected", s->n_axes, SPEC_MAX_AXES);
   for (int a = 0; a < s->n_axes; a++)
     if (!is_identifier(s->axis[a])) return wrong(s, "axis %d has no name", a);
   if (s->head_dim < 1 || s->head_dim > SPEC_MAX_HEAD_DIM)
     return wrong(s, "head_dim is %d, 1 to %d was expected", s->head_dim, SPEC_MAX_HEAD_DIM);
   if (s->heads < 1) return wrong(s, "heads is %d, a positive number was expected", s->heads);
   if (s->skip_tokens < 0) return wrong(s, "skip_tokens is %d", s->skip_tokens);
-  if (!isfinite(s->amplitude) || s->amplitude <= 0) return wrong(s, "amplitude is %g, a positive number was expected", s->amplitude);
+  if (!isfinite(s->amplitude) || s->amplitude <= 0)
+    return wrong(s, "amplitude is %g, a positive number was expected", s->amplitude);
   for (int a = 0; a < s->n_axes && s->grid[0]; a++)
     if (s->grid[a] < 1) return wrong(s, "the grid's size on axis '%s' is %lld", s->axis[a], (long long)s->grid[a]);
   return true;
@@ -58,14 +60,16 @@ static bool check_block(const spec *s) {
   int dimensions = g->p + g->q + g->r;
   if (g->p < 0 || g->q < 0 || g->r < 0 || dimensions < 1 || dimensions > SPEC_MAX_DIMENSIONS)
     return wrong(s, "no algebra Cl(%d,%d,%d) of 1 to %d dimensions", g->p, g->q, g->r, SPEC_MAX_DIMENSIONS);
-  if (s->n_components < 1 || s->n_components > 1 << dimensions) return wrong(s, "a block of %d components", s->n_components);
+  if (s->n_components < 1 || s->n_components > 1 << dimensions)
+    return wrong(s, "a block of %d components", s->n_components);
   if (s->n_blocks < 1 || s->n_components * s->n_blocks > s->head_dim)
     return wrong(s, "%d blocks of %d channels in a head of %d", s->n_blocks, s->n_components, s->head_dim);
   if (expr_pool_blocks(s->pool) != s->n_blocks) return wrong(s, "expressions of %d blocks", expr_pool_blocks(s->pool));
   bool seen[SPEC_MAX_BLADES] = {false};
   for (int i = 0; i < s->n_components; i++) {
     const spec_component *c = &s->component[i];
-    if (c->blade >= 1u << dimensions || (c->sign != 1 && c->sign != -1)) return wrong(s, "component %d is no blade of the algebra", i);
+    if (c->blade >= 1u << dimensions || (c->sign != 1 && c->sign != -1))
+      return wrong(s, "component %d is no blade of the algebra", i);
     if (seen[c->blade]) return wrong(s, "component %d repeats a blade", i);
     seen[c->blade] = true;
   }
@@ -86,18 +90,21 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *don
   if (done[x->id]) return true;
   done[x->id] = true;
   int leaves = x->n_heads * s->n_blocks;
-  if (x->n_heads != 0 && x->n_heads != 1 && x->n_heads != s->heads) return wrong(s, "%s is for %d heads", what, x->n_heads);
+  if (x->n_heads != 0 && x->n_heads != 1 && x->n_heads != s->heads)
+    return wrong(s, "%s is for %d heads", what, x->n_heads);
   if (x->op == EXPR_CONST && !isfinite(x->value)) return wrong(s, "%s is not finite", what);
   for (int i = 0; x->op == EXPR_TABLE && i < leaves; i++)
     if (!isfinite(x->table[i])) return wrong(s, "%s is not finite in block %d", what, i % s->n_blocks);
-  if (x->op == EXPR_POSITION && (x->index < 0 || x->index >= s->n_axes)) return wrong(s, "%s reads axis %d", what, x->index);
+  if (x->op == EXPR_POSITION && (x->index < 0 || x->index >= s->n_axes))
+    return wrong(s, "%s reads axis %d", what, x->index);
   if (x->op == EXPR_OPERAND) {
     if (x->index < 0 || x->index >= s->n_operands) return wrong(s, "%s reads operand %d", what, x->index);
     const spec_operand *o = &s->operand[x->index];
     int64_t elements = 1;
     for (int i = 0; i < o->rank; i++) elements *= o->shape[i];
     for (int i = 0; i < leaves; i++)
-      if (x->offsets[i] < 0 || x->offsets[i] >= elements) return wrong(s, "%s reads past the end of operand '%s'", what, o->name);
+      if (x->offsets[i] < 0 || x->offsets[i] >= elements)
+        return wrong(s, "%s reads past the end of operand '%s'", what, o->name);
   }
   for (int i = 0; i < expr_op_arity(x->op); i++)
     if (!check_expr(s, x->arg[i], allowed, done, what)) return false;
@@ -109,7 +116,8 @@ static bool check_generators(const spec *s, bool *done) {
   const unsigned constant = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND;
   for (int a = 0; a < s->n_axes; a++) {
     const spec_bivector *b = &s->generator[a];
-    if (b->count < 1 || b->count > SPEC_MAX_BIVECTORS) return wrong(s, "the generator of axis '%s' has %d blades", s->axis[a], b->count);
+    if (b->count < 1 || b->count > SPEC_MAX_BIVECTORS)
+      return wrong(s, "the generator of axis '%s' has %d blades", s->axis[a], b->count);
     for (int i = 0; i < b->count; i++) {
       if (bits(b->blade[i]) != 2 || b->blade[i] >= 1u << dimensions || (i > 0 && b->blade[i] <= b->blade[i - 1]))
         return wrong(s, "the generator of axis '%s' has no ascending bivector blades of the algebra", s->axis[a]);

@@ -77,10 +77,10 @@ local function components_of_grades(grades, dimensions)
   local wanted, masks, signs = {}, {}, {}
   for _, grade in ipairs(grades) do
     if math.type(grade) ~= "integer" or grade < 0 or grade > dimensions then
-      core.fail_field("grades", string.format("grade %s of an algebra of %d dimensions; grades 0 to %d were expected",
-        check.show(grade), dimensions, dimensions))
+      check.fail_field("grades", "grade %s of an algebra of %d dimensions; grades 0 to %d were expected",
+        check.show(grade), dimensions, dimensions)
     end
-    if wanted[grade] then core.fail_field("grades", string.format("grade %d is listed twice", grade)) end
+    if wanted[grade] then check.fail_field("grades", "grade %d is listed twice", grade) end
     wanted[grade] = true
   end
   for mask = 0, (1 << dimensions) - 1 do
@@ -98,14 +98,15 @@ local function components_of_names(names, dimensions)
   for i, name in ipairs(names) do
     local mask, sign, largest = parse(name)
     if not mask then
-      core.fail_field("blades", string.format("%s is no blade; \"1\", \"e1\" or \"e31\" was expected", check.show(name)))
+      check.fail_field("blades", "%s is no blade; \"1\", \"e1\" or \"e31\" was expected", check.show(name))
     end
     if largest > dimensions then
-      core.fail_field("blades", string.format("blade %s is not of this algebra, which has %d dimensions", name, dimensions))
+      check.fail_field("blades", "blade %s is not of this algebra, which has %d dimensions", name, dimensions)
     end
     if seen[mask] then
       local twice = seen[mask] == name and string.format("blade %s is listed twice", name)
-      core.fail_field("blades", twice or string.format("blades %s and %s are the same but for the sign", seen[mask], name))
+      core.fail_field("blades", twice or string.format("blades %s and %s are the same but for the sign", seen[mask],
+        name))
     end
     masks[i], signs[i], seen[mask] = mask, sign, name
   end
@@ -125,7 +126,8 @@ function algebra.multivector(given)
   local r = check.integer(word, "algebra", given.algebra[3] or 0, 0, core.limits.dimensions)
   local dimensions = p + q + r
   if dimensions < 1 or dimensions > core.limits.dimensions then
-    core.fail_field("algebra", string.format("an algebra of %d dimensions; 1 to %d were expected", dimensions, core.limits.dimensions))
+    check.fail_field("algebra", "an algebra of %d dimensions; 1 to %d were expected", dimensions,
+      core.limits.dimensions)
   end
   if (given.blades == nil) == (given.grades == nil) then
     check.fail("pe.multivector needs either 'blades' or 'grades'")
@@ -155,7 +157,9 @@ function Bivector.__unm(b) return scaled(b, -1) end
 
 function Bivector.__mul(a, b)
   if not algebra.parts(a) then a, b = b, a end
-  if not core.is_expression(b) then check.fail("a bivector times %s, a finite number or an expression was expected", check.show(b)) end
+  if not core.is_expression(b) then
+    check.fail("a bivector times %s, a finite number or an expression was expected", check.show(b))
+  end
   return scaled(a, b)
 end
 
@@ -193,7 +197,8 @@ function algebra.bivector(given)
       check.fail("%s is no bivector; a blade such as e12 was expected", check.show(name))
     end
     if not core.is_expression(coefficient) then
-      check.fail("the coefficient of %s is %s, a finite number or an expression was expected", name, check.show(coefficient))
+      check.fail("the coefficient of %s is %s, a finite number or an expression was expected", name,
+        check.show(coefficient))
     end
     if coefficients[mask] ~= nil then check.fail("bivector %s is listed twice", name_of(mask)) end
     coefficients[mask] = sign == 1 and coefficient or -coefficient
@@ -237,7 +242,8 @@ function algebra.misfit(block, masks)
     for _, blade in ipairs(block.masks) do
       local shared = blade & plane
       if bits(shared) == 1 and shared & degenerate == 0 and not present[blade ~ plane] then
-        return string.format("turns %s into %s, which is not in the block: a grade is given whole", name_of(blade), name_of(blade ~ plane))
+        return string.format("turns %s into %s, which is not in the block: a grade is given whole", name_of(blade),
+          name_of(blade ~ plane))
       end
     end
   end

@@ -3,6 +3,9 @@ local core = ...
 local check = {}
 
 function check.fail(message, ...) core.fail(string.format(message, ...)) end
+-- At the line of a field, or where a function of the spec is defined.
+function check.fail_field(field, message, ...) core.fail_field(field, string.format(message, ...)) end
+function check.fail_in(source, message, ...) core.fail(string.format(message, ...), source) end
 
 -- A value as an error message shows it.
 function check.show(value)
@@ -40,7 +43,7 @@ function check.fields(word, given, known)
   for key in pairs(given) do
     if type(key) ~= "string" then check.fail("%s has a value without a field name", word) end
     if not check.contains(known, key) then
-      core.fail_field(key, string.format("%s has no field '%s'%s", word, key, check.hint(key, known)))
+      check.fail_field(key, "%s has no field '%s'%s", word, key, check.hint(key, known))
     end
   end
 end
@@ -52,7 +55,7 @@ function check.required(word, given, names)
 end
 
 function check.wrong(word, field, value, expected)
-  core.fail_field(field, string.format("field '%s' of %s is %s, %s was expected", field, word, check.show(value), expected))
+  check.fail_field(field, "field '%s' of %s is %s, %s was expected", field, word, check.show(value), expected)
 end
 
 -- Text that generated headers carry in comments: one line, and no comment's end in it.
@@ -65,7 +68,9 @@ function check.text(word, field, value, default)
   end
   for i = 1, #value do
     local byte = value:byte(i)
-    if byte < 32 or byte == 127 or byte == 92 then check.wrong(word, field, value, "one line without control characters or backslashes") end
+    if byte < 32 or byte == 127 or byte == 92 then
+      check.wrong(word, field, value, "one line without control characters or backslashes")
+    end
   end
   return value
 end
@@ -107,7 +112,9 @@ function check.list(word, field, value, what)
   if type(value) ~= "table" then check.wrong(word, field, value, "a list of " .. what) end
   local count = #value
   for key in pairs(value) do
-    if math.type(key) ~= "integer" or key < 1 or key > count then check.wrong(word, field, value, "a list of " .. what) end
+    if math.type(key) ~= "integer" or key < 1 or key > count then
+      check.wrong(word, field, value, "a list of " .. what)
+    end
   end
   return count
 end

@@ -47,13 +47,18 @@ local function combine_order(combine, axes, index_of)
   local seen = {}
   for i, axis in ipairs(combine.order) do
     if not index_of[axis] then
-      core.fail_field("combine", string.format("the order of pe.%s names the axis %s%s", combine.kind, check.show(axis), check.hint(axis, axes)))
+      check.fail_field("combine", "the order of pe.%s names the axis %s%s", combine.kind, check.show(axis),
+        check.hint(axis, axes))
     end
-    if seen[axis] then core.fail_field("combine", string.format("the order of pe.%s names the axis '%s' twice", combine.kind, axis)) end
+    if seen[axis] then
+      check.fail_field("combine", "the order of pe.%s names the axis '%s' twice", combine.kind, axis)
+    end
     seen[axis], order[i] = true, index_of[axis] - 1
   end
   for _, axis in ipairs(axes) do
-    if not seen[axis] then core.fail_field("combine", string.format("the order of pe.%s misses the axis '%s'", combine.kind, axis)) end
+    if not seen[axis] then
+      check.fail_field("combine", "the order of pe.%s misses the axis '%s'", combine.kind, axis)
+    end
   end
   return order
 end
@@ -68,7 +73,7 @@ local function check_axes(axes)
   local names, index_of = {}, {}
   for i, name in ipairs(axes) do
     names[i] = check.identifier(WORD, "axes", name)
-    if index_of[name] then core.fail_field("axes", string.format("the axis '%s' is named twice", name)) end
+    if index_of[name] then check.fail_field("axes", "the axis '%s' is named twice", name) end
     index_of[name] = i
   end
   return names, index_of
@@ -101,11 +106,12 @@ local function lay_out(layout, block, blocks, first, head_dim)
       local channel = place(component, i)
       local whole = type(channel) == "number" and math.tointeger(channel)
       if not whole or whole < 0 or whole >= head_dim then
-        core.fail(string.format("layout puts component %d of block %d at %s, a channel from 0 to %d was expected", component, i,
-          check.show(channel), head_dim - 1), layout)
+        check.fail_in(layout, "layout puts component %d of block %d at %s, a channel from 0 to %d was expected",
+          component, i, check.show(channel), head_dim - 1)
       end
       if taken[whole] then
-        core.fail(string.format("layout puts component %d of block %d at channel %d, where another is", component, i, whole), layout)
+        check.fail_in(layout, "layout puts component %d of block %d at channel %d, where another is", component, i,
+          whole)
       end
       taken[whole] = true
       channels[#channels + 1] = whole
@@ -138,7 +144,8 @@ local function merge(parts, rows, what, source)
   local merged, head, block = core.merge(parts, rows)
   if not merged then
     local odd = rows == 1 and string.format("block %d", block) or string.format("block %d of head %d", block, head)
-    core.fail(string.format("%s has another form in %s than in block 0: the same operations on other numbers were expected", what, odd), source)
+    check.fail_in(source,
+      "%s has another form in %s than in block 0: the same operations on other numbers were expected", what, odd)
   end
   return merged
 end
@@ -156,8 +163,8 @@ local function phase_of(phase, axis, heads, blocks)
   local values, rows = for_blocks(f, axis, heads, blocks)
   for k = 1, rows * blocks do
     if not core.is_expression(values[k]) then
-      local message = string.format("%s is %s in %s, a finite number of radians per unit of position was expected", what,
-        check.show(values[k]), place_of(k, rows, blocks))
+      local message = string.format("%s is %s in %s, a finite number of radians per unit of position was expected",
+        what, check.show(values[k]), place_of(k, rows, blocks))
       if type(phase) == "function" then core.fail(message, phase) end
       core.fail_field("phase", message)
     end
@@ -172,21 +179,23 @@ local function generator_of(generator, axis, heads, blocks, block)
   if algebra.parts(generator) then
     f = function(_, _) return generator end
   elseif type(generator) ~= "function" then
-    core.fail_field("generators", string.format("the generator of axis '%s' is %s; a bivector was expected (pe.turn, pe.quaternion, pe.bivector)", axis,
-      check.show(generator)))
+    check.fail_field("generators",
+      "the generator of axis '%s' is %s; a bivector was expected (pe.turn, pe.quaternion, pe.bivector)", axis,
+      check.show(generator))
   end
   local values, rows = for_blocks(f, axis, heads, blocks)
   local used = {}
   for k = 1, rows * blocks do
     local parts = algebra.parts(values[k])
     if not parts then
-      core.fail(string.format("the generator of axis '%s' is %s in %s, a bivector was expected", axis, check.show(values[k]),
-        place_of(k, rows, blocks)), source)
+      check.fail_in(source, "the generator of axis '%s' is %s in %s, a bivector was expected", axis,
+        check.show(values[k]), place_of(k, rows, blocks))
     end
     for mask, coefficient in pairs(parts) do
       if not core.is_expression(coefficient) then
-        core.fail(string.format("the generator of axis '%s' has the coefficient %s at %s in %s, a finite number was expected", axis,
-          check.show(coefficient), algebra.name_of(mask), place_of(k, rows, blocks)), source)
+        check.fail_in(source,
+          "the generator of axis '%s' has the coefficient %s at %s in %s, a finite number was expected", axis,
+          check.show(coefficient), algebra.name_of(mask), place_of(k, rows, blocks))
       end
       used[mask] = true
     end
@@ -220,11 +229,11 @@ local function generator_table(generators, axes, index_of)
   end
   for axis in pairs(generators) do
     if not index_of[axis] then
-      core.fail_field("generators", string.format("a generator is given for the axis %s%s", check.show(axis), check.hint(axis, axes)))
+      check.fail_field("generators", "a generator is given for the axis %s%s", check.show(axis), check.hint(axis, axes))
     end
   end
   for _, axis in ipairs(axes) do
-    if generators[axis] == nil then core.fail_field("generators", string.format("the axis '%s' has no generator", axis)) end
+    if generators[axis] == nil then check.fail_field("generators", "the axis '%s' has no generator", axis) end
   end
   return generators
 end
@@ -235,7 +244,7 @@ local function position_of(map, axis, index)
   if type(map) ~= "function" then check.wrong(WORD, "position", map, "function(axis, r)") end
   local mapped = map(axis, r)
   if not core.is_expression(mapped) then
-    core.fail(string.format("position of axis '%s' is %s, an expression of r was expected", axis, check.show(mapped)), map)
+    check.fail_in(map, "position of axis '%s' is %s, an expression of r was expected", axis, check.show(mapped))
   end
   return mapped
 end
@@ -259,13 +268,16 @@ function encoding.encoding(given)
   local blocks = count // #block.masks
   if blocks == 0 then
     local field = given.span and "span" or "head_dim"
-    core.fail_field(field, string.format("%d channels are too few for a block of %d", count, #block.masks))
+    check.fail_field(field, "%d channels are too few for a block of %d", count, #block.masks)
   end
   if heads * blocks > core.limits.rows then
-    core.fail_field("heads", string.format("%d heads of %d blocks; at most %d blocks in all heads were expected", heads, blocks, core.limits.rows))
+    check.fail_field("heads", "%d heads of %d blocks; at most %d blocks in all heads were expected", heads, blocks,
+      core.limits.rows)
   end
   local combine = given.combine == nil and #axes == 1 and encoding.sum or given.combine
-  if combine == nil then check.fail("%s lacks the field 'combine', which says how its %d axes become one rotor", WORD, #axes) end
+  if combine == nil then
+    check.fail("%s lacks the field 'combine', which says how its %d axes become one rotor", WORD, #axes)
+  end
   if type(combine) ~= "table" or not is_combine[combine] then
     check.wrong(WORD, "combine", combine, "pe.sum, pe.mean, pe.product{...} or pe.symmetric{...}")
   end

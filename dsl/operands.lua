@@ -24,7 +24,9 @@ local function check_shape(shape)
   for i, size in ipairs(shape) do
     if size ~= "axes" and size ~= "heads" and size ~= "blocks" then
       if math.type(size) ~= "integer" or size < 1 or size > 1 << 20 then
-        core.fail_field("shape", string.format("dimension %d of 'shape' is %s; \"axes\", \"heads\", \"blocks\" or a positive whole number was expected", i, check.show(size)))
+        check.fail_field("shape",
+          "dimension %d of 'shape' is %s; \"axes\", \"heads\", \"blocks\" or a positive whole number was expected", i,
+          check.show(size))
       end
     end
     copy[i] = size
@@ -38,7 +40,7 @@ function operands.learned(given)
   check.required(word, given, { "name", "shape", "doc" })
   local name = check.identifier(word, "name", given.name)
   for _, other in ipairs(declared) do
-    if other.name == name then core.fail_field("name", string.format("operand '%s' is declared twice", name)) end
+    if other.name == name then check.fail_field("name", "operand '%s' is declared twice", name) end
   end
   if #declared == 32 then check.fail("a spec may have 32 operands") end
   local operand = {
@@ -91,8 +93,9 @@ function operands.element(handle, axis, i, head)
   for k, dimension in ipairs(operand.dimensions) do
     indices[k] = by_name[dimension]
     if indices[k] == nil then
-      core.fail_field("phase", string.format("operand '%s' as a phase has a dimension of %s; only axes, heads and blocks were expected",
-        operand.name, dimension))
+      check.fail_field("phase",
+        "operand '%s' as a phase has a dimension of %s; only axes, heads and blocks were expected",
+        operand.name, dimension)
     end
   end
   return handle(table.unpack(indices))

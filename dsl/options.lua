@@ -72,7 +72,10 @@ end
 function options.option(name, default, doc, choices)
   check.identifier("pe.option", "name", name)
   local kind = KINDS[kind_of(default)]
-  if not kind then check.fail("option '%s' has %s as its default, a number, text, boolean or list was expected", name, check.show(default)) end
+  if not kind then
+    check.fail("option '%s' has %s as its default, a number, text, boolean or list was expected", name,
+      check.show(default))
+  end
   if type(doc) ~= "string" then check.fail("option '%s' lacks its description: pe.option(name, default, doc)", name) end
   check.text("pe.option", "doc", doc)
   if declared[name] then check.fail("option '%s' is declared twice", name) end

@@ -186,7 +186,8 @@ static int ordered_pairs(lua_State *L) {
       key->type = 2;
       key->number = lua_toboolean(L, -1);
       break;
-    default: return luaL_error(L, "pairs: a key is a %s; only numbers, strings and booleans have an order", luaL_typename(L, -1));
+    default: return luaL_error(L, "pairs: a key is a %s; only numbers, strings and booleans have an order",
+        luaL_typename(L, -1));
     }
     lua_pop(L, 1);
   }

@@ -110,7 +110,8 @@ static int whole_power(lua_State *L, const trace *x, int n) {
 static int power(lua_State *L) {
   lua_settop(L, 2);
   const trace *x = trace_check(L, 1), *n = trace_check(L, 2);
-  if (n->op == EXPR_CONST && n->value == floor(n->value) && fabs(n->value) <= 64) return whole_power(L, x, (int)n->value);
+  if (n->op == EXPR_CONST && n->value == floor(n->value) && fabs(n->value) <= 64) return whole_power(L, x,
+      (int)n->value);
   if (n->op == EXPR_CONST && n->value == 0.5) return push_operation(L, EXPR_SQRT, x, NULL, NULL);
   if (x->op == EXPR_CONST) {
     if (x->value <= 0) where_fail(L, "%g to the power of an expression: a positive base was expected", x->value);

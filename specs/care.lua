@@ -10,7 +10,8 @@ local pe = require "pegen"
 local D = pe.option("head_dim", 64, "channels per head")
 local heads = pe.option("heads", 1, "heads with generators of their own; 1: all heads share them")
 local grades = pe.option("grades", { 0, 1, 2, 3 }, "grades that a block holds", { 0, 1, 2, 3 })
-local basis = pe.option("basis", "e31", "the blade in the slot of e1 and e3: e31 as in the paper, e13 as in the code", { "e31", "e13" })
+local basis = pe.option("basis", "e31", "the blade in the slot of e1 and e3: e31 as in the paper, e13 as in the code",
+  { "e31", "e13" })
 local order = pe.option("order", "paper", "paper: R_y R_x, x acts first; code: R_x R_y", { "paper", "code" })
 
 local axis = pe.learned {

@@ -2,7 +2,8 @@
 -- "GeoPE: A Unified Geometric Positional Embedding for Structured Tensors", appendix F, eq. 46-48: a turn about j of
 -- (v_x, 0, v_z), of which the pair (v_x, v_z) is kept:
 --   v_x' = cos(theta) v_x + sin(theta) v_z, v_z' = -sin(theta) v_x + cos(theta) v_z, theta = r * base^(2i/D).
--- This is RoPE with the other sense. exponent_sign = 1 is the printed growing schedule, the default; -1 decays as RoPE does.
+-- This is RoPE with the other sense. exponent_sign = 1 is the printed growing schedule, the default; -1 decays as
+-- RoPE does.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")

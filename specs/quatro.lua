@@ -7,7 +7,8 @@ local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
 local heads = pe.option("heads", 1, "heads with axes of their own; 1: all heads share them")
-local half = pe.option("half_angle", false, "turn by |theta| p as the authors' code does, not by 2 |theta| p as printed")
+local half = pe.option("half_angle", false,
+  "turn by |theta| p as the authors' code does, not by 2 |theta| p as printed")
 
 local theta = pe.learned {
   name = "theta",

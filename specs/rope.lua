@@ -5,7 +5,8 @@
 -- those of GPT-NeoX, LLaMA and Hugging Face transformers.
 -- Scaling to longer contexts as in Hugging Face transformers, modeling_rope_utils.py:
 --   linear   frequencies divided by `factor` (Chen et al., "Extending Context Window ... via Positional Interpolation")
---   ntk      base * factor^(n / (n - 2)); the "dynamic" rule at length L is this with factor * L / max_position - (factor - 1)
+--   ntk      base * factor^(n / (n - 2)); the "dynamic" rule at length L is this with the factor
+--            factor * L / max_position - (factor - 1)
 --   yarn     "YaRN: Efficient Context Window Extension of Large Language Models" (Peng et al.), section 3.2-3.4
 --   llama3   the frequency bands of Llama 3.1
 local pe = require "pegen"
@@ -23,7 +24,9 @@ local attention = pe.option("attention_factor", 0.0, "yarn: factor of the encode
 local low = pe.option("low_freq_factor", 1.0, "llama3: trained length over the longest wavelength that is blended")
 local high = pe.option("high_freq_factor", 4.0, "llama3: trained length over the shortest wavelength that is blended")
 
-if rotary < 0 or rotary % 2 == 1 or rotary > D then error("option 'rotary_dim' is " .. rotary .. ", an even number up to head_dim was expected") end
+if rotary < 0 or rotary % 2 == 1 or rotary > D then
+  error("option 'rotary_dim' is " .. rotary .. ", an even number up to head_dim was expected")
+end
 if base <= 0 then error("option 'base' is " .. base .. ", a positive number was expected") end
 if factor < 1 then error("option 'factor' is " .. factor .. ", a number of at least 1 was expected") end
 if trained < 1 then error("option 'original_max_position' is " .. trained .. ", a positive number was expected") end

@@ -4,8 +4,8 @@
 --                "Rotary Position Embedding for Vision Transformer" (Heo et al.), eq. 9-10; base 100. The default.
 --   alternating  pair i turns with axis i mod P; base^(-2P floor(i/P)/D).
 --                "VisionLLaMA: A Unified LLaMA Backbone for Vision Tasks" (Chu et al.), section 3.2; base 10000.
---   sections     M-RoPE of "Qwen2-VL" (Wang et al.), section 2.1: the first sections[1] pairs turn with axis 0, the next
---                with axis 1, ...; base^(-2i/D) over all pairs; split layout; `sections` is mrope_section in
+--   sections     M-RoPE of "Qwen2-VL" (Wang et al.), section 2.1: the first sections[1] pairs turn with axis 0,
+--                the next with axis 1, ...; base^(-2i/D) over all pairs; split layout; `sections` is mrope_section in
 --                Hugging Face transformers (16,24,24 for 128 channels); base 1000000.
 local pe = require "pegen"
 
@@ -27,7 +27,9 @@ local span = 2 * P * pairs_per_axis
 local axis_of, frequency_of -- of pair i; axes counted from 0
 
 if arrangement == "sections" then
-  if #sections ~= P then error("option 'sections' needs the pairs of each of the " .. P .. " axes, as in -D sections=16,24,24") end
+  if #sections ~= P then
+    error("option 'sections' needs the pairs of each of the " .. P .. " axes, as in -D sections=16,24,24")
+  end
   local ends, total = {}, 0
   for a, count in ipairs(sections) do
     if count < 0 then error "option 'sections' has a negative number of pairs" end
@@ -35,7 +37,9 @@ if arrangement == "sections" then
     ends[a] = total
   end
   span = 2 * total
-  if total == 0 or span > D then error("option 'sections' names " .. total .. " pairs, 1 to " .. D // 2 .. " were expected") end
+  if total == 0 or span > D then
+    error("option 'sections' names " .. total .. " pairs, 1 to " .. D // 2 .. " were expected")
+  end
   axis_of = function(i)
     local a = 1
     while i >= ends[a] do a = a + 1 end

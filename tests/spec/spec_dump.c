@@ -31,7 +31,8 @@ static void print(const spec *s) {
   printf("head_dim %d heads %d blocks %d amplitude %.17g inverse %d skip %d\n", s->head_dim, s->heads, s->n_blocks,
          s->amplitude, s->inverse, s->skip_tokens);
   printf("block");
-  for (int i = 0; i < s->n_components; i++) printf(" %s", blade_name(s->component[i].blade, s->component[i].sign, text));
+  for (int i = 0; i < s->n_components; i++) printf(" %s", blade_name(s->component[i].blade, s->component[i].sign,
+      text));
   printf(" of Cl(%d,%d,%d)\ncombine %s", s->algebra.p, s->algebra.q, s->algebra.r, combine[s->combine]);
   for (int i = 0; i < s->n_axes; i++) printf(" %s", s->axis[s->order[i]]);
   printf("\ngrid");
