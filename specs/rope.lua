@@ -20,6 +20,7 @@ local factor = pe.option("factor", 1.0, "linear, ntk, yarn, llama3: context leng
 local trained = pe.option("original_max_position", 8192, "yarn, llama3: trained context length in tokens")
 local fast = pe.option("beta_fast", 32.0, "yarn: turns in the trained context above which nothing is scaled")
 local slow = pe.option("beta_slow", 1.0, "yarn: turns in the trained context below which all is scaled")
+local truncate = pe.option("truncate", true, "yarn: round the blended range to whole pairs")
 local attention = pe.option("attention_factor", 0.0, "yarn: factor of the encoded channels; 0: 0.1 ln(factor) + 1")
 local low = pe.option("low_freq_factor", 1.0, "llama3: trained length over the longest wavelength that is blended")
 local high = pe.option("high_freq_factor", 4.0, "llama3: trained length over the shortest wavelength that is blended")
@@ -48,8 +49,9 @@ end
 local function pair_of(turns) return n * math.log(trained / (turns * 2 * pe.pi)) / (2 * math.log(base)) end
 
 function rules.yarn(i)
-  local from = math.max(math.floor(pair_of(fast)), 0)
-  local to = math.min(math.ceil(pair_of(slow)), n - 1)
+  local from, to = pair_of(fast), pair_of(slow)
+  if truncate then from, to = math.floor(from), math.ceil(to) end
+  from, to = math.max(from, 0), math.min(to, n - 1)
   if from == to then to = to + 0.001 end
   local scaled = math.min(math.max((i - from) / (to - from), 0), 1) -- share of the scaled frequency
   return rules.none(i) * (scaled / factor + 1 - scaled)
