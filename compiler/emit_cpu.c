@@ -30,8 +30,8 @@ void emit_cpu_imports(ir *b) {
 
 /* ---- prepare and rotor: blocks in the lanes ---- */
 
-static expr_emitter chunk_emitter(ir *b, arena *a, const plan *p, const plan_tile *t, int chunk) {
-  expr_emitter e = {.b = b, .p = p, .begin = t->chunk_begin[chunk], .width = t->chunk_width[chunk]};
+static expr_emitter chunk_emitter(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target, int chunk) {
+  expr_emitter e = {.b = b, .p = p, .has_fma = target->has_fma, .begin = t->chunk_begin[chunk], .width = t->chunk_width[chunk]};
   e.memo = arena_array(a, ir_value, expr_pool_count(p->spec->pool));
   return e;
 }
@@ -41,12 +41,12 @@ static void emit_prepare(ir *b, arena *a, const plan *p, const plan_tile *t, con
   ir_value arguments[2];
   ir_function(b, emit_prepare_name(a, target), true, (MlirType){NULL}, 2, types, arguments);
   for (int chunk = 0; chunk < t->n_chunks; chunk++) {
-    expr_emitter e = chunk_emitter(b, a, p, t, chunk);
+    expr_emitter e = chunk_emitter(b, a, p, t, target, chunk);
     e.has_leaves = true;
     e.leaves = arguments[0];
     for (int i = 0; i < p->n_prepared; i++) {
       int64_t at = emit_prepared_offset(p, i, e.begin, p->prepared[i]->is_f32);
-      ir_store(b, emit_expr(&e, p->prepared[i]), ir_offset_const(b, arguments[1], at), 4, false);
+      ir_store(b, emit_expr_lanes(&e, p->prepared[i]), ir_offset_const(b, arguments[1], at), 4, false);
     }
   }
   ir_return(b);
@@ -60,7 +60,7 @@ static void emit_rotor(ir *b, arena *a, const plan *p, const plan_tile *t, const
     positions[axis] = ir_load(b, b->f64, ir_offset_const(b, arguments[0], axis * 8), 8);
   expr_emitter *emitters = arena_array(a, expr_emitter, t->n_chunks + 1);
   for (int chunk = 0; chunk < t->n_chunks; chunk++) {
-    emitters[chunk] = chunk_emitter(b, a, p, t, chunk);
+    emitters[chunk] = chunk_emitter(b, a, p, t, target, chunk);
     emitters[chunk].prepared = arguments[1];
     emitters[chunk].positions = positions;
   }

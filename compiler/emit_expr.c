@@ -8,10 +8,18 @@ int64_t emit_prepared_offset(const plan *p, int i, int begin, bool is_f32) {
   return (int64_t)i * p->lanes * 8 + begin * (is_f32 ? 4 : 8);
 }
 
+/* What is the same for all blocks is computed as a scalar, once; 0 lanes. */
+static int lanes_of(const expr_emitter *e, const expr *x) { return x->depends & DEPENDS_BLOCK ? e->width : 0; }
+
+static MlirType type_of(const expr_emitter *e, int lanes, bool is_f32) {
+  MlirType element = is_f32 ? e->b->f32 : e->b->f64;
+  return lanes ? ir_vector(e->b, lanes, element) : element;
+}
+
 static bool is_constant(const expr *x) { return x->op == EXPR_CONST || (x->op == EXPR_TABLE && x->n_heads == 1); }
 
-static ir_value constant(expr_emitter *e, const expr *x, bool is_f32) {
-  MlirType type = ir_vector(e->b, e->width, is_f32 ? e->b->f32 : e->b->f64);
+static ir_value constant(expr_emitter *e, const expr *x, int lanes_wanted, bool is_f32) {
+  MlirType type = type_of(e, lanes_wanted, is_f32);
   if (x->op == EXPR_CONST) return ir_float(e->b, type, x->value);
   double lanes[64];
   for (int i = 0; i < e->width; i++) {
@@ -21,25 +29,32 @@ static ir_value constant(expr_emitter *e, const expr *x, bool is_f32) {
   return ir_floats(e->b, type, lanes);
 }
 
-/* An argument in the type its user computes in; constants take that type, float32 widens. */
-static ir_value argument(expr_emitter *e, const expr *x, bool is_f32) {
-  if (is_constant(x)) return constant(e, x, is_f32);
+/* An argument in the type and lanes its user computes in; constants take that type, float32 widens. */
+static ir_value argument(expr_emitter *e, const expr *x, int lanes, bool is_f32) {
+  if (is_constant(x)) return constant(e, x, lanes, is_f32);
   ir_value v = emit_expr(e, x);
-  return x->is_f32 && !is_f32 ? ir_cast(e->b, "arith.extf", v, e->b->f64) : v;
+  if (x->is_f32 && !is_f32) v = ir_cast(e->b, "arith.extf", v, e->b->f64);
+  return lanes && !ir_lanes(v) ? ir_broadcast(e->b, type_of(e, lanes, is_f32), v) : v;
 }
 
-ir_value emit_expr_f32(expr_emitter *e, const expr *x) { return argument(e, x, true); }
+ir_value emit_expr_f32(expr_emitter *e, const expr *x) { return argument(e, x, e->width, true); }
 
 static ir_value narrowed(expr_emitter *e, const expr *x) {
   const expr *inner = x->arg[0];
-  if (inner->op == EXPR_SINQ) return math_sinq_f32(e->b, argument(e, inner->arg[0], false));
-  if (inner->op == EXPR_COSQ) return math_cosq_f32(e->b, argument(e, inner->arg[0], false));
+  int lanes = lanes_of(e, x);
+  if (inner->op == EXPR_SINQ || inner->op == EXPR_COSQ) {
+    const expr *phase = inner->arg[0];
+    math_phase p = {.factor = {argument(e, phase, lanes, false)}};
+    if (e->has_fma && lanes && phase->op == EXPR_MUL && e->p->prepared_index[phase->id] < 0)
+      p = (math_phase){.is_product = true, .factor = {argument(e, phase->arg[0], lanes, false), argument(e, phase->arg[1], lanes, false)}};
+    return inner->op == EXPR_SINQ ? math_sinq_f32(e->b, p) : math_cosq_f32(e->b, p);
+  }
   return ir_cast(e->b, "arith.truncf", emit_expr(e, inner), e->b->f32);
 }
 
 /* Elementary functions are computed in float64 and rounded where float32 is asked for. */
 static ir_value elementary(expr_emitter *e, const expr *x, ir_value (*function)(ir *, ir_value)) {
-  ir_value v = function(e->b, argument(e, x->arg[0], false));
+  ir_value v = function(e->b, argument(e, x->arg[0], lanes_of(e, x), false));
   return x->is_f32 ? ir_cast(e->b, "arith.truncf", v, e->b->f32) : v;
 }
 
@@ -54,10 +69,11 @@ static ir_value floor_f64(ir *b, ir_value x) {
 static ir_value compute(expr_emitter *e, const expr *x) {
   ir *b = e->b;
   bool f32 = x->is_f32;
+  int lanes = lanes_of(e, x);
   ir_value v[3] = {{NULL}};
   bool generic = x->op != EXPR_NARROW && x->op != EXPR_WIDEN && x->op != EXPR_SELECT && x->op != EXPR_LESS;
-  for (int i = 0; generic && i < expr_op_arity(x->op); i++) v[i] = argument(e, x->arg[i], f32);
-  MlirType type = ir_vector(b, e->width, f32 ? b->f32 : b->f64);
+  for (int i = 0; generic && i < expr_op_arity(x->op); i++) v[i] = argument(e, x->arg[i], lanes, f32);
+  MlirType type = type_of(e, lanes, f32);
   switch (x->op) {
   case EXPR_ADD: return ir_op2(b, "arith.addf", v[0], v[1]);
   case EXPR_SUB: return ir_op2(b, "arith.subf", v[0], v[1]);
@@ -74,16 +90,16 @@ static ir_value compute(expr_emitter *e, const expr *x) {
   case EXPR_SINQ: return elementary(e, x, math_sinq_f64);
   case EXPR_COSQ: return elementary(e, x, math_cosq_f64);
   case EXPR_NARROW: return narrowed(e, x);
-  case EXPR_WIDEN: return argument(e, x->arg[0], false);
+  case EXPR_WIDEN: return argument(e, x->arg[0], lanes, false);
   case EXPR_LESS: {
     bool narrow = (is_constant(x->arg[0]) || x->arg[0]->is_f32) && (is_constant(x->arg[1]) || x->arg[1]->is_f32);
-    ir_value less = ir_compare_float(b, "olt", argument(e, x->arg[0], narrow), argument(e, x->arg[1], narrow));
+    ir_value less = ir_compare_float(b, "olt", argument(e, x->arg[0], lanes, narrow), argument(e, x->arg[1], lanes, narrow));
     return ir_select(b, less, ir_float(b, type, 1), ir_float(b, type, 0));
   }
   case EXPR_SELECT: {
-    ir_value condition = argument(e, x->arg[0], x->arg[0]->is_f32);
+    ir_value condition = argument(e, x->arg[0], lanes, x->arg[0]->is_f32);
     ir_value chosen = ir_compare_float(b, "une", condition, ir_float(b, ir_type(condition), 0));
-    return ir_select(b, chosen, argument(e, x->arg[1], f32), argument(e, x->arg[2], f32));
+    return ir_select(b, chosen, argument(e, x->arg[1], lanes, f32), argument(e, x->arg[2], lanes, f32));
   }
   default: diag_bug("emit_expr", "'%s' has no code", expr_op_name(x->op));
   }
@@ -91,20 +107,22 @@ static ir_value compute(expr_emitter *e, const expr *x) {
 
 static ir_value leaf(expr_emitter *e, const expr *x) {
   ir *b = e->b;
-  MlirType type = ir_vector(b, e->width, b->f64);
-  if (is_constant(x)) return constant(e, x, false);
-  if (x->op == EXPR_POSITION) return ir_broadcast(b, type, e->positions[x->index]);
+  MlirType type = type_of(e, lanes_of(e, x), false);
+  if (is_constant(x)) return constant(e, x, lanes_of(e, x), false);
+  if (x->op == EXPR_POSITION) return e->positions[x->index];
   int index = e->p->leaf_index[x->id];
   if (!e->has_leaves || index < 0) diag_bug("emit_expr", "leaf %%%d was not gathered", x->id);
   return ir_load(b, type, ir_offset_const(b, e->leaves, ((int64_t)index * e->p->lanes + e->begin) * 8), 8);
 }
+
+ir_value emit_expr_lanes(expr_emitter *e, const expr *x) { return argument(e, x, e->width, x->is_f32); }
 
 ir_value emit_expr(expr_emitter *e, const expr *x) {
   if (e->memo[x->id].ptr) return e->memo[x->id];
   ir_value v;
   int prepared = e->p->prepared_index[x->id];
   if (!e->has_leaves && prepared >= 0) {
-    MlirType type = ir_vector(e->b, e->width, x->is_f32 ? e->b->f32 : e->b->f64);
+    MlirType type = type_of(e, lanes_of(e, x), x->is_f32);
     v = ir_load(e->b, type, ir_offset_const(e->b, e->prepared, emit_prepared_offset(e->p, prepared, e->begin, x->is_f32)), 4);
   } else v = expr_op_arity(x->op) == 0 ? leaf(e, x) : compute(e, x);
   return e->memo[x->id] = v;

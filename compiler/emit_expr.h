@@ -11,6 +11,7 @@ typedef struct expr_emitter {
   ir *b;
   const plan *p;
   int begin, width;    /* the chunk: blocks begin .. begin + width - 1; lanes past the last block repeat it */
+  bool has_fma;        /* the target multiplies and adds with one rounding */
   bool has_leaves;     /* in prepare: read leaves; else prepared values */
   ir_value leaves;     /* double [leaf][lanes] */
   ir_value prepared;   /* char: prepared value i at i * lanes * 8 */
@@ -18,7 +19,10 @@ typedef struct expr_emitter {
   ir_value *memo;      /* by expr id; zeroed */
 } expr_emitter;
 
+/* The value in the node's own type: lanes where it differs from block to block, else a scalar. */
 ir_value emit_expr(expr_emitter *e, const expr *x);
+/* The same, spread over the chunk's lanes where it is a scalar. */
+ir_value emit_expr_lanes(expr_emitter *e, const expr *x);
 /* The value as float32 lanes, constants included. */
 ir_value emit_expr_f32(expr_emitter *e, const expr *x);
 /* Where prepared value i of a chunk lies. */

@@ -26,15 +26,29 @@ static ir_value polynomial(ir *b, ir_value x, const double *c, int count) {
   return sum;
 }
 
-/* x = n + f, |f| <= 1/2: f like x, n as the low bits of an integer of the same width. */
+/* x = n + f, |f| <= 1/2; shifted is n + ROUNDER, whose low bits are n. */
 typedef struct reduction {
-  ir_value fraction, quadrant;
+  ir_value fraction, shifted;
 } reduction;
 
-static reduction reduce(ir *b, ir_value x) {
-  ir_value shifted = add(b, x, splat_f(b, x, ROUNDER));
-  ir_value nearest = sub(b, shifted, splat_f(b, x, ROUNDER));
-  return (reduction){sub(b, x, nearest), ir_cast(b, "arith.bitcast", shifted, b->i64)};
+static reduction reduce(ir *b, math_phase phase) {
+  ir_value x = phase.factor[0], y = phase.factor[1];
+  ir_value rounder = splat_f(b, x, ROUNDER);
+  ir_value shifted = phase.is_product ? ir_fma(b, x, y, rounder) : add(b, x, rounder);
+  ir_value nearest = sub(b, shifted, rounder);
+  ir_value fraction = phase.is_product ? ir_fma(b, x, y, ir_op1(b, "arith.negf", nearest)) : sub(b, x, nearest);
+  return (reduction){fraction, shifted};
+}
+
+/* The integer of a reduction as int32 lanes: the low half of each float64, taken by one shuffle of two
+ * registers where a conversion would need three operations. */
+static ir_value low_bits(ir *b, ir_value shifted) {
+  int lanes = ir_lanes(shifted);
+  if (lanes == 0) return ir_cast(b, "arith.trunci", ir_cast(b, "arith.bitcast", shifted, b->i64), b->i32);
+  ir_value halves = ir_bitcast_lanes(b, shifted, ir_vector(b, lanes * 2, b->i32));
+  int64_t mask[64];
+  for (int i = 0; i < lanes; i++) mask[i] = 2 * i;
+  return ir_shuffle(b, halves, halves, lanes, mask);
 }
 
 /* Picks sine or cosine by the quadrant's low bit and flips the sign by its next. */
@@ -45,22 +59,22 @@ static ir_value by_quadrant(ir *b, ir_value quadrant, ir_value even, ir_value od
   return ir_cast(b, "arith.bitcast", ir_op2(b, "arith.xori", value, sign), sign_bit == 31 ? b->f32 : b->f64);
 }
 
-static ir_value sinq_f32(ir *b, ir_value x, int quarter_turns) {
+static ir_value sinq_f32(ir *b, math_phase x, int quarter_turns) {
   /* pi/2 as a float32 and what that leaves: the leading term is then exact to far below an ulp. */
   static const double high = 1.5707963705062866, low = -4.371139006309477e-08;
   static const double sine[] = {low, -0.6459634774822325, 0.07967967137586274, -0.004600198280269498};
   static const double cosine[] = {1.0, -1.2337005433534842, 0.2536692440299347, -0.020860288508130834, 0.000904021670403158};
   reduction r = reduce(b, x);
   ir_value f = ir_cast(b, "arith.truncf", r.fraction, b->f32);
-  ir_value n = ir_cast(b, "arith.trunci", r.quadrant, b->i32);
+  ir_value n = low_bits(b, r.shifted);
   ir_value square = mul(b, f, f);
   ir_value s = add(b, mul(b, f, splat_f(b, f, high)), mul(b, f, polynomial(b, square, sine, 4)));
   ir_value c = polynomial(b, square, cosine, 5);
   return by_quadrant(b, quarter_turns ? iadd(b, n, quarter_turns) : n, s, c, 31);
 }
 
-ir_value math_sinq_f32(ir *b, ir_value x) { return sinq_f32(b, x, 0); }
-ir_value math_cosq_f32(ir *b, ir_value x) { return sinq_f32(b, x, 1); }
+ir_value math_sinq_f32(ir *b, math_phase x) { return sinq_f32(b, x, 0); }
+ir_value math_cosq_f32(ir *b, math_phase x) { return sinq_f32(b, x, 1); }
 
 static ir_value sinq_f64(ir *b, ir_value x, int quarter_turns) {
   const double h = 1.57079632679489661923, q = h * h;
@@ -68,10 +82,11 @@ static ir_value sinq_f64(ir *b, ir_value x, int quarter_turns) {
   for (int k = 0; k < 8; k++, term *= -q / ((2 * k) * (2 * k + 1))) sine[k] = term;
   term = 1;
   for (int k = 0; k < 9; k++, term *= -q / ((2 * k - 1) * (2 * k))) cosine[k] = term;
-  reduction r = reduce(b, x);
+  reduction r = reduce(b, (math_phase){.factor = {x}});
+  ir_value quadrant = ir_cast(b, "arith.bitcast", r.shifted, b->i64);
   ir_value square = mul(b, r.fraction, r.fraction);
   ir_value s = mul(b, r.fraction, polynomial(b, square, sine, 8)), c = polynomial(b, square, cosine, 9);
-  return by_quadrant(b, quarter_turns ? iadd(b, r.quadrant, quarter_turns) : r.quadrant, s, c, 63);
+  return by_quadrant(b, quarter_turns ? iadd(b, quadrant, quarter_turns) : quadrant, s, c, 63);
 }
 
 ir_value math_sinq_f64(ir *b, ir_value x) { return sinq_f64(b, x, 0); }

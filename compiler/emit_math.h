@@ -8,10 +8,17 @@
 
 #include "ir.h"
 
+/* A phase in quarter turns: factor[0], or factor[0] * factor[1] where is_product (vectors on a target with
+ * fused multiply-add only), which then is never rounded: the reduction takes it in two fused operations. */
+typedef struct math_phase {
+  bool is_product;
+  ir_value factor[2];
+} math_phase;
+
 /* sin(pi/2 x) and cos(pi/2 x), x in quarter turns. The nearest integer is taken off exactly in
  * float64, so the reduction adds no error for any |x| < 2^51. */
-ir_value math_sinq_f32(ir *b, ir_value x); /* result float32, error < 2^-24 */
-ir_value math_cosq_f32(ir *b, ir_value x);
+ir_value math_sinq_f32(ir *b, math_phase x); /* result float32, error < 2^-24 */
+ir_value math_cosq_f32(ir *b, math_phase x);
 ir_value math_sinq_f64(ir *b, ir_value x); /* result float64, error < 2^-50 */
 ir_value math_cosq_f64(ir *b, ir_value x);
 ir_value math_exp_f64(ir *b, ir_value x);  /* relative error < 2^-48; overflows to infinity, underflows to 0 */

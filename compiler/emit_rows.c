@@ -77,7 +77,7 @@ static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, exp
   for (int i = 0; i < t->width; i++) {
     const expr *x = plan_coefficient(p, term, start + i);
     g.from[i] = -1;
-    if (!x || is_lane_constant(x)) continue;
+    if (!x || is_lane_constant(x) || plan_is_identity(p, start + i)) continue;
     int chunk = chunk_of(t, p->block_of[start + i]);
     g.from[i] = gather_source(&g, emit_expr_f32(&emitters[chunk], x));
     g.lane[i] = p->block_of[start + i] - t->chunk_begin[chunk];
@@ -85,7 +85,7 @@ static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, exp
   ir_value constants = {NULL};
   for (int i = 0; i < t->width; i++) {
     const expr *x = plan_coefficient(p, term, start + i);
-    if (g.from[i] >= 0 || (!x && term > 0)) continue;
+    if (g.from[i] >= 0 || (!x && term > 0) || plan_is_identity(p, start + i)) continue;
     if (!constants.ptr) constants = constant_lanes(b, p, t, term, start);
     g.from[i] = gather_source(&g, constants);
     g.lane[i] = i;

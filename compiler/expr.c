@@ -289,8 +289,16 @@ static const expr *simplify_mul(expr_pool *pool, const expr *x, const expr *y) {
   return NULL;
 }
 
+/* x K + y K -> (x + y) K: what is common to all blocks is then added once. */
+static const expr *factor_constant(expr_pool *pool, expr_op op, const expr *x, const expr *y) {
+  if (x->op != EXPR_MUL || y->op != EXPR_MUL || x->arg[1] != y->arg[1] || !is_constant(x->arg[1])) return NULL;
+  return expr_mul(pool, expr_binary(pool, op, x->arg[0], y->arg[0]), x->arg[1]);
+}
+
 static const expr *simplify_binary(expr_pool *pool, expr_op op, const expr *x, const expr *y) {
   if (is_constant(x) && is_constant(y)) return fold(pool, op, x, y, NULL);
+  const expr *factored = op == EXPR_ADD || op == EXPR_SUB ? factor_constant(pool, op, x, y) : NULL;
+  if (factored) return factored;
   switch (op) {
   case EXPR_ADD:
     if (expr_is_const(y, 0)) return x;

@@ -114,6 +114,38 @@ static const expr *euclidean_square(const builder *b, const spec_bivector *plane
   return sum;
 }
 
+static bool is_positive(const builder *b, const expr *k) {
+  if (k->op == EXPR_CONST) return k->value > 0;
+  if (k->op != EXPR_TABLE) return false;
+  for (int i = 0; i < k->n_heads * b->spec->n_blocks; i++)
+    if (!(k->table[i] > 0)) return false;
+  return true;
+}
+
+/* The direction and length of a bivector, lengths below a tiny one counting as that. Where the square of the
+ * length is x K with positive constants K, K is taken out of both: if all blocks turn about one axis, as they do
+ * when every axis has the same frequencies, root and division are done once a token. */
+static const expr *normalize(const builder *b, spec_bivector *plane) {
+  expr_pool *pool = b->pool;
+  const expr *square = euclidean_square(b, plane), *scale = constant(b, 1);
+  if (expr_is_const(square, 1)) return square;
+  if (square->op == EXPR_MUL && is_positive(b, square->arg[1])) {
+    scale = expr_unary(pool, EXPR_SQRT, square->arg[1]);
+    square = square->arg[0];
+  }
+  const expr *length = expr_unary(pool, EXPR_SQRT, expr_binary(pool, EXPR_MAX, square, constant(b, TINY_SQUARE)));
+  const expr *inverse = expr_div(pool, constant(b, 1), length);
+  for (int t = 0; t < plane->count; t++) {
+    const expr *x = plane->coefficient[t], *k = constant(b, 1);
+    if (x->op == EXPR_MUL && (x->arg[1]->op == EXPR_TABLE || x->arg[1]->op == EXPR_CONST)) {
+      k = x->arg[1];
+      x = x->arg[0];
+    }
+    plane->coefficient[t] = expr_mul(pool, expr_mul(pool, x, inverse), expr_div(pool, k, scale));
+  }
+  return expr_mul(pool, length, scale);
+}
+
 /* I + U^2 for a unit plane U: the projection on what the plane's rotation leaves alone. In three
  * dimensions it is u u^T for the axis u dual to the plane, products instead of differences,
  * which keeps the digits of entries near 0. */
@@ -123,33 +155,26 @@ static const expr *projection(const builder *b, expr_matrix unit, expr_matrix sq
   return expr_mul(b->pool, axis[i < j ? i : j], axis[i < j ? j : i]);
 }
 
-static bool is_of_token(const spec_bivector *plane) {
+/* Whether a direction is computed for each token and block anew. */
+static bool is_of_token_and_block(const spec_bivector *plane) {
+  const unsigned both = DEPENDS_POSITION | DEPENDS_BLOCK;
   for (int t = 0; t < plane->count; t++)
-    if (plane->coefficient[t]->depends & DEPENDS_POSITION) return true;
+    if ((plane->coefficient[t]->depends & both) == both) return true;
   return false;
 }
 
 /* A simple bivector whose basis vectors all square to +1 (Rodrigues): with the unit plane U and P = I + U^2,
  * exp(phi U) = P + sin(phi) U + cos(phi) (I - P), two multiply-adds an entry. P and U are
- * rounded once from float64 where they do not depend on the token (they are prepared then). A zero
+ * rounded once from float64 where that is cheap: prepared, or one for all blocks. A zero
  * bivector has U = 0 and sine 0, so it gives the identity without a branch. */
 static expr_matrix exp_euclidean(const builder *b, const factor *f) {
   expr_pool *pool = b->pool;
-  const expr *square_norm = euclidean_square(b, &f->plane);
-  const expr *norm = constant(b, 1), *inverse = norm;
-  if (!expr_is_const(square_norm, 1)) {
-    norm = expr_unary(pool, EXPR_SQRT, expr_binary(pool, EXPR_MAX, square_norm, constant(b, TINY_SQUARE)));
-    inverse = expr_div(pool, constant(b, 1), norm);
-  }
-  const expr *phi = expr_mul(pool, f->angle, norm);
-  const expr *s = turned(b, EXPR_SINQ, phi), *c = turned(b, EXPR_COSQ, phi);
-  /* In three dimensions products of rounded directions are near enough, and cheaper per token. */
-  bool early = b->n == 3 && !b->wide && is_of_token(&f->plane);
   spec_bivector unit = f->plane;
-  for (int t = 0; t < unit.count; t++) {
-    unit.coefficient[t] = expr_mul(pool, unit.coefficient[t], inverse);
-    if (early) unit.coefficient[t] = narrow(pool, unit.coefficient[t]);
-  }
+  const expr *phi = expr_mul(pool, f->angle, normalize(b, &unit));
+  const expr *s = turned(b, EXPR_SINQ, phi), *c = turned(b, EXPR_COSQ, phi);
+  /* Elsewhere, in three dimensions, products of rounded directions are near enough and cheaper. */
+  bool early = b->n == 3 && !b->wide && is_of_token_and_block(&unit);
+  for (int t = 0; early && t < unit.count; t++) unit.coefficient[t] = narrow(pool, unit.coefficient[t]);
   expr_matrix u = bivector_action(b, &unit), square = expr_matrix_product(b->memory, pool, u, u);
   expr_matrix v = {b->n, arena_array(b->memory, const expr *, b->n * b->n)};
   for (int i = 0; i < b->n; i++)

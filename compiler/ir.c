@@ -260,6 +260,12 @@ ir_value ir_cast(ir *b, const char *name, ir_value x, MlirType element) {
   return op_value(&o, ir_like(b, x, element));
 }
 
+ir_value ir_bitcast_lanes(ir *b, ir_value x, MlirType vector) {
+  op o = op_start(b, "vector.bitcast");
+  op_operand(&o, x);
+  return op_value(&o, vector);
+}
+
 static ir_value compare(ir *b, const char *name, int64_t predicate, ir_value x, ir_value y) {
   op o = op_start(b, name);
   op_operand(&o, x);

@@ -52,6 +52,7 @@ ir_value ir_bools(ir *b, int lanes, const bool *values);
 ir_value ir_op1(ir *b, const char *name, ir_value x);                    /* result like x */
 ir_value ir_op2(ir *b, const char *name, ir_value x, ir_value y);        /* result like x */
 ir_value ir_cast(ir *b, const char *name, ir_value x, MlirType element); /* lanes kept */
+ir_value ir_bitcast_lanes(ir *b, ir_value x, MlirType vector);          /* vector.bitcast: lanes of another width */
 ir_value ir_compare_float(ir *b, const char *predicate, ir_value x, ir_value y);
 ir_value ir_compare_int(ir *b, const char *predicate, ir_value x, ir_value y);
 ir_value ir_select(ir *b, ir_value condition, ir_value x, ir_value y);
