@@ -94,7 +94,7 @@ static int define(lua_State *L) {
   for (int i = 0; i < s->n_defines; i++) {
     if (strcmp(s->defines[i].name, name) != 0) continue;
     s->define_used[i] = true;
-    value = s->defines[i].value ? s->defines[i].value : "true"; /* -D inverse */
+    value = s->defines[i].value;
   }
   lua_pushstring(L, value);
   return 1;

@@ -70,7 +70,7 @@ int main(int count, char **arguments) {
   for (int i = 3; i < count; i++) {
     char *equals = strchr(arguments[i], '=');
     if (equals) *equals = 0;
-    defines[n++] = (loader_define){arguments[i], equals ? equals + 1 : NULL};
+    defines[n++] = (loader_define){arguments[i], equals ? equals + 1 : ""};
   }
   spec *s = loader_load(a, arguments[2], arguments[1], n, defines);
   if (s) {
