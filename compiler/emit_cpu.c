@@ -77,6 +77,7 @@ typedef struct encode_emitter {
   const cpu_target *target;
   row_emitter rows;
   ir_value loop;                    /* const pegen_loop * */
+  ir_value prefetch;
   ir_value positions, coefficients; /* scratch of a token */
 } encode_emitter;
 
@@ -87,7 +88,6 @@ static ir_value field(encode_emitter *e, ir_value base, size_t offset, MlirType 
 #define LOOP_I64(e, name) field((e), (e)->loop, offsetof(pegen_loop, name), (e)->b->i64)
 #define LOOP_PTR(e, name) field((e), (e)->loop, offsetof(pegen_loop, name), (e)->b->ptr)
 #define ROWS_I64(e, rows, name) field((e), (rows), offsetof(pegen_rows, name), (e)->b->i64)
-#define ROWS_PTR(e, rows, name) field((e), (rows), offsetof(pegen_rows, name), (e)->b->ptr)
 
 static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
 static ir_value sub(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.subi", x, y); }
@@ -130,27 +130,55 @@ static void emit_one_row(encode_emitter *e, ir_value in, ir_value out, ir_value 
   emit_row(&e->rows, in, out, in_place);
 }
 
-/* The rows of one token in one batch, of q and k, heads [begin, end) or all. */
-static void emit_tensors(encode_emitter *e, ir_value batch, ir_value token, const ir_value *head) {
+/* Where the rows of one tensor lie: loaded once, before the tokens. */
+typedef struct tensor_walk {
+  ir_value in, out, in_place, heads;
+  ir_value in_stride[3], out_stride[3]; /* bytes: batch, token, head */
+} tensor_walk;
+
+static tensor_walk load_tensor(encode_emitter *e, int index) {
   ir *b = e->b;
-  ir_value prefetch = LOOP_I64(e, prefetch);
-  ir_loop tensors = ir_for(b, i64(b, 0), LOOP_I64(e, n_rows));
-  ir_value rows = ir_offset(b, ir_offset_const(b, e->loop, offsetof(pegen_loop, rows)), mul(b, tensors.index, i64(b, sizeof(pegen_rows))));
-  ir_value in = ROWS_PTR(e, rows, in), out = ROWS_PTR(e, rows, out);
-  ir_value in_place = ir_compare_int(b, "eq", ROWS_I64(e, rows, in), ROWS_I64(e, rows, out));
-  in = ir_offset(b, in, add(b, mul(b, batch, ROWS_I64(e, rows, in_batch)), mul(b, token, ROWS_I64(e, rows, in_token))));
-  out = ir_offset(b, out, add(b, mul(b, batch, ROWS_I64(e, rows, out_batch)), mul(b, token, ROWS_I64(e, rows, out_token))));
-  ir_value in_head = ROWS_I64(e, rows, in_head), out_head = ROWS_I64(e, rows, out_head);
-  if (head) emit_one_row(e, ir_offset(b, in, mul(b, *head, in_head)), ir_offset(b, out, mul(b, *head, out_head)), in_place, prefetch);
-  else {
-    ir_loop heads = ir_for(b, i64(b, 0), ROWS_I64(e, rows, heads));
-    emit_one_row(e, ir_offset(b, in, mul(b, heads.index, in_head)), ir_offset(b, out, mul(b, heads.index, out_head)), in_place, prefetch);
-    ir_end_for(b, heads);
-  }
-  ir_end_for(b, tensors);
+  ir_value rows = ir_offset_const(b, e->loop, (int64_t)(offsetof(pegen_loop, rows) + (size_t)index * sizeof(pegen_rows)));
+  tensor_walk w = {.in = ROWS_I64(e, rows, in), .out = ROWS_I64(e, rows, out), .heads = ROWS_I64(e, rows, heads)};
+  w.in_place = ir_compare_int(b, "eq", w.in, w.out);
+  w.in_stride[0] = ROWS_I64(e, rows, in_batch);
+  w.in_stride[1] = ROWS_I64(e, rows, in_token);
+  w.in_stride[2] = ROWS_I64(e, rows, in_head);
+  w.out_stride[0] = ROWS_I64(e, rows, out_batch);
+  w.out_stride[1] = ROWS_I64(e, rows, out_token);
+  w.out_stride[2] = ROWS_I64(e, rows, out_head);
+  return w;
 }
 
-static void emit_rotor_and_batches(encode_emitter *e, ir_value token, ir_value prepared, const ir_value *head) {
+static ir_value address(ir *b, ir_value base, const ir_value *stride, ir_value batch, ir_value token) {
+  return add(b, base, add(b, mul(b, batch, stride[0]), mul(b, token, stride[1])));
+}
+
+/* The rows of one token in one batch, q's heads and then k's in one loop: one exit to predict, and
+ * the first rows of k are under way before the last of q are done. With `head`, that head of each. */
+static void emit_tensors(encode_emitter *e, const tensor_walk *w, ir_value batch, ir_value token, const ir_value *head) {
+  ir *b = e->b;
+  ir_value in[2], out[2];
+  for (int i = 0; i < 2; i++) {
+    in[i] = address(b, w[i].in, w[i].in_stride, batch, token);
+    out[i] = address(b, w[i].out, w[i].out_stride, batch, token);
+  }
+  ir_value one = i64(b, 1), first = head ? one : w[0].heads;
+  ir_value second = head ? ir_select(b, ir_compare_int(b, "ne", w[1].heads, i64(b, 0)), one, i64(b, 0)) : w[1].heads;
+  ir_loop rows = ir_for(b, i64(b, 0), add(b, first, second));
+  ir_value is_second = ir_compare_int(b, "sge", rows.index, first);
+  ir_value index = head ? *head : sub(b, rows.index, ir_select(b, is_second, first, i64(b, 0)));
+  ir_value at[2];
+  const ir_value base[2][2] = {{in[0], in[1]}, {out[0], out[1]}};
+  const ir_value stride[2][2] = {{w[0].in_stride[2], w[1].in_stride[2]}, {w[0].out_stride[2], w[1].out_stride[2]}};
+  for (int side = 0; side < 2; side++)
+    at[side] = add(b, ir_select(b, is_second, base[side][1], base[side][0]), mul(b, index, ir_select(b, is_second, stride[side][1], stride[side][0])));
+  ir_value in_place = ir_select(b, is_second, w[1].in_place, w[0].in_place);
+  emit_one_row(e, ir_pointer(b, at[0]), ir_pointer(b, at[1]), in_place, e->prefetch);
+  ir_end_for(b, rows);
+}
+
+static void emit_rotor_and_batches(encode_emitter *e, const tensor_walk *w, ir_value token, ir_value prepared, const ir_value *head) {
   ir *b = e->b;
   if (e->rows.t->n_slots > 0) {
     ir_value arguments[] = {e->positions, prepared, e->coefficients};
@@ -158,7 +186,7 @@ static void emit_rotor_and_batches(encode_emitter *e, ir_value token, ir_value p
     emit_load_slots(&e->rows, e->coefficients);
   }
   ir_loop batches = ir_for(b, LOOP_I64(e, batch_begin), LOOP_I64(e, batch_end));
-  emit_tensors(e, batches.index, token, head);
+  emit_tensors(e, w, batches.index, token, head);
   ir_end_for(b, batches);
 }
 
@@ -168,16 +196,18 @@ static void emit_encode(ir *b, arena *a, const plan *p, const plan_tile *t, cons
   ir_function(b, emit_encode_name(a, target, dtype, streaming), true, (MlirType){NULL}, 1, &b->ptr, &e.loop);
   e.positions = ir_alloca(b, p->spec->n_axes * 8, 8);
   e.coefficients = ir_alloca(b, (int64_t)(t->n_slots + 1) * t->width * 4, CACHE_LINE);
+  e.prefetch = LOOP_I64(&e, prefetch);
+  tensor_walk walks[2] = {load_tensor(&e, 0), load_tensor(&e, 1)};
+  ir_value prepared = LOOP_PTR(&e, prepared);
   ir_loop tokens = ir_for(b, LOOP_I64(&e, token_begin), LOOP_I64(&e, token_end));
   emit_position(&e, tokens.index);
-  ir_value prepared = LOOP_PTR(&e, prepared);
   if (p->per_head) {
     ir_value head_begin = LOOP_I64(&e, head_begin), stride = LOOP_I64(&e, prepared_stride);
     ir_loop heads = ir_for(b, head_begin, LOOP_I64(&e, head_end));
     ir_value of_head = ir_offset(b, prepared, mul(b, sub(b, heads.index, head_begin), stride));
-    emit_rotor_and_batches(&e, tokens.index, of_head, &heads.index);
+    emit_rotor_and_batches(&e, walks, tokens.index, of_head, &heads.index);
     ir_end_for(b, heads);
-  } else emit_rotor_and_batches(&e, tokens.index, prepared, NULL);
+  } else emit_rotor_and_batches(&e, walks, tokens.index, prepared, NULL);
   ir_end_for(b, tokens);
   ir_return(b);
 }

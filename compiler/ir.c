@@ -338,6 +338,12 @@ ir_value ir_offset_const(ir *b, ir_value pointer, int64_t bytes) {
   return bytes == 0 ? pointer : getelementptr(b, pointer, NULL, bytes);
 }
 
+ir_value ir_pointer(ir *b, ir_value address) {
+  op o = op_start(b, "llvm.inttoptr");
+  op_operand(&o, address);
+  return op_value(&o, b->ptr);
+}
+
 ir_value ir_load(ir *b, MlirType type, ir_value pointer, int alignment) {
   op o = op_start(b, "llvm.load");
   op_operand(&o, pointer);

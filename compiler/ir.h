@@ -64,6 +64,7 @@ ir_value ir_shuffle(ir *b, ir_value x, ir_value y, int lanes, const int64_t *mas
 /* ---- memory ---- */
 ir_value ir_offset(ir *b, ir_value pointer, ir_value bytes);
 ir_value ir_offset_const(ir *b, ir_value pointer, int64_t bytes);
+ir_value ir_pointer(ir *b, ir_value address); /* an i64 as a pointer */
 ir_value ir_load(ir *b, MlirType type, ir_value pointer, int alignment);
 void ir_store(ir *b, ir_value value, ir_value pointer, int alignment, bool nontemporal);
 void ir_prefetch(ir *b, ir_value pointer);

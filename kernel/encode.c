@@ -221,7 +221,10 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
     if (p->streams[i]->in.size[PEGEN_HEAD] > heads)
       heads = p->streams[i]->in.size[PEGEN_HEAD];
   }
-  p->loop.n_rows = p->n;
+  if (p->n == 1) {
+    set_rows(&p->loop.rows[1], first);
+    p->loop.rows[1].heads = 0;
+  }
   p->loop.head_begin = 0;
   p->loop.head_end = heads;
   p->loop.prepared = 0;

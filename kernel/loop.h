@@ -32,8 +32,7 @@ typedef struct pegen_loop {
   int64_t token_begin, token_end;
   int64_t batch_begin, batch_end;
   int64_t head_begin, head_end;
-  int64_t n_rows;          /* 1 or 2 entries of rows */
-  pegen_rows rows[2];      /* q, k: whichever is given */
+  pegen_rows rows[2];      /* q, k; the second has 0 heads where only one is given */
   int64_t prefetch;        /* bytes ahead of the row that is read; 0: none */
   const char *positions;   /* of token 0 of batch_begin; NULL where a grid is built in */
   int64_t position_type;   /* pegen_position_type */

@@ -111,7 +111,7 @@ static void run(const pegen_loop *loop, const twin_shape *shape, const number_ty
       if (loop->prepared)
         rotor(shape, at, (const double *)(loop->prepared + (head - loop->head_begin) * loop->prepared_stride), c, s);
       for (int64_t batch = loop->batch_begin; batch < loop->batch_end; batch++)
-        for (int r = 0; r < loop->n_rows; r++)
+        for (int r = 0; r < 2; r++)
           if (head < loop->rows[r].heads)
             turn_row(&loop->rows[r], type, batch, head, token, c, s);
     }
