@@ -55,13 +55,23 @@ static int64_t processor_level(void) {
   return PEGEN_LEVEL_X86_64_V4;
 }
 
+/* Intel's cores gain from software prefetch above their L2 what AMD's lose by it: there the
+ * hardware's own keeps up, and the requests only cost (measured on Zen 4: 0.97 of the limit
+ * without, 0.75 with, at 192 MiB; an AVX-512 Xeon: 0.65 without, 0.95 with). */
+static int gains_from_prefetch(void) {
+  registers vendor;
+  cpuid(0, 0, &vendor);
+  return vendor.b == 0x756e6547u && vendor.d == 0x49656e69u && vendor.c == 0x6c65746eu; /* GenuineIntel */
+}
+
 #else
 
 static int64_t processor_level(void) { return PEGEN_LEVEL_BASELINE; }
+static int gains_from_prefetch(void) { return 0; }
 
 #endif
 
-const pegen_target_code *pegen_dispatch(const pegen_driver *driver) {
+const pegen_target_code *pegen_dispatch(const pegen_driver *driver, int *prefetch) {
   int32_t chosen = __atomic_load_n(driver->chosen, __ATOMIC_RELAXED);
   if (chosen == 0) {
     int64_t level = processor_level();
@@ -70,8 +80,9 @@ const pegen_target_code *pegen_dispatch(const pegen_driver *driver) {
       i++;
     if (i == driver->n_targets)
       return 0;
-    chosen = i + 1;
+    chosen = (i + 1) | (gains_from_prefetch() ? PEGEN_CHOSEN_PREFETCH : 0);
     __atomic_store_n(driver->chosen, chosen, __ATOMIC_RELAXED);
   }
-  return &driver->targets[chosen - 1];
+  *prefetch = (chosen & PEGEN_CHOSEN_PREFETCH) != 0;
+  return &driver->targets[(chosen & ~PEGEN_CHOSEN_PREFETCH) - 1];
 }

@@ -17,11 +17,12 @@
 
 #define PEGEN_INTERNAL __attribute__((visibility("hidden")))
 
-/* Above how many bytes read and written a call prefetches, and how far ahead: the hardware keeps up
- * within the caches (prefetching there cost 40 % on Zen 4 and up to 9 % elsewhere), while above the
- * last level it was the largest lever. Streaming stores begin earlier: they save reading the lines
- * that are written. */
-enum { PEGEN_PREFETCH_ABOVE = 24 << 20, PEGEN_PREFETCH_BYTES = 4096, PEGEN_STREAM_ABOVE = 2 << 20 };
+/* Above how many bytes read and written a call prefetches, on processors that gain from it, and how far
+ * ahead; above how many its outputs, where they are elsewhere, are written past the caches. */
+enum { PEGEN_PREFETCH_ABOVE = 2 << 20, PEGEN_PREFETCH_BYTES = 4096, PEGEN_STREAM_ABOVE = 16 << 20 };
+
+/* A bit of *pegen_driver.chosen beside the target's number: this processor gains from prefetching. */
+enum { PEGEN_CHOSEN_PREFETCH = 1 << 8 };
 
 /* A tensor as bytes: `dims` outer dimensions with strides, each index of which begins a run
  * of `width` adjacent bytes (a row of channels, one coordinate, a whole operand).
@@ -80,6 +81,6 @@ PEGEN_INTERNAL int pegen_views_meet(const pegen_view *a, const pegen_view *b);
 PEGEN_INTERNAL int pegen_view_nests(const pegen_view *view);
 
 /* The code to run here: the first of driver->targets that this processor can run; NULL: none. */
-PEGEN_INTERNAL const pegen_target_code *pegen_dispatch(const pegen_driver *driver);
+PEGEN_INTERNAL const pegen_target_code *pegen_dispatch(const pegen_driver *driver, int *prefetch);
 
 #endif

@@ -276,7 +276,8 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
   int error = pegen_check(driver, args, part, parts, &call);
   if (error)
     return error;
-  const pegen_target_code *target = pegen_dispatch(driver);
+  int prefetch = 0;
+  const pegen_target_code *target = pegen_dispatch(driver, &prefetch);
   if (!target)
     return PEGEN_ERROR_PROCESSOR;
 
@@ -298,7 +299,7 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
   p.encode = target->encode[call.type][streaming];
   if (!p.encode)
     return PEGEN_ERROR_DTYPE;
-  p.loop.prefetch = touched > PEGEN_PREFETCH_ABOVE ? PEGEN_PREFETCH_BYTES : 0;
+  p.loop.prefetch = prefetch && touched > PEGEN_PREFETCH_ABOVE ? PEGEN_PREFETCH_BYTES : 0;
 
   p.n = 0;
   for (int s = 0; s < 2; s++) {

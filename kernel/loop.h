@@ -81,7 +81,7 @@ typedef struct pegen_driver {
   int64_t prepared_bytes;      /* of one head, the largest of all targets, a multiple of 64 */
   int64_t n_targets;
   const pegen_target_code *targets; /* best first */
-  int32_t *chosen;             /* the dispatcher's choice: 0 none yet, else 1 + index of targets; atomic */
+  int32_t *chosen;             /* the dispatcher's choice: 0 none yet, else 1 + index of targets and a tuning bit; atomic */
 } pegen_driver;
 
 /* Prepared values live on the stack of the call, as many heads at a time as fit in this
