@@ -3,7 +3,7 @@
  * In: what dsl/loader.c read from a spec. Out: what group.c turns into a block
  * program. A block of channels holds chosen blades of Cl(p,q,r); a position
  * acts on it through one generator per axis, a bivector B_a with an angle
- * theta_a, as the rotor sandwich (papers/003, section 3.2)
+ * theta_a, as the rotor sandwich (CARE, section 3.2)
  *
  *     x -> R x R^-1,   R_a = exp(theta_a/2 B_a),
  *
@@ -30,7 +30,7 @@ enum {
 
 typedef enum spec_combine {
   COMBINE_SUM,      /* exp(sum_a theta_a/2 B_a) */
-  COMBINE_MEAN,     /* exp(1/P sum_a theta_a/2 B_a), papers/000 eq. 5-6 */
+  COMBINE_MEAN,     /* exp(1/P sum_a theta_a/2 B_a), GeoPE, eq. 5-6 */
   COMBINE_PRODUCT,  /* R_{o0} R_{o1} ...: order[0] is leftmost, acts last */
   COMBINE_SYMMETRIC /* exp(A_o0/2) exp(A_o1/2) ... exp(A_on) ... exp(A_o1/2) exp(A_o0/2) (Strang) */
 } spec_combine;
