@@ -232,12 +232,13 @@ static long double largest(const long double *entries, int count) {
 }
 
 /* The product over axes of the largest entry of each axis' action on vectors, to the power of the highest
- * grade that is built from minors: how large numbers get on the way to a matrix that may be small again. */
+ * grade that is built from minors: how large numbers get on the way to a matrix that may be small again.
+ * Above half the dimensions a grade is as small as its complement, unless the metric is degenerate. */
 static long double growth(const spec *s, const double *positions, const double *const *operands, int head, int block) {
   int n = s->algebra.p + s->algebra.q + s->algebra.r, power = 1;
   for (int i = 0; i < s->n_components; i++) {
     int grade = __builtin_popcount(s->component[i].blade);
-    if (n - grade < grade) grade = n - grade;
+    if (s->algebra.r == 0 && n - grade < grade) grade = n - grade;
     if (grade > power) power = grade;
   }
   long double product = 1, matrix[SPEC_MAX_DIMENSIONS * SPEC_MAX_DIMENSIONS];
