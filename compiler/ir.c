@@ -159,13 +159,13 @@ static MlirOperation function_op(ir *b, const char *name, const char *linkage, b
   return operation;
 }
 
-MlirOperation ir_function(ir *b, const char *name, bool internal, MlirType result, int count, const MlirType *types, ir_value *arguments) {
+MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType result, int count, const MlirType *types, ir_value *arguments) {
   MlirLocation locations[IR_MAX_ARGUMENTS];
   for (int i = 0; i < count; i++) locations[i] = b->location;
   MlirRegion body = mlirRegionCreate();
   MlirBlock entry = mlirBlockCreate(count, types, locations);
   mlirRegionAppendOwnedBlock(body, entry);
-  MlirOperation f = function_op(b, name, internal ? "#llvm.linkage<internal>" : "#llvm.linkage<external>", internal, function_type(b, result, count, types), body);
+  MlirOperation f = function_op(b, name, "#llvm.linkage<external>", noinline, function_type(b, result, count, types), body);
   for (int i = 0; i < count; i++) arguments[i] = mlirBlockGetArgument(entry, i);
   b->block = entry;
   return f;

@@ -36,8 +36,9 @@ MlirType ir_like(ir *b, ir_value v, MlirType element);
 /* ---- functions ---- */
 enum { IR_MAX_ARGUMENTS = 8 };
 /* Opens an llvm.func returning void (or i32/i64 by result, null type: void) and makes its entry
- * block current; arguments receive the block's arguments. internal: not exported, never inlined. */
-MlirOperation ir_function(ir *b, const char *name, bool internal, MlirType result, int count, const MlirType *types, ir_value *arguments);
+ * block current; arguments receive the block's arguments. Linkage is external: who finishes the module
+ * decides what stays so. */
+MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType result, int count, const MlirType *types, ir_value *arguments);
 void ir_declare(ir *b, const char *name, MlirType result, int count, const MlirType *types);
 void ir_return(ir *b);
 void ir_call(ir *b, const char *name, int count, const ir_value *arguments);
