@@ -59,18 +59,20 @@ static ir_value by_quadrant(ir *b, ir_value quadrant, ir_value even, ir_value od
   return ir_cast(b, "arith.bitcast", ir_op2(b, "arith.xori", value, sign), sign_bit == 31 ? b->f32 : b->f64);
 }
 
-static ir_value sinq_f32(ir *b, math_phase x, int quarter_turns) {
+ir_value math_turn_f32(ir *b, ir_value f, ir_value quadrant, int quarter_turns) {
   /* pi/2 as a float32 and what that leaves: the leading term is then exact to far below an ulp. */
   static const double high = 1.5707963705062866, low = -4.371139006309477e-08;
   static const double sine[] = {low, -0.6459634774822325, 0.07967967137586274, -0.004600198280269498};
   static const double cosine[] = {1.0, -1.2337005433534842, 0.2536692440299347, -0.020860288508130834, 0.000904021670403158};
-  reduction r = reduce(b, x);
-  ir_value f = ir_cast(b, "arith.truncf", r.fraction, b->f32);
-  ir_value n = low_bits(b, r.shifted);
   ir_value square = mul(b, f, f);
   ir_value s = add(b, mul(b, f, splat_f(b, f, high)), mul(b, f, polynomial(b, square, sine, 4)));
   ir_value c = polynomial(b, square, cosine, 5);
-  return by_quadrant(b, quarter_turns ? iadd(b, n, quarter_turns) : n, s, c, 31);
+  return by_quadrant(b, quarter_turns ? iadd(b, quadrant, quarter_turns) : quadrant, s, c, 31);
+}
+
+static ir_value sinq_f32(ir *b, math_phase x, int quarter_turns) {
+  reduction r = reduce(b, x);
+  return math_turn_f32(b, ir_cast(b, "arith.truncf", r.fraction, b->f32), low_bits(b, r.shifted), quarter_turns);
 }
 
 ir_value math_sinq_f32(ir *b, math_phase x) { return sinq_f32(b, x, 0); }

@@ -19,6 +19,9 @@ typedef struct math_phase {
  * float64, so the reduction adds no error for any |x| < 2^51. */
 ir_value math_sinq_f32(ir *b, math_phase x); /* result float32, error < 2^-24 */
 ir_value math_cosq_f32(ir *b, math_phase x);
+/* What is left after a reduction: sin(pi/2 (fraction + quadrant + quarter_turns)) for float32 |fraction| <= 1/2
+ * and an int32 quadrant; quarter_turns 1 makes it the cosine. */
+ir_value math_turn_f32(ir *b, ir_value fraction, ir_value quadrant, int quarter_turns);
 ir_value math_sinq_f64(ir *b, ir_value x); /* result float64, error < 2^-50 */
 ir_value math_cosq_f64(ir *b, ir_value x);
 ir_value math_exp_f64(ir *b, ir_value x);  /* relative error < 2^-48; overflows to infinity, underflows to 0 */

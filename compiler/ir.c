@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OPERANDS = 12, MAX_ATTRIBUTES = 12 };
+enum { MAX_OPERANDS = 16, MAX_ATTRIBUTES = 12 };
 
 static MlirStringRef text(const char *s) { return mlirStringRefCreateFromCString(s); }
 
@@ -33,7 +33,7 @@ void ir_create(ir *b, const char *file, int line) {
   mlirRegisterAllDialects(registry);
   b->context = mlirContextCreateWithRegistry(registry, false);
   mlirDialectRegistryDestroy(registry);
-  static const char *const dialects[] = {"arith", "math", "vector", "scf", "cf", "llvm"};
+  static const char *const dialects[] = {"arith", "math", "vector", "scf", "cf", "llvm", "nvvm"};
   for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++)
     if (mlirDialectIsNull(mlirContextGetOrLoadDialect(b->context, text(dialects[i])))) diag_bug("ir", "no dialect '%s'", dialects[i]);
   mlirContextAttachDiagnosticHandler(b->context, on_diagnostic, NULL, NULL);
@@ -83,7 +83,7 @@ typedef struct op {
   const char *name;
   int n_operands, n_results, n_attributes;
   MlirValue operands[MAX_OPERANDS];
-  MlirType results[1];
+  MlirType results[IR_MAX_RESULTS];
   MlirNamedAttribute attributes[MAX_ATTRIBUTES];
   MlirRegion regions[2];
   int n_regions;
@@ -191,6 +191,17 @@ void ir_call(ir *b, const char *name, int count, const ir_value *arguments) {
   op_finish(&o);
 }
 
+void ir_make_kernel(ir *b, MlirOperation function, int threads) {
+  int32_t block[1] = {threads};
+  mlirOperationSetDiscardableAttributeByName(function, text("nvvm.kernel"), mlirUnitAttrGet(b->context));
+  mlirOperationSetDiscardableAttributeByName(function, text("nvvm.maxntid"), mlirDenseI32ArrayGet(b->context, 1, block));
+}
+
+ir_value ir_register(ir *b, const char *name) {
+  op o = op_start(b, name);
+  return op_value(&o, b->i32);
+}
+
 /* ---- constants ---- */
 
 static ir_value constant(ir *b, MlirType type, MlirAttribute value) {
@@ -236,6 +247,7 @@ ir_value ir_bools(ir *b, int lanes, const bool *values) {
 
 /* Products and sums may contract to fused multiply-adds; nothing else of fast-math is allowed. */
 static void allow_contraction(op *o) {
+  if (o->b->exact) return;
   if (!strcmp(o->name, "arith.mulf") || !strcmp(o->name, "arith.addf") || !strcmp(o->name, "arith.subf"))
     op_attribute(o, "fastmath", parse_attribute(o->b, "#arith.fastmath<contract>"));
 }
@@ -299,7 +311,7 @@ ir_value ir_select(ir *b, ir_value condition, ir_value x, ir_value y) {
 }
 
 ir_value ir_fma(ir *b, ir_value x, ir_value y, ir_value z) {
-  op o = op_start(b, "vector.fma");
+  op o = op_start(b, ir_lanes(x) ? "vector.fma" : "math.fma");
   op_operand(&o, x);
   op_operand(&o, y);
   op_operand(&o, z);
@@ -318,6 +330,20 @@ ir_value ir_shuffle(ir *b, ir_value x, ir_value y, int lanes, const int64_t *mas
   op_operand(&o, y);
   op_attribute(&o, "mask", mlirDenseI64ArrayGet(b->context, lanes, mask));
   return op_value(&o, ir_vector(b, lanes, element_of(ir_type(x))));
+}
+
+ir_value ir_extract(ir *b, ir_value vector, int lane) {
+  int64_t position[1] = {lane};
+  op o = op_start(b, "vector.extract");
+  op_operand(&o, vector);
+  op_attribute(&o, "static_position", mlirDenseI64ArrayGet(b->context, 1, position));
+  return op_value(&o, element_of(ir_type(vector)));
+}
+
+ir_value ir_elements(ir *b, MlirType vector, int count, const ir_value *values) {
+  op o = op_start(b, "vector.from_elements");
+  for (int i = 0; i < count; i++) op_operand(&o, values[i]);
+  return op_value(&o, vector);
 }
 
 /* ---- memory ---- */
@@ -378,12 +404,43 @@ ir_value ir_alloca(ir *b, int64_t bytes, int alignment) {
   return op_value(&o, b->ptr);
 }
 
+static int address_space(ir *b) { return (int)mlirLLVMPointerTypeGetAddressSpace(b->ptr); }
+
+void ir_table(ir *b, const char *name, int count, const float *values, const int32_t *integers) {
+  MlirType element = values ? b->f32 : b->i32;
+  int64_t shape[1] = {count};
+  MlirType tensor = mlirRankedTensorTypeGet(1, shape, element, mlirAttributeGetNull());
+  MlirBlock saved = b->block;
+  b->block = mlirModuleGetBody(b->module);
+  op o = op_start(b, "llvm.mlir.global");
+  op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, text(name)));
+  op_attribute(&o, "global_type", mlirTypeAttrGet(mlirLLVMArrayTypeGet(element, (unsigned)count)));
+  op_attribute(&o, "linkage", parse_attribute(b, "#llvm.linkage<internal>"));
+  op_attribute(&o, "constant", mlirUnitAttrGet(b->context));
+  op_attribute(&o, "value", values ? mlirDenseElementsAttrFloatGet(tensor, count, values) : mlirDenseElementsAttrInt32Get(tensor, count, integers));
+  op_attribute(&o, "addr_space", i32_attribute(b, address_space(b)));
+  op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, 8));
+  o.regions[0] = mlirRegionCreate();
+  o.n_regions = 1;
+  op_finish(&o);
+  b->block = saved;
+}
+
+ir_value ir_table_address(ir *b, const char *name) {
+  op o = op_start(b, "llvm.mlir.addressof");
+  op_attribute(&o, "global_name", mlirFlatSymbolRefAttrGet(b->context, text(name)));
+  return op_value(&o, b->ptr);
+}
+
 /* ---- control ---- */
 
-static void yield(ir *b) {
+static void yield_values(ir *b, int count, const ir_value *values) {
   op o = op_start(b, "scf.yield");
+  for (int i = 0; i < count; i++) op_operand(&o, values[i]);
   op_finish(&o);
 }
+
+static void yield(ir *b) { yield_values(b, 0, NULL); }
 
 ir_loop ir_for(ir *b, ir_value begin, ir_value end) {
   ir_value step = ir_int(b, b->i64, 1);
@@ -406,9 +463,10 @@ void ir_end_for(ir *b, ir_loop loop) {
   b->block = loop.outer;
 }
 
-ir_branch ir_if(ir *b, ir_value condition) {
+ir_choice ir_choose(ir *b, ir_value condition, int count, const MlirType *types) {
   op o = op_start(b, "scf.if");
   op_operand(&o, condition);
+  for (int i = 0; i < count; i++) op_result(&o, types[i]);
   MlirBlock blocks[2];
   for (int i = 0; i < 2; i++) {
     blocks[i] = mlirBlockCreate(0, NULL, NULL);
@@ -416,10 +474,25 @@ ir_branch ir_if(ir *b, ir_value condition) {
     mlirRegionAppendOwnedBlock(o.regions[i], blocks[i]);
   }
   o.n_regions = 2;
-  op_finish(&o);
-  ir_branch branch = {b->block, blocks[1]};
+  ir_choice choice = {b->block, blocks[1], op_finish(&o)};
   b->block = blocks[0];
-  return branch;
+  return choice;
+}
+
+void ir_choose_else(ir *b, ir_choice *choice, int count, const ir_value *values) {
+  yield_values(b, count, values);
+  b->block = choice->otherwise;
+}
+
+void ir_end_choose(ir *b, ir_choice choice, int count, const ir_value *values, ir_value *results) {
+  yield_values(b, count, values);
+  for (int i = 0; i < count; i++) results[i] = mlirOperationGetResult(choice.operation, i);
+  b->block = choice.outer;
+}
+
+ir_branch ir_if(ir *b, ir_value condition) {
+  ir_choice choice = ir_choose(b, condition, 0, NULL);
+  return (ir_branch){choice.outer, choice.otherwise};
 }
 
 void ir_else(ir *b, ir_branch *branch) {

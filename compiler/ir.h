@@ -19,6 +19,7 @@ typedef struct ir {
   MlirBlock block; /* where the next op goes: appended */
   MlirType ptr, i1, i8, i16, i32, i64, f16, bf16, f32, f64;
   const char *target_cpu, *target_features; /* attributes of the functions to come */
+  bool exact; /* every sum and product of the ops to come rounds by itself: none contracts to a fused one */
 } ir;
 
 typedef MlirValue ir_value;
@@ -34,7 +35,7 @@ int ir_lanes(ir_value v); /* 0: a scalar */
 MlirType ir_like(ir *b, ir_value v, MlirType element);
 
 /* ---- functions ---- */
-enum { IR_MAX_ARGUMENTS = 8 };
+enum { IR_MAX_ARGUMENTS = 96 };
 /* Opens an llvm.func returning void (or i32/i64 by result, null type: void) and makes its entry
  * block current; arguments receive the block's arguments. Linkage is external: who finishes the module
  * decides what stays so. */
@@ -42,6 +43,9 @@ MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType resul
 void ir_declare(ir *b, const char *name, MlirType result, int count, const MlirType *types);
 void ir_return(ir *b);
 void ir_call(ir *b, const char *name, int count, const ir_value *arguments);
+/* Makes a function an entry of a GPU module, launched with blocks of `threads`. */
+void ir_make_kernel(ir *b, MlirOperation function, int threads);
+ir_value ir_register(ir *b, const char *name); /* an nvvm.read.ptx.sreg op: i32 */
 
 /* ---- constants ---- */
 ir_value ir_int(ir *b, MlirType type, int64_t value);                    /* scalar or splat */
@@ -57,10 +61,12 @@ ir_value ir_bitcast_lanes(ir *b, ir_value x, MlirType vector);          /* vecto
 ir_value ir_compare_float(ir *b, const char *predicate, ir_value x, ir_value y);
 ir_value ir_compare_int(ir *b, const char *predicate, ir_value x, ir_value y);
 ir_value ir_select(ir *b, ir_value condition, ir_value x, ir_value y);
-ir_value ir_fma(ir *b, ir_value x, ir_value y, ir_value z);              /* vector.fma: x y + z rounded once */
+ir_value ir_fma(ir *b, ir_value x, ir_value y, ir_value z);              /* x y + z rounded once */
 ir_value ir_broadcast(ir *b, MlirType vector, ir_value scalar);
 /* Lanes of x followed by those of y, picked by mask[lanes]; -1: any value. */
 ir_value ir_shuffle(ir *b, ir_value x, ir_value y, int lanes, const int64_t *mask);
+ir_value ir_extract(ir *b, ir_value vector, int lane);
+ir_value ir_elements(ir *b, MlirType vector, int count, const ir_value *values);
 
 /* ---- memory ---- */
 ir_value ir_offset(ir *b, ir_value pointer, ir_value bytes);
@@ -70,6 +76,9 @@ ir_value ir_load(ir *b, MlirType type, ir_value pointer, int alignment);
 void ir_store(ir *b, ir_value value, ir_value pointer, int alignment, bool nontemporal);
 void ir_prefetch(ir *b, ir_value pointer);
 ir_value ir_alloca(ir *b, int64_t bytes, int alignment);
+/* A constant array of the module and, in a function, its address. values of f32, integers of i32. */
+void ir_table(ir *b, const char *name, int count, const float *values, const int32_t *integers);
+ir_value ir_table_address(ir *b, const char *name);
 
 /* ---- control: the body is appended between begin and end ---- */
 typedef struct ir_loop {
@@ -85,5 +94,15 @@ typedef struct ir_branch {
 ir_branch ir_if(ir *b, ir_value condition); /* then the "then" block is current */
 void ir_else(ir *b, ir_branch *branch);
 void ir_end_if(ir *b, ir_branch branch);
+
+/* The same with values: each side ends by giving them. */
+enum { IR_MAX_RESULTS = 16 };
+typedef struct ir_choice {
+  MlirBlock outer, otherwise;
+  MlirOperation operation;
+} ir_choice;
+ir_choice ir_choose(ir *b, ir_value condition, int count, const MlirType *types);
+void ir_choose_else(ir *b, ir_choice *choice, int count, const ir_value *values);
+void ir_end_choose(ir *b, ir_choice choice, int count, const ir_value *values, ir_value *results);
 
 #endif
