@@ -169,19 +169,23 @@ static LLVMValueRef driver(describer *d, LLVMValueRef kernel, const cpu_target *
 
 /* ---- entries ---- */
 
-/* An exported function that calls `callee` with the descriptor put before its own arguments. The descriptor
- * refers to the entries and they to it, so its place is taken by a global that is filled in later. */
-static LLVMValueRef entry(describer *d, const char *name, const char *callee, LLVMTypeRef result, LLVMTypeRef *types, int count) {
+/* An exported function; the descriptor refers to the entries and they to it, so bodies come later. */
+static LLVMValueRef entry(describer *d, const char *name, LLVMTypeRef result, LLVMTypeRef *types, int count) {
   LLVMValueRef f = LLVMAddFunction(d->module, name, LLVMFunctionType(result, types, (unsigned)count, false));
   LLVMSetLinkage(f, LLVMExternalLinkage);
-  if (!LLVMGetNamedFunction(d->module, callee)) diag_bug("describe", "the driver has no '%s'", callee);
   return f;
 }
 
+/* Calls the driver's `callee` with the descriptor put before the entry's own arguments. */
 static void entry_body(describer *d, LLVMValueRef f, const char *callee, LLVMValueRef descriptor) {
-  LLVMValueRef target = LLVMGetNamedFunction(d->module, callee), arguments[4] = {descriptor};
+  LLVMValueRef arguments[4] = {descriptor};
+  LLVMTypeRef types[4] = {d->ptr}, result = LLVMGetReturnType(LLVMGlobalGetValueType(f));
   unsigned count = LLVMCountParams(f);
-  for (unsigned i = 0; i < count; i++) arguments[i + 1] = LLVMGetParam(f, i);
+  for (unsigned i = 0; i < count; i++) {
+    arguments[i + 1] = LLVMGetParam(f, i);
+    types[i + 1] = LLVMTypeOf(arguments[i + 1]);
+  }
+  LLVMValueRef target = LLVMAddFunction(d->module, callee, LLVMFunctionType(result, types, count + 1, false));
   LLVMBuilderRef builder = LLVMCreateBuilderInContext(d->context);
   LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(d->context, f, "entry"));
   LLVMValueRef call = LLVMBuildCall2(builder, LLVMGlobalGetValueType(target), target, arguments, count + 1, "");
@@ -197,8 +201,8 @@ void describe_add(LLVMModuleRef module, const describe_request *request, const c
   d.i64 = LLVMInt64TypeInContext(d.context);
   const char *name = request->p->spec->name;
   LLVMTypeRef types[] = {d.ptr, d.i32, d.i32};
-  LLVMValueRef encode = entry(&d, arena_printf(request->memory, "%s_encode", name), "pegen_driver_encode", d.i32, types, 3);
-  LLVMValueRef workspace = entry(&d, arena_printf(request->memory, "%s_workspace", name), "pegen_driver_workspace", d.i64, types, 1);
+  LLVMValueRef encode = entry(&d, arena_printf(request->memory, "%s_encode", name), d.i32, types, 3);
+  LLVMValueRef workspace = entry(&d, arena_printf(request->memory, "%s_workspace", name), d.i64, types, 1);
   LLVMValueRef descriptor = driver(&d, kernel(&d, targets, n_targets, encode, workspace), targets, n_targets);
   entry_body(&d, encode, "pegen_driver_encode", descriptor);
   entry_body(&d, workspace, "pegen_driver_workspace", descriptor);

@@ -4,14 +4,12 @@
 #include "describe.h"
 #include "diag.h"
 
-#include "../kernel/bitcode.h"
+#include "../kernel/embedded.h"
 #include "../kernel/loop.h"
 
 #include <llvm-c/Analysis.h>
-#include <llvm-c/BitReader.h>
 #include <llvm-c/Core.h>
 #include <llvm-c/ErrorHandling.h>
-#include <llvm-c/Linker.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
 #include <llvm-c/Transforms/PassBuilder.h>
@@ -161,30 +159,26 @@ static LLVMTargetMachineRef create_machine(const cpu_target *t, int optimize) {
   return machine;
 }
 
-static void link_driver(LLVMModuleRef module, const cpu_target *t) {
+/* The driver joins as assembly: compiled once, when pegen was built. */
+static void add_driver(LLVMModuleRef module, const cpu_target *t) {
   bool x86 = !strcmp(t->triple, X86_TRIPLE);
-  const unsigned char *bytes = x86 ? pegen_driver_x86_64 : pegen_driver_aarch64;
+  const unsigned char *text = x86 ? pegen_driver_x86_64 : pegen_driver_aarch64;
   size_t size = x86 ? pegen_driver_x86_64_size : pegen_driver_aarch64_size;
-  LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRange((const char *)bytes, size, "driver", false);
-  LLVMModuleRef driver;
-  if (LLVMParseBitcodeInContext2(LLVMGetModuleContext(module), buffer, &driver)) diag_bug("target", "the driver's bitcode does not parse");
-  LLVMDisposeMemoryBuffer(buffer);
-  LLVMSetTarget(driver, LLVMGetTarget(module));
-  LLVMSetDataLayout(driver, LLVMGetDataLayoutStr(module));
-  if (LLVMLinkModules2(module, driver)) diag_bug("target", "the driver does not link");
+  LLVMSetModuleInlineAsm2(module, (const char *)text, size);
 }
 
-/* Everything but the kernel's own symbols becomes internal: the object exports three names and imports none. */
+/* Everything but the kernel's own symbols becomes internal: the object exports three names and imports none.
+ * What is only declared stands in the driver's assembly, so it is reached without a table. */
 static void internalize(LLVMModuleRef module, const describe_request *request) {
   for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f)) {
     size_t length;
-    bool keep = LLVMIsDeclaration(f) || describe_is_exported(request, LLVMGetValueName2(f, &length));
-    if (!keep) LLVMSetLinkage(f, LLVMInternalLinkage);
+    if (LLVMIsDeclaration(f) && LLVMGetIntrinsicID(f)) continue;
+    if (LLVMIsDeclaration(f)) LLVMSetVisibility(f, LLVMHiddenVisibility);
+    else if (!describe_is_exported(request, LLVMGetValueName2(f, &length))) LLVMSetLinkage(f, LLVMInternalLinkage);
   }
 }
 
-/* Before the driver is linked: its bitcode is optimized already, and doing it again took half of the
- * compile time. The emitted functions are external until then, so that none is dropped. */
+/* The emitted functions are external until the entries that use them are there, so that none is dropped. */
 static void optimize(LLVMModuleRef module, LLVMTargetMachineRef machine, int level) {
   char passes[16];
   snprintf(passes, sizeof passes, "default<O%d>", level);
@@ -254,7 +248,7 @@ bool target_write(ir *b, const cpu_target *const *targets, int n_targets, const 
   LLVMSetModuleIdentifier(module, describe->p->spec->name, strlen(describe->p->spec->name));
   LLVMSetSourceFileName(module, describe->p->spec->name, strlen(describe->p->spec->name));
   optimize(module, machine, options->optimize);
-  link_driver(module, targets[0]);
+  add_driver(module, targets[0]);
   describe_add(module, describe, targets, n_targets);
   internalize(module, describe);
   char *message = NULL;

@@ -26,7 +26,7 @@ enum { TARGET_MAX = 4 };
  * architecture. 0 after a diag_error (unknown name, architectures mixed). */
 int target_parse(arena *a, const char *list, const cpu_target **out);
 
-/* Lowers the module's MLIR, links the driver, optimizes, and writes the form asked for. */
+/* Lowers the module's MLIR, optimizes, adds the driver and the descriptor, and writes the form asked for. */
 typedef struct describe_request describe_request;
 bool target_write(ir *b, const cpu_target *const *targets, int n_targets, const compile_options *options,
                   const describe_request *describe, compile_output *out);

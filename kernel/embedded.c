@@ -1,6 +1,6 @@
-/* bitcode.c: the bytes behind bitcode.h. CMake defines the two paths. The assembler reads
+/* embedded.c: the bytes behind embedded.h. CMake defines the two paths. The assembler reads
  * the files as they are: no megabyte of generated C, and no tool beyond the compiler. */
-#include "bitcode.h"
+#include "embedded.h"
 
 #define EMBED(name, path)                                                                                              \
   __asm__(".section .rodata, \"a\"\n"                                                                                  \

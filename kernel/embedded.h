@@ -1,7 +1,7 @@
-/* bitcode.h: the driver as LLVM bitcode, one module for each architecture that kernels are
- * emitted for. The compiler links it into every kernel and makes it internal there. */
-#ifndef PEGEN_KERNEL_BITCODE_H
-#define PEGEN_KERNEL_BITCODE_H
+/* embedded.h: the driver as assembly, one text for each architecture that kernels are emitted for. The
+ * compiler makes it part of every kernel's module; its symbols are local to the object. */
+#ifndef PEGEN_KERNEL_EMBEDDED_H
+#define PEGEN_KERNEL_EMBEDDED_H
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-/* loop.h: the border between the driver (driver.c, compiled to bitcode and linked into
+/* loop.h: the border between the driver (driver.c, compiled once and made part of
  * every kernel object) and the code that the compiler emits through MLIR.
  *
  * The driver checks arguments, picks the processor's code, and cuts the work

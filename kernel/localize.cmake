@@ -1,0 +1,7 @@
+# The driver's assembly made fit to stand inside any kernel's: its functions local to the object, its
+# labels in a name space of their own, and nothing that a file can have only once.
+file(READ ${IN} text)
+string(REGEX REPLACE "\n[ \t]*\\.(globl|hidden|file|ident|addrsig|addrsig_sym)[ \t]*[^\n]*" "" text "${text}")
+string(REGEX REPLACE "\n[ \t]*\\.section[ \t]+\"?\\.note[^\n]*" "" text "${text}")
+string(REPLACE ".L" ".Ldriver_" text "${text}")
+file(WRITE ${OUT} "${text}")
