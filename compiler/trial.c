@@ -210,7 +210,7 @@ typedef struct remembered {
 struct oracle {
   arena *memory;
   const spec *spec;
-  int64_t batches, tokens;
+  int64_t batches, tokens, step;
   const double *positions;
   const double *const *operands;
   remembered *block; /* [batches][tokens][heads][n_blocks] */
@@ -219,9 +219,15 @@ struct oracle {
 oracle *oracle_create(arena *a, const spec *s, int64_t batches, int64_t tokens, const double *positions,
                       const trial_operands *operands) {
   oracle *o = arena_new(a, oracle);
-  *o = (oracle){a, s, batches, tokens, positions, operands->values, NULL};
+  *o = (oracle){a, s, batches, tokens, 1, positions, operands->values, NULL};
   o->block = arena_array(a, remembered, batches * tokens * s->heads * s->n_blocks + 1);
   return o;
+}
+
+void oracle_sample(oracle *o, int64_t step) { o->step = step; }
+
+static bool is_sampled(const oracle *o, int64_t token) {
+  return token <= o->spec->skip_tokens || token == o->tokens - 1 || token % o->step == 0;
 }
 
 static long double largest(const long double *entries, int count) {
@@ -324,6 +330,7 @@ void trial_compare_rows(oracle *o, const DLTensor *in, const DLTensor *out, tria
   arena *scratch = arena_create();
   const bool *blocked = blocked_channels(scratch, s);
   EACH_ROW(in, b, h, n) {
+    if (!is_sampled(o, n)) continue;
     bool skipped = n < s->skip_tokens;
     for (int c = 0; c < s->head_dim; c++) {
       const void *from = tensor_at(in, b, h, n, c), *to = tensor_at(out, b, h, n, c);
@@ -347,7 +354,7 @@ void trial_compare_entries(oracle *o, const DLTensor *out, int64_t from, int64_t
   const spec *s = o->spec;
   number_type type = number_type_of(out->dtype);
   EACH_ROW(out, b, h, n) {
-    if (n < from || n >= to || n < s->skip_tokens) continue;
+    if (n < from || n >= to || n < s->skip_tokens || !is_sampled(o, n)) continue;
     for (int block = 0; block < s->n_blocks; block++) {
       long double scale;
       /* The batch only says which column; positions are shared. */

@@ -64,6 +64,8 @@ typedef struct oracle oracle;
 /* positions [batches][tokens][axes], batches 1 where shared; NULL where the spec has a grid. */
 oracle *oracle_create(arena *a, const spec *s, int64_t batches, int64_t tokens, const double *positions,
                       const trial_operands *operands);
+/* Comparisons look at the first and last tokens and at every step-th; 1 where not called. */
+void oracle_sample(oracle *o, int64_t step);
 /* matrix [n_components][n_components] of a token that is encoded. *scale: what errors of its entries are
  * measured by: the amplitude (or its inverse) in a compact group, otherwise the largest
  * number that a float32 product of the axes' actions passes through. */
