@@ -1,21 +1,17 @@
-/* target: the table of machines, and the passes from MLIR to bytes; see target.h. */
+/* target: the table of CPUs, and an object with its driver; see target.h. */
 #include "target.h"
 
 #include "describe.h"
 #include "diag.h"
+#include "lower.h"
 
 #include "../kernel/embedded.h"
 #include "../kernel/loop.h"
 
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Core.h>
-#include <llvm-c/ErrorHandling.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
-#include <llvm-c/Transforms/PassBuilder.h>
-#include <mlir-c/Pass.h>
-#include <mlir-c/RegisterEverything.h>
-#include <mlir-c/Target/LLVMIR.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,35 +97,6 @@ int target_parse(arena *a, const char *list, const cpu_target **out) {
   return count;
 }
 
-/* ---- MLIR to LLVM ---- */
-
-static const char PIPELINE[] =
-    "builtin.module(canonicalize,cse,convert-vector-to-llvm{force-32bit-vector-indices=0},convert-scf-to-cf,"
-    "convert-math-to-llvm,convert-arith-to-llvm,convert-index-to-llvm,convert-cf-to-llvm,reconcile-unrealized-casts)";
-
-static void on_pipeline_error(MlirStringRef message, void *unused) {
-  (void)unused;
-  fwrite(message.data, 1, message.length, stderr);
-}
-
-static LLVMModuleRef lower(ir *b, LLVMContextRef context) {
-  static bool registered;
-  if (!registered) mlirRegisterAllPasses();
-  registered = true;
-  mlirRegisterAllLLVMTranslations(b->context);
-  MlirOperation module = mlirModuleGetOperation(b->module);
-  if (!mlirOperationVerify(module)) diag_bug("emit", "the module does not verify");
-  MlirPassManager manager = mlirPassManagerCreate(b->context);
-  MlirOpPassManager root = mlirPassManagerGetAsOpPassManager(manager);
-  if (mlirLogicalResultIsFailure(mlirParsePassPipeline(root, mlirStringRefCreateFromCString(PIPELINE), on_pipeline_error, NULL)))
-    diag_bug("lower", "the pass pipeline does not parse");
-  if (mlirLogicalResultIsFailure(mlirPassManagerRunOnOp(manager, module))) diag_bug("lower", "the passes failed");
-  mlirPassManagerDestroy(manager);
-  LLVMModuleRef llvm = mlirTranslateModuleToLLVMIR(module, context);
-  if (!llvm) diag_bug("lower", "no translation to LLVM");
-  return llvm;
-}
-
 /* ---- LLVM to bytes ---- */
 
 static void initialize_targets(void) {
@@ -178,88 +145,34 @@ static void internalize(LLVMModuleRef module, const describe_request *request) {
   }
 }
 
-/* The emitted functions are external until the entries that use them are there, so that none is dropped. */
-static void optimize(LLVMModuleRef module, LLVMTargetMachineRef machine, int level) {
-  char passes[16];
-  snprintf(passes, sizeof passes, "default<O%d>", level);
-  LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-  /* The emitted code is vectors already, and its loops' bodies are long. */
-  LLVMPassBuilderOptionsSetLoopVectorization(options, false);
-  LLVMPassBuilderOptionsSetSLPVectorization(options, false);
-  LLVMPassBuilderOptionsSetLoopUnrolling(options, false);
-  LLVMErrorRef error = LLVMRunPasses(module, passes, machine, options);
-  if (error) diag_bug("optimize", "%s", LLVMGetErrorMessage(error));
-  LLVMDisposePassBuilderOptions(options);
-}
-
-static void take(compile_output *out, const char *data, size_t size) {
-  out->data = malloc(size ? size : 1);
-  if (!out->data) {
-    fputs("pegen: out of memory\n", stderr);
-    exit(3);
-  }
-  memcpy(out->data, data, size);
-  out->size = size;
-}
-
-static void append_chunk(MlirStringRef chunk, void *stream) { fwrite(chunk.data, 1, chunk.length, stream); }
-
-static void write_mlir(ir *b, compile_output *out) {
-  char *text = NULL;
-  size_t size = 0;
-  FILE *stream = open_memstream(&text, &size);
-  mlirOperationPrint(mlirModuleGetOperation(b->module), append_chunk, stream);
-  fclose(stream);
-  take(out, text, size);
-  free(text);
-}
-
-static void write_llvm(LLVMModuleRef module, compile_output *out) {
-  char *text = LLVMPrintModuleToString(module);
-  take(out, text, strlen(text));
-  LLVMDisposeMessage(text);
-}
-
-static void write_machine_code(LLVMModuleRef module, LLVMTargetMachineRef machine, bool assembly, compile_output *out) {
-  char *message = NULL;
-  LLVMMemoryBufferRef buffer;
-  if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, assembly ? LLVMAssemblyFile : LLVMObjectFile, &message, &buffer))
-    diag_bug("target", "%s", message);
-  take(out, LLVMGetBufferStart(buffer), LLVMGetBufferSize(buffer));
-  LLVMDisposeMemoryBuffer(buffer);
-}
-
-static void on_fatal_error(const char *reason) { diag_bug("target", "%s", reason); }
-
 bool target_write(ir *b, const cpu_target *const *targets, int n_targets, const compile_options *options, const describe_request *describe, compile_output *out) {
   if (options->emit == EMIT_MLIR) {
-    if (!mlirOperationVerify(mlirModuleGetOperation(b->module))) diag_bug("emit", "the module does not verify");
-    write_mlir(b, out);
+    lower_print_mlir(b, out);
     return true;
   }
   initialize_targets();
-  LLVMInstallFatalErrorHandler(on_fatal_error);
+  lower_begin();
   LLVMContextRef context = LLVMContextCreate();
-  LLVMModuleRef module = lower(b, context);
+  LLVMModuleRef module = lower_module(b, context);
   LLVMTargetMachineRef machine = create_machine(targets[0], options->optimize);
   LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);
   LLVMSetTarget(module, targets[0]->triple);
   LLVMSetModuleDataLayout(module, layout);
   LLVMSetModuleIdentifier(module, describe->p->spec->name, strlen(describe->p->spec->name));
   LLVMSetSourceFileName(module, describe->p->spec->name, strlen(describe->p->spec->name));
-  optimize(module, machine, options->optimize);
+  lower_optimize(module, machine, options->optimize);
   add_driver(module, targets[0]);
   describe_add(module, describe, targets, n_targets);
   internalize(module, describe);
   char *message = NULL;
   if (LLVMVerifyModule(module, LLVMReturnStatusAction, &message)) diag_bug("target", "%s", message);
   LLVMDisposeMessage(message);
-  if (options->emit == EMIT_LLVM) write_llvm(module, out);
-  else write_machine_code(module, machine, options->emit == EMIT_ASM, out);
+  if (options->emit == EMIT_LLVM) lower_print_llvm(module, out);
+  else lower_write(module, machine, options->emit == EMIT_ASM, out);
   LLVMDisposeTargetData(layout);
   LLVMDisposeTargetMachine(machine);
   LLVMDisposeModule(module);
   LLVMContextDispose(context);
-  LLVMResetFatalErrorHandler();
+  lower_end();
   return true;
 }
