@@ -7,6 +7,7 @@
 #include "group.h"
 #include "plan.h"
 #include "target.h"
+#include "target_ptx.h"
 
 #include "pegen/pegen.h"
 
@@ -19,12 +20,23 @@ static void write_expr(const plan *p, compile_output *out) {
   fclose(stream);
 }
 
+/* What is written for a GPU alone: PTX, or what comes before it. */
+static bool check_gpu_form(const compile_options *options, const ptx_target **gpu) {
+  if (!*gpu) *gpu = ptx_target_default();
+  if (options->emit != EMIT_OBJ) return true;
+  diag_error(NULL, 0, "an object needs a processor; expected --target %s,x86-64-v3 or the like, or an output that ends in .ptx", (*gpu)->name);
+  return false;
+}
+
 bool compile(arena *a, const spec *s, const compile_options *options, compile_output *out) {
   unsigned dtypes = options->dtypes ? options->dtypes : PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16;
   const cpu_target *targets[TARGET_MAX];
   block_program program;
-  int n_targets = target_parse(a, options->targets, targets);
-  if (!n_targets || !spec_validate(s)) return false;
+  const char *cpus;
+  const ptx_target *gpu = ptx_target_parse(a, options->targets, &cpus);
+  bool gpu_alone = options->emit == EMIT_PTX || (gpu && !cpus);
+  int n_targets = gpu_alone ? 0 : target_parse(a, cpus, targets);
+  if (!(gpu_alone ? check_gpu_form(options, &gpu) : n_targets > 0) || !spec_validate(s)) return false;
 
   if (!group_build(a, s, &program)) return false;
   plan *p = plan_build(a, &program);
@@ -32,11 +44,15 @@ bool compile(arena *a, const spec *s, const compile_options *options, compile_ou
     write_expr(p, out);
     return true;
   }
+  if (gpu_alone) {
+    ptx_write(a, p, gpu, options, dtypes, out);
+    return true;
+  }
   ir b;
   ir_create(&b, s->file, s->line);
   emit_cpu_imports(&b);
   for (int i = 0; i < n_targets; i++) emit_cpu(&b, a, p, targets[i], dtypes);
-  describe_request request = {a, p, dtypes, describe_digest(a, p)};
+  describe_request request = {a, p, dtypes, describe_digest(a, p), gpu ? ptx_compile(a, p, gpu, dtypes, options->optimize) : NULL};
   bool ok = target_write(&b, targets, n_targets, options, &request, out);
   ir_destroy(&b);
   return ok;

@@ -9,6 +9,7 @@
 #include "diag.h"
 #include "emit_cpu.h"
 
+#include "../kernel/launch.h"
 #include "../kernel/loop.h"
 
 #include <llvm-c/Target.h>
@@ -101,6 +102,27 @@ static const char *joined_targets(arena *a, const cpu_target *const *targets, in
   return text;
 }
 
+/* ---- PTX ---- */
+
+static LLVMValueRef ptx(describer *d) {
+  static const unsigned bits[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16};
+  const ptx_module *m = d->request->ptx;
+  if (!m) return null(d);
+  LLVMValueRef rows[PTX_MAX_ENTRIES];
+  for (int i = 0; i < m->n_entries; i++) {
+    const ptx_entry *e = &m->entry[i];
+    LLVMValueRef fields[] = {string(d, e->name), i32(d, bits[e->dtype]), i32(d, e->tile->access), i32(d, e->tile->n_units), i32(d, e->flight)};
+    rows[i] = structure(d, fields, 5);
+    check_size(d, "pegen_ptx_entry", rows[i], sizeof(pegen_ptx_entry));
+  }
+  LLVMValueRef fields[] = {string(d, m->text), i64(d, (int64_t)m->size), string(d, m->target->name), i32(d, PEGEN_PTX_BLOCK),
+                           i32(d, m->n_parameters), i32(d, d->request->p->per_head), i32(d, m->n_entries),
+                           array(d, "ptx_entries", LLVMTypeOf(rows[0]), rows, m->n_entries)};
+  LLVMValueRef value = structure(d, fields, 8);
+  check_size(d, "pegen_ptx", value, sizeof(pegen_ptx));
+  return global(d, "ptx", value, true);
+}
+
 static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n_targets, LLVMValueRef encode, LLVMValueRef workspace) {
   const plan *p = d->request->p;
   const spec *s = p->spec;
@@ -111,7 +133,7 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
       i32(d, d->request->dtypes), i32(d, s->head_dim), i32(d, s->head_dim), i32(d, s->n_axes),
       strings(d, "axes", s->axis, s->n_axes), i32(d, p->per_head ? s->heads : 0), i32(d, s->skip_tokens),
       s->grid[0] ? sizes(d, "grid", s->grid, s->n_axes) : null(d), i32(d, s->n_operands), operands(d),
-      encode, null(d), workspace};
+      encode, null(d), workspace, ptx(d)};
   LLVMValueRef value = structure(d, fields, sizeof fields / sizeof *fields);
   check_size(d, "pegen_kernel", value, sizeof(pegen_kernel));
   LLVMValueRef g = global(d, arena_printf(a, "%s_kernel", s->name), value, true);

@@ -5,6 +5,7 @@
 
 #include "plan.h"
 #include "target.h"
+#include "target_ptx.h"
 
 #include <llvm-c/Core.h>
 
@@ -13,6 +14,7 @@ struct describe_request {
   const plan *p;
   unsigned dtypes; /* PEGEN_DTYPE_ bits compiled in */
   const char *digest;
+  const ptx_module *ptx; /* NULL: none is compiled in */
 };
 
 /* Adds to a module that holds the emitted functions and the driver. */

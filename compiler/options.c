@@ -46,7 +46,7 @@ static const struct {
   const char *name, *ending;
 } emit_kinds[EMIT_KIND_COUNT] = {
     [EMIT_OBJ] = {"obj", ".o"},     [EMIT_ASM] = {"asm", ".s"},    [EMIT_LLVM] = {"llvm", ".ll"},
-    [EMIT_MLIR] = {"mlir", ".mlir"}, [EMIT_EXPR] = {"expr", ".expr"},
+    [EMIT_MLIR] = {"mlir", ".mlir"}, [EMIT_EXPR] = {"expr", ".expr"}, [EMIT_PTX] = {"ptx", ".ptx"},
 };
 
 static const struct {
@@ -359,13 +359,13 @@ static const char *ending_of(const char *path) {
 static int decide_kind(parser *p) {
   const char *output = p->out->output;
   if (p->emit_given) return STATUS_OK;
-  if (!strcmp(output, "-")) return usage("-o -: say what to write with --emit obj, asm, llvm, mlir or expr");
+  if (!strcmp(output, "-")) return usage("-o -: say what to write with --emit obj, asm, llvm, mlir, expr or ptx");
   for (int i = 0; i < EMIT_KIND_COUNT; i++)
     if (!strcmp(ending_of(output), emit_kinds[i].ending)) {
       p->out->compile.emit = (emit_kind)i;
       return STATUS_OK;
     }
-  return usage("-o %s: the ending decides what is written: .o, .s, .ll, .mlir or .expr; or say it with --emit", output);
+  return usage("-o %s: the ending decides what is written: .o, .s, .ll, .mlir, .expr or .ptx; or say it with --emit", output);
 }
 
 static int decide_outputs(parser *p) {

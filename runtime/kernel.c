@@ -4,8 +4,8 @@
 #include <string.h>
 
 int pegen_kernel_supported(const pegen_kernel *kernel) {
-  /* Newer compilers may append fields: a longer struct is fine, a shorter one is not. */
-  return kernel && kernel->abi_version == PEGEN_ABI_VERSION && kernel->struct_size >= sizeof(pegen_kernel);
+  /* Newer compilers may append fields, and older ones knew no PTX: a longer struct is fine, and so is that one. */
+  return kernel && kernel->abi_version == PEGEN_ABI_VERSION && kernel->struct_size >= offsetof(pegen_kernel, ptx);
 }
 
 int pegen_find_operand(const pegen_kernel *kernel, const char *name) {

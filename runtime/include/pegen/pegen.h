@@ -10,7 +10,7 @@
  * library (-lpegen) adds error texts, look-ups by name and a parallel-for.
  *
  * Kernels are pure: they allocate nothing, print nothing, lock nothing, and
- * may be called from any thread. They check every argument before they write
+ * may be called from any thread with 160 KiB of stack left. They check every argument before they write
  * a byte and return 0 or a pegen_error.
  */
 #ifndef PEGEN_PEGEN_H
@@ -100,6 +100,26 @@ enum { PEGEN_DTYPE_F32 = 1, PEGEN_DTYPE_BF16 = 2, PEGEN_DTYPE_F16 = 4 }; /* bits
 typedef int pegen_entry(const pegen_args *args, int part, int parts);
 typedef size_t pegen_workspace_entry(const pegen_args *args);
 
+/* A GPU entry of the PTX that is compiled into an object; see pegen/cuda.h for how to launch it. */
+typedef struct pegen_ptx_entry {
+  const char *name;  /* of the .entry */
+  uint32_t dtype;    /* its PEGEN_DTYPE_ bit */
+  int32_t access;    /* addresses and strides of q, k and outputs must be multiples of this many bytes */
+  int32_t units;     /* threads of a token (and head, where per_head) */
+  int32_t flight;    /* rows a thread has under way: rows a thread should be a multiple */
+} pegen_ptx_entry;
+
+typedef struct pegen_ptx {
+  const char *text;  /* NUL-terminated; size without the NUL */
+  uint64_t size;
+  const char *chip;  /* "sm_90": it runs on this and later ones */
+  int32_t block;     /* threads of a block */
+  int32_t n_parameters;
+  int32_t per_head;  /* 1: rotors differ from head to head, and a thread's rows are batches of one head */
+  int32_t n_entries;
+  const pegen_ptx_entry *entries; /* of one number type the widest access first; the last takes any address */
+} pegen_ptx;
+
 /* What an object says of itself. struct_size first, so that fields can be added at the end. */
 typedef struct pegen_kernel {
   uint32_t struct_size;
@@ -122,6 +142,7 @@ typedef struct pegen_kernel {
   pegen_entry *encode;
   pegen_entry *attention; /* NULL for separable encodings */
   pegen_workspace_entry *workspace;
+  const pegen_ptx *ptx;   /* NULL: compiled without a GPU target */
 } pegen_kernel;
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */

@@ -1,0 +1,262 @@
+/* emit_ptx: indices, positions and rows of one thread; see emit_ptx.h. */
+#include "emit_ptx.h"
+
+#include "diag.h"
+#include "emit_cpu.h"
+#include "emit_thread.h"
+#include "emit_thread_rows.h"
+
+#include "../kernel/launch.h"
+#include "../kernel/loop.h"
+#include "pegen/pegen.h"
+
+/* Bytes of rows a thread has under way, and how many rows at most. */
+enum { FLIGHT_BYTES = 96, FLIGHT_ROWS = 4 };
+
+int emit_ptx_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *entries) {
+  int count = 0;
+  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+    if (!(dtypes & 1u << dtype)) continue;
+    int element = dtype == DTYPE_F32 ? 4 : 2;
+    const char *name = arena_printf(a, "%s_encode_%s", p->spec->name, dtype_name[dtype]);
+    const thread_tile *wide = thread_tile_widest(a, p, element);
+    const thread_tile *narrow = wide->access > element ? thread_tile_build(a, p, element, element) : NULL;
+    entries[count++] = (ptx_entry){.name = name, .dtype = dtype, .tile = wide};
+    if (narrow) entries[count++] = (ptx_entry){.name = arena_printf(a, "%s_narrow", name), .dtype = dtype, .tile = narrow};
+  }
+  for (int i = 0; i < count; i++) {
+    int flight = FLIGHT_BYTES / (entries[i].tile->n_accesses * entries[i].tile->access);
+    entries[i].flight = flight < 1 ? 1 : flight > FLIGHT_ROWS ? FLIGHT_ROWS : flight;
+  }
+  return count;
+}
+
+/* ---- a thread ---- */
+
+typedef struct body {
+  ir *b;
+  const plan *p;
+  const ptx_entry *entry;
+  const ir_value *parameter; /* i64 */
+  ir_value block, group, thread; /* i32 */
+  ir_value token, batch, begin, end; /* i32; the batch of the positions; rows [begin, end) */
+  thread_emitter exprs;
+  row_thread rows;
+} body;
+
+static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
+static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
+static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
+static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
+static ir_value short_parameter(body *t, int index) { return ir_cast(t->b, "arith.trunci", t->parameter[index], t->b->i32); }
+
+/* ---- positions ---- */
+
+static pair coordinate(body *t, ir_value at, bool is_f32) {
+  ir *b = t->b;
+  ir_value low = ir_load(b, b->i32, ir_pointer(b, at), 4);
+  if (is_f32) return pair_f32(ir_cast(b, "arith.bitcast", low, b->f32));
+  ir_value type = short_parameter(t, PEGEN_PTX_POSITION_TYPE);
+  ir_value is_f64 = ir_compare_int(b, "eq", type, i32(b, PEGEN_POSITION_F64)), is_i32 = ir_compare_int(b, "eq", type, i32(b, PEGEN_POSITION_I32));
+  ir_value step = ir_select(b, is_i32, ir_int(b, b->i64, 0), ir_int(b, b->i64, 4));
+  ir_value high = ir_load(b, b->i32, ir_pointer(b, add(b, at, step)), 4);
+  high = ir_select(b, is_i32, ir_op2(b, "arith.shrsi", low, i32(b, 31)), high);
+  return pair_select(b, is_f64, pair_from_f64(b, low, high), pair_from_i64(b, low, high));
+}
+
+static void load_coordinates(body *t, ir_value *values) {
+  ir *b = t->b;
+  int axes = t->p->spec->n_axes;
+  ir_value row = add(b, t->parameter[PEGEN_PTX_POSITIONS], mul(b, wide(b, t->batch), t->parameter[PEGEN_PTX_POSITION_BATCH]));
+  row = add(b, row, mul(b, wide(b, t->token), t->parameter[PEGEN_PTX_POSITION_TOKEN]));
+  MlirType types[2 * SPEC_MAX_AXES];
+  ir_value sides[2][2 * SPEC_MAX_AXES];
+  for (int i = 0; i < 2 * axes; i++) types[i] = b->f32;
+  ir_value is_f32 = ir_compare_int(b, "eq", t->parameter[PEGEN_PTX_POSITION_TYPE], ir_int(b, b->i64, PEGEN_POSITION_F32));
+  ir_choice choice = ir_choose(b, is_f32, 2 * axes, types);
+  for (int side = 0; side < 2; side++) {
+    for (int axis = 0; axis < axes; axis++) {
+      ir_value at = add(b, row, mul(b, t->parameter[PEGEN_PTX_POSITION_AXIS], ir_int(b, b->i64, axis)));
+      pair x = coordinate(t, at, side == 0);
+      sides[side][2 * axis] = x.hi;
+      sides[side][2 * axis + 1] = x.lo.ptr ? x.lo : ir_float(b, b->f32, 0);
+    }
+    if (side == 0) ir_choose_else(b, &choice, 2 * axes, sides[0]);
+  }
+  ir_end_choose(b, choice, 2 * axes, sides[1], values);
+}
+
+/* Row-major coordinates of the built-in grid, the last axis fastest. */
+static void grid_coordinates(body *t, ir_value *values) {
+  ir *b = t->b;
+  const spec *s = t->p->spec;
+  ir_value rest = ir_op2(b, "arith.subi", t->token, i32(b, s->skip_tokens));
+  for (int axis = s->n_axes - 1; axis >= 0; axis--) {
+    ir_value at = axis ? ir_op2(b, "arith.remui", rest, i32(b, s->grid[axis])) : rest;
+    values[2 * axis] = ir_cast(b, "arith.sitofp", at, b->f32);
+    values[2 * axis + 1] = ir_float(b, b->f32, 0);
+    if (axis) rest = ir_op2(b, "arith.divui", rest, i32(b, s->grid[axis]));
+  }
+}
+
+static void emit_positions(body *t) {
+  ir *b = t->b;
+  int axes = t->p->spec->n_axes;
+  ir_value values[2 * SPEC_MAX_AXES];
+  if (t->p->spec->grid[0]) {
+    MlirType types[2 * SPEC_MAX_AXES];
+    ir_value given[2 * SPEC_MAX_AXES], built_in[2 * SPEC_MAX_AXES];
+    for (int i = 0; i < 2 * axes; i++) types[i] = b->f32;
+    ir_choice choice = ir_choose(b, ir_compare_int(b, "eq", t->parameter[PEGEN_PTX_POSITIONS], ir_int(b, b->i64, 0)), 2 * axes, types);
+    grid_coordinates(t, built_in);
+    ir_choose_else(b, &choice, 2 * axes, built_in);
+    load_coordinates(t, given);
+    ir_end_choose(b, choice, 2 * axes, given, values);
+  } else load_coordinates(t, values);
+  for (int axis = 0; axis < axes; axis++) t->exprs.positions[axis] = (pair){values[2 * axis], values[2 * axis + 1]};
+}
+
+/* ---- indices ---- */
+
+/* Threads of all tokens in one line: units fastest, then heads (where rotors differ by head), tokens, and
+ * batches (where they do not). The launcher keeps their number below 2^31. */
+static ir_value count_threads(body *t) {
+  ir *b = t->b;
+  const spec *s = t->p->spec;
+  ir_value others = t->p->per_head ? i32(b, s->heads) : short_parameter(t, PEGEN_PTX_BATCHES);
+  return mul(b, mul(b, short_parameter(t, PEGEN_PTX_TOKENS), others), i32(b, t->entry->tile->n_units));
+}
+
+static void emit_indices(body *t, ir_value line) {
+  ir *b = t->b;
+  ir_value units = i32(b, t->entry->tile->n_units);
+  t->exprs.unit = ir_op2(b, "arith.remui", line, units);
+  ir_value rest = ir_op2(b, "arith.divui", line, units), total;
+  ir_value rows = short_parameter(t, PEGEN_PTX_ROWS);
+  t->begin = mul(b, t->group, rows);
+  const int heads = PEGEN_PTX_TENSOR_HEADS;
+  if (t->p->per_head) {
+    ir_value n = i32(b, t->p->spec->heads), streams = row_streams(b, t->parameter);
+    t->exprs.head = ir_op2(b, "arith.remui", rest, n);
+    t->token = ir_op2(b, "arith.divui", rest, n);
+    t->batch = ir_op2(b, "arith.divui", t->begin, streams);
+    total = mul(b, short_parameter(t, PEGEN_PTX_BATCHES), streams);
+  } else {
+    ir_value tokens = short_parameter(t, PEGEN_PTX_TOKENS);
+    t->token = ir_op2(b, "arith.remui", rest, tokens);
+    t->batch = ir_op2(b, "arith.divui", rest, tokens);
+    total = add(b, short_parameter(t, PEGEN_PTX_Q + heads), short_parameter(t, PEGEN_PTX_K + heads));
+  }
+  ir_value end = add(b, t->begin, rows);
+  t->end = ir_select(b, ir_compare_int(b, "ult", end, total), end, total);
+}
+
+/* ---- rows ---- */
+
+static void emit_coefficients(body *t) {
+  int n = t->p->spec->n_components, size = n * n;
+  for (int slot = 0; slot < t->entry->tile->n_blocks; slot++)
+    for (int i = 0; i < size; i++) {
+      const expr *x = t->p->program->matrix.entry[i];
+      if (!expr_is_const(x, 0)) t->rows.coefficient[slot * size + i] = emit_thread_f32(&t->exprs, x, slot);
+    }
+}
+
+/* The rows of the thread, a few at a time: their loads first, so that all are under way together. Past the end
+ * the last row is loaded again and not stored. */
+static void emit_loop(body *t, bool copy) {
+  ir *b = t->b;
+  int flight = t->entry->flight;
+  row_place *place = arena_array(t->rows.memory, row_place, flight);
+  ir_value *valid = arena_array(t->rows.memory, ir_value, flight);
+  ir_value last = ir_op2(b, "arith.subi", t->end, i32(b, 1));
+  ir_value span = ir_op2(b, "arith.subi", t->end, t->begin);
+  ir_value steps = ir_op2(b, "arith.divsi", add(b, span, i32(b, flight - 1)), i32(b, flight));
+  ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_cast(b, "arith.extsi", steps, b->i64));
+  ir_value first = add(b, t->begin, mul(b, ir_cast(b, "arith.trunci", loop.index, b->i32), i32(b, flight)));
+  for (int i = 0; i < flight; i++) {
+    ir_value row = i ? add(b, first, i32(b, i)) : first;
+    valid[i] = i ? ir_compare_int(b, "slt", row, t->end) : (ir_value){NULL};
+    if (i) row = ir_select(b, valid[i], row, last);
+    place[i] = emit_row_place(&t->rows, row);
+    emit_row_load(&t->rows, &place[i]);
+  }
+  for (int i = 0; i < flight; i++) emit_row_store(&t->rows, &place[i], valid[i], copy);
+  ir_end_for(b, loop);
+}
+
+static ir_value is_in_place(body *t, int tensor) {
+  return ir_compare_int(t->b, "eq", t->parameter[tensor + PEGEN_PTX_TENSOR_IN], t->parameter[tensor + PEGEN_PTX_TENSOR_OUT]);
+}
+
+static void emit_encode(body *t) {
+  emit_row_blocks(&t->rows);
+  emit_positions(t);
+  emit_coefficients(t);
+  emit_loop(t, false);
+}
+
+/* Whether the call is in place and the thread's unit has no block: then its channels are where they belong. */
+static ir_value is_idle(body *t) {
+  ir *b = t->b;
+  const thread_tile *tile = t->entry->tile;
+  int *blocks = arena_array(t->rows.memory, int, tile->n_units);
+  for (int u = 0; u < tile->n_units; u++) {
+    blocks[u] = -1;
+    for (int slot = 0; slot < tile->n_blocks; slot++)
+      if (tile->block_at[slot * tile->n_units + u] >= 0) blocks[u] = 0;
+  }
+  ir_value busy = emit_thread_present(&t->exprs, blocks);
+  if (!busy.ptr) return busy;
+  ir_value in_place = ir_op2(b, "arith.andi", is_in_place(t, PEGEN_PTX_Q), is_in_place(t, PEGEN_PTX_K));
+  return ir_op2(b, "arith.andi", in_place, ir_op2(b, "arith.xori", busy, ir_int(b, b->i1, 1)));
+}
+
+static void emit_body(body *t) {
+  ir *b = t->b;
+  ir_value line = add(b, mul(b, t->block, i32(b, PEGEN_PTX_BLOCK)), t->thread);
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", line, count_threads(t)));
+  emit_indices(t, line);
+  t->rows.token = t->token;
+  t->rows.batch = t->batch;
+  ir_value idle = is_idle(t), never = ir_int(b, b->i1, 0);
+  ir_branch awake = ir_if(b, ir_compare_int(b, "eq", idle.ptr ? idle : never, never));
+  emit_row_bases(&t->rows);
+  if (t->p->spec->skip_tokens > 0) {
+    ir_branch skipped = ir_if(b, ir_compare_int(b, "slt", t->token, i32(b, t->p->spec->skip_tokens)));
+    emit_loop(t, true);
+    ir_else(b, &skipped);
+    emit_encode(t);
+    ir_end_if(b, skipped);
+  } else emit_encode(t);
+  ir_end_if(b, awake);
+  ir_end_if(b, inside);
+}
+
+/* ---- entries ---- */
+
+void emit_ptx(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_bf16, bool host) {
+  int count = PEGEN_PTX_OPERANDS + p->spec->n_operands;
+  if (count > PEGEN_PTX_MAX_PARAMETERS) diag_bug("emit_ptx", "%d parameters", count);
+  ir_value parameter[PEGEN_PTX_MAX_PARAMETERS], arguments[PEGEN_PTX_MAX_PARAMETERS];
+  body t = {.b = b, .p = p, .entry = entry, .parameter = parameter};
+  if (host) {
+    MlirType types[] = {b->i32, b->i32, b->i32, b->ptr};
+    ir_function(b, entry->name, false, (MlirType){NULL}, 4, types, arguments);
+    t.block = arguments[0], t.group = arguments[1], t.thread = arguments[2];
+    for (int i = 0; i < count; i++) parameter[i] = ir_load(b, b->i64, ir_offset_const(b, arguments[3], i * 8), 8);
+  } else {
+    MlirType types[PEGEN_PTX_MAX_PARAMETERS];
+    for (int i = 0; i < count; i++) types[i] = b->i64;
+    ir_make_kernel(b, ir_function(b, entry->name, false, (MlirType){NULL}, count, types, parameter), PEGEN_PTX_BLOCK);
+    t.block = ir_register(b, "nvvm.read.ptx.sreg.ctaid.x");
+    t.group = ir_register(b, "nvvm.read.ptx.sreg.ctaid.y");
+    t.thread = ir_register(b, "nvvm.read.ptx.sreg.tid.x");
+  }
+  t.exprs = thread_emitter_create(b, a, p, entry->tile, entry->name);
+  t.exprs.operands = parameter + PEGEN_PTX_OPERANDS;
+  t.rows = (row_thread){.b = b, .memory = a, .p = p, .t = entry->tile, .dtype = entry->dtype, .has_bf16 = has_bf16, .exprs = &t.exprs, .parameter = parameter};
+  t.rows.coefficient = arena_array(a, ir_value, entry->tile->n_blocks * p->spec->n_components * p->spec->n_components + 1);
+  emit_body(&t);
+  ir_return(b);
+}

@@ -1,0 +1,33 @@
+/* emit_ptx: from the plan to MLIR for one GPU thread.
+ *
+ * The body of an entry is a function of the thread's indices and the parameters of
+ * kernel/launch.h. It is emitted as GPU kernels, and as functions of the host
+ *
+ *     void NAME(int32_t block, int32_t group, int32_t thread, const int64_t *parameters)
+ *
+ * which tests call for one thread after the other: the same arithmetic and addresses on
+ * machines without a GPU.
+ */
+#ifndef PEGEN_EMIT_PTX_H
+#define PEGEN_EMIT_PTX_H
+
+#include "ir.h"
+#include "plan_thread.h"
+
+/* One entry: a number type and a width of access. */
+typedef struct ptx_entry {
+  const char *name; /* NAME_encode_bf16, NAME_encode_bf16_narrow */
+  int dtype;        /* DTYPE_ of emit_cpu.h */
+  const thread_tile *tile;
+  int flight;       /* rows whose loads are under way at once */
+} ptx_entry;
+
+enum { PTX_MAX_ENTRIES = 6 };
+
+/* The entries of a plan, widest access first within a type; returns their number. */
+int emit_ptx_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *entries);
+
+/* Appends an entry to the module. has_bf16: the machine converts to bfloat16; host: see above. */
+void emit_ptx(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_bf16, bool host);
+
+#endif

@@ -1,0 +1,244 @@
+/* emit_thread: one op a node, pairs for float64; see emit_thread.h. */
+#include "emit_thread.h"
+
+#include "diag.h"
+
+thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const thread_tile *t, const char *prefix) {
+  thread_emitter e = {.b = b, .memory = a, .p = p, .t = t, .prefix = prefix};
+  int slots = t->n_blocks > 0 ? t->n_blocks : 1;
+  e.memo = arena_array(a, pair, expr_pool_count(p->spec->pool) * slots + 1);
+  e.positions = arena_array(a, pair, SPEC_MAX_AXES);
+  e.has_table = arena_array(a, bool, expr_pool_count(p->spec->pool) + 1);
+  return e;
+}
+
+/* ---- tables ---- */
+
+static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
+static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
+
+static const char *next_table(thread_emitter *e) { return arena_printf(e->memory, "%s_table_%d", e->prefix, e->n_tables++); }
+
+/* Address of element index * bytes of a table. */
+static ir_value table_at(thread_emitter *e, const char *name, ir_value index, int bytes) {
+  ir *b = e->b;
+  return ir_offset(b, ir_table_address(b, name), wide(b, ir_op2(b, "arith.muli", index, i32(b, bytes))));
+}
+
+static bool is_line(const int *values, int count, int *start, int *step) {
+  int first = -1, second = -1;
+  for (int u = 0; u < count; u++) {
+    if (values[u] < 0) continue;
+    if (first < 0) first = u;
+    else if (second < 0) second = u;
+  }
+  *start = *step = 0;
+  if (first < 0) return true;
+  if (second >= 0) {
+    if ((values[second] - values[first]) % (second - first)) return false;
+    *step = (values[second] - values[first]) / (second - first);
+  }
+  *start = values[first] - *step * first;
+  for (int u = 0; u < count; u++)
+    if (values[u] >= 0 && values[u] != *start + *step * u) return false;
+  return true;
+}
+
+ir_value emit_thread_index(thread_emitter *e, const int *values) {
+  ir *b = e->b;
+  int units = e->t->n_units, start, step;
+  if (is_line(values, units, &start, &step)) {
+    if (step == 0) return i32(b, start);
+    return ir_op2(b, "arith.addi", ir_op2(b, "arith.muli", e->unit, i32(b, step)), i32(b, start));
+  }
+  int32_t *integers = arena_array(e->memory, int32_t, units);
+  for (int u = 0; u < units; u++) integers[u] = values[u] < 0 ? 0 : values[u];
+  const char *name = next_table(e);
+  ir_table(b, name, units, NULL, integers);
+  return ir_load(b, b->i32, table_at(e, name, e->unit, 4), 4);
+}
+
+ir_value emit_thread_present(thread_emitter *e, const int *values) {
+  ir *b = e->b;
+  int units = e->t->n_units, present = 0, front = 0;
+  for (int u = 0; u < units; u++) present += values[u] >= 0;
+  while (front < units && values[front] >= 0) front++;
+  if (present == units) return (ir_value){NULL};
+  if (front == present) return ir_compare_int(b, "ult", e->unit, i32(b, front));
+  int *flags = arena_array(e->memory, int, units);
+  for (int u = 0; u < units; u++) flags[u] = values[u] >= 0;
+  return ir_compare_int(b, "ne", emit_thread_index(e, flags), i32(b, 0));
+}
+
+/* ---- leaves ---- */
+
+static bool of_block(const expr *x) { return x->depends & DEPENDS_BLOCK; }
+
+/* Block of the template's slot in a unit; an absent one reads what another has. */
+static int block_of(const thread_emitter *e, int slot, int u) {
+  int block = e->t->block_at[slot * e->t->n_units + u];
+  return block < 0 ? e->p->spec->n_blocks - 1 : block;
+}
+
+/* Index of a leaf's element in a table [n_heads][slots][units], or [n_heads] where blocks agree. */
+static ir_value leaf_index(thread_emitter *e, const expr *x, int slot) {
+  ir *b = e->b;
+  int slots = of_block(x) ? e->t->n_blocks : 1, units = of_block(x) ? e->t->n_units : 1;
+  ir_value index = of_block(x) ? ir_op2(b, "arith.addi", e->unit, i32(b, (int64_t)slot * units)) : i32(b, 0);
+  if (x->n_heads == 1) return index;
+  return ir_op2(b, "arith.addi", ir_op2(b, "arith.muli", e->head, i32(b, (int64_t)slots * units)), index);
+}
+
+/* Calls for every element of that table in order. */
+#define EACH_ELEMENT(e, x, head, slot, unit)                                      \
+  for (int head = 0; head < (x)->n_heads; head++)                                \
+    for (int slot = 0; slot < (of_block(x) ? (e)->t->n_blocks : 1); slot++)       \
+      for (int unit = 0; unit < (of_block(x) ? (e)->t->n_units : 1); unit++)
+
+static int element_count(const thread_emitter *e, const expr *x) {
+  return x->n_heads * (of_block(x) ? e->t->n_blocks * e->t->n_units : 1);
+}
+
+/* The leaf's table is one for all slots: made when the first asks. */
+static const char *leaf_table(thread_emitter *e, const expr *x, int count, const float *values, const int32_t *integers) {
+  const char *name = arena_printf(e->memory, "%s_leaf_%d", e->prefix, x->id);
+  if (!e->has_table[x->id]) ir_table(e->b, name, count, values, integers);
+  e->has_table[x->id] = true;
+  return name;
+}
+
+static pair constants(thread_emitter *e, const expr *x, int slot) {
+  ir *b = e->b;
+  int count = element_count(e, x), i = 0;
+  float *values = arena_array(e->memory, float, 2 * count), *high = arena_array(e->memory, float, count);
+  bool single = true;
+  EACH_ELEMENT(e, x, head, s, unit) {
+    double value = x->table[head * e->p->spec->n_blocks + (of_block(x) ? block_of(e, s, unit) : 0)];
+    pair_split(value, &values[2 * i], &values[2 * i + 1]);
+    high[i] = values[2 * i];
+    single = single && values[2 * i + 1] == 0;
+    i++;
+  }
+  const char *name = leaf_table(e, x, single ? count : 2 * count, single ? high : values, NULL);
+  ir_value at = table_at(e, name, leaf_index(e, x, slot), single ? 4 : 8);
+  if (single) return pair_f32(ir_load(b, b->f32, at, 4));
+  ir_value both = ir_load(b, ir_vector(b, 2, b->f32), at, 8);
+  return (pair){ir_extract(b, both, 0), ir_extract(b, both, 1)};
+}
+
+/* Offset of an operand's element. Over units and heads it is a plane as a rule. */
+static ir_value operand_offset(thread_emitter *e, const expr *x, int slot) {
+  ir *b = e->b;
+  int n = e->p->spec->n_blocks, units = e->t->n_units, start, step, i = 0;
+  int head_step = x->n_heads > 1 ? x->offsets[n] - x->offsets[0] : 0;
+  const int *blocks = e->t->block_at + slot * units;
+  int *of_unit = arena_array(e->memory, int, units);
+  bool regular = true;
+  for (int u = 0; u < units; u++) of_unit[u] = !of_block(x) ? x->offsets[0] : blocks[u] < 0 ? -1 : x->offsets[blocks[u]];
+  for (int h = 0; h < x->n_heads; h++)
+    for (int g = 0; g < n; g++) regular = regular && x->offsets[h * n + g] == x->offsets[g] + h * head_step;
+  if (!regular || !is_line(of_unit, units, &start, &step)) {
+    int32_t *integers = arena_array(e->memory, int32_t, element_count(e, x));
+    EACH_ELEMENT(e, x, head, s, unit) integers[i++] = x->offsets[head * n + (of_block(x) ? block_of(e, s, unit) : 0)];
+    const char *name = leaf_table(e, x, i, NULL, integers);
+    return ir_load(b, b->i32, table_at(e, name, leaf_index(e, x, slot), 4), 4);
+  }
+  ir_value offset = emit_thread_index(e, of_unit), present = {NULL};
+  if (of_block(x)) present = emit_thread_present(e, blocks);
+  if (present.ptr) offset = ir_select(b, present, offset, i32(b, x->offsets[0])); /* what is absent reads what is there */
+  if (!head_step) return offset;
+  return ir_op2(b, "arith.addi", offset, ir_op2(b, "arith.muli", e->head, i32(b, head_step)));
+}
+
+static pair operand(thread_emitter *e, const expr *x, int slot) {
+  ir *b = e->b;
+  ir_value bytes = wide(b, ir_op2(b, "arith.muli", operand_offset(e, x, slot), i32(b, 4)));
+  return pair_f32(ir_load(b, b->f32, ir_offset(b, ir_pointer(b, e->operands[x->index]), bytes), 4));
+}
+
+/* ---- nodes ---- */
+
+static pair value(thread_emitter *e, const expr *x, int slot);
+
+static pair pair_of(thread_emitter *e, const expr *x, int slot) {
+  if (x->op == EXPR_CONST) return pair_const(e->b, x->value);
+  return value(e, x, slot);
+}
+
+static ir_value f32_of(thread_emitter *e, const expr *x, int slot) {
+  if (x->op == EXPR_CONST) return ir_float(e->b, e->b->f32, x->value);
+  return value(e, x, slot).hi;
+}
+
+ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot) { return f32_of(e, x, slot); }
+
+static ir_value compute_f32(thread_emitter *e, const expr *x, int slot) {
+  ir *b = e->b;
+  ir_value v[3] = {{NULL}};
+  bool generic = x->op != EXPR_NARROW && x->op != EXPR_SELECT && x->op != EXPR_LESS;
+  for (int i = 0; generic && i < expr_op_arity(x->op); i++) v[i] = f32_of(e, x->arg[i], slot);
+  switch (x->op) {
+  case EXPR_ADD: return ir_op2(b, "arith.addf", v[0], v[1]);
+  case EXPR_SUB: return ir_op2(b, "arith.subf", v[0], v[1]);
+  case EXPR_MUL: return ir_op2(b, "arith.mulf", v[0], v[1]);
+  case EXPR_DIV: return ir_op2(b, "arith.divf", v[0], v[1]);
+  case EXPR_MIN: return ir_select(b, ir_compare_float(b, "olt", v[1], v[0]), v[1], v[0]);
+  case EXPR_MAX: return ir_select(b, ir_compare_float(b, "ogt", v[1], v[0]), v[1], v[0]);
+  case EXPR_NEG: return ir_op1(b, "arith.negf", v[0]);
+  case EXPR_ABS: return ir_op1(b, "math.absf", v[0]);
+  case EXPR_SQRT: return ir_op1(b, "math.sqrt", v[0]);
+  case EXPR_FLOOR: return ir_op1(b, "math.floor", v[0]);
+  case EXPR_EXP: return pair_narrow(pair_exp(b, pair_f32(v[0])));
+  case EXPR_LOG: return pair_narrow(pair_log(b, pair_f32(v[0])));
+  case EXPR_SINQ: return pair_sinq(b, pair_f32(v[0]));
+  case EXPR_COSQ: return pair_cosq(b, pair_f32(v[0]));
+  case EXPR_NARROW: return pair_narrow(pair_of(e, x->arg[0], slot));
+  case EXPR_LESS: {
+    ir_value less = pair_less(b, pair_of(e, x->arg[0], slot), pair_of(e, x->arg[1], slot));
+    return ir_select(b, less, ir_float(b, b->f32, 1), ir_float(b, b->f32, 0));
+  }
+  case EXPR_SELECT: return ir_select(b, pair_nonzero(b, pair_of(e, x->arg[0], slot)), f32_of(e, x->arg[1], slot), f32_of(e, x->arg[2], slot));
+  default: diag_bug("emit_thread", "'%s' has no code", expr_op_name(x->op));
+  }
+}
+
+static pair compute_pair(thread_emitter *e, const expr *x, int slot) {
+  ir *b = e->b;
+  pair v[3];
+  for (int i = 0; i < expr_op_arity(x->op); i++) v[i] = pair_of(e, x->arg[i], slot);
+  switch (x->op) {
+  case EXPR_ADD: return pair_add(b, v[0], v[1]);
+  case EXPR_SUB: return pair_sub(b, v[0], v[1]);
+  case EXPR_MUL: return pair_mul(b, v[0], v[1]);
+  case EXPR_DIV: return pair_div(b, v[0], v[1]);
+  case EXPR_MIN: return pair_select(b, pair_less(b, v[1], v[0]), v[1], v[0]);
+  case EXPR_MAX: return pair_select(b, pair_less(b, v[0], v[1]), v[1], v[0]);
+  case EXPR_LESS: return pair_f32(ir_select(b, pair_less(b, v[0], v[1]), ir_float(b, b->f32, 1), ir_float(b, b->f32, 0)));
+  case EXPR_NEG: return pair_neg(b, v[0]);
+  case EXPR_ABS: return pair_abs(b, v[0]);
+  case EXPR_SQRT: return pair_sqrt(b, v[0]);
+  case EXPR_FLOOR: return pair_floor(b, v[0]);
+  case EXPR_EXP: return pair_exp(b, v[0]);
+  case EXPR_LOG: return pair_log(b, v[0]);
+  case EXPR_SINQ: return pair_f32(pair_sinq(b, v[0]));
+  case EXPR_COSQ: return pair_f32(pair_cosq(b, v[0]));
+  case EXPR_WIDEN: return v[0];
+  case EXPR_SELECT: return pair_select(b, pair_nonzero(b, v[0]), v[1], v[2]);
+  default: diag_bug("emit_thread", "'%s' has no code in pairs", expr_op_name(x->op));
+  }
+}
+
+static pair value(thread_emitter *e, const expr *x, int slot) {
+  int slots = e->t->n_blocks > 0 ? e->t->n_blocks : 1;
+  if (!of_block(x)) slot = 0;
+  pair *memo = &e->memo[x->id * slots + slot];
+  if (memo->hi.ptr) return *memo;
+  pair v;
+  switch (x->op) {
+  case EXPR_POSITION: v = e->positions[x->index]; break;
+  case EXPR_TABLE: v = constants(e, x, slot); break;
+  case EXPR_OPERAND: v = operand(e, x, slot); break;
+  default: v = x->is_f32 ? pair_f32(compute_f32(e, x, slot)) : compute_pair(e, x, slot);
+  }
+  return e->memo[x->id * slots + slot] = v;
+}

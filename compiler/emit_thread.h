@@ -1,0 +1,39 @@
+/* emit_thread: expressions as scalar code of one GPU thread, for each of the blocks it owns.
+ *
+ * float64 nodes become pairs of float32 (emit_pair). What differs from block to block
+ * is read from constant tables at the thread's unit; what does not is computed once.
+ */
+#ifndef PEGEN_EMIT_THREAD_H
+#define PEGEN_EMIT_THREAD_H
+
+#include "emit_pair.h"
+#include "ir.h"
+#include "plan_thread.h"
+
+typedef struct thread_emitter {
+  ir *b;
+  arena *memory;
+  const plan *p;
+  const thread_tile *t;
+  const char *prefix;       /* of the tables' names: one an entry */
+  ir_value unit;            /* i32 */
+  ir_value head;            /* i32; where rotors differ from head to head */
+  const ir_value *operands; /* addresses, i64 */
+  pair *positions;          /* [axes] */
+  pair *memo;               /* [nodes][blocks] */
+  bool *has_table;          /* by node id: its table is in the module */
+  int n_tables;
+} thread_emitter;
+
+thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const thread_tile *t, const char *prefix);
+
+/* The value of a float32 node (or a constant) for block `slot` of the template. */
+ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot);
+
+/* values[units] at this thread's unit, as i32: a constant, a line over the units where they lie on one,
+ * or read from a table. Values of -1 mean "any". */
+ir_value emit_thread_index(thread_emitter *e, const int *values);
+/* Whether values[units] is not -1 at this thread's unit: i1; a null value where it is at all units. */
+ir_value emit_thread_present(thread_emitter *e, const int *values);
+
+#endif

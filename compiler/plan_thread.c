@@ -1,0 +1,160 @@
+/* plan_thread: channels closed under blocks, laid over one template; see plan_thread.h. */
+#include "plan_thread.h"
+
+#include "diag.h"
+
+enum { WIDEST_ACCESS = 16, REGISTER_BUDGET = 120 };
+
+static const expr *entry(const plan *p, int row, int column) {
+  return p->program->matrix.entry[row * p->spec->n_components + column];
+}
+
+/* Whether a component is changed, or changes another one. */
+static bool is_active(const plan *p, int component) {
+  for (int j = 0; j < p->spec->n_components; j++)
+    if (!expr_is_const(entry(p, component, j), component == j) || (j != component && !expr_is_const(entry(p, j, component), 0))) return true;
+  return false;
+}
+
+/* Block of a channel, -1 where the channel passes through. */
+static int active_block(const plan *p, int channel) {
+  int component = p->component_of[channel];
+  return component >= 0 && is_active(p, component) ? p->block_of[channel] : -1;
+}
+
+/* ---- units ---- */
+
+/* The accesses of a row, those that share a block under one label: the smallest of them. */
+static int *label_accesses(arena *a, const plan *p, int lanes, int count) {
+  int *label = arena_array(a, int, count), *of_block = arena_array(a, int, p->spec->n_blocks + 1);
+  for (int i = 0; i < count; i++) label[i] = i;
+  for (int i = 0; i < p->spec->n_blocks; i++) of_block[i] = -1;
+  for (int channel = 0; channel < p->spec->head_dim; channel++) {
+    int block = active_block(p, channel);
+    if (block < 0) continue;
+    if (of_block[block] < 0) of_block[block] = channel / lanes;
+    int x = label[of_block[block]], y = label[channel / lanes];
+    int keep = x < y ? x : y, drop = x < y ? y : x;
+    for (int i = 0; keep != drop && i < count; i++)
+      if (label[i] == drop) label[i] = keep;
+  }
+  return label;
+}
+
+static bool passes_through(const plan *p, int lanes, int access) {
+  for (int lane = 0; lane < lanes; lane++)
+    if (active_block(p, access * lanes + lane) >= 0) return false;
+  return true;
+}
+
+/* Rows of access_at, one column a unit: units with blocks first, in the order of their channels; accesses
+ * that pass through fill what is free in the last unit's column and then columns of their own. */
+static void gather_units(arena *a, const plan *p, thread_tile *t) {
+  int count = p->spec->head_dim / t->lanes, *label = label_accesses(a, p, t->lanes, count);
+  int *size = arena_array(a, int, count), *unit = arena_array(a, int, count), *filled = arena_array(a, int, count + 1);
+  t->n_accesses = 1;
+  for (int i = 0; i < count; i++)
+    if (!passes_through(p, t->lanes, i) && ++size[label[i]] > t->n_accesses) t->n_accesses = size[label[i]];
+  t->access_at = arena_array(a, int, t->n_accesses * count);
+  int *at = arena_array(a, int, t->n_accesses * count); /* [unit][access] while the number of units is open */
+  for (int i = 0; i < t->n_accesses * count; i++) at[i] = -1;
+  for (int i = 0; i < count; i++) {
+    if (passes_through(p, t->lanes, i)) continue;
+    if (label[i] == i) unit[i] = t->n_units++;
+    int u = unit[label[i]];
+    at[u * t->n_accesses + filled[u]++] = i * t->lanes;
+  }
+  int open = t->n_units;
+  for (int i = 0; i < count; i++) {
+    if (!passes_through(p, t->lanes, i)) continue;
+    at[open * t->n_accesses + filled[open]++] = i * t->lanes;
+    t->n_units = open + 1;
+    if (filled[open] == t->n_accesses) open++;
+  }
+  for (int u = 0; u < t->n_units; u++)
+    for (int k = 0; k < t->n_accesses; k++) t->access_at[k * t->n_units + u] = at[u * t->n_accesses + k];
+}
+
+/* ---- the template ---- */
+
+/* The unit with the most accesses that has blocks: its channels say what the template's are. */
+static int template_unit(const plan *p, const thread_tile *t) {
+  int best = 0, most = -1;
+  for (int u = 0; u < t->n_units; u++) {
+    int channels = 0;
+    for (int i = 0; i < t->n_accesses * t->lanes; i++) {
+      int first = t->access_at[i / t->lanes * t->n_units + u];
+      channels += first >= 0 && active_block(p, first + i % t->lanes) >= 0;
+    }
+    if (channels > most) best = u, most = channels;
+  }
+  return best;
+}
+
+static void make_template(arena *a, const plan *p, thread_tile *t) {
+  int width = t->n_accesses * t->lanes, u = template_unit(p, t), *block = arena_array(a, int, width);
+  t->role_block = arena_array(a, int, width);
+  t->role_component = arena_array(a, int, width);
+  for (int i = 0; i < width; i++) {
+    int first = t->access_at[i / t->lanes * t->n_units + u];
+    int found = first < 0 ? -1 : active_block(p, first + i % t->lanes), slot = 0;
+    t->role_block[i] = t->role_component[i] = -1;
+    if (found < 0) continue;
+    while (slot < t->n_blocks && block[slot] != found) slot++;
+    if (slot == t->n_blocks) block[t->n_blocks++] = found;
+    t->role_block[i] = slot;
+    t->role_component[i] = p->component_of[first + i % t->lanes];
+  }
+  t->block_at = arena_array(a, int, t->n_blocks * t->n_units + 1);
+  for (int i = 0; i < t->n_blocks * t->n_units; i++) t->block_at[i] = -1;
+}
+
+/* Lays a unit over the template: a block is where all its channels are what the template says, or absent. */
+static bool fit_unit(const plan *p, thread_tile *t, int u) {
+  int width = t->n_accesses * t->lanes;
+  for (int pass = 0; pass < 2; pass++) /* first the blocks, then what would contradict them */
+    for (int i = 0; i < width; i++) {
+      int first = t->access_at[i / t->lanes * t->n_units + u], channel = first + i % t->lanes;
+      int block = first < 0 ? -1 : active_block(p, channel), slot = t->role_block[i];
+      int *at = slot < 0 ? NULL : &t->block_at[slot * t->n_units + u];
+      if (block >= 0 && (!at || p->component_of[channel] != t->role_component[i] || (*at >= 0 && *at != block))) return false;
+      if (block >= 0) *at = block;
+      if (pass == 1 && block < 0 && at && *at >= 0) return false;
+    }
+  return true;
+}
+
+/* Coefficients of a block that differ by more than their sign. */
+static int count_coefficients(const plan *p) {
+  int n = p->spec->n_components, count = 0;
+  const expr *seen[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+  for (int i = 0; i < n * n; i++) {
+    const expr *x = p->program->matrix.entry[i];
+    if (x->op == EXPR_NEG) x = x->arg[0];
+    bool known = x->op == EXPR_CONST;
+    for (int k = 0; k < count; k++) known = known || seen[k] == x;
+    if (!known) seen[count++] = x;
+  }
+  return count;
+}
+
+thread_tile *thread_tile_build(arena *a, const plan *p, int element, int access) {
+  if (p->spec->head_dim * element % access || access < element) return NULL;
+  thread_tile *t = arena_new(a, thread_tile);
+  t->element = element;
+  t->access = access;
+  t->lanes = access / element;
+  gather_units(a, p, t);
+  make_template(a, p, t);
+  for (int u = 0; u < t->n_units; u++)
+    if (!fit_unit(p, t, u)) return NULL;
+  int registers = t->n_blocks * count_coefficients(p) + t->n_accesses * t->lanes;
+  return access > element && registers > REGISTER_BUDGET ? NULL : t;
+}
+
+thread_tile *thread_tile_widest(arena *a, const plan *p, int element) {
+  thread_tile *t = NULL;
+  for (int access = WIDEST_ACCESS; access >= element && !t; access /= 2) t = thread_tile_build(a, p, element, access);
+  if (!t) diag_bug("plan", "blocks of '%s' do not lie over one another", p->spec->name);
+  return t;
+}

@@ -1,0 +1,29 @@
+/* plan_thread: which channels of a row one GPU thread owns.
+ *
+ * A row is cut into accesses of 16 bytes (or fewer). Accesses whose channels mix with one
+ * another through a block belong to one thread: a unit. All threads run one code,
+ * so every unit is laid over one template of accesses and blocks; where a unit has
+ * fewer (the last blocks of a row, leftover channels), what it lacks is marked
+ * absent. Layouts that no template fits at 16 bytes, or whose units would not
+ * fit in a thread's registers, are cut narrower; at one channel an access every layout fits.
+ */
+#ifndef PEGEN_PLAN_THREAD_H
+#define PEGEN_PLAN_THREAD_H
+
+#include "plan.h"
+
+typedef struct thread_tile {
+  int element, access, lanes; /* bytes of a channel and of an access; channels of an access */
+  int n_units;
+  int n_accesses, n_blocks;   /* of the template */
+  int *access_at;             /* [n_accesses][n_units] first channel; -1: absent */
+  int *block_at;              /* [n_blocks][n_units]; -1: absent */
+  int *role_block, *role_component; /* [n_accesses * lanes]: what the template's channel is; block -1: passes through */
+} thread_tile;
+
+/* Channels in accesses of `access` bytes; NULL where that does not fit. */
+thread_tile *thread_tile_build(arena *a, const plan *p, int element, int access);
+/* The widest access that fits. */
+thread_tile *thread_tile_widest(arena *a, const plan *p, int element);
+
+#endif

@@ -1,0 +1,191 @@
+/* target_ptx: MLIR of one thread to PTX; see target_ptx.h. */
+#include "target_ptx.h"
+
+#include "describe.h"
+#include "diag.h"
+#include "lower.h"
+
+#include "../kernel/launch.h"
+
+#include <llvm-c/Target.h>
+#include <mlir-c/Dialect/LLVM.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PTX_TRIPLE "nvptx64-nvidia-cuda"
+
+/* Lowest first. */
+const ptx_target ptx_targets[PTX_TARGET_COUNT] = {
+    {.name = "sm_75", .description = "PTX for NVIDIA Turing and later", .features = "+ptx63", .level = 75, .has_bf16 = false},
+    {.name = "sm_80", .description = "PTX for NVIDIA Ampere (A100) and later", .features = "+ptx70", .level = 80, .has_bf16 = true},
+    {.name = "sm_86", .description = "PTX for NVIDIA Ampere (RTX 30, A40) and later", .features = "+ptx71", .level = 86, .has_bf16 = true},
+    {.name = "sm_89", .description = "PTX for NVIDIA Ada and later", .features = "+ptx78", .level = 89, .has_bf16 = true},
+    {.name = "sm_90", .description = "PTX for NVIDIA Hopper and later", .features = "+ptx78", .level = 90, .has_bf16 = true},
+    {.name = "sm_100", .description = "PTX for NVIDIA Blackwell (B200) and later", .features = "+ptx86", .level = 100, .has_bf16 = true},
+    {.name = "sm_120", .description = "PTX for NVIDIA Blackwell (RTX 50) and later", .features = "+ptx87", .level = 120, .has_bf16 = true},
+};
+
+static const ptx_target *find(const char *name) {
+  for (int i = 0; i < PTX_TARGET_COUNT; i++)
+    if (!strcmp(ptx_targets[i].name, name)) return &ptx_targets[i];
+  return NULL;
+}
+
+const ptx_target *ptx_target_default(void) { return find("sm_80"); }
+
+const ptx_target *ptx_target_parse(arena *a, const char *list, const char **cpus) {
+  const ptx_target *lowest = NULL;
+  *cpus = NULL;
+  if (!list) return NULL;
+  char *rest = arena_strdup(a, list);
+  for (char *name; (name = strtok_r(rest, ",", &rest));) {
+    const ptx_target *t = find(name);
+    if (t && (!lowest || t->level < lowest->level)) lowest = t;
+    if (!t) *cpus = *cpus ? arena_printf(a, "%s,%s", *cpus, name) : name;
+  }
+  return lowest;
+}
+
+/* ---- from the plan to LLVM ---- */
+
+static void build(ir *b, arena *a, const plan *p, const ptx_entry *entries, int count, bool has_bf16, bool host) {
+  ir_create(b, p->spec->file, p->spec->line);
+  /* All memory is the device's global memory. */
+  if (!host) b->ptr = mlirLLVMPointerTypeGet(b->context, 1);
+  for (int i = 0; i < count; i++) emit_ptx(b, a, p, &entries[i], has_bf16, host);
+}
+
+typedef struct compilation {
+  LLVMContextRef context;
+  LLVMModuleRef module;
+  LLVMTargetMachineRef machine;
+} compilation;
+
+static compilation lower(ir *b, const plan *p, const char *triple, const char *cpu, const char *features, int optimize) {
+  compilation c = {.context = LLVMContextCreate()};
+  LLVMTargetRef target;
+  char *message = NULL;
+  if (LLVMGetTargetFromTriple(triple, &target, &message)) diag_bug("target", "%s", message);
+  c.module = lower_module(b, c.context);
+  c.machine = LLVMCreateTargetMachine(target, triple, cpu, features, (LLVMCodeGenOptLevel)optimize, LLVMRelocPIC, LLVMCodeModelDefault);
+  if (!c.machine) diag_bug("target", "no code generator for %s", triple);
+  LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(c.machine);
+  LLVMSetTarget(c.module, triple);
+  LLVMSetModuleDataLayout(c.module, layout);
+  LLVMSetModuleIdentifier(c.module, p->spec->name, strlen(p->spec->name));
+  LLVMSetSourceFileName(c.module, p->spec->name, strlen(p->spec->name));
+  LLVMDisposeTargetData(layout);
+  lower_optimize(c.module, c.machine, optimize);
+  return c;
+}
+
+static void dispose(compilation *c) {
+  LLVMDisposeTargetMachine(c->machine);
+  LLVMDisposeModule(c->module);
+  LLVMContextDispose(c->context);
+}
+
+static void initialize(void) {
+  LLVMInitializeNVPTXTargetInfo();
+  LLVMInitializeNVPTXTarget();
+  LLVMInitializeNVPTXTargetMC();
+  LLVMInitializeNVPTXAsmPrinter();
+}
+
+/* ---- the head of a PTX file ---- */
+
+static void print_parameters(FILE *f, const plan *p) {
+  const spec *s = p->spec;
+  fprintf(f, "// Parameters, 8 bytes each: batches, tokens, rows a thread,\n");
+  fprintf(f, "//   positions, their type (0 f32, 1 f64, 2 i32, 3 i64) and strides (batch, token, axis),\n");
+  fprintf(f, "//   q: in, out, heads, strides of in (batch, token, head), strides of out; the same of k");
+  for (int i = 0; i < s->n_operands; i++) fprintf(f, "%s %s", i ? "," : ",\n//   float32 operands:", s->operand[i].name);
+  fprintf(f, ".\n// Strides are in bytes. Grid: x = ceil(%s * tokens * units / %d), y = ceil(%s / rows a thread).\n",
+          p->per_head ? "heads" : "batches", PEGEN_PTX_BLOCK, p->per_head ? "batches * tensors" : "heads of q and k");
+}
+
+static void print_head(FILE *f, const plan *p, const ptx_entry *entries, int count) {
+  const spec *s = p->spec;
+  fprintf(f, "// %s: made by pegen %s", s->name, PEGEN_VERSION);
+  for (int i = 0; i < s->n_options; i++) fprintf(f, "%s%s=%s", i ? " " : " with\n// ", s->option[i].name, s->option[i].value);
+  fprintf(f, "\n// %d blocks of %d channels; %d operations a block and token.\n//\n", s->n_blocks, s->n_components, p->token_operations);
+  fprintf(f, "// entry, units of a token, bytes of an access\n");
+  for (int i = 0; i < count; i++) fprintf(f, "//   %-40s %4d %4d\n", entries[i].name, entries[i].tile->n_units, entries[i].tile->access);
+  print_parameters(f, p);
+}
+
+/* The text of options that came from a description must not end the comment it stands in. */
+static void one_line_comments(char *text, const char *end) {
+  for (char *c = text; c < end; c++)
+    if (*c == '\r' || (*c == '\n' && c + 2 < end && (c[1] != '/' || c[2] != '/'))) *c = ' ';
+}
+
+static void prepend_head(const plan *p, const ptx_entry *entries, int count, compile_output *out) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *f = open_memstream(&text, &size);
+  print_head(f, p, entries, count);
+  fflush(f);
+  one_line_comments(text, text + size - 1);
+  fwrite(out->data, 1, out->size, f);
+  if (fclose(f)) diag_bug("target", "the memory stream failed");
+  free(out->data);
+  *out = (compile_output){text, size};
+}
+
+/* ---- outputs ---- */
+
+void ptx_write(arena *a, const plan *p, const ptx_target *target, const compile_options *options, unsigned dtypes, compile_output *out) {
+  ptx_entry entries[PTX_MAX_ENTRIES];
+  int count = emit_ptx_entries(a, p, dtypes, entries);
+  ir b;
+  build(&b, a, p, entries, count, target->has_bf16, false);
+  if (options->emit == EMIT_MLIR) lower_print_mlir(&b, out);
+  else {
+    initialize();
+    lower_begin();
+    compilation c = lower(&b, p, PTX_TRIPLE, target->name, target->features, options->optimize);
+    if (options->emit == EMIT_LLVM) lower_print_llvm(c.module, out);
+    else {
+      lower_write(c.module, c.machine, true, out);
+      prepend_head(p, entries, count, out);
+    }
+    dispose(&c);
+    lower_end();
+  }
+  ir_destroy(&b);
+}
+
+ptx_module *ptx_compile(arena *a, const plan *p, const ptx_target *target, unsigned dtypes, int optimize) {
+  ptx_module *m = arena_new(a, ptx_module);
+  compile_options options = {.emit = EMIT_PTX, .optimize = optimize};
+  compile_output text;
+  ptx_write(a, p, target, &options, dtypes, &text);
+  m->target = target;
+  m->n_entries = emit_ptx_entries(a, p, dtypes, m->entry);
+  m->n_parameters = PEGEN_PTX_OPERANDS + p->spec->n_operands;
+  m->size = text.size;
+  m->text = arena_printf(a, "%.*s", (int)text.size, text.data);
+  free(text.data);
+  return m;
+}
+
+void ptx_write_host(arena *a, const plan *p, unsigned dtypes, int optimize, compile_output *out) {
+  ptx_entry entries[PTX_MAX_ENTRIES];
+  int count = emit_ptx_entries(a, p, dtypes, entries);
+  ir b;
+  build(&b, a, p, entries, count, false, true);
+  LLVMInitializeNativeTarget();
+  LLVMInitializeNativeAsmPrinter();
+  lower_begin();
+  char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName(), *features = LLVMGetHostCPUFeatures();
+  compilation c = lower(&b, p, triple, cpu, features, optimize);
+  lower_write(c.module, c.machine, false, out);
+  LLVMDisposeMessage(triple);
+  LLVMDisposeMessage(cpu);
+  LLVMDisposeMessage(features);
+  dispose(&c);
+  lower_end();
+  ir_destroy(&b);
+}

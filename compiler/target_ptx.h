@@ -1,0 +1,43 @@
+/* target_ptx: the GPUs that PTX is written for, and the way from a plan to its text. */
+#ifndef PEGEN_TARGET_PTX_H
+#define PEGEN_TARGET_PTX_H
+
+#include "compile.h"
+#include "emit_ptx.h"
+
+/* A row of the table: numbers, no code. */
+typedef struct ptx_target {
+  const char *name;        /* of --target, and LLVM's and ptxas' */
+  const char *description;
+  const char *features;    /* the least version of PTX that knows the chip */
+  int level;               /* PTX of a lower level runs on chips of a higher one */
+  bool has_bf16;           /* converts to bfloat16 */
+} ptx_target;
+
+/* A compiled module: what the object and the launcher need of it. */
+typedef struct ptx_module {
+  const ptx_target *target;
+  const char *text; /* NUL-terminated */
+  size_t size;
+  int n_entries, n_parameters;
+  ptx_entry entry[PTX_MAX_ENTRIES];
+} ptx_module;
+
+enum { PTX_TARGET_COUNT = 7 };
+extern const ptx_target ptx_targets[PTX_TARGET_COUNT];
+
+/* Parts a comma list: *cpus are the names that are no GPU's (NULL where none is left, and where list is), the
+ * result is the lowest GPU named, or NULL. */
+const ptx_target *ptx_target_parse(arena *a, const char *list, const char **cpus);
+const ptx_target *ptx_target_default(void);
+
+/* The module in the form of options->emit: ptx, asm (the same), llvm or mlir. */
+void ptx_write(arena *a, const plan *p, const ptx_target *target, const compile_options *options, unsigned dtypes, compile_output *out);
+
+/* The same as text to embed. */
+ptx_module *ptx_compile(arena *a, const plan *p, const ptx_target *target, unsigned dtypes, int optimize);
+
+/* An object for this machine with the entries' bodies as functions; see emit_ptx.h. For tests. */
+void ptx_write_host(arena *a, const plan *p, unsigned dtypes, int optimize, compile_output *out);
+
+#endif

@@ -1,0 +1,37 @@
+/* launch.h: the parameters of a PTX entry, on which emitted code, launcher and tests agree.
+ *
+ * Every parameter has 8 bytes: addresses of the device's global memory, sizes, and
+ * strides in bytes. A thread computes the rotors of one unit of channels of one token
+ * once and applies them to `rows` rows. Rows are the heads of q and then of k, or, where rotors
+ * differ from head to head, the batches of one head, k's row after q's.
+ */
+#ifndef PEGEN_KERNEL_LAUNCH_H
+#define PEGEN_KERNEL_LAUNCH_H
+
+enum {
+  PEGEN_PTX_BATCHES,
+  PEGEN_PTX_TOKENS,
+  PEGEN_PTX_ROWS,           /* rows of a thread: blocks of grid row y take rows y * ROWS up to (y + 1) * ROWS */
+  PEGEN_PTX_POSITIONS,      /* address of token 0 of batch 0; 0: the built-in grid */
+  PEGEN_PTX_POSITION_TYPE,  /* 0 float32, 1 float64, 2 int32, 3 int64 */
+  PEGEN_PTX_POSITION_BATCH, /* strides; batch: 0 where batches share positions */
+  PEGEN_PTX_POSITION_TOKEN,
+  PEGEN_PTX_POSITION_AXIS,
+  PEGEN_PTX_Q,              /* PEGEN_PTX_TENSOR_COUNT parameters; then as many of k, with 0 heads where there is none */
+  PEGEN_PTX_TENSOR_IN = 0,
+  PEGEN_PTX_TENSOR_OUT,
+  PEGEN_PTX_TENSOR_HEADS,
+  PEGEN_PTX_TENSOR_IN_BATCH,
+  PEGEN_PTX_TENSOR_IN_TOKEN,
+  PEGEN_PTX_TENSOR_IN_HEAD,
+  PEGEN_PTX_TENSOR_OUT_BATCH,
+  PEGEN_PTX_TENSOR_OUT_TOKEN,
+  PEGEN_PTX_TENSOR_OUT_HEAD,
+  PEGEN_PTX_TENSOR_COUNT,
+  PEGEN_PTX_K = PEGEN_PTX_Q + PEGEN_PTX_TENSOR_COUNT,
+  PEGEN_PTX_OPERANDS = PEGEN_PTX_K + PEGEN_PTX_TENSOR_COUNT, /* one address an operand, float32 */
+  PEGEN_PTX_MAX_PARAMETERS = 96,
+  PEGEN_PTX_BLOCK = 128 /* threads of a block */
+};
+
+#endif
