@@ -21,6 +21,7 @@ void emit_cpu(ir *b, arena *a, const plan *p, const cpu_target *target, unsigned
 void emit_cpu_imports(ir *b);
 
 /* Names of the emitted functions, as the descriptor needs them. */
+const char *emit_rotor_name(arena *a, const cpu_target *target);
 const char *emit_prepare_name(arena *a, const cpu_target *target);
 const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming);
 /* Bytes `prepare` writes per head, a multiple of 64. */

@@ -237,7 +237,7 @@ static const option_row rows[] = {
      "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them"},
     {"dtype", 0, "LIST", false, FOR_ALL, set_dtype, "number types of q and k: f32, bf16, f16; default: all (bench: f32)"},
     {"define", 'D', "NAME=VALUE", false, FOR_ALL, add_define, "set an option of the description; lists with commas"},
-    {NULL, 'O', "LEVEL", true, FOR_ALL, set_optimize, "optimisation, 0 to 3; default 3"},
+    {NULL, 'O', "LEVEL", true, FOR_ALL, set_optimize, "optimisation, 0 to 3; default 2"},
     {NULL, 'M', "D", true, FOR_COMPILE, set_depend, "also write a make dependency file, FILE with the ending .d"},
     {NULL, 'M', "F DEPFILE", true, FOR_COMPILE, NULL, "the same, to DEPFILE"},
     {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape, "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit1024, decode; default: all four"},
@@ -398,7 +398,7 @@ static int decide_spec(parser *p, int argc, char **argv) {
 }
 
 bool options_parse(arena *a, int argc, char **argv, options *out, int *status) {
-  *out = (options){.compile = {.optimize = 3}, .bench = {.threads = 1}};
+  *out = (options){.compile = {.optimize = 2}, .bench = {.threads = 1}};
   out->defines = arena_array(a, loader_define, argc);
   parser p = {.a = a, .out = out, .exit_early = -1};
   /* The command, where there is one, is the first word. */

@@ -4,7 +4,8 @@
  * a contiguous run of items, and what is computed for an item does not depend on
  * the part it falls into, so results are the same to the bit however the work is parted.
  * Where rotors differ from head to head they are dear, and all batches with shared
- * positions go in one loop that builds each rotor once; there an item is a token.
+ * positions go in one loop that builds each rotor once; there an item is a token. The same
+ * goes for data that stay in caches faster than the arithmetic.
  */
 #include "driver.h"
 
@@ -126,6 +127,9 @@ typedef struct pass {
   pegen_encode_function *encode;
   const pegen_stream *streams[2];
   int n;
+  int share_batches; /* where batches share their positions, walk them together and build each rotor once */
+  int by_head;       /* a head's tokens are nearer in memory than a token's heads */
+  int large;         /* more data than caches hold */
   int copy_prefix; /* once, though tiles of heads walk the tokens several times */
   pegen_loop loop;
 } pass;
@@ -202,14 +206,21 @@ static void run_prepared(pass *p, const pegen_args *args, pegen_prepare_function
     int64_t used = 0, first = head;
     for (; head < heads && used + bytes <= tile; head++, used += bytes)
       prepare_head(driver, args, prepare, head, leaves, prepared + used);
-    if (driver->per_head) {
-      p->loop.head_begin = first;
-      p->loop.head_end = head;
+    /* Where heads are far apart, one after the other; else together, so that a token's rows are neighbours. */
+    int64_t step = driver->per_head && p->by_head ? 1 : head - first;
+    for (int64_t h = first; h < head; h += step) {
+      if (driver->per_head) {
+        p->loop.prepared = prepared + (h - first) * bytes;
+        p->loop.head_begin = h;
+        p->loop.head_end = h + step;
+      }
+      run_items(p, by_batch, begin, end);
+      p->copy_prefix = 0;
     }
-    run_items(p, by_batch, begin, end);
-    p->copy_prefix = 0;
   }
 }
+
+static int64_t distance(int64_t stride) { return stride < 0 ? -stride : stride; }
 
 static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *target, int part, int parts) {
   if (p->n == 0)
@@ -225,6 +236,14 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
     set_rows(&p->loop.rows[1], first);
     p->loop.rows[1].heads = 0;
   }
+  p->by_head = distance(first->in.stride[PEGEN_HEAD]) > distance(first->in.stride[PEGEN_TOKEN]);
+  /* One token after the other streams best; where rotors are used again, several at a time. */
+  p->loop.tile_tokens = 1;
+  p->loop.group_rows = INT32_MAX;
+  if (p->by_head || p->share_batches)
+    p->loop.tile_tokens = p->by_head && p->large ? PEGEN_TILE_BY_HEAD : PEGEN_TILE_CACHED;
+  if (p->by_head)
+    p->loop.group_rows = PEGEN_GROUP_BY_HEAD;
   p->loop.head_begin = 0;
   p->loop.head_end = heads;
   p->loop.prepared = 0;
@@ -239,7 +258,7 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   }
 
   int shared = first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
-  int by_batch = !(p->driver->per_head && shared);
+  int by_batch = !(shared && (p->driver->per_head || p->share_batches));
   int64_t items = first->in.size[PEGEN_TOKEN] * (by_batch ? first->in.size[PEGEN_BATCH] : 1);
   int64_t begin = 0, end = items;
   if (parts > 1) {
@@ -300,7 +319,11 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
   if (!p.encode)
     return PEGEN_ERROR_DTYPE;
   p.loop.prefetch = prefetch && touched > PEGEN_PREFETCH_ABOVE ? PEGEN_PREFETCH_BYTES : 0;
+  p.large = touched > PEGEN_STREAM_ABOVE;
 
+  /* Rotors of a tile of tokens serve all batches, at the price of shorter runs of memory: a gain where the
+   * caches feed the core faster than it computes, a loss elsewhere. */
+  p.share_batches = !prefetch && !p.large;
   p.n = 0;
   for (int s = 0; s < 2; s++) {
     if (call.stream[s].given)

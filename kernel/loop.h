@@ -33,6 +33,8 @@ typedef struct pegen_loop {
   int64_t batch_begin, batch_end;
   int64_t head_begin, head_end;
   pegen_rows rows[2];      /* q, k; the second has 0 heads where only one is given */
+  int64_t tile_tokens;     /* tokens whose rotors are built before their rows are turned, at least 1 */
+  int64_t group_rows;      /* rows of a token (heads of q and k) that are walked together over a tile, at least 1 */
   int64_t prefetch;        /* bytes ahead of the row that is read; 0: none */
   const char *positions;   /* of token 0 of batch_begin; NULL where a grid is built in */
   int64_t position_type;   /* pegen_position_type */

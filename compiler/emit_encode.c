@@ -1,0 +1,219 @@
+/* emit_encode: the order of the work; see emit_encode.h.
+ *
+ * A token's coefficients are computed once and used for every head of q and k, in every batch that the
+ * driver puts into one call.
+ */
+#include "emit_encode.h"
+
+#include "emit_rows.h"
+
+#include "../kernel/loop.h"
+
+#include <stddef.h>
+
+enum { CACHE_LINE = 64 };
+
+/* Where the rows of one tensor lie: loaded once, before the tokens. */
+typedef struct tensor_walk {
+  ir_value in, out, in_place, heads;
+  ir_value in_stride[3], out_stride[3]; /* bytes: batch, token, head */
+} tensor_walk;
+
+typedef struct encode_emitter {
+  ir *b;
+  arena *memory;
+  const plan *p;
+  const cpu_target *target;
+  row_emitter rows;
+  ir_value loop;                    /* const pegen_loop * */
+  ir_value prefetch;
+  ir_value positions;               /* scratch of a token: float64 [axes] */
+  ir_value coefficients;            /* scratch of a tile: coefficient vectors [tile][slots] */
+  int64_t slot_bytes;               /* of one token */
+  tensor_walk walks[2];             /* q, k */
+} encode_emitter;
+
+static ir_value field(encode_emitter *e, ir_value base, size_t offset, MlirType type) {
+  return ir_load(e->b, type, ir_offset_const(e->b, base, (int64_t)offset), 8);
+}
+
+#define LOOP_I64(e, name) field((e), (e)->loop, offsetof(pegen_loop, name), (e)->b->i64)
+#define LOOP_PTR(e, name) field((e), (e)->loop, offsetof(pegen_loop, name), (e)->b->ptr)
+#define ROWS_I64(e, rows, name) field((e), (rows), offsetof(pegen_rows, name), (e)->b->i64)
+
+static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
+static ir_value sub(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.subi", x, y); }
+static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
+static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
+
+/* Row-major coordinates of the built-in grid, the last axis fastest. */
+static void emit_grid_position(encode_emitter *e, ir_value token) {
+  ir *b = e->b;
+  const spec *s = e->p->spec;
+  ir_value rest = sub(b, token, i64(b, s->skip_tokens));
+  for (int axis = s->n_axes - 1; axis >= 0; axis--) {
+    ir_value coordinate = axis ? ir_op2(b, "arith.remui", rest, i64(b, s->grid[axis])) : rest;
+    ir_store(b, ir_cast(b, "arith.sitofp", coordinate, b->f64), ir_offset_const(b, e->positions, axis * 8), 8, false);
+    if (axis) rest = ir_op2(b, "arith.divui", rest, i64(b, s->grid[axis]));
+  }
+}
+
+static void emit_position(encode_emitter *e, ir_value token) {
+  ir *b = e->b;
+  ir_value arguments[] = {e->loop, token, i64(b, e->p->spec->n_axes), e->positions};
+  if (e->p->spec->grid[0] == 0) {
+    ir_call(b, "pegen_driver_position", 4, arguments);
+    return;
+  }
+  ir_branch branch = ir_if(b, ir_compare_int(b, "eq", LOOP_I64(e, positions), i64(b, 0)));
+  emit_grid_position(e, token);
+  ir_else(b, &branch);
+  ir_call(b, "pegen_driver_position", 4, arguments);
+  ir_end_if(b, branch);
+}
+
+static void emit_one_row(encode_emitter *e, ir_value in, ir_value out, ir_value in_place) {
+  ir *b = e->b;
+  ir_value prefetch = e->prefetch;
+  ir_branch branch = ir_if(b, ir_compare_int(b, "ne", prefetch, i64(b, 0)));
+  ir_value ahead = ir_offset(b, in, prefetch);
+  int bytes = e->p->spec->head_dim * (e->rows.dtype == DTYPE_F32 ? 4 : 2);
+  for (int at = 0; at < bytes; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, ahead, at));
+  ir_end_if(b, branch);
+  emit_row(&e->rows, in, out, in_place);
+}
+
+static tensor_walk load_tensor(encode_emitter *e, int index) {
+  ir *b = e->b;
+  ir_value rows = ir_offset_const(b, e->loop, (int64_t)(offsetof(pegen_loop, rows) + (size_t)index * sizeof(pegen_rows)));
+  tensor_walk w = {.in = ROWS_I64(e, rows, in), .out = ROWS_I64(e, rows, out), .heads = ROWS_I64(e, rows, heads)};
+  w.in_place = ir_compare_int(b, "eq", w.in, w.out);
+  w.in_stride[0] = ROWS_I64(e, rows, in_batch);
+  w.in_stride[1] = ROWS_I64(e, rows, in_token);
+  w.in_stride[2] = ROWS_I64(e, rows, in_head);
+  w.out_stride[0] = ROWS_I64(e, rows, out_batch);
+  w.out_stride[1] = ROWS_I64(e, rows, out_token);
+  w.out_stride[2] = ROWS_I64(e, rows, out_head);
+  return w;
+}
+
+static ir_value address(ir *b, ir_value base, const ir_value *stride, ir_value batch, ir_value token) {
+  return add(b, base, add(b, mul(b, batch, stride[0]), mul(b, token, stride[1])));
+}
+
+/* Which tensor and head a row number stands for: q's heads come first, then k's. One loop over both has one
+ * exit to predict, and the first rows of k are under way before the last of q are done. */
+typedef struct row_choice {
+  ir_value is_k, head;
+} row_choice;
+
+static row_choice choose_row(encode_emitter *e, ir_value row, ir_value q_rows, const ir_value *head) {
+  ir *b = e->b;
+  ir_value is_k = ir_compare_int(b, "sge", row, q_rows);
+  return (row_choice){is_k, head ? *head : sub(b, row, ir_select(b, is_k, q_rows, i64(b, 0)))};
+}
+
+static ir_value pick(ir *b, row_choice c, ir_value q, ir_value k) { return ir_select(b, c.is_k, k, q); }
+
+/* ---- a token's rows: its coefficients stay in registers over all of them ---- */
+
+/* Rows [begin, end) of a token: of q's heads followed by k's, or of `head` in each. */
+static void emit_rows_of_token(encode_emitter *e, ir_value batch, ir_value token, ir_value q_rows, ir_value begin, ir_value end, const ir_value *head) {
+  ir *b = e->b;
+  const tensor_walk *w = e->walks;
+  ir_value in[2], out[2];
+  for (int i = 0; i < 2; i++) {
+    in[i] = address(b, w[i].in, w[i].in_stride, batch, token);
+    out[i] = address(b, w[i].out, w[i].out_stride, batch, token);
+  }
+  ir_loop rows = ir_for(b, begin, end);
+  row_choice c = choose_row(e, rows.index, q_rows, head);
+  ir_value from = add(b, pick(b, c, in[0], in[1]), mul(b, c.head, pick(b, c, w[0].in_stride[2], w[1].in_stride[2])));
+  ir_value to = add(b, pick(b, c, out[0], out[1]), mul(b, c.head, pick(b, c, w[0].out_stride[2], w[1].out_stride[2])));
+  emit_one_row(e, ir_pointer(b, from), ir_pointer(b, to), pick(b, c, w[0].in_place, w[1].in_place));
+  ir_end_for(b, rows);
+}
+
+/* ---- tokens ---- */
+
+static void emit_rotor_call(encode_emitter *e, ir_value prepared, ir_value coefficients) {
+  if (e->rows.t->n_slots == 0) return;
+  ir_value arguments[] = {e->positions, prepared, coefficients};
+  ir_call(e->b, emit_rotor_name(e->memory, e->target), 3, arguments);
+}
+
+/* Rotors differ from head to head: one for each token and head, reused over batches, q and k. */
+static void emit_tokens_per_head(encode_emitter *e, ir_value prepared) {
+  ir *b = e->b;
+  ir_value zero = i64(b, 0), one = i64(b, 1);
+  ir_value k_rows = ir_select(b, ir_compare_int(b, "ne", e->walks[1].heads, zero), one, zero);
+  ir_loop tokens = ir_for(b, LOOP_I64(e, token_begin), LOOP_I64(e, token_end));
+  emit_position(e, tokens.index);
+  ir_value head_begin = LOOP_I64(e, head_begin), stride = LOOP_I64(e, prepared_stride);
+  ir_loop heads = ir_for(b, head_begin, LOOP_I64(e, head_end));
+  emit_rotor_call(e, ir_offset(b, prepared, mul(b, sub(b, heads.index, head_begin), stride)), e->coefficients);
+  emit_load_slots(&e->rows, e->coefficients);
+  ir_loop batches = ir_for(b, LOOP_I64(e, batch_begin), LOOP_I64(e, batch_end));
+  emit_rows_of_token(e, batches.index, tokens.index, one, zero, add(b, one, k_rows), &heads.index);
+  ir_end_for(b, batches);
+  ir_end_for(b, heads);
+  ir_end_for(b, tokens);
+}
+
+static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "slt", x, y), x, y); }
+
+/* How many steps of `step` cover `whole`. */
+static ir_value steps(ir *b, ir_value whole, ir_value step) {
+  return ir_op2(b, "arith.divui", add(b, whole, sub(b, step, i64(b, 1))), step);
+}
+
+/* All heads share a token's rotor. The rotors of a tile of tokens are built; then, batch by batch, each
+ * group of rows (heads of q and k) is walked over the tile. The driver chooses the sizes: a tile of one token and all
+ * rows in one group stream [B,N,H,D] memory; where a head's tokens are neighbours, a few heads at a time
+ * over a long tile keep the streams few and long. */
+static void emit_tokens_shared(encode_emitter *e, ir_value prepared, int most) {
+  ir *b = e->b;
+  ir_value begin = LOOP_I64(e, token_begin), end = LOOP_I64(e, token_end), zero = i64(b, 0);
+  ir_value tile = smaller(b, LOOP_I64(e, tile_tokens), i64(b, most)), group = LOOP_I64(e, group_rows);
+  ir_value all = add(b, e->walks[0].heads, e->walks[1].heads);
+  ir_value groups = steps(b, all, group);
+  ir_loop tiles = ir_for(b, zero, steps(b, sub(b, end, begin), tile));
+  ir_value first = add(b, begin, mul(b, tiles.index, tile)), last = smaller(b, add(b, first, tile), end);
+  ir_loop rotors = ir_for(b, first, last);
+  emit_position(e, rotors.index);
+  emit_rotor_call(e, prepared, ir_offset(b, e->coefficients, mul(b, sub(b, rotors.index, first), i64(b, e->slot_bytes))));
+  ir_end_for(b, rotors);
+  ir_loop batches = ir_for(b, LOOP_I64(e, batch_begin), LOOP_I64(e, batch_end));
+  ir_loop parts = ir_for(b, zero, groups);
+  ir_value row = mul(b, parts.index, group), row_end = smaller(b, add(b, row, group), all);
+  ir_loop tokens = ir_for(b, first, last);
+  emit_load_slots(&e->rows, ir_offset(b, e->coefficients, mul(b, sub(b, tokens.index, first), i64(b, e->slot_bytes))));
+  emit_rows_of_token(e, batches.index, tokens.index, e->walks[0].heads, row, row_end, NULL);
+  ir_end_for(b, tokens);
+  ir_end_for(b, parts);
+  ir_end_for(b, batches);
+  ir_end_for(b, tiles);
+}
+
+/* Tokens whose coefficients there is room for, on the stack (pegen.h says how much a call needs). */
+static int most_tokens(int64_t slot_bytes) {
+  enum { TILE_BYTES = 96 * 1024, MOST = 128 };
+  int64_t tokens = slot_bytes ? TILE_BYTES / slot_bytes : MOST;
+  return tokens < 1 ? 1 : tokens > MOST ? MOST : (int)tokens;
+}
+
+void emit_encode(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target, int dtype, bool streaming) {
+  encode_emitter e = {.b = b, .memory = a, .p = p, .target = target};
+  e.rows = (row_emitter){.b = b, .memory = a, .p = p, .t = t, .target = target, .dtype = dtype, .streaming = streaming};
+  e.slot_bytes = (int64_t)t->n_slots * t->width * 4;
+  int most = p->per_head ? 1 : most_tokens(e.slot_bytes);
+  ir_function(b, emit_encode_name(a, target, dtype, streaming), true, (MlirType){NULL}, 1, &b->ptr, &e.loop);
+  e.positions = ir_alloca(b, p->spec->n_axes * 8, 8);
+  e.coefficients = ir_alloca(b, most * e.slot_bytes + CACHE_LINE, CACHE_LINE);
+  e.prefetch = LOOP_I64(&e, prefetch);
+  for (int i = 0; i < 2; i++) e.walks[i] = load_tensor(&e, i);
+  ir_value prepared = LOOP_PTR(&e, prepared);
+  if (p->per_head) emit_tokens_per_head(&e, prepared);
+  else emit_tokens_shared(&e, prepared, most);
+  ir_return(b);
+}
