@@ -64,6 +64,7 @@ static void batches_are_outermost(void **state) {
   host h;
   host_shape shape = host_usual(&twin_plain_kernel); /* 2 batches of 7 tokens */
   (void)state;
+  shape.per_batch = 1; /* nothing to share */
   host_begin(&h, &twin_plain_kernel, &shape);
   traced(&h, 0, 1);
   assert_int_equal(twin_traced.calls, 2);
@@ -86,6 +87,7 @@ static void shared_rotors_cover_batches(void **state) {
   host h;
   host_shape shape = host_usual(&twin_learned_kernel);
   (void)state;
+  shape.layout = HOST_BNHD;
   host_begin(&h, &twin_learned_kernel, &shape);
   traced(&h, 0, 1); /* two tiles of heads, each over all batches */
   assert_int_equal(twin_traced.calls, 2);
@@ -102,6 +104,33 @@ static void shared_rotors_cover_batches(void **state) {
   host_begin(&h, &twin_learned_kernel, &shape);
   traced(&h, 0, 1);
   assert_int_equal(twin_traced.calls, 4);
+  host_end(&h);
+}
+
+/* Memory in which a head's tokens are neighbours is walked a few heads at a time over tiles of tokens, and a
+ * head at a time where each has rotors of its own. */
+static void far_heads_are_walked_apart(void **state) {
+  host h;
+  host_shape shape = host_usual(&twin_plain_kernel);
+  (void)state;
+  host_begin(&h, &twin_plain_kernel, &shape);
+  traced(&h, 0, 1);
+  assert_int_equal(twin_traced.loop[0].group_rows, PEGEN_GROUP_BY_HEAD);
+  assert_int_equal(twin_traced.loop[0].tile_tokens, PEGEN_TILE_CACHED);
+  host_end(&h);
+  shape.layout = HOST_BNHD;
+  host_begin(&h, &twin_plain_kernel, &shape);
+  traced(&h, 0, 1);
+  assert_true(twin_traced.loop[0].group_rows > shape.heads + shape.kv_heads);
+  host_end(&h);
+  shape = host_usual(&twin_learned_kernel);
+  host_begin(&h, &twin_learned_kernel, &shape);
+  traced(&h, 0, 1);
+  assert_int_equal(twin_traced.calls, shape.heads);
+  for (int i = 0; i < shape.heads; i++) {
+    assert_int_equal(twin_traced.loop[i].head_begin, i);
+    assert_int_equal(twin_traced.loop[i].head_end, i + 1);
+  }
   host_end(&h);
 }
 
@@ -275,7 +304,8 @@ int main(void) {
   const pegen_kernel *kernels[] = {&twin_plain_kernel, &twin_grid_kernel, &twin_learned_kernel};
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(numbers_are_right),     cmocka_unit_test(batches_are_outermost),
-      cmocka_unit_test(shared_rotors_cover_batches), cmocka_unit_test(streams_apart),
+      cmocka_unit_test(shared_rotors_cover_batches), cmocka_unit_test(far_heads_are_walked_apart),
+      cmocka_unit_test(streams_apart),
       cmocka_unit_test(large_calls_stream),    cmocka_unit_test(no_code_for_processor),
       cmocka_unit_test(float16_operands),      cmocka_unit_test(overlap_is_exact),
   };
