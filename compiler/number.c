@@ -80,9 +80,7 @@ void number_store(number_type type, void *at, long double value) {
   case NUMBER_F32: memcpy(at, &(float){(float)value}, 4); break;
   case NUMBER_I32: memcpy(at, &(int32_t){(int32_t)value}, 4); break;
   case NUMBER_I64: memcpy(at, &(int64_t){(int64_t)value}, 8); break;
-  case NUMBER_BF16:
-  case NUMBER_F16: memcpy(at, &(uint16_t){encode_half(type, round_float(type, value))}, 2); break;
-  case NUMBER_TYPE_COUNT: break;
+  default: memcpy(at, &(uint16_t){encode_half(type, round_float(type, value))}, 2); break;
   }
 }
 
