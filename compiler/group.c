@@ -30,7 +30,8 @@ typedef struct builder {
   const spec *spec;
   spec_algebra algebra;
   int n;
-  bool wide; /* several rotations are multiplied: entries stay float64 until the product is done */
+  bool wide;  /* several rotations are multiplied: entries stay float64 until the product is done */
+  bool exact; /* so many that the errors of float32 sines and cosines would add up: float64 polynomials */
 } builder;
 
 /* x times a constant, taken into sums so that it meets the constants there. */
@@ -49,6 +50,7 @@ static const expr *constant(const builder *b, double value) { return expr_const(
 /* A sine or cosine: its float32 polynomial, whose error a product of rotations can carry, in the
  * type that the entries are computed in. */
 static const expr *turned(const builder *b, expr_op op, const expr *phi) {
+  if (b->exact) return expr_unary(b->pool, op, phi);
   const expr *x = narrow(b->pool, expr_unary(b->pool, op, phi));
   return b->wide ? expr_unary(b->pool, EXPR_WIDEN, x) : x;
 }
@@ -335,24 +337,40 @@ static factor summed(const builder *b, double share) {
   return f;
 }
 
+/* Puts a rotation to the right of those there are; turns of one plane become one turn. */
+static int append(const builder *b, factor *factors, int count, factor next) {
+  if (next.plane.count == 1) { /* the coefficient of a basis plane is a factor of its angle */
+    next.angle = expr_mul(b->pool, next.angle, next.plane.coefficient[0]);
+    next.plane.coefficient[0] = constant(b, 1);
+  }
+  factor *last = &factors[count - 1];
+  if (count == 0 || !same_plane(&last->plane, &next.plane)) {
+    factors[count] = next;
+    return count + 1;
+  }
+  last->angle = expr_add(b->pool, last->angle, next.angle);
+  return count;
+}
+
 static int combine(const builder *b, factor *factors) {
   const spec *s = b->spec;
   double turn = s->inverse ? -1 : 1;
   int count = 0, last = s->n_axes - 1;
   switch (s->combine) {
-  case COMBINE_SUM: factors[count++] = summed(b, turn); break;
-  case COMBINE_MEAN: factors[count++] = summed(b, turn / s->n_axes); break;
+  case COMBINE_SUM: count = append(b, factors, count, summed(b, turn)); break;
+  case COMBINE_MEAN: count = append(b, factors, count, summed(b, turn / s->n_axes)); break;
   case COMBINE_PRODUCT:
     for (int i = 0; i <= last; i++) {
       int a = s->order[s->inverse ? last - i : i];
-      factors[count++] = (factor){scaled(b->pool, s->angle[a], turn * QUARTER_TURNS_PER_RADIAN), s->generator[a]};
+      const expr *angle = scaled(b->pool, s->angle[a], turn * QUARTER_TURNS_PER_RADIAN);
+      count = append(b, factors, count, (factor){angle, s->generator[a]});
     }
     break;
   case COMBINE_SYMMETRIC: /* a palindrome: its own reverse */
     for (int i = -last; i <= last; i++) {
       int a = s->order[last - (i < 0 ? -i : i)];
-      double share = i == 0 ? turn : turn / 2;
-      factors[count++] = (factor){scaled(b->pool, s->angle[a], share * QUARTER_TURNS_PER_RADIAN), s->generator[a]};
+      const expr *angle = scaled(b->pool, s->angle[a], (i == 0 ? turn : turn / 2) * QUARTER_TURNS_PER_RADIAN);
+      count = append(b, factors, count, (factor){angle, s->generator[a]});
     }
     break;
   }
@@ -368,10 +386,11 @@ static bool needs_wide(const factor *factors, int count) {
 }
 
 bool group_build(arena *a, const spec *s, block_program *out) {
-  builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), false};
+  builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), false, false};
   factor factors[2 * SPEC_MAX_AXES];
   int count = combine(&b, factors);
   b.wide = needs_wide(factors, count);
+  b.exact = count > 3;
   expr_matrix v = {0};
   for (int i = 0; i < count; i++) {
     if (!is_simple(&b, &factors[i].plane)) {
