@@ -19,10 +19,15 @@ static ir_value iand(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.and
 static ir_value shl(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.shli", x, splat_i(b, x, y)); }
 static ir_value shr(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.shrui", x, splat_i(b, x, y)); }
 
+/* x y + z: fused where the target decides, or always (scalars of ir.exact, which come out alike on all machines). */
+static ir_value multiply_add(ir *b, ir_value x, ir_value y, ir_value z) {
+  return b->exact ? ir_fma(b, x, y, z) : add(b, mul(b, x, y), z);
+}
+
 /* c[0] + x (c[1] + x (...)) */
 static ir_value polynomial(ir *b, ir_value x, const double *c, int count) {
   ir_value sum = splat_f(b, x, c[count - 1]);
-  for (int i = count - 2; i >= 0; i--) sum = add(b, mul(b, sum, x), splat_f(b, x, c[i]));
+  for (int i = count - 2; i >= 0; i--) sum = multiply_add(b, sum, x, splat_f(b, x, c[i]));
   return sum;
 }
 
@@ -65,7 +70,7 @@ ir_value math_turn_f32(ir *b, ir_value f, ir_value quadrant, int quarter_turns) 
   static const double sine[] = {low, -0.6459634774822325, 0.07967967137586274, -0.004600198280269498};
   static const double cosine[] = {1.0, -1.2337005433534842, 0.2536692440299347, -0.020860288508130834, 0.000904021670403158};
   ir_value square = mul(b, f, f);
-  ir_value s = add(b, mul(b, f, splat_f(b, f, high)), mul(b, f, polynomial(b, square, sine, 4)));
+  ir_value s = multiply_add(b, f, splat_f(b, f, high), mul(b, f, polynomial(b, square, sine, 4)));
   ir_value c = polynomial(b, square, cosine, 5);
   return by_quadrant(b, quarter_turns ? iadd(b, quadrant, quarter_turns) : quadrant, s, c, 31);
 }

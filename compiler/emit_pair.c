@@ -5,20 +5,12 @@
 
 #include <math.h>
 
-/* ---- float32 operations that round by themselves ---- */
+/* ---- float32 operations ---- */
 
-static ir_value op2(ir *b, const char *name, ir_value x, ir_value y) {
-  bool saved = b->exact;
-  b->exact = true;
-  ir_value v = ir_op2(b, name, x, y);
-  b->exact = saved;
-  return v;
-}
-
-static ir_value add(ir *b, ir_value x, ir_value y) { return op2(b, "arith.addf", x, y); }
-static ir_value sub(ir *b, ir_value x, ir_value y) { return op2(b, "arith.subf", x, y); }
-static ir_value mul(ir *b, ir_value x, ir_value y) { return op2(b, "arith.mulf", x, y); }
-static ir_value divide(ir *b, ir_value x, ir_value y) { return op2(b, "arith.divf", x, y); }
+static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addf", x, y); }
+static ir_value sub(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.subf", x, y); }
+static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.mulf", x, y); }
+static ir_value divide(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.divf", x, y); }
 static ir_value neg(ir *b, ir_value x) { return ir_op1(b, "arith.negf", x); }
 static ir_value nearest(ir *b, ir_value x) { return ir_op1(b, "math.roundeven", x); }
 static ir_value number(ir *b, double value) { return ir_float(b, b->f32, value); }

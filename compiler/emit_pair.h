@@ -2,8 +2,8 @@
  *
  * A pair is the unevaluated sum hi + lo of two float32 with |lo| at most half a unit in
  * the last place of hi: about 48 bits in float32's range of exponents. Error-free
- * sums and products (Knuth, Dekker) make it, so every operation here rounds by itself
- * (ir.exact) and fused multiply-adds stand where one is meant. Relative errors are
+ * sums and products (Knuth, Dekker) make it, so ir.exact must be set: every operation
+ * rounds by itself, and fused multiply-adds stand where one is meant. Relative errors are
  * a few 2^-48, by Joldes, Muller and Popescu's bounds for these algorithms.
  *
  * Scalars of float32 throughout. lo may be missing, which says that it is 0.

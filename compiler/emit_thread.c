@@ -172,14 +172,29 @@ static ir_value f32_of(thread_emitter *e, const expr *x, int slot) {
 
 ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot) { return f32_of(e, x, slot); }
 
+/* x + y or x - y, a product among them fused: said here and not left to the target, so that all machines give one result. */
+static ir_value sum_f32(thread_emitter *e, const expr *x, int slot) {
+  ir *b = e->b;
+  bool minus = x->op == EXPR_SUB;
+  for (int side = 0; side < 2; side++) {
+    const expr *product = x->arg[1 - side], *other = x->arg[side];
+    if (product->op != EXPR_MUL || !product->is_f32) continue;
+    ir_value factor = f32_of(e, product->arg[0], slot), rest = f32_of(e, other, slot);
+    if (minus && side == 0) factor = ir_op1(b, "arith.negf", factor);
+    if (minus && side == 1) rest = ir_op1(b, "arith.negf", rest);
+    return ir_fma(b, factor, f32_of(e, product->arg[1], slot), rest);
+  }
+  return ir_op2(b, minus ? "arith.subf" : "arith.addf", f32_of(e, x->arg[0], slot), f32_of(e, x->arg[1], slot));
+}
+
 static ir_value compute_f32(thread_emitter *e, const expr *x, int slot) {
   ir *b = e->b;
   ir_value v[3] = {{NULL}};
-  bool generic = x->op != EXPR_NARROW && x->op != EXPR_SELECT && x->op != EXPR_LESS;
+  bool generic = x->op != EXPR_NARROW && x->op != EXPR_SELECT && x->op != EXPR_LESS && x->op != EXPR_ADD && x->op != EXPR_SUB;
   for (int i = 0; generic && i < expr_op_arity(x->op); i++) v[i] = f32_of(e, x->arg[i], slot);
   switch (x->op) {
-  case EXPR_ADD: return ir_op2(b, "arith.addf", v[0], v[1]);
-  case EXPR_SUB: return ir_op2(b, "arith.subf", v[0], v[1]);
+  case EXPR_ADD:
+  case EXPR_SUB: return sum_f32(e, x, slot);
   case EXPR_MUL: return ir_op2(b, "arith.mulf", v[0], v[1]);
   case EXPR_DIV: return ir_op2(b, "arith.divf", v[0], v[1]);
   case EXPR_MIN: return ir_select(b, ir_compare_float(b, "olt", v[1], v[0]), v[1], v[0]);

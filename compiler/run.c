@@ -49,6 +49,18 @@ loaded_kernel *run_load(const void *object, size_t size, const char *name) {
 
 const pegen_kernel *run_kernel(const loaded_kernel *loaded) { return loaded->kernel; }
 
+bool run_add(loaded_kernel *loaded, const void *object, size_t size) {
+  LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(object, size, "added");
+  return !failed(LLVMOrcLLJITAddObjectFile(loaded->jit, LLVMOrcLLJITGetMainJITDylib(loaded->jit), buffer), "cannot load the object");
+}
+
+void *run_find(const loaded_kernel *loaded, const char *symbol) {
+  LLVMOrcExecutorAddress address = 0;
+  return failed(LLVMOrcLLJITLookup(loaded->jit, &address, symbol), symbol) ? NULL : (void *)(uintptr_t)address;
+}
+
+void run_replace(loaded_kernel *loaded, const pegen_kernel *kernel) { loaded->kernel = kernel; }
+
 void run_unload(loaded_kernel *loaded) {
   if (!loaded) return;
   failed(LLVMOrcDisposeLLJIT(loaded->jit), "cannot unload the object");

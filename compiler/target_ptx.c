@@ -26,13 +26,13 @@ const ptx_target ptx_targets[PTX_TARGET_COUNT] = {
     {.name = "sm_120", .description = "PTX for NVIDIA Blackwell (RTX 50) and later", .features = "+ptx87", .level = 120, .has_bf16 = true},
 };
 
-static const ptx_target *find(const char *name) {
+const ptx_target *ptx_target_find(const char *name) {
   for (int i = 0; i < PTX_TARGET_COUNT; i++)
     if (!strcmp(ptx_targets[i].name, name)) return &ptx_targets[i];
   return NULL;
 }
 
-const ptx_target *ptx_target_default(void) { return find("sm_80"); }
+const ptx_target *ptx_target_default(void) { return ptx_target_find("sm_80"); }
 
 const ptx_target *ptx_target_parse(arena *a, const char *list, const char **cpus) {
   const ptx_target *lowest = NULL;
@@ -40,7 +40,7 @@ const ptx_target *ptx_target_parse(arena *a, const char *list, const char **cpus
   if (!list) return NULL;
   char *rest = arena_strdup(a, list);
   for (char *name; (name = strtok_r(rest, ",", &rest));) {
-    const ptx_target *t = find(name);
+    const ptx_target *t = ptx_target_find(name);
     if (t && (!lowest || t->level < lowest->level)) lowest = t;
     if (!t) *cpus = *cpus ? arena_printf(a, "%s,%s", *cpus, name) : name;
   }
@@ -51,6 +51,7 @@ const ptx_target *ptx_target_parse(arena *a, const char *list, const char **cpus
 
 static void build(ir *b, arena *a, const plan *p, const ptx_entry *entries, int count, bool has_bf16, bool host) {
   ir_create(b, p->spec->file, p->spec->line);
+  b->exact = true; /* error-free sums need every rounding, and tests on the host the GPU's bits */
   /* All memory is the device's global memory. */
   if (!host) b->ptr = mlirLLVMPointerTypeGet(b->context, 1);
   for (int i = 0; i < count; i++) emit_ptx(b, a, p, &entries[i], has_bf16, host);
@@ -171,6 +172,27 @@ ptx_module *ptx_compile(arena *a, const plan *p, const ptx_target *target, unsig
   return m;
 }
 
+/* int NAME_host_encode(args, part, parts) { return NAME_host_runner(NAME_host_context, args, part, parts); }, so
+ * that the host's stand-in of a kernel knows which one it is; both variables are set after loading. */
+static void add_host_entry(LLVMModuleRef module, arena *a, const char *name) {
+  LLVMContextRef context = LLVMGetModuleContext(module);
+  LLVMTypeRef ptr = LLVMPointerTypeInContext(context, 0), i32 = LLVMInt32TypeInContext(context);
+  static const char *const names[2] = {"runner", "context"};
+  LLVMValueRef variable[2], value[2];
+  for (int i = 0; i < 2; i++) {
+    variable[i] = LLVMAddGlobal(module, ptr, arena_printf(a, "%s_host_%s", name, names[i]));
+    LLVMSetInitializer(variable[i], LLVMConstNull(ptr));
+  }
+  LLVMTypeRef outer[] = {ptr, i32, i32}, inner[] = {ptr, ptr, i32, i32};
+  LLVMValueRef f = LLVMAddFunction(module, arena_printf(a, "%s_host_encode", name), LLVMFunctionType(i32, outer, 3, false));
+  LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
+  LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(context, f, "entry"));
+  for (int i = 0; i < 2; i++) value[i] = LLVMBuildLoad2(builder, ptr, variable[i], "");
+  LLVMValueRef arguments[] = {value[1], LLVMGetParam(f, 0), LLVMGetParam(f, 1), LLVMGetParam(f, 2)};
+  LLVMBuildRet(builder, LLVMBuildCall2(builder, LLVMFunctionType(i32, inner, 4, false), value[0], arguments, 4, ""));
+  LLVMDisposeBuilder(builder);
+}
+
 void ptx_write_host(arena *a, const plan *p, unsigned dtypes, int optimize, compile_output *out) {
   ptx_entry entries[PTX_MAX_ENTRIES];
   int count = emit_ptx_entries(a, p, dtypes, entries);
@@ -181,6 +203,7 @@ void ptx_write_host(arena *a, const plan *p, unsigned dtypes, int optimize, comp
   lower_begin();
   char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName(), *features = LLVMGetHostCPUFeatures();
   compilation c = lower(&b, p, triple, cpu, features, optimize);
+  add_host_entry(c.module, a, p->spec->name);
   lower_write(c.module, c.machine, false, out);
   LLVMDisposeMessage(triple);
   LLVMDisposeMessage(cpu);

@@ -30,6 +30,7 @@ extern const ptx_target ptx_targets[PTX_TARGET_COUNT];
  * result is the lowest GPU named, or NULL. */
 const ptx_target *ptx_target_parse(arena *a, const char *list, const char **cpus);
 const ptx_target *ptx_target_default(void);
+const ptx_target *ptx_target_find(const char *name); /* NULL: not a GPU's name */
 
 /* The module in the form of options->emit: ptx, asm (the same), llvm or mlir. */
 void ptx_write(arena *a, const plan *p, const ptx_target *target, const compile_options *options, unsigned dtypes, compile_output *out);
@@ -37,7 +38,8 @@ void ptx_write(arena *a, const plan *p, const ptx_target *target, const compile_
 /* The same as text to embed. */
 ptx_module *ptx_compile(arena *a, const plan *p, const ptx_target *target, unsigned dtypes, int optimize);
 
-/* An object for this machine with the entries' bodies as functions; see emit_ptx.h. For tests. */
+/* An object for this machine with the entries' bodies as functions (emit_ptx.h), and NAME_host_encode, which
+ * calls what NAME_host_runner points at with NAME_host_context and its own arguments. For check and tests. */
 void ptx_write_host(arena *a, const plan *p, unsigned dtypes, int optimize, compile_output *out);
 
 #endif

@@ -34,9 +34,9 @@ bool tensor_gaps_identical(const DLTensor *x, const DLTensor *y);
 
 /* ---- kernels ---- */
 
-/* Whether this machine runs code of the target. */
+/* Whether this machine runs code of the target; a GPU's it runs thread by thread (run_threads.h). */
 bool trial_runnable(const char *target);
-/* The targets of the list (NULL: all) that this machine runs; returns their number. A
+/* The targets of the list (NULL: all processors) that this machine runs; returns their number. A
  * target that no compiler has comes back too, so that compile() reports it. */
 int trial_targets(arena *a, const char *list, const char ***names);
 

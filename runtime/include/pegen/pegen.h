@@ -58,7 +58,12 @@ extern "C" {
   X(DEVICE, 26, "a tensor is not in the memory of the device that this entry runs on")                         \
   X(PROCESSOR, 27, "this object has no code for this processor; compile with --target x86-64-v2 added")        \
   X(WORKSPACE, 28, "workspace is NULL, and NAME_workspace() is not 0")                                         \
-  X(SIZE_OVERFLOW, 29, "a tensor is too large to address")
+  X(SIZE_OVERFLOW, 29, "a tensor is too large to address")                                                     \
+  X(NO_PTX, 30, "this object was compiled without a GPU target; add sm_80 or another to --target")             \
+  X(NO_CUDA_DRIVER, 31, "no CUDA driver: libcuda.so.1 cannot be loaded, or finds no device")                   \
+  X(CUDA, 32, "the CUDA driver reported an error; pegen_cuda_error_name() says which")                         \
+  X(GPU_OPERAND_DTYPE, 33, "an operand of a GPU launch must be float32")                                       \
+  X(ENTRY, 34, "this kernel has no entry of that name; NULL and \"encode\" name the one it has")
 
 typedef enum pegen_error {
 #define PEGEN_ERROR_ENUM(name, value, text) PEGEN_ERROR_##name = value,

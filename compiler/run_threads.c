@@ -1,0 +1,94 @@
+/* run_threads: blocks and threads as loops; see run_threads.h. */
+#include "run_threads.h"
+
+#include "compile.h"
+#include "diag.h"
+#include "group.h"
+#include "plan.h"
+#include "target_ptx.h"
+
+#include "../runtime/launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef void thread_function(int32_t block, int32_t group, int32_t thread, const int64_t *parameters);
+
+typedef struct threads {
+  pegen_kernel kernel; /* first: run_threads_entry is given its address */
+  thread_function *entry[PTX_MAX_ENTRIES];
+  int64_t wanted;
+  int reverse; /* every other launch runs its threads backwards: their order must not matter */
+  const char *last;
+} threads;
+
+static int run_step(void *context, const pegen_launch_step *step) {
+  threads *t = context;
+  const pegen_ptx *ptx = t->kernel.ptx;
+  thread_function *run = t->entry[step->entry - ptx->entries];
+  int64_t count = (int64_t)step->grid_x * ptx->block;
+  t->last = step->entry->name;
+  t->reverse = !t->reverse;
+  for (int64_t group = 0; group < step->grid_y; group++)
+    for (int64_t i = 0; i < count; i++) {
+      int64_t thread = t->reverse ? count - 1 - i : i;
+      run((int32_t)(thread / ptx->block), (int32_t)group, (int32_t)(thread % ptx->block), step->parameter);
+    }
+  return 0;
+}
+
+static int fits(DLDevice device) { return device.device_type == kDLCPU; }
+
+static int encode(void *context, const pegen_args *args, int part, int parts) {
+  threads *t = context;
+  if (part < 0 || part >= parts) return PEGEN_ERROR_PART;
+  int error = pegen_launch_check(&t->kernel, args);
+  if (error) return error;
+  if (!pegen_launch_on_device(&t->kernel, args, fits)) return PEGEN_ERROR_DEVICE;
+  pegen_launch_request request = {&t->kernel, args, t->wanted};
+  return part == 0 ? pegen_launch_plan(&request, run_step, t) : 0;
+}
+
+const char *run_threads_entry(const pegen_kernel *kernel) { return ((const threads *)(const void *)kernel)->last; }
+
+/* Sets a variable of the loaded code. */
+static bool set_pointer(const loaded_kernel *loaded, const char *symbol, const void *value, size_t size) {
+  void *at = run_find(loaded, symbol);
+  if (at) memcpy(at, value, size);
+  return at != NULL;
+}
+
+static bool connect(arena *a, loaded_kernel *loaded, const char *name, int64_t wanted) {
+  threads *t = arena_new(a, threads);
+  t->kernel = *run_kernel(loaded);
+  t->wanted = wanted;
+  for (int i = 0; i < t->kernel.ptx->n_entries; i++) {
+    void *entry = run_find(loaded, t->kernel.ptx->entries[i].name);
+    if (!entry) return false;
+    memcpy(&t->entry[i], &entry, sizeof entry);
+  }
+  int (*runner)(void *, const pegen_args *, int, int) = encode;
+  void *own = run_find(loaded, arena_printf(a, "%s_host_encode", name));
+  if (!own || !set_pointer(loaded, arena_printf(a, "%s_host_runner", name), &runner, sizeof runner) ||
+      !set_pointer(loaded, arena_printf(a, "%s_host_context", name), &t, sizeof t))
+    return false;
+  memcpy(&t->kernel.encode, &own, sizeof own);
+  run_replace(loaded, &t->kernel);
+  return true;
+}
+
+loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, unsigned dtypes, int optimize, int64_t threads_wanted) {
+  compile_options options = {.emit = EMIT_OBJ, .targets = arena_printf(a, "native,%s", target), .dtypes = dtypes, .optimize = optimize};
+  compile_output object = {0}, host = {0};
+  block_program program;
+  if (!compile(a, s, &options, &object)) return NULL;
+  loaded_kernel *loaded = run_load(object.data, object.size, s->name);
+  free(object.data);
+  if (!loaded || !group_build(a, s, &program)) return NULL;
+  ptx_write_host(a, plan_build(a, &program), run_kernel(loaded)->dtypes, optimize, &host);
+  bool ok = run_add(loaded, host.data, host.size) && connect(a, loaded, s->name, threads_wanted);
+  free(host.data);
+  if (ok) return loaded;
+  run_unload(loaded);
+  return NULL;
+}

@@ -1,0 +1,20 @@
+/* run_threads: a kernel's PTX entries on this machine, one thread after the other, for check and tests.
+ *
+ * The bodies that become PTX are compiled for the host (emit_ptx.h), and the launcher's own plan
+ * says which blocks and threads there are, so all of a GPU call but the hardware is
+ * run: argument checks, choice of entry, grid, addresses, arithmetic.
+ */
+#ifndef PEGEN_RUN_THREADS_H
+#define PEGEN_RUN_THREADS_H
+
+#include "run.h"
+#include "spec.h"
+
+/* As run_load, from the description; the kernel's encode entry runs the threads (all in part 0), its
+ * tensors are the host's. threads: how many the pretended device needs to be busy. */
+loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, unsigned dtypes, int optimize, int64_t threads);
+
+/* The name of the entry that was run last, and how many launches the last call took. */
+const char *run_threads_entry(const pegen_kernel *kernel);
+
+#endif

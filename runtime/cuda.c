@@ -1,0 +1,237 @@
+/* cuda.c: launches over the CUDA driver's API, found at run time; see pegen/cuda.h.
+ *
+ * The prototypes are those of cuda.h, written out, so that nothing of CUDA is needed to
+ * build. Modules are loaded once a context and kernel and kept: a list under a mutex, which a
+ * launch holds for a look-up. A context is known by its number, not its address,
+ * because addresses are used again.
+ */
+#include "pegen/cuda.h"
+
+#include "launch.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int CUresult; /* 0: success */
+typedef int CUdevice;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUstream_st *CUstream;
+
+enum { MULTIPROCESSORS = 16 /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */, THREADS_PER_MULTIPROCESSOR = 768 };
+
+/* result, name, arguments */
+#define DRIVER_FUNCTIONS(X)                                                                                             \
+  X(cuInit, (unsigned flags))                                                                                           \
+  X(cuDeviceGetCount, (int *count))                                                                                     \
+  X(cuDeviceGet, (CUdevice *device, int ordinal))                                                                       \
+  X(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))                                                 \
+  X(cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device))                                                    \
+  X(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                                                    \
+  X(cuCtxGetCurrent, (CUcontext *context))                                                                              \
+  X(cuCtxGetDevice, (CUdevice *device))                                                                                 \
+  X(cuCtxPushCurrent_v2, (CUcontext context))                                                                           \
+  X(cuCtxPopCurrent_v2, (CUcontext *context))                                                                           \
+  X(cuModuleLoadData, (CUmodule *module, const void *image))                                                            \
+  X(cuModuleUnload, (CUmodule module))                                                                                  \
+  X(cuModuleGetFunction, (CUfunction *function, CUmodule module, const char *name))                                     \
+  X(cuLaunchKernel, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,          \
+                     unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **parameters,           \
+                     void **extra))                                                                                     \
+  X(cuGetErrorName, (CUresult error, const char **name))
+
+static struct {
+#define MEMBER(name, arguments) CUresult(*name) arguments;
+  DRIVER_FUNCTIONS(MEMBER)
+#undef MEMBER
+  CUresult (*cuCtxGetId)(CUcontext context, unsigned long long *id); /* of CUDA 12; NULL in older drivers */
+} cuda;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int device_count; /* 0: no driver */
+
+static _Thread_local const char *error_name = "";
+
+const char *pegen_cuda_error_name(void) { return error_name; }
+
+static int cuda_error(CUresult result) {
+  const char *name = NULL;
+  error_name = "";
+  if (result == 0)
+    return 0;
+  error_name = cuda.cuGetErrorName(result, &name) == 0 && name ? name : "CUDA_ERROR_UNKNOWN";
+  return PEGEN_ERROR_CUDA;
+}
+
+/* ---- the driver ---- */
+
+/* Pointers to functions and to objects are of one kind here, as dlsym supposes. */
+static int find(void *library, const char *name, void *function) {
+  void *symbol = dlsym(library, name);
+  memcpy(function, &symbol, sizeof symbol);
+  return symbol != NULL;
+}
+
+static void load_driver(void) {
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library)
+    return;
+  int complete = 1;
+#define FIND(name, arguments) complete = find(library, #name, &cuda.name) && complete;
+  DRIVER_FUNCTIONS(FIND)
+#undef FIND
+  find(library, "cuCtxGetId", &cuda.cuCtxGetId);
+  int count = 0;
+  if (complete && cuda.cuInit(0) == 0 && cuda.cuDeviceGetCount(&count) == 0)
+    device_count = count; /* the library stays open as long as the process */
+}
+
+int pegen_cuda_device_count(void) {
+  pthread_once(&once, load_driver);
+  return device_count;
+}
+
+/* ---- modules ---- */
+
+typedef struct loaded_module {
+  struct loaded_module *next;
+  unsigned long long context;
+  const pegen_ptx *ptx;
+  CUmodule module;
+  int64_t threads; /* that keep the context's device busy */
+  CUfunction function[]; /* [ptx->n_entries] */
+} loaded_module;
+
+static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
+static loaded_module *modules;
+
+static int context_number(unsigned long long *number) {
+  CUcontext context;
+  int error = cuda_error(cuda.cuCtxGetCurrent(&context));
+  if (error)
+    return error;
+  *number = (unsigned long long)(uintptr_t)context;
+  return cuda.cuCtxGetId ? cuda_error(cuda.cuCtxGetId(context, number)) : 0;
+}
+
+static int load_module(const pegen_ptx *ptx, loaded_module *m) {
+  CUdevice device;
+  int multiprocessors = 1, error = cuda_error(cuda.cuCtxGetDevice(&device));
+  if (!error)
+    error = cuda_error(cuda.cuDeviceGetAttribute(&multiprocessors, MULTIPROCESSORS, device));
+  if (!error)
+    error = cuda_error(cuda.cuModuleLoadData(&m->module, ptx->text));
+  if (error)
+    return error;
+  m->threads = (int64_t)multiprocessors * THREADS_PER_MULTIPROCESSOR;
+  for (int i = 0; i < ptx->n_entries && !error; i++)
+    error = cuda_error(cuda.cuModuleGetFunction(&m->function[i], m->module, ptx->entries[i].name));
+  if (error)
+    cuda.cuModuleUnload(m->module);
+  return error;
+}
+
+/* The kernel's module in the current context, loaded where it is not yet. */
+static int find_module(const pegen_ptx *ptx, const loaded_module **found) {
+  unsigned long long context;
+  int error = context_number(&context);
+  if (error)
+    return error;
+  pthread_mutex_lock(&modules_lock);
+  loaded_module *m = modules;
+  while (m && (m->context != context || m->ptx != ptx))
+    m = m->next;
+  if (!m) {
+    m = calloc(1, sizeof *m + sizeof m->function[0] * (size_t)ptx->n_entries);
+    error = m ? load_module(ptx, m) : PEGEN_ERROR_CUDA;
+    if (error) {
+      free(m);
+      m = NULL;
+    } else {
+      m->context = context;
+      m->ptx = ptx;
+      m->next = modules;
+      modules = m;
+    }
+  }
+  pthread_mutex_unlock(&modules_lock);
+  *found = m;
+  return error;
+}
+
+/* ---- launches ---- */
+
+static int fits(DLDevice device) { return device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged; }
+
+/* Makes a context of the tensors' device current where none is; *pushed says whether leave_context must undo it. */
+static int enter_context(int ordinal, int *pushed) {
+  CUcontext context = NULL;
+  CUdevice wanted, device = -1;
+  int error = cuda_error(cuda.cuDeviceGet(&wanted, ordinal));
+  if (!error)
+    error = cuda_error(cuda.cuCtxGetCurrent(&context));
+  if (!error && context)
+    error = cuda_error(cuda.cuCtxGetDevice(&device));
+  *pushed = 0;
+  if (error || (context && device == wanted))
+    return error;
+  /* The primary context is the one that the runtime API and frameworks use, and keep while their tensors live. */
+  error = cuda_error(cuda.cuDevicePrimaryCtxRetain(&context, wanted));
+  if (!error)
+    error = cuda_error(cuda.cuCtxPushCurrent_v2(context));
+  *pushed = !error;
+  return error;
+}
+
+static void leave_context(int ordinal) {
+  CUcontext popped;
+  CUdevice device;
+  cuda.cuCtxPopCurrent_v2(&popped);
+  if (cuda.cuDeviceGet(&device, ordinal) == 0)
+    cuda.cuDevicePrimaryCtxRelease_v2(device);
+}
+
+typedef struct launcher {
+  const pegen_ptx *ptx;
+  const loaded_module *module;
+  CUstream stream;
+} launcher;
+
+static int launch_step(void *context, const pegen_launch_step *step) {
+  const launcher *l = context;
+  void *parameters[PEGEN_PTX_MAX_PARAMETERS];
+  for (int i = 0; i < l->ptx->n_parameters; i++)
+    parameters[i] = (void *)&step->parameter[i];
+  return cuda_error(cuda.cuLaunchKernel(l->module->function[step->entry - l->ptx->entries], step->grid_x, step->grid_y, 1,
+                                        (unsigned)l->ptx->block, 1, 1, 0, l->stream, parameters, NULL));
+}
+
+int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args *args, void *stream) {
+  error_name = "";
+  if (!pegen_kernel_supported(kernel) || kernel->struct_size < sizeof(pegen_kernel) || !kernel->ptx)
+    return PEGEN_ERROR_NO_PTX;
+  if (entry && strcmp(entry, "encode") != 0)
+    return PEGEN_ERROR_ENTRY;
+  int error = pegen_launch_check(kernel, args), pushed = 0;
+  if (error)
+    return error;
+  if (!pegen_launch_on_device(kernel, args, fits))
+    return PEGEN_ERROR_DEVICE;
+  if (pegen_cuda_device_count() == 0)
+    return PEGEN_ERROR_NO_CUDA_DRIVER;
+  int ordinal = (args->q ? args->q : args->k)->device.device_id;
+  error = enter_context(ordinal, &pushed);
+  launcher l = {.ptx = kernel->ptx, .stream = stream};
+  if (!error)
+    error = find_module(kernel->ptx, &l.module);
+  if (!error) {
+    pegen_launch_request request = {kernel, args, l.module->threads};
+    error = pegen_launch_plan(&request, launch_step, &l);
+  }
+  if (pushed)
+    leave_context(ordinal);
+  return error;
+}

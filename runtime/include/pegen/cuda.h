@@ -1,0 +1,40 @@
+/* cuda.h: launching the PTX that is compiled into a kernel's object.
+ *
+ * `pegen NAME.lua -o NAME.o --target x86-64-v3,sm_90` puts PTX beside the CPU's code. The
+ * runtime library loads libcuda.so.1 when it is first asked for, and links nothing
+ * of CUDA; on a machine without it these functions return PEGEN_ERROR_NO_CUDA_DRIVER.
+ *
+ * An engine that has its own launcher reads kernel->ptx and follows docs/embedding-ptx.md.
+ */
+#ifndef PEGEN_CUDA_H
+#define PEGEN_CUDA_H
+
+#include <pegen/pegen.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Encodes q and k, tensors of device kDLCUDA (or kDLCUDAManaged), on a stream (a CUstream or
+ * cudaStream_t; NULL: the default one). entry: "encode", or NULL for the same.
+ *
+ * Arguments are those of NAME_encode and are checked like them before anything is launched; further,
+ * all tensors must be on one device (PEGEN_ERROR_DEVICE) and operands be float32. Rows
+ * whose addresses and strides are multiples of 16 bytes are accessed 16 bytes at a time, others
+ * one channel at a time: right, and slower.
+ *
+ * Returns when the work is queued. The caller keeps tensors alive until the stream is done. The first
+ * launch of a kernel in a context loads its module, which may wait for the device and
+ * must not happen while the stream is captured. Safe from any thread. */
+int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args *args, void *stream);
+
+/* After PEGEN_ERROR_CUDA in this thread: the driver's name of it, "CUDA_ERROR_NO_BINARY_FOR_GPU". Otherwise "". */
+const char *pegen_cuda_error_name(void);
+
+/* Devices that the driver sees; 0 where there is none, or no driver. */
+int pegen_cuda_device_count(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

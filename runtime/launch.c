@@ -1,0 +1,194 @@
+/* launch.c: entry, grid and parameters of a call; see launch.h and kernel/launch.h.
+ *
+ * The work of a call lies on a plane: along x the threads that share nothing (units of
+ * channels, tokens, and batches or heads), along y the rows that could share a rotor.
+ * Few rows a thread make many threads and many rotors, many rows the opposite: y is cut
+ * just finely enough to keep the device busy.
+ */
+#include "launch.h"
+
+#define pegen_check pegen_launch_check_call
+#include "../kernel/driver.h"
+
+#include <string.h>
+
+/* Threads along x are counted in 32 bits, and y has 16. */
+static const int64_t MOST_X = INT32_MAX - 1024, MOST_Y = 65535;
+
+/* One pass over the tensors that share tokens and positions. */
+typedef struct pass {
+  const pegen_launch_request *request;
+  const pegen_stream *stream[2];
+  int n;
+} pass;
+
+static int64_t at_least_one(int64_t x) { return x > 1 ? x : 1; }
+static int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
+static int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+/* ---- checks ---- */
+
+static int check(const pegen_kernel *kernel, const pegen_args *args, pegen_call *call) {
+  pegen_driver driver;
+  memset(&driver, 0, sizeof driver);
+  driver.kernel = kernel;
+  driver.per_head = kernel->ptx->per_head;
+  int error = pegen_check(&driver, args, 0, 1, call);
+  for (int i = 0; !error && i < kernel->n_operands; i++) {
+    DLDataType type = args->operands[i]->dtype;
+    if (type.code != kDLFloat || type.bits != 32)
+      error = PEGEN_ERROR_GPU_OPERAND_DTYPE;
+  }
+  return error;
+}
+
+int pegen_launch_check(const pegen_kernel *kernel, const pegen_args *args) {
+  pegen_call call;
+  return check(kernel, args, &call);
+}
+
+int pegen_launch_on_device(const pegen_kernel *kernel, const pegen_args *args, int (*fits)(DLDevice)) {
+  const DLTensor *positions[] = {args->q || !args->k_positions ? args->positions : NULL, args->k ? args->k_positions : NULL};
+  const DLTensor *tensors[] = {args->q, args->k, args->q_out, args->k_out, positions[0], positions[1]};
+  const DLTensor *first = args->q ? args->q : args->k;
+  for (int i = 0; i < 6 + kernel->n_operands; i++) {
+    const DLTensor *t = i < 6 ? tensors[i] : args->operands[i - 6];
+    if (t && (!fits(t->device) || t->device.device_id != first->device.device_id))
+      return 0;
+  }
+  return 1;
+}
+
+/* ---- entry ---- */
+
+static int is_aligned(const pegen_view *view, int64_t access) {
+  uint64_t bits = (uint64_t)view->base;
+  for (int i = 0; i < PEGEN_VIEW_DIMS; i++)
+    bits |= (uint64_t)view->stride[i];
+  return (bits & (uint64_t)(access - 1)) == 0;
+}
+
+static const pegen_ptx_entry *choose_entry(const pass *p, uint32_t dtype) {
+  const pegen_ptx *ptx = p->request->kernel->ptx;
+  for (int i = 0; i < ptx->n_entries; i++) {
+    const pegen_ptx_entry *entry = &ptx->entries[i];
+    int fits = entry->dtype == dtype;
+    for (int s = 0; fits && s < p->n; s++)
+      fits = is_aligned(&p->stream[s]->in, entry->access) && is_aligned(p->stream[s]->out, entry->access);
+    if (fits)
+      return entry;
+  }
+  return NULL;
+}
+
+/* ---- parameters ---- */
+
+static void set_tensor(int64_t *parameter, const pegen_stream *stream, int64_t batch) {
+  const pegen_view *in = &stream->in, *out = stream->out;
+  parameter[PEGEN_PTX_TENSOR_IN] = (int64_t)in->base + batch * in->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_TENSOR_OUT] = (int64_t)out->base + batch * out->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_TENSOR_HEADS] = in->size[PEGEN_HEAD];
+  parameter[PEGEN_PTX_TENSOR_IN_BATCH] = in->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_TENSOR_IN_TOKEN] = in->stride[PEGEN_TOKEN];
+  parameter[PEGEN_PTX_TENSOR_IN_HEAD] = in->stride[PEGEN_HEAD];
+  parameter[PEGEN_PTX_TENSOR_OUT_BATCH] = out->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_TENSOR_OUT_TOKEN] = out->stride[PEGEN_TOKEN];
+  parameter[PEGEN_PTX_TENSOR_OUT_HEAD] = out->stride[PEGEN_HEAD];
+}
+
+static void set_positions(int64_t *parameter, const pegen_stream *stream, int64_t batch) {
+  if (stream->grid)
+    return; /* all zero: the built-in grid */
+  const pegen_view *positions = &stream->positions;
+  parameter[PEGEN_PTX_POSITIONS] = (int64_t)positions->base + batch * positions->stride[PEGEN_POSITION_BATCH];
+  parameter[PEGEN_PTX_POSITION_TYPE] = stream->position_type;
+  parameter[PEGEN_PTX_POSITION_BATCH] = positions->stride[PEGEN_POSITION_BATCH];
+  parameter[PEGEN_PTX_POSITION_TOKEN] = positions->stride[PEGEN_POSITION_TOKEN];
+  parameter[PEGEN_PTX_POSITION_AXIS] = positions->stride[PEGEN_POSITION_AXIS];
+}
+
+static void set_operands(int64_t *parameter, const pegen_kernel *kernel, const pegen_args *args) {
+  for (int i = 0; i < kernel->n_operands; i++)
+    parameter[PEGEN_PTX_OPERANDS + i] = (int64_t)((uintptr_t)args->operands[i]->data + args->operands[i]->byte_offset);
+}
+
+/* ---- grid ---- */
+
+/* Rows of a thread: just few enough that the device is busy, whole groups of those under way together. */
+static int64_t rows_of_thread(const pass *p, const pegen_ptx_entry *entry, int64_t threads, int64_t rows) {
+  int64_t groups = smaller(divide_up(p->request->threads, threads), divide_up(rows, entry->flight));
+  int64_t each = divide_up(rows, at_least_one(groups));
+  each = divide_up(each, entry->flight) * entry->flight;
+  return each > divide_up(rows, MOST_Y) ? each : divide_up(rows, MOST_Y);
+}
+
+static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t first, int64_t batches, pegen_launch_run *run, void *context) {
+  const pegen_ptx *ptx = p->request->kernel->ptx;
+  const pegen_stream *stream = p->stream[0];
+  int64_t tokens = stream->in.size[PEGEN_TOKEN], rows = 0, others = ptx->per_head ? p->request->kernel->heads : batches;
+  int64_t threads = tokens * others * entry->units;
+  pegen_launch_step step;
+  memset(&step, 0, sizeof step);
+  step.entry = entry;
+  for (int s = 0; s < p->n; s++) {
+    set_tensor(step.parameter + (s ? PEGEN_PTX_K : PEGEN_PTX_Q), p->stream[s], first);
+    rows += ptx->per_head ? batches : p->stream[s]->in.size[PEGEN_HEAD];
+  }
+  set_positions(step.parameter, stream, first);
+  set_operands(step.parameter, p->request->kernel, p->request->args);
+  int64_t each = rows_of_thread(p, entry, threads, rows);
+  if (ptx->per_head && step.parameter[PEGEN_PTX_POSITION_BATCH])
+    each = p->n; /* a batch has its own rotors */
+  step.parameter[PEGEN_PTX_BATCHES] = batches;
+  step.parameter[PEGEN_PTX_TOKENS] = tokens;
+  step.parameter[PEGEN_PTX_ROWS] = each;
+  step.grid_x = (uint32_t)divide_up(threads, ptx->block);
+  step.grid_y = (uint32_t)divide_up(rows, each);
+  return run(context, &step);
+}
+
+/* Batches at a time as the grid allows: as a rule all of them. Without run: only whether it would. */
+static int launch_pass(const pass *p, uint32_t dtype, pegen_launch_run *run, void *context) {
+  if (p->n == 0)
+    return 0;
+  const pegen_kernel *kernel = p->request->kernel;
+  const pegen_stream *stream = p->stream[0];
+  const pegen_ptx_entry *entry = choose_entry(p, dtype);
+  if (!entry)
+    return PEGEN_ERROR_DTYPE;
+  int64_t batches = stream->in.size[PEGEN_BATCH], tokens = stream->in.size[PEGEN_TOKEN];
+  int64_t per_batch = tokens * entry->units * (kernel->ptx->per_head ? kernel->heads : 1);
+  if (per_batch > MOST_X)
+    return PEGEN_ERROR_SIZE_OVERFLOW;
+  int64_t most = kernel->ptx->per_head ? MOST_Y : MOST_X / per_batch;
+  for (int64_t first = 0; run && first < batches; first += most) {
+    int error = launch_batches(p, entry, first, smaller(most, batches - first), run, context);
+    if (error)
+      return error;
+  }
+  return 0;
+}
+
+static int launch_passes(const pegen_launch_request *request, const pegen_call *call, pegen_launch_run *run, void *context) {
+  static const uint32_t dtypes[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16}; /* ORDER PEGEN_DTYPE */
+  pass p = {.request = request};
+  int error = 0;
+  for (int s = 0; s < 2 && !error; s++) {
+    const pegen_stream *stream = &call->stream[s];
+    if (stream->given && !stream->in.empty)
+      p.stream[p.n++] = stream;
+    if (!call->joint || s == 1) {
+      error = launch_pass(&p, dtypes[call->type], run, context);
+      p.n = 0;
+    }
+  }
+  return error;
+}
+
+int pegen_launch_plan(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
+  pegen_call call;
+  int error = check(request->kernel, request->args, &call);
+  if (!error)
+    error = launch_passes(request, &call, NULL, NULL); /* k is refused before q is launched */
+  return error ? error : launch_passes(request, &call, run, context);
+}

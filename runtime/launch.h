@@ -1,0 +1,36 @@
+/* launch.h: from a call's arguments to GPU launches, without a GPU: what cuda.c hands to the driver, and
+ * what tests run thread by thread on the host. */
+#ifndef PEGEN_RUNTIME_LAUNCH_H
+#define PEGEN_RUNTIME_LAUNCH_H
+
+#include "pegen/pegen.h"
+
+#include "../kernel/launch.h"
+
+#define PEGEN_HIDDEN __attribute__((visibility("hidden")))
+
+typedef struct pegen_launch_request {
+  const pegen_kernel *kernel; /* has ptx */
+  const pegen_args *args;
+  int64_t threads;            /* how many the device needs to be busy */
+} pegen_launch_request;
+
+typedef struct pegen_launch_step {
+  const pegen_ptx_entry *entry;
+  uint32_t grid_x, grid_y;    /* blocks of kernel->ptx->block threads */
+  int64_t parameter[PEGEN_PTX_MAX_PARAMETERS];
+} pegen_launch_step;
+
+typedef int pegen_launch_run(void *context, const pegen_launch_step *step);
+
+/* Checks the arguments as an encode entry does (devices aside), then calls run for every launch in
+ * order, until one returns an error. Where the result is a refusal, run was not called. */
+PEGEN_HIDDEN int pegen_launch_plan(const pegen_launch_request *request, pegen_launch_run *run, void *context);
+
+/* Whether every tensor that the call looks at is on this device; run after the shapes were checked. */
+PEGEN_HIDDEN int pegen_launch_on_device(const pegen_kernel *kernel, const pegen_args *args, int (*fits)(DLDevice));
+
+/* Checks alone: 0 or a pegen_error. */
+PEGEN_HIDDEN int pegen_launch_check(const pegen_kernel *kernel, const pegen_args *args);
+
+#endif

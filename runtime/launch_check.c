@@ -1,0 +1,16 @@
+/* launch_check.c: the checks of the CPU's driver, compiled for calls whose memory is a GPU's.
+ *
+ * They look at shapes, strides and addresses, never at elements, so they hold for any
+ * device; which device the tensors are on is asked by the launcher. One source, two
+ * names: kernels carry their own copy, and both may be linked into one program.
+ */
+#define PEGEN_CHECK_ANY_DEVICE
+#define pegen_check pegen_launch_check_call
+#define pegen_view_of pegen_launch_view_of
+#define pegen_view_contiguous pegen_launch_view_contiguous
+#define pegen_views_equal pegen_launch_views_equal
+#define pegen_views_meet pegen_launch_views_meet
+#define pegen_view_nests pegen_launch_view_nests
+
+#include "../kernel/check.c"
+#include "../kernel/view.c"
