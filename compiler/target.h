@@ -17,7 +17,6 @@ typedef struct cpu_target {
   int lanes;               /* float32 in a vector register */
   bool has_fma;            /* fused multiply-add in hardware */
   bool has_f16;            /* conversions of float16 in hardware */
-  int registers;           /* vector registers */
 } cpu_target;
 
 enum { TARGET_MAX = 4 };
