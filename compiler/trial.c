@@ -176,10 +176,17 @@ trial_operands trial_random_operands(arena *a, const spec *s, number_type type, 
 }
 
 trial_operands trial_given_operands(arena *a, const spec *s, const double *const *values) {
+  return trial_rounded_operands(a, s, values, NUMBER_F64);
+}
+
+trial_operands trial_rounded_operands(arena *a, const spec *s, const double *const *values, number_type type) {
   trial_operands result = {arena_array(a, const double *, s->n_operands + 1), arena_array(a, const DLTensor *, s->n_operands + 1)};
   for (int i = 0; i < s->n_operands; i++) {
-    result.values[i] = values[i];
-    result.tensors[i] = tensor_contiguous(a, NUMBER_F64, s->operand[i].rank, s->operand[i].shape, values[i]);
+    int64_t size = operand_size(&s->operand[i]);
+    double *rounded = arena_array(a, double, size + 1);
+    for (int64_t j = 0; j < size; j++) rounded[j] = number_round(type, values[i][j]);
+    result.values[i] = rounded;
+    result.tensors[i] = tensor_contiguous(a, type, s->operand[i].rank, s->operand[i].shape, rounded);
   }
   return result;
 }

@@ -50,8 +50,9 @@ typedef struct trial_operands {
 
 /* Uniform in [-test_scale, test_scale], as a tensor of the type. */
 trial_operands trial_random_operands(arena *a, const spec *s, number_type type, uint64_t *random);
-/* Of float64 values given. */
+/* Of float64 values given; the same rounded to another type, for the reference too. */
 trial_operands trial_given_operands(arena *a, const spec *s, const double *const *values);
+trial_operands trial_rounded_operands(arena *a, const spec *s, const double *const *values, number_type type);
 
 /* One call, as `parts` parts in a scrambled order; the first error. q or k may be NULL with its output. */
 int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands, const DLTensor *q,

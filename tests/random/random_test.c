@@ -36,6 +36,8 @@ typedef struct summary {
   int refused, failed, compact;
 } summary;
 
+static bool on_gpu; /* targets are GPUs': their operands are float32 */
+
 static bool compact(const spec *s) { return s->algebra.q == 0 && s->algebra.r == 0; }
 
 /* A direction scaled to a phase of so many radians; 0 stays at the origin. */
@@ -54,7 +56,8 @@ static void choose_positions(trial_case *c) {
   bool far_too = compact(s);
   number_type type = (number_type[]){NUMBER_F64, NUMBER_F64, NUMBER_F32, NUMBER_I32, NUMBER_I64}[random_below(&c->random, 5)];
   bool whole = type == NUMBER_I32 || type == NUMBER_I64;
-  c->operands = trial_random_operands(c->memory, s, (number_type[]){NUMBER_F32, NUMBER_F64, NUMBER_BF16, NUMBER_F16}[random_below(&c->random, 4)], &c->random);
+  number_type operand = (number_type[]){NUMBER_F32, NUMBER_F64, NUMBER_BF16, NUMBER_F16}[random_below(&c->random, 4)];
+  c->operands = trial_random_operands(c->memory, s, on_gpu ? NUMBER_F32 : operand, &c->random);
   if (s->grid[0]) {
     c->tokens = 1;
     for (int a = 0; a < s->n_axes; a++) c->tokens *= s->grid[a];
@@ -181,7 +184,8 @@ int main(int argc, char **argv) {
   int count = argc > 2 ? atoi(argv[2]) : 300, first = argc > 3 ? atoi(argv[3]) : 0;
   arena *a = arena_create();
   const char **targets;
-  int n_targets = trial_targets(a, NULL, &targets);
+  on_gpu = argc > 4 && strncmp(argv[4], "sm_", 3) == 0;
+  int n_targets = trial_targets(a, argc > 4 ? argv[4] : NULL, &targets);
   if (n_targets == 0) return 77;
   printf("seed %llu, cases %d to %d\n", (unsigned long long)seed, first, first + count - 1);
   summary total = {0};
