@@ -24,8 +24,8 @@ enum { PEGEN_PREFETCH_ABOVE = 2 << 20, PEGEN_PREFETCH_BYTES = 4096, PEGEN_STREAM
 /* Tokens whose rotors are built at once, and rows walked together over such a tile. Where a head's tokens are
  * neighbours in memory, each head's part of a tile is a run of its own: memory wants long runs and few of them
  * at a time, coefficients want to serve many rows from registers. Measured on Zen 4 with 192 MiB, as a fraction of
- * plain scaling: 16 tokens, 1 row .33; 128 tokens, 1 row .3, 6 rows .8, 12 rows .75. */
-enum { PEGEN_TILE_BY_HEAD = 128, PEGEN_GROUP_BY_HEAD = 6, PEGEN_TILE_CACHED = 16 };
+ * plain scaling: 16 tokens, 1 row .33; 128 tokens, 1 row .3, 8 rows .8, 12 rows .75. */
+enum { PEGEN_TILE_BY_HEAD = 128, PEGEN_GROUP_BY_HEAD = 8, PEGEN_TILE_CACHED = 16 };
 
 /* A bit of *pegen_driver.chosen beside the target's number: this processor gains from prefetching. */
 enum { PEGEN_CHOSEN_PREFETCH = 1 << 8 };
