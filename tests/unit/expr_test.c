@@ -1,0 +1,398 @@
+/* Expressions: what construction folds and shares, how blocks merge, what types and
+ * dependences nodes get, and that no simplification changes a value by more than rounding.
+ */
+#include "unit.h"
+
+#include "expr.h"
+#include "number.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCKS = 3, HEADS = 2 };
+
+typedef struct fixture {
+  arena *memory;
+  expr_pool *pool;
+  const expr *x, *y, *table; /* two positions; 1, 2, 3 by block */
+} fixture;
+
+static int set_up(void **state) {
+  static const double values[BLOCKS] = {1, 2, 3};
+  fixture *f = calloc(1, sizeof *f);
+  f->memory = arena_create();
+  f->pool = expr_pool_create(f->memory, BLOCKS);
+  f->x = expr_position(f->pool, 0);
+  f->y = expr_position(f->pool, 1);
+  f->table = expr_table(f->pool, 1, values);
+  *state = f;
+  return 0;
+}
+
+static int tear_down(void **state) {
+  fixture *f = *state;
+  arena_destroy(f->memory);
+  free(f);
+  return 0;
+}
+
+#define USE_FIXTURE             \
+  fixture *f = *state;          \
+  expr_pool *pool = f->pool;    \
+  const expr *x = f->x, *y = f->y; \
+  (void)pool, (void)x, (void)y
+
+static const expr *number(expr_pool *pool, double value) { return expr_const(pool, value); }
+static void assert_const(const expr *e, double value) {
+  assert_int_equal(e->op, EXPR_CONST);
+  assert_true(fabs(e->value - value) <= 1e-15 * fabs(value));
+}
+
+/* ---- construction ---- */
+
+static void constants_fold(void **state) {
+  USE_FIXTURE;
+  static const struct {
+    expr_op op;
+    double a, b, result;
+  } cases[] = {{EXPR_ADD, 2, 3, 5},    {EXPR_SUB, 2, 3, -1},      {EXPR_MUL, 2, 3, 6},   {EXPR_DIV, 3, 2, 1.5},
+               {EXPR_MIN, 2, 3, 2},    {EXPR_MAX, 2, 3, 3},       {EXPR_LESS, 2, 3, 1},  {EXPR_LESS, 3, 3, 0},
+               {EXPR_NEG, 2, 0, -2},   {EXPR_ABS, -2, 0, 2},      {EXPR_SQRT, 9, 0, 3},  {EXPR_FLOOR, -1.5, 0, -2},
+               {EXPR_EXP, 1, 0, M_E},  {EXPR_LOG, M_E, 0, 1},     {EXPR_SINQ, 1, 0, 1},  {EXPR_SINQ, -1, 0, -1},
+               {EXPR_COSQ, 0, 0, 1},   {EXPR_COSQ, 2, 0, -1},     {EXPR_SINQ, 4096, 0, 0}, {EXPR_COSQ, 1e15 + 1, 0, 0},
+               {EXPR_SINQ, 1.0 / 3, 0, 0.5}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const expr *a = number(pool, cases[i].a), *b = number(pool, cases[i].b);
+    assert_const(expr_op_arity(cases[i].op) == 1 ? expr_unary(pool, cases[i].op, a) : expr_binary(pool, cases[i].op, a, b), cases[i].result);
+  }
+  assert_const(expr_select(pool, number(pool, 1), number(pool, 7), number(pool, 8)), 7);
+  assert_ptr_equal(expr_select(pool, number(pool, 0), x, y), y);
+  assert_ptr_equal(number(pool, -0.0), number(pool, 0.0)); /* one zero */
+}
+
+static void neutral_elements_vanish(void **state) {
+  USE_FIXTURE;
+  const expr *zero = number(pool, 0), *one = number(pool, 1);
+  assert_ptr_equal(expr_add(pool, zero, x), x);
+  assert_ptr_equal(expr_sub(pool, x, zero), x);
+  assert_ptr_equal(expr_mul(pool, one, x), x);
+  assert_ptr_equal(expr_mul(pool, x, zero), zero);
+  assert_ptr_equal(expr_div(pool, x, one), x);
+  assert_ptr_equal(expr_sub(pool, zero, x), expr_neg(pool, x));
+  assert_ptr_equal(expr_neg(pool, expr_neg(pool, x)), x);
+  assert_ptr_equal(expr_mul(pool, x, number(pool, -1)), expr_neg(pool, x));
+  assert_ptr_equal(expr_add(pool, x, expr_neg(pool, y)), expr_sub(pool, x, y));
+}
+
+static void equal_expressions_are_one(void **state) {
+  USE_FIXTURE;
+  int before;
+  const expr *sum = expr_add(pool, x, y);
+  before = expr_pool_count(pool);
+  assert_ptr_equal(expr_add(pool, y, x), sum);
+  assert_ptr_equal(expr_position(pool, 0), x);
+  assert_int_equal(expr_pool_count(pool), before);
+  assert_true(sum->id > x->id && sum->id > y->id);
+  /* Constants gather into one factor, on whatever side they stood. */
+  const expr *six = expr_mul(pool, x, number(pool, 6));
+  assert_ptr_equal(expr_mul(pool, number(pool, 2), expr_mul(pool, x, number(pool, 3))), six);
+  assert_ptr_equal(expr_mul(pool, expr_mul(pool, x, number(pool, 2)), expr_mul(pool, y, number(pool, 3))), expr_mul(pool, expr_mul(pool, x, y), number(pool, 6)));
+  /* What all blocks have in common is added once. */
+  assert_ptr_equal(expr_add(pool, expr_mul(pool, x, f->table), expr_mul(pool, f->table, y)), expr_mul(pool, sum, f->table));
+  /* Subtraction does not commute, and no two operations are confused. */
+  assert_ptr_not_equal(expr_sub(pool, x, y), expr_sub(pool, y, x));
+  assert_ptr_not_equal(expr_binary(pool, EXPR_MIN, x, y), expr_binary(pool, EXPR_MAX, x, y));
+}
+
+static void parity_is_used(void **state) {
+  USE_FIXTURE;
+  const expr *minus = expr_neg(pool, x);
+  assert_ptr_equal(expr_unary(pool, EXPR_COSQ, minus), expr_unary(pool, EXPR_COSQ, x));
+  assert_ptr_equal(expr_unary(pool, EXPR_SINQ, minus), expr_neg(pool, expr_unary(pool, EXPR_SINQ, x)));
+  assert_ptr_equal(expr_unary(pool, EXPR_ABS, minus), expr_unary(pool, EXPR_ABS, x));
+  assert_ptr_equal(expr_mul(pool, minus, expr_neg(pool, y)), expr_mul(pool, x, y));
+}
+
+static void tables_collapse(void **state) {
+  USE_FIXTURE;
+  static const double same[] = {2, 2, 2, 2, 2, 2}, rows[] = {1, 2, 3, 1, 2, 3}, all[] = {1, 2, 3, 1, 2, 4};
+  assert_const(expr_table(pool, HEADS, same), 2);
+  assert_ptr_equal(expr_table(pool, HEADS, rows), f->table);
+  assert_int_equal(f->table->n_heads, 1);
+  const expr *full = expr_table(pool, HEADS, all);
+  assert_int_equal(full->n_heads, HEADS);
+  assert_int_equal(full->depends, DEPENDS_BLOCK | DEPENDS_HEAD);
+  assert_int_equal(f->table->depends, DEPENDS_BLOCK);
+  /* Folding goes element by element, rows repeated, and its result collapses too. */
+  const expr *difference = expr_sub(pool, full, f->table);
+  assert_int_equal(difference->op, EXPR_TABLE);
+  for (int i = 0; i < HEADS * BLOCKS; i++) assert_true(difference->table[i] == (i == 5));
+  assert_const(expr_sub(pool, f->table, f->table), 0);
+  assert_const(expr_div(pool, f->table, f->table), 1);
+  static const int32_t one_row[] = {4, 5, 6, 4, 5, 6}, per_head[] = {4, 4, 4, 5, 5, 5};
+  assert_int_equal(expr_operand(pool, 0, HEADS, one_row)->depends, DEPENDS_OPERAND | DEPENDS_BLOCK);
+  assert_int_equal(expr_operand(pool, 0, HEADS, one_row)->n_heads, 1);
+  assert_int_equal(expr_operand(pool, 0, HEADS, per_head)->depends, DEPENDS_OPERAND | DEPENDS_HEAD);
+}
+
+static void types_follow_arguments(void **state) {
+  USE_FIXTURE;
+  const expr *narrow = expr_unary(pool, EXPR_NARROW, x), *channel = expr_channel(pool, 0);
+  assert_false(x->is_f32);
+  assert_true(narrow->is_f32 && channel->is_f32);
+  assert_ptr_equal(expr_unary(pool, EXPR_NARROW, narrow), narrow);
+  assert_ptr_equal(expr_unary(pool, EXPR_WIDEN, x), x); /* a float64 already */
+  const expr *wide = expr_unary(pool, EXPR_WIDEN, narrow);
+  assert_int_equal(wide->op, EXPR_WIDEN);
+  assert_false(wide->is_f32);
+  assert_ptr_equal(expr_unary(pool, EXPR_NARROW, wide), narrow);
+  assert_true(expr_mul(pool, narrow, channel)->is_f32);
+  assert_true(expr_mul(pool, narrow, number(pool, 0.1))->is_f32); /* constants take either type */
+  assert_true(expr_mul(pool, narrow, f->table)->is_f32);
+  assert_false(expr_mul(pool, wide, narrow)->is_f32);
+  assert_false(expr_mul(pool, x, number(pool, 0.1))->is_f32);
+  /* A select has its values' type, whatever its condition's. */
+  assert_true(expr_select(pool, x, narrow, channel)->is_f32);
+  assert_false(expr_select(pool, narrow, x, y)->is_f32);
+  /* Signs move out, so that x and -x share one rounding. */
+  assert_ptr_equal(expr_unary(pool, EXPR_NARROW, expr_neg(pool, x)), expr_neg(pool, narrow));
+  assert_ptr_equal(expr_unary(pool, EXPR_WIDEN, expr_neg(pool, narrow)), expr_neg(pool, wide));
+}
+
+/* ---- merging ---- */
+
+/* Parts by [head][block] from a pool of one block, as the vocabulary makes them. */
+typedef struct parts {
+  expr_pool *pool;
+  const expr *part[HEADS * BLOCKS];
+} parts;
+
+static parts some_parts(const fixture *f) { return (parts){.pool = expr_pool_create(f->memory, 1)}; }
+
+static double value_of(const expr *e, int head, int block) {
+  static const double positions[] = {0.75, -1.25}, elements[] = {10, 11, 12, 13, 14, 15};
+  const double *operands[] = {elements};
+  return expr_eval(e, &(expr_environment){head, block, BLOCKS, positions, operands, NULL});
+}
+
+static const expr *merge(const fixture *f, const parts *p, int *head, int *block) {
+  *head = *block = -1;
+  return expr_merge(f->pool, HEADS, p->part, head, block);
+}
+
+static void constants_become_tables(void **state) {
+  USE_FIXTURE;
+  int head, block;
+  parts p = some_parts(f);
+  for (int i = 0; i < HEADS * BLOCKS; i++) p.part[i] = expr_mul(p.pool, expr_position(p.pool, 0), number(p.pool, 10 + i));
+  const expr *merged = merge(f, &p, &head, &block);
+  assert_non_null(merged);
+  assert_ptr_equal(merged->arg[0], x);
+  assert_int_equal(merged->arg[1]->op, EXPR_TABLE);
+  for (int i = 0; i < HEADS * BLOCKS; i++) assert_true(value_of(merged, i / BLOCKS, i % BLOCKS) == 0.75 * (10 + i));
+}
+
+static void offsets_become_tables(void **state) {
+  USE_FIXTURE;
+  int head, block;
+  parts p = some_parts(f);
+  for (int i = 0; i < HEADS * BLOCKS; i++) p.part[i] = expr_operand(p.pool, 0, 1, &(int32_t){5 - i});
+  const expr *merged = merge(f, &p, &head, &block);
+  assert_int_equal(merged->op, EXPR_OPERAND);
+  assert_int_equal(merged->depends, DEPENDS_OPERAND | DEPENDS_BLOCK | DEPENDS_HEAD);
+  for (int i = 0; i < HEADS * BLOCKS; i++) assert_true(value_of(merged, i / BLOCKS, i % BLOCKS) == 15 - i);
+}
+
+/* 0, x, -x and c x have other shapes, and are multiples of one. */
+static void multiples_merge(void **state) {
+  USE_FIXTURE;
+  static const double factor[HEADS * BLOCKS] = {0, 1, -1, 2.5, 1, 0};
+  int head, block;
+  parts p = some_parts(f);
+  for (int i = 0; i < HEADS * BLOCKS; i++) p.part[i] = expr_mul(p.pool, expr_add(p.pool, expr_position(p.pool, 0), expr_position(p.pool, 1)), number(p.pool, factor[i]));
+  const expr *merged = merge(f, &p, &head, &block);
+  assert_non_null(merged);
+  for (int i = 0; i < HEADS * BLOCKS; i++) assert_true(value_of(merged, i / BLOCKS, i % BLOCKS) == -0.5 * factor[i]);
+  /* One axis a block: multiples of different bodies do not merge. */
+  for (int i = 0; i < HEADS * BLOCKS; i++) p.part[i] = expr_mul(p.pool, expr_position(p.pool, i == 4), number(p.pool, 1 + i));
+  assert_null(merge(f, &p, &head, &block));
+  assert_int_equal(head, 1);
+  assert_int_equal(block, 1);
+}
+
+static void odd_parts_are_named(void **state) {
+  USE_FIXTURE;
+  for (int odd = 1; odd < HEADS * BLOCKS; odd++) {
+    int head, block;
+    parts p = some_parts(f);
+    const expr *position = expr_position(p.pool, 0);
+    for (int i = 0; i < HEADS * BLOCKS; i++)
+      p.part[i] = expr_unary(p.pool, i == odd ? EXPR_SQRT : EXPR_EXP, expr_mul(p.pool, position, number(p.pool, 2 + i)));
+    assert_null(merge(f, &p, &head, &block));
+    assert_int_equal(head, odd / BLOCKS);
+    assert_int_equal(block, odd % BLOCKS);
+  }
+}
+
+static void parts_that_agree_merge_to_one(void **state) {
+  USE_FIXTURE;
+  int head, block;
+  parts p = some_parts(f);
+  const expr *in = expr_select(p.pool, expr_binary(p.pool, EXPR_LESS, expr_position(p.pool, 0), number(p.pool, 1)), expr_position(p.pool, 1), expr_channel(p.pool, 2));
+  for (int i = 0; i < HEADS * BLOCKS; i++) p.part[i] = in;
+  const expr *merged = merge(f, &p, &head, &block);
+  assert_ptr_equal(merged, expr_select(pool, expr_binary(pool, EXPR_LESS, x, number(pool, 1)), y, expr_channel(pool, 2)));
+  assert_int_equal(merged->depends, DEPENDS_POSITION | DEPENDS_CHANNEL | DEPENDS_BLOCK);
+}
+
+/* ---- values ---- */
+
+enum { DAG = 120 };
+
+typedef struct twin { /* a node and, worked out beside it without simplification, what it should be */
+  const expr *e;
+  long double value[HEADS * BLOCKS], error[HEADS * BLOCKS]; /* error: what rounding may have done */
+} twin;
+
+static twin random_leaf(expr_pool *pool, const double *positions, const double *elements, uint64_t *random) {
+  twin t = {0};
+  double values[HEADS * BLOCKS];
+  int32_t offsets[HEADS * BLOCKS];
+  int kind = random_below(random, 5), axis = random_below(random, 2);
+  for (int i = 0; i < HEADS * BLOCKS; i++) {
+    values[i] = random_below(random, 3) ? random_uniform(random, -2, 2) : random_below(random, 3) - 1;
+    offsets[i] = random_below(random, 6);
+    if (kind == 0) values[i] = values[0];
+    if (kind == 1) values[i] = values[i % BLOCKS];
+  }
+  t.e = kind == 4 ? expr_operand(pool, 0, HEADS, offsets) : kind == 3 ? expr_position(pool, axis) : kind == 0 ? expr_const(pool, values[0]) : expr_table(pool, HEADS, values);
+  for (int i = 0; i < HEADS * BLOCKS; i++) t.value[i] = kind == 4 ? elements[offsets[i]] : kind == 3 ? positions[axis] : values[i];
+  return t;
+}
+
+/* A smooth operation of nodes there are, kept bounded so that errors stay comparable. */
+static twin random_node(expr_pool *pool, const twin *a, const twin *b, uint64_t *random) {
+  const long double eps = 0x1p-52L, quarter = 1.57079632679489661923132169163975144L;
+  twin t = {0};
+  int kind = random_below(random, 12);
+  const expr *one = expr_const(pool, 1), *magnitude = expr_add(pool, one, expr_unary(pool, EXPR_ABS, b->e));
+  switch (kind) {
+  case 0: t.e = expr_add(pool, a->e, b->e); break;
+  case 1: t.e = expr_sub(pool, a->e, b->e); break;
+  case 2: case 3: t.e = expr_mul(pool, a->e, b->e); break;
+  case 4: t.e = expr_div(pool, a->e, magnitude); break;
+  case 5: t.e = expr_binary(pool, EXPR_MIN, a->e, b->e); break;
+  case 6: t.e = expr_binary(pool, EXPR_MAX, a->e, b->e); break;
+  case 7: t.e = expr_neg(pool, a->e); break;
+  case 8: t.e = expr_unary(pool, EXPR_SQRT, magnitude); break;
+  case 9: t.e = expr_unary(pool, EXPR_LOG, magnitude); break;
+  case 10: t.e = expr_unary(pool, EXPR_SINQ, a->e); break;
+  default: t.e = expr_unary(pool, EXPR_EXP, expr_unary(pool, EXPR_COSQ, a->e)); break;
+  }
+  for (int i = 0; i < HEADS * BLOCKS; i++) {
+    long double x = a->value[i], y = b->value[i], ex = a->error[i], ey = b->error[i], *v = &t.value[i], *e = &t.error[i];
+    switch (kind) {
+    case 0: *v = x + y; *e = ex + ey + eps * (fabsl(x) + fabsl(y)); break;
+    case 1: *v = x - y; *e = ex + ey + eps * (fabsl(x) + fabsl(y)); break;
+    case 2: case 3: *v = x * y; *e = fabsl(x) * ey + fabsl(y) * ex + eps * fabsl(x * y); break;
+    case 4: *v = x / (1 + fabsl(y)); *e = ex + fabsl(x) * ey + eps * fabsl(x); break;
+    case 5: *v = x < y ? x : y; *e = ex + ey; break;
+    case 6: *v = x > y ? x : y; *e = ex + ey; break;
+    case 7: *v = -x; *e = ex; break;
+    case 8: *v = sqrtl(1 + fabsl(y)); *e = ey + eps * *v; break;
+    case 9: *v = logl(1 + fabsl(y)); *e = ey + eps * (1 + *v); break;
+    case 10: *v = sinl(quarter * x); *e = 2 * ex + eps * (1 + fabsl(x)); break;
+    default: *v = expl(cosl(quarter * x)); *e = 6 * ex + 4 * eps * (1 + fabsl(x)); break;
+    }
+  }
+  return t;
+}
+
+static void simplification_keeps_values(void **state) {
+  (void)state;
+  uint64_t random = 20;
+  double positions[2], elements[6];
+  for (int round = 0; round < 200; round++) {
+    arena *memory = arena_create();
+    expr_pool *pool = expr_pool_create(memory, BLOCKS);
+    for (int i = 0; i < 2; i++) positions[i] = random_uniform(&random, -3, 3);
+    for (int i = 0; i < 6; i++) elements[i] = random_uniform(&random, -3, 3);
+    const double *operands[] = {elements};
+    twin node[DAG];
+    for (int n = 0; n < DAG; n++) {
+      if (n < 8) node[n] = random_leaf(pool, positions, elements, &random);
+      else {
+        do node[n] = random_node(pool, &node[random_below(&random, n)], &node[random_below(&random, n)], &random);
+        while (fabsl(node[n].value[0]) > 1e3L || node[n].error[0] > 1e-9L);
+      }
+      unsigned depends = 0;
+      for (int i = 0; i < expr_op_arity(node[n].e->op); i++) {
+        depends |= node[n].e->arg[i]->depends;
+        assert_true(node[n].e->arg[i]->id < node[n].e->id);
+      }
+      if (expr_op_arity(node[n].e->op)) assert_int_equal(node[n].e->depends, depends);
+    }
+    /* Evaluation walks trees, and a DAG this deep is a large one: some of the nodes are enough. */
+    for (int n = 0; n < 40; n++)
+      for (int i = 0; i < HEADS * BLOCKS; i++) {
+        expr_environment env = {i / BLOCKS, i % BLOCKS, BLOCKS, positions, operands, NULL};
+        long double difference = fabsl(expr_eval_long(node[n].e, &env) - node[n].value[i]);
+        if (!(difference <= 8 * node[n].error[i])) print_error("round %d node %d: %Lg, may be %Lg\n", round, n, difference, node[n].error[i]);
+        assert_true(difference <= 8 * node[n].error[i]);
+        assert_true(fabs(expr_eval(node[n].e, &env) - (double)node[n].value[i]) <= (double)(8 * node[n].error[i] + 0x1p-52L * fabsl(node[n].value[i])));
+      }
+    arena_destroy(memory);
+  }
+}
+
+/* A value that does not say it depends on something must not change with it. */
+static void dependences_are_honest(void **state) {
+  USE_FIXTURE;
+  static const double all[] = {1, 2, 3, 4, 5, 6}, elements[] = {1, 2, 3, 4, 5, 6}, channels[] = {9};
+  static const int32_t offsets[] = {0, 1, 2, 3, 4, 5};
+  const double *operands[] = {elements}, here[] = {0.5, 0.25};
+  const expr *leaves[] = {x, f->table, expr_table(pool, HEADS, all), expr_operand(pool, 0, HEADS, offsets), expr_channel(pool, 0), number(pool, 3)};
+  for (int i = 0; i < 6; i++)
+    for (int j = 0; j < 6; j++) {
+      const expr *e = expr_unary(pool, EXPR_EXP, expr_sub(pool, leaves[i], leaves[j]));
+      assert_true((e->depends & ~(leaves[i]->depends | leaves[j]->depends)) == 0);
+      for (int head = 0; head < HEADS; head++)
+        for (int block = 0; block < BLOCKS; block++) {
+          if (head && (e->depends & DEPENDS_HEAD)) continue;
+          if (block && (e->depends & DEPENDS_BLOCK)) continue;
+          expr_environment env = {head, block, BLOCKS, here, operands, channels}, first = {0, 0, BLOCKS, here, operands, channels};
+          assert_true(expr_eval(e, &env) == expr_eval(e, &first));
+        }
+    }
+}
+
+static void text_has_every_node_once(void **state) {
+  USE_FIXTURE;
+  const expr *square = expr_mul(pool, expr_add(pool, x, y), expr_add(pool, x, y));
+  const expr *roots[] = {square, expr_unary(pool, EXPR_SQRT, square), number(pool, 2)};
+  static const char *const names[] = {"a", "b", "c"};
+  char *text = NULL, line[32];
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  expr_print_roots(out, roots, names, 3);
+  fclose(out);
+  snprintf(line, sizeof line, "  %%%d = * ", square->id);
+  char *first = strstr(text, line);
+  assert_non_null(first);
+  assert_null(strstr(first + 1, line));
+  assert_non_null(strstr(text, "  c = 2\n"));
+  free(text);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(constants_fold), TEST(neutral_elements_vanish), TEST(equal_expressions_are_one), TEST(parity_is_used),
+      TEST(tables_collapse), TEST(types_follow_arguments), TEST(constants_become_tables), TEST(offsets_become_tables),
+      TEST(multiples_merge), TEST(odd_parts_are_named), TEST(parts_that_agree_merge_to_one),
+      TEST(simplification_keeps_values), TEST(dependences_are_honest), TEST(text_has_every_node_once)};
+  return cmocka_run_group_tests_name("expr", tests, NULL, NULL);
+}

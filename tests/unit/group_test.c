@@ -1,0 +1,137 @@
+/* The block matrix of every signature and combine rule, evaluated without a kernel, against
+ * the reference, which multiplies multivectors and knows no closed form.
+ *
+ * Nothing rounds to float32 here (the interpreter does not), so what is compared is the
+ * mathematics: the bound is what the closed forms' own series leave out.
+ */
+#include "unit.h"
+
+#include "group.h"
+#include "hand_spec.h"
+#include "number.h"
+#include "reference.h"
+
+#include <math.h>
+
+static const long double BOUND = 1e-11L;
+
+static void assert_like_reference(arena *a, const spec *s, const block_program *program, const char *what, uint64_t *random) {
+  int n = s->n_components;
+  const double *const *operands = hand_operands(a, s, random);
+  long double *expected = arena_array(a, long double, n * n);
+  for (int sample = 0; sample < 3; sample++) {
+    double positions[SPEC_MAX_AXES] = {0}; /* the first sample: the origin */
+    if (sample) hand_positions(s, random, positions);
+    for (int head = 0; head < s->heads; head++)
+      for (int block = 0; block < s->n_blocks; block++) {
+        expr_environment env = {head, block, s->n_blocks, positions, operands, NULL};
+        long double scale = 1, worst = 0;
+        reference_block(s, positions, operands, head, block, expected);
+        for (int i = 0; i < n * n; i++) {
+          scale = fmaxl(scale, fabsl(expected[i]));
+          long double difference = fabsl(expr_eval_long(program->matrix.entry[i], &env) - expected[i]);
+          worst = difference <= worst ? worst : difference; /* NaN stays */
+        }
+        if (!(worst <= BOUND * scale))
+          print_error("%s Cl(%d,%d,%d) combine %d: %Lg of %Lg\n", what, s->algebra.p, s->algebra.q, s->algebra.r, s->combine, worst, scale);
+        assert_true(worst <= BOUND * scale);
+      }
+  }
+}
+
+static void check(const hand_request *request, const char *what, uint64_t *random) {
+  arena *a = arena_create();
+  block_program program;
+  const spec *s = hand_spec(a, request, random);
+  assert_true(group_build(a, s, &program));
+  assert_int_equal(program.matrix.size, s->n_components);
+  for (int i = 0; i < s->n_components * s->n_components; i++) {
+    const expr *entry = program.matrix.entry[i];
+    assert_true(entry->is_f32 || entry->op == EXPR_CONST || entry->op == EXPR_TABLE);
+    if (clifford_grade(s->component[i / s->n_components].blade) != clifford_grade(s->component[i % s->n_components].blade))
+      assert_true(expr_is_const(entry, 0));
+  }
+  assert_like_reference(a, s, &program, what, random);
+  arena_destroy(a);
+}
+
+/* All signatures of 2 to 4 dimensions with every rule; of 5 some, and planes of the basis. */
+static void every_signature(void **state) {
+  (void)state;
+  uint64_t random = 7;
+  for (int n = 2; n <= 5; n++)
+    for (int p = 0; p <= n; p++)
+      for (int q = 0; p + q <= n; q++)
+        for (int rule = COMBINE_SUM; rule <= COMBINE_SYMMETRIC; rule++) {
+          /* The interpreter walks trees, and in more dimensions they are large. */
+          static const unsigned grades[] = {0, 0, 7, 15, 1u << 1 | 1u << 3, 1u << 4};
+          int blocks = n > 3 ? 1 : 2, heads = n > 3 ? 1 : 2;
+          if (n == 5 && (q > 1 || rule == COMBINE_SYMMETRIC)) continue;
+          hand_request request = {{p, q, n - p - q}, (spec_combine)rule, 2, blocks, heads, grades[n], 1, rule % 2, false, p % 2, 1.5};
+          if (n < 5) check(&request, "planes", &random);
+          request.basis_plane = true;
+          check(&request, "basis planes", &random);
+        }
+}
+
+static void one_axis_and_many(void **state) {
+  (void)state;
+  uint64_t random = 8;
+  for (int axes = 1; axes <= 5; axes++)
+    for (int rule = COMBINE_SUM; rule <= COMBINE_SYMMETRIC; rule++)
+      for (int inverse = 0; inverse < 2; inverse++)
+        for (int learned = 0; learned < 2; learned++) {
+          hand_request request = {{3, 0, 0}, (spec_combine)rule, axes, 3, 1, 2, 0, learned, false, inverse, 1};
+          check(&request, "axes", &random);
+        }
+}
+
+/* Two turns that undo one another, and a description that undoes itself. */
+static void inverses_undo(void **state) {
+  (void)state;
+  for (int rule = COMBINE_SUM; rule <= COMBINE_SYMMETRIC; rule++) {
+    arena *a = arena_create();
+    uint64_t random = 9, again = 9, positions_random = 10;
+    hand_request request = {{3, 0, 0}, (spec_combine)rule, 3, 2, 1, 2, 0, false, false, false, 2};
+    block_program there, back;
+    const spec *s = hand_spec(a, &request, &random);
+    request.inverse = true;
+    const spec *inverse = hand_spec(a, &request, &again);
+    assert_true(group_build(a, s, &there) && group_build(a, inverse, &back));
+    double positions[SPEC_MAX_AXES];
+    hand_positions(s, &positions_random, positions);
+    for (int block = 0; block < 2; block++)
+      for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++) {
+          expr_environment env = {0, block, 2, positions, NULL, NULL};
+          long double sum = 0;
+          for (int k = 0; k < 3; k++)
+            sum += expr_eval_long(back.matrix.entry[i * 3 + k], &env) * expr_eval_long(there.matrix.entry[k * 3 + j], &env);
+          assert_true(fabsl(sum - (i == j)) < BOUND);
+        }
+    arena_destroy(a);
+  }
+}
+
+/* e12 + e34 turns two planes at once: no closed form here, and an error rather than a wrong matrix. */
+static void sums_that_are_not_simple(void **state) {
+  (void)state;
+  arena *a = arena_create();
+  uint64_t random = 11;
+  hand_request request = {{4, 0, 0}, COMBINE_SUM, 2, 1, 1, 2, 0, false, true, false, 1};
+  spec *s = hand_spec(a, &request, &random);
+  block_program program;
+  s->generator[0].blade[0] = 3;
+  s->generator[1].blade[0] = 12;
+  assert_false(group_build(a, s, &program));
+  s->combine = COMBINE_PRODUCT; /* of two simple ones: fine */
+  assert_true(group_build(a, s, &program));
+  assert_like_reference(a, s, &program, "product", &random);
+  arena_destroy(a);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_signature), cmocka_unit_test(one_axis_and_many),
+                                     cmocka_unit_test(inverses_undo), cmocka_unit_test(sums_that_are_not_simple)};
+  return cmocka_run_group_tests_name("group", tests, NULL, NULL);
+}

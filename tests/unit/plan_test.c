@@ -1,0 +1,150 @@
+/* Terms against the matrix they were cut from, and vectors against the channels they cover. */
+#include "unit.h"
+
+#include "hand_spec.h"
+#include "number.h"
+#include "plan.h"
+
+#include <string.h>
+
+typedef struct fixture {
+  arena *memory;
+  const spec *spec;
+  block_program *program;
+  plan *plan;
+} fixture;
+
+static fixture build(const hand_request *request, uint64_t *random) {
+  fixture f = {.memory = arena_create()};
+  f.spec = hand_spec(f.memory, request, random);
+  f.program = arena_new(f.memory, block_program);
+  assert_true(group_build(f.memory, f.spec, f.program));
+  f.plan = plan_build(f.memory, f.program);
+  return f;
+}
+
+/* Every entry that is not zero belongs to one term and one alone; the terms name nothing else. */
+static void assert_terms_are_matrix(const fixture *f) {
+  const spec *s = f->spec;
+  int n = s->n_components, d = s->head_dim;
+  for (int channel = 0; channel < d; channel++) {
+    int row = f->plan->component_of[channel], block = f->plan->block_of[channel], taken[SPEC_MAX_BLADES] = {0};
+    assert_int_equal(row < 0, block < 0);
+    if (row >= 0) assert_int_equal(s->channel[row * s->n_blocks + block], channel);
+    for (int term = 0; term < f->plan->n_terms; term++) {
+      const expr *coefficient = plan_coefficient(f->plan, term, channel);
+      int source = plan_source(f->plan, term, channel);
+      assert_int_equal(coefficient == NULL, source < 0);
+      if (source < 0) continue;
+      int column = f->plan->component_of[source];
+      assert_int_equal(f->plan->block_of[source], block); /* nothing leaves its block */
+      assert_ptr_equal(coefficient, f->program->matrix.entry[row * n + column]);
+      taken[column]++;
+    }
+    bool identity = true;
+    for (int column = 0; row >= 0 && column < n; column++) {
+      const expr *entry = f->program->matrix.entry[row * n + column];
+      assert_int_equal(taken[column], !expr_is_const(entry, 0));
+      identity = identity && expr_is_const(entry, row == column);
+    }
+    assert_int_equal(plan_is_identity(f->plan, channel), identity);
+  }
+}
+
+static void assert_hoisted(const fixture *f) {
+  const plan *p = f->plan;
+  assert_true(p->lanes >= f->spec->n_blocks && p->lanes % 4 == 0);
+  for (int i = 0; i < p->n_prepared; i++) {
+    assert_int_equal(p->prepared_index[p->prepared[i]->id], i);
+    assert_true((p->prepared[i]->depends & (DEPENDS_POSITION | DEPENDS_CHANNEL)) == 0);
+    assert_true((p->prepared[i]->depends & (DEPENDS_OPERAND | DEPENDS_HEAD)) != 0);
+  }
+  for (int i = 0; i < p->n_leaves; i++) assert_int_equal(p->leaf_index[p->leaf[i]->id], i);
+  bool per_head = false;
+  for (int i = 0; i < p->spec->n_components * p->spec->n_components; i++)
+    per_head = per_head || (f->program->matrix.entry[i]->depends & DEPENDS_HEAD);
+  assert_int_equal(p->per_head, per_head);
+}
+
+static bool covers(const plan_tile *t, int vector, int channel) { return channel >= t->start[vector] && channel < t->start[vector] + t->width; }
+
+static void assert_tile(const fixture *f, int width) {
+  const plan *p = f->plan;
+  int d = f->spec->head_dim;
+  const plan_tile *t = plan_tile_build(f->memory, p, width);
+  unsigned char *slot_used = arena_alloc(f->memory, (size_t)t->n_slots + 1);
+  assert_true(t->width <= width && t->width <= d);
+  for (int channel = 0; channel < d; channel++) {
+    int found = 0;
+    for (int v = 0; v < t->n_vectors; v++) found += covers(t, v, channel);
+    assert_true(found >= 1);
+  }
+  int blocks = 0;
+  for (int c = 0; c < t->n_chunks; c++) {
+    assert_int_equal(t->chunk_begin[c], blocks);
+    assert_true(t->chunk_begin[c] + t->chunk_width[c] <= p->lanes);
+    blocks += t->chunk_width[c];
+  }
+  assert_true(blocks >= f->spec->n_blocks);
+  for (int v = 0; v < t->n_vectors; v++) {
+    assert_true(t->start[v] >= 0 && t->start[v] + t->width <= d);
+    for (int term = 0; term < p->n_terms; term++) {
+      int slot = t->slot[term * t->n_vectors + v];
+      bool constant = true, absent = true;
+      for (int channel = t->start[v]; channel < t->start[v] + t->width; channel++) {
+        const expr *x = plan_coefficient(p, term, channel);
+        if (!x || plan_is_identity(p, channel)) continue;
+        absent = false;
+        constant = constant && (x->depends & ~(unsigned)DEPENDS_BLOCK) == 0;
+        /* In place, what a lane reads must not have been stored by a vector of another group. */
+        int source = plan_source(p, term, channel);
+        for (int w = 0; w < t->n_vectors; w++)
+          if (covers(t, w, source)) assert_int_equal(t->group[w], t->group[v]);
+      }
+      assert_int_equal(slot, absent ? PLAN_ABSENT : constant ? PLAN_CONSTANT : slot);
+      if (absent || constant) continue;
+      assert_true(slot >= 0 && slot < t->n_slots && !slot_used[slot]);
+      slot_used[slot] = 1;
+    }
+  }
+  for (int i = 0; i < t->n_slots; i++) assert_int_equal(slot_used[i], 1);
+}
+
+static void plans_of_all_shapes(void **state) {
+  (void)state;
+  uint64_t random = 3;
+  for (int n = 2; n <= 4; n++)
+    for (unsigned grades = 2; grades < 1u << (n + 1); grades++)
+      for (int blocks = 1; blocks <= 21; blocks += 10)
+        for (int variant = 0; variant < 4; variant++) {
+          hand_request request = {{n, 0, 0}, COMBINE_PRODUCT, 2, blocks, 1 + variant % 2, grades, variant, variant > 1, variant == 3, false, 1};
+          if (n == 4 && blocks > 1 && variant > 0) continue; /* the larger, the slower to build */
+          fixture f = build(&request, &random);
+          assert_terms_are_matrix(&f);
+          assert_hoisted(&f);
+          for (int width = 4; width <= 16; width *= 2)
+            if (f.spec->head_dim >= 4) assert_tile(&f, width);
+          arena_destroy(f.memory);
+        }
+}
+
+/* Vectors of three dimensions: three diagonals. All of Cl(3,0): the same three, grades side by side. */
+static void diagonals_are_few(void **state) {
+  (void)state;
+  uint64_t random = 4;
+  static const struct {
+    unsigned grades;
+    int terms;
+  } cases[] = {{2, 3}, {4, 3}, {6, 3}, {15, 3}, {1, 1}};
+  for (int i = 0; i < 5; i++) {
+    hand_request request = {{3, 0, 0}, COMBINE_PRODUCT, 2, 5, 1, cases[i].grades, 0, true, false, false, 1};
+    fixture f = build(&request, &random);
+    assert_int_equal(f.plan->n_terms, cases[i].terms);
+    arena_destroy(f.memory);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(plans_of_all_shapes), cmocka_unit_test(diagonals_are_few)};
+  return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
+}
