@@ -1,0 +1,19 @@
+#!/bin/sh
+# assemble.sh PEGEN PTXAS CHIP SPEC...: every spec's PTX through ptxas. Exit 77: there is no ptxas, or it does not know the chip.
+pegen=$1 ptxas=$2 chip=$3
+shift 3
+[ -x "$ptxas" ] || { echo "skipped: no ptxas on this machine"; exit 77; }
+"$ptxas" --help | grep -q "'$chip'" || { echo "skipped: this ptxas does not know $chip"; exit 77; }
+folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
+failed=0
+for spec; do
+  name=$(basename "$spec" .lua)
+  "$pegen" "$spec" -o "$folder/k.ptx" --target "$chip" &&
+    "$ptxas" -arch="$chip" -v "$folder/k.ptx" -o "$folder/k.cubin" 2>"$folder/log" || { cat "$folder/log"; echo "$name: FAILED"; failed=1; continue; }
+  entries=$(grep -c '^\.visible \.entry' "$folder/k.ptx")
+  clean=$(grep -c ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' "$folder/log")
+  [ "$entries" -gt 0 ] && [ "$entries" -eq "$clean" ] || { cat "$folder/log"; echo "$name: FAILED: $clean of $entries entries without stack and spills"; failed=1; }
+  grep -nE '\.f64|\.local|\.approx|call' "$folder/k.ptx" && { echo "$name: FAILED: the above has no place there"; failed=1; }
+  echo "$name: $entries entries, most registers $(grep -o 'Used [0-9]* registers' "$folder/log" | sort -k2 -n | tail -1 | cut -d' ' -f2)"
+done
+exit $failed

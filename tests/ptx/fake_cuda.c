@@ -1,0 +1,136 @@
+/* fake_cuda: a libcuda.so.1 for tests of the launcher on machines without a GPU.
+ *
+ * One device, whose memory is the host's. A launch calls, for every thread, the function that the
+ * test's resolver names. Exported variables count calls and make the next one fail.
+ */
+#include "fake_cuda.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+fake_cuda_state fake_cuda = {.devices = 1};
+
+static int context_object;
+static void *current;
+
+/* The error that the test asked for, once, in the function of that name. */
+static int fails(const char *function) {
+  if (!fake_cuda.fail_in || strcmp(fake_cuda.fail_in, function) != 0) return 0;
+  fake_cuda.fail_in = NULL;
+  return fake_cuda.fail_with;
+}
+
+int cuInit(unsigned flags);
+int cuDeviceGetCount(int *count);
+int cuDeviceGet(int *device, int ordinal);
+int cuDeviceGetAttribute(int *value, int attribute, int device);
+int cuDevicePrimaryCtxRetain(void **context, int device);
+int cuDevicePrimaryCtxRelease_v2(int device);
+int cuCtxGetCurrent(void **context);
+int cuCtxGetDevice(int *device);
+int cuCtxGetId(void *context, unsigned long long *id);
+int cuCtxPushCurrent_v2(void *context);
+int cuCtxPopCurrent_v2(void **context);
+int cuModuleLoadData(void **module, const void *image);
+int cuModuleUnload(void *module);
+int cuModuleGetFunction(void **function, void *module, const char *name);
+int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                   unsigned block_z, unsigned shared, void *stream, void **parameters, void **extra);
+int cuGetErrorName(int error, const char **name);
+
+int cuInit(unsigned flags) { return flags ? 1 : fails("cuInit"); }
+
+int cuDeviceGetCount(int *count) {
+  *count = fake_cuda.devices;
+  return 0;
+}
+
+int cuDeviceGet(int *device, int ordinal) {
+  *device = ordinal;
+  return ordinal < fake_cuda.devices ? 0 : 101;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+  *value = attribute == 16 ? 2 : 0;
+  return device ? 101 : 0;
+}
+
+int cuDevicePrimaryCtxRetain(void **context, int device) {
+  fake_cuda.retained++;
+  *context = &context_object;
+  return device ? 101 : 0;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device) {
+  fake_cuda.retained--;
+  return device ? 101 : 0;
+}
+
+int cuCtxGetCurrent(void **context) {
+  *context = current;
+  return 0;
+}
+
+int cuCtxGetDevice(int *device) {
+  *device = 0;
+  return current ? 0 : 201;
+}
+
+int cuCtxGetId(void *context, unsigned long long *id) {
+  *id = fake_cuda.context_id;
+  return context ? 0 : 201;
+}
+
+int cuCtxPushCurrent_v2(void *context) {
+  current = context;
+  return 0;
+}
+
+int cuCtxPopCurrent_v2(void **context) {
+  *context = current;
+  current = NULL;
+  return 0;
+}
+
+int cuModuleLoadData(void **module, const void *image) {
+  int error = fails("cuModuleLoadData");
+  if (error) return error;
+  fake_cuda.modules++;
+  *module = (void *)(uintptr_t)image;
+  return strstr(image, ".visible .entry") ? 0 : 218;
+}
+
+int cuModuleUnload(void *module) {
+  fake_cuda.modules--;
+  return module ? 0 : 1;
+}
+
+int cuModuleGetFunction(void **function, void *module, const char *name) {
+  int error = fails("cuModuleGetFunction");
+  *function = (void *)(uintptr_t)name; /* names live as long as the kernel */
+  return error ? error : strstr(module, name) ? 0 : 500;
+}
+
+int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                   unsigned block_z, unsigned shared, void *stream, void **parameters, void **extra) {
+  int error = fails("cuLaunchKernel");
+  if (error) return error;
+  if (grid_z != 1 || block_y != 1 || block_z != 1 || shared || extra || !grid_x || !grid_y || grid_y > 65535) return 1;
+  fake_cuda.launches++;
+  fake_cuda.stream = stream;
+  fake_cuda.entry = function;
+  fake_thread *thread = fake_cuda.resolve(function);
+  int64_t *values = malloc(sizeof *values * (size_t)fake_cuda.n_parameters);
+  for (int i = 0; i < fake_cuda.n_parameters; i++) memcpy(&values[i], parameters[i], sizeof *values);
+  for (unsigned y = 0; y < grid_y; y++)
+    for (unsigned x = 0; x < grid_x; x++)
+      for (unsigned t = 0; t < block_x; t++) thread((int32_t)x, (int32_t)y, (int32_t)t, values);
+  free(values);
+  return 0;
+}
+
+int cuGetErrorName(int error, const char **name) {
+  *name = error == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : NULL;
+  return *name ? 0 : 1;
+}

@@ -1,0 +1,22 @@
+/* fake_cuda: what a test tells the stand-in for libcuda, and what it learns. */
+#ifndef PEGEN_TESTS_FAKE_CUDA_H
+#define PEGEN_TESTS_FAKE_CUDA_H
+
+#include <stdint.h>
+
+typedef void fake_thread(int32_t block, int32_t group, int32_t thread, const int64_t *parameters);
+
+typedef struct fake_cuda_state {
+  fake_thread *(*resolve)(const char *entry);
+  int n_parameters, devices;
+  unsigned long long context_id;
+  const char *fail_in; /* a function that fails once, with fail_with */
+  int fail_with;
+  int modules, launches, retained; /* loaded and not unloaded; launched; retained and not released */
+  const char *entry;               /* of the last launch */
+  void *stream;
+} fake_cuda_state;
+
+extern fake_cuda_state fake_cuda;
+
+#endif

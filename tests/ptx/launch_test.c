@@ -1,0 +1,149 @@
+/* pegen_launch over a stand-in for libcuda (fake_cuda.c): contexts, modules, streams, errors; the launched threads
+ * give the bits that run_threads gives. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fake_cuda.h"
+#include "loader.h"
+#include "pegen/cuda.h"
+#include "run_threads.h"
+#include "trial.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+enum { BATCH = 2, HEADS = 3, TOKENS = 11 };
+
+static fake_cuda_state *fake;
+static arena *memory;
+static loaded_kernel *loaded;
+static const pegen_kernel *kernel;
+static DLTensor *q, *expected, *positions;
+static trial_operands operands;
+
+static fake_thread *resolve(const char *entry) {
+  void *symbol = run_find(loaded, entry);
+  fake_thread *thread;
+  memcpy(&thread, &symbol, sizeof thread);
+  return thread;
+}
+
+/* All tensors as the device's: its memory is the host's here. */
+static DLTensor *on_device(const DLTensor *host) {
+  DLTensor *t = tensor_copy(memory, host);
+  t->device = (DLDevice){kDLCUDA, 0};
+  return t;
+}
+
+static pegen_args arguments(DLTensor *in, DLTensor *out) {
+  const DLTensor **moved = arena_array(memory, const DLTensor *, kernel->n_operands + 1);
+  for (int i = 0; i < kernel->n_operands; i++) {
+    DLTensor *t = arena_new(memory, DLTensor);
+    *t = *operands.tensors[i];
+    t->device = (DLDevice){kDLCUDA, 0};
+    moved[i] = t;
+  }
+  DLTensor *coordinates = arena_new(memory, DLTensor);
+  *coordinates = *positions;
+  coordinates->device = (DLDevice){kDLCUDA, 0};
+  return (pegen_args){.struct_size = sizeof(pegen_args), .n_operands = kernel->n_operands, .q = in, .q_out = out, .positions = coordinates, .operands = moved};
+}
+
+static int set_up(void **state) {
+  (void)state;
+  void *library = dlopen("libcuda.so.1", RTLD_NOW);
+  fake = library ? dlsym(library, "fake_cuda") : NULL;
+  if (!fake) return -1; /* a real driver, or none: nothing to test here */
+  fake->resolve = resolve;
+  memory = arena_create();
+  uint64_t random = 5;
+  spec *s = loader_load(memory, SPECS_DIR "/quatro.lua", DSL_DIR, 0, NULL);
+  loaded = run_load_threads(memory, s, "sm_80", 0, 1, 64);
+  kernel = run_kernel(loaded);
+  fake->n_parameters = kernel->ptx->n_parameters;
+  operands = trial_random_operands(memory, s, NUMBER_F32, &random);
+  double values[TOKENS * 2];
+  for (int i = 0; i < TOKENS * s->n_axes; i++) values[i] = random_uniform(&random, -5, 5);
+  positions = tensor_contiguous(memory, NUMBER_F32, 2, (int64_t[]){TOKENS, s->n_axes}, values);
+  q = tensor_rows(memory, NUMBER_BF16, ROWS_BNHD, BATCH, HEADS, TOKENS, s->head_dim);
+  tensor_randomize(q, &random);
+  expected = tensor_copy(memory, q);
+  return trial_call(kernel, positions, &operands, q, expected, NULL, NULL, 1);
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  run_unload(loaded);
+  arena_destroy(memory);
+  return 0;
+}
+
+static void launches(void **state) {
+  (void)state;
+  for (int round = 0; round < 3; round++) {
+    DLTensor *in = on_device(q), *out = round == 1 ? in : on_device(q);
+    pegen_args args = arguments(in, out);
+    fake->context_id = round == 2;
+    assert_int_equal(pegen_launch(kernel, round ? "encode" : NULL, &args, (void *)(uintptr_t)(16 * round)), 0);
+    assert_true(tensor_identical(out, expected));
+    assert_ptr_equal(fake->stream, (void *)(uintptr_t)(16 * round));
+    assert_string_equal(fake->entry, "quatro_encode_bf16");
+    assert_int_equal(fake->launches, round + 1);
+    assert_int_equal(fake->modules, round == 2 ? 2 : 1); /* one a context */
+    assert_int_equal(fake->retained, 0);
+  }
+  assert_int_equal(pegen_cuda_device_count(), 1);
+  assert_string_equal(pegen_cuda_error_name(), "");
+}
+
+static void errors_have_names(void **state) {
+  (void)state;
+  static const struct {
+    const char *function;
+    int error;
+    const char *name;
+  } cases[] = {{"cuModuleLoadData", 209, "CUDA_ERROR_NO_BINARY_FOR_GPU"}, {"cuModuleGetFunction", 700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {"cuLaunchKernel", 12345, "CUDA_ERROR_UNKNOWN"}};
+  int before = fake->modules, launched = fake->launches;
+  for (int i = 0; i < 3; i++) {
+    DLTensor *in = on_device(q);
+    pegen_args args = arguments(in, in);
+    fake->context_id = 100;
+    fake->fail_in = cases[i].function;
+    fake->fail_with = cases[i].error;
+    assert_int_equal(pegen_launch(kernel, NULL, &args, NULL), PEGEN_ERROR_CUDA);
+    assert_string_equal(pegen_cuda_error_name(), cases[i].name);
+    assert_int_equal(fake->launches, launched);
+    assert_int_equal(fake->retained, 0);
+  }
+  assert_int_equal(fake->modules, before + 1); /* what failed to load is not kept */
+}
+
+static void refusals(void **state) {
+  (void)state;
+  int launched = fake->launches;
+  DLTensor *in = on_device(q);
+  pegen_args args = arguments(in, in);
+  assert_int_equal(pegen_launch(kernel, "attention", &args, NULL), PEGEN_ERROR_ENTRY);
+  assert_int_equal(pegen_launch(NULL, NULL, &args, NULL), PEGEN_ERROR_NO_PTX);
+  pegen_kernel bare = *kernel;
+  bare.ptx = NULL;
+  assert_int_equal(pegen_launch(&bare, NULL, &args, NULL), PEGEN_ERROR_NO_PTX);
+  bare = *kernel;
+  bare.struct_size = offsetof(pegen_kernel, ptx); /* made before there was PTX */
+  assert_int_equal(pegen_launch(&bare, NULL, &args, NULL), PEGEN_ERROR_NO_PTX);
+  assert_int_equal(pegen_launch(kernel, NULL, NULL, NULL), PEGEN_ERROR_NULL_ARGS);
+  in->device = (DLDevice){kDLCPU, 0};
+  assert_int_equal(pegen_launch(kernel, NULL, &args, NULL), PEGEN_ERROR_DEVICE);
+  in->device = (DLDevice){kDLCUDA, 1};
+  assert_int_equal(pegen_launch(kernel, NULL, &args, NULL), PEGEN_ERROR_DEVICE);
+  assert_int_equal(fake->launches, launched);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(launches), cmocka_unit_test(errors_have_names), cmocka_unit_test(refusals)};
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}

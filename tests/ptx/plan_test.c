@@ -1,0 +1,147 @@
+/* The launcher's plan and the threads' work, without a driver: however the grid is cut, every
+ * element is written once, with the same bits; and what is refused is refused before a thread runs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "loader.h"
+#include "run_threads.h"
+#include "trial.h"
+
+#include <string.h>
+
+enum { BATCH = 3, HEADS = 2, K_HEADS = 5, TOKENS = 7 };
+
+typedef struct fixture {
+  arena *memory;
+  spec *spec;
+  trial_operands operands;
+  uint64_t random;
+} fixture;
+
+static fixture open_spec(const char *file, int count, const loader_define *defines) {
+  fixture f = {.memory = arena_create(), .random = 3};
+  f.spec = loader_load(f.memory, arena_printf(f.memory, "%s/%s.lua", SPECS_DIR, file), DSL_DIR, count, defines);
+  assert_non_null(f.spec);
+  f.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
+  return f;
+}
+
+static DLTensor *random_positions(fixture *f, int64_t batches) {
+  int64_t axes = f->spec->n_axes, shape[] = {batches, TOKENS, axes};
+  double *values = arena_array(f->memory, double, batches *TOKENS *axes);
+  for (int64_t i = 0; i < batches * TOKENS * axes; i++) values[i] = random_uniform(&f->random, -9, 9);
+  return tensor_contiguous(f->memory, NUMBER_F32, batches > 1 ? 3 : 2, shape + (batches == 1), values);
+}
+
+static DLTensor *random_rows(fixture *f, number_type type, row_order order, int64_t heads) {
+  DLTensor *t = tensor_rows(f->memory, type, order, BATCH, heads, TOKENS, f->spec->head_dim);
+  tensor_randomize(t, &f->random);
+  return t;
+}
+
+/* One thread for all rows, one a row, and between. */
+static void any_grid(fixture *f, int64_t k_heads) {
+  static const int64_t wanted[] = {1, 100, 3000, (int64_t)1 << 40};
+  DLTensor *q = random_rows(f, NUMBER_BF16, ROWS_BNHD, f->spec->heads > 1 ? f->spec->heads : HEADS), *k = random_rows(f, NUMBER_BF16, ROWS_BHND, k_heads);
+  for (int64_t batches = 1; batches <= BATCH; batches += BATCH - 1) {
+    DLTensor *positions = random_positions(f, batches), *first[2] = {NULL};
+    for (int i = 0; i < 4; i++) {
+      loaded_kernel *loaded = run_load_threads(f->memory, f->spec, "sm_80", PEGEN_DTYPE_BF16, 1, wanted[i]);
+      assert_non_null(loaded);
+      DLTensor *out[2] = {tensor_copy(f->memory, q), tensor_copy(f->memory, k)};
+      for (int s = 0; s < 2; s++) tensor_randomize(out[s], &(uint64_t){9});
+      assert_int_equal(trial_call(run_kernel(loaded), positions, &f->operands, q, out[0], k, out[1], 1), 0);
+      for (int s = 0; s < 2; s++) {
+        assert_true(!first[s] || tensor_identical(first[s], out[s]));
+        if (!first[s]) first[s] = out[s];
+      }
+      run_unload(loaded);
+    }
+  }
+}
+
+static void shared_rotors(void **state) {
+  (void)state;
+  fixture f = open_spec("geope3d", 0, NULL);
+  any_grid(&f, K_HEADS);
+  arena_destroy(f.memory);
+}
+
+static void rotors_by_head(void **state) {
+  (void)state;
+  fixture f = open_spec("care", 1, (loader_define[]){{"heads", "3"}});
+  any_grid(&f, 3);
+  arena_destroy(f.memory);
+}
+
+/* Addresses and strides decide the entry. */
+static void width_of_access(void **state) {
+  (void)state;
+  fixture f = open_spec("rope", 0, NULL);
+  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", 0, 1, 64);
+  const pegen_kernel *kernel = run_kernel(loaded);
+  DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_BF16, ROWS_BHND, HEADS);
+  assert_int_equal(trial_call(kernel, positions, &f.operands, q, q, NULL, NULL, 1), 0);
+  assert_string_equal(run_threads_entry(kernel), "rope_encode_bf16");
+  DLTensor *gaps = random_rows(&f, NUMBER_BF16, ROWS_GAPS, HEADS);
+  assert_int_equal(trial_call(kernel, positions, &f.operands, gaps, gaps, NULL, NULL, 1), 0);
+  assert_string_equal(run_threads_entry(kernel), "rope_encode_bf16_narrow");
+  DLTensor *moved = tensor_copy(f.memory, q), *out = tensor_copy(f.memory, q);
+  moved->byte_offset = 2;
+  moved->data = memmove((char *)moved->data, moved->data, 0) ? moved->data : NULL;
+  memmove((char *)moved->data + 2, moved->data, (size_t)(BATCH * HEADS * TOKENS * 64 * 2));
+  assert_int_equal(trial_call(kernel, positions, &f.operands, moved, out, NULL, NULL, 1), 0);
+  assert_string_equal(run_threads_entry(kernel), "rope_encode_bf16_narrow");
+  DLTensor *wide = tensor_copy(f.memory, q);
+  assert_int_equal(trial_call(kernel, positions, &f.operands, q, wide, NULL, NULL, 1), 0);
+  assert_string_equal(run_threads_entry(kernel), "rope_encode_bf16");
+  assert_true(tensor_identical(wide, out));
+  run_unload(loaded);
+  arena_destroy(f.memory);
+}
+
+static void nothing_to_launch(void **state) {
+  (void)state;
+  fixture f = open_spec("rope", 0, NULL);
+  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64);
+  DLTensor *q = random_rows(&f, NUMBER_F32, ROWS_BHND, HEADS), *positions = random_positions(&f, 1);
+  q->shape[2] = positions->shape[0] = 0;
+  assert_int_equal(trial_call(run_kernel(loaded), positions, &f.operands, q, q, NULL, NULL, 1), 0);
+  assert_null(run_threads_entry(run_kernel(loaded)));
+  run_unload(loaded);
+  arena_destroy(f.memory);
+}
+
+static void refusals(void **state) {
+  (void)state;
+  fixture f = open_spec("care", 0, NULL);
+  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64);
+  const pegen_kernel *kernel = run_kernel(loaded);
+  DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_F32, ROWS_BHND, HEADS), *out = tensor_copy(f.memory, q);
+  trial_operands wide = trial_random_operands(f.memory, f.spec, NUMBER_F64, &f.random);
+  assert_int_equal(trial_call(kernel, positions, &wide, q, out, NULL, NULL, 1), PEGEN_ERROR_GPU_OPERAND_DTYPE);
+  DLTensor *half = random_rows(&f, NUMBER_BF16, ROWS_BHND, HEADS);
+  assert_int_equal(trial_call(kernel, positions, &f.operands, half, half, NULL, NULL, 1), PEGEN_ERROR_DTYPE);
+  DLTensor overlapping = *q;
+  overlapping.byte_offset = 4;
+  overlapping.shape = (int64_t[]){1, HEADS, TOKENS, 64};
+  DLTensor shorter = *q;
+  shorter.shape = overlapping.shape;
+  assert_int_equal(trial_call(kernel, positions, &f.operands, &shorter, &overlapping, NULL, NULL, 1), PEGEN_ERROR_OVERLAP);
+  out->device.device_type = kDLCUDA;
+  assert_int_equal(trial_call(kernel, positions, &f.operands, q, out, NULL, NULL, 1), PEGEN_ERROR_DEVICE);
+  assert_int_equal(trial_call(kernel, NULL, &f.operands, q, q, NULL, NULL, 1), PEGEN_ERROR_MISSING_POSITIONS);
+  assert_null(run_threads_entry(kernel));
+  run_unload(loaded);
+  arena_destroy(f.memory);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(shared_rotors),    cmocka_unit_test(rotors_by_head), cmocka_unit_test(width_of_access),
+                                     cmocka_unit_test(nothing_to_launch), cmocka_unit_test(refusals)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
