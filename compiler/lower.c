@@ -48,8 +48,8 @@ void lower_optimize(LLVMModuleRef module, LLVMTargetMachineRef machine, int leve
    * something to do in it (a fifth of the time of default<O2>, for the same instructions). */
   static const char *const passes[] = {
       "default<O0>",
-      "function(early-cse,instcombine,simplifycfg)",
-      "function(sroa,early-cse<memssa>,instcombine,simplifycfg,loop-mssa(loop-rotate,licm),early-cse<memssa>,instcombine,simplifycfg)",
+      "function(early-cse,instcombine<no-verify-fixpoint>,simplifycfg)",
+      "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)",
       "default<O3>",
   };
   LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
