@@ -1,0 +1,233 @@
+/* The elementary functions that kernels carry, as they are compiled for every processor of
+ * this machine: errors over dense sweeps against long double, and the 16-bit formats
+ * against number.c, bit by bit.
+ */
+#include "unit.h"
+
+#include "math_harness.h"
+#include "number.h"
+#include "trial.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const long double QUARTER = 1.57079632679489661923132169163975144L; /* pi/2 */
+/* Of float32 sines with fused multiply-add; without it the polynomials round more often. */
+static const long double SINE_BOUND = 1.25L * 0x1p-24L, SINE_WITHOUT_FMA = 1.5L / 1.25L;
+static const double FACTOR = 0.63661977236758134308;
+
+static ir_value sinq_f32(ir *b, ir_value x) { return math_sinq_f32(b, (math_phase){.factor = {x}}); }
+static ir_value cosq_f32(ir *b, ir_value x) { return math_cosq_f32(b, (math_phase){.factor = {x}}); }
+static ir_value sinq_product(ir *b, ir_value x) {
+  return math_sinq_f32(b, (math_phase){true, {x, ir_float(b, ir_type(x), FACTOR)}});
+}
+
+static const math_row ROWS[] = {
+    {"sinq_f32", MATH_F64, MATH_F32, false, sinq_f32},
+    {"cosq_f32", MATH_F64, MATH_F32, false, cosq_f32},
+    {"sinq_product", MATH_F64, MATH_F32, true, sinq_product},
+    {"sinq_f64", MATH_F64, MATH_F64, false, math_sinq_f64},
+    {"cosq_f64", MATH_F64, MATH_F64, false, math_cosq_f64},
+    {"exp_f64", MATH_F64, MATH_F64, false, math_exp_f64},
+    {"log_f64", MATH_F64, MATH_F64, false, math_log_f64},
+    {"bf16_from_f32", MATH_F32, MATH_I16, false, math_bf16_from_f32},
+    {"f32_from_bf16", MATH_I16, MATH_F32, false, math_f32_from_bf16},
+    {"f16_from_f32", MATH_F32, MATH_I16, false, math_f16_from_f32},
+    {"f32_from_f16", MATH_I16, MATH_F32, false, math_f32_from_f16}};
+enum { ROW_COUNT = sizeof ROWS / sizeof *ROWS };
+
+static const math_variant VARIANTS[] = {
+#if defined(__aarch64__)
+    {"generic", 4, true, false}, {"generic", 0, true, true},
+#else
+    {"x86-64-v2", 4, false, false}, {"x86-64-v2", 0, false, false}, {"x86-64-v3", 8, true, false},
+    {"x86-64-v3", 0, true, true},   {"x86-64-v4", 16, true, false},
+#endif
+};
+enum { VARIANT_COUNT = sizeof VARIANTS / sizeof *VARIANTS };
+
+static loaded_kernel *loaded[VARIANT_COUNT];
+
+/* NULL: not for this processor, or needs an instruction it has not got. */
+static math_function *find(int variant, const char *name) {
+  if (!loaded[variant]) return NULL;
+  for (int i = 0; i < ROW_COUNT; i++)
+    if (!strcmp(ROWS[i].name, name) && ROWS[i].needs_fma && !VARIANTS[variant].has_fma) return NULL;
+  return (math_function *)(uintptr_t)run_find(loaded[variant], name);
+}
+
+static int load_all(void **state) {
+  (void)state;
+  for (int v = 0; v < VARIANT_COUNT; v++)
+    if (!strcmp(VARIANTS[v].target, "generic") || trial_runnable(VARIANTS[v].target)) loaded[v] = math_load(&VARIANTS[v], ROWS, ROW_COUNT);
+  return 0;
+}
+
+static int unload_all(void **state) {
+  (void)state;
+  for (int v = 0; v < VARIANT_COUNT; v++) run_unload(loaded[v]);
+  return 0;
+}
+
+/* ---- sweeps ---- */
+
+enum { SWEEP = 1 << 17 };
+
+static double in64[SWEEP], out64[SWEEP];
+static float out32[SWEEP];
+
+/* Quarter turns: fine steps around 0, and ever larger ones, also beside every kind of quadrant's border. */
+static void fill_phases(double largest) {
+  uint64_t random = 1;
+  for (int i = 0; i < SWEEP; i++) {
+    double x = i < SWEEP / 2 ? -4 + 8.0 * i / (SWEEP / 2) : random_uniform(&random, -1, 1) * pow(largest, random_uniform(&random, 0, 1));
+    if (i % 8 == 7) x = nearbyint(x * 2) / 2 + random_uniform(&random, -1, 1) * 1e-9;
+    in64[i] = x;
+  }
+  in64[0] = 0;
+}
+
+static long double turns(long double x, bool cosine) {
+  long double r = fmodl(x, 4);
+  return cosine ? cosl(QUARTER * r) : sinl(QUARTER * r);
+}
+
+static void sweep_phases(const char *name, bool cosine, bool product, bool wide, long double fused_bound, double largest) {
+  fill_phases(largest);
+  for (int v = 0; v < VARIANT_COUNT; v++) {
+    math_function *f = find(v, name);
+    long double worst = 0, bound = VARIANTS[v].has_fma ? fused_bound : fused_bound * SINE_WITHOUT_FMA;
+    double where = 0;
+    if (!f) continue;
+    f(in64, wide ? (void *)out64 : (void *)out32, SWEEP);
+    for (int i = 0; i < SWEEP; i++) {
+      long double exact = turns(product ? (long double)in64[i] * FACTOR : (long double)in64[i], cosine);
+      long double error = fabsl((wide ? (long double)out64[i] : (long double)out32[i]) - exact);
+      if (error <= worst) continue;
+      worst = error;
+      where = in64[i];
+    }
+    if (!(worst < bound)) print_error("%s for %s, %d lanes: error %.3Lg at %.17g, bound %.3Lg\n", name, VARIANTS[v].target, VARIANTS[v].lanes, worst, where, bound);
+    assert_true(worst < bound);
+  }
+}
+
+/* 2^24 radians is 2^23.4 quarter turns. */
+static void sines_f32(void **state) {
+  (void)state;
+  sweep_phases("sinq_f32", false, false, false, SINE_BOUND, 0x1p24);
+  sweep_phases("cosq_f32", true, false, false, SINE_BOUND, 0x1p24);
+  sweep_phases("sinq_product", false, true, false, SINE_BOUND, 0x1p24);
+  sweep_phases("sinq_f32", false, false, false, SINE_BOUND, 0x1p50); /* reduction is exact as far as float64 has fractions */
+}
+
+static void sines_f64(void **state) {
+  (void)state;
+  sweep_phases("sinq_f64", false, false, true, 0x1p-50L, 0x1p24);
+  sweep_phases("cosq_f64", true, false, true, 0x1p-50L, 0x1p24);
+}
+
+static void sweep_relative(const char *name, bool is_log, long double bound) {
+  for (int v = 0; v < VARIANT_COUNT; v++) {
+    math_function *f = find(v, name);
+    long double worst = 0;
+    double where = 0;
+    if (!f) continue;
+    f(in64, out64, SWEEP);
+    for (int i = 0; i < SWEEP; i++) {
+      long double exact = is_log ? logl(in64[i]) : expl(in64[i]);
+      long double error = exact == 0 ? fabsl(out64[i]) : fabsl(out64[i] / exact - 1);
+      if (error <= worst) continue;
+      worst = error;
+      where = in64[i];
+    }
+    if (!(worst < bound)) print_error("%s for %s, %d lanes: relative error %.3Lg at %.17g, bound %.3Lg\n", name, VARIANTS[v].target, VARIANTS[v].lanes, worst, where, bound);
+    assert_true(worst < bound);
+  }
+}
+
+static void exponentials(void **state) {
+  (void)state;
+  for (int i = 0; i < SWEEP; i++) in64[i] = i % 2 ? -708 + 1417.0 * i / SWEEP : -1 + 2.0 * i / SWEEP;
+  sweep_relative("exp_f64", false, 0x1p-48L);
+}
+
+static void logarithms(void **state) {
+  (void)state;
+  uint64_t random = 2;
+  for (int i = 0; i < SWEEP; i++) in64[i] = i % 2 ? ldexp(random_uniform(&random, 1, 2), random_below(&random, 2046) - 1022) : 0.5 + 2.0 * i / SWEEP;
+  sweep_relative("log_f64", true, 0x1p-45L);
+}
+
+static void ends_of_the_range(void **state) {
+  (void)state;
+  const double inf = INFINITY;
+  static const double x[] = {-INFINITY, INFINITY, NAN, -1000, 1000, 0, -1, 1, 710, -746};
+  enum { COUNT = 16 };
+  double in[COUNT] = {0}, out[COUNT];
+  memcpy(in, x, sizeof x);
+  for (int v = 0; v < VARIANT_COUNT; v++) {
+    math_function *f = find(v, "exp_f64"), *g = find(v, "log_f64"), *h = find(v, "sinq_f64");
+    if (!f) continue;
+    f(in, out, COUNT);
+    assert_true(out[0] == 0 && out[1] == inf && isnan(out[2]) && out[3] == 0 && out[4] == inf && out[5] == 1 && out[8] == inf && out[9] == 0);
+    g(in, out, COUNT);
+    assert_true(isnan(out[0]) && out[1] == inf && isnan(out[2]) && isnan(out[3]) && out[5] == -inf && isnan(out[6]) && out[7] == 0);
+    h(in, out, COUNT);
+    assert_true(isnan(out[0]) && isnan(out[1]) && isnan(out[2]) && out[5] == 0 && out[6] == -1 && out[7] == 1);
+  }
+}
+
+/* ---- the 16-bit formats ---- */
+
+enum { PATTERNS = 1 << 16 };
+
+static void widening(void **state) {
+  (void)state;
+  static uint16_t bits[PATTERNS];
+  static float wide[PATTERNS];
+  for (int i = 0; i < PATTERNS; i++) bits[i] = (uint16_t)i;
+  for (int v = 0; v < VARIANT_COUNT; v++)
+    for (int half = 0; half < 2; half++) {
+      math_function *f = find(v, half ? "f32_from_f16" : "f32_from_bf16");
+      if (!f) continue;
+      f(bits, wide, PATTERNS);
+      for (int i = 0; i < PATTERNS; i++) {
+        double expected = number_load(half ? NUMBER_F16 : NUMBER_BF16, &bits[i]);
+        if (isnan(expected)) assert_true(isnan(wide[i]));
+        else assert_true(wide[i] == expected && !signbit(wide[i]) == !signbit(expected));
+      }
+    }
+}
+
+/* Every upper half of a float32 with lower halves that are ties of either format, and next to ties. */
+static void rounding(void **state) {
+  (void)state;
+  static const uint16_t low[] = {0, 1, 0x0fff, 0x1000, 0x1001, 0x2000, 0x3000, 0x7fff, 0x8000, 0x8001, 0xf000, 0xffff};
+  static float in[PATTERNS];
+  static uint16_t out[PATTERNS];
+  for (size_t l = 0; l < sizeof low / sizeof *low; l++) {
+    for (uint32_t i = 0; i < PATTERNS; i++) memcpy(&in[i], &(uint32_t){i << 16 | low[l]}, 4);
+    for (int half = 0; half < 2; half++) {
+      static uint16_t expected[PATTERNS];
+      for (int i = 0; i < PATTERNS; i++) number_store(half ? NUMBER_F16 : NUMBER_BF16, &expected[i], in[i]);
+      for (int v = 0; v < VARIANT_COUNT; v++) {
+        math_function *f = find(v, half ? "f16_from_f32" : "bf16_from_f32");
+        if (!f) continue;
+        f(in, out, PATTERNS);
+        for (int i = 0; i < PATTERNS; i++) {
+          bool same = isnan(in[i]) ? isnan(number_load(half ? NUMBER_F16 : NUMBER_BF16, &out[i])) : out[i] == expected[i];
+          if (!same) print_error("%s of %a for %s: %04x, expected %04x\n", half ? "f16" : "bf16", in[i], VARIANTS[v].target, out[i], expected[i]);
+          assert_true(same);
+        }
+      }
+    }
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(sines_f32),         cmocka_unit_test(sines_f64), cmocka_unit_test(exponentials), cmocka_unit_test(logarithms),
+                                     cmocka_unit_test(ends_of_the_range), cmocka_unit_test(widening),  cmocka_unit_test(rounding)};
+  return cmocka_run_group_tests_name("math", tests, load_all, unload_all);
+}
