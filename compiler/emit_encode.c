@@ -13,12 +13,6 @@
 
 enum { CACHE_LINE = 64 };
 
-/* Where the rows of one tensor lie: loaded once, before the tokens. */
-typedef struct tensor_walk {
-  ir_value in, out, in_place, heads;
-  ir_value in_stride[3], out_stride[3]; /* bytes: batch, token, head */
-} tensor_walk;
-
 typedef struct encode_emitter {
   ir *b;
   arena *memory;
@@ -30,7 +24,7 @@ typedef struct encode_emitter {
   ir_value positions;               /* scratch of a token: float64 [axes] */
   ir_value coefficients;            /* scratch of a tile: coefficient vectors [tile][slots] */
   int64_t slot_bytes;               /* of one token */
-  tensor_walk walks[2];             /* q, k */
+  ir_value q_heads;
 } encode_emitter;
 
 static ir_value field(encode_emitter *e, ir_value base, size_t offset, MlirType type) {
@@ -83,55 +77,37 @@ static void emit_one_row(encode_emitter *e, ir_value in, ir_value out, ir_value 
   emit_row(&e->rows, in, out, in_place);
 }
 
-static tensor_walk load_tensor(encode_emitter *e, int index) {
-  ir *b = e->b;
-  ir_value rows = ir_offset_const(b, e->loop, (int64_t)(offsetof(pegen_loop, rows) + (size_t)index * sizeof(pegen_rows)));
-  tensor_walk w = {.in = ROWS_I64(e, rows, in), .out = ROWS_I64(e, rows, out), .heads = ROWS_I64(e, rows, heads)};
-  w.in_place = ir_compare_int(b, "eq", w.in, w.out);
-  w.in_stride[0] = ROWS_I64(e, rows, in_batch);
-  w.in_stride[1] = ROWS_I64(e, rows, in_token);
-  w.in_stride[2] = ROWS_I64(e, rows, in_head);
-  w.out_stride[0] = ROWS_I64(e, rows, out_batch);
-  w.out_stride[1] = ROWS_I64(e, rows, out_token);
-  w.out_stride[2] = ROWS_I64(e, rows, out_head);
-  return w;
-}
-
-static ir_value address(ir *b, ir_value base, const ir_value *stride, ir_value batch, ir_value token) {
-  return add(b, base, add(b, mul(b, batch, stride[0]), mul(b, token, stride[1])));
-}
-
-/* Which tensor and head a row number stands for: q's heads come first, then k's. One loop over both has one
- * exit to predict, and the first rows of k are under way before the last of q are done. */
-typedef struct row_choice {
-  ir_value is_k, head;
-} row_choice;
-
-static row_choice choose_row(encode_emitter *e, ir_value row, ir_value q_rows, const ir_value *head) {
-  ir *b = e->b;
-  ir_value is_k = ir_compare_int(b, "sge", row, q_rows);
-  return (row_choice){is_k, head ? *head : sub(b, row, ir_select(b, is_k, q_rows, i64(b, 0)))};
-}
-
-static ir_value pick(ir *b, row_choice c, ir_value q, ir_value k) { return ir_select(b, c.is_k, k, q); }
-
 /* ---- a token's rows: its coefficients stay in registers over all of them ---- */
 
-/* Rows [begin, end) of a token: of q's heads followed by k's, or of `head` in each. */
-static void emit_rows_of_token(encode_emitter *e, ir_value batch, ir_value token, ir_value q_rows, ir_value begin, ir_value end, const ir_value *head) {
+static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "slt", x, y), x, y); }
+static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "sgt", x, y), x, y); }
+
+/* Where row 0 of a token lies in one side (0: in, 1: out) of a tensor, and the bytes from head to head. */
+static ir_value token_row(encode_emitter *e, ir_value rows, int side, ir_value batch, ir_value token, ir_value *step) {
   ir *b = e->b;
-  const tensor_walk *w = e->walks;
-  ir_value in[2], out[2];
-  for (int i = 0; i < 2; i++) {
-    in[i] = address(b, w[i].in, w[i].in_stride, batch, token);
-    out[i] = address(b, w[i].out, w[i].out_stride, batch, token);
-  }
-  ir_loop rows = ir_for(b, begin, end);
-  row_choice c = choose_row(e, rows.index, q_rows, head);
-  ir_value from = add(b, pick(b, c, in[0], in[1]), mul(b, c.head, pick(b, c, w[0].in_stride[2], w[1].in_stride[2])));
-  ir_value to = add(b, pick(b, c, out[0], out[1]), mul(b, c.head, pick(b, c, w[0].out_stride[2], w[1].out_stride[2])));
-  emit_one_row(e, ir_pointer(b, from), ir_pointer(b, to), pick(b, c, w[0].in_place, w[1].in_place));
-  ir_end_for(b, rows);
+  ir_value base = side ? ROWS_I64(e, rows, out) : ROWS_I64(e, rows, in);
+  ir_value of_batch = side ? ROWS_I64(e, rows, out_batch) : ROWS_I64(e, rows, in_batch);
+  ir_value of_token = side ? ROWS_I64(e, rows, out_token) : ROWS_I64(e, rows, in_token);
+  *step = side ? ROWS_I64(e, rows, out_head) : ROWS_I64(e, rows, in_head);
+  return add(b, base, add(b, mul(b, batch, of_batch), mul(b, token, of_token)));
+}
+
+/* Rows [begin, end) of a token, q's heads counted first and k's after them; with `head`, that head of each. */
+static void emit_rows_of_token(encode_emitter *e, ir_value batch, ir_value token, ir_value begin, ir_value end, const ir_value *head) {
+  ir *b = e->b;
+  ir_value zero = i64(b, 0), in_step, out_step;
+  ir_loop tensors = ir_for(b, zero, i64(b, 2));
+  ir_value rows = ir_offset(b, ir_offset_const(b, e->loop, offsetof(pegen_loop, rows)), mul(b, tensors.index, i64(b, sizeof(pegen_rows))));
+  ir_value heads = ROWS_I64(e, rows, heads), before = mul(b, tensors.index, e->q_heads);
+  ir_value first = head ? *head : larger(b, sub(b, begin, before), zero);
+  ir_value last = smaller(b, head ? add(b, *head, i64(b, 1)) : sub(b, end, before), heads);
+  ir_value in = token_row(e, rows, 0, batch, token, &in_step), out = token_row(e, rows, 1, batch, token, &out_step);
+  ir_value in_place = ir_compare_int(b, "eq", ROWS_I64(e, rows, in), ROWS_I64(e, rows, out));
+  ir_loop each = ir_for(b, first, last);
+  ir_value from = add(b, in, mul(b, each.index, in_step)), to = add(b, out, mul(b, each.index, out_step));
+  emit_one_row(e, ir_pointer(b, from), ir_pointer(b, to), in_place);
+  ir_end_for(b, each);
+  ir_end_for(b, tensors);
 }
 
 /* ---- tokens ---- */
@@ -145,8 +121,6 @@ static void emit_rotor_call(encode_emitter *e, ir_value prepared, ir_value coeff
 /* Rotors differ from head to head: one for each token and head, reused over batches, q and k. */
 static void emit_tokens_per_head(encode_emitter *e, ir_value prepared) {
   ir *b = e->b;
-  ir_value zero = i64(b, 0), one = i64(b, 1);
-  ir_value k_rows = ir_select(b, ir_compare_int(b, "ne", e->walks[1].heads, zero), one, zero);
   ir_loop tokens = ir_for(b, LOOP_I64(e, token_begin), LOOP_I64(e, token_end));
   emit_position(e, tokens.index);
   ir_value head_begin = LOOP_I64(e, head_begin), stride = LOOP_I64(e, prepared_stride);
@@ -154,13 +128,11 @@ static void emit_tokens_per_head(encode_emitter *e, ir_value prepared) {
   emit_rotor_call(e, ir_offset(b, prepared, mul(b, sub(b, heads.index, head_begin), stride)), e->coefficients);
   emit_load_slots(&e->rows, e->coefficients);
   ir_loop batches = ir_for(b, LOOP_I64(e, batch_begin), LOOP_I64(e, batch_end));
-  emit_rows_of_token(e, batches.index, tokens.index, one, zero, add(b, one, k_rows), &heads.index);
+  emit_rows_of_token(e, batches.index, tokens.index, heads.index, heads.index, &heads.index);
   ir_end_for(b, batches);
   ir_end_for(b, heads);
   ir_end_for(b, tokens);
 }
-
-static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "slt", x, y), x, y); }
 
 /* How many steps of `step` cover `whole`. */
 static ir_value steps(ir *b, ir_value whole, ir_value step) {
@@ -175,7 +147,7 @@ static void emit_tokens_shared(encode_emitter *e, ir_value prepared, int most) {
   ir *b = e->b;
   ir_value begin = LOOP_I64(e, token_begin), end = LOOP_I64(e, token_end), zero = i64(b, 0);
   ir_value tile = smaller(b, LOOP_I64(e, tile_tokens), i64(b, most)), group = LOOP_I64(e, group_rows);
-  ir_value all = add(b, e->walks[0].heads, e->walks[1].heads);
+  ir_value all = add(b, LOOP_I64(e, rows[0].heads), LOOP_I64(e, rows[1].heads));
   ir_value groups = steps(b, all, group);
   ir_loop tiles = ir_for(b, zero, steps(b, sub(b, end, begin), tile));
   ir_value first = add(b, begin, mul(b, tiles.index, tile)), last = smaller(b, add(b, first, tile), end);
@@ -188,7 +160,7 @@ static void emit_tokens_shared(encode_emitter *e, ir_value prepared, int most) {
   ir_value row = mul(b, parts.index, group), row_end = smaller(b, add(b, row, group), all);
   ir_loop tokens = ir_for(b, first, last);
   emit_load_slots(&e->rows, ir_offset(b, e->coefficients, mul(b, sub(b, tokens.index, first), i64(b, e->slot_bytes))));
-  emit_rows_of_token(e, batches.index, tokens.index, e->walks[0].heads, row, row_end, NULL);
+  emit_rows_of_token(e, batches.index, tokens.index, row, row_end, NULL);
   ir_end_for(b, tokens);
   ir_end_for(b, parts);
   ir_end_for(b, batches);
@@ -211,7 +183,7 @@ void emit_encode(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_t
   e.positions = ir_alloca(b, p->spec->n_axes * 8, 8);
   e.coefficients = ir_alloca(b, most * e.slot_bytes + CACHE_LINE, CACHE_LINE);
   e.prefetch = LOOP_I64(&e, prefetch);
-  for (int i = 0; i < 2; i++) e.walks[i] = load_tensor(&e, i);
+  e.q_heads = LOOP_I64(&e, rows[0].heads);
   ir_value prepared = LOOP_PTR(&e, prepared);
   if (p->per_head) emit_tokens_per_head(&e, prepared);
   else emit_tokens_shared(&e, prepared, most);
