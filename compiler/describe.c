@@ -115,10 +115,12 @@ static LLVMValueRef ptx(describer *d) {
     rows[i] = structure(d, fields, 5);
     check_size(d, "pegen_ptx_entry", rows[i], sizeof(pegen_ptx_entry));
   }
-  LLVMValueRef fields[] = {string(d, m->text), i64(d, (int64_t)m->size), string(d, m->target->name), i32(d, PEGEN_PTX_BLOCK),
+  XXH128_hash_t hash = XXH3_128bits(m->text, m->size);
+  LLVMValueRef digest[] = {i64(d, (int64_t)hash.high64), i64(d, (int64_t)hash.low64)};
+  LLVMValueRef fields[] = {string(d, m->text), i64(d, (int64_t)m->size), LLVMConstArray2(d->i64, digest, 2), string(d, m->target->name), i32(d, PEGEN_PTX_BLOCK),
                            i32(d, m->n_parameters), i32(d, d->request->p->per_head), i32(d, m->n_entries),
                            array(d, "ptx_entries", LLVMTypeOf(rows[0]), rows, m->n_entries)};
-  LLVMValueRef value = structure(d, fields, 8);
+  LLVMValueRef value = structure(d, fields, sizeof fields / sizeof *fields);
   check_size(d, "pegen_ptx", value, sizeof(pegen_ptx));
   return global(d, "ptx", value, true);
 }

@@ -99,7 +99,7 @@ int pegen_cuda_device_count(void) {
 typedef struct loaded_module {
   struct loaded_module *next;
   unsigned long long context;
-  const pegen_ptx *ptx;
+  uint64_t digest[2]; /* of the text: where a kernel was, another one may be loaded */
   CUmodule module;
   int64_t threads; /* that keep the context's device busy */
   CUfunction function[]; /* [ptx->n_entries] */
@@ -142,7 +142,7 @@ static int find_module(const pegen_ptx *ptx, const loaded_module **found) {
     return error;
   pthread_mutex_lock(&modules_lock);
   loaded_module *m = modules;
-  while (m && (m->context != context || m->ptx != ptx))
+  while (m && (m->context != context || memcmp(m->digest, ptx->digest, sizeof m->digest) != 0))
     m = m->next;
   if (!m) {
     m = calloc(1, sizeof *m + sizeof m->function[0] * (size_t)ptx->n_entries);
@@ -152,7 +152,7 @@ static int find_module(const pegen_ptx *ptx, const loaded_module **found) {
       m = NULL;
     } else {
       m->context = context;
-      m->ptx = ptx;
+      memcpy(m->digest, ptx->digest, sizeof m->digest);
       m->next = modules;
       modules = m;
     }

@@ -37,6 +37,11 @@ int cuModuleUnload(void *module);
 int cuModuleGetFunction(void **function, void *module, const char *name);
 int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                    unsigned block_z, unsigned shared, void *stream, void **parameters, void **extra);
+int cuMemAlloc_v2(uint64_t *memory, size_t bytes);
+int cuMemFree_v2(uint64_t memory);
+int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes);
+int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes);
+int cuCtxSynchronize(void);
 int cuGetErrorName(int error, const char **name);
 
 int cuInit(unsigned flags) { return flags ? 1 : fails("cuInit"); }
@@ -52,7 +57,7 @@ int cuDeviceGet(int *device, int ordinal) {
 }
 
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
-  *value = attribute == 16 ? 2 : 0;
+  *value = attribute == 16 ? 2 : attribute == 75 ? 8 : 0; /* two multiprocessors of sm_80 */
   return device ? 101 : 0;
 }
 
@@ -97,19 +102,21 @@ int cuModuleLoadData(void **module, const void *image) {
   int error = fails("cuModuleLoadData");
   if (error) return error;
   fake_cuda.modules++;
-  *module = (void *)(uintptr_t)image;
+  *module = strdup(image);
   return strstr(image, ".visible .entry") ? 0 : 218;
 }
 
 int cuModuleUnload(void *module) {
   fake_cuda.modules--;
-  return module ? 0 : 1;
+  free(module);
+  return 0;
 }
 
 int cuModuleGetFunction(void **function, void *module, const char *name) {
   int error = fails("cuModuleGetFunction");
-  *function = (void *)(uintptr_t)name; /* names live as long as the kernel */
-  return error ? error : strstr(module, name) ? 0 : 500;
+  if (error || !strstr(module, name)) return error ? error : 500;
+  *function = strdup(name); /* kept: a function lives as long as its module */
+  return 0;
 }
 
 int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
@@ -129,6 +136,28 @@ int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
   free(values);
   return 0;
 }
+
+int cuMemAlloc_v2(uint64_t *memory, size_t bytes) {
+  *memory = (uint64_t)(uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return *memory ? 0 : 2;
+}
+
+int cuMemFree_v2(uint64_t memory) {
+  free((void *)(uintptr_t)memory);
+  return 0;
+}
+
+int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes) {
+  memcpy((void *)(uintptr_t)to, from, bytes);
+  return 0;
+}
+
+int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
+  memcpy(to, (const void *)(uintptr_t)from, bytes);
+  return 0;
+}
+
+int cuCtxSynchronize(void) { return 0; }
 
 int cuGetErrorName(int error, const char **name) {
   *name = error == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : NULL;

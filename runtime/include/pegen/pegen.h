@@ -117,6 +117,7 @@ typedef struct pegen_ptx_entry {
 typedef struct pegen_ptx {
   const char *text;  /* NUL-terminated; size without the NUL */
   uint64_t size;
+  uint64_t digest[2]; /* of the text: equal digests, equal modules */
   const char *chip;  /* "sm_90": it runs on this and later ones */
   int32_t block;     /* threads of a block */
   int32_t n_parameters;
