@@ -230,9 +230,9 @@ typedef struct option_row {
 
 static const option_row rows[] = {
     {"output", 'o', "FILE", false, FOR_COMPILE, set_output,
-     "what to write; the ending decides the form: .o .s .ll .mlir .expr; - is the standard output"},
+     "what to write; the ending decides the form: .o .s .ll .mlir .ptx .expr; - is the standard output"},
     {"header", 0, "FILE", false, FOR_COMPILE, set_header, "also write the C header"},
-    {"emit", 0, "FORM", false, FOR_COMPILE, set_emit, "obj, asm, llvm, mlir or expr, whatever the ending of FILE"},
+    {"emit", 0, "FORM", false, FOR_COMPILE, set_emit, "obj, asm, llvm, mlir, ptx or expr, whatever the ending of FILE"},
     {"target", 0, "LIST", false, FOR_ALL, set_target,
      "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them"},
     {"dtype", 0, "LIST", false, FOR_ALL, set_dtype, "number types of q and k: f32, bf16, f16; default: all (bench: f32)"},
