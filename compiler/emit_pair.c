@@ -25,18 +25,18 @@ static ir_value low(ir *b, pair x) { return whole(x) ? x.lo : number(b, 0); }
 /* x + y = hi + lo exactly. */
 static pair two_sum(ir *b, ir_value x, ir_value y) {
   ir_value sum = add(b, x, y), from_y = sub(b, sum, x), from_x = sub(b, sum, from_y);
-  return (pair){sum, add(b, sub(b, x, from_x), sub(b, y, from_y))};
+  return (pair){.hi = sum, .lo = add(b, sub(b, x, from_x), sub(b, y, from_y))};
 }
 
 /* The same where |x| >= |y| or x = 0. */
 static pair fast_two_sum(ir *b, ir_value x, ir_value y) {
   ir_value sum = add(b, x, y);
-  return (pair){sum, sub(b, y, sub(b, sum, x))};
+  return (pair){.hi = sum, .lo = sub(b, y, sub(b, sum, x))};
 }
 
 static pair two_product(ir *b, ir_value x, ir_value y) {
   ir_value product = mul(b, x, y);
-  return (pair){product, ir_fma(b, x, y, neg(b, product))};
+  return (pair){.hi = product, .lo = ir_fma(b, x, y, neg(b, product))};
 }
 
 /* ---- values ---- */
@@ -51,11 +51,11 @@ void pair_split(double value, float *hi, float *lo) {
 pair pair_const(ir *b, double value) {
   float hi, lo;
   pair_split(value, &hi, &lo);
-  return (pair){number(b, hi), lo == 0 ? (ir_value){NULL} : number(b, lo)};
+  return (pair){.hi = number(b, hi), .lo = lo == 0 ? (ir_value){NULL} : number(b, lo)};
 }
 
-pair pair_f32(ir_value x) { return (pair){x, {NULL}}; }
-ir_value pair_narrow(pair x) { return x.hi; }
+pair pair_f32(ir_value x) { return (pair){.hi = x}; }
+ir_value pair_narrow(ir *b, pair x) { return x.is_loose && whole(x) ? add(b, x.hi, x.lo) : x.hi; }
 
 /* ---- arithmetic ---- */
 
@@ -68,22 +68,31 @@ pair pair_add(ir *b, pair x, pair y) {
   return fast_two_sum(b, v.hi, add(b, t.lo, v.lo));
 }
 
-pair pair_neg(ir *b, pair x) { return (pair){neg(b, x.hi), whole(x) ? neg(b, x.lo) : x.lo}; }
+pair pair_neg(ir *b, pair x) { return (pair){neg(b, x.hi), whole(x) ? neg(b, x.lo) : x.lo, x.is_loose}; }
 pair pair_sub(ir *b, pair x, pair y) { return pair_add(b, x, pair_neg(b, y)); }
 
-/* A product whose lo may be a little too large: |lo| <= 2 units in the last place of hi. */
-static pair loose_product(ir *b, pair x, pair y) {
+pair pair_mul(ir *b, pair x, pair y) {
   pair p = two_product(b, x.hi, y.hi);
-  ir_value cross = p.lo;
-  if (whole(x) && whole(y)) cross = ir_fma(b, x.hi, y.lo, ir_fma(b, x.lo, y.hi, ir_fma(b, x.lo, y.lo, cross)));
-  else if (whole(x)) cross = ir_fma(b, x.lo, y.hi, cross);
-  else if (whole(y)) cross = ir_fma(b, x.hi, y.lo, cross);
-  return (pair){p.hi, cross};
+  if (whole(x) && whole(y)) p.lo = ir_fma(b, x.lo, y.lo, p.lo);
+  if (whole(x)) p.lo = ir_fma(b, x.lo, y.hi, p.lo);
+  if (whole(y)) p.lo = ir_fma(b, x.hi, y.lo, p.lo);
+  return whole(x) || whole(y) ? fast_two_sum(b, p.hi, p.lo) : p;
 }
 
-pair pair_mul(ir *b, pair x, pair y) {
-  pair p = loose_product(b, x, y);
-  return whole(x) || whole(y) ? fast_two_sum(b, p.hi, p.lo) : p;
+pair pair_add_loosely(ir *b, pair x, pair y) {
+  pair s = two_sum(b, x.hi, y.hi);
+  if (whole(x)) s.lo = add(b, s.lo, x.lo);
+  if (whole(y)) s.lo = add(b, s.lo, y.lo);
+  s.is_loose = true;
+  return s;
+}
+
+pair pair_mul_loosely(ir *b, pair x, pair y) {
+  pair p = two_product(b, x.hi, y.hi);
+  if (whole(x)) p.lo = ir_fma(b, x.lo, y.hi, p.lo);
+  if (whole(y)) p.lo = ir_fma(b, x.hi, y.lo, p.lo);
+  p.is_loose = true;
+  return p;
 }
 
 pair pair_div(ir *b, pair x, pair y) {
@@ -97,7 +106,7 @@ pair pair_div(ir *b, pair x, pair y) {
 }
 
 pair pair_abs(ir *b, pair x) {
-  if (!whole(x)) return (pair){ir_op1(b, "math.absf", x.hi), x.lo};
+  if (!whole(x)) return pair_f32(ir_op1(b, "math.absf", x.hi));
   return pair_select(b, ir_compare_float(b, "olt", x.hi, number(b, 0)), pair_neg(b, x), x);
 }
 
@@ -112,7 +121,7 @@ pair pair_sqrt(ir *b, pair x) {
 
 pair pair_floor(ir *b, pair x) {
   ir_value hi = ir_op1(b, "math.floor", x.hi);
-  if (!whole(x)) return (pair){hi, x.lo};
+  if (!whole(x)) return pair_f32(hi);
   ir_value lo = ir_select(b, ir_compare_float(b, "oeq", hi, x.hi), ir_op1(b, "math.floor", x.lo), number(b, 0));
   return fast_two_sum(b, hi, lo);
 }
@@ -129,7 +138,7 @@ ir_value pair_nonzero(ir *b, pair x) { return ir_compare_float(b, "une", x.hi, n
 pair pair_select(ir *b, ir_value condition, pair x, pair y) {
   ir_value lo = {NULL};
   if (whole(x) || whole(y)) lo = ir_select(b, condition, low(b, x), low(b, y));
-  return (pair){ir_select(b, condition, x.hi, y.hi), lo};
+  return (pair){ir_select(b, condition, x.hi, y.hi), lo, x.is_loose || y.is_loose};
 }
 
 /* ---- sine and cosine ---- */
@@ -145,7 +154,7 @@ static ir_value modulo_four(ir *b, ir_value x) {
 static ir_value turned(ir *b, pair x, int quarter_turns) {
   const double rounder_value = 0x1.8p23; /* adding it rounds to an integer and leaves that in the low bits */
   ir_value rounder = number(b, rounder_value);
-  pair s = {modulo_four(b, x.hi), {NULL}};
+  pair s = pair_f32(modulo_four(b, x.hi));
   if (whole(x)) s = two_sum(b, s.hi, modulo_four(b, x.lo));
   ir_value shifted = add(b, s.hi, rounder);
   ir_value fraction = sub(b, s.hi, sub(b, shifted, rounder));
@@ -189,11 +198,11 @@ pair pair_exp(ir *b, pair x) {
   ir_value powers[2] = {half, ir_op2(b, "arith.subi", count, half)};
   for (int i = 0; i < 2; i++) {
     ir_value power = power_of_two(b, powers[i]);
-    sum = (pair){mul(b, sum.hi, power), mul(b, low(b, sum), power)};
+    sum = (pair){.hi = mul(b, sum.hi, power), .lo = mul(b, low(b, sum), power)};
   }
   /* An infinite hi with a lo would make NaN in sums to come. */
   ir_value infinite = ir_compare_float(b, "oeq", sum.hi, number(b, INFINITY));
-  return (pair){sum.hi, ir_select(b, infinite, number(b, 0), sum.lo)};
+  return (pair){.hi = sum.hi, .lo = ir_select(b, infinite, number(b, 0), sum.lo)};
 }
 
 pair pair_log(ir *b, pair x) {
@@ -201,7 +210,7 @@ pair pair_log(ir *b, pair x) {
   /* x = 2^e m, m in [sqrt 1/2, sqrt 2): log m = 2 atanh z, z = (m - 1)/(m + 1). */
   ir_value exponent = integer(b, "arith.shrsi", integer(b, "arith.subi", as_bits(b, x.hi), 0x3f3504f3), 23);
   ir_value scale = power_of_two(b, ir_op2(b, "arith.subi", bits(b, 0), exponent));
-  pair m = {mul(b, x.hi, scale), whole(x) ? mul(b, x.lo, scale) : x.lo};
+  pair m = {.hi = mul(b, x.hi, scale), .lo = whole(x) ? mul(b, x.lo, scale) : x.lo};
   pair one = pair_const(b, 1);
   pair z = pair_div(b, pair_sub(b, m, one), pair_add(b, m, one));
   ir_value square = mul(b, z.hi, z.hi), cube = mul(b, square, z.hi);
@@ -220,7 +229,7 @@ pair pair_from_i64(ir *b, ir_value low_half, ir_value high_half) {
   /* Sixteen bits at a time each is a float32 exactly; the highest part has the sign. */
   ir_value parts[4] = {integer(b, "arith.shrsi", high_half, 16), integer(b, "arith.andi", high_half, 0xffff),
                        integer(b, "arith.shrui", low_half, 16), integer(b, "arith.andi", low_half, 0xffff)};
-  pair sum = {{NULL}, {NULL}};
+  pair sum = {.is_loose = false};
   for (int i = 0; i < 4; i++) {
     ir_value part = mul(b, ir_cast(b, "arith.sitofp", parts[i], b->f32), number(b, ldexp(1, 16 * (3 - i))));
     sum = i ? pair_add(b, sum, pair_f32(part)) : pair_f32(part);
@@ -248,5 +257,5 @@ pair pair_from_f64(ir *b, ir_value low_half, ir_value high_half) {
   plain = ir_select(b, is_small, zero, plain);
   plain = ir_select(b, is_nan, number(b, NAN), plain);
   ir_value is_exact = ir_op2(b, "arith.ori", is_small, is_large);
-  return (pair){plain, ir_select(b, is_exact, zero, value.lo)};
+  return (pair){.hi = plain, .lo = ir_select(b, is_exact, zero, value.lo)};
 }

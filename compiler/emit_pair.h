@@ -15,6 +15,7 @@
 
 typedef struct pair {
   ir_value hi, lo; /* lo.ptr NULL: exactly 0 */
+  bool is_loose;   /* lo may be larger than that: hi alone is not the rounded value */
 } pair;
 
 /* The nearest pair. Numbers other than 0 that float32 would flush to 0 keep a magnitude of 2^-100, so
@@ -22,11 +23,15 @@ typedef struct pair {
 pair pair_const(ir *b, double value);
 void pair_split(double value, float *hi, float *lo); /* the same as numbers */
 pair pair_f32(ir_value x);
-ir_value pair_narrow(pair x); /* rounded to float32: hi */
+ir_value pair_narrow(ir *b, pair x); /* rounded to float32 */
 
 pair pair_add(ir *b, pair x, pair y);
 pair pair_sub(ir *b, pair x, pair y);
 pair pair_mul(ir *b, pair x, pair y);
+/* The same in half the operations: errors are a few 2^-48 of the arguments, not of the result, and the result is loose. For
+ * what has been through a sine: numbers of size 1 that will be rounded to float32. */
+pair pair_add_loosely(ir *b, pair x, pair y);
+pair pair_mul_loosely(ir *b, pair x, pair y);
 pair pair_div(ir *b, pair x, pair y);
 pair pair_neg(ir *b, pair x);
 pair pair_abs(ir *b, pair x);

@@ -113,7 +113,7 @@ static void emit_positions(body *t) {
     load_coordinates(t, given);
     ir_end_choose(b, choice, 2 * axes, given, values);
   } else load_coordinates(t, values);
-  for (int axis = 0; axis < axes; axis++) t->exprs.positions[axis] = (pair){values[2 * axis], values[2 * axis + 1]};
+  for (int axis = 0; axis < axes; axis++) t->exprs.positions[axis] = (pair){.hi = values[2 * axis], .lo = values[2 * axis + 1]};
 }
 
 /* ---- indices ---- */

@@ -8,6 +8,7 @@ thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const threa
   int slots = t->n_blocks > 0 ? t->n_blocks : 1;
   e.memo = arena_array(a, pair, expr_pool_count(p->spec->pool) * slots + 1);
   e.positions = arena_array(a, pair, SPEC_MAX_AXES);
+  e.turned = arena_array(a, signed char, expr_pool_count(p->spec->pool) + 1);
   e.has_table = arena_array(a, bool, expr_pool_count(p->spec->pool) + 1);
   return e;
 }
@@ -123,7 +124,7 @@ static pair constants(thread_emitter *e, const expr *x, int slot) {
   ir_value at = table_at(e, name, leaf_index(e, x, slot), single ? 4 : 8);
   if (single) return pair_f32(ir_load(b, b->f32, at, 4));
   ir_value both = ir_load(b, ir_vector(b, 2, b->f32), at, 8);
-  return (pair){ir_extract(b, both, 0), ir_extract(b, both, 1)};
+  return (pair){.hi = ir_extract(b, both, 0), .lo = ir_extract(b, both, 1)};
 }
 
 /* Offset of an operand's element. Over units and heads it is a plane as a rule. */
@@ -203,11 +204,11 @@ static ir_value compute_f32(thread_emitter *e, const expr *x, int slot) {
   case EXPR_ABS: return ir_op1(b, "math.absf", v[0]);
   case EXPR_SQRT: return ir_op1(b, "math.sqrt", v[0]);
   case EXPR_FLOOR: return ir_op1(b, "math.floor", v[0]);
-  case EXPR_EXP: return pair_narrow(pair_exp(b, pair_f32(v[0])));
-  case EXPR_LOG: return pair_narrow(pair_log(b, pair_f32(v[0])));
+  case EXPR_EXP: return pair_narrow(b, pair_exp(b, pair_f32(v[0])));
+  case EXPR_LOG: return pair_narrow(b, pair_log(b, pair_f32(v[0])));
   case EXPR_SINQ: return pair_sinq(b, pair_f32(v[0]));
   case EXPR_COSQ: return pair_cosq(b, pair_f32(v[0]));
-  case EXPR_NARROW: return pair_narrow(pair_of(e, x->arg[0], slot));
+  case EXPR_NARROW: return pair_narrow(b, pair_of(e, x->arg[0], slot));
   case EXPR_LESS: {
     ir_value less = pair_less(b, pair_of(e, x->arg[0], slot), pair_of(e, x->arg[1], slot));
     return ir_select(b, less, ir_float(b, b->f32, 1), ir_float(b, b->f32, 0));
@@ -217,14 +218,24 @@ static ir_value compute_f32(thread_emitter *e, const expr *x, int slot) {
   }
 }
 
+/* Whether a value has been through a sine or cosine: then it carries their error, and its size is about 1. */
+static bool is_turned(thread_emitter *e, const expr *x) {
+  if (e->turned[x->id]) return e->turned[x->id] > 0;
+  bool turned = x->op == EXPR_SINQ || x->op == EXPR_COSQ;
+  for (int i = 0; i < expr_op_arity(x->op); i++) turned = is_turned(e, x->arg[i]) || turned;
+  e->turned[x->id] = turned ? 1 : -1;
+  return turned;
+}
+
 static pair compute_pair(thread_emitter *e, const expr *x, int slot) {
   ir *b = e->b;
   pair v[3];
+  bool loosely = is_turned(e, x);
   for (int i = 0; i < expr_op_arity(x->op); i++) v[i] = pair_of(e, x->arg[i], slot);
   switch (x->op) {
-  case EXPR_ADD: return pair_add(b, v[0], v[1]);
-  case EXPR_SUB: return pair_sub(b, v[0], v[1]);
-  case EXPR_MUL: return pair_mul(b, v[0], v[1]);
+  case EXPR_ADD: return loosely ? pair_add_loosely(b, v[0], v[1]) : pair_add(b, v[0], v[1]);
+  case EXPR_SUB: return loosely ? pair_add_loosely(b, v[0], pair_neg(b, v[1])) : pair_sub(b, v[0], v[1]);
+  case EXPR_MUL: return loosely ? pair_mul_loosely(b, v[0], v[1]) : pair_mul(b, v[0], v[1]);
   case EXPR_DIV: return pair_div(b, v[0], v[1]);
   case EXPR_MIN: return pair_select(b, pair_less(b, v[1], v[0]), v[1], v[0]);
   case EXPR_MAX: return pair_select(b, pair_less(b, v[0], v[1]), v[1], v[0]);

@@ -21,6 +21,7 @@ typedef struct thread_emitter {
   const ir_value *operands; /* addresses, i64 */
   pair *positions;          /* [axes] */
   pair *memo;               /* [nodes][blocks] */
+  signed char *turned;      /* by node id: 1: a sine or cosine is in it, -1: none, 0: not yet asked */
   bool *has_table;          /* by node id: its table is in the module */
   int n_tables;
 } thread_emitter;
