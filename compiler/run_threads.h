@@ -14,7 +14,7 @@
  * tensors are the host's. threads: how many the pretended device needs to be busy. */
 loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, unsigned dtypes, int optimize, int64_t threads);
 
-/* The name of the entry that was run last, and how many launches the last call took. */
+/* The name of the entry that was run last; NULL before the first. */
 const char *run_threads_entry(const pegen_kernel *kernel);
 
 #endif
