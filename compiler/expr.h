@@ -101,13 +101,6 @@ const expr *expr_select(expr_pool *pool, const expr *condition, const expr *x, c
 
 bool expr_is_const(const expr *x, double value);
 
-/* One expression for all blocks and heads from their separate expressions
- * parts[heads][blocks] (of a pool whose number of blocks is 1, or of the same
- * pool): structures must agree, constants become tables and operand offsets
- * become offset tables. Where the structures differ NULL is returned, and
- * *odd_head and *odd_block say which part first differs from parts[0]. */
-const expr *expr_merge(expr_pool *pool, int heads, const expr *const *parts, int *odd_head, int *odd_block);
-
 /* Where an expression is evaluated. positions [axes]; operands[i] points at operand i's elements. */
 typedef struct expr_environment {
   int head, block;

@@ -161,92 +161,6 @@ static void types_follow_arguments(void **state) {
   assert_ptr_equal(expr_unary(pool, EXPR_WIDEN, expr_neg(pool, narrow)), expr_neg(pool, wide));
 }
 
-/* ---- merging ---- */
-
-/* Parts by [head][block] from a pool of one block, as the vocabulary makes them. */
-typedef struct parts {
-  expr_pool *pool;
-  const expr *part[HEADS * BLOCKS];
-} parts;
-
-static parts some_parts(const fixture *f) { return (parts){.pool = expr_pool_create(f->memory, 1)}; }
-
-static double value_of(const expr *e, int head, int block) {
-  static const double positions[] = {0.75, -1.25}, elements[] = {10, 11, 12, 13, 14, 15};
-  const double *operands[] = {elements};
-  return expr_eval(e, &(expr_environment){head, block, BLOCKS, positions, operands, NULL});
-}
-
-static const expr *merge(const fixture *f, const parts *p, int *head, int *block) {
-  *head = *block = -1;
-  return expr_merge(f->pool, HEADS, p->part, head, block);
-}
-
-static void constants_become_tables(void **state) {
-  USE_FIXTURE;
-  int head, block;
-  parts p = some_parts(f);
-  for (int i = 0; i < HEADS * BLOCKS; i++) p.part[i] = expr_mul(p.pool, expr_position(p.pool, 0), number(p.pool, 10 + i));
-  const expr *merged = merge(f, &p, &head, &block);
-  assert_non_null(merged);
-  assert_ptr_equal(merged->arg[0], x);
-  assert_int_equal(merged->arg[1]->op, EXPR_TABLE);
-  for (int i = 0; i < HEADS * BLOCKS; i++) assert_true(value_of(merged, i / BLOCKS, i % BLOCKS) == 0.75 * (10 + i));
-}
-
-static void offsets_become_tables(void **state) {
-  USE_FIXTURE;
-  int head, block;
-  parts p = some_parts(f);
-  for (int i = 0; i < HEADS * BLOCKS; i++) p.part[i] = expr_operand(p.pool, 0, 1, &(int32_t){5 - i});
-  const expr *merged = merge(f, &p, &head, &block);
-  assert_int_equal(merged->op, EXPR_OPERAND);
-  assert_int_equal(merged->depends, DEPENDS_OPERAND | DEPENDS_BLOCK | DEPENDS_HEAD);
-  for (int i = 0; i < HEADS * BLOCKS; i++) assert_true(value_of(merged, i / BLOCKS, i % BLOCKS) == 15 - i);
-}
-
-/* 0, x, -x and c x have other shapes, and are multiples of one. */
-static void multiples_merge(void **state) {
-  USE_FIXTURE;
-  static const double factor[HEADS * BLOCKS] = {0, 1, -1, 2.5, 1, 0};
-  int head, block;
-  parts p = some_parts(f);
-  for (int i = 0; i < HEADS * BLOCKS; i++) p.part[i] = expr_mul(p.pool, expr_add(p.pool, expr_position(p.pool, 0), expr_position(p.pool, 1)), number(p.pool, factor[i]));
-  const expr *merged = merge(f, &p, &head, &block);
-  assert_non_null(merged);
-  for (int i = 0; i < HEADS * BLOCKS; i++) assert_true(value_of(merged, i / BLOCKS, i % BLOCKS) == -0.5 * factor[i]);
-  /* One axis a block: multiples of different bodies do not merge. */
-  for (int i = 0; i < HEADS * BLOCKS; i++) p.part[i] = expr_mul(p.pool, expr_position(p.pool, i == 4), number(p.pool, 1 + i));
-  assert_null(merge(f, &p, &head, &block));
-  assert_int_equal(head, 1);
-  assert_int_equal(block, 1);
-}
-
-static void odd_parts_are_named(void **state) {
-  USE_FIXTURE;
-  for (int odd = 1; odd < HEADS * BLOCKS; odd++) {
-    int head, block;
-    parts p = some_parts(f);
-    const expr *position = expr_position(p.pool, 0);
-    for (int i = 0; i < HEADS * BLOCKS; i++)
-      p.part[i] = expr_unary(p.pool, i == odd ? EXPR_SQRT : EXPR_EXP, expr_mul(p.pool, position, number(p.pool, 2 + i)));
-    assert_null(merge(f, &p, &head, &block));
-    assert_int_equal(head, odd / BLOCKS);
-    assert_int_equal(block, odd % BLOCKS);
-  }
-}
-
-static void parts_that_agree_merge_to_one(void **state) {
-  USE_FIXTURE;
-  int head, block;
-  parts p = some_parts(f);
-  const expr *in = expr_select(p.pool, expr_binary(p.pool, EXPR_LESS, expr_position(p.pool, 0), number(p.pool, 1)), expr_position(p.pool, 1), expr_channel(p.pool, 2));
-  for (int i = 0; i < HEADS * BLOCKS; i++) p.part[i] = in;
-  const expr *merged = merge(f, &p, &head, &block);
-  assert_ptr_equal(merged, expr_select(pool, expr_binary(pool, EXPR_LESS, x, number(pool, 1)), y, expr_channel(pool, 2)));
-  assert_int_equal(merged->depends, DEPENDS_POSITION | DEPENDS_CHANNEL | DEPENDS_BLOCK);
-}
-
 /* ---- values ---- */
 
 enum { DAG = 120 };
@@ -391,8 +305,6 @@ static void text_has_every_node_once(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(constants_fold), TEST(neutral_elements_vanish), TEST(equal_expressions_are_one), TEST(parity_is_used),
-      TEST(tables_collapse), TEST(types_follow_arguments), TEST(constants_become_tables), TEST(offsets_become_tables),
-      TEST(multiples_merge), TEST(odd_parts_are_named), TEST(parts_that_agree_merge_to_one),
-      TEST(simplification_keeps_values), TEST(dependences_are_honest), TEST(text_has_every_node_once)};
+      TEST(tables_collapse), TEST(types_follow_arguments), TEST(simplification_keeps_values), TEST(dependences_are_honest), TEST(text_has_every_node_once)};
   return cmocka_run_group_tests_name("expr", tests, NULL, NULL);
 }
