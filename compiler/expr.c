@@ -295,6 +295,12 @@ static const expr *factor_constant(expr_pool *pool, expr_op op, const expr *x, c
   return expr_mul(pool, expr_binary(pool, op, x->arg[0], y->arg[0]), x->arg[1]);
 }
 
+/* Powers of two. x times any other inverse can differ from x / y, and floor shows it: 49 times 1/49 is below 1. */
+static bool has_exact_inverse(double y) {
+  int exponent;
+  return fabs(frexp(y, &exponent)) == 0.5 && isnormal(1 / y);
+}
+
 static const expr *simplify_binary(expr_pool *pool, expr_op op, const expr *x, const expr *y) {
   if (is_constant(x) && is_constant(y)) return fold(pool, op, x, y, NULL);
   const expr *factored = op == EXPR_ADD || op == EXPR_SUB ? factor_constant(pool, op, x, y) : NULL;
@@ -314,7 +320,7 @@ static const expr *simplify_binary(expr_pool *pool, expr_op op, const expr *x, c
   case EXPR_MUL: return simplify_mul(pool, x, y);
   case EXPR_DIV:
     if (expr_is_const(y, 1)) return x;
-    if (y->op == EXPR_CONST && y->value != 0) return expr_mul(pool, x, expr_const(pool, 1 / y->value));
+    if (y->op == EXPR_CONST && has_exact_inverse(y->value)) return expr_mul(pool, x, expr_const(pool, 1 / y->value));
     return NULL;
   case EXPR_MIN:
   case EXPR_MAX: return x == y ? x : NULL;

@@ -86,6 +86,16 @@ static void neutral_elements_vanish(void **state) {
   assert_ptr_equal(expr_add(pool, x, expr_neg(pool, y)), expr_sub(pool, x, y));
 }
 
+static void division_stays_division(void **state) {
+  USE_FIXTURE;
+  assert_int_equal(expr_div(pool, x, number(pool, 49))->op, EXPR_DIV); /* floor(49 * (1 / 49)) is 0 */
+  assert_ptr_equal(expr_div(pool, x, number(pool, -4)), expr_mul(pool, x, number(pool, -0.25)));
+  assert_int_equal(expr_div(pool, x, number(pool, 0x1p-1074))->op, EXPR_DIV); /* its inverse is infinite */
+  const double positions[] = {392, 0};
+  expr_environment env = {0, 0, BLOCKS, positions, NULL, NULL};
+  assert_true(expr_eval(expr_unary(pool, EXPR_FLOOR, expr_div(pool, x, number(pool, 196))), &env) == 2);
+}
+
 static void equal_expressions_are_one(void **state) {
   USE_FIXTURE;
   int before;
@@ -304,7 +314,7 @@ static void text_has_every_node_once(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(constants_fold), TEST(neutral_elements_vanish), TEST(equal_expressions_are_one), TEST(parity_is_used),
+      TEST(constants_fold), TEST(neutral_elements_vanish), TEST(division_stays_division), TEST(equal_expressions_are_one), TEST(parity_is_used),
       TEST(tables_collapse), TEST(types_follow_arguments), TEST(simplification_keeps_values), TEST(dependences_are_honest), TEST(text_has_every_node_once)};
   return cmocka_run_group_tests_name("expr", tests, NULL, NULL);
 }
