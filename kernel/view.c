@@ -52,12 +52,12 @@ int pegen_view_of(const DLTensor *tensor, int run, pegen_view *view) {
   }
   if (run) { /* the last dimension is never empty: it is the kernel's head_dim */
     count = shape[outer];
-    if (strides && count > 1 && strides[outer] != 1)
-      return PEGEN_ERROR_CHANNEL_STRIDE;
     view->width = high = count * element;
   }
-  if (view->empty)
+  if (view->empty) /* its strides mean nothing: NumPy's are all 0 */
     return 0;
+  if (run && strides && count > 1 && strides[outer] != 1)
+    return PEGEN_ERROR_CHANNEL_STRIDE;
   for (int i = outer - 1; i >= 0; i--) {
     int64_t size = shape[i], stride = strides ? strides[i] : count;
     if (size == 1)
