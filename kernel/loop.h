@@ -1,9 +1,9 @@
-/* loop.h: the border between the driver (driver.c, compiled once and made part of
+/* loop.h: the border between the driver (see driver.h; compiled once and made part of
  * every kernel object) and the code that the compiler emits through MLIR.
  *
  * The driver checks arguments, picks the processor's code, and cuts the work
  * into runs of tokens; the emitted functions do all the arithmetic. Both sides
- * read this one header: emit_cpu.c takes the offsets of these structs with
+ * read this one header: emit_encode.c takes the offsets of these structs with
  * offsetof, so the layout must be the same on every 64-bit target (only
  * int64_t, double and pointers).
  */
