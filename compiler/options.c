@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* State while parsing: what must be decided once everything was read. */
 typedef struct parser {
@@ -368,6 +369,11 @@ static int decide_kind(parser *p) {
   return usage("-o %s: the ending decides what is written: .o, .s, .ll, .mlir, .expr or .ptx; or say it with --emit", output);
 }
 
+static bool is_same_file(const char *x, const char *y) {
+  struct stat a, b;
+  return !stat(x, &a) && !stat(y, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 static int decide_outputs(parser *p) {
   options *out = p->out;
   if (out->command != COMMAND_COMPILE) return STATUS_OK;
@@ -379,6 +385,8 @@ static int decide_outputs(parser *p) {
     out->depfile = arena_printf(p->a, "%.*s.d", stem, out->output);
   }
   const char *paths[] = {out->output, out->header, out->depfile};
+  for (int i = 0; i < 3; i++)
+    if (paths[i] && is_same_file(paths[i], out->spec)) return usage("'%s' is the description itself: it would be replaced", paths[i]);
   for (int i = 0; i < 3; i++)
     for (int j = i + 1; j < 3; j++)
       if (paths[i] && paths[j] && !strcmp(paths[i], paths[j])) return usage("'%s' is named for two outputs", paths[i]);
