@@ -43,7 +43,9 @@ typedef struct checker {
 
 /* ---- positions ---- */
 
-/* A random direction, scaled until the largest phase is `phase` radians. */
+/* A random direction, scaled until the largest phase is `phase` radians, or as large as it gets: where a
+ * step does not bring it nearer, as for a bounded map of positions, or leads beyond 2^26, where the two
+ * float32 of a GPU begin to lose a position's fraction, it is taken back. */
 static void position_of_phase(checker *c, double phase, double *position) {
   const spec *s = c->spec;
   for (int a = 0; a < s->n_axes; a++) position[a] = random_uniform(&c->random, 0.3, 1) * (random_below(&c->random, 2) ? 1 : -1);
@@ -51,7 +53,14 @@ static void position_of_phase(checker *c, double phase, double *position) {
   for (int step = 0; step < 8; step++) {
     double now = trial_largest_phase(s, position, &c->sample.operands);
     if (!isfinite(now) || now == 0 || fabs(now / phase - 1) < 1e-9) return;
-    for (int a = 0; a < s->n_axes; a++) position[a] *= phase / now;
+    double scale = phase / now;
+    for (int a = 0; a < s->n_axes; a++) position[a] *= scale;
+    double then = trial_largest_phase(s, position, &c->sample.operands);
+    bool far = false;
+    for (int a = 0; a < s->n_axes; a++) far = far || fabs(position[a]) > 0x1p26;
+    if (!far && isfinite(then) && fabs(log(then / phase)) < fabs(log(now / phase))) continue;
+    for (int a = 0; a < s->n_axes; a++) position[a] /= scale;
+    return;
   }
 }
 

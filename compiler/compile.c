@@ -34,6 +34,10 @@ bool compile(arena *a, const spec *s, const compile_options *options, compile_ou
   block_program program;
   const char *cpus;
   const ptx_target *gpu = ptx_target_parse(a, options->targets, &cpus);
+  if (options->emit == EMIT_PTX && options->targets && !gpu) {
+    diag_error(NULL, 0, "PTX is for GPUs; expected --target sm_90 or the like, not '%s'", options->targets);
+    return false;
+  }
   bool gpu_alone = options->emit == EMIT_PTX || (gpu && !cpus);
   int n_targets = gpu_alone ? 0 : target_parse(a, cpus, targets);
   if (!(gpu_alone ? check_gpu_form(options, &gpu) : n_targets > 0) || !spec_validate(s)) return false;

@@ -102,7 +102,8 @@ pair pair_div(ir *b, pair x, pair y) {
   ir_value rest = sub(b, sub(b, x.hi, back.hi), back.lo);
   if (whole(x)) rest = add(b, rest, x.lo);
   if (whole(y)) rest = ir_fma(b, neg(b, quotient), y.lo, rest);
-  return fast_two_sum(b, quotient, mul(b, rest, inverse));
+  /* Divided, not multiplied by the inverse: a quotient that is whole must come out whole, or floor() misses it. */
+  return fast_two_sum(b, quotient, divide(b, rest, y.hi));
 }
 
 pair pair_abs(ir *b, pair x) {

@@ -34,8 +34,16 @@ typedef struct builder {
   bool exact; /* so many that the errors of float32 sines and cosines would add up: float64 polynomials */
 } builder;
 
-/* x times a constant, taken into sums so that it meets the constants there. */
+static bool is_scaled_position(const expr *x) {
+  if (x->op == EXPR_ADD || x->op == EXPR_SUB) return is_scaled_position(x->arg[0]) && is_scaled_position(x->arg[1]);
+  if (x->op == EXPR_NEG) return is_scaled_position(x->arg[0]);
+  return x->op == EXPR_MUL && x->arg[0]->op == EXPR_POSITION && (x->arg[1]->op == EXPR_CONST || x->arg[1]->op == EXPR_TABLE);
+}
+
+/* x times a constant, taken into sums of positions times frequencies, where it meets the frequencies and costs
+ * nothing. Not into other sums: r - 3 floor(r/3) is exact, the difference of its scaled terms is not. */
 static const expr *scaled(expr_pool *pool, const expr *x, double c) {
+  if (!is_scaled_position(x)) return expr_mul(pool, x, expr_const(pool, c));
   if (x->op == EXPR_ADD || x->op == EXPR_SUB)
     return expr_binary(pool, x->op, scaled(pool, x->arg[0], c), scaled(pool, x->arg[1], c));
   if (x->op == EXPR_NEG) return expr_neg(pool, scaled(pool, x->arg[0], c));

@@ -4,6 +4,7 @@
 #include "diag.h"
 #include "pegen/pegen.h"
 
+#include <ctype.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,6 +87,14 @@ static int set_output(parser *p, const char *value) {
 static int set_header(parser *p, const char *value) {
   p->out->header = value;
   return *value ? STATUS_OK : usage("--header: the name of the header is empty");
+}
+
+/* A C identifier, since symbols and macros begin with it. */
+static int set_name(parser *p, const char *value) {
+  p->out->name = value;
+  bool identifier = *value && !isdigit((unsigned char)*value);
+  for (const char *c = value; *c; c++) identifier = identifier && (isalnum((unsigned char)*c) || *c == '_');
+  return identifier ? STATUS_OK : usage("--name %s: expected letters, digits and _, no digit first", value);
 }
 
 static int add_target(parser *p, const char *word) {
@@ -233,6 +242,7 @@ static const option_row rows[] = {
     {"output", 'o', "FILE", false, FOR_COMPILE, set_output,
      "what to write; the ending decides the form: .o .s .ll .mlir .ptx .expr; - is the standard output"},
     {"header", 0, "FILE", false, FOR_COMPILE, set_header, "also write the C header"},
+    {"name", 0, "NAME", false, FOR_COMPILE, set_name, "what the symbols begin with, for variants in one program; default: the description's name"},
     {"emit", 0, "FORM", false, FOR_COMPILE, set_emit, "obj, asm, llvm, mlir, ptx or expr, whatever the ending of FILE"},
     {"target", 0, "LIST", false, FOR_ALL, set_target,
      "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them"},

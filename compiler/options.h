@@ -33,6 +33,7 @@ typedef struct bench_options {
 typedef struct options {
   command command;
   const char *spec; /* the spec file */
+  const char *name; /* prefix of the kernel's symbols; NULL: the description's */
   const char *output, *header, *depfile; /* NULL: not asked for; "-" is the standard output */
   compile_options compile;
   int n_defines;

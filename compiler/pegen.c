@@ -39,6 +39,7 @@ static spec *load(arena *a, const options *o) {
     return NULL;
   }
   spec *s = loader_load(a, o->spec, dsl, o->n_defines, o->defines);
+  if (s && o->name) s->name = o->name;
   return s && spec_validate(s) ? s : NULL;
 }
 
