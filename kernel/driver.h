@@ -17,9 +17,12 @@
 
 #define PEGEN_INTERNAL __attribute__((visibility("hidden")))
 
-/* Above how many bytes read and written a call prefetches, on processors that gain from it, and how far
- * ahead; above how many its outputs, where they are elsewhere, are written past the caches. */
-enum { PEGEN_PREFETCH_ABOVE = 2 << 20, PEGEN_PREFETCH_BYTES = 4096, PEGEN_STREAM_ABOVE = 16 << 20 };
+/* Above how many bytes read and written a call prefetches, on processors that gain from it, and how far ahead. */
+enum { PEGEN_PREFETCH_ABOVE = 2 << 20, PEGEN_PREFETCH_BYTES = 4096 };
+
+/* Above how many bytes outputs that are elsewhere are written past the caches: from where the same processors'
+ * caches slow down, and on the others from where data leave the caches in any case. */
+enum { PEGEN_STREAM_ABOVE_SLOW = 2 << 20, PEGEN_STREAM_ABOVE = 16 << 20 };
 
 /* Tokens whose rotors are built at once, and rows walked together over such a tile. Where a head's tokens are
  * neighbours in memory, each head's part of a tile is a run of its own: memory wants long runs and few of them

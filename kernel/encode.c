@@ -313,7 +313,7 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
       touched += bytes_of(stream->out);
     streaming = streaming && streams_whole_lines(stream);
   }
-  streaming = streaming && touched > PEGEN_STREAM_ABOVE && target->encode[call.type][1];
+  streaming = streaming && touched > (prefetch ? PEGEN_STREAM_ABOVE_SLOW : PEGEN_STREAM_ABOVE) && target->encode[call.type][1];
   p.driver = driver;
   p.encode = target->encode[call.type][streaming];
   if (!p.encode)

@@ -160,7 +160,7 @@ static void large_calls_stream(void **state) {
   assert_int_equal(twin_traced.loop[0].prefetch, 0);
   assert_int_equal(twin_traced.streaming[0], 0);
   host_end(&h);
-  shape.tokens = shape.kv_tokens = 24576; /* 18 MiB of q and k together */
+  shape.tokens = shape.kv_tokens = 40960; /* 30 MiB of q and k together */
   for (int in_place = 0; in_place < 2; in_place++) {
     shape.in_place = in_place;
     host_begin(&h, &twin_plain_kernel, &shape);
