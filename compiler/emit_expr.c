@@ -16,8 +16,6 @@ static MlirType type_of(const expr_emitter *e, int lanes, bool is_f32) {
   return lanes ? ir_vector(e->b, lanes, element) : element;
 }
 
-static bool is_constant(const expr *x) { return x->op == EXPR_CONST || (x->op == EXPR_TABLE && x->n_heads == 1); }
-
 static ir_value constant(expr_emitter *e, const expr *x, int lanes_wanted, bool is_f32) {
   MlirType type = type_of(e, lanes_wanted, is_f32);
   if (x->op == EXPR_CONST) return ir_float(e->b, type, x->value);
@@ -31,7 +29,7 @@ static ir_value constant(expr_emitter *e, const expr *x, int lanes_wanted, bool 
 
 /* An argument in the type and lanes its user computes in; constants take that type, float32 widens. */
 static ir_value argument(expr_emitter *e, const expr *x, int lanes, bool is_f32) {
-  if (is_constant(x)) return constant(e, x, lanes, is_f32);
+  if (expr_is_fixed_for_heads(x)) return constant(e, x, lanes, is_f32);
   ir_value v = emit_expr(e, x);
   if (x->is_f32 && !is_f32) v = ir_cast(e->b, "arith.extf", v, e->b->f64);
   return lanes && !ir_lanes(v) ? ir_broadcast(e->b, type_of(e, lanes, is_f32), v) : v;
@@ -66,15 +64,8 @@ static ir_value floor_f64(ir *b, ir_value x) {
   return ir_select(b, ir_compare_float(b, "ogt", nearest, x), ir_op2(b, "arith.subf", nearest, one), nearest);
 }
 
-static ir_value compute(expr_emitter *e, const expr *x) {
-  ir *b = e->b;
-  bool f32 = x->is_f32;
-  int lanes = lanes_of(e, x);
-  ir_value v[3] = {{NULL}};
-  bool generic = x->op != EXPR_NARROW && x->op != EXPR_WIDEN && x->op != EXPR_SELECT && x->op != EXPR_LESS;
-  for (int i = 0; generic && i < expr_op_arity(x->op); i++) v[i] = argument(e, x->arg[i], lanes, f32);
-  MlirType type = type_of(e, lanes, f32);
-  switch (x->op) {
+ir_value emit_arithmetic(ir *b, expr_op op, const ir_value *v) {
+  switch (op) {
   case EXPR_ADD: return ir_op2(b, "arith.addf", v[0], v[1]);
   case EXPR_SUB: return ir_op2(b, "arith.subf", v[0], v[1]);
   case EXPR_MUL: return ir_op2(b, "arith.mulf", v[0], v[1]);
@@ -84,6 +75,19 @@ static ir_value compute(expr_emitter *e, const expr *x) {
   case EXPR_NEG: return ir_op1(b, "arith.negf", v[0]);
   case EXPR_ABS: return ir_op1(b, "math.absf", v[0]);
   case EXPR_SQRT: return ir_op1(b, "math.sqrt", v[0]);
+  default: diag_bug("emit_expr", "'%s' has no code", expr_op_name(op));
+  }
+}
+
+static ir_value compute(expr_emitter *e, const expr *x) {
+  ir *b = e->b;
+  bool f32 = x->is_f32;
+  int lanes = lanes_of(e, x);
+  ir_value v[3] = {{NULL}};
+  bool generic = x->op != EXPR_NARROW && x->op != EXPR_WIDEN && x->op != EXPR_SELECT && x->op != EXPR_LESS;
+  for (int i = 0; generic && i < expr_op_arity(x->op); i++) v[i] = argument(e, x->arg[i], lanes, f32);
+  MlirType type = type_of(e, lanes, f32);
+  switch (x->op) {
   case EXPR_FLOOR: return elementary(e, x, floor_f64);
   case EXPR_EXP: return elementary(e, x, math_exp_f64);
   case EXPR_LOG: return elementary(e, x, math_log_f64);
@@ -92,7 +96,7 @@ static ir_value compute(expr_emitter *e, const expr *x) {
   case EXPR_NARROW: return narrowed(e, x);
   case EXPR_WIDEN: return argument(e, x->arg[0], lanes, false);
   case EXPR_LESS: {
-    bool narrow = (is_constant(x->arg[0]) || x->arg[0]->is_f32) && (is_constant(x->arg[1]) || x->arg[1]->is_f32);
+    bool narrow = (expr_is_fixed_for_heads(x->arg[0]) || x->arg[0]->is_f32) && (expr_is_fixed_for_heads(x->arg[1]) || x->arg[1]->is_f32);
     ir_value less = ir_compare_float(b, "olt", argument(e, x->arg[0], lanes, narrow), argument(e, x->arg[1], lanes, narrow));
     return ir_select(b, less, ir_float(b, type, 1), ir_float(b, type, 0));
   }
@@ -101,14 +105,14 @@ static ir_value compute(expr_emitter *e, const expr *x) {
     ir_value chosen = ir_compare_float(b, "une", condition, ir_float(b, ir_type(condition), 0));
     return ir_select(b, chosen, argument(e, x->arg[1], lanes, f32), argument(e, x->arg[2], lanes, f32));
   }
-  default: diag_bug("emit_expr", "'%s' has no code", expr_op_name(x->op));
+  default: return emit_arithmetic(b, x->op, v);
   }
 }
 
 static ir_value leaf(expr_emitter *e, const expr *x) {
   ir *b = e->b;
   MlirType type = type_of(e, lanes_of(e, x), false);
-  if (is_constant(x)) return constant(e, x, lanes_of(e, x), false);
+  if (expr_is_fixed_for_heads(x)) return constant(e, x, lanes_of(e, x), false);
   if (x->op == EXPR_POSITION) return e->positions[x->index];
   int index = e->p->leaf_index[x->id];
   if (!e->has_leaves || index < 0) diag_bug("emit_expr", "leaf %%%d was not gathered", x->id);

@@ -23,6 +23,8 @@ typedef struct expr_emitter {
 ir_value emit_expr(expr_emitter *e, const expr *x);
 /* The same, spread over the chunk's lanes where it is a scalar. */
 ir_value emit_expr_lanes(expr_emitter *e, const expr *x);
+/* An operation that one instruction does, of arguments v of one type, scalars or vectors. */
+ir_value emit_arithmetic(ir *b, expr_op op, const ir_value *v);
 /* The value as float32 lanes, constants included. */
 ir_value emit_expr_f32(expr_emitter *e, const expr *x);
 /* Where prepared value i of a chunk lies. */

@@ -50,8 +50,6 @@ static ir_value gather(ir *b, gather_request *g) {
 
 /* ---- coefficients ---- */
 
-static bool is_lane_constant(const expr *x) { return x->op == EXPR_CONST || (x->op == EXPR_TABLE && x->n_heads == 1); }
-
 static double lane_constant(const plan *p, const expr *x, int channel) {
   return x->op == EXPR_CONST ? x->value : x->table[p->block_of[channel]];
 }
@@ -61,7 +59,7 @@ static ir_value constant_lanes(ir *b, const plan *p, const plan_tile *t, int ter
   double values[MAX_LANES];
   for (int i = 0; i < t->width; i++) {
     const expr *x = plan_coefficient(p, term, start + i);
-    values[i] = x && is_lane_constant(x) ? lane_constant(p, x, start + i) : 0;
+    values[i] = x && expr_is_fixed_for_heads(x) ? lane_constant(p, x, start + i) : 0;
   }
   return ir_floats(b, ir_vector(b, t->width, b->f32), values);
 }
@@ -77,7 +75,7 @@ static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, exp
   for (int i = 0; i < t->width; i++) {
     const expr *x = plan_coefficient(p, term, start + i);
     g.from[i] = -1;
-    if (!x || is_lane_constant(x) || plan_is_identity(p, start + i)) continue;
+    if (!x || expr_is_fixed_for_heads(x) || plan_is_identity(p, start + i)) continue;
     int chunk = chunk_of(t, p->block_of[start + i]);
     g.from[i] = gather_source(&g, emit_expr_f32(&emitters[chunk], x));
     g.lane[i] = p->block_of[start + i] - t->chunk_begin[chunk];

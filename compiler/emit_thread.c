@@ -2,6 +2,7 @@
 #include "emit_thread.h"
 
 #include "diag.h"
+#include "emit_expr.h"
 
 thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const thread_tile *t, const char *prefix) {
   thread_emitter e = {.b = b, .memory = a, .p = p, .t = t, .prefix = prefix};
@@ -196,13 +197,6 @@ static ir_value compute_f32(thread_emitter *e, const expr *x, int slot) {
   switch (x->op) {
   case EXPR_ADD:
   case EXPR_SUB: return sum_f32(e, x, slot);
-  case EXPR_MUL: return ir_op2(b, "arith.mulf", v[0], v[1]);
-  case EXPR_DIV: return ir_op2(b, "arith.divf", v[0], v[1]);
-  case EXPR_MIN: return ir_select(b, ir_compare_float(b, "olt", v[1], v[0]), v[1], v[0]);
-  case EXPR_MAX: return ir_select(b, ir_compare_float(b, "ogt", v[1], v[0]), v[1], v[0]);
-  case EXPR_NEG: return ir_op1(b, "arith.negf", v[0]);
-  case EXPR_ABS: return ir_op1(b, "math.absf", v[0]);
-  case EXPR_SQRT: return ir_op1(b, "math.sqrt", v[0]);
   case EXPR_FLOOR: return ir_op1(b, "math.floor", v[0]);
   case EXPR_EXP: return pair_narrow(b, pair_exp(b, pair_f32(v[0])));
   case EXPR_LOG: return pair_narrow(b, pair_log(b, pair_f32(v[0])));
@@ -214,7 +208,7 @@ static ir_value compute_f32(thread_emitter *e, const expr *x, int slot) {
     return ir_select(b, less, ir_float(b, b->f32, 1), ir_float(b, b->f32, 0));
   }
   case EXPR_SELECT: return ir_select(b, pair_nonzero(b, pair_of(e, x->arg[0], slot)), f32_of(e, x->arg[1], slot), f32_of(e, x->arg[2], slot));
-  default: diag_bug("emit_thread", "'%s' has no code", expr_op_name(x->op));
+  default: return emit_arithmetic(b, x->op, v);
   }
 }
 

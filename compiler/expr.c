@@ -90,7 +90,8 @@ static void grow(expr_pool *pool) {
   }
 }
 
-static bool is_constant(const expr *x) { return x->op == EXPR_CONST || x->op == EXPR_TABLE; }
+bool expr_is_fixed(const expr *x) { return x->op == EXPR_CONST || x->op == EXPR_TABLE; }
+bool expr_is_fixed_for_heads(const expr *x) { return expr_is_fixed(x) && !(x->depends & DEPENDS_HEAD); }
 
 /* A node is float32 where every argument that has a type is; constants take either. */
 static bool type_is_f32(const expr *x) {
@@ -99,7 +100,7 @@ static bool type_is_f32(const expr *x) {
   if (OPS[x->op].arity == 0) return false;
   bool typed = false;
   for (int i = x->op == EXPR_SELECT; i < OPS[x->op].arity; i++) {
-    if (is_constant(x->arg[i])) continue;
+    if (expr_is_fixed(x->arg[i])) continue;
     if (!x->arg[i]->is_f32) return false;
     typed = true;
   }
@@ -250,12 +251,12 @@ bool expr_is_const(const expr *x, double value) { return x->op == EXPR_CONST && 
 /* ---- simplification ---- */
 
 static const expr *simplify_unary(expr_pool *pool, expr_op op, const expr *x) {
-  if (is_constant(x)) return fold(pool, op, x, NULL, NULL);
+  if (expr_is_fixed(x)) return fold(pool, op, x, NULL, NULL);
   switch (op) {
   case EXPR_NEG:
     if (x->op == EXPR_NEG) return x->arg[0];
     if (x->op == EXPR_SUB) return expr_sub(pool, x->arg[1], x->arg[0]);
-    if (x->op == EXPR_MUL && is_constant(x->arg[1])) return expr_mul(pool, x->arg[0], expr_neg(pool, x->arg[1]));
+    if (x->op == EXPR_MUL && expr_is_fixed(x->arg[1])) return expr_mul(pool, x->arg[0], expr_neg(pool, x->arg[1]));
     return NULL;
   case EXPR_NARROW:
     if (x->is_f32) return x;
@@ -277,13 +278,13 @@ static const expr *simplify_mul(expr_pool *pool, const expr *x, const expr *y) {
   if (expr_is_const(y, 1)) return x;
   if (expr_is_const(y, -1)) return expr_neg(pool, x);
   /* Constants gather on the right: (x c) d -> x (c d), (x c) y -> (x y) c. Exact up to rounding. */
-  if (x->op == EXPR_MUL && is_constant(x->arg[1])) {
-    if (is_constant(y)) return expr_mul(pool, x->arg[0], expr_mul(pool, x->arg[1], y));
+  if (x->op == EXPR_MUL && expr_is_fixed(x->arg[1])) {
+    if (expr_is_fixed(y)) return expr_mul(pool, x->arg[0], expr_mul(pool, x->arg[1], y));
     return expr_mul(pool, expr_mul(pool, x->arg[0], y), x->arg[1]);
   }
-  if (y->op == EXPR_MUL && is_constant(y->arg[1])) return expr_mul(pool, expr_mul(pool, x, y->arg[0]), y->arg[1]);
+  if (y->op == EXPR_MUL && expr_is_fixed(y->arg[1])) return expr_mul(pool, expr_mul(pool, x, y->arg[0]), y->arg[1]);
   if (x->op == EXPR_NEG && y->op == EXPR_NEG) return expr_mul(pool, x->arg[0], y->arg[0]);
-  if (x->op == EXPR_NEG && is_constant(y)) return expr_mul(pool, x->arg[0], expr_neg(pool, y));
+  if (x->op == EXPR_NEG && expr_is_fixed(y)) return expr_mul(pool, x->arg[0], expr_neg(pool, y));
   if (x->op == EXPR_NEG) return expr_neg(pool, expr_mul(pool, x->arg[0], y));
   if (y->op == EXPR_NEG) return expr_neg(pool, expr_mul(pool, x, y->arg[0]));
   return NULL;
@@ -291,7 +292,7 @@ static const expr *simplify_mul(expr_pool *pool, const expr *x, const expr *y) {
 
 /* x K + y K -> (x + y) K: what is common to all blocks is then added once. */
 static const expr *factor_constant(expr_pool *pool, expr_op op, const expr *x, const expr *y) {
-  if (x->op != EXPR_MUL || y->op != EXPR_MUL || x->arg[1] != y->arg[1] || !is_constant(x->arg[1])) return NULL;
+  if (x->op != EXPR_MUL || y->op != EXPR_MUL || x->arg[1] != y->arg[1] || !expr_is_fixed(x->arg[1])) return NULL;
   return expr_mul(pool, expr_binary(pool, op, x->arg[0], y->arg[0]), x->arg[1]);
 }
 
@@ -302,7 +303,7 @@ static bool has_exact_inverse(double y) {
 }
 
 static const expr *simplify_binary(expr_pool *pool, expr_op op, const expr *x, const expr *y) {
-  if (is_constant(x) && is_constant(y)) return fold(pool, op, x, y, NULL);
+  if (expr_is_fixed(x) && expr_is_fixed(y)) return fold(pool, op, x, y, NULL);
   const expr *factored = op == EXPR_ADD || op == EXPR_SUB ? factor_constant(pool, op, x, y) : NULL;
   if (factored) return factored;
   switch (op) {
@@ -315,7 +316,6 @@ static const expr *simplify_binary(expr_pool *pool, expr_op op, const expr *x, c
     if (expr_is_const(y, 0)) return x;
     if (expr_is_const(x, 0)) return expr_neg(pool, y);
     if (y->op == EXPR_NEG) return expr_add(pool, x, y->arg[0]);
-    if (x == y && x->depends == 0) return expr_const(pool, 0);
     return NULL;
   case EXPR_MUL: return simplify_mul(pool, x, y);
   case EXPR_DIV:
@@ -338,7 +338,7 @@ const expr *expr_unary(expr_pool *pool, expr_op op, const expr *x) {
 const expr *expr_binary(expr_pool *pool, expr_op op, const expr *x, const expr *y) {
   bool commutes = op == EXPR_ADD || op == EXPR_MUL;
   /* Canonical order of commuting operations: constants right, older nodes left. */
-  if (commutes && (is_constant(x) ? !is_constant(y) : !is_constant(y) && x->id > y->id)) {
+  if (commutes && (expr_is_fixed(x) ? !expr_is_fixed(y) : !expr_is_fixed(y) && x->id > y->id)) {
     const expr *swap = x;
     x = y;
     y = swap;
@@ -350,7 +350,7 @@ const expr *expr_binary(expr_pool *pool, expr_op op, const expr *x, const expr *
 const expr *expr_select(expr_pool *pool, const expr *condition, const expr *x, const expr *y) {
   if (x == y) return x;
   if (condition->op == EXPR_CONST) return condition->value != 0 ? x : y;
-  if (is_constant(condition) && is_constant(x) && is_constant(y)) return fold(pool, EXPR_SELECT, condition, x, y);
+  if (expr_is_fixed(condition) && expr_is_fixed(x) && expr_is_fixed(y)) return fold(pool, EXPR_SELECT, condition, x, y);
   return intern(pool, (expr){.op = EXPR_SELECT, .arg = {condition, x, y}});
 }
 

@@ -37,7 +37,7 @@ typedef struct builder {
 static bool is_scaled_position(const expr *x) {
   if (x->op == EXPR_ADD || x->op == EXPR_SUB) return is_scaled_position(x->arg[0]) && is_scaled_position(x->arg[1]);
   if (x->op == EXPR_NEG) return is_scaled_position(x->arg[0]);
-  return x->op == EXPR_MUL && x->arg[0]->op == EXPR_POSITION && (x->arg[1]->op == EXPR_CONST || x->arg[1]->op == EXPR_TABLE);
+  return x->op == EXPR_MUL && x->arg[0]->op == EXPR_POSITION && expr_is_fixed(x->arg[1]);
 }
 
 /* x times a constant, taken into sums of positions times frequencies, where it meets the frequencies and costs
@@ -147,7 +147,7 @@ static const expr *normalize(const builder *b, spec_bivector *plane) {
   const expr *inverse = expr_div(pool, constant(b, 1), length);
   for (int t = 0; t < plane->count; t++) {
     const expr *x = plane->coefficient[t], *k = constant(b, 1);
-    if (x->op == EXPR_MUL && (x->arg[1]->op == EXPR_TABLE || x->arg[1]->op == EXPR_CONST)) {
+    if (x->op == EXPR_MUL && expr_is_fixed(x->arg[1])) {
       k = x->arg[1];
       x = x->arg[0];
     }

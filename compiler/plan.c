@@ -161,7 +161,7 @@ static int slot_kind(const plan *p, int term, int start, int width) {
     const expr *x = plan_coefficient(p, term, start + lane);
     if (!x || plan_is_identity(p, start + lane)) continue;
     absent = false;
-    constant = constant && (x->op == EXPR_CONST || (x->op == EXPR_TABLE && x->n_heads == 1));
+    constant = constant && expr_is_fixed_for_heads(x);
   }
   return absent ? PLAN_ABSENT : constant ? PLAN_CONSTANT : 0;
 }
