@@ -3,9 +3,7 @@
 
 #include "describe.h"
 #include "diag.h"
-#include "emit_cpu.h"
-#include "group.h"
-#include "plan.h"
+#include "form.h"
 #include "target.h"
 #include "target_ptx.h"
 
@@ -14,10 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void write_expr(const plan *p, compile_output *out) {
+static void write_expr(const form *f, const void *plan, compile_output *out) {
   FILE *stream = open_memstream(&out->data, &out->size);
-  plan_print(stream, p);
-  fclose(stream);
+  if (!stream) diag_bug("compile", "no memory stream");
+  f->print(stream, plan);
+  if (fclose(stream)) diag_bug("compile", "the memory stream failed");
 }
 
 /* What is written for a GPU alone: PTX, or what comes before it. */
@@ -28,10 +27,15 @@ static bool check_gpu_form(const compile_options *options, const ptx_target **gp
   return false;
 }
 
+static bool has_gpu_code(const spec *s, const form *f) {
+  if (f->write_ptx) return true;
+  diag_error(s->file, s->line, "kernels of this kind are made for processors only; expected --target x86-64-v3 or the like");
+  return false;
+}
+
 bool compile(arena *a, const spec *s, const compile_options *options, compile_output *out) {
   unsigned dtypes = options->dtypes ? options->dtypes : PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16;
   const cpu_target *targets[TARGET_MAX];
-  block_program program;
   const char *cpus;
   const ptx_target *gpu = ptx_target_parse(a, options->targets, &cpus);
   if (options->emit == EMIT_PTX && options->targets && !gpu) {
@@ -42,21 +46,22 @@ bool compile(arena *a, const spec *s, const compile_options *options, compile_ou
   int n_targets = gpu_alone ? 0 : target_parse(a, cpus, targets);
   if (!(gpu_alone ? check_gpu_form(options, &gpu) : n_targets > 0) || !spec_validate(s)) return false;
 
-  if (!group_build(a, s, &program)) return false;
-  plan *p = plan_build(a, &program);
+  const form *f = form_of(s);
+  const void *plan = f->plan(a, s);
+  if (!plan || (gpu && !has_gpu_code(s, f))) return false;
   if (options->emit == EMIT_EXPR) {
-    write_expr(p, out);
+    write_expr(f, plan, out);
     return true;
   }
   if (gpu_alone) {
-    ptx_write(a, p, gpu, options, dtypes, out);
+    f->write_ptx(a, plan, gpu, options, dtypes, out);
     return true;
   }
   ir b;
   ir_create(&b, s->file, s->line);
-  emit_cpu_imports(&b);
-  for (int i = 0; i < n_targets; i++) emit_cpu(&b, a, p, targets[i], dtypes);
-  describe_request request = {a, p, dtypes, describe_digest(a, p), gpu ? ptx_compile(a, p, gpu, dtypes, options->optimize) : NULL};
+  f->imports(&b);
+  for (int i = 0; i < n_targets; i++) f->emit_cpu(&b, a, plan, targets[i], dtypes);
+  describe_request request = {a, f, s, plan, dtypes, describe_digest(a, f, s, plan), gpu ? f->compile_ptx(a, plan, gpu, dtypes, options->optimize) : NULL};
   bool ok = target_write(&b, targets, n_targets, options, &request, out);
   ir_destroy(&b);
   return ok;

@@ -1,7 +1,7 @@
 /* compile: the pipeline from a validated description to bytes.
  *
- *   spec -> group (block program) -> plan -> emit_cpu (MLIR) -> target (LLVM, object)
- *                                         -> emit_ptx (MLIR) -> target_ptx (LLVM, PTX)
+ *   spec -> form (normal form, plan) -> emit_cpu (MLIR) -> target (LLVM, object)
+ *                                    -> emit_ptx (MLIR) -> target_ptx (LLVM, PTX)
  *
  * compile() is the pipeline, one stage a line; it reports users' errors through
  * diag.h and returns false, writing nothing anywhere.

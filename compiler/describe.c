@@ -7,29 +7,24 @@
 #include "describe.h"
 
 #include "diag.h"
-#include "emit_cpu.h"
+#include "form.h"
 
 #include "../kernel/launch.h"
 #include "../kernel/loop.h"
 
 #include <llvm-c/Target.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-typedef struct describer {
-  LLVMModuleRef module;
-  LLVMContextRef context;
-  const describe_request *request;
-  LLVMTypeRef ptr, i32, i64;
-} describer;
+LLVMValueRef describe_i32(describer *d, int64_t value) { return LLVMConstInt(d->i32, (unsigned long long)value, true); }
+LLVMValueRef describe_i64(describer *d, int64_t value) { return LLVMConstInt(d->i64, (unsigned long long)value, true); }
+LLVMValueRef describe_f64(describer *d, double value) { return LLVMConstReal(LLVMDoubleTypeInContext(d->context), value); }
+LLVMValueRef describe_null(describer *d) { return LLVMConstNull(d->ptr); }
 
-static LLVMValueRef i32(describer *d, int64_t value) { return LLVMConstInt(d->i32, (unsigned long long)value, true); }
-static LLVMValueRef i64(describer *d, int64_t value) { return LLVMConstInt(d->i64, (unsigned long long)value, true); }
-static LLVMValueRef null(describer *d) { return LLVMConstNull(d->ptr); }
-
-static LLVMValueRef global(describer *d, const char *name, LLVMValueRef value, bool constant) {
+LLVMValueRef describe_global(describer *d, const char *name, LLVMValueRef value, bool constant) {
   LLVMValueRef g = LLVMAddGlobal(d->module, LLVMTypeOf(value), name);
   LLVMSetInitializer(g, value);
   LLVMSetGlobalConstant(g, constant);
@@ -37,35 +32,43 @@ static LLVMValueRef global(describer *d, const char *name, LLVMValueRef value, b
   return g;
 }
 
-static LLVMValueRef structure(describer *d, LLVMValueRef *fields, int count) {
-  return LLVMConstStructInContext(d->context, fields, (unsigned)count, false);
+LLVMValueRef describe_struct(describer *d, const char *what, LLVMValueRef *fields, int count, size_t size) {
+  LLVMValueRef value = LLVMConstStructInContext(d->context, fields, (unsigned)count, false);
+  size_t got = (size_t)LLVMABISizeOfType(LLVMGetModuleDataLayout(d->module), LLVMTypeOf(value));
+  if (got != size) diag_bug("describe", "%s has %zu bytes, expected %zu", what, got, size);
+  return value;
 }
 
-static void check_size(describer *d, const char *what, LLVMValueRef value, size_t expected) {
-  size_t size = (size_t)LLVMABISizeOfType(LLVMGetModuleDataLayout(d->module), LLVMTypeOf(value));
-  if (size != expected) diag_bug("describe", "%s has %zu bytes, expected %zu", what, size, expected);
-}
-
-static LLVMValueRef string(describer *d, const char *text) {
-  LLVMValueRef g = global(d, "text", LLVMConstStringInContext2(d->context, text, strlen(text), false), true);
+LLVMValueRef describe_string(describer *d, const char *text) {
+  LLVMValueRef g = describe_global(d, "text", LLVMConstStringInContext2(d->context, text, strlen(text), false), true);
   LLVMSetUnnamedAddress(g, LLVMGlobalUnnamedAddr);
   return g;
 }
 
-static LLVMValueRef array(describer *d, const char *name, LLVMTypeRef type, LLVMValueRef *values, int count) {
-  return count ? global(d, name, LLVMConstArray2(type, values, (uint64_t)count), true) : null(d);
+LLVMValueRef describe_array(describer *d, const char *name, LLVMTypeRef type, LLVMValueRef *values, int count) {
+  return count ? describe_global(d, name, LLVMConstArray2(type, values, (uint64_t)count), true) : describe_null(d);
 }
 
-static LLVMValueRef strings(describer *d, const char *name, const char *const *texts, int count) {
+LLVMValueRef describe_strings(describer *d, const char *name, const char *const *texts, int count) {
   LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, count + 1);
-  for (int i = 0; i < count; i++) values[i] = string(d, texts[i]);
-  return array(d, name, d->ptr, values, count);
+  for (int i = 0; i < count; i++) values[i] = describe_string(d, texts[i]);
+  return describe_array(d, name, d->ptr, values, count);
 }
 
-static LLVMValueRef sizes(describer *d, const char *name, const int64_t *sizes, int count) {
+LLVMValueRef describe_sizes(describer *d, const char *name, const int64_t *sizes, int count) {
   LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, count + 1);
-  for (int i = 0; i < count; i++) values[i] = i64(d, sizes[i]);
-  return array(d, name, d->i64, values, count);
+  for (int i = 0; i < count; i++) values[i] = describe_i64(d, sizes[i]);
+  return describe_array(d, name, d->i64, values, count);
+}
+
+LLVMValueRef describe_function(describer *d, const char *name) {
+  LLVMValueRef f = LLVMGetNamedFunction(d->module, name);
+  return f ? f : describe_null(d);
+}
+
+/* A constant struct in a list of them, and the list. */
+static LLVMValueRef rows(describer *d, const char *name, LLVMValueRef *values, int count) {
+  return count ? describe_array(d, name, LLVMTypeOf(values[0]), values, count) : describe_null(d);
 }
 
 /* ---- NAME_kernel ---- */
@@ -76,17 +79,16 @@ static const char *operand_doc(arena *a, const spec_operand *o) {
 }
 
 static LLVMValueRef operands(describer *d) {
-  const spec *s = d->request->p->spec;
-  LLVMValueRef *rows = arena_array(d->request->memory, LLVMValueRef, s->n_operands + 1);
+  const spec *s = d->request->spec;
+  LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, s->n_operands + 1);
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *o = &s->operand[i];
-    LLVMValueRef fields[] = {string(d, o->name), string(d, operand_doc(d->request->memory, o)), string(d, o->units),
-                             string(d, o->initializer ? o->initializer : ""), i32(d, o->rank),
-                             sizes(d, "shape", o->shape, o->rank), strings(d, "dimension", o->dimension, o->rank)};
-    rows[i] = structure(d, fields, 7);
-    check_size(d, "pegen_operand", rows[i], sizeof(pegen_operand));
+    LLVMValueRef fields[] = {describe_string(d, o->name), describe_string(d, operand_doc(d->request->memory, o)), describe_string(d, o->units),
+                             describe_string(d, o->initializer ? o->initializer : ""), describe_i32(d, o->rank),
+                             describe_sizes(d, "shape", o->shape, o->rank), describe_strings(d, "dimension", o->dimension, o->rank)};
+    values[i] = describe_struct(d, "pegen_operand", fields, 7, sizeof(pegen_operand));
   }
-  return s->n_operands ? array(d, "operands", LLVMTypeOf(rows[0]), rows, s->n_operands) : null(d);
+  return rows(d, "operands", values, s->n_operands);
 }
 
 static const char *joined_options(arena *a, const spec *s) {
@@ -107,95 +109,84 @@ static const char *joined_targets(arena *a, const cpu_target *const *targets, in
 static LLVMValueRef ptx(describer *d) {
   static const unsigned bits[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16};
   const ptx_module *m = d->request->ptx;
-  if (!m) return null(d);
-  LLVMValueRef rows[PTX_MAX_ENTRIES];
+  if (!m) return describe_null(d);
+  LLVMValueRef values[PTX_MAX_ENTRIES];
   for (int i = 0; i < m->n_entries; i++) {
     const ptx_entry *e = &m->entry[i];
-    LLVMValueRef fields[] = {string(d, e->name), i32(d, bits[e->dtype]), i32(d, e->tile->access), i32(d, e->tile->n_units), i32(d, e->flight)};
-    rows[i] = structure(d, fields, 5);
-    check_size(d, "pegen_ptx_entry", rows[i], sizeof(pegen_ptx_entry));
+    LLVMValueRef fields[] = {describe_string(d, e->name), describe_i32(d, bits[e->dtype]), describe_i32(d, e->tile->access),
+                             describe_i32(d, e->tile->n_units), describe_i32(d, e->flight)};
+    values[i] = describe_struct(d, "pegen_ptx_entry", fields, 5, sizeof(pegen_ptx_entry));
   }
   XXH128_hash_t hash = XXH3_128bits(m->text, m->size);
-  LLVMValueRef digest[] = {i64(d, (int64_t)hash.high64), i64(d, (int64_t)hash.low64)};
-  LLVMValueRef fields[] = {string(d, m->text), i64(d, (int64_t)m->size), LLVMConstArray2(d->i64, digest, 2), string(d, m->target->name), i32(d, PEGEN_PTX_BLOCK),
-                           i32(d, m->n_parameters), i32(d, d->request->p->per_head), i32(d, m->n_entries),
-                           array(d, "ptx_entries", LLVMTypeOf(rows[0]), rows, m->n_entries)};
-  LLVMValueRef value = structure(d, fields, sizeof fields / sizeof *fields);
-  check_size(d, "pegen_ptx", value, sizeof(pegen_ptx));
-  return global(d, "ptx", value, true);
+  LLVMValueRef digest[] = {describe_i64(d, (int64_t)hash.high64), describe_i64(d, (int64_t)hash.low64)};
+  LLVMValueRef fields[] = {describe_string(d, m->text), describe_i64(d, (int64_t)m->size), LLVMConstArray2(d->i64, digest, 2),
+                           describe_string(d, m->target->name), describe_i32(d, PEGEN_PTX_BLOCK), describe_i32(d, m->n_parameters),
+                           describe_i32(d, d->request->form->per_head(d->request->plan)), describe_i32(d, m->n_entries),
+                           rows(d, "ptx_entries", values, m->n_entries)};
+  return describe_global(d, "ptx", describe_struct(d, "pegen_ptx", fields, sizeof fields / sizeof *fields, sizeof(pegen_ptx)), true);
 }
 
-static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n_targets, LLVMValueRef encode, LLVMValueRef workspace) {
-  const plan *p = d->request->p;
-  const spec *s = p->spec;
-  arena *a = d->request->memory;
+/* The exported functions, null where the form has none. ORDER entry_kinds */
+enum { ENTRY_ENCODE, ENTRY_ATTENTION, ENTRY_PREPARE, ENTRY_WORKSPACE, ENTRY_TABLE_BYTES, ENTRY_COUNT };
+
+static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n_targets, const LLVMValueRef *entry) {
+  const describe_request *r = d->request;
+  const spec *s = r->spec;
+  arena *a = r->memory;
+  const char **columns = NULL;
+  int out_dim = r->form->out_dim ? r->form->out_dim(a, r->plan, &columns) : s->head_dim;
   LLVMValueRef fields[] = {
-      i32(d, sizeof(pegen_kernel)), i32(d, PEGEN_ABI_VERSION), string(d, s->name), string(d, s->doc),
-      string(d, d->request->digest), string(d, joined_options(a, s)), string(d, joined_targets(a, targets, n_targets)),
-      i32(d, d->request->dtypes), i32(d, s->head_dim), i32(d, s->head_dim), i32(d, s->n_axes),
-      strings(d, "axes", s->axis, s->n_axes), i32(d, p->per_head ? s->heads : 0), i32(d, s->skip_tokens),
-      s->grid[0] ? sizes(d, "grid", s->grid, s->n_axes) : null(d), i32(d, s->n_operands), operands(d),
-      encode, null(d), workspace, ptx(d)};
-  LLVMValueRef value = structure(d, fields, sizeof fields / sizeof *fields);
-  check_size(d, "pegen_kernel", value, sizeof(pegen_kernel));
-  LLVMValueRef g = global(d, arena_printf(a, "%s_kernel", s->name), value, true);
+      describe_i32(d, sizeof(pegen_kernel)), describe_i32(d, PEGEN_ABI_VERSION), describe_string(d, s->name), describe_string(d, s->doc),
+      describe_string(d, r->digest), describe_string(d, joined_options(a, s)), describe_string(d, joined_targets(a, targets, n_targets)),
+      describe_i32(d, r->dtypes), describe_i32(d, s->head_dim), describe_i32(d, out_dim), describe_i32(d, s->n_axes),
+      describe_strings(d, "axes", s->axis, s->n_axes), describe_i32(d, r->form->per_head(r->plan) ? s->heads : 0), describe_i32(d, s->skip_tokens),
+      s->grid[0] ? describe_sizes(d, "grid", s->grid, s->n_axes) : describe_null(d), describe_i32(d, s->n_operands), operands(d),
+      entry[ENTRY_ENCODE], entry[ENTRY_ATTENTION], entry[ENTRY_WORKSPACE], ptx(d), entry[ENTRY_PREPARE], entry[ENTRY_TABLE_BYTES],
+      describe_i32(d, 0), describe_i32(d, columns ? out_dim - s->head_dim : 0), describe_null(d),
+      columns ? describe_strings(d, "columns", columns, out_dim - s->head_dim) : describe_null(d)};
+  LLVMValueRef value = describe_struct(d, "pegen_kernel", fields, sizeof fields / sizeof *fields, sizeof(pegen_kernel));
+  LLVMValueRef g = describe_global(d, arena_printf(a, "%s_kernel", s->name), value, true);
   LLVMSetLinkage(g, LLVMExternalLinkage);
   return g;
 }
 
 /* ---- the driver's descriptor ---- */
 
-static LLVMValueRef function_or_null(describer *d, const char *name) {
-  LLVMValueRef f = LLVMGetNamedFunction(d->module, name);
-  return f ? f : null(d);
-}
-
-static LLVMValueRef leaves(describer *d) {
-  const plan *p = d->request->p;
-  LLVMValueRef *rows = arena_array(d->request->memory, LLVMValueRef, p->n_leaves + 1);
-  for (int i = 0; i < p->n_leaves; i++) {
-    const expr *x = p->leaf[i];
-    int count = x->n_heads * p->spec->n_blocks;
-    LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, count);
-    for (int j = 0; j < count; j++)
-      values[j] = x->offsets ? i32(d, x->offsets[j]) : LLVMConstReal(LLVMDoubleTypeInContext(d->context), x->table[j]);
-    LLVMValueRef data = array(d, "leaf", LLVMTypeOf(values[0]), values, count);
-    LLVMValueRef fields[] = {i32(d, x->offsets ? x->index : -1), i32(d, x->n_heads), x->offsets ? data : null(d), x->offsets ? null(d) : data};
-    rows[i] = structure(d, fields, 4);
-    check_size(d, "pegen_leaf", rows[i], sizeof(pegen_leaf));
-  }
-  return p->n_leaves ? array(d, "leaves", LLVMTypeOf(rows[0]), rows, p->n_leaves) : null(d);
-}
-
-static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, int count) {
-  arena *a = d->request->memory;
-  LLVMValueRef rows[TARGET_MAX];
-  for (int i = 0; i < count; i++) {
-    LLVMValueRef encode[DTYPE_COUNT * 2];
-    for (int e = 0; e < DTYPE_COUNT * 2; e++) encode[e] = function_or_null(d, emit_encode_name(a, targets[i], e / 2, e % 2));
-    LLVMValueRef fields[] = {i64(d, targets[i]->level), function_or_null(d, emit_prepare_name(a, targets[i])),
-                             LLVMConstArray2(d->ptr, encode, DTYPE_COUNT * 2)};
-    rows[i] = structure(d, fields, 3);
-    check_size(d, "pegen_target_code", rows[i], sizeof(pegen_target_code));
-  }
-  return array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
-}
-
 static LLVMValueRef driver(describer *d, LLVMValueRef kernel, const cpu_target *const *targets, int n_targets) {
-  const plan *p = d->request->p;
-  LLVMValueRef fields[] = {kernel, i64(d, p->spec->n_blocks), i64(d, p->lanes), i64(d, p->per_head), i64(d, p->n_leaves), leaves(d),
-                           i64(d, emit_prepared_bytes(p)), i64(d, n_targets), target_rows(d, targets, n_targets),
-                           global(d, "chosen", i32(d, 0), false)};
-  LLVMValueRef value = structure(d, fields, sizeof fields / sizeof *fields);
-  check_size(d, "pegen_driver", value, sizeof(pegen_driver));
-  return global(d, "driver", value, true);
+  const describe_request *r = d->request;
+  LLVMValueRef levels[TARGET_MAX];
+  for (int i = 0; i < n_targets; i++) levels[i] = describe_i64(d, targets[i]->level);
+  LLVMValueRef fields[] = {kernel, describe_i64(d, r->form->per_head(r->plan)), describe_i64(d, n_targets),
+                           describe_array(d, "levels", d->i64, levels, n_targets), describe_global(d, "chosen", describe_i32(d, 0), false),
+                           r->form->describe(d, r->plan, targets, n_targets)};
+  return describe_global(d, "driver", describe_struct(d, "pegen_driver", fields, 6, sizeof(pegen_driver)), true);
 }
 
 /* ---- entries ---- */
 
+static const struct entry_kind {
+  const char *suffix;
+  size_t callee;   /* offset in form_entries */
+  bool is_size;    /* size_t (args), else int (args, part, parts) */
+} entry_kinds[ENTRY_COUNT] = {
+    {"_encode", offsetof(form_entries, encode), false},
+    {"_attention", offsetof(form_entries, attention), false},
+    {"_prepare", offsetof(form_entries, prepare), false},
+    {"_workspace", offsetof(form_entries, workspace), true},
+    {"_table_bytes", offsetof(form_entries, table_bytes), true},
+};
+
+static const char *callee_of(const form *f, int kind) {
+  return *(const char *const *)(const void *)((const char *)&f->entries + entry_kinds[kind].callee);
+}
+
 /* An exported function; the descriptor refers to the entries and they to it, so bodies come later. */
-static LLVMValueRef entry(describer *d, const char *name, LLVMTypeRef result, LLVMTypeRef *types, int count) {
-  LLVMValueRef f = LLVMAddFunction(d->module, name, LLVMFunctionType(result, types, (unsigned)count, false));
+static LLVMValueRef entry(describer *d, int kind) {
+  if (!callee_of(d->request->form, kind)) return describe_null(d);
+  LLVMTypeRef types[] = {d->ptr, d->i32, d->i32};
+  LLVMTypeRef type = entry_kinds[kind].is_size ? LLVMFunctionType(d->i64, types, 1, false) : LLVMFunctionType(d->i32, types, 3, false);
+  const char *name = arena_printf(d->request->memory, "%s%s", d->request->spec->name, entry_kinds[kind].suffix);
+  LLVMValueRef f = LLVMAddFunction(d->module, name, type);
   LLVMSetLinkage(f, LLVMExternalLinkage);
   return f;
 }
@@ -223,50 +214,52 @@ void describe_add(LLVMModuleRef module, const describe_request *request, const c
   d.ptr = LLVMPointerTypeInContext(d.context, 0);
   d.i32 = LLVMInt32TypeInContext(d.context);
   d.i64 = LLVMInt64TypeInContext(d.context);
-  const char *name = request->p->spec->name;
-  LLVMTypeRef types[] = {d.ptr, d.i32, d.i32};
-  LLVMValueRef encode = entry(&d, arena_printf(request->memory, "%s_encode", name), d.i32, types, 3);
-  LLVMValueRef workspace = entry(&d, arena_printf(request->memory, "%s_workspace", name), d.i64, types, 1);
-  LLVMValueRef descriptor = driver(&d, kernel(&d, targets, n_targets, encode, workspace), targets, n_targets);
-  entry_body(&d, encode, "pegen_driver_encode", descriptor);
-  entry_body(&d, workspace, "pegen_driver_workspace", descriptor);
+  LLVMValueRef entries[ENTRY_COUNT];
+  for (int kind = 0; kind < ENTRY_COUNT; kind++) entries[kind] = entry(&d, kind);
+  LLVMValueRef descriptor = driver(&d, kernel(&d, targets, n_targets, entries), targets, n_targets);
+  for (int kind = 0; kind < ENTRY_COUNT; kind++)
+    if (callee_of(request->form, kind)) entry_body(&d, entries[kind], callee_of(request->form, kind), descriptor);
 }
 
 bool describe_is_exported(const describe_request *request, const char *symbol) {
-  static const char *const suffixes[] = {"_kernel", "_encode", "_workspace"};
-  size_t length = strlen(request->p->spec->name);
-  if (strncmp(symbol, request->p->spec->name, length)) return false;
-  for (int i = 0; i < 3; i++)
-    if (!strcmp(symbol + length, suffixes[i])) return true;
+  size_t length = strlen(request->spec->name);
+  if (strncmp(symbol, request->spec->name, length)) return false;
+  if (!strcmp(symbol + length, "_kernel")) return true;
+  for (int kind = 0; kind < ENTRY_COUNT; kind++)
+    if (callee_of(request->form, kind) && !strcmp(symbol + length, entry_kinds[kind].suffix)) return true;
   return false;
 }
 
 /* ---- digest ---- */
 
-static void hash_expr(XXH3_state_t *state, const expr *x, unsigned char *seen) {
-  XXH3_128bits_update(state, &x->hash, sizeof x->hash);
-  if (seen[x->id]) return;
-  seen[x->id] = 1;
-  for (int i = 0; i < expr_op_arity(x->op); i++) hash_expr(state, x->arg[i], seen);
+struct describe_hash {
+  XXH3_state_t *state;
+  unsigned char *seen; /* by expr id */
+};
+
+void describe_hash_bytes(describe_hash *h, const void *bytes, size_t size) { XXH3_128bits_update(h->state, bytes, size); }
+
+void describe_hash_expr(describe_hash *h, const expr *x) {
+  describe_hash_bytes(h, &x->hash, sizeof x->hash);
+  if (h->seen[x->id]) return;
+  h->seen[x->id] = 1;
+  for (int i = 0; i < expr_op_arity(x->op); i++) describe_hash_expr(h, x->arg[i]);
 }
 
-const char *describe_digest(arena *a, const plan *p) {
-  const spec *s = p->spec;
-  int n = s->n_components;
-  unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool));
-  XXH3_state_t *state = XXH3_createState();
-  XXH3_128bits_reset(state);
-  XXH3_128bits_update(state, s->name, strlen(s->name) + 1);
-  int sizes[] = {s->n_axes, s->head_dim, s->heads, n, s->n_blocks, s->skip_tokens};
-  XXH3_128bits_update(state, sizes, sizeof sizes);
-  XXH3_128bits_update(state, s->grid, sizeof s->grid);
-  XXH3_128bits_update(state, s->channel, sizeof(int) * (size_t)(n * s->n_blocks));
-  for (int i = 0; i < n * n; i++) hash_expr(state, p->program->matrix.entry[i], seen);
+const char *describe_digest(arena *a, const form *f, const spec *s, const void *plan) {
+  describe_hash h = {XXH3_createState(), arena_alloc(a, (size_t)expr_pool_count(s->pool))};
+  XXH3_128bits_reset(h.state);
+  describe_hash_bytes(&h, s->name, strlen(s->name) + 1);
+  int sizes[] = {s->n_axes, s->head_dim, s->heads, s->n_components, s->n_blocks, s->skip_tokens};
+  describe_hash_bytes(&h, sizes, sizeof sizes);
+  describe_hash_bytes(&h, s->grid, sizeof s->grid);
+  describe_hash_bytes(&h, s->channel, sizeof(int) * (size_t)(s->n_components * s->n_blocks));
+  f->hash(&h, plan);
   for (int i = 0; i < s->n_operands; i++) {
-    XXH3_128bits_update(state, s->operand[i].name, strlen(s->operand[i].name) + 1);
-    XXH3_128bits_update(state, s->operand[i].shape, sizeof(int64_t) * (size_t)s->operand[i].rank);
+    describe_hash_bytes(&h, s->operand[i].name, strlen(s->operand[i].name) + 1);
+    describe_hash_bytes(&h, s->operand[i].shape, sizeof(int64_t) * (size_t)s->operand[i].rank);
   }
-  XXH128_hash_t hash = XXH3_128bits_digest(state);
-  XXH3_freeState(state);
+  XXH128_hash_t hash = XXH3_128bits_digest(h.state);
+  XXH3_freeState(h.state);
   return arena_printf(a, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
 }

@@ -3,9 +3,7 @@
 
 #include "compile.h"
 #include "diag.h"
-#include "group.h"
-#include "plan.h"
-#include "target_ptx.h"
+#include "form.h"
 
 #include "../runtime/launch.h"
 
@@ -80,12 +78,12 @@ static bool connect(arena *a, loaded_kernel *loaded, const char *name, int64_t w
 loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, unsigned dtypes, int optimize, int64_t threads_wanted) {
   compile_options options = {.emit = EMIT_OBJ, .targets = arena_printf(a, "native,%s", target), .dtypes = dtypes, .optimize = optimize};
   compile_output object = {0}, host = {0};
-  block_program program;
   if (!compile(a, s, &options, &object)) return NULL;
   loaded_kernel *loaded = run_load(object.data, object.size, s->name);
   free(object.data);
-  if (!loaded || !group_build(a, s, &program)) return NULL;
-  ptx_write_host(a, plan_build(a, &program), run_kernel(loaded)->dtypes, optimize, &host);
+  if (!loaded) return NULL;
+  const form *f = form_of(s);
+  f->write_ptx_host(a, f->plan(a, s), run_kernel(loaded)->dtypes, optimize, &host);
   bool ok = run_add(loaded, host.data, host.size) && connect(a, loaded, s->name, threads_wanted);
   free(host.data);
   if (ok) return loaded;

@@ -71,6 +71,14 @@ typedef struct spec_option {
   bool given;                     /* set by -D, not the default */
 } spec_option;
 
+/* What a description may be beside, or in place of, rotors on blades. Each is declared in full by the
+ * room that reads it first; NULL in struct spec: the description has none. */
+typedef struct spec_dense spec_dense;           /* blocks of b channels turned by exp(sum_a theta_a A_a), A_a skew, from operands */
+typedef struct spec_basis spec_basis;           /* an orthogonal change of basis of the channels, before the blocks are turned */
+typedef struct spec_polynomial spec_polynomial; /* a bias polynomial in r_j - r_i, by columns that widen q and k */
+typedef struct spec_pairwise spec_pairwise;     /* a bias or a rotation of keys as a function of r_j - r_i, inside attention */
+typedef struct spec_additive spec_additive;     /* something added to the channels */
+
 typedef struct spec {
   const char *file; /* as given on the command line, for messages */
   int line;         /* of pe.encoding */
@@ -94,6 +102,12 @@ typedef struct spec {
   spec_bivector generator[SPEC_MAX_AXES];
   const expr *angle[SPEC_MAX_AXES]; /* theta_a in radians, positions included */
   double amplitude;                 /* factor of the encoded channels (YaRN's attention factor) */
+
+  const spec_dense *dense;
+  const spec_basis *basis;
+  const spec_polynomial *polynomial;
+  const spec_pairwise *pairwise;
+  const spec_additive *additive;
 
   bool inverse;    /* turn back: x -> R^-1 x R, and divide by the amplitude */
   int skip_tokens; /* tokens at the front that pass through (CLS, registers) */

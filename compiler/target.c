@@ -2,6 +2,7 @@
 #include "target.h"
 
 #include "describe.h"
+#include "form.h"
 #include "diag.h"
 #include "lower.h"
 
@@ -128,14 +129,14 @@ static LLVMTargetMachineRef create_machine(const cpu_target *t, int optimize) {
 }
 
 /* The driver joins as assembly: compiled once, when pegen was built. */
-static void add_driver(LLVMModuleRef module, const cpu_target *t) {
+static void add_driver(LLVMModuleRef module, const form *f, const cpu_target *t) {
   bool x86 = !strcmp(t->triple, X86_TRIPLE);
-  const unsigned char *text = x86 ? pegen_driver_x86_64 : pegen_driver_aarch64;
-  size_t size = x86 ? pegen_driver_x86_64_size : pegen_driver_aarch64_size;
-  LLVMSetModuleInlineAsm2(module, (const char *)text, size);
+  const driver_text *driver = driver_text_of(f->name);
+  if (!driver) diag_bug("target", "no driver of the form '%s'", f->name);
+  LLVMSetModuleInlineAsm2(module, (const char *)(x86 ? driver->x86_64 : driver->aarch64), x86 ? *driver->x86_64_size : *driver->aarch64_size);
 }
 
-/* Everything but the kernel's own symbols becomes internal: the object exports three names and imports none.
+/* Everything but the kernel's own symbols becomes internal: the object exports few names and imports none.
  * What is only declared stands in the driver's assembly, so it is reached without a table. */
 static void internalize(LLVMModuleRef module, const describe_request *request) {
   for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f)) {
@@ -159,10 +160,10 @@ bool target_write(ir *b, const cpu_target *const *targets, int n_targets, const 
   LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);
   LLVMSetTarget(module, targets[0]->triple);
   LLVMSetModuleDataLayout(module, layout);
-  LLVMSetModuleIdentifier(module, describe->p->spec->name, strlen(describe->p->spec->name));
-  LLVMSetSourceFileName(module, describe->p->spec->name, strlen(describe->p->spec->name));
+  LLVMSetModuleIdentifier(module, describe->spec->name, strlen(describe->spec->name));
+  LLVMSetSourceFileName(module, describe->spec->name, strlen(describe->spec->name));
   lower_optimize(module, machine, options->optimize);
-  add_driver(module, targets[0]);
+  add_driver(module, describe->form, targets[0]);
   describe_add(module, describe, targets, n_targets);
   internalize(module, describe);
   char *message = NULL;

@@ -222,7 +222,7 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
   int error;
   if (!args)
     return PEGEN_ERROR_NULL_ARGS;
-  if (args->struct_size != sizeof(pegen_args))
+  if (args->struct_size != sizeof(pegen_args) && args->struct_size != PEGEN_ARGS_FIRST_SIZE)
     return PEGEN_ERROR_STRUCT_SIZE;
   if (part < 0 || part >= parts)
     return PEGEN_ERROR_PART;

@@ -71,18 +71,18 @@ static int gains_from_prefetch(void) { return 0; }
 
 #endif
 
-const pegen_target_code *pegen_dispatch(const pegen_driver *driver, int *prefetch) {
+int pegen_dispatch(const pegen_driver *driver, int *prefetch) {
   int32_t chosen = __atomic_load_n(driver->chosen, __ATOMIC_RELAXED);
   if (chosen == 0) {
     int64_t level = processor_level();
     int32_t i = 0;
-    while (i < driver->n_targets && driver->targets[i].level > level)
+    while (i < driver->n_targets && driver->levels[i] > level)
       i++;
     if (i == driver->n_targets)
-      return 0;
+      return -1;
     chosen = (i + 1) | (gains_from_prefetch() ? PEGEN_CHOSEN_PREFETCH : 0);
     __atomic_store_n(driver->chosen, chosen, __ATOMIC_RELAXED);
   }
   *prefetch = (chosen & PEGEN_CHOSEN_PREFETCH) != 0;
-  return &driver->targets[(chosen & ~PEGEN_CHOSEN_PREFETCH) - 1];
+  return (chosen & ~PEGEN_CHOSEN_PREFETCH) - 1;
 }

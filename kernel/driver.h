@@ -8,7 +8,11 @@
  *     check.c     arguments -> pegen_call, or the first error
  *     view.c      DLTensor -> the bytes it covers; do two tensors share an element?
  *     dispatch.c  the processor -> the first target that it can run
- *     encode.c    pegen_call -> calls of the emitted functions
+ *     position.c  coordinates and operands of any number type -> doubles
+ *     encode.c    form "blades": pegen_call -> calls of the emitted functions
+ *
+ * Each form (compiler/form.h) has driver files of its own beside the first four; kernel/CMakeLists.txt
+ * lists which, and an object carries its form's only.
  */
 #ifndef PEGEN_KERNEL_DRIVER_H
 #define PEGEN_KERNEL_DRIVER_H
@@ -89,7 +93,14 @@ PEGEN_INTERNAL int pegen_views_meet(const pegen_view *a, const pegen_view *b);
  * stride must nest, each stride at least as long as all that lies inside of it. */
 PEGEN_INTERNAL int pegen_view_nests(const pegen_view *view);
 
-/* The code to run here: the first of driver->targets that this processor can run; NULL: none. */
-PEGEN_INTERNAL const pegen_target_code *pegen_dispatch(const pegen_driver *driver, int *prefetch);
+/* The target to run here: index of the first of driver->levels that this processor has; -1: none. */
+PEGEN_INTERNAL int pegen_dispatch(const pegen_driver *driver, int *prefetch);
+
+/* An operand's elements at offsets[n], as doubles. */
+PEGEN_INTERNAL void pegen_gather(const DLTensor *operand, const int32_t *offsets, int64_t n, double *out);
+
+/* A field of args that older callers' structs end before: 0 there. */
+#define PEGEN_GIVEN(args, field) \
+  ((args)->struct_size >= offsetof(pegen_args, field) + sizeof (args)->field ? (args)->field : 0)
 
 #endif

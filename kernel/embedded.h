@@ -1,13 +1,17 @@
-/* embedded.h: the driver as assembly, one text for each architecture that kernels are emitted for. The
- * compiler makes it part of every kernel's module; its symbols are local to the object. */
+/* embedded.h: the driver as assembly, one text for each form of kernel and architecture that kernels are emitted
+ * for. The compiler makes it part of every kernel's module; its symbols are local to the object. */
 #ifndef PEGEN_KERNEL_EMBEDDED_H
 #define PEGEN_KERNEL_EMBEDDED_H
 
 #include <stddef.h>
 
-extern const unsigned char pegen_driver_x86_64[];
-extern const size_t pegen_driver_x86_64_size;
-extern const unsigned char pegen_driver_aarch64[];
-extern const size_t pegen_driver_aarch64_size;
+typedef struct driver_text {
+  const char *form; /* name of the form, compiler/form.h */
+  const unsigned char *x86_64, *aarch64;
+  const size_t *x86_64_size, *aarch64_size;
+} driver_text;
+
+/* The row of a form; NULL: there is none. */
+const driver_text *driver_text_of(const char *form);
 
 #endif

@@ -9,85 +9,20 @@
  */
 #include "driver.h"
 
-/* ---- coordinates ---- */
-
-void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, double *out) {
-  const char *at = loop->positions + token * loop->position_token;
-  int64_t step = loop->position_axis;
-  switch (loop->position_type) {
-  case PEGEN_POSITION_F32:
-    for (int64_t i = 0; i < axes; i++, at += step)
-      out[i] = *(const float *)at;
-    break;
-  case PEGEN_POSITION_F64:
-    for (int64_t i = 0; i < axes; i++, at += step)
-      out[i] = *(const double *)at;
-    break;
-  case PEGEN_POSITION_I32:
-    for (int64_t i = 0; i < axes; i++, at += step)
-      out[i] = *(const int32_t *)at;
-    break;
-  default:
-    for (int64_t i = 0; i < axes; i++, at += step)
-      out[i] = (double)*(const int64_t *)at;
-    break;
-  }
-}
-
 /* ---- operands ---- */
 
-static double from_bf16(uint16_t bits) {
-  union {
-    uint32_t bits;
-    float value;
-  } u;
-  u.bits = (uint32_t)bits << 16;
-  return u.value;
-}
-
-/* By hand: the baseline has no instruction for it, and the compiler's own is a library call. */
-static double from_f16(uint16_t bits) {
-  union {
-    uint64_t bits;
-    double value;
-  } u;
-  uint64_t sign = (uint64_t)(bits >> 15) << 63, exponent = bits >> 10 & 31, fraction = bits & 1023;
-  if (exponent == 0) {
-    double value = (double)(int64_t)fraction * 0x1p-24;
-    return sign ? -value : value;
-  }
-  u.bits = sign | (exponent == 31 ? 0x7ff : exponent - 15 + 1023) << 52 | fraction << 42;
-  return u.value;
-}
-
-static void gather(const DLTensor *operand, const int32_t *offsets, int64_t n, double *out) {
-  const char *data = (const char *)operand->data + operand->byte_offset;
-  if (operand->dtype.bits == 32)
-    for (int64_t i = 0; i < n; i++)
-      out[i] = ((const float *)data)[offsets[i]];
-  else if (operand->dtype.bits == 64)
-    for (int64_t i = 0; i < n; i++)
-      out[i] = ((const double *)data)[offsets[i]];
-  else if (operand->dtype.code == kDLBfloat)
-    for (int64_t i = 0; i < n; i++)
-      out[i] = from_bf16(((const uint16_t *)data)[offsets[i]]);
-  else
-    for (int64_t i = 0; i < n; i++)
-      out[i] = from_f16(((const uint16_t *)data)[offsets[i]]);
-}
-
-static void prepare_head(const pegen_driver *driver, const pegen_args *args, pegen_prepare_function *prepare,
+static void prepare_head(const pegen_blades *blades, const pegen_args *args, pegen_prepare_function *prepare,
                          int64_t head, double *leaves, char *prepared) {
-  for (int64_t i = 0; i < driver->n_leaves; i++) {
-    const pegen_leaf *leaf = &driver->leaves[i];
-    int64_t first = leaf->n_heads > 1 ? head * driver->n_blocks : 0;
-    double *row = leaves + i * driver->lanes;
+  for (int64_t i = 0; i < blades->n_leaves; i++) {
+    const pegen_leaf *leaf = &blades->leaves[i];
+    int64_t first = leaf->n_heads > 1 ? head * blades->n_blocks : 0;
+    double *row = leaves + i * blades->lanes;
     if (leaf->operand >= 0)
-      gather(args->operands[leaf->operand], leaf->offsets + first, driver->n_blocks, row);
+      pegen_gather(args->operands[leaf->operand], leaf->offsets + first, blades->n_blocks, row);
     else
-      for (int64_t block = 0; block < driver->n_blocks; block++)
+      for (int64_t block = 0; block < blades->n_blocks; block++)
         row[block] = leaf->values[first + block];
-    for (int64_t lane = driver->n_blocks; lane < driver->lanes; lane++)
+    for (int64_t lane = blades->n_blocks; lane < blades->lanes; lane++)
       row[lane] = 0;
   }
   prepare(leaves, prepared);
@@ -193,19 +128,20 @@ static void set_rows(pegen_rows *rows, const pegen_stream *stream) {
 static void run_prepared(pass *p, const pegen_args *args, pegen_prepare_function *prepare, int by_batch, int64_t begin,
                          int64_t end) {
   const pegen_driver *driver = p->driver;
-  int64_t bytes = driver->prepared_bytes > 0 ? driver->prepared_bytes : 64;
+  const pegen_blades *blades = driver->form;
+  int64_t bytes = blades->prepared_bytes > 0 ? blades->prepared_bytes : 64;
   int64_t heads = driver->per_head ? driver->kernel->heads : 1, tile = bytes;
   for (int64_t n = 1; n < heads && tile + bytes <= PEGEN_STACK_PREPARED; n++)
     tile += bytes;
   char *prepared = __builtin_alloca_with_align((size_t)tile, 512);
   double *leaves =
-      __builtin_alloca_with_align(sizeof(double) * (size_t)(driver->n_leaves * driver->lanes) + 64, 512);
+      __builtin_alloca_with_align(sizeof(double) * (size_t)(blades->n_leaves * blades->lanes) + 64, 512);
   p->loop.prepared = prepared;
   p->loop.prepared_stride = bytes;
   for (int64_t head = 0; head < heads;) {
     int64_t used = 0, first = head;
     for (; head < heads && used + bytes <= tile; head++, used += bytes)
-      prepare_head(driver, args, prepare, head, leaves, prepared + used);
+      prepare_head(blades, args, prepare, head, leaves, prepared + used);
     /* Where heads are far apart, one after the other; else together, so that a token's rows are neighbours. */
     int64_t step = driver->per_head && p->by_head ? 1 : head - first;
     for (int64_t h = first; h < head; h += step) {
@@ -296,9 +232,10 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
   if (error)
     return error;
   int prefetch = 0;
-  const pegen_target_code *target = pegen_dispatch(driver, &prefetch);
-  if (!target)
+  int chosen = pegen_dispatch(driver, &prefetch);
+  if (chosen < 0)
     return PEGEN_ERROR_PROCESSOR;
+  const pegen_target_code *target = &((const pegen_blades *)driver->form)->targets[chosen];
 
   int64_t touched = 0;
   int streaming = 1;

@@ -63,28 +63,33 @@ typedef void pegen_encode_function(const pegen_loop *loop);
  * alone, say unit axes); prepared is 64-byte aligned, its layout the emitted code's own affair. */
 typedef void pegen_prepare_function(const double *leaves, char *prepared);
 
-/* The emitted functions of one target.                        ORDER PEGEN_TARGET_LEVEL */
+/* The emitted functions of one target. */
 typedef struct pegen_target_code {
-  int64_t level;                       /* pegen_level the processor must have */
   pegen_prepare_function *prepare;     /* NULL for kernels without operands */
   pegen_encode_function *encode[3][2]; /* [f32, bf16, f16][cached stores, streaming stores]; NULL: not compiled in */
 } pegen_target_code;
 
 typedef enum pegen_level { PEGEN_LEVEL_BASELINE, PEGEN_LEVEL_X86_64_V2, PEGEN_LEVEL_X86_64_V3, PEGEN_LEVEL_X86_64_V4 } pegen_level;
 
-/* What the driver needs to know of the kernel it is linked into. Constant data, emitted by
- * the compiler as NAME's private descriptor. */
+/* What the driver needs to know of the kernel it is linked into, whatever the kernel's form. Constant
+ * data, emitted by the compiler as NAME's private descriptor. */
 typedef struct pegen_driver {
   const pegen_kernel *kernel;
+  int64_t per_head;            /* 1: heads differ, and H and Hkv must be kernel->heads */
+  int64_t n_targets;
+  const int64_t *levels;       /* [n_targets] pegen_level that the processor must have, best first */
+  int32_t *chosen;             /* the dispatcher's choice: 0 none yet, else 1 + index of levels and a tuning bit; atomic */
+  const void *form;            /* what the form's own driver files need: pegen_blades for encode.c */
+} pegen_driver;
+
+/* The form of closed rotors on blades (compiler/form_blades.c). */
+typedef struct pegen_blades {
   int64_t n_blocks, lanes;     /* lanes: n_blocks rounded up as `prepare` reads them */
-  int64_t per_head;            /* 1: rotors differ from head to head, and H and Hkv must be kernel->heads */
   int64_t n_leaves;
   const pegen_leaf *leaves;
   int64_t prepared_bytes;      /* of one head, the largest of all targets, a multiple of 64 */
-  int64_t n_targets;
-  const pegen_target_code *targets; /* best first */
-  int32_t *chosen;             /* the dispatcher's choice: 0 none yet, else 1 + index of targets and a tuning bit; atomic */
-} pegen_driver;
+  const pegen_target_code *targets; /* [n_targets] */
+} pegen_blades;
 
 /* Prepared values live on the stack of the call, as many heads at a time as fit in this
  * (at least one); so no kernel of this kind needs a workspace. */

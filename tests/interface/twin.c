@@ -147,13 +147,15 @@ static const pegen_leaf leaves[] = {
     {0, TWIN_HEADS, leaf_0, NULL}, {0, TWIN_HEADS, leaf_1, NULL}, {-1, TWIN_HEADS, NULL, origin[0]}};
 
 /* The first target asks for more than any processor has, so the driver must pass it by. */
+static const int64_t levels[] = {99, PEGEN_LEVEL_BASELINE};
 #define KERNEL(title, AXES, HEADS, SKIP, GRID, N_OPERANDS, OPERANDS, N_LEAVES, LEAVES, PREPARE, BYTES)                 \
-  static const pegen_target_code title##_targets[] = {{99, NULL, NEVER}, {PEGEN_LEVEL_BASELINE, PREPARE, CODE(title)}}; \
+  static const pegen_target_code title##_targets[] = {{NULL, NEVER}, {PREPARE, CODE(title)}};                          \
+  static const pegen_blades title##_blades = {.n_blocks = TWIN_BLOCKS, .lanes = 8, .n_leaves = N_LEAVES,               \
+                                              .leaves = LEAVES, .prepared_bytes = BYTES, .targets = title##_targets};  \
   static int32_t title##_chosen;                                                                                       \
   const pegen_driver twin_##title##_driver = {                                                                         \
-      .kernel = &twin_##title##_kernel, .n_blocks = TWIN_BLOCKS, .lanes = 8, .per_head = (HEADS) > 0,                  \
-      .n_leaves = N_LEAVES, .leaves = LEAVES, .prepared_bytes = BYTES, .n_targets = 2, .targets = title##_targets,     \
-      .chosen = &title##_chosen};                                                                                      \
+      .kernel = &twin_##title##_kernel, .per_head = (HEADS) > 0, .n_targets = 2, .levels = levels,                     \
+      .chosen = &title##_chosen, .form = &title##_blades};                                                             \
   static int title##_encode(const pegen_args *args, int part, int parts) {                                             \
     return pegen_driver_encode(&twin_##title##_driver, args, part, parts);                                             \
   }                                                                                                                    \

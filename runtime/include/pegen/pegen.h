@@ -93,7 +93,17 @@ typedef struct pegen_args {
   const DLTensor *k_positions;   /* [M,P] or [B,M,P]; NULL: the same as positions */
   const DLTensor *const *operands; /* in the order of the header's NAME_OPERAND_ enum */
   void *workspace;               /* NAME_workspace() bytes, or NULL where that is 0 */
+  /* What follows came later: a caller whose struct_size ends here leaves it out, and it counts as 0. */
+  void *table;                   /* NAME_table_bytes() bytes, 64-byte aligned: prepare writes, encode reads; NULL: encode does without */
+  size_t table_bytes;            /* bytes at table */
+  size_t workspace_bytes;        /* bytes at workspace; 0: not told, and not checked */
+  const DLTensor *const *inputs; /* of each query token, in the order of the header's NAME_INPUT_ enum */
+  int32_t n_inputs;
+  int32_t causal;                /* attention: 1: query i sees keys j <= i + M - N only */
+  double scale;                  /* attention: factor of q k^T (and of a bias that shares it); 0: 1/sqrt(D) */
 } pegen_args;
+
+#define PEGEN_ARGS_FIRST_SIZE offsetof(pegen_args, table) /* sizeof(pegen_args) before there were tables */
 
 typedef struct pegen_operand {
   const char *name;
@@ -104,6 +114,14 @@ typedef struct pegen_operand {
   const int64_t *shape;          /* [rank] */
   const char *const *dimension;  /* [rank]: "axes", "heads", "blocks" or a number as text */
 } pegen_operand;
+
+/* A tensor with a row for each query token and head: [B,H,N,size]. */
+typedef struct pegen_input {
+  const char *name;
+  const char *doc;
+  const char *units;
+  int64_t size; /* of the last dimension; 0: the input is [B,H,N] */
+} pegen_input;
 
 enum { PEGEN_DTYPE_F32 = 1, PEGEN_DTYPE_BF16 = 2, PEGEN_DTYPE_F16 = 4 }; /* bits of pegen_kernel.dtypes */
 
@@ -154,6 +172,13 @@ typedef struct pegen_kernel {
   pegen_entry *attention; /* NULL for separable encodings */
   pegen_workspace_entry *workspace;
   const pegen_ptx *ptx;   /* NULL: compiled without a GPU target */
+  /* What follows came later: kernels whose struct_size ends here do not have it. */
+  pegen_entry *prepare;   /* writes args->table; NULL: there is no table */
+  pegen_workspace_entry *table_bytes; /* bytes of the table that args asks for; NULL: there is no table */
+  int32_t n_inputs;
+  int32_t n_columns;      /* out_dim - head_dim: what an encoding that widens appends to q and k, padding included */
+  const pegen_input *inputs;
+  const char *const *columns; /* [n_columns] meaning of each: "h^1 w^1"; "0" of padding; NULL where there are none */
 } pegen_kernel;
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */

@@ -1,0 +1,13 @@
+/* form: the table; see form.h. */
+#include "form.h"
+
+#include "diag.h"
+
+/* The first that takes a description has it: special before general. */
+static const form *const forms[] = {&form_blades};
+
+const form *form_of(const spec *s) {
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+    if (forms[i]->takes(s)) return forms[i];
+  diag_bug("form", "no form takes '%s'", s->name);
+}

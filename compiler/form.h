@@ -1,0 +1,55 @@
+/* form: the kinds of kernel that a description can become, one row each.
+ *
+ * A form takes a validated description through the stages that are its own: it plans (normal form
+ * and loops), prints its plan, emits the functions of a target, and describes them to the driver.
+ * What all forms share (targets, the object's head, the driver's checks) reads this table and knows
+ * no form by name. Exactly one form takes a description.
+ */
+#ifndef PEGEN_FORM_H
+#define PEGEN_FORM_H
+
+#include "describe.h"
+#include "ir.h"
+#include "spec.h"
+#include "target.h"
+#include "target_ptx.h"
+
+#include <stdio.h>
+
+/* Names of the driver's functions behind the entries NAME_encode, ...; NULL: the form has no such entry.
+ * The first three are int (driver, args, part, parts), the others size_t (driver, args). */
+typedef struct form_entries {
+  const char *encode, *attention, *prepare, *workspace, *table_bytes;
+} form_entries;
+
+struct form {
+  const char *name;     /* of the driver's text in kernel/embedded.c, and for people */
+  form_entries entries;
+  bool (*takes)(const spec *s);
+  /* The normal form and the loops; NULL after a diag_error. What it returns is what the others get. */
+  void *(*plan)(arena *a, const spec *s);
+  void (*print)(FILE *out, const void *plan); /* --emit expr */
+  /* The functions of one target; imports: declarations of the driver's, once per module. */
+  void (*imports)(ir *b);
+  void (*emit_cpu)(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes);
+  /* The constant behind pegen_driver.form, with the targets' functions in it. */
+  LLVMValueRef (*describe)(describer *d, const void *plan, const cpu_target *const *targets, int n_targets);
+  /* Whether heads differ, so that a call must have the heads the kernel was made for. */
+  bool (*per_head)(const void *plan);
+  /* Adds to a hash whatever of the description's mathematics is in no field that describe.c hashes itself. */
+  void (*hash)(describe_hash *state, const void *plan);
+  /* Channels that encode writes: head_dim, unless the encoding widens. NULL: head_dim. columns, where not NULL,
+   * receives the meaning of each channel beyond head_dim. */
+  int (*out_dim)(arena *a, const void *plan, const char ***columns);
+  /* GPUs; NULL: no kernel of this form is written for them. */
+  void (*write_ptx)(arena *a, const void *plan, const ptx_target *target, const compile_options *options, unsigned dtypes, compile_output *out);
+  ptx_module *(*compile_ptx)(arena *a, const void *plan, const ptx_target *target, unsigned dtypes, int optimize);
+  void (*write_ptx_host)(arena *a, const void *plan, unsigned dtypes, int optimize, compile_output *out);
+};
+
+/* The form that takes the description. */
+const form *form_of(const spec *s);
+
+extern const form form_blades; /* rotors in closed form on blades of Cl(p,q,r) */
+
+#endif

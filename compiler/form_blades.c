@@ -1,0 +1,91 @@
+/* form_blades: rotors on blades of Cl(p,q,r), in closed form; see form.h.
+ *
+ *   spec -> group (block program) -> plan -> emit_cpu, or emit_ptx
+ */
+#include "emit_cpu.h"
+#include "form.h"
+#include "group.h"
+#include "plan.h"
+
+#include "../kernel/loop.h"
+
+static bool takes(const spec *s) {
+  return !s->dense && !s->basis && !s->polynomial && !s->pairwise && !s->additive;
+}
+
+static void *build(arena *a, const spec *s) {
+  block_program *program = arena_new(a, block_program);
+  return group_build(a, s, program) ? plan_build(a, program) : NULL;
+}
+
+static void print(FILE *out, const void *plan) { plan_print(out, plan); }
+
+static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) { emit_cpu(b, a, plan, target, dtypes); }
+
+static bool per_head(const void *of) {
+  const plan *p = of;
+  return p->per_head;
+}
+
+static void hash(describe_hash *h, const void *of) {
+  const plan *p = of;
+  for (int i = 0; i < p->spec->n_components * p->spec->n_components; i++) describe_hash_expr(h, p->program->matrix.entry[i]);
+}
+
+/* ---- pegen_blades ---- */
+
+static LLVMValueRef leaves(describer *d, const plan *p) {
+  arena *a = d->request->memory;
+  LLVMValueRef *rows = arena_array(a, LLVMValueRef, p->n_leaves + 1);
+  for (int i = 0; i < p->n_leaves; i++) {
+    const expr *x = p->leaf[i];
+    int count = x->n_heads * p->spec->n_blocks;
+    LLVMValueRef *values = arena_array(a, LLVMValueRef, count);
+    for (int j = 0; j < count; j++) values[j] = x->offsets ? describe_i32(d, x->offsets[j]) : describe_f64(d, x->table[j]);
+    LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
+    LLVMValueRef fields[] = {describe_i32(d, x->offsets ? x->index : -1), describe_i32(d, x->n_heads), x->offsets ? data : describe_null(d),
+                             x->offsets ? describe_null(d) : data};
+    rows[i] = describe_struct(d, "pegen_leaf", fields, 4, sizeof(pegen_leaf));
+  }
+  return p->n_leaves ? describe_array(d, "leaves", LLVMTypeOf(rows[0]), rows, p->n_leaves) : describe_null(d);
+}
+
+static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, int count) {
+  arena *a = d->request->memory;
+  LLVMValueRef rows[TARGET_MAX];
+  for (int i = 0; i < count; i++) {
+    LLVMValueRef encode[DTYPE_COUNT * 2];
+    for (int e = 0; e < DTYPE_COUNT * 2; e++) encode[e] = describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2));
+    LLVMValueRef fields[] = {describe_function(d, emit_prepare_name(a, targets[i])), LLVMConstArray2(d->ptr, encode, DTYPE_COUNT * 2)};
+    rows[i] = describe_struct(d, "pegen_target_code", fields, 2, sizeof(pegen_target_code));
+  }
+  return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
+}
+
+static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
+  const plan *p = of;
+  LLVMValueRef fields[] = {describe_i64(d, p->spec->n_blocks), describe_i64(d, p->lanes), describe_i64(d, p->n_leaves), leaves(d, p),
+                           describe_i64(d, emit_prepared_bytes(p)), target_rows(d, targets, n_targets)};
+  return describe_global(d, "blades", describe_struct(d, "pegen_blades", fields, 6, sizeof(pegen_blades)), true);
+}
+
+/* ---- GPUs ---- */
+
+static void write_ptx(arena *a, const void *plan, const ptx_target *target, const compile_options *options, unsigned dtypes, compile_output *out) {
+  ptx_write(a, plan, target, options, dtypes, out);
+}
+
+static ptx_module *compile_ptx(arena *a, const void *plan, const ptx_target *target, unsigned dtypes, int optimize) {
+  return ptx_compile(a, plan, target, dtypes, optimize);
+}
+
+static void write_ptx_host(arena *a, const void *plan, unsigned dtypes, int optimize, compile_output *out) {
+  ptx_write_host(a, plan, dtypes, optimize, out);
+}
+
+const form form_blades = {
+    .name = "blades",
+    .entries = {.encode = "pegen_driver_encode", .workspace = "pegen_driver_workspace"},
+    .takes = takes, .plan = build, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
+    .per_head = per_head, .hash = hash, .write_ptx = write_ptx, .compile_ptx = compile_ptx, .write_ptx_host = write_ptx_host,
+};

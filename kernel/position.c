@@ -1,0 +1,69 @@
+/* position.c: coordinates and operands of any number type, as the doubles that the arithmetic takes. */
+#include "driver.h"
+
+/* ---- coordinates ---- */
+
+void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, double *out) {
+  const char *at = loop->positions + token * loop->position_token;
+  int64_t step = loop->position_axis;
+  switch (loop->position_type) {
+  case PEGEN_POSITION_F32:
+    for (int64_t i = 0; i < axes; i++, at += step)
+      out[i] = *(const float *)at;
+    break;
+  case PEGEN_POSITION_F64:
+    for (int64_t i = 0; i < axes; i++, at += step)
+      out[i] = *(const double *)at;
+    break;
+  case PEGEN_POSITION_I32:
+    for (int64_t i = 0; i < axes; i++, at += step)
+      out[i] = *(const int32_t *)at;
+    break;
+  default:
+    for (int64_t i = 0; i < axes; i++, at += step)
+      out[i] = (double)*(const int64_t *)at;
+    break;
+  }
+}
+
+/* ---- operands ---- */
+
+static double from_bf16(uint16_t bits) {
+  union {
+    uint32_t bits;
+    float value;
+  } u;
+  u.bits = (uint32_t)bits << 16;
+  return u.value;
+}
+
+/* By hand: the baseline has no instruction for it, and the compiler's own is a library call. */
+static double from_f16(uint16_t bits) {
+  union {
+    uint64_t bits;
+    double value;
+  } u;
+  uint64_t sign = (uint64_t)(bits >> 15) << 63, exponent = bits >> 10 & 31, fraction = bits & 1023;
+  if (exponent == 0) {
+    double value = (double)(int64_t)fraction * 0x1p-24;
+    return sign ? -value : value;
+  }
+  u.bits = sign | (exponent == 31 ? 0x7ff : exponent - 15 + 1023) << 52 | fraction << 42;
+  return u.value;
+}
+
+void pegen_gather(const DLTensor *operand, const int32_t *offsets, int64_t n, double *out) {
+  const char *data = (const char *)operand->data + operand->byte_offset;
+  if (operand->dtype.bits == 32)
+    for (int64_t i = 0; i < n; i++)
+      out[i] = ((const float *)data)[offsets[i]];
+  else if (operand->dtype.bits == 64)
+    for (int64_t i = 0; i < n; i++)
+      out[i] = ((const double *)data)[offsets[i]];
+  else if (operand->dtype.code == kDLBfloat)
+    for (int64_t i = 0; i < n; i++)
+      out[i] = from_bf16(((const uint16_t *)data)[offsets[i]]);
+  else
+    for (int64_t i = 0; i < n; i++)
+      out[i] = from_f16(((const uint16_t *)data)[offsets[i]]);
+}
