@@ -55,16 +55,13 @@ static bool check_sizes(const spec *s) {
   return true;
 }
 
-static bool check_block(const spec *s) {
+static bool check_blades(const spec *s) {
   const spec_algebra *g = &s->algebra;
   int dimensions = g->p + g->q + g->r;
   if (g->p < 0 || g->q < 0 || g->r < 0 || dimensions < 1 || dimensions > SPEC_MAX_DIMENSIONS)
     return wrong(s, "no algebra Cl(%d,%d,%d) of 1 to %d dimensions", g->p, g->q, g->r, SPEC_MAX_DIMENSIONS);
   if (s->n_components < 1 || s->n_components > 1 << dimensions)
     return wrong(s, "a block of %d components", s->n_components);
-  if (s->n_blocks < 1 || s->n_components * s->n_blocks > s->head_dim)
-    return wrong(s, "%d blocks of %d channels in a head of %d", s->n_blocks, s->n_components, s->head_dim);
-  if (expr_pool_blocks(s->pool) != s->n_blocks) return wrong(s, "expressions of %d blocks", expr_pool_blocks(s->pool));
   bool seen[SPEC_MAX_BLADES] = {false};
   for (int i = 0; i < s->n_components; i++) {
     const spec_component *c = &s->component[i];
@@ -73,6 +70,16 @@ static bool check_block(const spec *s) {
     if (seen[c->blade]) return wrong(s, "component %d repeats a blade", i);
     seen[c->blade] = true;
   }
+  return true;
+}
+
+static bool check_block(const spec *s) {
+  if (s->dense && (s->n_components < 2 || s->n_components > SPEC_MAX_BLOCK))
+    return wrong(s, "a dense block of %d channels, 2 to %d were expected", s->n_components, SPEC_MAX_BLOCK);
+  if (!s->dense && !check_blades(s)) return false;
+  if (s->n_blocks < 1 || s->n_components * s->n_blocks > s->head_dim)
+    return wrong(s, "%d blocks of %d channels in a head of %d", s->n_blocks, s->n_components, s->head_dim);
+  if (expr_pool_blocks(s->pool) != s->n_blocks) return wrong(s, "expressions of %d blocks", expr_pool_blocks(s->pool));
   bool taken[SPEC_MAX_HEAD_DIM] = {false};
   for (int i = 0; i < s->n_components * s->n_blocks; i++) {
     int channel = s->channel[i];
@@ -81,6 +88,12 @@ static bool check_block(const spec *s) {
     taken[channel] = true;
   }
   return true;
+}
+
+static int64_t elements_of(const spec_operand *o) {
+  int64_t elements = 1;
+  for (int i = 0; i < o->rank; i++) elements *= o->shape[i];
+  return elements;
 }
 
 /* Leaves of an expression: finite, known axes and operands, offsets inside the operand.
@@ -100,8 +113,7 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *don
   if (x->op == EXPR_OPERAND) {
     if (x->index < 0 || x->index >= s->n_operands) return wrong(s, "%s reads operand %d", what, x->index);
     const spec_operand *o = &s->operand[x->index];
-    int64_t elements = 1;
-    for (int i = 0; i < o->rank; i++) elements *= o->shape[i];
+    int64_t elements = elements_of(o);
     for (int i = 0; i < leaves; i++)
       if (x->offsets[i] < 0 || x->offsets[i] >= elements)
         return wrong(s, "%s reads past the end of operand '%s'", what, o->name);
@@ -111,7 +123,32 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *don
   return true;
 }
 
+/* Raw matrices of size x size inside of the operand. */
+static bool check_skew(const spec *s, const spec_skew *m, int size, int blocks, const char *what) {
+  if (m->operand < 0 || m->operand >= s->n_operands) return wrong(s, "%s reads operand %d", what, m->operand);
+  const spec_operand *o = &s->operand[m->operand];
+  if (o->rank < 2 || o->shape[o->rank - 1] != size || o->shape[o->rank - 2] != size)
+    return wrong(s, "%s reads operand '%s', whose matrices are not %d x %d", what, o->name, size, size);
+  if (m->rule != SKEW_UPPER && m->rule != SKEW_DIFFERENCE) return wrong(s, "%s is made by rule %d", what, (int)m->rule);
+  if (m->n_heads != 1 && m->n_heads != s->heads) return wrong(s, "%s is for %d heads", what, m->n_heads);
+  for (int i = 0; i < m->n_heads * blocks; i++)
+    if (m->offset[i] < 0 || m->offset[i] > elements_of(o) - (int64_t)size * size)
+      return wrong(s, "%s reads past the end of operand '%s'", what, o->name);
+  return true;
+}
+
+static bool check_dense(const spec *s, bool *done) {
+  const unsigned allowed = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION;
+  if (s->combine != COMBINE_SUM) return wrong(s, "dense blocks combined by rule %d", (int)s->combine);
+  for (int a = 0; a < s->n_axes; a++)
+    if (!check_skew(s, &s->dense->generator[a], s->n_components, s->n_blocks, "a generator") ||
+        !check_expr(s, s->angle[a], allowed, done, "an angle"))
+      return false;
+  return true;
+}
+
 static bool check_generators(const spec *s, bool *done) {
+  if (s->dense) return check_dense(s, done);
   unsigned dimensions = (unsigned)(s->algebra.p + s->algebra.q + s->algebra.r);
   const unsigned constant = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND;
   for (int a = 0; a < s->n_axes; a++) {
@@ -151,6 +188,7 @@ static bool check_operands(const spec *s) {
 
 bool spec_validate(const spec *s) {
   if (!check_sizes(s) || !check_block(s) || !check_order(s) || !check_operands(s)) return false;
+  if (s->basis && !check_skew(s, &s->basis->matrix, s->head_dim, 1, "the change of basis")) return false;
   bool *done = calloc((size_t)expr_pool_count(s->pool), sizeof *done);
   if (!done) diag_bug("spec", "out of memory");
   bool valid = check_generators(s, done);

@@ -7,8 +7,10 @@
  *
  *     x -> R x R^-1,   R_a = exp(theta_a/2 B_a),
  *
- * and `combine` says how the axes' rotors become one. Every block-dependent
- * quantity is one expression whose leaves hold a value per [head][block].
+ * and `combine` says how the axes' rotors become one. A dense block turns by the
+ * exponential of a sum of learned skew matrices instead (`dense`), and a change of
+ * basis of the whole head may come first (`basis`). Every block-dependent quantity
+ * is one expression whose leaves hold a value per [head][block].
  */
 #ifndef PEGEN_SPEC_H
 #define PEGEN_SPEC_H
@@ -24,6 +26,7 @@ enum {
   SPEC_MAX_DIMENSIONS = 5,                     /* of the algebra's vector space */
   SPEC_MAX_BLADES = 1 << SPEC_MAX_DIMENSIONS,  /* basis blades of the algebra */
   SPEC_MAX_BIVECTORS = 10,                     /* basis bivectors of 5 dimensions */
+  SPEC_MAX_BLOCK = 64,                         /* channels of a dense block; no block has more */
   SPEC_MAX_RANK = 6,
   SPEC_MAX_HEAD_DIM = 4096
 };
@@ -66,6 +69,38 @@ typedef struct spec_operand {
   int line;
 } spec_operand;
 
+/* How a skew matrix A is made from a raw one, F.                  ORDER spec_skew_rule */
+typedef enum spec_skew_rule {
+  SKEW_UPPER,     /* triu(F, 1) - triu(F, 1)^T: A_ij = F_ij for i < j; diagonal and lower triangle are not read */
+  SKEW_DIFFERENCE /* F - F^T: A_ij = F_ij - F_ji */
+} spec_skew_rule;
+
+/* A skew n x n matrix per head and block, read from the raw matrices that an operand ends in. Equal operand
+ * and offset are the same matrix, of which the torus (torus.h) takes advantage. */
+typedef struct spec_skew {
+  int operand; /* its last two dimensions are n, n, row-major */
+  spec_skew_rule rule;
+  int n_heads;           /* rows of offset: 1 where all heads share them */
+  const int32_t *offset; /* [n_heads][blocks]: the element where the raw matrix begins */
+} spec_skew;
+
+/* Blocks of b = n_components channels that turn by exp(M), M = sum_a angle[a] A_a, A_a skew b x b
+ * (LieRE, section 4; ComRoPE, eq. 12-13). angle[a] is a scalar of position, operands, block and head; `algebra`,
+ * `component` and `generator` are not used, and `combine` is COMBINE_SUM (a mean stands in the angles). */
+typedef struct spec_dense {
+  spec_skew generator[SPEC_MAX_AXES];
+  /* The output stays in the basis of the real Schur form A = S (+ lambda_k J) S^T: out = (+ R(lambda_k theta)) S^T x,
+   * plane k at components 2k, 2k + 1. The S in front cancels in scores. Only where the generators of
+   * each block commute, and never with `inverse`. */
+  bool schur;
+} spec_dense;
+
+/* An orthogonal change of basis of the whole head before the blocks are turned (STRING, Cayley form):
+ * x -> C x, C = (I - A)(I + A)^-1, A skew head_dim x head_dim; `inverse` multiplies by C^T after turning back. */
+typedef struct spec_basis {
+  spec_skew matrix; /* one block: offset [n_heads][1] */
+} spec_basis;
+
 typedef struct spec_option {
   const char *name, *value, *doc; /* value as text, the way -D takes it */
   bool given;                     /* set by -D, not the default */
@@ -102,6 +137,8 @@ typedef struct spec {
   spec_bivector generator[SPEC_MAX_AXES];
   const expr *angle[SPEC_MAX_AXES]; /* theta_a in radians, positions included */
   double amplitude;                 /* factor of the encoded channels (YaRN's attention factor) */
+  const spec_dense *dense;          /* NULL: blocks of blades */
+  const spec_basis *basis;          /* NULL: channels are turned as they come */
 
   const spec_dense *dense;
   const spec_basis *basis;
@@ -110,7 +147,9 @@ typedef struct spec {
   const spec_additive *additive;
 
   bool inverse;    /* turn back: x -> R^-1 x R, and divide by the amplitude */
-  int skip_tokens; /* tokens at the front that pass through (CLS, registers) */
+  /* Tokens at the front that are not turned (CLS, registers). They pass through as they are, but for a
+   * change of basis (`basis`, dense->schur): that is every token's, or scores would compare two bases. */
+  int skip_tokens;
   int64_t grid[SPEC_MAX_AXES]; /* sizes of the built-in row-major grid; grid[0] = 0: none */
 
   int n_operands;

@@ -10,7 +10,7 @@ local algebra = {}
 local Block, Bivector = { __metatable = "block" }, { __metatable = "bivector" }
 local blocks, bivectors = setmetatable({}, { __mode = "k" }), setmetatable({}, { __mode = "k" })
 
--- { algebra = {p, q, r}, dimensions, masks, signs }, or nil for what is no block.
+-- { algebra = {p, q, r}, dimensions, size, masks, signs }, or nil for what is no block.
 function algebra.block(value) return type(value) == "table" and blocks[value] or nil end
 -- Coefficients by mask, numbers or expressions, or nil for what is no bivector.
 function algebra.parts(value) return type(value) == "table" and bivectors[value] or nil end
@@ -54,7 +54,7 @@ end
 
 local function new_block(p, q, r, masks, signs)
   local block = setmetatable({}, Block)
-  blocks[block] = { algebra = { p, q, r }, dimensions = p + q + r, masks = masks, signs = signs }
+  blocks[block] = { algebra = { p, q, r }, dimensions = p + q + r, size = #masks, masks = masks, signs = signs }
   return block
 end
 

@@ -76,6 +76,13 @@ static double number_field(lua_State *L, const char *name) {
   return value;
 }
 
+static bool flag_field(lua_State *L, const char *name) {
+  lua_getfield(L, -1, name);
+  bool value = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return value;
+}
+
 /* Pushes table[name], a list; its length, at most `most`. The caller pops. */
 static int open_list(lua_State *L, const char *name, int most) {
   lua_getfield(L, -1, name);
@@ -134,17 +141,38 @@ static void read_generator(lua_State *L, spec_bivector *b) {
   lua_pop(L, 1);
 }
 
+static void read_skew(lua_State *L, spec_skew *m) {
+  m->operand = (int)integer_field(L, "operand");
+  m->rule = strcmp(text_field(L, "rule"), "upper") == 0 ? SKEW_UPPER : SKEW_DIFFERENCE;
+  m->n_heads = (int)integer_field(L, "rows");
+  int count = open_list(L, "offsets", DSL_MAX_ROWS);
+  int32_t *offset = arena_array(dsl_state_of(L)->memory, int32_t, count);
+  for (int i = 0; i < count; i++) offset[i] = (int32_t)integer_at(L, i);
+  m->offset = offset;
+  lua_pop(L, 1);
+}
+
+/* Of the axis whose table is on the top. */
+static void read_generator_of(lua_State *L, spec *d, spec_dense *dense, int axis) {
+  if (dense) read_skew(L, &dense->generator[axis]);
+  else read_generator(L, &d->generator[axis]);
+}
+
 static void read_axes(lua_State *L, spec *d) {
+  arena *memory = dsl_state_of(L)->memory;
+  spec_dense *dense = flag_field(L, "dense") ? arena_new(memory, spec_dense) : NULL;
   d->n_axes = open_list(L, "axes", SPEC_MAX_AXES);
   for (int i = 0; i < d->n_axes; i++) d->axis[i] = text_at(L, i);
   lua_pop(L, 1);
   open_list(L, "generators", SPEC_MAX_AXES);
   for (int i = 0; i < d->n_axes; i++) {
     lua_rawgeti(L, -1, i + 1);
-    read_generator(L, &d->generator[i]);
+    read_generator_of(L, d, dense, i);
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
+  if (dense) dense->schur = flag_field(L, "schur");
+  d->dense = dense;
   const expr *phase[SPEC_MAX_AXES], *position[SPEC_MAX_AXES];
   open_list(L, "phases", SPEC_MAX_AXES);
   for (int i = 0; i < d->n_axes; i++) phase[i] = expr_at(L, i);
@@ -155,16 +183,21 @@ static void read_axes(lua_State *L, spec *d) {
   for (int i = 0; i < d->n_axes; i++) d->angle[i] = expr_mul(d->pool, phase[i], position[i]);
 }
 
-static void read_block(lua_State *L, spec *d, arena *memory) {
+static void read_blades(lua_State *L, spec *d) {
   open_list(L, "algebra", 3);
   d->algebra = (spec_algebra){(int)integer_at(L, 0), (int)integer_at(L, 1), (int)integer_at(L, 2)};
   lua_pop(L, 1);
-  d->n_components = open_list(L, "blades", SPEC_MAX_BLADES);
-  for (int i = 0; i < d->n_components; i++) d->component[i].blade = (unsigned)integer_at(L, i);
+  int count = open_list(L, "blades", SPEC_MAX_BLADES);
+  for (int i = 0; i < count; i++) d->component[i].blade = (unsigned)integer_at(L, i);
   lua_pop(L, 1);
   open_list(L, "signs", SPEC_MAX_BLADES);
-  for (int i = 0; i < d->n_components; i++) d->component[i].sign = (int)integer_at(L, i);
+  for (int i = 0; i < count; i++) d->component[i].sign = (int)integer_at(L, i);
   lua_pop(L, 1);
+}
+
+static void read_block(lua_State *L, spec *d, arena *memory) {
+  if (!d->dense) read_blades(L, d);
+  d->n_components = (int)integer_field(L, "size");
   d->n_blocks = (int)integer_field(L, "blocks");
   int count = open_list(L, "channels", SPEC_MAX_HEAD_DIM);
   if (count != d->n_components * d->n_blocks) diag_bug("spec loader", "%d channels", count);
@@ -179,9 +212,23 @@ static void read_combine(lua_State *L, spec *d) {
   const char *combine = text_field(L, "combine");
   for (int i = 0; i < 4; i++)
     if (strcmp(combine, names[i]) == 0) d->combine = (spec_combine)i;
+  if (d->dense && d->combine == COMBINE_MEAN) { /* a sum of smaller angles */
+    for (int i = 0; i < d->n_axes; i++) d->angle[i] = expr_mul(d->pool, d->angle[i], expr_const(d->pool, 1.0 / d->n_axes));
+    d->combine = COMBINE_SUM;
+  }
   open_list(L, "order", SPEC_MAX_AXES);
   for (int i = 0; i < d->n_axes; i++) d->order[i] = (int)integer_at(L, i);
   lua_pop(L, 1);
+}
+
+static const spec_basis *read_basis(lua_State *L) {
+  spec_basis *basis = NULL;
+  if (lua_getfield(L, -1, "basis") != LUA_TNIL) {
+    basis = arena_new(dsl_state_of(L)->memory, spec_basis);
+    read_skew(L, &basis->matrix);
+  }
+  lua_pop(L, 1);
+  return basis;
 }
 
 /* core.finish(description): the finished spec, as the value that a spec file returns. */
@@ -197,9 +244,8 @@ int convert_finish(lua_State *L) {
   d->heads = (int)integer_field(L, "heads");
   d->amplitude = number_field(L, "amplitude");
   d->skip_tokens = (int)integer_field(L, "skip_tokens");
-  lua_getfield(L, -1, "inverse");
-  d->inverse = lua_toboolean(L, -1);
-  lua_pop(L, 1);
+  d->inverse = flag_field(L, "inverse");
+  d->basis = read_basis(L);
   int sizes = open_list(L, "grid", SPEC_MAX_AXES);
   for (int i = 0; i < sizes; i++) d->grid[i] = integer_at(L, i);
   lua_pop(L, 1);

@@ -141,7 +141,8 @@ static void push_limits(lua_State *L) {
     const char *name;
     lua_Integer value;
   } limits[] = {{"axes", SPEC_MAX_AXES},         {"dimensions", SPEC_MAX_DIMENSIONS}, {"rank", SPEC_MAX_RANK},
-                {"head_dim", SPEC_MAX_HEAD_DIM}, {"rows", DSL_MAX_ROWS}};
+                {"head_dim", SPEC_MAX_HEAD_DIM}, {"rows", DSL_MAX_ROWS},
+                {"block", SPEC_MAX_BLOCK}};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
     lua_pushinteger(L, limits[i].value);

@@ -3,13 +3,14 @@
 local core = ...
 local check = core.include "check"
 local algebra = core.include "algebra"
+local dense = core.include "dense"
 local operands = core.include "operands"
 local options = core.include "options"
 
 local WORD = "pe.encoding"
 local FIELDS = {
   "name", "doc", "axes", "head_dim", "heads", "block", "layout", "span", "generators", "combine", "phase",
-  "amplitude", "position",
+  "amplitude", "position", "basis",
 }
 local encoding = {}
 
@@ -91,7 +92,7 @@ end
 
 -- Channels by component and block: channels[component * blocks + block + 1].
 local function lay_out(layout, block, blocks, first, head_dim)
-  local size = #block.masks
+  local size = block.size
   local place = layout
   if layout == nil or layout == "interleaved" then
     place = function(component, i) return first + i * size + component end
@@ -154,7 +155,10 @@ local function phase_of(phase, axis, heads, blocks)
   local what = string.format("phase of axis '%s'", axis)
   local f = phase
   if operands.is(phase) then
-    f = function(a, i, head) return operands.element(phase, a, i, head) end
+    if operands.skew(phase) then
+      check.fail_field("phase", "phase is operand '%s', which holds skew matrices; numbers were expected", operands.name(phase))
+    end
+    f = function(a, i, head) return operands.element(phase, a, i, head, "phase") end
   elseif type(phase) == "number" then
     f = function(_, _) return phase end
   elseif type(phase) ~= "function" then
@@ -181,7 +185,7 @@ local function generator_of(generator, axis, heads, blocks, block)
   elseif type(generator) ~= "function" then
     check.fail_field("generators",
       "the generator of axis '%s' is %s; a bivector was expected (pe.turn, pe.quaternion, pe.bivector)", axis,
-      check.show(generator))
+      operands.show(generator))
   end
   local values, rows = for_blocks(f, axis, heads, blocks)
   local used = {}
@@ -189,7 +193,7 @@ local function generator_of(generator, axis, heads, blocks, block)
     local parts = algebra.parts(values[k])
     if not parts then
       check.fail_in(source, "the generator of axis '%s' is %s in %s, a bivector was expected", axis,
-        check.show(values[k]), place_of(k, rows, blocks))
+        operands.show(values[k]), place_of(k, rows, blocks))
     end
     for mask, coefficient in pairs(parts) do
       if not core.is_expression(coefficient) then
@@ -217,15 +221,29 @@ local function generator_of(generator, axis, heads, blocks, block)
   return { blades = masks, coefficients = coefficients }
 end
 
+-- The same of a dense block: a matrix of a skew operand per head and block.
+local function matrices_of(generator, axis, heads, blocks, block)
+  local f = generator
+  if operands.is(generator) and operands.skew(generator) then
+    f = function(a, i, head) return operands.element(generator, a, i, head, "generators") end
+  elseif type(generator) ~= "function" then
+    f = function(_, _) return generator end -- refused with the message of any other wrong value
+  end
+  local values, rows = for_blocks(f, axis, heads, blocks)
+  local function place(k) return place_of(k, rows, blocks) end
+  return dense.generator(axis, block.size, values, rows, place, type(generator) == "function" and generator or nil)
+end
+
 -- generators: one for all axes, a table by axis, or a function of axis, block and head.
 local function generator_table(generators, axes, index_of)
-  if algebra.parts(generators) or type(generators) == "function" then
+  if algebra.parts(generators) or operands.is(generators) or type(generators) == "function" then
     local by_axis = {}
     for _, axis in ipairs(axes) do by_axis[axis] = generators end
     return by_axis
   end
   if type(generators) ~= "table" then
-    check.wrong(WORD, "generators", generators, "a bivector, a table of them by axis, or function(axis, block, head)")
+    check.wrong(WORD, "generators", generators,
+      "a bivector or skew operand, a table of them by axis, or function(axis, block, head)")
   end
   for axis in pairs(generators) do
     if not index_of[axis] then
@@ -262,13 +280,15 @@ function encoding.encoding(given)
   local axes, index_of = check_axes(given.axes)
   local head_dim = check.integer(WORD, "head_dim", given.head_dim, 1, core.limits.head_dim)
   local heads = check.integer(WORD, "heads", given.heads == nil and 1 or given.heads, 1, core.limits.rows)
-  local block = algebra.block(given.block)
-  if not block then check.wrong(WORD, "block", given.block, "pe.plane(), pe.vector(n) or pe.multivector{...}") end
+  local block = algebra.block(given.block) or dense.block(given.block)
+  if not block then
+    check.wrong(WORD, "block", given.block, "pe.plane(), pe.vector(n), pe.multivector{...} or pe.dense(b)")
+  end
   local first, count = check_span(given.span, head_dim)
-  local blocks = count // #block.masks
+  local blocks = count // block.size
   if blocks == 0 then
     local field = given.span and "span" or "head_dim"
-    check.fail_field(field, "%d channels are too few for a block of %d", count, #block.masks)
+    check.fail_field(field, "%d channels are too few for a block of %d", count, block.size)
   end
   if heads * blocks > core.limits.rows then
     check.fail_field("heads", "%d heads of %d blocks; at most %d blocks in all heads were expected", heads, blocks,
@@ -281,6 +301,9 @@ function encoding.encoding(given)
   if type(combine) ~= "table" or not is_combine[combine] then
     check.wrong(WORD, "combine", combine, "pe.sum, pe.mean, pe.product{...} or pe.symmetric{...}")
   end
+  if block.dense and combine.order then
+    check.fail_field("combine", "pe.%s combines rotors; for dense blocks pe.sum or pe.mean was expected", combine.kind)
+  end
   local order = combine_order(combine, axes, index_of)
   local by_axis = generator_table(given.generators, axes, index_of)
   local channels = lay_out(given.layout, block, blocks, first, head_dim)
@@ -289,12 +312,17 @@ function encoding.encoding(given)
   operands.open(axes, heads, blocks)
   local generators, phases, positions = {}, {}, {}
   for a, axis in ipairs(axes) do
-    generators[a] = generator_of(by_axis[axis], axis, heads, blocks, block)
+    local generator = block.dense and matrices_of or generator_of
+    generators[a] = generator(by_axis[axis], axis, heads, blocks, block)
     phases[a] = phase_of(given.phase, axis, heads, blocks)
   end
   operands.close()
+  local schur, basis = dense.basis(given.basis, block, head_dim, heads)
   for a, axis in ipairs(axes) do positions[a] = core.merge(position_of(given.position, axis, a), 1) end
   local skip, inverse, grid = options.common(#axes)
+  if schur and inverse then
+    check.fail_field("basis", "pe.schur has no inverse: its basis is known to the kernel alone")
+  end
 
   return core.finish {
     name = name,
@@ -304,6 +332,10 @@ function encoding.encoding(given)
     head_dim = head_dim,
     heads = heads,
     algebra = block.algebra,
+    size = block.size,
+    dense = block.dense or false,
+    schur = schur,
+    basis = basis,
     blades = block.masks,
     signs = block.signs,
     blocks = blocks,

@@ -12,13 +12,35 @@ local declared = {} -- in order
 local sizes_of = nil -- of the encoding being evaluated: axes, heads, blocks, axis index by name
 
 function operands.is(value) return type(value) == "table" and hidden[value] ~= nil end
+function operands.name(handle) return hidden[handle].name end
+-- What a skew operand is: index, name, leading dimensions, skew = { size, rule }; nil for other operands.
+function operands.skew(handle) return hidden[handle].skew and hidden[handle] or nil end
+
+-- A matrix of a skew operand, as a spec holds it: { operand, offset }; nil for anything else.
+local Matrix = { __metatable = "matrix" }
+local matrices = setmetatable({}, { __mode = "k" })
+function operands.matrix(value) return type(value) == "table" and matrices[value] or nil end
+
+-- A value as an error message shows it where a generator was expected.
+function operands.show(value)
+  if operands.matrix(value) then return "a skew matrix (for blocks of pe.dense)" end
+  if not operands.is(value) then return check.show(value) end
+  local kind = hidden[value].skew and "skew matrices (for blocks of pe.dense)" or "numbers"
+  return string.format("operand '%s' of %s", hidden[value].name, kind)
+end
+
+for _, event in ipairs { "__add", "__sub", "__mul", "__div", "__unm", "__pow", "__idiv", "__mod" } do
+  Matrix[event] = core.word(function()
+    check.fail "arithmetic on a skew matrix; its factor of a block and axis is what 'phase' gives"
+  end)
+end
 
 local FIELDS = { "name", "shape", "doc", "units", "source", "init", "test_scale" }
 
-local function check_shape(shape)
-  local rank = check.list("pe.learned", "shape", shape, "dimensions")
-  if rank < 1 or rank > core.limits.rank then
-    check.wrong("pe.learned", "shape", shape, string.format("1 to %d dimensions", core.limits.rank))
+local function check_shape(word, shape, least, most)
+  local rank = check.list(word, "shape", shape, "dimensions")
+  if rank < least or rank > most then
+    check.wrong(word, "shape", shape, string.format("%d to %d dimensions", least, most))
   end
   local copy = {}
   for i, size in ipairs(shape) do
@@ -34,10 +56,7 @@ local function check_shape(shape)
   return copy
 end
 
-function operands.learned(given)
-  local word = "pe.learned"
-  check.fields(word, given, FIELDS)
-  check.required(word, given, { "name", "shape", "doc" })
+local function declare(word, given, dimensions)
   local name = check.identifier(word, "name", given.name)
   for _, other in ipairs(declared) do
     if other.name == name then check.fail_field("name", "operand '%s' is declared twice", name) end
@@ -46,7 +65,7 @@ function operands.learned(given)
   local operand = {
     name = name,
     index = #declared,
-    dimensions = check_shape(given.shape),
+    dimensions = dimensions,
     doc = check.text(word, "doc", given.doc),
     units = check.text(word, "units", given.units, "1"),
     source = check.text(word, "source", given.source, ""),
@@ -57,22 +76,53 @@ function operands.learned(given)
   declared[#declared + 1] = operand
   local handle = setmetatable({}, Operand)
   hidden[handle] = operand
+  return handle, operand
+end
+
+function operands.learned(given)
+  local word = "pe.learned"
+  check.fields(word, given, FIELDS)
+  check.required(word, given, { "name", "shape", "doc" })
+  return (declare(word, given, check_shape(word, given.shape, 1, core.limits.rank)))
+end
+
+-- skew(b, { shape = leading dimensions, from = "upper" | "difference", ... }): raw b x b matrices, made skew.
+local SKEW_FIELDS = { "name", "shape", "from", "doc", "units", "source", "init", "test_scale" }
+
+function operands.learned_skew(b, given)
+  local word = "pe.learned.skew"
+  local size = math.type(b) and math.tointeger(b)
+  if not size or size < 2 or size > core.limits.head_dim then
+    check.fail("pe.learned.skew(%s, ...): a size of its matrices from 2 to %d was expected", check.show(b), core.limits.head_dim)
+  end
+  check.fields(word, given, SKEW_FIELDS)
+  check.required(word, given, { "name", "shape", "from", "doc" })
+  if given.from ~= "upper" and given.from ~= "difference" then
+    check.wrong(word, "from", given.from, "\"upper\" (triu(F, 1) - transpose) or \"difference\" (F - transpose)")
+  end
+  local leading = check_shape(word, given.shape, 0, core.limits.rank - 2)
+  local dimensions = { table.unpack(leading) }
+  dimensions[#dimensions + 1], dimensions[#dimensions + 2] = size, size
+  local handle, operand = declare(word, given, dimensions)
+  operand.leading, operand.skew = leading, { size = size, rule = given.from }
   return handle
 end
 
--- operand(index, ...): one element, indices from 0 in the order of the shape; an axis also by name.
+-- operand(index, ...): one element, indices from 0 in the order of the shape; an axis also by name. Of a skew
+-- operand, whose last two dimensions take no index, it is a matrix.
 Operand.__call = core.word(function(handle, ...)
   local operand = hidden[handle]
   if not sizes_of then
     check.fail("operand '%s' has elements only inside the functions that pe.encoding calls", operand.name)
   end
   local given = { ... }
-  if #given ~= #operand.dimensions then
-    check.fail("operand '%s' takes %d indices (%s), it was given %d", operand.name, #operand.dimensions,
-      check.join(operand.dimensions), #given)
+  local indexed = operand.leading or operand.dimensions
+  if #given ~= #indexed then
+    check.fail("operand '%s' takes %d indices (%s), it was given %d", operand.name, #indexed, check.join(indexed), #given)
   end
   local offset = 0
-  for i, size in ipairs(operand.sizes) do
+  for i = 1, #indexed do
+    local size = operand.sizes[i]
     local index = given[i]
     if operand.dimensions[i] == "axes" then index = sizes_of.axis[index] or index end
     index = type(index) == "number" and math.tointeger(index)
@@ -82,20 +132,23 @@ Operand.__call = core.word(function(handle, ...)
     end
     offset = offset * size + index
   end
-  return core.operand(operand.index, offset)
+  if not operand.skew then return core.operand(operand.index, offset) end
+  local matrix = setmetatable({}, Matrix)
+  matrices[matrix] = { operand = operand, offset = offset * operand.skew.size * operand.skew.size }
+  return matrix
 end)
 
--- The value of an operand whose dimensions are named: what `phase = freqs` means.
-function operands.element(handle, axis, i, head)
+-- The value of an operand whose dimensions are named: what `phase = freqs` and `generators = A` mean.
+function operands.element(handle, axis, i, head, field)
   local operand = hidden[handle]
   local by_name = { axes = axis, heads = head, blocks = i }
   local indices = {}
-  for k, dimension in ipairs(operand.dimensions) do
+  for k, dimension in ipairs(operand.leading or operand.dimensions) do
     indices[k] = by_name[dimension]
     if indices[k] == nil then
-      check.fail_field("phase",
-        "operand '%s' as a phase has a dimension of %s; only axes, heads and blocks were expected",
-        operand.name, dimension)
+      check.fail_field(field,
+        "operand '%s' as a %s has a dimension of %s; only axes, heads and blocks were expected",
+        operand.name, field == "phase" and "phase" or "generator", dimension)
     end
   end
   return handle(table.unpack(indices))

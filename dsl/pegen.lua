@@ -3,6 +3,7 @@
 -- `require "pegen"` gives this table. Each word is checked in the file that it comes from.
 local core = ...
 local algebra = core.include "algebra"
+local dense = core.include "dense"
 local encoding = core.include "encoding"
 local operands = core.include "operands"
 local options = core.include "options"
@@ -11,14 +12,16 @@ local pe = {
   pi = math.pi,
   sum = encoding.sum,
   mean = encoding.mean,
+  schur = dense.schur,
 }
 
 local words = {
   option = options.option,
-  learned = operands.learned,
   plane = algebra.plane,
   vector = algebra.vector,
   multivector = algebra.multivector,
+  dense = dense.dense,
+  cayley = dense.cayley,
   turn = algebra.turn,
   quaternion = algebra.quaternion,
   bivector = algebra.bivector,
@@ -30,8 +33,18 @@ local words = {
 for name, word in pairs(words) do pe[name] = core.word(word) end
 for name, word in pairs(core.arithmetic) do pe[name] = word end
 
--- A misspelt word is an error where it stands, not a nil that is called later.
 local check = core.include "check"
+
+-- pe.learned{...} declares an operand of numbers, pe.learned.skew(b, {...}) one of matrices.
+pe.learned = setmetatable({ skew = core.word(operands.learned_skew) }, {
+  __metatable = "learned",
+  __call = core.word(function(_, ...) return operands.learned(...) end),
+  __index = core.word(function(_, name)
+    check.fail("the vocabulary has no word pe.learned.%s; there is: pe.learned{...}, pe.learned.skew(b, {...})", tostring(name))
+  end),
+})
+
+-- A misspelt word is an error where it stands, not a nil that is called later.
 local names = {}
 for name in pairs(pe) do names[#names + 1] = name end
 return setmetatable(pe, {

@@ -24,16 +24,32 @@ static void print_operand(const spec_operand *o) {
   printf("] %s (%s)\n", o->doc, o->units);
 }
 
+static void print_skew(const spec *s, const char *what, const spec_skew *m, int blocks) {
+  printf("%s %s %s", what, s->operand[m->operand].name, m->rule == SKEW_UPPER ? "upper" : "difference");
+  for (int i = 0; i < m->n_heads * blocks; i++) printf(" %d", m->offset[i]);
+  printf("\n");
+}
+
+static void print_block(const spec *s) {
+  char text[16];
+  if (s->dense) {
+    printf("dense block of %d%s\n", s->n_components, s->dense->schur ? ", schur" : "");
+    for (int a = 0; a < s->n_axes; a++) print_skew(s, s->axis[a], &s->dense->generator[a], s->n_blocks);
+  } else {
+    printf("block");
+    for (int i = 0; i < s->n_components; i++) printf(" %s", blade_name(s->component[i].blade, s->component[i].sign, text));
+    printf(" of Cl(%d,%d,%d)\n", s->algebra.p, s->algebra.q, s->algebra.r);
+  }
+  if (s->basis) print_skew(s, "basis", &s->basis->matrix, 1);
+}
+
 static void print(const spec *s) {
   static const char *const combine[] = {"sum", "mean", "product", "symmetric"}; /* ORDER spec_combine */
-  char text[16];
   printf("spec %s: %s\n", s->name, s->doc);
   printf("head_dim %d heads %d blocks %d amplitude %.17g inverse %d skip %d\n", s->head_dim, s->heads, s->n_blocks,
          s->amplitude, s->inverse, s->skip_tokens);
-  printf("block");
-  for (int i = 0; i < s->n_components; i++) printf(" %s", blade_name(s->component[i].blade, s->component[i].sign,
-      text));
-  printf(" of Cl(%d,%d,%d)\ncombine %s", s->algebra.p, s->algebra.q, s->algebra.r, combine[s->combine]);
+  print_block(s);
+  printf("combine %s", combine[s->combine]);
   for (int i = 0; i < s->n_axes; i++) printf(" %s", s->axis[s->order[i]]);
   printf("\ngrid");
   for (int i = 0; s->grid[0] && i < s->n_axes; i++) printf(" %lld", (long long)s->grid[i]);
