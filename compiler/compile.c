@@ -47,7 +47,7 @@ bool compile(arena *a, const spec *s, const compile_options *options, compile_ou
   if (!(gpu_alone ? check_gpu_form(options, &gpu) : n_targets > 0) || !spec_validate(s)) return false;
 
   const form *f = form_of(s);
-  const void *plan = f->plan(a, s);
+  const void *plan = f ? f->plan(a, s) : NULL;
   if (!plan || (gpu && !has_gpu_code(s, f))) return false;
   if (options->emit == EMIT_EXPR) {
     write_expr(f, plan, out);

@@ -9,5 +9,6 @@ static const form *const forms[] = {&form_blades};
 const form *form_of(const spec *s) {
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
     if (forms[i]->takes(s)) return forms[i];
-  diag_bug("form", "no form takes '%s'", s->name);
+  diag_error(s->file, s->line, "no kernel can be made of what '%s' says together; expected blocks of blades without a change of basis", s->name);
+  return NULL;
 }

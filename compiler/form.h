@@ -3,7 +3,7 @@
  * A form takes a validated description through the stages that are its own: it plans (normal form
  * and loops), prints its plan, emits the functions of a target, and describes them to the driver.
  * What all forms share (targets, the object's head, the driver's checks) reads this table and knows
- * no form by name. Exactly one form takes a description.
+ * no form by name. At most one form takes a description.
  */
 #ifndef PEGEN_FORM_H
 #define PEGEN_FORM_H
@@ -47,7 +47,7 @@ struct form {
   void (*write_ptx_host)(arena *a, const void *plan, unsigned dtypes, int optimize, compile_output *out);
 };
 
-/* The form that takes the description. */
+/* The form that takes the description; NULL after a diag_error where there is none. */
 const form *form_of(const spec *s);
 
 extern const form form_blades; /* rotors in closed form on blades of Cl(p,q,r) */

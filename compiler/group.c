@@ -394,11 +394,6 @@ static bool needs_wide(const factor *factors, int count) {
 }
 
 bool group_build(arena *a, const spec *s, block_program *out) {
-  if (s->dense || s->basis) {
-    diag_error(s->file, s->line, "%s of '%s': kernels are made of blocks of blades so far; the reference knows it",
-               s->dense ? "pe.dense" : "the change of basis", s->name);
-    return false;
-  }
   builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), false, false};
   factor factors[2 * SPEC_MAX_AXES];
   int count = combine(&b, factors);

@@ -108,8 +108,6 @@ typedef struct spec_option {
 
 /* What a description may be beside, or in place of, rotors on blades. Each is declared in full by the
  * room that reads it first; NULL in struct spec: the description has none. */
-typedef struct spec_dense spec_dense;           /* blocks of b channels turned by exp(sum_a theta_a A_a), A_a skew, from operands */
-typedef struct spec_basis spec_basis;           /* an orthogonal change of basis of the channels, before the blocks are turned */
 typedef struct spec_polynomial spec_polynomial; /* a bias polynomial in r_j - r_i, by columns that widen q and k */
 typedef struct spec_pairwise spec_pairwise;     /* a bias or a rotation of keys as a function of r_j - r_i, inside attention */
 typedef struct spec_additive spec_additive;     /* something added to the channels */
@@ -137,11 +135,9 @@ typedef struct spec {
   spec_bivector generator[SPEC_MAX_AXES];
   const expr *angle[SPEC_MAX_AXES]; /* theta_a in radians, positions included */
   double amplitude;                 /* factor of the encoded channels (YaRN's attention factor) */
-  const spec_dense *dense;          /* NULL: blocks of blades */
-  const spec_basis *basis;          /* NULL: channels are turned as they come */
 
-  const spec_dense *dense;
-  const spec_basis *basis;
+  const spec_dense *dense;           /* NULL: blocks of blades */
+  const spec_basis *basis;           /* NULL: channels are turned as they come */
   const spec_polynomial *polynomial;
   const spec_pairwise *pairwise;
   const spec_additive *additive;
