@@ -155,6 +155,7 @@ static void emit_indices(body *t, ir_value line) {
 
 static void emit_coefficients(body *t) {
   int n = t->p->spec->n_components, size = n * n;
+  emit_thread_operands(&t->exprs, t->p->program->matrix.entry, size);
   for (int slot = 0; slot < t->entry->tile->n_blocks; slot++)
     for (int i = 0; i < size; i++) {
       const expr *x = t->p->program->matrix.entry[i];
@@ -235,8 +236,10 @@ static void emit_body(body *t) {
 
 /* ---- entries ---- */
 
+int emit_ptx_parameters(const plan *p) { return PEGEN_PTX_OPERANDS + p->spec->n_operands * PEGEN_PTX_OPERAND_COUNT; }
+
 void emit_ptx(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_bf16, bool host) {
-  int count = PEGEN_PTX_OPERANDS + p->spec->n_operands;
+  int count = emit_ptx_parameters(p);
   if (count > PEGEN_PTX_MAX_PARAMETERS) diag_bug("emit_ptx", "%d parameters", count);
   ir_value parameter[PEGEN_PTX_MAX_PARAMETERS], arguments[PEGEN_PTX_MAX_PARAMETERS];
   body t = {.b = b, .p = p, .entry = entry, .parameter = parameter};

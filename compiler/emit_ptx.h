@@ -27,6 +27,9 @@ enum { PTX_MAX_ENTRIES = 6 };
 /* The entries of a plan, widest access first within a type; returns their number. */
 int emit_ptx_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *entries);
 
+/* Parameters of every entry (kernel/launch.h). */
+int emit_ptx_parameters(const plan *p);
+
 /* Appends an entry to the module. has_bf16: the machine converts to bfloat16; host: see above. */
 void emit_ptx(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_bf16, bool host);
 

@@ -3,6 +3,9 @@
 
 #include "diag.h"
 #include "emit_expr.h"
+#include "emit_math.h"
+
+#include "../kernel/launch.h"
 
 thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const thread_tile *t, const char *prefix) {
   thread_emitter e = {.b = b, .memory = a, .p = p, .t = t, .prefix = prefix};
@@ -152,10 +155,98 @@ static ir_value operand_offset(thread_emitter *e, const expr *x, int slot) {
   return ir_op2(b, "arith.addi", offset, ir_op2(b, "arith.muli", e->head, i32(b, head_step)));
 }
 
-static pair operand(thread_emitter *e, const expr *x, int slot) {
+/* ---- operands ---- */
+
+/* Elements of one operand, as many as one choice of their type has results for: two a number. */
+enum { GROUP_ELEMENTS = IR_MAX_RESULTS / 2 };
+
+typedef struct element_group {
+  int operand, count;
+  ir_value offset[GROUP_ELEMENTS]; /* i32 */
+  pair *value[GROUP_ELEMENTS];     /* where the results go */
+} element_group;
+
+static pair *memo_of(thread_emitter *e, const expr *x, int slot) {
+  int slots = e->t->n_blocks > 0 ? e->t->n_blocks : 1;
+  return &e->memo[x->id * slots + (of_block(x) ? slot : 0)];
+}
+
+static ir_value element_at(thread_emitter *e, const element_group *g, int i, int bytes) {
   ir *b = e->b;
-  ir_value bytes = wide(b, ir_op2(b, "arith.muli", operand_offset(e, x, slot), i32(b, 4)));
-  return pair_f32(ir_load(b, b->f32, ir_offset(b, ir_pointer(b, e->operands[x->index]), bytes), 4));
+  ir_value at = ir_pointer(b, e->operands[g->operand * PEGEN_PTX_OPERAND_COUNT + PEGEN_PTX_OPERAND_ADDRESS]);
+  return ir_offset(b, at, wide(b, ir_op2(b, "arith.muli", g->offset[i], i32(b, bytes))));
+}
+
+static pair load_f32(thread_emitter *e, const element_group *g, int i) { return pair_f32(ir_load(e->b, e->b->f32, element_at(e, g, i, 4), 4)); }
+
+static pair load_f64(thread_emitter *e, const element_group *g, int i) {
+  ir *b = e->b;
+  ir_value both = ir_load(b, ir_vector(b, 2, b->i32), element_at(e, g, i, 8), 8);
+  return pair_from_f64(b, ir_extract(b, both, 0), ir_extract(b, both, 1));
+}
+
+static pair load_16(thread_emitter *e, const element_group *g, int i, ir_value is_bf16) {
+  ir *b = e->b;
+  ir_value bits = ir_load(b, b->i16, element_at(e, g, i, 2), 2);
+  ir_value half = ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", bits, b->f16), b->f32);
+  return pair_f32(ir_select(b, is_bf16, math_f32_from_bf16(b, bits), half));
+}
+
+/* A tensor's number type is the same for all threads: no warp takes two ways. */
+static void load_group(thread_emitter *e, const element_group *g) {
+  ir *b = e->b;
+  MlirType types[IR_MAX_RESULTS];
+  ir_value sides[3][IR_MAX_RESULTS], narrow[IR_MAX_RESULTS], results[IR_MAX_RESULTS], type;
+  int count = 2 * g->count;
+  if (g->count == 0) return;
+  for (int i = 0; i < count; i++) types[i] = b->f32;
+  type = ir_cast(b, "arith.trunci", e->operands[g->operand * PEGEN_PTX_OPERAND_COUNT + PEGEN_PTX_OPERAND_TYPE], b->i32);
+  ir_choice outer = ir_choose(b, ir_compare_int(b, "eq", type, i32(b, PEGEN_PTX_OPERAND_F32)), count, types), inner;
+  ir_value is_bf16 = {NULL};
+  for (int side = 0; side < 3; side++) {
+    if (side == 1) inner = ir_choose(b, ir_compare_int(b, "eq", type, i32(b, PEGEN_PTX_OPERAND_F64)), count, types);
+    if (side == 2) is_bf16 = ir_compare_int(b, "eq", type, i32(b, PEGEN_PTX_OPERAND_BF16));
+    for (int i = 0; i < g->count; i++) {
+      pair x = side == 0 ? load_f32(e, g, i) : side == 1 ? load_f64(e, g, i) : load_16(e, g, i, is_bf16);
+      sides[side][2 * i] = x.hi;
+      sides[side][2 * i + 1] = x.lo.ptr ? x.lo : ir_float(b, b->f32, 0);
+    }
+    if (side == 0) ir_choose_else(b, &outer, count, sides[0]);
+    if (side == 1) ir_choose_else(b, &inner, count, sides[1]);
+  }
+  ir_end_choose(b, inner, count, sides[2], narrow);
+  ir_end_choose(b, outer, count, narrow, results);
+  for (int i = 0; i < g->count; i++) *g->value[i] = (pair){.hi = results[2 * i], .lo = results[2 * i + 1]};
+}
+
+static void add_elements(thread_emitter *e, element_group *g, const expr *x) {
+  for (int slot = 0; slot < (of_block(x) ? e->t->n_blocks : 1); slot++) {
+    if (g->count == GROUP_ELEMENTS) {
+      load_group(e, g);
+      g->count = 0;
+    }
+    g->offset[g->count] = operand_offset(e, x, slot);
+    g->value[g->count++] = memo_of(e, x, slot);
+  }
+}
+
+/* Marks what the expression is made of. */
+static void mark(const expr *x, const expr **seen) {
+  if (seen[x->id]) return;
+  seen[x->id] = x;
+  for (int i = 0; i < expr_op_arity(x->op); i++) mark(x->arg[i], seen);
+}
+
+void emit_thread_operands(thread_emitter *e, const expr *const *roots, int count) {
+  int nodes = expr_pool_count(e->p->spec->pool);
+  const expr **seen = arena_array(e->memory, const expr *, nodes + 1);
+  for (int i = 0; i < count; i++) mark(roots[i], seen);
+  for (int operand = 0; operand < e->p->spec->n_operands; operand++) {
+    element_group group = {.operand = operand};
+    for (int id = 0; id < nodes; id++)
+      if (seen[id] && seen[id]->op == EXPR_OPERAND && seen[id]->index == operand) add_elements(e, &group, seen[id]);
+    load_group(e, &group);
+  }
 }
 
 /* ---- nodes ---- */
@@ -249,16 +340,15 @@ static pair compute_pair(thread_emitter *e, const expr *x, int slot) {
 }
 
 static pair value(thread_emitter *e, const expr *x, int slot) {
-  int slots = e->t->n_blocks > 0 ? e->t->n_blocks : 1;
-  if (!of_block(x)) slot = 0;
-  pair *memo = &e->memo[x->id * slots + slot];
+  pair *memo = memo_of(e, x, slot);
   if (memo->hi.ptr) return *memo;
+  if (!of_block(x)) slot = 0;
   pair v;
   switch (x->op) {
   case EXPR_POSITION: v = e->positions[x->index]; break;
   case EXPR_TABLE: v = constants(e, x, slot); break;
-  case EXPR_OPERAND: v = operand(e, x, slot); break;
+  case EXPR_OPERAND: diag_bug("emit_thread", "operand %%%d was not loaded", x->id);
   default: v = x->is_f32 ? pair_f32(compute_f32(e, x, slot)) : compute_pair(e, x, slot);
   }
-  return e->memo[x->id * slots + slot] = v;
+  return *memo = v;
 }

@@ -18,7 +18,7 @@ typedef struct thread_emitter {
   const char *prefix;       /* of the tables' names: one an entry */
   ir_value unit;            /* i32 */
   ir_value head;            /* i32; where rotors differ from head to head */
-  const ir_value *operands; /* addresses, i64 */
+  const ir_value *operands; /* i64: PEGEN_PTX_OPERAND_COUNT parameters each (kernel/launch.h) */
   pair *positions;          /* [axes] */
   pair *memo;               /* [nodes][blocks] */
   signed char *turned;      /* by node id: 1: a sine or cosine is in it, -1: none, 0: not yet asked */
@@ -27,6 +27,10 @@ typedef struct thread_emitter {
 } thread_emitter;
 
 thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const thread_tile *t, const char *prefix);
+
+/* Loads the elements of operands that the roots need, all of an operand's together: its number type is asked once.
+ * Before the values that are made of them. */
+void emit_thread_operands(thread_emitter *e, const expr *const *roots, int count);
 
 /* The value of a float32 node (or a constant) for block `slot` of the template. */
 ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot);

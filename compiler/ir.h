@@ -35,7 +35,7 @@ int ir_lanes(ir_value v); /* 0: a scalar */
 MlirType ir_like(ir *b, ir_value v, MlirType element);
 
 /* ---- functions ---- */
-enum { IR_MAX_ARGUMENTS = 96 };
+enum { IR_MAX_ARGUMENTS = 160 };
 /* Opens an llvm.func returning void (or i32/i64 by result, null type: void) and makes its entry
  * block current; arguments receive the block's arguments. Linkage is external: who finishes the module
  * decides what stays so. */
@@ -96,7 +96,7 @@ void ir_else(ir *b, ir_branch *branch);
 void ir_end_if(ir *b, ir_branch branch);
 
 /* The same with values: each side ends by giving them. */
-enum { IR_MAX_RESULTS = 16 };
+enum { IR_MAX_RESULTS = 128 };
 typedef struct ir_choice {
   MlirBlock outer, otherwise;
   MlirOperation operation;

@@ -101,7 +101,8 @@ static void print_parameters(FILE *f, const plan *p) {
   fprintf(f, "// Parameters, 8 bytes each: batches, tokens, rows a thread,\n");
   fprintf(f, "//   positions, their type (0 f32, 1 f64, 2 i32, 3 i64) and strides (batch, token, axis),\n");
   fprintf(f, "//   q: in, out, heads, strides of in (batch, token, head), strides of out; the same of k");
-  for (int i = 0; i < s->n_operands; i++) fprintf(f, "%s %s", i ? "," : ",\n//   float32 operands:", s->operand[i].name);
+  if (s->n_operands) fprintf(f, ",\n//   operands, address and type each (0 f32, 1 f64, 2 f16, 3 bf16):");
+  for (int i = 0; i < s->n_operands; i++) fprintf(f, "%s %s", i ? "," : "", s->operand[i].name);
   fprintf(f, ".\n// Strides are in bytes. Grid: x = ceil(%s * tokens * units / %d), y = ceil(%s / rows a thread).\n",
           p->per_head ? "heads" : "batches", PEGEN_PTX_BLOCK, p->per_head ? "batches * tensors" : "heads of q and k");
 }
@@ -165,7 +166,7 @@ ptx_module *ptx_compile(arena *a, const plan *p, const ptx_target *target, unsig
   ptx_write(a, p, target, &options, dtypes, &text);
   m->target = target;
   m->n_entries = emit_ptx_entries(a, p, dtypes, m->entry);
-  m->n_parameters = PEGEN_PTX_OPERANDS + p->spec->n_operands;
+  m->n_parameters = emit_ptx_parameters(p);
   m->size = text.size;
   m->text = arena_printf(a, "%.*s", (int)text.size, text.data);
   free(text.data);

@@ -33,13 +33,7 @@ static int check(const pegen_kernel *kernel, const pegen_args *args, pegen_call 
   memset(&driver, 0, sizeof driver);
   driver.kernel = kernel;
   driver.per_head = kernel->ptx->per_head;
-  int error = pegen_check(&driver, args, 0, 1, call);
-  for (int i = 0; !error && i < kernel->n_operands; i++) {
-    DLDataType type = args->operands[i]->dtype;
-    if (type.code != kDLFloat || type.bits != 32)
-      error = PEGEN_ERROR_GPU_OPERAND_DTYPE;
-  }
-  return error;
+  return pegen_check(&driver, args, 0, 1, call);
 }
 
 int pegen_launch_check(const pegen_kernel *kernel, const pegen_args *args) {
@@ -107,9 +101,20 @@ static void set_positions(int64_t *parameter, const pegen_stream *stream, int64_
   parameter[PEGEN_PTX_POSITION_AXIS] = positions->stride[PEGEN_POSITION_AXIS];
 }
 
+/* Of the types that the check let through. */
+static int64_t operand_type(DLDataType type) {
+  if (type.code == kDLBfloat)
+    return PEGEN_PTX_OPERAND_BF16;
+  return type.bits == 64 ? PEGEN_PTX_OPERAND_F64 : type.bits == 16 ? PEGEN_PTX_OPERAND_F16 : PEGEN_PTX_OPERAND_F32;
+}
+
 static void set_operands(int64_t *parameter, const pegen_kernel *kernel, const pegen_args *args) {
-  for (int i = 0; i < kernel->n_operands; i++)
-    parameter[PEGEN_PTX_OPERANDS + i] = (int64_t)((uintptr_t)args->operands[i]->data + args->operands[i]->byte_offset);
+  for (int i = 0; i < kernel->n_operands; i++) {
+    const DLTensor *operand = args->operands[i];
+    int64_t *of = parameter + PEGEN_PTX_OPERANDS + i * PEGEN_PTX_OPERAND_COUNT;
+    of[PEGEN_PTX_OPERAND_ADDRESS] = (int64_t)((uintptr_t)operand->data + operand->byte_offset);
+    of[PEGEN_PTX_OPERAND_TYPE] = operand_type(operand->dtype);
+  }
 }
 
 /* ---- grid ---- */

@@ -17,15 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 3, ANY_HEADS = 5, ANY_K_HEADS = 2, TOKENS = 37, SKIPPED = 77 };
+enum { BATCH = 3, ANY_HEADS = 5, ANY_K_HEADS = 2, TOKENS = 37, SKIPPED = 77, OPERAND_TYPES = 4 };
 static const long double ROW_BOUND = 0x1p-20L;
 
 typedef struct gpu_case {
   arena *memory;
   spec *spec;
   const pegen_kernel *kernel;
-  trial_operands operands;
-  const DLTensor **device_operands;
+  trial_operands operands[OPERAND_TYPES]; /* in each number type, the calls take turns */
+  const DLTensor **device_operands[OPERAND_TYPES];
   uint64_t random;
   int calls, failed, other_bits;
 } gpu_case;
@@ -57,12 +57,12 @@ static DLTensor *positions_of(gpu_case *c, int64_t tokens, number_type type, boo
   return tensor_contiguous(c->memory, type, by_batch ? 3 : 2, shape + !by_batch, *values);
 }
 
-static int call(gpu_case *c, const DLTensor *positions, DLTensor *q, DLTensor *q_out, DLTensor *k, DLTensor *k_out) {
+static int call(gpu_case *c, int set, const DLTensor *positions, DLTensor *q, DLTensor *q_out, DLTensor *k, DLTensor *k_out) {
   DLTensor *moved[] = {device_upload(c->memory, positions), device_upload(c->memory, q), device_upload(c->memory, k), NULL, NULL};
   moved[3] = q_out == q ? moved[1] : device_upload(c->memory, q_out);
   moved[4] = k_out == k ? moved[2] : device_upload(c->memory, k_out);
   pegen_args args = {.struct_size = sizeof args, .n_operands = c->kernel->n_operands, .positions = moved[0], .q = moved[1], .k = moved[2],
-                     .q_out = moved[3], .k_out = moved[4], .operands = c->device_operands};
+                     .q_out = moved[3], .k_out = moved[4], .operands = c->device_operands[set]};
   int error = pegen_launch(c->kernel, NULL, &args, NULL);
   device_download(moved[3], q_out);
   device_download(moved[4], k_out);
@@ -73,10 +73,11 @@ static int call(gpu_case *c, const DLTensor *positions, DLTensor *q, DLTensor *q
 }
 
 static void one(gpu_case *c, number_type type, row_order order, bool in_place, bool by_batch, number_type position_type, double reach) {
+  int set = c->calls % OPERAND_TYPES;
   int64_t heads = c->spec->heads > 1 ? c->spec->heads : ANY_HEADS, k_heads = c->spec->heads > 1 ? heads : ANY_K_HEADS;
   double *values;
   DLTensor *positions = positions_of(c, TOKENS, position_type, by_batch, reach, &values);
-  oracle *o = oracle_create(c->memory, c->spec, by_batch ? BATCH : 1, TOKENS, values, &c->operands);
+  oracle *o = oracle_create(c->memory, c->spec, by_batch ? BATCH : 1, TOKENS, values, &c->operands[set]);
   DLTensor *q = tensor_rows(c->memory, type, order, BATCH, heads, TOKENS, c->spec->head_dim);
   DLTensor *k = tensor_rows(c->memory, type, order, BATCH, k_heads, TOKENS, c->spec->head_dim);
   tensor_randomize(q, &c->random);
@@ -85,7 +86,7 @@ static void one(gpu_case *c, number_type type, row_order order, bool in_place, b
   DLTensor *q_out = in_place ? q : tensor_copy(c->memory, q), *k_out = in_place ? k : tensor_copy(c->memory, k);
   DLTensor *q_host = tensor_copy(c->memory, q), *k_host = tensor_copy(c->memory, k);
   c->calls++;
-  if (call(c, positions, q, q_out, k, k_out)) {
+  if (call(c, set, positions, q, q_out, k, k_out)) {
     c->failed++;
     return;
   }
@@ -98,7 +99,7 @@ static void one(gpu_case *c, number_type type, row_order order, bool in_place, b
     printf("%s order %d %s positions %s: %s%s\n", number_type_info(type)->name, (int)order, in_place ? "in place" : "out of place",
            number_type_info(position_type)->name, trial_error_text(c->memory, &worst), gaps ? "" : "; bytes between rows were written");
   }
-  if (trial_call(c->kernel, positions, &c->operands, q_host, q_host, k_host, k_host, 1) == 0)
+  if (trial_call(c->kernel, positions, &c->operands[set], q_host, q_host, k_host, k_host, 1) == 0)
     c->other_bits += !tensor_identical(q_host, q_out) || !tensor_identical(k_host, k_out);
 }
 
@@ -127,11 +128,15 @@ static int run_spec(const char *name, int count, const loader_define *defines) {
     fake->resolve = resolve;
     fake->n_parameters = c.kernel->ptx->n_parameters;
   }
-  c.operands = trial_random_operands(c.memory, c.spec, NUMBER_F32, &c.random);
-  c.device_operands = arena_array(c.memory, const DLTensor *, c.kernel->n_operands + 1);
-  for (int i = 0; i < c.kernel->n_operands; i++) c.device_operands[i] = device_upload(c.memory, c.operands.tensors[i]);
+  for (int set = 0; set < OPERAND_TYPES; set++) {
+    static const number_type types[OPERAND_TYPES] = {NUMBER_F32, NUMBER_F64, NUMBER_F16, NUMBER_BF16};
+    c.operands[set] = trial_random_operands(c.memory, c.spec, types[set], &c.random);
+    c.device_operands[set] = arena_array(c.memory, const DLTensor *, c.kernel->n_operands + 1);
+    for (int i = 0; i < c.kernel->n_operands; i++) c.device_operands[set][i] = device_upload(c.memory, c.operands[set].tensors[i]);
+  }
   all(&c);
-  for (int i = 0; i < c.kernel->n_operands; i++) device_free((DLTensor *)c.device_operands[i]);
+  for (int set = 0; set < OPERAND_TYPES; set++)
+    for (int i = 0; i < c.kernel->n_operands; i++) device_free((DLTensor *)c.device_operands[set][i]);
   printf("%s, %s: %d of %d calls failed; %d with other bits than on the host\n", name, target, c.failed, c.calls, c.other_bits);
   run_unload(threads);
   arena_destroy(c.memory);

@@ -78,6 +78,59 @@ static void rotors_by_head(void **state) {
   arena_destroy(f.memory);
 }
 
+static const number_type OPERAND_TYPES[] = {NUMBER_F32, NUMBER_F64, NUMBER_F16, NUMBER_BF16};
+enum { OPERAND_TYPE_COUNT = sizeof OPERAND_TYPES / sizeof *OPERAND_TYPES };
+
+/* Rows of the call against the reference, which reads what the operands hold. */
+static void compare_operands(fixture *f, const pegen_kernel *kernel, const trial_operands *operands) {
+  int64_t axes = f->spec->n_axes, shape[] = {TOKENS, axes}, heads = f->spec->heads > 1 ? f->spec->heads : HEADS;
+  double *values = arena_array(f->memory, double, TOKENS *axes);
+  for (int64_t i = 0; i < TOKENS * axes; i++) values[i] = random_uniform(&f->random, -90, 90);
+  DLTensor *positions = tensor_contiguous(f->memory, NUMBER_F64, 2, shape, values);
+  DLTensor *q = random_rows(f, NUMBER_F32, ROWS_BHND, heads), *out = tensor_copy(f->memory, q);
+  trial_error worst = {0};
+  assert_int_equal(trial_call(kernel, positions, operands, q, out, NULL, NULL, 1), 0);
+  trial_compare_rows(oracle_create(f->memory, f->spec, 1, TOKENS, values, operands), q, out, &worst);
+  assert_false(worst.spoilt);
+  assert_true(worst.error < 0x1p-20L);
+}
+
+static void operand_types_of(const char *name, int count, const loader_define *defines) {
+  fixture f = open_spec(name, count, defines);
+  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64);
+  const pegen_kernel *kernel = run_kernel(loaded);
+  for (int t = 0; t < OPERAND_TYPE_COUNT; t++) {
+    trial_operands operands = trial_random_operands(f.memory, f.spec, OPERAND_TYPES[t], &f.random);
+    compare_operands(&f, kernel, &operands);
+  }
+  /* Numbers that all types hold give the same bits, also where each operand has another type. */
+  trial_operands coarse = trial_random_operands(f.memory, f.spec, NUMBER_BF16, &f.random);
+  DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_F32, ROWS_BHND, f.spec->heads > 1 ? f.spec->heads : HEADS), *first = NULL;
+  for (int t = 0; t < OPERAND_TYPE_COUNT * OPERAND_TYPE_COUNT; t++) {
+    trial_operands mixed = coarse;
+    const DLTensor *given[8];
+    for (int i = 0; i < f.spec->n_operands; i++) {
+      double *values = arena_array(f.memory, double, pegen_operand_size(kernel, i));
+      for (int64_t j = 0; j < pegen_operand_size(kernel, i); j++) values[j] = number_round(NUMBER_F16, coarse.values[i][j]);
+      given[i] = tensor_contiguous(f.memory, OPERAND_TYPES[i ? t / OPERAND_TYPE_COUNT : t % OPERAND_TYPE_COUNT], f.spec->operand[i].rank, f.spec->operand[i].shape, values);
+    }
+    mixed.tensors = given;
+    DLTensor *out = tensor_copy(f.memory, q);
+    assert_int_equal(trial_call(kernel, positions, &mixed, q, out, NULL, NULL, 1), 0);
+    assert_true(!first || tensor_identical(first, out));
+    if (!first) first = out;
+  }
+  run_unload(loaded);
+  arena_destroy(f.memory);
+}
+
+static void operand_types(void **state) {
+  (void)state;
+  operand_types_of("quatro", 0, NULL);
+  operand_types_of("rope_mixed", 0, NULL);
+  operand_types_of("care", 1, (loader_define[]){{"heads", "3"}});
+}
+
 /* Addresses and strides decide the entry. */
 static void width_of_access(void **state) {
   (void)state;
@@ -121,8 +174,11 @@ static void refusals(void **state) {
   loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_F32, ROWS_BHND, HEADS), *out = tensor_copy(f.memory, q);
-  trial_operands wide = trial_random_operands(f.memory, f.spec, NUMBER_F64, &f.random);
-  assert_int_equal(trial_call(kernel, positions, &wide, q, out, NULL, NULL, 1), PEGEN_ERROR_GPU_OPERAND_DTYPE);
+  DLTensor integers = *f.operands.tensors[0];
+  const DLTensor *given[] = {&integers, f.operands.tensors[1]};
+  trial_operands wrong = {f.operands.values, given};
+  integers.dtype.code = kDLInt;
+  assert_int_equal(trial_call(kernel, positions, &wrong, q, out, NULL, NULL, 1), PEGEN_ERROR_OPERAND_DTYPE);
   DLTensor *half = random_rows(&f, NUMBER_BF16, ROWS_BHND, HEADS);
   assert_int_equal(trial_call(kernel, positions, &f.operands, half, half, NULL, NULL, 1), PEGEN_ERROR_DTYPE);
   DLTensor overlapping = *q;
@@ -140,7 +196,7 @@ static void refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(shared_rotors),    cmocka_unit_test(rotors_by_head), cmocka_unit_test(width_of_access),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(shared_rotors),    cmocka_unit_test(rotors_by_head), cmocka_unit_test(operand_types), cmocka_unit_test(width_of_access),
                                      cmocka_unit_test(nothing_to_launch), cmocka_unit_test(refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ extern "C" {
  * cudaStream_t; NULL: the default one). entry: "encode", or NULL for the same.
  *
  * Arguments are those of NAME_encode and are checked like them before anything is launched; further,
- * all tensors must be on one device (PEGEN_ERROR_DEVICE) and operands be float32. Rows
+ * all tensors must be on one device (PEGEN_ERROR_DEVICE). Rows
  * whose addresses and strides are multiples of 16 bytes are accessed 16 bytes at a time, others
  * one channel at a time: right, and slower.
  *
