@@ -2,8 +2,9 @@
  *
  * The prototypes are those of cuda.h, written out, so that nothing of CUDA is needed to
  * build. Modules are loaded once a context and kernel and kept: a list under a mutex, which a
- * launch holds for a look-up. A context is known by its number, not its address,
- * because addresses are used again.
+ * launch holds for a look-up; a module's own mutex is held while it is loaded, so that
+ * launches of others do not wait for it. A context is known by its number, not its
+ * address, because addresses are used again.
  */
 #include "pegen/cuda.h"
 
@@ -100,7 +101,8 @@ typedef struct loaded_module {
   struct loaded_module *next;
   unsigned long long context;
   uint64_t digest[2]; /* of the text: where a kernel was, another one may be loaded */
-  CUmodule module;
+  pthread_mutex_t loading;
+  CUmodule module; /* NULL: not loaded yet, or it failed; read and written under the mutex */
   int64_t threads; /* that keep the context's device busy */
   CUfunction function[]; /* [ptx->n_entries] */
 } loaded_module;
@@ -119,19 +121,39 @@ static int context_number(unsigned long long *number) {
 
 static int load_module(const pegen_ptx *ptx, loaded_module *m) {
   CUdevice device;
+  CUmodule module;
   int multiprocessors = 1, error = cuda_error(cuda.cuCtxGetDevice(&device));
   if (!error)
     error = cuda_error(cuda.cuDeviceGetAttribute(&multiprocessors, MULTIPROCESSORS, device));
   if (!error)
-    error = cuda_error(cuda.cuModuleLoadData(&m->module, ptx->text));
+    error = cuda_error(cuda.cuModuleLoadData(&module, ptx->text));
   if (error)
     return error;
   m->threads = (int64_t)multiprocessors * THREADS_PER_MULTIPROCESSOR;
   for (int i = 0; i < ptx->n_entries && !error; i++)
-    error = cuda_error(cuda.cuModuleGetFunction(&m->function[i], m->module, ptx->entries[i].name));
+    error = cuda_error(cuda.cuModuleGetFunction(&m->function[i], module, ptx->entries[i].name));
   if (error)
-    cuda.cuModuleUnload(m->module);
+    cuda.cuModuleUnload(module);
+  else
+    m->module = module;
   return error;
+}
+
+/* The module's place in the list, made where there is none. NULL: no memory. */
+static loaded_module *find_place(const pegen_ptx *ptx, unsigned long long context) {
+  pthread_mutex_lock(&modules_lock);
+  loaded_module *m = modules;
+  while (m && (m->context != context || memcmp(m->digest, ptx->digest, sizeof m->digest) != 0))
+    m = m->next;
+  if (!m && (m = calloc(1, sizeof *m + sizeof m->function[0] * (size_t)ptx->n_entries))) {
+    pthread_mutex_init(&m->loading, NULL);
+    m->context = context;
+    memcpy(m->digest, ptx->digest, sizeof m->digest);
+    m->next = modules;
+    modules = m;
+  }
+  pthread_mutex_unlock(&modules_lock);
+  return m;
 }
 
 /* The kernel's module in the current context, loaded where it is not yet. */
@@ -140,24 +162,13 @@ static int find_module(const pegen_ptx *ptx, const loaded_module **found) {
   int error = context_number(&context);
   if (error)
     return error;
-  pthread_mutex_lock(&modules_lock);
-  loaded_module *m = modules;
-  while (m && (m->context != context || memcmp(m->digest, ptx->digest, sizeof m->digest) != 0))
-    m = m->next;
-  if (!m) {
-    m = calloc(1, sizeof *m + sizeof m->function[0] * (size_t)ptx->n_entries);
-    error = m ? load_module(ptx, m) : PEGEN_ERROR_CUDA;
-    if (error) {
-      free(m);
-      m = NULL;
-    } else {
-      m->context = context;
-      memcpy(m->digest, ptx->digest, sizeof m->digest);
-      m->next = modules;
-      modules = m;
-    }
-  }
-  pthread_mutex_unlock(&modules_lock);
+  loaded_module *m = find_place(ptx, context);
+  if (!m)
+    return PEGEN_ERROR_NO_MEMORY;
+  pthread_mutex_lock(&m->loading);
+  if (!m->module)
+    error = load_module(ptx, m);
+  pthread_mutex_unlock(&m->loading);
   *found = m;
   return error;
 }
@@ -211,7 +222,9 @@ static int launch_step(void *context, const pegen_launch_step *step) {
 
 int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args *args, void *stream) {
   error_name = "";
-  if (!pegen_kernel_supported(kernel) || kernel->struct_size < sizeof(pegen_kernel) || !kernel->ptx)
+  if (!pegen_kernel_supported(kernel))
+    return PEGEN_ERROR_KERNEL;
+  if (kernel->struct_size < sizeof(pegen_kernel) || !kernel->ptx)
     return PEGEN_ERROR_NO_PTX;
   if (entry && strcmp(entry, "encode") != 0)
     return PEGEN_ERROR_ENTRY;

@@ -26,11 +26,15 @@ static void errors_have_words(void **state) {
     }
   }
   assert_string_equal(pegen_error_name(PEGEN_ERROR_SHAPE_MISMATCH), "PEGEN_ERROR_SHAPE_MISMATCH");
-  for (int i = -3; i < 1000; i++)
-    if (i < 0 || i >= n) {
+  for (int i = -3; i < 1000; i++) {
+    int known = 0;
+    for (int j = 0; j < n; j++)
+      known = known || values[j] == i;
+    if (!known) {
       assert_string_equal(pegen_strerror(i), "unknown error");
       assert_string_equal(pegen_error_name(i), "PEGEN_ERROR_UNKNOWN");
     }
+  }
 }
 
 static atomic_int called[64];

@@ -22,6 +22,7 @@ static fake_cuda_state *fake;
 static arena *memory;
 static loaded_kernel *loaded;
 static const pegen_kernel *kernel;
+static const spec *described;
 static DLTensor *q, *expected, *positions;
 static trial_operands operands;
 
@@ -39,11 +40,11 @@ static DLTensor *on_device(const DLTensor *host) {
   return t;
 }
 
-static pegen_args arguments(DLTensor *in, DLTensor *out) {
+static pegen_args arguments_with(const trial_operands *operands, DLTensor *in, DLTensor *out) {
   const DLTensor **moved = arena_array(memory, const DLTensor *, kernel->n_operands + 1);
   for (int i = 0; i < kernel->n_operands; i++) {
     DLTensor *t = arena_new(memory, DLTensor);
-    *t = *operands.tensors[i];
+    *t = *operands->tensors[i];
     t->device = (DLDevice){kDLCUDA, 0};
     moved[i] = t;
   }
@@ -52,6 +53,8 @@ static pegen_args arguments(DLTensor *in, DLTensor *out) {
   coordinates->device = (DLDevice){kDLCUDA, 0};
   return (pegen_args){.struct_size = sizeof(pegen_args), .n_operands = kernel->n_operands, .q = in, .q_out = out, .positions = coordinates, .operands = moved};
 }
+
+static pegen_args arguments(DLTensor *in, DLTensor *out) { return arguments_with(&operands, in, out); }
 
 static int set_up(void **state) {
   (void)state;
@@ -62,6 +65,7 @@ static int set_up(void **state) {
   memory = arena_create();
   uint64_t random = 5;
   spec *s = loader_load(memory, SPECS_DIR "/quatro.lua", DSL_DIR, 0, NULL);
+  described = s;
   loaded = run_load_threads(memory, s, "sm_80", 0, 1, 64);
   kernel = run_kernel(loaded);
   fake->n_parameters = kernel->ptx->n_parameters;
@@ -100,6 +104,21 @@ static void launches(void **state) {
   assert_string_equal(pegen_cuda_error_name(), "");
 }
 
+/* Each type of operands through the driver's API: the bits of the threads run here. */
+static void operand_types(void **state) {
+  (void)state;
+  static const number_type types[] = {NUMBER_F32, NUMBER_F64, NUMBER_F16, NUMBER_BF16};
+  for (int i = 0; i < 4; i++) {
+    trial_operands rounded = trial_rounded_operands(memory, described, operands.values, types[i]);
+    DLTensor *host = tensor_copy(memory, q), *out = on_device(q);
+    assert_int_equal(trial_call(kernel, positions, &rounded, q, host, NULL, NULL, 1), 0);
+    pegen_args args = arguments_with(&rounded, out, out);
+    assert_int_equal(pegen_launch(kernel, NULL, &args, NULL), 0);
+    assert_true(tensor_identical(out, host));
+    assert_int_equal(tensor_identical(out, expected), types[i] == NUMBER_F32 || types[i] == NUMBER_F64);
+  }
+}
+
 static void errors_have_names(void **state) {
   (void)state;
   static const struct {
@@ -128,8 +147,11 @@ static void refusals(void **state) {
   DLTensor *in = on_device(q);
   pegen_args args = arguments(in, in);
   assert_int_equal(pegen_launch(kernel, "attention", &args, NULL), PEGEN_ERROR_ENTRY);
-  assert_int_equal(pegen_launch(NULL, NULL, &args, NULL), PEGEN_ERROR_NO_PTX);
+  assert_int_equal(pegen_launch(NULL, NULL, &args, NULL), PEGEN_ERROR_KERNEL);
   pegen_kernel bare = *kernel;
+  bare.abi_version++;
+  assert_int_equal(pegen_launch(&bare, NULL, &args, NULL), PEGEN_ERROR_KERNEL);
+  bare = *kernel;
   bare.ptx = NULL;
   assert_int_equal(pegen_launch(&bare, NULL, &args, NULL), PEGEN_ERROR_NO_PTX);
   bare = *kernel;
@@ -144,6 +166,6 @@ static void refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(launches), cmocka_unit_test(errors_have_names), cmocka_unit_test(refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(launches), cmocka_unit_test(operand_types), cmocka_unit_test(errors_have_names), cmocka_unit_test(refusals)};
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

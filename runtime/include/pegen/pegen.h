@@ -32,7 +32,8 @@ extern "C" {
 /* Grows by one whenever a struct below changes in a way that struct_size cannot express. */
 #define PEGEN_ABI_VERSION 1
 
-/* Why a kernel refused; pegen_strerror gives the sentence.    ORDER PEGEN_ERROR */
+/* Why a kernel refused; pegen_strerror gives the sentence. 33 is retired: operands of a GPU launch had
+ * to be float32.                                              ORDER PEGEN_ERROR */
 #define PEGEN_ERRORS(X)                                                                                        \
   X(OK, 0, "no error")                                                                                         \
   X(NULL_ARGS, 1, "args is NULL")                                                                              \
@@ -67,8 +68,9 @@ extern "C" {
   X(NO_PTX, 30, "this object was compiled without a GPU target; add sm_80 or another to --target")             \
   X(NO_CUDA_DRIVER, 31, "no CUDA driver: libcuda.so.1 cannot be loaded, or finds no device")                   \
   X(CUDA, 32, "the CUDA driver reported an error; pegen_cuda_error_name() says which")                         \
-  X(GPU_OPERAND_DTYPE, 33, "an operand of a GPU launch must be float32")                                       \
-  X(ENTRY, 34, "this kernel has no entry of that name; NULL and \"encode\" name the one it has")
+  X(ENTRY, 34, "this kernel has no entry of that name; NULL and \"encode\" name the one it has")              \
+  X(KERNEL, 35, "the kernel is NULL, or was made for another version of pegen/pegen.h than the runtime")       \
+  X(NO_MEMORY, 36, "no memory on the host to remember a kernel's module in")
 
 typedef enum pegen_error {
 #define PEGEN_ERROR_ENUM(name, value, text) PEGEN_ERROR_##name = value,
