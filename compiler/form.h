@@ -9,6 +9,7 @@
 #define PEGEN_FORM_H
 
 #include "describe.h"
+#include "explain.h"
 #include "ir.h"
 #include "spec.h"
 #include "target.h"
@@ -29,6 +30,7 @@ struct form {
   /* The normal form and the loops; NULL after a diag_error. What it returns is what the others get. */
   void *(*plan)(arena *a, const spec *s);
   void (*print)(FILE *out, const void *plan); /* --emit expr */
+  explain_function *explain;                  /* what is known of it, for pegen explain; NULL: nothing is told */
   /* The functions of one target; imports: declarations of the driver's, once per module. */
   void (*imports)(ir *b);
   void (*emit_cpu)(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes);

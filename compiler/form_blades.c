@@ -84,7 +84,7 @@ static void write_ptx_host(arena *a, const void *plan, unsigned dtypes, int opti
 }
 
 const form form_blades = {
-    .name = "blades",
+    .name = "blades", .explain = explain_blades,
     .entries = {.encode = "pegen_driver_encode", .workspace = "pegen_driver_workspace"},
     .takes = takes, .plan = build, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
     .per_head = per_head, .hash = hash, .write_ptx = write_ptx, .compile_ptx = compile_ptx, .write_ptx_host = write_ptx_host,

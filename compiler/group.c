@@ -236,21 +236,32 @@ static expr_matrix exp_any_signature(const builder *b, const factor *f) {
 
 static bool vanishes(const expr *x) { return expr_is_const(x, 0); }
 
-static expr_matrix exp_on_vectors(const builder *b, const factor *f) {
-  spec_bivector plane = {0};
+/* The closed form of a rotor; *clean is it without the planes whose coefficient is 0. */
+static closed_form choose_form(const builder *b, const factor *f, factor *clean) {
   bool euclidean = true;
+  *clean = (factor){f->angle, {0}};
   for (int t = 0; t < f->plane.count; t++) {
     unsigned blade = f->plane.blade[t];
     if (vanishes(f->plane.coefficient[t])) continue;
-    plane.blade[plane.count] = blade;
-    plane.coefficient[plane.count++] = f->plane.coefficient[t];
+    clean->plane.blade[clean->plane.count] = blade;
+    clean->plane.coefficient[clean->plane.count++] = f->plane.coefficient[t];
     for (unsigned left = blade; left; left &= left - 1)
       euclidean = euclidean && clifford_square(b->algebra, __builtin_ctz(left)) > 0;
   }
-  factor clean = {f->angle, plane};
-  if (plane.count == 0) return expr_matrix_identity(b->memory, b->pool, b->n);
-  if (plane.count == 1) return exp_basis_plane(b, plane.blade[0], expr_mul(b->pool, f->angle, plane.coefficient[0]));
-  return euclidean ? exp_euclidean(b, &clean) : exp_any_signature(b, &clean);
+  if (clean->plane.count == 0) return CLOSED_IDENTITY;
+  if (clean->plane.count == 1) return CLOSED_BASIS_PLANE;
+  return euclidean ? CLOSED_RODRIGUES : CLOSED_ANY_SIGNATURE;
+}
+
+static expr_matrix exp_on_vectors(const builder *b, const factor *f, closed_form *form) {
+  factor clean;
+  *form = choose_form(b, f, &clean);
+  switch (*form) {
+  case CLOSED_BASIS_PLANE: return exp_basis_plane(b, clean.plane.blade[0], expr_mul(b->pool, f->angle, clean.plane.coefficient[0]));
+  case CLOSED_RODRIGUES: return exp_euclidean(b, &clean);
+  case CLOSED_ANY_SIGNATURE: return exp_any_signature(b, &clean);
+  default: return expr_matrix_identity(b->memory, b->pool, b->n);
+  }
 }
 
 /* ---- simple or not ---- */
@@ -407,12 +418,13 @@ bool group_build(arena *a, const spec *s, block_program *out) {
                  s->name, s->algebra.p, s->algebra.q, s->algebra.r);
       return false;
     }
-    expr_matrix e = exp_on_vectors(&b, &factors[i]);
+    expr_matrix e = exp_on_vectors(&b, &factors[i], &out->turn[i]);
     v = i ? expr_matrix_product(a, s->pool, v, e) : e;
   }
   int size = s->n_components;
   const expr *amplitude = expr_const(s->pool, s->inverse ? 1 / s->amplitude : s->amplitude);
   out->spec = s;
+  out->n_turns = count;
   out->matrix = (expr_matrix){size, arena_array(a, const expr *, size * size)};
   for (int i = 0; i < size; i++)
     for (int j = 0; j < size; j++) {
@@ -424,4 +436,15 @@ bool group_build(arena *a, const spec *s, block_program *out) {
       out->matrix.entry[i * size + j] = expr_unary(s->pool, EXPR_NARROW, expr_mul(s->pool, entry, amplitude));
     }
   return true;
+}
+
+const char *group_normal_form(arena *a, const block_program *program) {
+  /* ORDER CLOSED_FORM */
+  static const char *const forms[CLOSED_FORM_COUNT] = {"the identity", "a sine and a cosine in a plane of the basis",
+                                                       "Rodrigues' formula with a unit plane", "entire functions of B^2 in any signature"};
+  const char *text = program->n_turns > 1 ? arena_printf(a, "%d rotations multiplied: ", program->n_turns) : "";
+  for (int i = 0; i < program->n_turns; i++) text = arena_printf(a, "%s%s%s", text, i ? "; " : "", forms[program->turn[i]]);
+  unsigned grades = 0;
+  for (int i = 0; i < program->spec->n_components; i++) grades |= 1u << clifford_grade(program->spec->component[i].blade);
+  return grades == 1u << 1 ? text : arena_printf(a, "%s; other grades from the action on vectors", text);
 }

@@ -11,12 +11,26 @@
 #include "clifford.h"
 #include "spec.h"
 
+/* How one rotor of the product becomes a matrix.                    ORDER CLOSED_FORM */
+typedef enum closed_form {
+  CLOSED_IDENTITY,
+  CLOSED_BASIS_PLANE,   /* circular, parabolic or hyperbolic in one plane e_ij */
+  CLOSED_RODRIGUES,     /* a unit plane whose vectors square to +1 */
+  CLOSED_ANY_SIGNATURE, /* entire functions of B^2 */
+  CLOSED_FORM_COUNT
+} closed_form;
+
 typedef struct block_program {
   const spec *spec;
   expr_matrix matrix; /* [n_components][n_components]; zeros are the constant 0 */
+  int n_turns;        /* rotors that are multiplied */
+  closed_form turn[2 * SPEC_MAX_AXES];
 } block_program;
 
 /* False after a diag_error where the description has no closed form (a sum that is not simple). */
 bool group_build(arena *a, const spec *s, block_program *out);
+
+/* The normal form in words, for a person. */
+const char *group_normal_form(arena *a, const block_program *program);
 
 #endif

@@ -165,6 +165,21 @@ static int set_depend(parser *p, const char *value) {
   return STATUS_OK;
 }
 
+/* ORDER EXPLAIN_FORMAT */
+static const struct {
+  const char *name;
+} formats[EXPLAIN_FORMAT_COUNT] = {{"text"}, {"json"}};
+
+static int set_format(parser *p, const char *value) {
+  for (int i = 0; i < EXPLAIN_FORMAT_COUNT; i++)
+    if (!strcmp(value, formats[i].name)) {
+      p->out->format = (explain_format)i;
+      return STATUS_OK;
+    }
+  NAMES(p->a, formats, EXPLAIN_FORMAT_COUNT, names);
+  return unknown("format", value, names, EXPLAIN_FORMAT_COUNT);
+}
+
 static int set_shape(parser *p, const char *value) {
   p->out->bench.shape = value;
   return STATUS_OK;
@@ -214,8 +229,14 @@ static int show_version(parser *p, const char *value) {
 
 /* ---- the table ---------------------------------------------------------------------- */
 
-enum { FOR_COMPILE = 1 << COMMAND_COMPILE, FOR_CHECK = 1 << COMMAND_CHECK, FOR_BENCH = 1 << COMMAND_BENCH };
-#define FOR_ALL (FOR_COMPILE | FOR_CHECK | FOR_BENCH)
+enum {
+  FOR_COMPILE = 1 << COMMAND_COMPILE,
+  FOR_CHECK = 1 << COMMAND_CHECK,
+  FOR_EXPLAIN = 1 << COMMAND_EXPLAIN,
+  FOR_BENCH = 1 << COMMAND_BENCH
+};
+#define FOR_KERNELS (FOR_COMPILE | FOR_CHECK | FOR_BENCH)
+#define FOR_ALL (FOR_KERNELS | FOR_EXPLAIN)
 
 /* ORDER COMMAND */
 static const struct {
@@ -224,6 +245,8 @@ static const struct {
     [COMMAND_COMPILE] = {NULL, "pegen SPEC.lua -o FILE [options]", "compile a description to a kernel"},
     [COMMAND_CHECK] = {"check", "pegen check SPEC.lua [options]",
                        "compile, run, compare with the slow reference, print the errors"},
+    [COMMAND_EXPLAIN] = {"explain", "pegen explain SPEC.lua [options]",
+                         "what was understood: group, normal form, properties, cost per token"},
     [COMMAND_BENCH] = {"bench", "pegen bench SPEC.lua [options]",
                        "time the kernel against a copy of the same bytes in the same run"},
 };
@@ -244,13 +267,14 @@ static const option_row rows[] = {
     {"header", 0, "FILE", false, FOR_COMPILE, set_header, "also write the C header"},
     {"name", 0, "NAME", false, FOR_COMPILE, set_name, "what the symbols begin with, for variants in one program; default: the description's name"},
     {"emit", 0, "FORM", false, FOR_COMPILE, set_emit, "obj, asm, llvm, mlir, ptx or expr, whatever the ending of FILE"},
-    {"target", 0, "LIST", false, FOR_ALL, set_target,
+    {"target", 0, "LIST", false, FOR_KERNELS, set_target,
      "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them"},
-    {"dtype", 0, "LIST", false, FOR_ALL, set_dtype, "number types of q and k: f32, bf16, f16; default: all (bench: f32)"},
+    {"dtype", 0, "LIST", false, FOR_KERNELS, set_dtype, "number types of q and k: f32, bf16, f16; default: all (bench: f32)"},
     {"define", 'D', "NAME=VALUE", false, FOR_ALL, add_define, "set an option of the description; lists with commas"},
-    {NULL, 'O', "LEVEL", true, FOR_ALL, set_optimize, "optimisation, 0 to 3; default 2"},
+    {NULL, 'O', "LEVEL", true, FOR_KERNELS, set_optimize, "optimisation, 0 to 3; default 2"},
     {NULL, 'M', "D", true, FOR_COMPILE, set_depend, "also write a make dependency file, FILE with the ending .d"},
     {NULL, 'M', "F DEPFILE", true, FOR_COMPILE, NULL, "the same, to DEPFILE"},
+    {"format", 0, "FORM", false, FOR_EXPLAIN, set_format, "text (default) or json"},
     {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape, "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit1024, decode; default: all four"},
     {"layout", 0, "LIST", false, FOR_BENCH, set_layout, "order of the memory: bnhd (default), bhnd"},
     {"threads", 0, "COUNT", false, FOR_BENCH, set_threads, "threads that share each call; default 1"},

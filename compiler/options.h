@@ -10,6 +10,7 @@
 #include "arena.h"
 #include "compile.h"
 #include "dsl/loader.h"
+#include "explain.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,7 +19,7 @@
 enum { STATUS_OK = 0, STATUS_ERROR = 1, STATUS_USAGE = 2, STATUS_BUG = 3 };
 
 /* What the program is asked to do.                              ORDER COMMAND */
-typedef enum command { COMMAND_COMPILE, COMMAND_CHECK, COMMAND_BENCH, COMMAND_COUNT } command;
+typedef enum command { COMMAND_COMPILE, COMMAND_CHECK, COMMAND_EXPLAIN, COMMAND_BENCH, COMMAND_COUNT } command;
 
 typedef enum bench_layout { LAYOUT_BNHD = 1, LAYOUT_BHND = 2 } bench_layout;
 
@@ -39,6 +40,7 @@ typedef struct options {
   int n_defines;
   loader_define *defines;
   bench_options bench;
+  explain_format format; /* of explain */
 } options;
 
 /* Reads the command line. False where the program is done: *status is the exit code, and help,

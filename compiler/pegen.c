@@ -94,10 +94,13 @@ static int run_check(arena *a, const spec *s, const options *o) {
 
 static int run_bench(arena *a, const spec *s, const options *o) { return bench_spec(a, s, &o->compile, &o->bench); }
 
+static int run_explain(arena *a, const spec *s, const options *o) { return explain_spec(a, s, o->format); }
+
 /* ORDER COMMAND */
 static int (*const commands[COMMAND_COUNT])(arena *, const spec *, const options *) = {
     [COMMAND_COMPILE] = run_compile,
     [COMMAND_CHECK] = run_check,
+    [COMMAND_EXPLAIN] = run_explain,
     [COMMAND_BENCH] = run_bench,
 };
 

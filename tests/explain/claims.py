@@ -1,0 +1,70 @@
+"""What the papers say of each encoding in specs/, as `pegen explain` must have it.
+
+CLAIMS[spec] is a list of (options, {property: (holds, known)}, source); a claim of None: the paper says nothing.
+The measured ones are statements about the description with random operands, not about trained ones.
+"""
+
+YES, NO, AVERAGE, NONE = "yes", "no", "on average", "not applicable"
+PROVED, MEASURED = "proved", "measured"
+
+# What all rotations have in common.
+ROTATION = {
+    "norm_kept": (YES, PROVED),
+    "invertible": (YES, PROVED),
+    "context_aware": (NO, PROVED),
+    "identity_at_origin": (YES, PROVED),
+    "distance_decay": (AVERAGE, MEASURED), # RoFormer, section 3.4.3; GeoPE, appendix E
+}
+# Generators that commute: relative positions, exactly (RoFormer, section 3.3; ComRoPE, lemma 1 and theorem 1).
+TORUS = ROTATION | {
+    "commuting_generators": (YES, PROVED),
+    "translation_invariant": (YES, PROVED),
+}
+# Generators that do not: "breaking strict equivariance" (CARE, section 1); LieRE, eq. 1 against eq. 2.
+TWISTED = ROTATION | {
+    "commuting_generators": (NO, MEASURED),
+    "translation_invariant": (NO, MEASURED),
+    "rotation_invariant": (NO, MEASURED),
+}
+ONE_AXIS = {"rotation_invariant": (NONE, PROVED)}
+UNTOLD = {"distance_decay": None}  # no paper says anything of it
+DIRECTED = {"rotation_invariant": (NO, MEASURED)}
+
+CLAIMS = {
+    "rope": [
+        ([], TORUS | ONE_AXIS, "RoFormer, sections 3.3 and 3.4.3; PaPE, section 2: translation invariance, distance decay"),
+        (["rotary_dim=4"], TORUS | ONE_AXIS | {"distance_decay": (NO, MEASURED)}, "two frequencies meet again"),
+        (["layout=split", "rotary_dim=32"], TORUS | ONE_AXIS, "the same of a part of the head"),
+        (["scaling=yarn", "factor=4"], TORUS | ONE_AXIS | {"norm_kept": (NO, PROVED), "identity_at_origin": (NO, MEASURED)},
+         "YaRN, section 3.4: the attention factor scales queries and keys"),
+        (["inverse=true"], TORUS | ONE_AXIS, "the inverse of a rotation is one"),
+    ],
+    "rope_axial": [
+        ([], TORUS | DIRECTED, "PaPE, section 4.2: axial RoPE combines translation invariance with distance decay"),
+        (["axes=3", "head_dim=96"], TORUS | DIRECTED, "the same"),
+        (["arrangement=alternating"], TORUS | DIRECTED, "the same"),
+        (["arrangement=sections", "axes=3", "sections=8,12,12"], TORUS | DIRECTED | UNTOLD, "base 1000000: far beyond 1024 units"),
+    ],
+    "rope_mixed": [
+        ([], TORUS | DIRECTED, "LieRE, section 3.1, eq. 2: RoPE-Mixed's rotations commute"),
+        (["heads=4", "axes=3"], TORUS | DIRECTED, "the same"),
+    ],
+    "geope1d": [
+        ([], TORUS | ONE_AXIS, "GeoPE, appendix F: equivalent to RoPE where there is one axis"),
+        (["exponent_sign=-1"], TORUS | ONE_AXIS, "the same"),
+    ],
+    "geope2d": [
+        ([], TWISTED, "GeoPE, section 3.4: r(theta, phi) is no product of shifts; appendix E: decay"),
+        (["exponent_sign=-1", "layout=split"], TWISTED, "the same"),
+    ],
+    "geope3d": [
+        ([], TWISTED, "GeoPE, section 3.4; appendix E"),
+        (["exponent_sign=-1"], TWISTED, "the same"),
+    ],
+    "spherical": [([], TWISTED | UNTOLD, "CARE, sections 1 and 2: rotations on the sphere do not commute")],
+    "quatro": [([], TWISTED | UNTOLD, "CARE, section 4"), (["heads=2", "half_angle=true"], TWISTED | UNTOLD, "the same")],
+    "care": [
+        ([], TWISTED | UNTOLD, "CARE, section 5"),
+        (["grades=0,2", "heads=2"], TWISTED | UNTOLD, "the same of a part of the grades"),
+    ],
+}

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""explain_test.py PEGEN SPECS INPUTS: what `pegen explain` says of every spec is what the papers say (claims.py).
+
+The JSON is parsed with Python's own parser; the text must say the same of every property.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+
+from claims import CLAIMS
+
+pegen, specs, inputs = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+failures = []
+
+
+def expect(condition, message):
+    if not condition:
+        failures.append(message)
+        print("FAIL", message)
+
+
+def explain(spec, options, form):
+    command = [pegen, "explain", str(spec), f"--format={form}"]
+    for option in options:
+        command += ["-D", option]
+    run = subprocess.run(command, capture_output=True)
+    expect(run.returncode == 0 and not run.stderr, f"{' '.join(command)}: exit {run.returncode} {run.stderr!r}")
+    return run.stdout.decode("utf-8", "strict" if form == "json" else "replace")
+
+
+def check_shape(name, facts):
+    """What every answer has, whatever the encoding."""
+    expect(facts["name"] == name or name.startswith("input "), f"{name}: the name is {facts['name']}")
+    block = facts["block"]
+    expect(block["size"] * block["count"] + block["leftover_channels"] == facts["head_dim"], f"{name}: channels do not add up")
+    expect(facts["cost"]["per_row_bytes_float32"] == 4 * (2 * facts["head_dim"] + facts["columns_added"]), f"{name}: bytes")
+    expect(facts["cost"]["per_row_operations"] > 0, f"{name}: no operations")
+    for key, value in facts["properties"].items():
+        expect(value["holds"] in ("yes", "no", "on average", "not applicable"), f"{name}: {key} holds {value['holds']}")
+        expect(value["known"] == "proved" or "deviation" in value or "far_score" in value, f"{name}: {key} is measured without a figure")
+        expect(value["how"] and value["meaning"], f"{name}: {key} without a reason")
+
+
+def check_text(name, facts, text):
+    for key, value in facts["properties"].items():
+        said = [line for line in text.splitlines()
+                if value["how"] in line and f" {value['holds']} " in line and f" {value['known']} " in line]
+        expect(said, f"{name}: the text does not say that {key} is '{value['holds']}', {value['known']}")
+
+
+def check_claims(name, options, claims, source):
+    what = " ".join([name] + options)
+    facts = json.loads(explain(specs / f"{name}.lua", options, "json"))
+    check_shape(name, facts)
+    if not options:
+        check_text(what, facts, explain(specs / f"{name}.lua", options, "text"))
+    for key, claim in claims.items():
+        got = facts["properties"][key]
+        holds, known = claim or (got["holds"], got["known"])
+        expect(got["holds"] == holds and got["known"] == known, f"{what}: {key} is '{got['holds']}' ({got['known']}: {got['how']}), expected '{holds}' ({known}) by {source}")
+    missing = set(facts["properties"]) - set(claims)
+    expect(not missing, f"{what}: no claim about {sorted(missing)}")
+
+
+def check_inputs():
+    """Specs made to be awkward, each beside what must come out of it."""
+    for file in sorted(inputs.glob("*.lua")):
+        wanted = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
+        facts = json.loads(explain(file, [], "json"))
+        check_shape(f"input {file.stem}", facts)
+        check_text(f"input {file.stem}", facts, explain(file, [], "text"))
+        for path, value in wanted.items():
+            got = facts
+            for key in path.split("."):
+                got = got[int(key)] if isinstance(got, list) else got[key]
+            expect(got == value, f"{file.name}: {path} is {got!r}, expected {value!r}")
+
+
+for file in sorted(specs.glob("*.lua")):
+    expect(file.stem in CLAIMS, f"{file.name}: claims.py does not say what its paper states")
+    for options, claims, source in CLAIMS.get(file.stem, []):
+        check_claims(file.stem, options, claims, source)
+for name in CLAIMS:
+    expect((specs / f"{name}.lua").exists(), f"claims.py names {name}, which is no spec")
+check_inputs()
+print(f"{len(failures)} failures")
+sys.exit(1 if failures else 0)

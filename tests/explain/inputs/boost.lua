@@ -1,0 +1,11 @@
+-- A plane of mixed signature: a boost keeps no norm, so scores of one kernel for q and k are not relative.
+local pe = require "pegen"
+return pe.encoding {
+  name = "boost",
+  axes = { "x", "y" },
+  head_dim = 8,
+  block = pe.multivector { algebra = { 1, 1, 0 }, grades = { 1 } },
+  generators = pe.bivector { e12 = 1 },
+  combine = pe.sum,
+  phase = 0.01,
+}
