@@ -76,7 +76,7 @@ static void print_description(arena *a, const spec *s, const explanation *e) {
     for (int i = 0; i < s->n_axes; i++) grid = arena_printf(a, "%s%s%" PRId64, grid, i ? " x " : "", s->grid[i]);
     line("grid", grid);
   }
-  if (s->skip_tokens) line("skipped", arena_printf(a, "the first %d tokens", s->skip_tokens));
+  if (s->skip_tokens) line("skipped", s->skip_tokens > 1 ? arena_printf(a, "the first %d tokens", s->skip_tokens) : "the first token");
   if (s->inverse) line("inverse", "turns back");
   line("group", e->group);
   line("normal form", e->normal_form);
@@ -220,6 +220,7 @@ static void print_json(const spec *s, const explanation *e) {
 
 int explain_spec(arena *a, const spec *s, explain_format format) {
   const form *f = form_of(s);
+  if (!f) return 1;
   explanation e = {.form = f->name};
   if (!f->explain) {
     diag_error(s->file, s->line, "'%s' is of the form '%s', of which explain knows nothing", s->name, f->name);
