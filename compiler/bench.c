@@ -287,26 +287,36 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
 
 /* ---- what to measure ---------------------------------------------------------------- */
 
-/* "B,N,H" or "B,N,H,D"; false after a message. */
-static bool read_shape(const char *text, const pegen_kernel *kernel, shape *out) {
-  int64_t value[4] = {0, 0, 0, kernel->head_dim};
-  int count = 0;
-  const char *at = text;
-  for (char *end; count < 4; at = end + 1) {
-    value[count++] = strtoll(at, &end, 10);
-    if (end == at || value[count - 1] < 1 || value[count - 1] > 1 << 30) count = 5;
-    if (*end != ',') {
-      if (*end) count = 5;
-      break;
-    }
-    if (count == 4) count = 5;
+/* Reads "B,N,H" or "B,N,H,D": how many numbers, or 0 where it is something else. */
+static int read_sizes(const char *text, int64_t value[4]) {
+  for (int count = 0; count < 4;) {
+    char *end;
+    value[count] = strtoll(text, &end, 10);
+    if (end == text || value[count] < 1 || value[count] > 1 << 30) return 0;
+    count++;
+    if (!*end) return count >= 3 ? count : 0;
+    if (*end != ',') return 0;
+    text = end + 1;
   }
+  return 0;
+}
+
+bool bench_shape_known(const char *text) {
+  int64_t value[4];
+  for (int i = 0; i < SHAPE_COUNT; i++)
+    if (!strcmp(text, shapes[i].name)) return true;
+  return read_sizes(text, value) > 0;
+}
+
+/* False after a message. */
+static bool read_shape(const char *text, const pegen_kernel *kernel, shape *out) {
+  int64_t value[4];
+  int count = read_sizes(text, value);
+  if (count < 4) value[3] = kernel->head_dim;
   *out = (shape){"given", value[0], value[1], value[2], value[3], false};
   double size = (double)value[0] * (double)value[1] * (double)value[2] * (double)value[3];
-  if (count < 3 || count > 4 || size > 1e10)
-    diag_error(NULL, 0, "--shape %s: expected B,N,H or B,N,H,D or vit_b1, vit_b8, vit1024, decode", text);
-  else if (value[3] != kernel->head_dim)
-    diag_error(NULL, 0, "--shape %s: the kernel's head_dim is %d", text, kernel->head_dim);
+  if (size > 1e10) diag_error(NULL, 0, "--shape %s: expected at most 1e10 elements", text);
+  else if (value[3] != kernel->head_dim) diag_error(NULL, 0, "--shape %s: the kernel's head_dim is %d", text, kernel->head_dim);
   else return true;
   return false;
 }

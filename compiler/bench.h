@@ -15,6 +15,9 @@
 #include "pegen/pegen.h"
 #include "spec.h"
 
+/* Is it B,N,H or B,N,H,D, or the name of a shape? (What --shape takes; the kernel may still refuse it.) */
+bool bench_shape_known(const char *text);
+
 /* Compiles and measures; prints to the standard output. An exit code. */
 int bench_spec(arena *a, const spec *s, const compile_options *compile, const bench_options *bench);
 

@@ -1,8 +1,10 @@
 /* options: the option table and its getopt_long driver; see options.h. */
 #include "options.h"
 
+#include "bench.h"
 #include "diag.h"
 #include "pegen/pegen.h"
+#include "target_ptx.h"
 
 #include <ctype.h>
 #include <getopt.h>
@@ -182,7 +184,8 @@ static int set_format(parser *p, const char *value) {
 
 static int set_shape(parser *p, const char *value) {
   p->out->bench.shape = value;
-  return STATUS_OK;
+  if (bench_shape_known(value)) return STATUS_OK;
+  return usage("--shape %s: expected B,N,H or B,N,H,D or vit_b1, vit_b8, vit1024, decode", value);
 }
 
 static int add_layout(parser *p, const char *word) {
@@ -347,9 +350,10 @@ static int bad_option(parser *p, int code, char **argv) {
   return usage("unknown option '--%s'", name);
 }
 
-/* -MF takes the next word; getopt has only seen -M with the argument "F". */
+/* -MF takes the next word; getopt has only seen -M with the argument "F". NULL: there is none. */
 static const char *joined_depfile(parser *p, const char *value, int argc, char **argv) {
-  if (strcmp(value, "F") || optind >= argc) return value;
+  if (strcmp(value, "F")) return value;
+  if (optind >= argc) return NULL;
   return arena_printf(p->a, "F%s", argv[optind++]);
 }
 
@@ -371,6 +375,7 @@ static int read_options(parser *p, int argc, char **argv) {
     if (code == '?' || code == ':') return bad_option(p, code, argv);
     const option_row *row = find_row(code);
     if (row->letter == 'M') optarg = (char *)joined_depfile(p, optarg, argc, argv);
+    if (row->argument && !optarg) return usage("option '-MF' needs a value");
     if (!(row->commands >> p->out->command & 1)) {
       char text[64];
       spell(row, text, sizeof text);
@@ -391,10 +396,18 @@ static const char *ending_of(const char *path) {
   return dot ? dot : "";
 }
 
+/* The assembly of a GPU is PTX: a file called .s is meant for a processor. */
+static bool names_only_gpus(parser *p) {
+  const char *cpus;
+  return ptx_target_parse(p->a, p->out->compile.targets, &cpus) && !cpus;
+}
+
 static int decide_kind(parser *p) {
   const char *output = p->out->output;
   if (p->emit_given) return STATUS_OK;
   if (!strcmp(output, "-")) return usage("-o -: say what to write with --emit obj, asm, llvm, mlir, expr or ptx");
+  if (!strcmp(ending_of(output), emit_kinds[EMIT_ASM].ending) && names_only_gpus(p))
+    return usage("-o %s: --target %s names only GPUs, whose assembly is PTX; expected an output that ends in .ptx", output, p->out->compile.targets);
   for (int i = 0; i < EMIT_KIND_COUNT; i++)
     if (!strcmp(ending_of(output), emit_kinds[i].ending)) {
       p->out->compile.emit = (emit_kind)i;
@@ -424,6 +437,11 @@ static int decide_outputs(parser *p) {
   for (int i = 0; i < 3; i++)
     for (int j = i + 1; j < 3; j++)
       if (paths[i] && paths[j] && !strcmp(paths[i], paths[j])) return usage("'%s' is named for two outputs", paths[i]);
+  return STATUS_OK;
+}
+
+static int decide_bench(const parser *p) {
+  if (p->out->bench.in_place && p->out->bench.out_of_place) return usage("--in-place and --out-of-place exclude each other; without them both are measured");
   return STATUS_OK;
 }
 
@@ -458,5 +476,6 @@ bool options_parse(arena *a, int argc, char **argv, options *out, int *status) {
   }
   *status = decide_spec(&p, argc, argv);
   if (!*status) *status = decide_outputs(&p);
+  if (!*status) *status = decide_bench(&p);
   return !*status;
 }
