@@ -1,6 +1,7 @@
-# Where the program finds its vocabulary, and what `cmake --install` puts in place besides the
-# runtime (which installs itself): the program, the vocabulary, the descriptions.
+# Where the program finds its vocabulary, and what `cmake --install` puts in place: the program, the vocabulary, the
+# descriptions, the libraries with their headers, and what find_package(pegen) and pkg-config read.
 # The installed program looks beside itself, so the tree can be moved.
+include(CMakePackageConfigHelpers)
 
 file(RELATIVE_PATH pegen_installed_dsl /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_DATADIR}/pegen/dsl)
 target_compile_definitions(pegen PRIVATE
@@ -9,7 +10,42 @@ target_compile_definitions(pegen PRIVATE
 
 # LLVM's libraries are not on the loader's path.
 set_target_properties(pegen PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
-install(TARGETS pegen RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY dsl/ DESTINATION ${CMAKE_INSTALL_DATADIR}/pegen/dsl FILES_MATCHING PATTERN "*.lua")
 install(DIRECTORY specs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/pegen/specs FILES_MATCHING PATTERN "*.lua")
+install(DIRECTORY runtime/include/pegen DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/pegen)
+
+# Targets of find_package(pegen): pegen::pegen, pegen::headers, pegen::runtime, pegen::kernels, both also _shared.
+set(pegen_installed pegen pegen_headers pegen_runtime_static pegen_runtime_shared)
+set_target_properties(pegen_headers PROPERTIES EXPORT_NAME headers)
+set_target_properties(pegen_runtime_static PROPERTIES EXPORT_NAME runtime)
+set_target_properties(pegen_runtime_shared PROPERTIES EXPORT_NAME runtime_shared)
+if(PEGEN_STOCK_KERNELS)
+  list(APPEND pegen_installed pegen_kernels_static pegen_kernels_shared)
+  set_target_properties(pegen_kernels_static PROPERTIES EXPORT_NAME kernels)
+  set_target_properties(pegen_kernels_shared PROPERTIES EXPORT_NAME kernels_shared)
+  install(DIRECTORY generated/include/pegen/kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pegen)
+  install(DIRECTORY generated/ptx DESTINATION ${CMAKE_INSTALL_DATADIR}/pegen)
+endif()
+install(TARGETS ${pegen_installed} EXPORT pegen
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+
+set(pegen_package ${CMAKE_INSTALL_LIBDIR}/cmake/pegen)
+install(EXPORT pegen NAMESPACE pegen:: FILE pegenTargets.cmake DESTINATION ${pegen_package})
+configure_package_config_file(cmake/pegenConfig.cmake.in ${CMAKE_BINARY_DIR}/pegenConfig.cmake INSTALL_DESTINATION ${pegen_package})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/pegenConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/pegenConfig.cmake ${CMAKE_BINARY_DIR}/pegenConfigVersion.cmake cmake/PegenAddKernel.cmake
+  DESTINATION ${pegen_package})
+
+# pkg-config: paths from the file's own folder, so that these can be moved, too.
+set(pegen_pkgconfig ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH pegen_prefix_from_pkgconfig /${pegen_pkgconfig} /)
+foreach(module pegen pegen-kernels)
+  configure_file(cmake/${module}.pc.in ${CMAKE_BINARY_DIR}/${module}.pc @ONLY)
+endforeach()
+install(FILES ${CMAKE_BINARY_DIR}/pegen.pc DESTINATION ${pegen_pkgconfig})
+if(PEGEN_STOCK_KERNELS)
+  install(FILES ${CMAKE_BINARY_DIR}/pegen-kernels.pc DESTINATION ${pegen_pkgconfig})
+endif()

@@ -1,0 +1,59 @@
+/* care: Clifford algebraic rotary embedding in Cl(3,0) (CARE, appendix A)
+ *
+ * Made by pegen 0.1.0 from the description care with
+ *   head_dim=64 heads=1 grades=0,1,2,3 basis=e31 order=paper skip_tokens=0 inverse=false grid=.
+ * Link the object that was written together with this file; it needs no library.
+ *
+ *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
+ *   positions           [N,2] or [B,N,2]: x, y
+ *   blocks              8 of 8 channels each
+ */
+#ifndef PEGEN_KERNEL_CARE_H
+#define PEGEN_KERNEL_CARE_H
+
+#include <pegen/pegen.h>
+
+#if PEGEN_ABI_VERSION != 1
+#error "care was made for another version of pegen/pegen.h"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CARE_HEAD_DIM 64 /* channels of a row */
+#define CARE_AXES 2 /* coordinates of a position */
+#define CARE_HEADS 0 /* heads it is made for; 0: any number */
+#define CARE_SKIP_TOKENS 0 /* tokens at the front that pass through */
+
+/* Index of each operand in pegen_args.operands. */
+enum {
+  /* axis: unit vector (u1, u2, u3) of the bivector u1 e23 + u2 e31 + u3 e12 that a block turns in
+   * shape  [axes=2, heads=1, blocks=8, 3], contiguous; float32, float64, float16 or bfloat16
+   * units  1
+   * start  uniform on the unit sphere
+   * source CARE, appendix A */
+  CARE_OPERAND_AXIS = 0,
+  /* freq: speed of the turn
+   * shape  [axes=2, heads=1, blocks=8], contiguous; float32, float64, float16 or bfloat16
+   * units  radians per unit of position
+   * start  base^(-i/blocks), as RoPE's
+   * source CARE, appendix A */
+  CARE_OPERAND_FREQ = 1,
+  CARE_OPERAND_COUNT = 2
+};
+
+/* What the object says of itself. */
+extern const pegen_kernel care_kernel;
+
+/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then
+ * nothing was written. */
+int care_encode(const pegen_args *args, int part, int parts);
+
+/* Bytes that args->workspace must have; 0: none. */
+size_t care_workspace(const pegen_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,47 @@
+/* geope3d: GeoPE, three axes (eq. 5-6)
+ *
+ * Made by pegen 0.1.0 from the description geope3d with
+ *   head_dim=64 base=100 exponent_sign=1 layout=interleaved skip_tokens=0 inverse=false grid=.
+ * Link the object that was written together with this file; it needs no library.
+ *
+ *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
+ *   positions           [N,3] or [B,N,3]: d, h, w
+ *   blocks              21 of 3 channels each
+ */
+#ifndef PEGEN_KERNEL_GEOPE3D_H
+#define PEGEN_KERNEL_GEOPE3D_H
+
+#include <pegen/pegen.h>
+
+#if PEGEN_ABI_VERSION != 1
+#error "geope3d was made for another version of pegen/pegen.h"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GEOPE3D_HEAD_DIM 64 /* channels of a row */
+#define GEOPE3D_AXES 3 /* coordinates of a position */
+#define GEOPE3D_HEADS 0 /* heads it is made for; 0: any number */
+#define GEOPE3D_SKIP_TOKENS 0 /* tokens at the front that pass through */
+
+/* Index of each operand in pegen_args.operands. */
+enum {
+  GEOPE3D_OPERAND_COUNT = 0
+};
+
+/* What the object says of itself. */
+extern const pegen_kernel geope3d_kernel;
+
+/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then
+ * nothing was written. */
+int geope3d_encode(const pegen_args *args, int part, int parts);
+
+/* Bytes that args->workspace must have; 0: none. */
+size_t geope3d_workspace(const pegen_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

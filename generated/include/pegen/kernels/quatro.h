@@ -1,0 +1,53 @@
+/* quatro: quaternion rotary embedding (CARE, section 4)
+ *
+ * Made by pegen 0.1.0 from the description quatro with
+ *   head_dim=64 heads=1 half_angle=false skip_tokens=0 inverse=false grid=.
+ * Link the object that was written together with this file; it needs no library.
+ *
+ *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
+ *   positions           [N,2] or [B,N,2]: x, y
+ *   blocks              21 of 3 channels each
+ */
+#ifndef PEGEN_KERNEL_QUATRO_H
+#define PEGEN_KERNEL_QUATRO_H
+
+#include <pegen/pegen.h>
+
+#if PEGEN_ABI_VERSION != 1
+#error "quatro was made for another version of pegen/pegen.h"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QUATRO_HEAD_DIM 64 /* channels of a row */
+#define QUATRO_AXES 2 /* coordinates of a position */
+#define QUATRO_HEADS 0 /* heads it is made for; 0: any number */
+#define QUATRO_SKIP_TOKENS 0 /* tokens at the front that pass through */
+
+/* Index of each operand in pegen_args.operands. */
+enum {
+  /* theta: i, j and k of the pure quaternion that a block turns about; its length is the speed
+   * shape  [axes=2, heads=1, blocks=21, 3], contiguous; float32, float64, float16 or bfloat16
+   * units  half radians per unit of position
+   * start  a random direction times base^(-i/blocks), base 100
+   * source CARE, section 4 */
+  QUATRO_OPERAND_THETA = 0,
+  QUATRO_OPERAND_COUNT = 1
+};
+
+/* What the object says of itself. */
+extern const pegen_kernel quatro_kernel;
+
+/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then
+ * nothing was written. */
+int quatro_encode(const pegen_args *args, int part, int parts);
+
+/* Bytes that args->workspace must have; 0: none. */
+size_t quatro_workspace(const pegen_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,47 @@
+/* rope_axial: axial rotary position embedding (Heo et al., eq. 9-10; VisionLLaMA; M-RoPE)
+ *
+ * Made by pegen 0.1.0 from the description rope_axial with
+ *   head_dim=64 axes=2 arrangement=sequential base=100 layout=interleaved sections= skip_tokens=0 inverse=false grid=.
+ * Link the object that was written together with this file; it needs no library.
+ *
+ *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
+ *   positions           [N,2] or [B,N,2]: h, w
+ *   blocks              32 of 2 channels each
+ */
+#ifndef PEGEN_KERNEL_ROPE_AXIAL_H
+#define PEGEN_KERNEL_ROPE_AXIAL_H
+
+#include <pegen/pegen.h>
+
+#if PEGEN_ABI_VERSION != 1
+#error "rope_axial was made for another version of pegen/pegen.h"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ROPE_AXIAL_HEAD_DIM 64 /* channels of a row */
+#define ROPE_AXIAL_AXES 2 /* coordinates of a position */
+#define ROPE_AXIAL_HEADS 0 /* heads it is made for; 0: any number */
+#define ROPE_AXIAL_SKIP_TOKENS 0 /* tokens at the front that pass through */
+
+/* Index of each operand in pegen_args.operands. */
+enum {
+  ROPE_AXIAL_OPERAND_COUNT = 0
+};
+
+/* What the object says of itself. */
+extern const pegen_kernel rope_axial_kernel;
+
+/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then
+ * nothing was written. */
+int rope_axial_encode(const pegen_args *args, int part, int parts);
+
+/* Bytes that args->workspace must have; 0: none. */
+size_t rope_axial_workspace(const pegen_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,47 @@
+/* spherical: Spherical RoPE (van de Geijn et al.; CARE, section 3.3)
+ *
+ * Made by pegen 0.1.0 from the description spherical with
+ *   head_dim=64 base=100 exponent_sign=-1 layout=interleaved skip_tokens=0 inverse=false grid=.
+ * Link the object that was written together with this file; it needs no library.
+ *
+ *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
+ *   positions           [N,2] or [B,N,2]: h, w
+ *   blocks              21 of 3 channels each
+ */
+#ifndef PEGEN_KERNEL_SPHERICAL_H
+#define PEGEN_KERNEL_SPHERICAL_H
+
+#include <pegen/pegen.h>
+
+#if PEGEN_ABI_VERSION != 1
+#error "spherical was made for another version of pegen/pegen.h"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SPHERICAL_HEAD_DIM 64 /* channels of a row */
+#define SPHERICAL_AXES 2 /* coordinates of a position */
+#define SPHERICAL_HEADS 0 /* heads it is made for; 0: any number */
+#define SPHERICAL_SKIP_TOKENS 0 /* tokens at the front that pass through */
+
+/* Index of each operand in pegen_args.operands. */
+enum {
+  SPHERICAL_OPERAND_COUNT = 0
+};
+
+/* What the object says of itself. */
+extern const pegen_kernel spherical_kernel;
+
+/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then
+ * nothing was written. */
+int spherical_encode(const pegen_args *args, int part, int parts);
+
+/* Bytes that args->workspace must have; 0: none. */
+size_t spherical_workspace(const pegen_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,1 @@
+return { of = function(base, i) return base ^ (-i / 8) end }
