@@ -289,6 +289,7 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
 
 /* Reads "B,N,H" or "B,N,H,D": how many numbers, or 0 where it is something else. */
 static int read_sizes(const char *text, int64_t value[4]) {
+  memset(value, 0, 4 * sizeof *value);
   for (int count = 0; count < 4;) {
     char *end;
     value[count] = strtoll(text, &end, 10);
@@ -315,7 +316,8 @@ static bool read_shape(const char *text, const pegen_kernel *kernel, shape *out)
   if (count < 4) value[3] = kernel->head_dim;
   *out = (shape){"given", value[0], value[1], value[2], value[3], false};
   double size = (double)value[0] * (double)value[1] * (double)value[2] * (double)value[3];
-  if (size > 1e10) diag_error(NULL, 0, "--shape %s: expected at most 1e10 elements", text);
+  if (!count) diag_error(NULL, 0, "--shape %s: expected B,N,H or B,N,H,D", text);
+  else if (size > 1e10) diag_error(NULL, 0, "--shape %s: expected at most 1e10 elements", text);
   else if (value[3] != kernel->head_dim) diag_error(NULL, 0, "--shape %s: the kernel's head_dim is %d", text, kernel->head_dim);
   else return true;
   return false;
