@@ -72,7 +72,7 @@ void emit_cpu(ir *b, arena *a, const plan *p, const cpu_target *target, unsigned
   if (p->n_leaves > 0) emit_prepare(b, a, p, t, target);
   emit_rotor(b, a, p, t, target);
   for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
-    for (int streaming = 0; streaming < 2; streaming++)
+    for (int streaming = 0; streaming <= target->has_streaming; streaming++)
       if (dtypes & 1u << dtype) emit_encode(b, a, p, t, target, dtype, streaming);
   b->target_cpu = b->target_features = NULL;
 }

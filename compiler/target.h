@@ -17,6 +17,7 @@ typedef struct cpu_target {
   int lanes;               /* float32 in a vector register */
   bool has_fma;            /* fused multiply-add in hardware */
   bool has_f16;            /* conversions of float16 in hardware */
+  bool has_streaming;      /* a second set of rows that stores past the caches: where its gain was measured */
 } cpu_target;
 
 enum { TARGET_MAX = 4 };
