@@ -27,41 +27,80 @@ void emit_cpu_imports(ir *b) {
 
 /* ---- prepare and rotor: blocks in the lanes ---- */
 
-static expr_emitter chunk_emitter(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target, int chunk) {
-  expr_emitter e = {.b = b, .p = p, .has_fma = target->has_fma, .begin = t->chunk_begin[chunk], .width = t->chunk_width[chunk]};
-  e.memo = arena_array(a, ir_value, expr_pool_count(p->spec->pool));
+/* Chunks of blocks, one after the other: those that are alike by one code in a loop. */
+typedef struct chunk_walk {
+  ir *b;
+  arena *memory;
+  const plan *p;
+  const plan_tile *t;
+  const cpu_target *target;
+  bool *has_table; /* see expr_emitter */
+} chunk_walk;
+
+static expr_emitter chunk_emitter(const chunk_walk *w, int chunk) {
+  expr_emitter e = {.b = w->b, .memory = w->memory, .p = w->p, .has_fma = w->target->has_fma,
+                    .begin = w->t->chunk_begin[chunk], .width = w->t->chunk_width[chunk],
+                    .suffix = w->target->suffix, .has_table = w->has_table};
+  e.memo = arena_array(w->memory, ir_value, expr_pool_count(w->p->spec->pool));
   return e;
 }
 
-static void emit_prepare(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target) {
+/* Opens the loop over the first chunks; *e evaluates chunk 0, shifted to the one at hand. */
+static ir_loop begin_chunks(const chunk_walk *w, expr_emitter *e) {
+  ir_loop loop = ir_for(w->b, ir_int(w->b, w->b->i64, 0), ir_int(w->b, w->b->i64, w->t->n_looped));
+  *e = chunk_emitter(w, 0);
+  e->shift = ir_op2(w->b, "arith.muli", loop.index, ir_int(w->b, w->b->i64, w->t->width));
+  return loop;
+}
+
+static void prepare_chunk(const chunk_walk *w, expr_emitter *e, const ir_value *arguments) {
+  e->has_leaves = true;
+  e->leaves = arguments[0];
+  for (int i = 0; i < w->p->n_prepared; i++)
+    ir_store(w->b, emit_expr_lanes(e, w->p->prepared[i]), emit_prepared_at(e, arguments[1], i), 4, false);
+}
+
+static void emit_prepare(const chunk_walk *w) {
+  ir *b = w->b;
   MlirType types[] = {b->ptr, b->ptr};
   ir_value arguments[2];
-  ir_function(b, emit_prepare_name(a, target), true, (MlirType){NULL}, 2, types, arguments);
-  for (int chunk = 0; chunk < t->n_chunks; chunk++) {
-    expr_emitter e = chunk_emitter(b, a, p, t, target, chunk);
-    e.has_leaves = true;
-    e.leaves = arguments[0];
-    for (int i = 0; i < p->n_prepared; i++) {
-      int64_t at = emit_prepared_offset(p, i, e.begin, p->prepared[i]->is_f32);
-      ir_store(b, emit_expr_lanes(&e, p->prepared[i]), ir_offset_const(b, arguments[1], at), 4, false);
-    }
+  ir_function(b, emit_prepare_name(w->memory, w->target), true, (MlirType){NULL}, 2, types, arguments);
+  expr_emitter e;
+  if (w->t->n_looped) {
+    ir_loop loop = begin_chunks(w, &e);
+    prepare_chunk(w, &e, arguments);
+    ir_end_for(b, loop);
+  }
+  for (int chunk = w->t->n_looped; chunk < w->t->n_chunks; chunk++) {
+    e = chunk_emitter(w, chunk);
+    prepare_chunk(w, &e, arguments);
   }
   ir_return(b);
 }
 
-static void emit_rotor(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target) {
+static void emit_rotor(const chunk_walk *w) {
+  ir *b = w->b;
+  const plan_tile *t = w->t;
   MlirType types[] = {b->ptr, b->ptr, b->ptr};
   ir_value arguments[3], positions[SPEC_MAX_AXES];
-  ir_function(b, emit_rotor_name(a, target), true, (MlirType){NULL}, 3, types, arguments);
-  for (int axis = 0; axis < p->spec->n_axes; axis++)
+  ir_function(b, emit_rotor_name(w->memory, w->target), true, (MlirType){NULL}, 3, types, arguments);
+  for (int axis = 0; axis < w->p->spec->n_axes; axis++)
     positions[axis] = ir_load(b, b->f64, ir_offset_const(b, arguments[0], axis * 8), 8);
-  expr_emitter *emitters = arena_array(a, expr_emitter, t->n_chunks + 1);
+  expr_emitter *emitters = arena_array(w->memory, expr_emitter, t->n_chunks + 1);
+  if (t->n_looped) {
+    ir_loop loop = begin_chunks(w, &emitters[0]);
+    emitters[0].prepared = arguments[1];
+    emitters[0].positions = positions;
+    ir_value bytes = ir_int(b, b->i64, (int64_t)t->looped_slots * t->width * 4);
+    emit_coefficients(b, w->p, t, emitters, true, ir_offset(b, arguments[2], ir_op2(b, "arith.muli", loop.index, bytes)));
+    ir_end_for(b, loop);
+  }
   for (int chunk = 0; chunk < t->n_chunks; chunk++) {
-    emitters[chunk] = chunk_emitter(b, a, p, t, target, chunk);
+    emitters[chunk] = chunk_emitter(w, chunk);
     emitters[chunk].prepared = arguments[1];
     emitters[chunk].positions = positions;
   }
-  emit_coefficients(b, p, t, emitters, arguments[2]);
+  emit_coefficients(b, w->p, t, emitters, false, arguments[2]);
   ir_return(b);
 }
 
@@ -69,8 +108,9 @@ void emit_cpu(ir *b, arena *a, const plan *p, const cpu_target *target, unsigned
   plan_tile *t = plan_tile_build(a, p, target->lanes);
   b->target_cpu = target->cpu;
   b->target_features = target->features;
-  if (p->n_leaves > 0) emit_prepare(b, a, p, t, target);
-  emit_rotor(b, a, p, t, target);
+  chunk_walk walk = {b, a, p, t, target, arena_array(a, bool, 2 * expr_pool_count(p->spec->pool))};
+  if (p->n_leaves > 0) emit_prepare(&walk);
+  emit_rotor(&walk);
   for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
       if (dtypes & 1u << dtype) emit_encode(b, a, p, t, target, dtype, streaming);

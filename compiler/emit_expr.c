@@ -4,8 +4,15 @@
 #include "diag.h"
 #include "emit_math.h"
 
-int64_t emit_prepared_offset(const plan *p, int i, int begin, bool is_f32) {
-  return (int64_t)i * p->lanes * 8 + begin * (is_f32 ? 4 : 8);
+/* base + offset + shift * size. */
+static ir_value emit_shifted(expr_emitter *e, ir_value base, int64_t offset, int size) {
+  if (e->shift.ptr) base = ir_offset(e->b, base, ir_op2(e->b, "arith.muli", e->shift, ir_int(e->b, e->b->i64, size)));
+  return ir_offset_const(e->b, base, offset);
+}
+
+ir_value emit_prepared_at(expr_emitter *e, ir_value base, int i) {
+  bool is_f32 = e->p->prepared[i]->is_f32;
+  return emit_shifted(e, base, (int64_t)i * e->p->lanes * 8 + e->begin * (is_f32 ? 4 : 8), is_f32 ? 4 : 8);
 }
 
 /* What is the same for all blocks is computed as a scalar, once; 0 lanes. */
@@ -16,9 +23,21 @@ static MlirType type_of(const expr_emitter *e, int lanes, bool is_f32) {
   return lanes ? ir_vector(e->b, lanes, element) : element;
 }
 
+/* A chunk's part of a table in memory. */
+static ir_value shifted_constant(expr_emitter *e, const expr *x, MlirType type, bool is_f32) {
+  const char *name = arena_printf(e->memory, "table%d_%s_%s", x->id, is_f32 ? "f32" : "f64", e->suffix);
+  bool *known = &e->has_table[2 * x->id + is_f32];
+  if (!*known) ir_table_floats(e->b, name, is_f32, e->p->spec->n_blocks, x->table);
+  *known = true;
+  int size = is_f32 ? 4 : 8;
+  ir_value at = ir_offset(e->b, ir_table_address(e->b, name), ir_op2(e->b, "arith.muli", e->shift, ir_int(e->b, e->b->i64, size)));
+  return ir_load(e->b, type, ir_offset_const(e->b, at, (int64_t)e->begin * size), size);
+}
+
 static ir_value constant(expr_emitter *e, const expr *x, int lanes_wanted, bool is_f32) {
   MlirType type = type_of(e, lanes_wanted, is_f32);
   if (x->op == EXPR_CONST) return ir_float(e->b, type, x->value);
+  if (e->shift.ptr) return shifted_constant(e, x, type, is_f32);
   double lanes[64];
   for (int i = 0; i < e->width; i++) {
     int block = e->begin + i;
@@ -116,7 +135,7 @@ static ir_value leaf(expr_emitter *e, const expr *x) {
   if (x->op == EXPR_POSITION) return e->positions[x->index];
   int index = e->p->leaf_index[x->id];
   if (!e->has_leaves || index < 0) diag_bug("emit_expr", "leaf %%%d was not gathered", x->id);
-  return ir_load(b, type, ir_offset_const(b, e->leaves, ((int64_t)index * e->p->lanes + e->begin) * 8), 8);
+  return ir_load(b, type, emit_shifted(e, e->leaves, ((int64_t)index * e->p->lanes + e->begin) * 8, 8), 8);
 }
 
 ir_value emit_expr_lanes(expr_emitter *e, const expr *x) { return argument(e, x, e->width, x->is_f32); }
@@ -127,7 +146,7 @@ ir_value emit_expr(expr_emitter *e, const expr *x) {
   int prepared = e->p->prepared_index[x->id];
   if (!e->has_leaves && prepared >= 0) {
     MlirType type = type_of(e, lanes_of(e, x), x->is_f32);
-    v = ir_load(e->b, type, ir_offset_const(e->b, e->prepared, emit_prepared_offset(e->p, prepared, e->begin, x->is_f32)), 4);
+    v = ir_load(e->b, type, emit_prepared_at(e, e->prepared, prepared), 4);
   } else v = expr_op_arity(x->op) == 0 ? leaf(e, x) : compute(e, x);
   return e->memo[x->id] = v;
 }

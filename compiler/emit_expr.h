@@ -9,8 +9,12 @@
  * positions (in rotor) are given. */
 typedef struct expr_emitter {
   ir *b;
+  arena *memory;
   const plan *p;
   int begin, width;    /* the chunk: blocks begin .. begin + width - 1; lanes past the last block repeat it */
+  ir_value shift;      /* i64: blocks from `begin` on to the chunk at hand, in a loop over chunks; ptr NULL: none */
+  const char *suffix;  /* of the names of constant tables, where there is a shift */
+  bool *has_table;     /* [2 * nodes]: tables that are in the module already, float64 and float32 */
   bool has_fma;        /* the target multiplies and adds with one rounding */
   bool has_leaves;     /* in prepare: read leaves; else prepared values */
   ir_value leaves;     /* double [leaf][lanes] */
@@ -27,7 +31,7 @@ ir_value emit_expr_lanes(expr_emitter *e, const expr *x);
 ir_value emit_arithmetic(ir *b, expr_op op, const ir_value *v);
 /* The value as float32 lanes, constants included. */
 ir_value emit_expr_f32(expr_emitter *e, const expr *x);
-/* Where prepared value i of a chunk lies. */
-int64_t emit_prepared_offset(const plan *p, int i, int begin, bool is_f32);
+/* Where the chunk's part of prepared value i lies, of the prepared values at base. */
+ir_value emit_prepared_at(expr_emitter *e, ir_value base, int i);
 
 #endif

@@ -91,11 +91,11 @@ static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, exp
   return gather(b, &g);
 }
 
-void emit_coefficients(ir *b, const plan *p, const plan_tile *t, expr_emitter *emitters, ir_value out) {
+void emit_coefficients(ir *b, const plan *p, const plan_tile *t, expr_emitter *emitters, bool looped, ir_value out) {
   for (int k = 0; k < p->n_terms; k++)
     for (int j = 0; j < t->n_vectors; j++) {
-      int slot = t->slot[k * t->n_vectors + j];
-      if (slot < 0) continue;
+      int slot = t->slot[k * t->n_vectors + j], chunk = t->vector_chunk[j];
+      if (slot < 0 || (looped ? chunk != 0 : chunk >= 0 && chunk < t->n_looped)) continue;
       ir_value v = coefficient_vector(b, p, t, emitters, k, t->start[j]);
       ir_store(b, v, ir_offset_const(b, out, (int64_t)slot * t->width * 4), 4, false);
     }

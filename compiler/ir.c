@@ -406,10 +406,12 @@ ir_value ir_alloca(ir *b, int64_t bytes, int alignment) {
 
 static int address_space(ir *b) { return (int)mlirLLVMPointerTypeGetAddressSpace(b->ptr); }
 
-void ir_table(ir *b, const char *name, int count, const float *values, const int32_t *integers) {
-  MlirType element = values ? b->f32 : b->i32;
+static MlirType list_of(MlirType element, int count) {
   int64_t shape[1] = {count};
-  MlirType tensor = mlirRankedTensorTypeGet(1, shape, element, mlirAttributeGetNull());
+  return mlirRankedTensorTypeGet(1, shape, element, mlirAttributeGetNull());
+}
+
+static void table(ir *b, const char *name, int count, MlirType element, MlirAttribute values) {
   MlirBlock saved = b->block;
   b->block = mlirModuleGetBody(b->module);
   op o = op_start(b, "llvm.mlir.global");
@@ -417,13 +419,30 @@ void ir_table(ir *b, const char *name, int count, const float *values, const int
   op_attribute(&o, "global_type", mlirTypeAttrGet(mlirLLVMArrayTypeGet(element, (unsigned)count)));
   op_attribute(&o, "linkage", parse_attribute(b, "#llvm.linkage<internal>"));
   op_attribute(&o, "constant", mlirUnitAttrGet(b->context));
-  op_attribute(&o, "value", values ? mlirDenseElementsAttrFloatGet(tensor, count, values) : mlirDenseElementsAttrInt32Get(tensor, count, integers));
+  op_attribute(&o, "value", values);
   op_attribute(&o, "addr_space", i32_attribute(b, address_space(b)));
   op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, 8));
   o.regions[0] = mlirRegionCreate();
   o.n_regions = 1;
   op_finish(&o);
   b->block = saved;
+}
+
+void ir_table(ir *b, const char *name, int count, const float *values, const int32_t *integers) {
+  if (values) table(b, name, count, b->f32, mlirDenseElementsAttrFloatGet(list_of(b->f32, count), count, values));
+  else table(b, name, count, b->i32, mlirDenseElementsAttrInt32Get(list_of(b->i32, count), count, integers));
+}
+
+void ir_table_floats(ir *b, const char *name, bool is_f32, int count, const double *values) {
+  if (!is_f32) {
+    table(b, name, count, b->f64, mlirDenseElementsAttrDoubleGet(list_of(b->f64, count), count, values));
+    return;
+  }
+  float *narrow = malloc(sizeof *narrow * (size_t)count);
+  if (!narrow) diag_bug("ir", "no memory");
+  for (int i = 0; i < count; i++) narrow[i] = (float)values[i];
+  ir_table(b, name, count, narrow, NULL);
+  free(narrow);
 }
 
 ir_value ir_table_address(ir *b, const char *name) {

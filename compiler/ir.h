@@ -78,6 +78,7 @@ void ir_prefetch(ir *b, ir_value pointer);
 ir_value ir_alloca(ir *b, int64_t bytes, int alignment);
 /* A constant array of the module and, in a function, its address. values of f32, integers of i32. */
 void ir_table(ir *b, const char *name, int count, const float *values, const int32_t *integers);
+void ir_table_floats(ir *b, const char *name, bool is_f32, int count, const double *values);
 ir_value ir_table_address(ir *b, const char *name);
 
 /* ---- control: the body is appended between begin and end ---- */

@@ -1,4 +1,4 @@
-/* plan: terms, hoisting, vectors; see plan.h. */
+/* plan: terms, hoisting; see plan.h. Vectors are plan_tile.c's. */
 #include "plan.h"
 
 static const expr *entry(const plan *p, int row, int column) {
@@ -94,13 +94,7 @@ static void collect(plan *p, const expr *x, unsigned char *seen) {
   if (expr_op_arity(x->op) > 0 && (x->depends & DEPENDS_POSITION)) p->token_operations++;
 }
 
-static int next_power_of_two(int x, int least) {
-  int power = least;
-  while (power < x) power *= 2;
-  return power;
-}
-
-enum { WIDEST_VECTOR = 16, NARROWEST_CHUNK = 4 };
+enum { WIDEST_VECTOR = 16 };
 
 plan *plan_build(arena *a, const block_program *program) {
   const spec *s = program->spec;
@@ -126,75 +120,8 @@ plan *plan_build(arena *a, const block_program *program) {
   for (int i = 0; i < nodes; i++) p->leaf_index[i] = p->prepared_index[i] = -1;
   unsigned char *seen = arena_alloc(a, (size_t)nodes);
   for (int i = 0; i < s->n_components * s->n_components; i++) collect(p, program->matrix.entry[i], seen);
-  int whole = s->n_blocks / WIDEST_VECTOR * WIDEST_VECTOR, rest = s->n_blocks - whole;
-  p->lanes = whole + (rest ? next_power_of_two(rest, NARROWEST_CHUNK) : 0);
+  p->lanes = s->n_blocks / WIDEST_VECTOR * WIDEST_VECTOR + plan_chunk_width(s->n_blocks % WIDEST_VECTOR);
   return p;
-}
-
-/* ---- vectors ---- */
-
-static void join(int *group, int count, int x, int y) {
-  int keep = group[x], drop = group[y];
-  for (int i = 0; i < count; i++)
-    if (group[i] == drop) group[i] = keep;
-}
-
-static void group_vectors(const plan *p, plan_tile *t) {
-  for (int j = 0; j < t->n_vectors; j++) t->group[j] = j;
-  for (int j = 0; j < t->n_vectors; j++)
-    for (int lane = 0; lane < t->width; lane++) {
-      int channel = t->start[j] + lane;
-      for (int i = 0; i < t->n_vectors; i++)
-        if (i != j && channel >= t->start[i] && channel < t->start[i] + t->width) join(t->group, t->n_vectors, i, j);
-      for (int k = 0; k < p->n_terms; k++) {
-        int source = plan_source(p, k, channel);
-        for (int i = 0; source >= 0 && i < t->n_vectors; i++)
-          if (source >= t->start[i] && source < t->start[i] + t->width && t->group[i] != t->group[j]) join(t->group, t->n_vectors, i, j);
-      }
-    }
-}
-
-/* Whether a vector's coefficients in a term are absent, constants, or computed per token. */
-static int slot_kind(const plan *p, int term, int start, int width) {
-  bool absent = true, constant = true;
-  for (int lane = 0; lane < width; lane++) {
-    const expr *x = plan_coefficient(p, term, start + lane);
-    if (!x || plan_is_identity(p, start + lane)) continue;
-    absent = false;
-    constant = constant && expr_is_fixed_for_heads(x);
-  }
-  return absent ? PLAN_ABSENT : constant ? PLAN_CONSTANT : 0;
-}
-
-plan_tile *plan_tile_build(arena *a, const plan *p, int width) {
-  int d = p->spec->head_dim;
-  while (width > d) width /= 2;
-  plan_tile *t = arena_new(a, plan_tile);
-  t->width = width;
-  t->n_vectors = (d + width - 1) / width;
-  t->start = arena_array(a, int, t->n_vectors);
-  t->group = arena_array(a, int, t->n_vectors);
-  for (int j = 0; j < t->n_vectors; j++) t->start[j] = (j + 1) * width <= d ? j * width : d - width;
-  group_vectors(p, t);
-
-  t->chunk_begin = arena_array(a, int, p->lanes);
-  t->chunk_width = arena_array(a, int, p->lanes);
-  for (int begin = 0; begin < p->spec->n_blocks;) {
-    int left = p->spec->n_blocks - begin;
-    int chunk = left >= width ? width : next_power_of_two(left, NARROWEST_CHUNK);
-    if (chunk > width) chunk = width;
-    t->chunk_begin[t->n_chunks] = begin;
-    t->chunk_width[t->n_chunks++] = chunk;
-    begin += chunk;
-  }
-
-  t->slot = arena_array(a, int, p->n_terms * t->n_vectors);
-  for (int k = 0; k < p->n_terms; k++)
-    for (int j = 0; j < t->n_vectors; j++) {
-      int kind = slot_kind(p, k, t->start[j], width);
-      t->slot[k * t->n_vectors + j] = kind == 0 ? t->n_slots++ : kind;
-    }
-  return t;
 }
 
 /* ---- text ---- */

@@ -52,9 +52,15 @@ typedef struct plan_tile {
   int *group;    /* [n_vectors]: vectors of one group read each other's channels: all are loaded before any is stored */
   int n_chunks;  /* blocks cut into vectors for the coefficients */
   int *chunk_begin, *chunk_width;
+  int n_looped;  /* the first chunks, where code for one does for all: one code in a loop; 0: none */
+  int looped_slots;  /* coefficient vectors of each of them, numbered chunk after chunk from 0 */
+  int *vector_chunk; /* [n_vectors]: the chunk that holds all blocks of a vector; -1: several, or none */
   int n_slots;   /* coefficient vectors that are computed per token */
   int *slot;     /* [n_terms][n_vectors]: index of the coefficient vector; -1: absent; -2: constant */
 } plan_tile;
+
+/* Lanes of the chunk that takes the last `blocks` blocks: a power of two; 0 of none. */
+int plan_chunk_width(int blocks);
 
 enum { PLAN_ABSENT = -1, PLAN_CONSTANT = -2 };
 
