@@ -2,6 +2,7 @@
 #include "ir.h"
 
 #include "diag.h"
+#include "mlir_compat.h"
 
 #include <mlir-c/BuiltinAttributes.h>
 #include <mlir-c/BuiltinTypes.h>
@@ -328,7 +329,7 @@ ir_value ir_shuffle(ir *b, ir_value x, ir_value y, int lanes, const int64_t *mas
   op o = op_start(b, "vector.shuffle");
   op_operand(&o, x);
   op_operand(&o, y);
-  op_attribute(&o, "mask", mlirDenseI64ArrayGet(b->context, lanes, mask));
+  op_attribute(&o, "mask", mlir_compat_shuffle_mask(b->context, lanes, mask));
   return op_value(&o, ir_vector(b, lanes, element_of(ir_type(x))));
 }
 

@@ -22,8 +22,10 @@ const ptx_target ptx_targets[PTX_TARGET_COUNT] = {
     {.name = "sm_86", .description = "PTX for NVIDIA Ampere (RTX 30, A40) and later", .features = "+ptx71", .level = 86, .has_bf16 = true},
     {.name = "sm_89", .description = "PTX for NVIDIA Ada and later", .features = "+ptx78", .level = 89, .has_bf16 = true},
     {.name = "sm_90", .description = "PTX for NVIDIA Hopper and later", .features = "+ptx78", .level = 90, .has_bf16 = true},
+#if LLVM_VERSION_MAJOR >= 22
     {.name = "sm_100", .description = "PTX for NVIDIA Blackwell (B200) and later", .features = "+ptx86", .level = 100, .has_bf16 = true},
     {.name = "sm_120", .description = "PTX for NVIDIA Blackwell (RTX 50) and later", .features = "+ptx87", .level = 120, .has_bf16 = true},
+#endif
 };
 
 const ptx_target *ptx_target_find(const char *name) {

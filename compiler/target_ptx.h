@@ -5,6 +5,8 @@
 #include "compile.h"
 #include "emit_ptx.h"
 
+#include <llvm/Config/llvm-config.h>
+
 /* A row of the table: numbers, no code. */
 typedef struct ptx_target {
   const char *name;        /* of --target, and LLVM's and ptxas' */
@@ -23,7 +25,7 @@ typedef struct ptx_module {
   ptx_entry entry[PTX_MAX_ENTRIES];
 } ptx_module;
 
-enum { PTX_TARGET_COUNT = 7 };
+enum { PTX_TARGET_COUNT = LLVM_VERSION_MAJOR >= 22 ? 7 : 5 }; /* 19 knows no Blackwell */
 extern const ptx_target ptx_targets[PTX_TARGET_COUNT];
 
 /* Parts a comma list: *cpus are the names that are no GPU's (NULL where none is left, and where list is), the
