@@ -49,3 +49,16 @@ install(FILES ${CMAKE_BINARY_DIR}/pegen.pc DESTINATION ${pegen_pkgconfig})
 if(PEGEN_STOCK_KERNELS)
   install(FILES ${CMAKE_BINARY_DIR}/pegen-kernels.pc DESTINATION ${pegen_pkgconfig})
 endif()
+
+# The manual page and the completion scripts, as the option table has them.
+function(pegen_prints file destination)
+  set(output ${CMAKE_BINARY_DIR}/share/${file})
+  add_custom_command(OUTPUT ${output} COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/share
+    COMMAND pegen ${ARGN} > ${output} DEPENDS pegen VERBATIM)
+  add_custom_target(share_${file} ALL DEPENDS ${output})
+  install(FILES ${output} DESTINATION ${destination} RENAME ${file})
+endfunction()
+pegen_prints(pegen.1 ${CMAKE_INSTALL_MANDIR}/man1 --man)
+pegen_prints(_pegen ${CMAKE_INSTALL_DATADIR}/zsh/site-functions --completion zsh)
+pegen_prints(pegen ${CMAKE_INSTALL_DATADIR}/bash-completion/completions --completion bash)
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/pegen FILES_MATCHING PATTERN "*.md")

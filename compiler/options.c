@@ -3,6 +3,7 @@
 
 #include "bench.h"
 #include "diag.h"
+#include "option_table.h"
 #include "pegen/pegen.h"
 #include "target_ptx.h"
 
@@ -64,6 +65,37 @@ static const struct {
   unsigned bit;
 } layouts[] = {{"bnhd", LAYOUT_BNHD}, {"bhnd", LAYOUT_BHND}};
 enum { LAYOUT_COUNT = sizeof layouts / sizeof *layouts };
+
+/* ORDER EXPLAIN_FORMAT */
+static const struct {
+  const char *name;
+} formats[EXPLAIN_FORMAT_COUNT] = {{"text"}, {"json"}};
+
+static const struct {
+  const char *name;
+  void (*print)(FILE *out);
+} shells[] = {{"bash", option_print_bash}, {"zsh", option_print_zsh}};
+enum { SHELL_COUNT = sizeof shells / sizeof *shells };
+
+static const char *const shapes[] = {"vit_b1", "vit_b8", "vit1024", "decode"};
+enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes };
+
+static const char *const levels[] = {"0", "1", "2", "3"};
+enum { LEVEL_COUNT = sizeof levels / sizeof *levels };
+
+/* The words of a value one by one, for completion; NULL ends them. */
+static const char *emit_word(int i) { return i < EMIT_KIND_COUNT ? emit_kinds[i].name : NULL; }
+static const char *dtype_word(int i) { return i < DTYPE_COUNT ? dtypes[i].name : NULL; }
+static const char *layout_word(int i) { return i < LAYOUT_COUNT ? layouts[i].name : NULL; }
+static const char *shape_word(int i) { return i < SHAPE_COUNT ? shapes[i] : NULL; }
+static const char *shell_word(int i) { return i < SHELL_COUNT ? shells[i].name : NULL; }
+static const char *format_word(int i) { return i < EXPLAIN_FORMAT_COUNT ? formats[i].name : NULL; }
+static const char *level_word(int i) { return i < LEVEL_COUNT ? levels[i] : NULL; }
+static const char *target_word(int i) {
+  const target_info *list;
+  int count = target_list(&list);
+  return i < count ? list[i].name : i == count ? "help" : NULL;
+}
 
 /* Names of a table's rows as the array that diag_nearest wants. */
 #define NAMES(a, table, count, names)                             \
@@ -167,11 +199,6 @@ static int set_depend(parser *p, const char *value) {
   return STATUS_OK;
 }
 
-/* ORDER EXPLAIN_FORMAT */
-static const struct {
-  const char *name;
-} formats[EXPLAIN_FORMAT_COUNT] = {{"text"}, {"json"}};
-
 static int set_format(parser *p, const char *value) {
   for (int i = 0; i < EXPLAIN_FORMAT_COUNT; i++)
     if (!strcmp(value, formats[i].name)) {
@@ -221,7 +248,30 @@ static int set_out_of_place(parser *p, const char *value) {
   return STATUS_OK;
 }
 
-static int show_help(parser *p, const char *value);
+static int show_help(parser *p, const char *value) {
+  (void)value;
+  option_print_help(stdout);
+  p->exit_early = STATUS_OK;
+  return STATUS_OK;
+}
+
+static int show_man(parser *p, const char *value) {
+  (void)value;
+  option_print_man(stdout);
+  p->exit_early = STATUS_OK;
+  return STATUS_OK;
+}
+
+static int show_completion(parser *p, const char *value) {
+  for (int i = 0; i < SHELL_COUNT; i++)
+    if (!strcmp(value, shells[i].name)) {
+      shells[i].print(stdout);
+      p->exit_early = STATUS_OK;
+      return STATUS_OK;
+    }
+  NAMES(p->a, shells, SHELL_COUNT, names);
+  return unknown("shell", value, names, SHELL_COUNT);
+}
 
 static int show_version(parser *p, const char *value) {
   (void)value;
@@ -232,19 +282,8 @@ static int show_version(parser *p, const char *value) {
 
 /* ---- the table ---------------------------------------------------------------------- */
 
-enum {
-  FOR_COMPILE = 1 << COMMAND_COMPILE,
-  FOR_CHECK = 1 << COMMAND_CHECK,
-  FOR_EXPLAIN = 1 << COMMAND_EXPLAIN,
-  FOR_BENCH = 1 << COMMAND_BENCH
-};
-#define FOR_KERNELS (FOR_COMPILE | FOR_CHECK | FOR_BENCH)
-#define FOR_ALL (FOR_KERNELS | FOR_EXPLAIN)
-
 /* ORDER COMMAND */
-static const struct {
-  const char *name, *synopsis, *help;
-} commands[COMMAND_COUNT] = {
+static const command_row commands[COMMAND_COUNT] = {
     [COMMAND_COMPILE] = {NULL, "pegen SPEC.lua -o FILE [options]", "compile a description to a kernel"},
     [COMMAND_CHECK] = {"check", "pegen check SPEC.lua [options]",
                        "compile, run, compare with the slow reference, print the errors"},
@@ -254,69 +293,38 @@ static const struct {
                        "time the kernel against a copy of the same bytes in the same run"},
 };
 
-typedef struct option_row {
-  const char *name; /* long name; NULL: only the letter */
-  char letter;      /* short name; 0: only the long one */
-  const char *argument; /* NULL: takes none */
-  bool joined;          /* shown without a space between letter and argument (-O3) */
-  unsigned commands;    /* FOR_ bits */
-  int (*set)(parser *p, const char *value);
-  const char *help;
-} option_row;
-
 static const option_row rows[] = {
     {"output", 'o', "FILE", false, FOR_COMPILE, set_output,
-     "what to write; the ending decides the form: .o .s .ll .mlir .ptx .expr; - is the standard output"},
-    {"header", 0, "FILE", false, FOR_COMPILE, set_header, "also write the C header"},
-    {"name", 0, "NAME", false, FOR_COMPILE, set_name, "what the symbols begin with, for variants in one program; default: the description's name"},
-    {"emit", 0, "FORM", false, FOR_COMPILE, set_emit, "obj, asm, llvm, mlir, ptx or expr, whatever the ending of FILE"},
+     "what to write; the ending decides the form: .o .s .ll .mlir .ptx .expr; - is the standard output", VALUES_FILE, NULL},
+    {"header", 0, "FILE", false, FOR_COMPILE, set_header, "also write the C header", VALUES_FILE, NULL},
+    {"name", 0, "NAME", false, FOR_COMPILE, set_name, "what the symbols begin with, for variants in one program; default: the description's name", VALUES_FREE, NULL},
+    {"emit", 0, "FORM", false, FOR_COMPILE, set_emit, "obj, asm, llvm, mlir, ptx or expr, whatever the ending of FILE", VALUES_WORDS, emit_word},
     {"target", 0, "LIST", false, FOR_KERNELS, set_target,
-     "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them"},
-    {"dtype", 0, "LIST", false, FOR_KERNELS, set_dtype, "number types of q and k: f32, bf16, f16; default: all (bench: f32)"},
-    {"define", 'D', "NAME=VALUE", false, FOR_ALL, add_define, "set an option of the description; lists with commas"},
-    {NULL, 'O', "LEVEL", true, FOR_KERNELS, set_optimize, "optimisation, 0 to 3; default 2"},
-    {NULL, 'M', "D", true, FOR_COMPILE, set_depend, "also write a make dependency file, FILE with the ending .d"},
-    {NULL, 'M', "F DEPFILE", true, FOR_COMPILE, NULL, "the same, to DEPFILE"},
-    {"format", 0, "FORM", false, FOR_EXPLAIN, set_format, "text (default) or json"},
-    {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape, "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit1024, decode; default: all four"},
-    {"layout", 0, "LIST", false, FOR_BENCH, set_layout, "order of the memory: bnhd (default), bhnd"},
-    {"threads", 0, "COUNT", false, FOR_BENCH, set_threads, "threads that share each call; default 1"},
-    {"in-place", 0, NULL, false, FOR_BENCH, set_in_place, "only q_out = q, k_out = k"},
-    {"out-of-place", 0, NULL, false, FOR_BENCH, set_out_of_place, "only outputs apart from the inputs"},
-    {"help", 'h', NULL, false, FOR_ALL, show_help, "print this"},
-    {"version", 'V', NULL, false, FOR_ALL, show_version, "print the version"},
+     "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them", VALUES_LIST, target_word},
+    {"dtype", 0, "LIST", false, FOR_KERNELS, set_dtype, "number types of q and k: f32, bf16, f16; default: all (bench: f32)", VALUES_LIST, dtype_word},
+    {"define", 'D', "NAME=VALUE", false, FOR_ALL, add_define, "set an option of the description; lists with commas", VALUES_FREE, NULL},
+    {NULL, 'O', "LEVEL", true, FOR_KERNELS, set_optimize, "optimisation, 0 to 3; default 2", VALUES_WORDS, level_word},
+    {NULL, 'M', "D", true, FOR_COMPILE, set_depend, "also write a make dependency file, FILE with the ending .d", VALUES_FREE, NULL},
+    {NULL, 'M', "F DEPFILE", true, FOR_COMPILE, NULL, "the same, to DEPFILE", VALUES_FILE, NULL},
+    {"format", 0, "FORM", false, FOR_EXPLAIN, set_format, "text (default) or json", VALUES_WORDS, format_word},
+    {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape, "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit1024, decode; default: all four", VALUES_WORDS, shape_word},
+    {"layout", 0, "LIST", false, FOR_BENCH, set_layout, "order of the memory: bnhd (default), bhnd", VALUES_LIST, layout_word},
+    {"threads", 0, "COUNT", false, FOR_BENCH, set_threads, "threads that share each call; default 1", VALUES_FREE, NULL},
+    {"in-place", 0, NULL, false, FOR_BENCH, set_in_place, "only q_out = q, k_out = k", VALUES_FREE, NULL},
+    {"out-of-place", 0, NULL, false, FOR_BENCH, set_out_of_place, "only outputs apart from the inputs", VALUES_FREE, NULL},
+    {"completion", 0, "SHELL", false, FOR_ALL, show_completion, "print the completion script for bash or zsh", VALUES_WORDS, shell_word},
+    {"man", 0, NULL, false, FOR_ALL, show_man, "print the manual page, as roff", VALUES_FREE, NULL},
+    {"help", 'h', NULL, false, FOR_ALL, show_help, "print this", VALUES_FREE, NULL},
+    {"version", 'V', NULL, false, FOR_ALL, show_version, "print the version", VALUES_FREE, NULL},
 };
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
 
-/* "-o, --output FILE" */
-static void spell(const option_row *row, char *text, size_t size) {
-  snprintf(text, size, "%s%.*s%s%s%s%s%s", row->letter ? "-" : "", row->letter != 0, &row->letter,
-           row->letter && row->name ? ", " : "", row->name ? "--" : "", row->name ? row->name : "",
-           row->argument && !row->joined ? " " : "", row->argument ? row->argument : "");
+int option_table(const option_row **table) {
+  *table = rows;
+  return ROW_COUNT;
 }
 
-static int show_help(parser *p, const char *value) {
-  (void)value;
-  puts("pegen compiles a description of a position encoding to a specialised kernel.\n");
-  for (int c = 0; c < COMMAND_COUNT; c++) printf("  %-34s %s\n", commands[c].synopsis, commands[c].help);
-  puts("");
-  for (int i = 0; i < ROW_COUNT; i++) {
-    char text[64];
-    spell(&rows[i], text, sizeof text);
-    printf("  %-26s %s", text, rows[i].help);
-    if (rows[i].commands != FOR_ALL && !(rows[i].commands & FOR_COMPILE)) {
-      fputs(" (", stdout);
-      for (int c = 1, n = 0; c < COMMAND_COUNT; c++)
-        if (rows[i].commands >> c & 1) printf("%s%s", n++ ? ", " : "", commands[c].name);
-      fputs(")", stdout);
-    }
-    puts("");
-  }
-  puts("\nExit status: 0 done, 1 an error in the description or its files, 2 a wrong call, 3 a bug in pegen.\n"
-       "PEGEN_DSL in the environment names the folder of the vocabulary (pegen.lua).");
-  p->exit_early = STATUS_OK;
-  return STATUS_OK;
-}
+const command_row *option_commands(void) { return commands; }
 
 /* ---- driving getopt_long ------------------------------------------------------------ */
 
@@ -378,7 +386,7 @@ static int read_options(parser *p, int argc, char **argv) {
     if (row->argument && !optarg) return usage("option '-MF' needs a value");
     if (!(row->commands >> p->out->command & 1)) {
       char text[64];
-      spell(row, text, sizeof text);
+      option_spell(row, text, sizeof text);
       return usage("option '%s' has no meaning for this command", text);
     }
     if (row->set(p, optarg)) return STATUS_USAGE;
