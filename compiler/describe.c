@@ -8,6 +8,7 @@
 
 #include "diag.h"
 #include "form.h"
+#include "plan.h"
 
 #include "../kernel/launch.h"
 #include "../kernel/loop.h"
@@ -69,6 +70,22 @@ LLVMValueRef describe_function(describer *d, const char *name) {
 /* A constant struct in a list of them, and the list. */
 static LLVMValueRef rows(describer *d, const char *name, LLVMValueRef *values, int count) {
   return count ? describe_array(d, name, LLVMTypeOf(values[0]), values, count) : describe_null(d);
+}
+
+LLVMValueRef describe_leaves(describer *d, const plan *p) {
+  arena *a = d->request->memory;
+  LLVMValueRef *rows = arena_array(a, LLVMValueRef, p->n_leaves + 1);
+  for (int i = 0; i < p->n_leaves; i++) {
+    const expr *x = p->leaf[i];
+    int count = x->n_heads * p->spec->n_blocks;
+    LLVMValueRef *values = arena_array(a, LLVMValueRef, count);
+    for (int j = 0; j < count; j++) values[j] = x->offsets ? describe_i32(d, x->offsets[j]) : describe_f64(d, x->table[j]);
+    LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
+    LLVMValueRef fields[] = {describe_i32(d, x->offsets ? x->index : -1), describe_i32(d, x->n_heads), x->offsets ? data : describe_null(d),
+                             x->offsets ? describe_null(d) : data};
+    rows[i] = describe_struct(d, "pegen_leaf", fields, 4, sizeof(pegen_leaf));
+  }
+  return p->n_leaves ? describe_array(d, "leaves", LLVMTypeOf(rows[0]), rows, p->n_leaves) : describe_null(d);
 }
 
 /* ---- NAME_kernel ---- */

@@ -50,6 +50,9 @@ LLVMValueRef describe_array(describer *d, const char *name, LLVMTypeRef type, LL
 LLVMValueRef describe_string(describer *d, const char *text);
 LLVMValueRef describe_strings(describer *d, const char *name, const char *const *texts, int count);
 LLVMValueRef describe_sizes(describer *d, const char *name, const int64_t *sizes, int count);
+/* pegen_leaf rows: what the driver gathers for a plan. */
+typedef struct plan plan;
+LLVMValueRef describe_leaves(describer *d, const plan *p);
 /* An emitted function's address; NULL where the module has none of that name. */
 LLVMValueRef describe_function(describer *d, const char *name);
 

@@ -27,17 +27,11 @@ void emit_cpu_imports(ir *b) {
 
 /* ---- prepare and rotor: blocks in the lanes ---- */
 
-/* Chunks of blocks, one after the other: those that are alike by one code in a loop. */
-typedef struct chunk_walk {
-  ir *b;
-  arena *memory;
-  const plan *p;
-  const plan_tile *t;
-  const cpu_target *target;
-  bool *has_table; /* see expr_emitter */
-} chunk_walk;
+chunk_walk emit_chunks_of(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target) {
+  return (chunk_walk){b, a, p, t, target, arena_array(a, bool, 2 * expr_pool_count(p->spec->pool))};
+}
 
-static expr_emitter chunk_emitter(const chunk_walk *w, int chunk) {
+expr_emitter emit_chunk(const chunk_walk *w, int chunk) {
   expr_emitter e = {.b = w->b, .memory = w->memory, .p = w->p, .has_fma = w->target->has_fma,
                     .begin = w->t->chunk_begin[chunk], .width = w->t->chunk_width[chunk],
                     .suffix = w->target->suffix, .has_table = w->has_table};
@@ -48,7 +42,7 @@ static expr_emitter chunk_emitter(const chunk_walk *w, int chunk) {
 /* Opens the loop over the first chunks; *e evaluates chunk 0, shifted to the one at hand. */
 static ir_loop begin_chunks(const chunk_walk *w, expr_emitter *e) {
   ir_loop loop = ir_for(w->b, ir_int(w->b, w->b->i64, 0), ir_int(w->b, w->b->i64, w->t->n_looped));
-  *e = chunk_emitter(w, 0);
+  *e = emit_chunk(w, 0);
   e->shift = ir_op2(w->b, "arith.muli", loop.index, ir_int(w->b, w->b->i64, w->t->width));
   return loop;
 }
@@ -60,7 +54,7 @@ static void prepare_chunk(const chunk_walk *w, expr_emitter *e, const ir_value *
     ir_store(w->b, emit_expr_lanes(e, w->p->prepared[i]), emit_prepared_at(e, arguments[1], i), 4, false);
 }
 
-static void emit_prepare(const chunk_walk *w) {
+void emit_prepare(const chunk_walk *w) {
   ir *b = w->b;
   MlirType types[] = {b->ptr, b->ptr};
   ir_value arguments[2];
@@ -72,7 +66,7 @@ static void emit_prepare(const chunk_walk *w) {
     ir_end_for(b, loop);
   }
   for (int chunk = w->t->n_looped; chunk < w->t->n_chunks; chunk++) {
-    e = chunk_emitter(w, chunk);
+    e = emit_chunk(w, chunk);
     prepare_chunk(w, &e, arguments);
   }
   ir_return(b);
@@ -96,7 +90,7 @@ static void emit_rotor(const chunk_walk *w) {
     ir_end_for(b, loop);
   }
   for (int chunk = 0; chunk < t->n_chunks; chunk++) {
-    emitters[chunk] = chunk_emitter(w, chunk);
+    emitters[chunk] = emit_chunk(w, chunk);
     emitters[chunk].prepared = arguments[1];
     emitters[chunk].positions = positions;
   }
@@ -108,7 +102,7 @@ void emit_cpu(ir *b, arena *a, const plan *p, const cpu_target *target, unsigned
   plan_tile *t = plan_tile_build(a, p, target->lanes);
   b->target_cpu = target->cpu;
   b->target_features = target->features;
-  chunk_walk walk = {b, a, p, t, target, arena_array(a, bool, 2 * expr_pool_count(p->spec->pool))};
+  chunk_walk walk = emit_chunks_of(b, a, p, t, target);
   if (p->n_leaves > 0) emit_prepare(&walk);
   emit_rotor(&walk);
   for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)

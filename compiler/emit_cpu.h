@@ -9,6 +9,7 @@
 #ifndef PEGEN_EMIT_CPU_H
 #define PEGEN_EMIT_CPU_H
 
+#include "emit_expr.h"
 #include "plan.h"
 #include "target.h"
 
@@ -19,6 +20,22 @@ extern const char *const dtype_name[DTYPE_COUNT];
 void emit_cpu(ir *b, arena *a, const plan *p, const cpu_target *target, unsigned dtypes);
 /* Declarations of what the driver provides; once per module, before emit_cpu. */
 void emit_cpu_imports(ir *b);
+
+/* Chunks of blocks, one after the other: those that are alike by one code in a loop. */
+typedef struct chunk_walk {
+  ir *b;
+  arena *memory;
+  const plan *p;
+  const plan_tile *t;
+  const cpu_target *target;
+  bool *has_table; /* see expr_emitter */
+} chunk_walk;
+
+chunk_walk emit_chunks_of(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target);
+/* What evaluates a chunk; where its values come from is the caller's to say. */
+expr_emitter emit_chunk(const chunk_walk *w, int chunk);
+/* prepare_T of a plan that has leaves. */
+void emit_prepare(const chunk_walk *w);
 
 /* Names of the emitted functions, as the descriptor needs them. */
 const char *emit_rotor_name(arena *a, const cpu_target *target);

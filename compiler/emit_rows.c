@@ -113,26 +113,30 @@ void emit_load_slots(row_emitter *r, ir_value coefficients) {
 
 static int dtype_bytes(int dtype) { return dtype == DTYPE_F32 ? 4 : 2; }
 
-static ir_value load_channels(row_emitter *r, ir_value row, int start) {
-  ir *b = r->b;
-  int bytes = dtype_bytes(r->dtype), width = r->t->width;
-  ir_value at = ir_offset_const(b, row, (int64_t)start * bytes);
-  switch (r->dtype) {
+ir_value emit_load_channels(ir *b, const cpu_target *target, int dtype, int width, ir_value at) {
+  int bytes = dtype_bytes(dtype);
+  switch (dtype) {
   case DTYPE_F32: return ir_load(b, ir_vector(b, width, b->f32), at, bytes);
   case DTYPE_BF16: return math_f32_from_bf16(b, ir_load(b, ir_vector(b, width, b->i16), at, bytes));
   default:
-    if (!r->target->has_f16) return math_f32_from_f16(b, ir_load(b, ir_vector(b, width, b->i16), at, bytes));
+    if (!target->has_f16) return math_f32_from_f16(b, ir_load(b, ir_vector(b, width, b->i16), at, bytes));
     return ir_cast(b, "arith.extf", ir_load(b, ir_vector(b, width, b->f16), at, bytes), b->f32);
   }
 }
 
+void emit_store_channels(ir *b, const cpu_target *target, int dtype, ir_value v, ir_value at, bool streaming) {
+  int bytes = dtype_bytes(dtype), width = ir_lanes(v);
+  if (dtype == DTYPE_BF16) v = math_bf16_from_f32(b, v);
+  if (dtype == DTYPE_F16) v = target->has_f16 ? ir_cast(b, "arith.truncf", v, b->f16) : math_f16_from_f32(b, v);
+  ir_store(b, v, at, streaming ? width * bytes : bytes, streaming);
+}
+
+static ir_value load_channels(row_emitter *r, ir_value row, int start) {
+  return emit_load_channels(r->b, r->target, r->dtype, r->t->width, ir_offset_const(r->b, row, (int64_t)start * dtype_bytes(r->dtype)));
+}
+
 static void store_channels(row_emitter *r, ir_value v, ir_value row, int start) {
-  ir *b = r->b;
-  int bytes = dtype_bytes(r->dtype);
-  ir_value at = ir_offset_const(b, row, (int64_t)start * bytes);
-  if (r->dtype == DTYPE_BF16) v = math_bf16_from_f32(b, v);
-  if (r->dtype == DTYPE_F16) v = r->target->has_f16 ? ir_cast(b, "arith.truncf", v, b->f16) : math_f16_from_f32(b, v);
-  ir_store(b, v, at, r->streaming ? r->t->width * bytes : bytes, r->streaming);
+  emit_store_channels(r->b, r->target, r->dtype, v, ir_offset_const(r->b, row, (int64_t)start * dtype_bytes(r->dtype)), r->streaming);
 }
 
 /* ---- rows ---- */

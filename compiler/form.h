@@ -53,5 +53,6 @@ struct form {
 const form *form_of(const spec *s);
 
 extern const form form_blades; /* rotors in closed form on blades of Cl(p,q,r) */
+extern const form form_dense;  /* exponentials of skew matrices */
 
 #endif

@@ -34,22 +34,6 @@ static void hash(describe_hash *h, const void *of) {
 
 /* ---- pegen_blades ---- */
 
-static LLVMValueRef leaves(describer *d, const plan *p) {
-  arena *a = d->request->memory;
-  LLVMValueRef *rows = arena_array(a, LLVMValueRef, p->n_leaves + 1);
-  for (int i = 0; i < p->n_leaves; i++) {
-    const expr *x = p->leaf[i];
-    int count = x->n_heads * p->spec->n_blocks;
-    LLVMValueRef *values = arena_array(a, LLVMValueRef, count);
-    for (int j = 0; j < count; j++) values[j] = x->offsets ? describe_i32(d, x->offsets[j]) : describe_f64(d, x->table[j]);
-    LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
-    LLVMValueRef fields[] = {describe_i32(d, x->offsets ? x->index : -1), describe_i32(d, x->n_heads), x->offsets ? data : describe_null(d),
-                             x->offsets ? describe_null(d) : data};
-    rows[i] = describe_struct(d, "pegen_leaf", fields, 4, sizeof(pegen_leaf));
-  }
-  return p->n_leaves ? describe_array(d, "leaves", LLVMTypeOf(rows[0]), rows, p->n_leaves) : describe_null(d);
-}
-
 static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, int count) {
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
@@ -64,7 +48,7 @@ static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, 
 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan *p = of;
-  LLVMValueRef fields[] = {describe_i64(d, p->spec->n_blocks), describe_i64(d, p->lanes), describe_i64(d, p->n_leaves), leaves(d, p),
+  LLVMValueRef fields[] = {describe_i64(d, p->spec->n_blocks), describe_i64(d, p->lanes), describe_i64(d, p->n_leaves), describe_leaves(d, p),
                            describe_i64(d, emit_prepared_bytes(p)), target_rows(d, targets, n_targets)};
   return describe_global(d, "blades", describe_struct(d, "pegen_blades", fields, 6, sizeof(pegen_blades)), true);
 }

@@ -2,6 +2,7 @@
 #include "header.h"
 
 #include "diag.h"
+#include "form.h"
 #include "pegen/pegen.h"
 
 #include <ctype.h>
@@ -92,6 +93,15 @@ static void print_sizes(FILE *f, arena *a, const spec *s, const char *NAME) {
   fprintf(f, "\n");
 }
 
+static void print_table(FILE *f, const spec *s) {
+  const form *kind = form_of(s);
+  if (!kind || !kind->entries.prepare) return;
+  fprintf(f, "/* Writes args->table, of table_bytes(args) bytes: all that encode needs of positions and operands, which then need not be\n"
+             " * given. To be called again when they change. q and k are not looked at. Parts as in encode. */\n"
+             "int %s_prepare(const pegen_args *args, int part, int parts);\n"
+             "/* 0 where positions or operands are wrong. */\nsize_t %s_table_bytes(const pegen_args *args);\n\n", s->name, s->name);
+}
+
 char *header_text(arena *a, const spec *s, unsigned dtypes) {
   char *text = NULL;
   size_t size = 0;
@@ -111,6 +121,7 @@ char *header_text(arena *a, const spec *s, unsigned dtypes) {
   fprintf(f, "/* What the object says of itself. */\nextern const pegen_kernel %s_kernel;\n\n", s->name);
   fprintf(f, "/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then\n"
              " * nothing was written. */\nint %s_encode(const pegen_args *args, int part, int parts);\n\n", s->name);
+  print_table(f, s);
   fprintf(f, "/* Bytes that args->workspace must have; 0: none. */\nsize_t %s_workspace(const pegen_args *args);\n\n", s->name);
   fprintf(f, "#ifdef __cplusplus\n}\n#endif\n#endif\n");
 

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OPERANDS = 16, MAX_ATTRIBUTES = 12 };
+enum { MAX_OPERANDS = 64, MAX_ATTRIBUTES = 12 };
 
 static MlirStringRef text(const char *s) { return mlirStringRefCreateFromCString(s); }
 
@@ -462,26 +462,38 @@ static void yield_values(ir *b, int count, const ir_value *values) {
 
 static void yield(ir *b) { yield_values(b, 0, NULL); }
 
-ir_loop ir_for(ir *b, ir_value begin, ir_value end) {
+ir_loop ir_for_with(ir *b, ir_value begin, ir_value end, int count, const ir_value *initial, ir_value *current) {
   ir_value step = ir_int(b, b->i64, 1);
   op o = op_start(b, "scf.for");
   op_operand(&o, begin);
   op_operand(&o, end);
   op_operand(&o, step);
-  MlirBlock body = mlirBlockCreate(1, &b->i64, &b->location);
+  MlirType types[1 + IR_MAX_RESULTS] = {b->i64};
+  MlirLocation locations[1 + IR_MAX_RESULTS] = {b->location};
+  for (int i = 0; i < count; i++) {
+    op_operand(&o, initial[i]);
+    op_result(&o, ir_type(initial[i]));
+    types[i + 1] = ir_type(initial[i]);
+    locations[i + 1] = b->location;
+  }
+  MlirBlock body = mlirBlockCreate(count + 1, types, locations);
   o.regions[0] = mlirRegionCreate();
   mlirRegionAppendOwnedBlock(o.regions[0], body);
   o.n_regions = 1;
-  op_finish(&o);
-  ir_loop loop = {b->block, mlirBlockGetArgument(body, 0)};
+  ir_loop loop = {b->block, mlirBlockGetArgument(body, 0), op_finish(&o)};
+  for (int i = 0; i < count; i++) current[i] = mlirBlockGetArgument(body, i + 1);
   b->block = body;
   return loop;
 }
 
-void ir_end_for(ir *b, ir_loop loop) {
-  yield(b);
+void ir_end_for_with(ir *b, ir_loop loop, int count, const ir_value *next, ir_value *results) {
+  yield_values(b, count, next);
+  for (int i = 0; i < count; i++) results[i] = mlirOperationGetResult(loop.operation, i);
   b->block = loop.outer;
 }
+
+ir_loop ir_for(ir *b, ir_value begin, ir_value end) { return ir_for_with(b, begin, end, 0, NULL, NULL); }
+void ir_end_for(ir *b, ir_loop loop) { ir_end_for_with(b, loop, 0, NULL, NULL); }
 
 ir_choice ir_choose(ir *b, ir_value condition, int count, const MlirType *types) {
   op o = op_start(b, "scf.if");

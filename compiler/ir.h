@@ -85,9 +85,14 @@ ir_value ir_table_address(ir *b, const char *name);
 typedef struct ir_loop {
   MlirBlock outer;
   ir_value index; /* i64 */
+  MlirOperation operation;
 } ir_loop;
 ir_loop ir_for(ir *b, ir_value begin, ir_value end); /* step 1 */
 void ir_end_for(ir *b, ir_loop loop);
+/* The same with values that go from turn to turn: `current` receives them in the body, which ends by giving the
+ * next ones; `results` receives the last. */
+ir_loop ir_for_with(ir *b, ir_value begin, ir_value end, int count, const ir_value *initial, ir_value *current);
+void ir_end_for_with(ir *b, ir_loop loop, int count, const ir_value *next, ir_value *results);
 
 typedef struct ir_branch {
   MlirBlock outer, otherwise;

@@ -96,11 +96,9 @@ static void collect(plan *p, const expr *x, unsigned char *seen) {
 
 enum { WIDEST_VECTOR = 16 };
 
-plan *plan_build(arena *a, const block_program *program) {
-  const spec *s = program->spec;
-  plan *p = arena_new(a, plan);
-  p->program = program;
-  p->spec = s;
+/* Which channel is which component of which block. */
+static void find_blocks(arena *a, plan *p) {
+  const spec *s = p->spec;
   p->block_of = arena_array(a, int, s->head_dim);
   p->component_of = arena_array(a, int, s->head_dim);
   for (int i = 0; i < s->head_dim; i++) p->block_of[i] = p->component_of[i] = -1;
@@ -110,8 +108,11 @@ plan *plan_build(arena *a, const block_program *program) {
       p->block_of[channel] = g;
       p->component_of[channel] = c;
     }
-  build_terms(a, p);
+}
 
+/* What the roots need of operands, and how long rows of block values are. */
+static void hoist(arena *a, plan *p, const expr *const *roots, int count) {
+  const spec *s = p->spec;
   int nodes = expr_pool_count(s->pool);
   p->leaf = arena_array(a, const expr *, nodes);
   p->prepared = arena_array(a, const expr *, nodes);
@@ -119,8 +120,27 @@ plan *plan_build(arena *a, const block_program *program) {
   p->prepared_index = arena_array(a, int, nodes);
   for (int i = 0; i < nodes; i++) p->leaf_index[i] = p->prepared_index[i] = -1;
   unsigned char *seen = arena_alloc(a, (size_t)nodes);
-  for (int i = 0; i < s->n_components * s->n_components; i++) collect(p, program->matrix.entry[i], seen);
+  for (int i = 0; i < count; i++) collect(p, roots[i], seen);
   p->lanes = s->n_blocks / WIDEST_VECTOR * WIDEST_VECTOR + plan_chunk_width(s->n_blocks % WIDEST_VECTOR);
+}
+
+plan *plan_of_expressions(arena *a, const spec *s, const expr *const *roots, int count) {
+  plan *p = arena_new(a, plan);
+  p->spec = s;
+  find_blocks(a, p);
+  hoist(a, p, roots, count);
+  return p;
+}
+
+plan *plan_build(arena *a, const block_program *program) {
+  const spec *s = program->spec;
+  plan *p = arena_new(a, plan);
+  p->program = program;
+  p->spec = s;
+  find_blocks(a, p);
+  build_terms(a, p);
+
+  hoist(a, p, (const expr *const *)program->matrix.entry, s->n_components * s->n_components);
   return p;
 }
 

@@ -36,6 +36,9 @@ typedef struct plan {
 } plan;
 
 plan *plan_build(arena *a, const block_program *program);
+/* What a plan says of expressions that are not a block's matrix: what the driver gathers, what is prepared, whether
+ * heads differ. It has no terms and no program. */
+plan *plan_of_expressions(arena *a, const spec *s, const expr *const *roots, int count);
 
 /* Coefficient of channel `channel` in a term: an entry of the block matrix, or NULL where it is 0. */
 const expr *plan_coefficient(const plan *p, int term, int channel);

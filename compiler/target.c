@@ -24,16 +24,16 @@
 static const cpu_target TARGETS[] = {
     {.name = "x86-64-v4", .description = "AVX-512 (F, BW, CD, DQ, VL)",
      .suffix = "v4", .triple = X86_TRIPLE, .cpu = "x86-64-v4", .features = "", .level = PEGEN_LEVEL_X86_64_V4,
-     .lanes = 16, .has_fma = true, .has_f16 = true, .has_streaming = true},
+     .lanes = 16, .registers = 32, .has_fma = true, .has_f16 = true, .has_streaming = true},
     {.name = "x86-64-v3", .description = "AVX2, FMA, F16C",
      .suffix = "v3", .triple = X86_TRIPLE, .cpu = "x86-64-v3", .features = "", .level = PEGEN_LEVEL_X86_64_V3,
-     .lanes = 8, .has_fma = true, .has_f16 = true, .has_streaming = true},
+     .lanes = 8, .registers = 16, .has_fma = true, .has_f16 = true, .has_streaming = true},
     {.name = "x86-64-v2", .description = "SSE4.2; runs on every x86-64 of the last fifteen years",
      .suffix = "v2", .triple = X86_TRIPLE, .cpu = "x86-64-v2", .features = "", .level = PEGEN_LEVEL_X86_64_V2,
-     .lanes = 4, .has_fma = false, .has_f16 = false, .has_streaming = false},
+     .lanes = 4, .registers = 16, .has_fma = false, .has_f16 = false, .has_streaming = false},
     {.name = "aarch64", .description = "Armv8-A with NEON; not together with x86-64",
      .suffix = "neon", .triple = ARM_TRIPLE, .cpu = "generic", .features = "+neon", .level = PEGEN_LEVEL_BASELINE,
-     .lanes = 4, .has_fma = true, .has_f16 = true, .has_streaming = false},
+     .lanes = 4, .registers = 32, .has_fma = true, .has_f16 = true, .has_streaming = false},
 };
 enum { TARGET_COUNT = sizeof TARGETS / sizeof *TARGETS };
 

@@ -15,6 +15,7 @@ typedef struct cpu_target {
   const char *features;    /* "+avx2,+fma", beyond what cpu implies */
   int level;               /* pegen_level that the driver checks */
   int lanes;               /* float32 in a vector register */
+  int registers;           /* vector registers */
   bool has_fma;            /* fused multiply-add in hardware */
   bool has_f16;            /* conversions of float16 in hardware */
   bool has_streaming;      /* a second set of rows that stores past the caches: where its gain was measured */

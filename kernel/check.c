@@ -8,12 +8,15 @@
  *   4. shapes of positions, grid, operands       NULL_SHAPE POSITIONS_SHAPE GRID_SIZE OPERAND_SHAPE
  *   5. number types                              DTYPE DTYPE_MISMATCH POSITIONS_DTYPE OPERAND_DTYPE
  *   6. memory of each tensor                     DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT STRIDE
+ *      with a table, in place of 2.'s positions and operands and of all of 4.
+ *                                                ALIGNMENT TABLE_BYTES TABLE
  *   7. outputs against every other tensor        OVERLAP
  *
  * Only tensors that the call reads or writes are looked at: positions is not
  * where only k is given and has k_positions, and k_positions is not where k is not given.
  */
 #include "driver.h"
+#include "table.h"
 
 static int one_of(const DLTensor *tensor, int code, int bits) {
   return tensor->dtype.code == code && tensor->dtype.bits == bits && tensor->dtype.lanes == 1;
@@ -188,8 +191,12 @@ static int view_positions(const DLTensor *positions, pegen_stream *stream) {
 
 /* ---- 7. overlap ---- */
 
-static int meets_operand(const pegen_driver *driver, const pegen_args *args, const pegen_view *out) {
+static int meets_operand(const pegen_driver *driver, const pegen_args *args, const pegen_view *out, int tabled) {
   pegen_view operand;
+  if (tabled) {
+    pegen_table_view(args, &operand);
+    return pegen_views_meet(out, &operand);
+  }
   for (int i = 0; i < driver->kernel->n_operands; i++)
     if (pegen_view_contiguous(args->operands[i], &operand) || pegen_views_meet(out, &operand))
       return 1;
@@ -212,69 +219,142 @@ static int output_overlaps(const pegen_driver *driver, const pegen_args *args, c
     if (s == 0 && !other->in_place && pegen_views_meet(own->out, other->out))
       return 1;
   }
-  return meets_operand(driver, args, own->out);
+  return meets_operand(driver, args, own->out, call->tabled != 0);
 }
 
 /* ---- all of them ---- */
 
-int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_call *call) {
-  const pegen_kernel *kernel = driver->kernel;
-  int error;
+static int check_args(const pegen_args *args, int part, int parts) {
   if (!args)
     return PEGEN_ERROR_NULL_ARGS;
   if (args->struct_size != sizeof(pegen_args) && args->struct_size != PEGEN_ARGS_FIRST_SIZE)
     return PEGEN_ERROR_STRUCT_SIZE;
-  if (part < 0 || part >= parts)
-    return PEGEN_ERROR_PART;
+  return part < 0 || part >= parts ? PEGEN_ERROR_PART : 0;
+}
 
-  const DLTensor *q = args->q, *k = args->k;
-  if (!q != !args->q_out || !k != !args->k_out)
-    return PEGEN_ERROR_MISSING_OUTPUT;
-  if (!q && !k)
-    return PEGEN_ERROR_NOTHING_TO_DO;
-  const DLTensor *q_positions = args->positions;
-  const DLTensor *k_positions = args->k_positions ? args->k_positions : args->positions;
-  if (!kernel->grid && ((q && !q_positions) || (k && !k_positions)))
-    return PEGEN_ERROR_MISSING_POSITIONS;
+static int check_operands_given(const pegen_kernel *kernel, const pegen_args *args) {
   if (args->n_operands < kernel->n_operands || (kernel->n_operands > 0 && !args->operands))
     return PEGEN_ERROR_MISSING_OPERAND;
   for (int i = 0; i < kernel->n_operands; i++)
     if (!args->operands[i])
       return PEGEN_ERROR_MISSING_OPERAND;
+  return 0;
+}
 
-  if ((error = check_shapes(driver, args)) != 0 ||
-      (q && (error = check_coordinates(kernel, q_positions, q)) != 0) ||
-      (k && (error = check_coordinates(kernel, k_positions, k)) != 0))
-    return error;
-  for (int i = 0; i < kernel->n_operands; i++)
+static int check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args) {
+  for (int i = 0, error; i < kernel->n_operands; i++)
     if ((error = check_operand_shape(&kernel->operands[i], args->operands[i])) != 0)
       return error;
+  return 0;
+}
 
-  if ((error = check_types(driver, args, call)) != 0)
-    return error;
-  if ((q && q_positions && position_type(q_positions) < 0) || (k && k_positions && position_type(k_positions) < 0))
-    return PEGEN_ERROR_POSITIONS_DTYPE;
-  if ((error = check_operand_types(driver, args)) != 0)
-    return error;
-
-  pegen_stream *queries = &call->stream[0], *keys = &call->stream[1];
-  queries->given = q != 0;
-  keys->given = k != 0;
-  if ((q && (error = view_pair(q, args->q_out, queries)) != 0) ||
-      (k && (error = view_pair(k, args->k_out, keys)) != 0) ||
-      (q && (error = view_positions(q_positions, queries)) != 0) ||
-      (k && (error = view_positions(k_positions, keys)) != 0))
-    return error;
-  for (int i = 0; i < kernel->n_operands; i++) {
+static int check_operand_memory(const pegen_kernel *kernel, const pegen_args *args) {
+  for (int i = 0, error; i < kernel->n_operands; i++) {
     pegen_view operand;
     if (!on_host(args->operands[i]))
       return PEGEN_ERROR_DEVICE;
     if ((error = pegen_view_contiguous(args->operands[i], &operand)) != 0)
       return error;
   }
+  return 0;
+}
+
+int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_call *call) {
+  const pegen_kernel *kernel = driver->kernel;
+  int error = check_args(args, part, parts);
+  if (error)
+    return error;
+  const DLTensor *q = args->q, *k = args->k;
+  if (!q != !args->q_out || !k != !args->k_out)
+    return PEGEN_ERROR_MISSING_OUTPUT;
+  if (!q && !k)
+    return PEGEN_ERROR_NOTHING_TO_DO;
+  /* With a table, positions and operands are not needed and not looked at. */
+#ifdef PEGEN_CHECK_ANY_DEVICE /* tables are for processors */
+  int tabled = 0;
+#else
+  int tabled = kernel->prepare && PEGEN_GIVEN(args, table) != 0;
+#endif
+  call->tabled = tabled;
+  const DLTensor *q_positions = tabled ? 0 : args->positions;
+  const DLTensor *k_positions = tabled ? 0 : args->k_positions ? args->k_positions : args->positions;
+  if (!tabled && !kernel->grid && ((q && !q_positions) || (k && !k_positions)))
+    return PEGEN_ERROR_MISSING_POSITIONS;
+  if (!tabled && (error = check_operands_given(kernel, args)) != 0)
+    return error;
+
+  if ((error = check_shapes(driver, args)) != 0)
+    return error;
+  if (!tabled && ((q && (error = check_coordinates(kernel, q_positions, q)) != 0) ||
+                  (k && (error = check_coordinates(kernel, k_positions, k)) != 0) ||
+                  (error = check_operand_shapes(kernel, args)) != 0))
+    return error;
+
+  if ((error = check_types(driver, args, call)) != 0)
+    return error;
+  if ((q && q_positions && position_type(q_positions) < 0) || (k && k_positions && position_type(k_positions) < 0))
+    return PEGEN_ERROR_POSITIONS_DTYPE;
+  if (!tabled && (error = check_operand_types(driver, args)) != 0)
+    return error;
+
+  pegen_stream *queries = &call->stream[0], *keys = &call->stream[1];
+  queries->given = q != 0;
+  keys->given = k != 0;
+  queries->keys = 0;
+  keys->keys = 1;
+  if ((q && (error = view_pair(q, args->q_out, queries)) != 0) ||
+      (k && (error = view_pair(k, args->k_out, keys)) != 0) ||
+      (q && (error = view_positions(q_positions, queries)) != 0) ||
+      (k && (error = view_positions(k_positions, keys)) != 0))
+    return error;
+  if (!tabled && (error = check_operand_memory(kernel, args)) != 0)
+    return error;
+  if (tabled && (error = pegen_table_check(driver, args)) != 0)
+    return error;
 
   if ((q && output_overlaps(driver, args, call, 0)) || (k && output_overlaps(driver, args, call, 1)))
     return PEGEN_ERROR_OVERLAP;
-  call->joint = q && k && q_positions == k_positions && q->shape[2] == k->shape[2];
+  call->joint = q && k && q_positions == k_positions && q->shape[2] == k->shape[2] && !(tabled && pegen_table_sections(args) > 1);
   return 0;
+}
+
+/* What there is to know of positions without q and k. */
+static int check_positions_alone(const pegen_kernel *kernel, const DLTensor *positions) {
+  int rank = positions->ndim;
+  if (rank != 2 && rank != 3)
+    return PEGEN_ERROR_POSITIONS_SHAPE;
+  if (!positions->shape)
+    return PEGEN_ERROR_NULL_SHAPE;
+  for (int i = 0; i < rank; i++)
+    if (positions->shape[i] < 0)
+      return PEGEN_ERROR_NEGATIVE_SIZE;
+  return positions->shape[rank - 1] == kernel->n_axes ? 0 : PEGEN_ERROR_POSITIONS_SHAPE;
+}
+
+int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_call *call) {
+  const pegen_kernel *kernel = driver->kernel;
+  int error = check_args(args, part, parts);
+  if (error)
+    return error;
+  const DLTensor *positions[2] = {args->positions, args->k_positions};
+  if (!positions[0] && !kernel->grid)
+    return PEGEN_ERROR_MISSING_POSITIONS;
+  if ((error = check_operands_given(kernel, args)) != 0)
+    return error;
+  for (int s = 0; s < 2; s++)
+    if (positions[s] && (error = check_positions_alone(kernel, positions[s])) != 0)
+      return error;
+  if ((error = check_operand_shapes(kernel, args)) != 0)
+    return error;
+  for (int s = 0; s < 2; s++)
+    if (positions[s] && position_type(positions[s]) < 0)
+      return PEGEN_ERROR_POSITIONS_DTYPE;
+  if ((error = check_operand_types(driver, args)) != 0)
+    return error;
+  for (int s = 0; s < 2; s++) {
+    call->stream[s].given = s == 0 || positions[s];
+    if (call->stream[s].given && (error = view_positions(positions[s], &call->stream[s])) != 0)
+      return error;
+  }
+  return check_operand_memory(kernel, args);
 }

@@ -9,9 +9,12 @@
  *     view.c      DLTensor -> the bytes it covers; do two tensors share an element?
  *     dispatch.c  the processor -> the first target that it can run
  *     position.c  coordinates and operands of any number type -> doubles
+ *     rows.c      rows as addresses and strides; tokens that pass through
+ *     table.c     what prepare and encode must agree about
+ *     dense.c     form "dense": tables of matrices, and rows times them
  *     encode.c    form "blades": pegen_call -> calls of the emitted functions
  *
- * Each form (compiler/form.h) has driver files of its own beside the first four; kernel/CMakeLists.txt
+ * Each form (compiler/form.h) has driver files of its own beside the first six; kernel/CMakeLists.txt
  * lists which, and an object carries its form's only.
  */
 #ifndef PEGEN_KERNEL_DRIVER_H
@@ -55,6 +58,7 @@ enum { PEGEN_POSITION_BATCH, PEGEN_POSITION_TOKEN, PEGEN_POSITION_AXIS }; /* of 
 /* One of q and k, checked. */
 typedef struct pegen_stream {
   int64_t given;    /* 0: the rest is not set */
+  int64_t keys;     /* 1: of k */
   int64_t in_place; /* out is in, element for element */
   pegen_view in, out_of_place;
   const pegen_view *out; /* &in or &out_of_place */
@@ -68,11 +72,17 @@ typedef struct pegen_call {
   pegen_stream stream[2]; /* q, k */
   int64_t joint;          /* 1: q and k have the same tokens and positions, and go in one pass */
   int64_t type;           /* row of pegen_target_code.encode */
+  int64_t tabled;         /* 1: args->table stands for positions and operands, which were not looked at */
 } pegen_call;
 
 /* Checks everything in the order that check.c states; fills *call where it returns 0. */
 PEGEN_INTERNAL int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                pegen_call *call);
+
+/* Positions and operands alone, for prepare: fills grid, positions and position_type of both streams (the second is
+ * given where k has positions of its own). */
+PEGEN_INTERNAL int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts,
+                                       pegen_call *call);
 
 /* Fills *view from a tensor whose rank, shape and dtype are checked. The last `run` dimensions (0 or 1)
  * must be adjacent elements and become the width (at least one); dimensions of the tensor fill the view's
@@ -95,6 +105,19 @@ PEGEN_INTERNAL int pegen_view_nests(const pegen_view *view);
 
 /* The target to run here: index of the first of driver->levels that this processor has; -1: none. */
 PEGEN_INTERNAL int pegen_dispatch(const pegen_driver *driver, int *prefetch);
+
+/* The rows of a stream. */
+PEGEN_INTERNAL void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream);
+/* Copies tokens [begin, end) of a batch as they are; zeros where the output is wider. */
+PEGEN_INTERNAL void pegen_copy_tokens(const pegen_stream *stream, int64_t batch, int64_t begin, int64_t end);
+
+/* `count` neighbouring elements of an operand from `first` on, as doubles. */
+PEGEN_INTERNAL void pegen_gather_run(const DLTensor *operand, int64_t first, int64_t count, double *out);
+/* The values that a head's leaves have, as emitted prepare functions take them: double [n_leaves][lanes]. */
+PEGEN_INTERNAL void pegen_gather_leaves(const pegen_leaf *leaves, int64_t n_leaves, int64_t n_blocks, int64_t lanes,
+                                        const pegen_args *args, int64_t head, double *out);
+/* Row-major coordinates of a token of the built-in grid. */
+PEGEN_INTERNAL void pegen_grid_position(const pegen_kernel *kernel, int64_t token, double *out);
 
 /* An operand's elements at offsets[n], as doubles. */
 PEGEN_INTERNAL void pegen_gather(const DLTensor *operand, const int32_t *offsets, int64_t n, double *out);

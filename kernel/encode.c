@@ -13,45 +13,8 @@
 
 static void prepare_head(const pegen_blades *blades, const pegen_args *args, pegen_prepare_function *prepare,
                          int64_t head, double *leaves, char *prepared) {
-  for (int64_t i = 0; i < blades->n_leaves; i++) {
-    const pegen_leaf *leaf = &blades->leaves[i];
-    int64_t first = leaf->n_heads > 1 ? head * blades->n_blocks : 0;
-    double *row = leaves + i * blades->lanes;
-    if (leaf->operand >= 0)
-      pegen_gather(args->operands[leaf->operand], leaf->offsets + first, blades->n_blocks, row);
-    else
-      for (int64_t block = 0; block < blades->n_blocks; block++)
-        row[block] = leaf->values[first + block];
-    for (int64_t lane = blades->n_blocks; lane < blades->lanes; lane++)
-      row[lane] = 0;
-  }
+  pegen_gather_leaves(blades->leaves, blades->n_leaves, blades->n_blocks, blades->lanes, args, head, leaves);
   prepare(leaves, prepared);
-}
-
-/* ---- tokens that pass through ---- */
-
-static void copy_row(char *out, const char *in, int64_t in_bytes, int64_t out_bytes) {
-  int64_t common = in_bytes < out_bytes ? in_bytes : out_bytes, i = 0;
-  for (; i + 8 <= common; i += 8) {
-    uint64_t word; /* rows are aligned to their elements only */
-    __builtin_memcpy(&word, in + i, 8);
-    __builtin_memcpy(out + i, &word, 8);
-  }
-  for (; i < common; i++)
-    out[i] = in[i];
-  for (; i < out_bytes; i++) /* an encoding that widens: what it adds is zero here */
-    out[i] = 0;
-}
-
-static void copy_tokens(const pegen_stream *stream, int64_t batch, int64_t token_begin, int64_t token_end) {
-  const pegen_view *in = &stream->in, *out = stream->out;
-  for (int64_t token = token_begin; token < token_end; token++)
-    for (int64_t head = 0; head < in->size[PEGEN_HEAD]; head++)
-      copy_row((char *)(out->base + (uintptr_t)(batch * out->stride[PEGEN_BATCH] + token * out->stride[PEGEN_TOKEN] +
-                                                head * out->stride[PEGEN_HEAD])),
-               (const char *)(in->base + (uintptr_t)(batch * in->stride[PEGEN_BATCH] + token * in->stride[PEGEN_TOKEN] +
-                                                     head * in->stride[PEGEN_HEAD])),
-               in->width, out->width);
 }
 
 /* ---- the walk over items ---- */
@@ -77,7 +40,7 @@ static void run_tokens(pass *p, int64_t batch_begin, int64_t batch_end, int64_t 
     if (p->copy_prefix)
       for (int i = 0; i < p->n; i++)
         for (int64_t batch = batch_begin; batch < batch_end && !p->streams[i]->in_place; batch++)
-          copy_tokens(p->streams[i], batch, begin, stop);
+          pegen_copy_tokens(p->streams[i], batch, begin, stop);
     begin = stop;
   }
   if (begin >= end)
@@ -110,18 +73,6 @@ static void run_items(pass *p, int by_batch, int64_t begin, int64_t end) {
     token = 0;
     batch++;
   }
-}
-
-static void set_rows(pegen_rows *rows, const pegen_stream *stream) {
-  rows->in = (const char *)stream->in.base;
-  rows->out = (char *)stream->out->base;
-  rows->heads = stream->in.size[PEGEN_HEAD];
-  rows->in_batch = stream->in.stride[PEGEN_BATCH];
-  rows->in_token = stream->in.stride[PEGEN_TOKEN];
-  rows->in_head = stream->in.stride[PEGEN_HEAD];
-  rows->out_batch = stream->out->stride[PEGEN_BATCH];
-  rows->out_token = stream->out->stride[PEGEN_TOKEN];
-  rows->out_head = stream->out->stride[PEGEN_HEAD];
 }
 
 /* Values that the emitted code prepares from operands, for as many heads at a time as fit on the stack. */
@@ -164,12 +115,12 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   const pegen_stream *first = p->streams[0];
   int64_t heads = 0;
   for (int i = 0; i < p->n; i++) {
-    set_rows(&p->loop.rows[i], p->streams[i]);
+    pegen_set_rows(&p->loop.rows[i], p->streams[i]);
     if (p->streams[i]->in.size[PEGEN_HEAD] > heads)
       heads = p->streams[i]->in.size[PEGEN_HEAD];
   }
   if (p->n == 1) {
-    set_rows(&p->loop.rows[1], first);
+    pegen_set_rows(&p->loop.rows[1], first);
     p->loop.rows[1].heads = 0;
   }
   p->by_head = distance(first->in.stride[PEGEN_HEAD]) > distance(first->in.stride[PEGEN_TOKEN]);

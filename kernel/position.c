@@ -67,3 +67,44 @@ void pegen_gather(const DLTensor *operand, const int32_t *offsets, int64_t n, do
     for (int64_t i = 0; i < n; i++)
       out[i] = from_f16(((const uint16_t *)data)[offsets[i]]);
 }
+
+void pegen_gather_run(const DLTensor *operand, int64_t first, int64_t count, double *out) {
+  const char *data = (const char *)operand->data + operand->byte_offset;
+  if (operand->dtype.bits == 32)
+    for (int64_t i = 0; i < count; i++)
+      out[i] = ((const float *)data)[first + i];
+  else if (operand->dtype.bits == 64)
+    for (int64_t i = 0; i < count; i++)
+      out[i] = ((const double *)data)[first + i];
+  else if (operand->dtype.code == kDLBfloat)
+    for (int64_t i = 0; i < count; i++)
+      out[i] = from_bf16(((const uint16_t *)data)[first + i]);
+  else
+    for (int64_t i = 0; i < count; i++)
+      out[i] = from_f16(((const uint16_t *)data)[first + i]);
+}
+
+void pegen_gather_leaves(const pegen_leaf *leaves, int64_t n_leaves, int64_t n_blocks, int64_t lanes,
+                         const pegen_args *args, int64_t head, double *out) {
+  for (int64_t i = 0; i < n_leaves; i++) {
+    const pegen_leaf *leaf = &leaves[i];
+    int64_t first = leaf->n_heads > 1 ? head * n_blocks : 0;
+    double *row = out + i * lanes;
+    if (leaf->operand >= 0)
+      pegen_gather(args->operands[leaf->operand], leaf->offsets + first, n_blocks, row);
+    else
+      for (int64_t block = 0; block < n_blocks; block++)
+        row[block] = leaf->values[first + block];
+    for (int64_t lane = n_blocks; lane < lanes; lane++)
+      row[lane] = 0;
+  }
+}
+
+void pegen_grid_position(const pegen_kernel *kernel, int64_t token, double *out) {
+  int64_t rest = token - kernel->skip_tokens;
+  for (int axis = kernel->n_axes - 1; axis >= 0; axis--) {
+    int64_t size = kernel->grid[axis], next = axis ? rest / size : 0;
+    out[axis] = (double)(rest - next * size);
+    rest = next;
+  }
+}

@@ -1,0 +1,33 @@
+/* plan_dense: how a kernel turns dense blocks, x -> exp(sum_a theta_a A_a) x.
+ *
+ * The angles theta_a of a head's blocks are expressions with blocks in the lanes, as rotors on blades have. From them
+ * and the generators a token's matrices are formed: into a table once (NAME_prepare), or by encode itself, a block
+ * at a time. Every row then costs a matrix times vector per block.
+ */
+#ifndef PEGEN_PLAN_DENSE_H
+#define PEGEN_PLAN_DENSE_H
+
+#include "plan.h"
+#include "target.h"
+
+typedef struct plan_dense {
+  const spec *spec;
+  const plan *angles; /* leaves, prepared values */
+  bool per_head;      /* matrices differ from head to head */
+  bool is_f64;        /* matrices are formed in float64 */
+} plan_dense;
+
+/* Blocks up to this size are exponentiated one in each lane, larger ones one after the other in tiles. */
+enum { DENSE_IN_LANES = 8 };
+
+plan_dense *plan_dense_build(arena *a, const spec *s);
+
+/* Blocks that are formed together by a target. */
+int plan_dense_unit(const plan_dense *p, const cpu_target *target);
+/* Row length of the angles: whole units. */
+int plan_dense_angle_lanes(const plan_dense *p);
+
+/* Text for --emit expr: what is formed or applied, at what cost, and why. */
+void plan_dense_print(FILE *out, const plan_dense *p);
+
+#endif

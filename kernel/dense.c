@@ -1,0 +1,325 @@
+/* dense.c: blocks that turn by exponentials of skew matrices. Matrices are formed from positions and operands and
+ * multiplied with rows, or formed into a table first; both give the same bits, however the work is parted.
+ *
+ * Forming walks head by head and unit by unit of blocks, so that a unit's generators are gathered once for all tokens.
+ */
+#include "dense.h"
+#include "table.h"
+
+enum { CACHE_LINE_BITS = 512, MOST_SIZE = 64, MOST_UNIT = 16, MOST_AXES = PEGEN_MAX_ROTOR_AXES };
+
+/* Forms the matrices of one head after the other. */
+typedef struct former {
+  const pegen_driver *driver;
+  const pegen_dense *dense;
+  const pegen_dense_code *code;
+  const pegen_args *args;
+  char *generators, *prepared;
+  double *leaves, *angles, *raw;
+  int64_t matrix_bytes; /* of a block */
+} former;
+
+static int64_t element_bytes(const pegen_dense *dense) { return dense->is_f64 ? 8 : 4; }
+
+static int64_t generator_bytes(const pegen_dense *dense, const pegen_dense_code *code) {
+  int64_t pairs = dense->size * (dense->size - 1) / 2;
+  int64_t each = code->lanes ? pairs * code->lanes : code->padded * code->padded;
+  return dense->axes * each * element_bytes(dense);
+}
+
+static int64_t row_bytes(const pegen_dense *dense) {
+  return (dense->n_blocks * dense->size * dense->size * 4 + 63) / 64 * 64;
+}
+
+/* The memory that forming works on, on the caller's stack. */
+#define FORMER_START(f, driver_, code_, args_)                                                                        \
+  do {                                                                                                                 \
+    const pegen_dense *d_ = (driver_)->form;                                                                           \
+    (f)->driver = (driver_);                                                                                           \
+    (f)->dense = d_;                                                                                                   \
+    (f)->code = (code_);                                                                                               \
+    (f)->args = (args_);                                                                                               \
+    (f)->matrix_bytes = d_->size * d_->size * 4;                                                                       \
+    (f)->generators = __builtin_alloca_with_align((size_t)generator_bytes(d_, (code_)), CACHE_LINE_BITS);              \
+    (f)->prepared = __builtin_alloca_with_align((size_t)d_->prepared_bytes + 64, CACHE_LINE_BITS);                     \
+    (f)->leaves = __builtin_alloca_with_align((size_t)(d_->n_leaves * d_->leaf_lanes) * 8 + 64, CACHE_LINE_BITS);      \
+    (f)->angles = __builtin_alloca_with_align((size_t)(d_->axes * d_->angle_lanes) * 8 + 64, CACHE_LINE_BITS);         \
+    (f)->raw = __builtin_alloca_with_align((size_t)(d_->size * d_->size) * 8, CACHE_LINE_BITS);                        \
+    for (int64_t i_ = 0; i_ < d_->axes * d_->angle_lanes; i_++)                                                        \
+      (f)->angles[i_] = 0; /* lanes past the last block stay so */                                                     \
+  } while (0)
+
+static void put_element(const former *f, int64_t at, double value) {
+  if (f->dense->is_f64)
+    ((double *)f->generators)[at] = value;
+  else
+    ((float *)f->generators)[at] = (float)value;
+}
+
+/* The generator of a block, transposed as matrices are stored (or not, to turn back), at lane `lane` of axis `axis`. */
+static void put_generator(const former *f, int64_t axis, int64_t head, int64_t block, int64_t lane) {
+  const pegen_dense *d = f->dense;
+  const pegen_skew *g = &d->generators[axis];
+  int64_t n = d->size, pair = 0;
+  const DLTensor *operand = f->args->operands[g->operand];
+  pegen_gather_run(operand, g->offset[(g->n_heads > 1 ? head * d->n_blocks : 0) + block], n * n, f->raw);
+  double sign = d->inverse ? 1 : -1;
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t j = i + 1; j < n; j++, pair++) {
+      double value = sign * (g->difference ? f->raw[i * n + j] - f->raw[j * n + i] : f->raw[i * n + j]);
+      if (f->code->lanes) {
+        put_element(f, (axis * (n * (n - 1) / 2) + pair) * f->code->lanes + lane, value);
+        continue;
+      }
+      int64_t padded = f->code->padded, base = axis * padded * padded;
+      put_element(f, base + i * padded + j, value);
+      put_element(f, base + j * padded + i, -value);
+    }
+}
+
+static void start_head(const former *f, int64_t head) {
+  if (!f->code->prepare)
+    return;
+  const pegen_dense *d = f->dense;
+  pegen_gather_leaves(d->leaves, d->n_leaves, d->n_blocks, d->leaf_lanes, f->args, head, f->leaves);
+  f->code->prepare(f->leaves, f->prepared);
+}
+
+/* Gathers what blocks [begin, begin + unit) of a head need. */
+static void start_unit(const former *f, int64_t head, int64_t begin) {
+  const pegen_dense *d = f->dense;
+  int64_t elements = generator_bytes(d, f->code) / element_bytes(d);
+  for (int64_t i = 0; i < elements; i++)
+    put_element(f, i, 0);
+  for (int64_t lane = 0; lane < f->code->unit && begin + lane < d->n_blocks; lane++)
+    for (int64_t axis = 0; axis < d->axes; axis++)
+      put_generator(f, axis, head, begin + lane, lane);
+}
+
+/* Forms the unit's matrices for a token of a stream whose positions begin at loop->positions. */
+static void form_unit(const former *f, const pegen_loop *loop, int64_t grid, int64_t token, int64_t begin, char *out) {
+  double position[MOST_AXES];
+  if (grid)
+    pegen_grid_position(f->driver->kernel, token, position);
+  else
+    pegen_driver_position(loop, token, f->dense->axes, position);
+  f->code->angles(position, f->prepared, f->angles);
+  int whole = begin + f->code->unit <= f->dense->n_blocks;
+  (whole ? f->code->form : f->code->form_rest)(f->generators, f->angles + begin, out);
+}
+
+static void set_positions(pegen_loop *loop, const pegen_stream *stream, int64_t batch) {
+  loop->positions = 0;
+  if (stream->grid)
+    return;
+  loop->position_type = stream->position_type;
+  loop->position_token = stream->positions.stride[PEGEN_POSITION_TOKEN];
+  loop->position_axis = stream->positions.stride[PEGEN_POSITION_AXIS];
+  loop->positions = (const char *)(stream->positions.base +
+                                   (uintptr_t)(batch * stream->positions.stride[PEGEN_POSITION_BATCH]));
+}
+
+/* This part's share of `items`. */
+static void share(int64_t items, int part, int parts, int64_t *begin, int64_t *end) {
+  int64_t each = items / parts, more = items - each * parts; /* the first `more` parts have one more */
+  *begin = part * each + (part < more ? part : more);
+  *end = *begin + each + (part < more);
+}
+
+/* ---- prepare ---- */
+
+static void prepare_section(const former *f, const pegen_stream *stream, const pegen_table_header *h, int s, int part,
+                            int parts) {
+  int64_t begin, end, skip = f->driver->kernel->skip_tokens, unit = f->code->unit;
+  char *section = (char *)f->args->table + pegen_table_section(h, s);
+  pegen_loop loop;
+  share(h->batches[s] * h->tokens[s], part, parts, &begin, &end);
+  if (begin == end)
+    return;
+  for (int64_t head = 0; head < h->heads; head++) {
+    start_head(f, head);
+    for (int64_t block = 0; block < f->dense->n_blocks; block += unit) {
+      start_unit(f, head, block);
+      for (int64_t item = begin; item < end; item++) {
+        int64_t batch = item / h->tokens[s], token = item - batch * h->tokens[s];
+        if (token < skip)
+          continue;
+        set_positions(&loop, stream, batch);
+        form_unit(f, &loop, stream->grid, token, block,
+                  section + (item * h->heads + head) * h->row_bytes + block * f->matrix_bytes);
+      }
+    }
+  }
+}
+
+int pegen_dense_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+  const pegen_dense *dense = driver->form;
+  pegen_call call;
+  pegen_table_header header;
+  former f;
+  int error = pegen_check_prepare(driver, args, part, parts, &call), prefetch;
+  if (error)
+    return error;
+  pegen_table_plan(driver, &call, row_bytes(dense), &header);
+  if ((error = pegen_table_room(driver, args, &call, &header)) != 0)
+    return error;
+  int target = pegen_dispatch(driver, &prefetch);
+  if (target < 0)
+    return PEGEN_ERROR_PROCESSOR;
+  if (part == 0)
+    pegen_table_sign(args, &header);
+  FORMER_START(&f, driver, &dense->targets[target], args);
+  for (int s = 0; s < header.sections; s++)
+    prepare_section(&f, &call.stream[s], &header, s, part, parts);
+  return 0;
+}
+
+size_t pegen_dense_table_bytes(const pegen_driver *driver, const pegen_args *args) {
+  return pegen_table_size(driver, args, row_bytes(driver->form));
+}
+
+/* ---- encode ---- */
+
+/* The streams that share tokens and matrices. */
+typedef struct dense_pass {
+  const pegen_driver *driver;
+  const pegen_dense_code *code;
+  const pegen_args *args;
+  pegen_apply_function *apply;
+  const pegen_stream *streams[2];
+  int n, tabled, section;
+  pegen_apply work;
+} dense_pass;
+
+/* Tokens that are not turned, in every batch of the work. */
+static int64_t copy_prefix(dense_pass *p, int64_t begin, int64_t end) {
+  int64_t skip = p->driver->kernel->skip_tokens, stop = end < skip ? end : skip;
+  if (begin >= stop)
+    return begin;
+  for (int i = 0; i < p->n; i++)
+    for (int64_t batch = p->work.batch_begin; batch < p->work.batch_end && !p->streams[i]->in_place; batch++)
+      pegen_copy_tokens(p->streams[i], batch, begin, stop);
+  return stop;
+}
+
+static void run_tabled(dense_pass *p, int64_t begin, int64_t end) {
+  const pegen_table_header *h = p->args->table;
+  const pegen_dense *dense = p->driver->form;
+  int64_t batch = h->batches[p->section] > 1 ? p->work.batch_begin : 0;
+  p->work.matrix_head = h->row_bytes;
+  p->work.matrix_token = h->heads * h->row_bytes;
+  p->work.matrices = (const char *)p->args->table + pegen_table_section(h, p->section) +
+                     batch * h->tokens[p->section] * p->work.matrix_token;
+  p->work.token_begin = begin;
+  p->work.token_end = end;
+  p->work.block_begin = 0;
+  p->work.block_end = dense->n_blocks;
+  p->apply(&p->work);
+}
+
+/* Without a table: a unit's matrices of one token at a time, on the stack. */
+static void run_formed(dense_pass *p, int64_t begin, int64_t end) {
+  const pegen_dense *dense = p->driver->form;
+  const pegen_stream *first = p->streams[0];
+  int64_t heads = p->work.head_end, unit = p->code->unit;
+  former f;
+  pegen_loop loop;
+  FORMER_START(&f, p->driver, p->code, p->args);
+  char *matrices = __builtin_alloca_with_align((size_t)(unit * f.matrix_bytes), CACHE_LINE_BITS);
+  set_positions(&loop, first, p->work.batch_begin);
+  p->work.matrix_head = p->work.matrix_token = 0;
+  for (int64_t head = 0; head < heads; head++) {
+    p->work.head_begin = head;
+    p->work.head_end = head + 1;
+    start_head(&f, head);
+    for (int64_t block = 0; block < dense->n_blocks; block += unit) {
+      start_unit(&f, head, block);
+      p->work.block_begin = block;
+      p->work.block_end = block + unit < dense->n_blocks ? block + unit : dense->n_blocks;
+      p->work.matrices = matrices - block * f.matrix_bytes;
+      for (int64_t token = begin; token < end; token++) {
+        form_unit(&f, &loop, first->grid, token, block, matrices);
+        p->work.token_begin = token;
+        p->work.token_end = token + 1;
+        p->apply(&p->work);
+      }
+    }
+  }
+  p->work.head_begin = 0;
+  p->work.head_end = heads;
+}
+
+static void run_tokens(dense_pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
+  p->work.batch_begin = batch_begin;
+  p->work.batch_end = batch_end;
+  begin = copy_prefix(p, begin, end);
+  if (begin >= end)
+    return;
+  if (p->tabled)
+    run_tabled(p, begin, end);
+  else
+    run_formed(p, begin, end);
+}
+
+static void run_pass(dense_pass *p, int part, int parts) {
+  if (p->n == 0)
+    return;
+  const pegen_stream *first = p->streams[0];
+  const pegen_table_header *h = p->args->table;
+  for (int i = 0; i < 2; i++)
+    pegen_set_rows(&p->work.rows[i], p->streams[i < p->n ? i : 0]);
+  if (p->n == 1)
+    p->work.rows[1].heads = 0;
+  p->work.head_begin = 0;
+  p->work.head_end = p->driver->per_head ? p->driver->kernel->heads : 1;
+  p->section = p->tabled && h->sections > 1 && first->keys;
+  int64_t batches = first->in.size[PEGEN_BATCH], tokens = first->in.size[PEGEN_TOKEN], begin, end;
+  int shared = p->tabled ? h->batches[p->section] == 1
+                         : first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
+  share(tokens * (shared ? 1 : batches), part, parts, &begin, &end);
+  if (shared) {
+    run_tokens(p, 0, batches, begin, end);
+    return;
+  }
+  while (begin < end) {
+    int64_t batch = begin / tokens, token = begin - batch * tokens;
+    int64_t run = tokens - token < end - begin ? tokens - token : end - begin;
+    run_tokens(p, batch, batch + 1, token, token + run);
+    begin += run;
+  }
+}
+
+int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+  const pegen_dense *dense = driver->form;
+  pegen_call call;
+  dense_pass p;
+  int error = pegen_check(driver, args, part, parts, &call), prefetch;
+  if (error)
+    return error;
+  int target = pegen_dispatch(driver, &prefetch);
+  if (target < 0)
+    return PEGEN_ERROR_PROCESSOR;
+  p.driver = driver;
+  p.code = &dense->targets[target];
+  p.args = args;
+  p.apply = p.code->apply[call.type];
+  p.tabled = call.tabled != 0;
+  if (!p.apply)
+    return PEGEN_ERROR_DTYPE;
+  p.n = 0;
+  for (int s = 0; s < 2; s++) {
+    if (call.stream[s].given && !call.stream[s].in.empty)
+      p.streams[p.n++] = &call.stream[s];
+    if (!call.joint || s == 1) {
+      run_pass(&p, part, parts);
+      p.n = 0;
+    }
+  }
+  return 0;
+}
+
+size_t pegen_dense_workspace(const pegen_driver *driver, const pegen_args *args) {
+  (void)driver;
+  (void)args;
+  return 0; /* everything is on the stack */
+}

@@ -1,0 +1,67 @@
+/* dense.h: the border between dense.c and the code emitted for blocks that turn by exponentials of skew matrices; see
+ * loop.h for what both kinds of kernel share. Only int64_t, double and pointers.
+ */
+#ifndef PEGEN_KERNEL_DENSE_H
+#define PEGEN_KERNEL_DENSE_H
+
+#include "loop.h"
+
+/* Rows of one call of an emitted apply function: tokens [token_begin, token_end), batches [batch_begin, batch_end),
+ * heads [head_begin, head_end) (all of each tensor's where heads are alike), blocks [block_begin, block_end).
+ * A block's matrix is float32 [b][b], column by column: entry (i, k) at k * b + i. */
+typedef struct pegen_apply {
+  int64_t token_begin, token_end;
+  int64_t batch_begin, batch_end;
+  int64_t head_begin, head_end;
+  int64_t block_begin, block_end;
+  pegen_rows rows[2];      /* q, k; the second has 0 heads where only one is given */
+  const char *matrices;    /* of block 0 of token 0 and head 0 */
+  int64_t matrix_token, matrix_head; /* strides in bytes; blocks follow one another */
+} pegen_apply;
+
+typedef void pegen_apply_function(const pegen_apply *work);
+
+/* float64 [axes][lanes]: the angles of a head's blocks at a token's float64 [axes] position. */
+typedef void pegen_angles_function(const double *position, const char *prepared, double *angles);
+
+/* The matrices of a unit of blocks: see emit_exponential.h. */
+typedef void pegen_form_function(const char *generators, const double *angles, char *matrices);
+
+/* The emitted functions of one target. */
+typedef struct pegen_dense_code {
+  int64_t unit;                   /* blocks that one call of form takes */
+  int64_t lanes, padded;          /* how generators lie: [axes][pairs][lanes], or where lanes is 0 [axes][padded][padded] */
+  pegen_prepare_function *prepare; /* NULL: angles need no operand */
+  pegen_angles_function *angles;
+  pegen_form_function *form, *form_rest; /* of whole units, and of what is left of the last one; NULL where nothing is */
+  pegen_apply_function *apply[3]; /* f32, bf16, f16 */
+} pegen_dense_code;
+
+/* A skew matrix for each head and block, out of the raw ones of an operand. */
+typedef struct pegen_skew {
+  int64_t operand;
+  int64_t difference;      /* 0: A_ij = F_ij for i < j; 1: F_ij - F_ji */
+  int64_t n_heads;         /* rows of offset; 1 where all heads share them */
+  const int32_t *offset;   /* [n_heads][n_blocks]: the element where the raw matrix begins */
+} pegen_skew;
+
+/* The form of dense blocks (compiler/form_dense.c). */
+typedef struct pegen_dense {
+  int64_t size, n_blocks, axes;
+  int64_t angle_lanes;     /* row length of angles */
+  int64_t inverse;         /* 1: turn back */
+  int64_t is_f64;          /* matrices are formed in float64 */
+  const pegen_skew *generators; /* [axes] */
+  int64_t leaf_lanes, n_leaves;
+  const pegen_leaf *leaves;
+  int64_t prepared_bytes;  /* of one head, a multiple of 64 */
+  const pegen_dense_code *targets; /* [n_targets] */
+} pegen_dense;
+
+/* Implemented by the driver, called by the emitted NAME_ entries. */
+int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+int pegen_dense_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+size_t pegen_dense_workspace(const pegen_driver *driver, const pegen_args *args);
+size_t pegen_dense_table_bytes(const pegen_driver *driver, const pegen_args *args);
+
+#endif

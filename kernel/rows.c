@@ -1,0 +1,40 @@
+/* rows.c: rows of q and k as addresses and strides, and tokens that pass through. */
+#include "driver.h"
+
+/* ---- tokens that pass through ---- */
+
+static void copy_row(char *out, const char *in, int64_t in_bytes, int64_t out_bytes) {
+  int64_t common = in_bytes < out_bytes ? in_bytes : out_bytes, i = 0;
+  for (; i + 8 <= common; i += 8) {
+    uint64_t word; /* rows are aligned to their elements only */
+    __builtin_memcpy(&word, in + i, 8);
+    __builtin_memcpy(out + i, &word, 8);
+  }
+  for (; i < common; i++)
+    out[i] = in[i];
+  for (; i < out_bytes; i++) /* an encoding that widens: what it adds is zero here */
+    out[i] = 0;
+}
+
+void pegen_copy_tokens(const pegen_stream *stream, int64_t batch, int64_t token_begin, int64_t token_end) {
+  const pegen_view *in = &stream->in, *out = stream->out;
+  for (int64_t token = token_begin; token < token_end; token++)
+    for (int64_t head = 0; head < in->size[PEGEN_HEAD]; head++)
+      copy_row((char *)(out->base + (uintptr_t)(batch * out->stride[PEGEN_BATCH] + token * out->stride[PEGEN_TOKEN] +
+                                                head * out->stride[PEGEN_HEAD])),
+               (const char *)(in->base + (uintptr_t)(batch * in->stride[PEGEN_BATCH] + token * in->stride[PEGEN_TOKEN] +
+                                                     head * in->stride[PEGEN_HEAD])),
+               in->width, out->width);
+}
+
+void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream) {
+  rows->in = (const char *)stream->in.base;
+  rows->out = (char *)stream->out->base;
+  rows->heads = stream->in.size[PEGEN_HEAD];
+  rows->in_batch = stream->in.stride[PEGEN_BATCH];
+  rows->in_token = stream->in.stride[PEGEN_TOKEN];
+  rows->in_head = stream->in.stride[PEGEN_HEAD];
+  rows->out_batch = stream->out->stride[PEGEN_BATCH];
+  rows->out_token = stream->out->stride[PEGEN_TOKEN];
+  rows->out_head = stream->out->stride[PEGEN_HEAD];
+}

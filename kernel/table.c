@@ -1,0 +1,129 @@
+/* table.c: the header of a table, written by prepare and believed by encode only where it fits; see table.h. */
+#include "table.h"
+
+static const uint64_t MAGIC = 0x31656c6261746770u; /* "pgtable1" */
+
+static void digest_of(const pegen_kernel *kernel, uint64_t *words) {
+  for (int i = 0; i < 4; i++) {
+    words[i] = 0;
+    for (int j = 0; j < 8; j++)
+      words[i] |= (uint64_t)(uint8_t)kernel->digest[i * 8 + j] << (8 * j);
+  }
+}
+
+static int64_t grid_tokens(const pegen_kernel *kernel) {
+  int64_t points = 1;
+  for (int i = 0; i < kernel->n_axes; i++)
+    points *= kernel->grid[i];
+  return kernel->skip_tokens + points;
+}
+
+static int64_t section_bytes(const pegen_table_header *h, int s) {
+  int64_t bytes;
+  if (__builtin_mul_overflow(h->batches[s], h->tokens[s], &bytes) || __builtin_mul_overflow(bytes, h->heads, &bytes) ||
+      __builtin_mul_overflow(bytes, h->row_bytes, &bytes) || bytes > INT64_MAX / 4)
+    return -1;
+  return (bytes + 63) / 64 * 64;
+}
+
+int64_t pegen_table_section(const pegen_table_header *h, int s) {
+  return (int64_t)sizeof(pegen_table_header) + (s ? section_bytes(h, 0) : 0);
+}
+
+void pegen_table_plan(const pegen_driver *driver, const pegen_call *call, int64_t row_bytes, pegen_table_header *h) {
+  const pegen_kernel *kernel = driver->kernel;
+  h->magic = MAGIC;
+  digest_of(kernel, h->digest);
+  h->row_bytes = row_bytes;
+  h->heads = driver->per_head ? kernel->heads : 1;
+  h->sections = call->stream[1].given ? 2 : 1;
+  h->bytes = (int64_t)sizeof(pegen_table_header);
+  for (int i = 0; i < 3; i++)
+    h->unused[i] = 0;
+  for (int s = 0; s < 2; s++) {
+    const pegen_stream *stream = &call->stream[s];
+    h->batches[s] = h->tokens[s] = 0;
+    if (s >= h->sections)
+      continue;
+    h->batches[s] = stream->grid ? 1 : stream->positions.size[PEGEN_POSITION_BATCH];
+    h->tokens[s] = stream->grid ? grid_tokens(kernel) : stream->positions.size[PEGEN_POSITION_TOKEN];
+    int64_t bytes = section_bytes(h, s);
+    h->bytes = bytes < 0 || h->bytes < 0 ? -1 : h->bytes + bytes;
+  }
+}
+
+int64_t pegen_table_sections(const pegen_args *args) { return ((const pegen_table_header *)args->table)->sections; }
+
+void pegen_table_view(const pegen_args *args, pegen_view *view) {
+  view->base = view->low = (uintptr_t)args->table;
+  view->high = view->low + args->table_bytes;
+  view->width = (int64_t)args->table_bytes;
+  view->empty = args->table_bytes == 0;
+  for (int i = 0; i < PEGEN_VIEW_DIMS; i++) {
+    view->size[i] = 1;
+    view->stride[i] = 0;
+  }
+}
+
+static int fits(const pegen_table_header *h, int s, const DLTensor *rows) {
+  return h->tokens[s] == rows->shape[2] && (h->batches[s] == 1 || h->batches[s] == rows->shape[0]);
+}
+
+int pegen_table_check(const pegen_driver *driver, const pegen_args *args) {
+  const pegen_table_header *h = args->table;
+  uint64_t digest[4];
+  if ((uintptr_t)args->table & 63)
+    return PEGEN_ERROR_ALIGNMENT;
+  if (args->table_bytes < sizeof(pegen_table_header))
+    return PEGEN_ERROR_TABLE_BYTES;
+  digest_of(driver->kernel, digest);
+  if (h->magic != MAGIC)
+    return PEGEN_ERROR_TABLE;
+  for (int i = 0; i < 4; i++)
+    if (h->digest[i] != digest[i])
+      return PEGEN_ERROR_TABLE;
+  if (h->bytes < 0 || (uint64_t)h->bytes > args->table_bytes)
+    return PEGEN_ERROR_TABLE_BYTES;
+  if (args->q && !fits(h, 0, args->q))
+    return PEGEN_ERROR_TABLE;
+  if (args->k && !fits(h, h->sections > 1, args->k))
+    return PEGEN_ERROR_TABLE;
+  return 0;
+}
+
+int pegen_table_room(const pegen_driver *driver, const pegen_args *args, const pegen_call *call,
+                     const pegen_table_header *h) {
+  pegen_view table, operand;
+  if (!PEGEN_GIVEN(args, table))
+    return PEGEN_ERROR_MISSING_TABLE;
+  if ((uintptr_t)args->table & 63)
+    return PEGEN_ERROR_ALIGNMENT;
+  if (h->bytes < 0)
+    return PEGEN_ERROR_SIZE_OVERFLOW;
+  if (args->table_bytes < (uint64_t)h->bytes)
+    return PEGEN_ERROR_TABLE_BYTES;
+  pegen_table_view(args, &table);
+  for (int s = 0; s < 2; s++)
+    if (call->stream[s].given && !call->stream[s].grid && pegen_views_meet(&table, &call->stream[s].positions))
+      return PEGEN_ERROR_OVERLAP;
+  for (int i = 0; i < driver->kernel->n_operands; i++)
+    if (pegen_view_contiguous(args->operands[i], &operand) || pegen_views_meet(&table, &operand))
+      return PEGEN_ERROR_OVERLAP;
+  return 0;
+}
+
+void pegen_table_sign(const pegen_args *args, const pegen_table_header *h) {
+  const uint64_t *from = (const uint64_t *)h;
+  uint64_t *to = args->table;
+  for (size_t i = 0; i < sizeof *h / sizeof *from; i++)
+    to[i] = from[i];
+}
+
+size_t pegen_table_size(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes) {
+  pegen_call call;
+  pegen_table_header h;
+  if (pegen_check_prepare(driver, args, 0, 1, &call) != 0)
+    return 0;
+  pegen_table_plan(driver, &call, row_bytes, &h);
+  return h.bytes < 0 ? 0 : (size_t)h.bytes;
+}
