@@ -130,9 +130,9 @@ static LLVMValueRef ptx(describer *d) {
   LLVMValueRef values[PTX_MAX_ENTRIES];
   for (int i = 0; i < m->n_entries; i++) {
     const ptx_entry *e = &m->entry[i];
-    LLVMValueRef fields[] = {describe_string(d, e->name), describe_i32(d, bits[e->dtype]), describe_i32(d, e->tile->access),
-                             describe_i32(d, e->tile->n_units), describe_i32(d, e->flight)};
-    values[i] = describe_struct(d, "pegen_ptx_entry", fields, 5, sizeof(pegen_ptx_entry));
+    LLVMValueRef fields[] = {describe_string(d, e->name), describe_i32(d, bits[e->dtype]), describe_i32(d, e->access),
+                             describe_i32(d, e->tile->n_units), describe_i32(d, e->flight), describe_i32(d, e->tile->columns)};
+    values[i] = describe_struct(d, "pegen_ptx_entry", fields, 6, sizeof(pegen_ptx_entry));
   }
   XXH128_hash_t hash = XXH3_128bits(m->text, m->size);
   LLVMValueRef digest[] = {describe_i64(d, (int64_t)hash.high64), describe_i64(d, (int64_t)hash.low64)};

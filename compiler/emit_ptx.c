@@ -3,6 +3,7 @@
 
 #include "diag.h"
 #include "emit_cpu.h"
+#include "emit_stage.h"
 #include "emit_thread.h"
 #include "emit_thread_rows.h"
 
@@ -10,8 +11,23 @@
 #include "../kernel/loop.h"
 #include "pegen/pegen.h"
 
-/* Bytes of rows a thread has under way, and how many rows at most. */
-enum { FLIGHT_BYTES = 96, FLIGHT_ROWS = 4 };
+/* Bytes of rows a thread has under way, and how many rows at most; bytes of shared memory that leave a
+ * multiprocessor of any chip (64 KiB) busy. */
+enum { FLIGHT_BYTES = 96, FLIGHT_ROWS = 4, WARP = 32, WARPS = PEGEN_PTX_BLOCK / WARP, STAGE_BYTES = 12 << 10 };
+
+/* Rows of a thread whose loads are under way together. */
+static int direct_flight(const thread_tile *t) {
+  int flight = FLIGHT_BYTES / (t->n_accesses * t->access);
+  return flight < 1 ? 1 : flight > FLIGHT_ROWS ? FLIGHT_ROWS : flight;
+}
+
+/* The best way to rows whose addresses and strides are multiples of 16. */
+static ptx_entry best_entry(arena *a, const plan *p, int element) {
+  const thread_tile *direct = thread_tile_widest(a, p, element), *staged = NULL;
+  if (direct->access < THREAD_PIECE || !thread_tile_fills_sectors(direct, p->spec->head_dim)) staged = thread_tile_staged(a, p, element);
+  if (staged && stage_bytes(p, staged, WARPS) <= STAGE_BYTES) return (ptx_entry){.access = THREAD_PIECE, .tile = staged, .flight = stage_flight(p, staged)};
+  return (ptx_entry){.access = direct->access, .tile = direct, .flight = direct_flight(direct)};
+}
 
 int emit_ptx_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *entries) {
   int count = 0;
@@ -19,14 +35,12 @@ int emit_ptx_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *entrie
     if (!(dtypes & 1u << dtype)) continue;
     int element = dtype == DTYPE_F32 ? 4 : 2;
     const char *name = arena_printf(a, "%s_encode_%s", p->spec->name, dtype_name[dtype]);
-    const thread_tile *wide = thread_tile_widest(a, p, element);
+    ptx_entry *wide = &entries[count++];
+    *wide = best_entry(a, p, element);
+    wide->name = name;
+    wide->dtype = dtype;
     const thread_tile *narrow = wide->access > element ? thread_tile_build(a, p, element, element) : NULL;
-    entries[count++] = (ptx_entry){.name = name, .dtype = dtype, .tile = wide};
-    if (narrow) entries[count++] = (ptx_entry){.name = arena_printf(a, "%s_narrow", name), .dtype = dtype, .tile = narrow};
-  }
-  for (int i = 0; i < count; i++) {
-    int flight = FLIGHT_BYTES / (entries[i].tile->n_accesses * entries[i].tile->access);
-    entries[i].flight = flight < 1 ? 1 : flight > FLIGHT_ROWS ? FLIGHT_ROWS : flight;
+    if (narrow) entries[count++] = (ptx_entry){.name = arena_printf(a, "%s_narrow", name), .dtype = dtype, .access = element, .tile = narrow, .flight = direct_flight(narrow)};
   }
   return count;
 }
@@ -39,7 +53,8 @@ typedef struct body {
   const ptx_entry *entry;
   const ir_value *parameter; /* i64 */
   ir_value block, group, thread; /* i32 */
-  ir_value token, batch, begin, end; /* i32; the batch of the positions; rows [begin, end) */
+  row_column column;
+  ir_value begin, end; /* i32: rows [begin, end) */
   thread_emitter exprs;
   row_thread rows;
 } body;
@@ -67,8 +82,8 @@ static pair coordinate(body *t, ir_value at, bool is_f32) {
 static void load_coordinates(body *t, ir_value *values) {
   ir *b = t->b;
   int axes = t->p->spec->n_axes;
-  ir_value row = add(b, t->parameter[PEGEN_PTX_POSITIONS], mul(b, wide(b, t->batch), t->parameter[PEGEN_PTX_POSITION_BATCH]));
-  row = add(b, row, mul(b, wide(b, t->token), t->parameter[PEGEN_PTX_POSITION_TOKEN]));
+  ir_value row = add(b, t->parameter[PEGEN_PTX_POSITIONS], mul(b, wide(b, t->column.batch), t->parameter[PEGEN_PTX_POSITION_BATCH]));
+  row = add(b, row, mul(b, wide(b, t->column.token), t->parameter[PEGEN_PTX_POSITION_TOKEN]));
   MlirType types[2 * SPEC_MAX_AXES];
   ir_value sides[2][2 * SPEC_MAX_AXES];
   for (int i = 0; i < 2 * axes; i++) types[i] = b->f32;
@@ -90,7 +105,7 @@ static void load_coordinates(body *t, ir_value *values) {
 static void grid_coordinates(body *t, ir_value *values) {
   ir *b = t->b;
   const spec *s = t->p->spec;
-  ir_value rest = ir_op2(b, "arith.subi", t->token, i32(b, s->skip_tokens));
+  ir_value rest = ir_op2(b, "arith.subi", t->column.token, i32(b, s->skip_tokens));
   for (int axis = s->n_axes - 1; axis >= 0; axis--) {
     ir_value at = axis ? ir_op2(b, "arith.remui", rest, i32(b, s->grid[axis])) : rest;
     values[2 * axis] = ir_cast(b, "arith.sitofp", at, b->f32);
@@ -118,37 +133,43 @@ static void emit_positions(body *t) {
 
 /* ---- indices ---- */
 
-/* Threads of all tokens in one line: units fastest, then heads (where rotors differ by head), tokens, and
- * batches (where they do not). The launcher keeps their number below 2^31. */
-static ir_value count_threads(body *t) {
+/* Columns are tokens of all batches, or of all heads where rotors differ by head, heads fastest. Threads lie in
+ * one line, a column's units side by side; of a staged tile every warp has whole columns. The launcher keeps
+ * their number below 2^31. */
+static ir_value count_columns(body *t) {
   ir *b = t->b;
-  const spec *s = t->p->spec;
-  ir_value others = t->p->per_head ? i32(b, s->heads) : short_parameter(t, PEGEN_PTX_BATCHES);
-  return mul(b, mul(b, short_parameter(t, PEGEN_PTX_TOKENS), others), i32(b, t->entry->tile->n_units));
+  ir_value others = t->p->per_head ? i32(b, t->p->spec->heads) : short_parameter(t, PEGEN_PTX_BATCHES);
+  return mul(b, short_parameter(t, PEGEN_PTX_TOKENS), others);
 }
 
-static void emit_indices(body *t, ir_value line) {
+static row_column column_of(void *context, ir_value index) {
+  body *t = context;
   ir *b = t->b;
-  ir_value units = i32(b, t->entry->tile->n_units);
-  t->exprs.unit = ir_op2(b, "arith.remui", line, units);
-  ir_value rest = ir_op2(b, "arith.divui", line, units), total;
-  ir_value rows = short_parameter(t, PEGEN_PTX_ROWS);
-  t->begin = mul(b, t->group, rows);
-  const int heads = PEGEN_PTX_TENSOR_HEADS;
-  if (t->p->per_head) {
-    ir_value n = i32(b, t->p->spec->heads), streams = row_streams(b, t->parameter);
-    t->exprs.head = ir_op2(b, "arith.remui", rest, n);
-    t->token = ir_op2(b, "arith.divui", rest, n);
-    t->batch = ir_op2(b, "arith.divui", t->begin, streams);
-    total = mul(b, short_parameter(t, PEGEN_PTX_BATCHES), streams);
-  } else {
+  if (!t->p->per_head) {
     ir_value tokens = short_parameter(t, PEGEN_PTX_TOKENS);
-    t->token = ir_op2(b, "arith.remui", rest, tokens);
-    t->batch = ir_op2(b, "arith.divui", rest, tokens);
-    total = add(b, short_parameter(t, PEGEN_PTX_Q + heads), short_parameter(t, PEGEN_PTX_K + heads));
+    return (row_column){.token = ir_op2(b, "arith.remui", index, tokens), .batch = ir_op2(b, "arith.divui", index, tokens)};
   }
+  ir_value heads = i32(b, t->p->spec->heads);
+  return (row_column){.token = ir_op2(b, "arith.divui", index, heads),
+                      .head = ir_op2(b, "arith.remui", index, heads),
+                      .batch = ir_op2(b, "arith.divui", t->begin, row_streams(b, t->parameter))};
+}
+
+static void emit_range(body *t) {
+  ir *b = t->b;
+  ir_value rows = short_parameter(t, PEGEN_PTX_ROWS), total;
+  const int heads = PEGEN_PTX_TENSOR_HEADS;
+  t->begin = mul(b, t->group, rows);
+  if (t->p->per_head) total = mul(b, short_parameter(t, PEGEN_PTX_BATCHES), row_streams(b, t->parameter));
+  else total = add(b, short_parameter(t, PEGEN_PTX_Q + heads), short_parameter(t, PEGEN_PTX_K + heads));
   ir_value end = add(b, t->begin, rows);
   t->end = ir_select(b, ir_compare_int(b, "ult", end, total), end, total);
+}
+
+static void set_column(body *t, ir_value unit, ir_value column) {
+  t->column = column_of(t, column);
+  t->exprs.unit = unit;
+  t->exprs.head = t->column.head;
 }
 
 /* ---- rows ---- */
@@ -163,23 +184,30 @@ static void emit_coefficients(body *t) {
     }
 }
 
-/* The rows of the thread, a few at a time: their loads first, so that all are under way together. Past the end
- * the last row is loaded again and not stored. */
-static void emit_loop(body *t, bool copy) {
+/* The thread's rows, `flight` at a time; first: the number of the first. */
+static ir_loop begin_rows(body *t, ir_value *first) {
+  ir *b = t->b;
+  int flight = t->entry->flight;
+  ir_value span = ir_op2(b, "arith.subi", t->end, t->begin);
+  ir_value steps = ir_op2(b, "arith.divsi", add(b, span, i32(b, flight - 1)), i32(b, flight));
+  ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_cast(b, "arith.extsi", steps, b->i64));
+  *first = add(b, t->begin, mul(b, ir_cast(b, "arith.trunci", loop.index, b->i32), i32(b, flight)));
+  return loop;
+}
+
+/* Loads of rows first, so that all are under way together. Past the end the last row is loaded again and not stored. */
+static void emit_loop(body *t, const row_origin *origin, bool copy) {
   ir *b = t->b;
   int flight = t->entry->flight;
   row_place *place = arena_array(t->rows.memory, row_place, flight);
   ir_value *valid = arena_array(t->rows.memory, ir_value, flight);
-  ir_value last = ir_op2(b, "arith.subi", t->end, i32(b, 1));
-  ir_value span = ir_op2(b, "arith.subi", t->end, t->begin);
-  ir_value steps = ir_op2(b, "arith.divsi", add(b, span, i32(b, flight - 1)), i32(b, flight));
-  ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_cast(b, "arith.extsi", steps, b->i64));
-  ir_value first = add(b, t->begin, mul(b, ir_cast(b, "arith.trunci", loop.index, b->i32), i32(b, flight)));
+  ir_value last = ir_op2(b, "arith.subi", t->end, i32(b, 1)), first;
+  ir_loop loop = begin_rows(t, &first);
   for (int i = 0; i < flight; i++) {
     ir_value row = i ? add(b, first, i32(b, i)) : first;
     valid[i] = i ? ir_compare_int(b, "slt", row, t->end) : (ir_value){NULL};
     if (i) row = ir_select(b, valid[i], row, last);
-    place[i] = emit_row_place(&t->rows, row);
+    place[i] = emit_row_place(&t->rows, origin, row);
     emit_row_load(&t->rows, &place[i]);
   }
   for (int i = 0; i < flight; i++) emit_row_store(&t->rows, &place[i], valid[i], copy);
@@ -190,11 +218,10 @@ static ir_value is_in_place(body *t, int tensor) {
   return ir_compare_int(t->b, "eq", t->parameter[tensor + PEGEN_PTX_TENSOR_IN], t->parameter[tensor + PEGEN_PTX_TENSOR_OUT]);
 }
 
-static void emit_encode(body *t) {
+static void emit_rotor(body *t) {
   emit_row_blocks(&t->rows);
   emit_positions(t);
   emit_coefficients(t);
-  emit_loop(t, false);
 }
 
 /* Whether the call is in place and the thread's unit has no block: then its channels are where they belong. */
@@ -213,24 +240,54 @@ static ir_value is_idle(body *t) {
   return ir_op2(b, "arith.andi", in_place, ir_op2(b, "arith.xori", busy, ir_int(b, b->i1, 1)));
 }
 
-static void emit_body(body *t) {
+static void emit_direct(body *t) {
   ir *b = t->b;
-  ir_value line = add(b, mul(b, t->block, i32(b, PEGEN_PTX_BLOCK)), t->thread);
-  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", line, count_threads(t)));
-  emit_indices(t, line);
-  t->rows.token = t->token;
-  t->rows.batch = t->batch;
+  ir_value line = add(b, mul(b, t->block, i32(b, PEGEN_PTX_BLOCK)), t->thread), units = i32(b, t->entry->tile->n_units);
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", line, mul(b, count_columns(t), units)));
+  emit_range(t);
+  set_column(t, ir_op2(b, "arith.remui", line, units), ir_op2(b, "arith.divui", line, units));
   ir_value idle = is_idle(t), never = ir_int(b, b->i1, 0);
   ir_branch awake = ir_if(b, ir_compare_int(b, "eq", idle.ptr ? idle : never, never));
-  emit_row_bases(&t->rows);
+  emit_row_accesses(&t->rows);
+  row_origin origin = emit_row_origin(&t->rows, &t->column, t->rows.delta[0]);
   if (t->p->spec->skip_tokens > 0) {
-    ir_branch skipped = ir_if(b, ir_compare_int(b, "slt", t->token, i32(b, t->p->spec->skip_tokens)));
-    emit_loop(t, true);
+    ir_branch skipped = ir_if(b, ir_compare_int(b, "slt", t->column.token, i32(b, t->p->spec->skip_tokens)));
+    emit_loop(t, &origin, true);
     ir_else(b, &skipped);
-    emit_encode(t);
+    emit_rotor(t);
+    emit_loop(t, &origin, false);
     ir_end_if(b, skipped);
-  } else emit_encode(t);
+  } else {
+    emit_rotor(t);
+    emit_loop(t, &origin, false);
+  }
   ir_end_if(b, awake);
+  ir_end_if(b, inside);
+}
+
+/* A lane without a unit, or of a column past the last, computes the rotor of another and moves its pieces. */
+static void emit_staged(body *t) {
+  ir *b = t->b;
+  const thread_tile *tile = t->entry->tile;
+  stage s = {.rows = &t->rows, .memory = arena_printf(t->rows.memory, "%s_rows", t->entry->name), .flight = t->entry->flight};
+  ir_shared(b, s.memory, stage_bytes(t->p, tile, WARPS));
+  s.warp = ir_op2(b, "arith.divui", t->thread, i32(b, WARP));
+  s.lane = ir_op2(b, "arith.remui", t->thread, i32(b, WARP));
+  ir_value columns = count_columns(t), warp = add(b, mul(b, t->block, i32(b, WARPS)), s.warp), first = mul(b, warp, i32(b, tile->columns));
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", first, columns));
+  emit_range(t);
+  ir_value units = i32(b, tile->n_units), own = add(b, first, ir_op2(b, "arith.divui", s.lane, units));
+  ir_value exists = ir_compare_int(b, "ult", own, columns);
+  set_column(t, ir_op2(b, "arith.remui", s.lane, units), ir_select(b, exists, own, first));
+  s.valid = ir_op2(b, "arith.andi", exists, ir_compare_int(b, "ult", s.lane, i32(b, tile->columns * tile->n_units)));
+  if (t->p->spec->skip_tokens > 0) s.valid = ir_op2(b, "arith.andi", s.valid, ir_compare_int(b, "sge", t->column.token, i32(b, t->p->spec->skip_tokens)));
+  emit_row_accesses(&t->rows);
+  emit_rotor(t);
+  stage_begin(&s, first, columns, column_of, t);
+  ir_value row;
+  ir_loop loop = begin_rows(t, &row);
+  stage_rows(&s, row, t->end);
+  ir_end_for(b, loop);
   ir_end_if(b, inside);
 }
 
@@ -260,6 +317,7 @@ void emit_ptx(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_b
   t.exprs.operands = parameter + PEGEN_PTX_OPERANDS;
   t.rows = (row_thread){.b = b, .memory = a, .p = p, .t = entry->tile, .dtype = entry->dtype, .has_bf16 = has_bf16, .exprs = &t.exprs, .parameter = parameter};
   t.rows.coefficient = arena_array(a, ir_value, entry->tile->n_blocks * p->spec->n_components * p->spec->n_components + 1);
-  emit_body(&t);
+  if (entry->tile->columns) emit_staged(&t);
+  else emit_direct(&t);
   ir_return(b);
 }

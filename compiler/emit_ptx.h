@@ -6,7 +6,7 @@
  *     void NAME(int32_t block, int32_t group, int32_t thread, const int64_t *parameters)
  *
  * which tests call for one thread after the other: the same arithmetic and addresses on
- * machines without a GPU.
+ * machines without a GPU. A barrier is there a call of ir.host_wait, which lets the others come as far.
  */
 #ifndef PEGEN_EMIT_PTX_H
 #define PEGEN_EMIT_PTX_H
@@ -14,10 +14,12 @@
 #include "ir.h"
 #include "plan_thread.h"
 
-/* One entry: a number type and a width of access. */
+/* One entry: a number type and a width of access. Where a unit's accesses would leave 32-byte sectors half
+ * written, or no unit is made of whole accesses, rows go through shared memory (emit_stage). */
 typedef struct ptx_entry {
   const char *name; /* NAME_encode_bf16, NAME_encode_bf16_narrow */
   int dtype;        /* DTYPE_ of emit_cpu.h */
+  int access;       /* bytes of an access to rows */
   const thread_tile *tile;
   int flight;       /* rows whose loads are under way at once */
 } ptx_entry;

@@ -23,10 +23,9 @@ ir_value row_streams(ir *b, const ir_value *parameter) {
   return ir_select(b, ir_compare_int(b, "ne", heads_of(b, parameter, PEGEN_PTX_K), i32(b, 0)), i32(b, 2), i32(b, 1));
 }
 
-void emit_row_bases(row_thread *r) {
+void emit_row_accesses(row_thread *r) {
   ir *b = r->b;
   const thread_tile *t = r->t;
-  bool by_head = r->p->per_head;
   r->streams = row_streams(b, r->parameter);
   r->delta = arena_array(r->memory, ir_value, t->n_accesses);
   r->present = arena_array(r->memory, ir_value, t->n_accesses);
@@ -39,15 +38,22 @@ void emit_row_bases(row_thread *r) {
     if (r->present[k].ptr) r->delta[k] = ir_select(b, r->present[k], r->delta[k], i32(b, 0));
     r->delta[k] = wide(b, r->delta[k]);
   }
+}
+
+row_origin emit_row_origin(row_thread *r, const row_column *column, ir_value offset) {
+  ir *b = r->b;
+  bool by_head = r->p->per_head;
+  row_origin o;
   for (int tensor = 0; tensor < 2; tensor++)
     for (int side = 0; side < 2; side++) {
       const ir_value *of = r->parameter + (tensor ? PEGEN_PTX_K : PEGEN_PTX_Q);
       const ir_value *strides = of + (side ? PEGEN_PTX_TENSOR_OUT_BATCH : PEGEN_PTX_TENSOR_IN_BATCH); /* batch, token, head */
-      ir_value fixed = by_head ? mul(b, wide(b, r->exprs->head), strides[2]) : mul(b, wide(b, r->batch), strides[0]);
-      ir_value base = add(b, of[side ? PEGEN_PTX_TENSOR_OUT : PEGEN_PTX_TENSOR_IN], r->delta[0]);
-      r->base[side][tensor] = add(b, base, add(b, fixed, mul(b, wide(b, r->token), strides[1])));
-      r->stride[side][tensor] = strides[by_head ? 0 : 2];
+      ir_value fixed = by_head ? mul(b, wide(b, column->head), strides[2]) : mul(b, wide(b, column->batch), strides[0]);
+      ir_value base = add(b, of[side ? PEGEN_PTX_TENSOR_OUT : PEGEN_PTX_TENSOR_IN], offset);
+      o.base[side][tensor] = add(b, base, add(b, fixed, mul(b, wide(b, column->token), strides[1])));
+      o.stride[side][tensor] = strides[by_head ? 0 : 2];
     }
+  return o;
 }
 
 void emit_row_blocks(row_thread *r) {
@@ -56,7 +62,7 @@ void emit_row_blocks(row_thread *r) {
   for (int slot = 0; slot < t->n_blocks; slot++) r->block_present[slot] = emit_thread_present(r->exprs, t->block_at + slot * t->n_units);
 }
 
-row_place emit_row_place(row_thread *r, ir_value row) {
+row_place emit_row_place(row_thread *r, const row_origin *o, ir_value row) {
   ir *b = r->b;
   ir_value is_k, index;
   if (r->p->per_head) { /* batch by batch, k's row after q's */
@@ -71,8 +77,8 @@ row_place emit_row_place(row_thread *r, ir_value row) {
   }
   ir_value at[2];
   for (int side = 0; side < 2; side++) {
-    ir_value stride = ir_select(b, is_k, r->stride[side][1], r->stride[side][0]);
-    at[side] = add(b, ir_select(b, is_k, r->base[side][1], r->base[side][0]), mul(b, wide(b, index), stride));
+    ir_value stride = ir_select(b, is_k, o->stride[side][1], o->stride[side][0]);
+    at[side] = ir_pointer(b, add(b, ir_select(b, is_k, o->base[side][1], o->base[side][0]), mul(b, wide(b, index), stride)));
   }
   return (row_place){.in = at[0], .out = at[1], .raw = arena_array(r->memory, ir_value, r->t->n_accesses)};
 }
@@ -88,8 +94,7 @@ static MlirType access_type(const row_thread *r) {
 }
 
 static ir_value access_pointer(row_thread *r, ir_value row, int k) {
-  ir_value at = ir_pointer(r->b, row);
-  return k ? ir_offset(r->b, at, r->delta[k]) : at;
+  return k ? ir_offset(r->b, row, r->delta[k]) : row;
 }
 
 void emit_row_load(row_thread *r, row_place *place) {

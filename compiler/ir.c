@@ -356,7 +356,7 @@ static ir_value getelementptr(ir *b, ir_value pointer, ir_value *bytes, int64_t 
   if (bytes) op_operand(&o, *bytes);
   op_attribute(&o, "rawConstantIndices", mlirDenseI32ArrayGet(b->context, 1, index));
   op_attribute(&o, "elem_type", mlirTypeAttrGet(b->i8));
-  return op_value(&o, b->ptr);
+  return op_value(&o, ir_type(pointer));
 }
 
 ir_value ir_offset(ir *b, ir_value pointer, ir_value bytes) { return getelementptr(b, pointer, &bytes, 0); }
@@ -446,10 +446,44 @@ void ir_table_floats(ir *b, const char *name, bool is_f32, int count, const doub
   free(narrow);
 }
 
-ir_value ir_table_address(ir *b, const char *name) {
+static ir_value address_of(ir *b, const char *name, MlirType pointer) {
   op o = op_start(b, "llvm.mlir.addressof");
   op_attribute(&o, "global_name", mlirFlatSymbolRefAttrGet(b->context, text(name)));
-  return op_value(&o, b->ptr);
+  return op_value(&o, pointer);
+}
+
+ir_value ir_table_address(ir *b, const char *name) { return address_of(b, name, b->ptr); }
+
+/* The device's tables are in its global memory (1), its threads share memory of a space of its own (3). */
+static int shared_space(ir *b) { return address_space(b) ? 3 : 0; }
+
+void ir_shared(ir *b, const char *name, int64_t bytes) {
+  MlirBlock saved = b->block;
+  b->block = mlirModuleGetBody(b->module);
+  op o = op_start(b, "llvm.mlir.global");
+  op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, text(name)));
+  op_attribute(&o, "global_type", mlirTypeAttrGet(mlirLLVMArrayTypeGet(b->i8, (unsigned)bytes)));
+  op_attribute(&o, "linkage", parse_attribute(b, "#llvm.linkage<internal>"));
+  op_attribute(&o, "addr_space", i32_attribute(b, shared_space(b)));
+  op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, 16));
+  o.regions[0] = mlirRegionCreate();
+  o.n_regions = 1;
+  op_finish(&o);
+  b->block = saved;
+}
+
+ir_value ir_shared_address(ir *b, const char *name) { return address_of(b, name, mlirLLVMPointerTypeGet(b->context, (unsigned)shared_space(b))); }
+
+void ir_wait(ir *b, ir_barrier of) {
+  if (b->host_wait) {
+    ir_value which = ir_int(b, b->i32, of);
+    ir_call(b, b->host_wait, 1, &which);
+    return;
+  }
+  ir_value all = of == IR_BARRIER_WARP ? ir_int(b, b->i32, -1) : (ir_value){NULL};
+  op o = op_start(b, of == IR_BARRIER_WARP ? "nvvm.bar.warp.sync" : "nvvm.barrier0");
+  if (all.ptr) op_operand(&o, all);
+  op_finish(&o);
 }
 
 /* ---- control ---- */

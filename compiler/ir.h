@@ -19,6 +19,7 @@ typedef struct ir {
   MlirBlock block; /* where the next op goes: appended */
   MlirType ptr, i1, i8, i16, i32, i64, f16, bf16, f32, f64;
   const char *target_cpu, *target_features; /* attributes of the functions to come */
+  const char *host_wait; /* GPU code for the host: the function that stands for barriers; NULL: the GPU's own */
   bool exact; /* every sum and product of the ops to come rounds by itself: none contracts to a fused one */
 } ir;
 
@@ -46,6 +47,9 @@ void ir_call(ir *b, const char *name, int count, const ir_value *arguments);
 /* Makes a function an entry of a GPU module, launched with blocks of `threads`. */
 void ir_make_kernel(ir *b, MlirOperation function, int threads);
 ir_value ir_register(ir *b, const char *name); /* an nvvm.read.ptx.sreg op: i32 */
+/* All threads of a warp, or of a block, wait for one another; what they wrote before is seen by all after. */
+typedef enum ir_barrier { IR_BARRIER_WARP, IR_BARRIER_BLOCK } ir_barrier;
+void ir_wait(ir *b, ir_barrier of);
 
 /* ---- constants ---- */
 ir_value ir_int(ir *b, MlirType type, int64_t value);                    /* scalar or splat */
@@ -80,6 +84,9 @@ ir_value ir_alloca(ir *b, int64_t bytes, int alignment);
 void ir_table(ir *b, const char *name, int count, const float *values, const int32_t *integers);
 void ir_table_floats(ir *b, const char *name, bool is_f32, int count, const double *values);
 ir_value ir_table_address(ir *b, const char *name);
+/* Memory that the threads of a block share: an array of the module and, in a function, its address. */
+void ir_shared(ir *b, const char *name, int64_t bytes);
+ir_value ir_shared_address(ir *b, const char *name);
 
 /* ---- control: the body is appended between begin and end ---- */
 typedef struct ir_loop {

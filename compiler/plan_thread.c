@@ -3,7 +3,10 @@
 
 #include "diag.h"
 
-enum { WIDEST_ACCESS = 16, REGISTER_BUDGET = 120 };
+/* Registers for a unit's channels and coefficients. Staged units are as many as one likes, so they are small: three
+ * blocks of three, with which ptxas takes 64 to 72 registers a thread where four took 96. */
+enum { WIDEST_ACCESS = 16, REGISTER_BUDGET = 120, STAGED_REGISTER_BUDGET = 36, MAX_MERGED = 8 };
+enum { WARP = 32, BANKS = 32, WORD = 4, SECTOR = 32 }; /* threads; of shared memory, and their bytes; bytes that memory is written in */
 
 static const expr *entry(const plan *p, int row, int column) {
   return p->program->matrix.entry[row * p->spec->n_components + column];
@@ -48,8 +51,8 @@ static bool passes_through(const plan *p, int lanes, int access) {
 }
 
 /* Rows of access_at, one column a unit: units with blocks first, in the order of their channels; accesses
- * that pass through fill what is free in the last unit's column and then columns of their own. */
-static void gather_units(arena *a, const plan *p, thread_tile *t) {
+ * that pass through fill what is free in the last unit's column and then columns of their own, or are left out. */
+static void gather_units(arena *a, const plan *p, thread_tile *t, bool all) {
   int count = p->spec->head_dim / t->lanes, *label = label_accesses(a, p, t->lanes, count);
   int *size = arena_array(a, int, count), *unit = arena_array(a, int, count), *filled = arena_array(a, int, count + 1);
   t->n_accesses = 1;
@@ -65,7 +68,7 @@ static void gather_units(arena *a, const plan *p, thread_tile *t) {
     at[u * t->n_accesses + filled[u]++] = i * t->lanes;
   }
   int open = t->n_units;
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; all && i < count; i++) {
     if (!passes_through(p, t->lanes, i)) continue;
     at[open * t->n_accesses + filled[open]++] = i * t->lanes;
     t->n_units = open + 1;
@@ -138,18 +141,25 @@ static int count_coefficients(const plan *p) {
   return count;
 }
 
-thread_tile *thread_tile_build(arena *a, const plan *p, int element, int access) {
+/* Registers that a row and its coefficients take. */
+static int count_registers(const plan *p, const thread_tile *t) { return t->n_blocks * count_coefficients(p) + t->n_accesses * t->lanes; }
+
+static thread_tile *lay_units(arena *a, const plan *p, int element, int access, bool all) {
   if (p->spec->head_dim * element % access || access < element) return NULL;
   thread_tile *t = arena_new(a, thread_tile);
   t->element = element;
   t->access = access;
   t->lanes = access / element;
-  gather_units(a, p, t);
+  gather_units(a, p, t, all);
   make_template(a, p, t);
   for (int u = 0; u < t->n_units; u++)
     if (!fit_unit(p, t, u)) return NULL;
-  int registers = t->n_blocks * count_coefficients(p) + t->n_accesses * t->lanes;
-  return access > element && registers > REGISTER_BUDGET ? NULL : t;
+  return t;
+}
+
+thread_tile *thread_tile_build(arena *a, const plan *p, int element, int access) {
+  thread_tile *t = lay_units(a, p, element, access, true);
+  return t && access > element && count_registers(p, t) > REGISTER_BUDGET ? NULL : t;
 }
 
 thread_tile *thread_tile_widest(arena *a, const plan *p, int element) {
@@ -157,4 +167,96 @@ thread_tile *thread_tile_widest(arena *a, const plan *p, int element) {
   for (int access = WIDEST_ACCESS; access >= element && !t; access /= 2) t = thread_tile_build(a, p, element, access);
   if (!t) diag_bug("plan", "blocks of '%s' do not lie over one another", p->spec->name);
   return t;
+}
+
+/* ---- staged rows ---- */
+
+bool thread_tile_fills_sectors(const thread_tile *t, int head_dim) {
+  int per_sector = SECTOR / t->element, sectors = head_dim / per_sector;
+  for (int k = 0; k < t->n_accesses; k++)
+    for (int s = 0; s < sectors; s++) {
+      int covered = 0;
+      for (int u = 0; u < t->n_units; u++) {
+        int first = t->access_at[k * t->n_units + u];
+        if (first >= 0 && first / per_sector == s) covered += t->lanes;
+      }
+      if (covered && covered < per_sector) return false;
+    }
+  return true;
+}
+
+/* Every n-th unit of `t` in one: what its threads share is spread over the row, so that lanes stay neighbours. */
+static thread_tile *merge_units(arena *a, const thread_tile *t, int merged) {
+  thread_tile *m = arena_new(a, thread_tile);
+  *m = *t;
+  m->n_units = (t->n_units + merged - 1) / merged;
+  m->n_accesses = t->n_accesses * merged;
+  m->n_blocks = t->n_blocks * merged;
+  m->access_at = arena_array(a, int, m->n_accesses * m->n_units);
+  m->block_at = arena_array(a, int, m->n_blocks * m->n_units + 1);
+  m->role_block = arena_array(a, int, m->n_accesses * t->lanes);
+  m->role_component = arena_array(a, int, m->n_accesses * t->lanes);
+  int width = t->n_accesses * t->lanes;
+  for (int i = 0; i < merged; i++) {
+    for (int u = 0; u < m->n_units; u++) {
+      int from = u + i * m->n_units;
+      for (int k = 0; k < t->n_accesses; k++) m->access_at[(i * t->n_accesses + k) * m->n_units + u] = from < t->n_units ? t->access_at[k * t->n_units + from] : -1;
+      for (int s = 0; s < t->n_blocks; s++) m->block_at[(i * t->n_blocks + s) * m->n_units + u] = from < t->n_units ? t->block_at[s * t->n_units + from] : -1;
+    }
+    for (int j = 0; j < width; j++) {
+      m->role_block[i * width + j] = t->role_block[j] < 0 ? -1 : t->role_block[j] + i * t->n_blocks;
+      m->role_component[i * width + j] = t->role_component[j];
+    }
+  }
+  return m;
+}
+
+/* Times that the banks of shared memory are gone through for all accesses of a warp: lanes of 128 bytes at
+ * a time, as often as one bank has different words to give. */
+static int bank_turns(const thread_tile *t, int pitch) {
+  int turns = 0, together = BANKS * WORD / t->access;
+  if (together > WARP) together = WARP;
+  for (int k = 0; k < t->n_accesses; k++)
+    for (int group = 0; group < WARP; group += together) {
+      int word[BANKS][WARP], count[BANKS] = {0}, most = 0;
+      for (int lane = group; lane < group + together && lane < t->columns * t->n_units; lane++) {
+        int first = t->access_at[k * t->n_units + lane % t->n_units];
+        if (first < 0) continue;
+        int begin = (lane / t->n_units * pitch + first * t->element) / WORD, end = begin + (t->access > WORD ? t->access / WORD : 1);
+        for (int w = begin; w < end; w++) {
+          int bank = w % BANKS, known = 0;
+          while (known < count[bank] && word[bank][known] != w) known++;
+          if (known == count[bank] && count[bank] < WARP) word[bank][count[bank]++] = w;
+          if (count[bank] > most) most = count[bank];
+        }
+      }
+      turns += most;
+    }
+  return turns;
+}
+
+static int best_pitch(const thread_tile *t, int row_bytes) {
+  int best = row_bytes;
+  for (int pitch = row_bytes; pitch < row_bytes + BANKS * WORD; pitch += THREAD_PIECE)
+    if (bank_turns(t, pitch) < bank_turns(t, best)) best = pitch;
+  return best;
+}
+
+thread_tile *thread_tile_staged(arena *a, const plan *p, int element) {
+  int row_bytes = p->spec->head_dim * element, pieces = row_bytes / THREAD_PIECE;
+  thread_tile *best = NULL;
+  if (row_bytes % THREAD_PIECE || p->spec->n_blocks == 0) return NULL;
+  for (int i = 0; i < pieces; i++)
+    if (passes_through(p, THREAD_PIECE / element, i)) return NULL;
+  for (int access = WIDEST_ACCESS; access >= element; access /= 2) {
+    const thread_tile *single = lay_units(a, p, element, access, false);
+    for (int merged = 1; single && merged <= MAX_MERGED; merged++) {
+      thread_tile *t = merge_units(a, single, merged);
+      if (count_registers(p, t) > STAGED_REGISTER_BUDGET) break;
+      t->columns = WARP / t->n_units;
+      if (t->columns && (!best || t->columns * t->n_units > best->columns * best->n_units)) best = t;
+    }
+  }
+  if (best) best->pitch = best_pitch(best, row_bytes);
+  return best;
 }

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef void thread_function(int32_t block, int32_t group, int32_t thread, const int64_t *parameters);
-
 typedef struct threads {
   pegen_kernel kernel; /* first: run_threads_entry is given its address */
   thread_function *entry[PTX_MAX_ENTRIES];
@@ -20,18 +18,22 @@ typedef struct threads {
   const char *last;
 } threads;
 
+void run_threads_grid(thread_function *run, int64_t grid_x, int64_t grid_y, int threads, bool barriers, bool reverse, const int64_t *parameters) {
+  for (int64_t group = 0; group < grid_y; group++)
+    for (int64_t i = 0; i < grid_x; i++) {
+      int32_t block = (int32_t)(reverse ? grid_x - 1 - i : i);
+      if (barriers) run_block(run, block, (int32_t)group, threads, reverse, parameters);
+      for (int t = 0; t < threads && !barriers; t++) run(block, (int32_t)group, reverse ? threads - 1 - t : t, parameters);
+    }
+}
+
 static int run_step(void *context, const pegen_launch_step *step) {
   threads *t = context;
   const pegen_ptx *ptx = t->kernel.ptx;
   thread_function *run = t->entry[step->entry - ptx->entries];
-  int64_t count = (int64_t)step->grid_x * ptx->block;
   t->last = step->entry->name;
   t->reverse = !t->reverse;
-  for (int64_t group = 0; group < step->grid_y; group++)
-    for (int64_t i = 0; i < count; i++) {
-      int64_t thread = t->reverse ? count - 1 - i : i;
-      run((int32_t)(thread / ptx->block), (int32_t)group, (int32_t)(thread % ptx->block), step->parameter);
-    }
+  run_threads_grid(run, step->grid_x, step->grid_y, ptx->block, step->entry->columns > 0, t->reverse, step->parameter);
   return 0;
 }
 
@@ -66,9 +68,11 @@ static bool connect(arena *a, loaded_kernel *loaded, const char *name, int64_t w
     memcpy(&t->entry[i], &entry, sizeof entry);
   }
   int (*runner)(void *, const pegen_args *, int, int) = encode;
+  void (*waiter)(int32_t) = run_block_wait;
   void *own = run_find(loaded, arena_printf(a, "%s_host_encode", name));
   if (!own || !set_pointer(loaded, arena_printf(a, "%s_host_runner", name), &runner, sizeof runner) ||
-      !set_pointer(loaded, arena_printf(a, "%s_host_context", name), &t, sizeof t))
+      !set_pointer(loaded, arena_printf(a, "%s_host_context", name), &t, sizeof t) ||
+      !set_pointer(loaded, arena_printf(a, "%s_host_waiter", name), &waiter, sizeof waiter))
     return false;
   memcpy(&t->kernel.encode, &own, sizeof own);
   run_replace(loaded, &t->kernel);

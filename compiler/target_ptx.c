@@ -56,6 +56,10 @@ static void build(ir *b, arena *a, const plan *p, const ptx_entry *entries, int 
   b->exact = true; /* error-free sums need every rounding, and tests on the host the GPU's bits */
   /* All memory is the device's global memory. */
   if (!host) b->ptr = mlirLLVMPointerTypeGet(b->context, 1);
+  else {
+    b->host_wait = arena_printf(a, "%s_host_wait", p->spec->name);
+    ir_declare(b, b->host_wait, (MlirType){NULL}, 1, &b->i32);
+  }
   for (int i = 0; i < count; i++) emit_ptx(b, a, p, &entries[i], has_bf16, host);
 }
 
@@ -105,8 +109,9 @@ static void print_parameters(FILE *f, const plan *p) {
   fprintf(f, "//   q: in, out, heads, strides of in (batch, token, head), strides of out; the same of k");
   if (s->n_operands) fprintf(f, ",\n//   operands, address and type each (0 f32, 1 f64, 2 f16, 3 bf16):");
   for (int i = 0; i < s->n_operands; i++) fprintf(f, "%s %s", i ? "," : "", s->operand[i].name);
-  fprintf(f, ".\n// Strides are in bytes. Grid: x = ceil(%s * tokens * units / %d), y = ceil(%s / rows a thread).\n",
-          p->per_head ? "heads" : "batches", PEGEN_PTX_BLOCK, p->per_head ? "batches * tensors" : "heads of q and k");
+  const char *others = p->per_head ? "heads" : "batches";
+  fprintf(f, ".\n// Strides are in bytes. Grid: x = ceil(%s * tokens * units / %d), or ceil(%s * tokens / tokens of a block)\n// where they are given; y = ceil(%s / rows a thread).\n",
+          others, PEGEN_PTX_BLOCK, others, p->per_head ? "batches * tensors" : "heads of q and k");
 }
 
 static void print_head(FILE *f, const plan *p, const ptx_entry *entries, int count) {
@@ -114,8 +119,13 @@ static void print_head(FILE *f, const plan *p, const ptx_entry *entries, int cou
   fprintf(f, "// %s: made by pegen %s", s->name, PEGEN_VERSION);
   for (int i = 0; i < s->n_options; i++) fprintf(f, "%s%s=%s", i ? " " : " with\n// ", s->option[i].name, s->option[i].value);
   fprintf(f, "\n// %d blocks of %d channels; %d operations a block and token.\n//\n", s->n_blocks, s->n_components, p->token_operations);
-  fprintf(f, "// entry, units of a token, bytes of an access\n");
-  for (int i = 0; i < count; i++) fprintf(f, "//   %-40s %4d %4d\n", entries[i].name, entries[i].tile->n_units, entries[i].tile->access);
+  fprintf(f, "// entry, units of a token, bytes of an access, tokens of a block\n");
+  for (int i = 0; i < count; i++) {
+    const ptx_entry *e = &entries[i];
+    fprintf(f, "//   %-40s %4d %4d", e->name, e->tile->n_units, e->access);
+    if (e->tile->columns) fprintf(f, " %4d", e->tile->columns * PEGEN_PTX_BLOCK / 32);
+    fputc('\n', f);
+  }
   print_parameters(f, p);
 }
 
@@ -175,22 +185,40 @@ ptx_module *ptx_compile(arena *a, const plan *p, const ptx_target *target, unsig
   return m;
 }
 
+/* A variable that is set after loading. */
+static LLVMValueRef host_pointer(LLVMModuleRef module, LLVMTypeRef ptr, const char *name) {
+  LLVMValueRef variable = LLVMAddGlobal(module, ptr, name);
+  LLVMSetInitializer(variable, LLVMConstNull(ptr));
+  return variable;
+}
+
+/* What emitted code calls as a barrier, where it does: void NAME_host_wait(of) { NAME_host_waiter(of); }. */
+static void add_host_wait(LLVMModuleRef module, arena *a, const char *name) {
+  LLVMContextRef context = LLVMGetModuleContext(module);
+  LLVMTypeRef ptr = LLVMPointerTypeInContext(context, 0);
+  LLVMValueRef f = LLVMGetNamedFunction(module, arena_printf(a, "%s_host_wait", name));
+  LLVMValueRef variable = host_pointer(module, ptr, arena_printf(a, "%s_host_waiter", name));
+  if (!f) return;
+  LLVMValueRef of = LLVMGetParam(f, 0);
+  LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
+  LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(context, f, "entry"));
+  LLVMBuildCall2(builder, LLVMGlobalGetValueType(f), LLVMBuildLoad2(builder, ptr, variable, ""), &of, 1, "");
+  LLVMBuildRetVoid(builder);
+  LLVMDisposeBuilder(builder);
+}
+
 /* int NAME_host_encode(args, part, parts) { return NAME_host_runner(NAME_host_context, args, part, parts); }, so
  * that the host's stand-in of a kernel knows which one it is; both variables are set after loading. */
 static void add_host_entry(LLVMModuleRef module, arena *a, const char *name) {
   LLVMContextRef context = LLVMGetModuleContext(module);
   LLVMTypeRef ptr = LLVMPointerTypeInContext(context, 0), i32 = LLVMInt32TypeInContext(context);
   static const char *const names[2] = {"runner", "context"};
-  LLVMValueRef variable[2], value[2];
-  for (int i = 0; i < 2; i++) {
-    variable[i] = LLVMAddGlobal(module, ptr, arena_printf(a, "%s_host_%s", name, names[i]));
-    LLVMSetInitializer(variable[i], LLVMConstNull(ptr));
-  }
+  LLVMValueRef value[2];
   LLVMTypeRef outer[] = {ptr, i32, i32}, inner[] = {ptr, ptr, i32, i32};
   LLVMValueRef f = LLVMAddFunction(module, arena_printf(a, "%s_host_encode", name), LLVMFunctionType(i32, outer, 3, false));
   LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
   LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(context, f, "entry"));
-  for (int i = 0; i < 2; i++) value[i] = LLVMBuildLoad2(builder, ptr, variable[i], "");
+  for (int i = 0; i < 2; i++) value[i] = LLVMBuildLoad2(builder, ptr, host_pointer(module, ptr, arena_printf(a, "%s_host_%s", name, names[i])), "");
   LLVMValueRef arguments[] = {value[1], LLVMGetParam(f, 0), LLVMGetParam(f, 1), LLVMGetParam(f, 2)};
   LLVMBuildRet(builder, LLVMBuildCall2(builder, LLVMFunctionType(i32, inner, 4, false), value[0], arguments, 4, ""));
   LLVMDisposeBuilder(builder);
@@ -207,6 +235,7 @@ void ptx_write_host(arena *a, const plan *p, unsigned dtypes, int optimize, comp
   char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName(), *features = LLVMGetHostCPUFeatures();
   compilation c = lower(&b, p, triple, cpu, features, optimize);
   add_host_entry(c.module, a, p->spec->name);
+  add_host_wait(c.module, a, p->spec->name);
   lower_write(c.module, c.machine, false, out);
   LLVMDisposeMessage(triple);
   LLVMDisposeMessage(cpu);

@@ -16,7 +16,7 @@
 
 enum { SIDE = 4, BATCHES = 2, TOKENS = SIDE * SIDE * SIDE, HEADS = 8, K_HEADS = 2, DIM = 64, AXES = 3, BLOCK = 3 };
 /* Of the comments at the head of the PTX file. */
-enum { UNITS = 3, THREADS = 128, ROWS = 10 /* all heads of q and k in one thread */ };
+enum { BLOCK_TOKENS = 16, THREADS = 128, ROWS = 10 /* all heads of q and k in one thread */ };
 
 static void must(CUresult result, const char *what) {
   const char *name = "?";
@@ -120,7 +120,7 @@ int main(int argc, char **argv) {
 
   void *parameters[26];
   for (int i = 0; i < count; i++) parameters[i] = &parameter[i];
-  unsigned grid_x = (BATCHES * TOKENS * UNITS + THREADS - 1) / THREADS, grid_y = (HEADS + K_HEADS + ROWS - 1) / ROWS;
+  unsigned grid_x = (BATCHES * TOKENS + BLOCK_TOKENS - 1) / BLOCK_TOKENS, grid_y = (HEADS + K_HEADS + ROWS - 1) / ROWS;
   must(cuLaunchKernel(encode, grid_x, grid_y, 1, THREADS, 1, 1, 0, NULL, parameters, NULL), "launch");
   must(cuMemcpyDtoH(out, q_memory, sizeof out), "download");
 

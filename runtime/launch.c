@@ -127,11 +127,17 @@ static int64_t rows_of_thread(const pass *p, const pegen_ptx_entry *entry, int64
   return each > divide_up(rows, MOST_Y) ? each : divide_up(rows, MOST_Y);
 }
 
+/* Blocks along x for this many tokens of batches, or of heads where rotors differ by head. */
+static int64_t blocks_of(const pegen_ptx *ptx, const pegen_ptx_entry *entry, int64_t columns) {
+  enum { WARP = 32 };
+  return entry->columns ? divide_up(columns, entry->columns * (ptx->block / WARP)) : divide_up(columns * entry->units, ptx->block);
+}
+
 static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t first, int64_t batches, pegen_launch_run *run, void *context) {
   const pegen_ptx *ptx = p->request->kernel->ptx;
   const pegen_stream *stream = p->stream[0];
   int64_t tokens = stream->in.size[PEGEN_TOKEN], rows = 0, others = ptx->per_head ? p->request->kernel->heads : batches;
-  int64_t threads = tokens * others * entry->units;
+  int64_t blocks = blocks_of(ptx, entry, tokens * others);
   pegen_launch_step step;
   memset(&step, 0, sizeof step);
   step.entry = entry;
@@ -141,13 +147,13 @@ static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t f
   }
   set_positions(step.parameter, stream, first);
   set_operands(step.parameter, p->request->kernel, p->request->args);
-  int64_t each = rows_of_thread(p, entry, threads, rows);
+  int64_t each = rows_of_thread(p, entry, blocks * ptx->block, rows);
   if (ptx->per_head && step.parameter[PEGEN_PTX_POSITION_BATCH])
     each = p->n; /* a batch has its own rotors */
   step.parameter[PEGEN_PTX_BATCHES] = batches;
   step.parameter[PEGEN_PTX_TOKENS] = tokens;
   step.parameter[PEGEN_PTX_ROWS] = each;
-  step.grid_x = (uint32_t)divide_up(threads, ptx->block);
+  step.grid_x = (uint32_t)blocks;
   step.grid_y = (uint32_t)divide_up(rows, each);
   return run(context, &step);
 }
@@ -162,7 +168,7 @@ static int launch_pass(const pass *p, uint32_t dtype, pegen_launch_run *run, voi
   if (!entry)
     return PEGEN_ERROR_DTYPE;
   int64_t batches = stream->in.size[PEGEN_BATCH], tokens = stream->in.size[PEGEN_TOKEN];
-  int64_t per_batch = tokens * entry->units * (kernel->ptx->per_head ? kernel->heads : 1);
+  int64_t per_batch = blocks_of(kernel->ptx, entry, tokens * (kernel->ptx->per_head ? kernel->heads : 1)) * kernel->ptx->block;
   if (per_batch > MOST_X)
     return PEGEN_ERROR_SIZE_OVERFLOW;
   int64_t most = kernel->ptx->per_head ? MOST_Y : MOST_X / per_batch;

@@ -32,11 +32,11 @@ typedef struct gpu_case {
 
 static loaded_kernel *threads;
 
-static fake_thread *resolve(const char *entry) {
+static void run(const char *entry, unsigned grid_x, unsigned grid_y, unsigned block, const int64_t *parameters) {
   void *symbol = run_find(threads, entry);
-  fake_thread *thread;
+  thread_function *thread;
   memcpy(&thread, &symbol, sizeof thread);
-  return thread;
+  run_threads_grid(thread, grid_x, grid_y, (int)block, true, false, parameters);
 }
 
 /* The best row that the device runs. */
@@ -125,7 +125,7 @@ static int run_spec(const char *name, int count, const loader_define *defines) {
   c.kernel = run_kernel(threads);
   fake_cuda_state *fake = device_symbol("fake_cuda");
   if (fake) {
-    fake->resolve = resolve;
+    fake->run = run;
     fake->n_parameters = c.kernel->ptx->n_parameters;
   }
   for (int set = 0; set < OPERAND_TYPES; set++) {

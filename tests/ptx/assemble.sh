@@ -1,5 +1,5 @@
 #!/bin/sh
-# assemble.sh PEGEN PTXAS CHIP SPEC...: every spec's PTX through ptxas. Exit 77: there is no ptxas, or it does not know the chip.
+# assemble.sh PEGEN PTXAS CHIP SPEC[:NAME=VALUE...] ...: every spec's PTX through ptxas. Exit 77: there is no ptxas, or it does not know the chip.
 pegen=$1 ptxas=$2 chip=$3
 shift 3
 [ -x "$ptxas" ] || { echo "skipped: no ptxas on this machine"; exit 77; }
@@ -7,8 +7,9 @@ shift 3
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
 failed=0
 for spec; do
-  name=$(basename "$spec" .lua)
-  "$pegen" "$spec" -o "$folder/k.ptx" --target "$chip" &&
+  options=$(echo "$spec" | cut -s -d: -f2- | sed 's/\([^:]*\):*/ -D \1/g')
+  name=$(basename "${spec%%:*}" .lua)$options
+  "$pegen" "${spec%%:*}" $options -o "$folder/k.ptx" --target "$chip" &&
     "$ptxas" -arch="$chip" -v "$folder/k.ptx" -o "$folder/k.cubin" 2>"$folder/log" || { cat "$folder/log"; echo "$name: FAILED"; failed=1; continue; }
   entries=$(grep -c '^\.visible \.entry' "$folder/k.ptx")
   clean=$(grep -c ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' "$folder/log")

@@ -1,7 +1,7 @@
 /* fake_cuda: a libcuda.so.1 for tests of the launcher on machines without a GPU.
  *
- * One device, whose memory is the host's. A launch calls, for every thread, the function that the
- * test's resolver names. Exported variables count calls and make the next one fail.
+ * One device, whose memory is the host's. A launch is the test's to
+ * run, thread by thread. Exported variables count calls and make the next one fail.
  */
 #include "fake_cuda.h"
 
@@ -127,12 +127,9 @@ int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
   fake_cuda.launches++;
   fake_cuda.stream = stream;
   fake_cuda.entry = function;
-  fake_thread *thread = fake_cuda.resolve(function);
   int64_t *values = malloc(sizeof *values * (size_t)fake_cuda.n_parameters);
   for (int i = 0; i < fake_cuda.n_parameters; i++) memcpy(&values[i], parameters[i], sizeof *values);
-  for (unsigned y = 0; y < grid_y; y++)
-    for (unsigned x = 0; x < grid_x; x++)
-      for (unsigned t = 0; t < block_x; t++) thread((int32_t)x, (int32_t)y, (int32_t)t, values);
+  fake_cuda.run(function, grid_x, grid_y, block_x, values);
   free(values);
   return 0;
 }

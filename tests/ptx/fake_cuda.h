@@ -4,10 +4,8 @@
 
 #include <stdint.h>
 
-typedef void fake_thread(int32_t block, int32_t group, int32_t thread, const int64_t *parameters);
-
 typedef struct fake_cuda_state {
-  fake_thread *(*resolve)(const char *entry);
+  void (*run)(const char *entry, unsigned grid_x, unsigned grid_y, unsigned threads, const int64_t *parameters);
   int n_parameters, devices;
   unsigned long long context_id;
   const char *fail_in; /* a function that fails once, with fail_with */

@@ -140,6 +140,7 @@ typedef struct pegen_ptx_entry {
   int32_t access;    /* addresses and strides of q, k and outputs must be multiples of this many bytes */
   int32_t units;     /* threads of a token (and head, where per_head) */
   int32_t flight;    /* rows a thread has under way: rows a thread should be a multiple */
+  int32_t columns;   /* tokens (of a batch, or a head where per_head) that a warp has; 0: units lie in one line over all warps */
 } pegen_ptx_entry;
 
 typedef struct pegen_ptx {
