@@ -1,0 +1,202 @@
+/* engine: an attention block of a vision transformer, end to end, with any kernel that pegen made.
+ *
+ *   pegen specs/geope2d.lua -o geope2d.o -D skip_tokens=1
+ *   cc -shared geope2d.o -o geope2d.so
+ *   cc -O2 engine.c -lpegen -lm -pthread -o engine
+ *   ./engine ./geope2d.so geope2d 4      4 threads; a fourth word is a step that all positions move by
+ *
+ * The kernel is found at run time by its name in a shared object, libpegen_kernels.so among them, and says of itself what
+ * it needs. Queries and keys lie as their projections write them, [B,N,H,D], prefix tokens first. All stages run on
+ * one pool of threads, which lives as long as the program; a kernel's entry is a stage like any other.
+ */
+#include <pegen/pegen.h>
+
+#include <dlfcn.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a pool: stage(context, part, parts) on every thread, the caller's is part 0 ---- */
+
+typedef int stage(const void *context, int part, int parts);
+static struct {
+  pthread_barrier_t start, end;
+  int threads;
+  stage *run;
+  const void *context;
+  atomic_int error;
+} pool;
+
+static void work(int part) {
+  int error = pool.run(pool.context, part, pool.threads);
+  if (error) atomic_store(&pool.error, error);
+}
+
+static void *serve(void *part) {
+  for (;;) {
+    pthread_barrier_wait(&pool.start);
+    work((int)(intptr_t)part);
+    pthread_barrier_wait(&pool.end);
+  }
+  return NULL;
+}
+
+static void run(stage *f, const void *context) {
+  pool.run = f, pool.context = context;
+  pthread_barrier_wait(&pool.start);
+  work(0);
+  pthread_barrier_wait(&pool.end);
+  int error = atomic_load(&pool.error);
+  if (error) fprintf(stderr, "engine: %s\n", pegen_strerror(error)), exit(1);
+}
+
+/* ---- the block ---- */
+
+typedef struct block {
+  int64_t batches, tokens, heads, dim, wide, width; /* wide: channels of encoded rows; width = heads * dim */
+  float *x, *weight[4], *q, *k, *v, *q_wide, *k_wide, *mixed, *y;
+} block;
+typedef struct product { const float *in, *weight; float *out; int64_t rows, width; } product;
+typedef struct call { pegen_entry *entry; const pegen_args *args; } call;
+
+static int project(const void *context, int part, int parts) {
+  const product *p = context;
+  for (int64_t row = p->rows * part / parts; row < p->rows * (part + 1) / parts; row++) {
+    memset(p->out + row * p->width, 0, sizeof(float) * (size_t)p->width);
+    for (int64_t i = 0; i < p->width; i++)
+      for (int64_t j = 0; j < p->width; j++) p->out[row * p->width + j] += p->in[row * p->width + i] * p->weight[i * p->width + j];
+  }
+  return 0;
+}
+
+/* A kernel's entry as a stage: its part is a part of the rows. */
+static int enter(const void *context, int part, int parts) {
+  const call *c = context;
+  return c->entry(c->args, part, parts);
+}
+
+/* softmax(q k^T / sqrt(dim)) v; encoded rows have `wide` channels. */
+static int attend(const void *context, int part, int parts) {
+  const block *b = context;
+  float *score = malloc(sizeof(float) * (size_t)b->tokens);
+  int64_t rows = b->batches * b->tokens * b->heads;
+  for (int64_t row = rows * part / parts; score && row < rows * (part + 1) / parts; row++) {
+    int64_t head = row % b->heads, batch = row / b->heads / b->tokens;
+    const float *q = b->q_wide + row * b->wide;
+    float most = -INFINITY, sum = 0, *out = b->mixed + row * b->dim;
+    for (int64_t n = 0; n < b->tokens; n++) {
+      const float *k = b->k_wide + ((batch * b->tokens + n) * b->heads + head) * b->wide;
+      float dot = 0;
+      for (int64_t c = 0; c < b->wide; c++) dot += q[c] * k[c];
+      score[n] = dot / sqrtf((float)b->dim);
+      most = fmaxf(most, score[n]);
+    }
+    for (int64_t n = 0; n < b->tokens; n++) sum += score[n] = expf(score[n] - most);
+    memset(out, 0, sizeof(float) * (size_t)b->dim);
+    for (int64_t n = 0; n < b->tokens; n++)
+      for (int64_t c = 0; c < b->dim; c++) out[c] += score[n] / sum * b->v[((batch * b->tokens + n) * b->heads + head) * b->dim + c];
+  }
+  free(score);
+  return score ? 0 : PEGEN_ERROR_WORKSPACE;
+}
+
+static void forward(const block *b, const pegen_kernel *kernel, const pegen_args *args) {
+  int64_t rows = b->batches * b->tokens;
+  float *const out[] = {b->q, b->k, b->v};
+  for (int i = 0; i < 3; i++) run(project, &(product){b->x, b->weight[i], out[i], rows, b->width});
+  if (kernel->encode) run(enter, &(call){kernel->encode, args});
+  if (kernel->encode) run(attend, b);
+  else run(enter, &(call){kernel->attention, args}); /* positions that act on pairs of tokens */
+  run(project, &(product){b->mixed, b->weight[3], b->y, rows, b->width});
+}
+
+/* ---- memory ---- */
+
+static float *numbers(int64_t count, float scale) {
+  float *out = aligned_alloc(64, ((size_t)count * sizeof *out + 63) / 64 * 64);
+  for (int64_t i = 0; out && i < count; i++) out[i] = scale * (2 * (float)rand() / (float)RAND_MAX - 1);
+  return out;
+}
+
+static DLTensor *tensor(void *data, int rank, const int64_t *shape, const int64_t *strides) {
+  DLTensor *t = calloc(1, sizeof *t);
+  *t = (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = rank, .dtype = {kDLFloat, 32, 1}, .shape = (int64_t *)shape, .strides = (int64_t *)strides};
+  return t;
+}
+
+/* [B,H,N,channels] as it lies in memory: [B,N,H,channels]. */
+static DLTensor *rows(const block *b, float *data, int64_t channels) {
+  int64_t *s = calloc(8, sizeof *s);
+  memcpy(s, (int64_t[]){b->batches, b->heads, b->tokens, channels, b->tokens * b->heads * channels, channels, b->heads * channels, 1}, 8 * sizeof *s);
+  return tensor(data, 4, s, s + 4);
+}
+
+/* Row-major cells of a cube, moved by a step, after the prefix tokens, which have none. */
+static float *grid(const pegen_kernel *kernel, int64_t side, int64_t tokens, float step) {
+  float *positions = calloc((size_t)(tokens * kernel->n_axes), sizeof *positions);
+  for (int64_t n = kernel->skip_tokens; n < tokens; n++)
+    for (int64_t cell = n - kernel->skip_tokens, axis = kernel->n_axes - 1; axis >= 0; cell /= side, axis--)
+      positions[n * kernel->n_axes + axis] = (float)(cell % side) + step;
+  return positions;
+}
+
+/* Learned operands, as small random numbers. */
+static const DLTensor **operands(const pegen_kernel *kernel) {
+  const DLTensor **list = calloc((size_t)kernel->n_operands + 1, sizeof *list);
+  for (int i = 0; i < kernel->n_operands; i++)
+    list[i] = tensor(numbers(pegen_operand_size(kernel, i), 0.5f), kernel->operands[i].rank, kernel->operands[i].shape, NULL);
+  return list;
+}
+
+/* What some encodings read of each query token, which a model would compute from its content. */
+static const DLTensor **inputs(const block *b, const pegen_kernel *kernel) {
+  const DLTensor **list = calloc((size_t)kernel->n_inputs + 1, sizeof *list);
+  for (int i = 0; i < kernel->n_inputs; i++) {
+    int64_t size = kernel->inputs[i].size, *shape = calloc(4, sizeof *shape);
+    memcpy(shape, (int64_t[]){b->batches, b->heads, b->tokens, size}, 4 * sizeof *shape);
+    list[i] = tensor(numbers(b->batches * b->heads * b->tokens * (size ? size : 1), 1), size ? 4 : 3, shape, NULL);
+  }
+  return list;
+}
+
+int main(int argc, char **argv) {
+  void *library = argc > 2 ? dlopen(argv[1], RTLD_NOW) : NULL;
+  char symbol[128];
+  snprintf(symbol, sizeof symbol, "%s_kernel", argc > 2 ? argv[2] : "");
+  const pegen_kernel *kernel = library ? dlsym(library, symbol) : NULL;
+  if (!kernel || !pegen_kernel_supported(kernel)) return fprintf(stderr, "usage: engine KERNEL.so NAME [THREADS]; %s\n", argc > 2 ? dlerror() : ""), 2;
+  pool.threads = argc > 3 ? atoi(argv[3]) : 1;
+  pthread_barrier_init(&pool.start, NULL, (unsigned)pool.threads);
+  pthread_barrier_init(&pool.end, NULL, (unsigned)pool.threads);
+  for (intptr_t part = 1; part < pool.threads; part++) pthread_create(&(pthread_t){0}, NULL, serve, (void *)part);
+
+  int64_t side = kernel->n_axes == 1 ? 49 : kernel->n_axes == 2 ? 7 : 4, cells = 1;
+  for (int axis = 0; axis < kernel->n_axes; axis++) cells *= kernel->grid ? kernel->grid[axis] : side;
+  block b = {.batches = 2, .tokens = cells + kernel->skip_tokens, .heads = kernel->heads ? kernel->heads : 4, .dim = kernel->head_dim, .wide = kernel->out_dim};
+  b.width = b.heads * b.dim;
+  int64_t count = b.batches * b.tokens * b.width;
+  for (int i = 0; i < 4; i++) b.weight[i] = numbers(b.width * b.width, 2 / sqrtf((float)b.width));
+  float **buffers[] = {&b.x, &b.q, &b.k, &b.v, &b.mixed, &b.y};
+  for (int i = 0; i < 6; i++) *buffers[i] = numbers(count, 1);
+  int widens = b.wide != b.dim;
+  b.q_wide = widens ? numbers(count / b.dim * b.wide, 0) : b.q; /* in place where rows stay as long as they are */
+  b.k_wide = widens ? numbers(count / b.dim * b.wide, 0) : b.k;
+  DLTensor *q = rows(&b, b.q, b.dim), *k = rows(&b, b.k, b.dim);
+  const int64_t shape[] = {b.tokens, kernel->n_axes};
+  pegen_args args = {.struct_size = sizeof args, .n_operands = kernel->n_operands, .operands = operands(kernel), .q = q, .k = k,
+                     .q_out = widens ? rows(&b, b.q_wide, b.wide) : q, .k_out = widens ? rows(&b, b.k_wide, b.wide) : k,
+                     .positions = kernel->grid ? NULL : tensor(grid(kernel, side, b.tokens, argc > 4 ? (float)atof(argv[4]) : 0), 2, shape, NULL)};
+  args.v = rows(&b, b.v, b.dim), args.out = rows(&b, b.mixed, b.dim);
+  args.n_inputs = kernel->n_inputs, args.inputs = inputs(&b, kernel);
+  size_t bytes = kernel->workspace ? kernel->workspace(&args) : 0;
+  if (bytes) args.workspace = aligned_alloc(64, (bytes + 63) / 64 * 64), args.workspace_bytes = bytes;
+  forward(&b, kernel, &args);
+  double sum = 0, square = 0; /* with weights that no rearrangement of the output keeps */
+  for (int64_t i = 0; i < count; i++) sum += b.y[i] * cos((double)i), square += (double)b.y[i] * b.y[i];
+  printf("%s (%s)\n[%d,%d,%d,%d], %d prefix tokens, %d threads\nchecksum %.6f, root mean square %.6f\n", kernel->name, kernel->doc, (int)b.batches,
+         (int)b.tokens, (int)b.heads, (int)b.dim, kernel->skip_tokens, pool.threads, sum, sqrt(square / (double)count));
+  return 0;
+}

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""kernel: a pegen kernel called from Python on NumPy arrays and PyTorch tensors, without a copy.
+
+    pegen specs/rope.lua -o rope.o && cc -shared rope.o -o rope.so
+    python3 kernel.py ./rope.so rope
+
+A kernel takes DLPack's DLTensor, which every array library hands out: the capsule of x.__dlpack__() holds a
+DLManagedTensor whose first field it is. The capsule stays ours (nothing consumes it), so the kernel reads and
+writes the array's own memory and the array stays usable.
+"""
+import ctypes
+import sys
+
+
+class Args(ctypes.Structure):
+    """pegen_args of pegen/pegen.h, as far as encoding needs it; struct_size says where it ends."""
+
+    _fields_ = [("struct_size", ctypes.c_uint32), ("n_operands", ctypes.c_int32)] + [
+        (name, ctypes.c_void_p)
+        for name in ("q", "k", "v", "q_out", "k_out", "out", "positions", "k_positions", "operands", "workspace")
+    ]
+
+
+class Kernel(ctypes.Structure):
+    """The beginning of pegen_kernel: what the object says of itself."""
+
+    _fields_ = [("struct_size", ctypes.c_uint32), ("abi_version", ctypes.c_uint32)] + [
+        (name, ctypes.c_char_p) for name in ("name", "doc", "digest", "options", "targets")
+    ] + [("dtypes", ctypes.c_uint32)] + [(name, ctypes.c_int32) for name in ("head_dim", "out_dim", "n_axes")] + [
+        ("axes", ctypes.POINTER(ctypes.c_char_p)), ("heads", ctypes.c_int32), ("skip_tokens", ctypes.c_int32)
+    ]  # fmt: skip
+
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+class Encoding:
+    """encode(q, k, positions): q [B,H,N,D] and k [B,Hkv,M,D] in place, of any library with __dlpack__, with any strides."""
+
+    def __init__(self, path, name):
+        self.library = ctypes.CDLL(path)
+        self.entry = self.library[f"{name}_encode"]
+        self.entry.argtypes = [ctypes.POINTER(Args), ctypes.c_int, ctypes.c_int]
+        self.kernel = Kernel.in_dll(self.library, f"{name}_kernel")
+
+    def __call__(self, q, k, positions, operands=(), part=0, parts=1):
+        capsules = [x.__dlpack__() for x in (q, k, positions, *operands)]  # alive until the call is over
+        q, k, positions, *rest = [_pointer(capsule, b"dltensor") for capsule in capsules]
+        operand_list = (ctypes.c_void_p * (len(rest) + 1))(*rest)
+        args = Args(struct_size=ctypes.sizeof(Args), n_operands=len(rest), operands=ctypes.addressof(operand_list),
+                    q=q, q_out=q, k=k, k_out=k, positions=positions)  # fmt: skip
+        error = self.entry(ctypes.byref(args), part, parts)
+        if error:
+            raise ValueError(f"the kernel refused its arguments: error {error} of pegen.h")
+
+
+def rope(numpy, x, positions, base=10000.0):
+    """RoPE of x [B,H,N,D] in float64, to compare with."""
+    d = x.shape[-1]
+    angle = positions[:, :1] * base ** (-2 * numpy.arange(d // 2) / d)
+    even, odd = x[..., 0::2].astype(float), x[..., 1::2].astype(float)
+    out = numpy.empty(x.shape)
+    out[..., 0::2] = numpy.cos(angle) * even - numpy.sin(angle) * odd
+    out[..., 1::2] = numpy.sin(angle) * even + numpy.cos(angle) * odd
+    return out
+
+
+def main():
+    import numpy
+
+    encode = Encoding(sys.argv[1], sys.argv[2])
+    kernel = encode.kernel
+    print(f"{kernel.name.decode()}: {kernel.doc.decode()} ({kernel.targets.decode()})")
+    random = numpy.random.default_rng(1)
+    # [B,N,H,D] memory, as a projection writes it, seen as [B,H,N,D].
+    q, k = (random.standard_normal((2, 49, 4, kernel.head_dim), dtype=numpy.float32).transpose(0, 2, 1, 3) for _ in "qk")
+    positions = random.integers(0, 1000, (49, kernel.n_axes))
+    expected, address = rope(numpy, q, positions), q.ctypes.data
+    before = q.copy(), k.copy()
+    encode(q, k, positions)
+    print(f"numpy: the same memory: {q.ctypes.data == address}; changed: {not numpy.array_equal(q, before[0])}")
+    if kernel.name == b"rope":
+        print(f"numpy: largest difference from NumPy's float64: {abs(q - expected).max():.1e}")
+    try:
+        import torch
+    except ImportError:
+        print("torch: not installed")
+        return
+    # The same call on tensors of PyTorch: the same bits, and bfloat16 besides.
+    tq, tk = torch.from_numpy(before[0].copy()), torch.from_numpy(before[1].copy())
+    address = tq.data_ptr()
+    encode(tq, tk, torch.from_numpy(positions))
+    print(f"torch: the same memory: {tq.data_ptr() == address}; the same bits as in NumPy: {numpy.array_equal(tq.numpy(), q)}")
+    half = torch.from_numpy(before[0]).bfloat16()
+    encode(half, half.clone(), torch.from_numpy(positions))
+    print(f"torch: bfloat16 off by at most {(half.float() - tq).abs().max():.1e}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""examples_test.py PEGEN SOURCE CC: the programs in examples/ with kernels of several kinds.
+
+The engine gives the same bits on any number of threads; what explain calls translation invariant gives the same block
+of a transformer when all positions move, and what is not gives another. From Python, rope agrees with NumPy.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+pegen, source, compiler = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
+failures = 0
+
+
+def expect(condition, message):
+    global failures
+    if not condition:
+        failures += 1
+        print("FAIL", message)
+
+
+def run(*command, status=0):
+    done = subprocess.run([str(word) for word in command], capture_output=True, encoding="utf-8")
+    expect(done.returncode == status, f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def build(folder, spec, *options):
+    name = spec.stem if spec.parent.name == "specs" else "spindle"
+    run(pegen, spec, "-o", folder / "kernel.o", "--dtype", "f32,bf16", *options)
+    shared = folder / f"{name}.so"
+    run(compiler, "-shared", folder / "kernel.o", "-o", shared)
+    return shared, name
+
+
+def engine(folder, kernel, *words):
+    shared, name = kernel
+    out = run(folder / "engine", shared, name, *words)
+    numbers = re.search(r"checksum (-?[\d.]+), root mean square ([\d.]+)", out)
+    expect(numbers, f"{name}: {out}")
+    return [float(text) for text in numbers.groups()] if numbers else [0, 0]
+
+
+def near(x, y):
+    return all(abs(a - b) < 2e-3 * max(1, abs(a)) for a, b in zip(x, y))
+
+
+def check_engine(folder):
+    runtime = [source / "runtime" / file for file in ("strerror.c", "kernel.c", "parallel.c")]
+    run(compiler, "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-I", source / "runtime/include",
+        source / "examples/engine.c", *runtime, "-lm", "-pthread", "-o", folder / "engine")  # fmt: skip
+    specs = source / "specs"
+    for spec, relative, options in [
+        (specs / "rope.lua", True, []), (specs / "rope_mixed.lua", True, ["-D", "heads=3"]),
+        (source / "examples/new_encoding.lua", True, []), (specs / "geope2d.lua", False, []),
+        (specs / "care.lua", False, ["-D", "skip_tokens=1"]), (specs / "geope3d.lua", False, ["-D", "grid=3,4,5", "-D", "skip_tokens=2"]),
+    ]:  # fmt: skip
+        kernel = build(folder, spec, *options)
+        alone = engine(folder, kernel)
+        expect(alone == engine(folder, kernel, 4), f"{spec.stem}: other bits with four threads")
+        expect(0.01 < alone[1] < 10, f"{spec.stem}: root mean square {alone[1]}")
+        if "grid=3,4,5" not in options:
+            moved = engine(folder, kernel, 2, 5)
+            expect(near(alone, moved) == relative, f"{spec.stem}: {alone} became {moved} when all positions moved")
+    run(folder / "engine", folder / "rope.so", "rop", status=2)
+    run(folder / "engine", status=2)
+
+
+def check_python(folder):
+    if subprocess.run([sys.executable, "-c", "import numpy"], capture_output=True).returncode:
+        print("NumPy is not installed: examples/kernel.py is not run")
+        return
+    for name in ("rope", "geope3d"):
+        shared, _ = build(folder, source / "specs" / f"{name}.lua")
+        out = run(sys.executable, source / "examples/kernel.py", shared, name)
+        print(out)
+        expect("numpy: the same memory: True; changed: True" in out, f"{name}: {out}")
+        if name == "rope":
+            off = re.search(r"NumPy's float64: ([\d.e+-]+)", out)
+            expect(off and float(off.group(1)) < 5e-6, f"rope: {out}")
+        if "torch: not installed" in out:
+            continue
+        expect("torch: the same memory: True; the same bits as in NumPy: True" in out, f"{name}: {out}")
+        off = re.search(r"bfloat16 off by at most ([\d.e+-]+)", out)
+        expect(off and float(off.group(1)) < 0.05, f"{name}: {out}")
+
+
+with tempfile.TemporaryDirectory() as name:
+    check_engine(pathlib.Path(name))
+    check_python(pathlib.Path(name))
+print(f"{failures} failures")
+sys.exit(1 if failures else 0)
