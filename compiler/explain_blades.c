@@ -6,6 +6,7 @@
  */
 #include "check.h"
 #include "clifford.h"
+#include "dense_vectors.h"
 #include "explain.h"
 #include "expr_facts.h"
 #include "group.h"
@@ -375,6 +376,7 @@ static void fill_cost(arena *a, const plan *p, explain_cost *cost) {
 
 bool explain_blades(arena *a, const spec *s, explanation *out) {
   block_program program;
+  if (s->dense) s = dense_as_vectors(a, s);
   if (!group_build(a, s, &program)) return false;
   facts f = {.memory = a, .spec = s, .random = SEED, .orthogonal = acts_orthogonally(s), .commute = all_commute(s), .affine = true, .linear = true};
   f.operands = trial_random_operands(a, s, NUMBER_F32, &f.random);

@@ -2,6 +2,7 @@
  *
  *   spec -> group (block program) -> plan -> emit_cpu, or emit_ptx
  */
+#include "dense_vectors.h"
 #include "emit_cpu.h"
 #include "form.h"
 #include "group.h"
@@ -10,11 +11,13 @@
 #include "../kernel/loop.h"
 
 static bool takes(const spec *s) {
+  if (dense_is_vectors(s)) return true;
   return !s->dense && !s->basis && !s->polynomial && !s->pairwise && !s->additive;
 }
 
 static void *build(arena *a, const spec *s) {
   block_program *program = arena_new(a, block_program);
+  if (s->dense) s = dense_as_vectors(a, s);
   return group_build(a, s, program) ? plan_build(a, program) : NULL;
 }
 

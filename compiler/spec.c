@@ -7,6 +7,7 @@
 #include "spec.h"
 
 #include "diag.h"
+#include "torus.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -186,6 +187,17 @@ static bool check_operands(const spec *s) {
   return true;
 }
 
+/* An output in the basis of the generators needs one basis for all axes. */
+static bool check_schur(const spec *s) {
+  arena *scratch = arena_create();
+  torus found;
+  torus_find(scratch, s, &found);
+  bool valid = !found.why_not || wrong(s, "pe.schur needs generators that commute, but %s; expected one matrix for each block", found.why_not);
+  if (s->inverse) valid = wrong(s, "pe.schur with an inverse");
+  arena_destroy(scratch);
+  return valid;
+}
+
 bool spec_validate(const spec *s) {
   if (!check_sizes(s) || !check_block(s) || !check_order(s) || !check_operands(s)) return false;
   if (s->basis && !check_skew(s, &s->basis->matrix, s->head_dim, 1, "the change of basis")) return false;
@@ -193,5 +205,5 @@ bool spec_validate(const spec *s) {
   if (!done) diag_bug("spec", "out of memory");
   bool valid = check_generators(s, done);
   free(done);
-  return valid;
+  return valid && (!s->dense || !s->dense->schur || check_schur(s));
 }
