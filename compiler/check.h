@@ -6,6 +6,8 @@
  *
  *   rotor entries   2^-22 for |phase| up to 2^24 radians (times the amplitude where that
  *                   is above 1, and times the growth of a group that is not compact)
+ *                   For exp(M) of a dense block 2^-22 and 2^-20 below are times the larger of 1 and ||M||,
+ *                   for ||M|| up to 2^9
  *   rows, f32       2^-20 of the norm of each block
  *   rows, bf16 f16  half a unit in the last place and 2^-20 of the norm of each block
  *   to the bit      in place, parts, position types, leftover channels, and what an infinity

@@ -13,6 +13,7 @@
 #include "diag.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 typedef struct multivector {
   long double coefficient[SPEC_MAX_BLADES]; /* indexed by blade */
@@ -138,6 +139,10 @@ static multivector combined_rotor(const spec *s, const cayley *table, const expr
 
 void reference_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
                      long double *matrix) {
+  if (s->dense) {
+    reference_dense_block(s, positions, operands, head, block, matrix);
+    return;
+  }
   cayley table;
   cayley_table(&table, &s->algebra);
   expr_environment env = {.head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
@@ -159,18 +164,40 @@ void reference_block(const spec *s, const double *positions, const double *const
   }
 }
 
+/* to = C from, or C^T from. Not in place. */
+static void change_basis(const spec *s, const double *const *operands, int head, bool transposed, const long double *from,
+                         long double *to) {
+  size_t n = (size_t)s->head_dim;
+  long double *c = malloc(sizeof *c * n * n);
+  if (!c) diag_bug("reference", "out of memory");
+  reference_basis(s, operands, head, c);
+  for (size_t i = 0; i < n; i++) {
+    to[i] = 0;
+    for (size_t j = 0; j < n; j++) to[i] += (transposed ? c[j * n + i] : c[i * n + j]) * from[j];
+  }
+  free(c);
+}
+
 void reference_row(const spec *s, const double *positions, const double *const *operands, int head, const double *in,
                    long double *out) {
-  long double matrix[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
-  for (int c = 0; c < s->head_dim; c++) out[c] = in[c];
+  long double matrix[SPEC_MAX_BLOCK * SPEC_MAX_BLOCK], row[SPEC_MAX_HEAD_DIM];
+  for (int c = 0; c < s->head_dim; c++) out[c] = row[c] = in[c];
+  if (s->basis && !s->inverse) {
+    change_basis(s, operands, head, false, row, out);
+    for (int c = 0; c < s->head_dim; c++) row[c] = out[c];
+  }
   for (int block = 0; block < s->n_blocks; block++) {
     reference_block(s, positions, operands, head, block, matrix);
     for (int i = 0; i < s->n_components; i++) {
       long double sum = 0;
       for (int j = 0; j < s->n_components; j++)
-        sum += matrix[i * s->n_components + j] * in[s->channel[j * s->n_blocks + block]];
+        sum += matrix[i * s->n_components + j] * row[s->channel[j * s->n_blocks + block]];
       out[s->channel[i * s->n_blocks + block]] = sum;
     }
+  }
+  if (s->basis && s->inverse) {
+    for (int c = 0; c < s->head_dim; c++) row[c] = out[c];
+    change_basis(s, operands, head, true, row, out);
   }
 }
 

@@ -1,7 +1,7 @@
 /* reference: the slow and sure evaluator that check and the tests compare kernels with.
  *
  * Long double; multivector products by the Cayley table, exp by scaling, Taylor
- * series and squaring in the algebra; the sandwich is multiplied out. It knows no
+ * series and squaring in the algebra, or among matrices; the sandwich is multiplied out. It knows no
  * normal form and shares nothing with group.c.
  */
 #ifndef PEGEN_REFERENCE_H
@@ -15,7 +15,19 @@
 void reference_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
                      long double *matrix);
 
-/* One row of head_dim channels; channels of no block are copied. */
+/* The same of a description with dense blocks; reference_block calls it. Of dense->schur it is the matrix in the
+ * channels' own basis: what the kernel gives is this up to one rotation for all tokens of a head. */
+void reference_dense_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
+                           long double *matrix);
+
+/* The spectral norm of M in exp(M) of a dense block, to 4 %; errors of its exponential are measured by it. */
+long double reference_norm(const spec *s, const double *positions, const double *const *operands, int head, int block);
+
+/* C [head_dim][head_dim] of a description with a basis: a row is C x before its blocks are turned, and with
+ * `inverse` C^T of it afterwards. */
+void reference_basis(const spec *s, const double *const *operands, int head, long double *matrix);
+
+/* One row of head_dim channels; channels of no block are copied, but for a change of basis. */
 void reference_row(const spec *s, const double *positions, const double *const *operands, int head,
                    const double *in, long double *out);
 

@@ -76,6 +76,9 @@ static void read_case(arena *a, lua_State *L, const char *dir, golden_case *c) {
   c->name = field_text(a, L, "name");
   c->encoding = field_text(a, L, "encoding");
   read_options(a, L, c);
+  lua_getfield(L, -1, "reference_only");
+  c->reference_only = lua_toboolean(L, -1);
+  lua_pop(L, 1);
   lua_getfield(L, -1, "inputs");
   for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
     if (c->n_inputs == CASE_MAX_INPUTS) fail("too many inputs", c->name);

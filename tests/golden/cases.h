@@ -21,6 +21,7 @@ typedef struct golden_case {
   int n_inputs; /* x, positions and operands */
   golden_array input[CASE_MAX_INPUTS];
   golden_array out; /* of x */
+  bool reference_only; /* no kernel is made of this spec yet */
 } golden_case;
 
 /* All cases of DIR/cases.lua; ends the process with a message where something cannot be read. */

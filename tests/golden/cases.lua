@@ -171,4 +171,92 @@ return {
     expect = {
       out = { file = "care_even.out.f64", shape = { 2, 3, 12, 64 } },
     } },
+  { name = "liere2", encoding = "learned/liere",
+    note = "A = triu(raw,1) - triu(raw,1)^T",
+    options = { head_dim = 64, heads = 3, block = 2 },
+    inputs = {
+      x = { file = "liere2.x.f64", shape = { 2, 3, 12, 64 } },
+      positions = { file = "liere2.positions.f64", shape = { 12, 2 } },
+      generators = { file = "liere2.generators.f64", shape = { 2, 3, 32, 2, 2 } },
+    },
+    expect = {
+      out = { file = "liere2.out.f64", shape = { 2, 3, 12, 64 } },
+    } },
+  { name = "liere4", reference_only = true, encoding = "learned/liere",
+    note = "A = triu(raw,1) - triu(raw,1)^T",
+    options = { head_dim = 64, heads = 3, block = 4 },
+    inputs = {
+      x = { file = "liere4.x.f64", shape = { 2, 3, 12, 64 } },
+      positions = { file = "liere4.positions.f64", shape = { 12, 2 } },
+      generators = { file = "liere4.generators.f64", shape = { 2, 3, 16, 4, 4 } },
+    },
+    expect = {
+      out = { file = "liere4.out.f64", shape = { 2, 3, 12, 64 } },
+    } },
+  { name = "liere8", reference_only = true, encoding = "learned/liere",
+    note = "A = triu(raw,1) - triu(raw,1)^T",
+    options = { head_dim = 64, heads = 3, block = 8 },
+    inputs = {
+      x = { file = "liere8.x.f64", shape = { 2, 3, 12, 64 } },
+      positions = { file = "liere8.positions.f64", shape = { 12, 2 } },
+      generators = { file = "liere8.generators.f64", shape = { 2, 3, 8, 8, 8 } },
+    },
+    expect = {
+      out = { file = "liere8.out.f64", shape = { 2, 3, 12, 64 } },
+    } },
+  { name = "liere16", reference_only = true, encoding = "learned/liere",
+    note = "A = triu(raw,1) - triu(raw,1)^T",
+    options = { head_dim = 64, heads = 3, block = 16 },
+    inputs = {
+      x = { file = "liere16.x.f64", shape = { 2, 3, 12, 64 } },
+      positions = { file = "liere16.positions.f64", shape = { 12, 2 } },
+      generators = { file = "liere16.generators.f64", shape = { 2, 3, 4, 16, 16 } },
+    },
+    expect = {
+      out = { file = "liere16.out.f64", shape = { 2, 3, 12, 64 } },
+    } },
+  { name = "liere64", reference_only = true, encoding = "learned/liere",
+    note = "A = triu(raw,1) - triu(raw,1)^T",
+    options = { head_dim = 64, heads = 3, block = 64 },
+    inputs = {
+      x = { file = "liere64.x.f64", shape = { 2, 3, 12, 64 } },
+      positions = { file = "liere64.positions.f64", shape = { 12, 2 } },
+      generators = { file = "liere64.generators.f64", shape = { 2, 3, 1, 64, 64 } },
+    },
+    expect = {
+      out = { file = "liere64.out.f64", shape = { 2, 3, 12, 64 } },
+    } },
+  { name = "comrope_ap", reference_only = true, encoding = "learned/comrope_ap",
+    note = "A = F - F^T",
+    options = { head_dim = 64, heads = 3, block = 8 },
+    inputs = {
+      x = { file = "comrope_ap.x.f64", shape = { 2, 3, 12, 64 } },
+      positions = { file = "comrope_ap.positions.f64", shape = { 12, 2 } },
+      generators = { file = "comrope_ap.generators.f64", shape = { 3, 8, 8, 8 } },
+    },
+    expect = {
+      out = { file = "comrope_ap.out.f64", shape = { 2, 3, 12, 64 } },
+    } },
+  { name = "comrope_ld", reference_only = true, encoding = "learned/comrope_ld",
+    options = { head_dim = 64, heads = 3, block = 8 },
+    inputs = {
+      x = { file = "comrope_ld.x.f64", shape = { 2, 3, 12, 64 } },
+      positions = { file = "comrope_ld.positions.f64", shape = { 12, 2 } },
+      generators = { file = "comrope_ld.generators.f64", shape = { 3, 8, 8, 8 } },
+      multiplier = { file = "comrope_ld.multiplier.f64", shape = { 2, 8 } },
+    },
+    expect = {
+      out = { file = "comrope_ld.out.f64", shape = { 2, 3, 12, 64 } },
+    } },
+  { name = "string_cayley", reference_only = true, encoding = "learned/string_cayley",
+    options = { head_dim = 64, heads = 3 },
+    inputs = {
+      x = { file = "string_cayley.x.f64", shape = { 2, 3, 12, 64 } },
+      positions = { file = "string_cayley.positions.f64", shape = { 12, 2 } },
+      cayley = { file = "string_cayley.cayley.f64", shape = { 64, 64 } },
+      freqs = { file = "string_cayley.freqs.f64", shape = { 2, 3, 32 } },
+    },
+    expect = {
+      out = { file = "string_cayley.out.f64", shape = { 2, 3, 12, 64 } },
+    } },
 }

@@ -10,7 +10,7 @@
 #include "pegen/cuda.h"
 #include "run_threads.h"
 #include "target_ptx.h"
-#include "trial.h"
+#include "oracle.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "oracle.h"
 #include "reference.h"
 #include "variants.h"
 

@@ -9,7 +9,7 @@
 
 #include "loader.h"
 #include "run_threads.h"
-#include "trial.h"
+#include "oracle.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include "random_spec.h"
 
 #include "reference.h"
-#include "trial.h"
+#include "oracle.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,0 +1,53 @@
+-- LieRE: blocks of channels turn by the exponential of a learned skew matrix.
+-- "LieRE: Lie Rotational Positional Encodings" (Ostmeier et al.), section 4:
+--   R(p) = exp(sum over axes of p_a A_a), q' = R q, k' = R k; A_a learned for every head (and layer), of blocks of b channels.
+-- The raw parameter's upper triangle is A's; the rest of it is not read.
+--
+-- Positions are in [0, 1]: the first cell at 0, the last at 1 (coordinates = "inclusive", or handed over so). For images larger than those of
+-- training the paper lets positions grow with the image (section 5): give `cells` of the training images.
+local pe = require "pegen"
+
+local D = pe.option("head_dim", 64, "channels per head")
+local heads = pe.option("heads", 1, "heads with generators of their own; 1: all heads share them")
+local P = pe.option("axes", 2, "axes of a position: h, w or t, h, w", { 1, 2, 3 })
+local b = pe.option("block", D, "channels of a block, 2 to 64: LieRE_8, LieRE_64; what is left over passes through")
+local AXES = P == 1 and { "t" } or P == 2 and { "h", "w" } or { "t", "h", "w" }
+local coordinates = pe.option("coordinates", "given",
+  "positions as given; or from cells p of n: p / (n - 1) in [0, 1], or their centres (p + 1/2) / n", { "given", "inclusive", "centres" })
+local cells = pe.option("cells", {}, "cells n on each axis; what coordinates other than given need")
+local origin = pe.option("origin", 0.0, "the position that is not turned, where a skipped token is")
+if coordinates ~= "given" and #cells ~= P then
+  error(string.format("coordinates=%s needs cells: one number for each of the %d axes", coordinates, P))
+end
+local index = {}
+for i, axis in ipairs(AXES) do index[axis] = i end
+
+local function position(axis, r)
+  local n = cells[index[axis]]
+  if coordinates == "inclusive" then r = r / math.max(n - 1, 1) end
+  if coordinates == "centres" then r = (r + 0.5) / n end
+  return r - origin
+end
+
+local raw = pe.learned.skew(b, {
+  name = "generators",
+  shape = { "axes", "heads", "blocks" },
+  from = "upper",
+  doc = "raw generator of an axis: A is its upper triangle minus the transpose of that",
+  units = "radians per unit of position",
+  source = "LieRE, section 4",
+  test_scale = 1.0,
+})
+
+return pe.encoding {
+  name = "liere",
+  doc = "Lie rotational position encoding, LieRE_b (Ostmeier et al., section 4)",
+  axes = AXES,
+  head_dim = D,
+  heads = heads,
+  block = pe.dense(b),
+  generators = raw,
+  combine = pe.sum,
+  phase = 1,
+  position = position,
+}
