@@ -6,10 +6,13 @@
  */
 #include "bench.h"
 
+#include "bench_gpu.h"
 #include "bench_limits.h"
+#include "bench_shapes.h"
 #include "diag.h"
 #include "number.h"
 #include "run.h"
+#include "target_ptx.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -22,24 +25,10 @@
 enum { REPETITIONS = 23, WARM_UP_CALLS = 2, CONTENDERS_MOST = 8, HUGE_PAGE = 2 * 1024 * 1024, PATTERN = 65521 };
 static const double SAMPLE_SECONDS = 250e-6;
 
-typedef struct shape {
-  const char *name;
-  int64_t batches, tokens, heads, head_dim;
-  bool time_only; /* too small for a copy to say anything */
-} shape;
-
-static const shape shapes[] = {
-    {"vit_b1", 1, 196, 12, 0, false},
-    {"vit_b8", 8, 196, 12, 0, false},
-    {"vit1024", 8, 4096, 12, 0, false},
-    {"decode", 1, 1, 32, 0, true},
-};
-enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes };
-
 /* Everything one shape needs: tensors, their memory, and the call. */
 enum { TENSOR_Q, TENSOR_K, TENSOR_Q_OUT, TENSOR_K_OUT, TENSOR_COUNT };
 typedef struct bed {
-  shape size;
+  bench_shape size;
   number_type type;
   size_t bytes;             /* of one tensor */
   void *data[TENSOR_COUNT]; /* outputs are NULL in place */
@@ -89,8 +78,7 @@ static void fill(const bed *b) {
     }
 }
 
-/* Row-major positions of the smallest cube that holds all tokens, as images and volumes have. */
-static void *grid_positions(arena *a, int64_t tokens, int axes) {
+float *bench_positions(arena *a, int64_t tokens, int axes) {
   float *out = arena_array(a, float, tokens * axes);
   int64_t side = 1;
   for (;; side++) {
@@ -140,7 +128,7 @@ static void clear_bed(bed *b) {
 }
 
 /* False where memory ran out. */
-static bool lay_bed(arena *a, bed *b, const spec *s, const pegen_kernel *kernel, const shape *size, number_type type,
+static bool lay_bed(arena *a, bed *b, const spec *s, const pegen_kernel *kernel, const bench_shape *size, number_type type,
                     bench_layout layout, bool in_place) {
   uint64_t seed = 1;
   *b = (bed){.size = *size, .type = type};
@@ -148,8 +136,7 @@ static bool lay_bed(arena *a, bed *b, const spec *s, const pegen_kernel *kernel,
   b->bytes = (size_t)(B * N * H * D) * (size_t)number_type_info(type)->bytes;
   b->pattern = lay_pattern(a, b, &seed);
   memcpy(b->dims, (int64_t[]){B, H, N, D}, sizeof b->dims);
-  if (layout == LAYOUT_BNHD) memcpy(b->strides, (int64_t[]){N * H * D, D, H * D, 1}, sizeof b->strides);
-  else memcpy(b->strides, (int64_t[]){H * N * D, N * D, D, 1}, sizeof b->strides);
+  bench_strides(size, layout, b->strides);
   for (int t = 0; t < TENSOR_COUNT; t++) {
     bool shared = in_place && t >= TENSOR_Q_OUT;
     if (!shared && !(b->data[t] = allocate(b->bytes))) {
@@ -161,7 +148,7 @@ static bool lay_bed(arena *a, bed *b, const spec *s, const pegen_kernel *kernel,
   fill(b);
   int64_t *dims = arena_array(a, int64_t, 2);
   dims[0] = N, dims[1] = kernel->n_axes;
-  b->positions = tensor_of(grid_positions(a, N, kernel->n_axes), NUMBER_F32, 2, dims, NULL);
+  b->positions = tensor_of(bench_positions(a, N, kernel->n_axes), NUMBER_F32, 2, dims, NULL);
   lay_operands(a, b, s, &seed);
   b->args = (pegen_args){.struct_size = sizeof(pegen_args), .n_operands = s->n_operands, .operands = b->operands,
                          .q = &b->tensor[TENSOR_Q], .k = &b->tensor[TENSOR_K],
@@ -234,7 +221,7 @@ static int measure(contender *contenders, int count, const bed *b) {
 
 /* ---- the table ---------------------------------------------------------------------- */
 
-static void print_time(double seconds) {
+void bench_print_time(double seconds) {
   if (seconds < 1e-3) printf(" %9.2f us", seconds * 1e6);
   else printf(" %9.2f ms", seconds * 1e3);
 }
@@ -246,7 +233,7 @@ static void print_row(const bed *b, bench_layout layout, bool in_place, const co
            b->size.heads, b->size.head_dim);
   printf("%-8s %-16s %-4s %-3s", b->size.name, dims, layout == LAYOUT_BNHD ? "bnhd" : "bhnd", in_place ? "in" : "out");
   const contender *kernel = &contenders[n_kernels - 1];
-  print_time(kernel->seconds);
+  bench_print_time(kernel->seconds);
   if (!b->size.time_only) {
     const contender *limit = &contenders[n_kernels];
     for (int i = n_kernels; i < count; i++)
@@ -260,7 +247,7 @@ static void print_row(const bed *b, bench_layout layout, bool in_place, const co
   fflush(stdout);
 }
 
-static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const shape *size, number_type type,
+static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const bench_shape *size, number_type type,
                      bench_layout layout, bool in_place, crew *threads) {
   static contender contenders[CONTENDERS_MOST];
   bed b;
@@ -285,66 +272,17 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
   return error ? STATUS_ERROR : STATUS_OK;
 }
 
-/* ---- what to measure ---------------------------------------------------------------- */
+typedef struct row_request {
+  arena *memory;
+  const spec *spec;
+  const pegen_kernel *kernel;
+  number_type type;
+  crew *threads;
+} row_request;
 
-/* Reads "B,N,H" or "B,N,H,D": how many numbers, or 0 where it is something else. */
-static int read_sizes(const char *text, int64_t value[4]) {
-  memset(value, 0, 4 * sizeof *value);
-  for (int count = 0; count < 4;) {
-    char *end;
-    value[count] = strtoll(text, &end, 10);
-    if (end == text || value[count] < 1 || value[count] > 1 << 30) return 0;
-    count++;
-    if (!*end) return count >= 3 ? count : 0;
-    if (*end != ',') return 0;
-    text = end + 1;
-  }
-  return 0;
-}
-
-bool bench_shape_known(const char *text) {
-  int64_t value[4];
-  for (int i = 0; i < SHAPE_COUNT; i++)
-    if (!strcmp(text, shapes[i].name)) return true;
-  return read_sizes(text, value) > 0;
-}
-
-/* False after a message. */
-static bool read_shape(const char *text, const pegen_kernel *kernel, shape *out) {
-  int64_t value[4];
-  int count = read_sizes(text, value);
-  if (count < 4) value[3] = kernel->head_dim;
-  *out = (shape){"given", value[0], value[1], value[2], value[3], false};
-  double size = (double)value[0] * (double)value[1] * (double)value[2] * (double)value[3];
-  if (!count) diag_error(NULL, 0, "--shape %s: expected B,N,H or B,N,H,D", text);
-  else if (size > 1e10) diag_error(NULL, 0, "--shape %s: expected at most 1e10 elements", text);
-  else if (value[3] != kernel->head_dim) diag_error(NULL, 0, "--shape %s: the kernel's head_dim is %d", text, kernel->head_dim);
-  else return true;
-  return false;
-}
-
-/* What the kernel was made for replaces what a shape says. */
-static shape fit(shape size, const pegen_kernel *kernel) {
-  size.head_dim = kernel->head_dim;
-  if (kernel->heads) size.heads = kernel->heads;
-  if (kernel->grid) {
-    size.tokens = 1;
-    for (int axis = 0; axis < kernel->n_axes; axis++) size.tokens *= kernel->grid[axis];
-    size.tokens += kernel->skip_tokens;
-  }
-  return size;
-}
-
-static int bench_shape(arena *a, const spec *s, const pegen_kernel *kernel, const shape *size, number_type type,
-                       const bench_options *bench, crew *threads) {
-  unsigned wanted = bench->layouts ? bench->layouts : (unsigned)LAYOUT_BNHD;
-  bool both = bench->in_place == bench->out_of_place;
-  int status = STATUS_OK;
-  for (unsigned layout = LAYOUT_BNHD; layout <= LAYOUT_BHND; layout <<= 1)
-    for (int in_place = 1; in_place >= 0; in_place--)
-      if (wanted & layout && (both || bench->in_place == in_place) && !status)
-        status = bench_row(a, s, kernel, size, type, (bench_layout)layout, in_place, threads);
-  return status;
+static int visit_row(void *context, const bench_shape *size, bench_layout layout, bool in_place) {
+  const row_request *r = context;
+  return bench_row(r->memory, r->spec, r->kernel, size, r->type, layout, in_place, r->threads);
 }
 
 static void print_head(const pegen_kernel *kernel, number_type type, int threads) {
@@ -363,23 +301,16 @@ int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned d
     return STATUS_ERROR;
   }
   print_head(kernel, type, bench->threads);
-  int status = STATUS_OK, matched = 0;
-  for (int i = 0; i < SHAPE_COUNT && !status; i++) {
-    if (bench->shape && strcmp(bench->shape, shapes[i].name)) continue;
-    matched++;
-    if (!bench->shape && kernel->grid && shapes[i].time_only) continue; /* a grid cannot be one token */
-    shape size = fit(shapes[i], kernel);
-    status = bench_shape(a, s, kernel, &size, type, bench, threads);
-  }
-  shape given;
-  if (!matched)
-    status = read_shape(bench->shape, kernel, &given) ? bench_shape(a, s, kernel, &given, type, bench, threads) : STATUS_ERROR;
+  row_request request = {a, s, kernel, type, threads};
+  int status = bench_each_shape(kernel, bench, BENCH_ON_CPU, visit_row, &request);
   crew_destroy(threads);
   return status;
 }
 
 int bench_spec(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
   compile_options compiling = *options;
+  const char *processors;
+  if (ptx_target_parse(a, options->targets, &processors) && !processors) return bench_gpu_spec(a, s, options, bench);
   compiling.emit = EMIT_OBJ;
   if (!compiling.dtypes) compiling.dtypes = PEGEN_DTYPE_F32;
   compile_output object;

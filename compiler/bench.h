@@ -24,4 +24,9 @@ int bench_spec(arena *a, const spec *s, const compile_options *compile, const be
 /* Measures a kernel that is already there. dtype: one PEGEN_DTYPE_ bit. An exit code. */
 int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned dtype, const bench_options *bench);
 
+/* Row-major positions [tokens][axes] of the smallest cube that holds all tokens, as images and volumes have. */
+float *bench_positions(arena *a, int64_t tokens, int axes);
+/* A time in the unit that fits it. */
+void bench_print_time(double seconds);
+
 #endif

@@ -77,7 +77,7 @@ static const struct {
 } shells[] = {{"bash", option_print_bash}, {"zsh", option_print_zsh}};
 enum { SHELL_COUNT = sizeof shells / sizeof *shells };
 
-static const char *const shapes[] = {"vit_b1", "vit_b8", "vit1024", "decode"};
+static const char *const shapes[] = {"vit_b1", "vit_b8", "vit_b64", "vit1024", "llm", "decode"};
 enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes };
 
 static const char *const levels[] = {"0", "1", "2", "3"};
@@ -212,7 +212,7 @@ static int set_format(parser *p, const char *value) {
 static int set_shape(parser *p, const char *value) {
   p->out->bench.shape = value;
   if (bench_shape_known(value)) return STATUS_OK;
-  return usage("--shape %s: expected B,N,H or B,N,H,D or vit_b1, vit_b8, vit1024, decode", value);
+  return usage("--shape %s: expected B,N,H or B,N,H,D or vit_b1, vit_b8, vit_b64, vit1024, llm, decode", value);
 }
 
 static int add_layout(parser *p, const char *word) {
@@ -307,7 +307,7 @@ static const option_row rows[] = {
     {NULL, 'M', "D", true, FOR_COMPILE, set_depend, "also write a make dependency file, FILE with the ending .d", VALUES_FREE, NULL},
     {NULL, 'M', "F DEPFILE", true, FOR_COMPILE, NULL, "the same, to DEPFILE", VALUES_FILE, NULL},
     {"format", 0, "FORM", false, FOR_EXPLAIN, set_format, "text (default) or json", VALUES_WORDS, format_word},
-    {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape, "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit1024, decode; default: all four", VALUES_WORDS, shape_word},
+    {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape, "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit_b64, vit1024, llm, decode; default: those that fit the target", VALUES_WORDS, shape_word},
     {"layout", 0, "LIST", false, FOR_BENCH, set_layout, "order of the memory: bnhd (default), bhnd", VALUES_LIST, layout_word},
     {"threads", 0, "COUNT", false, FOR_BENCH, set_threads, "threads that share each call; default 1", VALUES_FREE, NULL},
     {"in-place", 0, NULL, false, FOR_BENCH, set_in_place, "only q_out = q, k_out = k", VALUES_FREE, NULL},

@@ -6,6 +6,7 @@
 #include "fake_cuda.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,12 +43,19 @@ int cuMemFree_v2(uint64_t memory);
 int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes);
 int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes);
 int cuCtxSynchronize(void);
+int cuDeviceGetName(char *name, int length, int device);
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream);
+int cuEventCreate(void **event, unsigned flags);
+int cuEventDestroy_v2(void *event);
+int cuEventRecord(void *event, void *stream);
+int cuEventSynchronize(void *event);
+int cuEventElapsedTime(float *milliseconds, void *begin, void *end);
 int cuGetErrorName(int error, const char **name);
 
 int cuInit(unsigned flags) { return flags ? 1 : fails("cuInit"); }
 
 int cuDeviceGetCount(int *count) {
-  *count = fake_cuda.devices;
+  *count = getenv("FAKE_CUDA_NO_DEVICE") ? 0 : fake_cuda.devices;
   return 0;
 }
 
@@ -129,7 +137,7 @@ int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
   fake_cuda.entry = function;
   int64_t *values = malloc(sizeof *values * (size_t)fake_cuda.n_parameters);
   for (int i = 0; i < fake_cuda.n_parameters; i++) memcpy(&values[i], parameters[i], sizeof *values);
-  fake_cuda.run(function, grid_x, grid_y, block_x, values);
+  if (fake_cuda.run) fake_cuda.run(function, grid_x, grid_y, block_x, values);
   free(values);
   return 0;
 }
@@ -155,6 +163,44 @@ int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
 }
 
 int cuCtxSynchronize(void) { return 0; }
+
+int cuDeviceGetName(char *name, int length, int device) {
+  snprintf(name, (size_t)length, "stand-in");
+  return device ? 101 : 0;
+}
+
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *stream) {
+  (void)stream;
+  memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+  return 0;
+}
+
+/* Events remember how much was launched before them: 1 ms each. */
+int cuEventCreate(void **event, unsigned flags) {
+  *event = calloc(1, sizeof(int));
+  return flags ? 1 : 0;
+}
+
+int cuEventDestroy_v2(void *event) {
+  free(event);
+  return 0;
+}
+
+int cuEventRecord(void *event, void *stream) {
+  *(int *)event = fake_cuda.launches;
+  return stream ? 1 : 0;
+}
+
+int cuEventSynchronize(void *event) {
+  (void)event;
+  return fails("cuEventSynchronize");
+}
+
+int cuEventElapsedTime(float *milliseconds, void *begin, void *end) {
+  int launches = *(int *)end - *(int *)begin;
+  *milliseconds = launches > 0 ? (float)launches : 1; /* copies are not counted: 1 ms all of them */
+  return 0;
+}
 
 int cuGetErrorName(int error, const char **name) {
   *name = error == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : NULL;

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 typedef struct fake_cuda_state {
+  /* NULL: nothing is computed */
   void (*run)(const char *entry, unsigned grid_x, unsigned grid_y, unsigned threads, const int64_t *parameters);
   int n_parameters, devices;
   unsigned long long context_id;
