@@ -18,7 +18,7 @@ struct arena {
   chunk *chunks;
 };
 
-static void *must(void *memory) {
+void *arena_must(void *memory) {
   if (!memory) {
     fputs("pegen: out of memory\n", stderr);
     exit(3);
@@ -26,7 +26,7 @@ static void *must(void *memory) {
   return memory;
 }
 
-arena *arena_create(void) { return must(calloc(1, sizeof(arena))); }
+arena *arena_create(void) { return arena_must(calloc(1, sizeof(arena))); }
 
 void arena_destroy(arena *a) {
   if (!a) return;
@@ -38,12 +38,12 @@ void arena_destroy(arena *a) {
 }
 
 void *arena_alloc(arena *a, size_t size) {
-  if (size > SIZE_MAX / 2) must(NULL);
+  if (size > SIZE_MAX / 2) arena_must(NULL);
   size = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   chunk *c = a->chunks;
   if (!c || c->size - c->used < size) {
     size_t room = size > CHUNK_BYTES ? size : CHUNK_BYTES;
-    chunk *fresh = must(malloc(sizeof(chunk) + room));
+    chunk *fresh = arena_must(malloc(sizeof(chunk) + room));
     fresh->used = 0;
     fresh->size = room;
     fresh->next = c;

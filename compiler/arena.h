@@ -22,6 +22,9 @@ char *arena_strdup(arena *a, const char *text);
 char *arena_printf(arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 char *arena_vprintf(arena *a, const char *format, va_list arguments);
 
+/* The same end for what cannot live in an arena (malloc, streams): memory itself, which is not NULL. */
+void *arena_must(void *memory);
+
 #define arena_new(a, type) ((type *)arena_alloc((a), sizeof(type)))
 #define arena_array(a, type, count) ((type *)arena_alloc((a), sizeof(type) * (size_t)(count)))
 

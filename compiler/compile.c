@@ -13,10 +13,9 @@
 #include <stdlib.h>
 
 static void write_expr(const form *f, const void *plan, compile_output *out) {
-  FILE *stream = open_memstream(&out->data, &out->size);
-  if (!stream) diag_bug("compile", "no memory stream");
+  FILE *stream = arena_must(open_memstream(&out->data, &out->size));
   f->print(stream, plan);
-  if (fclose(stream)) diag_bug("compile", "the memory stream failed");
+  if (fclose(stream)) arena_must(NULL);
 }
 
 /* What is written for a GPU alone: PTX, or what comes before it. */

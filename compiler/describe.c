@@ -264,7 +264,7 @@ void describe_hash_expr(describe_hash *h, const expr *x) {
 }
 
 const char *describe_digest(arena *a, const form *f, const spec *s, const void *plan) {
-  describe_hash h = {XXH3_createState(), arena_alloc(a, (size_t)expr_pool_count(s->pool))};
+  describe_hash h = {arena_must(XXH3_createState()), arena_alloc(a, (size_t)expr_pool_count(s->pool))};
   XXH3_128bits_reset(h.state);
   describe_hash_bytes(&h, s->name, strlen(s->name) + 1);
   int sizes[] = {s->n_axes, s->head_dim, s->heads, s->n_components, s->n_blocks, s->skip_tokens};

@@ -105,8 +105,7 @@ static void print_table(FILE *f, const spec *s) {
 char *header_text(arena *a, const spec *s, unsigned dtypes) {
   char *text = NULL;
   size_t size = 0;
-  FILE *f = open_memstream(&text, &size);
-  if (!f) diag_bug("header", "no memory stream");
+  FILE *f = arena_must(open_memstream(&text, &size));
   const char *NAME = upper(a, s->name);
 
   print_summary(f, a, s, dtypes);
@@ -125,7 +124,7 @@ char *header_text(arena *a, const spec *s, unsigned dtypes) {
   fprintf(f, "/* Bytes that args->workspace must have; 0: none. */\nsize_t %s_workspace(const pegen_args *args);\n\n", s->name);
   fprintf(f, "#ifdef __cplusplus\n}\n#endif\n#endif\n");
 
-  if (fclose(f)) diag_bug("header", "the memory stream failed");
+  if (fclose(f)) arena_must(NULL);
   char *copy = arena_strdup(a, text);
   free(text);
   return copy;

@@ -1,6 +1,7 @@
 /* ir: ops by name through MlirOperationState; see ir.h. */
 #include "ir.h"
 
+#include "arena.h"
 #include "diag.h"
 #include "mlir_compat.h"
 
@@ -439,8 +440,7 @@ void ir_table_floats(ir *b, const char *name, bool is_f32, int count, const doub
     table(b, name, count, b->f64, mlirDenseElementsAttrDoubleGet(list_of(b->f64, count), count, values));
     return;
   }
-  float *narrow = malloc(sizeof *narrow * (size_t)count);
-  if (!narrow) diag_bug("ir", "no memory");
+  float *narrow = arena_must(malloc(sizeof *narrow * (size_t)count));
   for (int i = 0; i < count; i++) narrow[i] = (float)values[i];
   ir_table(b, name, count, narrow, NULL);
   free(narrow);

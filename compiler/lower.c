@@ -63,11 +63,7 @@ void lower_optimize(LLVMModuleRef module, LLVMTargetMachineRef machine, int leve
 }
 
 static void take(compile_output *out, const char *data, size_t size) {
-  out->data = malloc(size ? size : 1);
-  if (!out->data) {
-    fputs("pegen: out of memory\n", stderr);
-    exit(3);
-  }
+  out->data = arena_must(malloc(size ? size : 1));
   memcpy(out->data, data, size);
   out->size = size;
 }
@@ -78,9 +74,9 @@ void lower_print_mlir(ir *b, compile_output *out) {
   if (!mlirOperationVerify(mlirModuleGetOperation(b->module))) diag_bug("emit", "the module does not verify");
   char *text = NULL;
   size_t size = 0;
-  FILE *stream = open_memstream(&text, &size);
+  FILE *stream = arena_must(open_memstream(&text, &size));
   mlirOperationPrint(mlirModuleGetOperation(b->module), append_chunk, stream);
-  fclose(stream);
+  if (fclose(stream)) arena_must(NULL);
   take(out, text, size);
   free(text);
 }

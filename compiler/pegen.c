@@ -56,14 +56,13 @@ static void print_make_name(FILE *f, const char *name) {
 static char *depfile_text(arena *a, const options *o, const spec *s) {
   char *text = NULL;
   size_t size = 0;
-  FILE *f = open_memstream(&text, &size);
-  if (!f) diag_bug("depfile", "no memory stream");
+  FILE *f = arena_must(open_memstream(&text, &size));
   print_make_name(f, o->output);
   if (o->header && strcmp(o->header, "-")) fputc(' ', f), print_make_name(f, o->header);
   fputc(':', f);
   for (int i = 0; i < s->n_sources; i++) fputs(" \\\n  ", f), print_make_name(f, s->source[i]);
   fputc('\n', f);
-  if (fclose(f)) diag_bug("depfile", "the memory stream failed");
+  if (fclose(f)) arena_must(NULL);
   char *copy = arena_strdup(a, text);
   free(text);
   return copy;

@@ -1,6 +1,7 @@
 /* run: an object in this process by LLVM's ORC; see run.h. */
 #include "run.h"
 
+#include "arena.h"
 #include "diag.h"
 
 #include <llvm-c/Core.h>
@@ -27,8 +28,7 @@ static bool failed(LLVMErrorRef error, const char *what) {
 loaded_kernel *run_load(const void *object, size_t size, const char *name) {
   LLVMInitializeNativeTarget();
   LLVMInitializeNativeAsmPrinter();
-  loaded_kernel *loaded = calloc(1, sizeof *loaded);
-  if (!loaded) return NULL;
+  loaded_kernel *loaded = arena_must(calloc(1, sizeof *loaded));
   LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(object, size, name);
   if (failed(LLVMOrcCreateLLJIT(&loaded->jit, NULL), "cannot run code in this process")) {
     free(loaded);

@@ -201,8 +201,7 @@ static bool check_schur(const spec *s) {
 bool spec_validate(const spec *s) {
   if (!check_sizes(s) || !check_block(s) || !check_order(s) || !check_operands(s)) return false;
   if (s->basis && !check_skew(s, &s->basis->matrix, s->head_dim, 1, "the change of basis")) return false;
-  bool *done = calloc((size_t)expr_pool_count(s->pool), sizeof *done);
-  if (!done) diag_bug("spec", "out of memory");
+  bool *done = arena_must(calloc((size_t)expr_pool_count(s->pool), sizeof *done));
   bool valid = check_generators(s, done);
   free(done);
   return valid && (!s->dense || !s->dense->schur || check_schur(s));

@@ -138,12 +138,12 @@ static void one_line_comments(char *text, const char *end) {
 static void prepend_head(const plan *p, const ptx_entry *entries, int count, compile_output *out) {
   char *text = NULL;
   size_t size = 0;
-  FILE *f = open_memstream(&text, &size);
+  FILE *f = arena_must(open_memstream(&text, &size));
   print_head(f, p, entries, count);
-  fflush(f);
+  if (fflush(f)) arena_must(NULL);
   one_line_comments(text, text + size - 1);
   fwrite(out->data, 1, out->size, f);
-  if (fclose(f)) diag_bug("target", "the memory stream failed");
+  if (fclose(f)) arena_must(NULL);
   free(out->data);
   *out = (compile_output){text, size};
 }

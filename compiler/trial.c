@@ -100,8 +100,7 @@ bool tensor_identical(const DLTensor *x, const DLTensor *y) {
 
 bool tensor_gaps_identical(const DLTensor *x, const DLTensor *y) {
   size_t bytes = storage_bytes(x), row = (size_t)x->shape[3] * element_bytes(x);
-  char *merged = malloc(bytes ? bytes : 1);
-  if (!merged) return false;
+  char *merged = arena_must(malloc(bytes ? bytes : 1));
   DLTensor view = *x;
   view.data = memcpy(merged, x->data, bytes);
   EACH_ROW(x, b, h, n) memcpy(tensor_at(&view, b, h, n, 0), tensor_at(y, b, h, n, 0), row);
@@ -202,7 +201,7 @@ int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const tria
                      .positions = positions,
                      .operands = operands->tensors};
   size_t workspace = kernel->workspace ? kernel->workspace(&args) : 0;
-  if (workspace) args.workspace = malloc(workspace);
+  if (workspace) args.workspace = arena_must(malloc(workspace));
   int error = 0;
   /* From the last part to the first: their order must not matter. */
   for (int part = parts - 1; part >= 0; part--) {

@@ -1,0 +1,21 @@
+/* oom_pegen: pegen's main, with PEGEN_FAIL_ALLOC=N and PEGEN_FAIL_REST in the environment (see own_alloc.h). Lua's
+ * allocations do not count: oom_loader is there for them. Ends with the word "reached" on the standard output where
+ * the program came to allocation N. */
+#include "own_alloc.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static void report(void) {
+  if (own.count >= own.failing && write(STDOUT_FILENO, "reached\n", 8) != 8) _exit(9);
+}
+
+int pegen_main(int argc, char **argv);
+
+int main(int argc, char **argv) {
+  const char *n = getenv("PEGEN_FAIL_ALLOC");
+  own.failing = n ? atol(n) : 0;
+  own.rest = getenv("PEGEN_FAIL_REST") != NULL;
+  atexit(report);
+  return pegen_main(argc, argv);
+}
