@@ -13,11 +13,16 @@
 #include <lua.h>
 #include <time.h>
 
+/* A fuzzer meets endless loops all the time. */
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+enum { DSL_MEMORY_MIB = 16, DSL_INSTRUCTIONS_MILLIONS = 2 };
+#else
+enum { DSL_MEMORY_MIB = 64, DSL_INSTRUCTIONS_MILLIONS = 50 };
+#endif
+
 /* What one spec may use. Ten seconds are for the one case instructions do not see: long strings. */
 enum {
-  DSL_MEMORY_MIB = 64,
   DSL_STRING_BYTES = 64 * 1024,
-  DSL_INSTRUCTIONS_MILLIONS = 50,
   DSL_SECONDS = 10,
   DSL_SOURCE_BYTES = 1 << 20,
   DSL_SOURCES = 64,
