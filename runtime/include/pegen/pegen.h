@@ -70,7 +70,7 @@ extern "C" {
   X(CUDA, 32, "the CUDA driver reported an error; pegen_cuda_error_name() says which")                         \
   X(ENTRY, 34, "this kernel has no entry of that name; NULL and \"encode\" name the one it has")              \
   X(KERNEL, 35, "the kernel is NULL, or was made for another version of pegen/pegen.h than the runtime")       \
-  X(NO_MEMORY, 36, "no memory on the host to remember a kernel's module in")                                   \
+  X(NO_MEMORY, 36, "no memory on the host, for a kernel's module or for what folding works on")                \
   X(MISSING_TABLE, 40, "prepare needs a table to write")                                                       \
   X(TABLE_BYTES, 41, "table_bytes is less than NAME_table_bytes() says")                                       \
   X(TABLE, 42, "the table was not made by this kernel's prepare, or for other numbers of tokens or batches")
