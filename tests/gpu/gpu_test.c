@@ -6,11 +6,12 @@
  */
 #include "device.h"
 #include "fake_cuda.h"
+#include "form.h"
 #include "loader.h"
+#include "oracle.h"
 #include "pegen/cuda.h"
 #include "run_threads.h"
 #include "target_ptx.h"
-#include "oracle.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -113,6 +114,17 @@ static void all(gpu_case *c) {
           one(c, (number_type)type, (row_order)order, in_place, by_batch, position_types[(type + order + in_place + by_batch) % 4], reach);
 }
 
+/* Whether its form has kernels for GPUs. */
+static bool is_for_gpus(const char *name) {
+  arena *a = arena_create();
+  const spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, 0, NULL);
+  const form *f = s ? form_of(s) : NULL;
+  bool found = !f || f->write_ptx; /* what cannot be loaded is not skipped */
+  if (!found) printf("%s: no GPU kernels of its form '%s'\n", name, f->name);
+  arena_destroy(a);
+  return found;
+}
+
 static int run_spec(const char *name, int count, const loader_define *defines) {
   gpu_case c = {.memory = arena_create(), .random = 11};
   c.spec = loader_load(c.memory, arena_printf(c.memory, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, count, defines);
@@ -145,7 +157,7 @@ static int run_spec(const char *name, int count, const loader_define *defines) {
 
 int main(int argc, char **argv) {
   if (argc < 2) return fputs("gpu_test SPEC\n", stderr), 2;
-  if (!device_open()) return SKIPPED;
+  if (!device_open() || !is_for_gpus(argv[1])) return SKIPPED;
   int failed = run_spec(argv[1], 0, NULL);
   failed |= run_spec(argv[1], 2, (loader_define[]){{"skip_tokens", "3"}, {"inverse", "true"}});
   device_close();
