@@ -6,6 +6,7 @@
  */
 #include "bench.h"
 
+#include "bench_attention.h"
 #include "bench_gpu.h"
 #include "bench_limits.h"
 #include "bench_shapes.h"
@@ -308,6 +309,7 @@ int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned d
 }
 
 int bench_spec(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
+  if (s->pairwise) return bench_attention(a, s, options, bench);
   compile_options compiling = *options;
   const char *processors;
   if (ptx_target_parse(a, options->targets, &processors) && !processors) return bench_gpu_spec(a, s, options, bench);

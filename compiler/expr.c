@@ -167,6 +167,17 @@ const expr *expr_operand(expr_pool *pool, int operand, int heads, const int32_t 
   return intern(pool, x);
 }
 
+const expr *expr_element(expr_pool *pool, int operand, int heads, const int32_t *offsets, const expr *index) {
+  bool one_row = true, one_value = true;
+  for (int i = 0; i < heads * pool->blocks; i++) {
+    one_row = one_row && offsets[i] == offsets[i % pool->blocks];
+    one_value = one_value && offsets[i] == offsets[i / pool->blocks * pool->blocks];
+  }
+  expr x = {.op = EXPR_ELEMENT, .index = operand, .n_heads = one_row ? 1 : heads, .offsets = offsets, .arg = {index}};
+  x.depends = DEPENDS_OPERAND | (one_value ? 0 : DEPENDS_BLOCK) | (one_row ? 0 : DEPENDS_HEAD);
+  return intern(pool, x);
+}
+
 const expr *expr_channel(expr_pool *pool, int component) {
   return intern(pool, (expr){.op = EXPR_CHANNEL, .index = component, .depends = DEPENDS_CHANNEL | DEPENDS_BLOCK});
 }
@@ -369,6 +380,7 @@ long double expr_eval_long(const expr *x, const expr_environment *env) {
   case EXPR_POSITION: return env->positions[x->index];
   case EXPR_OPERAND: return env->operands[x->index][x->offsets[leaf_index(x, env)]];
   case EXPR_CHANNEL: return env->channels[x->index];
+  case EXPR_ELEMENT: return env->operands[x->index][x->offsets[leaf_index(x, env)] + (int)floorl(expr_eval_long(x->arg[0], env))];
   default: break;
   }
   long double v[3] = {0};

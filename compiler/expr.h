@@ -42,6 +42,7 @@
   X(LOG, 1, "log")                                                          \
   X(SINQ, 1, "sinq")   /* sin(pi/2 x): x in quarter turns                 */ \
   X(COSQ, 1, "cosq")   /* cos(pi/2 x)                                     */ \
+  X(ELEMENT, 1, "element") /* an operand's element at offset[head][block] + x, rounded down */ \
   X(NARROW, 1, "f32")  /* round to float32: what follows needs no more    */ \
   X(WIDEN, 1, "f64")   /* the same value as a float64: sums of it round there  */ \
   X(SELECT, 3, "select") /* a != 0 ? b : c                                */
@@ -67,12 +68,12 @@ typedef struct expr {
   unsigned depends;
   bool is_f32;  /* the value is a float32; otherwise float64 (constants fit either) */
   int id;       /* order of creation in its pool; arguments have smaller ids */
-  int index;    /* POSITION: axis. OPERAND: operand. CHANNEL: component */
-  int n_heads;  /* TABLE, OPERAND: rows stored, 1 where all heads agree */
+  int index;    /* POSITION: axis. OPERAND, ELEMENT: operand. CHANNEL: component */
+  int n_heads;  /* TABLE, OPERAND, ELEMENT: rows stored, 1 where all heads agree */
   double value; /* CONST */
   const struct expr *arg[3];
   const double *table;    /* TABLE: [n_heads][blocks] */
-  const int32_t *offsets; /* OPERAND: element offsets [n_heads][blocks] */
+  const int32_t *offsets; /* OPERAND, ELEMENT: element offsets [n_heads][blocks] */
   uint64_t hash;
 } expr;
 
@@ -88,6 +89,8 @@ const expr *expr_const(expr_pool *pool, double value);
 const expr *expr_table(expr_pool *pool, int heads, const double *values);
 const expr *expr_position(expr_pool *pool, int axis);
 const expr *expr_operand(expr_pool *pool, int operand, int heads, const int32_t *offsets);
+/* The element of an operand at offsets[head][block] + index, an expression with whole values, rounded down. */
+const expr *expr_element(expr_pool *pool, int operand, int heads, const int32_t *offsets, const expr *index);
 const expr *expr_channel(expr_pool *pool, int component);
 const expr *expr_unary(expr_pool *pool, expr_op op, const expr *x);
 const expr *expr_binary(expr_pool *pool, expr_op op, const expr *x, const expr *y);

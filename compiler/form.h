@@ -52,6 +52,7 @@ struct form {
 /* The form that takes the description; NULL after a diag_error where there is none. */
 const form *form_of(const spec *s);
 
+extern const form form_attention; /* attention with functions of the displacement in it */
 extern const form form_blades; /* rotors in closed form on blades of Cl(p,q,r) */
 extern const form form_dense;  /* exponentials of skew matrices */
 

@@ -34,7 +34,11 @@ static void print_summary(FILE *f, arena *a, const spec *s, unsigned dtypes) {
   for (int i = 0; i < s->n_options; i++)
     fprintf(f, "%s%s=%s", i ? " " : " with\n *   ", s->option[i].name, comment(a, s->option[i].value));
   fprintf(f, ".\n * Link the object that was written together with this file; it needs no library.\n *\n");
-  fprintf(f, " *   q, k, q_out, k_out  [B,%s,N,%d] of", s->heads > 1 ? arena_printf(a, "%d", s->heads) : "H", s->head_dim);
+  const char *heads = s->heads > 1 ? arena_printf(a, "%d", s->heads) : "H";
+  if (s->pairwise)
+    fprintf(f, " *   q, k                [B,%s,N,%d], [B,Hkv,M,%d]; Hkv divides H\n *   v, out              [B,Hkv,M,%d], [B,%s,N,%d] of", heads, s->head_dim,
+            s->head_dim, s->pairwise->value_dim, heads, s->pairwise->value_dim);
+  else fprintf(f, " *   q, k, q_out, k_out  [B,%s,N,%d] of", heads, s->head_dim);
   static const struct {
     unsigned bit;
     const char *name;
@@ -46,7 +50,7 @@ static void print_summary(FILE *f, arena *a, const spec *s, unsigned dtypes) {
   for (int axis = 0; axis < s->n_axes; axis++) fprintf(f, "%s%s", axis ? ", " : "", s->axis[axis]);
   if (s->grid[0]) fprintf(f, "; or NULL for the built-in grid");
   fprintf(f, "\n");
-  if (s->n_blocks) fprintf(f, " *   blocks              %d of %d channels each\n", s->n_blocks, s->n_components);
+  if (s->n_components) fprintf(f, " *   blocks              %d of %d channels each\n", s->n_blocks, s->n_components);
   if (s->skip_tokens) fprintf(f, " *   The first %d tokens pass through.\n", s->skip_tokens);
   if (s->inverse) fprintf(f, " *   Turns back: the inverse of the encoding.\n");
   fprintf(f, " */\n");
@@ -82,6 +86,7 @@ static void print_sizes(FILE *f, arena *a, const spec *s, const char *NAME) {
   fprintf(f, "#define %s_HEADS %d /* heads it is made for%s */\n", NAME, s->heads > 1 ? s->heads : 0,
           s->heads > 1 ? "" : "; 0: any number");
   fprintf(f, "#define %s_SKIP_TOKENS %d /* tokens at the front that pass through */\n", NAME, s->skip_tokens);
+  if (s->pairwise) fprintf(f, "#define %s_VALUE_DIM %d /* channels of a row of v and out */\n", NAME, s->pairwise->value_dim);
   if (s->grid[0]) {
     int64_t tokens = 1;
     for (int axis = 0; axis < s->n_axes; axis++) tokens *= s->grid[axis];
@@ -118,7 +123,10 @@ char *header_text(arena *a, const spec *s, unsigned dtypes) {
   for (int i = 0; i < s->n_operands; i++) print_operand(f, a, s, NAME, i);
   fprintf(f, "  %s_OPERAND_COUNT = %d\n};\n\n", NAME, s->n_operands);
   fprintf(f, "/* What the object says of itself. */\nextern const pegen_kernel %s_kernel;\n\n", s->name);
-  fprintf(f, "/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then\n"
+  if (s->pairwise)
+    fprintf(f, "/* out = softmax(scale q k^T + bias) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and\n"
+               " * then nothing was written. */\nint %s_attention(const pegen_args *args, int part, int parts);\n\n", s->name);
+  else fprintf(f, "/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then\n"
              " * nothing was written. */\nint %s_encode(const pegen_args *args, int part, int parts);\n\n", s->name);
   print_table(f, s);
   fprintf(f, "/* Bytes that args->workspace must have; 0: none. */\nsize_t %s_workspace(const pegen_args *args);\n\n", s->name);

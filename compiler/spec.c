@@ -106,12 +106,12 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *don
   int leaves = x->n_heads * s->n_blocks;
   if (x->n_heads != 0 && x->n_heads != 1 && x->n_heads != s->heads)
     return wrong(s, "%s is for %d heads", what, x->n_heads);
-  if (x->op == EXPR_CONST && !isfinite(x->value)) return wrong(s, "%s is not finite", what);
+  if (x->op == EXPR_CONST && !isfinite(x->value) && !(s->pairwise && x->value == -INFINITY)) return wrong(s, "%s is not finite", what);
   for (int i = 0; x->op == EXPR_TABLE && i < leaves; i++)
-    if (!isfinite(x->table[i])) return wrong(s, "%s is not finite in block %d", what, i % s->n_blocks);
+    if (!isfinite(x->table[i]) && !(s->pairwise && x->table[i] == -INFINITY)) return wrong(s, "%s is not finite in block %d", what, i % s->n_blocks);
   if (x->op == EXPR_POSITION && (x->index < 0 || x->index >= s->n_axes))
     return wrong(s, "%s reads axis %d", what, x->index);
-  if (x->op == EXPR_OPERAND) {
+  if (x->op == EXPR_OPERAND || x->op == EXPR_ELEMENT) {
     if (x->index < 0 || x->index >= s->n_operands) return wrong(s, "%s reads operand %d", what, x->index);
     const spec_operand *o = &s->operand[x->index];
     int64_t elements = elements_of(o);
@@ -198,11 +198,20 @@ static bool check_schur(const spec *s) {
   return valid;
 }
 
+static bool check_pairwise(const spec *s, bool *done) {
+  const spec_pairwise *p = s->pairwise;
+  if (p->value_dim < 1 || p->value_dim > SPEC_MAX_HEAD_DIM) return wrong(s, "value_dim is %d, 1 to %d was expected", p->value_dim, SPEC_MAX_HEAD_DIM);
+  if (p->rotates != (s->n_components > 0)) return wrong(s, "a rotation of pairs and no block, or a block and no rotation");
+  const unsigned all = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION;
+  return !p->bias || check_expr(s, p->bias, all, done, "the bias");
+}
+
 bool spec_validate(const spec *s) {
-  if (!check_sizes(s) || !check_block(s) || !check_order(s) || !check_operands(s)) return false;
+  if (!check_sizes(s) || !check_operands(s)) return false;
+  if (s->n_components > 0 && (!check_block(s) || !check_order(s))) return false;
   if (s->basis && !check_skew(s, &s->basis->matrix, s->head_dim, 1, "the change of basis")) return false;
   bool *done = arena_must(calloc((size_t)expr_pool_count(s->pool), sizeof *done));
-  bool valid = check_generators(s, done);
+  bool valid = (s->n_components == 0 || check_generators(s, done)) && (!s->pairwise || check_pairwise(s, done));
   free(done);
   return valid && (!s->dense || !s->dense->schur || check_schur(s));
 }

@@ -106,10 +106,18 @@ typedef struct spec_option {
   bool given;                     /* set by -D, not the default */
 } spec_option;
 
+/* Inside attention: something of the displacement r_j - r_i of a key j from a query i. In these expressions a
+ * position leaf is a coordinate of the displacement. */
+typedef struct spec_pairwise {
+  int value_dim;    /* channels of a value row, Dv */
+  const expr *bias; /* added to scale q.k; may be -infinity, which hides the key; NULL: none */
+  bool rotates;     /* the key's blocks are turned by the rotor of r_j - r_i: generator, angle and combine as they stand. Without
+                     * it there are no blocks: n_components is 0, and expressions have one block */
+} spec_pairwise;
+
 /* What a description may be beside, or in place of, rotors on blades. Each is declared in full by the
  * room that reads it first; NULL in struct spec: the description has none. */
 typedef struct spec_polynomial spec_polynomial; /* a bias polynomial in r_j - r_i, by columns that widen q and k */
-typedef struct spec_pairwise spec_pairwise;     /* a bias or a rotation of keys as a function of r_j - r_i, inside attention */
 typedef struct spec_additive spec_additive;     /* something added to the channels */
 
 typedef struct spec {

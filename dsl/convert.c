@@ -158,12 +158,9 @@ static void read_generator_of(lua_State *L, spec *d, spec_dense *dense, int axis
   else read_generator(L, &d->generator[axis]);
 }
 
-static void read_axes(lua_State *L, spec *d) {
+static void read_generators(lua_State *L, spec *d) {
   arena *memory = dsl_state_of(L)->memory;
   spec_dense *dense = flag_field(L, "dense") ? arena_new(memory, spec_dense) : NULL;
-  d->n_axes = open_list(L, "axes", SPEC_MAX_AXES);
-  for (int i = 0; i < d->n_axes; i++) d->axis[i] = text_at(L, i);
-  lua_pop(L, 1);
   open_list(L, "generators", SPEC_MAX_AXES);
   for (int i = 0; i < d->n_axes; i++) {
     lua_rawgeti(L, -1, i + 1);
@@ -207,6 +204,17 @@ static void read_block(lua_State *L, spec *d, arena *memory) {
   lua_pop(L, 1);
 }
 
+static void read_pairwise(lua_State *L, spec *d, arena *memory) {
+  spec_pairwise *p = arena_new(memory, spec_pairwise);
+  p->value_dim = (int)integer_field(L, "value_dim");
+  lua_getfield(L, -1, "bias");
+  p->bias = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  p->rotates = d->n_components > 0;
+  if (!p->rotates) d->n_blocks = 1;
+  d->pairwise = p;
+}
+
 static void read_combine(lua_State *L, spec *d) {
   static const char *const names[] = {"sum", "mean", "product", "symmetric"}; /* ORDER spec_combine */
   const char *combine = text_field(L, "combine");
@@ -242,10 +250,12 @@ int convert_finish(lua_State *L) {
   d->doc = text_field(L, "doc");
   d->head_dim = (int)integer_field(L, "head_dim");
   d->heads = (int)integer_field(L, "heads");
-  d->amplitude = number_field(L, "amplitude");
+  d->amplitude = 1;
   d->skip_tokens = (int)integer_field(L, "skip_tokens");
   d->inverse = flag_field(L, "inverse");
-  d->basis = read_basis(L);
+  d->n_axes = open_list(L, "axes", SPEC_MAX_AXES);
+  for (int i = 0; i < d->n_axes; i++) d->axis[i] = text_at(L, i);
+  lua_pop(L, 1);
   int sizes = open_list(L, "grid", SPEC_MAX_AXES);
   for (int i = 0; i < sizes; i++) d->grid[i] = integer_at(L, i);
   lua_pop(L, 1);
@@ -257,9 +267,16 @@ int convert_finish(lua_State *L) {
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
-  read_axes(L, d);
-  read_block(L, d, s->memory);
-  read_combine(L, d);
+  if (lua_getfield(L, -1, "blocks") != LUA_TNIL) {
+    d->amplitude = number_field(L, "amplitude");
+    d->basis = read_basis(L);
+    read_generators(L, d);
+    read_block(L, d, s->memory);
+    read_combine(L, d);
+  }
+  lua_pop(L, 1);
+  if (lua_getfield(L, -1, "pairwise") != LUA_TNIL) read_pairwise(L, d, s->memory);
+  lua_pop(L, 1);
   s->result = d;
   lua_pushlightuserdata(L, d);
   return 1;

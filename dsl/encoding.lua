@@ -6,11 +6,12 @@ local algebra = core.include "algebra"
 local dense = core.include "dense"
 local operands = core.include "operands"
 local options = core.include "options"
+local pairwise = core.include "pairwise"
 
 local WORD = "pe.encoding"
 local FIELDS = {
   "name", "doc", "axes", "head_dim", "heads", "block", "layout", "span", "generators", "combine", "phase",
-  "amplitude", "position", "basis",
+  "amplitude", "position", "basis", "bias", "role", "value_dim",
 }
 local encoding = {}
 
@@ -267,19 +268,12 @@ local function position_of(map, axis, index)
   return mapped
 end
 
----- the whole ----
+---- rotors on blocks of channels ----
 
-local begun = false
-
-function encoding.encoding(given)
-  check.fields(WORD, given, FIELDS)
-  check.required(WORD, given, { "name", "axes", "head_dim", "block", "generators", "phase" })
-  if begun then check.fail("a spec describes one encoding, this is the second") end
-  begun = true
-  local name = check.identifier(WORD, "name", given.name)
-  local axes, index_of = check_axes(given.axes)
-  local head_dim = check.integer(WORD, "head_dim", given.head_dim, 1, core.limits.head_dim)
-  local heads = check.integer(WORD, "heads", given.heads == nil and 1 or given.heads, 1, core.limits.rows)
+-- Fills `described`, which core.finish takes, from pe.encoding's fields.
+local function describe_blocks(given, described, index_of)
+  check.required(WORD, given, { "block", "generators", "phase" })
+  local axes, head_dim, heads = described.axes, described.head_dim, described.heads
   local block = algebra.block(given.block) or dense.block(given.block)
   if not block then
     check.wrong(WORD, "block", given.block, "pe.plane(), pe.vector(n), pe.multivector{...} or pe.dense(b)")
@@ -319,18 +313,7 @@ function encoding.encoding(given)
   operands.close()
   local schur, basis = dense.basis(given.basis, block, head_dim, heads)
   for a, axis in ipairs(axes) do positions[a] = core.merge(position_of(given.position, axis, a), 1) end
-  local skip, inverse, grid = options.common(#axes)
-  if schur and inverse then
-    check.fail_field("basis", "pe.schur has no inverse: its basis is known to the kernel alone")
-  end
-
-  return core.finish {
-    name = name,
-    doc = check.text(WORD, "doc", given.doc, ""),
-    line = core.line(),
-    axes = axes,
-    head_dim = head_dim,
-    heads = heads,
+  described.blocks = {
     algebra = block.algebra,
     size = block.size,
     dense = block.dense or false,
@@ -346,11 +329,66 @@ function encoding.encoding(given)
     phases = phases,
     positions = positions,
     amplitude = given.amplitude == nil and 1.0 or check.positive(WORD, "amplitude", given.amplitude),
-    skip_tokens = skip,
-    inverse = inverse,
-    grid = grid,
-    operands = operands.list(),
   }
+  described.skip_tokens, described.grid, described.inverse = options.tokens(#axes, true)
+  if schur and described.inverse then
+    check.fail_field("basis", "pe.schur has no inverse: its basis is known to the kernel alone")
+  end
+end
+
+-- Fields that say something of blocks: none of them goes without one.
+local OF_BLOCKS = { "layout", "span", "generators", "combine", "phase", "amplitude", "position", "basis" }
+
+-- Attention with a function of the displacement in it: a bias, a rotation of the keys' blocks, both or neither.
+local function describe_pairwise(given, described, index_of)
+  if given.block ~= nil then describe_blocks(given, described, index_of)
+  else
+    for _, field in ipairs(OF_BLOCKS) do
+      if given[field] ~= nil then
+        check.fail_field(field, "field '%s' of %s goes with a 'block', and there is none", field, WORD)
+      end
+    end
+    core.begin(1)
+    operands.open(described.axes, described.heads, 1)
+    operands.close()
+    described.skip_tokens, described.grid, described.inverse = options.tokens(#described.axes, false)
+  end
+  pairwise.describe(given, described)
+end
+
+---- the whole ----
+
+local begun = false
+local ROLES = { "separable", "pairwise" }
+
+function encoding.encoding(given)
+  check.fields(WORD, given, FIELDS)
+  check.required(WORD, given, { "name", "axes", "head_dim" })
+  if begun then check.fail("a spec describes one encoding, this is the second") end
+  begun = true
+  local axes, index_of = check_axes(given.axes)
+  local described = {
+    name = check.identifier(WORD, "name", given.name),
+    doc = check.text(WORD, "doc", given.doc, ""),
+    line = core.line(),
+    axes = axes,
+    head_dim = check.integer(WORD, "head_dim", given.head_dim, 1, core.limits.head_dim),
+    heads = check.integer(WORD, "heads", given.heads == nil and 1 or given.heads, 1, core.limits.rows),
+  }
+  local role = given.role == nil and (given.bias == nil and "separable" or "pairwise") or given.role
+  if role == "pairwise" then describe_pairwise(given, described, index_of)
+  elseif role == "separable" then
+    for _, field in ipairs { "bias", "value_dim" } do
+      if given[field] ~= nil then
+        check.fail_field(field, "field '%s' of %s goes with role = \"pairwise\"", field, WORD)
+      end
+    end
+    describe_blocks(given, described, index_of)
+  else
+    check.wrong(WORD, "role", role, "\"separable\" or \"pairwise\"" .. check.hint(role, ROLES))
+  end
+  described.operands = operands.list()
+  return core.finish(described)
 end
 
 return encoding

@@ -109,7 +109,8 @@ function operands.learned_skew(b, given)
 end
 
 -- operand(index, ...): one element, indices from 0 in the order of the shape; an axis also by name. Of a skew
--- operand, whose last two dimensions take no index, it is a matrix.
+-- operand, whose last two dimensions take no index, it is a matrix. Where elements are wanted at computed places, in a
+-- bias, an index may be an expression: whole numbers, of which those beyond the ends count as the end.
 Operand.__call = core.word(function(handle, ...)
   local operand = hidden[handle]
   if not sizes_of then
@@ -120,17 +121,29 @@ Operand.__call = core.word(function(handle, ...)
   if #given ~= #indexed then
     check.fail("operand '%s' takes %d indices (%s), it was given %d", operand.name, #indexed, check.join(indexed), #given)
   end
-  local offset = 0
+  local offset, computed = 0, nil
   for i = 1, #indexed do
     local size = operand.sizes[i]
     local index = given[i]
     if operand.dimensions[i] == "axes" then index = sizes_of.axis[index] or index end
+    if core.is_traced(index) then
+      computed = (computed or 0) * size + core.arithmetic.max(core.arithmetic.min(index, size - 1), 0)
+      index = 0
+    else
+      computed = computed and computed * size
+    end
     index = type(index) == "number" and math.tointeger(index)
     if not index or index < 0 or index >= size then
       check.fail("operand '%s': index %d (%s) is %s, 0 to %d was expected", operand.name, i,
         operand.dimensions[i], check.show(given[i]), size - 1)
     end
     offset = offset * size + index
+  end
+  if computed then
+    if not sizes_of.computed or operand.skew then
+      check.fail("operand '%s' is read at a computed index, which only a bias may do", operand.name)
+    end
+    return core.element(operand.index, offset, computed)
   end
   if not operand.skew then return core.operand(operand.index, offset) end
   local matrix = setmetatable({}, Matrix)
@@ -154,9 +167,9 @@ function operands.element(handle, axis, i, head, field)
   return handle(table.unpack(indices))
 end
 
--- Fixes the sizes of all operands; elements exist until operands.close().
-function operands.open(axes, heads, blocks)
-  sizes_of = { axes = #axes, heads = heads, blocks = blocks, axis = {} }
+-- Fixes the sizes of all operands; elements exist until operands.close(). computed: at computed indices, too.
+function operands.open(axes, heads, blocks, computed)
+  sizes_of = { axes = #axes, heads = heads, blocks = blocks, axis = {}, computed = computed }
   for i, name in ipairs(axes) do sizes_of.axis[name] = i - 1 end
   for _, operand in ipairs(declared) do
     operand.sizes = {}

@@ -99,10 +99,10 @@ function options.option(name, default, doc, choices)
   return value
 end
 
--- The options of every spec; pe.encoding declares them after the spec's own.
-function options.common(n_axes)
+-- The options of every spec; pe.encoding declares them after the spec's own. has_inverse: of encodings that can be undone.
+function options.tokens(n_axes, has_inverse)
   local skip = options.option("skip_tokens", 0, "tokens at the front that pass through (CLS, registers)")
-  local inverse = options.option("inverse", false, "turn back: the inverse of the encoding")
+  local inverse = has_inverse and options.option("inverse", false, "turn back: the inverse of the encoding")
   local grid = options.option("grid", {}, "sizes of a built-in row-major grid of positions, one per axis")
   if skip < 0 or skip > 2 ^ 30 then check.fail("option 'skip_tokens' is %d, a number of tokens was expected", skip) end
   if #grid ~= 0 and #grid ~= n_axes then
@@ -114,7 +114,7 @@ function options.common(n_axes)
     tokens = tokens * size
     if tokens > 2 ^ 30 then check.fail("option 'grid' has more than 2^30 positions") end
   end
-  return skip, inverse, grid
+  return skip, grid, inverse
 end
 
 return options

@@ -7,12 +7,14 @@ local dense = core.include "dense"
 local encoding = core.include "encoding"
 local operands = core.include "operands"
 local options = core.include "options"
+local pairwise = core.include "pairwise"
 
 local pe = {
   pi = math.pi,
   sum = encoding.sum,
   mean = encoding.mean,
   schur = dense.schur,
+  masked = pairwise.masked,
 }
 
 local words = {
@@ -27,6 +29,7 @@ local words = {
   bivector = algebra.bivector,
   product = encoding.product,
   symmetric = encoding.symmetric,
+  norm = pairwise.norm,
   encoding = encoding.encoding,
 }
 

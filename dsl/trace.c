@@ -226,6 +226,19 @@ static int core_operand(lua_State *L) {
   return push(L, t);
 }
 
+/* core.element(operand from 0, element from 0, index): the element of an operand at a computed index beyond that one */
+static int core_element(lua_State *L) {
+  lua_settop(L, 3);
+  push_operation(L, EXPR_ELEMENT, trace_check(L, 3), NULL, NULL);
+  trace *t = (trace *)trace_check(L, 4); /* made just now, and nobody else's */
+  t->index = (int)luaL_checkinteger(L, 1);
+  t->offset = (int32_t)luaL_checkinteger(L, 2);
+  return 1;
+}
+
+/* core.masked(): minus infinity, which no arithmetic of a spec gives. */
+static int core_masked(lua_State *L) { return push(L, constant(L, -INFINITY)); }
+
 /* core.is_expression(value): an expression or a finite number */
 static int core_is_expression(lua_State *L) {
   lua_pushboolean(L, trace_is(L, 1));
@@ -240,6 +253,8 @@ static int core_is_traced(lua_State *L) {
 void trace_open(lua_State *L) {
   static const luaL_Reg functions[] = {{"position", core_position},
                                        {"operand", core_operand},
+                                       {"element", core_element},
+                                       {"masked", core_masked},
                                        {"is_expression", core_is_expression},
                                        {"is_traced", core_is_traced},
                                        {NULL, NULL}};
@@ -295,6 +310,11 @@ static const expr *merge(merger *m, const trace *const *parts) {
   case EXPR_POSITION: return expr_position(m->pool, first->index);
   default: break;
   }
+  int32_t *offsets = NULL;
+  if (first->op == EXPR_ELEMENT) {
+    offsets = arena_array(m->memory, int32_t, m->count);
+    for (int i = 0; i < m->count; i++) offsets[i] = parts[i]->offset;
+  }
   const expr *arguments[3] = {NULL};
   const trace **column = arena_array(m->memory, const trace *, m->count);
   int arity = expr_op_arity(first->op);
@@ -302,6 +322,7 @@ static const expr *merge(merger *m, const trace *const *parts) {
     for (int i = 0; i < m->count; i++) column[i] = parts[i]->arg[j];
     if (!(arguments[j] = merge(m, column))) return NULL;
   }
+  if (offsets) return expr_element(m->pool, first->index, m->heads, offsets, arguments[0]);
   if (arity == 1) return expr_unary(m->pool, first->op, arguments[0]);
   if (arity == 2) return expr_binary(m->pool, first->op, arguments[0], arguments[1]);
   return expr_select(m->pool, arguments[0], arguments[1], arguments[2]);

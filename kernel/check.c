@@ -18,13 +18,13 @@
 #include "driver.h"
 #include "table.h"
 
-static int one_of(const DLTensor *tensor, int code, int bits) {
+int pegen_one_of(const DLTensor *tensor, int code, int bits) {
   return tensor->dtype.code == code && tensor->dtype.bits == bits && tensor->dtype.lanes == 1;
 }
 
 /* ---- 3. shapes ---- */
 
-static int check_rows_shape(const DLTensor *tensor, int64_t head_dim) {
+int pegen_check_rows_shape(const DLTensor *tensor, int64_t head_dim) {
   if (tensor->ndim != 4)
     return PEGEN_ERROR_RANK;
   if (!tensor->shape)
@@ -36,9 +36,9 @@ static int check_rows_shape(const DLTensor *tensor, int64_t head_dim) {
 }
 
 static int check_pair_shape(const pegen_kernel *kernel, const DLTensor *in, const DLTensor *out) {
-  int error = check_rows_shape(in, kernel->head_dim);
+  int error = pegen_check_rows_shape(in, kernel->head_dim);
   if (!error)
-    error = check_rows_shape(out, kernel->out_dim);
+    error = pegen_check_rows_shape(out, kernel->out_dim);
   if (error)
     return error;
   for (int i = 0; i < 3; i++)
@@ -78,7 +78,7 @@ static int check_positions_shape(const pegen_kernel *kernel, const DLTensor *pos
   return 0;
 }
 
-static int check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows) {
+int pegen_check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows) {
   if (positions)
     return check_positions_shape(kernel, positions, rows);
   int64_t tokens = kernel->skip_tokens, points = 1;
@@ -105,44 +105,44 @@ static int check_operand_shape(const pegen_operand *want, const DLTensor *tensor
 
 /* ---- 5. number types ---- */
 
-static int64_t row_type(const DLTensor *tensor) { /* row of pegen_target_code.encode, or -1 */
-  if (one_of(tensor, kDLFloat, 32))
+int64_t pegen_row_type(const DLTensor *tensor) { /* row of pegen_target_code.encode, or -1 */
+  if (pegen_one_of(tensor, kDLFloat, 32))
     return 0;
-  if (one_of(tensor, kDLBfloat, 16))
+  if (pegen_one_of(tensor, kDLBfloat, 16))
     return 1;
-  return one_of(tensor, kDLFloat, 16) ? 2 : -1;
+  return pegen_one_of(tensor, kDLFloat, 16) ? 2 : -1;
 }
 
-static int64_t position_type(const DLTensor *tensor) { /* pegen_position_type, or -1 */
-  if (one_of(tensor, kDLFloat, 32))
+int64_t pegen_position_type_of(const DLTensor *tensor) { /* pegen_position_type, or -1 */
+  if (pegen_one_of(tensor, kDLFloat, 32))
     return PEGEN_POSITION_F32;
-  if (one_of(tensor, kDLFloat, 64))
+  if (pegen_one_of(tensor, kDLFloat, 64))
     return PEGEN_POSITION_F64;
-  if (one_of(tensor, kDLInt, 32))
+  if (pegen_one_of(tensor, kDLInt, 32))
     return PEGEN_POSITION_I32;
-  return one_of(tensor, kDLInt, 64) ? PEGEN_POSITION_I64 : -1;
+  return pegen_one_of(tensor, kDLInt, 64) ? PEGEN_POSITION_I64 : -1;
 }
 
-static int same_type(const DLTensor *a, const DLTensor *b) {
-  return one_of(a, b->dtype.code, b->dtype.bits);
+int pegen_same_type(const DLTensor *a, const DLTensor *b) {
+  return pegen_one_of(a, b->dtype.code, b->dtype.bits);
 }
 
 static int check_types(const pegen_driver *driver, const pegen_args *args, pegen_call *call) {
   static const uint32_t bits[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16};
   const DLTensor *first = args->q ? args->q : args->k;
-  call->type = row_type(first);
+  call->type = pegen_row_type(first);
   if (call->type < 0 || !(driver->kernel->dtypes & bits[call->type]))
     return PEGEN_ERROR_DTYPE;
-  if ((args->q && !same_type(args->q_out, first)) ||
-      (args->k && (!same_type(args->k, first) || !same_type(args->k_out, first))))
+  if ((args->q && !pegen_same_type(args->q_out, first)) ||
+      (args->k && (!pegen_same_type(args->k, first) || !pegen_same_type(args->k_out, first))))
     return PEGEN_ERROR_DTYPE_MISMATCH;
   return 0;
 }
 
-static int check_operand_types(const pegen_driver *driver, const pegen_args *args) {
+int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args) {
   for (int i = 0; i < driver->kernel->n_operands; i++) {
     const DLTensor *t = args->operands[i];
-    if (!one_of(t, kDLFloat, 32) && !one_of(t, kDLFloat, 64) && !one_of(t, kDLFloat, 16) && !one_of(t, kDLBfloat, 16))
+    if (!pegen_one_of(t, kDLFloat, 32) && !pegen_one_of(t, kDLFloat, 64) && !pegen_one_of(t, kDLFloat, 16) && !pegen_one_of(t, kDLBfloat, 16))
       return PEGEN_ERROR_OPERAND_DTYPE;
   }
   return 0;
@@ -150,7 +150,7 @@ static int check_operand_types(const pegen_driver *driver, const pegen_args *arg
 
 /* ---- 6. memory ---- */
 
-static int on_host(const DLTensor *tensor) {
+int pegen_on_host(const DLTensor *tensor) {
 #ifdef PEGEN_CHECK_ANY_DEVICE /* the GPU's launcher asks by itself */
   (void)tensor;
   return 1;
@@ -158,18 +158,18 @@ static int on_host(const DLTensor *tensor) {
   return tensor->device.device_type == kDLCPU || tensor->device.device_type == kDLCUDAHost;
 }
 
-static int view_rows(const DLTensor *tensor, pegen_view *view) {
-  return on_host(tensor) ? pegen_view_of(tensor, 1, view) : PEGEN_ERROR_DEVICE;
+int pegen_view_rows(const DLTensor *tensor, pegen_view *view) {
+  return pegen_on_host(tensor) ? pegen_view_of(tensor, 1, view) : PEGEN_ERROR_DEVICE;
 }
 
 static int view_pair(const DLTensor *in, const DLTensor *out, pegen_stream *stream) {
-  int error = view_rows(in, &stream->in);
+  int error = pegen_view_rows(in, &stream->in);
   if (error)
     return error;
   stream->in_place = in == out; /* the usual way to say it: nothing to compute twice */
   stream->out = in == out ? &stream->in : &stream->out_of_place;
   if (in != out)
-    error = view_rows(out, &stream->out_of_place);
+    error = pegen_view_rows(out, &stream->out_of_place);
   if (error == PEGEN_ERROR_SIZE_OVERFLOW && out->strides)
     return PEGEN_ERROR_STRIDE;
   if (error)
@@ -185,13 +185,13 @@ static int view_positions(const DLTensor *positions, pegen_stream *stream) {
   stream->grid = !positions;
   if (!positions)
     return 0;
-  stream->position_type = position_type(positions);
-  return on_host(positions) ? pegen_view_of(positions, 0, &stream->positions) : PEGEN_ERROR_DEVICE;
+  stream->position_type = pegen_position_type_of(positions);
+  return pegen_on_host(positions) ? pegen_view_of(positions, 0, &stream->positions) : PEGEN_ERROR_DEVICE;
 }
 
 /* ---- 7. overlap ---- */
 
-static int meets_operand(const pegen_driver *driver, const pegen_args *args, const pegen_view *out, int tabled) {
+int pegen_meets_operand(const pegen_driver *driver, const pegen_args *args, const pegen_view *out, int tabled) {
   pegen_view operand;
   if (tabled) {
     pegen_table_view(args, &operand);
@@ -219,12 +219,12 @@ static int output_overlaps(const pegen_driver *driver, const pegen_args *args, c
     if (s == 0 && !other->in_place && pegen_views_meet(own->out, other->out))
       return 1;
   }
-  return meets_operand(driver, args, own->out, call->tabled != 0);
+  return pegen_meets_operand(driver, args, own->out, call->tabled != 0);
 }
 
 /* ---- all of them ---- */
 
-static int check_args(const pegen_args *args, int part, int parts) {
+int pegen_check_args(const pegen_args *args, int part, int parts) {
   if (!args)
     return PEGEN_ERROR_NULL_ARGS;
   if (args->struct_size != sizeof(pegen_args) && args->struct_size != PEGEN_ARGS_FIRST_SIZE)
@@ -232,7 +232,7 @@ static int check_args(const pegen_args *args, int part, int parts) {
   return part < 0 || part >= parts ? PEGEN_ERROR_PART : 0;
 }
 
-static int check_operands_given(const pegen_kernel *kernel, const pegen_args *args) {
+int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *args) {
   if (args->n_operands < kernel->n_operands || (kernel->n_operands > 0 && !args->operands))
     return PEGEN_ERROR_MISSING_OPERAND;
   for (int i = 0; i < kernel->n_operands; i++)
@@ -241,17 +241,17 @@ static int check_operands_given(const pegen_kernel *kernel, const pegen_args *ar
   return 0;
 }
 
-static int check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args) {
+int pegen_check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args) {
   for (int i = 0, error; i < kernel->n_operands; i++)
     if ((error = check_operand_shape(&kernel->operands[i], args->operands[i])) != 0)
       return error;
   return 0;
 }
 
-static int check_operand_memory(const pegen_kernel *kernel, const pegen_args *args) {
+int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *args) {
   for (int i = 0, error; i < kernel->n_operands; i++) {
     pegen_view operand;
-    if (!on_host(args->operands[i]))
+    if (!pegen_on_host(args->operands[i]))
       return PEGEN_ERROR_DEVICE;
     if ((error = pegen_view_contiguous(args->operands[i], &operand)) != 0)
       return error;
@@ -261,7 +261,7 @@ static int check_operand_memory(const pegen_kernel *kernel, const pegen_args *ar
 
 int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_call *call) {
   const pegen_kernel *kernel = driver->kernel;
-  int error = check_args(args, part, parts);
+  int error = pegen_check_args(args, part, parts);
   if (error)
     return error;
   const DLTensor *q = args->q, *k = args->k;
@@ -280,21 +280,21 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
   const DLTensor *k_positions = tabled ? 0 : args->k_positions ? args->k_positions : args->positions;
   if (!tabled && !kernel->grid && ((q && !q_positions) || (k && !k_positions)))
     return PEGEN_ERROR_MISSING_POSITIONS;
-  if (!tabled && (error = check_operands_given(kernel, args)) != 0)
+  if (!tabled && (error = pegen_check_operands_given(kernel, args)) != 0)
     return error;
 
   if ((error = check_shapes(driver, args)) != 0)
     return error;
-  if (!tabled && ((q && (error = check_coordinates(kernel, q_positions, q)) != 0) ||
-                  (k && (error = check_coordinates(kernel, k_positions, k)) != 0) ||
-                  (error = check_operand_shapes(kernel, args)) != 0))
+  if (!tabled && ((q && (error = pegen_check_coordinates(kernel, q_positions, q)) != 0) ||
+                  (k && (error = pegen_check_coordinates(kernel, k_positions, k)) != 0) ||
+                  (error = pegen_check_operand_shapes(kernel, args)) != 0))
     return error;
 
   if ((error = check_types(driver, args, call)) != 0)
     return error;
-  if ((q && q_positions && position_type(q_positions) < 0) || (k && k_positions && position_type(k_positions) < 0))
+  if ((q && q_positions && pegen_position_type_of(q_positions) < 0) || (k && k_positions && pegen_position_type_of(k_positions) < 0))
     return PEGEN_ERROR_POSITIONS_DTYPE;
-  if (!tabled && (error = check_operand_types(driver, args)) != 0)
+  if (!tabled && (error = pegen_check_operand_types(driver, args)) != 0)
     return error;
 
   pegen_stream *queries = &call->stream[0], *keys = &call->stream[1];
@@ -307,7 +307,7 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
       (q && (error = view_positions(q_positions, queries)) != 0) ||
       (k && (error = view_positions(k_positions, keys)) != 0))
     return error;
-  if (!tabled && (error = check_operand_memory(kernel, args)) != 0)
+  if (!tabled && (error = pegen_check_operand_memory(kernel, args)) != 0)
     return error;
   if (tabled && (error = pegen_table_check(driver, args)) != 0)
     return error;
@@ -333,28 +333,28 @@ static int check_positions_alone(const pegen_kernel *kernel, const DLTensor *pos
 
 int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_call *call) {
   const pegen_kernel *kernel = driver->kernel;
-  int error = check_args(args, part, parts);
+  int error = pegen_check_args(args, part, parts);
   if (error)
     return error;
   const DLTensor *positions[2] = {args->positions, args->k_positions};
   if (!positions[0] && !kernel->grid)
     return PEGEN_ERROR_MISSING_POSITIONS;
-  if ((error = check_operands_given(kernel, args)) != 0)
+  if ((error = pegen_check_operands_given(kernel, args)) != 0)
     return error;
   for (int s = 0; s < 2; s++)
     if (positions[s] && (error = check_positions_alone(kernel, positions[s])) != 0)
       return error;
-  if ((error = check_operand_shapes(kernel, args)) != 0)
+  if ((error = pegen_check_operand_shapes(kernel, args)) != 0)
     return error;
   for (int s = 0; s < 2; s++)
-    if (positions[s] && position_type(positions[s]) < 0)
+    if (positions[s] && pegen_position_type_of(positions[s]) < 0)
       return PEGEN_ERROR_POSITIONS_DTYPE;
-  if ((error = check_operand_types(driver, args)) != 0)
+  if ((error = pegen_check_operand_types(driver, args)) != 0)
     return error;
   for (int s = 0; s < 2; s++) {
     call->stream[s].given = s == 0 || positions[s];
     if (call->stream[s].given && (error = view_positions(positions[s], &call->stream[s])) != 0)
       return error;
   }
-  return check_operand_memory(kernel, args);
+  return pegen_check_operand_memory(kernel, args);
 }

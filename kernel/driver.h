@@ -84,6 +84,23 @@ PEGEN_INTERNAL int pegen_check(const pegen_driver *driver, const pegen_args *arg
 PEGEN_INTERNAL int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                        pegen_call *call);
 
+/* Parts of it, for the checks of other forms; each returns 0 or a pegen_error unless it says otherwise. */
+PEGEN_INTERNAL int pegen_one_of(const DLTensor *tensor, int code, int bits); /* 1: its elements are of that type */
+PEGEN_INTERNAL int pegen_same_type(const DLTensor *a, const DLTensor *b);    /* 1: theirs are of one */
+PEGEN_INTERNAL int64_t pegen_row_type(const DLTensor *tensor);               /* 0 f32, 1 bf16, 2 f16, -1 another */
+PEGEN_INTERNAL int64_t pegen_position_type_of(const DLTensor *tensor);       /* pegen_position_type, -1: none of them */
+PEGEN_INTERNAL int pegen_check_rows_shape(const DLTensor *tensor, int64_t head_dim);
+PEGEN_INTERNAL int pegen_check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows);
+PEGEN_INTERNAL int pegen_check_args(const pegen_args *args, int part, int parts);
+PEGEN_INTERNAL int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *args);
+PEGEN_INTERNAL int pegen_check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args);
+PEGEN_INTERNAL int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *args);
+PEGEN_INTERNAL int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args);
+PEGEN_INTERNAL int pegen_on_host(const DLTensor *tensor); /* 1: its memory can be read here */
+PEGEN_INTERNAL int pegen_view_rows(const DLTensor *tensor, pegen_view *view);
+/* 1: out meets an operand, or, with `tabled`, the table. */
+PEGEN_INTERNAL int pegen_meets_operand(const pegen_driver *driver, const pegen_args *args, const pegen_view *out, int tabled);
+
 /* Fills *view from a tensor whose rank, shape and dtype are checked. The last `run` dimensions (0 or 1)
  * must be adjacent elements and become the width (at least one); dimensions of the tensor fill the view's
  * from the last backwards, missing ones in front are of size 1. Returns 0 or a pegen_error:

@@ -6,6 +6,20 @@
  */
 #define PEGEN_CHECK_ANY_DEVICE
 #define pegen_check pegen_launch_check_call
+#define pegen_check_rows_shape pegen_launch_check_rows_shape
+#define pegen_check_coordinates pegen_launch_check_coordinates
+#define pegen_row_type pegen_launch_row_type
+#define pegen_position_type_of pegen_launch_position_type_of
+#define pegen_same_type pegen_launch_same_type
+#define pegen_check_operand_types pegen_launch_check_operand_types
+#define pegen_on_host pegen_launch_on_host
+#define pegen_view_rows pegen_launch_view_rows
+#define pegen_meets_operand pegen_launch_meets_operand
+#define pegen_one_of pegen_launch_one_of
+#define pegen_check_args pegen_launch_check_args
+#define pegen_check_operands_given pegen_launch_check_operands_given
+#define pegen_check_operand_shapes pegen_launch_check_operand_shapes
+#define pegen_check_operand_memory pegen_launch_check_operand_memory
 #define pegen_view_of pegen_launch_view_of
 #define pegen_view_contiguous pegen_launch_view_contiguous
 #define pegen_views_equal pegen_launch_views_equal

@@ -72,6 +72,13 @@ static void read_options(arena *a, lua_State *L, golden_case *c) {
   lua_pop(L, 1);
 }
 
+static golden_array read_expected(arena *a, lua_State *L, const char *dir, const char *name) {
+  golden_array array = {.name = name};
+  if (lua_getfield(L, -1, name) != LUA_TNIL) array = read_array(a, L, dir, name);
+  lua_pop(L, 1);
+  return array;
+}
+
 static void read_case(arena *a, lua_State *L, const char *dir, golden_case *c) {
   c->name = field_text(a, L, "name");
   c->encoding = field_text(a, L, "encoding");
@@ -85,15 +92,20 @@ static void read_case(arena *a, lua_State *L, const char *dir, golden_case *c) {
     c->input[c->n_inputs++] = read_array(a, L, dir, lua_tostring(L, -2));
   }
   lua_pop(L, 1);
+  lua_getfield(L, -1, "scale");
+  c->scale = lua_tonumber(L, -1);
+  lua_pop(L, 1);
   lua_getfield(L, -1, "expect");
-  lua_getfield(L, -1, "out");
-  c->out = read_array(a, L, dir, "out");
-  lua_pop(L, 2);
+  c->out = read_expected(a, L, dir, "out");
+  c->scores = read_expected(a, L, dir, "scores");
+  c->attention = read_expected(a, L, dir, "attention");
+  if (!c->out.rank && !c->attention.rank) fail("nothing is expected", c->name);
+  lua_pop(L, 1);
 }
 
-int golden_read(arena *a, const char *dir, const golden_case **cases) {
+int golden_read(arena *a, const char *dir, const char *file, const golden_case **cases) {
   lua_State *L = luaL_newstate();
-  const char *path = arena_printf(a, "%s/cases.lua", dir);
+  const char *path = arena_printf(a, "%s/%s", dir, file);
   if (!L || luaL_dofile(L, path)) fail(path, L ? lua_tostring(L, -1) : "out of memory");
   int count = (int)luaL_len(L, -1);
   golden_case *all = arena_array(a, golden_case, count);

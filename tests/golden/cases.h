@@ -22,10 +22,12 @@ typedef struct golden_case {
   golden_array input[CASE_MAX_INPUTS];
   golden_array out; /* of x */
   bool reference_only; /* no kernel is made of this spec yet */
+  golden_array scores, attention; /* in place of out, of q, k and v; rank 0 where the case has none */
+  double scale;                   /* of a call of attention; 0 where the case has none */
 } golden_case;
 
-/* All cases of DIR/cases.lua; ends the process with a message where something cannot be read. */
-int golden_read(arena *a, const char *dir, const golden_case **cases);
+/* All cases of DIR/FILE ("cases.lua"); ends the process with a message where something cannot be read. */
+int golden_read(arena *a, const char *dir, const char *file, const golden_case **cases);
 
 /* NULL where the case has no such input. */
 const golden_array *golden_input(const golden_case *c, const char *name);

@@ -115,7 +115,7 @@ int main(int argc, char **argv) {
   const char *target = argv[1], *folder = argv[2];
   arena *a = arena_create();
   const golden_case *cases;
-  int read = golden_read(a, GOLDEN_DIR, &cases), count = 0;
+  int read = golden_read(a, GOLDEN_DIR, "cases.lua", &cases), count = 0;
   golden_case *chosen = arena_array(a, golden_case, read + 1);
   for (int i = 0; i < read; i++)
     if (!cases[i].reference_only) chosen[count++] = cases[i];

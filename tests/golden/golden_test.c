@@ -141,7 +141,7 @@ int main(int argc, char **argv) {
   if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
   arena *a = arena_create();
   const golden_case *cases;
-  int count = golden_read(a, GOLDEN_DIR, &cases), chosen = 0;
+  int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases), chosen = 0;
   struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count);
   for (int i = 0; i < count; i++)
     if (!cases[i].reference_only) tests[chosen++] = (struct CMUnitTest){cases[i].name, kernels_give_golden, NULL, NULL, (void *)&cases[i]};

@@ -50,7 +50,7 @@ static void reference_gives_golden(void **state) {
 int main(void) {
   arena *a = arena_create();
   const golden_case *cases;
-  int count = golden_read(a, GOLDEN_DIR, &cases);
+  int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases);
   struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count);
   for (int i = 0; i < count; i++)
     tests[i] = (struct CMUnitTest){cases[i].name, reference_gives_golden, NULL, NULL, (void *)&cases[i]};

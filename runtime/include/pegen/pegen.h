@@ -12,7 +12,8 @@
  * Kernels are pure: they allocate nothing, print nothing, lock nothing, and
  * may be called from any thread. They check every argument before they write a
  * byte and return 0 or a pegen_error. A call works on its stack: 160 KiB are
- * enough up to head_dim 256, 256 KiB up to 1024, 1.2 MiB for any kernel.
+ * enough up to head_dim 256, 256 KiB up to 1024, 1.2 MiB for any kernel; attention takes 96 KiB up to
+ * head_dim 64, 192 KiB up to 256, 512 KiB up to 1024, 1.7 MiB at most, however many tokens there are.
  *
  * Phases are right to 2^-22 up to 2^24 radians, and lose their last digits with
  * float64's own beyond. Channels that pass through keep their values; a
@@ -73,7 +74,12 @@ extern "C" {
   X(NO_MEMORY, 36, "no memory on the host, for a kernel's module or for what folding works on")                \
   X(MISSING_TABLE, 40, "prepare needs a table to write")                                                       \
   X(TABLE_BYTES, 41, "table_bytes is less than NAME_table_bytes() says")                                       \
-  X(TABLE, 42, "the table was not made by this kernel's prepare, or for other numbers of tokens or batches")
+  X(TABLE, 42, "the table was not made by this kernel's prepare, or for other numbers of tokens or batches") \
+  X(MISSING_TENSOR, 50, "attention needs q, k, v and out")                                                     \
+  X(VALUE_DIM, 51, "the last dimension of v or out is not the kernel's value_dim")                             \
+  X(HEAD_GROUPS, 52, "the number of heads of q is no multiple of that of k and v")                             \
+  X(SCALE, 53, "scale is not a finite number")                                                                 \
+  X(INDEXED_OPERAND, 54, "an operand that is read at a computed index must be float32")
 
 typedef enum pegen_error {
 #define PEGEN_ERROR_ENUM(name, value, text) PEGEN_ERROR_##name = value,

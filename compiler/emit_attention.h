@@ -1,0 +1,75 @@
+/* emit_attention: attention of one tile of queries, as MLIR for one CPU target; see kernel/attention.h.
+ *
+ * Everything has the queries in the lanes: scores are [key][query], the output is [channel][query] until it
+ * is written. So a key's channel and a value's channel are scalars that are spread over the lanes as they
+ * are read from their own memory: nothing is packed, the softmax's maxima and sums need no reduction across lanes,
+ * and what a pair function computes is computed for a register of queries at once.
+ */
+#ifndef PEGEN_EMIT_ATTENTION_H
+#define PEGEN_EMIT_ATTENTION_H
+
+#include "emit_cpu.h"
+#include "plan_attention.h"
+
+/* attend_T_DTYPE(tile) for each number type. */
+void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes);
+void emit_attention_imports(ir *b);
+const char *emit_attend_name(arena *a, const cpu_target *target, int dtype);
+
+/* ---- shared by the files that emit it ---- */
+
+enum { ATTENTION_MAX_VECTORS = 4 };
+
+typedef struct attention_emitter {
+  ir *b;
+  arena *memory;
+  const attention_plan *p;
+  const cpu_target *target;
+  attention_shape shape;
+  int dtype;
+  MlirType lanes;     /* a register of float32 */
+  ir_value tile;      /* const pegen_attention_tile * */
+  ir_value queries;   /* [head_dim][queries]: scaled */
+  ir_value scores;    /* [keys][queries] of a tile of keys */
+  ir_value output;    /* [value_dim][queries] */
+  ir_value maximum, sum;  /* [queries] */
+  ir_value key_rows, value_rows; /* room for rows as float32: [keys][head_dim], [keys][value_dim] */
+  ir_value rows;      /* room for the rows of queries and outputs: [head_dim or value_dim] */
+  ir_value places, wide_places; /* coordinates of a tile's keys: [key][axis], float32 and float64 */
+  ir_value query_places;        /* of the queries: [axis][queries], float32 */
+  ir_value *fixed;    /* by expr id: values that are the same for all pairs of the call */
+  ir_value zero;      /* constants of the function: i64 0 */
+} attention_emitter;
+
+/* A run of keys [first, first + count) whose scores are wanted. */
+typedef struct key_tile {
+  ir_value first, count; /* i64 */
+  ir_value rows, stride; /* where their rows of float32 (or, in place, of the tensor) begin, and the bytes between them */
+  bool paired;           /* with bias and rotation */
+} key_tile;
+
+ir_value attention_add(ir *b, ir_value x, ir_value y);
+ir_value attention_mul(ir *b, ir_value x, int64_t y);
+ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z);
+/* Register x of row `row` of [..][queries] numbers. */
+ir_value attention_at(attention_emitter *e, ir_value base, ir_value row, int vector);
+
+/* ---- emit_pairwise.c: what a pair adds ---- */
+
+/* Constants of a target's functions; once, before them. */
+void emit_pairwise_tables(ir *b, arena *a, const attention_plan *p, const cpu_target *target);
+
+/* Values that do not differ from pair to pair; once, at the head of the function. */
+void emit_delta_begin(attention_emitter *e);
+/* Before the scores of a tile of keys: the coordinates of its keys. */
+void emit_delta_keys(attention_emitter *e, const key_tile *t);
+/* bias of key `key` (counted from the tile's first) with the queries of register `vector`. */
+ir_value emit_delta_bias(attention_emitter *e, ir_value key, int vector);
+/* Adds the rotated part of the scores of a tile to `scores`. */
+void emit_delta_rotations(attention_emitter *e, const key_tile *t);
+
+/* ---- emit_exp2: 2^x of float32, x <= 0 ---- */
+
+ir_value emit_exp2(ir *b, ir_value x);
+
+#endif

@@ -1,0 +1,71 @@
+-- pairwise: functions of the displacement r_j - r_i of a key from a query, inside attention.
+local core = ...
+local check = core.include "check"
+local operands = core.include "operands"
+local pairwise = {}
+
+local WORD = "pe.encoding"
+
+-- Minus infinity: a key with this bias is not seen.
+pairwise.masked = core.masked()
+
+-- norm(delta): the Euclidean length of a displacement, or of any list of expressions.
+function pairwise.norm(delta)
+  local count = type(delta) == "table" and #delta or 0
+  if count == 0 then check.fail("pe.norm takes a displacement or a list of expressions, not %s", check.show(delta)) end
+  for i = 1, count do
+    if not core.is_expression(delta[i]) then
+      check.fail("pe.norm: entry %d is %s, a number or an expression was expected", i, check.show(delta[i]))
+    end
+  end
+  if count == 1 then return core.arithmetic.abs(delta[1]) end
+  local sum = delta[1] * delta[1]
+  for i = 2, count do sum = sum + delta[i] * delta[i] end
+  return core.arithmetic.sqrt(sum)
+end
+
+-- A displacement as a bias function sees it: coordinates by number from 1 and by the axis' name.
+local function displacement(axes)
+  local delta = {}
+  for i, axis in ipairs(axes) do
+    delta[i] = core.position(i - 1)
+    delta[axis] = delta[i]
+  end
+  return delta
+end
+
+-- The bias of all heads as one expression; bias(delta [, head]).
+local function bias_of(bias, described)
+  local heads = core.parameters(bias) < 2 and 1 or described.heads
+  local blocks = described.blocks and described.blocks.blocks or 1
+  local delta, parts = displacement(described.axes), {}
+  for head = 0, heads - 1 do
+    local value = bias(delta, head)
+    if not core.is_expression(value) then
+      check.fail_in(bias, "bias is %s in head %d, an expression of the displacement or a number was expected",
+        check.show(value), head)
+    end
+    for block = 1, blocks do parts[head * blocks + block] = value end
+  end
+  local merged, head = core.merge(parts, heads)
+  if not merged then
+    check.fail_in(bias, "bias has another form in head %d than in head 0: the same operations on other numbers were expected",
+      head)
+  end
+  return merged
+end
+
+-- Adds what pe.encoding's fields say of pairs; the expressions' pool is open.
+function pairwise.describe(given, described)
+  local value_dim = given.value_dim == nil and described.head_dim or given.value_dim
+  local pair = { value_dim = check.integer(WORD, "value_dim", value_dim, 1, core.limits.head_dim) }
+  if given.bias ~= nil then
+    if type(given.bias) ~= "function" then check.wrong(WORD, "bias", given.bias, "function(delta, head)") end
+    operands.open(described.axes, described.heads, described.blocks and described.blocks.blocks or 1, true)
+    pair.bias = bias_of(given.bias, described)
+    operands.close()
+  end
+  described.pairwise = pair
+end
+
+return pairwise

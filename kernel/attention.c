@@ -1,0 +1,264 @@
+/* attention.c: a checked call becomes calls of the emitted functions, one for each tile of queries.
+ *
+ * Work is cut into items, one for each tile of queries of each head of each batch, batch outermost: a part is a
+ * contiguous run of items, and an item is computed alike in any part, so results are the same to the bit
+ * however the work is parted. Prefix tokens have tiles of their own: no pair of theirs has a bias or a rotation.
+ * Where pair functions are tabulated along the grid's last axis, each register of queries is a run of such neighbours.
+ */
+#include "check_attention.h"
+
+/* Rows further apart than this begin in the same few sets of a cache when they are a power of two apart. */
+enum { UNKIND_STRIDE = 1024 };
+
+/* ---- coordinates ---- */
+
+static double coordinate(const char *at, int64_t type) {
+  switch (type) {
+  case PEGEN_POSITION_F32: return *(const float *)at;
+  case PEGEN_POSITION_F64: return *(const double *)at;
+  case PEGEN_POSITION_I32: return *(const int32_t *)at;
+  default: return (double)*(const int64_t *)at;
+  }
+}
+
+static void place_of(const pegen_attention_places *p, int64_t token, double *out) {
+  if (p->positions) {
+    for (int64_t axis = 0; axis < p->axes; axis++)
+      out[axis] = coordinate(p->positions + token * p->token + axis * p->axis, p->type) - p->origin[axis];
+    return;
+  }
+  int64_t cell = token - p->skip;
+  for (int64_t axis = p->axes - 1; axis >= 0; axis--) {
+    int64_t rest = cell / p->grid[axis];
+    out[axis] = (double)(cell - rest * p->grid[axis]);
+    cell = rest;
+  }
+}
+
+void pegen_attention_coordinates(const pegen_attention_places *places, int64_t first, int64_t count, double *out) {
+  for (int64_t i = 0; i < count; i++)
+    place_of(places, first + i, out + i * places->axes);
+}
+
+void pegen_attention_coordinates_f32(const pegen_attention_places *places, int64_t first, int64_t count, float *out) {
+  double place[PEGEN_MAX_ROTOR_AXES];
+  for (int64_t i = 0; i < count; i++) {
+    place_of(places, first + i, place);
+    for (int64_t axis = 0; axis < places->axes; axis++)
+      *out++ = (float)place[axis];
+  }
+}
+
+/* Coordinates of one batch; those of keys begin at their first token, the queries' at the same. */
+static void set_places(pegen_attention_places *p, const pegen_kernel *kernel, const pegen_view *view, int64_t type, int64_t batch) {
+  p->axes = kernel->n_axes;
+  p->skip = kernel->skip_tokens;
+  p->grid = kernel->grid;
+  p->type = type;
+  p->positions = type < 0 ? 0 : (const char *)(view->base + (uintptr_t)(batch * view->stride[PEGEN_POSITION_BATCH]));
+  p->token = type < 0 ? 0 : view->stride[PEGEN_POSITION_TOKEN];
+  p->axis = type < 0 ? 0 : view->stride[PEGEN_POSITION_AXIS];
+  for (int64_t axis = 0; axis < PEGEN_MAX_ROTOR_AXES; axis++)
+    p->origin[axis] = 0;
+}
+
+/* ---- the walk over items ---- */
+
+typedef struct walk {
+  const pegen_driver *driver;
+  const pegen_attention *form;
+  const pegen_args *args;
+  const pegen_attention_call *call;
+  pegen_attend_function *attend;
+  int64_t lanes, queries; /* of a register, of a tile */
+  int64_t tokens, keys, skip; /* N, M, prefix tokens among them */
+  int64_t prefix_tiles, tiles; /* of a head */
+  int64_t runs;                /* by rows: registers that cover the grid's last axis once */
+  double *leaves;
+  int64_t batch, head; /* that the tile is set for; -1: none */
+  pegen_attention_places places, key_places;
+  pegen_attention_tile tile;
+} walk;
+
+static void gather_leaves(walk *w, int64_t head) {
+  for (int64_t i = 0; i < w->form->n_leaves; i++) {
+    const pegen_leaf *leaf = &w->form->leaves[i];
+    int64_t first = leaf->n_heads > 1 ? head * w->form->n_blocks : 0;
+    double *row = w->leaves + i * w->form->n_blocks;
+    if (leaf->operand >= 0)
+      pegen_gather(w->args->operands[leaf->operand], leaf->offsets + first, w->form->n_blocks, row);
+    else
+      for (int64_t block = 0; block < w->form->n_blocks; block++)
+        row[block] = leaf->values[first + block];
+  }
+}
+
+static uintptr_t row_zero(const pegen_view *view, int64_t batch, int64_t head) {
+  return view->base + (uintptr_t)(batch * view->stride[PEGEN_BATCH] + head * view->stride[PEGEN_HEAD]);
+}
+
+static void set_batch(walk *w, int64_t batch) {
+  const pegen_attention_call *c = w->call;
+  if (!w->form->placed)
+    return;
+  set_places(&w->places, w->driver->kernel, &c->positions, c->position_type, batch);
+  set_places(&w->key_places, w->driver->kernel, &c->k_positions, c->k_position_type, batch);
+  if (c->k_position_type >= 0 && c->position_type >= 0 && w->keys > w->skip) {
+    double origin[PEGEN_MAX_ROTOR_AXES];
+    place_of(&w->key_places, w->skip, origin);
+    for (int64_t axis = 0; axis < w->places.axes; axis++)
+      w->places.origin[axis] = w->key_places.origin[axis] = origin[axis];
+  }
+}
+
+static void set_head(walk *w, int64_t batch, int64_t head) {
+  const pegen_attention_call *c = w->call;
+  int64_t shared = head / c->group;
+  w->tile.q = (const char *)row_zero(&c->q, batch, head);
+  w->tile.k = (const char *)row_zero(&c->k, batch, shared);
+  w->tile.v = (const char *)row_zero(&c->v, batch, shared);
+  w->tile.out = (char *)row_zero(&c->out, batch, head);
+  if (w->driver->per_head || w->head < 0)
+    gather_leaves(w, head);
+}
+
+/* Tokens of the lanes of tile `index` of a head; those of [begin, end) that follow each other, or runs of the grid. */
+static void set_tokens(walk *w, int64_t index) {
+  int64_t *tokens = w->tile.tokens;
+  int prefix = index < w->prefix_tiles;
+  int64_t base = prefix ? 0 : w->skip, end = prefix ? w->skip : w->tokens, first = prefix ? index : index - w->prefix_tiles;
+  if (end > w->tokens)
+    end = w->tokens;
+  if (prefix || !w->form->by_rows) {
+    for (int64_t lane = 0; lane < w->queries; lane++) {
+      int64_t token = base + first * w->queries + lane;
+      tokens[lane] = token < end ? token : -1;
+    }
+    return;
+  }
+  int64_t row = w->driver->kernel->grid[w->driver->kernel->n_axes - 1];
+  for (int64_t lane = 0; lane < w->queries; lane++) {
+    int64_t run = first * (w->queries / w->lanes) + lane / w->lanes, column = run % w->runs * w->lanes + lane % w->lanes;
+    int64_t token = base + run / w->runs * row + column;
+    tokens[lane] = column < row && token < end ? token : -1;
+  }
+}
+
+/* What the queries see, and where they are. */
+static void set_queries(walk *w, int64_t index) {
+  pegen_attention_tile *t = &w->tile;
+  int64_t most = 0, least = w->keys, ahead = w->keys - w->tokens;
+  double place[PEGEN_MAX_ROTOR_AXES];
+  int prefix = index < w->prefix_tiles;
+  for (int64_t lane = 0; lane < w->queries; lane++) {
+    int64_t token = t->tokens[lane] < 0 ? t->tokens[0] : t->tokens[lane], limit = w->keys;
+    if (w->call->causal)
+      limit = token + ahead + 1 < 0 ? 0 : token + ahead + 1 < w->keys ? token + ahead + 1 : w->keys;
+    t->limits[lane] = (int32_t)limit;
+    most = limit > most ? limit : most;
+    least = limit < least ? limit : least;
+    for (int64_t axis = 0; axis < w->places.axes; axis++)
+      t->positions[axis][lane] = 0;
+    if (prefix || !w->form->placed)
+      continue;
+    place_of(&w->places, token, place);
+    for (int64_t axis = 0; axis < w->places.axes; axis++)
+      t->positions[axis][lane] = place[axis];
+  }
+  t->end = most;
+  t->free = least;
+  t->plain = prefix || w->skip > most ? most : w->skip;
+}
+
+static void run_item(walk *w, int64_t item) {
+  int64_t heads = w->call->q.size[PEGEN_HEAD], row = item / w->tiles, index = item - row * w->tiles;
+  int64_t batch = row / heads, head = row - batch * heads;
+  if (batch != w->batch)
+    set_batch(w, batch);
+  if (batch != w->batch || head != w->head)
+    set_head(w, batch, head);
+  w->batch = batch;
+  w->head = head;
+  set_tokens(w, index);
+  set_queries(w, index);
+  w->attend(&w->tile);
+}
+
+/* ---- the entries ---- */
+
+static double square_root(double x) {
+  double root = x > 1 ? x : 1;
+  for (int i = 0; i < 64; i++) /* Newton's steps from above: no library here, and they end in a few */
+    root = 0.5 * (root + x / root);
+  return root;
+}
+
+static int is_unkind(const pegen_view *view) {
+  int64_t stride = view->stride[PEGEN_TOKEN] < 0 ? -view->stride[PEGEN_TOKEN] : view->stride[PEGEN_TOKEN];
+  return stride > view->width && stride % UNKIND_STRIDE == 0;
+}
+
+static void begin_walk(walk *w, const pegen_driver *driver, const pegen_args *args, const pegen_attention_call *call, int target) {
+  const pegen_attention *form = driver->form;
+  const pegen_attention_code *code = &form->targets[target];
+  const pegen_kernel *kernel = driver->kernel;
+  double scale = call->scale == 0 ? 1 / square_root((double)kernel->head_dim) : call->scale;
+  w->driver = driver;
+  w->form = form;
+  w->args = args;
+  w->call = call;
+  w->attend = code->attend[call->type];
+  w->lanes = code->lanes;
+  w->queries = code->lanes * code->vectors;
+  w->tokens = call->q.size[PEGEN_TOKEN];
+  w->keys = call->k.size[PEGEN_TOKEN];
+  w->skip = form->placed ? kernel->skip_tokens : 0;
+  w->runs = form->by_rows ? (kernel->grid[kernel->n_axes - 1] + w->lanes - 1) / w->lanes : 0;
+  int64_t prefix = w->skip < w->tokens ? w->skip : w->tokens, rest = w->tokens - prefix;
+  w->prefix_tiles = (prefix + w->queries - 1) / w->queries;
+  int64_t registers = form->by_rows ? rest / kernel->grid[kernel->n_axes - 1] * w->runs : (rest + w->lanes - 1) / w->lanes;
+  w->tiles = w->prefix_tiles + (registers + code->vectors - 1) / code->vectors;
+  w->batch = w->head = -1;
+  w->places.axes = form->placed ? kernel->n_axes : 0;
+  w->tile.q_token = call->q.stride[PEGEN_TOKEN];
+  w->tile.k_token = call->k.stride[PEGEN_TOKEN];
+  w->tile.v_token = call->v.stride[PEGEN_TOKEN];
+  w->tile.out_token = call->out.stride[PEGEN_TOKEN];
+  w->tile.stage = is_unkind(&call->k) || is_unkind(&call->v);
+  w->tile.scale = scale * 1.44269504088896340736;
+  w->tile.keys = &w->key_places;
+}
+
+int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+  pegen_attention_call call;
+  walk w;
+  int error = pegen_check_attention(driver, args, part, parts, &call), prefetch;
+  if (error)
+    return error;
+  int target = pegen_dispatch(driver, &prefetch);
+  if (target < 0)
+    return PEGEN_ERROR_PROCESSOR;
+  begin_walk(&w, driver, args, &call, target);
+  if (!w.attend)
+    return PEGEN_ERROR_DTYPE;
+  if (call.out.empty)
+    return 0;
+  w.leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(w.form->n_leaves * w.form->n_blocks) + 64, 512);
+  const void **operands = __builtin_alloca(sizeof(void *) * (size_t)(driver->kernel->n_operands + 1));
+  for (int i = 0; i < driver->kernel->n_operands; i++)
+    operands[i] = (const char *)args->operands[i]->data + args->operands[i]->byte_offset;
+  w.tile.leaves = w.leaves;
+  w.tile.operands = operands;
+  int64_t items = w.tiles * call.q.size[PEGEN_BATCH] * call.q.size[PEGEN_HEAD];
+  int64_t each = items / parts, more = items - each * parts; /* the first `more` parts have one more */
+  int64_t begin = part * each + (part < more ? part : more), end = begin + each + (part < more);
+  for (int64_t item = begin; item < end; item++)
+    run_item(&w, item);
+  return 0;
+}
+
+size_t pegen_driver_attention_workspace(const pegen_driver *driver, const pegen_args *args) {
+  (void)driver;
+  (void)args;
+  return 0; /* a tile's scores and outputs live on the stack */
+}

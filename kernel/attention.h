@@ -1,0 +1,69 @@
+/* attention.h: the border between the driver of attention and the code that the compiler emits for it.
+ *
+ * The driver cuts the work into tiles of queries of one head; an emitted function goes through the keys
+ * of one tile, a tile of keys at a time, with the queries in the lanes. Only int64_t, int32_t
+ * arrays of even length, double and pointers, as in loop.h.
+ */
+#ifndef PEGEN_KERNEL_ATTENTION_H
+#define PEGEN_KERNEL_ATTENTION_H
+
+#include "loop.h"
+
+/* Most queries of a tile, on any target; most float32 lanes of a register. */
+enum { PEGEN_ATTENTION_QUERIES = 64 };
+
+/* One tile: queries of one head against its keys. */
+typedef struct pegen_attention_tile {
+  const char *q, *k, *v; /* token 0 of the head */
+  char *out;
+  int64_t q_token, k_token, v_token, out_token; /* strides in bytes */
+  int64_t stage; /* 1: rows of keys and values are copied before they are used: their stride is unkind to caches */
+  int64_t plain; /* keys [0, plain) have neither bias nor rotation: prefix tokens, or all where the queries are such */
+  int64_t end;   /* keys [0, end) are looked at; above 0 */
+  int64_t free;  /* keys below it are seen by every query of the tile */
+  double scale;  /* of q k^T: the caller's factor times log2(e) */
+  const double *leaves; /* of the head: [leaf][block] */
+  const void *const *operands; /* data of the operands that are read by index, by operand: float32 */
+  const struct pegen_attention_places *keys;
+  int64_t tokens[PEGEN_ATTENTION_QUERIES]; /* of each lane; -1: the lane is empty */
+  int32_t limits[PEGEN_ATTENTION_QUERIES]; /* a query sees keys below it */
+  double positions[PEGEN_MAX_ROTOR_AXES][PEGEN_ATTENTION_QUERIES]; /* of the queries, from the origin of keys */
+} pegen_attention_tile;
+
+/* Where tokens are: positions of a tensor, or the built-in grid's. */
+typedef struct pegen_attention_places {
+  const char *positions;   /* of token 0; NULL: the grid's */
+  int64_t type;            /* pegen_position_type */
+  int64_t token, axis;     /* strides in bytes */
+  int64_t axes, skip;
+  const int64_t *grid;
+  double origin[PEGEN_MAX_ROTOR_AXES]; /* taken off every coordinate, so that differences keep their digits in float32 */
+} pegen_attention_places;
+
+typedef void pegen_attend_function(const pegen_attention_tile *tile);
+
+/* The emitted functions of one target. */
+typedef struct pegen_attention_code {
+  int64_t lanes, vectors; /* queries of a tile: vectors * lanes */
+  pegen_attend_function *attend[3]; /* f32, bf16, f16; NULL: not compiled in */
+} pegen_attention_code;
+
+/* The form of attention (compiler/form_attention.c). */
+typedef struct pegen_attention {
+  int64_t value_dim;      /* Dv */
+  int64_t placed;         /* 1: positions are needed; 0: attention without bias or rotation */
+  int64_t by_rows;        /* 1: lanes of a vector are neighbours on the grid's last axis */
+  int64_t n_blocks, n_leaves;
+  const pegen_leaf *leaves;
+  int64_t indexed;        /* bits: operands read by index */
+  const pegen_attention_code *targets; /* [n_targets] */
+} pegen_attention;
+
+/* Implemented by the driver, called by the entries and by emitted code. */
+int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+size_t pegen_driver_attention_workspace(const pegen_driver *driver, const pegen_args *args);
+/* Coordinates of tokens [first, first + count), less the origin: [token][axis], as float64 and as float32. */
+void pegen_attention_coordinates(const pegen_attention_places *places, int64_t first, int64_t count, double *out);
+void pegen_attention_coordinates_f32(const pegen_attention_places *places, int64_t first, int64_t count, float *out);
+
+#endif

@@ -1,0 +1,22 @@
+/* check_attention.h: a checked call of attention. */
+#ifndef PEGEN_KERNEL_CHECK_ATTENTION_H
+#define PEGEN_KERNEL_CHECK_ATTENTION_H
+
+#include "attention.h"
+#include "driver.h"
+
+typedef struct pegen_attention_call {
+  pegen_view q, k, v, out;
+  pegen_view positions, k_positions; /* unset where the grid's are used */
+  int64_t position_type, k_position_type; /* pegen_position_type; -1: the built-in grid's */
+  int64_t group;  /* heads of q that share a head of k and v */
+  int64_t type;   /* row of pegen_attention_code.attend */
+  int64_t causal;
+  double scale;
+} pegen_attention_call;
+
+/* Checks everything in the order that check_attention.c states; fills *call where it returns 0. */
+PEGEN_INTERNAL int pegen_check_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts,
+                                         pegen_attention_call *call);
+
+#endif

@@ -1,0 +1,87 @@
+-- LookHere: every head looks in its own direction, within a field of view, and less the further away.
+-- "LookHere: Vision Transformers with Directed Attention Generalize and Extrapolate" (Fuller et al.), section 3:
+--   bias = -global_slope * slope_layer * slope_head * |r_j - r_i| where the key lies in the head's field of view, else -infinity.
+-- Directions, slopes and boundaries are those of the authors' code: a field of view includes its edges, and every head sees
+-- its own token. h grows downwards, w to the right. Directions are given as the authors name them, one word for
+-- each group of heads (the first words get more heads where they do not come out even):
+--   LH-180 "halves-none", LH-90 "corners-triangles-none", LH-45 "eighths1-eighths2-none".
+-- Prefix tokens (-D skip_tokens=1) see all and are seen by all.
+local pe = require "pegen"
+
+local D = pe.option("head_dim", 64, "channels per head")
+local Dv = pe.option("value_dim", 0, "channels of a value; 0: head_dim")
+local H = pe.option("heads", 12, "heads", { 4, 8, 12, 16 })
+local directions = pe.option("directions", "halves-none", "groups of heads, words joined by '-'")
+local layer = pe.option("layer", 0, "layer, from 0")
+local depth = pe.option("depth", 12, "layers")
+local first = pe.option("first_slope", 1.5, "slope of the first layer")
+local last = pe.option("last_slope", 0.5, "slope of the last layer; between them linear")
+local global = pe.option("global_slope", 1.0, "factor of all slopes")
+
+-- A field of view is where (a h + b w >= 0) for each of its pairs { a, b }: half planes.
+local up, down, left, right = { -1, 0 }, { 1, 0 }, { 0, -1 }, { 0, 1 }
+local up_right, up_left, down_right, down_left = { -1, 1 }, { -1, -1 }, { 1, 1 }, { 1, -1 }
+local tri_up, tri_down = { up_right, up_left }, { down_right, down_left }
+local tri_left, tri_right = { up_left, down_left }, { up_right, down_right }
+
+local function both(triangle, half) return { triangle[1], triangle[2], half } end
+
+local VIEWS = {
+  none = { {}, {}, {}, {} },
+  zero = { {}, {}, {}, {} },
+  halves = { { up }, { down }, { left }, { right } },
+  corners = { { up, left }, { up, right }, { down, left }, { down, right } },
+  triangles = { tri_up, tri_down, tri_left, tri_right },
+  diagonals = { { up_right }, { up_left }, { down_right }, { down_left } },
+  eighths1 = { both(tri_up, left), both(tri_down, left), both(tri_left, up), both(tri_right, up) },
+  eighths2 = { both(tri_up, right), both(tri_down, right), both(tri_left, down), both(tri_right, down) },
+}
+
+-- Heads of each word: four at a time, the first words again where heads are left.
+local words = {}
+for word in directions:gmatch "[^-]+" do
+  assert(VIEWS[word], "option 'directions' has the word '" .. word ..
+    "'; none, zero, halves, corners, triangles, diagonals, eighths1 and eighths2 were expected")
+  words[#words + 1] = word
+end
+assert(#words >= 1 and 4 * #words <= H, "option 'directions' needs four heads for each of its words")
+
+local views, slopes = {}, {}
+local left_over = H // 4 - #words
+for index, word in ipairs(words) do
+  local times = 1
+  if #words == 1 then times = H // 4
+  elseif left_over > 0 and (index == 1 or #words == 2 and H == 16) then
+    times = 2
+    left_over = left_over - 1
+  end
+  local is_open = word == "none" or word == "zero"
+  for turn = 1, times do
+    for i = 1, 4 do
+      views[#views + 1] = VIEWS[word][i]
+      local slope = 2.0 ^ -turn
+      if is_open then slope = 0.25 ^ (times == 1 and i or (4 * (turn - 1) + i - 1) // times + 1) end
+      slopes[#slopes + 1] = word == "zero" and 0.0 or slope
+    end
+  end
+end
+assert(#views == H, "option 'directions' does not divide the heads; one to four words were expected, of four heads each")
+
+local layer_slope = depth > 1 and first + (last - first) * layer / (depth - 1) or first
+
+return pe.encoding {
+  name = "lookhere",
+  doc = "LookHere (Fuller et al.): directed heads with a field of view and a slope",
+  axes = { "h", "w" },
+  head_dim = D,
+  value_dim = Dv > 0 and Dv or D,
+  heads = H,
+  bias = function(delta, head)
+    local inside = 0 * delta.h -- as many half planes for every head, so that heads differ in numbers alone
+    for i = 1, 3 do
+      local side = views[head + 1][i] or { 0, 0 }
+      inside = pe.min(inside, side[1] * delta.h + side[2] * delta.w)
+    end
+    return pe.where(inside, 0, pe.masked, -(global * layer_slope * slopes[head + 1]) * pe.norm(delta))
+  end,
+}

@@ -1,0 +1,128 @@
+/* random_bias_test SEED COUNT: random expressions as pair functions against the reference.
+ *
+ * Every operation keeps its result within +-8, so that float32 loses the same few digits everywhere; what
+ * jumps (where, floor) is asked of whole coordinates alone.
+ */
+#include "loader.h"
+#include "trial_attention.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const long double BOUND = 0x1p-18L;
+
+typedef struct draw {
+  arena *memory;
+  uint64_t random;
+  int axes, heads;
+} draw;
+
+static int below(draw *d, int bound) { return random_below(&d->random, bound); }
+#define TEXT(...) arena_printf(d->memory, __VA_ARGS__)
+
+static const char *coordinate(draw *d) { return TEXT("delta[%d]", 1 + below(d, d->axes)); }
+
+static const char *number(draw *d) {
+  double value = random_uniform(&d->random, -4, 4);
+  return below(d, 3) ? TEXT("%.17g", value) : TEXT("(%.17g + 0.25 * head)", value);
+}
+
+static const char *expression(draw *d, int depth) {
+  if (depth == 0) {
+    switch (below(d, 5)) {
+    case 0: return number(d);
+    case 1: return TEXT("0.25 * pe.norm(delta)");
+    case 2: return TEXT("w(head, %d)", below(d, 3));
+    case 3: return TEXT("table(%s + 8, %s)", coordinate(d), below(d, 2) ? "head" : TEXT("%s * 0.5", coordinate(d)));
+    default: return TEXT("0.5 * %s", coordinate(d));
+    }
+  }
+  const char *x = expression(d, depth - 1), *y = expression(d, depth - 1);
+  switch (below(d, 13)) {
+  case 0: return TEXT("0.5 * (%s + %s)", x, y);
+  case 1: return TEXT("0.5 * (%s - %s)", x, y);
+  case 2: return TEXT("0.125 * (%s) * (%s)", x, y);
+  case 3: return TEXT("pe.min(%s, %s)", x, y);
+  case 4: return TEXT("pe.max(%s, %s)", x, y);
+  case 5: return TEXT("-pe.abs(%s)", x);
+  case 6: return TEXT("pe.sqrt(1 + pe.abs(%s))", x);
+  case 7: return TEXT("4 * pe.exp(-pe.abs(%s))", x);
+  case 8: return TEXT("pe.log(1 + (%s) ^ 2)", x);
+  case 9: return TEXT("pe.sin(%s) + pe.cos(%s)", x, y);
+  case 10: return TEXT("(%s) / (1 + pe.abs(%s))", x, y);
+  case 11: return TEXT("pe.where(%s, %d, %s, %s)", coordinate(d), below(d, 7) - 3, x, y);
+  default: return TEXT("0.5 * pe.floor(0.5 * %s) + 0.25 * (%s)", coordinate(d), x);
+  }
+}
+
+/* A third of them hide keys. No operation is done on what hides: infinity times 0 would be no number. */
+static const char *bias(draw *d) {
+  const char *x = expression(d, 1 + below(d, 4));
+  return below(d, 3) ? x : TEXT("pe.where(%s, %d, pe.masked, %s)", coordinate(d), below(d, 7) - 6, x);
+}
+
+static const char *description(draw *d) {
+  static const char *const axes[] = {"\"x\"", "\"x\", \"y\"", "\"x\", \"y\", \"z\""};
+  return TEXT("local pe = require \"pegen\"\n"
+              "local w = pe.learned { name = \"w\", shape = { \"heads\", 3 }, doc = \"numbers\", test_scale = 4.0 }\n"
+              "local table = pe.learned { name = \"tables\", shape = { 17, \"heads\" }, doc = \"a table\", test_scale = 4.0 }\n"
+              "return pe.encoding { name = \"random\", axes = { %s }, head_dim = %d, value_dim = %d, heads = %d,\n"
+              "  bias = function(delta, head) return %s end }\n",
+              axes[d->axes - 1], 1 + below(d, 20), 1 + below(d, 20), d->heads, bias(d));
+}
+
+static const DLTensor *places(draw *d, int64_t tokens) {
+  double *values = arena_array(d->memory, double, tokens * d->axes);
+  for (int64_t i = 0; i < tokens * d->axes; i++) values[i] = below(d, 8);
+  return tensor_contiguous(d->memory, NUMBER_F32, 2, (int64_t[]){tokens, d->axes}, values);
+}
+
+static bool agrees(draw *d, const spec *s, const char *target, trial_error *worst) {
+  loaded_kernel *loaded = trial_load(d->memory, s, target, PEGEN_DTYPE_F32, 1);
+  if (!loaded) return false;
+  attention_trial t = {.spec = s, .causal = below(d, 2)};
+  attention_sizes sizes = {1, d->heads, d->heads, 1 + below(d, 40), 1 + below(d, 90)};
+  attention_trial_fill(d->memory, &t, &sizes, NUMBER_F32, ROWS_BHND, &d->random);
+  t.positions = places(d, sizes.tokens);
+  t.k_positions = places(d, sizes.keys);
+  t.operands = trial_random_operands(d->memory, s, NUMBER_F32, &d->random);
+  DLTensor *out = attention_trial_out(d->memory, &t, ROWS_BHND);
+  int error = attention_trial_call(run_kernel(loaded), &t, out, 1);
+  if (!error) attention_trial_compare(d->memory, &t, out, 1, worst);
+  run_unload(loaded);
+  return !error && !worst->spoilt && worst->error <= BOUND;
+}
+
+static bool one(uint64_t seed, int index, const char *const *targets, int n_targets, long double *largest) {
+  uint64_t which = (uint64_t)index;
+  draw d = {.memory = arena_create(), .random = seed};
+  d.random = random_next(&d.random) ^ random_next(&which);
+  d.axes = 1 + below(&d, 3);
+  d.heads = 1 + below(&d, 3);
+  const char *path = arena_printf(d.memory, "random_bias_%llu_%d.lua", (unsigned long long)seed, index), *text = description(&d);
+  FILE *file = fopen(path, "w");
+  if (!file || fputs(text, file) < 0 || fclose(file)) exit(2);
+  spec *s = loader_load(d.memory, path, DSL_DIR, 0, NULL);
+  const char *target = targets[below(&d, n_targets)];
+  trial_error worst = {0};
+  bool passed = s && agrees(&d, s, target, &worst);
+  if (passed) remove(path);
+  else printf("FAILED: seed %llu case %d, target %s; kept as %s\n%s%s\n", (unsigned long long)seed, index, target, path, text, trial_error_text(d.memory, &worst));
+  *largest = fmaxl(*largest, worst.error);
+  arena_destroy(d.memory);
+  return passed;
+}
+
+int main(int argc, char **argv) {
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
+  int count = argc > 2 ? atoi(argv[2]) : 60, failed = 0;
+  arena *a = arena_create();
+  const char **targets;
+  int n_targets = trial_targets(a, NULL, &targets);
+  long double largest = 0;
+  for (int i = 0; i < count; i++) failed += !one(seed, i, targets, n_targets, &largest);
+  printf("%d of %d failed; largest error 2^%.1Lf\n", failed, count, log2l(largest));
+  arena_destroy(a);
+  return failed != 0;
+}

@@ -1,0 +1,141 @@
+/* What a call of attention refuses, each in a call that is right but for one thing, and that nothing is written then. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "loader.h"
+#include "trial_attention.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { B = 2, H = 4, HKV = 2, N = 5, M = 7, D = 8, DV = 6 };
+
+typedef struct call {
+  arena *memory;
+  DLTensor q, k, v, out, positions, k_positions, table;
+  int64_t q_shape[4], k_shape[4], v_shape[4], out_shape[4], place_shape[3], k_place_shape[3], table_shape[3];
+  int64_t strides[4];
+  float memory_of[7][1024];
+  const DLTensor *operands[1];
+  pegen_args args;
+} call;
+
+static const pegen_kernel *kernel;
+
+static DLTensor tensor(void *data, int rank, int64_t *shape, DLDataType type) {
+  return (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = rank, .dtype = type, .shape = shape};
+}
+
+static void fill(call *c) {
+  const DLDataType f32 = {kDLFloat, 32, 1};
+  memset(c, 0, sizeof *c);
+  memcpy(c->q_shape, (int64_t[]){B, H, N, D}, sizeof c->q_shape);
+  memcpy(c->k_shape, (int64_t[]){B, HKV, M, D}, sizeof c->k_shape);
+  memcpy(c->v_shape, (int64_t[]){B, HKV, M, DV}, sizeof c->v_shape);
+  memcpy(c->out_shape, (int64_t[]){B, H, N, DV}, sizeof c->out_shape);
+  memcpy(c->place_shape, (int64_t[]){N, 2}, 2 * sizeof(int64_t));
+  memcpy(c->k_place_shape, (int64_t[]){M, 2}, 2 * sizeof(int64_t));
+  memcpy(c->table_shape, (int64_t[]){5, 5, 4}, sizeof c->table_shape);
+  c->q = tensor(c->memory_of[0], 4, c->q_shape, f32);
+  c->k = tensor(c->memory_of[1], 4, c->k_shape, f32);
+  c->v = tensor(c->memory_of[2], 4, c->v_shape, f32);
+  c->out = tensor(c->memory_of[3], 4, c->out_shape, f32);
+  c->positions = tensor(c->memory_of[4], 2, c->place_shape, f32);
+  c->k_positions = tensor(c->memory_of[5], 2, c->k_place_shape, f32);
+  c->table = tensor(c->memory_of[6], 3, c->table_shape, f32);
+  c->operands[0] = &c->table;
+  c->args = (pegen_args){.struct_size = sizeof(pegen_args), .n_operands = 1, .q = &c->q, .k = &c->k, .v = &c->v, .out = &c->out,
+                         .positions = &c->positions, .k_positions = &c->k_positions, .operands = c->operands};
+  memset(c->memory_of[3], 0x5a, sizeof c->memory_of[3]);
+}
+
+/* Runs it; where it was refused, the output must be as before. */
+static int run(call *c) {
+  int error = kernel->attention(&c->args, 0, 1);
+  for (size_t i = 0; error && i < sizeof c->memory_of[3]; i++) assert_int_equal(((unsigned char *)c->memory_of[3])[i], 0x5a);
+  return error;
+}
+
+#define REFUSED(error, change)                      \
+  do {                                              \
+    fill(c);                                        \
+    change;                                         \
+    assert_int_equal(run(c), PEGEN_ERROR_##error);  \
+  } while (0)
+
+static void refusals(void **state) {
+  call *c = *state;
+  fill(c);
+  assert_int_equal(run(c), 0);
+  assert_int_equal(kernel->attention(NULL, 0, 1), PEGEN_ERROR_NULL_ARGS);
+  assert_int_equal(kernel->attention(&c->args, 1, 1), PEGEN_ERROR_PART);
+  REFUSED(STRUCT_SIZE, c->args.struct_size -= 1);
+  REFUSED(MISSING_TENSOR, c->args.q = NULL);
+  REFUSED(MISSING_TENSOR, c->args.k = NULL);
+  REFUSED(MISSING_TENSOR, c->args.v = NULL);
+  REFUSED(MISSING_TENSOR, c->args.out = NULL);
+  REFUSED(MISSING_POSITIONS, c->args.positions = NULL);
+  REFUSED(MISSING_OPERAND, c->args.n_operands = 0);
+  REFUSED(MISSING_OPERAND, c->operands[0] = NULL);
+  REFUSED(SCALE, c->args.scale = NAN);
+  REFUSED(SCALE, c->args.scale = INFINITY);
+  REFUSED(RANK, c->v.ndim = 3);
+  REFUSED(NULL_SHAPE, c->k.shape = NULL);
+  REFUSED(NEGATIVE_SIZE, c->q_shape[2] = -1);
+  REFUSED(HEAD_DIM, c->k_shape[3] = D + 1);
+  REFUSED(VALUE_DIM, c->v_shape[3] = DV + 1);
+  REFUSED(VALUE_DIM, c->out_shape[3] = D);
+  REFUSED(SHAPE_MISMATCH, c->v_shape[2] = M - 1);
+  REFUSED(SHAPE_MISMATCH, c->v_shape[1] = 1);
+  REFUSED(SHAPE_MISMATCH, c->out_shape[2] = N - 1);
+  REFUSED(SHAPE_MISMATCH, (c->k_shape[0] = 1, c->v_shape[0] = 1));
+  REFUSED(HEADS, (c->q_shape[1] = 2, c->out_shape[1] = 2));
+  REFUSED(HEAD_GROUPS, (c->k_shape[1] = 3, c->v_shape[1] = 3));
+  REFUSED(HEAD_GROUPS, (c->k_shape[1] = 0, c->v_shape[1] = 0));
+  REFUSED(POSITIONS_SHAPE, c->place_shape[0] = N + 1);
+  REFUSED(POSITIONS_SHAPE, c->args.k_positions = NULL);
+  REFUSED(POSITIONS_SHAPE, c->k_place_shape[1] = 3);
+  REFUSED(OPERAND_SHAPE, c->table_shape[0] = 4);
+  REFUSED(DTYPE, (c->q.dtype.bits = c->k.dtype.bits = c->v.dtype.bits = c->out.dtype.bits = 64));
+  REFUSED(DTYPE_MISMATCH, c->v.dtype.bits = 16);
+  REFUSED(DTYPE_MISMATCH, c->out.dtype.bits = 16);
+  REFUSED(POSITIONS_DTYPE, c->positions.dtype.bits = 16);
+  REFUSED(POSITIONS_DTYPE, c->k_positions.dtype.bits = 8);
+  REFUSED(INDEXED_OPERAND, c->table.dtype.bits = 64);
+  REFUSED(OPERAND_DTYPE, c->table.dtype.bits = 8);
+  REFUSED(DEVICE, c->v.device.device_type = kDLCUDA);
+  REFUSED(CHANNEL_STRIDE, (memcpy(c->strides, (int64_t[]){1, 1, 1, 2}, sizeof c->strides), c->v.strides = c->strides));
+  REFUSED(STRIDE, (memcpy(c->strides, (int64_t[]){1, 1, 1, 1}, sizeof c->strides), c->out.strides = c->strides));
+  REFUSED(NULL_DATA, c->k.data = NULL);
+  REFUSED(ALIGNMENT, c->q.byte_offset = 2);
+  REFUSED(OVERLAP, c->q.data = c->memory_of[3]);
+  REFUSED(OVERLAP, c->v.data = c->memory_of[3]);
+  REFUSED(OVERLAP, c->positions.data = c->memory_of[3] + 100);
+  REFUSED(OVERLAP, c->table.data = c->memory_of[3]);
+}
+
+/* Every refusal has a sentence of its own. */
+static void sentences(void **state) {
+  (void)state;
+  static const int errors[] = {PEGEN_ERROR_MISSING_TENSOR, PEGEN_ERROR_VALUE_DIM, PEGEN_ERROR_HEAD_GROUPS, PEGEN_ERROR_SCALE, PEGEN_ERROR_INDEXED_OPERAND};
+  for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) assert_string_not_equal(pegen_strerror(errors[i]), "unknown error");
+}
+
+int main(void) {
+  arena *a = arena_create();
+  loader_define defines[] = {{"head_dim", "8"}, {"heads", "4"}, {"window_h", "3"}, {"window_w", "3"}, {"value_dim", "6"}};
+  spec *s = loader_load(a, SPECS_DIR "/relative_bias_table.lua", DSL_DIR, 5, defines);
+  loaded_kernel *loaded = s ? trial_load(a, s, "native", PEGEN_DTYPE_F32, 1) : NULL;
+  if (!loaded) return 1;
+  kernel = run_kernel(loaded);
+  static call c;
+  const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(refusals, &c), cmocka_unit_test(sentences)};
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  run_unload(loaded);
+  arena_destroy(a);
+  return failed;
+}

@@ -1,0 +1,207 @@
+/* Attention in sizes and strides of all kinds: against the reference, and properties that need none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "loader.h"
+#include "trial_attention.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double BOUND = 0x1p-18;
+
+typedef struct fixture {
+  arena *memory;
+  spec *spec;
+  int n_targets;
+  const char **targets;
+  uint64_t random;
+} fixture;
+
+static fixture open_spec(const char *folder, const char *name, int n_defines, const loader_define *defines) {
+  fixture f = {.memory = arena_create(), .random = 7};
+  f.spec = loader_load(f.memory, arena_printf(f.memory, "%s/%s.lua", folder, name), DSL_DIR, n_defines, defines);
+  assert_non_null(f.spec);
+  f.n_targets = trial_targets(f.memory, NULL, &f.targets);
+  assert_true(f.n_targets > 0);
+  return f;
+}
+
+static loaded_kernel *load(const fixture *f, int target) {
+  loaded_kernel *loaded = trial_load(f->memory, f->spec, f->targets[target], 0, 3);
+  assert_non_null(loaded);
+  return loaded;
+}
+
+static const DLTensor *positions_of(fixture *f, number_type type, int64_t batch, int64_t tokens) {
+  int64_t axes = f->spec->n_axes, count = (batch ? batch : 1) * tokens * axes;
+  double *values = arena_array(f->memory, double, count + 1);
+  for (int64_t i = 0; i < count; i++) values[i] = random_below(&f->random, 24);
+  int64_t shape[] = {batch, tokens, axes};
+  return batch ? tensor_contiguous(f->memory, type, 3, shape, values) : tensor_contiguous(f->memory, type, 2, shape + 1, values);
+}
+
+static void compare(const fixture *f, const attention_trial *t, const DLTensor *out) {
+  trial_error worst = {0};
+  attention_trial_compare(f->memory, t, out, 1, &worst);
+  if (worst.spoilt || worst.error > BOUND) fail_msg("%s", trial_error_text(f->memory, &worst));
+}
+
+/* Tokens and keys around the sizes of tiles, grouped heads, causal or not, all types, all strides. */
+static void sizes_and_strides(void **state) {
+  (void)state;
+  static const attention_sizes sizes[] = {{1, 4, 4, 1, 1},   {2, 4, 2, 3, 70},  {1, 4, 1, 33, 64}, {1, 4, 4, 32, 65},
+                                          {1, 4, 2, 70, 9},  {2, 4, 4, 17, 130}, {1, 4, 4, 5, 0},  {0, 4, 4, 5, 5}, {1, 4, 4, 0, 5}};
+  static const number_type places[] = {NUMBER_F32, NUMBER_F64, NUMBER_I32, NUMBER_I64};
+  loader_define defines[] = {{"axes", "2"}, {"heads", "4"}, {"head_dim", "24"}, {"value_dim", "35"}, {"skip_tokens", "2"}};
+  fixture f = open_spec(SPECS_DIR, "alibi", 5, defines);
+  int round = 0;
+  for (int target = 0; target < f.n_targets; target++) {
+    loaded_kernel *loaded = load(&f, target);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+      for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
+        attention_trial t = {.spec = f.spec, .causal = round & 1, .scale = round % 3 ? 0 : 0.3};
+        attention_trial_fill(f.memory, &t, &sizes[i], (number_type)type, (row_order)(round % ROW_ORDER_COUNT), &f.random);
+        t.positions = positions_of(&f, places[round % 4], round % 3 ? 0 : sizes[i].batch, sizes[i].tokens);
+        t.k_positions = positions_of(&f, places[(round + 1) % 4], round % 5 ? 0 : sizes[i].batch, sizes[i].keys);
+        t.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
+        DLTensor *out = attention_trial_out(f.memory, &t, ROWS_GAPS), *before = tensor_copy(f.memory, out);
+        assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
+        compare(&f, &t, out);
+        assert_true(tensor_gaps_identical(out, before));
+        DLTensor *parts = attention_trial_out(f.memory, &t, ROWS_BNHD);
+        assert_int_equal(attention_trial_call(run_kernel(loaded), &t, parts, 2 + round % 9), 0);
+        assert_true(tensor_identical(parts, out));
+      }
+    run_unload(loaded);
+  }
+  arena_destroy(f.memory);
+}
+
+/* Head dimensions that no register divides. */
+static void head_dims(void **state) {
+  (void)state;
+  static const char *const dims[] = {"1", "3", "17", "48", "80", "130", "300"};
+  for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+    loader_define defines[] = {{"head_dim", dims[i]}, {"value_dim", dims[(i + 3) % 7]}};
+    fixture f = open_spec(SPECS_DIR, "attention", 2, defines);
+    for (int target = 0; target < f.n_targets; target++) {
+      loaded_kernel *loaded = load(&f, target);
+      for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
+        attention_trial t = {.spec = f.spec};
+        attention_trial_fill(f.memory, &t, &(attention_sizes){1, 2, 1, 19, 37}, (number_type)type, ROWS_BNHD, &f.random);
+        DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BHND);
+        assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
+        compare(&f, &t, out);
+      }
+      run_unload(loaded);
+    }
+    arena_destroy(f.memory);
+  }
+}
+
+/* Rows whose strides are powers of two are copied first: the same bits as without. */
+static void unkind_strides(void **state) {
+  (void)state;
+  fixture f = open_spec(SPECS_DIR, "attention", 0, NULL);
+  loaded_kernel *loaded = load(&f, 0);
+  attention_trial t = {.spec = f.spec};
+  attention_trial_fill(f.memory, &t, &(attention_sizes){1, 16, 16, 40, 40}, NUMBER_F32, ROWS_BNHD, &f.random); /* 4096 bytes a token */
+  DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BHND), *again = attention_trial_out(f.memory, &t, ROWS_BHND);
+  assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
+  compare(&f, &t, out);
+  DLTensor **tensors[] = {&t.k, &t.v};
+  for (int i = 0; i < 2; i++) {
+    DLTensor *kind = tensor_rows(f.memory, NUMBER_F32, ROWS_BHND, 1, 16, 40, 64);
+    for (int64_t h = 0; h < 16; h++)
+      for (int64_t n = 0; n < 40; n++) memcpy(tensor_at(kind, 0, h, n, 0), tensor_at(*tensors[i], 0, h, n, 0), 64 * sizeof(float));
+    *tensors[i] = kind;
+  }
+  assert_int_equal(attention_trial_call(run_kernel(loaded), &t, again, 1), 0);
+  assert_true(tensor_identical(out, again));
+  run_unload(loaded);
+  arena_destroy(f.memory);
+}
+
+/* Queries that see nothing give zeros: hidden by the bias, or causal before the first key. */
+static void nothing_seen(void **state) {
+  (void)state;
+  fixture f = open_spec(LOCAL_DIR, "blind", 0, NULL);
+  for (int target = 0; target < f.n_targets; target++) {
+    loaded_kernel *loaded = load(&f, target);
+    attention_trial t = {.spec = f.spec};
+    attention_trial_fill(f.memory, &t, &(attention_sizes){1, 2, 2, 50, 40}, NUMBER_F32, ROWS_BHND, &f.random);
+    double *places = arena_array(f.memory, double, 50);
+    for (int i = 0; i < 50; i++) places[i] = i;
+    t.positions = tensor_contiguous(f.memory, NUMBER_I32, 2, (int64_t[]){50, 1}, places);
+    t.k_positions = tensor_contiguous(f.memory, NUMBER_I32, 2, (int64_t[]){40, 1}, places);
+    DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BHND);
+    for (t.causal = 0; t.causal < 2; t.causal++) {
+      assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
+      compare(&f, &t, out);
+      for (int64_t n = 0; n < 50; n++)
+        for (int c = 0; c < 16; c++) {
+          /* Head 0 sees keys at most 2 away; query 42 and later have none; causal query i sees keys up to i - 10. */
+          bool blind = n > 41 || (t.causal && n < 10) || t.causal;
+          double seen = number_load(NUMBER_F32, tensor_at(out, 0, 0, n, c)), hidden = number_load(NUMBER_F32, tensor_at(out, 0, 1, n, c));
+          assert_true(hidden == 0 && (!blind || seen == 0));
+        }
+    }
+    run_unload(loaded);
+  }
+  arena_destroy(f.memory);
+}
+
+/* A rotation of pairs by commuting rotations is what rope.lua does to q and k beforehand. */
+static void fused_and_unfused(void **state) {
+  (void)state;
+  fixture fused = open_spec(LOCAL_DIR, "rope_pairwise", 0, NULL);
+  loader_define dim = {"head_dim", "32"};
+  fixture encoding = open_spec(SEPARABLE_DIR, "rope", 1, &dim), plain = open_spec(SPECS_DIR, "attention", 1, &dim);
+  loaded_kernel *kernels[] = {load(&fused, 0), load(&encoding, 0), load(&plain, 0)};
+  attention_trial t = {.spec = fused.spec};
+  attention_trial_fill(fused.memory, &t, &(attention_sizes){1, 2, 2, 45, 45}, NUMBER_F32, ROWS_BHND, &fused.random);
+  t.positions = positions_of(&fused, NUMBER_I32, 0, 45);
+  DLTensor *out = attention_trial_out(fused.memory, &t, ROWS_BHND), *other = attention_trial_out(fused.memory, &t, ROWS_BHND);
+  assert_int_equal(attention_trial_call(run_kernel(kernels[0]), &t, out, 1), 0);
+  compare(&fused, &t, out);
+  assert_int_equal(trial_call(run_kernel(kernels[1]), t.positions, &t.operands, t.q, t.q, t.k, t.k, 1), 0);
+  assert_int_equal(attention_trial_call(run_kernel(kernels[2]), &t, other, 1), 0);
+  for (int64_t h = 0; h < 2; h++)
+    for (int64_t n = 0; n < 45; n++)
+      for (int c = 0; c < 32; c++)
+        assert_true(fabs(number_load(NUMBER_F32, tensor_at(out, 0, h, n, c)) - number_load(NUMBER_F32, tensor_at(other, 0, h, n, c))) < 1e-5);
+  for (int i = 0; i < 3; i++) run_unload(kernels[i]);
+  arena_destroy(plain.memory);
+  arena_destroy(encoding.memory);
+  arena_destroy(fused.memory);
+}
+
+/* A bias of distances does not know where the origin is. */
+static void far_from_the_origin(void **state) {
+  (void)state;
+  loader_define defines[] = {{"axes", "2"}, {"heads", "1"}, {"head_dim", "8"}};
+  fixture f = open_spec(SPECS_DIR, "alibi", 3, defines);
+  loaded_kernel *loaded = load(&f, 0);
+  attention_trial t = {.spec = f.spec};
+  attention_trial_fill(f.memory, &t, &(attention_sizes){1, 1, 1, 30, 30}, NUMBER_F32, ROWS_BHND, &f.random);
+  double values[60];
+  for (int i = 0; i < 60; i++) values[i] = 0x1p30 + random_below(&f.random, 1000) / 64.0;
+  t.positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){30, 2}, values);
+  DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BHND);
+  assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
+  compare(&f, &t, out);
+  run_unload(loaded);
+  arena_destroy(f.memory);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_and_strides), cmocka_unit_test(head_dims),         cmocka_unit_test(unkind_strides),
+                                     cmocka_unit_test(nothing_seen),      cmocka_unit_test(fused_and_unfused), cmocka_unit_test(far_from_the_origin)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
