@@ -206,7 +206,7 @@ static void edit_tensor(reader *r, fuzz_call *c, fuzz_tensor *t) {
     break;
   }
   case 11: /* one fused buffer: every stride as long as all heads */
-    for (int i = 0; t->strides && i < rank - 1 && rank <= FUZZ_RANK; i++)
+    for (int i = 0; t->strides && rank > 0 && rank <= FUZZ_RANK && i < rank - 1; i++)
       if (__builtin_mul_overflow(t->strides[i], 1 + (int64_t)below(r, 4), &t->strides[i])) t->strides[i] = 1;
     break;
   }
