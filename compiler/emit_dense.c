@@ -5,6 +5,7 @@
 #include "emit_cpu.h"
 #include "emit_exponential.h"
 #include "emit_expr.h"
+#include "emit_turns.h"
 
 const char *emit_angles_name(arena *a, const cpu_target *target) { return arena_printf(a, "angles_%s", target->suffix); }
 
@@ -29,9 +30,9 @@ static void emit_angles(const plan_dense *p, const chunk_walk *w) {
     expr_emitter e = emit_chunk(w, chunk);
     e.prepared = arguments[1];
     e.positions = positions;
-    for (int axis = 0; axis < s->n_axes; axis++) {
-      int64_t at = ((int64_t)axis * plan_dense_angle_lanes(p) + e.begin) * 8;
-      ir_store(b, emit_expr_lanes(&e, s->angle[axis]), ir_offset_const(b, arguments[2], at), 8, false);
+    for (int i = 0; i < p->n_generators; i++) {
+      int64_t at = ((int64_t)i * plan_dense_angle_lanes(p) + e.begin) * 8;
+      ir_store(b, emit_expr_lanes(&e, p->angle[i]), ir_offset_const(b, arguments[2], at), 8, false);
     }
   }
   ir_return(b);
@@ -42,14 +43,18 @@ static void emit_form(ir *b, arena *a, const plan_dense *p, const cpu_target *ta
   int size = s->n_components, unit = plan_dense_unit(p, target);
   int64_t step = (int64_t)plan_dense_angle_lanes(p) * 8;
   double amplitude = s->inverse ? 1 / s->amplitude : s->amplitude;
+  if (s->dense->schur) {
+    emit_turns(b, target, size, emit_form_name(a, target, false), amplitude);
+    return;
+  }
   if (size > DENSE_IN_LANES) {
     matrix_shape m = matrix_shape_of(b, target, size, p->is_f64);
-    emit_exponential(b, &m, emit_form_name(a, target, false), s->n_axes, step, amplitude);
+    emit_exponential(b, &m, emit_form_name(a, target, false), p->n_generators, step, amplitude);
     return;
   }
   int rest = s->n_blocks % unit;
-  if (s->n_blocks >= unit) emit_exponential_lanes(b, target, p->is_f64, size, unit, unit, emit_form_name(a, target, false), s->n_axes, step, amplitude);
-  if (rest) emit_exponential_lanes(b, target, p->is_f64, size, unit, rest, emit_form_name(a, target, true), s->n_axes, step, amplitude);
+  if (s->n_blocks >= unit) emit_exponential_lanes(b, target, p->is_f64, size, unit, unit, emit_form_name(a, target, false), p->n_generators, step, amplitude);
+  if (rest) emit_exponential_lanes(b, target, p->is_f64, size, unit, rest, emit_form_name(a, target, true), p->n_generators, step, amplitude);
 }
 
 void emit_dense(ir *b, arena *a, const plan_dense *p, const cpu_target *target, unsigned dtypes) {

@@ -112,20 +112,36 @@ static void emit_rows_of_token(encode_emitter *e, ir_value batch, ir_value token
 
 /* ---- tokens ---- */
 
-static void emit_rotor_call(encode_emitter *e, ir_value prepared, ir_value coefficients) {
+/* A token's coefficients: of row `row` of a table where there is one, else from its position. */
+static void emit_token_coefficients(encode_emitter *e, ir_value token, const ir_value *head, ir_value prepared, ir_value out) {
+  ir *b = e->b;
   if (e->rows.t->n_slots == 0) return;
-  ir_value arguments[] = {e->positions, prepared, coefficients};
-  ir_call(e->b, emit_rotor_name(e->memory, e->target), 3, arguments);
+  ir_value table = LOOP_I64(e, table);
+  ir_branch branch = ir_if(b, ir_compare_int(b, "ne", table, i64(b, 0)));
+  if (e->p->n_values > 0) {
+    ir_value row = add(b, table, mul(b, token, LOOP_I64(e, table_token)));
+    if (head) row = add(b, row, mul(b, *head, LOOP_I64(e, table_head)));
+    ir_value arguments[] = {ir_pointer(b, row), out};
+    ir_call(b, emit_unfold_name(e->memory, e->target), 2, arguments);
+  }
+  ir_else(b, &branch);
+  if (!head) emit_position(e, token);
+  ir_value arguments[] = {e->positions, prepared, out};
+  ir_call(b, emit_rotor_name(e->memory, e->target), 3, arguments);
+  ir_end_if(b, branch);
 }
 
 /* Rotors differ from head to head: one for each token and head, reused over batches, q and k. */
 static void emit_tokens_per_head(encode_emitter *e, ir_value prepared) {
   ir *b = e->b;
   ir_loop tokens = ir_for(b, LOOP_I64(e, token_begin), LOOP_I64(e, token_end));
+  ir_branch untabled = ir_if(b, ir_compare_int(b, "eq", LOOP_I64(e, table), i64(b, 0)));
   emit_position(e, tokens.index);
+  ir_end_if(b, untabled);
   ir_value head_begin = LOOP_I64(e, head_begin), stride = LOOP_I64(e, prepared_stride);
   ir_loop heads = ir_for(b, head_begin, LOOP_I64(e, head_end));
-  emit_rotor_call(e, ir_offset(b, prepared, mul(b, sub(b, heads.index, head_begin), stride)), e->coefficients);
+  ir_value of_head = ir_offset(b, prepared, mul(b, sub(b, heads.index, head_begin), stride));
+  emit_token_coefficients(e, tokens.index, &heads.index, of_head, e->coefficients);
   emit_load_slots(&e->rows, e->coefficients);
   ir_loop batches = ir_for(b, LOOP_I64(e, batch_begin), LOOP_I64(e, batch_end));
   emit_rows_of_token(e, batches.index, tokens.index, heads.index, heads.index, &heads.index);
@@ -152,8 +168,7 @@ static void emit_tokens_shared(encode_emitter *e, ir_value prepared, int most) {
   ir_loop tiles = ir_for(b, zero, steps(b, sub(b, end, begin), tile));
   ir_value first = add(b, begin, mul(b, tiles.index, tile)), last = smaller(b, add(b, first, tile), end);
   ir_loop rotors = ir_for(b, first, last);
-  emit_position(e, rotors.index);
-  emit_rotor_call(e, prepared, ir_offset(b, e->coefficients, mul(b, sub(b, rotors.index, first), i64(b, e->slot_bytes))));
+  emit_token_coefficients(e, rotors.index, NULL, prepared, ir_offset(b, e->coefficients, mul(b, sub(b, rotors.index, first), i64(b, e->slot_bytes))));
   ir_end_for(b, rotors);
   ir_loop batches = ir_for(b, LOOP_I64(e, batch_begin), LOOP_I64(e, batch_end));
   ir_loop parts = ir_for(b, zero, groups);

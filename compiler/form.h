@@ -54,6 +54,7 @@ const form *form_of(const spec *s);
 
 extern const form form_attention; /* attention with functions of the displacement in it */
 extern const form form_blades; /* rotors in closed form on blades of Cl(p,q,r) */
-extern const form form_dense;  /* exponentials of skew matrices */
+extern const form form_dense_four;  /* the same machinery for exponentials of 4 x 4 skew matrices */
+extern const form form_dense;  /* exponentials of larger skew matrices */
 
 #endif

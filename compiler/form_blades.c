@@ -5,20 +5,27 @@
 #include "dense_vectors.h"
 #include "emit_cpu.h"
 #include "form.h"
-#include "group.h"
+#include "group_dense.h"
 #include "plan.h"
 
 #include "../kernel/loop.h"
 
-static bool takes(const spec *s) {
-  if (dense_is_vectors(s)) return true;
-  return !s->dense && !s->basis && !s->polynomial && !s->pairwise && !s->additive;
-}
+static bool is_plain(const spec *s) { return !s->basis && !s->polynomial && !s->pairwise && !s->additive; }
+
+static bool takes(const spec *s) { return dense_is_vectors(s) || (is_plain(s) && !s->dense); }
+
+static bool takes_four(const spec *s) { return is_plain(s) && s->dense && !s->dense->schur && s->n_components == 4; }
 
 static void *build(arena *a, const spec *s) {
   block_program *program = arena_new(a, block_program);
   if (s->dense) s = dense_as_vectors(a, s);
   return group_build(a, s, program) ? plan_build(a, program) : NULL;
+}
+
+static void *build_four(arena *a, const spec *s) {
+  block_program *program = arena_new(a, block_program);
+  group_dense_four(a, s, program);
+  return plan_build(a, program);
 }
 
 static void print(FILE *out, const void *plan) { plan_print(out, plan); }
@@ -43,8 +50,9 @@ static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, 
   for (int i = 0; i < count; i++) {
     LLVMValueRef encode[DTYPE_COUNT * 2];
     for (int e = 0; e < DTYPE_COUNT * 2; e++) encode[e] = describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2));
-    LLVMValueRef fields[] = {describe_function(d, emit_prepare_name(a, targets[i])), LLVMConstArray2(d->ptr, encode, DTYPE_COUNT * 2)};
-    rows[i] = describe_struct(d, "pegen_target_code", fields, 2, sizeof(pegen_target_code));
+    LLVMValueRef fields[] = {describe_function(d, emit_prepare_name(a, targets[i])), LLVMConstArray2(d->ptr, encode, DTYPE_COUNT * 2),
+                             describe_function(d, emit_values_name(a, targets[i]))};
+    rows[i] = describe_struct(d, "pegen_target_code", fields, 3, sizeof(pegen_target_code));
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
 }
@@ -52,8 +60,9 @@ static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan *p = of;
   LLVMValueRef fields[] = {describe_i64(d, p->spec->n_blocks), describe_i64(d, p->lanes), describe_i64(d, p->n_leaves), describe_leaves(d, p),
-                           describe_i64(d, emit_prepared_bytes(p)), target_rows(d, targets, n_targets)};
-  return describe_global(d, "blades", describe_struct(d, "pegen_blades", fields, 6, sizeof(pegen_blades)), true);
+                           describe_i64(d, emit_prepared_bytes(p)), target_rows(d, targets, n_targets),
+                           describe_i64(d, emit_values_bytes(p))};
+  return describe_global(d, "blades", describe_struct(d, "pegen_blades", fields, 7, sizeof(pegen_blades)), true);
 }
 
 /* ---- GPUs ---- */
@@ -72,7 +81,14 @@ static void write_ptx_host(arena *a, const void *plan, unsigned dtypes, int opti
 
 const form form_blades = {
     .name = "blades", .explain = explain_blades,
-    .entries = {.encode = "pegen_driver_encode", .workspace = "pegen_driver_workspace"},
+    .entries = {.encode = "pegen_driver_encode", .prepare = "pegen_driver_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_driver_table_bytes"},
     .takes = takes, .plan = build, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
+    .per_head = per_head, .hash = hash, .write_ptx = write_ptx, .compile_ptx = compile_ptx, .write_ptx_host = write_ptx_host,
+};
+
+const form form_dense_four = {
+    .name = "blades",
+    .entries = {.encode = "pegen_driver_encode", .prepare = "pegen_driver_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_driver_table_bytes"},
+    .takes = takes_four, .plan = build_four, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
     .per_head = per_head, .hash = hash, .write_ptx = write_ptx, .compile_ptx = compile_ptx, .write_ptx_host = write_ptx_host,
 };

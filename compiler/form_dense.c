@@ -11,7 +11,7 @@
 #include "../kernel/dense.h"
 
 static bool takes(const spec *s) {
-  return s->dense && !s->dense->schur && !s->basis && !s->polynomial && !s->pairwise && !s->additive && s->n_components > 4;
+  return s->dense && (s->dense->schur || s->n_components > 4) && !s->basis && !s->polynomial && !s->pairwise && !s->additive;
 }
 
 static void *build(arena *a, const spec *s) { return plan_dense_build(a, s); }
@@ -30,13 +30,13 @@ static bool per_head(const void *of) {
 static void hash(describe_hash *h, const void *of) {
   const plan_dense *p = of;
   const spec *s = p->spec;
-  int numbers[] = {s->inverse, p->is_f64};
+  int numbers[] = {s->inverse, p->is_f64, s->dense->schur};
   describe_hash_bytes(h, numbers, sizeof numbers);
   describe_hash_bytes(h, &s->amplitude, sizeof s->amplitude);
-  for (int axis = 0; axis < s->n_axes; axis++) {
-    const spec_skew *g = &s->dense->generator[axis];
+  for (int i = 0; i < p->n_generators; i++) {
+    const spec_skew *g = &p->generator[i];
     int of_axis[] = {g->operand, (int)g->rule, g->n_heads};
-    describe_hash_expr(h, s->angle[axis]);
+    describe_hash_expr(h, p->angle[i]);
     describe_hash_bytes(h, of_axis, sizeof of_axis);
     describe_hash_bytes(h, g->offset, sizeof *g->offset * (size_t)(g->n_heads * s->n_blocks));
   }
@@ -44,18 +44,18 @@ static void hash(describe_hash *h, const void *of) {
 
 /* ---- pegen_dense ---- */
 
-static LLVMValueRef generators(describer *d, const spec *s) {
+static LLVMValueRef generators(describer *d, const plan_dense *p) {
   LLVMValueRef rows[SPEC_MAX_AXES];
-  for (int axis = 0; axis < s->n_axes; axis++) {
-    const spec_skew *g = &s->dense->generator[axis];
-    int count = g->n_heads * s->n_blocks;
+  for (int k = 0; k < p->n_generators; k++) {
+    const spec_skew *g = &p->generator[k];
+    int count = g->n_heads * p->spec->n_blocks;
     LLVMValueRef *offsets = arena_array(d->request->memory, LLVMValueRef, count);
     for (int i = 0; i < count; i++) offsets[i] = describe_i32(d, g->offset[i]);
     LLVMValueRef fields[] = {describe_i64(d, g->operand), describe_i64(d, g->rule == SKEW_DIFFERENCE), describe_i64(d, g->n_heads),
                              describe_array(d, "offsets", d->i32, offsets, count)};
-    rows[axis] = describe_struct(d, "pegen_skew", fields, 4, sizeof(pegen_skew));
+    rows[k] = describe_struct(d, "pegen_skew", fields, 4, sizeof(pegen_skew));
   }
-  return describe_array(d, "generators", LLVMTypeOf(rows[0]), rows, s->n_axes);
+  return describe_array(d, "generators", LLVMTypeOf(rows[0]), rows, p->n_generators);
 }
 
 static LLVMValueRef target_rows(describer *d, const plan_dense *p, const cpu_target *const *targets, int count) {
@@ -64,10 +64,10 @@ static LLVMValueRef target_rows(describer *d, const plan_dense *p, const cpu_tar
   int size = p->spec->n_components;
   for (int i = 0; i < count; i++) {
     const cpu_target *t = targets[i];
-    int lanes = t->lanes / (p->is_f64 ? 2 : 1), unit = plan_dense_unit(p, t);
+    int lanes = t->lanes / (p->is_f64 && !p->spec->dense->schur ? 2 : 1), unit = plan_dense_unit(p, t);
     LLVMValueRef apply[DTYPE_COUNT];
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) apply[dtype] = describe_function(d, emit_apply_name(a, t, dtype));
-    LLVMValueRef fields[] = {describe_i64(d, unit), describe_i64(d, size > DENSE_IN_LANES ? 0 : unit),
+    LLVMValueRef fields[] = {describe_i64(d, unit), describe_i64(d, p->spec->dense->schur || size > DENSE_IN_LANES ? 0 : unit),
                              describe_i64(d, (size + lanes - 1) / lanes * lanes), describe_function(d, emit_prepare_name(a, t)),
                              describe_function(d, emit_angles_name(a, t)), describe_function(d, emit_form_name(a, t, false)),
                              describe_function(d, emit_form_name(a, t, true)), LLVMConstArray2(d->ptr, apply, DTYPE_COUNT)};
@@ -79,9 +79,9 @@ static LLVMValueRef target_rows(describer *d, const plan_dense *p, const cpu_tar
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan_dense *p = of;
   const spec *s = p->spec;
-  LLVMValueRef fields[] = {describe_i64(d, s->n_components), describe_i64(d, s->n_blocks), describe_i64(d, s->n_axes),
-                           describe_i64(d, plan_dense_angle_lanes(p)), describe_i64(d, s->inverse), describe_i64(d, p->is_f64),
-                           generators(d, s), describe_i64(d, p->angles->lanes), describe_i64(d, p->angles->n_leaves),
+  LLVMValueRef fields[] = {describe_i64(d, s->n_components), describe_i64(d, s->n_blocks), describe_i64(d, p->n_generators),
+                           describe_i64(d, plan_dense_angle_lanes(p)), describe_i64(d, s->inverse), describe_i64(d, p->is_f64), describe_i64(d, s->dense->schur),
+                           generators(d, p), describe_i64(d, p->angles->lanes), describe_i64(d, p->angles->n_leaves),
                            describe_leaves(d, p->angles), describe_i64(d, emit_prepared_bytes(p->angles)), target_rows(d, p, targets, n_targets)};
   return describe_global(d, "dense", describe_struct(d, "pegen_dense", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense)), true);
 }

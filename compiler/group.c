@@ -441,10 +441,12 @@ bool group_build(arena *a, const spec *s, block_program *out) {
 const char *group_normal_form(arena *a, const block_program *program) {
   /* ORDER CLOSED_FORM */
   static const char *const forms[CLOSED_FORM_COUNT] = {"the identity", "a sine and a cosine in a plane of the basis",
-                                                       "Rodrigues' formula with a unit plane", "entire functions of B^2 in any signature"};
+                                                       "Rodrigues' formula with a unit plane", "entire functions of B^2 in any signature",
+                                                       "two unit quaternions, from the left and from the right"};
   const char *text = program->n_turns > 1 ? arena_printf(a, "%d rotations multiplied: ", program->n_turns) : "";
   for (int i = 0; i < program->n_turns; i++) text = arena_printf(a, "%s%s%s", text, i ? "; " : "", forms[program->turn[i]]);
   unsigned grades = 0;
+  if (program->spec->dense) return text;
   for (int i = 0; i < program->spec->n_components; i++) grades |= 1u << clifford_grade(program->spec->component[i].blade);
   return grades == 1u << 1 ? text : arena_printf(a, "%s; other grades from the action on vectors", text);
 }

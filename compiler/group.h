@@ -17,6 +17,7 @@ typedef enum closed_form {
   CLOSED_BASIS_PLANE,   /* circular, parabolic or hyperbolic in one plane e_ij */
   CLOSED_RODRIGUES,     /* a unit plane whose vectors square to +1 */
   CLOSED_ANY_SIGNATURE, /* entire functions of B^2 */
+  CLOSED_QUATERNIONS,   /* two unit quaternions, from the left and from the right (group_dense.h) */
   CLOSED_FORM_COUNT
 } closed_form;
 

@@ -132,6 +132,20 @@ plan *plan_of_expressions(arena *a, const spec *s, const expr *const *roots, int
   return p;
 }
 
+/* From these all other coefficients follow by signs and permutations. */
+static void find_values(arena *a, plan *p) {
+  int count = p->spec->n_components * p->spec->n_components;
+  p->value = arena_array(a, const expr *, count);
+  for (int i = 0; i < count; i++) {
+    const expr *x = p->program->matrix.entry[i];
+    if (expr_is_fixed_for_heads(x)) continue;
+    if (x->op == EXPR_NEG) x = x->arg[0];
+    int known = 0;
+    while (known < p->n_values && p->value[known] != x) known++;
+    if (known == p->n_values) p->value[p->n_values++] = x;
+  }
+}
+
 plan *plan_build(arena *a, const block_program *program) {
   const spec *s = program->spec;
   plan *p = arena_new(a, plan);
@@ -141,6 +155,7 @@ plan *plan_build(arena *a, const block_program *program) {
   build_terms(a, p);
 
   hoist(a, p, (const expr *const *)program->matrix.entry, s->n_components * s->n_components);
+  find_values(a, p);
   return p;
 }
 

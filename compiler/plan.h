@@ -32,6 +32,9 @@ typedef struct plan {
   const expr **prepared;
   int *leaf_index, *prepared_index; /* by expr id; -1: not one */
 
+  int n_values;             /* what a table holds of a token (and head): entries of the matrix that differ, up to their sign */
+  const expr **value;
+
   int token_operations;     /* arithmetic nodes per block and token, for --emit expr and bench */
 } plan;
 

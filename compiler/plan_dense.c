@@ -2,27 +2,42 @@
 #include "plan_dense.h"
 
 #include "emit_exponential.h"
+#include "torus.h"
 
 #include <math.h>
 
 enum { NARROWEST_UNIT = 4, WIDEST_UNIT = 16 };
 
-static bool heads_differ(const spec *s) {
-  for (int axis = 0; axis < s->n_axes; axis++)
-    if (s->dense->generator[axis].n_heads > 1) return true;
+static bool heads_differ(const plan_dense *p) {
+  for (int i = 0; i < p->n_generators; i++)
+    if (p->generator[i].n_heads > 1) return true;
   return false;
+}
+
+/* One generator with the sum of all angles where that is the same; else one an axis. */
+static void choose_generators(arena *a, plan_dense *p) {
+  const spec *s = p->spec;
+  torus found;
+  torus_find(a, s, &found);
+  p->why_not = found.why_not;
+  p->n_generators = found.why_not ? s->n_axes : 1;
+  for (int i = 0; i < p->n_generators; i++) {
+    p->angle[i] = found.why_not ? s->angle[i] : found.angle;
+    p->generator[i] = found.why_not ? s->dense->generator[i] : found.generator;
+  }
 }
 
 plan_dense *plan_dense_build(arena *a, const spec *s) {
   plan_dense *p = arena_new(a, plan_dense);
   p->spec = s;
-  p->angles = plan_of_expressions(a, s, s->angle, s->n_axes);
-  p->per_head = p->angles->per_head || heads_differ(s);
+  choose_generators(a, p);
+  p->angles = plan_of_expressions(a, s, p->angle, p->n_generators);
+  p->per_head = p->angles->per_head || heads_differ(p);
   return p;
 }
 
 int plan_dense_unit(const plan_dense *p, const cpu_target *target) {
-  if (p->spec->n_components > DENSE_IN_LANES) return 1;
+  if (p->spec->dense->schur || p->spec->n_components > DENSE_IN_LANES) return 1;
   int unit = NARROWEST_UNIT;
   while (unit < target->lanes && unit < p->spec->n_blocks) unit *= 2;
   return unit;
@@ -50,18 +65,28 @@ static void print_choice(FILE *out, const plan_dense *p, double norm) {
           norm, products, form, action_cost(b, norm), ceil(rows), ceil(rows) > 1 ? "s" : "");
 }
 
+static void print_angles(FILE *out, const plan_dense *p) {
+  const char *names[SPEC_MAX_AXES] = {"angle"};
+  for (int i = 0; i < p->n_generators && p->n_generators > 1; i++) names[i] = p->spec->axis[i];
+  fprintf(out, "angles:\n");
+  expr_print_roots(out, p->angle, names, p->n_generators);
+}
+
 void plan_dense_print(FILE *out, const plan_dense *p) {
   const spec *s = p->spec;
   int b = s->n_components;
   fprintf(out, "; %s: %d blocks of %d channels, %d channels passed through\n", s->name, s->n_blocks, b, s->head_dim - b * s->n_blocks);
-  fprintf(out, "; exp(M), M = sum of angle times generator over %d ax%s, %s\n", s->n_axes, s->n_axes > 1 ? "es" : "is",
-          p->per_head ? "per token and head" : "per token, shared by all heads");
+  const char *shared = p->per_head ? "per token and head" : "per token, shared by all heads";
+  if (p->why_not) fprintf(out, "; exp(M), M = sum of angle times generator over %d axes, %s\n; not seen to commute: %s\n", s->n_axes, shared, p->why_not);
+  else fprintf(out, "; one matrix acts on each block, so its turns commute: angles add, %s\n", shared);
+  if (s->dense->schur) {
+    fprintf(out, "; real Schur form A = S (+ lambda J) S^T once per head and block; the output stays in that basis: plane rotations of S^T x\n");
+    print_angles(out, p);
+    return;
+  }
   fprintf(out, "; formed in %s by scaling and squaring, %s; %d multiply-adds a block and row to apply\n", p->is_f64 ? "float64" : "float32",
           b <= DENSE_IN_LANES ? "a block in each lane" : "a block at a time", b * b);
   for (double norm = 1; norm <= 256; norm *= 4) print_choice(out, p, norm);
   fprintf(out, "; a matrix serves q and k and every batch with shared positions, and a table every call: formed\n");
-  const char *names[SPEC_MAX_AXES];
-  for (int axis = 0; axis < s->n_axes; axis++) names[axis] = s->axis[axis];
-  fprintf(out, "angles:\n");
-  expr_print_roots(out, s->angle, names, s->n_axes);
+  print_angles(out, p);
 }

@@ -12,7 +12,11 @@
 
 typedef struct plan_dense {
   const spec *spec;
-  const plan *angles; /* leaves, prepared values */
+  int n_generators;   /* 1 where one matrix acts on each block, whatever the axes: then angles add, not matrices */
+  const expr *angle[SPEC_MAX_AXES];
+  spec_skew generator[SPEC_MAX_AXES];
+  const char *why_not; /* why it is not seen that the generators of a block commute; NULL: they do */
+  const plan *angles; /* of the angles: leaves, prepared values */
   bool per_head;      /* matrices differ from head to head */
   bool is_f64;        /* matrices are formed in float64 */
 } plan_dense;

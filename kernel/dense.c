@@ -4,6 +4,7 @@
  * Forming walks head by head and unit by unit of blocks, so that a unit's generators are gathered once for all tokens.
  */
 #include "dense.h"
+#include "skew.h"
 #include "table.h"
 
 enum { CACHE_LINE_BITS = 512, MOST_SIZE = 64, MOST_UNIT = 16, MOST_AXES = PEGEN_MAX_ROTOR_AXES };
@@ -22,9 +23,11 @@ typedef struct former {
 static int64_t element_bytes(const pegen_dense *dense) { return dense->is_f64 ? 8 : 4; }
 
 static int64_t generator_bytes(const pegen_dense *dense, const pegen_dense_code *code) {
+  if (dense->schur)
+    return code->padded * 8 + dense->size * code->padded * 4;
   int64_t pairs = dense->size * (dense->size - 1) / 2;
   int64_t each = code->lanes ? pairs * code->lanes : code->padded * code->padded;
-  return dense->axes * each * element_bytes(dense);
+  return dense->terms * each * element_bytes(dense);
 }
 
 static int64_t row_bytes(const pegen_dense *dense) {
@@ -43,9 +46,9 @@ static int64_t row_bytes(const pegen_dense *dense) {
     (f)->generators = __builtin_alloca_with_align((size_t)generator_bytes(d_, (code_)), CACHE_LINE_BITS);              \
     (f)->prepared = __builtin_alloca_with_align((size_t)d_->prepared_bytes + 64, CACHE_LINE_BITS);                     \
     (f)->leaves = __builtin_alloca_with_align((size_t)(d_->n_leaves * d_->leaf_lanes) * 8 + 64, CACHE_LINE_BITS);      \
-    (f)->angles = __builtin_alloca_with_align((size_t)(d_->axes * d_->angle_lanes) * 8 + 64, CACHE_LINE_BITS);         \
+    (f)->angles = __builtin_alloca_with_align((size_t)(d_->terms * d_->angle_lanes) * 8 + 64, CACHE_LINE_BITS);         \
     (f)->raw = __builtin_alloca_with_align((size_t)(d_->size * d_->size) * 8, CACHE_LINE_BITS);                        \
-    for (int64_t i_ = 0; i_ < d_->axes * d_->angle_lanes; i_++)                                                        \
+    for (int64_t i_ = 0; i_ < d_->terms * d_->angle_lanes; i_++)                                                        \
       (f)->angles[i_] = 0; /* lanes past the last block stay so */                                                     \
   } while (0)
 
@@ -56,10 +59,10 @@ static void put_element(const former *f, int64_t at, double value) {
     ((float *)f->generators)[at] = (float)value;
 }
 
-/* The generator of a block, transposed as matrices are stored (or not, to turn back), at lane `lane` of axis `axis`. */
-static void put_generator(const former *f, int64_t axis, int64_t head, int64_t block, int64_t lane) {
+/* The generator of a block, transposed as matrices are stored (or not, to turn back), at lane `lane` of term `term`. */
+static void put_generator(const former *f, int64_t term, int64_t head, int64_t block, int64_t lane) {
   const pegen_dense *d = f->dense;
-  const pegen_skew *g = &d->generators[axis];
+  const pegen_skew *g = &d->generators[term];
   int64_t n = d->size, pair = 0;
   const DLTensor *operand = f->args->operands[g->operand];
   pegen_gather_run(operand, g->offset[(g->n_heads > 1 ? head * d->n_blocks : 0) + block], n * n, f->raw);
@@ -68,13 +71,31 @@ static void put_generator(const former *f, int64_t axis, int64_t head, int64_t b
     for (int64_t j = i + 1; j < n; j++, pair++) {
       double value = sign * (g->difference ? f->raw[i * n + j] - f->raw[j * n + i] : f->raw[i * n + j]);
       if (f->code->lanes) {
-        put_element(f, (axis * (n * (n - 1) / 2) + pair) * f->code->lanes + lane, value);
+        put_element(f, (term * (n * (n - 1) / 2) + pair) * f->code->lanes + lane, value);
         continue;
       }
-      int64_t padded = f->code->padded, base = axis * padded * padded;
+      int64_t padded = f->code->padded, base = term * padded * padded;
       put_element(f, base + i * padded + j, value);
       put_element(f, base + j * padded + i, -value);
     }
+}
+
+/* The real Schur form of a block's generator, as emit_turns.h reads it. */
+static void put_basis(const former *f, int64_t head, int64_t block) {
+  const pegen_dense *d = f->dense;
+  const pegen_skew *g = d->generators;
+  int64_t n = d->size, padded = f->code->padded;
+  double basis[MOST_SIZE * MOST_SIZE], lambda[MOST_SIZE / 2];
+  pegen_gather_run(f->args->operands[g->operand], g->offset[(g->n_heads > 1 ? head * d->n_blocks : 0) + block], n * n, f->raw);
+  pegen_skew_make((int)n, g->difference ? PEGEN_SKEW_DIFFERENCE_RULE : PEGEN_SKEW_UPPER_RULE, f->raw);
+  pegen_schur((int)n, f->raw, basis, lambda);
+  double *values = (double *)f->generators;
+  float *columns = (float *)(f->generators + padded * 8);
+  for (int64_t i = 0; i < padded; i++)
+    values[i] = i / 2 * 2 + 1 < n ? (i & 1 ? lambda[i / 2] : -lambda[i / 2]) : 0;
+  for (int64_t k = 0; k < n; k++)
+    for (int64_t i = 0; i < padded; i++)
+      columns[k * padded + i] = i < n ? (float)basis[i * n + k] : 0;
 }
 
 static void start_head(const former *f, int64_t head) {
@@ -88,35 +109,34 @@ static void start_head(const former *f, int64_t head) {
 /* Gathers what blocks [begin, begin + unit) of a head need. */
 static void start_unit(const former *f, int64_t head, int64_t begin) {
   const pegen_dense *d = f->dense;
+  if (d->schur) {
+    put_basis(f, head, begin);
+    return;
+  }
   int64_t elements = generator_bytes(d, f->code) / element_bytes(d);
   for (int64_t i = 0; i < elements; i++)
     put_element(f, i, 0);
   for (int64_t lane = 0; lane < f->code->unit && begin + lane < d->n_blocks; lane++)
-    for (int64_t axis = 0; axis < d->axes; axis++)
-      put_generator(f, axis, head, begin + lane, lane);
+    for (int64_t term = 0; term < d->terms; term++)
+      put_generator(f, term, head, begin + lane, lane);
 }
 
 /* Forms the unit's matrices for a token of a stream whose positions begin at loop->positions. */
 static void form_unit(const former *f, const pegen_loop *loop, int64_t grid, int64_t token, int64_t begin, char *out) {
   double position[MOST_AXES];
+  if (token < f->driver->kernel->skip_tokens) { /* not turned, but in the basis of the others */
+    for (int64_t i = 0; i < f->dense->terms * f->dense->angle_lanes; i++)
+      f->angles[i] = 0;
+    f->code->form(f->generators, f->angles, out);
+    return;
+  }
   if (grid)
     pegen_grid_position(f->driver->kernel, token, position);
   else
-    pegen_driver_position(loop, token, f->dense->axes, position);
+    pegen_driver_position(loop, token, f->driver->kernel->n_axes, position);
   f->code->angles(position, f->prepared, f->angles);
   int whole = begin + f->code->unit <= f->dense->n_blocks;
   (whole ? f->code->form : f->code->form_rest)(f->generators, f->angles + begin, out);
-}
-
-static void set_positions(pegen_loop *loop, const pegen_stream *stream, int64_t batch) {
-  loop->positions = 0;
-  if (stream->grid)
-    return;
-  loop->position_type = stream->position_type;
-  loop->position_token = stream->positions.stride[PEGEN_POSITION_TOKEN];
-  loop->position_axis = stream->positions.stride[PEGEN_POSITION_AXIS];
-  loop->positions = (const char *)(stream->positions.base +
-                                   (uintptr_t)(batch * stream->positions.stride[PEGEN_POSITION_BATCH]));
 }
 
 /* This part's share of `items`. */
@@ -142,9 +162,9 @@ static void prepare_section(const former *f, const pegen_stream *stream, const p
       start_unit(f, head, block);
       for (int64_t item = begin; item < end; item++) {
         int64_t batch = item / h->tokens[s], token = item - batch * h->tokens[s];
-        if (token < skip)
+        if (token < skip && !f->dense->schur)
           continue;
-        set_positions(&loop, stream, batch);
+        pegen_set_positions(&loop, stream, batch);
         form_unit(f, &loop, stream->grid, token, block,
                   section + (item * h->heads + head) * h->row_bytes + block * f->matrix_bytes);
       }
@@ -194,7 +214,7 @@ typedef struct dense_pass {
 /* Tokens that are not turned, in every batch of the work. */
 static int64_t copy_prefix(dense_pass *p, int64_t begin, int64_t end) {
   int64_t skip = p->driver->kernel->skip_tokens, stop = end < skip ? end : skip;
-  if (begin >= stop)
+  if (begin >= stop || ((const pegen_dense *)p->driver->form)->schur)
     return begin;
   for (int i = 0; i < p->n; i++)
     for (int64_t batch = p->work.batch_begin; batch < p->work.batch_end && !p->streams[i]->in_place; batch++)
@@ -226,7 +246,7 @@ static void run_formed(dense_pass *p, int64_t begin, int64_t end) {
   pegen_loop loop;
   FORMER_START(&f, p->driver, p->code, p->args);
   char *matrices = __builtin_alloca_with_align((size_t)(unit * f.matrix_bytes), CACHE_LINE_BITS);
-  set_positions(&loop, first, p->work.batch_begin);
+  pegen_set_positions(&loop, first, p->work.batch_begin);
   p->work.matrix_head = p->work.matrix_token = 0;
   for (int64_t head = 0; head < heads; head++) {
     p->work.head_begin = head;

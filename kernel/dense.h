@@ -21,7 +21,7 @@ typedef struct pegen_apply {
 
 typedef void pegen_apply_function(const pegen_apply *work);
 
-/* float64 [axes][lanes]: the angles of a head's blocks at a token's float64 [axes] position. */
+/* float64 [terms][lanes]: the angles of a head's blocks at a token's float64 [axes] position. */
 typedef void pegen_angles_function(const double *position, const char *prepared, double *angles);
 
 /* The matrices of a unit of blocks: see emit_exponential.h. */
@@ -30,7 +30,7 @@ typedef void pegen_form_function(const char *generators, const double *angles, c
 /* The emitted functions of one target. */
 typedef struct pegen_dense_code {
   int64_t unit;                   /* blocks that one call of form takes */
-  int64_t lanes, padded;          /* how generators lie: [axes][pairs][lanes], or where lanes is 0 [axes][padded][padded] */
+  int64_t lanes, padded;          /* how generators lie: [terms][pairs][lanes], or where lanes is 0 [terms][padded][padded] */
   pegen_prepare_function *prepare; /* NULL: angles need no operand */
   pegen_angles_function *angles;
   pegen_form_function *form, *form_rest; /* of whole units, and of what is left of the last one; NULL where nothing is */
@@ -47,11 +47,12 @@ typedef struct pegen_skew {
 
 /* The form of dense blocks (compiler/form_dense.c). */
 typedef struct pegen_dense {
-  int64_t size, n_blocks, axes;
+  int64_t size, n_blocks, terms; /* terms: generators that a block's matrix is a sum of */
   int64_t angle_lanes;     /* row length of angles */
   int64_t inverse;         /* 1: turn back */
   int64_t is_f64;          /* matrices are formed in float64 */
-  const pegen_skew *generators; /* [axes] */
+  int64_t schur;           /* 1: the output stays in the basis of the real Schur form (emit_turns.h), of every token */
+  const pegen_skew *generators; /* [terms] */
   int64_t leaf_lanes, n_leaves;
   const pegen_leaf *leaves;
   int64_t prepared_bytes;  /* of one head, a multiple of 64 */

@@ -128,6 +128,9 @@ PEGEN_INTERNAL void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream)
 /* Copies tokens [begin, end) of a batch as they are; zeros where the output is wider. */
 PEGEN_INTERNAL void pegen_copy_tokens(const pegen_stream *stream, int64_t batch, int64_t begin, int64_t end);
 
+/* Where pegen_driver_position finds the coordinates of a stream's batch. */
+PEGEN_INTERNAL void pegen_set_positions(pegen_loop *loop, const pegen_stream *stream, int64_t batch);
+
 /* `count` neighbouring elements of an operand from `first` on, as doubles. */
 PEGEN_INTERNAL void pegen_gather_run(const DLTensor *operand, int64_t first, int64_t count, double *out);
 /* The values that a head's leaves have, as emitted prepare functions take them: double [n_leaves][lanes]. */

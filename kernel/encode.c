@@ -7,7 +7,7 @@
  * positions go in one loop that builds each rotor once; there an item is a token. The same
  * goes for data that stay in caches faster than the arithmetic.
  */
-#include "driver.h"
+#include "table.h"
 
 /* ---- operands ---- */
 
@@ -28,6 +28,8 @@ typedef struct pass {
   int share_batches; /* where batches share their positions, walk them together and build each rotor once */
   int by_head;       /* a head's tokens are nearer in memory than a token's heads */
   int large;         /* more data than caches hold */
+  const pegen_table_header *table; /* NULL: none */
+  int section;       /* of the table */
   int copy_prefix; /* once, though tiles of heads walk the tokens several times */
   pegen_loop loop;
 } pass;
@@ -50,6 +52,11 @@ static void run_tokens(pass *p, int64_t batch_begin, int64_t batch_end, int64_t 
   p->loop.token_end = end;
   p->loop.batch_begin = batch_begin;
   p->loop.batch_end = batch_end;
+  if (p->table) {
+    int64_t batch = p->table->batches[p->section] > 1 ? batch_begin : 0;
+    p->loop.table = (const char *)p->table + pegen_table_section(p->table, p->section) +
+                    batch * p->table->tokens[p->section] * p->loop.table_token;
+  }
   if (first->grid)
     p->loop.positions = 0;
   else
@@ -107,6 +114,17 @@ static void run_prepared(pass *p, const pegen_args *args, pegen_prepare_function
   }
 }
 
+/* Values of a table: no rotor is built. */
+static void run_tabled(pass *p, int by_batch, int64_t begin, int64_t end) {
+  int64_t heads = p->loop.head_end, step = p->driver->per_head && p->by_head ? 1 : heads;
+  for (int64_t head = 0; head < heads; head += step) {
+    p->loop.head_begin = head;
+    p->loop.head_end = head + step;
+    run_items(p, by_batch, begin, end);
+    p->copy_prefix = 0;
+  }
+}
+
 static int64_t distance(int64_t stride) { return stride < 0 ? -stride : stride; }
 
 static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *target, int part, int parts) {
@@ -144,7 +162,15 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
     p->loop.position_axis = first->positions.stride[PEGEN_POSITION_AXIS];
   }
 
-  int shared = first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
+  p->loop.table = 0;
+  p->loop.table_token = p->loop.table_head = 0;
+  if (p->table) {
+    p->section = p->table->sections > 1 && first->keys;
+    p->loop.table_head = p->table->row_bytes;
+    p->loop.table_token = p->table->heads * p->table->row_bytes;
+  }
+
+  int shared = p->table ? p->table->batches[p->section] == 1 : first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
   int by_batch = !(shared && (p->driver->per_head || p->share_batches));
   int64_t items = first->in.size[PEGEN_TOKEN] * (by_batch ? first->in.size[PEGEN_BATCH] : 1);
   int64_t begin = 0, end = items;
@@ -156,7 +182,9 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   if (begin == end)
     return;
   p->copy_prefix = 1;
-  if (target->prepare)
+  if (p->table)
+    run_tabled(p, by_batch, begin, end);
+  else if (target->prepare)
     run_prepared(p, args, target->prepare, by_batch, begin, end);
   else
     run_items(p, by_batch, begin, end);
@@ -203,6 +231,8 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
   }
   streaming = streaming && touched > (prefetch ? PEGEN_STREAM_ABOVE_SLOW : PEGEN_STREAM_ABOVE) && target->encode[call.type][1];
   p.driver = driver;
+  p.table = call.tabled ? args->table : 0;
+  p.section = 0;
   p.encode = target->encode[call.type][streaming];
   if (!p.encode)
     return PEGEN_ERROR_DTYPE;
@@ -232,4 +262,58 @@ size_t pegen_driver_workspace(const pegen_driver *driver, const pegen_args *args
   (void)driver;
   (void)args;
   return 0; /* what is prepared lives on the stack */
+}
+
+/* ---- tables ---- */
+
+static void table_section(const pegen_driver *driver, const pegen_args *args, const pegen_target_code *target,
+                          const pegen_stream *stream, const pegen_table_header *h, int s, int part, int parts) {
+  const pegen_blades *blades = driver->form;
+  int64_t items = h->batches[s] * h->tokens[s], each = items / parts, more = items - each * parts;
+  int64_t begin = part * each + (part < more ? part : more), end = begin + each + (part < more);
+  char *section = (char *)args->table + pegen_table_section(h, s);
+  char *prepared = __builtin_alloca_with_align((size_t)blades->prepared_bytes + 64, 512);
+  double *leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(blades->n_leaves * blades->lanes) + 64, 512);
+  double position[PEGEN_MAX_ROTOR_AXES];
+  pegen_loop loop;
+  for (int64_t head = 0; head < h->heads && begin < end; head++) {
+    if (target->prepare)
+      prepare_head(blades, args, target->prepare, head, leaves, prepared);
+    for (int64_t item = begin; item < end; item++) {
+      int64_t batch = item / h->tokens[s], token = item - batch * h->tokens[s];
+      if (token < driver->kernel->skip_tokens)
+        continue;
+      if (stream->grid) {
+        pegen_grid_position(driver->kernel, token, position);
+      } else {
+        pegen_set_positions(&loop, stream, batch);
+        pegen_driver_position(&loop, token, driver->kernel->n_axes, position);
+      }
+      target->values(position, prepared, section + (item * h->heads + head) * h->row_bytes);
+    }
+  }
+}
+
+int pegen_driver_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+  const pegen_blades *blades = driver->form;
+  pegen_call call;
+  pegen_table_header header;
+  int error = pegen_check_prepare(driver, args, part, parts, &call), prefetch;
+  if (error)
+    return error;
+  pegen_table_plan(driver, &call, blades->values_bytes, &header);
+  if ((error = pegen_table_room(driver, args, &call, &header)) != 0)
+    return error;
+  int target = pegen_dispatch(driver, &prefetch);
+  if (target < 0)
+    return PEGEN_ERROR_PROCESSOR;
+  if (part == 0)
+    pegen_table_sign(args, &header);
+  for (int s = 0; s < header.sections && blades->targets[target].values; s++)
+    table_section(driver, args, &blades->targets[target], &call.stream[s], &header, s, part, parts);
+  return 0;
+}
+
+size_t pegen_driver_table_bytes(const pegen_driver *driver, const pegen_args *args) {
+  return pegen_table_size(driver, args, ((const pegen_blades *)driver->form)->values_bytes);
 }

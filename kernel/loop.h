@@ -42,6 +42,8 @@ typedef struct pegen_loop {
   int64_t position_axis;   /* stride in bytes */
   const char *prepared;    /* of head_begin: what `prepare` wrote; NULL for kernels without operands */
   int64_t prepared_stride; /* bytes from head to head */
+  const char *table;       /* values of token 0 and head 0; NULL: rotors are built from positions */
+  int64_t table_token, table_head; /* strides in bytes */
 } pegen_loop;
 
 typedef enum pegen_position_type { PEGEN_POSITION_F32, PEGEN_POSITION_F64, PEGEN_POSITION_I32, PEGEN_POSITION_I64 } pegen_position_type;
@@ -63,10 +65,14 @@ typedef void pegen_encode_function(const pegen_loop *loop);
  * alone, say unit axes); prepared is 64-byte aligned, its layout the emitted code's own affair. */
 typedef void pegen_prepare_function(const double *leaves, char *prepared);
 
+/* What a table holds of a token (and head): position float64 [axes], prepared of its head. */
+typedef void pegen_values_function(const double *position, const char *prepared, char *values);
+
 /* The emitted functions of one target. */
 typedef struct pegen_target_code {
   pegen_prepare_function *prepare;     /* NULL for kernels without operands */
   pegen_encode_function *encode[3][2]; /* [f32, bf16, f16][cached stores, streaming stores]; NULL: not compiled in */
+  pegen_values_function *values;       /* NULL: nothing depends on the token */
 } pegen_target_code;
 
 typedef enum pegen_level { PEGEN_LEVEL_BASELINE, PEGEN_LEVEL_X86_64_V2, PEGEN_LEVEL_X86_64_V3, PEGEN_LEVEL_X86_64_V4 } pegen_level;
@@ -89,6 +95,7 @@ typedef struct pegen_blades {
   const pegen_leaf *leaves;
   int64_t prepared_bytes;      /* of one head, the largest of all targets, a multiple of 64 */
   const pegen_target_code *targets; /* [n_targets] */
+  int64_t values_bytes;        /* of a table's row, a multiple of 64 */
 } pegen_blades;
 
 /* Prepared values live on the stack of the call, as many heads at a time as fit in this
@@ -98,6 +105,8 @@ enum { PEGEN_STACK_PREPARED = 32 * 1024 };
 /* Implemented by the driver, called by the emitted NAME_ entries. */
 int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts);
 size_t pegen_driver_workspace(const pegen_driver *driver, const pegen_args *args);
+int pegen_driver_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+size_t pegen_driver_table_bytes(const pegen_driver *driver, const pegen_args *args);
 /* Implemented by the driver, called by the emitted encode functions: coordinates of a token, as doubles. */
 void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, double *out);
 

@@ -38,3 +38,14 @@ void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream) {
   rows->out_token = stream->out->stride[PEGEN_TOKEN];
   rows->out_head = stream->out->stride[PEGEN_HEAD];
 }
+
+void pegen_set_positions(pegen_loop *loop, const pegen_stream *stream, int64_t batch) {
+  loop->positions = 0;
+  if (stream->grid)
+    return;
+  loop->position_type = stream->position_type;
+  loop->position_token = stream->positions.stride[PEGEN_POSITION_TOKEN];
+  loop->position_axis = stream->positions.stride[PEGEN_POSITION_AXIS];
+  loop->positions = (const char *)(stream->positions.base +
+                                   (uintptr_t)(batch * stream->positions.stride[PEGEN_POSITION_BATCH]));
+}

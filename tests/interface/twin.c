@@ -149,7 +149,7 @@ static const pegen_leaf leaves[] = {
 /* The first target asks for more than any processor has, so the driver must pass it by. */
 static const int64_t levels[] = {99, PEGEN_LEVEL_BASELINE};
 #define KERNEL(title, AXES, HEADS, SKIP, GRID, N_OPERANDS, OPERANDS, N_LEAVES, LEAVES, PREPARE, BYTES)                 \
-  static const pegen_target_code title##_targets[] = {{NULL, NEVER}, {PREPARE, CODE(title)}};                          \
+  static const pegen_target_code title##_targets[] = {{NULL, NEVER, NULL}, {PREPARE, CODE(title), NULL}};                          \
   static const pegen_blades title##_blades = {.n_blocks = TWIN_BLOCKS, .lanes = 8, .n_leaves = N_LEAVES,               \
                                               .leaves = LEAVES, .prepared_bytes = BYTES, .targets = title##_targets};  \
   static int32_t title##_chosen;                                                                                       \

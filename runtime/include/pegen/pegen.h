@@ -5,6 +5,8 @@
  *     extern const pegen_kernel NAME_kernel;
  *     int    NAME_encode(const pegen_args *args, int part, int parts);
  *     size_t NAME_workspace(const pegen_args *args);
+ *     int    NAME_prepare(const pegen_args *args, int part, int parts);     where encode can do with a table
+ *     size_t NAME_table_bytes(const pegen_args *args);
  *
  * The object needs nothing else: no library, no start-up call. The runtime
  * library (-lpegen) adds error texts, look-ups by name and a parallel-for.
@@ -15,8 +17,17 @@
  * enough up to head_dim 256, 256 KiB up to 1024, 1.2 MiB for any kernel; attention takes 96 KiB up to
  * head_dim 64, 192 KiB up to 256, 512 KiB up to 1024, 1.7 MiB at most, however many tokens there are.
  *
+ * Dense blocks take 128 KiB up to 32 channels, 384 KiB up to 64.
+ *
+ * Tables: prepare turns positions and operands into what encode needs of them (coefficients of rotors, matrices of
+ * dense blocks), in memory of the caller's. An engine calls it when positions or weights change, and hands the same table to every
+ * call, every layer that shares them and every thread; positions and operands are then neither needed nor looked
+ * at. Without a table encode computes the same itself. A table says what it was made for, and one of another kernel,
+ * another number of tokens or other batches of positions is refused. It holds for every processor that the object has code for.
+ *
  * Phases are right to 2^-22 up to 2^24 radians, and lose their last digits with
- * float64's own beyond. Channels that pass through keep their values; a
+ * float64's own beyond. Exponentials of learned matrices M are right to 2^-22 max(1, |M|), entry by entry, up to |M| = 500 and on in
+ * proportion; where an element of M is not finite, its block is NaN and the others are right. Channels that pass through keep their values; a
  * signalling NaN of 16 bits may come out quiet.
  */
 #ifndef PEGEN_PEGEN_H

@@ -38,6 +38,12 @@ extern const pegen_kernel rope_axial_kernel;
  * nothing was written. */
 int rope_axial_encode(const pegen_args *args, int part, int parts);
 
+/* Writes args->table, of table_bytes(args) bytes: all that encode needs of positions and operands, which then need not be
+ * given. To be called again when they change. q and k are not looked at. Parts as in encode. */
+int rope_axial_prepare(const pegen_args *args, int part, int parts);
+/* 0 where positions or operands are wrong. */
+size_t rope_axial_table_bytes(const pegen_args *args);
+
 /* Bytes that args->workspace must have; 0: none. */
 size_t rope_axial_workspace(const pegen_args *args);
 

@@ -1,0 +1,286 @@
+/* Tables: what NAME_prepare writes and NAME_encode reads, for rotors in closed form and for exponentials of
+ * learned matrices of every size that takes another road.
+ *
+ * An argument names one target; without, all that this machine runs.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "loader.h"
+#include "oracle.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 3, TOKENS = 7, OTHER_TOKENS = 5, HEADS = 3, NOT_RUNNABLE = 77, MOST_DEFINES = 4 };
+static const long double BOUND = 0x1p-20L;
+
+static const char *wanted; /* target, or NULL */
+
+typedef struct table_case {
+  const char *name, *spec;
+  const char *define[MOST_DEFINES];
+  bool same_bits; /* a table gives the bits that encode without one gives; elsewhere they may round otherwise */
+} table_case;
+
+static const table_case cases[] = {
+    {"rope", "rope", {"head_dim=64"}, false},
+    {"rope_split_partial", "rope", {"head_dim=50", "layout=split"}, false},
+    {"geope3d", "geope3d", {"head_dim=64"}, false},
+    {"care", "care", {"head_dim=64", "heads=3"}, false},
+    {"rope_mixed", "rope_mixed", {"head_dim=64", "heads=3"}, false},
+    {"liere2", "learned/liere", {"head_dim=64", "heads=3", "block=2"}, false},
+    {"liere3", "learned/liere", {"head_dim=64", "heads=3", "block=3"}, false},
+    {"liere4", "learned/liere", {"head_dim=36", "heads=3", "block=4"}, false},
+    {"liere5", "learned/liere", {"head_dim=64", "heads=3", "block=5"}, true},
+    {"liere7", "learned/liere", {"head_dim=40", "heads=3", "block=7"}, true},
+    {"liere8", "learned/liere", {"head_dim=64", "heads=3", "block=8"}, true},
+    {"liere8_many", "learned/liere", {"head_dim=168", "heads=3", "block=8"}, true},
+    {"liere8_shared", "learned/liere", {"head_dim=64", "block=8"}, true},
+    {"liere9", "learned/liere", {"head_dim=64", "heads=3", "block=9"}, true},
+    {"liere16_skipping", "learned/liere", {"head_dim=64", "heads=3", "block=16", "skip_tokens=2"}, true},
+    {"liere20", "learned/liere", {"head_dim=64", "heads=3", "block=20"}, true},
+    {"liere33_inverse", "learned/liere", {"head_dim=64", "heads=3", "block=33", "inverse=true"}, true},
+    {"liere64", "learned/liere", {"head_dim=64", "heads=3", "block=64"}, true},
+    {"comrope_ap", "learned/comrope_ap", {"head_dim=64", "heads=3", "block=8"}, true},
+    {"comrope_ld", "learned/comrope_ld", {"head_dim=64", "heads=3", "block=16"}, true},
+    {"comrope_ap_schur", "learned/comrope_ap", {"head_dim=64", "heads=3", "block=8", "basis=schur"}, true},
+    {"comrope_ld_schur", "learned/comrope_ld", {"head_dim=60", "heads=3", "block=7", "basis=schur"}, true},
+    {"comrope_ap_schur_skipping", "learned/comrope_ap", {"head_dim=64", "heads=3", "block=64", "basis=schur"}, true},
+    {"comrope_ld_folded", "learned/comrope_ld", {"head_dim=64", "heads=3", "block=8", "basis=folded"}, false},
+};
+enum { CASE_COUNT = sizeof cases / sizeof *cases };
+
+typedef struct fixture {
+  arena *memory;
+  const table_case *which;
+  spec *spec;
+  const pegen_kernel *kernel;
+  int64_t heads;
+  uint64_t random;
+  double *values; /* [BATCH][TOKENS][axes] */
+  DLTensor *positions, *each; /* of all batches, and one set a batch */
+  trial_operands operands;
+} fixture;
+
+/* A table and what it takes to make it. */
+typedef struct table {
+  void *data;
+  size_t bytes;
+} table;
+
+static pegen_args arguments(const fixture *f, const DLTensor *positions) {
+  return (pegen_args){.struct_size = sizeof(pegen_args), .n_operands = f->kernel->n_operands, .operands = f->operands.tensors, .positions = positions};
+}
+
+static int prepare(const fixture *f, pegen_args *args, table *t, int parts) {
+  t->bytes = f->kernel->table_bytes(args);
+  t->data = aligned_alloc(64, (t->bytes + 63) / 64 * 64);
+  memset(t->data, 0, t->bytes);
+  args->table = t->data;
+  args->table_bytes = t->bytes;
+  for (int part = parts - 1, error; part >= 0; part--)
+    if ((error = f->kernel->prepare(args, part, parts)) != 0) return error;
+  return 0;
+}
+
+static table table_of(const fixture *f, const DLTensor *positions, int parts) {
+  table t;
+  pegen_args args = arguments(f, positions);
+  assert_int_equal(prepare(f, &args, &t, parts), 0);
+  assert_true(t.bytes > 0);
+  return t;
+}
+
+static int encode(const fixture *f, const table *t, const DLTensor *positions, const DLTensor *q, DLTensor *q_out, const DLTensor *k, DLTensor *k_out, int parts) {
+  pegen_args args = arguments(f, positions);
+  if (t) { /* neither positions nor operands are needed then */
+    args = (pegen_args){.struct_size = sizeof(pegen_args), .table = t->data, .table_bytes = t->bytes};
+  }
+  args.q = q, args.q_out = q_out, args.k = k, args.k_out = k_out;
+  for (int part = parts - 1, error; part >= 0; part--)
+    if ((error = f->kernel->encode(&args, part, parts)) != 0) return error;
+  return 0;
+}
+
+static DLTensor *rows(fixture *f, number_type type, row_order order, int64_t tokens) {
+  DLTensor *t = tensor_rows(f->memory, type, order, BATCH, f->heads, tokens, f->spec->head_dim);
+  tensor_randomize(t, &f->random);
+  return t;
+}
+
+static void compare(fixture *f, const DLTensor *positions, const DLTensor *in, const DLTensor *out) {
+  oracle *o = oracle_create(f->memory, f->spec, positions == f->each ? BATCH : 1, TOKENS, f->values, &f->operands);
+  trial_error worst = {0};
+  trial_compare_rows(o, in, out, &worst);
+  if (worst.spoilt || worst.error > BOUND) print_error("%s: %s\n", f->which->name, trial_error_text(f->memory, &worst));
+  assert_false(worst.spoilt || worst.error > BOUND);
+}
+
+/* ---- what a table gives ---- */
+
+static void rows_are_right(fixture *f, const DLTensor *positions, number_type type) {
+  table t = table_of(f, positions, 1);
+  DLTensor *q = rows(f, type, ROWS_BNHD, TOKENS), *k = rows(f, type, ROWS_GAPS, TOKENS);
+  DLTensor *q_out = tensor_copy(f->memory, q), *k_out = tensor_copy(f->memory, k);
+  assert_int_equal(encode(f, &t, NULL, q, q_out, k, k_out, 1), 0);
+  compare(f, positions, q, q_out);
+  compare(f, positions, k, k_out);
+  if (f->which->same_bits) {
+    DLTensor *q_without = tensor_copy(f->memory, q), *k_without = tensor_copy(f->memory, k);
+    assert_int_equal(encode(f, NULL, positions, q, q_without, k, k_without, 1), 0);
+    assert_true(tensor_identical(q_out, q_without) && tensor_identical(k_out, k_without));
+  }
+  DLTensor *q_here = tensor_copy(f->memory, q), *k_here = tensor_copy(f->memory, k);
+  assert_int_equal(encode(f, &t, NULL, q_here, q_here, k_here, k_here, 4), 0); /* in place, in parts, the same table */
+  assert_true(tensor_identical(q_here, q_out) && tensor_identical(k_here, k_out));
+  DLTensor *alone = rows(f, type, ROWS_BHND, TOKENS);
+  assert_int_equal(encode(f, &t, NULL, NULL, NULL, k, alone, 1), 0);
+  assert_true(tensor_identical(alone, k_out));
+  free(t.data);
+}
+
+static void check_rows(fixture *f) {
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) rows_are_right(f, f->positions, (number_type)type);
+  rows_are_right(f, f->each, NUMBER_F32);
+}
+
+static void check_parts(fixture *f) {
+  table whole = table_of(f, f->each, 1), parted = table_of(f, f->each, 5), shared = table_of(f, f->positions, 1);
+  assert_int_equal(whole.bytes, parted.bytes);
+  assert_memory_equal(whole.data, parted.data, whole.bytes);
+  assert_true(shared.bytes < whole.bytes);
+  free(whole.data), free(parted.data), free(shared.data);
+}
+
+/* k of another length, with positions of its own. */
+static void check_sections(fixture *f) {
+  DLTensor *k_positions = tensor_contiguous(f->memory, NUMBER_F64, 2, (int64_t[]){OTHER_TOKENS, f->spec->n_axes}, f->values + f->spec->n_axes);
+  DLTensor *q = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS), *k = rows(f, NUMBER_F32, ROWS_BNHD, OTHER_TOKENS), *k_alone = tensor_copy(f->memory, k);
+  DLTensor *q_alone = tensor_copy(f->memory, q);
+  table t, of_q = table_of(f, f->positions, 1), of_k = table_of(f, k_positions, 1);
+  pegen_args args = arguments(f, f->positions);
+  args.k_positions = k_positions;
+  assert_int_equal(prepare(f, &args, &t, 2), 0);
+  assert_int_equal(encode(f, &of_q, NULL, q_alone, q_alone, NULL, NULL, 1), 0);
+  assert_int_equal(encode(f, &of_k, NULL, k_alone, k_alone, NULL, NULL, 1), 0);
+  assert_int_equal(encode(f, &t, NULL, q, q, k, k, 3), 0);
+  assert_true(tensor_identical(q, q_alone) && tensor_identical(k, k_alone));
+  free(t.data), free(of_q.data), free(of_k.data);
+}
+
+/* ---- what is refused ---- */
+
+static void check_refusals(fixture *f) {
+  DLTensor *q = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS), *longer = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS + 1);
+  pegen_args args = arguments(f, f->positions);
+  table t = table_of(f, f->positions, 1), batches = table_of(f, f->each, 1);
+  assert_int_equal(f->kernel->prepare(&args, 0, 1), PEGEN_ERROR_MISSING_TABLE);
+  args.table = t.data, args.table_bytes = t.bytes - 1;
+  assert_int_equal(f->kernel->prepare(&args, 0, 1), PEGEN_ERROR_TABLE_BYTES);
+  args.table = (char *)t.data + 8, args.table_bytes = t.bytes;
+  assert_int_equal(f->kernel->prepare(&args, 0, 1), PEGEN_ERROR_ALIGNMENT);
+  args.table = t.data, args.positions = NULL;
+  assert_int_equal(f->kernel->prepare(&args, 0, 1), PEGEN_ERROR_MISSING_POSITIONS);
+  assert_int_equal(f->kernel->table_bytes(&args), 0);
+  if (f->kernel->n_operands) {
+    args = arguments(f, f->positions);
+    args.n_operands = 0, args.table = t.data, args.table_bytes = t.bytes;
+    assert_int_equal(f->kernel->prepare(&args, 0, 1), PEGEN_ERROR_MISSING_OPERAND);
+  }
+  assert_int_equal(encode(f, &t, NULL, longer, longer, NULL, NULL, 1), PEGEN_ERROR_TABLE);
+  table cut = {t.data, t.bytes - 1};
+  assert_int_equal(encode(f, &cut, NULL, q, q, NULL, NULL, 1), PEGEN_ERROR_TABLE_BYTES);
+  DLTensor *fewer = tensor_rows(f->memory, NUMBER_F32, ROWS_BHND, BATCH - 1, f->heads, TOKENS, f->spec->head_dim);
+  assert_int_equal(encode(f, &batches, NULL, fewer, fewer, NULL, NULL, 1), PEGEN_ERROR_TABLE);
+  ((unsigned char *)t.data)[8] ^= 1; /* of another kernel */
+  assert_int_equal(encode(f, &t, NULL, q, q, NULL, NULL, 1), PEGEN_ERROR_TABLE);
+  memset(t.data, 0, t.bytes);
+  assert_int_equal(encode(f, &t, NULL, q, q, NULL, NULL, 1), PEGEN_ERROR_TABLE);
+  DLTensor *over = tensor_copy(f->memory, q);
+  over->data = batches.data;
+  if (batches.bytes >= 4096) assert_int_equal(encode(f, &batches, NULL, q, over, NULL, NULL, 1), PEGEN_ERROR_OVERLAP);
+  free(t.data), free(batches.data);
+}
+
+/* ---- operands that are not finite ---- */
+
+/* One element of the first operand: the block whose matrix it belongs to is NaN in every token, all others are as before. */
+static void check_not_finite(fixture *f) {
+  const spec *s = f->spec;
+  if (!s->dense) return;
+  int head = s->dense->generator[0].n_heads > 1 ? 1 : 0, block = s->n_blocks - 1, n = s->n_components;
+  DLTensor *q = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS), *clean = tensor_copy(f->memory, q), *struck = tensor_copy(f->memory, q);
+  assert_int_equal(encode(f, NULL, f->positions, q, clean, NULL, NULL, 1), 0);
+  const DLTensor *raw = f->operands.tensors[s->dense->generator[0].operand];
+  float *element = (float *)raw->data + s->dense->generator[0].offset[(head ? s->n_blocks : 0) + block] + n - 1; /* row 0, last column */
+  float kept = *element;
+  static const float bad[] = {NAN, INFINITY};
+  for (int i = 0; i < 2; i++) {
+    *element = bad[i];
+    table t = table_of(f, f->positions, 1);
+    assert_int_equal(encode(f, &t, NULL, q, struck, NULL, NULL, 1), 0);
+    for (int64_t b = 0; b < BATCH; b++)
+      for (int64_t h = 0; h < f->heads; h++)
+        for (int64_t token = s->skip_tokens; token < TOKENS; token++)
+          for (int g = 0; g < s->n_blocks; g++)
+            for (int c = 0; c < n; c++) {
+              int channel = s->channel[c * s->n_blocks + g];
+              float x = *(float *)tensor_at(struck, b, h, token, channel), y = *(float *)tensor_at(clean, b, h, token, channel);
+              bool hit = g == block && (h == head || s->dense->generator[0].n_heads == 1);
+              if (hit) assert_true(isnan(x));
+              else assert_memory_equal(&x, &y, sizeof x);
+            }
+    free(t.data);
+  }
+  *element = kept;
+}
+
+/* ---- all of it ---- */
+
+static void tables_hold(void **state) {
+  fixture f = {.memory = arena_create(), .which = *state, .random = 5};
+  loader_define defines[MOST_DEFINES];
+  int n_defines = 0;
+  for (; n_defines < MOST_DEFINES && f.which->define[n_defines]; n_defines++) {
+    char *name = arena_strdup(f.memory, f.which->define[n_defines]), *value = strchr(name, '=');
+    *value++ = 0;
+    defines[n_defines] = (loader_define){name, value};
+  }
+  f.spec = loader_load(f.memory, arena_printf(f.memory, "%s/%s.lua", SPECS_DIR, f.which->spec), DSL_DIR, n_defines, defines);
+  assert_non_null(f.spec);
+  f.heads = f.spec->heads > 1 ? f.spec->heads : HEADS;
+  int P = f.spec->n_axes;
+  f.values = arena_array(f.memory, double, BATCH * TOKENS * P);
+  for (int i = 0; i < BATCH * TOKENS * P; i++) f.values[i] = random_uniform(&f.random, -2, 2);
+  f.positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){TOKENS, P}, f.values);
+  f.each = tensor_contiguous(f.memory, NUMBER_F64, 3, (int64_t[]){BATCH, TOKENS, P}, f.values);
+  f.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
+  const char **targets;
+  int count = trial_targets(f.memory, wanted, &targets);
+  for (int i = 0; i < count; i++) {
+    loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 2);
+    assert_non_null(loaded);
+    f.kernel = run_kernel(loaded);
+    check_rows(&f);
+    check_parts(&f);
+    check_sections(&f);
+    check_refusals(&f);
+    check_not_finite(&f);
+    run_unload(loaded);
+  }
+  arena_destroy(f.memory);
+}
+
+int main(int argc, char **argv) {
+  wanted = argc > 1 ? argv[1] : NULL;
+  if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
+  struct CMUnitTest tests[CASE_COUNT];
+  for (int i = 0; i < CASE_COUNT; i++) tests[i] = (struct CMUnitTest){cases[i].name, tables_hold, NULL, NULL, (void *)(uintptr_t)&cases[i]};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
