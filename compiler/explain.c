@@ -58,10 +58,12 @@ static void print_description(arena *a, const spec *s, const explanation *e) {
   const char *heads = s->heads > 1 ? arena_printf(a, "%d heads that differ", s->heads) : "all heads alike";
   line("head", arena_printf(a, "%d channels, %s", s->head_dim, heads));
   const char *rest = e->leftover ? arena_printf(a, "; %d channel%s through", e->leftover, e->leftover > 1 ? "s pass" : " passes") : "";
-  line("block", arena_printf(a, "%d of %d channels: %s%s", e->n_blocks, e->block_size, e->block, rest));
-  for (int i = 0; i < s->n_axes; i++) line(i ? "" : "generators", arena_printf(a, "%-8s %s", s->axis[i], e->generator[i]));
-  for (int i = 0; i < s->n_axes; i++) line(i ? "" : "phases", arena_printf(a, "%-8s %s", s->axis[i], e->phase[i]));
-  line("combine", e->combine);
+  if (e->n_blocks) line("block", arena_printf(a, "%d of %d channels: %s%s", e->n_blocks, e->block_size, e->block, rest));
+  else line("block", e->block);
+  for (int i = 0; i < s->n_axes && e->generator[0]; i++) line(i ? "" : "generators", arena_printf(a, "%-8s %s", s->axis[i], e->generator[i]));
+  for (int i = 0; i < s->n_axes && e->phase[0]; i++) line(i ? "" : "phases", arena_printf(a, "%-8s %s", s->axis[i], e->phase[i]));
+  if (e->combine) line("combine", e->combine);
+  if (e->bias) line("bias", e->bias);
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *o = &s->operand[i];
     const char *shape = "";
@@ -97,13 +99,18 @@ static void print_cost(arena *a, const spec *s, const explanation *e) {
   int heads = s->heads > 1 ? s->heads : EXAMPLE_HEADS, rows = c->per_head ? 2 : 2 * heads;
   putchar('\n');
   if (count_all(&c->prepared)) line("once a call", count_text(a, &c->prepared));
-  line("a token", arena_printf(a, "%s%s", count_text(a, &c->token), c->per_head ? ", for each head; q and k share it" : "; q, k and all heads share it"));
-  line("a row", arena_printf(a, "%d operations on channels, and %.1f of the token's with %d heads", c->row_operations, (double)count_all(&c->token) / rows, heads));
+  if (count_all(&c->token))
+    line("a token", arena_printf(a, "%s%s", count_text(a, &c->token), c->per_head ? ", for each head; q and k share it" : "; q, k and all heads share it"));
+  if (c->row_operations) {
+    double share = (double)count_all(&c->token) / rows;
+    line("a row", arena_printf(a, "%d operations on channels, and %.1f of the token's with %d heads", c->row_operations, share, heads));
+  }
+  if (c->pair_operations) line("a pair", arena_printf(a, "%d operations a head", c->pair_operations));
   int columns = s->head_dim + e->columns_added;
-  line("", arena_printf(a, "%d bytes read and %d written in float32, half of that in bfloat16 and float16", 4 * s->head_dim, 4 * columns));
+  line(c->row_operations ? "" : "a row", arena_printf(a, "%d bytes read and %d written in float32, half of that in bfloat16 and float16", 4 * s->head_dim, 4 * columns));
   line("columns", e->columns_added ? arena_printf(a, "%d added to each row", e->columns_added) : "none added");
-  line("precision", arena_printf(a, "rotor entries %s", e->entries_precision));
-  line("", e->rows_precision);
+  if (e->entries_precision) line("precision", arena_printf(a, "rotor entries %s", e->entries_precision));
+  line(e->entries_precision ? "" : "precision", e->rows_precision);
 }
 
 static void print_text(arena *a, const spec *s, const explanation *e) {
@@ -143,13 +150,14 @@ static void json_description(json_writer *w, const spec *s, const explanation *e
   for (int i = 0; i < s->n_axes; i++) {
     json_begin(w, NULL, '{');
     json_text(w, "name", s->axis[i]);
-    json_text(w, "generator", e->generator[i]);
-    json_text(w, "phase", e->phase[i]);
+    if (e->generator[i]) json_text(w, "generator", e->generator[i]);
+    if (e->phase[i]) json_text(w, "phase", e->phase[i]);
     if (s->grid[0]) json_integer(w, "grid", s->grid[i]);
     json_end(w, '}');
   }
   json_end(w, ']');
-  json_text(w, "combine", e->combine);
+  if (e->combine) json_text(w, "combine", e->combine);
+  if (e->bias) json_text(w, "bias", e->bias);
   json_integer(w, "skip_tokens", s->skip_tokens);
   json_bool(w, "inverse", s->inverse);
   json_text(w, "group", e->group);
@@ -197,12 +205,13 @@ static void json_cost(json_writer *w, const spec *s, const explanation *e) {
   json_counts(w, "per_call", &e->cost.prepared);
   json_counts(w, e->cost.per_head ? "per_token_and_head" : "per_token", &e->cost.token);
   json_integer(w, "per_row_operations", e->cost.row_operations);
+  json_integer(w, "per_pair_operations", e->cost.pair_operations);
   json_integer(w, "per_row_bytes_float32", 4 * (2 * s->head_dim + e->columns_added));
   json_integer(w, "per_row_bytes_float16", 2 * (2 * s->head_dim + e->columns_added));
   json_end(w, '}');
   json_integer(w, "columns_added", e->columns_added);
   json_begin(w, "precision", '{');
-  json_text(w, "entries", e->entries_precision);
+  if (e->entries_precision) json_text(w, "entries", e->entries_precision);
   json_text(w, "rows", e->rows_precision);
   json_end(w, '}');
 }

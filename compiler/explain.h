@@ -28,6 +28,7 @@ typedef struct explain_cost {
   operation_count token;     /* once a token; once a token and head where per_head */
   bool per_head;             /* a token's work is not shared by heads; it always is by q and k */
   int row_operations;        /* a row of q or k: head_dim channels */
+  int pair_operations;       /* a pair of tokens and head, in attention */
 } explain_cost;
 
 typedef struct explanation {
@@ -35,9 +36,10 @@ typedef struct explanation {
   const char *role;        /* "separable", "pairwise", "additive" */
   const char *block;       /* what a group of channels is */
   int block_size, n_blocks, leftover; /* channels; leftover: of the head, in no block */
-  const char *generator[SPEC_MAX_AXES]; /* by axis */
+  const char *generator[SPEC_MAX_AXES]; /* by axis; NULL where nothing turns, as are phases and combine */
   const char *phase[SPEC_MAX_AXES];
   const char *combine;
+  const char *bias;        /* of attention, or what is added; NULL: none */
   const char *group;       /* "SO(3)" */
   const char *normal_form; /* what the kernel computes */
   property property[PROPERTY_COUNT];

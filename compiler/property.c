@@ -6,6 +6,7 @@
 #include "spec.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { FAR_OCTAVE = 5, OCTAVES = 10 }; /* what counts as far: distances of 32 to 1024 units */
 static const long double FAR_SCORE = 0.85L; /* nothing far may score higher where distance decays */
@@ -143,4 +144,34 @@ property measure_decay(arena *a, const property_probe *p, uint64_t *random) {
   return (property){.holds = highest < FAR_SCORE ? VERDICT_ON_AVERAGE : VERDICT_NO, .has_deviation = true, .deviation = highest,
                     .reason = arena_printf(a, "equal q and k score at most %.2Lf at distances of %d to %d (%.2Lf in the mean), 1 at none",
                                            highest, 1 << FAR_OCTAVE, 1 << OCTAVES, mean)};
+}
+
+property measure_fall(arena *a, const property_probe *p, uint64_t *random) {
+  long double *near = arena_array(a, long double, p->n_values), *far = arena_array(a, long double, p->n_values), sum = 0;
+  int rises = 0, higher = 0;
+  for (int sample = 0; sample < p->samples; sample++) {
+    double from[SPEC_MAX_AXES], direction[SPEC_MAX_AXES], to[SPEC_MAX_AXES];
+    draw(p, random, 0, REACH, from);
+    draw_direction(p, random, direction);
+    p->pair(p, from, from, near);
+    memcpy(far, near, sizeof *far * (size_t)p->n_values);
+    for (int octave = 0; octave <= OCTAVES; octave++) {
+      long double *before = arena_array(a, long double, p->n_values);
+      memcpy(before, far, sizeof *far * (size_t)p->n_values);
+      for (int axis = 0; axis < p->n_axes; axis++) to[axis] = from[axis] + ldexp(direction[axis], octave);
+      p->pair(p, from, to, far);
+      for (int i = 0; i < p->n_values; i++) rises += !(far[i] <= before[i]);
+    }
+    for (int i = 0; i < p->n_values; i++) {
+      higher += !(far[i] < near[i]);
+      sum += fmaxl(far[i], -1e6L) - near[i];
+    }
+  }
+  long double mean = sum / ((long double)p->samples * p->n_values);
+  verdict holds = higher ? VERDICT_NO : rises ? VERDICT_ON_AVERAGE : VERDICT_YES;
+  const char *text = holds == VERDICT_YES  ? "the bias falls at every step of every direction, by %.3Lg in the mean at a distance of %d"
+                     : holds == VERDICT_NO ? "the bias does not fall in every direction: it changes by %.3Lg in the mean at a distance of %d"
+                                           : "the bias falls in every direction, though not at every step: by %.3Lg in the mean at a distance of %d";
+  return (property){.holds = holds, .has_deviation = true, .deviation = mean,
+                    .reason = arena_printf(a, text, holds == VERDICT_NO ? mean : -mean, 1 << OCTAVES)};
 }
