@@ -87,7 +87,7 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
 }
 
 const form form_dense = {
-    .name = "dense",
+    .name = "dense", .explain = explain_dense,
     .entries = {.encode = "pegen_dense_encode", .prepare = "pegen_dense_prepare", .workspace = "pegen_dense_workspace", .table_bytes = "pegen_dense_table_bytes"},
     .takes = takes, .plan = build, .print = print, .imports = imports, .emit_cpu = emit, .describe = describe, .per_head = per_head, .hash = hash,
 };

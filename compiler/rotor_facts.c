@@ -20,8 +20,7 @@ void rotor_facts_open(arena *a, const spec *s, double work, rotor_facts *out) {
   for (int i = 0; i < 3; i++) out->matrix[i] = arena_array(a, long double, room);
 }
 
-/* The index-th block that is looked at. */
-static void block_at(const rotor_facts *f, int index, int *head, int *block) {
+void rotor_facts_block(const rotor_facts *f, int index, int *head, int *block) {
   int at = (int)((int64_t)index * f->spec->heads * f->spec->n_blocks / f->looked_at);
   *head = at / f->spec->n_blocks;
   *block = at % f->spec->n_blocks;
@@ -34,7 +33,7 @@ static void relative_rotation(const rotor_facts *f, int index, const double *fro
   const spec *s = f->spec;
   int n = s->n_components, head, block;
   long double *x = f->matrix[0], *y = f->matrix[1], square = amplitude_of(s) * amplitude_of(s);
-  block_at(f, index, &head, &block);
+  rotor_facts_block(f, index, &head, &block);
   reference_block(s, from, f->operands.values, head, block, x);
   reference_block(s, to, f->operands.values, head, block, y);
   for (int i = 0; i < n; i++)
@@ -96,7 +95,7 @@ static property origin_property(const rotor_facts *f, const rotor_proofs *proofs
   if (proofs->rebased) return property_proved(VERDICT_NO, "rows are in another basis, at the origin too");
   for (int i = 0; i < f->looked_at; i++) {
     int head, block;
-    block_at(f, i, &head, &block);
+    rotor_facts_block(f, i, &head, &block);
     reference_block(s, origin, f->operands.values, head, block, f->matrix[2]);
     worst = from_identity(s, f->matrix[2], worst);
   }

@@ -23,6 +23,9 @@ typedef struct rotor_facts {
 /* work: what one matrix costs, 1 for a block of three channels. */
 void rotor_facts_open(arena *a, const spec *s, double work, rotor_facts *out);
 
+/* Head and block of the index-th that is looked at. */
+void rotor_facts_block(const rotor_facts *f, int index, int *head, int *block);
+
 /* What a form knows of its generators from the description. */
 typedef struct rotor_proofs {
   bool orthogonal;     /* every generator acts by a skew matrix */

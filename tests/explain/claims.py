@@ -67,4 +67,17 @@ CLAIMS = {
         ([], TWISTED | UNTOLD, "CARE, section 5"),
         (["grades=0,2", "heads=2"], TWISTED | UNTOLD, "the same of a part of the grades"),
     ],
+    "liere": [
+        ([], TWISTED | UNTOLD, "LieRE, section 3.1: eq. 1 is an approximation where generators do not commute; ComRoPE, table 7: commonly not"),
+        (["block=3", "heads=2"], TWISTED | UNTOLD, "the same, of blocks that have a closed form"),
+        (["block=2"], TORUS | DIRECTED | UNTOLD, "LieRE, section 3.1: blocks of two are RoPE-Mixed, and commute"),
+        (["axes=1"], TORUS | ONE_AXIS | UNTOLD, "LieRE, appendix A: with one axis it reduces to RoPE with learnable phases"),
+    ],
+    "comrope_ap": [
+        ([], TORUS | DIRECTED | UNTOLD, "ComRoPE, table 7: commutes; theorem 1"),
+        (["block=2"], TORUS | DIRECTED | UNTOLD, "the same, of planes"),
+    ],
+    "comrope_ld": [([], TORUS | DIRECTED | UNTOLD, "ComRoPE, table 7: commutes; theorem 1")],
+    # Of the whole head: the change of basis is every token's, and turns the origin, too.
+    "string_cayley": [([], TORUS | DIRECTED | UNTOLD | {"identity_at_origin": None}, "STRING, as ComRoPE's theorem 1 has it")],
 }
