@@ -17,6 +17,8 @@
 
 /* Is it B,N,H or B,N,H,D, or the name of a shape? (What --shape takes; the kernel may still refuse it.) */
 bool bench_shape_known(const char *text);
+/* The name of the i-th built-in shape, NULL beyond the last. */
+const char *bench_shape_name(int i);
 
 /* Compiles and measures; prints to the standard output. An exit code. */
 int bench_spec(arena *a, const spec *s, const compile_options *compile, const bench_options *bench);

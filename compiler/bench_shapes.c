@@ -39,6 +39,8 @@ bool bench_shape_known(const char *text) {
   return read_sizes(text, value) > 0;
 }
 
+const char *bench_shape_name(int i) { return i < SHAPE_COUNT ? shapes[i].name : NULL; }
+
 /* False after a message. */
 static bool read_shape(const char *text, const pegen_kernel *kernel, bench_shape *out) {
   int64_t value[4];

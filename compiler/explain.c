@@ -30,6 +30,8 @@ void operation_count_add(operation_count *total, const expr *x, int blocks, unsi
   }
 }
 
+int operation_count_all(const operation_count *c) { return c->arithmetic + c->divisions + c->sines + c->exponentials; }
+
 /* ---- text for a person ---- */
 
 enum { EXAMPLE_HEADS = 12 };
@@ -45,8 +47,6 @@ static const char *count_text(arena *a, const operation_count *c) {
     if (kinds[i].count) text = text ? arena_printf(a, "%s, %d %s", text, kinds[i].count, kinds[i].what) : arena_printf(a, "%d %s", kinds[i].count, kinds[i].what);
   return text ? text : "nothing";
 }
-
-static int count_all(const operation_count *c) { return c->arithmetic + c->divisions + c->sines + c->exponentials; }
 
 static void line(const char *label, const char *text) { printf("  %-12s %s\n", label, text); }
 
@@ -98,11 +98,11 @@ static void print_cost(arena *a, const spec *s, const explanation *e) {
   const explain_cost *c = &e->cost;
   int heads = s->heads > 1 ? s->heads : EXAMPLE_HEADS, rows = c->per_head ? 2 : 2 * heads;
   putchar('\n');
-  if (count_all(&c->prepared)) line("once a call", count_text(a, &c->prepared));
-  if (count_all(&c->token))
+  if (operation_count_all(&c->prepared)) line("once a call", count_text(a, &c->prepared));
+  if (operation_count_all(&c->token))
     line("a token", arena_printf(a, "%s%s", count_text(a, &c->token), c->per_head ? ", for each head; q and k share it" : "; q, k and all heads share it"));
   if (c->row_operations) {
-    double share = (double)count_all(&c->token) / rows;
+    double share = (double)operation_count_all(&c->token) / rows;
     line("a row", arena_printf(a, "%d operations on channels, and %.1f of the token's with %d heads", c->row_operations, share, heads));
   }
   if (c->pair_operations) line("a pair", arena_printf(a, "%d operations a head", c->pair_operations));

@@ -50,10 +50,12 @@ typedef struct explanation {
 
 /* What a form tells; false after a diag_error where the description cannot be compiled. */
 typedef bool explain_function(arena *a, const spec *s, explanation *out);
-explain_function explain_blades, explain_dense;
+explain_function explain_blades, explain_dense, explain_attention;
 
 /* Adds the operations of x that were not counted yet. seen: [expr_pool_count]. */
 void operation_count_add(operation_count *total, const expr *x, int times, unsigned char *seen);
+
+int operation_count_all(const operation_count *c);
 
 /* Prints to the standard output; 0, or 1 after a diag_error. */
 int explain_spec(arena *a, const spec *s, explain_format format);

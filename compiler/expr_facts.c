@@ -49,6 +49,6 @@ bool expr_is_linear(const expr *x) { return is_affine(x, true); }
 
 void expr_mark_operands(const expr *x, bool *operand_read) {
   if (!(x->depends & DEPENDS_OPERAND)) return;
-  if (x->op == EXPR_OPERAND) operand_read[x->index] = true;
+  if (x->op == EXPR_OPERAND || x->op == EXPR_ELEMENT) operand_read[x->index] = true;
   for (int i = 0; i < expr_op_arity(x->op); i++) expr_mark_operands(x->arg[i], operand_read);
 }

@@ -77,9 +77,6 @@ static const struct {
 } shells[] = {{"bash", option_print_bash}, {"zsh", option_print_zsh}};
 enum { SHELL_COUNT = sizeof shells / sizeof *shells };
 
-static const char *const shapes[] = {"vit_b1", "vit_b8", "vit_b64", "vit1024", "llm", "decode"};
-enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes };
-
 static const char *const levels[] = {"0", "1", "2", "3"};
 enum { LEVEL_COUNT = sizeof levels / sizeof *levels };
 
@@ -87,7 +84,6 @@ enum { LEVEL_COUNT = sizeof levels / sizeof *levels };
 static const char *emit_word(int i) { return i < EMIT_KIND_COUNT ? emit_kinds[i].name : NULL; }
 static const char *dtype_word(int i) { return i < DTYPE_COUNT ? dtypes[i].name : NULL; }
 static const char *layout_word(int i) { return i < LAYOUT_COUNT ? layouts[i].name : NULL; }
-static const char *shape_word(int i) { return i < SHAPE_COUNT ? shapes[i] : NULL; }
 static const char *shell_word(int i) { return i < SHELL_COUNT ? shells[i].name : NULL; }
 static const char *format_word(int i) { return i < EXPLAIN_FORMAT_COUNT ? formats[i].name : NULL; }
 static const char *level_word(int i) { return i < LEVEL_COUNT ? levels[i] : NULL; }
@@ -307,7 +303,7 @@ static const option_row rows[] = {
     {NULL, 'M', "D", true, FOR_COMPILE, set_depend, "also write a make dependency file, FILE with the ending .d", VALUES_FREE, NULL},
     {NULL, 'M', "F DEPFILE", true, FOR_COMPILE, NULL, "the same, to DEPFILE", VALUES_FILE, NULL},
     {"format", 0, "FORM", false, FOR_EXPLAIN, set_format, "text (default) or json", VALUES_WORDS, format_word},
-    {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape, "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit_b64, vit1024, llm, decode; default: those that fit the target", VALUES_WORDS, shape_word},
+    {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape, "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit_b64, vit1024, llm, decode; default: those that fit the target", VALUES_WORDS, bench_shape_name},
     {"layout", 0, "LIST", false, FOR_BENCH, set_layout, "order of the memory: bnhd (default), bhnd", VALUES_LIST, layout_word},
     {"threads", 0, "COUNT", false, FOR_BENCH, set_threads, "threads that share each call; default 1", VALUES_FREE, NULL},
     {"in-place", 0, NULL, false, FOR_BENCH, set_in_place, "only q_out = q, k_out = k", VALUES_FREE, NULL},

@@ -81,6 +81,7 @@ static long double difference(const property_probe *p, const long double *x, con
   for (int i = 0; i < p->n_values; i++) {
     long double size = fmaxl(1, fmaxl(fabsl(x[i]), fabsl(y[i]))), off = fabsl(x[i] - y[i]) / size;
     if (x[i] == y[i]) continue; /* infinities too: a mask is a mask in both */
+    if (isinf(x[i]) != isinf(y[i])) off = 1;
     if (!(off <= worst)) worst = isnan(off) ? INFINITY : off;
   }
   return worst;
@@ -147,7 +148,7 @@ property measure_decay(arena *a, const property_probe *p, uint64_t *random) {
 }
 
 property measure_fall(arena *a, const property_probe *p, uint64_t *random) {
-  long double *near = arena_array(a, long double, p->n_values), *far = arena_array(a, long double, p->n_values), sum = 0;
+  long double *near = arena_array(a, long double, 3 * p->n_values), *far = near + p->n_values, *before = far + p->n_values, sum = 0;
   int rises = 0, higher = 0;
   for (int sample = 0; sample < p->samples; sample++) {
     double from[SPEC_MAX_AXES], direction[SPEC_MAX_AXES], to[SPEC_MAX_AXES];
@@ -156,7 +157,6 @@ property measure_fall(arena *a, const property_probe *p, uint64_t *random) {
     p->pair(p, from, from, near);
     memcpy(far, near, sizeof *far * (size_t)p->n_values);
     for (int octave = 0; octave <= OCTAVES; octave++) {
-      long double *before = arena_array(a, long double, p->n_values);
       memcpy(before, far, sizeof *far * (size_t)p->n_values);
       for (int axis = 0; axis < p->n_axes; axis++) to[axis] = from[axis] + ldexp(direction[axis], octave);
       p->pair(p, from, to, far);

@@ -29,6 +29,17 @@ TWISTED = ROTATION | {
 ONE_AXIS = {"rotation_invariant": (NONE, PROVED)}
 UNTOLD = {"distance_decay": None}  # no paper says anything of it
 DIRECTED = {"rotation_invariant": (NO, MEASURED)}
+# Functions of the displacement inside attention: "translation invariance" of biases (PaPE, section 2).
+PAIRS = {
+    "norm_kept": (YES, PROVED),
+    "translation_invariant": (YES, PROVED),
+    "commuting_generators": (NONE, PROVED),
+    "invertible": (NONE, PROVED),
+    "distance_decay": (YES, MEASURED),
+    "context_aware": (NO, PROVED),
+    "identity_at_origin": (YES, MEASURED),
+}
+LINEAR = {"commuting_generators": (NO, MEASURED), "distance_decay": (AVERAGE, MEASURED)}
 
 CLAIMS = {
     "rope": [
@@ -80,4 +91,22 @@ CLAIMS = {
     "comrope_ld": [([], TORUS | DIRECTED | UNTOLD, "ComRoPE, table 7: commutes; theorem 1")],
     # Of the whole head: the change of basis is every token's, and turns the origin, too.
     "string_cayley": [([], TORUS | DIRECTED | UNTOLD | {"identity_at_origin": None}, "STRING, as ComRoPE's theorem 1 has it")],
+    "attention": [([], PAIRS | ONE_AXIS | {"distance_decay": (NO, PROVED)}, "without positions nothing changes")],
+    "alibi": [
+        ([], PAIRS | ONE_AXIS, "Press et al., section 3"),
+        (["axes=2"], PAIRS | {"rotation_invariant": (YES, MEASURED)},
+         "PaPE, section 4.2: translation invariance, rotation invariance and distance decay"),
+        (["axes=3"], PAIRS | {"rotation_invariant": (YES, MEASURED)}, "the same"),
+    ],
+    "lookhere": [
+        ([], PAIRS | DIRECTED, "PaPE, section 4.2: directionality, and so no rotation invariance"),
+        (["directions=eighths1-eighths2-none"], PAIRS | DIRECTED, "the same"),
+    ],
+    "relative_bias_table": [
+        ([], PAIRS | DIRECTED | {"distance_decay": (NO, MEASURED), "identity_at_origin": (NO, MEASURED)}, "Swin, eq. 4: whatever is learned"),
+    ],
+    "lingeope": [
+        ([], PAIRS | DIRECTED | LINEAR, "GeoPE, section 3.4: depends solely on the relative displacement"),
+        (["axes=3"], PAIRS | DIRECTED | LINEAR, "the same"),
+    ],
 }
