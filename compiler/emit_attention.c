@@ -341,6 +341,7 @@ static void emit_attend(ir *b, arena *a, const attention_plan *p, const cpu_targ
   attention_emitter e = {.b = b, .memory = a, .p = p, .target = target, .dtype = dtype, .shape = attention_shape_of(p, target)};
   if (e.shape.rows > MAX_ROWS || e.shape.channels > MAX_ROWS || e.shape.vectors > ATTENTION_MAX_VECTORS) diag_bug("emit_attention", "the tile is too large");
   e.lanes = ir_vector(b, e.shape.lanes, b->f32);
+  if (p->by_rows) e.grid = grid_shape_of(p, &e.shape);
   ir_function(b, emit_attend_name(a, target, dtype), true, (MlirType){NULL}, 1, &b->ptr, &e.tile);
   emit_begin(&e);
   emit_load_queries(&e);
@@ -349,7 +350,8 @@ static void emit_attend(ir *b, arena *a, const attention_plan *p, const cpu_targ
   ir_value plain = pairs ? smaller(b, TILE(&e, plain, b->i64), end) : end;
   if (pairs) emit_delta_begin(&e);
   if (!pairs || p->spec->skip_tokens > 0) emit_keys(&e, e.zero, plain, false);
-  if (pairs) emit_keys(&e, plain, end, true);
+  if (pairs && p->by_rows) emit_grid_keys(&e, plain, end, emit_key_tile);
+  else if (pairs) emit_keys(&e, plain, end, true);
   emit_store_output(&e);
   ir_return(b);
 }

@@ -26,6 +26,7 @@ typedef struct attention_emitter {
   const attention_plan *p;
   const cpu_target *target;
   attention_shape shape;
+  grid_shape grid;    /* where the plan is by_rows */
   int dtype;
   MlirType lanes;     /* a register of float32 */
   ir_value tile;      /* const pegen_attention_tile * */
@@ -37,6 +38,8 @@ typedef struct attention_emitter {
   ir_value rows;      /* room for the rows of queries and outputs: [head_dim or value_dim] */
   ir_value places, wide_places; /* coordinates of a tile's keys: [key][axis], float32 and float64 */
   ir_value query_places;        /* of the queries: [axis][queries], float32 */
+  ir_value bias_table, bias_at; /* by_rows: biases of a tile's runs, and where each key's begin in them */
+  ir_value entry_table, shared_table;
   ir_value *fixed;    /* by expr id: values that are the same for all pairs of the call */
   ir_value zero;      /* constants of the function: i64 0 */
 } attention_emitter;
@@ -67,6 +70,26 @@ void emit_delta_keys(attention_emitter *e, const key_tile *t);
 ir_value emit_delta_bias(attention_emitter *e, ir_value key, int vector);
 /* Adds the rotated part of the scores of a tile to `scores`. */
 void emit_delta_rotations(attention_emitter *e, const key_tile *t);
+
+/* A block's channels, and the queries' components there: [register][component]. */
+typedef struct block_rows {
+  ir_value channel[SPEC_MAX_BLADES], q[ATTENTION_MAX_VECTORS][SPEC_MAX_BLADES];
+} block_rows;
+void emit_block_rows(attention_emitter *e, ir_value index, block_rows *block);
+/* A key's components in the block, spread over the lanes. */
+void emit_key_components(attention_emitter *e, const key_tile *t, const block_rows *block, ir_value key, ir_value *k);
+/* Adds q . (R k) to a key's scores; entry: the lanes of R's entries up to their signs, null where one is 0. */
+void emit_turned_score(attention_emitter *e, ir_value key, int vector, const ir_value *entry, const block_rows *block, const ir_value *k);
+
+/* ---- emit_grid.c: the same on the built-in grid, from tables ---- */
+
+grid_shape grid_shape_of(const attention_plan *p, const attention_shape *s);
+void emit_grid_begin(attention_emitter *e);
+/* Calls tile(e, first key, count, paired) for whole runs of keys. */
+void emit_grid_keys(attention_emitter *e, ir_value begin, ir_value end, void (*tile)(attention_emitter *, ir_value, ir_value, bool));
+void emit_grid_bias_table(attention_emitter *e, const key_tile *t);
+ir_value emit_grid_bias(attention_emitter *e, ir_value key, int vector);
+void emit_grid_rotations(attention_emitter *e, const key_tile *t);
 
 /* ---- emit_exp2: 2^x of float32, x <= 0 ---- */
 

@@ -27,8 +27,12 @@ void emit_delta_begin(attention_emitter *e) {
   int axes = e->p->spec->n_axes;
   e->fixed = memo(e);
   delta_emitter d = {.e = e, .fixed = e->fixed};
+  if (e->p->bias) emit_delta_fixed(&d, e->p->bias);
+  if (e->p->by_rows) {
+    emit_grid_begin(e);
+    return;
+  }
   if (e->p->bias) {
-    emit_delta_fixed(&d, e->p->bias);
     e->places = ir_alloca(b, (int64_t)e->shape.keys * axes * 4, 64);
     e->query_places = ir_alloca(b, (int64_t)axes * e->shape.queries * 4, 64);
     for (int axis = 0; axis < axes; axis++) {
@@ -45,6 +49,10 @@ void emit_delta_begin(attention_emitter *e) {
 
 void emit_delta_keys(attention_emitter *e, const key_tile *t) {
   ir *b = e->b;
+  if (e->p->by_rows) {
+    if (e->p->bias) emit_grid_bias_table(e, t);
+    return;
+  }
   ir_value places = ir_load(b, b->ptr, ir_offset_const(b, e->tile, offsetof(pegen_attention_tile, keys)), 8);
   ir_value arguments[] = {places, t->first, t->count, e->places};
   if (e->p->bias) ir_call(b, "pegen_attention_coordinates_f32", 4, arguments);
@@ -53,6 +61,7 @@ void emit_delta_keys(attention_emitter *e, const key_tile *t) {
 }
 
 ir_value emit_delta_bias(attention_emitter *e, ir_value key, int vector) {
+  if (e->p->by_rows) return emit_grid_bias(e, key, vector);
   ir *b = e->b;
   ir_value narrow[SPEC_MAX_AXES];
   int axes = e->p->spec->n_axes;
@@ -81,47 +90,65 @@ static void emit_wide(attention_emitter *e, ir_value key, int vector, ir_value *
   }
 }
 
-/* score + q . (R k) of one block; entry: the lanes of each matrix entry that is no constant 0, else null. */
-static ir_value emit_turned_product(attention_emitter *e, const ir_value *entry, const ir_value *q, const ir_value *k, ir_value score) {
+void emit_block_rows(attention_emitter *e, ir_value index, block_rows *block) {
+  ir *b = e->b;
+  const spec *s = e->p->spec;
+  ir_value channels = ir_offset(b, ir_table_address(b, channel_table(e)), attention_mul(b, index, 4));
+  for (int i = 0; i < s->n_components; i++) {
+    ir_value at = ir_offset_const(b, channels, (int64_t)i * s->n_blocks * 4);
+    block->channel[i] = ir_cast(b, "arith.extsi", ir_load(b, b->i32, at, 4), b->i64);
+    for (int x = 0; x < e->shape.vectors; x++) block->q[x][i] = ir_load(b, e->lanes, attention_at(e, e->queries, block->channel[i], x), 4);
+  }
+}
+
+void emit_key_components(attention_emitter *e, const key_tile *t, const block_rows *block, ir_value key, ir_value *k) {
+  ir *b = e->b;
+  ir_value row = ir_offset(b, t->rows, ir_op2(b, "arith.muli", key, t->stride));
+  for (int i = 0; i < e->p->spec->n_components; i++)
+    k[i] = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset(b, row, attention_mul(b, block->channel[i], 4)), 4));
+}
+
+void emit_turned_score(attention_emitter *e, ir_value key, int vector, const ir_value *entry, const block_rows *block, const ir_value *k) {
   ir *b = e->b;
   int n = e->p->spec->n_components;
+  ir_value at = attention_at(e, e->scores, key, vector), score = ir_load(b, e->lanes, at, 4);
   for (int i = 0; i < n; i++) {
     ir_value turned = {NULL};
     for (int j = 0; j < n; j++) {
       if (!entry[i * n + j].ptr) continue;
-      turned = turned.ptr ? attention_multiply_add(b, entry[i * n + j], k[j], turned) : ir_op2(b, "arith.mulf", entry[i * n + j], k[j]);
+      ir_value product = ir_op2(b, "arith.mulf", entry[i * n + j], k[j]);
+      bool negated = e->p->entry_negated[i * n + j];
+      if (turned.ptr) turned = ir_op2(b, negated ? "arith.subf" : "arith.addf", turned, product);
+      else turned = negated ? ir_op1(b, "arith.negf", product) : product;
     }
-    if (turned.ptr) score = attention_multiply_add(b, q[i], turned, score);
+    if (turned.ptr) score = attention_multiply_add(b, block->q[vector][i], turned, score);
   }
-  return score;
+  ir_store(b, score, at, 4, false);
 }
 
 void emit_delta_rotations(attention_emitter *e, const key_tile *t) {
   ir *b = e->b;
   const spec *s = e->p->spec;
-  int n = s->n_components;
-  ir_value channels = ir_table_address(b, channel_table(e));
-  ir_loop blocks = ir_for(b, e->zero, i64(b, s->n_blocks));
-  ir_value channel[SPEC_MAX_BLADES], q[ATTENTION_MAX_VECTORS][SPEC_MAX_BLADES];
-  for (int i = 0; i < n; i++) {
-    ir_value at = ir_offset_const(b, ir_offset(b, channels, attention_mul(b, blocks.index, 4)), (int64_t)i * s->n_blocks * 4);
-    channel[i] = ir_cast(b, "arith.extsi", ir_load(b, b->i32, at, 4), b->i64);
-    for (int x = 0; x < e->shape.vectors; x++) q[x][i] = ir_load(b, e->lanes, attention_at(e, e->queries, channel[i], x), 4);
+  if (e->p->by_rows) {
+    emit_grid_rotations(e, t);
+    return;
   }
+  ir_loop blocks = ir_for(b, e->zero, i64(b, s->n_blocks));
+  block_rows block;
+  emit_block_rows(e, blocks.index, &block);
   delta_emitter d = {.e = e, .block = blocks.index, .fixed = memo(e)};
-  for (int i = 0; i < n * n; i++) emit_delta_fixed(&d, e->p->matrix[i]);
+  for (int i = 0; i < e->p->n_entries; i++) emit_delta_fixed(&d, e->p->entry[i]);
   ir_loop keys = ir_for(b, e->zero, t->count);
-  ir_value row = ir_offset(b, t->rows, ir_op2(b, "arith.muli", keys.index, t->stride)), k[SPEC_MAX_BLADES];
-  for (int i = 0; i < n; i++) k[i] = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset(b, row, attention_mul(b, channel[i], 4)), 4));
+  ir_value k[SPEC_MAX_BLADES];
+  emit_key_components(e, t, &block, keys.index, k);
   for (int x = 0; x < e->shape.vectors; x++) {
     ir_value wide[SPEC_MAX_AXES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES] = {{NULL}};
     emit_wide(e, keys.index, x, wide);
     d.varying = memo(e);
     d.wide = wide;
-    for (int i = 0; i < n * n; i++)
-      if (!expr_is_const(e->p->matrix[i], 0)) entry[i] = emit_delta_f32(&d, e->p->matrix[i]);
-    ir_value at = attention_at(e, e->scores, keys.index, x);
-    ir_store(b, emit_turned_product(e, entry, q[x], k, ir_load(b, e->lanes, at, 4)), at, 4, false);
+    for (int i = 0; i < s->n_components * s->n_components; i++)
+      if (e->p->entry_of[i] >= 0) entry[i] = emit_delta_f32(&d, e->p->entry[e->p->entry_of[i]]);
+    emit_turned_score(e, keys.index, x, entry, &block, k);
   }
   ir_end_for(b, keys);
   ir_end_for(b, blocks);

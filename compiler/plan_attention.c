@@ -38,6 +38,53 @@ static void visit(attention_plan *p, const expr *x, bool *seen) {
   p->leaf[p->n_leaves++] = x;
 }
 
+/* ---- the grid ---- */
+
+/* Whether a pair's bias is dearer than the load of a tabulated one: elementary functions and tables read lane by
+ * lane. Roots and quotients are where no lane stays empty, which rows of a multiple of 16 grant on every target. */
+static bool is_dear(const expr *x, bool fills_lanes) {
+  if (x->op == EXPR_EXP || x->op == EXPR_LOG || x->op == EXPR_SINQ || x->op == EXPR_COSQ || x->op == EXPR_ELEMENT) return true;
+  if (fills_lanes && (x->op == EXPR_SQRT || x->op == EXPR_DIV)) return true;
+  for (int i = 0; i < expr_op_arity(x->op); i++)
+    if (is_dear(x->arg[i], fills_lanes)) return true;
+  return false;
+}
+
+static bool differs_by_block(const expr *x) { return x->depends & DEPENDS_BLOCK; }
+
+/* Values that blocks share and a block's own computation begins from. */
+static void find_shared(attention_plan *p, const expr *x, bool *seen) {
+  if (seen[x->id] || !(x->depends & DEPENDS_POSITION)) return;
+  seen[x->id] = true;
+  if (!differs_by_block(x)) {
+    p->shared[p->n_shared++] = x;
+    return;
+  }
+  for (int i = 0; i < expr_op_arity(x->op); i++) find_shared(p, x->arg[i], seen);
+}
+
+static void find_entries(arena *a, attention_plan *p) {
+  int n = p->spec->n_components, count = expr_pool_count(p->spec->pool);
+  bool *seen = arena_array(a, bool, count);
+  p->entry = arena_array(a, const expr *, n * n);
+  p->entry_of = arena_array(a, int, n * n);
+  p->entry_negated = arena_array(a, bool, n * n);
+  p->shared = arena_array(a, const expr *, count);
+  for (int i = 0; i < n * n; i++) {
+    const expr *x = p->matrix[i];
+    p->entry_of[i] = -1;
+    if (expr_is_const(x, 0)) continue;
+    p->entry_negated[i] = x->op == EXPR_NEG;
+    if (p->entry_negated[i]) x = x->arg[0];
+    for (int k = 0; k < p->n_entries; k++)
+      if (p->entry[k] == x) p->entry_of[i] = k;
+    if (p->entry_of[i] >= 0) continue;
+    p->entry_of[i] = p->n_entries;
+    p->entry[p->n_entries++] = x;
+    find_shared(p, x, seen);
+  }
+}
+
 attention_plan *attention_plan_build(arena *a, const spec *s) {
   const spec_pairwise *pair = s->pairwise;
   attention_plan *p = arena_new(a, attention_plan);
@@ -47,7 +94,9 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
     block_program program;
     if (!group_build(a, s, &program)) return NULL;
     p->matrix = program.matrix.entry;
+    find_entries(a, p);
   }
+  p->by_rows = s->grid[0] && (p->matrix || (p->bias && is_dear(p->bias, s->grid[s->n_axes - 1] % 16 == 0)));
   int count = expr_pool_count(s->pool);
   bool *seen = arena_array(a, bool, count);
   p->leaf = arena_array(a, const expr *, count);
@@ -64,6 +113,7 @@ void attention_plan_print(FILE *out, const attention_plan *p) {
   fprintf(out, "score(i, j) = log2(e) (scale q_i . k_j%s)%s\n", p->bias ? " + bias(r_j - r_i)" : "",
           p->matrix ? ", the blocks of k_j turned by r_j - r_i" : "");
   fprintf(out, "operations of a pair: %d\n", p->operations);
+  if (p->by_rows) fprintf(out, "computed once for each displacement along axis '%s' of the grid, and read by pairs\n", s->axis[s->n_axes - 1]);
   if (p->bias) {
     const char *name = "log2(e) bias";
     expr_print_roots(out, &p->bias, &name, 1);

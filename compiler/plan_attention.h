@@ -19,6 +19,12 @@ typedef struct attention_plan {
   int head_dim, value_dim;
   const expr *bias;      /* of the displacement, in powers of two, float32; NULL: none */
   const expr **matrix;   /* [n_components][n_components] of a block, of the displacement, float32; NULL: no rotation */
+  int n_entries;         /* distinct entries of the matrix, those that differ in sign alone counted once */
+  const expr **entry;
+  int *entry_of;         /* [n_components][n_components]: index of entry; -1: the entry is 0 */
+  bool *entry_negated;   /* [n_components][n_components] */
+  int n_shared;          /* what the entries compute of a displacement that does not differ from block to block */
+  const expr **shared;
   int n_leaves;          /* numbers that the driver gathers for a head */
   const expr **leaf;
   int *leaf_index;       /* by expr id; -1: none */
@@ -41,6 +47,18 @@ typedef struct attention_shape {
   int channels; /* channels of the output that are summed together */
   int keys;     /* of a tile, a multiple of rows */
 } attention_shape;
+
+/* Tables of pair functions on the grid. A run is a row of the grid, or one of the equal segments of a row that is
+ * longer than a tile of keys. */
+typedef struct grid_shape {
+  int64_t width;   /* of the grid's last axis */
+  int segments;    /* of a row */
+  int segment;     /* keys of a run; the last segment of a row may have fewer */
+  int runs;        /* of a tile of keys */
+  bool is_shared;  /* the tile's registers are neighbours in one row, and share tables */
+  int groups;      /* tables of a run: 1, or one for each register */
+  int vectors;     /* registers of a table */
+} grid_shape;
 
 attention_shape attention_shape_of(const attention_plan *p, const cpu_target *target);
 

@@ -2,7 +2,7 @@
  *
  *   1. args, struct_size, part                    NULL_ARGS STRUCT_SIZE PART
  *   2. what is given: q, k, v, out, positions, operands, scale
- *                                                 MISSING_TENSOR MISSING_POSITIONS MISSING_OPERAND SCALE
+ *                                                 MISSING_TENSOR MISSING_POSITIONS GRID_ONLY MISSING_OPERAND SCALE
  *   3. shapes of q, k, v, out                     RANK NULL_SHAPE NEGATIVE_SIZE HEAD_DIM VALUE_DIM
  *      and of each against the others             SHAPE_MISMATCH HEADS HEAD_GROUPS
  *   4. shapes of positions, grid, operands        NULL_SHAPE POSITIONS_SHAPE GRID_SIZE OPERAND_SHAPE
@@ -23,6 +23,8 @@ static int check_given(const pegen_driver *driver, const pegen_args *args, pegen
     return PEGEN_ERROR_MISSING_TENSOR;
   if (form->placed && !kernel->grid && (!args->positions || !key_positions(args)))
     return PEGEN_ERROR_MISSING_POSITIONS;
+  if (form->by_rows && (args->positions || args->k_positions))
+    return PEGEN_ERROR_GRID_ONLY;
   int error = pegen_check_operands_given(kernel, args);
   if (error)
     return error;

@@ -118,6 +118,25 @@ static void refusals(void **state) {
   REFUSED(OVERLAP, c->table.data = c->memory_of[3]);
 }
 
+/* A kernel with tables of its grid takes no other positions, and as many tokens as the grid has. */
+static void grid_alone(void **state) {
+  call *c = *state;
+  arena *a = arena_create();
+  loader_define defines[] = {{"head_dim", "8"}, {"heads", "4"}, {"window_h", "3"}, {"window_w", "3"}, {"value_dim", "6"}, {"grid", "1,5"}};
+  spec *s = loader_load(a, SPECS_DIR "/relative_bias_table.lua", DSL_DIR, 6, defines);
+  assert_non_null(s);
+  loaded_kernel *loaded = trial_load(a, s, "native", PEGEN_DTYPE_F32, 1);
+  assert_non_null(loaded);
+  const pegen_kernel *other = kernel;
+  kernel = run_kernel(loaded);
+  REFUSED(GRID_ONLY, c->args.positions = NULL);
+  REFUSED(GRID_ONLY, c->args.k_positions = NULL);
+  REFUSED(GRID_SIZE, c->args.positions = c->args.k_positions = NULL);
+  kernel = other;
+  run_unload(loaded);
+  arena_destroy(a);
+}
+
 /* Every refusal has a sentence of its own. */
 static void sentences(void **state) {
   (void)state;
@@ -133,7 +152,7 @@ int main(void) {
   if (!loaded) return 1;
   kernel = run_kernel(loaded);
   static call c;
-  const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(refusals, &c), cmocka_unit_test(sentences)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(refusals, &c), cmocka_unit_test_prestate(grid_alone, &c), cmocka_unit_test(sentences)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   run_unload(loaded);
   arena_destroy(a);

@@ -90,7 +90,8 @@ extern "C" {
   X(VALUE_DIM, 51, "the last dimension of v or out is not the kernel's value_dim")                             \
   X(HEAD_GROUPS, 52, "the number of heads of q is no multiple of that of k and v")                             \
   X(SCALE, 53, "scale is not a finite number")                                                                 \
-  X(INDEXED_OPERAND, 54, "an operand that is read at a computed index must be float32")
+  X(INDEXED_OPERAND, 54, "an operand that is read at a computed index must be float32")                       \
+  X(GRID_ONLY, 55, "this kernel is made for its built-in grid alone: positions and k_positions must be NULL")
 
 typedef enum pegen_error {
 #define PEGEN_ERROR_ENUM(name, value, text) PEGEN_ERROR_##name = value,
