@@ -31,11 +31,17 @@ enum { TENSOR_Q, TENSOR_K, TENSOR_Q_OUT, TENSOR_K_OUT, TENSOR_COUNT };
 typedef struct bed {
   bench_shape size;
   number_type type;
-  size_t bytes;             /* of one tensor */
+  size_t bytes;             /* of q, of k */
+  size_t out_bytes;         /* of an output, which may have more channels */
+  size_t moved;             /* what a call reads and writes, inputs included */
   void *data[TENSOR_COUNT]; /* outputs are NULL in place */
+  void *scratch[TENSOR_COUNT]; /* what limit loops read and write instead, where outputs have other sizes; or NULL */
+  void *input[SPEC_MAX_INPUTS];
+  DLTensor input_tensor[SPEC_MAX_INPUTS];
+  const DLTensor *inputs[SPEC_MAX_INPUTS];
   const char *pattern;      /* random values, repeated over q and k */
   size_t pattern_bytes;
-  int64_t dims[4], strides[4];
+  int64_t dims[4], strides[4], out_dims[4], out_strides[4];
   DLTensor tensor[TENSOR_COUNT], positions, *operand;
   const DLTensor **operands;
   pegen_args args;
@@ -125,7 +131,40 @@ static const char *lay_pattern(arena *a, bed *b, uint64_t *seed) {
 }
 
 static void clear_bed(bed *b) {
-  for (int t = 0; t < TENSOR_COUNT; t++) free(b->data[t]);
+  for (int t = 0; t < TENSOR_COUNT; t++) free(b->data[t]), free(b->scratch[t]);
+  for (int i = 0; i < SPEC_MAX_INPUTS; i++) free(b->input[i]);
+}
+
+static void set_strides(int64_t *strides, const bench_shape *size, bench_layout layout, int64_t channels) {
+  bench_shape rows = *size;
+  rows.head_dim = channels;
+  bench_strides(&rows, layout, strides);
+}
+
+/* Inputs of the query tokens, in the memory order of q. */
+static bool lay_inputs(arena *a, bed *b, const spec *s, bench_layout layout, uint64_t *seed) {
+  size_t element = (size_t)number_type_info(b->type)->bytes;
+  for (int i = 0; i < s->n_inputs; i++) {
+    int64_t size = s->input[i].size ? s->input[i].size : 1, count = b->dims[0] * b->dims[1] * b->dims[2] * size;
+    int64_t *dims = arena_array(a, int64_t, 4), *strides = arena_array(a, int64_t, 4);
+    memcpy(dims, b->dims, 3 * sizeof *dims);
+    dims[3] = size;
+    set_strides(strides, &b->size, layout, size);
+    if (!(b->input[i] = allocate((size_t)count * element))) return false;
+    for (int64_t k = 0; k < count; k++)
+      number_store(b->type, (char *)b->input[i] + (size_t)k * element, random_uniform(seed, -s->input[i].test_scale, s->input[i].test_scale));
+    b->input_tensor[i] = tensor_of(b->input[i], b->type, s->input[i].size ? 4 : 3, dims, strides);
+    b->inputs[i] = &b->input_tensor[i];
+    b->moved += (size_t)count * element;
+  }
+  return true;
+}
+
+/* Where outputs are wider than inputs, the limit copies as many bytes between tensors of one size. */
+static bool lay_scratch(bed *b) {
+  for (int t = 0; t < TENSOR_COUNT && b->out_bytes != b->bytes; t++)
+    if (!(b->scratch[t] = allocate(b->moved / 4))) return false;
+  return true;
 }
 
 /* False where memory ran out. */
@@ -136,15 +175,24 @@ static bool lay_bed(arena *a, bed *b, const spec *s, const pegen_kernel *kernel,
   int64_t B = size->batches, N = size->tokens, H = size->heads, D = size->head_dim;
   b->bytes = (size_t)(B * N * H * D) * (size_t)number_type_info(type)->bytes;
   b->pattern = lay_pattern(a, b, &seed);
+  int64_t E = kernel->widths ? kernel->widths[type].out_dim : kernel->out_dim;
+  b->out_bytes = b->bytes / (size_t)D * (size_t)E;
+  b->moved = 2 * (b->bytes + b->out_bytes);
   memcpy(b->dims, (int64_t[]){B, H, N, D}, sizeof b->dims);
-  bench_strides(size, layout, b->strides);
+  memcpy(b->out_dims, (int64_t[]){B, H, N, E}, sizeof b->out_dims);
+  set_strides(b->strides, size, layout, D);
+  set_strides(b->out_strides, size, layout, E);
   for (int t = 0; t < TENSOR_COUNT; t++) {
-    bool shared = in_place && t >= TENSOR_Q_OUT;
-    if (!shared && !(b->data[t] = allocate(b->bytes))) {
+    bool is_out = t >= TENSOR_Q_OUT, shared = in_place && is_out;
+    if (!shared && !(b->data[t] = allocate(is_out ? b->out_bytes : b->bytes))) {
       clear_bed(b);
       return false;
     }
-    b->tensor[t] = tensor_of(b->data[shared ? t - TENSOR_Q_OUT : t], type, 4, b->dims, b->strides);
+    b->tensor[t] = tensor_of(b->data[shared ? t - TENSOR_Q_OUT : t], type, 4, is_out ? b->out_dims : b->dims, is_out ? b->out_strides : b->strides);
+  }
+  if (!lay_inputs(a, b, s, layout, &seed) || !lay_scratch(b)) {
+    clear_bed(b);
+    return false;
   }
   fill(b);
   int64_t *dims = arena_array(a, int64_t, 2);
@@ -154,7 +202,7 @@ static bool lay_bed(arena *a, bed *b, const spec *s, const pegen_kernel *kernel,
   b->args = (pegen_args){.struct_size = sizeof(pegen_args), .n_operands = s->n_operands, .operands = b->operands,
                          .q = &b->tensor[TENSOR_Q], .k = &b->tensor[TENSOR_K],
                          .q_out = &b->tensor[TENSOR_Q_OUT], .k_out = &b->tensor[TENSOR_K_OUT],
-                         .positions = kernel->grid ? NULL : &b->positions};
+                         .positions = kernel->grid ? NULL : &b->positions, .inputs = b->inputs, .n_inputs = s->n_inputs};
   return true;
 }
 
@@ -170,11 +218,12 @@ static void work_kernel(void *context, int part, int parts) {
 static void work_limit(void *context, int part, int parts) {
   const contender *c = context;
   const bed *b = c->on;
-  size_t lines = (b->bytes + 63) / 64;
+  size_t bytes = b->scratch[0] ? b->moved / 4 : b->bytes, lines = (bytes + 63) / 64;
   size_t begin = lines * (size_t)part / (size_t)parts * 64, end = lines * (size_t)(part + 1) / (size_t)parts * 64;
-  if (end > b->bytes) end = b->bytes;
+  if (end > bytes) end = bytes;
   for (int t = TENSOR_Q; t <= TENSOR_K; t++)
-    c->limit((char *)b->tensor[t + TENSOR_Q_OUT].data + begin, (const char *)b->data[t] + begin, end - begin);
+    if (b->scratch[t]) c->limit((char *)b->scratch[t + TENSOR_Q_OUT] + begin, (const char *)b->scratch[t] + begin, end - begin);
+    else c->limit((char *)b->tensor[t + TENSOR_Q_OUT].data + begin, (const char *)b->data[t] + begin, end - begin);
 }
 
 static void call(contender *c) {
@@ -239,7 +288,7 @@ static void print_row(const bed *b, bench_layout layout, bool in_place, const co
     const contender *limit = &contenders[n_kernels];
     for (int i = n_kernels; i < count; i++)
       if (contenders[i].seconds < limit->seconds) limit = &contenders[i];
-    double bytes = 4.0 * (double)b->bytes; /* q and k, read and written */
+    double bytes = (double)b->moved; /* q, k and inputs read, outputs written */
     printf(" %8.2f MB %7.1f %7.1f  %-9s %5.2f", bytes * 1e-6, bytes / kernel->seconds * 1e-9,
            bytes / limit->seconds * 1e-9, limit->name, limit->seconds / kernel->seconds);
   }

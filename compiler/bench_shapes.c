@@ -73,13 +73,13 @@ void bench_strides(const bench_shape *size, bench_layout layout, int64_t strides
   else memcpy(strides, (int64_t[]){H * N * D, N * D, D, 1}, 4 * sizeof *strides);
 }
 
-static int each_place(const bench_shape *size, const bench_options *bench, bench_visit *visit, void *context) {
+static int each_place(const pegen_kernel *kernel, const bench_shape *size, const bench_options *bench, bench_visit *visit, void *context) {
   unsigned wanted = bench->layouts ? bench->layouts : (unsigned)LAYOUT_BNHD;
-  bool both = bench->in_place == bench->out_of_place;
+  bool both = bench->in_place == bench->out_of_place, can_stay = kernel->out_dim == kernel->head_dim; /* wider rows do not fit where they were */
   int status = STATUS_OK;
   for (unsigned layout = LAYOUT_BNHD; layout <= LAYOUT_BHND; layout <<= 1)
     for (int in_place = 1; in_place >= 0; in_place--)
-      if (wanted & layout && (both || bench->in_place == in_place) && !status) status = visit(context, size, (bench_layout)layout, in_place);
+      if (wanted & layout && (both || bench->in_place == in_place) && (can_stay || !in_place) && !status) status = visit(context, size, (bench_layout)layout, in_place);
   return status;
 }
 
@@ -90,9 +90,9 @@ int bench_each_shape(const pegen_kernel *kernel, const bench_options *bench, uns
     matched++;
     if (!bench->shape && kernel->grid && shapes[i].time_only) continue; /* a grid cannot be one token */
     bench_shape size = fit(shapes[i], kernel);
-    status = each_place(&size, bench, visit, context);
+    status = each_place(kernel, &size, bench, visit, context);
   }
   bench_shape given;
   if (matched) return status;
-  return read_shape(bench->shape, kernel, &given) ? each_place(&given, bench, visit, context) : STATUS_ERROR;
+  return read_shape(bench->shape, kernel, &given) ? each_place(kernel, &given, bench, visit, context) : STATUS_ERROR;
 }

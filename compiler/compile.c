@@ -56,6 +56,10 @@ bool compile(arena *a, const spec *s, const compile_options *options, compile_ou
     f->write_ptx(a, plan, gpu, options, dtypes, out);
     return true;
   }
+  if (!f->emit_cpu) {
+    diag_error(s->file, s->line, "kernels of this kind are not written yet; expected --emit expr");
+    return false;
+  }
   ir b;
   ir_create(&b, s->file, s->line);
   f->imports(&b);

@@ -7,6 +7,7 @@
 #include "describe.h"
 
 #include "diag.h"
+#include "emit_cpu.h"
 #include "form.h"
 #include "plan.h"
 
@@ -108,6 +109,38 @@ static LLVMValueRef operands(describer *d) {
   return rows(d, "operands", values, s->n_operands);
 }
 
+static LLVMValueRef inputs(describer *d) {
+  const spec *s = d->request->spec;
+  LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, s->n_inputs + 1);
+  for (int i = 0; i < s->n_inputs; i++) {
+    const spec_input *in = &s->input[i];
+    bool sourced = in->source && *in->source;
+    const char *doc = arena_printf(d->request->memory, "%s [%s]%s%s", in->doc, in->units, sourced ? "; " : "", sourced ? in->source : "");
+    LLVMValueRef fields[] = {describe_string(d, in->name), describe_string(d, doc), describe_string(d, in->units), describe_i64(d, in->size)};
+    values[i] = describe_struct(d, "pegen_input", fields, 4, sizeof(pegen_input));
+  }
+  return rows(d, "inputs", values, s->n_inputs);
+}
+
+/* pegen_width of every number type; *first and *columns receive the first one that is compiled in. */
+static LLVMValueRef number_type_widths(describer *d, pegen_width *first, LLVMValueRef *columns) {
+  const describe_request *r = d->request;
+  LLVMValueRef values[DTYPE_COUNT];
+  bool found = false;
+  for (int type = 0; type < DTYPE_COUNT; type++) {
+    const char **texts = NULL;
+    int out_dim = r->form->out_dim(r->memory, r->plan, type, &texts), count = out_dim - r->spec->head_dim;
+    LLVMValueRef list = describe_strings(d, "columns", texts, count);
+    LLVMValueRef fields[] = {describe_i32(d, out_dim), describe_i32(d, count), list};
+    values[type] = describe_struct(d, "pegen_width", fields, 3, sizeof(pegen_width));
+    if (found || !(r->dtypes & 1u << type)) continue;
+    found = true;
+    *first = (pegen_width){.out_dim = out_dim, .n_columns = count};
+    *columns = list;
+  }
+  return rows(d, "widths", values, DTYPE_COUNT);
+}
+
 static const char *joined_options(arena *a, const spec *s) {
   const char *text = "";
   for (int i = 0; i < s->n_options; i++)
@@ -150,17 +183,16 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
   const describe_request *r = d->request;
   const spec *s = r->spec;
   arena *a = r->memory;
-  const char **columns = NULL;
-  int out_dim = r->form->out_dim ? r->form->out_dim(a, r->plan, &columns) : s->head_dim;
+  pegen_width width = {.out_dim = s->head_dim};
+  LLVMValueRef columns = describe_null(d), widths = r->form->out_dim ? number_type_widths(d, &width, &columns) : describe_null(d);
   LLVMValueRef fields[] = {
       describe_i32(d, sizeof(pegen_kernel)), describe_i32(d, PEGEN_ABI_VERSION), describe_string(d, s->name), describe_string(d, s->doc),
       describe_string(d, r->digest), describe_string(d, joined_options(a, s)), describe_string(d, joined_targets(a, targets, n_targets)),
-      describe_i32(d, r->dtypes), describe_i32(d, s->head_dim), describe_i32(d, out_dim), describe_i32(d, s->n_axes),
+      describe_i32(d, r->dtypes), describe_i32(d, s->head_dim), describe_i32(d, width.out_dim), describe_i32(d, s->n_axes),
       describe_strings(d, "axes", s->axis, s->n_axes), describe_i32(d, r->form->per_head(r->plan) ? s->heads : 0), describe_i32(d, s->skip_tokens),
       s->grid[0] ? describe_sizes(d, "grid", s->grid, s->n_axes) : describe_null(d), describe_i32(d, s->n_operands), operands(d),
       entry[ENTRY_ENCODE], entry[ENTRY_ATTENTION], entry[ENTRY_WORKSPACE], ptx(d), entry[ENTRY_PREPARE], entry[ENTRY_TABLE_BYTES],
-      describe_i32(d, 0), describe_i32(d, columns ? out_dim - s->head_dim : 0), describe_null(d),
-      columns ? describe_strings(d, "columns", columns, out_dim - s->head_dim) : describe_null(d)};
+      describe_i32(d, s->n_inputs), describe_i32(d, width.n_columns), inputs(d), columns, widths};
   LLVMValueRef value = describe_struct(d, "pegen_kernel", fields, sizeof fields / sizeof *fields, sizeof(pegen_kernel));
   LLVMValueRef g = describe_global(d, arena_printf(a, "%s_kernel", s->name), value, true);
   LLVMSetLinkage(g, LLVMExternalLinkage);
@@ -275,6 +307,10 @@ const char *describe_digest(arena *a, const form *f, const spec *s, const void *
   for (int i = 0; i < s->n_operands; i++) {
     describe_hash_bytes(&h, s->operand[i].name, strlen(s->operand[i].name) + 1);
     describe_hash_bytes(&h, s->operand[i].shape, sizeof(int64_t) * (size_t)s->operand[i].rank);
+  }
+  for (int i = 0; i < s->n_inputs; i++) {
+    describe_hash_bytes(&h, s->input[i].name, strlen(s->input[i].name) + 1);
+    describe_hash_bytes(&h, &s->input[i].size, sizeof s->input[i].size);
   }
   XXH128_hash_t hash = XXH3_128bits_digest(h.state);
   XXH3_freeState(h.state);

@@ -41,30 +41,30 @@ static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.mul
 static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 
 /* Row-major coordinates of the built-in grid, the last axis fastest. */
-static void emit_grid_position(encode_emitter *e, ir_value token) {
-  ir *b = e->b;
-  const spec *s = e->p->spec;
+static void grid_position(ir *b, const spec *s, ir_value token, ir_value out) {
   ir_value rest = sub(b, token, i64(b, s->skip_tokens));
   for (int axis = s->n_axes - 1; axis >= 0; axis--) {
     ir_value coordinate = axis ? ir_op2(b, "arith.remui", rest, i64(b, s->grid[axis])) : rest;
-    ir_store(b, ir_cast(b, "arith.sitofp", coordinate, b->f64), ir_offset_const(b, e->positions, axis * 8), 8, false);
+    ir_store(b, ir_cast(b, "arith.sitofp", coordinate, b->f64), ir_offset_const(b, out, axis * 8), 8, false);
     if (axis) rest = ir_op2(b, "arith.divui", rest, i64(b, s->grid[axis]));
   }
 }
 
-static void emit_position(encode_emitter *e, ir_value token) {
-  ir *b = e->b;
-  ir_value arguments[] = {e->loop, token, i64(b, e->p->spec->n_axes), e->positions};
-  if (e->p->spec->grid[0] == 0) {
+void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out) {
+  ir_value arguments[] = {loop, token, i64(b, s->n_axes), out};
+  if (s->grid[0] == 0) {
     ir_call(b, "pegen_driver_position", 4, arguments);
     return;
   }
-  ir_branch branch = ir_if(b, ir_compare_int(b, "eq", LOOP_I64(e, positions), i64(b, 0)));
-  emit_grid_position(e, token);
+  ir_value given = ir_load(b, b->i64, ir_offset_const(b, loop, offsetof(pegen_loop, positions)), 8);
+  ir_branch branch = ir_if(b, ir_compare_int(b, "eq", given, i64(b, 0)));
+  grid_position(b, s, token, out);
   ir_else(b, &branch);
   ir_call(b, "pegen_driver_position", 4, arguments);
   ir_end_if(b, branch);
 }
+
+static void emit_position(encode_emitter *e, ir_value token) { emit_token_position(e->b, e->p->spec, e->loop, token, e->positions); }
 
 static void emit_one_row(encode_emitter *e, ir_value in, ir_value out, ir_value in_place) {
   ir *b = e->b;

@@ -3,6 +3,7 @@
 
 #include "diag.h"
 #include "emit_math.h"
+#include "emit_rows.h"
 
 /* base + offset + shift * size. */
 static ir_value emit_shifted(expr_emitter *e, ir_value base, int64_t offset, int size) {
@@ -69,7 +70,12 @@ static ir_value narrowed(expr_emitter *e, const expr *x) {
   return ir_cast(e->b, "arith.truncf", emit_expr(e, inner), e->b->f32);
 }
 
-/* Elementary functions are computed in float64 and rounded where float32 is asked for. */
+/* exp(-|x|), which lies between 0 and 1: what a softplus is made of. */
+static bool is_decay(const expr *x) {
+  return x->op == EXPR_EXP && x->arg[0]->op == EXPR_NEG && x->arg[0]->arg[0]->op == EXPR_ABS;
+}
+
+/* The other elementary functions are computed in float64 and rounded where float32 is asked for. */
 static ir_value elementary(expr_emitter *e, const expr *x, ir_value (*function)(ir *, ir_value)) {
   ir_value v = function(e->b, argument(e, x->arg[0], lanes_of(e, x), false));
   return x->is_f32 ? ir_cast(e->b, "arith.truncf", v, e->b->f32) : v;
@@ -108,8 +114,9 @@ static ir_value compute(expr_emitter *e, const expr *x) {
   MlirType type = type_of(e, lanes, f32);
   switch (x->op) {
   case EXPR_FLOOR: return elementary(e, x, floor_f64);
-  case EXPR_EXP: return elementary(e, x, math_exp_f64);
+  case EXPR_EXP: return f32 ? math_exp_f32(b, v[0], e->has_fma) : elementary(e, x, math_exp_f64);
   case EXPR_LOG: return elementary(e, x, math_log_f64);
+  case EXPR_LOG1P: return f32 && is_decay(x->arg[0]) ? math_log1p_unit_f32(b, v[0]) : elementary(e, x, math_log1p_f64);
   case EXPR_SINQ: return elementary(e, x, math_sinq_f64);
   case EXPR_COSQ: return elementary(e, x, math_cosq_f64);
   case EXPR_NARROW: return narrowed(e, x);
@@ -128,11 +135,31 @@ static ir_value compute(expr_emitter *e, const expr *x) {
   }
 }
 
+/* Elements of the query's row of an input: one vector where they are neighbours, else one at a time. */
+static ir_value input_elements(expr_emitter *e, const expr *x) {
+  ir *b = e->b;
+  int lanes = lanes_of(e, x), bytes = e->input_dtype == DTYPE_F32 ? 4 : 2, last = e->p->spec->n_blocks - 1;
+  int64_t offset[64];
+  bool adjacent = true;
+  for (int i = 0; i < lanes; i++) {
+    offset[i] = x->offsets[e->begin + i < last ? e->begin + i : last];
+    adjacent = adjacent && offset[i] == offset[0] + i;
+  }
+  ir_value row = e->input[x->index];
+  if (lanes == 0) return emit_load_channels(b, e->target, e->input_dtype, 0, ir_offset_const(b, row, (int64_t)x->offsets[0] * bytes));
+  if (adjacent) return emit_load_channels(b, e->target, e->input_dtype, lanes, emit_shifted(e, row, offset[0] * bytes, bytes));
+  if (e->shift.ptr) diag_bug("emit_expr", "input %d is not read in order", x->index);
+  ir_value element[64];
+  for (int i = 0; i < lanes; i++) element[i] = emit_load_channels(b, e->target, e->input_dtype, 0, ir_offset_const(b, row, offset[i] * bytes));
+  return ir_elements(b, type_of(e, lanes, true), lanes, element);
+}
+
 static ir_value leaf(expr_emitter *e, const expr *x) {
   ir *b = e->b;
   MlirType type = type_of(e, lanes_of(e, x), false);
   if (expr_is_fixed_for_heads(x)) return constant(e, x, lanes_of(e, x), false);
   if (x->op == EXPR_POSITION) return e->positions[x->index];
+  if (x->op == EXPR_INPUT) return input_elements(e, x);
   int index = e->p->leaf_index[x->id];
   if (!e->has_leaves || index < 0) diag_bug("emit_expr", "leaf %%%d was not gathered", x->id);
   return ir_load(b, type, emit_shifted(e, e->leaves, ((int64_t)index * e->p->lanes + e->begin) * 8, 8), 8);

@@ -4,6 +4,7 @@
 
 #include "ir.h"
 #include "plan.h"
+#include "target.h"
 
 /* Where the values of one chunk of blocks come from. Either leaves (in prepare) or prepared and
  * positions (in rotor) are given. */
@@ -20,6 +21,9 @@ typedef struct expr_emitter {
   ir_value leaves;     /* double [leaf][lanes] */
   ir_value prepared;   /* char: prepared value i at i * lanes * 8 */
   ir_value *positions; /* [axes] scalars, float64 */
+  const ir_value *input; /* [inputs] pointers to the query's rows */
+  int input_dtype;       /* DTYPE_ of all of them */
+  const cpu_target *target; /* where inputs are read */
   ir_value *memo;      /* by expr id; zeroed */
 } expr_emitter;
 

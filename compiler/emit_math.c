@@ -143,6 +143,40 @@ ir_value math_log_f64(ir *b, ir_value x) {
   return ir_select(b, ir_compare_float(b, "uge", x, zero), ir_select(b, ir_compare_float(b, "uno", x, x), x, result), splat_f(b, x, __builtin_nan("")));
 }
 
+ir_value math_log1p_f64(ir *b, ir_value x) {
+  /* log u for the rounded u = 1 + x, and what the rounding took from u: its share of the logarithm. */
+  ir_value one = splat_f(b, x, 1), u = add(b, one, x);
+  ir_value correction = ir_op2(b, "arith.divf", sub(b, x, sub(b, u, one)), u);
+  ir_value near = ir_compare_float(b, "olt", ir_op1(b, "math.absf", x), splat_f(b, x, 0x1p53));
+  ir_value usable = ir_op2(b, "arith.andi", near, ir_compare_float(b, "ogt", u, splat_f(b, x, 0)));
+  return add(b, math_log_f64(b, u), ir_select(b, usable, correction, splat_f(b, x, 0)));
+}
+
+/* ---- float32 ---- */
+
+ir_value math_exp_f32(ir *b, ir_value x, bool has_fma) {
+  /* exp r, |r| <= ln 2 / 2: minimax in the relative error, 2^-23.7. */
+  static const double series[] = {1.0000000716969775, 0.9999996918070957, 0.49998894413505973, 0.16667575092125814, 0.041915431430687246, 0.008297647892543957};
+  static const double rounder = 0x1.8p23, log2e = 1.44269504088896340736, ln2 = 0.693147180559945309417;
+  static const double ln2_high = 0.693359375, ln2_low = -2.12194440054690583e-4; /* high: few digits, so that n times it is exact */
+  ir_value low = splat_f(b, x, -87);
+  x = ir_select(b, ir_compare_float(b, "olt", x, low), low, x);
+  ir_value shifted = add(b, mul(b, x, splat_f(b, x, log2e)), splat_f(b, x, rounder)), n = sub(b, shifted, splat_f(b, x, rounder));
+  /* Where the product is not rounded, ln 2 as a float32 is near enough: |n| <= 126 times 2^-29. */
+  ir_value r = has_fma ? ir_fma(b, n, splat_f(b, x, -ln2), x) : sub(b, sub(b, x, mul(b, n, splat_f(b, x, ln2_high))), mul(b, n, splat_f(b, x, ln2_low)));
+  ir_value power = shl(b, ir_cast(b, "arith.bitcast", shifted, b->i32), 23); /* n from the low bits to the exponent's place */
+  ir_value bits = ir_cast(b, "arith.bitcast", polynomial(b, r, series, 6), b->i32);
+  ir_value result = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.addi", bits, power), b->f32);
+  return ir_select(b, ir_compare_float(b, "ogt", x, splat_f(b, x, 88)), splat_f(b, x, __builtin_inf()), result);
+}
+
+ir_value math_log1p_unit_f32(ir *b, ir_value x) {
+  /* log(1 + x) / x on [0, 1]: minimax in the relative error, 2^-22.3. */
+  static const double series[] = {0.9999998056665795,  -0.49997405392426736, 0.33275479720463563,  -0.24495462522682593,
+                                  0.17745240606865842, -0.10768170088281595, 0.044089623006057684, -0.008539206053177834};
+  return mul(b, x, polynomial(b, x, series, 8));
+}
+
 /* ---- 16-bit formats ---- */
 
 ir_value math_f32_from_bf16(ir *b, ir_value bits) {

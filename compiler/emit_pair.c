@@ -224,6 +224,15 @@ pair pair_log(ir *b, pair x) {
   return pair_select(b, regular, result, special);
 }
 
+/* Below 2^-10, where 1 + x would lose the last digits of x, four terms of the series. */
+pair pair_log1p(ir *b, pair x) {
+  ir_value small = ir_compare_float(b, "olt", pair_abs(b, x).hi, number(b, 0x1p-10));
+  pair square = pair_mul(b, x, x);
+  ir_value tail = mul(b, mul(b, square.hi, x.hi), polynomial(b, x.hi, (const double[]){1.0 / 3, -1.0 / 4}, 2));
+  pair series = pair_add(b, pair_sub(b, x, pair_mul(b, square, pair_const(b, 0.5))), pair_f32(tail));
+  return pair_select(b, small, series, pair_log(b, pair_add(b, pair_const(b, 1), x)));
+}
+
 /* ---- conversions ---- */
 
 pair pair_from_i64(ir *b, ir_value low_half, ir_value high_half) {

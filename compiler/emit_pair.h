@@ -46,6 +46,7 @@ ir_value pair_sinq(ir *b, pair x);
 ir_value pair_cosq(ir *b, pair x);
 pair pair_exp(ir *b, pair x); /* relative error < 2^-30 */
 pair pair_log(ir *b, pair x); /* relative error < 2^-30 */
+pair pair_log1p(ir *b, pair x); /* log(1 + x), relative error < 2^-30 */
 
 /* Conversions without an operation on float64: the 64 bits of a number as two int32. */
 pair pair_from_i64(ir *b, ir_value low, ir_value high);

@@ -114,21 +114,32 @@ void emit_load_slots(row_emitter *r, ir_value coefficients) {
 static int dtype_bytes(int dtype) { return dtype == DTYPE_F32 ? 4 : 2; }
 
 ir_value emit_load_channels(ir *b, const cpu_target *target, int dtype, int width, ir_value at) {
-  int bytes = dtype_bytes(dtype);
+  MlirType element = dtype == DTYPE_F32 ? b->f32 : dtype == DTYPE_F16 && target->has_f16 ? b->f16 : b->i16;
+  ir_value v = ir_load(b, width ? ir_vector(b, width, element) : element, at, dtype_bytes(dtype));
   switch (dtype) {
-  case DTYPE_F32: return ir_load(b, ir_vector(b, width, b->f32), at, bytes);
-  case DTYPE_BF16: return math_f32_from_bf16(b, ir_load(b, ir_vector(b, width, b->i16), at, bytes));
-  default:
-    if (!target->has_f16) return math_f32_from_f16(b, ir_load(b, ir_vector(b, width, b->i16), at, bytes));
-    return ir_cast(b, "arith.extf", ir_load(b, ir_vector(b, width, b->f16), at, bytes), b->f32);
+  case DTYPE_F32: return v;
+  case DTYPE_BF16: return math_f32_from_bf16(b, v);
+  default: return target->has_f16 ? ir_cast(b, "arith.extf", v, b->f32) : math_f32_from_f16(b, v);
   }
 }
 
+/* The value as the type's own, or as its bits. */
+static ir_value in_dtype(ir *b, const cpu_target *target, int dtype, ir_value v) {
+  if (dtype == DTYPE_BF16) return math_bf16_from_f32(b, v);
+  if (dtype == DTYPE_F16) return target->has_f16 ? ir_cast(b, "arith.truncf", v, b->f16) : math_f16_from_f32(b, v);
+  return v;
+}
+
 void emit_store_channels(ir *b, const cpu_target *target, int dtype, ir_value v, ir_value at, bool streaming) {
-  int bytes = dtype_bytes(dtype), width = ir_lanes(v);
-  if (dtype == DTYPE_BF16) v = math_bf16_from_f32(b, v);
-  if (dtype == DTYPE_F16) v = target->has_f16 ? ir_cast(b, "arith.truncf", v, b->f16) : math_f16_from_f32(b, v);
-  ir_store(b, v, at, streaming ? width * bytes : bytes, streaming);
+  int bytes = dtype_bytes(dtype), lanes = ir_lanes(v) ? ir_lanes(v) : 1;
+  ir_store(b, in_dtype(b, target, dtype, v), at, streaming ? lanes * bytes : bytes, streaming);
+}
+
+ir_value emit_rounded(ir *b, const cpu_target *target, int dtype, ir_value v) {
+  ir_value narrow = in_dtype(b, target, dtype, v);
+  if (dtype == DTYPE_BF16) return math_f32_from_bf16(b, narrow);
+  if (dtype == DTYPE_F16) return target->has_f16 ? ir_cast(b, "arith.extf", narrow, b->f32) : math_f32_from_f16(b, narrow);
+  return v;
 }
 
 static ir_value load_channels(row_emitter *r, ir_value row, int start) {

@@ -291,6 +291,7 @@ static ir_value compute_f32(thread_emitter *e, const expr *x, int slot) {
   case EXPR_FLOOR: return ir_op1(b, "math.floor", v[0]);
   case EXPR_EXP: return pair_narrow(b, pair_exp(b, pair_f32(v[0])));
   case EXPR_LOG: return pair_narrow(b, pair_log(b, pair_f32(v[0])));
+  case EXPR_LOG1P: return pair_narrow(b, pair_log1p(b, pair_f32(v[0])));
   case EXPR_SINQ: return pair_sinq(b, pair_f32(v[0]));
   case EXPR_COSQ: return pair_cosq(b, pair_f32(v[0]));
   case EXPR_NARROW: return pair_narrow(b, pair_of(e, x->arg[0], slot));
@@ -331,6 +332,7 @@ static pair compute_pair(thread_emitter *e, const expr *x, int slot) {
   case EXPR_FLOOR: return pair_floor(b, v[0]);
   case EXPR_EXP: return pair_exp(b, v[0]);
   case EXPR_LOG: return pair_log(b, v[0]);
+  case EXPR_LOG1P: return pair_log1p(b, v[0]);
   case EXPR_SINQ: return pair_f32(pair_sinq(b, v[0]));
   case EXPR_COSQ: return pair_f32(pair_cosq(b, v[0]));
   case EXPR_WIDEN: return v[0];

@@ -95,7 +95,7 @@ bool expr_is_fixed_for_heads(const expr *x) { return expr_is_fixed(x) && !(x->de
 
 /* A node is float32 where every argument that has a type is; constants take either. */
 static bool type_is_f32(const expr *x) {
-  if (x->op == EXPR_NARROW || x->op == EXPR_CHANNEL) return true;
+  if (x->op == EXPR_NARROW || x->op == EXPR_CHANNEL || x->op == EXPR_INPUT) return true;
   if (x->op == EXPR_WIDEN) return false;
   if (OPS[x->op].arity == 0) return false;
   bool typed = false;
@@ -178,6 +178,14 @@ const expr *expr_element(expr_pool *pool, int operand, int heads, const int32_t 
   return intern(pool, x);
 }
 
+const expr *expr_input(expr_pool *pool, int input, const int32_t *offsets) {
+  bool one_value = true;
+  for (int i = 0; i < pool->blocks; i++) one_value = one_value && offsets[i] == offsets[0];
+  expr x = {.op = EXPR_INPUT, .index = input, .n_heads = 1, .offsets = offsets};
+  x.depends = DEPENDS_QUERY | (one_value ? 0 : DEPENDS_BLOCK);
+  return intern(pool, x);
+}
+
 const expr *expr_channel(expr_pool *pool, int component) {
   return intern(pool, (expr){.op = EXPR_CHANNEL, .index = component, .depends = DEPENDS_CHANNEL | DEPENDS_BLOCK});
 }
@@ -200,6 +208,7 @@ const expr *expr_channel(expr_pool *pool, int component) {
     case EXPR_FLOOR: return floor##suffix(a);                                       \
     case EXPR_EXP: return exp##suffix(a);                                           \
     case EXPR_LOG: return log##suffix(a);                                           \
+    case EXPR_LOG1P: return log1p##suffix(a);                                       \
     case EXPR_SINQ: return sinq##suffix(a);                                         \
     case EXPR_COSQ: return sinq##suffix(fmod##suffix(a, 4) + 1);                    \
     case EXPR_NARROW: return a;                                                     \
@@ -379,6 +388,7 @@ long double expr_eval_long(const expr *x, const expr_environment *env) {
   case EXPR_TABLE: return x->table[leaf_index(x, env)];
   case EXPR_POSITION: return env->positions[x->index];
   case EXPR_OPERAND: return env->operands[x->index][x->offsets[leaf_index(x, env)]];
+  case EXPR_INPUT: return env->inputs[x->index][x->offsets[leaf_index(x, env)]];
   case EXPR_CHANNEL: return env->channels[x->index];
   case EXPR_ELEMENT: return env->operands[x->index][x->offsets[leaf_index(x, env)] + (int)floorl(expr_eval_long(x->arg[0], env))];
   default: break;
@@ -399,6 +409,7 @@ static void print_leaf(FILE *out, const expr *x) {
   case EXPR_OPERAND:
     fprintf(out, "operand %d%s {%d, ...}", x->index, x->n_heads > 1 ? "[head][block]" : "[block]", x->offsets[0]);
     break;
+  case EXPR_INPUT: fprintf(out, "input %d[block] {%d, ...}", x->index, x->offsets[0]); break;
   default: break;
   }
 }

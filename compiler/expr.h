@@ -26,6 +26,7 @@
   X(TABLE, 0, "table")       /* a number per [head][block]                */ \
   X(POSITION, 0, "position") /* the token's coordinate on an axis         */ \
   X(OPERAND, 0, "operand")   /* an operand's element per [head][block]    */ \
+  X(INPUT, 0, "input")       /* an element of the query token's row of an input, per [block] */ \
   X(CHANNEL, 0, "channel")   /* the block's input component               */ \
   X(ADD, 2, "+")                                                            \
   X(SUB, 2, "-")                                                            \
@@ -40,6 +41,7 @@
   X(FLOOR, 1, "floor")                                                      \
   X(EXP, 1, "exp")                                                          \
   X(LOG, 1, "log")                                                          \
+  X(LOG1P, 1, "log1p") /* log(1 + x), also of small x to the last digits */ \
   X(SINQ, 1, "sinq")   /* sin(pi/2 x): x in quarter turns                 */ \
   X(COSQ, 1, "cosq")   /* cos(pi/2 x)                                     */ \
   X(ELEMENT, 1, "element") /* an operand's element at offset[head][block] + x, rounded down */ \
@@ -60,7 +62,8 @@ enum {
   DEPENDS_HEAD = 2,     /* differs from head to head */
   DEPENDS_OPERAND = 4,  /* known at the call */
   DEPENDS_POSITION = 8, /* known at the token */
-  DEPENDS_CHANNEL = 16  /* known at the row */
+  DEPENDS_CHANNEL = 16, /* known at the row */
+  DEPENDS_QUERY = 32    /* known at the query: what an input holds for its token and head */
 };
 
 typedef struct expr {
@@ -68,12 +71,12 @@ typedef struct expr {
   unsigned depends;
   bool is_f32;  /* the value is a float32; otherwise float64 (constants fit either) */
   int id;       /* order of creation in its pool; arguments have smaller ids */
-  int index;    /* POSITION: axis. OPERAND, ELEMENT: operand. CHANNEL: component */
+  int index;    /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input. CHANNEL: component */
   int n_heads;  /* TABLE, OPERAND, ELEMENT: rows stored, 1 where all heads agree */
   double value; /* CONST */
   const struct expr *arg[3];
   const double *table;    /* TABLE: [n_heads][blocks] */
-  const int32_t *offsets; /* OPERAND, ELEMENT: element offsets [n_heads][blocks] */
+  const int32_t *offsets; /* OPERAND, ELEMENT, INPUT: element offsets [n_heads][blocks] */
   uint64_t hash;
 } expr;
 
@@ -91,6 +94,8 @@ const expr *expr_position(expr_pool *pool, int axis);
 const expr *expr_operand(expr_pool *pool, int operand, int heads, const int32_t *offsets);
 /* The element of an operand at offsets[head][block] + index, an expression with whole values, rounded down. */
 const expr *expr_element(expr_pool *pool, int operand, int heads, const int32_t *offsets, const expr *index);
+/* Elements offsets[blocks] of the query's row of an input; a float32. */
+const expr *expr_input(expr_pool *pool, int input, const int32_t *offsets);
 const expr *expr_channel(expr_pool *pool, int component);
 const expr *expr_unary(expr_pool *pool, expr_op op, const expr *x);
 const expr *expr_binary(expr_pool *pool, expr_op op, const expr *x, const expr *y);
@@ -108,13 +113,15 @@ bool expr_is_fixed(const expr *x);
 /* The same, and alike for all heads: it can stand in the code as it is. */
 bool expr_is_fixed_for_heads(const expr *x);
 
-/* Where an expression is evaluated. positions [axes]; operands[i] points at operand i's elements. */
+/* Where an expression is evaluated. positions [axes]; operands[i] points at operand i's elements, inputs[i]
+ * at the query's row of input i. */
 typedef struct expr_environment {
   int head, block;
   int blocks; /* of the pool: the row length of the leaves' tables */
   const double *positions;
   const double *const *operands;
   const double *channels;
+  const double *const *inputs;
 } expr_environment;
 
 /* Interpreters: in long double (the reference) and rounded to double (oracles, tests). NARROW does not round. */

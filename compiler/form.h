@@ -36,13 +36,13 @@ struct form {
   void (*emit_cpu)(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes);
   /* The constant behind pegen_driver.form, with the targets' functions in it. */
   LLVMValueRef (*describe)(describer *d, const void *plan, const cpu_target *const *targets, int n_targets);
-  /* Whether heads differ, so that a call must have the heads the kernel was made for. */
-  bool (*per_head)(const void *plan);
+  /* Whether heads differ, so that a call must have the heads the kernel was made for: a PEGEN_PER_HEAD_ of kernel/loop.h. */
+  int (*per_head)(const void *plan);
   /* Adds to a hash whatever of the description's mathematics is in no field that describe.c hashes itself. */
   void (*hash)(describe_hash *state, const void *plan);
-  /* Channels that encode writes: head_dim, unless the encoding widens. NULL: head_dim. columns, where not NULL,
-   * receives the meaning of each channel beyond head_dim. */
-  int (*out_dim)(arena *a, const void *plan, const char ***columns);
+  /* Channels that encode writes of rows of a number type (DTYPE_): head_dim, unless the encoding widens. NULL: head_dim.
+   * *columns receives the meaning of each channel beyond head_dim. */
+  int (*out_dim)(arena *a, const void *plan, int dtype, const char ***columns);
   /* GPUs; NULL: no kernel of this form is written for them. */
   void (*write_ptx)(arena *a, const void *plan, const ptx_target *target, const compile_options *options, unsigned dtypes, compile_output *out);
   ptx_module *(*compile_ptx)(arena *a, const void *plan, const ptx_target *target, unsigned dtypes, int optimize);
@@ -52,9 +52,10 @@ struct form {
 /* The form that takes the description; NULL after a diag_error where there is none. */
 const form *form_of(const spec *s);
 
-extern const form form_attention; /* attention with functions of the displacement in it */
-extern const form form_blades; /* rotors in closed form on blades of Cl(p,q,r) */
-extern const form form_dense_four;  /* the same machinery for exponentials of 4 x 4 skew matrices */
-extern const form form_dense;  /* exponentials of larger skew matrices */
+extern const form form_attention;  /* attention with functions of the displacement in it */
+extern const form form_blades;     /* rotors in closed form on blades of Cl(p,q,r) */
+extern const form form_dense_four; /* the same machinery for exponentials of 4 x 4 skew matrices */
+extern const form form_dense;      /* exponentials of larger skew matrices */
+extern const form form_polynomial; /* columns that widen q and k */
 
 #endif

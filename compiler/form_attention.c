@@ -15,9 +15,9 @@ static void print(FILE *out, const void *plan) { attention_plan_print(out, plan)
 
 static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) { emit_attention(b, a, plan, target, dtypes); }
 
-static bool per_head(const void *of) {
+static int per_head(const void *of) {
   const attention_plan *p = of;
-  return p->per_head;
+  return p->per_head ? PEGEN_PER_HEAD_ALL : PEGEN_PER_HEAD_NONE;
 }
 
 static void hash(describe_hash *h, const void *of) {

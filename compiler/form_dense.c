@@ -22,9 +22,9 @@ static void imports(ir *b) { (void)b; }
 
 static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) { emit_dense(b, a, plan, target, dtypes); }
 
-static bool per_head(const void *of) {
+static int per_head(const void *of) {
   const plan_dense *p = of;
-  return p->per_head;
+  return p->per_head ? PEGEN_PER_HEAD_ALL : PEGEN_PER_HEAD_NONE;
 }
 
 static void hash(describe_hash *h, const void *of) {

@@ -291,7 +291,7 @@ static bool is_zero_everywhere(const builder *b, const expr *x, const expr *size
     }
     for (int head = 0; head < s->heads; head++)
       for (int block = 0; block < s->n_blocks; block++) {
-        expr_environment env = {head, block, s->n_blocks, positions, operands, NULL};
+        expr_environment env = {.head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
         if (fabs(expr_eval(x, &env)) > 1e-12 * expr_eval(size, &env)) return false;
       }
   }

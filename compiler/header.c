@@ -80,6 +80,43 @@ static void print_operand(FILE *f, arena *a, const spec *s, const char *NAME, in
   fprintf(f, " */\n  %s_OPERAND_%s = %d,\n", NAME, operand_constant(a, s, index), index);
 }
 
+static void print_input(FILE *f, arena *a, const spec *s, const char *NAME, int index) {
+  const spec_input *in = &s->input[index];
+  fprintf(f, "  /* %s: %s", in->name, comment(a, in->doc));
+  fprintf(f, in->size ? "\n   * shape  [B,H,N,%" PRId64 "]" : "\n   * shape  [B,H,N]", in->size);
+  fprintf(f, ", any strides of B, H and N; the number type of q, or float32 as all inputs are");
+  if (*in->units) fprintf(f, "\n   * units  %s", comment(a, in->units));
+  if (*in->source) fprintf(f, "\n   * source %s", comment(a, in->source));
+  fprintf(f, " */\n  %s_INPUT_%s = %d,\n", NAME, upper(a, in->name), index);
+}
+
+static void print_inputs(FILE *f, arena *a, const spec *s, const char *NAME) {
+  if (!s->n_inputs) return;
+  fprintf(f, "/* Index of each input in pegen_args.inputs: tensors with a row for each query token and head. */\nenum {\n");
+  for (int i = 0; i < s->n_inputs; i++) print_input(f, a, s, NAME, i);
+  fprintf(f, "  %s_INPUT_COUNT = %d\n};\n\n", NAME, s->n_inputs);
+}
+
+/* Channels of outputs that are wider than what goes in, and the meaning of those appended. */
+static void print_columns(FILE *f, arena *a, const spec *s, unsigned dtypes, const char *NAME) {
+  static const char *const types[] = {"F32", "BF16", "F16"}; /* ORDER PEGEN_DTYPE */
+  const form *kind = form_of(s);
+  const void *plan = kind && kind->out_dim ? kind->plan(a, s) : NULL;
+  if (!kind || (kind->out_dim && !plan)) diag_bug("header", "no plan of '%s'", s->name); /* there was one a moment ago */
+  if (!plan) return;
+  fprintf(f, "/* Channels of the rows of q_out and k_out, by their number type. Those from %s_HEAD_DIM on are, in q and k alike,\n", NAME);
+  fprintf(f, " * what the score's bias needs of the query and of the key's position: scores are scale (q_out . k_out). */\n");
+  for (int type = 0; type < 3; type++) {
+    const char **columns;
+    if (dtypes && !(dtypes & 1u << type)) continue;
+    int out_dim = kind->out_dim(a, plan, type, &columns);
+    fprintf(f, "#define %s_OUT_DIM_%s %d\n/* channel: what k holds there", NAME, types[type], out_dim);
+    for (int i = s->head_dim; i < out_dim; i++) fprintf(f, "\n *   %4d  %s", i, comment(a, columns[i - s->head_dim]));
+    fprintf(f, " */\n");
+  }
+  fprintf(f, "\n");
+}
+
 static void print_sizes(FILE *f, arena *a, const spec *s, const char *NAME) {
   fprintf(f, "#define %s_HEAD_DIM %d /* channels of a row */\n", NAME, s->head_dim);
   fprintf(f, "#define %s_AXES %d /* coordinates of a position */\n", NAME, s->n_axes);
@@ -119,9 +156,11 @@ char *header_text(arena *a, const spec *s, unsigned dtypes) {
   fprintf(f, "#error \"%s was made for another version of pegen/pegen.h\"\n#endif\n\n", s->name);
   fprintf(f, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
   print_sizes(f, a, s, NAME);
+  print_columns(f, a, s, dtypes, NAME);
   fprintf(f, "/* Index of each operand in pegen_args.operands. */\nenum {\n");
   for (int i = 0; i < s->n_operands; i++) print_operand(f, a, s, NAME, i);
   fprintf(f, "  %s_OPERAND_COUNT = %d\n};\n\n", NAME, s->n_operands);
+  print_inputs(f, a, s, NAME);
   fprintf(f, "/* What the object says of itself. */\nextern const pegen_kernel %s_kernel;\n\n", s->name);
   if (s->pairwise)
     fprintf(f, "/* out = softmax(scale q k^T + bias) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and\n"

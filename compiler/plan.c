@@ -68,7 +68,7 @@ bool plan_is_identity(const plan *p, int channel) {
 /* ---- hoisting ---- */
 
 static bool is_prepared(const expr *x) {
-  return (x->depends & (DEPENDS_OPERAND | DEPENDS_HEAD)) && !(x->depends & (DEPENDS_POSITION | DEPENDS_CHANNEL));
+  return (x->depends & (DEPENDS_OPERAND | DEPENDS_HEAD)) && !(x->depends & (DEPENDS_POSITION | DEPENDS_CHANNEL | DEPENDS_QUERY));
 }
 
 static void collect_leaves(plan *p, const expr *x) {

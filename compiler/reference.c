@@ -201,6 +201,15 @@ void reference_row(const spec *s, const double *positions, const double *const *
   }
 }
 
+long double reference_bias(const spec *s, const double *delta, const double *const *operands, const double *const *inputs, int head) {
+  long double sum = 0;
+  for (int term = 0; term < s->polynomial->n_terms; term++) {
+    expr_environment env = {.head = head, .block = term, .blocks = s->n_blocks, .positions = delta, .operands = operands, .inputs = inputs};
+    sum += expr_eval_long(s->polynomial->value, &env);
+  }
+  return sum;
+}
+
 void reference_grid(const spec *s, int64_t token, double *positions) {
   int64_t cell = token - s->skip_tokens;
   for (int axis = s->n_axes - 1; axis >= 0; axis--) {

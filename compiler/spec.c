@@ -119,6 +119,12 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *don
       if (x->offsets[i] < 0 || x->offsets[i] >= elements)
         return wrong(s, "%s reads past the end of operand '%s'", what, o->name);
   }
+  if (x->op == EXPR_INPUT) {
+    if (x->index < 0 || x->index >= s->n_inputs) return wrong(s, "%s reads input %d", what, x->index);
+    int64_t size = s->input[x->index].size ? s->input[x->index].size : 1;
+    for (int i = 0; i < s->n_blocks; i++)
+      if (x->offsets[i] < 0 || x->offsets[i] >= size) return wrong(s, "%s reads past the end of input '%s'", what, s->input[x->index].name);
+  }
   for (int i = 0; i < expr_op_arity(x->op); i++)
     if (!check_expr(s, x->arg[i], allowed, done, what)) return false;
   return true;
@@ -206,12 +212,32 @@ static bool check_pairwise(const spec *s, bool *done) {
   return !p->bias || check_expr(s, p->bias, all, done, "the bias");
 }
 
+static bool check_inputs(const spec *s) {
+  if (s->n_inputs > SPEC_MAX_INPUTS) return wrong(s, "%d inputs, at most %d were expected", s->n_inputs, SPEC_MAX_INPUTS);
+  for (int i = 0; i < s->n_inputs; i++) {
+    if (!is_identifier(s->input[i].name)) return wrong(s, "input %d has no name", i);
+    if (s->input[i].size < 0) return wrong(s, "input '%s' has %lld elements", s->input[i].name, (long long)s->input[i].size);
+  }
+  return true;
+}
+
+static bool check_polynomial(const spec *s, bool *done) {
+  const spec_polynomial *p = s->polynomial;
+  if (p->degree < 1 || p->degree > SPEC_MAX_DEGREE) return wrong(s, "a bias of degree %d, 1 to %d was expected", p->degree, SPEC_MAX_DEGREE);
+  if (p->n_terms < 1 || p->n_terms > SPEC_MAX_TERMS || p->n_terms != s->n_blocks) return wrong(s, "a bias of %d terms", p->n_terms);
+  for (int a = 0; a < s->n_axes; a++)
+    if (!isfinite(p->origin[a])) return wrong(s, "the origin is not finite on axis '%s'", s->axis[a]);
+  const unsigned all = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION | DEPENDS_QUERY;
+  return check_expr(s, p->value, all, done, "the bias");
+}
+
 bool spec_validate(const spec *s) {
-  if (!check_sizes(s) || !check_operands(s)) return false;
+  if (!check_sizes(s) || !check_operands(s) || !check_inputs(s)) return false;
   if (s->n_components > 0 && (!check_block(s) || !check_order(s))) return false;
   if (s->basis && !check_skew(s, &s->basis->matrix, s->head_dim, 1, "the change of basis")) return false;
   bool *done = arena_must(calloc((size_t)expr_pool_count(s->pool), sizeof *done));
-  bool valid = (s->n_components == 0 || check_generators(s, done)) && (!s->pairwise || check_pairwise(s, done));
+  bool valid = (s->n_components == 0 || check_generators(s, done)) && (!s->pairwise || check_pairwise(s, done)) &&
+               (!s->polynomial || check_polynomial(s, done));
   free(done);
   return valid && (!s->dense || !s->dense->schur || check_schur(s));
 }

@@ -28,7 +28,10 @@ enum {
   SPEC_MAX_BIVECTORS = 10,                     /* basis bivectors of 5 dimensions */
   SPEC_MAX_BLOCK = 64,                         /* channels of a dense block; no block has more */
   SPEC_MAX_RANK = 6,
-  SPEC_MAX_HEAD_DIM = 4096
+  SPEC_MAX_HEAD_DIM = 4096,
+  SPEC_MAX_INPUTS = 8,
+  SPEC_MAX_TERMS = 1024, /* that a bias sums over */
+  SPEC_MAX_DEGREE = 16
 };
 
 typedef enum spec_combine {
@@ -100,6 +103,13 @@ typedef struct spec_dense {
 typedef struct spec_basis {
   spec_skew matrix; /* one block: offset [n_heads][1] */
 } spec_basis;
+/* A tensor with a row for each query token and head, beside q. */
+typedef struct spec_input {
+  const char *name, *doc, *units, *source; /* as an operand's */
+  int64_t size;      /* of a row, the tensor being [B,H,N,size]; 0: [B,H,N] */
+  double test_scale; /* check and bench draw its elements uniformly from [-test_scale, test_scale] */
+  int line;
+} spec_input;
 
 typedef struct spec_option {
   const char *name, *value, *doc; /* value as text, the way -D takes it */
@@ -117,8 +127,22 @@ typedef struct spec_pairwise {
 
 /* What a description may be beside, or in place of, rotors on blades. Each is declared in full by the
  * room that reads it first; NULL in struct spec: the description has none. */
-typedef struct spec_polynomial spec_polynomial; /* a bias polynomial in r_j - r_i, by columns that widen q and k */
 typedef struct spec_additive spec_additive;     /* something added to the channels */
+
+/* A bias of attention that is a polynomial in delta = r_j - r_i, the displacement of a key from its query:
+ *
+ *     score(i, j) = scale (q_i . k_j + sum over l < n_terms of value_l(delta)).
+ *
+ * `value` is one expression of all terms (the blocks of the spec's pool); its POSITION leaves are delta, its
+ * INPUT leaves the query's. polynomial.h expands it; what is widened by the result is in plan_widen.h. */
+typedef struct spec_polynomial {
+  int degree;               /* highest total degree in delta */
+  int n_terms;
+  const expr *value;
+  double origin[SPEC_MAX_AXES]; /* columns are monomials of r - origin */
+  bool exact_scores;        /* keep the column that is constant along a softmax row */
+  bool split_columns;       /* in 16 bits: columns as sums of two */
+} spec_polynomial;
 
 typedef struct spec {
   const char *file; /* as given on the command line, for messages */
@@ -133,9 +157,9 @@ typedef struct spec {
   int heads;    /* rows of per-head leaves; 1: every head is encoded alike, any number of heads */
 
   spec_algebra algebra;
-  int n_components; /* channels of a block */
+  int n_components; /* channels of a block; 0: no rotors, and what stands below of them means nothing */
   spec_component component[SPEC_MAX_BLADES];
-  int n_blocks;
+  int n_blocks; /* also of the pool's leaves; of a polynomial its terms */
   const int *channel; /* [n_components][n_blocks]: channel of a block's component; no doubles */
 
   spec_combine combine;
@@ -158,6 +182,8 @@ typedef struct spec {
 
   int n_operands;
   spec_operand *operand;
+  int n_inputs;
+  spec_input *input;
   int n_options;
   spec_option *option;
   int n_sources; /* files read: the spec, what it requires, the vocabulary (for -MD) */

@@ -215,6 +215,46 @@ static void read_pairwise(lua_State *L, spec *d, arena *memory) {
   d->pairwise = p;
 }
 
+static void read_input(lua_State *L, spec_input *in) {
+  in->name = text_field(L, "name");
+  in->doc = text_field(L, "doc");
+  in->units = text_field(L, "units");
+  in->source = text_field(L, "source");
+  in->size = integer_field(L, "size");
+  in->test_scale = number_field(L, "test_scale");
+  in->line = (int)integer_field(L, "line");
+}
+
+static void read_inputs(lua_State *L, spec *d, arena *memory) {
+  d->n_inputs = open_list(L, "inputs", SPEC_MAX_INPUTS);
+  d->input = arena_array(memory, spec_input, d->n_inputs + 1);
+  for (int i = 0; i < d->n_inputs; i++) {
+    lua_rawgeti(L, -1, i + 1);
+    read_input(L, &d->input[i]);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+static void read_polynomial(lua_State *L, spec *d, arena *memory) {
+  spec_polynomial *p = arena_new(memory, spec_polynomial);
+  lua_getfield(L, -1, "value");
+  p->value = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  p->degree = (int)integer_field(L, "degree");
+  p->n_terms = d->n_blocks = (int)integer_field(L, "terms");
+  p->exact_scores = flag_field(L, "exact_scores");
+  p->split_columns = flag_field(L, "split_columns");
+  open_list(L, "origin", SPEC_MAX_AXES);
+  for (int i = 0; i < d->n_axes; i++) {
+    lua_rawgeti(L, -1, i + 1);
+    p->origin[i] = luaL_checknumber(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  d->polynomial = p;
+}
+
 static void read_combine(lua_State *L, spec *d) {
   static const char *const names[] = {"sum", "mean", "product", "symmetric"}; /* ORDER spec_combine */
   const char *combine = text_field(L, "combine");
@@ -267,6 +307,7 @@ int convert_finish(lua_State *L) {
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
+  read_inputs(L, d, s->memory);
   if (lua_getfield(L, -1, "blocks") != LUA_TNIL) {
     d->amplitude = number_field(L, "amplitude");
     d->basis = read_basis(L);
@@ -276,6 +317,8 @@ int convert_finish(lua_State *L) {
   }
   lua_pop(L, 1);
   if (lua_getfield(L, -1, "pairwise") != LUA_TNIL) read_pairwise(L, d, s->memory);
+  lua_pop(L, 1);
+  if (lua_getfield(L, -1, "polynomial") != LUA_TNIL) read_polynomial(L, d, s->memory);
   lua_pop(L, 1);
   s->result = d;
   lua_pushlightuserdata(L, d);

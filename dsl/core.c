@@ -142,7 +142,8 @@ static void push_limits(lua_State *L) {
     lua_Integer value;
   } limits[] = {{"axes", SPEC_MAX_AXES},         {"dimensions", SPEC_MAX_DIMENSIONS}, {"rank", SPEC_MAX_RANK},
                 {"head_dim", SPEC_MAX_HEAD_DIM}, {"rows", DSL_MAX_ROWS},
-                {"block", SPEC_MAX_BLOCK}};
+                {"block", SPEC_MAX_BLOCK},       {"inputs", SPEC_MAX_INPUTS},       {"terms", SPEC_MAX_TERMS},
+                {"degree", SPEC_MAX_DEGREE}};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
     lua_pushinteger(L, limits[i].value);

@@ -2,11 +2,13 @@
 -- the result to the compiler.
 local core = ...
 local check = core.include "check"
+local inputs = core.include "inputs"
 local algebra = core.include "algebra"
 local dense = core.include "dense"
 local operands = core.include "operands"
 local options = core.include "options"
 local pairwise = core.include "pairwise"
+local polynomial = core.include "polynomial"
 
 local WORD = "pe.encoding"
 local FIELDS = {
@@ -356,6 +358,19 @@ local function describe_pairwise(given, described, index_of)
   pairwise.describe(given, described)
 end
 
+-- A bias that is a polynomial: columns that widen q and k.
+local function describe_polynomial(given, described)
+  if given.block ~= nil then
+    check.fail_field("block", "field 'block' of %s goes with rotations, and a description with a pe.polynomial has none", WORD)
+  end
+  for _, field in ipairs(OF_BLOCKS) do
+    if given[field] ~= nil then
+      check.fail_field(field, "field '%s' of %s goes with a 'block', and there is none", field, WORD)
+    end
+  end
+  polynomial.describe(given, described)
+end
+
 ---- the whole ----
 
 local begun = false
@@ -375,19 +390,28 @@ function encoding.encoding(given)
     head_dim = check.integer(WORD, "head_dim", given.head_dim, 1, core.limits.head_dim),
     heads = check.integer(WORD, "heads", given.heads == nil and 1 or given.heads, 1, core.limits.rows),
   }
-  local role = given.role == nil and (given.bias == nil and "separable" or "pairwise") or given.role
-  if role == "pairwise" then describe_pairwise(given, described, index_of)
+  local is_polynomial = polynomial.is(given.bias)
+  local role = given.role == nil and ((given.bias == nil or is_polynomial) and "separable" or "pairwise") or given.role
+  if role == "pairwise" then
+    if is_polynomial then
+      check.fail_field("bias", "a pe.polynomial widens q and k; role = \"separable\" was expected, or a function(delta, head)")
+    end
+    describe_pairwise(given, described, index_of)
   elseif role == "separable" then
     for _, field in ipairs { "bias", "value_dim" } do
-      if given[field] ~= nil then
+      if given[field] ~= nil and not (field == "bias" and is_polynomial) then
         check.fail_field(field, "field '%s' of %s goes with role = \"pairwise\"", field, WORD)
       end
     end
-    describe_blocks(given, described, index_of)
+    if is_polynomial then describe_polynomial(given, described)
+    else describe_blocks(given, described, index_of) end
   else
     check.wrong(WORD, "role", role, "\"separable\" or \"pairwise\"" .. check.hint(role, ROLES))
   end
-  described.operands = operands.list()
+  if not is_polynomial and #inputs.list() > 0 then
+    check.fail("input '%s' is of a pe.polynomial, and this description has none", inputs.list()[1].name)
+  end
+  described.operands, described.inputs = operands.list(), inputs.list()
   return core.finish(described)
 end
 

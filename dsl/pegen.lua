@@ -5,9 +5,11 @@ local core = ...
 local algebra = core.include "algebra"
 local dense = core.include "dense"
 local encoding = core.include "encoding"
+local inputs = core.include "inputs"
 local operands = core.include "operands"
 local options = core.include "options"
 local pairwise = core.include "pairwise"
+local polynomial = core.include "polynomial"
 
 local pe = {
   pi = math.pi,
@@ -19,6 +21,8 @@ local pe = {
 
 local words = {
   option = options.option,
+  input = inputs.input,
+  polynomial = polynomial.polynomial,
   plane = algebra.plane,
   vector = algebra.vector,
   multivector = algebra.multivector,
@@ -35,6 +39,9 @@ local words = {
 
 for name, word in pairs(words) do pe[name] = core.word(word) end
 for name, word in pairs(core.arithmetic) do pe[name] = word end
+
+-- log(1 + exp x), without overflow and right to the last digits for very negative x.
+pe.softplus = core.word(function(x) return pe.max(x, 0) + pe.log1p(pe.exp(-pe.abs(x))) end)
 
 local check = core.include "check"
 

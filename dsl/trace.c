@@ -142,6 +142,7 @@ static double number_function(expr_op op, double x) {
   case EXPR_SQRT: return sqrt(x);
   case EXPR_EXP: return exp(x);
   case EXPR_LOG: return log(x);
+  case EXPR_LOG1P: return log1p(x);
   case EXPR_FLOOR: return floor(x);
   case EXPR_SINQ: return sin(x);
   default: return cos(x);
@@ -197,7 +198,7 @@ int trace_words(lua_State *L) {
     lua_CFunction function;
   } words[] = {
       {"abs", EXPR_ABS, unary_word},   {"sqrt", EXPR_SQRT, unary_word}, {"exp", EXPR_EXP, unary_word},
-      {"log", EXPR_LOG, unary_word},   {"floor", EXPR_FLOOR, unary_word}, {"sin", EXPR_SINQ, unary_word},
+      {"log", EXPR_LOG, unary_word},   {"log1p", EXPR_LOG1P, unary_word}, {"floor", EXPR_FLOOR, unary_word}, {"sin", EXPR_SINQ, unary_word},
       {"cos", EXPR_COSQ, unary_word},  {"min", EXPR_MIN, fold_word},    {"max", EXPR_MAX, fold_word},
       {"where", EXPR_SELECT, where_word},
   };
@@ -239,6 +240,14 @@ static int core_element(lua_State *L) {
 /* core.masked(): minus infinity, which no arithmetic of a spec gives. */
 static int core_masked(lua_State *L) { return push(L, constant(L, -INFINITY)); }
 
+/* core.input(input from 0, element from 0) */
+static int core_input(lua_State *L) {
+  trace *t = fresh(L, EXPR_INPUT);
+  t->index = (int)luaL_checkinteger(L, 1);
+  t->offset = (int32_t)luaL_checkinteger(L, 2);
+  return push(L, t);
+}
+
 /* core.is_expression(value): an expression or a finite number */
 static int core_is_expression(lua_State *L) {
   lua_pushboolean(L, trace_is(L, 1));
@@ -255,6 +264,7 @@ void trace_open(lua_State *L) {
                                        {"operand", core_operand},
                                        {"element", core_element},
                                        {"masked", core_masked},
+                                       {"input", core_input},
                                        {"is_expression", core_is_expression},
                                        {"is_traced", core_is_traced},
                                        {NULL, NULL}};
@@ -306,6 +316,17 @@ static const expr *merge(merger *m, const trace *const *parts) {
     int32_t *offsets = arena_array(m->memory, int32_t, m->count);
     for (int i = 0; i < m->count; i++) offsets[i] = parts[i]->offset;
     return expr_operand(m->pool, first->index, m->heads, offsets);
+  }
+  case EXPR_INPUT: { /* one row for all heads: an element may differ from block to block only */
+    int blocks = expr_pool_blocks(m->pool);
+    int32_t *offsets = arena_array(m->memory, int32_t, blocks);
+    for (int i = 0; i < m->count; i++) {
+      if (i < blocks) offsets[i] = parts[i]->offset;
+      if (offsets[i % blocks] == parts[i]->offset) continue;
+      m->odd = i;
+      return NULL;
+    }
+    return expr_input(m->pool, first->index, offsets);
   }
   case EXPR_POSITION: return expr_position(m->pool, first->index);
   default: break;

@@ -14,8 +14,8 @@
 
 typedef struct trace {
   expr_op op;
-  int index;      /* POSITION: axis. OPERAND, ELEMENT: operand */
-  int32_t offset; /* OPERAND, ELEMENT: element */
+  int index;      /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input */
+  int32_t offset; /* OPERAND, ELEMENT, INPUT: element */
   double value;   /* CONST */
   const struct trace *arg[3];
   int depth, size; /* of the tree below */

@@ -1,12 +1,13 @@
 /* check.c: every argument of an encode call, in this order, before a byte is written:
  *
  *   1. args, struct_size, part                   NULL_ARGS STRUCT_SIZE PART
- *   2. what is given: q and k with their outputs, positions, operands
+ *   2. what is given: q and k with their outputs, positions, operands, inputs of q
  *                                                MISSING_OUTPUT NOTHING_TO_DO MISSING_POSITIONS MISSING_OPERAND
+ *                                                MISSING_INPUT
  *   3. shapes of q, q_out, k, k_out              RANK NULL_SHAPE NEGATIVE_SIZE HEAD_DIM
  *      and of each against the others            SHAPE_MISMATCH HEADS
- *   4. shapes of positions, grid, operands       NULL_SHAPE POSITIONS_SHAPE GRID_SIZE OPERAND_SHAPE
- *   5. number types                              DTYPE DTYPE_MISMATCH POSITIONS_DTYPE OPERAND_DTYPE
+ *   4. shapes of positions, grid, operands, inputs  NULL_SHAPE POSITIONS_SHAPE GRID_SIZE OPERAND_SHAPE INPUT_SHAPE
+ *   5. number types                              DTYPE DTYPE_MISMATCH POSITIONS_DTYPE OPERAND_DTYPE INPUT_DTYPE
  *   6. memory of each tensor                     DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT STRIDE
  *      with a table, in place of 2.'s positions and operands and of all of 4.
  *                                                ALIGNMENT TABLE_BYTES TABLE
@@ -35,10 +36,24 @@ int pegen_check_rows_shape(const DLTensor *tensor, int64_t head_dim) {
   return tensor->shape[3] == head_dim ? 0 : PEGEN_ERROR_HEAD_DIM;
 }
 
+int64_t pegen_row_type(const DLTensor *tensor) { /* number type of rows: 0 f32, 1 bf16, 2 f16; or -1 */
+  if (pegen_one_of(tensor, kDLFloat, 32))
+    return 0;
+  if (pegen_one_of(tensor, kDLBfloat, 16))
+    return 1;
+  return pegen_one_of(tensor, kDLFloat, 16) ? 2 : -1;
+}
+
+/* Channels of an output, which may differ from number type to number type. */
+static int64_t out_dim(const pegen_kernel *kernel, const DLTensor *tensor) {
+  int64_t type = pegen_row_type(tensor);
+  return kernel->widths && type >= 0 ? kernel->widths[type].out_dim : kernel->out_dim;
+}
+
 static int check_pair_shape(const pegen_kernel *kernel, const DLTensor *in, const DLTensor *out) {
   int error = pegen_check_rows_shape(in, kernel->head_dim);
   if (!error)
-    error = pegen_check_rows_shape(out, kernel->out_dim);
+    error = pegen_check_rows_shape(out, out_dim(kernel, out));
   if (error)
     return error;
   for (int i = 0; i < 3; i++)
@@ -59,7 +74,8 @@ static int check_shapes(const pegen_driver *driver, const pegen_args *args) {
     return error;
   if (q && k && q->shape[0] != k->shape[0])
     return PEGEN_ERROR_SHAPE_MISMATCH;
-  if (driver->per_head && ((q && q->shape[1] != kernel->heads) || (k && k->shape[1] != kernel->heads)))
+  int of_keys = driver->per_head == PEGEN_PER_HEAD_ALL;
+  if (driver->per_head && ((q && q->shape[1] != kernel->heads) || (of_keys && k && k->shape[1] != kernel->heads)))
     return PEGEN_ERROR_HEADS;
   return 0;
 }
@@ -103,15 +119,38 @@ static int check_operand_shape(const pegen_operand *want, const DLTensor *tensor
   return 0;
 }
 
-/* ---- 5. number types ---- */
-
-int64_t pegen_row_type(const DLTensor *tensor) { /* row of pegen_target_code.encode, or -1 */
-  if (pegen_one_of(tensor, kDLFloat, 32))
-    return 0;
-  if (pegen_one_of(tensor, kDLBfloat, 16))
-    return 1;
-  return pegen_one_of(tensor, kDLFloat, 16) ? 2 : -1;
+/* An input is [B,H,N,size], or [B,H,N] where size is 0, as q is. */
+static int check_input_shape(const pegen_input *want, const DLTensor *tensor, const DLTensor *q) {
+  int rank = want->size ? 4 : 3;
+  if (tensor->ndim != rank)
+    return PEGEN_ERROR_INPUT_SHAPE;
+  if (!tensor->shape)
+    return PEGEN_ERROR_NULL_SHAPE;
+  for (int i = 0; i < 3; i++)
+    if (tensor->shape[i] != q->shape[i])
+      return PEGEN_ERROR_INPUT_SHAPE;
+  return rank == 3 || tensor->shape[3] == want->size ? 0 : PEGEN_ERROR_INPUT_SHAPE;
 }
+
+static int check_inputs_given(const pegen_kernel *kernel, const pegen_args *args) {
+  const DLTensor *const *inputs = PEGEN_GIVEN(args, inputs);
+  int32_t given = PEGEN_GIVEN(args, n_inputs);
+  if (given < kernel->n_inputs || (kernel->n_inputs > 0 && !inputs))
+    return PEGEN_ERROR_MISSING_INPUT;
+  for (int i = 0; i < kernel->n_inputs; i++)
+    if (!inputs[i])
+      return PEGEN_ERROR_MISSING_INPUT;
+  return 0;
+}
+
+static int check_input_shapes(const pegen_kernel *kernel, const pegen_args *args) {
+  for (int i = 0, error; i < kernel->n_inputs; i++)
+    if ((error = check_input_shape(&kernel->inputs[i], args->inputs[i], args->q)) != 0)
+      return error;
+  return 0;
+}
+
+/* ---- 5. number types ---- */
 
 int64_t pegen_position_type_of(const DLTensor *tensor) { /* pegen_position_type, or -1 */
   if (pegen_one_of(tensor, kDLFloat, 32))
@@ -144,6 +183,19 @@ int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args
     const DLTensor *t = args->operands[i];
     if (!pegen_one_of(t, kDLFloat, 32) && !pegen_one_of(t, kDLFloat, 64) && !pegen_one_of(t, kDLFloat, 16) && !pegen_one_of(t, kDLBfloat, 16))
       return PEGEN_ERROR_OPERAND_DTYPE;
+  }
+  return 0;
+}
+
+/* All inputs are of q's type, or all of float32. */
+static int check_input_types(const pegen_kernel *kernel, const pegen_args *args, pegen_call *call) {
+  call->wide_inputs = 0;
+  for (int i = 0; i < kernel->n_inputs; i++) {
+    const DLTensor *input = args->inputs[i];
+    int wide = call->type > 0 && pegen_one_of(input, kDLFloat, 32);
+    if ((!wide && pegen_row_type(input) != call->type) || (i > 0 && wide != call->wide_inputs))
+      return PEGEN_ERROR_INPUT_DTYPE;
+    call->wide_inputs = wide;
   }
   return 0;
 }
@@ -189,6 +241,25 @@ static int view_positions(const DLTensor *positions, pegen_stream *stream) {
   return pegen_on_host(positions) ? pegen_view_of(positions, 0, &stream->positions) : PEGEN_ERROR_DEVICE;
 }
 
+static int view_inputs(const pegen_kernel *kernel, const pegen_args *args, pegen_call *call) {
+  int error = 0;
+  for (int i = 0; i < kernel->n_inputs && !error; i++)
+    error = pegen_on_host(args->inputs[i]) ? pegen_view_of(args->inputs[i], kernel->inputs[i].size > 0, &call->input[i]) : PEGEN_ERROR_DEVICE;
+  return error;
+}
+
+/* Inputs that there are not: nothing meets them, and their strides are 0. */
+static void clear_inputs(pegen_call *call) {
+  for (int i = 0; i < PEGEN_MAX_INPUTS; i++) {
+    pegen_view *view = &call->input[i];
+    view->empty = 1;
+    view->base = view->low = view->high = 0;
+    view->width = 0;
+    for (int k = 0; k < PEGEN_VIEW_DIMS; k++)
+      view->size[k] = view->stride[k] = 0;
+  }
+}
+
 /* ---- 7. overlap ---- */
 
 int pegen_meets_operand(const pegen_driver *driver, const pegen_args *args, const pegen_view *out, int tabled) {
@@ -219,6 +290,9 @@ static int output_overlaps(const pegen_driver *driver, const pegen_args *args, c
     if (s == 0 && !other->in_place && pegen_views_meet(own->out, other->out))
       return 1;
   }
+  for (int i = 0; call->stream[0].given && i < driver->kernel->n_inputs; i++)
+    if (pegen_views_meet(own->out, &call->input[i]))
+      return 1;
   return pegen_meets_operand(driver, args, own->out, call->tabled != 0);
 }
 
@@ -280,7 +354,7 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
   const DLTensor *k_positions = tabled ? 0 : args->k_positions ? args->k_positions : args->positions;
   if (!tabled && !kernel->grid && ((q && !q_positions) || (k && !k_positions)))
     return PEGEN_ERROR_MISSING_POSITIONS;
-  if (!tabled && (error = pegen_check_operands_given(kernel, args)) != 0)
+  if ((!tabled && (error = pegen_check_operands_given(kernel, args)) != 0) || (q && (error = check_inputs_given(kernel, args)) != 0))
     return error;
 
   if ((error = check_shapes(driver, args)) != 0)
@@ -289,12 +363,14 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
                   (k && (error = pegen_check_coordinates(kernel, k_positions, k)) != 0) ||
                   (error = pegen_check_operand_shapes(kernel, args)) != 0))
     return error;
+  if (q && (error = check_input_shapes(kernel, args)) != 0)
+    return error;
 
   if ((error = check_types(driver, args, call)) != 0)
     return error;
   if ((q && q_positions && pegen_position_type_of(q_positions) < 0) || (k && k_positions && pegen_position_type_of(k_positions) < 0))
     return PEGEN_ERROR_POSITIONS_DTYPE;
-  if (!tabled && (error = pegen_check_operand_types(driver, args)) != 0)
+  if ((!tabled && (error = pegen_check_operand_types(driver, args)) != 0) || (q && (error = check_input_types(kernel, args, call)) != 0))
     return error;
 
   pegen_stream *queries = &call->stream[0], *keys = &call->stream[1];
@@ -310,6 +386,10 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
   if (!tabled && (error = pegen_check_operand_memory(kernel, args)) != 0)
     return error;
   if (tabled && (error = pegen_table_check(driver, args)) != 0)
+    return error;
+
+  clear_inputs(call);
+  if (q && (error = view_inputs(kernel, args, call)) != 0)
     return error;
 
   if ((q && output_overlaps(driver, args, call, 0)) || (k && output_overlaps(driver, args, call, 1)))

@@ -13,6 +13,7 @@
  *     table.c     what prepare and encode must agree about
  *     dense.c     form "dense": tables of matrices, and rows times them
  *     encode.c    form "blades": pegen_call -> calls of the emitted functions
+ *     widen.c     form "polynomial": the same
  *
  * Each form (compiler/form.h) has driver files of its own beside the first six; kernel/CMakeLists.txt
  * lists which, and an object carries its form's only.
@@ -71,8 +72,10 @@ typedef struct pegen_stream {
 typedef struct pegen_call {
   pegen_stream stream[2]; /* q, k */
   int64_t joint;          /* 1: q and k have the same tokens and positions, and go in one pass */
-  int64_t type;           /* row of pegen_target_code.encode */
+  int64_t type;           /* number type: 0 f32, 1 bf16, 2 f16 */
   int64_t tabled;         /* 1: args->table stands for positions and operands, which were not looked at */
+  pegen_view input[PEGEN_MAX_INPUTS]; /* of the query tokens, where q is given; the others are all zeros */
+  int64_t wide_inputs;    /* 1: inputs are float32, and q is not */
 } pegen_call;
 
 /* Checks everything in the order that check.c states; fills *call where it returns 0. */
@@ -141,6 +144,12 @@ PEGEN_INTERNAL void pegen_grid_position(const pegen_kernel *kernel, int64_t toke
 
 /* An operand's elements at offsets[n], as doubles. */
 PEGEN_INTERNAL void pegen_gather(const DLTensor *operand, const int32_t *offsets, int64_t n, double *out);
+
+/* Bytes of all rows. */
+PEGEN_INTERNAL int64_t pegen_view_bytes(const pegen_view *view);
+/* May the output be written past the cache? Rows that begin and end at multiples of so many bytes, a power of two, and
+ * never lines that were just read. */
+PEGEN_INTERNAL int pegen_streams_aligned(const pegen_stream *stream, int64_t bytes);
 
 /* A field of args that older callers' structs end before: 0 there. */
 #define PEGEN_GIVEN(args, field) \

@@ -192,18 +192,6 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
 
 /* ---- the entries ---- */
 
-static int64_t bytes_of(const pegen_view *view) {
-  return view->size[0] * view->size[1] * view->size[2] * view->width;
-}
-
-/* May its output be written past the cache? Only whole lines, and never lines that were just read. */
-static int streams_whole_lines(const pegen_stream *stream) {
-  uint64_t bits = (uint64_t)stream->out->base | (uint64_t)stream->out->width;
-  for (int i = 0; i < PEGEN_VIEW_DIMS; i++)
-    bits |= (uint64_t)stream->out->stride[i];
-  return !stream->in_place && (bits & 63) == 0;
-}
-
 int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_call call;
   pass p;
@@ -224,10 +212,10 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
       stream->given = 0;
     if (!stream->given)
       continue;
-    touched += bytes_of(&stream->in);
+    touched += pegen_view_bytes(&stream->in);
     if (!stream->in_place)
-      touched += bytes_of(stream->out);
-    streaming = streaming && streams_whole_lines(stream);
+      touched += pegen_view_bytes(stream->out);
+    streaming = streaming && pegen_streams_aligned(stream, 64); /* whole lines */
   }
   streaming = streaming && touched > (prefetch ? PEGEN_STREAM_ABOVE_SLOW : PEGEN_STREAM_ABOVE) && target->encode[call.type][1];
   p.driver = driver;

@@ -77,11 +77,14 @@ typedef struct pegen_target_code {
 
 typedef enum pegen_level { PEGEN_LEVEL_BASELINE, PEGEN_LEVEL_X86_64_V2, PEGEN_LEVEL_X86_64_V3, PEGEN_LEVEL_X86_64_V4 } pegen_level;
 
+/* Whose heads differ, so that there must be kernel->heads of them: nobody's, those of q and k, those of q. */
+enum { PEGEN_PER_HEAD_NONE, PEGEN_PER_HEAD_ALL, PEGEN_PER_HEAD_QUERIES };
+
 /* What the driver needs to know of the kernel it is linked into, whatever the kernel's form. Constant
  * data, emitted by the compiler as NAME's private descriptor. */
 typedef struct pegen_driver {
   const pegen_kernel *kernel;
-  int64_t per_head;            /* 1: heads differ, and H and Hkv must be kernel->heads */
+  int64_t per_head;            /* PEGEN_PER_HEAD_ */
   int64_t n_targets;
   const int64_t *levels;       /* [n_targets] pegen_level that the processor must have, best first */
   int32_t *chosen;             /* the dispatcher's choice: 0 none yet, else 1 + index of levels and a tuning bit; atomic */
@@ -98,12 +101,48 @@ typedef struct pegen_blades {
   int64_t values_bytes;        /* of a table's row, a multiple of 64 */
 } pegen_blades;
 
+/* ---- the form that widens q and k by the columns of a polynomial bias (compiler/form_polynomial.c) ---- */
+
+enum { PEGEN_MAX_INPUTS = 8 };
+
+/* An input's rows of the query tokens, at the heads of the call; strides in bytes. */
+typedef struct pegen_input_rows {
+  const char *data; /* of token 0 of batch 0 */
+  int64_t batch, token, head;
+} pegen_input_rows;
+
+/* Work of one call: as a pegen_loop, in which rows[0] is q and rows[1] k, either with 0 heads; all heads of each are
+ * walked, from where `in` and `out` point. prepared is of the first head of q, prepared_stride 0 where heads share it. */
+typedef struct pegen_widen_loop {
+  pegen_loop loop; /* first: pegen_driver_position reads it */
+  pegen_input_rows input[PEGEN_MAX_INPUTS];
+} pegen_widen_loop;
+
+typedef void pegen_widen_function(const pegen_widen_loop *loop);
+
+/* The emitted functions of one target. */
+typedef struct pegen_widen_code {
+  pegen_prepare_function *prepare; /* NULL: nothing to prepare */
+  /* [f32, bf16, f16][inputs of that type, of float32][cached stores, streaming stores]; NULL: not compiled in */
+  pegen_widen_function *widen[3][2][2];
+} pegen_widen_code;
+
+typedef struct pegen_widen {
+  int64_t n_blocks, lanes;     /* terms of the bias; rounded up as `prepare` reads them */
+  int64_t n_leaves;
+  const pegen_leaf *leaves;
+  int64_t prepared_bytes;      /* of one head, a multiple of 64 */
+  const pegen_widen_code *targets; /* [n_targets] */
+} pegen_widen;
+
 /* Prepared values live on the stack of the call, as many heads at a time as fit in this
  * (at least one); so no kernel of this kind needs a workspace. */
 enum { PEGEN_STACK_PREPARED = 32 * 1024 };
 
 /* Implemented by the driver, called by the emitted NAME_ entries. */
 int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+size_t pegen_driver_widen_workspace(const pegen_driver *driver, const pegen_args *args);
 size_t pegen_driver_workspace(const pegen_driver *driver, const pegen_args *args);
 int pegen_driver_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts);
 size_t pegen_driver_table_bytes(const pegen_driver *driver, const pegen_args *args);

@@ -49,3 +49,14 @@ void pegen_set_positions(pegen_loop *loop, const pegen_stream *stream, int64_t b
   loop->positions = (const char *)(stream->positions.base +
                                    (uintptr_t)(batch * stream->positions.stride[PEGEN_POSITION_BATCH]));
 }
+
+int64_t pegen_view_bytes(const pegen_view *view) {
+  return view->size[0] * view->size[1] * view->size[2] * view->width;
+}
+
+int pegen_streams_aligned(const pegen_stream *stream, int64_t bytes) {
+  uint64_t bits = (uint64_t)stream->out->base | (uint64_t)stream->out->width;
+  for (int i = 0; i < PEGEN_VIEW_DIMS; i++)
+    bits |= (uint64_t)stream->out->stride[i];
+  return !stream->in_place && (bits & (uint64_t)(bytes - 1)) == 0;
+}

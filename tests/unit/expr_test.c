@@ -92,7 +92,7 @@ static void division_stays_division(void **state) {
   assert_ptr_equal(expr_div(pool, x, number(pool, -4)), expr_mul(pool, x, number(pool, -0.25)));
   assert_int_equal(expr_div(pool, x, number(pool, 0x1p-1074))->op, EXPR_DIV); /* its inverse is infinite */
   const double positions[] = {392, 0};
-  expr_environment env = {0, 0, BLOCKS, positions, NULL, NULL};
+  expr_environment env = {.blocks = BLOCKS, .positions = positions};
   assert_true(expr_eval(expr_unary(pool, EXPR_FLOOR, expr_div(pool, x, number(pool, 196))), &env) == 2);
 }
 
@@ -261,7 +261,7 @@ static void simplification_keeps_values(void **state) {
     /* Evaluation walks trees, and a DAG this deep is a large one: some of the nodes are enough. */
     for (int n = 0; n < 40; n++)
       for (int i = 0; i < HEADS * BLOCKS; i++) {
-        expr_environment env = {i / BLOCKS, i % BLOCKS, BLOCKS, positions, operands, NULL};
+        expr_environment env = {.head = i / BLOCKS, .block = i % BLOCKS, .blocks = BLOCKS, .positions = positions, .operands = operands};
         long double difference = fabsl(expr_eval_long(node[n].e, &env) - node[n].value[i]);
         if (!(difference <= 8 * node[n].error[i])) print_error("round %d node %d: %Lg, may be %Lg\n", round, n, difference, node[n].error[i]);
         assert_true(difference <= 8 * node[n].error[i]);
@@ -286,7 +286,8 @@ static void dependences_are_honest(void **state) {
         for (int block = 0; block < BLOCKS; block++) {
           if (head && (e->depends & DEPENDS_HEAD)) continue;
           if (block && (e->depends & DEPENDS_BLOCK)) continue;
-          expr_environment env = {head, block, BLOCKS, here, operands, channels}, first = {0, 0, BLOCKS, here, operands, channels};
+          expr_environment env = {.head = head, .block = block, .blocks = BLOCKS, .positions = here, .operands = operands, .channels = channels}, first = env;
+          first.head = first.block = 0;
           assert_true(expr_eval(e, &env) == expr_eval(e, &first));
         }
     }

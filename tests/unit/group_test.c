@@ -24,7 +24,7 @@ static void assert_like_reference(arena *a, const spec *s, const block_program *
     if (sample) hand_positions(s, random, positions);
     for (int head = 0; head < s->heads; head++)
       for (int block = 0; block < s->n_blocks; block++) {
-        expr_environment env = {head, block, s->n_blocks, positions, operands, NULL};
+        expr_environment env = {.head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
         long double scale = 1, worst = 0;
         reference_block(s, positions, operands, head, block, expected);
         for (int i = 0; i < n * n; i++) {
@@ -103,7 +103,7 @@ static void inverses_undo(void **state) {
     for (int block = 0; block < 2; block++)
       for (int i = 0; i < 3; i++)
         for (int j = 0; j < 3; j++) {
-          expr_environment env = {0, block, 2, positions, NULL, NULL};
+          expr_environment env = {.block = block, .blocks = 2, .positions = positions};
           long double sum = 0;
           for (int k = 0; k < 3; k++)
             sum += expr_eval_long(back.matrix.entry[i * 3 + k], &env) * expr_eval_long(there.matrix.entry[k * 3 + j], &env);

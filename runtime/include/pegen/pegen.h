@@ -83,6 +83,9 @@ extern "C" {
   X(ENTRY, 34, "this kernel has no entry of that name; NULL and \"encode\" name the one it has")              \
   X(KERNEL, 35, "the kernel is NULL, or was made for another version of pegen/pegen.h than the runtime")       \
   X(NO_MEMORY, 36, "no memory on the host, for a kernel's module or for what folding works on")                \
+  X(MISSING_INPUT, 37, "fewer inputs were given than the kernel has, or one of them is NULL")                  \
+  X(INPUT_SHAPE, 38, "an input is neither [B,H,N,size] nor, where its size is 0, [B,H,N], or disagrees with q") \
+  X(INPUT_DTYPE, 39, "inputs must all have q's number type, or all be float32")                                \
   X(MISSING_TABLE, 40, "prepare needs a table to write")                                                       \
   X(TABLE_BYTES, 41, "table_bytes is less than NAME_table_bytes() says")                                       \
   X(TABLE, 42, "the table was not made by this kernel's prepare, or for other numbers of tokens or batches") \
@@ -173,6 +176,13 @@ typedef struct pegen_ptx {
   const pegen_ptx_entry *entries; /* of one number type the widest access first; the last takes any address */
 } pegen_ptx;
 
+/* Of an encoding that widens, the rows of one number type. */
+typedef struct pegen_width {
+  int32_t out_dim;            /* E */
+  int32_t n_columns;          /* E - D */
+  const char *const *columns; /* [n_columns] as pegen_kernel's */
+} pegen_width;
+
 /* What an object says of itself. struct_size first, so that fields can be added at the end. */
 typedef struct pegen_kernel {
   uint32_t struct_size;
@@ -202,7 +212,8 @@ typedef struct pegen_kernel {
   int32_t n_inputs;
   int32_t n_columns;      /* out_dim - head_dim: what an encoding that widens appends to q and k, padding included */
   const pegen_input *inputs;
-  const char *const *columns; /* [n_columns] meaning of each: "h^1 w^1"; "0" of padding; NULL where there are none */
+  const char *const *columns; /* [n_columns] meaning of each: "h^2 w"; "0" of padding; NULL where there are none */
+  const pegen_width *widths; /* [f32, bf16, f16] where they differ: out_dim and columns are those of the first compiled in; or NULL */
 } pegen_kernel;
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */

@@ -1,0 +1,475 @@
+/* emit_widen: columns of a token, weights of a row; see emit_widen.h.
+ *
+ * A token's keys and gains are computed as scalars, rounded, and laid into scratch memory in the order of
+ * the appended lanes. Then every row is moved and its lanes follow: those of k are the token's
+ * keys; those of q the sum over weights of weight times gain, with the weights' sums over terms as vectors of
+ * terms that are folded at the end.
+ */
+#include "emit_widen.h"
+
+#include "diag.h"
+#include "emit_cpu.h"
+#include "emit_encode.h"
+#include "emit_expr.h"
+#include "emit_rows.h"
+
+#include "../kernel/loop.h"
+
+#include <stddef.h>
+
+enum { CACHE_LINE = 64, MOST_UNROLLED = 8, MOST_LANES = 16 };
+
+typedef struct widen_emitter {
+  ir *b;
+  arena *memory;
+  const plan_widen *p;
+  const widen_layout *layout;
+  const cpu_target *target;
+  int dtype, input_dtype;
+  bool streaming;
+  bool *has_table;
+  int n_vectors;             /* of the appended lanes */
+  int *start, *width;
+  ir_value loop;             /* const pegen_widen_loop * */
+  ir_value positions;        /* scratch: float64 [axes] */
+  ir_value keys;             /* scratch: float32 [lanes] */
+  ir_value gains;            /* scratch: float32 [weights][lanes] */
+  ir_value sums;             /* scratch: a vector an accumulator, for loops over terms */
+} widen_emitter;
+
+static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
+static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
+static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
+
+static ir_value field(widen_emitter *e, size_t offset, MlirType type) {
+  return ir_load(e->b, type, ir_offset_const(e->b, e->loop, (int64_t)offset), 8);
+}
+
+#define LOOP_I64(e, name) field((e), offsetof(pegen_widen_loop, name), (e)->b->i64)
+#define LOOP_PTR(e, name) field((e), offsetof(pegen_widen_loop, name), (e)->b->ptr)
+
+const char *emit_widen_name(arena *a, const cpu_target *target, int dtype, bool wide_inputs, bool streaming) {
+  return arena_printf(a, "widen_%s_%s_%s_%s", target->suffix, dtype_name[dtype], dtype_name[wide_inputs ? DTYPE_F32 : dtype],
+                      streaming ? "streaming" : "cached");
+}
+
+/* ---- chunks of terms ---- */
+
+static expr_emitter chunk_emitter(ir *b, arena *a, const plan *values, const cpu_target *target, bool *has_table, int begin, int width) {
+  expr_emitter x = {.b = b, .memory = a, .p = values, .has_fma = target->has_fma, .begin = begin, .width = width,
+                    .suffix = target->suffix, .has_table = has_table, .target = target};
+  x.memo = arena_array(a, ir_value, expr_pool_count(values->spec->pool));
+  return x;
+}
+
+/* ---- a token: keys and gains ---- */
+
+/* Powers of the coordinates, each made once. */
+typedef struct power_table {
+  ir *b;
+  ir_value at[SPEC_MAX_AXES][SPEC_MAX_DEGREE + 1];
+} power_table;
+
+static ir_value power_of(power_table *t, int axis, int exponent) {
+  ir_value *v = &t->at[axis][exponent];
+  if (!v->ptr) {
+    ir_value half = power_of(t, axis, exponent / 2);
+    *v = ir_op2(t->b, "arith.mulf", half, half);
+    if (exponent & 1) *v = ir_op2(t->b, "arith.mulf", *v, t->at[axis][1]);
+  }
+  return *v;
+}
+
+/* factor * s^power, float64. */
+static ir_value monomial_of(power_table *t, const monomial *m, double factor) {
+  ir_value product = {NULL};
+  for (int axis = 0; axis < SPEC_MAX_AXES; axis++) {
+    if (!m->power[axis]) continue;
+    ir_value x = power_of(t, axis, m->power[axis]);
+    product = product.ptr ? ir_op2(t->b, "arith.mulf", product, x) : x;
+  }
+  ir_value c = ir_float(t->b, t->b->f64, factor);
+  return !product.ptr ? c : factor == 1 ? product : ir_op2(t->b, "arith.mulf", product, c);
+}
+
+static ir_value plus(ir *b, ir_value x, ir_value y) { return x.ptr ? ir_op2(b, "arith.addf", x, y) : y; }
+
+/* Stores a float64 as float32 to every lane of a column. */
+static void store_lanes(widen_emitter *e, int column, ir_value value, double scale, ir_value to) {
+  ir *b = e->b;
+  if (scale != 1) value = ir_op2(b, "arith.mulf", value, ir_float(b, b->f64, scale));
+  ir_value narrow = ir_cast(b, "arith.truncf", value, b->f32);
+  for (int i = 0; i < e->layout->n_lanes; i++)
+    if (e->layout->lane[i].column == column) ir_store(b, narrow, ir_offset_const(b, to, i * 4), 4, false);
+}
+
+static ir_value gains_of(widen_emitter *e, int weight) {
+  return ir_offset_const(e->b, e->gains, (int64_t)weight * e->layout->n_lanes * 4);
+}
+
+/* Gains of one weight and column are neighbours in the plan. */
+static int same_gain(const plan_widen *p, int first) {
+  int end = first + 1;
+  while (end < p->n_gains && p->gain[end].weight == p->gain[first].weight && p->gain[end].column == p->gain[first].column) end++;
+  return end;
+}
+
+static bool varies(const plan_widen *p, int first, int end) {
+  for (int i = first; i < end; i++)
+    if (monomial_degree(&p->gain[i].power) > 0) return true;
+  return false;
+}
+
+/* Gains; those that are the same for all tokens once, the others for each. */
+static void emit_gains(widen_emitter *e, power_table *t, bool once) {
+  const plan_widen *p = e->p;
+  for (int first = 0, end; first < p->n_gains; first = end) {
+    end = same_gain(p, first);
+    if (varies(p, first, end) == once) continue;
+    ir_value sum = {NULL};
+    for (int i = first; i < end; i++) sum = plus(e->b, sum, monomial_of(t, &p->gain[i].power, p->gain[i].factor));
+    store_lanes(e, p->gain[first].column, sum, 1 / e->layout->scale[p->gain[first].column], gains_of(e, p->gain[first].weight));
+  }
+}
+
+static void emit_keys(widen_emitter *e, power_table *t) {
+  for (int c = 0; c < e->p->n_columns; c++) {
+    const widen_column *column = &e->p->column[c];
+    ir_value sum = {NULL};
+    for (int i = 0; i < column->n_key; i++) sum = plus(e->b, sum, monomial_of(t, &column->key[i], column->key_factor[i]));
+    store_lanes(e, c, sum, e->layout->scale[c], e->keys);
+  }
+}
+
+static void clear(widen_emitter *e, ir_value at, int64_t floats) {
+  ir *b = e->b;
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, floats));
+  ir_store(b, ir_float(b, b->f32, 0), ir_offset(b, at, mul(b, loop.index, i64(b, 4))), 4, false);
+  ir_end_for(b, loop);
+}
+
+/* Coordinates less the origin. */
+static void emit_powers(widen_emitter *e, power_table *t, ir_value token) {
+  ir *b = e->b;
+  const spec *s = e->p->spec;
+  emit_token_position(b, s, e->loop, token, e->positions);
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    ir_value r = ir_load(b, b->f64, ir_offset_const(b, e->positions, axis * 8), 8);
+    double origin = s->polynomial->origin[axis];
+    t->at[axis][1] = origin == 0 ? r : ir_op2(b, "arith.subf", r, ir_float(b, b->f64, origin));
+  }
+}
+
+/* ---- a query: weights ---- */
+
+/* Where a row's values come from. */
+typedef struct query_row {
+  ir_value prepared;
+  ir_value input[SPEC_MAX_INPUTS];
+} query_row;
+
+static ir_value multiply_add(widen_emitter *e, ir_value x, ir_value y, ir_value sum) {
+  if (!sum.ptr) return ir_op2(e->b, "arith.mulf", x, y);
+  if (e->target->has_fma) return ir_fma(e->b, x, y, sum);
+  return ir_op2(e->b, "arith.addf", ir_op2(e->b, "arith.mulf", x, y), sum);
+}
+
+/* Adds a chunk of terms to the sums [n_weights]; counted: of its lanes, from the last backwards, so many are new. */
+static void add_chunk(widen_emitter *e, const query_row *row, int begin, int width, ir_value shift, int counted, ir_value *sums) {
+  ir *b = e->b;
+  const plan_widen *p = e->p;
+  expr_emitter x = chunk_emitter(b, e->memory, p->values, e->target, e->has_table, begin, width);
+  x.shift = shift;
+  x.prepared = row->prepared;
+  x.input = row->input;
+  x.input_dtype = e->input_dtype;
+  bool mask[MOST_LANES];
+  for (int i = 0; i < width; i++) mask[i] = i >= width - counted;
+  for (int w = 0; w < p->p->n_weights; w++) {
+    ir_value sum = sums[w];
+    for (int k = p->first_product[w]; k < p->first_product[w + 1]; k++) {
+      ir_value fixed = emit_expr_f32(&x, p->fixed[k]);
+      if (p->product_query[k] >= 0) sum = multiply_add(e, emit_expr_f32(&x, p->query[p->product_query[k]]), fixed, sum);
+      else sum = sum.ptr ? ir_op2(b, "arith.addf", sum, fixed) : fixed;
+    }
+    if (counted < width) {
+      ir_value before = sums[w].ptr ? sums[w] : ir_float(b, ir_type(sum), 0);
+      sum = ir_select(b, ir_bools(b, width, mask), sum, before);
+    }
+    sums[w] = sum;
+  }
+}
+
+/* Whether inputs are read at neighbouring places, so that one code in a loop serves all chunks. */
+static bool is_regular(const plan_widen *p, const expr *x) {
+  if (x->op == EXPR_INPUT && (x->depends & DEPENDS_BLOCK))
+    for (int i = 1; i < p->spec->n_blocks; i++)
+      if (x->offsets[i] != x->offsets[0] + i) return false;
+  for (int i = 0; i < expr_op_arity(x->op); i++)
+    if (!is_regular(p, x->arg[i])) return false;
+  return true;
+}
+
+static bool is_loop(const plan_widen *p, int chunks) {
+  for (int i = 0; i < p->n_queries; i++)
+    if (!is_regular(p, p->query[i])) return false;
+  return chunks > MOST_UNROLLED;
+}
+
+static void loop_over_chunks(widen_emitter *e, const query_row *row, int width, int chunks, ir_value *sums) {
+  ir *b = e->b;
+  int n = e->p->p->n_weights, bytes = width * 4;
+  MlirType type = ir_vector(b, width, b->f32);
+  for (int w = 0; w < n; w++) ir_store(b, ir_float(b, type, 0), ir_offset_const(b, e->sums, w * bytes), bytes, false);
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, chunks));
+  for (int w = 0; w < n; w++) sums[w] = ir_load(b, type, ir_offset_const(b, e->sums, w * bytes), bytes);
+  add_chunk(e, row, 0, width, mul(b, loop.index, i64(b, width)), width, sums);
+  for (int w = 0; w < n; w++) ir_store(b, sums[w], ir_offset_const(b, e->sums, w * bytes), bytes, false);
+  ir_end_for(b, loop);
+  for (int w = 0; w < n; w++) sums[w] = ir_load(b, type, ir_offset_const(b, e->sums, w * bytes), bytes);
+}
+
+/* Lanes of a vector of terms; 0: one term, scalars. */
+static int term_lanes(const widen_emitter *e) {
+  int terms = e->p->spec->n_blocks, width = e->target->lanes;
+  while (width > terms) width /= 2;
+  return terms == 1 ? 0 : width;
+}
+
+/* Adds the upper half of the lanes to the lower until `most` are left. */
+static ir_value fold(ir *b, ir_value x, int most) {
+  int64_t low[MOST_LANES], high[MOST_LANES];
+  for (int half = ir_lanes(x) / 2; half >= most; half /= 2) {
+    for (int i = 0; i < half; i++) low[i] = i, high[i] = half + i;
+    x = ir_op2(b, "arith.addf", ir_shuffle(b, x, x, half, low), ir_shuffle(b, x, x, half, high));
+  }
+  return x;
+}
+
+/* Sums pairs of neighbouring lanes of x, then of y. */
+static ir_value fold_two(ir *b, ir_value x, ir_value y) {
+  int64_t even[2 * MOST_LANES], odd[2 * MOST_LANES];
+  int lanes = ir_lanes(x);
+  for (int i = 0; i < lanes; i++) even[i] = 2 * i, odd[i] = 2 * i + 1;
+  return ir_op2(b, "arith.addf", ir_shuffle(b, x, y, lanes, even), ir_shuffle(b, x, y, lanes, odd));
+}
+
+/* Up to four vectors of four lanes become their sums. */
+static void fold_four(ir *b, ir_value *sums, int count) {
+  ir_value x = fold_two(b, sums[0], sums[count > 1 ? 1 : 0]), y = count > 2 ? fold_two(b, sums[2], sums[count > 3 ? 3 : 2]) : x;
+  ir_value all = fold_two(b, x, y);
+  for (int i = 0; i < count; i++) sums[i] = ir_extract(b, all, i);
+}
+
+/* Vectors of terms, and those of the last chunk (ptr NULL: there is none), become their sums. */
+static void fold_sums(widen_emitter *e, ir_value *sums, const ir_value *tails, int lanes) {
+  ir *b = e->b;
+  int n = e->p->p->n_weights, few = lanes < 4 ? lanes : 4;
+  for (int w = 0; w < n; w++) {
+    ir_value tail = tails[w].ptr ? fold(b, tails[w], few) : tails[w];
+    sums[w] = fold(b, sums[w], few);
+    if (tail.ptr) sums[w] = ir_op2(b, "arith.addf", sums[w], tail);
+    if (few == 2) sums[w] = ir_op2(b, "arith.addf", ir_extract(b, sums[w], 0), ir_extract(b, sums[w], 1));
+  }
+  for (int w = 0; few == 4 && w < n; w += 4) fold_four(b, sums + w, n - w < 4 ? n - w : 4);
+}
+
+/* weight[w] of the query, as scalars. The last terms are a shorter vector, which begins early where they do not fill it. */
+static void emit_weights(widen_emitter *e, const query_row *row, ir_value *weight) {
+  ir_value none = {NULL}, *tails = arena_array(e->memory, ir_value, e->p->p->n_weights + 1);
+  int width = term_lanes(e), terms = e->p->spec->n_blocks;
+  for (int w = 0; w < e->p->p->n_weights; w++) weight[w] = tails[w] = none;
+  if (width == 0) {
+    add_chunk(e, row, 0, 0, none, 0, weight);
+    return;
+  }
+  int chunks = terms / width, rest = terms % width, short_width = width < 4 ? width : 4;
+  while (short_width < rest) short_width *= 2;
+  if (is_loop(e->p, chunks)) loop_over_chunks(e, row, width, chunks, weight);
+  else
+    for (int i = 0; i < chunks; i++) add_chunk(e, row, i * width, width, none, width, weight);
+  if (rest) add_chunk(e, row, terms - short_width, short_width, none, rest, tails);
+  fold_sums(e, weight, tails, width);
+}
+
+/* ---- rows ---- */
+
+static int dtype_bytes(const widen_emitter *e) { return e->dtype == DTYPE_F32 ? 4 : 2; }
+
+/* Moves bits, so that no NaN changes. */
+static void emit_move(widen_emitter *e, ir_value in, ir_value out, int most) {
+  ir *b = e->b;
+  int element = dtype_bytes(e), channels = e->p->spec->head_dim;
+  MlirType type = element == 4 ? b->i32 : b->i16;
+  for (int at = 0, lanes = most; at < channels; at += lanes) {
+    while (at + lanes > channels) lanes /= 2;
+    ir_value v = ir_load(b, ir_vector(b, lanes, type), ir_offset_const(b, in, at * element), element);
+    ir_store(b, v, ir_offset_const(b, out, at * element), e->streaming ? lanes * element : element, e->streaming);
+  }
+}
+
+/* A vector of lanes as their parts: rounded to the type, or what that took. */
+static ir_value split(widen_emitter *e, ir_value v, int j, bool of_query) {
+  ir *b = e->b;
+  bool low[MOST_LANES], any = false;
+  for (int i = 0; i < e->width[j]; i++) {
+    const widen_lane *lane = &e->layout->lane[e->start[j] + i];
+    any = (low[i] = of_query ? lane->low_query : lane->low_key) || any;
+  }
+  if (!any) return v;
+  ir_value rounded = emit_rounded(b, e->target, e->dtype, v);
+  return ir_select(b, ir_bools(b, e->width[j], low), ir_op2(b, "arith.subf", v, rounded), v);
+}
+
+static void store_tail(widen_emitter *e, ir_value v, int j, ir_value row) {
+  ir *b = e->b;
+  int element = dtype_bytes(e), at = (e->p->spec->head_dim + e->start[j]) * element;
+  emit_store_channels(b, e->target, e->dtype, v, ir_offset_const(b, row, at), e->streaming);
+}
+
+static bool has_gain(const widen_emitter *e, int weight, int j) {
+  for (int i = 0; i < e->p->n_gains; i++)
+    for (int lane = 0; lane < e->width[j]; lane++)
+      if (e->p->gain[i].weight == weight && e->p->gain[i].column == e->layout->lane[e->start[j] + lane].column) return true;
+  return false;
+}
+
+/* The appended lanes of a query: the sum over weights of weight times gain. */
+static void emit_query_tail(widen_emitter *e, const ir_value *weight, ir_value row) {
+  ir *b = e->b;
+  for (int j = 0; j < e->n_vectors; j++) {
+    MlirType type = ir_vector(b, e->width[j], b->f32);
+    ir_value v = {NULL};
+    for (int w = 0; w < e->p->p->n_weights; w++) {
+      if (!has_gain(e, w, j)) continue;
+      ir_value gain = ir_load(b, type, ir_offset_const(b, gains_of(e, w), e->start[j] * 4), 4);
+      v = multiply_add(e, ir_broadcast(b, type, weight[w]), gain, v);
+    }
+    store_tail(e, v.ptr ? split(e, v, j, true) : ir_float(b, type, 0), j, row);
+  }
+}
+
+static void emit_key_tail(widen_emitter *e, ir_value row) {
+  ir *b = e->b;
+  for (int j = 0; j < e->n_vectors; j++) {
+    ir_value v = ir_load(b, ir_vector(b, e->width[j], b->f32), ir_offset_const(b, e->keys, e->start[j] * 4), 4);
+    store_tail(e, split(e, v, j, false), j, row);
+  }
+}
+
+static void emit_prefetch(widen_emitter *e, ir_value prefetch, ir_value row, int bytes) {
+  ir *b = e->b;
+  ir_branch branch = ir_if(b, ir_compare_int(b, "ne", prefetch, i64(b, 0)));
+  for (int at = 0; at < bytes; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, ir_offset(b, row, prefetch), at));
+  ir_end_if(b, branch);
+}
+
+/* ---- the walk ---- */
+
+static ir_value rows_at(widen_emitter *e, int which, size_t base, size_t of_batch, size_t of_token, ir_value batch, ir_value token) {
+  ir *b = e->b;
+  size_t rows = offsetof(pegen_widen_loop, loop.rows) + (size_t)which * sizeof(pegen_rows);
+  ir_value at = add(b, mul(b, batch, field(e, rows + of_batch, b->i64)), mul(b, token, field(e, rows + of_token, b->i64)));
+  return add(b, field(e, rows + base, b->i64), at);
+}
+
+/* Rows of q (which 0) or k (1) of a token. */
+static void emit_rows(widen_emitter *e, int which, ir_value batch, ir_value token) {
+  ir *b = e->b;
+  const plan_widen *p = e->p;
+  int most = CACHE_LINE / dtype_bytes(e) > e->target->lanes * (4 / dtype_bytes(e)) ? e->target->lanes * (4 / dtype_bytes(e)) : CACHE_LINE / dtype_bytes(e);
+  if (e->streaming) while (most * dtype_bytes(e) > 1 && e->layout->out_dim % most) most /= 2;
+  size_t rows = offsetof(pegen_widen_loop, loop.rows) + (size_t)which * sizeof(pegen_rows);
+  ir_value in = rows_at(e, which, offsetof(pegen_rows, in), offsetof(pegen_rows, in_batch), offsetof(pegen_rows, in_token), batch, token);
+  ir_value out = rows_at(e, which, offsetof(pegen_rows, out), offsetof(pegen_rows, out_batch), offsetof(pegen_rows, out_token), batch, token);
+  ir_value in_head = field(e, rows + offsetof(pegen_rows, in_head), b->i64), out_head = field(e, rows + offsetof(pegen_rows, out_head), b->i64);
+  ir_value prefetch = LOOP_I64(e, loop.prefetch), prepared = LOOP_PTR(e, loop.prepared), stride = LOOP_I64(e, loop.prepared_stride);
+  ir_value input[SPEC_MAX_INPUTS], input_head[SPEC_MAX_INPUTS];
+  for (int i = 0; which == 0 && i < p->spec->n_inputs; i++) {
+    size_t of = offsetof(pegen_widen_loop, input) + (size_t)i * sizeof(pegen_input_rows);
+    ir_value at = add(b, mul(b, batch, field(e, of + offsetof(pegen_input_rows, batch), b->i64)), mul(b, token, field(e, of + offsetof(pegen_input_rows, token), b->i64)));
+    input[i] = add(b, field(e, of + offsetof(pegen_input_rows, data), b->i64), at);
+    input_head[i] = field(e, of + offsetof(pegen_input_rows, head), b->i64);
+  }
+  ir_loop heads = ir_for(b, i64(b, 0), field(e, rows + offsetof(pegen_rows, heads), b->i64));
+  ir_value from = ir_pointer(b, add(b, in, mul(b, heads.index, in_head))), to = ir_pointer(b, add(b, out, mul(b, heads.index, out_head)));
+  emit_prefetch(e, prefetch, from, p->spec->head_dim * dtype_bytes(e));
+  if (which == 1) {
+    emit_move(e, from, to, most);
+    emit_key_tail(e, to);
+  } else {
+    query_row row = {.prepared = ir_offset(b, prepared, mul(b, heads.index, stride))};
+    int input_bytes = e->input_dtype == DTYPE_F32 ? 4 : 2;
+    for (int i = 0; i < p->spec->n_inputs; i++) {
+      row.input[i] = ir_pointer(b, add(b, input[i], mul(b, heads.index, input_head[i])));
+      emit_prefetch(e, prefetch, row.input[i], (int)(p->spec->input[i].size ? p->spec->input[i].size : 1) * input_bytes);
+    }
+    ir_value *weight = arena_array(e->memory, ir_value, p->p->n_weights + 1);
+    emit_weights(e, &row, weight);
+    emit_move(e, from, to, most);
+    emit_query_tail(e, weight, to);
+  }
+  ir_end_for(b, heads);
+}
+
+static void cut_tail(widen_emitter *e) {
+  int lanes = e->layout->n_lanes, width = e->target->lanes, element = dtype_bytes(e);
+  e->start = arena_array(e->memory, int, lanes + 1);
+  e->width = arena_array(e->memory, int, lanes + 1);
+  if (e->streaming)
+    while ((e->p->spec->head_dim * element) % (width * element) || (e->layout->out_dim * element) % (width * element)) width /= 2;
+  for (int at = 0; at < lanes; at += width) {
+    while (at + width > lanes) width /= 2;
+    e->start[e->n_vectors] = at;
+    e->width[e->n_vectors++] = width;
+  }
+}
+
+static void emit_function(widen_emitter *e, bool wide_inputs) {
+  ir *b = e->b;
+  const plan_widen *p = e->p;
+  int64_t floats = (int64_t)p->p->n_weights * e->layout->n_lanes;
+  cut_tail(e);
+  ir_function(b, emit_widen_name(e->memory, e->target, e->dtype, wide_inputs, e->streaming), true, (MlirType){NULL}, 1, &b->ptr, &e->loop);
+  e->positions = ir_alloca(b, p->spec->n_axes * 8, 8);
+  e->keys = ir_alloca(b, e->layout->n_lanes * 4 + CACHE_LINE, CACHE_LINE);
+  e->gains = ir_alloca(b, floats * 4 + CACHE_LINE, CACHE_LINE);
+  e->sums = ir_alloca(b, (int64_t)p->p->n_weights * CACHE_LINE, CACHE_LINE);
+  clear(e, e->keys, e->layout->n_lanes);
+  clear(e, e->gains, floats);
+  power_table constants = {.b = b};
+  emit_gains(e, &constants, true);
+  ir_loop batches = ir_for(b, LOOP_I64(e, loop.batch_begin), LOOP_I64(e, loop.batch_end));
+  ir_loop tokens = ir_for(b, LOOP_I64(e, loop.token_begin), LOOP_I64(e, loop.token_end));
+  power_table powers = {.b = b};
+  emit_powers(e, &powers, tokens.index);
+  emit_keys(e, &powers);
+  emit_gains(e, &powers, false);
+  emit_rows(e, 0, batches.index, tokens.index);
+  emit_rows(e, 1, batches.index, tokens.index);
+  ir_end_for(b, tokens);
+  ir_end_for(b, batches);
+  ir_return(b);
+}
+
+/* Streaming stores are of 16 bytes at least, and a row and its columns begin at multiples of what they are. */
+static bool can_stream(const plan_widen *p, const cpu_target *target, int dtype) {
+  int lanes = dtype == DTYPE_F32 ? 4 : 8;
+  return target->has_streaming && p->spec->head_dim % lanes == 0 && p->layout[dtype].out_dim % lanes == 0;
+}
+
+void emit_widen(ir *b, arena *a, const plan_widen *p, const cpu_target *target, unsigned dtypes) {
+  chunk_walk walk = emit_chunks_of(b, a, p->values, plan_tile_build(a, p->values, target->lanes), target);
+  b->target_cpu = target->cpu;
+  b->target_features = target->features;
+  if (p->values->n_leaves > 0) emit_prepare(&walk);
+  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+    for (int wide = 0; wide < (dtype == DTYPE_F32 || p->spec->n_inputs == 0 ? 1 : 2); wide++)
+      for (int streaming = 0; streaming <= can_stream(p, target, dtype); streaming++) {
+        if (!(dtypes & 1u << dtype)) continue;
+        widen_emitter e = {.b = b, .memory = a, .p = p, .layout = &p->layout[dtype], .target = target, .dtype = dtype,
+                           .input_dtype = wide ? DTYPE_F32 : dtype, .streaming = streaming, .has_table = walk.has_table};
+        emit_function(&e, wide);
+      }
+  b->target_cpu = b->target_features = NULL;
+}

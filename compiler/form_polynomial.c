@@ -1,0 +1,87 @@
+/* form_polynomial: a bias polynomial in the displacement, reproduced by columns that widen q and k; see form.h.
+ *
+ *   spec -> polynomial (weights and shapes) -> plan_widen (columns) -> emit_widen
+ */
+#include "emit_cpu.h"
+#include "emit_widen.h"
+#include "form.h"
+#include "plan_widen.h"
+
+#include "../kernel/loop.h"
+
+static bool takes(const spec *s) { return s->polynomial != NULL; }
+
+static void *build(arena *a, const spec *s) { return plan_widen_build(a, s); }
+
+static void print(FILE *out, const void *plan) { plan_widen_print(out, plan); }
+
+static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) { emit_widen(b, a, plan, target, dtypes); }
+
+static int per_head(const void *of) {
+  const plan_widen *p = of;
+  return p->values->per_head ? PEGEN_PER_HEAD_QUERIES : PEGEN_PER_HEAD_NONE;
+}
+
+static void hash(describe_hash *h, const void *of) {
+  const plan_widen *p = of;
+  const spec_polynomial *bias = p->spec->polynomial;
+  describe_hash_expr(h, bias->value);
+  describe_hash_bytes(h, bias->origin, sizeof bias->origin);
+  bool flags[] = {bias->exact_scores, bias->split_columns};
+  describe_hash_bytes(h, flags, sizeof flags);
+}
+
+static int out_dim(arena *a, const void *of, int dtype, const char ***columns) {
+  const plan_widen *p = of;
+  const widen_layout *l = &p->layout[dtype];
+  *columns = arena_array(a, const char *, l->n_lanes + 1);
+  for (int i = 0; i < l->n_lanes; i++) (*columns)[i] = plan_widen_lane_text(a, p, l, i);
+  return l->out_dim;
+}
+
+/* ---- pegen_widen ---- */
+
+static LLVMValueRef leaves(describer *d, const plan *p) {
+  arena *a = d->request->memory;
+  LLVMValueRef *rows = arena_array(a, LLVMValueRef, p->n_leaves + 1);
+  for (int i = 0; i < p->n_leaves; i++) {
+    const expr *x = p->leaf[i];
+    int count = x->n_heads * p->spec->n_blocks;
+    LLVMValueRef *values = arena_array(a, LLVMValueRef, count);
+    for (int j = 0; j < count; j++) values[j] = x->offsets ? describe_i32(d, x->offsets[j]) : describe_f64(d, x->table[j]);
+    LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
+    LLVMValueRef fields[] = {describe_i32(d, x->offsets ? x->index : -1), describe_i32(d, x->n_heads), x->offsets ? data : describe_null(d),
+                             x->offsets ? describe_null(d) : data};
+    rows[i] = describe_struct(d, "pegen_leaf", fields, 4, sizeof(pegen_leaf));
+  }
+  return p->n_leaves ? describe_array(d, "leaves", LLVMTypeOf(rows[0]), rows, p->n_leaves) : describe_null(d);
+}
+
+static LLVMValueRef target_rows(describer *d, const plan_widen *p, const cpu_target *const *targets, int count) {
+  arena *a = d->request->memory;
+  LLVMValueRef rows[TARGET_MAX];
+  for (int i = 0; i < count; i++) {
+    LLVMValueRef widen[DTYPE_COUNT * 4];
+    for (int f = 0; f < DTYPE_COUNT * 4; f++) {
+      bool wide = f / 2 % 2 && p->spec->n_inputs > 0;
+      widen[f] = describe_function(d, emit_widen_name(a, targets[i], f / 4, wide, f % 2));
+    }
+    LLVMValueRef fields[] = {describe_function(d, emit_prepare_name(a, targets[i])), LLVMConstArray2(d->ptr, widen, DTYPE_COUNT * 4)};
+    rows[i] = describe_struct(d, "pegen_widen_code", fields, 2, sizeof(pegen_widen_code));
+  }
+  return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
+}
+
+static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
+  const plan_widen *p = of;
+  LLVMValueRef fields[] = {describe_i64(d, p->spec->n_blocks), describe_i64(d, p->values->lanes), describe_i64(d, p->values->n_leaves),
+                           leaves(d, p->values), describe_i64(d, emit_prepared_bytes(p->values)), target_rows(d, p, targets, n_targets)};
+  return describe_global(d, "widen", describe_struct(d, "pegen_widen", fields, 6, sizeof(pegen_widen)), true);
+}
+
+const form form_polynomial = {
+    .name = "polynomial",
+    .entries = {.encode = "pegen_driver_widen", .workspace = "pegen_driver_widen_workspace"},
+    .takes = takes, .plan = build, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
+    .per_head = per_head, .hash = hash, .out_dim = out_dim,
+};

@@ -1,0 +1,67 @@
+-- inputs: tensors that a kernel is given with a row for each query token and head, beside q.
+--
+-- Declared like operands; inside the functions that pe.encoding calls, input(i) is element i of the query's row.
+local core = ...
+local check = core.include "check"
+local inputs = {}
+
+local Input = { __metatable = "input" }
+local hidden = setmetatable({}, { __mode = "k" }) -- what the tables that a spec holds stand for
+local declared = {} -- in order
+local are_open = false
+
+local FIELDS = { "name", "shape", "doc", "units", "source", "test_scale" }
+
+function inputs.input(given)
+  local word = "pe.input"
+  check.fields(word, given, FIELDS)
+  check.required(word, given, { "name", "shape", "doc" })
+  local name = check.identifier(word, "name", given.name)
+  for _, other in ipairs(declared) do
+    if other.name == name then check.fail_field("name", "input '%s' is declared twice", name) end
+  end
+  if #declared == core.limits.inputs then check.fail("a spec may have %d inputs", core.limits.inputs) end
+  if check.list(word, "shape", given.shape, "numbers") > 1 then
+    check.wrong(word, "shape", given.shape, "{} or { size }: what there is of it for each query token and head")
+  end
+  local input = {
+    name = name,
+    index = #declared,
+    size = given.shape[1] and check.integer(word, "shape", given.shape[1], 1, core.limits.terms) or 0,
+    doc = check.text(word, "doc", given.doc),
+    units = check.text(word, "units", given.units, "1"),
+    source = check.text(word, "source", given.source, ""),
+    test_scale = given.test_scale == nil and 1.0 or check.positive(word, "test_scale", given.test_scale),
+    line = core.line(),
+  }
+  declared[#declared + 1] = input
+  local handle = setmetatable({}, Input)
+  hidden[handle] = input
+  return handle
+end
+
+-- input(i), or input() of one without a dimension.
+Input.__call = core.word(function(handle, ...)
+  local input = hidden[handle]
+  if not are_open then
+    check.fail("input '%s' has elements only inside the functions that pe.encoding calls", input.name)
+  end
+  local given = { ... }
+  local wanted = input.size == 0 and 0 or 1
+  if #given ~= wanted then
+    check.fail("input '%s' takes %d indices, it was given %d", input.name, wanted, #given)
+  end
+  if wanted == 0 then return core.input(input.index, 0) end
+  local index = type(given[1]) == "number" and math.tointeger(given[1])
+  if not index or index < 0 or index >= input.size then
+    check.fail("input '%s': the index is %s, 0 to %d was expected", input.name, check.show(given[1]), input.size - 1)
+  end
+  return core.input(input.index, index)
+end)
+
+function inputs.open() are_open = true end
+function inputs.close() are_open = false end
+-- For core.finish.
+function inputs.list() return declared end
+
+return inputs

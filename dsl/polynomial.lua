@@ -1,0 +1,109 @@
+-- polynomial: pe.polynomial, a bias of attention that is a polynomial in the displacement of a key from its
+-- query, and how pe.encoding traces it.
+local core = ...
+local check = core.include "check"
+local inputs = core.include "inputs"
+local operands = core.include "operands"
+local options = core.include "options"
+local polynomial = {}
+
+local WORD = "pe.polynomial"
+local Polynomial = { __metatable = "polynomial" }
+local hidden = setmetatable({}, { __mode = "k" })
+
+function polynomial.is(value) return type(value) == "table" and hidden[value] ~= nil end
+
+-- polynomial{ degree, terms, value = function(delta, l, head), origin }
+function polynomial.polynomial(given)
+  check.fields(WORD, given, { "degree", "terms", "value", "origin" })
+  check.required(WORD, given, { "degree", "value" })
+  if type(given.value) ~= "function" then check.wrong(WORD, "value", given.value, "function(delta, term, head)") end
+  local handle = setmetatable({}, Polynomial)
+  local origin
+  if given.origin ~= nil then
+    origin = {}
+    for i = 1, check.list(WORD, "origin", given.origin, "numbers, one an axis") do
+      local value = given.origin[i]
+      if type(value) ~= "number" or value ~= value or math.abs(value) > 2 ^ 52 then
+        check.wrong(WORD, "origin", given.origin, "a list of finite numbers, one an axis")
+      end
+      origin[i] = value + 0.0
+    end
+  end
+  hidden[handle] = {
+    degree = check.integer(WORD, "degree", given.degree, 1, core.limits.degree),
+    terms = given.terms == nil and 1 or check.integer(WORD, "terms", given.terms, 1, core.limits.terms),
+    value = given.value,
+    origin = origin,
+  }
+  return handle
+end
+
+-- delta.h, delta.w, ...: the coordinates of r_j - r_i.
+local function displacement(axes)
+  local delta = {}
+  for i, axis in ipairs(axes) do delta[axis] = core.position(i - 1) end
+  return setmetatable(delta, {
+    __metatable = "displacement",
+    __index = function(_, axis)
+      check.fail("the displacement has no axis %s%s", check.show(axis), check.hint(axis, axes))
+    end,
+  })
+end
+
+-- The middle of the built-in grid; 0 where positions are given at the call.
+local function default_origin(axes, grid)
+  local origin = {}
+  for i in ipairs(axes) do origin[i] = grid[i] and (grid[i] - 1) / 2 or 0.0 end
+  return origin
+end
+
+-- Fills `described`, which core.finish takes, from pe.encoding's fields.
+function polynomial.describe(given, described)
+  local bias, axes = hidden[given.bias], described.axes
+  local heads, terms = described.heads, bias.terms
+  if heads * terms > core.limits.rows then
+    check.fail_field("heads", "%d heads of %d terms; at most %d in all were expected", heads, terms, core.limits.rows)
+  end
+  if bias.origin and #bias.origin ~= #axes then
+    check.fail_field("origin", "the origin has %d coordinates, one for each of the %d axes was expected", #bias.origin,
+      #axes)
+  end
+  core.begin(terms)
+  operands.open(axes, heads, terms)
+  inputs.open()
+  local delta = displacement(axes)
+  local rows = core.parameters(bias.value) < 3 and 1 or heads
+  local values = {}
+  for head = 0, rows - 1 do
+    for term = 0, terms - 1 do
+      local value = bias.value(delta, term, head)
+      if not core.is_expression(value) then
+        check.fail_in(bias.value, "the polynomial's value is %s in term %d, an expression of the displacement was expected",
+          check.show(value), term)
+      end
+      values[#values + 1] = value
+    end
+  end
+  inputs.close()
+  operands.close()
+  local merged, head, term = core.merge(values, rows)
+  if not merged then
+    check.fail_in(bias.value,
+      "the polynomial has another form in term %d of head %d than in term 0: the same operations on other numbers were expected",
+      term, head)
+  end
+  described.polynomial = {
+    value = merged,
+    degree = bias.degree,
+    terms = terms,
+    exact_scores = options.option("exact_scores", false,
+      "keep the column that is constant along a softmax row, so that scores themselves are reproduced"),
+    split_columns = options.option("split_columns", true,
+      "bfloat16 and float16: columns as sums of two, so that rounding them costs no more than 2^-8 of a logit"),
+  }
+  described.skip_tokens, described.grid = options.tokens(#axes)
+  described.polynomial.origin = bias.origin or default_origin(axes, described.grid)
+end
+
+return polynomial

@@ -1,0 +1,55 @@
+-- A bias of any degree: each token says how much it wants of every monomial of the displacement.
+-- "Where to Attend: A Principled Vision-Centric Position Encoding with Parabolas" (PaPE), appendix C, names
+-- polynomials as what parabolas could become; with a projection to one coordinate a term:
+--   score(i, j) = <q_i, k_j> + sum over l of sum over n of c_i[n, l] x_l^n,  x_l = W_l (r_j - r_i), 1 <= n <= degree.
+-- Even degrees must be negative for attention to decay: leading = "softplus" takes -softplus of their coefficients.
+local pe = require "pegen"
+
+local D = pe.option("head_dim", 64, "channels per head")
+local heads = pe.option("heads", 1, "heads with projections of their own; 1: all heads share one")
+local P = pe.option("axes", 2, "axes of a position: h, w or d, h, w", { 1, 2, 3 })
+local degree = pe.option("degree", 3, "highest power of the displacement", { 1, 2, 3, 4, 5 })
+local m = pe.option("terms", 8, "projections that polynomials are taken of")
+local leading = pe.option("leading", "free", "what even powers have as coefficients", { "free", "softplus" })
+
+local axes = ({ { "t" }, { "h", "w" }, { "d", "h", "w" } })[P]
+
+local projection = pe.learned {
+  name = "projection",
+  shape = { "heads", m, "axes" },
+  doc = "what a term's argument is of the displacement",
+  units = "1 per unit of position",
+  source = "PaPE, eq. 6",
+  test_scale = 0.2,
+}
+local coefficients = {}
+for n = 1, degree do
+  coefficients[n] = pe.input {
+    name = "c" .. n,
+    shape = { m },
+    doc = "coefficient of power " .. n .. " in each term, of the query's token",
+    source = "PaPE, appendix C",
+  }
+end
+
+return pe.encoding {
+  name = "polynomial",
+  doc = "a polynomial bias of each token's own (PaPE, appendix C)",
+  axes = axes,
+  head_dim = D,
+  heads = heads,
+  bias = pe.polynomial {
+    degree = degree,
+    terms = m,
+    value = function(delta, l, head)
+      local x, sum = 0, 0
+      for _, axis in ipairs(axes) do x = x + projection(head, l, axis) * delta[axis] end
+      for n = 1, degree do
+        local c = coefficients[n](l)
+        if n % 2 == 0 and leading == "softplus" then c = -pe.softplus(c) end
+        sum = sum + c * x ^ n
+      end
+      return sum
+    end,
+  },
+}

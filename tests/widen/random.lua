@@ -1,0 +1,53 @@
+-- A random bias of attention: coefficients are numbers, operands, inputs and products of them; some monomials are left out.
+local pe = require "pegen"
+
+local state = pe.option("seed", 1, "of the random choices")
+local function below(n)
+  state = (state * 1103515245 + 12345) % 2 ^ 31
+  return math.floor(state / 65536) % n
+end
+
+local P = 1 + below(4)
+local degree = 1 + below(P > 2 and 2 or 4)
+local terms = ({ 1, 2, 3, 5, 8, 16, 19, 40, 150 })[1 + below(9)]
+local heads = below(2) == 0 and 1 or 2
+local axes = {}
+for i = 1, P do axes[i] = ({ "t", "d", "h", "w" })[i] end
+
+local learned = pe.learned { name = "learned", shape = { "heads", terms, "axes" }, doc = "projection", test_scale = 0.3 }
+local gain = pe.learned { name = "gain", shape = { terms }, doc = "gain of a term" }
+local free = pe.input { name = "free", shape = { terms }, doc = "coefficient", test_scale = 0.5 }
+local one = pe.input { name = "one", shape = {}, doc = "coefficient of the token", test_scale = 0.5 }
+
+-- What the terms of the sum are multiplied with; one choice for all of them.
+local choices = {}
+for power = 1, degree do choices[power] = below(5) end
+choices[degree] = 1 + below(4)
+local reversed = below(2) == 1
+local function coefficient(power, l, head)
+  local i = reversed and terms - 1 - l or l
+  local choice = choices[power]
+  if choice == 1 then return free(i) end
+  if choice == 2 then return -pe.softplus(free(i)) * gain(l) end
+  if choice == 3 then return one() * (0.25 + gain(l)) - learned(head, l, 0) / 4 end
+  return 0.3 * (l % 3 - 1) + 0.1
+end
+
+return pe.encoding {
+  name = "random_bias",
+  axes = axes,
+  head_dim = 8 * (1 + below(5)) + below(3),
+  heads = heads,
+  bias = pe.polynomial {
+    degree = degree,
+    terms = terms,
+    value = function(delta, l, head)
+      local x, sum = 0, 0
+      for _, axis in ipairs(axes) do x = x + learned(head, l, axis) * delta[axis] end
+      for power = 1, degree do
+        if choices[power] > 0 then sum = sum + coefficient(power, l, head) * x ^ power end
+      end
+      return sum + (P > 1 and delta[axes[1]] * delta[axes[2]] * (degree > 1 and 0.02 or 0) or 0)
+    end,
+  },
+}

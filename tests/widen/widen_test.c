@@ -1,0 +1,320 @@
+/* widen_test: kernels that widen q and k by the columns of a polynomial bias.
+ *
+ *   widen_test            golden cases, numbers of columns, calls that must be refused
+ *   widen_test SEED N     N random biases from SEED on against the definition
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "loader.h"
+#include "reference.h"
+#include "trial_widen.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static spec *load(arena *a, const char *name, const char *defines) {
+  loader_define define[16];
+  int count = 0;
+  char *text = arena_strdup(a, defines);
+  for (char *at = strtok(text, " "); at; at = strtok(NULL, " ")) {
+    char *equals = strchr(at, '=');
+    *equals = 0;
+    define[count++] = (loader_define){at, equals + 1};
+  }
+  return loader_load(a, name, DSL_DIR, count, define);
+}
+
+static spec *load_bias(arena *a, const char *name, const char *defines) {
+  spec *s = load(a, arena_printf(a, "%s/biases/%s.lua", SPECS_DIR, name), defines);
+  assert_non_null(s);
+  return s;
+}
+
+/* ---- golden cases ---- */
+
+static double *read_golden(arena *a, const char *name, const char *array, int64_t count) {
+  const char *path = arena_printf(a, "%s/%s.%s.f64", GOLDEN_DIR, name, array);
+  FILE *file = fopen(path, "rb");
+  if (!file) fail_msg("cannot open %s", path);
+  double *values = arena_array(a, double, count + 1);
+  assert_int_equal(fread(values, sizeof *values, (size_t)count + 1, file), count);
+  fclose(file);
+  return values;
+}
+
+static void fill_rows(DLTensor *t, const double *values) {
+  int64_t at = 0;
+  for (int64_t h = 0; h < t->shape[1]; h++)
+    for (int64_t n = 0; n < t->shape[2]; n++)
+      for (int64_t c = 0; c < t->shape[3]; c++) number_store(NUMBER_F32, tensor_at(t, 0, h, n, c), values[at++]);
+}
+
+enum { HEADS = 2, TOKENS = 12, CHANNELS = 64 };
+static const double SCALE = 0.125;
+
+/* Scores of the rows against the golden ones, which may differ by a constant for each query, and against the reference. */
+static void compare_golden(const DLTensor *q, const DLTensor *k, const double *scores, const char *name) {
+  for (int h = 0; h < HEADS; h++)
+    for (int i = 0; i < TOKENS; i++) {
+      double low = INFINITY, high = -INFINITY, largest = 0;
+      for (int j = 0; j < TOKENS; j++) {
+        double sum = 0, exact = scores[(h * TOKENS + i) * TOKENS + j];
+        for (int c = 0; c < q->shape[3]; c++)
+          sum += number_load(NUMBER_F32, tensor_at(q, 0, h, i, c)) * number_load(NUMBER_F32, tensor_at(k, 0, h, j, c));
+        double difference = SCALE * sum - exact;
+        low = fmin(low, difference), high = fmax(high, difference), largest = fmax(largest, fabs(exact));
+      }
+      if (!((high - low) / 2 <= 0x1p-18 * largest)) fail_msg("%s: head %d query %d: %g of %g", name, h, i, (high - low) / 2, largest);
+    }
+}
+
+static void golden(const char *name, const char *encoding, const char *defines, int axes, int parabolas, bool has_b) {
+  arena *a = arena_create();
+  spec *s = load_bias(a, encoding, defines);
+  const double *positions = read_golden(a, name, "positions", TOKENS * axes);
+  int size = parabolas ? parabolas : 1;
+  const double *values[] = {read_golden(a, name, "a", HEADS * TOKENS * size), has_b ? read_golden(a, name, "b", HEADS * TOKENS * size) : NULL};
+  const double *projection = read_golden(a, name, "projection", parabolas ? HEADS * parabolas * axes : HEADS);
+  static const char *const targets[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "aarch64"};
+  int ran = 0;
+  for (int target = 0; target < 4; target++) {
+    if (!trial_runnable(targets[target])) continue;
+    loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 3);
+    assert_non_null(loaded);
+    const pegen_kernel *kernel = run_kernel(loaded);
+    uint64_t random = 1;
+    widen_shape shape = {1, HEADS, HEADS, TOKENS, TOKENS};
+    widen_trial t = widen_trial_create(a, s, kernel, NUMBER_F32, NUMBER_F32, ROWS_BHND, &shape, positions, NULL, &random);
+    fill_rows(t.q, read_golden(a, name, "q", HEADS * TOKENS * CHANNELS));
+    fill_rows(t.k, read_golden(a, name, "k", HEADS * TOKENS * CHANNELS));
+    t.operands = trial_given_operands(a, s, &projection);
+    for (int i = 0; i < s->n_inputs; i++) {
+      t.inputs[i] = tensor_contiguous(a, NUMBER_F32, parabolas ? 4 : 3, (int64_t[]){1, HEADS, TOKENS, size}, values[i]);
+      double *rounded = arena_array(a, double, HEADS * TOKENS * size);
+      for (int k = 0; k < HEADS * TOKENS * size; k++) rounded[k] = (float)values[i][k];
+      t.input_values[i] = rounded;
+    }
+    assert_int_equal(widen_trial_call(kernel, &t, t.q_out, t.k_out, 3, 1), 0);
+    compare_golden(t.q_out, t.k_out, read_golden(a, name, "scores", HEADS * TOKENS * TOKENS), name);
+    trial_error worst = {0};
+    widen_trial_compare(a, &t, t.q_out, t.k_out, &worst);
+    assert_false(worst.spoilt || worst.error > widen_trial_bound(s, NUMBER_F32));
+    run_unload(loaded);
+    ran++;
+  }
+  assert_true(ran > 0);
+  arena_destroy(a);
+}
+
+static void pape_of_images(void **state) { (void)state; golden("pape2d", "pape", "head_dim=64 heads=2 axes=2 parabolas=50", 2, 50, true); }
+static void pape_of_volumes(void **state) { (void)state; golden("pape3d", "pape", "head_dim=64 heads=2 axes=3 parabolas=8", 3, 8, true); }
+static void pape_rotation_invariant(void **state) { (void)state; golden("pape_ri", "pape_ri", "head_dim=64 heads=2 axes=3", 3, 0, false); }
+
+/* ---- columns ---- */
+
+static int columns_in_use(const pegen_width *w) {
+  int count = 0;
+  for (int i = 0; i < w->n_columns; i++) count += strcmp(w->columns[i], "0") != 0;
+  return count;
+}
+
+/* Numbers of columns in float32 and bfloat16, and E of each. */
+static void expect_columns(const char *name, const char *defines, int f32, int bf16) {
+  arena *a = arena_create();
+  spec *s = load_bias(a, name, defines);
+  loaded_kernel *loaded = trial_load(a, s, "native", 0, 1);
+  assert_non_null(loaded);
+  const pegen_kernel *kernel = run_kernel(loaded);
+  int wanted[] = {f32, bf16};
+  for (int type = 0; type < 2; type++) {
+    assert_int_equal(columns_in_use(&kernel->widths[type]), wanted[type]);
+    assert_int_equal(kernel->widths[type].out_dim, (kernel->head_dim + wanted[type] + 7) / 8 * 8);
+    assert_int_equal(kernel->widths[type].n_columns, kernel->widths[type].out_dim - kernel->head_dim);
+  }
+  assert_int_equal(kernel->out_dim, kernel->widths[0].out_dim);
+  run_unload(loaded);
+  arena_destroy(a);
+}
+
+static void columns_are_monomials(void **state) {
+  (void)state;
+  for (int m = 1; m < 80; m += 26) {
+    arena *a = arena_create();
+    expect_columns("pape", arena_printf(a, "axes=2 parabolas=%d", m), 5, 15);
+    arena_destroy(a);
+  }
+  expect_columns("pape", "axes=3", 9, 27);
+  expect_columns("pape", "axes=1", 2, 6);
+  /* A grid's keys are bfloat16 as they are; then the query's values alone are split. */
+  expect_columns("pape", "axes=2 grid=14,14", 5, 10);
+  expect_columns("pape", "axes=2 grid=14,14 split_columns=false", 5, 5);
+  expect_columns("pape", "axes=2 grid=14,14 exact_scores=true", 6, 12);
+  expect_columns("pape", "axes=2 grid=14,14 skip_tokens=1", 6, 12);
+  expect_columns("pape_ri", "axes=3 grid=4,4,4", 4, 8);
+  expect_columns("pape_ri", "axes=2 split_columns=false", 3, 3);
+  expect_columns("polynomial", "axes=2 degree=3 split_columns=false", 9, 9);
+  expect_columns("polynomial", "axes=3 degree=4 split_columns=false head_dim=63", 34, 34);
+}
+
+/* ---- calls that must be refused ---- */
+
+typedef struct call {
+  arena *memory;
+  loaded_kernel *loaded;
+  const pegen_kernel *kernel;
+  widen_trial trial;
+} call;
+
+static call make_call(void) {
+  arena *a = arena_create();
+  call c = {.memory = a};
+  spec *s = load_bias(a, "pape", "axes=2 parabolas=6 heads=2");
+  c.loaded = trial_load(a, s, "native", 0, 1);
+  assert_non_null(c.loaded);
+  c.kernel = run_kernel(c.loaded);
+  static const double positions[] = {0, 0, 1, 2, 3, 1};
+  uint64_t random = 5;
+  widen_shape shape = {1, 2, 1, 3, 3};
+  c.trial = widen_trial_create(a, s, c.kernel, NUMBER_BF16, NUMBER_BF16, ROWS_BHND, &shape, positions, NULL, &random);
+  return c;
+}
+
+static int refused(const call *c) {
+  DLTensor *before = tensor_copy(c->memory, c->trial.q_out);
+  int error = widen_trial_call(c->kernel, &c->trial, c->trial.q_out, c->trial.k_out, 3, 1);
+  if (error) assert_true(tensor_identical(before, c->trial.q_out));
+  return error;
+}
+
+static void bad_calls_are_refused(void **state) {
+  (void)state;
+  call c = make_call();
+  assert_int_equal(refused(&c), 0); /* k has other heads than q: its columns are the same for all */
+  widen_trial good = c.trial;
+  DLTensor *other = arena_new(c.memory, DLTensor);
+  int64_t shape[4];
+  const DLTensor *inputs[] = {good.inputs[0], good.inputs[1]};
+  c.trial.inputs = inputs;
+#define WITH_SHAPE(of, at, value)                                 \
+  (*other = *(of), memcpy(shape, (of)->shape, (size_t)(of)->ndim * 8), shape[at] = (value), other->shape = shape, other->strides = NULL, other)
+
+  inputs[1] = WITH_SHAPE(good.inputs[1], 3, 5);
+  assert_int_equal(refused(&c), PEGEN_ERROR_INPUT_SHAPE); /* m */
+  inputs[1] = WITH_SHAPE(good.inputs[1], 2, 2);
+  assert_int_equal(refused(&c), PEGEN_ERROR_INPUT_SHAPE); /* N */
+  inputs[1] = WITH_SHAPE(good.inputs[1], 1, 1);
+  assert_int_equal(refused(&c), PEGEN_ERROR_INPUT_SHAPE); /* H */
+  inputs[1] = WITH_SHAPE(good.inputs[1], 0, 1);
+  other->ndim = 3;
+  assert_int_equal(refused(&c), PEGEN_ERROR_INPUT_SHAPE);
+  inputs[1] = NULL;
+  assert_int_equal(refused(&c), PEGEN_ERROR_MISSING_INPUT);
+  c.trial.inputs = NULL;
+  assert_int_equal(refused(&c), PEGEN_ERROR_MISSING_INPUT);
+  c.trial.inputs = inputs;
+  *other = *good.inputs[1];
+  other->dtype.code = kDLFloat; /* float16 beside bfloat16 */
+  inputs[1] = other;
+  assert_int_equal(refused(&c), PEGEN_ERROR_INPUT_DTYPE);
+  other->dtype.bits = 32; /* float32 beside bfloat16 */
+  assert_int_equal(refused(&c), PEGEN_ERROR_INPUT_DTYPE);
+  *other = *good.inputs[1];
+  other->data = good.q_out->data; /* an input that the output writes to */
+  assert_int_equal(refused(&c), PEGEN_ERROR_OVERLAP);
+  *other = *good.inputs[1];
+  other->data = NULL;
+  assert_int_equal(refused(&c), PEGEN_ERROR_NULL_DATA);
+  inputs[1] = good.inputs[1];
+
+  c.trial.positions = NULL;
+  assert_int_equal(refused(&c), PEGEN_ERROR_MISSING_POSITIONS);
+  c.trial.positions = WITH_SHAPE(good.positions, 1, 3);
+  assert_int_equal(refused(&c), PEGEN_ERROR_POSITIONS_SHAPE); /* P */
+  c.trial.positions = good.positions;
+  const DLTensor *operand = good.operands.tensors[0];
+  c.trial.operands.tensors = &operand;
+  operand = WITH_SHAPE(good.operands.tensors[0], 1, 7);
+  assert_int_equal(refused(&c), PEGEN_ERROR_OPERAND_SHAPE); /* m of the projection */
+  operand = WITH_SHAPE(good.operands.tensors[0], 2, 3);
+  assert_int_equal(refused(&c), PEGEN_ERROR_OPERAND_SHAPE); /* P of the projection */
+  operand = good.operands.tensors[0];
+  assert_int_equal(refused(&c), 0);
+
+  c.trial.q_out = WITH_SHAPE(good.q_out, 3, 64);
+  assert_int_equal(widen_trial_call(c.kernel, &c.trial, c.trial.q_out, c.trial.k_out, 1, 1), PEGEN_ERROR_HEAD_DIM); /* not widened */
+  /* Inputs are the query's: k alone needs none. */
+  c.trial = good;
+  c.trial.inputs = NULL;
+  assert_int_equal(widen_trial_call(c.kernel, &c.trial, NULL, c.trial.k_out, 2, 1), 0);
+  run_unload(c.loaded);
+  arena_destroy(c.memory);
+}
+
+/* ---- random biases ---- */
+
+static int seed = 0, count = 0;
+
+static void one_random(arena *a, int number, const char *target, int optimize) {
+  const char *defines = arena_printf(a, "seed=%d skip_tokens=%d exact_scores=%s", number, number % 3 == 0 ? 2 : 0, number % 4 == 1 ? "true" : "false");
+  spec *s = load(a, RANDOM_SPEC, defines);
+  assert_non_null(s);
+  loaded_kernel *loaded = trial_load(a, s, target, 0, optimize);
+  assert_non_null(loaded);
+  const pegen_kernel *kernel = run_kernel(loaded);
+  uint64_t random = (uint64_t)number * 77 + 5;
+  int64_t heads = s->heads > 1 ? s->heads : 2, tokens = 7 + s->skip_tokens, k_tokens = 9 + s->skip_tokens;
+  double *positions = arena_array(a, double, k_tokens * s->n_axes), *k_positions = arena_array(a, double, k_tokens * s->n_axes);
+  for (int64_t i = 0; i < k_tokens * s->n_axes; i++) {
+    positions[i] = random_uniform(&random, -4, 4);
+    k_positions[i] = random_uniform(&random, -4, 4);
+  }
+  widen_shape shape = {2, heads, heads, tokens, k_tokens};
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
+    number_type input_type = number % 2 ? (number_type)type : NUMBER_F32;
+    widen_trial t = widen_trial_create(a, s, kernel, (number_type)type, input_type, (row_order)(number % ROW_ORDER_COUNT), &shape, positions, k_positions, &random);
+    trial_error worst = {0};
+    assert_int_equal(widen_trial_call(kernel, &t, t.q_out, t.k_out, 3, 1), 0);
+    widen_trial_compare(a, &t, t.q_out, t.k_out, &worst);
+    if (worst.spoilt || worst.error > widen_trial_bound(s, (number_type)type))
+      fail_msg("%s, %s, %s: error %Lg at batch %d head %d query %d: %g, %Lg", defines, target, number_type_info((number_type)type)->name, worst.error,
+               (int)worst.batch, (int)worst.head, (int)worst.token, worst.got, worst.exact);
+    DLTensor *q_out = tensor_copy(a, t.q_out), *k_out = tensor_copy(a, t.k_out);
+    assert_int_equal(widen_trial_call(kernel, &t, q_out, k_out, 3, 4), 0);
+    assert_true(tensor_identical(q_out, t.q_out) && tensor_identical(k_out, t.k_out));
+    assert_true(tensor_gaps_identical(q_out, t.q_out));
+  }
+  run_unload(loaded);
+}
+
+static void random_biases(void **state) {
+  (void)state;
+  static const char *const targets[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "aarch64"};
+  for (int i = 0; i < count; i++)
+    for (int target = 0; target < 4; target++) {
+      if (!trial_runnable(targets[target]) || (i % 3 != target % 3 && target < 3)) continue;
+      arena *a = arena_create();
+      one_random(a, seed + i, targets[target], i % 4);
+      arena_destroy(a);
+    }
+}
+
+int main(int arguments, char **argument) {
+  if (arguments == 3) {
+    seed = atoi(argument[1]);
+    count = atoi(argument[2]);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_biases)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+  }
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(pape_of_images),    cmocka_unit_test(pape_of_volumes),      cmocka_unit_test(pape_rotation_invariant),
+      cmocka_unit_test(columns_are_monomials), cmocka_unit_test(bad_calls_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
