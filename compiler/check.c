@@ -7,6 +7,7 @@
 #include "check.h"
 
 #include "check_attention.h"
+#include "check_additive.h"
 #include "check_widen.h"
 #include "compile.h"
 #include "diag.h"
@@ -262,6 +263,7 @@ static bool check_target(checker *c, const char *target) {
 int check_spec(arena *a, const spec *s, const check_options *options) {
   if (s->pairwise) return check_attention(a, s, options);
   if (s->polynomial) return check_widen(a, s, options);
+  if (s->additive) return check_additive(a, s, options);
   checker c = {.memory = a, .spec = s, .options = options, .random = options->seed ? options->seed : DEFAULT_SEED};
   const char **targets;
   int count = trial_targets(a, options->targets, &targets);

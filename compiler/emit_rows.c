@@ -204,7 +204,8 @@ static ir_value transformed(row_emitter *r, const ir_value *x, int j) {
   ir_value y = {NULL};
   for (int k = 0; k < r->p->n_terms; k++) {
     if (t->slot[k * t->n_vectors + j] == PLAN_ABSENT) continue;
-    ir_value sum = multiply_add(r, coefficient(r, k, j), permuted(r, x, k, j), y);
+    ir_value sum = r->p->is_sum ? ir_op2(b, "arith.addf", permuted(r, x, k, j), coefficient(r, k, j))
+                                : multiply_add(r, coefficient(r, k, j), permuted(r, x, k, j), y);
     if (!mask_of_term(r, k, j, mask)) {
       ir_value rest = y.ptr ? y : ir_float(b, ir_type(sum), 0);
       sum = ir_select(b, ir_bools(b, t->width, mask), sum, rest);

@@ -175,7 +175,7 @@ static ir_value encoded(row_thread *r, int slot, int component, const ir_value *
   for (int j = 0; j < n; j++) {
     ir_value c = r->coefficient[(slot * n + component) * n + j];
     if (!c.ptr || !x[j].ptr) continue;
-    sum = sum.ptr ? ir_fma(r->b, c, x[j], sum) : ir_op2(r->b, "arith.mulf", c, x[j]);
+    sum = sum.ptr ? ir_fma(r->b, c, x[j], sum) : ir_op2(r->b, r->p->is_sum ? "arith.addf" : "arith.mulf", c, x[j]);
   }
   return sum.ptr ? sum : ir_float(r->b, r->b->f32, 0);
 }

@@ -4,7 +4,7 @@
 #include "diag.h"
 
 /* The first that takes a description has it: special before general. */
-static const form *const forms[] = {&form_attention, &form_polynomial, &form_blades, &form_dense_four, &form_dense};
+static const form *const forms[] = {&form_attention, &form_polynomial, &form_additive, &form_blades, &form_dense_four, &form_dense};
 
 const form *form_of(const spec *s) {
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)

@@ -57,5 +57,6 @@ extern const form form_blades;     /* rotors in closed form on blades of Cl(p,q,
 extern const form form_dense_four; /* the same machinery for exponentials of 4 x 4 skew matrices */
 extern const form form_dense;      /* exponentials of larger skew matrices */
 extern const form form_polynomial; /* columns that widen q and k */
+extern const form form_additive;   /* sums with something of the position */
 
 #endif

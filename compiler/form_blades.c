@@ -3,6 +3,7 @@
  *   spec -> group (block program) -> plan -> emit_cpu, or emit_ptx
  */
 #include "dense_vectors.h"
+#include "diag.h"
 #include "emit_cpu.h"
 #include "form.h"
 #include "group_dense.h"
@@ -78,6 +79,44 @@ static ptx_module *compile_ptx(arena *a, const void *plan, const ptx_target *tar
 static void write_ptx_host(arena *a, const void *plan, unsigned dtypes, int optimize, compile_output *out) {
   ptx_write_host(a, plan, dtypes, optimize, out);
 }
+
+/* ---- sums: blocks of one channel, whose coefficients are added ---- */
+
+static bool takes_sum(const spec *s) { return s->additive != NULL; }
+
+static void *build_sum(arena *a, const spec *s) {
+  const expr *value = s->additive->value;
+  if (!(value->depends & DEPENDS_POSITION)) {
+    diag_error(s->file, s->line, "what is added does not depend on the position");
+    return NULL;
+  }
+  spec *channels = arena_new(a, spec);
+  int *channel = arena_array(a, int, s->head_dim);
+  for (int i = 0; i < s->head_dim; i++) channel[i] = i;
+  *channels = *s;
+  channels->n_components = 1;
+  channels->channel = channel;
+  block_program *program = arena_new(a, block_program);
+  program->spec = channels;
+  program->matrix.entry = arena_array(a, const expr *, 1);
+  program->matrix.entry[0] = expr_unary(s->pool, EXPR_NARROW, s->inverse ? expr_neg(s->pool, value) : value);
+  plan *p = plan_build(a, program);
+  p->is_sum = true;
+  return p;
+}
+
+static void hash_sum(describe_hash *h, const void *of) {
+  static const char kind[] = "sum";
+  describe_hash_bytes(h, kind, sizeof kind);
+  hash(h, of);
+}
+
+const form form_additive = {
+    .name = "additive",
+    .entries = {.encode = "pegen_driver_encode", .workspace = "pegen_driver_workspace"},
+    .takes = takes_sum, .plan = build_sum, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
+    .per_head = per_head, .hash = hash_sum, .write_ptx = write_ptx, .compile_ptx = compile_ptx, .write_ptx_host = write_ptx_host,
+};
 
 const form form_blades = {
     .name = "blades", .explain = explain_blades,

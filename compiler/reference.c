@@ -201,6 +201,12 @@ void reference_row(const spec *s, const double *positions, const double *const *
   }
 }
 
+long double reference_sum(const spec *s, const double *positions, const double *const *operands, int head, int channel) {
+  expr_environment env = {.head = head, .block = channel, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  long double value = expr_eval_long(s->additive->value, &env);
+  return s->inverse ? -value : value;
+}
+
 long double reference_bias(const spec *s, const double *delta, const double *const *operands, const double *const *inputs, int head) {
   long double sum = 0;
   for (int term = 0; term < s->polynomial->n_terms; term++) {

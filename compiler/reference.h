@@ -31,6 +31,9 @@ void reference_basis(const spec *s, const double *const *operands, int head, lon
 void reference_row(const spec *s, const double *positions, const double *const *operands, int head,
                    const double *in, long double *out);
 
+/* What an additive description adds to a channel. */
+long double reference_sum(const spec *s, const double *positions, const double *const *operands, int head, int channel);
+
 /* The bias of a polynomial description at delta = r_j - r_i [n_axes], term by term as it is written; inputs[i]: the
  * query's row of input i. */
 long double reference_bias(const spec *s, const double *delta, const double *const *operands, const double *const *inputs, int head);

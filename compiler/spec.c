@@ -231,13 +231,19 @@ static bool check_polynomial(const spec *s, bool *done) {
   return check_expr(s, p->value, all, done, "the bias");
 }
 
+static bool check_additive(const spec *s, bool *done) {
+  if (s->n_blocks != s->head_dim) return wrong(s, "something is added to %d channels of %d", s->n_blocks, s->head_dim);
+  return check_expr(s, s->additive->value, DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION, done, "what is added");
+}
+
 bool spec_validate(const spec *s) {
   if (!check_sizes(s) || !check_operands(s) || !check_inputs(s)) return false;
   if (s->n_components > 0 && (!check_block(s) || !check_order(s))) return false;
   if (s->basis && !check_skew(s, &s->basis->matrix, s->head_dim, 1, "the change of basis")) return false;
   bool *done = arena_must(calloc((size_t)expr_pool_count(s->pool), sizeof *done));
   bool valid = (s->n_components == 0 || check_generators(s, done)) && (!s->pairwise || check_pairwise(s, done)) &&
-               (!s->polynomial || check_polynomial(s, done));
+               (!s->polynomial || check_polynomial(s, done)) &&
+               (!s->additive || check_additive(s, done));
   free(done);
   return valid && (!s->dense || !s->dense->schur || check_schur(s));
 }

@@ -127,7 +127,12 @@ typedef struct spec_pairwise {
 
 /* What a description may be beside, or in place of, rotors on blades. Each is declared in full by the
  * room that reads it first; NULL in struct spec: the description has none. */
-typedef struct spec_additive spec_additive;     /* something added to the channels */
+
+/* Something of the position that is added to every channel: out_c = x_c + value_c(r), or less it with `inverse`. `value` is one
+ * expression of all channels, which are the blocks of the spec's pool. */
+typedef struct spec_additive {
+  const expr *value;
+} spec_additive;
 
 /* A bias of attention that is a polynomial in delta = r_j - r_i, the displacement of a key from its query:
  *

@@ -255,6 +255,15 @@ static void read_polynomial(lua_State *L, spec *d, arena *memory) {
   d->polynomial = p;
 }
 
+static void read_additive(lua_State *L, spec *d, arena *memory) {
+  spec_additive *sum = arena_new(memory, spec_additive);
+  lua_getfield(L, -1, "value");
+  sum->value = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  d->n_blocks = (int)integer_field(L, "channels");
+  d->additive = sum;
+}
+
 static void read_combine(lua_State *L, spec *d) {
   static const char *const names[] = {"sum", "mean", "product", "symmetric"}; /* ORDER spec_combine */
   const char *combine = text_field(L, "combine");
@@ -319,6 +328,8 @@ int convert_finish(lua_State *L) {
   if (lua_getfield(L, -1, "pairwise") != LUA_TNIL) read_pairwise(L, d, s->memory);
   lua_pop(L, 1);
   if (lua_getfield(L, -1, "polynomial") != LUA_TNIL) read_polynomial(L, d, s->memory);
+  lua_pop(L, 1);
+  if (lua_getfield(L, -1, "additive") != LUA_TNIL) read_additive(L, d, s->memory);
   lua_pop(L, 1);
   s->result = d;
   lua_pushlightuserdata(L, d);

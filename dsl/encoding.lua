@@ -3,6 +3,7 @@
 local core = ...
 local check = core.include "check"
 local inputs = core.include "inputs"
+local additive = core.include "additive"
 local algebra = core.include "algebra"
 local dense = core.include "dense"
 local operands = core.include "operands"
@@ -13,7 +14,7 @@ local polynomial = core.include "polynomial"
 local WORD = "pe.encoding"
 local FIELDS = {
   "name", "doc", "axes", "head_dim", "heads", "block", "layout", "span", "generators", "combine", "phase",
-  "amplitude", "position", "basis", "bias", "role", "value_dim",
+  "amplitude", "position", "basis", "bias", "add", "role", "value_dim",
 }
 local encoding = {}
 
@@ -341,15 +342,20 @@ end
 -- Fields that say something of blocks: none of them goes without one.
 local OF_BLOCKS = { "layout", "span", "generators", "combine", "phase", "amplitude", "position", "basis" }
 
+-- What goes with a rotation alone, where there is none.
+local function refuse_blocks(given)
+  for _, field in ipairs(OF_BLOCKS) do
+    if given[field] ~= nil then
+      check.fail_field(field, "field '%s' of %s goes with a 'block', and there is none", field, WORD)
+    end
+  end
+end
+
 -- Attention with a function of the displacement in it: a bias, a rotation of the keys' blocks, both or neither.
 local function describe_pairwise(given, described, index_of)
   if given.block ~= nil then describe_blocks(given, described, index_of)
   else
-    for _, field in ipairs(OF_BLOCKS) do
-      if given[field] ~= nil then
-        check.fail_field(field, "field '%s' of %s goes with a 'block', and there is none", field, WORD)
-      end
-    end
+    refuse_blocks(given)
     core.begin(1)
     operands.open(described.axes, described.heads, 1)
     operands.close()
@@ -363,18 +369,23 @@ local function describe_polynomial(given, described)
   if given.block ~= nil then
     check.fail_field("block", "field 'block' of %s goes with rotations, and a description with a pe.polynomial has none", WORD)
   end
-  for _, field in ipairs(OF_BLOCKS) do
-    if given[field] ~= nil then
-      check.fail_field(field, "field '%s' of %s goes with a 'block', and there is none", field, WORD)
-    end
-  end
+  refuse_blocks(given)
   polynomial.describe(given, described)
+end
+
+-- Something that is added to the channels.
+local function describe_sum(given, described)
+  for _, field in ipairs { "block", "bias", "value_dim" } do
+    if given[field] ~= nil then check.fail_field(field, "field '%s' of %s does not go with 'add'", field, WORD) end
+  end
+  refuse_blocks(given)
+  additive.describe(given, described)
 end
 
 ---- the whole ----
 
 local begun = false
-local ROLES = { "separable", "pairwise" }
+local ROLES = { "separable", "pairwise", "additive" }
 
 function encoding.encoding(given)
   check.fields(WORD, given, FIELDS)
@@ -391,12 +402,17 @@ function encoding.encoding(given)
     heads = check.integer(WORD, "heads", given.heads == nil and 1 or given.heads, 1, core.limits.rows),
   }
   local is_polynomial = polynomial.is(given.bias)
-  local role = given.role == nil and ((given.bias == nil or is_polynomial) and "separable" or "pairwise") or given.role
+  local natural = given.add ~= nil and "additive" or (given.bias == nil or is_polynomial) and "separable" or "pairwise"
+  local role = given.role == nil and natural or given.role
+  if (given.add ~= nil) ~= (role == "additive") then
+    check.fail_field("role", "role = \"additive\" goes with the field 'add', and 'add' with no other role")
+  end
   if role == "pairwise" then
     if is_polynomial then
       check.fail_field("bias", "a pe.polynomial widens q and k; role = \"separable\" was expected, or a function(delta, head)")
     end
     describe_pairwise(given, described, index_of)
+  elseif role == "additive" then describe_sum(given, described)
   elseif role == "separable" then
     for _, field in ipairs { "bias", "value_dim" } do
       if given[field] ~= nil and not (field == "bias" and is_polynomial) then
@@ -406,7 +422,7 @@ function encoding.encoding(given)
     if is_polynomial then describe_polynomial(given, described)
     else describe_blocks(given, described, index_of) end
   else
-    check.wrong(WORD, "role", role, "\"separable\" or \"pairwise\"" .. check.hint(role, ROLES))
+    check.wrong(WORD, "role", role, "\"separable\", \"pairwise\" or \"additive\"" .. check.hint(role, ROLES))
   end
   if not is_polynomial and #inputs.list() > 0 then
     check.fail("input '%s' is of a pe.polynomial, and this description has none", inputs.list()[1].name)

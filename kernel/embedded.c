@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Every form of kernel/CMakeLists.txt. */
-#define FORMS(X) X(blades) X(dense) X(attention) X(polynomial)
+#define FORMS(X) X(blades) X(dense) X(attention) X(polynomial) X(additive)
 
 #define EMBED(name, path)                                                                                              \
   __asm__(".section .rodata, \"a\"\n"                                                                                  \

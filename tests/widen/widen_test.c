@@ -117,6 +117,37 @@ static void pape_of_images(void **state) { (void)state; golden("pape2d", "pape",
 static void pape_of_volumes(void **state) { (void)state; golden("pape3d", "pape", "head_dim=64 heads=2 axes=3 parabolas=8", 3, 8, true); }
 static void pape_rotation_invariant(void **state) { (void)state; golden("pape_ri", "pape_ri", "head_dim=64 heads=2 axes=3", 3, 0, false); }
 
+/* ---- sums ---- */
+
+static void sincos_of_volumes(void **state) {
+  (void)state;
+  enum { SUM_BATCH = 2, SUM_CHANNELS = 70, SUM_AXES = 3 };
+  arena *a = arena_create();
+  spec *s = load(a, arena_printf(a, "%s/additive/sincos.lua", SPECS_DIR), "channels=70 axes=3");
+  assert_non_null(s);
+  int64_t count = SUM_BATCH * TOKENS * SUM_CHANNELS;
+  const double *x = read_golden(a, "sincos3d", "x", count), *expected = read_golden(a, "sincos3d", "out", count);
+  const double *positions = read_golden(a, "sincos3d", "positions", TOKENS * SUM_AXES);
+  const DLTensor *tensor = tensor_contiguous(a, NUMBER_F64, 2, (int64_t[]){TOKENS, SUM_AXES}, positions);
+  trial_operands none = trial_given_operands(a, s, NULL);
+  static const char *const targets[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "aarch64", "sm_80"};
+  for (int target = 0; target < 5; target++) {
+    if (!trial_runnable(targets[target])) continue;
+    loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 3);
+    assert_non_null(loaded);
+    DLTensor *in = tensor_rows(a, NUMBER_F32, ROWS_BHND, SUM_BATCH, 1, TOKENS, SUM_CHANNELS), *out = tensor_copy(a, in);
+    for (int64_t i = 0; i < count; i++)
+      number_store(NUMBER_F32, tensor_at(in, i / (TOKENS * SUM_CHANNELS), 0, i / SUM_CHANNELS % TOKENS, i % SUM_CHANNELS), x[i]);
+    assert_int_equal(trial_call(run_kernel(loaded), tensor, &none, in, out, NULL, NULL, 1), 0);
+    for (int64_t i = 0; i < count; i++) {
+      double got = number_load(NUMBER_F32, tensor_at(out, i / (TOKENS * SUM_CHANNELS), 0, i / SUM_CHANNELS % TOKENS, i % SUM_CHANNELS));
+      if (!(fabs(got - expected[i]) <= 0x1p-22 * fmax(1, fabs(expected[i])))) fail_msg("%s: element %d: %.9g, not %.9g", targets[target], (int)i, got, expected[i]);
+    }
+    run_unload(loaded);
+  }
+  arena_destroy(a);
+}
+
 /* ---- columns ---- */
 
 static int columns_in_use(const pegen_width *w) {
@@ -314,7 +345,7 @@ int main(int arguments, char **argument) {
   }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pape_of_images),    cmocka_unit_test(pape_of_volumes),      cmocka_unit_test(pape_rotation_invariant),
-      cmocka_unit_test(columns_are_monomials), cmocka_unit_test(bad_calls_are_refused),
+      cmocka_unit_test(sincos_of_volumes), cmocka_unit_test(columns_are_monomials), cmocka_unit_test(bad_calls_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
