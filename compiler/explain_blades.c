@@ -21,21 +21,6 @@ static const char *group_text(arena *a, const spec *s, const rotor_proofs *proof
   return arena_printf(a, "Spin(%d,%d,%d)", s->algebra.p, s->algebra.q, s->algebra.r);
 }
 
-static void fill_cost(arena *a, const plan *p, explain_cost *cost) {
-  const spec *s = p->spec;
-  unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool));
-  for (int i = 0; i < p->n_prepared; i++) operation_count_add(&cost->prepared, p->prepared[i], s->n_blocks, seen);
-  int entries = 0;
-  for (int i = 0; i < s->n_components * s->n_components; i++) {
-    const expr *x = p->program->matrix.entry[i];
-    operation_count_add(&cost->token, x, s->n_blocks, seen);
-    bool kept = i % (s->n_components + 1) == 0 && expr_is_const(x, 1);
-    if (!kept && !expr_is_const(x, 0)) entries++;
-  }
-  cost->per_head = p->per_head;
-  cost->row_operations = 2 * entries * s->n_blocks; /* each product is a multiplication and an addition */
-}
-
 static const char *why_commute(const spec *s) {
   if (s->n_axes == 1) return "there is one axis";
   return blades_axes_of_a_block(s) <= 1 ? "no block listens to two axes" : "the axes' generators are multiples of one, or of planes apart";
@@ -58,7 +43,7 @@ bool explain_blades(arena *a, const spec *s, explanation *out) {
   for (int axis = 0; axis < s->n_axes; axis++) out->generator[axis] = explain_generator(a, s, axis);
   out->group = group_text(a, s, &proofs);
   out->normal_form = group_normal_form(a, &program);
-  fill_cost(a, plan_build(a, &program), &out->cost);
+  explain_program_cost(a, plan_build(a, &program), &out->cost);
   bool compact = s->algebra.q == 0 && s->algebra.r == 0;
   out->entries_precision = compact ? "within 2^-22 for phases up to 2^24 radians"
                                    : "within 2^-22 of the largest number that the axes' actions pass through";

@@ -6,6 +6,7 @@
 #include "explain.h"
 #include "explain_words.h"
 #include "expr_facts.h"
+#include "group_dense.h"
 #include "plan_dense.h"
 #include "rotor_facts.h"
 #include "torus.h"
@@ -63,35 +64,52 @@ static const char *generator_text(arena *a, const spec *s, int axis) {
   return arena_printf(a, "skew %d x %d: %s, %s", s->n_components, s->n_components, s->operand[g->operand].name, rule);
 }
 
-/* Forming exp(M) by products of matrices, after the sum over axes; then a matrix times a vector for every row. */
+/* Forming exp(M) by products of matrices, after the sum over axes, or turning S^T; then a matrix times a vector for every row. */
 static void fill_cost(const plan_dense *p, explain_cost *cost) {
   const spec *s = p->spec;
   double b = s->n_components, products = exponential_products(TYPICAL_NORM, p->is_f64);
-  cost->token.arithmetic = (int)(s->n_blocks * (2 * products * b * b * b + 2 * s->n_axes * b * b));
+  if (s->dense->schur) cost->token = (operation_count){.arithmetic = (int)(3 * b * b) * s->n_blocks, .sines = 2 * (int)b * s->n_blocks};
+  else cost->token.arithmetic = (int)(s->n_blocks * (2 * products * b * b * b + 2 * p->n_generators * b * b));
   cost->per_head = p->per_head;
   cost->row_operations = (int)(2 * b * b) * s->n_blocks;
+}
+
+/* Blocks whose exponential is a closed form (group_dense.h). */
+static void explain_four(arena *a, const spec *s, explanation *out) {
+  block_program program;
+  group_dense_four(a, s, &program);
+  out->normal_form = group_normal_form(a, &program);
+  explain_program_cost(a, plan_build(a, &program), &out->cost);
+  out->entries_precision = "within 2^-22 for phases up to 2^24 radians";
+  out->rows_precision = "float32 within 2^-20 of a block's norm; bfloat16 and float16 half a unit in the last place more";
+}
+
+static void explain_exponential(arena *a, const spec *s, explanation *out) {
+  const plan_dense *plan = plan_dense_build(a, s);
+  fill_cost(plan, &out->cost);
+  if (s->dense->schur) out->normal_form = "plane rotations in the basis of the real Schur form A = S (+ lambda J) S^T; the output stays in it";
+  else
+    out->normal_form = arena_printf(a, "the exponential by scaling and squaring, %.1f products of matrices where |M| is %g; "
+                                    "NAME_prepare forms it once a position", exponential_products(TYPICAL_NORM, plan->is_f64), TYPICAL_NORM);
+  out->entries_precision = plan->is_f64 ? "within 2^-22" : "within 2^-22 times the larger of 1 and |M|";
+  out->rows_precision = "float32 within 2^-20 of a block's norm, times |M| above 1; bfloat16 and float16 half a unit in the last place more";
 }
 
 bool explain_dense(arena *a, const spec *s, explanation *out) {
   rotor_facts facts;
   torus found;
-  plan_dense *plan = plan_dense_build(a, s);
-  if (!plan) return false;
   torus_find(a, s, &found);
   rotor_facts_open(a, s, pow(s->n_components / 3.0, 3), &facts);
   rotor_proofs proofs = {.orthogonal = true, .commute = !found.why_not, .why_commute = s->n_axes == 1 ? "there is one axis" : "one matrix acts on each block",
                          .commutator = commutator(&facts), .rebased = s->basis || s->dense->schur,
-                         .inverse = "the exponential of -M undoes that of M; -D inverse=true turns back"};
+                         .inverse = s->dense->schur ? "rotations have inverses; -D inverse=true is for the channels' own basis" : "the exponential of -M undoes that of M; -D inverse=true turns back"};
   rotor_facts_fill(&facts, &proofs, out->property);
   explain_blocks(a, s, out);
   out->role = "separable";
   out->block = "channels that turn among themselves";
   for (int axis = 0; axis < s->n_axes; axis++) out->generator[axis] = generator_text(a, s, axis);
   out->group = proofs.commute ? "torus: turns of planes that commute" : arena_printf(a, "SO(%d)", s->n_components);
-  out->normal_form = arena_printf(a, "the exponential by scaling and squaring, %.1f products of matrices where |M| is %g; "
-                                  "NAME_prepare forms it once a position", exponential_products(TYPICAL_NORM, plan->is_f64), TYPICAL_NORM);
-  fill_cost(plan, &out->cost);
-  out->entries_precision = plan->is_f64 ? "within 2^-22" : "within 2^-22 times the larger of 1 and |M|";
-  out->rows_precision = "float32 within 2^-20 of a block's norm, times |M| above 1; bfloat16 and float16 half a unit in the last place more";
+  if (s->n_components == 4 && !s->dense->schur) explain_four(a, s, out);
+  else explain_exponential(a, s, out);
   return true;
 }

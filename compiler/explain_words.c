@@ -103,3 +103,18 @@ void explain_blocks(arena *a, const spec *s, explanation *out) {
   out->combine = combine_text(a, s);
   for (int axis = 0; axis < s->n_axes; axis++) out->phase[axis] = phase_text(a, s, axis);
 }
+
+void explain_program_cost(arena *a, const plan *p, explain_cost *cost) {
+  const spec *s = p->spec;
+  unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool));
+  for (int i = 0; i < p->n_prepared; i++) operation_count_add(&cost->prepared, p->prepared[i], s->n_blocks, seen);
+  int entries = 0;
+  for (int i = 0; i < s->n_components * s->n_components; i++) {
+    const expr *x = p->program->matrix.entry[i];
+    operation_count_add(&cost->token, x, s->n_blocks, seen);
+    bool kept = i % (s->n_components + 1) == 0 && expr_is_const(x, 1);
+    if (!kept && !expr_is_const(x, 0)) entries++;
+  }
+  cost->per_head = p->per_head;
+  cost->row_operations = 2 * entries * s->n_blocks; /* each product is a multiplication and an addition */
+}

@@ -1,8 +1,9 @@
-/* explain_words: the parts of a description that several forms share, in words. */
+/* explain_words: the parts of a description that several forms share, in words and numbers. */
 #ifndef PEGEN_EXPLAIN_WORDS_H
 #define PEGEN_EXPLAIN_WORDS_H
 
 #include "explain.h"
+#include "plan.h"
 
 /* Sizes, phases and the combine rule of a description with blocks. */
 void explain_blocks(arena *a, const spec *s, explanation *out);
@@ -13,5 +14,8 @@ const char *explain_blades_text(arena *a, const spec *s);
 const char *explain_generator(arena *a, const spec *s, int axis);
 /* "axis, freq": the operands that the expressions read; NULL: none */
 const char *explain_operands(arena *a, const spec *s, const expr *const *x, int count);
+
+/* Of kernels that compute a block's matrix by expressions. */
+void explain_program_cost(arena *a, const plan *p, explain_cost *cost);
 
 #endif

@@ -126,7 +126,7 @@ const form form_blades = {
 };
 
 const form form_dense_four = {
-    .name = "blades",
+    .name = "blades", .explain = explain_dense,
     .entries = {.encode = "pegen_driver_encode", .prepare = "pegen_driver_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_driver_table_bytes"},
     .takes = takes_four, .plan = build_four, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
     .per_head = per_head, .hash = hash, .write_ptx = write_ptx, .compile_ptx = compile_ptx, .write_ptx_host = write_ptx_host,

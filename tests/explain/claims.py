@@ -81,12 +81,16 @@ CLAIMS = {
     "liere": [
         ([], TWISTED | UNTOLD, "LieRE, section 3.1: eq. 1 is an approximation where generators do not commute; ComRoPE, table 7: commonly not"),
         (["block=3", "heads=2"], TWISTED | UNTOLD, "the same, of blocks that have a closed form"),
+        (["block=4"], TWISTED | UNTOLD, "the same"),
         (["block=2"], TORUS | DIRECTED | UNTOLD, "LieRE, section 3.1: blocks of two are RoPE-Mixed, and commute"),
         (["axes=1"], TORUS | ONE_AXIS | UNTOLD, "LieRE, appendix A: with one axis it reduces to RoPE with learnable phases"),
     ],
     "comrope_ap": [
         ([], TORUS | DIRECTED | UNTOLD, "ComRoPE, table 7: commutes; theorem 1"),
         (["block=2"], TORUS | DIRECTED | UNTOLD, "the same, of planes"),
+        (["block=4"], TORUS | DIRECTED | UNTOLD, "the same"),
+        (["basis=schur"], TORUS | DIRECTED | UNTOLD | {"identity_at_origin": (NO, PROVED)}, "in the basis of the Schur form"),
+        (["basis=folded"], TORUS | DIRECTED | UNTOLD, "planes alone"),
     ],
     "comrope_ld": [([], TORUS | DIRECTED | UNTOLD, "ComRoPE, table 7: commutes; theorem 1")],
     # Of the whole head: the change of basis is every token's, and turns the origin, too.
