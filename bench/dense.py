@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Time of learned dense blocks (LieRE and its like), beside the limits of the machine and PyTorch in the same run.
 
-    bench/dense.py [--pegen build/pegen] [--shape B,N,H,D] [SPEC ...]      SPEC: specs/NAME.lua:option=value,...
+    bench/dense.py [--pegen build/pegen] [--shape B,N,H,D] [SPEC ...]      SPEC: NAME:option=value,... of specs/NAME.lua
 
 One thread. For each kernel: `prepare` (the table of matrices), `encode` with the table and without, float32,
 [B,N,H,D] memory, in place. Beside it: the time of a loop that only scales the bytes that encode moves (table read
 included), the multiply-adds per second of a loop that does nothing else, and torch.matrix_exp of the same matrices where
 PyTorch is installed. Results are compared with a float64 exponential (NumPy) before they are timed. Needs a C compiler and NumPy.
-Contenders take turns; times are the least of several rounds, since other processes only add to them.
+Contenders take turns; times are of the processor's, and the least of several rounds, since other processes only add to them.
 """
 import argparse
 import ctypes as c
@@ -26,7 +26,8 @@ except ImportError:
     torch = None
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-DEFAULT = ["liere:block=8", "liere:block=16", "liere:block=32", "liere:block=64"]
+DEFAULT = ["learned/liere:block=8", "learned/liere:block=16", "learned/liere:block=32", "learned/liere:block=64",
+           "rope:", "learned/comrope_ap:basis=folded"]
 ROUNDS = 9
 
 LIMITS = r"""
@@ -97,16 +98,16 @@ def least(contenders):
     """{name: seconds} of callables that take turns; each round runs long enough to be timed."""
     calls = {}
     for name, f in contenders.items():
-        start = time.perf_counter()
+        start = time.process_time()
         f()
-        calls[name] = max(1, int(0.01 / (time.perf_counter() - start + 1e-9)))
+        calls[name] = max(1, int(0.02 / (time.process_time() - start + 1e-9)))
     best = dict.fromkeys(contenders, 1e9)
     for _ in range(ROUNDS):
         for name, f in contenders.items():
-            start = time.perf_counter()
+            start = time.process_time()
             for _ in range(calls[name]):
                 f()
-            best[name] = min(best[name], (time.perf_counter() - start) / calls[name])
+            best[name] = min(best[name], (time.process_time() - start) / calls[name])
     return best
 
 
@@ -123,7 +124,7 @@ class Bed:
         name, _, options = spec.partition(":")
         B, N, H, D = shape
         self.shape = shape
-        given = [f"head_dim={D}", f"heads={H}"] + (options.split(",") if options else [])
+        given = [f"head_dim={D}"] + ([f"heads={H}"] if "learned" in name or name in ("rope_mixed", "care", "quatro") else []) + (options.split(",") if options else [])
         path = name if name.endswith(".lua") else os.path.join(ROOT, "specs", name + ".lua")
         self.name = os.path.splitext(os.path.basename(path))[0]
         obj = os.path.join(folder, "kernel.o")

@@ -17,6 +17,7 @@ typedef struct apply_shape {
   int n_pieces;
   int start[64], width[64]; /* a column cut into vectors: whole ones, then halves of halves */
   bool resident;            /* columns stay in registers */
+  int together;             /* blocks whose columns do at once */
   int rows, vectors;        /* of one walk, where they do not */
 } apply_shape;
 
