@@ -66,7 +66,7 @@ static void check_type(checker *c, number_type type, number_type input_type) {
   const char *what = type == input_type ? "scores" : "scores, inputs of f32";
   if (!called(c, name, what, widen_trial_call(c->kernel, &t, t.q_out, t.k_out, 3, 1))) return;
   trial_error worst = {0};
-  widen_trial_compare(a, &t, t.q_out, t.k_out, &worst);
+  widen_trial_compare(&t, t.q_out, t.k_out, &worst);
   report(c, name, what, widen_trial_bound(c->spec, type), &worst);
 
   DLTensor *q_out = tensor_copy(a, t.q_out), *k_out = tensor_copy(a, t.k_out);

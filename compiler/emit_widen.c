@@ -405,8 +405,8 @@ static void emit_rows(widen_emitter *e, int which, ir_value batch, ir_value toke
       emit_prefetch(e, prefetch, row.input[i], (int)(p->spec->input[i].size ? p->spec->input[i].size : 1) * input_bytes);
     }
     ir_value *weight = arena_array(e->memory, ir_value, p->p->n_weights + 1);
-    emit_weights(e, &row, weight);
     emit_move(e, from, to, most);
+    emit_weights(e, &row, weight);
     emit_query_tail(e, weight, to);
   }
   ir_end_for(b, heads);

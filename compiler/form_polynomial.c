@@ -41,22 +41,6 @@ static int out_dim(arena *a, const void *of, int dtype, const char ***columns) {
 
 /* ---- pegen_widen ---- */
 
-static LLVMValueRef leaves(describer *d, const plan *p) {
-  arena *a = d->request->memory;
-  LLVMValueRef *rows = arena_array(a, LLVMValueRef, p->n_leaves + 1);
-  for (int i = 0; i < p->n_leaves; i++) {
-    const expr *x = p->leaf[i];
-    int count = x->n_heads * p->spec->n_blocks;
-    LLVMValueRef *values = arena_array(a, LLVMValueRef, count);
-    for (int j = 0; j < count; j++) values[j] = x->offsets ? describe_i32(d, x->offsets[j]) : describe_f64(d, x->table[j]);
-    LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
-    LLVMValueRef fields[] = {describe_i32(d, x->offsets ? x->index : -1), describe_i32(d, x->n_heads), x->offsets ? data : describe_null(d),
-                             x->offsets ? describe_null(d) : data};
-    rows[i] = describe_struct(d, "pegen_leaf", fields, 4, sizeof(pegen_leaf));
-  }
-  return p->n_leaves ? describe_array(d, "leaves", LLVMTypeOf(rows[0]), rows, p->n_leaves) : describe_null(d);
-}
-
 static LLVMValueRef target_rows(describer *d, const plan_widen *p, const cpu_target *const *targets, int count) {
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
@@ -75,7 +59,7 @@ static LLVMValueRef target_rows(describer *d, const plan_widen *p, const cpu_tar
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan_widen *p = of;
   LLVMValueRef fields[] = {describe_i64(d, p->spec->n_blocks), describe_i64(d, p->values->lanes), describe_i64(d, p->values->n_leaves),
-                           leaves(d, p->values), describe_i64(d, emit_prepared_bytes(p->values)), target_rows(d, p, targets, n_targets)};
+                           describe_leaves(d, p->values), describe_i64(d, emit_prepared_bytes(p->values)), target_rows(d, p, targets, n_targets)};
   return describe_global(d, "widen", describe_struct(d, "pegen_widen", fields, 6, sizeof(pegen_widen)), true);
 }
 

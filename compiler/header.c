@@ -105,7 +105,9 @@ static void print_columns(FILE *f, arena *a, const spec *s, unsigned dtypes, con
   if (!kind || (kind->out_dim && !plan)) diag_bug("header", "no plan of '%s'", s->name); /* there was one a moment ago */
   if (!plan) return;
   fprintf(f, "/* Channels of the rows of q_out and k_out, by their number type. Those from %s_HEAD_DIM on are, in q and k alike,\n", NAME);
-  fprintf(f, " * what the score's bias needs of the query and of the key's position: scores are scale (q_out . k_out). */\n");
+  fprintf(f, " * what the score's bias needs of the query and of the key's position: scores are scale (q_out . k_out). Positions count from");
+  for (int axis = 0; axis < s->n_axes; axis++) fprintf(f, "%s %s = %.9g", axis ? "," : "", comment(a, s->axis[axis]), s->polynomial ? s->polynomial->origin[axis] : 0);
+  fprintf(f, ". */\n");
   for (int type = 0; type < 3; type++) {
     const char **columns;
     if (dtypes && !(dtypes & 1u << type)) continue;

