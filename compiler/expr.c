@@ -430,6 +430,7 @@ static void print_node(FILE *out, const expr *x, unsigned char *seen) {
       else fprintf(out, "%%%d", x->arg[i]->id);
     }
   }
+  if (x->op == EXPR_ELEMENT) fprintf(out, " of operand %d%s {%d, ...}", x->index, x->n_heads > 1 ? "[head][block]" : "[block]", x->offsets[0]);
   fprintf(out, " : %s\n", x->is_f32 ? "f32" : "f64");
 }
 
