@@ -24,7 +24,6 @@ if(PEGEN_STOCK_KERNELS)
   list(APPEND pegen_installed pegen_kernels_static pegen_kernels_shared)
   set_target_properties(pegen_kernels_static PROPERTIES EXPORT_NAME kernels)
   set_target_properties(pegen_kernels_shared PROPERTIES EXPORT_NAME kernels_shared)
-  install(DIRECTORY generated/include/pegen/kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pegen)
   install(DIRECTORY generated/ptx DESTINATION ${CMAKE_INSTALL_DATADIR}/pegen)
 endif()
 install(TARGETS ${pegen_installed} EXPORT pegen

@@ -6,6 +6,10 @@
 #include <pegen/kernels.h>
 
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+extern const pegen_kernel fuzz_dense_kernel; /* of dense.lua */
 
 unsigned char world[WORLD] __attribute__((aligned(64)));
 
@@ -40,10 +44,10 @@ static int64_t number(reader *r) {
 /* ---- kernels ---- */
 
 static const pegen_kernel *choose(reader *r) {
-  static const char *const emitted[] = {"rope", "geope3d", "rope_axial", "care"};
-  const pegen_kernel *const twins[] = {&twin_plain_kernel, &twin_grid_kernel, &twin_learned_kernel};
-  unsigned choice = below(r, 7);
-  const pegen_kernel *kernel = choice < 3 ? twins[choice] : pegen_kernels_find(emitted[choice - 3]);
+  static const char *const stock[] = {"rope", "geope3d", "rope_axial", "care"};
+  const pegen_kernel *const own[] = {&twin_plain_kernel, &twin_grid_kernel, &twin_learned_kernel, &fuzz_dense_kernel};
+  unsigned choice = below(r, 8);
+  const pegen_kernel *kernel = choice < 4 ? own[choice] : pegen_kernels_find(stock[choice - 4]);
   if (!kernel || kernel->n_operands > FUZZ_OPERANDS) abort();
   return kernel;
 }
@@ -119,6 +123,47 @@ static void place_operand(reader *r, fuzz_tensor *t, layout *l, const pegen_oper
   place(&none, t, order, l);
 }
 
+/* ---- tables ---- */
+
+enum { TABLE_ROOM = 256 * 1024 };
+
+/* Memory that ends where the next access faults. */
+static unsigned char *guarded_end(void) {
+  static unsigned char *end;
+  if (end) return end;
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  unsigned char *memory = mmap(NULL, TABLE_ROOM + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED || mprotect(memory + TABLE_ROOM, page, PROT_NONE)) abort();
+  return end = memory + TABLE_ROOM;
+}
+
+/* The kernel's own table for the call, prepared in parts. */
+static void make_table(reader *r, fuzz_call *c) {
+  c->args.struct_size = sizeof(pegen_args);
+  size_t bytes = c->kernel->table_bytes(&c->args);
+  EXPECT(bytes > 0 && bytes <= TABLE_ROOM && bytes % 64 == 0);
+  c->args.table = guarded_end() - bytes;
+  c->args.table_bytes = bytes;
+  int parts = 1 + (int)below(r, 4);
+  for (int part = 0; part < parts; part++) EXPECT(c->kernel->prepare(&c->args, part, parts) == PEGEN_ERROR_OK);
+  c->table_words = bytes / 8 < 16 ? bytes / 8 : 16;
+}
+
+/* Once a call: what a table says of itself is checked against itself, which two edits could outwit. */
+static void edit_table(reader *r, fuzz_call *c) {
+  if (!c->args.table || c->table_edited) return;
+  c->table_edited = true;
+  int64_t value = number(r);
+  switch (below(r, 4)) {
+  case 0:
+  case 1: memcpy((char *)c->args.table + 8 * below(r, (unsigned)c->table_words), &value, 8); break;
+  case 2: c->args.table_bytes = c->args.table_bytes > (uint64_t)value ? (uint64_t)value : c->args.table_bytes; break;
+  case 3: c->args.table = (char *)c->args.table - (value & 63); break;
+  }
+}
+
+/* ---- a sound call, all of it ---- */
+
 static void read_sound(reader *r, fuzz_call *c, layout *l) {
   const pegen_kernel *kernel = c->kernel;
   l->batch = below(r, 4);
@@ -153,6 +198,7 @@ static void read_sound(reader *r, fuzz_call *c, layout *l) {
   if (streams != 2) c->args.k = &t[FUZZ_K].dl, c->args.k_out = in_place[1] ? &t[FUZZ_K].dl : &t[FUZZ_K_OUT].dl;
   if (!grid) c->args.positions = &t[FUZZ_POSITIONS].dl;
   if (own_positions) c->args.k_positions = &t[FUZZ_K_POSITIONS].dl;
+  if (kernel->prepare && !grid && c->args.positions && (byte(r) & 1)) make_table(r, c);
   c->parts = 1 + (int)below(r, 9);
   c->part = (int)below(r, (unsigned)c->parts);
 }
@@ -260,9 +306,10 @@ void fuzz_call_read(fuzz_call *c, const uint8_t *data, size_t size) {
   unsigned edits = below(&r, 8);
   c->sound = edits == 0;
   for (unsigned i = 0; i < edits; i++) {
-    unsigned what = below(&r, FUZZ_TENSORS + 2);
+    unsigned what = below(&r, FUZZ_TENSORS + 4);
     if (what < FUZZ_TENSORS) edit_tensor(&r, c, &c->tensor[what]);
-    else edit_call(&r, c);
+    else if (what < FUZZ_TENSORS + 2) edit_call(&r, c);
+    else edit_table(&r, c);
   }
 }
 

@@ -41,6 +41,8 @@ typedef struct fuzz_call {
   const pegen_args *given; /* &args or NULL */
   int part, parts;
   bool sound; /* nothing was edited: it must be accepted */
+  size_t table_words; /* of the table's header, where there is a table */
+  bool table_edited;
 } fuzz_call;
 
 void fuzz_call_read(fuzz_call *call, const uint8_t *data, size_t size);

@@ -1,0 +1,58 @@
+/* comrope_ap: ComRoPE-AP, axial partition (Yu et al.)
+ *
+ * Made by pegen 0.1.0 from the description comrope_ap with
+ *   head_dim=64 heads=1 axes=2 block=8 basis=channels coordinates=given cells= origin=0 skip_tokens=0 inverse=false grid=.
+ * Link the object that was written together with this file; it needs no library.
+ *
+ *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
+ *   positions           [N,2] or [B,N,2]: h, w
+ *   blocks              8 of 8 channels each
+ */
+#ifndef PEGEN_KERNEL_COMROPE_AP_H
+#define PEGEN_KERNEL_COMROPE_AP_H
+
+#include <pegen/pegen.h>
+
+#if PEGEN_ABI_VERSION != 1
+#error "comrope_ap was made for another version of pegen/pegen.h"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define COMROPE_AP_HEAD_DIM 64 /* channels of a row */
+#define COMROPE_AP_AXES 2 /* coordinates of a position */
+#define COMROPE_AP_HEADS 0 /* heads it is made for; 0: any number */
+#define COMROPE_AP_SKIP_TOKENS 0 /* tokens at the front that pass through */
+
+/* Index of each operand in pegen_args.operands. */
+enum {
+  /* generators: raw generator F of a block: A = F - F^T
+   * shape  [heads=1, blocks=8, 8, 8], contiguous; float32, float64, float16 or bfloat16
+   * units  radians per unit of position
+   * source ComRoPE, trainable angle matrices */
+  COMROPE_AP_OPERAND_GENERATORS = 0,
+  COMROPE_AP_OPERAND_COUNT = 1
+};
+
+/* What the object says of itself. */
+extern const pegen_kernel comrope_ap_kernel;
+
+/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then
+ * nothing was written. */
+int comrope_ap_encode(const pegen_args *args, int part, int parts);
+
+/* Writes args->table, of table_bytes(args) bytes: all that encode needs of positions and operands, which then need not be
+ * given. To be called again when they change. q and k are not looked at. Parts as in encode. */
+int comrope_ap_prepare(const pegen_args *args, int part, int parts);
+/* 0 where positions or operands are wrong. */
+size_t comrope_ap_table_bytes(const pegen_args *args);
+
+/* Bytes that args->workspace must have; 0: none. */
+size_t comrope_ap_workspace(const pegen_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,48 @@
+/* lookhere: LookHere (Fuller et al.): directed heads with a field of view and a slope
+ *
+ * Made by pegen 0.1.0 from the description lookhere with
+ *   head_dim=64 value_dim=0 heads=12 directions=halves-none layer=0 depth=12 first_slope=1.5 last_slope=0.5 global_slope=1 skip_tokens=0 grid=.
+ * Link the object that was written together with this file; it needs no library.
+ *
+ *   q, k                [B,12,N,64], [B,Hkv,M,64]; Hkv divides H
+ *   v, out              [B,Hkv,M,64], [B,12,N,64] of float32, bfloat16, float16
+ *   positions           [N,2] or [B,N,2]: h, w
+ */
+#ifndef PEGEN_KERNEL_LOOKHERE_H
+#define PEGEN_KERNEL_LOOKHERE_H
+
+#include <pegen/pegen.h>
+
+#if PEGEN_ABI_VERSION != 1
+#error "lookhere was made for another version of pegen/pegen.h"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LOOKHERE_HEAD_DIM 64 /* channels of a row */
+#define LOOKHERE_AXES 2 /* coordinates of a position */
+#define LOOKHERE_HEADS 12 /* heads it is made for */
+#define LOOKHERE_SKIP_TOKENS 0 /* tokens at the front that pass through */
+#define LOOKHERE_VALUE_DIM 64 /* channels of a row of v and out */
+
+/* Index of each operand in pegen_args.operands. */
+enum {
+  LOOKHERE_OPERAND_COUNT = 0
+};
+
+/* What the object says of itself. */
+extern const pegen_kernel lookhere_kernel;
+
+/* out = softmax(scale q k^T + bias) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and
+ * then nothing was written. */
+int lookhere_attention(const pegen_args *args, int part, int parts);
+
+/* Bytes that args->workspace must have; 0: none. */
+size_t lookhere_workspace(const pegen_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
