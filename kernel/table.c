@@ -18,6 +18,17 @@ static int64_t grid_tokens(const pegen_kernel *kernel) {
   return kernel->skip_tokens + points;
 }
 
+/* Every step can be undone, so a change of one field always changes the result. */
+static uint64_t seal_of(const pegen_table_header *h) {
+  const uint64_t *fields = (const uint64_t *)h;
+  uint64_t seal = 0;
+  for (size_t i = 0; i < offsetof(pegen_table_header, seal) / sizeof *fields; i++) {
+    seal = (seal ^ fields[i]) * 0x9e3779b97f4a7c15u;
+    seal ^= seal >> 32;
+  }
+  return seal;
+}
+
 static int64_t section_bytes(const pegen_table_header *h, int s) {
   int64_t bytes;
   if (__builtin_mul_overflow(h->batches[s], h->tokens[s], &bytes) || __builtin_mul_overflow(bytes, h->heads, &bytes) ||
@@ -38,8 +49,7 @@ void pegen_table_plan(const pegen_driver *driver, const pegen_call *call, int64_
   h->heads = driver->per_head ? kernel->heads : 1;
   h->sections = call->stream[1].given ? 2 : 1;
   h->bytes = (int64_t)sizeof(pegen_table_header);
-  for (int i = 0; i < 3; i++)
-    h->unused[i] = 0;
+  h->unused[0] = h->unused[1] = 0;
   for (int s = 0; s < 2; s++) {
     const pegen_stream *stream = &call->stream[s];
     h->batches[s] = h->tokens[s] = 0;
@@ -50,6 +60,7 @@ void pegen_table_plan(const pegen_driver *driver, const pegen_call *call, int64_
     int64_t bytes = section_bytes(h, s);
     h->bytes = bytes < 0 || h->bytes < 0 ? -1 : h->bytes + bytes;
   }
+  h->seal = seal_of(h);
 }
 
 int64_t pegen_table_sections(const pegen_args *args) { return ((const pegen_table_header *)args->table)->sections; }
@@ -63,6 +74,20 @@ void pegen_table_view(const pegen_args *args, pegen_view *view) {
     view->size[i] = 1;
     view->stride[i] = 0;
   }
+}
+
+/* Do the sizes in the header agree with each other and with the kernel? Reads stay inside of h->bytes then. */
+static int is_whole(const pegen_driver *driver, const pegen_table_header *h) {
+  int64_t total = (int64_t)sizeof *h;
+  if (h->seal != seal_of(h) || h->heads != (driver->per_head ? driver->kernel->heads : 1) || h->row_bytes < 0 ||
+      (h->sections != 1 && h->sections != 2))
+    return 0;
+  for (int s = 0; s < h->sections; s++) {
+    int64_t bytes = h->batches[s] < 0 || h->tokens[s] < 0 ? -1 : section_bytes(h, s);
+    if (bytes < 0 || __builtin_add_overflow(total, bytes, &total))
+      return 0;
+  }
+  return total == h->bytes;
 }
 
 static int fits(const pegen_table_header *h, int s, const DLTensor *rows) {
@@ -82,7 +107,9 @@ int pegen_table_check(const pegen_driver *driver, const pegen_args *args) {
   for (int i = 0; i < 4; i++)
     if (h->digest[i] != digest[i])
       return PEGEN_ERROR_TABLE;
-  if (h->bytes < 0 || (uint64_t)h->bytes > args->table_bytes)
+  if (!is_whole(driver, h))
+    return PEGEN_ERROR_TABLE;
+  if ((uint64_t)h->bytes > args->table_bytes)
     return PEGEN_ERROR_TABLE_BYTES;
   if (args->q && !fits(h, 0, args->q))
     return PEGEN_ERROR_TABLE;

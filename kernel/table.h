@@ -19,7 +19,8 @@ typedef struct pegen_table_header {
   int64_t heads;           /* rows of a token */
   int64_t sections;        /* 1, or 2 where k has its own */
   int64_t batches[2], tokens[2];
-  int64_t unused[3];
+  uint64_t seal;           /* of all fields above: a header that was damaged in a file is not believed */
+  int64_t unused[2];
 } pegen_table_header;
 
 /* What a table for the call would be: positions of the call's streams are known. */

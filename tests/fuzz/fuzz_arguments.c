@@ -36,9 +36,10 @@ static bool extents(const DLTensor *t, wide *low, wide *high) {
   wide element = t->dtype.bits / 8, count = 1;
   *low = *high = (wide)(uintptr_t)t->data + t->byte_offset;
   *high += element;
+  for (int i = 0; i < t->ndim; i++)
+    if (t->shape[i] == 0) return false;
   for (int i = t->ndim - 1; i >= 0; i--) {
     wide stride = (t->strides ? (wide)t->strides[i] : count) * element, reach = stride * (t->shape[i] - 1);
-    if (t->shape[i] == 0) return false;
     if (t->shape[i] > 1) *(reach < 0 ? low : high) += reach;
     if (!t->strides) count *= t->shape[i];
   }
@@ -48,9 +49,9 @@ static bool extents(const DLTensor *t, wide *low, wide *high) {
 /* In the world, and few enough to be walked here. */
 static bool in_world(const DLTensor *t) {
   wide low, high, count = 1;
-  for (int i = 0; i < t->ndim; i++) count *= t->shape[i];
   if (!extents(t, &low, &high)) return true;
   EXPECT(low >= 0 && high <= (wide)1 << 64);
+  for (int i = 0; i < t->ndim && count <= WORLD; i++) count *= t->shape[i];
   return low >= (wide)(uintptr_t)world && high <= (wide)(uintptr_t)world + WORLD && count <= WORLD;
 }
 
@@ -67,6 +68,8 @@ static size_t offset_of(const DLTensor *t, int64_t index) {
 
 static int64_t elements(const DLTensor *t) {
   int64_t count = 1;
+  for (int i = 0; i < t->ndim; i++)
+    if (t->shape[i] == 0) return 0; /* whatever the others are */
   for (int i = 0; i < t->ndim; i++) count *= t->shape[i];
   return count;
 }

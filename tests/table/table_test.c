@@ -198,6 +198,11 @@ static void check_refusals(fixture *f) {
   assert_int_equal(encode(f, &cut, NULL, q, q, NULL, NULL, 1), PEGEN_ERROR_TABLE_BYTES);
   DLTensor *fewer = tensor_rows(f->memory, NUMBER_F32, ROWS_BHND, BATCH - 1, f->heads, TOKENS, f->spec->head_dim);
   assert_int_equal(encode(f, &batches, NULL, fewer, fewer, NULL, NULL, 1), PEGEN_ERROR_TABLE);
+  for (int byte = 0; byte < 112; byte++) { /* damaged in a file: nothing in the header can change unseen */
+    ((unsigned char *)t.data)[byte] ^= 0x40;
+    assert_int_equal(encode(f, &t, NULL, q, q, NULL, NULL, 1), PEGEN_ERROR_TABLE);
+    ((unsigned char *)t.data)[byte] ^= 0x40;
+  }
   ((unsigned char *)t.data)[8] ^= 1; /* of another kernel */
   assert_int_equal(encode(f, &t, NULL, q, q, NULL, NULL, 1), PEGEN_ERROR_TABLE);
   memset(t.data, 0, t.bytes);
