@@ -26,10 +26,11 @@ static bool check_gpu_form(const compile_options *options, const ptx_target **gp
   return false;
 }
 
-static bool has_gpu_code(const spec *s, const form *f) {
-  if (f->write_ptx) return true;
+/* What the form makes for GPUs; NULL after a diag_error. */
+static const ptx_program *gpu_program(arena *a, const spec *s, const form *f, const void *plan, unsigned dtypes) {
+  if (f->gpu) return f->gpu(a, plan, dtypes);
   diag_error(s->file, s->line, "kernels of this kind are made for processors only; expected --target x86-64-v3 or the like");
-  return false;
+  return NULL;
 }
 
 bool compile(arena *a, const spec *s, const compile_options *options, compile_output *out) {
@@ -47,13 +48,14 @@ bool compile(arena *a, const spec *s, const compile_options *options, compile_ou
 
   const form *f = form_of(s);
   const void *plan = f ? f->plan(a, s) : NULL;
-  if (!plan || (gpu && !has_gpu_code(s, f))) return false;
+  const ptx_program *program = plan && gpu ? gpu_program(a, s, f, plan, dtypes) : NULL;
+  if (!plan || (gpu && !program)) return false;
   if (options->emit == EMIT_EXPR) {
     write_expr(f, plan, out);
     return true;
   }
   if (gpu_alone) {
-    f->write_ptx(a, plan, gpu, options, dtypes, out);
+    ptx_write(a, program, gpu, options, out);
     return true;
   }
   if (!f->emit_cpu) {
@@ -64,7 +66,7 @@ bool compile(arena *a, const spec *s, const compile_options *options, compile_ou
   ir_create(&b, s->file, s->line);
   f->imports(&b);
   for (int i = 0; i < n_targets; i++) f->emit_cpu(&b, a, plan, targets[i], dtypes);
-  describe_request request = {a, f, s, plan, dtypes, describe_digest(a, f, s, plan), gpu ? f->compile_ptx(a, plan, gpu, dtypes, options->optimize) : NULL};
+  describe_request request = {a, f, s, plan, dtypes, describe_digest(a, f, s, plan), gpu ? ptx_compile(a, program, gpu, options->optimize) : NULL};
   bool ok = target_write(&b, targets, n_targets, options, &request, out);
   ir_destroy(&b);
   return ok;

@@ -161,8 +161,8 @@ static LLVMValueRef ptx(describer *d) {
   const ptx_module *m = d->request->ptx;
   if (!m) return describe_null(d);
   LLVMValueRef values[PTX_MAX_ENTRIES];
-  for (int i = 0; i < m->n_entries; i++) {
-    const ptx_entry *e = &m->entry[i];
+  for (int i = 0; i < m->program->n_entries; i++) {
+    const ptx_entry *e = &m->program->entry[i];
     LLVMValueRef fields[] = {describe_string(d, e->name), describe_i32(d, bits[e->dtype]), describe_i32(d, e->access),
                              describe_i32(d, e->tile->n_units), describe_i32(d, e->flight), describe_i32(d, e->tile->columns)};
     values[i] = describe_struct(d, "pegen_ptx_entry", fields, 6, sizeof(pegen_ptx_entry));
@@ -171,8 +171,8 @@ static LLVMValueRef ptx(describer *d) {
   LLVMValueRef digest[] = {describe_i64(d, (int64_t)hash.high64), describe_i64(d, (int64_t)hash.low64)};
   LLVMValueRef fields[] = {describe_string(d, m->text), describe_i64(d, (int64_t)m->size), LLVMConstArray2(d->i64, digest, 2),
                            describe_string(d, m->target->name), describe_i32(d, PEGEN_PTX_BLOCK), describe_i32(d, m->n_parameters),
-                           describe_i32(d, d->request->form->per_head(d->request->plan)), describe_i32(d, m->n_entries),
-                           rows(d, "ptx_entries", values, m->n_entries)};
+                           describe_i32(d, d->request->form->per_head(d->request->plan)), describe_i32(d, m->program->n_entries),
+                           rows(d, "ptx_entries", values, m->program->n_entries)};
   return describe_global(d, "ptx", describe_struct(d, "pegen_ptx", fields, sizeof fields / sizeof *fields, sizeof(pegen_ptx)), true);
 }
 

@@ -3,9 +3,7 @@
 
 #include "diag.h"
 #include "emit_cpu.h"
-#include "emit_stage.h"
-#include "emit_thread.h"
-#include "emit_thread_rows.h"
+#include "emit_ptx_body.h"
 
 #include "../kernel/launch.h"
 #include "../kernel/loop.h"
@@ -29,7 +27,7 @@ static ptx_entry best_entry(arena *a, const plan *p, int element) {
   return (ptx_entry){.access = direct->access, .tile = direct, .flight = direct_flight(direct)};
 }
 
-int emit_ptx_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *entries) {
+static int make_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *entries) {
   int count = 0;
   for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
@@ -47,27 +45,15 @@ int emit_ptx_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *entrie
 
 /* ---- a thread ---- */
 
-typedef struct body {
-  ir *b;
-  const plan *p;
-  const ptx_entry *entry;
-  const ir_value *parameter; /* i64 */
-  ir_value block, group, thread; /* i32 */
-  row_column column;
-  ir_value begin, end; /* i32: rows [begin, end) */
-  thread_emitter exprs;
-  row_thread rows;
-} body;
-
 static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
 static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
 static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
 static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
-static ir_value short_parameter(body *t, int index) { return ir_cast(t->b, "arith.trunci", t->parameter[index], t->b->i32); }
+static ir_value short_parameter(ptx_body *t, int index) { return ir_cast(t->b, "arith.trunci", t->parameter[index], t->b->i32); }
 
 /* ---- positions ---- */
 
-static pair coordinate(body *t, ir_value at, bool is_f32) {
+static pair coordinate(ptx_body *t, ir_value at, bool is_f32) {
   ir *b = t->b;
   ir_value low = ir_load(b, b->i32, ir_pointer(b, at), 4);
   if (is_f32) return pair_f32(ir_cast(b, "arith.bitcast", low, b->f32));
@@ -79,7 +65,7 @@ static pair coordinate(body *t, ir_value at, bool is_f32) {
   return pair_select(b, is_f64, pair_from_f64(b, low, high), pair_from_i64(b, low, high));
 }
 
-static void load_coordinates(body *t, ir_value *values) {
+static void load_coordinates(ptx_body *t, ir_value *values) {
   ir *b = t->b;
   int axes = t->p->spec->n_axes;
   ir_value row = add(b, t->parameter[PEGEN_PTX_POSITIONS], mul(b, wide(b, t->column.batch), t->parameter[PEGEN_PTX_POSITION_BATCH]));
@@ -102,7 +88,7 @@ static void load_coordinates(body *t, ir_value *values) {
 }
 
 /* Row-major coordinates of the built-in grid, the last axis fastest. */
-static void grid_coordinates(body *t, ir_value *values) {
+static void grid_coordinates(ptx_body *t, ir_value *values) {
   ir *b = t->b;
   const spec *s = t->p->spec;
   ir_value rest = ir_op2(b, "arith.subi", t->column.token, i32(b, s->skip_tokens));
@@ -114,7 +100,7 @@ static void grid_coordinates(body *t, ir_value *values) {
   }
 }
 
-static void emit_positions(body *t) {
+void ptx_positions(ptx_body *t) {
   ir *b = t->b;
   int axes = t->p->spec->n_axes;
   ir_value values[2 * SPEC_MAX_AXES];
@@ -136,14 +122,14 @@ static void emit_positions(body *t) {
 /* Columns are tokens of all batches, or of all heads where rotors differ by head, heads fastest. Threads lie in
  * one line, a column's units side by side; of a staged tile every warp has whole columns. The launcher keeps
  * their number below 2^31. */
-static ir_value count_columns(body *t) {
+ir_value ptx_columns(ptx_body *t) {
   ir *b = t->b;
   ir_value others = t->p->per_head ? i32(b, t->p->spec->heads) : short_parameter(t, PEGEN_PTX_BATCHES);
   return mul(b, short_parameter(t, PEGEN_PTX_TOKENS), others);
 }
 
-static row_column column_of(void *context, ir_value index) {
-  body *t = context;
+row_column ptx_column_of(void *context, ir_value index) {
+  ptx_body *t = context;
   ir *b = t->b;
   if (!t->p->per_head) {
     ir_value tokens = short_parameter(t, PEGEN_PTX_TOKENS);
@@ -155,7 +141,7 @@ static row_column column_of(void *context, ir_value index) {
                       .batch = ir_op2(b, "arith.divui", t->begin, row_streams(b, t->parameter))};
 }
 
-static void emit_range(body *t) {
+void ptx_range(ptx_body *t) {
   ir *b = t->b;
   ir_value rows = short_parameter(t, PEGEN_PTX_ROWS), total;
   const int heads = PEGEN_PTX_TENSOR_HEADS;
@@ -166,15 +152,15 @@ static void emit_range(body *t) {
   t->end = ir_select(b, ir_compare_int(b, "ult", end, total), end, total);
 }
 
-static void set_column(body *t, ir_value unit, ir_value column) {
-  t->column = column_of(t, column);
+void ptx_set_column(ptx_body *t, ir_value unit, ir_value column) {
+  t->column = ptx_column_of(t, column);
   t->exprs.unit = unit;
   t->exprs.head = t->column.head;
 }
 
 /* ---- rows ---- */
 
-static void emit_coefficients(body *t) {
+static void emit_coefficients(ptx_body *t) {
   int n = t->p->spec->n_components, size = n * n;
   emit_thread_operands(&t->exprs, t->p->program->matrix.entry, size);
   for (int slot = 0; slot < t->entry->tile->n_blocks; slot++)
@@ -185,7 +171,7 @@ static void emit_coefficients(body *t) {
 }
 
 /* The thread's rows, `flight` at a time; first: the number of the first. */
-static ir_loop begin_rows(body *t, ir_value *first) {
+ir_loop ptx_begin_rows(ptx_body *t, ir_value *first) {
   ir *b = t->b;
   int flight = t->entry->flight;
   ir_value span = ir_op2(b, "arith.subi", t->end, t->begin);
@@ -196,13 +182,13 @@ static ir_loop begin_rows(body *t, ir_value *first) {
 }
 
 /* Loads of rows first, so that all are under way together. Past the end the last row is loaded again and not stored. */
-static void emit_loop(body *t, const row_origin *origin, bool copy) {
+static void emit_loop(ptx_body *t, const row_origin *origin, bool copy) {
   ir *b = t->b;
   int flight = t->entry->flight;
   row_place *place = arena_array(t->rows.memory, row_place, flight);
   ir_value *valid = arena_array(t->rows.memory, ir_value, flight);
   ir_value last = ir_op2(b, "arith.subi", t->end, i32(b, 1)), first;
-  ir_loop loop = begin_rows(t, &first);
+  ir_loop loop = ptx_begin_rows(t, &first);
   for (int i = 0; i < flight; i++) {
     ir_value row = i ? add(b, first, i32(b, i)) : first;
     valid[i] = i ? ir_compare_int(b, "slt", row, t->end) : (ir_value){NULL};
@@ -214,18 +200,18 @@ static void emit_loop(body *t, const row_origin *origin, bool copy) {
   ir_end_for(b, loop);
 }
 
-static ir_value is_in_place(body *t, int tensor) {
+static ir_value is_in_place(ptx_body *t, int tensor) {
   return ir_compare_int(t->b, "eq", t->parameter[tensor + PEGEN_PTX_TENSOR_IN], t->parameter[tensor + PEGEN_PTX_TENSOR_OUT]);
 }
 
-static void emit_rotor(body *t) {
+static void emit_rotor(ptx_body *t) {
   emit_row_blocks(&t->rows);
-  emit_positions(t);
+  ptx_positions(t);
   emit_coefficients(t);
 }
 
 /* Whether the call is in place and the thread's unit has no block: then its channels are where they belong. */
-static ir_value is_idle(body *t) {
+static ir_value is_idle(ptx_body *t) {
   ir *b = t->b;
   const thread_tile *tile = t->entry->tile;
   int *blocks = arena_array(t->rows.memory, int, tile->n_units);
@@ -240,12 +226,12 @@ static ir_value is_idle(body *t) {
   return ir_op2(b, "arith.andi", in_place, ir_op2(b, "arith.xori", busy, ir_int(b, b->i1, 1)));
 }
 
-static void emit_direct(body *t) {
+static void emit_direct(ptx_body *t) {
   ir *b = t->b;
   ir_value line = add(b, mul(b, t->block, i32(b, PEGEN_PTX_BLOCK)), t->thread), units = i32(b, t->entry->tile->n_units);
-  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", line, mul(b, count_columns(t), units)));
-  emit_range(t);
-  set_column(t, ir_op2(b, "arith.remui", line, units), ir_op2(b, "arith.divui", line, units));
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", line, mul(b, ptx_columns(t), units)));
+  ptx_range(t);
+  ptx_set_column(t, ir_op2(b, "arith.remui", line, units), ir_op2(b, "arith.divui", line, units));
   ir_value idle = is_idle(t), never = ir_int(b, b->i1, 0);
   ir_branch awake = ir_if(b, ir_compare_int(b, "eq", idle.ptr ? idle : never, never));
   emit_row_accesses(&t->rows);
@@ -266,26 +252,26 @@ static void emit_direct(body *t) {
 }
 
 /* A lane without a unit, or of a column past the last, computes the rotor of another and moves its pieces. */
-static void emit_staged(body *t) {
+static void emit_staged(ptx_body *t) {
   ir *b = t->b;
   const thread_tile *tile = t->entry->tile;
   stage s = {.rows = &t->rows, .memory = arena_printf(t->rows.memory, "%s_rows", t->entry->name), .flight = t->entry->flight};
   ir_shared(b, s.memory, stage_bytes(t->p, tile, WARPS));
   s.warp = ir_op2(b, "arith.divui", t->thread, i32(b, WARP));
   s.lane = ir_op2(b, "arith.remui", t->thread, i32(b, WARP));
-  ir_value columns = count_columns(t), warp = add(b, mul(b, t->block, i32(b, WARPS)), s.warp), first = mul(b, warp, i32(b, tile->columns));
+  ir_value columns = ptx_columns(t), warp = add(b, mul(b, t->block, i32(b, WARPS)), s.warp), first = mul(b, warp, i32(b, tile->columns));
   ir_branch inside = ir_if(b, ir_compare_int(b, "ult", first, columns));
-  emit_range(t);
+  ptx_range(t);
   ir_value units = i32(b, tile->n_units), own = add(b, first, ir_op2(b, "arith.divui", s.lane, units));
   ir_value exists = ir_compare_int(b, "ult", own, columns);
-  set_column(t, ir_op2(b, "arith.remui", s.lane, units), ir_select(b, exists, own, first));
+  ptx_set_column(t, ir_op2(b, "arith.remui", s.lane, units), ir_select(b, exists, own, first));
   s.valid = ir_op2(b, "arith.andi", exists, ir_compare_int(b, "ult", s.lane, i32(b, tile->columns * tile->n_units)));
   if (t->p->spec->skip_tokens > 0) s.valid = ir_op2(b, "arith.andi", s.valid, ir_compare_int(b, "sge", t->column.token, i32(b, t->p->spec->skip_tokens)));
   emit_row_accesses(&t->rows);
   emit_rotor(t);
-  stage_begin(&s, first, columns, column_of, t);
+  stage_begin(&s, first, columns, ptx_column_of, t);
   ir_value row;
-  ir_loop loop = begin_rows(t, &row);
+  ir_loop loop = ptx_begin_rows(t, &row);
   stage_rows(&s, row, t->end);
   ir_end_for(b, loop);
   ir_end_if(b, inside);
@@ -293,13 +279,13 @@ static void emit_staged(body *t) {
 
 /* ---- entries ---- */
 
-int emit_ptx_parameters(const plan *p) { return PEGEN_PTX_OPERANDS + p->spec->n_operands * PEGEN_PTX_OPERAND_COUNT; }
+int emit_ptx_parameters(const spec *s) { return PEGEN_PTX_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT; }
 
-void emit_ptx(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_bf16, bool host) {
-  int count = emit_ptx_parameters(p);
+ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_bf16, bool host) {
+  int count = emit_ptx_parameters(p->spec);
   if (count > PEGEN_PTX_MAX_PARAMETERS) diag_bug("emit_ptx", "%d parameters", count);
-  ir_value parameter[PEGEN_PTX_MAX_PARAMETERS], arguments[PEGEN_PTX_MAX_PARAMETERS];
-  body t = {.b = b, .p = p, .entry = entry, .parameter = parameter};
+  ir_value *parameter = arena_array(a, ir_value, count), arguments[4];
+  ptx_body t = {.b = b, .p = p, .entry = entry, .parameter = parameter};
   if (host) {
     MlirType types[] = {b->i32, b->i32, b->i32, b->ptr};
     ir_function(b, entry->name, false, (MlirType){NULL}, 4, types, arguments);
@@ -315,9 +301,23 @@ void emit_ptx(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_b
   }
   t.exprs = thread_emitter_create(b, a, p, entry->tile, entry->name);
   t.exprs.operands = parameter + PEGEN_PTX_OPERANDS;
-  t.rows = (row_thread){.b = b, .memory = a, .p = p, .t = entry->tile, .dtype = entry->dtype, .has_bf16 = has_bf16, .exprs = &t.exprs, .parameter = parameter};
+  t.rows = (row_thread){.b = b, .memory = a, .p = p, .t = entry->tile, .dtype = entry->dtype, .has_bf16 = has_bf16, .parameter = parameter};
+  return t;
+}
+
+static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host) {
+  const plan *p = program->plan;
+  ptx_body t = ptx_open(b, a, p, entry, has_bf16, host);
+  t.rows.exprs = &t.exprs;
   t.rows.coefficient = arena_array(a, ir_value, entry->tile->n_blocks * p->spec->n_components * p->spec->n_components + 1);
   if (entry->tile->columns) emit_staged(&t);
   else emit_direct(&t);
   ir_return(b);
+}
+
+const ptx_program *emit_ptx_program(arena *a, const plan *p, unsigned dtypes) {
+  ptx_program *program = arena_new(a, ptx_program);
+  *program = (ptx_program){.spec = p->spec, .plan = p, .per_head = p->per_head, .operations = p->token_operations, .emit = emit};
+  program->n_entries = make_entries(a, p, dtypes, program->entry);
+  return program;
 }

@@ -26,13 +26,23 @@ typedef struct ptx_entry {
 
 enum { PTX_MAX_ENTRIES = 6 };
 
-/* The entries of a plan, widest access first within a type; returns their number. */
-int emit_ptx_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *entries);
+/* What a form makes for GPUs. */
+typedef struct ptx_program ptx_program;
+struct ptx_program {
+  const spec *spec;
+  const void *plan;      /* the form's */
+  bool per_head;         /* rotors differ from head to head */
+  int operations;        /* of a block and token */
+  int n_entries;         /* widest access first within a type */
+  ptx_entry entry[PTX_MAX_ENTRIES];
+  /* Appends an entry to the module. has_bf16: the machine converts to bfloat16; host: see above. */
+  void (*emit)(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host);
+};
+
+/* Rotors in closed form on blades. */
+const ptx_program *emit_ptx_program(arena *a, const plan *p, unsigned dtypes);
 
 /* Parameters of every entry (kernel/launch.h). */
-int emit_ptx_parameters(const plan *p);
-
-/* Appends an entry to the module. has_bf16: the machine converts to bfloat16; host: see above. */
-void emit_ptx(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_bf16, bool host);
+int emit_ptx_parameters(const spec *s);
 
 #endif

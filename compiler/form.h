@@ -43,10 +43,8 @@ struct form {
   /* Channels that encode writes of rows of a number type (DTYPE_): head_dim, unless the encoding widens. NULL: head_dim.
    * *columns receives the meaning of each channel beyond head_dim. */
   int (*out_dim)(arena *a, const void *plan, int dtype, const char ***columns);
-  /* GPUs; NULL: no kernel of this form is written for them. */
-  void (*write_ptx)(arena *a, const void *plan, const ptx_target *target, const compile_options *options, unsigned dtypes, compile_output *out);
-  ptx_module *(*compile_ptx)(arena *a, const void *plan, const ptx_target *target, unsigned dtypes, int optimize);
-  void (*write_ptx_host)(arena *a, const void *plan, unsigned dtypes, int optimize, compile_output *out);
+  /* What is made for GPUs; NULL: no kernel of this form is. The program is NULL after a diag_error. */
+  const ptx_program *(*gpu)(arena *a, const void *plan, unsigned dtypes);
 };
 
 /* The form that takes the description; NULL after a diag_error where there is none. */

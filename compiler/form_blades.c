@@ -68,17 +68,7 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
 
 /* ---- GPUs ---- */
 
-static void write_ptx(arena *a, const void *plan, const ptx_target *target, const compile_options *options, unsigned dtypes, compile_output *out) {
-  ptx_write(a, plan, target, options, dtypes, out);
-}
-
-static ptx_module *compile_ptx(arena *a, const void *plan, const ptx_target *target, unsigned dtypes, int optimize) {
-  return ptx_compile(a, plan, target, dtypes, optimize);
-}
-
-static void write_ptx_host(arena *a, const void *plan, unsigned dtypes, int optimize, compile_output *out) {
-  ptx_write_host(a, plan, dtypes, optimize, out);
-}
+static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) { return emit_ptx_program(a, plan, dtypes); }
 
 /* ---- sums: blocks of one channel, whose coefficients are added ---- */
 
@@ -115,19 +105,19 @@ const form form_additive = {
     .name = "additive",
     .entries = {.encode = "pegen_driver_encode", .workspace = "pegen_driver_workspace"},
     .takes = takes_sum, .plan = build_sum, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash_sum, .write_ptx = write_ptx, .compile_ptx = compile_ptx, .write_ptx_host = write_ptx_host,
+    .per_head = per_head, .hash = hash_sum, .gpu = gpu,
 };
 
 const form form_blades = {
     .name = "blades", .explain = explain_blades,
     .entries = {.encode = "pegen_driver_encode", .prepare = "pegen_driver_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_driver_table_bytes"},
     .takes = takes, .plan = build, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash, .write_ptx = write_ptx, .compile_ptx = compile_ptx, .write_ptx_host = write_ptx_host,
+    .per_head = per_head, .hash = hash, .gpu = gpu,
 };
 
 const form form_dense_four = {
     .name = "blades", .explain = explain_dense,
     .entries = {.encode = "pegen_driver_encode", .prepare = "pegen_driver_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_driver_table_bytes"},
     .takes = takes_four, .plan = build_four, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash, .write_ptx = write_ptx, .compile_ptx = compile_ptx, .write_ptx_host = write_ptx_host,
+    .per_head = per_head, .hash = hash, .gpu = gpu,
 };

@@ -87,7 +87,7 @@ loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, uns
   free(object.data);
   if (!loaded) return NULL;
   const form *f = form_of(s);
-  f->write_ptx_host(a, f->plan(a, s), run_kernel(loaded)->dtypes, optimize, &host);
+  ptx_write_host(a, f->gpu(a, f->plan(a, s), run_kernel(loaded)->dtypes), optimize, &host);
   bool ok = run_add(loaded, host.data, host.size) && connect(a, loaded, s->name, threads_wanted);
   free(host.data);
   if (ok) return loaded;

@@ -51,7 +51,7 @@ const ptx_target *ptx_target_parse(arena *a, const char *list, const char **cpus
 
 /* ---- from the plan to LLVM ---- */
 
-static void build(ir *b, arena *a, const plan *p, const ptx_entry *entries, int count, bool has_bf16, bool host) {
+static void build(ir *b, arena *a, const ptx_program *p, bool has_bf16, bool host) {
   ir_create(b, p->spec->file, p->spec->line);
   b->exact = true; /* error-free sums need every rounding, and tests on the host the GPU's bits */
   /* All memory is the device's global memory. */
@@ -60,7 +60,7 @@ static void build(ir *b, arena *a, const plan *p, const ptx_entry *entries, int 
     b->host_wait = arena_printf(a, "%s_host_wait", p->spec->name);
     ir_declare(b, b->host_wait, (MlirType){NULL}, 1, &b->i32);
   }
-  for (int i = 0; i < count; i++) emit_ptx(b, a, p, &entries[i], has_bf16, host);
+  for (int i = 0; i < p->n_entries; i++) p->emit(b, a, p, &p->entry[i], has_bf16, host);
 }
 
 typedef struct compilation {
@@ -69,7 +69,7 @@ typedef struct compilation {
   LLVMTargetMachineRef machine;
 } compilation;
 
-static compilation lower(ir *b, const plan *p, const char *triple, const char *cpu, const char *features, int optimize) {
+static compilation lower(ir *b, const ptx_program *p, const char *triple, const char *cpu, const char *features, int optimize) {
   compilation c = {.context = LLVMContextCreate()};
   LLVMTargetRef target;
   char *message = NULL;
@@ -102,7 +102,7 @@ static void initialize(void) {
 
 /* ---- the head of a PTX file ---- */
 
-static void print_parameters(FILE *f, const plan *p) {
+static void print_parameters(FILE *f, const ptx_program *p) {
   const spec *s = p->spec;
   fprintf(f, "// Parameters, 8 bytes each: batches, tokens, rows a thread,\n");
   fprintf(f, "//   positions, their type (0 f32, 1 f64, 2 i32, 3 i64) and strides (batch, token, axis),\n");
@@ -114,14 +114,14 @@ static void print_parameters(FILE *f, const plan *p) {
           others, PEGEN_PTX_BLOCK, others, p->per_head ? "batches * tensors" : "heads of q and k");
 }
 
-static void print_head(FILE *f, const plan *p, const ptx_entry *entries, int count) {
+static void print_head(FILE *f, const ptx_program *p) {
   const spec *s = p->spec;
   fprintf(f, "// %s: made by pegen %s", s->name, PEGEN_VERSION);
   for (int i = 0; i < s->n_options; i++) fprintf(f, "%s%s=%s", i ? " " : " with\n// ", s->option[i].name, s->option[i].value);
-  fprintf(f, "\n// %d blocks of %d channels; %d operations a block and token.\n//\n", s->n_blocks, s->n_components, p->token_operations);
+  fprintf(f, "\n// %d blocks of %d channels; %d operations a block and token.\n//\n", s->n_blocks, s->n_components, p->operations);
   fprintf(f, "// entry, units of a token, bytes of an access, tokens of a block\n");
-  for (int i = 0; i < count; i++) {
-    const ptx_entry *e = &entries[i];
+  for (int i = 0; i < p->n_entries; i++) {
+    const ptx_entry *e = &p->entry[i];
     fprintf(f, "//   %-40s %4d %4d", e->name, e->tile->n_units, e->access);
     if (e->tile->columns) fprintf(f, " %4d", e->tile->columns * PEGEN_PTX_BLOCK / 32);
     fputc('\n', f);
@@ -135,11 +135,11 @@ static void one_line_comments(char *text, const char *end) {
     if (*c == '\r' || (*c == '\n' && c + 2 < end && (c[1] != '/' || c[2] != '/'))) *c = ' ';
 }
 
-static void prepend_head(const plan *p, const ptx_entry *entries, int count, compile_output *out) {
+static void prepend_head(const ptx_program *p, compile_output *out) {
   char *text = NULL;
   size_t size = 0;
   FILE *f = arena_must(open_memstream(&text, &size));
-  print_head(f, p, entries, count);
+  print_head(f, p);
   if (fflush(f)) arena_must(NULL);
   one_line_comments(text, text + size - 1);
   fwrite(out->data, 1, out->size, f);
@@ -150,11 +150,9 @@ static void prepend_head(const plan *p, const ptx_entry *entries, int count, com
 
 /* ---- outputs ---- */
 
-void ptx_write(arena *a, const plan *p, const ptx_target *target, const compile_options *options, unsigned dtypes, compile_output *out) {
-  ptx_entry entries[PTX_MAX_ENTRIES];
-  int count = emit_ptx_entries(a, p, dtypes, entries);
+void ptx_write(arena *a, const ptx_program *p, const ptx_target *target, const compile_options *options, compile_output *out) {
   ir b;
-  build(&b, a, p, entries, count, target->has_bf16, false);
+  build(&b, a, p, target->has_bf16, false);
   if (options->emit == EMIT_MLIR) lower_print_mlir(&b, out);
   else {
     initialize();
@@ -163,7 +161,7 @@ void ptx_write(arena *a, const plan *p, const ptx_target *target, const compile_
     if (options->emit == EMIT_LLVM) lower_print_llvm(c.module, out);
     else {
       lower_write(c.module, c.machine, true, out);
-      prepend_head(p, entries, count, out);
+      prepend_head(p, out);
     }
     dispose(&c);
     lower_end();
@@ -171,14 +169,14 @@ void ptx_write(arena *a, const plan *p, const ptx_target *target, const compile_
   ir_destroy(&b);
 }
 
-ptx_module *ptx_compile(arena *a, const plan *p, const ptx_target *target, unsigned dtypes, int optimize) {
+ptx_module *ptx_compile(arena *a, const ptx_program *p, const ptx_target *target, int optimize) {
   ptx_module *m = arena_new(a, ptx_module);
   compile_options options = {.emit = EMIT_PTX, .optimize = optimize};
   compile_output text;
-  ptx_write(a, p, target, &options, dtypes, &text);
+  ptx_write(a, p, target, &options, &text);
   m->target = target;
-  m->n_entries = emit_ptx_entries(a, p, dtypes, m->entry);
-  m->n_parameters = emit_ptx_parameters(p);
+  m->program = p;
+  m->n_parameters = emit_ptx_parameters(p->spec);
   m->size = text.size;
   m->text = arena_printf(a, "%.*s", (int)text.size, text.data);
   free(text.data);
@@ -224,11 +222,9 @@ static void add_host_entry(LLVMModuleRef module, arena *a, const char *name) {
   LLVMDisposeBuilder(builder);
 }
 
-void ptx_write_host(arena *a, const plan *p, unsigned dtypes, int optimize, compile_output *out) {
-  ptx_entry entries[PTX_MAX_ENTRIES];
-  int count = emit_ptx_entries(a, p, dtypes, entries);
+void ptx_write_host(arena *a, const ptx_program *p, int optimize, compile_output *out) {
   ir b;
-  build(&b, a, p, entries, count, false, true);
+  build(&b, a, p, false, true);
   LLVMInitializeNativeTarget();
   LLVMInitializeNativeAsmPrinter();
   lower_begin();

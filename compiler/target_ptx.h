@@ -21,8 +21,8 @@ typedef struct ptx_module {
   const ptx_target *target;
   const char *text; /* NUL-terminated */
   size_t size;
-  int n_entries, n_parameters;
-  ptx_entry entry[PTX_MAX_ENTRIES];
+  int n_parameters;
+  const ptx_program *program;
 } ptx_module;
 
 enum { PTX_TARGET_COUNT = LLVM_VERSION_MAJOR >= 22 ? 7 : 5 }; /* 19 knows no Blackwell */
@@ -35,13 +35,13 @@ const ptx_target *ptx_target_default(void);
 const ptx_target *ptx_target_find(const char *name); /* NULL: not a GPU's name */
 
 /* The module in the form of options->emit: ptx, asm (the same), llvm or mlir. */
-void ptx_write(arena *a, const plan *p, const ptx_target *target, const compile_options *options, unsigned dtypes, compile_output *out);
+void ptx_write(arena *a, const ptx_program *p, const ptx_target *target, const compile_options *options, compile_output *out);
 
 /* The same as text to embed. */
-ptx_module *ptx_compile(arena *a, const plan *p, const ptx_target *target, unsigned dtypes, int optimize);
+ptx_module *ptx_compile(arena *a, const ptx_program *p, const ptx_target *target, int optimize);
 
 /* An object for this machine with the entries' bodies as functions (emit_ptx.h), and NAME_host_encode, which
  * calls what NAME_host_runner points at with NAME_host_context and its own arguments. For check and tests. */
-void ptx_write_host(arena *a, const plan *p, unsigned dtypes, int optimize, compile_output *out);
+void ptx_write_host(arena *a, const ptx_program *p, int optimize, compile_output *out);
 
 #endif

@@ -112,7 +112,7 @@ static void kernels_give_golden(void **state) {
   f.spec = golden_load(f.memory, c, SPECS_DIR, DSL_DIR, &values);
   assert_non_null(f.spec);
   bool narrow = wanted && strncmp(wanted, "sm_", 3) == 0;
-  if (narrow && !form_of(f.spec)->write_ptx) {
+  if (narrow && !form_of(f.spec)->gpu) {
     print_message("             (its form has no GPU kernels)\n");
     arena_destroy(f.memory);
     skip();

@@ -119,7 +119,7 @@ static bool is_for_gpus(const char *name) {
   arena *a = arena_create();
   const spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, 0, NULL);
   const form *f = s ? form_of(s) : NULL;
-  bool found = !f || f->write_ptx; /* what cannot be loaded is not skipped */
+  bool found = !f || f->gpu; /* what cannot be loaded is not skipped */
   if (!found) printf("%s: no GPU kernels of its form '%s'\n", name, f->name);
   arena_destroy(a);
   return found;
