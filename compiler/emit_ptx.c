@@ -23,7 +23,7 @@ static int direct_flight(const thread_tile *t) {
 static ptx_entry best_entry(arena *a, const plan *p, int element) {
   const thread_tile *direct = thread_tile_widest(a, p, element), *staged = NULL;
   if (direct->access < THREAD_PIECE || !thread_tile_fills_sectors(direct, p->spec->head_dim)) staged = thread_tile_staged(a, p, element);
-  if (staged && stage_bytes(p, staged, WARPS) <= STAGE_BYTES) return (ptx_entry){.access = THREAD_PIECE, .tile = staged, .flight = stage_flight(p, staged)};
+  if (staged && stage_bytes(p, staged, THREAD_PIECE, WARPS) <= STAGE_BYTES) return (ptx_entry){.access = THREAD_PIECE, .tile = staged, .flight = stage_flight(p, staged, THREAD_PIECE)};
   return (ptx_entry){.access = direct->access, .tile = direct, .flight = direct_flight(direct)};
 }
 
@@ -255,8 +255,8 @@ static void emit_direct(ptx_body *t) {
 static void emit_staged(ptx_body *t) {
   ir *b = t->b;
   const thread_tile *tile = t->entry->tile;
-  stage s = {.rows = &t->rows, .memory = arena_printf(t->rows.memory, "%s_rows", t->entry->name), .flight = t->entry->flight};
-  ir_shared(b, s.memory, stage_bytes(t->p, tile, WARPS));
+  stage s = {.rows = &t->rows, .encode = stage_units, .piece = t->entry->access, .memory = arena_printf(t->rows.memory, "%s_rows", t->entry->name), .flight = t->entry->flight};
+  ir_shared(b, s.memory, stage_bytes(t->p, tile, s.piece, WARPS));
   s.warp = ir_op2(b, "arith.divui", t->thread, i32(b, WARP));
   s.lane = ir_op2(b, "arith.remui", t->thread, i32(b, WARP));
   ir_value columns = ptx_columns(t), warp = add(b, mul(b, t->block, i32(b, WARPS)), s.warp), first = mul(b, warp, i32(b, tile->columns));
@@ -294,7 +294,7 @@ ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool h
   } else {
     MlirType types[PEGEN_PTX_MAX_PARAMETERS];
     for (int i = 0; i < count; i++) types[i] = b->i64;
-    ir_make_kernel(b, ir_function(b, entry->name, false, (MlirType){NULL}, count, types, parameter), PEGEN_PTX_BLOCK);
+    ir_make_kernel(b, ir_function(b, entry->name, false, (MlirType){NULL}, count, types, parameter), PEGEN_PTX_BLOCK, entry->blocks);
     t.block = ir_register(b, "nvvm.read.ptx.sreg.ctaid.x");
     t.group = ir_register(b, "nvvm.read.ptx.sreg.ctaid.y");
     t.thread = ir_register(b, "nvvm.read.ptx.sreg.tid.x");

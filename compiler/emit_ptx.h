@@ -21,6 +21,7 @@ typedef struct ptx_entry {
   int dtype;        /* DTYPE_ of emit_cpu.h */
   int access;       /* bytes of an access to rows */
   const thread_tile *tile;
+  int blocks;       /* of ir_make_kernel */
   int flight;       /* rows whose loads are under way at once */
 } ptx_entry;
 

@@ -10,9 +10,14 @@
 
 #include "emit_thread_rows.h"
 
-typedef struct stage {
+typedef struct stage stage;
+struct stage {
   row_thread *rows;
+  /* Encodes what is in shared memory, which is all there; barriers may be in it. stage_units, or a form's own. */
+  void (*encode)(stage *s, void *context);
+  void *context;
   const char *memory;      /* the name of the shared array */
+  int piece;               /* bytes that move together: THREAD_PIECE, or an element where rows lie anyhow */
   int flight;              /* rows of a column at a time */
   int n_pieces;            /* that a lane moves at a time */
   ir_value warp, lane;     /* i32: warp of the block, lane of the warp */
@@ -22,15 +27,19 @@ typedef struct stage {
   ir_value *exists;        /* i1: the lane has that many pieces; null: all have */
   ir_value *present;       /* i1: the piece's column exists too */
   row_origin *origin;
-} stage;
+};
 
 /* Rows of a column that are under way at a time, and the bytes of shared memory that a block then takes. */
-int stage_flight(const plan *p, const thread_tile *t);
-int64_t stage_bytes(const plan *p, const thread_tile *t, int warps);
+int stage_flight(const plan *p, const thread_tile *t, int piece);
+int64_t stage_bytes(const plan *p, const thread_tile *t, int piece, int warps);
 
 /* column_of: token, batch and head of column `index` (clamped to those that exist) of the launch. */
 typedef row_column stage_column(void *context, ir_value index);
 void stage_begin(stage *s, ir_value first_column, ir_value columns, stage_column *column_of, void *context);
+/* Every lane's unit of every row by its coefficients. */
+void stage_units(stage *s, void *context);
+/* The address of byte `local` of the warp's part of shared memory. */
+ir_value stage_address(stage *s, ir_value local);
 /* Rows first ... first + flight - 1, those from `end` on left as they are. All lanes of the warp come here. */
 void stage_rows(stage *s, ir_value first, ir_value end);
 

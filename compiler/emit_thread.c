@@ -237,6 +237,19 @@ static void mark(const expr *x, const expr **seen) {
   for (int i = 0; i < expr_op_arity(x->op); i++) mark(x->arg[i], seen);
 }
 
+void emit_thread_elements(thread_emitter *e, int operand, int count, const ir_value *offsets, pair *values) {
+  for (int first = 0; first < count; first += GROUP_ELEMENTS) {
+    element_group group = {.operand = operand};
+    for (int i = first; i < count && group.count < GROUP_ELEMENTS; i++) {
+      group.offset[group.count] = offsets[i];
+      group.value[group.count++] = &values[i];
+    }
+    load_group(e, &group);
+  }
+}
+
+ir_value emit_thread_offset(thread_emitter *e, const expr *leaf, int slot) { return operand_offset(e, leaf, slot); }
+
 void emit_thread_operands(thread_emitter *e, const expr *const *roots, int count) {
   int nodes = expr_pool_count(e->p->spec->pool);
   const expr **seen = arena_array(e->memory, const expr *, nodes + 1);
@@ -262,6 +275,8 @@ static ir_value f32_of(thread_emitter *e, const expr *x, int slot) {
   if (x->op == EXPR_CONST) return ir_float(e->b, e->b->f32, x->value);
   return value(e, x, slot).hi;
 }
+
+pair emit_thread_pair(thread_emitter *e, const expr *x, int slot) { return pair_of(e, x, slot); }
 
 ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot) { return f32_of(e, x, slot); }
 

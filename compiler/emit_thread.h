@@ -32,6 +32,13 @@ thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const threa
  * Before the values that are made of them. */
 void emit_thread_operands(thread_emitter *e, const expr *const *roots, int count);
 
+/* Elements of one operand at offsets (i32) that the caller has, count of them. */
+void emit_thread_elements(thread_emitter *e, int operand, int count, const ir_value *offsets, pair *values);
+/* The offset of an operand's leaf at the thread's unit and head, of block `slot` of the template. */
+ir_value emit_thread_offset(thread_emitter *e, const expr *leaf, int slot);
+/* A node of any type. */
+pair emit_thread_pair(thread_emitter *e, const expr *x, int slot);
+
 /* The value of a float32 node (or a constant) for block `slot` of the template. */
 ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot);
 

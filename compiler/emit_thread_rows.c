@@ -157,9 +157,11 @@ static ir_value pack(row_thread *r, ir_value raw, const ir_value *y, const bool 
   return count > 1 ? ir_elements(b, access_type(r), count, words) : words[0];
 }
 
+ir_value emit_row_number(row_thread *r, ir_value x) { return r->t->element == 4 ? x : half_bits(r, x); }
+
 /* ---- blocks ---- */
 
-static void unpack(row_thread *r, const row_place *place, ir_value *x) {
+void emit_row_unpack(row_thread *r, const row_place *place, ir_value *x) {
   const thread_tile *t = r->t;
   for (int k = 0; k < t->n_accesses; k++) {
     if (t->element == 2) unpack_16(r, place->raw[k], x + k * t->lanes);
@@ -211,7 +213,7 @@ void emit_row_store(row_thread *r, const row_place *place, ir_value valid, bool 
   bool *changed = arena_array(r->memory, bool, width);
   ir_branch branch;
   if (!copy) {
-    unpack(r, place, x);
+    emit_row_unpack(r, place, x);
     encode(r, x, y, changed);
   }
   if (valid.ptr) branch = ir_if(b, valid);

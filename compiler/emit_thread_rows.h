@@ -46,6 +46,10 @@ row_origin emit_row_origin(row_thread *r, const row_column *column, ir_value off
 row_place emit_row_place(row_thread *r, const row_origin *origin, ir_value row);
 /* The thread's accesses of a row; row_place points at the first of them. */
 void emit_row_load(row_thread *r, row_place *place);
+/* What was loaded as float32: n_accesses * lanes of them. */
+void emit_row_unpack(row_thread *r, const row_place *place, ir_value *x);
+/* A number in the tensors' type, as it is stored. */
+ir_value emit_row_number(row_thread *r, ir_value x);
 /* Stores the encoded row where valid (a null value: always); copy: as it was loaded. */
 void emit_row_store(row_thread *r, const row_place *place, ir_value valid, bool copy);
 

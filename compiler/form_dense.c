@@ -5,6 +5,7 @@
 #include "emit_cpu.h"
 #include "emit_dense.h"
 #include "emit_exponential.h"
+#include "emit_ptx_dense.h"
 #include "form.h"
 #include "plan_dense.h"
 
@@ -86,8 +87,10 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   return describe_global(d, "dense", describe_struct(d, "pegen_dense", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense)), true);
 }
 
+static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) { return emit_ptx_dense_program(a, plan, dtypes); }
+
 const form form_dense = {
     .name = "dense", .explain = explain_dense,
     .entries = {.encode = "pegen_dense_encode", .prepare = "pegen_dense_prepare", .workspace = "pegen_dense_workspace", .table_bytes = "pegen_dense_table_bytes"},
-    .takes = takes, .plan = build, .print = print, .imports = imports, .emit_cpu = emit, .describe = describe, .per_head = per_head, .hash = hash,
+    .takes = takes, .plan = build, .print = print, .imports = imports, .emit_cpu = emit, .describe = describe, .per_head = per_head, .hash = hash, .gpu = gpu,
 };

@@ -193,10 +193,11 @@ void ir_call(ir *b, const char *name, int count, const ir_value *arguments) {
   op_finish(&o);
 }
 
-void ir_make_kernel(ir *b, MlirOperation function, int threads) {
+void ir_make_kernel(ir *b, MlirOperation function, int threads, int blocks) {
   int32_t block[1] = {threads};
   mlirOperationSetDiscardableAttributeByName(function, text("nvvm.kernel"), mlirUnitAttrGet(b->context));
   mlirOperationSetDiscardableAttributeByName(function, text("nvvm.maxntid"), mlirDenseI32ArrayGet(b->context, 1, block));
+  if (blocks) mlirOperationSetDiscardableAttributeByName(function, text("nvvm.minctasm"), i32_attribute(b, blocks));
 }
 
 ir_value ir_register(ir *b, const char *name) {

@@ -34,7 +34,6 @@ typedef struct fixture {
   const golden_array *x;
   DLTensor *positions;
   trial_operands operands;
-  bool rounded; /* operands are not the golden ones */
   oracle *oracle;
 } fixture;
 
@@ -83,7 +82,7 @@ static void check_type(const fixture *f, const pegen_kernel *kernel, number_type
   trial_error worst = {0};
   trial_compare_rows(f->oracle, q, q_out, &worst);
   within_bound(f, name, &worst);
-  if (type == NUMBER_F32 && !f->rounded) compare_with_golden(f, q_out);
+  if (type == NUMBER_F32) compare_with_golden(f, q_out);
   assert_int_equal(trial_call(kernel, f->positions, &f->operands, NULL, NULL, k, k_out, 1), 0);
   trial_compare_rows(f->oracle, k, k_out, &worst);
   within_bound(f, name, &worst);
@@ -111,18 +110,16 @@ static void kernels_give_golden(void **state) {
   const double **values;
   f.spec = golden_load(f.memory, c, SPECS_DIR, DSL_DIR, &values);
   assert_non_null(f.spec);
-  bool narrow = wanted && strncmp(wanted, "sm_", 3) == 0;
-  if (narrow && !form_of(f.spec)->gpu) {
-    print_message("             (its form has no GPU kernels)\n");
+  const form *of = form_of(f.spec);
+  if (wanted && strncmp(wanted, "sm_", 3) == 0 && !(of->gpu && of->gpu(f.memory, of->plan(f.memory, f.spec), PEGEN_DTYPE_F32))) {
+    print_message("             (no GPU kernel is made of it)\n");
     arena_destroy(f.memory);
     skip();
   }
   f.x = golden_input(c, "x");
   const golden_array *positions = golden_input(c, "positions");
   f.positions = tensor_contiguous(f.memory, NUMBER_F64, positions->rank, positions->shape, positions->values);
-  /* Operands of a GPU are float32 as a rule: the reference then reads what it reads. */
-  f.operands = trial_rounded_operands(f.memory, f.spec, values, narrow ? NUMBER_F32 : NUMBER_F64);
-  f.rounded = narrow && f.spec->n_operands > 0;
+  f.operands = trial_rounded_operands(f.memory, f.spec, values, NUMBER_F64);
   f.oracle = oracle_create(f.memory, f.spec, positions->rank == 3 ? f.x->shape[0] : 1, f.x->shape[2], positions->values, &f.operands);
   const char **targets;
   int count = trial_targets(f.memory, wanted, &targets);

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 3, ANY_HEADS = 5, ANY_K_HEADS = 2, TOKENS = 37, SKIPPED = 77, OPERAND_TYPES = 4 };
+enum { BATCH = 3, ANY_HEADS = 5, ANY_K_HEADS = 2, TOKENS = 37, SKIPPED = 77, OPERAND_TYPES = 4, MOST_DEFINES = 8 };
 static const long double ROW_BOUND = 0x1p-20L;
 
 typedef struct gpu_case {
@@ -115,9 +115,9 @@ static void all(gpu_case *c) {
 }
 
 /* Whether its form has kernels for GPUs. */
-static bool is_for_gpus(const char *name) {
+static bool is_for_gpus(const char *name, int count, const loader_define *defines) {
   arena *a = arena_create();
-  const spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, 0, NULL);
+  const spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, count, defines);
   const form *f = s ? form_of(s) : NULL;
   bool found = !f || f->gpu; /* what cannot be loaded is not skipped */
   if (!found) printf("%s: no GPU kernels of its form '%s'\n", name, f->name);
@@ -156,10 +156,20 @@ static int run_spec(const char *name, int count, const loader_define *defines) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 2) return fputs("gpu_test SPEC\n", stderr), 2;
-  if (!device_open() || !is_for_gpus(argv[1])) return SKIPPED;
-  int failed = run_spec(argv[1], 0, NULL);
-  failed |= run_spec(argv[1], 2, (loader_define[]){{"skip_tokens", "3"}, {"inverse", "true"}});
+  loader_define defines[MOST_DEFINES + 2];
+  int count = 0;
+  if (argc < 2 || argc > 2 + MOST_DEFINES) return fputs("gpu_test SPEC [NAME=VALUE ...]\n", stderr), 2;
+  for (int i = 2; i < argc; i++) {
+    char *equals = strchr(argv[i], '=');
+    if (!equals) return fputs("gpu_test SPEC [NAME=VALUE ...]\n", stderr), 2;
+    *equals = 0;
+    defines[count++] = (loader_define){argv[i], equals + 1};
+  }
+  if (!device_open() || !is_for_gpus(argv[1], count, defines)) return SKIPPED;
+  int failed = run_spec(argv[1], count, defines);
+  defines[count++] = (loader_define){"skip_tokens", "3"};
+  defines[count++] = (loader_define){"inverse", "true"};
+  failed |= run_spec(argv[1], count, defines);
   device_close();
   return failed;
 }

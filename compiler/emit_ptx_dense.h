@@ -1,0 +1,17 @@
+/* emit_ptx_dense: dense blocks on a GPU: exp(sum_a theta_a A_a), formed and applied by the lanes of a warp.
+ *
+ * A warp has one token (and head, where heads differ). b lanes have a block: lane i forms row i of its matrix, in two-float
+ * arithmetic by scaling and squaring, with the other rows in shared memory, and then multiplies that row with the
+ * block's channels in every row of q and k, which are staged (emit_stage). Blocks beyond the 32 / b that a
+ * warp has lanes for come after one another. No table: what forming costs is paid once a token, by all lanes.
+ */
+#ifndef PEGEN_EMIT_PTX_DENSE_H
+#define PEGEN_EMIT_PTX_DENSE_H
+
+#include "emit_ptx.h"
+#include "plan_dense.h"
+
+/* NULL after a diag_error where blocks or rows are too large for the lanes. */
+const ptx_program *emit_ptx_dense_program(arena *a, const plan_dense *p, unsigned dtypes);
+
+#endif
