@@ -73,6 +73,10 @@ static void print_description(arena *a, const spec *s, const explanation *e) {
     }
     line(i ? "" : "operands", arena_printf(a, "%s [%s]: %s; %s", o->name, shape, o->doc, o->units));
   }
+  for (int i = 0; i < s->n_inputs; i++) {
+    const char *size = s->input[i].size ? arena_printf(a, " [%" PRId64 "]", s->input[i].size) : "";
+    line(i ? "" : "inputs", arena_printf(a, "%s%s of each query token and head: %s; %s", s->input[i].name, size, s->input[i].doc, s->input[i].units));
+  }
   if (s->grid[0]) {
     const char *grid = "";
     for (int i = 0; i < s->n_axes; i++) grid = arena_printf(a, "%s%s%" PRId64, grid, i ? " x " : "", s->grid[i]);
@@ -185,6 +189,19 @@ static void json_operands(json_writer *w, const spec *s) {
   json_end(w, ']');
 }
 
+static void json_inputs(json_writer *w, const spec *s) {
+  json_begin(w, "inputs", '[');
+  for (int i = 0; i < s->n_inputs; i++) {
+    json_begin(w, NULL, '{');
+    json_text(w, "name", s->input[i].name);
+    json_text(w, "doc", s->input[i].doc);
+    json_text(w, "units", s->input[i].units);
+    json_integer(w, "size", s->input[i].size);
+    json_end(w, '}');
+  }
+  json_end(w, ']');
+}
+
 static void json_properties(json_writer *w, const explanation *e) {
   json_begin(w, "properties", '{');
   for (int i = 0; i < PROPERTY_COUNT; i++) {
@@ -222,6 +239,7 @@ static void print_json(const spec *s, const explanation *e) {
   json_text(&w, "pegen", PEGEN_VERSION);
   json_description(&w, s, e);
   json_operands(&w, s);
+  json_inputs(&w, s);
   json_properties(&w, e);
   json_cost(&w, s, e);
   json_end(&w, '}');

@@ -102,7 +102,7 @@ static void hash_sum(describe_hash *h, const void *of) {
 }
 
 const form form_additive = {
-    .name = "additive",
+    .name = "additive", .explain = explain_additive,
     .entries = {.encode = "pegen_driver_encode", .workspace = "pegen_driver_workspace"},
     .takes = takes_sum, .plan = build_sum, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
     .per_head = per_head, .hash = hash_sum, .gpu = gpu,

@@ -149,7 +149,7 @@ property measure_decay(arena *a, const property_probe *p, uint64_t *random) {
 
 property measure_fall(arena *a, const property_probe *p, uint64_t *random) {
   long double *near = arena_array(a, long double, 3 * p->n_values), *far = near + p->n_values, *before = far + p->n_values, sum = 0;
-  int rises = 0, higher = 0;
+  int rises = 0, higher = 0, finite = 0; /* what is not finite is masked */
   for (int sample = 0; sample < p->samples; sample++) {
     double from[SPEC_MAX_AXES], direction[SPEC_MAX_AXES], to[SPEC_MAX_AXES];
     draw(p, random, 0, REACH, from);
@@ -164,10 +164,10 @@ property measure_fall(arena *a, const property_probe *p, uint64_t *random) {
     }
     for (int i = 0; i < p->n_values; i++) {
       higher += !(far[i] < near[i]);
-      sum += fmaxl(far[i], -1e6L) - near[i];
+      if (isfinite(far[i])) sum += far[i] - near[i], finite++;
     }
   }
-  long double mean = sum / ((long double)p->samples * p->n_values);
+  long double mean = finite ? sum / finite : -INFINITY;
   verdict holds = higher ? VERDICT_NO : rises ? VERDICT_ON_AVERAGE : VERDICT_YES;
   const char *text = holds == VERDICT_YES  ? "the bias falls at every step of every direction, by %.3Lg in the mean at a distance of %d"
                      : holds == VERDICT_NO ? "the bias does not fall in every direction: it changes by %.3Lg in the mean at a distance of %d"

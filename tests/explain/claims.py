@@ -40,6 +40,22 @@ PAIRS = {
     "identity_at_origin": (YES, MEASURED),
 }
 LINEAR = {"commuting_generators": (NO, MEASURED), "distance_decay": (AVERAGE, MEASURED)}
+# A polynomial of the displacement, brought about by columns.
+COLUMNS = PAIRS | {
+    "norm_kept": (NO, PROVED),
+    "invertible": (YES, PROVED),
+    "distance_decay": (AVERAGE, MEASURED),  # the square terms penalise distance, the linear ones lean
+    "context_aware": (YES, PROVED),
+}
+ABSOLUTE = {
+    "norm_kept": (NO, PROVED),
+    "translation_invariant": (NO, MEASURED),
+    "commuting_generators": (NONE, PROVED),
+    "invertible": (YES, PROVED),
+    "distance_decay": None,
+    "context_aware": (NO, PROVED),
+    "identity_at_origin": (NO, MEASURED),
+}
 
 CLAIMS = {
     "rope": [
@@ -112,5 +128,15 @@ CLAIMS = {
     "lingeope": [
         ([], PAIRS | DIRECTED | LINEAR, "GeoPE, section 3.4: depends solely on the relative displacement"),
         (["axes=3"], PAIRS | DIRECTED | LINEAR, "the same"),
+    ],
+    "pape": [
+        ([], COLUMNS | DIRECTED | {"distance_decay": (YES, MEASURED)}, "PaPE, section 4: translation invariance, distance decay, context awareness; without constraints not rotation invariant"),
+        (["axes=3"], COLUMNS | DIRECTED, "the same"),
+    ],
+    "pape_ri": [([], COLUMNS | {"rotation_invariant": (YES, MEASURED), "distance_decay": (YES, MEASURED)}, "PaPE, section 4 and appendix A.1")],
+    "polynomial": [([], COLUMNS | DIRECTED | UNTOLD | {"context_aware": None, "identity_at_origin": None}, "PaPE, appendix C: translation invariant")],
+    "sincos": [
+        ([], ABSOLUTE | DIRECTED, "PaPE, section 5.2: the only encoding of the study that lacks translation invariance"),
+        (["axes=1"], ABSOLUTE | ONE_AXIS, "the same"),
     ],
 }

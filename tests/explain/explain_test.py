@@ -40,7 +40,9 @@ def check_shape(name, facts):
     channels = block["size"] * block["count"] + block["leftover_channels"]
     expect(channels == facts["head_dim"] or channels == 0, f"{name}: channels do not add up")
     expect(facts["cost"]["per_row_bytes_float32"] == 4 * (2 * facts["head_dim"] + facts["columns_added"]), f"{name}: bytes")
-    expect(facts["cost"]["per_row_operations"] + facts["cost"]["per_pair_operations"] > 0, f"{name}: no operations")
+    cost = facts["cost"]
+    work = cost["per_row_operations"] + cost["per_pair_operations"] + sum(cost.get("per_token", cost.get("per_token_and_head")).values())
+    expect(work > 0, f"{name}: no operations")
     for key, value in facts["properties"].items():
         expect(value["holds"] in ("yes", "no", "on average", "not applicable"), f"{name}: {key} holds {value['holds']}")
         expect(value["known"] == "proved" or "deviation" in value or "far_score" in value, f"{name}: {key} is measured without a figure")
