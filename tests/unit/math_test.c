@@ -23,6 +23,9 @@ static ir_value sinq_product(ir *b, ir_value x) {
   return math_sinq_f32(b, (math_phase){true, {x, ir_float(b, ir_type(x), FACTOR)}});
 }
 
+static ir_value exp_f32_fused(ir *b, ir_value x) { return math_exp_f32(b, x, true); }
+static ir_value exp_f32(ir *b, ir_value x) { return math_exp_f32(b, x, false); }
+
 static const math_row ROWS[] = {
     {"sinq_f32", MATH_F64, MATH_F32, false, sinq_f32},
     {"cosq_f32", MATH_F64, MATH_F32, false, cosq_f32},
@@ -31,6 +34,10 @@ static const math_row ROWS[] = {
     {"cosq_f64", MATH_F64, MATH_F64, false, math_cosq_f64},
     {"exp_f64", MATH_F64, MATH_F64, false, math_exp_f64},
     {"log_f64", MATH_F64, MATH_F64, false, math_log_f64},
+    {"log1p_f64", MATH_F64, MATH_F64, false, math_log1p_f64},
+    {"exp_f32_fused", MATH_F32, MATH_F32, true, exp_f32_fused},
+    {"exp_f32", MATH_F32, MATH_F32, false, exp_f32},
+    {"log1p_unit_f32", MATH_F32, MATH_F32, false, math_log1p_unit_f32},
     {"bf16_from_f32", MATH_F32, MATH_I16, false, math_bf16_from_f32},
     {"f32_from_bf16", MATH_I16, MATH_F32, false, math_f32_from_bf16},
     {"f16_from_f32", MATH_F32, MATH_I16, false, math_f16_from_f32},
@@ -179,6 +186,43 @@ static void ends_of_the_range(void **state) {
   }
 }
 
+/* What a softplus is made of. */
+static float in32[SWEEP];
+
+static void sweep_f32(const char *name, long double (*exact)(long double), long double bound) {
+  for (int v = 0; v < VARIANT_COUNT; v++) {
+    math_function *f = find(v, name);
+    long double worst = 0;
+    float where = 0;
+    if (!f) continue;
+    f(in32, out32, SWEEP);
+    for (int i = 0; i < SWEEP; i++) {
+      long double value = exact(in32[i]), error = value == 0 ? fabsl(out32[i]) : fabsl(out32[i] / value - 1);
+      if (error > worst || isnan(out32[i])) worst = isnan(out32[i]) ? INFINITY : error, where = in32[i];
+    }
+    if (!(worst < bound)) print_error("%s for %s, %d lanes: error %.3Lg at %.9g\n", name, VARIANTS[v].target, VARIANTS[v].lanes, worst, where);
+    assert_true(worst < bound);
+  }
+}
+
+static void softplus_parts(void **state) {
+  (void)state;
+  for (int i = 0; i < SWEEP; i++) in32[i] = (float)(-87 + 175.0 * i / (SWEEP - 1));
+  sweep_f32("exp_f32_fused", expl, 0x1p-21L);
+  sweep_f32("exp_f32", expl, 0x1p-21L);
+  uint64_t random = 3;
+  for (int i = 0; i < SWEEP; i++) in32[i] = i % 2 ? (float)i / SWEEP : (float)exp(random_uniform(&random, -87, 0));
+  in32[0] = 0, in32[1] = 1;
+  sweep_f32("log1p_unit_f32", log1pl, 0x1p-21L);
+  for (int v = 0; v < VARIANT_COUNT; v++) {
+    math_function *f = find(v, "log1p_f64");
+    if (!f) continue;
+    for (int i = 0; i < SWEEP; i++) in64[i] = i % 3 ? random_uniform(&random, -0.5, 0.5) * exp(random_uniform(&random, -300, 0)) : exp(random_uniform(&random, 0, 300));
+    f(in64, out64, SWEEP);
+    for (int i = 0; i < SWEEP; i++) assert_true(fabsl(out64[i] - log1pl(in64[i])) <= 0x1p-44L * fabsl(log1pl(in64[i])));
+  }
+}
+
 /* ---- the 16-bit formats ---- */
 
 enum { PATTERNS = 1 << 16 };
@@ -227,7 +271,7 @@ static void rounding(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(sines_f32),         cmocka_unit_test(sines_f64), cmocka_unit_test(exponentials), cmocka_unit_test(logarithms),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(sines_f32),         cmocka_unit_test(sines_f64), cmocka_unit_test(exponentials), cmocka_unit_test(logarithms), cmocka_unit_test(softplus_parts),
                                      cmocka_unit_test(ends_of_the_range), cmocka_unit_test(widening),  cmocka_unit_test(rounding)};
   return cmocka_run_group_tests_name("math", tests, load_all, unload_all);
 }
