@@ -182,7 +182,7 @@ return {
     expect = {
       out = { file = "liere2.out.f64", shape = { 2, 3, 12, 64 } },
     } },
-  { name = "liere4", reference_only = true, encoding = "learned/liere",
+  { name = "liere4", encoding = "learned/liere",
     note = "A = triu(raw,1) - triu(raw,1)^T",
     options = { head_dim = 64, heads = 3, block = 4 },
     inputs = {

@@ -9,4 +9,8 @@ return {
   spherical = { { head_dim = 70 } },
   quatro = { { heads = 2 } },
   care = { { grades = "1", heads = 2 }, { grades = "0,2", heads = 2 }, { grades = "0,1,2,3", heads = 2 } },
+  liere = { { block = 8, heads = 2 }, { block = 4 }, { block = 3 }, { block = 20, head_dim = 65, axes = 3 } },
+  comrope_ap = { { basis = "schur", heads = 2 }, { block = 16, heads = 2, axes = 3 }, { basis = "folded", heads = 2 },
+                 { basis = "folded", block = 5, head_dim = 33 } },
+  comrope_ld = { { heads = 2 }, { basis = "folded", heads = 2 } },
 }
