@@ -1,8 +1,8 @@
 /* Properties that every encoding's kernel must have, for every spec in specs/.
  *
  * They hold whatever the encoding is, so a new spec is tested by being there; an argument
- * names one spec, a second one another folder than specs/. Groups are told apart by the algebra (compact: norms, adjoints) and by asking the reference
- * whether rho(r) rho(s) = rho(r + s) (relative positions), not by name.
+ * names one spec, a second one another folder than specs/. Groups are told apart by the
+ * algebra (compact: norms, adjoints) and by asking the reference whether rho(r) rho(s) = rho(r + s) (relative positions), not by name.
  */
 #include <setjmp.h>
 #include <stdarg.h>
