@@ -54,7 +54,7 @@ static void expect_bounds(const spec *s) {
   EXPECT(s->head_dim >= 1 && s->head_dim <= SPEC_MAX_HEAD_DIM);
   EXPECT(s->n_axes >= 1 && s->n_axes <= SPEC_MAX_AXES);
   EXPECT(s->heads >= 1 && s->n_operands >= 0 && s->skip_tokens >= 0);
-  EXPECT(s->n_components >= 0 && s->n_components <= SPEC_MAX_BLADES && s->n_blocks >= 0);
+  EXPECT(s->n_components >= 0 && s->n_components <= (s->dense ? SPEC_MAX_BLOCK : SPEC_MAX_BLADES) && s->n_blocks >= 0);
   EXPECT(s->n_components * s->n_blocks <= s->head_dim);
   unsigned char taken[SPEC_MAX_HEAD_DIM] = {0};
   for (int i = 0; s->channel && i < s->n_components * s->n_blocks; i++) {

@@ -1,0 +1,111 @@
+/* pape_ri: rotation invariant parabolic position encoding (PaPE, section 4)
+ *
+ * Made by pegen 0.1.0 from the description pape_ri with
+ *   head_dim=64 heads=1 axes=3 exact_scores=false split_columns=true skip_tokens=0 grid=.
+ * Link the object that was written together with this file; it needs no library.
+ *
+ *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
+ *   positions           [N,3] or [B,N,3]: d, h, w
+ */
+#ifndef PEGEN_KERNEL_PAPE_RI_H
+#define PEGEN_KERNEL_PAPE_RI_H
+
+#include <pegen/pegen.h>
+
+#if PEGEN_ABI_VERSION != 1
+#error "pape_ri was made for another version of pegen/pegen.h"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PAPE_RI_HEAD_DIM 64 /* channels of a row */
+#define PAPE_RI_AXES 3 /* coordinates of a position */
+#define PAPE_RI_HEADS 0 /* heads it is made for; 0: any number */
+#define PAPE_RI_SKIP_TOKENS 0 /* tokens at the front that pass through */
+
+/* Channels of the rows of q_out and k_out, by their number type. Those from PAPE_RI_HEAD_DIM on are, in q and k alike,
+ * what the score's bias needs of the query and of the key's position: scores are scale (q_out . k_out). Positions count from d = 0, h = 0, w = 0. */
+#define PAPE_RI_OUT_DIM_F32 72
+/* channel: what k holds there
+ *     64  d
+ *     65  h
+ *     66  w
+ *     67  d^2 + h^2 + w^2
+ *     68  0
+ *     69  0
+ *     70  0
+ *     71  0 */
+#define PAPE_RI_OUT_DIM_BF16 80
+/* channel: what k holds there
+ *     64  d
+ *     65  h
+ *     66  w
+ *     67  d^2 + h^2 + w^2
+ *     68  d; q holds what rounding took
+ *     69  h; q holds what rounding took
+ *     70  w; q holds what rounding took
+ *     71  d^2 + h^2 + w^2; q holds what rounding took
+ *     72  d; k holds what rounding took
+ *     73  h; k holds what rounding took
+ *     74  w; k holds what rounding took
+ *     75  d^2 + h^2 + w^2; k holds what rounding took
+ *     76  0
+ *     77  0
+ *     78  0
+ *     79  0 */
+#define PAPE_RI_OUT_DIM_F16 80
+/* channel: what k holds there
+ *     64  d
+ *     65  h
+ *     66  w
+ *     67  (d^2 + h^2 + w^2) / 16
+ *     68  d; q holds what rounding took
+ *     69  h; q holds what rounding took
+ *     70  w; q holds what rounding took
+ *     71  (d^2 + h^2 + w^2) / 16; q holds what rounding took
+ *     72  d; k holds what rounding took
+ *     73  h; k holds what rounding took
+ *     74  w; k holds what rounding took
+ *     75  (d^2 + h^2 + w^2) / 16; k holds what rounding took
+ *     76  0
+ *     77  0
+ *     78  0
+ *     79  0 */
+
+/* Index of each operand in pegen_args.operands. */
+enum {
+  /* projection: w_p: scale of the displacement
+   * shape  [heads=1], contiguous; float32, float64, float16 or bfloat16
+   * units  1 per unit of position
+   * start  uniform Kaiming
+   * source PaPE, section 4 */
+  PAPE_RI_OPERAND_PROJECTION = 0,
+  PAPE_RI_OPERAND_COUNT = 1
+};
+
+/* Index of each input in pegen_args.inputs: tensors with a row for each query token and head. */
+enum {
+  /* a: W_a x of the query's token: -softplus of it is the curvature
+   * shape  [B,H,N], any strides of B, H and N; the number type of q, or float32 as all inputs are
+   * units  1
+   * source PaPE, eq. 7 */
+  PAPE_RI_INPUT_A = 0,
+  PAPE_RI_INPUT_COUNT = 1
+};
+
+/* What the object says of itself. */
+extern const pegen_kernel pape_ri_kernel;
+
+/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then
+ * nothing was written. */
+int pape_ri_encode(const pegen_args *args, int part, int parts);
+
+/* Bytes that args->workspace must have; 0: none. */
+size_t pape_ri_workspace(const pegen_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
