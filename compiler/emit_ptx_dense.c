@@ -345,7 +345,7 @@ static const thread_tile *make_tile(arena *a, const spec *s, int element) {
 
 static bool fits_lanes(const spec *s) {
   if (s->n_components <= MOST_SIZE) return true;
-  diag_error(s->file, s->line, "a GPU's kernels turn dense blocks of up to %d channels; expected a smaller block than %d, or a processor as target", MOST_SIZE, s->n_components);
+  diag_error(s->file, s->line, "kernels of this kind are made for processors only: a GPU's lanes turn dense blocks of up to %d channels; expected a smaller block than %d, or --target x86-64-v3 or the like", MOST_SIZE, s->n_components);
   return false;
 }
 
@@ -353,7 +353,7 @@ static bool fits_memory(const plan_dense *p, const ptx_entry *entry) {
   const spec *s = p->spec;
   int size = s->n_components, slots = slots_of(s);
   if (slots * size <= MOST_COEFFICIENTS && WARPS * scratch_bytes(size, slots) + stage_bytes(p->angles, entry->tile, entry->access, WARPS) <= MOST_SHARED) return true;
-  diag_error(s->file, s->line, "%d dense blocks do not fit in what a GPU's warp has to form them in; expected a smaller head_dim than %d, or a processor as target", s->n_blocks, s->head_dim);
+  diag_error(s->file, s->line, "kernels of this kind are made for processors only: %d dense blocks do not fit in what a GPU's warp has to form them in; expected a smaller head_dim than %d, or --target x86-64-v3 or the like", s->n_blocks, s->head_dim);
   return false;
 }
 
