@@ -127,7 +127,7 @@ static void load_positions(const chunk_walk *w, ir_value from, ir_value *positio
     positions[axis] = ir_load(w->b, w->b->f64, ir_offset_const(w->b, from, axis * 8), 8);
 }
 
-static void emit_rotor(const chunk_walk *w) {
+void emit_cpu_rotor(const chunk_walk *w) {
   MlirType types[] = {w->b->ptr, w->b->ptr, w->b->ptr};
   ir_value arguments[3], positions[SPEC_MAX_AXES];
   ir_function(w->b, emit_rotor_name(w->memory, w->target), true, (MlirType){NULL}, 3, types, arguments);
@@ -175,7 +175,7 @@ void emit_cpu(ir *b, arena *a, const plan *p, const cpu_target *target, unsigned
   b->target_features = target->features;
   chunk_walk walk = emit_chunks_of(b, a, p, t, target);
   if (p->n_leaves > 0) emit_prepare(&walk);
-  emit_rotor(&walk);
+  emit_cpu_rotor(&walk);
   if (p->n_values > 0) {
     emit_values(&walk);
     emit_unfold(&walk);

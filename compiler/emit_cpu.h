@@ -38,6 +38,8 @@ chunk_walk emit_chunks_of(ir *b, arena *a, const plan *p, const plan_tile *t, co
 expr_emitter emit_chunk(const chunk_walk *w, int chunk);
 /* prepare_T of a plan that has leaves. */
 void emit_prepare(const chunk_walk *w);
+/* rotor_T. */
+void emit_cpu_rotor(const chunk_walk *w);
 
 /* Names of the emitted functions, as the descriptor needs them. */
 const char *emit_rotor_name(arena *a, const cpu_target *target);

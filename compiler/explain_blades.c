@@ -34,7 +34,7 @@ bool explain_blades(arena *a, const spec *s, explanation *out) {
   int n = clifford_dimensions(s->algebra);
   rotor_facts_open(a, s, n > 3 ? ldexp(1, 2 * (n - 3)) : 1, &facts); /* a Cayley table has 4^n entries */
   rotor_proofs proofs = {.orthogonal = blades_are_orthogonal(s), .commute = blades_commute(s), .why_commute = why_commute(s),
-                         .commutator = blades_commutator(s, facts.operands.values),
+                         .commutator = blades_commutator(s, facts.operands.values), .rebased = s->basis != NULL,
                          .inverse = "the reverse of a rotor is its inverse; -D inverse=true turns back"};
   rotor_facts_fill(&facts, &proofs, out->property);
   explain_blocks(a, s, out);

@@ -54,6 +54,7 @@ extern const form form_attention;  /* attention with functions of the displaceme
 extern const form form_blades;     /* rotors in closed form on blades of Cl(p,q,r) */
 extern const form form_dense_four; /* the same machinery for exponentials of 4 x 4 skew matrices */
 extern const form form_dense;      /* exponentials of larger skew matrices */
+extern const form form_basis;      /* blocks in closed form after a change of basis of the whole head */
 extern const form form_polynomial; /* columns that widen q and k */
 extern const form form_additive;   /* sums with something of the position */
 

@@ -82,7 +82,7 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   const spec *s = p->spec;
   LLVMValueRef fields[] = {describe_i64(d, s->n_components), describe_i64(d, s->n_blocks), describe_i64(d, p->n_generators),
                            describe_i64(d, plan_dense_angle_lanes(p)), describe_i64(d, s->inverse), describe_i64(d, p->is_f64), describe_i64(d, s->dense->schur),
-                           generators(d, p), describe_i64(d, p->angles->lanes), describe_i64(d, p->angles->n_leaves),
+                           generators(d, p), describe_null(d), describe_i64(d, s->n_blocks), describe_i64(d, p->angles->lanes), describe_i64(d, p->angles->n_leaves),
                            describe_leaves(d, p->angles), describe_i64(d, emit_prepared_bytes(p->angles)), target_rows(d, p, targets, n_targets)};
   return describe_global(d, "dense", describe_struct(d, "pegen_dense", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense)), true);
 }

@@ -7,7 +7,7 @@
 #include "skew.h"
 #include "table.h"
 
-enum { CACHE_LINE_BITS = 512, MOST_SIZE = 64, MOST_UNIT = 16, MOST_AXES = PEGEN_MAX_ROTOR_AXES };
+enum { CACHE_LINE_BITS = 512, MOST_SIZE = 64 /* of a Schur form */, MOST_UNIT = 16, MOST_AXES = PEGEN_MAX_ROTOR_AXES };
 
 /* Forms the matrices of one head after the other. */
 typedef struct former {
@@ -18,17 +18,23 @@ typedef struct former {
   char *generators, *prepared;
   double *leaves, *angles, *raw;
   int64_t matrix_bytes; /* of a block */
+  int has_basis;        /* generators hold the change of basis of all heads */
 } former;
 
 static int64_t element_bytes(const pegen_dense *dense) { return dense->is_f64 ? 8 : 4; }
 
 static int64_t generator_bytes(const pegen_dense *dense, const pegen_dense_code *code) {
+  if (dense->basis)
+    return dense->size * dense->size * 4;
   if (dense->schur)
     return code->padded * 8 + dense->size * code->padded * 4;
   int64_t pairs = dense->size * (dense->size - 1) / 2;
   int64_t each = code->lanes ? pairs * code->lanes : code->padded * code->padded;
   return dense->terms * each * element_bytes(dense);
 }
+
+/* Every token, turned or not, is in another basis than the channels' own. */
+static int is_rebased(const pegen_dense *dense) { return dense->schur || dense->basis; }
 
 static int64_t row_bytes(const pegen_dense *dense) {
   return (dense->n_blocks * dense->size * dense->size * 4 + 63) / 64 * 64;
@@ -43,6 +49,7 @@ static int64_t row_bytes(const pegen_dense *dense) {
     (f)->code = (code_);                                                                                               \
     (f)->args = (args_);                                                                                               \
     (f)->matrix_bytes = d_->size * d_->size * 4;                                                                       \
+    (f)->has_basis = 0;                                                                                                \
     (f)->generators = __builtin_alloca_with_align((size_t)generator_bytes(d_, (code_)), CACHE_LINE_BITS);              \
     (f)->prepared = __builtin_alloca_with_align((size_t)d_->prepared_bytes + 64, CACHE_LINE_BITS);                     \
     (f)->leaves = __builtin_alloca_with_align((size_t)(d_->n_leaves * d_->leaf_lanes) * 8 + 64, CACHE_LINE_BITS);      \
@@ -98,17 +105,39 @@ static void put_basis(const former *f, int64_t head, int64_t block) {
       columns[k * padded + i] = i < n ? (float)basis[i * n + k] : 0;
 }
 
+/* The change of basis of a head, float32 [size][size] column by column. */
+static void put_cayley(former *f, int64_t head) {
+  const pegen_dense *d = f->dense;
+  const pegen_skew *g = d->basis;
+  int64_t n = d->size;
+  double *basis = __builtin_alloca_with_align((size_t)(n * n) * 8, CACHE_LINE_BITS);
+  float *columns = (float *)f->generators;
+  if (f->has_basis)
+    return;
+  pegen_gather_run(f->args->operands[g->operand], g->offset[g->n_heads > 1 ? head : 0], n * n, f->raw);
+  pegen_skew_make((int)n, g->difference ? PEGEN_SKEW_DIFFERENCE_RULE : PEGEN_SKEW_UPPER_RULE, f->raw);
+  pegen_cayley((int)n, f->raw, basis);
+  for (int64_t k = 0; k < n; k++)
+    for (int64_t i = 0; i < n; i++)
+      columns[k * n + i] = (float)basis[i * n + k];
+  f->has_basis = g->n_heads == 1;
+}
+
 static void start_head(const former *f, int64_t head) {
   if (!f->code->prepare)
     return;
   const pegen_dense *d = f->dense;
-  pegen_gather_leaves(d->leaves, d->n_leaves, d->n_blocks, d->leaf_lanes, f->args, head, f->leaves);
+  pegen_gather_leaves(d->leaves, d->n_leaves, d->leaf_blocks, d->leaf_lanes, f->args, head, f->leaves);
   f->code->prepare(f->leaves, f->prepared);
 }
 
 /* Gathers what blocks [begin, begin + unit) of a head need. */
-static void start_unit(const former *f, int64_t head, int64_t begin) {
+static void start_unit(former *f, int64_t head, int64_t begin) {
   const pegen_dense *d = f->dense;
+  if (d->basis) {
+    put_cayley(f, head);
+    return;
+  }
   if (d->schur) {
     put_basis(f, head, begin);
     return;
@@ -121,22 +150,44 @@ static void start_unit(const former *f, int64_t head, int64_t begin) {
       put_generator(f, term, head, begin + lane, lane);
 }
 
+static void transpose(int64_t n, float *matrix) {
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t j = 0; j < i; j++) {
+      float value = matrix[i * n + j];
+      matrix[i * n + j] = matrix[j * n + i];
+      matrix[j * n + i] = value;
+    }
+}
+
+/* The matrix of a token in the basis of the others that is not turned itself. */
+static void form_unturned(const former *f, char *out) {
+  const pegen_dense *d = f->dense;
+  if (d->basis) {
+    for (int64_t i = 0; i < d->size * d->size; i++)
+      ((float *)out)[i] = ((const float *)f->generators)[i];
+    return;
+  }
+  for (int64_t i = 0; i < d->terms * d->angle_lanes; i++)
+    f->angles[i] = 0;
+  f->code->form(f->generators, f->angles, out);
+}
+
 /* Forms the unit's matrices for a token of a stream whose positions begin at loop->positions. */
 static void form_unit(const former *f, const pegen_loop *loop, int64_t grid, int64_t token, int64_t begin, char *out) {
   double position[MOST_AXES];
-  if (token < f->driver->kernel->skip_tokens) { /* not turned, but in the basis of the others */
-    for (int64_t i = 0; i < f->dense->terms * f->dense->angle_lanes; i++)
-      f->angles[i] = 0;
-    f->code->form(f->generators, f->angles, out);
-    return;
+  if (token < f->driver->kernel->skip_tokens) {
+    form_unturned(f, out);
+  } else {
+    if (grid)
+      pegen_grid_position(f->driver->kernel, token, position);
+    else
+      pegen_driver_position(loop, token, f->driver->kernel->n_axes, position);
+    f->code->angles(position, f->prepared, f->angles);
+    int whole = begin + f->code->unit <= f->dense->n_blocks;
+    (whole ? f->code->form : f->code->form_rest)(f->generators, f->angles + begin, out);
   }
-  if (grid)
-    pegen_grid_position(f->driver->kernel, token, position);
-  else
-    pegen_driver_position(loop, token, f->driver->kernel->n_axes, position);
-  f->code->angles(position, f->prepared, f->angles);
-  int whole = begin + f->code->unit <= f->dense->n_blocks;
-  (whole ? f->code->form : f->code->form_rest)(f->generators, f->angles + begin, out);
+  if (f->dense->basis && f->dense->inverse)
+    transpose(f->dense->size, (float *)out);
 }
 
 /* This part's share of `items`. */
@@ -148,7 +199,7 @@ static void share(int64_t items, int part, int parts, int64_t *begin, int64_t *e
 
 /* ---- prepare ---- */
 
-static void prepare_section(const former *f, const pegen_stream *stream, const pegen_table_header *h, int s, int part,
+static void prepare_section(former *f, const pegen_stream *stream, const pegen_table_header *h, int s, int part,
                             int parts) {
   int64_t begin, end, skip = f->driver->kernel->skip_tokens, unit = f->code->unit;
   char *section = (char *)f->args->table + pegen_table_section(h, s);
@@ -162,7 +213,7 @@ static void prepare_section(const former *f, const pegen_stream *stream, const p
       start_unit(f, head, block);
       for (int64_t item = begin; item < end; item++) {
         int64_t batch = item / h->tokens[s], token = item - batch * h->tokens[s];
-        if (token < skip && !f->dense->schur)
+        if (token < skip && !is_rebased(f->dense))
           continue;
         pegen_set_positions(&loop, stream, batch);
         form_unit(f, &loop, stream->grid, token, block,
@@ -209,12 +260,14 @@ typedef struct dense_pass {
   const pegen_stream *streams[2];
   int n, tabled, section;
   pegen_apply work;
+  former *former;  /* without a table: what forms a unit's matrices of one token at a time */
+  char *matrices;  /* of that unit */
 } dense_pass;
 
 /* Tokens that are not turned, in every batch of the work. */
 static int64_t copy_prefix(dense_pass *p, int64_t begin, int64_t end) {
   int64_t skip = p->driver->kernel->skip_tokens, stop = end < skip ? end : skip;
-  if (begin >= stop || ((const pegen_dense *)p->driver->form)->schur)
+  if (begin >= stop || is_rebased(p->driver->form))
     return begin;
   for (int i = 0; i < p->n; i++)
     for (int64_t batch = p->work.batch_begin; batch < p->work.batch_end && !p->streams[i]->in_place; batch++)
@@ -237,28 +290,25 @@ static void run_tabled(dense_pass *p, int64_t begin, int64_t end) {
   p->apply(&p->work);
 }
 
-/* Without a table: a unit's matrices of one token at a time, on the stack. */
 static void run_formed(dense_pass *p, int64_t begin, int64_t end) {
   const pegen_dense *dense = p->driver->form;
   const pegen_stream *first = p->streams[0];
   int64_t heads = p->work.head_end, unit = p->code->unit;
-  former f;
+  former *f = p->former;
   pegen_loop loop;
-  FORMER_START(&f, p->driver, p->code, p->args);
-  char *matrices = __builtin_alloca_with_align((size_t)(unit * f.matrix_bytes), CACHE_LINE_BITS);
   pegen_set_positions(&loop, first, p->work.batch_begin);
   p->work.matrix_head = p->work.matrix_token = 0;
   for (int64_t head = 0; head < heads; head++) {
     p->work.head_begin = head;
     p->work.head_end = head + 1;
-    start_head(&f, head);
+    start_head(f, head);
     for (int64_t block = 0; block < dense->n_blocks; block += unit) {
-      start_unit(&f, head, block);
+      start_unit(f, head, block);
       p->work.block_begin = block;
       p->work.block_end = block + unit < dense->n_blocks ? block + unit : dense->n_blocks;
-      p->work.matrices = matrices - block * f.matrix_bytes;
+      p->work.matrices = p->matrices - block * f->matrix_bytes;
       for (int64_t token = begin; token < end; token++) {
-        form_unit(&f, &loop, first->grid, token, block, matrices);
+        form_unit(f, &loop, first->grid, token, block, p->matrices);
         p->work.token_begin = token;
         p->work.token_end = token + 1;
         p->apply(&p->work);
@@ -297,6 +347,12 @@ static void run_pass(dense_pass *p, int part, int parts) {
   int shared = p->tabled ? h->batches[p->section] == 1
                          : first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
   share(tokens * (shared ? 1 : batches), part, parts, &begin, &end);
+  former f;
+  if (!p->tabled && begin < end) { /* once for all batches: a change of basis is dear */
+    FORMER_START(&f, p->driver, p->code, p->args);
+    p->former = &f;
+    p->matrices = __builtin_alloca_with_align((size_t)(p->code->unit * f.matrix_bytes), CACHE_LINE_BITS);
+  }
   if (shared) {
     run_tokens(p, 0, batches, begin, end);
     return;

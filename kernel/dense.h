@@ -21,10 +21,11 @@ typedef struct pegen_apply {
 
 typedef void pegen_apply_function(const pegen_apply *work);
 
-/* float64 [terms][lanes]: the angles of a head's blocks at a token's float64 [axes] position. */
+/* float64 [terms][lanes]: the angles of a head's blocks at a token's float64 [axes] position; with a change of basis
+ * float32 coefficient vectors in that room (emit_basis.h). */
 typedef void pegen_angles_function(const double *position, const char *prepared, double *angles);
 
-/* The matrices of a unit of blocks: see emit_exponential.h. */
+/* The matrices of a unit of blocks: see emit_exponential.h, emit_turns.h and emit_basis.h. */
 typedef void pegen_form_function(const char *generators, const double *angles, char *matrices);
 
 /* The emitted functions of one target. */
@@ -45,7 +46,7 @@ typedef struct pegen_skew {
   const int32_t *offset;   /* [n_heads][n_blocks]: the element where the raw matrix begins */
 } pegen_skew;
 
-/* The form of dense blocks (compiler/form_dense.c). */
+/* The forms of dense blocks (compiler/form_dense.c) and of a change of basis (compiler/form_basis.c). */
 typedef struct pegen_dense {
   int64_t size, n_blocks, terms; /* terms: generators that a block's matrix is a sum of */
   int64_t angle_lanes;     /* row length of angles */
@@ -53,6 +54,9 @@ typedef struct pegen_dense {
   int64_t is_f64;          /* matrices are formed in float64 */
   int64_t schur;           /* 1: the output stays in the basis of the real Schur form (emit_turns.h), of every token */
   const pegen_skew *generators; /* [terms] */
+  const pegen_skew *basis; /* the head is one block, whose matrix is the turns of its channels times the Cayley transform of this,
+                              or to turn back the transpose of such a product; every token's; NULL: blocks of generators */
+  int64_t leaf_blocks;     /* that operand leaves have elements for: n_blocks, or what turns after a change of basis */
   int64_t leaf_lanes, n_leaves;
   const pegen_leaf *leaves;
   int64_t prepared_bytes;  /* of one head, a multiple of 64 */

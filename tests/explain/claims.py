@@ -110,7 +110,7 @@ CLAIMS = {
     ],
     "comrope_ld": [([], TORUS | DIRECTED | UNTOLD, "ComRoPE, table 7: commutes; theorem 1")],
     # Of the whole head: the change of basis is every token's, and turns the origin, too.
-    "string_cayley": [([], TORUS | DIRECTED | UNTOLD | {"identity_at_origin": None}, "STRING, as ComRoPE's theorem 1 has it")],
+    "string_cayley": [([], TORUS | DIRECTED | UNTOLD | {"identity_at_origin": (NO, PROVED)}, "STRING, as ComRoPE's theorem 1 has it")],
     "attention": [([], PAIRS | ONE_AXIS | {"distance_decay": (NO, PROVED)}, "without positions nothing changes")],
     "alibi": [
         ([], PAIRS | ONE_AXIS, "Press et al., section 3"),

@@ -248,7 +248,7 @@ return {
     expect = {
       out = { file = "comrope_ld.out.f64", shape = { 2, 3, 12, 64 } },
     } },
-  { name = "string_cayley", reference_only = true, encoding = "learned/string_cayley",
+  { name = "string_cayley", encoding = "learned/string_cayley",
     options = { head_dim = 64, heads = 3 },
     inputs = {
       x = { file = "string_cayley.x.f64", shape = { 2, 3, 12, 64 } },

@@ -52,6 +52,13 @@ static const table_case cases[] = {
     {"comrope_ap_schur", "learned/comrope_ap", {"head_dim=64", "heads=3", "block=8", "basis=schur"}, true},
     {"comrope_ld_schur", "learned/comrope_ld", {"head_dim=60", "heads=3", "block=7", "basis=schur"}, true},
     {"comrope_ap_schur_skipping", "learned/comrope_ap", {"head_dim=64", "heads=3", "block=64", "basis=schur"}, true},
+    {"string", "learned/string_cayley", {"head_dim=64", "heads=3"}, true},
+    {"string_split", "learned/string_cayley", {"head_dim=48", "layout=split"}, true},
+    {"string_wide", "learned/string_cayley", {"head_dim=128", "heads=3"}, true},
+    {"string_narrow", "learned/string_cayley", {"head_dim=6", "axes=3"}, true},
+    {"basis_each", "../tests/check/basis", {"heads=3", "each=true", "skip_tokens=2"}, true},
+    {"basis_each_back", "../tests/check/basis", {"heads=3", "each=true", "inverse=true", "kind=dense4"}, true},
+    {"string_folded", "learned/string_cayley", {"head_dim=64", "heads=3", "basis=folded"}, false},
     {"comrope_ld_folded", "learned/comrope_ld", {"head_dim=64", "heads=3", "block=8", "basis=folded"}, false},
 };
 enum { CASE_COUNT = sizeof cases / sizeof *cases };
@@ -218,7 +225,7 @@ static void check_refusals(fixture *f) {
 /* One element of the first operand: the block whose matrix it belongs to is NaN in every token, all others are as before. */
 static void check_not_finite(fixture *f) {
   const spec *s = f->spec;
-  if (!s->dense) return;
+  if (!s->dense || s->basis) return;
   int head = s->dense->generator[0].n_heads > 1 ? 1 : 0, block = s->n_blocks - 1, n = s->n_components;
   DLTensor *q = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS), *clean = tensor_copy(f->memory, q), *struck = tensor_copy(f->memory, q);
   assert_int_equal(encode(f, NULL, f->positions, q, clean, NULL, NULL, 1), 0);
@@ -244,6 +251,28 @@ static void check_not_finite(fixture *f) {
     free(t.data);
   }
   *element = kept;
+}
+
+/* Every channel is made of all, so an element of a change of basis spoils whole rows, of its heads alone. */
+static void check_basis_not_finite(fixture *f) {
+  const spec *s = f->spec;
+  if (!s->basis) return;
+  const spec_skew *m = &s->basis->matrix;
+  bool each = m->n_heads > 1;
+  DLTensor *q = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS), *clean = tensor_copy(f->memory, q), *struck = tensor_copy(f->memory, q);
+  assert_int_equal(encode(f, NULL, f->positions, q, clean, NULL, NULL, 1), 0);
+  float *element = (float *)f->operands.tensors[m->operand]->data + m->offset[each ? 1 : 0] + s->head_dim - 1, kept = *element;
+  *element = NAN;
+  assert_int_equal(encode(f, NULL, f->positions, q, struck, NULL, NULL, 1), 0);
+  *element = kept;
+  for (int64_t b = 0; b < BATCH; b++)
+    for (int64_t h = 0; h < f->heads; h++)
+      for (int64_t token = 0; token < TOKENS; token++)
+        for (int channel = 0; channel < s->head_dim; channel++) {
+          float x = *(float *)tensor_at(struck, b, h, token, channel), y = *(float *)tensor_at(clean, b, h, token, channel);
+          if (each && h != 1) assert_memory_equal(&x, &y, sizeof x);
+          else assert_true(isnan(x));
+        }
 }
 
 /* ---- all of it ---- */
@@ -277,6 +306,7 @@ static void tables_hold(void **state) {
     check_sections(&f);
     check_refusals(&f);
     check_not_finite(&f);
+    check_basis_not_finite(&f);
     run_unload(loaded);
   }
   arena_destroy(f.memory);

@@ -17,7 +17,8 @@
  * enough up to head_dim 256, 256 KiB up to 1024, 1.2 MiB for any kernel; attention takes 96 KiB up to
  * head_dim 64, 192 KiB up to 256, 512 KiB up to 1024, 1.7 MiB at most, however many tokens there are.
  *
- * Dense blocks take 128 KiB up to 32 channels, 384 KiB up to 64.
+ * Dense blocks take 128 KiB up to 32 channels, 384 KiB up to 64; a change of basis of the head 128 KiB up to head_dim 64, 448 KiB up to
+ * 128, which is its most.
  *
  * Tables: prepare turns positions and operands into what encode needs of them (coefficients of rotors, matrices of
  * dense blocks), in memory of the caller's. An engine calls it when positions or weights change, and hands the same table to every

@@ -1,0 +1,63 @@
+/* string_cayley: STRING with a Cayley change of basis (Schenck et al.)
+ *
+ * Made by pegen 0.1.0 from the description string_cayley with
+ *   head_dim=64 heads=1 axes=2 layout=interleaved basis=channels skip_tokens=0 inverse=false grid=.
+ * Link the object that was written together with this file; it needs no library.
+ *
+ *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
+ *   positions           [N,2] or [B,N,2]: h, w
+ *   blocks              32 of 2 channels each
+ */
+#ifndef PEGEN_KERNEL_STRING_CAYLEY_H
+#define PEGEN_KERNEL_STRING_CAYLEY_H
+
+#include <pegen/pegen.h>
+
+#if PEGEN_ABI_VERSION != 1
+#error "string_cayley was made for another version of pegen/pegen.h"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define STRING_CAYLEY_HEAD_DIM 64 /* channels of a row */
+#define STRING_CAYLEY_AXES 2 /* coordinates of a position */
+#define STRING_CAYLEY_HEADS 0 /* heads it is made for; 0: any number */
+#define STRING_CAYLEY_SKIP_TOKENS 0 /* tokens at the front that pass through */
+
+/* Index of each operand in pegen_args.operands. */
+enum {
+  /* cayley: S of the change of basis (I - S)(I + S)^-1 of all heads; its upper triangle is read
+   * shape  [64, 64], contiguous; float32, float64, float16 or bfloat16
+   * units  1
+   * source Schenck et al., Cayley-STRING */
+  STRING_CAYLEY_OPERAND_CAYLEY = 0,
+  /* freqs: frequency of a pair of channels on an axis
+   * shape  [axes=2, heads=1, blocks=32], contiguous; float32, float64, float16 or bfloat16
+   * units  radians per unit of position
+   * source Heo et al., eq. 13-14 */
+  STRING_CAYLEY_OPERAND_FREQS = 1,
+  STRING_CAYLEY_OPERAND_COUNT = 2
+};
+
+/* What the object says of itself. */
+extern const pegen_kernel string_cayley_kernel;
+
+/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then
+ * nothing was written. */
+int string_cayley_encode(const pegen_args *args, int part, int parts);
+
+/* Writes args->table, of table_bytes(args) bytes: all that encode needs of positions and operands, which then need not be
+ * given. To be called again when they change. q and k are not looked at. Parts as in encode. */
+int string_cayley_prepare(const pegen_args *args, int part, int parts);
+/* 0 where positions or operands are wrong. */
+size_t string_cayley_table_bytes(const pegen_args *args);
+
+/* Bytes that args->workspace must have; 0: none. */
+size_t string_cayley_workspace(const pegen_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
