@@ -26,8 +26,8 @@ except ImportError:
     torch = None
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-DEFAULT = ["learned/liere:block=8", "learned/liere:block=16", "learned/liere:block=32", "learned/liere:block=64",
-           "rope:", "learned/comrope_ap:basis=folded"]
+DEFAULT = ["liere:block=8", "liere:block=16", "liere:block=32", "liere:block=64",
+           "rope:", "comrope_ap:basis=folded"]
 ROUNDS = 9
 
 LIMITS = r"""

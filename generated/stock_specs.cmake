@@ -1,6 +1,6 @@
 # stock_specs(SPECS NAMES): paths of the descriptions that have a stock kernel, and their names, in the names' order.
 function(stock_specs specs_out names_out)
-  file(GLOB all CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/specs/*.lua ${PROJECT_SOURCE_DIR}/specs/*/*.lua)
+  file(GLOB all CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/specs/*.lua)
   file(STRINGS ${PROJECT_SOURCE_DIR}/generated/waiting waiting REGEX "^[a-z]")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/generated/waiting)
   list(TRANSFORM waiting REPLACE " .*" "")

@@ -31,15 +31,15 @@ typedef struct encoding {
 } encoding;
 
 static const encoding ENCODINGS[] = {
-    {"comrope_ap", "learned/comrope_ap", 64, 3, 8, 1, false, false},
-    {"comrope_ap, far", "learned/comrope_ap", 64, 1, 8, 60, false, true},
-    {"comrope_ap, float32", "learned/comrope_ap", 64, 3, 16, 1, true, false},
-    {"comrope_ap, odd blocks", "learned/comrope_ap", 40, 2, 7, 4, false, false},
-    {"comrope_ap, one block", "learned/comrope_ap", 64, 2, 64, 1, false, false},
-    {"comrope_ld", "learned/comrope_ld", 64, 3, 8, 1, false, false},
-    {"comrope_ld, pairs", "learned/comrope_ld", 24, 3, 2, 4, true, true},
-    {"string_cayley", "learned/string_cayley", 64, 3, 0, 4, false, false},
-    {"string_cayley, float32", "learned/string_cayley", 48, 2, 0, 1, true, true},
+    {"comrope_ap", "comrope_ap", 64, 3, 8, 1, false, false},
+    {"comrope_ap, far", "comrope_ap", 64, 1, 8, 60, false, true},
+    {"comrope_ap, float32", "comrope_ap", 64, 3, 16, 1, true, false},
+    {"comrope_ap, odd blocks", "comrope_ap", 40, 2, 7, 4, false, false},
+    {"comrope_ap, one block", "comrope_ap", 64, 2, 64, 1, false, false},
+    {"comrope_ld", "comrope_ld", 64, 3, 8, 1, false, false},
+    {"comrope_ld, pairs", "comrope_ld", 24, 3, 2, 4, true, true},
+    {"string_cayley", "string_cayley", 64, 3, 0, 4, false, false},
+    {"string_cayley, float32", "string_cayley", 48, 2, 0, 1, true, true},
 };
 
 typedef struct fixture {

@@ -171,7 +171,7 @@ return {
     expect = {
       out = { file = "care_even.out.f64", shape = { 2, 3, 12, 64 } },
     } },
-  { name = "liere2", encoding = "learned/liere",
+  { name = "liere2", encoding = "liere",
     note = "A = triu(raw,1) - triu(raw,1)^T",
     options = { head_dim = 64, heads = 3, block = 2 },
     inputs = {
@@ -182,7 +182,7 @@ return {
     expect = {
       out = { file = "liere2.out.f64", shape = { 2, 3, 12, 64 } },
     } },
-  { name = "liere4", encoding = "learned/liere",
+  { name = "liere4", encoding = "liere",
     note = "A = triu(raw,1) - triu(raw,1)^T",
     options = { head_dim = 64, heads = 3, block = 4 },
     inputs = {
@@ -193,7 +193,7 @@ return {
     expect = {
       out = { file = "liere4.out.f64", shape = { 2, 3, 12, 64 } },
     } },
-  { name = "liere8", encoding = "learned/liere",
+  { name = "liere8", encoding = "liere",
     note = "A = triu(raw,1) - triu(raw,1)^T",
     options = { head_dim = 64, heads = 3, block = 8 },
     inputs = {
@@ -204,7 +204,7 @@ return {
     expect = {
       out = { file = "liere8.out.f64", shape = { 2, 3, 12, 64 } },
     } },
-  { name = "liere16", encoding = "learned/liere",
+  { name = "liere16", encoding = "liere",
     note = "A = triu(raw,1) - triu(raw,1)^T",
     options = { head_dim = 64, heads = 3, block = 16 },
     inputs = {
@@ -215,7 +215,7 @@ return {
     expect = {
       out = { file = "liere16.out.f64", shape = { 2, 3, 12, 64 } },
     } },
-  { name = "liere64", encoding = "learned/liere",
+  { name = "liere64", encoding = "liere",
     note = "A = triu(raw,1) - triu(raw,1)^T",
     options = { head_dim = 64, heads = 3, block = 64 },
     inputs = {
@@ -226,7 +226,7 @@ return {
     expect = {
       out = { file = "liere64.out.f64", shape = { 2, 3, 12, 64 } },
     } },
-  { name = "comrope_ap", encoding = "learned/comrope_ap",
+  { name = "comrope_ap", encoding = "comrope_ap",
     note = "A = F - F^T",
     options = { head_dim = 64, heads = 3, block = 8 },
     inputs = {
@@ -237,7 +237,7 @@ return {
     expect = {
       out = { file = "comrope_ap.out.f64", shape = { 2, 3, 12, 64 } },
     } },
-  { name = "comrope_ld", encoding = "learned/comrope_ld",
+  { name = "comrope_ld", encoding = "comrope_ld",
     options = { head_dim = 64, heads = 3, block = 8 },
     inputs = {
       x = { file = "comrope_ld.x.f64", shape = { 2, 3, 12, 64 } },
@@ -248,7 +248,7 @@ return {
     expect = {
       out = { file = "comrope_ld.out.f64", shape = { 2, 3, 12, 64 } },
     } },
-  { name = "string_cayley", encoding = "learned/string_cayley",
+  { name = "string_cayley", encoding = "string_cayley",
     options = { head_dim = 64, heads = 3 },
     inputs = {
       x = { file = "string_cayley.x.f64", shape = { 2, 3, 12, 64 } },

@@ -32,7 +32,7 @@ static spec *load(arena *a, const char *name, const char *defines) {
 }
 
 static spec *load_bias(arena *a, const char *name, const char *defines) {
-  spec *s = load(a, arena_printf(a, "%s/biases/%s.lua", SPECS_DIR, name), defines);
+  spec *s = load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, name), defines);
   assert_non_null(s);
   return s;
 }
@@ -123,7 +123,7 @@ static void sincos_of_volumes(void **state) {
   (void)state;
   enum { SUM_BATCH = 2, SUM_CHANNELS = 70, SUM_AXES = 3 };
   arena *a = arena_create();
-  spec *s = load(a, arena_printf(a, "%s/additive/sincos.lua", SPECS_DIR), "channels=70 axes=3");
+  spec *s = load(a, arena_printf(a, "%s/sincos.lua", SPECS_DIR), "channels=70 axes=3");
   assert_non_null(s);
   int64_t count = SUM_BATCH * TOKENS * SUM_CHANNELS;
   const double *x = read_golden(a, "sincos3d", "x", count), *expected = read_golden(a, "sincos3d", "out", count);
