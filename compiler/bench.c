@@ -23,7 +23,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { REPETITIONS = 23, WARM_UP_CALLS = 2, CONTENDERS_MOST = 8, HUGE_PAGE = 2 * 1024 * 1024, PATTERN = 65521 };
+enum { REPETITIONS = 23, REPETITIONS_PREPARING = 7, WARM_UP_CALLS = 2, CONTENDERS_MOST = 8, HUGE_PAGE = 2 * 1024 * 1024, PATTERN = 65521 };
 static const double SAMPLE_SECONDS = 250e-6;
 
 /* Everything one shape needs: tensors, their memory, and the call. */
@@ -33,7 +33,9 @@ typedef struct bed {
   number_type type;
   size_t bytes;             /* of q, of k */
   size_t out_bytes;         /* of an output, which may have more channels */
-  size_t moved;             /* what a call reads and writes, inputs included */
+  size_t moved;             /* what a call reads and writes, inputs included; a table is read beside it */
+  void *table;              /* that calls use; or NULL */
+  size_t table_bytes;
   void *data[TENSOR_COUNT]; /* outputs are NULL in place */
   void *scratch[TENSOR_COUNT]; /* what limit loops read and write instead, where outputs have other sizes; or NULL */
   void *input[SPEC_MAX_INPUTS];
@@ -133,6 +135,7 @@ static const char *lay_pattern(arena *a, bed *b, uint64_t *seed) {
 static void clear_bed(bed *b) {
   for (int t = 0; t < TENSOR_COUNT; t++) free(b->data[t]), free(b->scratch[t]);
   for (int i = 0; i < SPEC_MAX_INPUTS; i++) free(b->input[i]);
+  free(b->table);
 }
 
 static void set_strides(int64_t *strides, const bench_shape *size, bench_layout layout, int64_t channels) {
@@ -206,6 +209,15 @@ static bool lay_bed(arena *a, bed *b, const spec *s, const pegen_kernel *kernel,
   return true;
 }
 
+/* Room for the table, which the kernel then finds in its arguments. The kernel's error, or 0 (without room: b->table is NULL). */
+static int lay_table(bed *b, const pegen_kernel *kernel) {
+  b->table_bytes = kernel->table_bytes(&b->args);
+  if (!(b->table = allocate(b->table_bytes ? b->table_bytes : 1))) return 0;
+  b->args.table = b->table;
+  b->args.table_bytes = b->table_bytes;
+  return kernel->prepare(&b->args, 0, 1);
+}
+
 /* ---- contenders --------------------------------------------------------------------- */
 
 static void work_kernel(void *context, int part, int parts) {
@@ -224,6 +236,9 @@ static void work_limit(void *context, int part, int parts) {
   for (int t = TENSOR_Q; t <= TENSOR_K; t++)
     if (b->scratch[t]) c->limit((char *)b->scratch[t + TENSOR_Q_OUT] + begin, (const char *)b->scratch[t] + begin, end - begin);
     else c->limit((char *)b->tensor[t + TENSOR_Q_OUT].data + begin, (const char *)b->data[t] + begin, end - begin);
+  _Alignas(64) char sink[LIMIT_SINK];
+  size_t units = b->table_bytes / LIMIT_SINK, first = units * (size_t)part / (size_t)parts, last = units * (size_t)(part + 1) / (size_t)parts;
+  if (last > first) limit_read()(sink, (const char *)b->table + first * LIMIT_SINK, (last - first) * LIMIT_SINK);
 }
 
 static void call(contender *c) {
@@ -247,12 +262,12 @@ static void calibrate(contender *c) {
 }
 
 /* The kernel's error, or 0. */
-static int measure(contender *contenders, int count, const bed *b) {
+static int measure(contender *contenders, int count, const bed *b, int repetitions) {
   for (int i = 0; i < count; i++) {
     calibrate(&contenders[i]);
     if (atomic_load(&contenders[i].error)) return atomic_load(&contenders[i].error);
   }
-  for (int r = 0; r < REPETITIONS; r++) {
+  for (int r = 0; r < repetitions; r++) {
     fill(b); /* an encoding that grows (or shrinks) vectors must not reach infinity (or subnormals) */
     for (int i = 0; i < count; i++) {
       contender *c = &contenders[(i + r) % count]; /* so that none always follows the same one */
@@ -263,8 +278,8 @@ static int measure(contender *contenders, int count, const bed *b) {
     }
   }
   for (int i = 0; i < count; i++) {
-    qsort(contenders[i].sample, REPETITIONS, sizeof(double), ascending);
-    contenders[i].seconds = contenders[i].sample[REPETITIONS / 2];
+    qsort(contenders[i].sample, (size_t)repetitions, sizeof(double), ascending);
+    contenders[i].seconds = contenders[i].sample[repetitions / 2];
   }
   return 0;
 }
@@ -277,7 +292,7 @@ void bench_print_time(double seconds) {
 }
 
 static void print_row(const bed *b, bench_layout layout, bool in_place, const contender *contenders, int count,
-                      int n_kernels) {
+                      int n_kernels, const contender *preparing) {
   char dims[64];
   snprintf(dims, sizeof dims, "[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "]", b->size.batches, b->size.tokens,
            b->size.heads, b->size.head_dim);
@@ -288,22 +303,33 @@ static void print_row(const bed *b, bench_layout layout, bool in_place, const co
     const contender *limit = &contenders[n_kernels];
     for (int i = n_kernels; i < count; i++)
       if (contenders[i].seconds < limit->seconds) limit = &contenders[i];
-    double bytes = (double)b->moved; /* q, k and inputs read, outputs written */
+    double bytes = (double)(b->moved + b->table_bytes); /* q, k, inputs and table read, outputs written */
     printf(" %8.2f MB %7.1f %7.1f  %-9s %5.2f", bytes * 1e-6, bytes / kernel->seconds * 1e-9,
            bytes / limit->seconds * 1e-9, limit->name, limit->seconds / kernel->seconds);
   }
   if (n_kernels > 1) printf("%s  %.2fx of one thread", b->size.time_only ? "    " : "", contenders[0].seconds / kernel->seconds);
+  if (b->table) {
+    printf("  table %.2f MB, prepared in", (double)b->table_bytes * 1e-6);
+    bench_print_time(preparing->seconds);
+  }
   puts("");
   fflush(stdout);
 }
 
+static int no_memory(const bench_shape *size) {
+  diag_error(NULL, 0, "bench: not enough memory for the shape %s", size->name);
+  return STATUS_ERROR;
+}
+
 static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const bench_shape *size, number_type type,
-                     bench_layout layout, bool in_place, crew *threads) {
+                     bench_layout layout, bool in_place, crew *threads, bool tabled) {
   static contender contenders[CONTENDERS_MOST];
   bed b;
-  if (!lay_bed(a, &b, s, kernel, size, type, layout, in_place)) {
-    diag_error(NULL, 0, "bench: not enough memory for the shape %s", size->name);
-    return STATUS_ERROR;
+  if (!lay_bed(a, &b, s, kernel, size, type, layout, in_place)) return no_memory(size);
+  int error = tabled ? lay_table(&b, kernel) : 0;
+  if (tabled && !b.table) {
+    clear_bed(&b);
+    return no_memory(size);
   }
   int count = 0;
   memset(contenders, 0, sizeof contenders);
@@ -315,8 +341,11 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
   int n_loops = size->time_only ? 0 : limit_loops(in_place, &loops);
   for (int i = 0; i < n_loops; i++)
     contenders[count++] = (contender){.name = loops[i].name, .work = work_limit, .on = &b, .limit = loops[i].run, .threads = threads};
-  int error = measure(contenders, count, &b);
-  if (!error) print_row(&b, layout, in_place, contenders, count, n_kernels);
+  static contender preparing;
+  preparing = (contender){.name = "prepare", .work = work_kernel, .on = &b, .entry = kernel->prepare, .threads = threads};
+  if (!error && tabled) error = measure(&preparing, 1, &b, REPETITIONS_PREPARING);
+  if (!error) error = measure(contenders, count, &b, REPETITIONS);
+  if (!error) print_row(&b, layout, in_place, contenders, count, n_kernels, &preparing);
   else diag_error(NULL, 0, "bench: the kernel refused the shape %s: %s", size->name, pegen_strerror(error));
   clear_bed(&b);
   return error ? STATUS_ERROR : STATUS_OK;
@@ -328,21 +357,29 @@ typedef struct row_request {
   const pegen_kernel *kernel;
   number_type type;
   crew *threads;
+  bool tabled;
 } row_request;
 
 static int visit_row(void *context, const bench_shape *size, bench_layout layout, bool in_place) {
   const row_request *r = context;
-  return bench_row(r->memory, r->spec, r->kernel, size, r->type, layout, in_place, r->threads);
+  return bench_row(r->memory, r->spec, r->kernel, size, r->type, layout, in_place, r->threads, r->tabled);
 }
 
-static void print_head(const pegen_kernel *kernel, number_type type, int threads) {
-  printf("%s %s\n%s, %s, %d thread%s; times are medians of %d; the limit moves the same bytes\n", kernel->name,
-         kernel->options, kernel->targets, number_type_info(type)->name, threads, threads > 1 ? "s" : "", REPETITIONS);
+static void print_head(const pegen_kernel *kernel, number_type type, int threads, bool tabled) {
+  printf("%s %s\n%s, %s, %d thread%s; times are medians of %d; the limit moves the same bytes%s\n", kernel->name,
+         kernel->options, kernel->targets, number_type_info(type)->name, threads, threads > 1 ? "s" : "", REPETITIONS,
+         tabled ? " and reads the table" : "");
   printf("%-8s %-16s %-4s %-3s %12s %11s %7s %7s  %-9s %5s\n", "shape", "[B,N,H,D]", "mem", "to", "a call", "bytes",
          "GB/s", "limit", "(loop)", "ratio");
 }
 
+static int refuse_table(const spec *s, const char *what) {
+  diag_error(s->file, s->line, "bench: --table, but %s of '%s' has no NAME_prepare; the kernel of a rotation, for a processor, was expected", what, s->name);
+  return STATUS_ERROR;
+}
+
 int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned dtype, const bench_options *bench) {
+  if (bench->table && !kernel->prepare) return refuse_table(s, "the kernel");
   number_type type = NUMBER_F32;
   while (number_type_info(type)->dtype != dtype) type++;
   crew *threads = bench->threads > 1 ? crew_create(bench->threads) : NULL;
@@ -350,18 +387,20 @@ int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned d
     diag_error(NULL, 0, "bench: cannot start %d threads", bench->threads);
     return STATUS_ERROR;
   }
-  print_head(kernel, type, bench->threads);
-  row_request request = {a, s, kernel, type, threads};
+  print_head(kernel, type, bench->threads, bench->table);
+  row_request request = {a, s, kernel, type, threads, bench->table};
   int status = bench_each_shape(kernel, bench, BENCH_ON_CPU, visit_row, &request);
   crew_destroy(threads);
   return status;
 }
 
 int bench_spec(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
+  if (s->pairwise && bench->table) return refuse_table(s, "the attention");
   if (s->pairwise) return bench_attention(a, s, options, bench);
   compile_options compiling = *options;
   const char *processors;
-  if (ptx_target_parse(a, options->targets, &processors) && !processors) return bench_gpu_spec(a, s, options, bench);
+  if (ptx_target_parse(a, options->targets, &processors) && !processors)
+    return bench->table ? refuse_table(s, "the GPU's kernel") : bench_gpu_spec(a, s, options, bench);
   compiling.emit = EMIT_OBJ;
   if (!compiling.dtypes) compiling.dtypes = PEGEN_DTYPE_F32;
   compile_output object;

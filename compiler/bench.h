@@ -4,7 +4,8 @@
  * checks included) with q and k in one call. In place the limit is the fastest
  * loop that scales the same bytes in place; out of place the fastest copy.
  * Kernel and limits take turns in one process, so only their ratio is
- * comparable from run to run: machines drift, ratios do not.
+ * comparable from run to run: machines drift, ratios do not. With a table the kernel encodes by what NAME_prepare
+ * wrote, which is timed too, and the limit also reads the table's bytes.
  */
 #ifndef PEGEN_BENCH_H
 #define PEGEN_BENCH_H

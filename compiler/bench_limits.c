@@ -40,7 +40,7 @@ enum { AHEAD_NEAR = 4096, AHEAD_FAR = 8192, UNROLL = 4 };
 /* A prefetch past the end is no access: it may not fault. */
 #define AHEAD(bytes) __builtin_prefetch((const char *)(uintptr_t)((uintptr_t)(in + j) + (bytes)), 0, 3)
 
-#define LIMIT_LOOPS(isa, suffix, lanes, vector, load, store, stream, set1, mul, fence)                                    \
+#define LIMIT_LOOPS(isa, suffix, lanes, vector, load, store, stream, set1, mul, add, fence)                               \
   LIMIT_LOOP(isa, suffix, lanes, scale, vector factor = set1(one), store(out + j, mul(load(in + j), factor)),             \
              scale_tail(out + i, count - i))                                                                              \
   LIMIT_LOOP(isa, suffix, lanes, scale_near, vector factor = set1(one),                                                   \
@@ -50,21 +50,25 @@ enum { AHEAD_NEAR = 4096, AHEAD_FAR = 8192, UNROLL = 4 };
   LIMIT_LOOP(isa, suffix, lanes, copy, , store(out + j, load(in + j)), memcpy(out + i, in + i, (count - i) * sizeof *in)) \
   LIMIT_LOOP(isa, suffix, lanes, copy_stream, , stream(out + j, load(in + j)),                                            \
              memcpy(out + i, in + i, (count - i) * sizeof *in); fence())                                                  \
+  LIMIT_LOOP(isa, suffix, lanes, read, vector sum[UNROLL]; for (int u = 0; u < UNROLL; u++) sum[u] = set1(0),             \
+             sum[(j - i) / (lanes)] = add(sum[(j - i) / (lanes)], load(in + j)),                                          \
+             for (int u = 0; u < UNROLL; u++) store(out + u * (lanes), sum[u]))                                           \
   static const limit_loop loops_##suffix[] = {{"scale", true, scale_##suffix},                                            \
                                               {"scale+4K", true, scale_near_##suffix},                                    \
                                               {"scale+8K", true, scale_far_##suffix},                                     \
                                               {"copy", false, copy_##suffix},                                             \
-                                              {"copy-nt", false, copy_stream_##suffix}};
+                                              {"copy-nt", false, copy_stream_##suffix},                                   \
+                                              {"read", false, read_##suffix}};
 
-enum { LOOPS_IN_PLACE = 3, LOOPS_OUT_OF_PLACE = 2 };
+enum { LOOPS_IN_PLACE = 3, LOOPS_OUT_OF_PLACE = 2 }; /* then the one that reads */
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 LIMIT_LOOPS("avx512f", avx512, 16, __m512, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_stream_ps, _mm512_set1_ps,
-            _mm512_mul_ps, _mm_sfence)
+            _mm512_mul_ps, _mm512_add_ps, _mm_sfence)
 LIMIT_LOOPS("avx", avx, 8, __m256, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps, _mm256_set1_ps, _mm256_mul_ps,
-            _mm_sfence)
-LIMIT_LOOPS("sse2", sse, 4, __m128, _mm_loadu_ps, _mm_storeu_ps, _mm_stream_ps, _mm_set1_ps, _mm_mul_ps, _mm_sfence)
+            _mm256_add_ps, _mm_sfence)
+LIMIT_LOOPS("sse2", sse, 4, __m128, _mm_loadu_ps, _mm_storeu_ps, _mm_stream_ps, _mm_set1_ps, _mm_mul_ps, _mm_add_ps, _mm_sfence)
 
 static const limit_loop *best_loops(void) {
   if (__builtin_cpu_supports("avx512f")) return loops_avx512;
@@ -75,7 +79,7 @@ static void relax(void) { _mm_pause(); }
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 static void no_fence(void) {}
-LIMIT_LOOPS("arch=armv8-a", neon, 4, float32x4_t, vld1q_f32, vst1q_f32, vst1q_f32, vdupq_n_f32, vmulq_f32, no_fence)
+LIMIT_LOOPS("arch=armv8-a", neon, 4, float32x4_t, vld1q_f32, vst1q_f32, vst1q_f32, vdupq_n_f32, vmulq_f32, vaddq_f32, no_fence)
 static const limit_loop *best_loops(void) { return loops_neon; }
 static void relax(void) { __asm__ volatile("yield"); }
 #else
@@ -86,6 +90,8 @@ int limit_loops(bool in_place, const limit_loop **loops) {
   *loops = best_loops() + (in_place ? 0 : LOOPS_IN_PLACE);
   return in_place ? LOOPS_IN_PLACE : LOOPS_OUT_OF_PLACE;
 }
+
+limit_function *limit_read(void) { return best_loops()[LOOPS_IN_PLACE + LOOPS_OUT_OF_PLACE].run; }
 
 /* ---- threads ------------------------------------------------------------------------ */
 

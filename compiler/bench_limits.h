@@ -18,6 +18,10 @@ typedef struct limit_loop {
 /* The loops for this processor, in place or not. */
 int limit_loops(bool in_place, const limit_loop **loops);
 
+/* Reads the bytes at `in` (a multiple of LIMIT_SINK) and leaves LIMIT_SINK bytes of their sum at `out`. */
+enum { LIMIT_SINK = 256 };
+limit_function *limit_read(void);
+
 /* Threads that wait spinning between calls: starting one takes longer than a small kernel. */
 typedef struct crew crew;
 typedef void crew_work(void *context, int part, int parts);

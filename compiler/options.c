@@ -244,6 +244,12 @@ static int set_out_of_place(parser *p, const char *value) {
   return STATUS_OK;
 }
 
+static int set_table(parser *p, const char *value) {
+  (void)value;
+  p->out->bench.table = true;
+  return STATUS_OK;
+}
+
 static int show_help(parser *p, const char *value) {
   (void)value;
   option_print_help(stdout);
@@ -308,6 +314,7 @@ static const option_row rows[] = {
     {"threads", 0, "COUNT", false, FOR_BENCH, set_threads, "threads that share each call; default 1", VALUES_FREE, NULL},
     {"in-place", 0, NULL, false, FOR_BENCH, set_in_place, "only q_out = q, k_out = k", VALUES_FREE, NULL},
     {"out-of-place", 0, NULL, false, FOR_BENCH, set_out_of_place, "only outputs apart from the inputs", VALUES_FREE, NULL},
+    {"table", 0, NULL, false, FOR_BENCH, set_table, "time NAME_encode by the table that NAME_prepare writes, and NAME_prepare; the limit reads the table, too", VALUES_FREE, NULL},
     {"completion", 0, "SHELL", false, FOR_ALL, show_completion, "print the completion script for bash or zsh", VALUES_WORDS, shell_word},
     {"man", 0, NULL, false, FOR_ALL, show_man, "print the manual page, as roff", VALUES_FREE, NULL},
     {"help", 'h', NULL, false, FOR_ALL, show_help, "print this", VALUES_FREE, NULL},

@@ -29,6 +29,7 @@ typedef struct bench_options {
   unsigned layouts;    /* LAYOUT_ bits; 0: bnhd */
   int threads;         /* 1 or more */
   bool in_place, out_of_place; /* both false: both are measured */
+  bool table; /* encode by a table of NAME_prepare, which is timed, too */
 } bench_options;
 
 typedef struct options {

@@ -27,6 +27,24 @@ static int fake_encode(const pegen_args *args, int part, int parts) {
   return 0;
 }
 
+static int prepared; /* parts of a table that were asked for */
+
+static int fake_prepare(const pegen_args *args, int part, int parts) {
+  (void)parts;
+  prepared++;
+  if (part == 0) memset(args->table, 1, args->table_bytes);
+  return 0;
+}
+
+static size_t fake_table_bytes(const pegen_args *args) { return (size_t)args->positions->shape[0] * 1024; }
+
+/* As above, where a table is there and holds what was prepared. */
+static int fake_encode_tabled(const pegen_args *args, int part, int parts) {
+  const char *table = args->table;
+  if (!table || args->table_bytes != fake_table_bytes(args) || table[args->table_bytes - 1] != 1) return PEGEN_ERROR_TABLE;
+  return fake_encode(args, part, parts);
+}
+
 static size_t fake_workspace(const pegen_args *args) {
   (void)args;
   return 0;
@@ -51,6 +69,14 @@ int main(int argc, char **argv) {
   failures += expect(bench_kernel(a, &s, &kernel, PEGEN_DTYPE_F32, &small), STATUS_OK, "one thread");
   small.threads = 2;
   failures += expect(bench_kernel(a, &s, &kernel, PEGEN_DTYPE_F32, &small), STATUS_OK, "two threads");
+  bench_options tabled = small;
+  tabled.table = true;
+  pegen_kernel with_table = kernel;
+  with_table.encode = fake_encode_tabled, with_table.prepare = fake_prepare, with_table.table_bytes = fake_table_bytes;
+  failures += expect(bench_kernel(a, &s, &with_table, PEGEN_DTYPE_F32, &tabled), STATUS_OK, "a table");
+  failures += expect(prepared > 0, true, "preparing");
+  failures += expect(bench_kernel(a, &s, &with_table, PEGEN_DTYPE_F32, &small), STATUS_ERROR, "a table that was not asked for");
+  failures += expect(bench_kernel(a, &s, &kernel, PEGEN_DTYPE_F32, &tabled), STATUS_ERROR, "no table");
   for (const char *const *bad = (const char *const[]){"1,2", "1,2,3,63", "1,2,3,64,", "0,1,1", "a", NULL}; *bad; bad++) {
     bench_options wrong = {.shape = *bad, .threads = 1};
     failures += expect(bench_kernel(a, &s, &kernel, PEGEN_DTYPE_F32, &wrong), STATUS_ERROR, *bad);
