@@ -271,8 +271,9 @@ int check_spec(arena *a, const spec *s, const check_options *options) {
     diag_error(s->file, 0, "this machine runs none of the targets '%s'", options->targets ? options->targets : "");
     return 1;
   }
-  printf("%s: seed %llu; errors of entries are absolute (times an amplitude above 1), of rows relative to each block's norm\n", s->name,
-         (unsigned long long)c.random);
+  bool grows = s->dense && !s->dense->is_f64; /* float32: errors of exp(M) grow with M */
+  printf("%s: seed %llu; errors of entries are absolute (times an amplitude above 1), of rows relative to each block's norm%s\n", s->name,
+         (unsigned long long)c.random, grows ? ", both divided by max(1, |M|)" : "");
   choose_tokens(&c);
   for (int i = 0; i < count; i++)
     if (!check_target(&c, targets[i])) return 1;

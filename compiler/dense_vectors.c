@@ -30,6 +30,7 @@ const spec *dense_as_vectors(arena *a, const spec *s) {
   spec *vectors = arena_new(a, spec);
   *vectors = *s;
   vectors->dense = NULL;
+  vectors->exact = s->dense->is_f64;
   vectors->algebra = (spec_algebra){s->n_components, 0, 0};
   for (int i = 0; i < s->n_components; i++) vectors->component[i] = (spec_component){1u << i, 1};
   for (int axis = 0; axis < s->n_axes; axis++) vectors->generator[axis] = bivector_of(a, s, &s->dense->generator[axis]);

@@ -92,7 +92,8 @@ static void explain_exponential(arena *a, const spec *s, explanation *out) {
     out->normal_form = arena_printf(a, "the exponential by scaling and squaring, %.1f products of matrices where |M| is %g; "
                                     "NAME_prepare forms it once a position", exponential_products(TYPICAL_NORM, plan->is_f64), TYPICAL_NORM);
   out->entries_precision = plan->is_f64 ? "within 2^-22" : "within 2^-22 times the larger of 1 and |M|";
-  out->rows_precision = "float32 within 2^-20 of a block's norm, times |M| above 1; bfloat16 and float16 half a unit in the last place more";
+  out->rows_precision = plan->is_f64 || s->dense->is_f64 ? "float32 within 2^-20 of a block's norm; bfloat16 and float16 half a unit in the last place more"
+                                     : "float32 within 2^-20 of a block's norm, times |M| above 1; bfloat16 and float16 half a unit in the last place more";
 }
 
 bool explain_dense(arena *a, const spec *s, explanation *out) {

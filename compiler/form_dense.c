@@ -65,7 +65,7 @@ static LLVMValueRef target_rows(describer *d, const plan_dense *p, const cpu_tar
   int size = p->spec->n_components;
   for (int i = 0; i < count; i++) {
     const cpu_target *t = targets[i];
-    int lanes = t->lanes / (p->is_f64 && !p->spec->dense->schur ? 2 : 1), unit = plan_dense_unit(p, t);
+    int lanes = t->lanes / (p->is_f64 ? 2 : 1), unit = plan_dense_unit(p, t);
     LLVMValueRef apply[DTYPE_COUNT];
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) apply[dtype] = describe_function(d, emit_apply_name(a, t, dtype));
     LLVMValueRef fields[] = {describe_i64(d, unit), describe_i64(d, p->spec->dense->schur || size > DENSE_IN_LANES ? 0 : unit),

@@ -31,7 +31,7 @@ typedef struct builder {
   spec_algebra algebra;
   int n;
   bool wide;  /* several rotations are multiplied: entries stay float64 until the product is done */
-  bool exact; /* so many that the errors of float32 sines and cosines would add up: float64 polynomials */
+  bool exact; /* float64 polynomials: asked for, or so many rotations that errors of float32 sines and cosines would add up */
 } builder;
 
 static bool is_scaled_position(const expr *x) {
@@ -408,8 +408,8 @@ bool group_build(arena *a, const spec *s, block_program *out) {
   builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), false, false};
   factor factors[2 * SPEC_MAX_AXES];
   int count = combine(&b, factors);
-  b.wide = needs_wide(factors, count);
-  b.exact = count > 3;
+  b.wide = s->exact || needs_wide(factors, count);
+  b.exact = s->exact || count > 3;
   expr_matrix v = {0};
   for (int i = 0; i < count; i++) {
     if (!is_simple(&b, &factors[i].plane)) {

@@ -15,7 +15,8 @@ oracle *oracle_create(arena *a, const spec *s, int64_t batches, int64_t tokens, 
 void oracle_sample(oracle *o, int64_t step);
 /* matrix [n_components][n_components] of a token that is encoded. *scale: what errors of its entries are
  * measured by: the amplitude (or its inverse) in a compact group, otherwise the largest
- * number that a float32 product of the axes' actions passes through; of a dense block exp(M) the larger of 1 and ||M||. */
+ * number that a float32 product of the axes' actions passes through; of a dense block exp(M) the larger
+ * of 1 and ||M||, unless float64 was asked for. */
 const long double *oracle_matrix(oracle *o, int64_t batch, int64_t token, int head, int block, long double *scale);
 
 /* One row [head_dim], exact in the channels' basis, and what errors of its channels are measured by: scale times the

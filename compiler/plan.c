@@ -167,6 +167,7 @@ void plan_print(FILE *out, const plan *p) {
   fprintf(out, "; %s: %d blocks of %d channels, %d channels passed through\n", s->name, s->n_blocks, n, s->head_dim - n * s->n_blocks);
   fprintf(out, "; %d terms a row; %d operations a block and token; coefficients %s\n", p->n_terms, p->token_operations,
           p->per_head ? "per token and head" : "per token, shared by all heads");
+  if (s->exact || (s->dense && s->dense->is_f64)) fprintf(out, "; formed in float64 (within 2^-22), rounded once\n");
   if (p->n_prepared) {
     fprintf(out, "prepared once per call:\n");
     for (int i = 0; i < p->n_prepared; i++) fprintf(out, "  %%%d\n", p->prepared[i]->id);

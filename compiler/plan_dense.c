@@ -30,6 +30,7 @@ static void choose_generators(arena *a, plan_dense *p) {
 plan_dense *plan_dense_build(arena *a, const spec *s) {
   plan_dense *p = arena_new(a, plan_dense);
   p->spec = s;
+  p->is_f64 = s->dense->is_f64 && !s->dense->schur; /* planes turn by phases in float64 anyway */
   choose_generators(a, p);
   p->angles = plan_of_expressions(a, s, p->angle, p->n_generators);
   p->per_head = p->angles->per_head || heads_differ(p);
@@ -38,8 +39,8 @@ plan_dense *plan_dense_build(arena *a, const spec *s) {
 
 int plan_dense_unit(const plan_dense *p, const cpu_target *target) {
   if (p->spec->dense->schur || p->spec->n_components > DENSE_IN_LANES) return 1;
-  int unit = NARROWEST_UNIT;
-  while (unit < target->lanes && unit < p->spec->n_blocks) unit *= 2;
+  int unit = NARROWEST_UNIT, lanes = p->is_f64 ? target->lanes / 2 : target->lanes;
+  while (unit < lanes && unit < p->spec->n_blocks) unit *= 2;
   return unit;
 }
 
@@ -84,7 +85,8 @@ void plan_dense_print(FILE *out, const plan_dense *p) {
     print_angles(out, p);
     return;
   }
-  fprintf(out, "; formed in %s by scaling and squaring, %s; %d multiply-adds a block and row to apply\n", p->is_f64 ? "float64" : "float32",
+  fprintf(out, "; formed in %s by scaling and squaring, %s; %d multiply-adds a block and row to apply\n",
+          p->is_f64 ? "float64 (within 2^-22)" : "float32 (within 2^-22 max(1, |M|))",
           b <= DENSE_IN_LANES ? "a block in each lane" : "a block at a time", b * b);
   for (double norm = 1; norm <= 256; norm *= 4) print_choice(out, p, norm);
   fprintf(out, "; a matrix serves q and k and every batch with shared positions, and a table every call: formed\n");

@@ -96,6 +96,7 @@ typedef struct spec_dense {
    * plane k at components 2k, 2k + 1. The S in front cancels in scores. Only where the generators of
    * each block commute, and never with `inverse`. */
   bool schur;
+  bool is_f64; /* exp(M) is formed in float64: within 2^-22 whatever ||M||, not 2^-22 max(1, ||M||) */
 } spec_dense;
 
 /* An orthogonal change of basis of the whole head before the blocks are turned (STRING, Cayley form):
@@ -172,6 +173,7 @@ typedef struct spec {
   spec_bivector generator[SPEC_MAX_AXES];
   const expr *angle[SPEC_MAX_AXES]; /* theta_a in radians, positions included */
   double amplitude;                 /* factor of the encoded channels (YaRN's attention factor) */
+  bool exact; /* closed forms stay in float64 and are rounded once: small dense blocks that say is_f64 */
 
   const spec_dense *dense;           /* NULL: blocks of blades */
   const spec_basis *basis;           /* NULL: channels are turned as they come */

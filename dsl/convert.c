@@ -169,6 +169,7 @@ static void read_generators(lua_State *L, spec *d) {
   }
   lua_pop(L, 1);
   if (dense) dense->schur = flag_field(L, "schur");
+  if (dense) dense->is_f64 = flag_field(L, "is_f64");
   d->dense = dense;
   const expr *phase[SPEC_MAX_AXES], *position[SPEC_MAX_AXES];
   open_list(L, "phases", SPEC_MAX_AXES);

@@ -13,16 +13,22 @@ local dense = {}
 local Block = { __metatable = "block" }
 local blocks = setmetatable({}, { __mode = "k" })
 
--- { size = b, dense = true }, or nil for what is no dense block.
+-- { size = b, dense = true, is_f64 = whether exp is formed in float64 }, or nil for what is no dense block.
 function dense.block(value) return type(value) == "table" and blocks[value] or nil end
 
-function dense.dense(b)
+function dense.dense(b, fields)
   local size = math.type(b) and math.tointeger(b)
   if not size or size < 2 or size > core.limits.block then
     check.fail("pe.dense(%s): a number of channels from 2 to %d was expected", check.show(b), core.limits.block)
   end
+  fields = fields == nil and {} or fields
+  check.fields("pe.dense", fields, { "prepare" })
+  local prepare = fields.prepare == nil and "float32" or fields.prepare
+  if prepare ~= "float32" and prepare ~= "float64" then
+    check.wrong("pe.dense", "prepare", prepare, "\"float32\" or \"float64\"")
+  end
   local block = setmetatable({}, Block)
-  blocks[block] = { size = size, dense = true }
+  blocks[block] = { size = size, dense = true, is_f64 = prepare == "float64" }
   return block
 end
 

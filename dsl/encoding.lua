@@ -321,6 +321,7 @@ local function describe_blocks(given, described, index_of)
     size = block.size,
     dense = block.dense or false,
     schur = schur,
+    is_f64 = block.is_f64 or false,
     basis = basis,
     blades = block.masks,
     signs = block.signs,

@@ -17,6 +17,8 @@ local P = pe.option("axes", 2, "axes of a position: h, w or t, h, w", { 1, 2, 3 
 local b = pe.option("block", 8, "channels of a block, 2 to 64; what is left over passes through")
 local basis = pe.option("basis", "channels", "of the output: the channels' own, the generators', or folded into the weights",
   { "channels", "schur", "folded" })
+local prepare = pe.option("prepare", "float32",
+  "in which rotations exp(M) are formed: within 2^-22 max(1, |M|), or within 2^-22 for any M up to 500", { "float32", "float64" })
 local AXES = P == 1 and { "t" } or P == 2 and { "h", "w" } or { "t", "h", "w" }
 local coordinates = pe.option("coordinates", "given",
   "positions as given; or from cells p of n: p / (n - 1) in [0, 1], or their centres (p + 1/2) / n", { "given", "inclusive", "centres" })
@@ -71,7 +73,7 @@ if basis == "folded" then
     return speed(axis, i // planes) * frequencies(head, i // planes, i % planes)
   end
 else
-  encoding.block = pe.dense(b)
+  encoding.block = pe.dense(b, { prepare = prepare })
   encoding.generators = pe.learned.skew(b, {
     name = "generators",
     shape = { "heads", "blocks" },

@@ -11,6 +11,8 @@ local D = pe.option("head_dim", 64, "channels per head")
 local heads = pe.option("heads", 1, "heads with generators of their own; 1: all heads share them")
 local P = pe.option("axes", 2, "axes of a position: h, w or t, h, w", { 1, 2, 3 })
 local b = pe.option("block", D, "channels of a block, 2 to 64: LieRE_8, LieRE_64; what is left over passes through")
+local prepare = pe.option("prepare", "float32",
+  "in which rotations exp(M) are formed: within 2^-22 max(1, |M|), or within 2^-22 for any M up to 500", { "float32", "float64" })
 local AXES = P == 1 and { "t" } or P == 2 and { "h", "w" } or { "t", "h", "w" }
 local coordinates = pe.option("coordinates", "given",
   "positions as given; or from cells p of n: p / (n - 1) in [0, 1], or their centres (p + 1/2) / n", { "given", "inclusive", "centres" })
@@ -45,7 +47,7 @@ return pe.encoding {
   axes = AXES,
   head_dim = D,
   heads = heads,
-  block = pe.dense(b),
+  block = pe.dense(b, { prepare = prepare }),
   generators = raw,
   combine = pe.sum,
   phase = 1,

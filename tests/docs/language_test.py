@@ -127,7 +127,7 @@ def main():
         good = re.sub(r"^```lua[^`]*-- error:[^`]*^```$", "", text, flags=re.M)
         for word in set(re.findall(r"\bpe(?:\.[a-z_]+)+", good)):
             expect(word in vocabulary, f"the document names {word}, which is no word")
-        for word, arguments in (("pe.encoding", ""), ("pe.learned", ""), ("pe.learned.skew", "4, "), ("pe.multivector", "")):
+        for word, arguments in (("pe.encoding", ""), ("pe.learned", ""), ("pe.learned.skew", "4, "), ("pe.dense", "8, "), ("pe.multivector", "")):
             if word in vocabulary:
                 for field in fields(folder, word, arguments):
                     expect(f"`{field}`" in text or f"{field} =" in text, f"the field {field} of {word} is not in the document")
