@@ -82,10 +82,11 @@ static double at(const DLTensor *t, int64_t b, int64_t h, int64_t n, int c) {
     for (int64_t h = 0; h < (f).heads; h++)    \
       for (int64_t n = 0; n < TOKENS; n++)
 
-/* <x, y> over the channels of one block. */
+/* <x, y> over the channels of one block; over the whole row where a change of basis mixes the blocks. */
 static double block_product(const spec *s, const DLTensor *x, const DLTensor *y, int64_t b, int64_t h, int64_t nx, int64_t ny, int block) {
   double sum = 0;
-  for (int i = 0; i < s->n_components; i++) {
+  for (int c = 0; s->basis && c < s->head_dim; c++) sum += at(x, b, h, nx, c) * at(y, b, h, ny, c);
+  for (int i = 0; !s->basis && i < s->n_components; i++) {
     int channel = s->channel[i * s->n_blocks + block];
     sum += at(x, b, h, nx, channel) * at(y, b, h, ny, channel);
   }
