@@ -63,7 +63,7 @@ static const spec *load_spec(arena *a, const precision_case *which, const char *
     *value++ = 0;
     defines[n++] = (loader_define){name, value};
   }
-  const spec *s = loader_load(a, arena_printf(a, "%s/learned/%s.lua", SPECS_DIR, which->spec), DSL_DIR, n, defines);
+  const spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, which->spec), DSL_DIR, n, defines);
   assert_non_null(s);
   return s;
 }
