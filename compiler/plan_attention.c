@@ -121,7 +121,7 @@ void attention_plan_print(FILE *out, const attention_plan *p) {
   if (p->matrix) {
     int n = s->n_components;
     const char *names[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
-    char text[SPEC_MAX_BLADES * SPEC_MAX_BLADES][24];
+    char text[SPEC_MAX_BLADES * SPEC_MAX_BLADES][32];
     for (int i = 0; i < n * n; i++) {
       snprintf(text[i], sizeof text[i], "R[%d][%d]", i / n, i % n);
       names[i] = text[i];
