@@ -170,6 +170,7 @@ static int check_types(const pegen_driver *driver, const pegen_args *args, pegen
   static const uint32_t bits[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16};
   const DLTensor *first = args->q ? args->q : args->k;
   call->type = pegen_row_type(first);
+  call->wide_inputs = 0; /* also of k alone, whose call has no inputs */
   if (call->type < 0 || !(driver->kernel->dtypes & bits[call->type]))
     return PEGEN_ERROR_DTYPE;
   if ((args->q && !pegen_same_type(args->q_out, first)) ||
@@ -189,7 +190,6 @@ int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args
 
 /* All inputs are of q's type, or all of float32. */
 static int check_input_types(const pegen_kernel *kernel, const pegen_args *args, pegen_call *call) {
-  call->wide_inputs = 0;
   for (int i = 0; i < kernel->n_inputs; i++) {
     const DLTensor *input = args->inputs[i];
     int wide = call->type > 0 && pegen_one_of(input, kDLFloat, 32);
