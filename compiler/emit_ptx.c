@@ -48,73 +48,10 @@ static int make_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *ent
 static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
 static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
 static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
-static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
 static ir_value short_parameter(ptx_body *t, int index) { return ir_cast(t->b, "arith.trunci", t->parameter[index], t->b->i32); }
 
-/* ---- positions ---- */
-
-static pair coordinate(ptx_body *t, ir_value at, bool is_f32) {
-  ir *b = t->b;
-  ir_value low = ir_load(b, b->i32, ir_pointer(b, at), 4);
-  if (is_f32) return pair_f32(ir_cast(b, "arith.bitcast", low, b->f32));
-  ir_value type = short_parameter(t, PEGEN_PTX_POSITION_TYPE);
-  ir_value is_f64 = ir_compare_int(b, "eq", type, i32(b, PEGEN_POSITION_F64)), is_i32 = ir_compare_int(b, "eq", type, i32(b, PEGEN_POSITION_I32));
-  ir_value step = ir_select(b, is_i32, ir_int(b, b->i64, 0), ir_int(b, b->i64, 4));
-  ir_value high = ir_load(b, b->i32, ir_pointer(b, add(b, at, step)), 4);
-  high = ir_select(b, is_i32, ir_op2(b, "arith.shrsi", low, i32(b, 31)), high);
-  return pair_select(b, is_f64, pair_from_f64(b, low, high), pair_from_i64(b, low, high));
-}
-
-static void load_coordinates(ptx_body *t, ir_value *values) {
-  ir *b = t->b;
-  int axes = t->p->spec->n_axes;
-  ir_value row = add(b, t->parameter[PEGEN_PTX_POSITIONS], mul(b, wide(b, t->column.batch), t->parameter[PEGEN_PTX_POSITION_BATCH]));
-  row = add(b, row, mul(b, wide(b, t->column.token), t->parameter[PEGEN_PTX_POSITION_TOKEN]));
-  MlirType types[2 * SPEC_MAX_AXES];
-  ir_value sides[2][2 * SPEC_MAX_AXES];
-  for (int i = 0; i < 2 * axes; i++) types[i] = b->f32;
-  ir_value is_f32 = ir_compare_int(b, "eq", t->parameter[PEGEN_PTX_POSITION_TYPE], ir_int(b, b->i64, PEGEN_POSITION_F32));
-  ir_choice choice = ir_choose(b, is_f32, 2 * axes, types);
-  for (int side = 0; side < 2; side++) {
-    for (int axis = 0; axis < axes; axis++) {
-      ir_value at = add(b, row, mul(b, t->parameter[PEGEN_PTX_POSITION_AXIS], ir_int(b, b->i64, axis)));
-      pair x = coordinate(t, at, side == 0);
-      sides[side][2 * axis] = x.hi;
-      sides[side][2 * axis + 1] = x.lo.ptr ? x.lo : ir_float(b, b->f32, 0);
-    }
-    if (side == 0) ir_choose_else(b, &choice, 2 * axes, sides[0]);
-  }
-  ir_end_choose(b, choice, 2 * axes, sides[1], values);
-}
-
-/* Row-major coordinates of the built-in grid, the last axis fastest. */
-static void grid_coordinates(ptx_body *t, ir_value *values) {
-  ir *b = t->b;
-  const spec *s = t->p->spec;
-  ir_value rest = ir_op2(b, "arith.subi", t->column.token, i32(b, s->skip_tokens));
-  for (int axis = s->n_axes - 1; axis >= 0; axis--) {
-    ir_value at = axis ? ir_op2(b, "arith.remui", rest, i32(b, s->grid[axis])) : rest;
-    values[2 * axis] = ir_cast(b, "arith.sitofp", at, b->f32);
-    values[2 * axis + 1] = ir_float(b, b->f32, 0);
-    if (axis) rest = ir_op2(b, "arith.divui", rest, i32(b, s->grid[axis]));
-  }
-}
-
 void ptx_positions(ptx_body *t) {
-  ir *b = t->b;
-  int axes = t->p->spec->n_axes;
-  ir_value values[2 * SPEC_MAX_AXES];
-  if (t->p->spec->grid[0]) {
-    MlirType types[2 * SPEC_MAX_AXES];
-    ir_value given[2 * SPEC_MAX_AXES], built_in[2 * SPEC_MAX_AXES];
-    for (int i = 0; i < 2 * axes; i++) types[i] = b->f32;
-    ir_choice choice = ir_choose(b, ir_compare_int(b, "eq", t->parameter[PEGEN_PTX_POSITIONS], ir_int(b, b->i64, 0)), 2 * axes, types);
-    grid_coordinates(t, built_in);
-    ir_choose_else(b, &choice, 2 * axes, built_in);
-    load_coordinates(t, given);
-    ir_end_choose(b, choice, 2 * axes, given, values);
-  } else load_coordinates(t, values);
-  for (int axis = 0; axis < axes; axis++) t->exprs.positions[axis] = (pair){.hi = values[2 * axis], .lo = values[2 * axis + 1]};
+  ptx_coordinates(t->b, t->p->spec, t->parameter + PEGEN_PTX_POSITIONS, t->column.batch, t->column.token, t->exprs.positions);
 }
 
 /* ---- indices ---- */
@@ -281,27 +218,32 @@ static void emit_staged(ptx_body *t) {
 
 int emit_ptx_parameters(const spec *s) { return PEGEN_PTX_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT; }
 
-ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_bf16, bool host) {
-  int count = emit_ptx_parameters(p->spec);
+ptx_function ptx_open_function(ir *b, arena *a, const char *name, int count, int blocks, bool host) {
   if (count > PEGEN_PTX_MAX_PARAMETERS) diag_bug("emit_ptx", "%d parameters", count);
-  ir_value *parameter = arena_array(a, ir_value, count), arguments[4];
-  ptx_body t = {.b = b, .p = p, .entry = entry, .parameter = parameter};
+  ir_value *parameter = arena_array(a, ir_value, count + 1), arguments[4];
+  ptx_function f = {.parameter = parameter};
   if (host) {
     MlirType types[] = {b->i32, b->i32, b->i32, b->ptr};
-    ir_function(b, entry->name, false, (MlirType){NULL}, 4, types, arguments);
-    t.block = arguments[0], t.group = arguments[1], t.thread = arguments[2];
+    ir_function(b, name, false, (MlirType){NULL}, 4, types, arguments);
+    f.block = arguments[0], f.group = arguments[1], f.thread = arguments[2];
     for (int i = 0; i < count; i++) parameter[i] = ir_load(b, b->i64, ir_offset_const(b, arguments[3], i * 8), 8);
-  } else {
-    MlirType types[PEGEN_PTX_MAX_PARAMETERS];
-    for (int i = 0; i < count; i++) types[i] = b->i64;
-    ir_make_kernel(b, ir_function(b, entry->name, false, (MlirType){NULL}, count, types, parameter), PEGEN_PTX_BLOCK, entry->blocks);
-    t.block = ir_register(b, "nvvm.read.ptx.sreg.ctaid.x");
-    t.group = ir_register(b, "nvvm.read.ptx.sreg.ctaid.y");
-    t.thread = ir_register(b, "nvvm.read.ptx.sreg.tid.x");
+    return f;
   }
+  MlirType types[PEGEN_PTX_MAX_PARAMETERS];
+  for (int i = 0; i < count; i++) types[i] = b->i64;
+  ir_make_kernel(b, ir_function(b, name, false, (MlirType){NULL}, count, types, parameter), PEGEN_PTX_BLOCK, blocks);
+  f.block = ir_register(b, "nvvm.read.ptx.sreg.ctaid.x");
+  f.group = ir_register(b, "nvvm.read.ptx.sreg.ctaid.y");
+  f.thread = ir_register(b, "nvvm.read.ptx.sreg.tid.x");
+  return f;
+}
+
+ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_bf16, bool host) {
+  ptx_function f = ptx_open_function(b, a, entry->name, emit_ptx_parameters(p->spec), entry->blocks, host);
+  ptx_body t = {.b = b, .p = p, .entry = entry, .parameter = f.parameter, .block = f.block, .group = f.group, .thread = f.thread};
   t.exprs = thread_emitter_create(b, a, p, entry->tile, entry->name);
-  t.exprs.operands = parameter + PEGEN_PTX_OPERANDS;
-  t.rows = (row_thread){.b = b, .memory = a, .p = p, .t = entry->tile, .dtype = entry->dtype, .has_bf16 = has_bf16, .parameter = parameter};
+  t.exprs.operands = f.parameter + PEGEN_PTX_OPERANDS;
+  t.rows = (row_thread){.b = b, .memory = a, .p = p, .t = entry->tile, .dtype = entry->dtype, .has_bf16 = has_bf16, .parameter = f.parameter};
   return t;
 }
 

@@ -17,6 +17,17 @@ typedef struct ptx_body {
   row_thread rows;
 } ptx_body;
 
+/* An entry's function: its indices and parameters. */
+typedef struct ptx_function {
+  const ir_value *parameter;     /* [count] i64 */
+  ir_value block, group, thread; /* i32 */
+} ptx_function;
+
+/* blocks: of ir_make_kernel. */
+ptx_function ptx_open_function(ir *b, arena *a, const char *name, int count, int blocks, bool host);
+/* Coordinates of a token: [axes]. parameter: those from PEGEN_PTX_POSITIONS on, or others in their order. */
+void ptx_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token, pair *out);
+
 /* Opens the entry's function. rows.exprs is the caller's to set, to where the body's exprs then lie. */
 ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_bf16, bool host);
 /* Columns: tokens of all batches, or of all heads where rotors differ by head (i32). */

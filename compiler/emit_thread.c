@@ -7,15 +7,27 @@
 
 #include "../kernel/launch.h"
 
+#include <string.h>
+
+static int memo_count(const thread_emitter *e) { return expr_pool_count(e->p->spec->pool) * (e->t->n_blocks > 0 ? e->t->n_blocks : 1) + 1; }
+
 thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const thread_tile *t, const char *prefix) {
   thread_emitter e = {.b = b, .memory = a, .p = p, .t = t, .prefix = prefix};
-  int slots = t->n_blocks > 0 ? t->n_blocks : 1;
-  e.memo = arena_array(a, pair, expr_pool_count(p->spec->pool) * slots + 1);
+  e.memo = arena_array(a, pair, memo_count(&e));
   e.positions = arena_array(a, pair, SPEC_MAX_AXES);
   e.turned = arena_array(a, signed char, expr_pool_count(p->spec->pool) + 1);
   e.has_table = arena_array(a, bool, expr_pool_count(p->spec->pool) + 1);
   return e;
 }
+
+pair *emit_thread_remember(thread_emitter *e) {
+  pair *before = e->memo;
+  e->memo = arena_array(e->memory, pair, memo_count(e));
+  memcpy(e->memo, before, sizeof *before * (size_t)memo_count(e));
+  return before;
+}
+
+void emit_thread_forget(thread_emitter *e, pair *remembered) { e->memo = remembered; }
 
 /* ---- tables ---- */
 
@@ -77,12 +89,15 @@ ir_value emit_thread_present(thread_emitter *e, const int *values) {
 
 /* ---- leaves ---- */
 
+/* Rows of leaves' tables: the description's blocks, or one where it has none. */
+static int blocks_of(const thread_emitter *e) { return expr_pool_blocks(e->p->spec->pool); }
+
 static bool of_block(const expr *x) { return x->depends & DEPENDS_BLOCK; }
 
 /* Block of the template's slot in a unit; an absent one reads what another has. */
 static int block_of(const thread_emitter *e, int slot, int u) {
   int block = e->t->block_at[slot * e->t->n_units + u];
-  return block < 0 ? e->p->spec->n_blocks - 1 : block;
+  return block < 0 ? blocks_of(e) - 1 : block;
 }
 
 /* Index of a leaf's element in a table [n_heads][slots][units], or [n_heads] where blocks agree. */
@@ -118,7 +133,7 @@ static pair constants(thread_emitter *e, const expr *x, int slot) {
   float *values = arena_array(e->memory, float, 2 * count), *high = arena_array(e->memory, float, count);
   bool single = true;
   EACH_ELEMENT(e, x, head, s, unit) {
-    double value = x->table[head * e->p->spec->n_blocks + (of_block(x) ? block_of(e, s, unit) : 0)];
+    double value = x->table[head * blocks_of(e) + (of_block(x) ? block_of(e, s, unit) : 0)];
     pair_split(value, &values[2 * i], &values[2 * i + 1]);
     high[i] = values[2 * i];
     single = single && values[2 * i + 1] == 0;
@@ -134,7 +149,7 @@ static pair constants(thread_emitter *e, const expr *x, int slot) {
 /* Offset of an operand's element. Over units and heads it is a plane as a rule. */
 static ir_value operand_offset(thread_emitter *e, const expr *x, int slot) {
   ir *b = e->b;
-  int n = e->p->spec->n_blocks, units = e->t->n_units, start, step, i = 0;
+  int n = blocks_of(e), units = e->t->n_units, start, step, i = 0;
   int head_step = x->n_heads > 1 ? x->offsets[n] - x->offsets[0] : 0;
   const int *blocks = e->t->block_at + slot * units;
   int *of_unit = arena_array(e->memory, int, units);
@@ -250,6 +265,37 @@ void emit_thread_elements(thread_emitter *e, int operand, int count, const ir_va
 
 ir_value emit_thread_offset(thread_emitter *e, const expr *leaf, int slot) { return operand_offset(e, leaf, slot); }
 
+/* The element at a computed place of a float32 operand: whatever the place was, memory is read inside the operand. */
+static ir_value indexed_element(thread_emitter *e, const expr *x, ir_value index, int slot) {
+  ir *b = e->b;
+  const spec_operand *operand = &e->p->spec->operand[x->index];
+  int64_t count = 1;
+  for (int i = 0; i < operand->rank; i++) count *= operand->shape[i];
+  ir_value zero = i32(b, 0), last = i32(b, count - 1);
+  index = ir_op2(b, "arith.addi", ir_cast(b, "arith.fptosi", index, b->i32), operand_offset(e, x, slot));
+  index = ir_select(b, ir_compare_int(b, "slt", index, zero), zero, index);
+  index = ir_select(b, ir_compare_int(b, "sgt", index, last), last, index);
+  ir_value data = ir_pointer(b, e->operands[x->index * PEGEN_PTX_OPERAND_COUNT + PEGEN_PTX_OPERAND_ADDRESS]);
+  return ir_load(b, b->f32, ir_offset(b, data, wide(b, ir_op2(b, "arith.muli", index, i32(b, 4)))), 4);
+}
+
+/* An element of the query's row of an input: of the rows' own type, or float32 whatever they are. */
+static ir_value input_element(thread_emitter *e, const expr *x) {
+  ir *b = e->b;
+  int units = e->t->n_units;
+  int *of_unit = arena_array(e->memory, int, units);
+  for (int u = 0; u < units; u++) of_unit[u] = x->offsets[of_block(x) ? block_of(e, 0, u) : 0];
+  ir_value row = ir_pointer(b, e->inputs[x->index]), offset = emit_thread_index(e, of_unit), value[2], result;
+  if (!e->wide_inputs.ptr) return ir_load(b, b->f32, ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, 4)))), 4);
+  ir_choice choice = ir_choose(b, e->wide_inputs, 1, &b->f32);
+  value[0] = ir_load(b, b->f32, ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, 4)))), 4);
+  ir_choose_else(b, &choice, 1, &value[0]);
+  ir_value bits = ir_load(b, b->i16, ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, 2)))), 2);
+  value[1] = e->has_bf16_inputs ? math_f32_from_bf16(b, bits) : ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", bits, b->f16), b->f32);
+  ir_end_choose(b, choice, 1, &value[1], &result);
+  return result;
+}
+
 void emit_thread_operands(thread_emitter *e, const expr *const *roots, int count) {
   int nodes = expr_pool_count(e->p->spec->pool);
   const expr **seen = arena_array(e->memory, const expr *, nodes + 1);
@@ -298,12 +344,13 @@ static ir_value sum_f32(thread_emitter *e, const expr *x, int slot) {
 static ir_value compute_f32(thread_emitter *e, const expr *x, int slot) {
   ir *b = e->b;
   ir_value v[3] = {{NULL}};
-  bool generic = x->op != EXPR_NARROW && x->op != EXPR_SELECT && x->op != EXPR_LESS && x->op != EXPR_ADD && x->op != EXPR_SUB;
+  bool generic = x->op != EXPR_ELEMENT && x->op != EXPR_NARROW && x->op != EXPR_SELECT && x->op != EXPR_LESS && x->op != EXPR_ADD && x->op != EXPR_SUB;
   for (int i = 0; generic && i < expr_op_arity(x->op); i++) v[i] = f32_of(e, x->arg[i], slot);
   switch (x->op) {
   case EXPR_ADD:
   case EXPR_SUB: return sum_f32(e, x, slot);
   case EXPR_FLOOR: return ir_op1(b, "math.floor", v[0]);
+  case EXPR_ELEMENT: return indexed_element(e, x, pair_narrow(b, pair_of(e, x->arg[0], slot)), slot);
   case EXPR_EXP: return pair_narrow(b, pair_exp(b, pair_f32(v[0])));
   case EXPR_LOG: return pair_narrow(b, pair_log(b, pair_f32(v[0])));
   case EXPR_LOG1P: return pair_narrow(b, pair_log1p(b, pair_f32(v[0])));
@@ -351,6 +398,7 @@ static pair compute_pair(thread_emitter *e, const expr *x, int slot) {
   case EXPR_SINQ: return pair_f32(pair_sinq(b, v[0]));
   case EXPR_COSQ: return pair_f32(pair_cosq(b, v[0]));
   case EXPR_WIDEN: return v[0];
+  case EXPR_ELEMENT: return pair_f32(indexed_element(e, x, pair_narrow(b, v[0]), slot));
   case EXPR_SELECT: return pair_select(b, pair_nonzero(b, v[0]), v[1], v[2]);
   default: diag_bug("emit_thread", "'%s' has no code in pairs", expr_op_name(x->op));
   }
@@ -364,6 +412,7 @@ static pair value(thread_emitter *e, const expr *x, int slot) {
   switch (x->op) {
   case EXPR_POSITION: v = e->positions[x->index]; break;
   case EXPR_TABLE: v = constants(e, x, slot); break;
+  case EXPR_INPUT: v = pair_f32(input_element(e, x)); break;
   case EXPR_OPERAND: diag_bug("emit_thread", "operand %%%d was not loaded", x->id);
   default: v = x->is_f32 ? pair_f32(compute_f32(e, x, slot)) : compute_pair(e, x, slot);
   }

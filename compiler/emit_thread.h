@@ -20,6 +20,9 @@ typedef struct thread_emitter {
   ir_value head;            /* i32; where rotors differ from head to head */
   const ir_value *operands; /* i64: PEGEN_PTX_OPERAND_COUNT parameters each (kernel/launch.h) */
   pair *positions;          /* [axes] */
+  const ir_value *inputs;   /* [inputs] i64: addresses of the query's rows, of float32, or of 16 bits but where wide_inputs */
+  ir_value wide_inputs;     /* i1: inputs are float32; null: they are in any case */
+  bool has_bf16_inputs;     /* those of 16 bits are bfloat16 */
   pair *memo;               /* [nodes][blocks] */
   signed char *turned;      /* by node id: 1: a sine or cosine is in it, -1: none, 0: not yet asked */
   bool *has_table;          /* by node id: its table is in the module */
@@ -27,6 +30,11 @@ typedef struct thread_emitter {
 } thread_emitter;
 
 thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const thread_tile *t, const char *prefix);
+
+/* Begins anew with what was computed up to here: what is made from now on is forgotten by emit_thread_forget, as
+ * what is computed inside of a loop must be at its end. Returns what to forget to. */
+pair *emit_thread_remember(thread_emitter *e);
+void emit_thread_forget(thread_emitter *e, pair *remembered);
 
 /* Loads the elements of operands that the roots need, all of an operand's together: its number type is asked once.
  * Before the values that are made of them. */
