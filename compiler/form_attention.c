@@ -72,7 +72,7 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
 
 const form form_attention = {
     .name = "attention", .explain = explain_attention,
-    .entries = {.attention = "pegen_driver_attention", .workspace = "pegen_driver_attention_workspace"},
+    .entries = {.attention = "pegen_driver_attention", .workspace = "pegen_driver_workspace"},
     .takes = takes, .plan = build, .print = print, .imports = emit_attention_imports, .emit_cpu = emit, .describe = describe,
     .per_head = per_head, .hash = hash,
 };

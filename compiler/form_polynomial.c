@@ -65,7 +65,7 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
 
 const form form_polynomial = {
     .name = "polynomial", .explain = explain_polynomial,
-    .entries = {.encode = "pegen_driver_widen", .workspace = "pegen_driver_widen_workspace"},
+    .entries = {.encode = "pegen_driver_widen", .workspace = "pegen_driver_workspace"},
     .takes = takes, .plan = build, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
     .per_head = per_head, .hash = hash, .out_dim = out_dim,
 };

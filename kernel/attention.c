@@ -12,27 +12,14 @@ enum { UNKIND_STRIDE = 1024 };
 
 /* ---- coordinates ---- */
 
-static double coordinate(const char *at, int64_t type) {
-  switch (type) {
-  case PEGEN_POSITION_F32: return *(const float *)at;
-  case PEGEN_POSITION_F64: return *(const double *)at;
-  case PEGEN_POSITION_I32: return *(const int32_t *)at;
-  default: return (double)*(const int64_t *)at;
-  }
-}
-
 static void place_of(const pegen_attention_places *p, int64_t token, double *out) {
-  if (p->positions) {
-    for (int64_t axis = 0; axis < p->axes; axis++)
-      out[axis] = coordinate(p->positions + token * p->token + axis * p->axis, p->type) - p->origin[axis];
+  if (!p->positions) {
+    pegen_cell(p->grid, p->axes, token - p->skip, out);
     return;
   }
-  int64_t cell = token - p->skip;
-  for (int64_t axis = p->axes - 1; axis >= 0; axis--) {
-    int64_t rest = cell / p->grid[axis];
-    out[axis] = (double)(cell - rest * p->grid[axis]);
-    cell = rest;
-  }
+  pegen_coordinates(p->positions + token * p->token, p->type, p->axis, p->axes, out);
+  for (int64_t axis = 0; axis < p->axes; axis++)
+    out[axis] -= p->origin[axis];
 }
 
 void pegen_attention_coordinates(const pegen_attention_places *places, int64_t first, int64_t count, double *out) {
@@ -80,19 +67,6 @@ typedef struct walk {
   pegen_attention_tile tile;
 } walk;
 
-static void gather_leaves(walk *w, int64_t head) {
-  for (int64_t i = 0; i < w->form->n_leaves; i++) {
-    const pegen_leaf *leaf = &w->form->leaves[i];
-    int64_t first = leaf->n_heads > 1 ? head * w->form->n_blocks : 0;
-    double *row = w->leaves + i * w->form->n_blocks;
-    if (leaf->operand >= 0)
-      pegen_gather(w->args->operands[leaf->operand], leaf->offsets + first, w->form->n_blocks, row);
-    else
-      for (int64_t block = 0; block < w->form->n_blocks; block++)
-        row[block] = leaf->values[first + block];
-  }
-}
-
 static uintptr_t row_zero(const pegen_view *view, int64_t batch, int64_t head) {
   return view->base + (uintptr_t)(batch * view->stride[PEGEN_BATCH] + head * view->stride[PEGEN_HEAD]);
 }
@@ -119,7 +93,7 @@ static void set_head(walk *w, int64_t batch, int64_t head) {
   w->tile.v = (const char *)row_zero(&c->v, batch, shared);
   w->tile.out = (char *)row_zero(&c->out, batch, head);
   if (w->driver->per_head || w->head < 0)
-    gather_leaves(w, head);
+    pegen_gather_leaves(w->form->leaves, w->form->n_leaves, w->form->n_blocks, w->form->n_blocks, w->args, head, w->leaves);
 }
 
 /* Tokens of the lanes of tile `index` of a head; those of [begin, end) that follow each other, or runs of the grid. */
@@ -250,15 +224,9 @@ int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, i
   w.tile.leaves = w.leaves;
   w.tile.operands = operands;
   int64_t items = w.tiles * call.q.size[PEGEN_BATCH] * call.q.size[PEGEN_HEAD];
-  int64_t each = items / parts, more = items - each * parts; /* the first `more` parts have one more */
-  int64_t begin = part * each + (part < more ? part : more), end = begin + each + (part < more);
+  int64_t begin, end;
+  pegen_share(items, part, parts, &begin, &end);
   for (int64_t item = begin; item < end; item++)
     run_item(&w, item);
   return 0;
-}
-
-size_t pegen_driver_attention_workspace(const pegen_driver *driver, const pegen_args *args) {
-  (void)driver;
-  (void)args;
-  return 0; /* a tile's scores and outputs live on the stack */
 }

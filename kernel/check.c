@@ -206,8 +206,9 @@ int pegen_on_host(const DLTensor *tensor) {
 #ifdef PEGEN_CHECK_ANY_DEVICE /* the GPU's launcher asks by itself */
   (void)tensor;
   return 1;
-#endif
+#else
   return tensor->device.device_type == kDLCPU || tensor->device.device_type == kDLCUDAHost;
+#endif
 }
 
 int pegen_view_rows(const DLTensor *tensor, pegen_view *view) {

@@ -190,13 +190,6 @@ static void form_unit(const former *f, const pegen_loop *loop, int64_t grid, int
     transpose(f->dense->size, (float *)out);
 }
 
-/* This part's share of `items`. */
-static void share(int64_t items, int part, int parts, int64_t *begin, int64_t *end) {
-  int64_t each = items / parts, more = items - each * parts; /* the first `more` parts have one more */
-  *begin = part * each + (part < more ? part : more);
-  *end = *begin + each + (part < more);
-}
-
 /* ---- prepare ---- */
 
 static void prepare_section(former *f, const pegen_stream *stream, const pegen_table_header *h, int s, int part,
@@ -204,8 +197,7 @@ static void prepare_section(former *f, const pegen_stream *stream, const pegen_t
   int64_t begin, end, skip = f->driver->kernel->skip_tokens, unit = f->code->unit;
   char *section = (char *)f->args->table + pegen_table_section(h, s);
   pegen_loop loop;
-  share(h->batches[s] * h->tokens[s], part, parts, &begin, &end);
-  if (begin == end)
+  if (!pegen_share(h->batches[s] * h->tokens[s], part, parts, &begin, &end))
     return;
   for (int64_t head = 0; head < h->heads; head++) {
     start_head(f, head);
@@ -228,17 +220,9 @@ int pegen_dense_prepare(const pegen_driver *driver, const pegen_args *args, int 
   pegen_call call;
   pegen_table_header header;
   former f;
-  int error = pegen_check_prepare(driver, args, part, parts, &call), prefetch;
+  int target, error = pegen_table_begin(driver, args, part, parts, row_bytes(dense), &call, &header, &target);
   if (error)
     return error;
-  pegen_table_plan(driver, &call, row_bytes(dense), &header);
-  if ((error = pegen_table_room(driver, args, &call, &header)) != 0)
-    return error;
-  int target = pegen_dispatch(driver, &prefetch);
-  if (target < 0)
-    return PEGEN_ERROR_PROCESSOR;
-  if (part == 0)
-    pegen_table_sign(args, &header);
   FORMER_START(&f, driver, &dense->targets[target], args);
   for (int s = 0; s < header.sections; s++)
     prepare_section(&f, &call.stream[s], &header, s, part, parts);
@@ -346,9 +330,10 @@ static void run_pass(dense_pass *p, int part, int parts) {
   int64_t batches = first->in.size[PEGEN_BATCH], tokens = first->in.size[PEGEN_TOKEN], begin, end;
   int shared = p->tabled ? h->batches[p->section] == 1
                          : first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
-  share(tokens * (shared ? 1 : batches), part, parts, &begin, &end);
+  if (!pegen_share(tokens * (shared ? 1 : batches), part, parts, &begin, &end))
+    return;
   former f;
-  if (!p->tabled && begin < end) { /* once for all batches: a change of basis is dear */
+  if (!p->tabled) { /* once for all batches: a change of basis is dear */
     FORMER_START(&f, p->driver, p->code, p->args);
     p->former = &f;
     p->matrices = __builtin_alloca_with_align((size_t)(p->code->unit * f.matrix_bytes), CACHE_LINE_BITS);
@@ -357,12 +342,9 @@ static void run_pass(dense_pass *p, int part, int parts) {
     run_tokens(p, 0, batches, begin, end);
     return;
   }
-  while (begin < end) {
-    int64_t batch = begin / tokens, token = begin - batch * tokens;
-    int64_t run = tokens - token < end - begin ? tokens - token : end - begin;
-    run_tokens(p, batch, batch + 1, token, token + run);
-    begin += run;
-  }
+  pegen_run run;
+  while (pegen_next_run(tokens, &begin, end, &run))
+    run_tokens(p, run.batch, run.batch + 1, run.begin, run.end);
 }
 
 int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
@@ -392,10 +374,4 @@ int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int p
     }
   }
   return 0;
-}
-
-size_t pegen_dense_workspace(const pegen_driver *driver, const pegen_args *args) {
-  (void)driver;
-  (void)args;
-  return 0; /* everything is on the stack */
 }

@@ -66,7 +66,6 @@ typedef struct pegen_dense {
 /* Implemented by the driver, called by the emitted NAME_ entries. */
 int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts);
 int pegen_dense_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts);
-size_t pegen_dense_workspace(const pegen_driver *driver, const pegen_args *args);
 size_t pegen_dense_table_bytes(const pegen_driver *driver, const pegen_args *args);
 
 #endif

@@ -10,12 +10,14 @@
  *     dispatch.c  the processor -> the first target that it can run
  *     position.c  coordinates and operands of any number type -> doubles
  *     rows.c      rows as addresses and strides; tokens that pass through
+ *     walk.c      parts, runs of tokens, the order of stores
  *     table.c     what prepare and encode must agree about
  *     dense.c     form "dense": tables of matrices, and rows times them
  *     encode.c    form "blades": pegen_call -> calls of the emitted functions
  *     widen.c     form "polynomial": the same
+ *     attention.c form "attention": the same, by tiles of queries
  *
- * Each form (compiler/form.h) has driver files of its own beside the first six; kernel/CMakeLists.txt
+ * Each form (compiler/form.h) has driver files of its own beside the first seven; kernel/CMakeLists.txt
  * lists which, and an object carries its form's only.
  */
 #ifndef PEGEN_KERNEL_DRIVER_H
@@ -128,10 +130,12 @@ PEGEN_INTERNAL int pegen_dispatch(const pegen_driver *driver, int *prefetch);
 
 /* The rows of a stream. */
 PEGEN_INTERNAL void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream);
+/* 1: a head's tokens are nearer in memory than a token's heads. */
+PEGEN_INTERNAL int pegen_by_head(const pegen_stream *stream);
 /* Copies tokens [begin, end) of a batch as they are; zeros where the output is wider. */
 PEGEN_INTERNAL void pegen_copy_tokens(const pegen_stream *stream, int64_t batch, int64_t begin, int64_t end);
 
-/* Where pegen_driver_position finds the coordinates of a stream's batch. */
+/* Where pegen_driver_position finds the coordinates of a stream's batch; nowhere where a grid is built in. */
 PEGEN_INTERNAL void pegen_set_positions(pegen_loop *loop, const pegen_stream *stream, int64_t batch);
 
 /* `count` neighbouring elements of an operand from `first` on, as doubles. */
@@ -139,11 +143,29 @@ PEGEN_INTERNAL void pegen_gather_run(const DLTensor *operand, int64_t first, int
 /* The values that a head's leaves have, as emitted prepare functions take them: double [n_leaves][lanes]. */
 PEGEN_INTERNAL void pegen_gather_leaves(const pegen_leaf *leaves, int64_t n_leaves, int64_t n_blocks, int64_t lanes,
                                         const pegen_args *args, int64_t head, double *out);
-/* Row-major coordinates of a token of the built-in grid. */
+/* The coordinates at `at`, whose neighbours are `step` bytes apart. */
+PEGEN_INTERNAL void pegen_coordinates(const char *at, int64_t type, int64_t step, int64_t axes, double *out);
+/* Row-major coordinates of a cell of a grid. */
+PEGEN_INTERNAL void pegen_cell(const int64_t *grid, int64_t axes, int64_t cell, double *out);
+/* The same of a token of the built-in grid. */
 PEGEN_INTERNAL void pegen_grid_position(const pegen_kernel *kernel, int64_t token, double *out);
 
 /* An operand's elements at offsets[n], as doubles. */
 PEGEN_INTERNAL void pegen_gather(const DLTensor *operand, const int32_t *offsets, int64_t n, double *out);
+
+/* Items [*begin, *end) of `items`: the share of part `part`. 0 where it is empty. */
+PEGEN_INTERNAL int pegen_share(int64_t items, int part, int parts, int64_t *begin, int64_t *end);
+
+/* Tokens [begin, end) of a batch. */
+typedef struct pegen_run {
+  int64_t batch, begin, end;
+} pegen_run;
+
+/* Items are the tokens of one batch after the other: takes the longest run of one batch off [*item, end). 0: none is left. */
+PEGEN_INTERNAL int pegen_next_run(int64_t tokens, int64_t *item, int64_t end, pegen_run *run);
+
+/* Streaming stores are weakly ordered: the caller's next release must cover them. */
+PEGEN_INTERNAL void pegen_order_stores(int streamed);
 
 /* Bytes of all rows. */
 PEGEN_INTERNAL int64_t pegen_view_bytes(const pegen_view *view);

@@ -47,7 +47,6 @@ static void run_tokens(pass *p, int64_t batch_begin, int64_t batch_end, int64_t 
   }
   if (begin >= end)
     return;
-  const pegen_stream *first = p->streams[0];
   p->loop.token_begin = begin;
   p->loop.token_end = end;
   p->loop.batch_begin = batch_begin;
@@ -57,11 +56,7 @@ static void run_tokens(pass *p, int64_t batch_begin, int64_t batch_end, int64_t 
     p->loop.table = (const char *)p->table + pegen_table_section(p->table, p->section) +
                     batch * p->table->tokens[p->section] * p->loop.table_token;
   }
-  if (first->grid)
-    p->loop.positions = 0;
-  else
-    p->loop.positions = (const char *)(first->positions.base +
-                                       (uintptr_t)(batch_begin * first->positions.stride[PEGEN_POSITION_BATCH]));
+  pegen_set_positions(&p->loop, p->streams[0], batch_begin);
   p->encode(&p->loop);
 }
 
@@ -72,14 +67,9 @@ static void run_items(pass *p, int by_batch, int64_t begin, int64_t end) {
     run_tokens(p, 0, batches, begin, end);
     return;
   }
-  int64_t batch = begin < tokens ? 0 : begin / tokens, token = begin - batch * tokens, left = end - begin;
-  while (left > 0) {
-    int64_t run = tokens - token < left ? tokens - token : left;
-    run_tokens(p, batch, batch + 1, token, token + run);
-    left -= run;
-    token = 0;
-    batch++;
-  }
+  pegen_run run;
+  while (pegen_next_run(tokens, &begin, end, &run))
+    run_tokens(p, run.batch, run.batch + 1, run.begin, run.end);
 }
 
 /* Values that the emitted code prepares from operands, for as many heads at a time as fit on the stack. */
@@ -125,8 +115,6 @@ static void run_tabled(pass *p, int by_batch, int64_t begin, int64_t end) {
   }
 }
 
-static int64_t distance(int64_t stride) { return stride < 0 ? -stride : stride; }
-
 static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *target, int part, int parts) {
   if (p->n == 0)
     return;
@@ -141,7 +129,7 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
     pegen_set_rows(&p->loop.rows[1], first);
     p->loop.rows[1].heads = 0;
   }
-  p->by_head = distance(first->in.stride[PEGEN_HEAD]) > distance(first->in.stride[PEGEN_TOKEN]);
+  p->by_head = pegen_by_head(first);
   /* One token after the other streams best; where rotors are used again, several at a time. */
   p->loop.tile_tokens = 1;
   p->loop.group_rows = INT32_MAX;
@@ -153,15 +141,6 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   p->loop.head_end = heads;
   p->loop.prepared = 0;
   p->loop.prepared_stride = 0;
-  p->loop.positions = 0;
-  p->loop.position_type = 0;
-  p->loop.position_token = p->loop.position_axis = 0;
-  if (!first->grid) {
-    p->loop.position_type = first->position_type;
-    p->loop.position_token = first->positions.stride[PEGEN_POSITION_TOKEN];
-    p->loop.position_axis = first->positions.stride[PEGEN_POSITION_AXIS];
-  }
-
   p->loop.table = 0;
   p->loop.table_token = p->loop.table_head = 0;
   if (p->table) {
@@ -173,13 +152,8 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   int shared = p->table ? p->table->batches[p->section] == 1 : first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
   int by_batch = !(shared && (p->driver->per_head || p->share_batches));
   int64_t items = first->in.size[PEGEN_TOKEN] * (by_batch ? first->in.size[PEGEN_BATCH] : 1);
-  int64_t begin = 0, end = items;
-  if (parts > 1) {
-    int64_t each = items / parts, more = items - each * parts; /* the first `more` parts have one more */
-    begin = part * each + (part < more ? part : more);
-    end = begin + each + (part < more);
-  }
-  if (begin == end)
+  int64_t begin, end;
+  if (!pegen_share(items, part, parts, &begin, &end))
     return;
   p->copy_prefix = 1;
   if (p->table)
@@ -239,17 +213,8 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
       p.n = 0;
     }
   }
-#if defined(__x86_64__)
-  if (streaming) /* streaming stores are weakly ordered: the caller's next release must cover them */
-    __asm__ volatile("sfence" ::: "memory");
-#endif
+  pegen_order_stores(streaming);
   return 0;
-}
-
-size_t pegen_driver_workspace(const pegen_driver *driver, const pegen_args *args) {
-  (void)driver;
-  (void)args;
-  return 0; /* what is prepared lives on the stack */
 }
 
 /* ---- tables ---- */
@@ -257,14 +222,15 @@ size_t pegen_driver_workspace(const pegen_driver *driver, const pegen_args *args
 static void table_section(const pegen_driver *driver, const pegen_args *args, const pegen_target_code *target,
                           const pegen_stream *stream, const pegen_table_header *h, int s, int part, int parts) {
   const pegen_blades *blades = driver->form;
-  int64_t items = h->batches[s] * h->tokens[s], each = items / parts, more = items - each * parts;
-  int64_t begin = part * each + (part < more ? part : more), end = begin + each + (part < more);
+  int64_t begin, end;
+  if (!pegen_share(h->batches[s] * h->tokens[s], part, parts, &begin, &end))
+    return;
   char *section = (char *)args->table + pegen_table_section(h, s);
   char *prepared = __builtin_alloca_with_align((size_t)blades->prepared_bytes + 64, 512);
   double *leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(blades->n_leaves * blades->lanes) + 64, 512);
   double position[PEGEN_MAX_ROTOR_AXES];
   pegen_loop loop;
-  for (int64_t head = 0; head < h->heads && begin < end; head++) {
+  for (int64_t head = 0; head < h->heads; head++) {
     if (target->prepare)
       prepare_head(blades, args, target->prepare, head, leaves, prepared);
     for (int64_t item = begin; item < end; item++) {
@@ -286,17 +252,9 @@ int pegen_driver_prepare(const pegen_driver *driver, const pegen_args *args, int
   const pegen_blades *blades = driver->form;
   pegen_call call;
   pegen_table_header header;
-  int error = pegen_check_prepare(driver, args, part, parts, &call), prefetch;
+  int target, error = pegen_table_begin(driver, args, part, parts, blades->values_bytes, &call, &header, &target);
   if (error)
     return error;
-  pegen_table_plan(driver, &call, blades->values_bytes, &header);
-  if ((error = pegen_table_room(driver, args, &call, &header)) != 0)
-    return error;
-  int target = pegen_dispatch(driver, &prefetch);
-  if (target < 0)
-    return PEGEN_ERROR_PROCESSOR;
-  if (part == 0)
-    pegen_table_sign(args, &header);
   for (int s = 0; s < header.sections && blades->targets[target].values; s++)
     table_section(driver, args, &blades->targets[target], &call.stream[s], &header, s, part, parts);
   return 0;

@@ -142,7 +142,6 @@ enum { PEGEN_STACK_PREPARED = 32 * 1024 };
 /* Implemented by the driver, called by the emitted NAME_ entries. */
 int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts);
 int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int part, int parts);
-size_t pegen_driver_widen_workspace(const pegen_driver *driver, const pegen_args *args);
 size_t pegen_driver_workspace(const pegen_driver *driver, const pegen_args *args);
 int pegen_driver_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts);
 size_t pegen_driver_table_bytes(const pegen_driver *driver, const pegen_args *args);

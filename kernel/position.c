@@ -3,10 +3,8 @@
 
 /* ---- coordinates ---- */
 
-void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, double *out) {
-  const char *at = loop->positions + token * loop->position_token;
-  int64_t step = loop->position_axis;
-  switch (loop->position_type) {
+void pegen_coordinates(const char *at, int64_t type, int64_t step, int64_t axes, double *out) {
+  switch (type) {
   case PEGEN_POSITION_F32:
     for (int64_t i = 0; i < axes; i++, at += step)
       out[i] = *(const float *)at;
@@ -24,6 +22,22 @@ void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, 
       out[i] = (double)*(const int64_t *)at;
     break;
   }
+}
+
+void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, double *out) {
+  pegen_coordinates(loop->positions + token * loop->position_token, loop->position_type, loop->position_axis, axes, out);
+}
+
+void pegen_cell(const int64_t *grid, int64_t axes, int64_t cell, double *out) {
+  for (int64_t axis = axes - 1; axis >= 0; axis--) {
+    int64_t next = axis ? cell / grid[axis] : 0;
+    out[axis] = (double)(cell - next * grid[axis]);
+    cell = next;
+  }
+}
+
+void pegen_grid_position(const pegen_kernel *kernel, int64_t token, double *out) {
+  pegen_cell(kernel->grid, kernel->n_axes, token - kernel->skip_tokens, out);
 }
 
 /* ---- operands ---- */
@@ -52,36 +66,31 @@ static double from_f16(uint16_t bits) {
   return u.value;
 }
 
-void pegen_gather(const DLTensor *operand, const int32_t *offsets, int64_t n, double *out) {
+/* Elements offsets[i], or first + i where there are no offsets. */
+static void gather(const DLTensor *operand, const int32_t *offsets, int64_t first, int64_t n, double *out) {
   const char *data = (const char *)operand->data + operand->byte_offset;
+#define AT(i) (offsets ? offsets[i] : first + (i))
   if (operand->dtype.bits == 32)
     for (int64_t i = 0; i < n; i++)
-      out[i] = ((const float *)data)[offsets[i]];
+      out[i] = ((const float *)data)[AT(i)];
   else if (operand->dtype.bits == 64)
     for (int64_t i = 0; i < n; i++)
-      out[i] = ((const double *)data)[offsets[i]];
+      out[i] = ((const double *)data)[AT(i)];
   else if (operand->dtype.code == kDLBfloat)
     for (int64_t i = 0; i < n; i++)
-      out[i] = from_bf16(((const uint16_t *)data)[offsets[i]]);
+      out[i] = from_bf16(((const uint16_t *)data)[AT(i)]);
   else
     for (int64_t i = 0; i < n; i++)
-      out[i] = from_f16(((const uint16_t *)data)[offsets[i]]);
+      out[i] = from_f16(((const uint16_t *)data)[AT(i)]);
+#undef AT
+}
+
+void pegen_gather(const DLTensor *operand, const int32_t *offsets, int64_t n, double *out) {
+  gather(operand, offsets, 0, n, out);
 }
 
 void pegen_gather_run(const DLTensor *operand, int64_t first, int64_t count, double *out) {
-  const char *data = (const char *)operand->data + operand->byte_offset;
-  if (operand->dtype.bits == 32)
-    for (int64_t i = 0; i < count; i++)
-      out[i] = ((const float *)data)[first + i];
-  else if (operand->dtype.bits == 64)
-    for (int64_t i = 0; i < count; i++)
-      out[i] = ((const double *)data)[first + i];
-  else if (operand->dtype.code == kDLBfloat)
-    for (int64_t i = 0; i < count; i++)
-      out[i] = from_bf16(((const uint16_t *)data)[first + i]);
-  else
-    for (int64_t i = 0; i < count; i++)
-      out[i] = from_f16(((const uint16_t *)data)[first + i]);
+  gather(operand, 0, first, count, out);
 }
 
 void pegen_gather_leaves(const pegen_leaf *leaves, int64_t n_leaves, int64_t n_blocks, int64_t lanes,
@@ -97,14 +106,5 @@ void pegen_gather_leaves(const pegen_leaf *leaves, int64_t n_leaves, int64_t n_b
         row[block] = leaf->values[first + block];
     for (int64_t lane = n_blocks; lane < lanes; lane++)
       row[lane] = 0;
-  }
-}
-
-void pegen_grid_position(const pegen_kernel *kernel, int64_t token, double *out) {
-  int64_t rest = token - kernel->skip_tokens;
-  for (int axis = kernel->n_axes - 1; axis >= 0; axis--) {
-    int64_t size = kernel->grid[axis], next = axis ? rest / size : 0;
-    out[axis] = (double)(rest - next * size);
-    rest = next;
   }
 }

@@ -41,6 +41,7 @@ void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream) {
 
 void pegen_set_positions(pegen_loop *loop, const pegen_stream *stream, int64_t batch) {
   loop->positions = 0;
+  loop->position_type = loop->position_token = loop->position_axis = 0;
   if (stream->grid)
     return;
   loop->position_type = stream->position_type;

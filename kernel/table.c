@@ -41,7 +41,8 @@ int64_t pegen_table_section(const pegen_table_header *h, int s) {
   return (int64_t)sizeof(pegen_table_header) + (s ? section_bytes(h, 0) : 0);
 }
 
-void pegen_table_plan(const pegen_driver *driver, const pegen_call *call, int64_t row_bytes, pegen_table_header *h) {
+/* What a table for the call would be: positions of the call's streams are known. */
+static void plan_table(const pegen_driver *driver, const pegen_call *call, int64_t row_bytes, pegen_table_header *h) {
   const pegen_kernel *kernel = driver->kernel;
   h->magic = MAGIC;
   digest_of(kernel, h->digest);
@@ -118,8 +119,11 @@ int pegen_table_check(const pegen_driver *driver, const pegen_args *args) {
   return 0;
 }
 
-int pegen_table_room(const pegen_driver *driver, const pegen_args *args, const pegen_call *call,
-                     const pegen_table_header *h) {
+#ifndef PEGEN_CHECK_ANY_DEVICE /* the launcher prepares nothing */
+
+/* May args->table be written as planned? */
+static int check_room(const pegen_driver *driver, const pegen_args *args, const pegen_call *call,
+                      const pegen_table_header *h) {
   pegen_view table, operand;
   if (!PEGEN_GIVEN(args, table))
     return PEGEN_ERROR_MISSING_TABLE;
@@ -139,18 +143,36 @@ int pegen_table_room(const pegen_driver *driver, const pegen_args *args, const p
   return 0;
 }
 
-void pegen_table_sign(const pegen_args *args, const pegen_table_header *h) {
+static void sign_table(const pegen_args *args, const pegen_table_header *h) {
   const uint64_t *from = (const uint64_t *)h;
   uint64_t *to = args->table;
   for (size_t i = 0; i < sizeof *h / sizeof *from; i++)
     to[i] = from[i];
 }
 
+int pegen_table_begin(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes, pegen_call *call,
+                      pegen_table_header *h, int *target) {
+  int error = pegen_check_prepare(driver, args, part, parts, call), prefetch;
+  if (error)
+    return error;
+  plan_table(driver, call, row_bytes, h);
+  if ((error = check_room(driver, args, call, h)) != 0)
+    return error;
+  *target = pegen_dispatch(driver, &prefetch);
+  if (*target < 0)
+    return PEGEN_ERROR_PROCESSOR;
+  if (part == 0)
+    sign_table(args, h);
+  return 0;
+}
+
+#endif
+
 size_t pegen_table_size(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes) {
   pegen_call call;
   pegen_table_header h;
   if (pegen_check_prepare(driver, args, 0, 1, &call) != 0)
     return 0;
-  pegen_table_plan(driver, &call, row_bytes, &h);
+  plan_table(driver, &call, row_bytes, &h);
   return h.bytes < 0 ? 0 : (size_t)h.bytes;
 }

@@ -23,9 +23,6 @@ typedef struct pegen_table_header {
   int64_t unused[2];
 } pegen_table_header;
 
-/* What a table for the call would be: positions of the call's streams are known. */
-PEGEN_INTERNAL void pegen_table_plan(const pegen_driver *driver, const pegen_call *call, int64_t row_bytes,
-                                     pegen_table_header *header);
 /* Where section s begins, in bytes. */
 PEGEN_INTERNAL int64_t pegen_table_section(const pegen_table_header *header, int s);
 
@@ -34,11 +31,10 @@ PEGEN_INTERNAL int pegen_table_check(const pegen_driver *driver, const pegen_arg
 PEGEN_INTERNAL int64_t pegen_table_sections(const pegen_args *args);
 PEGEN_INTERNAL void pegen_table_view(const pegen_args *args, pegen_view *view);
 
-/* For prepare: may args->table be written as planned? MISSING_TABLE ALIGNMENT TABLE_BYTES OVERLAP */
-PEGEN_INTERNAL int pegen_table_room(const pegen_driver *driver, const pegen_args *args, const pegen_call *call,
-                                    const pegen_table_header *header);
-/* Writes the header; part 0 does. */
-PEGEN_INTERNAL void pegen_table_sign(const pegen_args *args, const pegen_table_header *header);
+/* Begins NAME_prepare: checks the call, plans the table, chooses the target, and part 0 writes the header.
+ * What pegen_check_prepare returns, MISSING_TABLE ALIGNMENT SIZE_OVERFLOW TABLE_BYTES OVERLAP PROCESSOR */
+PEGEN_INTERNAL int pegen_table_begin(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
+                                     pegen_call *call, pegen_table_header *header, int *target);
 
 /* NAME_table_bytes: 0 where the arguments are wrong. */
 PEGEN_INTERNAL size_t pegen_table_size(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes);

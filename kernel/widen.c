@@ -22,7 +22,6 @@ static const pegen_stream *any_stream(const run *r) { return r->stream[0] ? r->s
 
 /* Tokens [begin, end) of one batch. */
 static void run_tokens(run *r, int64_t batch, int64_t begin, int64_t end) {
-  const pegen_stream *first = any_stream(r);
   if (begin < r->skip) { /* tokens that pass through: their columns are zeros, and scores the product alone */
     int64_t stop = end < r->skip ? end : r->skip;
     for (int s = 0; s < 2; s++)
@@ -36,21 +35,15 @@ static void run_tokens(run *r, int64_t batch, int64_t begin, int64_t end) {
   r->loop.loop.token_end = end;
   r->loop.loop.batch_begin = batch;
   r->loop.loop.batch_end = batch + 1;
-  r->loop.loop.positions =
-      first->grid ? 0 : (const char *)(first->positions.base + (uintptr_t)(batch * first->positions.stride[PEGEN_POSITION_BATCH]));
+  pegen_set_positions(&r->loop.loop, any_stream(r), batch);
   r->function(&r->loop);
 }
 
 static void run_items(run *r, int64_t begin, int64_t end) {
   int64_t tokens = any_stream(r)->in.size[PEGEN_TOKEN];
-  int64_t batch = begin / tokens, token = begin - batch * tokens, left = end - begin;
-  while (left > 0) {
-    int64_t count = tokens - token < left ? tokens - token : left;
-    run_tokens(r, batch, token, token + count);
-    left -= count;
-    token = 0;
-    batch++;
-  }
+  pegen_run run;
+  while (pegen_next_run(tokens, &begin, end, &run))
+    run_tokens(r, run.batch, run.begin, run.end);
 }
 
 /* Heads [head, head + count) of a stream. */
@@ -88,11 +81,6 @@ static void run_heads(run *r, const pegen_stream *q, const pegen_stream *k, int6
   run_items(r, begin, end);
 }
 
-static int64_t distance(int64_t stride) { return stride < 0 ? -stride : stride; }
-
-/* A head's tokens are nearer in memory than a token's heads. */
-static int by_head(const pegen_stream *s) { return distance(s->in.stride[PEGEN_HEAD]) > distance(s->in.stride[PEGEN_TOKEN]); }
-
 /* Rows of q: what is prepared of operands lies on the stack, for as many heads at a time as fit. */
 static void run_queries(run *r, const pegen_driver *driver, const pegen_args *args, pegen_prepare_function *prepare, const pegen_stream *q,
                         const pegen_stream *k, int64_t begin, int64_t end) {
@@ -111,7 +99,7 @@ static void run_queries(run *r, const pegen_driver *driver, const pegen_args *ar
         pegen_gather_leaves(widen->leaves, widen->n_leaves, widen->n_blocks, widen->lanes, args, set, leaves);
         prepare(leaves, prepared + used);
       }
-    int64_t last = driver->per_head ? set : heads, step = by_head(q) ? 1 : last - first;
+    int64_t last = driver->per_head ? set : heads, step = pegen_by_head(q) ? 1 : last - first;
     for (int64_t head = first; head < last; head += step) {
       r->loop.loop.prepared = prepared + (driver->per_head ? (head - first) * bytes : 0);
       run_heads(r, q, head == 0 ? k : 0, head, step, begin, end);
@@ -121,7 +109,7 @@ static void run_queries(run *r, const pegen_driver *driver, const pegen_args *ar
 
 /* Rows of k, together where a token's are neighbours. */
 static void run_keys(run *r, const pegen_stream *k, int64_t begin, int64_t end) {
-  int64_t heads = k->in.size[PEGEN_HEAD], step = by_head(k) ? 1 : heads;
+  int64_t heads = k->in.size[PEGEN_HEAD], step = pegen_by_head(k) ? 1 : heads;
   r->loop.loop.prepared = 0;
   for (int64_t head = 0; head < heads; head += step) {
     r->stream[0] = 0;
@@ -133,18 +121,8 @@ static void run_keys(run *r, const pegen_stream *k, int64_t begin, int64_t end) 
   }
 }
 
-/* This part's share of a stream's items. */
 static int share(const pegen_stream *s, int part, int parts, int64_t *begin, int64_t *end) {
-  int64_t items = s->in.size[PEGEN_TOKEN] * s->in.size[PEGEN_BATCH], each = items / parts, more = items - each * parts;
-  *begin = part * each + (part < more ? part : more); /* the first `more` parts have one more */
-  *end = *begin + each + (part < more);
-  return *begin < *end;
-}
-
-static void set_positions(run *r, const pegen_stream *s) {
-  r->loop.loop.position_type = s->grid ? 0 : s->position_type;
-  r->loop.loop.position_token = s->grid ? 0 : s->positions.stride[PEGEN_POSITION_TOKEN];
-  r->loop.loop.position_axis = s->grid ? 0 : s->positions.stride[PEGEN_POSITION_AXIS];
+  return pegen_share(s->in.size[PEGEN_TOKEN] * s->in.size[PEGEN_BATCH], part, parts, begin, end);
 }
 
 /* The longest vector whose multiple a widened row is: what streaming stores are made of. */
@@ -185,25 +163,12 @@ int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int p
   r.loop.loop.tile_tokens = r.loop.loop.group_rows = 1;
 
   /* One pass where q and k share their tokens and both keep a token's rows together. */
-  int joint = call.joint && stream[0] && stream[1] && !by_head(stream[0]) && !by_head(stream[1]);
+  int joint = call.joint && stream[0] && stream[1] && !pegen_by_head(stream[0]) && !pegen_by_head(stream[1]);
   int64_t begin, end;
-  if (stream[0] && share(stream[0], part, parts, &begin, &end)) {
-    set_positions(&r, stream[0]);
+  if (stream[0] && share(stream[0], part, parts, &begin, &end))
     run_queries(&r, driver, args, code->prepare, stream[0], joint ? stream[1] : 0, begin, end);
-  }
-  if (stream[1] && !joint && share(stream[1], part, parts, &begin, &end)) {
-    set_positions(&r, stream[1]);
+  if (stream[1] && !joint && share(stream[1], part, parts, &begin, &end))
     run_keys(&r, stream[1], begin, end);
-  }
-#if defined(__x86_64__)
-  if (streaming) /* streaming stores are weakly ordered: the caller's next release must cover them */
-    __asm__ volatile("sfence" ::: "memory");
-#endif
+  pegen_order_stores(streaming);
   return 0;
-}
-
-size_t pegen_driver_widen_workspace(const pegen_driver *driver, const pegen_args *args) {
-  (void)driver;
-  (void)args;
-  return 0; /* what is prepared lives on the stack */
 }

@@ -26,13 +26,10 @@
 #define pegen_views_meet pegen_launch_views_meet
 #define pegen_view_nests pegen_launch_view_nests
 #define pegen_check_prepare pegen_launch_check_prepare
-#define pegen_table_plan pegen_launch_table_plan
 #define pegen_table_section pegen_launch_table_section
 #define pegen_table_check pegen_launch_table_check
 #define pegen_table_sections pegen_launch_table_sections
 #define pegen_table_view pegen_launch_table_view
-#define pegen_table_room pegen_launch_table_room
-#define pegen_table_sign pegen_launch_table_sign
 #define pegen_table_size pegen_launch_table_size
 
 #include "../kernel/check.c"

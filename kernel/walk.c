@@ -1,0 +1,39 @@
+/* walk.c: how work is cut into parts and runs, whatever the form. */
+#include "driver.h"
+
+int pegen_share(int64_t items, int part, int parts, int64_t *begin, int64_t *end) {
+  int64_t each = items / parts, more = items - each * parts; /* the first `more` parts have one more */
+  *begin = part * each + (part < more ? part : more);
+  *end = *begin + each + (part < more);
+  return *begin < *end;
+}
+
+int pegen_next_run(int64_t tokens, int64_t *item, int64_t end, pegen_run *run) {
+  if (*item >= end)
+    return 0;
+  run->batch = *item / tokens;
+  run->begin = *item - run->batch * tokens;
+  run->end = tokens - run->begin < end - *item ? tokens : run->begin + (end - *item);
+  *item += run->end - run->begin;
+  return 1;
+}
+
+static int64_t distance(int64_t stride) { return stride < 0 ? -stride : stride; }
+
+int pegen_by_head(const pegen_stream *stream) {
+  return distance(stream->in.stride[PEGEN_HEAD]) > distance(stream->in.stride[PEGEN_TOKEN]);
+}
+
+void pegen_order_stores(int streamed) {
+  (void)streamed;
+#if defined(__x86_64__)
+  if (streamed)
+    __asm__ volatile("sfence" ::: "memory");
+#endif
+}
+
+size_t pegen_driver_workspace(const pegen_driver *driver, const pegen_args *args) {
+  (void)driver;
+  (void)args;
+  return 0; /* what is prepared lives on the stack */
+}
