@@ -53,6 +53,7 @@ static struct {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int device_count; /* 0: no driver */
+static CUresult start_error; /* why a driver that is there finds no device */
 
 static _Thread_local const char *error_name = "";
 
@@ -85,8 +86,13 @@ static void load_driver(void) {
   DRIVER_FUNCTIONS(FIND)
 #undef FIND
   find(library, "cuCtxGetId", &cuda.cuCtxGetId);
+  if (!complete)
+    return;
   int count = 0;
-  if (complete && cuda.cuInit(0) == 0 && cuda.cuDeviceGetCount(&count) == 0)
+  start_error = cuda.cuInit(0);
+  if (start_error == 0)
+    start_error = cuda.cuDeviceGetCount(&count);
+  if (start_error == 0)
     device_count = count; /* the library stays open as long as the process */
 }
 
@@ -233,8 +239,10 @@ int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args
     return error;
   if (!pegen_launch_on_device(kernel, args, fits))
     return PEGEN_ERROR_DEVICE;
-  if (pegen_cuda_device_count() == 0)
+  if (pegen_cuda_device_count() == 0) {
+    cuda_error(start_error);
     return PEGEN_ERROR_NO_CUDA_DRIVER;
+  }
   int ordinal = (args->q ? args->q : args->k)->device.device_id;
   error = enter_context(ordinal, &pushed);
   launcher l = {.ptx = kernel->ptx, .stream = stream};

@@ -12,8 +12,8 @@
 
 #include <string.h>
 
-/* Threads along x are counted in 32 bits, and y has 16. */
-static const int64_t MOST_X = INT32_MAX - 1024, MOST_Y = 65535;
+/* Threads along x and rows are counted in 32 bits, and y has 16. */
+static const int64_t MOST_X = INT32_MAX - 1024, MOST_ROWS = INT32_MAX / 2, MOST_Y = 65535;
 
 /* One pass over the tensors that share tokens and positions. */
 typedef struct pass {
@@ -169,7 +169,10 @@ static int launch_pass(const pass *p, uint32_t dtype, pegen_launch_run *run, voi
     return PEGEN_ERROR_DTYPE;
   int64_t batches = stream->in.size[PEGEN_BATCH], tokens = stream->in.size[PEGEN_TOKEN];
   int64_t per_batch = blocks_of(kernel->ptx, entry, tokens * (kernel->ptx->per_head ? kernel->heads : 1)) * kernel->ptx->block;
-  if (per_batch > MOST_X)
+  int64_t heads = 0;
+  for (int s = 0; s < p->n; s++)
+    heads += p->stream[s]->in.size[PEGEN_HEAD];
+  if (per_batch > MOST_X || heads > MOST_ROWS)
     return PEGEN_ERROR_SIZE_OVERFLOW;
   int64_t most = kernel->ptx->per_head ? MOST_Y : MOST_X / per_batch;
   for (int64_t first = 0; run && first < batches; first += most) {

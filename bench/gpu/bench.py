@@ -12,7 +12,9 @@ It was written on a machine without a GPU and has not run on one yet.
 import argparse
 import ctypes as c
 import os
+import random
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,7 @@ import tempfile
 SPECS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "specs")
 DEFAULT = ["rope:8,32,4096,128", "geope2d:64,12,196,64", "geope3d:64,12,196,64", "care:64,12,196,64"]
 DTYPES = {"f32": (2, 32), "bf16": (4, 16), "f16": (2, 16)}  # DLPack code, bits
-CYCLED_BYTES = 512 << 20
+CYCLED_BYTES, MOST_SETS = 512 << 20, 64
 KDLCUDA, FLOAT32 = 2, (2, 32)
 
 
@@ -84,14 +86,13 @@ class Driver:
         self("cuDeviceGetName", text, 256, self.device)
         return text.value.decode()
 
-    def allocate(self, data_or_size):
+    def upload(self, data, size=None):
+        """Memory of `size` bytes that repeats `data`; no size: as long as the data."""
+        size = size or len(data)
         memory = c.c_uint64()
-        size = data_or_size if isinstance(data_or_size, int) else len(data_or_size)
         self("cuMemAlloc_v2", c.byref(memory), c.c_size_t(size))
-        if isinstance(data_or_size, int):
-            self("cuMemsetD8_v2", memory, c.c_ubyte(0), c.c_size_t(size))
-        else:
-            self("cuMemcpyHtoD_v2", memory, data_or_size, c.c_size_t(size))
+        for at in range(0, size, len(data)):
+            self("cuMemcpyHtoD_v2", c.c_uint64(memory.value + at), data, c.c_size_t(min(len(data), size - at)))
         return memory.value
 
     def free(self, memory):
@@ -120,6 +121,14 @@ def tensor(memory, dtype, shape, strides=None):
                     (c.c_int64 * n)(*strides) if strides else None, 0)
 
 
+def random_rows(dtype):
+    """1 MiB or so of numbers in [-1, 1]: zeros would take less power, and clocks depend on power."""
+    values = [random.uniform(-1, 1) for _ in range(1 << 18)]
+    if dtype == DTYPES["bf16"]:
+        return b"".join(struct.pack("<f", x)[2:] for x in values)
+    return struct.pack(f"<{len(values)}{'f' if dtype[1] == 32 else 'e'}", *values)
+
+
 def compile_kernel(pegen, spec, head_dim, chip, folder):
     stem = os.path.join(folder, spec)
     subprocess.run([pegen, os.path.join(SPECS, spec + ".lua"), "-o", stem + ".o", "--target", "native," + chip,
@@ -132,10 +141,10 @@ def compile_kernel(pegen, spec, head_dim, chip, folder):
 def time_kernel(driver, runtime, kernel, dtype, shape):
     batch, heads, tokens, dim = shape
     bytes_of_tensor = batch * heads * tokens * dim * dtype[1] // 8
-    sets = max(1, CYCLED_BYTES // (2 * bytes_of_tensor))
+    sets = min(MOST_SETS, max(1, CYCLED_BYTES // (2 * bytes_of_tensor)))
     strides = (tokens * heads * dim, dim, heads * dim, 1)
     positions = (c.c_int32 * (tokens * kernel.n_axes))(*[t // (14 ** a) for t in range(tokens) for a in range(kernel.n_axes)])
-    kept = [tensor(driver.allocate(bytes(positions)), (0, 32), (tokens, kernel.n_axes))]
+    kept = [tensor(driver.upload(bytes(positions)), (0, 32), (tokens, kernel.n_axes))]
     operands = (c.POINTER(DLTensor) * max(1, kernel.n_operands))()
     for i in range(kernel.n_operands):
         sizes = kernel.operands[i].shape[:kernel.operands[i].rank]
@@ -143,11 +152,11 @@ def time_kernel(driver, runtime, kernel, dtype, shape):
         for size in sizes:
             count *= size
         values = (c.c_float * count)(*[0.1 + 0.01 * (j % 7) for j in range(count)])
-        kept.append(tensor(driver.allocate(bytes(values)), FLOAT32, sizes))
+        kept.append(tensor(driver.upload(bytes(values)), FLOAT32, sizes))
         operands[i] = c.pointer(kept[-1])
-    memories, calls, copies = [], [], []
+    memories, calls, copies, rows = [], [], [], random_rows(dtype)
     for _ in range(sets):
-        pair = [driver.allocate(bytes_of_tensor) for _ in range(2)]
+        pair = [driver.upload(rows, bytes_of_tensor) for _ in range(2)]
         memories += pair
         q, k = (tensor(m, dtype, shape, strides) for m in pair)
         args = Args(struct_size=c.sizeof(Args), n_operands=kernel.n_operands, q=c.pointer(q), k=c.pointer(k),
@@ -176,6 +185,8 @@ def torch_contenders(dtype_name, shape):
     try:
         import torch
     except ImportError:
+        return None, []
+    if not torch.cuda.is_available():
         return None, []
     batch, heads, tokens, dim = shape
     half = dim // 2

@@ -31,6 +31,7 @@ int cuDevicePrimaryCtxRelease_v2(int device);
 int cuCtxGetCurrent(void **context);
 int cuCtxGetDevice(int *device);
 int cuCtxGetId(void *context, unsigned long long *id);
+int cuCtxSetCurrent(void *context);
 int cuCtxPushCurrent_v2(void *context);
 int cuCtxPopCurrent_v2(void **context);
 int cuModuleLoadData(void **module, const void *image);
@@ -52,7 +53,10 @@ int cuEventSynchronize(void *event);
 int cuEventElapsedTime(float *milliseconds, void *begin, void *end);
 int cuGetErrorName(int error, const char **name);
 
-int cuInit(unsigned flags) { return flags ? 1 : fails("cuInit"); }
+int cuInit(unsigned flags) {
+  const char *error = getenv("FAKE_CUDA_INIT_ERROR");
+  return flags ? 1 : error ? atoi(error) : 0;
+}
 
 int cuDeviceGetCount(int *count) {
   *count = getenv("FAKE_CUDA_NO_DEVICE") ? 0 : fake_cuda.devices;
@@ -93,6 +97,11 @@ int cuCtxGetDevice(int *device) {
 int cuCtxGetId(void *context, unsigned long long *id) {
   *id = fake_cuda.context_id;
   return context ? 0 : 201;
+}
+
+int cuCtxSetCurrent(void *context) {
+  current = context;
+  return 0;
 }
 
 int cuCtxPushCurrent_v2(void *context) {
@@ -203,6 +212,6 @@ int cuEventElapsedTime(float *milliseconds, void *begin, void *end) {
 }
 
 int cuGetErrorName(int error, const char **name) {
-  *name = error == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : NULL;
+  *name = error == 100 ? "CUDA_ERROR_NO_DEVICE" : error == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : NULL;
   return *name ? 0 : 1;
 }

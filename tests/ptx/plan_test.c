@@ -187,6 +187,13 @@ static void refusals(void **state) {
   DLTensor shorter = *q;
   shorter.shape = overlapping.shape;
   assert_int_equal(trial_call(kernel, positions, &f.operands, &shorter, &overlapping, NULL, NULL, 1), PEGEN_ERROR_OVERLAP);
+  DLTensor many = *q; /* as many heads as there are threads' numbers for and more; nothing is read */
+  many.data = (void *)((uintptr_t)1 << 44); /* far from all others */
+  many.shape = (int64_t[]){1, (int64_t)1 << 31, 1, 64};
+  many.strides = (int64_t[]){0, 64, 64, 1};
+  DLTensor single = *positions;
+  single.shape = (int64_t[]){1, positions->shape[1]};
+  assert_int_equal(trial_call(kernel, &single, &f.operands, &many, &many, NULL, NULL, 1), PEGEN_ERROR_SIZE_OVERFLOW);
   out->device.device_type = kDLCUDA;
   assert_int_equal(trial_call(kernel, positions, &f.operands, q, out, NULL, NULL, 1), PEGEN_ERROR_DEVICE);
   assert_int_equal(trial_call(kernel, NULL, &f.operands, q, q, NULL, NULL, 1), PEGEN_ERROR_MISSING_POSITIONS);

@@ -28,7 +28,8 @@ extern "C" {
  * must not happen while the stream is captured. Safe from any thread. */
 int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args *args, void *stream);
 
-/* After PEGEN_ERROR_CUDA in this thread: the driver's name of it, "CUDA_ERROR_NO_BINARY_FOR_GPU". Otherwise "". */
+/* After PEGEN_ERROR_CUDA in this thread: the driver's name of it, "CUDA_ERROR_NO_BINARY_FOR_GPU". After
+ * PEGEN_ERROR_NO_CUDA_DRIVER: why a driver that is there did not start, or "" where there is none. Otherwise "". */
 const char *pegen_cuda_error_name(void);
 
 /* Devices that the driver sees; 0 where there is none, or no driver. */
