@@ -6,11 +6,11 @@
  */
 #include "bench.h"
 
-#include "bench_attention.h"
 #include "bench_gpu.h"
 #include "bench_limits.h"
 #include "bench_shapes.h"
 #include "diag.h"
+#include "form.h"
 #include "number.h"
 #include "run.h"
 #include "target_ptx.h"
@@ -395,8 +395,10 @@ int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned d
 }
 
 int bench_spec(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
-  if (s->pairwise && bench->table) return refuse_table(s, "the attention");
-  if (s->pairwise) return bench_attention(a, s, options, bench);
+  const form *f = form_of(s);
+  if (!f) return STATUS_ERROR;
+  if (bench->table && !f->entries.prepare) return refuse_table(s, f->entries.encode ? "the kernel" : "the attention");
+  if (f->bench) return f->bench(a, s, options, bench);
   compile_options compiling = *options;
   const char *processors;
   if (ptx_target_parse(a, options->targets, &processors) && !processors)

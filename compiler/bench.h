@@ -22,6 +22,7 @@ bool bench_shape_known(const char *text);
 const char *bench_shape_name(int i);
 
 /* Compiles and measures; prints to the standard output. An exit code. */
+typedef int bench_function(arena *a, const spec *s, const compile_options *compile, const bench_options *bench);
 int bench_spec(arena *a, const spec *s, const compile_options *compile, const bench_options *bench);
 
 /* Measures a kernel that is already there. dtype: one PEGEN_DTYPE_ bit. An exit code. */

@@ -119,12 +119,7 @@ static int read_shape(const char *text, const spec *s, shape *out) {
 /* What the description allows of a shape: its heads, its grid. */
 static shape fit(shape size, const spec *s) {
   if (s->heads > 1) size.heads = s->heads;
-  if (s->grid[0]) {
-    size.tokens = s->skip_tokens;
-    int64_t points = 1;
-    for (int axis = 0; axis < s->n_axes; axis++) points *= s->grid[axis];
-    size.tokens += points;
-  }
+  if (s->grid[0]) size.tokens = spec_grid_tokens(s);
   return size;
 }
 

@@ -12,6 +12,21 @@
  *   rows, bf16 f16  half a unit in the last place and 2^-20 of the norm of each block
  *   to the bit      in place, parts, position types, leftover channels, and what an infinity
  *                   in one block leaves of the others
+ *
+ * What is added to channels (sums):
+ *
+ *   rows            2^-22 of the larger of 1 and what is added, for positions up to 2^20; 16-bit types half a unit in the
+ *                   last place more. To the bit: in place, parts, memory orders
+ *
+ * Attention:
+ *
+ *   outputs         2^-18 of the row's largest score (1 at least) times the largest value; 16-bit types half a unit in the
+ *                   last place more. To the bit: parts and strides
+ *
+ * Columns that widen q and k, by scores of the widened rows against the product plus the bias as it is written:
+ *
+ *   f32             2^-18 of the largest score in the row
+ *   bf16 f16        2^-13 (with columns split). To the bit: parts, memory orders, q and k apart
  */
 #ifndef PEGEN_CHECK_H
 #define PEGEN_CHECK_H

@@ -8,6 +8,8 @@
 #ifndef PEGEN_FORM_H
 #define PEGEN_FORM_H
 
+#include "bench.h"
+#include "check_kind.h"
 #include "describe.h"
 #include "explain.h"
 #include "ir.h"
@@ -43,6 +45,8 @@ struct form {
   /* Channels that encode writes of rows of a number type (DTYPE_): head_dim, unless the encoding widens. NULL: head_dim.
    * *columns receives the meaning of each channel beyond head_dim. */
   int (*out_dim)(arena *a, const void *plan, int dtype, const char ***columns);
+  const check_kind *check; /* what pegen check does */
+  bench_function *bench;   /* what pegen bench does; NULL: encode beside a loop that moves the same bytes */
   /* What is made for GPUs; NULL: no kernel of this form is. The program is NULL after a diag_error. */
   const ptx_program *(*gpu)(arena *a, const void *plan, unsigned dtypes);
 };

@@ -2,6 +2,7 @@
  *
  *   spec -> plan_attention -> emit_attention
  */
+#include "bench_attention.h"
 #include "emit_attention.h"
 #include "form.h"
 
@@ -74,5 +75,5 @@ const form form_attention = {
     .name = "attention", .explain = explain_attention,
     .entries = {.attention = "pegen_driver_attention", .workspace = "pegen_driver_workspace"},
     .takes = takes, .plan = build, .print = print, .imports = emit_attention_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash,
+    .per_head = per_head, .hash = hash, .check = &check_attention, .bench = bench_attention,
 };

@@ -94,5 +94,6 @@ static bool explain(arena *a, const spec *s, explanation *out) {
 const form form_basis = {
     .name = "dense", .explain = explain,
     .entries = {.encode = "pegen_dense_encode", .prepare = "pegen_dense_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_dense_table_bytes"},
-    .takes = takes, .plan = build, .print = print, .imports = imports, .emit_cpu = emit, .describe = describe, .per_head = per_head, .hash = hash,
+    .takes = takes, .plan = build, .print = print, .imports = imports, .emit_cpu = emit, .describe = describe,
+    .per_head = per_head, .hash = hash, .check = &check_rotors,
 };

@@ -105,19 +105,19 @@ const form form_additive = {
     .name = "additive", .explain = explain_additive,
     .entries = {.encode = "pegen_driver_encode", .workspace = "pegen_driver_workspace"},
     .takes = takes_sum, .plan = build_sum, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash_sum, .gpu = gpu,
+    .per_head = per_head, .hash = hash_sum, .check = &check_additive, .gpu = gpu,
 };
 
 const form form_blades = {
     .name = "blades", .explain = explain_blades,
     .entries = {.encode = "pegen_driver_encode", .prepare = "pegen_driver_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_driver_table_bytes"},
     .takes = takes, .plan = build, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash, .gpu = gpu,
+    .per_head = per_head, .hash = hash, .check = &check_rotors, .gpu = gpu,
 };
 
 const form form_dense_four = {
     .name = "blades", .explain = explain_dense,
     .entries = {.encode = "pegen_driver_encode", .prepare = "pegen_driver_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_driver_table_bytes"},
     .takes = takes_four, .plan = build_four, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash, .gpu = gpu,
+    .per_head = per_head, .hash = hash, .check = &check_rotors, .gpu = gpu,
 };

@@ -92,5 +92,6 @@ static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) { ret
 const form form_dense = {
     .name = "dense", .explain = explain_dense,
     .entries = {.encode = "pegen_dense_encode", .prepare = "pegen_dense_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_dense_table_bytes"},
-    .takes = takes, .plan = build, .print = print, .imports = imports, .emit_cpu = emit, .describe = describe, .per_head = per_head, .hash = hash, .gpu = gpu,
+    .takes = takes, .plan = build, .print = print, .imports = imports, .emit_cpu = emit, .describe = describe,
+    .per_head = per_head, .hash = hash, .check = &check_rotors, .gpu = gpu,
 };

@@ -67,5 +67,5 @@ const form form_polynomial = {
     .name = "polynomial", .explain = explain_polynomial,
     .entries = {.encode = "pegen_driver_widen", .workspace = "pegen_driver_workspace"},
     .takes = takes, .plan = build, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash, .out_dim = out_dim,
+    .per_head = per_head, .hash = hash, .out_dim = out_dim, .check = &check_widen,
 };

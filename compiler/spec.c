@@ -247,3 +247,9 @@ bool spec_validate(const spec *s) {
   free(done);
   return valid && (!s->dense || !s->dense->schur || check_schur(s));
 }
+
+int64_t spec_grid_tokens(const spec *s) {
+  int64_t tokens = 1;
+  for (int axis = 0; axis < s->n_axes; axis++) tokens *= s->grid[axis];
+  return s->grid[0] ? tokens + s->skip_tokens : 0;
+}

@@ -204,4 +204,7 @@ typedef struct spec {
  * what it missed, as an error at spec->line. */
 bool spec_validate(const spec *s);
 
+/* Tokens of the built-in grid, skipped ones included; 0: there is no grid. */
+int64_t spec_grid_tokens(const spec *s);
+
 #endif

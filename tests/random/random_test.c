@@ -59,9 +59,7 @@ static void choose_positions(trial_case *c) {
   number_type operand = (number_type[]){NUMBER_F32, NUMBER_F64, NUMBER_BF16, NUMBER_F16}[random_below(&c->random, 4)];
   c->operands = trial_random_operands(c->memory, s, on_gpu ? NUMBER_F32 : operand, &c->random);
   if (s->grid[0]) {
-    c->tokens = 1;
-    for (int a = 0; a < s->n_axes; a++) c->tokens *= s->grid[a];
-    c->tokens += s->skip_tokens;
+    c->tokens = spec_grid_tokens(s);
   } else {
     double far = far_too ? ldexp(1, random_below(&c->random, 25)) : 0.5;
     double phases[PLACES] = {0, 1, far_too ? 4 : 0.1, far_too ? 60 : 0.7, far, far_too ? 0x1p24 : 0.9};
