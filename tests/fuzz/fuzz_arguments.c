@@ -1,238 +1,264 @@
-/* fuzz_arguments: any arguments for a kernel.
+/* fuzz_arguments: any arguments for a kernel's entries.
  *
- * In: bytes that are read as a sound call and a few edits of it: shapes, strides, types, pointers, overlaps, part of
- * parts. All tensors lie in one small world whose other bytes are poisoned for the address sanitizer while the kernel
- * runs. The kernels are the hand-written twins and some emitted ones, all behind the real driver. What must hold:
+ * In: bytes that are read as a sound call of encode, attention, prepare or the GPU's launcher and a few edits of it: shapes,
+ * strides, types, pointers, overlaps, part of parts. All tensors lie in one small world whose other bytes are poisoned for the
+ * address sanitizer while the kernel runs. The kernels are hand-written twins and some emitted ones, all behind the real
+ * driver. What must hold:
  *
- *   - encode answers what the driver's check answers, and a refusal writes nothing;
+ *   - an entry answers what the driver's check answers, and a refusal writes nothing;
  *   - no accepted tensor leaves the address space; no element of an output is also another element, or another tensor's,
  *     but its own input's by the same index;
  *   - an accepted call writes its outputs and nothing else, and they are those of contiguous copies in one part;
+ *   - a launch names every row of an accepted call once, at its tensors' addresses and as the entry's access demands;
  *   - a sound call is accepted.
  */
+#include "check_attention.h"
 #include "driver.h"
-#include "fuzz_call.h"
+#include "fuzz_world.h"
+#include "runtime/launch.h"
 
-#include <pegen/kernels.h>
-
-#include <sanitizer/asan_interface.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* The driver's view of a kernel, as far as its check looks. */
-static int check(const pegen_kernel *kernel, const pegen_args *args, int part, int parts) {
-  static int32_t chosen;
-  const pegen_driver driver = {.kernel = kernel, .per_head = kernel->heads > 0, .chosen = &chosen};
-  pegen_call call;
-  return pegen_check(&driver, args, part, parts, &call);
+static bool has_later(const pegen_args *args) { return args->struct_size > PEGEN_ARGS_FIRST_SIZE; }
+
+/* encode by a table: then nobody reads positions and operands. */
+static bool is_tabled(const fuzz_call *c) { return c->entry == FUZZ_ENCODE && c->kernel->prepare && has_later(c->given) && c->given->table; }
+
+/* ---- what a call reads and writes ---- */
+
+enum { READS = 5 + FUZZ_OPERANDS + FUZZ_INPUTS, WRITES = 2 };
+
+typedef struct roles {
+  const DLTensor *read[READS];
+  int n_read;
+  struct {
+    const DLTensor *in; /* in whose place it may be; NULL: none */
+    const DLTensor *out;
+  } write[WRITES];
+  int n_write;
+  DLTensor table; /* that prepare writes, as bytes */
+  int64_t table_bytes;
+} roles;
+
+static void reads(roles *r, const DLTensor *t) {
+  if (t) r->read[r->n_read++] = t;
 }
 
-/* ---- elements by index, without the driver's arithmetic ---- */
+static void writes(roles *r, const DLTensor *in, const DLTensor *out) {
+  r->write[r->n_write].in = in;
+  r->write[r->n_write++].out = out;
+}
 
-typedef __int128 wide;
-
-/* Extents of a tensor's elements as addresses; false where there are none. Strides NULL: contiguous. */
-static bool extents(const DLTensor *t, wide *low, wide *high) {
-  wide element = t->dtype.bits / 8, count = 1;
-  *low = *high = (wide)(uintptr_t)t->data + t->byte_offset;
-  *high += element;
-  for (int i = 0; i < t->ndim; i++)
-    if (t->shape[i] == 0) return false;
-  for (int i = t->ndim - 1; i >= 0; i--) {
-    wide stride = (t->strides ? (wide)t->strides[i] : count) * element, reach = stride * (t->shape[i] - 1);
-    if (t->shape[i] > 1) *(reach < 0 ? low : high) += reach;
-    if (!t->strides) count *= t->shape[i];
+/* Of a call whose tensors have passed all checks but, of prepare, those of the table. */
+static void find_roles(const fuzz_call *c, roles *r) {
+  const pegen_args *args = c->given;
+  const DLTensor *of_keys = args->k_positions ? args->k_positions : args->positions;
+  bool rows = c->entry == FUZZ_ENCODE || c->entry == FUZZ_LAUNCH, tabled = is_tabled(c);
+  memset(r, 0, sizeof *r);
+  if (c->entry == FUZZ_ATTENTION) {
+    reads(r, args->q), reads(r, args->k), reads(r, args->v);
+    writes(r, NULL, args->out);
   }
-  return true;
+  if (!tabled && (!rows || args->q)) reads(r, args->positions);
+  if (!tabled && (!rows || args->k)) reads(r, c->entry == FUZZ_PREPARE ? args->k_positions : of_keys);
+  for (int i = 0; i < c->kernel->n_operands && !tabled; i++) reads(r, args->operands[i]);
+  for (int i = 0; i < c->kernel->n_inputs && rows && args->q; i++) reads(r, args->inputs[i]);
+  if (rows && args->q) writes(r, args->q, args->q_out);
+  if (rows && args->k) writes(r, args->k, args->k_out);
+  if (c->entry != FUZZ_PREPARE) return;
+  r->table_bytes = (int64_t)c->kernel->table_bytes(args);
+  r->table = (DLTensor){.data = args->table, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {kDLUInt, 8, 1}, .shape = &r->table_bytes};
+  writes(r, NULL, &r->table);
 }
 
-/* In the world, and few enough to be walked here. */
-static bool in_world(const DLTensor *t) {
-  wide low, high, count = 1;
-  if (!extents(t, &low, &high)) return true;
-  EXPECT(low >= 0 && high <= (wide)1 << 64);
-  for (int i = 0; i < t->ndim && count <= WORLD; i++) count *= t->shape[i];
-  return low >= (wide)(uintptr_t)world && high <= (wide)(uintptr_t)world + WORLD && count <= WORLD;
-}
-
-/* Element number `index` in the order of a contiguous tensor. */
-static size_t offset_of(const DLTensor *t, int64_t index) {
-  int64_t at = 0, count = 1;
-  for (int i = t->ndim - 1; i >= 0; i--) {
-    at += index % t->shape[i] * (t->strides ? t->strides[i] : count);
-    count *= t->shape[i];
-    index /= t->shape[i];
+static bool all_in_world(const roles *r) {
+  bool inside = true;
+  for (int i = 0; i < r->n_read; i++) inside = world_holds(r->read[i]) && inside;
+  for (int i = 0; i < r->n_write; i++) {
+    inside = world_holds(r->write[i].out) && inside;
+    if (r->write[i].in) inside = world_holds(r->write[i].in) && inside;
   }
-  return (size_t)((unsigned char *)t->data + t->byte_offset - world) + (size_t)(at * (t->dtype.bits / 8));
+  return inside;
 }
 
-static int64_t elements(const DLTensor *t) {
-  int64_t count = 1;
-  for (int i = 0; i < t->ndim; i++)
-    if (t->shape[i] == 0) return 0; /* whatever the others are */
-  for (int i = 0; i < t->ndim; i++) count *= t->shape[i];
-  return count;
-}
-
-/* ---- what an accepted call may touch ---- */
-
-static uint8_t owner[WORLD]; /* which tensor's element a byte belongs to: FREE, READ, or WRITTEN + output */
-enum { FREE, READ, WRITTEN };
-
-static void own_inputs(const DLTensor *t) {
-  for (int64_t i = 0; t && i < elements(t); i++) memset(owner + offset_of(t, i), READ, t->dtype.bits / 8);
-}
-
-/* Outputs last: their elements must be free, or the same element of their own input, which nobody else reads. */
-static void own_output(const DLTensor *out) {
-  size_t bytes = out->dtype.bits / 8;
-  for (int64_t i = 0; i < elements(out); i++) {
-    uint8_t *at = owner + offset_of(out, i);
-    for (size_t b = 0; b < bytes; b++) EXPECT(at[b] == FREE);
-    memset(at, WRITTEN, bytes);
-  }
-}
-
-static bool same_elements(const DLTensor *in, const DLTensor *out) {
-  for (int64_t i = 0; i < elements(in); i++)
-    if (offset_of(in, i) != offset_of(out, i)) return false;
-  return true;
-}
-
-static bool has_table(const pegen_args *args) { return args->struct_size > PEGEN_ARGS_FIRST_SIZE && args->table; }
-
-static void own_all(const pegen_kernel *kernel, const pegen_args *args) {
-  memset(owner, FREE, sizeof owner);
-  bool tabled = kernel->prepare && has_table(args); /* then nobody reads positions and operands */
-  if (args->q && !tabled) own_inputs(args->positions);
-  if (args->k && !tabled) own_inputs(args->k_positions ? args->k_positions : args->positions);
-  for (int i = 0; i < kernel->n_operands && !tabled; i++) own_inputs(args->operands[i]);
-  bool q_in_place = args->q && same_elements(args->q, args->q_out), k_in_place = args->k && same_elements(args->k, args->k_out);
-  if (args->q && !q_in_place) own_inputs(args->q);
-  if (args->k && !k_in_place) own_inputs(args->k);
-  if (args->q) own_output(args->q_out);
-  if (args->k) own_output(args->k_out);
-}
-
-/* Poisons whatever is nobody's, as far as the sanitizer's grain of 8 bytes allows. */
-static void poison(void) {
-  static const uint8_t nobody[8];
-  size_t from = 0; /* of the run of free grains that i is in */
-  for (size_t i = 0; i <= WORLD; i += 8) {
-    if (i < WORLD && !memcmp(owner + i, nobody, 8)) continue;
-    if (i > from) ASAN_POISON_MEMORY_REGION(world + from, i - from);
-    from = i + 8;
-  }
+/* False where an output's element is also another one's, but its own input's. */
+static bool own_all(const roles *r) {
+  bool apart = true;
+  world_clear();
+  for (int i = 0; i < r->n_read; i++) world_read(r->read[i]);
+  for (int i = 0; i < r->n_write; i++)
+    if (r->write[i].in && !world_same_elements(r->write[i].in, r->write[i].out)) world_read(r->write[i].in);
+  for (int i = 0; i < r->n_write; i++) apart = world_write(r->write[i].out) && apart;
+  return apart;
 }
 
 /* ---- the same call on contiguous copies ---- */
 
-typedef struct copy {
-  DLTensor tensor;
-  int64_t shape[FUZZ_RANK];
-} copy;
+enum { COPIES = READS + 2 * WRITES };
 
-static const DLTensor *copy_of(copy *c, const DLTensor *t) {
-  if (!t) return NULL;
-  size_t bytes = t->dtype.bits / 8;
-  c->tensor = *t;
-  memcpy(c->shape, t->shape, sizeof(int64_t) * (size_t)t->ndim);
-  c->tensor.shape = c->shape;
-  c->tensor.strides = NULL;
-  c->tensor.byte_offset = 0;
-  unsigned char *data = malloc((size_t)elements(t) * bytes + 8); /* 8: never NULL, and still a red zone for the rest */
-  c->tensor.data = data;
-  for (int64_t i = 0; i < elements(t); i++) memcpy(data + (size_t)i * bytes, world + offset_of(t, i), bytes);
-  return &c->tensor;
-}
+typedef struct copies {
+  DLTensor *copy[COPIES];
+  int count;
+  const DLTensor *out[WRITES]; /* in the order of roles.write */
+} copies;
 
-static bool is_nan(const unsigned char *at, DLDataType type) {
-  uint32_t bits = 0;
-  memcpy(&bits, at, type.bits / 8);
-  if (type.bits == 32) return (bits & 0x7fffffff) > 0x7f800000;
-  return (bits & 0x7fff) > (type.code == kDLBfloat ? 0x7f80 : 0x7c00);
-}
+static const DLTensor *copied(copies *c, const DLTensor *t) { return t ? c->copy[c->count++] = world_copy(t) : NULL; }
 
-static void expect_same(const DLTensor *out, const DLTensor *expected) {
-  size_t bytes = out->dtype.bits / 8;
-  for (int64_t i = 0; i < elements(out); i++) {
-    const unsigned char *x = world + offset_of(out, i), *y = (unsigned char *)expected->data + (size_t)i * bytes;
-    EXPECT(!memcmp(x, y, bytes) || (is_nan(x, out->dtype) && is_nan(y, out->dtype)));
-  }
-}
-
-enum { Q, K, Q_OUT, K_OUT, POSITIONS, K_POSITIONS, OPERANDS, COPIES = OPERANDS + FUZZ_OPERANDS };
-
-/* Runs the call on copies before the world changes; the copies' outputs stay in c[Q_OUT] and c[K_OUT]. */
-static void run_copies(const pegen_kernel *kernel, const pegen_args *args, bool sound, copy *c) {
+/* Runs the call on copies before the world changes. What it does not look at is left out, and so is a sound table, which
+ * says what positions and operands say. */
+static void run_copies(const fuzz_call *call, const roles *r, copies *c) {
+  const pegen_args *args = call->given;
   pegen_args apart = *args;
-  bool tabled = kernel->prepare && has_table(args) && !sound; /* a sound table says what positions and operands do */
-  if (!tabled && args->struct_size == sizeof *args) apart.table = NULL;
-  const DLTensor *operands[FUZZ_OPERANDS];
-  apart.q = copy_of(&c[Q], args->q);
-  apart.k = copy_of(&c[K], args->k);
-  apart.q_out = (DLTensor *)copy_of(&c[Q_OUT], args->q_out);
-  apart.k_out = (DLTensor *)copy_of(&c[K_OUT], args->k_out);
-  if (!tabled) apart.positions = args->q || !args->k_positions ? copy_of(&c[POSITIONS], args->positions) : NULL;
-  if (!tabled) apart.k_positions = args->k ? copy_of(&c[K_POSITIONS], args->k_positions) : NULL;
-  if (tabled) apart.positions = apart.k_positions = NULL;
-  for (int i = 0; i < kernel->n_operands && !tabled; i++) operands[i] = copy_of(&c[OPERANDS + i], args->operands[i]);
+  const DLTensor *operands[FUZZ_OPERANDS], *inputs[FUZZ_INPUTS];
+  bool rows = call->entry == FUZZ_ENCODE, tabled = is_tabled(call) && !call->sound;
+  memset(c, 0, sizeof *c);
+  apart.q = rows || call->entry == FUZZ_ATTENTION ? copied(c, args->q) : NULL;
+  apart.k = rows || call->entry == FUZZ_ATTENTION ? copied(c, args->k) : NULL;
+  apart.v = call->entry == FUZZ_ATTENTION ? copied(c, args->v) : NULL;
+  apart.positions = tabled || (rows && !args->q && args->k_positions) ? NULL : copied(c, args->positions);
+  apart.k_positions = tabled || (rows && !args->k) ? NULL : copied(c, args->k_positions);
+  for (int i = 0; i < call->kernel->n_operands && !tabled; i++) operands[i] = copied(c, args->operands[i]);
+  for (int i = 0; i < call->kernel->n_inputs && args->q; i++) inputs[i] = copied(c, args->inputs[i]);
   apart.operands = operands;
-  EXPECT(kernel->encode(&apart, 0, 1) == PEGEN_ERROR_OK);
+  if (has_later(args)) apart.inputs = inputs;
+  if (rows && has_later(args) && !tabled) apart.table = NULL;
+  for (int i = 0; i < r->n_write; i++) c->out[i] = copied(c, r->write[i].out);
+  int out = 0;
+  apart.q_out = rows && args->q ? (DLTensor *)c->out[out++] : NULL;
+  apart.k_out = rows && args->k ? (DLTensor *)c->out[out++] : NULL;
+  apart.out = call->entry == FUZZ_ATTENTION ? (DLTensor *)c->out[out] : NULL;
+  if (call->entry == FUZZ_PREPARE) apart.table = c->out[out]->data;
+  pegen_entry *const entries[] = {call->kernel->encode, call->kernel->attention, call->kernel->prepare};
+  EXPECT(entries[call->entry](&apart, 0, 1) == PEGEN_ERROR_OK);
 }
 
-/* ---- one call ---- */
+/* ---- calls of the kernel ---- */
 
-static unsigned char before[WORLD];
-
-static void expect_unchanged(bool outputs_too) {
-  if (!memcmp(world, before, WORLD)) return;
-  for (size_t i = 0; i < WORLD; i++)
-    if (world[i] != before[i]) EXPECT(!outputs_too && owner[i] == WRITTEN);
+static int enter(const fuzz_call *c, int part, int parts) {
+  pegen_entry *const entries[] = {c->kernel->encode, c->kernel->attention, c->kernel->prepare};
+  return entries[c->entry](c->given, part, parts);
 }
 
-static bool all_in_world(const pegen_kernel *kernel, const pegen_args *args) {
-  bool tabled = kernel->prepare && has_table(args);
-  const DLTensor *tensors[] = {args->q, args->k, args->q_out, args->k_out,
-                               !tabled && (args->q || !args->k_positions) ? args->positions : NULL,
-                               !tabled && args->k ? args->k_positions : NULL};
-  bool inside = true;
-  for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
-    if (!tensors[i]) continue;
-    inside = in_world(tensors[i]) && inside;
+static void run_accepted(const fuzz_call *call, const roles *r) {
+  copies c;
+  int parts = call->parts > 64 ? 1 : call->parts;
+  run_copies(call, r, &c);
+  world_poison();
+  for (int part = parts - 1; part >= 0; part--) EXPECT(enter(call, part, parts) == PEGEN_ERROR_OK);
+  world_unpoison();
+  world_expect_unchanged(true);
+  for (int i = 0; i < r->n_write; i++) world_expect_same(r->write[i].out, c.out[i]);
+  for (int i = 0; i < c.count; i++) world_copy_free(c.copy[i]);
+}
+
+static void expect_answer(const fuzz_call *c, int answer, int expected) {
+  if (answer != expected) fprintf(stderr, "%s, entry %d: answered %d, expected %d\n", c->kernel->name, c->entry, answer, expected);
+  EXPECT(answer == expected);
+}
+
+/* The driver's view of the kernel, as far as its checks look. */
+static int check(const fuzz_call *c) {
+  static int32_t chosen;
+  const pegen_driver driver = {.kernel = c->kernel, .per_head = c->of.per_head, .chosen = &chosen, .form = c->of.attention};
+  pegen_call call;
+  pegen_attention_call attention;
+  if (c->entry == FUZZ_ATTENTION) return pegen_check_attention(&driver, c->given, c->part, c->parts, &attention);
+  if (c->entry == FUZZ_ENCODE) return pegen_check(&driver, c->given, c->part, c->parts, &call);
+  int error = pegen_check_prepare(&driver, c->given, c->part, c->parts, &call);
+  if (error) return error;
+  size_t bytes = c->kernel->table_bytes(c->given);
+  if (!has_later(c->given) || !c->given->table) return PEGEN_ERROR_MISSING_TABLE;
+  if ((uintptr_t)c->given->table % 64) return PEGEN_ERROR_ALIGNMENT;
+  if (bytes == 0) return PEGEN_ERROR_SIZE_OVERFLOW;
+  return c->given->table_bytes < bytes ? PEGEN_ERROR_TABLE_BYTES : 0;
+}
+
+static void run_call(const fuzz_call *c) {
+  roles r;
+  int expected = check(c);
+  bool inside = false;
+  if (!expected) {
+    find_roles(c, &r);
+    inside = all_in_world(&r); /* elsewhere is the caller's lie, which nobody can see */
+    bool apart = !inside || own_all(&r);
+    if (c->entry == FUZZ_PREPARE && !apart) expected = PEGEN_ERROR_OVERLAP;
+    else EXPECT(apart);
   }
-  for (int i = 0; i < kernel->n_operands && !tabled; i++) inside = in_world(args->operands[i]) && inside;
-  return inside;
+  if (c->sound) EXPECT(expected == PEGEN_ERROR_OK);
+  if (expected) {
+    expect_answer(c, enter(c, c->part, c->parts), expected);
+    world_expect_unchanged(false);
+  } else if (inside) {
+    run_accepted(c, &r);
+  }
 }
 
-static void run_accepted(const pegen_kernel *kernel, const pegen_args *args, bool sound, int parts) {
-  copy copies[COPIES];
-  memset(copies, 0, sizeof copies);
-  own_all(kernel, args);
-  run_copies(kernel, args, sound, copies);
-  poison();
-  for (int part = parts - 1; part >= 0; part--) EXPECT(kernel->encode(args, part, parts) == PEGEN_ERROR_OK);
-  ASAN_UNPOISON_MEMORY_REGION(world, WORLD);
-  expect_unchanged(false);
-  if (args->q) expect_same(args->q_out, &copies[Q_OUT].tensor);
-  if (args->k) expect_same(args->k_out, &copies[K_OUT].tensor);
-  for (int i = 0; i < COPIES; i++) free(copies[i].tensor.data);
+/* ---- launches ---- */
+
+typedef struct launched {
+  const fuzz_call *call;
+  int64_t rows;
+} launched;
+
+/* Rows of one tensor pair of a step: batches, heads and tokens from its addresses. */
+static void expect_rows(launched *l, const pegen_launch_step *step, const int64_t *p, const DLTensor *rows, int64_t batches) {
+  const int64_t *all = step->parameter, align = step->entry->access - 1;
+  size_t bytes = (size_t)l->call->kernel->head_dim * (rows->dtype.bits / 8);
+  for (int64_t b = 0; b < batches; b++)
+    for (int64_t h = 0; h < p[PEGEN_PTX_TENSOR_HEADS]; h++)
+      for (int64_t t = 0; t < all[PEGEN_PTX_TOKENS]; t++, l->rows++) {
+        int64_t in = p[PEGEN_PTX_TENSOR_IN] + b * p[PEGEN_PTX_TENSOR_IN_BATCH] + h * p[PEGEN_PTX_TENSOR_IN_HEAD] + t * p[PEGEN_PTX_TENSOR_IN_TOKEN];
+        int64_t out = p[PEGEN_PTX_TENSOR_OUT] + b * p[PEGEN_PTX_TENSOR_OUT_BATCH] + h * p[PEGEN_PTX_TENSOR_OUT_HEAD] + t * p[PEGEN_PTX_TENSOR_OUT_TOKEN];
+        EXPECT(((in | out) & align) == 0);
+        EXPECT(world_owned((void *)(uintptr_t)in, bytes, false) && world_owned((void *)(uintptr_t)out, bytes, true));
+      }
+}
+
+static int run_step(void *context, const pegen_launch_step *step) {
+  launched *l = context;
+  const pegen_ptx *ptx = l->call->kernel->ptx;
+  const pegen_args *args = l->call->given;
+  const int64_t *p = step->parameter, *q = p + PEGEN_PTX_Q, *k = p + PEGEN_PTX_K;
+  int64_t batches = p[PEGEN_PTX_BATCHES], heads = q[PEGEN_PTX_TENSOR_HEADS] + k[PEGEN_PTX_TENSOR_HEADS];
+  bool both = q[PEGEN_PTX_TENSOR_HEADS] && k[PEGEN_PTX_TENSOR_HEADS];
+  int64_t rows = ptx->per_head ? batches * (both ? 2 : 1) : heads;
+  EXPECT(step->grid_x > 0 && step->grid_y > 0 && step->grid_y <= 65535 && batches > 0);
+  EXPECT(p[PEGEN_PTX_ROWS] * step->grid_y >= rows && p[PEGEN_PTX_ROWS] * (step->grid_y - 1) < rows);
+  const DLTensor *any = args->q ? args->q : args->k;
+  expect_rows(l, step, q, any, batches);
+  expect_rows(l, step, k, any, batches);
+  return 0;
+}
+
+static int64_t rows_of(const DLTensor *t) { return t ? t->shape[0] * t->shape[1] * t->shape[2] : 0; }
+
+static int on_gpu(DLDevice device) { return device.device_type == kDLCUDA; }
+
+static void run_launch(const fuzz_call *c) {
+  roles r;
+  launched l = {.call = c};
+  int error = pegen_launch_check(c->kernel, c->given);
+  if (c->sound) EXPECT(error == PEGEN_ERROR_OK);
+  if (!error) {
+    find_roles(c, &r);
+    bool fits = pegen_launch_on_device(c->kernel, c->given, on_gpu);
+    if (c->sound) EXPECT(fits);
+    if (!fits || !all_in_world(&r)) return;
+    EXPECT(own_all(&r));
+  }
+  pegen_launch_request request = {c->kernel, c->given, c->part * 1000};
+  EXPECT(pegen_launch_plan(&request, run_step, &l) == error);
+  EXPECT(l.rows == (error ? 0 : rows_of(c->given->q) + rows_of(c->given->k)));
+  world_expect_unchanged(false);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static fuzz_call call;
   fuzz_call_read(&call, data, size);
-  const pegen_kernel *kernel = call.kernel;
-  memcpy(before, world, WORLD);
-  int expected = check(kernel, call.given, call.part, call.parts);
-  if (call.sound) EXPECT(expected == PEGEN_ERROR_OK);
-  if (expected) {
-    EXPECT(kernel->encode(call.given, call.part, call.parts) == expected);
-    expect_unchanged(true);
-  } else if (all_in_world(kernel, call.given)) { /* elsewhere is the caller's lie, which nobody can see */
-    run_accepted(kernel, call.given, call.sound, call.parts > 64 ? 1 : call.parts);
-  }
+  world_remember();
+  if (call.entry == FUZZ_LAUNCH) run_launch(&call);
+  else run_call(&call);
   fuzz_call_free(&call);
   return 0;
 }

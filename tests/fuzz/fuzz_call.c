@@ -1,56 +1,9 @@
 /* fuzz_call: see fuzz_call.h. */
 #include "fuzz_call.h"
 
-#include "twin.h"
-
-#include <pegen/kernels.h>
-
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-extern const pegen_kernel fuzz_dense_kernel; /* of dense.lua */
-
-unsigned char world[WORLD] __attribute__((aligned(64)));
-
-/* ---- bytes ---- */
-
-typedef struct reader {
-  const uint8_t *data;
-  size_t size;
-} reader;
-
-static unsigned byte(reader *r) {
-  if (r->size == 0) return 0;
-  r->size--;
-  return *r->data++;
-}
-
-static unsigned below(reader *r, unsigned bound) { return byte(r) % bound; }
-
-/* Numbers on which checks turn, small ones, and any. */
-static int64_t number(reader *r) {
-  static const int64_t telling[] = {0,         1,         -1,        INT64_MAX,           INT64_MIN,    INT32_MAX,
-                                    INT32_MIN, 1LL << 32, 1LL << 56, (1LL << 56) + 1,     -(1LL << 56), 1LL << 62,
-                                    16,        64,        63,        INT64_MAX / 4,       INT64_MIN / 2, WORLD};
-  unsigned kind = byte(r);
-  if (kind < 64) return telling[kind % (sizeof telling / sizeof *telling)];
-  if (kind < 240) return (int64_t)byte(r) - 64;
-  uint64_t any = 0;
-  for (int i = 0; i < 8; i++) any = any << 8 | byte(r);
-  return (int64_t)any;
-}
-
-/* ---- kernels ---- */
-
-static const pegen_kernel *choose(reader *r) {
-  static const char *const stock[] = {"rope", "geope3d", "rope_axial", "care"};
-  const pegen_kernel *const own[] = {&twin_plain_kernel, &twin_grid_kernel, &twin_learned_kernel, &fuzz_dense_kernel};
-  unsigned choice = below(r, 8);
-  const pegen_kernel *kernel = choice < 4 ? own[choice] : pegen_kernels_find(stock[choice - 4]);
-  if (!kernel || kernel->n_operands > FUZZ_OPERANDS) abort();
-  return kernel;
-}
 
 /* ---- a sound call ---- */
 
@@ -115,12 +68,20 @@ static void place_positions(reader *r, fuzz_tensor *t, layout *l, int which, int
   }
 }
 
-static void place_operand(reader *r, fuzz_tensor *t, layout *l, const pegen_operand *operand) {
+static void place_operand(reader *r, fuzz_tensor *t, layout *l, const pegen_operand *operand, bool indexed) {
   static const DLDataType types[] = {{kDLFloat, 32, 1}, {kDLFloat, 64, 1}, {kDLFloat, 16, 1}, {kDLBfloat, 16, 1}};
   static const int order[FUZZ_RANK] = {0, 1, 2, 3, 4, 5};
   reader none = {NULL, 0}; /* no gaps: operands are contiguous */
-  describe(t, operand->rank, operand->shape, types[below(r, 4)]);
+  unsigned type = below(r, 4);
+  describe(t, operand->rank, operand->shape, types[indexed ? 0 : type]);
   place(&none, t, order, l);
+}
+
+static void place_input(reader *r, fuzz_tensor *t, layout *l, const pegen_input *input, DLDataType type) {
+  static const int orders[2][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}};
+  const int64_t shape[4] = {l->batch, l->heads[0], l->tokens[0], input->size};
+  describe(t, input->size ? 4 : 3, shape, type);
+  place(r, t, orders[below(r, 2)], l);
 }
 
 /* ---- tables ---- */
@@ -149,136 +110,105 @@ static void make_table(reader *r, fuzz_call *c) {
   c->table_words = bytes / 8 < 16 ? bytes / 8 : 16;
 }
 
-/* Once a call: what a table says of itself is checked against itself, which two edits could outwit. */
-static void edit_table(reader *r, fuzz_call *c) {
-  if (!c->args.table || c->table_edited) return;
-  c->table_edited = true;
-  int64_t value = number(r);
-  switch (below(r, 4)) {
-  case 0:
-  case 1: memcpy((char *)c->args.table + 8 * below(r, (unsigned)c->table_words), &value, 8); break;
-  case 2: c->args.table_bytes = c->args.table_bytes > (uint64_t)value ? (uint64_t)value : c->args.table_bytes; break;
-  case 3: c->args.table = (char *)c->args.table - (value & 63); break;
-  }
+/* Room for a table, in the world where it fits, and up to 3 units of 64 bytes more than it takes. */
+static void place_table(reader *r, fuzz_call *c, layout *l) {
+  c->args.struct_size = sizeof(pegen_args);
+  size_t bytes = c->kernel->table_bytes(&c->args) + 64 * below(r, 4), from = (l->used + 63) / 64 * 64;
+  EXPECT(bytes <= TABLE_ROOM);
+  c->args.table = from + bytes <= WORLD ? world + from : guarded_end() - bytes;
+  c->args.table_bytes = bytes;
 }
 
 /* ---- a sound call, all of it ---- */
 
-static void read_sound(reader *r, fuzz_call *c, layout *l) {
+/* Batches, heads, tokens; whether they are the grid's, and whether k has positions of its own. */
+static void read_sizes(reader *r, const fuzz_call *c, layout *l, bool *grid, bool *own_positions) {
   const pegen_kernel *kernel = c->kernel;
+  const pegen_attention *attention = c->of.attention;
   l->batch = below(r, 4);
   l->tokens[0] = below(r, 8);
-  bool grid = kernel->grid && (byte(r) & 1);
-  if (grid) {
+  if (attention && byte(r) % 16 == 15) l->batch = 1, l->tokens[0] = 40 + below(r, 40); /* more than a tile */
+  *grid = kernel->grid && ((byte(r) & 1) || (attention && attention->by_rows));
+  if (*grid) {
     l->tokens[0] = 1;
     for (int a = 0; a < kernel->n_axes; a++) l->tokens[0] *= kernel->grid[a];
     l->tokens[0] += kernel->skip_tokens;
   }
   l->tokens[1] = l->tokens[0];
-  bool own_positions = !grid && (byte(r) & 1);
-  if (own_positions) l->tokens[1] = below(r, 8);
+  *own_positions = !*grid && (byte(r) & 1);
+  if (*own_positions) l->tokens[1] = below(r, 8);
   for (int i = 0; i < 2; i++) l->heads[i] = kernel->heads > 0 ? kernel->heads : below(r, 4);
-  l->type = row_type(r, kernel);
-  for (int i = 0; i < 2; i++) {
-    place_rows(r, &c->tensor[FUZZ_Q + i], l, i, kernel->head_dim);
-    place_rows(r, &c->tensor[FUZZ_Q_OUT + i], l, i, kernel->out_dim);
-    place_positions(r, &c->tensor[FUZZ_POSITIONS + i], l, i, kernel->n_axes);
-  }
-  for (int i = 0; i < kernel->n_operands; i++) {
-    place_operand(r, &c->tensor[FUZZ_OPERAND + i], l, &kernel->operands[i]);
-    c->operands[i] = &c->tensor[FUZZ_OPERAND + i].dl;
-  }
-  unsigned streams = below(r, 8);
-  c->args = (pegen_args){.struct_size = byte(r) & 1 ? PEGEN_ARGS_FIRST_SIZE : sizeof(pegen_args), .n_operands = kernel->n_operands};
-  c->args.operands = kernel->n_operands ? c->operands : NULL;
-  unsigned places = byte(r);
-  bool in_place[2] = {(places & 1) && kernel->out_dim == kernel->head_dim, (places & 2) && kernel->out_dim == kernel->head_dim};
+  if (attention) l->heads[1] = kernel->heads > 0 && (byte(r) & 1) ? 1 : l->heads[1]; /* a head of k for all of q */
+  if (attention && kernel->heads == 0) l->heads[0] = l->heads[1] * (1 + below(r, 3));
+}
+
+static int64_t out_dim(const pegen_kernel *kernel, DLDataType type) {
+  int row = type.bits == 32 ? 0 : type.code == kDLBfloat ? 1 : 2;
+  return kernel->widths ? kernel->widths[row].out_dim : kernel->out_dim;
+}
+
+static void place_tensors(reader *r, fuzz_call *c, layout *l) {
+  const pegen_kernel *kernel = c->kernel;
+  const pegen_attention *attention = c->of.attention;
   fuzz_tensor *t = c->tensor;
-  if (streams != 1) c->args.q = &t[FUZZ_Q].dl, c->args.q_out = in_place[0] ? &t[FUZZ_Q].dl : &t[FUZZ_Q_OUT].dl;
-  if (streams != 2) c->args.k = &t[FUZZ_K].dl, c->args.k_out = in_place[1] ? &t[FUZZ_K].dl : &t[FUZZ_K_OUT].dl;
-  if (!grid) c->args.positions = &t[FUZZ_POSITIONS].dl;
-  if (own_positions) c->args.k_positions = &t[FUZZ_K_POSITIONS].dl;
-  if (kernel->prepare && !grid && c->args.positions && (byte(r) & 1)) make_table(r, c);
+  for (int i = 0; i < 2; i++) {
+    place_rows(r, &t[FUZZ_Q + i], l, i, kernel->head_dim);
+    if (!attention) place_rows(r, &t[FUZZ_Q_OUT + i], l, i, out_dim(kernel, l->type));
+    place_positions(r, &t[FUZZ_POSITIONS + i], l, i, kernel->n_axes);
+  }
+  if (attention) place_rows(r, &t[FUZZ_V], l, 1, attention->value_dim);
+  if (attention) place_rows(r, &t[FUZZ_OUT], l, 0, attention->value_dim);
+  for (int i = 0; i < kernel->n_operands; i++) {
+    place_operand(r, &t[FUZZ_OPERAND + i], l, &kernel->operands[i], attention && attention->indexed >> i & 1);
+    c->operands[i] = &t[FUZZ_OPERAND + i].dl;
+  }
+  DLDataType input = kernel->n_inputs && (byte(r) & 1) ? (DLDataType){kDLFloat, 32, 1} : l->type;
+  for (int i = 0; i < kernel->n_inputs; i++) {
+    place_input(r, &t[FUZZ_INPUT + i], l, &kernel->inputs[i], input);
+    c->inputs[i] = &t[FUZZ_INPUT + i].dl;
+  }
+}
+
+/* Which of the tensors the call is given, and in what places. */
+static void give_rows(reader *r, fuzz_call *c) {
+  fuzz_tensor *t = c->tensor;
+  unsigned streams = below(r, 8), places = byte(r);
+  if (c->of.attention) {
+    c->args.q = &t[FUZZ_Q].dl, c->args.k = &t[FUZZ_K].dl, c->args.v = &t[FUZZ_V].dl, c->args.out = &t[FUZZ_OUT].dl;
+    c->args.causal = streams & 1;
+    c->args.scale = places & 1 ? 0 : (double)places / 64;
+    return;
+  }
+  bool same = t[FUZZ_Q].shape[3] == t[FUZZ_Q_OUT].shape[3];
+  if (streams != 1) c->args.q = &t[FUZZ_Q].dl, c->args.q_out = (places & 1) && same ? &t[FUZZ_Q].dl : &t[FUZZ_Q_OUT].dl;
+  if (streams != 2) c->args.k = &t[FUZZ_K].dl, c->args.k_out = (places & 2) && same ? &t[FUZZ_K].dl : &t[FUZZ_K_OUT].dl;
+}
+
+static void read_sound(reader *r, fuzz_call *c, layout *l) {
+  const pegen_kernel *kernel = c->kernel;
+  bool grid, own_positions;
+  read_sizes(r, c, l, &grid, &own_positions);
+  l->type = row_type(r, kernel);
+  place_tensors(r, c, l);
+  c->args = (pegen_args){.struct_size = (byte(r) & 1) && !kernel->n_inputs ? PEGEN_ARGS_FIRST_SIZE : sizeof(pegen_args), .n_operands = kernel->n_operands};
+  c->args.operands = kernel->n_operands ? c->operands : NULL;
+  c->args.n_inputs = kernel->n_inputs;
+  c->args.inputs = kernel->n_inputs ? c->inputs : NULL;
+  give_rows(r, c);
+  if (!grid) c->args.positions = &c->tensor[FUZZ_POSITIONS].dl;
+  if (own_positions) c->args.k_positions = &c->tensor[FUZZ_K_POSITIONS].dl;
+  if (c->entry == FUZZ_PREPARE) place_table(r, c, l);
+  else if (c->entry == FUZZ_ENCODE && kernel->prepare && !grid && (byte(r) & 1)) make_table(r, c);
+  for (int i = 0; i < FUZZ_TENSORS && c->entry == FUZZ_LAUNCH; i++) c->tensor[i].dl.device = (DLDevice){kDLCUDA, 0};
   c->parts = 1 + (int)below(r, 9);
   c->part = (int)below(r, (unsigned)c->parts);
 }
 
-/* ---- edits ---- */
-
-static void resize(int64_t **list, int old, int rank) {
-  int64_t *fresh = malloc(sizeof(int64_t) * (size_t)(rank > 0 ? rank : 0));
-  for (int i = 0; i < rank; i++) fresh[i] = i < old ? (*list)[i] : 1;
-  free(*list);
-  *list = fresh;
-}
-
-static void edit_tensor(reader *r, fuzz_call *c, fuzz_tensor *t) {
-  int rank = t->dl.ndim, at = rank > 0 && rank <= FUZZ_RANK ? (int)below(r, (unsigned)rank) : -1;
-  switch (below(r, 12)) {
-  case 0: {
-    static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, -1, INT32_MAX, INT32_MIN};
-    int32_t wanted = ranks[below(r, 10)], kept = wanted > FUZZ_RANK ? FUZZ_RANK : wanted, old = rank > FUZZ_RANK || rank < 0 ? 0 : rank;
-    if (t->shape) resize(&t->shape, old, kept);
-    if (t->strides) resize(&t->strides, old, kept);
-    t->dl.ndim = wanted;
-    break;
-  }
-  case 1:
-    if (at >= 0 && t->shape) t->shape[at] = number(r);
-    break;
-  case 2:
-    if (at >= 0 && t->strides) t->strides[at] = number(r);
-    break;
-  case 3: t->dl.data = world + (size_t)(number(r) & 0xffff); break; /* anywhere, other tensors' places too */
-  case 4: t->dl.data = byte(r) & 1 ? NULL : (char *)(uintptr_t)number(r); break;
-  case 5: t->dl.byte_offset = (uint64_t)number(r); break;
-  case 6: t->dl.dtype = (DLDataType){(uint8_t)below(r, 8), (uint8_t)(8u << below(r, 5)), (uint16_t)(byte(r) % 16 ? 1 : byte(r))}; break;
-  case 7: t->dl.device.device_type = (DLDeviceType)below(r, 15); break;
-  case 8: /* contiguous, and said so by nothing */
-    free(t->strides);
-    t->strides = NULL;
-    break;
-  case 9:
-    free(t->shape);
-    t->shape = NULL;
-    break;
-  case 10: { /* where another one is, with its strides: slices, overlaps, in place by another struct */
-    const fuzz_tensor *other = &c->tensor[below(r, FUZZ_TENSORS)];
-    if (!other->dl.data) break;
-    t->dl.data = (char *)((uintptr_t)other->dl.data + (uintptr_t)(below(r, 2) ? number(r) : 0));
-    t->dl.byte_offset = other->dl.byte_offset;
-    if (other->strides && t->strides && other->dl.ndim == rank && rank <= FUZZ_RANK && rank > 0)
-      memcpy(t->strides, other->strides, sizeof(int64_t) * (size_t)rank);
-    break;
-  }
-  case 11: /* one fused buffer: every stride as long as all heads */
-    for (int i = 0; t->strides && rank > 0 && rank <= FUZZ_RANK && i < rank - 1; i++)
-      if (__builtin_mul_overflow(t->strides[i], 1 + (int64_t)below(r, 4), &t->strides[i])) t->strides[i] = 1;
-    break;
-  }
-  t->dl.shape = t->shape;
-  t->dl.strides = t->strides;
-}
-
-static void edit_call(reader *r, fuzz_call *c) {
-  DLTensor *any = &c->tensor[below(r, FUZZ_TENSORS)].dl;
-  switch (below(r, 12)) {
-  case 0: c->given = NULL; break;
-  case 1: c->args.struct_size = (uint32_t)number(r); break;
-  case 2: c->args.n_operands = (int32_t)number(r); break;
-  case 3: c->args.operands = NULL; break;
-  case 4: c->operands[below(r, FUZZ_OPERANDS)] = byte(r) & 1 ? any : NULL; break;
-  case 5: c->args.q = byte(r) & 1 ? any : NULL; break;
-  case 6: c->args.k = byte(r) & 1 ? any : NULL; break;
-  case 7: c->args.q_out = byte(r) & 1 ? any : NULL; break;
-  case 8: c->args.k_out = byte(r) & 1 ? any : NULL; break;
-  case 9: c->args.positions = byte(r) & 1 ? any : NULL; break;
-  case 10: c->args.k_positions = byte(r) & 1 ? any : NULL; break;
-  case 11:
-    c->part = (int)number(r);
-    c->parts = (int)number(r);
-    break;
-  }
+static fuzz_entry choose_entry(reader *r, const fuzz_kernel *of) {
+  if (of->attention) return FUZZ_ATTENTION;
+  unsigned choice = below(r, 8);
+  if (choice == 5 && of->kernel->prepare) return FUZZ_PREPARE;
+  return choice > 5 && of->kernel->ptx ? FUZZ_LAUNCH : FUZZ_ENCODE;
 }
 
 /* Halves that are small numbers as bfloat16, finite ones as any type; the same in every run. */
@@ -300,17 +230,14 @@ void fuzz_call_read(fuzz_call *c, const uint8_t *data, size_t size) {
   layout l = {0};
   memset(c, 0, sizeof *c);
   fill_world();
-  c->kernel = choose(&r);
+  c->of = fuzz_kernel_at(below(&r, FUZZ_KERNELS));
+  c->kernel = c->of.kernel;
+  c->entry = choose_entry(&r, &c->of);
   c->given = &c->args;
   read_sound(&r, c, &l);
   unsigned edits = below(&r, 8);
   c->sound = edits == 0;
-  for (unsigned i = 0; i < edits; i++) {
-    unsigned what = below(&r, FUZZ_TENSORS + 4);
-    if (what < FUZZ_TENSORS) edit_tensor(&r, c, &c->tensor[what]);
-    else if (what < FUZZ_TENSORS + 2) edit_call(&r, c);
-    else edit_table(&r, c);
-  }
+  for (unsigned i = 0; i < edits; i++) fuzz_call_edit(&r, c);
 }
 
 void fuzz_call_free(fuzz_call *c) {

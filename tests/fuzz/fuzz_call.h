@@ -1,15 +1,14 @@
-/* fuzz_call: from bytes to a call of a kernel: a sound one, then edits of it.
+/* fuzz_call: from bytes to a call of a kernel's entry: a sound one, then edits of it.
  *
  * Bytes that are missing read as 0, so every input is a call, and short ones are simple ones.
  */
 #ifndef PEGEN_TESTS_FUZZ_CALL_H
 #define PEGEN_TESTS_FUZZ_CALL_H
 
-#include "pegen/pegen.h"
+#include "attention.h"
+#include "fuzz_bytes.h"
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,7 +20,7 @@
     }                                                                                           \
   } while (0)
 
-enum { WORLD = 96 * 1024, FUZZ_RANK = 6, FUZZ_OPERANDS = 4 };
+enum { WORLD = 96 * 1024, FUZZ_RANK = 6, FUZZ_OPERANDS = 4, FUZZ_INPUTS = 2 };
 
 /* All memory that tensors are laid into. */
 extern unsigned char world[WORLD];
@@ -31,12 +30,30 @@ typedef struct fuzz_tensor {
   int64_t *shape, *strides; /* of their own, exactly as long as the rank: the sanitizer sees what reads past them */
 } fuzz_tensor;
 
-enum { FUZZ_Q, FUZZ_K, FUZZ_Q_OUT, FUZZ_K_OUT, FUZZ_POSITIONS, FUZZ_K_POSITIONS, FUZZ_OPERAND, FUZZ_TENSORS = FUZZ_OPERAND + FUZZ_OPERANDS };
+enum {
+  FUZZ_Q, FUZZ_K, FUZZ_Q_OUT, FUZZ_K_OUT, FUZZ_POSITIONS, FUZZ_K_POSITIONS, FUZZ_OPERAND,
+  FUZZ_V = FUZZ_OPERAND + FUZZ_OPERANDS, FUZZ_OUT, FUZZ_INPUT, FUZZ_TENSORS = FUZZ_INPUT + FUZZ_INPUTS
+};
+
+/* What is called: an entry of the kernel, or pegen_launch_plan for its PTX. */
+typedef enum fuzz_entry { FUZZ_ENCODE, FUZZ_ATTENTION, FUZZ_PREPARE, FUZZ_LAUNCH } fuzz_entry;
+
+/* A kernel, and what its driver knows of it. */
+typedef struct fuzz_kernel {
+  const pegen_kernel *kernel;
+  int64_t per_head; /* PEGEN_PER_HEAD_ */
+  const pegen_attention *attention; /* NULL: it encodes; value_dim, placed, by_rows and indexed alone are read */
+} fuzz_kernel;
+
+enum { FUZZ_KERNELS = 16 };
+fuzz_kernel fuzz_kernel_at(unsigned index);
 
 typedef struct fuzz_call {
-  const pegen_kernel *kernel;
+  fuzz_kernel of;
+  const pegen_kernel *kernel; /* of.kernel */
+  fuzz_entry entry;
   fuzz_tensor tensor[FUZZ_TENSORS];
-  const DLTensor *operands[FUZZ_OPERANDS];
+  const DLTensor *operands[FUZZ_OPERANDS], *inputs[FUZZ_INPUTS];
   pegen_args args;
   const pegen_args *given; /* &args or NULL */
   int part, parts;
@@ -47,5 +64,8 @@ typedef struct fuzz_call {
 
 void fuzz_call_read(fuzz_call *call, const uint8_t *data, size_t size);
 void fuzz_call_free(fuzz_call *call);
+
+/* One edit of the call; it may leave it sound. */
+void fuzz_call_edit(reader *r, fuzz_call *call);
 
 #endif

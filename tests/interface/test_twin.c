@@ -40,7 +40,7 @@ static void assert_turned(const host *h, const host_tensor *in, const host_tenso
 }
 
 static void numbers_are_right(void **state) {
-  const pegen_kernel *kernels[] = {&twin_plain_kernel, &twin_grid_kernel, &twin_learned_kernel};
+  const pegen_kernel *kernels[] = {&twin_plain_kernel, &twin_grid_kernel, &twin_learned_kernel, &twin_tabled_kernel};
   (void)state;
   for (int i = 0; i < 3; i++) {
     host h;
@@ -301,7 +301,7 @@ static void overlap_is_exact(void **state) {
 }
 
 int main(void) {
-  const pegen_kernel *kernels[] = {&twin_plain_kernel, &twin_grid_kernel, &twin_learned_kernel};
+  const pegen_kernel *kernels[] = {&twin_plain_kernel, &twin_grid_kernel, &twin_learned_kernel, &twin_tabled_kernel};
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(numbers_are_right),     cmocka_unit_test(batches_are_outermost),
       cmocka_unit_test(shared_rotors_cover_batches), cmocka_unit_test(far_heads_are_walked_apart),
@@ -310,7 +310,7 @@ int main(void) {
       cmocka_unit_test(float16_operands),      cmocka_unit_test(overlap_is_exact),
   };
   int failures = cmocka_run_group_tests_name("driver", tests, NULL, NULL);
-  for (int i = 0; i < 3; i++)
+  for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
     failures += walk_interface(kernels[i]) + walk_refusals(kernels[i]);
   return failures != 0;
 }

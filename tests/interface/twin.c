@@ -1,4 +1,4 @@
-/* twin.c: what the compiler emits, by hand and in plain C: three small kernels that turn
+/* twin.c: what the compiler emits, by hand and in plain C: small kernels that turn
  * pairs of channels (2i, 2i + 1) by an angle that is linear in the position.
  *
  * It documents the border of loop.h from the emitted side, and lets sanitisers
@@ -14,12 +14,6 @@ _Thread_local twin_trace twin_traced;
 double twin_rate(int axis, int block) { return 1.0 / (1 << block) * (axis + 1); }
 
 /* ---- elements ---- */
-
-typedef struct number_type {
-  int64_t bytes;
-  float (*load)(const char *at);
-  void (*store)(char *at, float value);
-} number_type;
 
 static float load_f32(const char *at) {
   float value;
@@ -45,7 +39,7 @@ static void store_bf16(char *at, float value) { /* to nearest, ties to even; fin
   memcpy(at, &half, 2);
 }
 
-static const number_type f32 = {4, load_f32, store_f32}, bf16 = {2, load_bf16, store_bf16};
+const twin_number twin_f32 = {4, load_f32, store_f32}, twin_bf16 = {2, load_bf16, store_bf16};
 
 /* ---- the loop ---- */
 
@@ -72,7 +66,7 @@ static void coordinates(const twin_shape *shape, const pegen_loop *loop, int64_t
   }
 }
 
-static void turn_row(const pegen_rows *rows, const number_type *type, int64_t batch, int64_t head, int64_t token,
+static void turn_row(const pegen_rows *rows, const twin_number *type, int64_t batch, int64_t head, int64_t token,
                      const float *c, const float *s) {
   const char *in = rows->in + batch * rows->in_batch + head * rows->in_head + token * rows->in_token;
   char *out = rows->out + batch * rows->out_batch + head * rows->out_head + token * rows->out_token;
@@ -95,7 +89,14 @@ static void rotor(const twin_shape *shape, const double *at, const double *rates
   }
 }
 
-static void run(const pegen_loop *loop, const twin_shape *shape, const number_type *type, int streaming) {
+/* A table's row: cosines, sines. */
+static void read_table(const pegen_loop *loop, int64_t token, int64_t head, float *c, float *s) {
+  const char *row = loop->table + token * loop->table_token + head * loop->table_head;
+  memcpy(c, row, TWIN_BLOCKS * sizeof *c);
+  memcpy(s, row + TWIN_BLOCKS * sizeof *c, TWIN_BLOCKS * sizeof *s);
+}
+
+static void run(const pegen_loop *loop, const twin_shape *shape, const twin_number *type, int streaming) {
   float c[TWIN_BLOCKS], s[TWIN_BLOCKS];
   double at[PEGEN_MAX_ROTOR_AXES];
   if (twin_traced.calls < TWIN_TRACE) {
@@ -104,9 +105,13 @@ static void run(const pegen_loop *loop, const twin_shape *shape, const number_ty
   }
   twin_traced.calls++;
   for (int64_t token = loop->token_begin; token < loop->token_end; token++) {
-    coordinates(shape, loop, token, at);
-    if (!loop->prepared)
-      rotor(shape, at, NULL, c, s);
+    if (loop->table) {
+      read_table(loop, token, 0, c, s);
+    } else {
+      coordinates(shape, loop, token, at);
+      if (!loop->prepared)
+        rotor(shape, at, NULL, c, s);
+    }
     for (int64_t head = loop->head_begin; head < loop->head_end; head++) {
       if (loop->prepared)
         rotor(shape, at, (const double *)(loop->prepared + (head - loop->head_begin) * loop->prepared_stride), c, s);
@@ -124,10 +129,10 @@ static const int64_t grid_sizes[] = {2, 3};
 static const twin_shape plain = {1, 0, NULL}, grid = {2, 1, grid_sizes}, learned = {2, 0, NULL};
 
 #define ENCODE(shape)                                                                                                  \
-  static void shape##_f32(const pegen_loop *loop) { run(loop, &shape, &f32, 0); }                                      \
-  static void shape##_f32_streaming(const pegen_loop *loop) { run(loop, &shape, &f32, 1); }                            \
-  static void shape##_bf16(const pegen_loop *loop) { run(loop, &shape, &bf16, 0); }                                    \
-  static void shape##_bf16_streaming(const pegen_loop *loop) { run(loop, &shape, &bf16, 1); }
+  static void shape##_f32(const pegen_loop *loop) { run(loop, &shape, &twin_f32, 0); }                                      \
+  static void shape##_f32_streaming(const pegen_loop *loop) { run(loop, &shape, &twin_f32, 1); }                            \
+  static void shape##_bf16(const pegen_loop *loop) { run(loop, &shape, &twin_bf16, 0); }                                    \
+  static void shape##_bf16_streaming(const pegen_loop *loop) { run(loop, &shape, &twin_bf16, 1); }
 ENCODE(plain)
 ENCODE(grid)
 ENCODE(learned)
@@ -181,3 +186,30 @@ KERNEL(plain, 1, 0, 0, NULL, 0, NULL, 0, NULL, NULL, 0);
 KERNEL(grid, 2, 0, 1, grid_sizes, 0, NULL, 0, NULL, NULL, 0);
 /* 16 KiB of prepared values a head: three heads go in two tiles. */
 KERNEL(learned, 2, TWIN_HEADS, 0, NULL, 1, rate, 3, leaves, prepare_rates, 16 * 1024);
+
+/* ---- a table, by hand ---- */
+
+enum { TABLE_ROW = 64 };
+
+static void tabled_values(const double *position, const char *prepared, char *values) {
+  float c[TWIN_BLOCKS], s[TWIN_BLOCKS];
+  (void)prepared;
+  rotor(&plain, position, NULL, c, s);
+  memcpy(values, c, sizeof c);
+  memcpy(values + sizeof c, s, sizeof s);
+  memset(values + 2 * sizeof c, 0, TABLE_ROW - 2 * sizeof c);
+}
+
+static const pegen_target_code tabled_targets[] = {{NULL, CODE(plain), tabled_values}};
+static const pegen_blades tabled_blades = {.n_blocks = TWIN_BLOCKS, .lanes = 8, .targets = tabled_targets, .values_bytes = TABLE_ROW};
+static int32_t tabled_chosen;
+static const pegen_driver tabled_driver = {.kernel = &twin_tabled_kernel, .n_targets = 1, .levels = levels + 1, .chosen = &tabled_chosen,
+                                           .form = &tabled_blades};
+static int tabled_encode(const pegen_args *args, int part, int parts) { return pegen_driver_encode(&tabled_driver, args, part, parts); }
+static int tabled_prepare(const pegen_args *args, int part, int parts) { return pegen_driver_prepare(&tabled_driver, args, part, parts); }
+static size_t tabled_bytes(const pegen_args *args) { return pegen_driver_table_bytes(&tabled_driver, args); }
+const pegen_kernel twin_tabled_kernel = {
+    .struct_size = sizeof(pegen_kernel), .abi_version = PEGEN_ABI_VERSION, .name = "twin_tabled", .doc = "a hand-written twin of an emitted kernel",
+    .digest = "0123456789abcdef0123456789abcdef", .options = "", .targets = "native", .dtypes = PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16,
+    .head_dim = TWIN_HEAD_DIM, .out_dim = TWIN_HEAD_DIM, .n_axes = 1, .axes = axis_names, .encode = tabled_encode, .workspace = plain_workspace,
+    .prepare = tabled_prepare, .table_bytes = tabled_bytes};

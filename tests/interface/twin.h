@@ -7,7 +7,16 @@
 extern const pegen_kernel twin_plain_kernel;   /* one axis, any heads, no operands */
 extern const pegen_kernel twin_grid_kernel;    /* two axes, grid of 2 x 3, one token passes through */
 extern const pegen_kernel twin_learned_kernel; /* two axes, three heads, operand rate [axes, heads, blocks] */
+extern const pegen_kernel twin_tabled_kernel;  /* as plain, with prepare and tables */
 extern const pegen_driver twin_plain_driver;
+
+/* Elements of a number type. */
+typedef struct twin_number {
+  int64_t bytes;
+  float (*load)(const char *at);
+  void (*store)(char *at, float value);
+} twin_number;
+extern const twin_number twin_f32, twin_bf16;
 
 /* What the emitted functions were called with, for tests of the driver. */
 enum { TWIN_TRACE = 64 };
