@@ -266,7 +266,7 @@ static void clear_inputs(pegen_call *call) {
 int pegen_meets_operand(const pegen_driver *driver, const pegen_args *args, const pegen_view *out, int tabled) {
   pegen_view operand;
   if (tabled) {
-    pegen_table_view(args, &operand);
+    pegen_table_view(args, pegen_table_extent(args), &operand);
     return pegen_views_meet(out, &operand);
   }
   for (int i = 0; i < driver->kernel->n_operands; i++)

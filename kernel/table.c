@@ -66,11 +66,13 @@ static void plan_table(const pegen_driver *driver, const pegen_call *call, int64
 
 int64_t pegen_table_sections(const pegen_args *args) { return ((const pegen_table_header *)args->table)->sections; }
 
-void pegen_table_view(const pegen_args *args, pegen_view *view) {
+int64_t pegen_table_extent(const pegen_args *args) { return ((const pegen_table_header *)args->table)->bytes; }
+
+void pegen_table_view(const pegen_args *args, int64_t bytes, pegen_view *view) {
   view->base = view->low = (uintptr_t)args->table;
-  view->high = view->low + args->table_bytes;
-  view->width = (int64_t)args->table_bytes;
-  view->empty = args->table_bytes == 0;
+  view->high = view->low + (uintptr_t)bytes;
+  view->width = bytes;
+  view->empty = 0;
   for (int i = 0; i < PEGEN_VIEW_DIMS; i++) {
     view->size[i] = 1;
     view->stride[i] = 0;
@@ -133,7 +135,7 @@ static int check_room(const pegen_driver *driver, const pegen_args *args, const 
     return PEGEN_ERROR_SIZE_OVERFLOW;
   if (args->table_bytes < (uint64_t)h->bytes)
     return PEGEN_ERROR_TABLE_BYTES;
-  pegen_table_view(args, &table);
+  pegen_table_view(args, h->bytes, &table);
   for (int s = 0; s < 2; s++)
     if (call->stream[s].given && !call->stream[s].grid && pegen_views_meet(&table, &call->stream[s].positions))
       return PEGEN_ERROR_OVERLAP;

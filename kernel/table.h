@@ -29,7 +29,9 @@ PEGEN_INTERNAL int64_t pegen_table_section(const pegen_table_header *header, int
 /* Is args->table one of this kernel for these q and k? ALIGNMENT TABLE_BYTES TABLE */
 PEGEN_INTERNAL int pegen_table_check(const pegen_driver *driver, const pegen_args *args);
 PEGEN_INTERNAL int64_t pegen_table_sections(const pegen_args *args);
-PEGEN_INTERNAL void pegen_table_view(const pegen_args *args, pegen_view *view);
+PEGEN_INTERNAL int64_t pegen_table_extent(const pegen_args *args); /* bytes, of a table that was checked */
+/* Its first `bytes`: what is read or written, however much room the caller says there is. */
+PEGEN_INTERNAL void pegen_table_view(const pegen_args *args, int64_t bytes, pegen_view *view);
 
 /* Begins NAME_prepare: checks the call, plans the table, chooses the target, and part 0 writes the header.
  * What pegen_check_prepare returns, MISSING_TABLE ALIGNMENT SIZE_OVERFLOW TABLE_BYTES OVERLAP PROCESSOR */

@@ -30,6 +30,7 @@
 #define pegen_table_check pegen_launch_table_check
 #define pegen_table_sections pegen_launch_table_sections
 #define pegen_table_view pegen_launch_table_view
+#define pegen_table_extent pegen_launch_table_extent
 #define pegen_table_size pegen_launch_table_size
 
 #include "../kernel/check.c"

@@ -216,7 +216,16 @@ static void check_refusals(fixture *f) {
   assert_int_equal(encode(f, &t, NULL, q, q, NULL, NULL, 1), PEGEN_ERROR_TABLE);
   DLTensor *over = tensor_copy(f->memory, q);
   over->data = batches.data;
-  if (batches.bytes >= 4096) assert_int_equal(encode(f, &batches, NULL, q, over, NULL, NULL, 1), PEGEN_ERROR_OVERLAP);
+  if (batches.bytes >= 4096) {
+    assert_int_equal(encode(f, &batches, NULL, q, over, NULL, NULL, 1), PEGEN_ERROR_OVERLAP);
+    batches.bytes = SIZE_MAX - 63; /* more room than there are addresses hides no overlap */
+    assert_int_equal(encode(f, &batches, NULL, q, over, NULL, NULL, 1), PEGEN_ERROR_OVERLAP);
+  }
+  args = arguments(f, f->positions);
+  DLTensor within = *f->positions;
+  within.data = t.data;
+  args.positions = &within, args.table = t.data, args.table_bytes = SIZE_MAX - 63;
+  assert_int_equal(f->kernel->prepare(&args, 0, 1), PEGEN_ERROR_OVERLAP);
   free(t.data), free(batches.data);
 }
 
