@@ -246,7 +246,7 @@ static void run_launch(const fuzz_call *c) {
     if (!fits || !all_in_world(&r)) return;
     EXPECT(own_all(&r));
   }
-  pegen_launch_request request = {c->kernel, c->given, c->part * 1000};
+  pegen_launch_request request = {c->kernel, c->given, (int64_t)(c->part & 0xff) * 1000};
   EXPECT(pegen_launch_plan(&request, run_step, &l) == error);
   EXPECT(l.rows == (error ? 0 : rows_of(c->given->q) + rows_of(c->given->k)));
   world_expect_unchanged(false);
