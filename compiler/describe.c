@@ -164,7 +164,7 @@ static LLVMValueRef ptx(describer *d) {
   for (int i = 0; i < m->program->n_entries; i++) {
     const ptx_entry *e = &m->program->entry[i];
     LLVMValueRef fields[] = {describe_string(d, e->name), describe_i32(d, bits[e->dtype]), describe_i32(d, e->access),
-                             describe_i32(d, e->tile->n_units), describe_i32(d, e->flight), describe_i32(d, e->tile->columns)};
+                             describe_i32(d, ptx_entry_units(e)), describe_i32(d, e->flight), describe_i32(d, e->tile->columns)};
     values[i] = describe_struct(d, "pegen_ptx_entry", fields, 6, sizeof(pegen_ptx_entry));
   }
   XXH128_hash_t hash = XXH3_128bits(m->text, m->size);

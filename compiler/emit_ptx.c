@@ -216,6 +216,17 @@ static void emit_staged(ptx_body *t) {
 
 /* ---- entries ---- */
 
+bool ptx_has_neighbours(const spec *s) {
+  for (int i = 0; i < s->n_blocks; i++)
+    for (int j = 0; j < s->n_components; j++)
+      if (s->channel[(int64_t)j * s->n_blocks + i] != s->channel[0] + i * s->n_components + j) return false;
+  return true;
+}
+
+int ptx_entry_units(const ptx_entry *entry) { return entry->tile->n_units * (entry->threads ? entry->threads : 1); }
+
+bool ptx_entry_waits(const ptx_entry *entry) { return entry->threads || entry->tile->columns; }
+
 int emit_ptx_parameters(const spec *s) { return PEGEN_PTX_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT; }
 
 ptx_function ptx_open_function(ir *b, arena *a, const char *name, int count, int blocks, bool host) {

@@ -23,7 +23,16 @@ typedef struct ptx_entry {
   const thread_tile *tile;
   int blocks;       /* of ir_make_kernel */
   int flight;       /* rows whose loads are under way at once */
+  int threads;      /* that share a unit, and wait for one another by barriers of the block; 0: one has it */
 } ptx_entry;
+
+/* Whether blocks follow one another, each of neighbouring channels. */
+bool ptx_has_neighbours(const spec *s);
+
+/* Threads of a token (and head, where heads differ). */
+int ptx_entry_units(const ptx_entry *entry);
+/* Whether its threads wait for one another. */
+bool ptx_entry_waits(const ptx_entry *entry);
 
 enum { PTX_MAX_ENTRIES = 6 };
 

@@ -250,14 +250,28 @@ static ir_value own_channel_at(dense *d, int slot) {
   return at;
 }
 
-static ir_value load_number(dense *d, ir_value at) {
-  row_thread *r = d->stage.rows;
-  const thread_tile *t = r->t;
-  row_place place = {.raw = arena_array(d->memory, ir_value, 1)};
-  ir_value x[1];
-  place.raw[0] = ir_load(d->b, t->element == 4 ? d->b->f32 : d->b->i16, at, t->element);
-  emit_row_unpack(r, &place, x);
-  return x[0];
+/* Bytes of shared memory that are read together: 16 where blocks are made of those, fewer as a block, its place and a row
+ * of shared memory demand. Lanes of one block read the same bytes. */
+static int read_bytes(const dense *d) {
+  int element = d->body->entry->tile->element, bytes = THREAD_PIECE;
+  if (!ptx_has_neighbours(d->spec)) return element;
+  while ((d->size | d->spec->channel[0] | d->spec->head_dim) * element % bytes) bytes /= 2;
+  return bytes;
+}
+
+/* The channels of the lane's block in `slot` of a row. */
+static void load_block(dense *d, int slot, int row, ir_value *x) {
+  int bytes = read_bytes(d), element = d->body->entry->tile->element;
+  thread_tile pieces = {.element = element, .access = bytes, .lanes = bytes / element, .n_accesses = 1};
+  row_thread reader = *d->stage.rows;
+  ir_value raw[1];
+  row_place place = {.raw = raw};
+  reader.t = &pieces;
+  for (int j = 0; j < d->size; j += pieces.lanes) {
+    place.in = ir_offset_const(d->b, stage_address(&d->stage, channel_at(d, slot, j)), (int64_t)row * d->body->entry->tile->pitch);
+    emit_row_load(&reader, &place);
+    emit_row_unpack(&reader, &place, x + j);
+  }
 }
 
 /* The lane's component of its blocks in every row: all are read before any is written. */
@@ -268,11 +282,11 @@ static void apply(stage *s, void *context) {
   ir_value *sums = arena_array(d->memory, ir_value, rows * d->slots);
   for (int row = 0; row < rows; row++)
     for (int slot = 0; slot < d->slots; slot++) {
-      ir_value sum = {NULL};
+      ir_value sum = {NULL}, x[MOST_SIZE];
+      load_block(d, slot, row, x);
       for (int j = 0; j < d->size; j++) {
-        ir_value x = load_number(d, ir_offset_const(b, stage_address(s, channel_at(d, slot, j)), (int64_t)row * pitch));
         ir_value c = d->coefficient[slot * d->size + j];
-        sum = j ? ir_fma(b, c, x, sum) : ir_op2(b, "arith.mulf", c, x);
+        sum = j ? ir_fma(b, c, x[j], sum) : ir_op2(b, "arith.mulf", c, x[j]);
       }
       sums[row * d->slots + slot] = sum;
     }
@@ -343,18 +357,14 @@ static const thread_tile *make_tile(arena *a, const spec *s, int element) {
   return t;
 }
 
-static bool fits_lanes(const spec *s) {
-  if (s->n_components <= MOST_SIZE) return true;
-  diag_error(s->file, s->line, "kernels of this kind are made for processors only: a GPU's lanes turn dense blocks of up to %d channels; expected a smaller block than %d, or --target x86-64-v3 or the like", MOST_SIZE, s->n_components);
-  return false;
-}
-
-static bool fits_memory(const plan_dense *p, const ptx_entry *entry) {
+/* A warp's matrices and rows, of the widest numbers. */
+bool emit_ptx_dense_fits(arena *a, const plan_dense *p) {
   const spec *s = p->spec;
-  int size = s->n_components, slots = slots_of(s);
-  if (slots * size <= MOST_COEFFICIENTS && WARPS * scratch_bytes(size, slots) + stage_bytes(p->angles, entry->tile, entry->access, WARPS) <= MOST_SHARED) return true;
-  diag_error(s->file, s->line, "kernels of this kind are made for processors only: %d dense blocks do not fit in what a GPU's warp has to form them in; expected a smaller head_dim than %d, or --target x86-64-v3 or the like", s->n_blocks, s->head_dim);
-  return false;
+  int size = s->n_components, slots = size <= MOST_SIZE ? slots_of(s) : 0;
+  if (size > MOST_SIZE || slots * size > MOST_COEFFICIENTS) return false;
+  const thread_tile *tile = make_tile(a, s, 4);
+  int64_t rows = stage_bytes(p->angles, tile, tile->element, WARPS), wide_rows = stage_bytes(p->angles, tile, THREAD_PIECE, WARPS);
+  return WARPS * scratch_bytes(size, slots) + (rows > wide_rows ? rows : wide_rows) <= MOST_SHARED;
 }
 
 static void add_entry(ptx_program *program, const plan_dense *p, const char *name, int dtype, const thread_tile *tile, int access) {
@@ -363,7 +373,6 @@ static void add_entry(ptx_program *program, const plan_dense *p, const char *nam
 
 const ptx_program *emit_ptx_dense_program(arena *a, const plan_dense *p, unsigned dtypes) {
   const spec *s = p->spec;
-  if (!fits_lanes(s)) return NULL;
   ptx_program *program = arena_new(a, ptx_program);
   *program = (ptx_program){.spec = s, .plan = p, .per_head = p->per_head, .operations = s->n_components * s->n_components, .emit = emit};
   for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
@@ -376,7 +385,5 @@ const ptx_program *emit_ptx_dense_program(arena *a, const plan_dense *p, unsigne
       add_entry(program, p, arena_printf(a, "%s_narrow", name), dtype, tile, tile->element);
     }
   }
-  for (int i = 0; i < program->n_entries; i++)
-    if (!fits_memory(p, &program->entry[i])) return NULL;
   return program;
 }

@@ -11,7 +11,8 @@
 #include "emit_ptx.h"
 #include "plan_dense.h"
 
-/* NULL after a diag_error where blocks or rows are too large for the lanes. */
+/* Whether a warp has room for a token's blocks: up to 8 channels, and not too many. */
+bool emit_ptx_dense_fits(arena *a, const plan_dense *p);
 const ptx_program *emit_ptx_dense_program(arena *a, const plan_dense *p, unsigned dtypes);
 
 #endif

@@ -157,6 +157,11 @@ static ir_value pack(row_thread *r, ir_value raw, const ir_value *y, const bool 
   return count > 1 ? ir_elements(b, access_type(r), count, words) : words[0];
 }
 
+ir_value emit_row_pack(row_thread *r, const ir_value *y) {
+  static const bool changed[MAX_LANES] = {true, true, true, true, true, true, true, true};
+  return pack(r, (ir_value){NULL}, y, changed);
+}
+
 ir_value emit_row_number(row_thread *r, ir_value x) { return r->t->element == 4 ? x : half_bits(r, x); }
 
 /* ---- blocks ---- */

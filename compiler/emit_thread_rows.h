@@ -50,6 +50,8 @@ void emit_row_load(row_thread *r, row_place *place);
 void emit_row_unpack(row_thread *r, const row_place *place, ir_value *x);
 /* A number in the tensors' type, as it is stored. */
 ir_value emit_row_number(row_thread *r, ir_value x);
+/* An access of numbers, lanes of them, as it is stored. */
+ir_value emit_row_pack(row_thread *r, const ir_value *y);
 /* Stores the encoded row where valid (a null value: always); copy: as it was loaded. */
 void emit_row_store(row_thread *r, const row_place *place, ir_value valid, bool copy);
 

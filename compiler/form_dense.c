@@ -6,6 +6,7 @@
 #include "emit_dense.h"
 #include "emit_exponential.h"
 #include "emit_ptx_dense.h"
+#include "emit_ptx_matrix.h"
 #include "form.h"
 #include "plan_dense.h"
 
@@ -87,7 +88,9 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   return describe_global(d, "dense", describe_struct(d, "pegen_dense", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense)), true);
 }
 
-static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) { return emit_ptx_dense_program(a, plan, dtypes); }
+static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {
+  return emit_ptx_dense_fits(a, plan) ? emit_ptx_dense_program(a, plan, dtypes) : emit_ptx_matrix_program(a, plan, dtypes);
+}
 
 const form form_dense = {
     .name = "dense", .explain = explain_dense,

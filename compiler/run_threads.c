@@ -13,6 +13,7 @@
 typedef struct threads {
   pegen_kernel kernel; /* first: run_threads_entry is given its address */
   thread_function *entry[PTX_MAX_ENTRIES];
+  bool waits[PTX_MAX_ENTRIES];
   int64_t wanted;
   int reverse; /* every other launch runs its threads backwards: their order must not matter */
   const char *last;
@@ -30,10 +31,10 @@ void run_threads_grid(thread_function *run, int64_t grid_x, int64_t grid_y, int 
 static int run_step(void *context, const pegen_launch_step *step) {
   threads *t = context;
   const pegen_ptx *ptx = t->kernel.ptx;
-  thread_function *run = t->entry[step->entry - ptx->entries];
+  ptrdiff_t entry = step->entry - ptx->entries;
   t->last = step->entry->name;
   t->reverse = !t->reverse;
-  run_threads_grid(run, step->grid_x, step->grid_y, ptx->block, step->entry->columns > 0, t->reverse, step->parameter);
+  run_threads_grid(t->entry[entry], step->grid_x, step->grid_y, ptx->block, t->waits[entry], t->reverse, step->parameter);
   return 0;
 }
 
@@ -58,7 +59,8 @@ static bool set_pointer(const loaded_kernel *loaded, const char *symbol, const v
   return at != NULL;
 }
 
-static bool connect(arena *a, loaded_kernel *loaded, const char *name, int64_t wanted) {
+static bool connect(arena *a, loaded_kernel *loaded, const ptx_program *program, int64_t wanted) {
+  const char *name = program->spec->name;
   threads *t = arena_new(a, threads);
   t->kernel = *run_kernel(loaded);
   t->wanted = wanted;
@@ -66,6 +68,7 @@ static bool connect(arena *a, loaded_kernel *loaded, const char *name, int64_t w
     void *entry = run_find(loaded, t->kernel.ptx->entries[i].name);
     if (!entry) return false;
     memcpy(&t->entry[i], &entry, sizeof entry);
+    t->waits[i] = ptx_entry_waits(&program->entry[i]);
   }
   int (*runner)(void *, const pegen_args *, int, int) = encode;
   void (*waiter)(int32_t) = run_block_wait;
@@ -87,8 +90,9 @@ loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, uns
   free(object.data);
   if (!loaded) return NULL;
   const form *f = form_of(s);
-  ptx_write_host(a, f->gpu(a, f->plan(a, s), run_kernel(loaded)->dtypes), optimize, &host);
-  bool ok = run_add(loaded, host.data, host.size) && connect(a, loaded, s->name, threads_wanted);
+  const ptx_program *program = f->gpu(a, f->plan(a, s), run_kernel(loaded)->dtypes);
+  ptx_write_host(a, program, optimize, &host);
+  bool ok = run_add(loaded, host.data, host.size) && connect(a, loaded, program, threads_wanted);
   free(host.data);
   if (ok) return loaded;
   run_unload(loaded);

@@ -122,7 +122,7 @@ static void print_head(FILE *f, const ptx_program *p) {
   fprintf(f, "// entry, units of a token, bytes of an access, tokens of a block\n");
   for (int i = 0; i < p->n_entries; i++) {
     const ptx_entry *e = &p->entry[i];
-    fprintf(f, "//   %-40s %4d %4d", e->name, e->tile->n_units, e->access);
+    fprintf(f, "//   %-40s %4d %4d", e->name, ptx_entry_units(e), e->access);
     if (e->tile->columns) fprintf(f, " %4d", e->tile->columns * PEGEN_PTX_BLOCK / 32);
     fputc('\n', f);
   }
