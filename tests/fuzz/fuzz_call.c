@@ -28,6 +28,8 @@ static void describe(fuzz_tensor *t, int rank, const int64_t *shape, DLDataType 
   t->dl = (DLTensor){.data = world, .device = {kDLCPU, 0}, .ndim = rank, .dtype = type, .shape = t->shape, .strides = t->strides};
 }
 
+enum { RED_ZONE = 16 }; /* bytes between tensors */
+
 /* Strides for the dimensions in the order of their places in memory, outermost first, with gaps; the tensor takes the next
  * free bytes of the world. */
 static void place(reader *r, fuzz_tensor *t, const int *order, layout *l) {
@@ -37,7 +39,7 @@ static void place(reader *r, fuzz_tensor *t, const int *order, layout *l) {
     count *= t->shape[order[i]] > 0 ? t->shape[order[i]] : 1;
     if (i > 0 && byte(r) % 8 == 7) count += below(r, 5);
   }
-  l->used = (l->used + 7) / 8 * 8;
+  l->used = (l->used + 7) / 8 * 8 + RED_ZONE;
   t->dl.data = world + l->used;
   l->used += (size_t)(count * element);
   if (l->used > WORLD) abort(); /* the largest sound call fits */

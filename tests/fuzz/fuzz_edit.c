@@ -117,9 +117,13 @@ static void edit_room(reader *r, fuzz_call *c) {
 }
 
 void fuzz_call_edit(reader *r, fuzz_call *c) {
-  unsigned what = below(r, FUZZ_TENSORS + 4);
-  if (what < FUZZ_TENSORS) edit_tensor(r, c, &c->tensor[what]);
-  else if (what < FUZZ_TENSORS + 2) edit_call(r, c);
+  fuzz_tensor *placed[FUZZ_TENSORS];
+  unsigned count = 0;
+  for (int i = 0; i < FUZZ_TENSORS; i++)
+    if (c->tensor[i].dl.data || c->tensor[i].shape) placed[count++] = &c->tensor[i];
+  unsigned what = below(r, count + 4);
+  if (what < count) edit_tensor(r, c, placed[what]);
+  else if (what < count + 2) edit_call(r, c);
   else if (c->entry == FUZZ_PREPARE) edit_room(r, c);
   else edit_table(r, c);
 }

@@ -137,8 +137,10 @@ DLTensor *world_copy(const DLTensor *t) {
   c->tensor.shape = c->shape;
   c->tensor.strides = NULL;
   c->tensor.byte_offset = 0;
-  unsigned char *data = aligned_alloc(64, ((size_t)(count * bytes) + 64) / 64 * 64); /* never NULL */
-  c->tensor.data = data;
+  void *memory;
+  if (posix_memalign(&memory, 64, (size_t)(count * bytes) + !count)) abort(); /* never NULL, and red zones behind the last byte */
+  c->tensor.data = memory;
+  unsigned char *data = memory;
   for (int64_t i = 0; i < count; i++) {
     const unsigned char *from = world + offset_of(t, i);
     for (int b = 0; b < bytes; b++) *data++ = from[b];
