@@ -119,4 +119,24 @@ function check.list(word, field, value, what)
   return count
 end
 
+-- What operands and inputs say of themselves, added to `declared`, of which there are `most` of that kind at the most.
+function check.declare(kind, word, given, declared, most)
+  local name = check.identifier(word, "name", given.name)
+  for _, other in ipairs(declared) do
+    if other.name == name then check.fail_field("name", "%s '%s' is declared twice", kind, name) end
+  end
+  if #declared == most then check.fail("a spec may have %d %ss", most, kind) end
+  local item = {
+    name = name,
+    index = #declared,
+    doc = check.text(word, "doc", given.doc),
+    units = check.text(word, "units", given.units, "1"),
+    source = check.text(word, "source", given.source, ""),
+    test_scale = given.test_scale == nil and 1.0 or check.positive(word, "test_scale", given.test_scale),
+    line = core.line(),
+  }
+  declared[#declared + 1] = item
+  return item
+end
+
 return check

@@ -16,25 +16,12 @@ function inputs.input(given)
   local word = "pe.input"
   check.fields(word, given, FIELDS)
   check.required(word, given, { "name", "shape", "doc" })
-  local name = check.identifier(word, "name", given.name)
-  for _, other in ipairs(declared) do
-    if other.name == name then check.fail_field("name", "input '%s' is declared twice", name) end
-  end
-  if #declared == core.limits.inputs then check.fail("a spec may have %d inputs", core.limits.inputs) end
   if check.list(word, "shape", given.shape, "numbers") > 1 then
     check.wrong(word, "shape", given.shape, "{} or { size }: what there is of it for each query token and head")
   end
-  local input = {
-    name = name,
-    index = #declared,
-    size = given.shape[1] and check.integer(word, "shape", given.shape[1], 1, core.limits.terms) or 0,
-    doc = check.text(word, "doc", given.doc),
-    units = check.text(word, "units", given.units, "1"),
-    source = check.text(word, "source", given.source, ""),
-    test_scale = given.test_scale == nil and 1.0 or check.positive(word, "test_scale", given.test_scale),
-    line = core.line(),
-  }
-  declared[#declared + 1] = input
+  local size = given.shape[1] and check.integer(word, "shape", given.shape[1], 1, core.limits.terms) or 0
+  local input = check.declare("input", word, given, declared, core.limits.inputs)
+  input.size = size
   local handle = setmetatable({}, Input)
   hidden[handle] = input
   return handle

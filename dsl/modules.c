@@ -1,8 +1,8 @@
 /* modules: the files a spec is made of.
  *
- * `require` reaches the vocabulary ("pegen") and plain names beside the spec,
- * nothing else: no dots, no slashes, no search path. Every file read is
- * remembered for depfiles.
+ * `require` reaches the vocabulary ("pegen") and plain names beside the spec or in
+ * the folder parts beside it, nothing else: no dots, no slashes, no search path. Every
+ * file read is remembered for depfiles.
  */
 #include "state.h"
 
@@ -113,7 +113,7 @@ int modules_require(lua_State *L) {
   const char *name = lua_tostring(L, 1);
   if (strcmp(name, "pegen") == 0) return include(L, name, here);
   if (!is_plain(name) || strlen(name) != lua_rawlen(L, 1))
-    where_raise(L, here, "require reaches \"pegen\" and files beside the spec: letters, digits and _ only");
+    where_raise(L, here, "require reaches \"pegen\" and files beside the spec (or in parts/ there): letters, digits and _ only");
   const char *key = lua_pushfstring(L, "module %s", name);
   if (lua_getfield(L, LUA_REGISTRYINDEX, key) != LUA_TNIL) return 1;
   for (int i = 0; i < s->n_loading; i++)
@@ -121,8 +121,11 @@ int modules_require(lua_State *L) {
       where_raise(L, here, "'%s' requires itself%s%s", name, i + 1 < s->n_loading ? ", by way of " : "",
                   i + 1 < s->n_loading ? s->loading[i + 1] : "");
   const char *path = arena_printf(s->memory, "%s%s.lua", s->directory, name);
-  struct stat info; /* a pipe would hang */
-  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) where_raise(L, here, "'%s' is not a file", path);
+  const char *part = arena_printf(s->memory, "%sparts/%s.lua", s->directory, name);
+  struct stat info;
+  if (stat(path, &info) != 0 && stat(part, &info) == 0) path = part;
+  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* a pipe would hang */
+    where_raise(L, here, "'%s' is not a file", path);
   modules_load(L, path, false, here); /* bounds n_loading too: every module is a source */
   s->loading[s->n_loading++] = arena_strdup(s->memory, name);
   run_once(L, key, 0);

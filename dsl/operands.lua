@@ -57,23 +57,9 @@ local function check_shape(word, shape, least, most)
 end
 
 local function declare(word, given, dimensions)
-  local name = check.identifier(word, "name", given.name)
-  for _, other in ipairs(declared) do
-    if other.name == name then check.fail_field("name", "operand '%s' is declared twice", name) end
-  end
-  if #declared == 32 then check.fail("a spec may have 32 operands") end
-  local operand = {
-    name = name,
-    index = #declared,
-    dimensions = dimensions,
-    doc = check.text(word, "doc", given.doc),
-    units = check.text(word, "units", given.units, "1"),
-    source = check.text(word, "source", given.source, ""),
-    init = check.text(word, "init", given.init, ""),
-    test_scale = given.test_scale == nil and 1.0 or check.positive(word, "test_scale", given.test_scale),
-    line = core.line(),
-  }
-  declared[#declared + 1] = operand
+  local operand = check.declare("operand", word, given, declared, 32)
+  operand.dimensions = dimensions
+  operand.init = check.text(word, "init", given.init, "")
   local handle = setmetatable({}, Operand)
   hidden[handle] = operand
   return handle, operand

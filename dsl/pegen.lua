@@ -3,6 +3,7 @@
 -- `require "pegen"` gives this table. Each word is checked in the file that it comes from.
 local core = ...
 local algebra = core.include "algebra"
+local coordinates = core.include "coordinates"
 local dense = core.include "dense"
 local encoding = core.include "encoding"
 local inputs = core.include "inputs"
@@ -28,6 +29,7 @@ local words = {
   multivector = algebra.multivector,
   dense = dense.dense,
   cayley = dense.cayley,
+  coordinates = coordinates.coordinates,
   turn = algebra.turn,
   quaternion = algebra.quaternion,
   bivector = algebra.bivector,

@@ -14,22 +14,7 @@ local b = pe.option("block", D, "channels of a block, 2 to 64: LieRE_8, LieRE_64
 local prepare = pe.option("prepare", "float32",
   "in which rotations exp(M) are formed: within 2^-22 max(1, |M|), or within 2^-22 for any M up to 500", { "float32", "float64" })
 local AXES = P == 1 and { "t" } or P == 2 and { "h", "w" } or { "t", "h", "w" }
-local coordinates = pe.option("coordinates", "given",
-  "positions as given; or from cells p of n: p / (n - 1) in [0, 1], or their centres (p + 1/2) / n", { "given", "inclusive", "centres" })
-local cells = pe.option("cells", {}, "cells n on each axis; what coordinates other than given need")
-local origin = pe.option("origin", 0.0, "the position that is not turned, where a skipped token is")
-if coordinates ~= "given" and #cells ~= P then
-  error(string.format("coordinates=%s needs cells: one number for each of the %d axes", coordinates, P))
-end
-local index = {}
-for i, axis in ipairs(AXES) do index[axis] = i end
-
-local function position(axis, r)
-  local n = cells[index[axis]]
-  if coordinates == "inclusive" then r = r / math.max(n - 1, 1) end
-  if coordinates == "centres" then r = (r + 0.5) / n end
-  return r - origin
-end
+local position = pe.coordinates(AXES)
 
 local raw = pe.learned.skew(b, {
   name = "generators",

@@ -1,0 +1,1 @@
+return { turn = "e12", blocks = 8 }
