@@ -13,30 +13,15 @@ import time
 
 import torch
 
-SPEC = pathlib.Path(__file__).resolve().parent.parent / "specs" / "pairwise" / "attention.lua"
+from interface import Args, DLTensor
+
+SPEC = pathlib.Path(__file__).resolve().parent.parent / "specs" / "attention.lua"
 TURNS = 25
-
-
-class Tensor(ctypes.Structure):
-    """DLTensor of dlpack.h."""
-
-    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
-                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]  # fmt: skip
-
-
-class Args(ctypes.Structure):
-    """pegen_args of pegen/pegen.h."""
-
-    _fields_ = [("struct_size", ctypes.c_uint32), ("n_operands", ctypes.c_int32)] + [
-        (name, ctypes.c_void_p) for name in "q k v q_out k_out out positions k_positions operands workspace table".split()
-    ] + [("table_bytes", ctypes.c_size_t), ("workspace_bytes", ctypes.c_size_t), ("inputs", ctypes.c_void_p),
-         ("n_inputs", ctypes.c_int32), ("causal", ctypes.c_int32), ("scale", ctypes.c_double)]  # fmt: skip
 
 
 def tensor(of):
     sizes = ctypes.c_int64 * of.dim()
-    return Tensor(of.data_ptr(), 1, 0, of.dim(), 2, 32, 1, sizes(*of.shape), sizes(*of.stride()), 0)
+    return DLTensor(of.data_ptr(), 1, 0, of.dim(), 2, 32, 1, sizes(*of.shape), sizes(*of.stride()), 0)
 
 
 def build(pegen, folder, head_dim):
@@ -61,7 +46,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         library = build(pegen, pathlib.Path(folder), shape[3])
         tensors = {"q": tensor(q), "k": tensor(k), "v": tensor(v), "out": tensor(out)}
-        args = Args(struct_size=ctypes.sizeof(Args), **{name: ctypes.addressof(t) for name, t in tensors.items()})
+        args = Args(struct_size=ctypes.sizeof(Args), **{name: ctypes.pointer(t) for name, t in tensors.items()})
 
         def ours():
             error = library.attention_attention(ctypes.byref(args), 0, 1)

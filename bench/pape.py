@@ -17,15 +17,10 @@ import time
 
 import torch
 
+from interface import Args, DLTensor
+
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 ROUNDS = 15
-
-
-class Args(c.Structure):
-    _fields_ = [("struct_size", c.c_uint32), ("n_operands", c.c_int32)] + [
-        (name, c.c_void_p) for name in ("q", "k", "v", "q_out", "k_out", "out", "positions", "k_positions", "operands", "workspace", "table")] + [
-        ("table_bytes", c.c_size_t), ("workspace_bytes", c.c_size_t), ("inputs", c.c_void_p), ("n_inputs", c.c_int32), ("causal", c.c_int32),
-        ("scale", c.c_double)]
 
 
 pointer = c.pythonapi.PyCapsule_GetPointer
@@ -36,7 +31,7 @@ class Bed:
     def __init__(self, pegen, folder, shape, m, axes, target):
         B, N, H, D = shape
         obj, lib = os.path.join(folder, "pape.o"), os.path.join(folder, "pape.so")
-        spec = os.path.join(ROOT, "specs", "biases", "pape.lua")
+        spec = os.path.join(ROOT, "specs", "pape.lua")
         options = [f"head_dim={D}", f"heads={H}", f"parabolas={m}", f"axes={axes}"]
         header = os.path.join(folder, "pape.h")
         subprocess.run([pegen, spec, "-o", obj, "--header", header, "--target", target, "--dtype", "f32"] + [w for o in options for w in ("-D", o)], check=True)
@@ -51,10 +46,10 @@ class Bed:
         self.positions = torch.stack(torch.meshgrid(*[torch.arange(side)] * axes, indexing="ij"), -1).reshape(-1, axes)[:N].float().contiguous()
         self.projection = torch.rand(H, m, axes) - 0.5
         self.capsules = [x.__dlpack__() for x in (self.q, self.k, self.q_out, self.k_out, self.positions, self.projection, self.a, self.b)]
-        at = [pointer(x, b"dltensor") for x in self.capsules]
-        self.operands, self.inputs = (c.c_void_p * 1)(at[5]), (c.c_void_p * 2)(at[6], at[7])
+        at = [c.cast(pointer(x, b"dltensor"), c.POINTER(DLTensor)) for x in self.capsules]
+        self.operands, self.inputs = (c.POINTER(DLTensor) * 1)(at[5]), (c.POINTER(DLTensor) * 2)(at[6], at[7])
         self.args = Args(struct_size=c.sizeof(Args), n_operands=1, q=at[0], k=at[1], q_out=at[2], k_out=at[3], positions=at[4],
-                         operands=c.addressof(self.operands), inputs=c.addressof(self.inputs), n_inputs=2)
+                         operands=self.operands, inputs=self.inputs, n_inputs=2)
         self.moved = sum(x.numel() * 4 for x in (self.q, self.k, self.a, self.b, self.q_out, self.k_out))
 
     def kernel(self):

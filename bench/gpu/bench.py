@@ -19,36 +19,14 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from interface import Args, DLTensor, Kernel, pointers
+
 SPECS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "specs")
 DEFAULT = ["rope:8,32,4096,128", "geope2d:64,12,196,64", "geope3d:64,12,196,64", "care:64,12,196,64"]
 DTYPES = {"f32": (2, 32), "bf16": (4, 16), "f16": (2, 16)}  # DLPack code, bits
 CYCLED_BYTES, MOST_SETS = 512 << 20, 64
 KDLCUDA, FLOAT32 = 2, (2, 32)
-
-
-class DLTensor(c.Structure):
-    _fields_ = [("data", c.c_void_p), ("device_type", c.c_int32), ("device_id", c.c_int32), ("ndim", c.c_int32),
-                ("code", c.c_uint8), ("bits", c.c_uint8), ("lanes", c.c_uint16), ("shape", c.POINTER(c.c_int64)),
-                ("strides", c.POINTER(c.c_int64)), ("byte_offset", c.c_uint64)]
-
-
-class Args(c.Structure):
-    _fields_ = [("struct_size", c.c_uint32), ("n_operands", c.c_int32)] + [
-        (name, c.POINTER(DLTensor)) for name in ("q", "k", "v", "q_out", "k_out", "out", "positions", "k_positions")] + [
-        ("operands", c.POINTER(c.POINTER(DLTensor))), ("workspace", c.c_void_p)]
-
-
-class Operand(c.Structure):
-    _fields_ = [("name", c.c_char_p), ("doc", c.c_char_p), ("units", c.c_char_p), ("initializer", c.c_char_p),
-                ("rank", c.c_int32), ("shape", c.POINTER(c.c_int64)), ("dimension", c.c_void_p)]
-
-
-class Kernel(c.Structure):
-    _fields_ = [("struct_size", c.c_uint32), ("abi_version", c.c_uint32)] + [
-        (name, c.c_char_p) for name in ("name", "doc", "digest", "options", "targets")] + [
-        ("dtypes", c.c_uint32), ("head_dim", c.c_int32), ("out_dim", c.c_int32), ("n_axes", c.c_int32), ("axes", c.c_void_p),
-        ("heads", c.c_int32), ("skip_tokens", c.c_int32), ("grid", c.c_void_p), ("n_operands", c.c_int32),
-        ("operands", c.POINTER(Operand))]
 
 
 class Driver:
@@ -145,7 +123,6 @@ def time_kernel(driver, runtime, kernel, dtype, shape):
     strides = (tokens * heads * dim, dim, heads * dim, 1)
     positions = (c.c_int32 * (tokens * kernel.n_axes))(*[t // (14 ** a) for t in range(tokens) for a in range(kernel.n_axes)])
     kept = [tensor(driver.upload(bytes(positions)), (0, 32), (tokens, kernel.n_axes))]
-    operands = (c.POINTER(DLTensor) * max(1, kernel.n_operands))()
     for i in range(kernel.n_operands):
         sizes = kernel.operands[i].shape[:kernel.operands[i].rank]
         count = 1
@@ -153,7 +130,7 @@ def time_kernel(driver, runtime, kernel, dtype, shape):
             count *= size
         values = (c.c_float * count)(*[0.1 + 0.01 * (j % 7) for j in range(count)])
         kept.append(tensor(driver.upload(bytes(values)), FLOAT32, sizes))
-        operands[i] = c.pointer(kept[-1])
+    operands = pointers(kept[1:])
     memories, calls, copies, rows = [], [], [], random_rows(dtype)
     for _ in range(sets):
         pair = [driver.upload(rows, bytes_of_tensor) for _ in range(2)]
