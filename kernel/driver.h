@@ -37,8 +37,9 @@ enum { PEGEN_STREAM_ABOVE_SLOW = 2 << 20, PEGEN_STREAM_ABOVE = 16 << 20 };
 /* Tokens whose rotors are built at once, and rows walked together over such a tile. Where a head's tokens are
  * neighbours in memory, each head's part of a tile is a run of its own: memory wants long runs and few of them
  * at a time, coefficients want to serve many rows from registers. Measured on Zen 4 with 192 MiB, as a fraction of
- * plain scaling: 16 tokens, 1 row .33; 128 tokens, 1 row .3, 8 rows .8, 12 rows .75. */
-enum { PEGEN_TILE_BY_HEAD = 128, PEGEN_GROUP_BY_HEAD = 8, PEGEN_TILE_CACHED = 16 };
+ * plain scaling: 16 tokens, 1 row .33; 128 tokens, 1 row .3, 8 rows .8, 12 rows .75. Where batches share rotors in
+ * caches, each batch's part is such a run, too: rope at [8,196,12,64] .77 with 16 tokens, .80 with 64, .83 with 128. */
+enum { PEGEN_TILE = 128, PEGEN_GROUP_BY_HEAD = 8 };
 
 /* A bit of *pegen_driver.chosen beside the target's number: this processor gains from prefetching. */
 enum { PEGEN_CHOSEN_PREFETCH = 1 << 8 };

@@ -134,7 +134,7 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   p->loop.tile_tokens = 1;
   p->loop.group_rows = INT32_MAX;
   if (p->by_head || (p->share_batches && first->in.size[PEGEN_BATCH] > 1))
-    p->loop.tile_tokens = p->by_head && p->large ? PEGEN_TILE_BY_HEAD : PEGEN_TILE_CACHED;
+    p->loop.tile_tokens = PEGEN_TILE;
   if (p->by_head)
     p->loop.group_rows = PEGEN_GROUP_BY_HEAD;
   p->loop.head_begin = 0;
