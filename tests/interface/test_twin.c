@@ -116,7 +116,7 @@ static void far_heads_are_walked_apart(void **state) {
   host_begin(&h, &twin_plain_kernel, &shape);
   traced(&h, 0, 1);
   assert_int_equal(twin_traced.loop[0].group_rows, PEGEN_GROUP_BY_HEAD);
-  assert_int_equal(twin_traced.loop[0].tile_tokens, PEGEN_TILE_CACHED);
+  assert_int_equal(twin_traced.loop[0].tile_tokens, PEGEN_TILE);
   host_end(&h);
   shape.layout = HOST_BNHD;
   host_begin(&h, &twin_plain_kernel, &shape);
