@@ -10,14 +10,15 @@
 #include "diag.h"
 #include "emit_cpu.h"
 #include "emit_encode.h"
-#include "emit_expr.h"
+#include "emit_monomial.h"
 #include "emit_rows.h"
+#include "emit_weights.h"
 
 #include "../kernel/loop.h"
 
 #include <stddef.h>
 
-enum { CACHE_LINE = 64, MOST_UNROLLED = 8, MOST_LANES = 16 };
+enum { CACHE_LINE = 64, MOST_LANES = 16 };
 
 typedef struct widen_emitter {
   ir *b;
@@ -25,16 +26,15 @@ typedef struct widen_emitter {
   const plan_widen *p;
   const widen_layout *layout;
   const cpu_target *target;
-  int dtype, input_dtype;
+  int dtype;
   bool streaming;
-  bool *has_table;
+  weight_emitter weights;
   int n_vectors;             /* of the appended lanes */
   int *start, *width;
   ir_value loop;             /* const pegen_widen_loop * */
   ir_value positions;        /* scratch: float64 [axes] */
   ir_value keys;             /* scratch: float32 [lanes] */
   ir_value gains;            /* scratch: float32 [weights][lanes] */
-  ir_value sums;             /* scratch: a vector an accumulator, for loops over terms */
 } widen_emitter;
 
 static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
@@ -53,44 +53,7 @@ const char *emit_widen_name(arena *a, const cpu_target *target, int dtype, bool 
                       streaming ? "streaming" : "cached");
 }
 
-/* ---- chunks of terms ---- */
-
-static expr_emitter chunk_emitter(ir *b, arena *a, const plan *values, const cpu_target *target, bool *has_table, int begin, int width) {
-  expr_emitter x = {.b = b, .memory = a, .p = values, .has_fma = target->has_fma, .begin = begin, .width = width,
-                    .suffix = target->suffix, .has_table = has_table, .target = target};
-  x.memo = arena_array(a, ir_value, expr_pool_count(values->spec->pool));
-  return x;
-}
-
 /* ---- a token: keys and gains ---- */
-
-/* Powers of the coordinates, each made once. */
-typedef struct power_table {
-  ir *b;
-  ir_value at[SPEC_MAX_AXES][SPEC_MAX_DEGREE + 1];
-} power_table;
-
-static ir_value power_of(power_table *t, int axis, int exponent) {
-  ir_value *v = &t->at[axis][exponent];
-  if (!v->ptr) {
-    ir_value half = power_of(t, axis, exponent / 2);
-    *v = ir_op2(t->b, "arith.mulf", half, half);
-    if (exponent & 1) *v = ir_op2(t->b, "arith.mulf", *v, t->at[axis][1]);
-  }
-  return *v;
-}
-
-/* factor * s^power, float64. */
-static ir_value monomial_of(power_table *t, const monomial *m, double factor) {
-  ir_value product = {NULL};
-  for (int axis = 0; axis < SPEC_MAX_AXES; axis++) {
-    if (!m->power[axis]) continue;
-    ir_value x = power_of(t, axis, m->power[axis]);
-    product = product.ptr ? ir_op2(t->b, "arith.mulf", product, x) : x;
-  }
-  ir_value c = ir_float(t->b, t->b->f64, factor);
-  return !product.ptr ? c : factor == 1 ? product : ir_op2(t->b, "arith.mulf", product, c);
-}
 
 static ir_value plus(ir *b, ir_value x, ir_value y) { return x.ptr ? ir_op2(b, "arith.addf", x, y) : y; }
 
@@ -127,7 +90,7 @@ static void emit_gains(widen_emitter *e, power_table *t, bool once) {
     end = same_gain(p, first);
     if (varies(p, first, end) == once) continue;
     ir_value sum = {NULL};
-    for (int i = first; i < end; i++) sum = plus(e->b, sum, monomial_of(t, &p->gain[i].power, p->gain[i].factor));
+    for (int i = first; i < end; i++) sum = plus(e->b, sum, emit_monomial(t, &p->gain[i].power, p->gain[i].factor));
     store_lanes(e, p->gain[first].column, sum, 1 / e->layout->scale[p->gain[first].column], gains_of(e, p->gain[first].weight));
   }
 }
@@ -136,7 +99,7 @@ static void emit_keys(widen_emitter *e, power_table *t) {
   for (int c = 0; c < e->p->n_columns; c++) {
     const widen_column *column = &e->p->column[c];
     ir_value sum = {NULL};
-    for (int i = 0; i < column->n_key; i++) sum = plus(e->b, sum, monomial_of(t, &column->key[i], column->key_factor[i]));
+    for (int i = 0; i < column->n_key; i++) sum = plus(e->b, sum, emit_monomial(t, &column->key[i], column->key_factor[i]));
     store_lanes(e, c, sum, e->layout->scale[c], e->keys);
   }
 }
@@ -158,138 +121,6 @@ static void emit_powers(widen_emitter *e, power_table *t, ir_value token) {
     double origin = s->polynomial->origin[axis];
     t->at[axis][1] = origin == 0 ? r : ir_op2(b, "arith.subf", r, ir_float(b, b->f64, origin));
   }
-}
-
-/* ---- a query: weights ---- */
-
-/* Where a row's values come from. */
-typedef struct query_row {
-  ir_value prepared;
-  ir_value input[SPEC_MAX_INPUTS];
-} query_row;
-
-static ir_value multiply_add(widen_emitter *e, ir_value x, ir_value y, ir_value sum) {
-  if (!sum.ptr) return ir_op2(e->b, "arith.mulf", x, y);
-  if (e->target->has_fma) return ir_fma(e->b, x, y, sum);
-  return ir_op2(e->b, "arith.addf", ir_op2(e->b, "arith.mulf", x, y), sum);
-}
-
-/* Adds a chunk of terms to the sums [n_weights]; counted: of its lanes, from the last backwards, so many are new. */
-static void add_chunk(widen_emitter *e, const query_row *row, int begin, int width, ir_value shift, int counted, ir_value *sums) {
-  ir *b = e->b;
-  const plan_widen *p = e->p;
-  expr_emitter x = chunk_emitter(b, e->memory, p->values, e->target, e->has_table, begin, width);
-  x.shift = shift;
-  x.prepared = row->prepared;
-  x.input = row->input;
-  x.input_dtype = e->input_dtype;
-  bool mask[MOST_LANES];
-  for (int i = 0; i < width; i++) mask[i] = i >= width - counted;
-  for (int w = 0; w < p->p->n_weights; w++) {
-    ir_value sum = sums[w];
-    for (int k = p->first_product[w]; k < p->first_product[w + 1]; k++) {
-      ir_value fixed = emit_expr_f32(&x, p->fixed[k]);
-      if (p->product_query[k] >= 0) sum = multiply_add(e, emit_expr_f32(&x, p->query[p->product_query[k]]), fixed, sum);
-      else sum = sum.ptr ? ir_op2(b, "arith.addf", sum, fixed) : fixed;
-    }
-    if (counted < width) {
-      ir_value before = sums[w].ptr ? sums[w] : ir_float(b, ir_type(sum), 0);
-      sum = ir_select(b, ir_bools(b, width, mask), sum, before);
-    }
-    sums[w] = sum;
-  }
-}
-
-/* Whether inputs are read at neighbouring places, so that one code in a loop serves all chunks. */
-static bool is_regular(const plan_widen *p, const expr *x) {
-  if (x->op == EXPR_INPUT && (x->depends & DEPENDS_BLOCK))
-    for (int i = 1; i < p->spec->n_blocks; i++)
-      if (x->offsets[i] != x->offsets[0] + i) return false;
-  for (int i = 0; i < expr_op_arity(x->op); i++)
-    if (!is_regular(p, x->arg[i])) return false;
-  return true;
-}
-
-static bool is_loop(const plan_widen *p, int chunks) {
-  for (int i = 0; i < p->n_queries; i++)
-    if (!is_regular(p, p->query[i])) return false;
-  return chunks > MOST_UNROLLED;
-}
-
-static void loop_over_chunks(widen_emitter *e, const query_row *row, int width, int chunks, ir_value *sums) {
-  ir *b = e->b;
-  int n = e->p->p->n_weights, bytes = width * 4;
-  MlirType type = ir_vector(b, width, b->f32);
-  for (int w = 0; w < n; w++) ir_store(b, ir_float(b, type, 0), ir_offset_const(b, e->sums, w * bytes), bytes, false);
-  ir_loop loop = ir_for(b, i64(b, 0), i64(b, chunks));
-  for (int w = 0; w < n; w++) sums[w] = ir_load(b, type, ir_offset_const(b, e->sums, w * bytes), bytes);
-  add_chunk(e, row, 0, width, mul(b, loop.index, i64(b, width)), width, sums);
-  for (int w = 0; w < n; w++) ir_store(b, sums[w], ir_offset_const(b, e->sums, w * bytes), bytes, false);
-  ir_end_for(b, loop);
-  for (int w = 0; w < n; w++) sums[w] = ir_load(b, type, ir_offset_const(b, e->sums, w * bytes), bytes);
-}
-
-/* Lanes of a vector of terms; 0: one term, scalars. */
-static int term_lanes(const widen_emitter *e) {
-  int terms = e->p->spec->n_blocks, width = e->target->lanes;
-  while (width > terms) width /= 2;
-  return terms == 1 ? 0 : width;
-}
-
-/* Adds the upper half of the lanes to the lower until `most` are left. */
-static ir_value fold(ir *b, ir_value x, int most) {
-  int64_t low[MOST_LANES], high[MOST_LANES];
-  for (int half = ir_lanes(x) / 2; half >= most; half /= 2) {
-    for (int i = 0; i < half; i++) low[i] = i, high[i] = half + i;
-    x = ir_op2(b, "arith.addf", ir_shuffle(b, x, x, half, low), ir_shuffle(b, x, x, half, high));
-  }
-  return x;
-}
-
-/* Sums pairs of neighbouring lanes of x, then of y. */
-static ir_value fold_two(ir *b, ir_value x, ir_value y) {
-  int64_t even[2 * MOST_LANES], odd[2 * MOST_LANES];
-  int lanes = ir_lanes(x);
-  for (int i = 0; i < lanes; i++) even[i] = 2 * i, odd[i] = 2 * i + 1;
-  return ir_op2(b, "arith.addf", ir_shuffle(b, x, y, lanes, even), ir_shuffle(b, x, y, lanes, odd));
-}
-
-/* Up to four vectors of four lanes become their sums. */
-static void fold_four(ir *b, ir_value *sums, int count) {
-  ir_value x = fold_two(b, sums[0], sums[count > 1 ? 1 : 0]), y = count > 2 ? fold_two(b, sums[2], sums[count > 3 ? 3 : 2]) : x;
-  ir_value all = fold_two(b, x, y);
-  for (int i = 0; i < count; i++) sums[i] = ir_extract(b, all, i);
-}
-
-/* Vectors of terms, and those of the last chunk (ptr NULL: there is none), become their sums. */
-static void fold_sums(widen_emitter *e, ir_value *sums, const ir_value *tails, int lanes) {
-  ir *b = e->b;
-  int n = e->p->p->n_weights, few = lanes < 4 ? lanes : 4;
-  for (int w = 0; w < n; w++) {
-    ir_value tail = tails[w].ptr ? fold(b, tails[w], few) : tails[w];
-    sums[w] = fold(b, sums[w], few);
-    if (tail.ptr) sums[w] = ir_op2(b, "arith.addf", sums[w], tail);
-    if (few == 2) sums[w] = ir_op2(b, "arith.addf", ir_extract(b, sums[w], 0), ir_extract(b, sums[w], 1));
-  }
-  for (int w = 0; few == 4 && w < n; w += 4) fold_four(b, sums + w, n - w < 4 ? n - w : 4);
-}
-
-/* weight[w] of the query, as scalars. The last terms are a shorter vector, which begins early where they do not fill it. */
-static void emit_weights(widen_emitter *e, const query_row *row, ir_value *weight) {
-  ir_value none = {NULL}, *tails = arena_array(e->memory, ir_value, e->p->p->n_weights + 1);
-  int width = term_lanes(e), terms = e->p->spec->n_blocks;
-  for (int w = 0; w < e->p->p->n_weights; w++) weight[w] = tails[w] = none;
-  if (width == 0) {
-    add_chunk(e, row, 0, 0, none, 0, weight);
-    return;
-  }
-  int chunks = terms / width, rest = terms % width, short_width = width < 4 ? width : 4;
-  while (short_width < rest) short_width *= 2;
-  if (is_loop(e->p, chunks)) loop_over_chunks(e, row, width, chunks, weight);
-  else
-    for (int i = 0; i < chunks; i++) add_chunk(e, row, i * width, width, none, width, weight);
-  if (rest) add_chunk(e, row, terms - short_width, short_width, none, rest, tails);
-  fold_sums(e, weight, tails, width);
 }
 
 /* ---- rows ---- */
@@ -343,7 +174,7 @@ static void emit_query_tail(widen_emitter *e, const ir_value *weight, ir_value r
     for (int w = 0; w < e->p->p->n_weights; w++) {
       if (!has_gain(e, w, j)) continue;
       ir_value gain = ir_load(b, type, ir_offset_const(b, gains_of(e, w), e->start[j] * 4), 4);
-      v = multiply_add(e, ir_broadcast(b, type, weight[w]), gain, v);
+      v = emit_sum_of_product(b, e->target, ir_broadcast(b, type, weight[w]), gain, v);
     }
     store_tail(e, v.ptr ? split(e, v, j, true) : ir_float(b, type, 0), j, row);
   }
@@ -399,14 +230,14 @@ static void emit_rows(widen_emitter *e, int which, ir_value batch, ir_value toke
     emit_key_tail(e, to);
   } else {
     query_row row = {.prepared = ir_offset(b, prepared, mul(b, heads.index, stride))};
-    int input_bytes = e->input_dtype == DTYPE_F32 ? 4 : 2;
+    int input_bytes = e->weights.input_dtype == DTYPE_F32 ? 4 : 2;
     for (int i = 0; i < p->spec->n_inputs; i++) {
       row.input[i] = ir_pointer(b, add(b, input[i], mul(b, heads.index, input_head[i])));
       emit_prefetch(e, prefetch, row.input[i], (int)(p->spec->input[i].size ? p->spec->input[i].size : 1) * input_bytes);
     }
     ir_value *weight = arena_array(e->memory, ir_value, p->p->n_weights + 1);
     emit_move(e, from, to, most);
-    emit_weights(e, &row, weight);
+    emit_weights(&e->weights, &row, weight);
     emit_query_tail(e, weight, to);
   }
   ir_end_for(b, heads);
@@ -434,14 +265,14 @@ static void emit_function(widen_emitter *e, bool wide_inputs) {
   e->positions = ir_alloca(b, p->spec->n_axes * 8, 8);
   e->keys = ir_alloca(b, e->layout->n_lanes * 4 + CACHE_LINE, CACHE_LINE);
   e->gains = ir_alloca(b, floats * 4 + CACHE_LINE, CACHE_LINE);
-  e->sums = ir_alloca(b, (int64_t)p->p->n_weights * CACHE_LINE, CACHE_LINE);
+  e->weights.sums = ir_alloca(b, emit_weights_room(p), CACHE_LINE);
   clear(e, e->keys, e->layout->n_lanes);
   clear(e, e->gains, floats);
-  power_table constants = {.b = b};
+  power_table constants = {.b = b, .type = b->f64};
   emit_gains(e, &constants, true);
   ir_loop batches = ir_for(b, LOOP_I64(e, loop.batch_begin), LOOP_I64(e, loop.batch_end));
   ir_loop tokens = ir_for(b, LOOP_I64(e, loop.token_begin), LOOP_I64(e, loop.token_end));
-  power_table powers = {.b = b};
+  power_table powers = {.b = b, .type = b->f64};
   emit_powers(e, &powers, tokens.index);
   emit_keys(e, &powers);
   emit_gains(e, &powers, false);
@@ -467,8 +298,8 @@ void emit_widen(ir *b, arena *a, const plan_widen *p, const cpu_target *target, 
     for (int wide = 0; wide < (dtype == DTYPE_F32 || p->spec->n_inputs == 0 ? 1 : 2); wide++)
       for (int streaming = 0; streaming <= can_stream(p, target, dtype); streaming++) {
         if (!(dtypes & 1u << dtype)) continue;
-        widen_emitter e = {.b = b, .memory = a, .p = p, .layout = &p->layout[dtype], .target = target, .dtype = dtype,
-                           .input_dtype = wide ? DTYPE_F32 : dtype, .streaming = streaming, .has_table = walk.has_table};
+        widen_emitter e = {.b = b, .memory = a, .p = p, .layout = &p->layout[dtype], .target = target, .dtype = dtype, .streaming = streaming};
+        e.weights = (weight_emitter){.b = b, .memory = a, .p = p, .target = target, .input_dtype = wide ? DTYPE_F32 : dtype, .has_table = walk.has_table};
         emit_function(&e, wide);
       }
   b->target_cpu = b->target_features = NULL;
