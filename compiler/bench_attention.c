@@ -38,7 +38,8 @@ static const spec *without_pairs(arena *a, const spec *s) {
   plain->name = "plain_attention";
   plain->pairwise = pair;
   plain->heads = plain->n_blocks = 1;
-  plain->n_components = plain->n_operands = plain->skip_tokens = 0;
+  plain->n_components = plain->n_operands = plain->n_inputs = plain->skip_tokens = 0;
+  plain->polynomial = NULL;
   plain->grid[0] = 0;
   plain->pool = expr_pool_create(a, 1);
   return plain;

@@ -216,6 +216,7 @@ static void emit_scores(attention_emitter *e, const key_tile *t, ir_value *maxim
   }
   for (int i = 0; i < n * vectors; i++) sums[i] = ir_float(b, e->lanes, 0);
   for (int begin = 0, end; (begin = next_plain_run(e->p, t->paired, begin, &end)) < e->p->head_dim; begin = end) emit_products(e, rows, begin, end, sums);
+  if (t->paired && e->p->columns) emit_columns_products(e, key, sums);
   for (int x = 0; x < vectors; x++) next[x] = now[x];
   if (!rotates) emit_finish(e, t, key, n, sums, next);
   else
@@ -297,7 +298,8 @@ static void emit_key_tile(attention_emitter *e, ir_value first, ir_value count, 
   key_tile t = {.first = first, .count = count, .paired = paired};
   ir_value maxima[ATTENTION_MAX_VECTORS], decay[ATTENTION_MAX_VECTORS];
   emit_rows_of(e, TILE(e, k, b->ptr), TILE(e, k_token, b->i64), first, count, e->p->head_dim, e->key_rows, &t.rows, &t.stride);
-  if (paired) emit_delta_keys(e, &t);
+  if (paired && e->p->columns) emit_columns_keys(e, &t);
+  else if (paired) emit_delta_keys(e, &t);
   for (int x = 0; x < e->shape.vectors; x++) maxima[x] = load(e, at_constant(e, e->maximum, 0, x));
   emit_scores(e, &t, maxima);
   emit_softmax(e, &t, maxima, decay);
@@ -346,9 +348,10 @@ static void emit_attend(ir *b, arena *a, const attention_plan *p, const cpu_targ
   emit_begin(&e);
   emit_load_queries(&e);
   ir_value end = TILE(&e, end, b->i64);
-  bool pairs = p->bias || p->matrix;
+  bool pairs = attention_is_placed(p);
   ir_value plain = pairs ? smaller(b, TILE(&e, plain, b->i64), end) : end;
-  if (pairs) emit_delta_begin(&e);
+  if (p->columns) emit_columns_begin(&e);
+  else if (pairs) emit_delta_begin(&e);
   if (!pairs || p->spec->skip_tokens > 0) emit_keys(&e, e.zero, plain, false);
   if (pairs && p->by_rows) emit_grid_keys(&e, plain, end, emit_key_tile);
   else if (pairs) emit_keys(&e, plain, end, true);
@@ -360,6 +363,7 @@ void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *
   b->target_cpu = target->cpu;
   b->target_features = target->features;
   emit_pairwise_tables(b, a, p, target);
+  if (p->columns) emit_weigh(b, a, p, target, dtypes);
   for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
     if (dtypes & 1u << dtype) emit_attend(b, a, p, target, dtype);
   b->target_cpu = b->target_features = NULL;
@@ -369,4 +373,6 @@ void emit_attention_imports(ir *b) {
   MlirType types[] = {b->ptr, b->i64, b->i64, b->ptr};
   ir_declare(b, "pegen_attention_coordinates", (MlirType){NULL}, 4, types);
   ir_declare(b, "pegen_attention_coordinates_f32", (MlirType){NULL}, 4, types);
+  MlirType of_rows[] = {b->ptr, b->i64, b->i64, b->i64, b->ptr};
+  ir_declare(b, "pegen_attention_rows_f32", (MlirType){NULL}, 5, of_rows);
 }

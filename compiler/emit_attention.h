@@ -40,6 +40,9 @@ typedef struct attention_emitter {
   ir_value query_places;        /* of the queries: [axis][queries], float32 */
   ir_value bias_table, bias_at; /* by_rows: biases of a tile's runs, and where each key's begin in them */
   ir_value entry_table, shared_table;
+  ir_value query_columns, key_columns; /* of a polynomial: [column][queries], [column][key_room] of a tile of keys */
+  ir_value key_places;                 /* of a tile's keys: [axis][key_room], float32 */
+  int key_room;       /* keys of a tile, rounded up to registers */
   ir_value *fixed;    /* by expr id: values that are the same for all pairs of the call */
   ir_value zero;      /* constants of the function: i64 0 */
 } attention_emitter;
@@ -90,6 +93,18 @@ void emit_grid_keys(attention_emitter *e, ir_value begin, ir_value end, void (*t
 void emit_grid_bias_table(attention_emitter *e, const key_tile *t);
 ir_value emit_grid_bias(attention_emitter *e, ir_value key, int vector);
 void emit_grid_rotations(attention_emitter *e, const key_tile *t);
+
+/* ---- emit_columns.c: a bias that is a polynomial, as further channels of q and k ---- */
+
+/* weigh_T_INPUT(tile) for each number type of inputs, and prepare_T. */
+void emit_weigh(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes);
+const char *emit_weigh_name(arena *a, const cpu_target *target, int input_dtype);
+/* The queries' columns; once, at the head of the function. */
+void emit_columns_begin(attention_emitter *e);
+/* Those of a tile of keys. */
+void emit_columns_keys(attention_emitter *e, const key_tile *t);
+/* Adds to the scores [rows][vectors] of keys from `key` on. */
+void emit_columns_products(attention_emitter *e, ir_value key, ir_value *sums);
 
 /* ---- emit_exp2: 2^x of float32, x <= 0 ---- */
 

@@ -1,14 +1,14 @@
 /* emit_weights: chunks of terms, and their sums; see emit_weights.h. */
 #include "emit_weights.h"
 
+#include "emit_product.h"
+
 enum { MOST_UNROLLED = 8, MOST_LANES = 16, ACCUMULATOR_BYTES = 64 };
 
 int64_t emit_weights_room(const plan_widen *p) { return (int64_t)p->p->n_weights * ACCUMULATOR_BYTES; }
 
 ir_value emit_sum_of_product(ir *b, const cpu_target *target, ir_value x, ir_value y, ir_value sum) {
-  if (!sum.ptr) return ir_op2(b, "arith.mulf", x, y);
-  if (target->has_fma) return ir_fma(b, x, y, sum);
-  return ir_op2(b, "arith.addf", ir_op2(b, "arith.mulf", x, y), sum);
+  return sum.ptr ? emit_multiply_add(b, target, x, y, sum) : ir_op2(b, "arith.mulf", x, y);
 }
 
 static expr_emitter chunk_emitter(ir *b, arena *a, const plan *values, const cpu_target *target, bool *has_table, int begin, int width) {

@@ -28,6 +28,7 @@ static int pair_operations(arena *a, const attention_plan *p) {
 }
 
 bool explain_attention(arena *a, const spec *s, explanation *out) {
+  if (s->polynomial) return explain_polynomial(a, s, out); /* the bias is all there is to tell */
   pair_facts facts;
   const attention_plan *plan = attention_plan_build(a, s);
   if (!plan) return false;

@@ -1,6 +1,8 @@
 /* form_attention: attention with a bias or a rotation of each pair; see form.h.
  *
  *   spec -> plan_attention -> emit_attention
+ *
+ * A bias that is a polynomial comes by way of plan_widen, and has leaves, prepared values and weights as where it widens.
  */
 #include "bench_attention.h"
 #include "emit_attention.h"
@@ -8,7 +10,7 @@
 
 #include "../kernel/attention.h"
 
-static bool takes(const spec *s) { return s->pairwise && !s->dense && !s->basis && !s->polynomial && !s->additive; }
+static bool takes(const spec *s) { return s->pairwise && !s->dense && !s->basis && !s->additive; }
 
 static void *build(arena *a, const spec *s) { return attention_plan_build(a, s); }
 
@@ -18,13 +20,14 @@ static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, un
 
 static int per_head(const void *of) {
   const attention_plan *p = of;
-  return p->per_head ? PEGEN_PER_HEAD_ALL : PEGEN_PER_HEAD_NONE;
+  return !p->per_head ? PEGEN_PER_HEAD_NONE : p->columns ? PEGEN_PER_HEAD_QUERIES : PEGEN_PER_HEAD_ALL;
 }
 
 static void hash(describe_hash *h, const void *of) {
   const attention_plan *p = of;
   const spec *s = p->spec;
   describe_hash_bytes(h, &p->value_dim, sizeof p->value_dim);
+  if (p->columns) describe_hash_expr(h, s->polynomial->value);
   if (p->bias) describe_hash_expr(h, p->bias);
   for (int i = 0; p->matrix && i < s->n_components * s->n_components; i++) describe_hash_expr(h, p->matrix[i]);
 }
@@ -57,18 +60,25 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
     attention_shape shape = attention_shape_of(p, targets[i]);
     LLVMValueRef attend[DTYPE_COUNT];
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) attend[dtype] = describe_function(d, emit_attend_name(a, targets[i], dtype));
-    LLVMValueRef fields[] = {describe_i64(d, shape.lanes), describe_i64(d, shape.vectors), LLVMConstArray2(d->ptr, attend, DTYPE_COUNT)};
-    rows[i] = describe_struct(d, "pegen_attention_code", fields, 3, sizeof(pegen_attention_code));
+    LLVMValueRef weigh[DTYPE_COUNT];
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) weigh[dtype] = describe_function(d, emit_weigh_name(a, targets[i], dtype));
+    LLVMValueRef fields[] = {describe_i64(d, shape.lanes), describe_i64(d, shape.vectors), LLVMConstArray2(d->ptr, attend, DTYPE_COUNT),
+                             describe_function(d, emit_prepare_name(a, targets[i])), LLVMConstArray2(d->ptr, weigh, DTYPE_COUNT)};
+    rows[i] = describe_struct(d, "pegen_attention_code", fields, 5, sizeof(pegen_attention_code));
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
 }
 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const attention_plan *p = of;
-  LLVMValueRef fields[] = {describe_i64(d, p->value_dim), describe_i64(d, p->bias || p->matrix), describe_i64(d, p->by_rows),
-                           describe_i64(d, expr_pool_blocks(p->spec->pool)), describe_i64(d, p->n_leaves), leaves(d, p),
-                           describe_i64(d, p->indexed), target_rows(d, p, targets, n_targets)};
-  return describe_global(d, "attention", describe_struct(d, "pegen_attention", fields, 8, sizeof(pegen_attention)), true);
+  const plan *values = p->columns ? p->columns->values : NULL;
+  int blocks = expr_pool_blocks(p->spec->pool);
+  LLVMValueRef fields[] = {describe_i64(d, p->value_dim), describe_i64(d, attention_is_placed(p)), describe_i64(d, p->by_rows),
+                           describe_i64(d, blocks), describe_i64(d, values ? values->n_leaves : p->n_leaves), values ? describe_leaves(d, values) : leaves(d, p),
+                           describe_i64(d, p->indexed), describe_i64(d, values ? values->lanes : blocks),
+                           describe_i64(d, values ? p->columns->p->n_weights : 0), describe_i64(d, values ? emit_prepared_bytes(values) : 0),
+                           target_rows(d, p, targets, n_targets)};
+  return describe_global(d, "attention", describe_struct(d, "pegen_attention", fields, 11, sizeof(pegen_attention)), true);
 }
 
 const form form_attention = {

@@ -9,7 +9,7 @@
 
 #include "../kernel/loop.h"
 
-static bool takes(const spec *s) { return s->polynomial != NULL; }
+static bool takes(const spec *s) { return s->polynomial && !s->pairwise; }
 
 static void *build(arena *a, const spec *s) { return plan_widen_build(a, s); }
 

@@ -165,8 +165,9 @@ char *header_text(arena *a, const spec *s, unsigned dtypes) {
   print_inputs(f, a, s, NAME);
   fprintf(f, "/* What the object says of itself. */\nextern const pegen_kernel %s_kernel;\n\n", s->name);
   if (s->pairwise)
-    fprintf(f, "/* out = softmax(scale q k^T + bias) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and\n"
-               " * then nothing was written. */\nint %s_attention(const pegen_args *args, int part, int parts);\n\n", s->name);
+    fprintf(f, "/* out = softmax(%s) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and\n"
+               " * then nothing was written. */\nint %s_attention(const pegen_args *args, int part, int parts);\n\n",
+            s->polynomial ? "scale (q k^T + bias)" : "scale q k^T + bias", s->name);
   else fprintf(f, "/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then\n"
              " * nothing was written. */\nint %s_encode(const pegen_args *args, int part, int parts);\n\n", s->name);
   print_table(f, s);

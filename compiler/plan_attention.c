@@ -85,11 +85,17 @@ static void find_entries(arena *a, attention_plan *p) {
   }
 }
 
+bool attention_is_placed(const attention_plan *p) { return p->bias || p->matrix || p->columns; }
+
 attention_plan *attention_plan_build(arena *a, const spec *s) {
   const spec_pairwise *pair = s->pairwise;
   attention_plan *p = arena_new(a, attention_plan);
   *p = (attention_plan){.spec = s, .head_dim = s->head_dim, .value_dim = pair->value_dim};
   if (pair->bias) p->bias = expr_mul(s->pool, in_f32(a, s->pool, pair->bias), expr_const(s->pool, LOG2_E));
+  if (s->polynomial) {
+    if (!(p->columns = plan_widen_build(a, s))) return NULL;
+    p->per_head = p->columns->values->per_head;
+  }
   if (pair->rotates) {
     block_program program;
     if (!group_build(a, s, &program)) return NULL;
@@ -110,9 +116,11 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
 void attention_plan_print(FILE *out, const attention_plan *p) {
   const spec *s = p->spec;
   fprintf(out, "%s: attention, head_dim %d, value_dim %d\n", s->name, p->head_dim, p->value_dim);
-  fprintf(out, "score(i, j) = log2(e) (scale q_i . k_j%s)%s\n", p->bias ? " + bias(r_j - r_i)" : "",
-          p->matrix ? ", the blocks of k_j turned by r_j - r_i" : "");
-  fprintf(out, "operations of a pair: %d\n", p->operations);
+  if (p->columns) fprintf(out, "score(i, j) = log2(e) scale (q_i . k_j + bias(r_j - r_i)), the bias by columns, counted from a query of the tile\n");
+  else fprintf(out, "score(i, j) = log2(e) (scale q_i . k_j%s)%s\n", p->bias ? " + bias(r_j - r_i)" : "",
+            p->matrix ? ", the blocks of k_j turned by r_j - r_i" : "");
+  if (p->columns) plan_widen_print(out, p->columns);
+  else fprintf(out, "operations of a pair: %d\n", p->operations);
   if (p->by_rows) fprintf(out, "computed once for each displacement along axis '%s' of the grid, and read by pairs\n", s->axis[s->n_axes - 1]);
   if (p->bias) {
     const char *name = "log2(e) bias";

@@ -1,7 +1,7 @@
 /* plan_attention: how attention is computed: what is a constant of the kernel, and the shape of its tiles.
  *
  *     out_i = sum_j p_ij v_j / sum_j p_ij,   p_ij = 2^(s_ij - max_j s_ij),
- *     s_ij = log2(e) (scale q_i . k_j + bias(r_j - r_i))
+ *     s_ij = log2(e) (scale q_i . k_j + bias(r_j - r_i)), or log2(e) scale (q_i . k_j + bias(r_j - r_i)) of a polynomial,
  *
  * over tiles of keys with a running maximum (Milakov and Gimelshein's online softmax), so that scores
  * are never stored beyond a tile.
@@ -9,7 +9,7 @@
 #ifndef PEGEN_PLAN_ATTENTION_H
 #define PEGEN_PLAN_ATTENTION_H
 
-#include "spec.h"
+#include "plan_widen.h"
 #include "target.h"
 
 #include <stdio.h>
@@ -17,6 +17,8 @@
 typedef struct attention_plan {
   const spec *spec;
   int head_dim, value_dim;
+  const plan_widen *columns; /* of a bias that is a polynomial: monomials of the key's position, and a query's factors of
+                              * them, which are summed as further channels of q . k; NULL: none */
   const expr *bias;      /* of the displacement, in powers of two, float32; NULL: none */
   const expr **matrix;   /* [n_components][n_components] of a block, of the displacement, float32; NULL: no rotation */
   int n_entries;         /* distinct entries of the matrix, those that differ in sign alone counted once */
@@ -33,6 +35,9 @@ typedef struct attention_plan {
   bool by_rows;          /* on the grid: pair functions are tabulated along its last axis */
   int operations;        /* arithmetic nodes of a pair's bias and of a block's rotation */
 } attention_plan;
+
+/* Whether there is something of positions in it. */
+bool attention_is_placed(const attention_plan *p);
 
 attention_plan *attention_plan_build(arena *a, const spec *s);
 void attention_plan_print(FILE *out, const attention_plan *p);

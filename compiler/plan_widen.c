@@ -284,7 +284,7 @@ plan_widen *plan_widen_build(arena *a, const spec *s) {
   p->spec = s;
   p->p = polynomial_expand(a, s);
   if (!p->p || !build_columns(a, p)) return NULL;
-  for (int type = 0; type < WIDEN_NUMBER_TYPES; type++)
+  for (int type = 0; !s->pairwise && type < WIDEN_NUMBER_TYPES; type++)
     if (!build_layout(a, p, type)) return NULL;
   build_values(a, p);
   return p;
@@ -317,10 +317,11 @@ void plan_widen_print(FILE *out, const plan_widen *p) {
   arena *a = arena_create();
   const spec *s = p->spec;
   polynomial_print(out, p->p);
-  fprintf(out, "; %d columns, positions counted from", p->n_columns);
-  for (int axis = 0; axis < s->n_axes; axis++) fprintf(out, " %s=%.9g", s->axis[axis], s->polynomial->origin[axis]);
+  fprintf(out, "; %d columns", p->n_columns);
+  for (int axis = 0; !s->pairwise && axis < s->n_axes; axis++)
+    fprintf(out, "%s %s=%.9g", axis ? "" : ", positions counted from", s->axis[axis], s->polynomial->origin[axis]);
   fputc('\n', out);
-  for (int type = 0; type < WIDEN_NUMBER_TYPES; type++) fprintf(out, "; %s: %d channels become %d\n", types[type], s->head_dim, p->layout[type].out_dim);
+  for (int type = 0; !s->pairwise && type < WIDEN_NUMBER_TYPES; type++) fprintf(out, "; %s: %d channels become %d\n", types[type], s->head_dim, p->layout[type].out_dim);
   for (int c = 0; c < p->n_columns; c++) {
     fprintf(out, "column %d: key %s; query", c, key_text(a, p, c));
     for (int i = 0; i < p->n_gains; i++)

@@ -12,6 +12,9 @@
  * monomials whose query sides are multiples of one another share a column. PaPE (section 4.1)
  * widens by 3m + 2 columns for the same scores.
  *
+ * Attention with the bias in it (role "pairwise", plan_attention.h) has the same columns in float32, from an origin of each
+ * tile of queries, and no layout: no row is widened.
+ *
  * A kernel computes gains and keys once a token, weights once a query token and head: with terms in the
  * lanes, from prepared products of operands and the query halves of the polynomial. Everything of a
  * query is float32; positions less the origin and their powers are float64.
@@ -59,7 +62,7 @@ typedef struct plan_widen {
   widen_column *column;
   int n_gains;
   widen_gain *gain; /* sorted by weight, then column */
-  widen_layout layout[WIDEN_NUMBER_TYPES]; /* f32, bf16, f16 */
+  widen_layout layout[WIDEN_NUMBER_TYPES]; /* f32, bf16, f16; of rows that are widened */
 
   plan *values;        /* what is prepared once per call and head */
   int n_queries;

@@ -20,6 +20,7 @@ typedef struct reference_query {
   int head;                /* row of per-head leaves */
   double scale;            /* 0: 1/sqrt(head_dim) */
   const double *const *operands;
+  const double *const *inputs; /* [inputs] the query's rows */
 } reference_query;
 
 /* scores [keys], -infinity where a key is not seen; out [value_dim], zeros where none is. */

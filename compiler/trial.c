@@ -174,6 +174,25 @@ trial_operands trial_random_operands(arena *a, const spec *s, number_type type, 
   return result;
 }
 
+static int64_t input_size(const spec_input *in) { return in->size ? in->size : 1; }
+
+trial_inputs trial_random_inputs(arena *a, const spec *s, number_type type, int64_t batch, int64_t heads, int64_t tokens, uint64_t *random) {
+  trial_inputs result = {arena_array(a, const double *, s->n_inputs + 1), arena_array(a, const DLTensor *, s->n_inputs + 1)};
+  for (int i = 0; i < s->n_inputs; i++) {
+    const spec_input *in = &s->input[i];
+    int64_t size = input_size(in), count = batch * heads * tokens * size;
+    double *values = arena_array(a, double, count + 1);
+    for (int64_t k = 0; k < count; k++) values[k] = number_round(type, random_uniform(random, -in->test_scale, in->test_scale));
+    result.values[i] = values;
+    result.tensors[i] = tensor_contiguous(a, type, in->size ? 4 : 3, (int64_t[]){batch, heads, tokens, size}, values);
+  }
+  return result;
+}
+
+void trial_input_rows(const spec *s, const trial_inputs *inputs, int64_t query, const double **rows) {
+  for (int i = 0; i < s->n_inputs; i++) rows[i] = inputs->values[i] + query * input_size(&s->input[i]);
+}
+
 trial_operands trial_given_operands(arena *a, const spec *s, const double *const *values) {
   return trial_rounded_operands(a, s, values, NUMBER_F64);
 }

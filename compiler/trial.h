@@ -54,6 +54,17 @@ trial_operands trial_random_operands(arena *a, const spec *s, number_type type, 
 trial_operands trial_given_operands(arena *a, const spec *s, const double *const *values);
 trial_operands trial_rounded_operands(arena *a, const spec *s, const double *const *values, number_type type);
 
+/* Rows of the query tokens beside q. */
+typedef struct trial_inputs {
+  const double **values;    /* [B][H][N][size], exactly what the tensors hold */
+  const DLTensor **tensors;
+} trial_inputs;
+
+/* Uniform in [-test_scale, test_scale], contiguous tensors of the type. */
+trial_inputs trial_random_inputs(arena *a, const spec *s, number_type type, int64_t batch, int64_t heads, int64_t tokens, uint64_t *random);
+/* The row of each input that belongs to a query; rows [inputs]. */
+void trial_input_rows(const spec *s, const trial_inputs *inputs, int64_t query, const double **rows);
+
 /* One call, as `parts` parts in a scrambled order; the first error. q or k may be NULL with its output. */
 int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands, const DLTensor *q,
                DLTensor *q_out, const DLTensor *k, DLTensor *k_out, int parts);

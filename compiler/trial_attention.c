@@ -15,6 +15,7 @@ void attention_trial_fill(arena *a, attention_trial *t, const attention_sizes *s
   tensor_randomize(t->q, random);
   tensor_randomize(t->k, random);
   tensor_randomize(t->v, random);
+  t->inputs = trial_random_inputs(a, s, type, sizes->batch, sizes->heads, sizes->tokens, random);
 }
 
 DLTensor *attention_trial_out(arena *a, const attention_trial *t, row_order order) {
@@ -32,6 +33,8 @@ int attention_trial_call(const pegen_kernel *kernel, const attention_trial *t, D
                      .positions = t->positions,
                      .k_positions = t->k_positions,
                      .operands = t->operands.tensors,
+                     .inputs = t->inputs.tensors,
+                     .n_inputs = kernel->n_inputs,
                      .causal = t->causal,
                      .scale = t->scale};
   args.workspace_bytes = kernel->workspace(&args);
@@ -105,10 +108,12 @@ void attention_trial_compare(arena *a, const attention_trial *t, const DLTensor 
       const double *q = rows_as_double(a, t->q, b, h), *k = rows_as_double(a, t->k, b, h / group), *v = rows_as_double(a, t->v, b, h / group);
       for (int64_t n = 0; n < tokens; n++) {
         if (n % step && n != tokens - 1 && n > s->skip_tokens) continue;
+        const double *inputs[SPEC_MAX_INPUTS];
+        trial_input_rows(s, &t->inputs, (b * heads + h) * tokens + n, inputs);
         int64_t visible = t->causal ? n + keys - tokens + 1 : keys;
         reference_query query = {.q = q + n * s->head_dim, .position = at + n * s->n_axes, .token = n, .k = k, .v = v, .positions = keys_at,
                                  .keys = keys, .visible = visible < 0 ? 0 : visible, .head = s->heads > 1 ? (int)h : 0, .scale = t->scale,
-                                 .operands = t->operands.values};
+                                 .operands = t->operands.values, .inputs = inputs};
         compare_row(t, &query, out, b, h, scores, exact, worst);
       }
     }

@@ -11,6 +11,7 @@ typedef struct attention_trial {
   DLTensor *q, *k, *v;
   const DLTensor *positions, *k_positions; /* k_positions NULL: the same; both NULL: the grid's, or none are needed */
   trial_operands operands;
+  trial_inputs inputs;
   int causal;
   double scale;
 } attention_trial;
@@ -20,7 +21,7 @@ typedef struct attention_sizes {
   int64_t batch, heads, k_heads, tokens, keys;
 } attention_sizes;
 
-/* Random q, k, v of a type and memory order. */
+/* Random q, k, v of a type and memory order, and inputs of the type. */
 void attention_trial_fill(arena *a, attention_trial *t, const attention_sizes *sizes, number_type type, row_order order, uint64_t *random);
 
 DLTensor *attention_trial_out(arena *a, const attention_trial *t, row_order order);

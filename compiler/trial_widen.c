@@ -15,20 +15,6 @@ long double widen_trial_bound(const spec *s, number_type type) {
 
 static int64_t out_dim(const pegen_kernel *kernel, number_type type) { return kernel->widths ? kernel->widths[type].out_dim : kernel->out_dim; }
 
-static void make_inputs(arena *a, widen_trial *t, number_type type, const widen_shape *shape, uint64_t *random) {
-  const spec *s = t->spec;
-  t->input_values = arena_array(a, const double *, s->n_inputs + 1);
-  t->inputs = arena_array(a, const DLTensor *, s->n_inputs + 1);
-  for (int i = 0; i < s->n_inputs; i++) {
-    const spec_input *in = &s->input[i];
-    int64_t size = in->size ? in->size : 1, count = shape->batch * shape->heads * shape->tokens * size;
-    double *values = arena_array(a, double, count + 1);
-    for (int64_t k = 0; k < count; k++) values[k] = number_round(type, random_uniform(random, -in->test_scale, in->test_scale));
-    t->input_values[i] = values;
-    t->inputs[i] = tensor_contiguous(a, type, in->size ? 4 : 3, (int64_t[]){shape->batch, shape->heads, shape->tokens, size}, values);
-  }
-}
-
 widen_trial widen_trial_create(arena *a, const spec *s, const pegen_kernel *kernel, number_type type, number_type input_type, row_order order,
                                const widen_shape *shape, const double *positions, const double *k_positions, uint64_t *random) {
   widen_trial t = {.spec = s, .type = type, .q_values = positions, .k_values = k_positions ? k_positions : positions};
@@ -42,14 +28,14 @@ widen_trial widen_trial_create(arena *a, const spec *s, const pegen_kernel *kern
   if (positions) t.positions = tensor_contiguous(a, NUMBER_F64, 2, (int64_t[]){shape->tokens, s->n_axes}, positions);
   if (k_positions) t.k_positions = tensor_contiguous(a, NUMBER_F64, 2, (int64_t[]){shape->k_tokens, s->n_axes}, k_positions);
   t.operands = trial_random_operands(a, s, NUMBER_F32, random);
-  make_inputs(a, &t, input_type, shape, random);
+  t.inputs = trial_random_inputs(a, s, input_type, shape->batch, shape->heads, shape->tokens, random);
   return t;
 }
 
 int widen_trial_call(const pegen_kernel *kernel, const widen_trial *t, DLTensor *q_out, DLTensor *k_out, int which, int parts) {
   pegen_args args = {.struct_size = sizeof args, .n_operands = kernel->n_operands, .operands = t->operands.tensors,
                      .q = which & 1 ? t->q : NULL, .q_out = which & 1 ? q_out : NULL, .k = which & 2 ? t->k : NULL, .k_out = which & 2 ? k_out : NULL,
-                     .positions = t->positions, .k_positions = t->k_positions, .inputs = t->inputs, .n_inputs = kernel->n_inputs};
+                     .positions = t->positions, .k_positions = t->k_positions, .inputs = t->inputs.tensors, .n_inputs = kernel->n_inputs};
   int error = 0;
   for (int part = parts - 1; part >= 0; part--) {
     int failed = kernel->encode(&args, part, parts);
@@ -97,10 +83,7 @@ static void compare_row(arena *a, const widen_trial *t, const DLTensor *q_out, c
   double at[SPEC_MAX_AXES], key[SPEC_MAX_AXES], delta[SPEC_MAX_AXES];
   int64_t keys = t->k->shape[2], heads[2] = {h, h * t->k->shape[1] / t->q->shape[1]};
   long double largest = 0, low = INFINITY, high = -INFINITY, *difference = arena_array(a, long double, keys + 1);
-  for (int in = 0; in < s->n_inputs; in++) {
-    int64_t size = s->input[in].size ? s->input[in].size : 1;
-    rows[in] = t->input_values[in] + ((b * t->q->shape[1] + h) * t->q->shape[2] + i) * size;
-  }
+  trial_input_rows(s, &t->inputs, (b * t->q->shape[1] + h) * t->q->shape[2] + i, rows);
   if (i >= s->skip_tokens) position_of(t, t->q_values, i, at);
   for (int64_t j = 0; j < keys; j++) {
     int64_t tokens[2] = {i, j};

@@ -15,8 +15,7 @@ typedef struct widen_trial {
   const double *q_values, *k_values; /* positions [tokens][axes], the same for all batches; NULL: the built-in grid's */
   const DLTensor *positions, *k_positions; /* NULL: the built-in grid; the same as positions */
   trial_operands operands;
-  const double **input_values;  /* [inputs]: [B][H][N][size], exactly what the tensors hold */
-  const DLTensor **inputs;
+  trial_inputs inputs;
 } widen_trial;
 
 /* Sizes of a trial's tensors. */

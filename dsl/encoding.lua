@@ -365,13 +365,14 @@ local function describe_pairwise(given, described, index_of)
   pairwise.describe(given, described)
 end
 
--- A bias that is a polynomial: columns that widen q and k.
-local function describe_polynomial(given, described)
+-- A bias that is a polynomial: columns that widen q and k, or, fused, a bias inside attention.
+local function describe_polynomial(given, described, fused)
   if given.block ~= nil then
     check.fail_field("block", "field 'block' of %s goes with rotations, and a description with a pe.polynomial has none", WORD)
   end
   refuse_blocks(given)
-  polynomial.describe(given, described)
+  polynomial.describe(given, described, fused)
+  if fused then pairwise.describe(given, described) end
 end
 
 -- Something that is added to the channels.
@@ -409,10 +410,8 @@ function encoding.encoding(given)
     check.fail_field("role", "role = \"additive\" goes with the field 'add', and 'add' with no other role")
   end
   if role == "pairwise" then
-    if is_polynomial then
-      check.fail_field("bias", "a pe.polynomial widens q and k; role = \"separable\" was expected, or a function(delta, head)")
-    end
-    describe_pairwise(given, described, index_of)
+    if is_polynomial then describe_polynomial(given, described, true)
+    else describe_pairwise(given, described, index_of) end
   elseif role == "additive" then describe_sum(given, described)
   elseif role == "separable" then
     for _, field in ipairs { "bias", "value_dim" } do

@@ -58,8 +58,9 @@ local function default_origin(axes, grid)
   return origin
 end
 
--- Fills `described`, which core.finish takes, from pe.encoding's fields.
-function polynomial.describe(given, described)
+-- Fills `described`, which core.finish takes, from pe.encoding's fields. fused: the bias is attention's own, and there are
+-- no columns to choose.
+function polynomial.describe(given, described, fused)
   local bias, axes = hidden[given.bias], described.axes
   local heads, terms = described.heads, bias.terms
   if heads * terms > core.limits.rows then
@@ -97,9 +98,9 @@ function polynomial.describe(given, described)
     value = merged,
     degree = bias.degree,
     terms = terms,
-    exact_scores = options.option("exact_scores", false,
+    exact_scores = not fused and options.option("exact_scores", false,
       "keep the column that is constant along a softmax row, so that scores themselves are reproduced"),
-    split_columns = options.option("split_columns", true,
+    split_columns = not fused and options.option("split_columns", true,
       "bfloat16 and float16: columns as sums of two, so that rounding them costs no more than 2^-8 of a logit"),
   }
   described.skip_tokens, described.grid = options.tokens(#axes)

@@ -13,11 +13,10 @@ enum { UNKIND_STRIDE = 1024 };
 /* ---- coordinates ---- */
 
 static void place_of(const pegen_attention_places *p, int64_t token, double *out) {
-  if (!p->positions) {
+  if (p->positions)
+    pegen_coordinates(p->positions + token * p->token, p->type, p->axis, p->axes, out);
+  else
     pegen_cell(p->grid, p->axes, token - p->skip, out);
-    return;
-  }
-  pegen_coordinates(p->positions + token * p->token, p->type, p->axis, p->axes, out);
   for (int64_t axis = 0; axis < p->axes; axis++)
     out[axis] -= p->origin[axis];
 }
@@ -34,6 +33,35 @@ void pegen_attention_coordinates_f32(const pegen_attention_places *places, int64
     for (int64_t axis = 0; axis < places->axes; axis++)
       *out++ = (float)place[axis];
   }
+}
+
+/* The grid's points in their order: no division but the first. */
+static void cells(const pegen_attention_places *p, int64_t first, int64_t count, int64_t stride, float *out) {
+  double cell[PEGEN_MAX_ROTOR_AXES];
+  pegen_cell(p->grid, p->axes, first - p->skip, cell);
+  for (int64_t i = 0; i < count; i++) {
+    for (int64_t axis = 0; axis < p->axes; axis++)
+      out[axis * stride + i] = (float)(cell[axis] - p->origin[axis]);
+    int64_t axis = p->axes - 1;
+    for (cell[axis]++; axis > 0 && cell[axis] == (double)p->grid[axis]; cell[axis]++)
+      cell[axis--] = 0;
+  }
+}
+
+void pegen_attention_rows_f32(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride, float *out) {
+  enum { CHUNK = 64 };
+  double row[CHUNK];
+  if (!places->positions) {
+    cells(places, first, count, stride, out);
+    return;
+  }
+  for (int64_t axis = 0; axis < places->axes; axis++)
+    for (int64_t begin = 0; begin < count; begin += CHUNK) {
+      int64_t few = count - begin < CHUNK ? count - begin : CHUNK;
+      pegen_coordinates(places->positions + (first + begin) * places->token + axis * places->axis, places->type, places->token, few, row);
+      for (int64_t i = 0; i < few; i++)
+        out[axis * stride + begin + i] = (float)(row[i] - places->origin[axis]);
+    }
 }
 
 /* Coordinates of one batch; those of keys begin at their first token, the queries' at the same. */
@@ -61,7 +89,10 @@ typedef struct walk {
   int64_t tokens, keys, skip; /* N, M, prefix tokens among them */
   int64_t prefix_tiles, tiles; /* of a head */
   int64_t runs;                /* by rows: registers that cover the grid's last axis once */
+  pegen_prepare_function *prepare; /* of a polynomial's leaves; NULL: nothing to prepare */
+  pegen_attend_function *weigh;    /* NULL: the bias is no polynomial */
   double *leaves;
+  char *prepared;
   int64_t batch, head; /* that the tile is set for; -1: none */
   pegen_attention_places places, key_places;
   pegen_attention_tile tile;
@@ -92,8 +123,13 @@ static void set_head(walk *w, int64_t batch, int64_t head) {
   w->tile.k = (const char *)row_zero(&c->k, batch, shared);
   w->tile.v = (const char *)row_zero(&c->v, batch, shared);
   w->tile.out = (char *)row_zero(&c->out, batch, head);
-  if (w->driver->per_head || w->head < 0)
-    pegen_gather_leaves(w->form->leaves, w->form->n_leaves, w->form->n_blocks, w->form->n_blocks, w->args, head, w->leaves);
+  for (int i = 0; i < w->driver->kernel->n_inputs; i++)
+    w->tile.input[i] = (const char *)row_zero(&c->input[i], batch, head);
+  if (!w->driver->per_head && w->head >= 0)
+    return;
+  pegen_gather_leaves(w->form->leaves, w->form->n_leaves, w->form->n_blocks, w->form->lanes, w->args, head, w->leaves);
+  if (w->prepare)
+    w->prepare(w->leaves, w->prepared);
 }
 
 /* Tokens of the lanes of tile `index` of a head; those of [begin, end) that follow each other, or runs of the grid. */
@@ -118,14 +154,28 @@ static void set_tokens(walk *w, int64_t index) {
   }
 }
 
+static int64_t token_of(const walk *w, int64_t lane) { return w->tile.tokens[lane] < 0 ? w->tile.tokens[0] : w->tile.tokens[lane]; }
+
+/* Positions count from the query in the middle: a polynomial is multiplied out in coordinates no larger than they must be. */
+static void centre(walk *w) {
+  double place[PEGEN_MAX_ROTOR_AXES];
+  for (int64_t axis = 0; axis < w->places.axes; axis++)
+    w->places.origin[axis] = 0;
+  place_of(&w->places, token_of(w, w->queries / 2), place);
+  for (int64_t axis = 0; axis < w->places.axes; axis++)
+    w->places.origin[axis] = w->key_places.origin[axis] = place[axis];
+}
+
 /* What the queries see, and where they are. */
 static void set_queries(walk *w, int64_t index) {
   pegen_attention_tile *t = &w->tile;
   int64_t most = 0, least = w->keys, ahead = w->keys - w->tokens;
   double place[PEGEN_MAX_ROTOR_AXES];
   int prefix = index < w->prefix_tiles;
+  if (w->weigh && !prefix)
+    centre(w);
   for (int64_t lane = 0; lane < w->queries; lane++) {
-    int64_t token = t->tokens[lane] < 0 ? t->tokens[0] : t->tokens[lane], limit = w->keys;
+    int64_t token = token_of(w, lane), limit = w->keys;
     if (w->call->causal)
       limit = token + ahead + 1 < 0 ? 0 : token + ahead + 1 < w->keys ? token + ahead + 1 : w->keys;
     t->limits[lane] = (int32_t)limit;
@@ -155,6 +205,8 @@ static void run_item(walk *w, int64_t item) {
   w->head = head;
   set_tokens(w, index);
   set_queries(w, index);
+  if (w->weigh) /* of prefix tokens nobody asks for weights, but the sums that nobody reads should be numbers */
+    w->weigh(&w->tile);
   w->attend(&w->tile);
 }
 
@@ -182,6 +234,8 @@ static void begin_walk(walk *w, const pegen_driver *driver, const pegen_args *ar
   w->args = args;
   w->call = call;
   w->attend = code->attend[call->type];
+  w->prepare = code->prepare;
+  w->weigh = form->n_weights ? code->weigh[call->wide_inputs || !kernel->n_inputs ? 0 : call->type] : 0;
   w->lanes = code->lanes;
   w->queries = code->lanes * code->vectors;
   w->tokens = call->q.size[PEGEN_TOKEN];
@@ -199,6 +253,8 @@ static void begin_walk(walk *w, const pegen_driver *driver, const pegen_args *ar
   w->tile.v_token = call->v.stride[PEGEN_TOKEN];
   w->tile.out_token = call->out.stride[PEGEN_TOKEN];
   w->tile.stage = is_unkind(&call->k) || is_unkind(&call->v);
+  for (int i = 0; i < kernel->n_inputs; i++)
+    w->tile.input_token[i] = call->input[i].stride[PEGEN_TOKEN];
   w->tile.scale = scale * 1.44269504088896340736;
   w->tile.keys = &w->key_places;
 }
@@ -217,11 +273,14 @@ int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, i
     return PEGEN_ERROR_DTYPE;
   if (call.out.empty)
     return 0;
-  w.leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(w.form->n_leaves * w.form->n_blocks) + 64, 512);
+  w.leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(w.form->n_leaves * w.form->lanes) + 64, 512);
+  w.prepared = __builtin_alloca_with_align((size_t)w.form->prepared_bytes + 64, 512);
+  w.tile.weights = __builtin_alloca_with_align(sizeof(float) * (size_t)(w.form->n_weights * PEGEN_ATTENTION_QUERIES) + 64, 512);
   const void **operands = __builtin_alloca(sizeof(void *) * (size_t)(driver->kernel->n_operands + 1));
   for (int i = 0; i < driver->kernel->n_operands; i++)
     operands[i] = (const char *)args->operands[i]->data + args->operands[i]->byte_offset;
   w.tile.leaves = w.leaves;
+  w.tile.prepared = w.prepared;
   w.tile.operands = operands;
   int64_t items = w.tiles * call.q.size[PEGEN_BATCH] * call.q.size[PEGEN_HEAD];
   int64_t begin, end;

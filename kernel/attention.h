@@ -23,6 +23,10 @@ typedef struct pegen_attention_tile {
   int64_t free;  /* keys below it are seen by every query of the tile */
   double scale;  /* of q k^T: the caller's factor times log2(e) */
   const double *leaves; /* of the head: [leaf][block] */
+  const char *prepared; /* of the head: what `prepare` made of the leaves of a polynomial */
+  const char *input[PEGEN_MAX_INPUTS]; /* of the head: token 0 of each input */
+  int64_t input_token[PEGEN_MAX_INPUTS]; /* strides in bytes */
+  float *weights; /* [weight][PEGEN_ATTENTION_QUERIES] of the queries: weigh writes, attend reads; 0 of empty lanes */
   const void *const *operands; /* data of the operands that are read by index, by operand: float32 */
   const struct pegen_attention_places *keys;
   int64_t tokens[PEGEN_ATTENTION_QUERIES]; /* of each lane; -1: the lane is empty */
@@ -46,6 +50,9 @@ typedef void pegen_attend_function(const pegen_attention_tile *tile);
 typedef struct pegen_attention_code {
   int64_t lanes, vectors; /* queries of a tile: vectors * lanes */
   pegen_attend_function *attend[3]; /* f32, bf16, f16; NULL: not compiled in */
+  /* Of a bias that is a polynomial: weights of the tile's queries from inputs of f32, bf16, f16; else NULL. */
+  pegen_prepare_function *prepare; /* NULL: nothing to prepare */
+  pegen_attend_function *weigh[3];
 } pegen_attention_code;
 
 /* The form of attention (compiler/form_attention.c). */
@@ -56,6 +63,9 @@ typedef struct pegen_attention {
   int64_t n_blocks, n_leaves;
   const pegen_leaf *leaves;
   int64_t indexed;        /* bits: operands read by index */
+  int64_t lanes;          /* of a leaf's row: n_blocks, or more that `prepare` reads */
+  int64_t n_weights;      /* of a bias that is a polynomial, whose positions count from a query of each tile; 0: none */
+  int64_t prepared_bytes; /* of one head, a multiple of 64 */
   const pegen_attention_code *targets; /* [n_targets] */
 } pegen_attention;
 
@@ -64,5 +74,7 @@ int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, i
 /* Coordinates of tokens [first, first + count), less the origin: [token][axis], as float64 and as float32. */
 void pegen_attention_coordinates(const pegen_attention_places *places, int64_t first, int64_t count, double *out);
 void pegen_attention_coordinates_f32(const pegen_attention_places *places, int64_t first, int64_t count, float *out);
+/* The same as rows, one an axis: [axis][stride]. */
+void pegen_attention_rows_f32(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride, float *out);
 
 #endif

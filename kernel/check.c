@@ -132,7 +132,7 @@ static int check_input_shape(const pegen_input *want, const DLTensor *tensor, co
   return rank == 3 || tensor->shape[3] == want->size ? 0 : PEGEN_ERROR_INPUT_SHAPE;
 }
 
-static int check_inputs_given(const pegen_kernel *kernel, const pegen_args *args) {
+int pegen_check_inputs_given(const pegen_kernel *kernel, const pegen_args *args) {
   const DLTensor *const *inputs = PEGEN_GIVEN(args, inputs);
   int32_t given = PEGEN_GIVEN(args, n_inputs);
   if (given < kernel->n_inputs || (kernel->n_inputs > 0 && !inputs))
@@ -143,7 +143,7 @@ static int check_inputs_given(const pegen_kernel *kernel, const pegen_args *args
   return 0;
 }
 
-static int check_input_shapes(const pegen_kernel *kernel, const pegen_args *args) {
+int pegen_check_input_shapes(const pegen_kernel *kernel, const pegen_args *args) {
   for (int i = 0, error; i < kernel->n_inputs; i++)
     if ((error = check_input_shape(&kernel->inputs[i], args->inputs[i], args->q)) != 0)
       return error;
@@ -189,13 +189,14 @@ int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args
 }
 
 /* All inputs are of q's type, or all of float32. */
-static int check_input_types(const pegen_kernel *kernel, const pegen_args *args, pegen_call *call) {
+int pegen_check_input_types(const pegen_kernel *kernel, const pegen_args *args, int64_t type, int64_t *are_wide) {
+  *are_wide = 0;
   for (int i = 0; i < kernel->n_inputs; i++) {
     const DLTensor *input = args->inputs[i];
-    int wide = call->type > 0 && pegen_one_of(input, kDLFloat, 32);
-    if ((!wide && pegen_row_type(input) != call->type) || (i > 0 && wide != call->wide_inputs))
+    int wide = type > 0 && pegen_one_of(input, kDLFloat, 32);
+    if ((!wide && pegen_row_type(input) != type) || (i > 0 && wide != *are_wide))
       return PEGEN_ERROR_INPUT_DTYPE;
-    call->wide_inputs = wide;
+    *are_wide = wide;
   }
   return 0;
 }
@@ -242,10 +243,10 @@ static int view_positions(const DLTensor *positions, pegen_stream *stream) {
   return pegen_on_host(positions) ? pegen_view_of(positions, 0, &stream->positions) : PEGEN_ERROR_DEVICE;
 }
 
-static int view_inputs(const pegen_kernel *kernel, const pegen_args *args, pegen_call *call) {
+int pegen_view_inputs(const pegen_kernel *kernel, const pegen_args *args, pegen_view *views) {
   int error = 0;
   for (int i = 0; i < kernel->n_inputs && !error; i++)
-    error = pegen_on_host(args->inputs[i]) ? pegen_view_of(args->inputs[i], kernel->inputs[i].size > 0, &call->input[i]) : PEGEN_ERROR_DEVICE;
+    error = pegen_on_host(args->inputs[i]) ? pegen_view_of(args->inputs[i], kernel->inputs[i].size > 0, &views[i]) : PEGEN_ERROR_DEVICE;
   return error;
 }
 
@@ -355,7 +356,7 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
   const DLTensor *k_positions = tabled ? 0 : args->k_positions ? args->k_positions : args->positions;
   if (!tabled && !kernel->grid && ((q && !q_positions) || (k && !k_positions)))
     return PEGEN_ERROR_MISSING_POSITIONS;
-  if ((!tabled && (error = pegen_check_operands_given(kernel, args)) != 0) || (q && (error = check_inputs_given(kernel, args)) != 0))
+  if ((!tabled && (error = pegen_check_operands_given(kernel, args)) != 0) || (q && (error = pegen_check_inputs_given(kernel, args)) != 0))
     return error;
 
   if ((error = check_shapes(driver, args)) != 0)
@@ -364,14 +365,14 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
                   (k && (error = pegen_check_coordinates(kernel, k_positions, k)) != 0) ||
                   (error = pegen_check_operand_shapes(kernel, args)) != 0))
     return error;
-  if (q && (error = check_input_shapes(kernel, args)) != 0)
+  if (q && (error = pegen_check_input_shapes(kernel, args)) != 0)
     return error;
 
   if ((error = check_types(driver, args, call)) != 0)
     return error;
   if ((q && q_positions && pegen_position_type_of(q_positions) < 0) || (k && k_positions && pegen_position_type_of(k_positions) < 0))
     return PEGEN_ERROR_POSITIONS_DTYPE;
-  if ((!tabled && (error = pegen_check_operand_types(driver, args)) != 0) || (q && (error = check_input_types(kernel, args, call)) != 0))
+  if ((!tabled && (error = pegen_check_operand_types(driver, args)) != 0) || (q && (error = pegen_check_input_types(kernel, args, call->type, &call->wide_inputs)) != 0))
     return error;
 
   pegen_stream *queries = &call->stream[0], *keys = &call->stream[1];
@@ -390,7 +391,7 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
     return error;
 
   clear_inputs(call);
-  if (q && (error = view_inputs(kernel, args, call)) != 0)
+  if (q && (error = pegen_view_inputs(kernel, args, call->input)) != 0)
     return error;
 
   if ((q && output_overlaps(driver, args, call, 0)) || (k && output_overlaps(driver, args, call, 1)))

@@ -1,12 +1,13 @@
 /* check_attention.c: every argument of an attention call, in this order, before a byte is written:
  *
  *   1. args, struct_size, part                    NULL_ARGS STRUCT_SIZE PART
- *   2. what is given: q, k, v, out, positions, operands, scale
- *                                                 MISSING_TENSOR MISSING_POSITIONS GRID_ONLY MISSING_OPERAND SCALE
+ *   2. what is given: q, k, v, out, positions, operands, inputs, scale
+ *                                                 MISSING_TENSOR MISSING_POSITIONS GRID_ONLY MISSING_OPERAND MISSING_INPUT SCALE
  *   3. shapes of q, k, v, out                     RANK NULL_SHAPE NEGATIVE_SIZE HEAD_DIM VALUE_DIM
  *      and of each against the others             SHAPE_MISMATCH HEADS HEAD_GROUPS
- *   4. shapes of positions, grid, operands        NULL_SHAPE POSITIONS_SHAPE GRID_SIZE OPERAND_SHAPE
- *   5. number types                               DTYPE DTYPE_MISMATCH POSITIONS_DTYPE OPERAND_DTYPE INDEXED_OPERAND
+ *   4. shapes of positions, grid, operands, inputs
+ *                                                 NULL_SHAPE POSITIONS_SHAPE GRID_SIZE OPERAND_SHAPE INPUT_SHAPE
+ *   5. number types                               DTYPE DTYPE_MISMATCH POSITIONS_DTYPE OPERAND_DTYPE INDEXED_OPERAND INPUT_DTYPE
  *   6. memory of each tensor                      DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT STRIDE
  *   7. out against every other tensor             OVERLAP
  */
@@ -26,6 +27,8 @@ static int check_given(const pegen_driver *driver, const pegen_args *args, pegen
   if (form->by_rows && (args->positions || args->k_positions))
     return PEGEN_ERROR_GRID_ONLY;
   int error = pegen_check_operands_given(kernel, args);
+  if (!error)
+    error = pegen_check_inputs_given(kernel, args);
   if (error)
     return error;
   call->causal = PEGEN_GIVEN(args, causal) != 0;
@@ -77,7 +80,8 @@ static int check_places(const pegen_driver *driver, const pegen_args *args) {
   if (form->placed && ((error = pegen_check_coordinates(kernel, args->positions, args->q)) != 0 ||
                        (error = pegen_check_coordinates(kernel, key_positions(args), args->k)) != 0))
     return error;
-  return pegen_check_operand_shapes(kernel, args);
+  error = pegen_check_operand_shapes(kernel, args);
+  return error ? error : pegen_check_input_shapes(kernel, args);
 }
 
 /* ---- 5. number types ---- */
@@ -100,7 +104,7 @@ static int check_types(const pegen_driver *driver, const pegen_args *args, pegen
   for (int i = 0; i < driver->kernel->n_operands && !error; i++)
     if (form->indexed >> i & 1 && !pegen_one_of(args->operands[i], kDLFloat, 32))
       return PEGEN_ERROR_INDEXED_OPERAND;
-  return error;
+  return error ? error : pegen_check_input_types(driver->kernel, args, call->type, &call->wide_inputs);
 }
 
 /* ---- 6. memory ---- */
@@ -121,12 +125,16 @@ static int check_memory(const pegen_driver *driver, const pegen_args *args, pege
   if ((error = view_positions(args->positions, call->position_type, &call->positions)) != 0 ||
       (error = view_positions(key_positions(args), call->k_position_type, &call->k_positions)) != 0)
     return error;
-  return pegen_check_operand_memory(driver->kernel, args);
+  error = pegen_check_operand_memory(driver->kernel, args);
+  return error ? error : pegen_view_inputs(driver->kernel, args, call->input);
 }
 
 /* ---- 7. overlap ---- */
 
 static int out_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_attention_call *call) {
+  for (int i = 0; i < driver->kernel->n_inputs; i++)
+    if (pegen_views_meet(&call->out, &call->input[i]))
+      return 1;
   return pegen_views_meet(&call->out, &call->q) || pegen_views_meet(&call->out, &call->k) || pegen_views_meet(&call->out, &call->v) ||
          (call->position_type >= 0 && pegen_views_meet(&call->out, &call->positions)) ||
          (call->k_position_type >= 0 && pegen_views_meet(&call->out, &call->k_positions)) || pegen_meets_operand(driver, args, &call->out, 0);

@@ -9,6 +9,8 @@ typedef struct pegen_attention_call {
   pegen_view q, k, v, out;
   pegen_view positions, k_positions; /* unset where the grid's are used */
   int64_t position_type, k_position_type; /* pegen_position_type; -1: the built-in grid's */
+  pegen_view input[PEGEN_MAX_INPUTS]; /* of the query tokens */
+  int64_t wide_inputs; /* 1: inputs are float32, and q is not */
   int64_t group;  /* heads of q that share a head of k and v */
   int64_t type;   /* row of pegen_attention_code.attend */
   int64_t causal;

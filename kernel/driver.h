@@ -102,6 +102,11 @@ PEGEN_INTERNAL int pegen_check_operands_given(const pegen_kernel *kernel, const 
 PEGEN_INTERNAL int pegen_check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args);
 PEGEN_INTERNAL int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *args);
 PEGEN_INTERNAL int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args);
+/* Inputs of the query tokens: all given, of q's sizes, of q's type (type, as pegen_row_type) or all float32, and their memory. */
+PEGEN_INTERNAL int pegen_check_inputs_given(const pegen_kernel *kernel, const pegen_args *args);
+PEGEN_INTERNAL int pegen_check_input_shapes(const pegen_kernel *kernel, const pegen_args *args);
+PEGEN_INTERNAL int pegen_check_input_types(const pegen_kernel *kernel, const pegen_args *args, int64_t type, int64_t *are_wide);
+PEGEN_INTERNAL int pegen_view_inputs(const pegen_kernel *kernel, const pegen_args *args, pegen_view *views);
 PEGEN_INTERNAL int pegen_on_host(const DLTensor *tensor); /* 1: its memory can be read here */
 PEGEN_INTERNAL int pegen_view_rows(const DLTensor *tensor, pegen_view *view);
 /* 1: out meets an operand, or, with `tabled`, the table. */

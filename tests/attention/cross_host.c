@@ -1,4 +1,4 @@
-/* cross_host: attention and alibi, compiled for this machine's architecture by a pegen of another, against a plain softmax
+/* cross_host: attention, alibi and parabolas, compiled for this machine's architecture by a pegen of another, against a plain softmax
  * in double. Linked with the kernels' objects; nothing of the compiler is needed. */
 #include "pegen/pegen.h"
 
@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { H = 8, HKV = 2, N = 21, M = 43, D = 24 };
+enum { H = 8, HKV = 2, N = 21, M = 43, D = 24, PARABOLAS = 5 };
+typedef enum bias { BIAS_NONE, BIAS_DISTANCE, BIAS_PARABOLAS } bias;
 
-extern const pegen_kernel attention_kernel, alibi_kernel;
+extern const pegen_kernel attention_kernel, alibi_kernel, pape_kernel;
 static float q[H * N * D], k[HKV * M * D], v[HKV * M * D], out[H * N * D];
+static float projection[PARABOLAS], a[H * N * PARABOLAS], b[H * N * PARABOLAS];
 static int32_t positions[M];
 
 static void fill(float *x, int count) {
@@ -20,18 +22,23 @@ static DLTensor tensor(void *data, int64_t *shape, int rank, int code) {
   return (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = rank, .dtype = {(uint8_t)code, 32, 1}, .shape = shape};
 }
 
-static double score(int h, int i, int j, double slope) {
-  double sum = 0;
+static double score(int h, int i, int j, bias kind) {
+  double sum = 0, delta = positions[j] - positions[i], scale = 1 / sqrt(D);
   for (int c = 0; c < D; c++) sum += (double)q[(h * N + i) * D + c] * k[(h / (H / HKV) * M + j) * D + c];
-  return sum / sqrt(D) - slope * abs(positions[j] - positions[i]);
+  if (kind == BIAS_DISTANCE) return scale * sum - pow(2, -8.0 * (h + 1) / H) * fabs(delta);
+  for (int l = 0; kind == BIAS_PARABOLAS && l < PARABOLAS; l++) {
+    double x = projection[l] * delta;
+    sum += -log1p(exp(a[(h * N + i) * PARABOLAS + l])) * x * x + b[(h * N + i) * PARABOLAS + l] * x;
+  }
+  return scale * sum;
 }
 
-static double largest_error(int has_bias) {
+static double largest_error(bias kind) {
   double worst = 0;
   for (int h = 0; h < H; h++)
     for (int i = 0; i < N; i++) {
-      double p[M], sum = 0, slope = has_bias ? pow(2, -8.0 * (h + 1) / H) : 0;
-      for (int j = 0; j < M; j++) sum += p[j] = exp(score(h, i, j, slope));
+      double p[M], sum = 0;
+      for (int j = 0; j < M; j++) sum += p[j] = exp(score(h, i, j, kind));
       for (int c = 0; c < D; c++) {
         double exact = 0;
         for (int j = 0; j < M; j++) exact += p[j] / sum * v[(h / (H / HKV) * M + j) * D + c];
@@ -41,13 +48,17 @@ static double largest_error(int has_bias) {
   return worst;
 }
 
-static int run(const pegen_kernel *kernel, int has_bias) {
+static int run(const pegen_kernel *kernel, bias kind) {
   int64_t rows[] = {1, H, N, D}, columns[] = {1, HKV, M, D}, places[] = {N, 1}, key_places[] = {M, 1};
+  int64_t projections[] = {1, PARABOLAS, 1}, of_queries[] = {1, H, N, PARABOLAS};
   DLTensor tq = tensor(q, rows, 4, kDLFloat), tk = tensor(k, columns, 4, kDLFloat), tv = tensor(v, columns, 4, kDLFloat);
   DLTensor to = tensor(out, rows, 4, kDLFloat), tp = tensor(positions, places, 2, kDLInt), tkp = tensor(positions, key_places, 2, kDLInt);
-  pegen_args args = {.struct_size = sizeof args, .q = &tq, .k = &tk, .v = &tv, .out = &to, .positions = &tp, .k_positions = &tkp};
+  DLTensor operand = tensor(projection, projections, 3, kDLFloat), ta = tensor(a, of_queries, 4, kDLFloat), tb = tensor(b, of_queries, 4, kDLFloat);
+  const DLTensor *operands[] = {&operand}, *inputs[] = {&ta, &tb};
+  pegen_args args = {.struct_size = sizeof args, .q = &tq, .k = &tk, .v = &tv, .out = &to, .positions = &tp, .k_positions = &tkp,
+                     .n_operands = kernel->n_operands, .operands = operands, .n_inputs = kernel->n_inputs, .inputs = inputs};
   int error = kernel->attention(&args, 0, 1);
-  double worst = largest_error(has_bias);
+  double worst = largest_error(kind);
   printf("%s: error %d, largest difference %.2g\n", kernel->name, error, worst);
   return error || !(worst < 1e-5);
 }
@@ -56,6 +67,10 @@ int main(void) {
   fill(q, H * N * D);
   fill(k, HKV * M * D);
   fill(v, HKV * M * D);
+  fill(projection, PARABOLAS);
+  fill(a, H * N * PARABOLAS);
+  fill(b, H * N * PARABOLAS);
+  for (int l = 0; l < PARABOLAS; l++) projection[l] /= 16;
   for (int j = 0; j < M; j++) positions[j] = j * j % 37;
-  return run(&attention_kernel, 0) | run(&alibi_kernel, 1);
+  return run(&attention_kernel, BIAS_NONE) | run(&alibi_kernel, BIAS_DISTANCE) | run(&pape_kernel, BIAS_PARABOLAS);
 }

@@ -132,6 +132,7 @@ CLAIMS = {
     "pape": [
         ([], COLUMNS | DIRECTED | {"distance_decay": (YES, MEASURED)}, "PaPE, section 4: translation invariance, distance decay, context awareness; without constraints not rotation invariant"),
         (["axes=3"], COLUMNS | DIRECTED, "the same"),
+        (["role=pairwise"], PAIRS | DIRECTED | {"context_aware": (YES, PROVED)}, "the same, without columns"),
     ],
     "pape_ri": [([], COLUMNS | {"rotation_invariant": (YES, MEASURED), "distance_decay": (YES, MEASURED)}, "PaPE, section 4 and appendix A.1")],
     "polynomial": [([], COLUMNS | DIRECTED | UNTOLD | {"context_aware": None, "identity_at_origin": None}, "PaPE, appendix C: translation invariant")],

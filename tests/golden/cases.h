@@ -5,7 +5,7 @@
 #include "arena.h"
 #include "loader.h"
 
-enum { CASE_MAX_INPUTS = 6, CASE_MAX_DEFINES = 16 };
+enum { CASE_MAX_INPUTS = 8, CASE_MAX_DEFINES = 16 };
 
 typedef struct golden_array {
   const char *name;
@@ -18,7 +18,7 @@ typedef struct golden_case {
   const char *name, *encoding;
   int n_defines;
   loader_define define[CASE_MAX_DEFINES];
-  int n_inputs; /* x, positions and operands */
+  int n_inputs; /* x, positions, operands and the encoding's inputs */
   golden_array input[CASE_MAX_INPUTS];
   golden_array out; /* of x */
   bool reference_only; /* no kernel is made of this spec yet */

@@ -2,6 +2,7 @@
 local pe = require "pegen"
 
 local state = pe.option("seed", 1, "of the random choices")
+local role = pe.option("role", "separable", "columns, or attention with the bias in it", { "separable", "pairwise" })
 local function below(n)
   state = (state * 1103515245 + 12345) % 2 ^ 31
   return math.floor(state / 65536) % n
@@ -35,6 +36,7 @@ end
 
 return pe.encoding {
   name = "random_bias",
+  role = role,
   axes = axes,
   head_dim = 8 * (1 + below(5)) + below(3),
   heads = heads,

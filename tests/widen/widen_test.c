@@ -96,10 +96,10 @@ static void golden(const char *name, const char *encoding, const char *defines, 
     fill_rows(t.k, read_golden(a, name, "k", HEADS * TOKENS * CHANNELS));
     t.operands = trial_given_operands(a, s, &projection);
     for (int i = 0; i < s->n_inputs; i++) {
-      t.inputs[i] = tensor_contiguous(a, NUMBER_F32, parabolas ? 4 : 3, (int64_t[]){1, HEADS, TOKENS, size}, values[i]);
+      t.inputs.tensors[i] = tensor_contiguous(a, NUMBER_F32, parabolas ? 4 : 3, (int64_t[]){1, HEADS, TOKENS, size}, values[i]);
       double *rounded = arena_array(a, double, HEADS * TOKENS * size);
       for (int k = 0; k < HEADS * TOKENS * size; k++) rounded[k] = (float)values[i][k];
-      t.input_values[i] = rounded;
+      t.inputs.values[i] = rounded;
     }
     assert_int_equal(widen_trial_call(kernel, &t, t.q_out, t.k_out, 3, 1), 0);
     compare_golden(t.q_out, t.k_out, read_golden(a, name, "scores", HEADS * TOKENS * TOKENS), name);
@@ -237,38 +237,38 @@ static void bad_calls_are_refused(void **state) {
   widen_trial good = c.trial;
   DLTensor *other = arena_new(c.memory, DLTensor);
   int64_t shape[4];
-  const DLTensor *inputs[] = {good.inputs[0], good.inputs[1]};
-  c.trial.inputs = inputs;
+  const DLTensor *inputs[] = {good.inputs.tensors[0], good.inputs.tensors[1]};
+  c.trial.inputs.tensors = inputs;
 #define WITH_SHAPE(of, at, value)                                 \
   (*other = *(of), memcpy(shape, (of)->shape, (size_t)(of)->ndim * 8), shape[at] = (value), other->shape = shape, other->strides = NULL, other)
 
-  inputs[1] = WITH_SHAPE(good.inputs[1], 3, 5);
+  inputs[1] = WITH_SHAPE(good.inputs.tensors[1], 3, 5);
   assert_int_equal(refused(&c), PEGEN_ERROR_INPUT_SHAPE); /* m */
-  inputs[1] = WITH_SHAPE(good.inputs[1], 2, 2);
+  inputs[1] = WITH_SHAPE(good.inputs.tensors[1], 2, 2);
   assert_int_equal(refused(&c), PEGEN_ERROR_INPUT_SHAPE); /* N */
-  inputs[1] = WITH_SHAPE(good.inputs[1], 1, 1);
+  inputs[1] = WITH_SHAPE(good.inputs.tensors[1], 1, 1);
   assert_int_equal(refused(&c), PEGEN_ERROR_INPUT_SHAPE); /* H */
-  inputs[1] = WITH_SHAPE(good.inputs[1], 0, 1);
+  inputs[1] = WITH_SHAPE(good.inputs.tensors[1], 0, 1);
   other->ndim = 3;
   assert_int_equal(refused(&c), PEGEN_ERROR_INPUT_SHAPE);
   inputs[1] = NULL;
   assert_int_equal(refused(&c), PEGEN_ERROR_MISSING_INPUT);
-  c.trial.inputs = NULL;
+  c.trial.inputs.tensors = NULL;
   assert_int_equal(refused(&c), PEGEN_ERROR_MISSING_INPUT);
-  c.trial.inputs = inputs;
-  *other = *good.inputs[1];
+  c.trial.inputs.tensors = inputs;
+  *other = *good.inputs.tensors[1];
   other->dtype.code = kDLFloat; /* float16 beside bfloat16 */
   inputs[1] = other;
   assert_int_equal(refused(&c), PEGEN_ERROR_INPUT_DTYPE);
   other->dtype.bits = 32; /* float32 beside bfloat16 */
   assert_int_equal(refused(&c), PEGEN_ERROR_INPUT_DTYPE);
-  *other = *good.inputs[1];
+  *other = *good.inputs.tensors[1];
   other->data = good.q_out->data; /* an input that the output writes to */
   assert_int_equal(refused(&c), PEGEN_ERROR_OVERLAP);
-  *other = *good.inputs[1];
+  *other = *good.inputs.tensors[1];
   other->data = NULL;
   assert_int_equal(refused(&c), PEGEN_ERROR_NULL_DATA);
-  inputs[1] = good.inputs[1];
+  inputs[1] = good.inputs.tensors[1];
 
   c.trial.positions = NULL;
   assert_int_equal(refused(&c), PEGEN_ERROR_MISSING_POSITIONS);
@@ -288,7 +288,7 @@ static void bad_calls_are_refused(void **state) {
   assert_int_equal(widen_trial_call(c.kernel, &c.trial, c.trial.q_out, c.trial.k_out, 1, 1), PEGEN_ERROR_HEAD_DIM); /* not widened */
   /* Inputs are the query's: k alone needs none. */
   c.trial = good;
-  c.trial.inputs = NULL;
+  c.trial.inputs.tensors = NULL;
   dirty_stack();
   assert_int_equal(widen_trial_call(c.kernel, &c.trial, NULL, c.trial.k_out, 2, 1), 0);
   run_unload(c.loaded);

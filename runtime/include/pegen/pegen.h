@@ -15,7 +15,8 @@
  * may be called from any thread. They check every argument before they write a
  * byte and return 0 or a pegen_error. A call works on its stack: 160 KiB are
  * enough up to head_dim 256, 256 KiB up to 1024, 1.2 MiB for any kernel; attention takes 96 KiB up to
- * head_dim 64, 192 KiB up to 256, 512 KiB up to 1024, 1.7 MiB at most, however many tokens there are.
+ * head_dim 64, 192 KiB up to 256, 512 KiB up to 1024, 1.7 MiB at most, however many tokens there are. A bias that is a polynomial
+ * adds 64 KiB at most, and 8 bytes for each term and each factor that operands have in it (PaPE: 4 KiB).
  *
  * Dense blocks take 128 KiB up to 32 channels, 384 KiB up to 64; a change of basis of the head 128 KiB up to head_dim 64, 448 KiB up to
  * 128, which is its most.

@@ -1,0 +1,312 @@
+/* fused_test: biases that are polynomials, inside attention.
+ *
+ *   fused_test            against columns and plain attention, sizes and strides, calls that must be refused, numbers that are none
+ *   fused_test SEED N     N random biases from SEED on against the definition
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "loader.h"
+#include "trial_attention.h"
+#include "trial_widen.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const long double BOUND = 0x1p-18L;
+
+static spec *load(arena *a, const char *path, const char *defines) {
+  loader_define define[16];
+  int count = 0;
+  for (char *word = strtok(arena_strdup(a, defines), " "); word; word = strtok(NULL, " ")) {
+    char *value = strchr(word, '=');
+    *value = 0;
+    define[count++] = (loader_define){word, value + 1};
+  }
+  spec *s = loader_load(a, path, DSL_DIR, count, define);
+  assert_non_null(s);
+  return s;
+}
+
+static loaded_kernel *compiled(arena *a, const spec *s, const char *target, int optimize) {
+  loaded_kernel *loaded = trial_load(a, s, target, 0, optimize);
+  assert_non_null(loaded);
+  return loaded;
+}
+
+static double *random_places(arena *a, const spec *s, int64_t tokens, double extent, uint64_t *random) {
+  double *values = arena_array(a, double, tokens * s->n_axes + 1);
+  for (int64_t i = 0; i < tokens * s->n_axes; i++) values[i] = random_uniform(random, -extent, extent);
+  return values;
+}
+
+static const DLTensor *places(arena *a, const spec *s, number_type type, int64_t tokens, double extent, uint64_t *random) {
+  return tensor_contiguous(a, type, 2, (int64_t[]){tokens, s->n_axes}, random_places(a, s, tokens, extent, random));
+}
+
+static void compare(arena *a, const attention_trial *t, const DLTensor *out, int64_t step) {
+  trial_error worst = {0};
+  attention_trial_compare(a, t, out, step, &worst);
+  if (worst.spoilt || worst.error > BOUND) fail_msg("%s", trial_error_text(a, &worst));
+}
+
+/* ---- against widened rows and plain attention ---- */
+
+static void one_description(const char *name, const char *defines, double extent) {
+  enum { HEADS = 4, K_HEADS = 2, QUERIES = 41, KEYS = 77 };
+  arena *a = arena_create();
+  const char *path = arena_printf(a, "%s/%s.lua", SPECS_DIR, name);
+  spec *s = load(a, path, arena_printf(a, "%s role=pairwise head_dim=24 value_dim=19", defines)), *wide = load(a, path, arena_printf(a, "%s head_dim=24", defines));
+  loaded_kernel *fused = compiled(a, s, "native", 3), *widening = compiled(a, wide, "native", 3);
+  int width = run_kernel(widening)->widths[NUMBER_F32].out_dim;
+  spec *plain = load(a, SPECS_DIR "/attention.lua", arena_printf(a, "head_dim=%d value_dim=19", width));
+  loaded_kernel *attention = compiled(a, plain, "native", 3);
+
+  uint64_t random = 3;
+  attention_trial t = {.spec = s, .scale = 0.3};
+  attention_trial_fill(a, &t, &(attention_sizes){2, HEADS, K_HEADS, QUERIES, KEYS}, NUMBER_F32, ROWS_BHND, &random);
+  t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
+  t.positions = places(a, s, NUMBER_F32, QUERIES, extent, &random);
+  t.k_positions = places(a, s, NUMBER_F32, KEYS, extent, &random);
+  DLTensor *out = attention_trial_out(a, &t, ROWS_BHND), *other = attention_trial_out(a, &t, ROWS_BHND);
+  assert_int_equal(attention_trial_call(run_kernel(fused), &t, out, 1), 0);
+  compare(a, &t, out, 1);
+
+  widen_trial columns = {.spec = wide, .q = t.q, .k = t.k, .positions = t.positions, .k_positions = t.k_positions, .operands = t.operands, .inputs = t.inputs};
+  columns.q_out = tensor_rows(a, NUMBER_F32, ROWS_BHND, 2, HEADS, QUERIES, width);
+  columns.k_out = tensor_rows(a, NUMBER_F32, ROWS_BHND, 2, K_HEADS, KEYS, width);
+  assert_int_equal(widen_trial_call(run_kernel(widening), &columns, columns.q_out, columns.k_out, 3, 1), 0);
+  attention_trial unfused = {.spec = plain, .q = columns.q_out, .k = columns.k_out, .v = t.v, .scale = t.scale};
+  assert_int_equal(attention_trial_call(run_kernel(attention), &unfused, other, 1), 0);
+  double moved = 0;
+  for (int64_t i = 0; i < 2 * HEADS * QUERIES * 19; i++) {
+    int64_t row = i / 19, b = row / (HEADS * QUERIES), h = row / QUERIES % HEADS;
+    double x = number_load(NUMBER_F32, tensor_at(out, b, h, row % QUERIES, i % 19)), y = number_load(NUMBER_F32, tensor_at(other, b, h, row % QUERIES, i % 19));
+    if (!(fabs(x - y) <= 0x1p-14)) fail_msg("%s %s: %g fused, %g by columns", name, defines, x, y);
+    moved = fmax(moved, fabs(x));
+  }
+  assert_true(moved > 0.1);
+  run_unload(fused);
+  run_unload(widening);
+  run_unload(attention);
+  arena_destroy(a);
+}
+
+static void fused_and_unfused(void **state) {
+  (void)state;
+  one_description("pape", "axes=2", 1);
+  one_description("pape", "axes=3 heads=4 parabolas=13", 1);
+  one_description("pape_ri", "axes=3 heads=4", 2);
+  one_description("polynomial", "axes=2 degree=3", 3);
+  one_description("polynomial", "axes=1 degree=5 leading=softplus terms=3", 3);
+}
+
+/* ---- sizes ---- */
+
+/* Tokens and keys around the sizes of tiles, grouped heads, prefix tokens, all types, strides and number types of places. */
+static void sizes_and_strides(void **state) {
+  (void)state;
+  static const attention_sizes sizes[] = {{1, 4, 4, 1, 1}, {2, 4, 2, 3, 70}, {1, 4, 1, 33, 64}, {1, 4, 4, 36, 131}, {1, 4, 4, 5, 0}, {0, 4, 4, 5, 5}, {1, 4, 4, 0, 5}};
+  static const number_type types[] = {NUMBER_F32, NUMBER_F64, NUMBER_I32, NUMBER_I64};
+  arena *a = arena_create();
+  spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise heads=4 head_dim=20 value_dim=35 parabolas=7 skip_tokens=2");
+  const char **targets;
+  uint64_t random = 9;
+  int count = trial_targets(a, NULL, &targets), round = 0;
+  for (int target = 0; target < count; target++) {
+    loaded_kernel *loaded = compiled(a, s, targets[target], 3);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+      for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
+        attention_trial t = {.spec = s, .causal = round & 1, .scale = round % 3 ? 0 : 0.3};
+        attention_trial_fill(a, &t, &sizes[i], (number_type)type, (row_order)(round % ROW_ORDER_COUNT), &random);
+        if (round % 4 == 0) t.inputs = trial_random_inputs(a, s, NUMBER_F32, sizes[i].batch, sizes[i].heads, sizes[i].tokens, &random);
+        t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
+        t.positions = places(a, s, types[round % 4], sizes[i].tokens, 3, &random);
+        t.k_positions = places(a, s, types[(round + 1) % 4], sizes[i].keys, 3, &random);
+        DLTensor *out = attention_trial_out(a, &t, ROWS_GAPS), *before = tensor_copy(a, out), *parts = attention_trial_out(a, &t, ROWS_BNHD);
+        assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
+        compare(a, &t, out, 1);
+        assert_true(tensor_gaps_identical(out, before));
+        assert_int_equal(attention_trial_call(run_kernel(loaded), &t, parts, 2 + round % 9), 0);
+        assert_true(tensor_identical(parts, out));
+      }
+    run_unload(loaded);
+  }
+  arena_destroy(a);
+}
+
+/* Where the origin is does not matter, neither to the bits of whole numbers nor to what float32 holds of distances. */
+static void far_from_the_origin(void **state) {
+  (void)state;
+  enum { TOKENS = 45 };
+  arena *a = arena_create();
+  spec *s = load(a, SPECS_DIR "/polynomial.lua", "role=pairwise axes=2 degree=4 head_dim=8");
+  loaded_kernel *loaded = compiled(a, s, "native", 3);
+  uint64_t random = 4;
+  attention_trial t = {.spec = s};
+  attention_trial_fill(a, &t, &(attention_sizes){1, 2, 2, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND, &random);
+  t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
+  double near[2 * TOKENS], far[2 * TOKENS];
+  for (int i = 0; i < 2 * TOKENS; i++) far[i] = 0x1p40 + (near[i] = random_below(&random, 100));
+  DLTensor *out[2];
+  for (int i = 0; i < 2; i++) {
+    t.positions = tensor_contiguous(a, NUMBER_F64, 2, (int64_t[]){TOKENS, 2}, i ? far : near);
+    out[i] = attention_trial_out(a, &t, ROWS_BHND);
+    assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out[i], 1), 0);
+    compare(a, &t, out[i], 1);
+  }
+  assert_true(tensor_identical(out[0], out[1]));
+  run_unload(loaded);
+  arena_destroy(a);
+}
+
+/* ---- refusals ---- */
+
+static void bad_calls_are_refused(void **state) {
+  (void)state;
+  arena *a = arena_create();
+  spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise axes=2 parabolas=6 heads=2 head_dim=16");
+  loaded_kernel *loaded = compiled(a, s, "native", 1);
+  const pegen_kernel *kernel = run_kernel(loaded);
+  uint64_t random = 5;
+  attention_trial t = {.spec = s};
+  attention_trial_fill(a, &t, &(attention_sizes){1, 2, 1, 3, 3}, NUMBER_BF16, ROWS_BHND, &random);
+  t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
+  t.positions = places(a, s, NUMBER_F32, 3, 2, &random);
+  DLTensor *out = attention_trial_out(a, &t, ROWS_BHND), *untouched = tensor_copy(a, out), *other = arena_new(a, DLTensor);
+  const attention_trial good = t;
+  const DLTensor *inputs[] = {good.inputs.tensors[0], good.inputs.tensors[1]}, *operand;
+  int64_t shape[4];
+#define WITH_SHAPE(of, at, value) \
+  (*other = *(of), memcpy(shape, (of)->shape, (size_t)(of)->ndim * 8), shape[at] = (value), other->shape = shape, other->strides = NULL, other)
+#define REFUSED(error)                                                                    \
+  do {                                                                                    \
+    assert_int_equal(attention_trial_call(kernel, &t, out, 1), PEGEN_ERROR_##error);      \
+    assert_true(tensor_identical(out, untouched));                                        \
+  } while (0)
+  t.inputs.tensors = inputs;
+  for (int i = 0; i < 4; i++) { /* B, H, N, m */
+    inputs[1] = WITH_SHAPE(good.inputs.tensors[1], i, 5);
+    REFUSED(INPUT_SHAPE);
+  }
+  other->ndim = 3;
+  REFUSED(INPUT_SHAPE);
+  inputs[1] = NULL;
+  REFUSED(MISSING_INPUT);
+  t.inputs.tensors = NULL;
+  REFUSED(MISSING_INPUT);
+  t.inputs.tensors = inputs;
+  inputs[1] = other;
+  *other = *good.inputs.tensors[1];
+  other->dtype.code = kDLFloat; /* float16 beside bfloat16 */
+  REFUSED(INPUT_DTYPE);
+  other->dtype.bits = 32; /* float32 beside bfloat16 */
+  REFUSED(INPUT_DTYPE);
+  *other = *good.inputs.tensors[1];
+  other->data = out->data;
+  REFUSED(OVERLAP);
+  *other = *good.inputs.tensors[1];
+  other->data = NULL;
+  REFUSED(NULL_DATA);
+  inputs[1] = good.inputs.tensors[1];
+  t.positions = NULL;
+  REFUSED(MISSING_POSITIONS);
+  t.positions = WITH_SHAPE(good.positions, 1, 3); /* P */
+  REFUSED(POSITIONS_SHAPE);
+  t.positions = good.positions;
+  t.operands.tensors = &operand;
+  operand = WITH_SHAPE(good.operands.tensors[0], 1, 7); /* m of the projection */
+  REFUSED(OPERAND_SHAPE);
+  operand = WITH_SHAPE(good.operands.tensors[0], 2, 3); /* P of the projection */
+  REFUSED(OPERAND_SHAPE);
+  operand = good.operands.tensors[0];
+  t.q = WITH_SHAPE(good.q, 1, 4);
+  REFUSED(SHAPE_MISMATCH);
+  t.q = good.q;
+  assert_int_equal(attention_trial_call(kernel, &t, out, 1), 0);
+  run_unload(loaded);
+  arena_destroy(a);
+}
+
+/* ---- numbers that are none ---- */
+
+/* An input that is no number spoils its own query, of its own head. */
+static void nan_stays_in_its_query(void **state) {
+  (void)state;
+  enum { TOKENS = 37, QUERY = 20 };
+  arena *a = arena_create();
+  spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise axes=2 parabolas=20 head_dim=8");
+  loaded_kernel *loaded = compiled(a, s, "native", 3);
+  uint64_t random = 6;
+  attention_trial t = {.spec = s};
+  attention_trial_fill(a, &t, &(attention_sizes){1, 2, 2, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND, &random);
+  t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
+  t.positions = places(a, s, NUMBER_F32, TOKENS, 1, &random);
+  DLTensor *good = attention_trial_out(a, &t, ROWS_BHND), *out = attention_trial_out(a, &t, ROWS_BHND);
+  assert_int_equal(attention_trial_call(run_kernel(loaded), &t, good, 1), 0);
+  ((float *)t.inputs.tensors[1]->data)[(TOKENS + QUERY) * 20 + 19] = NAN;
+  assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
+  for (int64_t h = 0; h < 2; h++)
+    for (int64_t n = 0; n < TOKENS; n++)
+      for (int c = 0; c < 8; c++) {
+        float x = *(float *)tensor_at(out, 0, h, n, c);
+        assert_true(h == 1 && n == QUERY ? isnan(x) : x == *(float *)tensor_at(good, 0, h, n, c));
+      }
+  run_unload(loaded);
+  arena_destroy(a);
+}
+
+/* ---- random biases ---- */
+
+static int seed = 0, count = 0;
+
+static void one_random(arena *a, int number, const char *target, int optimize) {
+  spec *s = load(a, RANDOM_SPEC, arena_printf(a, "role=pairwise seed=%d skip_tokens=%d", number, number % 3 == 0 ? 2 : 0));
+  loaded_kernel *loaded = compiled(a, s, target, optimize);
+  uint64_t random = (uint64_t)number * 77 + 5;
+  int64_t heads = s->heads > 1 ? s->heads : 2, tokens = 7 + number % 40, keys = 9 + number * 7 % 80;
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
+    attention_trial t = {.spec = s, .causal = number % 5 == 4};
+    attention_trial_fill(a, &t, &(attention_sizes){2, heads, heads, tokens, keys}, (number_type)type, (row_order)(number % ROW_ORDER_COUNT), &random);
+    if (number % 2) t.inputs = trial_random_inputs(a, s, NUMBER_F32, 2, heads, tokens, &random);
+    t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
+    t.positions = places(a, s, NUMBER_F64, tokens, 4, &random);
+    t.k_positions = places(a, s, NUMBER_F64, keys, 4, &random);
+    DLTensor *out = attention_trial_out(a, &t, ROWS_GAPS), *parts = attention_trial_out(a, &t, ROWS_BHND);
+    assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
+    compare(a, &t, out, 5);
+    assert_int_equal(attention_trial_call(run_kernel(loaded), &t, parts, 4), 0);
+    assert_true(tensor_identical(parts, out));
+  }
+  run_unload(loaded);
+}
+
+static void random_biases(void **state) {
+  (void)state;
+  arena *outer = arena_create();
+  const char **targets;
+  int n_targets = trial_targets(outer, NULL, &targets);
+  for (int i = 0; i < count; i++) {
+    arena *a = arena_create();
+    one_random(a, seed + i, targets[i % n_targets], i % 4);
+    arena_destroy(a);
+  }
+  arena_destroy(outer);
+}
+
+int main(int arguments, char **argument) {
+  if (arguments == 3) {
+    seed = atoi(argument[1]);
+    count = atoi(argument[2]);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_biases)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+  }
+  const struct CMUnitTest tests[] = {cmocka_unit_test(fused_and_unfused),     cmocka_unit_test(sizes_and_strides),      cmocka_unit_test(far_from_the_origin),
+                                     cmocka_unit_test(bad_calls_are_refused), cmocka_unit_test(nan_stays_in_its_query)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
