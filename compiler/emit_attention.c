@@ -67,8 +67,7 @@ static void emit_copy(attention_emitter *e, ir_value from, ir_value to, int widt
   }
 }
 
-/* Rows first, first + 1, ... of a tensor as float32 where they are, or copied to `room`. */
-static void emit_rows_of(attention_emitter *e, ir_value base, ir_value token, ir_value first, ir_value count, int width, ir_value room,
+void emit_attention_rows(attention_emitter *e, ir_value base, ir_value token, ir_value first, ir_value count, int width, ir_value room,
                          ir_value *rows, ir_value *stride) {
   ir *b = e->b;
   ir_value from = ir_offset(b, base, ir_op2(b, "arith.muli", first, token));
@@ -156,12 +155,20 @@ static void emit_products(attention_emitter *e, const ir_value *rows, int begin,
   ir_end_for_with(b, loop, n * vectors, next, sums);
 }
 
+/* A bias that hides the key hides its score, too, should that be no number. */
+static ir_value emit_biased(attention_emitter *e, ir_value score, ir_value bias, bool checked) {
+  ir_value sum = ir_op2(e->b, "arith.addf", score, bias);
+  if (!e->p->hides || !checked) return sum;
+  ir_value hidden = ir_float(e->b, e->lanes, -__builtin_inf());
+  return ir_select(e->b, ir_compare_float(e->b, "oeq", bias, hidden), hidden, sum);
+}
+
 /* Bias, mask and maximum of one key's scores; they go to `scores`. */
 static void emit_finish_key(attention_emitter *e, const key_tile *t, ir_value key, bool checked, const ir_value *sums, ir_value *maxima) {
   ir *b = e->b;
   for (int x = 0; x < e->shape.vectors; x++) {
     ir_value s = sums[x];
-    if (t->paired && e->p->bias) s = ir_op2(b, "arith.addf", s, emit_delta_bias(e, key, x));
+    if (t->paired && e->p->bias) s = emit_biased(e, s, emit_delta_bias(e, key, x), checked);
     if (checked) {
       ir_value limits = ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_tile, limits) + x * e->shape.lanes * 4);
       MlirType integers = ir_vector(b, e->shape.lanes, b->i32);
@@ -174,7 +181,8 @@ static void emit_finish_key(attention_emitter *e, const key_tile *t, ir_value ke
   }
 }
 
-/* Both ways to finish `rows` keys from `key` on: where some query may not see some of them, and where all see all. */
+/* Both ways to finish `rows` keys from `key` on: where some query may not see some of them, and where all see all (or, where
+ * the bias hides, all keys are finite). */
 static void emit_finish(attention_emitter *e, const key_tile *t, ir_value key, int rows, const ir_value *sums, ir_value *maxima) {
   ir *b = e->b;
   int vectors = e->shape.vectors;
@@ -234,7 +242,7 @@ static void emit_scores(attention_emitter *e, const key_tile *t, ir_value *maxim
   ir_end_for_with(b, keys, vectors, next, maxima);
 }
 
-/* ---- softmax and output ---- */
+/* ---- softmax ---- */
 
 /* Scores become p; *decay receives 2^(old maximum - maximum). */
 static void emit_softmax(attention_emitter *e, const key_tile *t, const ir_value *maxima, ir_value *decay) {
@@ -258,52 +266,19 @@ static void emit_softmax(attention_emitter *e, const key_tile *t, const ir_value
   for (int x = 0; x < vectors; x++) store(e, sums[x], at_constant(e, e->sum, 0, x));
 }
 
-/* Channels [channel, channel + n) of output = output decay + p v; channel is an i64. */
-static void emit_output_channels(attention_emitter *e, const key_tile *t, ir_value values, ir_value stride, ir_value channel, int n, const ir_value *decay) {
-  ir *b = e->b;
-  int vectors = e->shape.vectors;
-  ir_value sums[MAX_SUMS], next[MAX_SUMS], at[MAX_SUMS];
-  for (int i = 0; i < n * vectors; i++) {
-    at[i] = attention_at(e, e->output, attention_add(b, channel, i64(b, i / vectors)), i % vectors);
-    sums[i] = ir_op2(b, "arith.mulf", load(e, at[i]), decay[i % vectors]);
-  }
-  ir_value column = ir_offset(b, values, attention_mul(b, channel, 4));
-  ir_value now[MAX_SUMS];
-  ir_loop loop = ir_for_with(b, e->zero, t->count, n * vectors, sums, now);
-  ir_value row = ir_offset(b, column, ir_op2(b, "arith.muli", loop.index, stride)), p[ATTENTION_MAX_VECTORS];
-  for (int x = 0; x < vectors; x++) p[x] = load(e, attention_at(e, e->scores, loop.index, x));
-  for (int c = 0; c < n; c++) {
-    ir_value v = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset_const(b, row, c * 4), 4));
-    for (int x = 0; x < vectors; x++) next[c * vectors + x] = attention_multiply_add(b, v, p[x], now[c * vectors + x]);
-  }
-  ir_end_for_with(b, loop, n * vectors, next, sums);
-  for (int i = 0; i < n * vectors; i++) store(e, sums[i], at[i]);
-}
-
-static void emit_output(attention_emitter *e, const key_tile *t, const ir_value *decay) {
-  ir *b = e->b;
-  int width = e->p->value_dim, n = e->shape.channels;
-  ir_value values, stride;
-  emit_rows_of(e, TILE(e, v, b->ptr), TILE(e, v_token, b->i64), t->first, t->count, width, e->value_rows, &values, &stride);
-  ir_loop blocks = ir_for(b, e->zero, i64(b, width / n));
-  emit_output_channels(e, t, values, stride, attention_mul(b, blocks.index, n), n, decay);
-  ir_end_for(b, blocks);
-  if (width % n) emit_output_channels(e, t, values, stride, i64(b, width / n * n), width % n, decay);
-}
-
 /* ---- tiles of keys ---- */
 
 static void emit_key_tile(attention_emitter *e, ir_value first, ir_value count, bool paired) {
   ir *b = e->b;
   key_tile t = {.first = first, .count = count, .paired = paired};
   ir_value maxima[ATTENTION_MAX_VECTORS], decay[ATTENTION_MAX_VECTORS];
-  emit_rows_of(e, TILE(e, k, b->ptr), TILE(e, k_token, b->i64), first, count, e->p->head_dim, e->key_rows, &t.rows, &t.stride);
+  emit_attention_rows(e, TILE(e, k, b->ptr), TILE(e, k_token, b->i64), first, count, e->p->head_dim, e->key_rows, &t.rows, &t.stride);
   if (paired && e->p->columns) emit_columns_keys(e, &t);
   else if (paired) emit_delta_keys(e, &t);
   for (int x = 0; x < e->shape.vectors; x++) maxima[x] = load(e, at_constant(e, e->maximum, 0, x));
   emit_scores(e, &t, maxima);
   emit_softmax(e, &t, maxima, decay);
-  emit_output(e, &t, decay);
+  emit_attention_values(e, &t, decay);
 }
 
 /* Keys [begin, end). */
@@ -343,6 +318,7 @@ static void emit_attend(ir *b, arena *a, const attention_plan *p, const cpu_targ
   attention_emitter e = {.b = b, .memory = a, .p = p, .target = target, .dtype = dtype, .shape = attention_shape_of(p, target)};
   if (e.shape.rows > MAX_ROWS || e.shape.channels > MAX_ROWS || e.shape.vectors > ATTENTION_MAX_VECTORS) diag_bug("emit_attention", "the tile is too large");
   e.lanes = ir_vector(b, e.shape.lanes, b->f32);
+  emit_look(&e);
   if (p->by_rows) e.grid = grid_shape_of(p, &e.shape);
   ir_function(b, emit_attend_name(a, target, dtype), true, (MlirType){NULL}, 1, &b->ptr, &e.tile);
   emit_begin(&e);

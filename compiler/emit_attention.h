@@ -60,6 +60,17 @@ ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z);
 /* Register x of row `row` of [..][queries] numbers. */
 ir_value attention_at(attention_emitter *e, ir_value base, ir_value row, int vector);
 
+/* Rows first, first + 1, ... of a tensor as float32 where they are, or copied to `room`. */
+void emit_attention_rows(attention_emitter *e, ir_value base, ir_value token, ir_value first, ir_value count, int width, ir_value room,
+                         ir_value *rows, ir_value *stride);
+
+/* ---- emit_values.c: output = output decay + p v ---- */
+
+/* look_T_DTYPE(tile): whether some key or value of the head is not finite. */
+void emit_look(attention_emitter *e);
+const char *emit_look_name(arena *a, const cpu_target *target, int dtype);
+void emit_attention_values(attention_emitter *e, const key_tile *t, const ir_value *decay);
+
 /* ---- emit_pairwise.c: what a pair adds ---- */
 
 /* Constants of a target's functions; once, before them. */

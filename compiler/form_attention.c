@@ -60,11 +60,14 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
     attention_shape shape = attention_shape_of(p, targets[i]);
     LLVMValueRef attend[DTYPE_COUNT];
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) attend[dtype] = describe_function(d, emit_attend_name(a, targets[i], dtype));
-    LLVMValueRef weigh[DTYPE_COUNT];
-    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) weigh[dtype] = describe_function(d, emit_weigh_name(a, targets[i], dtype));
+    LLVMValueRef weigh[DTYPE_COUNT], look[DTYPE_COUNT];
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+      weigh[dtype] = describe_function(d, emit_weigh_name(a, targets[i], dtype));
+      look[dtype] = describe_function(d, emit_look_name(a, targets[i], dtype));
+    }
     LLVMValueRef fields[] = {describe_i64(d, shape.lanes), describe_i64(d, shape.vectors), LLVMConstArray2(d->ptr, attend, DTYPE_COUNT),
-                             describe_function(d, emit_prepare_name(a, targets[i])), LLVMConstArray2(d->ptr, weigh, DTYPE_COUNT)};
-    rows[i] = describe_struct(d, "pegen_attention_code", fields, 5, sizeof(pegen_attention_code));
+                             LLVMConstArray2(d->ptr, look, DTYPE_COUNT), describe_function(d, emit_prepare_name(a, targets[i])), LLVMConstArray2(d->ptr, weigh, DTYPE_COUNT)};
+    rows[i] = describe_struct(d, "pegen_attention_code", fields, 6, sizeof(pegen_attention_code));
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
 }
@@ -73,12 +76,12 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   const attention_plan *p = of;
   const plan *values = p->columns ? p->columns->values : NULL;
   int blocks = expr_pool_blocks(p->spec->pool);
-  LLVMValueRef fields[] = {describe_i64(d, p->value_dim), describe_i64(d, attention_is_placed(p)), describe_i64(d, p->by_rows),
+  LLVMValueRef fields[] = {describe_i64(d, p->value_dim), describe_i64(d, attention_is_placed(p)), describe_i64(d, p->hides), describe_i64(d, p->by_rows),
                            describe_i64(d, blocks), describe_i64(d, values ? values->n_leaves : p->n_leaves), values ? describe_leaves(d, values) : leaves(d, p),
                            describe_i64(d, p->indexed), describe_i64(d, values ? values->lanes : blocks),
                            describe_i64(d, values ? p->columns->p->n_weights : 0), describe_i64(d, values ? emit_prepared_bytes(values) : 0),
                            target_rows(d, p, targets, n_targets)};
-  return describe_global(d, "attention", describe_struct(d, "pegen_attention", fields, 11, sizeof(pegen_attention)), true);
+  return describe_global(d, "attention", describe_struct(d, "pegen_attention", fields, 12, sizeof(pegen_attention)), true);
 }
 
 const form form_attention = {

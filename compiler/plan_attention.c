@@ -3,6 +3,7 @@
 
 #include "group.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,14 @@ static const expr *in_f32(arena *a, expr_pool *pool, const expr *x) {
   return arity == 2 ? expr_binary(pool, x->op, v[0], v[1]) : expr_select(pool, v[0], v[1], v[2]);
 }
 
+/* Nothing else makes -infinity of numbers. */
+static bool is_infinite(const attention_plan *p, const expr *x) {
+  if (x->op == EXPR_CONST) return isinf(x->value);
+  for (int i = 0; x->op == EXPR_TABLE && i < x->n_heads * expr_pool_blocks(p->spec->pool); i++)
+    if (isinf(x->table[i])) return true;
+  return false;
+}
+
 static bool is_gathered(const expr *x) { return x->op == EXPR_TABLE || x->op == EXPR_OPERAND || x->op == EXPR_ELEMENT; }
 
 /* Leaves below a root, and what it costs. */
@@ -32,6 +41,7 @@ static void visit(attention_plan *p, const expr *x, bool *seen) {
   for (int i = 0; i < expr_op_arity(x->op); i++) visit(p, x->arg[i], seen);
   if (x->depends & DEPENDS_HEAD) p->per_head = true;
   if (expr_op_arity(x->op) > 0 && x->depends & DEPENDS_POSITION && x->op != EXPR_NARROW && x->op != EXPR_WIDEN) p->operations++;
+  if (is_infinite(p, x)) p->hides = true;
   if (x->op == EXPR_ELEMENT) p->indexed |= 1u << x->index;
   if (!is_gathered(x)) return;
   p->leaf_index[x->id] = p->n_leaves;

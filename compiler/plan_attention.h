@@ -20,6 +20,7 @@ typedef struct attention_plan {
   const plan_widen *columns; /* of a bias that is a polynomial: monomials of the key's position, and a query's factors of
                               * them, which are summed as further channels of q . k; NULL: none */
   const expr *bias;      /* of the displacement, in powers of two, float32; NULL: none */
+  bool hides;            /* the bias may be -infinity: the key is not seen */
   const expr **matrix;   /* [n_components][n_components] of a block, of the displacement, float32; NULL: no rotation */
   int n_entries;         /* distinct entries of the matrix, those that differ in sign alone counted once */
   const expr **entry;

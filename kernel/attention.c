@@ -93,6 +93,9 @@ typedef struct walk {
   pegen_attend_function *weigh;    /* NULL: the bias is no polynomial */
   double *leaves;
   char *prepared;
+  pegen_attend_function *look;     /* NULL: every query sees every key */
+  int64_t looked;                  /* the head of k and v that was looked through, counted over all batches; -1: none */
+  int64_t spoilt;
   int64_t batch, head; /* that the tile is set for; -1: none */
   pegen_attention_places places, key_places;
   pegen_attention_tile tile;
@@ -123,6 +126,10 @@ static void set_head(walk *w, int64_t batch, int64_t head) {
   w->tile.k = (const char *)row_zero(&c->k, batch, shared);
   w->tile.v = (const char *)row_zero(&c->v, batch, shared);
   w->tile.out = (char *)row_zero(&c->out, batch, head);
+  shared += batch * c->k.size[PEGEN_HEAD];
+  if (w->look && shared != w->looked)
+    w->look(&w->tile);
+  w->looked = shared;
   for (int i = 0; i < w->driver->kernel->n_inputs; i++)
     w->tile.input[i] = (const char *)row_zero(&c->input[i], batch, head);
   if (!w->driver->per_head && w->head >= 0)
@@ -190,7 +197,7 @@ static void set_queries(walk *w, int64_t index) {
       t->positions[axis][lane] = place[axis];
   }
   t->end = most;
-  t->free = least;
+  t->free = w->spoilt && w->form->hides ? 0 : least;
   t->plain = prefix || w->skip > most ? most : w->skip;
 }
 
@@ -234,6 +241,10 @@ static void begin_walk(walk *w, const pegen_driver *driver, const pegen_args *ar
   w->args = args;
   w->call = call;
   w->attend = code->attend[call->type];
+  w->look = call->causal || form->hides ? code->look[call->type] : 0;
+  w->looked = -1;
+  w->spoilt = 0;
+  w->tile.spoilt = &w->spoilt;
   w->prepare = code->prepare;
   w->weigh = form->n_weights ? code->weigh[call->wide_inputs || !kernel->n_inputs ? 0 : call->type] : 0;
   w->lanes = code->lanes;
@@ -252,6 +263,7 @@ static void begin_walk(walk *w, const pegen_driver *driver, const pegen_args *ar
   w->tile.k_token = call->k.stride[PEGEN_TOKEN];
   w->tile.v_token = call->v.stride[PEGEN_TOKEN];
   w->tile.out_token = call->out.stride[PEGEN_TOKEN];
+  w->tile.n_keys = w->keys;
   w->tile.stage = is_unkind(&call->k) || is_unkind(&call->v);
   for (int i = 0; i < kernel->n_inputs; i++)
     w->tile.input_token[i] = call->input[i].stride[PEGEN_TOKEN];

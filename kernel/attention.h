@@ -20,7 +20,9 @@ typedef struct pegen_attention_tile {
   int64_t stage; /* 1: rows of keys and values are copied before they are used: their stride is unkind to caches */
   int64_t plain; /* keys [0, plain) have neither bias nor rotation: prefix tokens, or all where the queries are such */
   int64_t end;   /* keys [0, end) are looked at; above 0 */
-  int64_t free;  /* keys below it are seen by every query of the tile */
+  int64_t free;  /* keys below it are seen by every query of the tile; 0: masks must be looked at (a head with *spoilt, and a bias that hides) */
+  int64_t n_keys;   /* of the head */
+  int64_t *spoilt;  /* 1: some key or value of the head is not finite, so that what is not seen must be left out */
   double scale;  /* of q k^T: the caller's factor times log2(e) */
   const double *leaves; /* of the head: [leaf][block] */
   const char *prepared; /* of the head: what `prepare` made of the leaves of a polynomial */
@@ -50,6 +52,7 @@ typedef void pegen_attend_function(const pegen_attention_tile *tile);
 typedef struct pegen_attention_code {
   int64_t lanes, vectors; /* queries of a tile: vectors * lanes */
   pegen_attend_function *attend[3]; /* f32, bf16, f16; NULL: not compiled in */
+  pegen_attend_function *look[3];   /* the same: sets *spoilt */
   /* Of a bias that is a polynomial: weights of the tile's queries from inputs of f32, bf16, f16; else NULL. */
   pegen_prepare_function *prepare; /* NULL: nothing to prepare */
   pegen_attend_function *weigh[3];
@@ -59,6 +62,7 @@ typedef struct pegen_attention_code {
 typedef struct pegen_attention {
   int64_t value_dim;      /* Dv */
   int64_t placed;         /* 1: positions are needed; 0: attention without bias or rotation */
+  int64_t hides;          /* 1: the bias may be -infinity */
   int64_t by_rows;        /* 1: lanes of a vector are neighbours on the grid's last axis */
   int64_t n_blocks, n_leaves;
   const pegen_leaf *leaves;

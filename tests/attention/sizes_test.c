@@ -182,6 +182,53 @@ static void fused_and_unfused(void **state) {
   arena_destroy(fused.memory);
 }
 
+/* Rows of k and v that are no numbers at keys that a query does not see leave no trace in it, and all in those that do. */
+static void unseen_rows_leave_no_trace(void **state) {
+  (void)state;
+  enum { TOKENS = 75, SPOILT = 3 };
+  static const int64_t spoilt[SPOILT] = {30, 50, 74};
+  static const float values[SPOILT] = {NAN, INFINITY, -INFINITY};
+  static const struct {
+    const char *folder, *name;
+    int reach; /* of keys that are seen, beside causal; in head 0 */
+  } cases[] = {{LOCAL_DIR, "blind", 2}, {LOCAL_DIR, "rope_pairwise", TOKENS}, {SPECS_DIR, "attention", TOKENS}};
+  for (size_t at = 0; at < sizeof cases / sizeof *cases; at++) {
+    fixture f = open_spec(cases[at].folder, cases[at].name, 0, NULL);
+    for (int target = 0; target < f.n_targets; target++) {
+      loaded_kernel *loaded = load(&f, target);
+      for (int round = 0; round < 2 * NUMBER_CHANNEL_TYPES; round++) {
+        number_type type = (number_type)(round / 2);
+        attention_trial t = {.spec = f.spec, .causal = round % 2};
+        attention_trial_fill(f.memory, &t, &(attention_sizes){1, 2, 2, TOKENS, TOKENS}, type, ROWS_BHND, &f.random);
+        double places[TOKENS];
+        for (int i = 0; i < TOKENS; i++) places[i] = i;
+        t.positions = tensor_contiguous(f.memory, NUMBER_I32, 2, (int64_t[]){TOKENS, 1}, places);
+        DLTensor *good = attention_trial_out(f.memory, &t, ROWS_BHND), *bad = attention_trial_out(f.memory, &t, ROWS_BHND);
+        assert_int_equal(attention_trial_call(run_kernel(loaded), &t, good, 1), 0);
+        for (int i = 0; i < SPOILT; i++) {
+          number_store(type, tensor_at(t.v, 0, 0, spoilt[i], f.spec->pairwise->value_dim - 1), values[i]);
+          number_store(type, tensor_at(t.k, 0, 0, spoilt[i], 3), NAN); /* an infinite one may well hide the key */
+          number_store(type, tensor_at(t.v, 0, 1, spoilt[i], 0), values[i]);
+        }
+        assert_int_equal(attention_trial_call(run_kernel(loaded), &t, bad, 1), 0);
+        for (int64_t h = 0; h < 2; h++)
+          for (int64_t n = 0; n < TOKENS; n++) {
+            bool sees = false;
+            int reach = h == 1 && cases[at].reach < TOKENS ? -1 : cases[at].reach;
+            for (int i = 0; i < SPOILT; i++) sees = sees || (llabs(n - spoilt[i]) <= reach && (!t.causal || spoilt[i] <= n));
+            for (int c = 0; c < f.spec->pairwise->value_dim; c++) {
+              double x = number_load(type, tensor_at(good, 0, h, n, c)), y = number_load(type, tensor_at(bad, 0, h, n, c));
+              bool reached = sees && (h == 0 || c == 0); /* a score that is no number spoils all channels */
+              if (reached ? isfinite(y) : x != y) fail_msg("%s, head %d query %d channel %d: %g, %g with the others spoilt", cases[at].name, (int)h, (int)n, c, x, y);
+            }
+          }
+      }
+      run_unload(loaded);
+    }
+    arena_destroy(f.memory);
+  }
+}
+
 /* A bias of distances does not know where the origin is. */
 static void far_from_the_origin(void **state) {
   (void)state;
@@ -202,6 +249,7 @@ static void far_from_the_origin(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_and_strides), cmocka_unit_test(head_dims),         cmocka_unit_test(unkind_strides),
-                                     cmocka_unit_test(nothing_seen),      cmocka_unit_test(fused_and_unfused), cmocka_unit_test(far_from_the_origin)};
+                                     cmocka_unit_test(nothing_seen),      cmocka_unit_test(fused_and_unfused), cmocka_unit_test(far_from_the_origin),
+                                     cmocka_unit_test(unseen_rows_leave_no_trace)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,13 +63,27 @@ static void rows_bf16(const pegen_attention_tile *t) { attend(t, &twin_bf16, fal
 
 static const int64_t slope_shape[] = {HEADS}, numbers_shape[] = {NUMBERS};
 static const char *const slope_dimension[] = {"heads"}, *const numbers_dimension[] = {"4"};
+/* All that a look may read. */
+static void look(const pegen_attention_tile *t, const twin_number *type) {
+  float sum = 0;
+  for (int64_t key = 0; key < t->n_keys; key++) {
+    for (int d = 0; d < HEAD_DIM; d++) sum += type->load(t->k + key * t->k_token + d * type->bytes);
+    for (int d = 0; d < VALUE_DIM; d++) sum += type->load(t->v + key * t->v_token + d * type->bytes);
+  }
+  *t->spoilt = !isfinite(sum);
+}
+
+static void look_f32(const pegen_attention_tile *t) { look(t, &twin_f32); }
+static void look_bf16(const pegen_attention_tile *t) { look(t, &twin_bf16); }
+
 static const pegen_operand learned_operands[] = {{"slope", "", "1", "", 1, slope_shape, slope_dimension},
                                                  {"numbers", "", "1", "", 1, numbers_shape, numbers_dimension}};
 static const int32_t slope_offsets[] = {0, 1};
 static const pegen_leaf slope_leaf[] = {{0, HEADS, slope_offsets, NULL}};
-static const pegen_attention_code learned_code[] = {{LANES, VECTORS, {learned_f32, learned_bf16, NULL}}}, rows_code[] = {{LANES, VECTORS, {rows_f32, rows_bf16, NULL}}};
-const pegen_attention fuzz_learned_form = {.value_dim = VALUE_DIM, .placed = 1, .n_blocks = 1, .n_leaves = 1, .leaves = slope_leaf, .indexed = 2, .targets = learned_code};
-const pegen_attention fuzz_rows_form = {.value_dim = VALUE_DIM, .placed = 1, .by_rows = 1, .n_blocks = 1, .targets = rows_code};
+static const pegen_attention_code learned_code[] = {{.lanes = LANES, .vectors = VECTORS, .attend = {learned_f32, learned_bf16}, .look = {look_f32, look_bf16}}};
+static const pegen_attention_code rows_code[] = {{.lanes = LANES, .vectors = VECTORS, .attend = {rows_f32, rows_bf16}, .look = {look_f32, look_bf16}}};
+const pegen_attention fuzz_learned_form = {.value_dim = VALUE_DIM, .placed = 1, .hides = 1, .n_blocks = 1, .lanes = 1, .n_leaves = 1, .leaves = slope_leaf, .indexed = 2, .targets = learned_code};
+const pegen_attention fuzz_rows_form = {.value_dim = VALUE_DIM, .placed = 1, .by_rows = 1, .n_blocks = 1, .lanes = 1, .targets = rows_code};
 
 static int32_t learned_chosen, rows_chosen;
 static const pegen_driver learned_driver = {.kernel = &fuzz_learned_kernel, .per_head = PEGEN_PER_HEAD_ALL, .n_targets = 1, .levels = level, .chosen = &learned_chosen, .form = &fuzz_learned_form};

@@ -127,7 +127,7 @@ typedef struct pegen_args {
   size_t workspace_bytes;        /* bytes at workspace; 0: not told, and not checked */
   const DLTensor *const *inputs; /* of each query token, in the order of the header's NAME_INPUT_ enum */
   int32_t n_inputs;
-  int32_t causal;                /* attention: 1: query i sees keys j <= i + M - N only */
+  int32_t causal;                /* attention: 1: query i sees keys j <= i + M - N only; what it does not see may hold NaN */
   double scale;                  /* attention: factor of q k^T (and of a bias that shares it); 0: 1/sqrt(D) */
 } pegen_args;
 
