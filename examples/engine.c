@@ -7,51 +7,16 @@
  *
  * The kernel is found at run time by its name in a shared object, libpegen_kernels.so among them, and says of itself what
  * it needs. Queries and keys lie as their projections write them, [B,N,H,D], prefix tokens first. All stages run on
- * one pool of threads, which lives as long as the program; a kernel's entry is a stage like any other.
+ * the program's own threads (pool.h): a kernel's entry is a stage like any other, and a thread its part.
  */
 #include <pegen/pegen.h>
 
+#include "pool.h"
+
 #include <dlfcn.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* ---- a pool: stage(context, part, parts) on every thread, the caller's is part 0 ---- */
-
-typedef int stage(const void *context, int part, int parts);
-static struct {
-  pthread_barrier_t start, end;
-  int threads;
-  stage *run;
-  const void *context;
-  atomic_int error;
-} pool;
-
-static void work(int part) {
-  int error = pool.run(pool.context, part, pool.threads);
-  if (error) atomic_store(&pool.error, error);
-}
-
-static void *serve(void *part) {
-  for (;;) {
-    pthread_barrier_wait(&pool.start);
-    work((int)(intptr_t)part);
-    pthread_barrier_wait(&pool.end);
-  }
-  return NULL;
-}
-
-static void run(stage *f, const void *context) {
-  pool.run = f, pool.context = context;
-  pthread_barrier_wait(&pool.start);
-  work(0);
-  pthread_barrier_wait(&pool.end);
-  int error = atomic_load(&pool.error);
-  if (error) fprintf(stderr, "engine: %s\n", pegen_strerror(error)), exit(1);
-}
 
 /* ---- the block ---- */
 
@@ -103,6 +68,11 @@ static int attend(const void *context, int part, int parts) {
   return score ? 0 : PEGEN_ERROR_WORKSPACE;
 }
 
+static void run(stage *f, const void *context) {
+  int error = pool_run(f, context);
+  if (error) fprintf(stderr, "engine: %s\n", pegen_strerror(error)), exit(1);
+}
+
 static void forward(const block *b, const pegen_kernel *kernel, const pegen_args *args) {
   int64_t rows = b->batches * b->tokens;
   float *const out[] = {b->q, b->k, b->v};
@@ -143,7 +113,7 @@ static float *grid(const pegen_kernel *kernel, int64_t side, int64_t tokens, flo
   return positions;
 }
 
-/* Learned operands, as small random numbers. */
+/* Learned operands, and what some encodings read of each query token, as a model would compute it: small random numbers. */
 static const DLTensor **operands(const pegen_kernel *kernel) {
   const DLTensor **list = calloc((size_t)kernel->n_operands + 1, sizeof *list);
   for (int i = 0; i < kernel->n_operands; i++)
@@ -151,15 +121,28 @@ static const DLTensor **operands(const pegen_kernel *kernel) {
   return list;
 }
 
-/* What some encodings read of each query token, which a model would compute from its content. */
 static const DLTensor **inputs(const block *b, const pegen_kernel *kernel) {
   const DLTensor **list = calloc((size_t)kernel->n_inputs + 1, sizeof *list);
   for (int i = 0; i < kernel->n_inputs; i++) {
-    int64_t size = kernel->inputs[i].size, *shape = calloc(4, sizeof *shape);
-    memcpy(shape, (int64_t[]){b->batches, b->heads, b->tokens, size}, 4 * sizeof *shape);
-    list[i] = tensor(numbers(b->batches * b->heads * b->tokens * (size ? size : 1), 1), size ? 4 : 3, shape, NULL);
+    int64_t size = kernel->inputs[i].size;
+    DLTensor *t = rows(b, numbers(b->batches * b->heads * b->tokens * (size ? size : 1), 1), size ? size : 1);
+    t->ndim = size ? 4 : 3;
+    list[i] = t;
   }
   return list;
+}
+
+/* A block of the kernel's size for two images (sequences, volumes) of so many cells. */
+static block make_block(const pegen_kernel *kernel, int64_t cells) {
+  block b = {.batches = 2, .tokens = cells + kernel->skip_tokens, .heads = kernel->heads ? kernel->heads : 4, .dim = kernel->head_dim, .wide = kernel->out_dim};
+  b.width = b.heads * b.dim;
+  int64_t count = b.batches * b.tokens * b.width;
+  for (int i = 0; i < 4; i++) b.weight[i] = numbers(b.width * b.width, 2 / sqrtf((float)b.width));
+  float **buffers[] = {&b.x, &b.q, &b.k, &b.v, &b.mixed, &b.y};
+  for (int i = 0; i < 6; i++) *buffers[i] = numbers(count, 1);
+  b.q_wide = b.wide == b.dim ? b.q : numbers(count / b.dim * b.wide, 0); /* in place where rows stay as long as they are */
+  b.k_wide = b.wide == b.dim ? b.k : numbers(count / b.dim * b.wide, 0);
+  return b;
 }
 
 int main(int argc, char **argv) {
@@ -167,34 +150,23 @@ int main(int argc, char **argv) {
   char symbol[128];
   snprintf(symbol, sizeof symbol, "%s_kernel", argc > 2 ? argv[2] : "");
   const pegen_kernel *kernel = library ? dlsym(library, symbol) : NULL;
-  if (!kernel || !pegen_kernel_supported(kernel)) return fprintf(stderr, "usage: engine KERNEL.so NAME [THREADS]; %s\n", argc > 2 ? dlerror() : ""), 2;
-  pool.threads = argc > 3 ? atoi(argv[3]) : 1;
-  pthread_barrier_init(&pool.start, NULL, (unsigned)pool.threads);
-  pthread_barrier_init(&pool.end, NULL, (unsigned)pool.threads);
-  for (intptr_t part = 1; part < pool.threads; part++) pthread_create(&(pthread_t){0}, NULL, serve, (void *)part);
-
+  if (!kernel || !pegen_kernel_supported(kernel)) return fprintf(stderr, "usage: engine KERNEL.so NAME [THREADS [STEP]]; %s\n", argc > 2 ? dlerror() : ""), 2;
+  pool_start(argc > 3 ? atoi(argv[3]) : 1);
   int64_t side = kernel->n_axes == 1 ? 49 : kernel->n_axes == 2 ? 7 : 4, cells = 1;
   for (int axis = 0; axis < kernel->n_axes; axis++) cells *= kernel->grid ? kernel->grid[axis] : side;
-  block b = {.batches = 2, .tokens = cells + kernel->skip_tokens, .heads = kernel->heads ? kernel->heads : 4, .dim = kernel->head_dim, .wide = kernel->out_dim};
-  b.width = b.heads * b.dim;
-  int64_t count = b.batches * b.tokens * b.width;
-  for (int i = 0; i < 4; i++) b.weight[i] = numbers(b.width * b.width, 2 / sqrtf((float)b.width));
-  float **buffers[] = {&b.x, &b.q, &b.k, &b.v, &b.mixed, &b.y};
-  for (int i = 0; i < 6; i++) *buffers[i] = numbers(count, 1);
-  int widens = b.wide != b.dim;
-  b.q_wide = widens ? numbers(count / b.dim * b.wide, 0) : b.q; /* in place where rows stay as long as they are */
-  b.k_wide = widens ? numbers(count / b.dim * b.wide, 0) : b.k;
-  DLTensor *q = rows(&b, b.q, b.dim), *k = rows(&b, b.k, b.dim);
-  const int64_t shape[] = {b.tokens, kernel->n_axes};
-  pegen_args args = {.struct_size = sizeof args, .n_operands = kernel->n_operands, .operands = operands(kernel), .q = q, .k = k,
-                     .q_out = widens ? rows(&b, b.q_wide, b.wide) : q, .k_out = widens ? rows(&b, b.k_wide, b.wide) : k,
-                     .positions = kernel->grid ? NULL : tensor(grid(kernel, side, b.tokens, argc > 4 ? (float)atof(argv[4]) : 0), 2, shape, NULL)};
+  block b = make_block(kernel, cells);
+  pegen_args args = {.struct_size = sizeof args, .n_operands = kernel->n_operands, .operands = operands(kernel), .n_inputs = kernel->n_inputs, .inputs = inputs(&b, kernel)};
+  DLTensor *q = rows(&b, b.q, b.dim), *k = rows(&b, b.k, b.dim); /* the tensors of an output in place are its input's */
+  args.q = q, args.q_out = b.q_wide == b.q ? q : rows(&b, b.q_wide, b.wide);
+  args.k = k, args.k_out = b.k_wide == b.k ? k : rows(&b, b.k_wide, b.wide);
   args.v = rows(&b, b.v, b.dim), args.out = rows(&b, b.mixed, b.dim);
-  args.n_inputs = kernel->n_inputs, args.inputs = inputs(&b, kernel);
+  const int64_t shape[] = {b.tokens, kernel->n_axes};
+  if (!kernel->grid) args.positions = tensor(grid(kernel, side, b.tokens, argc > 4 ? (float)atof(argv[4]) : 0), 2, shape, NULL);
   size_t bytes = kernel->workspace ? kernel->workspace(&args) : 0;
   if (bytes) args.workspace = aligned_alloc(64, (bytes + 63) / 64 * 64), args.workspace_bytes = bytes;
   forward(&b, kernel, &args);
   double sum = 0, square = 0; /* with weights that no rearrangement of the output keeps */
+  int64_t count = b.batches * b.tokens * b.width;
   for (int64_t i = 0; i < count; i++) sum += b.y[i] * cos((double)i), square += (double)b.y[i] * b.y[i];
   printf("%s (%s)\n[%d,%d,%d,%d], %d prefix tokens, %d threads\nchecksum %.6f, root mean square %.6f\n", kernel->name, kernel->doc, (int)b.batches,
          (int)b.tokens, (int)b.heads, (int)b.dim, kernel->skip_tokens, pool.threads, sum, sqrt(square / (double)count));
