@@ -53,8 +53,8 @@ static void emit_form(ir *b, arena *a, const plan_dense *p, const cpu_target *ta
     return;
   }
   int rest = s->n_blocks % unit;
-  if (s->n_blocks >= unit) emit_exponential_lanes(b, target, p->is_f64, size, unit, unit, emit_form_name(a, target, false), p->n_generators, step, amplitude);
-  if (rest) emit_exponential_lanes(b, target, p->is_f64, size, unit, rest, emit_form_name(a, target, true), p->n_generators, step, amplitude);
+  if (s->n_blocks >= unit) emit_exponential_lanes(b, target, p->is_f64, size, plan_dense_layout(p), unit, unit, emit_form_name(a, target, false), p->n_generators, step, amplitude);
+  if (rest) emit_exponential_lanes(b, target, p->is_f64, size, plan_dense_layout(p), unit, rest, emit_form_name(a, target, true), p->n_generators, step, amplitude);
 }
 
 void emit_dense(ir *b, arena *a, const plan_dense *p, const cpu_target *target, unsigned dtypes) {
@@ -67,6 +67,6 @@ void emit_dense(ir *b, arena *a, const plan_dense *p, const cpu_target *target, 
   emit_angles(p, &walk);
   emit_form(b, a, p, target);
   for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
-    if (dtypes & 1u << dtype) emit_apply(b, a, p->spec, target, dtype, p->per_head, emit_apply_name(a, target, dtype));
+    if (dtypes & 1u << dtype) emit_apply(b, a, p->spec, target, dtype, p->per_head, plan_dense_layout(p), emit_apply_name(a, target, dtype));
   b->target_cpu = b->target_features = NULL;
 }

@@ -11,6 +11,7 @@
 #ifndef PEGEN_EMIT_EXPONENTIAL_H
 #define PEGEN_EMIT_EXPONENTIAL_H
 
+#include "emit_apply.h"
 #include "emit_product.h"
 
 /* What norms are scaled to. float32: 2.25^16 / 16! is 2^-25.5. float64: truncation that 9 squarings double must
@@ -31,8 +32,8 @@ void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes
 /* The same for size 5 to 8 with a matrix in each lane, `lanes` (a power of two) at a time:
  *     generators  elements [n_axes][pairs i < j, row by row][lanes]
  *     angles      float64; lane's theta_a at a * angle_step + lane * 8 bytes
- *     out         float32 [lanes][size][size], of which the first `used` lanes are written */
-void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int size, int lanes, int used, const char *name,
+ *     out         float32 [lanes][size][size] or as the layout says, of which the first `used` lanes are written */
+void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int size, matrix_layout layout, int lanes, int used, const char *name,
                             int n_axes, int64_t angle_step, double amplitude);
 
 /* Stores `count` leading lanes of a vector, nothing beyond. */

@@ -236,16 +236,23 @@ static void square(lane_exponential *e, ir_value count) {
   ir_end_for(b, loop);
 }
 
-/* Row by row: entries of all lanes become a run of entries for each. */
-static void write_out(const lane_exponential *e, ir_value out, int used, double amplitude) {
+/* Where vector i of a lane's matrix goes. */
+static int64_t place_of(const lane_matrices *m, matrix_layout layout, int lane, int used, int i) {
+  int64_t row = (int64_t)m->size * 4, matrix = m->size * row;
+  if (layout == MATRIX_COLUMNS || lane + (lane & 1 ? 0 : 1) >= used) return lane * matrix + i * row;
+  return lane / 2 * 2 * matrix + (2 * i + lane % 2) * row;
+}
+
+/* Vector by vector: entries of all lanes become a run of entries for each. */
+static void write_out(const lane_exponential *e, matrix_layout layout, ir_value out, int used, double amplitude) {
   const lane_matrices *m = &e->m;
   ir *b = m->b;
-  int64_t bytes = (int64_t)m->size * m->size * 4;
   ir_value rows[64];
   int width = m->lanes < MOST ? MOST : m->lanes; /* a square that a row of entries and all lanes fit in */
   for (int i = 0; i < m->size; i++) {
     for (int j = 0; j < width; j++) {
-      ir_value v = load(m, e->buffer[BUFFER_T], i, j < m->size ? j : 0);
+      int entry = j < m->size ? j : 0;
+      ir_value v = load(m, e->buffer[BUFFER_T], layout == MATRIX_COLUMNS ? i : i ^ entry, entry);
       if (amplitude != 1) v = mul(b, v, number(m, amplitude));
       if (m->is_f64) v = ir_cast(b, "arith.truncf", v, b->f32);
       int64_t mask[64];
@@ -254,11 +261,11 @@ static void write_out(const lane_exponential *e, ir_value out, int used, double 
     }
     emit_transpose(b, width, rows);
     for (int lane = 0; lane < used; lane++)
-      emit_store_lanes(b, rows[lane], m->size, ir_offset_const(b, out, lane * bytes + (int64_t)i * m->size * 4), 4);
+      emit_store_lanes(b, rows[lane], m->size, ir_offset_const(b, out, place_of(m, layout, lane, used, i)), 4);
   }
 }
 
-void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int size, int lanes, int used, const char *name,
+void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int size, matrix_layout layout, int lanes, int used, const char *name,
                             int n_axes, int64_t angle_step, double amplitude) {
   enum { CACHE_LINE = 64 };
   lane_exponential e = {.m = {.b = b, .target = target, .is_f64 = is_f64, .size = size, .lanes = lanes}};
@@ -285,6 +292,6 @@ void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int si
   ir_value count = squarings(&e, exponent);
   series(&e, ir_op2(b, "arith.subi", exponent, count));
   square(&e, count);
-  write_out(&e, arguments[2], used, amplitude);
+  write_out(&e, layout, arguments[2], used, amplitude);
   ir_return(b);
 }

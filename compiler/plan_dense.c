@@ -44,6 +44,10 @@ int plan_dense_unit(const plan_dense *p, const cpu_target *target) {
   return unit;
 }
 
+matrix_layout plan_dense_layout(const plan_dense *p) {
+  return p->spec->n_components == DENSE_IN_LANES && !p->spec->dense->schur ? MATRIX_DIAGONALS : MATRIX_COLUMNS;
+}
+
 int plan_dense_angle_lanes(const plan_dense *p) {
   int blocks = (p->spec->n_blocks + WIDEST_UNIT - 1) / WIDEST_UNIT * WIDEST_UNIT;
   return blocks > p->angles->lanes ? blocks : p->angles->lanes;

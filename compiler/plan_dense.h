@@ -7,6 +7,7 @@
 #ifndef PEGEN_PLAN_DENSE_H
 #define PEGEN_PLAN_DENSE_H
 
+#include "emit_apply.h"
 #include "plan.h"
 #include "target.h"
 
@@ -28,6 +29,8 @@ plan_dense *plan_dense_build(arena *a, const spec *s);
 
 /* Blocks that are formed together by a target. */
 int plan_dense_unit(const plan_dense *p, const cpu_target *target);
+/* How matrices lie in memory. */
+matrix_layout plan_dense_layout(const plan_dense *p);
 /* Row length of the angles: whole units. */
 int plan_dense_angle_lanes(const plan_dense *p);
 

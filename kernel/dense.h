@@ -8,7 +8,7 @@
 
 /* Rows of one call of an emitted apply function: tokens [token_begin, token_end), batches [batch_begin, batch_end),
  * heads [head_begin, head_end) (all of each tensor's where heads are alike), blocks [block_begin, block_end).
- * A block's matrix is float32 [b][b], column by column: entry (i, k) at k * b + i. */
+ * A block's matrix is float32 [b][b], column by column (entry (i, k) at k * b + i) or, for b = 8 and exponentials, by diagonals: compiler/emit_apply.h. */
 typedef struct pegen_apply {
   int64_t token_begin, token_end;
   int64_t batch_begin, batch_end;

@@ -1,0 +1,44 @@
+/* emit_apply_rows: rows times the matrices of the blocks at hand, as emit_apply.c walks them. */
+#ifndef PEGEN_EMIT_APPLY_ROWS_H
+#define PEGEN_EMIT_APPLY_ROWS_H
+
+#include "emit_apply.h"
+
+/* Rows of one head, of q and k in some batches, that are multiplied together. Batches often lie a multiple of 4096 bytes
+ * apart, so that their lines share a set of the first cache: eight are as many as stay there. */
+enum { APPLY_LISTED = 8 };
+
+/* How a target walks matrices of a size. */
+typedef struct apply_shape {
+  matrix_layout layout;
+  int n_pieces;
+  int start[64], width[64]; /* a column cut into vectors: whole ones, then halves of halves */
+  bool resident;            /* a matrix stays in registers */
+  int together;             /* blocks whose matrices do at once */
+} apply_shape;
+
+apply_shape apply_shape_of(const cpu_target *target, int size, matrix_layout layout);
+
+typedef struct applier {
+  ir *b;
+  const spec *s;
+  const cpu_target *target;
+  apply_shape shape;
+  int dtype, size, channel_bytes;
+  bool contiguous;                   /* a block's channels are neighbours in order, and so are blocks */
+  ir_value work;                     /* const pegen_apply * */
+  ir_value x_scratch, y_scratch;     /* float32 [APPLY_LISTED][2][size], [lanes] */
+  ir_value list;                     /* of rows that one head's matrix turns */
+  ir_value channels;                 /* int32 [n_blocks][size], where they are not contiguous */
+  ir_value matrix, block;            /* of the block at hand, or the first of those that are taken together */
+  ir_value held[64];                 /* resident: [blocks together][size][pieces], or diagonals as they lie in memory */
+} applier;
+
+/* Loads the matrices of `blocks` blocks where they stay in registers. */
+void emit_hold(applier *e, int blocks);
+/* in, out: addresses of the first of `blocks` blocks (of the row where channels are not contiguous). Every row is read before any is
+ * written, as far as sums fit in registers: a store that lies a multiple of 4096 bytes from a load to come, as other batches
+ * and k often do, holds that load up. */
+void emit_rows_of_blocks(applier *e, const ir_value *in, const ir_value *out, int rows, int blocks);
+
+#endif
