@@ -23,18 +23,16 @@ typedef struct quaternion {
   const expr *w, *v[3];
 } quaternion;
 
-static const expr *narrow(expr_pool *pool, bool exact, const expr *x) { return exact ? x : expr_unary(pool, EXPR_NARROW, x); }
-
-/* cos |p| and sin |p| p/|p|, float32 unless `exact`. At p = 0 the unit vector is 0, and so is the sine. */
-static quaternion unit_quaternion(expr_pool *pool, bool exact, const expr *const *p) {
+/* cos |p| and sin |p| p/|p|. At p = 0 the unit vector is 0, and so is the sine. */
+static quaternion unit_quaternion(expr_pool *pool, const expr *const *p) {
   const double tiny = 1e-280;
   const expr *square = expr_const(pool, 0);
   for (int i = 0; i < 3; i++) square = expr_add(pool, square, expr_mul(pool, p[i], p[i]));
   const expr *length = expr_unary(pool, EXPR_SQRT, expr_binary(pool, EXPR_MAX, square, expr_const(pool, tiny)));
   const expr *turns = expr_mul(pool, length, expr_const(pool, QUARTER_TURNS_PER_RADIAN));
-  quaternion q = {narrow(pool, exact, expr_unary(pool, EXPR_COSQ, turns)), {NULL}};
-  const expr *sine = narrow(pool, exact, expr_unary(pool, EXPR_SINQ, turns));
-  for (int i = 0; i < 3; i++) q.v[i] = expr_mul(pool, sine, narrow(pool, exact, expr_div(pool, p[i], length)));
+  quaternion q = {expr_unary(pool, EXPR_COSQ, turns), {NULL}};
+  const expr *sine = expr_unary(pool, EXPR_SINQ, turns);
+  for (int i = 0; i < 3; i++) q.v[i] = expr_mul(pool, sine, expr_div(pool, p[i], length));
   return q;
 }
 
@@ -70,8 +68,8 @@ void group_dense_four(arena *a, const spec *s, block_program *out) {
     left[k] = expr_add(pool, entry[0], entry[1]);
     right[k] = expr_sub(pool, entry[0], entry[1]);
   }
-  bool exact = s->dense->is_f64;
-  quaternion p = unit_quaternion(pool, exact, left), q = unit_quaternion(pool, exact, right);
+  /* Rounded once, at the end: two rounded quaternions are orthogonal to 2^-21.3 alone. */
+  quaternion p = unit_quaternion(pool, left), q = unit_quaternion(pool, right);
   expr_matrix product = expr_matrix_product(a, pool, action(a, pool, &p, false), action(a, pool, &q, true));
   double amplitude = s->inverse ? 1 / s->amplitude : s->amplitude;
   for (int i = 0; i < 16; i++)

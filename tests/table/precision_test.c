@@ -18,9 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOT_RUNNABLE = 77, TOKENS = 5, MOST_DEFINES = 5, CLOSED_FORM = 4, MOST_BLOCK = 64 };
+enum { NOT_RUNNABLE = 77, TOKENS = 5, MOST_DEFINES = 5, MOST_BLOCK = 64 };
 static const double NORMS[TOKENS] = {1, 20, 100, 300, 500};
-static const long double BOUND = 0x1p-22L, CLOSED_ORTHOGONAL = 0x1p-21L; /* closed forms rounded early, in float32 */
+static const long double BOUND = 0x1p-22L;
 
 static const char *wanted; /* target, or NULL */
 
@@ -142,8 +142,7 @@ static void check_bounds(const fixture *f, const char *what, const DLTensor *out
   check_orthogonal(f, out, &orthogonal);
   print_message("%s, %s: entries 2^%.1Lf, orthogonality 2^%.1Lf\n", what, f->spec->dense->is_f64 ? "float64" : "float32", log2l(entries.error), log2l(orthogonal));
   if (entries.spoilt || entries.error > BOUND) fail_msg("%s", trial_error_text(f->memory, &entries));
-  bool early = f->spec->n_components <= CLOSED_FORM && !f->spec->dense->is_f64;
-  if (!(orthogonal <= (early ? CLOSED_ORTHOGONAL : BOUND))) fail_msg("orthogonality");
+  if (!(orthogonal <= BOUND)) fail_msg("orthogonality");
 }
 
 static void check_precision(const precision_case *which, const fixture *f) {
