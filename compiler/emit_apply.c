@@ -283,6 +283,7 @@ void emit_apply(ir *b, arena *a, const spec *s, const cpu_target *target, int dt
   if (table) e.channels = ir_table_address(b, table);
   e.x_scratch = ir_alloca(b, (int64_t)LISTED * 2 * e.size * 4, CACHE_LINE);
   e.y_scratch = ir_alloca(b, CACHE_LINE, CACHE_LINE);
+  if (layout == MATRIX_EXPONENT) e.action_scratch = ir_alloca(b, (int64_t)3 * LISTED * e.size * 4, CACHE_LINE);
   e.list = ir_alloca(b, LISTED * (int64_t)sizeof(row_entry), CACHE_LINE);
   if (per_head) emit_heads(&e, leftovers_of(a, s));
   else emit_shared(&e, leftovers_of(a, s));

@@ -17,7 +17,11 @@
  *     diagonals  [block][k][i], entry (i, i ^ k), for sizes that are powers of two: a row times diagonals takes exchanges of lanes in
  *                registers where columns take a load for every channel. The k-th ones of two blocks are neighbours, [pair][k][2][i],
  *                but for the last of an odd number of blocks. */
-typedef enum matrix_layout { MATRIX_COLUMNS, MATRIX_DIAGONALS } matrix_layout;
+typedef enum matrix_layout {
+  MATRIX_COLUMNS,
+  MATRIX_DIAGONALS,
+  MATRIX_EXPONENT, /* columns, of 2 M / rho: rows are to be multiplied with exp(M), see emit_action.h */
+} matrix_layout;
 
 /* Emits NAME(const pegen_apply *). per_head: matrices differ from head to head. */
 void emit_apply(ir *b, arena *a, const spec *s, const cpu_target *target, int dtype, bool per_head, matrix_layout layout, const char *name);

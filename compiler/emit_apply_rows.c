@@ -1,11 +1,10 @@
 /* emit_apply_rows: sums of columns or of diagonals; see emit_apply_rows.h. */
 #include "emit_apply_rows.h"
 
+#include "emit_action.h"
 #include "emit_cpu.h"
 #include "emit_product.h"
 #include "emit_rows.h"
-
-enum { MOST_VECTORS = 4 }; /* of a column that are walked at once */
 
 apply_shape apply_shape_of(const cpu_target *target, int size, matrix_layout layout) {
   apply_shape s = {.layout = layout};
@@ -19,14 +18,14 @@ apply_shape apply_shape_of(const cpu_target *target, int size, matrix_layout lay
   int spare = target->has_fma ? 1 : 2, columns = s.n_pieces * size;
   s.resident = s.n_pieces <= 4 && columns + s.n_pieces + spare <= target->registers;
   s.together = s.resident && 2 * (columns + s.n_pieces) + spare <= target->registers ? 2 : 1;
+  if (layout == MATRIX_EXPONENT) s.resident = false, s.together = 1;
   if (layout == MATRIX_DIAGONALS) s.resident = true, s.together = 2; /* as they lie */
   return s;
 }
 
-/* Vectors of a column that are walked at once for `rows` rows, each with a sum in a register. */
-static int vectors_of(const cpu_target *target, const apply_shape *s, int rows) {
+int apply_vectors_of(const cpu_target *target, const apply_shape *s, int rows) {
   int spare = target->has_fma ? 1 : 2, most = (target->registers - spare) / (rows + 1);
-  if (most > MOST_VECTORS) most = MOST_VECTORS;
+  if (most > APPLY_VECTORS) most = APPLY_VECTORS;
   return most < 1 ? 1 : most < s->n_pieces ? most : s->n_pieces;
 }
 
@@ -52,8 +51,7 @@ static ir_value of_block(applier *e, ir_value row, int which) {
   return e->contiguous ? ir_offset_const(e->b, row, (int64_t)which * e->size * e->channel_bytes) : row;
 }
 
-/* The channels of block `which` of a row into scratch row i, whose address it gives. */
-static ir_value fetch(applier *e, int which, ir_value row, int i) {
+ir_value emit_fetch(applier *e, int which, ir_value row, int i) {
   ir *b = e->b;
   ir_value scratch = ir_offset_const(b, e->x_scratch, (int64_t)(2 * i + which) * e->size * 4);
   if (!e->contiguous) {
@@ -71,7 +69,7 @@ static ir_value fetch(applier *e, int which, ir_value row, int i) {
   return scratch;
 }
 
-static void put(applier *e, int which, ir_value sum, ir_value row, int piece) {
+void emit_put(applier *e, int which, ir_value sum, ir_value row, int piece) {
   ir *b = e->b;
   if (e->contiguous) {
     emit_store_channels(b, e->target, e->dtype, sum, ir_offset_const(b, row, (int64_t)e->shape.start[piece] * e->channel_bytes), false);
@@ -115,22 +113,20 @@ static void emit_resident_rows(applier *e, const ir_value *in, const ir_value *o
     for (int i = first; i < end; i++)
       for (int g = 0; g < blocks; g++) {
         ir_value x = of_block(e, in[i], g);
-        if (!reads_in_place(e)) x = fetch(e, g, x, i);
+        if (!reads_in_place(e)) x = emit_fetch(e, g, x, i);
         for (int p = 0; p < pieces; p++) sums[i][g * pieces + p] = column_sum(e, g, p, x);
       }
     for (int i = first; i < end; i++)
-      for (int v = 0; v < units; v++) put(e, v / pieces, sums[i][v], of_block(e, out[i], v / pieces), v % pieces);
+      for (int v = 0; v < units; v++) emit_put(e, v / pieces, sums[i][v], of_block(e, out[i], v / pieces), v % pieces);
   }
 }
 
 /* ---- columns from memory ---- */
 
-/* Sums of vectors [first, first + count) for `rows` rows whose channels are at x[i]. */
-static void emit_sums(applier *e, const ir_value *x, int rows, int first, int count, ir_value *sums) {
+void emit_column_sums(applier *e, const ir_value *x, int rows, int first, int count, ir_value *sums) {
   ir *b = e->b;
-  ir_value next[APPLY_LISTED * MOST_VECTORS], loaded[MOST_VECTORS];
+  ir_value next[APPLY_LISTED * APPLY_VECTORS], loaded[APPLY_VECTORS];
   int total = rows * count;
-  for (int i = 0; i < total; i++) sums[i] = ir_float(b, ir_vector(b, e->shape.width[first + i % count], b->f32), 0);
   ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, e->size), total, sums, next);
   ir_value column = ir_offset(b, e->matrix, mul(b, loop.index, i64(b, (int64_t)e->size * 4))), at = mul(b, loop.index, i64(b, 4));
   for (int v = 0; v < count; v++) loaded[v] = load_column(e, column, 0, first + v);
@@ -143,19 +139,20 @@ static void emit_sums(applier *e, const ir_value *x, int rows, int first, int co
 
 /* Rows of one block, `rows` or half as many at once, whichever lets a matrix be walked once for them. */
 static void emit_walk(applier *e, const ir_value *in, const ir_value *out, int rows) {
-  int all = e->shape.n_pieces, step = vectors_of(e->target, &e->shape, rows);
-  ir_value sums[APPLY_LISTED * MOST_VECTORS], x[APPLY_LISTED];
-  if (step < all && rows > 1 && vectors_of(e->target, &e->shape, rows / 2) == all) {
+  int all = e->shape.n_pieces, step = apply_vectors_of(e->target, &e->shape, rows);
+  ir_value sums[APPLY_LISTED * APPLY_VECTORS], x[APPLY_LISTED];
+  if (step < all && rows > 1 && apply_vectors_of(e->target, &e->shape, rows / 2) == all) {
     emit_walk(e, in, out, rows / 2);
     emit_walk(e, in + rows / 2, out + rows / 2, rows - rows / 2);
     return;
   }
-  for (int i = 0; i < rows; i++) x[i] = reads_in_place(e) && step == all ? in[i] : fetch(e, 0, in[i], i);
+  for (int i = 0; i < rows; i++) x[i] = reads_in_place(e) && step == all ? in[i] : emit_fetch(e, 0, in[i], i);
   for (int first = 0; first < all; first += step) {
     int count = all - first < step ? all - first : step;
-    emit_sums(e, x, rows, first, count, sums);
+    for (int i = 0; i < rows * count; i++) sums[i] = ir_float(e->b, ir_vector(e->b, e->shape.width[first + i % count], e->b->f32), 0);
+    emit_column_sums(e, x, rows, first, count, sums);
     for (int i = 0; i < rows; i++)
-      for (int v = 0; v < count; v++) put(e, 0, sums[i * count + v], out[i], first + v);
+      for (int v = 0; v < count; v++) emit_put(e, 0, sums[i * count + v], out[i], first + v);
   }
 }
 
@@ -181,7 +178,7 @@ static ir_value exchange(applier *e, ir_value x, int distance) {
 static ir_value load_row(applier *e, const diagonal_shape *d, ir_value row, int blocks, int v) {
   ir *b = e->b;
   if (e->contiguous) return emit_load_channels(b, e->target, e->dtype, d->width, ir_offset_const(b, row, (int64_t)v * d->width * e->channel_bytes));
-  for (int g = 0; g < blocks && v == 0; g++) fetch(e, g, row, 0);
+  for (int g = 0; g < blocks && v == 0; g++) emit_fetch(e, g, row, 0);
   return ir_load(b, ir_vector(b, d->width, b->f32), ir_offset_const(b, e->x_scratch, (int64_t)v * d->width * 4), 4);
 }
 
@@ -195,7 +192,7 @@ static void store_row(applier *e, const diagonal_shape *d, ir_value sum, ir_valu
     int64_t mask[64];
     for (int i = 0; i < d->cycle; i++) mask[i] = at + i;
     int lane = v * d->width + at;
-    put(e, lane / e->size, ir_shuffle(b, sum, sum, d->cycle, mask), row, lane % e->size / d->cycle);
+    emit_put(e, lane / e->size, ir_shuffle(b, sum, sum, d->cycle, mask), row, lane % e->size / d->cycle);
   }
 }
 
@@ -246,6 +243,7 @@ void emit_hold(applier *e, int blocks) {
 
 void emit_rows_of_blocks(applier *e, const ir_value *in, const ir_value *out, int rows, int blocks) {
   if (e->shape.layout == MATRIX_DIAGONALS) emit_diagonal_rows(e, in, out, rows, blocks);
+  else if (e->shape.layout == MATRIX_EXPONENT) emit_action_rows(e, in, out, rows);
   else if (e->shape.resident) emit_resident_rows(e, in, out, rows, blocks);
   else emit_walk(e, in, out, rows);
 }

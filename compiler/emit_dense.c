@@ -17,6 +17,10 @@ const char *emit_apply_name(arena *a, const cpu_target *target, int dtype) {
   return arena_printf(a, "apply_%s_%s", target->suffix, dtype_name[dtype]);
 }
 
+const char *emit_act_name(arena *a, const cpu_target *target, int dtype) {
+  return arena_printf(a, "act_%s_%s", target->suffix, dtype_name[dtype]);
+}
+
 /* angles_T(position, prepared, out): float64 [axes][angle lanes]. */
 static void emit_angles(const plan_dense *p, const chunk_walk *w) {
   ir *b = w->b;
@@ -50,6 +54,7 @@ static void emit_form(ir *b, arena *a, const plan_dense *p, const cpu_target *ta
   if (size > DENSE_IN_LANES) {
     matrix_shape m = matrix_shape_of(b, target, size, p->is_f64);
     emit_exponential(b, &m, emit_form_name(a, target, false), p->n_generators, step, amplitude);
+    if (p->acts) emit_exponential_sum(b, &m, emit_form_name(a, target, false), p->n_generators, step);
     return;
   }
   int rest = s->n_blocks % unit;
@@ -66,7 +71,10 @@ void emit_dense(ir *b, arena *a, const plan_dense *p, const cpu_target *target, 
   if (p->angles->n_leaves > 0) emit_prepare(&walk);
   emit_angles(p, &walk);
   emit_form(b, a, p, target);
-  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
-    if (dtypes & 1u << dtype) emit_apply(b, a, p->spec, target, dtype, p->per_head, plan_dense_layout(p), emit_apply_name(a, target, dtype));
+  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+    if (!(dtypes & 1u << dtype)) continue;
+    emit_apply(b, a, p->spec, target, dtype, p->per_head, plan_dense_layout(p), emit_apply_name(a, target, dtype));
+    if (p->acts) emit_apply(b, a, p->spec, target, dtype, true, MATRIX_EXPONENT, emit_act_name(a, target, dtype));
+  }
   b->target_cpu = b->target_features = NULL;
 }

@@ -104,9 +104,10 @@ static void scale(void *context, ir_value offset, ir_value *carried) {
   store(e, mul(e->b, load(e, e->buffer[BUFFER_M], offset), e->factor[0]), e->buffer[BUFFER_M], offset);
 }
 
+/* Of base. */
 static void add_squares(void *context, ir_value offset, ir_value *carried) {
   exponential *e = context;
-  ir_value x = load(e, e->buffer[BUFFER_X2], offset);
+  ir_value x = load(e, e->base, offset);
   carried[0] = emit_multiply_add(e->b, e->m->target, x, x, carried[0]);
 }
 
@@ -185,6 +186,7 @@ static ir_value scaled_matrix(exponential *e) {
 static ir_value squarings(exponential *e, ir_value exponent) {
   ir *b = e->b;
   ir_value sum = ir_float(b, e->vector, 0);
+  e->base = e->buffer[BUFFER_X2];
   emit_each_vector(b, e->m, false, 1, &sum, add_squares, e);
   double reach = e->m->bytes == 8 ? EXPONENTIAL_REACH_F64 : EXPONENTIAL_REACH_F32;
   ir_value u = mul(b, widened(e, sum_of_lanes(e, sum)), ir_float(b, b->f64, 1 / (2 * pow(reach, 8))));
@@ -235,9 +237,57 @@ static void write_out(exponential *e, ir_value matrix, ir_value out, double ampl
   ir_end_for(b, rows);
 }
 
-void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step, double amplitude) {
+/* Opens `function`, whose products are those of `name`, with buffers and angles. */
+static exponential open_function(ir *b, const matrix_shape *m, const char *name, const char *function, int n_axes, int64_t angle_step, ir_value *arguments) {
   enum { CACHE_LINE = 64 };
+  MlirType types[] = {b->ptr, b->ptr, b->ptr};
   exponential e = {.b = b, .m = m, .vector = ir_vector(b, m->lanes, m->element), .n_axes = n_axes};
+  snprintf(e.upper, sizeof e.upper, "%s_upper", name);
+  snprintf(e.full, sizeof e.full, "%s_full", name);
+  snprintf(e.mirror, sizeof e.mirror, "%s_mirror", name);
+  ir_function(b, function, true, (MlirType){NULL}, 3, types, arguments);
+  e.generators = arguments[0];
+  for (int i = 0; i < BUFFER_COUNT; i++) e.buffer[i] = ir_alloca(b, matrix_bytes(m), CACHE_LINE);
+  for (int axis = 0; axis < n_axes; axis++) {
+    ir_value angle = ir_load(b, b->f64, ir_offset_const(b, arguments[1], axis * angle_step), 8);
+    e.angles[axis] = splat(&e, m->bytes == 8 ? angle : ir_cast(b, "arith.truncf", angle, b->f32));
+  }
+  return e;
+}
+
+/* With M scaled by 2^-s, ||M||^16 <= 1/2 sum of the squares of the entries of M^8, of which at most size / 2 are as large as the largest. */
+static void emit_bound(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step) {
+  char function[96];
+  ir_value arguments[3];
+  snprintf(function, sizeof function, "%s_bound", name);
+  exponential e = open_function(b, m, name, function, n_axes, angle_step, arguments);
+  ir_value exponent = scaled_matrix(&e);
+  symmetric_product(&e, BUFFER_X, BUFFER_M, BUFFER_M);
+  symmetric_product(&e, BUFFER_X2, BUFFER_X, BUFFER_X);
+  symmetric_product(&e, BUFFER_X4, BUFFER_X2, BUFFER_X2);
+  ir_value sum = ir_float(b, e.vector, 0);
+  e.base = e.buffer[BUFFER_X4];
+  emit_each_vector(b, m, false, 1, &sum, add_squares, &e);
+  ir_value root = mul(b, widened(&e, sum_of_lanes(&e, sum)), ir_float(b, b->f64, 0.5));
+  for (int i = 0; i < 4; i++) root = ir_op1(b, "math.sqrt", root);
+  ir_store(b, mul(b, root, exponential_power(b, exponent, true)), arguments[2], 8, false);
+  ir_return(b);
+}
+
+void emit_exponential_sum(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step) {
+  char function[96];
+  ir_value arguments[3];
+  snprintf(function, sizeof function, "%s_sum", name);
+  exponential e = open_function(b, m, name, function, n_axes, angle_step, arguments);
+  ir_value squares = ir_float(b, e.vector, 0);
+  emit_each_vector(b, m, false, 1, &squares, combine_generators, &e);
+  write_out(&e, e.buffer[BUFFER_M], arguments[2], 1);
+  ir_return(b);
+  emit_bound(b, m, name, n_axes, angle_step);
+}
+
+void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step, double amplitude) {
+  exponential e = {.b = b};
   snprintf(e.upper, sizeof e.upper, "%s_upper", name);
   snprintf(e.full, sizeof e.full, "%s_full", name);
   snprintf(e.mirror, sizeof e.mirror, "%s_mirror", name);
@@ -245,15 +295,8 @@ void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes
   emit_product(b, m, e.full, false);
   emit_mirror(b, m, e.mirror);
 
-  MlirType types[] = {b->ptr, b->ptr, b->ptr};
   ir_value arguments[3];
-  ir_function(b, name, true, (MlirType){NULL}, 3, types, arguments);
-  e.generators = arguments[0];
-  for (int i = 0; i < BUFFER_COUNT; i++) e.buffer[i] = ir_alloca(b, matrix_bytes(m), CACHE_LINE);
-  for (int axis = 0; axis < n_axes; axis++) {
-    ir_value angle = ir_load(b, b->f64, ir_offset_const(b, arguments[1], axis * angle_step), 8);
-    e.angles[axis] = splat(&e, m->bytes == 8 ? angle : ir_cast(b, "arith.truncf", angle, b->f32));
-  }
+  e = open_function(b, m, name, name, n_axes, angle_step, arguments);
   ir_value exponent = scaled_matrix(&e);
   symmetric_product(&e, BUFFER_X, BUFFER_M, BUFFER_M);
   symmetric_product(&e, BUFFER_X2, BUFFER_X, BUFFER_X);

@@ -29,6 +29,11 @@ double exponential_products(double norm, bool is_f64);
  * The work is on the stack: 8 matrices. */
 void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step, double amplitude);
 
+/* For the action of the exponential (emit_action.h), beside emit_exponential's functions of the same name and with its arguments:
+ *     NAME_sum    out float32 [size][size]: the sum of the generators itself
+ *     NAME_bound  out float64: what the norm of that sum does not exceed, and not less than .8 of the norm */
+void emit_exponential_sum(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step);
+
 /* The same for size 5 to 8 with a matrix in each lane, `lanes` (a power of two) at a time:
  *     generators  elements [n_axes][pairs i < j, row by row][lanes]
  *     angles      float64; lane's theta_a at a * angle_step + lane * 8 bytes

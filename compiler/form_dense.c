@@ -67,13 +67,19 @@ static LLVMValueRef target_rows(describer *d, const plan_dense *p, const cpu_tar
   for (int i = 0; i < count; i++) {
     const cpu_target *t = targets[i];
     int lanes = t->lanes / (p->is_f64 ? 2 : 1), unit = plan_dense_unit(p, t);
-    LLVMValueRef apply[DTYPE_COUNT];
-    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) apply[dtype] = describe_function(d, emit_apply_name(a, t, dtype));
+    LLVMValueRef apply[DTYPE_COUNT], act[DTYPE_COUNT];
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+      apply[dtype] = describe_function(d, emit_apply_name(a, t, dtype));
+      act[dtype] = describe_function(d, emit_act_name(a, t, dtype)); /* NULL where there is none */
+    }
+    const char *form = emit_form_name(a, t, false);
     LLVMValueRef fields[] = {describe_i64(d, unit), describe_i64(d, p->spec->dense->schur || size > DENSE_IN_LANES ? 0 : unit),
                              describe_i64(d, (size + lanes - 1) / lanes * lanes), describe_function(d, emit_prepare_name(a, t)),
                              describe_function(d, emit_angles_name(a, t)), describe_function(d, emit_form_name(a, t, false)),
-                             describe_function(d, emit_form_name(a, t, true)), LLVMConstArray2(d->ptr, apply, DTYPE_COUNT)};
-    rows[i] = describe_struct(d, "pegen_dense_code", fields, 8, sizeof(pegen_dense_code));
+                             describe_function(d, emit_form_name(a, t, true)), LLVMConstArray2(d->ptr, apply, DTYPE_COUNT),
+                             describe_function(d, arena_printf(a, "%s_sum", form)), describe_function(d, arena_printf(a, "%s_bound", form)),
+                             LLVMConstArray2(d->ptr, act, DTYPE_COUNT)};
+    rows[i] = describe_struct(d, "pegen_dense_code", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense_code));
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
 }

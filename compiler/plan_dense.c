@@ -4,6 +4,8 @@
 #include "emit_exponential.h"
 #include "torus.h"
 
+#include "../kernel/dense.h"
+
 #include <math.h>
 
 enum { NARROWEST_UNIT = 4, WIDEST_UNIT = 16 };
@@ -34,6 +36,8 @@ plan_dense *plan_dense_build(arena *a, const spec *s) {
   choose_generators(a, p);
   p->angles = plan_of_expressions(a, s, p->angle, p->n_generators);
   p->per_head = p->angles->per_head || heads_differ(p);
+  /* Heads that share a matrix are rows enough to form it, small ones are formed together, and float64 is to hold its bound whatever the norm. */
+  p->acts = p->per_head && !p->is_f64 && !s->dense->schur && s->n_components > DENSE_IN_LANES;
   return p;
 }
 
@@ -55,19 +59,21 @@ int plan_dense_angle_lanes(const plan_dense *p) {
 
 /* ---- text ---- */
 
-/* Multiply-adds of the action exp(M) v by its Taylor series in steps of norm 1 with `terms` terms each, per row. */
-static double action_cost(int size, double norm) {
-  const double terms = 10; /* 1/11! is 2^-25 */
-  return ceil(norm < 1 ? 1 : norm) * terms * size * size;
-}
-
+/* One row of the cost model that encode decides by. */
 static void print_choice(FILE *out, const plan_dense *p, double norm) {
   int b = p->spec->n_components;
-  double products = exponential_products(norm, p->is_f64), form = products * b * b * b;
-  /* rows share a matrix; action: each row pays for itself, forming: once, then b^2 a row */
-  double rows = form / (action_cost(b, norm) - (double)b * b);
-  fprintf(out, ";   |M| = %-4g %4.1f products, %.3g multiply-adds to form; the action costs %.3g a row: forming is cheaper from %.0f row%s a token on\n",
-          norm, products, form, action_cost(b, norm), ceil(rows), ceil(rows) > 1 ? "s" : "");
+  double form = exponential_products(norm, p->is_f64) * b * b * b, act = pegen_action_terms(norm) * b * b;
+  fprintf(out, ";   |M| = %-4g forming %.3g multiply-adds, its action %.3g a row: ", norm, form, act);
+  int rows = 0;
+  while (p->acts && pegen_acts(norm, rows + 1, b)) rows++;
+  if (rows) fprintf(out, "the action up to %d row%s a matrix\n", rows, rows > 1 ? "s" : "");
+  else fprintf(out, "formed\n");
+}
+
+static const char *why_formed(const plan_dense *p) {
+  if (!p->per_head) return "the heads of q and k share a matrix";
+  if (p->is_f64) return "float64 holds its bound whatever the norm";
+  return "blocks are formed several together";
 }
 
 static void print_angles(FILE *out, const plan_dense *p) {
@@ -92,7 +98,9 @@ void plan_dense_print(FILE *out, const plan_dense *p) {
   fprintf(out, "; formed in %s by scaling and squaring, %s; %d multiply-adds a block and row to apply\n",
           p->is_f64 ? "float64 (within 2^-22)" : "float32 (within 2^-22 max(1, |M|))",
           b <= DENSE_IN_LANES ? "a block in each lane" : "a block at a time", b * b);
+  fprintf(out, "; a table's matrices are formed; encode without one, where a matrix serves q and k of every batch with shared positions:\n");
   for (double norm = 1; norm <= 256; norm *= 4) print_choice(out, p, norm);
-  fprintf(out, "; a matrix serves q and k and every batch with shared positions, and a table every call: formed\n");
+  if (p->acts) fprintf(out, "; the action is Chebyshev's series of a skew matrix; the norm, bounded by those of the generators, decides when encode runs\n");
+  else fprintf(out, "; always formed: %s\n", why_formed(p));
   print_angles(out, p);
 }

@@ -1,5 +1,6 @@
 /* dense.c: blocks that turn by exponentials of skew matrices. Matrices are formed from positions and operands and
- * multiplied with rows, or formed into a table first; both give the same bits, however the work is parted.
+ * multiplied with rows, or formed into a table first; results are the same to the bit however the work is parted. Without a
+ * table a matrix that serves few rows need not be formed: its exponential then acts on them, within the same bounds.
  *
  * Forming walks head by head and unit by unit of blocks, so that a unit's generators are gathered once for all tokens.
  */
@@ -19,6 +20,7 @@ typedef struct former {
   double *leaves, *angles, *raw;
   int64_t matrix_bytes; /* of a block */
   int has_basis;        /* generators hold the change of basis of all heads */
+  double norms[MOST_AXES]; /* bounds of the generators', where the action may be taken */
 } former;
 
 static int64_t element_bytes(const pegen_dense *dense) { return dense->is_f64 ? 8 : 4; }
@@ -150,6 +152,18 @@ static void start_unit(former *f, int64_t head, int64_t begin) {
       put_generator(f, term, head, begin + lane, lane);
 }
 
+/* Bounds of the norms of the generators of a block. */
+static void start_norms(former *f) {
+  const pegen_dense *d = f->dense;
+  for (int64_t i = 0; i < d->terms * d->angle_lanes; i++)
+    f->angles[i] = 0;
+  for (int64_t term = 0; term < d->terms; term++) {
+    f->angles[term * d->angle_lanes] = 1;
+    f->code->bound(f->generators, f->angles, &f->norms[term]);
+    f->angles[term * d->angle_lanes] = 0;
+  }
+}
+
 static void transpose(int64_t n, float *matrix) {
   for (int64_t i = 0; i < n; i++)
     for (int64_t j = 0; j < i; j++) {
@@ -172,17 +186,21 @@ static void form_unturned(const former *f, char *out) {
   f->code->form(f->generators, f->angles, out);
 }
 
+static void token_angles(const former *f, const pegen_loop *loop, int64_t grid, int64_t token) {
+  double position[MOST_AXES];
+  if (grid)
+    pegen_grid_position(f->driver->kernel, token, position);
+  else
+    pegen_driver_position(loop, token, f->driver->kernel->n_axes, position);
+  f->code->angles(position, f->prepared, f->angles);
+}
+
 /* Forms the unit's matrices for a token of a stream whose positions begin at loop->positions. */
 static void form_unit(const former *f, const pegen_loop *loop, int64_t grid, int64_t token, int64_t begin, char *out) {
-  double position[MOST_AXES];
   if (token < f->driver->kernel->skip_tokens) {
     form_unturned(f, out);
   } else {
-    if (grid)
-      pegen_grid_position(f->driver->kernel, token, position);
-    else
-      pegen_driver_position(loop, token, f->driver->kernel->n_axes, position);
-    f->code->angles(position, f->prepared, f->angles);
+    token_angles(f, loop, grid, token);
     int whole = begin + f->code->unit <= f->dense->n_blocks;
     (whole ? f->code->form : f->code->form_rest)(f->generators, f->angles + begin, out);
   }
@@ -240,7 +258,7 @@ typedef struct dense_pass {
   const pegen_driver *driver;
   const pegen_dense_code *code;
   const pegen_args *args;
-  pegen_apply_function *apply;
+  pegen_apply_function *apply, *act;
   const pegen_stream *streams[2];
   int n, tabled, section;
   pegen_apply work;
@@ -274,6 +292,53 @@ static void run_tabled(dense_pass *p, int64_t begin, int64_t end) {
   p->apply(&p->work);
 }
 
+/* Coefficients of Chebyshev's series of exp(M) - 1, 2 J_k(norm) and J_0(norm) - 1, by Miller's algorithm: Bessel functions by their recurrence from where
+ * they vanish downwards, then scaled by J_0 + 2 (J_2 + J_4 + ...) = 1. Gives their number: what is left out is less than 2^-26. */
+static int64_t chebyshev(double norm, float *c) {
+  double bessel[PEGEN_ACTION_TERMS], above = 0, at = 0x1p-960, sum = 0, left = 0;
+  int64_t last = (int64_t)(norm + 4 * __builtin_sqrt(norm)) + 24;
+  for (int64_t k = last; k >= 0; k--) {
+    bessel[k] = at;
+    if (k % 2 == 0)
+      sum += k ? 2 * at : at;
+    double below = (double)(2 * k) / norm * at - above;
+    above = at;
+    at = below;
+  }
+  for (int64_t k = 0; k <= last; k++)
+    c[k] = (float)(k ? 2 * (bessel[k] / sum) : bessel[0] / sum - 1);
+  for (; last > 1; last--) {
+    left += c[last] < 0 ? -c[last] : c[last];
+    if (left > 0x1p-26)
+      break;
+  }
+  return last + 1;
+}
+
+/* The action of the exponential for a token's block, where it costs less than forming: 0 where it does not. */
+static int run_action(dense_pass *p, const pegen_loop *loop, int64_t token, int64_t block) {
+  enum { LEAST = 0x100000 };
+  former *f = p->former;
+  const pegen_dense *d = f->dense;
+  float coefficients[PEGEN_ACTION_TERMS];
+  double norm = 1.0 / LEAST;
+  token_angles(f, loop, p->streams[0]->grid, token);
+  for (int64_t term = 0; term < d->terms; term++) {
+    double angle = f->angles[term * d->angle_lanes + block];
+    norm += (angle < 0 ? -angle : angle) * f->norms[term] * (1 + 1.0 / LEAST);
+  }
+  /* Rows of q and k, whichever are given: the result is not to depend on it. */
+  if (!pegen_acts(norm, 2 * (p->work.batch_end - p->work.batch_begin), d->size))
+    return 0;
+  for (int64_t term = 0; term < d->terms; term++)
+    f->angles[term * d->angle_lanes + block] *= 2 / norm;
+  f->code->sum(f->generators, f->angles + block, p->matrices);
+  p->work.terms = chebyshev(norm, coefficients);
+  p->work.coefficients = coefficients;
+  p->act(&p->work);
+  return 1;
+}
+
 static void run_formed(dense_pass *p, int64_t begin, int64_t end) {
   const pegen_dense *dense = p->driver->form;
   const pegen_stream *first = p->streams[0];
@@ -288,13 +353,17 @@ static void run_formed(dense_pass *p, int64_t begin, int64_t end) {
     start_head(f, head);
     for (int64_t block = 0; block < dense->n_blocks; block += unit) {
       start_unit(f, head, block);
+      if (p->act)
+        start_norms(f);
       p->work.block_begin = block;
       p->work.block_end = block + unit < dense->n_blocks ? block + unit : dense->n_blocks;
       p->work.matrices = p->matrices - block * f->matrix_bytes;
       for (int64_t token = begin; token < end; token++) {
-        form_unit(f, &loop, first->grid, token, block, p->matrices);
         p->work.token_begin = token;
         p->work.token_end = token + 1;
+        if (p->act && run_action(p, &loop, token, block))
+          continue;
+        form_unit(f, &loop, first->grid, token, block, p->matrices);
         p->apply(&p->work);
       }
     }
@@ -361,6 +430,7 @@ int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int p
   p.code = &dense->targets[target];
   p.args = args;
   p.apply = p.code->apply[call.type];
+  p.act = p.code->act[call.type];
   p.tabled = call.tabled != 0;
   if (!p.apply)
     return PEGEN_ERROR_DTYPE;

@@ -17,6 +17,8 @@ typedef struct pegen_apply {
   pegen_rows rows[2];      /* q, k; the second has 0 heads where only one is given */
   const char *matrices;    /* of block 0 of token 0 and head 0 */
   int64_t matrix_token, matrix_head; /* strides in bytes; blocks follow one another */
+  const float *coefficients;         /* of the action alone: [terms], at least 2 */
+  int64_t terms;
 } pegen_apply;
 
 typedef void pegen_apply_function(const pegen_apply *work);
@@ -28,6 +30,22 @@ typedef void pegen_angles_function(const double *position, const char *prepared,
 /* The matrices of a unit of blocks: see emit_exponential.h, emit_turns.h and emit_basis.h. */
 typedef void pegen_form_function(const char *generators, const double *angles, char *matrices);
 
+/* What a norm does not exceed: see emit_exponential_sum. */
+typedef void pegen_bound_function(const char *generators, const double *angles, double *bound);
+
+/* The cost model of encode without a table, in multiply-adds of a block of `size` channels: forming exp(M) takes products of size^3, the action
+ * of the exponential (compiler/emit_action.h) size^2 a term and row. Norms are bounds; not a number: formed. */
+enum { PEGEN_ACTION_TERMS = 512 }; /* at most */
+static inline double pegen_action_terms(double norm) { return norm + 3 * __builtin_sqrt(norm) + 8; }
+static inline int pegen_acts(double norm, int64_t rows, int64_t size) {
+  double products = 3.5;
+  if (!(norm <= 400))
+    return 0;
+  for (double reached = 2.25; reached < norm; reached *= 2)
+    products += 1;
+  return (double)rows * pegen_action_terms(norm) < products * (double)size;
+}
+
 /* The emitted functions of one target. */
 typedef struct pegen_dense_code {
   int64_t unit;                   /* blocks that one call of form takes */
@@ -36,6 +54,9 @@ typedef struct pegen_dense_code {
   pegen_angles_function *angles;
   pegen_form_function *form, *form_rest; /* of whole units, and of what is left of the last one; NULL where nothing is */
   pegen_apply_function *apply[3]; /* f32, bf16, f16 */
+  pegen_form_function *sum;       /* of generators times angles, where the action may be taken; else NULL, and the others, too */
+  pegen_bound_function *bound;
+  pegen_apply_function *act[3];
 } pegen_dense_code;
 
 /* A skew matrix for each head and block, out of the raw ones of an operand. */
