@@ -1,8 +1,8 @@
 /* emit_exp2: 2^x for x <= 0, float32, as the softmax needs it; see emit_attention.h.
  *
- * x = n + f with |f| <= 1/2; 2^f by a polynomial (a minimax fit with p(0) = 1, relative error 2^-23), 2^n by an addition to
- * the exponent. Below -127 x is taken as -127, where f is 0 and the sum of exponents gives exactly 0; between
- * -127 and -126 results are subnormal and rough. NaN stays NaN.
+ * x = n + f with |f| <= 1/2; 2^f by a polynomial (a minimax fit with p(0) = 1, relative error 2^-23), 2^n by its
+ * exponent. Below -127 x is taken as -127, whose exponent is 0: the factor, and the result, is exactly 0. NaN of any payload
+ * stays NaN, which is why 2^n is a factor and not added to the exponent.
  */
 #include "emit_attention.h"
 
@@ -16,6 +16,6 @@ ir_value emit_exp2(ir *b, ir_value x) {
   ir_value sum = ir_float(b, type, c[5]);
   for (int i = 4; i >= 0; i--) sum = attention_multiply_add(b, sum, f, ir_float(b, type, c[i]));
   ir_value power = ir_op2(b, "arith.shli", ir_cast(b, "arith.bitcast", shifted, b->i32), ir_int(b, integers, 23));
-  ir_value bits = ir_op2(b, "arith.addi", ir_cast(b, "arith.bitcast", sum, b->i32), power);
-  return ir_cast(b, "arith.bitcast", bits, b->f32);
+  ir_value bits = ir_op2(b, "arith.addi", power, ir_int(b, integers, 127ll << 23));
+  return ir_op2(b, "arith.mulf", sum, ir_cast(b, "arith.bitcast", bits, b->f32));
 }

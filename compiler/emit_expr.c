@@ -116,7 +116,9 @@ static ir_value compute(expr_emitter *e, const expr *x) {
   case EXPR_FLOOR: return elementary(e, x, floor_f64);
   case EXPR_EXP: return f32 ? math_exp_f32(b, v[0], e->has_fma) : elementary(e, x, math_exp_f64);
   case EXPR_LOG: return elementary(e, x, math_log_f64);
-  case EXPR_LOG1P: return f32 && is_decay(x->arg[0]) ? math_log1p_unit_f32(b, v[0]) : elementary(e, x, math_log1p_f64);
+  case EXPR_LOG1P: /* what the exponential loses of a NaN, softplus has from max(x, 0) */
+    if (!f32 || !is_decay(x->arg[0])) return elementary(e, x, math_log1p_f64);
+    return math_log1p_unit_f32(b, math_decay_f32(b, argument(e, x->arg[0]->arg[0], lanes, true), e->has_fma));
   case EXPR_SINQ: return elementary(e, x, math_sinq_f64);
   case EXPR_COSQ: return elementary(e, x, math_cosq_f64);
   case EXPR_NARROW: return narrowed(e, x);

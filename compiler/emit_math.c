@@ -154,7 +154,8 @@ ir_value math_log1p_f64(ir *b, ir_value x) {
 
 /* ---- float32 ---- */
 
-ir_value math_exp_f32(ir *b, ir_value x, bool has_fma) {
+/* is_decay: x <= 0, so that 2^n can be added to the exponent; else it is a factor, and NaN of any payload stays. */
+static ir_value exp_f32(ir *b, ir_value x, bool has_fma, bool is_decay) {
   /* exp r, |r| <= ln 2 / 2: minimax in the relative error, 2^-23.7. */
   static const double series[] = {1.0000000716969775, 0.9999996918070957, 0.49998894413505973, 0.16667575092125814, 0.041915431430687246, 0.008297647892543957};
   static const double rounder = 0x1.8p23, log2e = 1.44269504088896340736, ln2 = 0.693147180559945309417;
@@ -165,10 +166,14 @@ ir_value math_exp_f32(ir *b, ir_value x, bool has_fma) {
   /* Where the product is not rounded, ln 2 as a float32 is near enough: |n| <= 126 times 2^-29. */
   ir_value r = has_fma ? ir_fma(b, n, splat_f(b, x, -ln2), x) : sub(b, sub(b, x, mul(b, n, splat_f(b, x, ln2_high))), mul(b, n, splat_f(b, x, ln2_low)));
   ir_value power = shl(b, ir_cast(b, "arith.bitcast", shifted, b->i32), 23); /* n from the low bits to the exponent's place */
-  ir_value bits = ir_cast(b, "arith.bitcast", polynomial(b, r, series, 6), b->i32);
-  ir_value result = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.addi", bits, power), b->f32);
+  ir_value value = polynomial(b, r, series, 6);
+  if (is_decay) return ir_cast(b, "arith.bitcast", ir_op2(b, "arith.addi", ir_cast(b, "arith.bitcast", value, b->i32), power), b->f32);
+  ir_value result = mul(b, value, ir_cast(b, "arith.bitcast", iadd(b, power, 127ll << 23), b->f32));
   return ir_select(b, ir_compare_float(b, "ogt", x, splat_f(b, x, 88)), splat_f(b, x, __builtin_inf()), result);
 }
+
+ir_value math_exp_f32(ir *b, ir_value x, bool has_fma) { return exp_f32(b, x, has_fma, false); }
+ir_value math_decay_f32(ir *b, ir_value x, bool has_fma) { return exp_f32(b, x, has_fma, true); }
 
 ir_value math_log1p_unit_f32(ir *b, ir_value x) {
   /* log(1 + x) / x on [0, 1]: minimax in the relative error, 2^-22.3. */

@@ -28,6 +28,7 @@ ir_value math_exp_f64(ir *b, ir_value x);  /* relative error < 2^-48; overflows 
 ir_value math_log_f64(ir *b, ir_value x);  /* relative error < 2^-45 for normal x > 0; NaN for x < 0 */
 ir_value math_log1p_f64(ir *b, ir_value x); /* log(1 + x); relative error < 2^-44 for x > -1/2 */
 /* float32 throughout, on any number of lanes. */
+ir_value math_decay_f32(ir *b, ir_value x, bool has_fma); /* the same for x <= 0, a little faster; of NaN any number */
 ir_value math_exp_f32(ir *b, ir_value x, bool has_fma); /* relative error < 2^-21; infinity above x = 88, e^-87 below -87; NaN stays */
 ir_value math_log1p_unit_f32(ir *b, ir_value x);        /* log(1 + x) for 0 <= x <= 1: relative error < 2^-21 */
 

@@ -64,7 +64,7 @@ static void loop_over_chunks(weight_emitter *e, const query_row *row, int width,
   ir *b = e->b;
   int n = e->p->p->n_weights, bytes = width * 4;
   MlirType type = ir_vector(b, width, b->f32);
-  for (int w = 0; w < n; w++) ir_store(b, ir_float(b, type, 0), ir_offset_const(b, e->sums, w * bytes), bytes, false);
+  for (int w = 0; w < n; w++) ir_store(b, sums[w].ptr ? sums[w] : ir_float(b, type, 0), ir_offset_const(b, e->sums, w * bytes), bytes, false);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, chunks));
   for (int w = 0; w < n; w++) sums[w] = ir_load(b, type, ir_offset_const(b, e->sums, w * bytes), bytes);
   add_chunk(e, row, 0, width, ir_op2(b, "arith.muli", loop.index, ir_int(b, b->i64, width)), width, sums);
@@ -80,58 +80,76 @@ static int term_lanes(const weight_emitter *e) {
   return terms == 1 ? 0 : width;
 }
 
-/* Adds the upper half of the lanes to the lower until `most` are left. */
-static ir_value fold(ir *b, ir_value x, int most) {
+/* ---- sums of lanes ---- */
+
+enum { FOLDED = 4 }; /* vectors that become one */
+
+/* A vector of segments, each of which is to be summed. */
+typedef struct segments {
+  ir_value lanes;
+  int count;
+} segments;
+
+/* Two vectors become one with the segments of both, half as long: the halves of every segment are added. */
+static segments fold_pair(ir *b, segments x, segments y) {
+  int n = ir_lanes(x.lanes), length = n / x.count;
   int64_t low[MOST_LANES], high[MOST_LANES];
-  for (int half = ir_lanes(x) / 2; half >= most; half /= 2) {
-    for (int i = 0; i < half; i++) low[i] = i, high[i] = half + i;
-    x = ir_op2(b, "arith.addf", ir_shuffle(b, x, x, half, low), ir_shuffle(b, x, x, half, high));
+  for (int i = 0; i < n; i++) {
+    int segment = i / (length / 2); /* of x, then of y */
+    low[i] = (segment < x.count ? 0 : n) + segment % x.count * length + i % (length / 2);
+    high[i] = low[i] + length / 2;
   }
-  return x;
+  return (segments){ir_op2(b, "arith.addf", ir_shuffle(b, x.lanes, y.lanes, n, low), ir_shuffle(b, x.lanes, y.lanes, n, high)), 2 * x.count};
 }
 
-/* Sums pairs of neighbouring lanes of x, then of y. */
-static ir_value fold_two(ir *b, ir_value x, ir_value y) {
-  int64_t even[2 * MOST_LANES], odd[2 * MOST_LANES];
-  int lanes = ir_lanes(x);
-  for (int i = 0; i < lanes; i++) even[i] = 2 * i, odd[i] = 2 * i + 1;
-  return ir_op2(b, "arith.addf", ir_shuffle(b, x, y, lanes, even), ir_shuffle(b, x, y, lanes, odd));
-}
-
-/* Up to four vectors of four lanes become their sums. */
-static void fold_four(ir *b, ir_value *sums, int count) {
-  ir_value x = fold_two(b, sums[0], sums[count > 1 ? 1 : 0]), y = count > 2 ? fold_two(b, sums[2], sums[count > 3 ? 3 : 2]) : x;
-  ir_value all = fold_two(b, x, y);
-  for (int i = 0; i < count; i++) sums[i] = ir_extract(b, all, i);
-}
-
-/* Vectors of terms, and those of the last chunk (ptr NULL: there is none), become their sums. */
-static void fold_sums(weight_emitter *e, ir_value *sums, const ir_value *tails, int lanes) {
-  ir *b = e->b;
-  int n = e->p->p->n_weights, few = lanes < 4 ? lanes : 4;
-  for (int w = 0; w < n; w++) {
-    ir_value tail = tails[w].ptr ? fold(b, tails[w], few) : tails[w];
-    sums[w] = fold(b, sums[w], few);
-    if (tail.ptr) sums[w] = ir_op2(b, "arith.addf", sums[w], tail);
-    if (few == 2) sums[w] = ir_op2(b, "arith.addf", ir_extract(b, sums[w], 0), ir_extract(b, sums[w], 1));
+/* Every lane of a segment becomes the segment's sum. */
+static ir_value fold_within(ir *b, segments x) {
+  int n = ir_lanes(x.lanes);
+  int64_t other[MOST_LANES];
+  for (int half = n / x.count / 2; half > 0; half /= 2) {
+    for (int i = 0; i < n; i++) other[i] = i ^ half;
+    x.lanes = ir_op2(b, "arith.addf", x.lanes, ir_shuffle(b, x.lanes, x.lanes, n, other));
   }
-  for (int w = 0; few == 4 && w < n; w += 4) fold_four(b, sums + w, n - w < 4 ? n - w : 4);
+  return x.lanes;
 }
 
-/* The last terms are a shorter vector, which begins early where they do not fill it. */
+/* Vectors become the sums of their lanes: up to four at a time, which share most of the additions. */
+static void fold_sums(ir *b, ir_value *sums, int count) {
+  for (int first = 0, few; first < count; first += few) {
+    few = count - first < FOLDED ? count - first : FOLDED;
+    while (few > ir_lanes(sums[first])) few /= 2;
+    int last = first + few - 1;
+    segments x = {sums[first], 1};
+    if (few > 1) x = fold_pair(b, x, (segments){sums[first + 1], 1});
+    if (few > 2) x = fold_pair(b, x, fold_pair(b, (segments){sums[first + 2], 1}, (segments){sums[last], 1}));
+    ir_value folded = fold_within(b, x);
+    for (int i = 0; i < few; i++) sums[first + i] = ir_extract(b, folded, i * ir_lanes(folded) / x.count);
+  }
+}
+
+/* The same numbers in the first lanes of a longer vector, zeros in the others. */
+static ir_value lengthened(ir *b, ir_value x, int lanes) {
+  int64_t mask[MOST_LANES];
+  int given = ir_lanes(x);
+  for (int i = 0; i < lanes; i++) mask[i] = i < given ? i : given;
+  return given == lanes ? x : ir_shuffle(b, x, ir_float(b, ir_type(x), 0), lanes, mask);
+}
+
+/* The last terms are a shorter vector, which begins early where they do not fill it; the others are added to them. */
 void emit_weights(weight_emitter *e, const query_row *row, ir_value *weight) {
-  ir_value none = {NULL}, *tails = arena_array(e->memory, ir_value, e->p->p->n_weights + 1);
-  int width = term_lanes(e), terms = e->p->spec->n_blocks;
-  for (int w = 0; w < e->p->p->n_weights; w++) weight[w] = tails[w] = none;
+  ir_value none = {NULL};
+  int width = term_lanes(e), terms = e->p->spec->n_blocks, n = e->p->p->n_weights;
+  for (int w = 0; w < n; w++) weight[w] = none;
   if (width == 0) {
     add_chunk(e, row, 0, 0, none, 0, weight);
     return;
   }
   int chunks = terms / width, rest = terms % width, short_width = width < 4 ? width : 4;
   while (short_width < rest) short_width *= 2;
+  if (rest) add_chunk(e, row, terms - short_width, short_width, none, rest, weight);
+  for (int w = 0; w < n && rest; w++) weight[w] = lengthened(e->b, weight[w], width);
   if (is_loop(e->p, chunks)) loop_over_chunks(e, row, width, chunks, weight);
   else
     for (int i = 0; i < chunks; i++) add_chunk(e, row, i * width, width, none, width, weight);
-  if (rest) add_chunk(e, row, terms - short_width, short_width, none, rest, tails);
-  fold_sums(e, weight, tails, width);
+  fold_sums(e->b, weight, n);
 }

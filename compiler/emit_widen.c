@@ -204,43 +204,83 @@ static ir_value rows_at(widen_emitter *e, int which, size_t base, size_t of_batc
   return add(b, field(e, rows + base, b->i64), at);
 }
 
-/* Rows of q (which 0) or k (1) of a token. */
-static void emit_rows(widen_emitter *e, int which, ir_value batch, ir_value token) {
+/* Rows of q (which 0) or k (1) of one token: where those of head 0 are, and what lies from head to head. */
+typedef struct token_rows {
+  ir_value in, out, in_head, out_head, heads; /* i64 */
+} token_rows;
+
+static token_rows rows_of(widen_emitter *e, int which, ir_value batch, ir_value token) {
+  MlirType i64_type = e->b->i64;
+  size_t rows = offsetof(pegen_widen_loop, loop.rows) + (size_t)which * sizeof(pegen_rows);
+  return (token_rows){
+      .in = rows_at(e, which, offsetof(pegen_rows, in), offsetof(pegen_rows, in_batch), offsetof(pegen_rows, in_token), batch, token),
+      .out = rows_at(e, which, offsetof(pegen_rows, out), offsetof(pegen_rows, out_batch), offsetof(pegen_rows, out_token), batch, token),
+      .in_head = field(e, rows + offsetof(pegen_rows, in_head), i64_type), .out_head = field(e, rows + offsetof(pegen_rows, out_head), i64_type),
+      .heads = field(e, rows + offsetof(pegen_rows, heads), i64_type)};
+}
+
+static ir_value row_at(widen_emitter *e, ir_value first, ir_value head, ir_value stride) { return ir_pointer(e->b, add(e->b, first, mul(e->b, head, stride))); }
+
+/* The same of an input. */
+typedef struct token_input {
+  ir_value at, head;
+} token_input;
+
+static token_input input_of(widen_emitter *e, int i, ir_value batch, ir_value token) {
+  ir *b = e->b;
+  size_t of = offsetof(pegen_widen_loop, input) + (size_t)i * sizeof(pegen_input_rows);
+  ir_value at = add(b, mul(b, batch, field(e, of + offsetof(pegen_input_rows, batch), b->i64)), mul(b, token, field(e, of + offsetof(pegen_input_rows, token), b->i64)));
+  return (token_input){add(b, field(e, of + offsetof(pegen_input_rows, data), b->i64), at), field(e, of + offsetof(pegen_input_rows, head), b->i64)};
+}
+
+/* Lanes of the widest move of a row. */
+static int most_lanes(const widen_emitter *e) {
+  int bytes = dtype_bytes(e), lanes = e->target->lanes * (4 / bytes);
+  if (lanes > CACHE_LINE / bytes) lanes = CACHE_LINE / bytes;
+  while (e->streaming && lanes > 1 && e->layout->out_dim % lanes) lanes /= 2;
+  return lanes;
+}
+
+static void emit_key_row(widen_emitter *e, const token_rows *rows, ir_value head, ir_value prefetch) {
+  ir_value from = row_at(e, rows->in, head, rows->in_head), to = row_at(e, rows->out, head, rows->out_head);
+  emit_prefetch(e, prefetch, from, e->p->spec->head_dim * dtype_bytes(e));
+  emit_move(e, from, to, most_lanes(e));
+  emit_key_tail(e, to);
+}
+
+static void emit_query_row(widen_emitter *e, const token_rows *rows, const token_input *inputs, ir_value head, ir_value prefetch) {
   ir *b = e->b;
   const plan_widen *p = e->p;
-  int most = CACHE_LINE / dtype_bytes(e) > e->target->lanes * (4 / dtype_bytes(e)) ? e->target->lanes * (4 / dtype_bytes(e)) : CACHE_LINE / dtype_bytes(e);
-  if (e->streaming) while (most * dtype_bytes(e) > 1 && e->layout->out_dim % most) most /= 2;
-  size_t rows = offsetof(pegen_widen_loop, loop.rows) + (size_t)which * sizeof(pegen_rows);
-  ir_value in = rows_at(e, which, offsetof(pegen_rows, in), offsetof(pegen_rows, in_batch), offsetof(pegen_rows, in_token), batch, token);
-  ir_value out = rows_at(e, which, offsetof(pegen_rows, out), offsetof(pegen_rows, out_batch), offsetof(pegen_rows, out_token), batch, token);
-  ir_value in_head = field(e, rows + offsetof(pegen_rows, in_head), b->i64), out_head = field(e, rows + offsetof(pegen_rows, out_head), b->i64);
-  ir_value prefetch = LOOP_I64(e, loop.prefetch), prepared = LOOP_PTR(e, loop.prepared), stride = LOOP_I64(e, loop.prepared_stride);
-  ir_value input[SPEC_MAX_INPUTS], input_head[SPEC_MAX_INPUTS];
-  for (int i = 0; which == 0 && i < p->spec->n_inputs; i++) {
-    size_t of = offsetof(pegen_widen_loop, input) + (size_t)i * sizeof(pegen_input_rows);
-    ir_value at = add(b, mul(b, batch, field(e, of + offsetof(pegen_input_rows, batch), b->i64)), mul(b, token, field(e, of + offsetof(pegen_input_rows, token), b->i64)));
-    input[i] = add(b, field(e, of + offsetof(pegen_input_rows, data), b->i64), at);
-    input_head[i] = field(e, of + offsetof(pegen_input_rows, head), b->i64);
-  }
-  ir_loop heads = ir_for(b, i64(b, 0), field(e, rows + offsetof(pegen_rows, heads), b->i64));
-  ir_value from = ir_pointer(b, add(b, in, mul(b, heads.index, in_head))), to = ir_pointer(b, add(b, out, mul(b, heads.index, out_head)));
+  ir_value from = row_at(e, rows->in, head, rows->in_head), to = row_at(e, rows->out, head, rows->out_head);
+  query_row row = {.prepared = ir_offset(b, LOOP_PTR(e, loop.prepared), mul(b, head, LOOP_I64(e, loop.prepared_stride)))};
+  int input_bytes = e->weights.input_dtype == DTYPE_F32 ? 4 : 2;
   emit_prefetch(e, prefetch, from, p->spec->head_dim * dtype_bytes(e));
-  if (which == 1) {
-    emit_move(e, from, to, most);
-    emit_key_tail(e, to);
-  } else {
-    query_row row = {.prepared = ir_offset(b, prepared, mul(b, heads.index, stride))};
-    int input_bytes = e->weights.input_dtype == DTYPE_F32 ? 4 : 2;
-    for (int i = 0; i < p->spec->n_inputs; i++) {
-      row.input[i] = ir_pointer(b, add(b, input[i], mul(b, heads.index, input_head[i])));
-      emit_prefetch(e, prefetch, row.input[i], (int)(p->spec->input[i].size ? p->spec->input[i].size : 1) * input_bytes);
-    }
-    ir_value *weight = arena_array(e->memory, ir_value, p->p->n_weights + 1);
-    emit_move(e, from, to, most);
-    emit_weights(&e->weights, &row, weight);
-    emit_query_tail(e, weight, to);
+  for (int i = 0; i < p->spec->n_inputs; i++) {
+    row.input[i] = row_at(e, inputs[i].at, head, inputs[i].head);
+    emit_prefetch(e, prefetch, row.input[i], (int)(p->spec->input[i].size ? p->spec->input[i].size : 1) * input_bytes);
   }
-  ir_end_for(b, heads);
+  ir_value *weight = arena_array(e->memory, ir_value, p->p->n_weights + 1);
+  emit_move(e, from, to, most_lanes(e));
+  emit_weights(&e->weights, &row, weight);
+  emit_query_tail(e, weight, to);
+}
+
+/* Rows of a token, those of k between those of q: a row of q is arithmetic, one of k nothing but memory. */
+static void emit_rows(widen_emitter *e, ir_value batch, ir_value token) {
+  ir *b = e->b;
+  token_rows q = rows_of(e, 0, batch, token), k = rows_of(e, 1, batch, token);
+  token_input inputs[SPEC_MAX_INPUTS];
+  for (int i = 0; i < e->p->spec->n_inputs; i++) inputs[i] = input_of(e, i, batch, token);
+  ir_value prefetch = LOOP_I64(e, loop.prefetch);
+  ir_loop both = ir_for(b, i64(b, 0), q.heads);
+  emit_query_row(e, &q, inputs, both.index, prefetch);
+  ir_branch has_key = ir_if(b, ir_compare_int(b, "slt", both.index, k.heads));
+  emit_key_row(e, &k, both.index, prefetch);
+  ir_end_if(b, has_key);
+  ir_end_for(b, both);
+  ir_loop rest = ir_for(b, q.heads, k.heads);
+  emit_key_row(e, &k, rest.index, prefetch);
+  ir_end_for(b, rest);
 }
 
 static void cut_tail(widen_emitter *e) {
@@ -276,8 +316,7 @@ static void emit_function(widen_emitter *e, bool wide_inputs) {
   emit_powers(e, &powers, tokens.index);
   emit_keys(e, &powers);
   emit_gains(e, &powers, false);
-  emit_rows(e, 0, batches.index, tokens.index);
-  emit_rows(e, 1, batches.index, tokens.index);
+  emit_rows(e, batches.index, tokens.index);
   ir_end_for(b, tokens);
   ir_end_for(b, batches);
   ir_return(b);

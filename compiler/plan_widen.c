@@ -6,6 +6,9 @@
 #include <math.h>
 #include <string.h>
 
+/* What is prepared is read by whole vectors, which should not lie across cache lines. */
+enum { ALIGNED_LANES = 16 };
+
 enum { MOST_COLUMNS = POLYNOMIAL_MAX_MONOMIALS, MOST_GAINS = 1 << 14 };
 
 bool plan_widen_keeps_constant(const spec *s) { return s->polynomial->exact_scores || s->skip_tokens > 0; }
@@ -277,6 +280,7 @@ static void build_values(arena *a, plan_widen *p) {
   }
   p->first_product[bias->n_weights] = at;
   p->values = plan_of_expressions(a, p->spec, roots, n_roots);
+  if (p->values->lanes > ALIGNED_LANES) p->values->lanes = (p->values->lanes + ALIGNED_LANES - 1) / ALIGNED_LANES * ALIGNED_LANES;
 }
 
 plan_widen *plan_widen_build(arena *a, const spec *s) {

@@ -25,6 +25,8 @@ static ir_value sinq_product(ir *b, ir_value x) {
 
 static ir_value exp_f32_fused(ir *b, ir_value x) { return math_exp_f32(b, x, true); }
 static ir_value exp_f32(ir *b, ir_value x) { return math_exp_f32(b, x, false); }
+static ir_value decay_f32_fused(ir *b, ir_value x) { return math_decay_f32(b, x, true); }
+static ir_value decay_f32(ir *b, ir_value x) { return math_decay_f32(b, x, false); }
 
 static const math_row ROWS[] = {
     {"sinq_f32", MATH_F64, MATH_F32, false, sinq_f32},
@@ -37,6 +39,8 @@ static const math_row ROWS[] = {
     {"log1p_f64", MATH_F64, MATH_F64, false, math_log1p_f64},
     {"exp_f32_fused", MATH_F32, MATH_F32, true, exp_f32_fused},
     {"exp_f32", MATH_F32, MATH_F32, false, exp_f32},
+    {"decay_f32_fused", MATH_F32, MATH_F32, true, decay_f32_fused},
+    {"decay_f32", MATH_F32, MATH_F32, false, decay_f32},
     {"log1p_unit_f32", MATH_F32, MATH_F32, false, math_log1p_unit_f32},
     {"bf16_from_f32", MATH_F32, MATH_I16, false, math_bf16_from_f32},
     {"f32_from_bf16", MATH_I16, MATH_F32, false, math_f32_from_bf16},
@@ -210,6 +214,16 @@ static void softplus_parts(void **state) {
   for (int i = 0; i < SWEEP; i++) in32[i] = (float)(-87 + 175.0 * i / (SWEEP - 1));
   sweep_f32("exp_f32_fused", expl, 0x1p-21L);
   sweep_f32("exp_f32", expl, 0x1p-21L);
+  for (int i = 0; i < SWEEP; i++) in32[i] = (float)(-87 + 87.0 * i / (SWEEP - 1));
+  sweep_f32("decay_f32_fused", expl, 0x1p-21L);
+  sweep_f32("decay_f32", expl, 0x1p-21L);
+  static const uint32_t payloads[] = {0x7fc00000, 0x7fc00001, 0x7fc01fff, 0xffffffff}; /* low bits would count in an exponent */
+  memcpy(in32, payloads, sizeof payloads);
+  for (int v = 0; v < VARIANT_COUNT; v++) {
+    math_function *f = find(v, "exp_f32");
+    if (f) f(in32, out32, SWEEP);
+    for (int i = 0; f && i < 4; i++) assert_true(isnan(out32[i]));
+  }
   uint64_t random = 3;
   for (int i = 0; i < SWEEP; i++) in32[i] = i % 2 ? (float)i / SWEEP : (float)exp(random_uniform(&random, -87, 0));
   in32[0] = 0, in32[1] = 1;
