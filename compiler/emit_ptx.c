@@ -223,9 +223,9 @@ bool ptx_has_neighbours(const spec *s) {
   return true;
 }
 
-int ptx_entry_units(const ptx_entry *entry) { return entry->tile->n_units * (entry->threads ? entry->threads : 1); }
+int ptx_entry_units(const ptx_entry *entry) { return entry->units ? entry->units : entry->tile->n_units; }
 
-bool ptx_entry_waits(const ptx_entry *entry) { return entry->threads || entry->tile->columns; }
+bool ptx_entry_waits(const ptx_entry *entry) { return entry->units || entry->tile->columns; }
 
 int emit_ptx_parameters(const spec *s) { return PEGEN_PTX_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT; }
 

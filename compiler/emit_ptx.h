@@ -23,7 +23,7 @@ typedef struct ptx_entry {
   const thread_tile *tile;
   int blocks;       /* of ir_make_kernel */
   int flight;       /* rows whose loads are under way at once */
-  int threads;      /* that share a unit, and wait for one another by barriers of the block; 0: one has it */
+  int units;        /* threads of a token, where groups of them share units and wait for one another by barriers of the block; 0: the tile's */
 } ptx_entry;
 
 /* Whether blocks follow one another, each of neighbouring channels. */

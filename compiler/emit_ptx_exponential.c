@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { QUAD = 4, QUAD_BYTES = 16, ROWS = 4, SIDES = 2, TILE = ROWS * SIDES * QUAD, MOST_SQUARINGS = 40, BLOCKS_OF_THREE = 3 };
+enum { QUAD = GROUP_QUAD, QUAD_BYTES = 4 * QUAD, ROWS = QUAD, SIDES = GROUP_SIDES, TILE = GROUP_TILE, MOST_SQUARINGS = 40, BLOCKS_OF_THREE = 3 };
 enum { MOST_NAME = 160 };
 
 static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
@@ -75,14 +75,14 @@ ir_value group_quad(matrix_group *g, int matrix, ir_value row, ir_value quad) {
   return ir_offset(b, rows, ir_cast(b, "arith.extui", within, b->i64));
 }
 
-/* ---- tiles: element (i, 4 side + j) of a tile is row 4 row + i, column 4 (column + side n / 8) + j ---- */
+/* ---- tiles ---- */
 
-static ir_value side_quad(matrix_group *g, int side) { return side ? add(g->b, g->column, i32(g->b, g->padded / (SIDES * QUAD))) : g->column; }
+ir_value group_side(matrix_group *g, int side) { return side ? add(g->b, g->column, i32(g->b, g->padded / (SIDES * QUAD))) : g->column; }
 
-static void read_tile(matrix_group *g, int matrix, ir_value *tile) {
+void group_read(matrix_group *g, int matrix, ir_value *tile) {
   ir *b = g->b;
   for (int side = 0; side < SIDES; side++) {
-    ir_value rows = quad_in_rows(g, matrix, g->row, side_quad(g, side));
+    ir_value rows = quad_in_rows(g, matrix, g->row, group_side(g, side));
     for (int i = 0; i < ROWS; i++) {
       ir_value quad = ir_load(b, quad_type(b), ir_offset_const(b, rows, 4LL * g->padded * i), QUAD_BYTES);
       for (int j = 0; j < QUAD; j++) tile[(i * SIDES + side) * QUAD + j] = ir_extract(b, quad, j);
@@ -90,19 +90,19 @@ static void read_tile(matrix_group *g, int matrix, ir_value *tile) {
   }
 }
 
-static void write_tile(matrix_group *g, int matrix, const ir_value *tile) {
+void group_write(matrix_group *g, int matrix, const ir_value *tile) {
   ir *b = g->b;
   for (int side = 0; side < SIDES; side++) {
-    ir_value rows = quad_in_rows(g, matrix, g->row, side_quad(g, side));
+    ir_value rows = quad_in_rows(g, matrix, g->row, group_side(g, side));
     for (int i = 0; i < ROWS; i++)
       ir_store(b, ir_elements(b, quad_type(b), QUAD, tile + (i * SIDES + side) * QUAD), ir_offset_const(b, rows, 4LL * g->padded * i), QUAD_BYTES, false);
   }
 }
 
-static void write_transposed(matrix_group *g, int matrix, const ir_value *tile) {
+void group_write_transposed(matrix_group *g, int matrix, const ir_value *tile) {
   ir *b = g->b;
   for (int side = 0; side < SIDES; side++) {
-    ir_value rows = quad_in_rows(g, matrix, side_quad(g, side), g->row);
+    ir_value rows = quad_in_rows(g, matrix, group_side(g, side), g->row);
     for (int j = 0; j < QUAD; j++) {
       ir_value column[ROWS];
       for (int i = 0; i < ROWS; i++) column[i] = tile[(i * SIDES + side) * QUAD + j];
@@ -119,7 +119,7 @@ static void product(matrix_group *g, int left, int right, ir_value *tile) {
   ir_loop loop = ir_for_with(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, g->padded / QUAD), TILE, zero, sum);
   ir_value four = narrow(b, loop.index), at[1 + SIDES];
   at[0] = quad_in_rows(g, left, four, g->row);
-  for (int side = 0; side < SIDES; side++) at[1 + side] = quad_in_rows(g, right, four, side_quad(g, side));
+  for (int side = 0; side < SIDES; side++) at[1 + side] = quad_in_rows(g, right, four, group_side(g, side));
   for (int k = 0; k < QUAD; k++) {
     ir_value quad[1 + SIDES];
     for (int q = 0; q <= SIDES; q++) quad[q] = ir_load(b, quad_type(b), ir_offset_const(b, at[q], 4LL * g->padded * k), QUAD_BYTES);
@@ -191,17 +191,16 @@ static const char *terms_table(matrix_group *g, char *name) {
   return name;
 }
 
-/* Element i of a tile, and `value` where it is on the diagonal. */
-static ir_value plus_diagonal(matrix_group *g, int i, ir_value x, ir_value value) {
+ir_value group_plus_diagonal(matrix_group *g, int i, ir_value x, ir_value value) {
   ir *b = g->b;
   if (i / (SIDES * QUAD) != i % QUAD) return x;
-  ir_value diagonal = ir_compare_int(b, "eq", g->row, side_quad(g, i / QUAD % SIDES));
+  ir_value diagonal = ir_compare_int(b, "eq", g->row, group_side(g, i / QUAD % SIDES));
   return ir_op2(b, "arith.addf", x, ir_select(b, diagonal, value, ir_float(b, b->f32, 0)));
 }
 
 /* c[0] + c[1] M + c[2] M^2, an element of the tile. */
 static ir_value three_terms(matrix_group *g, const ir_value *c, const ir_value *m, const ir_value *m2, int i) {
-  return plus_diagonal(g, i, ir_fma(g->b, c[1], m[i], times(g->b, c[2], m2[i])), c[0]);
+  return group_plus_diagonal(g, i, ir_fma(g->b, c[1], m[i], times(g->b, c[2], m2[i])), c[0]);
 }
 
 /* The left matrix is M^3, the tiles are of M, M^2, M^3; the right matrix becomes the polynomial less the identity. */
@@ -216,7 +215,7 @@ static void sum_series(matrix_group *g, const ir_value *m, const ir_value *m2, c
     factorial *= 10 + k;
   }
   for (int i = 0; i < TILE; i++) tile[i] = ir_fma(b, highest, m3[i], three_terms(g, c, m, m2, i));
-  write_tile(g, GROUP_RIGHT, tile);
+  group_write(g, GROUP_RIGHT, tile);
   ir_wait(b, IR_BARRIER_BLOCK);
   terms_table(g, name);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, BLOCKS_OF_THREE));
@@ -225,7 +224,7 @@ static void sum_series(matrix_group *g, const ir_value *m, const ir_value *m2, c
   product(g, GROUP_LEFT, GROUP_RIGHT, tile); /* less M^3 times it, M^3 being skew */
   for (int i = 0; i < TILE; i++) tile[i] = ir_op2(b, "arith.subf", three_terms(g, c, m, m2, i), tile[i]);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read */
-  write_tile(g, GROUP_RIGHT, tile);
+  group_write(g, GROUP_RIGHT, tile);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have written */
   ir_end_for(b, loop);
 }
@@ -235,22 +234,22 @@ static void sum_series(matrix_group *g, const ir_value *m, const ir_value *m2, c
 static void square(matrix_group *g, ir_value count) {
   ir *b = g->b;
   ir_value tile[TILE], own[TILE], most = largest(g, count);
-  read_tile(g, GROUP_RIGHT, own);
-  write_transposed(g, GROUP_LEFT, own);
+  group_read(g, GROUP_RIGHT, own);
+  group_write_transposed(g, GROUP_LEFT, own);
   ir_wait(b, IR_BARRIER_BLOCK);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_cast(b, "arith.extsi", most, b->i64));
   product(g, GROUP_LEFT, GROUP_RIGHT, tile);
-  read_tile(g, GROUP_RIGHT, own);
+  group_read(g, GROUP_RIGHT, own);
   ir_value more = ir_compare_int(b, "slt", narrow(b, loop.index), count);
   for (int i = 0; i < TILE; i++) tile[i] = ir_select(b, more, ir_op2(b, "arith.addf", ir_op2(b, "arith.addf", own[i], own[i]), tile[i]), own[i]);
   ir_wait(b, IR_BARRIER_BLOCK);
-  write_tile(g, GROUP_RIGHT, tile);
-  write_transposed(g, GROUP_LEFT, tile);
+  group_write(g, GROUP_RIGHT, tile);
+  group_write_transposed(g, GROUP_LEFT, tile);
   ir_wait(b, IR_BARRIER_BLOCK);
   ir_end_for(b, loop);
-  read_tile(g, GROUP_RIGHT, own);
-  for (int i = 0; i < TILE; i++) own[i] = plus_diagonal(g, i, own[i], ir_float(b, b->f32, 1));
-  write_transposed(g, GROUP_LEFT, own); /* what the thread alone has written before */
+  group_read(g, GROUP_RIGHT, own);
+  for (int i = 0; i < TILE; i++) own[i] = group_plus_diagonal(g, i, own[i], ir_float(b, b->f32, 1));
+  group_write_transposed(g, GROUP_LEFT, own); /* what the thread alone has written before */
   ir_wait(b, IR_BARRIER_BLOCK);
 }
 
@@ -267,16 +266,16 @@ void group_exponential(matrix_group *g) {
   ir *b = g->b;
   ir_value m[TILE], m2[TILE], m3[TILE];
   ir_wait(b, IR_BARRIER_BLOCK);
-  read_tile(g, GROUP_LEFT, m);
+  group_read(g, GROUP_LEFT, m);
   /* ||M||^2 is at most half the sum of squares, which is below 2^(q+1). */
   ir_value q = exponential_exponent(b, sum_of_squares(g, m));
   ir_value exponent = within(b, ir_op2(b, "arith.shrsi", add(b, q, i32(b, 1)), i32(b, 1)), 0, MOST_SQUARINGS);
   scale(b, m, exponential_power(b, ir_op2(b, "arith.subi", i32(b, 0), exponent), false));
-  write_tile(g, GROUP_LEFT, m);
+  group_write(g, GROUP_LEFT, m);
   ir_wait(b, IR_BARRIER_BLOCK);
   product(g, GROUP_LEFT, GROUP_LEFT, m2);
   for (int i = 0; i < TILE; i++) m2[i] = ir_op1(b, "arith.negf", m2[i]); /* M transposed is -M */
-  write_tile(g, GROUP_RIGHT, m2);
+  group_write(g, GROUP_RIGHT, m2);
   ir_wait(b, IR_BARRIER_BLOCK);
   product(g, GROUP_RIGHT, GROUP_LEFT, m3);
   ir_value count = squarings(g, exponent, sum_of_squares(g, m3));
@@ -284,7 +283,7 @@ void group_exponential(matrix_group *g) {
   scale(b, m, factor);
   scale(b, m2, square_of);
   scale(b, m3, times(b, square_of, factor));
-  write_tile(g, GROUP_LEFT, m3);
+  group_write(g, GROUP_LEFT, m3);
   sum_series(g, m, m2, m3);
   square(g, count);
 }

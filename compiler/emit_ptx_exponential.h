@@ -41,6 +41,15 @@ ir_value group_quad(matrix_group *g, int matrix, ir_value row, ir_value quad);
 /* The address of byte `at` (i32) of the group's right matrix, for other uses. */
 ir_value group_bytes(matrix_group *g, ir_value at);
 
+/* The thread's tile: element (i * 2 + side) * 4 + j of it is in row 4 row + i, column 4 group_side(side) + j. */
+enum { GROUP_QUAD = 4, GROUP_SIDES = 2, GROUP_TILE = GROUP_QUAD * GROUP_SIDES * GROUP_QUAD };
+ir_value group_side(matrix_group *g, int side);
+void group_read(matrix_group *g, int matrix, ir_value *tile);
+void group_write(matrix_group *g, int matrix, const ir_value *tile);
+void group_write_transposed(matrix_group *g, int matrix, const ir_value *tile);
+/* x, and `value` more where element i of the tile is on the diagonal. */
+ir_value group_plus_diagonal(matrix_group *g, int i, ir_value x, ir_value value);
+
 /* The left matrix is M, complete but for a barrier; then it is the transpose of exp(M), complete, and the right one is free. An
  * M that is not finite gives NaN everywhere. All threads of the block come here. */
 void group_exponential(matrix_group *g);

@@ -5,6 +5,7 @@
 #include "emit_basis.h"
 #include "emit_cpu.h"
 #include "emit_dense.h"
+#include "emit_ptx_basis.h"
 #include "explain_words.h"
 #include "form.h"
 
@@ -91,9 +92,11 @@ static bool explain(arena *a, const spec *s, explanation *out) {
   return true;
 }
 
+static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) { return emit_ptx_basis_program(a, plan, dtypes); }
+
 const form form_basis = {
     .name = "dense", .explain = explain,
     .entries = {.encode = "pegen_dense_encode", .prepare = "pegen_dense_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_dense_table_bytes"},
     .takes = takes, .plan = build, .print = print, .imports = imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash, .check = &check_rotors,
+    .per_head = per_head, .hash = hash, .gpu = gpu, .check = &check_rotors,
 };

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OPERANDS = 64, MAX_ATTRIBUTES = 12 };
+enum { MAX_OPERANDS = IR_MAX_RESULTS + 4, MAX_ATTRIBUTES = 12 }; /* a loop's bounds and step, and what goes from turn to turn */
 
 static MlirStringRef text(const char *s) { return mlirStringRefCreateFromCString(s); }
 
@@ -92,8 +92,15 @@ typedef struct op {
 } op;
 
 static op op_start(ir *b, const char *name) { return (op){.b = b, .name = name}; }
-static void op_operand(op *o, ir_value v) { o->operands[o->n_operands++] = v; }
-static void op_result(op *o, MlirType type) { o->results[o->n_results++] = type; }
+static void op_operand(op *o, ir_value v) {
+  if (o->n_operands == MAX_OPERANDS) diag_bug("ir", "'%s': more than %d operands", o->name, MAX_OPERANDS);
+  o->operands[o->n_operands++] = v;
+}
+
+static void op_result(op *o, MlirType type) {
+  if (o->n_results == IR_MAX_RESULTS) diag_bug("ir", "'%s': more than %d results", o->name, IR_MAX_RESULTS);
+  o->results[o->n_results++] = type;
+}
 
 static void op_attribute(op *o, const char *name, MlirAttribute attribute) {
   if (mlirAttributeIsNull(attribute)) diag_bug("ir", "'%s': bad attribute '%s'", o->name, name);
