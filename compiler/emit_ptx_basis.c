@@ -8,7 +8,7 @@
 #include "../kernel/launch.h"
 
 /* Tokens that share a C: what inverting costs is then as much as what multiplying some heads' rows does. */
-enum { MOST_SIZE = 64, MOST_TOKENS = 32 };
+enum { MOST_SIZE = 64, MOST_TOKENS = 32, BLOCKS = 2 /* of a multiprocessor: registers of eliminating, some 200 a thread */ };
 
 typedef struct basis {
   const plan_basis *plan;
@@ -169,6 +169,6 @@ const ptx_program *emit_ptx_basis_program(arena *a, const plan_basis *p, unsigne
   }
   ptx_program *program = arena_new(a, ptx_program);
   *program = (ptx_program){.spec = s, .plan = p, .per_head = p->per_head, .operations = p->turns->token_operations, .emit = emit};
-  ptx_add_group_entries(a, program, p->whole, group_threads(s->head_dim) / tokens_of(p), dtypes);
+  ptx_add_group_entries(a, program, p->whole, group_threads(s->head_dim) / tokens_of(p), BLOCKS, dtypes);
   return program;
 }

@@ -3,8 +3,7 @@
 
 #include "emit_cpu.h"
 
-/* BLOCKS of ir_make_kernel: with 33 KiB of shared memory and 170 registers a thread three fit most chips. */
-enum { QUAD = GROUP_QUAD, QUAD_BYTES = 4 * QUAD, ROWS_OF_THREAD = 2, BLOCKS = 3 };
+enum { QUAD = GROUP_QUAD, QUAD_BYTES = 4 * QUAD, ROWS_OF_THREAD = 2 };
 
 static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
 static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
@@ -236,7 +235,7 @@ static const thread_tile *make_tile(arena *a, const spec *s, int element, int ac
   return t;
 }
 
-void ptx_add_group_entries(arena *a, ptx_program *program, const spec *rows, int units, unsigned dtypes) {
+void ptx_add_group_entries(arena *a, ptx_program *program, const spec *rows, int units, int blocks, unsigned dtypes) {
   const spec *s = program->spec;
   for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
@@ -244,7 +243,7 @@ void ptx_add_group_entries(arena *a, ptx_program *program, const spec *rows, int
     const char *name = arena_printf(a, "%s_encode_%s", s->name, dtype_name[dtype]);
     for (int access = group_access(rows, element); access; access = access > element ? element : 0) {
       program->entry[program->n_entries++] = (ptx_entry){.name = name, .dtype = dtype, .access = access, .tile = make_tile(a, s, element, access),
-                                                         .units = units, .flight = group_flight(rows), .blocks = BLOCKS};
+                                                         .units = units, .flight = group_flight(rows), .blocks = blocks};
       name = arena_printf(a, "%s_narrow", name);
     }
   }

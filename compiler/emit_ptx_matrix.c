@@ -117,6 +117,6 @@ const ptx_program *emit_ptx_matrix_program(arena *a, const plan_dense *p, unsign
   }
   ptx_program *program = arena_new(a, ptx_program);
   *program = (ptx_program){.spec = s, .plan = p, .per_head = p->per_head, .operations = s->n_components * s->n_components, .emit = emit};
-  ptx_add_group_entries(a, program, s, s->n_blocks * group_threads(s->n_components), dtypes);
+  ptx_add_group_entries(a, program, s, s->n_blocks * group_threads(s->n_components), 0, dtypes);
   return program;
 }
