@@ -113,7 +113,6 @@ static void deal_out(basis *m) {
 static void emit_token(basis *m, ir_value index, ir_value all) {
   ir *b = m->rows.b;
   ptx_body *t = m->rows.body;
-  row_place place[GROUP_MOST_PIECES];
   ir_value first, threads_turn = m->turns;
   m->rows.exists = below(b, index, all);
   ir_value column = ir_select(b, m->rows.exists, index, ir_op2(b, "arith.subi", all, i32(b, 1)));
@@ -127,12 +126,12 @@ static void emit_token(basis *m, ir_value index, ir_value all) {
   make_coefficients(m);
   row_origin origin = emit_row_origin(&t->rows, &t->column, ir_int(b, b->i64, 0));
   ir_loop loop = ptx_begin_rows(t, &first);
-  group_rows_in(&m->rows, &origin, first, place);
+  group_rows_in(&m->rows, &origin, first);
   if (m->spec->inverse) turn_rows(m);
   else ir_wait(b, IR_BARRIER_BLOCK);
   group_rows_multiply(&m->rows, 1, (ir_value){NULL});
   if (!m->spec->inverse) turn_rows(m);
-  group_rows_out(&m->rows, first, place);
+  group_rows_out(&m->rows, &origin, first);
   ir_end_for(b, loop);
   m->turns = threads_turn;
 }

@@ -3,7 +3,7 @@
 
 #include "emit_cpu.h"
 
-enum { QUAD = GROUP_QUAD, QUAD_BYTES = 4 * QUAD, ROWS_OF_THREAD = 2 };
+enum { QUAD = GROUP_QUAD, QUAD_BYTES = 4 * QUAD, ROWS_OF_THREAD = 2, MOST_UNROLLED = 2 };
 
 static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
 static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
@@ -113,66 +113,82 @@ static void clear_rows(group_rows *r) {
   ir_wait(b, IR_BARRIER_BLOCK);
 }
 
-static void place_pieces(group_rows *r) {
+/* A thread's piece of a row: row of the flight, channel of the block it begins with (i32), and whether there is one (i1, null: there is). */
+typedef struct row_piece {
+  ir_value row, channel, exists;
+} row_piece;
+
+static row_piece piece_of(group_rows *r, ir_value i, bool is_whole) {
   ir *b = r->b;
-  int all = group_flight(r->spec) * r->of_row;
-  for (int i = 0; i < r->n_pieces; i++) {
-    ir_value index = add(b, r->group->lane, i32(b, (int64_t)i * r->group->threads)), piece = clamped(b, index, i32(b, all));
-    r->inside[i] = (i + 1) * r->group->threads > all ? below(b, index, i32(b, all)) : (ir_value){NULL};
-    r->row[i] = quotient(b, piece, r->of_row);
-    r->column[i] = rest(b, piece, r->of_row);
-  }
+  int of_row = r->spec->n_components / r->body->entry->tile->lanes, all = group_flight(r->spec) * of_row;
+  ir_value index = add(b, r->group->lane, mul(b, i, r->group->threads));
+  row_piece piece = {.row = quotient(b, index, of_row), .channel = mul(b, rest(b, index, of_row), r->body->entry->tile->lanes)};
+  if (!is_whole) piece.exists = below(b, index, i32(b, all));
+  return piece;
 }
 
-/* The thread's piece of a row, where it lies. */
-static row_place piece_place(group_rows *r, const row_origin *origin, ir_value first, int i) {
+static row_place place_of(group_rows *r, const row_origin *origin, ir_value first, const row_piece *piece) {
   ir *b = r->b;
-  const thread_tile *t = r->body->entry->tile;
-  row_place place = emit_row_place(&r->body->rows, origin, clamped(b, add(b, first, r->row[i]), r->body->end));
-  ir_value at = wide(b, mul(b, channel_of(r, mul(b, r->column[i], t->lanes)), t->element));
+  row_place place = emit_row_place(&r->body->rows, origin, clamped(b, add(b, first, piece->row), r->body->end));
+  ir_value at = wide(b, mul(b, channel_of(r, piece->channel), r->body->entry->tile->element));
   place.in = ir_offset(b, place.in, at);
   place.out = ir_offset(b, place.out, at);
   return place;
 }
 
-void group_rows_in(group_rows *r, const row_origin *origin, ir_value first, row_place *place) {
+static void piece_in(group_rows *r, const row_origin *origin, ir_value first, const row_piece *piece) {
   ir *b = r->b;
   const thread_tile *t = r->body->entry->tile;
   ir_value x[QUAD_BYTES / 2];
-  for (int i = 0; i < r->n_pieces; i++) {
-    place[i] = piece_place(r, origin, first, i);
-    emit_row_load(&r->body->rows, &place[i]);
+  ir_branch branch;
+  if (piece->exists.ptr) branch = ir_if(b, piece->exists);
+  row_place place = place_of(r, origin, first, piece);
+  emit_row_load(&r->body->rows, &place);
+  emit_row_unpack(&r->body->rows, &place, x);
+  ir_value at = group_row_address(r, piece->row, piece->channel);
+  if (t->lanes == 1) ir_store(b, x[0], at, 4, false);
+  for (int k = 0; t->lanes > 1 && k < t->lanes; k += QUAD)
+    ir_store(b, ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, x + k), ir_offset_const(b, at, 4LL * k), QUAD_BYTES, false);
+  if (piece->exists.ptr) ir_end_if(b, branch);
+}
+
+static void piece_out(group_rows *r, const row_origin *origin, ir_value first, const row_piece *piece) {
+  ir *b = r->b;
+  const thread_tile *t = r->body->entry->tile;
+  ir_value y[QUAD_BYTES / 2], stored = both(b, r->exists, below(b, add(b, first, piece->row), r->body->end));
+  ir_branch branch = ir_if(b, piece->exists.ptr ? both(b, piece->exists, stored) : stored);
+  row_place place = place_of(r, origin, first, piece);
+  ir_value at = group_row_address(r, piece->row, piece->channel);
+  if (t->lanes == 1) y[0] = ir_load(b, b->f32, at, 4);
+  for (int k = 0; t->lanes > 1 && k < t->lanes; k += QUAD) {
+    ir_value quad = ir_load(b, ir_vector(b, QUAD, b->f32), ir_offset_const(b, at, 4LL * k), QUAD_BYTES);
+    for (int j = 0; j < QUAD; j++) y[k + j] = ir_extract(b, quad, j);
   }
-  for (int i = 0; i < r->n_pieces; i++) {
-    emit_row_unpack(&r->body->rows, &place[i], x);
-    ir_branch branch;
-    if (r->inside[i].ptr) branch = ir_if(b, r->inside[i]);
-    ir_value at = group_row_address(r, r->row[i], mul(b, r->column[i], t->lanes));
-    if (t->lanes == 1) ir_store(b, x[0], at, 4, false);
-    for (int k = 0; t->lanes > 1 && k < t->lanes; k += QUAD)
-      ir_store(b, ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, x + k), ir_offset_const(b, at, 4LL * k), QUAD_BYTES, false);
-    if (r->inside[i].ptr) ir_end_if(b, branch);
+  ir_store(b, emit_row_pack(&r->body->rows, y), place.out, t->access, false);
+  ir_end_if(b, branch);
+}
+
+/* One or two 16-byte pieces a thread side by side; single channels in a loop, because the addresses of many take registers. */
+static void each_piece(group_rows *r, const row_origin *origin, ir_value first, void (*visit)(group_rows *, const row_origin *, ir_value, const row_piece *)) {
+  ir *b = r->b;
+  int all = group_flight(r->spec) * (r->spec->n_components / r->body->entry->tile->lanes), count = (all + r->group->threads - 1) / r->group->threads;
+  bool is_whole = all % r->group->threads == 0;
+  if (count > MOST_UNROLLED) {
+    ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, count));
+    row_piece piece = piece_of(r, narrow(b, loop.index), is_whole);
+    visit(r, origin, first, &piece);
+    ir_end_for(b, loop);
+    return;
+  }
+  for (int i = 0; i < count; i++) {
+    row_piece piece = piece_of(r, i32(b, i), is_whole);
+    visit(r, origin, first, &piece);
   }
 }
 
-void group_rows_out(group_rows *r, ir_value first, const row_place *place) {
-  ir *b = r->b;
-  const thread_tile *t = r->body->entry->tile;
-  ir_value y[QUAD_BYTES / 2];
-  for (int i = 0; i < r->n_pieces; i++) {
-    ir_value stored = both(b, r->exists, below(b, add(b, first, r->row[i]), r->body->end));
-    ir_branch branch = ir_if(b, r->inside[i].ptr ? both(b, r->inside[i], stored) : stored);
-    ir_value at = group_row_address(r, r->row[i], mul(b, r->column[i], t->lanes));
-    if (t->lanes == 1) y[0] = ir_load(b, b->f32, at, 4);
-    for (int k = 0; t->lanes > 1 && k < t->lanes; k++) {
-      ir_value quad = k % QUAD ? (ir_value){NULL} : ir_load(b, ir_vector(b, QUAD, b->f32), ir_offset_const(b, at, 4LL * k), QUAD_BYTES);
-      if (quad.ptr)
-        for (int j = 0; j < QUAD; j++) y[k + j] = ir_extract(b, quad, j);
-    }
-    ir_store(b, emit_row_pack(&r->body->rows, y), place[i].out, t->access, false);
-    ir_end_if(b, branch);
-  }
-}
+void group_rows_in(group_rows *r, const row_origin *origin, ir_value first) { each_piece(r, origin, first, piece_in); }
+
+void group_rows_out(group_rows *r, const row_origin *origin, ir_value first) { each_piece(r, origin, first, piece_out); }
 
 /* ---- applying ---- */
 
@@ -218,10 +234,7 @@ void group_rows_multiply(group_rows *r, double amplitude, ir_value changed) {
 }
 
 void group_rows_begin(group_rows *r) {
-  r->of_row = r->spec->n_components / r->body->entry->tile->lanes;
-  r->n_pieces = (group_flight(r->spec) * r->of_row + r->group->threads - 1) / r->group->threads;
   make_channels(r);
-  place_pieces(r);
   clear_rows(r);
 }
 

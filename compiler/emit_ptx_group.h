@@ -7,8 +7,6 @@
 #include "emit_ptx_body.h"
 #include "emit_ptx_exponential.h"
 
-enum { GROUP_MOST_PIECES = 8 };
-
 typedef struct group_rows {
   ir *b;
   arena *memory;
@@ -19,9 +17,6 @@ typedef struct group_rows {
   ir_value exists;         /* i1: the group has one; otherwise it does as the last one does, and stores nothing */
   /* filled by group_rows_begin */
   ir_value first_channel;  /* i32; null: channels lie anyhow */
-  int n_pieces, of_row;    /* of a thread; of a row */
-  ir_value row[GROUP_MOST_PIECES], column[GROUP_MOST_PIECES]; /* i32: row of the flight, piece of the row */
-  ir_value inside[GROUP_MOST_PIECES];                         /* i1, null: the thread has that many */
 } group_rows;
 
 /* Rows that a group has in shared memory together. */
@@ -41,13 +36,13 @@ void group_skew(group_rows *r, int count, const spec_skew *generator, const ir_v
 
 /* Before the first rows; the right matrix is free. */
 void group_rows_begin(group_rows *r);
-/* The thread's pieces of rows first ...: where they lie, and into shared memory. A barrier is still to come. */
-void group_rows_in(group_rows *r, const row_origin *origin, ir_value first, row_place *place);
+/* Rows first ... into shared memory, those from the body's end on as the last one. A barrier is still to come. */
+void group_rows_in(group_rows *r, const row_origin *origin, ir_value first);
 /* The address of a channel of a row in shared memory (i32). */
 ir_value group_row_address(group_rows *r, ir_value row, ir_value channel);
 /* Every row becomes the product of the transpose of the left matrix with it, times amplitude, where `changed` (i1, null: all). A
  * thread takes out the pieces that it put in: from out to the next rows in there need be no barrier. */
 void group_rows_multiply(group_rows *r, double amplitude, ir_value changed);
-void group_rows_out(group_rows *r, ir_value first, const row_place *place);
+void group_rows_out(group_rows *r, const row_origin *origin, ir_value first);
 
 #endif

@@ -70,16 +70,15 @@ static void emit_rows(group_rows *r, ir_value encoded) {
   const spec *s = r->spec;
   const char *table = arena_printf(r->memory, "%s_passing", r->body->entry->name);
   int count = passing(r, table);
-  row_place place[GROUP_MOST_PIECES];
   ir_value first;
   row_origin origin = emit_row_origin(&r->body->rows, &r->body->column, ir_int(b, b->i64, 0));
   group_rows_begin(r);
   ir_loop loop = ptx_begin_rows(r->body, &first);
-  group_rows_in(r, &origin, first, place);
+  group_rows_in(r, &origin, first);
   copy_channels(r, &origin, first, table, count);
   ir_wait(b, IR_BARRIER_BLOCK);
   group_rows_multiply(r, s->inverse ? 1 / s->amplitude : s->amplitude, encoded);
-  group_rows_out(r, first, place);
+  group_rows_out(r, &origin, first);
   ir_end_for(b, loop);
 }
 
