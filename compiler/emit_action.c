@@ -16,6 +16,7 @@ typedef struct action {
   int rows;
   ir_value sum;         /* [rows][size] */
   ir_value coefficient; /* of the term at hand */
+  ir_value scale;       /* of what it adds: a half for the first */
 } action;
 
 static ir_value row_of(const action *a, ir_value buffer, int row) { return ir_offset_const(a->e->b, buffer, (int64_t)row * a->e->size * 4); }
@@ -35,8 +36,8 @@ static ir_value times(const action *a, ir_value v, ir_value scalar) {
   return ir_op2(a->e->b, "arith.mulf", v, ir_broadcast(a->e->b, ir_type(v), scalar));
 }
 
-/* to = 2 N from + to, or N from for the first term; the sum gets its part. */
-static void emit_term(action *a, ir_value from, ir_value to, bool first) {
+/* to = scale 2 N from + to; the sum gets its part. */
+static void emit_term(action *a, ir_value from, ir_value to) {
   applier *e = a->e;
   ir *b = e->b;
   int all = e->shape.n_pieces, step = apply_vectors_of(e->target, &e->shape, a->rows);
@@ -48,7 +49,8 @@ static void emit_term(action *a, ir_value from, ir_value to, bool first) {
     emit_column_sums(e, x, a->rows, start, count, sums);
     for (int i = 0; i < a->rows * count; i++) {
       int row = i / count, piece = start + i % count;
-      ir_value term = first ? times(a, sums[i], ir_float(b, b->f32, 0.5)) : ir_op2(b, "arith.addf", sums[i], load(a, to, row, piece));
+      ir_value scale = ir_broadcast(b, ir_type(sums[i]), a->scale);
+      ir_value term = emit_multiply_add(b, e->target, scale, sums[i], load(a, to, row, piece));
       store(a, term, to, row, piece);
       ir_value coefficient = ir_broadcast(b, ir_type(term), a->coefficient);
       store(a, emit_multiply_add(b, e->target, coefficient, term, load(a, a->sum, row, piece)), a->sum, row, piece);
@@ -76,15 +78,15 @@ void emit_action_rows(applier *e, const ir_value *in, const ir_value *out, int r
     for (int p = 0; p < e->shape.n_pieces; p++) {
       ir_value v = load(&a, x[i], 0, p);
       store(&a, v, buffer[FIRST], i, p);
+      store(&a, ir_float(b, ir_type(v), 0), buffer[SECOND], i, p);
       store(&a, times(&a, v, a.coefficient), a.sum, i, p);
     }
   }
-  a.coefficient = coefficient_at(e, coefficients, one);
-  emit_term(&a, buffer[FIRST], buffer[SECOND], true);
-  ir_value pair[2] = {buffer[FIRST], buffer[SECOND]}, current[2];
-  ir_loop loop = ir_for_with(b, ir_int(b, b->i64, 2), work_field(e, offsetof(pegen_apply, terms), b->i64), 2, pair, current);
+  ir_value pair[2] = {buffer[SECOND], buffer[FIRST]}, current[2];
+  ir_loop loop = ir_for_with(b, one, work_field(e, offsetof(pegen_apply, terms), b->i64), 2, pair, current);
   a.coefficient = coefficient_at(e, coefficients, loop.index);
-  emit_term(&a, current[1], current[0], false);
+  a.scale = ir_select(b, ir_compare_int(b, "eq", loop.index, one), ir_float(b, b->f32, 0.5), ir_float(b, b->f32, 1));
+  emit_term(&a, current[1], current[0]);
   ir_value swapped[2] = {current[1], current[0]};
   ir_end_for_with(b, loop, 2, swapped, pair);
   double amplitude = e->s->inverse ? 1 / e->s->amplitude : e->s->amplitude;

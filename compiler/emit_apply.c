@@ -8,9 +8,9 @@
 
 #include <stddef.h>
 
-/* GROUP: rows of one walk over a matrix that all heads share. TILE_BYTES: of matrices that stay in the second cache while
- * batch after batch uses them. */
-enum { GROUP = 4, LISTED = APPLY_LISTED, CACHE_LINE = 64, TILE_BYTES = 256 * 1024 };
+/* GROUP: rows of one walk over a matrix that all heads share. ACTING: rows that an exponential acts on at once: more would take less of it, but
+ * few rows are what it is for. TILE_BYTES: of matrices that stay in the second cache while batch after batch uses them. */
+enum { GROUP = 4, ACTING = 2, LISTED = APPLY_LISTED, CACHE_LINE = 64, TILE_BYTES = 256 * 1024 };
 
 /* A row of head 0 and the way to other heads' in bytes; as int64_t in memory. */
 typedef struct row_entry {
@@ -164,6 +164,9 @@ static void emit_shared(applier *e, const bool *is_left) {
 
 /* ---- heads with matrices of their own: q's and k's rows of some batches ---- */
 
+/* With few registers more rows are more code and no more speed. */
+static int listed_rows(const applier *e) { return e->target->registers >= 32 ? LISTED : LISTED / 2; }
+
 static ir_value entry_field(applier *e, ir_value index, size_t offset) {
   return ir_offset_const(e->b, ir_offset(e->b, e->list, mul(e->b, index, i64(e->b, sizeof(row_entry)))), (int64_t)offset);
 }
@@ -225,7 +228,7 @@ static void emit_heads(applier *e, const bool *is_left) {
   ir *b = e->b;
   ir_value first_batch = WORK_I64(e, batch_begin), batch_end = WORK_I64(e, batch_end);
   ir_value both = ir_compare_int(b, "ne", addresses_of(e, i64(b, 1), i64(b, 0)).heads, i64(b, 0));
-  ir_value step = ir_select(b, both, i64(b, LISTED / 2), i64(b, LISTED)), count = ir_op2(b, "arith.subi", batch_end, first_batch);
+  ir_value step = ir_select(b, both, i64(b, listed_rows(e) / 2), i64(b, listed_rows(e))), count = ir_op2(b, "arith.subi", batch_end, first_batch);
   ir_value turns = ir_op2(b, "arith.divui", ir_op2(b, "arith.subi", add(b, count, step), i64(b, 1)), step);
   ir_loop tokens = ir_for(b, WORK_I64(e, token_begin), WORK_I64(e, token_end));
   ir_loop some = ir_for(b, i64(b, 0), turns);
@@ -234,7 +237,7 @@ static void emit_heads(applier *e, const bool *is_left) {
   ir_value rows = emit_list(e, tokens.index, first, last);
   ir_loop heads = ir_for(b, WORK_I64(e, head_begin), WORK_I64(e, head_end));
   ir_value of_head = ir_offset(b, matrices_of(e, tokens.index), mul(b, heads.index, WORK_I64(e, matrix_head)));
-  emit_listed(e, of_head, heads.index, i64(b, 0), rows, LISTED);
+  emit_listed(e, of_head, heads.index, i64(b, 0), rows, e->shape.layout == MATRIX_EXPONENT ? ACTING : listed_rows(e));
   ir_end_for(b, heads);
   for (int tensor = 0; tensor < 2 && is_left; tensor++) {
     row_addresses at = addresses_of(e, i64(b, tensor), tokens.index);
