@@ -258,6 +258,8 @@ static bool in_order(const spec *s) {
   return true;
 }
 
+bool emit_apply_in_lines(const spec *s) { return in_order(s) && s->channel[0] == 0 && s->head_dim % 16 == 0 && s->n_components * s->n_blocks == s->head_dim; }
+
 /* Whether a channel is in no block; NULL: none is. */
 static const bool *leftovers_of(arena *a, const spec *s) {
   if (s->n_components * s->n_blocks == s->head_dim) return NULL;
@@ -276,8 +278,8 @@ static const char *channel_table(ir *b, arena *a, const spec *s, const char *nam
   return table;
 }
 
-void emit_apply(ir *b, arena *a, const spec *s, const cpu_target *target, int dtype, bool per_head, matrix_layout layout, const char *name) {
-  applier e = {.b = b, .s = s, .target = target, .dtype = dtype, .size = s->n_components};
+void emit_apply(ir *b, arena *a, const spec *s, const cpu_target *target, int dtype, bool per_head, matrix_layout layout, bool streaming, const char *name) {
+  applier e = {.b = b, .s = s, .target = target, .dtype = dtype, .size = s->n_components, .streaming = streaming};
   e.shape = apply_shape_of(target, e.size, layout);
   e.channel_bytes = dtype == DTYPE_F32 ? 4 : 2;
   e.contiguous = in_order(s);

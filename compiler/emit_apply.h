@@ -23,7 +23,10 @@ typedef enum matrix_layout {
   MATRIX_EXPONENT, /* columns, of 2 M / rho: rows are to be multiplied with exp(M), see emit_action.h */
 } matrix_layout;
 
-/* Emits NAME(const pegen_apply *). per_head: matrices differ from head to head. */
-void emit_apply(ir *b, arena *a, const spec *s, const cpu_target *target, int dtype, bool per_head, matrix_layout layout, const char *name);
+/* Whether every pair of blocks of 8 float32 channels is a line of its row, as streaming stores want it. */
+bool emit_apply_in_lines(const spec *s);
+
+/* Emits NAME(const pegen_apply *). per_head: matrices differ from head to head; streaming: stores go past the caches. */
+void emit_apply(ir *b, arena *a, const spec *s, const cpu_target *target, int dtype, bool per_head, matrix_layout layout, bool streaming, const char *name);
 
 #endif

@@ -185,7 +185,7 @@ static ir_value load_row(applier *e, const diagonal_shape *d, ir_value row, int 
 static void store_row(applier *e, const diagonal_shape *d, ir_value sum, ir_value row, int v) {
   ir *b = e->b;
   if (e->contiguous) {
-    emit_store_channels(b, e->target, e->dtype, sum, ir_offset_const(b, row, (int64_t)v * d->width * e->channel_bytes), false);
+    emit_store_channels(b, e->target, e->dtype, sum, ir_offset_const(b, row, (int64_t)v * d->width * e->channel_bytes), e->streaming);
     return;
   }
   for (int at = 0; at < d->width; at += d->cycle) {

@@ -11,6 +11,7 @@ void emit_dense(ir *b, arena *a, const plan_dense *p, const cpu_target *target, 
 const char *emit_angles_name(arena *a, const cpu_target *target);
 const char *emit_form_name(arena *a, const cpu_target *target, bool rest);
 const char *emit_apply_name(arena *a, const cpu_target *target, int dtype);
+const char *emit_stream_name(arena *a, const cpu_target *target);
 const char *emit_act_name(arena *a, const cpu_target *target, int dtype);
 
 #endif

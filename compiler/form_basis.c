@@ -55,7 +55,7 @@ static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, 
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) apply[dtype] = describe_function(d, emit_apply_name(a, t, dtype));
     LLVMValueRef fields[] = {describe_i64(d, 1), describe_i64(d, 0), describe_i64(d, 0), describe_function(d, emit_prepare_name(a, t)),
                              describe_function(d, emit_rotor_name(a, t)), describe_function(d, emit_form_name(a, t, false)), null,
-                             LLVMConstArray2(d->ptr, apply, DTYPE_COUNT), null, null, LLVMConstArray2(d->ptr, act, DTYPE_COUNT)};
+                             LLVMConstArray2(d->ptr, apply, DTYPE_COUNT), null, null, null, LLVMConstArray2(d->ptr, act, DTYPE_COUNT)};
     rows[i] = describe_struct(d, "pegen_dense_code", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense_code));
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);

@@ -76,7 +76,7 @@ static LLVMValueRef target_rows(describer *d, const plan_dense *p, const cpu_tar
     LLVMValueRef fields[] = {describe_i64(d, unit), describe_i64(d, p->spec->dense->schur || size > DENSE_IN_LANES ? 0 : unit),
                              describe_i64(d, (size + lanes - 1) / lanes * lanes), describe_function(d, emit_prepare_name(a, t)),
                              describe_function(d, emit_angles_name(a, t)), describe_function(d, emit_form_name(a, t, false)),
-                             describe_function(d, emit_form_name(a, t, true)), LLVMConstArray2(d->ptr, apply, DTYPE_COUNT),
+                             describe_function(d, emit_form_name(a, t, true)), LLVMConstArray2(d->ptr, apply, DTYPE_COUNT), describe_function(d, emit_stream_name(a, t)),
                              describe_function(d, arena_printf(a, "%s_sum", form)), describe_function(d, arena_printf(a, "%s_bound", form)),
                              LLVMConstArray2(d->ptr, act, DTYPE_COUNT)};
     rows[i] = describe_struct(d, "pegen_dense_code", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense_code));

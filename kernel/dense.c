@@ -416,6 +416,20 @@ static void run_pass(dense_pass *p, int part, int parts) {
     run_tokens(p, run.batch, run.batch + 1, run.begin, run.end);
 }
 
+/* Whether rows by a table are stored past the caches: as encode.c decides it. */
+static int is_streamed(const pegen_call *call, int prefetch) {
+  int64_t touched = 0;
+  for (int s = 0; s < 2; s++) {
+    const pegen_stream *stream = &call->stream[s];
+    if (!stream->given || stream->in.empty)
+      continue;
+    if (stream->in_place || !pegen_streams_aligned(stream, 64))
+      return 0;
+    touched += pegen_view_bytes(&stream->in) + pegen_view_bytes(stream->out);
+  }
+  return touched > (prefetch ? PEGEN_STREAM_ABOVE_SLOW : PEGEN_STREAM_ABOVE);
+}
+
 int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   const pegen_dense *dense = driver->form;
   pegen_call call;
@@ -434,6 +448,9 @@ int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int p
   p.tabled = call.tabled != 0;
   if (!p.apply)
     return PEGEN_ERROR_DTYPE;
+  int streamed = p.tabled && p.code->stream && call.type == 0 && is_streamed(&call, prefetch);
+  if (streamed)
+    p.apply = p.code->stream;
   p.n = 0;
   for (int s = 0; s < 2; s++) {
     if (call.stream[s].given && !call.stream[s].in.empty)
@@ -443,5 +460,6 @@ int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int p
       p.n = 0;
     }
   }
+  pegen_order_stores(streamed);
   return 0;
 }
