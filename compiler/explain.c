@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- counting ---- */
 
@@ -41,7 +42,7 @@ static const char *count_text(arena *a, const operation_count *c) {
     int count;
     const char *what;
   } kinds[] = {{c->arithmetic, "additions and multiplications"}, {c->divisions, "divisions and roots"},
-               {c->sines, "sines and cosines"}, {c->exponentials, "exponentials"}};
+               {c->sines, "sines and cosines"}, {c->exponentials, "exponentials and logarithms"}};
   const char *text = NULL;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (kinds[i].count) text = text ? arena_printf(a, "%s, %d %s", text, kinds[i].count, kinds[i].what) : arena_printf(a, "%d %s", kinds[i].count, kinds[i].what);
@@ -49,6 +50,9 @@ static const char *count_text(arena *a, const operation_count *c) {
 }
 
 static void line(const char *label, const char *text) { printf("  %-12s %s\n", label, text); }
+
+/* What a number counts, where that is anything but numbers. */
+static const char *units_text(arena *a, const char *units) { return strcmp(units, "1") ? arena_printf(a, " (%s)", units) : ""; }
 
 static void print_description(arena *a, const spec *s, const explanation *e) {
   printf("%s%s%s\n\n", s->name, *s->doc ? ": " : "", s->doc);
@@ -71,11 +75,11 @@ static void print_description(arena *a, const spec *s, const explanation *e) {
       bool named = o->dimension[d] && (*o->dimension[d] < '0' || *o->dimension[d] > '9');
       shape = arena_printf(a, "%s%s%s%s%" PRId64, shape, d ? ", " : "", named ? o->dimension[d] : "", named ? "=" : "", o->shape[d]);
     }
-    line(i ? "" : "operands", arena_printf(a, "%s [%s]: %s; %s", o->name, shape, o->doc, o->units));
+    line(i ? "" : "operands", arena_printf(a, "%s [%s]: %s%s", o->name, shape, o->doc, units_text(a, o->units)));
   }
   for (int i = 0; i < s->n_inputs; i++) {
     const char *size = s->input[i].size ? arena_printf(a, " [%" PRId64 "]", s->input[i].size) : "";
-    line(i ? "" : "inputs", arena_printf(a, "%s%s of each query token and head: %s; %s", s->input[i].name, size, s->input[i].doc, s->input[i].units));
+    line(i ? "" : "inputs", arena_printf(a, "%s%s of each query token and head: %s%s", s->input[i].name, size, s->input[i].doc, units_text(a, s->input[i].units)));
   }
   if (s->grid[0]) {
     const char *grid = "";
@@ -107,12 +111,13 @@ static void print_cost(arena *a, const spec *s, const explanation *e) {
     line("a token", arena_printf(a, "%s%s", count_text(a, &c->token), c->per_head ? ", for each head; q and k share it" : "; q, k and all heads share it"));
   if (c->row_operations) {
     double share = (double)operation_count_all(&c->token) / rows;
-    line("a row", arena_printf(a, "%d operations on channels, and %.1f of the token's with %d heads", c->row_operations, share, heads));
+    line("a row", arena_printf(a, "%d operations on channels; its share of the token's, with %d heads, is %.1f", c->row_operations, heads, share));
   }
   if (c->pair_operations) line("a pair", arena_printf(a, "%d operations a head", c->pair_operations));
   int columns = s->head_dim + e->columns_added;
   line(c->row_operations ? "" : "a row", arena_printf(a, "%d bytes read and %d written in float32, half of that in bfloat16 and float16", 4 * s->head_dim, 4 * columns));
-  line("columns", e->columns_added ? arena_printf(a, "%d added to each row", e->columns_added) : "none added");
+  const char *zeros = e->columns_of_zeros ? arena_printf(a, ", %d of zeros among them", e->columns_of_zeros) : "";
+  line("columns", e->columns_added ? arena_printf(a, "%d added to each row%s", e->columns_added, zeros) : "none added");
   if (e->entries_precision) line("precision", arena_printf(a, "rotor entries %s", e->entries_precision));
   line(e->entries_precision ? "" : "precision", e->rows_precision);
 }

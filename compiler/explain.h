@@ -44,7 +44,7 @@ typedef struct explanation {
   const char *normal_form; /* what the kernel computes */
   property property[PROPERTY_COUNT];
   explain_cost cost;
-  int columns_added;       /* to each row of q and k */
+  int columns_added, columns_of_zeros; /* to each row of q and k; those of them that only fill it up */
   const char *entries_precision, *rows_precision;
 } explanation;
 

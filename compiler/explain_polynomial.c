@@ -30,6 +30,7 @@ static void explain_widened(arena *a, const plan_widen *plan, explanation *out) 
   out->block = "none: columns are appended to queries and keys";
   out->normal_form = arena_printf(a, "%d column%s, monomials of the key's position times coefficients of the query's", plan->n_columns, plan->n_columns > 1 ? "s" : "");
   out->columns_added = plan->layout[0].n_lanes;
+  out->columns_of_zeros = plan->layout[0].n_lanes - plan->n_columns;
   out->rows_precision = "scores in float32 within 2^-18 of the largest in their row; in 16 bits within 2^-13, columns split into two";
 }
 
