@@ -378,6 +378,11 @@ static int refuse_table(const spec *s, const char *what) {
   return STATUS_ERROR;
 }
 
+static int refuse_gpu(const spec *s, const char *what) {
+  diag_error(s->file, s->line, "bench: %s is timed on processors only; expected --target x86-64-v3 or the like", what);
+  return STATUS_ERROR;
+}
+
 int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned dtype, const bench_options *bench) {
   if (bench->table && !kernel->prepare) return refuse_table(s, "the kernel");
   number_type type = NUMBER_F32;
@@ -398,10 +403,12 @@ int bench_spec(arena *a, const spec *s, const compile_options *options, const be
   const form *f = form_of(s);
   if (!f) return STATUS_ERROR;
   if (bench->table && !f->entries.prepare) return refuse_table(s, f->entries.encode ? "the kernel" : "the attention");
-  if (f->bench) return f->bench(a, s, options, bench);
   compile_options compiling = *options;
   const char *processors;
-  if (ptx_target_parse(a, options->targets, &processors) && !processors)
+  bool on_gpu = ptx_target_parse(a, options->targets, &processors) && !processors;
+  if ((f->bench || f->out_dim) && on_gpu) return refuse_gpu(s, f->name);
+  if (f->bench) return f->bench(a, s, options, bench);
+  if (on_gpu)
     return bench->table ? refuse_table(s, "the GPU's kernel") : bench_gpu_spec(a, s, options, bench);
   compiling.emit = EMIT_OBJ;
   if (!compiling.dtypes) compiling.dtypes = PEGEN_DTYPE_F32;

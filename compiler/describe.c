@@ -156,6 +156,14 @@ static const char *joined_targets(arena *a, const cpu_target *const *targets, in
 
 /* ---- PTX ---- */
 
+static LLVMValueRef ptx_attention_of(describer *d, const ptx_program *program) {
+  const ptx_attention *of = program->attention;
+  if (!of) return describe_null(d);
+  LLVMValueRef fields[] = {describe_i32(d, of->first_entry), describe_i32(d, of->n_parameters), describe_i32(d, of->value_dim),
+                           describe_i32(d, of->placed), describe_i32(d, of->grid_only), describe_i32(d, (int32_t)of->indexed)};
+  return describe_global(d, "ptx_attention", describe_struct(d, "pegen_ptx_attention", fields, 6, sizeof(pegen_ptx_attention)), true);
+}
+
 static LLVMValueRef ptx(describer *d) {
   static const unsigned bits[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16};
   const ptx_module *m = d->request->ptx;
@@ -172,7 +180,7 @@ static LLVMValueRef ptx(describer *d) {
   LLVMValueRef fields[] = {describe_string(d, m->text), describe_i64(d, (int64_t)m->size), LLVMConstArray2(d->i64, digest, 2),
                            describe_string(d, m->target->name), describe_i32(d, PEGEN_PTX_BLOCK), describe_i32(d, m->n_parameters),
                            describe_i32(d, d->request->form->per_head(d->request->plan)), describe_i32(d, m->program->n_entries),
-                           rows(d, "ptx_entries", values, m->program->n_entries)};
+                           rows(d, "ptx_entries", values, m->program->n_entries), ptx_attention_of(d, m->program)};
   return describe_global(d, "ptx", describe_struct(d, "pegen_ptx", fields, sizeof fields / sizeof *fields, sizeof(pegen_ptx)), true);
 }
 

@@ -227,7 +227,7 @@ int ptx_entry_units(const ptx_entry *entry) { return entry->units ? entry->units
 
 bool ptx_entry_waits(const ptx_entry *entry) { return entry->units || entry->tile->columns; }
 
-int emit_ptx_parameters(const spec *s) { return PEGEN_PTX_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT; }
+int emit_ptx_parameters(const spec *s) { return PEGEN_PTX_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT + s->n_inputs * PEGEN_PTX_INPUT_COUNT; }
 
 ptx_function ptx_open_function(ir *b, arena *a, const char *name, int count, int blocks, bool host) {
   if (count > PEGEN_PTX_MAX_PARAMETERS) diag_bug("emit_ptx", "%d parameters", count);

@@ -14,6 +14,8 @@
 #include "ir.h"
 #include "plan_thread.h"
 
+#include <stdio.h>
+
 /* One entry: a number type and a width of access. Where a unit's accesses would leave 32-byte sectors half
  * written, or no unit is made of whole accesses, rows go through shared memory (emit_stage). */
 typedef struct ptx_entry {
@@ -34,7 +36,16 @@ int ptx_entry_units(const ptx_entry *entry);
 /* Whether its threads wait for one another. */
 bool ptx_entry_waits(const ptx_entry *entry);
 
-enum { PTX_MAX_ENTRIES = 6 };
+enum { PTX_MAX_ENTRIES = 12 };
+
+/* What the launcher must know of attention entries to check a call as the CPU's driver does. */
+typedef struct ptx_attention {
+  int first_entry;  /* of the program's: it and all after it are of attention */
+  int n_parameters, value_dim;
+  bool placed;      /* positions are needed */
+  bool grid_only;   /* and must be the built-in grid's */
+  unsigned indexed; /* operands that are read by index */
+} ptx_attention;
 
 /* What a form makes for GPUs. */
 typedef struct ptx_program ptx_program;
@@ -43,10 +54,14 @@ struct ptx_program {
   const void *plan;      /* the form's */
   bool per_head;         /* rotors differ from head to head */
   int operations;        /* of a block and token */
+  const char *summary;   /* in the head of the PTX file, where there are no blocks; NULL: blocks, channels and operations */
   int n_entries;         /* widest access first within a type */
+  const ptx_attention *attention; /* NULL: all entries encode */
   ptx_entry entry[PTX_MAX_ENTRIES];
   /* Appends an entry to the module. has_bf16: the machine converts to bfloat16; host: see above. */
   void (*emit)(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host);
+  /* The head of the PTX file from entries to grid, each line a comment; NULL: as of blocks that are encoded. */
+  void (*print_work)(FILE *out, const ptx_program *program);
 };
 
 /* Rotors in closed form on blades. */

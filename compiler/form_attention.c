@@ -6,6 +6,7 @@
  */
 #include "bench_attention.h"
 #include "emit_attention.h"
+#include "emit_ptx_attention.h"
 #include "form.h"
 
 #include "../kernel/attention.h"
@@ -84,9 +85,11 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   return describe_global(d, "attention", describe_struct(d, "pegen_attention", fields, 12, sizeof(pegen_attention)), true);
 }
 
+static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) { return emit_ptx_attention_program(a, plan, dtypes); }
+
 const form form_attention = {
     .name = "attention", .explain = explain_attention,
     .entries = {.attention = "pegen_driver_attention", .workspace = "pegen_driver_workspace"},
     .takes = takes, .plan = build, .print = print, .imports = emit_attention_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash, .check = &check_attention, .bench = bench_attention,
+    .per_head = per_head, .hash = hash, .gpu = gpu, .check = &check_attention, .bench = bench_attention,
 };

@@ -3,6 +3,7 @@
  *   spec -> polynomial (weights and shapes) -> plan_widen (columns) -> emit_widen
  */
 #include "emit_cpu.h"
+#include "emit_ptx_widen.h"
 #include "emit_widen.h"
 #include "form.h"
 #include "plan_widen.h"
@@ -63,9 +64,11 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   return describe_global(d, "widen", describe_struct(d, "pegen_widen", fields, 6, sizeof(pegen_widen)), true);
 }
 
+static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) { return emit_ptx_widen_program(a, plan, dtypes); }
+
 const form form_polynomial = {
     .name = "polynomial", .explain = explain_polynomial,
     .entries = {.encode = "pegen_driver_widen", .workspace = "pegen_driver_workspace"},
     .takes = takes, .plan = build, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash, .out_dim = out_dim, .check = &check_widen,
+    .per_head = per_head, .hash = hash, .out_dim = out_dim, .gpu = gpu, .check = &check_widen,
 };

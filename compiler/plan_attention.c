@@ -11,17 +11,19 @@ static const double LOG2_E = 1.44269504088896340736;
 
 /* ---- the pair's expressions ---- */
 
-/* The same expression with coordinates and operands rounded to float32 first, so that all of it is float32:
- * displacements are small numbers, and a bias needs no more. */
+/* The same expression with coordinates and operands rounded to float32 first, and whatever is made of constants alone, so that
+ * all of it is float32: displacements are small numbers, and a bias needs no more. What hides a key then stays an
+ * infinity also where float64 is a sum of two float32. */
 static const expr *in_f32(arena *a, expr_pool *pool, const expr *x) {
-  const expr *v[3] = {NULL};
+  const expr *v[3] = {NULL}, *y;
   int arity = expr_op_arity(x->op);
   if (x->op == EXPR_POSITION || x->op == EXPR_OPERAND) return expr_unary(pool, EXPR_NARROW, x);
   if (arity == 0) return x;
   for (int i = 0; i < arity; i++) v[i] = in_f32(a, pool, x->arg[i]);
-  if (x->op == EXPR_ELEMENT) return expr_element(pool, x->index, x->n_heads, x->offsets, v[0]);
-  if (arity == 1) return expr_unary(pool, x->op, v[0]);
-  return arity == 2 ? expr_binary(pool, x->op, v[0], v[1]) : expr_select(pool, v[0], v[1], v[2]);
+  if (x->op == EXPR_ELEMENT) y = expr_element(pool, x->index, x->n_heads, x->offsets, v[0]);
+  else if (arity == 1) y = expr_unary(pool, x->op, v[0]);
+  else y = arity == 2 ? expr_binary(pool, x->op, v[0], v[1]) : expr_select(pool, v[0], v[1], v[2]);
+  return y->is_f32 || expr_is_fixed(y) ? y : expr_unary(pool, EXPR_NARROW, y);
 }
 
 /* Nothing else makes -infinity of numbers. */

@@ -40,15 +40,18 @@ static int run_step(void *context, const pegen_launch_step *step) {
 
 static int fits(DLDevice device) { return device.device_type == kDLCPU; }
 
-static int encode(void *context, const pegen_args *args, int part, int parts) {
-  threads *t = context;
+static int run_entry(threads *t, pegen_launch_entry entry, const pegen_args *args, int part, int parts) {
+  pegen_launch_request request = {&t->kernel, entry, args, t->wanted};
   if (part < 0 || part >= parts) return PEGEN_ERROR_PART;
-  int error = pegen_launch_check(&t->kernel, args);
+  int error = pegen_launch_check(&request);
   if (error) return error;
-  if (!pegen_launch_on_device(&t->kernel, args, fits)) return PEGEN_ERROR_DEVICE;
-  pegen_launch_request request = {&t->kernel, args, t->wanted};
+  if (!pegen_launch_on_device(&request, fits)) return PEGEN_ERROR_DEVICE;
   return part == 0 ? pegen_launch_plan(&request, run_step, t) : 0;
 }
+
+static int encode(void *context, const pegen_args *args, int part, int parts) { return run_entry(context, PEGEN_LAUNCH_ENCODE, args, part, parts); }
+
+static int attention(void *context, const pegen_args *args, int part, int parts) { return run_entry(context, PEGEN_LAUNCH_ATTENTION, args, part, parts); }
 
 const char *run_threads_entry(const pegen_kernel *kernel) { return ((const threads *)(const void *)kernel)->last; }
 
@@ -59,25 +62,31 @@ static bool set_pointer(const loaded_kernel *loaded, const char *symbol, const v
   return at != NULL;
 }
 
+/* Puts `runner` behind one of the kernel's entries, which is called `entry` in the host's object. */
+static bool connect_entry(arena *a, loaded_kernel *loaded, const char *name, const char *entry, int (*runner)(void *, const pegen_args *, int, int), pegen_entry **of) {
+  void *own = run_find(loaded, arena_printf(a, "%s_host_%s", name, entry));
+  if (!own || !set_pointer(loaded, arena_printf(a, "%s_host_%s_runner", name, entry), &runner, sizeof runner)) return false;
+  if (*of) memcpy(of, &own, sizeof own);
+  return true;
+}
+
 static bool connect(arena *a, loaded_kernel *loaded, const ptx_program *program, int64_t wanted) {
   const char *name = program->spec->name;
   threads *t = arena_new(a, threads);
   t->kernel = *run_kernel(loaded);
   t->wanted = wanted;
+  if (t->kernel.ptx->n_entries > PTX_MAX_ENTRIES) diag_bug("run_threads", "%d entries", t->kernel.ptx->n_entries);
   for (int i = 0; i < t->kernel.ptx->n_entries; i++) {
     void *entry = run_find(loaded, t->kernel.ptx->entries[i].name);
     if (!entry) return false;
     memcpy(&t->entry[i], &entry, sizeof entry);
     t->waits[i] = ptx_entry_waits(&program->entry[i]);
   }
-  int (*runner)(void *, const pegen_args *, int, int) = encode;
   void (*waiter)(int32_t) = run_block_wait;
-  void *own = run_find(loaded, arena_printf(a, "%s_host_encode", name));
-  if (!own || !set_pointer(loaded, arena_printf(a, "%s_host_runner", name), &runner, sizeof runner) ||
+  if (!connect_entry(a, loaded, name, "encode", encode, &t->kernel.encode) || !connect_entry(a, loaded, name, "attention", attention, &t->kernel.attention) ||
       !set_pointer(loaded, arena_printf(a, "%s_host_context", name), &t, sizeof t) ||
       !set_pointer(loaded, arena_printf(a, "%s_host_waiter", name), &waiter, sizeof waiter))
     return false;
-  memcpy(&t->kernel.encode, &own, sizeof own);
   run_replace(loaded, &t->kernel);
   return true;
 }

@@ -109,16 +109,17 @@ static void print_parameters(FILE *f, const ptx_program *p) {
   fprintf(f, "//   q: in, out, heads, strides of in (batch, token, head), strides of out; the same of k");
   if (s->n_operands) fprintf(f, ",\n//   operands, address and type each (0 f32, 1 f64, 2 f16, 3 bf16):");
   for (int i = 0; i < s->n_operands; i++) fprintf(f, "%s %s", i ? "," : "", s->operand[i].name);
+  for (int i = 0; i < s->n_inputs; i++) fprintf(f, "%s %s", i ? "," : ",\n//   inputs of a query, address, type (as of operands) and strides (batch, token, head) each:", s->input[i].name);
   const char *others = p->per_head ? "heads" : "batches";
   fprintf(f, ".\n// Strides are in bytes. Grid: x = ceil(%s * tokens * units / %d), or ceil(%s * tokens / tokens of a block)\n// where they are given; y = ceil(%s / rows a thread).\n",
           others, PEGEN_PTX_BLOCK, others, p->per_head ? "batches * tensors" : "heads of q and k");
 }
 
-static void print_head(FILE *f, const ptx_program *p) {
+/* Entries that encode rows. */
+static void print_rows(FILE *f, const ptx_program *p) {
   const spec *s = p->spec;
-  fprintf(f, "// %s: made by pegen %s", s->name, PEGEN_VERSION);
-  for (int i = 0; i < s->n_options; i++) fprintf(f, "%s%s=%s", i ? " " : " with\n// ", s->option[i].name, s->option[i].value);
-  fprintf(f, "\n// %d blocks of %d channels; %d operations a block and token.\n//\n", s->n_blocks, s->n_components, p->operations);
+  if (p->summary) fprintf(f, "// %s\n//\n", p->summary);
+  else fprintf(f, "// %d blocks of %d channels; %d operations a block and token.\n//\n", s->n_blocks, s->n_components, p->operations);
   fprintf(f, "// entry, units of a token, bytes of an access, tokens of a block\n");
   for (int i = 0; i < p->n_entries; i++) {
     const ptx_entry *e = &p->entry[i];
@@ -127,6 +128,14 @@ static void print_head(FILE *f, const ptx_program *p) {
     fputc('\n', f);
   }
   print_parameters(f, p);
+}
+
+static void print_head(FILE *f, const ptx_program *p) {
+  const spec *s = p->spec;
+  fprintf(f, "// %s: made by pegen %s", s->name, PEGEN_VERSION);
+  for (int i = 0; i < s->n_options; i++) fprintf(f, "%s%s=%s", i ? " " : " with\n// ", s->option[i].name, s->option[i].value);
+  fputc('\n', f);
+  (p->print_work ? p->print_work : print_rows)(f, p);
 }
 
 /* The text of options that came from a description must not end the comment it stands in. */
@@ -176,7 +185,7 @@ ptx_module *ptx_compile(arena *a, const ptx_program *p, const ptx_target *target
   ptx_write(a, p, target, &options, &text);
   m->target = target;
   m->program = p;
-  m->n_parameters = emit_ptx_parameters(p->spec);
+  m->n_parameters = p->attention ? p->attention->n_parameters : emit_ptx_parameters(p->spec);
   m->size = text.size;
   m->text = arena_printf(a, "%.*s", (int)text.size, text.data);
   free(text.data);
@@ -205,21 +214,26 @@ static void add_host_wait(LLVMModuleRef module, arena *a, const char *name) {
   LLVMDisposeBuilder(builder);
 }
 
-/* int NAME_host_encode(args, part, parts) { return NAME_host_runner(NAME_host_context, args, part, parts); }, so
- * that the host's stand-in of a kernel knows which one it is; both variables are set after loading. */
-static void add_host_entry(LLVMModuleRef module, arena *a, const char *name) {
+/* int NAME_host_ENTRY(args, part, parts) { return NAME_host_ENTRY_runner(NAME_host_context, args, part, parts); }, so
+ * that the host's stand-in of a kernel knows which one it is; the variables are set after loading. */
+static void add_host_entry(LLVMModuleRef module, arena *a, const char *name, const char *entry, LLVMValueRef host) {
   LLVMContextRef context = LLVMGetModuleContext(module);
   LLVMTypeRef ptr = LLVMPointerTypeInContext(context, 0), i32 = LLVMInt32TypeInContext(context);
-  static const char *const names[2] = {"runner", "context"};
-  LLVMValueRef value[2];
   LLVMTypeRef outer[] = {ptr, i32, i32}, inner[] = {ptr, ptr, i32, i32};
-  LLVMValueRef f = LLVMAddFunction(module, arena_printf(a, "%s_host_encode", name), LLVMFunctionType(i32, outer, 3, false));
+  LLVMValueRef f = LLVMAddFunction(module, arena_printf(a, "%s_host_%s", name, entry), LLVMFunctionType(i32, outer, 3, false));
   LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
   LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(context, f, "entry"));
-  for (int i = 0; i < 2; i++) value[i] = LLVMBuildLoad2(builder, ptr, host_pointer(module, ptr, arena_printf(a, "%s_host_%s", name, names[i])), "");
-  LLVMValueRef arguments[] = {value[1], LLVMGetParam(f, 0), LLVMGetParam(f, 1), LLVMGetParam(f, 2)};
-  LLVMBuildRet(builder, LLVMBuildCall2(builder, LLVMFunctionType(i32, inner, 4, false), value[0], arguments, 4, ""));
+  LLVMValueRef runner = LLVMBuildLoad2(builder, ptr, host_pointer(module, ptr, arena_printf(a, "%s_host_%s_runner", name, entry)), "");
+  LLVMValueRef arguments[] = {LLVMBuildLoad2(builder, ptr, host, ""), LLVMGetParam(f, 0), LLVMGetParam(f, 1), LLVMGetParam(f, 2)};
+  LLVMBuildRet(builder, LLVMBuildCall2(builder, LLVMFunctionType(i32, inner, 4, false), runner, arguments, 4, ""));
   LLVMDisposeBuilder(builder);
+}
+
+static void add_host_entries(LLVMModuleRef module, arena *a, const char *name) {
+  LLVMTypeRef ptr = LLVMPointerTypeInContext(LLVMGetModuleContext(module), 0);
+  LLVMValueRef host = host_pointer(module, ptr, arena_printf(a, "%s_host_context", name));
+  add_host_entry(module, a, name, "encode", host);
+  add_host_entry(module, a, name, "attention", host);
 }
 
 void ptx_write_host(arena *a, const ptx_program *p, int optimize, compile_output *out) {
@@ -230,7 +244,7 @@ void ptx_write_host(arena *a, const ptx_program *p, int optimize, compile_output
   lower_begin();
   char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName(), *features = LLVMGetHostCPUFeatures();
   compilation c = lower(&b, p, triple, cpu, features, optimize);
-  add_host_entry(c.module, a, p->spec->name);
+  add_host_entries(c.module, a, p->spec->name);
   add_host_wait(c.module, a, p->spec->name);
   lower_write(c.module, c.machine, false, out);
   LLVMDisposeMessage(triple);

@@ -40,8 +40,9 @@ void ptx_write(arena *a, const ptx_program *p, const ptx_target *target, const c
 /* The same as text to embed. */
 ptx_module *ptx_compile(arena *a, const ptx_program *p, const ptx_target *target, int optimize);
 
-/* An object for this machine with the entries' bodies as functions (emit_ptx.h), and NAME_host_encode, which
- * calls what NAME_host_runner points at with NAME_host_context and its own arguments. For check and tests. */
+/* An object for this machine with the entries' bodies as functions (emit_ptx.h), and NAME_host_encode and NAME_host_attention,
+ * which call what NAME_host_encode_runner (or ..._attention_runner) points at with NAME_host_context and their own arguments. For
+ * check and tests. */
 void ptx_write_host(arena *a, const ptx_program *p, int optimize, compile_output *out);
 
 #endif

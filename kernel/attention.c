@@ -219,13 +219,6 @@ static void run_item(walk *w, int64_t item) {
 
 /* ---- the entries ---- */
 
-static double square_root(double x) {
-  double root = x > 1 ? x : 1;
-  for (int i = 0; i < 64; i++) /* Newton's steps from above: no library here, and they end in a few */
-    root = 0.5 * (root + x / root);
-  return root;
-}
-
 static int is_unkind(const pegen_view *view) {
   int64_t stride = view->stride[PEGEN_TOKEN] < 0 ? -view->stride[PEGEN_TOKEN] : view->stride[PEGEN_TOKEN];
   return stride > view->width && stride % UNKIND_STRIDE == 0;
@@ -235,7 +228,6 @@ static void begin_walk(walk *w, const pegen_driver *driver, const pegen_args *ar
   const pegen_attention *form = driver->form;
   const pegen_attention_code *code = &form->targets[target];
   const pegen_kernel *kernel = driver->kernel;
-  double scale = call->scale == 0 ? 1 / square_root((double)kernel->head_dim) : call->scale;
   w->driver = driver;
   w->form = form;
   w->args = args;
@@ -267,7 +259,7 @@ static void begin_walk(walk *w, const pegen_driver *driver, const pegen_args *ar
   w->tile.stage = is_unkind(&call->k) || is_unkind(&call->v);
   for (int i = 0; i < kernel->n_inputs; i++)
     w->tile.input_token[i] = call->input[i].stride[PEGEN_TOKEN];
-  w->tile.scale = scale * 1.44269504088896340736;
+  w->tile.scale = call->scale * 1.44269504088896340736;
   w->tile.keys = &w->key_places;
 }
 

@@ -17,6 +17,13 @@ static const DLTensor *key_positions(const pegen_args *args) { return args->k_po
 
 /* ---- 2. what is given ---- */
 
+static double square_root(double x) {
+  double root = x > 1 ? x : 1;
+  for (int i = 0; i < 64; i++) /* Newton's steps from above: no library here, and they end in a few */
+    root = 0.5 * (root + x / root);
+  return root;
+}
+
 static int check_given(const pegen_driver *driver, const pegen_args *args, pegen_attention_call *call) {
   const pegen_attention *form = driver->form;
   const pegen_kernel *kernel = driver->kernel;
@@ -33,6 +40,8 @@ static int check_given(const pegen_driver *driver, const pegen_args *args, pegen
     return error;
   call->causal = PEGEN_GIVEN(args, causal) != 0;
   call->scale = PEGEN_GIVEN(args, scale);
+  if (call->scale == 0)
+    call->scale = 1 / square_root((double)kernel->head_dim);
   return call->scale - call->scale == 0 ? 0 : PEGEN_ERROR_SCALE;
 }
 

@@ -33,8 +33,38 @@ enum {
   PEGEN_PTX_OPERAND_ADDRESS = 0,
   PEGEN_PTX_OPERAND_TYPE, /* PEGEN_PTX_OPERAND_F32 ... */
   PEGEN_PTX_OPERAND_COUNT,
+  /* After the operands, PEGEN_PTX_INPUT_COUNT parameters of each input of a query. */
+  PEGEN_PTX_INPUT_ADDRESS = 0,
+  PEGEN_PTX_INPUT_TYPE, /* PEGEN_PTX_OPERAND_F32, or that of the rows */
+  PEGEN_PTX_INPUT_BATCH, /* strides */
+  PEGEN_PTX_INPUT_TOKEN,
+  PEGEN_PTX_INPUT_HEAD,
+  PEGEN_PTX_INPUT_COUNT,
   PEGEN_PTX_MAX_PARAMETERS = 160,
   PEGEN_PTX_BLOCK = 128 /* threads of a block */
+};
+
+/* Parameters of an attention entry. A block has a tile of queries of one head; blocks lie along x, a head's tiles side by
+ * side, heads within batches. */
+enum {
+  PEGEN_PTX_ATTENTION_TOKENS,
+  PEGEN_PTX_ATTENTION_KEYS,
+  PEGEN_PTX_ATTENTION_HEADS,     /* of q */
+  PEGEN_PTX_ATTENTION_GROUP,     /* heads of q that share one of k and v */
+  PEGEN_PTX_ATTENTION_CAUSAL,    /* 1: query i sees keys j <= i + keys - tokens only */
+  PEGEN_PTX_ATTENTION_SCALE,     /* of q k^T times log2(e): the bits of a float32 */
+  PEGEN_PTX_ATTENTION_POSITIONS, /* of queries: five parameters in the order above; all 0 where none are needed */
+  PEGEN_PTX_ATTENTION_KEY_POSITIONS = PEGEN_PTX_ATTENTION_POSITIONS + 5,
+  PEGEN_PTX_ATTENTION_Q = PEGEN_PTX_ATTENTION_KEY_POSITIONS + 5, /* PEGEN_PTX_ROWS_COUNT parameters; then as many of each of k, v and out */
+  PEGEN_PTX_ROWS_ADDRESS = 0,    /* of k also where there are no keys: a row is read before they are counted */
+  PEGEN_PTX_ROWS_BATCH,          /* strides */
+  PEGEN_PTX_ROWS_TOKEN,
+  PEGEN_PTX_ROWS_HEAD,
+  PEGEN_PTX_ROWS_COUNT,
+  PEGEN_PTX_ATTENTION_K = PEGEN_PTX_ATTENTION_Q + PEGEN_PTX_ROWS_COUNT,
+  PEGEN_PTX_ATTENTION_V = PEGEN_PTX_ATTENTION_K + PEGEN_PTX_ROWS_COUNT,
+  PEGEN_PTX_ATTENTION_OUT = PEGEN_PTX_ATTENTION_V + PEGEN_PTX_ROWS_COUNT,
+  PEGEN_PTX_ATTENTION_OPERANDS = PEGEN_PTX_ATTENTION_OUT + PEGEN_PTX_ROWS_COUNT /* as above */
 };
 
 /* Number types of operands. */

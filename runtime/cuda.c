@@ -213,6 +213,7 @@ static void leave_context(int ordinal) {
 
 typedef struct launcher {
   const pegen_ptx *ptx;
+  int n_parameters;
   const loaded_module *module;
   CUstream stream;
 } launcher;
@@ -220,7 +221,7 @@ typedef struct launcher {
 static int launch_step(void *context, const pegen_launch_step *step) {
   const launcher *l = context;
   void *parameters[PEGEN_PTX_MAX_PARAMETERS];
-  for (int i = 0; i < l->ptx->n_parameters; i++)
+  for (int i = 0; i < l->n_parameters; i++)
     parameters[i] = (void *)&step->parameter[i];
   return cuda_error(cuda.cuLaunchKernel(l->module->function[step->entry - l->ptx->entries], step->grid_x, step->grid_y, 1,
                                         (unsigned)l->ptx->block, 1, 1, 0, l->stream, parameters, NULL));
@@ -232,12 +233,13 @@ int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args
     return PEGEN_ERROR_KERNEL;
   if (kernel->struct_size < sizeof(pegen_kernel) || !kernel->ptx)
     return PEGEN_ERROR_NO_PTX;
-  if (entry && strcmp(entry, "encode") != 0)
+  pegen_launch_request request = {kernel, pegen_launch_find(kernel, entry), args, 0};
+  if (request.entry == PEGEN_LAUNCH_NONE)
     return PEGEN_ERROR_ENTRY;
-  int error = pegen_launch_check(kernel, args), pushed = 0;
+  int error = pegen_launch_check(&request), pushed = 0;
   if (error)
     return error;
-  if (!pegen_launch_on_device(kernel, args, fits))
+  if (!pegen_launch_on_device(&request, fits))
     return PEGEN_ERROR_DEVICE;
   if (pegen_cuda_device_count() == 0) {
     cuda_error(start_error);
@@ -245,11 +247,12 @@ int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args
   }
   int ordinal = (args->q ? args->q : args->k)->device.device_id;
   error = enter_context(ordinal, &pushed);
-  launcher l = {.ptx = kernel->ptx, .stream = stream};
+  int attends = request.entry == PEGEN_LAUNCH_ATTENTION;
+  launcher l = {.ptx = kernel->ptx, .n_parameters = attends ? kernel->ptx->attention->n_parameters : kernel->ptx->n_parameters, .stream = stream};
   if (!error)
     error = find_module(kernel->ptx, &l.module);
   if (!error) {
-    pegen_launch_request request = {kernel, args, l.module->threads};
+    request.threads = l.module->threads;
     error = pegen_launch_plan(&request, launch_step, &l);
   }
   if (pushed)

@@ -7,7 +7,7 @@
  */
 #include "launch.h"
 
-#define pegen_check pegen_launch_check_call
+#include "launch_names.h"
 #include "../kernel/driver.h"
 
 #include <string.h>
@@ -18,6 +18,7 @@ static const int64_t MOST_X = INT32_MAX - 1024, MOST_ROWS = INT32_MAX / 2, MOST_
 /* One pass over the tensors that share tokens and positions. */
 typedef struct pass {
   const pegen_launch_request *request;
+  const pegen_call *call;
   const pegen_stream *stream[2];
   int n;
 } pass;
@@ -25,6 +26,9 @@ typedef struct pass {
 static int64_t at_least_one(int64_t x) { return x > 1 ? x : 1; }
 static int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
 static int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+/* Whether rows of a thread are batches of one head. */
+static int by_head(const pegen_ptx *ptx) { return ptx->per_head == PEGEN_PER_HEAD_ALL; }
 
 /* ---- checks ---- */
 
@@ -36,20 +40,61 @@ static int check(const pegen_kernel *kernel, const pegen_args *args, pegen_call 
   return pegen_check(&driver, args, 0, 1, call);
 }
 
-int pegen_launch_check(const pegen_kernel *kernel, const pegen_args *args) {
+int pegen_launch_check(const pegen_launch_request *request) {
   pegen_call call;
-  return check(kernel, args, &call);
+  if (request->entry == PEGEN_LAUNCH_ATTENTION)
+    return pegen_launch_plan_attention(request, NULL, NULL);
+  return check(request->kernel, request->args, &call);
 }
 
-int pegen_launch_on_device(const pegen_kernel *kernel, const pegen_args *args, int (*fits)(DLDevice)) {
+/* ---- what there is ---- */
+
+const pegen_ptx_attention *pegen_launch_attention_of(const pegen_kernel *kernel) {
+  return kernel->attention ? kernel->ptx->attention : NULL; /* older kernels with PTX had no attention, nor that field */
+}
+
+pegen_launch_entry pegen_launch_find(const pegen_kernel *kernel, const char *name) {
+  const pegen_ptx_attention *attention = pegen_launch_attention_of(kernel);
+  int encodes = attention ? attention->first_entry > 0 : kernel->ptx->n_entries > 0;
+  if (encodes && (!name || strcmp(name, "encode") == 0))
+    return PEGEN_LAUNCH_ENCODE;
+  return attention && (!name || strcmp(name, "attention") == 0) ? PEGEN_LAUNCH_ATTENTION : PEGEN_LAUNCH_NONE;
+}
+
+static int has_field(const pegen_kernel *kernel, size_t end) { return kernel->struct_size >= end; }
+#define HAS(kernel, field) has_field(kernel, offsetof(pegen_kernel, field) + sizeof (kernel)->field)
+
+/* Whether encode appends columns: then rows of q and k are not encoded alike. */
+static int has_columns(const pegen_kernel *kernel) { return HAS(kernel, n_columns) && (kernel->n_columns > 0 || (HAS(kernel, widths) && kernel->widths)); }
+
+/* Inputs of a query that the entry reads. */
+static int n_inputs_of(const pegen_launch_request *request) {
+  return request->entry == PEGEN_LAUNCH_ENCODE && HAS(request->kernel, n_inputs) ? request->kernel->n_inputs : 0;
+}
+
+/* ---- devices ---- */
+
+static int is_elsewhere(const DLTensor *t, const DLTensor *first, int (*fits)(DLDevice)) {
+  return t && (!fits(t->device) || t->device.device_id != first->device.device_id);
+}
+
+int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDevice)) {
+  const pegen_kernel *kernel = request->kernel;
+  const pegen_args *args = request->args;
+  int attends = request->entry == PEGEN_LAUNCH_ATTENTION, placed = !attends || kernel->ptx->attention->placed;
   const DLTensor *positions[] = {args->q || !args->k_positions ? args->positions : NULL, args->k ? args->k_positions : NULL};
-  const DLTensor *tensors[] = {args->q, args->k, args->q_out, args->k_out, positions[0], positions[1]};
+  const DLTensor *tensors[] = {args->q, args->k, attends ? args->v : args->q_out, attends ? args->out : args->k_out,
+                               placed ? positions[0] : NULL, placed ? positions[1] : NULL};
   const DLTensor *first = args->q ? args->q : args->k;
-  for (int i = 0; i < 6 + kernel->n_operands; i++) {
-    const DLTensor *t = i < 6 ? tensors[i] : args->operands[i - 6];
-    if (t && (!fits(t->device) || t->device.device_id != first->device.device_id))
+  for (int i = 0; i < 6; i++)
+    if (is_elsewhere(tensors[i], first, fits))
       return 0;
-  }
+  for (int i = 0; i < kernel->n_operands; i++)
+    if (is_elsewhere(args->operands[i], first, fits))
+      return 0;
+  for (int i = 0; args->q && i < n_inputs_of(request); i++)
+    if (is_elsewhere(args->inputs[i], first, fits))
+      return 0;
   return 1;
 }
 
@@ -64,7 +109,8 @@ static int is_aligned(const pegen_view *view, int64_t access) {
 
 static const pegen_ptx_entry *choose_entry(const pass *p, uint32_t dtype) {
   const pegen_ptx *ptx = p->request->kernel->ptx;
-  for (int i = 0; i < ptx->n_entries; i++) {
+  const pegen_ptx_attention *attention = pegen_launch_attention_of(p->request->kernel);
+  for (int i = 0; i < (attention ? attention->first_entry : ptx->n_entries); i++) {
     const pegen_ptx_entry *entry = &ptx->entries[i];
     int fits = entry->dtype == dtype;
     for (int s = 0; fits && s < p->n; s++)
@@ -108,12 +154,25 @@ static int64_t operand_type(DLDataType type) {
   return type.bits == 64 ? PEGEN_PTX_OPERAND_F64 : type.bits == 16 ? PEGEN_PTX_OPERAND_F16 : PEGEN_PTX_OPERAND_F32;
 }
 
-static void set_operands(int64_t *parameter, const pegen_kernel *kernel, const pegen_args *args) {
+void pegen_launch_set_operands(int64_t *parameter, const pegen_kernel *kernel, const pegen_args *args) {
   for (int i = 0; i < kernel->n_operands; i++) {
     const DLTensor *operand = args->operands[i];
-    int64_t *of = parameter + PEGEN_PTX_OPERANDS + i * PEGEN_PTX_OPERAND_COUNT;
+    int64_t *of = parameter + i * PEGEN_PTX_OPERAND_COUNT;
     of[PEGEN_PTX_OPERAND_ADDRESS] = (int64_t)((uintptr_t)operand->data + operand->byte_offset);
     of[PEGEN_PTX_OPERAND_TYPE] = operand_type(operand->dtype);
+  }
+}
+
+/* Of the batches from `batch` on. */
+static void set_inputs(int64_t *parameter, const pegen_launch_request *request, const pegen_call *call, int64_t batch) {
+  for (int i = 0; i < n_inputs_of(request); i++) {
+    const pegen_view *view = &call->input[i];
+    int64_t *of = parameter + i * PEGEN_PTX_INPUT_COUNT;
+    of[PEGEN_PTX_INPUT_ADDRESS] = (int64_t)view->base + batch * view->stride[PEGEN_BATCH];
+    of[PEGEN_PTX_INPUT_TYPE] = call->wide_inputs ? PEGEN_PTX_OPERAND_F32 : operand_type(request->args->inputs[i]->dtype);
+    of[PEGEN_PTX_INPUT_BATCH] = view->stride[PEGEN_BATCH];
+    of[PEGEN_PTX_INPUT_TOKEN] = view->stride[PEGEN_TOKEN];
+    of[PEGEN_PTX_INPUT_HEAD] = view->stride[PEGEN_HEAD];
   }
 }
 
@@ -136,19 +195,22 @@ static int64_t blocks_of(const pegen_ptx *ptx, const pegen_ptx_entry *entry, int
 static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t first, int64_t batches, pegen_launch_run *run, void *context) {
   const pegen_ptx *ptx = p->request->kernel->ptx;
   const pegen_stream *stream = p->stream[0];
-  int64_t tokens = stream->in.size[PEGEN_TOKEN], rows = 0, others = ptx->per_head ? p->request->kernel->heads : batches;
+  int64_t tokens = stream->in.size[PEGEN_TOKEN], rows = 0, others = by_head(ptx) ? p->request->kernel->heads : batches;
   int64_t blocks = blocks_of(ptx, entry, tokens * others);
   pegen_launch_step step;
   memset(&step, 0, sizeof step);
   step.entry = entry;
   for (int s = 0; s < p->n; s++) {
-    set_tensor(step.parameter + (s ? PEGEN_PTX_K : PEGEN_PTX_Q), p->stream[s], first);
-    rows += ptx->per_head ? batches : p->stream[s]->in.size[PEGEN_HEAD];
+    int is_second = s || (has_columns(p->request->kernel) && p->stream[s]->keys);
+    set_tensor(step.parameter + (is_second ? PEGEN_PTX_K : PEGEN_PTX_Q), p->stream[s], first);
+    rows += by_head(ptx) ? batches : p->stream[s]->in.size[PEGEN_HEAD];
   }
   set_positions(step.parameter, stream, first);
-  set_operands(step.parameter, p->request->kernel, p->request->args);
+  pegen_launch_set_operands(step.parameter + PEGEN_PTX_OPERANDS, p->request->kernel, p->request->args);
+  if (p->request->args->q)
+    set_inputs(step.parameter + PEGEN_PTX_OPERANDS + p->request->kernel->n_operands * PEGEN_PTX_OPERAND_COUNT, p->request, p->call, first);
   int64_t each = rows_of_thread(p, entry, blocks * ptx->block, rows);
-  if (ptx->per_head && step.parameter[PEGEN_PTX_POSITION_BATCH])
+  if (by_head(ptx) && step.parameter[PEGEN_PTX_POSITION_BATCH])
     each = p->n; /* a batch has its own rotors */
   step.parameter[PEGEN_PTX_BATCHES] = batches;
   step.parameter[PEGEN_PTX_TOKENS] = tokens;
@@ -168,13 +230,13 @@ static int launch_pass(const pass *p, uint32_t dtype, pegen_launch_run *run, voi
   if (!entry)
     return PEGEN_ERROR_DTYPE;
   int64_t batches = stream->in.size[PEGEN_BATCH], tokens = stream->in.size[PEGEN_TOKEN];
-  int64_t per_batch = blocks_of(kernel->ptx, entry, tokens * (kernel->ptx->per_head ? kernel->heads : 1)) * kernel->ptx->block;
+  int64_t per_batch = blocks_of(kernel->ptx, entry, tokens * (by_head(kernel->ptx) ? kernel->heads : 1)) * kernel->ptx->block;
   int64_t heads = 0;
   for (int s = 0; s < p->n; s++)
     heads += p->stream[s]->in.size[PEGEN_HEAD];
   if (per_batch > MOST_X || heads > MOST_ROWS)
     return PEGEN_ERROR_SIZE_OVERFLOW;
-  int64_t most = kernel->ptx->per_head ? MOST_Y : MOST_X / per_batch;
+  int64_t most = by_head(kernel->ptx) ? MOST_Y : MOST_X / per_batch;
   for (int64_t first = 0; run && first < batches; first += most) {
     int error = launch_batches(p, entry, first, smaller(most, batches - first), run, context);
     if (error)
@@ -185,7 +247,7 @@ static int launch_pass(const pass *p, uint32_t dtype, pegen_launch_run *run, voi
 
 static int launch_passes(const pegen_launch_request *request, const pegen_call *call, pegen_launch_run *run, void *context) {
   static const uint32_t dtypes[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16}; /* ORDER PEGEN_DTYPE */
-  pass p = {.request = request};
+  pass p = {.request = request, .call = call};
   int error = 0;
   for (int s = 0; s < 2 && !error; s++) {
     const pegen_stream *stream = &call->stream[s];
@@ -201,6 +263,8 @@ static int launch_passes(const pegen_launch_request *request, const pegen_call *
 
 int pegen_launch_plan(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
   pegen_call call;
+  if (request->entry == PEGEN_LAUNCH_ATTENTION)
+    return pegen_launch_plan_attention(request, run, context);
   int error = check(request->kernel, request->args, &call);
   if (!error)
     error = launch_passes(request, &call, NULL, NULL); /* k is refused before q is launched */

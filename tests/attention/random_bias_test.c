@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
   int count = argc > 2 ? atoi(argv[2]) : 60, failed = 0;
   arena *a = arena_create();
   const char **targets;
-  int n_targets = trial_targets(a, NULL, &targets);
+  int n_targets = trial_targets(a, argc > 3 ? argv[3] : NULL, &targets);
   long double largest = 0;
   for (int i = 0; i < count; i++) failed += !one(seed, i, targets, n_targets, &largest);
   printf("%d of %d failed; largest error 2^%.1Lf\n", failed, count, log2l(largest));

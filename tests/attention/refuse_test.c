@@ -1,4 +1,4 @@
-/* What a call of attention refuses, each in a call that is right but for one thing, and that nothing is written then. */
+/* refuse_test [TARGET]: what a call of attention refuses, each in a call that is right but for one thing, and that nothing is written then. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,6 +25,7 @@ typedef struct call {
 } call;
 
 static const pegen_kernel *kernel;
+static const char *target = "native";
 
 static DLTensor tensor(void *data, int rank, int64_t *shape, DLDataType type) {
   return (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = rank, .dtype = type, .shape = shape};
@@ -125,7 +126,7 @@ static void grid_alone(void **state) {
   loader_define defines[] = {{"head_dim", "8"}, {"heads", "4"}, {"window_h", "3"}, {"window_w", "3"}, {"value_dim", "6"}, {"grid", "1,5"}};
   spec *s = loader_load(a, SPECS_DIR "/relative_bias_table.lua", DSL_DIR, 6, defines);
   assert_non_null(s);
-  loaded_kernel *loaded = trial_load(a, s, "native", PEGEN_DTYPE_F32, 1);
+  loaded_kernel *loaded = trial_load(a, s, target, PEGEN_DTYPE_F32, 1);
   assert_non_null(loaded);
   const pegen_kernel *other = kernel;
   kernel = run_kernel(loaded);
@@ -144,11 +145,12 @@ static void sentences(void **state) {
   for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) assert_string_not_equal(pegen_strerror(errors[i]), "unknown error");
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   arena *a = arena_create();
+  if (argc > 1) target = argv[1];
   loader_define defines[] = {{"head_dim", "8"}, {"heads", "4"}, {"window_h", "3"}, {"window_w", "3"}, {"value_dim", "6"}};
   spec *s = loader_load(a, SPECS_DIR "/relative_bias_table.lua", DSL_DIR, 5, defines);
-  loaded_kernel *loaded = s ? trial_load(a, s, "native", PEGEN_DTYPE_F32, 1) : NULL;
+  loaded_kernel *loaded = s ? trial_load(a, s, target, PEGEN_DTYPE_F32, 1) : NULL;
   if (!loaded) return 1;
   kernel = run_kernel(loaded);
   static call c;

@@ -237,16 +237,16 @@ static int on_gpu(DLDevice device) { return device.device_type == kDLCUDA; }
 static void run_launch(const fuzz_call *c) {
   roles r;
   launched l = {.call = c};
-  int error = pegen_launch_check(c->kernel, c->given);
+  pegen_launch_request request = {c->kernel, PEGEN_LAUNCH_ENCODE, c->given, (int64_t)(c->part & 0xff) * 1000};
+  int error = pegen_launch_check(&request);
   if (c->sound) EXPECT(error == PEGEN_ERROR_OK);
   if (!error) {
     find_roles(c, &r);
-    bool fits = pegen_launch_on_device(c->kernel, c->given, on_gpu);
+    bool fits = pegen_launch_on_device(&request, on_gpu);
     if (c->sound) EXPECT(fits);
     if (!fits || !all_in_world(&r)) return;
     EXPECT(own_all(&r));
   }
-  pegen_launch_request request = {c->kernel, c->given, (int64_t)(c->part & 0xff) * 1000};
   EXPECT(pegen_launch_plan(&request, run_step, &l) == error);
   EXPECT(l.rows == (error ? 0 : rows_of(c->given->q) + rows_of(c->given->k)));
   world_expect_unchanged(false);

@@ -1,5 +1,5 @@
-/* Attention against the golden scores and outputs: the reference alone, then the kernels of every target that this
- * machine runs.
+/* attention_test [TARGET]: attention against the golden scores and outputs: the reference alone, then the kernels of
+ * the target, or of every one that this machine runs.
  *
  * Scores are read through attention itself: with the values one-hot, output c of a query is the probability of key c, and
  * the logarithms of two probabilities differ by what their scores do. f32: scores and outputs within 2^-18 of the row's
@@ -19,6 +19,8 @@
 #include <math.h>
 
 static const double BOUND = 0x1p-18, LEAST_SEEN = -85;
+
+static const char *wanted; /* target; NULL: all */
 
 typedef struct fixture {
   arena *memory;
@@ -141,7 +143,7 @@ static void check_outputs(fixture *f, const pegen_kernel *kernel, number_type ty
 static void kernels_give_golden(void **state) {
   fixture f = open_case(*state);
   const char **targets;
-  int count = trial_targets(f.memory, NULL, &targets);
+  int count = trial_targets(f.memory, wanted, &targets);
   assert_true(count > 0);
   for (int i = 0; i < count; i++) {
     loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 3);
@@ -158,8 +160,9 @@ static void kernels_give_golden(void **state) {
   arena_destroy(f.memory);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   arena *a = arena_create();
+  wanted = argc > 1 ? argv[1] : NULL;
   const golden_case *cases;
   int count = golden_read(a, GOLDEN_DIR, "attention.lua", &cases);
   struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, 2 * count);

@@ -4,6 +4,8 @@
  *
  * Over the stand-in for libcuda (tests/ptx/fake_cuda.c) the same program runs on any machine.
  */
+#include "gpu_case.h"
+
 #include "device.h"
 #include "fake_cuda.h"
 #include "form.h"
@@ -18,18 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 3, ANY_HEADS = 5, ANY_K_HEADS = 2, TOKENS = 37, SKIPPED = 77, OPERAND_TYPES = 4, MOST_DEFINES = 8 };
+enum { BATCH = 3, ANY_HEADS = 5, ANY_K_HEADS = 2, TOKENS = 37, SKIPPED = 77, MOST_DEFINES = 8 };
 static const long double ROW_BOUND = 0x1p-20L;
-
-typedef struct gpu_case {
-  arena *memory;
-  spec *spec;
-  const pegen_kernel *kernel;
-  trial_operands operands[OPERAND_TYPES]; /* in each number type, the calls take turns */
-  const DLTensor **device_operands[OPERAND_TYPES];
-  uint64_t random;
-  int calls, failed, other_bits;
-} gpu_case;
 
 static loaded_kernel *threads;
 
@@ -48,8 +40,9 @@ static const char *target_of(int chip) {
   return best;
 }
 
-static DLTensor *positions_of(gpu_case *c, int64_t tokens, number_type type, bool by_batch, double reach, double **values) {
-  int64_t axes = c->spec->n_axes, batches = by_batch ? BATCH : 1, count = batches * tokens * axes, shape[] = {batches, tokens, axes};
+DLTensor *gpu_positions(gpu_case *c, int64_t batch, int64_t tokens, number_type type, double reach, double **values) {
+  bool by_batch = batch > 0;
+  int64_t axes = c->spec->n_axes, batches = by_batch ? batch : 1, count = batches * tokens * axes, shape[] = {batches, tokens, axes};
   *values = arena_array(c->memory, double, count);
   for (int64_t i = 0; i < count; i++) {
     double value = random_uniform(&c->random, -reach, reach);
@@ -58,18 +51,23 @@ static DLTensor *positions_of(gpu_case *c, int64_t tokens, number_type type, boo
   return tensor_contiguous(c->memory, type, by_batch ? 3 : 2, shape + !by_batch, *values);
 }
 
+int gpu_launch(gpu_case *c, const char *entry, const pegen_args *args) {
+  int error = pegen_launch(c->kernel, entry, args, NULL);
+  if (error) printf("refused: %s %s\n", pegen_error_name(error), pegen_cuda_error_name());
+  return error;
+}
+
 static int call(gpu_case *c, int set, const DLTensor *positions, DLTensor *q, DLTensor *q_out, DLTensor *k, DLTensor *k_out) {
   DLTensor *moved[] = {device_upload(c->memory, positions), device_upload(c->memory, q), device_upload(c->memory, k), NULL, NULL};
   moved[3] = q_out == q ? moved[1] : device_upload(c->memory, q_out);
   moved[4] = k_out == k ? moved[2] : device_upload(c->memory, k_out);
   pegen_args args = {.struct_size = sizeof args, .n_operands = c->kernel->n_operands, .positions = moved[0], .q = moved[1], .k = moved[2],
                      .q_out = moved[3], .k_out = moved[4], .operands = c->device_operands[set]};
-  int error = pegen_launch(c->kernel, NULL, &args, NULL);
+  int error = gpu_launch(c, "encode", &args);
   device_download(moved[3], q_out);
   device_download(moved[4], k_out);
   for (int i = 0; i < 5; i++)
     if ((i != 3 || q_out != q) && (i != 4 || k_out != k)) device_free(moved[i]);
-  if (error) printf("refused: %s %s\n", pegen_error_name(error), pegen_cuda_error_name());
   return error;
 }
 
@@ -77,7 +75,7 @@ static void one(gpu_case *c, number_type type, row_order order, bool in_place, b
   int set = c->calls % OPERAND_TYPES;
   int64_t heads = c->spec->heads > 1 ? c->spec->heads : ANY_HEADS, k_heads = c->spec->heads > 1 ? heads : ANY_K_HEADS;
   double *values;
-  DLTensor *positions = positions_of(c, TOKENS, position_type, by_batch, reach, &values);
+  DLTensor *positions = gpu_positions(c, by_batch ? BATCH : 0, TOKENS, position_type, reach, &values);
   oracle *o = oracle_create(c->memory, c->spec, by_batch ? BATCH : 1, TOKENS, values, &c->operands[set]);
   DLTensor *q = tensor_rows(c->memory, type, order, BATCH, heads, TOKENS, c->spec->head_dim);
   DLTensor *k = tensor_rows(c->memory, type, order, BATCH, k_heads, TOKENS, c->spec->head_dim);
@@ -125,6 +123,15 @@ static bool is_for_gpus(const char *name, int count, const loader_define *define
   return found;
 }
 
+static bool has_option(const char *name, int count, const loader_define *defines, const char *option) {
+  arena *a = arena_create();
+  const spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, count, defines);
+  bool found = false;
+  for (int i = 0; s && i < s->n_options; i++) found = found || strcmp(s->option[i].name, option) == 0;
+  arena_destroy(a);
+  return found;
+}
+
 static int run_spec(const char *name, int count, const loader_define *defines) {
   gpu_case c = {.memory = arena_create(), .random = 11};
   c.spec = loader_load(c.memory, arena_printf(c.memory, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, count, defines);
@@ -138,7 +145,7 @@ static int run_spec(const char *name, int count, const loader_define *defines) {
   fake_cuda_state *fake = device_symbol("fake_cuda");
   if (fake) {
     fake->run = run;
-    fake->n_parameters = c.kernel->ptx->n_parameters;
+    fake->n_parameters = c.kernel->ptx->attention ? c.kernel->ptx->attention->n_parameters : c.kernel->ptx->n_parameters;
   }
   for (int set = 0; set < OPERAND_TYPES; set++) {
     static const number_type types[OPERAND_TYPES] = {NUMBER_F32, NUMBER_F64, NUMBER_F16, NUMBER_BF16};
@@ -146,7 +153,9 @@ static int run_spec(const char *name, int count, const loader_define *defines) {
     c.device_operands[set] = arena_array(c.memory, const DLTensor *, c.kernel->n_operands + 1);
     for (int i = 0; i < c.kernel->n_operands; i++) c.device_operands[set][i] = device_upload(c.memory, c.operands[set].tensors[i]);
   }
-  all(&c);
+  if (c.spec->pairwise) gpu_attention(&c);
+  else if (c.spec->polynomial) gpu_widen(&c);
+  else all(&c);
   for (int set = 0; set < OPERAND_TYPES; set++)
     for (int i = 0; i < c.kernel->n_operands; i++) device_free((DLTensor *)c.device_operands[set][i]);
   printf("%s, %s: %d of %d calls failed; %d with other bits than on the host\n", name, target, c.failed, c.calls, c.other_bits);
@@ -168,7 +177,7 @@ int main(int argc, char **argv) {
   if (!device_open() || !is_for_gpus(argv[1], count, defines)) return SKIPPED;
   int failed = run_spec(argv[1], count, defines);
   defines[count++] = (loader_define){"skip_tokens", "3"};
-  defines[count++] = (loader_define){"inverse", "true"};
+  if (has_option(argv[1], count, defines, "inverse")) defines[count++] = (loader_define){"inverse", "true"};
   failed |= run_spec(argv[1], count, defines);
   device_close();
   return failed;

@@ -82,9 +82,9 @@ static void golden(const char *name, const char *encoding, const char *defines, 
   int size = parabolas ? parabolas : 1;
   const double *values[] = {read_golden(a, name, "a", HEADS * TOKENS * size), has_b ? read_golden(a, name, "b", HEADS * TOKENS * size) : NULL};
   const double *projection = read_golden(a, name, "projection", parabolas ? HEADS * parabolas * axes : HEADS);
-  static const char *const targets[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "aarch64"};
+  static const char *const targets[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "aarch64", "sm_80"};
   int ran = 0;
-  for (int target = 0; target < 4; target++) {
+  for (int target = 0; target < 5; target++) {
     if (!trial_runnable(targets[target])) continue;
     loaded_kernel *loaded = trial_load(a, s, targets[target], PEGEN_DTYPE_F32, 3);
     assert_non_null(loaded);
@@ -333,9 +333,9 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
 
 static void random_biases(void **state) {
   (void)state;
-  static const char *const targets[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "aarch64"};
+  static const char *const targets[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "aarch64", "sm_80"};
   for (int i = 0; i < count; i++)
-    for (int target = 0; target < 4; target++) {
+    for (int target = 0; target < 5; target++) {
       if (!trial_runnable(targets[target]) || (i % 3 != target % 3 && target < 3)) continue;
       arena *a = arena_create();
       one_random(a, seed + i, targets[target], i % 4);

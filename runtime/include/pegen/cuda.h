@@ -15,10 +15,10 @@
 extern "C" {
 #endif
 
-/* Encodes q and k, tensors of device kDLCUDA (or kDLCUDAManaged), on a stream (a CUstream or
- * cudaStream_t; NULL: the default one). entry: "encode", or NULL for the same.
+/* Encodes q and k, or computes attention: tensors of device kDLCUDA (or kDLCUDAManaged), on a stream (a CUstream or
+ * cudaStream_t; NULL: the default one). entry: "encode" or "attention"; NULL: the first of these that the kernel has.
  *
- * Arguments are those of NAME_encode and are checked like them before anything is launched; further,
+ * Arguments are those of NAME_encode or NAME_attention and are checked like them before anything is launched; further,
  * all tensors must be on one device (PEGEN_ERROR_DEVICE). Rows
  * whose addresses and strides are multiples of 16 bytes are accessed 16 bytes at a time, others
  * one channel at a time: right, and slower.

@@ -166,6 +166,16 @@ typedef struct pegen_ptx_entry {
   int32_t columns;   /* tokens (of a batch, or a head where per_head) that a warp has; 0: units lie in one line over all warps */
 } pegen_ptx_entry;
 
+/* What attention entries need to be launched. Their `columns` are the queries of a block, `flight` the keys of a tile. */
+typedef struct pegen_ptx_attention {
+  int32_t first_entry;  /* of pegen_ptx.entries: this one and all after it are of attention */
+  int32_t n_parameters;
+  int32_t value_dim;    /* Dv */
+  int32_t placed;       /* 1: positions are needed */
+  int32_t grid_only;    /* 1: and must be the built-in grid's */
+  uint32_t indexed;     /* bits: operands that are read at computed places, and must be float32 */
+} pegen_ptx_attention;
+
 typedef struct pegen_ptx {
   const char *text;  /* NUL-terminated; size without the NUL */
   uint64_t size;
@@ -173,9 +183,10 @@ typedef struct pegen_ptx {
   const char *chip;  /* "sm_90": it runs on this and later ones */
   int32_t block;     /* threads of a block */
   int32_t n_parameters;
-  int32_t per_head;  /* 1: rotors differ from head to head, and a thread's rows are batches of one head */
+  int32_t per_head;  /* 1: rotors differ from head to head, and a thread's rows are batches of one head; 2: the heads of q differ */
   int32_t n_entries;
   const pegen_ptx_entry *entries; /* of one number type the widest access first; the last takes any address */
+  const pegen_ptx_attention *attention; /* of a kernel with NAME_attention; other kernels' structs may end before it */
 } pegen_ptx;
 
 /* Of an encoding that widens, the rows of one number type. */

@@ -1,0 +1,69 @@
+/* gpu_attention: outputs of attention on the device against the reference, and against the threads run on the host. */
+#include "gpu_case.h"
+
+#include "device.h"
+#include "trial_attention.h"
+
+#include <stdio.h>
+
+enum { BATCH = 2, ANY_HEADS = 4, ANY_K_HEADS = 2, TOKENS = 77, KEYS = 91, REACH = 24 };
+static const long double OUTPUT_BOUND = 0x1p-18L;
+
+static attention_trial make_trial(gpu_case *c, number_type type, row_order order, bool causal) {
+  const spec *s = c->spec;
+  static const number_type whole[] = {NUMBER_I32, NUMBER_I64};
+  attention_trial t = {.spec = s, .causal = causal};
+  attention_sizes sizes = {BATCH, s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads : ANY_K_HEADS, TOKENS + s->skip_tokens, KEYS + s->skip_tokens};
+  if (s->grid[0]) {
+    sizes.tokens = 1;
+    for (int axis = 0; axis < s->n_axes; axis++) sizes.tokens *= s->grid[axis];
+    sizes.keys = sizes.tokens += s->skip_tokens;
+  }
+  attention_trial_fill(c->memory, &t, &sizes, type, order, &c->random);
+  t.operands = c->operands[0]; /* float32, as those that are read at computed places must be */
+  if (s->grid[0] || !c->kernel->ptx->attention->placed) return t;
+  double *values;
+  /* Masks have edges, on which only whole numbers stand exactly. */
+  t.positions = gpu_positions(c, 0, sizes.tokens, whole[c->calls / 2 % 2], REACH, &values);
+  t.k_positions = gpu_positions(c, c->calls % 3 ? BATCH : 0, sizes.keys, whole[c->calls % 2], REACH, &values);
+  return t;
+}
+
+static int call(gpu_case *c, const attention_trial *t, DLTensor *out) {
+  arena *a = c->memory;
+  DLTensor *moved[] = {device_upload(a, t->q), device_upload(a, t->k), device_upload(a, t->v), device_upload(a, out),
+                       t->positions ? device_upload(a, t->positions) : NULL, t->k_positions ? device_upload(a, t->k_positions) : NULL};
+  pegen_args args = {.struct_size = sizeof args, .n_operands = c->kernel->n_operands, .q = moved[0], .k = moved[1], .v = moved[2], .out = moved[3],
+                     .positions = moved[4], .k_positions = moved[5], .operands = c->device_operands[0], .causal = t->causal, .scale = t->scale};
+  int error = gpu_launch(c, "attention", &args);
+  device_download(moved[3], out);
+  for (int i = 0; i < 6; i++)
+    if (moved[i]) device_free(moved[i]);
+  return error;
+}
+
+static void one(gpu_case *c, number_type type, row_order order, bool causal) {
+  attention_trial t = make_trial(c, type, order, causal);
+  DLTensor *out = attention_trial_out(c->memory, &t, order), *before = tensor_copy(c->memory, out), *host = tensor_copy(c->memory, out);
+  c->calls++;
+  if (call(c, &t, out)) {
+    c->failed++;
+    return;
+  }
+  trial_error worst = {0};
+  int64_t step = c->spec->pairwise->rotates ? 29 : 7; /* the reference is slow */
+  attention_trial_compare(c->memory, &t, out, step, &worst);
+  bool gaps = tensor_gaps_identical(out, before);
+  if (worst.spoilt || worst.error > OUTPUT_BOUND || !gaps) {
+    c->failed++;
+    printf("%s order %d%s: %s%s\n", number_type_info(type)->name, (int)order, causal ? " causal" : "", trial_error_text(c->memory, &worst),
+           gaps ? "" : "; bytes between rows were written");
+  }
+  if (attention_trial_call(c->kernel, &t, host, 1) == 0) c->other_bits += !tensor_identical(host, out);
+}
+
+void gpu_attention(gpu_case *c) {
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
+    for (int order = 0; order < ROW_ORDER_COUNT; order++)
+      for (int causal = 0; causal < 2; causal++) one(c, (number_type)type, (row_order)order, causal);
+}
