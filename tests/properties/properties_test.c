@@ -259,6 +259,26 @@ static void strides_do_not_matter(void **state) {
   fixture_close(&f);
 }
 
+/* Whether the action of an exponential may stand for the product with it: how many rows a matrix has, and so the batch, decides. */
+static bool may_act(const fixture *f) {
+  const spec *s = f->spec;
+  return s->dense && !s->dense->schur && !s->dense->is_f64 && s->heads > 1 && s->n_components > 8;
+}
+
+/* Rows that were computed by themselves and among others: the same bits, or within the bounds of both. */
+static void assert_same_row(const fixture *f, const float *x, const float *y) {
+  if (!may_act(f)) {
+    assert_memory_equal(x, y, row_bytes(f));
+    return;
+  }
+  double norm = 0, difference = 0;
+  for (int c = 0; c < f->spec->head_dim; c++) {
+    norm = hypot(norm, x[c]);
+    difference = hypot(difference, (double)x[c] - y[c]);
+  }
+  assert_true(difference <= 0x1p-17 * norm);
+}
+
 /* Positions per batch are the calls of the batches one by one; k may have positions and a length of its own. */
 static void batches_and_k_stand_alone(void **state) {
   fixture f = fixture_open(state);
@@ -267,8 +287,7 @@ static void batches_and_k_stand_alone(void **state) {
     DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){TOKENS, axes}, f.values + b * TOKENS * axes);
     DLTensor *out = run(&f, f.kernel, positions, f.q);
     for (int64_t h = 0; h < f.heads; h++)
-      for (int64_t n = 0; n < TOKENS; n++)
-        assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(f.out, b, h, n, 0), row_bytes(&f));
+      for (int64_t n = 0; n < TOKENS; n++) assert_same_row(&f, tensor_at(out, b, h, n, 0), tensor_at(f.out, b, h, n, 0));
   }
   DLTensor *k = new_rows(&f, NUMBER_F32, ROWS_BHND, k_tokens), *out = tensor_copy(f.memory, f.q), *k_out = tensor_copy(f.memory, k);
   DLTensor *k_positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){k_tokens, axes}, f.values + axes);
