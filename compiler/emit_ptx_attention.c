@@ -9,6 +9,7 @@
 #include "diag.h"
 #include "emit_attention.h"
 #include "emit_cpu.h"
+#include "emit_index.h"
 
 #include "../kernel/launch.h"
 
@@ -19,12 +20,7 @@ enum { MOST_PAIRS = 16, MOST_SUMS = 16, MOST_ROWS = 4, GROUPS = PEGEN_PTX_BLOCK 
 /* A maximum no score is expected below: a query that sees nothing keeps it, and its sum stays 0. */
 static const double NOTHING_SEEN = -0x1p126;
 
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
 static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value sub(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.subi", x, y); }
-static ir_value mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
-static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
 static ir_value less(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "slt", x, y); }
 static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, less(b, x, y), x, y); }
 static ir_value short_parameter(attend *t, int index) { return ir_cast(t->b, "arith.trunci", t->parameter[index], t->b->i32); }

@@ -2,6 +2,7 @@
 #include "emit_ptx_basis.h"
 
 #include "diag.h"
+#include "emit_index.h"
 #include "emit_ptx_cayley.h"
 #include "emit_ptx_group.h"
 
@@ -19,11 +20,6 @@ typedef struct basis {
   ir_value turns;          /* i1: the thread has a block, and the token is turned; null: always */
   ir_value coefficient[SPEC_MAX_BLADES * SPEC_MAX_BLADES]; /* null: 0 */
 } basis;
-
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
-static ir_value below(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "ult", x, y); }
 
 /* Tokens that a group goes through, and the groups of a block together: what makes the number of threads a token whole. */
 static int tokens_of(const plan_basis *p) {

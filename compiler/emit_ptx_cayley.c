@@ -1,6 +1,7 @@
 /* emit_ptx_cayley: see emit_ptx_cayley.h. */
 #include "emit_ptx_cayley.h"
 
+#include "emit_index.h"
 #include "emit_pair.h"
 
 enum { QUAD = GROUP_QUAD, QUAD_BYTES = 4 * QUAD, ROWS = QUAD, SIDES = GROUP_SIDES, TILE = GROUP_TILE };
@@ -9,9 +10,6 @@ enum { QUAD = GROUP_QUAD, QUAD_BYTES = 4 * QUAD, ROWS = QUAD, SIDES = GROUP_SIDE
  * take turns with two such sets, so that one barrier a step is enough. */
 enum { ROW_HIGH, ROW_LOW, COLUMN_HIGH, COLUMN_LOW, PARTS };
 
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
 static ir_value is_equal(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "eq", x, y); }
 static ir_value zero(ir *b) { return ir_float(b, b->f32, 0); }
 static ir_value low(ir *b, pair x) { return x.lo.ptr ? x.lo : zero(b); }

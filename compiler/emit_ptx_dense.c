@@ -3,6 +3,7 @@
 
 #include "diag.h"
 #include "emit_cpu.h"
+#include "emit_index.h"
 #include "emit_ptx_body.h"
 
 #include "../kernel/launch.h"
@@ -26,10 +27,6 @@ typedef struct dense {
   ir_value coefficient[MOST_COEFFICIENTS]; /* [slots][size]: the lane's row of every block */
 } dense;
 
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
-static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
 static ir_value least(ir *b, ir_value x, int64_t most) { return ir_select(b, ir_compare_int(b, "slt", x, i32(b, most)), x, i32(b, most)); }
 static ir_value larger(ir *b, const char *compare, ir_value x, ir_value y) { return ir_select(b, ir_compare_float(b, compare, x, y), x, y); }
 

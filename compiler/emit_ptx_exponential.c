@@ -3,6 +3,7 @@
 
 #include "arena.h"
 #include "emit_exponential.h"
+#include "emit_index.h"
 
 #include "../kernel/launch.h"
 
@@ -12,12 +13,8 @@
 enum { QUAD = GROUP_QUAD, QUAD_BYTES = 4 * QUAD, ROWS = QUAD, SIDES = GROUP_SIDES, TILE = GROUP_TILE, MOST_SQUARINGS = 40, BLOCKS_OF_THREE = 3 };
 enum { MOST_NAME = 160 };
 
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
-static ir_value both(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.andi", x, i32(b, y)); }
+static ir_value bits_of(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.andi", x, i32(b, y)); }
 static ir_value either(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.xori", x, y); }
-static ir_value narrow(ir *b, ir_value x) { return ir_cast(b, "arith.trunci", x, b->i32); }
 static ir_value times(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.mulf", x, y); }
 static MlirType quad_type(ir *b) { return ir_vector(b, QUAD, b->f32); }
 
@@ -64,13 +61,13 @@ static int swizzle_mask(const matrix_group *g) { return g->padded / QUAD < 8 ? g
 
 static ir_value quad_in_rows(matrix_group *g, int matrix, ir_value four_rows, ir_value quad) {
   ir *b = g->b;
-  ir_value place = either(b, quad, both(b, four_rows, swizzle_mask(g)));
+  ir_value place = either(b, quad, bits_of(b, four_rows, swizzle_mask(g)));
   return matrix_at(g, matrix, add(b, mul(b, four_rows, (int64_t)QUAD * 4 * g->padded), mul(b, place, QUAD_BYTES)));
 }
 
 ir_value group_quad(matrix_group *g, int matrix, ir_value row, ir_value quad) {
   ir *b = g->b;
-  ir_value within = mul(b, both(b, row, QUAD - 1), 4LL * g->padded);
+  ir_value within = mul(b, bits_of(b, row, QUAD - 1), 4LL * g->padded);
   ir_value rows = quad_in_rows(g, matrix, ir_op2(b, "arith.shrui", row, i32(b, 2)), quad);
   return ir_offset(b, rows, ir_cast(b, "arith.extui", within, b->i64));
 }

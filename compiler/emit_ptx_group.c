@@ -2,19 +2,9 @@
 #include "emit_ptx_group.h"
 
 #include "emit_cpu.h"
+#include "emit_index.h"
 
 enum { QUAD = GROUP_QUAD, QUAD_BYTES = 4 * QUAD, ROWS_OF_THREAD = 2, MOST_UNROLLED = 2 };
-
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
-static ir_value quotient(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.divui", x, i32(b, y)); }
-static ir_value rest(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.remui", x, i32(b, y)); }
-static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
-static ir_value narrow(ir *b, ir_value x) { return ir_cast(b, "arith.trunci", x, b->i32); }
-static ir_value both(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.andi", x, y); }
-static ir_value below(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "ult", x, y); }
-static ir_value clamped(ir *b, ir_value x, ir_value end) { return ir_select(b, below(b, x, end), x, ir_op2(b, "arith.subi", end, i32(b, 1))); }
 
 /* Rows that a group has in shared memory together: two for each thread of those that share four channels. */
 int group_flight(const spec *s) { return ROWS_OF_THREAD * group_padded(s->n_components) / (2 * QUAD); }

@@ -2,19 +2,10 @@
 #include "emit_ptx_matrix.h"
 
 #include "diag.h"
+#include "emit_index.h"
 #include "emit_ptx_group.h"
 
 #include "../kernel/launch.h"
-
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
-static ir_value quotient(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.divui", x, i32(b, y)); }
-static ir_value rest(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.remui", x, i32(b, y)); }
-static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
-static ir_value narrow(ir *b, ir_value x) { return ir_cast(b, "arith.trunci", x, b->i32); }
-static ir_value both(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.andi", x, y); }
-static ir_value below(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "ult", x, y); }
 
 /* The group's left matrix becomes the transpose of exp(sum of angle times generator), turned round where the encoding is inverse. */
 static void form_matrix(group_rows *r, const plan_dense *p, const expr *const *generator) {

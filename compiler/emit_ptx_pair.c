@@ -3,16 +3,13 @@
  * A bias is float32 of coordinates rounded to float32, as on processors. A rotation is made of the displacement in
  * two-float arithmetic, block by block in a loop, and what blocks share is computed before it.
  */
+#include "emit_index.h"
 #include "emit_ptx_attention.h"
 
 #include "../kernel/launch.h"
 
 /* Operations of a bias that are written out for each of a thread's pairs. */
 enum { SHORT_OPERATIONS = 12, PLACE = 8 };
-
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
-static ir_value mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
-static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
 
 bool attend_pair_is_short(const attention_plan *p) { return !p->matrix && p->operations <= SHORT_OPERATIONS; }
 

@@ -5,19 +5,16 @@
  * pitch is 4 words more than a multiple of the 32 banks, so that 8 threads that read 16 bytes of 8 rows below one
  * another, or of one row side by side, meet every bank once.
  */
+#include "emit_index.h"
 #include "emit_ptx_attention.h"
 
 #include "../kernel/launch.h"
 
 enum { BANKS = 32, GROUPS = PEGEN_PTX_BLOCK / ATTEND_LANES, SHARED_BYTES = 48 << 10, MOST_QUADS = 16, MOST_ROW_QUADS = 8, PLACE = 8 };
 
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
-static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
-static ir_value below(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "slt", x, y); }
-static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, below(b, x, y), x, y); }
-static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, below(b, x, y), y, x); }
+static ir_value less(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "slt", x, y); }
+static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, less(b, x, y), x, y); }
+static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, less(b, x, y), y, x); }
 
 /* ---- the shape of tiles ---- */
 
@@ -111,7 +108,7 @@ static void store_piece(attend *t, const attend_rows *from, ir_value raw, ir_val
   emit_row_unpack(&t->numbers, &place, x);
   if (watched) watch(t, lanes, x);
   for (int i = 0; factor.ptr && i < lanes; i++) x[i] = ir_op2(b, "arith.mulf", x[i], factor);
-  if (!is_whole(t) && from->width % ATTEND_QUAD) x[0] = ir_select(b, below(b, piece, i32(b, from->width)), x[0], ir_float(b, b->f32, 0));
+  if (!is_whole(t) && from->width % ATTEND_QUAD) x[0] = ir_select(b, less(b, piece, i32(b, from->width)), x[0], ir_float(b, b->f32, 0));
   ir_value at = ir_offset(b, to, wide(b, add(b, mul(b, row, 4LL * pitch), mul(b, piece, 4LL * lanes))));
   if (lanes == 1) ir_store(b, x[0], at, 4, false);
   for (int i = 0; i + ATTEND_QUAD <= lanes; i += ATTEND_QUAD)
@@ -124,7 +121,7 @@ void attend_copy(attend *t, const attend_rows *from, ir_value first, ir_value en
   ir_branch branch;
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, steps));
   ir_value index = add(b, t->thread, mul(b, ir_cast(b, "arith.trunci", loop.index, b->i32), PEGEN_PTX_BLOCK));
-  if (all % PEGEN_PTX_BLOCK) branch = ir_if(b, below(b, index, i32(b, all)));
+  if (all % PEGEN_PTX_BLOCK) branch = ir_if(b, less(b, index, i32(b, all)));
   store_piece(t, from, load_piece(t, from, first, end, index), index, to, pitch, factor, watched);
   if (all % PEGEN_PTX_BLOCK) ir_end_if(b, branch);
   ir_end_for(b, loop);
@@ -152,7 +149,7 @@ void attend_store(attend *t, const attend_rows *from, ir_value first, ir_value e
     ir_value index = add(b, t->thread, i32(b, i * PEGEN_PTX_BLOCK));
     ir_branch branch;
     bool some = (i + 1) * PEGEN_PTX_BLOCK > all;
-    if (some) branch = ir_if(b, below(b, index, i32(b, all)));
+    if (some) branch = ir_if(b, less(b, index, i32(b, all)));
     store_piece(t, from, ahead[i], index, t->rows, t->shape.key_pitch, (ir_value){NULL}, watched);
     if (some) ir_end_if(b, branch);
   }
@@ -164,7 +161,7 @@ void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, 
   ir *b = t->b;
   const spec *s = t->p->spec;
   pair place[SPEC_MAX_AXES];
-  ir_branch branch = ir_if(b, below(b, t->thread, i32(b, count)));
+  ir_branch branch = ir_if(b, less(b, t->thread, i32(b, count)));
   /* Prefix tokens have no coordinates that mean anything: another's are read. */
   ir_value token = larger(b, add(b, first, t->thread), i32(b, s->skip_tokens));
   token = smaller(b, token, ir_op2(b, "arith.subi", end, i32(b, 1)));
@@ -183,7 +180,7 @@ void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, 
 static void store_channels(attend *t, ir_value values, ir_value at, ir_value channel, int width) {
   ir *b = t->b;
   for (int i = 0; i < ATTEND_QUAD; i++) {
-    ir_branch branch = ir_if(b, below(b, add(b, channel, i32(b, i)), i32(b, width)));
+    ir_branch branch = ir_if(b, less(b, add(b, channel, i32(b, i)), i32(b, width)));
     ir_store(b, emit_row_number(&t->numbers, ir_extract(b, values, i)), ir_offset_const(b, at, (int64_t)i * t->entry->tile->element), t->entry->tile->element, false);
     ir_end_if(b, branch);
   }
@@ -205,7 +202,7 @@ void attend_store_quad(attend *t, const attend_rows *to, ir_value token, int qua
   }
   bool some = (quad + 1) * BANKS > to->width;
   ir_branch branch;
-  if (some) branch = ir_if(b, below(b, channel, i32(b, to->width)));
+  if (some) branch = ir_if(b, less(b, channel, i32(b, to->width)));
   ir_store(b, values, at, ATTEND_QUAD * element, false);
   if (some) ir_end_if(b, branch);
 }

@@ -3,6 +3,7 @@
 
 #include "diag.h"
 #include "emit_cpu.h"
+#include "emit_index.h"
 #include "emit_math.h"
 #include "emit_ptx_body.h"
 #include "widen_tables.h"
@@ -26,12 +27,7 @@ typedef struct widen {
   ir_value encoded;       /* i1: the token is; null: all are */
 } widen;
 
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
 static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
-static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
-static ir_value below(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "ult", x, y); }
 static ir_value narrow_index(ir *b, ir_loop loop) { return ir_cast(b, "arith.trunci", loop.index, b->i32); }
 
 /* ---- shared memory ---- */

@@ -1,19 +1,11 @@
 /* emit_stage: in by pieces, encoded by units, out by pieces; see emit_stage.h. */
 #include "emit_stage.h"
 
+#include "emit_index.h"
+
 #include "../kernel/launch.h"
 
 enum { WARP = 32, FLIGHT_PIECES = 3 * WARP, MOST_FLIGHT = 4 };
-
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
-static ir_value quotient(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.divui", x, i32(b, y)); }
-static ir_value rest(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.remui", x, i32(b, y)); }
-static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
-static ir_value both(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.andi", x, y); }
-static ir_value below(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "ult", x, y); }
-static ir_value clamped(ir *b, ir_value x, ir_value end) { return ir_select(b, below(b, x, end), x, ir_op2(b, "arith.subi", end, i32(b, 1))); }
 
 /* Pieces of one row of every column. */
 static int pieces_of_row(const plan *p, const thread_tile *t, int piece) { return t->columns * (p->spec->head_dim * t->element / piece); }
