@@ -64,7 +64,7 @@ bool compile(arena *a, const spec *s, const compile_options *options, compile_ou
   }
   ir b;
   ir_create(&b, s->file, s->line);
-  f->imports(&b);
+  if (f->imports) f->imports(&b);
   for (int i = 0; i < n_targets; i++) f->emit_cpu(&b, a, plan, targets[i], dtypes);
   describe_request request = {a, f, s, plan, dtypes, describe_digest(a, f, s, plan), gpu ? ptx_compile(a, program, gpu, options->optimize) : NULL};
   bool ok = target_write(&b, targets, n_targets, options, &request, out);

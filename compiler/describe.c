@@ -11,8 +11,8 @@
 #include "form.h"
 #include "plan.h"
 
+#include "../kernel/dense.h"
 #include "../kernel/launch.h"
-#include "../kernel/loop.h"
 
 #include <llvm-c/Target.h>
 #include <stddef.h>
@@ -87,6 +87,15 @@ LLVMValueRef describe_leaves(describer *d, const plan *p) {
     rows[i] = describe_struct(d, "pegen_leaf", fields, 4, sizeof(pegen_leaf));
   }
   return p->n_leaves ? describe_array(d, "leaves", LLVMTypeOf(rows[0]), rows, p->n_leaves) : describe_null(d);
+}
+
+LLVMValueRef describe_skew(describer *d, const spec_skew *g, int blocks) {
+  int count = g->n_heads * blocks;
+  LLVMValueRef *offsets = arena_array(d->request->memory, LLVMValueRef, count);
+  for (int i = 0; i < count; i++) offsets[i] = describe_i32(d, g->offset[i]);
+  LLVMValueRef fields[] = {describe_i64(d, g->operand), describe_i64(d, g->rule == SKEW_DIFFERENCE), describe_i64(d, g->n_heads),
+                           describe_array(d, "offsets", d->i32, offsets, count)};
+  return describe_struct(d, "pegen_skew", fields, 4, sizeof(pegen_skew));
 }
 
 /* ---- NAME_kernel ---- */

@@ -53,6 +53,8 @@ LLVMValueRef describe_sizes(describer *d, const char *name, const int64_t *sizes
 /* pegen_leaf rows: what the driver gathers for a plan. */
 typedef struct plan plan;
 LLVMValueRef describe_leaves(describer *d, const plan *p);
+/* A pegen_skew row; blocks: matrices of a head. */
+LLVMValueRef describe_skew(describer *d, const spec_skew *g, int blocks);
 /* An emitted function's address; NULL where the module has none of that name. */
 LLVMValueRef describe_function(describer *d, const char *name);
 

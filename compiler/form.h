@@ -33,7 +33,7 @@ struct form {
   void *(*plan)(arena *a, const spec *s);
   void (*print)(FILE *out, const void *plan); /* --emit expr */
   explain_function *explain;                  /* what is known of it, for pegen explain; NULL: nothing is told */
-  /* The functions of one target; imports: declarations of the driver's, once per module. */
+  /* The functions of one target; imports: declarations of the driver's, once per module; NULL: none are needed. */
   void (*imports)(ir *b);
   void (*emit_cpu)(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes);
   /* The constant behind pegen_driver.form, with the targets' functions in it. */

@@ -17,8 +17,6 @@ static void *build(arena *a, const spec *s) { return plan_basis_build(a, s); }
 
 static void print(FILE *out, const void *plan) { plan_basis_print(out, plan); }
 
-static void imports(ir *b) { (void)b; }
-
 static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) { emit_basis(b, a, plan, target, dtypes); }
 
 static int per_head(const void *of) {
@@ -37,14 +35,6 @@ static void hash(describe_hash *h, const void *of) {
 }
 
 /* ---- pegen_dense ---- */
-
-static LLVMValueRef basis(describer *d, const spec_skew *m) {
-  LLVMValueRef *offsets = arena_array(d->request->memory, LLVMValueRef, m->n_heads);
-  for (int i = 0; i < m->n_heads; i++) offsets[i] = describe_i32(d, m->offset[i]);
-  LLVMValueRef fields[] = {describe_i64(d, m->operand), describe_i64(d, m->rule == SKEW_DIFFERENCE), describe_i64(d, m->n_heads),
-                           describe_array(d, "offsets", d->i32, offsets, m->n_heads)};
-  return describe_global(d, "basis", describe_struct(d, "pegen_skew", fields, 4, sizeof(pegen_skew)), true);
-}
 
 static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, int count) {
   arena *a = d->request->memory;
@@ -69,8 +59,9 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
     int64_t bytes = emit_basis_coefficient_bytes(d->request->memory, p, targets[i]);
     if (bytes > coefficients) coefficients = bytes;
   }
+  LLVMValueRef basis = describe_global(d, "basis", describe_skew(d, &s->basis->matrix, 1), true);
   LLVMValueRef fields[] = {describe_i64(d, s->head_dim), describe_i64(d, 1), describe_i64(d, 1), describe_i64(d, (coefficients + 7) / 8),
-                           describe_i64(d, s->inverse), describe_i64(d, 0), describe_i64(d, 0), describe_null(d), basis(d, &s->basis->matrix),
+                           describe_i64(d, s->inverse), describe_i64(d, 0), describe_i64(d, 0), describe_null(d), basis,
                            describe_i64(d, s->n_blocks), describe_i64(d, p->turns->lanes), describe_i64(d, p->turns->n_leaves),
                            describe_leaves(d, p->turns), describe_i64(d, emit_prepared_bytes(p->turns)), target_rows(d, targets, n_targets)};
   return describe_global(d, "dense", describe_struct(d, "pegen_dense", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense)), true);
@@ -97,6 +88,6 @@ static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) { ret
 const form form_basis = {
     .name = "dense", .explain = explain,
     .entries = {.encode = "pegen_dense_encode", .prepare = "pegen_dense_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_dense_table_bytes"},
-    .takes = takes, .plan = build, .print = print, .imports = imports, .emit_cpu = emit, .describe = describe,
+    .takes = takes, .plan = build, .print = print, .emit_cpu = emit, .describe = describe,
     .per_head = per_head, .hash = hash, .gpu = gpu, .check = &check_rotors,
 };

@@ -20,8 +20,6 @@ static void *build(arena *a, const spec *s) { return plan_dense_build(a, s); }
 
 static void print(FILE *out, const void *plan) { plan_dense_print(out, plan); }
 
-static void imports(ir *b) { (void)b; }
-
 static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) { emit_dense(b, a, plan, target, dtypes); }
 
 static int per_head(const void *of) {
@@ -48,15 +46,7 @@ static void hash(describe_hash *h, const void *of) {
 
 static LLVMValueRef generators(describer *d, const plan_dense *p) {
   LLVMValueRef rows[SPEC_MAX_AXES];
-  for (int k = 0; k < p->n_generators; k++) {
-    const spec_skew *g = &p->generator[k];
-    int count = g->n_heads * p->spec->n_blocks;
-    LLVMValueRef *offsets = arena_array(d->request->memory, LLVMValueRef, count);
-    for (int i = 0; i < count; i++) offsets[i] = describe_i32(d, g->offset[i]);
-    LLVMValueRef fields[] = {describe_i64(d, g->operand), describe_i64(d, g->rule == SKEW_DIFFERENCE), describe_i64(d, g->n_heads),
-                             describe_array(d, "offsets", d->i32, offsets, count)};
-    rows[k] = describe_struct(d, "pegen_skew", fields, 4, sizeof(pegen_skew));
-  }
+  for (int k = 0; k < p->n_generators; k++) rows[k] = describe_skew(d, &p->generator[k], p->spec->n_blocks);
   return describe_array(d, "generators", LLVMTypeOf(rows[0]), rows, p->n_generators);
 }
 
@@ -101,6 +91,6 @@ static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {
 const form form_dense = {
     .name = "dense", .explain = explain_dense,
     .entries = {.encode = "pegen_dense_encode", .prepare = "pegen_dense_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_dense_table_bytes"},
-    .takes = takes, .plan = build, .print = print, .imports = imports, .emit_cpu = emit, .describe = describe,
+    .takes = takes, .plan = build, .print = print, .emit_cpu = emit, .describe = describe,
     .per_head = per_head, .hash = hash, .check = &check_rotors, .gpu = gpu,
 };

@@ -8,9 +8,7 @@ local D = pe.option("head_dim", 64, "channels per head")
 local heads = pe.option("heads", 1, "heads with scales of their own; 1: all heads share one")
 local P = pe.option("axes", 3, "axes of a position: h, w or d, h, w", { 1, 2, 3 })
 
-local role = pe.option("role", "separable", "separable: columns that widen q and k, for any attention; pairwise: attention itself",
-  { "separable", "pairwise" })
-local Dv = role == "pairwise" and pe.option("value_dim", 0, "channels of a value; 0: head_dim") or 0
+local bias = require "bias_role"
 
 local axes = ({ { "t" }, { "h", "w" }, { "d", "h", "w" } })[P]
 
@@ -32,10 +30,10 @@ local a = pe.input {
 return pe.encoding {
   name = "pape_ri",
   doc = "rotation invariant parabolic position encoding (PaPE, section 4)",
-  role = role,
+  role = bias.role,
   axes = axes,
   head_dim = D,
-  value_dim = role == "pairwise" and (Dv > 0 and Dv or D) or nil,
+  value_dim = bias.value_dim,
   heads = heads,
   bias = pe.polynomial {
     degree = 2,

@@ -12,9 +12,7 @@ local degree = pe.option("degree", 3, "highest power of the displacement", { 1, 
 local m = pe.option("terms", 8, "projections that polynomials are taken of")
 local leading = pe.option("leading", "free", "what even powers have as coefficients", { "free", "softplus" })
 
-local role = pe.option("role", "separable", "separable: columns that widen q and k, for any attention; pairwise: attention itself",
-  { "separable", "pairwise" })
-local Dv = role == "pairwise" and pe.option("value_dim", 0, "channels of a value; 0: head_dim") or 0
+local bias = require "bias_role"
 
 local axes = ({ { "t" }, { "h", "w" }, { "d", "h", "w" } })[P]
 
@@ -39,10 +37,10 @@ end
 return pe.encoding {
   name = "polynomial",
   doc = "a polynomial bias of each token's own (PaPE, appendix C)",
-  role = role,
+  role = bias.role,
   axes = axes,
   head_dim = D,
-  value_dim = role == "pairwise" and (Dv > 0 and Dv or D) or nil,
+  value_dim = bias.value_dim,
   heads = heads,
   bias = pe.polynomial {
     degree = degree,
