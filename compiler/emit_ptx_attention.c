@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-enum { MOST_PAIRS = 16, MOST_SUMS = 16, MOST_ROWS = 4, GROUPS = PEGEN_PTX_BLOCK / ATTEND_LANES, QUAD_CHANNELS = ATTEND_QUAD * ATTEND_LANES };
+enum { MOST_PAIRS = 16, MOST_SUMS = 16, MOST_ROWS = 4, HELD_QUADS = 8, GROUPS = PEGEN_PTX_BLOCK / ATTEND_LANES, QUAD_CHANNELS = ATTEND_QUAD * ATTEND_LANES };
 
 /* A maximum no score is expected below: a query that sees nothing keeps it, and its sum stays 0. */
 static const double NOTHING_SEEN = -0x1p126;
@@ -47,8 +47,6 @@ typedef struct key_run {
 static ir_value query_of(attend *t, int row) { return add(t->b, t->group, i32(t->b, (int64_t)row * GROUPS)); }
 static ir_value key_of(attend *t, int column) { return add(t->b, t->lane, i32(t->b, (int64_t)column * ATTEND_LANES)); }
 
-static ir_value row_at(attend *t, ir_value memory, ir_value row, int pitch) { return ir_offset(t->b, memory, wide(t->b, mul(t->b, row, 4LL * pitch))); }
-
 static ir_value score_at(attend *t, ir_value query, ir_value key) {
   ir *b = t->b;
   return ir_offset(b, t->scores, wide(b, mul(b, add(b, mul(b, query, t->shape.score_pitch), key), 4)));
@@ -75,8 +73,8 @@ static void add_products(attend *t, int begin, int end, int step, ir_value *sums
   const attend_shape *s = &t->shape;
   MlirType type = step > 1 ? ir_vector(b, step, b->f32) : b->f32;
   ir_value q_row[MOST_ROWS], k_row[MOST_ROWS], q[MOST_ROWS], k[MOST_ROWS], now[MOST_PAIRS];
-  for (int i = 0; i < s->rows; i++) q_row[i] = row_at(t, t->queries, query_of(t, i), s->query_pitch);
-  for (int j = 0; j < s->columns; j++) k_row[j] = row_at(t, t->rows, key_of(t, j), s->key_pitch);
+  for (int i = 0; i < s->rows; i++) q_row[i] = attend_row_at(t, t->queries, query_of(t, i), s->query_pitch);
+  for (int j = 0; j < s->columns; j++) k_row[j] = attend_row_at(t, t->rows, key_of(t, j), s->key_pitch);
   ir_loop loop = ir_for_with(b, i64(b, begin / step), i64(b, (end + step - 1) / step), s->rows * s->columns, sums, now);
   ir_value at = ir_op2(b, "arith.muli", loop.index, i64(b, 4LL * step));
   for (int i = 0; i < s->rows; i++) q[i] = ir_load(b, type, ir_offset(b, q_row[i], at), 4 * step);
@@ -124,11 +122,24 @@ static ir_value limit_of(attend *t, ir_value query_token) {
   return ir_select(b, causal, smaller(b, own, t->keys), t->keys);
 }
 
+/* A polynomial's columns are further channels, and come first: pairs that are not encoded then begin at 0 again. */
+static void add_columns(attend *t, ir_value first_key, ir_value *score) {
+  ir *b = t->b;
+  const attend_shape *s = &t->shape;
+  add_products(t, s->columns_at, s->width, ATTEND_QUAD, score);
+  for (int i = 0; i < s->rows * s->columns; i++) {
+    ir_value query = add(b, t->first, query_of(t, i / s->columns)), key = add(b, first_key, key_of(t, i % s->columns));
+    ir_value encoded = attend_encoded(t, query, key);
+    if (encoded.ptr) score[i] = ir_select(b, encoded, score[i], ir_float(b, b->f32, 0));
+  }
+}
+
 static void emit_scores(attend *t, key_run *k) {
   ir *b = t->b;
   const attend_shape *s = &t->shape;
   bool placed = t->p->bias || t->p->matrix;
   for (int i = 0; i < s->rows * s->columns; i++) k->score[i] = ir_float(b, b->f32, 0);
+  if (attend_has_columns(t->p)) add_columns(t, k->first, k->score);
   for (int begin = 0, end; (begin = attend_next_plain(t->p, begin, &end)) < t->p->head_dim; begin = end)
     add_products(t, begin, end, begin == 0 && end == t->p->head_dim ? ATTEND_QUAD : 1, k->score);
   if (placed && !attend_pair_is_short(t->p)) lay_pairs(t, k->first);
@@ -283,6 +294,7 @@ static void emit_tile(attend *t, const attend_rows *k, const attend_rows *v, ir_
   ir_value *values = arena_array(t->memory, ir_value, IR_MAX_RESULTS);
   attend_store(t, k, first, t->keys, now->ahead, false);
   if (t->places.ptr) attend_copy_places(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, first, t->keys, t->shape.keys, t->places, origin);
+  if (attend_has_columns(t->p)) attend_key_columns(t, first);
   ir_wait(b, IR_BARRIER_BLOCK);
   attend_load(t, v, first, t->keys, values);
   emit_scores(t, &run);
@@ -314,6 +326,7 @@ static void emit_walk(attend *t) {
   ir_branch one = ir_if(b, ir_compare_int(b, "eq", t->thread, i32(b, 0)));
   ir_store(b, i32(b, 0), t->spoilt, 4, false);
   ir_end_if(b, one);
+  if (attend_has_columns(p)) attend_query_columns(t, scale);
   attend_load(t, &k, i32(b, 0), ir_select(b, less(b, i32(b, 0), t->keys), t->keys, i32(b, 1)), now.ahead);
   attend_copy(t, &q, t->first, t->tokens, t->shape.queries, t->queries, t->shape.query_pitch, scale, false);
   pair place[SPEC_MAX_AXES];
@@ -353,8 +366,9 @@ static void set_indices(attend *t) {
 }
 
 static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host) {
-  const attention_plan *p = program->plan;
-  attend t = {.b = b, .memory = a, .p = p, .entry = entry, .shape = attend_shape_of(p), .described = {.spec = p->spec}};
+  const attend_design *design = program->plan;
+  const attention_plan *p = design->p;
+  attend t = {.b = b, .memory = a, .p = p, .entry = entry, .shape = design->shape, .described = {.spec = p->spec}};
   if (t.shape.rows > MOST_ROWS || t.shape.columns > MOST_ROWS || t.shape.rows * t.shape.quads > MOST_SUMS) diag_bug("emit_ptx_attention", "the tile is too large");
   ptx_function f = ptx_open_function(b, a, entry->name, program->attention->n_parameters, entry->blocks, host);
   t.parameter = f.parameter;
@@ -371,28 +385,32 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   ir_return(b);
 }
 
-static const thread_tile *make_tile(arena *a, const attention_plan *p, int element, int access) {
+static const thread_tile *make_tile(arena *a, const attend_design *d, int element, int access) {
   thread_tile *t = arena_new(a, thread_tile);
-  int blocks = expr_pool_blocks(p->spec->pool);
-  *t = (thread_tile){.element = element, .access = access, .lanes = access / element, .n_units = blocks, .n_accesses = 1, .n_blocks = 1, .columns = attend_shape_of(p).queries};
+  int blocks = expr_pool_blocks(d->p->spec->pool);
+  *t = (thread_tile){.element = element, .access = access, .lanes = access / element, .n_units = blocks, .n_accesses = 1, .n_blocks = 1, .columns = d->shape.queries};
   t->block_at = arena_array(a, int, blocks + 1);
   for (int i = 0; i < blocks; i++) t->block_at[i] = i;
   return t;
 }
 
-/* Blocks that a multiprocessor holds: more is not to be had where rows are so long that a thread has one query. */
-static int blocks_of(const attention_plan *p) { return attend_shape_of(p).rows > 1 ? 3 : 1; }
+/* Blocks that a multiprocessor holds: fewer where a thread has much of the output in its registers, and no more is to be had
+ * where rows are so long that it has one query. */
+static int blocks_of(const attend_shape *s) { return s->rows == 1 ? 1 : s->rows * s->quads > HELD_QUADS ? 2 : 3; }
 
-static void add_entry(arena *a, ptx_program *program, const attention_plan *p, int dtype, bool narrow) {
+static void add_entry(arena *a, ptx_program *program, const attend_design *d, int dtype, bool narrow) {
   int element = dtype == DTYPE_F32 ? 4 : 2, access = narrow ? element : THREAD_PIECE;
-  const char *name = arena_printf(a, "%s_attention_%s%s", p->spec->name, dtype_name[dtype], narrow ? "_narrow" : "");
-  program->entry[program->n_entries++] = (ptx_entry){.name = name, .dtype = dtype, .access = access, .tile = make_tile(a, p, element, access), .flight = attend_shape_of(p).keys, .blocks = blocks_of(p)};
+  const char *name = arena_printf(a, "%s_attention_%s%s", program->spec->name, dtype_name[dtype], narrow ? "_narrow" : "");
+  program->entry[program->n_entries++] = (ptx_entry){.name = name, .dtype = dtype, .access = access, .tile = make_tile(a, d, element, access), .flight = d->shape.keys, .blocks = blocks_of(&d->shape)};
 }
 
 static void print_work(FILE *f, const ptx_program *program) {
-  const attention_plan *p = program->plan;
-  attend_shape shape = attend_shape_of(p);
-  fprintf(f, "// attention, head_dim %d, value_dim %d; %d operations of a pair beside the products.\n//\n// entry, bytes of an access\n", p->head_dim, p->value_dim, p->operations);
+  const attend_design *design = program->plan;
+  const attention_plan *p = design->p;
+  fprintf(f, "// attention, head_dim %d, value_dim %d; ", p->head_dim, p->value_dim);
+  if (p->columns) fprintf(f, "%d terms of a bias, as %d columns beside the products", p->spec->n_blocks, p->columns->n_columns);
+  else fprintf(f, "%d operations of a pair beside the products", p->operations);
+  fprintf(f, ".\n//\n// entry, bytes of an access\n");
   for (int i = 0; i < program->n_entries; i++) fprintf(f, "//   %-40s %4d\n", program->entry[i].name, program->entry[i].access);
   fprintf(f, "// Parameters, 8 bytes each: queries (N), keys (M), heads, heads of q for one of k, causal (0 or 1), scale times log2(e) as float32 bits,\n");
   fprintf(f, "//   positions of queries, their type (0 f32, 1 f64, 2 i32, 3 i64) and strides (batch, token, axis); the same of keys,\n");
@@ -400,29 +418,36 @@ static void print_work(FILE *f, const ptx_program *program) {
   const spec *s = p->spec;
   if (s->n_operands) fprintf(f, ",\n//   operands, address and type each (0 f32, 1 f64, 2 f16, 3 bf16):");
   for (int i = 0; i < s->n_operands; i++) fprintf(f, "%s %s", i ? "," : "", s->operand[i].name);
-  fprintf(f, ".\n// Strides are in bytes. Grid: x = ceil(queries / %d) * heads * batches.\n", shape.queries);
+  for (int i = 0; i < s->n_inputs; i++) fprintf(f, "%s %s", i ? "," : ",\n//   inputs of a query, address, type (as of operands) and strides (batch, token, head) each:", s->input[i].name);
+  fprintf(f, ".\n// Strides are in bytes. Grid: x = ceil(queries / %d) * heads * batches.\n", design->shape.queries);
+}
+
+/* NULL after a diag_error: what does not fit, in words. */
+static const attend_design *make_design(arena *a, const attention_plan *p) {
+  const spec *s = p->spec;
+  attend_design *d = arena_new(a, attend_design);
+  *d = (attend_design){.p = p, .shape = attend_shape_of(a, p)};
+  if (d->shape.rows > 0) return d;
+  const char *columns = p->columns ? arena_printf(a, " and %d columns", p->columns->n_columns) : "";
+  diag_error(s->file, s->line, "kernels of this kind are made for processors only: tiles of %d and %d channels%s do not fit in a GPU's shared memory; expected smaller head_dim and value_dim%s, or --target x86-64-v3 or the like",
+             p->head_dim, p->value_dim, columns, p->columns ? ", a lower degree" : "");
+  return NULL;
 }
 
 const ptx_program *emit_ptx_attention_program(arena *a, const attention_plan *p, unsigned dtypes) {
   const spec *s = p->spec;
-  if (p->columns) {
-    diag_error(s->file, s->line, "kernels of this kind are made for processors only: a GPU's attention takes no polynomial bias; expected the columns that widen q and k, or --target x86-64-v3 or the like");
-    return NULL;
-  }
-  if (attend_shape_of(p).rows == 0) {
-    diag_error(s->file, s->line, "kernels of this kind are made for processors only: tiles of %d and %d channels do not fit in a GPU's shared memory; expected smaller head_dim and value_dim, or --target x86-64-v3 or the like", p->head_dim, p->value_dim);
-    return NULL;
-  }
+  const attend_design *design = make_design(a, p);
+  if (!design) return NULL;
   ptx_program *program = arena_new(a, ptx_program);
   ptx_attention *attention = arena_new(a, ptx_attention);
-  *attention = (ptx_attention){.n_parameters = PEGEN_PTX_ATTENTION_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT, .value_dim = p->value_dim,
-                               .placed = p->bias || p->matrix, .grid_only = p->by_rows, .indexed = p->indexed};
-  *program = (ptx_program){.spec = s, .plan = p, .per_head = p->per_head, .operations = p->operations, .emit = emit, .print_work = print_work, .attention = attention};
+  *attention = (ptx_attention){.n_parameters = PEGEN_PTX_ATTENTION_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT + s->n_inputs * PEGEN_PTX_INPUT_COUNT,
+                               .value_dim = p->value_dim, .placed = attention_is_placed(p), .grid_only = p->by_rows, .indexed = p->indexed};
+  *program = (ptx_program){.spec = s, .plan = design, .per_head = p->per_head, .operations = p->operations, .emit = emit, .print_work = print_work, .attention = attention};
   for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     int lanes = THREAD_PIECE / (dtype == DTYPE_F32 ? 4 : 2);
-    if (p->head_dim % lanes == 0 && p->value_dim % lanes == 0) add_entry(a, program, p, dtype, false);
-    add_entry(a, program, p, dtype, true);
+    if (p->head_dim % lanes == 0 && p->value_dim % lanes == 0) add_entry(a, program, design, dtype, false);
+    add_entry(a, program, design, dtype, true);
   }
   return program;
 }

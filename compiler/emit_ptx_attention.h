@@ -4,12 +4,14 @@
  * (plan_attention.h). 8 neighbouring threads have `rows` queries: of a tile of keys each of them computes the scores of every
  * eighth key, and of the output every eighth group of 4 channels, so that scores change hands within a warp only, and
  * a row's maximum and the output's decay are the thread's own. What a pair adds (bias, rotation) is computed for each pair
- * from the displacement: no table is made, no grid is needed.
+ * from the displacement: no table is made, no grid is needed. A bias that is a polynomial is a few more channels of
+ * queries and keys in shared memory instead.
  */
 #ifndef PEGEN_EMIT_PTX_ATTENTION_H
 #define PEGEN_EMIT_PTX_ATTENTION_H
 
 #include "emit_ptx_body.h"
+#include "emit_ptx_weights.h"
 #include "plan_attention.h"
 
 /* NULL after a diag_error where rows are too large for shared memory. */
@@ -24,7 +26,17 @@ typedef struct attend_shape {
   int queries, keys;                       /* of a tile */
   int query_pitch, key_pitch, score_pitch; /* float32 from row to row in shared memory */
   int quads;                               /* groups of 4 channels of the output that a thread has */
+  int columns_at, width;                   /* in a row of queries or keys a polynomial's columns stand from the first up to the second:
+                                            * multiples of 4, equal where there are none */
+  int token_lanes;                         /* that make a query's columns together */
+  int64_t scratch;                         /* bytes in which they do, where later keys and scores are */
 } attend_shape;
+
+/* What the entries of one description are emitted from. */
+typedef struct attend_design {
+  const attention_plan *p;
+  attend_shape shape;
+} attend_design;
 
 typedef struct attend {
   ir *b;
@@ -42,6 +54,8 @@ typedef struct attend {
   plan described;             /* as much of a plan as expressions ask for */
   thread_emitter exprs;
   row_thread numbers;         /* the way from a tensor's numbers to float32 and back */
+  weight_lanes weights;       /* of a polynomial: the thread as one of a query's lanes, */
+  ir_value origin;            /* and shared memory with the place that coordinates count from */
 } attend;
 
 /* A head's rows of a tensor: i64. */
@@ -52,9 +66,9 @@ typedef struct attend_rows {
 
 /* ---- emit_ptx_tile.c: rows in shared memory ---- */
 
-attend_shape attend_shape_of(const attention_plan *p); /* rows 0: none fits */
-int64_t attend_shared_bytes(const attention_plan *p, const attend_shape *s);
+attend_shape attend_shape_of(arena *a, const attention_plan *p); /* rows 0: none fits */
 void attend_declare_memory(attend *t);
+ir_value attend_row_at(attend *t, ir_value memory, ir_value row, int pitch);
 
 /* parameter: PEGEN_PTX_ATTENTION_Q or the like. */
 attend_rows attend_rows_of(attend *t, int parameter, ir_value head, int width);
@@ -65,7 +79,12 @@ void attend_copy(attend *t, const attend_rows *from, ir_value first, ir_value en
 int attend_ahead(const attend *t, int width);
 void attend_load(attend *t, const attend_rows *from, ir_value first, ir_value end, ir_value *ahead);
 void attend_store(attend *t, const attend_rows *from, ir_value first, ir_value end, const ir_value *ahead, bool watched);
-/* Coordinates of `count` tokens from `first` on, less `origin` (NULL: nothing), as pairs. */
+/* The token, or where it has no coordinates that mean anything (before the first with one, from `end` on) another that exists. */
+ir_value attend_placed_token(attend *t, ir_value token, ir_value end);
+/* A coordinate of place `index` (i32) of those in shared memory. */
+pair attend_coordinate(attend *t, ir_value places, ir_value index, int axis);
+void attend_store_coordinate(attend *t, ir_value places, ir_value index, int axis, pair x);
+/* Coordinates of `count` tokens from `first` on, less `origin` (NULL: nothing). */
 void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, int count, ir_value to, const pair *origin);
 /* Channels [4 lane + 32 quad, ... + 4) of query `token` of the output. */
 void attend_store_quad(attend *t, const attend_rows *to, ir_value token, int quad, ir_value values);
@@ -78,7 +97,19 @@ bool attend_pair_is_short(const attention_plan *p);
 void attend_pair_begin(attend *t);
 /* query, key: of the tile; tokens: of the sequence; i32. */
 ir_value attend_pair(attend *t, ir_value query, ir_value query_token, ir_value key, ir_value key_token);
+/* i1: neither of the two is a prefix token; null: there are none. */
+ir_value attend_encoded(attend *t, ir_value query_token, ir_value key_token);
 /* Runs of channels that no rotation turns. */
 int attend_next_plain(const attention_plan *p, int from, int *end);
+
+/* ---- emit_ptx_polynomial.c: a bias that is a polynomial, as columns of the queries and keys of a tile ---- */
+
+bool attend_has_columns(const attention_plan *p);
+/* Lanes and scratch of a shape that is all else; false: they have no room in `room` bytes. own: bytes that there are in any case. */
+bool attend_columns_fit(arena *a, const attention_plan *p, attend_shape *s, int64_t own, int64_t room);
+/* The columns of all queries, times the scale (f32). Once, before keys are stored; all threads of the block, which meet at the end. */
+void attend_query_columns(attend *t, ir_value scale);
+/* Those of the tile of keys from `first` on. */
+void attend_key_columns(attend *t, ir_value first);
 
 #endif

@@ -9,7 +9,7 @@
 #include "../kernel/launch.h"
 
 /* Operations of a bias that are written out for each of a thread's pairs. */
-enum { SHORT_OPERATIONS = 12, PLACE = 8 };
+enum { SHORT_OPERATIONS = 12 };
 
 bool attend_pair_is_short(const attention_plan *p) { return !p->matrix && p->operations <= SHORT_OPERATIONS; }
 
@@ -31,19 +31,9 @@ void attend_pair_begin(attend *t) {
   emit_thread_operands(&t->exprs, roots, count);
 }
 
-static pair load_place(attend *t, ir_value places, ir_value index, int axis) {
-  ir *b = t->b;
-  int64_t row = (int64_t)PLACE * t->p->spec->n_axes;
-  ir_value at = ir_offset(b, places, wide(b, mul(b, index, row)));
-  ir_value both = ir_load(b, ir_vector(b, 2, b->f32), ir_offset_const(b, at, (int64_t)axis * PLACE), PLACE);
-  return (pair){.hi = ir_extract(b, both, 0), .lo = ir_extract(b, both, 1)};
-}
-
 static ir_value float_at(attend *t, ir_value row, ir_value channel) {
   return ir_load(t->b, t->b->f32, ir_offset(t->b, row, wide(t->b, mul(t->b, channel, 4))), 4);
 }
-
-static ir_value row_of(attend *t, ir_value rows, ir_value index, int pitch) { return ir_offset(t->b, rows, wide(t->b, mul(t->b, index, 4LL * pitch))); }
 
 /* ---- the bias ---- */
 
@@ -52,7 +42,7 @@ static ir_value bias(attend *t, ir_value query, ir_value key) {
   thread_emitter *e = &t->exprs;
   pair *remembered = emit_thread_remember(e);
   for (int axis = 0; axis < t->p->spec->n_axes; axis++) {
-    ir_value of_key = pair_narrow(b, load_place(t, t->places, key, axis)), of_query = pair_narrow(b, load_place(t, t->query_places, query, axis));
+    ir_value of_key = pair_narrow(b, attend_coordinate(t, t->places, key, axis)), of_query = pair_narrow(b, attend_coordinate(t, t->query_places, query, axis));
     e->positions[axis] = pair_f32(ir_op2(b, "arith.subf", of_key, of_query));
   }
   ir_value value = emit_thread_f32(e, t->p->bias, 0);
@@ -103,9 +93,9 @@ static ir_value rotated(attend *t, ir_value query, ir_value key, ir_value encode
   thread_emitter *e = &t->exprs;
   pair *of_call = emit_thread_remember(e);
   for (int axis = 0; axis < p->spec->n_axes; axis++)
-    e->positions[axis] = pair_sub(b, load_place(t, t->places, key, axis), load_place(t, t->query_places, query, axis));
+    e->positions[axis] = pair_sub(b, attend_coordinate(t, t->places, key, axis), attend_coordinate(t, t->query_places, query, axis));
   for (int i = 0; i < p->n_shared; i++) emit_thread_pair(e, p->shared[i], 0);
-  ir_value q_row = row_of(t, t->queries, query, t->shape.query_pitch), k_row = row_of(t, t->rows, key, t->shape.key_pitch);
+  ir_value q_row = attend_row_at(t, t->queries, query, t->shape.query_pitch), k_row = attend_row_at(t, t->rows, key, t->shape.key_pitch);
   ir_value zero = ir_float(b, b->f32, 0), unit = e->unit, sum;
   ir_loop blocks = ir_for_with(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, p->spec->n_blocks), 1, &zero, &sum);
   pair *of_pair = emit_thread_remember(e);
@@ -118,14 +108,17 @@ static ir_value rotated(attend *t, ir_value query, ir_value key, ir_value encode
   return sum;
 }
 
+ir_value attend_encoded(attend *t, ir_value query_token, ir_value key_token) {
+  ir *b = t->b;
+  if (t->p->spec->skip_tokens == 0) return (ir_value){NULL};
+  ir_value skip = i32(b, t->p->spec->skip_tokens);
+  return ir_op2(b, "arith.andi", ir_compare_int(b, "sge", query_token, skip), ir_compare_int(b, "sge", key_token, skip));
+}
+
 ir_value attend_pair(attend *t, ir_value query, ir_value query_token, ir_value key, ir_value key_token) {
   ir *b = t->b;
   const attention_plan *p = t->p;
-  ir_value encoded = {NULL}, sum = {NULL}, zero = ir_float(b, b->f32, 0);
-  if (p->spec->skip_tokens > 0) {
-    ir_value skip = i32(b, p->spec->skip_tokens);
-    encoded = ir_op2(b, "arith.andi", ir_compare_int(b, "sge", query_token, skip), ir_compare_int(b, "sge", key_token, skip));
-  }
+  ir_value encoded = attend_encoded(t, query_token, key_token), sum = {NULL}, zero = ir_float(b, b->f32, 0);
   if (p->bias) {
     sum = bias(t, query, key);
     if (encoded.ptr) sum = ir_select(b, encoded, sum, zero);

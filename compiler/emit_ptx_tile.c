@@ -10,7 +10,7 @@
 
 #include "../kernel/launch.h"
 
-enum { BANKS = 32, GROUPS = PEGEN_PTX_BLOCK / ATTEND_LANES, SHARED_BYTES = 48 << 10, MOST_QUADS = 16, MOST_ROW_QUADS = 8, PLACE = 8 };
+enum { BANKS = 32, GROUPS = PEGEN_PTX_BLOCK / ATTEND_LANES, SHARED_BYTES = 48 << 10, PIECE = 16, MOST_QUADS = 16, MOST_ROW_QUADS = 8, PLACE = 8 };
 
 static ir_value less(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "slt", x, y); }
 static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, less(b, x, y), x, y); }
@@ -18,24 +18,43 @@ static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, less
 
 /* ---- the shape of tiles ---- */
 
+static int whole_quads(int width) { return (width + ATTEND_QUAD - 1) / ATTEND_QUAD * ATTEND_QUAD; }
+
 static int pitch_of(int width) { return (width + BANKS - 1) / BANKS * BANKS + ATTEND_QUAD; }
+
+/* The same as tight as may be: an odd number of 16 bytes, which meets every bank, too. */
+static int tight_pitch_of(int width) { return whole_quads(width) / ATTEND_QUAD % 2 ? whole_quads(width) : whole_quads(width) + ATTEND_QUAD; }
 
 static bool is_placed(const attention_plan *p) { return p->bias || p->matrix; }
 
-int64_t attend_shared_bytes(const attention_plan *p, const attend_shape *s) {
-  int64_t floats = (int64_t)s->queries * s->query_pitch + (int64_t)s->keys * s->key_pitch + (int64_t)s->queries * s->score_pitch;
-  return 16 + 4 * floats + (is_placed(p) ? (int64_t)PLACE * p->spec->n_axes * (s->queries + s->keys) : 0);
+static int64_t query_bytes(const attend_shape *s) { return 4LL * s->queries * s->query_pitch; }
+static int64_t key_bytes(const attend_shape *s) { return 4LL * s->keys * s->key_pitch; }
+static int64_t score_bytes(const attend_shape *s) { return 4LL * s->queries * s->score_pitch; }
+
+static bool fits(arena *a, const attention_plan *p, attend_shape *s) {
+  int64_t room = SHARED_BYTES - PIECE - query_bytes(s), own = key_bytes(s) + score_bytes(s);
+  if (is_placed(p)) room -= (int64_t)PLACE * p->spec->n_axes * (s->queries + s->keys);
+  if (attend_has_columns(p)) room -= (int64_t)PLACE * p->spec->n_axes;
+  return own <= room && (!attend_has_columns(p) || attend_columns_fit(a, p, s, own, room));
 }
 
-attend_shape attend_shape_of(const attention_plan *p) {
+/* Rows that end in columns lie tight: of a head's 64 channels there then are as many queries as without columns. */
+static void set_pitches(const attention_plan *p, attend_shape *s) {
+  int values = s->quads * BANKS;
+  s->columns_at = s->width = whole_quads(p->head_dim);
+  if (attend_has_columns(p)) s->width += whole_quads(p->columns->n_columns);
+  s->query_pitch = attend_has_columns(p) ? tight_pitch_of(s->width) : pitch_of(p->head_dim);
+  s->key_pitch = attend_has_columns(p) ? tight_pitch_of(s->width > values ? s->width : values) : pitch_of(p->head_dim > p->value_dim ? p->head_dim : p->value_dim);
+  s->score_pitch = s->keys + ATTEND_LANES; /* and what 8 threads tell each other */
+}
+
+attend_shape attend_shape_of(arena *a, const attention_plan *p) {
   static const int sizes[][2] = {{4, 4}, {2, 4}, {2, 2}, {1, 2}, {1, 1}}; /* queries and keys of a thread */
-  int quads = (p->value_dim + BANKS - 1) / BANKS, width = p->head_dim > p->value_dim ? p->head_dim : p->value_dim;
+  int quads = (p->value_dim + BANKS - 1) / BANKS;
   for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
     attend_shape s = {.rows = sizes[i][0], .columns = sizes[i][1], .queries = GROUPS * sizes[i][0], .keys = ATTEND_LANES * sizes[i][1], .quads = quads};
-    s.query_pitch = pitch_of(p->head_dim);
-    s.key_pitch = pitch_of(width);
-    s.score_pitch = s.keys + ATTEND_LANES; /* and what 8 threads tell each other */
-    if (quads <= MOST_ROW_QUADS && s.rows * quads <= MOST_QUADS && attend_shared_bytes(p, &s) <= SHARED_BYTES) return s;
+    set_pitches(p, &s);
+    if (quads <= MOST_ROW_QUADS && s.rows * quads <= MOST_QUADS && fits(a, p, &s)) return s;
   }
   return (attend_shape){0};
 }
@@ -48,15 +67,23 @@ static ir_value declare(attend *t, const char *what, int64_t bytes) {
 
 void attend_declare_memory(attend *t) {
   const attend_shape *s = &t->shape;
-  int64_t place = (int64_t)PLACE * t->p->spec->n_axes;
-  t->queries = declare(t, "queries", 4 * (int64_t)s->queries * s->query_pitch);
-  t->rows = declare(t, "rows", 4 * (int64_t)s->keys * s->key_pitch);
-  t->scores = declare(t, "scores", 4 * (int64_t)s->queries * s->score_pitch);
+  int64_t place = (int64_t)PLACE * t->p->spec->n_axes, keys = key_bytes(s), both = keys + score_bytes(s);
+  t->queries = declare(t, "queries", query_bytes(s));
+  if (s->scratch) {
+    t->rows = declare(t, "rows", both > s->scratch ? both : s->scratch);
+    t->scores = ir_offset_const(t->b, t->rows, keys);
+  } else {
+    t->rows = declare(t, "rows", keys);
+    t->scores = declare(t, "scores", score_bytes(s));
+  }
   t->spoilt = declare(t, "spoilt", 4);
+  if (attend_has_columns(t->p)) t->origin = declare(t, "origin", place);
   if (!is_placed(t->p)) return;
   t->query_places = declare(t, "query_places", place * s->queries);
   t->places = declare(t, "places", place * s->keys);
 }
+
+ir_value attend_row_at(attend *t, ir_value memory, ir_value row, int pitch) { return ir_offset(t->b, memory, wide(t->b, mul(t->b, row, 4LL * pitch))); }
 
 /* ---- pieces of rows ---- */
 
@@ -71,7 +98,7 @@ static bool is_whole(const attend *t) { return t->entry->access == THREAD_PIECE;
 static int lanes_of(const attend *t) { return t->entry->tile->lanes; }
 
 /* Of a row; a row that is moved channel by channel ends in zeros up to a multiple of 4, which products may read. */
-static int pieces_of(const attend *t, int width) { return is_whole(t) ? width / lanes_of(t) : (width + ATTEND_QUAD - 1) / ATTEND_QUAD * ATTEND_QUAD; }
+static int pieces_of(const attend *t, int width) { return is_whole(t) ? width / lanes_of(t) : whole_quads(width); }
 
 static MlirType piece_type(const attend *t) {
   ir *b = t->b;
@@ -157,21 +184,34 @@ void attend_store(attend *t, const attend_rows *from, ir_value first, ir_value e
 
 /* ---- coordinates ---- */
 
+ir_value attend_placed_token(attend *t, ir_value token, ir_value end) {
+  ir *b = t->b;
+  token = larger(b, token, i32(b, t->p->spec->skip_tokens));
+  return smaller(b, token, sub(b, end, i32(b, 1)));
+}
+
+pair attend_coordinate(attend *t, ir_value places, ir_value index, int axis) {
+  ir *b = t->b;
+  int64_t row = (int64_t)PLACE * t->p->spec->n_axes;
+  ir_value at = ir_offset(b, places, wide(b, mul(b, index, row)));
+  ir_value both = ir_load(b, ir_vector(b, 2, b->f32), ir_offset_const(b, at, (int64_t)axis * PLACE), PLACE);
+  return (pair){.hi = ir_extract(b, both, 0), .lo = ir_extract(b, both, 1)};
+}
+
+void attend_store_coordinate(attend *t, ir_value places, ir_value index, int axis, pair x) {
+  ir *b = t->b;
+  ir_value both[2] = {x.hi, x.lo.ptr ? x.lo : ir_float(b, b->f32, 0)};
+  ir_value at = ir_offset(b, places, wide(b, add(b, mul(b, index, (int64_t)PLACE * t->p->spec->n_axes), i32(b, axis * PLACE))));
+  ir_store(b, ir_elements(b, ir_vector(b, 2, b->f32), 2, both), at, PLACE, false);
+}
+
 void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, int count, ir_value to, const pair *origin) {
   ir *b = t->b;
   const spec *s = t->p->spec;
   pair place[SPEC_MAX_AXES];
   ir_branch branch = ir_if(b, less(b, t->thread, i32(b, count)));
-  /* Prefix tokens have no coordinates that mean anything: another's are read. */
-  ir_value token = larger(b, add(b, first, t->thread), i32(b, s->skip_tokens));
-  token = smaller(b, token, ir_op2(b, "arith.subi", end, i32(b, 1)));
-  ptx_coordinates(b, s, t->parameter + parameter, t->batch, token, place);
-  for (int axis = 0; axis < s->n_axes; axis++) {
-    if (origin) place[axis] = pair_sub(b, place[axis], origin[axis]);
-    ir_value both[2] = {place[axis].hi, place[axis].lo.ptr ? place[axis].lo : ir_float(b, b->f32, 0)};
-    ir_value at = ir_offset(b, to, wide(b, add(b, mul(b, t->thread, (int64_t)PLACE * s->n_axes), i32(b, axis * PLACE))));
-    ir_store(b, ir_elements(b, ir_vector(b, 2, b->f32), 2, both), at, PLACE, false);
-  }
+  ptx_coordinates(b, s, t->parameter + parameter, t->batch, attend_placed_token(t, add(b, first, t->thread), end), place);
+  for (int axis = 0; axis < s->n_axes; axis++) attend_store_coordinate(t, to, t->thread, axis, origin ? pair_sub(b, place[axis], origin[axis]) : place[axis]);
   ir_end_if(b, branch);
 }
 

@@ -20,9 +20,12 @@ static int whole_pieces(int bytes) { return (bytes + PIECE - 1) / PIECE * PIECE;
 /* Floats from lane to lane of the sums' parts: an odd number, so that lanes side by side meet different banks. */
 static int part_pitch(const plan_widen *p) { return p->p->n_weights | 1; }
 
+/* Lanes that have terms. */
+static int busy_lanes(const plan_widen *p, int lanes) { return p->spec->n_blocks < lanes ? p->spec->n_blocks : lanes; }
+
 static int array_bytes(const plan_widen *p, const widen_tables *t, int lanes, int rest, int array) {
   int bytes[ARRAYS] = {[MONOMIALS] = t->n_monomials * PAIR, [GAINS] = t->n_gains * 4, [WEIGHTS] = p->p->n_weights * 4,
-                       [PARTS] = lanes * part_pitch(p) * 4, [REST] = rest};
+                       [PARTS] = busy_lanes(p, lanes) * part_pitch(p) * 4, [REST] = rest};
   return whole_pieces(bytes[array]);
 }
 
@@ -194,7 +197,11 @@ static void lay_parts(weight_lanes *w) {
   add_term(w, exists, now);
   emit_thread_forget(w->exprs, remembered);
   ir_end_for_with(b, loop, n, now, sums);
+  int busy = busy_lanes(p, w->lanes);
+  ir_branch branch;
+  if (busy < w->lanes) branch = ir_if(b, below(b, w->lane, i32(b, busy)));
   for (int i = 0; i < n; i++) ir_store(b, sums[i], array_at(w, PARTS, add(b, mul(b, w->lane, 4LL * part_pitch(p)), i32(b, 4LL * i))), 4, false);
+  if (busy < w->lanes) ir_end_if(b, branch);
 }
 
 /* Lanes' parts in the order of lanes. */
@@ -202,7 +209,7 @@ static void gather_parts(weight_lanes *w) {
   ir *b = w->b;
   lane_turns t = begin_turns(w, w->p->p->n_weights);
   ir_value sum = {NULL};
-  for (int lane = 0; lane < w->lanes; lane++) {
+  for (int lane = 0; lane < busy_lanes(w->p, w->lanes); lane++) {
     ir_value part = ir_load(b, b->f32, array_at(w, PARTS, add(b, mul(b, t.index, 4), i32(b, 4LL * lane * part_pitch(w->p)))), 4);
     sum = sum.ptr ? ir_op2(b, "arith.addf", sum, part) : part;
   }

@@ -26,7 +26,7 @@ static void add_summand(widen_tables *t, widen_sums *s, const monomial *m, doubl
 static void end_sum(widen_sums *s) { s->start[++s->count] = s->n_summands; }
 
 /* Gains of one column: summands of one weight are neighbours in the plan. */
-static void add_column(widen_tables *t, const plan_widen *p, const widen_layout *l, int column) {
+static void add_gains(widen_tables *t, const plan_widen *p, int column, double scale) {
   int open = -1;
   for (int i = 0; i < p->n_gains; i++) {
     const widen_gain *g = &p->gain[i];
@@ -34,35 +34,46 @@ static void add_column(widen_tables *t, const plan_widen *p, const widen_layout 
     if (open >= 0 && g->weight != open) end_sum(&t->gains);
     if (g->weight != open) t->gain_weight[t->gains.count] = g->weight;
     open = g->weight;
-    add_summand(t, &t->gains, &g->power, g->factor / l->scale[column]);
+    add_summand(t, &t->gains, &g->power, g->factor / scale);
   }
   if (open >= 0) end_sum(&t->gains);
   t->column_start[column + 1] = t->gains.count;
-  const widen_column *c = &p->column[column];
-  for (int i = 0; i < c->n_key; i++) add_summand(t, &t->keys, &c->key[i], c->key_factor[i] * l->scale[column]);
+}
+
+static void add_key(widen_tables *t, const widen_column *c, double scale) {
+  for (int i = 0; i < c->n_key; i++) add_summand(t, &t->keys, &c->key[i], c->key_factor[i] * scale);
   end_sum(&t->keys);
+}
+
+static void add_lanes(arena *a, widen_tables *t, const widen_layout *l) {
+  end_sum(&t->keys); /* of what pads */
+  t->n_lanes = l->n_lanes;
+  t->lane_column = arena_array(a, int32_t, l->n_lanes + 1);
+  t->lane_low_key = arena_array(a, int32_t, l->n_lanes + 1);
+  t->lane_low_query = arena_array(a, int32_t, l->n_lanes + 1);
+  for (int i = 0; i < l->n_lanes; i++) {
+    t->lane_column[i] = l->lane[i].column < 0 ? t->n_columns : l->lane[i].column;
+    t->lane_low_key[i] = l->lane[i].low_key;
+    t->lane_low_query[i] = l->lane[i].low_query;
+  }
 }
 
 widen_tables widen_tables_make(arena *a, const plan_widen *p, const widen_layout *l) {
   int n_keys = 0;
   for (int c = 0; c < p->n_columns; c++) n_keys += p->column[c].n_key;
-  widen_tables t = {.n_columns = p->n_columns, .n_lanes = l->n_lanes};
+  widen_tables t = {.n_columns = p->n_columns};
   t.monomial = arena_array(a, monomial, n_keys + p->n_gains + 1);
   t.gains = make_sums(a, p->n_gains, p->n_gains, "gain");
   t.keys = make_sums(a, p->n_columns + 1, n_keys, "key");
   t.gain_weight = arena_array(a, int32_t, p->n_gains + 1);
   t.column_start = arena_array(a, int32_t, p->n_columns + 2);
-  for (int c = 0; c < p->n_columns; c++) add_column(&t, p, l, c);
-  t.column_start[p->n_columns + 1] = t.n_gains = t.gains.count;
-  end_sum(&t.keys); /* of what pads */
-  t.lane_column = arena_array(a, int32_t, l->n_lanes + 1);
-  t.lane_low_key = arena_array(a, int32_t, l->n_lanes + 1);
-  t.lane_low_query = arena_array(a, int32_t, l->n_lanes + 1);
-  for (int i = 0; i < l->n_lanes; i++) {
-    t.lane_column[i] = l->lane[i].column < 0 ? p->n_columns : l->lane[i].column;
-    t.lane_low_key[i] = l->lane[i].low_key;
-    t.lane_low_query[i] = l->lane[i].low_query;
+  for (int c = 0; c < p->n_columns; c++) {
+    double scale = l ? l->scale[c] : 1;
+    add_gains(&t, p, c, scale);
+    if (l) add_key(&t, &p->column[c], scale);
   }
+  t.column_start[p->n_columns + 1] = t.n_gains = t.gains.count;
+  if (l) add_lanes(a, &t, l);
   return t;
 }
 
@@ -81,10 +92,12 @@ static void emit_sums(ir *b, arena *a, const char *prefix, const widen_sums *s) 
 }
 
 void widen_tables_emit(ir *b, arena *a, const widen_tables *t, const char *prefix) {
+  bool has_lanes = t->keys.count > 0;
   emit_sums(b, a, prefix, &t->gains);
-  emit_sums(b, a, prefix, &t->keys);
+  if (has_lanes) emit_sums(b, a, prefix, &t->keys);
   emit_integers(b, a, prefix, "gain_weights", t->n_gains, t->gain_weight);
   emit_integers(b, a, prefix, "column_starts", t->n_columns + 2, t->column_start);
+  if (!has_lanes) return;
   emit_integers(b, a, prefix, "lane_columns", t->n_lanes, t->lane_column);
   emit_integers(b, a, prefix, "lane_low_keys", t->n_lanes, t->lane_low_key);
   emit_integers(b, a, prefix, "lane_low_queries", t->n_lanes, t->lane_low_query);

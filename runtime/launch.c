@@ -67,10 +67,8 @@ static int has_field(const pegen_kernel *kernel, size_t end) { return kernel->st
 /* Whether encode appends columns: then rows of q and k are not encoded alike. */
 static int has_columns(const pegen_kernel *kernel) { return HAS(kernel, n_columns) && (kernel->n_columns > 0 || (HAS(kernel, widths) && kernel->widths)); }
 
-/* Inputs of a query that the entry reads. */
-static int n_inputs_of(const pegen_launch_request *request) {
-  return request->entry == PEGEN_LAUNCH_ENCODE && HAS(request->kernel, n_inputs) ? request->kernel->n_inputs : 0;
-}
+/* Inputs of a query; older kernels have none. */
+static int n_inputs_of(const pegen_kernel *kernel) { return HAS(kernel, n_inputs) ? kernel->n_inputs : 0; }
 
 /* ---- devices ---- */
 
@@ -92,7 +90,7 @@ int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDe
   for (int i = 0; i < kernel->n_operands; i++)
     if (is_elsewhere(args->operands[i], first, fits))
       return 0;
-  for (int i = 0; args->q && i < n_inputs_of(request); i++)
+  for (int i = 0; args->q && i < n_inputs_of(kernel); i++)
     if (is_elsewhere(args->inputs[i], first, fits))
       return 0;
   return 1;
@@ -163,13 +161,12 @@ void pegen_launch_set_operands(int64_t *parameter, const pegen_kernel *kernel, c
   }
 }
 
-/* Of the batches from `batch` on. */
-static void set_inputs(int64_t *parameter, const pegen_launch_request *request, const pegen_call *call, int64_t batch) {
-  for (int i = 0; i < n_inputs_of(request); i++) {
-    const pegen_view *view = &call->input[i];
+void pegen_launch_set_inputs(int64_t *parameter, const pegen_launch_request *request, const pegen_view *inputs, int64_t batch) {
+  for (int i = 0; i < n_inputs_of(request->kernel); i++) {
+    const pegen_view *view = &inputs[i];
     int64_t *of = parameter + i * PEGEN_PTX_INPUT_COUNT;
     of[PEGEN_PTX_INPUT_ADDRESS] = (int64_t)view->base + batch * view->stride[PEGEN_BATCH];
-    of[PEGEN_PTX_INPUT_TYPE] = call->wide_inputs ? PEGEN_PTX_OPERAND_F32 : operand_type(request->args->inputs[i]->dtype);
+    of[PEGEN_PTX_INPUT_TYPE] = operand_type(request->args->inputs[i]->dtype);
     of[PEGEN_PTX_INPUT_BATCH] = view->stride[PEGEN_BATCH];
     of[PEGEN_PTX_INPUT_TOKEN] = view->stride[PEGEN_TOKEN];
     of[PEGEN_PTX_INPUT_HEAD] = view->stride[PEGEN_HEAD];
@@ -208,7 +205,7 @@ static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t f
   set_positions(step.parameter, stream, first);
   pegen_launch_set_operands(step.parameter + PEGEN_PTX_OPERANDS, p->request->kernel, p->request->args);
   if (p->request->args->q)
-    set_inputs(step.parameter + PEGEN_PTX_OPERANDS + p->request->kernel->n_operands * PEGEN_PTX_OPERAND_COUNT, p->request, p->call, first);
+    pegen_launch_set_inputs(step.parameter + PEGEN_PTX_OPERANDS + p->request->kernel->n_operands * PEGEN_PTX_OPERAND_COUNT, p->request, p->call->input, first);
   int64_t each = rows_of_thread(p, entry, blocks * ptx->block, rows);
   if (by_head(ptx) && step.parameter[PEGEN_PTX_POSITION_BATCH])
     each = p->n; /* a batch has its own rotors */

@@ -44,8 +44,12 @@ PEGEN_HIDDEN int pegen_launch_check(const pegen_launch_request *request);
 
 /* ---- shared by launch.c and launch_attention.c ---- */
 
+struct pegen_view; /* kernel/driver.h */
+
 PEGEN_HIDDEN int pegen_launch_plan_attention(const pegen_launch_request *request, pegen_launch_run *run, void *context);
 /* Fills the parameters of operands, from the first one on. */
 PEGEN_HIDDEN void pegen_launch_set_operands(int64_t *parameter, const pegen_kernel *kernel, const pegen_args *args);
+/* The same of inputs, of the batches from `batch` on; their memory as it was checked. */
+PEGEN_HIDDEN void pegen_launch_set_inputs(int64_t *parameter, const pegen_launch_request *request, const struct pegen_view *inputs, int64_t batch);
 
 #endif

@@ -90,6 +90,7 @@ static void set_parameters(int64_t *parameter, const pegen_launch_request *reque
   set_rows(parameter + PEGEN_PTX_ATTENTION_V, &call->v);
   set_rows(parameter + PEGEN_PTX_ATTENTION_OUT, &call->out);
   pegen_launch_set_operands(parameter + PEGEN_PTX_ATTENTION_OPERANDS, request->kernel, request->args);
+  pegen_launch_set_inputs(parameter + PEGEN_PTX_ATTENTION_OPERANDS + request->kernel->n_operands * PEGEN_PTX_OPERAND_COUNT, request, call->input, 0);
 }
 
 int pegen_launch_plan_attention(const pegen_launch_request *request, pegen_launch_run *run, void *context) {

@@ -1,7 +1,7 @@
 /* fused_test: biases that are polynomials, inside attention.
  *
- *   fused_test            against columns and plain attention, sizes and strides, calls that must be refused, numbers that are none
- *   fused_test SEED N     N random biases from SEED on against the definition
+ *   fused_test [TARGET]            against columns and plain attention, sizes and strides, calls that must be refused, numbers that are none
+ *   fused_test SEED N [TARGET]     N random biases from SEED on against the definition
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +20,8 @@
 
 static const long double BOUND = 0x1p-18L;
 
+static const char *wanted; /* target; NULL: this machine's own, or all that it runs */
+
 static spec *load(arena *a, const char *path, const char *defines) {
   loader_define define[16];
   int count = 0;
@@ -33,8 +35,9 @@ static spec *load(arena *a, const char *path, const char *defines) {
   return s;
 }
 
+/* target: NULL: the one that is wanted. */
 static loaded_kernel *compiled(arena *a, const spec *s, const char *target, int optimize) {
-  loaded_kernel *loaded = trial_load(a, s, target, 0, optimize);
+  loaded_kernel *loaded = trial_load(a, s, target ? target : wanted ? wanted : "native", 0, optimize);
   assert_non_null(loaded);
   return loaded;
 }
@@ -62,7 +65,7 @@ static void one_description(const char *name, const char *defines, double extent
   arena *a = arena_create();
   const char *path = arena_printf(a, "%s/%s.lua", SPECS_DIR, name);
   spec *s = load(a, path, arena_printf(a, "%s role=pairwise head_dim=24 value_dim=19", defines)), *wide = load(a, path, arena_printf(a, "%s head_dim=24", defines));
-  loaded_kernel *fused = compiled(a, s, "native", 3), *widening = compiled(a, wide, "native", 3);
+  loaded_kernel *fused = compiled(a, s, NULL, 3), *widening = compiled(a, wide, "native", 3);
   int width = run_kernel(widening)->widths[NUMBER_F32].out_dim;
   spec *plain = load(a, SPECS_DIR "/attention.lua", arena_printf(a, "head_dim=%d value_dim=19", width));
   loaded_kernel *attention = compiled(a, plain, "native", 3);
@@ -117,7 +120,7 @@ static void sizes_and_strides(void **state) {
   spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise heads=4 head_dim=20 value_dim=35 parabolas=7 skip_tokens=2");
   const char **targets;
   uint64_t random = 9;
-  int count = trial_targets(a, NULL, &targets), round = 0;
+  int count = trial_targets(a, wanted, &targets), round = 0;
   for (int target = 0; target < count; target++) {
     loaded_kernel *loaded = compiled(a, s, targets[target], 3);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -146,7 +149,7 @@ static void far_from_the_origin(void **state) {
   enum { TOKENS = 45 };
   arena *a = arena_create();
   spec *s = load(a, SPECS_DIR "/polynomial.lua", "role=pairwise axes=2 degree=4 head_dim=8");
-  loaded_kernel *loaded = compiled(a, s, "native", 3);
+  loaded_kernel *loaded = compiled(a, s, NULL, 3);
   uint64_t random = 4;
   attention_trial t = {.spec = s};
   attention_trial_fill(a, &t, &(attention_sizes){1, 2, 2, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND, &random);
@@ -171,7 +174,7 @@ static void bad_calls_are_refused(void **state) {
   (void)state;
   arena *a = arena_create();
   spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise axes=2 parabolas=6 heads=2 head_dim=16");
-  loaded_kernel *loaded = compiled(a, s, "native", 1);
+  loaded_kernel *loaded = compiled(a, s, NULL, 1);
   const pegen_kernel *kernel = run_kernel(loaded);
   uint64_t random = 5;
   attention_trial t = {.spec = s};
@@ -241,7 +244,7 @@ static void nan_stays_in_its_query(void **state) {
   enum { TOKENS = 37, QUERY = 20 };
   arena *a = arena_create();
   spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise axes=2 parabolas=20 head_dim=8");
-  loaded_kernel *loaded = compiled(a, s, "native", 3);
+  loaded_kernel *loaded = compiled(a, s, NULL, 3);
   uint64_t random = 6;
   attention_trial t = {.spec = s};
   attention_trial_fill(a, &t, &(attention_sizes){1, 2, 2, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND, &random);
@@ -258,6 +261,71 @@ static void nan_stays_in_its_query(void **state) {
         float x = *(float *)tensor_at(out, 0, h, n, c);
         assert_true(h == 1 && n == QUERY ? isnan(x) : x == *(float *)tensor_at(good, 0, h, n, c));
       }
+  run_unload(loaded);
+  arena_destroy(a);
+}
+
+/* Sets a coordinate of a token, or an element of its key or value, to what is no number. */
+static void spoil_place(const DLTensor *positions, int64_t token) { ((float *)positions->data)[token * positions->shape[1]] = NAN; }
+
+static bool same_query(const DLTensor *x, const DLTensor *y, int64_t head, int64_t query) {
+  return !memcmp(tensor_at(x, 0, head, query, 0), tensor_at(y, 0, head, query, 0), (size_t)x->shape[3] * sizeof(float));
+}
+
+/* A key that a query does not see leaves no trace in it, be its place or its rows no numbers. */
+static void unseen_keys_leave_no_trace(void **state) {
+  (void)state;
+  enum { TOKENS = 75, SPOILT = 50 };
+  arena *a = arena_create();
+  spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise axes=2 parabolas=6 head_dim=8 value_dim=5");
+  loaded_kernel *loaded = compiled(a, s, NULL, 3);
+  uint64_t random = 8;
+  attention_trial t = {.spec = s, .causal = true};
+  attention_trial_fill(a, &t, &(attention_sizes){1, 3, 1, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND, &random);
+  t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
+  t.positions = places(a, s, NUMBER_F32, TOKENS, 1, &random);
+  t.k_positions = places(a, s, NUMBER_F32, TOKENS, 1, &random);
+  DLTensor *good = attention_trial_out(a, &t, ROWS_BHND), *bad = attention_trial_out(a, &t, ROWS_BHND);
+  assert_int_equal(attention_trial_call(run_kernel(loaded), &t, good, 1), 0);
+  for (int64_t key = SPOILT; key < TOKENS; key++) {
+    spoil_place(t.k_positions, key);
+    *(float *)tensor_at(t.k, 0, 0, key, 3) = NAN;
+    *(float *)tensor_at(t.v, 0, 0, key, 4) = INFINITY;
+  }
+  assert_int_equal(attention_trial_call(run_kernel(loaded), &t, bad, 1), 0);
+  for (int64_t h = 0; h < 3; h++)
+    for (int64_t n = 0; n < TOKENS; n++) assert_true(n < SPOILT ? same_query(good, bad, h, n) : isnan(*(float *)tensor_at(bad, 0, h, n, 0)));
+  run_unload(loaded);
+  arena_destroy(a);
+}
+
+/* Pairs with a prefix token have no bias, whatever inputs and places say; a query that sees nothing gives zeros. */
+static void prefix_tokens_have_no_bias(void **state) {
+  (void)state;
+  enum { SKIP = 2, TOKENS = 40, KEYS = 38 }; /* causal: query n sees keys below n - 1 */
+  arena *a = arena_create();
+  spec *s = load(a, SPECS_DIR "/polynomial.lua", "role=pairwise axes=2 degree=3 skip_tokens=2 head_dim=8");
+  loaded_kernel *loaded = compiled(a, s, NULL, 3);
+  for (int causal = 0; causal < 2; causal++) {
+    uint64_t random = 9;
+    attention_trial t = {.spec = s, .causal = causal};
+    attention_trial_fill(a, &t, &(attention_sizes){1, 2, 2, TOKENS, KEYS}, NUMBER_F32, ROWS_BHND, &random);
+    t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
+    t.positions = places(a, s, NUMBER_F32, TOKENS, 1, &random);
+    t.k_positions = places(a, s, NUMBER_F32, KEYS, 1, &random);
+    DLTensor *good = attention_trial_out(a, &t, ROWS_BHND), *bad = attention_trial_out(a, &t, ROWS_BHND);
+    assert_int_equal(attention_trial_call(run_kernel(loaded), &t, good, 1), 0);
+    compare(a, &t, good, 1);
+    for (int64_t i = 0; i < 2 * TOKENS * 8; i++) ((float *)t.inputs.tensors[0]->data)[i] = NAN;
+    for (int64_t key = 0; key < KEYS; key++) spoil_place(t.k_positions, key);
+    assert_int_equal(attention_trial_call(run_kernel(loaded), &t, bad, 1), 0);
+    for (int64_t h = 0; h < 2; h++)
+      for (int64_t n = 0; n < TOKENS; n++) {
+        bool unbiased = n < SKIP || (causal && n < SKIP + 2);
+        assert_true(unbiased ? same_query(good, bad, h, n) : isnan(*(float *)tensor_at(bad, 0, h, n, 0)));
+        for (int c = 0; causal && n < 2 && c < 8; c++) assert_true(*(float *)tensor_at(bad, 0, h, n, c) == 0);
+      }
+  }
   run_unload(loaded);
   arena_destroy(a);
 }
@@ -291,7 +359,7 @@ static void random_biases(void **state) {
   (void)state;
   arena *outer = arena_create();
   const char **targets;
-  int n_targets = trial_targets(outer, NULL, &targets);
+  int n_targets = trial_targets(outer, wanted, &targets);
   for (int i = 0; i < count; i++) {
     arena *a = arena_create();
     one_random(a, seed + i, targets[i % n_targets], i % 4);
@@ -301,13 +369,17 @@ static void random_biases(void **state) {
 }
 
 int main(int arguments, char **argument) {
-  if (arguments == 3) {
+  if (arguments > 2) {
     seed = atoi(argument[1]);
     count = atoi(argument[2]);
+    wanted = arguments > 3 ? argument[3] : NULL;
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_biases)};
     return cmocka_run_group_tests(tests, NULL, NULL);
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(fused_and_unfused),     cmocka_unit_test(sizes_and_strides),      cmocka_unit_test(far_from_the_origin),
-                                     cmocka_unit_test(bad_calls_are_refused), cmocka_unit_test(nan_stays_in_its_query)};
+  wanted = arguments > 1 ? argument[1] : NULL;
+  const struct CMUnitTest tests[] = {cmocka_unit_test(fused_and_unfused),      cmocka_unit_test(sizes_and_strides),
+                                     cmocka_unit_test(far_from_the_origin),    cmocka_unit_test(bad_calls_are_refused),
+                                     cmocka_unit_test(nan_stays_in_its_query), cmocka_unit_test(unseen_keys_leave_no_trace),
+                                     cmocka_unit_test(prefix_tokens_have_no_bias)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,12 +6,15 @@
 
 #include <stdio.h>
 
-enum { BATCH = 2, ANY_HEADS = 4, ANY_K_HEADS = 2, TOKENS = 77, KEYS = 91, REACH = 24 };
+enum { BATCH = 2, ANY_HEADS = 4, ANY_K_HEADS = 2, TOKENS = 77, KEYS = 91, REACH = 24, REACH_OF_POLYNOMIALS = 6 };
 static const long double OUTPUT_BOUND = 0x1p-18L;
 
 static attention_trial make_trial(gpu_case *c, number_type type, row_order order, bool causal) {
   const spec *s = c->spec;
-  static const number_type whole[] = {NUMBER_I32, NUMBER_I64};
+  /* Masks have edges, on which only whole numbers stand exactly. */
+  static const number_type whole[] = {NUMBER_I32, NUMBER_I64}, real[] = {NUMBER_F32, NUMBER_F64};
+  const number_type *types = s->polynomial ? real : whole;
+  double reach = s->polynomial ? REACH_OF_POLYNOMIALS : REACH;
   attention_trial t = {.spec = s, .causal = causal};
   attention_sizes sizes = {BATCH, s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads : ANY_K_HEADS, TOKENS + s->skip_tokens, KEYS + s->skip_tokens};
   if (s->grid[0]) {
@@ -20,12 +23,12 @@ static attention_trial make_trial(gpu_case *c, number_type type, row_order order
     sizes.keys = sizes.tokens += s->skip_tokens;
   }
   attention_trial_fill(c->memory, &t, &sizes, type, order, &c->random);
+  if (c->calls / 3 % 2) t.inputs = trial_random_inputs(c->memory, s, NUMBER_F32, sizes.batch, sizes.heads, sizes.tokens, &c->random);
   t.operands = c->operands[0]; /* float32, as those that are read at computed places must be */
   if (s->grid[0] || !c->kernel->ptx->attention->placed) return t;
   double *values;
-  /* Masks have edges, on which only whole numbers stand exactly. */
-  t.positions = gpu_positions(c, 0, sizes.tokens, whole[c->calls / 2 % 2], REACH, &values);
-  t.k_positions = gpu_positions(c, c->calls % 3 ? BATCH : 0, sizes.keys, whole[c->calls % 2], REACH, &values);
+  t.positions = gpu_positions(c, 0, sizes.tokens, types[c->calls / 2 % 2], reach, &values);
+  t.k_positions = gpu_positions(c, c->calls % 3 ? BATCH : 0, sizes.keys, types[c->calls % 2], reach, &values);
   return t;
 }
 
@@ -33,12 +36,16 @@ static int call(gpu_case *c, const attention_trial *t, DLTensor *out) {
   arena *a = c->memory;
   DLTensor *moved[] = {device_upload(a, t->q), device_upload(a, t->k), device_upload(a, t->v), device_upload(a, out),
                        t->positions ? device_upload(a, t->positions) : NULL, t->k_positions ? device_upload(a, t->k_positions) : NULL};
+  const DLTensor **inputs = arena_array(a, const DLTensor *, c->spec->n_inputs + 1);
+  for (int i = 0; i < c->spec->n_inputs; i++) inputs[i] = device_upload(a, t->inputs.tensors[i]);
   pegen_args args = {.struct_size = sizeof args, .n_operands = c->kernel->n_operands, .q = moved[0], .k = moved[1], .v = moved[2], .out = moved[3],
-                     .positions = moved[4], .k_positions = moved[5], .operands = c->device_operands[0], .causal = t->causal, .scale = t->scale};
+                     .positions = moved[4], .k_positions = moved[5], .operands = c->device_operands[0], .n_inputs = c->spec->n_inputs, .inputs = inputs,
+                     .causal = t->causal, .scale = t->scale};
   int error = gpu_launch(c, "attention", &args);
   device_download(moved[3], out);
   for (int i = 0; i < 6; i++)
     if (moved[i]) device_free(moved[i]);
+  for (int i = 0; i < c->spec->n_inputs; i++) device_free((DLTensor *)inputs[i]);
   return error;
 }
 
