@@ -20,7 +20,7 @@ typedef struct encode_emitter {
   const cpu_target *target;
   row_emitter rows;
   ir_value loop;                    /* const pegen_loop * */
-  ir_value prefetch;
+  prefetch_ahead ahead;
   ir_value positions;               /* scratch of a token: float64 [axes] */
   ir_value coefficients;            /* scratch of a tile: coefficient vectors [tile][slots] */
   int64_t slot_bytes;               /* of one token */
@@ -67,13 +67,7 @@ void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir
 static void emit_position(encode_emitter *e, ir_value token) { emit_token_position(e->b, e->p->spec, e->loop, token, e->positions); }
 
 static void emit_one_row(encode_emitter *e, ir_value in, ir_value out, ir_value in_place) {
-  ir *b = e->b;
-  ir_value prefetch = e->prefetch;
-  ir_branch branch = ir_if(b, ir_compare_int(b, "ne", prefetch, i64(b, 0)));
-  ir_value ahead = ir_offset(b, in, prefetch);
-  int bytes = e->p->spec->head_dim * (e->rows.dtype == DTYPE_F32 ? 4 : 2);
-  for (int at = 0; at < bytes; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, ahead, at));
-  ir_end_if(b, branch);
+  emit_prefetch(e->b, e->ahead, in, e->p->spec->head_dim * (e->rows.dtype == DTYPE_F32 ? 4 : 2));
   emit_row(&e->rows, in, out, in_place);
 }
 
@@ -197,7 +191,7 @@ void emit_encode(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_t
   ir_function(b, emit_encode_name(a, target, dtype, streaming), true, (MlirType){NULL}, 1, &b->ptr, &e.loop);
   e.positions = ir_alloca(b, p->spec->n_axes * 8, 8);
   e.coefficients = ir_alloca(b, most * e.slot_bytes + CACHE_LINE, CACHE_LINE);
-  e.prefetch = LOOP_I64(&e, prefetch);
+  e.ahead = emit_load_ahead(b, e.loop);
   e.q_heads = LOOP_I64(&e, rows[0].heads);
   ir_value prepared = LOOP_PTR(&e, prepared);
   if (p->per_head) emit_tokens_per_head(&e, prepared);

@@ -9,7 +9,11 @@
 #include "diag.h"
 #include "emit_math.h"
 
-enum { MAX_LANES = 16, MAX_SOURCES = MAX_LANES };
+#include "../kernel/loop.h"
+
+#include <stddef.h>
+
+enum { MAX_LANES = 16, MAX_SOURCES = MAX_LANES, CACHE_LINE = 64 };
 
 const char *const dtype_name[DTYPE_COUNT] = {"f32", "bf16", "f16"};
 
@@ -240,4 +244,26 @@ void emit_row(row_emitter *r, ir_value in, ir_value out, ir_value in_place) {
       if (t->group[j] == group && !y[j].ptr) store_channels(r, x[j], out, t->start[j]);
     ir_end_if(r->b, (ir_branch){branch.outer, {NULL}});
   }
+}
+
+/* ---- rows to come ---- */
+
+prefetch_ahead emit_load_ahead(ir *b, ir_value loop) {
+  return (prefetch_ahead){.nearest = ir_load(b, b->i64, ir_offset_const(b, loop, offsetof(pegen_loop, prefetch)), 8),
+                          .second = ir_load(b, b->i64, ir_offset_const(b, loop, offsetof(pegen_loop, prefetch_second)), 8)};
+}
+
+static void prefetch_lines(ir *b, ir_value at, int bytes, int level) {
+  for (int line = 0; line < bytes; line += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, at, line), level);
+}
+
+void emit_prefetch(ir *b, prefetch_ahead ahead, ir_value row, int bytes) {
+  ir_value none = ir_int(b, b->i64, 0);
+  ir_branch nearest = ir_if(b, ir_compare_int(b, "ne", ahead.nearest, none));
+  prefetch_lines(b, ir_offset(b, row, ahead.nearest), bytes, 1);
+  ir_else(b, &nearest);
+  ir_branch second = ir_if(b, ir_compare_int(b, "ne", ahead.second, none));
+  prefetch_lines(b, ir_offset(b, row, ahead.second), bytes, 2);
+  ir_end_if(b, second);
+  ir_end_if(b, nearest);
 }

@@ -34,8 +34,12 @@ void emit_load_slots(row_emitter *r, ir_value coefficients);
 /* One row, read from `in` and written to `out`; in_place (i1): out is in, channels that pass through stay. */
 void emit_row(row_emitter *r, ir_value in, ir_value out, ir_value in_place);
 
-/* `width` adjacent channels of a number type, as float32 lanes and back; streaming: past the caches. */
-ir_value emit_load_channels(ir *b, const cpu_target *target, int dtype, int width, ir_value at);
-void emit_store_channels(ir *b, const cpu_target *target, int dtype, ir_value v, ir_value at, bool streaming);
+/* How far ahead rows are asked for, pegen_loop's: bytes into the nearest cache, and into the second; 0: not at all. */
+typedef struct prefetch_ahead {
+  ir_value nearest, second; /* i64 */
+} prefetch_ahead;
+prefetch_ahead emit_load_ahead(ir *b, ir_value loop);
+/* Asks for what lies ahead of a row of so many bytes. */
+void emit_prefetch(ir *b, prefetch_ahead ahead, ir_value row, int bytes);
 
 #endif

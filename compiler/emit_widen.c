@@ -188,13 +188,6 @@ static void emit_key_tail(widen_emitter *e, ir_value row) {
   }
 }
 
-static void emit_prefetch(widen_emitter *e, ir_value prefetch, ir_value row, int bytes) {
-  ir *b = e->b;
-  ir_branch branch = ir_if(b, ir_compare_int(b, "ne", prefetch, i64(b, 0)));
-  for (int at = 0; at < bytes; at += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, ir_offset(b, row, prefetch), at));
-  ir_end_if(b, branch);
-}
-
 /* ---- the walk ---- */
 
 static ir_value rows_at(widen_emitter *e, int which, size_t base, size_t of_batch, size_t of_token, ir_value batch, ir_value token) {
@@ -241,23 +234,23 @@ static int most_lanes(const widen_emitter *e) {
   return lanes;
 }
 
-static void emit_key_row(widen_emitter *e, const token_rows *rows, ir_value head, ir_value prefetch) {
+static void emit_key_row(widen_emitter *e, const token_rows *rows, ir_value head, prefetch_ahead ahead) {
   ir_value from = row_at(e, rows->in, head, rows->in_head), to = row_at(e, rows->out, head, rows->out_head);
-  emit_prefetch(e, prefetch, from, e->p->spec->head_dim * dtype_bytes(e));
+  emit_prefetch(e->b, ahead, from, e->p->spec->head_dim * dtype_bytes(e));
   emit_move(e, from, to, most_lanes(e));
   emit_key_tail(e, to);
 }
 
-static void emit_query_row(widen_emitter *e, const token_rows *rows, const token_input *inputs, ir_value head, ir_value prefetch) {
+static void emit_query_row(widen_emitter *e, const token_rows *rows, const token_input *inputs, ir_value head, prefetch_ahead ahead) {
   ir *b = e->b;
   const plan_widen *p = e->p;
   ir_value from = row_at(e, rows->in, head, rows->in_head), to = row_at(e, rows->out, head, rows->out_head);
   query_row row = {.prepared = ir_offset(b, LOOP_PTR(e, loop.prepared), mul(b, head, LOOP_I64(e, loop.prepared_stride)))};
   int input_bytes = e->weights.input_dtype == DTYPE_F32 ? 4 : 2;
-  emit_prefetch(e, prefetch, from, p->spec->head_dim * dtype_bytes(e));
+  emit_prefetch(e->b, ahead, from, p->spec->head_dim * dtype_bytes(e));
   for (int i = 0; i < p->spec->n_inputs; i++) {
     row.input[i] = row_at(e, inputs[i].at, head, inputs[i].head);
-    emit_prefetch(e, prefetch, row.input[i], (int)(p->spec->input[i].size ? p->spec->input[i].size : 1) * input_bytes);
+    emit_prefetch(e->b, ahead, row.input[i], (int)(p->spec->input[i].size ? p->spec->input[i].size : 1) * input_bytes);
   }
   ir_value *weight = arena_array(e->memory, ir_value, p->p->n_weights + 1);
   emit_move(e, from, to, most_lanes(e));
@@ -271,15 +264,15 @@ static void emit_rows(widen_emitter *e, ir_value batch, ir_value token) {
   token_rows q = rows_of(e, 0, batch, token), k = rows_of(e, 1, batch, token);
   token_input inputs[SPEC_MAX_INPUTS];
   for (int i = 0; i < e->p->spec->n_inputs; i++) inputs[i] = input_of(e, i, batch, token);
-  ir_value prefetch = LOOP_I64(e, loop.prefetch);
+  prefetch_ahead ahead = emit_load_ahead(b, ir_offset_const(b, e->loop, offsetof(pegen_widen_loop, loop)));
   ir_loop both = ir_for(b, i64(b, 0), q.heads);
-  emit_query_row(e, &q, inputs, both.index, prefetch);
+  emit_query_row(e, &q, inputs, both.index, ahead);
   ir_branch has_key = ir_if(b, ir_compare_int(b, "slt", both.index, k.heads));
-  emit_key_row(e, &k, both.index, prefetch);
+  emit_key_row(e, &k, both.index, ahead);
   ir_end_if(b, has_key);
   ir_end_for(b, both);
   ir_loop rest = ir_for(b, q.heads, k.heads);
-  emit_key_row(e, &k, rest.index, prefetch);
+  emit_key_row(e, &k, rest.index, ahead);
   ir_end_for(b, rest);
 }
 

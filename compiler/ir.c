@@ -396,11 +396,11 @@ void ir_store(ir *b, ir_value value, ir_value pointer, int alignment, bool nonte
   op_finish(&o);
 }
 
-void ir_prefetch(ir *b, ir_value pointer) {
+void ir_prefetch(ir *b, ir_value pointer, int level) {
   op o = op_start(b, "llvm.intr.prefetch");
   op_operand(&o, pointer);
   op_attribute(&o, "rw", i32_attribute(b, 0));
-  op_attribute(&o, "hint", i32_attribute(b, 3));
+  op_attribute(&o, "hint", i32_attribute(b, 4 - level));
   op_attribute(&o, "cache", i32_attribute(b, 1));
   op_finish(&o);
 }

@@ -80,7 +80,7 @@ ir_value ir_offset_const(ir *b, ir_value pointer, int64_t bytes);
 ir_value ir_pointer(ir *b, ir_value address); /* an i64 as a pointer */
 ir_value ir_load(ir *b, MlirType type, ir_value pointer, int alignment);
 void ir_store(ir *b, ir_value value, ir_value pointer, int alignment, bool nontemporal);
-void ir_prefetch(ir *b, ir_value pointer);
+void ir_prefetch(ir *b, ir_value pointer, int level); /* for reading, into the caches from this level on: 1, 2 */
 ir_value ir_alloca(ir *b, int64_t bytes, int alignment);
 /* A constant array of the module and, in a function, its address. values of f32, integers of i32. */
 void ir_table(ir *b, const char *name, int count, const float *values, const int32_t *integers);

@@ -10,7 +10,7 @@
  *     dispatch.c  the processor -> the first target that it can run
  *     position.c  coordinates and operands of any number type -> doubles
  *     rows.c      rows as addresses and strides; tokens that pass through
- *     walk.c      parts, runs of tokens, the order of stores
+ *     walk.c      parts, runs of tokens, prefetch, the order of stores
  *     table.c     what prepare and encode must agree about
  *     dense.c     form "dense": tables of matrices, and rows times them
  *     encode.c    form "blades": pegen_call -> calls of the emitted functions
@@ -27,7 +27,7 @@
 
 #define PEGEN_INTERNAL __attribute__((visibility("hidden")))
 
-/* Above how many bytes read and written a call prefetches, on processors that gain from it, and how far ahead. */
+/* How far ahead a call prefetches, and above how many bytes read and written on processors that always gain from it. */
 enum { PEGEN_PREFETCH_ABOVE = 2 << 20, PEGEN_PREFETCH_BYTES = 4096 };
 
 /* Above how many bytes outputs that are elsewhere are written past the caches: from where the same processors'
@@ -136,6 +136,9 @@ PEGEN_INTERNAL int pegen_dispatch(const pegen_driver *driver, int *prefetch);
 
 /* The rows of a stream. */
 PEGEN_INTERNAL void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream);
+/* Sets how far ahead rows are asked for. gains: of pegen_dispatch; broken: the hardware does not see what is read next, for the
+ * walk leaves and enters rows far apart, or computes too long between them. */
+PEGEN_INTERNAL void pegen_set_prefetch(pegen_loop *loop, int gains, int broken, int64_t touched);
 /* 1: a head's tokens are nearer in memory than a token's heads. */
 PEGEN_INTERNAL int pegen_by_head(const pegen_stream *stream);
 /* Copies tokens [begin, end) of a batch as they are; zeros where the output is wider. */

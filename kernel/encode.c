@@ -27,7 +27,8 @@ typedef struct pass {
   int n;
   int share_batches; /* where batches share their positions, walk them together and build each rotor once */
   int by_head;       /* a head's tokens are nearer in memory than a token's heads */
-  int large;         /* more data than caches hold */
+  int gains;         /* this processor always gains from prefetching */
+  int64_t touched;   /* bytes read and written */
   const pegen_table_header *table; /* NULL: none */
   int section;       /* of the table */
   int copy_prefix; /* once, though tiles of heads walk the tokens several times */
@@ -130,6 +131,7 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
     p->loop.rows[1].heads = 0;
   }
   p->by_head = pegen_by_head(first);
+  pegen_set_prefetch(&p->loop, p->gains, p->by_head && p->touched > PEGEN_STREAM_ABOVE, p->touched);
   /* One token after the other streams best; where rotors are used again, several at a time. */
   p->loop.tile_tokens = 1;
   p->loop.group_rows = INT32_MAX;
@@ -198,12 +200,12 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
   p.encode = target->encode[call.type][streaming];
   if (!p.encode)
     return PEGEN_ERROR_DTYPE;
-  p.loop.prefetch = prefetch && touched > PEGEN_PREFETCH_ABOVE ? PEGEN_PREFETCH_BYTES : 0;
-  p.large = touched > PEGEN_STREAM_ABOVE;
+  p.gains = prefetch;
+  p.touched = touched;
 
   /* Rotors of a tile of tokens serve all batches, at the price of shorter runs of memory: a gain where the
    * caches feed the core faster than it computes, a loss elsewhere. */
-  p.share_batches = !prefetch && !p.large;
+  p.share_batches = !prefetch && touched <= PEGEN_STREAM_ABOVE;
   p.n = 0;
   for (int s = 0; s < 2; s++) {
     if (call.stream[s].given)

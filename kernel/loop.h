@@ -35,7 +35,8 @@ typedef struct pegen_loop {
   pegen_rows rows[2];      /* q, k; the second has 0 heads where only one is given */
   int64_t tile_tokens;     /* tokens whose rotors are built before their rows are turned, at least 1 */
   int64_t group_rows;      /* rows of a token (heads of q and k) that are walked together over a tile, at least 1 */
-  int64_t prefetch;        /* bytes ahead of the row that is read; 0: none */
+  int64_t prefetch;        /* bytes ahead of the row that is read, into the nearest cache; 0: none */
+  int64_t prefetch_second; /* the same into the second-level cache */
   const char *positions;   /* of token 0 of batch_begin; NULL where a grid is built in */
   int64_t position_type;   /* pegen_position_type */
   int64_t position_token;  /* stride in bytes */

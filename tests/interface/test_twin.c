@@ -161,15 +161,19 @@ static void large_calls_stream(void **state) {
   assert_int_equal(twin_traced.streaming[0], 0);
   host_end(&h);
   shape.tokens = shape.kv_tokens = 40960; /* 30 MiB of q and k together */
-  for (int in_place = 0; in_place < 2; in_place++) {
-    shape.in_place = in_place;
-    host_begin(&h, &twin_plain_kernel, &shape);
-    traced(&h, 0, 1);
-    int gains = *twin_plain_driver.chosen & PEGEN_CHOSEN_PREFETCH;
-    assert_int_equal(twin_traced.loop[0].prefetch, gains ? PEGEN_PREFETCH_BYTES : 0);
-    assert_int_equal(twin_traced.streaming[0], !in_place);
-    host_end(&h);
-  }
+  for (int in_place = 0; in_place < 2; in_place++)
+    for (int layout = HOST_BHND; layout <= HOST_BNHD; layout++) {
+      shape.in_place = in_place;
+      shape.layout = (host_layout)layout;
+      host_begin(&h, &twin_plain_kernel, &shape);
+      traced(&h, 0, 1);
+      int gains = *twin_plain_driver.chosen & PEGEN_CHOSEN_PREFETCH;
+      assert_int_equal(twin_traced.loop[0].prefetch, gains ? PEGEN_PREFETCH_BYTES : 0);
+      /* Rows of several heads, far apart, take turns: no processor sees by itself what comes next. */
+      assert_int_equal(twin_traced.loop[0].prefetch_second, !gains && layout == HOST_BHND ? PEGEN_PREFETCH_BYTES : 0);
+      assert_int_equal(twin_traced.streaming[0], !in_place);
+      host_end(&h);
+    }
   shape.in_place = 0;
   shape.layout = HOST_PADDED; /* rows are not whole lines */
   host_begin(&h, &twin_plain_kernel, &shape);
