@@ -31,6 +31,7 @@ LLVMModuleRef lower_module(ir *b, LLVMContextRef context) {
   MlirOperation module = mlirModuleGetOperation(b->module);
   if (!mlirOperationVerify(module)) diag_bug("emit", "the module does not verify");
   MlirPassManager manager = mlirPassManagerCreate(b->context);
+  mlirPassManagerEnableVerifier(manager, false); /* what goes in was verified, what comes out is, when it is translated; not eight times between */
   MlirOpPassManager root = mlirPassManagerGetAsOpPassManager(manager);
   if (mlirLogicalResultIsFailure(mlirParsePassPipeline(root, mlirStringRefCreateFromCString(PIPELINE), on_pipeline_error, NULL)))
     diag_bug("lower", "the pass pipeline does not parse");
