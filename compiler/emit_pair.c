@@ -55,6 +55,16 @@ pair pair_const(ir *b, double value) {
 }
 
 pair pair_f32(ir_value x) { return (pair){.hi = x}; }
+pair pair_load(ir *b, ir_value at) {
+  ir_value both = ir_load(b, ir_vector(b, 2, b->f32), at, PAIR_BYTES);
+  return (pair){.hi = ir_extract(b, both, 0), .lo = ir_extract(b, both, 1)};
+}
+
+void pair_store(ir *b, pair x, ir_value at) {
+  ir_value both[2] = {x.hi, x.lo.ptr ? x.lo : ir_float(b, b->f32, 0)};
+  ir_store(b, ir_elements(b, ir_vector(b, 2, b->f32), 2, both), at, PAIR_BYTES, false);
+}
+
 ir_value pair_narrow(ir *b, pair x) { return x.is_loose && whole(x) ? add(b, x.hi, x.lo) : x.hi; }
 
 /* ---- arithmetic ---- */

@@ -23,6 +23,10 @@ typedef struct pair {
 pair pair_const(ir *b, double value);
 void pair_split(double value, float *hi, float *lo); /* the same as numbers */
 pair pair_f32(ir_value x);
+/* In memory: hi, then lo, at a multiple of 8 bytes. */
+enum { PAIR_BYTES = 8 };
+pair pair_load(ir *b, ir_value at);
+void pair_store(ir *b, pair x, ir_value at);
 ir_value pair_narrow(ir *b, pair x); /* rounded to float32 */
 
 pair pair_add(ir *b, pair x, pair y);

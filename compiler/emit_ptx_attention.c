@@ -137,17 +137,17 @@ static void add_columns(attend *t, ir_value first_key, ir_value *score) {
 static void emit_scores(attend *t, key_run *k) {
   ir *b = t->b;
   const attend_shape *s = &t->shape;
-  bool placed = t->p->bias || t->p->matrix;
+  bool pairs = attend_has_pairs(t->p);
   for (int i = 0; i < s->rows * s->columns; i++) k->score[i] = ir_float(b, b->f32, 0);
   if (attend_has_columns(t->p)) add_columns(t, k->first, k->score);
   for (int begin = 0, end; (begin = attend_next_plain(t->p, begin, &end)) < t->p->head_dim; begin = end)
     add_products(t, begin, end, begin == 0 && end == t->p->head_dim ? ATTEND_QUAD : 1, k->score);
-  if (placed && !attend_pair_is_short(t->p)) lay_pairs(t, k->first);
+  if (pairs && !attend_pair_is_short(t->p)) lay_pairs(t, k->first);
   for (int i = 0; i < s->rows; i++) {
     ir_value limit = limit_of(t, add(b, t->first, query_of(t, i)));
     for (int j = 0; j < s->columns; j++) {
       ir_value *score = &k->score[i * s->columns + j];
-      if (placed) *score = paired(t, *score, pair_of(t, i, j, k->first));
+      if (pairs) *score = paired(t, *score, pair_of(t, i, j, k->first));
       *score = ir_select(b, less(b, add(b, k->first, key_of(t, j)), limit), *score, ir_float(b, b->f32, -INFINITY));
     }
   }

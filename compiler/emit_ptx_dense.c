@@ -8,7 +8,7 @@
 
 #include "../kernel/launch.h"
 
-enum { WARP = 32, WARPS = PEGEN_PTX_BLOCK / WARP, PAIR = 8, MOST_SIZE = 8, MOST_COEFFICIENTS = 64, MOST_SHARED = 48 << 10 };
+enum { WARP = 32, WARPS = PEGEN_PTX_BLOCK / WARP, MOST_SIZE = 8, MOST_COEFFICIENTS = 64, MOST_SHARED = 48 << 10 };
 
 /* M / 2^s has a norm below 1/2: what TERMS of the series leave out is below 2^-50 of it. 2^40 is more than
  * the largest sum of angles that means anything. */
@@ -33,7 +33,7 @@ static ir_value larger(ir *b, const char *compare, ir_value x, ir_value y) { ret
 /* ---- shared memory: the stage's rows, then these arrays ---- */
 
 /* Bytes from lane to lane: an odd number of pairs, so that lanes side by side meet different banks. */
-static int lane_bytes(int size) { return (size | 1) * PAIR; }
+static int lane_bytes(int size) { return (size | 1) * PAIR_BYTES; }
 
 enum { NORMS, GENERATOR, POWER, MATRIX, ARRAYS };
 
@@ -60,15 +60,11 @@ static ir_value scratch(dense *d, int array, ir_value at) {
 static ir_value lane_row(dense *d, int array, ir_value lane) { return scratch(d, array, mul(d->b, lane, lane_bytes(d->size))); }
 
 static pair load_pair(dense *d, ir_value row, int column) {
-  ir *b = d->b;
-  ir_value both = ir_load(b, ir_vector(b, 2, b->f32), ir_offset_const(b, row, (int64_t)column * PAIR), PAIR);
-  return (pair){.hi = ir_extract(b, both, 0), .lo = ir_extract(b, both, 1)};
+  return pair_load(d->b, ir_offset_const(d->b, row, (int64_t)column * PAIR_BYTES));
 }
 
 static void store_pair(dense *d, ir_value row, int column, pair x) {
-  ir *b = d->b;
-  ir_value both[2] = {x.hi, x.lo.ptr ? x.lo : ir_float(b, b->f32, 0)};
-  ir_store(b, ir_elements(b, ir_vector(b, 2, b->f32), 2, both), ir_offset_const(b, row, (int64_t)column * PAIR), PAIR, false);
+  pair_store(d->b, x, ir_offset_const(d->b, row, (int64_t)column * PAIR_BYTES));
 }
 
 /* ---- forming ---- */
@@ -161,8 +157,8 @@ static void sum_series(dense *d, ir_value own) {
   for (int j = 0; j < d->size; j++) row[j] = pair_select(b, ir_compare_int(b, "eq", d->row, i32(b, j)), one, none);
   store_row(d, own, row);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, TERMS));
-  ir_value term = ir_cast(b, "arith.trunci", loop.index, b->i32), both = ir_load(b, ir_vector(b, 2, b->f32), ir_offset(b, ir_table_address(b, table), wide(b, mul(b, term, PAIR))), PAIR);
-  pair factor = {.hi = ir_extract(b, both, 0), .lo = ir_extract(b, both, 1)};
+  ir_value term = narrow(b, loop.index);
+  pair factor = pair_load(b, ir_offset(b, ir_table_address(b, table), wide(b, mul(b, term, PAIR_BYTES))));
   load_row(d, own, row);
   times(d, row, GENERATOR, product);
   for (int j = 0; j < d->size; j++) {

@@ -10,7 +10,7 @@
 
 #include "../kernel/launch.h"
 
-enum { BANKS = 32, GROUPS = PEGEN_PTX_BLOCK / ATTEND_LANES, SHARED_BYTES = 48 << 10, PIECE = 16, MOST_QUADS = 16, MOST_ROW_QUADS = 8, PLACE = 8 };
+enum { BANKS = 32, GROUPS = PEGEN_PTX_BLOCK / ATTEND_LANES, SHARED_BYTES = 48 << 10, PIECE = 16, MOST_QUADS = 16, MOST_ROW_QUADS = 8 };
 
 static ir_value less(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "slt", x, y); }
 static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, less(b, x, y), x, y); }
@@ -25,7 +25,7 @@ static int pitch_of(int width) { return (width + BANKS - 1) / BANKS * BANKS + AT
 /* The same as tight as may be: an odd number of 16 bytes, which meets every bank, too. */
 static int tight_pitch_of(int width) { return whole_quads(width) / ATTEND_QUAD % 2 ? whole_quads(width) : whole_quads(width) + ATTEND_QUAD; }
 
-static bool is_placed(const attention_plan *p) { return p->bias || p->matrix; }
+bool attend_has_pairs(const attention_plan *p) { return p->bias || p->matrix; }
 
 static int64_t query_bytes(const attend_shape *s) { return 4LL * s->queries * s->query_pitch; }
 static int64_t key_bytes(const attend_shape *s) { return 4LL * s->keys * s->key_pitch; }
@@ -33,8 +33,8 @@ static int64_t score_bytes(const attend_shape *s) { return 4LL * s->queries * s-
 
 static bool fits(arena *a, const attention_plan *p, attend_shape *s) {
   int64_t room = SHARED_BYTES - PIECE - query_bytes(s), own = key_bytes(s) + score_bytes(s);
-  if (is_placed(p)) room -= (int64_t)PLACE * p->spec->n_axes * (s->queries + s->keys);
-  if (attend_has_columns(p)) room -= (int64_t)PLACE * p->spec->n_axes;
+  if (attend_has_pairs(p)) room -= (int64_t)PAIR_BYTES * p->spec->n_axes * (s->queries + s->keys);
+  if (attend_has_columns(p)) room -= (int64_t)PAIR_BYTES * p->spec->n_axes;
   return own <= room && (!attend_has_columns(p) || attend_columns_fit(a, p, s, own, room));
 }
 
@@ -67,7 +67,7 @@ static ir_value declare(attend *t, const char *what, int64_t bytes) {
 
 void attend_declare_memory(attend *t) {
   const attend_shape *s = &t->shape;
-  int64_t place = (int64_t)PLACE * t->p->spec->n_axes, keys = key_bytes(s), both = keys + score_bytes(s);
+  int64_t place = (int64_t)PAIR_BYTES * t->p->spec->n_axes, keys = key_bytes(s), both = keys + score_bytes(s);
   t->queries = declare(t, "queries", query_bytes(s));
   if (s->scratch) {
     t->rows = declare(t, "rows", both > s->scratch ? both : s->scratch);
@@ -78,7 +78,7 @@ void attend_declare_memory(attend *t) {
   }
   t->spoilt = declare(t, "spoilt", 4);
   if (attend_has_columns(t->p)) t->origin = declare(t, "origin", place);
-  if (!is_placed(t->p)) return;
+  if (!attend_has_pairs(t->p)) return;
   t->query_places = declare(t, "query_places", place * s->queries);
   t->places = declare(t, "places", place * s->keys);
 }
@@ -192,17 +192,14 @@ ir_value attend_placed_token(attend *t, ir_value token, ir_value end) {
 
 pair attend_coordinate(attend *t, ir_value places, ir_value index, int axis) {
   ir *b = t->b;
-  int64_t row = (int64_t)PLACE * t->p->spec->n_axes;
-  ir_value at = ir_offset(b, places, wide(b, mul(b, index, row)));
-  ir_value both = ir_load(b, ir_vector(b, 2, b->f32), ir_offset_const(b, at, (int64_t)axis * PLACE), PLACE);
-  return (pair){.hi = ir_extract(b, both, 0), .lo = ir_extract(b, both, 1)};
+  ir_value place = ir_offset(b, places, wide(b, mul(b, index, (int64_t)PAIR_BYTES * t->p->spec->n_axes)));
+  return pair_load(b, ir_offset_const(b, place, (int64_t)axis * PAIR_BYTES));
 }
 
 void attend_store_coordinate(attend *t, ir_value places, ir_value index, int axis, pair x) {
   ir *b = t->b;
-  ir_value both[2] = {x.hi, x.lo.ptr ? x.lo : ir_float(b, b->f32, 0)};
-  ir_value at = ir_offset(b, places, wide(b, add(b, mul(b, index, (int64_t)PLACE * t->p->spec->n_axes), i32(b, axis * PLACE))));
-  ir_store(b, ir_elements(b, ir_vector(b, 2, b->f32), 2, both), at, PLACE, false);
+  ir_value at = add(b, mul(b, index, (int64_t)PAIR_BYTES * t->p->spec->n_axes), i32(b, axis * PAIR_BYTES));
+  pair_store(b, x, ir_offset(b, places, wide(b, at)));
 }
 
 void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, int count, ir_value to, const pair *origin) {

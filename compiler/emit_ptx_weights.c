@@ -6,7 +6,7 @@
 
 #include "../kernel/launch.h"
 
-enum { WARP = 32, PAIR = 8, PIECE = 16 };
+enum { WARP = 32, PIECE = 16 };
 
 static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 
@@ -24,7 +24,7 @@ static int part_pitch(const plan_widen *p) { return p->p->n_weights | 1; }
 static int busy_lanes(const plan_widen *p, int lanes) { return p->spec->n_blocks < lanes ? p->spec->n_blocks : lanes; }
 
 static int array_bytes(const plan_widen *p, const widen_tables *t, int lanes, int rest, int array) {
-  int bytes[ARRAYS] = {[MONOMIALS] = t->n_monomials * PAIR, [GAINS] = t->n_gains * 4, [WEIGHTS] = p->p->n_weights * 4,
+  int bytes[ARRAYS] = {[MONOMIALS] = t->n_monomials * PAIR_BYTES, [GAINS] = t->n_gains * 4, [WEIGHTS] = p->p->n_weights * 4,
                        [PARTS] = busy_lanes(p, lanes) * part_pitch(p) * 4, [REST] = rest};
   return whole_pieces(bytes[array]);
 }
@@ -84,12 +84,12 @@ void end_turns(weight_lanes *w, lane_turns t) {
 /* ---- the token: monomials and gains ---- */
 
 /* Powers of the coordinates, each made once. */
-typedef struct power_table {
+typedef struct pair_powers {
   ir *b;
   pair at[SPEC_MAX_AXES][SPEC_MAX_DEGREE + 1];
-} power_table;
+} pair_powers;
 
-static pair power_of(power_table *t, int axis, int exponent) {
+static pair power_of(pair_powers *t, int axis, int exponent) {
   pair *x = &t->at[axis][exponent];
   if (!x->hi.ptr) {
     pair half = power_of(t, axis, exponent / 2);
@@ -99,7 +99,7 @@ static pair power_of(power_table *t, int axis, int exponent) {
   return *x;
 }
 
-static pair monomial_of(power_table *t, const monomial *m) {
+static pair monomial_of(pair_powers *t, const monomial *m) {
   pair product = {.hi = {NULL}};
   for (int axis = 0; axis < SPEC_MAX_AXES; axis++)
     if (m->power[axis]) product = product.hi.ptr ? pair_mul(t->b, product, power_of(t, axis, m->power[axis])) : power_of(t, axis, m->power[axis]);
@@ -108,18 +108,10 @@ static pair monomial_of(power_table *t, const monomial *m) {
 
 void weight_lay_monomials(weight_lanes *w, const pair *place) {
   ir *b = w->b;
-  power_table powers = {.b = b};
+  pair_powers powers = {.b = b};
   for (int axis = 0; axis < w->p->spec->n_axes; axis++) powers.at[axis][1] = place[axis];
-  for (int i = 0; i < w->tables.n_monomials; i++) {
-    pair x = monomial_of(&powers, &w->tables.monomial[i]);
-    ir_value both[2] = {x.hi, x.lo.ptr ? x.lo : ir_float(b, b->f32, 0)};
-    ir_store(b, ir_elements(b, ir_vector(b, 2, b->f32), 2, both), array_at(w, MONOMIALS, i32(b, (int64_t)i * PAIR)), PAIR, false);
-  }
-}
-
-static pair pair_at(ir *b, ir_value at) {
-  ir_value both = ir_load(b, ir_vector(b, 2, b->f32), at, PAIR);
-  return (pair){.hi = ir_extract(b, both, 0), .lo = ir_extract(b, both, 1)};
+  for (int i = 0; i < w->tables.n_monomials; i++)
+    pair_store(b, monomial_of(&powers, &w->tables.monomial[i]), array_at(w, MONOMIALS, i32(b, (int64_t)i * PAIR_BYTES)));
 }
 
 ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) {
@@ -128,8 +120,8 @@ ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) 
   ir_value zero = ir_float(b, b->f32, 0), initial[2] = {zero, zero}, now[2];
   ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), 2, initial, now);
   ir_value at = narrow(b, loop.index);
-  pair factor = pair_at(b, table_at(w, sums->factors, at, PAIR));
-  pair x = pair_at(b, array_at(w, MONOMIALS, mul(b, weight_table_i32(w, sums->monomials, at), PAIR)));
+  pair factor = pair_load(b, table_at(w, sums->factors, at, PAIR_BYTES));
+  pair x = pair_load(b, array_at(w, MONOMIALS, mul(b, weight_table_i32(w, sums->monomials, at), PAIR_BYTES)));
   pair next = pair_add(b, (pair){.hi = now[0], .lo = now[1]}, pair_mul(b, factor, x));
   ir_value values[2] = {next.hi, next.lo.ptr ? next.lo : zero};
   ir_end_for_with(b, loop, 2, values, now);

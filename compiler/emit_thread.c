@@ -142,8 +142,7 @@ static pair constants(thread_emitter *e, const expr *x, int slot) {
   const char *name = leaf_table(e, x, single ? count : 2 * count, single ? high : values, NULL);
   ir_value at = table_at(e, name, leaf_index(e, x, slot), single ? 4 : 8);
   if (single) return pair_f32(ir_load(b, b->f32, at, 4));
-  ir_value both = ir_load(b, ir_vector(b, 2, b->f32), at, 8);
-  return (pair){.hi = ir_extract(b, both, 0), .lo = ir_extract(b, both, 1)};
+  return pair_load(b, at);
 }
 
 /* Offset of an operand's element. Over units and heads it is a plane as a rule. */

@@ -32,6 +32,7 @@ typedef struct widen_emitter {
   int n_vectors;             /* of the appended lanes */
   int *start, *width;
   ir_value loop;             /* const pegen_widen_loop * */
+  prefetch_ahead ahead;
   ir_value positions;        /* scratch: float64 [axes] */
   ir_value keys;             /* scratch: float32 [lanes] */
   ir_value gains;            /* scratch: float32 [weights][lanes] */
@@ -234,23 +235,23 @@ static int most_lanes(const widen_emitter *e) {
   return lanes;
 }
 
-static void emit_key_row(widen_emitter *e, const token_rows *rows, ir_value head, prefetch_ahead ahead) {
+static void emit_key_row(widen_emitter *e, const token_rows *rows, ir_value head) {
   ir_value from = row_at(e, rows->in, head, rows->in_head), to = row_at(e, rows->out, head, rows->out_head);
-  emit_prefetch(e->b, ahead, from, e->p->spec->head_dim * dtype_bytes(e));
+  emit_prefetch(e->b, e->ahead, from, e->p->spec->head_dim * dtype_bytes(e));
   emit_move(e, from, to, most_lanes(e));
   emit_key_tail(e, to);
 }
 
-static void emit_query_row(widen_emitter *e, const token_rows *rows, const token_input *inputs, ir_value head, prefetch_ahead ahead) {
+static void emit_query_row(widen_emitter *e, const token_rows *rows, const token_input *inputs, ir_value head) {
   ir *b = e->b;
   const plan_widen *p = e->p;
   ir_value from = row_at(e, rows->in, head, rows->in_head), to = row_at(e, rows->out, head, rows->out_head);
   query_row row = {.prepared = ir_offset(b, LOOP_PTR(e, loop.prepared), mul(b, head, LOOP_I64(e, loop.prepared_stride)))};
   int input_bytes = e->weights.input_dtype == DTYPE_F32 ? 4 : 2;
-  emit_prefetch(e->b, ahead, from, p->spec->head_dim * dtype_bytes(e));
+  emit_prefetch(e->b, e->ahead, from, p->spec->head_dim * dtype_bytes(e));
   for (int i = 0; i < p->spec->n_inputs; i++) {
     row.input[i] = row_at(e, inputs[i].at, head, inputs[i].head);
-    emit_prefetch(e->b, ahead, row.input[i], (int)(p->spec->input[i].size ? p->spec->input[i].size : 1) * input_bytes);
+    emit_prefetch(e->b, e->ahead, row.input[i], (int)(p->spec->input[i].size ? p->spec->input[i].size : 1) * input_bytes);
   }
   ir_value *weight = arena_array(e->memory, ir_value, p->p->n_weights + 1);
   emit_move(e, from, to, most_lanes(e));
@@ -264,15 +265,14 @@ static void emit_rows(widen_emitter *e, ir_value batch, ir_value token) {
   token_rows q = rows_of(e, 0, batch, token), k = rows_of(e, 1, batch, token);
   token_input inputs[SPEC_MAX_INPUTS];
   for (int i = 0; i < e->p->spec->n_inputs; i++) inputs[i] = input_of(e, i, batch, token);
-  prefetch_ahead ahead = emit_load_ahead(b, ir_offset_const(b, e->loop, offsetof(pegen_widen_loop, loop)));
   ir_loop both = ir_for(b, i64(b, 0), q.heads);
-  emit_query_row(e, &q, inputs, both.index, ahead);
+  emit_query_row(e, &q, inputs, both.index);
   ir_branch has_key = ir_if(b, ir_compare_int(b, "slt", both.index, k.heads));
-  emit_key_row(e, &k, both.index, ahead);
+  emit_key_row(e, &k, both.index);
   ir_end_if(b, has_key);
   ir_end_for(b, both);
   ir_loop rest = ir_for(b, q.heads, k.heads);
-  emit_key_row(e, &k, rest.index, ahead);
+  emit_key_row(e, &k, rest.index);
   ir_end_for(b, rest);
 }
 
@@ -295,6 +295,7 @@ static void emit_function(widen_emitter *e, bool wide_inputs) {
   int64_t floats = (int64_t)p->p->n_weights * e->layout->n_lanes;
   cut_tail(e);
   ir_function(b, emit_widen_name(e->memory, e->target, e->dtype, wide_inputs, e->streaming), true, (MlirType){NULL}, 1, &b->ptr, &e->loop);
+  e->ahead = emit_load_ahead(b, ir_offset_const(b, e->loop, offsetof(pegen_widen_loop, loop)));
   e->positions = ir_alloca(b, p->spec->n_axes * 8, 8);
   e->keys = ir_alloca(b, e->layout->n_lanes * 4 + CACHE_LINE, CACHE_LINE);
   e->gains = ir_alloca(b, floats * 4 + CACHE_LINE, CACHE_LINE);

@@ -25,7 +25,6 @@ typedef struct pass {
   pegen_encode_function *encode;
   const pegen_stream *streams[2];
   int n;
-  int share_batches; /* where batches share their positions, walk them together and build each rotor once */
   int by_head;       /* a head's tokens are nearer in memory than a token's heads */
   int gains;         /* this processor always gains from prefetching */
   int64_t touched;   /* bytes read and written */
@@ -34,6 +33,11 @@ typedef struct pass {
   int copy_prefix; /* once, though tiles of heads walk the tokens several times */
   pegen_loop loop;
 } pass;
+
+/* Where batches share their positions, whether they are walked together and each rotor is built once. Rotors of a tile of
+ * tokens then serve all batches, at the price of shorter runs of memory: a gain where the caches feed the core faster than
+ * it computes, a loss elsewhere. */
+static int shares_batches(const pass *p) { return !p->gains && p->touched <= PEGEN_STREAM_ABOVE; }
 
 /* Tokens [begin, end) of batches [batch_begin, batch_end), which share their positions. */
 static void run_tokens(pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
@@ -135,7 +139,7 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   /* One token after the other streams best; where rotors are used again, several at a time. */
   p->loop.tile_tokens = 1;
   p->loop.group_rows = INT32_MAX;
-  if (p->by_head || (p->share_batches && first->in.size[PEGEN_BATCH] > 1))
+  if (p->by_head || (shares_batches(p) && first->in.size[PEGEN_BATCH] > 1))
     p->loop.tile_tokens = PEGEN_TILE;
   if (p->by_head)
     p->loop.group_rows = PEGEN_GROUP_BY_HEAD;
@@ -152,7 +156,7 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   }
 
   int shared = p->table ? p->table->batches[p->section] == 1 : first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
-  int by_batch = !(shared && (p->driver->per_head || p->share_batches));
+  int by_batch = !(shared && (p->driver->per_head || shares_batches(p)));
   int64_t items = first->in.size[PEGEN_TOKEN] * (by_batch ? first->in.size[PEGEN_BATCH] : 1);
   int64_t begin, end;
   if (!pegen_share(items, part, parts, &begin, &end))
@@ -202,10 +206,6 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
     return PEGEN_ERROR_DTYPE;
   p.gains = prefetch;
   p.touched = touched;
-
-  /* Rotors of a tile of tokens serve all batches, at the price of shorter runs of memory: a gain where the
-   * caches feed the core faster than it computes, a loss elsewhere. */
-  p.share_batches = !prefetch && touched <= PEGEN_STREAM_ABOVE;
   p.n = 0;
   for (int s = 0; s < 2; s++) {
     if (call.stream[s].given)

@@ -265,11 +265,21 @@ static void nan_stays_in_its_query(void **state) {
   arena_destroy(a);
 }
 
-/* Sets a coordinate of a token, or an element of its key or value, to what is no number. */
+/* Sets a coordinate of a token to what is no number. */
 static void spoil_place(const DLTensor *positions, int64_t token) { ((float *)positions->data)[token * positions->shape[1]] = NAN; }
 
 static bool same_query(const DLTensor *x, const DLTensor *y, int64_t head, int64_t query) {
   return !memcmp(tensor_at(x, 0, head, query, 0), tensor_at(y, 0, head, query, 0), (size_t)x->shape[3] * sizeof(float));
+}
+
+/* Rows, operands and places in float32, the keys' places others than the queries'. */
+static attention_trial placed_trial(arena *a, const spec *s, attention_sizes sizes, bool causal, uint64_t random) {
+  attention_trial t = {.spec = s, .causal = causal};
+  attention_trial_fill(a, &t, &sizes, NUMBER_F32, ROWS_BHND, &random);
+  t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
+  t.positions = places(a, s, NUMBER_F32, sizes.tokens, 1, &random);
+  t.k_positions = places(a, s, NUMBER_F32, sizes.keys, 1, &random);
+  return t;
 }
 
 /* A key that a query does not see leaves no trace in it, be its place or its rows no numbers. */
@@ -279,12 +289,7 @@ static void unseen_keys_leave_no_trace(void **state) {
   arena *a = arena_create();
   spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise axes=2 parabolas=6 head_dim=8 value_dim=5");
   loaded_kernel *loaded = compiled(a, s, NULL, 3);
-  uint64_t random = 8;
-  attention_trial t = {.spec = s, .causal = true};
-  attention_trial_fill(a, &t, &(attention_sizes){1, 3, 1, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND, &random);
-  t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
-  t.positions = places(a, s, NUMBER_F32, TOKENS, 1, &random);
-  t.k_positions = places(a, s, NUMBER_F32, TOKENS, 1, &random);
+  attention_trial t = placed_trial(a, s, (attention_sizes){1, 3, 1, TOKENS, TOKENS}, true, 8);
   DLTensor *good = attention_trial_out(a, &t, ROWS_BHND), *bad = attention_trial_out(a, &t, ROWS_BHND);
   assert_int_equal(attention_trial_call(run_kernel(loaded), &t, good, 1), 0);
   for (int64_t key = SPOILT; key < TOKENS; key++) {
@@ -307,12 +312,7 @@ static void prefix_tokens_have_no_bias(void **state) {
   spec *s = load(a, SPECS_DIR "/polynomial.lua", "role=pairwise axes=2 degree=3 skip_tokens=2 head_dim=8");
   loaded_kernel *loaded = compiled(a, s, NULL, 3);
   for (int causal = 0; causal < 2; causal++) {
-    uint64_t random = 9;
-    attention_trial t = {.spec = s, .causal = causal};
-    attention_trial_fill(a, &t, &(attention_sizes){1, 2, 2, TOKENS, KEYS}, NUMBER_F32, ROWS_BHND, &random);
-    t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
-    t.positions = places(a, s, NUMBER_F32, TOKENS, 1, &random);
-    t.k_positions = places(a, s, NUMBER_F32, KEYS, 1, &random);
+    attention_trial t = placed_trial(a, s, (attention_sizes){1, 2, 2, TOKENS, KEYS}, causal, 9);
     DLTensor *good = attention_trial_out(a, &t, ROWS_BHND), *bad = attention_trial_out(a, &t, ROWS_BHND);
     assert_int_equal(attention_trial_call(run_kernel(loaded), &t, good, 1), 0);
     compare(a, &t, good, 1);
