@@ -1,11 +1,11 @@
 /* compile: the pipeline; see compile.h. */
 #include "compile.h"
 
-#include "describe.h"
-#include "diag.h"
-#include "form.h"
-#include "target.h"
-#include "target_ptx.h"
+#include "object/describe.h"
+#include "base/diag.h"
+#include "forms/form.h"
+#include "object/target.h"
+#include "gpu/target.h"
 
 #include "pegen/pegen.h"
 

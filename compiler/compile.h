@@ -4,13 +4,13 @@
  *                                    -> emit_ptx (MLIR) -> target_ptx (LLVM, PTX)
  *
  * compile() is the pipeline, one stage a line; it reports users' errors through
- * diag.h and returns false, writing nothing anywhere.
+ * base/diag.h and returns false, writing nothing anywhere.
  */
 #ifndef PEGEN_COMPILE_H
 #define PEGEN_COMPILE_H
 
-#include "arena.h"
-#include "spec.h"
+#include "base/arena.h"
+#include "spec/spec.h"
 
 #include <stdbool.h>
 #include <stddef.h>

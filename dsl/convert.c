@@ -5,7 +5,7 @@
  * flat: lists of numbers and strings, axes counted from 0.
  */
 #include "core.h"
-#include "diag.h"
+#include "base/diag.h"
 #include "state.h"
 #include "trace.h"
 

@@ -5,7 +5,7 @@
  */
 #include "core.h"
 
-#include "diag.h"
+#include "base/diag.h"
 #include "state.h"
 #include "trace.h"
 

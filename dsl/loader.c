@@ -1,7 +1,7 @@
 /* loader: runs a spec in its sandbox and reports what goes wrong; see loader.h. */
 #include "loader.h"
 
-#include "diag.h"
+#include "base/diag.h"
 #include "state.h"
 
 #include <stdio.h>

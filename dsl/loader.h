@@ -7,8 +7,8 @@
 #ifndef PEGEN_LOADER_H
 #define PEGEN_LOADER_H
 
-#include "arena.h"
-#include "spec.h"
+#include "base/arena.h"
+#include "spec/spec.h"
 
 typedef struct loader_define {
   const char *name, *value; /* of -D name=value */

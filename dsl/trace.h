@@ -8,7 +8,7 @@
 #ifndef PEGEN_DSL_TRACE_H
 #define PEGEN_DSL_TRACE_H
 
-#include "expr.h"
+#include "spec/expr.h"
 
 #include <lua.h>
 

@@ -58,7 +58,7 @@ typedef struct pegen_attention_code {
   pegen_attend_function *weigh[3];
 } pegen_attention_code;
 
-/* The form of attention (compiler/form_attention.c). */
+/* The form of attention (compiler/forms/attention.c). */
 typedef struct pegen_attention {
   int64_t value_dim;      /* Dv */
   int64_t placed;         /* 1: positions are needed; 0: attention without bias or rotation */

@@ -8,7 +8,7 @@
 
 /* Rows of one call of an emitted apply function: tokens [token_begin, token_end), batches [batch_begin, batch_end),
  * heads [head_begin, head_end) (all of each tensor's where heads are alike), blocks [block_begin, block_end).
- * A block's matrix is float32 [b][b], column by column (entry (i, k) at k * b + i) or, for b = 8 and exponentials, by diagonals: compiler/emit_apply.h. */
+ * A block's matrix is float32 [b][b], column by column (entry (i, k) at k * b + i) or, for b = 8 and exponentials, by diagonals: compiler/cpu/apply.h. */
 typedef struct pegen_apply {
   int64_t token_begin, token_end;
   int64_t batch_begin, batch_end;
@@ -34,7 +34,7 @@ typedef void pegen_form_function(const char *generators, const double *angles, c
 typedef void pegen_bound_function(const char *generators, const double *angles, double *bound);
 
 /* The cost model of encode without a table, in multiply-adds of a block of `size` channels: forming exp(M) takes products of size^3, the action
- * of the exponential (compiler/emit_action.h) size^2 a term and row. Norms are bounds; not a number: formed. */
+ * of the exponential (compiler/cpu/exponential_action.h) size^2 a term and row. Norms are bounds; not a number: formed. */
 enum { PEGEN_ACTION_TERMS = 512 }; /* at most */
 static inline double pegen_action_terms(double norm) { return norm + 3 * __builtin_sqrt(norm) + 8; }
 static inline int pegen_acts(double norm, int64_t rows, int64_t size) {
@@ -68,7 +68,7 @@ typedef struct pegen_skew {
   const int32_t *offset;   /* [n_heads][n_blocks]: the element where the raw matrix begins */
 } pegen_skew;
 
-/* The forms of dense blocks (compiler/form_dense.c) and of a change of basis (compiler/form_basis.c). */
+/* The forms of dense blocks (compiler/forms/dense.c) and of a change of basis (compiler/forms/change_of_basis.c). */
 typedef struct pegen_dense {
   int64_t size, n_blocks, terms; /* terms: generators that a block's matrix is a sum of */
   int64_t angle_lanes;     /* row length of angles */

@@ -17,7 +17,7 @@
  *     widen.c     form "polynomial": the same
  *     attention.c form "attention": the same, by tiles of queries
  *
- * Each form (compiler/form.h) has driver files of its own beside the first seven; kernel/CMakeLists.txt
+ * Each form (compiler/forms/form.h) has driver files of its own beside the first seven; kernel/CMakeLists.txt
  * lists which, and an object carries its form's only.
  */
 #ifndef PEGEN_KERNEL_DRIVER_H

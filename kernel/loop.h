@@ -92,7 +92,7 @@ typedef struct pegen_driver {
   const void *form;            /* what the form's own driver files need: pegen_blades for encode.c */
 } pegen_driver;
 
-/* The form of closed rotors on blades (compiler/form_blades.c). */
+/* The form of closed rotors on blades (compiler/forms/blades.c). */
 typedef struct pegen_blades {
   int64_t n_blocks, lanes;     /* lanes: n_blocks rounded up as `prepare` reads them */
   int64_t n_leaves;
@@ -102,7 +102,7 @@ typedef struct pegen_blades {
   int64_t values_bytes;        /* of a table's row, a multiple of 64 */
 } pegen_blades;
 
-/* ---- the form that widens q and k by the columns of a polynomial bias (compiler/form_polynomial.c) ---- */
+/* ---- the form that widens q and k by the columns of a polynomial bias (compiler/forms/polynomial.c) ---- */
 
 enum { PEGEN_MAX_INPUTS = 8 };
 

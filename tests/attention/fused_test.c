@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "loader.h"
-#include "trial_attention.h"
-#include "trial_widen.h"
+#include "verify/trial_attention.h"
+#include "verify/trial_widen.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * jumps (where, floor) is asked of whole coordinates alone.
  */
 #include "loader.h"
-#include "trial_attention.h"
+#include "verify/trial_attention.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "loader.h"
-#include "trial_attention.h"
+#include "verify/trial_attention.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "loader.h"
-#include "number.h"
-#include "reference.h"
-#include "trial.h"
+#include "base/number.h"
+#include "verify/reference.h"
+#include "verify/trial.h"
 
 #include "pegen/fold.h"
 

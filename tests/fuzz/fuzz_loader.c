@@ -4,7 +4,7 @@
  * a message that names the file and says "error:"; a description that is accepted keeps the bounds that the
  * stages behind rely on, and is accepted a second time with the same result. With libFuzzer; see docs/testing.md.
  */
-#include "arena.h"
+#include "base/arena.h"
 #include "loader.h"
 
 #include <stdint.h>

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "cases.h"
-#include "reference_attention.h"
-#include "trial_attention.h"
+#include "verify/reference_attention.h"
+#include "verify/trial_attention.h"
 
 #include <math.h>
 #include <string.h>

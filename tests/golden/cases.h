@@ -2,7 +2,7 @@
 #ifndef PEGEN_TESTS_CASES_H
 #define PEGEN_TESTS_CASES_H
 
-#include "arena.h"
+#include "base/arena.h"
 #include "loader.h"
 
 enum { CASE_MAX_INPUTS = 8, CASE_MAX_DEFINES = 16 };

@@ -8,7 +8,7 @@
 #include "cases.h"
 #include "compile.h"
 #include "cross.h"
-#include "oracle.h"
+#include "verify/oracle.h"
 
 #include <math.h>
 #include <stdio.h>

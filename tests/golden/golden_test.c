@@ -16,8 +16,8 @@
 #include <cmocka.h>
 
 #include "cases.h"
-#include "form.h"
-#include "oracle.h"
+#include "forms/form.h"
+#include "verify/oracle.h"
 
 #include <math.h>
 #include <string.h>

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "cases.h"
-#include "reference.h"
-#include "trial.h"
+#include "verify/reference.h"
+#include "verify/trial.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #ifndef PEGEN_TESTS_DEVICE_H
 #define PEGEN_TESTS_DEVICE_H
 
-#include "arena.h"
+#include "base/arena.h"
 
 #include <dlpack/dlpack.h>
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 #include "gpu_case.h"
 
 #include "device.h"
-#include "trial_attention.h"
+#include "verify/trial_attention.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
 #define PEGEN_TESTS_GPU_CASE_H
 
 #include "pegen/pegen.h"
-#include "trial.h"
+#include "verify/trial.h"
 
 enum { OPERAND_TYPES = 4 };
 

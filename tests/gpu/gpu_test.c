@@ -8,12 +8,12 @@
 
 #include "device.h"
 #include "fake_cuda.h"
-#include "form.h"
+#include "forms/form.h"
 #include "loader.h"
-#include "oracle.h"
+#include "verify/oracle.h"
 #include "pegen/cuda.h"
-#include "run_threads.h"
-#include "target_ptx.h"
+#include "verify/run_threads.h"
+#include "gpu/target.h"
 
 #include <math.h>
 #include <stdio.h>

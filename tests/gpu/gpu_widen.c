@@ -3,7 +3,7 @@
 #include "gpu_case.h"
 
 #include "device.h"
-#include "trial_widen.h"
+#include "verify/trial_widen.h"
 
 #include <stdio.h>
 

@@ -4,7 +4,7 @@
  * each time, which must end with the description (Lua may have collected and asked again), or with a message that says
  * what was lacking; never by a signal, and, where the loader returned, with every block freed.
  */
-#include "arena.h"
+#include "base/arena.h"
 #include "loader.h"
 #include "own_alloc.h"
 

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "oracle.h"
-#include "reference.h"
+#include "verify/oracle.h"
+#include "verify/reference.h"
 #include "variants.h"
 
 #include <math.h>

@@ -2,9 +2,9 @@
 #ifndef PEGEN_TESTS_VARIANTS_H
 #define PEGEN_TESTS_VARIANTS_H
 
-#include "arena.h"
+#include "base/arena.h"
 #include "loader.h"
-#include "trial.h"
+#include "verify/trial.h"
 
 #include <stdbool.h>
 

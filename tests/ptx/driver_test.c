@@ -2,9 +2,9 @@
  * why where the driver said so (NAME, "" where there is none); the kernel's CPU entry works all the same. */
 #include "compile.h"
 #include "loader.h"
-#include "oracle.h"
+#include "verify/oracle.h"
 #include "pegen/cuda.h"
-#include "run.h"
+#include "verify/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 #include "fake_cuda.h"
 #include "loader.h"
 #include "pegen/cuda.h"
-#include "run_threads.h"
-#include "trial.h"
+#include "verify/run_threads.h"
+#include "verify/trial.h"
 
 #include <dlfcn.h>
 #include <string.h>

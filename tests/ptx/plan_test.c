@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "loader.h"
-#include "run_threads.h"
-#include "oracle.h"
+#include "verify/run_threads.h"
+#include "verify/oracle.h"
 
 #include <string.h>
 

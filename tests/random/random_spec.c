@@ -6,7 +6,7 @@
  */
 #include "random_spec.h"
 
-#include "number.h"
+#include "base/number.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef PEGEN_TESTS_RANDOM_SPEC_H
 #define PEGEN_TESTS_RANDOM_SPEC_H
 
-#include "arena.h"
+#include "base/arena.h"
 #include "loader.h"
 
 #include <stdint.h>

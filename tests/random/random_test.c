@@ -5,8 +5,8 @@
  */
 #include "random_spec.h"
 
-#include "reference.h"
-#include "oracle.h"
+#include "verify/reference.h"
+#include "verify/oracle.h"
 
 #include <math.h>
 #include <stdio.h>

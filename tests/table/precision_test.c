@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "loader.h"
-#include "oracle.h"
-#include "reference.h"
+#include "verify/oracle.h"
+#include "verify/reference.h"
 
 #include <math.h>
 #include <stdlib.h>

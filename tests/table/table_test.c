@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "loader.h"
-#include "oracle.h"
+#include "verify/oracle.h"
 
 #include <math.h>
 #include <stdlib.h>

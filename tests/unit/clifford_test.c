@@ -7,8 +7,8 @@
  */
 #include "unit.h"
 
-#include "clifford.h"
-#include "number.h"
+#include "algebra/clifford.h"
+#include "base/number.h"
 
 #include <math.h>
 

@@ -3,8 +3,8 @@
  */
 #include "unit.h"
 
-#include "expr.h"
-#include "number.h"
+#include "spec/expr.h"
+#include "base/number.h"
 
 #include <math.h>
 #include <stdio.h>

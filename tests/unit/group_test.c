@@ -6,10 +6,10 @@
  */
 #include "unit.h"
 
-#include "group.h"
+#include "algebra/block.h"
 #include "hand_spec.h"
-#include "number.h"
-#include "reference.h"
+#include "base/number.h"
+#include "verify/reference.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /* hand_spec: see hand_spec.h. */
 #include "hand_spec.h"
 
-#include "clifford.h"
-#include "number.h"
+#include "algebra/clifford.h"
+#include "base/number.h"
 
 static const expr *random_table(spec *s, arena *a, uint64_t *random) {
   double *values = arena_array(a, double, s->heads * s->n_blocks);

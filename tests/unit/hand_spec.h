@@ -2,7 +2,7 @@
 #ifndef PEGEN_TESTS_HAND_SPEC_H
 #define PEGEN_TESTS_HAND_SPEC_H
 
-#include "spec.h"
+#include "spec/spec.h"
 
 typedef struct hand_request {
   spec_algebra algebra;

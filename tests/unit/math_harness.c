@@ -1,7 +1,7 @@
 /* math_harness: see math_harness.h. */
 #include "unit.h"
 
-#include "lower.h"
+#include "mlir/lower.h"
 #include "math_harness.h"
 
 #include <llvm-c/Target.h>

@@ -2,8 +2,8 @@
 #ifndef PEGEN_TESTS_MATH_HARNESS_H
 #define PEGEN_TESTS_MATH_HARNESS_H
 
-#include "emit_math.h"
-#include "run.h"
+#include "mlir/math.h"
+#include "verify/run.h"
 
 /* One way of emitting: the processor, scalar code (lanes 0) or vectors. */
 typedef struct math_variant {

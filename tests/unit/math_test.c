@@ -5,8 +5,8 @@
 #include "unit.h"
 
 #include "math_harness.h"
-#include "number.h"
-#include "trial.h"
+#include "base/number.h"
+#include "verify/trial.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  */
 #include "unit.h"
 
-#include "oracle.h"
-#include "reference.h"
+#include "verify/oracle.h"
+#include "verify/reference.h"
 
 #include "../../kernel/skew.h"
 

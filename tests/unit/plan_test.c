@@ -2,8 +2,8 @@
 #include "unit.h"
 
 #include "hand_spec.h"
-#include "number.h"
-#include "plan.h"
+#include "base/number.h"
+#include "plan/plan.h"
 
 #include <string.h>
 

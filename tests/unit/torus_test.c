@@ -1,9 +1,9 @@
 /* Which dense blocks are seen to commute, and what their sums of angles are; small ones as vectors. */
 #include "unit.h"
 
-#include "dense_vectors.h"
-#include "reference.h"
-#include "torus.h"
+#include "algebra/dense_vectors.h"
+#include "verify/reference.h"
+#include "algebra/torus.h"
 
 #include <math.h>
 

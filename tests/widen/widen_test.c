@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "loader.h"
-#include "reference.h"
-#include "trial_widen.h"
+#include "verify/reference.h"
+#include "verify/trial_widen.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,0 +1,23 @@
+/* algebra/blade_facts: what signs and coefficients show of the axes' generators on blades.
+ *
+ * Proofs from the description: true means that it holds for all operands and positions.
+ */
+#ifndef PEGEN_ALGEBRA_BLADE_FACTS_H
+#define PEGEN_ALGEBRA_BLADE_FACTS_H
+
+#include "spec/spec.h"
+
+/* Every generator acts by a skew matrix, so that rotors are orthogonal. */
+bool blades_are_orthogonal(const spec *s);
+
+/* The axes' generators commute in every block that listens to more than one. */
+bool blades_commute(const spec *s);
+/* The most axes that any block listens to. */
+int blades_axes_of_a_block(const spec *s);
+/* False where the phase of an axis is seen to be 0 in a block. */
+bool blades_listen(const spec *s, int axis, int head, int block);
+
+/* Measured where it is not proved: the largest commutator of two axes' generators in a block, relative to their sizes. */
+long double blades_commutator(const spec *s, const double *const *operands);
+
+#endif

@@ -1,0 +1,452 @@
+/* algebra/block: closed forms of exp, combine rules; see algebra/block.h.
+ *
+ * Angles are carried in quarter turns: the factor 2/pi is folded into the frequencies
+ * at compile time, so that reduction of a phase is a subtraction of the nearest integer,
+ * exact in float64. Everything that feeds a phase stays float64; sines, cosines and unit
+ * directions are rounded to float32 once and combined there.
+ */
+#include "algebra/block.h"
+
+#include "base/diag.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double QUARTER_TURNS_PER_RADIAN = 0.63661977236758134308;
+static const double RADIANS_PER_QUARTER_TURN = 1.57079632679489661923;
+
+/* Below this a squared norm counts as zero: its direction is then 0/tiny = 0 and its rotation the identity. */
+static const double TINY_SQUARE = 1e-280;
+
+/* A rotor exp(angle/2 B) with angle in quarter turns. */
+typedef struct factor {
+  const expr *angle;
+  spec_bivector plane;
+} factor;
+
+typedef struct builder {
+  arena *memory;
+  expr_pool *pool;
+  const spec *spec;
+  spec_algebra algebra;
+  int n;
+  bool wide;  /* several rotations are multiplied: entries stay float64 until the product is done */
+  bool exact; /* float64 polynomials: asked for, or so many rotations that errors of float32 sines and cosines would add up */
+} builder;
+
+static bool is_scaled_position(const expr *x) {
+  if (x->op == EXPR_ADD || x->op == EXPR_SUB) return is_scaled_position(x->arg[0]) && is_scaled_position(x->arg[1]);
+  if (x->op == EXPR_NEG) return is_scaled_position(x->arg[0]);
+  return x->op == EXPR_MUL && x->arg[0]->op == EXPR_POSITION && expr_is_fixed(x->arg[1]);
+}
+
+/* x times a constant, taken into sums of positions times frequencies, where it meets the frequencies and costs
+ * nothing. Not into other sums: r - 3 floor(r/3) is exact, the difference of its scaled terms is not. */
+static const expr *scaled(expr_pool *pool, const expr *x, double c) {
+  if (!is_scaled_position(x)) return expr_mul(pool, x, expr_const(pool, c));
+  if (x->op == EXPR_ADD || x->op == EXPR_SUB)
+    return expr_binary(pool, x->op, scaled(pool, x->arg[0], c), scaled(pool, x->arg[1], c));
+  if (x->op == EXPR_NEG) return expr_neg(pool, scaled(pool, x->arg[0], c));
+  return expr_mul(pool, x, expr_const(pool, c));
+}
+
+/* ---- exp on vectors ---- */
+
+static const expr *narrow(expr_pool *pool, const expr *x) { return expr_unary(pool, EXPR_NARROW, x); }
+static const expr *constant(const builder *b, double value) { return expr_const(b->pool, value); }
+
+/* A sine or cosine: its float32 polynomial, whose error a product of rotations can carry, in the
+ * type that the entries are computed in. */
+static const expr *turned(const builder *b, expr_op op, const expr *phi) {
+  if (b->exact) return expr_unary(b->pool, op, phi);
+  const expr *x = narrow(b->pool, expr_unary(b->pool, op, phi));
+  return b->wide ? expr_unary(b->pool, EXPR_WIDEN, x) : x;
+}
+
+static const expr *entry_type(const builder *b, const expr *x) { return b->wide ? x : narrow(b->pool, x); }
+
+/* The matrix of x -> 1/2 (B x - x B) on vectors: e_i -> -s_i e_j, e_j -> s_j e_i for B = e_ij. */
+static expr_matrix bivector_action(const builder *b, const spec_bivector *plane) {
+  expr_matrix m = {b->n, arena_array(b->memory, const expr *, b->n * b->n)};
+  for (int i = 0; i < b->n * b->n; i++) m.entry[i] = constant(b, 0);
+  for (int t = 0; t < plane->count; t++) {
+    int i = __builtin_ctz(plane->blade[t]), j = 31 - __builtin_clz(plane->blade[t]);
+    m.entry[j * b->n + i] = expr_mul(b->pool, plane->coefficient[t], constant(b, -clifford_square(b->algebra, i)));
+    m.entry[i * b->n + j] = expr_mul(b->pool, plane->coefficient[t], constant(b, clifford_square(b->algebra, j)));
+  }
+  return m;
+}
+
+/* I + s M + c M^2. */
+static expr_matrix cubic_exp(const builder *b, expr_matrix m, const expr *s, const expr *c) {
+  expr_matrix square = expr_matrix_product(b->memory, b->pool, m, m);
+  expr_matrix v = expr_matrix_identity(b->memory, b->pool, b->n);
+  for (int i = 0; i < b->n * b->n; i++) {
+    const expr *odd = expr_mul(b->pool, s, m.entry[i]), *even = expr_mul(b->pool, c, square.entry[i]);
+    v.entry[i] = expr_add(b->pool, expr_add(b->pool, v.entry[i], even), odd);
+  }
+  return v;
+}
+
+/* One basis plane, turned by phi quarter turns: circular, parabolic or hyperbolic by e_ij^2. */
+static expr_matrix exp_basis_plane(const builder *b, unsigned blade, const expr *phi) {
+  expr_pool *pool = b->pool;
+  int i = __builtin_ctz(blade), j = 31 - __builtin_clz(blade), n = b->n;
+  int si = clifford_square(b->algebra, i), sj = clifford_square(b->algebra, j);
+  const expr *c, *s, *radians = scaled(pool, phi, RADIANS_PER_QUARTER_TURN);
+  if (si * sj > 0) {
+    c = turned(b, EXPR_COSQ, phi);
+    s = turned(b, EXPR_SINQ, phi);
+  } else if (si * sj < 0) {
+    const expr *grow = expr_unary(pool, EXPR_EXP, radians);
+    const expr *decay = expr_unary(pool, EXPR_EXP, expr_neg(pool, radians));
+    const expr *square = expr_mul(pool, radians, radians);
+    const expr *series = expr_mul(pool, radians, expr_add(pool, constant(b, 1), expr_mul(pool, square, expr_add(pool, constant(b, 1.0 / 6), scaled(pool, square, 1.0 / 120)))));
+    c = entry_type(b, scaled(pool, expr_add(pool, grow, decay), 0.5));
+    /* sinh by subtraction loses digits near 0; the series' error there is square^3/5040. */
+    s = entry_type(b, expr_select(pool, expr_binary(pool, EXPR_LESS, square, constant(b, 1e-3)), series, scaled(pool, expr_sub(pool, grow, decay), 0.5)));
+  } else {
+    c = constant(b, 1);
+    s = entry_type(b, radians);
+  }
+  expr_matrix v = expr_matrix_identity(b->memory, pool, n);
+  v.entry[i * n + i] = v.entry[j * n + j] = c;
+  v.entry[j * n + i] = expr_mul(pool, s, constant(b, -si));
+  v.entry[i * n + j] = expr_mul(pool, s, constant(b, sj));
+  return v;
+}
+
+/* Squared norm of a bivector with all basis vectors' squares positive. */
+static const expr *euclidean_square(const builder *b, const spec_bivector *plane) {
+  const expr *sum = constant(b, 0);
+  for (int t = 0; t < plane->count; t++)
+    sum = expr_add(b->pool, sum, expr_mul(b->pool, plane->coefficient[t], plane->coefficient[t]));
+  return sum;
+}
+
+static bool is_positive(const builder *b, const expr *k) {
+  if (k->op == EXPR_CONST) return k->value > 0;
+  if (k->op != EXPR_TABLE) return false;
+  for (int i = 0; i < k->n_heads * b->spec->n_blocks; i++)
+    if (!(k->table[i] > 0)) return false;
+  return true;
+}
+
+/* The direction and length of a bivector, lengths below a tiny one counting as that. Where the square of the
+ * length is x K with positive constants K, K is taken out of both: if all blocks turn about one axis, as they do
+ * when every axis has the same frequencies, root and division are done once a token. */
+static const expr *normalize(const builder *b, spec_bivector *plane) {
+  expr_pool *pool = b->pool;
+  const expr *square = euclidean_square(b, plane), *scale = constant(b, 1);
+  if (expr_is_const(square, 1)) return square;
+  if (square->op == EXPR_MUL && is_positive(b, square->arg[1])) {
+    scale = expr_unary(pool, EXPR_SQRT, square->arg[1]);
+    square = square->arg[0];
+  }
+  const expr *length = expr_unary(pool, EXPR_SQRT, expr_binary(pool, EXPR_MAX, square, constant(b, TINY_SQUARE)));
+  const expr *inverse = expr_div(pool, constant(b, 1), length);
+  for (int t = 0; t < plane->count; t++) {
+    const expr *x = plane->coefficient[t], *k = constant(b, 1);
+    if (x->op == EXPR_MUL && expr_is_fixed(x->arg[1])) {
+      k = x->arg[1];
+      x = x->arg[0];
+    }
+    plane->coefficient[t] = expr_mul(pool, expr_mul(pool, x, inverse), expr_div(pool, k, scale));
+  }
+  return expr_mul(pool, length, scale);
+}
+
+/* I + U^2 for a unit plane U: the projection on what the plane's rotation leaves alone. In three
+ * dimensions it is u u^T for the axis u dual to the plane, products instead of differences,
+ * which keeps the digits of entries near 0. */
+static const expr *projection(const builder *b, expr_matrix unit, expr_matrix square, int i, int j) {
+  if (b->n != 3) return expr_add(b->pool, constant(b, i == j), square.entry[i * b->n + j]);
+  const expr *axis[3] = {unit.entry[2 * 3 + 1], unit.entry[0 * 3 + 2], unit.entry[1 * 3 + 0]};
+  return expr_mul(b->pool, axis[i < j ? i : j], axis[i < j ? j : i]);
+}
+
+/* Whether a direction is computed for each token and block anew. */
+static bool is_of_token_and_block(const spec_bivector *plane) {
+  const unsigned both = DEPENDS_POSITION | DEPENDS_BLOCK;
+  for (int t = 0; t < plane->count; t++)
+    if ((plane->coefficient[t]->depends & both) == both) return true;
+  return false;
+}
+
+/* A simple bivector whose basis vectors all square to +1 (Rodrigues): with the unit plane U and P = I + U^2,
+ * exp(phi U) = P + sin(phi) U + cos(phi) (I - P), two multiply-adds an entry. P and U are
+ * rounded once from float64 where that is cheap: prepared, or one for all blocks. A zero
+ * bivector has U = 0 and sine 0, so it gives the identity without a branch. */
+static expr_matrix exp_euclidean(const builder *b, const factor *f) {
+  expr_pool *pool = b->pool;
+  spec_bivector unit = f->plane;
+  const expr *phi = expr_mul(pool, f->angle, normalize(b, &unit));
+  const expr *s = turned(b, EXPR_SINQ, phi), *c = turned(b, EXPR_COSQ, phi);
+  /* Elsewhere, in three dimensions, products of rounded directions are near enough and cheaper. */
+  bool early = b->n == 3 && !b->wide && is_of_token_and_block(&unit);
+  for (int t = 0; early && t < unit.count; t++) unit.coefficient[t] = narrow(pool, unit.coefficient[t]);
+  expr_matrix u = bivector_action(b, &unit), square = expr_matrix_product(b->memory, pool, u, u);
+  expr_matrix v = {b->n, arena_array(b->memory, const expr *, b->n * b->n)};
+  for (int i = 0; i < b->n; i++)
+    for (int j = 0; j < b->n; j++) {
+      const expr *fixed = projection(b, u, square, i, j);
+      const expr *turning = expr_sub(pool, constant(b, i == j), fixed);
+      const expr *even = expr_add(pool, entry_type(b, fixed), expr_mul(pool, c, entry_type(b, turning)));
+      v.entry[i * b->n + j] = expr_add(pool, even, expr_mul(pool, s, entry_type(b, u.entry[i * b->n + j])));
+    }
+  return v;
+}
+
+/* A simple bivector of any signature: the entire functions of beta = B^2,
+ * S = sinh(sqrt beta)/sqrt beta and C = (cosh(sqrt beta) - 1)/beta, all in float64. */
+static expr_matrix exp_any_signature(const builder *b, const factor *f) {
+  expr_pool *pool = b->pool;
+  spec_bivector whole = f->plane;
+  const expr *beta = constant(b, 0);
+  for (int t = 0; t < whole.count; t++) {
+    int i = __builtin_ctz(whole.blade[t]), j = 31 - __builtin_clz(whole.blade[t]);
+    whole.coefficient[t] = scaled(pool, expr_mul(pool, f->angle, whole.coefficient[t]), RADIANS_PER_QUARTER_TURN);
+    const expr *square = expr_mul(pool, whole.coefficient[t], whole.coefficient[t]);
+    beta = expr_add(pool, beta, scaled(pool, square, -clifford_square(b->algebra, i) * clifford_square(b->algebra, j)));
+  }
+  const double near = 1e-2; /* the series' relative error there: beta^4/9! < 3e-14 */
+  const expr *size = expr_binary(pool, EXPR_MAX, expr_unary(pool, EXPR_ABS, beta), constant(b, near));
+  const expr *root = expr_unary(pool, EXPR_SQRT, size);
+  const expr *turns = scaled(pool, root, QUARTER_TURNS_PER_RADIAN);
+  const expr *one = constant(b, 1);
+  const expr *circular_s = expr_div(pool, expr_unary(pool, EXPR_SINQ, turns), root);
+  const expr *circular_c = expr_div(pool, expr_sub(pool, one, expr_unary(pool, EXPR_COSQ, turns)), size);
+  const expr *grow = expr_unary(pool, EXPR_EXP, root), *decay = expr_div(pool, one, grow);
+  const expr *hyperbolic_s = expr_div(pool, scaled(pool, expr_sub(pool, grow, decay), 0.5), root);
+  const expr *hyperbolic_c = expr_div(pool, expr_sub(pool, scaled(pool, expr_add(pool, grow, decay), 0.5), one), size);
+  const double s_terms[] = {1, 1.0 / 6, 1.0 / 120, 1.0 / 5040}, c_terms[] = {1.0 / 2, 1.0 / 24, 1.0 / 720, 1.0 / 40320};
+  const expr *series_s = constant(b, s_terms[3]), *series_c = constant(b, c_terms[3]);
+  for (int k = 2; k >= 0; k--) {
+    series_s = expr_add(pool, expr_mul(pool, series_s, beta), constant(b, s_terms[k]));
+    series_c = expr_add(pool, expr_mul(pool, series_c, beta), constant(b, c_terms[k]));
+  }
+  const expr *is_circular = expr_binary(pool, EXPR_LESS, beta, constant(b, -near));
+  const expr *is_hyperbolic = expr_binary(pool, EXPR_LESS, constant(b, near), beta);
+  const expr *s = expr_select(pool, is_circular, circular_s, expr_select(pool, is_hyperbolic, hyperbolic_s, series_s));
+  const expr *c = expr_select(pool, is_circular, circular_c, expr_select(pool, is_hyperbolic, hyperbolic_c, series_c));
+  expr_matrix v = cubic_exp(b, bivector_action(b, &whole), s, c);
+  for (int i = 0; i < b->n * b->n; i++) v.entry[i] = entry_type(b, v.entry[i]);
+  return v;
+}
+
+static bool vanishes(const expr *x) { return expr_is_const(x, 0); }
+
+/* The closed form of a rotor; *clean is it without the planes whose coefficient is 0. */
+static closed_form choose_form(const builder *b, const factor *f, factor *clean) {
+  bool euclidean = true;
+  *clean = (factor){f->angle, {0}};
+  for (int t = 0; t < f->plane.count; t++) {
+    unsigned blade = f->plane.blade[t];
+    if (vanishes(f->plane.coefficient[t])) continue;
+    clean->plane.blade[clean->plane.count] = blade;
+    clean->plane.coefficient[clean->plane.count++] = f->plane.coefficient[t];
+    for (unsigned left = blade; left; left &= left - 1)
+      euclidean = euclidean && clifford_square(b->algebra, __builtin_ctz(left)) > 0;
+  }
+  if (clean->plane.count == 0) return CLOSED_IDENTITY;
+  if (clean->plane.count == 1) return CLOSED_BASIS_PLANE;
+  return euclidean ? CLOSED_RODRIGUES : CLOSED_ANY_SIGNATURE;
+}
+
+static expr_matrix exp_on_vectors(const builder *b, const factor *f, closed_form *form) {
+  factor clean;
+  *form = choose_form(b, f, &clean);
+  switch (*form) {
+  case CLOSED_BASIS_PLANE: return exp_basis_plane(b, clean.plane.blade[0], expr_mul(b->pool, f->angle, clean.plane.coefficient[0]));
+  case CLOSED_RODRIGUES: return exp_euclidean(b, &clean);
+  case CLOSED_ANY_SIGNATURE: return exp_any_signature(b, &clean);
+  default: return expr_matrix_identity(b->memory, b->pool, b->n);
+  }
+}
+
+/* ---- simple or not ---- */
+
+/* Whether x is zero for all positions and operands: an oracle evaluates it at random points
+ * of every head and block, as FFTW's genfft decides equality. `size` is the natural magnitude of x. */
+static bool is_zero_everywhere(const builder *b, const expr *x, const expr *size) {
+  if (vanishes(x)) return true;
+  const spec *s = b->spec;
+  uint64_t state = 0x243f6a8885a308d3ull;
+  double positions[SPEC_MAX_AXES];
+  const double **operands = arena_array(b->memory, const double *, s->n_operands + 1);
+  for (int sample = 0; sample < 3; sample++) {
+    for (int a = 0; a < s->n_axes; a++) {
+      state = state * 6364136223846793005ull + 1442695040888963407ull;
+      positions[a] = (double)(int64_t)state * 0x1p-60;
+    }
+    for (int o = 0; o < s->n_operands; o++) {
+      int64_t count = 1;
+      for (int d = 0; d < s->operand[o].rank; d++) count *= s->operand[o].shape[d];
+      double *values = arena_array(b->memory, double, count);
+      for (int64_t i = 0; i < count; i++) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        values[i] = (double)(int64_t)state * 0x1p-63;
+      }
+      operands[o] = values;
+    }
+    for (int head = 0; head < s->heads; head++)
+      for (int block = 0; block < s->n_blocks; block++) {
+        expr_environment env = {.head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+        if (fabs(expr_eval(x, &env)) > 1e-12 * expr_eval(size, &env)) return false;
+      }
+  }
+  return true;
+}
+
+/* B ^ B = 0: the Plücker relations, one per four basis vectors; below four dimensions always. */
+static bool is_simple(const builder *b, const spec_bivector *plane) {
+  expr_pool *pool = b->pool;
+  const expr *coefficient[SPEC_MAX_BLADES];
+  for (int i = 0; i < SPEC_MAX_BLADES; i++) coefficient[i] = constant(b, 0);
+  for (int t = 0; t < plane->count; t++) coefficient[plane->blade[t]] = plane->coefficient[t];
+  const expr *size = euclidean_square(b, plane);
+  for (unsigned four = 0; four < 1u << b->n; four++) {
+    if (clifford_grade(four) != 4) continue;
+    int e[4], count = 0;
+    for (unsigned left = four; left; left &= left - 1) e[count++] = __builtin_ctz(left);
+    const expr *relation = constant(b, 0);
+    for (int k = 1; k < 4; k++) {
+      unsigned with = 1u << e[0] | 1u << e[k], without = four & ~with;
+      const expr *term = expr_mul(pool, coefficient[with], coefficient[without]);
+      relation = k == 2 ? expr_sub(pool, relation, term) : expr_add(pool, relation, term);
+    }
+    if (!is_zero_everywhere(b, relation, size)) return false;
+  }
+  return true;
+}
+
+/* ---- combining the axes ---- */
+
+static bool same_plane(const spec_bivector *x, const spec_bivector *y) {
+  if (x->count != y->count) return false;
+  for (int t = 0; t < x->count; t++)
+    if (x->blade[t] != y->blade[t] || x->coefficient[t] != y->coefficient[t]) return false;
+  return true;
+}
+
+/* The axes' bivectors added up into one rotor. Where all share one plane only the angles add,
+ * and the plane's norm does not depend on the token. */
+static factor summed(const builder *b, double share) {
+  const spec *s = b->spec;
+  expr_pool *pool = b->pool;
+  bool one_plane = true;
+  for (int a = 1; a < s->n_axes; a++) one_plane = one_plane && same_plane(&s->generator[0], &s->generator[a]);
+  factor f = {constant(b, one_plane ? 0 : 1), {0}};
+  if (one_plane) f.plane = s->generator[0];
+  for (int a = 0; a < s->n_axes; a++) {
+    const expr *angle = scaled(pool, s->angle[a], share * QUARTER_TURNS_PER_RADIAN);
+    if (one_plane) f.angle = expr_add(pool, f.angle, angle);
+    for (int t = 0; !one_plane && t < s->generator[a].count; t++) {
+      unsigned blade = s->generator[a].blade[t];
+      int slot = 0;
+      while (slot < f.plane.count && f.plane.blade[slot] != blade) slot++;
+      if (slot == f.plane.count) {
+        f.plane.blade[f.plane.count++] = blade;
+        f.plane.coefficient[slot] = constant(b, 0);
+      }
+      const expr *term = expr_mul(pool, angle, s->generator[a].coefficient[t]);
+      f.plane.coefficient[slot] = expr_add(pool, f.plane.coefficient[slot], term);
+    }
+  }
+  return f;
+}
+
+/* Puts a rotation to the right of those there are; turns of one plane become one turn. */
+static int append(const builder *b, factor *factors, int count, factor next) {
+  if (next.plane.count == 1) { /* the coefficient of a basis plane is a factor of its angle */
+    next.angle = expr_mul(b->pool, next.angle, next.plane.coefficient[0]);
+    next.plane.coefficient[0] = constant(b, 1);
+  }
+  factor *last = &factors[count - 1];
+  if (count == 0 || !same_plane(&last->plane, &next.plane)) {
+    factors[count] = next;
+    return count + 1;
+  }
+  last->angle = expr_add(b->pool, last->angle, next.angle);
+  return count;
+}
+
+static int combine(const builder *b, factor *factors) {
+  const spec *s = b->spec;
+  double turn = s->inverse ? -1 : 1;
+  int count = 0, last = s->n_axes - 1;
+  switch (s->combine) {
+  case COMBINE_SUM: count = append(b, factors, count, summed(b, turn)); break;
+  case COMBINE_MEAN: count = append(b, factors, count, summed(b, turn / s->n_axes)); break;
+  case COMBINE_PRODUCT:
+    for (int i = 0; i <= last; i++) {
+      int a = s->order[s->inverse ? last - i : i];
+      const expr *angle = scaled(b->pool, s->angle[a], turn * QUARTER_TURNS_PER_RADIAN);
+      count = append(b, factors, count, (factor){angle, s->generator[a]});
+    }
+    break;
+  case COMBINE_SYMMETRIC: /* a palindrome: its own reverse */
+    for (int i = -last; i <= last; i++) {
+      int a = s->order[last - (i < 0 ? -i : i)];
+      const expr *angle = scaled(b->pool, s->angle[a], (i == 0 ? turn : turn / 2) * QUARTER_TURNS_PER_RADIAN);
+      count = append(b, factors, count, (factor){angle, s->generator[a]});
+    }
+    break;
+  }
+  return count;
+}
+
+/* Products of rotations round in float64: in float32 the roundings of two factors and of their product
+ * can add up to more than 2^-22. Two turns of basis planes have one product an entry and may stay. */
+static bool needs_wide(const factor *factors, int count) {
+  bool basis_planes = true;
+  for (int i = 0; i < count; i++) basis_planes = basis_planes && factors[i].plane.count <= 1;
+  return count > 2 || (count == 2 && !basis_planes);
+}
+
+bool group_build(arena *a, const spec *s, block_program *out) {
+  builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), false, false};
+  factor factors[2 * SPEC_MAX_AXES];
+  int count = combine(&b, factors);
+  b.wide = s->exact || needs_wide(factors, count);
+  b.exact = s->exact || count > 3;
+  expr_matrix v = {0};
+  for (int i = 0; i < count; i++) {
+    if (!is_simple(&b, &factors[i].plane)) {
+      diag_error(s->file, s->line, "generators of '%s' make a bivector that is not simple in Cl(%d,%d,%d), and its exponential has no closed form here; "
+                 "expected generators that share a plane or a vector, or combine = pe.product{...} of simple ones",
+                 s->name, s->algebra.p, s->algebra.q, s->algebra.r);
+      return false;
+    }
+    expr_matrix e = exp_on_vectors(&b, &factors[i], &out->turn[i]);
+    v = i ? expr_matrix_product(a, s->pool, v, e) : e;
+  }
+  int size = s->n_components;
+  const expr *amplitude = expr_const(s->pool, s->inverse ? 1 / s->amplitude : s->amplitude);
+  out->spec = s;
+  out->n_turns = count;
+  out->matrix = (expr_matrix){size, arena_array(a, const expr *, size * size)};
+  for (int i = 0; i < size; i++)
+    for (int j = 0; j < size; j++) {
+      spec_component row = s->component[i], column = s->component[j];
+      const expr *entry = expr_const(s->pool, 0);
+      if (clifford_grade(row.blade) == clifford_grade(column.blade))
+        entry = clifford_compound(s->pool, s->algebra, v, row.blade, column.blade);
+      if (row.sign * column.sign < 0) entry = expr_neg(s->pool, entry);
+      out->matrix.entry[i * size + j] = expr_unary(s->pool, EXPR_NARROW, expr_mul(s->pool, entry, amplitude));
+    }
+  return true;
+}
+
+const char *group_normal_form(arena *a, const block_program *program) {
+  /* ORDER CLOSED_FORM */
+  static const char *const forms[CLOSED_FORM_COUNT] = {"the identity", "a sine and a cosine in a plane of the basis",
+                                                       "Rodrigues' formula with a unit plane", "entire functions of B^2 in any signature",
+                                                       "two unit quaternions, from the left and from the right"};
+  const char *text = program->n_turns > 1 ? arena_printf(a, "%d rotations multiplied: ", program->n_turns) : "";
+  for (int i = 0; i < program->n_turns; i++) text = arena_printf(a, "%s%s%s", text, i ? "; " : "", forms[program->turn[i]]);
+  unsigned grades = 0;
+  if (program->spec->dense) return text;
+  for (int i = 0; i < program->spec->n_components; i++) grades |= 1u << clifford_grade(program->spec->component[i].blade);
+  return grades == 1u << 1 ? text : arena_printf(a, "%s; other grades from the action on vectors", text);
+}

@@ -1,0 +1,37 @@
+/* algebra/block: from the description to the block program, by the cheapest exact form of its group.
+ *
+ * In: struct spec. Out: the matrix by which a block of channels is multiplied, its
+ * entries float32 expressions of positions and operands. Closed forms only (a
+ * simple bivector satisfies M^3 = beta M in its action on vectors, so exp(M) =
+ * I + S M + C M^2); grades follow from vectors by the outermorphism.
+ */
+#ifndef PEGEN_ALGEBRA_BLOCK_H
+#define PEGEN_ALGEBRA_BLOCK_H
+
+#include "algebra/clifford.h"
+#include "spec/spec.h"
+
+/* How one rotor of the product becomes a matrix.                    ORDER CLOSED_FORM */
+typedef enum closed_form {
+  CLOSED_IDENTITY,
+  CLOSED_BASIS_PLANE,   /* circular, parabolic or hyperbolic in one plane e_ij */
+  CLOSED_RODRIGUES,     /* a unit plane whose vectors square to +1 */
+  CLOSED_ANY_SIGNATURE, /* entire functions of B^2 */
+  CLOSED_QUATERNIONS,   /* two unit quaternions, from the left and from the right (algebra/block_of_four.h) */
+  CLOSED_FORM_COUNT
+} closed_form;
+
+typedef struct block_program {
+  const spec *spec;
+  expr_matrix matrix; /* [n_components][n_components]; zeros are the constant 0 */
+  int n_turns;        /* rotors that are multiplied */
+  closed_form turn[2 * SPEC_MAX_AXES];
+} block_program;
+
+/* False after a diag_error where the description has no closed form (a sum that is not simple). */
+bool group_build(arena *a, const spec *s, block_program *out);
+
+/* The normal form in words, for a person. */
+const char *group_normal_form(arena *a, const block_program *program);
+
+#endif

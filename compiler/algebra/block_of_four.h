@@ -1,0 +1,14 @@
+/* algebra/block_of_four: the closed form of exp for skew matrices of 4 channels, as a block program.
+ *
+ * so(4) = so(3) + so(3): M is a sum of two quaternions' actions, from the left and from the right, which commute.
+ * (2 and 3 channels are vectors of Cl(n,0), algebra/dense_vectors.h.)
+ */
+#ifndef PEGEN_ALGEBRA_BLOCK_OF_FOUR_H
+#define PEGEN_ALGEBRA_BLOCK_OF_FOUR_H
+
+#include "algebra/block.h"
+
+/* Of a description with dense blocks of 4 channels. */
+void group_dense_four(arena *a, const spec *s, block_program *out);
+
+#endif

@@ -1,0 +1,75 @@
+/* base/diag: error messages; see base/diag.h. */
+#include "base/diag.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void message(const char *kind, const char *file, int line, const char *format, va_list arguments) {
+  fflush(stdout);
+  if (file && line > 0) fprintf(stderr, "%s:%d: ", file, line);
+  else if (file) fprintf(stderr, "%s: ", file);
+  else fputs("pegen: ", stderr);
+  fprintf(stderr, "%s: ", kind);
+  vfprintf(stderr, format, arguments);
+  fputc('\n', stderr);
+}
+
+void diag_error(const char *file, int line, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  message("error", file, line, format, arguments);
+  va_end(arguments);
+}
+
+void diag_warning(const char *file, int line, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  message("warning", file, line, format, arguments);
+  va_end(arguments);
+}
+
+void diag_bug(const char *stage, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fprintf(stderr, "pegen: internal error in %s: ", stage);
+  vfprintf(stderr, format, arguments);
+  fputs("\nThis is a bug in pegen, not in your description. No output was written.\n", stderr);
+  va_end(arguments);
+  exit(3);
+}
+
+static int minimum(int a, int b) { return a < b ? a : b; }
+
+/* Levenshtein distance; words longer than the row are never near. */
+static int distance(const char *a, const char *b) {
+  enum { LONGEST = 64 };
+  int row[LONGEST + 1];
+  int n = (int)strlen(b);
+  if (n > LONGEST || strlen(a) > LONGEST) return LONGEST;
+  for (int j = 0; j <= n; j++) row[j] = j;
+  for (int i = 1; a[i - 1]; i++) {
+    int diagonal = row[0];
+    row[0] = i;
+    for (int j = 1; j <= n; j++) {
+      int substitute = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = minimum(substitute, minimum(row[j], row[j - 1]) + 1);
+    }
+  }
+  return row[n];
+}
+
+const char *diag_nearest(const char *word, const char *const *candidates, int count) {
+  const char *best = NULL;
+  int least = 2 + (int)strlen(word) / 4;
+  for (int i = 0; i < count; i++) {
+    int d = distance(word, candidates[i]);
+    if (d < least) {
+      least = d;
+      best = candidates[i];
+    }
+  }
+  return best;
+}

@@ -1,0 +1,18 @@
+/* base/diag: the user's errors, one line each: "file:line: error: what is wrong, what was expected".
+ *
+ * Errors of the user and of ourselves never mix: a user's error goes through
+ * diag_error and the stage returns failure (exit 1); a broken invariant of
+ * the compiler calls diag_bug, which names the stage and aborts with exit 3.
+ */
+#ifndef PEGEN_BASE_DIAG_H
+#define PEGEN_BASE_DIAG_H
+
+/* file may be NULL (no position known) and line 0 (only the file is known). */
+void diag_error(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void diag_warning(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+_Noreturn void diag_bug(const char *stage, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The candidate nearest to word by edit distance, or NULL where none is near enough to be meant. */
+const char *diag_nearest(const char *word, const char *const *candidates, int count);
+
+#endif

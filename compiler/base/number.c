@@ -1,0 +1,122 @@
+/* base/number: number types and random numbers; see base/number.h. */
+#include "base/number.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+static const number_info INFO[NUMBER_TYPE_COUNT] = {
+#define X(name, text, code, bits, flag, mantissa, low, high) {text, {code, bits, 1}, flag, bits / 8, mantissa, low, high},
+    NUMBER_TYPES(X)
+#undef X
+};
+
+const number_info *number_type_info(number_type type) { return &INFO[type]; }
+
+number_type number_type_of(DLDataType type) {
+  int i = 0;
+  while (i < NUMBER_TYPE_COUNT && (INFO[i].dl.code != type.code || INFO[i].dl.bits != type.bits)) i++;
+  return (number_type)i;
+}
+
+/* Distance of neighbours as an exponent of two. */
+static int ulp_exponent(number_type type, long double value) {
+  const number_info *info = &INFO[type];
+  int exponent = 0;
+  frexpl(value, &exponent);
+  exponent--; /* value = 1.m * 2^exponent */
+  if (value == 0 || exponent < info->low) exponent = info->low;
+  return exponent - info->mantissa + 1;
+}
+
+long double number_half_ulp(number_type type, long double value) {
+  if (!isfinite(value)) return 0;
+  return ldexpl(1, ulp_exponent(type, value) - 1);
+}
+
+/* Nearest even in the floating-point format; beyond the largest number infinity. */
+static long double round_float(number_type type, long double value) {
+  if (!isfinite(value)) return value;
+  int ulp = ulp_exponent(type, value);
+  /* rintl rounds to nearest even in the default mode; scaling by powers of two is exact. */
+  long double rounded = ldexpl(rintl(ldexpl(value, -ulp)), ulp);
+  if (fabsl(rounded) >= ldexpl(1, INFO[type].high + 1)) rounded = copysignl(INFINITY, value);
+  return rounded;
+}
+
+/* The two 16-bit formats, from a value that is already of the format. */
+static uint16_t encode_half(number_type type, long double value) {
+  const number_info *info = &INFO[type];
+  int fraction_bits = info->mantissa - 1;
+  uint16_t sign = signbit(value) ? 0x8000 : 0;
+  uint16_t top = (uint16_t)((info->high + 1 - info->low + 1) << fraction_bits); /* exponent of infinity */
+  if (isnan(value)) return (uint16_t)(sign | top | 1u << (fraction_bits - 1));
+  if (isinf(value)) return sign | top;
+  if (value == 0) return sign;
+  int exponent;
+  frexpl(value, &exponent);
+  exponent--;
+  bool subnormal = exponent < info->low;
+  if (subnormal) exponent = info->low;
+  unsigned digits = (unsigned)ldexpl(fabsl(value), fraction_bits - exponent);
+  unsigned biased = subnormal ? 0 : (unsigned)(exponent - info->low + 1);
+  return (uint16_t)(sign | biased << fraction_bits | (digits & ((1u << fraction_bits) - 1)));
+}
+
+static double decode_half(number_type type, uint16_t bits) {
+  const number_info *info = &INFO[type];
+  int fraction_bits = info->mantissa - 1;
+  unsigned fraction = bits & ((1u << fraction_bits) - 1), biased = (bits & 0x7fffu) >> fraction_bits;
+  double magnitude;
+  if (biased == (unsigned)(info->high - info->low + 2)) magnitude = fraction ? NAN : INFINITY;
+  else if (biased == 0) magnitude = ldexp(fraction, info->low - fraction_bits);
+  else magnitude = ldexp(fraction | 1u << fraction_bits, (int)biased - 1 + info->low - fraction_bits);
+  return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+void number_store(number_type type, void *at, long double value) {
+  switch (type) {
+  case NUMBER_F64: memcpy(at, &(double){(double)value}, 8); break;
+  case NUMBER_F32: memcpy(at, &(float){(float)value}, 4); break;
+  case NUMBER_I32: memcpy(at, &(int32_t){(int32_t)value}, 4); break;
+  case NUMBER_I64: memcpy(at, &(int64_t){(int64_t)value}, 8); break;
+  default: memcpy(at, &(uint16_t){encode_half(type, round_float(type, value))}, 2); break;
+  }
+}
+
+double number_load(number_type type, const void *at) {
+  union {
+    double f64;
+    float f32;
+    int32_t i32;
+    int64_t i64;
+    uint16_t half;
+  } bits = {0};
+  memcpy(&bits, at, (size_t)INFO[type].bytes);
+  switch (type) {
+  case NUMBER_F64: return bits.f64;
+  case NUMBER_F32: return bits.f32;
+  case NUMBER_I32: return bits.i32;
+  case NUMBER_I64: return (double)bits.i64;
+  default: return decode_half(type, bits.half);
+  }
+}
+
+double number_round(number_type type, long double value) {
+  char bytes[8];
+  number_store(type, bytes, value);
+  return number_load(type, bytes);
+}
+
+uint64_t random_next(uint64_t *state) {
+  uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+  return z ^ z >> 31;
+}
+
+double random_uniform(uint64_t *state, double low, double high) {
+  return low + (high - low) * (double)(random_next(state) >> 11) * 0x1p-53;
+}
+
+int random_below(uint64_t *state, int bound) { return (int)(random_next(state) % (uint64_t)bound); }

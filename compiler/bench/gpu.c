@@ -1,0 +1,283 @@
+/* bench/gpu: calls and copies on the default stream between events; see bench/gpu.h. */
+#include "bench/gpu.h"
+
+#include "bench/bench.h"
+#include "bench/shapes.h"
+#include "base/diag.h"
+#include "base/number.h"
+#include "pegen/cuda.h"
+#include "verify/run.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REPETITIONS = 23, WARM_UP = 3, MOST_SETS = 64, PATTERN_ELEMENTS = 1 << 20 };
+static const size_t CYCLED_BYTES = (size_t)512 << 20; /* several times the largest L2 cache */
+
+typedef unsigned long long address;
+
+/* ---- the driver: what the runtime's launcher does not offer ---- */
+
+#define FUNCTIONS(X)                                               \
+  X(cuDeviceGet, (int *device, int ordinal))                       \
+  X(cuDeviceGetName, (char *name, int length, int device))         \
+  X(cuDevicePrimaryCtxRetain, (void **context, int device))        \
+  X(cuDevicePrimaryCtxRelease_v2, (int device))                    \
+  X(cuCtxPushCurrent_v2, (void *context))                          \
+  X(cuCtxPopCurrent_v2, (void **context))                          \
+  X(cuMemAlloc_v2, (address *memory, size_t bytes))                \
+  X(cuMemFree_v2, (address memory))                                \
+  X(cuMemcpyHtoD_v2, (address to, const void *from, size_t bytes)) \
+  X(cuMemcpyDtoDAsync_v2, (address to, address from, size_t bytes, void *stream)) \
+  X(cuEventCreate, (void **event, unsigned flags))                 \
+  X(cuEventDestroy_v2, (void *event))                              \
+  X(cuEventRecord, (void *event, void *stream))                    \
+  X(cuEventSynchronize, (void *event))                             \
+  X(cuEventElapsedTime, (float *milliseconds, void *begin, void *end)) \
+  X(cuGetErrorName, (int error, const char **name))
+
+static struct {
+#define MEMBER(name, arguments) int(*name) arguments;
+  FUNCTIONS(MEMBER)
+#undef MEMBER
+} cuda;
+
+static bool find(void *library, const char *name, void *function) {
+  void *symbol = dlsym(library, name);
+  memcpy(function, &symbol, sizeof symbol);
+  return symbol != NULL;
+}
+
+static bool load_driver(void) {
+  void *library = pegen_cuda_device_count() ? dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) : NULL;
+  bool complete = library != NULL;
+#define FIND(name, arguments) complete = complete && find(library, #name, &cuda.name);
+  FUNCTIONS(FIND)
+#undef FIND
+  if (!complete) diag_error(NULL, 0, "bench: %s; expected one for a GPU target", pegen_strerror(PEGEN_ERROR_NO_CUDA_DRIVER));
+  return complete;
+}
+
+static bool works(int error, const char *what) {
+  const char *name = NULL;
+  if (error && (cuda.cuGetErrorName(error, &name) || !name)) name = "an error without a name";
+  if (error) diag_error(NULL, 0, "bench: %s: the CUDA driver reported %s", what, name);
+  return !error;
+}
+
+/* ---- the bed ---- */
+
+enum { Q, K, Q_OUT, K_OUT, TENSORS };
+
+/* Buffers of one call. */
+typedef struct buffers {
+  address memory[TENSORS]; /* outputs: 0 in place */
+  DLTensor tensor[TENSORS];
+  pegen_args args;
+} buffers;
+
+typedef struct bed {
+  const pegen_kernel *kernel;
+  size_t bytes; /* of one tensor */
+  bool in_place;
+  int n_sets;
+  buffers set[MOST_SETS];
+  DLTensor positions, *operand;
+  const DLTensor **operands;
+  address own[SPEC_MAX_AXES + 64]; /* of positions and operands */
+  int n_own;
+  void *event[2];
+} bed;
+
+typedef struct request {
+  arena *memory;
+  const spec *spec;
+  const pegen_kernel *kernel;
+  number_type type;
+} request;
+
+static DLTensor tensor_of(address memory, number_type type, int rank, int64_t *dims, int64_t *strides) {
+  return (DLTensor){.data = (void *)(uintptr_t)memory, .device = {kDLCUDA, 0}, .ndim = rank, .dtype = number_type_info(type)->dl, .shape = dims, .strides = strides};
+}
+
+static bool upload(bed *b, const void *data, size_t bytes, address *memory) {
+  if (!works(cuda.cuMemAlloc_v2(memory, bytes ? bytes : 1), "allocation")) return false;
+  b->own[b->n_own++] = *memory;
+  return works(cuda.cuMemcpyHtoD_v2(*memory, data, bytes), "upload");
+}
+
+static bool lay_inputs(const request *r, bed *b, const bench_shape *size) {
+  const spec *s = r->spec;
+  address memory;
+  uint64_t seed = 1;
+  int64_t *dims = arena_array(r->memory, int64_t, 2);
+  dims[0] = size->tokens, dims[1] = s->n_axes;
+  const float *positions = bench_positions(r->memory, size->tokens, s->n_axes);
+  if (!upload(b, positions, sizeof *positions * (size_t)(size->tokens * s->n_axes), &memory)) return false;
+  b->positions = tensor_of(memory, NUMBER_F32, 2, dims, NULL);
+  b->operand = arena_array(r->memory, DLTensor, s->n_operands + 1);
+  b->operands = arena_array(r->memory, const DLTensor *, s->n_operands + 1);
+  for (int i = 0; i < s->n_operands; i++) {
+    const spec_operand *o = &s->operand[i];
+    int64_t count = pegen_operand_size(r->kernel, i), *shape = arena_array(r->memory, int64_t, o->rank + 1);
+    float *values = arena_array(r->memory, float, count + 1);
+    for (int d = 0; d < o->rank; d++) shape[d] = o->shape[d];
+    for (int64_t j = 0; j < count; j++) values[j] = (float)random_uniform(&seed, -o->test_scale, o->test_scale);
+    if (!upload(b, values, sizeof *values * (size_t)count, &memory)) return false;
+    b->operand[i] = tensor_of(memory, NUMBER_F32, o->rank, shape, NULL);
+    b->operands[i] = &b->operand[i];
+  }
+  return true;
+}
+
+/* Random numbers, repeated: what is measured must not depend on zeros. */
+static bool fill(const request *r, const bed *b, address to, uint64_t *seed) {
+  size_t element = (size_t)number_type_info(r->type)->bytes, pattern = PATTERN_ELEMENTS * element;
+  char *values = arena_alloc(r->memory, pattern);
+  for (size_t i = 0; i < PATTERN_ELEMENTS; i++) number_store(r->type, values + i * element, random_uniform(seed, -1, 1));
+  for (size_t at = 0; at < b->bytes; at += pattern)
+    if (!works(cuda.cuMemcpyHtoD_v2(to + at, values, b->bytes - at < pattern ? b->bytes - at : pattern), "upload")) return false;
+  return true;
+}
+
+static bool lay_bed(const request *r, bed *b, const bench_shape *size, bench_layout layout) {
+  uint64_t seed = 1;
+  int64_t *dims = arena_array(r->memory, int64_t, 4), *strides = arena_array(r->memory, int64_t, 4);
+  dims[0] = size->batches, dims[1] = size->heads, dims[2] = size->tokens, dims[3] = size->head_dim;
+  bench_strides(size, layout, strides);
+  b->bytes = (size_t)(dims[0] * dims[1] * dims[2] * dims[3]) * (size_t)number_type_info(r->type)->bytes;
+  int tensors = b->in_place ? Q_OUT : TENSORS;
+  size_t sets = CYCLED_BYTES / (b->bytes * (size_t)tensors);
+  b->n_sets = sets < 1 ? 1 : sets > MOST_SETS ? MOST_SETS : (int)sets;
+  for (int e = 0; e < 2; e++)
+    if (!works(cuda.cuEventCreate(&b->event[e], 0), "event")) return false;
+  if (!lay_inputs(r, b, size)) return false;
+  for (int i = 0; i < b->n_sets; i++) {
+    buffers *set = &b->set[i];
+    for (int t = 0; t < tensors; t++) {
+      if (!works(cuda.cuMemAlloc_v2(&set->memory[t], b->bytes), "allocation")) return false;
+      if (!(i ? works(cuda.cuMemcpyDtoDAsync_v2(set->memory[t], b->set[0].memory[t], b->bytes, NULL), "copy") : fill(r, b, set->memory[t], &seed))) return false;
+    }
+    for (int t = 0; t < TENSORS; t++) set->tensor[t] = tensor_of(set->memory[t < tensors ? t : t - Q_OUT], r->type, 4, dims, strides);
+    set->args = (pegen_args){.struct_size = sizeof(pegen_args), .n_operands = r->kernel->n_operands, .operands = b->operands, .q = &set->tensor[Q], .k = &set->tensor[K],
+                             .q_out = &set->tensor[Q_OUT], .k_out = &set->tensor[K_OUT], .positions = r->kernel->grid ? NULL : &b->positions};
+  }
+  return true;
+}
+
+static void clear_bed(bed *b) {
+  for (int i = 0; i < b->n_sets; i++)
+    for (int t = 0; t < TENSORS; t++)
+      if (b->set[i].memory[t]) cuda.cuMemFree_v2(b->set[i].memory[t]);
+  for (int i = 0; i < b->n_own; i++) cuda.cuMemFree_v2(b->own[i]);
+  for (int e = 0; e < 2; e++)
+    if (b->event[e]) cuda.cuEventDestroy_v2(b->event[e]);
+}
+
+/* ---- samples ---- */
+
+static bool call(const bed *b, int set) {
+  int error = pegen_launch(b->kernel, NULL, &b->set[set].args, NULL);
+  if (error) diag_error(NULL, 0, "bench: the launch was refused: %s %s", pegen_strerror(error), pegen_cuda_error_name());
+  return !error;
+}
+
+/* Reads and writes what a call does: two tensors. */
+static bool copy(const bed *b, int set) {
+  const address *m = b->set[set].memory;
+  address to[2] = {b->in_place ? m[K] : m[Q_OUT], b->in_place ? m[Q] : m[K_OUT]};
+  for (int t = 0; t < 2; t++)
+    if (!works(cuda.cuMemcpyDtoDAsync_v2(to[t], m[t], b->bytes, NULL), "copy")) return false;
+  return true;
+}
+
+/* Seconds of one call, from one on every set. */
+static bool sample(const bed *b, bool (*run)(const bed *, int), double *seconds) {
+  float milliseconds = 0;
+  if (!works(cuda.cuEventRecord(b->event[0], NULL), "event")) return false;
+  for (int i = 0; i < b->n_sets; i++)
+    if (!run(b, i)) return false;
+  if (!works(cuda.cuEventRecord(b->event[1], NULL), "event") || !works(cuda.cuEventSynchronize(b->event[1]), "kernel") ||
+      !works(cuda.cuEventElapsedTime(&milliseconds, b->event[0], b->event[1]), "event"))
+    return false;
+  *seconds = (double)milliseconds * 1e-3 / b->n_sets;
+  return true;
+}
+
+static int ascending(const void *x, const void *y) {
+  double a = *(const double *)x, b = *(const double *)y;
+  return (a > b) - (a < b);
+}
+
+static bool measure(const bed *b, double medians[2]) {
+  double samples[2][WARM_UP + REPETITIONS];
+  for (int i = 0; i < WARM_UP + REPETITIONS; i++)
+    if (!sample(b, call, &samples[0][i]) || !sample(b, copy, &samples[1][i])) return false;
+  for (int c = 0; c < 2; c++) {
+    qsort(samples[c] + WARM_UP, REPETITIONS, sizeof(double), ascending);
+    medians[c] = samples[c][WARM_UP + REPETITIONS / 2];
+  }
+  return true;
+}
+
+/* ---- the table ---- */
+
+static int visit(void *context, const bench_shape *size, bench_layout layout, bool in_place) {
+  const request *r = context;
+  bed *b = arena_new(r->memory, bed);
+  double seconds[2];
+  char dims[64];
+  b->kernel = r->kernel;
+  b->in_place = in_place;
+  bool ok = lay_bed(r, b, size, layout) && measure(b, seconds);
+  if (ok) {
+    double bytes = 4.0 * (double)b->bytes; /* q and k, read and written */
+    snprintf(dims, sizeof dims, "[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "]", size->batches, size->tokens, size->heads, size->head_dim);
+    printf("%-8s %-17s %-4s %-3s", size->name, dims, layout == LAYOUT_BNHD ? "bnhd" : "bhnd", in_place ? "in" : "out");
+    bench_print_time(seconds[0]);
+    if (!size->time_only) printf(" %8.2f MB %7.1f %7.1f %5.3f", bytes * 1e-6, bytes / seconds[0] * 1e-9, bytes / seconds[1] * 1e-9, seconds[1] / seconds[0]);
+    puts("");
+    fflush(stdout);
+  }
+  clear_bed(b);
+  return ok ? STATUS_OK : STATUS_ERROR;
+}
+
+static int bench_types(arena *a, const spec *s, const pegen_kernel *kernel, unsigned dtypes, const bench_options *bench) {
+  int device, status = STATUS_OK;
+  char name[256] = "";
+  void *context;
+  if (!works(cuda.cuDeviceGet(&device, 0), "device") || !works(cuda.cuDeviceGetName(name, sizeof name, device), "device") ||
+      !works(cuda.cuDevicePrimaryCtxRetain(&context, device), "context") || !works(cuda.cuCtxPushCurrent_v2(context), "context"))
+    return STATUS_ERROR;
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES && !status; type++) {
+    if (!(dtypes & number_type_info((number_type)type)->dtype)) continue;
+    request r = {a, s, kernel, (number_type)type};
+    printf("%s %s\n%s, PTX of %s, %s; times are medians of %d; the copy, device to device, moves the same bytes\n", kernel->name, kernel->options, name, kernel->ptx->chip,
+           number_type_info((number_type)type)->name, REPETITIONS);
+    printf("%-8s %-17s %-4s %-3s %12s %11s %7s %7s %5s\n", "shape", "[B,N,H,D]", "mem", "to", "a call", "bytes", "GB/s", "copy", "ratio");
+    status = bench_each_shape(kernel, bench, BENCH_ON_GPU, visit, &r);
+  }
+  cuda.cuCtxPopCurrent_v2(&context);
+  cuda.cuDevicePrimaryCtxRelease_v2(device);
+  return status;
+}
+
+int bench_gpu_spec(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
+  compile_options compiling = *options;
+  compile_output object;
+  if (!load_driver()) return STATUS_ERROR;
+  compiling.emit = EMIT_OBJ;
+  compiling.targets = arena_printf(a, "native,%s", options->targets);
+  if (!compiling.dtypes) compiling.dtypes = PEGEN_DTYPE_BF16;
+  if (!compile(a, s, &compiling, &object)) return STATUS_ERROR;
+  loaded_kernel *loaded = run_load(object.data, object.size, s->name);
+  free(object.data);
+  if (!loaded) return STATUS_ERROR;
+  int status = bench_types(a, s, run_kernel(loaded), compiling.dtypes, bench);
+  run_unload(loaded);
+  return status;
+}

@@ -1,0 +1,28 @@
+/* bench/shapes: what bench measures: shapes by name or by number, memory orders, in place or not. */
+#ifndef PEGEN_BENCH_SHAPES_H
+#define PEGEN_BENCH_SHAPES_H
+
+#include "cli/options.h"
+#include "pegen/pegen.h"
+
+#include <stdbool.h>
+
+/* Machines that a shape fits. */
+enum { BENCH_ON_CPU = 1, BENCH_ON_GPU = 2 };
+
+typedef struct bench_shape {
+  const char *name;
+  int64_t batches, tokens, heads, head_dim;
+  bool time_only; /* too small for a copy to say anything */
+  unsigned on;    /* BENCH_ON_ bits; a shape that is named is measured on any */
+} bench_shape;
+
+/* Calls for every shape, memory order and place that the options ask for, until one returns another
+ * exit code than STATUS_OK; what the kernel was made for replaces what a shape says. An exit code. */
+typedef int bench_visit(void *context, const bench_shape *size, bench_layout layout, bool in_place);
+int bench_each_shape(const pegen_kernel *kernel, const bench_options *bench, unsigned on, bench_visit *visit, void *context);
+
+/* Strides of [B,H,N,D] in elements. */
+void bench_strides(const bench_shape *size, bench_layout layout, int64_t strides[4]);
+
+#endif

@@ -1,0 +1,60 @@
+/* cli/option_table: the one table of commands and options, as its readers see it.
+ *
+ * cli/options.c holds the rows and parses by them; cli/option_print.c writes the help, the manual page
+ * and the completion scripts from them. Nothing else names an option.
+ */
+#ifndef PEGEN_CLI_OPTION_TABLE_H
+#define PEGEN_CLI_OPTION_TABLE_H
+
+#include "cli/options.h"
+
+#include <stdio.h>
+
+enum {
+  FOR_COMPILE = 1 << COMMAND_COMPILE,
+  FOR_CHECK = 1 << COMMAND_CHECK,
+  FOR_EXPLAIN = 1 << COMMAND_EXPLAIN,
+  FOR_BENCH = 1 << COMMAND_BENCH
+};
+#define FOR_KERNELS (FOR_COMPILE | FOR_CHECK | FOR_BENCH)
+#define FOR_ALL (FOR_KERNELS | FOR_EXPLAIN)
+
+/* What completion offers for a value. */
+typedef enum option_values {
+  VALUES_FREE,  /* nothing */
+  VALUES_FILE,  /* files */
+  VALUES_WORDS, /* one of the words */
+  VALUES_LIST   /* words, separated by commas */
+} option_values;
+
+struct parser;
+typedef struct option_row {
+  const char *name;     /* long name; NULL: only the letter */
+  char letter;          /* short name; 0: only the long one */
+  const char *argument; /* NULL: takes none */
+  bool joined;          /* shown without a space between letter and argument (-O3) */
+  unsigned commands;    /* FOR_ bits */
+  int (*set)(struct parser *p, const char *value);
+  const char *help;
+  option_values values;
+  const char *(*word)(int i); /* the i-th word of the values, NULL beyond the last */
+} option_row;
+
+typedef struct command_row {
+  const char *name, *synopsis, *help; /* name NULL: compiling needs no word */
+} command_row;
+
+int option_table(const option_row **rows);           /* the number of rows */
+const command_row *option_commands(void);            /* [COMMAND_COUNT]           ORDER COMMAND */
+
+/* ---- printers (cli/option_print.c) ---- */
+
+void option_print_help(FILE *out);
+void option_print_man(FILE *out); /* roff with the man macros */
+void option_print_bash(FILE *out);
+void option_print_zsh(FILE *out);
+
+/* "-o, --output FILE" */
+void option_spell(const option_row *row, char *text, size_t size);
+
+#endif

@@ -1,0 +1,492 @@
+/* cli/options: the option table and its getopt_long driver; see cli/options.h. */
+#include "cli/options.h"
+
+#include "bench/bench.h"
+#include "base/diag.h"
+#include "cli/option_table.h"
+#include "pegen/pegen.h"
+#include "gpu/target.h"
+
+#include <ctype.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* State while parsing: what must be decided once everything was read. */
+typedef struct parser {
+  arena *a;
+  options *out;
+  bool emit_given, depend;
+  int exit_early; /* -1: go on; otherwise the exit code after help, version, a list */
+} parser;
+
+static int usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static int usage(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fputs("pegen: ", stderr);
+  vfprintf(stderr, format, arguments);
+  fputs("\nTry 'pegen --help'.\n", stderr);
+  va_end(arguments);
+  return STATUS_USAGE;
+}
+
+/* "unknown WHAT 'word', did you mean 'x'? WHATs: a, b, c" */
+static int unknown(const char *what, const char *word, const char *const *names, int count) {
+  const char *nearest = diag_nearest(word, names, count);
+  fprintf(stderr, "pegen: unknown %s '%s'", what, word);
+  if (nearest) fprintf(stderr, ", did you mean '%s'?", nearest);
+  else fputs(", expected one of:", stderr);
+  for (int i = 0; !nearest && i < count; i++) fprintf(stderr, "%s %s", i ? "," : "", names[i]);
+  fputs("\nTry 'pegen --help'.\n", stderr);
+  return STATUS_USAGE;
+}
+
+/* ---- names that options take -------------------------------------------------------- */
+
+/* ORDER EMIT_KIND */
+static const struct {
+  const char *name, *ending;
+} emit_kinds[EMIT_KIND_COUNT] = {
+    [EMIT_OBJ] = {"obj", ".o"},     [EMIT_ASM] = {"asm", ".s"},    [EMIT_LLVM] = {"llvm", ".ll"},
+    [EMIT_MLIR] = {"mlir", ".mlir"}, [EMIT_EXPR] = {"expr", ".expr"}, [EMIT_PTX] = {"ptx", ".ptx"},
+};
+
+static const struct {
+  const char *name;
+  unsigned bit;
+} dtypes[] = {{"f32", PEGEN_DTYPE_F32}, {"bf16", PEGEN_DTYPE_BF16}, {"f16", PEGEN_DTYPE_F16}};
+enum { DTYPE_COUNT = sizeof dtypes / sizeof *dtypes };
+
+static const struct {
+  const char *name;
+  unsigned bit;
+} layouts[] = {{"bnhd", LAYOUT_BNHD}, {"bhnd", LAYOUT_BHND}};
+enum { LAYOUT_COUNT = sizeof layouts / sizeof *layouts };
+
+/* ORDER EXPLAIN_FORMAT */
+static const struct {
+  const char *name;
+} formats[EXPLAIN_FORMAT_COUNT] = {{"text"}, {"json"}};
+
+static const struct {
+  const char *name;
+  void (*print)(FILE *out);
+} shells[] = {{"bash", option_print_bash}, {"zsh", option_print_zsh}};
+enum { SHELL_COUNT = sizeof shells / sizeof *shells };
+
+static const char *const levels[] = {"0", "1", "2", "3"};
+enum { LEVEL_COUNT = sizeof levels / sizeof *levels };
+
+/* The words of a value one by one, for completion; NULL ends them. */
+static const char *emit_word(int i) { return i < EMIT_KIND_COUNT ? emit_kinds[i].name : NULL; }
+static const char *dtype_word(int i) { return i < DTYPE_COUNT ? dtypes[i].name : NULL; }
+static const char *layout_word(int i) { return i < LAYOUT_COUNT ? layouts[i].name : NULL; }
+static const char *shell_word(int i) { return i < SHELL_COUNT ? shells[i].name : NULL; }
+static const char *format_word(int i) { return i < EXPLAIN_FORMAT_COUNT ? formats[i].name : NULL; }
+static const char *level_word(int i) { return i < LEVEL_COUNT ? levels[i] : NULL; }
+static const char *target_word(int i) {
+  const target_info *list;
+  int count = target_list(&list);
+  return i < count ? list[i].name : i == count ? "help" : NULL;
+}
+
+/* Names of a table's rows as the array that diag_nearest wants. */
+#define NAMES(a, table, count, names)                             \
+  const char **names = arena_array((a), const char *, (count));   \
+  for (int row = 0; row < (count); row++) names[row] = (table)[row].name
+
+/* Cuts a comma list into words, calling each for every one of them. */
+static int each_word(parser *p, const char *list, int (*each)(parser *, const char *)) {
+  char *copy = arena_strdup(p->a, list), *word;
+  if (!*copy) return usage("an empty list where names were expected");
+  while ((word = strsep(&copy, ",")))
+    if (each(p, word)) return STATUS_USAGE;
+  return STATUS_OK;
+}
+
+/* ---- one function an option; each returns 0 or STATUS_USAGE ------------------------- */
+
+static int set_output(parser *p, const char *value) {
+  p->out->output = value;
+  return *value ? STATUS_OK : usage("-o: the name of the output is empty");
+}
+
+static int set_header(parser *p, const char *value) {
+  p->out->header = value;
+  return *value ? STATUS_OK : usage("--header: the name of the header is empty");
+}
+
+/* A C identifier, since symbols and macros begin with it. */
+static int set_name(parser *p, const char *value) {
+  p->out->name = value;
+  bool identifier = *value && !isdigit((unsigned char)*value);
+  for (const char *c = value; *c; c++) identifier = identifier && (isalnum((unsigned char)*c) || *c == '_');
+  return identifier ? STATUS_OK : usage("--name %s: expected letters, digits and _, no digit first", value);
+}
+
+static int add_target(parser *p, const char *word) {
+  const target_info *list;
+  int count = target_list(&list);
+  for (int i = 0; i < count; i++)
+    if (!strcmp(word, list[i].name)) return STATUS_OK;
+  NAMES(p->a, list, count, names);
+  return unknown("target", word, names, count);
+}
+
+static int set_target(parser *p, const char *value) {
+  if (strcmp(value, "help")) {
+    p->out->compile.targets = value;
+    return each_word(p, value, add_target);
+  }
+  const target_info *list;
+  int count = target_list(&list);
+  for (int i = 0; i < count; i++) printf("%-12s %s\n", list[i].name, list[i].description);
+  p->exit_early = STATUS_OK;
+  return STATUS_OK;
+}
+
+static int add_dtype(parser *p, const char *word) {
+  for (int i = 0; i < DTYPE_COUNT; i++)
+    if (!strcmp(word, dtypes[i].name)) {
+      p->out->compile.dtypes |= dtypes[i].bit;
+      return STATUS_OK;
+    }
+  NAMES(p->a, dtypes, DTYPE_COUNT, names);
+  return unknown("number type", word, names, DTYPE_COUNT);
+}
+
+static int set_dtype(parser *p, const char *value) { return each_word(p, value, add_dtype); }
+
+static int set_emit(parser *p, const char *value) {
+  for (int i = 0; i < EMIT_KIND_COUNT; i++)
+    if (!strcmp(value, emit_kinds[i].name)) {
+      p->out->compile.emit = (emit_kind)i;
+      p->emit_given = true;
+      return STATUS_OK;
+    }
+  NAMES(p->a, emit_kinds, EMIT_KIND_COUNT, names);
+  return unknown("form for --emit", value, names, EMIT_KIND_COUNT);
+}
+
+static int add_define(parser *p, const char *value) {
+  const char *equals = strchr(value, '=');
+  if (!equals || equals == value) return usage("-D %s: expected -D name=value", value);
+  loader_define *d = &p->out->defines[p->out->n_defines++];
+  char *name = arena_strdup(p->a, value);
+  name[equals - value] = 0;
+  *d = (loader_define){name, equals + 1};
+  return STATUS_OK;
+}
+
+static int set_optimize(parser *p, const char *value) {
+  if (value[0] < '0' || value[0] > '3' || value[1]) return usage("-O%s: expected -O0, -O1, -O2 or -O3", value);
+  p->out->compile.optimize = value[0] - '0';
+  return STATUS_OK;
+}
+
+/* -MD, and -MF with its file in the same or the next word (as compilers spell it). */
+static int set_depend(parser *p, const char *value) {
+  if (!strcmp(value, "D")) p->depend = true;
+  else if (value[0] == 'F' && value[1]) p->out->depfile = value + 1;
+  else return usage("unknown option '-M%s', expected -MD or -MF FILE", value);
+  return STATUS_OK;
+}
+
+static int set_format(parser *p, const char *value) {
+  for (int i = 0; i < EXPLAIN_FORMAT_COUNT; i++)
+    if (!strcmp(value, formats[i].name)) {
+      p->out->format = (explain_format)i;
+      return STATUS_OK;
+    }
+  NAMES(p->a, formats, EXPLAIN_FORMAT_COUNT, names);
+  return unknown("format", value, names, EXPLAIN_FORMAT_COUNT);
+}
+
+static int set_shape(parser *p, const char *value) {
+  p->out->bench.shape = value;
+  if (bench_shape_known(value)) return STATUS_OK;
+  return usage("--shape %s: expected B,N,H or B,N,H,D or vit_b1, vit_b8, vit_b64, vit1024, llm, decode", value);
+}
+
+static int add_layout(parser *p, const char *word) {
+  for (int i = 0; i < LAYOUT_COUNT; i++)
+    if (!strcmp(word, layouts[i].name)) {
+      p->out->bench.layouts |= layouts[i].bit;
+      return STATUS_OK;
+    }
+  NAMES(p->a, layouts, LAYOUT_COUNT, names);
+  return unknown("layout", word, names, LAYOUT_COUNT);
+}
+
+static int set_layout(parser *p, const char *value) { return each_word(p, value, add_layout); }
+
+static int set_threads(parser *p, const char *value) {
+  char *end;
+  long threads = strtol(value, &end, 10);
+  if (*end || end == value || threads < 1 || threads > 1024)
+    return usage("--threads %s: expected a number from 1 to 1024", value);
+  p->out->bench.threads = (int)threads;
+  return STATUS_OK;
+}
+
+static int set_in_place(parser *p, const char *value) {
+  (void)value;
+  p->out->bench.in_place = true;
+  return STATUS_OK;
+}
+
+static int set_out_of_place(parser *p, const char *value) {
+  (void)value;
+  p->out->bench.out_of_place = true;
+  return STATUS_OK;
+}
+
+static int set_table(parser *p, const char *value) {
+  (void)value;
+  p->out->bench.table = true;
+  return STATUS_OK;
+}
+
+static int show_help(parser *p, const char *value) {
+  (void)value;
+  option_print_help(stdout);
+  p->exit_early = STATUS_OK;
+  return STATUS_OK;
+}
+
+static int show_man(parser *p, const char *value) {
+  (void)value;
+  option_print_man(stdout);
+  p->exit_early = STATUS_OK;
+  return STATUS_OK;
+}
+
+static int show_completion(parser *p, const char *value) {
+  for (int i = 0; i < SHELL_COUNT; i++)
+    if (!strcmp(value, shells[i].name)) {
+      shells[i].print(stdout);
+      p->exit_early = STATUS_OK;
+      return STATUS_OK;
+    }
+  NAMES(p->a, shells, SHELL_COUNT, names);
+  return unknown("shell", value, names, SHELL_COUNT);
+}
+
+static int show_version(parser *p, const char *value) {
+  (void)value;
+  printf("pegen %s\n", PEGEN_VERSION);
+  p->exit_early = STATUS_OK;
+  return STATUS_OK;
+}
+
+/* ---- the table ---------------------------------------------------------------------- */
+
+/* ORDER COMMAND */
+static const command_row commands[COMMAND_COUNT] = {
+    [COMMAND_COMPILE] = {NULL, "pegen SPEC.lua -o FILE [options]", "compile a description to a kernel"},
+    [COMMAND_CHECK] = {"check", "pegen check SPEC.lua [options]",
+                       "compile, run, compare with the slow reference, print the errors"},
+    [COMMAND_EXPLAIN] = {"explain", "pegen explain SPEC.lua [options]",
+                         "what was understood: group, normal form, properties, cost per token"},
+    [COMMAND_BENCH] = {"bench", "pegen bench SPEC.lua [options]",
+                       "time the kernel against a copy of the same bytes in the same run"},
+};
+
+static const option_row rows[] = {
+    {"output", 'o', "FILE", false, FOR_COMPILE, set_output,
+     "what to write; the ending decides the form: .o .s .ll .mlir .ptx .expr; - is the standard output", VALUES_FILE, NULL},
+    {"header", 0, "FILE", false, FOR_COMPILE, set_header, "also write the C header", VALUES_FILE, NULL},
+    {"name", 0, "NAME", false, FOR_COMPILE, set_name, "what the symbols begin with, for variants in one program; default: the description's name", VALUES_FREE, NULL},
+    {"emit", 0, "FORM", false, FOR_COMPILE, set_emit, "obj, asm, llvm, mlir, ptx or expr, whatever the ending of FILE", VALUES_WORDS, emit_word},
+    {"target", 0, "LIST", false, FOR_KERNELS, set_target,
+     "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them", VALUES_LIST, target_word},
+    {"dtype", 0, "LIST", false, FOR_KERNELS, set_dtype, "number types of q and k: f32, bf16, f16; default: all (bench: f32)", VALUES_LIST, dtype_word},
+    {"define", 'D', "NAME=VALUE", false, FOR_ALL, add_define, "set an option of the description; lists with commas", VALUES_FREE, NULL},
+    {NULL, 'O', "LEVEL", true, FOR_KERNELS, set_optimize, "optimisation, 0 to 3; default 2", VALUES_WORDS, level_word},
+    {NULL, 'M', "D", true, FOR_COMPILE, set_depend, "also write a make dependency file, FILE with the ending .d", VALUES_FREE, NULL},
+    {NULL, 'M', "F DEPFILE", true, FOR_COMPILE, NULL, "the same, to DEPFILE", VALUES_FILE, NULL},
+    {"format", 0, "FORM", false, FOR_EXPLAIN, set_format, "text (default) or json", VALUES_WORDS, format_word},
+    {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape, "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit_b64, vit1024, llm, decode; default: those that fit the target", VALUES_WORDS, bench_shape_name},
+    {"layout", 0, "LIST", false, FOR_BENCH, set_layout, "order of the memory: bnhd (default), bhnd", VALUES_LIST, layout_word},
+    {"threads", 0, "COUNT", false, FOR_BENCH, set_threads, "threads that share each call; default 1", VALUES_FREE, NULL},
+    {"in-place", 0, NULL, false, FOR_BENCH, set_in_place, "only q_out = q, k_out = k", VALUES_FREE, NULL},
+    {"out-of-place", 0, NULL, false, FOR_BENCH, set_out_of_place, "only outputs apart from the inputs", VALUES_FREE, NULL},
+    {"table", 0, NULL, false, FOR_BENCH, set_table, "time NAME_encode by the table that NAME_prepare writes, and NAME_prepare; the limit reads the table, too", VALUES_FREE, NULL},
+    {"completion", 0, "SHELL", false, FOR_ALL, show_completion, "print the completion script for bash or zsh", VALUES_WORDS, shell_word},
+    {"man", 0, NULL, false, FOR_ALL, show_man, "print the manual page, as roff", VALUES_FREE, NULL},
+    {"help", 'h', NULL, false, FOR_ALL, show_help, "print this", VALUES_FREE, NULL},
+    {"version", 'V', NULL, false, FOR_ALL, show_version, "print the version", VALUES_FREE, NULL},
+};
+enum { ROW_COUNT = sizeof rows / sizeof *rows };
+
+int option_table(const option_row **table) {
+  *table = rows;
+  return ROW_COUNT;
+}
+
+const command_row *option_commands(void) { return commands; }
+
+/* ---- driving getopt_long ------------------------------------------------------------ */
+
+enum { LONG_ONLY = 256 }; /* getopt's value of row i without a letter: LONG_ONLY + i */
+
+static const option_row *find_row(int code) {
+  if (code >= LONG_ONLY) return &rows[code - LONG_ONLY];
+  for (int i = 0; i < ROW_COUNT; i++)
+    if (rows[i].letter == code) return &rows[i];
+  return NULL;
+}
+
+static int bad_option(parser *p, int code, char **argv) {
+  char letter[3] = {'-', (char)optopt, 0};
+  if (code == ':' && optopt && optopt < LONG_ONLY) return usage("option '%s' needs a value", letter);
+  const char *word = argv[optind - 1];
+  if (code == ':') return usage("option '%s' needs a value", word);
+  if (strncmp(word, "--", 2)) return usage("unknown option '%s'", optopt ? letter : word);
+  char *name = arena_strdup(p->a, word + 2);
+  char *equals = strchr(name, '=');
+  if (equals) *equals = 0;
+  const char *names[ROW_COUNT];
+  int count = 0;
+  for (int i = 0; i < ROW_COUNT; i++) {
+    if (!rows[i].name) continue;
+    if (!strcmp(rows[i].name, name) && equals) return usage("option '--%s' takes no value", name);
+    names[count++] = rows[i].name;
+  }
+  const char *nearest = diag_nearest(name, names, count);
+  if (nearest) return usage("unknown option '--%s', did you mean '--%s'?", name, nearest);
+  return usage("unknown option '--%s'", name);
+}
+
+/* -MF takes the next word; getopt has only seen -M with the argument "F". NULL: there is none. */
+static const char *joined_depfile(parser *p, const char *value, int argc, char **argv) {
+  if (strcmp(value, "F")) return value;
+  if (optind >= argc) return NULL;
+  return arena_printf(p->a, "F%s", argv[optind++]);
+}
+
+static int read_options(parser *p, int argc, char **argv) {
+  struct option longs[ROW_COUNT + 1] = {{0}};
+  char shorts[2 * ROW_COUNT + 2] = ":";
+  int n_longs = 0, n_shorts = 1;
+  for (int i = 0; i < ROW_COUNT; i++) {
+    if (rows[i].name)
+      longs[n_longs++] = (struct option){rows[i].name, rows[i].argument ? required_argument : no_argument, NULL,
+                                         rows[i].letter ? rows[i].letter : LONG_ONLY + i};
+    if (!rows[i].letter || !rows[i].set) continue;
+    shorts[n_shorts++] = rows[i].letter;
+    if (rows[i].argument) shorts[n_shorts++] = ':';
+  }
+  shorts[n_shorts] = 0;
+  opterr = 0;
+  for (int code; (code = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
+    if (code == '?' || code == ':') return bad_option(p, code, argv);
+    const option_row *row = find_row(code);
+    if (row->letter == 'M') optarg = (char *)joined_depfile(p, optarg, argc, argv);
+    if (row->argument && !optarg) return usage("option '-MF' needs a value");
+    if (!(row->commands >> p->out->command & 1)) {
+      char text[64];
+      option_spell(row, text, sizeof text);
+      return usage("option '%s' has no meaning for this command", text);
+    }
+    if (row->set(p, optarg)) return STATUS_USAGE;
+    if (p->exit_early >= 0) return STATUS_OK;
+  }
+  return STATUS_OK;
+}
+
+/* ---- decisions that need the whole line --------------------------------------------- */
+
+/* Text after the last dot of the last path component, dot included; "" where there is none. */
+static const char *ending_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  const char *dot = strrchr(slash ? slash : path, '.');
+  return dot ? dot : "";
+}
+
+/* The assembly of a GPU is PTX: a file called .s is meant for a processor. */
+static bool names_only_gpus(parser *p) {
+  const char *cpus;
+  return ptx_target_parse(p->a, p->out->compile.targets, &cpus) && !cpus;
+}
+
+static int decide_kind(parser *p) {
+  const char *output = p->out->output;
+  if (p->emit_given) return STATUS_OK;
+  if (!strcmp(output, "-")) return usage("-o -: say what to write with --emit obj, asm, llvm, mlir, expr or ptx");
+  if (!strcmp(ending_of(output), emit_kinds[EMIT_ASM].ending) && names_only_gpus(p))
+    return usage("-o %s: --target %s names only GPUs, whose assembly is PTX; expected an output that ends in .ptx", output, p->out->compile.targets);
+  for (int i = 0; i < EMIT_KIND_COUNT; i++)
+    if (!strcmp(ending_of(output), emit_kinds[i].ending)) {
+      p->out->compile.emit = (emit_kind)i;
+      return STATUS_OK;
+    }
+  return usage("-o %s: the ending decides what is written: .o, .s, .ll, .mlir, .expr or .ptx; or say it with --emit", output);
+}
+
+static bool is_same_file(const char *x, const char *y) {
+  struct stat a, b;
+  return !stat(x, &a) && !stat(y, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+static int decide_outputs(parser *p) {
+  options *out = p->out;
+  if (out->command != COMMAND_COMPILE) return STATUS_OK;
+  if (!out->output) return usage("no output: give -o FILE (-o - is the standard output)");
+  if (decide_kind(p)) return STATUS_USAGE;
+  if (p->depend && !out->depfile) {
+    if (!strcmp(out->output, "-")) return usage("-MD with -o - needs -MF DEPFILE");
+    int stem = (int)(strlen(out->output) - strlen(ending_of(out->output)));
+    out->depfile = arena_printf(p->a, "%.*s.d", stem, out->output);
+  }
+  const char *paths[] = {out->output, out->header, out->depfile};
+  for (int i = 0; i < 3; i++)
+    if (paths[i] && is_same_file(paths[i], out->spec)) return usage("'%s' is the description itself: it would be replaced", paths[i]);
+  for (int i = 0; i < 3; i++)
+    for (int j = i + 1; j < 3; j++)
+      if (paths[i] && paths[j] && !strcmp(paths[i], paths[j])) return usage("'%s' is named for two outputs", paths[i]);
+  return STATUS_OK;
+}
+
+static int decide_bench(const parser *p) {
+  if (p->out->bench.in_place && p->out->bench.out_of_place) return usage("--in-place and --out-of-place exclude each other; without them both are measured");
+  return STATUS_OK;
+}
+
+static int decide_spec(parser *p, int argc, char **argv) {
+  if (optind == argc) return usage("no description: give a SPEC.lua");
+  p->out->spec = argv[optind];
+  if (optind + 1 == argc) return STATUS_OK;
+  const char *names[COMMAND_COUNT];
+  int count = 0;
+  for (int c = 1; c < COMMAND_COUNT; c++) names[count++] = commands[c].name;
+  const char *nearest = diag_nearest(argv[optind], names, count);
+  if (nearest) return usage("unknown command '%s', did you mean '%s'?", argv[optind], nearest);
+  return usage("unexpected argument '%s': one description a call", argv[optind + 1]);
+}
+
+bool options_parse(arena *a, int argc, char **argv, options *out, int *status) {
+  *out = (options){.compile = {.optimize = 2}, .bench = {.threads = 1}};
+  out->defines = arena_array(a, loader_define, argc);
+  parser p = {.a = a, .out = out, .exit_early = -1};
+  /* The command, where there is one, is the first word. */
+  for (int c = 1; c < COMMAND_COUNT && argc > 1; c++)
+    if (!strcmp(argv[1], commands[c].name)) {
+      out->command = (command)c;
+      argv++, argc--;
+      break;
+    }
+  *status = read_options(&p, argc, argv);
+  if (*status) return false;
+  if (p.exit_early >= 0) {
+    *status = p.exit_early;
+    return false;
+  }
+  *status = decide_spec(&p, argc, argv);
+  if (!*status) *status = decide_outputs(&p);
+  if (!*status) *status = decide_bench(&p);
+  return !*status;
+}

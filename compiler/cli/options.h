@@ -1,0 +1,51 @@
+/* cli/options: from the command line to plain data.
+ *
+ * In: argv. Out: struct options, or a message and the exit code of a wrong
+ * call (2). One table holds every option: getopt_long's table, the help text,
+ * the nearest-name suggestions and what each command accepts are all read from it.
+ */
+#ifndef PEGEN_CLI_OPTIONS_H
+#define PEGEN_CLI_OPTIONS_H
+
+#include "base/arena.h"
+#include "compile.h"
+#include "dsl/loader.h"
+#include "explain/explain.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Exit codes: what went wrong, and whose fault it is. */
+enum { STATUS_OK = 0, STATUS_ERROR = 1, STATUS_USAGE = 2, STATUS_BUG = 3 };
+
+/* What the program is asked to do.                              ORDER COMMAND */
+typedef enum command { COMMAND_COMPILE, COMMAND_CHECK, COMMAND_EXPLAIN, COMMAND_BENCH, COMMAND_COUNT } command;
+
+typedef enum bench_layout { LAYOUT_BNHD = 1, LAYOUT_BHND = 2 } bench_layout;
+
+/* What `pegen bench` is asked to measure. */
+typedef struct bench_options {
+  const char *shape;   /* a name of the built-in set or "B,N,H[,D]"; NULL: the whole set */
+  unsigned layouts;    /* LAYOUT_ bits; 0: bnhd */
+  int threads;         /* 1 or more */
+  bool in_place, out_of_place; /* both false: both are measured */
+  bool table; /* encode by a table of NAME_prepare, which is timed, too */
+} bench_options;
+
+typedef struct options {
+  command command;
+  const char *spec; /* the spec file */
+  const char *name; /* prefix of the kernel's symbols; NULL: the description's */
+  const char *output, *header, *depfile; /* NULL: not asked for; "-" is the standard output */
+  compile_options compile;
+  int n_defines;
+  loader_define *defines;
+  bench_options bench;
+  explain_format format; /* of explain */
+} options;
+
+/* Reads the command line. False where the program is done: *status is the exit code, and help,
+ * version or target list (0) or the message of a wrong call (2) has been printed. */
+bool options_parse(arena *a, int argc, char **argv, options *out, int *status);
+
+#endif

@@ -1,0 +1,120 @@
+/* cli/pegen: the command line. Parses the options, loads the description, and hands it
+ * to the stage that was asked for; output is written last and all at once. */
+#include "base/arena.h"
+#include "bench/bench.h"
+#include "verify/check.h"
+#include "compile.h"
+#include "base/diag.h"
+#include "dsl/loader.h"
+#include "object/header.h"
+#include "cli/options.h"
+#include "object/output.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The folder of pegen.lua: PEGEN_DSL; beside the installed program; the source tree it was built from. */
+static const char *find_dsl(arena *a) {
+  const char *given = getenv("PEGEN_DSL");
+  if (given) return given;
+  char program[PATH_MAX];
+  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (length > 0) {
+    program[length] = 0;
+    char *slash = strrchr(program, '/');
+    if (slash) *slash = 0;
+    const char *installed = arena_printf(a, "%s/%s", program, PEGEN_INSTALLED_DSL);
+    if (!access(arena_printf(a, "%s/pegen.lua", installed), R_OK)) return installed;
+  }
+  return PEGEN_SOURCE_DSL;
+}
+
+static spec *load(arena *a, const options *o) {
+  const char *dsl = find_dsl(a);
+  if (access(arena_printf(a, "%s/pegen.lua", dsl), R_OK)) {
+    diag_error(NULL, 0, "cannot read the vocabulary '%s/pegen.lua'; PEGEN_DSL can name its folder", dsl);
+    return NULL;
+  }
+  spec *s = loader_load(a, o->spec, dsl, o->n_defines, o->defines);
+  if (s && o->name) s->name = o->name;
+  return s && spec_validate(s) ? s : NULL;
+}
+
+/* A file name in a makefile rule: spaces, # and $ would end it. */
+static void print_make_name(FILE *f, const char *name) {
+  for (; *name; name++) {
+    if (*name == '$') fputc('$', f);
+    if (*name == ' ' || *name == '#' || *name == '\\') fputc('\\', f);
+    fputc(*name, f);
+  }
+}
+
+/* "kernel.o kernel.h: SPEC.lua ..." */
+static char *depfile_text(arena *a, const options *o, const spec *s) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *f = arena_must(open_memstream(&text, &size));
+  print_make_name(f, o->output);
+  if (o->header && strcmp(o->header, "-")) fputc(' ', f), print_make_name(f, o->header);
+  fputc(':', f);
+  for (int i = 0; i < s->n_sources; i++) fputs(" \\\n  ", f), print_make_name(f, s->source[i]);
+  fputc('\n', f);
+  if (fclose(f)) arena_must(NULL);
+  char *copy = arena_strdup(a, text);
+  free(text);
+  return copy;
+}
+
+static int run_compile(arena *a, const spec *s, const options *o) {
+  compile_output object;
+  if (!compile(a, s, &o->compile, &object)) return STATUS_ERROR;
+  output_file files[3] = {{o->output, object.data, object.size}};
+  int count = 1;
+  if (o->header) {
+    const char *header = header_text(a, s, o->compile.dtypes);
+    files[count++] = (output_file){o->header, header, strlen(header)};
+  }
+  if (o->depfile) {
+    const char *depfile = depfile_text(a, o, s);
+    files[count++] = (output_file){o->depfile, depfile, strlen(depfile)};
+  }
+  bool written = output_write(files, count);
+  free(object.data);
+  return written ? STATUS_OK : STATUS_ERROR;
+}
+
+static int run_check(arena *a, const spec *s, const options *o) {
+  check_options check = {.targets = o->compile.targets, .dtypes = o->compile.dtypes, .optimize = o->compile.optimize};
+  return check_spec(a, s, &check);
+}
+
+static int run_bench(arena *a, const spec *s, const options *o) { return bench_spec(a, s, &o->compile, &o->bench); }
+
+static int run_explain(arena *a, const spec *s, const options *o) { return explain_spec(a, s, o->format); }
+
+/* ORDER COMMAND */
+static int (*const commands[COMMAND_COUNT])(arena *, const spec *, const options *) = {
+    [COMMAND_COMPILE] = run_compile,
+    [COMMAND_CHECK] = run_check,
+    [COMMAND_EXPLAIN] = run_explain,
+    [COMMAND_BENCH] = run_bench,
+};
+
+int main(int argc, char **argv) {
+  arena *a = arena_create();
+  options o;
+  int status;
+  if (options_parse(a, argc, argv, &o, &status)) {
+    const spec *s = load(a, &o);
+    status = s ? commands[o.command](a, s, &o) : STATUS_ERROR;
+  }
+  if (fflush(stdout) || ferror(stdout)) {
+    diag_error(NULL, 0, "cannot write to the standard output");
+    if (!status) status = STATUS_ERROR;
+  }
+  arena_destroy(a);
+  return status;
+}

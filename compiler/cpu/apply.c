@@ -1,0 +1,296 @@
+/* cpu/apply: loops over tokens, batches, heads and blocks; see cpu/apply.h. */
+#include "cpu/apply.h"
+
+#include "cpu/apply_rows.h"
+#include "cpu/rotors.h"
+
+#include "kernel/dense.h"
+
+#include <stddef.h>
+
+/* GROUP: rows of one walk over a matrix that all heads share. ACTING: rows that an exponential acts on at once: more would take less of it, but
+ * few rows are what it is for. TILE_BYTES: of matrices that stay in the second cache while batch after batch uses them. */
+enum { GROUP = 4, ACTING = 2, LISTED = APPLY_LISTED, CACHE_LINE = 64, TILE_BYTES = 256 * 1024 };
+
+/* A row of head 0 and the way to other heads' in bytes; as int64_t in memory. */
+typedef struct row_entry {
+  int64_t in, out, in_head, out_head;
+} row_entry;
+
+static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
+static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
+static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
+
+static ir_value field(applier *e, ir_value base, size_t offset, MlirType type) {
+  return ir_load(e->b, type, ir_offset_const(e->b, base, (int64_t)offset), 8);
+}
+#define WORK_I64(e, name) field((e), (e)->work, offsetof(pegen_apply, name), (e)->b->i64)
+#define ROWS_I64(e, rows, name) field((e), (rows), offsetof(pegen_rows, name), (e)->b->i64)
+
+/* ---- blocks ---- */
+
+static ir_value block_shift(applier *e) {
+  return e->contiguous ? mul(e->b, e->block, i64(e->b, (int64_t)e->size * e->channel_bytes)) : i64(e->b, 0);
+}
+
+typedef void blocks_body(applier *e, int blocks, const void *context);
+
+/* The body for blocks [begin, end), `together` at a time and what is left one by one. */
+static void emit_each_block(applier *e, ir_value matrices, ir_value begin, ir_value end, int together, blocks_body *body, const void *context) {
+  ir *b = e->b;
+  ir_value turns = ir_op2(b, "arith.divui", ir_op2(b, "arith.subi", end, begin), i64(b, together));
+  ir_loop blocks = ir_for(b, i64(b, 0), turns);
+  e->block = add(b, begin, mul(b, blocks.index, i64(b, together)));
+  e->matrix = ir_offset(b, matrices, mul(b, e->block, i64(b, (int64_t)e->size * e->size * 4)));
+  body(e, together, context);
+  ir_end_for(b, blocks);
+  bool paired = e->shape.layout == MATRIX_DIAGONALS && e->s->n_blocks % 2 == 0; /* then no call begins or ends between two */
+  if (together > 1 && !paired) emit_each_block(e, matrices, add(b, begin, mul(b, turns, i64(b, together))), end, 1, body, context);
+}
+
+static ir_value first_block(applier *e) { return WORK_I64(e, block_begin); }
+static ir_value last_block(applier *e) { return WORK_I64(e, block_end); }
+
+static ir_value matrices_of(applier *e, ir_value token) {
+  return ir_offset(e->b, field(e, e->work, offsetof(pegen_apply, matrices), e->b->ptr), mul(e->b, token, WORK_I64(e, matrix_token)));
+}
+
+/* ---- the rows of a token ---- */
+
+typedef struct row_addresses {
+  ir_value in, out, in_batch, out_batch, in_head, out_head, heads;
+} row_addresses;
+
+static row_addresses addresses_of(applier *e, ir_value tensor, ir_value token) {
+  ir *b = e->b;
+  ir_value rows = ir_offset(b, ir_offset_const(b, e->work, offsetof(pegen_apply, rows)), mul(b, tensor, i64(b, sizeof(pegen_rows))));
+  row_addresses r = {.in_batch = ROWS_I64(e, rows, in_batch), .out_batch = ROWS_I64(e, rows, out_batch),
+                     .in_head = ROWS_I64(e, rows, in_head), .out_head = ROWS_I64(e, rows, out_head), .heads = ROWS_I64(e, rows, heads)};
+  r.in = add(b, ROWS_I64(e, rows, in), mul(b, token, ROWS_I64(e, rows, in_token)));
+  r.out = add(b, ROWS_I64(e, rows, out), mul(b, token, ROWS_I64(e, rows, out_token)));
+  return r;
+}
+
+/* Where the channels of a row's blocks begin. */
+static ir_value row_shift(applier *e) { return i64(e->b, e->contiguous ? (int64_t)e->s->channel[0] * e->channel_bytes : 0); }
+
+/* ---- channels in no block ---- */
+
+static void emit_leftover_row(applier *e, const bool *is_left, ir_value in, ir_value out) {
+  ir *b = e->b;
+  for (int c = 0; c < e->s->head_dim;) {
+    int end = c;
+    while (end < e->s->head_dim && is_left[end]) end++;
+    for (int width = 16; c < end;) {
+      while (width > end - c) width /= 2;
+      MlirType type = ir_vector(b, width, e->dtype == DTYPE_F32 ? b->i32 : b->i16);
+      ir_value v = ir_load(b, type, ir_offset_const(b, in, (int64_t)c * e->channel_bytes), e->channel_bytes);
+      ir_store(b, v, ir_offset_const(b, out, (int64_t)c * e->channel_bytes), e->channel_bytes, false);
+      c += width;
+    }
+    if (c == end) c++;
+  }
+}
+
+/* Channels of the heads' rows that pass through are moved where out is elsewhere, by the call that has block 0. */
+static void emit_leftovers(applier *e, const bool *is_left, ir_value batch, const row_addresses *at, ir_value begin, ir_value end) {
+  ir *b = e->b;
+  ir_value in = add(b, at->in, mul(b, batch, at->in_batch)), out = add(b, at->out, mul(b, batch, at->out_batch));
+  ir_value moves = ir_op2(b, "arith.andi", ir_compare_int(b, "ne", in, out), ir_compare_int(b, "eq", WORK_I64(e, block_begin), i64(b, 0)));
+  ir_branch branch = ir_if(b, moves);
+  ir_loop heads = ir_for(b, begin, end);
+  emit_leftover_row(e, is_left, ir_pointer(b, add(b, in, mul(b, heads.index, at->in_head))), ir_pointer(b, add(b, out, mul(b, heads.index, at->out_head))));
+  ir_end_for(b, heads);
+  ir_end_if(b, branch);
+}
+
+/* ---- heads that share a matrix: all rows of one tensor, token and batch ---- */
+
+typedef struct run {
+  ir_value in, out, in_head, out_head, heads;
+} run;
+
+/* `rows` heads from `index` on. */
+static void emit_some_heads(applier *e, const run *r, int blocks, int rows, ir_value index) {
+  ir *b = e->b;
+  ir_value shift = block_shift(e), in[GROUP], out[GROUP];
+  for (int i = 0; i < rows; i++) {
+    ir_value head = add(b, index, i64(b, i));
+    in[i] = ir_pointer(b, add(b, add(b, r->in, shift), mul(b, head, r->in_head)));
+    out[i] = ir_pointer(b, add(b, add(b, r->out, shift), mul(b, head, r->out_head)));
+  }
+  emit_rows_of_blocks(e, in, out, rows, blocks);
+}
+
+/* Several at a time where they share a walk, and what is left one by one. */
+static void emit_run(applier *e, int blocks, const void *context) {
+  ir *b = e->b;
+  const run *r = context;
+  ir_value done = i64(b, 0);
+  emit_hold(e, blocks);
+  if (!e->shape.resident) {
+    ir_value groups = ir_op2(b, "arith.divui", r->heads, i64(b, GROUP));
+    ir_loop loop = ir_for(b, i64(b, 0), groups);
+    emit_some_heads(e, r, blocks, GROUP, mul(b, loop.index, i64(b, GROUP)));
+    ir_end_for(b, loop);
+    done = mul(b, groups, i64(b, GROUP));
+  }
+  ir_loop loop = ir_for(b, done, r->heads);
+  emit_some_heads(e, r, blocks, 1, loop.index);
+  ir_end_for(b, loop);
+}
+
+/* Tokens in tiles whose matrices stay in the cache while batch after batch streams by. */
+static void emit_shared(applier *e, const bool *is_left) {
+  ir *b = e->b;
+  int64_t of_token = (int64_t)e->s->n_blocks * e->size * e->size * 4, tile = TILE_BYTES / of_token > 1 ? TILE_BYTES / of_token : 1;
+  ir_value begin = WORK_I64(e, token_begin), end = WORK_I64(e, token_end), count = ir_op2(b, "arith.subi", end, begin);
+  ir_loop tiles = ir_for(b, i64(b, 0), ir_op2(b, "arith.divui", add(b, count, i64(b, tile - 1)), i64(b, tile)));
+  ir_value first = add(b, begin, mul(b, tiles.index, i64(b, tile))), last = add(b, first, i64(b, tile));
+  last = ir_select(b, ir_compare_int(b, "slt", last, end), last, end);
+  ir_loop batches = ir_for(b, WORK_I64(e, batch_begin), WORK_I64(e, batch_end));
+  ir_loop tokens = ir_for(b, first, last);
+  ir_loop tensors = ir_for(b, i64(b, 0), i64(b, 2));
+  row_addresses at = addresses_of(e, tensors.index, tokens.index);
+  run r = {.in = add(b, add(b, at.in, row_shift(e)), mul(b, batches.index, at.in_batch)), .in_head = at.in_head,
+           .out = add(b, add(b, at.out, row_shift(e)), mul(b, batches.index, at.out_batch)), .out_head = at.out_head, .heads = at.heads};
+  emit_each_block(e, matrices_of(e, tokens.index), first_block(e), last_block(e), e->shape.together, emit_run, &r);
+  if (is_left) emit_leftovers(e, is_left, batches.index, &at, i64(b, 0), at.heads);
+  ir_end_for(b, tensors);
+  ir_end_for(b, tokens);
+  ir_end_for(b, batches);
+  ir_end_for(b, tiles);
+}
+
+/* ---- heads with matrices of their own: q's and k's rows of some batches ---- */
+
+/* With few registers more rows are more code and no more speed. */
+static int listed_rows(const applier *e) { return e->target->registers >= 32 ? LISTED : LISTED / 2; }
+
+static ir_value entry_field(applier *e, ir_value index, size_t offset) {
+  return ir_offset_const(e->b, ir_offset(e->b, e->list, mul(e->b, index, i64(e->b, sizeof(row_entry)))), (int64_t)offset);
+}
+
+/* Lists the rows of head 0 in batches [first, last), and gives their number. */
+static ir_value emit_list(applier *e, ir_value token, ir_value first, ir_value last) {
+  ir *b = e->b;
+  ir_value count = i64(b, 0), current;
+  for (int tensor = 0; tensor < 2; tensor++) {
+    row_addresses r = addresses_of(e, i64(b, tensor), token);
+    ir_value end = ir_select(b, ir_compare_int(b, "ne", r.heads, i64(b, 0)), last, first);
+    ir_loop batches = ir_for_with(b, first, end, 1, &count, &current);
+    ir_value values[] = {add(b, add(b, r.in, row_shift(e)), mul(b, batches.index, r.in_batch)),
+                         add(b, add(b, r.out, row_shift(e)), mul(b, batches.index, r.out_batch)), r.in_head, r.out_head};
+    size_t offsets[] = {offsetof(row_entry, in), offsetof(row_entry, out), offsetof(row_entry, in_head), offsetof(row_entry, out_head)};
+    for (int i = 0; i < 4; i++) ir_store(b, values[i], entry_field(e, current, offsets[i]), 8, false);
+    ir_value next = add(b, current, i64(b, 1));
+    ir_end_for_with(b, batches, 1, &next, &count);
+  }
+  return count;
+}
+
+typedef struct listed {
+  int rows;
+  ir_value in[LISTED], out[LISTED]; /* addresses */
+} listed;
+
+static void emit_listed_block(applier *e, int blocks, const void *context) {
+  ir *b = e->b;
+  const listed *l = context;
+  ir_value shift = block_shift(e), in[LISTED], out[LISTED];
+  for (int i = 0; i < l->rows; i++) {
+    in[i] = ir_pointer(b, add(b, l->in[i], shift));
+    out[i] = ir_pointer(b, add(b, l->out[i], shift));
+  }
+  emit_hold(e, blocks);
+  emit_rows_of_blocks(e, in, out, l->rows, blocks);
+}
+
+/* Rows [begin, end) of the list, `rows` at a time, then what is left. */
+static void emit_listed(applier *e, ir_value matrices, ir_value head, ir_value begin, ir_value end, int rows) {
+  ir *b = e->b;
+  ir_value turns = ir_op2(b, "arith.divui", ir_op2(b, "arith.subi", end, begin), i64(b, rows));
+  ir_loop loop = ir_for(b, i64(b, 0), turns);
+  listed l = {.rows = rows};
+  for (int i = 0; i < rows; i++) {
+    ir_value entry = add(b, add(b, begin, mul(b, loop.index, i64(b, rows))), i64(b, i));
+    ir_value in_head = ir_load(b, b->i64, entry_field(e, entry, offsetof(row_entry, in_head)), 8);
+    ir_value out_head = ir_load(b, b->i64, entry_field(e, entry, offsetof(row_entry, out_head)), 8);
+    l.in[i] = add(b, ir_load(b, b->i64, entry_field(e, entry, offsetof(row_entry, in)), 8), mul(b, head, in_head));
+    l.out[i] = add(b, ir_load(b, b->i64, entry_field(e, entry, offsetof(row_entry, out)), 8), mul(b, head, out_head));
+  }
+  emit_each_block(e, matrices, first_block(e), last_block(e), e->shape.together, emit_listed_block, &l);
+  ir_end_for(b, loop);
+  if (rows > 1) emit_listed(e, matrices, head, add(b, begin, mul(b, turns, i64(b, rows))), end, rows > 2 ? 2 : 1);
+}
+
+static void emit_heads(applier *e, const bool *is_left) {
+  ir *b = e->b;
+  ir_value first_batch = WORK_I64(e, batch_begin), batch_end = WORK_I64(e, batch_end);
+  ir_value both = ir_compare_int(b, "ne", addresses_of(e, i64(b, 1), i64(b, 0)).heads, i64(b, 0));
+  ir_value step = ir_select(b, both, i64(b, listed_rows(e) / 2), i64(b, listed_rows(e))), count = ir_op2(b, "arith.subi", batch_end, first_batch);
+  ir_value turns = ir_op2(b, "arith.divui", ir_op2(b, "arith.subi", add(b, count, step), i64(b, 1)), step);
+  ir_loop tokens = ir_for(b, WORK_I64(e, token_begin), WORK_I64(e, token_end));
+  ir_loop some = ir_for(b, i64(b, 0), turns);
+  ir_value first = add(b, first_batch, mul(b, some.index, step)), last = add(b, first, step);
+  last = ir_select(b, ir_compare_int(b, "slt", last, batch_end), last, batch_end);
+  ir_value rows = emit_list(e, tokens.index, first, last);
+  ir_loop heads = ir_for(b, WORK_I64(e, head_begin), WORK_I64(e, head_end));
+  ir_value of_head = ir_offset(b, matrices_of(e, tokens.index), mul(b, heads.index, WORK_I64(e, matrix_head)));
+  emit_listed(e, of_head, heads.index, i64(b, 0), rows, e->shape.layout == MATRIX_EXPONENT ? ACTING : listed_rows(e));
+  ir_end_for(b, heads);
+  for (int tensor = 0; tensor < 2 && is_left; tensor++) {
+    row_addresses at = addresses_of(e, i64(b, tensor), tokens.index);
+    ir_loop batches = ir_for(b, first, ir_select(b, ir_compare_int(b, "ne", at.heads, i64(b, 0)), last, first));
+    emit_leftovers(e, is_left, batches.index, &at, WORK_I64(e, head_begin), WORK_I64(e, head_end));
+    ir_end_for(b, batches);
+  }
+  ir_end_for(b, some);
+  ir_end_for(b, tokens);
+}
+
+/* ---- the function ---- */
+
+static bool in_order(const spec *s) {
+  for (int g = 0; g < s->n_blocks; g++)
+    for (int c = 0; c < s->n_components; c++)
+      if (s->channel[c * s->n_blocks + g] != s->channel[0] + g * s->n_components + c) return false;
+  return true;
+}
+
+bool emit_apply_in_lines(const spec *s) { return in_order(s) && s->channel[0] == 0 && s->head_dim % 16 == 0 && s->n_components * s->n_blocks == s->head_dim; }
+
+/* Whether a channel is in no block; NULL: none is. */
+static const bool *leftovers_of(arena *a, const spec *s) {
+  if (s->n_components * s->n_blocks == s->head_dim) return NULL;
+  bool *is_left = arena_array(a, bool, s->head_dim);
+  for (int c = 0; c < s->head_dim; c++) is_left[c] = true;
+  for (int i = 0; i < s->n_components * s->n_blocks; i++) is_left[s->channel[i]] = false;
+  return is_left;
+}
+
+static const char *channel_table(ir *b, arena *a, const spec *s, const char *name) {
+  const char *table = arena_printf(a, "%s_channels", name);
+  int32_t *channels = arena_array(a, int32_t, s->n_blocks * s->n_components);
+  for (int g = 0; g < s->n_blocks; g++)
+    for (int c = 0; c < s->n_components; c++) channels[g * s->n_components + c] = s->channel[c * s->n_blocks + g];
+  ir_table(b, table, s->n_blocks * s->n_components, NULL, channels);
+  return table;
+}
+
+void emit_apply(ir *b, arena *a, const spec *s, const cpu_target *target, int dtype, bool per_head, matrix_layout layout, bool streaming, const char *name) {
+  applier e = {.b = b, .s = s, .target = target, .dtype = dtype, .size = s->n_components, .streaming = streaming};
+  e.shape = apply_shape_of(target, e.size, layout);
+  e.channel_bytes = dtype == DTYPE_F32 ? 4 : 2;
+  e.contiguous = in_order(s);
+  const char *table = e.contiguous ? NULL : channel_table(b, a, s, name);
+  ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e.work);
+  if (table) e.channels = ir_table_address(b, table);
+  e.x_scratch = ir_alloca(b, (int64_t)LISTED * 2 * e.size * 4, CACHE_LINE);
+  e.y_scratch = ir_alloca(b, CACHE_LINE, CACHE_LINE);
+  if (layout == MATRIX_EXPONENT) e.action_scratch = ir_alloca(b, (int64_t)3 * LISTED * e.size * 4, CACHE_LINE);
+  e.list = ir_alloca(b, LISTED * (int64_t)sizeof(row_entry), CACHE_LINE);
+  if (per_head) emit_heads(&e, leftovers_of(a, s));
+  else emit_shared(&e, leftovers_of(a, s));
+  ir_return(b);
+}

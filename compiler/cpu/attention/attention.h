@@ -1,0 +1,124 @@
+/* cpu/attention/attention: attention of one tile of queries, as MLIR for one CPU target; see kernel/attention.h.
+ *
+ * Everything has the queries in the lanes: scores are [key][query], the output is [channel][query] until it
+ * is written. So a key's channel and a value's channel are scalars that are spread over the lanes as they
+ * are read from their own memory: nothing is packed, the softmax's maxima and sums need no reduction across lanes,
+ * and what a pair function computes is computed for a register of queries at once.
+ */
+#ifndef PEGEN_CPU_ATTENTION_ATTENTION_H
+#define PEGEN_CPU_ATTENTION_ATTENTION_H
+
+#include "cpu/rotors.h"
+#include "plan/attention.h"
+
+/* attend_T_DTYPE(tile) for each number type. */
+void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes);
+void emit_attention_imports(ir *b);
+const char *emit_attend_name(arena *a, const cpu_target *target, int dtype);
+
+/* ---- shared by the files that emit it ---- */
+
+enum { ATTENTION_MAX_VECTORS = 4 };
+
+typedef struct attention_emitter {
+  ir *b;
+  arena *memory;
+  const attention_plan *p;
+  const cpu_target *target;
+  attention_shape shape;
+  grid_shape grid;    /* where the plan is by_rows */
+  int dtype;
+  MlirType lanes;     /* a register of float32 */
+  ir_value tile;      /* const pegen_attention_tile * */
+  ir_value queries;   /* [head_dim][queries]: scaled */
+  ir_value scores;    /* [keys][queries] of a tile of keys */
+  ir_value output;    /* [value_dim][queries] */
+  ir_value maximum, sum;  /* [queries] */
+  ir_value key_rows, value_rows; /* room for rows as float32: [keys][head_dim], [keys][value_dim] */
+  ir_value rows;      /* room for the rows of queries and outputs: [head_dim or value_dim] */
+  ir_value places, wide_places; /* coordinates of a tile's keys: [key][axis], float32 and float64 */
+  ir_value query_places;        /* of the queries: [axis][queries], float32 */
+  ir_value bias_table, bias_at; /* by_rows: biases of a tile's runs, and where each key's begin in them */
+  ir_value entry_table, shared_table;
+  ir_value query_columns, key_columns; /* of a polynomial: [column][queries], [column][key_room] of a tile of keys */
+  ir_value key_places;                 /* of a tile's keys: [axis][key_room], float32 */
+  int key_room;       /* keys of a tile, rounded up to registers */
+  ir_value *fixed;    /* by expr id: values that are the same for all pairs of the call */
+  ir_value zero;      /* constants of the function: i64 0 */
+} attention_emitter;
+
+/* A run of keys [first, first + count) whose scores are wanted. */
+typedef struct key_tile {
+  ir_value first, count; /* i64 */
+  ir_value rows, stride; /* where their rows of float32 (or, in place, of the tensor) begin, and the bytes between them */
+  bool paired;           /* with bias and rotation */
+} key_tile;
+
+ir_value attention_add(ir *b, ir_value x, ir_value y);
+ir_value attention_mul(ir *b, ir_value x, int64_t y);
+ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z);
+/* Register x of row `row` of [..][queries] numbers. */
+ir_value attention_at(attention_emitter *e, ir_value base, ir_value row, int vector);
+
+/* Rows first, first + 1, ... of a tensor as float32 where they are, or copied to `room`. */
+void emit_attention_rows(attention_emitter *e, ir_value base, ir_value token, ir_value first, ir_value count, int width, ir_value room,
+                         ir_value *rows, ir_value *stride);
+
+/* ---- cpu/attention/values.c: output = output decay + p v ---- */
+
+/* look_T_DTYPE(tile): whether some key or value of the head is not finite. */
+void emit_look(attention_emitter *e);
+const char *emit_look_name(arena *a, const cpu_target *target, int dtype);
+void emit_attention_values(attention_emitter *e, const key_tile *t, const ir_value *decay);
+
+/* ---- cpu/attention/pairwise.c: what a pair adds ---- */
+
+/* Constants of a target's functions; once, before them. */
+void emit_pairwise_tables(ir *b, arena *a, const attention_plan *p, const cpu_target *target);
+
+/* Values that do not differ from pair to pair; once, at the head of the function. */
+void emit_delta_begin(attention_emitter *e);
+/* Before the scores of a tile of keys: the coordinates of its keys. */
+void emit_delta_keys(attention_emitter *e, const key_tile *t);
+/* bias of key `key` (counted from the tile's first) with the queries of register `vector`. */
+ir_value emit_delta_bias(attention_emitter *e, ir_value key, int vector);
+/* Adds the rotated part of the scores of a tile to `scores`. */
+void emit_delta_rotations(attention_emitter *e, const key_tile *t);
+
+/* A block's channels, and the queries' components there: [register][component]. */
+typedef struct block_rows {
+  ir_value channel[SPEC_MAX_BLADES], q[ATTENTION_MAX_VECTORS][SPEC_MAX_BLADES];
+} block_rows;
+void emit_block_rows(attention_emitter *e, ir_value index, block_rows *block);
+/* A key's components in the block, spread over the lanes. */
+void emit_key_components(attention_emitter *e, const key_tile *t, const block_rows *block, ir_value key, ir_value *k);
+/* Adds q . (R k) to a key's scores; entry: the lanes of R's entries up to their signs, null where one is 0. */
+void emit_turned_score(attention_emitter *e, ir_value key, int vector, const ir_value *entry, const block_rows *block, const ir_value *k);
+
+/* ---- cpu/attention/grid.c: the same on the built-in grid, from tables ---- */
+
+grid_shape grid_shape_of(const attention_plan *p, const attention_shape *s);
+void emit_grid_begin(attention_emitter *e);
+/* Calls tile(e, first key, count, paired) for whole runs of keys. */
+void emit_grid_keys(attention_emitter *e, ir_value begin, ir_value end, void (*tile)(attention_emitter *, ir_value, ir_value, bool));
+void emit_grid_bias_table(attention_emitter *e, const key_tile *t);
+ir_value emit_grid_bias(attention_emitter *e, ir_value key, int vector);
+void emit_grid_rotations(attention_emitter *e, const key_tile *t);
+
+/* ---- cpu/attention/columns.c: a bias that is a polynomial, as further channels of q and k ---- */
+
+/* weigh_T_INPUT(tile) for each number type of inputs, and prepare_T. */
+void emit_weigh(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes);
+const char *emit_weigh_name(arena *a, const cpu_target *target, int input_dtype);
+/* The queries' columns; once, at the head of the function. */
+void emit_columns_begin(attention_emitter *e);
+/* Those of a tile of keys. */
+void emit_columns_keys(attention_emitter *e, const key_tile *t);
+/* Adds to the scores [rows][vectors] of keys from `key` on. */
+void emit_columns_products(attention_emitter *e, ir_value key, ir_value *sums);
+
+/* ---- emit_exp2: 2^x of float32, x <= 0 ---- */
+
+ir_value emit_exp2(ir *b, ir_value x);
+
+#endif

@@ -1,0 +1,155 @@
+/* cpu/attention/pairwise: bias and rotations of a tile's pairs; see cpu/attention/attention.h.
+ *
+ * A bias is a float32 expression per pair, added while the score is in registers. A rotation multiplies every
+ * pair by its own matrices, so its part of the scores is summed block by block in memory: the queries' components
+ * of the block stay in registers over all keys of the tile.
+ */
+#include "cpu/attention/delta.h"
+
+#include "kernel/attention.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
+
+static const char *channel_table(attention_emitter *e) { return arena_printf(e->memory, "channels_%s", e->target->suffix); }
+
+void emit_pairwise_tables(ir *b, arena *a, const attention_plan *p, const cpu_target *target) {
+  const spec *s = p->spec;
+  if (p->matrix) ir_table(b, arena_printf(a, "channels_%s", target->suffix), s->n_components * s->n_blocks, NULL, (const int32_t *)s->channel);
+}
+
+static ir_value *memo(attention_emitter *e) { return arena_array(e->memory, ir_value, expr_pool_count(e->p->spec->pool)); }
+
+void emit_delta_begin(attention_emitter *e) {
+  ir *b = e->b;
+  int axes = e->p->spec->n_axes;
+  e->fixed = memo(e);
+  delta_emitter d = {.e = e, .fixed = e->fixed};
+  if (e->p->bias) emit_delta_fixed(&d, e->p->bias);
+  if (e->p->by_rows) {
+    emit_grid_begin(e);
+    return;
+  }
+  if (e->p->bias) {
+    e->places = ir_alloca(b, (int64_t)e->shape.keys * axes * 4, 64);
+    e->query_places = ir_alloca(b, (int64_t)axes * e->shape.queries * 4, 64);
+    for (int axis = 0; axis < axes; axis++) {
+      ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.queries));
+      ir_value from = ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)axis * PEGEN_ATTENTION_QUERIES * 8);
+      ir_value r = ir_load(b, b->f64, ir_offset(b, from, attention_mul(b, lanes.index, 8)), 8);
+      ir_value to = ir_offset_const(b, e->query_places, (int64_t)axis * e->shape.queries * 4);
+      ir_store(b, ir_cast(b, "arith.truncf", r, b->f32), ir_offset(b, to, attention_mul(b, lanes.index, 4)), 4, false);
+      ir_end_for(b, lanes);
+    }
+  }
+  if (e->p->matrix) e->wide_places = ir_alloca(b, (int64_t)e->shape.keys * axes * 8, 64);
+}
+
+void emit_delta_keys(attention_emitter *e, const key_tile *t) {
+  ir *b = e->b;
+  if (e->p->by_rows) {
+    if (e->p->bias) emit_grid_bias_table(e, t);
+    return;
+  }
+  ir_value places = ir_load(b, b->ptr, ir_offset_const(b, e->tile, offsetof(pegen_attention_tile, keys)), 8);
+  ir_value arguments[] = {places, t->first, t->count, e->places};
+  if (e->p->bias) ir_call(b, "pegen_attention_coordinates_f32", 4, arguments);
+  arguments[3] = e->wide_places;
+  if (e->p->matrix) ir_call(b, "pegen_attention_coordinates", 4, arguments);
+}
+
+ir_value emit_delta_bias(attention_emitter *e, ir_value key, int vector) {
+  if (e->p->by_rows) return emit_grid_bias(e, key, vector);
+  ir *b = e->b;
+  ir_value narrow[SPEC_MAX_AXES];
+  int axes = e->p->spec->n_axes;
+  ir_value at = ir_offset(b, e->places, attention_mul(b, key, axes * 4));
+  for (int axis = 0; axis < axes; axis++) {
+    ir_value k = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset_const(b, at, axis * 4), 4));
+    ir_value q = ir_load(b, e->lanes, ir_offset_const(b, e->query_places, ((int64_t)axis * e->shape.queries + (int64_t)vector * e->shape.lanes) * 4), 4);
+    narrow[axis] = ir_op2(b, "arith.subf", k, q);
+  }
+  delta_emitter d = {.e = e, .fixed = e->fixed, .varying = memo(e), .narrow = narrow};
+  return emit_delta_f32(&d, e->p->bias);
+}
+
+/* ---- rotations ---- */
+
+/* Displacements of a key and the queries of a register, float64. */
+static void emit_wide(attention_emitter *e, ir_value key, int vector, ir_value *wide) {
+  ir *b = e->b;
+  int axes = e->p->spec->n_axes;
+  MlirType lanes = ir_vector(b, e->shape.lanes, b->f64);
+  ir_value at = ir_offset(b, e->wide_places, attention_mul(b, key, axes * 8));
+  for (int axis = 0; axis < axes; axis++) {
+    ir_value k = ir_broadcast(b, lanes, ir_load(b, b->f64, ir_offset_const(b, at, axis * 8), 8));
+    int64_t from = (int64_t)offsetof(pegen_attention_tile, positions) + ((int64_t)axis * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 8;
+    wide[axis] = ir_op2(b, "arith.subf", k, ir_load(b, lanes, ir_offset_const(b, e->tile, from), 8));
+  }
+}
+
+void emit_block_rows(attention_emitter *e, ir_value index, block_rows *block) {
+  ir *b = e->b;
+  const spec *s = e->p->spec;
+  ir_value channels = ir_offset(b, ir_table_address(b, channel_table(e)), attention_mul(b, index, 4));
+  for (int i = 0; i < s->n_components; i++) {
+    ir_value at = ir_offset_const(b, channels, (int64_t)i * s->n_blocks * 4);
+    block->channel[i] = ir_cast(b, "arith.extsi", ir_load(b, b->i32, at, 4), b->i64);
+    for (int x = 0; x < e->shape.vectors; x++) block->q[x][i] = ir_load(b, e->lanes, attention_at(e, e->queries, block->channel[i], x), 4);
+  }
+}
+
+void emit_key_components(attention_emitter *e, const key_tile *t, const block_rows *block, ir_value key, ir_value *k) {
+  ir *b = e->b;
+  ir_value row = ir_offset(b, t->rows, ir_op2(b, "arith.muli", key, t->stride));
+  for (int i = 0; i < e->p->spec->n_components; i++)
+    k[i] = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset(b, row, attention_mul(b, block->channel[i], 4)), 4));
+}
+
+void emit_turned_score(attention_emitter *e, ir_value key, int vector, const ir_value *entry, const block_rows *block, const ir_value *k) {
+  ir *b = e->b;
+  int n = e->p->spec->n_components;
+  ir_value at = attention_at(e, e->scores, key, vector), score = ir_load(b, e->lanes, at, 4);
+  for (int i = 0; i < n; i++) {
+    ir_value turned = {NULL};
+    for (int j = 0; j < n; j++) {
+      if (!entry[i * n + j].ptr) continue;
+      ir_value product = ir_op2(b, "arith.mulf", entry[i * n + j], k[j]);
+      bool negated = e->p->entry_negated[i * n + j];
+      if (turned.ptr) turned = ir_op2(b, negated ? "arith.subf" : "arith.addf", turned, product);
+      else turned = negated ? ir_op1(b, "arith.negf", product) : product;
+    }
+    if (turned.ptr) score = attention_multiply_add(b, block->q[vector][i], turned, score);
+  }
+  ir_store(b, score, at, 4, false);
+}
+
+void emit_delta_rotations(attention_emitter *e, const key_tile *t) {
+  ir *b = e->b;
+  const spec *s = e->p->spec;
+  if (e->p->by_rows) {
+    emit_grid_rotations(e, t);
+    return;
+  }
+  ir_loop blocks = ir_for(b, e->zero, i64(b, s->n_blocks));
+  block_rows block;
+  emit_block_rows(e, blocks.index, &block);
+  delta_emitter d = {.e = e, .block = blocks.index, .fixed = memo(e)};
+  for (int i = 0; i < e->p->n_entries; i++) emit_delta_fixed(&d, e->p->entry[i]);
+  ir_loop keys = ir_for(b, e->zero, t->count);
+  ir_value k[SPEC_MAX_BLADES];
+  emit_key_components(e, t, &block, keys.index, k);
+  for (int x = 0; x < e->shape.vectors; x++) {
+    ir_value wide[SPEC_MAX_AXES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES] = {{NULL}};
+    emit_wide(e, keys.index, x, wide);
+    d.varying = memo(e);
+    d.wide = wide;
+    for (int i = 0; i < s->n_components * s->n_components; i++)
+      if (e->p->entry_of[i] >= 0) entry[i] = emit_delta_f32(&d, e->p->entry[e->p->entry_of[i]]);
+    emit_turned_score(e, keys.index, x, entry, &block, k);
+  }
+  ir_end_for(b, keys);
+  ir_end_for(b, blocks);
+}

@@ -1,0 +1,312 @@
+/* cpu/exponential: one matrix at a time, in tiles; see cpu/exponential.h. */
+#include "cpu/exponential.h"
+
+#include "cpu/rotors.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const double exponential_even[8] = {1, 1.0 / 2, 1.0 / 24, 1.0 / 720, 1.0 / 40320, 1.0 / 3628800, 1.0 / 479001600, 1.0 / 87178291200};
+const double exponential_odd[8] = {1, 1.0 / 6, 1.0 / 120, 1.0 / 5040, 1.0 / 362880, 1.0 / 39916800, 1.0 / 6227020800, 1.0 / 1307674368000};
+
+double exponential_products(double norm, bool is_f64) {
+  double reach = is_f64 ? EXPONENTIAL_REACH_F64 : EXPONENTIAL_REACH_F32;
+  return 3.5 + (norm > reach ? ceil(log2(norm / reach)) : 0);
+}
+
+static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addf", x, y); }
+static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.mulf", x, y); }
+static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
+static ir_value like(ir *b, ir_value x, int64_t value) { return ir_int(b, ir_type(x), value); }
+static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "sgt", x, y), x, y); }
+
+static bool is_f64(ir *b, ir_value x) {
+  return mlirTypeEqual(ir_type(x), ir_like(b, x, b->f64));
+}
+
+ir_value exponential_exponent(ir *b, ir_value x) {
+  bool wide = is_f64(b, x);
+  ir_value bits = ir_cast(b, "arith.bitcast", x, wide ? b->i64 : b->i32);
+  ir_value field = ir_op2(b, "arith.shrui", bits, like(b, bits, wide ? 52 : 23));
+  int special = wide ? 2047 : 255, bias = wide ? 1023 : 127;
+  ir_value is_special = ir_compare_int(b, "sge", field, like(b, field, special));
+  return ir_op2(b, "arith.subi", ir_select(b, is_special, like(b, field, 0), field), like(b, field, bias));
+}
+
+ir_value exponential_power(ir *b, ir_value n, bool wide) {
+  ir_value bits = ir_op2(b, "arith.shli", ir_op2(b, "arith.addi", n, like(b, n, wide ? 1023 : 127)), like(b, n, wide ? 52 : 23));
+  return ir_cast(b, "arith.bitcast", bits, wide ? b->f64 : b->f32);
+}
+
+void emit_store_lanes(ir *b, ir_value v, int count, ir_value pointer, int element_bytes) {
+  int lanes = ir_lanes(v), at = 0;
+  if (count == lanes) {
+    ir_store(b, v, pointer, element_bytes, false);
+    return;
+  }
+  for (int width = lanes / 2; width > 0; width /= 2) {
+    if (!(count & width)) continue;
+    int64_t mask[64];
+    for (int i = 0; i < width; i++) mask[i] = at + i;
+    ir_store(b, ir_shuffle(b, v, v, width, mask), ir_offset_const(b, pointer, (int64_t)at * element_bytes), element_bytes, false);
+    at += width;
+  }
+}
+
+/* ---- one matrix ---- */
+
+enum { BUFFER_M, BUFFER_X, BUFFER_X2, BUFFER_X3, BUFFER_X4, BUFFER_T, BUFFER_C, BUFFER_P, BUFFER_COUNT };
+
+typedef struct exponential {
+  ir *b;
+  const matrix_shape *m;
+  MlirType vector;
+  int n_axes;
+  ir_value generators, angles[SPEC_MAX_AXES]; /* spread over the lanes */
+  ir_value buffer[BUFFER_COUNT];
+  ir_value factor[4]; /* of the polynomial that is being added up: of I, X, X2, X3; spread over the lanes but the first */
+  ir_value out, base; /* of the polynomial */
+  char upper[96], full[96], mirror[96];
+} exponential;
+
+static ir_value load(exponential *e, ir_value matrix, ir_value offset) {
+  return ir_load(e->b, e->vector, ir_offset(e->b, matrix, offset), e->m->bytes);
+}
+
+static void store(exponential *e, ir_value v, ir_value matrix, ir_value offset) {
+  ir_store(e->b, v, ir_offset(e->b, matrix, offset), e->m->bytes, false);
+}
+
+static ir_value splat(exponential *e, ir_value scalar) { return ir_broadcast(e->b, e->vector, scalar); }
+
+static ir_value sum_of_lanes(exponential *e, ir_value v) {
+  ir_value sum = ir_extract(e->b, v, 0);
+  for (int i = 1; i < e->m->lanes; i++) sum = add(e->b, sum, ir_extract(e->b, v, i));
+  return sum;
+}
+
+/* M, and the sum of its squares. */
+static void combine_generators(void *context, ir_value offset, ir_value *carried) {
+  exponential *e = context;
+  ir_value sum = {NULL};
+  for (int axis = 0; axis < e->n_axes; axis++) {
+    ir_value generator = load(e, ir_offset_const(e->b, e->generators, axis * matrix_bytes(e->m)), offset);
+    sum = sum.ptr ? emit_multiply_add(e->b, e->m->target, e->angles[axis], generator, sum) : mul(e->b, e->angles[axis], generator);
+  }
+  store(e, sum, e->buffer[BUFFER_M], offset);
+  carried[0] = emit_multiply_add(e->b, e->m->target, sum, sum, carried[0]);
+}
+
+static void scale(void *context, ir_value offset, ir_value *carried) {
+  (void)carried;
+  exponential *e = context;
+  store(e, mul(e->b, load(e, e->buffer[BUFFER_M], offset), e->factor[0]), e->buffer[BUFFER_M], offset);
+}
+
+/* Of base. */
+static void add_squares(void *context, ir_value offset, ir_value *carried) {
+  exponential *e = context;
+  ir_value x = load(e, e->base, offset);
+  carried[0] = emit_multiply_add(e->b, e->m->target, x, x, carried[0]);
+}
+
+/* out = base + factor[3] X3 + factor[2] X2 + factor[1] X */
+static void add_powers(void *context, ir_value offset, ir_value *carried) {
+  (void)carried;
+  exponential *e = context;
+  static const int powers[] = {0, BUFFER_X, BUFFER_X2, BUFFER_X3};
+  ir_value sum = {NULL};
+  for (int i = 3; i >= 1; i--) {
+    ir_value x = load(e, e->buffer[powers[i]], offset);
+    sum = sum.ptr ? emit_multiply_add(e->b, e->m->target, e->factor[i], x, sum) : mul(e->b, e->factor[i], x);
+  }
+  if (e->base.ptr) sum = add(e->b, sum, load(e, e->base, offset));
+  store(e, sum, e->out, offset);
+}
+
+/* C + S into out, C - S into base. */
+static void join(void *context, ir_value offset, ir_value *carried) {
+  (void)carried;
+  exponential *e = context;
+  ir_value c = load(e, e->buffer[BUFFER_C], offset), s = load(e, e->buffer[BUFFER_X], offset);
+  store(e, add(e->b, c, s), e->out, offset);
+  store(e, ir_op2(e->b, "arith.subf", c, s), e->base, offset);
+}
+
+static void call(exponential *e, const char *name, ir_value out, ir_value x, ir_value y) {
+  ir_value arguments[] = {out, x, y};
+  ir_call(e->b, name, 3, arguments);
+}
+
+/* out = x y, which is symmetric. */
+static void symmetric_product(exponential *e, int out, int x, int y) {
+  call(e, e->upper, e->buffer[out], e->buffer[x], e->buffer[y]);
+  ir_value arguments[] = {e->buffer[out], e->buffer[out]};
+  ir_call(e->b, e->mirror, 2, arguments);
+}
+
+/* out = [base +] scale[0] c[0] I + scale[1] c[1] X + ..., over the tiles above the diagonal or all. */
+static void polynomial(exponential *e, bool upper, int out, bool onto, const double *c, const ir_value *powers) {
+  ir *b = e->b;
+  for (int i = 0; i < 4; i++) {
+    e->factor[i] = mul(b, powers[i], ir_float(b, e->m->element, c[i]));
+    if (i) e->factor[i] = splat(e, e->factor[i]);
+  }
+  e->out = e->buffer[out];
+  e->base = onto ? e->out : (ir_value){NULL};
+  emit_each_vector(b, e->m, upper, 0, NULL, add_powers, e);
+  ir_loop diagonal = ir_for(b, i64(b, 0), i64(b, e->m->padded));
+  ir_value at = ir_offset(b, e->out, ir_op2(b, "arith.muli", diagonal.index, i64(b, (int64_t)(e->m->padded + 1) * e->m->bytes)));
+  ir_store(b, add(b, ir_load(b, e->m->element, at, e->m->bytes), e->factor[0]), at, e->m->bytes, false);
+  ir_end_for(b, diagonal);
+}
+
+static ir_value power_of_two(exponential *e, ir_value n) {
+  ir_value p = exponential_power(e->b, n, true);
+  return e->m->bytes == 8 ? p : ir_cast(e->b, "arith.truncf", p, e->b->f32);
+}
+
+static ir_value widened(exponential *e, ir_value x) { return e->m->bytes == 8 ? x : ir_cast(e->b, "arith.extf", x, e->b->f64); }
+
+/* Sets M, scaled to a norm of at most 1, and gives the exponent of the scale. */
+static ir_value scaled_matrix(exponential *e) {
+  ir *b = e->b;
+  ir_value squares = ir_float(b, e->vector, 0);
+  emit_each_vector(b, e->m, false, 1, &squares, combine_generators, e);
+  /* ||M||^2 is at most half the sum of squares, which is below 2^(q+1). */
+  ir_value q = exponential_exponent(b, widened(e, sum_of_lanes(e, squares)));
+  ir_value exponent = larger(b, i64(b, 0), ir_op2(b, "arith.shrsi", ir_op2(b, "arith.addi", q, i64(b, 1)), i64(b, 1)));
+  e->factor[0] = splat(e, power_of_two(e, ir_op2(b, "arith.subi", i64(b, 0), exponent)));
+  emit_each_vector(b, e->m, false, 0, NULL, scale, e);
+  return exponent;
+}
+
+/* How often to square, from X2 and the scale that M has. */
+static ir_value squarings(exponential *e, ir_value exponent) {
+  ir *b = e->b;
+  ir_value sum = ir_float(b, e->vector, 0);
+  e->base = e->buffer[BUFFER_X2];
+  emit_each_vector(b, e->m, false, 1, &sum, add_squares, e);
+  double reach = e->m->bytes == 8 ? EXPONENTIAL_REACH_F64 : EXPONENTIAL_REACH_F32;
+  ir_value u = mul(b, widened(e, sum_of_lanes(e, sum)), ir_float(b, b->f64, 1 / (2 * pow(reach, 8))));
+  ir_value q = exponential_exponent(b, u);
+  ir_value steps = ir_op2(b, "arith.shrsi", ir_op2(b, "arith.addi", q, i64(b, 8)), i64(b, 3)); /* ceil((q + 1) / 8) */
+  return larger(b, i64(b, 0), ir_op2(b, "arith.addi", exponent, steps));
+}
+
+/* exp of the scaled M into buffer T; P is scratch. */
+static void series(exponential *e, ir_value scale_exponent) {
+  ir *b = e->b;
+  symmetric_product(e, BUFFER_X3, BUFFER_X, BUFFER_X2);
+  symmetric_product(e, BUFFER_X4, BUFFER_X2, BUFFER_X2);
+  /* Powers of the scale that is still missing: M is to be multiplied by p, X by p^2, ... */
+  ir_value p = power_of_two(e, scale_exponent), even[8], odd[8];
+  even[0] = ir_float(b, e->m->element, 1);
+  for (int i = 1; i < 8; i++) even[i] = mul(b, even[i - 1], mul(b, p, p));
+  for (int i = 0; i < 8; i++) odd[i] = mul(b, even[i], p);
+  polynomial(e, false, BUFFER_T, false, exponential_even + 4, even + 4);
+  call(e, e->upper, e->buffer[BUFFER_C], e->buffer[BUFFER_X4], e->buffer[BUFFER_T]);
+  polynomial(e, true, BUFFER_C, true, exponential_even, even);
+  polynomial(e, false, BUFFER_T, false, exponential_odd + 4, odd + 4);
+  call(e, e->upper, e->buffer[BUFFER_P], e->buffer[BUFFER_X4], e->buffer[BUFFER_T]);
+  polynomial(e, true, BUFFER_P, true, exponential_odd, odd);
+  ir_value mirrored[] = {e->buffer[BUFFER_P], e->buffer[BUFFER_P]};
+  ir_call(b, e->mirror, 2, mirrored);
+  call(e, e->upper, e->buffer[BUFFER_X], e->buffer[BUFFER_M], e->buffer[BUFFER_P]);
+  e->out = e->buffer[BUFFER_T];
+  e->base = e->buffer[BUFFER_X2];
+  emit_each_vector(b, e->m, true, 0, NULL, join, e);
+  ir_value joined[] = {e->out, e->base};
+  ir_call(b, e->mirror, 2, joined);
+}
+
+/* The first `size` rows and columns as float32, packed. */
+static void write_out(exponential *e, ir_value matrix, ir_value out, double amplitude) {
+  ir *b = e->b;
+  const matrix_shape *m = e->m;
+  ir_loop rows = ir_for(b, i64(b, 0), i64(b, m->size));
+  ir_value from = ir_offset(b, matrix, ir_op2(b, "arith.muli", rows.index, i64(b, (int64_t)m->padded * m->bytes)));
+  ir_value to = ir_offset(b, out, ir_op2(b, "arith.muli", rows.index, i64(b, (int64_t)m->size * 4)));
+  for (int at = 0; at < m->size; at += m->lanes) {
+    ir_value v = ir_load(b, e->vector, ir_offset_const(b, from, (int64_t)at * m->bytes), m->bytes);
+    if (amplitude != 1) v = mul(b, v, ir_float(b, e->vector, amplitude));
+    if (m->bytes == 8) v = ir_cast(b, "arith.truncf", v, b->f32);
+    emit_store_lanes(b, v, m->size - at < m->lanes ? m->size - at : m->lanes, ir_offset_const(b, to, (int64_t)at * 4), 4);
+  }
+  ir_end_for(b, rows);
+}
+
+/* Opens `function`, whose products are those of `name`, with buffers and angles. */
+static exponential open_function(ir *b, const matrix_shape *m, const char *name, const char *function, int n_axes, int64_t angle_step, ir_value *arguments) {
+  enum { CACHE_LINE = 64 };
+  MlirType types[] = {b->ptr, b->ptr, b->ptr};
+  exponential e = {.b = b, .m = m, .vector = ir_vector(b, m->lanes, m->element), .n_axes = n_axes};
+  snprintf(e.upper, sizeof e.upper, "%s_upper", name);
+  snprintf(e.full, sizeof e.full, "%s_full", name);
+  snprintf(e.mirror, sizeof e.mirror, "%s_mirror", name);
+  ir_function(b, function, true, (MlirType){NULL}, 3, types, arguments);
+  e.generators = arguments[0];
+  for (int i = 0; i < BUFFER_COUNT; i++) e.buffer[i] = ir_alloca(b, matrix_bytes(m), CACHE_LINE);
+  for (int axis = 0; axis < n_axes; axis++) {
+    ir_value angle = ir_load(b, b->f64, ir_offset_const(b, arguments[1], axis * angle_step), 8);
+    e.angles[axis] = splat(&e, m->bytes == 8 ? angle : ir_cast(b, "arith.truncf", angle, b->f32));
+  }
+  return e;
+}
+
+/* With M scaled by 2^-s, ||M||^16 <= 1/2 sum of the squares of the entries of M^8, of which at most size / 2 are as large as the largest. */
+static void emit_bound(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step) {
+  char function[96];
+  ir_value arguments[3];
+  snprintf(function, sizeof function, "%s_bound", name);
+  exponential e = open_function(b, m, name, function, n_axes, angle_step, arguments);
+  ir_value exponent = scaled_matrix(&e);
+  symmetric_product(&e, BUFFER_X, BUFFER_M, BUFFER_M);
+  symmetric_product(&e, BUFFER_X2, BUFFER_X, BUFFER_X);
+  symmetric_product(&e, BUFFER_X4, BUFFER_X2, BUFFER_X2);
+  ir_value sum = ir_float(b, e.vector, 0);
+  e.base = e.buffer[BUFFER_X4];
+  emit_each_vector(b, m, false, 1, &sum, add_squares, &e);
+  ir_value root = mul(b, widened(&e, sum_of_lanes(&e, sum)), ir_float(b, b->f64, 0.5));
+  for (int i = 0; i < 4; i++) root = ir_op1(b, "math.sqrt", root);
+  ir_store(b, mul(b, root, exponential_power(b, exponent, true)), arguments[2], 8, false);
+  ir_return(b);
+}
+
+void emit_exponential_sum(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step) {
+  char function[96];
+  ir_value arguments[3];
+  snprintf(function, sizeof function, "%s_sum", name);
+  exponential e = open_function(b, m, name, function, n_axes, angle_step, arguments);
+  ir_value squares = ir_float(b, e.vector, 0);
+  emit_each_vector(b, m, false, 1, &squares, combine_generators, &e);
+  write_out(&e, e.buffer[BUFFER_M], arguments[2], 1);
+  ir_return(b);
+  emit_bound(b, m, name, n_axes, angle_step);
+}
+
+void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step, double amplitude) {
+  exponential e = {.b = b};
+  snprintf(e.upper, sizeof e.upper, "%s_upper", name);
+  snprintf(e.full, sizeof e.full, "%s_full", name);
+  snprintf(e.mirror, sizeof e.mirror, "%s_mirror", name);
+  emit_product(b, m, e.upper, true);
+  emit_product(b, m, e.full, false);
+  emit_mirror(b, m, e.mirror);
+
+  ir_value arguments[3];
+  e = open_function(b, m, name, name, n_axes, angle_step, arguments);
+  ir_value exponent = scaled_matrix(&e);
+  symmetric_product(&e, BUFFER_X, BUFFER_M, BUFFER_M);
+  symmetric_product(&e, BUFFER_X2, BUFFER_X, BUFFER_X);
+  ir_value count = squarings(&e, exponent);
+  series(&e, ir_op2(b, "arith.subi", exponent, count));
+  ir_value pair[2] = {e.buffer[BUFFER_T], e.buffer[BUFFER_P]}, current[2];
+  ir_loop loop = ir_for_with(b, i64(b, 0), count, 2, pair, current);
+  call(&e, e.full, current[1], current[0], current[0]);
+  ir_value swapped[2] = {current[1], current[0]};
+  ir_end_for_with(b, loop, 2, swapped, pair);
+  write_out(&e, pair[0], arguments[2], amplitude);
+  ir_return(b);
+}

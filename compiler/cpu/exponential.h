@@ -1,0 +1,56 @@
+/* cpu/exponential: exp(M) of skew matrices M = sum_a theta_a A_a, by scaling and squaring.
+ *
+ * With X = M^2, which is symmetric, exp(M) = C + S, C = sum X^k / (2k)! symmetric and S = M sum X^k / (2k + 1)!
+ * skew. M is scaled by a power of two until its norm is at most EXPONENTIAL_REACH; then the series up to M^15 are
+ * enough, and Paterson and Stockmeyer's scheme needs X, X^2, X^3, X^4 and three products more, all of which are
+ * symmetric or skew and cost half. What was scaled by 2^-s is squared s times. The norm comes from X^2:
+ * the eigenvalues of M are +- i lambda, so ||M||^8 <= 1/2 sum of the squares of the entries of M^4.
+ *
+ * Not finite entries of M make every entry of its exponential NaN.
+ */
+#ifndef PEGEN_CPU_EXPONENTIAL_H
+#define PEGEN_CPU_EXPONENTIAL_H
+
+#include "cpu/apply.h"
+#include "cpu/product.h"
+
+/* What norms are scaled to. float32: 2.25^16 / 16! is 2^-25.5. float64: truncation that 9 squarings double must
+ * stay under 2^-24: 1.4^16 / 16! is 2^-36. */
+#define EXPONENTIAL_REACH_F32 2.25
+#define EXPONENTIAL_REACH_F64 1.4
+
+/* Products of b^3 multiplications that one exponential takes, symmetric ones counted as half, for --emit expr. */
+double exponential_products(double norm, bool is_f64);
+
+/* Emits NAME(generators, angles, out) and what it calls, for one matrix at a time:
+ *     generators  elements of m [n_axes][padded][padded]: A_a, zeros beyond size
+ *     angles      float64; theta_a at a * angle_step bytes
+ *     out         float32 [size][size]: row k, column i is the entry (k, i) of exp(M), times `amplitude`
+ * The work is on the stack: 8 matrices. */
+void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step, double amplitude);
+
+/* For the action of the exponential (cpu/exponential_action.h), beside emit_exponential's functions of the same name and with its arguments:
+ *     NAME_sum    out float32 [size][size]: the sum of the generators itself
+ *     NAME_bound  out float64: what the norm of that sum does not exceed, and not less than .8 of the norm */
+void emit_exponential_sum(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step);
+
+/* The same for size 5 to 8 with a matrix in each lane, `lanes` (a power of two) at a time:
+ *     generators  elements [n_axes][pairs i < j, row by row][lanes]
+ *     angles      float64; lane's theta_a at a * angle_step + lane * 8 bytes
+ *     out         float32 [lanes][size][size] or as the layout says, of which the first `used` lanes are written */
+void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int size, matrix_layout layout, int lanes, int used, const char *name,
+                            int n_axes, int64_t angle_step, double amplitude);
+
+/* Stores `count` leading lanes of a vector, nothing beyond. */
+void emit_store_lanes(ir *b, ir_value v, int count, ir_value pointer, int element_bytes);
+
+/* ---- shared by both ---- */
+
+/* Integers (i32 for float32, i64 for float64; lanes kept) about a non-negative sum of squares. */
+ir_value exponential_exponent(ir *b, ir_value x);           /* q with x < 2^(q+1); a low number where x is not finite */
+ir_value exponential_power(ir *b, ir_value n, bool is_f64); /* 2^n as a float */
+
+/* 1/(2k)! and 1/(2k+1)!, k = 0..7. */
+extern const double exponential_even[8], exponential_odd[8];
+
+#endif

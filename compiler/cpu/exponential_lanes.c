@@ -1,0 +1,297 @@
+/* cpu/exponential_lanes: a small matrix in each lane; see cpu/exponential.h.
+ *
+ * A matrix is size * size vectors in memory. Of symmetric and skew ones only what is on and above the diagonal is
+ * stored and read, so their products cost exactly half. Products are cut into tiles of TILE x TILE sums.
+ */
+#include "cpu/exponential.h"
+
+#include "cpu/rotors.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { TILE = 4, MOST = 8 };
+
+typedef enum matrix_kind { SYMMETRIC, SKEW, GENERAL } matrix_kind;
+
+typedef struct lane_matrices {
+  ir *b;
+  const cpu_target *target;
+  bool is_f64;
+  int size, lanes;
+  MlirType element, vector, integers;
+  int64_t bytes; /* of a vector */
+} lane_matrices;
+
+static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addf", x, y); }
+static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.mulf", x, y); }
+static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
+
+static ir_value entry_at(const lane_matrices *m, ir_value matrix, int i, int j) {
+  return ir_offset_const(m->b, matrix, (i * m->size + j) * m->bytes);
+}
+
+static ir_value load(const lane_matrices *m, ir_value matrix, int i, int j) {
+  return ir_load(m->b, m->vector, entry_at(m, matrix, i, j), m->is_f64 ? 8 : 4);
+}
+
+static void store(const lane_matrices *m, ir_value v, ir_value matrix, int i, int j) {
+  ir_store(m->b, v, entry_at(m, matrix, i, j), m->is_f64 ? 8 : 4, false);
+}
+
+static ir_value number(const lane_matrices *m, double value) { return ir_float(m->b, m->vector, value); }
+
+/* ---- products ---- */
+
+/* Entry (i, j) of a factor as what is stored times a sign; 0: it is zero. */
+typedef struct factor {
+  ir_value v;
+  int sign;
+} factor;
+
+typedef struct tile_cache {
+  ir_value row[MOST][MOST], column[MOST][MOST]; /* loaded entries of x and y, by their place */
+} tile_cache;
+
+static factor entry_of(const lane_matrices *m, ir_value matrix, matrix_kind kind, int i, int j, ir_value cache[MOST][MOST]) {
+  if (kind == SKEW && i == j) return (factor){{NULL}, 0};
+  bool below = kind != GENERAL && i > j;
+  int row = below ? j : i, column = below ? i : j;
+  if (!cache[row][column].ptr) cache[row][column] = load(m, matrix, row, column);
+  return (factor){cache[row][column], below && kind == SKEW ? -1 : 1};
+}
+
+static ir_value accumulate(const lane_matrices *m, factor x, factor y, ir_value sum) {
+  ir *b = m->b;
+  if (x.sign * y.sign == 0) return sum;
+  ir_value left = x.sign * y.sign < 0 ? ir_op1(b, "arith.negf", x.v) : x.v;
+  return sum.ptr ? emit_multiply_add(b, m->target, left, y.v, sum) : mul(b, left, y.v);
+}
+
+/* Rows from i0 and columns from j0 of x y, on and above the diagonal unless all is GENERAL. */
+static void product_tile(const lane_matrices *m, const ir_value *a, matrix_kind x, matrix_kind y, bool upper, int i0, int j0) {
+  ir_value sum[TILE][TILE] = {{{NULL}}};
+  for (int k = 0; k < m->size; k++) {
+    tile_cache cache = {{{{NULL}}}, {{{NULL}}}};
+    for (int i = i0; i < i0 + TILE && i < m->size; i++)
+      for (int j = j0; j < j0 + TILE && j < m->size; j++) {
+        if (upper && i > j) continue;
+        ir_value *s = &sum[i - i0][j - j0];
+        *s = accumulate(m, entry_of(m, a[1], x, i, k, cache.row), entry_of(m, a[2], y, k, j, cache.column), *s);
+      }
+  }
+  for (int i = i0; i < i0 + TILE && i < m->size; i++)
+    for (int j = j0; j < j0 + TILE && j < m->size; j++)
+      if (sum[i - i0][j - j0].ptr) store(m, sum[i - i0][j - j0], a[0], i, j);
+}
+
+/* NAME(out, x, y). The diagonal of a skew result is computed too and never read. */
+static void emit_lane_product(const lane_matrices *m, const char *name, matrix_kind x, matrix_kind y) {
+  ir *b = m->b;
+  MlirType types[] = {b->ptr, b->ptr, b->ptr};
+  ir_value arguments[3];
+  ir_function(b, name, true, (MlirType){NULL}, 3, types, arguments);
+  bool upper = x != GENERAL;
+  for (int i = 0; i < m->size; i += TILE)
+    for (int j = upper ? i : 0; j < m->size; j += TILE) product_tile(m, arguments, x, y, upper, i, j);
+  ir_return(b);
+}
+
+/* ---- the exponential ---- */
+
+enum { BUFFER_M, BUFFER_X, BUFFER_X2, BUFFER_X3, BUFFER_X4, BUFFER_T, BUFFER_C, BUFFER_P, BUFFER_R, BUFFER_COUNT };
+
+typedef struct lane_exponential {
+  lane_matrices m;
+  char square[96], symmetric[96], skew[96], general[96];
+  ir_value buffer[BUFFER_COUNT];
+} lane_exponential;
+
+static void product(lane_exponential *e, const char *name, int out, int x, int y) {
+  ir_value arguments[] = {e->buffer[out], e->buffer[x], e->buffer[y]};
+  ir_call(e->m.b, name, 3, arguments);
+}
+
+static ir_value integer_op(ir *b, const char *name, ir_value x, int64_t y) { return ir_op2(b, name, x, ir_int(b, ir_type(x), y)); }
+
+static ir_value not_negative(ir *b, ir_value x) {
+  ir_value zero = ir_int(b, ir_type(x), 0);
+  return ir_select(b, ir_compare_int(b, "sgt", x, zero), x, zero);
+}
+
+/* out = [out +] c[0] p[0] I + c[1] p[1] X + ..., on and above the diagonal. */
+static void polynomial(lane_exponential *e, int out, bool onto, const double *c, const ir_value *powers) {
+  const lane_matrices *m = &e->m;
+  ir *b = m->b;
+  static const int of[] = {0, BUFFER_X, BUFFER_X2, BUFFER_X3};
+  ir_value factors[4];
+  for (int i = 0; i < 4; i++) factors[i] = mul(b, powers[i], number(m, c[i]));
+  for (int i = 0; i < m->size; i++)
+    for (int j = i; j < m->size; j++) {
+      ir_value sum = {NULL};
+      for (int k = 3; k >= 1; k--) {
+        ir_value x = load(m, e->buffer[of[k]], i, j);
+        sum = sum.ptr ? emit_multiply_add(b, m->target, factors[k], x, sum) : mul(b, factors[k], x);
+      }
+      if (onto) sum = add(b, sum, load(m, e->buffer[out], i, j));
+      if (i == j) sum = add(b, sum, factors[0]);
+      store(m, sum, e->buffer[out], i, j);
+    }
+}
+
+/* M scaled to norms of at most 1, lane by lane; gives the exponents of the scale. */
+static ir_value scaled_matrices(lane_exponential *e, const ir_value *arguments, int n_axes, int64_t angle_step) {
+  const lane_matrices *m = &e->m;
+  ir *b = m->b;
+  ir_value angles[SPEC_MAX_AXES], squares = number(m, 0), entries[MOST * MOST];
+  for (int axis = 0; axis < n_axes; axis++) {
+    angles[axis] = ir_load(b, ir_vector(b, m->lanes, b->f64), ir_offset_const(b, arguments[1], axis * angle_step), 8);
+    if (!m->is_f64) angles[axis] = ir_cast(b, "arith.truncf", angles[axis], b->f32);
+  }
+  int pairs = m->size * (m->size - 1) / 2, pair = 0;
+  for (; pair < pairs; pair++) {
+    ir_value sum = {NULL};
+    for (int axis = 0; axis < n_axes; axis++) {
+      ir_value at = ir_offset_const(b, arguments[0], (axis * pairs + pair) * m->bytes);
+      ir_value generator = ir_load(b, m->vector, at, m->is_f64 ? 8 : 4);
+      sum = sum.ptr ? emit_multiply_add(b, m->target, angles[axis], generator, sum) : mul(b, angles[axis], generator);
+    }
+    entries[pair] = sum;
+    squares = emit_multiply_add(b, m->target, sum, sum, squares);
+  }
+  /* ||M||^2 is at most this sum over pairs, which is below 2^(q+1). */
+  ir_value q = exponential_exponent(b, squares);
+  ir_value exponent = not_negative(b, integer_op(b, "arith.shrsi", integer_op(b, "arith.addi", q, 2), 1));
+  ir_value zero = ir_int(b, ir_type(exponent), 0);
+  ir_value scale = exponential_power(b, ir_op2(b, "arith.subi", zero, exponent), m->is_f64);
+  pair = 0;
+  for (int i = 0; i < m->size; i++)
+    for (int j = i + 1; j < m->size; j++) store(m, mul(b, entries[pair++], scale), e->buffer[BUFFER_M], i, j);
+  return exponent;
+}
+
+static ir_value squarings(lane_exponential *e, ir_value exponent) {
+  const lane_matrices *m = &e->m;
+  ir *b = m->b;
+  ir_value diagonal = number(m, 0), rest = number(m, 0);
+  for (int i = 0; i < m->size; i++)
+    for (int j = i; j < m->size; j++) {
+      ir_value x = load(m, e->buffer[BUFFER_X2], i, j), *sum = i == j ? &diagonal : &rest;
+      *sum = emit_multiply_add(b, m->target, x, x, *sum);
+    }
+  double reach = m->is_f64 ? EXPONENTIAL_REACH_F64 : EXPONENTIAL_REACH_F32;
+  ir_value sum = emit_multiply_add(b, m->target, rest, number(m, 2), diagonal);
+  ir_value q = exponential_exponent(b, mul(b, sum, number(m, 1 / (2 * pow(reach, 8)))));
+  ir_value steps = integer_op(b, "arith.shrsi", integer_op(b, "arith.addi", q, 8), 3); /* ceil((q + 1) / 8) */
+  return not_negative(b, ir_op2(b, "arith.addi", exponent, steps));
+}
+
+/* exp of the scaled matrices into buffer T, whole. */
+static void series(lane_exponential *e, ir_value scale_exponent) {
+  const lane_matrices *m = &e->m;
+  ir *b = m->b;
+  product(e, e->symmetric, BUFFER_X3, BUFFER_X, BUFFER_X2);
+  product(e, e->symmetric, BUFFER_X4, BUFFER_X2, BUFFER_X2);
+  ir_value p = exponential_power(b, scale_exponent, m->is_f64), even[8], odd[8];
+  even[0] = number(m, 1);
+  for (int i = 1; i < 8; i++) even[i] = mul(b, even[i - 1], mul(b, p, p));
+  for (int i = 0; i < 8; i++) odd[i] = mul(b, even[i], p);
+  polynomial(e, BUFFER_T, false, exponential_even + 4, even + 4);
+  product(e, e->symmetric, BUFFER_C, BUFFER_X4, BUFFER_T);
+  polynomial(e, BUFFER_C, true, exponential_even, even);
+  polynomial(e, BUFFER_T, false, exponential_odd + 4, odd + 4);
+  product(e, e->symmetric, BUFFER_P, BUFFER_X4, BUFFER_T);
+  polynomial(e, BUFFER_P, true, exponential_odd, odd);
+  product(e, e->skew, BUFFER_X, BUFFER_M, BUFFER_P);
+  for (int i = 0; i < m->size; i++)
+    for (int j = i; j < m->size; j++) {
+      ir_value c = load(m, e->buffer[BUFFER_C], i, j);
+      if (i == j) {
+        store(m, c, e->buffer[BUFFER_T], i, i);
+        continue;
+      }
+      ir_value s = load(m, e->buffer[BUFFER_X], i, j);
+      store(m, add(b, c, s), e->buffer[BUFFER_T], i, j);
+      store(m, ir_op2(b, "arith.subf", c, s), e->buffer[BUFFER_T], j, i);
+    }
+}
+
+/* Squares each lane as often as it wants: lanes that are done keep their matrix. */
+static void square(lane_exponential *e, ir_value count) {
+  const lane_matrices *m = &e->m;
+  ir *b = m->b;
+  ir_value most = ir_extract(b, count, 0);
+  for (int i = 1; i < m->lanes; i++) {
+    ir_value one = ir_extract(b, count, i);
+    most = ir_select(b, ir_compare_int(b, "sgt", one, most), one, most);
+  }
+  if (!m->is_f64) most = ir_cast(b, "arith.extsi", most, b->i64);
+  ir_loop loop = ir_for(b, i64(b, 0), most);
+  product(e, e->general, BUFFER_R, BUFFER_T, BUFFER_T);
+  ir_value turn = m->is_f64 ? loop.index : ir_cast(b, "arith.trunci", loop.index, b->i32);
+  ir_value wanted = ir_compare_int(b, "sgt", count, ir_broadcast(b, m->integers, turn));
+  for (int i = 0; i < m->size; i++)
+    for (int j = 0; j < m->size; j++)
+      store(m, ir_select(b, wanted, load(m, e->buffer[BUFFER_R], i, j), load(m, e->buffer[BUFFER_T], i, j)), e->buffer[BUFFER_T], i, j);
+  ir_end_for(b, loop);
+}
+
+/* Where vector i of a lane's matrix goes. */
+static int64_t place_of(const lane_matrices *m, matrix_layout layout, int lane, int used, int i) {
+  int64_t row = (int64_t)m->size * 4, matrix = m->size * row;
+  if (layout == MATRIX_COLUMNS || lane + (lane & 1 ? 0 : 1) >= used) return lane * matrix + i * row;
+  return lane / 2 * 2 * matrix + (2 * i + lane % 2) * row;
+}
+
+/* Vector by vector: entries of all lanes become a run of entries for each. */
+static void write_out(const lane_exponential *e, matrix_layout layout, ir_value out, int used, double amplitude) {
+  const lane_matrices *m = &e->m;
+  ir *b = m->b;
+  ir_value rows[64];
+  int width = m->lanes < MOST ? MOST : m->lanes; /* a square that a row of entries and all lanes fit in */
+  for (int i = 0; i < m->size; i++) {
+    for (int j = 0; j < width; j++) {
+      int entry = j < m->size ? j : 0;
+      ir_value v = load(m, e->buffer[BUFFER_T], layout == MATRIX_COLUMNS ? i : i ^ entry, entry);
+      if (amplitude != 1) v = mul(b, v, number(m, amplitude));
+      if (m->is_f64) v = ir_cast(b, "arith.truncf", v, b->f32);
+      int64_t mask[64];
+      for (int lane = 0; lane < width; lane++) mask[lane] = lane < m->lanes ? lane : -1;
+      rows[j] = m->lanes < width ? ir_shuffle(b, v, v, width, mask) : v;
+    }
+    emit_transpose(b, width, rows);
+    for (int lane = 0; lane < used; lane++)
+      emit_store_lanes(b, rows[lane], m->size, ir_offset_const(b, out, place_of(m, layout, lane, used, i)), 4);
+  }
+}
+
+void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int size, matrix_layout layout, int lanes, int used, const char *name,
+                            int n_axes, int64_t angle_step, double amplitude) {
+  enum { CACHE_LINE = 64 };
+  lane_exponential e = {.m = {.b = b, .target = target, .is_f64 = is_f64, .size = size, .lanes = lanes}};
+  e.m.element = is_f64 ? b->f64 : b->f32;
+  e.m.vector = ir_vector(b, lanes, e.m.element);
+  e.m.integers = ir_vector(b, lanes, is_f64 ? b->i64 : b->i32);
+  e.m.bytes = lanes * (is_f64 ? 8 : 4);
+  snprintf(e.square, sizeof e.square, "%s_square", name);
+  snprintf(e.symmetric, sizeof e.symmetric, "%s_symmetric", name);
+  snprintf(e.skew, sizeof e.skew, "%s_skew", name);
+  snprintf(e.general, sizeof e.general, "%s_general", name);
+  emit_lane_product(&e.m, e.square, SKEW, SKEW);
+  emit_lane_product(&e.m, e.symmetric, SYMMETRIC, SYMMETRIC);
+  emit_lane_product(&e.m, e.skew, SKEW, SYMMETRIC);
+  emit_lane_product(&e.m, e.general, GENERAL, GENERAL);
+
+  MlirType types[] = {b->ptr, b->ptr, b->ptr};
+  ir_value arguments[3];
+  ir_function(b, name, true, (MlirType){NULL}, 3, types, arguments);
+  for (int i = 0; i < BUFFER_COUNT; i++) e.buffer[i] = ir_alloca(b, size * size * e.m.bytes, CACHE_LINE);
+  ir_value exponent = scaled_matrices(&e, arguments, n_axes, angle_step);
+  product(&e, e.square, BUFFER_X, BUFFER_M, BUFFER_M);
+  product(&e, e.symmetric, BUFFER_X2, BUFFER_X, BUFFER_X);
+  ir_value count = squarings(&e, exponent);
+  series(&e, ir_op2(b, "arith.subi", exponent, count));
+  square(&e, count);
+  write_out(&e, layout, arguments[2], used, amplitude);
+  ir_return(b);
+}

@@ -1,0 +1,55 @@
+/* cpu/rotors: from the plan to MLIR for one CPU target.
+ *
+ * Per target it emits, as internal functions with the target's suffix,
+ *
+ *     prepare_T(leaves, prepared)                    what depends on operands alone
+ *     rotor_T(positions, prepared, coefficients)     a token's coefficient vectors
+ *     values_T(positions, prepared, values)          what a table holds of them
+ *     unfold_T(values, coefficients)                 and back
+ *     encode_T_DTYPE_STORE(loop)                     tokens, heads, q and k; see kernel/loop.h
+ */
+#ifndef PEGEN_CPU_ROTORS_H
+#define PEGEN_CPU_ROTORS_H
+
+#include "mlir/expr.h"
+#include "plan/plan.h"
+#include "object/target.h"
+
+/* ORDER PEGEN_DTYPE */
+enum { DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_COUNT };
+extern const char *const dtype_name[DTYPE_COUNT];
+
+void emit_cpu(ir *b, arena *a, const plan *p, const cpu_target *target, unsigned dtypes);
+/* Declarations of what the driver provides; once per module, before emit_cpu. */
+void emit_cpu_imports(ir *b);
+
+/* Chunks of blocks, one after the other: those that are alike by one code in a loop. */
+typedef struct chunk_walk {
+  ir *b;
+  arena *memory;
+  const plan *p;
+  const plan_tile *t;
+  const cpu_target *target;
+  bool *has_table; /* see expr_emitter */
+} chunk_walk;
+
+chunk_walk emit_chunks_of(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target);
+/* What evaluates a chunk; where its values come from is the caller's to say. */
+expr_emitter emit_chunk(const chunk_walk *w, int chunk);
+/* prepare_T of a plan that has leaves. */
+void emit_prepare(const chunk_walk *w);
+/* rotor_T. */
+void emit_cpu_rotor(const chunk_walk *w);
+
+/* Names of the emitted functions, as the descriptor needs them. */
+const char *emit_rotor_name(arena *a, const cpu_target *target);
+const char *emit_values_name(arena *a, const cpu_target *target);
+const char *emit_unfold_name(arena *a, const cpu_target *target);
+const char *emit_prepare_name(arena *a, const cpu_target *target);
+const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming);
+/* Bytes that values_T writes: float32 [n_values][lanes], a multiple of 64. */
+int64_t emit_values_bytes(const plan *p);
+/* Bytes `prepare` writes per head, a multiple of 64. */
+int64_t emit_prepared_bytes(const plan *p);
+
+#endif

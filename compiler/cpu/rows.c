@@ -1,0 +1,269 @@
+/* cpu/rows: spreads coefficients over channels and applies them; see cpu/rows.h.
+ *
+ * Both directions are lane permutations of whole vectors: gather() builds one vector whose
+ * lanes come from several, by shuffles of two at a time in which the lanes that are
+ * done stay where they are (which AVX2 turns into one permutation and one blend).
+ */
+#include "cpu/rows.h"
+
+#include "base/diag.h"
+#include "mlir/math.h"
+
+#include "kernel/loop.h"
+
+#include <stddef.h>
+
+enum { MAX_LANES = 16, MAX_SOURCES = MAX_LANES, CACHE_LINE = 64 };
+
+const char *const dtype_name[DTYPE_COUNT] = {"f32", "bf16", "f16"};
+
+/* Lanes to be gathered: lane i is lane `lane[i]` of vectors[from[i]]; from -1: any value. */
+typedef struct gather_request {
+  int width, count;
+  ir_value vectors[MAX_SOURCES];
+  int from[MAX_LANES], lane[MAX_LANES];
+} gather_request;
+
+static int gather_source(gather_request *g, ir_value v) {
+  for (int i = 0; i < g->count; i++)
+    if (g->vectors[i].ptr == v.ptr) return i;
+  if (g->count == MAX_SOURCES) diag_bug("emit_rows", "a vector of %d sources", g->count + 1);
+  g->vectors[g->count] = v;
+  return g->count++;
+}
+
+static ir_value gather(ir *b, gather_request *g) {
+  int64_t mask[MAX_LANES];
+  bool in_place = g->count == 1;
+  for (int i = 0; i < g->width; i++) in_place = in_place && (g->from[i] < 0 || g->lane[i] == i);
+  if (in_place && ir_lanes(g->vectors[0]) == g->width) return g->vectors[0];
+  ir_value gathered = {NULL};
+  for (int source = 0; source < g->count; source++) {
+    ir_value v = g->vectors[source];
+    if (ir_lanes(v) < g->width) {
+      for (int i = 0; i < g->width; i++) mask[i] = i < ir_lanes(v) ? i : -1;
+      v = ir_shuffle(b, v, v, g->width, mask);
+    }
+    for (int i = 0; i < g->width; i++) {
+      mask[i] = g->from[i] < 0 || g->from[i] > source ? -1 : g->from[i] < source ? i : g->lane[i] + (source ? g->width : 0);
+    }
+    gathered = ir_shuffle(b, source ? gathered : v, v, g->width, mask);
+  }
+  return gathered;
+}
+
+/* ---- coefficients ---- */
+
+static double lane_constant(const plan *p, const expr *x, int channel) {
+  return x->op == EXPR_CONST ? x->value : x->table[p->block_of[channel]];
+}
+
+/* A vector of the lanes that are numbers, 0 elsewhere. */
+static ir_value constant_lanes(ir *b, const plan *p, const plan_tile *t, int term, int start) {
+  double values[MAX_LANES];
+  for (int i = 0; i < t->width; i++) {
+    const expr *x = plan_coefficient(p, term, start + i);
+    values[i] = x && expr_is_fixed_for_heads(x) ? lane_constant(p, x, start + i) : 0;
+  }
+  return ir_floats(b, ir_vector(b, t->width, b->f32), values);
+}
+
+static int chunk_of(const plan_tile *t, int block) {
+  int chunk = 0;
+  while (block >= t->chunk_begin[chunk] + t->chunk_width[chunk]) chunk++;
+  return chunk;
+}
+
+static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, expr_emitter *emitters, int term, int start) {
+  gather_request g = {.width = t->width};
+  for (int i = 0; i < t->width; i++) {
+    const expr *x = plan_coefficient(p, term, start + i);
+    g.from[i] = -1;
+    if (!x || expr_is_fixed_for_heads(x) || plan_is_identity(p, start + i)) continue;
+    int chunk = chunk_of(t, p->block_of[start + i]);
+    g.from[i] = gather_source(&g, emit_expr_f32(&emitters[chunk], x));
+    g.lane[i] = p->block_of[start + i] - t->chunk_begin[chunk];
+  }
+  ir_value constants = {NULL};
+  for (int i = 0; i < t->width; i++) {
+    const expr *x = plan_coefficient(p, term, start + i);
+    if (g.from[i] >= 0 || (!x && term > 0) || plan_is_identity(p, start + i)) continue;
+    if (!constants.ptr) constants = constant_lanes(b, p, t, term, start);
+    g.from[i] = gather_source(&g, constants);
+    g.lane[i] = i;
+  }
+  return gather(b, &g);
+}
+
+void emit_coefficients(ir *b, const plan *p, const plan_tile *t, expr_emitter *emitters, bool looped, ir_value out) {
+  for (int k = 0; k < p->n_terms; k++)
+    for (int j = 0; j < t->n_vectors; j++) {
+      int slot = t->slot[k * t->n_vectors + j], chunk = t->vector_chunk[j];
+      if (slot < 0 || (looped ? chunk != 0 : chunk >= 0 && chunk < t->n_looped)) continue;
+      ir_value v = coefficient_vector(b, p, t, emitters, k, t->start[j]);
+      ir_store(b, v, ir_offset_const(b, out, (int64_t)slot * t->width * 4), 4, false);
+    }
+}
+
+void emit_load_slots(row_emitter *r, ir_value coefficients) {
+  r->slots = arena_array(r->memory, ir_value, r->t->n_slots + 1);
+  for (int i = 0; i < r->t->n_slots; i++) {
+    ir_value at = ir_offset_const(r->b, coefficients, (int64_t)i * r->t->width * 4);
+    r->slots[i] = ir_load(r->b, ir_vector(r->b, r->t->width, r->b->f32), at, 4);
+  }
+}
+
+/* ---- number types ---- */
+
+static int dtype_bytes(int dtype) { return dtype == DTYPE_F32 ? 4 : 2; }
+
+ir_value emit_load_channels(ir *b, const cpu_target *target, int dtype, int width, ir_value at) {
+  MlirType element = dtype == DTYPE_F32 ? b->f32 : dtype == DTYPE_F16 && target->has_f16 ? b->f16 : b->i16;
+  ir_value v = ir_load(b, width ? ir_vector(b, width, element) : element, at, dtype_bytes(dtype));
+  switch (dtype) {
+  case DTYPE_F32: return v;
+  case DTYPE_BF16: return math_f32_from_bf16(b, v);
+  default: return target->has_f16 ? ir_cast(b, "arith.extf", v, b->f32) : math_f32_from_f16(b, v);
+  }
+}
+
+/* The value as the type's own, or as its bits. */
+static ir_value in_dtype(ir *b, const cpu_target *target, int dtype, ir_value v) {
+  if (dtype == DTYPE_BF16) return math_bf16_from_f32(b, v);
+  if (dtype == DTYPE_F16) return target->has_f16 ? ir_cast(b, "arith.truncf", v, b->f16) : math_f16_from_f32(b, v);
+  return v;
+}
+
+void emit_store_channels(ir *b, const cpu_target *target, int dtype, ir_value v, ir_value at, bool streaming) {
+  int bytes = dtype_bytes(dtype), lanes = ir_lanes(v) ? ir_lanes(v) : 1;
+  ir_store(b, in_dtype(b, target, dtype, v), at, streaming ? lanes * bytes : bytes, streaming);
+}
+
+ir_value emit_rounded(ir *b, const cpu_target *target, int dtype, ir_value v) {
+  ir_value narrow = in_dtype(b, target, dtype, v);
+  if (dtype == DTYPE_BF16) return math_f32_from_bf16(b, narrow);
+  if (dtype == DTYPE_F16) return target->has_f16 ? ir_cast(b, "arith.extf", narrow, b->f32) : math_f32_from_f16(b, narrow);
+  return v;
+}
+
+static ir_value load_channels(row_emitter *r, ir_value row, int start) {
+  return emit_load_channels(r->b, r->target, r->dtype, r->t->width, ir_offset_const(r->b, row, (int64_t)start * dtype_bytes(r->dtype)));
+}
+
+static void store_channels(row_emitter *r, ir_value v, ir_value row, int start) {
+  emit_store_channels(r->b, r->target, r->dtype, v, ir_offset_const(r->b, row, (int64_t)start * dtype_bytes(r->dtype)), r->streaming);
+}
+
+/* ---- rows ---- */
+
+/* Which vector holds a channel: the one that asks where it can, for then no shuffle is needed. */
+static int holder(const plan_tile *t, int channel, int asking) {
+  if (channel >= t->start[asking] && channel < t->start[asking] + t->width) return asking;
+  int j = channel / t->width;
+  return j < t->n_vectors - 1 ? j : t->n_vectors - 1;
+}
+
+static ir_value permuted(row_emitter *r, const ir_value *x, int term, int j) {
+  const plan_tile *t = r->t;
+  gather_request g = {.width = t->width};
+  for (int i = 0; i < t->width; i++) {
+    int source = plan_source(r->p, term, t->start[j] + i);
+    g.from[i] = -1;
+    if (source < 0 || plan_is_identity(r->p, t->start[j] + i)) continue;
+    int from = holder(t, source, j);
+    g.from[i] = gather_source(&g, x[from]);
+    g.lane[i] = source - t->start[from];
+  }
+  return gather(r->b, &g);
+}
+
+/* Lanes that a term leaves alone although other terms change them: a coefficient of 0 there would
+ * turn a neighbour's infinity into NaN, so the sum is kept by a mask. */
+static bool mask_of_term(const row_emitter *r, int term, int j, bool *mask) {
+  bool all = true;
+  for (int i = 0; i < r->t->width; i++) {
+    int channel = r->t->start[j] + i;
+    mask[i] = plan_source(r->p, term, channel) >= 0 || plan_is_identity(r->p, channel);
+    all = all && mask[i];
+  }
+  return all;
+}
+
+static ir_value coefficient(row_emitter *r, int term, int j) {
+  int slot = r->t->slot[term * r->t->n_vectors + j];
+  return slot >= 0 ? r->slots[slot] : constant_lanes(r->b, r->p, r->t, term, r->t->start[j]);
+}
+
+static ir_value multiply_add(row_emitter *r, ir_value x, ir_value y, ir_value sum) {
+  if (!sum.ptr) return ir_op2(r->b, "arith.mulf", x, y);
+  if (r->target->has_fma) return ir_fma(r->b, x, y, sum);
+  return ir_op2(r->b, "arith.addf", ir_op2(r->b, "arith.mulf", x, y), sum);
+}
+
+/* y of vector j; a null value where every lane is the input's. */
+static ir_value transformed(row_emitter *r, const ir_value *x, int j) {
+  ir *b = r->b;
+  const plan_tile *t = r->t;
+  bool mask[MAX_LANES];
+  ir_value y = {NULL};
+  for (int k = 0; k < r->p->n_terms; k++) {
+    if (t->slot[k * t->n_vectors + j] == PLAN_ABSENT) continue;
+    ir_value sum = r->p->is_sum ? ir_op2(b, "arith.addf", permuted(r, x, k, j), coefficient(r, k, j))
+                                : multiply_add(r, coefficient(r, k, j), permuted(r, x, k, j), y);
+    if (!mask_of_term(r, k, j, mask)) {
+      ir_value rest = y.ptr ? y : ir_float(b, ir_type(sum), 0);
+      sum = ir_select(b, ir_bools(b, t->width, mask), sum, rest);
+    }
+    y = sum;
+  }
+  bool some = false;
+  for (int i = 0; i < t->width; i++) some |= mask[i] = plan_is_identity(r->p, t->start[j] + i);
+  return y.ptr && some ? ir_select(b, ir_bools(b, t->width, mask), x[j], y) : y;
+}
+
+void emit_row(row_emitter *r, ir_value in, ir_value out, ir_value in_place) {
+  const plan_tile *t = r->t;
+  ir_value *x = arena_array(r->memory, ir_value, t->n_vectors);
+  ir_value *y = arena_array(r->memory, ir_value, t->n_vectors);
+  for (int group = 0; group < t->n_vectors; group++) {
+    int unchanged = -1;
+    for (int j = 0; j < t->n_vectors; j++)
+      if (t->group[j] == group) x[j] = load_channels(r, in, t->start[j]);
+    for (int j = 0; j < t->n_vectors; j++)
+      if (t->group[j] == group) y[j] = transformed(r, x, j);
+    for (int j = 0; j < t->n_vectors; j++) {
+      if (t->group[j] != group) continue;
+      if (y[j].ptr) store_channels(r, y[j], out, t->start[j]);
+      else unchanged = j;
+    }
+    if (unchanged < 0) continue;
+    /* Channels that pass through are moved only where out is elsewhere. */
+    ir_branch branch = ir_if(r->b, in_place);
+    ir_else(r->b, &branch);
+    for (int j = 0; j < t->n_vectors; j++)
+      if (t->group[j] == group && !y[j].ptr) store_channels(r, x[j], out, t->start[j]);
+    ir_end_if(r->b, (ir_branch){branch.outer, {NULL}});
+  }
+}
+
+/* ---- rows to come ---- */
+
+prefetch_ahead emit_load_ahead(ir *b, ir_value loop) {
+  return (prefetch_ahead){.nearest = ir_load(b, b->i64, ir_offset_const(b, loop, offsetof(pegen_loop, prefetch)), 8),
+                          .second = ir_load(b, b->i64, ir_offset_const(b, loop, offsetof(pegen_loop, prefetch_second)), 8)};
+}
+
+static void prefetch_lines(ir *b, ir_value at, int bytes, int level) {
+  for (int line = 0; line < bytes; line += CACHE_LINE) ir_prefetch(b, ir_offset_const(b, at, line), level);
+}
+
+void emit_prefetch(ir *b, prefetch_ahead ahead, ir_value row, int bytes) {
+  ir_value none = ir_int(b, b->i64, 0);
+  ir_branch nearest = ir_if(b, ir_compare_int(b, "ne", ahead.nearest, none));
+  prefetch_lines(b, ir_offset(b, row, ahead.nearest), bytes, 1);
+  ir_else(b, &nearest);
+  ir_branch second = ir_if(b, ir_compare_int(b, "ne", ahead.second, none));
+  prefetch_lines(b, ir_offset(b, row, ahead.second), bytes, 2);
+  ir_end_if(b, second);
+  ir_end_if(b, nearest);
+}

@@ -1,0 +1,45 @@
+/* cpu/rows: a row of channels times a token's coefficient vectors. */
+#ifndef PEGEN_CPU_ROWS_H
+#define PEGEN_CPU_ROWS_H
+
+#include "cpu/rotors.h"
+#include "mlir/expr.h"
+
+/* Computes coefficient vectors of a token from its block values and stores each at out + slot * width * 4: those of
+ * chunk 0, which stand for every looped chunk's, or those of no looped chunk. emitters[chunk] evaluate the chunks of blocks. */
+void emit_coefficients(ir *b, const plan *p, const plan_tile *t, expr_emitter *emitters, bool looped, ir_value out);
+
+/* What the rows of one token share. */
+typedef struct row_emitter {
+  ir *b;
+  arena *memory;
+  const plan *p;
+  const plan_tile *t;
+  const cpu_target *target;
+  int dtype;
+  bool streaming;      /* stores go past the caches */
+  ir_value *slots;     /* [n_slots] coefficient vectors */
+} row_emitter;
+
+/* `width` channels of a number type (0: a scalar) as float32, and float32 as channels; any alignment. A streaming store goes
+ * past the caches and must be aligned to its own size. */
+ir_value emit_load_channels(ir *b, const cpu_target *target, int dtype, int width, ir_value at);
+void emit_store_channels(ir *b, const cpu_target *target, int dtype, ir_value v, ir_value at, bool streaming);
+/* float32 rounded to a number type, as float32. */
+ir_value emit_rounded(ir *b, const cpu_target *target, int dtype, ir_value v);
+
+/* Loads the coefficient vectors that emit_coefficients stored. */
+void emit_load_slots(row_emitter *r, ir_value coefficients);
+
+/* One row, read from `in` and written to `out`; in_place (i1): out is in, channels that pass through stay. */
+void emit_row(row_emitter *r, ir_value in, ir_value out, ir_value in_place);
+
+/* How far ahead rows are asked for, pegen_loop's: bytes into the nearest cache, and into the second; 0: not at all. */
+typedef struct prefetch_ahead {
+  ir_value nearest, second; /* i64 */
+} prefetch_ahead;
+prefetch_ahead emit_load_ahead(ir *b, ir_value loop);
+/* Asks for what lies ahead of a row of so many bytes. */
+void emit_prefetch(ir *b, prefetch_ahead ahead, ir_value row, int bytes);
+
+#endif

@@ -1,0 +1,37 @@
+/* cpu/weights: the weights of a polynomial bias, of one query, as code.
+ *
+ *     weight_w = sum over terms and products of query(inputs) * fixed(operands)
+ *
+ * Terms are in the lanes, and the vectors of terms are folded at the end. What operands alone say was
+ * prepared for the head (emit_prepare of plan_widen's values). All of it is float32.
+ */
+#ifndef PEGEN_CPU_WEIGHTS_H
+#define PEGEN_CPU_WEIGHTS_H
+
+#include "mlir/expr.h"
+#include "plan/widen.h"
+
+typedef struct weight_emitter {
+  ir *b;
+  arena *memory;
+  const plan_widen *p;
+  const cpu_target *target;
+  int input_dtype;  /* DTYPE_ of all inputs */
+  bool *has_table;  /* see expr_emitter */
+  ir_value sums;    /* room for emit_weights_room bytes, aligned to a cache line */
+} weight_emitter;
+
+/* Where a query's values come from. */
+typedef struct query_row {
+  ir_value prepared;
+  ir_value input[SPEC_MAX_INPUTS]; /* pointers to its rows */
+} query_row;
+
+int64_t emit_weights_room(const plan_widen *p);
+/* weight[n_weights]: scalars. */
+void emit_weights(weight_emitter *e, const query_row *row, ir_value *weight);
+
+/* x y + sum, with one rounding where the target has it; sum null: x y. */
+ir_value emit_sum_of_product(ir *b, const cpu_target *target, ir_value x, ir_value y, ir_value sum);
+
+#endif

@@ -1,0 +1,265 @@
+/* explain/explain: fills an explanation and prints it; see explain/explain.h. */
+#include "explain/explain.h"
+
+#include "base/diag.h"
+#include "forms/form.h"
+#include "base/json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- counting ---- */
+
+/* How often a node is computed: for each block only where blocks differ. */
+void operation_count_add(operation_count *total, const expr *x, int blocks, unsigned char *seen) {
+  if (seen[x->id]) return;
+  seen[x->id] = 1;
+  for (int i = 0; i < expr_op_arity(x->op); i++) operation_count_add(total, x->arg[i], blocks, seen);
+  int times = x->depends & DEPENDS_BLOCK ? blocks : 1;
+  if (expr_op_arity(x->op) == 0 || expr_is_fixed(x)) return;
+  switch (x->op) {
+  case EXPR_NARROW:
+  case EXPR_WIDEN: return;
+  case EXPR_DIV:
+  case EXPR_SQRT: total->divisions += times; return;
+  case EXPR_SINQ:
+  case EXPR_COSQ: total->sines += times; return;
+  case EXPR_EXP:
+  case EXPR_LOG: total->exponentials += times; return;
+  default: total->arithmetic += times; return;
+  }
+}
+
+int operation_count_all(const operation_count *c) { return c->arithmetic + c->divisions + c->sines + c->exponentials; }
+
+/* ---- text for a person ---- */
+
+enum { EXAMPLE_HEADS = 12 };
+
+static const char *count_text(arena *a, const operation_count *c) {
+  const struct {
+    int count;
+    const char *what;
+  } kinds[] = {{c->arithmetic, "additions and multiplications"}, {c->divisions, "divisions and roots"},
+               {c->sines, "sines and cosines"}, {c->exponentials, "exponentials and logarithms"}};
+  const char *text = NULL;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (kinds[i].count) text = text ? arena_printf(a, "%s, %d %s", text, kinds[i].count, kinds[i].what) : arena_printf(a, "%d %s", kinds[i].count, kinds[i].what);
+  return text ? text : "nothing";
+}
+
+static void line(const char *label, const char *text) { printf("  %-12s %s\n", label, text); }
+
+/* What a number counts, where that is anything but numbers. */
+static const char *units_text(arena *a, const char *units) { return strcmp(units, "1") ? arena_printf(a, " (%s)", units) : ""; }
+
+static void print_description(arena *a, const spec *s, const explanation *e) {
+  printf("%s%s%s\n\n", s->name, *s->doc ? ": " : "", s->doc);
+  const char *axes = "";
+  for (int i = 0; i < s->n_axes; i++) axes = arena_printf(a, "%s%s%s", axes, i ? ", " : "", s->axis[i]);
+  line("axes", axes);
+  const char *heads = s->heads > 1 ? arena_printf(a, "%d heads that differ", s->heads) : "all heads alike";
+  line("head", arena_printf(a, "%d channels, %s", s->head_dim, heads));
+  const char *rest = e->leftover ? arena_printf(a, "; %d channel%s through", e->leftover, e->leftover > 1 ? "s pass" : " passes") : "";
+  if (e->n_blocks) line("block", arena_printf(a, "%d of %d channels: %s%s", e->n_blocks, e->block_size, e->block, rest));
+  else line("block", e->block);
+  for (int i = 0; i < s->n_axes && e->generator[0]; i++) line(i ? "" : "generators", arena_printf(a, "%-8s %s", s->axis[i], e->generator[i]));
+  for (int i = 0; i < s->n_axes && e->phase[0]; i++) line(i ? "" : "phases", arena_printf(a, "%-8s %s", s->axis[i], e->phase[i]));
+  if (e->combine) line("combine", e->combine);
+  if (e->bias) line("bias", e->bias);
+  for (int i = 0; i < s->n_operands; i++) {
+    const spec_operand *o = &s->operand[i];
+    const char *shape = "";
+    for (int d = 0; d < o->rank; d++) {
+      bool named = o->dimension[d] && (*o->dimension[d] < '0' || *o->dimension[d] > '9');
+      shape = arena_printf(a, "%s%s%s%s%" PRId64, shape, d ? ", " : "", named ? o->dimension[d] : "", named ? "=" : "", o->shape[d]);
+    }
+    line(i ? "" : "operands", arena_printf(a, "%s [%s]: %s%s", o->name, shape, o->doc, units_text(a, o->units)));
+  }
+  for (int i = 0; i < s->n_inputs; i++) {
+    const char *size = s->input[i].size ? arena_printf(a, " [%" PRId64 "]", s->input[i].size) : "";
+    line(i ? "" : "inputs", arena_printf(a, "%s%s of each query token and head: %s%s", s->input[i].name, size, s->input[i].doc, units_text(a, s->input[i].units)));
+  }
+  if (s->grid[0]) {
+    const char *grid = "";
+    for (int i = 0; i < s->n_axes; i++) grid = arena_printf(a, "%s%s%" PRId64, grid, i ? " x " : "", s->grid[i]);
+    line("grid", grid);
+  }
+  if (s->skip_tokens) line("skipped", s->skip_tokens > 1 ? arena_printf(a, "the first %d tokens", s->skip_tokens) : "the first token");
+  if (s->inverse) line("inverse", "turns back");
+  line("group", e->group);
+  line("normal form", e->normal_form);
+}
+
+static void print_properties(const explanation *e) {
+  printf("\n  %-24s %-15s %-9s %s\n", "property", "holds", "known", "how");
+  for (int i = 0; i < PROPERTY_COUNT; i++) {
+    const property *p = &e->property[i];
+    printf("  %-24s %-15s %-9s %s", property_label((property_name)i), verdict_text(p->holds), p->proved ? "proved" : "measured", p->reason);
+    if (p->has_deviation && i != PROPERTY_DECAY) printf(p->proved ? " (measured: off by %.1Le)" : ": off by %.1Le", p->deviation);
+    putchar('\n');
+  }
+}
+
+static void print_cost(arena *a, const spec *s, const explanation *e) {
+  const explain_cost *c = &e->cost;
+  int heads = s->heads > 1 ? s->heads : EXAMPLE_HEADS, rows = c->per_head ? 2 : 2 * heads;
+  putchar('\n');
+  if (operation_count_all(&c->prepared)) line("once a call", count_text(a, &c->prepared));
+  if (operation_count_all(&c->token))
+    line("a token", arena_printf(a, "%s%s", count_text(a, &c->token), c->per_head ? ", for each head; q and k share it" : "; q, k and all heads share it"));
+  if (c->row_operations) {
+    double share = (double)operation_count_all(&c->token) / rows;
+    line("a row", arena_printf(a, "%d operations on channels; its share of the token's, with %d heads, is %.1f", c->row_operations, heads, share));
+  }
+  if (c->pair_operations) line("a pair", arena_printf(a, "%d operations a head", c->pair_operations));
+  int columns = s->head_dim + e->columns_added;
+  line(c->row_operations ? "" : "a row", arena_printf(a, "%d bytes read and %d written in float32, half of that in bfloat16 and float16", 4 * s->head_dim, 4 * columns));
+  const char *zeros = e->columns_of_zeros ? arena_printf(a, ", %d of zeros among them", e->columns_of_zeros) : "";
+  line("columns", e->columns_added ? arena_printf(a, "%d added to each row%s", e->columns_added, zeros) : "none added");
+  if (e->entries_precision) line("precision", arena_printf(a, "rotor entries %s", e->entries_precision));
+  line(e->entries_precision ? "" : "precision", e->rows_precision);
+}
+
+static void print_text(arena *a, const spec *s, const explanation *e) {
+  print_description(a, s, e);
+  print_properties(e);
+  print_cost(a, s, e);
+}
+
+/* ---- JSON for programs ---- */
+
+static void json_counts(json_writer *w, const char *key, const operation_count *c) {
+  json_begin(w, key, '{');
+  json_integer(w, "arithmetic", c->arithmetic);
+  json_integer(w, "divisions", c->divisions);
+  json_integer(w, "sines", c->sines);
+  json_integer(w, "exponentials", c->exponentials);
+  json_end(w, '}');
+}
+
+static void json_description(json_writer *w, const spec *s, const explanation *e) {
+  json_text(w, "name", s->name);
+  json_text(w, "doc", s->doc);
+  json_begin(w, "options", '{');
+  for (int i = 0; i < s->n_options; i++) json_text(w, s->option[i].name, s->option[i].value);
+  json_end(w, '}');
+  json_text(w, "form", e->form);
+  json_text(w, "role", e->role);
+  json_integer(w, "head_dim", s->head_dim);
+  json_integer(w, "heads", s->heads);
+  json_begin(w, "block", '{');
+  json_text(w, "what", e->block);
+  json_integer(w, "size", e->block_size);
+  json_integer(w, "count", e->n_blocks);
+  json_integer(w, "leftover_channels", e->leftover);
+  json_end(w, '}');
+  json_begin(w, "axes", '[');
+  for (int i = 0; i < s->n_axes; i++) {
+    json_begin(w, NULL, '{');
+    json_text(w, "name", s->axis[i]);
+    if (e->generator[i]) json_text(w, "generator", e->generator[i]);
+    if (e->phase[i]) json_text(w, "phase", e->phase[i]);
+    if (s->grid[0]) json_integer(w, "grid", s->grid[i]);
+    json_end(w, '}');
+  }
+  json_end(w, ']');
+  if (e->combine) json_text(w, "combine", e->combine);
+  if (e->bias) json_text(w, "bias", e->bias);
+  json_integer(w, "skip_tokens", s->skip_tokens);
+  json_bool(w, "inverse", s->inverse);
+  json_text(w, "group", e->group);
+  json_text(w, "normal_form", e->normal_form);
+}
+
+static void json_operands(json_writer *w, const spec *s) {
+  json_begin(w, "operands", '[');
+  for (int i = 0; i < s->n_operands; i++) {
+    const spec_operand *o = &s->operand[i];
+    json_begin(w, NULL, '{');
+    json_text(w, "name", o->name);
+    json_text(w, "doc", o->doc);
+    json_text(w, "units", o->units);
+    json_text(w, "source", o->source);
+    json_text(w, "init", o->initializer);
+    json_begin(w, "shape", '[');
+    for (int d = 0; d < o->rank; d++) json_integer(w, NULL, o->shape[d]);
+    json_end(w, ']');
+    json_begin(w, "dimensions", '[');
+    for (int d = 0; d < o->rank; d++) json_text(w, NULL, o->dimension[d] ? o->dimension[d] : "");
+    json_end(w, ']');
+    json_end(w, '}');
+  }
+  json_end(w, ']');
+}
+
+static void json_inputs(json_writer *w, const spec *s) {
+  json_begin(w, "inputs", '[');
+  for (int i = 0; i < s->n_inputs; i++) {
+    json_begin(w, NULL, '{');
+    json_text(w, "name", s->input[i].name);
+    json_text(w, "doc", s->input[i].doc);
+    json_text(w, "units", s->input[i].units);
+    json_integer(w, "size", s->input[i].size);
+    json_end(w, '}');
+  }
+  json_end(w, ']');
+}
+
+static void json_properties(json_writer *w, const explanation *e) {
+  json_begin(w, "properties", '{');
+  for (int i = 0; i < PROPERTY_COUNT; i++) {
+    const property *p = &e->property[i];
+    json_begin(w, property_key((property_name)i), '{');
+    json_text(w, "meaning", property_meaning((property_name)i));
+    json_text(w, "holds", verdict_text(p->holds));
+    json_text(w, "known", p->proved ? "proved" : "measured");
+    json_text(w, "how", p->reason);
+    if (p->has_deviation) json_number(w, i == PROPERTY_DECAY ? "far_score" : "deviation", (double)p->deviation);
+    json_end(w, '}');
+  }
+  json_end(w, '}');
+}
+
+static void json_cost(json_writer *w, const spec *s, const explanation *e) {
+  json_begin(w, "cost", '{');
+  json_counts(w, "per_call", &e->cost.prepared);
+  json_counts(w, e->cost.per_head ? "per_token_and_head" : "per_token", &e->cost.token);
+  json_integer(w, "per_row_operations", e->cost.row_operations);
+  json_integer(w, "per_pair_operations", e->cost.pair_operations);
+  json_integer(w, "per_row_bytes_float32", 4 * (2 * s->head_dim + e->columns_added));
+  json_integer(w, "per_row_bytes_float16", 2 * (2 * s->head_dim + e->columns_added));
+  json_end(w, '}');
+  json_integer(w, "columns_added", e->columns_added);
+  json_begin(w, "precision", '{');
+  if (e->entries_precision) json_text(w, "entries", e->entries_precision);
+  json_text(w, "rows", e->rows_precision);
+  json_end(w, '}');
+}
+
+static void print_json(const spec *s, const explanation *e) {
+  json_writer w = {.out = stdout};
+  json_begin(&w, NULL, '{');
+  json_text(&w, "pegen", PEGEN_VERSION);
+  json_description(&w, s, e);
+  json_operands(&w, s);
+  json_inputs(&w, s);
+  json_properties(&w, e);
+  json_cost(&w, s, e);
+  json_end(&w, '}');
+}
+
+int explain_spec(arena *a, const spec *s, explain_format format) {
+  const form *f = form_of(s);
+  if (!f) return 1;
+  explanation e = {.form = f->name};
+  if (!f->explain) {
+    diag_error(s->file, s->line, "'%s' is of the form '%s', of which explain knows nothing", s->name, f->name);
+    return 1;
+  }
+  if (!f->explain(a, s, &e)) return 1;
+  if (format == EXPLAIN_JSON) print_json(s, &e);
+  else print_text(a, s, &e);
+  return 0;
+}

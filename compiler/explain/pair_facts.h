@@ -1,0 +1,31 @@
+/* explain/pair_facts: what holds of encodings whose scores are functions of the displacement s - r.
+ *
+ * That they are translation invariant is so by their kind; how they fall, and what rotations do to them, is measured
+ * on the bias as the description writes it, and on the rotation of keys by the long double reference.
+ */
+#ifndef PEGEN_EXPLAIN_PAIR_FACTS_H
+#define PEGEN_EXPLAIN_PAIR_FACTS_H
+
+#include "explain/property.h"
+#include "spec/spec.h"
+#include "verify/trial.h"
+
+typedef struct pair_facts pair_facts;
+struct pair_facts {
+  arena *memory;
+  const spec *spec;
+  trial_operands operands; /* random */
+  uint64_t random;
+  long double (*bias)(const pair_facts *f, int head, const double *delta); /* NULL: none */
+  bool rotates;            /* the key's blocks are turned by the rotor of the displacement */
+  const double **inputs;   /* of the query's token, random; for bias() */
+  const char *reads;       /* names of inputs that the bias reads; NULL: none */
+  int columns;             /* that each row grows by; 0: rows are left as they are */
+};
+
+/* Sets memory, spec, operands and random. */
+void pair_facts_open(arena *a, const spec *s, pair_facts *out);
+/* Fills all properties. */
+void pair_facts_fill(pair_facts *f, property *out);
+
+#endif

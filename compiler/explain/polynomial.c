@@ -1,0 +1,70 @@
+/* explain/polynomial: what is known of biases that are polynomials of the displacement, and widen queries and keys or are
+ * attention's own. */
+#include "explain/explain.h"
+#include "explain/words.h"
+#include "base/number.h"
+#include "explain/pair_facts.h"
+#include "plan/widen.h"
+#include "verify/reference.h"
+
+static long double bias_of(const pair_facts *f, int head, const double *delta) {
+  return reference_bias(f->spec, delta, f->operands.values, f->inputs, head);
+}
+
+/* One token's inputs, random; their names in *names, NULL where there are none. */
+static const double **random_inputs(arena *a, const spec *s, uint64_t *random, const char **names) {
+  const double **inputs = arena_array(a, const double *, s->n_inputs + 1);
+  for (int i = 0; i < s->n_inputs; i++) {
+    int64_t size = s->input[i].size ? s->input[i].size : 1;
+    double *row = arena_array(a, double, size);
+    for (int64_t c = 0; c < size; c++) row[c] = random_uniform(random, -s->input[i].test_scale, s->input[i].test_scale);
+    inputs[i] = row;
+    *names = *names ? arena_printf(a, "%s, %s", *names, s->input[i].name) : s->input[i].name;
+  }
+  return inputs;
+}
+
+/* Columns of rows that are written. */
+static void explain_widened(arena *a, const plan_widen *plan, explanation *out) {
+  out->role = "separable";
+  out->block = "none: columns are appended to queries and keys";
+  out->normal_form = arena_printf(a, "%d column%s, monomials of the key's position times coefficients of the query's", plan->n_columns, plan->n_columns > 1 ? "s" : "");
+  out->columns_added = plan->layout[0].n_lanes;
+  out->columns_of_zeros = plan->layout[0].n_lanes - plan->n_columns;
+  out->rows_precision = "scores in float32 within 2^-18 of the largest in their row; in 16 bits within 2^-13, columns split into two";
+}
+
+/* Columns of a tile. */
+static void explain_fused(arena *a, const plan_widen *plan, explanation *out) {
+  const spec *s = plan->spec;
+  out->role = "pairwise";
+  out->block = "none: queries and keys are left as they are";
+  out->normal_form = arena_printf(a, "softmax in tiles of keys, scores never stored; the bias as %d column%s of a tile, monomials of the key's position times coefficients of the query's",
+                                  plan->n_columns, plan->n_columns > 1 ? "s" : "");
+  out->cost.pair_operations = 2 * (s->head_dim + s->pairwise->value_dim + plan->n_columns);
+  out->rows_precision = "float32 scores within 2^-18 of the largest in their row";
+}
+
+bool explain_polynomial(arena *a, const spec *s, explanation *out) {
+  pair_facts facts;
+  const plan_widen *plan = plan_widen_build(a, s);
+  if (!plan) return false;
+  if (s->pairwise) explain_fused(a, plan, out);
+  else explain_widened(a, plan, out);
+  pair_facts_open(a, s, &facts);
+  facts.bias = bias_of;
+  facts.inputs = random_inputs(a, s, &facts.random, &facts.reads);
+  facts.columns = out->columns_added;
+  pair_facts_fill(&facts, out->property);
+  const char *operands = explain_operands(a, s, &s->polynomial->value, 1);
+  out->bias = arena_printf(a, "a polynomial of degree %d in the displacement, the sum of %d term%s%s%s%s%s", plan->p->degree, s->polynomial->n_terms,
+                           s->polynomial->n_terms > 1 ? "s" : "", operands ? ", from " : "", operands ? operands : "",
+                           facts.reads ? "; of the query's token: " : "", facts.reads ? facts.reads : "");
+  out->group = "unipotent: translations, on monomials of the position";
+  out->cost.per_head = true;
+  unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool));
+  for (int i = 0; i < plan->values->n_prepared; i++) operation_count_add(&out->cost.prepared, plan->values->prepared[i], s->polynomial->n_terms, seen);
+  for (int i = 0; i < plan->n_queries; i++) operation_count_add(&out->cost.token, plan->query[i], s->polynomial->n_terms, seen);
+  out->cost.token.arithmetic += 2 * plan->first_product[plan->p->n_weights] * s->polynomial->n_terms + 2 * plan->n_gains;
+  return true;
+}

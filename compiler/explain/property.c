@@ -1,0 +1,177 @@
+/* explain/property: names, and measurements on random positions; see explain/property.h. */
+#include "explain/property.h"
+
+#include "base/diag.h"
+#include "base/number.h"
+#include "spec/spec.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { FAR_OCTAVE = 5, OCTAVES = 10 }; /* what counts as far: distances of 32 to 1024 units */
+static const long double FAR_SCORE = 0.85L; /* nothing far may score higher where distance decays */
+static const double REACH = 8; /* positions are drawn from [0, REACH], as a patch's in an image */
+
+/* ORDER PROPERTY */
+static const struct {
+  const char *key, *label, *meaning;
+} properties[PROPERTY_COUNT] = {
+#define X(name, key, label, meaning) {key, label, meaning},
+    PROPERTIES(X)
+#undef X
+};
+
+/* ORDER VERDICT */
+static const char *const verdicts[VERDICT_COUNT] = {"no", "yes", "on average", "not applicable"};
+
+const char *property_key(property_name name) { return properties[name].key; }
+const char *property_label(property_name name) { return properties[name].label; }
+const char *property_meaning(property_name name) { return properties[name].meaning; }
+const char *verdict_text(verdict v) { return verdicts[v]; }
+
+property property_proved(verdict holds, const char *reason) {
+  return (property){.holds = holds, .proved = true, .reason = reason};
+}
+
+property property_measured(long double deviation, const char *reason) {
+  return (property){.holds = deviation <= PROPERTY_TOLERANCE ? VERDICT_YES : VERDICT_NO,
+                    .has_deviation = true, .deviation = deviation, .reason = reason};
+}
+
+property property_confirmed(property_name name, const char *reason, property measured) {
+  if (measured.holds != VERDICT_YES)
+    diag_bug("explain", "'%s' is proved (%s), but measured to be off by %Lg", property_label(name), reason, measured.deviation);
+  measured.proved = true;
+  measured.reason = reason;
+  return measured;
+}
+
+/* ---- positions ---- */
+
+static void draw(const property_probe *p, uint64_t *random, double low, double high, double *position) {
+  for (int axis = 0; axis < p->n_axes; axis++) position[axis] = random_uniform(random, low, high);
+}
+
+/* A direction, uniform on the sphere: rejection from the cube. */
+static void draw_direction(const property_probe *p, uint64_t *random, double *direction) {
+  double square;
+  do {
+    draw(p, random, -1, 1, direction);
+    square = 0;
+    for (int axis = 0; axis < p->n_axes; axis++) square += direction[axis] * direction[axis];
+  } while (square > 1 || square < 1e-4);
+  for (int axis = 0; axis < p->n_axes; axis++) direction[axis] /= sqrt(square);
+}
+
+/* A rotation of the axes' space as a product of plane rotations by random angles. */
+static void turn_positions(const property_probe *p, uint64_t random, double *position) {
+  for (int i = 0; i < p->n_axes; i++)
+    for (int j = i + 1; j < p->n_axes; j++) {
+      double angle = random_uniform(&random, -3.2, 3.2), x = position[i], y = position[j];
+      position[i] = cos(angle) * x - sin(angle) * y;
+      position[j] = sin(angle) * x + cos(angle) * y;
+    }
+}
+
+/* ---- deviations ---- */
+
+/* The largest difference between the scores of two pairs, relative to those above 1. */
+static long double difference(const property_probe *p, const long double *x, const long double *y) {
+  long double worst = 0;
+  for (int i = 0; i < p->n_values; i++) {
+    long double size = fmaxl(1, fmaxl(fabsl(x[i]), fabsl(y[i]))), off = fabsl(x[i] - y[i]) / size;
+    if (x[i] == y[i]) continue; /* infinities too: a mask is a mask in both */
+    if (isinf(x[i]) != isinf(y[i])) off = 1;
+    if (!(off <= worst)) worst = isnan(off) ? INFINITY : off;
+  }
+  return worst;
+}
+
+static const char *reason_of(arena *a, long double deviation, const char *what) {
+  if (isinf(deviation)) return arena_printf(a, "scores are not finite at %s", what);
+  return arena_printf(a, "over random positions up to %g, %s", REACH, what);
+}
+
+property measure_translation(arena *a, const property_probe *p, uint64_t *random) {
+  long double *here = arena_array(a, long double, p->n_values), *there = arena_array(a, long double, p->n_values), worst = 0;
+  for (int sample = 0; sample < p->samples; sample++) {
+    double from[SPEC_MAX_AXES], to[SPEC_MAX_AXES], step[SPEC_MAX_AXES];
+    draw(p, random, 0, REACH, from);
+    draw(p, random, 0, REACH, to);
+    draw(p, random, 0, REACH, step);
+    /* Quarters, so that the moved positions have the same difference to the bit. */
+    for (int axis = 0; axis < p->n_axes; axis++) {
+      from[axis] = rint(4 * from[axis]) / 4, to[axis] = rint(4 * to[axis]) / 4, step[axis] = rint(4 * step[axis]) / 4;
+    }
+    p->pair(p, from, to, here);
+    for (int axis = 0; axis < p->n_axes; axis++) from[axis] += step[axis], to[axis] += step[axis];
+    p->pair(p, from, to, there);
+    worst = fmaxl(worst, difference(p, here, there));
+  }
+  return property_measured(worst, reason_of(a, worst, "both moved by one step"));
+}
+
+property measure_rotation(arena *a, const property_probe *p, uint64_t *random) {
+  if (p->n_axes == 1) return property_proved(VERDICT_NOT_APPLICABLE, "one axis cannot turn");
+  long double *here = arena_array(a, long double, p->n_values), *there = arena_array(a, long double, p->n_values), worst = 0;
+  for (int sample = 0; sample < p->samples; sample++) {
+    double from[SPEC_MAX_AXES], to[SPEC_MAX_AXES];
+    draw(p, random, 0, REACH, from);
+    draw(p, random, 0, REACH, to);
+    p->pair(p, from, to, here);
+    uint64_t rotation = random_next(random);
+    turn_positions(p, rotation, from);
+    turn_positions(p, rotation, to);
+    p->pair(p, from, to, there);
+    worst = fmaxl(worst, difference(p, here, there));
+  }
+  return property_measured(worst, reason_of(a, worst, "both turned about the origin"));
+}
+
+/* Rotations bring scores down by disagreeing, so that they never fall at every step: what is looked at is the
+ * highest score at distances of an octave, as the bound of RoFormer's section 3.4.3 does. */
+property measure_decay(arena *a, const property_probe *p, uint64_t *random) {
+  long double highest = 0, mean = 0;
+  for (int octave = FAR_OCTAVE; octave < OCTAVES; octave++)
+    for (int sample = 0; sample < p->samples; sample++) {
+      double from[SPEC_MAX_AXES], to[SPEC_MAX_AXES], distance = ldexp(random_uniform(random, 1, 2), octave);
+      draw(p, random, 0, REACH, from);
+      draw_direction(p, random, to);
+      for (int axis = 0; axis < p->n_axes; axis++) to[axis] = from[axis] + distance * to[axis];
+      long double likeness = p->likeness(p, from, to);
+      highest = isnan(likeness) ? INFINITY : fmaxl(highest, likeness);
+      mean += likeness / (p->samples * (OCTAVES - FAR_OCTAVE));
+    }
+  return (property){.holds = highest < FAR_SCORE ? VERDICT_ON_AVERAGE : VERDICT_NO, .has_deviation = true, .deviation = highest,
+                    .reason = arena_printf(a, "equal q and k score at most %.2Lf at distances of %d to %d (%.2Lf in the mean), 1 at none",
+                                           highest, 1 << FAR_OCTAVE, 1 << OCTAVES, mean)};
+}
+
+property measure_fall(arena *a, const property_probe *p, uint64_t *random) {
+  long double *near = arena_array(a, long double, 3 * p->n_values), *far = near + p->n_values, *before = far + p->n_values, sum = 0;
+  int rises = 0, higher = 0, finite = 0; /* what is not finite is masked */
+  for (int sample = 0; sample < p->samples; sample++) {
+    double from[SPEC_MAX_AXES], direction[SPEC_MAX_AXES], to[SPEC_MAX_AXES];
+    draw(p, random, 0, REACH, from);
+    draw_direction(p, random, direction);
+    p->pair(p, from, from, near);
+    memcpy(far, near, sizeof *far * (size_t)p->n_values);
+    for (int octave = 0; octave <= OCTAVES; octave++) {
+      memcpy(before, far, sizeof *far * (size_t)p->n_values);
+      for (int axis = 0; axis < p->n_axes; axis++) to[axis] = from[axis] + ldexp(direction[axis], octave);
+      p->pair(p, from, to, far);
+      for (int i = 0; i < p->n_values; i++) rises += !(far[i] <= before[i]);
+    }
+    for (int i = 0; i < p->n_values; i++) {
+      higher += !(far[i] < near[i]);
+      if (isfinite(far[i])) sum += far[i] - near[i], finite++;
+    }
+  }
+  long double mean = finite ? sum / finite : -INFINITY;
+  verdict holds = higher ? VERDICT_NO : rises ? VERDICT_ON_AVERAGE : VERDICT_YES;
+  const char *text = holds == VERDICT_YES  ? "the bias falls at every step of every direction, by %.3Lg in the mean at a distance of %d"
+                     : holds == VERDICT_NO ? "the bias does not fall in every direction: it changes by %.3Lg in the mean at a distance of %d"
+                                           : "the bias falls in every direction, though not at every step: by %.3Lg in the mean at a distance of %d";
+  return (property){.holds = holds, .has_deviation = true, .deviation = mean,
+                    .reason = arena_printf(a, text, holds == VERDICT_NO ? mean : -mean, 1 << OCTAVES)};
+}

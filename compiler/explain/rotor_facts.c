@@ -1,0 +1,129 @@
+/* explain/rotor_facts: properties of matrices of the position; see explain/rotor_facts.h. */
+#include "explain/rotor_facts.h"
+
+#include "spec/expr_facts.h"
+#include "verify/reference.h"
+
+#include <math.h>
+
+enum { MOST_BLOCKS = 64, WORK = 2048, FEWEST_SAMPLES = 8 }; /* WORK: matrices of three channels in a measurement */
+static const uint64_t SEED = 20260101;
+
+void rotor_facts_open(arena *a, const spec *s, double work, rotor_facts *out) {
+  int blocks = s->heads * s->n_blocks, room = s->n_components * s->n_components, most = (int)fmax(1, WORK / work / FEWEST_SAMPLES);
+  *out = (rotor_facts){.memory = a, .spec = s, .random = SEED};
+  out->operands = trial_random_operands(a, s, NUMBER_F32, &out->random);
+  if (most > MOST_BLOCKS) most = MOST_BLOCKS;
+  out->looked_at = blocks < most ? blocks : most;
+  int samples = (int)(WORK / work) / out->looked_at;
+  out->samples = samples < FEWEST_SAMPLES ? FEWEST_SAMPLES : samples;
+  for (int i = 0; i < 3; i++) out->matrix[i] = arena_array(a, long double, room);
+}
+
+void rotor_facts_block(const rotor_facts *f, int index, int *head, int *block) {
+  int at = (int)((int64_t)index * f->spec->heads * f->spec->n_blocks / f->looked_at);
+  *head = at / f->spec->n_blocks;
+  *block = at % f->spec->n_blocks;
+}
+
+static long double amplitude_of(const spec *s) { return s->inverse ? 1 / (long double)s->amplitude : s->amplitude; }
+
+/* relative = R(from)^T R(to) / amplitude^2 of the index-th block. */
+static void relative_rotation(const rotor_facts *f, int index, const double *from, const double *to, long double *relative) {
+  const spec *s = f->spec;
+  int n = s->n_components, head, block;
+  long double *x = f->matrix[0], *y = f->matrix[1], square = amplitude_of(s) * amplitude_of(s);
+  rotor_facts_block(f, index, &head, &block);
+  reference_block(s, from, f->operands.values, head, block, x);
+  reference_block(s, to, f->operands.values, head, block, y);
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++) {
+      long double sum = 0;
+      for (int k = 0; k < n; k++) sum += x[k * n + i] * y[k * n + j];
+      relative[i * n + j] = sum / square;
+    }
+}
+
+static void probe_pair(const property_probe *p, const double *from, const double *to, long double *values) {
+  const rotor_facts *f = p->context;
+  int n = f->spec->n_components;
+  for (int i = 0; i < f->looked_at; i++) relative_rotation(f, i, from, to, values + i * n * n);
+}
+
+static long double probe_likeness(const property_probe *p, const double *from, const double *to) {
+  const rotor_facts *f = p->context;
+  int n = f->spec->n_components;
+  long double *relative = f->matrix[2], sum = 0;
+  for (int i = 0; i < f->looked_at; i++) {
+    relative_rotation(f, i, from, to, relative);
+    for (int c = 0; c < n; c++) sum += relative[c * n + c];
+  }
+  return sum / (f->looked_at * n);
+}
+
+/* ---- one position ---- */
+
+/* The largest entry of a matrix less the identity. */
+static long double from_identity(const spec *s, const long double *matrix, long double worst) {
+  for (int c = 0; c < s->n_components * s->n_components; c++) {
+    long double off = fabsl(matrix[c] - (c % (s->n_components + 1) == 0));
+    if (!(off <= worst)) worst = isnan(off) ? INFINITY : off;
+  }
+  return worst;
+}
+
+static property norm_property(rotor_facts *f, const rotor_proofs *proofs) {
+  const spec *s = f->spec;
+  long double worst = 0;
+  if (fabsl(amplitude_of(s)) != 1)
+    return property_proved(VERDICT_NO, arena_printf(f->memory, "encoded channels are scaled by %.6Lg", fabsl(amplitude_of(s))));
+  for (int i = 0; i < f->looked_at; i++) {
+    double position[SPEC_MAX_AXES];
+    for (int axis = 0; axis < s->n_axes; axis++) position[axis] = random_uniform(&f->random, 0, 8);
+    relative_rotation(f, i, position, position, f->matrix[2]);
+    worst = from_identity(s, f->matrix[2], worst);
+  }
+  if (proofs->orthogonal)
+    return property_confirmed(PROPERTY_NORM, "every generator is a skew matrix, so its exponential is orthogonal", property_measured(worst, ""));
+  return property_measured(worst, "the largest entry of R^T R - I: turns in planes of mixed signature stretch");
+}
+
+static property origin_property(const rotor_facts *f, const rotor_proofs *proofs, bool linear) {
+  const spec *s = f->spec;
+  const double origin[SPEC_MAX_AXES] = {0};
+  long double worst = 0;
+  if (proofs->rebased) return property_proved(VERDICT_NO, "rows are in another basis, at the origin too");
+  for (int i = 0; i < f->looked_at; i++) {
+    int head, block;
+    rotor_facts_block(f, i, &head, &block);
+    reference_block(s, origin, f->operands.values, head, block, f->matrix[2]);
+    worst = from_identity(s, f->matrix[2], worst);
+  }
+  property measured = property_measured(worst, "the largest entry of R(0) - I");
+  return linear && s->amplitude == 1 ? property_confirmed(PROPERTY_ORIGIN, "all phases are 0 there", measured) : measured;
+}
+
+/* ---- all of them ---- */
+
+void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out) {
+  const spec *s = f->spec;
+  bool affine = true, linear = true;
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    affine = affine && expr_is_affine(s->angle[axis]);
+    linear = linear && expr_is_linear(s->angle[axis]);
+  }
+  property_probe probe = {.n_axes = s->n_axes, .n_values = f->looked_at * s->n_components * s->n_components, .samples = f->samples,
+                          .pair = probe_pair, .likeness = probe_likeness, .context = f};
+  property commuting = property_measured(proofs->commutator, "the largest commutator of two axes' generators, relative to their sizes");
+  property translation = measure_translation(f->memory, &probe, &f->random);
+  out[PROPERTY_COMMUTING] = proofs->commute ? property_confirmed(PROPERTY_COMMUTING, proofs->why_commute, commuting) : commuting;
+  out[PROPERTY_TRANSLATION] = proofs->commute && proofs->orthogonal && affine
+    ? property_confirmed(PROPERTY_TRANSLATION, "generators commute and are skew, and phases are linear in the position: R(r)^T R(s) = R(s - r)", translation)
+    : translation;
+  out[PROPERTY_NORM] = norm_property(f, proofs);
+  out[PROPERTY_ROTATION] = measure_rotation(f->memory, &probe, &f->random);
+  out[PROPERTY_INVERTIBLE] = property_proved(VERDICT_YES, proofs->inverse);
+  out[PROPERTY_DECAY] = measure_decay(f->memory, &probe, &f->random);
+  out[PROPERTY_CONTEXT] = property_proved(VERDICT_NO, "nothing is computed from a token's content");
+  out[PROPERTY_ORIGIN] = origin_property(f, proofs, linear);
+}

@@ -1,0 +1,42 @@
+/* explain/rotor_facts: what holds of encodings that multiply blocks of channels by matrices of the position.
+ *
+ * A form says what it can prove of its generators; the rest is measured on relative matrices
+ * R(r)^T R(s) of the long double reference, which knows no normal form.
+ */
+#ifndef PEGEN_EXPLAIN_ROTOR_FACTS_H
+#define PEGEN_EXPLAIN_ROTOR_FACTS_H
+
+#include "explain/property.h"
+#include "spec/spec.h"
+#include "verify/trial.h"
+
+typedef struct rotor_facts {
+  arena *memory;
+  const spec *spec;
+  trial_operands operands; /* random */
+  uint64_t random;
+  int looked_at;           /* blocks of all heads that are looked at, spread evenly */
+  int samples;             /* positions that a measurement draws */
+  long double *matrix[3];  /* room for [n_components][n_components] */
+} rotor_facts;
+
+/* work: what one matrix costs, 1 for a block of three channels. */
+void rotor_facts_open(arena *a, const spec *s, double work, rotor_facts *out);
+
+/* Head and block of the index-th that is looked at. */
+void rotor_facts_block(const rotor_facts *f, int index, int *head, int *block);
+
+/* What a form knows of its generators from the description. */
+typedef struct rotor_proofs {
+  bool orthogonal;     /* every generator acts by a skew matrix */
+  bool commute;
+  const char *why_commute;
+  long double commutator; /* the largest of two axes, relative to their sizes; measured either way */
+  bool rebased;        /* rows stay in another basis: nothing is the identity */
+  const char *inverse; /* why the encoding can be undone */
+} rotor_proofs;
+
+/* Fills all properties. */
+void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out);
+
+#endif

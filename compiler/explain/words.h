@@ -1,0 +1,21 @@
+/* explain/words: the parts of a description that several forms share, in words and numbers. */
+#ifndef PEGEN_EXPLAIN_WORDS_H
+#define PEGEN_EXPLAIN_WORDS_H
+
+#include "explain/explain.h"
+#include "plan/plan.h"
+
+/* Sizes, phases and the combine rule of a description with blocks. */
+void explain_blocks(arena *a, const spec *s, explanation *out);
+
+/* "e1, e2, e3 of Cl(3,0,0)" */
+const char *explain_blades_text(arena *a, const spec *s);
+/* "-e23", "learned e12 + learned e13, from axis" */
+const char *explain_generator(arena *a, const spec *s, int axis);
+/* "axis, freq": the operands that the expressions read; NULL: none */
+const char *explain_operands(arena *a, const spec *s, const expr *const *x, int count);
+
+/* Of kernels that compute a block's matrix by expressions. */
+void explain_program_cost(arena *a, const plan *p, explain_cost *cost);
+
+#endif

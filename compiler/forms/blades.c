@@ -1,0 +1,123 @@
+/* forms/blades: rotors on blades of Cl(p,q,r), in closed form; see forms/form.h.
+ *
+ *   spec -> group (block program) -> plan -> emit_cpu, or emit_ptx
+ */
+#include "algebra/dense_vectors.h"
+#include "base/diag.h"
+#include "cpu/rotors.h"
+#include "forms/form.h"
+#include "algebra/block_of_four.h"
+#include "plan/plan.h"
+
+#include "kernel/loop.h"
+
+static bool is_plain(const spec *s) { return !s->basis && !s->polynomial && !s->pairwise && !s->additive; }
+
+static bool takes(const spec *s) { return dense_is_vectors(s) || (is_plain(s) && !s->dense); }
+
+static bool takes_four(const spec *s) { return is_plain(s) && s->dense && !s->dense->schur && s->n_components == 4; }
+
+static void *build(arena *a, const spec *s) {
+  block_program *program = arena_new(a, block_program);
+  if (s->dense) s = dense_as_vectors(a, s);
+  return group_build(a, s, program) ? plan_build(a, program) : NULL;
+}
+
+static void *build_four(arena *a, const spec *s) {
+  block_program *program = arena_new(a, block_program);
+  group_dense_four(a, s, program);
+  return plan_build(a, program);
+}
+
+static void print(FILE *out, const void *plan) { plan_print(out, plan); }
+
+static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) { emit_cpu(b, a, plan, target, dtypes); }
+
+static int per_head(const void *of) {
+  const plan *p = of;
+  return p->per_head ? PEGEN_PER_HEAD_ALL : PEGEN_PER_HEAD_NONE;
+}
+
+static void hash(describe_hash *h, const void *of) {
+  const plan *p = of;
+  for (int i = 0; i < p->spec->n_components * p->spec->n_components; i++) describe_hash_expr(h, p->program->matrix.entry[i]);
+}
+
+/* ---- pegen_blades ---- */
+
+static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, int count) {
+  arena *a = d->request->memory;
+  LLVMValueRef rows[TARGET_MAX];
+  for (int i = 0; i < count; i++) {
+    LLVMValueRef encode[DTYPE_COUNT * 2];
+    for (int e = 0; e < DTYPE_COUNT * 2; e++) encode[e] = describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2));
+    LLVMValueRef fields[] = {describe_function(d, emit_prepare_name(a, targets[i])), LLVMConstArray2(d->ptr, encode, DTYPE_COUNT * 2),
+                             describe_function(d, emit_values_name(a, targets[i]))};
+    rows[i] = describe_struct(d, "pegen_target_code", fields, 3, sizeof(pegen_target_code));
+  }
+  return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
+}
+
+static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
+  const plan *p = of;
+  LLVMValueRef fields[] = {describe_i64(d, p->spec->n_blocks), describe_i64(d, p->lanes), describe_i64(d, p->n_leaves), describe_leaves(d, p),
+                           describe_i64(d, emit_prepared_bytes(p)), target_rows(d, targets, n_targets),
+                           describe_i64(d, emit_values_bytes(p))};
+  return describe_global(d, "blades", describe_struct(d, "pegen_blades", fields, 7, sizeof(pegen_blades)), true);
+}
+
+/* ---- GPUs ---- */
+
+static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) { return emit_ptx_program(a, plan, dtypes); }
+
+/* ---- sums: blocks of one channel, whose coefficients are added ---- */
+
+static bool takes_sum(const spec *s) { return s->additive != NULL; }
+
+static void *build_sum(arena *a, const spec *s) {
+  const expr *value = s->additive->value;
+  if (!(value->depends & DEPENDS_POSITION)) {
+    diag_error(s->file, s->line, "what is added does not depend on the position");
+    return NULL;
+  }
+  spec *channels = arena_new(a, spec);
+  int *channel = arena_array(a, int, s->head_dim);
+  for (int i = 0; i < s->head_dim; i++) channel[i] = i;
+  *channels = *s;
+  channels->n_components = 1;
+  channels->channel = channel;
+  block_program *program = arena_new(a, block_program);
+  program->spec = channels;
+  program->matrix.entry = arena_array(a, const expr *, 1);
+  program->matrix.entry[0] = expr_unary(s->pool, EXPR_NARROW, s->inverse ? expr_neg(s->pool, value) : value);
+  plan *p = plan_build(a, program);
+  p->is_sum = true;
+  return p;
+}
+
+static void hash_sum(describe_hash *h, const void *of) {
+  static const char kind[] = "sum";
+  describe_hash_bytes(h, kind, sizeof kind);
+  hash(h, of);
+}
+
+const form form_additive = {
+    .name = "additive", .explain = explain_additive,
+    .entries = {.encode = "pegen_driver_encode", .workspace = "pegen_driver_workspace"},
+    .takes = takes_sum, .plan = build_sum, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
+    .per_head = per_head, .hash = hash_sum, .check = &check_additive, .gpu = gpu,
+};
+
+const form form_blades = {
+    .name = "blades", .explain = explain_blades,
+    .entries = {.encode = "pegen_driver_encode", .prepare = "pegen_driver_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_driver_table_bytes"},
+    .takes = takes, .plan = build, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
+    .per_head = per_head, .hash = hash, .check = &check_rotors, .gpu = gpu,
+};
+
+const form form_dense_four = {
+    .name = "blades", .explain = explain_dense,
+    .entries = {.encode = "pegen_driver_encode", .prepare = "pegen_driver_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_driver_table_bytes"},
+    .takes = takes_four, .plan = build_four, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
+    .per_head = per_head, .hash = hash, .check = &check_rotors, .gpu = gpu,
+};

@@ -1,0 +1,14 @@
+/* forms/form: the table; see forms/form.h. */
+#include "forms/form.h"
+
+#include "base/diag.h"
+
+/* The first that takes a description has it: special before general. */
+static const form *const forms[] = {&form_attention, &form_polynomial, &form_additive, &form_blades, &form_dense_four, &form_dense, &form_basis};
+
+const form *form_of(const spec *s) {
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+    if (forms[i]->takes(s)) return forms[i];
+  diag_error(s->file, s->line, "no kernel can be made of what '%s' says together; expected blocks of blades, or dense blocks without a change of basis", s->name);
+  return NULL;
+}

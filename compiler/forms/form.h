@@ -1,0 +1,65 @@
+/* forms/form: the kinds of kernel that a description can become, one row each.
+ *
+ * A form takes a validated description through the stages that are its own: it plans (normal form
+ * and loops), prints its plan, emits the functions of a target, and describes them to the driver.
+ * What all forms share (targets, the object's head, the driver's checks) reads this table and knows
+ * no form by name. At most one form takes a description.
+ */
+#ifndef PEGEN_FORMS_FORM_H
+#define PEGEN_FORMS_FORM_H
+
+#include "bench/bench.h"
+#include "verify/check_kind.h"
+#include "object/describe.h"
+#include "explain/explain.h"
+#include "mlir/ir.h"
+#include "spec/spec.h"
+#include "object/target.h"
+#include "gpu/target.h"
+
+#include <stdio.h>
+
+/* Names of the driver's functions behind the entries NAME_encode, ...; NULL: the form has no such entry.
+ * The first three are int (driver, args, part, parts), the others size_t (driver, args). */
+typedef struct form_entries {
+  const char *encode, *attention, *prepare, *workspace, *table_bytes;
+} form_entries;
+
+struct form {
+  const char *name;     /* of the driver's text in kernel/embedded.c, and for people */
+  form_entries entries;
+  bool (*takes)(const spec *s);
+  /* The normal form and the loops; NULL after a diag_error. What it returns is what the others get. */
+  void *(*plan)(arena *a, const spec *s);
+  void (*print)(FILE *out, const void *plan); /* --emit expr */
+  explain_function *explain;                  /* what is known of it, for pegen explain; NULL: nothing is told */
+  /* The functions of one target; imports: declarations of the driver's, once per module; NULL: none are needed. */
+  void (*imports)(ir *b);
+  void (*emit_cpu)(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes);
+  /* The constant behind pegen_driver.form, with the targets' functions in it. */
+  LLVMValueRef (*describe)(describer *d, const void *plan, const cpu_target *const *targets, int n_targets);
+  /* Whether heads differ, so that a call must have the heads the kernel was made for: a PEGEN_PER_HEAD_ of kernel/loop.h. */
+  int (*per_head)(const void *plan);
+  /* Adds to a hash whatever of the description's mathematics is in no field that object/describe.c hashes itself. */
+  void (*hash)(describe_hash *state, const void *plan);
+  /* Channels that encode writes of rows of a number type (DTYPE_): head_dim, unless the encoding widens. NULL: head_dim.
+   * *columns receives the meaning of each channel beyond head_dim. */
+  int (*out_dim)(arena *a, const void *plan, int dtype, const char ***columns);
+  const check_kind *check; /* what pegen check does */
+  bench_function *bench;   /* what pegen bench does; NULL: encode beside a loop that moves the same bytes */
+  /* What is made for GPUs; NULL: no kernel of this form is. The program is NULL after a diag_error. */
+  const ptx_program *(*gpu)(arena *a, const void *plan, unsigned dtypes);
+};
+
+/* The form that takes the description; NULL after a diag_error where there is none. */
+const form *form_of(const spec *s);
+
+extern const form form_attention;  /* attention with functions of the displacement in it */
+extern const form form_blades;     /* rotors in closed form on blades of Cl(p,q,r) */
+extern const form form_dense_four; /* the same machinery for exponentials of 4 x 4 skew matrices */
+extern const form form_dense;      /* exponentials of larger skew matrices */
+extern const form form_basis;      /* blocks in closed form after a change of basis of the whole head */
+extern const form form_polynomial; /* columns that widen q and k */
+extern const form form_additive;   /* sums with something of the position */
+
+#endif

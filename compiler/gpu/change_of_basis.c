@@ -1,0 +1,169 @@
+/* gpu/change_of_basis: one matrix, many tokens; see gpu/change_of_basis.h. */
+#include "gpu/change_of_basis.h"
+
+#include "base/diag.h"
+#include "gpu/index.h"
+#include "gpu/cayley.h"
+#include "gpu/team.h"
+
+#include "kernel/launch.h"
+
+/* Tokens that share a C: what inverting costs is then as much as what multiplying some heads' rows does. */
+enum { MOST_SIZE = 64, MOST_TOKENS = 32, BLOCKS = 2 /* of a multiprocessor: registers of eliminating, some 200 a thread */ };
+
+typedef struct basis {
+  const plan_basis *plan;
+  const spec *spec;        /* whose blocks turn */
+  group_rows rows;
+  int lanes;               /* of a block: rows are dealt out to them */
+  ir_value lane;           /* i32: which of them the thread is */
+  ir_value turns;          /* i1: the thread has a block, and the token is turned; null: always */
+  ir_value coefficient[SPEC_MAX_BLADES * SPEC_MAX_BLADES]; /* null: 0 */
+} basis;
+
+/* Tokens that a group goes through, and the groups of a block together: what makes the number of threads a token whole. */
+static int tokens_of(const plan_basis *p) {
+  int threads = group_threads(p->spec->head_dim);
+  if (p->spec->basis->matrix.n_heads > 1) return 1; /* heads differ: so does C */
+  return threads < MOST_TOKENS ? threads : MOST_TOKENS;
+}
+
+/* ---- forming ---- */
+
+static void form_matrix(basis *m) {
+  const spec_skew *g = &m->spec->basis->matrix;
+  ir *b = m->rows.b;
+  pair one = {.hi = ir_float(b, b->f32, 1), .lo = {NULL}};
+  ir_value first = i32(b, g->offset[0]);
+  int step = g->n_heads > 1 ? g->offset[1] - g->offset[0] : 0;
+  if (step) first = add(b, first, mul(b, m->rows.body->column.head, step));
+  group_skew(&m->rows, 1, g, &first, &one, false);
+  group_cayley(m->rows.group, !m->spec->inverse);
+}
+
+/* ---- turning ---- */
+
+/* Of the thread's block; to turn back is the transpose of what the plan has for it. */
+static void make_coefficients(basis *m) {
+  const expr_matrix *matrix = &m->plan->turns->program->matrix;
+  thread_emitter *e = &m->rows.body->exprs;
+  int n = m->spec->n_components;
+  emit_thread_operands(e, matrix->entry, n * n);
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++) {
+      const expr *x = matrix->entry[m->spec->inverse ? j * n + i : i * n + j];
+      m->coefficient[i * n + j] = expr_is_const(x, 0) ? (ir_value){NULL} : emit_thread_f32(e, x, 0);
+    }
+}
+
+/* The block's channels of a row in shared memory, by its matrix. */
+static void turn_row(basis *m, ir_value row) {
+  ir *b = m->rows.b;
+  const spec *s = m->spec;
+  int n = s->n_components;
+  ir_value at[SPEC_MAX_BLADES], x[SPEC_MAX_BLADES];
+  for (int j = 0; j < n; j++) {
+    at[j] = group_row_address(&m->rows, row, emit_thread_index(&m->rows.body->exprs, s->channel + (int64_t)j * s->n_blocks));
+    x[j] = ir_load(b, b->f32, at[j], 4);
+  }
+  for (int i = 0; i < n; i++) {
+    ir_value sum = {NULL};
+    for (int j = 0; j < n; j++) {
+      ir_value c = m->coefficient[i * n + j];
+      if (c.ptr) sum = sum.ptr ? ir_fma(b, c, x[j], sum) : ir_op2(b, "arith.mulf", c, x[j]);
+    }
+    ir_store(b, sum.ptr ? sum : ir_float(b, b->f32, 0), at[i], 4, false);
+  }
+}
+
+/* All rows of the flight; barriers before and after. */
+static void turn_rows(basis *m) {
+  ir *b = m->rows.b;
+  int flight = group_flight(m->rows.spec);
+  ir_wait(b, IR_BARRIER_BLOCK);
+  ir_branch branch;
+  if (m->turns.ptr) branch = ir_if(b, m->turns);
+  for (int first = 0; first < flight; first += m->lanes) {
+    ir_value row = add(b, m->lane, i32(b, first));
+    ir_branch there;
+    if (first + m->lanes > flight) there = ir_if(b, below(b, row, i32(b, flight)));
+    turn_row(m, row);
+    if (first + m->lanes > flight) ir_end_if(b, there);
+  }
+  if (m->turns.ptr) ir_end_if(b, branch);
+  ir_wait(b, IR_BARRIER_BLOCK);
+}
+
+/* Which block the thread turns, and which of the rows. */
+static void deal_out(basis *m) {
+  ir *b = m->rows.b;
+  const matrix_group *g = m->rows.group;
+  int blocks = m->spec->n_blocks;
+  m->lanes = g->threads / blocks;
+  m->lane = ir_op2(b, "arith.divui", g->lane, i32(b, blocks));
+  m->turns = m->lanes * blocks < g->threads ? below(b, m->lane, i32(b, m->lanes)) : (ir_value){NULL};
+}
+
+/* ---- a token ---- */
+
+static void emit_token(basis *m, ir_value index, ir_value all) {
+  ir *b = m->rows.b;
+  ptx_body *t = m->rows.body;
+  ir_value first, threads_turn = m->turns;
+  m->rows.exists = below(b, index, all);
+  ir_value column = ir_select(b, m->rows.exists, index, ir_op2(b, "arith.subi", all, i32(b, 1)));
+  ptx_set_column(t, ir_op2(b, "arith.remui", m->rows.group->lane, i32(b, m->spec->n_blocks)), column);
+  if (m->spec->basis->matrix.n_heads > 1) form_matrix(m);
+  if (m->spec->skip_tokens > 0) {
+    ir_value turned = ir_compare_int(b, "sge", t->column.token, i32(b, m->spec->skip_tokens));
+    m->turns = m->turns.ptr ? ir_op2(b, "arith.andi", m->turns, turned) : turned;
+  }
+  ptx_positions(t);
+  make_coefficients(m);
+  row_origin origin = emit_row_origin(&t->rows, &t->column, ir_int(b, b->i64, 0));
+  ir_loop loop = ptx_begin_rows(t, &first);
+  group_rows_in(&m->rows, &origin, first);
+  if (m->spec->inverse) turn_rows(m);
+  else ir_wait(b, IR_BARRIER_BLOCK);
+  group_rows_multiply(&m->rows, 1, (ir_value){NULL});
+  if (!m->spec->inverse) turn_rows(m);
+  group_rows_out(&m->rows, &origin, first);
+  ir_end_for(b, loop);
+  m->turns = threads_turn;
+}
+
+/* ---- entries ---- */
+
+static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host) {
+  const plan_basis *p = program->plan;
+  plan turns = *p->turns;
+  turns.per_head = p->per_head;
+  ptx_body t = ptx_open(b, a, &turns, entry, has_bf16, host);
+  t.rows.exprs = &t.exprs;
+  t.rows.streams = row_streams(b, t.parameter);
+  matrix_group group = group_open(b, entry->name, p->spec->head_dim, t.thread);
+  basis m = {.plan = p, .spec = p->spec, .rows = {.b = b, .memory = a, .spec = p->whole, .body = &t, .group = &group, .unit = i32(b, 0)}};
+  int tokens = tokens_of(p);
+  ir_value line = add(b, mul(b, t.block, PEGEN_PTX_BLOCK / group.threads), group.group), all = ptx_columns(&t);
+  ptx_range(&t);
+  deal_out(&m);
+  m.rows.exists = ir_int(b, b->i1, 1);
+  if (m.spec->basis->matrix.n_heads == 1) form_matrix(&m);
+  group_rows_begin(&m.rows);
+  ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, tokens));
+  emit_token(&m, add(b, mul(b, line, tokens), ir_cast(b, "arith.trunci", loop.index, b->i32)), all);
+  ir_end_for(b, loop);
+  ir_return(b);
+}
+
+const ptx_program *emit_ptx_basis_program(arena *a, const plan_basis *p, unsigned dtypes) {
+  const spec *s = p->spec;
+  if (s->head_dim > MOST_SIZE) {
+    diag_error(s->file, s->line, "kernels of this kind are made for processors only: a GPU changes the basis of heads of up to %d channels; expected a smaller head_dim than %d, weights that pegen_fold_basis has multiplied it into, or --target x86-64-v3 or the like", MOST_SIZE, s->head_dim);
+    return NULL;
+  }
+  ptx_program *program = arena_new(a, ptx_program);
+  *program = (ptx_program){.spec = s, .plan = p, .per_head = p->per_head, .operations = p->turns->token_operations, .emit = emit};
+  ptx_add_group_entries(a, program, p->whole, group_threads(s->head_dim) / tokens_of(p), BLOCKS, dtypes);
+  return program;
+}

@@ -1,0 +1,382 @@
+/* gpu/dense: see gpu/dense.h. */
+#include "gpu/dense.h"
+
+#include "base/diag.h"
+#include "cpu/rotors.h"
+#include "gpu/index.h"
+#include "gpu/body.h"
+
+#include "kernel/launch.h"
+
+enum { WARP = 32, WARPS = PEGEN_PTX_BLOCK / WARP, MOST_SIZE = 8, MOST_COEFFICIENTS = 64, MOST_SHARED = 48 << 10 };
+
+/* M / 2^s has a norm below 1/2: what TERMS of the series leave out is below 2^-50 of it. 2^40 is more than
+ * the largest sum of angles that means anything. */
+enum { TERMS = 13, MOST_SQUARINGS = 40 };
+
+typedef struct dense {
+  arena *memory;
+  const spec *spec;
+  const expr **generator;  /* [axes]: a leaf with the offsets of the raw matrices */
+  int size, groups, slots; /* channels of a block; blocks at a time; times */
+  ptx_body *body;
+  stage stage;
+  ir *b;
+  ir_value group, row;     /* i32: of the lane */
+  ir_value encoded;        /* i1: the token is; null: all are */
+  ir_value coefficient[MOST_COEFFICIENTS]; /* [slots][size]: the lane's row of every block */
+} dense;
+
+static ir_value least(ir *b, ir_value x, int64_t most) { return ir_select(b, ir_compare_int(b, "slt", x, i32(b, most)), x, i32(b, most)); }
+static ir_value larger(ir *b, const char *compare, ir_value x, ir_value y) { return ir_select(b, ir_compare_float(b, compare, x, y), x, y); }
+
+/* ---- shared memory: the stage's rows, then these arrays ---- */
+
+/* Bytes from lane to lane: an odd number of pairs, so that lanes side by side meet different banks. */
+static int lane_bytes(int size) { return (size | 1) * PAIR_BYTES; }
+
+enum { NORMS, GENERATOR, POWER, MATRIX, ARRAYS };
+
+static int array_bytes(int size, int slots, int array) {
+  static const int lanes = WARP;
+  return array == NORMS ? lanes * 4 : array == MATRIX ? lanes * 4 * size * slots : lanes * lane_bytes(size);
+}
+
+static int64_t scratch_bytes(int size, int slots) {
+  int64_t bytes = 0;
+  for (int i = 0; i < ARRAYS; i++) bytes += array_bytes(size, slots, i);
+  return bytes;
+}
+
+/* Byte `at` (i32) of an array of the warp. */
+static ir_value scratch(dense *d, int array, ir_value at) {
+  ir *b = d->b;
+  int64_t base = 0;
+  for (int i = 0; i < array; i++) base += array_bytes(d->size, d->slots, i);
+  ir_value memory = ir_shared_address(b, arena_printf(d->memory, "%s_scratch", d->body->entry->name));
+  return ir_offset(b, memory, wide(b, add(b, add(b, mul(b, d->stage.warp, scratch_bytes(d->size, d->slots)), i32(b, base)), at)));
+}
+
+static ir_value lane_row(dense *d, int array, ir_value lane) { return scratch(d, array, mul(d->b, lane, lane_bytes(d->size))); }
+
+static pair load_pair(dense *d, ir_value row, int column) {
+  return pair_load(d->b, ir_offset_const(d->b, row, (int64_t)column * PAIR_BYTES));
+}
+
+static void store_pair(dense *d, ir_value row, int column, pair x) {
+  pair_store(d->b, x, ir_offset_const(d->b, row, (int64_t)column * PAIR_BYTES));
+}
+
+/* ---- forming ---- */
+
+static pair whole(dense *d, pair x) { return x.lo.ptr ? pair_add(d->b, pair_f32(x.hi), pair_f32(x.lo)) : x; }
+
+/* Adds angle times what the raw matrix gives to row `row` of the generator: its own row, or less its column. One after the
+ * other, because both together are more registers than a thread has to spare. */
+static void add_side(dense *d, int axis, int side, ir_value first, pair angle, pair *sum) {
+  ir *b = d->b;
+  const spec_skew *g = &d->spec->dense->generator[axis];
+  int n = d->size;
+  ir_value offset[MOST_SIZE];
+  pair raw[MOST_SIZE], zero = pair_f32(ir_float(b, b->f32, 0));
+  for (int j = 0; j < n; j++)
+    offset[j] = side ? add(b, first, add(b, d->row, i32(b, (int64_t)j * n))) : add(b, first, add(b, mul(b, d->row, n), i32(b, j)));
+  emit_thread_elements(&d->body->exprs, g->operand, n, offset, raw);
+  for (int j = 0; j < n; j++) {
+    const char *counts = g->rule == SKEW_DIFFERENCE ? "ne" : side ? "sgt" : "slt";
+    pair value = pair_select(b, ir_compare_int(b, counts, d->row, i32(b, j)), raw[j], zero);
+    value = pair_mul(b, angle, (side != 0) != d->spec->inverse ? pair_neg(b, value) : value);
+    sum[j] = axis || side ? pair_add(b, sum[j], value) : value;
+  }
+}
+
+/* Row `row` of the block's sum of angle times generator, turned round where the encoding is inverse. */
+static void sum_generators(dense *d, pair *sum) {
+  const spec *s = d->spec;
+  thread_emitter *e = &d->body->exprs;
+  emit_thread_operands(e, s->angle, s->n_axes);
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    ir_value first = emit_thread_offset(e, d->generator[axis], 0);
+    pair angle = emit_thread_pair(e, s->angle[axis], 0);
+    for (int side = 0; side < 2; side++) add_side(d, axis, side, first, angle, sum);
+  }
+}
+
+/* Squarings that bring a norm below 1/2: its exponent and two more, none for what is small. */
+static ir_value squarings(dense *d, ir_value norm) {
+  ir *b = d->b;
+  ir_value exponent = ir_op2(b, "arith.shrui", ir_cast(b, "arith.bitcast", norm, b->i32), i32(b, 23));
+  ir_value count = ir_op2(b, "arith.subi", exponent, i32(b, 127 - 2));
+  return least(b, ir_select(b, ir_compare_int(b, "slt", count, i32(b, 0)), i32(b, 0), count), MOST_SQUARINGS);
+}
+
+/* The largest sum of a row's magnitudes in the lane's own block, and of all in the warp. */
+static void share_norms(dense *d, const pair *sum, ir_value *own, ir_value *all) {
+  ir *b = d->b;
+  ir_value norm = ir_op1(b, "math.absf", sum[0].hi);
+  for (int j = 1; j < d->size; j++) norm = ir_op2(b, "arith.addf", norm, ir_op1(b, "math.absf", sum[j].hi));
+  ir_store(b, norm, scratch(d, NORMS, mul(b, d->stage.lane, 4)), 4, false);
+  ir_wait(b, IR_BARRIER_WARP);
+  *own = *all = norm;
+  ir_value first = mul(b, d->group, (int64_t)d->size * 4);
+  for (int j = 0; j < d->size; j++) *own = larger(b, "ogt", ir_load(b, b->f32, scratch(d, NORMS, add(b, first, i32(b, j * 4))), 4), *own);
+  for (int lane = 0; lane < d->groups * d->size; lane++) *all = larger(b, "ogt", ir_load(b, b->f32, scratch(d, NORMS, i32(b, lane * 4)), 4), *all);
+}
+
+/* row [size] times the block's matrix in `array`: what every lane of the block has put there. */
+static void times(dense *d, const pair *row, int array, pair *product) {
+  ir *b = d->b;
+  ir_value first = mul(b, d->group, d->size);
+  for (int k = 0; k < d->size; k++) {
+    ir_value other = lane_row(d, array, add(b, first, i32(b, k)));
+    for (int j = 0; j < d->size; j++) {
+      pair term = pair_mul_loosely(b, row[k], load_pair(d, other, j));
+      product[j] = k ? pair_add_loosely(b, product[j], term) : term;
+    }
+  }
+  for (int j = 0; j < d->size; j++) product[j] = whole(d, product[j]);
+}
+
+static void load_row(dense *d, ir_value own, pair *row) {
+  for (int j = 0; j < d->size; j++) row[j] = load_pair(d, own, j);
+}
+
+static void store_row(dense *d, ir_value own, const pair *row) {
+  for (int j = 0; j < d->size; j++) store_pair(d, own, j, row[j]);
+}
+
+/* exp(M / 2^s), row by row: r <- e_i + r M / k from the last term to the first. A lane touches its own row alone. */
+static void sum_series(dense *d, ir_value own) {
+  ir *b = d->b;
+  pair row[MOST_SIZE], product[MOST_SIZE];
+  float inverse[2 * TERMS];
+  for (int k = 0; k < TERMS; k++) pair_split(1.0 / (TERMS - k), &inverse[2 * k], &inverse[2 * k + 1]);
+  const char *table = arena_printf(d->memory, "%s_terms", d->body->entry->name);
+  ir_table(b, table, 2 * TERMS, inverse, NULL);
+  pair one = pair_const(b, 1), none = {.hi = ir_float(b, b->f32, 0), .lo = {NULL}};
+  for (int j = 0; j < d->size; j++) row[j] = pair_select(b, ir_compare_int(b, "eq", d->row, i32(b, j)), one, none);
+  store_row(d, own, row);
+  ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, TERMS));
+  ir_value term = narrow(b, loop.index);
+  pair factor = pair_load(b, ir_offset(b, ir_table_address(b, table), wide(b, mul(b, term, PAIR_BYTES))));
+  load_row(d, own, row);
+  times(d, row, GENERATOR, product);
+  for (int j = 0; j < d->size; j++) {
+    pair unit = pair_select(b, ir_compare_int(b, "eq", d->row, i32(b, j)), one, none);
+    product[j] = pair_add(b, unit, pair_mul(b, product[j], factor));
+  }
+  store_row(d, own, product);
+  ir_end_for(b, loop);
+}
+
+/* Squares as often as any block of the warp needs; a block that is done keeps its matrix. */
+static void square(dense *d, ir_value own, ir_value count, ir_value most) {
+  ir *b = d->b;
+  pair row[MOST_SIZE], product[MOST_SIZE];
+  ir_wait(b, IR_BARRIER_WARP);
+  ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_cast(b, "arith.extsi", most, b->i64));
+  load_row(d, own, row);
+  times(d, row, POWER, product);
+  ir_value more = ir_compare_int(b, "slt", ir_cast(b, "arith.trunci", loop.index, b->i32), count);
+  for (int j = 0; j < d->size; j++) product[j] = pair_select(b, more, product[j], row[j]);
+  ir_wait(b, IR_BARRIER_WARP); /* all have read */
+  store_row(d, own, product);
+  ir_wait(b, IR_BARRIER_WARP); /* all have written */
+  ir_end_for(b, loop);
+}
+
+static ir_value block_of(dense *d, ir_value slot) {
+  ir *b = d->b;
+  return least(b, add(b, mul(b, slot, d->groups), d->group), d->spec->n_blocks - 1);
+}
+
+/* The lane's row of its blocks' matrices, one block after the other, into MATRIX. */
+static void form_matrices(dense *d) {
+  ir *b = d->b;
+  pair sum[MOST_SIZE], row[MOST_SIZE];
+  double amplitude = d->spec->inverse ? 1 / d->spec->amplitude : d->spec->amplitude;
+  ir_value own_norm, all_norm;
+  ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, d->slots));
+  ir_value slot = ir_cast(b, "arith.trunci", loop.index, b->i32);
+  d->body->exprs.unit = block_of(d, slot);
+  sum_generators(d, sum);
+  share_norms(d, sum, &own_norm, &all_norm);
+  ir_value count = squarings(d, own_norm), most = squarings(d, all_norm);
+  ir_value factor = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.shli", ir_op2(b, "arith.subi", i32(b, 127), count), i32(b, 23)), b->f32);
+  for (int j = 0; j < d->size; j++) {
+    row[j].hi = ir_op2(b, "arith.mulf", sum[j].hi, factor);
+    row[j].lo = sum[j].lo.ptr ? ir_op2(b, "arith.mulf", sum[j].lo, factor) : ir_float(b, b->f32, 0);
+  }
+  store_row(d, lane_row(d, GENERATOR, d->stage.lane), row);
+  ir_wait(b, IR_BARRIER_WARP);
+  ir_value own = lane_row(d, POWER, d->stage.lane);
+  sum_series(d, own);
+  square(d, own, count, most);
+  ir_value at = add(b, mul(b, slot, (int64_t)WARP * 4 * d->size), mul(b, d->stage.lane, 4LL * d->size));
+  for (int j = 0; j < d->size; j++) {
+    pair x = load_pair(d, own, j);
+    ir_value value = ir_op2(b, "arith.addf", x.hi, x.lo);
+    if (amplitude != 1) value = ir_op2(b, "arith.mulf", value, ir_float(b, b->f32, amplitude));
+    ir_store(b, value, ir_offset_const(b, scratch(d, MATRIX, at), 4LL * j), 4, false);
+  }
+  ir_end_for(b, loop);
+  for (int s = 0; s < d->slots; s++)
+    for (int j = 0; j < d->size; j++) {
+      ir_value from = add(b, mul(b, d->stage.lane, 4LL * d->size), i32(b, (int64_t)s * WARP * 4 * d->size));
+      d->coefficient[s * d->size + j] = ir_load(b, b->f32, ir_offset_const(b, scratch(d, MATRIX, from), 4LL * j), 4);
+    }
+}
+
+/* ---- applying ---- */
+
+/* Bytes into a row of component j of the lane's block in `slot`. */
+static ir_value channel_at(dense *d, int slot, int j) {
+  d->body->exprs.unit = block_of(d, i32(d->b, slot));
+  return mul(d->b, emit_thread_index(&d->body->exprs, d->spec->channel + (int64_t)j * d->spec->n_blocks), d->body->entry->tile->element);
+}
+
+/* Component `row` of the lane's block in `slot`. */
+static ir_value own_channel_at(dense *d, int slot) {
+  ir *b = d->b;
+  ir_value at = channel_at(d, slot, 0);
+  for (int j = 1; j < d->size; j++) at = ir_select(b, ir_compare_int(b, "eq", d->row, i32(b, j)), channel_at(d, slot, j), at);
+  return at;
+}
+
+/* Bytes of shared memory that are read together: 16 where blocks are made of those, fewer as a block, its place and a row
+ * of shared memory demand. Lanes of one block read the same bytes. */
+static int read_bytes(const dense *d) {
+  int element = d->body->entry->tile->element, bytes = THREAD_PIECE;
+  if (!ptx_has_neighbours(d->spec)) return element;
+  while ((d->size | d->spec->channel[0] | d->spec->head_dim) * element % bytes) bytes /= 2;
+  return bytes;
+}
+
+/* The channels of the lane's block in `slot` of a row. */
+static void load_block(dense *d, int slot, int row, ir_value *x) {
+  int bytes = read_bytes(d), element = d->body->entry->tile->element;
+  thread_tile pieces = {.element = element, .access = bytes, .lanes = bytes / element, .n_accesses = 1};
+  row_thread reader = *d->stage.rows;
+  ir_value raw[1];
+  row_place place = {.raw = raw};
+  reader.t = &pieces;
+  for (int j = 0; j < d->size; j += pieces.lanes) {
+    place.in = ir_offset_const(d->b, stage_address(&d->stage, channel_at(d, slot, j)), (int64_t)row * d->body->entry->tile->pitch);
+    emit_row_load(&reader, &place);
+    emit_row_unpack(&reader, &place, x + j);
+  }
+}
+
+/* The lane's component of its blocks in every row: all are read before any is written. */
+static void apply(stage *s, void *context) {
+  dense *d = context;
+  ir *b = d->b;
+  int rows = s->flight, pitch = d->body->entry->tile->pitch;
+  ir_value *sums = arena_array(d->memory, ir_value, rows * d->slots);
+  for (int row = 0; row < rows; row++)
+    for (int slot = 0; slot < d->slots; slot++) {
+      ir_value sum = {NULL}, x[MOST_SIZE];
+      load_block(d, slot, row, x);
+      for (int j = 0; j < d->size; j++) {
+        ir_value c = d->coefficient[slot * d->size + j];
+        sum = j ? ir_fma(b, c, x[j], sum) : ir_op2(b, "arith.mulf", c, x[j]);
+      }
+      sums[row * d->slots + slot] = sum;
+    }
+  ir_wait(b, IR_BARRIER_WARP);
+  ir_branch branch;
+  if (d->encoded.ptr) branch = ir_if(b, d->encoded);
+  for (int slot = 0; slot < d->slots; slot++) {
+    ir_value at = stage_address(s, own_channel_at(d, slot));
+    for (int row = 0; row < rows; row++)
+      ir_store(b, emit_row_number(s->rows, sums[row * d->slots + slot]), ir_offset_const(b, at, (int64_t)row * pitch), d->body->entry->tile->element, false);
+  }
+  if (d->encoded.ptr) ir_end_if(b, branch);
+}
+
+/* ---- entries ---- */
+
+/* Blocks that a lane has, one after the other. */
+static int slots_of(const spec *s) {
+  int groups = WARP / s->n_components;
+  return (s->n_blocks + groups - 1) / groups;
+}
+
+static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host) {
+  const plan_dense *p = program->plan;
+  const spec *s = p->spec;
+  plan angles = *p->angles;
+  angles.per_head = p->per_head;
+  dense d = {.memory = a, .spec = s, .b = b, .size = s->n_components, .groups = WARP / s->n_components};
+  d.slots = slots_of(s);
+  d.generator = arena_array(a, const expr *, s->n_axes);
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    const spec_skew *g = &s->dense->generator[axis];
+    d.generator[axis] = expr_operand(s->pool, g->operand, g->n_heads, g->offset);
+  }
+  ptx_body t = ptx_open(b, a, &angles, entry, has_bf16, host);
+  t.rows.exprs = &t.exprs;
+  d.body = &t;
+  d.stage = (stage){.rows = &t.rows, .encode = apply, .context = &d, .piece = entry->access, .memory = arena_printf(a, "%s_rows", entry->name), .flight = entry->flight};
+  ir_shared(b, d.stage.memory, stage_bytes(&angles, entry->tile, entry->access, WARPS));
+  ir_shared(b, arena_printf(a, "%s_scratch", entry->name), WARPS * scratch_bytes(d.size, d.slots));
+  d.stage.warp = ir_op2(b, "arith.divui", t.thread, i32(b, WARP));
+  d.stage.lane = ir_op2(b, "arith.remui", t.thread, i32(b, WARP));
+  /* Lanes that are left over do what the first of the last block do, with scratch of their own. */
+  d.group = least(b, ir_op2(b, "arith.divui", d.stage.lane, i32(b, d.size)), d.groups - 1);
+  d.row = ir_op2(b, "arith.remui", d.stage.lane, i32(b, d.size));
+  ir_value columns = ptx_columns(&t), column = add(b, mul(b, t.block, WARPS), d.stage.warp);
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", column, columns));
+  ptx_range(&t);
+  ptx_set_column(&t, d.group, column);
+  if (s->skip_tokens > 0) d.encoded = ir_compare_int(b, "sge", t.column.token, i32(b, s->skip_tokens));
+  t.rows.streams = row_streams(b, t.parameter);
+  ptx_positions(&t);
+  form_matrices(&d);
+  stage_begin(&d.stage, column, columns, ptx_column_of, &t);
+  ir_value row;
+  ir_loop loop = ptx_begin_rows(&t, &row);
+  stage_rows(&d.stage, row, t.end);
+  ir_end_for(b, loop);
+  ir_end_if(b, inside);
+  ir_return(b);
+}
+
+static const thread_tile *make_tile(arena *a, const spec *s, int element) {
+  thread_tile *t = arena_new(a, thread_tile);
+  *t = (thread_tile){.element = element, .access = element, .lanes = 1, .n_units = s->n_blocks, .n_accesses = 1, .n_blocks = 1, .columns = 1, .pitch = s->head_dim * element};
+  t->block_at = arena_array(a, int, s->n_blocks + 1);
+  for (int i = 0; i < s->n_blocks; i++) t->block_at[i] = i;
+  return t;
+}
+
+/* A warp's matrices and rows, of the widest numbers. */
+bool emit_ptx_dense_fits(arena *a, const plan_dense *p) {
+  const spec *s = p->spec;
+  int size = s->n_components, slots = size <= MOST_SIZE ? slots_of(s) : 0;
+  if (size > MOST_SIZE || slots * size > MOST_COEFFICIENTS) return false;
+  const thread_tile *tile = make_tile(a, s, 4);
+  int64_t rows = stage_bytes(p->angles, tile, tile->element, WARPS), wide_rows = stage_bytes(p->angles, tile, THREAD_PIECE, WARPS);
+  return WARPS * scratch_bytes(size, slots) + (rows > wide_rows ? rows : wide_rows) <= MOST_SHARED;
+}
+
+static void add_entry(ptx_program *program, const plan_dense *p, const char *name, int dtype, const thread_tile *tile, int access) {
+  program->entry[program->n_entries++] = (ptx_entry){.name = name, .dtype = dtype, .access = access, .tile = tile, .flight = stage_flight(p->angles, tile, access), .blocks = 1};
+}
+
+const ptx_program *emit_ptx_dense_program(arena *a, const plan_dense *p, unsigned dtypes) {
+  const spec *s = p->spec;
+  ptx_program *program = arena_new(a, ptx_program);
+  *program = (ptx_program){.spec = s, .plan = p, .per_head = p->per_head, .operations = s->n_components * s->n_components, .emit = emit};
+  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+    if (!(dtypes & 1u << dtype)) continue;
+    const thread_tile *tile = make_tile(a, s, dtype == DTYPE_F32 ? 4 : 2);
+    const char *name = arena_printf(a, "%s_encode_%s", s->name, dtype_name[dtype]);
+    if (s->head_dim * tile->element % THREAD_PIECE) add_entry(program, p, name, dtype, tile, tile->element);
+    else {
+      add_entry(program, p, name, dtype, tile, THREAD_PIECE);
+      add_entry(program, p, arena_printf(a, "%s_narrow", name), dtype, tile, tile->element);
+    }
+  }
+  return program;
+}

@@ -1,0 +1,276 @@
+/* gpu/entries: indices, positions and rows of one thread; see gpu/entries.h. */
+#include "gpu/entries.h"
+
+#include "base/diag.h"
+#include "cpu/rotors.h"
+#include "gpu/body.h"
+
+#include "kernel/launch.h"
+#include "kernel/loop.h"
+#include "pegen/pegen.h"
+
+/* Bytes of rows a thread has under way, and how many rows at most; bytes of shared memory that leave a
+ * multiprocessor of any chip (64 KiB) busy. */
+enum { FLIGHT_BYTES = 96, FLIGHT_ROWS = 4, WARP = 32, WARPS = PEGEN_PTX_BLOCK / WARP, STAGE_BYTES = 12 << 10 };
+
+/* Rows of a thread whose loads are under way together. */
+static int direct_flight(const thread_tile *t) {
+  int flight = FLIGHT_BYTES / (t->n_accesses * t->access);
+  return flight < 1 ? 1 : flight > FLIGHT_ROWS ? FLIGHT_ROWS : flight;
+}
+
+/* The best way to rows whose addresses and strides are multiples of 16. */
+static ptx_entry best_entry(arena *a, const plan *p, int element) {
+  const thread_tile *direct = thread_tile_widest(a, p, element), *staged = NULL;
+  if (direct->access < THREAD_PIECE || !thread_tile_fills_sectors(direct, p->spec->head_dim)) staged = thread_tile_staged(a, p, element);
+  if (staged && stage_bytes(p, staged, THREAD_PIECE, WARPS) <= STAGE_BYTES) return (ptx_entry){.access = THREAD_PIECE, .tile = staged, .flight = stage_flight(p, staged, THREAD_PIECE)};
+  return (ptx_entry){.access = direct->access, .tile = direct, .flight = direct_flight(direct)};
+}
+
+static int make_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *entries) {
+  int count = 0;
+  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+    if (!(dtypes & 1u << dtype)) continue;
+    int element = dtype == DTYPE_F32 ? 4 : 2;
+    const char *name = arena_printf(a, "%s_encode_%s", p->spec->name, dtype_name[dtype]);
+    ptx_entry *wide = &entries[count++];
+    *wide = best_entry(a, p, element);
+    wide->name = name;
+    wide->dtype = dtype;
+    const thread_tile *narrow = wide->access > element ? thread_tile_build(a, p, element, element) : NULL;
+    if (narrow) entries[count++] = (ptx_entry){.name = arena_printf(a, "%s_narrow", name), .dtype = dtype, .access = element, .tile = narrow, .flight = direct_flight(narrow)};
+  }
+  return count;
+}
+
+/* ---- a thread ---- */
+
+static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
+static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
+static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
+static ir_value short_parameter(ptx_body *t, int index) { return ir_cast(t->b, "arith.trunci", t->parameter[index], t->b->i32); }
+
+void ptx_positions(ptx_body *t) {
+  ptx_coordinates(t->b, t->p->spec, t->parameter + PEGEN_PTX_POSITIONS, t->column.batch, t->column.token, t->exprs.positions);
+}
+
+/* ---- indices ---- */
+
+/* Columns are tokens of all batches, or of all heads where rotors differ by head, heads fastest. Threads lie in
+ * one line, a column's units side by side; of a staged tile every warp has whole columns. The launcher keeps
+ * their number below 2^31. */
+ir_value ptx_columns(ptx_body *t) {
+  ir *b = t->b;
+  ir_value others = t->p->per_head ? i32(b, t->p->spec->heads) : short_parameter(t, PEGEN_PTX_BATCHES);
+  return mul(b, short_parameter(t, PEGEN_PTX_TOKENS), others);
+}
+
+row_column ptx_column_of(void *context, ir_value index) {
+  ptx_body *t = context;
+  ir *b = t->b;
+  if (!t->p->per_head) {
+    ir_value tokens = short_parameter(t, PEGEN_PTX_TOKENS);
+    return (row_column){.token = ir_op2(b, "arith.remui", index, tokens), .batch = ir_op2(b, "arith.divui", index, tokens)};
+  }
+  ir_value heads = i32(b, t->p->spec->heads);
+  return (row_column){.token = ir_op2(b, "arith.divui", index, heads),
+                      .head = ir_op2(b, "arith.remui", index, heads),
+                      .batch = ir_op2(b, "arith.divui", t->begin, row_streams(b, t->parameter))};
+}
+
+void ptx_range(ptx_body *t) {
+  ir *b = t->b;
+  ir_value rows = short_parameter(t, PEGEN_PTX_ROWS), total;
+  const int heads = PEGEN_PTX_TENSOR_HEADS;
+  t->begin = mul(b, t->group, rows);
+  if (t->p->per_head) total = mul(b, short_parameter(t, PEGEN_PTX_BATCHES), row_streams(b, t->parameter));
+  else total = add(b, short_parameter(t, PEGEN_PTX_Q + heads), short_parameter(t, PEGEN_PTX_K + heads));
+  ir_value end = add(b, t->begin, rows);
+  t->end = ir_select(b, ir_compare_int(b, "ult", end, total), end, total);
+}
+
+void ptx_set_column(ptx_body *t, ir_value unit, ir_value column) {
+  t->column = ptx_column_of(t, column);
+  t->exprs.unit = unit;
+  t->exprs.head = t->column.head;
+}
+
+/* ---- rows ---- */
+
+static void emit_coefficients(ptx_body *t) {
+  int n = t->p->spec->n_components, size = n * n;
+  emit_thread_operands(&t->exprs, t->p->program->matrix.entry, size);
+  for (int slot = 0; slot < t->entry->tile->n_blocks; slot++)
+    for (int i = 0; i < size; i++) {
+      const expr *x = t->p->program->matrix.entry[i];
+      if (!expr_is_const(x, 0)) t->rows.coefficient[slot * size + i] = emit_thread_f32(&t->exprs, x, slot);
+    }
+}
+
+/* The thread's rows, `flight` at a time; first: the number of the first. */
+ir_loop ptx_begin_rows(ptx_body *t, ir_value *first) {
+  ir *b = t->b;
+  int flight = t->entry->flight;
+  ir_value span = ir_op2(b, "arith.subi", t->end, t->begin);
+  ir_value steps = ir_op2(b, "arith.divsi", add(b, span, i32(b, flight - 1)), i32(b, flight));
+  ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_cast(b, "arith.extsi", steps, b->i64));
+  *first = add(b, t->begin, mul(b, ir_cast(b, "arith.trunci", loop.index, b->i32), i32(b, flight)));
+  return loop;
+}
+
+/* Loads of rows first, so that all are under way together. Past the end the last row is loaded again and not stored. */
+static void emit_loop(ptx_body *t, const row_origin *origin, bool copy) {
+  ir *b = t->b;
+  int flight = t->entry->flight;
+  row_place *place = arena_array(t->rows.memory, row_place, flight);
+  ir_value *valid = arena_array(t->rows.memory, ir_value, flight);
+  ir_value last = ir_op2(b, "arith.subi", t->end, i32(b, 1)), first;
+  ir_loop loop = ptx_begin_rows(t, &first);
+  for (int i = 0; i < flight; i++) {
+    ir_value row = i ? add(b, first, i32(b, i)) : first;
+    valid[i] = i ? ir_compare_int(b, "slt", row, t->end) : (ir_value){NULL};
+    if (i) row = ir_select(b, valid[i], row, last);
+    place[i] = emit_row_place(&t->rows, origin, row);
+    emit_row_load(&t->rows, &place[i]);
+  }
+  for (int i = 0; i < flight; i++) emit_row_store(&t->rows, &place[i], valid[i], copy);
+  ir_end_for(b, loop);
+}
+
+static ir_value is_in_place(ptx_body *t, int tensor) {
+  return ir_compare_int(t->b, "eq", t->parameter[tensor + PEGEN_PTX_TENSOR_IN], t->parameter[tensor + PEGEN_PTX_TENSOR_OUT]);
+}
+
+static void emit_rotor(ptx_body *t) {
+  emit_row_blocks(&t->rows);
+  ptx_positions(t);
+  emit_coefficients(t);
+}
+
+/* Whether the call is in place and the thread's unit has no block: then its channels are where they belong. */
+static ir_value is_idle(ptx_body *t) {
+  ir *b = t->b;
+  const thread_tile *tile = t->entry->tile;
+  int *blocks = arena_array(t->rows.memory, int, tile->n_units);
+  for (int u = 0; u < tile->n_units; u++) {
+    blocks[u] = -1;
+    for (int slot = 0; slot < tile->n_blocks; slot++)
+      if (tile->block_at[slot * tile->n_units + u] >= 0) blocks[u] = 0;
+  }
+  ir_value busy = emit_thread_present(&t->exprs, blocks);
+  if (!busy.ptr) return busy;
+  ir_value in_place = ir_op2(b, "arith.andi", is_in_place(t, PEGEN_PTX_Q), is_in_place(t, PEGEN_PTX_K));
+  return ir_op2(b, "arith.andi", in_place, ir_op2(b, "arith.xori", busy, ir_int(b, b->i1, 1)));
+}
+
+static void emit_direct(ptx_body *t) {
+  ir *b = t->b;
+  ir_value line = add(b, mul(b, t->block, i32(b, PEGEN_PTX_BLOCK)), t->thread), units = i32(b, t->entry->tile->n_units);
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", line, mul(b, ptx_columns(t), units)));
+  ptx_range(t);
+  ptx_set_column(t, ir_op2(b, "arith.remui", line, units), ir_op2(b, "arith.divui", line, units));
+  ir_value idle = is_idle(t), never = ir_int(b, b->i1, 0);
+  ir_branch awake = ir_if(b, ir_compare_int(b, "eq", idle.ptr ? idle : never, never));
+  emit_row_accesses(&t->rows);
+  row_origin origin = emit_row_origin(&t->rows, &t->column, t->rows.delta[0]);
+  if (t->p->spec->skip_tokens > 0) {
+    ir_branch skipped = ir_if(b, ir_compare_int(b, "slt", t->column.token, i32(b, t->p->spec->skip_tokens)));
+    emit_loop(t, &origin, true);
+    ir_else(b, &skipped);
+    emit_rotor(t);
+    emit_loop(t, &origin, false);
+    ir_end_if(b, skipped);
+  } else {
+    emit_rotor(t);
+    emit_loop(t, &origin, false);
+  }
+  ir_end_if(b, awake);
+  ir_end_if(b, inside);
+}
+
+/* A lane without a unit, or of a column past the last, computes the rotor of another and moves its pieces. */
+static void emit_staged(ptx_body *t) {
+  ir *b = t->b;
+  const thread_tile *tile = t->entry->tile;
+  stage s = {.rows = &t->rows, .encode = stage_units, .piece = t->entry->access, .memory = arena_printf(t->rows.memory, "%s_rows", t->entry->name), .flight = t->entry->flight};
+  ir_shared(b, s.memory, stage_bytes(t->p, tile, s.piece, WARPS));
+  s.warp = ir_op2(b, "arith.divui", t->thread, i32(b, WARP));
+  s.lane = ir_op2(b, "arith.remui", t->thread, i32(b, WARP));
+  ir_value columns = ptx_columns(t), warp = add(b, mul(b, t->block, i32(b, WARPS)), s.warp), first = mul(b, warp, i32(b, tile->columns));
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", first, columns));
+  ptx_range(t);
+  ir_value units = i32(b, tile->n_units), own = add(b, first, ir_op2(b, "arith.divui", s.lane, units));
+  ir_value exists = ir_compare_int(b, "ult", own, columns);
+  ptx_set_column(t, ir_op2(b, "arith.remui", s.lane, units), ir_select(b, exists, own, first));
+  s.valid = ir_op2(b, "arith.andi", exists, ir_compare_int(b, "ult", s.lane, i32(b, tile->columns * tile->n_units)));
+  if (t->p->spec->skip_tokens > 0) s.valid = ir_op2(b, "arith.andi", s.valid, ir_compare_int(b, "sge", t->column.token, i32(b, t->p->spec->skip_tokens)));
+  emit_row_accesses(&t->rows);
+  emit_rotor(t);
+  stage_begin(&s, first, columns, ptx_column_of, t);
+  ir_value row;
+  ir_loop loop = ptx_begin_rows(t, &row);
+  stage_rows(&s, row, t->end);
+  ir_end_for(b, loop);
+  ir_end_if(b, inside);
+}
+
+/* ---- entries ---- */
+
+bool ptx_has_neighbours(const spec *s) {
+  for (int i = 0; i < s->n_blocks; i++)
+    for (int j = 0; j < s->n_components; j++)
+      if (s->channel[(int64_t)j * s->n_blocks + i] != s->channel[0] + i * s->n_components + j) return false;
+  return true;
+}
+
+int ptx_entry_units(const ptx_entry *entry) { return entry->units ? entry->units : entry->tile->n_units; }
+
+bool ptx_entry_waits(const ptx_entry *entry) { return entry->units || entry->tile->columns; }
+
+int emit_ptx_parameters(const spec *s) { return PEGEN_PTX_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT + s->n_inputs * PEGEN_PTX_INPUT_COUNT; }
+
+ptx_function ptx_open_function(ir *b, arena *a, const char *name, int count, int blocks, bool host) {
+  if (count > PEGEN_PTX_MAX_PARAMETERS) diag_bug("emit_ptx", "%d parameters", count);
+  ir_value *parameter = arena_array(a, ir_value, count + 1), arguments[4];
+  ptx_function f = {.parameter = parameter};
+  if (host) {
+    MlirType types[] = {b->i32, b->i32, b->i32, b->ptr};
+    ir_function(b, name, false, (MlirType){NULL}, 4, types, arguments);
+    f.block = arguments[0], f.group = arguments[1], f.thread = arguments[2];
+    for (int i = 0; i < count; i++) parameter[i] = ir_load(b, b->i64, ir_offset_const(b, arguments[3], i * 8), 8);
+    return f;
+  }
+  MlirType types[PEGEN_PTX_MAX_PARAMETERS];
+  for (int i = 0; i < count; i++) types[i] = b->i64;
+  ir_make_kernel(b, ir_function(b, name, false, (MlirType){NULL}, count, types, parameter), PEGEN_PTX_BLOCK, blocks);
+  f.block = ir_register(b, "nvvm.read.ptx.sreg.ctaid.x");
+  f.group = ir_register(b, "nvvm.read.ptx.sreg.ctaid.y");
+  f.thread = ir_register(b, "nvvm.read.ptx.sreg.tid.x");
+  return f;
+}
+
+ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_bf16, bool host) {
+  ptx_function f = ptx_open_function(b, a, entry->name, emit_ptx_parameters(p->spec), entry->blocks, host);
+  ptx_body t = {.b = b, .p = p, .entry = entry, .parameter = f.parameter, .block = f.block, .group = f.group, .thread = f.thread};
+  t.exprs = thread_emitter_create(b, a, p, entry->tile, entry->name);
+  t.exprs.operands = f.parameter + PEGEN_PTX_OPERANDS;
+  t.rows = (row_thread){.b = b, .memory = a, .p = p, .t = entry->tile, .dtype = entry->dtype, .has_bf16 = has_bf16, .parameter = f.parameter};
+  return t;
+}
+
+static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host) {
+  const plan *p = program->plan;
+  ptx_body t = ptx_open(b, a, p, entry, has_bf16, host);
+  t.rows.exprs = &t.exprs;
+  t.rows.coefficient = arena_array(a, ir_value, entry->tile->n_blocks * p->spec->n_components * p->spec->n_components + 1);
+  if (entry->tile->columns) emit_staged(&t);
+  else emit_direct(&t);
+  ir_return(b);
+}
+
+const ptx_program *emit_ptx_program(arena *a, const plan *p, unsigned dtypes) {
+  ptx_program *program = arena_new(a, ptx_program);
+  *program = (ptx_program){.spec = p->spec, .plan = p, .per_head = p->per_head, .operations = p->token_operations, .emit = emit};
+  program->n_entries = make_entries(a, p, dtypes, program->entry);
+  return program;
+}

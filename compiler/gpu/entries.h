@@ -1,0 +1,73 @@
+/* gpu/entries: from the plan to MLIR for one GPU thread.
+ *
+ * The body of an entry is a function of the thread's indices and the parameters of
+ * kernel/launch.h. It is emitted as GPU kernels, and as functions of the host
+ *
+ *     void NAME(int32_t block, int32_t group, int32_t thread, const int64_t *parameters)
+ *
+ * which tests call for one thread after the other: the same arithmetic and addresses on
+ * machines without a GPU. A barrier is there a call of ir.host_wait, which lets the others come as far.
+ */
+#ifndef PEGEN_GPU_ENTRIES_H
+#define PEGEN_GPU_ENTRIES_H
+
+#include "mlir/ir.h"
+#include "plan/thread.h"
+
+#include <stdio.h>
+
+/* One entry: a number type and a width of access. Where a unit's accesses would leave 32-byte sectors half
+ * written, or no unit is made of whole accesses, rows go through shared memory (gpu/staged_rows). */
+typedef struct ptx_entry {
+  const char *name; /* NAME_encode_bf16, NAME_encode_bf16_narrow */
+  int dtype;        /* DTYPE_ of cpu/rotors.h */
+  int access;       /* bytes of an access to rows */
+  const thread_tile *tile;
+  int blocks;       /* of ir_make_kernel */
+  int flight;       /* rows whose loads are under way at once */
+  int units;        /* threads of a token, where groups of them share units and wait for one another by barriers of the block; 0: the tile's */
+} ptx_entry;
+
+/* Whether blocks follow one another, each of neighbouring channels. */
+bool ptx_has_neighbours(const spec *s);
+
+/* Threads of a token (and head, where heads differ). */
+int ptx_entry_units(const ptx_entry *entry);
+/* Whether its threads wait for one another. */
+bool ptx_entry_waits(const ptx_entry *entry);
+
+enum { PTX_MAX_ENTRIES = 12 };
+
+/* What the launcher must know of attention entries to check a call as the CPU's driver does. */
+typedef struct ptx_attention {
+  int first_entry;  /* of the program's: it and all after it are of attention */
+  int n_parameters, value_dim;
+  bool placed;      /* positions are needed */
+  bool grid_only;   /* and must be the built-in grid's */
+  unsigned indexed; /* operands that are read by index */
+} ptx_attention;
+
+/* What a form makes for GPUs. */
+typedef struct ptx_program ptx_program;
+struct ptx_program {
+  const spec *spec;
+  const void *plan;      /* the form's */
+  bool per_head;         /* rotors differ from head to head */
+  int operations;        /* of a block and token */
+  const char *summary;   /* in the head of the PTX file, where there are no blocks; NULL: blocks, channels and operations */
+  int n_entries;         /* widest access first within a type */
+  const ptx_attention *attention; /* NULL: all entries encode */
+  ptx_entry entry[PTX_MAX_ENTRIES];
+  /* Appends an entry to the module. has_bf16: the machine converts to bfloat16; host: see above. */
+  void (*emit)(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host);
+  /* The head of the PTX file from entries to grid, each line a comment; NULL: as of blocks that are encoded. */
+  void (*print_work)(FILE *out, const ptx_program *program);
+};
+
+/* Rotors in closed form on blades. */
+const ptx_program *emit_ptx_program(arena *a, const plan *p, unsigned dtypes);
+
+/* Parameters of every entry (kernel/launch.h). */
+int emit_ptx_parameters(const spec *s);
+
+#endif

@@ -1,0 +1,23 @@
+/* gpu/index: arithmetic on the numbers of threads, rows and channels, as the emitters of GPU entries write it.
+ *
+ * Numbers are i32 and not negative; they become i64 where they are added to addresses.
+ */
+#ifndef PEGEN_GPU_INDEX_H
+#define PEGEN_GPU_INDEX_H
+
+#include "mlir/ir.h"
+
+static inline ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
+static inline ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
+static inline ir_value sub(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.subi", x, y); }
+static inline ir_value mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
+static inline ir_value quotient(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.divui", x, i32(b, y)); }
+static inline ir_value rest(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.remui", x, i32(b, y)); }
+static inline ir_value both(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.andi", x, y); }
+static inline ir_value below(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "ult", x, y); }
+/* x, or the last number below end. */
+static inline ir_value clamped(ir *b, ir_value x, ir_value end) { return ir_select(b, below(b, x, end), x, sub(b, end, i32(b, 1))); }
+static inline ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
+static inline ir_value narrow(ir *b, ir_value x) { return ir_cast(b, "arith.trunci", x, b->i32); }
+
+#endif

@@ -1,0 +1,129 @@
+/* gpu/pairwise: what a pair of tokens adds to its score, from the displacement; see gpu/attention.h.
+ *
+ * A bias is float32 of coordinates rounded to float32, as on processors. A rotation is made of the displacement in
+ * two-float arithmetic, block by block in a loop, and what blocks share is computed before it.
+ */
+#include "gpu/index.h"
+#include "gpu/attention.h"
+
+#include "kernel/launch.h"
+
+/* Operations of a bias that are written out for each of a thread's pairs. */
+enum { SHORT_OPERATIONS = 12 };
+
+bool attend_pair_is_short(const attention_plan *p) { return !p->matrix && p->operations <= SHORT_OPERATIONS; }
+
+int attend_next_plain(const attention_plan *p, int from, int *end) {
+  const spec *s = p->spec;
+  bool turned[SPEC_MAX_HEAD_DIM] = {false};
+  for (int i = 0; p->matrix && i < s->n_components * s->n_blocks; i++) turned[s->channel[i]] = true;
+  while (from < p->head_dim && turned[from]) from++;
+  for (*end = from; *end < p->head_dim && !turned[*end];) ++*end;
+  return from;
+}
+
+void attend_pair_begin(attend *t) {
+  const attention_plan *p = t->p;
+  const expr **roots = arena_array(t->memory, const expr *, p->n_shared + 2);
+  int count = 0;
+  if (p->bias) roots[count++] = p->bias;
+  for (int i = 0; i < p->n_shared; i++) roots[count++] = p->shared[i];
+  emit_thread_operands(&t->exprs, roots, count);
+}
+
+static ir_value float_at(attend *t, ir_value row, ir_value channel) {
+  return ir_load(t->b, t->b->f32, ir_offset(t->b, row, wide(t->b, mul(t->b, channel, 4))), 4);
+}
+
+/* ---- the bias ---- */
+
+static ir_value bias(attend *t, ir_value query, ir_value key) {
+  ir *b = t->b;
+  thread_emitter *e = &t->exprs;
+  pair *remembered = emit_thread_remember(e);
+  for (int axis = 0; axis < t->p->spec->n_axes; axis++) {
+    ir_value of_key = pair_narrow(b, attend_coordinate(t, t->places, key, axis)), of_query = pair_narrow(b, attend_coordinate(t, t->query_places, query, axis));
+    e->positions[axis] = pair_f32(ir_op2(b, "arith.subf", of_key, of_query));
+  }
+  ir_value value = emit_thread_f32(e, t->p->bias, 0);
+  emit_thread_forget(e, remembered);
+  return value;
+}
+
+/* ---- the rotation ---- */
+
+/* Row i of the block's matrix times the key's components; where the pair is not encoded, the component itself. */
+static ir_value turned(attend *t, int i, const ir_value *entry, const ir_value *k, ir_value encoded) {
+  ir *b = t->b;
+  const attention_plan *p = t->p;
+  int n = p->spec->n_components;
+  ir_value sum = {NULL};
+  for (int j = 0; j < n; j++) {
+    int at = i * n + j;
+    if (p->entry_of[at] < 0) continue;
+    ir_value x = entry[p->entry_of[at]];
+    if (p->entry_negated[at]) x = ir_op1(b, "arith.negf", x);
+    sum = sum.ptr ? ir_fma(b, x, k[j], sum) : ir_op2(b, "arith.mulf", x, k[j]);
+  }
+  if (!sum.ptr) sum = ir_float(b, b->f32, 0);
+  return encoded.ptr ? ir_select(b, encoded, sum, k[i]) : sum;
+}
+
+/* q . (R k) of one block, the emitter's unit, added to sum. */
+static ir_value add_block(attend *t, ir_value q_row, ir_value k_row, ir_value encoded, ir_value sum) {
+  ir *b = t->b;
+  const attention_plan *p = t->p;
+  const spec *s = p->spec;
+  thread_emitter *e = &t->exprs;
+  ir_value q[SPEC_MAX_BLADES], k[SPEC_MAX_BLADES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+  emit_thread_operands(e, p->entry, p->n_entries);
+  for (int i = 0; i < p->n_entries; i++) entry[i] = emit_thread_f32(e, p->entry[i], 0);
+  for (int i = 0; i < s->n_components; i++) {
+    ir_value channel = emit_thread_index(e, s->channel + (int64_t)i * s->n_blocks);
+    q[i] = float_at(t, q_row, channel);
+    k[i] = float_at(t, k_row, channel);
+  }
+  for (int i = 0; i < s->n_components; i++) sum = ir_fma(b, q[i], turned(t, i, entry, k, encoded), sum);
+  return sum;
+}
+
+static ir_value rotated(attend *t, ir_value query, ir_value key, ir_value encoded) {
+  ir *b = t->b;
+  const attention_plan *p = t->p;
+  thread_emitter *e = &t->exprs;
+  pair *of_call = emit_thread_remember(e);
+  for (int axis = 0; axis < p->spec->n_axes; axis++)
+    e->positions[axis] = pair_sub(b, attend_coordinate(t, t->places, key, axis), attend_coordinate(t, t->query_places, query, axis));
+  for (int i = 0; i < p->n_shared; i++) emit_thread_pair(e, p->shared[i], 0);
+  ir_value q_row = attend_row_at(t, t->queries, query, t->shape.query_pitch), k_row = attend_row_at(t, t->rows, key, t->shape.key_pitch);
+  ir_value zero = ir_float(b, b->f32, 0), unit = e->unit, sum;
+  ir_loop blocks = ir_for_with(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, p->spec->n_blocks), 1, &zero, &sum);
+  pair *of_pair = emit_thread_remember(e);
+  e->unit = ir_cast(b, "arith.trunci", blocks.index, b->i32);
+  ir_value next = add_block(t, q_row, k_row, encoded, sum);
+  ir_end_for_with(b, blocks, 1, &next, &sum);
+  e->unit = unit;
+  emit_thread_forget(e, of_pair);
+  emit_thread_forget(e, of_call);
+  return sum;
+}
+
+ir_value attend_encoded(attend *t, ir_value query_token, ir_value key_token) {
+  ir *b = t->b;
+  if (t->p->spec->skip_tokens == 0) return (ir_value){NULL};
+  ir_value skip = i32(b, t->p->spec->skip_tokens);
+  return ir_op2(b, "arith.andi", ir_compare_int(b, "sge", query_token, skip), ir_compare_int(b, "sge", key_token, skip));
+}
+
+ir_value attend_pair(attend *t, ir_value query, ir_value query_token, ir_value key, ir_value key_token) {
+  ir *b = t->b;
+  const attention_plan *p = t->p;
+  ir_value encoded = attend_encoded(t, query_token, key_token), sum = {NULL}, zero = ir_float(b, b->f32, 0);
+  if (p->bias) {
+    sum = bias(t, query, key);
+    if (encoded.ptr) sum = ir_select(b, encoded, sum, zero);
+  }
+  if (!p->matrix) return sum;
+  ir_value of_blocks = rotated(t, query, key, encoded);
+  return sum.ptr ? ir_op2(b, "arith.addf", of_blocks, sum) : of_blocks;
+}

@@ -1,0 +1,120 @@
+/* gpu/polynomial: a bias of attention that is a polynomial of the displacement, on a GPU; see gpu/attention.h.
+ *
+ * The same columns that widen q and k elsewhere (plan/widen.h), of a tile of queries and a tile of keys at a time and in
+ * float32: no widened row leaves shared memory. A query's columns are made once, by the lanes of emit_ptx_weights, in the
+ * memory that keys and scores take afterwards; a key's with each tile of keys, by one thread, whose powers are float32 as on
+ * processors. Positions count from the query in the middle of the tile, so that what is multiplied out is hardly larger
+ * than the displacements themselves.
+ */
+#include "gpu/index.h"
+#include "mlir/monomial.h"
+#include "gpu/attention.h"
+
+#include "kernel/launch.h"
+
+bool attend_has_columns(const attention_plan *p) { return p->columns && p->columns->n_columns > 0; }
+
+bool attend_columns_fit(arena *a, const attention_plan *p, attend_shape *s, int64_t own, int64_t room) {
+  widen_tables tables = widen_tables_make(a, p->columns, NULL);
+  s->token_lanes = weight_lanes_of(p->columns, &tables, 0, own);
+  if (!s->token_lanes) s->token_lanes = weight_lanes_of(p->columns, &tables, 0, room);
+  if (!s->token_lanes) return false;
+  s->scratch = (int64_t)weight_token_bytes(p->columns, &tables, s->token_lanes, 0) * (PEGEN_PTX_BLOCK / s->token_lanes);
+  return true;
+}
+
+/* The place of the query in the middle; all threads of the block come here and meet. */
+static void lay_origin(attend *t) {
+  ir *b = t->b;
+  pair place[SPEC_MAX_AXES];
+  ir_branch one = ir_if(b, ir_compare_int(b, "eq", t->thread, i32(b, 0)));
+  ir_value middle = attend_placed_token(t, add(b, t->first, i32(b, t->shape.queries / 2)), t->tokens);
+  ptx_coordinates(b, t->p->spec, t->parameter + PEGEN_PTX_ATTENTION_POSITIONS, t->batch, middle, place);
+  for (int axis = 0; axis < t->p->spec->n_axes; axis++) attend_store_coordinate(t, t->origin, i32(b, 0), axis, place[axis]);
+  ir_end_if(b, one);
+  ir_wait(b, IR_BARRIER_BLOCK);
+}
+
+/* A token's coordinates less the origin's. */
+static pair *displaced(attend *t, int parameter, ir_value token, pair *place) {
+  ir *b = t->b;
+  ptx_coordinates(b, t->p->spec, t->parameter + parameter, t->batch, token, place);
+  for (int axis = 0; axis < t->p->spec->n_axes; axis++) place[axis] = pair_sub(b, place[axis], attend_coordinate(t, t->origin, i32(b, 0), axis));
+  return place;
+}
+
+/* ---- queries ---- */
+
+static void set_lanes(attend *t) {
+  ir *b = t->b;
+  weight_lanes *w = &t->weights;
+  const plan_widen *p = t->p->columns;
+  *w = (weight_lanes){.b = b, .memory = t->memory, .p = p, .prefix = t->entry->name, .exprs = &t->exprs, .shared = t->rows, .lanes = t->shape.token_lanes};
+  w->tables = widen_tables_make(t->memory, p, NULL);
+  widen_tables_emit(b, t->memory, &w->tables, w->prefix);
+  w->lane = rest(b, t->thread, w->lanes);
+  w->token = quotient(b, t->thread, w->lanes);
+}
+
+/* Columns of query `query` of the tile, which is `token` of the sequence, or another that exists. */
+static void lay_query(attend *t, ir_value query, ir_value token, ir_value scale) {
+  ir *b = t->b;
+  weight_lanes *w = &t->weights;
+  pair place[SPEC_MAX_AXES];
+  ir_branch first = ir_if(b, ir_compare_int(b, "eq", w->lane, i32(b, 0)));
+  weight_lay_monomials(w, displaced(t, PEGEN_PTX_ATTENTION_POSITIONS, token, place));
+  ir_end_if(b, first);
+  ir_wait(b, IR_BARRIER_WARP);
+  weight_lay_gains(w);
+  const ir_value *inputs = t->parameter + PEGEN_PTX_ATTENTION_OPERANDS + t->p->spec->n_operands * PEGEN_PTX_OPERAND_COUNT;
+  weight_set_inputs(w, inputs, t->batch, token, t->head, t->entry->dtype);
+  weight_lay_weights(w);
+  ir_value columns = ir_offset_const(b, attend_row_at(t, t->queries, query, t->shape.query_pitch), 4LL * t->shape.columns_at);
+  lane_turns turns = begin_turns(w, t->shape.width - t->shape.columns_at);
+  ir_value count = i32(b, w->p->n_columns), column = ir_select(b, below(b, turns.index, count), turns.index, count); /* what pads has no gains */
+  ir_store(b, ir_op2(b, "arith.mulf", weight_column(w, column), scale), ir_offset(b, columns, wide(b, mul(b, turns.index, 4))), 4, false);
+  end_turns(w, turns);
+}
+
+void attend_query_columns(attend *t, ir_value scale) {
+  ir *b = t->b;
+  set_lanes(t);
+  lay_origin(t);
+  int at_once = PEGEN_PTX_BLOCK / t->weights.lanes;
+  ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, t->shape.queries / at_once));
+  ir_value query = add(b, t->weights.token, mul(b, narrow(b, loop.index), at_once));
+  lay_query(t, query, attend_placed_token(t, add(b, t->first, query), t->tokens), scale);
+  ir_end_for(b, loop);
+  ir_wait(b, IR_BARRIER_BLOCK); /* keys and scores come where the queries' columns were made */
+}
+
+/* ---- keys ---- */
+
+static ir_value key_column(power_table *powers, const widen_column *c) {
+  ir_value sum = {NULL};
+  for (int i = 0; i < c->n_key; i++) {
+    ir_value term = emit_monomial(powers, &c->key[i], c->key_factor[i]);
+    sum = sum.ptr ? ir_op2(powers->b, "arith.addf", sum, term) : term;
+  }
+  return sum;
+}
+
+void attend_key_columns(attend *t, ir_value first) {
+  ir *b = t->b;
+  const plan_widen *p = t->p->columns;
+  pair place[SPEC_MAX_AXES];
+  ir_branch some = ir_if(b, below(b, t->thread, i32(b, t->shape.keys)));
+  displaced(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, attend_placed_token(t, add(b, first, t->thread), t->keys), place);
+  power_table powers = {.b = b, .type = b->f32};
+  for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = pair_narrow(b, place[axis]);
+  ir_value row = attend_row_at(t, t->rows, t->thread, t->shape.key_pitch);
+  for (int at = t->shape.columns_at; at < t->shape.width; at += ATTEND_QUAD) {
+    ir_value four[ATTEND_QUAD];
+    for (int i = 0; i < ATTEND_QUAD; i++) {
+      int column = at - t->shape.columns_at + i;
+      four[i] = column < p->n_columns ? key_column(&powers, &p->column[column]) : ir_float(b, b->f32, 0);
+    }
+    ir_store(b, ir_elements(b, ir_vector(b, ATTEND_QUAD, b->f32), ATTEND_QUAD, four), ir_offset_const(b, row, 4LL * at), 16, false);
+  }
+  ir_end_if(b, some);
+}

@@ -1,0 +1,83 @@
+/* gpu/position: coordinates of a token in a GPU thread: positions of any type, or the built-in grid's. */
+#include "gpu/body.h"
+
+#include "kernel/launch.h"
+#include "kernel/loop.h"
+
+/* Where they come from: what stands from PEGEN_PTX_POSITIONS on among an entry's parameters. */
+typedef struct source {
+  ir *b;
+  const spec *spec;
+  const ir_value *parameter;
+  ir_value batch, token; /* i32 */
+} source;
+
+enum { ADDRESS, TYPE, BATCH, TOKEN, AXIS }; /* ORDER PEGEN_PTX_POSITIONS */
+
+static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
+static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
+static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
+static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
+
+static pair coordinate(source *s, ir_value at, bool is_f32) {
+  ir *b = s->b;
+  ir_value low = ir_load(b, b->i32, ir_pointer(b, at), 4);
+  if (is_f32) return pair_f32(ir_cast(b, "arith.bitcast", low, b->f32));
+  ir_value type = ir_cast(b, "arith.trunci", s->parameter[TYPE], b->i32);
+  ir_value is_f64 = ir_compare_int(b, "eq", type, i32(b, PEGEN_POSITION_F64)), is_i32 = ir_compare_int(b, "eq", type, i32(b, PEGEN_POSITION_I32));
+  ir_value step = ir_select(b, is_i32, ir_int(b, b->i64, 0), ir_int(b, b->i64, 4));
+  ir_value high = ir_load(b, b->i32, ir_pointer(b, add(b, at, step)), 4);
+  high = ir_select(b, is_i32, ir_op2(b, "arith.shrsi", low, i32(b, 31)), high);
+  return pair_select(b, is_f64, pair_from_f64(b, low, high), pair_from_i64(b, low, high));
+}
+
+static void load_coordinates(source *s, ir_value *values) {
+  ir *b = s->b;
+  int axes = s->spec->n_axes;
+  ir_value row = add(b, s->parameter[ADDRESS], mul(b, wide(b, s->batch), s->parameter[BATCH]));
+  row = add(b, row, mul(b, wide(b, s->token), s->parameter[TOKEN]));
+  MlirType types[2 * SPEC_MAX_AXES];
+  ir_value sides[2][2 * SPEC_MAX_AXES];
+  for (int i = 0; i < 2 * axes; i++) types[i] = b->f32;
+  ir_value is_f32 = ir_compare_int(b, "eq", s->parameter[TYPE], ir_int(b, b->i64, PEGEN_POSITION_F32));
+  ir_choice choice = ir_choose(b, is_f32, 2 * axes, types);
+  for (int side = 0; side < 2; side++) {
+    for (int axis = 0; axis < axes; axis++) {
+      ir_value at = add(b, row, mul(b, s->parameter[AXIS], ir_int(b, b->i64, axis)));
+      pair x = coordinate(s, at, side == 0);
+      sides[side][2 * axis] = x.hi;
+      sides[side][2 * axis + 1] = x.lo.ptr ? x.lo : ir_float(b, b->f32, 0);
+    }
+    if (side == 0) ir_choose_else(b, &choice, 2 * axes, sides[0]);
+  }
+  ir_end_choose(b, choice, 2 * axes, sides[1], values);
+}
+
+/* Row-major coordinates of the built-in grid, the last axis fastest. */
+static void grid_coordinates(source *s, ir_value *values) {
+  ir *b = s->b;
+  ir_value rest = ir_op2(b, "arith.subi", s->token, i32(b, s->spec->skip_tokens));
+  for (int axis = s->spec->n_axes - 1; axis >= 0; axis--) {
+    ir_value at = axis ? ir_op2(b, "arith.remui", rest, i32(b, s->spec->grid[axis])) : rest;
+    values[2 * axis] = ir_cast(b, "arith.sitofp", at, b->f32);
+    values[2 * axis + 1] = ir_float(b, b->f32, 0);
+    if (axis) rest = ir_op2(b, "arith.divui", rest, i32(b, s->spec->grid[axis]));
+  }
+}
+
+void ptx_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token, pair *out) {
+  source s = {b, described, parameter, batch, token};
+  int axes = described->n_axes;
+  ir_value values[2 * SPEC_MAX_AXES];
+  if (described->grid[0]) {
+    MlirType types[2 * SPEC_MAX_AXES];
+    ir_value given[2 * SPEC_MAX_AXES], built_in[2 * SPEC_MAX_AXES];
+    for (int i = 0; i < 2 * axes; i++) types[i] = b->f32;
+    ir_choice choice = ir_choose(b, ir_compare_int(b, "eq", parameter[ADDRESS], ir_int(b, b->i64, 0)), 2 * axes, types);
+    grid_coordinates(&s, built_in);
+    ir_choose_else(b, &choice, 2 * axes, built_in);
+    load_coordinates(&s, given);
+    ir_end_choose(b, choice, 2 * axes, given, values);
+  } else load_coordinates(&s, values);
+  for (int axis = 0; axis < axes; axis++) out[axis] = (pair){.hi = values[2 * axis], .lo = values[2 * axis + 1]};
+}

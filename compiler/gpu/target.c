@@ -1,0 +1,256 @@
+/* gpu/target: MLIR of one thread to PTX; see gpu/target.h. */
+#include "gpu/target.h"
+
+#include "object/describe.h"
+#include "base/diag.h"
+#include "mlir/lower.h"
+
+#include "kernel/launch.h"
+
+#include <llvm-c/Target.h>
+#include <mlir-c/Dialect/LLVM.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PTX_TRIPLE "nvptx64-nvidia-cuda"
+
+/* Lowest first. */
+const ptx_target ptx_targets[PTX_TARGET_COUNT] = {
+    {.name = "sm_75", .description = "PTX for NVIDIA Turing and later", .features = "+ptx63", .level = 75, .has_bf16 = false},
+    {.name = "sm_80", .description = "PTX for NVIDIA Ampere (A100) and later", .features = "+ptx70", .level = 80, .has_bf16 = true},
+    {.name = "sm_86", .description = "PTX for NVIDIA Ampere (RTX 30, A40) and later", .features = "+ptx71", .level = 86, .has_bf16 = true},
+    {.name = "sm_89", .description = "PTX for NVIDIA Ada and later", .features = "+ptx78", .level = 89, .has_bf16 = true},
+    {.name = "sm_90", .description = "PTX for NVIDIA Hopper and later", .features = "+ptx78", .level = 90, .has_bf16 = true},
+#if LLVM_VERSION_MAJOR >= 22
+    {.name = "sm_100", .description = "PTX for NVIDIA Blackwell (B200) and later", .features = "+ptx86", .level = 100, .has_bf16 = true},
+    {.name = "sm_120", .description = "PTX for NVIDIA Blackwell (RTX 50) and later", .features = "+ptx87", .level = 120, .has_bf16 = true},
+#endif
+};
+
+const ptx_target *ptx_target_find(const char *name) {
+  for (int i = 0; i < PTX_TARGET_COUNT; i++)
+    if (!strcmp(ptx_targets[i].name, name)) return &ptx_targets[i];
+  return NULL;
+}
+
+const ptx_target *ptx_target_default(void) { return ptx_target_find("sm_80"); }
+
+const ptx_target *ptx_target_parse(arena *a, const char *list, const char **cpus) {
+  const ptx_target *lowest = NULL;
+  *cpus = NULL;
+  if (!list) return NULL;
+  char *rest = arena_strdup(a, list);
+  for (char *name; (name = strtok_r(rest, ",", &rest));) {
+    const ptx_target *t = ptx_target_find(name);
+    if (t && (!lowest || t->level < lowest->level)) lowest = t;
+    if (!t) *cpus = *cpus ? arena_printf(a, "%s,%s", *cpus, name) : name;
+  }
+  return lowest;
+}
+
+/* ---- from the plan to LLVM ---- */
+
+static void build(ir *b, arena *a, const ptx_program *p, bool has_bf16, bool host) {
+  ir_create(b, p->spec->file, p->spec->line);
+  b->exact = true; /* error-free sums need every rounding, and tests on the host the GPU's bits */
+  /* All memory is the device's global memory. */
+  if (!host) b->ptr = mlirLLVMPointerTypeGet(b->context, 1);
+  else {
+    b->host_wait = arena_printf(a, "%s_host_wait", p->spec->name);
+    ir_declare(b, b->host_wait, (MlirType){NULL}, 1, &b->i32);
+  }
+  for (int i = 0; i < p->n_entries; i++) p->emit(b, a, p, &p->entry[i], has_bf16, host);
+}
+
+typedef struct compilation {
+  LLVMContextRef context;
+  LLVMModuleRef module;
+  LLVMTargetMachineRef machine;
+} compilation;
+
+static compilation lower(ir *b, const ptx_program *p, const char *triple, const char *cpu, const char *features, int optimize) {
+  compilation c = {.context = LLVMContextCreate()};
+  LLVMTargetRef target;
+  char *message = NULL;
+  if (LLVMGetTargetFromTriple(triple, &target, &message)) diag_bug("target", "%s", message);
+  c.module = lower_module(b, c.context);
+  c.machine = LLVMCreateTargetMachine(target, triple, cpu, features, (LLVMCodeGenOptLevel)optimize, LLVMRelocPIC, LLVMCodeModelDefault);
+  if (!c.machine) diag_bug("target", "no code generator for %s", triple);
+  LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(c.machine);
+  LLVMSetTarget(c.module, triple);
+  LLVMSetModuleDataLayout(c.module, layout);
+  LLVMSetModuleIdentifier(c.module, p->spec->name, strlen(p->spec->name));
+  LLVMSetSourceFileName(c.module, p->spec->name, strlen(p->spec->name));
+  LLVMDisposeTargetData(layout);
+  lower_optimize(c.module, c.machine, optimize);
+  return c;
+}
+
+static void dispose(compilation *c) {
+  LLVMDisposeTargetMachine(c->machine);
+  LLVMDisposeModule(c->module);
+  LLVMContextDispose(c->context);
+}
+
+static void initialize(void) {
+  LLVMInitializeNVPTXTargetInfo();
+  LLVMInitializeNVPTXTarget();
+  LLVMInitializeNVPTXTargetMC();
+  LLVMInitializeNVPTXAsmPrinter();
+}
+
+/* ---- the head of a PTX file ---- */
+
+static void print_parameters(FILE *f, const ptx_program *p) {
+  const spec *s = p->spec;
+  fprintf(f, "// Parameters, 8 bytes each: batches, tokens, rows a thread,\n");
+  fprintf(f, "//   positions, their type (0 f32, 1 f64, 2 i32, 3 i64) and strides (batch, token, axis),\n");
+  fprintf(f, "//   q: in, out, heads, strides of in (batch, token, head), strides of out; the same of k");
+  if (s->n_operands) fprintf(f, ",\n//   operands, address and type each (0 f32, 1 f64, 2 f16, 3 bf16):");
+  for (int i = 0; i < s->n_operands; i++) fprintf(f, "%s %s", i ? "," : "", s->operand[i].name);
+  for (int i = 0; i < s->n_inputs; i++) fprintf(f, "%s %s", i ? "," : ",\n//   inputs of a query, address, type (as of operands) and strides (batch, token, head) each:", s->input[i].name);
+  const char *others = p->per_head ? "heads" : "batches";
+  fprintf(f, ".\n// Strides are in bytes. Grid: x = ceil(%s * tokens * units / %d), or ceil(%s * tokens / tokens of a block)\n// where they are given; y = ceil(%s / rows a thread).\n",
+          others, PEGEN_PTX_BLOCK, others, p->per_head ? "batches * tensors" : "heads of q and k");
+}
+
+/* Entries that encode rows. */
+static void print_rows(FILE *f, const ptx_program *p) {
+  const spec *s = p->spec;
+  if (p->summary) fprintf(f, "// %s\n//\n", p->summary);
+  else fprintf(f, "// %d blocks of %d channels; %d operations a block and token.\n//\n", s->n_blocks, s->n_components, p->operations);
+  fprintf(f, "// entry, units of a token, bytes of an access, tokens of a block\n");
+  for (int i = 0; i < p->n_entries; i++) {
+    const ptx_entry *e = &p->entry[i];
+    fprintf(f, "//   %-40s %4d %4d", e->name, ptx_entry_units(e), e->access);
+    if (e->tile->columns) fprintf(f, " %4d", e->tile->columns * PEGEN_PTX_BLOCK / 32);
+    fputc('\n', f);
+  }
+  print_parameters(f, p);
+}
+
+static void print_head(FILE *f, const ptx_program *p) {
+  const spec *s = p->spec;
+  fprintf(f, "// %s: made by pegen %s", s->name, PEGEN_VERSION);
+  for (int i = 0; i < s->n_options; i++) fprintf(f, "%s%s=%s", i ? " " : " with\n// ", s->option[i].name, s->option[i].value);
+  fputc('\n', f);
+  (p->print_work ? p->print_work : print_rows)(f, p);
+}
+
+/* The text of options that came from a description must not end the comment it stands in. */
+static void one_line_comments(char *text, const char *end) {
+  for (char *c = text; c < end; c++)
+    if (*c == '\r' || (*c == '\n' && c + 2 < end && (c[1] != '/' || c[2] != '/'))) *c = ' ';
+}
+
+static void prepend_head(const ptx_program *p, compile_output *out) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *f = arena_must(open_memstream(&text, &size));
+  print_head(f, p);
+  if (fflush(f)) arena_must(NULL);
+  one_line_comments(text, text + size - 1);
+  fwrite(out->data, 1, out->size, f);
+  if (fclose(f)) arena_must(NULL);
+  free(out->data);
+  *out = (compile_output){text, size};
+}
+
+/* ---- outputs ---- */
+
+void ptx_write(arena *a, const ptx_program *p, const ptx_target *target, const compile_options *options, compile_output *out) {
+  ir b;
+  build(&b, a, p, target->has_bf16, false);
+  if (options->emit == EMIT_MLIR) lower_print_mlir(&b, out);
+  else {
+    initialize();
+    lower_begin();
+    compilation c = lower(&b, p, PTX_TRIPLE, target->name, target->features, options->optimize);
+    if (options->emit == EMIT_LLVM) lower_print_llvm(c.module, out);
+    else {
+      lower_write(c.module, c.machine, true, out);
+      prepend_head(p, out);
+    }
+    dispose(&c);
+    lower_end();
+  }
+  ir_destroy(&b);
+}
+
+ptx_module *ptx_compile(arena *a, const ptx_program *p, const ptx_target *target, int optimize) {
+  ptx_module *m = arena_new(a, ptx_module);
+  compile_options options = {.emit = EMIT_PTX, .optimize = optimize};
+  compile_output text;
+  ptx_write(a, p, target, &options, &text);
+  m->target = target;
+  m->program = p;
+  m->n_parameters = p->attention ? p->attention->n_parameters : emit_ptx_parameters(p->spec);
+  m->size = text.size;
+  m->text = arena_printf(a, "%.*s", (int)text.size, text.data);
+  free(text.data);
+  return m;
+}
+
+/* A variable that is set after loading. */
+static LLVMValueRef host_pointer(LLVMModuleRef module, LLVMTypeRef ptr, const char *name) {
+  LLVMValueRef variable = LLVMAddGlobal(module, ptr, name);
+  LLVMSetInitializer(variable, LLVMConstNull(ptr));
+  return variable;
+}
+
+/* What emitted code calls as a barrier, where it does: void NAME_host_wait(of) { NAME_host_waiter(of); }. */
+static void add_host_wait(LLVMModuleRef module, arena *a, const char *name) {
+  LLVMContextRef context = LLVMGetModuleContext(module);
+  LLVMTypeRef ptr = LLVMPointerTypeInContext(context, 0);
+  LLVMValueRef f = LLVMGetNamedFunction(module, arena_printf(a, "%s_host_wait", name));
+  LLVMValueRef variable = host_pointer(module, ptr, arena_printf(a, "%s_host_waiter", name));
+  if (!f) return;
+  LLVMValueRef of = LLVMGetParam(f, 0);
+  LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
+  LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(context, f, "entry"));
+  LLVMBuildCall2(builder, LLVMGlobalGetValueType(f), LLVMBuildLoad2(builder, ptr, variable, ""), &of, 1, "");
+  LLVMBuildRetVoid(builder);
+  LLVMDisposeBuilder(builder);
+}
+
+/* int NAME_host_ENTRY(args, part, parts) { return NAME_host_ENTRY_runner(NAME_host_context, args, part, parts); }, so
+ * that the host's stand-in of a kernel knows which one it is; the variables are set after loading. */
+static void add_host_entry(LLVMModuleRef module, arena *a, const char *name, const char *entry, LLVMValueRef host) {
+  LLVMContextRef context = LLVMGetModuleContext(module);
+  LLVMTypeRef ptr = LLVMPointerTypeInContext(context, 0), i32 = LLVMInt32TypeInContext(context);
+  LLVMTypeRef outer[] = {ptr, i32, i32}, inner[] = {ptr, ptr, i32, i32};
+  LLVMValueRef f = LLVMAddFunction(module, arena_printf(a, "%s_host_%s", name, entry), LLVMFunctionType(i32, outer, 3, false));
+  LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
+  LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(context, f, "entry"));
+  LLVMValueRef runner = LLVMBuildLoad2(builder, ptr, host_pointer(module, ptr, arena_printf(a, "%s_host_%s_runner", name, entry)), "");
+  LLVMValueRef arguments[] = {LLVMBuildLoad2(builder, ptr, host, ""), LLVMGetParam(f, 0), LLVMGetParam(f, 1), LLVMGetParam(f, 2)};
+  LLVMBuildRet(builder, LLVMBuildCall2(builder, LLVMFunctionType(i32, inner, 4, false), runner, arguments, 4, ""));
+  LLVMDisposeBuilder(builder);
+}
+
+static void add_host_entries(LLVMModuleRef module, arena *a, const char *name) {
+  LLVMTypeRef ptr = LLVMPointerTypeInContext(LLVMGetModuleContext(module), 0);
+  LLVMValueRef host = host_pointer(module, ptr, arena_printf(a, "%s_host_context", name));
+  add_host_entry(module, a, name, "encode", host);
+  add_host_entry(module, a, name, "attention", host);
+}
+
+void ptx_write_host(arena *a, const ptx_program *p, int optimize, compile_output *out) {
+  ir b;
+  build(&b, a, p, false, true);
+  LLVMInitializeNativeTarget();
+  LLVMInitializeNativeAsmPrinter();
+  lower_begin();
+  char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName(), *features = LLVMGetHostCPUFeatures();
+  compilation c = lower(&b, p, triple, cpu, features, optimize);
+  add_host_entries(c.module, a, p->spec->name);
+  add_host_wait(c.module, a, p->spec->name);
+  lower_write(c.module, c.machine, false, out);
+  LLVMDisposeMessage(triple);
+  LLVMDisposeMessage(cpu);
+  LLVMDisposeMessage(features);
+  dispose(&c);
+  lower_end();
+  ir_destroy(&b);
+}

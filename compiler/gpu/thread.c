@@ -1,0 +1,419 @@
+/* gpu/thread: one op a node, pairs for float64; see gpu/thread.h. */
+#include "gpu/thread.h"
+
+#include "base/diag.h"
+#include "mlir/expr.h"
+#include "mlir/math.h"
+
+#include "kernel/launch.h"
+
+#include <string.h>
+
+static int memo_count(const thread_emitter *e) { return expr_pool_count(e->p->spec->pool) * (e->t->n_blocks > 0 ? e->t->n_blocks : 1) + 1; }
+
+thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const thread_tile *t, const char *prefix) {
+  thread_emitter e = {.b = b, .memory = a, .p = p, .t = t, .prefix = prefix};
+  e.memo = arena_array(a, pair, memo_count(&e));
+  e.positions = arena_array(a, pair, SPEC_MAX_AXES);
+  e.turned = arena_array(a, signed char, expr_pool_count(p->spec->pool) + 1);
+  e.has_table = arena_array(a, bool, expr_pool_count(p->spec->pool) + 1);
+  return e;
+}
+
+pair *emit_thread_remember(thread_emitter *e) {
+  pair *before = e->memo;
+  e->memo = arena_array(e->memory, pair, memo_count(e));
+  memcpy(e->memo, before, sizeof *before * (size_t)memo_count(e));
+  return before;
+}
+
+void emit_thread_forget(thread_emitter *e, pair *remembered) { e->memo = remembered; }
+
+/* ---- tables ---- */
+
+static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
+static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
+
+static const char *next_table(thread_emitter *e) { return arena_printf(e->memory, "%s_table_%d", e->prefix, e->n_tables++); }
+
+/* Address of element index * bytes of a table. */
+static ir_value table_at(thread_emitter *e, const char *name, ir_value index, int bytes) {
+  ir *b = e->b;
+  return ir_offset(b, ir_table_address(b, name), wide(b, ir_op2(b, "arith.muli", index, i32(b, bytes))));
+}
+
+static bool is_line(const int *values, int count, int *start, int *step) {
+  int first = -1, second = -1;
+  for (int u = 0; u < count; u++) {
+    if (values[u] < 0) continue;
+    if (first < 0) first = u;
+    else if (second < 0) second = u;
+  }
+  *start = *step = 0;
+  if (first < 0) return true;
+  if (second >= 0) {
+    if ((values[second] - values[first]) % (second - first)) return false;
+    *step = (values[second] - values[first]) / (second - first);
+  }
+  *start = values[first] - *step * first;
+  for (int u = 0; u < count; u++)
+    if (values[u] >= 0 && values[u] != *start + *step * u) return false;
+  return true;
+}
+
+ir_value emit_thread_index(thread_emitter *e, const int *values) {
+  ir *b = e->b;
+  int units = e->t->n_units, start, step;
+  if (is_line(values, units, &start, &step)) {
+    if (step == 0) return i32(b, start);
+    return ir_op2(b, "arith.addi", ir_op2(b, "arith.muli", e->unit, i32(b, step)), i32(b, start));
+  }
+  int32_t *integers = arena_array(e->memory, int32_t, units);
+  for (int u = 0; u < units; u++) integers[u] = values[u] < 0 ? 0 : values[u];
+  const char *name = next_table(e);
+  ir_table(b, name, units, NULL, integers);
+  return ir_load(b, b->i32, table_at(e, name, e->unit, 4), 4);
+}
+
+ir_value emit_thread_present(thread_emitter *e, const int *values) {
+  ir *b = e->b;
+  int units = e->t->n_units, present = 0, front = 0;
+  for (int u = 0; u < units; u++) present += values[u] >= 0;
+  while (front < units && values[front] >= 0) front++;
+  if (present == units) return (ir_value){NULL};
+  if (front == present) return ir_compare_int(b, "ult", e->unit, i32(b, front));
+  int *flags = arena_array(e->memory, int, units);
+  for (int u = 0; u < units; u++) flags[u] = values[u] >= 0;
+  return ir_compare_int(b, "ne", emit_thread_index(e, flags), i32(b, 0));
+}
+
+/* ---- leaves ---- */
+
+/* Rows of leaves' tables: the description's blocks, or one where it has none. */
+static int blocks_of(const thread_emitter *e) { return expr_pool_blocks(e->p->spec->pool); }
+
+static bool of_block(const expr *x) { return x->depends & DEPENDS_BLOCK; }
+
+/* Block of the template's slot in a unit; an absent one reads what another has. */
+static int block_of(const thread_emitter *e, int slot, int u) {
+  int block = e->t->block_at[slot * e->t->n_units + u];
+  return block < 0 ? blocks_of(e) - 1 : block;
+}
+
+/* Index of a leaf's element in a table [n_heads][slots][units], or [n_heads] where blocks agree. */
+static ir_value leaf_index(thread_emitter *e, const expr *x, int slot) {
+  ir *b = e->b;
+  int slots = of_block(x) ? e->t->n_blocks : 1, units = of_block(x) ? e->t->n_units : 1;
+  ir_value index = of_block(x) ? ir_op2(b, "arith.addi", e->unit, i32(b, (int64_t)slot * units)) : i32(b, 0);
+  if (x->n_heads == 1) return index;
+  return ir_op2(b, "arith.addi", ir_op2(b, "arith.muli", e->head, i32(b, (int64_t)slots * units)), index);
+}
+
+/* Calls for every element of that table in order. */
+#define EACH_ELEMENT(e, x, head, slot, unit)                                      \
+  for (int head = 0; head < (x)->n_heads; head++)                                \
+    for (int slot = 0; slot < (of_block(x) ? (e)->t->n_blocks : 1); slot++)       \
+      for (int unit = 0; unit < (of_block(x) ? (e)->t->n_units : 1); unit++)
+
+static int element_count(const thread_emitter *e, const expr *x) {
+  return x->n_heads * (of_block(x) ? e->t->n_blocks * e->t->n_units : 1);
+}
+
+/* The leaf's table is one for all slots: made when the first asks. */
+static const char *leaf_table(thread_emitter *e, const expr *x, int count, const float *values, const int32_t *integers) {
+  const char *name = arena_printf(e->memory, "%s_leaf_%d", e->prefix, x->id);
+  if (!e->has_table[x->id]) ir_table(e->b, name, count, values, integers);
+  e->has_table[x->id] = true;
+  return name;
+}
+
+static pair constants(thread_emitter *e, const expr *x, int slot) {
+  ir *b = e->b;
+  int count = element_count(e, x), i = 0;
+  float *values = arena_array(e->memory, float, 2 * count), *high = arena_array(e->memory, float, count);
+  bool single = true;
+  EACH_ELEMENT(e, x, head, s, unit) {
+    double value = x->table[head * blocks_of(e) + (of_block(x) ? block_of(e, s, unit) : 0)];
+    pair_split(value, &values[2 * i], &values[2 * i + 1]);
+    high[i] = values[2 * i];
+    single = single && values[2 * i + 1] == 0;
+    i++;
+  }
+  const char *name = leaf_table(e, x, single ? count : 2 * count, single ? high : values, NULL);
+  ir_value at = table_at(e, name, leaf_index(e, x, slot), single ? 4 : 8);
+  if (single) return pair_f32(ir_load(b, b->f32, at, 4));
+  return pair_load(b, at);
+}
+
+/* Offset of an operand's element. Over units and heads it is a plane as a rule. */
+static ir_value operand_offset(thread_emitter *e, const expr *x, int slot) {
+  ir *b = e->b;
+  int n = blocks_of(e), units = e->t->n_units, start, step, i = 0;
+  int head_step = x->n_heads > 1 ? x->offsets[n] - x->offsets[0] : 0;
+  const int *blocks = e->t->block_at + slot * units;
+  int *of_unit = arena_array(e->memory, int, units);
+  bool regular = true;
+  for (int u = 0; u < units; u++) of_unit[u] = !of_block(x) ? x->offsets[0] : blocks[u] < 0 ? -1 : x->offsets[blocks[u]];
+  for (int h = 0; h < x->n_heads; h++)
+    for (int g = 0; g < n; g++) regular = regular && x->offsets[h * n + g] == x->offsets[g] + h * head_step;
+  if (!regular || !is_line(of_unit, units, &start, &step)) {
+    int32_t *integers = arena_array(e->memory, int32_t, element_count(e, x));
+    EACH_ELEMENT(e, x, head, s, unit) integers[i++] = x->offsets[head * n + (of_block(x) ? block_of(e, s, unit) : 0)];
+    const char *name = leaf_table(e, x, i, NULL, integers);
+    return ir_load(b, b->i32, table_at(e, name, leaf_index(e, x, slot), 4), 4);
+  }
+  ir_value offset = emit_thread_index(e, of_unit), present = {NULL};
+  if (of_block(x)) present = emit_thread_present(e, blocks);
+  if (present.ptr) offset = ir_select(b, present, offset, i32(b, x->offsets[0])); /* what is absent reads what is there */
+  if (!head_step) return offset;
+  return ir_op2(b, "arith.addi", offset, ir_op2(b, "arith.muli", e->head, i32(b, head_step)));
+}
+
+/* ---- operands ---- */
+
+/* Elements of one operand, as many as one choice of their type has results for: two a number. */
+enum { GROUP_ELEMENTS = IR_MAX_RESULTS / 2 };
+
+typedef struct element_group {
+  int operand, count;
+  ir_value offset[GROUP_ELEMENTS]; /* i32 */
+  pair *value[GROUP_ELEMENTS];     /* where the results go */
+} element_group;
+
+static pair *memo_of(thread_emitter *e, const expr *x, int slot) {
+  int slots = e->t->n_blocks > 0 ? e->t->n_blocks : 1;
+  return &e->memo[x->id * slots + (of_block(x) ? slot : 0)];
+}
+
+static ir_value element_at(thread_emitter *e, const element_group *g, int i, int bytes) {
+  ir *b = e->b;
+  ir_value at = ir_pointer(b, e->operands[g->operand * PEGEN_PTX_OPERAND_COUNT + PEGEN_PTX_OPERAND_ADDRESS]);
+  return ir_offset(b, at, wide(b, ir_op2(b, "arith.muli", g->offset[i], i32(b, bytes))));
+}
+
+static pair load_f32(thread_emitter *e, const element_group *g, int i) { return pair_f32(ir_load(e->b, e->b->f32, element_at(e, g, i, 4), 4)); }
+
+static pair load_f64(thread_emitter *e, const element_group *g, int i) {
+  ir *b = e->b;
+  ir_value both = ir_load(b, ir_vector(b, 2, b->i32), element_at(e, g, i, 8), 8);
+  return pair_from_f64(b, ir_extract(b, both, 0), ir_extract(b, both, 1));
+}
+
+static pair load_16(thread_emitter *e, const element_group *g, int i, ir_value is_bf16) {
+  ir *b = e->b;
+  ir_value bits = ir_load(b, b->i16, element_at(e, g, i, 2), 2);
+  ir_value half = ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", bits, b->f16), b->f32);
+  return pair_f32(ir_select(b, is_bf16, math_f32_from_bf16(b, bits), half));
+}
+
+/* A tensor's number type is the same for all threads: no warp takes two ways. */
+static void load_group(thread_emitter *e, const element_group *g) {
+  ir *b = e->b;
+  MlirType types[IR_MAX_RESULTS];
+  ir_value sides[3][IR_MAX_RESULTS], narrow[IR_MAX_RESULTS], results[IR_MAX_RESULTS], type;
+  int count = 2 * g->count;
+  if (g->count == 0) return;
+  for (int i = 0; i < count; i++) types[i] = b->f32;
+  type = ir_cast(b, "arith.trunci", e->operands[g->operand * PEGEN_PTX_OPERAND_COUNT + PEGEN_PTX_OPERAND_TYPE], b->i32);
+  ir_choice outer = ir_choose(b, ir_compare_int(b, "eq", type, i32(b, PEGEN_PTX_OPERAND_F32)), count, types), inner;
+  ir_value is_bf16 = {NULL};
+  for (int side = 0; side < 3; side++) {
+    if (side == 1) inner = ir_choose(b, ir_compare_int(b, "eq", type, i32(b, PEGEN_PTX_OPERAND_F64)), count, types);
+    if (side == 2) is_bf16 = ir_compare_int(b, "eq", type, i32(b, PEGEN_PTX_OPERAND_BF16));
+    for (int i = 0; i < g->count; i++) {
+      pair x = side == 0 ? load_f32(e, g, i) : side == 1 ? load_f64(e, g, i) : load_16(e, g, i, is_bf16);
+      sides[side][2 * i] = x.hi;
+      sides[side][2 * i + 1] = x.lo.ptr ? x.lo : ir_float(b, b->f32, 0);
+    }
+    if (side == 0) ir_choose_else(b, &outer, count, sides[0]);
+    if (side == 1) ir_choose_else(b, &inner, count, sides[1]);
+  }
+  ir_end_choose(b, inner, count, sides[2], narrow);
+  ir_end_choose(b, outer, count, narrow, results);
+  for (int i = 0; i < g->count; i++) *g->value[i] = (pair){.hi = results[2 * i], .lo = results[2 * i + 1]};
+}
+
+static void add_elements(thread_emitter *e, element_group *g, const expr *x) {
+  for (int slot = 0; slot < (of_block(x) ? e->t->n_blocks : 1); slot++) {
+    if (g->count == GROUP_ELEMENTS) {
+      load_group(e, g);
+      g->count = 0;
+    }
+    g->offset[g->count] = operand_offset(e, x, slot);
+    g->value[g->count++] = memo_of(e, x, slot);
+  }
+}
+
+/* Marks what the expression is made of. */
+static void mark(const expr *x, const expr **seen) {
+  if (seen[x->id]) return;
+  seen[x->id] = x;
+  for (int i = 0; i < expr_op_arity(x->op); i++) mark(x->arg[i], seen);
+}
+
+void emit_thread_elements(thread_emitter *e, int operand, int count, const ir_value *offsets, pair *values) {
+  for (int first = 0; first < count; first += GROUP_ELEMENTS) {
+    element_group group = {.operand = operand};
+    for (int i = first; i < count && group.count < GROUP_ELEMENTS; i++) {
+      group.offset[group.count] = offsets[i];
+      group.value[group.count++] = &values[i];
+    }
+    load_group(e, &group);
+  }
+}
+
+ir_value emit_thread_offset(thread_emitter *e, const expr *leaf, int slot) { return operand_offset(e, leaf, slot); }
+
+/* The element at a computed place of a float32 operand: whatever the place was, memory is read inside the operand. */
+static ir_value indexed_element(thread_emitter *e, const expr *x, ir_value index, int slot) {
+  ir *b = e->b;
+  const spec_operand *operand = &e->p->spec->operand[x->index];
+  int64_t count = 1;
+  for (int i = 0; i < operand->rank; i++) count *= operand->shape[i];
+  ir_value zero = i32(b, 0), last = i32(b, count - 1);
+  index = ir_op2(b, "arith.addi", ir_cast(b, "arith.fptosi", index, b->i32), operand_offset(e, x, slot));
+  index = ir_select(b, ir_compare_int(b, "slt", index, zero), zero, index);
+  index = ir_select(b, ir_compare_int(b, "sgt", index, last), last, index);
+  ir_value data = ir_pointer(b, e->operands[x->index * PEGEN_PTX_OPERAND_COUNT + PEGEN_PTX_OPERAND_ADDRESS]);
+  return ir_load(b, b->f32, ir_offset(b, data, wide(b, ir_op2(b, "arith.muli", index, i32(b, 4)))), 4);
+}
+
+/* An element of the query's row of an input: of the rows' own type, or float32 whatever they are. */
+static ir_value input_element(thread_emitter *e, const expr *x) {
+  ir *b = e->b;
+  int units = e->t->n_units;
+  int *of_unit = arena_array(e->memory, int, units);
+  for (int u = 0; u < units; u++) of_unit[u] = x->offsets[of_block(x) ? block_of(e, 0, u) : 0];
+  ir_value row = ir_pointer(b, e->inputs[x->index]), offset = emit_thread_index(e, of_unit), value[2], result;
+  if (!e->wide_inputs.ptr) return ir_load(b, b->f32, ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, 4)))), 4);
+  ir_choice choice = ir_choose(b, e->wide_inputs, 1, &b->f32);
+  value[0] = ir_load(b, b->f32, ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, 4)))), 4);
+  ir_choose_else(b, &choice, 1, &value[0]);
+  ir_value bits = ir_load(b, b->i16, ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, 2)))), 2);
+  value[1] = e->has_bf16_inputs ? math_f32_from_bf16(b, bits) : ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", bits, b->f16), b->f32);
+  ir_end_choose(b, choice, 1, &value[1], &result);
+  return result;
+}
+
+void emit_thread_operands(thread_emitter *e, const expr *const *roots, int count) {
+  int nodes = expr_pool_count(e->p->spec->pool);
+  const expr **seen = arena_array(e->memory, const expr *, nodes + 1);
+  for (int i = 0; i < count; i++) mark(roots[i], seen);
+  for (int operand = 0; operand < e->p->spec->n_operands; operand++) {
+    element_group group = {.operand = operand};
+    for (int id = 0; id < nodes; id++)
+      if (seen[id] && seen[id]->op == EXPR_OPERAND && seen[id]->index == operand) add_elements(e, &group, seen[id]);
+    load_group(e, &group);
+  }
+}
+
+/* ---- nodes ---- */
+
+static pair value(thread_emitter *e, const expr *x, int slot);
+
+static pair pair_of(thread_emitter *e, const expr *x, int slot) {
+  if (x->op == EXPR_CONST) return pair_const(e->b, x->value);
+  return value(e, x, slot);
+}
+
+static ir_value f32_of(thread_emitter *e, const expr *x, int slot) {
+  if (x->op == EXPR_CONST) return ir_float(e->b, e->b->f32, x->value);
+  return value(e, x, slot).hi;
+}
+
+pair emit_thread_pair(thread_emitter *e, const expr *x, int slot) { return pair_of(e, x, slot); }
+
+ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot) { return f32_of(e, x, slot); }
+
+/* x + y or x - y, a product among them fused: said here and not left to the target, so that all machines give one result. */
+static ir_value sum_f32(thread_emitter *e, const expr *x, int slot) {
+  ir *b = e->b;
+  bool minus = x->op == EXPR_SUB;
+  for (int side = 0; side < 2; side++) {
+    const expr *product = x->arg[1 - side], *other = x->arg[side];
+    if (product->op != EXPR_MUL || !product->is_f32) continue;
+    ir_value factor = f32_of(e, product->arg[0], slot), rest = f32_of(e, other, slot);
+    if (minus && side == 0) factor = ir_op1(b, "arith.negf", factor);
+    if (minus && side == 1) rest = ir_op1(b, "arith.negf", rest);
+    return ir_fma(b, factor, f32_of(e, product->arg[1], slot), rest);
+  }
+  return ir_op2(b, minus ? "arith.subf" : "arith.addf", f32_of(e, x->arg[0], slot), f32_of(e, x->arg[1], slot));
+}
+
+static ir_value compute_f32(thread_emitter *e, const expr *x, int slot) {
+  ir *b = e->b;
+  ir_value v[3] = {{NULL}};
+  bool generic = x->op != EXPR_ELEMENT && x->op != EXPR_NARROW && x->op != EXPR_SELECT && x->op != EXPR_LESS && x->op != EXPR_ADD && x->op != EXPR_SUB;
+  for (int i = 0; generic && i < expr_op_arity(x->op); i++) v[i] = f32_of(e, x->arg[i], slot);
+  switch (x->op) {
+  case EXPR_ADD:
+  case EXPR_SUB: return sum_f32(e, x, slot);
+  case EXPR_FLOOR: return ir_op1(b, "math.floor", v[0]);
+  case EXPR_ELEMENT: return indexed_element(e, x, pair_narrow(b, pair_of(e, x->arg[0], slot)), slot);
+  case EXPR_EXP: return pair_narrow(b, pair_exp(b, pair_f32(v[0])));
+  case EXPR_LOG: return pair_narrow(b, pair_log(b, pair_f32(v[0])));
+  case EXPR_LOG1P: return pair_narrow(b, pair_log1p(b, pair_f32(v[0])));
+  case EXPR_SINQ: return pair_sinq(b, pair_f32(v[0]));
+  case EXPR_COSQ: return pair_cosq(b, pair_f32(v[0]));
+  case EXPR_NARROW: return pair_narrow(b, pair_of(e, x->arg[0], slot));
+  case EXPR_LESS: {
+    ir_value less = pair_less(b, pair_of(e, x->arg[0], slot), pair_of(e, x->arg[1], slot));
+    return ir_select(b, less, ir_float(b, b->f32, 1), ir_float(b, b->f32, 0));
+  }
+  case EXPR_SELECT: return ir_select(b, pair_nonzero(b, pair_of(e, x->arg[0], slot)), f32_of(e, x->arg[1], slot), f32_of(e, x->arg[2], slot));
+  default: return emit_arithmetic(b, x->op, v);
+  }
+}
+
+/* Whether a value has been through a sine or cosine: then it carries their error, and its size is about 1. */
+static bool is_turned(thread_emitter *e, const expr *x) {
+  if (e->turned[x->id]) return e->turned[x->id] > 0;
+  bool turned = x->op == EXPR_SINQ || x->op == EXPR_COSQ;
+  for (int i = 0; i < expr_op_arity(x->op); i++) turned = is_turned(e, x->arg[i]) || turned;
+  e->turned[x->id] = turned ? 1 : -1;
+  return turned;
+}
+
+static pair compute_pair(thread_emitter *e, const expr *x, int slot) {
+  ir *b = e->b;
+  pair v[3];
+  bool loosely = is_turned(e, x);
+  for (int i = 0; i < expr_op_arity(x->op); i++) v[i] = pair_of(e, x->arg[i], slot);
+  switch (x->op) {
+  case EXPR_ADD: return loosely ? pair_add_loosely(b, v[0], v[1]) : pair_add(b, v[0], v[1]);
+  case EXPR_SUB: return loosely ? pair_add_loosely(b, v[0], pair_neg(b, v[1])) : pair_sub(b, v[0], v[1]);
+  case EXPR_MUL: return loosely ? pair_mul_loosely(b, v[0], v[1]) : pair_mul(b, v[0], v[1]);
+  case EXPR_DIV: return pair_div(b, v[0], v[1]);
+  case EXPR_MIN: return pair_select(b, pair_less(b, v[1], v[0]), v[1], v[0]);
+  case EXPR_MAX: return pair_select(b, pair_less(b, v[0], v[1]), v[1], v[0]);
+  case EXPR_LESS: return pair_f32(ir_select(b, pair_less(b, v[0], v[1]), ir_float(b, b->f32, 1), ir_float(b, b->f32, 0)));
+  case EXPR_NEG: return pair_neg(b, v[0]);
+  case EXPR_ABS: return pair_abs(b, v[0]);
+  case EXPR_SQRT: return pair_sqrt(b, v[0]);
+  case EXPR_FLOOR: return pair_floor(b, v[0]);
+  case EXPR_EXP: return pair_exp(b, v[0]);
+  case EXPR_LOG: return pair_log(b, v[0]);
+  case EXPR_LOG1P: return pair_log1p(b, v[0]);
+  case EXPR_SINQ: return pair_f32(pair_sinq(b, v[0]));
+  case EXPR_COSQ: return pair_f32(pair_cosq(b, v[0]));
+  case EXPR_WIDEN: return v[0];
+  case EXPR_ELEMENT: return pair_f32(indexed_element(e, x, pair_narrow(b, v[0]), slot));
+  case EXPR_SELECT: return pair_select(b, pair_nonzero(b, v[0]), v[1], v[2]);
+  default: diag_bug("emit_thread", "'%s' has no code in pairs", expr_op_name(x->op));
+  }
+}
+
+static pair value(thread_emitter *e, const expr *x, int slot) {
+  pair *memo = memo_of(e, x, slot);
+  if (memo->hi.ptr) return *memo;
+  if (!of_block(x)) slot = 0;
+  pair v;
+  switch (x->op) {
+  case EXPR_POSITION: v = e->positions[x->index]; break;
+  case EXPR_TABLE: v = constants(e, x, slot); break;
+  case EXPR_INPUT: v = pair_f32(input_element(e, x)); break;
+  case EXPR_OPERAND: diag_bug("emit_thread", "operand %%%d was not loaded", x->id);
+  default: v = x->is_f32 ? pair_f32(compute_f32(e, x, slot)) : compute_pair(e, x, slot);
+  }
+  return *memo = v;
+}

@@ -1,0 +1,233 @@
+/* gpu/thread_rows: addresses, accesses of 16 bytes, and the blocks between them; see gpu/thread_rows.h. */
+#include "gpu/thread_rows.h"
+
+#include "cpu/rotors.h"
+#include "mlir/math.h"
+
+#include "kernel/launch.h"
+
+enum { MAX_LANES = 8, WORD = 4 };
+
+static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
+static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
+static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
+static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
+
+/* ---- places ---- */
+
+static ir_value heads_of(ir *b, const ir_value *parameter, int tensor) {
+  return ir_cast(b, "arith.trunci", parameter[tensor + PEGEN_PTX_TENSOR_HEADS], b->i32);
+}
+
+ir_value row_streams(ir *b, const ir_value *parameter) {
+  return ir_select(b, ir_compare_int(b, "ne", heads_of(b, parameter, PEGEN_PTX_K), i32(b, 0)), i32(b, 2), i32(b, 1));
+}
+
+void emit_row_accesses(row_thread *r) {
+  ir *b = r->b;
+  const thread_tile *t = r->t;
+  r->streams = row_streams(b, r->parameter);
+  r->delta = arena_array(r->memory, ir_value, t->n_accesses);
+  r->present = arena_array(r->memory, ir_value, t->n_accesses);
+  int *distance = arena_array(r->memory, int, t->n_units);
+  for (int k = 0; k < t->n_accesses; k++) {
+    for (int u = 0; u < t->n_units; u++) distance[u] = t->access_at[k * t->n_units + u] < 0 ? -1 : (t->access_at[k * t->n_units + u] - (k ? t->access_at[u] : 0)) * t->element;
+    r->present[k] = emit_thread_present(r->exprs, distance);
+    r->delta[k] = emit_thread_index(r->exprs, distance);
+    /* What is absent loads the first access again and stores nothing. */
+    if (r->present[k].ptr) r->delta[k] = ir_select(b, r->present[k], r->delta[k], i32(b, 0));
+    r->delta[k] = wide(b, r->delta[k]);
+  }
+}
+
+row_origin emit_row_origin(row_thread *r, const row_column *column, ir_value offset) {
+  ir *b = r->b;
+  bool by_head = r->p->per_head;
+  row_origin o;
+  for (int tensor = 0; tensor < 2; tensor++)
+    for (int side = 0; side < 2; side++) {
+      const ir_value *of = r->parameter + (tensor ? PEGEN_PTX_K : PEGEN_PTX_Q);
+      const ir_value *strides = of + (side ? PEGEN_PTX_TENSOR_OUT_BATCH : PEGEN_PTX_TENSOR_IN_BATCH); /* batch, token, head */
+      ir_value fixed = by_head ? mul(b, wide(b, column->head), strides[2]) : mul(b, wide(b, column->batch), strides[0]);
+      ir_value base = add(b, of[side ? PEGEN_PTX_TENSOR_OUT : PEGEN_PTX_TENSOR_IN], offset);
+      o.base[side][tensor] = add(b, base, add(b, fixed, mul(b, wide(b, column->token), strides[1])));
+      o.stride[side][tensor] = strides[by_head ? 0 : 2];
+    }
+  return o;
+}
+
+void emit_row_blocks(row_thread *r) {
+  const thread_tile *t = r->t;
+  r->block_present = arena_array(r->memory, ir_value, t->n_blocks + 1);
+  for (int slot = 0; slot < t->n_blocks; slot++) r->block_present[slot] = emit_thread_present(r->exprs, t->block_at + slot * t->n_units);
+}
+
+row_place emit_row_place(row_thread *r, const row_origin *o, ir_value row) {
+  ir *b = r->b;
+  ir_value is_k, index;
+  if (r->p->per_head) { /* batch by batch, k's row after q's */
+    ir_value both = ir_compare_int(b, "eq", r->streams, i32(b, 2));
+    ir_value odd = ir_compare_int(b, "ne", ir_op2(b, "arith.andi", row, i32(b, 1)), i32(b, 0));
+    is_k = ir_op2(b, "arith.andi", both, odd);
+    index = ir_select(b, both, ir_op2(b, "arith.shrui", row, i32(b, 1)), row);
+  } else {
+    ir_value heads = heads_of(b, r->parameter, PEGEN_PTX_Q);
+    is_k = ir_compare_int(b, "sge", row, heads);
+    index = ir_op2(b, "arith.subi", row, ir_select(b, is_k, heads, i32(b, 0)));
+  }
+  ir_value at[2];
+  for (int side = 0; side < 2; side++) {
+    ir_value stride = ir_select(b, is_k, o->stride[side][1], o->stride[side][0]);
+    at[side] = ir_pointer(b, add(b, ir_select(b, is_k, o->base[side][1], o->base[side][0]), mul(b, wide(b, index), stride)));
+  }
+  return (row_place){.in = at[0], .out = at[1], .raw = arena_array(r->memory, ir_value, r->t->n_accesses)};
+}
+
+/* ---- accesses ---- */
+
+static MlirType access_type(const row_thread *r) {
+  ir *b = r->b;
+  int words = r->t->access / WORD;
+  if (r->t->access < WORD) return b->i16;
+  MlirType word = r->t->element == 4 ? b->f32 : b->i32;
+  return words > 1 ? ir_vector(b, words, word) : word;
+}
+
+static ir_value access_pointer(row_thread *r, ir_value row, int k) {
+  return k ? ir_offset(r->b, row, r->delta[k]) : row;
+}
+
+void emit_row_load(row_thread *r, row_place *place) {
+  for (int k = 0; k < r->t->n_accesses; k++) place->raw[k] = ir_load(r->b, access_type(r), access_pointer(r, place->in, k), r->t->access);
+}
+
+/* ---- number types ---- */
+
+static ir_value word_of(ir *b, ir_value access, int index) { return ir_lanes(access) ? ir_extract(b, access, index) : access; }
+
+/* The two numbers of a word, or the one of a 16-bit access. */
+static void unpack_16(row_thread *r, ir_value raw, ir_value *x) {
+  ir *b = r->b;
+  if (r->t->access < WORD) {
+    x[0] = r->dtype == DTYPE_BF16 ? math_f32_from_bf16(b, raw) : ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", raw, b->f16), b->f32);
+    return;
+  }
+  for (int w = 0; w < r->t->access / WORD; w++) {
+    ir_value word = word_of(b, raw, w);
+    if (r->dtype == DTYPE_BF16) {
+      x[2 * w] = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.shli", word, i32(b, 16)), b->f32);
+      x[2 * w + 1] = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.andi", word, i32(b, 0xffff0000ll)), b->f32);
+    } else {
+      ir_value single = ir_elements(b, ir_vector(b, 1, b->i32), 1, &word);
+      ir_value both = ir_cast(b, "arith.extf", ir_bitcast_lanes(b, single, ir_vector(b, 2, b->f16)), b->f32);
+      for (int i = 0; i < 2; i++) x[2 * w + i] = ir_extract(b, both, i);
+    }
+  }
+}
+
+static ir_value half_bits(row_thread *r, ir_value x) {
+  ir *b = r->b;
+  if (r->dtype == DTYPE_BF16 && !r->has_bf16) return math_bf16_from_f32(b, x);
+  return ir_cast(b, "arith.bitcast", ir_cast(b, "arith.truncf", x, r->dtype == DTYPE_BF16 ? b->bf16 : b->f16), b->i16);
+}
+
+static ir_value pack_word(row_thread *r, const ir_value *y) {
+  ir *b = r->b;
+  if (r->dtype == DTYPE_BF16 && !r->has_bf16) {
+    ir_value low = ir_cast(b, "arith.extui", half_bits(r, y[0]), b->i32), high = ir_cast(b, "arith.extui", half_bits(r, y[1]), b->i32);
+    return ir_op2(b, "arith.ori", low, ir_op2(b, "arith.shli", high, i32(b, 16)));
+  }
+  ir_value both = ir_elements(b, ir_vector(b, 2, b->f32), 2, y);
+  both = ir_cast(b, "arith.truncf", both, r->dtype == DTYPE_BF16 ? b->bf16 : b->f16);
+  return ir_extract(b, ir_bitcast_lanes(b, both, ir_vector(b, 1, b->i32)), 0);
+}
+
+/* An access from its encoded channels; words of which no channel changes stay as they were loaded, to the bit. */
+static ir_value pack(row_thread *r, ir_value raw, const ir_value *y, const bool *changed) {
+  ir *b = r->b;
+  const thread_tile *t = r->t;
+  ir_value words[MAX_LANES];
+  int count = t->access / WORD, per_word = WORD / t->element;
+  if (count == 0) return changed[0] ? half_bits(r, y[0]) : raw;
+  for (int w = 0; w < count; w++) {
+    const ir_value *of = y + w * per_word;
+    bool some = changed[w * per_word] || changed[w * per_word + per_word - 1];
+    words[w] = !some ? word_of(b, raw, w) : t->element == 4 ? of[0] : pack_word(r, of);
+  }
+  return count > 1 ? ir_elements(b, access_type(r), count, words) : words[0];
+}
+
+ir_value emit_row_pack(row_thread *r, const ir_value *y) {
+  static const bool changed[MAX_LANES] = {true, true, true, true, true, true, true, true};
+  return pack(r, (ir_value){NULL}, y, changed);
+}
+
+ir_value emit_row_number(row_thread *r, ir_value x) { return r->t->element == 4 ? x : half_bits(r, x); }
+
+/* ---- blocks ---- */
+
+void emit_row_unpack(row_thread *r, const row_place *place, ir_value *x) {
+  const thread_tile *t = r->t;
+  for (int k = 0; k < t->n_accesses; k++) {
+    if (t->element == 2) unpack_16(r, place->raw[k], x + k * t->lanes);
+    else
+      for (int i = 0; i < t->lanes; i++) x[k * t->lanes + i] = word_of(r->b, place->raw[k], i);
+  }
+}
+
+/* Row `component` of a block's matrix times the block's channels x[component]. */
+static ir_value encoded(row_thread *r, int slot, int component, const ir_value *x) {
+  int n = r->p->spec->n_components;
+  ir_value sum = {NULL};
+  for (int j = 0; j < n; j++) {
+    ir_value c = r->coefficient[(slot * n + component) * n + j];
+    if (!c.ptr || !x[j].ptr) continue;
+    sum = sum.ptr ? ir_fma(r->b, c, x[j], sum) : ir_op2(r->b, r->p->is_sum ? "arith.addf" : "arith.mulf", c, x[j]);
+  }
+  return sum.ptr ? sum : ir_float(r->b, r->b->f32, 0);
+}
+
+static bool is_identity_row(const plan *p, int component) {
+  for (int j = 0; j < p->spec->n_components; j++)
+    if (!expr_is_const(p->program->matrix.entry[component * p->spec->n_components + j], j == component)) return false;
+  return true;
+}
+
+static void encode(row_thread *r, const ir_value *x, ir_value *y, bool *changed) {
+  const thread_tile *t = r->t;
+  int width = t->n_accesses * t->lanes;
+  for (int i = 0; i < width; i++) y[i] = x[i];
+  for (int slot = 0; slot < t->n_blocks; slot++) {
+    ir_value of_block[SPEC_MAX_BLADES] = {{NULL}};
+    for (int i = 0; i < width; i++)
+      if (t->role_block[i] == slot) of_block[t->role_component[i]] = x[i];
+    for (int i = 0; i < width; i++) {
+      if (t->role_block[i] != slot || is_identity_row(r->p, t->role_component[i])) continue;
+      changed[i] = true;
+      y[i] = encoded(r, slot, t->role_component[i], of_block);
+      if (r->block_present[slot].ptr) y[i] = ir_select(r->b, r->block_present[slot], y[i], x[i]);
+    }
+  }
+}
+
+void emit_row_store(row_thread *r, const row_place *place, ir_value valid, bool copy) {
+  ir *b = r->b;
+  const thread_tile *t = r->t;
+  int width = t->n_accesses * t->lanes;
+  ir_value *x = arena_array(r->memory, ir_value, 2 * width), *y = x + width;
+  bool *changed = arena_array(r->memory, bool, width);
+  ir_branch branch;
+  if (!copy) {
+    emit_row_unpack(r, place, x);
+    encode(r, x, y, changed);
+  }
+  if (valid.ptr) branch = ir_if(b, valid);
+  for (int k = 0; k < t->n_accesses; k++) {
+    ir_branch inner;
+    ir_value access = copy ? place->raw[k] : pack(r, place->raw[k], y + k * t->lanes, changed + k * t->lanes);
+    if (r->present[k].ptr) inner = ir_if(b, r->present[k]);
+    ir_store(b, access, access_pointer(r, place->out, k), t->access, false);
+    if (r->present[k].ptr) ir_end_if(b, inner);
+  }
+  if (valid.ptr) ir_end_if(b, branch);
+}

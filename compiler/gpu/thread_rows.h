@@ -1,0 +1,58 @@
+/* gpu/thread_rows: where the rows of a GPU thread lie, and its channels of a row in whole accesses. */
+#ifndef PEGEN_GPU_THREAD_ROWS_H
+#define PEGEN_GPU_THREAD_ROWS_H
+
+#include "gpu/thread.h"
+
+/* What a row belongs to, i32. head: where rotors differ from head to head. */
+typedef struct row_column {
+  ir_value token, batch, head;
+} row_column;
+
+typedef struct row_thread {
+  ir *b;
+  arena *memory;
+  const plan *p;
+  const thread_tile *t;
+  int dtype;
+  bool has_bf16;             /* the machine converts to bfloat16 */
+  thread_emitter *exprs;     /* unit */
+  const ir_value *parameter;
+  ir_value *coefficient;     /* [blocks][n_components][n_components]; null: 0 */
+  /* filled by emit_row_accesses and emit_row_blocks */
+  ir_value streams;                  /* i32: 2 where k is given */
+  ir_value *delta, *present;         /* [n_accesses]: bytes from the first access; i1, null: always */
+  ir_value *block_present;           /* [n_blocks] i1; null: always */
+} row_thread;
+
+/* Where the rows of a column begin: addresses of row 0 and bytes from row to row, i64. */
+typedef struct row_origin {
+  ir_value base[2][2], stride[2][2]; /* [in, out][q, k] */
+} row_origin;
+
+/* A row: addresses, and what was loaded. */
+typedef struct row_place {
+  ir_value in, out; /* pointers */
+  ir_value *raw;    /* [n_accesses] as loaded */
+} row_place;
+
+/* Tensors given: 2 where k has heads, else 1 (i32). */
+ir_value row_streams(ir *b, const ir_value *parameter);
+
+void emit_row_accesses(row_thread *r);
+void emit_row_blocks(row_thread *r);
+/* offset: i64, bytes into the row. */
+row_origin emit_row_origin(row_thread *r, const row_column *column, ir_value offset);
+row_place emit_row_place(row_thread *r, const row_origin *origin, ir_value row);
+/* The thread's accesses of a row; row_place points at the first of them. */
+void emit_row_load(row_thread *r, row_place *place);
+/* What was loaded as float32: n_accesses * lanes of them. */
+void emit_row_unpack(row_thread *r, const row_place *place, ir_value *x);
+/* A number in the tensors' type, as it is stored. */
+ir_value emit_row_number(row_thread *r, ir_value x);
+/* An access of numbers, lanes of them, as it is stored. */
+ir_value emit_row_pack(row_thread *r, const ir_value *y);
+/* Stores the encoded row where valid (a null value: always); copy: as it was loaded. */
+void emit_row_store(row_thread *r, const row_place *place, ir_value valid, bool copy);
+
+#endif

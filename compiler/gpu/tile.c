@@ -1,0 +1,245 @@
+/* gpu/tile: rows of queries, keys and values as float32 in shared memory, and rows of the output back; see
+ * gpu/attention.h.
+ *
+ * Rows move in pieces of 16 bytes, neighbours side by side, or one channel at a time where rows lie anyhow. A row's
+ * pitch is 4 words more than a multiple of the 32 banks, so that 8 threads that read 16 bytes of 8 rows below one
+ * another, or of one row side by side, meet every bank once.
+ */
+#include "gpu/index.h"
+#include "gpu/attention.h"
+
+#include "kernel/launch.h"
+
+enum { BANKS = 32, GROUPS = PEGEN_PTX_BLOCK / ATTEND_LANES, SHARED_BYTES = 48 << 10, PIECE = 16, MOST_QUADS = 16, MOST_ROW_QUADS = 8 };
+
+static ir_value less(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "slt", x, y); }
+static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, less(b, x, y), x, y); }
+static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, less(b, x, y), y, x); }
+
+/* ---- the shape of tiles ---- */
+
+static int whole_quads(int width) { return (width + ATTEND_QUAD - 1) / ATTEND_QUAD * ATTEND_QUAD; }
+
+static int pitch_of(int width) { return (width + BANKS - 1) / BANKS * BANKS + ATTEND_QUAD; }
+
+/* The same as tight as may be: an odd number of 16 bytes, which meets every bank, too. */
+static int tight_pitch_of(int width) { return whole_quads(width) / ATTEND_QUAD % 2 ? whole_quads(width) : whole_quads(width) + ATTEND_QUAD; }
+
+bool attend_has_pairs(const attention_plan *p) { return p->bias || p->matrix; }
+
+static int64_t query_bytes(const attend_shape *s) { return 4LL * s->queries * s->query_pitch; }
+static int64_t key_bytes(const attend_shape *s) { return 4LL * s->keys * s->key_pitch; }
+static int64_t score_bytes(const attend_shape *s) { return 4LL * s->queries * s->score_pitch; }
+
+static bool fits(arena *a, const attention_plan *p, attend_shape *s) {
+  int64_t room = SHARED_BYTES - PIECE - query_bytes(s), own = key_bytes(s) + score_bytes(s);
+  if (attend_has_pairs(p)) room -= (int64_t)PAIR_BYTES * p->spec->n_axes * (s->queries + s->keys);
+  if (attend_has_columns(p)) room -= (int64_t)PAIR_BYTES * p->spec->n_axes;
+  return own <= room && (!attend_has_columns(p) || attend_columns_fit(a, p, s, own, room));
+}
+
+/* Rows that end in columns lie tight: of a head's 64 channels there then are as many queries as without columns. */
+static void set_pitches(const attention_plan *p, attend_shape *s) {
+  int values = s->quads * BANKS;
+  s->columns_at = s->width = whole_quads(p->head_dim);
+  if (attend_has_columns(p)) s->width += whole_quads(p->columns->n_columns);
+  s->query_pitch = attend_has_columns(p) ? tight_pitch_of(s->width) : pitch_of(p->head_dim);
+  s->key_pitch = attend_has_columns(p) ? tight_pitch_of(s->width > values ? s->width : values) : pitch_of(p->head_dim > p->value_dim ? p->head_dim : p->value_dim);
+  s->score_pitch = s->keys + ATTEND_LANES; /* and what 8 threads tell each other */
+}
+
+attend_shape attend_shape_of(arena *a, const attention_plan *p) {
+  static const int sizes[][2] = {{4, 4}, {2, 4}, {2, 2}, {1, 2}, {1, 1}}; /* queries and keys of a thread */
+  int quads = (p->value_dim + BANKS - 1) / BANKS;
+  for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
+    attend_shape s = {.rows = sizes[i][0], .columns = sizes[i][1], .queries = GROUPS * sizes[i][0], .keys = ATTEND_LANES * sizes[i][1], .quads = quads};
+    set_pitches(p, &s);
+    if (quads <= MOST_ROW_QUADS && s.rows * quads <= MOST_QUADS && fits(a, p, &s)) return s;
+  }
+  return (attend_shape){0};
+}
+
+static ir_value declare(attend *t, const char *what, int64_t bytes) {
+  const char *name = arena_printf(t->memory, "%s_%s", t->entry->name, what);
+  ir_shared(t->b, name, bytes);
+  return ir_shared_address(t->b, name);
+}
+
+void attend_declare_memory(attend *t) {
+  const attend_shape *s = &t->shape;
+  int64_t place = (int64_t)PAIR_BYTES * t->p->spec->n_axes, keys = key_bytes(s), both = keys + score_bytes(s);
+  t->queries = declare(t, "queries", query_bytes(s));
+  if (s->scratch) {
+    t->rows = declare(t, "rows", both > s->scratch ? both : s->scratch);
+    t->scores = ir_offset_const(t->b, t->rows, keys);
+  } else {
+    t->rows = declare(t, "rows", keys);
+    t->scores = declare(t, "scores", score_bytes(s));
+  }
+  t->spoilt = declare(t, "spoilt", 4);
+  if (attend_has_columns(t->p)) t->origin = declare(t, "origin", place);
+  if (!attend_has_pairs(t->p)) return;
+  t->query_places = declare(t, "query_places", place * s->queries);
+  t->places = declare(t, "places", place * s->keys);
+}
+
+ir_value attend_row_at(attend *t, ir_value memory, ir_value row, int pitch) { return ir_offset(t->b, memory, wide(t->b, mul(t->b, row, 4LL * pitch))); }
+
+/* ---- pieces of rows ---- */
+
+attend_rows attend_rows_of(attend *t, int parameter, ir_value head, int width) {
+  ir *b = t->b;
+  const ir_value *of = t->parameter + parameter;
+  ir_value base = add(b, of[PEGEN_PTX_ROWS_ADDRESS], ir_op2(b, "arith.muli", wide(b, t->batch), of[PEGEN_PTX_ROWS_BATCH]));
+  return (attend_rows){.base = add(b, base, ir_op2(b, "arith.muli", wide(b, head), of[PEGEN_PTX_ROWS_HEAD])), .stride = of[PEGEN_PTX_ROWS_TOKEN], .width = width};
+}
+
+static bool is_whole(const attend *t) { return t->entry->access == THREAD_PIECE; }
+static int lanes_of(const attend *t) { return t->entry->tile->lanes; }
+
+/* Of a row; a row that is moved channel by channel ends in zeros up to a multiple of 4, which products may read. */
+static int pieces_of(const attend *t, int width) { return is_whole(t) ? width / lanes_of(t) : whole_quads(width); }
+
+static MlirType piece_type(const attend *t) {
+  ir *b = t->b;
+  bool f32 = t->entry->tile->element == 4;
+  return is_whole(t) ? ir_vector(b, 4, f32 ? b->f32 : b->i32) : f32 ? b->f32 : b->i16;
+}
+
+/* Piece `index` of rows from `first` on. */
+static ir_value load_piece(attend *t, const attend_rows *from, ir_value first, ir_value end, ir_value index) {
+  ir *b = t->b;
+  int pieces = pieces_of(t, from->width);
+  ir_value row = add(b, first, ir_op2(b, "arith.divui", index, i32(b, pieces))), piece = ir_op2(b, "arith.remui", index, i32(b, pieces));
+  row = smaller(b, row, ir_op2(b, "arith.subi", end, i32(b, 1)));
+  if (!is_whole(t)) piece = smaller(b, piece, i32(b, from->width - 1));
+  ir_value at = add(b, from->base, ir_op2(b, "arith.muli", wide(b, row), from->stride));
+  return ir_load(b, piece_type(t), ir_pointer(b, add(b, at, wide(b, mul(b, piece, t->entry->access)))), t->entry->access);
+}
+
+/* 0 times what is not finite is no number. */
+static void watch(attend *t, int count, const ir_value *x) {
+  ir *b = t->b;
+  ir_value zero = ir_float(b, b->f32, 0), sum = zero;
+  for (int i = 0; i < count; i++) sum = ir_fma(b, x[i], zero, sum);
+  ir_branch found = ir_if(b, ir_compare_float(b, "une", sum, zero));
+  ir_store(b, i32(b, 1), t->spoilt, 4, false);
+  ir_end_if(b, found);
+}
+
+static void store_piece(attend *t, const attend_rows *from, ir_value raw, ir_value index, ir_value to, int pitch, ir_value factor, bool watched) {
+  ir *b = t->b;
+  int pieces = pieces_of(t, from->width), lanes = lanes_of(t);
+  ir_value row = ir_op2(b, "arith.divui", index, i32(b, pieces)), piece = ir_op2(b, "arith.remui", index, i32(b, pieces)), x[8];
+  row_place place = {.raw = &raw};
+  emit_row_unpack(&t->numbers, &place, x);
+  if (watched) watch(t, lanes, x);
+  for (int i = 0; factor.ptr && i < lanes; i++) x[i] = ir_op2(b, "arith.mulf", x[i], factor);
+  if (!is_whole(t) && from->width % ATTEND_QUAD) x[0] = ir_select(b, less(b, piece, i32(b, from->width)), x[0], ir_float(b, b->f32, 0));
+  ir_value at = ir_offset(b, to, wide(b, add(b, mul(b, row, 4LL * pitch), mul(b, piece, 4LL * lanes))));
+  if (lanes == 1) ir_store(b, x[0], at, 4, false);
+  for (int i = 0; i + ATTEND_QUAD <= lanes; i += ATTEND_QUAD)
+    ir_store(b, ir_elements(b, ir_vector(b, ATTEND_QUAD, b->f32), ATTEND_QUAD, x + i), ir_offset_const(b, at, 4LL * i), 16, false);
+}
+
+void attend_copy(attend *t, const attend_rows *from, ir_value first, ir_value end, int count, ir_value to, int pitch, ir_value factor, bool watched) {
+  ir *b = t->b;
+  int all = count * pieces_of(t, from->width), steps = (all + PEGEN_PTX_BLOCK - 1) / PEGEN_PTX_BLOCK;
+  ir_branch branch;
+  ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, steps));
+  ir_value index = add(b, t->thread, mul(b, ir_cast(b, "arith.trunci", loop.index, b->i32), PEGEN_PTX_BLOCK));
+  if (all % PEGEN_PTX_BLOCK) branch = ir_if(b, less(b, index, i32(b, all)));
+  store_piece(t, from, load_piece(t, from, first, end, index), index, to, pitch, factor, watched);
+  if (all % PEGEN_PTX_BLOCK) ir_end_if(b, branch);
+  ir_end_for(b, loop);
+}
+
+int attend_ahead(const attend *t, int width) {
+  return is_whole(t) ? (t->shape.keys * pieces_of(t, width) + PEGEN_PTX_BLOCK - 1) / PEGEN_PTX_BLOCK : 0;
+}
+
+void attend_load(attend *t, const attend_rows *from, ir_value first, ir_value end, ir_value *ahead) {
+  ir *b = t->b;
+  int all = t->shape.keys * pieces_of(t, from->width);
+  for (int i = 0; i < attend_ahead(t, from->width); i++) {
+    ir_value index = add(b, t->thread, i32(b, i * PEGEN_PTX_BLOCK));
+    if ((i + 1) * PEGEN_PTX_BLOCK > all) index = smaller(b, index, i32(b, all - 1));
+    ahead[i] = load_piece(t, from, first, end, index);
+  }
+}
+
+void attend_store(attend *t, const attend_rows *from, ir_value first, ir_value end, const ir_value *ahead, bool watched) {
+  ir *b = t->b;
+  int all = t->shape.keys * pieces_of(t, from->width);
+  if (!is_whole(t)) attend_copy(t, from, first, end, t->shape.keys, t->rows, t->shape.key_pitch, (ir_value){NULL}, watched);
+  for (int i = 0; i < attend_ahead(t, from->width); i++) {
+    ir_value index = add(b, t->thread, i32(b, i * PEGEN_PTX_BLOCK));
+    ir_branch branch;
+    bool some = (i + 1) * PEGEN_PTX_BLOCK > all;
+    if (some) branch = ir_if(b, less(b, index, i32(b, all)));
+    store_piece(t, from, ahead[i], index, t->rows, t->shape.key_pitch, (ir_value){NULL}, watched);
+    if (some) ir_end_if(b, branch);
+  }
+}
+
+/* ---- coordinates ---- */
+
+ir_value attend_placed_token(attend *t, ir_value token, ir_value end) {
+  ir *b = t->b;
+  token = larger(b, token, i32(b, t->p->spec->skip_tokens));
+  return smaller(b, token, sub(b, end, i32(b, 1)));
+}
+
+pair attend_coordinate(attend *t, ir_value places, ir_value index, int axis) {
+  ir *b = t->b;
+  ir_value place = ir_offset(b, places, wide(b, mul(b, index, (int64_t)PAIR_BYTES * t->p->spec->n_axes)));
+  return pair_load(b, ir_offset_const(b, place, (int64_t)axis * PAIR_BYTES));
+}
+
+void attend_store_coordinate(attend *t, ir_value places, ir_value index, int axis, pair x) {
+  ir *b = t->b;
+  ir_value at = add(b, mul(b, index, (int64_t)PAIR_BYTES * t->p->spec->n_axes), i32(b, axis * PAIR_BYTES));
+  pair_store(b, x, ir_offset(b, places, wide(b, at)));
+}
+
+void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, int count, ir_value to, const pair *origin) {
+  ir *b = t->b;
+  const spec *s = t->p->spec;
+  pair place[SPEC_MAX_AXES];
+  ir_branch branch = ir_if(b, less(b, t->thread, i32(b, count)));
+  ptx_coordinates(b, s, t->parameter + parameter, t->batch, attend_placed_token(t, add(b, first, t->thread), end), place);
+  for (int axis = 0; axis < s->n_axes; axis++) attend_store_coordinate(t, to, t->thread, axis, origin ? pair_sub(b, place[axis], origin[axis]) : place[axis]);
+  ir_end_if(b, branch);
+}
+
+/* ---- the output ---- */
+
+static void store_channels(attend *t, ir_value values, ir_value at, ir_value channel, int width) {
+  ir *b = t->b;
+  for (int i = 0; i < ATTEND_QUAD; i++) {
+    ir_branch branch = ir_if(b, less(b, add(b, channel, i32(b, i)), i32(b, width)));
+    ir_store(b, emit_row_number(&t->numbers, ir_extract(b, values, i)), ir_offset_const(b, at, (int64_t)i * t->entry->tile->element), t->entry->tile->element, false);
+    ir_end_if(b, branch);
+  }
+}
+
+void attend_store_quad(attend *t, const attend_rows *to, ir_value token, int quad, ir_value values) {
+  ir *b = t->b;
+  int element = t->entry->tile->element;
+  ir_value channel = add(b, mul(b, t->lane, ATTEND_QUAD), i32(b, quad * BANKS)), numbers[ATTEND_QUAD];
+  ir_value row = add(b, to->base, ir_op2(b, "arith.muli", wide(b, token), to->stride));
+  ir_value at = ir_pointer(b, add(b, row, wide(b, mul(b, channel, element))));
+  if (!is_whole(t)) {
+    store_channels(t, values, at, channel, to->width);
+    return;
+  }
+  if (element == 2) {
+    for (int i = 0; i < ATTEND_QUAD; i++) numbers[i] = emit_row_number(&t->numbers, ir_extract(b, values, i));
+    values = ir_elements(b, ir_vector(b, ATTEND_QUAD, b->i16), ATTEND_QUAD, numbers);
+  }
+  bool some = (quad + 1) * BANKS > to->width;
+  ir_branch branch;
+  if (some) branch = ir_if(b, less(b, channel, i32(b, to->width)));
+  ir_store(b, values, at, ATTEND_QUAD * element, false);
+  if (some) ir_end_if(b, branch);
+}

@@ -1,0 +1,228 @@
+/* gpu/weights: see gpu/weights.h. */
+#include "gpu/weights.h"
+
+#include "cpu/rotors.h"
+#include "gpu/index.h"
+
+#include "kernel/launch.h"
+
+enum { WARP = 32, PIECE = 16 };
+
+static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
+
+/* ---- shared memory ---- */
+
+/* Of a token, one array after the other. */
+enum { MONOMIALS, GAINS, WEIGHTS, PARTS, REST, ARRAYS };
+
+static int whole_pieces(int bytes) { return (bytes + PIECE - 1) / PIECE * PIECE; }
+
+/* Floats from lane to lane of the sums' parts: an odd number, so that lanes side by side meet different banks. */
+static int part_pitch(const plan_widen *p) { return p->p->n_weights | 1; }
+
+/* Lanes that have terms. */
+static int busy_lanes(const plan_widen *p, int lanes) { return p->spec->n_blocks < lanes ? p->spec->n_blocks : lanes; }
+
+static int array_bytes(const plan_widen *p, const widen_tables *t, int lanes, int rest, int array) {
+  int bytes[ARRAYS] = {[MONOMIALS] = t->n_monomials * PAIR_BYTES, [GAINS] = t->n_gains * 4, [WEIGHTS] = p->p->n_weights * 4,
+                       [PARTS] = busy_lanes(p, lanes) * part_pitch(p) * 4, [REST] = rest};
+  return whole_pieces(bytes[array]);
+}
+
+int weight_token_bytes(const plan_widen *p, const widen_tables *t, int lanes, int rest) {
+  int sum = 0;
+  for (int i = 0; i < ARRAYS; i++) sum += array_bytes(p, t, lanes, rest, i);
+  return sum;
+}
+
+int weight_lanes_of(const plan_widen *p, const widen_tables *t, int rest, int64_t room) {
+  for (int lanes = 8; lanes <= WARP; lanes *= 2)
+    if ((int64_t)weight_token_bytes(p, t, lanes, rest) * (PEGEN_PTX_BLOCK / lanes) <= room) return lanes;
+  return 0;
+}
+
+/* Byte base + at (an i32) of the token. */
+static ir_value byte_at(weight_lanes *w, int64_t base, ir_value at) {
+  ir *b = w->b;
+  ir_value of_token = mul(b, w->token, weight_token_bytes(w->p, &w->tables, w->lanes, w->rest));
+  return ir_offset(b, w->shared, wide(b, add(b, add(b, of_token, i32(b, base)), at)));
+}
+
+static int begin_of(const weight_lanes *w, int array) {
+  int begin = 0;
+  for (int i = 0; i < array; i++) begin += array_bytes(w->p, &w->tables, w->lanes, w->rest, i);
+  return begin;
+}
+
+static ir_value array_at(weight_lanes *w, int array, ir_value at) { return byte_at(w, begin_of(w, array), at); }
+
+ir_value weight_rest_at(weight_lanes *w, int64_t begin, ir_value at) { return byte_at(w, begin_of(w, REST) + begin, at); }
+
+static ir_value table_at(weight_lanes *w, const char *table, ir_value index, int bytes) {
+  ir *b = w->b;
+  return ir_offset(b, ir_table_address(b, widen_table_name(w->memory, w->prefix, table)), wide(b, mul(b, index, bytes)));
+}
+
+ir_value weight_table_i32(weight_lanes *w, const char *table, ir_value index) { return ir_load(w->b, w->b->i32, table_at(w, table, index, 4), 4); }
+
+/* ---- turns ---- */
+
+lane_turns begin_turns(weight_lanes *w, int count) {
+  ir *b = w->b;
+  lane_turns t = {.some = count % w->lanes != 0};
+  t.loop = ir_for(b, i64(b, 0), i64(b, (count + w->lanes - 1) / w->lanes));
+  t.index = add(b, w->lane, mul(b, narrow(b, t.loop.index), w->lanes));
+  if (t.some) t.branch = ir_if(b, below(b, t.index, i32(b, count)));
+  return t;
+}
+
+void end_turns(weight_lanes *w, lane_turns t) {
+  if (t.some) ir_end_if(w->b, t.branch);
+  ir_end_for(w->b, t.loop);
+}
+
+/* ---- the token: monomials and gains ---- */
+
+/* Powers of the coordinates, each made once. */
+typedef struct pair_powers {
+  ir *b;
+  pair at[SPEC_MAX_AXES][SPEC_MAX_DEGREE + 1];
+} pair_powers;
+
+static pair power_of(pair_powers *t, int axis, int exponent) {
+  pair *x = &t->at[axis][exponent];
+  if (!x->hi.ptr) {
+    pair half = power_of(t, axis, exponent / 2);
+    *x = pair_mul(t->b, half, half);
+    if (exponent & 1) *x = pair_mul(t->b, *x, t->at[axis][1]);
+  }
+  return *x;
+}
+
+static pair monomial_of(pair_powers *t, const monomial *m) {
+  pair product = {.hi = {NULL}};
+  for (int axis = 0; axis < SPEC_MAX_AXES; axis++)
+    if (m->power[axis]) product = product.hi.ptr ? pair_mul(t->b, product, power_of(t, axis, m->power[axis])) : power_of(t, axis, m->power[axis]);
+  return product.hi.ptr ? product : pair_const(t->b, 1);
+}
+
+void weight_lay_monomials(weight_lanes *w, const pair *place) {
+  ir *b = w->b;
+  pair_powers powers = {.b = b};
+  for (int axis = 0; axis < w->p->spec->n_axes; axis++) powers.at[axis][1] = place[axis];
+  for (int i = 0; i < w->tables.n_monomials; i++)
+    pair_store(b, monomial_of(&powers, &w->tables.monomial[i]), array_at(w, MONOMIALS, i32(b, (int64_t)i * PAIR_BYTES)));
+}
+
+ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) {
+  ir *b = w->b;
+  ir_value begin = weight_table_i32(w, sums->starts, index), end = weight_table_i32(w, sums->starts, add(b, index, i32(b, 1)));
+  ir_value zero = ir_float(b, b->f32, 0), initial[2] = {zero, zero}, now[2];
+  ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), 2, initial, now);
+  ir_value at = narrow(b, loop.index);
+  pair factor = pair_load(b, table_at(w, sums->factors, at, PAIR_BYTES));
+  pair x = pair_load(b, array_at(w, MONOMIALS, mul(b, weight_table_i32(w, sums->monomials, at), PAIR_BYTES)));
+  pair next = pair_add(b, (pair){.hi = now[0], .lo = now[1]}, pair_mul(b, factor, x));
+  ir_value values[2] = {next.hi, next.lo.ptr ? next.lo : zero};
+  ir_end_for_with(b, loop, 2, values, now);
+  return pair_narrow(b, (pair){.hi = now[0], .lo = now[1]});
+}
+
+void weight_lay_gains(weight_lanes *w) {
+  ir *b = w->b;
+  lane_turns t = begin_turns(w, w->tables.n_gains);
+  ir_store(b, weight_sum_at(w, &w->tables.gains, t.index), array_at(w, GAINS, mul(b, t.index, 4)), 4, false);
+  end_turns(w, t);
+}
+
+/* ---- the query: weights ---- */
+
+void weight_set_inputs(weight_lanes *w, const ir_value *parameter, ir_value batch, ir_value token, ir_value head, int dtype) {
+  ir *b = w->b;
+  const spec *s = w->p->spec;
+  ir_value *rows = arena_array(w->memory, ir_value, s->n_inputs + 1);
+  for (int i = 0; i < s->n_inputs; i++) {
+    const ir_value *of = parameter + i * PEGEN_PTX_INPUT_COUNT;
+    ir_value at = add(b, of[PEGEN_PTX_INPUT_ADDRESS], ir_op2(b, "arith.muli", wide(b, batch), of[PEGEN_PTX_INPUT_BATCH]));
+    at = add(b, at, ir_op2(b, "arith.muli", wide(b, token), of[PEGEN_PTX_INPUT_TOKEN]));
+    rows[i] = add(b, at, ir_op2(b, "arith.muli", wide(b, head), of[PEGEN_PTX_INPUT_HEAD]));
+    if (i == 0 && dtype != DTYPE_F32) w->exprs->wide_inputs = ir_compare_int(b, "eq", of[PEGEN_PTX_INPUT_TYPE], i64(b, PEGEN_PTX_OPERAND_F32));
+  }
+  w->exprs->inputs = rows;
+  w->exprs->has_bf16_inputs = dtype == DTYPE_BF16;
+}
+
+/* Adds what the term adds to every weight; a lane past the last term adds nothing. */
+static void add_term(weight_lanes *w, ir_value exists, ir_value *sums) {
+  ir *b = w->b;
+  const plan_widen *p = w->p;
+  int n_products = p->first_product[p->p->n_weights], count = 0;
+  const expr **roots = arena_array(w->memory, const expr *, p->n_queries + n_products + 1);
+  for (int i = 0; i < p->n_queries; i++) roots[count++] = p->query[i];
+  for (int i = 0; i < n_products; i++) roots[count++] = p->fixed[i];
+  emit_thread_operands(w->exprs, roots, count);
+  for (int weight = 0; weight < p->p->n_weights; weight++) {
+    ir_value sum = {NULL};
+    for (int k = p->first_product[weight]; k < p->first_product[weight + 1]; k++) {
+      ir_value fixed = emit_thread_f32(w->exprs, p->fixed[k], 0);
+      if (p->product_query[k] < 0) sum = sum.ptr ? ir_op2(b, "arith.addf", sum, fixed) : fixed;
+      else {
+        ir_value query = emit_thread_f32(w->exprs, p->query[p->product_query[k]], 0);
+        sum = sum.ptr ? ir_fma(b, query, fixed, sum) : ir_op2(b, "arith.mulf", query, fixed);
+      }
+    }
+    if (sum.ptr) sums[weight] = ir_select(b, exists, ir_op2(b, "arith.addf", sums[weight], sum), sums[weight]);
+  }
+}
+
+/* The lane's part of each weight: of its terms. */
+static void lay_parts(weight_lanes *w) {
+  ir *b = w->b;
+  const plan_widen *p = w->p;
+  int n = p->p->n_weights, terms = p->spec->n_blocks;
+  ir_value *zeros = arena_array(w->memory, ir_value, 3 * n + 1), *now = zeros + n, *sums = now + n;
+  for (int i = 0; i < n; i++) zeros[i] = ir_float(b, b->f32, 0);
+  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, (terms + w->lanes - 1) / w->lanes), n, zeros, now);
+  ir_value term = add(b, w->lane, mul(b, narrow(b, loop.index), w->lanes)), exists = below(b, term, i32(b, terms));
+  pair *remembered = emit_thread_remember(w->exprs);
+  w->exprs->unit = ir_select(b, exists, term, i32(b, terms - 1));
+  add_term(w, exists, now);
+  emit_thread_forget(w->exprs, remembered);
+  ir_end_for_with(b, loop, n, now, sums);
+  int busy = busy_lanes(p, w->lanes);
+  ir_branch branch;
+  if (busy < w->lanes) branch = ir_if(b, below(b, w->lane, i32(b, busy)));
+  for (int i = 0; i < n; i++) ir_store(b, sums[i], array_at(w, PARTS, add(b, mul(b, w->lane, 4LL * part_pitch(p)), i32(b, 4LL * i))), 4, false);
+  if (busy < w->lanes) ir_end_if(b, branch);
+}
+
+/* Lanes' parts in the order of lanes. */
+static void gather_parts(weight_lanes *w) {
+  ir *b = w->b;
+  lane_turns t = begin_turns(w, w->p->p->n_weights);
+  ir_value sum = {NULL};
+  for (int lane = 0; lane < busy_lanes(w->p, w->lanes); lane++) {
+    ir_value part = ir_load(b, b->f32, array_at(w, PARTS, add(b, mul(b, t.index, 4), i32(b, 4LL * lane * part_pitch(w->p)))), 4);
+    sum = sum.ptr ? ir_op2(b, "arith.addf", sum, part) : part;
+  }
+  ir_store(b, sum, array_at(w, WEIGHTS, mul(b, t.index, 4)), 4, false);
+  end_turns(w, t);
+}
+
+void weight_lay_weights(weight_lanes *w) {
+  lay_parts(w);
+  ir_wait(w->b, IR_BARRIER_WARP);
+  gather_parts(w);
+  ir_wait(w->b, IR_BARRIER_WARP);
+}
+
+ir_value weight_column(weight_lanes *w, ir_value index) {
+  ir *b = w->b;
+  ir_value zero = ir_float(b, b->f32, 0), sum;
+  ir_value begin = weight_table_i32(w, "column_starts", index), end = weight_table_i32(w, "column_starts", add(b, index, i32(b, 1)));
+  ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), 1, &zero, &sum);
+  ir_value at = narrow(b, loop.index), gain = ir_load(b, b->f32, array_at(w, GAINS, mul(b, at, 4)), 4);
+  ir_value next = ir_fma(b, ir_load(b, b->f32, array_at(w, WEIGHTS, mul(b, weight_table_i32(w, "gain_weights", at), 4)), 4), gain, sum);
+  ir_end_for_with(b, loop, 1, &next, &sum);
+  return sum;
+}

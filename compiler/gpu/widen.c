@@ -1,0 +1,208 @@
+/* gpu/widen: see gpu/widen.h. */
+#include "gpu/widen.h"
+
+#include "base/diag.h"
+#include "cpu/rotors.h"
+#include "gpu/index.h"
+#include "mlir/math.h"
+#include "gpu/body.h"
+#include "gpu/weights.h"
+
+#include "kernel/launch.h"
+
+enum { WARP = 32, PIECE = 16, MOST_SHARED = 48 << 10 };
+
+/* The end of a token's rows of k and then of q: what each token has in shared memory beside its weights. */
+enum { KEY_TAIL, QUERY_TAIL, TAILS };
+
+typedef struct widen {
+  ir *b;
+  const plan_widen *p;
+  const widen_layout *layout;
+  ptx_body *body;
+  weight_lanes lanes;
+  ir_value encoded;       /* i1: the token is; null: all are */
+} widen;
+
+static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
+
+/* ---- tails ---- */
+
+static int tail_bytes(const widen_layout *l, int element) { return (l->n_lanes * element + PIECE - 1) / PIECE * PIECE; }
+
+static int element_of(const widen *w) { return w->body->entry->tile->element; }
+
+/* A number of a lane in the rows' type: rounded, or what rounding took from it. */
+static ir_value part_of(widen *w, ir_value x, ir_value low) {
+  ir *b = w->b;
+  row_thread *r = &w->body->rows;
+  if (element_of(w) == 4) return x;
+  ir_value high = emit_row_number(r, x);
+  if (!w->layout->is_split) return high;
+  ir_value back = r->dtype == DTYPE_BF16 ? math_f32_from_bf16(b, high) : ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", high, b->f16), b->f32);
+  return ir_select(b, ir_compare_int(b, "ne", low, i32(b, 0)), emit_row_number(r, ir_op2(b, "arith.subf", x, back)), high);
+}
+
+/* Lane `index` of a tail; tokens that are not encoded have zeros. */
+static void store_part(widen *w, int tail, ir_value index, ir_value x, const char *low) {
+  ir *b = w->b;
+  if (w->encoded.ptr) x = ir_select(b, w->encoded, x, ir_float(b, b->f32, 0));
+  ir_value flag = w->layout->is_split ? weight_table_i32(&w->lanes, low, index) : (ir_value){NULL};
+  ir_value at = weight_rest_at(&w->lanes, (int64_t)tail * tail_bytes(w->layout, element_of(w)), mul(b, index, element_of(w)));
+  ir_store(b, part_of(w, x, flag), at, element_of(w), false);
+}
+
+/* Of the token's coordinates less the origin, by its first lane. */
+static void lay_monomials(widen *w) {
+  ir *b = w->b;
+  const spec *s = w->p->spec;
+  pair place[SPEC_MAX_AXES];
+  ir_branch first = ir_if(b, ir_compare_int(b, "eq", w->lanes.lane, i32(b, 0)));
+  ptx_positions(w->body);
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    pair r = w->body->exprs.positions[axis];
+    place[axis] = s->polynomial->origin[axis] == 0 ? r : pair_sub(b, r, pair_const(b, s->polynomial->origin[axis]));
+  }
+  weight_lay_monomials(&w->lanes, place);
+  ir_end_if(b, first);
+}
+
+static void lay_token(widen *w) {
+  weight_lanes *l = &w->lanes;
+  lay_monomials(w);
+  ir_wait(w->b, IR_BARRIER_WARP);
+  weight_lay_gains(l);
+  lane_turns keys = begin_turns(l, w->layout->n_lanes);
+  store_part(w, KEY_TAIL, keys.index, weight_sum_at(l, &l->tables.keys, weight_table_i32(l, "lane_columns", keys.index)), "lane_low_keys");
+  end_turns(l, keys);
+}
+
+static void lay_query(widen *w, ir_value head) {
+  weight_lanes *l = &w->lanes;
+  ptx_body *t = w->body;
+  const ir_value *inputs = t->parameter + PEGEN_PTX_OPERANDS + w->p->spec->n_operands * PEGEN_PTX_OPERAND_COUNT;
+  weight_set_inputs(l, inputs, t->column.batch, t->column.token, head, t->entry->dtype);
+  t->exprs.head = head;
+  weight_lay_weights(l);
+  lane_turns turns = begin_turns(l, w->layout->n_lanes);
+  store_part(w, QUERY_TAIL, turns.index, weight_column(l, weight_table_i32(l, "lane_columns", turns.index)), "lane_low_queries");
+  end_turns(l, turns);
+}
+
+/* ---- rows ---- */
+
+static MlirType piece_type(const widen *w) {
+  ir *b = w->b;
+  return w->body->entry->access == PIECE ? ir_vector(b, 4, b->i32) : element_of(w) == 4 ? b->i32 : b->i16;
+}
+
+/* Channels as they are: bits, so that no NaN changes. */
+static void move_row(widen *w, const row_place *place, ir_value valid) {
+  ir *b = w->b;
+  int access = w->body->entry->access;
+  ir_branch exists = ir_if(b, valid);
+  lane_turns t = begin_turns(&w->lanes, w->p->spec->head_dim * element_of(w) / access);
+  ir_value at = wide(b, mul(b, t.index, access));
+  ir_store(b, ir_load(b, piece_type(w), ir_offset(b, place->in, at), access), ir_offset(b, place->out, at), access, false);
+  end_turns(&w->lanes, t);
+  ir_end_if(b, exists);
+}
+
+static void move_tail(widen *w, const row_place *place, ir_value is_k, ir_value valid) {
+  ir *b = w->b;
+  int access = w->body->entry->access, element = element_of(w);
+  ir_value tail = ir_offset_const(b, place->out, (int64_t)w->p->spec->head_dim * element);
+  ir_value from = ir_select(b, is_k, i32(b, 0), i32(b, tail_bytes(w->layout, element)));
+  ir_branch exists = ir_if(b, valid);
+  lane_turns t = begin_turns(&w->lanes, w->layout->n_lanes * element / access);
+  ir_value at = mul(b, t.index, access);
+  ir_store(b, ir_load(b, piece_type(w), weight_rest_at(&w->lanes, 0, add(b, from, at)), access), ir_offset(b, tail, wide(b, at)), access, false);
+  end_turns(&w->lanes, t);
+  ir_end_if(b, exists);
+}
+
+/* All lanes of a warp are at the same row of their tokens. */
+static void walk_rows(widen *w, ir_value valid) {
+  ir *b = w->b;
+  ptx_body *t = w->body;
+  row_origin origin = emit_row_origin(&t->rows, &t->column, i64(b, 0));
+  ir_value of_q = ir_cast(b, "arith.trunci", t->parameter[PEGEN_PTX_Q + PEGEN_PTX_TENSOR_HEADS], b->i32), row;
+  ir_loop loop = ptx_begin_rows(t, &row);
+  row_place place = emit_row_place(&t->rows, &origin, row);
+  ir_value is_k = ir_compare_int(b, "sge", row, of_q);
+  move_row(w, &place, valid);
+  ir_branch queries = ir_if(b, ir_compare_int(b, "slt", row, of_q));
+  lay_query(w, row);
+  ir_end_if(b, queries);
+  ir_wait(b, IR_BARRIER_WARP);
+  move_tail(w, &place, is_k, valid);
+  ir_end_for(b, loop);
+}
+
+/* ---- entries ---- */
+
+static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host) {
+  const plan_widen *p = program->plan;
+  plan values = *p->values;
+  values.per_head = false; /* rows are heads in any case: what differs among them is made row by row */
+  const widen_layout *layout = &p->layout[entry->dtype];
+  widen w = {.b = b, .p = p, .layout = layout};
+  weight_lanes *l = &w.lanes;
+  *l = (weight_lanes){.b = b, .memory = a, .p = p, .prefix = entry->name, .lanes = WARP / entry->tile->columns, .rest = TAILS * tail_bytes(layout, entry->tile->element)};
+  l->tables = widen_tables_make(a, p, layout);
+  widen_tables_emit(b, a, &l->tables, entry->name);
+  ptx_body t = ptx_open(b, a, &values, entry, has_bf16, host);
+  t.rows.exprs = l->exprs = &t.exprs;
+  w.body = &t;
+  const char *memory = arena_printf(a, "%s_tokens", entry->name);
+  int tokens = PEGEN_PTX_BLOCK / l->lanes;
+  ir_shared(b, memory, (int64_t)tokens * weight_token_bytes(p, &l->tables, l->lanes, l->rest));
+  l->shared = ir_shared_address(b, memory);
+  l->lane = rest(b, t.thread, l->lanes);
+  l->token = quotient(b, t.thread, l->lanes);
+  ir_value columns = ptx_columns(&t), column = add(b, mul(b, t.block, tokens), l->token), valid = below(b, column, columns);
+  ptx_range(&t);
+  ptx_set_column(&t, i32(b, 0), ir_select(b, valid, column, sub(b, columns, i32(b, 1))));
+  t.rows.streams = row_streams(b, t.parameter);
+  if (p->spec->skip_tokens > 0) w.encoded = ir_compare_int(b, "sge", t.column.token, i32(b, p->spec->skip_tokens));
+  lay_token(&w);
+  walk_rows(&w, valid);
+  ir_return(b);
+}
+
+static const thread_tile *make_tile(arena *a, const plan_widen *p, int element, int access, int lanes) {
+  thread_tile *t = arena_new(a, thread_tile);
+  int terms = p->spec->n_blocks;
+  *t = (thread_tile){.element = element, .access = access, .lanes = access / element, .n_units = terms, .n_accesses = 1, .n_blocks = 1, .columns = WARP / lanes};
+  t->block_at = arena_array(a, int, terms + 1);
+  for (int i = 0; i < terms; i++) t->block_at[i] = i;
+  return t;
+}
+
+static bool add_entries(arena *a, ptx_program *program, const plan_widen *p, int dtype) {
+  const spec *s = p->spec;
+  const widen_layout *l = &p->layout[dtype];
+  widen_tables tables = widen_tables_make(a, p, l);
+  int element = dtype == DTYPE_F32 ? 4 : 2, lanes = weight_lanes_of(p, &tables, TAILS * tail_bytes(l, element), MOST_SHARED);
+  if (!lanes) {
+    diag_error(s->file, s->line, "kernels of this kind are made for processors only: %d columns with %d gains do not fit in a GPU's shared memory; expected a lower degree, or --target x86-64-v3 or the like", p->n_columns, tables.n_gains);
+    return false;
+  }
+  const char *name = arena_printf(a, "%s_encode_%s", s->name, dtype_name[dtype]);
+  bool whole = s->head_dim * element % PIECE == 0 && l->n_lanes * element % PIECE == 0;
+  for (int narrow = !whole; narrow < 2; narrow++) {
+    int access = narrow ? element : PIECE;
+    const char *full = narrow && whole ? arena_printf(a, "%s_narrow", name) : name;
+    program->entry[program->n_entries++] = (ptx_entry){.name = full, .dtype = dtype, .access = access, .tile = make_tile(a, p, element, access, lanes), .flight = 1, .blocks = 1};
+  }
+  return true;
+}
+
+const ptx_program *emit_ptx_widen_program(arena *a, const plan_widen *p, unsigned dtypes) {
+  ptx_program *program = arena_new(a, ptx_program);
+  *program = (ptx_program){.spec = p->spec, .plan = p, .emit = emit};
+  program->summary = arena_printf(a, "%d terms of a bias, %d columns.", p->spec->n_blocks, p->n_columns);
+  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+    if (dtypes & 1u << dtype && !add_entries(a, program, p, dtype)) return NULL;
+  return program;
+}

@@ -1,0 +1,123 @@
+/* mlir/ir: a thin builder over the MLIR C API, one call a node.
+ *
+ * Arith, vector, scf and llvm dialects export no builders to C, so ops are made by
+ * name through MlirOperationState. Every op is checked when it is made: a null op
+ * or a type that cannot be inferred aborts with the op's name (MLIR says nothing by
+ * itself there). Values are SSA; scalars and vectors share one set of calls.
+ */
+#ifndef PEGEN_MLIR_IR_H
+#define PEGEN_MLIR_IR_H
+
+#include <mlir-c/IR.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct ir {
+  MlirContext context;
+  MlirModule module;
+  MlirLocation location;
+  MlirBlock block; /* where the next op goes: appended */
+  MlirType ptr, i1, i8, i16, i32, i64, f16, bf16, f32, f64;
+  const char *target_cpu, *target_features; /* attributes of the functions to come */
+  const char *host_wait; /* GPU code for the host: the function that stands for barriers; NULL: the GPU's own */
+  bool exact; /* every sum and product of the ops to come rounds by itself: none contracts to a fused one */
+} ir;
+
+typedef MlirValue ir_value;
+
+/* Context with every dialect loaded, diagnostics sent to diag as our own bug. */
+void ir_create(ir *b, const char *file, int line);
+void ir_destroy(ir *b);
+
+MlirType ir_vector(ir *b, int lanes, MlirType element);
+MlirType ir_type(ir_value v);
+int ir_lanes(ir_value v); /* 0: a scalar */
+/* element with the lanes of v (a scalar where v is one). */
+MlirType ir_like(ir *b, ir_value v, MlirType element);
+
+/* ---- functions ---- */
+enum { IR_MAX_ARGUMENTS = 160 };
+/* Opens an llvm.func returning void (or i32/i64 by result, null type: void) and makes its entry
+ * block current; arguments receive the block's arguments. Linkage is external: who finishes the module
+ * decides what stays so. */
+MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType result, int count, const MlirType *types, ir_value *arguments);
+void ir_declare(ir *b, const char *name, MlirType result, int count, const MlirType *types);
+void ir_return(ir *b);
+void ir_call(ir *b, const char *name, int count, const ir_value *arguments);
+/* Makes a function an entry of a GPU module, launched with blocks of `threads`. blocks: that a multiprocessor should hold at
+ * once, and no more need be thought of (an assembler that sees shared memory bound them spills registers for the last
+ * ones); 0: nothing is said. */
+void ir_make_kernel(ir *b, MlirOperation function, int threads, int blocks);
+ir_value ir_register(ir *b, const char *name); /* an nvvm.read.ptx.sreg op: i32 */
+/* All threads of a warp, or of a block, wait for one another; what they wrote before is seen by all after. */
+typedef enum ir_barrier { IR_BARRIER_WARP, IR_BARRIER_BLOCK } ir_barrier;
+void ir_wait(ir *b, ir_barrier of);
+
+/* ---- constants ---- */
+ir_value ir_int(ir *b, MlirType type, int64_t value);                    /* scalar or splat */
+ir_value ir_float(ir *b, MlirType type, double value);                   /* scalar or splat */
+ir_value ir_floats(ir *b, MlirType vector, const double *values);        /* one per lane */
+ir_value ir_bools(ir *b, int lanes, const bool *values);
+
+/* ---- arithmetic; names are those of arith, math and vector ---- */
+ir_value ir_op1(ir *b, const char *name, ir_value x);                    /* result like x */
+ir_value ir_op2(ir *b, const char *name, ir_value x, ir_value y);        /* result like x */
+ir_value ir_cast(ir *b, const char *name, ir_value x, MlirType element); /* lanes kept */
+ir_value ir_bitcast_lanes(ir *b, ir_value x, MlirType vector);          /* vector.bitcast: lanes of another width */
+ir_value ir_compare_float(ir *b, const char *predicate, ir_value x, ir_value y);
+ir_value ir_compare_int(ir *b, const char *predicate, ir_value x, ir_value y);
+ir_value ir_select(ir *b, ir_value condition, ir_value x, ir_value y);
+ir_value ir_fma(ir *b, ir_value x, ir_value y, ir_value z);              /* x y + z rounded once */
+ir_value ir_broadcast(ir *b, MlirType vector, ir_value scalar);
+/* Lanes of x followed by those of y, picked by mask[lanes]; -1: any value. */
+ir_value ir_shuffle(ir *b, ir_value x, ir_value y, int lanes, const int64_t *mask);
+ir_value ir_extract(ir *b, ir_value vector, int lane);
+ir_value ir_elements(ir *b, MlirType vector, int count, const ir_value *values);
+
+/* ---- memory ---- */
+ir_value ir_offset(ir *b, ir_value pointer, ir_value bytes);
+ir_value ir_offset_const(ir *b, ir_value pointer, int64_t bytes);
+ir_value ir_pointer(ir *b, ir_value address); /* an i64 as a pointer */
+ir_value ir_load(ir *b, MlirType type, ir_value pointer, int alignment);
+void ir_store(ir *b, ir_value value, ir_value pointer, int alignment, bool nontemporal);
+void ir_prefetch(ir *b, ir_value pointer, int level); /* for reading, into the caches from this level on: 1, 2 */
+ir_value ir_alloca(ir *b, int64_t bytes, int alignment);
+/* A constant array of the module and, in a function, its address. values of f32, integers of i32. */
+void ir_table(ir *b, const char *name, int count, const float *values, const int32_t *integers);
+void ir_table_floats(ir *b, const char *name, bool is_f32, int count, const double *values);
+ir_value ir_table_address(ir *b, const char *name);
+/* Memory that the threads of a block share: an array of the module and, in a function, its address. */
+void ir_shared(ir *b, const char *name, int64_t bytes);
+ir_value ir_shared_address(ir *b, const char *name);
+
+/* ---- control: the body is appended between begin and end ---- */
+typedef struct ir_loop {
+  MlirBlock outer;
+  ir_value index; /* i64 */
+  MlirOperation operation;
+} ir_loop;
+ir_loop ir_for(ir *b, ir_value begin, ir_value end); /* step 1 */
+void ir_end_for(ir *b, ir_loop loop);
+/* The same with values that go from turn to turn: `current` receives them in the body, which ends by giving the
+ * next ones; `results` receives the last. */
+ir_loop ir_for_with(ir *b, ir_value begin, ir_value end, int count, const ir_value *initial, ir_value *current);
+void ir_end_for_with(ir *b, ir_loop loop, int count, const ir_value *next, ir_value *results);
+
+typedef struct ir_branch {
+  MlirBlock outer, otherwise;
+} ir_branch;
+ir_branch ir_if(ir *b, ir_value condition); /* then the "then" block is current */
+void ir_else(ir *b, ir_branch *branch);
+void ir_end_if(ir *b, ir_branch branch);
+
+/* The same with values: each side ends by giving them. */
+enum { IR_MAX_RESULTS = 128 };
+typedef struct ir_choice {
+  MlirBlock outer, otherwise;
+  MlirOperation operation;
+} ir_choice;
+ir_choice ir_choose(ir *b, ir_value condition, int count, const MlirType *types);
+void ir_choose_else(ir *b, ir_choice *choice, int count, const ir_value *values);
+void ir_end_choose(ir *b, ir_choice choice, int count, const ir_value *values, ir_value *results);
+
+#endif

@@ -1,0 +1,18 @@
+/* mlir/monomial: monomials of coordinates as code, scalars or lanes of either float. */
+#ifndef PEGEN_MLIR_MONOMIAL_H
+#define PEGEN_MLIR_MONOMIAL_H
+
+#include "mlir/ir.h"
+#include "algebra/polynomial.h"
+
+/* Powers of the coordinates, each made once, where it is first asked for: at[axis][1] is the caller's. */
+typedef struct power_table {
+  ir *b;
+  MlirType type; /* of the coordinates */
+  ir_value at[SPEC_MAX_AXES][SPEC_MAX_DEGREE + 1];
+} power_table;
+
+/* factor * s^power. */
+ir_value emit_monomial(power_table *t, const monomial *m, double factor);
+
+#endif

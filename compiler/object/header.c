@@ -1,0 +1,181 @@
+/* object/header: prints the C header of a kernel; see object/header.h. */
+#include "object/header.h"
+
+#include "base/diag.h"
+#include "forms/form.h"
+#include "pegen/pegen.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* NAME of "name". */
+static const char *upper(arena *a, const char *name) {
+  char *copy = arena_strdup(a, name);
+  for (char *c = copy; *c; c++) *c = (char)toupper((unsigned char)*c);
+  return copy;
+}
+
+/* Text from the description as part of a comment: one line, and never its end. */
+static const char *comment(arena *a, const char *text) {
+  char *out = arena_alloc(a, 2 * strlen(text) + 1), *o = out;
+  for (; *text; text++) {
+    *o++ = iscntrl((unsigned char)*text) ? ' ' : *text;
+    if ((text[0] == '*' && text[1] == '/') || (text[0] == '/' && text[1] == '*')) *o++ = ' ';
+  }
+  return out;
+}
+
+static void print_summary(FILE *f, arena *a, const spec *s, unsigned dtypes) {
+  fprintf(f, "/* %s: %s\n *\n", s->name, *s->doc ? comment(a, s->doc) : "a position encoding.");
+  fprintf(f, " * Made by pegen %s from the description %s", PEGEN_VERSION, s->name);
+  for (int i = 0; i < s->n_options; i++)
+    fprintf(f, "%s%s=%s", i ? " " : " with\n *   ", s->option[i].name, comment(a, s->option[i].value));
+  fprintf(f, ".\n * Link the object that was written together with this file; it needs no library.\n *\n");
+  const char *heads = s->heads > 1 ? arena_printf(a, "%d", s->heads) : "H";
+  if (s->pairwise)
+    fprintf(f, " *   q, k                [B,%s,N,%d], [B,Hkv,M,%d]; Hkv divides H\n *   v, out              [B,Hkv,M,%d], [B,%s,N,%d] of", heads, s->head_dim,
+            s->head_dim, s->pairwise->value_dim, heads, s->pairwise->value_dim);
+  else fprintf(f, " *   q, k, q_out, k_out  [B,%s,N,%d] of", heads, s->head_dim);
+  static const struct {
+    unsigned bit;
+    const char *name;
+  } types[] = {{PEGEN_DTYPE_F32, "float32"}, {PEGEN_DTYPE_BF16, "bfloat16"}, {PEGEN_DTYPE_F16, "float16"}};
+  const char *separator = " ";
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    if (!dtypes || dtypes & types[i].bit) fprintf(f, "%s%s", separator, types[i].name), separator = ", ";
+  fprintf(f, "\n *   positions           [N,%d] or [B,N,%d]: ", s->n_axes, s->n_axes);
+  for (int axis = 0; axis < s->n_axes; axis++) fprintf(f, "%s%s", axis ? ", " : "", s->axis[axis]);
+  if (s->grid[0]) fprintf(f, "; or NULL for the built-in grid");
+  fprintf(f, "\n");
+  if (s->n_components) fprintf(f, " *   blocks              %d of %d channels each\n", s->n_blocks, s->n_components);
+  if (s->skip_tokens) fprintf(f, " *   The first %d tokens pass through.\n", s->skip_tokens);
+  if (s->inverse) fprintf(f, " *   Turns back: the inverse of the encoding.\n");
+  fprintf(f, " */\n");
+}
+
+/* The operand's name in the enum. Names that differ in case alone keep theirs. */
+static const char *operand_constant(arena *a, const spec *s, int operand) {
+  const char *name = upper(a, s->operand[operand].name);
+  for (int i = 0; i < s->n_operands; i++)
+    if (i != operand && !strcasecmp(name, s->operand[i].name)) return s->operand[operand].name;
+  return name;
+}
+
+static void print_operand(FILE *f, arena *a, const spec *s, const char *NAME, int index) {
+  const spec_operand *o = &s->operand[index];
+  fprintf(f, "  /* %s: %s", o->name, *o->doc ? comment(a, o->doc) : "learned.");
+  fprintf(f, "\n   * shape  [");
+  for (int d = 0; d < o->rank; d++) {
+    const char *dimension = o->dimension[d];
+    bool named = dimension && !isdigit((unsigned char)*dimension);
+    fprintf(f, "%s%s%s%" PRId64, d ? ", " : "", named ? comment(a, dimension) : "", named ? "=" : "", o->shape[d]);
+  }
+  fprintf(f, "], contiguous; float32, float64, float16 or bfloat16");
+  if (o->units && *o->units) fprintf(f, "\n   * units  %s", comment(a, o->units));
+  if (o->initializer && *o->initializer) fprintf(f, "\n   * start  %s", comment(a, o->initializer));
+  if (o->source && *o->source) fprintf(f, "\n   * source %s", comment(a, o->source));
+  fprintf(f, " */\n  %s_OPERAND_%s = %d,\n", NAME, operand_constant(a, s, index), index);
+}
+
+static void print_input(FILE *f, arena *a, const spec *s, const char *NAME, int index) {
+  const spec_input *in = &s->input[index];
+  fprintf(f, "  /* %s: %s", in->name, comment(a, in->doc));
+  fprintf(f, in->size ? "\n   * shape  [B,H,N,%" PRId64 "]" : "\n   * shape  [B,H,N]", in->size);
+  fprintf(f, ", any strides of B, H and N; the number type of q, or float32 as all inputs are");
+  if (*in->units) fprintf(f, "\n   * units  %s", comment(a, in->units));
+  if (*in->source) fprintf(f, "\n   * source %s", comment(a, in->source));
+  fprintf(f, " */\n  %s_INPUT_%s = %d,\n", NAME, upper(a, in->name), index);
+}
+
+static void print_inputs(FILE *f, arena *a, const spec *s, const char *NAME) {
+  if (!s->n_inputs) return;
+  fprintf(f, "/* Index of each input in pegen_args.inputs: tensors with a row for each query token and head. */\nenum {\n");
+  for (int i = 0; i < s->n_inputs; i++) print_input(f, a, s, NAME, i);
+  fprintf(f, "  %s_INPUT_COUNT = %d\n};\n\n", NAME, s->n_inputs);
+}
+
+/* Channels of outputs that are wider than what goes in, and the meaning of those appended. */
+static void print_columns(FILE *f, arena *a, const spec *s, unsigned dtypes, const char *NAME) {
+  static const char *const types[] = {"F32", "BF16", "F16"}; /* ORDER PEGEN_DTYPE */
+  const form *kind = form_of(s);
+  const void *plan = kind && kind->out_dim ? kind->plan(a, s) : NULL;
+  if (!kind || (kind->out_dim && !plan)) diag_bug("header", "no plan of '%s'", s->name); /* there was one a moment ago */
+  if (!plan) return;
+  fprintf(f, "/* Channels of the rows of q_out and k_out, by their number type. Those from %s_HEAD_DIM on are, in q and k alike,\n", NAME);
+  fprintf(f, " * what the score's bias needs of the query and of the key's position: scores are scale (q_out . k_out). Positions count from");
+  for (int axis = 0; axis < s->n_axes; axis++) fprintf(f, "%s %s = %.9g", axis ? "," : "", comment(a, s->axis[axis]), s->polynomial ? s->polynomial->origin[axis] : 0);
+  fprintf(f, ". */\n");
+  for (int type = 0; type < 3; type++) {
+    const char **columns;
+    if (dtypes && !(dtypes & 1u << type)) continue;
+    int out_dim = kind->out_dim(a, plan, type, &columns);
+    fprintf(f, "#define %s_OUT_DIM_%s %d\n/* channel: what k holds there", NAME, types[type], out_dim);
+    for (int i = s->head_dim; i < out_dim; i++) fprintf(f, "\n *   %4d  %s", i, comment(a, columns[i - s->head_dim]));
+    fprintf(f, " */\n");
+  }
+  fprintf(f, "\n");
+}
+
+static void print_sizes(FILE *f, arena *a, const spec *s, const char *NAME) {
+  fprintf(f, "#define %s_HEAD_DIM %d /* channels of a row */\n", NAME, s->head_dim);
+  fprintf(f, "#define %s_AXES %d /* coordinates of a position */\n", NAME, s->n_axes);
+  fprintf(f, "#define %s_HEADS %d /* heads it is made for%s */\n", NAME, s->heads > 1 ? s->heads : 0,
+          s->heads > 1 ? "" : "; 0: any number");
+  fprintf(f, "#define %s_SKIP_TOKENS %d /* tokens at the front that pass through */\n", NAME, s->skip_tokens);
+  if (s->pairwise) fprintf(f, "#define %s_VALUE_DIM %d /* channels of a row of v and out */\n", NAME, s->pairwise->value_dim);
+  if (s->grid[0]) {
+    int64_t tokens = 1;
+    for (int axis = 0; axis < s->n_axes; axis++) tokens *= s->grid[axis];
+    fprintf(f, "#define %s_GRID_TOKENS %" PRId64 " /* of the built-in grid, row-major:", NAME, tokens);
+    for (int axis = 0; axis < s->n_axes; axis++)
+      fprintf(f, "%s %s=%" PRId64, axis ? "," : "", comment(a, s->axis[axis]), s->grid[axis]);
+    fprintf(f, " */\n");
+  }
+  fprintf(f, "\n");
+}
+
+static void print_table(FILE *f, const spec *s) {
+  const form *kind = form_of(s);
+  if (!kind || !kind->entries.prepare) return;
+  fprintf(f, "/* Writes args->table, of table_bytes(args) bytes: all that encode needs of positions and operands, which then need not be\n"
+             " * given. To be called again when they change. q and k are not looked at. Parts as in encode. */\n"
+             "int %s_prepare(const pegen_args *args, int part, int parts);\n"
+             "/* 0 where positions or operands are wrong. */\nsize_t %s_table_bytes(const pegen_args *args);\n\n", s->name, s->name);
+}
+
+char *header_text(arena *a, const spec *s, unsigned dtypes) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *f = arena_must(open_memstream(&text, &size));
+  const char *NAME = upper(a, s->name);
+
+  print_summary(f, a, s, dtypes);
+  fprintf(f, "#ifndef PEGEN_KERNEL_%s_H\n#define PEGEN_KERNEL_%s_H\n\n", NAME, NAME);
+  fprintf(f, "#include <pegen/pegen.h>\n\n#if PEGEN_ABI_VERSION != %d\n", PEGEN_ABI_VERSION);
+  fprintf(f, "#error \"%s was made for another version of pegen/pegen.h\"\n#endif\n\n", s->name);
+  fprintf(f, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+  print_sizes(f, a, s, NAME);
+  print_columns(f, a, s, dtypes, NAME);
+  fprintf(f, "/* Index of each operand in pegen_args.operands. */\nenum {\n");
+  for (int i = 0; i < s->n_operands; i++) print_operand(f, a, s, NAME, i);
+  fprintf(f, "  %s_OPERAND_COUNT = %d\n};\n\n", NAME, s->n_operands);
+  print_inputs(f, a, s, NAME);
+  fprintf(f, "/* What the object says of itself. */\nextern const pegen_kernel %s_kernel;\n\n", s->name);
+  if (s->pairwise)
+    fprintf(f, "/* out = softmax(%s) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and\n"
+               " * then nothing was written. */\nint %s_attention(const pegen_args *args, int part, int parts);\n\n",
+            s->polynomial ? "scale (q k^T + bias)" : "scale q k^T + bias", s->name);
+  else fprintf(f, "/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then\n"
+             " * nothing was written. */\nint %s_encode(const pegen_args *args, int part, int parts);\n\n", s->name);
+  print_table(f, s);
+  fprintf(f, "/* Bytes that args->workspace must have; 0: none. */\nsize_t %s_workspace(const pegen_args *args);\n\n", s->name);
+  fprintf(f, "#ifdef __cplusplus\n}\n#endif\n#endif\n");
+
+  if (fclose(f)) arena_must(NULL);
+  char *copy = arena_strdup(a, text);
+  free(text);
+  return copy;
+}

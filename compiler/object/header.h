@@ -1,0 +1,16 @@
+/* object/header: the C header that belongs to a kernel object.
+ *
+ * In: the description. Out: text with the entries, the operands (an enum and what each
+ * one is) and the sizes as macros. It says what made it and holds neither paths
+ * nor dates: the same description and options give the same bytes.
+ */
+#ifndef PEGEN_OBJECT_HEADER_H
+#define PEGEN_OBJECT_HEADER_H
+
+#include "base/arena.h"
+#include "spec/spec.h"
+
+/* dtypes: PEGEN_DTYPE_ bits of the object; 0: all. NUL-terminated, in the arena. A kernel of the description must have compiled. */
+char *header_text(arena *a, const spec *s, unsigned dtypes);
+
+#endif

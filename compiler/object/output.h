@@ -1,0 +1,22 @@
+/* object/output: files that are written as one.
+ *
+ * In: names and bytes. Out: all files complete, or all of them as they were
+ * before. Every file is first written next to its place under a temporary name and
+ * then renamed, so no reader sees a half-written one and a failure keeps the old.
+ */
+#ifndef PEGEN_OBJECT_OUTPUT_H
+#define PEGEN_OBJECT_OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct output_file {
+  const char *path; /* "-": the standard output; devices and pipes are written to directly */
+  const char *data;
+  size_t size;
+} output_file;
+
+/* False after a diag_error that names the file and the reason. */
+bool output_write(const output_file *files, int count);
+
+#endif

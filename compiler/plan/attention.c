@@ -1,0 +1,165 @@
+/* plan/attention: what a pair of tokens adds to a score, in the form the kernel computes; see plan/attention.h. */
+#include "plan/attention.h"
+
+#include "algebra/block.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const double LOG2_E = 1.44269504088896340736;
+
+/* ---- the pair's expressions ---- */
+
+/* The same expression with coordinates and operands rounded to float32 first, and whatever is made of constants alone, so that
+ * all of it is float32: displacements are small numbers, and a bias needs no more. What hides a key then stays an
+ * infinity also where float64 is a sum of two float32. */
+static const expr *in_f32(arena *a, expr_pool *pool, const expr *x) {
+  const expr *v[3] = {NULL}, *y;
+  int arity = expr_op_arity(x->op);
+  if (x->op == EXPR_POSITION || x->op == EXPR_OPERAND) return expr_unary(pool, EXPR_NARROW, x);
+  if (arity == 0) return x;
+  for (int i = 0; i < arity; i++) v[i] = in_f32(a, pool, x->arg[i]);
+  if (x->op == EXPR_ELEMENT) y = expr_element(pool, x->index, x->n_heads, x->offsets, v[0]);
+  else if (arity == 1) y = expr_unary(pool, x->op, v[0]);
+  else y = arity == 2 ? expr_binary(pool, x->op, v[0], v[1]) : expr_select(pool, v[0], v[1], v[2]);
+  return y->is_f32 || expr_is_fixed(y) ? y : expr_unary(pool, EXPR_NARROW, y);
+}
+
+/* Nothing else makes -infinity of numbers. */
+static bool is_infinite(const attention_plan *p, const expr *x) {
+  if (x->op == EXPR_CONST) return isinf(x->value);
+  for (int i = 0; x->op == EXPR_TABLE && i < x->n_heads * expr_pool_blocks(p->spec->pool); i++)
+    if (isinf(x->table[i])) return true;
+  return false;
+}
+
+static bool is_gathered(const expr *x) { return x->op == EXPR_TABLE || x->op == EXPR_OPERAND || x->op == EXPR_ELEMENT; }
+
+/* Leaves below a root, and what it costs. */
+static void visit(attention_plan *p, const expr *x, bool *seen) {
+  if (seen[x->id]) return;
+  seen[x->id] = true;
+  for (int i = 0; i < expr_op_arity(x->op); i++) visit(p, x->arg[i], seen);
+  if (x->depends & DEPENDS_HEAD) p->per_head = true;
+  if (expr_op_arity(x->op) > 0 && x->depends & DEPENDS_POSITION && x->op != EXPR_NARROW && x->op != EXPR_WIDEN) p->operations++;
+  if (is_infinite(p, x)) p->hides = true;
+  if (x->op == EXPR_ELEMENT) p->indexed |= 1u << x->index;
+  if (!is_gathered(x)) return;
+  p->leaf_index[x->id] = p->n_leaves;
+  p->leaf[p->n_leaves++] = x;
+}
+
+/* ---- the grid ---- */
+
+/* Whether a pair's bias is dearer than the load of a tabulated one: elementary functions and tables read lane by
+ * lane. Roots and quotients are where no lane stays empty, which rows of a multiple of 16 grant on every target. */
+static bool is_dear(const expr *x, bool fills_lanes) {
+  if (x->op == EXPR_EXP || x->op == EXPR_LOG || x->op == EXPR_SINQ || x->op == EXPR_COSQ || x->op == EXPR_ELEMENT) return true;
+  if (fills_lanes && (x->op == EXPR_SQRT || x->op == EXPR_DIV)) return true;
+  for (int i = 0; i < expr_op_arity(x->op); i++)
+    if (is_dear(x->arg[i], fills_lanes)) return true;
+  return false;
+}
+
+static bool differs_by_block(const expr *x) { return x->depends & DEPENDS_BLOCK; }
+
+/* Values that blocks share and a block's own computation begins from. */
+static void find_shared(attention_plan *p, const expr *x, bool *seen) {
+  if (seen[x->id] || !(x->depends & DEPENDS_POSITION)) return;
+  seen[x->id] = true;
+  if (!differs_by_block(x)) {
+    p->shared[p->n_shared++] = x;
+    return;
+  }
+  for (int i = 0; i < expr_op_arity(x->op); i++) find_shared(p, x->arg[i], seen);
+}
+
+static void find_entries(arena *a, attention_plan *p) {
+  int n = p->spec->n_components, count = expr_pool_count(p->spec->pool);
+  bool *seen = arena_array(a, bool, count);
+  p->entry = arena_array(a, const expr *, n * n);
+  p->entry_of = arena_array(a, int, n * n);
+  p->entry_negated = arena_array(a, bool, n * n);
+  p->shared = arena_array(a, const expr *, count);
+  for (int i = 0; i < n * n; i++) {
+    const expr *x = p->matrix[i];
+    p->entry_of[i] = -1;
+    if (expr_is_const(x, 0)) continue;
+    p->entry_negated[i] = x->op == EXPR_NEG;
+    if (p->entry_negated[i]) x = x->arg[0];
+    for (int k = 0; k < p->n_entries; k++)
+      if (p->entry[k] == x) p->entry_of[i] = k;
+    if (p->entry_of[i] >= 0) continue;
+    p->entry_of[i] = p->n_entries;
+    p->entry[p->n_entries++] = x;
+    find_shared(p, x, seen);
+  }
+}
+
+bool attention_is_placed(const attention_plan *p) { return p->bias || p->matrix || p->columns; }
+
+attention_plan *attention_plan_build(arena *a, const spec *s) {
+  const spec_pairwise *pair = s->pairwise;
+  attention_plan *p = arena_new(a, attention_plan);
+  *p = (attention_plan){.spec = s, .head_dim = s->head_dim, .value_dim = pair->value_dim};
+  if (pair->bias) p->bias = expr_mul(s->pool, in_f32(a, s->pool, pair->bias), expr_const(s->pool, LOG2_E));
+  if (s->polynomial) {
+    if (!(p->columns = plan_widen_build(a, s))) return NULL;
+    p->per_head = p->columns->values->per_head;
+  }
+  if (pair->rotates) {
+    block_program program;
+    if (!group_build(a, s, &program)) return NULL;
+    p->matrix = program.matrix.entry;
+    find_entries(a, p);
+  }
+  p->by_rows = s->grid[0] && (p->matrix || (p->bias && is_dear(p->bias, s->grid[s->n_axes - 1] % 16 == 0)));
+  int count = expr_pool_count(s->pool);
+  bool *seen = arena_array(a, bool, count);
+  p->leaf = arena_array(a, const expr *, count);
+  p->leaf_index = arena_array(a, int, count);
+  for (int i = 0; i < count; i++) p->leaf_index[i] = -1;
+  if (p->bias) visit(p, p->bias, seen);
+  for (int i = 0; p->matrix && i < s->n_components * s->n_components; i++) visit(p, p->matrix[i], seen);
+  return p;
+}
+
+void attention_plan_print(FILE *out, const attention_plan *p) {
+  const spec *s = p->spec;
+  fprintf(out, "%s: attention, head_dim %d, value_dim %d\n", s->name, p->head_dim, p->value_dim);
+  if (p->columns) fprintf(out, "score(i, j) = log2(e) scale (q_i . k_j + bias(r_j - r_i)), the bias by columns, counted from a query of the tile\n");
+  else fprintf(out, "score(i, j) = log2(e) (scale q_i . k_j%s)%s\n", p->bias ? " + bias(r_j - r_i)" : "",
+            p->matrix ? ", the blocks of k_j turned by r_j - r_i" : "");
+  if (p->columns) plan_widen_print(out, p->columns);
+  else fprintf(out, "operations of a pair: %d\n", p->operations);
+  if (p->by_rows) fprintf(out, "computed once for each displacement along axis '%s' of the grid, and read by pairs\n", s->axis[s->n_axes - 1]);
+  if (p->bias) {
+    const char *name = "log2(e) bias";
+    expr_print_roots(out, &p->bias, &name, 1);
+  }
+  if (p->matrix) {
+    int n = s->n_components;
+    const char *names[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+    char text[SPEC_MAX_BLADES * SPEC_MAX_BLADES][32];
+    for (int i = 0; i < n * n; i++) {
+      snprintf(text[i], sizeof text[i], "R[%d][%d]", i / n, i % n);
+      names[i] = text[i];
+    }
+    expr_print_roots(out, p->matrix, names, n * n);
+  }
+}
+
+/* ---- tiles ---- */
+
+attention_shape attention_shape_of(const attention_plan *p, const cpu_target *target) {
+  /* Accumulators, the registers of queries and one for a key's channel: 16 + 2 + 1 of 32, 12 + 2 + 1 of 16. */
+  bool many_registers = target->lanes == 16 || !strncmp(target->triple, "aarch64", 7);
+  attention_shape s = {.lanes = target->lanes, .vectors = 2, .rows = many_registers ? 8 : 6, .channels = many_registers ? 8 : 6};
+  s.queries = s.vectors * s.lanes;
+  /* Rows of keys and of values stay in the caches near the core: 32 KiB each, 16 keys at least. */
+  int widest = p->head_dim > p->value_dim ? p->head_dim : p->value_dim, keys = 8192 / widest;
+  keys = keys > 64 ? 64 : keys < 16 ? 16 : keys;
+  s.keys = (keys + s.rows - 1) / s.rows * s.rows;
+  return s;
+}

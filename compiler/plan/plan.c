@@ -1,0 +1,198 @@
+/* plan/plan: terms, hoisting; see plan/plan.h. Vectors are plan/tile.c's. */
+#include "plan/plan.h"
+
+static const expr *entry(const plan *p, int row, int column) {
+  return p->program->matrix.entry[row * p->spec->n_components + column];
+}
+
+/* ---- terms ---- */
+
+/* Components that mix with one another carry one label, the smallest component of the set. */
+static void label_components(const plan *p, int *label) {
+  int n = p->spec->n_components;
+  for (int i = 0; i < n; i++) label[i] = i;
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++) {
+      if (expr_is_const(entry(p, i, j), 0) || label[i] == label[j]) continue;
+      int keep = label[i] < label[j] ? label[i] : label[j], drop = label[i] < label[j] ? label[j] : label[i];
+      for (int k = 0; k < n; k++)
+        if (label[k] == drop) label[k] = keep;
+    }
+}
+
+/* Term k takes, within each set of m components that mix, component (i + k) mod m for component i. */
+static void build_terms(arena *a, plan *p) {
+  int n = p->spec->n_components, label[SPEC_MAX_BLADES], member[SPEC_MAX_BLADES];
+  label_components(p, label);
+  p->source = arena_array(a, int, n * n);
+  for (int i = 0; i < n * n; i++) p->source[i] = -1;
+  for (int k = 0; k < n; k++) {
+    bool used = false;
+    int *source = p->source + p->n_terms * n;
+    for (int first = 0; first < n; first++) {
+      if (label[first] != first) continue;
+      int m = 0;
+      for (int i = first; i < n; i++)
+        if (label[i] == first) member[m++] = i;
+      for (int i = 0; i < m && k < m; i++) {
+        int from = member[(i + k) % m];
+        if (expr_is_const(entry(p, member[i], from), 0)) continue;
+        source[member[i]] = from;
+        used = true;
+      }
+    }
+    if (used) p->n_terms++;
+  }
+}
+
+const expr *plan_coefficient(const plan *p, int term, int channel) {
+  int row = p->component_of[channel];
+  int column = row < 0 ? -1 : p->source[term * p->spec->n_components + row];
+  return column < 0 ? NULL : entry(p, row, column);
+}
+
+int plan_source(const plan *p, int term, int channel) {
+  int row = p->component_of[channel];
+  int column = row < 0 ? -1 : p->source[term * p->spec->n_components + row];
+  return column < 0 ? -1 : p->spec->channel[column * p->spec->n_blocks + p->block_of[channel]];
+}
+
+bool plan_is_identity(const plan *p, int channel) {
+  int row = p->component_of[channel];
+  if (row < 0) return true;
+  for (int j = 0; j < p->spec->n_components; j++)
+    if (!expr_is_const(entry(p, row, j), j == row)) return false;
+  return true;
+}
+
+/* ---- hoisting ---- */
+
+static bool is_prepared(const expr *x) {
+  return (x->depends & (DEPENDS_OPERAND | DEPENDS_HEAD)) && !(x->depends & (DEPENDS_POSITION | DEPENDS_CHANNEL | DEPENDS_QUERY));
+}
+
+static void collect_leaves(plan *p, const expr *x) {
+  bool leaf = x->op == EXPR_OPERAND || (x->op == EXPR_TABLE && x->n_heads > 1);
+  if (leaf && p->leaf_index[x->id] < 0) {
+    p->leaf_index[x->id] = p->n_leaves;
+    p->leaf[p->n_leaves++] = x;
+  }
+  for (int i = 0; i < expr_op_arity(x->op); i++) collect_leaves(p, x->arg[i]);
+}
+
+static void collect(plan *p, const expr *x, unsigned char *seen) {
+  if (seen[x->id]) return;
+  seen[x->id] = 1;
+  if (x->depends & DEPENDS_HEAD) p->per_head = true;
+  if (is_prepared(x)) {
+    p->prepared_index[x->id] = p->n_prepared;
+    p->prepared[p->n_prepared++] = x;
+    collect_leaves(p, x);
+    return;
+  }
+  for (int i = 0; i < expr_op_arity(x->op); i++) collect(p, x->arg[i], seen);
+  if (expr_op_arity(x->op) > 0 && (x->depends & DEPENDS_POSITION)) p->token_operations++;
+}
+
+enum { WIDEST_VECTOR = 16 };
+
+/* Which channel is which component of which block. */
+static void find_blocks(arena *a, plan *p) {
+  const spec *s = p->spec;
+  p->block_of = arena_array(a, int, s->head_dim);
+  p->component_of = arena_array(a, int, s->head_dim);
+  for (int i = 0; i < s->head_dim; i++) p->block_of[i] = p->component_of[i] = -1;
+  for (int c = 0; c < s->n_components; c++)
+    for (int g = 0; g < s->n_blocks; g++) {
+      int channel = s->channel[c * s->n_blocks + g];
+      p->block_of[channel] = g;
+      p->component_of[channel] = c;
+    }
+}
+
+/* What the roots need of operands, and how long rows of block values are. */
+static void hoist(arena *a, plan *p, const expr *const *roots, int count) {
+  const spec *s = p->spec;
+  int nodes = expr_pool_count(s->pool);
+  p->leaf = arena_array(a, const expr *, nodes);
+  p->prepared = arena_array(a, const expr *, nodes);
+  p->leaf_index = arena_array(a, int, nodes);
+  p->prepared_index = arena_array(a, int, nodes);
+  for (int i = 0; i < nodes; i++) p->leaf_index[i] = p->prepared_index[i] = -1;
+  unsigned char *seen = arena_alloc(a, (size_t)nodes);
+  for (int i = 0; i < count; i++) collect(p, roots[i], seen);
+  p->lanes = s->n_blocks / WIDEST_VECTOR * WIDEST_VECTOR + plan_chunk_width(s->n_blocks % WIDEST_VECTOR);
+}
+
+plan *plan_of_expressions(arena *a, const spec *s, const expr *const *roots, int count) {
+  plan *p = arena_new(a, plan);
+  p->spec = s;
+  find_blocks(a, p);
+  hoist(a, p, roots, count);
+  return p;
+}
+
+/* From these all other coefficients follow by signs and permutations. */
+static void find_values(arena *a, plan *p) {
+  int count = p->spec->n_components * p->spec->n_components;
+  p->value = arena_array(a, const expr *, count);
+  for (int i = 0; i < count; i++) {
+    const expr *x = p->program->matrix.entry[i];
+    if (expr_is_fixed_for_heads(x)) continue;
+    if (x->op == EXPR_NEG) x = x->arg[0];
+    int known = 0;
+    while (known < p->n_values && p->value[known] != x) known++;
+    if (known == p->n_values) p->value[p->n_values++] = x;
+  }
+}
+
+plan *plan_build(arena *a, const block_program *program) {
+  const spec *s = program->spec;
+  plan *p = arena_new(a, plan);
+  p->program = program;
+  p->spec = s;
+  find_blocks(a, p);
+  build_terms(a, p);
+
+  hoist(a, p, (const expr *const *)program->matrix.entry, s->n_components * s->n_components);
+  find_values(a, p);
+  return p;
+}
+
+/* ---- text ---- */
+
+void plan_print(FILE *out, const plan *p) {
+  const spec *s = p->spec;
+  int n = s->n_components;
+  fprintf(out, "; %s: %d blocks of %d channels, %d channels passed through\n", s->name, s->n_blocks, n, s->head_dim - n * s->n_blocks);
+  fprintf(out, "; %d terms a row; %d operations a block and token; coefficients %s\n", p->n_terms, p->token_operations,
+          p->per_head ? "per token and head" : "per token, shared by all heads");
+  if (s->exact || (s->dense && s->dense->is_f64)) fprintf(out, "; formed in float64 (within 2^-22), rounded once\n");
+  if (p->n_prepared) {
+    fprintf(out, "prepared once per call:\n");
+    for (int i = 0; i < p->n_prepared; i++) fprintf(out, "  %%%d\n", p->prepared[i]->id);
+  }
+  fprintf(out, "matrix:\n");
+  static const char *names[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+  static char name[SPEC_MAX_BLADES * SPEC_MAX_BLADES][32];
+  const expr *roots[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+  int count = 0;
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++) {
+      if (expr_is_const(entry(p, i, j), 0)) continue;
+      snprintf(name[count], sizeof name[count], "R[%d][%d]", i, j);
+      names[count] = name[count];
+      roots[count++] = entry(p, i, j);
+    }
+  expr_print_roots(out, roots, names, count);
+  fprintf(out, "terms:\n");
+  for (int k = 0; k < p->n_terms; k++) {
+    fprintf(out, "  %d:", k);
+    for (int i = 0; i < n; i++) {
+      int from = p->source[k * n + i];
+      if (from < 0) fprintf(out, " -");
+      else fprintf(out, " R[%d][%d]", i, from);
+    }
+    fputc('\n', out);
+  }
+}

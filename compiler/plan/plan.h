@@ -1,0 +1,79 @@
+/* plan/plan: how a kernel computes a block program.
+ *
+ * The matrix of a block is cut into terms, each a fixed permutation of channels inside
+ * their block times a coefficient per channel (the cyclic diagonals of every
+ * set of components that mix), so that a row is
+ *
+ *     y = A_0 * x[source_0] + A_1 * x[source_1] + ...
+ *
+ * over whole vectors in memory order: nothing is de-interleaved. Coefficients are
+ * evaluated with blocks in the lanes, once per token (and head, where heads
+ * differ), and spread over the channels. What depends on operands alone is
+ * prepared once per call.
+ */
+#ifndef PEGEN_PLAN_PLAN_H
+#define PEGEN_PLAN_PLAN_H
+
+#include "algebra/block.h"
+
+typedef struct plan {
+  const block_program *program;
+  const spec *spec;
+  int *block_of, *component_of; /* [head_dim]; -1: a leftover channel, passed through */
+
+  int n_terms;
+  int *source; /* [n_terms][n_components]: the component a term takes, or -1 where its coefficient is 0 */
+
+  bool is_sum;              /* coefficients are added to channels, not multiplied with them (form_additive) */
+  bool per_head;            /* coefficients differ from head to head */
+  int lanes;                /* blocks rounded up to whole vectors: length of gathered and prepared arrays */
+  int n_leaves;             /* what the driver gathers: operand leaves, and tables that differ by head */
+  const expr **leaf;
+  int n_prepared;           /* expressions of operands alone that token code uses */
+  const expr **prepared;
+  int *leaf_index, *prepared_index; /* by expr id; -1: not one */
+
+  int n_values;             /* what a table holds of a token (and head): entries of the matrix that differ, up to their sign */
+  const expr **value;
+
+  int token_operations;     /* arithmetic nodes per block and token, for --emit expr and bench */
+} plan;
+
+plan *plan_build(arena *a, const block_program *program);
+/* What a plan says of expressions that are not a block's matrix: what the driver gathers, what is prepared, whether
+ * heads differ. It has no terms and no program. */
+plan *plan_of_expressions(arena *a, const spec *s, const expr *const *roots, int count);
+
+/* Coefficient of channel `channel` in a term: an entry of the block matrix, or NULL where it is 0. */
+const expr *plan_coefficient(const plan *p, int term, int channel);
+/* The channel that a term takes for `channel`, or -1. */
+int plan_source(const plan *p, int term, int channel);
+/* A channel that no term changes: leftover, or a component whose row is the identity's. */
+bool plan_is_identity(const plan *p, int channel);
+
+/* Channels cut into vectors of `width` lanes. The last vector starts early where width does not
+ * divide head_dim, so that no access is masked; lanes it shares are computed twice, alike. */
+typedef struct plan_tile {
+  int width, n_vectors;
+  int *start;    /* [n_vectors] first channel */
+  int *group;    /* [n_vectors]: vectors of one group read each other's channels: all are loaded before any is stored */
+  int n_chunks;  /* blocks cut into vectors for the coefficients */
+  int *chunk_begin, *chunk_width;
+  int n_looped;  /* the first chunks, where code for one does for all: one code in a loop; 0: none */
+  int looped_slots;  /* coefficient vectors of each of them, numbered chunk after chunk from 0 */
+  int *vector_chunk; /* [n_vectors]: the chunk that holds all blocks of a vector; -1: several, or none */
+  int n_slots;   /* coefficient vectors that are computed per token */
+  int *slot;     /* [n_terms][n_vectors]: index of the coefficient vector; -1: absent; -2: constant */
+} plan_tile;
+
+/* Lanes of the chunk that takes the last `blocks` blocks: a power of two; 0 of none. */
+int plan_chunk_width(int blocks);
+
+enum { PLAN_ABSENT = -1, PLAN_CONSTANT = -2 };
+
+plan_tile *plan_tile_build(arena *a, const plan *p, int width);
+
+/* Text of the whole block program for --emit expr. */
+void plan_print(FILE *out, const plan *p);
+
+#endif

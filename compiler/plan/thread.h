@@ -1,0 +1,41 @@
+/* plan/thread: which channels of a row one GPU thread owns.
+ *
+ * A row is cut into accesses of 16 bytes (or fewer). Accesses whose channels mix with one
+ * another through a block belong to one thread: a unit. All threads run one code,
+ * so every unit is laid over one template of accesses and blocks; where a unit has
+ * fewer (the last blocks of a row, leftover channels), what it lacks is marked
+ * absent. Layouts that no template fits at 16 bytes, or whose units would not
+ * fit in a thread's registers, are cut narrower; at one channel an access every layout fits.
+ */
+#ifndef PEGEN_PLAN_THREAD_H
+#define PEGEN_PLAN_THREAD_H
+
+#include "plan/plan.h"
+
+typedef struct thread_tile {
+  int element, access, lanes; /* bytes of a channel and of an access; channels of an access */
+  int n_units;
+  int n_accesses, n_blocks;   /* of the template */
+  int *access_at;             /* [n_accesses][n_units] first channel; -1: absent */
+  int *block_at;              /* [n_blocks][n_units]; -1: absent */
+  int *role_block, *role_component; /* [n_accesses * lanes]: what the template's channel is; block -1: passes through */
+  int columns, pitch;         /* of a staged tile: see below; columns 0: rows are accessed where they lie */
+} thread_tile;
+
+/* Channels in accesses of `access` bytes; NULL where that does not fit. */
+thread_tile *thread_tile_build(arena *a, const plan *p, int element, int access);
+/* The widest access that fits. */
+thread_tile *thread_tile_widest(arena *a, const plan *p, int element);
+
+/* A row in pieces of 16 bytes, which is how a staged row moves between memory and shared memory. */
+enum { THREAD_PIECE = 16 };
+
+/* Whether a warp's accesses cover 32 bytes at a time: those of a unit that lie side by side are made one after the other, and
+ * each alone would write every second half of what memory is written in. */
+bool thread_tile_fills_sectors(const thread_tile *t, int head_dim);
+/* Units over rows that a warp has in shared memory: rows of `columns` tokens lie there `pitch` bytes apart, lane
+ * column * n_units + unit has one unit. Accesses may be narrow there, so there are units for any layout,
+ * and few blocks a thread do. NULL: a row is not made of whole pieces, pieces pass through, or no units fit. */
+thread_tile *thread_tile_staged(arena *a, const plan *p, int element);
+
+#endif

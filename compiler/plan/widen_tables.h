@@ -1,0 +1,40 @@
+/* plan/widen_tables: the columns of a polynomial bias as numbers to be read in loops, for GPU kernels.
+ *
+ * Sums of factor times monomial stand one after the other: sum i is summands [starts[i], starts[i + 1]).
+ * Gains are those of column 0, of column 1, ...; past the last column there is one without key and gains, which padding has.
+ */
+#ifndef PEGEN_PLAN_WIDEN_TABLES_H
+#define PEGEN_PLAN_WIDEN_TABLES_H
+
+#include "mlir/ir.h"
+#include "plan/widen.h"
+
+/* A list of sums; starts, monomials, factors: names of its tables. */
+typedef struct widen_sums {
+  const char *starts, *monomials, *factors;
+  int count, n_summands;
+  int32_t *start;    /* [count + 1] */
+  int32_t *monomial; /* [n_summands] */
+  double *factor;    /* [n_summands] */
+} widen_sums;
+
+typedef struct widen_tables {
+  int n_monomials;
+  monomial *monomial;
+  int n_gains;
+  widen_sums gains; /* [n_gains] */
+  widen_sums keys;  /* [n_columns + 1]; without lanes none */
+  int32_t *gain_weight;  /* [n_gains] */
+  int32_t *column_start; /* [n_columns + 2]: gains of a column */
+  int n_columns, n_lanes;
+  int32_t *lane_column, *lane_low_key, *lane_low_query; /* [n_lanes] */
+} widen_tables;
+
+/* l: NULL: of columns in float32 that are no lanes of a row: the queries' gains alone. */
+widen_tables widen_tables_make(arena *a, const plan_widen *p, const widen_layout *l);
+/* As constant arrays of the module: gain_starts, ..., gain_weights, column_starts, and of a layout key_starts, ..., lane_columns,
+ * lane_low_keys, lane_low_queries. */
+void widen_tables_emit(ir *b, arena *a, const widen_tables *t, const char *prefix);
+const char *widen_table_name(arena *a, const char *prefix, const char *table);
+
+#endif

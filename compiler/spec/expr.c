@@ -1,0 +1,451 @@
+/* spec/expr: construction and simplification of the expression DAG; see spec/expr.h.
+ *
+ * Every constructor first tries the rules of simplify_*, then looks the node up
+ * in the pool's hash table. Rules only ever look at the arguments' tops, so
+ * construction is linear in the size of what is built.
+ */
+#include "spec/expr.h"
+
+#include "base/diag.h"
+
+#include <math.h>
+#include <string.h>
+
+struct expr_pool {
+  arena *memory;
+  int blocks;
+  int count;
+  int capacity; /* of table: a power of two */
+  expr **table;
+};
+
+static const struct {
+  const char *name;
+  int arity;
+} OPS[EXPR_OP_COUNT] = {
+#define X(name, arity, text) {text, arity},
+    EXPR_OPS(X)
+#undef X
+};
+
+const char *expr_op_name(expr_op op) { return OPS[op].name; }
+int expr_op_arity(expr_op op) { return OPS[op].arity; }
+
+/* ---- the pool ---- */
+
+expr_pool *expr_pool_create(arena *a, int blocks) {
+  expr_pool *pool = arena_new(a, expr_pool);
+  pool->memory = a;
+  pool->blocks = blocks;
+  pool->capacity = 1024;
+  pool->table = arena_array(a, expr *, pool->capacity);
+  return pool;
+}
+
+int expr_pool_blocks(const expr_pool *pool) { return pool->blocks; }
+int expr_pool_count(const expr_pool *pool) { return pool->count; }
+
+static uint64_t mix(uint64_t h, uint64_t value) {
+  h ^= value + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
+  return h * 0xff51afd7ed558ccdull;
+}
+
+static uint64_t bits_of(double value) {
+  uint64_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+static uint64_t hash_of(const expr_pool *pool, const expr *x) {
+  uint64_t h = mix((uint64_t)x->op, (uint64_t)x->index);
+  h = mix(mix(h, (uint64_t)x->n_heads), bits_of(x->value));
+  for (int i = 0; i < OPS[x->op].arity; i++) h = mix(h, (uint64_t)x->arg[i]->id);
+  int leaves = x->n_heads * pool->blocks;
+  for (int i = 0; x->table && i < leaves; i++) h = mix(h, bits_of(x->table[i]));
+  for (int i = 0; x->offsets && i < leaves; i++) h = mix(h, (uint64_t)x->offsets[i]);
+  return h;
+}
+
+static bool same(const expr_pool *pool, const expr *x, const expr *y) {
+  if (x->hash != y->hash || x->op != y->op || x->index != y->index || x->n_heads != y->n_heads) return false;
+  if (bits_of(x->value) != bits_of(y->value)) return false;
+  for (int i = 0; i < OPS[x->op].arity; i++)
+    if (x->arg[i] != y->arg[i]) return false;
+  size_t leaves = (size_t)x->n_heads * (size_t)pool->blocks;
+  if (x->table && memcmp(x->table, y->table, leaves * sizeof *x->table)) return false;
+  if (x->offsets && memcmp(x->offsets, y->offsets, leaves * sizeof *x->offsets)) return false;
+  return true;
+}
+
+static void grow(expr_pool *pool) {
+  expr **old = pool->table;
+  int n = pool->capacity;
+  pool->capacity *= 2;
+  pool->table = arena_array(pool->memory, expr *, pool->capacity);
+  for (int i = 0; i < n; i++) {
+    if (!old[i]) continue;
+    uint64_t slot = old[i]->hash;
+    while (pool->table[slot & (uint64_t)(pool->capacity - 1)]) slot++;
+    pool->table[slot & (uint64_t)(pool->capacity - 1)] = old[i];
+  }
+}
+
+bool expr_is_fixed(const expr *x) { return x->op == EXPR_CONST || x->op == EXPR_TABLE; }
+bool expr_is_fixed_for_heads(const expr *x) { return expr_is_fixed(x) && !(x->depends & DEPENDS_HEAD); }
+
+/* A node is float32 where every argument that has a type is; constants take either. */
+static bool type_is_f32(const expr *x) {
+  if (x->op == EXPR_NARROW || x->op == EXPR_CHANNEL || x->op == EXPR_INPUT) return true;
+  if (x->op == EXPR_WIDEN) return false;
+  if (OPS[x->op].arity == 0) return false;
+  bool typed = false;
+  for (int i = x->op == EXPR_SELECT; i < OPS[x->op].arity; i++) {
+    if (expr_is_fixed(x->arg[i])) continue;
+    if (!x->arg[i]->is_f32) return false;
+    typed = true;
+  }
+  return typed;
+}
+
+/* The pool's node equal to candidate, made if need be. */
+static const expr *intern(expr_pool *pool, expr candidate) {
+  for (int i = 0; i < OPS[candidate.op].arity; i++) candidate.depends |= candidate.arg[i]->depends;
+  candidate.hash = hash_of(pool, &candidate);
+  uint64_t slot = candidate.hash, wrap = (uint64_t)(pool->capacity - 1);
+  for (; pool->table[slot & wrap]; slot++)
+    if (same(pool, pool->table[slot & wrap], &candidate)) return pool->table[slot & wrap];
+  expr *fresh = arena_new(pool->memory, expr);
+  *fresh = candidate;
+  fresh->id = pool->count++;
+  fresh->is_f32 = type_is_f32(fresh);
+  size_t leaves = (size_t)candidate.n_heads * (size_t)pool->blocks;
+  if (candidate.table) {
+    double *copy = arena_array(pool->memory, double, leaves);
+    fresh->table = memcpy(copy, candidate.table, leaves * sizeof *copy);
+  }
+  if (candidate.offsets) {
+    int32_t *copy = arena_array(pool->memory, int32_t, leaves);
+    fresh->offsets = memcpy(copy, candidate.offsets, leaves * sizeof *copy);
+  }
+  pool->table[slot & wrap] = fresh;
+  if (pool->count * 2 > pool->capacity) grow(pool);
+  return fresh;
+}
+
+/* ---- leaves ---- */
+
+const expr *expr_const(expr_pool *pool, double value) {
+  return intern(pool, (expr){.op = EXPR_CONST, .value = value == 0 ? 0 : value});
+}
+
+const expr *expr_table(expr_pool *pool, int heads, const double *values) {
+  int blocks = pool->blocks;
+  bool one_row = true, one_value = true;
+  for (int i = 0; i < heads * blocks; i++) {
+    one_row = one_row && bits_of(values[i]) == bits_of(values[i % blocks]);
+    one_value = one_value && values[i] == values[0];
+  }
+  if (one_value) return expr_const(pool, values[0]);
+  expr x = {.op = EXPR_TABLE, .n_heads = one_row ? 1 : heads, .table = values};
+  x.depends = DEPENDS_BLOCK | (one_row ? 0 : DEPENDS_HEAD);
+  return intern(pool, x);
+}
+
+const expr *expr_position(expr_pool *pool, int axis) {
+  return intern(pool, (expr){.op = EXPR_POSITION, .index = axis, .depends = DEPENDS_POSITION});
+}
+
+const expr *expr_operand(expr_pool *pool, int operand, int heads, const int32_t *offsets) {
+  int blocks = pool->blocks;
+  bool one_row = true, one_value = true;
+  for (int i = 0; i < heads * blocks; i++) {
+    one_row = one_row && offsets[i] == offsets[i % blocks];
+    one_value = one_value && offsets[i] == offsets[i / blocks * blocks];
+  }
+  expr x = {.op = EXPR_OPERAND, .index = operand, .n_heads = one_row ? 1 : heads, .offsets = offsets};
+  x.depends = DEPENDS_OPERAND | (one_value ? 0 : DEPENDS_BLOCK) | (one_row ? 0 : DEPENDS_HEAD);
+  return intern(pool, x);
+}
+
+const expr *expr_element(expr_pool *pool, int operand, int heads, const int32_t *offsets, const expr *index) {
+  bool one_row = true, one_value = true;
+  for (int i = 0; i < heads * pool->blocks; i++) {
+    one_row = one_row && offsets[i] == offsets[i % pool->blocks];
+    one_value = one_value && offsets[i] == offsets[i / pool->blocks * pool->blocks];
+  }
+  expr x = {.op = EXPR_ELEMENT, .index = operand, .n_heads = one_row ? 1 : heads, .offsets = offsets, .arg = {index}};
+  x.depends = DEPENDS_OPERAND | (one_value ? 0 : DEPENDS_BLOCK) | (one_row ? 0 : DEPENDS_HEAD);
+  return intern(pool, x);
+}
+
+const expr *expr_input(expr_pool *pool, int input, const int32_t *offsets) {
+  bool one_value = true;
+  for (int i = 0; i < pool->blocks; i++) one_value = one_value && offsets[i] == offsets[0];
+  expr x = {.op = EXPR_INPUT, .index = input, .n_heads = 1, .offsets = offsets};
+  x.depends = DEPENDS_QUERY | (one_value ? 0 : DEPENDS_BLOCK);
+  return intern(pool, x);
+}
+
+const expr *expr_channel(expr_pool *pool, int component) {
+  return intern(pool, (expr){.op = EXPR_CHANNEL, .index = component, .depends = DEPENDS_CHANNEL | DEPENDS_BLOCK});
+}
+
+/* ---- arithmetic shared by folding and the interpreters ---- */
+
+#define APPLY(type, suffix)                                                         \
+  static type apply##suffix(expr_op op, type a, type b, type c) {                   \
+    switch (op) {                                                                   \
+    case EXPR_ADD: return a + b;                                                    \
+    case EXPR_SUB: return a - b;                                                    \
+    case EXPR_MUL: return a * b;                                                    \
+    case EXPR_DIV: return a / b;                                                    \
+    case EXPR_MIN: return b < a ? b : a;                                            \
+    case EXPR_MAX: return b > a ? b : a;                                            \
+    case EXPR_LESS: return a < b;                                                   \
+    case EXPR_NEG: return -a;                                                       \
+    case EXPR_ABS: return fabs##suffix(a);                                          \
+    case EXPR_SQRT: return sqrt##suffix(a);                                         \
+    case EXPR_FLOOR: return floor##suffix(a);                                       \
+    case EXPR_EXP: return exp##suffix(a);                                           \
+    case EXPR_LOG: return log##suffix(a);                                           \
+    case EXPR_LOG1P: return log1p##suffix(a);                                       \
+    case EXPR_SINQ: return sinq##suffix(a);                                         \
+    case EXPR_COSQ: return sinq##suffix(fmod##suffix(a, 4) + 1);                    \
+    case EXPR_NARROW: return a;                                                     \
+    case EXPR_WIDEN: return a;                                                      \
+    case EXPR_SELECT: return a != 0 ? b : c;                                        \
+    default: diag_bug("expr", "operation %d has no arithmetic", (int)op);           \
+    }                                                                               \
+  }
+
+/* sin(pi/2 x), reduced exactly first so that large arguments keep their digits. */
+static double sinq(double x) {
+  double r = fmod(x, 4), n = nearbyint(r), f = (r - n) * 1.57079632679489661923;
+  switch (((int)n % 4 + 4) % 4) {
+  case 0: return sin(f);
+  case 1: return cos(f);
+  case 2: return -sin(f);
+  default: return -cos(f);
+  }
+}
+
+static long double sinql(long double x) {
+  long double r = fmodl(x, 4), n = nearbyintl(r), f = (r - n) * 1.57079632679489661923132169163975144L;
+  switch (((int)n % 4 + 4) % 4) {
+  case 0: return sinl(f);
+  case 1: return cosl(f);
+  case 2: return -sinl(f);
+  default: return -cosl(f);
+  }
+}
+
+APPLY(double, )
+APPLY(long double, l)
+
+static double constant_at(const expr *x, int heads, int blocks, int i) {
+  if (x->op == EXPR_CONST) return x->value;
+  return x->table[x->n_heads == heads ? i : i % blocks];
+}
+
+/* op over constants and tables, element by element. */
+static const expr *fold(expr_pool *pool, expr_op op, const expr *a, const expr *b, const expr *c) {
+  const expr *arguments[3] = {a, b, c};
+  int heads = 1, blocks = pool->blocks, arity = OPS[op].arity;
+  bool scalar = true;
+  for (int i = 0; i < arity; i++) {
+    scalar = scalar && arguments[i]->op == EXPR_CONST;
+    if (arguments[i]->n_heads > heads) heads = arguments[i]->n_heads;
+  }
+  if (scalar) return expr_const(pool, apply(op, a->value, b ? b->value : 0, c ? c->value : 0));
+  double *values = arena_array(pool->memory, double, heads * blocks);
+  for (int i = 0; i < heads * blocks; i++) {
+    double v[3] = {0};
+    for (int j = 0; j < arity; j++) v[j] = constant_at(arguments[j], heads, blocks, i);
+    values[i] = apply(op, v[0], v[1], v[2]);
+  }
+  return expr_table(pool, heads, values);
+}
+
+bool expr_is_const(const expr *x, double value) { return x->op == EXPR_CONST && x->value == value; }
+
+/* ---- simplification ---- */
+
+static const expr *simplify_unary(expr_pool *pool, expr_op op, const expr *x) {
+  if (expr_is_fixed(x)) return fold(pool, op, x, NULL, NULL);
+  switch (op) {
+  case EXPR_NEG:
+    if (x->op == EXPR_NEG) return x->arg[0];
+    if (x->op == EXPR_SUB) return expr_sub(pool, x->arg[1], x->arg[0]);
+    if (x->op == EXPR_MUL && expr_is_fixed(x->arg[1])) return expr_mul(pool, x->arg[0], expr_neg(pool, x->arg[1]));
+    return NULL;
+  case EXPR_NARROW:
+    if (x->is_f32) return x;
+    if (x->op == EXPR_WIDEN) return x->arg[0];
+    if (x->op == EXPR_NEG) return expr_neg(pool, expr_unary(pool, EXPR_NARROW, x->arg[0]));
+    return NULL;
+  case EXPR_WIDEN:
+    if (!x->is_f32) return x;
+    return x->op == EXPR_NEG ? expr_neg(pool, expr_unary(pool, EXPR_WIDEN, x->arg[0])) : NULL;
+  case EXPR_SINQ: return x->op == EXPR_NEG ? expr_neg(pool, expr_unary(pool, EXPR_SINQ, x->arg[0])) : NULL;
+  case EXPR_COSQ: return x->op == EXPR_NEG ? expr_unary(pool, EXPR_COSQ, x->arg[0]) : NULL;
+  case EXPR_ABS: return x->op == EXPR_NEG || x->op == EXPR_ABS ? expr_unary(pool, EXPR_ABS, x->arg[0]) : NULL;
+  default: return NULL;
+  }
+}
+
+static const expr *simplify_mul(expr_pool *pool, const expr *x, const expr *y) {
+  if (expr_is_const(y, 0)) return y;
+  if (expr_is_const(y, 1)) return x;
+  if (expr_is_const(y, -1)) return expr_neg(pool, x);
+  /* Constants gather on the right: (x c) d -> x (c d), (x c) y -> (x y) c. Exact up to rounding. */
+  if (x->op == EXPR_MUL && expr_is_fixed(x->arg[1])) {
+    if (expr_is_fixed(y)) return expr_mul(pool, x->arg[0], expr_mul(pool, x->arg[1], y));
+    return expr_mul(pool, expr_mul(pool, x->arg[0], y), x->arg[1]);
+  }
+  if (y->op == EXPR_MUL && expr_is_fixed(y->arg[1])) return expr_mul(pool, expr_mul(pool, x, y->arg[0]), y->arg[1]);
+  if (x->op == EXPR_NEG && y->op == EXPR_NEG) return expr_mul(pool, x->arg[0], y->arg[0]);
+  if (x->op == EXPR_NEG && expr_is_fixed(y)) return expr_mul(pool, x->arg[0], expr_neg(pool, y));
+  if (x->op == EXPR_NEG) return expr_neg(pool, expr_mul(pool, x->arg[0], y));
+  if (y->op == EXPR_NEG) return expr_neg(pool, expr_mul(pool, x, y->arg[0]));
+  return NULL;
+}
+
+/* x K + y K -> (x + y) K: what is common to all blocks is then added once. */
+static const expr *factor_constant(expr_pool *pool, expr_op op, const expr *x, const expr *y) {
+  if (x->op != EXPR_MUL || y->op != EXPR_MUL || x->arg[1] != y->arg[1] || !expr_is_fixed(x->arg[1])) return NULL;
+  return expr_mul(pool, expr_binary(pool, op, x->arg[0], y->arg[0]), x->arg[1]);
+}
+
+/* Powers of two. x times any other inverse can differ from x / y, and floor shows it: 49 times 1/49 is below 1. */
+static bool has_exact_inverse(double y) {
+  int exponent;
+  return fabs(frexp(y, &exponent)) == 0.5 && isnormal(1 / y);
+}
+
+static const expr *simplify_binary(expr_pool *pool, expr_op op, const expr *x, const expr *y) {
+  if (expr_is_fixed(x) && expr_is_fixed(y)) return fold(pool, op, x, y, NULL);
+  const expr *factored = op == EXPR_ADD || op == EXPR_SUB ? factor_constant(pool, op, x, y) : NULL;
+  if (factored) return factored;
+  switch (op) {
+  case EXPR_ADD:
+    if (expr_is_const(y, 0)) return x;
+    if (y->op == EXPR_NEG) return expr_sub(pool, x, y->arg[0]);
+    if (x->op == EXPR_NEG) return expr_sub(pool, y, x->arg[0]);
+    return NULL;
+  case EXPR_SUB:
+    if (expr_is_const(y, 0)) return x;
+    if (expr_is_const(x, 0)) return expr_neg(pool, y);
+    if (y->op == EXPR_NEG) return expr_add(pool, x, y->arg[0]);
+    return NULL;
+  case EXPR_MUL: return simplify_mul(pool, x, y);
+  case EXPR_DIV:
+    if (expr_is_const(y, 1)) return x;
+    if (y->op == EXPR_CONST && has_exact_inverse(y->value)) return expr_mul(pool, x, expr_const(pool, 1 / y->value));
+    return NULL;
+  case EXPR_MIN:
+  case EXPR_MAX: return x == y ? x : NULL;
+  default: return NULL;
+  }
+}
+
+/* ---- constructors ---- */
+
+const expr *expr_unary(expr_pool *pool, expr_op op, const expr *x) {
+  const expr *simple = simplify_unary(pool, op, x);
+  return simple ? simple : intern(pool, (expr){.op = op, .arg = {x}});
+}
+
+const expr *expr_binary(expr_pool *pool, expr_op op, const expr *x, const expr *y) {
+  bool commutes = op == EXPR_ADD || op == EXPR_MUL;
+  /* Canonical order of commuting operations: constants right, older nodes left. */
+  if (commutes && (expr_is_fixed(x) ? !expr_is_fixed(y) : !expr_is_fixed(y) && x->id > y->id)) {
+    const expr *swap = x;
+    x = y;
+    y = swap;
+  }
+  const expr *simple = simplify_binary(pool, op, x, y);
+  return simple ? simple : intern(pool, (expr){.op = op, .arg = {x, y}});
+}
+
+const expr *expr_select(expr_pool *pool, const expr *condition, const expr *x, const expr *y) {
+  if (x == y) return x;
+  if (condition->op == EXPR_CONST) return condition->value != 0 ? x : y;
+  if (expr_is_fixed(condition) && expr_is_fixed(x) && expr_is_fixed(y)) return fold(pool, EXPR_SELECT, condition, x, y);
+  return intern(pool, (expr){.op = EXPR_SELECT, .arg = {condition, x, y}});
+}
+
+/* ---- interpreters ---- */
+
+double expr_eval(const expr *x, const expr_environment *env) { return (double)expr_eval_long(x, env); }
+
+static int leaf_index(const expr *x, const expr_environment *env) {
+  return (x->n_heads > 1 ? env->head : 0) * env->blocks + env->block;
+}
+
+long double expr_eval_long(const expr *x, const expr_environment *env) {
+  switch (x->op) {
+  case EXPR_CONST: return x->value;
+  case EXPR_TABLE: return x->table[leaf_index(x, env)];
+  case EXPR_POSITION: return env->positions[x->index];
+  case EXPR_OPERAND: return env->operands[x->index][x->offsets[leaf_index(x, env)]];
+  case EXPR_INPUT: return env->inputs[x->index][x->offsets[leaf_index(x, env)]];
+  case EXPR_CHANNEL: return env->channels[x->index];
+  case EXPR_ELEMENT: return env->operands[x->index][x->offsets[leaf_index(x, env)] + (int)floorl(expr_eval_long(x->arg[0], env))];
+  default: break;
+  }
+  long double v[3] = {0};
+  for (int i = 0; i < OPS[x->op].arity; i++) v[i] = expr_eval_long(x->arg[i], env);
+  return applyl(x->op, v[0], v[1], v[2]);
+}
+
+/* ---- text ---- */
+
+static void print_leaf(FILE *out, const expr *x) {
+  switch (x->op) {
+  case EXPR_CONST: fprintf(out, "%.17g", x->value); break;
+  case EXPR_POSITION: fprintf(out, "position[%d]", x->index); break;
+  case EXPR_CHANNEL: fprintf(out, "channel[%d]", x->index); break;
+  case EXPR_TABLE: fprintf(out, "table%s {%.9g, %.9g, ...}", x->n_heads > 1 ? "[head][block]" : "[block]", x->table[0], x->table[1]); break;
+  case EXPR_OPERAND:
+    fprintf(out, "operand %d%s {%d, ...}", x->index, x->n_heads > 1 ? "[head][block]" : "[block]", x->offsets[0]);
+    break;
+  case EXPR_INPUT: fprintf(out, "input %d[block] {%d, ...}", x->index, x->offsets[0]); break;
+  default: break;
+  }
+}
+
+static void print_node(FILE *out, const expr *x, unsigned char *seen) {
+  if (seen[x->id]) return;
+  seen[x->id] = 1;
+  for (int i = 0; i < OPS[x->op].arity; i++)
+    if (x->arg[i]->op != EXPR_CONST) print_node(out, x->arg[i], seen);
+  if (x->op == EXPR_CONST) return;
+  fprintf(out, "  %%%d = ", x->id);
+  if (OPS[x->op].arity == 0) print_leaf(out, x);
+  else {
+    fprintf(out, "%s", OPS[x->op].name);
+    for (int i = 0; i < OPS[x->op].arity; i++) {
+      fputs(i ? ", " : " ", out);
+      if (x->arg[i]->op == EXPR_CONST) print_leaf(out, x->arg[i]);
+      else fprintf(out, "%%%d", x->arg[i]->id);
+    }
+  }
+  if (x->op == EXPR_ELEMENT) fprintf(out, " of operand %d%s {%d, ...}", x->index, x->n_heads > 1 ? "[head][block]" : "[block]", x->offsets[0]);
+  fprintf(out, " : %s\n", x->is_f32 ? "f32" : "f64");
+}
+
+void expr_print_roots(FILE *out, const expr *const *roots, const char *const *names, int count) {
+  int top = 0;
+  for (int i = 0; i < count; i++)
+    if (roots[i]->id >= top) top = roots[i]->id + 1;
+  arena *memory = arena_create();
+  unsigned char *seen = arena_alloc(memory, (size_t)top);
+  for (int i = 0; i < count; i++) {
+    print_node(out, roots[i], seen);
+    fprintf(out, "  %s = ", names[i]);
+    if (roots[i]->op == EXPR_CONST) print_leaf(out, roots[i]);
+    else fprintf(out, "%%%d", roots[i]->id);
+    fputc('\n', out);
+  }
+  arena_destroy(memory);
+}

@@ -1,0 +1,136 @@
+/* spec/expr: scalar expressions as a hash-consed DAG.
+ *
+ * The DSL traces a description into these nodes, algebra/block.c builds the closed
+ * forms from them, the reference evaluates the description's part in long
+ * double, and the emitters print them as vector code. Nodes are immutable and
+ * unique: equal expressions are one pointer, so common subexpressions cost
+ * nothing. Constructors simplify (folding, neutral elements, constants
+ * gathered into one factor) and never change a value by more than rounding.
+ *
+ * One expression stands for every block (and head) of a kernel at once: what
+ * differs from block to block is in the leaves, as a table of values or of
+ * operand offsets indexed [head][block].
+ */
+#ifndef PEGEN_SPEC_EXPR_H
+#define PEGEN_SPEC_EXPR_H
+
+#include "base/arena.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* name, number of arguments, printed form.       ORDER EXPR_OP */
+#define EXPR_OPS(X)                                                         \
+  X(CONST, 0, "const")       /* one number, the same everywhere          */ \
+  X(TABLE, 0, "table")       /* a number per [head][block]                */ \
+  X(POSITION, 0, "position") /* the token's coordinate on an axis         */ \
+  X(OPERAND, 0, "operand")   /* an operand's element per [head][block]    */ \
+  X(INPUT, 0, "input")       /* an element of the query token's row of an input, per [block] */ \
+  X(CHANNEL, 0, "channel")   /* the block's input component               */ \
+  X(ADD, 2, "+")                                                            \
+  X(SUB, 2, "-")                                                            \
+  X(MUL, 2, "*")                                                            \
+  X(DIV, 2, "/")                                                            \
+  X(MIN, 2, "min")                                                          \
+  X(MAX, 2, "max")                                                          \
+  X(LESS, 2, "<")      /* 1 where a < b, else 0                           */ \
+  X(NEG, 1, "neg")                                                          \
+  X(ABS, 1, "abs")                                                          \
+  X(SQRT, 1, "sqrt")                                                        \
+  X(FLOOR, 1, "floor")                                                      \
+  X(EXP, 1, "exp")                                                          \
+  X(LOG, 1, "log")                                                          \
+  X(LOG1P, 1, "log1p") /* log(1 + x), also of small x to the last digits */ \
+  X(SINQ, 1, "sinq")   /* sin(pi/2 x): x in quarter turns                 */ \
+  X(COSQ, 1, "cosq")   /* cos(pi/2 x)                                     */ \
+  X(ELEMENT, 1, "element") /* an operand's element at offset[head][block] + x, rounded down */ \
+  X(NARROW, 1, "f32")  /* round to float32: what follows needs no more    */ \
+  X(WIDEN, 1, "f64")   /* the same value as a float64: sums of it round there  */ \
+  X(SELECT, 3, "select") /* a != 0 ? b : c                                */
+
+typedef enum expr_op {
+#define X(name, arity, text) EXPR_##name,
+  EXPR_OPS(X)
+#undef X
+      EXPR_OP_COUNT
+} expr_op;
+
+/* What a value depends on; a node has the union of its arguments. Plans hoist by it. */
+enum {
+  DEPENDS_BLOCK = 1,    /* differs from block to block */
+  DEPENDS_HEAD = 2,     /* differs from head to head */
+  DEPENDS_OPERAND = 4,  /* known at the call */
+  DEPENDS_POSITION = 8, /* known at the token */
+  DEPENDS_CHANNEL = 16, /* known at the row */
+  DEPENDS_QUERY = 32    /* known at the query: what an input holds for its token and head */
+};
+
+typedef struct expr {
+  expr_op op;
+  unsigned depends;
+  bool is_f32;  /* the value is a float32; otherwise float64 (constants fit either) */
+  int id;       /* order of creation in its pool; arguments have smaller ids */
+  int index;    /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input. CHANNEL: component */
+  int n_heads;  /* TABLE, OPERAND, ELEMENT: rows stored, 1 where all heads agree */
+  double value; /* CONST */
+  const struct expr *arg[3];
+  const double *table;    /* TABLE: [n_heads][blocks] */
+  const int32_t *offsets; /* OPERAND, ELEMENT, INPUT: element offsets [n_heads][blocks] */
+  uint64_t hash;
+} expr;
+
+typedef struct expr_pool expr_pool;
+
+/* blocks: the number of blocks every TABLE and OPERAND leaf has values for. */
+expr_pool *expr_pool_create(arena *a, int blocks);
+int expr_pool_blocks(const expr_pool *pool);
+int expr_pool_count(const expr_pool *pool); /* ids are below this */
+
+const expr *expr_const(expr_pool *pool, double value);
+/* values [heads][blocks] are copied; equal values collapse to a constant or to one row. */
+const expr *expr_table(expr_pool *pool, int heads, const double *values);
+const expr *expr_position(expr_pool *pool, int axis);
+const expr *expr_operand(expr_pool *pool, int operand, int heads, const int32_t *offsets);
+/* The element of an operand at offsets[head][block] + index, an expression with whole values, rounded down. */
+const expr *expr_element(expr_pool *pool, int operand, int heads, const int32_t *offsets, const expr *index);
+/* Elements offsets[blocks] of the query's row of an input; a float32. */
+const expr *expr_input(expr_pool *pool, int input, const int32_t *offsets);
+const expr *expr_channel(expr_pool *pool, int component);
+const expr *expr_unary(expr_pool *pool, expr_op op, const expr *x);
+const expr *expr_binary(expr_pool *pool, expr_op op, const expr *x, const expr *y);
+const expr *expr_select(expr_pool *pool, const expr *condition, const expr *x, const expr *y);
+
+#define expr_add(p, x, y) expr_binary((p), EXPR_ADD, (x), (y))
+#define expr_sub(p, x, y) expr_binary((p), EXPR_SUB, (x), (y))
+#define expr_mul(p, x, y) expr_binary((p), EXPR_MUL, (x), (y))
+#define expr_div(p, x, y) expr_binary((p), EXPR_DIV, (x), (y))
+#define expr_neg(p, x) expr_unary((p), EXPR_NEG, (x))
+
+bool expr_is_const(const expr *x, double value);
+/* A number or a table of numbers; known when the kernel is compiled. */
+bool expr_is_fixed(const expr *x);
+/* The same, and alike for all heads: it can stand in the code as it is. */
+bool expr_is_fixed_for_heads(const expr *x);
+
+/* Where an expression is evaluated. positions [axes]; operands[i] points at operand i's elements, inputs[i]
+ * at the query's row of input i. */
+typedef struct expr_environment {
+  int head, block;
+  int blocks; /* of the pool: the row length of the leaves' tables */
+  const double *positions;
+  const double *const *operands;
+  const double *channels;
+  const double *const *inputs;
+} expr_environment;
+
+/* Interpreters: in long double (the reference) and rounded to double (oracles, tests). NARROW does not round. */
+double expr_eval(const expr *x, const expr_environment *env);
+long double expr_eval_long(const expr *x, const expr_environment *env);
+
+/* Text of the DAG, one node a line as "%id = op args", every node once, for --emit expr. */
+void expr_print_roots(FILE *out, const expr *const *roots, const char *const *names, int count);
+const char *expr_op_name(expr_op op);
+int expr_op_arity(expr_op op);
+
+#endif

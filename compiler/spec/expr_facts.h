@@ -1,0 +1,22 @@
+/* spec/expr_facts: what can be read off an expression without evaluating it at chosen points.
+ *
+ * These are proofs: true means it holds for all positions and operands; false that it could
+ * not be seen. explain builds its proved properties on them.
+ */
+#ifndef PEGEN_SPEC_EXPR_FACTS_H
+#define PEGEN_SPEC_EXPR_FACTS_H
+
+#include "spec/expr.h"
+
+/* Whether x is 0 in one block of one head whatever positions and operands are. */
+bool expr_is_zero_in(const expr *x, int head, int block, int blocks);
+
+/* Whether x is c0 + sum over axes of c_a r_a in the positions, the c free of positions. */
+bool expr_is_affine(const expr *x);
+/* The same with c0 = 0: no phase at the origin. */
+bool expr_is_linear(const expr *x);
+
+/* Sets operand_read[i] for every operand that x reads. */
+void expr_mark_operands(const expr *x, bool *operand_read);
+
+#endif

@@ -1,0 +1,255 @@
+/* spec/spec: consistency of a description; see spec/spec.h.
+ *
+ * What a user can get wrong is caught earlier, with the line it stands on. This
+ * is the border between the rooms: whatever made the description, the stages
+ * after it may rely on what is checked here.
+ */
+#include "spec/spec.h"
+
+#include "base/diag.h"
+#include "algebra/torus.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool wrong(const spec *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool wrong(const spec *s, const char *format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  diag_error(s->file, s->line, "%s", text);
+  return false;
+}
+
+static bool is_identifier(const char *name) {
+  if (!name || !(isalpha((unsigned char)*name) || *name == '_')) return false;
+  for (; *name; name++)
+    if (!isalnum((unsigned char)*name) && *name != '_') return false;
+  return true;
+}
+
+static int bits(unsigned mask) {
+  int count = 0;
+  for (; mask; mask &= mask - 1) count++;
+  return count;
+}
+
+static bool check_sizes(const spec *s) {
+  if (!is_identifier(s->name)) return wrong(s, "the name '%s' is no identifier", s->name ? s->name : "");
+  if (s->n_axes < 1 || s->n_axes > SPEC_MAX_AXES)
+    return wrong(s, "%d axes, 1 to %d were expected", s->n_axes, SPEC_MAX_AXES);
+  for (int a = 0; a < s->n_axes; a++)
+    if (!is_identifier(s->axis[a])) return wrong(s, "axis %d has no name", a);
+  if (s->head_dim < 1 || s->head_dim > SPEC_MAX_HEAD_DIM)
+    return wrong(s, "head_dim is %d, 1 to %d was expected", s->head_dim, SPEC_MAX_HEAD_DIM);
+  if (s->heads < 1) return wrong(s, "heads is %d, a positive number was expected", s->heads);
+  if (s->skip_tokens < 0) return wrong(s, "skip_tokens is %d", s->skip_tokens);
+  if (!isfinite(s->amplitude) || s->amplitude <= 0)
+    return wrong(s, "amplitude is %g, a positive number was expected", s->amplitude);
+  for (int a = 0; a < s->n_axes && s->grid[0]; a++)
+    if (s->grid[a] < 1) return wrong(s, "the grid's size on axis '%s' is %lld", s->axis[a], (long long)s->grid[a]);
+  return true;
+}
+
+static bool check_blades(const spec *s) {
+  const spec_algebra *g = &s->algebra;
+  int dimensions = g->p + g->q + g->r;
+  if (g->p < 0 || g->q < 0 || g->r < 0 || dimensions < 1 || dimensions > SPEC_MAX_DIMENSIONS)
+    return wrong(s, "no algebra Cl(%d,%d,%d) of 1 to %d dimensions", g->p, g->q, g->r, SPEC_MAX_DIMENSIONS);
+  if (s->n_components < 1 || s->n_components > 1 << dimensions)
+    return wrong(s, "a block of %d components", s->n_components);
+  bool seen[SPEC_MAX_BLADES] = {false};
+  for (int i = 0; i < s->n_components; i++) {
+    const spec_component *c = &s->component[i];
+    if (c->blade >= 1u << dimensions || (c->sign != 1 && c->sign != -1))
+      return wrong(s, "component %d is no blade of the algebra", i);
+    if (seen[c->blade]) return wrong(s, "component %d repeats a blade", i);
+    seen[c->blade] = true;
+  }
+  return true;
+}
+
+static bool check_block(const spec *s) {
+  if (s->dense && (s->n_components < 2 || s->n_components > SPEC_MAX_BLOCK))
+    return wrong(s, "a dense block of %d channels, 2 to %d were expected", s->n_components, SPEC_MAX_BLOCK);
+  if (!s->dense && !check_blades(s)) return false;
+  if (s->n_blocks < 1 || s->n_components * s->n_blocks > s->head_dim)
+    return wrong(s, "%d blocks of %d channels in a head of %d", s->n_blocks, s->n_components, s->head_dim);
+  if (expr_pool_blocks(s->pool) != s->n_blocks) return wrong(s, "expressions of %d blocks", expr_pool_blocks(s->pool));
+  bool taken[SPEC_MAX_HEAD_DIM] = {false};
+  for (int i = 0; i < s->n_components * s->n_blocks; i++) {
+    int channel = s->channel[i];
+    if (channel < 0 || channel >= s->head_dim) return wrong(s, "channel %d is outside the head", channel);
+    if (taken[channel]) return wrong(s, "channel %d is in two blocks", channel);
+    taken[channel] = true;
+  }
+  return true;
+}
+
+static int64_t elements_of(const spec_operand *o) {
+  int64_t elements = 1;
+  for (int i = 0; i < o->rank; i++) elements *= o->shape[i];
+  return elements;
+}
+
+/* Leaves of an expression: finite, known axes and operands, offsets inside the operand.
+ * allowed: the DEPENDS_ bits it may have. done: [expr_pool_count], visited nodes. */
+static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *done, const char *what) {
+  if (x->depends & ~allowed) return wrong(s, "%s depends on what it may not (%x)", what, x->depends & ~allowed);
+  if (done[x->id]) return true;
+  done[x->id] = true;
+  int leaves = x->n_heads * s->n_blocks;
+  if (x->n_heads != 0 && x->n_heads != 1 && x->n_heads != s->heads)
+    return wrong(s, "%s is for %d heads", what, x->n_heads);
+  if (x->op == EXPR_CONST && !isfinite(x->value) && !(s->pairwise && x->value == -INFINITY)) return wrong(s, "%s is not finite", what);
+  for (int i = 0; x->op == EXPR_TABLE && i < leaves; i++)
+    if (!isfinite(x->table[i]) && !(s->pairwise && x->table[i] == -INFINITY)) return wrong(s, "%s is not finite in block %d", what, i % s->n_blocks);
+  if (x->op == EXPR_POSITION && (x->index < 0 || x->index >= s->n_axes))
+    return wrong(s, "%s reads axis %d", what, x->index);
+  if (x->op == EXPR_OPERAND || x->op == EXPR_ELEMENT) {
+    if (x->index < 0 || x->index >= s->n_operands) return wrong(s, "%s reads operand %d", what, x->index);
+    const spec_operand *o = &s->operand[x->index];
+    int64_t elements = elements_of(o);
+    for (int i = 0; i < leaves; i++)
+      if (x->offsets[i] < 0 || x->offsets[i] >= elements)
+        return wrong(s, "%s reads past the end of operand '%s'", what, o->name);
+  }
+  if (x->op == EXPR_INPUT) {
+    if (x->index < 0 || x->index >= s->n_inputs) return wrong(s, "%s reads input %d", what, x->index);
+    int64_t size = s->input[x->index].size ? s->input[x->index].size : 1;
+    for (int i = 0; i < s->n_blocks; i++)
+      if (x->offsets[i] < 0 || x->offsets[i] >= size) return wrong(s, "%s reads past the end of input '%s'", what, s->input[x->index].name);
+  }
+  for (int i = 0; i < expr_op_arity(x->op); i++)
+    if (!check_expr(s, x->arg[i], allowed, done, what)) return false;
+  return true;
+}
+
+/* Raw matrices of size x size inside of the operand. */
+static bool check_skew(const spec *s, const spec_skew *m, int size, int blocks, const char *what) {
+  if (m->operand < 0 || m->operand >= s->n_operands) return wrong(s, "%s reads operand %d", what, m->operand);
+  const spec_operand *o = &s->operand[m->operand];
+  if (o->rank < 2 || o->shape[o->rank - 1] != size || o->shape[o->rank - 2] != size)
+    return wrong(s, "%s reads operand '%s', whose matrices are not %d x %d", what, o->name, size, size);
+  if (m->rule != SKEW_UPPER && m->rule != SKEW_DIFFERENCE) return wrong(s, "%s is made by rule %d", what, (int)m->rule);
+  if (m->n_heads != 1 && m->n_heads != s->heads) return wrong(s, "%s is for %d heads", what, m->n_heads);
+  for (int i = 0; i < m->n_heads * blocks; i++)
+    if (m->offset[i] < 0 || m->offset[i] > elements_of(o) - (int64_t)size * size)
+      return wrong(s, "%s reads past the end of operand '%s'", what, o->name);
+  return true;
+}
+
+static bool check_dense(const spec *s, bool *done) {
+  const unsigned allowed = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION;
+  if (s->combine != COMBINE_SUM) return wrong(s, "dense blocks combined by rule %d", (int)s->combine);
+  for (int a = 0; a < s->n_axes; a++)
+    if (!check_skew(s, &s->dense->generator[a], s->n_components, s->n_blocks, "a generator") ||
+        !check_expr(s, s->angle[a], allowed, done, "an angle"))
+      return false;
+  return true;
+}
+
+static bool check_generators(const spec *s, bool *done) {
+  if (s->dense) return check_dense(s, done);
+  unsigned dimensions = (unsigned)(s->algebra.p + s->algebra.q + s->algebra.r);
+  const unsigned constant = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND;
+  for (int a = 0; a < s->n_axes; a++) {
+    const spec_bivector *b = &s->generator[a];
+    if (b->count < 1 || b->count > SPEC_MAX_BIVECTORS)
+      return wrong(s, "the generator of axis '%s' has %d blades", s->axis[a], b->count);
+    for (int i = 0; i < b->count; i++) {
+      if (bits(b->blade[i]) != 2 || b->blade[i] >= 1u << dimensions || (i > 0 && b->blade[i] <= b->blade[i - 1]))
+        return wrong(s, "the generator of axis '%s' has no ascending bivector blades of the algebra", s->axis[a]);
+      if (!check_expr(s, b->coefficient[i], constant, done, "a coefficient of a generator")) return false;
+    }
+    if (!check_expr(s, s->angle[a], constant | DEPENDS_POSITION, done, "an angle")) return false;
+  }
+  return true;
+}
+
+static bool check_order(const spec *s) {
+  bool seen[SPEC_MAX_AXES] = {false};
+  for (int a = 0; a < s->n_axes; a++) {
+    int axis = s->order[a];
+    if (axis < 0 || axis >= s->n_axes || seen[axis]) return wrong(s, "the order of the axes is no permutation");
+    seen[axis] = true;
+  }
+  return true;
+}
+
+static bool check_operands(const spec *s) {
+  for (int i = 0; i < s->n_operands; i++) {
+    const spec_operand *o = &s->operand[i];
+    if (!is_identifier(o->name)) return wrong(s, "operand %d has no name", i);
+    if (o->rank < 1 || o->rank > SPEC_MAX_RANK) return wrong(s, "operand '%s' has rank %d", o->name, o->rank);
+    for (int k = 0; k < o->rank; k++)
+      if (o->shape[k] < 1) return wrong(s, "operand '%s' has a dimension of %lld", o->name, (long long)o->shape[k]);
+  }
+  return true;
+}
+
+/* An output in the basis of the generators needs one basis for all axes. */
+static bool check_schur(const spec *s) {
+  arena *scratch = arena_create();
+  torus found;
+  torus_find(scratch, s, &found);
+  bool valid = !found.why_not || wrong(s, "pe.schur needs generators that commute, but %s; expected one matrix for each block", found.why_not);
+  if (s->inverse) valid = wrong(s, "pe.schur with an inverse");
+  arena_destroy(scratch);
+  return valid;
+}
+
+static bool check_pairwise(const spec *s, bool *done) {
+  const spec_pairwise *p = s->pairwise;
+  if (p->value_dim < 1 || p->value_dim > SPEC_MAX_HEAD_DIM) return wrong(s, "value_dim is %d, 1 to %d was expected", p->value_dim, SPEC_MAX_HEAD_DIM);
+  if (p->rotates != (s->n_components > 0)) return wrong(s, "a rotation of pairs and no block, or a block and no rotation");
+  const unsigned all = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION;
+  return !p->bias || check_expr(s, p->bias, all, done, "the bias");
+}
+
+static bool check_inputs(const spec *s) {
+  if (s->n_inputs > SPEC_MAX_INPUTS) return wrong(s, "%d inputs, at most %d were expected", s->n_inputs, SPEC_MAX_INPUTS);
+  for (int i = 0; i < s->n_inputs; i++) {
+    if (!is_identifier(s->input[i].name)) return wrong(s, "input %d has no name", i);
+    if (s->input[i].size < 0) return wrong(s, "input '%s' has %lld elements", s->input[i].name, (long long)s->input[i].size);
+  }
+  return true;
+}
+
+static bool check_polynomial(const spec *s, bool *done) {
+  const spec_polynomial *p = s->polynomial;
+  if (p->degree < 1 || p->degree > SPEC_MAX_DEGREE) return wrong(s, "a bias of degree %d, 1 to %d was expected", p->degree, SPEC_MAX_DEGREE);
+  if (p->n_terms < 1 || p->n_terms > SPEC_MAX_TERMS || p->n_terms != s->n_blocks) return wrong(s, "a bias of %d terms", p->n_terms);
+  for (int a = 0; a < s->n_axes; a++)
+    if (!isfinite(p->origin[a])) return wrong(s, "the origin is not finite on axis '%s'", s->axis[a]);
+  const unsigned all = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION | DEPENDS_QUERY;
+  return check_expr(s, p->value, all, done, "the bias");
+}
+
+static bool check_additive(const spec *s, bool *done) {
+  if (s->n_blocks != s->head_dim) return wrong(s, "something is added to %d channels of %d", s->n_blocks, s->head_dim);
+  return check_expr(s, s->additive->value, DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION, done, "what is added");
+}
+
+bool spec_validate(const spec *s) {
+  if (!check_sizes(s) || !check_operands(s) || !check_inputs(s)) return false;
+  if (s->n_components > 0 && (!check_block(s) || !check_order(s))) return false;
+  if (s->basis && !check_skew(s, &s->basis->matrix, s->head_dim, 1, "the change of basis")) return false;
+  bool *done = arena_must(calloc((size_t)expr_pool_count(s->pool), sizeof *done));
+  bool valid = (s->n_components == 0 || check_generators(s, done)) && (!s->pairwise || check_pairwise(s, done)) &&
+               (!s->polynomial || check_polynomial(s, done)) &&
+               (!s->additive || check_additive(s, done));
+  free(done);
+  return valid && (!s->dense || !s->dense->schur || check_schur(s));
+}
+
+int64_t spec_grid_tokens(const spec *s) {
+  int64_t tokens = 1;
+  for (int axis = 0; axis < s->n_axes; axis++) tokens *= s->grid[axis];
+  return s->grid[0] ? tokens + s->skip_tokens : 0;
+}

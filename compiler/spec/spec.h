@@ -1,0 +1,210 @@
+/* spec/spec: the validated description of an encoding. Plain data, no Lua behind it.
+ *
+ * In: what dsl/loader.c read from a spec. Out: what algebra/block.c turns into a block
+ * program. A block of channels holds chosen blades of Cl(p,q,r); a position
+ * acts on it through one generator per axis, a bivector B_a with an angle
+ * theta_a, as the rotor sandwich (CARE, section 3.2)
+ *
+ *     x -> R x R^-1,   R_a = exp(theta_a/2 B_a),
+ *
+ * and `combine` says how the axes' rotors become one. A dense block turns by the
+ * exponential of a sum of learned skew matrices instead (`dense`), and a change of
+ * basis of the whole head may come first (`basis`). Every block-dependent quantity
+ * is one expression whose leaves hold a value per [head][block].
+ */
+#ifndef PEGEN_SPEC_SPEC_H
+#define PEGEN_SPEC_SPEC_H
+
+#include "base/arena.h"
+#include "spec/expr.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+  SPEC_MAX_AXES = 8,
+  SPEC_MAX_DIMENSIONS = 5,                     /* of the algebra's vector space */
+  SPEC_MAX_BLADES = 1 << SPEC_MAX_DIMENSIONS,  /* basis blades of the algebra */
+  SPEC_MAX_BIVECTORS = 10,                     /* basis bivectors of 5 dimensions */
+  SPEC_MAX_BLOCK = 64,                         /* channels of a dense block; no block has more */
+  SPEC_MAX_RANK = 6,
+  SPEC_MAX_HEAD_DIM = 4096,
+  SPEC_MAX_INPUTS = 8,
+  SPEC_MAX_TERMS = 1024, /* that a bias sums over */
+  SPEC_MAX_DEGREE = 16
+};
+
+typedef enum spec_combine {
+  COMBINE_SUM,      /* exp(sum_a theta_a/2 B_a) */
+  COMBINE_MEAN,     /* exp(1/P sum_a theta_a/2 B_a), GeoPE, eq. 5-6 */
+  COMBINE_PRODUCT,  /* R_{o0} R_{o1} ...: order[0] is leftmost, acts last */
+  COMBINE_SYMMETRIC /* exp(A_o0/2) exp(A_o1/2) ... exp(A_on) ... exp(A_o1/2) exp(A_o0/2) (Strang) */
+} spec_combine;
+
+/* Cl(p,q,r): the first p basis vectors square to +1, the next q to -1, the last r to 0.
+ * A blade is a bit mask: bit i stands for e_{i+1}. */
+typedef struct spec_algebra {
+  int p, q, r;
+} spec_algebra;
+
+/* One component of a block: sign * blade, so that e31 is {0b101, -1}. */
+typedef struct spec_component {
+  unsigned blade;
+  int sign;
+} spec_component;
+
+typedef struct spec_bivector {
+  int count;
+  unsigned blade[SPEC_MAX_BIVECTORS];           /* two bits each, ascending, no doubles */
+  const expr *coefficient[SPEC_MAX_BIVECTORS];  /* no positions in it */
+} spec_bivector;
+
+typedef struct spec_operand {
+  const char *name;   /* C identifier */
+  const char *doc;    /* what it is */
+  const char *units;  /* "1", "radians per unit of position" */
+  const char *source; /* paper and equation; may be "" */
+  const char *initializer; /* how to initialise it for training; may be "" */
+  int rank;
+  int64_t shape[SPEC_MAX_RANK];
+  const char *dimension[SPEC_MAX_RANK]; /* "axes", "heads", "blocks" or the number as text */
+  double test_scale; /* check and bench draw its elements uniformly from [-test_scale, test_scale] */
+  int line;
+} spec_operand;
+
+/* How a skew matrix A is made from a raw one, F.                  ORDER spec_skew_rule */
+typedef enum spec_skew_rule {
+  SKEW_UPPER,     /* triu(F, 1) - triu(F, 1)^T: A_ij = F_ij for i < j; diagonal and lower triangle are not read */
+  SKEW_DIFFERENCE /* F - F^T: A_ij = F_ij - F_ji */
+} spec_skew_rule;
+
+/* A skew n x n matrix per head and block, read from the raw matrices that an operand ends in. Equal operand
+ * and offset are the same matrix, of which the torus (algebra/torus.h) takes advantage. */
+typedef struct spec_skew {
+  int operand; /* its last two dimensions are n, n, row-major */
+  spec_skew_rule rule;
+  int n_heads;           /* rows of offset: 1 where all heads share them */
+  const int32_t *offset; /* [n_heads][blocks]: the element where the raw matrix begins */
+} spec_skew;
+
+/* Blocks of b = n_components channels that turn by exp(M), M = sum_a angle[a] A_a, A_a skew b x b
+ * (LieRE, section 4; ComRoPE, eq. 12-13). angle[a] is a scalar of position, operands, block and head; `algebra`,
+ * `component` and `generator` are not used, and `combine` is COMBINE_SUM (a mean stands in the angles). */
+typedef struct spec_dense {
+  spec_skew generator[SPEC_MAX_AXES];
+  /* The output stays in the basis of the real Schur form A = S (+ lambda_k J) S^T: out = (+ R(lambda_k theta)) S^T x,
+   * plane k at components 2k, 2k + 1. The S in front cancels in scores. Only where the generators of
+   * each block commute, and never with `inverse`. */
+  bool schur;
+  bool is_f64; /* exp(M) is formed in float64: within 2^-22 whatever ||M||, not 2^-22 max(1, ||M||) */
+} spec_dense;
+
+/* An orthogonal change of basis of the whole head before the blocks are turned (STRING, Cayley form):
+ * x -> C x, C = (I - A)(I + A)^-1, A skew head_dim x head_dim; `inverse` multiplies by C^T after turning back. */
+typedef struct spec_basis {
+  spec_skew matrix; /* one block: offset [n_heads][1] */
+} spec_basis;
+/* A tensor with a row for each query token and head, beside q. */
+typedef struct spec_input {
+  const char *name, *doc, *units, *source; /* as an operand's */
+  int64_t size;      /* of a row, the tensor being [B,H,N,size]; 0: [B,H,N] */
+  double test_scale; /* check and bench draw its elements uniformly from [-test_scale, test_scale] */
+  int line;
+} spec_input;
+
+typedef struct spec_option {
+  const char *name, *value, *doc; /* value as text, the way -D takes it */
+  bool given;                     /* set by -D, not the default */
+} spec_option;
+
+/* Inside attention: something of the displacement r_j - r_i of a key j from a query i. In these expressions a
+ * position leaf is a coordinate of the displacement. */
+typedef struct spec_pairwise {
+  int value_dim;    /* channels of a value row, Dv */
+  const expr *bias; /* added to scale q.k; may be -infinity, which hides the key; NULL: none */
+  bool rotates;     /* the key's blocks are turned by the rotor of r_j - r_i: generator, angle and combine as they stand. Without
+                     * it there are no blocks: n_components is 0, and expressions have one block */
+} spec_pairwise;
+
+/* What a description may be beside, or in place of, rotors on blades. Each is declared in full by the
+ * room that reads it first; NULL in struct spec: the description has none. */
+
+/* Something of the position that is added to every channel: out_c = x_c + value_c(r), or less it with `inverse`. `value` is one
+ * expression of all channels, which are the blocks of the spec's pool. */
+typedef struct spec_additive {
+  const expr *value;
+} spec_additive;
+
+/* A bias of attention that is a polynomial in delta = r_j - r_i, the displacement of a key from its query:
+ *
+ *     score(i, j) = scale (q_i . k_j + sum over l < n_terms of value_l(delta)).
+ *
+ * `value` is one expression of all terms (the blocks of the spec's pool); its POSITION leaves are delta, its
+ * INPUT leaves the query's. algebra/polynomial.h expands it; what is widened by the result is in plan/widen.h. */
+typedef struct spec_polynomial {
+  int degree;               /* highest total degree in delta */
+  int n_terms;
+  const expr *value;
+  double origin[SPEC_MAX_AXES]; /* columns are monomials of r - origin */
+  bool exact_scores;        /* keep the column that is constant along a softmax row */
+  bool split_columns;       /* in 16 bits: columns as sums of two */
+} spec_polynomial;
+
+typedef struct spec {
+  const char *file; /* as given on the command line, for messages */
+  int line;         /* of pe.encoding */
+  const char *name; /* C identifier; prefix of all symbols */
+  const char *doc;  /* one line: what it is, and whose */
+
+  int n_axes;
+  const char *axis[SPEC_MAX_AXES];
+
+  int head_dim; /* channels of a row, D */
+  int heads;    /* rows of per-head leaves; 1: every head is encoded alike, any number of heads */
+
+  spec_algebra algebra;
+  int n_components; /* channels of a block; 0: no rotors, and what stands below of them means nothing */
+  spec_component component[SPEC_MAX_BLADES];
+  int n_blocks; /* also of the pool's leaves; of a polynomial its terms */
+  const int *channel; /* [n_components][n_blocks]: channel of a block's component; no doubles */
+
+  spec_combine combine;
+  int order[SPEC_MAX_AXES]; /* of a product: axes, leftmost first; otherwise 0, 1, ... */
+  spec_bivector generator[SPEC_MAX_AXES];
+  const expr *angle[SPEC_MAX_AXES]; /* theta_a in radians, positions included */
+  double amplitude;                 /* factor of the encoded channels (YaRN's attention factor) */
+  bool exact; /* closed forms stay in float64 and are rounded once: small dense blocks that say is_f64 */
+
+  const spec_dense *dense;           /* NULL: blocks of blades */
+  const spec_basis *basis;           /* NULL: channels are turned as they come */
+  const spec_polynomial *polynomial;
+  const spec_pairwise *pairwise;
+  const spec_additive *additive;
+
+  bool inverse;    /* turn back: x -> R^-1 x R, and divide by the amplitude */
+  /* Tokens at the front that are not turned (CLS, registers). They pass through as they are, but for a
+   * change of basis (`basis`, dense->schur): that is every token's, or scores would compare two bases. */
+  int skip_tokens;
+  int64_t grid[SPEC_MAX_AXES]; /* sizes of the built-in row-major grid; grid[0] = 0: none */
+
+  int n_operands;
+  spec_operand *operand;
+  int n_inputs;
+  spec_input *input;
+  int n_options;
+  spec_option *option;
+  int n_sources; /* files read: the spec, what it requires, the vocabulary (for -MD) */
+  const char **source;
+
+  expr_pool *pool;
+} spec;
+
+/* Consistency of the whole (channels in range, no doubles, finite tables, axes with
+ * generators...). The loader catches users' mistakes with their lines; this catches
+ * what it missed, as an error at spec->line. */
+bool spec_validate(const spec *s);
+
+/* Tokens of the built-in grid, skipped ones included; 0: there is no grid. */
+int64_t spec_grid_tokens(const spec *s);
+
+#endif

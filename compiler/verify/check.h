@@ -1,0 +1,49 @@
+/* verify/check: `pegen check SPEC.lua`, a description's kernels against the slow reference.
+ *
+ * Compiles the description for every target asked for that this machine runs,
+ * loads the object, calls its C interface on random data and prints the largest
+ * errors per number type beside the bounds that kernels promise:
+ *
+ *   rotor entries   2^-22 for |phase| up to 2^24 radians (times the amplitude where that
+ *                   is above 1, and times the growth of a group that is not compact)
+ *                   For exp(M) of a dense block 2^-22 and 2^-20 below are times the larger of 1 and ||M||,
+ *                   for ||M|| up to 2^9
+ *   rows, f32       2^-20 of the norm of each block
+ *   rows, bf16 f16  half a unit in the last place and 2^-20 of the norm of each block
+ *   to the bit      in place, parts, position types, leftover channels, and what an infinity
+ *                   in one block leaves of the others
+ *
+ * What is added to channels (sums):
+ *
+ *   rows            2^-22 of the larger of 1 and what is added, for positions up to 2^20; 16-bit types half a unit in the
+ *                   last place more. To the bit: in place, parts, memory orders
+ *
+ * Attention:
+ *
+ *   outputs         2^-18 of the row's largest score (1 at least) times the largest value; 16-bit types half a unit in the
+ *                   last place more. To the bit: parts and strides
+ *
+ * Columns that widen q and k, by scores of the widened rows against the product plus the bias as it is written:
+ *
+ *   f32             2^-18 of the largest score in the row
+ *   bf16 f16        2^-13 (with columns split). To the bit: parts, memory orders, q and k apart
+ */
+#ifndef PEGEN_VERIFY_CHECK_H
+#define PEGEN_VERIFY_CHECK_H
+
+#include "base/arena.h"
+#include "spec/spec.h"
+
+#include <stdint.h>
+
+typedef struct check_options {
+  const char *targets; /* comma list; NULL: every target that this machine runs */
+  unsigned dtypes;     /* PEGEN_DTYPE_ bits; 0: all */
+  int optimize;        /* 0..3 of -O */
+  uint64_t seed;       /* of the random data; 0: a fixed one; printed either way */
+} check_options;
+
+/* Prints the table to standard output. 0 where all passed, 1 where something failed or did not compile. */
+int check_spec(arena *a, const spec *s, const check_options *options);
+
+#endif

@@ -1,0 +1,50 @@
+/* verify/check_kind: the checks of one kind of kernel, and what the checks of all kinds share: the table that is printed.
+ *
+ * verify/check.c compiles and loads a kernel for each target; a kind (a column of forms/form.h) brings what the kernels are
+ * called on and what must hold.
+ */
+#ifndef PEGEN_VERIFY_CHECK_KIND_H
+#define PEGEN_VERIFY_CHECK_KIND_H
+
+#include "verify/check.h"
+#include "base/number.h"
+#include "verify/oracle.h"
+#include "pegen/pegen.h"
+
+enum { CHECK_PARTS = 3 }; /* of a call that is compared with one in one part */
+
+/* A check under way. */
+typedef struct checker {
+  arena *memory;
+  const spec *spec;
+  const pegen_kernel *kernel; /* of the target at hand */
+  const void *sample;         /* the kind's: what all targets are called on; NULL where it keeps nothing */
+  uint64_t random;
+  bool failed;
+} checker;
+
+typedef struct check_kind check_kind;
+struct check_kind {
+  const char *(*units)(const spec *s); /* what errors are relative to, in words */
+  const void *(*choose)(checker *c);   /* the sample, before the first target; NULL: there is none */
+  void (*run)(checker *c);             /* all checks of c->kernel */
+};
+
+extern const check_kind check_rotors;    /* separable: blocks that turn */
+extern const check_kind check_additive;  /* something of the position is added to the channels */
+extern const check_kind check_attention; /* functions of the displacement within attention */
+extern const check_kind check_widen;     /* columns that widen q and k */
+
+/* ---- for the kinds ---- */
+
+/* Calls for every number type that the kernel has. */
+void check_each_type(checker *c, void (*visit)(checker *c, number_type type));
+
+/* A line of the table: the largest error beside its bound; where it failed, another that says where. */
+void check_report(checker *c, const char *type, const char *what, long double bound, const trial_error *e);
+/* A line of the table: whether two results have the same bits. */
+void check_report_bits(checker *c, const char *type, const char *what, bool same);
+/* Whether a call (its error) was accepted; a refusal is a failure. */
+bool check_called(checker *c, const char *type, const char *what, int error);
+
+#endif

@@ -1,0 +1,215 @@
+/* verify/check_rotors: blocks that turn, against the reference's matrices; see verify/check_kind.h.
+ *
+ * One set of tokens serves every comparison, so that the slow reference works
+ * once: position 0, moderate positions, and positions scaled until the largest
+ * phase is 2^0, 2^1, ... 2^24 radians. A grid's tokens are what the grid says.
+ */
+#include "verify/check_kind.h"
+#include "verify/reference.h"
+#include "verify/trial.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MODERATE = 8, GRID_SAMPLE = 64, SWEEP_DOUBLINGS = 24, DENSE_DOUBLINGS = 9, BATCH = 2, ANY_HEADS = 3, ANY_K_HEADS = 2 };
+
+static const long double ENTRY_BOUND = 0x1p-22L, ROW_BOUND = 0x1p-20L;
+
+/* Tokens in order: skipped, zero, moderate, sweep. */
+typedef struct sample {
+  int64_t heads, k_heads, tokens;
+  int64_t moderate, sweep; /* first tokens of those parts; tokens where there are none */
+  int sweep_step;          /* doublings from one sweep token to the next */
+  const double *values;
+  const DLTensor *positions; /* float64; NULL with a grid */
+  trial_operands operands;
+  oracle *oracle;
+} sample;
+
+/* ---- positions ---- */
+
+/* A random direction, scaled until the largest phase is `phase` radians, or as large as it gets: where a
+ * step does not bring it nearer, as for a bounded map of positions, or leads beyond 2^26, where the two
+ * float32 of a GPU begin to lose a position's fraction, it is taken back. */
+static void position_of_phase(checker *c, const trial_operands *operands, double phase, double *position) {
+  const spec *s = c->spec;
+  for (int a = 0; a < s->n_axes; a++) position[a] = random_uniform(&c->random, 0.3, 1) * (random_below(&c->random, 2) ? 1 : -1);
+  /* Angles are linear in positions as a rule, and then the first step arrives. */
+  for (int step = 0; step < 8; step++) {
+    double now = trial_largest_phase(s, position, operands);
+    if (!isfinite(now) || now == 0 || fabs(now / phase - 1) < 1e-9) return;
+    double scale = phase / now;
+    for (int a = 0; a < s->n_axes; a++) position[a] *= scale;
+    double then = trial_largest_phase(s, position, operands);
+    bool far = false;
+    for (int a = 0; a < s->n_axes; a++) far = far || fabs(position[a]) > 0x1p26;
+    if (!far && isfinite(then) && fabs(log(then / phase)) < fabs(log(now / phase))) continue;
+    for (int a = 0; a < s->n_axes; a++) position[a] /= scale;
+    return;
+  }
+}
+
+static const void *choose(checker *c) {
+  const spec *s = c->spec;
+  sample *t = arena_new(c->memory, sample);
+  /* Where heads differ, q and k have as many as the kernel is made for. */
+  t->heads = s->heads > 1 ? s->heads : ANY_HEADS;
+  t->k_heads = s->heads > 1 ? s->heads : ANY_K_HEADS;
+  t->operands = trial_random_operands(c->memory, s, NUMBER_F32, &c->random);
+  if (s->grid[0]) {
+    t->tokens = spec_grid_tokens(s);
+    t->moderate = s->skip_tokens + 1;
+    t->sweep = t->tokens;
+  } else {
+    /* A group that is not compact grows with the phase: no kernel can follow it to 2^24. */
+    int doublings = s->algebra.q || s->algebra.r ? 2 : s->dense ? DENSE_DOUBLINGS : SWEEP_DOUBLINGS;
+    t->sweep_step = s->heads * s->n_blocks > 256 ? 4 : 1;
+    t->moderate = s->skip_tokens + 1;
+    t->sweep = t->moderate + MODERATE;
+    t->tokens = t->sweep + doublings / t->sweep_step + 1;
+    double *values = arena_array(c->memory, double, t->tokens * s->n_axes);
+    for (int64_t n = t->moderate; n < t->sweep; n++) {
+      double reach = s->algebra.q || s->algebra.r ? 1 : n & 1 ? 100 : 4;
+      if (reach == 1) position_of_phase(c, &t->operands, random_uniform(&c->random, 0.1, 4), values + n * s->n_axes);
+      else
+        for (int a = 0; a < s->n_axes; a++) {
+          double value = random_uniform(&c->random, -reach, reach);
+          values[n * s->n_axes + a] = n & 1 ? rint(value) : value;
+        }
+    }
+    for (int64_t n = t->sweep; n < t->tokens; n++)
+      position_of_phase(c, &t->operands, ldexp(1, (int)(n - t->sweep) * t->sweep_step), values + n * s->n_axes);
+    t->values = values;
+    t->positions = tensor_contiguous(c->memory, NUMBER_F64, 2, (int64_t[]){t->tokens, s->n_axes}, values);
+  }
+  t->oracle = oracle_create(c->memory, s, 1, t->tokens, t->values, &t->operands);
+  /* An odd step meets every column of a grid whose sides are powers of two. */
+  if (s->grid[0]) oracle_sample(t->oracle, t->tokens / GRID_SAMPLE | 1);
+  return t;
+}
+
+/* ---- the checks ---- */
+
+static void check_entries(checker *c) {
+  const sample *t = c->sample;
+  const char *type = "f32";
+  DLTensor *in = trial_unit_rows(c->memory, c->spec, NUMBER_F32, t->heads, t->tokens);
+  DLTensor *out = tensor_copy(c->memory, in);
+  if (!check_called(c, type, "rotor entries", trial_call(c->kernel, t->positions, &t->operands, in, out, NULL, NULL, 1))) return;
+  trial_error zero = {0}, moderate = {0};
+  trial_compare_entries(t->oracle, out, c->spec->skip_tokens, c->spec->skip_tokens + 1, &zero);
+  check_report(c, type, "rotor entries, position 0", ENTRY_BOUND, &zero);
+  trial_compare_entries(t->oracle, out, t->moderate, t->sweep, &moderate);
+  check_report(c, type, c->spec->grid[0] ? "rotor entries, the grid" : "rotor entries, moderate positions", ENTRY_BOUND, &moderate);
+  for (int64_t from = t->sweep, to; from < t->tokens; from = to) {
+    trial_error swept = {0};
+    to = from + 8 / t->sweep_step + (from == t->sweep);
+    if (to > t->tokens) to = t->tokens;
+    trial_compare_entries(t->oracle, out, from, to, &swept);
+    check_report(c, type, arena_printf(c->memory, "rotor entries, |phase| up to 2^%d radians", (int)(to - 1 - t->sweep) * t->sweep_step),
+           ENTRY_BOUND, &swept);
+  }
+}
+
+static void check_rows(checker *c, number_type type) {
+  const spec *s = c->spec;
+  const sample *t = c->sample;
+  arena *a = c->memory;
+  const char *name = number_type_info(type)->name;
+  DLTensor *q = tensor_rows(a, type, ROWS_BHND, BATCH, t->heads, t->tokens, s->head_dim);
+  DLTensor *k = tensor_rows(a, type, ROWS_BNHD, BATCH, t->k_heads, t->tokens, s->head_dim);
+  tensor_randomize(q, &c->random);
+  tensor_randomize(k, &c->random);
+  DLTensor *q_out = tensor_copy(a, q), *k_out = tensor_copy(a, k);
+  if (!check_called(c, name, "rows", trial_call(c->kernel, t->positions, &t->operands, q, q_out, k, k_out, 1))) return;
+  trial_error worst = {0};
+  trial_compare_rows(t->oracle, q, q_out, &worst);
+  trial_compare_rows(t->oracle, k, k_out, &worst);
+  check_report(c, name, type == NUMBER_F32 ? "rows" : "rows, beyond half a unit in the last place", ROW_BOUND, &worst);
+
+  DLTensor *q_here = tensor_copy(a, q), *k_here = tensor_copy(a, k);
+  int error = trial_call(c->kernel, t->positions, &t->operands, q_here, q_here, k_here, k_here, 1);
+  if (check_called(c, name, "in place", error))
+    check_report_bits(c, name, "in place and out of place", tensor_identical(q_here, q_out) && tensor_identical(k_here, k_out));
+
+  DLTensor *q_parts = tensor_copy(a, q), *k_parts = tensor_copy(a, k);
+  error = trial_call(c->kernel, t->positions, &t->operands, q, q_parts, k, k_parts, CHECK_PARTS);
+  if (check_called(c, name, "parts", error))
+    check_report_bits(c, name, "in 3 parts and in one", tensor_identical(q_parts, q_out) && tensor_identical(k_parts, k_out));
+
+  DLTensor *other = tensor_rows(a, type, ROWS_GAPS, BATCH, t->heads, t->tokens, s->head_dim);
+  error = trial_call(c->kernel, t->positions, &t->operands, q, other, NULL, NULL, 1);
+  if (check_called(c, name, "memory orders", error)) check_report_bits(c, name, "other strides, q alone", tensor_identical(other, q_out));
+}
+
+/* Integers that all position types hold must give the same bits in each. */
+static void check_position_types(checker *c) {
+  const spec *s = c->spec;
+  const sample *t = c->sample;
+  static const number_type types[] = {NUMBER_F64, NUMBER_F32, NUMBER_I32, NUMBER_I64};
+  if (s->grid[0]) return;
+  double *values = arena_array(c->memory, double, t->tokens * s->n_axes);
+  for (int64_t i = 0; i < t->tokens * s->n_axes; i++) values[i] = rint(fmin(fmax(t->values[i], -0x1p23), 0x1p23));
+  DLTensor *q = tensor_rows(c->memory, NUMBER_F32, ROWS_BHND, 1, t->heads, t->tokens, s->head_dim), *first = NULL;
+  tensor_randomize(q, &c->random);
+  bool same = true;
+  for (int i = 0; i < 4; i++) {
+    DLTensor *positions = tensor_contiguous(c->memory, types[i], 2, (int64_t[]){t->tokens, s->n_axes}, values);
+    DLTensor *out = tensor_copy(c->memory, q);
+    if (!check_called(c, "f32", "position types", trial_call(c->kernel, positions, &t->operands, q, out, NULL, NULL, 1))) return;
+    same = same && (!first || tensor_identical(first, out));
+    if (!first) first = out;
+  }
+  check_report_bits(c, "f32", "positions as f64, f32, i32 and i64", same);
+}
+
+/* Whether columns of block matrices can be seen in rows: not where every channel is made of all, nor in a basis
+ * that the kernel alone knows. */
+static bool shows_entries(const spec *s) { return !s->basis && !(s->dense && s->dense->schur); }
+
+/* An infinity in the first block, and in the last leftover channel, leaves all other channels as they were. */
+static void check_infinity(checker *c) {
+  const spec *s = c->spec;
+  const sample *t = c->sample;
+  DLTensor *q = tensor_rows(c->memory, NUMBER_F32, ROWS_BHND, 1, t->heads, t->tokens, s->head_dim);
+  tensor_randomize(q, &c->random);
+  DLTensor *clean = tensor_copy(c->memory, q), *struck = tensor_copy(c->memory, q);
+  if (!check_called(c, "f32", "infinity", trial_call(c->kernel, t->positions, &t->operands, q, clean, NULL, NULL, 1))) return;
+  bool *touched = arena_array(c->memory, bool, s->head_dim), *blocked = arena_array(c->memory, bool, s->head_dim);
+  for (int i = 0; i < s->n_components; i++) touched[s->channel[i * s->n_blocks]] = true;
+  for (int i = 0; i < s->n_components * s->n_blocks; i++) blocked[s->channel[i]] = true;
+  int leftover = s->head_dim - 1;
+  while (leftover >= 0 && blocked[leftover]) leftover--;
+  if (leftover >= 0) touched[leftover] = true;
+  for (int64_t h = 0; h < t->heads; h++)
+    for (int64_t n = 0; n < t->tokens; n++) {
+      number_store(NUMBER_F32, tensor_at(q, 0, h, n, s->channel[0]), INFINITY);
+      if (leftover >= 0) number_store(NUMBER_F32, tensor_at(q, 0, h, n, leftover), INFINITY);
+    }
+  if (!check_called(c, "f32", "infinity", trial_call(c->kernel, t->positions, &t->operands, q, struck, NULL, NULL, 1))) return;
+  bool same = true;
+  for (int64_t h = 0; h < t->heads; h++)
+    for (int64_t n = 0; n < t->tokens; n++)
+      for (int channel = 0; channel < s->head_dim; channel++)
+        if (!touched[channel])
+          same = same && memcmp(tensor_at(clean, 0, h, n, channel), tensor_at(struck, 0, h, n, channel), sizeof(float)) == 0;
+  check_report_bits(c, "f32", "other blocks beside an infinity", same);
+}
+
+static void run(checker *c) {
+  bool has_f32 = c->kernel->dtypes & PEGEN_DTYPE_F32;
+  if (has_f32 && shows_entries(c->spec)) check_entries(c);
+  check_each_type(c, check_rows);
+  if (!has_f32) return;
+  check_position_types(c);
+  if (!c->spec->basis) check_infinity(c);
+}
+
+static const char *units(const spec *s) {
+  bool grows = s->dense && !s->dense->is_f64; /* float32: errors of exp(M) grow with M */
+  return grows ? "of entries are absolute (times an amplitude above 1), of rows relative to each block's norm, both divided by max(1, |M|)"
+               : "of entries are absolute (times an amplitude above 1), of rows relative to each block's norm";
+}
+
+const check_kind check_rotors = {.units = units, .choose = choose, .run = run};

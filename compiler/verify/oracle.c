@@ -1,0 +1,308 @@
+/* verify/oracle: the reference's answers, remembered, and kernels' rows compared with them; see verify/oracle.h. */
+#include "verify/oracle.h"
+
+#include "verify/reference.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct remembered {
+  long double *matrix; /* NULL: not yet asked for */
+  long double scale;
+} remembered;
+
+struct oracle {
+  arena *memory;
+  const spec *spec;
+  int64_t batches, tokens, step;
+  const double *positions;
+  const double *const *operands;
+  remembered *block;   /* [batches][tokens][heads][n_blocks] */
+  long double **basis; /* [heads]: matrices of the change of basis; NULL: not yet asked for */
+};
+
+oracle *oracle_create(arena *a, const spec *s, int64_t batches, int64_t tokens, const double *positions,
+                      const trial_operands *operands) {
+  oracle *o = arena_new(a, oracle);
+  *o = (oracle){a, s, batches, tokens, 1, positions, operands->values, NULL, arena_array(a, long double *, s->heads)};
+  o->block = arena_array(a, remembered, batches * tokens * s->heads * s->n_blocks + 1);
+  return o;
+}
+
+void oracle_sample(oracle *o, int64_t step) { o->step = step; }
+
+static bool is_sampled(const oracle *o, int64_t token) {
+  return token <= o->spec->skip_tokens || token == o->tokens - 1 || token % o->step == 0;
+}
+
+/* ---- matrices ---- */
+
+static long double largest(const long double *entries, int count) {
+  long double size = 0;
+  for (int i = 0; i < count; i++)
+    if (!(fabsl(entries[i]) <= size)) size = fabsl(entries[i]); /* NaN stays */
+  return size;
+}
+
+/* The product over axes of the largest entry of each axis' action on vectors, to the power of the highest
+ * grade that is built from minors: how large numbers get on the way to a matrix that may be small again.
+ * Above half the dimensions a grade is as small as its complement, unless the metric is degenerate. */
+static long double growth(const spec *s, const double *positions, const double *const *operands, int head, int block) {
+  int n = s->algebra.p + s->algebra.q + s->algebra.r, power = 1;
+  for (int i = 0; i < s->n_components; i++) {
+    int grade = __builtin_popcount(s->component[i].blade);
+    if (s->algebra.r == 0 && n - grade < grade) grade = n - grade;
+    if (grade > power) power = grade;
+  }
+  long double product = 1, matrix[SPEC_MAX_DIMENSIONS * SPEC_MAX_DIMENSIONS];
+  spec one = *s;
+  one.amplitude = 1;
+  one.combine = COMBINE_SUM;
+  one.n_components = n;
+  for (int i = 0; i < n; i++) one.component[i] = (spec_component){1u << i, 1};
+  bool together = s->combine == COMBINE_SUM || s->combine == COMBINE_MEAN;
+  if (!together) one.n_axes = 1;
+  for (int axis = 0; axis < (together ? 1 : s->n_axes); axis++) {
+    if (!together) {
+      one.angle[0] = s->angle[axis];
+      one.generator[0] = s->generator[axis];
+    }
+    reference_block(&one, positions, operands, head, block, matrix);
+    long double size = largest(matrix, n * n);
+    if (size > 1) product *= size;
+  }
+  return powl(product, power);
+}
+
+/* What errors of a block's matrix are measured by. */
+static long double scale_of(const spec *s, const double *positions, const double *const *operands, int head, int block) {
+  long double scale = fabsl(s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude);
+  if (s->dense && !s->dense->is_f64) return scale * fmaxl(1, reference_norm(s, positions, operands, head, block));
+  return s->algebra.q || s->algebra.r ? scale * growth(s, positions, operands, head, block) : scale;
+}
+
+const long double *oracle_matrix(oracle *o, int64_t batch, int64_t token, int head, int block, long double *scale) {
+  const spec *s = o->spec;
+  if (o->batches == 1) batch = 0;
+  if (s->heads == 1) head = 0;
+  remembered *r = &o->block[((batch * o->tokens + token) * s->heads + head) * s->n_blocks + block];
+  if (!r->matrix) {
+    double grid[SPEC_MAX_AXES];
+    const double *positions = o->positions ? o->positions + (batch * o->tokens + token) * s->n_axes : grid;
+    if (!o->positions) reference_grid(s, token, grid);
+    r->matrix = arena_array(o->memory, long double, s->n_components * s->n_components);
+    reference_block(s, positions, o->operands, head, block, r->matrix);
+    r->scale = scale_of(s, positions, o->operands, head, block);
+  }
+  *scale = r->scale;
+  return r->matrix;
+}
+
+/* ---- rows ---- */
+
+/* row -> C row, or C^T row with `inverse`. */
+static void change_basis(oracle *o, int head, long double *row) {
+  const spec *s = o->spec;
+  int n = s->head_dim, which = s->heads == 1 ? 0 : head;
+  if (!o->basis[which]) {
+    o->basis[which] = arena_array(o->memory, long double, n * n);
+    reference_basis(s, o->operands, which, o->basis[which]);
+  }
+  const long double *c = o->basis[which];
+  long double changed[SPEC_MAX_HEAD_DIM];
+  for (int i = 0; i < n; i++) {
+    changed[i] = 0;
+    for (int j = 0; j < n; j++) changed[i] += (s->inverse ? c[j * n + i] : c[i * n + j]) * row[j];
+  }
+  memcpy(row, changed, sizeof *row * (size_t)n);
+}
+
+static void turn_block(oracle *o, int64_t batch, int64_t token, int head, int block, long double *row, long double *unit) {
+  const spec *s = o->spec;
+  long double scale, norm = 0, x[SPEC_MAX_BLOCK];
+  const long double *matrix = oracle_matrix(o, batch, token, head, block, &scale);
+  for (int j = 0; j < s->n_components; j++) {
+    x[j] = row[s->channel[j * s->n_blocks + block]];
+    norm += x[j] * x[j];
+  }
+  for (int i = 0; i < s->n_components; i++) {
+    int channel = s->channel[i * s->n_blocks + block];
+    long double sum = 0;
+    for (int j = 0; j < s->n_components; j++) sum += matrix[i * s->n_components + j] * x[j];
+    row[channel] = sum;
+    unit[channel] = scale * sqrtl(norm);
+  }
+}
+
+void oracle_row(oracle *o, int64_t batch, int64_t token, int head, const double *in, long double *exact, long double *unit) {
+  const spec *s = o->spec;
+  long double norm = 0, largest_unit = 0;
+  for (int c = 0; c < s->head_dim; c++) {
+    exact[c] = in[c];
+    unit[c] = -1;
+    norm += exact[c] * exact[c];
+  }
+  if (s->basis && !s->inverse) change_basis(o, head, exact);
+  for (int block = 0; block < s->n_blocks && token >= s->skip_tokens; block++) turn_block(o, batch, token, head, block, exact, unit);
+  if (!s->basis) return;
+  if (s->inverse) change_basis(o, head, exact);
+  /* Every channel is made of all: errors are measured by the whole row. */
+  for (int c = 0; c < s->head_dim; c++) largest_unit = fmaxl(largest_unit, unit[c]);
+  for (int c = 0; c < s->head_dim; c++) unit[c] = fmaxl(sqrtl(norm), largest_unit);
+}
+
+/* ---- comparisons ---- */
+
+/* Loops over all rows. */
+#define EACH_ROW(t, b, h, n)                   \
+  for (int64_t b = 0; b < (t)->shape[0]; b++)  \
+    for (int64_t h = 0; h < (t)->shape[1]; h++) \
+      for (int64_t n = 0; n < (t)->shape[2]; n++)
+
+static void note(trial_error *worst, long double error, bool spoilt, int64_t b, int64_t h, int64_t n, int channel, double got,
+                 long double exact) {
+  if (isnan(error)) error = INFINITY;
+  if (worst->spoilt || (!spoilt && error <= worst->error)) return;
+  *worst = (trial_error){error, spoilt, b, h, n, channel, got, exact};
+}
+
+static void compare_row(oracle *o, const DLTensor *in, const DLTensor *out, int64_t b, int64_t h, int64_t n, trial_error *worst) {
+  const spec *s = o->spec;
+  number_type type = number_type_of(in->dtype);
+  double row[SPEC_MAX_HEAD_DIM];
+  long double exact[SPEC_MAX_HEAD_DIM], unit[SPEC_MAX_HEAD_DIM];
+  for (int c = 0; c < s->head_dim; c++) row[c] = number_load(type, tensor_at(in, b, h, n, c));
+  oracle_row(o, b, n, (int)h, row, exact, unit);
+  for (int c = 0; c < s->head_dim; c++) {
+    const void *from = tensor_at(in, b, h, n, c), *to = tensor_at(out, b, h, n, c);
+    double got = number_load(type, to);
+    if (unit[c] < 0) {
+      if (memcmp(from, to, in->dtype.bits / 8u) != 0) note(worst, 0, true, b, h, n, c, got, row[c]);
+      continue;
+    }
+    long double error = fabsl(got - exact[c]);
+    if (type != NUMBER_F32) error = fmaxl(0, error - number_half_ulp(type, exact[c]));
+    if (error > 0) error /= unit[c];
+    note(worst, error, !isfinite(got), b, h, n, c, got, exact[c]);
+  }
+}
+
+/* Which channels belong to a block. */
+static bool *blocked_channels(arena *a, const spec *s) {
+  bool *blocked = arena_array(a, bool, s->head_dim);
+  for (int i = 0; i < s->n_components * s->n_blocks; i++) blocked[s->channel[i]] = true;
+  return blocked;
+}
+
+/* ---- outputs in a basis of the kernel's own ---- */
+
+/* A row of a block: exact in the channels' basis, as the kernel gave it, and by how much its numbers' type may be off. */
+typedef struct turned {
+  long double exact[SPEC_MAX_BLOCK], norm, scale;
+  double got[SPEC_MAX_BLOCK], rounding[SPEC_MAX_BLOCK];
+  int64_t batch, token;
+} turned;
+
+static int collect(oracle *o, const DLTensor *in, const DLTensor *out, int64_t head, int block, turned *rows) {
+  const spec *s = o->spec;
+  number_type type = number_type_of(in->dtype);
+  int count = 0;
+  for (int64_t b = 0; b < in->shape[0]; b++)
+    for (int64_t n = 0; n < in->shape[2]; n++) {
+      if (!is_sampled(o, n)) continue;
+      turned *row = &rows[count++];
+      const long double *matrix = n < s->skip_tokens ? NULL : oracle_matrix(o, b, n, (int)head, block, &row->scale);
+      if (!matrix) row->scale = 1;
+      row->batch = b, row->token = n, row->norm = 0;
+      for (int i = 0; i < s->n_components; i++) {
+        row->exact[i] = 0;
+        for (int j = 0; j < s->n_components; j++) {
+          double x = number_load(type, tensor_at(in, b, head, n, s->channel[j * s->n_blocks + block]));
+          row->exact[i] += (matrix ? matrix[i * s->n_components + j] : i == j) * x;
+        }
+        row->got[i] = number_load(type, tensor_at(out, b, head, n, s->channel[i * s->n_blocks + block]));
+        row->rounding[i] = type == NUMBER_F32 ? 0 : (double)number_half_ulp(type, row->got[i]);
+        row->norm += row->exact[i] * row->exact[i];
+      }
+      row->norm = sqrtl(row->norm);
+    }
+  return count;
+}
+
+static void compare_pair(const spec *s, const turned *x, const turned *y, int64_t head, int block, trial_error *worst) {
+  long double exact = 0, got = 0, rounding = 0;
+  for (int i = 0; i < s->n_components; i++) {
+    exact += x->exact[i] * y->exact[i];
+    got += (long double)x->got[i] * y->got[i];
+    rounding += x->rounding[i] * fabs(y->got[i]) + fabs(x->got[i]) * y->rounding[i] + x->rounding[i] * y->rounding[i];
+  }
+  long double error = fmaxl(0, fabsl(got - exact) - rounding), unit = (x->scale + y->scale) * x->norm * y->norm;
+  if (error > 0) error /= unit;
+  if (isnan(got)) error = INFINITY;
+  note(worst, error, !isfinite((double)got), y->batch, head, y->token, s->channel[block], (double)got, exact);
+}
+
+/* Vectors are known up to one rotation of a head's block by their inner products. */
+static void compare_products(oracle *o, const DLTensor *in, const DLTensor *out, trial_error *worst) {
+  const spec *s = o->spec;
+  arena *scratch = arena_create();
+  bool *blocked = blocked_channels(scratch, s);
+  turned *rows = arena_array(scratch, turned, in->shape[0] * in->shape[2] + 1);
+  for (int64_t h = 0; h < in->shape[1]; h++)
+    for (int block = 0; block < s->n_blocks; block++) {
+      int count = collect(o, in, out, h, block, rows);
+      for (int i = 0; i < count; i++)
+        for (int j = 0; j <= i; j++) compare_pair(s, &rows[j], &rows[i], h, block, worst);
+    }
+  EACH_ROW(in, b, h, n)
+    for (int c = 0; c < s->head_dim; c++)
+      if (!blocked[c] && memcmp(tensor_at(in, b, h, n, c), tensor_at(out, b, h, n, c), in->dtype.bits / 8u) != 0)
+        note(worst, 0, true, b, h, n, c, number_load(number_type_of(out->dtype), tensor_at(out, b, h, n, c)), 0);
+  arena_destroy(scratch);
+}
+
+/* ---- what tests call ---- */
+
+void trial_compare_rows(oracle *o, const DLTensor *in, const DLTensor *out, trial_error *worst) {
+  if (o->spec->dense && o->spec->dense->schur) {
+    compare_products(o, in, out, worst);
+    return;
+  }
+  EACH_ROW(in, b, h, n)
+    if (is_sampled(o, n)) compare_row(o, in, out, b, h, n, worst);
+}
+
+DLTensor *trial_unit_rows(arena *a, const spec *s, number_type type, int64_t heads, int64_t tokens) {
+  DLTensor *t = tensor_rows(a, type, ROWS_BHND, s->n_components, heads, tokens, s->head_dim);
+  EACH_ROW(t, b, h, n) {
+    for (int c = 0; c < s->head_dim; c++) number_store(type, tensor_at(t, b, h, n, c), 0);
+    for (int block = 0; block < s->n_blocks; block++) number_store(type, tensor_at(t, b, h, n, s->channel[b * s->n_blocks + block]), 1);
+  }
+  return t;
+}
+
+void trial_compare_entries(oracle *o, const DLTensor *out, int64_t from, int64_t to, trial_error *worst) {
+  const spec *s = o->spec;
+  number_type type = number_type_of(out->dtype);
+  EACH_ROW(out, b, h, n) {
+    if (n < from || n >= to || n < s->skip_tokens || !is_sampled(o, n)) continue;
+    for (int block = 0; block < s->n_blocks; block++) {
+      long double scale;
+      /* The batch only says which column; positions are shared. */
+      const long double *matrix = oracle_matrix(o, 0, n, (int)h, block, &scale);
+      for (int i = 0; i < s->n_components; i++) {
+        int channel = s->channel[i * s->n_blocks + block];
+        double got = number_load(type, tensor_at(out, b, h, n, channel));
+        long double exact = matrix[i * s->n_components + b];
+        /* Bounds are absolute: a factor below 1 does not tighten them. */
+        note(worst, fabsl(got - exact) / fmaxl(1, scale), !isfinite(got), b, h, n, channel, got, exact);
+      }
+    }
+  }
+}
+
+const char *trial_error_text(arena *a, const trial_error *e) {
+  return arena_printf(a, "batch %lld head %lld token %lld channel %d: got %.9g, exact %.9Lg, error %.3Lg%s", (long long)e->batch,
+                      (long long)e->head, (long long)e->token, e->channel, e->got, e->exact, e->error,
+                      e->spoilt ? " (not finite, or a channel that passes through was changed)" : "");
+}

@@ -1,0 +1,225 @@
+/* verify/reference: the slow and sure evaluator; see verify/reference.h.
+ *
+ * In: a description, a position, operands. Out: the matrix of a block. A
+ * multivector is all 2^n coefficients in long double and every product goes
+ * through the Cayley table. exp is scaled by a power of two, summed as a Taylor
+ * series and squared back: each squaring doubles the relative error, so a phase of
+ * 2^24 radians (24 squarings) leaves about 2^-64 * 2^25 = 2^-39 of it, far
+ * under the 2^-22 that kernels promise. The sandwich is multiplied out on every
+ * basis blade. Nothing here knows of planes, quaternions or grades.
+ */
+#include "verify/reference.h"
+
+#include "base/diag.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct multivector {
+  long double coefficient[SPEC_MAX_BLADES]; /* indexed by blade */
+} multivector;
+
+/* sign[a][b]: blade a times blade b is sign * blade (a ^ b); 0 where a null vector is squared. */
+typedef struct cayley {
+  int size; /* 2^n */
+  signed char sign[SPEC_MAX_BLADES][SPEC_MAX_BLADES];
+} cayley;
+
+/* ---- the algebra ---- */
+
+static int swaps_to_sort(unsigned a, unsigned b) {
+  int swaps = 0;
+  for (a >>= 1; a; a >>= 1) swaps += __builtin_popcount(a & b);
+  return swaps;
+}
+
+static void cayley_table(cayley *table, const spec_algebra *algebra) {
+  int n = algebra->p + algebra->q + algebra->r;
+  table->size = 1 << n;
+  for (unsigned a = 0; a < (unsigned)table->size; a++)
+    for (unsigned b = 0; b < (unsigned)table->size; b++) {
+      int sign = swaps_to_sort(a, b) & 1 ? -1 : 1;
+      for (int i = 0; i < n; i++)
+        if (a & b & (1u << i)) sign *= i < algebra->p ? 1 : i < algebra->p + algebra->q ? -1 : 0;
+      table->sign[a][b] = (signed char)sign;
+    }
+}
+
+static multivector multiply(const cayley *table, const multivector *x, const multivector *y) {
+  multivector product = {{0}};
+  for (int a = 0; a < table->size; a++) {
+    if (x->coefficient[a] == 0) continue;
+    for (int b = 0; b < table->size; b++)
+      product.coefficient[a ^ b] += table->sign[a][b] * x->coefficient[a] * y->coefficient[b];
+  }
+  return product;
+}
+
+/* The reverse: the factors of every blade in the opposite order. Of exp(B), B a bivector, it is exp(-B). */
+static multivector reverse(const cayley *table, const multivector *x) {
+  multivector reversed = *x;
+  for (unsigned blade = 0; blade < (unsigned)table->size; blade++) {
+    int grade = __builtin_popcount(blade);
+    if (grade * (grade - 1) / 2 & 1) reversed.coefficient[blade] = -reversed.coefficient[blade];
+  }
+  return reversed;
+}
+
+static multivector exponential(const cayley *table, const multivector *x) {
+  long double norm = 0; /* of the operator y -> xy in the sum norm: nothing is larger than this */
+  for (int i = 0; i < table->size; i++) norm += fabsl(x->coefficient[i]);
+  multivector sum = {{1}};
+  if (!isfinite(norm)) {
+    for (int i = 0; i < table->size; i++) sum.coefficient[i] = NAN;
+    return sum;
+  }
+  int squarings = 0;
+  if (norm > 0.5L) {
+    frexpl(norm, &squarings);
+    squarings++; /* norm / 2^squarings is in [1/4, 1/2) */
+  }
+  multivector scaled, term = {{1}};
+  for (int i = 0; i < SPEC_MAX_BLADES; i++) scaled.coefficient[i] = ldexpl(x->coefficient[i], -squarings);
+  /* 0.5^20 / 20! is below 2^-81. */
+  for (int k = 1; k <= 20; k++) {
+    term = multiply(table, &term, &scaled);
+    for (int i = 0; i < table->size; i++) {
+      term.coefficient[i] /= k;
+      sum.coefficient[i] += term.coefficient[i];
+    }
+  }
+  for (; squarings > 0; squarings--) sum = multiply(table, &sum, &sum);
+  return sum;
+}
+
+/* ---- the description ---- */
+
+/* Adds factor * theta/2 B of an axis to the exponent. */
+static void add_generator(const spec *s, int axis, long double factor, const expr_environment *env, multivector *exponent) {
+  const spec_bivector *generator = &s->generator[axis];
+  long double half_angle = factor * expr_eval_long(s->angle[axis], env) / 2;
+  for (int i = 0; i < generator->count; i++)
+    exponent->coefficient[generator->blade[i]] += half_angle * expr_eval_long(generator->coefficient[i], env);
+}
+
+static multivector axis_rotor(const spec *s, const cayley *table, int axis, long double factor, const expr_environment *env) {
+  multivector exponent = {{0}};
+  add_generator(s, axis, factor, env, &exponent);
+  return exponential(table, &exponent);
+}
+
+static multivector combined_rotor(const spec *s, const cayley *table, const expr_environment *env) {
+  multivector rotor = {{1}};
+  switch (s->combine) {
+  case COMBINE_SUM:
+  case COMBINE_MEAN: {
+    multivector exponent = {{0}};
+    for (int axis = 0; axis < s->n_axes; axis++)
+      add_generator(s, axis, s->combine == COMBINE_MEAN ? 1.0L / s->n_axes : 1, env, &exponent);
+    return exponential(table, &exponent);
+  }
+  case COMBINE_PRODUCT:
+    for (int i = 0; i < s->n_axes; i++) {
+      multivector factor = axis_rotor(s, table, s->order[i], 1, env);
+      rotor = multiply(table, &rotor, &factor);
+    }
+    return rotor;
+  case COMBINE_SYMMETRIC:
+    /* From the middle outwards: the last axis whole, the others as half steps on both sides. */
+    rotor = axis_rotor(s, table, s->order[s->n_axes - 1], 1, env);
+    for (int i = s->n_axes - 2; i >= 0; i--) {
+      multivector half = axis_rotor(s, table, s->order[i], 0.5L, env);
+      rotor = multiply(table, &half, &rotor);
+      rotor = multiply(table, &rotor, &half);
+    }
+    return rotor;
+  }
+  diag_bug("reference", "combine rule %d", (int)s->combine);
+}
+
+void reference_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
+                     long double *matrix) {
+  if (s->dense) {
+    reference_dense_block(s, positions, operands, head, block, matrix);
+    return;
+  }
+  cayley table;
+  cayley_table(&table, &s->algebra);
+  expr_environment env = {.head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  multivector left = combined_rotor(s, &table, &env);
+  multivector right = reverse(&table, &left);
+  if (s->inverse) {
+    multivector swapped = left;
+    left = right;
+    right = swapped;
+  }
+  long double amplitude = s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude;
+  for (int j = 0; j < s->n_components; j++) {
+    multivector blade = {{0}};
+    blade.coefficient[s->component[j].blade] = s->component[j].sign;
+    multivector turned = multiply(&table, &left, &blade);
+    turned = multiply(&table, &turned, &right);
+    for (int i = 0; i < s->n_components; i++)
+      matrix[i * s->n_components + j] = amplitude * s->component[i].sign * turned.coefficient[s->component[i].blade];
+  }
+}
+
+/* to = C from, or C^T from. Not in place. */
+static void change_basis(const spec *s, const double *const *operands, int head, bool transposed, const long double *from,
+                         long double *to) {
+  size_t n = (size_t)s->head_dim;
+  long double *c = malloc(sizeof *c * n * n);
+  if (!c) diag_bug("reference", "out of memory");
+  reference_basis(s, operands, head, c);
+  for (size_t i = 0; i < n; i++) {
+    to[i] = 0;
+    for (size_t j = 0; j < n; j++) to[i] += (transposed ? c[j * n + i] : c[i * n + j]) * from[j];
+  }
+  free(c);
+}
+
+void reference_row(const spec *s, const double *positions, const double *const *operands, int head, const double *in,
+                   long double *out) {
+  long double matrix[SPEC_MAX_BLOCK * SPEC_MAX_BLOCK], row[SPEC_MAX_HEAD_DIM];
+  for (int c = 0; c < s->head_dim; c++) out[c] = row[c] = in[c];
+  if (s->basis && !s->inverse) {
+    change_basis(s, operands, head, false, row, out);
+    for (int c = 0; c < s->head_dim; c++) row[c] = out[c];
+  }
+  for (int block = 0; block < s->n_blocks; block++) {
+    reference_block(s, positions, operands, head, block, matrix);
+    for (int i = 0; i < s->n_components; i++) {
+      long double sum = 0;
+      for (int j = 0; j < s->n_components; j++)
+        sum += matrix[i * s->n_components + j] * row[s->channel[j * s->n_blocks + block]];
+      out[s->channel[i * s->n_blocks + block]] = sum;
+    }
+  }
+  if (s->basis && s->inverse) {
+    for (int c = 0; c < s->head_dim; c++) row[c] = out[c];
+    change_basis(s, operands, head, true, row, out);
+  }
+}
+
+long double reference_sum(const spec *s, const double *positions, const double *const *operands, int head, int channel) {
+  expr_environment env = {.head = head, .block = channel, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  long double value = expr_eval_long(s->additive->value, &env);
+  return s->inverse ? -value : value;
+}
+
+long double reference_bias(const spec *s, const double *delta, const double *const *operands, const double *const *inputs, int head) {
+  long double sum = 0;
+  for (int term = 0; term < s->polynomial->n_terms; term++) {
+    expr_environment env = {.head = head, .block = term, .blocks = s->n_blocks, .positions = delta, .operands = operands, .inputs = inputs};
+    sum += expr_eval_long(s->polynomial->value, &env);
+  }
+  return sum;
+}
+
+void reference_grid(const spec *s, int64_t token, double *positions) {
+  int64_t cell = token - s->skip_tokens;
+  for (int axis = s->n_axes - 1; axis >= 0; axis--) {
+    positions[axis] = (double)(cell % s->grid[axis]);
+    cell /= s->grid[axis];
+  }
+}

@@ -1,0 +1,44 @@
+/* verify/reference: the slow and sure evaluator that check and the tests compare kernels with.
+ *
+ * Long double; multivector products by the Cayley table, exp by scaling, Taylor
+ * series and squaring in the algebra, or among matrices; the sandwich is multiplied out. It knows no
+ * normal form and shares nothing with algebra/block.c.
+ */
+#ifndef PEGEN_VERIFY_REFERENCE_H
+#define PEGEN_VERIFY_REFERENCE_H
+
+#include "spec/spec.h"
+
+/* The matrix by which block `block` of head `head` is encoded at `positions` [n_axes]:
+ * out component i = sum_j matrix[i * n_components + j] * in component j. The
+ * amplitude and `inverse` are included. operands[i]: elements of operand i as doubles. */
+void reference_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
+                     long double *matrix);
+
+/* The same of a description with dense blocks; reference_block calls it. Of dense->schur it is the matrix in the
+ * channels' own basis: what the kernel gives is this up to one rotation for all tokens of a head. */
+void reference_dense_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
+                           long double *matrix);
+
+/* The spectral norm of M in exp(M) of a dense block, to 4 %; errors of its exponential are measured by it. */
+long double reference_norm(const spec *s, const double *positions, const double *const *operands, int head, int block);
+
+/* C [head_dim][head_dim] of a description with a basis: a row is C x before its blocks are turned, and with
+ * `inverse` C^T of it afterwards. */
+void reference_basis(const spec *s, const double *const *operands, int head, long double *matrix);
+
+/* One row of head_dim channels; channels of no block are copied, but for a change of basis. */
+void reference_row(const spec *s, const double *positions, const double *const *operands, int head,
+                   const double *in, long double *out);
+
+/* What an additive description adds to a channel. */
+long double reference_sum(const spec *s, const double *positions, const double *const *operands, int head, int channel);
+
+/* The bias of a polynomial description at delta = r_j - r_i [n_axes], term by term as it is written; inputs[i]: the
+ * query's row of input i. */
+long double reference_bias(const spec *s, const double *delta, const double *const *operands, const double *const *inputs, int head);
+
+/* Positions of token n of a spec with a built-in grid (row-major, after the skipped tokens). */
+void reference_grid(const spec *s, int64_t token, double *positions);
+
+#endif

@@ -1,0 +1,50 @@
+/* verify/reference_attention: see verify/reference_attention.h. */
+#include "verify/reference_attention.h"
+
+#include "verify/reference.h"
+
+#include <math.h>
+#include <string.h>
+
+/* q . k with the key's blocks turned by the displacement. */
+static long double turned_product(const spec *s, const reference_query *query, const double *k, const double *delta) {
+  long double sum = 0, row[SPEC_MAX_HEAD_DIM];
+  reference_row(s, delta, query->operands, query->head, k, row);
+  for (int i = 0; i < s->head_dim; i++) sum += query->q[i] * row[i];
+  return sum;
+}
+
+static long double product(const spec *s, const double *q, const double *k) {
+  long double sum = 0;
+  for (int i = 0; i < s->head_dim; i++) sum += (long double)q[i] * k[i];
+  return sum;
+}
+
+static long double score_of(const spec *s, const reference_query *query, int64_t key) {
+  const double *k = query->k + key * s->head_dim;
+  long double scale = query->scale == 0 ? 1 / sqrtl(s->head_dim) : query->scale;
+  if (query->token < s->skip_tokens || key < s->skip_tokens) return scale * product(s, query->q, k);
+  double delta[SPEC_MAX_AXES];
+  for (int axis = 0; axis < s->n_axes; axis++) delta[axis] = query->positions[key * s->n_axes + axis] - query->position[axis];
+  long double score = scale * (s->pairwise->rotates ? turned_product(s, query, k, delta) : product(s, query->q, k));
+  if (s->polynomial) return score + scale * reference_bias(s, delta, query->operands, query->inputs, query->head);
+  expr_environment env = {.head = query->head, .blocks = expr_pool_blocks(s->pool), .positions = delta, .operands = query->operands};
+  return s->pairwise->bias ? score + expr_eval_long(s->pairwise->bias, &env) : score;
+}
+
+void reference_attention(const spec *s, const reference_query *query, long double *scores, long double *out) {
+  int width = s->pairwise->value_dim;
+  long double largest = -INFINITY, sum = 0;
+  for (int64_t key = 0; key < query->keys; key++) {
+    scores[key] = key < query->visible ? score_of(s, query, key) : -INFINITY;
+    if (scores[key] > largest) largest = scores[key];
+  }
+  for (int c = 0; c < width; c++) out[c] = 0;
+  if (largest == -INFINITY) return;
+  for (int64_t key = 0; key < query->keys; key++) {
+    long double p = expl(scores[key] - largest);
+    sum += p;
+    for (int c = 0; c < width; c++) out[c] += p * query->v[key * width + c];
+  }
+  for (int c = 0; c < width; c++) out[c] /= sum;
+}

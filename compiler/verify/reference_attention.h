@@ -1,0 +1,29 @@
+/* verify/reference_attention: attention as it is written, one query at a time, in long double.
+ *
+ * A plain softmax over all keys: no tiles, no running maximum. A pair's bias is evaluated by the
+ * interpreter, a pair's rotation exponentiated by verify/reference.c.
+ */
+#ifndef PEGEN_VERIFY_REFERENCE_ATTENTION_H
+#define PEGEN_VERIFY_REFERENCE_ATTENTION_H
+
+#include "spec/spec.h"
+
+/* One query, and the keys of its head. */
+typedef struct reference_query {
+  const double *q;         /* [head_dim] */
+  const double *position;  /* [axes] */
+  int64_t token;           /* index of the query: prefix tokens have no bias and no rotation */
+  const double *k, *v;     /* [keys][head_dim], [keys][value_dim] */
+  const double *positions; /* [keys][axes] */
+  int64_t keys;
+  int64_t visible;         /* keys [0, visible) are seen */
+  int head;                /* row of per-head leaves */
+  double scale;            /* 0: 1/sqrt(head_dim) */
+  const double *const *operands;
+  const double *const *inputs; /* [inputs] the query's rows */
+} reference_query;
+
+/* scores [keys], -infinity where a key is not seen; out [value_dim], zeros where none is. */
+void reference_attention(const spec *s, const reference_query *query, long double *scores, long double *out);
+
+#endif

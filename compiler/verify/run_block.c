@@ -1,0 +1,97 @@
+/* verify/run_block: threads as coroutines; see verify/run_block.h. */
+#include "verify/run_block.h"
+
+#include "base/diag.h"
+#include "mlir/ir.h"
+
+#include <stdlib.h>
+#include <ucontext.h>
+
+enum { WARP = 32, MOST_THREADS = 1024, STACK_BYTES = 256 << 10 };
+
+typedef enum state { READY, WAITS_FOR_WARP, WAITS_FOR_BLOCK, DONE } state;
+
+typedef struct coroutine {
+  ucontext_t context;
+  state state;
+  char *stack;
+} coroutine;
+
+typedef struct block_run {
+  thread_function *run;
+  int32_t block, group;
+  const int64_t *parameters;
+  ucontext_t scheduler;
+  int current; /* -1: none */
+  coroutine thread[MOST_THREADS];
+} block_run;
+
+/* One block at a time; stacks are kept for the next. */
+static block_run b = {.current = -1};
+
+static void begin_thread(void) {
+  b.run(b.block, b.group, b.current, b.parameters);
+  b.thread[b.current].state = DONE;
+}
+
+void run_block_wait(int32_t of) {
+  if (b.current < 0) return;
+  coroutine *t = &b.thread[b.current];
+  t->state = of == IR_BARRIER_WARP ? WAITS_FOR_WARP : WAITS_FOR_BLOCK;
+  swapcontext(&t->context, &b.scheduler);
+}
+
+static void resume(int thread) {
+  b.current = thread;
+  swapcontext(&b.scheduler, &b.thread[thread].context);
+  b.current = -1;
+}
+
+/* Lets a warp's threads go on until all of them are done or wait for the block. */
+static void run_warp(int first, int count, bool reverse) {
+  for (;;) {
+    int seen[DONE + 1] = {0};
+    for (int i = 0; i < count; i++) {
+      int thread = first + (reverse ? count - 1 - i : i);
+      if (b.thread[thread].state == READY) resume(thread);
+      seen[b.thread[thread].state]++;
+    }
+    if (seen[WAITS_FOR_WARP] && seen[WAITS_FOR_BLOCK]) diag_bug("run_block", "threads of one warp wait at two barriers");
+    if (!seen[WAITS_FOR_WARP]) return;
+    for (int i = 0; i < count; i++)
+      if (b.thread[first + i].state == WAITS_FOR_WARP) b.thread[first + i].state = READY;
+  }
+}
+
+static void create(int thread) {
+  coroutine *t = &b.thread[thread];
+  if (!t->stack && !(t->stack = malloc(STACK_BYTES))) diag_bug("run_block", "no memory for %d threads", thread + 1);
+  getcontext(&t->context);
+  t->context.uc_stack.ss_sp = t->stack;
+  t->context.uc_stack.ss_size = STACK_BYTES;
+  t->context.uc_link = &b.scheduler;
+  makecontext(&t->context, begin_thread, 0);
+  t->state = READY;
+}
+
+void run_block(thread_function *run, int32_t block, int32_t group, int threads, bool reverse, const int64_t *parameters) {
+  if (threads > MOST_THREADS) diag_bug("run_block", "%d threads of a block", threads);
+  b.run = run;
+  b.block = block;
+  b.group = group;
+  b.parameters = parameters;
+  for (int i = 0; i < threads; i++) create(i);
+  int warps = (threads + WARP - 1) / WARP;
+  for (bool waiting = true; waiting;) {
+    waiting = false;
+    for (int i = 0; i < warps; i++) {
+      int first = (reverse ? warps - 1 - i : i) * WARP;
+      run_warp(first, threads - first < WARP ? threads - first : WARP, reverse);
+    }
+    for (int i = 0; i < threads; i++)
+      if (b.thread[i].state == WAITS_FOR_BLOCK) {
+        b.thread[i].state = READY;
+        waiting = true;
+      }
+  }
+}

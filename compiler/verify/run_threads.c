@@ -1,0 +1,109 @@
+/* verify/run_threads: blocks and threads as loops; see verify/run_threads.h. */
+#include "verify/run_threads.h"
+
+#include "compile.h"
+#include "base/diag.h"
+#include "forms/form.h"
+
+#include "runtime/launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct threads {
+  pegen_kernel kernel; /* first: run_threads_entry is given its address */
+  thread_function *entry[PTX_MAX_ENTRIES];
+  bool waits[PTX_MAX_ENTRIES];
+  int64_t wanted;
+  int reverse; /* every other launch runs its threads backwards: their order must not matter */
+  const char *last;
+} threads;
+
+void run_threads_grid(thread_function *run, int64_t grid_x, int64_t grid_y, int threads, bool barriers, bool reverse, const int64_t *parameters) {
+  for (int64_t group = 0; group < grid_y; group++)
+    for (int64_t i = 0; i < grid_x; i++) {
+      int32_t block = (int32_t)(reverse ? grid_x - 1 - i : i);
+      if (barriers) run_block(run, block, (int32_t)group, threads, reverse, parameters);
+      for (int t = 0; t < threads && !barriers; t++) run(block, (int32_t)group, reverse ? threads - 1 - t : t, parameters);
+    }
+}
+
+static int run_step(void *context, const pegen_launch_step *step) {
+  threads *t = context;
+  const pegen_ptx *ptx = t->kernel.ptx;
+  ptrdiff_t entry = step->entry - ptx->entries;
+  t->last = step->entry->name;
+  t->reverse = !t->reverse;
+  run_threads_grid(t->entry[entry], step->grid_x, step->grid_y, ptx->block, t->waits[entry], t->reverse, step->parameter);
+  return 0;
+}
+
+static int fits(DLDevice device) { return device.device_type == kDLCPU; }
+
+static int run_entry(threads *t, pegen_launch_entry entry, const pegen_args *args, int part, int parts) {
+  pegen_launch_request request = {&t->kernel, entry, args, t->wanted};
+  if (part < 0 || part >= parts) return PEGEN_ERROR_PART;
+  int error = pegen_launch_check(&request);
+  if (error) return error;
+  if (!pegen_launch_on_device(&request, fits)) return PEGEN_ERROR_DEVICE;
+  return part == 0 ? pegen_launch_plan(&request, run_step, t) : 0;
+}
+
+static int encode(void *context, const pegen_args *args, int part, int parts) { return run_entry(context, PEGEN_LAUNCH_ENCODE, args, part, parts); }
+
+static int attention(void *context, const pegen_args *args, int part, int parts) { return run_entry(context, PEGEN_LAUNCH_ATTENTION, args, part, parts); }
+
+const char *run_threads_entry(const pegen_kernel *kernel) { return ((const threads *)(const void *)kernel)->last; }
+
+/* Sets a variable of the loaded code. */
+static bool set_pointer(const loaded_kernel *loaded, const char *symbol, const void *value, size_t size) {
+  void *at = run_find(loaded, symbol);
+  if (at) memcpy(at, value, size);
+  return at != NULL;
+}
+
+/* Puts `runner` behind one of the kernel's entries, which is called `entry` in the host's object. */
+static bool connect_entry(arena *a, loaded_kernel *loaded, const char *name, const char *entry, int (*runner)(void *, const pegen_args *, int, int), pegen_entry **of) {
+  void *own = run_find(loaded, arena_printf(a, "%s_host_%s", name, entry));
+  if (!own || !set_pointer(loaded, arena_printf(a, "%s_host_%s_runner", name, entry), &runner, sizeof runner)) return false;
+  if (*of) memcpy(of, &own, sizeof own);
+  return true;
+}
+
+static bool connect(arena *a, loaded_kernel *loaded, const ptx_program *program, int64_t wanted) {
+  const char *name = program->spec->name;
+  threads *t = arena_new(a, threads);
+  t->kernel = *run_kernel(loaded);
+  t->wanted = wanted;
+  if (t->kernel.ptx->n_entries > PTX_MAX_ENTRIES) diag_bug("run_threads", "%d entries", t->kernel.ptx->n_entries);
+  for (int i = 0; i < t->kernel.ptx->n_entries; i++) {
+    void *entry = run_find(loaded, t->kernel.ptx->entries[i].name);
+    if (!entry) return false;
+    memcpy(&t->entry[i], &entry, sizeof entry);
+    t->waits[i] = ptx_entry_waits(&program->entry[i]);
+  }
+  void (*waiter)(int32_t) = run_block_wait;
+  if (!connect_entry(a, loaded, name, "encode", encode, &t->kernel.encode) || !connect_entry(a, loaded, name, "attention", attention, &t->kernel.attention) ||
+      !set_pointer(loaded, arena_printf(a, "%s_host_context", name), &t, sizeof t) ||
+      !set_pointer(loaded, arena_printf(a, "%s_host_waiter", name), &waiter, sizeof waiter))
+    return false;
+  run_replace(loaded, &t->kernel);
+  return true;
+}
+
+loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, unsigned dtypes, int optimize, int64_t threads_wanted) {
+  compile_options options = {.emit = EMIT_OBJ, .targets = arena_printf(a, "native,%s", target), .dtypes = dtypes, .optimize = optimize};
+  compile_output object = {0}, host = {0};
+  if (!compile(a, s, &options, &object)) return NULL;
+  loaded_kernel *loaded = run_load(object.data, object.size, s->name);
+  free(object.data);
+  if (!loaded) return NULL;
+  const form *f = form_of(s);
+  const ptx_program *program = f->gpu(a, f->plan(a, s), run_kernel(loaded)->dtypes);
+  ptx_write_host(a, program, optimize, &host);
+  bool ok = run_add(loaded, host.data, host.size) && connect(a, loaded, program, threads_wanted);
+  free(host.data);
+  if (ok) return loaded;
+  run_unload(loaded);
+  return NULL;
+}

@@ -1,0 +1,24 @@
+/* verify/run_threads: a kernel's PTX entries on this machine, one thread after the other, for check and tests.
+ *
+ * The bodies that become PTX are compiled for the host (gpu/entries.h), and the launcher's own plan
+ * says which blocks and threads there are, so all of a GPU call but the hardware is
+ * run: argument checks, choice of entry, grid, addresses, arithmetic.
+ */
+#ifndef PEGEN_VERIFY_RUN_THREADS_H
+#define PEGEN_VERIFY_RUN_THREADS_H
+
+#include "verify/run.h"
+#include "verify/run_block.h"
+#include "spec/spec.h"
+
+/* As run_load, from the description; the kernel's encode entry runs the threads (all in part 0), its
+ * tensors are the host's. threads: how many the pretended device needs to be busy. */
+loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, unsigned dtypes, int optimize, int64_t threads);
+
+/* Runs a grid of thread blocks; barriers: whether the entry has any, reverse: from the last thread to the first. */
+void run_threads_grid(thread_function *run, int64_t grid_x, int64_t grid_y, int threads, bool barriers, bool reverse, const int64_t *parameters);
+
+/* The name of the entry that was run last; NULL before the first. */
+const char *run_threads_entry(const pegen_kernel *kernel);
+
+#endif

@@ -1,0 +1,252 @@
+/* verify/trial: kernels on tensors, compared with the reference; see verify/trial.h. */
+#include "verify/trial.h"
+
+#include "compile.h"
+#include "base/diag.h"
+#include "verify/reference.h"
+#include "verify/run_threads.h"
+#include "gpu/target.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tensors ---- */
+
+static DLTensor *tensor_new(arena *a, number_type type, int rank, const int64_t *shape) {
+  DLTensor *t = arena_new(a, DLTensor);
+  t->device = (DLDevice){kDLCPU, 0};
+  t->dtype = number_type_info(type)->dl;
+  t->ndim = rank;
+  t->shape = arena_array(a, int64_t, rank + 1);
+  t->strides = arena_array(a, int64_t, rank + 1);
+  int64_t stride = 1;
+  for (int i = rank - 1; i >= 0; i--) {
+    t->shape[i] = shape[i];
+    t->strides[i] = stride;
+    stride *= shape[i];
+  }
+  return t;
+}
+
+static size_t element_bytes(const DLTensor *t) { return t->dtype.bits / 8u; }
+
+/* From the first element to behind the last one; strides are not negative here. */
+static size_t storage_bytes(const DLTensor *t) {
+  size_t last = 0;
+  for (int i = 0; i < t->ndim; i++) {
+    if (t->shape[i] == 0) return 0;
+    last += (size_t)((t->shape[i] - 1) * t->strides[i]);
+  }
+  return (last + 1) * element_bytes(t);
+}
+
+DLTensor *tensor_rows(arena *a, number_type type, row_order order, int64_t batch, int64_t heads, int64_t tokens, int64_t channels) {
+  DLTensor *t = tensor_new(a, type, 4, (int64_t[]){batch, heads, tokens, channels});
+  if (order == ROWS_BNHD) {
+    t->strides[1] = channels;
+    t->strides[2] = channels * heads;
+  } else if (order == ROWS_GAPS) {
+    t->strides[2] = channels + 3;
+    t->strides[1] = tokens * t->strides[2] + 5;
+    t->strides[0] = heads * t->strides[1] + 7;
+  }
+  size_t bytes = storage_bytes(t);
+  t->data = arena_alloc(a, bytes + 16);
+  memset(t->data, 0x5a, bytes);
+  return t;
+}
+
+DLTensor *tensor_contiguous(arena *a, number_type type, int rank, const int64_t *shape, const double *values) {
+  DLTensor *t = tensor_new(a, type, rank, shape);
+  size_t bytes = storage_bytes(t), step = element_bytes(t);
+  t->data = arena_alloc(a, bytes + 16);
+  for (size_t i = 0; i < bytes / step; i++) number_store(type, (char *)t->data + i * step, values[i]);
+  return t;
+}
+
+DLTensor *tensor_copy(arena *a, const DLTensor *rows) {
+  DLTensor *t = arena_new(a, DLTensor);
+  *t = *rows;
+  size_t bytes = storage_bytes(rows);
+  t->data = memcpy(arena_alloc(a, bytes + 16), (char *)rows->data + rows->byte_offset, bytes);
+  t->byte_offset = 0;
+  return t;
+}
+
+void *tensor_at(const DLTensor *t, int64_t b, int64_t h, int64_t n, int64_t c) {
+  int64_t element = b * t->strides[0] + h * t->strides[1] + n * t->strides[2] + c * t->strides[3];
+  return (char *)t->data + t->byte_offset + element * (int64_t)element_bytes(t);
+}
+
+/* Loops over all rows. */
+#define EACH_ROW(t, b, h, n)                   \
+  for (int64_t b = 0; b < (t)->shape[0]; b++)  \
+    for (int64_t h = 0; h < (t)->shape[1]; h++) \
+      for (int64_t n = 0; n < (t)->shape[2]; n++)
+
+void tensor_randomize(DLTensor *rows, uint64_t *random) {
+  number_type type = number_type_of(rows->dtype);
+  EACH_ROW(rows, b, h, n)
+    for (int64_t c = 0; c < rows->shape[3]; c++) number_store(type, tensor_at(rows, b, h, n, c), random_uniform(random, -1, 1));
+}
+
+bool tensor_identical(const DLTensor *x, const DLTensor *y) {
+  size_t bytes = (size_t)x->shape[3] * element_bytes(x);
+  EACH_ROW(x, b, h, n)
+    if (memcmp(tensor_at(x, b, h, n, 0), tensor_at(y, b, h, n, 0), bytes) != 0) return false;
+  return true;
+}
+
+bool tensor_gaps_identical(const DLTensor *x, const DLTensor *y) {
+  size_t bytes = storage_bytes(x), row = (size_t)x->shape[3] * element_bytes(x);
+  char *merged = arena_must(malloc(bytes ? bytes : 1));
+  DLTensor view = *x;
+  view.data = memcpy(merged, x->data, bytes);
+  EACH_ROW(x, b, h, n) memcpy(tensor_at(&view, b, h, n, 0), tensor_at(y, b, h, n, 0), row);
+  bool same = memcmp(merged, y->data, bytes) == 0;
+  free(merged);
+  return same;
+}
+
+/* ---- kernels ---- */
+
+bool trial_runnable(const char *target) {
+  if (strcmp(target, "native") == 0 || ptx_target_find(target)) return true;
+#if defined(__x86_64__)
+  if (strcmp(target, "x86-64-v2") == 0) return __builtin_cpu_supports("x86-64-v2");
+  if (strcmp(target, "x86-64-v3") == 0) return __builtin_cpu_supports("x86-64-v3");
+  if (strcmp(target, "x86-64-v4") == 0) return __builtin_cpu_supports("x86-64-v4");
+#elif defined(__aarch64__)
+  if (strcmp(target, "aarch64") == 0) return true;
+#endif
+  return false;
+}
+
+int trial_targets(arena *a, const char *list, const char ***names) {
+  const target_info *known;
+  int n_known = target_list(&known), count = 0;
+  *names = arena_array(a, const char *, n_known + (list ? (int)strlen(list) : 0) + 1);
+  if (!list) {
+    for (int i = 0; i < n_known; i++)
+      if (strcmp(known[i].name, "native") != 0 && !ptx_target_find(known[i].name) && trial_runnable(known[i].name)) (*names)[count++] = known[i].name;
+    return count;
+  }
+  char *rest = arena_strdup(a, list);
+  for (char *name = strtok(rest, ","); name; name = strtok(NULL, ",")) {
+    bool is_known = false;
+    for (int i = 0; i < n_known; i++) is_known = is_known || strcmp(known[i].name, name) == 0;
+    if (!is_known || trial_runnable(name)) (*names)[count++] = name;
+  }
+  return count;
+}
+
+/* Few enough that a thread has several rows, enough that there are several groups of them. */
+enum { PRETENDED_THREADS = 512 };
+
+loaded_kernel *trial_load(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize) {
+  if (targets && ptx_target_find(targets)) return run_load_threads(a, s, targets, dtypes, optimize, PRETENDED_THREADS);
+  compile_options options = {.emit = EMIT_OBJ, .targets = targets, .dtypes = dtypes, .optimize = optimize};
+  compile_output object = {0};
+  if (!compile(a, s, &options, &object)) return NULL;
+  loaded_kernel *loaded = run_load(object.data, object.size, s->name);
+  free(object.data);
+  return loaded;
+}
+
+static int64_t operand_size(const spec_operand *operand) {
+  int64_t size = 1;
+  for (int d = 0; d < operand->rank; d++) size *= operand->shape[d];
+  return size;
+}
+
+trial_operands trial_random_operands(arena *a, const spec *s, number_type type, uint64_t *random) {
+  trial_operands result = {arena_array(a, const double *, s->n_operands + 1), arena_array(a, const DLTensor *, s->n_operands + 1)};
+  for (int i = 0; i < s->n_operands; i++) {
+    const spec_operand *operand = &s->operand[i];
+    int64_t size = operand_size(operand);
+    double *values = arena_array(a, double, size + 1);
+    for (int64_t j = 0; j < size; j++)
+      values[j] = number_round(type, random_uniform(random, -operand->test_scale, operand->test_scale));
+    result.values[i] = values;
+    result.tensors[i] = tensor_contiguous(a, type, operand->rank, operand->shape, values);
+  }
+  return result;
+}
+
+static int64_t input_size(const spec_input *in) { return in->size ? in->size : 1; }
+
+trial_inputs trial_random_inputs(arena *a, const spec *s, number_type type, int64_t batch, int64_t heads, int64_t tokens, uint64_t *random) {
+  trial_inputs result = {arena_array(a, const double *, s->n_inputs + 1), arena_array(a, const DLTensor *, s->n_inputs + 1)};
+  for (int i = 0; i < s->n_inputs; i++) {
+    const spec_input *in = &s->input[i];
+    int64_t size = input_size(in), count = batch * heads * tokens * size;
+    double *values = arena_array(a, double, count + 1);
+    for (int64_t k = 0; k < count; k++) values[k] = number_round(type, random_uniform(random, -in->test_scale, in->test_scale));
+    result.values[i] = values;
+    result.tensors[i] = tensor_contiguous(a, type, in->size ? 4 : 3, (int64_t[]){batch, heads, tokens, size}, values);
+  }
+  return result;
+}
+
+void trial_input_rows(const spec *s, const trial_inputs *inputs, int64_t query, const double **rows) {
+  for (int i = 0; i < s->n_inputs; i++) rows[i] = inputs->values[i] + query * input_size(&s->input[i]);
+}
+
+trial_operands trial_given_operands(arena *a, const spec *s, const double *const *values) {
+  return trial_rounded_operands(a, s, values, NUMBER_F64);
+}
+
+trial_operands trial_rounded_operands(arena *a, const spec *s, const double *const *values, number_type type) {
+  trial_operands result = {arena_array(a, const double *, s->n_operands + 1), arena_array(a, const DLTensor *, s->n_operands + 1)};
+  for (int i = 0; i < s->n_operands; i++) {
+    int64_t size = operand_size(&s->operand[i]);
+    double *rounded = arena_array(a, double, size + 1);
+    for (int64_t j = 0; j < size; j++) rounded[j] = number_round(type, values[i][j]);
+    result.values[i] = rounded;
+    result.tensors[i] = tensor_contiguous(a, type, s->operand[i].rank, s->operand[i].shape, rounded);
+  }
+  return result;
+}
+
+int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands, const DLTensor *q,
+               DLTensor *q_out, const DLTensor *k, DLTensor *k_out, int parts) {
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = kernel->n_operands,
+                     .q = q,
+                     .k = k,
+                     .q_out = q_out,
+                     .k_out = k_out,
+                     .positions = positions,
+                     .operands = operands->tensors};
+  size_t workspace = kernel->workspace ? kernel->workspace(&args) : 0;
+  if (workspace) args.workspace = arena_must(malloc(workspace));
+  int error = 0;
+  /* From the last part to the first: their order must not matter. */
+  for (int part = parts - 1; part >= 0; part--) {
+    int failed = kernel->encode(&args, part, parts);
+    if (failed) error = failed;
+  }
+  free(args.workspace);
+  return error;
+}
+
+/* ---- phases ---- */
+
+double trial_largest_phase(const spec *s, const double *positions, const trial_operands *operands) {
+  double largest_phase = 0;
+  for (int head = 0; head < s->heads; head++)
+    for (int block = 0; block < s->n_blocks; block++) {
+      if (s->dense) {
+        largest_phase = fmax(largest_phase, (double)reference_norm(s, positions, operands->values, head, block));
+        continue;
+      }
+      expr_environment env = {.head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands->values};
+      for (int axis = 0; axis < s->n_axes; axis++) {
+        double square = 0;
+        for (int i = 0; i < s->generator[axis].count; i++) square += pow(expr_eval(s->generator[axis].coefficient[i], &env), 2);
+        largest_phase = fmax(largest_phase, fabs(expr_eval(s->angle[axis], &env)) * sqrt(square));
+      }
+    }
+  return largest_phase;
+}

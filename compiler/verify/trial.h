@@ -1,0 +1,78 @@
+/* verify/trial: runs kernels on tensors of its own making and compares them with the reference.
+ *
+ * What check and the tests share: tensors in the memory orders callers have, random
+ * operands, calls in parts, and the reference's matrices, computed once per (positions,
+ * token, head, block) however many kernels are compared with them.
+ */
+#ifndef PEGEN_VERIFY_TRIAL_H
+#define PEGEN_VERIFY_TRIAL_H
+
+#include "base/arena.h"
+#include "base/number.h"
+#include "pegen/pegen.h"
+#include "verify/run.h"
+#include "spec/spec.h"
+
+#include <stdbool.h>
+
+/* ---- tensors; all memory is the arena's ---- */
+
+/* Memory of [B,H,N,D] rows: as the shape says, [B,N,H,D], and with gaps of odd sizes between rows. */
+typedef enum row_order { ROWS_BHND, ROWS_BNHD, ROWS_GAPS, ROW_ORDER_COUNT } row_order;
+
+DLTensor *tensor_rows(arena *a, number_type type, row_order order, int64_t batch, int64_t heads, int64_t tokens, int64_t channels);
+DLTensor *tensor_contiguous(arena *a, number_type type, int rank, const int64_t *shape, const double *values);
+/* The same strides and bytes, gaps included. */
+DLTensor *tensor_copy(arena *a, const DLTensor *rows);
+void *tensor_at(const DLTensor *rows, int64_t b, int64_t h, int64_t n, int64_t c);
+/* Fills with random numbers of [-1, 1]. */
+void tensor_randomize(DLTensor *rows, uint64_t *random);
+/* Whether all elements have the same bits; the memory orders may differ. */
+bool tensor_identical(const DLTensor *x, const DLTensor *y);
+/* Whether the bytes between the rows are the same; one memory order. */
+bool tensor_gaps_identical(const DLTensor *x, const DLTensor *y);
+
+/* ---- kernels ---- */
+
+/* Whether this machine runs code of the target; a GPU's it runs thread by thread (verify/run_threads.h). */
+bool trial_runnable(const char *target);
+/* The targets of the list (NULL: all processors) that this machine runs; returns their number. A
+ * target that no compiler has comes back too, so that compile() reports it. */
+int trial_targets(arena *a, const char *list, const char ***names);
+
+/* Compiles and loads; NULL after a diag_error. The caller unloads. dtypes as in compile_options. */
+loaded_kernel *trial_load(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize);
+
+typedef struct trial_operands {
+  const double **values;    /* what the reference reads: exactly what the tensors hold */
+  const DLTensor **tensors;
+} trial_operands;
+
+/* Uniform in [-test_scale, test_scale], as a tensor of the type. */
+trial_operands trial_random_operands(arena *a, const spec *s, number_type type, uint64_t *random);
+/* Of float64 values given; the same rounded to another type, for the reference too. */
+trial_operands trial_given_operands(arena *a, const spec *s, const double *const *values);
+trial_operands trial_rounded_operands(arena *a, const spec *s, const double *const *values, number_type type);
+
+/* Rows of the query tokens beside q. */
+typedef struct trial_inputs {
+  const double **values;    /* [B][H][N][size], exactly what the tensors hold */
+  const DLTensor **tensors;
+} trial_inputs;
+
+/* Uniform in [-test_scale, test_scale], contiguous tensors of the type. */
+trial_inputs trial_random_inputs(arena *a, const spec *s, number_type type, int64_t batch, int64_t heads, int64_t tokens, uint64_t *random);
+/* The row of each input that belongs to a query; rows [inputs]. */
+void trial_input_rows(const spec *s, const trial_inputs *inputs, int64_t query, const double **rows);
+
+/* One call, as `parts` parts in a scrambled order; the first error. q or k may be NULL with its output. */
+int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands, const DLTensor *q,
+               DLTensor *q_out, const DLTensor *k, DLTensor *k_out, int parts);
+
+/* ---- phases ---- */
+
+/* The largest |angle| * |bivector| over axes, heads and blocks, or the norm of the exponent of dense blocks:
+ * what phases are called here. */
+double trial_largest_phase(const spec *s, const double *positions, const trial_operands *operands);
+
+#endif

@@ -1,0 +1,36 @@
+/* verify/trial_attention: attention kernels on tensors, compared with the reference; verify/trial.h's of the other entry. */
+#ifndef PEGEN_VERIFY_TRIAL_ATTENTION_H
+#define PEGEN_VERIFY_TRIAL_ATTENTION_H
+
+#include "verify/oracle.h"
+#include "verify/trial.h"
+
+/* A call: tensors, and what the reference reads of them. */
+typedef struct attention_trial {
+  const spec *spec;
+  DLTensor *q, *k, *v;
+  const DLTensor *positions, *k_positions; /* k_positions NULL: the same; both NULL: the grid's, or none are needed */
+  trial_operands operands;
+  trial_inputs inputs;
+  int causal;
+  double scale;
+} attention_trial;
+
+/* Sizes of a random trial. */
+typedef struct attention_sizes {
+  int64_t batch, heads, k_heads, tokens, keys;
+} attention_sizes;
+
+/* Random q, k, v of a type and memory order, and inputs of the type. */
+void attention_trial_fill(arena *a, attention_trial *t, const attention_sizes *sizes, number_type type, row_order order, uint64_t *random);
+
+DLTensor *attention_trial_out(arena *a, const attention_trial *t, row_order order);
+
+/* One call, as `parts` parts from the last to the first; the first error. */
+int attention_trial_call(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out, int parts);
+
+/* The largest error of `out`, beyond half a unit in the last place of 16-bit types, in units of the row's largest
+ * score (1 at least) times the largest number of v. step: rows that are looked at. */
+void attention_trial_compare(arena *a, const attention_trial *t, const DLTensor *out, int64_t step, trial_error *worst);
+
+#endif

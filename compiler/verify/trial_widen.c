@@ -1,0 +1,118 @@
+/* verify/trial_widen: scores against the definition; see verify/trial_widen.h. */
+#include "verify/trial_widen.h"
+
+#include "plan/widen.h"
+#include "verify/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+long double widen_trial_bound(const spec *s, number_type type) {
+  if (type == NUMBER_F32) return 0x1p-18L;
+  return s->polynomial->split_columns ? 0x1p-13L : 0x1p-5L;
+}
+
+static int64_t out_dim(const pegen_kernel *kernel, number_type type) { return kernel->widths ? kernel->widths[type].out_dim : kernel->out_dim; }
+
+widen_trial widen_trial_create(arena *a, const spec *s, const pegen_kernel *kernel, number_type type, number_type input_type, row_order order,
+                               const widen_shape *shape, const double *positions, const double *k_positions, uint64_t *random) {
+  widen_trial t = {.spec = s, .type = type, .q_values = positions, .k_values = k_positions ? k_positions : positions};
+  int64_t width = out_dim(kernel, type);
+  t.q = tensor_rows(a, type, order, shape->batch, shape->heads, shape->tokens, s->head_dim);
+  t.k = tensor_rows(a, type, order, shape->batch, shape->k_heads, shape->k_tokens, s->head_dim);
+  t.q_out = tensor_rows(a, type, order, shape->batch, shape->heads, shape->tokens, width);
+  t.k_out = tensor_rows(a, type, order, shape->batch, shape->k_heads, shape->k_tokens, width);
+  tensor_randomize(t.q, random);
+  tensor_randomize(t.k, random);
+  if (positions) t.positions = tensor_contiguous(a, NUMBER_F64, 2, (int64_t[]){shape->tokens, s->n_axes}, positions);
+  if (k_positions) t.k_positions = tensor_contiguous(a, NUMBER_F64, 2, (int64_t[]){shape->k_tokens, s->n_axes}, k_positions);
+  t.operands = trial_random_operands(a, s, NUMBER_F32, random);
+  t.inputs = trial_random_inputs(a, s, input_type, shape->batch, shape->heads, shape->tokens, random);
+  return t;
+}
+
+int widen_trial_call(const pegen_kernel *kernel, const widen_trial *t, DLTensor *q_out, DLTensor *k_out, int which, int parts) {
+  pegen_args args = {.struct_size = sizeof args, .n_operands = kernel->n_operands, .operands = t->operands.tensors,
+                     .q = which & 1 ? t->q : NULL, .q_out = which & 1 ? q_out : NULL, .k = which & 2 ? t->k : NULL, .k_out = which & 2 ? k_out : NULL,
+                     .positions = t->positions, .k_positions = t->k_positions, .inputs = t->inputs.tensors, .n_inputs = kernel->n_inputs};
+  int error = 0;
+  for (int part = parts - 1; part >= 0; part--) {
+    int failed = kernel->encode(&args, part, parts);
+    if (failed) error = failed;
+  }
+  return error;
+}
+
+static void position_of(const widen_trial *t, const double *values, int64_t token, double *out) {
+  if (!values) reference_grid(t->spec, token, out);
+  else memcpy(out, values + token * t->spec->n_axes, sizeof *out * (size_t)t->spec->n_axes);
+}
+
+static void note(trial_error *worst, long double error, bool spoilt, int64_t b, int64_t h, int64_t n, int channel, long double got, long double exact) {
+  if (isnan(error)) error = INFINITY;
+  if (worst->spoilt || (!spoilt && error <= worst->error)) return;
+  *worst = (trial_error){error, spoilt, b, h, n, channel, (double)got, exact};
+}
+
+/* Channels that are moved, and the appended ones that pass through or pad. */
+static void compare_channels(const widen_trial *t, const DLTensor *in, const DLTensor *out, trial_error *worst) {
+  int64_t d = in->shape[3], bytes = in->dtype.bits / 8;
+  for (int64_t b = 0; b < in->shape[0]; b++)
+    for (int64_t h = 0; h < in->shape[1]; h++)
+      for (int64_t n = 0; n < in->shape[2]; n++) {
+        for (int64_t c = 0; c < d; c++)
+          if (memcmp(tensor_at(in, b, h, n, c), tensor_at(out, b, h, n, c), (size_t)bytes))
+            note(worst, 0, true, b, h, n, (int)c, number_load(t->type, tensor_at(out, b, h, n, c)), number_load(t->type, tensor_at(in, b, h, n, c)));
+        for (int64_t c = d; n < t->spec->skip_tokens && c < out->shape[3]; c++)
+          if (number_load(t->type, tensor_at(out, b, h, n, c)) != 0) note(worst, 0, true, b, h, n, (int)c, 1, 0);
+      }
+}
+
+static long double dot(const widen_trial *t, const DLTensor *x, const DLTensor *y, int64_t b, const int64_t *h, const int64_t *n, int64_t from, int64_t to) {
+  long double sum = 0;
+  for (int64_t c = from; c < to; c++)
+    sum += (long double)number_load(t->type, tensor_at(x, b, h[0], n[0], c)) * number_load(t->type, tensor_at(y, b, h[1], n[1], c));
+  return sum;
+}
+
+/* One query: the spread of the differences over its keys, against its largest score. */
+static void compare_row(arena *a, const widen_trial *t, const DLTensor *q_out, const DLTensor *k_out, int64_t b, int64_t h, int64_t i, trial_error *worst) {
+  const spec *s = t->spec;
+  const double *rows[SPEC_MAX_INPUTS];
+  double at[SPEC_MAX_AXES], key[SPEC_MAX_AXES], delta[SPEC_MAX_AXES];
+  int64_t keys = t->k->shape[2], heads[2] = {h, h * t->k->shape[1] / t->q->shape[1]};
+  long double largest = 0, low = INFINITY, high = -INFINITY, *difference = arena_array(a, long double, keys + 1);
+  trial_input_rows(s, &t->inputs, (b * t->q->shape[1] + h) * t->q->shape[2] + i, rows);
+  if (i >= s->skip_tokens) position_of(t, t->q_values, i, at);
+  for (int64_t j = 0; j < keys; j++) {
+    int64_t tokens[2] = {i, j};
+    long double exact = dot(t, t->q, t->k, b, heads, tokens, 0, s->head_dim);
+    if (i >= s->skip_tokens && j >= s->skip_tokens) {
+      position_of(t, t->k_values, j, key);
+      for (int axis = 0; axis < s->n_axes; axis++) delta[axis] = key[axis] - at[axis];
+      exact += reference_bias(s, delta, t->operands.values, rows, (int)(s->heads > 1 ? h : 0));
+    }
+    difference[j] = dot(t, q_out, k_out, b, heads, tokens, 0, q_out->shape[3]) - exact;
+    if (!isfinite(difference[j])) note(worst, 0, true, b, h, i, (int)j, difference[j] + exact, exact);
+    largest = fmaxl(largest, fabsl(exact));
+    low = fminl(low, difference[j]);
+    high = fmaxl(high, difference[j]);
+  }
+  bool keeps = plan_widen_keeps_constant(s);
+  long double middle = keeps ? 0 : (low + high) / 2;
+  note(worst, fmaxl(fabsl(high - middle), fabsl(low - middle)) / largest, false, b, h, i, 0, high, low);
+}
+
+void widen_trial_compare(const widen_trial *t, const DLTensor *q_out, const DLTensor *k_out, trial_error *worst) {
+  enum { ENOUGH = 24 }; /* the reference computes every term of every pair */
+  const spec *s = t->spec;
+  int64_t step = 1 + t->q->shape[2] / ENOUGH;
+  arena *scratch = arena_create();
+  compare_channels(t, t->q, q_out, worst);
+  compare_channels(t, t->k, k_out, worst);
+  for (int64_t b = 0; b < t->q->shape[0]; b++)
+    for (int64_t h = 0; h < t->q->shape[1]; h++)
+      for (int64_t i = 0; i < t->q->shape[2]; i += i < s->skip_tokens ? 1 : step) compare_row(scratch, t, q_out, k_out, b, h, i, worst);
+  arena_destroy(scratch);
+}
