@@ -3,9 +3,9 @@
  *     cc -O3 -march=x86-64-v4 bench/rows.c -o rows && ./rows
  *
  * The rows of rope, of blocks of three (GeoPE) and of blocks of eight (CARE) in AVX-512 intrinsics, in the form that
- * compiled kernels use: y = A0 x + A1 rot1(x) + A2 rot2(x), twelve heads to a token. Their coefficients cost nothing here:
- * no position is read and no rotor built, so a kernel that does cannot be faster in memory that the core is fed from
- * as quickly. Channels hold no meaningful values; the operations are the ones that count.
+ * compiled kernels use: y = A0 x + A1 rot1(x) + A2 rot2(x), twelve heads to a token. Their coefficients cost nothing
+ * here: no position is read and no rotor built, so a kernel that does cannot be faster in memory that the core is fed
+ * from as quickly. Channels hold no meaningful values; the operations are the ones that count.
  */
 #define _GNU_SOURCE
 #include <immintrin.h>
@@ -50,10 +50,12 @@ static inline void rope_row(const coefficients *c, const __m512 *x, __m512 *y) {
 /* Triples cross the ends of vectors: those lanes take a permutation of two registers, in the second vector two. */
 static inline void triples_row(const coefficients *c, const __m512 *x, __m512 *y) {
   const __m512i *rot = c->rot;
-  y[0] = three_terms(c, 0, x[0], _mm512_permutex2var_ps(x[0], rot[0], x[1]), _mm512_permutex2var_ps(x[0], rot[1], x[1]));
+  y[0] =
+      three_terms(c, 0, x[0], _mm512_permutex2var_ps(x[0], rot[0], x[1]), _mm512_permutex2var_ps(x[0], rot[1], x[1]));
   y[1] = three_terms(c, 1, x[1], _mm512_permutex2var_ps(_mm512_permutex2var_ps(x[0], rot[2], x[1]), rot[3], x[2]),
                      _mm512_permutex2var_ps(_mm512_permutex2var_ps(x[0], rot[4], x[1]), rot[5], x[2]));
-  y[2] = three_terms(c, 2, x[2], _mm512_permutex2var_ps(x[2], rot[6], x[1]), _mm512_permutex2var_ps(x[2], rot[7], x[1]));
+  y[2] =
+      three_terms(c, 2, x[2], _mm512_permutex2var_ps(x[2], rot[6], x[1]), _mm512_permutex2var_ps(x[2], rot[7], x[1]));
   y[3] = three_terms(c, 3, x[3], _mm512_permutexvar_ps(rot[0], x[3]), _mm512_permutexvar_ps(rot[1], x[3]));
 }
 
@@ -64,17 +66,17 @@ static inline void eights_row(const coefficients *c, const __m512 *x, __m512 *y)
 
 typedef void rows_function(float *data, long tokens, const coefficients *c);
 
-#define ROWS(name)                                                                              \
+#define ROWS(name) \
   static __attribute__((noinline)) void name##_rows(float *data, long tokens, const coefficients *given) { \
-    for (long token = 0; token < tokens; token++) {                                             \
-      coefficients c = *given;                                                                  \
-      for (int head = 0; head < HEADS; head++, data += CHANNELS) {                              \
-        __m512 x[VECTORS], y[VECTORS];                                                          \
-        load_row(data, x);                                                                      \
-        name##_row(&c, x, y);                                                                   \
-        for (int j = 0; j < VECTORS; j++) _mm512_store_ps(data + j * LANES, y[j]);              \
-      }                                                                                         \
-    }                                                                                           \
+    for (long token = 0; token < tokens; token++) { \
+      coefficients c = *given; \
+      for (int head = 0; head < HEADS; head++, data += CHANNELS) { \
+        __m512 x[VECTORS], y[VECTORS]; \
+        load_row(data, x); \
+        name##_row(&c, x, y); \
+        for (int j = 0; j < VECTORS; j++) _mm512_store_ps(data + j * LANES, y[j]); \
+      } \
+    } \
   }
 ROWS(scale)
 ROWS(rope)

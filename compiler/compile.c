@@ -1,11 +1,11 @@
 /* compile: the pipeline; see compile.h. */
 #include "compile.h"
 
-#include "object/describe.h"
 #include "base/diag.h"
 #include "forms/form.h"
-#include "object/target.h"
 #include "gpu/target.h"
+#include "object/describe.h"
+#include "object/target.h"
 
 #include "pegen/pegen.h"
 
@@ -22,14 +22,17 @@ static void write_expr(const form *f, const void *plan, compile_output *out) {
 static bool check_gpu_form(const compile_options *options, const ptx_target **gpu) {
   if (!*gpu) *gpu = ptx_target_default();
   if (options->emit != EMIT_OBJ) return true;
-  diag_error(NULL, 0, "an object needs a processor; expected --target %s,x86-64-v3 or the like, or an output that ends in .ptx", (*gpu)->name);
+  diag_error(NULL, 0,
+             "an object needs a processor; expected --target %s,x86-64-v3 or the like, or an output that ends in .ptx",
+             (*gpu)->name);
   return false;
 }
 
 /* What the form makes for GPUs; NULL after a diag_error. */
 static const ptx_program *gpu_program(arena *a, const spec *s, const form *f, const void *plan, unsigned dtypes) {
   if (f->gpu) return f->gpu(a, plan, dtypes);
-  diag_error(s->file, s->line, "kernels of this kind are made for processors only; expected --target x86-64-v3 or the like");
+  diag_error(s->file, s->line,
+             "kernels of this kind are made for processors only; expected --target x86-64-v3 or the like");
   return NULL;
 }
 
@@ -66,7 +69,13 @@ bool compile(arena *a, const spec *s, const compile_options *options, compile_ou
   ir_create(&b, s->file, s->line);
   if (f->imports) f->imports(&b);
   for (int i = 0; i < n_targets; i++) f->emit_cpu(&b, a, plan, targets[i], dtypes);
-  describe_request request = {a, f, s, plan, dtypes, describe_digest(a, f, s, plan), gpu ? ptx_compile(a, program, gpu, options->optimize) : NULL};
+  describe_request request = {a,
+                              f,
+                              s,
+                              plan,
+                              dtypes,
+                              describe_digest(a, f, s, plan),
+                              gpu ? ptx_compile(a, program, gpu, options->optimize) : NULL};
   bool ok = target_write(&b, targets, n_targets, options, &request, out);
   ir_destroy(&b);
   return ok;

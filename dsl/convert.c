@@ -4,8 +4,8 @@
  * core.begin, core.merge and core.finish in this order. What arrives here is
  * flat: lists of numbers and strings, axes counted from 0.
  */
-#include "core.h"
 #include "base/diag.h"
+#include "core.h"
 #include "state.h"
 #include "trace.h"
 
@@ -271,7 +271,8 @@ static void read_combine(lua_State *L, spec *d) {
   for (int i = 0; i < 4; i++)
     if (strcmp(combine, names[i]) == 0) d->combine = (spec_combine)i;
   if (d->dense && d->combine == COMBINE_MEAN) { /* a sum of smaller angles */
-    for (int i = 0; i < d->n_axes; i++) d->angle[i] = expr_mul(d->pool, d->angle[i], expr_const(d->pool, 1.0 / d->n_axes));
+    for (int i = 0; i < d->n_axes; i++)
+      d->angle[i] = expr_mul(d->pool, d->angle[i], expr_const(d->pool, 1.0 / d->n_axes));
     d->combine = COMBINE_SUM;
   }
   open_list(L, "order", SPEC_MAX_AXES);

@@ -140,9 +140,10 @@ static void push_limits(lua_State *L) {
   static const struct {
     const char *name;
     lua_Integer value;
-  } limits[] = {{"axes", SPEC_MAX_AXES},         {"dimensions", SPEC_MAX_DIMENSIONS}, {"rank", SPEC_MAX_RANK},
-                {"head_dim", SPEC_MAX_HEAD_DIM}, {"rows", DSL_MAX_ROWS},
-                {"block", SPEC_MAX_BLOCK},       {"inputs", SPEC_MAX_INPUTS},       {"terms", SPEC_MAX_TERMS},
+  } limits[] = {{"axes", SPEC_MAX_AXES},     {"dimensions", SPEC_MAX_DIMENSIONS},
+                {"rank", SPEC_MAX_RANK},     {"head_dim", SPEC_MAX_HEAD_DIM},
+                {"rows", DSL_MAX_ROWS},      {"block", SPEC_MAX_BLOCK},
+                {"inputs", SPEC_MAX_INPUTS}, {"terms", SPEC_MAX_TERMS},
                 {"degree", SPEC_MAX_DEGREE}};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
@@ -153,13 +154,20 @@ static void push_limits(lua_State *L) {
 
 void core_push(lua_State *L) {
   static const char *const KEY = "core";
-  static const luaL_Reg functions[] = {{"fail", fail},           {"fail_field", fail_field},
-                                       {"line", line},           {"nearest", nearest},
-                                       {"word", word},           {"parameters", parameters},
-                                       {"define", define},       {"option", option},
-                                       {"include", modules_include}, {"number_text", number_text},
-                                       {"begin", convert_begin}, {"merge", convert_merge},
-                                       {"finish", convert_finish}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"fail", fail},
+                                       {"fail_field", fail_field},
+                                       {"line", line},
+                                       {"nearest", nearest},
+                                       {"word", word},
+                                       {"parameters", parameters},
+                                       {"define", define},
+                                       {"option", option},
+                                       {"include", modules_include},
+                                       {"number_text", number_text},
+                                       {"begin", convert_begin},
+                                       {"merge", convert_merge},
+                                       {"finish", convert_finish},
+                                       {NULL, NULL}};
   if (lua_getfield(L, LUA_REGISTRYINDEX, KEY) != LUA_TNIL) return;
   lua_pop(L, 1);
   lua_newtable(L);

@@ -39,7 +39,7 @@ static void *allocate(void *context, void *block, size_t old_size, size_t new_si
 const char *limits_refusal(const dsl_state *s) {
   if (s->refused_string) return arena_printf(s->memory, "out of memory: a string may have %d bytes", DSL_STRING_BYTES);
   return arena_printf(s->memory, "out of memory: a spec may use %d MiB; is there an endless loop or recursion?",
-      DSL_MEMORY_MIB);
+                      DSL_MEMORY_MIB);
 }
 
 static void set_fatal(lua_State *L, dsl_place place, const char *message) {
@@ -65,10 +65,11 @@ void limits_charge(lua_State *L, long long instructions) {
   s->instructions += instructions;
   bool too_long = (clock() - s->begun) / CLOCKS_PER_SEC >= DSL_SECONDS;
   if (!too_long && s->instructions <= DSL_INSTRUCTIONS_MILLIONS * 1000000LL) return;
-  const char *message = arena_printf(
-      s->memory, too_long ? "the spec ran for more than %d seconds" :
-          "the spec ran for more than %d million instructions: is there an endless loop?",
-      too_long ? DSL_SECONDS : DSL_INSTRUCTIONS_MILLIONS);
+  const char *message =
+      arena_printf(s->memory,
+                   too_long ? "the spec ran for more than %d seconds"
+                            : "the spec ran for more than %d million instructions: is there an endless loop?",
+                   too_long ? DSL_SECONDS : DSL_INSTRUCTIONS_MILLIONS);
   set_fatal(L, where_user(L), message);
   lua_sethook(L, on_every_instruction, LUA_MASKCOUNT, 1);
   where_raise(L, s->fatal_place, "%s", s->fatal);

@@ -113,7 +113,8 @@ int modules_require(lua_State *L) {
   const char *name = lua_tostring(L, 1);
   if (strcmp(name, "pegen") == 0) return include(L, name, here);
   if (!is_plain(name) || strlen(name) != lua_rawlen(L, 1))
-    where_raise(L, here, "require reaches \"pegen\" and files beside the spec (or in parts/ there): letters, digits and _ only");
+    where_raise(L, here,
+                "require reaches \"pegen\" and files beside the spec (or in parts/ there): letters, digits and _ only");
   const char *key = lua_pushfstring(L, "module %s", name);
   if (lua_getfield(L, LUA_REGISTRYINDEX, key) != LUA_TNIL) return 1;
   for (int i = 0; i < s->n_loading; i++)

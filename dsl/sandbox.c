@@ -186,8 +186,9 @@ static int ordered_pairs(lua_State *L) {
       key->type = 2;
       key->number = lua_toboolean(L, -1);
       break;
-    default: return luaL_error(L, "pairs: a key is a %s; only numbers, strings and booleans have an order",
-        luaL_typename(L, -1));
+    default:
+      return luaL_error(L, "pairs: a key is a %s; only numbers, strings and booleans have an order",
+                        luaL_typename(L, -1));
     }
     lua_pop(L, 1);
   }
@@ -219,8 +220,8 @@ static int missing_global(lua_State *L) {
 
 /* ---- the globals ---- */
 
-static const char *const BASE[] = {"assert", "error",  "getmetatable", "ipairs", "rawequal", "rawget",
-                                   "rawlen", "rawset", "select",       "tonumber", "type",   NULL};
+static const char *const BASE[] = {"assert", "error",  "getmetatable", "ipairs",   "rawequal", "rawget",
+                                   "rawlen", "rawset", "select",       "tonumber", "type",     NULL};
 static const char *const STRING[] = {"byte", "char", "len", "lower", "reverse", "sub", "upper", NULL};
 
 /* Copies functions by name from the table at `from` into the table on the top. */
@@ -293,9 +294,12 @@ static void open_methods(lua_State *L, int from) {
 
 /* Pushes a table of globals, made of the original libraries at base, string and table. */
 static void push_globals(lua_State *L, int base, int string, int table) {
-  static const luaL_Reg replaced[] = {{"tostring", safe_tostring}, {"setmetatable", safe_setmetatable},
-                                      {"pairs", ordered_pairs},    {"pcall", limits_pcall},
-                                      {"xpcall", limits_xpcall},   {"require", modules_require},
+  static const luaL_Reg replaced[] = {{"tostring", safe_tostring},
+                                      {"setmetatable", safe_setmetatable},
+                                      {"pairs", ordered_pairs},
+                                      {"pcall", limits_pcall},
+                                      {"xpcall", limits_xpcall},
+                                      {"require", modules_require},
                                       {NULL, NULL}};
   lua_newtable(L);
   copy_names(L, base, BASE);

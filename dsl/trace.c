@@ -110,8 +110,8 @@ static int whole_power(lua_State *L, const trace *x, int n) {
 static int power(lua_State *L) {
   lua_settop(L, 2);
   const trace *x = trace_check(L, 1), *n = trace_check(L, 2);
-  if (n->op == EXPR_CONST && n->value == floor(n->value) && fabs(n->value) <= 64) return whole_power(L, x,
-      (int)n->value);
+  if (n->op == EXPR_CONST && n->value == floor(n->value) && fabs(n->value) <= 64)
+    return whole_power(L, x, (int)n->value);
   if (n->op == EXPR_CONST && n->value == 0.5) return push_operation(L, EXPR_SQRT, x, NULL, NULL);
   if (x->op == EXPR_CONST) {
     if (x->value <= 0) where_fail(L, "%g to the power of an expression: a positive base was expected", x->value);
@@ -197,10 +197,10 @@ int trace_words(lua_State *L) {
     expr_op op;
     lua_CFunction function;
   } words[] = {
-      {"abs", EXPR_ABS, unary_word},   {"sqrt", EXPR_SQRT, unary_word}, {"exp", EXPR_EXP, unary_word},
-      {"log", EXPR_LOG, unary_word},   {"log1p", EXPR_LOG1P, unary_word}, {"floor", EXPR_FLOOR, unary_word}, {"sin", EXPR_SINQ, unary_word},
-      {"cos", EXPR_COSQ, unary_word},  {"min", EXPR_MIN, fold_word},    {"max", EXPR_MAX, fold_word},
-      {"where", EXPR_SELECT, where_word},
+      {"abs", EXPR_ABS, unary_word},  {"sqrt", EXPR_SQRT, unary_word},    {"exp", EXPR_EXP, unary_word},
+      {"log", EXPR_LOG, unary_word},  {"log1p", EXPR_LOG1P, unary_word},  {"floor", EXPR_FLOOR, unary_word},
+      {"sin", EXPR_SINQ, unary_word}, {"cos", EXPR_COSQ, unary_word},     {"min", EXPR_MIN, fold_word},
+      {"max", EXPR_MAX, fold_word},   {"where", EXPR_SELECT, where_word},
   };
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
     lua_pushinteger(L, words[i].op);
@@ -260,23 +260,19 @@ static int core_is_traced(lua_State *L) {
 }
 
 void trace_open(lua_State *L) {
-  static const luaL_Reg functions[] = {{"position", core_position},
-                                       {"operand", core_operand},
-                                       {"element", core_element},
-                                       {"masked", core_masked},
-                                       {"input", core_input},
-                                       {"is_expression", core_is_expression},
-                                       {"is_traced", core_is_traced},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"position", core_position},   {"operand", core_operand},
+                                       {"element", core_element},     {"masked", core_masked},
+                                       {"input", core_input},         {"is_expression", core_is_expression},
+                                       {"is_traced", core_is_traced}, {NULL, NULL}};
   static const struct {
     const char *event;
     expr_op op;
     lua_CFunction function;
   } events[] = {
-      {"__add", EXPR_ADD, binary_event}, {"__sub", EXPR_SUB, binary_event}, {"__mul", EXPR_MUL, binary_event},
-      {"__div", EXPR_DIV, binary_event}, {"__unm", EXPR_NEG, negate},       {"__pow", EXPR_EXP, power},
-      {"__idiv", EXPR_DIV, floor_divide}, {"__mod", EXPR_DIV, modulo},      {"__lt", EXPR_LESS, not_a_number},
-      {"__le", EXPR_LESS, not_a_number}, {"__tostring", EXPR_CONST, as_text},
+      {"__add", EXPR_ADD, binary_event},  {"__sub", EXPR_SUB, binary_event},   {"__mul", EXPR_MUL, binary_event},
+      {"__div", EXPR_DIV, binary_event},  {"__unm", EXPR_NEG, negate},         {"__pow", EXPR_EXP, power},
+      {"__idiv", EXPR_DIV, floor_divide}, {"__mod", EXPR_DIV, modulo},         {"__lt", EXPR_LESS, not_a_number},
+      {"__le", EXPR_LESS, not_a_number},  {"__tostring", EXPR_CONST, as_text},
   };
   luaL_setfuncs(L, functions, 0);
   if (luaL_newmetatable(L, EXPRESSION)) {

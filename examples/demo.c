@@ -46,14 +46,18 @@ int main(void) {
   int64_t shape[4] = {BATCHES, HEADS, TOKENS, DIM};
   int64_t strides[4] = {(int64_t)TOKENS * HEADS * DIM, DIM, (int64_t)HEADS * DIM, 1};
   int64_t positions_shape[2] = {TOKENS, GEOPE3D_AXES};
-  DLTensor tensor_q = {.data = q, .device = {kDLCPU, 0}, .ndim = 4, .dtype = {kDLFloat, 32, 1},
-                       .shape = shape, .strides = strides};
+  DLTensor tensor_q = {
+      .data = q, .device = {kDLCPU, 0}, .ndim = 4, .dtype = {kDLFloat, 32, 1}, .shape = shape, .strides = strides};
   DLTensor tensor_k = tensor_q;
   tensor_k.data = k;
-  DLTensor tensor_positions = {.data = positions, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLInt, 32, 1},
-                               .shape = positions_shape};
-  pegen_args args = {.struct_size = sizeof args, .q = &tensor_q, .q_out = &tensor_q,
-                     .k = &tensor_k, .k_out = &tensor_k, .positions = &tensor_positions};
+  DLTensor tensor_positions = {
+      .data = positions, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLInt, 32, 1}, .shape = positions_shape};
+  pegen_args args = {.struct_size = sizeof args,
+                     .q = &tensor_q,
+                     .q_out = &tensor_q,
+                     .k = &tensor_k,
+                     .k_out = &tensor_k,
+                     .positions = &tensor_positions};
 
   int error = pegen_parallel(geope3d_encode, &args, 2); /* or geope3d_encode(&args, 0, 1) */
   if (error) {

@@ -67,7 +67,8 @@ static CUdeviceptr upload(const void *data, size_t bytes) {
   return memory;
 }
 
-/* Nine parameters of a tensor in [B,N,H,D] memory: in, out, heads, and strides in bytes of batch, token and head, twice. */
+/* Nine parameters of a tensor in [B,N,H,D] memory: in, out, heads, and strides in bytes of batch, token and head,
+ * twice. */
 static void add_tensor(int64_t *parameter, int *count, CUdeviceptr memory, int64_t heads) {
   const int64_t row = DIM * 2;
   parameter[(*count)++] = (int64_t)memory;
@@ -81,7 +82,8 @@ static void add_tensor(int64_t *parameter, int *count, CUdeviceptr memory, int64
 }
 
 int main(int argc, char **argv) {
-  static uint16_t q[BATCHES * TOKENS * HEADS * DIM], k[BATCHES * TOKENS * K_HEADS * DIM], out[BATCHES * TOKENS * HEADS * DIM];
+  static uint16_t q[BATCHES * TOKENS * HEADS * DIM], k[BATCHES * TOKENS * K_HEADS * DIM],
+      out[BATCHES * TOKENS * HEADS * DIM];
   static int32_t positions[TOKENS][AXES];
   CUdevice device;
   CUcontext context;
@@ -103,7 +105,8 @@ int main(int argc, char **argv) {
   must(cuCtxSetCurrent(context), "context");
   must(cuModuleLoadData(&module, read_text(argv[1])), "module"); /* the driver assembles it for its device */
   must(cuModuleGetFunction(&encode, module, "geope3d_encode_bf16"), "entry");
-  CUdeviceptr q_memory = upload(q, sizeof q), k_memory = upload(k, sizeof k), positions_memory = upload(positions, sizeof positions);
+  CUdeviceptr q_memory = upload(q, sizeof q), k_memory = upload(k, sizeof k),
+              positions_memory = upload(positions, sizeof positions);
 
   int64_t parameter[26];
   int count = 0;
@@ -126,7 +129,8 @@ int main(int argc, char **argv) {
 
   double worst = 0;
   for (size_t row = 0; row < sizeof q / sizeof *q; row += DIM)
-    for (int block = 0; block + BLOCK <= DIM; block += BLOCK) worst = fmax(worst, fabs(length(out + row + block) - length(q + row + block)));
+    for (int block = 0; block + BLOCK <= DIM; block += BLOCK)
+      worst = fmax(worst, fabs(length(out + row + block) - length(q + row + block)));
   printf("geope3d_encode_bf16: grid %u x %u, the length of a block changed by at most %.2g\n", grid_x, grid_y, worst);
   must(cuDevicePrimaryCtxRelease(device), "context");
   return worst > 0.01;

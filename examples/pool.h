@@ -1,4 +1,5 @@
-/* pool: threads that live as long as the program and run one stage after the other; engine.c's own, in place of a real engine's. */
+/* pool: threads that live as long as the program and run one stage after the other; engine.c's own, in place of a real
+ * engine's. */
 #ifndef POOL_H
 #define POOL_H
 

@@ -13,25 +13,20 @@ enum { UNKIND_STRIDE = 1024 };
 /* ---- coordinates ---- */
 
 static void place_of(const pegen_attention_places *p, int64_t token, double *out) {
-  if (p->positions)
-    pegen_coordinates(p->positions + token * p->token, p->type, p->axis, p->axes, out);
-  else
-    pegen_cell(p->grid, p->axes, token - p->skip, out);
-  for (int64_t axis = 0; axis < p->axes; axis++)
-    out[axis] -= p->origin[axis];
+  if (p->positions) pegen_coordinates(p->positions + token * p->token, p->type, p->axis, p->axes, out);
+  else pegen_cell(p->grid, p->axes, token - p->skip, out);
+  for (int64_t axis = 0; axis < p->axes; axis++) out[axis] -= p->origin[axis];
 }
 
 void pegen_attention_coordinates(const pegen_attention_places *places, int64_t first, int64_t count, double *out) {
-  for (int64_t i = 0; i < count; i++)
-    place_of(places, first + i, out + i * places->axes);
+  for (int64_t i = 0; i < count; i++) place_of(places, first + i, out + i * places->axes);
 }
 
 void pegen_attention_coordinates_f32(const pegen_attention_places *places, int64_t first, int64_t count, float *out) {
   double place[PEGEN_MAX_ROTOR_AXES];
   for (int64_t i = 0; i < count; i++) {
     place_of(places, first + i, place);
-    for (int64_t axis = 0; axis < places->axes; axis++)
-      *out++ = (float)place[axis];
+    for (int64_t axis = 0; axis < places->axes; axis++) *out++ = (float)place[axis];
   }
 }
 
@@ -40,15 +35,14 @@ static void cells(const pegen_attention_places *p, int64_t first, int64_t count,
   double cell[PEGEN_MAX_ROTOR_AXES];
   pegen_cell(p->grid, p->axes, first - p->skip, cell);
   for (int64_t i = 0; i < count; i++) {
-    for (int64_t axis = 0; axis < p->axes; axis++)
-      out[axis * stride + i] = (float)(cell[axis] - p->origin[axis]);
+    for (int64_t axis = 0; axis < p->axes; axis++) out[axis * stride + i] = (float)(cell[axis] - p->origin[axis]);
     int64_t axis = p->axes - 1;
-    for (cell[axis]++; axis > 0 && cell[axis] == (double)p->grid[axis]; cell[axis]++)
-      cell[axis--] = 0;
+    for (cell[axis]++; axis > 0 && cell[axis] == (double)p->grid[axis]; cell[axis]++) cell[axis--] = 0;
   }
 }
 
-void pegen_attention_rows_f32(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride, float *out) {
+void pegen_attention_rows_f32(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
+                              float *out) {
   enum { CHUNK = 64 };
   double row[CHUNK];
   if (!places->positions) {
@@ -58,14 +52,15 @@ void pegen_attention_rows_f32(const pegen_attention_places *places, int64_t firs
   for (int64_t axis = 0; axis < places->axes; axis++)
     for (int64_t begin = 0; begin < count; begin += CHUNK) {
       int64_t few = count - begin < CHUNK ? count - begin : CHUNK;
-      pegen_coordinates(places->positions + (first + begin) * places->token + axis * places->axis, places->type, places->token, few, row);
-      for (int64_t i = 0; i < few; i++)
-        out[axis * stride + begin + i] = (float)(row[i] - places->origin[axis]);
+      pegen_coordinates(places->positions + (first + begin) * places->token + axis * places->axis, places->type,
+                        places->token, few, row);
+      for (int64_t i = 0; i < few; i++) out[axis * stride + begin + i] = (float)(row[i] - places->origin[axis]);
     }
 }
 
 /* Coordinates of one batch; those of keys begin at their first token, the queries' at the same. */
-static void set_places(pegen_attention_places *p, const pegen_kernel *kernel, const pegen_view *view, int64_t type, int64_t batch) {
+static void set_places(pegen_attention_places *p, const pegen_kernel *kernel, const pegen_view *view, int64_t type,
+                       int64_t batch) {
   p->axes = kernel->n_axes;
   p->skip = kernel->skip_tokens;
   p->grid = kernel->grid;
@@ -73,8 +68,7 @@ static void set_places(pegen_attention_places *p, const pegen_kernel *kernel, co
   p->positions = type < 0 ? 0 : (const char *)(view->base + (uintptr_t)(batch * view->stride[PEGEN_POSITION_BATCH]));
   p->token = type < 0 ? 0 : view->stride[PEGEN_POSITION_TOKEN];
   p->axis = type < 0 ? 0 : view->stride[PEGEN_POSITION_AXIS];
-  for (int64_t axis = 0; axis < PEGEN_MAX_ROTOR_AXES; axis++)
-    p->origin[axis] = 0;
+  for (int64_t axis = 0; axis < PEGEN_MAX_ROTOR_AXES; axis++) p->origin[axis] = 0;
 }
 
 /* ---- the walk over items ---- */
@@ -94,7 +88,7 @@ typedef struct walk {
   double *leaves;
   char *prepared;
   pegen_attend_function *look;     /* NULL: every query sees every key */
-  int64_t looked;                  /* the head of k and v that was looked through, counted over all batches; -1: none */
+  int64_t looked; /* the head of k and v that was looked through, counted over all batches; -1: none */
   int64_t spoilt;
   int64_t batch, head; /* that the tile is set for; -1: none */
   pegen_attention_places places, key_places;
@@ -107,8 +101,7 @@ static uintptr_t row_zero(const pegen_view *view, int64_t batch, int64_t head) {
 
 static void set_batch(walk *w, int64_t batch) {
   const pegen_attention_call *c = w->call;
-  if (!w->form->placed)
-    return;
+  if (!w->form->placed) return;
   set_places(&w->places, w->driver->kernel, &c->positions, c->position_type, batch);
   set_places(&w->key_places, w->driver->kernel, &c->k_positions, c->k_position_type, batch);
   if (c->k_position_type >= 0 && c->position_type >= 0 && w->keys > w->skip) {
@@ -127,25 +120,22 @@ static void set_head(walk *w, int64_t batch, int64_t head) {
   w->tile.v = (const char *)row_zero(&c->v, batch, shared);
   w->tile.out = (char *)row_zero(&c->out, batch, head);
   shared += batch * c->k.size[PEGEN_HEAD];
-  if (w->look && shared != w->looked)
-    w->look(&w->tile);
+  if (w->look && shared != w->looked) w->look(&w->tile);
   w->looked = shared;
   for (int i = 0; i < w->driver->kernel->n_inputs; i++)
     w->tile.input[i] = (const char *)row_zero(&c->input[i], batch, head);
-  if (!w->driver->per_head && w->head >= 0)
-    return;
+  if (!w->driver->per_head && w->head >= 0) return;
   pegen_gather_leaves(w->form->leaves, w->form->n_leaves, w->form->n_blocks, w->form->lanes, w->args, head, w->leaves);
-  if (w->prepare)
-    w->prepare(w->leaves, w->prepared);
+  if (w->prepare) w->prepare(w->leaves, w->prepared);
 }
 
 /* Tokens of the lanes of tile `index` of a head; those of [begin, end) that follow each other, or runs of the grid. */
 static void set_tokens(walk *w, int64_t index) {
   int64_t *tokens = w->tile.tokens;
   int prefix = index < w->prefix_tiles;
-  int64_t base = prefix ? 0 : w->skip, end = prefix ? w->skip : w->tokens, first = prefix ? index : index - w->prefix_tiles;
-  if (end > w->tokens)
-    end = w->tokens;
+  int64_t base = prefix ? 0 : w->skip, end = prefix ? w->skip : w->tokens,
+          first = prefix ? index : index - w->prefix_tiles;
+  if (end > w->tokens) end = w->tokens;
   if (prefix || !w->form->by_rows) {
     for (int64_t lane = 0; lane < w->queries; lane++) {
       int64_t token = base + first * w->queries + lane;
@@ -155,19 +145,22 @@ static void set_tokens(walk *w, int64_t index) {
   }
   int64_t row = w->driver->kernel->grid[w->driver->kernel->n_axes - 1];
   for (int64_t lane = 0; lane < w->queries; lane++) {
-    int64_t run = first * (w->queries / w->lanes) + lane / w->lanes, column = run % w->runs * w->lanes + lane % w->lanes;
+    int64_t run = first * (w->queries / w->lanes) + lane / w->lanes,
+            column = run % w->runs * w->lanes + lane % w->lanes;
     int64_t token = base + run / w->runs * row + column;
     tokens[lane] = column < row && token < end ? token : -1;
   }
 }
 
-static int64_t token_of(const walk *w, int64_t lane) { return w->tile.tokens[lane] < 0 ? w->tile.tokens[0] : w->tile.tokens[lane]; }
+static int64_t token_of(const walk *w, int64_t lane) {
+  return w->tile.tokens[lane] < 0 ? w->tile.tokens[0] : w->tile.tokens[lane];
+}
 
-/* Positions count from the query in the middle: a polynomial is multiplied out in coordinates no larger than they must be. */
+/* Positions count from the query in the middle: a polynomial is multiplied out in coordinates no larger than they must
+ * be. */
 static void centre(walk *w) {
   double place[PEGEN_MAX_ROTOR_AXES];
-  for (int64_t axis = 0; axis < w->places.axes; axis++)
-    w->places.origin[axis] = 0;
+  for (int64_t axis = 0; axis < w->places.axes; axis++) w->places.origin[axis] = 0;
   place_of(&w->places, token_of(w, w->queries / 2), place);
   for (int64_t axis = 0; axis < w->places.axes; axis++)
     w->places.origin[axis] = w->key_places.origin[axis] = place[axis];
@@ -179,22 +172,17 @@ static void set_queries(walk *w, int64_t index) {
   int64_t most = 0, least = w->keys, ahead = w->keys - w->tokens;
   double place[PEGEN_MAX_ROTOR_AXES];
   int prefix = index < w->prefix_tiles;
-  if (w->weigh && !prefix)
-    centre(w);
+  if (w->weigh && !prefix) centre(w);
   for (int64_t lane = 0; lane < w->queries; lane++) {
     int64_t token = token_of(w, lane), limit = w->keys;
-    if (w->call->causal)
-      limit = token + ahead + 1 < 0 ? 0 : token + ahead + 1 < w->keys ? token + ahead + 1 : w->keys;
+    if (w->call->causal) limit = token + ahead + 1 < 0 ? 0 : token + ahead + 1 < w->keys ? token + ahead + 1 : w->keys;
     t->limits[lane] = (int32_t)limit;
     most = limit > most ? limit : most;
     least = limit < least ? limit : least;
-    for (int64_t axis = 0; axis < w->places.axes; axis++)
-      t->positions[axis][lane] = 0;
-    if (prefix || !w->form->placed)
-      continue;
+    for (int64_t axis = 0; axis < w->places.axes; axis++) t->positions[axis][lane] = 0;
+    if (prefix || !w->form->placed) continue;
     place_of(&w->places, token, place);
-    for (int64_t axis = 0; axis < w->places.axes; axis++)
-      t->positions[axis][lane] = place[axis];
+    for (int64_t axis = 0; axis < w->places.axes; axis++) t->positions[axis][lane] = place[axis];
   }
   t->end = most;
   t->free = w->spoilt && w->form->hides ? 0 : least;
@@ -204,10 +192,8 @@ static void set_queries(walk *w, int64_t index) {
 static void run_item(walk *w, int64_t item) {
   int64_t heads = w->call->q.size[PEGEN_HEAD], row = item / w->tiles, index = item - row * w->tiles;
   int64_t batch = row / heads, head = row - batch * heads;
-  if (batch != w->batch)
-    set_batch(w, batch);
-  if (batch != w->batch || head != w->head)
-    set_head(w, batch, head);
+  if (batch != w->batch) set_batch(w, batch);
+  if (batch != w->batch || head != w->head) set_head(w, batch, head);
   w->batch = batch;
   w->head = head;
   set_tokens(w, index);
@@ -224,7 +210,8 @@ static int is_unkind(const pegen_view *view) {
   return stride > view->width && stride % UNKIND_STRIDE == 0;
 }
 
-static void begin_walk(walk *w, const pegen_driver *driver, const pegen_args *args, const pegen_attention_call *call, int target) {
+static void begin_walk(walk *w, const pegen_driver *driver, const pegen_args *args, const pegen_attention_call *call,
+                       int target) {
   const pegen_attention *form = driver->form;
   const pegen_attention_code *code = &form->targets[target];
   const pegen_kernel *kernel = driver->kernel;
@@ -247,7 +234,8 @@ static void begin_walk(walk *w, const pegen_driver *driver, const pegen_args *ar
   w->runs = form->by_rows ? (kernel->grid[kernel->n_axes - 1] + w->lanes - 1) / w->lanes : 0;
   int64_t prefix = w->skip < w->tokens ? w->skip : w->tokens, rest = w->tokens - prefix;
   w->prefix_tiles = (prefix + w->queries - 1) / w->queries;
-  int64_t registers = form->by_rows ? rest / kernel->grid[kernel->n_axes - 1] * w->runs : (rest + w->lanes - 1) / w->lanes;
+  int64_t registers =
+      form->by_rows ? rest / kernel->grid[kernel->n_axes - 1] * w->runs : (rest + w->lanes - 1) / w->lanes;
   w->tiles = w->prefix_tiles + (registers + code->vectors - 1) / code->vectors;
   w->batch = w->head = -1;
   w->places.axes = form->placed ? kernel->n_axes : 0;
@@ -257,8 +245,7 @@ static void begin_walk(walk *w, const pegen_driver *driver, const pegen_args *ar
   w->tile.out_token = call->out.stride[PEGEN_TOKEN];
   w->tile.n_keys = w->keys;
   w->tile.stage = is_unkind(&call->k) || is_unkind(&call->v);
-  for (int i = 0; i < kernel->n_inputs; i++)
-    w->tile.input_token[i] = call->input[i].stride[PEGEN_TOKEN];
+  for (int i = 0; i < kernel->n_inputs; i++) w->tile.input_token[i] = call->input[i].stride[PEGEN_TOKEN];
   w->tile.scale = call->scale * 1.44269504088896340736;
   w->tile.keys = &w->key_places;
 }
@@ -267,19 +254,16 @@ int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, i
   pegen_attention_call call;
   walk w;
   int error = pegen_check_attention(driver, args, part, parts, &call), prefetch;
-  if (error)
-    return error;
+  if (error) return error;
   int target = pegen_dispatch(driver, &prefetch);
-  if (target < 0)
-    return PEGEN_ERROR_PROCESSOR;
+  if (target < 0) return PEGEN_ERROR_PROCESSOR;
   begin_walk(&w, driver, args, &call, target);
-  if (!w.attend)
-    return PEGEN_ERROR_DTYPE;
-  if (call.out.empty)
-    return 0;
+  if (!w.attend) return PEGEN_ERROR_DTYPE;
+  if (call.out.empty) return 0;
   w.leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(w.form->n_leaves * w.form->lanes) + 64, 512);
   w.prepared = __builtin_alloca_with_align((size_t)w.form->prepared_bytes + 64, 512);
-  w.tile.weights = __builtin_alloca_with_align(sizeof(float) * (size_t)(w.form->n_weights * PEGEN_ATTENTION_QUERIES) + 64, 512);
+  w.tile.weights =
+      __builtin_alloca_with_align(sizeof(float) * (size_t)(w.form->n_weights * PEGEN_ATTENTION_QUERIES) + 64, 512);
   const void **operands = __builtin_alloca(sizeof(void *) * (size_t)(driver->kernel->n_operands + 1));
   for (int i = 0; i < driver->kernel->n_operands; i++)
     operands[i] = (const char *)args->operands[i]->data + args->operands[i]->byte_offset;
@@ -289,7 +273,6 @@ int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, i
   int64_t items = w.tiles * call.q.size[PEGEN_BATCH] * call.q.size[PEGEN_HEAD];
   int64_t begin, end;
   pegen_share(items, part, parts, &begin, &end);
-  for (int64_t item = begin; item < end; item++)
-    run_item(&w, item);
+  for (int64_t item = begin; item < end; item++) run_item(&w, item);
   return 0;
 }

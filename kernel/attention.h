@@ -19,11 +19,12 @@ typedef struct pegen_attention_tile {
   int64_t q_token, k_token, v_token, out_token; /* strides in bytes */
   int64_t stage; /* 1: rows of keys and values are copied before they are used: their stride is unkind to caches */
   int64_t plain; /* keys [0, plain) have neither bias nor rotation: prefix tokens, or all where the queries are such */
-  int64_t end;   /* keys [0, end) are looked at; above 0 */
-  int64_t free;  /* keys below it are seen by every query of the tile; 0: masks must be looked at (a head with *spoilt, and a bias that hides) */
-  int64_t n_keys;   /* of the head */
-  int64_t *spoilt;  /* 1: some key or value of the head is not finite, so that what is not seen must be left out */
-  double scale;  /* of q k^T: the caller's factor times log2(e) */
+  int64_t end; /* keys [0, end) are looked at; above 0 */
+  int64_t free; /* keys below it are seen by every query of the tile; 0: masks must be looked at (a head with *spoilt,
+                   and a bias that hides) */
+  int64_t n_keys; /* of the head */
+  int64_t *spoilt; /* 1: some key or value of the head is not finite, so that what is not seen must be left out */
+  double scale; /* of q k^T: the caller's factor times log2(e) */
   const double *leaves; /* of the head: [leaf][block] */
   const char *prepared; /* of the head: what `prepare` made of the leaves of a polynomial */
   const char *input[PEGEN_MAX_INPUTS]; /* of the head: token 0 of each input */
@@ -38,12 +39,13 @@ typedef struct pegen_attention_tile {
 
 /* Where tokens are: positions of a tensor, or the built-in grid's. */
 typedef struct pegen_attention_places {
-  const char *positions;   /* of token 0; NULL: the grid's */
-  int64_t type;            /* pegen_position_type */
-  int64_t token, axis;     /* strides in bytes */
+  const char *positions; /* of token 0; NULL: the grid's */
+  int64_t type; /* pegen_position_type */
+  int64_t token, axis; /* strides in bytes */
   int64_t axes, skip;
   const int64_t *grid;
-  double origin[PEGEN_MAX_ROTOR_AXES]; /* taken off every coordinate, so that differences keep their digits in float32 */
+  double
+      origin[PEGEN_MAX_ROTOR_AXES]; /* taken off every coordinate, so that differences keep their digits in float32 */
 } pegen_attention_places;
 
 typedef void pegen_attend_function(const pegen_attention_tile *tile);
@@ -52,7 +54,7 @@ typedef void pegen_attend_function(const pegen_attention_tile *tile);
 typedef struct pegen_attention_code {
   int64_t lanes, vectors; /* queries of a tile: vectors * lanes */
   pegen_attend_function *attend[3]; /* f32, bf16, f16; NULL: not compiled in */
-  pegen_attend_function *look[3];   /* the same: sets *spoilt */
+  pegen_attend_function *look[3]; /* the same: sets *spoilt */
   /* Of a bias that is a polynomial: weights of the tile's queries from inputs of f32, bf16, f16; else NULL. */
   pegen_prepare_function *prepare; /* NULL: nothing to prepare */
   pegen_attend_function *weigh[3];
@@ -60,15 +62,15 @@ typedef struct pegen_attention_code {
 
 /* The form of attention (compiler/forms/attention.c). */
 typedef struct pegen_attention {
-  int64_t value_dim;      /* Dv */
-  int64_t placed;         /* 1: positions are needed; 0: attention without bias or rotation */
-  int64_t hides;          /* 1: the bias may be -infinity */
-  int64_t by_rows;        /* 1: lanes of a vector are neighbours on the grid's last axis */
+  int64_t value_dim; /* Dv */
+  int64_t placed; /* 1: positions are needed; 0: attention without bias or rotation */
+  int64_t hides; /* 1: the bias may be -infinity */
+  int64_t by_rows; /* 1: lanes of a vector are neighbours on the grid's last axis */
   int64_t n_blocks, n_leaves;
   const pegen_leaf *leaves;
-  int64_t indexed;        /* bits: operands read by index */
-  int64_t lanes;          /* of a leaf's row: n_blocks, or more that `prepare` reads */
-  int64_t n_weights;      /* of a bias that is a polynomial, whose positions count from a query of each tile; 0: none */
+  int64_t indexed; /* bits: operands read by index */
+  int64_t lanes; /* of a leaf's row: n_blocks, or more that `prepare` reads */
+  int64_t n_weights; /* of a bias that is a polynomial, whose positions count from a query of each tile; 0: none */
   int64_t prepared_bytes; /* of one head, a multiple of 64 */
   const pegen_attention_code *targets; /* [n_targets] */
 } pegen_attention;
@@ -79,6 +81,7 @@ int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, i
 void pegen_attention_coordinates(const pegen_attention_places *places, int64_t first, int64_t count, double *out);
 void pegen_attention_coordinates_f32(const pegen_attention_places *places, int64_t first, int64_t count, float *out);
 /* The same as rows, one an axis: [axis][stride]. */
-void pegen_attention_rows_f32(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride, float *out);
+void pegen_attention_rows_f32(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
+                              float *out);
 
 #endif

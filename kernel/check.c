@@ -26,21 +26,16 @@ int pegen_one_of(const DLTensor *tensor, int code, int bits) {
 /* ---- 3. shapes ---- */
 
 int pegen_check_rows_shape(const DLTensor *tensor, int64_t head_dim) {
-  if (tensor->ndim != 4)
-    return PEGEN_ERROR_RANK;
-  if (!tensor->shape)
-    return PEGEN_ERROR_NULL_SHAPE;
+  if (tensor->ndim != 4) return PEGEN_ERROR_RANK;
+  if (!tensor->shape) return PEGEN_ERROR_NULL_SHAPE;
   for (int i = 0; i < 4; i++)
-    if (tensor->shape[i] < 0)
-      return PEGEN_ERROR_NEGATIVE_SIZE;
+    if (tensor->shape[i] < 0) return PEGEN_ERROR_NEGATIVE_SIZE;
   return tensor->shape[3] == head_dim ? 0 : PEGEN_ERROR_HEAD_DIM;
 }
 
 int64_t pegen_row_type(const DLTensor *tensor) { /* number type of rows: 0 f32, 1 bf16, 2 f16; or -1 */
-  if (pegen_one_of(tensor, kDLFloat, 32))
-    return 0;
-  if (pegen_one_of(tensor, kDLBfloat, 16))
-    return 1;
+  if (pegen_one_of(tensor, kDLFloat, 32)) return 0;
+  if (pegen_one_of(tensor, kDLBfloat, 16)) return 1;
   return pegen_one_of(tensor, kDLFloat, 16) ? 2 : -1;
 }
 
@@ -52,13 +47,10 @@ static int64_t out_dim(const pegen_kernel *kernel, const DLTensor *tensor) {
 
 static int check_pair_shape(const pegen_kernel *kernel, const DLTensor *in, const DLTensor *out) {
   int error = pegen_check_rows_shape(in, kernel->head_dim);
-  if (!error)
-    error = pegen_check_rows_shape(out, out_dim(kernel, out));
-  if (error)
-    return error;
+  if (!error) error = pegen_check_rows_shape(out, out_dim(kernel, out));
+  if (error) return error;
   for (int i = 0; i < 3; i++)
-    if (in->shape[i] != out->shape[i])
-      return PEGEN_ERROR_SHAPE_MISMATCH;
+    if (in->shape[i] != out->shape[i]) return PEGEN_ERROR_SHAPE_MISMATCH;
   return 0;
 }
 
@@ -66,14 +58,10 @@ static int check_shapes(const pegen_driver *driver, const pegen_args *args) {
   const pegen_kernel *kernel = driver->kernel;
   const DLTensor *q = args->q, *k = args->k;
   int error = 0;
-  if (q)
-    error = check_pair_shape(kernel, q, args->q_out);
-  if (!error && k)
-    error = check_pair_shape(kernel, k, args->k_out);
-  if (error)
-    return error;
-  if (q && k && q->shape[0] != k->shape[0])
-    return PEGEN_ERROR_SHAPE_MISMATCH;
+  if (q) error = check_pair_shape(kernel, q, args->q_out);
+  if (!error && k) error = check_pair_shape(kernel, k, args->k_out);
+  if (error) return error;
+  if (q && k && q->shape[0] != k->shape[0]) return PEGEN_ERROR_SHAPE_MISMATCH;
   int of_keys = driver->per_head == PEGEN_PER_HEAD_ALL;
   if (driver->per_head && ((q && q->shape[1] != kernel->heads) || (of_keys && k && k->shape[1] != kernel->heads)))
     return PEGEN_ERROR_HEADS;
@@ -84,10 +72,8 @@ static int check_shapes(const pegen_driver *driver, const pegen_args *args) {
 
 static int check_positions_shape(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows) {
   int rank = positions->ndim;
-  if (rank != 2 && rank != 3)
-    return PEGEN_ERROR_POSITIONS_SHAPE;
-  if (!positions->shape)
-    return PEGEN_ERROR_NULL_SHAPE;
+  if (rank != 2 && rank != 3) return PEGEN_ERROR_POSITIONS_SHAPE;
+  if (!positions->shape) return PEGEN_ERROR_NULL_SHAPE;
   if (positions->shape[rank - 1] != kernel->n_axes || positions->shape[rank - 2] != rows->shape[2] ||
       (rank == 3 && positions->shape[0] != rows->shape[0]))
     return PEGEN_ERROR_POSITIONS_SHAPE;
@@ -95,25 +81,19 @@ static int check_positions_shape(const pegen_kernel *kernel, const DLTensor *pos
 }
 
 int pegen_check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows) {
-  if (positions)
-    return check_positions_shape(kernel, positions, rows);
+  if (positions) return check_positions_shape(kernel, positions, rows);
   int64_t tokens = kernel->skip_tokens, points = 1;
-  for (int i = 0; i < kernel->n_axes; i++)
-    points *= kernel->grid[i];
+  for (int i = 0; i < kernel->n_axes; i++) points *= kernel->grid[i];
   return rows->shape[2] == tokens + points ? 0 : PEGEN_ERROR_GRID_SIZE;
 }
 
 static int check_operand_shape(const pegen_operand *want, const DLTensor *tensor) {
   int64_t count = 1;
-  if (tensor->ndim != want->rank)
-    return PEGEN_ERROR_OPERAND_SHAPE;
-  if (want->rank > 0 && !tensor->shape)
-    return PEGEN_ERROR_NULL_SHAPE;
+  if (tensor->ndim != want->rank) return PEGEN_ERROR_OPERAND_SHAPE;
+  if (want->rank > 0 && !tensor->shape) return PEGEN_ERROR_NULL_SHAPE;
   for (int i = want->rank - 1; i >= 0; i--) {
-    if (tensor->shape[i] != want->shape[i])
-      return PEGEN_ERROR_OPERAND_SHAPE;
-    if (tensor->strides && want->shape[i] > 1 && tensor->strides[i] != count)
-      return PEGEN_ERROR_OPERAND_SHAPE;
+    if (tensor->shape[i] != want->shape[i]) return PEGEN_ERROR_OPERAND_SHAPE;
+    if (tensor->strides && want->shape[i] > 1 && tensor->strides[i] != count) return PEGEN_ERROR_OPERAND_SHAPE;
     count *= want->shape[i]; /* the compiler's own sizes: small */
   }
   return 0;
@@ -122,57 +102,45 @@ static int check_operand_shape(const pegen_operand *want, const DLTensor *tensor
 /* An input is [B,H,N,size], or [B,H,N] where size is 0, as q is. */
 static int check_input_shape(const pegen_input *want, const DLTensor *tensor, const DLTensor *q) {
   int rank = want->size ? 4 : 3;
-  if (tensor->ndim != rank)
-    return PEGEN_ERROR_INPUT_SHAPE;
-  if (!tensor->shape)
-    return PEGEN_ERROR_NULL_SHAPE;
+  if (tensor->ndim != rank) return PEGEN_ERROR_INPUT_SHAPE;
+  if (!tensor->shape) return PEGEN_ERROR_NULL_SHAPE;
   for (int i = 0; i < 3; i++)
-    if (tensor->shape[i] != q->shape[i])
-      return PEGEN_ERROR_INPUT_SHAPE;
+    if (tensor->shape[i] != q->shape[i]) return PEGEN_ERROR_INPUT_SHAPE;
   return rank == 3 || tensor->shape[3] == want->size ? 0 : PEGEN_ERROR_INPUT_SHAPE;
 }
 
 int pegen_check_inputs_given(const pegen_kernel *kernel, const pegen_args *args) {
   const DLTensor *const *inputs = PEGEN_GIVEN(args, inputs);
   int32_t given = PEGEN_GIVEN(args, n_inputs);
-  if (given < kernel->n_inputs || (kernel->n_inputs > 0 && !inputs))
-    return PEGEN_ERROR_MISSING_INPUT;
+  if (given < kernel->n_inputs || (kernel->n_inputs > 0 && !inputs)) return PEGEN_ERROR_MISSING_INPUT;
   for (int i = 0; i < kernel->n_inputs; i++)
-    if (!inputs[i])
-      return PEGEN_ERROR_MISSING_INPUT;
+    if (!inputs[i]) return PEGEN_ERROR_MISSING_INPUT;
   return 0;
 }
 
 int pegen_check_input_shapes(const pegen_kernel *kernel, const pegen_args *args) {
   for (int i = 0, error; i < kernel->n_inputs; i++)
-    if ((error = check_input_shape(&kernel->inputs[i], args->inputs[i], args->q)) != 0)
-      return error;
+    if ((error = check_input_shape(&kernel->inputs[i], args->inputs[i], args->q)) != 0) return error;
   return 0;
 }
 
 /* ---- 5. number types ---- */
 
 int64_t pegen_position_type_of(const DLTensor *tensor) { /* pegen_position_type, or -1 */
-  if (pegen_one_of(tensor, kDLFloat, 32))
-    return PEGEN_POSITION_F32;
-  if (pegen_one_of(tensor, kDLFloat, 64))
-    return PEGEN_POSITION_F64;
-  if (pegen_one_of(tensor, kDLInt, 32))
-    return PEGEN_POSITION_I32;
+  if (pegen_one_of(tensor, kDLFloat, 32)) return PEGEN_POSITION_F32;
+  if (pegen_one_of(tensor, kDLFloat, 64)) return PEGEN_POSITION_F64;
+  if (pegen_one_of(tensor, kDLInt, 32)) return PEGEN_POSITION_I32;
   return pegen_one_of(tensor, kDLInt, 64) ? PEGEN_POSITION_I64 : -1;
 }
 
-int pegen_same_type(const DLTensor *a, const DLTensor *b) {
-  return pegen_one_of(a, b->dtype.code, b->dtype.bits);
-}
+int pegen_same_type(const DLTensor *a, const DLTensor *b) { return pegen_one_of(a, b->dtype.code, b->dtype.bits); }
 
 static int check_types(const pegen_driver *driver, const pegen_args *args, pegen_call *call) {
   static const uint32_t bits[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16};
   const DLTensor *first = args->q ? args->q : args->k;
   call->type = pegen_row_type(first);
   call->wide_inputs = 0; /* also of k alone, whose call has no inputs */
-  if (call->type < 0 || !(driver->kernel->dtypes & bits[call->type]))
-    return PEGEN_ERROR_DTYPE;
+  if (call->type < 0 || !(driver->kernel->dtypes & bits[call->type])) return PEGEN_ERROR_DTYPE;
   if ((args->q && !pegen_same_type(args->q_out, first)) ||
       (args->k && (!pegen_same_type(args->k, first) || !pegen_same_type(args->k_out, first))))
     return PEGEN_ERROR_DTYPE_MISMATCH;
@@ -182,7 +150,8 @@ static int check_types(const pegen_driver *driver, const pegen_args *args, pegen
 int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args) {
   for (int i = 0; i < driver->kernel->n_operands; i++) {
     const DLTensor *t = args->operands[i];
-    if (!pegen_one_of(t, kDLFloat, 32) && !pegen_one_of(t, kDLFloat, 64) && !pegen_one_of(t, kDLFloat, 16) && !pegen_one_of(t, kDLBfloat, 16))
+    if (!pegen_one_of(t, kDLFloat, 32) && !pegen_one_of(t, kDLFloat, 64) && !pegen_one_of(t, kDLFloat, 16) &&
+        !pegen_one_of(t, kDLBfloat, 16))
       return PEGEN_ERROR_OPERAND_DTYPE;
   }
   return 0;
@@ -194,8 +163,7 @@ int pegen_check_input_types(const pegen_kernel *kernel, const pegen_args *args, 
   for (int i = 0; i < kernel->n_inputs; i++) {
     const DLTensor *input = args->inputs[i];
     int wide = type > 0 && pegen_one_of(input, kDLFloat, 32);
-    if ((!wide && pegen_row_type(input) != type) || (i > 0 && wide != *are_wide))
-      return PEGEN_ERROR_INPUT_DTYPE;
+    if ((!wide && pegen_row_type(input) != type) || (i > 0 && wide != *are_wide)) return PEGEN_ERROR_INPUT_DTYPE;
     *are_wide = wide;
   }
   return 0;
@@ -218,27 +186,20 @@ int pegen_view_rows(const DLTensor *tensor, pegen_view *view) {
 
 static int view_pair(const DLTensor *in, const DLTensor *out, pegen_stream *stream) {
   int error = pegen_view_rows(in, &stream->in);
-  if (error)
-    return error;
+  if (error) return error;
   stream->in_place = in == out; /* the usual way to say it: nothing to compute twice */
   stream->out = in == out ? &stream->in : &stream->out_of_place;
-  if (in != out)
-    error = pegen_view_rows(out, &stream->out_of_place);
-  if (error == PEGEN_ERROR_SIZE_OVERFLOW && out->strides)
-    return PEGEN_ERROR_STRIDE;
-  if (error)
-    return error;
-  if (!stream->out->empty && !pegen_view_nests(stream->out))
-    return PEGEN_ERROR_STRIDE;
-  if (!stream->in_place)
-    stream->in_place = pegen_views_equal(&stream->in, stream->out);
+  if (in != out) error = pegen_view_rows(out, &stream->out_of_place);
+  if (error == PEGEN_ERROR_SIZE_OVERFLOW && out->strides) return PEGEN_ERROR_STRIDE;
+  if (error) return error;
+  if (!stream->out->empty && !pegen_view_nests(stream->out)) return PEGEN_ERROR_STRIDE;
+  if (!stream->in_place) stream->in_place = pegen_views_equal(&stream->in, stream->out);
   return 0;
 }
 
 static int view_positions(const DLTensor *positions, pegen_stream *stream) {
   stream->grid = !positions;
-  if (!positions)
-    return 0;
+  if (!positions) return 0;
   stream->position_type = pegen_position_type_of(positions);
   return pegen_on_host(positions) ? pegen_view_of(positions, 0, &stream->positions) : PEGEN_ERROR_DEVICE;
 }
@@ -246,7 +207,8 @@ static int view_positions(const DLTensor *positions, pegen_stream *stream) {
 int pegen_view_inputs(const pegen_kernel *kernel, const pegen_args *args, pegen_view *views) {
   int error = 0;
   for (int i = 0; i < kernel->n_inputs && !error; i++)
-    error = pegen_on_host(args->inputs[i]) ? pegen_view_of(args->inputs[i], kernel->inputs[i].size > 0, &views[i]) : PEGEN_ERROR_DEVICE;
+    error = pegen_on_host(args->inputs[i]) ? pegen_view_of(args->inputs[i], kernel->inputs[i].size > 0, &views[i])
+                                           : PEGEN_ERROR_DEVICE;
   return error;
 }
 
@@ -257,8 +219,7 @@ static void clear_inputs(pegen_call *call) {
     view->empty = 1;
     view->base = view->low = view->high = 0;
     view->width = 0;
-    for (int k = 0; k < PEGEN_VIEW_DIMS; k++)
-      view->size[k] = view->stride[k] = 0;
+    for (int k = 0; k < PEGEN_VIEW_DIMS; k++) view->size[k] = view->stride[k] = 0;
   }
 }
 
@@ -271,38 +232,32 @@ int pegen_meets_operand(const pegen_driver *driver, const pegen_args *args, cons
     return pegen_views_meet(out, &operand);
   }
   for (int i = 0; i < driver->kernel->n_operands; i++)
-    if (pegen_view_contiguous(args->operands[i], &operand) || pegen_views_meet(out, &operand))
-      return 1;
+    if (pegen_view_contiguous(args->operands[i], &operand) || pegen_views_meet(out, &operand)) return 1;
   return 0;
 }
 
 /* Does the output of stream s meet anything that it may not meet? */
 static int output_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_call *call, int s) {
   const pegen_stream *own = &call->stream[s], *other = &call->stream[1 - s];
-  if (!own->in_place && pegen_views_meet(own->out, &own->in))
-    return 1;
+  if (!own->in_place && pegen_views_meet(own->out, &own->in)) return 1;
   for (int i = 0; i < 2; i++)
     if (call->stream[i].given && !call->stream[i].grid && pegen_views_meet(own->out, &call->stream[i].positions))
       return 1;
   if (other->given) {
-    if (pegen_views_meet(own->out, &other->in))
-      return 1;
+    if (pegen_views_meet(own->out, &other->in)) return 1;
     /* Outputs meet each other from both sides: once is enough, and where the
      * other is in place it has just been asked. */
-    if (s == 0 && !other->in_place && pegen_views_meet(own->out, other->out))
-      return 1;
+    if (s == 0 && !other->in_place && pegen_views_meet(own->out, other->out)) return 1;
   }
   for (int i = 0; call->stream[0].given && i < driver->kernel->n_inputs; i++)
-    if (pegen_views_meet(own->out, &call->input[i]))
-      return 1;
+    if (pegen_views_meet(own->out, &call->input[i])) return 1;
   return pegen_meets_operand(driver, args, own->out, call->tabled != 0);
 }
 
 /* ---- all of them ---- */
 
 int pegen_check_args(const pegen_args *args, int part, int parts) {
-  if (!args)
-    return PEGEN_ERROR_NULL_ARGS;
+  if (!args) return PEGEN_ERROR_NULL_ARGS;
   if (args->struct_size != sizeof(pegen_args) && args->struct_size != PEGEN_ARGS_FIRST_SIZE)
     return PEGEN_ERROR_STRUCT_SIZE;
   return part < 0 || part >= parts ? PEGEN_ERROR_PART : 0;
@@ -312,25 +267,21 @@ int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *arg
   if (args->n_operands < kernel->n_operands || (kernel->n_operands > 0 && !args->operands))
     return PEGEN_ERROR_MISSING_OPERAND;
   for (int i = 0; i < kernel->n_operands; i++)
-    if (!args->operands[i])
-      return PEGEN_ERROR_MISSING_OPERAND;
+    if (!args->operands[i]) return PEGEN_ERROR_MISSING_OPERAND;
   return 0;
 }
 
 int pegen_check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args) {
   for (int i = 0, error; i < kernel->n_operands; i++)
-    if ((error = check_operand_shape(&kernel->operands[i], args->operands[i])) != 0)
-      return error;
+    if ((error = check_operand_shape(&kernel->operands[i], args->operands[i])) != 0) return error;
   return 0;
 }
 
 int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *args) {
   for (int i = 0, error; i < kernel->n_operands; i++) {
     pegen_view operand;
-    if (!pegen_on_host(args->operands[i]))
-      return PEGEN_ERROR_DEVICE;
-    if ((error = pegen_view_contiguous(args->operands[i], &operand)) != 0)
-      return error;
+    if (!pegen_on_host(args->operands[i])) return PEGEN_ERROR_DEVICE;
+    if ((error = pegen_view_contiguous(args->operands[i], &operand)) != 0) return error;
   }
   return 0;
 }
@@ -338,13 +289,10 @@ int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *arg
 int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_call *call) {
   const pegen_kernel *kernel = driver->kernel;
   int error = pegen_check_args(args, part, parts);
-  if (error)
-    return error;
+  if (error) return error;
   const DLTensor *q = args->q, *k = args->k;
-  if (!q != !args->q_out || !k != !args->k_out)
-    return PEGEN_ERROR_MISSING_OUTPUT;
-  if (!q && !k)
-    return PEGEN_ERROR_NOTHING_TO_DO;
+  if (!q != !args->q_out || !k != !args->k_out) return PEGEN_ERROR_MISSING_OUTPUT;
+  if (!q && !k) return PEGEN_ERROR_NOTHING_TO_DO;
   /* With a table, positions and operands are not needed and not looked at. */
 #ifdef PEGEN_CHECK_ANY_DEVICE /* tables are for processors */
   int tabled = 0;
@@ -354,25 +302,24 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
   call->tabled = tabled;
   const DLTensor *q_positions = tabled ? 0 : args->positions;
   const DLTensor *k_positions = tabled ? 0 : args->k_positions ? args->k_positions : args->positions;
-  if (!tabled && !kernel->grid && ((q && !q_positions) || (k && !k_positions)))
-    return PEGEN_ERROR_MISSING_POSITIONS;
-  if ((!tabled && (error = pegen_check_operands_given(kernel, args)) != 0) || (q && (error = pegen_check_inputs_given(kernel, args)) != 0))
+  if (!tabled && !kernel->grid && ((q && !q_positions) || (k && !k_positions))) return PEGEN_ERROR_MISSING_POSITIONS;
+  if ((!tabled && (error = pegen_check_operands_given(kernel, args)) != 0) ||
+      (q && (error = pegen_check_inputs_given(kernel, args)) != 0))
     return error;
 
-  if ((error = check_shapes(driver, args)) != 0)
-    return error;
+  if ((error = check_shapes(driver, args)) != 0) return error;
   if (!tabled && ((q && (error = pegen_check_coordinates(kernel, q_positions, q)) != 0) ||
                   (k && (error = pegen_check_coordinates(kernel, k_positions, k)) != 0) ||
                   (error = pegen_check_operand_shapes(kernel, args)) != 0))
     return error;
-  if (q && (error = pegen_check_input_shapes(kernel, args)) != 0)
-    return error;
+  if (q && (error = pegen_check_input_shapes(kernel, args)) != 0) return error;
 
-  if ((error = check_types(driver, args, call)) != 0)
-    return error;
-  if ((q && q_positions && pegen_position_type_of(q_positions) < 0) || (k && k_positions && pegen_position_type_of(k_positions) < 0))
+  if ((error = check_types(driver, args, call)) != 0) return error;
+  if ((q && q_positions && pegen_position_type_of(q_positions) < 0) ||
+      (k && k_positions && pegen_position_type_of(k_positions) < 0))
     return PEGEN_ERROR_POSITIONS_DTYPE;
-  if ((!tabled && (error = pegen_check_operand_types(driver, args)) != 0) || (q && (error = pegen_check_input_types(kernel, args, call->type, &call->wide_inputs)) != 0))
+  if ((!tabled && (error = pegen_check_operand_types(driver, args)) != 0) ||
+      (q && (error = pegen_check_input_types(kernel, args, call->type, &call->wide_inputs)) != 0))
     return error;
 
   pegen_stream *queries = &call->stream[0], *keys = &call->stream[1];
@@ -385,58 +332,45 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
       (q && (error = view_positions(q_positions, queries)) != 0) ||
       (k && (error = view_positions(k_positions, keys)) != 0))
     return error;
-  if (!tabled && (error = pegen_check_operand_memory(kernel, args)) != 0)
-    return error;
-  if (tabled && (error = pegen_table_check(driver, args)) != 0)
-    return error;
+  if (!tabled && (error = pegen_check_operand_memory(kernel, args)) != 0) return error;
+  if (tabled && (error = pegen_table_check(driver, args)) != 0) return error;
 
   clear_inputs(call);
-  if (q && (error = pegen_view_inputs(kernel, args, call->input)) != 0)
-    return error;
+  if (q && (error = pegen_view_inputs(kernel, args, call->input)) != 0) return error;
 
   if ((q && output_overlaps(driver, args, call, 0)) || (k && output_overlaps(driver, args, call, 1)))
     return PEGEN_ERROR_OVERLAP;
-  call->joint = q && k && q_positions == k_positions && q->shape[2] == k->shape[2] && !(tabled && pegen_table_sections(args) > 1);
+  call->joint =
+      q && k && q_positions == k_positions && q->shape[2] == k->shape[2] && !(tabled && pegen_table_sections(args) > 1);
   return 0;
 }
 
 /* What there is to know of positions without q and k. */
 static int check_positions_alone(const pegen_kernel *kernel, const DLTensor *positions) {
   int rank = positions->ndim;
-  if (rank != 2 && rank != 3)
-    return PEGEN_ERROR_POSITIONS_SHAPE;
-  if (!positions->shape)
-    return PEGEN_ERROR_NULL_SHAPE;
+  if (rank != 2 && rank != 3) return PEGEN_ERROR_POSITIONS_SHAPE;
+  if (!positions->shape) return PEGEN_ERROR_NULL_SHAPE;
   for (int i = 0; i < rank; i++)
-    if (positions->shape[i] < 0)
-      return PEGEN_ERROR_NEGATIVE_SIZE;
+    if (positions->shape[i] < 0) return PEGEN_ERROR_NEGATIVE_SIZE;
   return positions->shape[rank - 1] == kernel->n_axes ? 0 : PEGEN_ERROR_POSITIONS_SHAPE;
 }
 
 int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_call *call) {
   const pegen_kernel *kernel = driver->kernel;
   int error = pegen_check_args(args, part, parts);
-  if (error)
-    return error;
+  if (error) return error;
   const DLTensor *positions[2] = {args->positions, args->k_positions};
-  if (!positions[0] && !kernel->grid)
-    return PEGEN_ERROR_MISSING_POSITIONS;
-  if ((error = pegen_check_operands_given(kernel, args)) != 0)
-    return error;
+  if (!positions[0] && !kernel->grid) return PEGEN_ERROR_MISSING_POSITIONS;
+  if ((error = pegen_check_operands_given(kernel, args)) != 0) return error;
   for (int s = 0; s < 2; s++)
-    if (positions[s] && (error = check_positions_alone(kernel, positions[s])) != 0)
-      return error;
-  if ((error = pegen_check_operand_shapes(kernel, args)) != 0)
-    return error;
+    if (positions[s] && (error = check_positions_alone(kernel, positions[s])) != 0) return error;
+  if ((error = pegen_check_operand_shapes(kernel, args)) != 0) return error;
   for (int s = 0; s < 2; s++)
-    if (positions[s] && pegen_position_type_of(positions[s]) < 0)
-      return PEGEN_ERROR_POSITIONS_DTYPE;
-  if ((error = pegen_check_operand_types(driver, args)) != 0)
-    return error;
+    if (positions[s] && pegen_position_type_of(positions[s]) < 0) return PEGEN_ERROR_POSITIONS_DTYPE;
+  if ((error = pegen_check_operand_types(driver, args)) != 0) return error;
   for (int s = 0; s < 2; s++) {
     call->stream[s].given = s == 0 || positions[s];
-    if (call->stream[s].given && (error = view_positions(positions[s], &call->stream[s])) != 0)
-      return error;
+    if (call->stream[s].given && (error = view_positions(positions[s], &call->stream[s])) != 0) return error;
   }
   return pegen_check_operand_memory(kernel, args);
 }

@@ -2,18 +2,21 @@
  *
  *   1. args, struct_size, part                    NULL_ARGS STRUCT_SIZE PART
  *   2. what is given: q, k, v, out, positions, operands, inputs, scale
- *                                                 MISSING_TENSOR MISSING_POSITIONS GRID_ONLY MISSING_OPERAND MISSING_INPUT SCALE
+ *                                                 MISSING_TENSOR MISSING_POSITIONS GRID_ONLY MISSING_OPERAND
+ *                                                 MISSING_INPUT SCALE
  *   3. shapes of q, k, v, out                     RANK NULL_SHAPE NEGATIVE_SIZE HEAD_DIM VALUE_DIM
  *      and of each against the others             SHAPE_MISMATCH HEADS HEAD_GROUPS
  *   4. shapes of positions, grid, operands, inputs
  *                                                 NULL_SHAPE POSITIONS_SHAPE GRID_SIZE OPERAND_SHAPE INPUT_SHAPE
- *   5. number types                               DTYPE DTYPE_MISMATCH POSITIONS_DTYPE OPERAND_DTYPE INDEXED_OPERAND INPUT_DTYPE
- *   6. memory of each tensor                      DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT STRIDE
- *   7. out against every other tensor             OVERLAP
+ *   5. number types                               DTYPE DTYPE_MISMATCH POSITIONS_DTYPE OPERAND_DTYPE INDEXED_OPERAND
+ *   INPUT_DTYPE 6. memory of each tensor                      DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT
+ *   STRIDE 7. out against every other tensor             OVERLAP
  */
 #include "check_attention.h"
 
-static const DLTensor *key_positions(const pegen_args *args) { return args->k_positions ? args->k_positions : args->positions; }
+static const DLTensor *key_positions(const pegen_args *args) {
+  return args->k_positions ? args->k_positions : args->positions;
+}
 
 /* ---- 2. what is given ---- */
 
@@ -27,21 +30,15 @@ static double square_root(double x) {
 static int check_given(const pegen_driver *driver, const pegen_args *args, pegen_attention_call *call) {
   const pegen_attention *form = driver->form;
   const pegen_kernel *kernel = driver->kernel;
-  if (!args->q || !args->k || !args->v || !args->out)
-    return PEGEN_ERROR_MISSING_TENSOR;
-  if (form->placed && !kernel->grid && (!args->positions || !key_positions(args)))
-    return PEGEN_ERROR_MISSING_POSITIONS;
-  if (form->by_rows && (args->positions || args->k_positions))
-    return PEGEN_ERROR_GRID_ONLY;
+  if (!args->q || !args->k || !args->v || !args->out) return PEGEN_ERROR_MISSING_TENSOR;
+  if (form->placed && !kernel->grid && (!args->positions || !key_positions(args))) return PEGEN_ERROR_MISSING_POSITIONS;
+  if (form->by_rows && (args->positions || args->k_positions)) return PEGEN_ERROR_GRID_ONLY;
   int error = pegen_check_operands_given(kernel, args);
-  if (!error)
-    error = pegen_check_inputs_given(kernel, args);
-  if (error)
-    return error;
+  if (!error) error = pegen_check_inputs_given(kernel, args);
+  if (error) return error;
   call->causal = PEGEN_GIVEN(args, causal) != 0;
   call->scale = PEGEN_GIVEN(args, scale);
-  if (call->scale == 0)
-    call->scale = 1 / square_root((double)kernel->head_dim);
+  if (call->scale == 0) call->scale = 1 / square_root((double)kernel->head_dim);
   return call->scale - call->scale == 0 ? 0 : PEGEN_ERROR_SCALE;
 }
 
@@ -58,24 +55,20 @@ static int check_shapes(const pegen_driver *driver, const pegen_args *args, pege
   const DLTensor *q = args->q, *k = args->k, *v = args->v, *out = args->out;
   int64_t dim = driver->kernel->head_dim;
   int error;
-  if ((error = check_rows(q, dim, PEGEN_ERROR_HEAD_DIM)) != 0 || (error = check_rows(k, dim, PEGEN_ERROR_HEAD_DIM)) != 0 ||
+  if ((error = check_rows(q, dim, PEGEN_ERROR_HEAD_DIM)) != 0 ||
+      (error = check_rows(k, dim, PEGEN_ERROR_HEAD_DIM)) != 0 ||
       (error = check_rows(v, form->value_dim, PEGEN_ERROR_VALUE_DIM)) != 0 ||
       (error = check_rows(out, form->value_dim, PEGEN_ERROR_VALUE_DIM)) != 0)
     return error;
   for (int i = 0; i < 3; i++)
-    if (q->shape[i] != out->shape[i] || k->shape[i] != v->shape[i])
-      return PEGEN_ERROR_SHAPE_MISMATCH;
-  if (q->shape[0] != k->shape[0])
-    return PEGEN_ERROR_SHAPE_MISMATCH;
+    if (q->shape[i] != out->shape[i] || k->shape[i] != v->shape[i]) return PEGEN_ERROR_SHAPE_MISMATCH;
+  if (q->shape[0] != k->shape[0]) return PEGEN_ERROR_SHAPE_MISMATCH;
   if (k->shape[2] > INT32_MAX) /* keys are counted in 32 bits where lanes compare them */
     return PEGEN_ERROR_SIZE_OVERFLOW;
-  if (driver->per_head && q->shape[1] != driver->kernel->heads)
-    return PEGEN_ERROR_HEADS;
+  if (driver->per_head && q->shape[1] != driver->kernel->heads) return PEGEN_ERROR_HEADS;
   call->group = 1;
-  if (q->shape[1] == k->shape[1])
-    return 0;
-  if (k->shape[1] == 0 || q->shape[1] % k->shape[1] != 0)
-    return PEGEN_ERROR_HEAD_GROUPS;
+  if (q->shape[1] == k->shape[1]) return 0;
+  if (k->shape[1] == 0 || q->shape[1] % k->shape[1] != 0) return PEGEN_ERROR_HEAD_GROUPS;
   call->group = q->shape[1] / k->shape[1];
   return 0;
 }
@@ -100,8 +93,7 @@ static int check_types(const pegen_driver *driver, const pegen_args *args, pegen
   const pegen_attention *form = driver->form;
   const DLTensor *positions = args->positions, *of_keys = key_positions(args);
   call->type = pegen_row_type(args->q);
-  if (call->type < 0 || !(driver->kernel->dtypes & bits[call->type]))
-    return PEGEN_ERROR_DTYPE;
+  if (call->type < 0 || !(driver->kernel->dtypes & bits[call->type])) return PEGEN_ERROR_DTYPE;
   if (!pegen_same_type(args->k, args->q) || !pegen_same_type(args->v, args->q) || !pegen_same_type(args->out, args->q))
     return PEGEN_ERROR_DTYPE_MISMATCH;
   call->position_type = call->k_position_type = -1;
@@ -111,16 +103,14 @@ static int check_types(const pegen_driver *driver, const pegen_args *args, pegen
     return PEGEN_ERROR_POSITIONS_DTYPE;
   int error = pegen_check_operand_types(driver, args);
   for (int i = 0; i < driver->kernel->n_operands && !error; i++)
-    if (form->indexed >> i & 1 && !pegen_one_of(args->operands[i], kDLFloat, 32))
-      return PEGEN_ERROR_INDEXED_OPERAND;
+    if (form->indexed >> i & 1 && !pegen_one_of(args->operands[i], kDLFloat, 32)) return PEGEN_ERROR_INDEXED_OPERAND;
   return error ? error : pegen_check_input_types(driver->kernel, args, call->type, &call->wide_inputs);
 }
 
 /* ---- 6. memory ---- */
 
 static int view_positions(const DLTensor *positions, int64_t type, pegen_view *view) {
-  if (type < 0)
-    return 0;
+  if (type < 0) return 0;
   return pegen_on_host(positions) ? pegen_view_of(positions, 0, view) : PEGEN_ERROR_DEVICE;
 }
 
@@ -129,8 +119,7 @@ static int check_memory(const pegen_driver *driver, const pegen_args *args, pege
   if ((error = pegen_view_rows(args->q, &call->q)) != 0 || (error = pegen_view_rows(args->k, &call->k)) != 0 ||
       (error = pegen_view_rows(args->v, &call->v)) != 0 || (error = pegen_view_rows(args->out, &call->out)) != 0)
     return error == PEGEN_ERROR_SIZE_OVERFLOW && call->v.high && args->out->strides ? PEGEN_ERROR_STRIDE : error;
-  if (!call->out.empty && !pegen_view_nests(&call->out))
-    return PEGEN_ERROR_STRIDE;
+  if (!call->out.empty && !pegen_view_nests(&call->out)) return PEGEN_ERROR_STRIDE;
   if ((error = view_positions(args->positions, call->position_type, &call->positions)) != 0 ||
       (error = view_positions(key_positions(args), call->k_position_type, &call->k_positions)) != 0)
     return error;
@@ -142,19 +131,20 @@ static int check_memory(const pegen_driver *driver, const pegen_args *args, pege
 
 static int out_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_attention_call *call) {
   for (int i = 0; i < driver->kernel->n_inputs; i++)
-    if (pegen_views_meet(&call->out, &call->input[i]))
-      return 1;
-  return pegen_views_meet(&call->out, &call->q) || pegen_views_meet(&call->out, &call->k) || pegen_views_meet(&call->out, &call->v) ||
+    if (pegen_views_meet(&call->out, &call->input[i])) return 1;
+  return pegen_views_meet(&call->out, &call->q) || pegen_views_meet(&call->out, &call->k) ||
+         pegen_views_meet(&call->out, &call->v) ||
          (call->position_type >= 0 && pegen_views_meet(&call->out, &call->positions)) ||
-         (call->k_position_type >= 0 && pegen_views_meet(&call->out, &call->k_positions)) || pegen_meets_operand(driver, args, &call->out, 0);
+         (call->k_position_type >= 0 && pegen_views_meet(&call->out, &call->k_positions)) ||
+         pegen_meets_operand(driver, args, &call->out, 0);
 }
 
 /* ---- all of them ---- */
 
-int pegen_check_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_attention_call *call) {
+int pegen_check_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts,
+                          pegen_attention_call *call) {
   int error = pegen_check_args(args, part, parts);
-  if (error)
-    return error;
+  if (error) return error;
   call->q.high = call->k.high = call->v.high = call->out.high = 0;
   if ((error = check_given(driver, args, call)) != 0 || (error = check_shapes(driver, args, call)) != 0 ||
       (error = check_places(driver, args)) != 0 || (error = check_types(driver, args, call)) != 0 ||

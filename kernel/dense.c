@@ -1,6 +1,7 @@
 /* dense.c: blocks that turn by exponentials of skew matrices. Matrices are formed from positions and operands and
- * multiplied with rows, or formed into a table first; results are the same to the bit however the work is parted. Without a
- * table a matrix that serves few rows need not be formed: its exponential then acts on them, within the same bounds.
+ * multiplied with rows, or formed into a table first; results are the same to the bit however the work is parted.
+ * Without a table a matrix that serves few rows need not be formed: its exponential then acts on them, within the same
+ * bounds.
  *
  * Forming walks head by head and unit by unit of blocks, so that a unit's generators are gathered once for all tokens.
  */
@@ -26,10 +27,8 @@ typedef struct former {
 static int64_t element_bytes(const pegen_dense *dense) { return dense->is_f64 ? 8 : 4; }
 
 static int64_t generator_bytes(const pegen_dense *dense, const pegen_dense_code *code) {
-  if (dense->basis)
-    return dense->size * dense->size * 4;
-  if (dense->schur)
-    return code->padded * 8 + dense->size * code->padded * 4;
+  if (dense->basis) return dense->size * dense->size * 4;
+  if (dense->schur) return code->padded * 8 + dense->size * code->padded * 4;
   int64_t pairs = dense->size * (dense->size - 1) / 2;
   int64_t each = code->lanes ? pairs * code->lanes : code->padded * code->padded;
   return dense->terms * each * element_bytes(dense);
@@ -43,29 +42,27 @@ static int64_t row_bytes(const pegen_dense *dense) {
 }
 
 /* The memory that forming works on, on the caller's stack. */
-#define FORMER_START(f, driver_, code_, args_)                                                                        \
-  do {                                                                                                                 \
-    const pegen_dense *d_ = (driver_)->form;                                                                           \
-    (f)->driver = (driver_);                                                                                           \
-    (f)->dense = d_;                                                                                                   \
-    (f)->code = (code_);                                                                                               \
-    (f)->args = (args_);                                                                                               \
-    (f)->matrix_bytes = d_->size * d_->size * 4;                                                                       \
-    (f)->has_basis = 0;                                                                                                \
-    (f)->generators = __builtin_alloca_with_align((size_t)generator_bytes(d_, (code_)), CACHE_LINE_BITS);              \
-    (f)->prepared = __builtin_alloca_with_align((size_t)d_->prepared_bytes + 64, CACHE_LINE_BITS);                     \
-    (f)->leaves = __builtin_alloca_with_align((size_t)(d_->n_leaves * d_->leaf_lanes) * 8 + 64, CACHE_LINE_BITS);      \
-    (f)->angles = __builtin_alloca_with_align((size_t)(d_->terms * d_->angle_lanes) * 8 + 64, CACHE_LINE_BITS);         \
-    (f)->raw = __builtin_alloca_with_align((size_t)(d_->size * d_->size) * 8, CACHE_LINE_BITS);                        \
-    for (int64_t i_ = 0; i_ < d_->terms * d_->angle_lanes; i_++)                                                        \
-      (f)->angles[i_] = 0; /* lanes past the last block stay so */                                                     \
+#define FORMER_START(f, driver_, code_, args_) \
+  do { \
+    const pegen_dense *d_ = (driver_)->form; \
+    (f)->driver = (driver_); \
+    (f)->dense = d_; \
+    (f)->code = (code_); \
+    (f)->args = (args_); \
+    (f)->matrix_bytes = d_->size * d_->size * 4; \
+    (f)->has_basis = 0; \
+    (f)->generators = __builtin_alloca_with_align((size_t)generator_bytes(d_, (code_)), CACHE_LINE_BITS); \
+    (f)->prepared = __builtin_alloca_with_align((size_t)d_->prepared_bytes + 64, CACHE_LINE_BITS); \
+    (f)->leaves = __builtin_alloca_with_align((size_t)(d_->n_leaves * d_->leaf_lanes) * 8 + 64, CACHE_LINE_BITS); \
+    (f)->angles = __builtin_alloca_with_align((size_t)(d_->terms * d_->angle_lanes) * 8 + 64, CACHE_LINE_BITS); \
+    (f)->raw = __builtin_alloca_with_align((size_t)(d_->size * d_->size) * 8, CACHE_LINE_BITS); \
+    for (int64_t i_ = 0; i_ < d_->terms * d_->angle_lanes; i_++) \
+      (f)->angles[i_] = 0; /* lanes past the last block stay so */ \
   } while (0)
 
 static void put_element(const former *f, int64_t at, double value) {
-  if (f->dense->is_f64)
-    ((double *)f->generators)[at] = value;
-  else
-    ((float *)f->generators)[at] = (float)value;
+  if (f->dense->is_f64) ((double *)f->generators)[at] = value;
+  else ((float *)f->generators)[at] = (float)value;
 }
 
 /* The generator of a block, transposed as matrices are stored (or not, to turn back), at lane `lane` of term `term`. */
@@ -95,16 +92,15 @@ static void put_basis(const former *f, int64_t head, int64_t block) {
   const pegen_skew *g = d->generators;
   int64_t n = d->size, padded = f->code->padded;
   double basis[MOST_SIZE * MOST_SIZE], lambda[MOST_SIZE / 2];
-  pegen_gather_run(f->args->operands[g->operand], g->offset[(g->n_heads > 1 ? head * d->n_blocks : 0) + block], n * n, f->raw);
+  pegen_gather_run(f->args->operands[g->operand], g->offset[(g->n_heads > 1 ? head * d->n_blocks : 0) + block], n * n,
+                   f->raw);
   pegen_skew_make((int)n, g->difference ? PEGEN_SKEW_DIFFERENCE_RULE : PEGEN_SKEW_UPPER_RULE, f->raw);
   pegen_schur((int)n, f->raw, basis, lambda);
   double *values = (double *)f->generators;
   float *columns = (float *)(f->generators + padded * 8);
-  for (int64_t i = 0; i < padded; i++)
-    values[i] = i / 2 * 2 + 1 < n ? (i & 1 ? lambda[i / 2] : -lambda[i / 2]) : 0;
+  for (int64_t i = 0; i < padded; i++) values[i] = i / 2 * 2 + 1 < n ? (i & 1 ? lambda[i / 2] : -lambda[i / 2]) : 0;
   for (int64_t k = 0; k < n; k++)
-    for (int64_t i = 0; i < padded; i++)
-      columns[k * padded + i] = i < n ? (float)basis[i * n + k] : 0;
+    for (int64_t i = 0; i < padded; i++) columns[k * padded + i] = i < n ? (float)basis[i * n + k] : 0;
 }
 
 /* The change of basis of a head, float32 [size][size] column by column. */
@@ -114,20 +110,17 @@ static void put_cayley(former *f, int64_t head) {
   int64_t n = d->size;
   double *basis = __builtin_alloca_with_align((size_t)(n * n) * 8, CACHE_LINE_BITS);
   float *columns = (float *)f->generators;
-  if (f->has_basis)
-    return;
+  if (f->has_basis) return;
   pegen_gather_run(f->args->operands[g->operand], g->offset[g->n_heads > 1 ? head : 0], n * n, f->raw);
   pegen_skew_make((int)n, g->difference ? PEGEN_SKEW_DIFFERENCE_RULE : PEGEN_SKEW_UPPER_RULE, f->raw);
   pegen_cayley((int)n, f->raw, basis);
   for (int64_t k = 0; k < n; k++)
-    for (int64_t i = 0; i < n; i++)
-      columns[k * n + i] = (float)basis[i * n + k];
+    for (int64_t i = 0; i < n; i++) columns[k * n + i] = (float)basis[i * n + k];
   f->has_basis = g->n_heads == 1;
 }
 
 static void start_head(const former *f, int64_t head) {
-  if (!f->code->prepare)
-    return;
+  if (!f->code->prepare) return;
   const pegen_dense *d = f->dense;
   pegen_gather_leaves(d->leaves, d->n_leaves, d->leaf_blocks, d->leaf_lanes, f->args, head, f->leaves);
   f->code->prepare(f->leaves, f->prepared);
@@ -145,18 +138,15 @@ static void start_unit(former *f, int64_t head, int64_t begin) {
     return;
   }
   int64_t elements = generator_bytes(d, f->code) / element_bytes(d);
-  for (int64_t i = 0; i < elements; i++)
-    put_element(f, i, 0);
+  for (int64_t i = 0; i < elements; i++) put_element(f, i, 0);
   for (int64_t lane = 0; lane < f->code->unit && begin + lane < d->n_blocks; lane++)
-    for (int64_t term = 0; term < d->terms; term++)
-      put_generator(f, term, head, begin + lane, lane);
+    for (int64_t term = 0; term < d->terms; term++) put_generator(f, term, head, begin + lane, lane);
 }
 
 /* Bounds of the norms of the generators of a block. */
 static void start_norms(former *f) {
   const pegen_dense *d = f->dense;
-  for (int64_t i = 0; i < d->terms * d->angle_lanes; i++)
-    f->angles[i] = 0;
+  for (int64_t i = 0; i < d->terms * d->angle_lanes; i++) f->angles[i] = 0;
   for (int64_t term = 0; term < d->terms; term++) {
     f->angles[term * d->angle_lanes] = 1;
     f->code->bound(f->generators, f->angles, &f->norms[term]);
@@ -177,21 +167,17 @@ static void transpose(int64_t n, float *matrix) {
 static void form_unturned(const former *f, char *out) {
   const pegen_dense *d = f->dense;
   if (d->basis) {
-    for (int64_t i = 0; i < d->size * d->size; i++)
-      ((float *)out)[i] = ((const float *)f->generators)[i];
+    for (int64_t i = 0; i < d->size * d->size; i++) ((float *)out)[i] = ((const float *)f->generators)[i];
     return;
   }
-  for (int64_t i = 0; i < d->terms * d->angle_lanes; i++)
-    f->angles[i] = 0;
+  for (int64_t i = 0; i < d->terms * d->angle_lanes; i++) f->angles[i] = 0;
   f->code->form(f->generators, f->angles, out);
 }
 
 static void token_angles(const former *f, const pegen_loop *loop, int64_t grid, int64_t token) {
   double position[MOST_AXES];
-  if (grid)
-    pegen_grid_position(f->driver->kernel, token, position);
-  else
-    pegen_driver_position(loop, token, f->driver->kernel->n_axes, position);
+  if (grid) pegen_grid_position(f->driver->kernel, token, position);
+  else pegen_driver_position(loop, token, f->driver->kernel->n_axes, position);
   f->code->angles(position, f->prepared, f->angles);
 }
 
@@ -204,8 +190,7 @@ static void form_unit(const former *f, const pegen_loop *loop, int64_t grid, int
     int whole = begin + f->code->unit <= f->dense->n_blocks;
     (whole ? f->code->form : f->code->form_rest)(f->generators, f->angles + begin, out);
   }
-  if (f->dense->basis && f->dense->inverse)
-    transpose(f->dense->size, (float *)out);
+  if (f->dense->basis && f->dense->inverse) transpose(f->dense->size, (float *)out);
 }
 
 /* ---- prepare ---- */
@@ -215,16 +200,14 @@ static void prepare_section(former *f, const pegen_stream *stream, const pegen_t
   int64_t begin, end, skip = f->driver->kernel->skip_tokens, unit = f->code->unit;
   char *section = (char *)f->args->table + pegen_table_section(h, s);
   pegen_loop loop;
-  if (!pegen_share(h->batches[s] * h->tokens[s], part, parts, &begin, &end))
-    return;
+  if (!pegen_share(h->batches[s] * h->tokens[s], part, parts, &begin, &end)) return;
   for (int64_t head = 0; head < h->heads; head++) {
     start_head(f, head);
     for (int64_t block = 0; block < f->dense->n_blocks; block += unit) {
       start_unit(f, head, block);
       for (int64_t item = begin; item < end; item++) {
         int64_t batch = item / h->tokens[s], token = item - batch * h->tokens[s];
-        if (token < skip && !is_rebased(f->dense))
-          continue;
+        if (token < skip && !is_rebased(f->dense)) continue;
         pegen_set_positions(&loop, stream, batch);
         form_unit(f, &loop, stream->grid, token, block,
                   section + (item * h->heads + head) * h->row_bytes + block * f->matrix_bytes);
@@ -239,11 +222,9 @@ int pegen_dense_prepare(const pegen_driver *driver, const pegen_args *args, int 
   pegen_table_header header;
   former f;
   int target, error = pegen_table_begin(driver, args, part, parts, row_bytes(dense), &call, &header, &target);
-  if (error)
-    return error;
+  if (error) return error;
   FORMER_START(&f, driver, &dense->targets[target], args);
-  for (int s = 0; s < header.sections; s++)
-    prepare_section(&f, &call.stream[s], &header, s, part, parts);
+  for (int s = 0; s < header.sections; s++) prepare_section(&f, &call.stream[s], &header, s, part, parts);
   return 0;
 }
 
@@ -262,15 +243,14 @@ typedef struct dense_pass {
   const pegen_stream *streams[2];
   int n, tabled, section;
   pegen_apply work;
-  former *former;  /* without a table: what forms a unit's matrices of one token at a time */
-  char *matrices;  /* of that unit */
+  former *former; /* without a table: what forms a unit's matrices of one token at a time */
+  char *matrices; /* of that unit */
 } dense_pass;
 
 /* Tokens that are not turned, in every batch of the work. */
 static int64_t copy_prefix(dense_pass *p, int64_t begin, int64_t end) {
   int64_t skip = p->driver->kernel->skip_tokens, stop = end < skip ? end : skip;
-  if (begin >= stop || is_rebased(p->driver->form))
-    return begin;
+  if (begin >= stop || is_rebased(p->driver->form)) return begin;
   for (int i = 0; i < p->n; i++)
     for (int64_t batch = p->work.batch_begin; batch < p->work.batch_end && !p->streams[i]->in_place; batch++)
       pegen_copy_tokens(p->streams[i], batch, begin, stop);
@@ -292,25 +272,23 @@ static void run_tabled(dense_pass *p, int64_t begin, int64_t end) {
   p->apply(&p->work);
 }
 
-/* Coefficients of Chebyshev's series of exp(M) - 1, 2 J_k(norm) and J_0(norm) - 1, by Miller's algorithm: Bessel functions by their recurrence from where
- * they vanish downwards, then scaled by J_0 + 2 (J_2 + J_4 + ...) = 1. Gives their number: what is left out is less than 2^-26. */
+/* Coefficients of Chebyshev's series of exp(M) - 1, 2 J_k(norm) and J_0(norm) - 1, by Miller's algorithm: Bessel
+ * functions by their recurrence from where they vanish downwards, then scaled by J_0 + 2 (J_2 + J_4 + ...) = 1. Gives
+ * their number: what is left out is less than 2^-26. */
 static int64_t chebyshev(double norm, float *c) {
   double bessel[PEGEN_ACTION_TERMS], above = 0, at = 0x1p-960, sum = 0, left = 0;
   int64_t last = (int64_t)(norm + 4 * __builtin_sqrt(norm)) + 24;
   for (int64_t k = last; k >= 0; k--) {
     bessel[k] = at;
-    if (k % 2 == 0)
-      sum += k ? 2 * at : at;
+    if (k % 2 == 0) sum += k ? 2 * at : at;
     double below = (double)(2 * k) / norm * at - above;
     above = at;
     at = below;
   }
-  for (int64_t k = 0; k <= last; k++)
-    c[k] = (float)(k ? 2 * (bessel[k] / sum) : bessel[0] / sum - 1);
+  for (int64_t k = 0; k <= last; k++) c[k] = (float)(k ? 2 * (bessel[k] / sum) : bessel[0] / sum - 1);
   for (; last > 1; last--) {
     left += c[last] < 0 ? -c[last] : c[last];
-    if (left > 0x1p-26)
-      break;
+    if (left > 0x1p-26) break;
   }
   return last + 1;
 }
@@ -328,10 +306,8 @@ static int run_action(dense_pass *p, const pegen_loop *loop, int64_t token, int6
     norm += (angle < 0 ? -angle : angle) * f->norms[term] * (1 + 1.0 / LEAST);
   }
   /* Rows of q and k, whichever are given: the result is not to depend on it. */
-  if (!pegen_acts(norm, 2 * (p->work.batch_end - p->work.batch_begin), d->size))
-    return 0;
-  for (int64_t term = 0; term < d->terms; term++)
-    f->angles[term * d->angle_lanes + block] *= 2 / norm;
+  if (!pegen_acts(norm, 2 * (p->work.batch_end - p->work.batch_begin), d->size)) return 0;
+  for (int64_t term = 0; term < d->terms; term++) f->angles[term * d->angle_lanes + block] *= 2 / norm;
   f->code->sum(f->generators, f->angles + block, p->matrices);
   p->work.terms = chebyshev(norm, coefficients);
   p->work.coefficients = coefficients;
@@ -353,16 +329,14 @@ static void run_formed(dense_pass *p, int64_t begin, int64_t end) {
     start_head(f, head);
     for (int64_t block = 0; block < dense->n_blocks; block += unit) {
       start_unit(f, head, block);
-      if (p->act)
-        start_norms(f);
+      if (p->act) start_norms(f);
       p->work.block_begin = block;
       p->work.block_end = block + unit < dense->n_blocks ? block + unit : dense->n_blocks;
       p->work.matrices = p->matrices - block * f->matrix_bytes;
       for (int64_t token = begin; token < end; token++) {
         p->work.token_begin = token;
         p->work.token_end = token + 1;
-        if (p->act && run_action(p, &loop, token, block))
-          continue;
+        if (p->act && run_action(p, &loop, token, block)) continue;
         form_unit(f, &loop, first->grid, token, block, p->matrices);
         p->apply(&p->work);
       }
@@ -376,31 +350,24 @@ static void run_tokens(dense_pass *p, int64_t batch_begin, int64_t batch_end, in
   p->work.batch_begin = batch_begin;
   p->work.batch_end = batch_end;
   begin = copy_prefix(p, begin, end);
-  if (begin >= end)
-    return;
-  if (p->tabled)
-    run_tabled(p, begin, end);
-  else
-    run_formed(p, begin, end);
+  if (begin >= end) return;
+  if (p->tabled) run_tabled(p, begin, end);
+  else run_formed(p, begin, end);
 }
 
 static void run_pass(dense_pass *p, int part, int parts) {
-  if (p->n == 0)
-    return;
+  if (p->n == 0) return;
   const pegen_stream *first = p->streams[0];
   const pegen_table_header *h = p->args->table;
-  for (int i = 0; i < 2; i++)
-    pegen_set_rows(&p->work.rows[i], p->streams[i < p->n ? i : 0]);
-  if (p->n == 1)
-    p->work.rows[1].heads = 0;
+  for (int i = 0; i < 2; i++) pegen_set_rows(&p->work.rows[i], p->streams[i < p->n ? i : 0]);
+  if (p->n == 1) p->work.rows[1].heads = 0;
   p->work.head_begin = 0;
   p->work.head_end = p->driver->per_head ? p->driver->kernel->heads : 1;
   p->section = p->tabled && h->sections > 1 && first->keys;
   int64_t batches = first->in.size[PEGEN_BATCH], tokens = first->in.size[PEGEN_TOKEN], begin, end;
-  int shared = p->tabled ? h->batches[p->section] == 1
-                         : first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
-  if (!pegen_share(tokens * (shared ? 1 : batches), part, parts, &begin, &end))
-    return;
+  int shared =
+      p->tabled ? h->batches[p->section] == 1 : first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
+  if (!pegen_share(tokens * (shared ? 1 : batches), part, parts, &begin, &end)) return;
   former f;
   if (!p->tabled) { /* once for all batches: a change of basis is dear */
     FORMER_START(&f, p->driver, p->code, p->args);
@@ -412,8 +379,7 @@ static void run_pass(dense_pass *p, int part, int parts) {
     return;
   }
   pegen_run run;
-  while (pegen_next_run(tokens, &begin, end, &run))
-    run_tokens(p, run.batch, run.batch + 1, run.begin, run.end);
+  while (pegen_next_run(tokens, &begin, end, &run)) run_tokens(p, run.batch, run.batch + 1, run.begin, run.end);
 }
 
 /* Whether rows by a table are stored past the caches: as encode.c decides it. */
@@ -421,10 +387,8 @@ static int is_streamed(const pegen_call *call, int prefetch) {
   int64_t touched = 0;
   for (int s = 0; s < 2; s++) {
     const pegen_stream *stream = &call->stream[s];
-    if (!stream->given || stream->in.empty)
-      continue;
-    if (stream->in_place || !pegen_streams_aligned(stream, 64))
-      return 0;
+    if (!stream->given || stream->in.empty) continue;
+    if (stream->in_place || !pegen_streams_aligned(stream, 64)) return 0;
     touched += pegen_view_bytes(&stream->in) + pegen_view_bytes(stream->out);
   }
   return touched > (prefetch ? PEGEN_STREAM_ABOVE_SLOW : PEGEN_STREAM_ABOVE);
@@ -435,26 +399,21 @@ int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int p
   pegen_call call;
   dense_pass p;
   int error = pegen_check(driver, args, part, parts, &call), prefetch;
-  if (error)
-    return error;
+  if (error) return error;
   int target = pegen_dispatch(driver, &prefetch);
-  if (target < 0)
-    return PEGEN_ERROR_PROCESSOR;
+  if (target < 0) return PEGEN_ERROR_PROCESSOR;
   p.driver = driver;
   p.code = &dense->targets[target];
   p.args = args;
   p.apply = p.code->apply[call.type];
   p.act = p.code->act[call.type];
   p.tabled = call.tabled != 0;
-  if (!p.apply)
-    return PEGEN_ERROR_DTYPE;
+  if (!p.apply) return PEGEN_ERROR_DTYPE;
   int streamed = p.tabled && p.code->stream && call.type == 0 && is_streamed(&call, prefetch);
-  if (streamed)
-    p.apply = p.code->stream;
+  if (streamed) p.apply = p.code->stream;
   p.n = 0;
   for (int s = 0; s < 2; s++) {
-    if (call.stream[s].given && !call.stream[s].in.empty)
-      p.streams[p.n++] = &call.stream[s];
+    if (call.stream[s].given && !call.stream[s].in.empty) p.streams[p.n++] = &call.stream[s];
     if (!call.joint || s == 1) {
       run_pass(&p, part, parts);
       p.n = 0;

@@ -8,7 +8,8 @@
 
 /* Rows of one call of an emitted apply function: tokens [token_begin, token_end), batches [batch_begin, batch_end),
  * heads [head_begin, head_end) (all of each tensor's where heads are alike), blocks [block_begin, block_end).
- * A block's matrix is float32 [b][b], column by column (entry (i, k) at k * b + i) or, for b = 8 and exponentials, by diagonals: compiler/cpu/apply.h. */
+ * A block's matrix is float32 [b][b], column by column (entry (i, k) at k * b + i) or, for b = 8 and exponentials, by
+ * diagonals: compiler/cpu/apply.h. */
 typedef struct pegen_apply {
   int64_t token_begin, token_end;
   int64_t batch_begin, batch_end;
@@ -33,29 +34,30 @@ typedef void pegen_form_function(const char *generators, const double *angles, c
 /* What a norm does not exceed: see emit_exponential_sum. */
 typedef void pegen_bound_function(const char *generators, const double *angles, double *bound);
 
-/* The cost model of encode without a table, in multiply-adds of a block of `size` channels: forming exp(M) takes products of size^3, the action
- * of the exponential (compiler/cpu/exponential_action.h) size^2 a term and row. Norms are bounds; not a number: formed. */
+/* The cost model of encode without a table, in multiply-adds of a block of `size` channels: forming exp(M) takes
+ * products of size^3, the action of the exponential (compiler/cpu/exponential_action.h) size^2 a term and row. Norms
+ * are bounds; not a number: formed. */
 enum { PEGEN_ACTION_TERMS = 512 }; /* at most */
 static inline double pegen_action_terms(double norm) { return norm + 3 * __builtin_sqrt(norm) + 8; }
 static inline int pegen_acts(double norm, int64_t rows, int64_t size) {
   double products = 3.5;
-  if (!(norm <= 400))
-    return 0;
-  for (double reached = 2.25; reached < norm; reached *= 2)
-    products += 1;
+  if (!(norm <= 400)) return 0;
+  for (double reached = 2.25; reached < norm; reached *= 2) products += 1;
   return (double)rows * pegen_action_terms(norm) < products * (double)size;
 }
 
 /* The emitted functions of one target. */
 typedef struct pegen_dense_code {
   int64_t unit;                   /* blocks that one call of form takes */
-  int64_t lanes, padded;          /* how generators lie: [terms][pairs][lanes], or where lanes is 0 [terms][padded][padded] */
+  int64_t lanes, padded; /* how generators lie: [terms][pairs][lanes], or where lanes is 0 [terms][padded][padded] */
   pegen_prepare_function *prepare; /* NULL: angles need no operand */
   pegen_angles_function *angles;
-  pegen_form_function *form, *form_rest; /* of whole units, and of what is left of the last one; NULL where nothing is */
+  pegen_form_function *form,
+      *form_rest; /* of whole units, and of what is left of the last one; NULL where nothing is */
   pegen_apply_function *apply[3]; /* f32, bf16, f16 */
-  pegen_apply_function *stream;   /* f32 that is stored past the caches, to rows of whole lines; NULL: there is none */
-  pegen_form_function *sum;       /* of generators times angles, where the action may be taken; else NULL, and the others, too */
+  pegen_apply_function *stream; /* f32 that is stored past the caches, to rows of whole lines; NULL: there is none */
+  pegen_form_function
+      *sum; /* of generators times angles, where the action may be taken; else NULL, and the others, too */
   pegen_bound_function *bound;
   pegen_apply_function *act[3];
 } pegen_dense_code;
@@ -63,25 +65,26 @@ typedef struct pegen_dense_code {
 /* A skew matrix for each head and block, out of the raw ones of an operand. */
 typedef struct pegen_skew {
   int64_t operand;
-  int64_t difference;      /* 0: A_ij = F_ij for i < j; 1: F_ij - F_ji */
-  int64_t n_heads;         /* rows of offset; 1 where all heads share them */
-  const int32_t *offset;   /* [n_heads][n_blocks]: the element where the raw matrix begins */
+  int64_t difference; /* 0: A_ij = F_ij for i < j; 1: F_ij - F_ji */
+  int64_t n_heads; /* rows of offset; 1 where all heads share them */
+  const int32_t *offset; /* [n_heads][n_blocks]: the element where the raw matrix begins */
 } pegen_skew;
 
 /* The forms of dense blocks (compiler/forms/dense.c) and of a change of basis (compiler/forms/change_of_basis.c). */
 typedef struct pegen_dense {
   int64_t size, n_blocks, terms; /* terms: generators that a block's matrix is a sum of */
-  int64_t angle_lanes;     /* row length of angles */
-  int64_t inverse;         /* 1: turn back */
-  int64_t is_f64;          /* matrices are formed in float64 */
-  int64_t schur;           /* 1: the output stays in the basis of the real Schur form (emit_turns.h), of every token */
+  int64_t angle_lanes; /* row length of angles */
+  int64_t inverse; /* 1: turn back */
+  int64_t is_f64; /* matrices are formed in float64 */
+  int64_t schur; /* 1: the output stays in the basis of the real Schur form (emit_turns.h), of every token */
   const pegen_skew *generators; /* [terms] */
-  const pegen_skew *basis; /* the head is one block, whose matrix is the turns of its channels times the Cayley transform of this,
-                              or to turn back the transpose of such a product; every token's; NULL: blocks of generators */
-  int64_t leaf_blocks;     /* that operand leaves have elements for: n_blocks, or what turns after a change of basis */
+  const pegen_skew
+      *basis; /* the head is one block, whose matrix is the turns of its channels times the Cayley transform of this,
+                 or to turn back the transpose of such a product; every token's; NULL: blocks of generators */
+  int64_t leaf_blocks; /* that operand leaves have elements for: n_blocks, or what turns after a change of basis */
   int64_t leaf_lanes, n_leaves;
   const pegen_leaf *leaves;
-  int64_t prepared_bytes;  /* of one head, a multiple of 64 */
+  int64_t prepared_bytes; /* of one head, a multiple of 64 */
   const pegen_dense_code *targets; /* [n_targets] */
 } pegen_dense;
 

@@ -35,8 +35,7 @@ static int64_t processor_level(void) {
 
   cpuid(1, 0, &basic);
   extended.c = 0;
-  if (extended_leaves >= 0x80000001u)
-    cpuid(0x80000001u, 0, &extended);
+  if (extended_leaves >= 0x80000001u) cpuid(0x80000001u, 0, &extended);
   /* v2: sse3, ssse3, cx16, sse4.1, sse4.2, popcnt; lahf */
   if (!has(basic.c, BIT(0) | BIT(9) | BIT(13) | BIT(19) | BIT(20) | BIT(23)) || !has(extended.c, BIT(0)))
     return PEGEN_LEVEL_BASELINE;
@@ -46,8 +45,7 @@ static int64_t processor_level(void) {
     return PEGEN_LEVEL_X86_64_V2;
   cpuid(7, 0, &features);
   uint32_t saved = saved_registers();
-  if (!has(features.b, BIT(3) | BIT(5) | BIT(8)) || !has(saved, BIT(1) | BIT(2)))
-    return PEGEN_LEVEL_X86_64_V2;
+  if (!has(features.b, BIT(3) | BIT(5) | BIT(8)) || !has(saved, BIT(1) | BIT(2))) return PEGEN_LEVEL_X86_64_V2;
 
   /* v4: avx512f, dq, cd, bw, vl; mask registers and both halves of zmm are saved */
   if (!has(features.b, BIT(16) | BIT(17) | BIT(28) | BIT(30) | BIT(31)) || !has(saved, BIT(5) | BIT(6) | BIT(7)))
@@ -76,10 +74,8 @@ int pegen_dispatch(const pegen_driver *driver, int *prefetch) {
   if (chosen == 0) {
     int64_t level = processor_level();
     int32_t i = 0;
-    while (i < driver->n_targets && driver->levels[i] > level)
-      i++;
-    if (i == driver->n_targets)
-      return -1;
+    while (i < driver->n_targets && driver->levels[i] > level) i++;
+    if (i == driver->n_targets) return -1;
     chosen = (i + 1) | (gains_from_prefetch() ? PEGEN_CHOSEN_PREFETCH : 0);
     __atomic_store_n(driver->chosen, chosen, __ATOMIC_RELAXED);
   }

@@ -49,7 +49,7 @@ enum { PEGEN_CHOSEN_PREFETCH = 1 << 8 };
  * Dimensions of size 1 have stride 0, so that equal strides mean equal addressing. */
 enum { PEGEN_VIEW_DIMS = 3 };
 typedef struct pegen_view {
-  uintptr_t base;      /* address of index (0, 0, 0) */
+  uintptr_t base; /* address of index (0, 0, 0) */
   uintptr_t low, high; /* every byte lies in [low, high) */
   int64_t width;
   int64_t empty; /* 1: no elements; then nothing but size is meaningful */
@@ -61,12 +61,12 @@ enum { PEGEN_POSITION_BATCH, PEGEN_POSITION_TOKEN, PEGEN_POSITION_AXIS }; /* of 
 
 /* One of q and k, checked. */
 typedef struct pegen_stream {
-  int64_t given;    /* 0: the rest is not set */
-  int64_t keys;     /* 1: of k */
+  int64_t given; /* 0: the rest is not set */
+  int64_t keys; /* 1: of k */
   int64_t in_place; /* out is in, element for element */
   pegen_view in, out_of_place;
   const pegen_view *out; /* &in or &out_of_place */
-  int64_t grid;          /* 1: coordinates are those of the built-in grid; 0: of positions */
+  int64_t grid; /* 1: coordinates are those of the built-in grid; 0: of positions */
   pegen_view positions;
   int64_t position_type; /* pegen_position_type */
 } pegen_stream;
@@ -74,11 +74,11 @@ typedef struct pegen_stream {
 /* A checked call. */
 typedef struct pegen_call {
   pegen_stream stream[2]; /* q, k */
-  int64_t joint;          /* 1: q and k have the same tokens and positions, and go in one pass */
-  int64_t type;           /* number type: 0 f32, 1 bf16, 2 f16 */
-  int64_t tabled;         /* 1: args->table stands for positions and operands, which were not looked at */
+  int64_t joint; /* 1: q and k have the same tokens and positions, and go in one pass */
+  int64_t type; /* number type: 0 f32, 1 bf16, 2 f16 */
+  int64_t tabled; /* 1: args->table stands for positions and operands, which were not looked at */
   pegen_view input[PEGEN_MAX_INPUTS]; /* of the query tokens, where q is given; the others are all zeros */
-  int64_t wide_inputs;    /* 1: inputs are float32, and q is not */
+  int64_t wide_inputs; /* 1: inputs are float32, and q is not */
 } pegen_call;
 
 /* Checks everything in the order that check.c states; fills *call where it returns 0. */
@@ -92,9 +92,9 @@ PEGEN_INTERNAL int pegen_check_prepare(const pegen_driver *driver, const pegen_a
 
 /* Parts of it, for the checks of other forms; each returns 0 or a pegen_error unless it says otherwise. */
 PEGEN_INTERNAL int pegen_one_of(const DLTensor *tensor, int code, int bits); /* 1: its elements are of that type */
-PEGEN_INTERNAL int pegen_same_type(const DLTensor *a, const DLTensor *b);    /* 1: theirs are of one */
-PEGEN_INTERNAL int64_t pegen_row_type(const DLTensor *tensor);               /* 0 f32, 1 bf16, 2 f16, -1 another */
-PEGEN_INTERNAL int64_t pegen_position_type_of(const DLTensor *tensor);       /* pegen_position_type, -1: none of them */
+PEGEN_INTERNAL int pegen_same_type(const DLTensor *a, const DLTensor *b); /* 1: theirs are of one */
+PEGEN_INTERNAL int64_t pegen_row_type(const DLTensor *tensor); /* 0 f32, 1 bf16, 2 f16, -1 another */
+PEGEN_INTERNAL int64_t pegen_position_type_of(const DLTensor *tensor); /* pegen_position_type, -1: none of them */
 PEGEN_INTERNAL int pegen_check_rows_shape(const DLTensor *tensor, int64_t head_dim);
 PEGEN_INTERNAL int pegen_check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows);
 PEGEN_INTERNAL int pegen_check_args(const pegen_args *args, int part, int parts);
@@ -102,15 +102,18 @@ PEGEN_INTERNAL int pegen_check_operands_given(const pegen_kernel *kernel, const 
 PEGEN_INTERNAL int pegen_check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args);
 PEGEN_INTERNAL int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *args);
 PEGEN_INTERNAL int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args);
-/* Inputs of the query tokens: all given, of q's sizes, of q's type (type, as pegen_row_type) or all float32, and their memory. */
+/* Inputs of the query tokens: all given, of q's sizes, of q's type (type, as pegen_row_type) or all float32, and their
+ * memory. */
 PEGEN_INTERNAL int pegen_check_inputs_given(const pegen_kernel *kernel, const pegen_args *args);
 PEGEN_INTERNAL int pegen_check_input_shapes(const pegen_kernel *kernel, const pegen_args *args);
-PEGEN_INTERNAL int pegen_check_input_types(const pegen_kernel *kernel, const pegen_args *args, int64_t type, int64_t *are_wide);
+PEGEN_INTERNAL int pegen_check_input_types(const pegen_kernel *kernel, const pegen_args *args, int64_t type,
+                                           int64_t *are_wide);
 PEGEN_INTERNAL int pegen_view_inputs(const pegen_kernel *kernel, const pegen_args *args, pegen_view *views);
 PEGEN_INTERNAL int pegen_on_host(const DLTensor *tensor); /* 1: its memory can be read here */
 PEGEN_INTERNAL int pegen_view_rows(const DLTensor *tensor, pegen_view *view);
 /* 1: out meets an operand, or, with `tabled`, the table. */
-PEGEN_INTERNAL int pegen_meets_operand(const pegen_driver *driver, const pegen_args *args, const pegen_view *out, int tabled);
+PEGEN_INTERNAL int pegen_meets_operand(const pegen_driver *driver, const pegen_args *args, const pegen_view *out,
+                                       int tabled);
 
 /* Fills *view from a tensor whose rank, shape and dtype are checked. The last `run` dimensions (0 or 1)
  * must be adjacent elements and become the width (at least one); dimensions of the tensor fill the view's
@@ -136,8 +139,8 @@ PEGEN_INTERNAL int pegen_dispatch(const pegen_driver *driver, int *prefetch);
 
 /* The rows of a stream. */
 PEGEN_INTERNAL void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream);
-/* Sets how far ahead rows are asked for. gains: of pegen_dispatch; broken: the hardware does not see what is read next, for the
- * walk leaves and enters rows far apart, or computes too long between them. */
+/* Sets how far ahead rows are asked for. gains: of pegen_dispatch; broken: the hardware does not see what is read next,
+ * for the walk leaves and enters rows far apart, or computes too long between them. */
 PEGEN_INTERNAL void pegen_set_prefetch(pegen_loop *loop, int gains, int broken, int64_t touched);
 /* 1: a head's tokens are nearer in memory than a token's heads. */
 PEGEN_INTERNAL int pegen_by_head(const pegen_stream *stream);
@@ -170,7 +173,8 @@ typedef struct pegen_run {
   int64_t batch, begin, end;
 } pegen_run;
 
-/* Items are the tokens of one batch after the other: takes the longest run of one batch off [*item, end). 0: none is left. */
+/* Items are the tokens of one batch after the other: takes the longest run of one batch off [*item, end). 0: none is
+ * left. */
 PEGEN_INTERNAL int pegen_next_run(int64_t tokens, int64_t *item, int64_t end, pegen_run *run);
 
 /* Streaming stores are weakly ordered: the caller's next release must cover them. */
@@ -184,6 +188,6 @@ PEGEN_INTERNAL int pegen_streams_aligned(const pegen_stream *stream, int64_t byt
 
 /* A field of args that older callers' structs end before: 0 there. */
 #define PEGEN_GIVEN(args, field) \
-  ((args)->struct_size >= offsetof(pegen_args, field) + sizeof (args)->field ? (args)->field : 0)
+  ((args)->struct_size >= offsetof(pegen_args, field) + sizeof(args)->field ? (args)->field : 0)
 
 #endif

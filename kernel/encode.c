@@ -34,9 +34,9 @@ typedef struct pass {
   pegen_loop loop;
 } pass;
 
-/* Where batches share their positions, whether they are walked together and each rotor is built once. Rotors of a tile of
- * tokens then serve all batches, at the price of shorter runs of memory: a gain where the caches feed the core faster than
- * it computes, a loss elsewhere. */
+/* Where batches share their positions, whether they are walked together and each rotor is built once. Rotors of a tile
+ * of tokens then serve all batches, at the price of shorter runs of memory: a gain where the caches feed the core
+ * faster than it computes, a loss elsewhere. */
 static int shares_batches(const pass *p) { return !p->gains && p->touched <= PEGEN_STREAM_ABOVE; }
 
 /* Tokens [begin, end) of batches [batch_begin, batch_end), which share their positions. */
@@ -50,8 +50,7 @@ static void run_tokens(pass *p, int64_t batch_begin, int64_t batch_end, int64_t 
           pegen_copy_tokens(p->streams[i], batch, begin, stop);
     begin = stop;
   }
-  if (begin >= end)
-    return;
+  if (begin >= end) return;
   p->loop.token_begin = begin;
   p->loop.token_end = end;
   p->loop.batch_begin = batch_begin;
@@ -73,8 +72,7 @@ static void run_items(pass *p, int by_batch, int64_t begin, int64_t end) {
     return;
   }
   pegen_run run;
-  while (pegen_next_run(tokens, &begin, end, &run))
-    run_tokens(p, run.batch, run.batch + 1, run.begin, run.end);
+  while (pegen_next_run(tokens, &begin, end, &run)) run_tokens(p, run.batch, run.batch + 1, run.begin, run.end);
 }
 
 /* Values that the emitted code prepares from operands, for as many heads at a time as fit on the stack. */
@@ -84,11 +82,9 @@ static void run_prepared(pass *p, const pegen_args *args, pegen_prepare_function
   const pegen_blades *blades = driver->form;
   int64_t bytes = blades->prepared_bytes > 0 ? blades->prepared_bytes : 64;
   int64_t heads = driver->per_head ? driver->kernel->heads : 1, tile = bytes;
-  for (int64_t n = 1; n < heads && tile + bytes <= PEGEN_STACK_PREPARED; n++)
-    tile += bytes;
+  for (int64_t n = 1; n < heads && tile + bytes <= PEGEN_STACK_PREPARED; n++) tile += bytes;
   char *prepared = __builtin_alloca_with_align((size_t)tile, 512);
-  double *leaves =
-      __builtin_alloca_with_align(sizeof(double) * (size_t)(blades->n_leaves * blades->lanes) + 64, 512);
+  double *leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(blades->n_leaves * blades->lanes) + 64, 512);
   p->loop.prepared = prepared;
   p->loop.prepared_stride = bytes;
   for (int64_t head = 0; head < heads;) {
@@ -121,14 +117,12 @@ static void run_tabled(pass *p, int by_batch, int64_t begin, int64_t end) {
 }
 
 static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *target, int part, int parts) {
-  if (p->n == 0)
-    return;
+  if (p->n == 0) return;
   const pegen_stream *first = p->streams[0];
   int64_t heads = 0;
   for (int i = 0; i < p->n; i++) {
     pegen_set_rows(&p->loop.rows[i], p->streams[i]);
-    if (p->streams[i]->in.size[PEGEN_HEAD] > heads)
-      heads = p->streams[i]->in.size[PEGEN_HEAD];
+    if (p->streams[i]->in.size[PEGEN_HEAD] > heads) heads = p->streams[i]->in.size[PEGEN_HEAD];
   }
   if (p->n == 1) {
     pegen_set_rows(&p->loop.rows[1], first);
@@ -139,10 +133,8 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   /* One token after the other streams best; where rotors are used again, several at a time. */
   p->loop.tile_tokens = 1;
   p->loop.group_rows = INT32_MAX;
-  if (p->by_head || (shares_batches(p) && first->in.size[PEGEN_BATCH] > 1))
-    p->loop.tile_tokens = PEGEN_TILE;
-  if (p->by_head)
-    p->loop.group_rows = PEGEN_GROUP_BY_HEAD;
+  if (p->by_head || (shares_batches(p) && first->in.size[PEGEN_BATCH] > 1)) p->loop.tile_tokens = PEGEN_TILE;
+  if (p->by_head) p->loop.group_rows = PEGEN_GROUP_BY_HEAD;
   p->loop.head_begin = 0;
   p->loop.head_end = heads;
   p->loop.prepared = 0;
@@ -155,19 +147,16 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
     p->loop.table_token = p->table->heads * p->table->row_bytes;
   }
 
-  int shared = p->table ? p->table->batches[p->section] == 1 : first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
+  int shared =
+      p->table ? p->table->batches[p->section] == 1 : first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
   int by_batch = !(shared && (p->driver->per_head || shares_batches(p)));
   int64_t items = first->in.size[PEGEN_TOKEN] * (by_batch ? first->in.size[PEGEN_BATCH] : 1);
   int64_t begin, end;
-  if (!pegen_share(items, part, parts, &begin, &end))
-    return;
+  if (!pegen_share(items, part, parts, &begin, &end)) return;
   p->copy_prefix = 1;
-  if (p->table)
-    run_tabled(p, by_batch, begin, end);
-  else if (target->prepare)
-    run_prepared(p, args, target->prepare, by_batch, begin, end);
-  else
-    run_items(p, by_batch, begin, end);
+  if (p->table) run_tabled(p, by_batch, begin, end);
+  else if (target->prepare) run_prepared(p, args, target->prepare, by_batch, begin, end);
+  else run_items(p, by_batch, begin, end);
 }
 
 /* ---- the entries ---- */
@@ -176,40 +165,34 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
   pegen_call call;
   pass p;
   int error = pegen_check(driver, args, part, parts, &call);
-  if (error)
-    return error;
+  if (error) return error;
   int prefetch = 0;
   int chosen = pegen_dispatch(driver, &prefetch);
-  if (chosen < 0)
-    return PEGEN_ERROR_PROCESSOR;
+  if (chosen < 0) return PEGEN_ERROR_PROCESSOR;
   const pegen_target_code *target = &((const pegen_blades *)driver->form)->targets[chosen];
 
   int64_t touched = 0;
   int streaming = 1;
   for (int s = 0; s < 2; s++) {
     pegen_stream *stream = &call.stream[s];
-    if (stream->given && stream->in.empty)
-      stream->given = 0;
-    if (!stream->given)
-      continue;
+    if (stream->given && stream->in.empty) stream->given = 0;
+    if (!stream->given) continue;
     touched += pegen_view_bytes(&stream->in);
-    if (!stream->in_place)
-      touched += pegen_view_bytes(stream->out);
+    if (!stream->in_place) touched += pegen_view_bytes(stream->out);
     streaming = streaming && pegen_streams_aligned(stream, 64); /* whole lines */
   }
-  streaming = streaming && touched > (prefetch ? PEGEN_STREAM_ABOVE_SLOW : PEGEN_STREAM_ABOVE) && target->encode[call.type][1];
+  streaming =
+      streaming && touched > (prefetch ? PEGEN_STREAM_ABOVE_SLOW : PEGEN_STREAM_ABOVE) && target->encode[call.type][1];
   p.driver = driver;
   p.table = call.tabled ? args->table : 0;
   p.section = 0;
   p.encode = target->encode[call.type][streaming];
-  if (!p.encode)
-    return PEGEN_ERROR_DTYPE;
+  if (!p.encode) return PEGEN_ERROR_DTYPE;
   p.gains = prefetch;
   p.touched = touched;
   p.n = 0;
   for (int s = 0; s < 2; s++) {
-    if (call.stream[s].given)
-      p.streams[p.n++] = &call.stream[s];
+    if (call.stream[s].given) p.streams[p.n++] = &call.stream[s];
     if (!call.joint || s == 1) {
       run_pass(&p, args, target, part, parts);
       p.n = 0;
@@ -225,20 +208,17 @@ static void table_section(const pegen_driver *driver, const pegen_args *args, co
                           const pegen_stream *stream, const pegen_table_header *h, int s, int part, int parts) {
   const pegen_blades *blades = driver->form;
   int64_t begin, end;
-  if (!pegen_share(h->batches[s] * h->tokens[s], part, parts, &begin, &end))
-    return;
+  if (!pegen_share(h->batches[s] * h->tokens[s], part, parts, &begin, &end)) return;
   char *section = (char *)args->table + pegen_table_section(h, s);
   char *prepared = __builtin_alloca_with_align((size_t)blades->prepared_bytes + 64, 512);
   double *leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(blades->n_leaves * blades->lanes) + 64, 512);
   double position[PEGEN_MAX_ROTOR_AXES];
   pegen_loop loop;
   for (int64_t head = 0; head < h->heads; head++) {
-    if (target->prepare)
-      prepare_head(blades, args, target->prepare, head, leaves, prepared);
+    if (target->prepare) prepare_head(blades, args, target->prepare, head, leaves, prepared);
     for (int64_t item = begin; item < end; item++) {
       int64_t batch = item / h->tokens[s], token = item - batch * h->tokens[s];
-      if (token < driver->kernel->skip_tokens)
-        continue;
+      if (token < driver->kernel->skip_tokens) continue;
       if (stream->grid) {
         pegen_grid_position(driver->kernel, token, position);
       } else {
@@ -255,8 +235,7 @@ int pegen_driver_prepare(const pegen_driver *driver, const pegen_args *args, int
   pegen_call call;
   pegen_table_header header;
   int target, error = pegen_table_begin(driver, args, part, parts, blades->values_bytes, &call, &header, &target);
-  if (error)
-    return error;
+  if (error) return error;
   for (int s = 0; s < header.sections && blades->targets[target].values; s++)
     table_section(driver, args, &blades->targets[target], &call.stream[s], &header, s, part, parts);
   return 0;

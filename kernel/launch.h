@@ -17,7 +17,7 @@ enum {
   PEGEN_PTX_POSITION_BATCH, /* strides; batch: 0 where batches share positions */
   PEGEN_PTX_POSITION_TOKEN,
   PEGEN_PTX_POSITION_AXIS,
-  PEGEN_PTX_Q,              /* PEGEN_PTX_TENSOR_COUNT parameters; then as many of k, with 0 heads where there is none */
+  PEGEN_PTX_Q, /* PEGEN_PTX_TENSOR_COUNT parameters; then as many of k, with 0 heads where there is none */
   PEGEN_PTX_TENSOR_IN = 0,
   PEGEN_PTX_TENSOR_OUT,
   PEGEN_PTX_TENSOR_HEADS,
@@ -44,27 +44,29 @@ enum {
   PEGEN_PTX_BLOCK = 128 /* threads of a block */
 };
 
-/* Parameters of an attention entry. A block has a tile of queries of one head; blocks lie along x, a head's tiles side by
- * side, heads within batches. */
+/* Parameters of an attention entry. A block has a tile of queries of one head; blocks lie along x, a head's tiles side
+ * by side, heads within batches. */
 enum {
   PEGEN_PTX_ATTENTION_TOKENS,
   PEGEN_PTX_ATTENTION_KEYS,
-  PEGEN_PTX_ATTENTION_HEADS,     /* of q */
-  PEGEN_PTX_ATTENTION_GROUP,     /* heads of q that share one of k and v */
-  PEGEN_PTX_ATTENTION_CAUSAL,    /* 1: query i sees keys j <= i + keys - tokens only */
-  PEGEN_PTX_ATTENTION_SCALE,     /* of q k^T times log2(e): the bits of a float32 */
+  PEGEN_PTX_ATTENTION_HEADS, /* of q */
+  PEGEN_PTX_ATTENTION_GROUP, /* heads of q that share one of k and v */
+  PEGEN_PTX_ATTENTION_CAUSAL, /* 1: query i sees keys j <= i + keys - tokens only */
+  PEGEN_PTX_ATTENTION_SCALE, /* of q k^T times log2(e): the bits of a float32 */
   PEGEN_PTX_ATTENTION_POSITIONS, /* of queries: five parameters in the order above; all 0 where none are needed */
   PEGEN_PTX_ATTENTION_KEY_POSITIONS = PEGEN_PTX_ATTENTION_POSITIONS + 5,
-  PEGEN_PTX_ATTENTION_Q = PEGEN_PTX_ATTENTION_KEY_POSITIONS + 5, /* PEGEN_PTX_ROWS_COUNT parameters; then as many of each of k, v and out */
-  PEGEN_PTX_ROWS_ADDRESS = 0,    /* of k also where there are no keys: a row is read before they are counted */
-  PEGEN_PTX_ROWS_BATCH,          /* strides */
+  PEGEN_PTX_ATTENTION_Q =
+      PEGEN_PTX_ATTENTION_KEY_POSITIONS + 5, /* PEGEN_PTX_ROWS_COUNT parameters; then as many of each of k, v and out */
+  PEGEN_PTX_ROWS_ADDRESS = 0, /* of k also where there are no keys: a row is read before they are counted */
+  PEGEN_PTX_ROWS_BATCH, /* strides */
   PEGEN_PTX_ROWS_TOKEN,
   PEGEN_PTX_ROWS_HEAD,
   PEGEN_PTX_ROWS_COUNT,
   PEGEN_PTX_ATTENTION_K = PEGEN_PTX_ATTENTION_Q + PEGEN_PTX_ROWS_COUNT,
   PEGEN_PTX_ATTENTION_V = PEGEN_PTX_ATTENTION_K + PEGEN_PTX_ROWS_COUNT,
   PEGEN_PTX_ATTENTION_OUT = PEGEN_PTX_ATTENTION_V + PEGEN_PTX_ROWS_COUNT,
-  PEGEN_PTX_ATTENTION_OPERANDS = PEGEN_PTX_ATTENTION_OUT + PEGEN_PTX_ROWS_COUNT /* as above, the inputs of a query after them */
+  PEGEN_PTX_ATTENTION_OPERANDS =
+      PEGEN_PTX_ATTENTION_OUT + PEGEN_PTX_ROWS_COUNT /* as above, the inputs of a query after them */
 };
 
 /* Number types of operands. */

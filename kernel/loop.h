@@ -47,7 +47,12 @@ typedef struct pegen_loop {
   int64_t table_token, table_head; /* strides in bytes */
 } pegen_loop;
 
-typedef enum pegen_position_type { PEGEN_POSITION_F32, PEGEN_POSITION_F64, PEGEN_POSITION_I32, PEGEN_POSITION_I64 } pegen_position_type;
+typedef enum pegen_position_type {
+  PEGEN_POSITION_F32,
+  PEGEN_POSITION_F64,
+  PEGEN_POSITION_I32,
+  PEGEN_POSITION_I64
+} pegen_position_type;
 
 /* One leaf of the block program that the driver gathers: elements offsets[head][block] of an
  * operand, or, where operand is -1, constants values[head][block] that differ from head to head. The
@@ -76,7 +81,12 @@ typedef struct pegen_target_code {
   pegen_values_function *values;       /* NULL: nothing depends on the token */
 } pegen_target_code;
 
-typedef enum pegen_level { PEGEN_LEVEL_BASELINE, PEGEN_LEVEL_X86_64_V2, PEGEN_LEVEL_X86_64_V3, PEGEN_LEVEL_X86_64_V4 } pegen_level;
+typedef enum pegen_level {
+  PEGEN_LEVEL_BASELINE,
+  PEGEN_LEVEL_X86_64_V2,
+  PEGEN_LEVEL_X86_64_V3,
+  PEGEN_LEVEL_X86_64_V4
+} pegen_level;
 
 /* Whose heads differ, so that there must be kernel->heads of them: nobody's, those of q and k, those of q. */
 enum { PEGEN_PER_HEAD_NONE, PEGEN_PER_HEAD_ALL, PEGEN_PER_HEAD_QUERIES };
@@ -88,18 +98,18 @@ typedef struct pegen_driver {
   int64_t per_head;            /* PEGEN_PER_HEAD_ */
   int64_t n_targets;
   const int64_t *levels;       /* [n_targets] pegen_level that the processor must have, best first */
-  int32_t *chosen;             /* the dispatcher's choice: 0 none yet, else 1 + index of levels and a tuning bit; atomic */
-  const void *form;            /* what the form's own driver files need: pegen_blades for encode.c */
+  int32_t *chosen; /* the dispatcher's choice: 0 none yet, else 1 + index of levels and a tuning bit; atomic */
+  const void *form; /* what the form's own driver files need: pegen_blades for encode.c */
 } pegen_driver;
 
 /* The form of closed rotors on blades (compiler/forms/blades.c). */
 typedef struct pegen_blades {
-  int64_t n_blocks, lanes;     /* lanes: n_blocks rounded up as `prepare` reads them */
+  int64_t n_blocks, lanes; /* lanes: n_blocks rounded up as `prepare` reads them */
   int64_t n_leaves;
   const pegen_leaf *leaves;
-  int64_t prepared_bytes;      /* of one head, the largest of all targets, a multiple of 64 */
+  int64_t prepared_bytes; /* of one head, the largest of all targets, a multiple of 64 */
   const pegen_target_code *targets; /* [n_targets] */
-  int64_t values_bytes;        /* of a table's row, a multiple of 64 */
+  int64_t values_bytes; /* of a table's row, a multiple of 64 */
 } pegen_blades;
 
 /* ---- the form that widens q and k by the columns of a polynomial bias (compiler/forms/polynomial.c) ---- */
@@ -113,7 +123,8 @@ typedef struct pegen_input_rows {
 } pegen_input_rows;
 
 /* Work of one call: as a pegen_loop, in which rows[0] is q and rows[1] k, either with 0 heads; all heads of each are
- * walked, from where `in` and `out` point. prepared is of the first head of q, prepared_stride 0 where heads share it. */
+ * walked, from where `in` and `out` point. prepared is of the first head of q, prepared_stride 0 where heads share
+ * it. */
 typedef struct pegen_widen_loop {
   pegen_loop loop; /* first: pegen_driver_position reads it */
   pegen_input_rows input[PEGEN_MAX_INPUTS];
@@ -129,10 +140,10 @@ typedef struct pegen_widen_code {
 } pegen_widen_code;
 
 typedef struct pegen_widen {
-  int64_t n_blocks, lanes;     /* terms of the bias; rounded up as `prepare` reads them */
+  int64_t n_blocks, lanes; /* terms of the bias; rounded up as `prepare` reads them */
   int64_t n_leaves;
   const pegen_leaf *leaves;
-  int64_t prepared_bytes;      /* of one head, a multiple of 64 */
+  int64_t prepared_bytes; /* of one head, a multiple of 64 */
   const pegen_widen_code *targets; /* [n_targets] */
 } pegen_widen;
 

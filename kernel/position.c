@@ -6,26 +6,23 @@
 void pegen_coordinates(const char *at, int64_t type, int64_t step, int64_t axes, double *out) {
   switch (type) {
   case PEGEN_POSITION_F32:
-    for (int64_t i = 0; i < axes; i++, at += step)
-      out[i] = *(const float *)at;
+    for (int64_t i = 0; i < axes; i++, at += step) out[i] = *(const float *)at;
     break;
   case PEGEN_POSITION_F64:
-    for (int64_t i = 0; i < axes; i++, at += step)
-      out[i] = *(const double *)at;
+    for (int64_t i = 0; i < axes; i++, at += step) out[i] = *(const double *)at;
     break;
   case PEGEN_POSITION_I32:
-    for (int64_t i = 0; i < axes; i++, at += step)
-      out[i] = *(const int32_t *)at;
+    for (int64_t i = 0; i < axes; i++, at += step) out[i] = *(const int32_t *)at;
     break;
   default:
-    for (int64_t i = 0; i < axes; i++, at += step)
-      out[i] = (double)*(const int64_t *)at;
+    for (int64_t i = 0; i < axes; i++, at += step) out[i] = (double)*(const int64_t *)at;
     break;
   }
 }
 
 void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, double *out) {
-  pegen_coordinates(loop->positions + token * loop->position_token, loop->position_type, loop->position_axis, axes, out);
+  pegen_coordinates(loop->positions + token * loop->position_token, loop->position_type, loop->position_axis, axes,
+                    out);
 }
 
 void pegen_cell(const int64_t *grid, int64_t axes, int64_t cell, double *out) {
@@ -71,17 +68,13 @@ static void gather(const DLTensor *operand, const int32_t *offsets, int64_t firs
   const char *data = (const char *)operand->data + operand->byte_offset;
 #define AT(i) (offsets ? offsets[i] : first + (i))
   if (operand->dtype.bits == 32)
-    for (int64_t i = 0; i < n; i++)
-      out[i] = ((const float *)data)[AT(i)];
+    for (int64_t i = 0; i < n; i++) out[i] = ((const float *)data)[AT(i)];
   else if (operand->dtype.bits == 64)
-    for (int64_t i = 0; i < n; i++)
-      out[i] = ((const double *)data)[AT(i)];
+    for (int64_t i = 0; i < n; i++) out[i] = ((const double *)data)[AT(i)];
   else if (operand->dtype.code == kDLBfloat)
-    for (int64_t i = 0; i < n; i++)
-      out[i] = from_bf16(((const uint16_t *)data)[AT(i)]);
+    for (int64_t i = 0; i < n; i++) out[i] = from_bf16(((const uint16_t *)data)[AT(i)]);
   else
-    for (int64_t i = 0; i < n; i++)
-      out[i] = from_f16(((const uint16_t *)data)[AT(i)]);
+    for (int64_t i = 0; i < n; i++) out[i] = from_f16(((const uint16_t *)data)[AT(i)]);
 #undef AT
 }
 
@@ -99,12 +92,9 @@ void pegen_gather_leaves(const pegen_leaf *leaves, int64_t n_leaves, int64_t n_b
     const pegen_leaf *leaf = &leaves[i];
     int64_t first = leaf->n_heads > 1 ? head * n_blocks : 0;
     double *row = out + i * lanes;
-    if (leaf->operand >= 0)
-      pegen_gather(args->operands[leaf->operand], leaf->offsets + first, n_blocks, row);
+    if (leaf->operand >= 0) pegen_gather(args->operands[leaf->operand], leaf->offsets + first, n_blocks, row);
     else
-      for (int64_t block = 0; block < n_blocks; block++)
-        row[block] = leaf->values[first + block];
-    for (int64_t lane = n_blocks; lane < lanes; lane++)
-      row[lane] = 0;
+      for (int64_t block = 0; block < n_blocks; block++) row[block] = leaf->values[first + block];
+    for (int64_t lane = n_blocks; lane < lanes; lane++) row[lane] = 0;
   }
 }

@@ -10,8 +10,7 @@ static void copy_row(char *out, const char *in, int64_t in_bytes, int64_t out_by
     __builtin_memcpy(&word, in + i, 8);
     __builtin_memcpy(out + i, &word, 8);
   }
-  for (; i < common; i++)
-    out[i] = in[i];
+  for (; i < common; i++) out[i] = in[i];
   for (; i < out_bytes; i++) /* an encoding that widens: what it adds is zero here */
     out[i] = 0;
 }
@@ -42,22 +41,18 @@ void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream) {
 void pegen_set_positions(pegen_loop *loop, const pegen_stream *stream, int64_t batch) {
   loop->positions = 0;
   loop->position_type = loop->position_token = loop->position_axis = 0;
-  if (stream->grid)
-    return;
+  if (stream->grid) return;
   loop->position_type = stream->position_type;
   loop->position_token = stream->positions.stride[PEGEN_POSITION_TOKEN];
   loop->position_axis = stream->positions.stride[PEGEN_POSITION_AXIS];
-  loop->positions = (const char *)(stream->positions.base +
-                                   (uintptr_t)(batch * stream->positions.stride[PEGEN_POSITION_BATCH]));
+  loop->positions =
+      (const char *)(stream->positions.base + (uintptr_t)(batch * stream->positions.stride[PEGEN_POSITION_BATCH]));
 }
 
-int64_t pegen_view_bytes(const pegen_view *view) {
-  return view->size[0] * view->size[1] * view->size[2] * view->width;
-}
+int64_t pegen_view_bytes(const pegen_view *view) { return view->size[0] * view->size[1] * view->size[2] * view->width; }
 
 int pegen_streams_aligned(const pegen_stream *stream, int64_t bytes) {
   uint64_t bits = (uint64_t)stream->out->base | (uint64_t)stream->out->width;
-  for (int i = 0; i < PEGEN_VIEW_DIMS; i++)
-    bits |= (uint64_t)stream->out->stride[i];
+  for (int i = 0; i < PEGEN_VIEW_DIMS; i++) bits |= (uint64_t)stream->out->stride[i];
   return !stream->in_place && (bits & (uint64_t)(bytes - 1)) == 0;
 }

@@ -2,8 +2,8 @@
  *
  * Householder reflections make A tridiagonal, A = Q T Q^T. T couples even with odd indices only: with the odd ones
  * first it is (0 -C; C^T 0), C upper bidiagonal. The singular value decomposition C = U Sigma V^T, by implicitly
- * shifted QR steps (Golub and Van Loan, Matrix Computations, 8.6), gives the planes: A takes the vector of u_k to sigma_k times
- * that of v_k, and v_k to -sigma_k times u_k. All rotations go straight into the rows of `basis`.
+ * shifted QR steps (Golub and Van Loan, Matrix Computations, 8.6), gives the planes: A takes the vector of u_k to
+ * sigma_k times that of v_k, and v_k to -sigma_k times u_k. All rotations go straight into the rows of `basis`.
  */
 #include "skew.h"
 
@@ -50,7 +50,9 @@ static void rotate_rows(const bidiagonal *b, int i, int j, const rotation *by) {
 }
 
 static void rotate_right(const bidiagonal *b, int i, int j, const rotation *by) { rotate_rows(b, 2 * i, 2 * j, by); }
-static void rotate_left(const bidiagonal *b, int i, int j, const rotation *by) { rotate_rows(b, 2 * i + 1, 2 * j + 1, by); }
+static void rotate_left(const bidiagonal *b, int i, int j, const rotation *by) {
+  rotate_rows(b, 2 * i + 1, 2 * j + 1, by);
+}
 
 /* ---- tridiagonal ---- */
 

@@ -6,15 +6,13 @@ static const uint64_t MAGIC = 0x31656c6261746770u; /* "pgtable1" */
 static void digest_of(const pegen_kernel *kernel, uint64_t *words) {
   for (int i = 0; i < 4; i++) {
     words[i] = 0;
-    for (int j = 0; j < 8; j++)
-      words[i] |= (uint64_t)(uint8_t)kernel->digest[i * 8 + j] << (8 * j);
+    for (int j = 0; j < 8; j++) words[i] |= (uint64_t)(uint8_t)kernel->digest[i * 8 + j] << (8 * j);
   }
 }
 
 static int64_t grid_tokens(const pegen_kernel *kernel) {
   int64_t points = 1;
-  for (int i = 0; i < kernel->n_axes; i++)
-    points *= kernel->grid[i];
+  for (int i = 0; i < kernel->n_axes; i++) points *= kernel->grid[i];
   return kernel->skip_tokens + points;
 }
 
@@ -54,8 +52,7 @@ static void plan_table(const pegen_driver *driver, const pegen_call *call, int64
   for (int s = 0; s < 2; s++) {
     const pegen_stream *stream = &call->stream[s];
     h->batches[s] = h->tokens[s] = 0;
-    if (s >= h->sections)
-      continue;
+    if (s >= h->sections) continue;
     h->batches[s] = stream->grid ? 1 : stream->positions.size[PEGEN_POSITION_BATCH];
     h->tokens[s] = stream->grid ? grid_tokens(kernel) : stream->positions.size[PEGEN_POSITION_TOKEN];
     int64_t bytes = section_bytes(h, s);
@@ -87,8 +84,7 @@ static int is_whole(const pegen_driver *driver, const pegen_table_header *h) {
     return 0;
   for (int s = 0; s < h->sections; s++) {
     int64_t bytes = h->batches[s] < 0 || h->tokens[s] < 0 ? -1 : section_bytes(h, s);
-    if (bytes < 0 || __builtin_add_overflow(total, bytes, &total))
-      return 0;
+    if (bytes < 0 || __builtin_add_overflow(total, bytes, &total)) return 0;
   }
   return total == h->bytes;
 }
@@ -100,24 +96,16 @@ static int fits(const pegen_table_header *h, int s, const DLTensor *rows) {
 int pegen_table_check(const pegen_driver *driver, const pegen_args *args) {
   const pegen_table_header *h = args->table;
   uint64_t digest[4];
-  if ((uintptr_t)args->table & 63)
-    return PEGEN_ERROR_ALIGNMENT;
-  if (args->table_bytes < sizeof(pegen_table_header))
-    return PEGEN_ERROR_TABLE_BYTES;
+  if ((uintptr_t)args->table & 63) return PEGEN_ERROR_ALIGNMENT;
+  if (args->table_bytes < sizeof(pegen_table_header)) return PEGEN_ERROR_TABLE_BYTES;
   digest_of(driver->kernel, digest);
-  if (h->magic != MAGIC)
-    return PEGEN_ERROR_TABLE;
+  if (h->magic != MAGIC) return PEGEN_ERROR_TABLE;
   for (int i = 0; i < 4; i++)
-    if (h->digest[i] != digest[i])
-      return PEGEN_ERROR_TABLE;
-  if (!is_whole(driver, h))
-    return PEGEN_ERROR_TABLE;
-  if ((uint64_t)h->bytes > args->table_bytes)
-    return PEGEN_ERROR_TABLE_BYTES;
-  if (args->q && !fits(h, 0, args->q))
-    return PEGEN_ERROR_TABLE;
-  if (args->k && !fits(h, h->sections > 1, args->k))
-    return PEGEN_ERROR_TABLE;
+    if (h->digest[i] != digest[i]) return PEGEN_ERROR_TABLE;
+  if (!is_whole(driver, h)) return PEGEN_ERROR_TABLE;
+  if ((uint64_t)h->bytes > args->table_bytes) return PEGEN_ERROR_TABLE_BYTES;
+  if (args->q && !fits(h, 0, args->q)) return PEGEN_ERROR_TABLE;
+  if (args->k && !fits(h, h->sections > 1, args->k)) return PEGEN_ERROR_TABLE;
   return 0;
 }
 
@@ -127,14 +115,10 @@ int pegen_table_check(const pegen_driver *driver, const pegen_args *args) {
 static int check_room(const pegen_driver *driver, const pegen_args *args, const pegen_call *call,
                       const pegen_table_header *h) {
   pegen_view table, operand;
-  if (!PEGEN_GIVEN(args, table))
-    return PEGEN_ERROR_MISSING_TABLE;
-  if ((uintptr_t)args->table & 63)
-    return PEGEN_ERROR_ALIGNMENT;
-  if (h->bytes < 0)
-    return PEGEN_ERROR_SIZE_OVERFLOW;
-  if (args->table_bytes < (uint64_t)h->bytes)
-    return PEGEN_ERROR_TABLE_BYTES;
+  if (!PEGEN_GIVEN(args, table)) return PEGEN_ERROR_MISSING_TABLE;
+  if ((uintptr_t)args->table & 63) return PEGEN_ERROR_ALIGNMENT;
+  if (h->bytes < 0) return PEGEN_ERROR_SIZE_OVERFLOW;
+  if (args->table_bytes < (uint64_t)h->bytes) return PEGEN_ERROR_TABLE_BYTES;
   pegen_table_view(args, h->bytes, &table);
   for (int s = 0; s < 2; s++)
     if (call->stream[s].given && !call->stream[s].grid && pegen_views_meet(&table, &call->stream[s].positions))
@@ -148,23 +132,18 @@ static int check_room(const pegen_driver *driver, const pegen_args *args, const 
 static void sign_table(const pegen_args *args, const pegen_table_header *h) {
   const uint64_t *from = (const uint64_t *)h;
   uint64_t *to = args->table;
-  for (size_t i = 0; i < sizeof *h / sizeof *from; i++)
-    to[i] = from[i];
+  for (size_t i = 0; i < sizeof *h / sizeof *from; i++) to[i] = from[i];
 }
 
-int pegen_table_begin(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes, pegen_call *call,
-                      pegen_table_header *h, int *target) {
+int pegen_table_begin(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
+                      pegen_call *call, pegen_table_header *h, int *target) {
   int error = pegen_check_prepare(driver, args, part, parts, call), prefetch;
-  if (error)
-    return error;
+  if (error) return error;
   plan_table(driver, call, row_bytes, h);
-  if ((error = check_room(driver, args, call, h)) != 0)
-    return error;
+  if ((error = check_room(driver, args, call, h)) != 0) return error;
   *target = pegen_dispatch(driver, &prefetch);
-  if (*target < 0)
-    return PEGEN_ERROR_PROCESSOR;
-  if (part == 0)
-    sign_table(args, h);
+  if (*target < 0) return PEGEN_ERROR_PROCESSOR;
+  if (part == 0) sign_table(args, h);
   return 0;
 }
 
@@ -173,8 +152,7 @@ int pegen_table_begin(const pegen_driver *driver, const pegen_args *args, int pa
 size_t pegen_table_size(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes) {
   pegen_call call;
   pegen_table_header h;
-  if (pegen_check_prepare(driver, args, 0, 1, &call) != 0)
-    return 0;
+  if (pegen_check_prepare(driver, args, 0, 1, &call) != 0) return 0;
   plan_table(driver, &call, row_bytes, &h);
   return h.bytes < 0 ? 0 : (size_t)h.bytes;
 }

@@ -35,8 +35,8 @@ PEGEN_INTERNAL void pegen_table_view(const pegen_args *args, int64_t bytes, pege
 
 /* Begins NAME_prepare: checks the call, plans the table, chooses the target, and part 0 writes the header.
  * What pegen_check_prepare returns, MISSING_TABLE ALIGNMENT SIZE_OVERFLOW TABLE_BYTES OVERLAP PROCESSOR */
-PEGEN_INTERNAL int pegen_table_begin(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
-                                     pegen_call *call, pegen_table_header *header, int *target);
+PEGEN_INTERNAL int pegen_table_begin(const pegen_driver *driver, const pegen_args *args, int part, int parts,
+                                     int64_t row_bytes, pegen_call *call, pegen_table_header *header, int *target);
 
 /* NAME_table_bytes: 0 where the arguments are wrong. */
 PEGEN_INTERNAL size_t pegen_table_size(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes);

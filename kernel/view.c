@@ -13,22 +13,17 @@
 /* Advances *low, *high by the reach of one dimension. 1 where that leaves the address space. */
 static int widen(int64_t size, int64_t stride, int64_t *low, int64_t *high) {
   int64_t span;
-  if (__builtin_mul_overflow(size - 1, stride, &span) || span > ADDRESSABLE || span < -ADDRESSABLE)
-    return 1;
-  if (span < 0)
-    *low += span;
-  else
-    *high += span;
+  if (__builtin_mul_overflow(size - 1, stride, &span) || span > ADDRESSABLE || span < -ADDRESSABLE) return 1;
+  if (span < 0) *low += span;
+  else *high += span;
   return 0;
 }
 
 /* Turns base and the reach [low, high) around it into addresses. */
 static int place(const DLTensor *tensor, int64_t element, int64_t low, int64_t high, pegen_view *view) {
   uintptr_t data = (uintptr_t)tensor->data;
-  if (!tensor->data)
-    return PEGEN_ERROR_NULL_DATA;
-  if (__builtin_add_overflow(data, (uintptr_t)tensor->byte_offset, &view->base))
-    return PEGEN_ERROR_SIZE_OVERFLOW;
+  if (!tensor->data) return PEGEN_ERROR_NULL_DATA;
+  if (__builtin_add_overflow(data, (uintptr_t)tensor->byte_offset, &view->base)) return PEGEN_ERROR_SIZE_OVERFLOW;
   if ((uintptr_t)-low > view->base || __builtin_add_overflow(view->base, (uintptr_t)high, &view->high))
     return PEGEN_ERROR_SIZE_OVERFLOW;
   view->low = view->base - (uintptr_t)-low;
@@ -56,14 +51,11 @@ int pegen_view_of(const DLTensor *tensor, int run, pegen_view *view) {
   }
   if (view->empty) /* its strides mean nothing: NumPy's are all 0 */
     return 0;
-  if (run && strides && count > 1 && strides[outer] != 1)
-    return PEGEN_ERROR_CHANNEL_STRIDE;
+  if (run && strides && count > 1 && strides[outer] != 1) return PEGEN_ERROR_CHANNEL_STRIDE;
   for (int i = outer - 1; i >= 0; i--) {
     int64_t size = shape[i], stride = strides ? strides[i] : count;
-    if (size == 1)
-      continue;
-    if (__builtin_mul_overflow(count, size, &count) || count > ADDRESSABLE)
-      return PEGEN_ERROR_SIZE_OVERFLOW;
+    if (size == 1) continue;
+    if (__builtin_mul_overflow(count, size, &count) || count > ADDRESSABLE) return PEGEN_ERROR_SIZE_OVERFLOW;
     if (__builtin_mul_overflow(stride, element, &stride) || widen(size, stride, &low, &high))
       return PEGEN_ERROR_SIZE_OVERFLOW;
     view->stride[i + PEGEN_VIEW_DIMS - outer] = stride;
@@ -73,8 +65,7 @@ int pegen_view_of(const DLTensor *tensor, int run, pegen_view *view) {
 
 int pegen_view_contiguous(const DLTensor *tensor, pegen_view *view) {
   int64_t element = tensor->dtype.bits / 8, count = 1, empty = 0;
-  for (int i = 0; i < tensor->ndim; i++)
-    empty |= tensor->shape[i] == 0;
+  for (int i = 0; i < tensor->ndim; i++) empty |= tensor->shape[i] == 0;
   for (int i = 0; i < tensor->ndim && !empty; i++)
     if (__builtin_mul_overflow(count, tensor->shape[i], &count) || count > ADDRESSABLE / 8)
       return PEGEN_ERROR_SIZE_OVERFLOW;
@@ -89,11 +80,9 @@ int pegen_view_contiguous(const DLTensor *tensor, pegen_view *view) {
 }
 
 int pegen_views_equal(const pegen_view *a, const pegen_view *b) {
-  if (a->base != b->base || a->width != b->width)
-    return 0;
+  if (a->base != b->base || a->width != b->width) return 0;
   for (int i = 0; i < PEGEN_VIEW_DIMS; i++)
-    if (a->size[i] != b->size[i] || a->stride[i] != b->stride[i])
-      return 0;
+    if (a->size[i] != b->size[i] || a->stride[i] != b->stride[i]) return 0;
   return 1;
 }
 
@@ -108,11 +97,9 @@ int pegen_view_nests(const pegen_view *view) {
       if (view->size[i] > 1 && !(done >> i & 1) &&
           (best < 0 || magnitude(view->stride[i]) < magnitude(view->stride[best])))
         best = i;
-    if (best < 0)
-      break;
+    if (best < 0) break;
     int64_t stride = magnitude(view->stride[best]);
-    if (stride < inside)
-      return 0;
+    if (stride < inside) return 0;
     inside += stride * (view->size[best] - 1);
     done |= (int64_t)1 << best;
   }
@@ -174,28 +161,22 @@ static void add_term(search *s, int64_t stride, int64_t low, int64_t high) {
 static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
 static int reaches_window(search *s, int at, int64_t offset) {
-  if (at == s->n)
-    return offset >= s->window_low && offset <= s->window_high;
+  if (at == s->n) return offset >= s->window_low && offset <= s->window_high;
   const term *t = &s->terms[at];
   int64_t first = -floor_divide(-(s->window_low - t->reach_high - offset), t->stride);
   int64_t last = floor_divide(s->window_high - t->reach_low - offset, t->stride);
-  if (first < t->low)
-    first = t->low;
-  if (last > t->high)
-    last = t->high;
+  if (first < t->low) first = t->low;
+  if (last > t->high) last = t->high;
   for (int64_t factor = first; factor <= last; factor++) {
-    if (--s->steps < 0)
-      return 1;
-    if (reaches_window(s, at + 1, offset + factor * t->stride))
-      return 1;
+    if (--s->steps < 0) return 1;
+    if (reaches_window(s, at + 1, offset + factor * t->stride)) return 1;
   }
   return 0;
 }
 
 int pegen_views_meet(const pegen_view *a, const pegen_view *b) {
   search s;
-  if (a->empty || b->empty || a->high <= b->low || b->high <= a->low)
-    return 0;
+  if (a->empty || b->empty || a->high <= b->low || b->high <= a->low) return 0;
   s.n = 0;
   s.steps = SEARCH_STEPS;
   s.window_low = -(a->width - 1);

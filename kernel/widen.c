@@ -25,12 +25,10 @@ static void run_tokens(run *r, int64_t batch, int64_t begin, int64_t end) {
   if (begin < r->skip) { /* tokens that pass through: their columns are zeros, and scores the product alone */
     int64_t stop = end < r->skip ? end : r->skip;
     for (int s = 0; s < 2; s++)
-      if (r->stream[s] && r->copies_prefix)
-        pegen_copy_tokens(r->stream[s], batch, begin, stop);
+      if (r->stream[s] && r->copies_prefix) pegen_copy_tokens(r->stream[s], batch, begin, stop);
     begin = stop;
   }
-  if (begin >= end)
-    return;
+  if (begin >= end) return;
   r->loop.loop.token_begin = begin;
   r->loop.loop.token_end = end;
   r->loop.loop.batch_begin = batch;
@@ -42,8 +40,7 @@ static void run_tokens(run *r, int64_t batch, int64_t begin, int64_t end) {
 static void run_items(run *r, int64_t begin, int64_t end) {
   int64_t tokens = any_stream(r)->in.size[PEGEN_TOKEN];
   pegen_run run;
-  while (pegen_next_run(tokens, &begin, end, &run))
-    run_tokens(r, run.batch, run.begin, run.end);
+  while (pegen_next_run(tokens, &begin, end, &run)) run_tokens(r, run.batch, run.begin, run.end);
 }
 
 /* Heads [head, head + count) of a stream. */
@@ -67,7 +64,8 @@ static void set_inputs(run *r, int64_t head) {
 }
 
 /* Rows of k alone, or together with heads [head, head + count) of q. */
-static void run_heads(run *r, const pegen_stream *q, const pegen_stream *k, int64_t head, int64_t count, int64_t begin, int64_t end) {
+static void run_heads(run *r, const pegen_stream *q, const pegen_stream *k, int64_t head, int64_t count, int64_t begin,
+                      int64_t end) {
   r->stream[0] = q;
   r->stream[1] = k;
   r->copies_prefix = head == 0;
@@ -76,19 +74,17 @@ static void run_heads(run *r, const pegen_stream *q, const pegen_stream *k, int6
     set_heads(r, 0, head, count);
     set_inputs(r, head);
   }
-  if (k)
-    set_heads(r, 1, 0, k->in.size[PEGEN_HEAD]);
+  if (k) set_heads(r, 1, 0, k->in.size[PEGEN_HEAD]);
   run_items(r, begin, end);
 }
 
 /* Rows of q: what is prepared of operands lies on the stack, for as many heads at a time as fit. */
-static void run_queries(run *r, const pegen_driver *driver, const pegen_args *args, pegen_prepare_function *prepare, const pegen_stream *q,
-                        const pegen_stream *k, int64_t begin, int64_t end) {
+static void run_queries(run *r, const pegen_driver *driver, const pegen_args *args, pegen_prepare_function *prepare,
+                        const pegen_stream *q, const pegen_stream *k, int64_t begin, int64_t end) {
   const pegen_widen *widen = r->widen;
   int64_t bytes = widen->prepared_bytes > 0 ? widen->prepared_bytes : 64, heads = q->in.size[PEGEN_HEAD], tile = bytes;
   int64_t sets = driver->per_head ? heads : 1;
-  for (int64_t n = 1; n < sets && tile + bytes <= PEGEN_STACK_PREPARED; n++)
-    tile += bytes;
+  for (int64_t n = 1; n < sets && tile + bytes <= PEGEN_STACK_PREPARED; n++) tile += bytes;
   char *prepared = __builtin_alloca_with_align((size_t)tile, 512);
   double *leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(widen->n_leaves * widen->lanes) + 64, 512);
   r->loop.loop.prepared_stride = driver->per_head ? bytes : 0;
@@ -125,8 +121,8 @@ static int share(const pegen_stream *s, int part, int parts, int64_t *begin, int
   return pegen_share(s->in.size[PEGEN_TOKEN] * s->in.size[PEGEN_BATCH], part, parts, begin, end);
 }
 
-/* From where outputs go past the caches, on processors that do not gain from it earlier: PaPE at 7 MiB no difference, at 14 MiB
- * .30 of the copy without and .38 with, at 28 MiB .33 and .48. */
+/* From where outputs go past the caches, on processors that do not gain from it earlier: PaPE at 7 MiB no difference,
+ * at 14 MiB .30 of the copy without and .38 with, at 28 MiB .33 and .48. */
 enum { STREAM_ABOVE = 8 << 20 };
 
 /* The longest vector whose multiple a widened row is: what streaming stores are made of. */
@@ -139,16 +135,13 @@ int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int p
   pegen_call call;
   run r;
   int error = pegen_check(driver, args, part, parts, &call), prefetch = 0, streaming = 1;
-  if (error)
-    return error;
+  if (error) return error;
   int chosen = pegen_dispatch(driver, &prefetch);
-  if (chosen < 0)
-    return PEGEN_ERROR_PROCESSOR;
+  if (chosen < 0) return PEGEN_ERROR_PROCESSOR;
   const pegen_stream *stream[2] = {0, 0};
   int64_t touched = 0;
   for (int s = 0; s < 2; s++) {
-    if (!call.stream[s].given || call.stream[s].in.empty)
-      continue;
+    if (!call.stream[s].given || call.stream[s].in.empty) continue;
     stream[s] = &call.stream[s];
     touched += pegen_view_bytes(&stream[s]->in) + pegen_view_bytes(stream[s]->out);
     streaming = streaming && pegen_streams_aligned(stream[s], whole_vector(stream[s]));
@@ -158,11 +151,11 @@ int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int p
   pegen_widen_function *const *functions = code->widen[call.type][call.wide_inputs];
   streaming = streaming && touched > (prefetch ? PEGEN_STREAM_ABOVE_SLOW : STREAM_ABOVE) && functions[1];
   r.function = functions[streaming];
-  if (!r.function)
-    return PEGEN_ERROR_DTYPE;
+  if (!r.function) return PEGEN_ERROR_DTYPE;
   r.call = &call;
   r.skip = driver->kernel->skip_tokens;
-  pegen_set_prefetch(&r.loop.loop, prefetch, streaming, touched); /* a row of q is arithmetic longer than a processor looks ahead */
+  pegen_set_prefetch(&r.loop.loop, prefetch, streaming,
+                     touched); /* a row of q is arithmetic longer than a processor looks ahead */
   r.loop.loop.head_begin = r.loop.loop.head_end = 0;
   r.loop.loop.tile_tokens = r.loop.loop.group_rows = 1;
 
@@ -171,8 +164,7 @@ int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int p
   int64_t begin, end;
   if (stream[0] && share(stream[0], part, parts, &begin, &end))
     run_queries(&r, driver, args, code->prepare, stream[0], joint ? stream[1] : 0, begin, end);
-  if (stream[1] && !joint && share(stream[1], part, parts, &begin, &end))
-    run_keys(&r, stream[1], begin, end);
+  if (stream[1] && !joint && share(stream[1], part, parts, &begin, &end)) run_keys(&r, stream[1], begin, end);
   pegen_order_stores(streaming);
   return 0;
 }

@@ -25,23 +25,23 @@ typedef struct CUstream_st *CUstream;
 enum { MULTIPROCESSORS = 16 /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */, THREADS_PER_MULTIPROCESSOR = 768 };
 
 /* result, name, arguments */
-#define DRIVER_FUNCTIONS(X)                                                                                             \
-  X(cuInit, (unsigned flags))                                                                                           \
-  X(cuDeviceGetCount, (int *count))                                                                                     \
-  X(cuDeviceGet, (CUdevice *device, int ordinal))                                                                       \
-  X(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))                                                 \
-  X(cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device))                                                    \
-  X(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                                                    \
-  X(cuCtxGetCurrent, (CUcontext *context))                                                                              \
-  X(cuCtxGetDevice, (CUdevice *device))                                                                                 \
-  X(cuCtxPushCurrent_v2, (CUcontext context))                                                                           \
-  X(cuCtxPopCurrent_v2, (CUcontext *context))                                                                           \
-  X(cuModuleLoadData, (CUmodule *module, const void *image))                                                            \
-  X(cuModuleUnload, (CUmodule module))                                                                                  \
-  X(cuModuleGetFunction, (CUfunction *function, CUmodule module, const char *name))                                     \
-  X(cuLaunchKernel, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,          \
-                     unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **parameters,           \
-                     void **extra))                                                                                     \
+#define DRIVER_FUNCTIONS(X) \
+  X(cuInit, (unsigned flags)) \
+  X(cuDeviceGetCount, (int *count)) \
+  X(cuDeviceGet, (CUdevice * device, int ordinal)) \
+  X(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device)) \
+  X(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device)) \
+  X(cuDevicePrimaryCtxRelease_v2, (CUdevice device)) \
+  X(cuCtxGetCurrent, (CUcontext * context)) \
+  X(cuCtxGetDevice, (CUdevice * device)) \
+  X(cuCtxPushCurrent_v2, (CUcontext context)) \
+  X(cuCtxPopCurrent_v2, (CUcontext * context)) \
+  X(cuModuleLoadData, (CUmodule * module, const void *image)) \
+  X(cuModuleUnload, (CUmodule module)) \
+  X(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name)) \
+  X(cuLaunchKernel, \
+    (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
+     unsigned block_z, unsigned shared, CUstream stream, void **parameters, void **extra)) \
   X(cuGetErrorName, (CUresult error, const char **name))
 
 static struct {
@@ -62,8 +62,7 @@ const char *pegen_cuda_error_name(void) { return error_name; }
 static int cuda_error(CUresult result) {
   const char *name = NULL;
   error_name = "";
-  if (result == 0)
-    return 0;
+  if (result == 0) return 0;
   error_name = cuda.cuGetErrorName(result, &name) == 0 && name ? name : "CUDA_ERROR_UNKNOWN";
   return PEGEN_ERROR_CUDA;
 }
@@ -79,21 +78,17 @@ static int find(void *library, const char *name, void *function) {
 
 static void load_driver(void) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library)
-    return;
+  if (!library) return;
   int complete = 1;
 #define FIND(name, arguments) complete = find(library, #name, &cuda.name) && complete;
   DRIVER_FUNCTIONS(FIND)
 #undef FIND
   find(library, "cuCtxGetId", &cuda.cuCtxGetId);
-  if (!complete)
-    return;
+  if (!complete) return;
   int count = 0;
   start_error = cuda.cuInit(0);
-  if (start_error == 0)
-    start_error = cuda.cuDeviceGetCount(&count);
-  if (start_error == 0)
-    device_count = count; /* the library stays open as long as the process */
+  if (start_error == 0) start_error = cuda.cuDeviceGetCount(&count);
+  if (start_error == 0) device_count = count; /* the library stays open as long as the process */
 }
 
 int pegen_cuda_device_count(void) {
@@ -119,8 +114,7 @@ static loaded_module *modules;
 static int context_number(unsigned long long *number) {
   CUcontext context;
   int error = cuda_error(cuda.cuCtxGetCurrent(&context));
-  if (error)
-    return error;
+  if (error) return error;
   *number = (unsigned long long)(uintptr_t)context;
   return cuda.cuCtxGetId ? cuda_error(cuda.cuCtxGetId(context, number)) : 0;
 }
@@ -129,19 +123,14 @@ static int load_module(const pegen_ptx *ptx, loaded_module *m) {
   CUdevice device;
   CUmodule module;
   int multiprocessors = 1, error = cuda_error(cuda.cuCtxGetDevice(&device));
-  if (!error)
-    error = cuda_error(cuda.cuDeviceGetAttribute(&multiprocessors, MULTIPROCESSORS, device));
-  if (!error)
-    error = cuda_error(cuda.cuModuleLoadData(&module, ptx->text));
-  if (error)
-    return error;
+  if (!error) error = cuda_error(cuda.cuDeviceGetAttribute(&multiprocessors, MULTIPROCESSORS, device));
+  if (!error) error = cuda_error(cuda.cuModuleLoadData(&module, ptx->text));
+  if (error) return error;
   m->threads = (int64_t)multiprocessors * THREADS_PER_MULTIPROCESSOR;
   for (int i = 0; i < ptx->n_entries && !error; i++)
     error = cuda_error(cuda.cuModuleGetFunction(&m->function[i], module, ptx->entries[i].name));
-  if (error)
-    cuda.cuModuleUnload(module);
-  else
-    m->module = module;
+  if (error) cuda.cuModuleUnload(module);
+  else m->module = module;
   return error;
 }
 
@@ -149,8 +138,7 @@ static int load_module(const pegen_ptx *ptx, loaded_module *m) {
 static loaded_module *find_place(const pegen_ptx *ptx, unsigned long long context) {
   pthread_mutex_lock(&modules_lock);
   loaded_module *m = modules;
-  while (m && (m->context != context || memcmp(m->digest, ptx->digest, sizeof m->digest) != 0))
-    m = m->next;
+  while (m && (m->context != context || memcmp(m->digest, ptx->digest, sizeof m->digest) != 0)) m = m->next;
   if (!m && (m = calloc(1, sizeof *m + sizeof m->function[0] * (size_t)ptx->n_entries))) {
     pthread_mutex_init(&m->loading, NULL);
     m->context = context;
@@ -166,14 +154,11 @@ static loaded_module *find_place(const pegen_ptx *ptx, unsigned long long contex
 static int find_module(const pegen_ptx *ptx, const loaded_module **found) {
   unsigned long long context;
   int error = context_number(&context);
-  if (error)
-    return error;
+  if (error) return error;
   loaded_module *m = find_place(ptx, context);
-  if (!m)
-    return PEGEN_ERROR_NO_MEMORY;
+  if (!m) return PEGEN_ERROR_NO_MEMORY;
   pthread_mutex_lock(&m->loading);
-  if (!m->module)
-    error = load_module(ptx, m);
+  if (!m->module) error = load_module(ptx, m);
   pthread_mutex_unlock(&m->loading);
   *found = m;
   return error;
@@ -188,17 +173,13 @@ static int enter_context(int ordinal, int *pushed) {
   CUcontext context = NULL;
   CUdevice wanted, device = -1;
   int error = cuda_error(cuda.cuDeviceGet(&wanted, ordinal));
-  if (!error)
-    error = cuda_error(cuda.cuCtxGetCurrent(&context));
-  if (!error && context)
-    error = cuda_error(cuda.cuCtxGetDevice(&device));
+  if (!error) error = cuda_error(cuda.cuCtxGetCurrent(&context));
+  if (!error && context) error = cuda_error(cuda.cuCtxGetDevice(&device));
   *pushed = 0;
-  if (error || (context && device == wanted))
-    return error;
+  if (error || (context && device == wanted)) return error;
   /* The primary context is the one that the runtime API and frameworks use, and keep while their tensors live. */
   error = cuda_error(cuda.cuDevicePrimaryCtxRetain(&context, wanted));
-  if (!error)
-    error = cuda_error(cuda.cuCtxPushCurrent_v2(context));
+  if (!error) error = cuda_error(cuda.cuCtxPushCurrent_v2(context));
   *pushed = !error;
   return error;
 }
@@ -207,8 +188,7 @@ static void leave_context(int ordinal) {
   CUcontext popped;
   CUdevice device;
   cuda.cuCtxPopCurrent_v2(&popped);
-  if (cuda.cuDeviceGet(&device, ordinal) == 0)
-    cuda.cuDevicePrimaryCtxRelease_v2(device);
+  if (cuda.cuDeviceGet(&device, ordinal) == 0) cuda.cuDevicePrimaryCtxRelease_v2(device);
 }
 
 typedef struct launcher {
@@ -221,26 +201,20 @@ typedef struct launcher {
 static int launch_step(void *context, const pegen_launch_step *step) {
   const launcher *l = context;
   void *parameters[PEGEN_PTX_MAX_PARAMETERS];
-  for (int i = 0; i < l->n_parameters; i++)
-    parameters[i] = (void *)&step->parameter[i];
-  return cuda_error(cuda.cuLaunchKernel(l->module->function[step->entry - l->ptx->entries], step->grid_x, step->grid_y, 1,
-                                        (unsigned)l->ptx->block, 1, 1, 0, l->stream, parameters, NULL));
+  for (int i = 0; i < l->n_parameters; i++) parameters[i] = (void *)&step->parameter[i];
+  return cuda_error(cuda.cuLaunchKernel(l->module->function[step->entry - l->ptx->entries], step->grid_x, step->grid_y,
+                                        1, (unsigned)l->ptx->block, 1, 1, 0, l->stream, parameters, NULL));
 }
 
 int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args *args, void *stream) {
   error_name = "";
-  if (!pegen_kernel_supported(kernel))
-    return PEGEN_ERROR_KERNEL;
-  if (kernel->struct_size < sizeof(pegen_kernel) || !kernel->ptx)
-    return PEGEN_ERROR_NO_PTX;
+  if (!pegen_kernel_supported(kernel)) return PEGEN_ERROR_KERNEL;
+  if (kernel->struct_size < sizeof(pegen_kernel) || !kernel->ptx) return PEGEN_ERROR_NO_PTX;
   pegen_launch_request request = {kernel, pegen_launch_find(kernel, entry), args, 0};
-  if (request.entry == PEGEN_LAUNCH_NONE)
-    return PEGEN_ERROR_ENTRY;
+  if (request.entry == PEGEN_LAUNCH_NONE) return PEGEN_ERROR_ENTRY;
   int error = pegen_launch_check(&request), pushed = 0;
-  if (error)
-    return error;
-  if (!pegen_launch_on_device(&request, fits))
-    return PEGEN_ERROR_DEVICE;
+  if (error) return error;
+  if (!pegen_launch_on_device(&request, fits)) return PEGEN_ERROR_DEVICE;
   if (pegen_cuda_device_count() == 0) {
     cuda_error(start_error);
     return PEGEN_ERROR_NO_CUDA_DRIVER;
@@ -248,14 +222,14 @@ int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args
   int ordinal = (args->q ? args->q : args->k)->device.device_id;
   error = enter_context(ordinal, &pushed);
   int attends = request.entry == PEGEN_LAUNCH_ATTENTION;
-  launcher l = {.ptx = kernel->ptx, .n_parameters = attends ? kernel->ptx->attention->n_parameters : kernel->ptx->n_parameters, .stream = stream};
-  if (!error)
-    error = find_module(kernel->ptx, &l.module);
+  launcher l = {.ptx = kernel->ptx,
+                .n_parameters = attends ? kernel->ptx->attention->n_parameters : kernel->ptx->n_parameters,
+                .stream = stream};
+  if (!error) error = find_module(kernel->ptx, &l.module);
   if (!error) {
     request.threads = l.module->threads;
     error = pegen_launch_plan(&request, launch_step, &l);
   }
-  if (pushed)
-    leave_context(ordinal);
+  if (pushed) leave_context(ordinal);
   return error;
 }

@@ -41,19 +41,15 @@ static double from_f16(uint16_t bits) {
     double value;
   } scale = {.bits = (uint64_t)((exponent ? exponent : 1) - 25 + 1023) << 52}; /* 2^(exponent - 25) */
   double size = (mantissa + (exponent ? 1024 : 0)) * scale.value;
-  if (exponent == 31)
-    size = mantissa ? __builtin_nan("") : __builtin_inf();
+  if (exponent == 31) size = mantissa ? __builtin_nan("") : __builtin_inf();
   return bits >> 15 ? -size : size;
 }
 
 static double load(const DLTensor *t, const char *at) {
-  if (t->dtype.bits == 64)
-    return *(const double *)at;
-  if (t->dtype.bits == 32)
-    return *(const float *)at;
+  if (t->dtype.bits == 64) return *(const double *)at;
+  if (t->dtype.bits == 32) return *(const float *)at;
   uint16_t bits = *(const uint16_t *)at;
-  if (t->dtype.code == kDLFloat)
-    return from_f16(bits);
+  if (t->dtype.code == kDLFloat) return from_f16(bits);
   union {
     uint32_t bits;
     float value;
@@ -62,10 +58,8 @@ static double load(const DLTensor *t, const char *at) {
 }
 
 static void store(const DLTensor *t, char *at, double value) {
-  if (t->dtype.bits == 64)
-    *(double *)at = value;
-  else
-    *(float *)at = (float)value;
+  if (t->dtype.bits == 64) *(double *)at = value;
+  else *(float *)at = (float)value;
 }
 
 static char *at2(const view *v, int64_t i, int64_t j) { return v->data + i * v->stride[0] + j * v->stride[1]; }
@@ -73,31 +67,24 @@ static char *at2(const view *v, int64_t i, int64_t j) { return v->data + i * v->
 /* ---- checks ---- */
 
 static int view_of(const DLTensor *t, int rank, int is_raw, view *v) {
-  if (t->ndim != rank)
-    return PEGEN_ERROR_RANK;
-  if (!t->shape)
-    return PEGEN_ERROR_NULL_SHAPE;
-  if (t->device.device_type != kDLCPU)
-    return PEGEN_ERROR_DEVICE;
+  if (t->ndim != rank) return PEGEN_ERROR_RANK;
+  if (!t->shape) return PEGEN_ERROR_NULL_SHAPE;
+  if (t->device.device_type != kDLCPU) return PEGEN_ERROR_DEVICE;
   int wide = is_type(t, kDLFloat, 32) || is_type(t, kDLFloat, 64);
-  if (!wide && !is_raw)
-    return PEGEN_ERROR_DTYPE;
-  if (!wide && !is_type(t, kDLFloat, 16) && !is_type(t, kDLBfloat, 16))
-    return PEGEN_ERROR_OPERAND_DTYPE;
+  if (!wide && !is_raw) return PEGEN_ERROR_DTYPE;
+  if (!wide && !is_type(t, kDLFloat, 16) && !is_type(t, kDLBfloat, 16)) return PEGEN_ERROR_OPERAND_DTYPE;
   int64_t bytes = t->dtype.bits / 8, elements = 1;
   for (int d = rank - 1; d >= 0; d--) {
-    if (t->shape[d] < 0)
-      return PEGEN_ERROR_NEGATIVE_SIZE;
+    if (t->shape[d] < 0) return PEGEN_ERROR_NEGATIVE_SIZE;
     int64_t stride = t->strides ? t->strides[d] : elements;
     v->size[d] = t->shape[d];
-    if (__builtin_mul_overflow(elements, t->shape[d], &elements) || __builtin_mul_overflow(stride, bytes, &v->stride[d]))
+    if (__builtin_mul_overflow(elements, t->shape[d], &elements) ||
+        __builtin_mul_overflow(stride, bytes, &v->stride[d]))
       return PEGEN_ERROR_SIZE_OVERFLOW;
   }
-  if (elements > 0 && !t->data)
-    return PEGEN_ERROR_NULL_DATA;
+  if (elements > 0 && !t->data) return PEGEN_ERROR_NULL_DATA;
   v->data = (char *)t->data + t->byte_offset;
-  if (elements > 0 && (uintptr_t)v->data % (uintptr_t)bytes != 0)
-    return PEGEN_ERROR_ALIGNMENT;
+  if (elements > 0 && (uintptr_t)v->data % (uintptr_t)bytes != 0) return PEGEN_ERROR_ALIGNMENT;
   v->tensor = t;
   return 0;
 }
@@ -105,15 +92,11 @@ static int view_of(const DLTensor *t, int rank, int is_raw, view *v) {
 /* [heads * head_dim] rows, of as many heads as there are matrices where those differ. */
 static int check_output(const folding *f, const view *v) {
   int64_t dim = f->given->head_dim;
-  if (!v->tensor)
-    return 0;
-  if (v->size[0] % dim != 0)
-    return PEGEN_ERROR_SHAPE_MISMATCH;
-  if (f->heads > 1 && v->size[0] != f->heads * dim)
-    return PEGEN_ERROR_HEADS;
+  if (!v->tensor) return 0;
+  if (v->size[0] % dim != 0) return PEGEN_ERROR_SHAPE_MISMATCH;
+  if (f->heads > 1 && v->size[0] != f->heads * dim) return PEGEN_ERROR_HEADS;
   for (int d = 0; d < v->tensor->ndim; d++)
-    if (v->size[d] > 1 && v->stride[d] == 0)
-      return PEGEN_ERROR_STRIDE;
+    if (v->size[d] > 1 && v->stride[d] == 0) return PEGEN_ERROR_STRIDE;
   return 0;
 }
 
@@ -122,11 +105,9 @@ static int check_raw(folding *f) {
   const pegen_fold *given = f->given;
   const DLTensor *raw = given->generators ? given->generators : given->cayley;
   int whole = !given->generators, rank = raw->ndim, error;
-  if (whole ? rank != 2 && rank != 3 : rank != 4)
-    return PEGEN_ERROR_RANK;
+  if (whole ? rank != 2 && rank != 3 : rank != 4) return PEGEN_ERROR_RANK;
   view v;
-  if ((error = view_of(raw, rank, 1, &v)) != 0)
-    return error;
+  if ((error = view_of(raw, rank, 1, &v)) != 0) return error;
   f->raw = v;
   for (int d = 0; d < MAX_RANK; d++) { /* from the last backwards; a head's one matrix has no dimension of blocks */
     int from = whole ? (d >= 2 ? rank - 4 + d : rank == 3 && d == 0 ? 0 : -1) : d;
@@ -136,9 +117,9 @@ static int check_raw(folding *f) {
   f->heads = f->raw.size[0];
   f->blocks = f->raw.size[1];
   f->size = f->raw.size[2];
-  if (f->size != f->raw.size[3] || f->heads < 1 || f->blocks < 1)
-    return PEGEN_ERROR_OPERAND_SHAPE;
-  if (whole ? f->size != given->head_dim : f->size < 2 || f->size > PEGEN_SCHUR_MAX || f->blocks > given->head_dim / f->size)
+  if (f->size != f->raw.size[3] || f->heads < 1 || f->blocks < 1) return PEGEN_ERROR_OPERAND_SHAPE;
+  if (whole ? f->size != given->head_dim
+            : f->size < 2 || f->size > PEGEN_SCHUR_MAX || f->blocks > given->head_dim / f->size)
     return PEGEN_ERROR_OPERAND_SHAPE;
   return 0;
 }
@@ -146,32 +127,32 @@ static int check_raw(folding *f) {
 static int check(folding *f) {
   const pegen_fold *given = f->given;
   int error;
-  if (given->struct_size != sizeof *given)
-    return PEGEN_ERROR_STRUCT_SIZE;
-  if (!given->generators == !given->cayley)
-    return PEGEN_ERROR_NOTHING_TO_DO;
-  if (given->head_dim < 1 || given->head_dim > MAX_HEAD_DIM)
-    return PEGEN_ERROR_HEAD_DIM;
-  if ((given->rule != PEGEN_SKEW_UPPER && given->rule != PEGEN_SKEW_DIFFERENCE) || (given->frequencies && given->cayley))
+  if (given->struct_size != sizeof *given) return PEGEN_ERROR_STRUCT_SIZE;
+  if (!given->generators == !given->cayley) return PEGEN_ERROR_NOTHING_TO_DO;
+  if (given->head_dim < 1 || given->head_dim > MAX_HEAD_DIM) return PEGEN_ERROR_HEAD_DIM;
+  if ((given->rule != PEGEN_SKEW_UPPER && given->rule != PEGEN_SKEW_DIFFERENCE) ||
+      (given->frequencies && given->cayley))
     return PEGEN_ERROR_SHAPE_MISMATCH;
-  if ((error = check_raw(f)) != 0)
-    return error;
+  if ((error = check_raw(f)) != 0) return error;
   const struct {
     const DLTensor *tensor;
     int rank;
     view *view;
-  } outputs[OUTPUTS] = {{given->q_weight, 2, &f->weight[0]}, {given->k_weight, 2, &f->weight[1]}, {given->q_bias, 1, &f->bias[0]},
-                        {given->k_bias, 1, &f->bias[1]}, {given->frequencies, 3, &f->frequencies}};
+  } outputs[OUTPUTS] = {{given->q_weight, 2, &f->weight[0]},
+                        {given->k_weight, 2, &f->weight[1]},
+                        {given->q_bias, 1, &f->bias[0]},
+                        {given->k_bias, 1, &f->bias[1]},
+                        {given->frequencies, 3, &f->frequencies}};
   for (int i = 0; i < OUTPUTS; i++) {
     if (outputs[i].tensor && (error = view_of(outputs[i].tensor, outputs[i].rank, 0, outputs[i].view)) != 0)
       return error;
     for (int j = 0; j < i; j++)
-      if (outputs[i].tensor && outputs[j].tensor && outputs[i].view->data && outputs[i].view->data == outputs[j].view->data)
+      if (outputs[i].tensor && outputs[j].tensor && outputs[i].view->data &&
+          outputs[i].view->data == outputs[j].view->data)
         return PEGEN_ERROR_OVERLAP;
   }
   for (int i = 0; i < 2; i++)
-    if ((error = check_output(f, &f->weight[i])) != 0 || (error = check_output(f, &f->bias[i])) != 0)
-      return error;
+    if ((error = check_output(f, &f->weight[i])) != 0 || (error = check_output(f, &f->bias[i])) != 0) return error;
   const view *lambda = &f->frequencies;
   if (lambda->tensor && (lambda->size[0] != f->heads || lambda->size[1] != f->blocks || lambda->size[2] != f->size / 2))
     return PEGEN_ERROR_SHAPE_MISMATCH;
@@ -208,11 +189,9 @@ static void multiply_rows(const folding *f, const view *v, int64_t row) {
         f->column[i * COLUMNS + c] = load(v->tensor, corner + i * v->stride[0] + c * step);
     for (int64_t i = 0; i < n; i++) {
       double *result = f->result + i * COLUMNS;
-      for (int64_t c = 0; c < COLUMNS; c++)
-        result[c] = 0;
+      for (int64_t c = 0; c < COLUMNS; c++) result[c] = 0;
       for (int64_t k = 0; k < n; k++)
-        for (int64_t c = 0; c < width; c++)
-          result[c] += f->basis[i * n + k] * f->column[k * COLUMNS + c];
+        for (int64_t c = 0; c < width; c++) result[c] += f->basis[i * n + k] * f->column[k * COLUMNS + c];
     }
     for (int64_t i = 0; i < n; i++)
       for (int64_t c = 0; c < width; c++)
@@ -226,36 +205,30 @@ static void fold_block(folding *f, int64_t head, int64_t block) {
   for (int i = 0; i < 2; i++) {
     const view *outputs[] = {&f->weight[i], &f->bias[i]};
     for (int o = 0; o < 2; o++) {
-      if (!outputs[o]->tensor)
-        continue;
+      if (!outputs[o]->tensor) continue;
       /* Matrices that all heads share serve every head there is. */
       int64_t first = f->heads > 1 ? head : 0, last = f->heads > 1 ? head + 1 : outputs[o]->size[0] / dim;
-      for (int64_t h = first; h < last; h++)
-        multiply_rows(f, outputs[o], h * dim + block * f->size);
+      for (int64_t h = first; h < last; h++) multiply_rows(f, outputs[o], h * dim + block * f->size);
     }
   }
 }
 
 int pegen_fold_basis(const pegen_fold *fold) {
   folding f;
-  if (!fold)
-    return PEGEN_ERROR_NULL_ARGS;
+  if (!fold) return PEGEN_ERROR_NULL_ARGS;
   memset(&f, 0, sizeof f);
   f.given = fold;
   int error = check(&f);
-  if (error)
-    return error;
+  if (error) return error;
   size_t square = (size_t)(f.size * f.size), columns = (size_t)(f.size * COLUMNS);
   double *memory = malloc(2 * (square + columns) * sizeof *memory);
-  if (!memory)
-    return PEGEN_ERROR_NO_MEMORY;
+  if (!memory) return PEGEN_ERROR_NO_MEMORY;
   f.matrix = memory;
   f.basis = f.matrix + square;
   f.column = f.basis + square;
   f.result = f.column + columns;
   for (int64_t head = 0; head < f.heads; head++)
-    for (int64_t block = 0; block < f.blocks; block++)
-      fold_block(&f, head, block);
+    for (int64_t block = 0; block < f.blocks; block++) fold_block(&f, head, block);
   free(memory);
   return 0;
 }

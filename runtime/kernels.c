@@ -21,7 +21,6 @@ const pegen_kernel *const *pegen_kernels_list(void) { return kernels; }
 
 const pegen_kernel *pegen_kernels_find(const char *name) {
   for (const pegen_kernel *const *k = kernels; name && *k; k++)
-    if (strcmp((*k)->name, name) == 0)
-      return *k;
+    if (strcmp((*k)->name, name) == 0) return *k;
   return NULL;
 }

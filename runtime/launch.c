@@ -8,6 +8,7 @@
 #include "launch.h"
 
 #include "launch_names.h"
+
 #include "../kernel/driver.h"
 
 #include <string.h>
@@ -42,30 +43,31 @@ static int check(const pegen_kernel *kernel, const pegen_args *args, pegen_call 
 
 int pegen_launch_check(const pegen_launch_request *request) {
   pegen_call call;
-  if (request->entry == PEGEN_LAUNCH_ATTENTION)
-    return pegen_launch_plan_attention(request, NULL, NULL);
+  if (request->entry == PEGEN_LAUNCH_ATTENTION) return pegen_launch_plan_attention(request, NULL, NULL);
   return check(request->kernel, request->args, &call);
 }
 
 /* ---- what there is ---- */
 
 const pegen_ptx_attention *pegen_launch_attention_of(const pegen_kernel *kernel) {
-  return kernel->attention ? kernel->ptx->attention : NULL; /* older kernels with PTX had no attention, nor that field */
+  return kernel->attention ? kernel->ptx->attention
+                           : NULL; /* older kernels with PTX had no attention, nor that field */
 }
 
 pegen_launch_entry pegen_launch_find(const pegen_kernel *kernel, const char *name) {
   const pegen_ptx_attention *attention = pegen_launch_attention_of(kernel);
   int encodes = attention ? attention->first_entry > 0 : kernel->ptx->n_entries > 0;
-  if (encodes && (!name || strcmp(name, "encode") == 0))
-    return PEGEN_LAUNCH_ENCODE;
+  if (encodes && (!name || strcmp(name, "encode") == 0)) return PEGEN_LAUNCH_ENCODE;
   return attention && (!name || strcmp(name, "attention") == 0) ? PEGEN_LAUNCH_ATTENTION : PEGEN_LAUNCH_NONE;
 }
 
 static int has_field(const pegen_kernel *kernel, size_t end) { return kernel->struct_size >= end; }
-#define HAS(kernel, field) has_field(kernel, offsetof(pegen_kernel, field) + sizeof (kernel)->field)
+#define HAS(kernel, field) has_field(kernel, offsetof(pegen_kernel, field) + sizeof(kernel)->field)
 
 /* Whether encode appends columns: then rows of q and k are not encoded alike. */
-static int has_columns(const pegen_kernel *kernel) { return HAS(kernel, n_columns) && (kernel->n_columns > 0 || (HAS(kernel, widths) && kernel->widths)); }
+static int has_columns(const pegen_kernel *kernel) {
+  return HAS(kernel, n_columns) && (kernel->n_columns > 0 || (HAS(kernel, widths) && kernel->widths));
+}
 
 /* Inputs of a query; older kernels have none. */
 static int n_inputs_of(const pegen_kernel *kernel) { return HAS(kernel, n_inputs) ? kernel->n_inputs : 0; }
@@ -80,19 +82,21 @@ int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDe
   const pegen_kernel *kernel = request->kernel;
   const pegen_args *args = request->args;
   int attends = request->entry == PEGEN_LAUNCH_ATTENTION, placed = !attends || kernel->ptx->attention->placed;
-  const DLTensor *positions[] = {args->q || !args->k_positions ? args->positions : NULL, args->k ? args->k_positions : NULL};
-  const DLTensor *tensors[] = {args->q, args->k, attends ? args->v : args->q_out, attends ? args->out : args->k_out,
-                               placed ? positions[0] : NULL, placed ? positions[1] : NULL};
+  const DLTensor *positions[] = {args->q || !args->k_positions ? args->positions : NULL,
+                                 args->k ? args->k_positions : NULL};
+  const DLTensor *tensors[] = {args->q,
+                               args->k,
+                               attends ? args->v : args->q_out,
+                               attends ? args->out : args->k_out,
+                               placed ? positions[0] : NULL,
+                               placed ? positions[1] : NULL};
   const DLTensor *first = args->q ? args->q : args->k;
   for (int i = 0; i < 6; i++)
-    if (is_elsewhere(tensors[i], first, fits))
-      return 0;
+    if (is_elsewhere(tensors[i], first, fits)) return 0;
   for (int i = 0; i < kernel->n_operands; i++)
-    if (is_elsewhere(args->operands[i], first, fits))
-      return 0;
+    if (is_elsewhere(args->operands[i], first, fits)) return 0;
   for (int i = 0; args->q && i < n_inputs_of(kernel); i++)
-    if (is_elsewhere(args->inputs[i], first, fits))
-      return 0;
+    if (is_elsewhere(args->inputs[i], first, fits)) return 0;
   return 1;
 }
 
@@ -100,8 +104,7 @@ int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDe
 
 static int is_aligned(const pegen_view *view, int64_t access) {
   uint64_t bits = (uint64_t)view->base;
-  for (int i = 0; i < PEGEN_VIEW_DIMS; i++)
-    bits |= (uint64_t)view->stride[i];
+  for (int i = 0; i < PEGEN_VIEW_DIMS; i++) bits |= (uint64_t)view->stride[i];
   return (bits & (uint64_t)(access - 1)) == 0;
 }
 
@@ -113,8 +116,7 @@ static const pegen_ptx_entry *choose_entry(const pass *p, uint32_t dtype) {
     int fits = entry->dtype == dtype;
     for (int s = 0; fits && s < p->n; s++)
       fits = is_aligned(&p->stream[s]->in, entry->access) && is_aligned(p->stream[s]->out, entry->access);
-    if (fits)
-      return entry;
+    if (fits) return entry;
   }
   return NULL;
 }
@@ -135,8 +137,7 @@ static void set_tensor(int64_t *parameter, const pegen_stream *stream, int64_t b
 }
 
 static void set_positions(int64_t *parameter, const pegen_stream *stream, int64_t batch) {
-  if (stream->grid)
-    return; /* all zero: the built-in grid */
+  if (stream->grid) return; /* all zero: the built-in grid */
   const pegen_view *positions = &stream->positions;
   parameter[PEGEN_PTX_POSITIONS] = (int64_t)positions->base + batch * positions->stride[PEGEN_POSITION_BATCH];
   parameter[PEGEN_PTX_POSITION_TYPE] = stream->position_type;
@@ -147,8 +148,7 @@ static void set_positions(int64_t *parameter, const pegen_stream *stream, int64_
 
 /* Of the types that the check let through. */
 static int64_t operand_type(DLDataType type) {
-  if (type.code == kDLBfloat)
-    return PEGEN_PTX_OPERAND_BF16;
+  if (type.code == kDLBfloat) return PEGEN_PTX_OPERAND_BF16;
   return type.bits == 64 ? PEGEN_PTX_OPERAND_F64 : type.bits == 16 ? PEGEN_PTX_OPERAND_F16 : PEGEN_PTX_OPERAND_F32;
 }
 
@@ -161,7 +161,8 @@ void pegen_launch_set_operands(int64_t *parameter, const pegen_kernel *kernel, c
   }
 }
 
-void pegen_launch_set_inputs(int64_t *parameter, const pegen_launch_request *request, const pegen_view *inputs, int64_t batch) {
+void pegen_launch_set_inputs(int64_t *parameter, const pegen_launch_request *request, const pegen_view *inputs,
+                             int64_t batch) {
   for (int i = 0; i < n_inputs_of(request->kernel); i++) {
     const pegen_view *view = &inputs[i];
     int64_t *of = parameter + i * PEGEN_PTX_INPUT_COUNT;
@@ -186,10 +187,12 @@ static int64_t rows_of_thread(const pass *p, const pegen_ptx_entry *entry, int64
 /* Blocks along x for this many tokens of batches, or of heads where rotors differ by head. */
 static int64_t blocks_of(const pegen_ptx *ptx, const pegen_ptx_entry *entry, int64_t columns) {
   enum { WARP = 32 };
-  return entry->columns ? divide_up(columns, entry->columns * (ptx->block / WARP)) : divide_up(columns * entry->units, ptx->block);
+  return entry->columns ? divide_up(columns, entry->columns * (ptx->block / WARP))
+                        : divide_up(columns * entry->units, ptx->block);
 }
 
-static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t first, int64_t batches, pegen_launch_run *run, void *context) {
+static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t first, int64_t batches,
+                          pegen_launch_run *run, void *context) {
   const pegen_ptx *ptx = p->request->kernel->ptx;
   const pegen_stream *stream = p->stream[0];
   int64_t tokens = stream->in.size[PEGEN_TOKEN], rows = 0, others = by_head(ptx) ? p->request->kernel->heads : batches;
@@ -205,10 +208,11 @@ static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t f
   set_positions(step.parameter, stream, first);
   pegen_launch_set_operands(step.parameter + PEGEN_PTX_OPERANDS, p->request->kernel, p->request->args);
   if (p->request->args->q)
-    pegen_launch_set_inputs(step.parameter + PEGEN_PTX_OPERANDS + p->request->kernel->n_operands * PEGEN_PTX_OPERAND_COUNT, p->request, p->call->input, first);
+    pegen_launch_set_inputs(step.parameter + PEGEN_PTX_OPERANDS +
+                                p->request->kernel->n_operands * PEGEN_PTX_OPERAND_COUNT,
+                            p->request, p->call->input, first);
   int64_t each = rows_of_thread(p, entry, blocks * ptx->block, rows);
-  if (by_head(ptx) && step.parameter[PEGEN_PTX_POSITION_BATCH])
-    each = p->n; /* a batch has its own rotors */
+  if (by_head(ptx) && step.parameter[PEGEN_PTX_POSITION_BATCH]) each = p->n; /* a batch has its own rotors */
   step.parameter[PEGEN_PTX_BATCHES] = batches;
   step.parameter[PEGEN_PTX_TOKENS] = tokens;
   step.parameter[PEGEN_PTX_ROWS] = each;
@@ -219,37 +223,33 @@ static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t f
 
 /* Batches at a time as the grid allows: as a rule all of them. Without run: only whether it would. */
 static int launch_pass(const pass *p, uint32_t dtype, pegen_launch_run *run, void *context) {
-  if (p->n == 0)
-    return 0;
+  if (p->n == 0) return 0;
   const pegen_kernel *kernel = p->request->kernel;
   const pegen_stream *stream = p->stream[0];
   const pegen_ptx_entry *entry = choose_entry(p, dtype);
-  if (!entry)
-    return PEGEN_ERROR_DTYPE;
+  if (!entry) return PEGEN_ERROR_DTYPE;
   int64_t batches = stream->in.size[PEGEN_BATCH], tokens = stream->in.size[PEGEN_TOKEN];
-  int64_t per_batch = blocks_of(kernel->ptx, entry, tokens * (by_head(kernel->ptx) ? kernel->heads : 1)) * kernel->ptx->block;
+  int64_t per_batch =
+      blocks_of(kernel->ptx, entry, tokens * (by_head(kernel->ptx) ? kernel->heads : 1)) * kernel->ptx->block;
   int64_t heads = 0;
-  for (int s = 0; s < p->n; s++)
-    heads += p->stream[s]->in.size[PEGEN_HEAD];
-  if (per_batch > MOST_X || heads > MOST_ROWS)
-    return PEGEN_ERROR_SIZE_OVERFLOW;
+  for (int s = 0; s < p->n; s++) heads += p->stream[s]->in.size[PEGEN_HEAD];
+  if (per_batch > MOST_X || heads > MOST_ROWS) return PEGEN_ERROR_SIZE_OVERFLOW;
   int64_t most = by_head(kernel->ptx) ? MOST_Y : MOST_X / per_batch;
   for (int64_t first = 0; run && first < batches; first += most) {
     int error = launch_batches(p, entry, first, smaller(most, batches - first), run, context);
-    if (error)
-      return error;
+    if (error) return error;
   }
   return 0;
 }
 
-static int launch_passes(const pegen_launch_request *request, const pegen_call *call, pegen_launch_run *run, void *context) {
+static int launch_passes(const pegen_launch_request *request, const pegen_call *call, pegen_launch_run *run,
+                         void *context) {
   static const uint32_t dtypes[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16}; /* ORDER PEGEN_DTYPE */
   pass p = {.request = request, .call = call};
   int error = 0;
   for (int s = 0; s < 2 && !error; s++) {
     const pegen_stream *stream = &call->stream[s];
-    if (stream->given && !stream->in.empty)
-      p.stream[p.n++] = stream;
+    if (stream->given && !stream->in.empty) p.stream[p.n++] = stream;
     if (!call->joint || s == 1) {
       error = launch_pass(&p, dtypes[call->type], run, context);
       p.n = 0;
@@ -260,10 +260,8 @@ static int launch_passes(const pegen_launch_request *request, const pegen_call *
 
 int pegen_launch_plan(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
   pegen_call call;
-  if (request->entry == PEGEN_LAUNCH_ATTENTION)
-    return pegen_launch_plan_attention(request, run, context);
+  if (request->entry == PEGEN_LAUNCH_ATTENTION) return pegen_launch_plan_attention(request, run, context);
   int error = check(request->kernel, request->args, &call);
-  if (!error)
-    error = launch_passes(request, &call, NULL, NULL); /* k is refused before q is launched */
+  if (!error) error = launch_passes(request, &call, NULL, NULL); /* k is refused before q is launched */
   return error ? error : launch_passes(request, &call, run, context);
 }

@@ -10,7 +10,11 @@
 #define PEGEN_HIDDEN __attribute__((visibility("hidden")))
 
 /* What a kernel's PTX can be asked for. */
-typedef enum pegen_launch_entry { PEGEN_LAUNCH_NONE = -1, PEGEN_LAUNCH_ENCODE, PEGEN_LAUNCH_ATTENTION } pegen_launch_entry;
+typedef enum pegen_launch_entry {
+  PEGEN_LAUNCH_NONE = -1,
+  PEGEN_LAUNCH_ENCODE,
+  PEGEN_LAUNCH_ATTENTION
+} pegen_launch_entry;
 
 /* "encode", "attention"; NULL: the first of the two that the kernel has. NONE: it has no such entry. */
 PEGEN_HIDDEN pegen_launch_entry pegen_launch_find(const pegen_kernel *kernel, const char *name);
@@ -50,6 +54,7 @@ PEGEN_HIDDEN int pegen_launch_plan_attention(const pegen_launch_request *request
 /* Fills the parameters of operands, from the first one on. */
 PEGEN_HIDDEN void pegen_launch_set_operands(int64_t *parameter, const pegen_kernel *kernel, const pegen_args *args);
 /* The same of inputs, of the batches from `batch` on; their memory as it was checked. */
-PEGEN_HIDDEN void pegen_launch_set_inputs(int64_t *parameter, const pegen_launch_request *request, const struct pegen_view *inputs, int64_t batch);
+PEGEN_HIDDEN void pegen_launch_set_inputs(int64_t *parameter, const pegen_launch_request *request,
+                                          const struct pegen_view *inputs, int64_t batch);
 
 #endif

@@ -1,9 +1,10 @@
 /* launch_attention.c: a call of attention becomes one launch: a block for each tile of queries of each head of each
- * batch, all along x; see launch.h and kernel/launch.h. Rows of k that are not there are never many: with no keys at all, the
- * row that a block reads before it counts them is q's. */
+ * batch, all along x; see launch.h and kernel/launch.h. Rows of k that are not there are never many: with no keys at
+ * all, the row that a block reads before it counts them is q's. */
 #include "launch.h"
 
 #include "launch_names.h"
+
 #include "../kernel/check_attention.h"
 
 #include <string.h>
@@ -29,8 +30,7 @@ static int check(const pegen_launch_request *request, pegen_attention_call *call
 
 static int is_aligned(const pegen_view *view, int64_t access) {
   uint64_t bits = (uint64_t)view->base;
-  for (int i = 0; i < PEGEN_VIEW_DIMS; i++)
-    bits |= (uint64_t)view->stride[i];
+  for (int i = 0; i < PEGEN_VIEW_DIMS; i++) bits |= (uint64_t)view->stride[i];
   return view->empty || (bits & (uint64_t)(access - 1)) == 0;
 }
 
@@ -40,8 +40,8 @@ static const pegen_ptx_entry *choose_entry(const pegen_kernel *kernel, const peg
   for (int i = ptx->attention->first_entry; i < ptx->n_entries; i++) {
     const pegen_ptx_entry *entry = &ptx->entries[i];
     int64_t access = entry->access;
-    if (entry->dtype == dtypes[call->type] && is_aligned(&call->q, access) && is_aligned(&call->k, access) && is_aligned(&call->v, access) &&
-        is_aligned(&call->out, access))
+    if (entry->dtype == dtypes[call->type] && is_aligned(&call->q, access) && is_aligned(&call->k, access) &&
+        is_aligned(&call->v, access) && is_aligned(&call->out, access))
       return entry;
   }
   return NULL;
@@ -59,8 +59,7 @@ static void set_rows(int64_t *parameter, const pegen_view *view) {
 /* type -1: the built-in grid's, or none. */
 static void set_places(int64_t *parameter, const pegen_view *view, int64_t type) {
   enum { ADDRESS, TYPE, BATCH, TOKEN, AXIS }; /* ORDER PEGEN_PTX_POSITIONS */
-  if (type < 0 || view->empty)
-    return;
+  if (type < 0 || view->empty) return;
   parameter[ADDRESS] = (int64_t)view->base;
   parameter[TYPE] = type;
   parameter[BATCH] = view->stride[PEGEN_POSITION_BATCH];
@@ -90,7 +89,9 @@ static void set_parameters(int64_t *parameter, const pegen_launch_request *reque
   set_rows(parameter + PEGEN_PTX_ATTENTION_V, &call->v);
   set_rows(parameter + PEGEN_PTX_ATTENTION_OUT, &call->out);
   pegen_launch_set_operands(parameter + PEGEN_PTX_ATTENTION_OPERANDS, request->kernel, request->args);
-  pegen_launch_set_inputs(parameter + PEGEN_PTX_ATTENTION_OPERANDS + request->kernel->n_operands * PEGEN_PTX_OPERAND_COUNT, request, call->input, 0);
+  pegen_launch_set_inputs(parameter + PEGEN_PTX_ATTENTION_OPERANDS +
+                              request->kernel->n_operands * PEGEN_PTX_OPERAND_COUNT,
+                          request, call->input, 0);
 }
 
 int pegen_launch_plan_attention(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
@@ -98,19 +99,16 @@ int pegen_launch_plan_attention(const pegen_launch_request *request, pegen_launc
   pegen_launch_step step;
   int64_t blocks;
   int error = check(request, &call);
-  if (error)
-    return error;
+  if (error) return error;
   const pegen_ptx_entry *entry = choose_entry(request->kernel, &call);
-  if (!entry)
-    return PEGEN_ERROR_DTYPE;
-  if (call.out.empty)
-    return 0;
+  if (!entry) return PEGEN_ERROR_DTYPE;
+  if (call.out.empty) return 0;
   int64_t tokens = call.q.size[PEGEN_TOKEN], keys = call.k.size[PEGEN_TOKEN];
-  if (tokens > MOST_BLOCKS || keys > MOST_BLOCKS || __builtin_mul_overflow((tokens - 1) / entry->columns + 1, call.q.size[PEGEN_HEAD], &blocks) ||
+  if (tokens > MOST_BLOCKS || keys > MOST_BLOCKS ||
+      __builtin_mul_overflow((tokens - 1) / entry->columns + 1, call.q.size[PEGEN_HEAD], &blocks) ||
       __builtin_mul_overflow(blocks, call.q.size[PEGEN_BATCH], &blocks) || blocks > MOST_BLOCKS)
     return PEGEN_ERROR_SIZE_OVERFLOW;
-  if (!run)
-    return 0;
+  if (!run) return 0;
   memset(&step, 0, sizeof step);
   step.entry = entry;
   step.grid_x = (uint32_t)blocks;

@@ -7,5 +7,5 @@
 #include "launch_names.h"
 
 #include "../kernel/check.c"
-#include "../kernel/view.c"
 #include "../kernel/table.c"
+#include "../kernel/view.c"

@@ -26,11 +26,9 @@ static void *work(void *data) {
 int pegen_parallel(pegen_entry *entry, const pegen_args *args, int threads) {
   worker *workers;
   int error;
-  if (threads <= 1)
-    return entry(args, 0, 1);
+  if (threads <= 1) return entry(args, 0, 1);
   workers = calloc((size_t)threads, sizeof *workers);
-  if (!workers)
-    return entry(args, 0, 1);
+  if (!workers) return entry(args, 0, 1);
   for (int i = threads - 1; i >= 0; i--) { /* the caller's own part, 0, comes last */
     worker *w = &workers[i];
     w->entry = entry;
@@ -38,15 +36,12 @@ int pegen_parallel(pegen_entry *entry, const pegen_args *args, int threads) {
     w->part = i;
     w->parts = threads;
     w->started = i > 0 && pthread_create(&w->thread, NULL, work, w) == 0;
-    if (!w->started)
-      work(w);
+    if (!w->started) work(w);
   }
   for (int i = 1; i < threads; i++)
-    if (workers[i].started)
-      pthread_join(workers[i].thread, NULL);
+    if (workers[i].started) pthread_join(workers[i].thread, NULL);
   error = 0;
-  for (int i = 0; i < threads && !error; i++)
-    error = workers[i].error;
+  for (int i = 0; i < threads && !error; i++) error = workers[i].error;
   free(workers);
   return error;
 }

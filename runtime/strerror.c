@@ -3,9 +3,8 @@
 
 const char *pegen_strerror(int error) {
   switch (error) {
-#define TEXT(name, value, text)                                                                                        \
-  case value:                                                                                                          \
-    return text;
+#define TEXT(name, value, text) \
+  case value: return text;
     PEGEN_ERRORS(TEXT)
 #undef TEXT
   }
@@ -14,9 +13,8 @@ const char *pegen_strerror(int error) {
 
 const char *pegen_error_name(int error) {
   switch (error) {
-#define NAME(name, value, text)                                                                                        \
-  case value:                                                                                                          \
-    return "PEGEN_ERROR_" #name;
+#define NAME(name, value, text) \
+  case value: return "PEGEN_ERROR_" #name;
     PEGEN_ERRORS(NAME)
 #undef NAME
   }

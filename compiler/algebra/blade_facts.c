@@ -24,7 +24,8 @@ static bool products_agree(const spec *s, const expr *x[2], const expr *y[2], in
   bool zero[2];
   for (int i = 0; i < 2; i++) {
     const expr *const *factor = i ? y : x;
-    zero[i] = expr_is_zero_in(factor[0], head, block, s->n_blocks) || expr_is_zero_in(factor[1], head, block, s->n_blocks);
+    zero[i] =
+        expr_is_zero_in(factor[0], head, block, s->n_blocks) || expr_is_zero_in(factor[1], head, block, s->n_blocks);
   }
   if (zero[0] && zero[1]) return true;
   if (!expr_is_fixed(x[0]) || !expr_is_fixed(x[1]) || !expr_is_fixed(y[0]) || !expr_is_fixed(y[1])) return false;
@@ -51,20 +52,24 @@ static bool commute_in(const spec *s, int a, int b, int head, int block) {
   for (unsigned t = 0; t < top; t++)
     for (unsigned u = t + 1; u < top; u++) {
       if (clifford_grade(t) != 2 || clifford_grade(u) != 2 || !clash(s, t, u)) continue;
-      const expr *x[2] = {coefficient_of(s, c, t), coefficient_of(s, d, u)}, *y[2] = {coefficient_of(s, c, u), coefficient_of(s, d, t)};
+      const expr *x[2] = {coefficient_of(s, c, t), coefficient_of(s, d, u)},
+                 *y[2] = {coefficient_of(s, c, u), coefficient_of(s, d, t)};
       if (!products_agree(s, x, y, head, block)) return false;
     }
   return true;
 }
 
-bool blades_listen(const spec *s, int axis, int head, int block) { return !expr_is_zero_in(s->angle[axis], head, block, s->n_blocks); }
+bool blades_listen(const spec *s, int axis, int head, int block) {
+  return !expr_is_zero_in(s->angle[axis], head, block, s->n_blocks);
+}
 
 bool blades_commute(const spec *s) {
   for (int head = 0; head < s->heads; head++)
     for (int block = 0; block < s->n_blocks; block++)
       for (int a = 0; a < s->n_axes; a++)
         for (int b = a + 1; b < s->n_axes; b++)
-          if (blades_listen(s, a, head, block) && blades_listen(s, b, head, block) && !commute_in(s, a, b, head, block)) return false;
+          if (blades_listen(s, a, head, block) && blades_listen(s, b, head, block) && !commute_in(s, a, b, head, block))
+            return false;
   return true;
 }
 
@@ -96,11 +101,13 @@ long double blades_commutator(const spec *s, const double *const *operands) {
         }
       for (int a = 0; a < s->n_axes; a++)
         for (int b = a + 1; b < s->n_axes; b++) {
-          if (!blades_listen(s, a, head, block) || !blades_listen(s, b, head, block) || norm[a] == 0 || norm[b] == 0) continue;
+          if (!blades_listen(s, a, head, block) || !blades_listen(s, b, head, block) || norm[a] == 0 || norm[b] == 0)
+            continue;
           for (unsigned t = 0; t < top; t++)
             for (unsigned u = t + 1; u < top; u++)
               if (clifford_grade(t) == 2 && clifford_grade(u) == 2 && clash(s, t, u))
-                worst = fmaxl(worst, fabsl(value[a][t] * value[b][u] - value[a][u] * value[b][t]) / (norm[a] * norm[b]));
+                worst =
+                    fmaxl(worst, fabsl(value[a][t] * value[b][u] - value[a][u] * value[b][t]) / (norm[a] * norm[b]));
         }
     }
   return worst;

@@ -17,7 +17,8 @@ int blades_axes_of_a_block(const spec *s);
 /* False where the phase of an axis is seen to be 0 in a block. */
 bool blades_listen(const spec *s, int axis, int head, int block);
 
-/* Measured where it is not proved: the largest commutator of two axes' generators in a block, relative to their sizes. */
+/* Measured where it is not proved: the largest commutator of two axes' generators in a block, relative to their sizes.
+ */
 long double blades_commutator(const spec *s, const double *const *operands);
 
 #endif

@@ -31,7 +31,8 @@ typedef struct builder {
   spec_algebra algebra;
   int n;
   bool wide;  /* several rotations are multiplied: entries stay float64 until the product is done */
-  bool exact; /* float64 polynomials: asked for, or so many rotations that errors of float32 sines and cosines would add up */
+  bool exact; /* float64 polynomials: asked for, or so many rotations that errors of float32 sines and cosines would add
+                 up */
 } builder;
 
 static bool is_scaled_position(const expr *x) {
@@ -101,10 +102,14 @@ static expr_matrix exp_basis_plane(const builder *b, unsigned blade, const expr 
     const expr *grow = expr_unary(pool, EXPR_EXP, radians);
     const expr *decay = expr_unary(pool, EXPR_EXP, expr_neg(pool, radians));
     const expr *square = expr_mul(pool, radians, radians);
-    const expr *series = expr_mul(pool, radians, expr_add(pool, constant(b, 1), expr_mul(pool, square, expr_add(pool, constant(b, 1.0 / 6), scaled(pool, square, 1.0 / 120)))));
+    const expr *series = expr_mul(
+        pool, radians,
+        expr_add(pool, constant(b, 1),
+                 expr_mul(pool, square, expr_add(pool, constant(b, 1.0 / 6), scaled(pool, square, 1.0 / 120)))));
     c = entry_type(b, scaled(pool, expr_add(pool, grow, decay), 0.5));
     /* sinh by subtraction loses digits near 0; the series' error there is square^3/5040. */
-    s = entry_type(b, expr_select(pool, expr_binary(pool, EXPR_LESS, square, constant(b, 1e-3)), series, scaled(pool, expr_sub(pool, grow, decay), 0.5)));
+    s = entry_type(b, expr_select(pool, expr_binary(pool, EXPR_LESS, square, constant(b, 1e-3)), series,
+                                  scaled(pool, expr_sub(pool, grow, decay), 0.5)));
   } else {
     c = constant(b, 1);
     s = entry_type(b, radians);
@@ -257,7 +262,8 @@ static expr_matrix exp_on_vectors(const builder *b, const factor *f, closed_form
   factor clean;
   *form = choose_form(b, f, &clean);
   switch (*form) {
-  case CLOSED_BASIS_PLANE: return exp_basis_plane(b, clean.plane.blade[0], expr_mul(b->pool, f->angle, clean.plane.coefficient[0]));
+  case CLOSED_BASIS_PLANE:
+    return exp_basis_plane(b, clean.plane.blade[0], expr_mul(b->pool, f->angle, clean.plane.coefficient[0]));
   case CLOSED_RODRIGUES: return exp_euclidean(b, &clean);
   case CLOSED_ANY_SIGNATURE: return exp_any_signature(b, &clean);
   default: return expr_matrix_identity(b->memory, b->pool, b->n);
@@ -291,7 +297,8 @@ static bool is_zero_everywhere(const builder *b, const expr *x, const expr *size
     }
     for (int head = 0; head < s->heads; head++)
       for (int block = 0; block < s->n_blocks; block++) {
-        expr_environment env = {.head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+        expr_environment env = {
+            .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
         if (fabs(expr_eval(x, &env)) > 1e-12 * expr_eval(size, &env)) return false;
       }
   }
@@ -413,7 +420,9 @@ bool group_build(arena *a, const spec *s, block_program *out) {
   expr_matrix v = {0};
   for (int i = 0; i < count; i++) {
     if (!is_simple(&b, &factors[i].plane)) {
-      diag_error(s->file, s->line, "generators of '%s' make a bivector that is not simple in Cl(%d,%d,%d), and its exponential has no closed form here; "
+      diag_error(s->file, s->line,
+                 "generators of '%s' make a bivector that is not simple in Cl(%d,%d,%d), and its exponential has no "
+                 "closed form here; "
                  "expected generators that share a plane or a vector, or combine = pe.product{...} of simple ones",
                  s->name, s->algebra.p, s->algebra.q, s->algebra.r);
       return false;
@@ -425,7 +434,7 @@ bool group_build(arena *a, const spec *s, block_program *out) {
   const expr *amplitude = expr_const(s->pool, s->inverse ? 1 / s->amplitude : s->amplitude);
   out->spec = s;
   out->n_turns = count;
-  out->matrix = (expr_matrix){size, arena_array(a, const expr *, size * size)};
+  out->matrix = (expr_matrix){size, arena_array(a, const expr *, size *size)};
   for (int i = 0; i < size; i++)
     for (int j = 0; j < size; j++) {
       spec_component row = s->component[i], column = s->component[j];
@@ -440,13 +449,15 @@ bool group_build(arena *a, const spec *s, block_program *out) {
 
 const char *group_normal_form(arena *a, const block_program *program) {
   /* ORDER CLOSED_FORM */
-  static const char *const forms[CLOSED_FORM_COUNT] = {"the identity", "a sine and a cosine in a plane of the basis",
-                                                       "Rodrigues' formula with a unit plane", "entire functions of B^2 in any signature",
-                                                       "two unit quaternions, from the left and from the right"};
+  static const char *const forms[CLOSED_FORM_COUNT] = {
+      "the identity", "a sine and a cosine in a plane of the basis", "Rodrigues' formula with a unit plane",
+      "entire functions of B^2 in any signature", "two unit quaternions, from the left and from the right"};
   const char *text = program->n_turns > 1 ? arena_printf(a, "%d rotations multiplied: ", program->n_turns) : "";
-  for (int i = 0; i < program->n_turns; i++) text = arena_printf(a, "%s%s%s", text, i ? "; " : "", forms[program->turn[i]]);
+  for (int i = 0; i < program->n_turns; i++)
+    text = arena_printf(a, "%s%s%s", text, i ? "; " : "", forms[program->turn[i]]);
   unsigned grades = 0;
   if (program->spec->dense) return text;
-  for (int i = 0; i < program->spec->n_components; i++) grades |= 1u << clifford_grade(program->spec->component[i].blade);
+  for (int i = 0; i < program->spec->n_components; i++)
+    grades |= 1u << clifford_grade(program->spec->component[i].blade);
   return grades == 1u << 1 ? text : arena_printf(a, "%s; other grades from the action on vectors", text);
 }

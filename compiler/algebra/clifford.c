@@ -12,13 +12,13 @@ int clifford_reorder_sign(unsigned a, unsigned b) {
 }
 
 expr_matrix expr_matrix_identity(arena *a, expr_pool *pool, int size) {
-  expr_matrix m = {size, arena_array(a, const expr *, size * size)};
+  expr_matrix m = {size, arena_array(a, const expr *, size *size)};
   for (int i = 0; i < size * size; i++) m.entry[i] = expr_const(pool, i / size == i % size);
   return m;
 }
 
 expr_matrix expr_matrix_product(arena *a, expr_pool *pool, expr_matrix x, expr_matrix y) {
-  expr_matrix m = {x.size, arena_array(a, const expr *, x.size * x.size)};
+  expr_matrix m = {x.size, arena_array(a, const expr *, x.size *x.size)};
   for (int i = 0; i < x.size; i++)
     for (int j = 0; j < x.size; j++) {
       const expr *sum = expr_const(pool, 0);
@@ -31,7 +31,8 @@ expr_matrix expr_matrix_product(arena *a, expr_pool *pool, expr_matrix x, expr_m
 
 /* Determinant of v on the given rows and columns (bit masks of equal weight), by Laplace expansion
  * along the lowest row; conjugate: each entry times the squares of its row's and column's vectors. */
-static const expr *minor_of(expr_pool *pool, spec_algebra g, expr_matrix v, unsigned rows, unsigned columns, bool conjugate) {
+static const expr *minor_of(expr_pool *pool, spec_algebra g, expr_matrix v, unsigned rows, unsigned columns,
+                            bool conjugate) {
   if (!rows) return expr_const(pool, 1);
   int i = __builtin_ctz(rows), sign = 1;
   const expr *sum = expr_const(pool, 0);
@@ -54,7 +55,8 @@ static int index_sum(unsigned blade) {
 
 const expr *clifford_compound(expr_pool *pool, spec_algebra g, expr_matrix v, unsigned row, unsigned column) {
   int n = clifford_dimensions(g), k = clifford_grade(row);
-  if (k != clifford_grade(column)) diag_bug("clifford", "a versor keeps grades, asked for %d to %d", clifford_grade(column), k);
+  if (k != clifford_grade(column))
+    diag_bug("clifford", "a versor keeps grades, asked for %d to %d", clifford_grade(column), k);
   if (g.r > 0 || 2 * k <= n) return minor_of(pool, g, v, row, column, false);
   /* Jacobi: minor(A,B) of v = (-1)^(A+B) det v minor(A^c,B^c) of v^-T, and v^-T = eta v eta. */
   unsigned all = (1u << n) - 1;

@@ -98,12 +98,15 @@ static const expr *times(expander *e, const expr *x, const expr *y) {
 }
 
 static const items *product(expander *e, const items *x, const items *y) {
-  if ((long)x->count * y->count > POLYNOMIAL_MAX_PRODUCTS) return fail(e, "the bias has too many products when it is multiplied out");
+  if ((long)x->count * y->count > POLYNOMIAL_MAX_PRODUCTS)
+    return fail(e, "the bias has too many products when it is multiplied out");
   items *list = new_items(e, x->count * y->count);
   for (int i = 0; i < x->count; i++)
     for (int j = 0; j < y->count; j++) {
-      item z = {x->item[i].power, times(e, x->item[i].query, y->item[j].query), expr_mul(e->pool, x->item[i].fixed, y->item[j].fixed)};
-      for (int a = 0; a < SPEC_MAX_AXES; a++) z.power.power[a] = (unsigned char)(z.power.power[a] + y->item[j].power.power[a]);
+      item z = {x->item[i].power, times(e, x->item[i].query, y->item[j].query),
+                expr_mul(e->pool, x->item[i].fixed, y->item[j].fixed)};
+      for (int a = 0; a < SPEC_MAX_AXES; a++)
+        z.power.power[a] = (unsigned char)(z.power.power[a] + y->item[j].power.power[a]);
       if (monomial_degree(&z.power) > SPEC_MAX_DEGREE)
         return fail(e, arena_printf(e->memory, "the bias has a degree above %d in the displacement", SPEC_MAX_DEGREE));
       add_item(e, list, z);
@@ -142,7 +145,8 @@ static bool is_taken_apart(const expr *x) {
 
 static const items *expand_node(expander *e, const expr *x) {
   bool varies = x->depends & DEPENDS_POSITION;
-  if (x->op == EXPR_ELEMENT) return fail(e, "a polynomial bias reads operands at places that are known when it is compiled only");
+  if (x->op == EXPR_ELEMENT)
+    return fail(e, "a polynomial bias reads operands at places that are known when it is compiled only");
   if (x->op == EXPR_CONST && !isfinite(x->value)) return fail(e, "a polynomial bias has no pe.masked in it");
   if (x->op == EXPR_POSITION) return axis(e, x->index);
   if (x->op == EXPR_DIV && !(x->arg[1]->depends & DEPENDS_POSITION)) {
@@ -156,7 +160,9 @@ static const items *expand_node(expander *e, const expr *x) {
   case EXPR_MUL: return product(e, expand(e, x->arg[0]), expand(e, x->arg[1]));
   case EXPR_NEG: return sum(e, new_items(e, 0), expand(e, x->arg[0]), -1);
   default:
-    return fail(e, arena_printf(e->memory, "the bias takes '%s' of the displacement; a polynomial adds and multiplies it only", expr_op_name(x->op)));
+    return fail(e, arena_printf(e->memory,
+                                "the bias takes '%s' of the displacement; a polynomial adds and multiplies it only",
+                                expr_op_name(x->op)));
   }
 }
 
@@ -190,7 +196,8 @@ static int products_of(const items *list, const monomial *m, polynomial_product 
 }
 
 /* Whether products are a constant times a weight's. */
-static bool is_multiple(expr_pool *pool, const polynomial_weight *w, const polynomial_product *products, int count, double *factor) {
+static bool is_multiple(expr_pool *pool, const polynomial_weight *w, const polynomial_product *products, int count,
+                        double *factor) {
   if (w->n_products != count) return false;
   for (int i = 0; i < count; i++) {
     double mine, its;
@@ -248,7 +255,9 @@ static bool check_degree(const spec *s, polynomial *p, const items *list) {
     if (monomial_degree(&list->item[i].power) > p->degree) p->degree = monomial_degree(&list->item[i].power);
   if (p->degree <= s->polynomial->degree && p->degree > 0) return true;
   if (p->degree == 0) diag_error(s->file, s->line, "the bias does not depend on the displacement");
-  else diag_error(s->file, s->line, "the bias has degree %d in the displacement, and 'degree' says %d", p->degree, s->polynomial->degree);
+  else
+    diag_error(s->file, s->line, "the bias has degree %d in the displacement, and 'degree' says %d", p->degree,
+               s->polynomial->degree);
   return false;
 }
 
@@ -274,7 +283,8 @@ const polynomial *polynomial_expand(arena *a, const spec *s) {
       add_weight(a, p, list, m);
     }
   if (n_seen > POLYNOMIAL_MAX_MONOMIALS) {
-    diag_error(s->file, s->line, "the bias has %d monomials in the displacement; at most %d were expected", n_seen, POLYNOMIAL_MAX_MONOMIALS);
+    diag_error(s->file, s->line, "the bias has %d monomials in the displacement; at most %d were expected", n_seen,
+               POLYNOMIAL_MAX_MONOMIALS);
     return NULL;
   }
   collect_queries(a, p, list);
@@ -286,7 +296,8 @@ const polynomial *polynomial_expand(arena *a, const spec *s) {
 void polynomial_print(FILE *out, const polynomial *p) {
   const spec *s = p->spec;
   arena *a = arena_create();
-  fprintf(out, "; %s: a bias of degree %d in r_j - r_i, summed over %d terms; %d weights\n", s->name, p->degree, s->polynomial->n_terms, p->n_weights);
+  fprintf(out, "; %s: a bias of degree %d in r_j - r_i, summed over %d terms; %d weights\n", s->name, p->degree,
+          s->polynomial->n_terms, p->n_weights);
   int count = 0;
   const expr **roots = arena_array(a, const expr *, 2 * POLYNOMIAL_MAX_PRODUCTS);
   const char **names = arena_array(a, const char *, 2 * POLYNOMIAL_MAX_PRODUCTS);
@@ -298,7 +309,8 @@ void polynomial_print(FILE *out, const polynomial *p) {
     fprintf(out, ": sum over terms of");
     for (int i = 0; i < weight->n_products && count < 2 * POLYNOMIAL_MAX_PRODUCTS - 2; i++) {
       const polynomial_product *product = &weight->product[i];
-      fprintf(out, "%s %s fixed[%d][%d]", i ? " +" : "", product->query ? arena_printf(a, "%%%d", product->query->id) : "1", w, i);
+      fprintf(out, "%s %s fixed[%d][%d]", i ? " +" : "",
+              product->query ? arena_printf(a, "%%%d", product->query->id) : "1", w, i);
       if (product->query) {
         roots[count] = product->query;
         names[count++] = arena_printf(a, "query[%d][%d]", w, i);

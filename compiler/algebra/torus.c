@@ -43,7 +43,8 @@ void torus_find(arena *a, const spec *s, torus *out) {
     for (int block = 0; block < s->n_blocks; block++) {
       int first = 0, other = 0, axis = acting_axis(s, head, block, &first, &other);
       if (axis < 0) {
-        out->why_not = arena_printf(a, "axes '%s' and '%s' turn block %d by matrices of their own", s->axis[first], s->axis[other], block);
+        out->why_not = arena_printf(a, "axes '%s' and '%s' turn block %d by matrices of their own", s->axis[first],
+                                    s->axis[other], block);
         return;
       }
       const spec_skew *m = &s->dense->generator[axis];

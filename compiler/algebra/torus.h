@@ -12,7 +12,8 @@
 #include "spec/spec.h"
 
 typedef struct torus {
-  const char *why_not; /* NULL: the blocks commute. Otherwise a clause that says why that is not seen; nothing else is set */
+  const char
+      *why_not; /* NULL: the blocks commute. Otherwise a clause that says why that is not seen; nothing else is set */
   spec_skew generator; /* A of each block */
   const expr *angle;   /* radians per unit of an eigenvalue, position included */
 } torus;

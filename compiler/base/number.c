@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const number_info INFO[NUMBER_TYPE_COUNT] = {
-#define X(name, text, code, bits, flag, mantissa, low, high) {text, {code, bits, 1}, flag, bits / 8, mantissa, low, high},
+#define X(name, text, code, bits, flag, mantissa, low, high) \
+  {text, {code, bits, 1}, flag, bits / 8, mantissa, low, high},
     NUMBER_TYPES(X)
 #undef X
 };

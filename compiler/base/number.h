@@ -11,12 +11,12 @@
 
 /* name, DLPack type and bits, PEGEN_DTYPE_ bit, mantissa bits (with the hidden one), smallest
  * normal exponent, largest exponent.                              ORDER NUMBER_TYPE */
-#define NUMBER_TYPES(X)                       \
+#define NUMBER_TYPES(X) \
   X(F32, "f32", kDLFloat, 32, 1, 24, -126, 127) \
   X(BF16, "bf16", kDLBfloat, 16, 2, 8, -126, 127) \
-  X(F16, "f16", kDLFloat, 16, 4, 11, -14, 15)   \
+  X(F16, "f16", kDLFloat, 16, 4, 11, -14, 15) \
   X(F64, "f64", kDLFloat, 64, 0, 53, -1022, 1023) \
-  X(I32, "i32", kDLInt, 32, 0, 32, 0, 31)       \
+  X(I32, "i32", kDLInt, 32, 0, 32, 0, 31) \
   X(I64, "i64", kDLInt, 64, 0, 64, 0, 63)
 
 typedef enum number_type {

@@ -55,7 +55,7 @@ static loaded_kernel *load(arena *a, const spec *s, const compile_options *optio
 
 /* Row-major whole numbers of the smallest cube that holds all tokens. */
 static const DLTensor *cube(arena *a, int64_t tokens, int axes) {
-  double *values = arena_array(a, double, tokens * axes);
+  double *values = arena_array(a, double, tokens *axes);
   int64_t side = 0;
   for (double volume = 0; volume < (double)tokens;) {
     side++;
@@ -64,7 +64,8 @@ static const DLTensor *cube(arena *a, int64_t tokens, int axes) {
   }
   for (int64_t n = 0; n < tokens; n++) {
     int64_t rest = n;
-    for (int axis = axes - 1; axis >= 0; axis--, rest /= side) values[n * axes + axis] = (double)(axis ? rest % side : rest);
+    for (int axis = axes - 1; axis >= 0; axis--, rest /= side)
+      values[n * axes + axis] = (double)(axis ? rest % side : rest);
   }
   return tensor_contiguous(a, NUMBER_F32, 2, (int64_t[]){tokens, axes}, values);
 }
@@ -75,7 +76,8 @@ static double time_of(const pegen_kernel *kernel, const attention_trial *t, DLTe
   return now() - start;
 }
 
-static int measure(const spec *s, const pegen_kernel *kernel, const spec *bare, const pegen_kernel *plain, const shape *size, number_type type) {
+static int measure(const spec *s, const pegen_kernel *kernel, const spec *bare, const pegen_kernel *plain,
+                   const shape *size, number_type type) {
   arena *a = arena_create();
   uint64_t random = 1;
   attention_trial t = {.spec = s, .operands = trial_random_operands(a, s, NUMBER_F32, &random)};
@@ -88,18 +90,22 @@ static int measure(const spec *s, const pegen_kernel *kernel, const spec *bare, 
   double best = 1e30, best_plain = 1e30, peak = 0;
   int error = 0, status = 0;
   for (int turn = 0; turn < REPETITIONS && !error; turn++) {
-    double seconds = time_of(kernel, &t, out, &error), seconds_plain = error ? 0 : time_of(plain, &without, out, &error), flops = bench_peak_flops();
+    double seconds = time_of(kernel, &t, out, &error),
+           seconds_plain = error ? 0 : time_of(plain, &without, out, &error), flops = bench_peak_flops();
     best = seconds < best ? seconds : best;
     best_plain = seconds_plain < best_plain ? seconds_plain : best_plain;
     peak = flops > peak ? flops : peak;
   }
   if (error) {
-    diag_error(NULL, 0, "bench: the kernel refused [%d,%d,%d,%d]: %s", (int)size->batch, (int)size->heads, (int)size->tokens, s->head_dim, pegen_strerror(error));
+    diag_error(NULL, 0, "bench: the kernel refused [%d,%d,%d,%d]: %s", (int)size->batch, (int)size->heads,
+               (int)size->tokens, s->head_dim, pegen_strerror(error));
     status = 1;
   } else {
-    double flops = 2.0 * (double)(size->batch * size->heads * size->tokens * size->tokens) * (s->head_dim + s->pairwise->value_dim);
-    printf("  [%d,%d,%d,%d]%*s %10.3f %10.3f %7.2f %9.1f %7.1f %7.2f\n", (int)size->batch, (int)size->heads, (int)size->tokens, s->head_dim,
-           size->tokens < 1000 ? 3 : 2, "", best * 1e3, best_plain * 1e3, best / best_plain, flops / best_plain * 1e-9, peak * 1e-9, flops / best_plain / peak);
+    double flops = 2.0 * (double)(size->batch * size->heads * size->tokens * size->tokens) *
+                   (s->head_dim + s->pairwise->value_dim);
+    printf("  [%d,%d,%d,%d]%*s %10.3f %10.3f %7.2f %9.1f %7.1f %7.2f\n", (int)size->batch, (int)size->heads,
+           (int)size->tokens, s->head_dim, size->tokens < 1000 ? 3 : 2, "", best * 1e3, best_plain * 1e3,
+           best / best_plain, flops / best_plain * 1e-9, peak * 1e-9, flops / best_plain / peak);
   }
   arena_destroy(a);
   return status;
@@ -134,8 +140,9 @@ int bench_attention(arena *a, const spec *s, const compile_options *options, con
   loaded_kernel *loaded = load(a, s, &compiling), *plain = loaded ? load(a, bare, &compiling) : NULL;
   int status = plain ? 0 : 1;
   if (plain) {
-    printf("%s, %s, one thread, processor time; plain: the same attention without positions; flops: 2 N M (D + Dv) of q k^T and p v, plain\n", s->name,
-           number_type_info(type)->name);
+    printf("%s, %s, one thread, processor time; plain: the same attention without positions; flops: 2 N M (D + Dv) of "
+           "q k^T and p v, plain\n",
+           s->name, number_type_info(type)->name);
     printf("  [B,H,N,D]               ms   plain ms  times   Gflop/s    peak  plain/peak\n");
   }
   shape given;

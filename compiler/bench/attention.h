@@ -1,11 +1,12 @@
-/* bench/attention: `pegen bench` of attention: beside the same attention without a function of positions, and beside the
- * multiply-adds that the processor can do. */
+/* bench/attention: `pegen bench` of attention: beside the same attention without a function of positions, and beside
+ * the multiply-adds that the processor can do. */
 #ifndef PEGEN_BENCH_ATTENTION_H
 #define PEGEN_BENCH_ATTENTION_H
 
 #include "bench/bench.h"
 
-/* As bench_spec, of a description of attention. float32 or the first of --dtype, one thread's time and that of --threads. */
+/* As bench_spec, of a description of attention. float32 or the first of --dtype, one thread's time and that of
+ * --threads. */
 int bench_attention(arena *a, const spec *s, const compile_options *compile, const bench_options *bench);
 
 /* Multiplications and additions of float32 a second that one thread of this processor does at most. */

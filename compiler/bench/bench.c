@@ -6,14 +6,14 @@
  */
 #include "bench/bench.h"
 
+#include "base/diag.h"
+#include "base/number.h"
 #include "bench/gpu.h"
 #include "bench/limits.h"
 #include "bench/shapes.h"
-#include "base/diag.h"
 #include "forms/form.h"
-#include "base/number.h"
-#include "verify/run.h"
 #include "gpu/target.h"
+#include "verify/run.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -23,7 +23,14 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { REPETITIONS = 23, REPETITIONS_PREPARING = 7, WARM_UP_CALLS = 2, CONTENDERS_MOST = 8, HUGE_PAGE = 2 * 1024 * 1024, PATTERN = 65521 };
+enum {
+  REPETITIONS = 23,
+  REPETITIONS_PREPARING = 7,
+  WARM_UP_CALLS = 2,
+  CONTENDERS_MOST = 8,
+  HUGE_PAGE = 2 * 1024 * 1024,
+  PATTERN = 65521
+};
 static const double SAMPLE_SECONDS = 250e-6;
 
 /* Everything one shape needs: tensors, their memory, and the call. */
@@ -88,7 +95,7 @@ static void fill(const bed *b) {
 }
 
 float *bench_positions(arena *a, int64_t tokens, int axes) {
-  float *out = arena_array(a, float, tokens * axes);
+  float *out = arena_array(a, float, tokens *axes);
   int64_t side = 1;
   for (;; side++) {
     double volume = 1;
@@ -106,8 +113,12 @@ float *bench_positions(arena *a, int64_t tokens, int axes) {
 }
 
 static DLTensor tensor_of(void *data, number_type type, int rank, int64_t *dims, int64_t *strides) {
-  return (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = rank, .dtype = number_type_info(type)->dl,
-                    .shape = dims, .strides = strides};
+  return (DLTensor){.data = data,
+                    .device = {kDLCPU, 0},
+                    .ndim = rank,
+                    .dtype = number_type_info(type)->dl,
+                    .shape = dims,
+                    .strides = strides};
 }
 
 static void lay_operands(arena *a, bed *b, const spec *s, uint64_t *seed) {
@@ -155,7 +166,8 @@ static bool lay_inputs(arena *a, bed *b, const spec *s, bench_layout layout, uin
     set_strides(strides, &b->size, layout, size);
     if (!(b->input[i] = allocate((size_t)count * element))) return false;
     for (int64_t k = 0; k < count; k++)
-      number_store(b->type, (char *)b->input[i] + (size_t)k * element, random_uniform(seed, -s->input[i].test_scale, s->input[i].test_scale));
+      number_store(b->type, (char *)b->input[i] + (size_t)k * element,
+                   random_uniform(seed, -s->input[i].test_scale, s->input[i].test_scale));
     b->input_tensor[i] = tensor_of(b->input[i], b->type, s->input[i].size ? 4 : 3, dims, strides);
     b->inputs[i] = &b->input_tensor[i];
     b->moved += (size_t)count * element;
@@ -171,8 +183,8 @@ static bool lay_scratch(bed *b) {
 }
 
 /* False where memory ran out. */
-static bool lay_bed(arena *a, bed *b, const spec *s, const pegen_kernel *kernel, const bench_shape *size, number_type type,
-                    bench_layout layout, bool in_place) {
+static bool lay_bed(arena *a, bed *b, const spec *s, const pegen_kernel *kernel, const bench_shape *size,
+                    number_type type, bench_layout layout, bool in_place) {
   uint64_t seed = 1;
   *b = (bed){.size = *size, .type = type};
   int64_t B = size->batches, N = size->tokens, H = size->heads, D = size->head_dim;
@@ -191,7 +203,8 @@ static bool lay_bed(arena *a, bed *b, const spec *s, const pegen_kernel *kernel,
       clear_bed(b);
       return false;
     }
-    b->tensor[t] = tensor_of(b->data[shared ? t - TENSOR_Q_OUT : t], type, 4, is_out ? b->out_dims : b->dims, is_out ? b->out_strides : b->strides);
+    b->tensor[t] = tensor_of(b->data[shared ? t - TENSOR_Q_OUT : t], type, 4, is_out ? b->out_dims : b->dims,
+                             is_out ? b->out_strides : b->strides);
   }
   if (!lay_inputs(a, b, s, layout, &seed) || !lay_scratch(b)) {
     clear_bed(b);
@@ -202,14 +215,21 @@ static bool lay_bed(arena *a, bed *b, const spec *s, const pegen_kernel *kernel,
   dims[0] = N, dims[1] = kernel->n_axes;
   b->positions = tensor_of(bench_positions(a, N, kernel->n_axes), NUMBER_F32, 2, dims, NULL);
   lay_operands(a, b, s, &seed);
-  b->args = (pegen_args){.struct_size = sizeof(pegen_args), .n_operands = s->n_operands, .operands = b->operands,
-                         .q = &b->tensor[TENSOR_Q], .k = &b->tensor[TENSOR_K],
-                         .q_out = &b->tensor[TENSOR_Q_OUT], .k_out = &b->tensor[TENSOR_K_OUT],
-                         .positions = kernel->grid ? NULL : &b->positions, .inputs = b->inputs, .n_inputs = s->n_inputs};
+  b->args = (pegen_args){.struct_size = sizeof(pegen_args),
+                         .n_operands = s->n_operands,
+                         .operands = b->operands,
+                         .q = &b->tensor[TENSOR_Q],
+                         .k = &b->tensor[TENSOR_K],
+                         .q_out = &b->tensor[TENSOR_Q_OUT],
+                         .k_out = &b->tensor[TENSOR_K_OUT],
+                         .positions = kernel->grid ? NULL : &b->positions,
+                         .inputs = b->inputs,
+                         .n_inputs = s->n_inputs};
   return true;
 }
 
-/* Room for the table, which the kernel then finds in its arguments. The kernel's error, or 0 (without room: b->table is NULL). */
+/* Room for the table, which the kernel then finds in its arguments. The kernel's error, or 0 (without room: b->table is
+ * NULL). */
 static int lay_table(bed *b, const pegen_kernel *kernel) {
   b->table_bytes = kernel->table_bytes(&b->args);
   if (!(b->table = allocate(b->table_bytes ? b->table_bytes : 1))) return 0;
@@ -234,10 +254,12 @@ static void work_limit(void *context, int part, int parts) {
   size_t begin = lines * (size_t)part / (size_t)parts * 64, end = lines * (size_t)(part + 1) / (size_t)parts * 64;
   if (end > bytes) end = bytes;
   for (int t = TENSOR_Q; t <= TENSOR_K; t++)
-    if (b->scratch[t]) c->limit((char *)b->scratch[t + TENSOR_Q_OUT] + begin, (const char *)b->scratch[t] + begin, end - begin);
+    if (b->scratch[t])
+      c->limit((char *)b->scratch[t + TENSOR_Q_OUT] + begin, (const char *)b->scratch[t] + begin, end - begin);
     else c->limit((char *)b->tensor[t + TENSOR_Q_OUT].data + begin, (const char *)b->data[t] + begin, end - begin);
   _Alignas(64) char sink[LIMIT_SINK];
-  size_t units = b->table_bytes / LIMIT_SINK, first = units * (size_t)part / (size_t)parts, last = units * (size_t)(part + 1) / (size_t)parts;
+  size_t units = b->table_bytes / LIMIT_SINK, first = units * (size_t)part / (size_t)parts,
+         last = units * (size_t)(part + 1) / (size_t)parts;
   if (last > first) limit_read()(sink, (const char *)b->table + first * LIMIT_SINK, (last - first) * LIMIT_SINK);
 }
 
@@ -307,7 +329,8 @@ static void print_row(const bed *b, bench_layout layout, bool in_place, const co
     printf(" %8.2f MB %7.1f %7.1f  %-9s %5.2f", bytes * 1e-6, bytes / kernel->seconds * 1e-9,
            bytes / limit->seconds * 1e-9, limit->name, limit->seconds / kernel->seconds);
   }
-  if (n_kernels > 1) printf("%s  %.2fx of one thread", b->size.time_only ? "    " : "", contenders[0].seconds / kernel->seconds);
+  if (n_kernels > 1)
+    printf("%s  %.2fx of one thread", b->size.time_only ? "    " : "", contenders[0].seconds / kernel->seconds);
   if (b->table) {
     printf("  table %.2f MB, prepared in", (double)b->table_bytes * 1e-6);
     bench_print_time(preparing->seconds);
@@ -335,14 +358,17 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
   memset(contenders, 0, sizeof contenders);
   contenders[count++] = (contender){.name = "kernel", .work = work_kernel, .on = &b, .entry = kernel->encode};
   if (threads)
-    contenders[count++] = (contender){.name = "kernel", .work = work_kernel, .on = &b, .entry = kernel->encode, .threads = threads};
+    contenders[count++] =
+        (contender){.name = "kernel", .work = work_kernel, .on = &b, .entry = kernel->encode, .threads = threads};
   int n_kernels = count;
   const limit_loop *loops;
   int n_loops = size->time_only ? 0 : limit_loops(in_place, &loops);
   for (int i = 0; i < n_loops; i++)
-    contenders[count++] = (contender){.name = loops[i].name, .work = work_limit, .on = &b, .limit = loops[i].run, .threads = threads};
+    contenders[count++] =
+        (contender){.name = loops[i].name, .work = work_limit, .on = &b, .limit = loops[i].run, .threads = threads};
   static contender preparing;
-  preparing = (contender){.name = "prepare", .work = work_kernel, .on = &b, .entry = kernel->prepare, .threads = threads};
+  preparing =
+      (contender){.name = "prepare", .work = work_kernel, .on = &b, .entry = kernel->prepare, .threads = threads};
   if (!error && tabled) error = measure(&preparing, 1, &b, REPETITIONS_PREPARING);
   if (!error) error = measure(contenders, count, &b, REPETITIONS);
   if (!error) print_row(&b, layout, in_place, contenders, count, n_kernels, &preparing);
@@ -374,7 +400,10 @@ static void print_head(const pegen_kernel *kernel, number_type type, int threads
 }
 
 static int refuse_table(const spec *s, const char *what) {
-  diag_error(s->file, s->line, "bench: --table, but %s of '%s' has no NAME_prepare; the kernel of a rotation, for a processor, was expected", what, s->name);
+  diag_error(
+      s->file, s->line,
+      "bench: --table, but %s of '%s' has no NAME_prepare; the kernel of a rotation, for a processor, was expected",
+      what, s->name);
   return STATUS_ERROR;
 }
 
@@ -408,8 +437,7 @@ int bench_spec(arena *a, const spec *s, const compile_options *options, const be
   bool on_gpu = ptx_target_parse(a, options->targets, &processors) && !processors;
   if ((f->bench || f->out_dim) && on_gpu) return refuse_gpu(s, f->name);
   if (f->bench) return f->bench(a, s, options, bench);
-  if (on_gpu)
-    return bench->table ? refuse_table(s, "the GPU's kernel") : bench_gpu_spec(a, s, options, bench);
+  if (on_gpu) return bench->table ? refuse_table(s, "the GPU's kernel") : bench_gpu_spec(a, s, options, bench);
   compiling.emit = EMIT_OBJ;
   if (!compiling.dtypes) compiling.dtypes = PEGEN_DTYPE_F32;
   compile_output object;

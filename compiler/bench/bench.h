@@ -11,8 +11,8 @@
 #define PEGEN_BENCH_BENCH_H
 
 #include "base/arena.h"
-#include "compile.h"
 #include "cli/options.h"
+#include "compile.h"
 #include "pegen/pegen.h"
 #include "spec/spec.h"
 

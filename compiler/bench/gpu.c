@@ -1,10 +1,10 @@
 /* bench/gpu: calls and copies on the default stream between events; see bench/gpu.h. */
 #include "bench/gpu.h"
 
-#include "bench/bench.h"
-#include "bench/shapes.h"
 #include "base/diag.h"
 #include "base/number.h"
+#include "bench/bench.h"
+#include "bench/shapes.h"
 #include "pegen/cuda.h"
 #include "verify/run.h"
 
@@ -21,21 +21,21 @@ typedef unsigned long long address;
 
 /* ---- the driver: what the runtime's launcher does not offer ---- */
 
-#define FUNCTIONS(X)                                               \
-  X(cuDeviceGet, (int *device, int ordinal))                       \
-  X(cuDeviceGetName, (char *name, int length, int device))         \
-  X(cuDevicePrimaryCtxRetain, (void **context, int device))        \
-  X(cuDevicePrimaryCtxRelease_v2, (int device))                    \
-  X(cuCtxPushCurrent_v2, (void *context))                          \
-  X(cuCtxPopCurrent_v2, (void **context))                          \
-  X(cuMemAlloc_v2, (address *memory, size_t bytes))                \
-  X(cuMemFree_v2, (address memory))                                \
+#define FUNCTIONS(X) \
+  X(cuDeviceGet, (int *device, int ordinal)) \
+  X(cuDeviceGetName, (char *name, int length, int device)) \
+  X(cuDevicePrimaryCtxRetain, (void **context, int device)) \
+  X(cuDevicePrimaryCtxRelease_v2, (int device)) \
+  X(cuCtxPushCurrent_v2, (void *context)) \
+  X(cuCtxPopCurrent_v2, (void **context)) \
+  X(cuMemAlloc_v2, (address * memory, size_t bytes)) \
+  X(cuMemFree_v2, (address memory)) \
   X(cuMemcpyHtoD_v2, (address to, const void *from, size_t bytes)) \
   X(cuMemcpyDtoDAsync_v2, (address to, address from, size_t bytes, void *stream)) \
-  X(cuEventCreate, (void **event, unsigned flags))                 \
-  X(cuEventDestroy_v2, (void *event))                              \
-  X(cuEventRecord, (void *event, void *stream))                    \
-  X(cuEventSynchronize, (void *event))                             \
+  X(cuEventCreate, (void **event, unsigned flags)) \
+  X(cuEventDestroy_v2, (void *event)) \
+  X(cuEventRecord, (void *event, void *stream)) \
+  X(cuEventSynchronize, (void *event)) \
   X(cuEventElapsedTime, (float *milliseconds, void *begin, void *end)) \
   X(cuGetErrorName, (int error, const char **name))
 
@@ -57,7 +57,8 @@ static bool load_driver(void) {
 #define FIND(name, arguments) complete = complete && find(library, #name, &cuda.name);
   FUNCTIONS(FIND)
 #undef FIND
-  if (!complete) diag_error(NULL, 0, "bench: %s; expected one for a GPU target", pegen_strerror(PEGEN_ERROR_NO_CUDA_DRIVER));
+  if (!complete)
+    diag_error(NULL, 0, "bench: %s; expected one for a GPU target", pegen_strerror(PEGEN_ERROR_NO_CUDA_DRIVER));
   return complete;
 }
 
@@ -100,7 +101,12 @@ typedef struct request {
 } request;
 
 static DLTensor tensor_of(address memory, number_type type, int rank, int64_t *dims, int64_t *strides) {
-  return (DLTensor){.data = (void *)(uintptr_t)memory, .device = {kDLCUDA, 0}, .ndim = rank, .dtype = number_type_info(type)->dl, .shape = dims, .strides = strides};
+  return (DLTensor){.data = (void *)(uintptr_t)memory,
+                    .device = {kDLCUDA, 0},
+                    .ndim = rank,
+                    .dtype = number_type_info(type)->dl,
+                    .shape = dims,
+                    .strides = strides};
 }
 
 static bool upload(bed *b, const void *data, size_t bytes, address *memory) {
@@ -137,9 +143,11 @@ static bool lay_inputs(const request *r, bed *b, const bench_shape *size) {
 static bool fill(const request *r, const bed *b, address to, uint64_t *seed) {
   size_t element = (size_t)number_type_info(r->type)->bytes, pattern = PATTERN_ELEMENTS * element;
   char *values = arena_alloc(r->memory, pattern);
-  for (size_t i = 0; i < PATTERN_ELEMENTS; i++) number_store(r->type, values + i * element, random_uniform(seed, -1, 1));
+  for (size_t i = 0; i < PATTERN_ELEMENTS; i++)
+    number_store(r->type, values + i * element, random_uniform(seed, -1, 1));
   for (size_t at = 0; at < b->bytes; at += pattern)
-    if (!works(cuda.cuMemcpyHtoD_v2(to + at, values, b->bytes - at < pattern ? b->bytes - at : pattern), "upload")) return false;
+    if (!works(cuda.cuMemcpyHtoD_v2(to + at, values, b->bytes - at < pattern ? b->bytes - at : pattern), "upload"))
+      return false;
   return true;
 }
 
@@ -159,11 +167,20 @@ static bool lay_bed(const request *r, bed *b, const bench_shape *size, bench_lay
     buffers *set = &b->set[i];
     for (int t = 0; t < tensors; t++) {
       if (!works(cuda.cuMemAlloc_v2(&set->memory[t], b->bytes), "allocation")) return false;
-      if (!(i ? works(cuda.cuMemcpyDtoDAsync_v2(set->memory[t], b->set[0].memory[t], b->bytes, NULL), "copy") : fill(r, b, set->memory[t], &seed))) return false;
+      if (!(i ? works(cuda.cuMemcpyDtoDAsync_v2(set->memory[t], b->set[0].memory[t], b->bytes, NULL), "copy")
+              : fill(r, b, set->memory[t], &seed)))
+        return false;
     }
-    for (int t = 0; t < TENSORS; t++) set->tensor[t] = tensor_of(set->memory[t < tensors ? t : t - Q_OUT], r->type, 4, dims, strides);
-    set->args = (pegen_args){.struct_size = sizeof(pegen_args), .n_operands = r->kernel->n_operands, .operands = b->operands, .q = &set->tensor[Q], .k = &set->tensor[K],
-                             .q_out = &set->tensor[Q_OUT], .k_out = &set->tensor[K_OUT], .positions = r->kernel->grid ? NULL : &b->positions};
+    for (int t = 0; t < TENSORS; t++)
+      set->tensor[t] = tensor_of(set->memory[t < tensors ? t : t - Q_OUT], r->type, 4, dims, strides);
+    set->args = (pegen_args){.struct_size = sizeof(pegen_args),
+                             .n_operands = r->kernel->n_operands,
+                             .operands = b->operands,
+                             .q = &set->tensor[Q],
+                             .k = &set->tensor[K],
+                             .q_out = &set->tensor[Q_OUT],
+                             .k_out = &set->tensor[K_OUT],
+                             .positions = r->kernel->grid ? NULL : &b->positions};
   }
   return true;
 }
@@ -181,7 +198,8 @@ static void clear_bed(bed *b) {
 
 static bool call(const bed *b, int set) {
   int error = pegen_launch(b->kernel, NULL, &b->set[set].args, NULL);
-  if (error) diag_error(NULL, 0, "bench: the launch was refused: %s %s", pegen_strerror(error), pegen_cuda_error_name());
+  if (error)
+    diag_error(NULL, 0, "bench: the launch was refused: %s %s", pegen_strerror(error), pegen_cuda_error_name());
   return !error;
 }
 
@@ -200,7 +218,8 @@ static bool sample(const bed *b, bool (*run)(const bed *, int), double *seconds)
   if (!works(cuda.cuEventRecord(b->event[0], NULL), "event")) return false;
   for (int i = 0; i < b->n_sets; i++)
     if (!run(b, i)) return false;
-  if (!works(cuda.cuEventRecord(b->event[1], NULL), "event") || !works(cuda.cuEventSynchronize(b->event[1]), "kernel") ||
+  if (!works(cuda.cuEventRecord(b->event[1], NULL), "event") ||
+      !works(cuda.cuEventSynchronize(b->event[1]), "kernel") ||
       !works(cuda.cuEventElapsedTime(&milliseconds, b->event[0], b->event[1]), "event"))
     return false;
   *seconds = (double)milliseconds * 1e-3 / b->n_sets;
@@ -235,10 +254,13 @@ static int visit(void *context, const bench_shape *size, bench_layout layout, bo
   bool ok = lay_bed(r, b, size, layout) && measure(b, seconds);
   if (ok) {
     double bytes = 4.0 * (double)b->bytes; /* q and k, read and written */
-    snprintf(dims, sizeof dims, "[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "]", size->batches, size->tokens, size->heads, size->head_dim);
+    snprintf(dims, sizeof dims, "[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "]", size->batches, size->tokens,
+             size->heads, size->head_dim);
     printf("%-8s %-17s %-4s %-3s", size->name, dims, layout == LAYOUT_BNHD ? "bnhd" : "bhnd", in_place ? "in" : "out");
     bench_print_time(seconds[0]);
-    if (!size->time_only) printf(" %8.2f MB %7.1f %7.1f %5.3f", bytes * 1e-6, bytes / seconds[0] * 1e-9, bytes / seconds[1] * 1e-9, seconds[1] / seconds[0]);
+    if (!size->time_only)
+      printf(" %8.2f MB %7.1f %7.1f %5.3f", bytes * 1e-6, bytes / seconds[0] * 1e-9, bytes / seconds[1] * 1e-9,
+             seconds[1] / seconds[0]);
     puts("");
     fflush(stdout);
   }
@@ -246,19 +268,24 @@ static int visit(void *context, const bench_shape *size, bench_layout layout, bo
   return ok ? STATUS_OK : STATUS_ERROR;
 }
 
-static int bench_types(arena *a, const spec *s, const pegen_kernel *kernel, unsigned dtypes, const bench_options *bench) {
+static int bench_types(arena *a, const spec *s, const pegen_kernel *kernel, unsigned dtypes,
+                       const bench_options *bench) {
   int device, status = STATUS_OK;
   char name[256] = "";
   void *context;
-  if (!works(cuda.cuDeviceGet(&device, 0), "device") || !works(cuda.cuDeviceGetName(name, sizeof name, device), "device") ||
-      !works(cuda.cuDevicePrimaryCtxRetain(&context, device), "context") || !works(cuda.cuCtxPushCurrent_v2(context), "context"))
+  if (!works(cuda.cuDeviceGet(&device, 0), "device") ||
+      !works(cuda.cuDeviceGetName(name, sizeof name, device), "device") ||
+      !works(cuda.cuDevicePrimaryCtxRetain(&context, device), "context") ||
+      !works(cuda.cuCtxPushCurrent_v2(context), "context"))
     return STATUS_ERROR;
   for (int type = 0; type < NUMBER_CHANNEL_TYPES && !status; type++) {
     if (!(dtypes & number_type_info((number_type)type)->dtype)) continue;
     request r = {a, s, kernel, (number_type)type};
-    printf("%s %s\n%s, PTX of %s, %s; times are medians of %d; the copy, device to device, moves the same bytes\n", kernel->name, kernel->options, name, kernel->ptx->chip,
-           number_type_info((number_type)type)->name, REPETITIONS);
-    printf("%-8s %-17s %-4s %-3s %12s %11s %7s %7s %5s\n", "shape", "[B,N,H,D]", "mem", "to", "a call", "bytes", "GB/s", "copy", "ratio");
+    printf("%s %s\n%s, PTX of %s, %s; times are medians of %d; the copy, device to device, moves the same bytes\n",
+           kernel->name, kernel->options, name, kernel->ptx->chip, number_type_info((number_type)type)->name,
+           REPETITIONS);
+    printf("%-8s %-17s %-4s %-3s %12s %11s %7s %7s %5s\n", "shape", "[B,N,H,D]", "mem", "to", "a call", "bytes", "GB/s",
+           "copy", "ratio");
     status = bench_each_shape(kernel, bench, BENCH_ON_GPU, visit, &r);
   }
   cuda.cuCtxPopCurrent_v2(&context);

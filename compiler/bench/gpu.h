@@ -1,15 +1,15 @@
 /* bench/gpu: `pegen bench SPEC.lua --target sm_90`, a kernel's time on a GPU beside a device-to-device copy.
  *
- * The PTX is launched as programs launch it (pegen/cuda.h). Sets of buffers are cycled so that no call finds its rows in
- * the L2 cache; a sample is one call on every set, timed by the device's events, and the kernel's samples and those
+ * The PTX is launched as programs launch it (pegen/cuda.h). Sets of buffers are cycled so that no call finds its rows
+ * in the L2 cache; a sample is one call on every set, timed by the device's events, and the kernel's samples and those
  * of a copy of the same bytes take turns.
  */
 #ifndef PEGEN_BENCH_GPU_H
 #define PEGEN_BENCH_GPU_H
 
 #include "base/arena.h"
-#include "compile.h"
 #include "cli/options.h"
+#include "compile.h"
 #include "spec/spec.h"
 
 /* Compiles for the GPU among options->targets and measures; prints to the standard output. An exit code: 1, and

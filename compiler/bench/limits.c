@@ -24,40 +24,41 @@ static void scale_tail(float *x, size_t count) {
 enum { AHEAD_NEAR = 4096, AHEAD_FAR = 8192, UNROLL = 4 };
 
 /* One loop: UNROLL vectors a turn; BODY sees x and y, the lanes of this vector, and i, its index in floats. */
-#define LIMIT_LOOP(isa, suffix, lanes, name, setup, body, tail)                              \
+#define LIMIT_LOOP(isa, suffix, lanes, name, setup, body, tail) \
   __attribute__((target(isa))) static void name##_##suffix(void *to, const void *from, size_t bytes) { \
-    const float *in = from;                                                                  \
-    float *out = to;                                                                         \
-    size_t count = bytes / sizeof(float), i = 0;                                             \
-    setup;                                                                                   \
-    for (; i + UNROLL * (lanes) <= count; i += UNROLL * (lanes))                             \
-      _Pragma("GCC unroll 4") for (size_t j = i; j < i + UNROLL * (lanes); j += (lanes)) {                           \
-        body;                                                                                \
-      }                                                                                      \
-    tail;                                                                                    \
+    const float *in = from; \
+    float *out = to; \
+    size_t count = bytes / sizeof(float), i = 0; \
+    setup; \
+    for (; i + UNROLL * (lanes) <= count; i += UNROLL * (lanes)) \
+      _Pragma("GCC unroll 4") for (size_t j = i; j < i + UNROLL * (lanes); j += (lanes)) { body; } \
+    tail; \
   }
 
 /* A prefetch past the end is no access: it may not fault. */
 #define AHEAD(bytes) __builtin_prefetch((const char *)(uintptr_t)((uintptr_t)(in + j) + (bytes)), 0, 3)
 
-#define LIMIT_LOOPS(isa, suffix, lanes, vector, load, store, stream, set1, mul, add, fence)                               \
-  LIMIT_LOOP(isa, suffix, lanes, scale, vector factor = set1(one), store(out + j, mul(load(in + j), factor)),             \
-             scale_tail(out + i, count - i))                                                                              \
-  LIMIT_LOOP(isa, suffix, lanes, scale_near, vector factor = set1(one),                                                   \
-             AHEAD(AHEAD_NEAR); store(out + j, mul(load(in + j), factor)), scale_tail(out + i, count - i))                \
-  LIMIT_LOOP(isa, suffix, lanes, scale_far, vector factor = set1(one),                                                    \
-             AHEAD(AHEAD_FAR); store(out + j, mul(load(in + j), factor)), scale_tail(out + i, count - i))                 \
-  LIMIT_LOOP(isa, suffix, lanes, copy, , store(out + j, load(in + j)), memcpy(out + i, in + i, (count - i) * sizeof *in)) \
-  LIMIT_LOOP(isa, suffix, lanes, copy_stream, , stream(out + j, load(in + j)),                                            \
-             memcpy(out + i, in + i, (count - i) * sizeof *in); fence())                                                  \
-  LIMIT_LOOP(isa, suffix, lanes, read, vector sum[UNROLL]; for (int u = 0; u < UNROLL; u++) sum[u] = set1(0),             \
-             sum[(j - i) / (lanes)] = add(sum[(j - i) / (lanes)], load(in + j)),                                          \
-             for (int u = 0; u < UNROLL; u++) store(out + u * (lanes), sum[u]))                                           \
-  static const limit_loop loops_##suffix[] = {{"scale", true, scale_##suffix},                                            \
-                                              {"scale+4K", true, scale_near_##suffix},                                    \
-                                              {"scale+8K", true, scale_far_##suffix},                                     \
-                                              {"copy", false, copy_##suffix},                                             \
-                                              {"copy-nt", false, copy_stream_##suffix},                                   \
+#define LIMIT_LOOPS(isa, suffix, lanes, vector, load, store, stream, set1, mul, add, fence) \
+  LIMIT_LOOP(isa, suffix, lanes, scale, vector factor = set1(one), store(out + j, mul(load(in + j), factor)), \
+             scale_tail(out + i, count - i)) \
+  LIMIT_LOOP(isa, suffix, lanes, scale_near, vector factor = set1(one), AHEAD(AHEAD_NEAR); \
+             store(out + j, mul(load(in + j), factor)), scale_tail(out + i, count - i)) \
+  LIMIT_LOOP(isa, suffix, lanes, scale_far, vector factor = set1(one), AHEAD(AHEAD_FAR); \
+             store(out + j, mul(load(in + j), factor)), scale_tail(out + i, count - i)) \
+  LIMIT_LOOP(isa, suffix, lanes, copy, , store(out + j, load(in + j)), \
+             memcpy(out + i, in + i, (count - i) * sizeof *in)) \
+  LIMIT_LOOP(isa, suffix, lanes, copy_stream, , stream(out + j, load(in + j)), \
+             memcpy(out + i, in + i, (count - i) * sizeof *in); \
+             fence()) \
+  LIMIT_LOOP(isa, suffix, lanes, read, vector sum[UNROLL]; \
+             for (int u = 0; u < UNROLL; u++) sum[u] = set1(0), \
+             sum[(j - i) / (lanes)] = add(sum[(j - i) / (lanes)], load(in + j)), \
+             for (int u = 0; u < UNROLL; u++) store(out + u * (lanes), sum[u])) \
+  static const limit_loop loops_##suffix[] = {{"scale", true, scale_##suffix}, \
+                                              {"scale+4K", true, scale_near_##suffix}, \
+                                              {"scale+8K", true, scale_far_##suffix}, \
+                                              {"copy", false, copy_##suffix}, \
+                                              {"copy-nt", false, copy_stream_##suffix}, \
                                               {"read", false, read_##suffix}};
 
 enum { LOOPS_IN_PLACE = 3, LOOPS_OUT_OF_PLACE = 2 }; /* then the one that reads */
@@ -68,7 +69,8 @@ LIMIT_LOOPS("avx512f", avx512, 16, __m512, _mm512_loadu_ps, _mm512_storeu_ps, _m
             _mm512_mul_ps, _mm512_add_ps, _mm_sfence)
 LIMIT_LOOPS("avx", avx, 8, __m256, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps, _mm256_set1_ps, _mm256_mul_ps,
             _mm256_add_ps, _mm_sfence)
-LIMIT_LOOPS("sse2", sse, 4, __m128, _mm_loadu_ps, _mm_storeu_ps, _mm_stream_ps, _mm_set1_ps, _mm_mul_ps, _mm_add_ps, _mm_sfence)
+LIMIT_LOOPS("sse2", sse, 4, __m128, _mm_loadu_ps, _mm_storeu_ps, _mm_stream_ps, _mm_set1_ps, _mm_mul_ps, _mm_add_ps,
+            _mm_sfence)
 
 static const limit_loop *best_loops(void) {
   if (__builtin_cpu_supports("avx512f")) return loops_avx512;
@@ -79,7 +81,8 @@ static void relax(void) { _mm_pause(); }
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 static void no_fence(void) {}
-LIMIT_LOOPS("arch=armv8-a", neon, 4, float32x4_t, vld1q_f32, vst1q_f32, vst1q_f32, vdupq_n_f32, vmulq_f32, vaddq_f32, no_fence)
+LIMIT_LOOPS("arch=armv8-a", neon, 4, float32x4_t, vld1q_f32, vst1q_f32, vst1q_f32, vdupq_n_f32, vmulq_f32, vaddq_f32,
+            no_fence)
 static const limit_loop *best_loops(void) { return loops_neon; }
 static void relax(void) { __asm__ volatile("yield"); }
 #else
@@ -110,10 +113,10 @@ typedef struct member {
 } member;
 
 /* Spins; gives the processor up now and then, so that more threads than processors still end. */
-#define SPIN_WHILE(condition)                     \
-  for (unsigned spins = 1; condition; spins++) {  \
-    relax();                                      \
-    if (spins % 4096 == 0) sched_yield();         \
+#define SPIN_WHILE(condition) \
+  for (unsigned spins = 1; condition; spins++) { \
+    relax(); \
+    if (spins % 4096 == 0) sched_yield(); \
   }
 
 static void *serve(void *argument) {

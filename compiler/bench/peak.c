@@ -16,20 +16,20 @@ static double now(void) {
 typedef double peak_function(volatile float *seed);
 
 /* Flops a second. The sum at the end keeps the chains alive. */
-#define PEAK(name, attribute, lanes, vector_bytes)                                            \
-  attribute static double name(volatile float *seed) {                                        \
-    typedef float vector __attribute__((vector_size(vector_bytes)));                          \
-    vector chain[CHAINS], factor = {0}, more = {0};                                           \
-    factor += *seed;                                                                          \
-    more += *seed - 1;                                                                        \
-    for (int i = 0; i < CHAINS; i++) chain[i] = more + (float)i;                              \
-    double start = now();                                                                     \
-    for (int turn = 0; turn < TURNS; turn++)                                                  \
+#define PEAK(name, attribute, lanes, vector_bytes) \
+  attribute static double name(volatile float *seed) { \
+    typedef float vector __attribute__((vector_size(vector_bytes))); \
+    vector chain[CHAINS], factor = {0}, more = {0}; \
+    factor += *seed; \
+    more += *seed - 1; \
+    for (int i = 0; i < CHAINS; i++) chain[i] = more + (float)i; \
+    double start = now(); \
+    for (int turn = 0; turn < TURNS; turn++) \
       _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) chain[i] = chain[i] * factor + more; \
-    double seconds = now() - start;                                                           \
-    for (int i = 1; i < CHAINS; i++) chain[0] += chain[i];                                    \
-    *seed = chain[0][0] == 12345 ? 2 : 1;                                                     \
-    return 2.0 * (lanes) * CHAINS * TURNS / seconds;                                          \
+    double seconds = now() - start; \
+    for (int i = 1; i < CHAINS; i++) chain[0] += chain[i]; \
+    *seed = chain[0][0] == 12345 ? 2 : 1; \
+    return 2.0 * (lanes) * CHAINS * TURNS / seconds; \
   }
 
 #if defined(__x86_64__)

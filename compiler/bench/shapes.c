@@ -1,19 +1,16 @@
 /* bench/shapes: the built-in shapes, and those of --shape; see bench/shapes.h. */
 #include "bench/shapes.h"
 
-#include "bench/bench.h"
 #include "base/diag.h"
+#include "bench/bench.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const bench_shape shapes[] = {
-    {"vit_b1", 1, 196, 12, 0, false, BENCH_ON_CPU},
-    {"vit_b8", 8, 196, 12, 0, false, BENCH_ON_CPU},
-    {"vit_b64", 64, 196, 12, 0, false, BENCH_ON_GPU},
-    {"vit1024", 8, 4096, 12, 0, false, BENCH_ON_CPU | BENCH_ON_GPU},
-    {"llm", 8, 4096, 32, 0, false, BENCH_ON_GPU},
-    {"decode", 1, 1, 32, 0, true, BENCH_ON_CPU | BENCH_ON_GPU},
+    {"vit_b1", 1, 196, 12, 0, false, BENCH_ON_CPU},   {"vit_b8", 8, 196, 12, 0, false, BENCH_ON_CPU},
+    {"vit_b64", 64, 196, 12, 0, false, BENCH_ON_GPU}, {"vit1024", 8, 4096, 12, 0, false, BENCH_ON_CPU | BENCH_ON_GPU},
+    {"llm", 8, 4096, 32, 0, false, BENCH_ON_GPU},     {"decode", 1, 1, 32, 0, true, BENCH_ON_CPU | BENCH_ON_GPU},
 };
 enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes };
 
@@ -50,7 +47,8 @@ static bool read_shape(const char *text, const pegen_kernel *kernel, bench_shape
   double size = (double)value[0] * (double)value[1] * (double)value[2] * (double)value[3];
   if (!count) diag_error(NULL, 0, "--shape %s: expected B,N,H or B,N,H,D", text);
   else if (size > 1e10) diag_error(NULL, 0, "--shape %s: expected at most 1e10 elements", text);
-  else if (value[3] != kernel->head_dim) diag_error(NULL, 0, "--shape %s: the kernel's head_dim is %d", text, kernel->head_dim);
+  else if (value[3] != kernel->head_dim)
+    diag_error(NULL, 0, "--shape %s: the kernel's head_dim is %d", text, kernel->head_dim);
   else return true;
   return false;
 }
@@ -73,17 +71,21 @@ void bench_strides(const bench_shape *size, bench_layout layout, int64_t strides
   else memcpy(strides, (int64_t[]){H * N * D, N * D, D, 1}, 4 * sizeof *strides);
 }
 
-static int each_place(const pegen_kernel *kernel, const bench_shape *size, const bench_options *bench, bench_visit *visit, void *context) {
+static int each_place(const pegen_kernel *kernel, const bench_shape *size, const bench_options *bench,
+                      bench_visit *visit, void *context) {
   unsigned wanted = bench->layouts ? bench->layouts : (unsigned)LAYOUT_BNHD;
-  bool both = bench->in_place == bench->out_of_place, can_stay = kernel->out_dim == kernel->head_dim; /* wider rows do not fit where they were */
+  bool both = bench->in_place == bench->out_of_place,
+       can_stay = kernel->out_dim == kernel->head_dim; /* wider rows do not fit where they were */
   int status = STATUS_OK;
   for (unsigned layout = LAYOUT_BNHD; layout <= LAYOUT_BHND; layout <<= 1)
     for (int in_place = 1; in_place >= 0; in_place--)
-      if (wanted & layout && (both || bench->in_place == in_place) && (can_stay || !in_place) && !status) status = visit(context, size, (bench_layout)layout, in_place);
+      if (wanted & layout && (both || bench->in_place == in_place) && (can_stay || !in_place) && !status)
+        status = visit(context, size, (bench_layout)layout, in_place);
   return status;
 }
 
-int bench_each_shape(const pegen_kernel *kernel, const bench_options *bench, unsigned on, bench_visit *visit, void *context) {
+int bench_each_shape(const pegen_kernel *kernel, const bench_options *bench, unsigned on, bench_visit *visit,
+                     void *context) {
   int status = STATUS_OK, matched = 0;
   for (int i = 0; i < SHAPE_COUNT && !status; i++) {
     if (bench->shape ? strcmp(bench->shape, shapes[i].name) != 0 : !(shapes[i].on & on)) continue;

@@ -20,7 +20,8 @@ typedef struct bench_shape {
 /* Calls for every shape, memory order and place that the options ask for, until one returns another
  * exit code than STATUS_OK; what the kernel was made for replaces what a shape says. An exit code. */
 typedef int bench_visit(void *context, const bench_shape *size, bench_layout layout, bool in_place);
-int bench_each_shape(const pegen_kernel *kernel, const bench_options *bench, unsigned on, bench_visit *visit, void *context);
+int bench_each_shape(const pegen_kernel *kernel, const bench_options *bench, unsigned on, bench_visit *visit,
+                     void *context);
 
 /* Strides of [B,H,N,D] in elements. */
 void bench_strides(const bench_shape *size, bench_layout layout, int64_t strides[4]);

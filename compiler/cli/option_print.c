@@ -22,7 +22,9 @@ void option_spell(const option_row *row, char *text, size_t size) {
 }
 
 /* Whether compiling does not take the option: then its help names the commands that do. */
-static bool is_of_some_commands(const option_row *row) { return row->commands != FOR_ALL && !(row->commands & FOR_COMPILE); }
+static bool is_of_some_commands(const option_row *row) {
+  return row->commands != FOR_ALL && !(row->commands & FOR_COMPILE);
+}
 
 static void print_commands_of(FILE *out, const option_row *row) {
   const char *separator = " (";
@@ -38,7 +40,8 @@ void option_print_help(FILE *out) {
   const option_row *rows;
   int count = option_table(&rows);
   fprintf(out, "pegen %s.\n\n", PURPOSE);
-  for (int c = 0; c < COMMAND_COUNT; c++) fprintf(out, "  %-34s %s\n", option_commands()[c].synopsis, option_commands()[c].help);
+  for (int c = 0; c < COMMAND_COUNT; c++)
+    fprintf(out, "  %-34s %s\n", option_commands()[c].synopsis, option_commands()[c].help);
   fputs("\n", out);
   for (int i = 0; i < count; i++) {
     char text[64];
@@ -98,8 +101,10 @@ static void roff_option(FILE *out, const option_row *row) {
 }
 
 static const char *const examples[][2] = {
-    {"An object and its header, for a head of 96 channels:", "pegen specs/geope3d.lua \\-o geope3d.o \\-\\-header geope3d.h \\-D head_dim=96"},
-    {"Both in one object, the best chosen at the first call:", "pegen specs/rope.lua \\-o rope.o \\-\\-target x86\\-64\\-v3,x86\\-64\\-v4"},
+    {"An object and its header, for a head of 96 channels:",
+     "pegen specs/geope3d.lua \\-o geope3d.o \\-\\-header geope3d.h \\-D head_dim=96"},
+    {"Both in one object, the best chosen at the first call:",
+     "pegen specs/rope.lua \\-o rope.o \\-\\-target x86\\-64\\-v3,x86\\-64\\-v4"},
     {"PTX:", "pegen specs/care.lua \\-o care.ptx \\-\\-target sm_90"},
     {"What is known of an encoding, for a program:", "pegen explain specs/care.lua \\-\\-format=json"},
 };
@@ -107,13 +112,17 @@ static const char *const examples[][2] = {
 void option_print_man(FILE *out) {
   const option_row *rows;
   int count = option_table(&rows);
-  fprintf(out, ".\\\" Made by pegen --man from the option table.\n.TH PEGEN 1 \"\" \"pegen %s\" \"User Commands\"\n", PEGEN_VERSION);
+  fprintf(out, ".\\\" Made by pegen --man from the option table.\n.TH PEGEN 1 \"\" \"pegen %s\" \"User Commands\"\n",
+          PEGEN_VERSION);
   fprintf(out, ".SH NAME\npegen \\- %s\n.SH SYNOPSIS\n.nf\n", PURPOSE);
   for (int c = 0; c < COMMAND_COUNT; c++) roff_synopsis(out, option_commands()[c].synopsis);
-  fputs(".fi\n.SH DESCRIPTION\nA description is a Lua file that says how the positions of tokens act on the channels of an attention head.\n"
+  fputs(".fi\n.SH DESCRIPTION\nA description is a Lua file that says how the positions of tokens act on the channels "
+        "of an attention head.\n"
         ".B pegen\nturns it into an object file for x86\\-64 or aarch64 with a C header, or into PTX for NVIDIA GPUs.\n"
-        "The same input gives the same bytes. Outputs are written last and renamed into place; on an error nothing is written.\n"
-        ".SS Commands\n", out);
+        "The same input gives the same bytes. Outputs are written last and renamed into place; on an error nothing is "
+        "written.\n"
+        ".SS Commands\n",
+        out);
   for (int c = 0; c < COMMAND_COUNT; c++) {
     fprintf(out, ".TP\n\\fB%s\\fR\n", option_commands()[c].name ? option_commands()[c].name : "(none)");
     roff(out, option_commands()[c].help);
@@ -129,8 +138,10 @@ void option_print_man(FILE *out) {
     fputs("\n", out);
   }
   fputs(".SH EXAMPLES\n", out);
-  for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) fprintf(out, ".TP\n%s\n.B %s\n", examples[i][0], examples[i][1]);
-  fputs(".SH SEE ALSO\nThe reference of the language is docs/spec\\-language.md; the C interface is pegen/pegen.h.\n", out);
+  for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
+    fprintf(out, ".TP\n%s\n.B %s\n", examples[i][0], examples[i][1]);
+  fputs(".SH SEE ALSO\nThe reference of the language is docs/spec\\-language.md; the C interface is pegen/pegen.h.\n",
+        out);
 }
 
 /* ---- completion --------------------------------------------------------------------- */
@@ -173,12 +184,14 @@ void option_print_bash(FILE *out) {
   const option_row *rows;
   int count = option_table(&rows);
   fputs("# bash completion for pegen; made by pegen --completion bash from the option table.\n_pegen() {\n"
-        "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} command=compile before= options=\n"
+        "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} command=compile before= "
+        "options=\n"
         "  COMPREPLY=()\n"
         "  # --option=value is three words to bash.\n"
         "  if [[ $current == = ]]; then current=\n"
         "  elif [[ $previous == = ]]; then previous=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
-        "  case ${COMP_WORDS[1]} in", out);
+        "  case ${COMP_WORDS[1]} in",
+        out);
   for (int c = 1; c < COMMAND_COUNT; c++) fprintf(out, "%s%s", c > 1 ? "|" : " ", option_commands()[c].name);
   fputs(") command=${COMP_WORDS[1]} ;; esac\n  case $previous in\n", out);
   for (int i = 0; i < count; i++) bash_value(out, &rows[i]);
@@ -191,7 +204,8 @@ void option_print_bash(FILE *out) {
   }
   fputs("  esac\n  if [[ $current == -* ]]; then COMPREPLY=($(compgen -W \"$options\" -- \"$current\")); return; fi\n"
         "  COMPREPLY=($(compgen -f -X '!*.lua' -- \"$current\") $(compgen -d -- \"$current\"))\n"
-        "  if ((COMP_CWORD == 1)); then COMPREPLY+=($(compgen -W \"", out);
+        "  if ((COMP_CWORD == 1)); then COMPREPLY+=($(compgen -W \"",
+        out);
   for (int c = 1; c < COMMAND_COUNT; c++) fprintf(out, "%s%s", c > 1 ? " " : "", option_commands()[c].name);
   fputs("\" -- \"$current\")); fi\n}\ncomplete -o filenames -F _pegen pegen\n", out);
 }
@@ -223,7 +237,8 @@ static void zsh_option(FILE *out, const option_row *row) {
   int count = 0;
   if (row->letter && row->joined && !row->word)
     snprintf(spelling[count++], 32, "-%c%.1s%s", row->letter, row->argument, row->values == VALUES_FILE ? "+" : "");
-  else if (row->letter) snprintf(spelling[count++], 32, "-%c%s", row->letter, !row->argument ? "" : row->joined ? "-" : "+");
+  else if (row->letter)
+    snprintf(spelling[count++], 32, "-%c%s", row->letter, !row->argument ? "" : row->joined ? "-" : "+");
   if (row->name) snprintf(spelling[count++], 32, "--%s%s", row->name, row->argument ? "=" : "");
   for (int i = 0; i < count; i++) {
     bool repeats = row->argument && !strcmp(row->argument, "NAME=VALUE");
@@ -238,8 +253,10 @@ static void zsh_option(FILE *out, const option_row *row) {
 void option_print_zsh(FILE *out) {
   const option_row *rows;
   int count = option_table(&rows);
-  fputs("#compdef pegen\n# zsh completion for pegen; made by pegen --completion zsh from the option table.\n_pegen() {\n"
-        "  local command=compile\n  local -a options names\n  names=(\n", out);
+  fputs(
+      "#compdef pegen\n# zsh completion for pegen; made by pegen --completion zsh from the option table.\n_pegen() {\n"
+      "  local command=compile\n  local -a options names\n  names=(\n",
+      out);
   for (int c = 1; c < COMMAND_COUNT; c++) {
     fprintf(out, "    '%s:", option_commands()[c].name);
     zsh_help(out, option_commands()[c].help);
@@ -253,5 +270,6 @@ void option_print_zsh(FILE *out) {
     fputs("      ) ;;\n", out);
   }
   fputs("  esac\n  (( CURRENT == 2 )) && [[ $words[2] != -* ]] && _describe -t commands command names\n"
-        "  _arguments -s $options '*:description:_files -g \"*.lua\"'\n}\n_pegen \"$@\"\n", out);
+        "  _arguments -s $options '*:description:_files -g \"*.lua\"'\n}\n_pegen \"$@\"\n",
+        out);
 }

@@ -1,11 +1,11 @@
 /* cli/options: the option table and its getopt_long driver; see cli/options.h. */
 #include "cli/options.h"
 
-#include "bench/bench.h"
 #include "base/diag.h"
+#include "bench/bench.h"
 #include "cli/option_table.h"
-#include "pegen/pegen.h"
 #include "gpu/target.h"
+#include "pegen/pegen.h"
 
 #include <ctype.h>
 #include <getopt.h>
@@ -50,7 +50,7 @@ static int unknown(const char *what, const char *word, const char *const *names,
 static const struct {
   const char *name, *ending;
 } emit_kinds[EMIT_KIND_COUNT] = {
-    [EMIT_OBJ] = {"obj", ".o"},     [EMIT_ASM] = {"asm", ".s"},    [EMIT_LLVM] = {"llvm", ".ll"},
+    [EMIT_OBJ] = {"obj", ".o"},      [EMIT_ASM] = {"asm", ".s"},      [EMIT_LLVM] = {"llvm", ".ll"},
     [EMIT_MLIR] = {"mlir", ".mlir"}, [EMIT_EXPR] = {"expr", ".expr"}, [EMIT_PTX] = {"ptx", ".ptx"},
 };
 
@@ -94,8 +94,8 @@ static const char *target_word(int i) {
 }
 
 /* Names of a table's rows as the array that diag_nearest wants. */
-#define NAMES(a, table, count, names)                             \
-  const char **names = arena_array((a), const char *, (count));   \
+#define NAMES(a, table, count, names) \
+  const char **names = arena_array((a), const char *, (count)); \
   for (int row = 0; row < (count); row++) names[row] = (table)[row].name
 
 /* Cuts a comma list into words, calling each for every one of them. */
@@ -297,25 +297,40 @@ static const command_row commands[COMMAND_COUNT] = {
 
 static const option_row rows[] = {
     {"output", 'o', "FILE", false, FOR_COMPILE, set_output,
-     "what to write; the ending decides the form: .o .s .ll .mlir .ptx .expr; - is the standard output", VALUES_FILE, NULL},
+     "what to write; the ending decides the form: .o .s .ll .mlir .ptx .expr; - is the standard output", VALUES_FILE,
+     NULL},
     {"header", 0, "FILE", false, FOR_COMPILE, set_header, "also write the C header", VALUES_FILE, NULL},
-    {"name", 0, "NAME", false, FOR_COMPILE, set_name, "what the symbols begin with, for variants in one program; default: the description's name", VALUES_FREE, NULL},
-    {"emit", 0, "FORM", false, FOR_COMPILE, set_emit, "obj, asm, llvm, mlir, ptx or expr, whatever the ending of FILE", VALUES_WORDS, emit_word},
+    {"name", 0, "NAME", false, FOR_COMPILE, set_name,
+     "what the symbols begin with, for variants in one program; default: the description's name", VALUES_FREE, NULL},
+    {"emit", 0, "FORM", false, FOR_COMPILE, set_emit, "obj, asm, llvm, mlir, ptx or expr, whatever the ending of FILE",
+     VALUES_WORDS, emit_word},
     {"target", 0, "LIST", false, FOR_KERNELS, set_target,
-     "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them", VALUES_LIST, target_word},
-    {"dtype", 0, "LIST", false, FOR_KERNELS, set_dtype, "number types of q and k: f32, bf16, f16; default: all (bench: f32)", VALUES_LIST, dtype_word},
-    {"define", 'D', "NAME=VALUE", false, FOR_ALL, add_define, "set an option of the description; lists with commas", VALUES_FREE, NULL},
+     "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them", VALUES_LIST,
+     target_word},
+    {"dtype", 0, "LIST", false, FOR_KERNELS, set_dtype,
+     "number types of q and k: f32, bf16, f16; default: all (bench: f32)", VALUES_LIST, dtype_word},
+    {"define", 'D', "NAME=VALUE", false, FOR_ALL, add_define, "set an option of the description; lists with commas",
+     VALUES_FREE, NULL},
     {NULL, 'O', "LEVEL", true, FOR_KERNELS, set_optimize, "optimisation, 0 to 3; default 2", VALUES_WORDS, level_word},
-    {NULL, 'M', "D", true, FOR_COMPILE, set_depend, "also write a make dependency file, FILE with the ending .d", VALUES_FREE, NULL},
+    {NULL, 'M', "D", true, FOR_COMPILE, set_depend, "also write a make dependency file, FILE with the ending .d",
+     VALUES_FREE, NULL},
     {NULL, 'M', "F DEPFILE", true, FOR_COMPILE, NULL, "the same, to DEPFILE", VALUES_FILE, NULL},
     {"format", 0, "FORM", false, FOR_EXPLAIN, set_format, "text (default) or json", VALUES_WORDS, format_word},
-    {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape, "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit_b64, vit1024, llm, decode; default: those that fit the target", VALUES_WORDS, bench_shape_name},
-    {"layout", 0, "LIST", false, FOR_BENCH, set_layout, "order of the memory: bnhd (default), bhnd", VALUES_LIST, layout_word},
-    {"threads", 0, "COUNT", false, FOR_BENCH, set_threads, "threads that share each call; default 1", VALUES_FREE, NULL},
+    {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape,
+     "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit_b64, vit1024, llm, decode; default: those that fit the target",
+     VALUES_WORDS, bench_shape_name},
+    {"layout", 0, "LIST", false, FOR_BENCH, set_layout, "order of the memory: bnhd (default), bhnd", VALUES_LIST,
+     layout_word},
+    {"threads", 0, "COUNT", false, FOR_BENCH, set_threads, "threads that share each call; default 1", VALUES_FREE,
+     NULL},
     {"in-place", 0, NULL, false, FOR_BENCH, set_in_place, "only q_out = q, k_out = k", VALUES_FREE, NULL},
-    {"out-of-place", 0, NULL, false, FOR_BENCH, set_out_of_place, "only outputs apart from the inputs", VALUES_FREE, NULL},
-    {"table", 0, NULL, false, FOR_BENCH, set_table, "time NAME_encode by the table that NAME_prepare writes, and NAME_prepare; the limit reads the table, too", VALUES_FREE, NULL},
-    {"completion", 0, "SHELL", false, FOR_ALL, show_completion, "print the completion script for bash or zsh", VALUES_WORDS, shell_word},
+    {"out-of-place", 0, NULL, false, FOR_BENCH, set_out_of_place, "only outputs apart from the inputs", VALUES_FREE,
+     NULL},
+    {"table", 0, NULL, false, FOR_BENCH, set_table,
+     "time NAME_encode by the table that NAME_prepare writes, and NAME_prepare; the limit reads the table, too",
+     VALUES_FREE, NULL},
+    {"completion", 0, "SHELL", false, FOR_ALL, show_completion, "print the completion script for bash or zsh",
+     VALUES_WORDS, shell_word},
     {"man", 0, NULL, false, FOR_ALL, show_man, "print the manual page, as roff", VALUES_FREE, NULL},
     {"help", 'h', NULL, false, FOR_ALL, show_help, "print this", VALUES_FREE, NULL},
     {"version", 'V', NULL, false, FOR_ALL, show_version, "print the version", VALUES_FREE, NULL},
@@ -418,13 +433,15 @@ static int decide_kind(parser *p) {
   if (p->emit_given) return STATUS_OK;
   if (!strcmp(output, "-")) return usage("-o -: say what to write with --emit obj, asm, llvm, mlir, expr or ptx");
   if (!strcmp(ending_of(output), emit_kinds[EMIT_ASM].ending) && names_only_gpus(p))
-    return usage("-o %s: --target %s names only GPUs, whose assembly is PTX; expected an output that ends in .ptx", output, p->out->compile.targets);
+    return usage("-o %s: --target %s names only GPUs, whose assembly is PTX; expected an output that ends in .ptx",
+                 output, p->out->compile.targets);
   for (int i = 0; i < EMIT_KIND_COUNT; i++)
     if (!strcmp(ending_of(output), emit_kinds[i].ending)) {
       p->out->compile.emit = (emit_kind)i;
       return STATUS_OK;
     }
-  return usage("-o %s: the ending decides what is written: .o, .s, .ll, .mlir, .expr or .ptx; or say it with --emit", output);
+  return usage("-o %s: the ending decides what is written: .o, .s, .ll, .mlir, .expr or .ptx; or say it with --emit",
+               output);
 }
 
 static bool is_same_file(const char *x, const char *y) {
@@ -444,7 +461,8 @@ static int decide_outputs(parser *p) {
   }
   const char *paths[] = {out->output, out->header, out->depfile};
   for (int i = 0; i < 3; i++)
-    if (paths[i] && is_same_file(paths[i], out->spec)) return usage("'%s' is the description itself: it would be replaced", paths[i]);
+    if (paths[i] && is_same_file(paths[i], out->spec))
+      return usage("'%s' is the description itself: it would be replaced", paths[i]);
   for (int i = 0; i < 3; i++)
     for (int j = i + 1; j < 3; j++)
       if (paths[i] && paths[j] && !strcmp(paths[i], paths[j])) return usage("'%s' is named for two outputs", paths[i]);
@@ -452,7 +470,8 @@ static int decide_outputs(parser *p) {
 }
 
 static int decide_bench(const parser *p) {
-  if (p->out->bench.in_place && p->out->bench.out_of_place) return usage("--in-place and --out-of-place exclude each other; without them both are measured");
+  if (p->out->bench.in_place && p->out->bench.out_of_place)
+    return usage("--in-place and --out-of-place exclude each other; without them both are measured");
   return STATUS_OK;
 }
 

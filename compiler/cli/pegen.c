@@ -1,14 +1,14 @@
 /* cli/pegen: the command line. Parses the options, loads the description, and hands it
  * to the stage that was asked for; output is written last and all at once. */
 #include "base/arena.h"
-#include "bench/bench.h"
-#include "verify/check.h"
-#include "compile.h"
 #include "base/diag.h"
+#include "bench/bench.h"
+#include "cli/options.h"
+#include "compile.h"
 #include "dsl/loader.h"
 #include "object/header.h"
-#include "cli/options.h"
 #include "object/output.h"
+#include "verify/check.h"
 
 #include <limits.h>
 #include <stdio.h>

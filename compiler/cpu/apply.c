@@ -8,8 +8,9 @@
 
 #include <stddef.h>
 
-/* GROUP: rows of one walk over a matrix that all heads share. ACTING: rows that an exponential acts on at once: more would take less of it, but
- * few rows are what it is for. TILE_BYTES: of matrices that stay in the second cache while batch after batch uses them. */
+/* GROUP: rows of one walk over a matrix that all heads share. ACTING: rows that an exponential acts on at once: more
+ * would take less of it, but few rows are what it is for. TILE_BYTES: of matrices that stay in the second cache while
+ * batch after batch uses them. */
 enum { GROUP = 4, ACTING = 2, LISTED = APPLY_LISTED, CACHE_LINE = 64, TILE_BYTES = 256 * 1024 };
 
 /* A row of head 0 and the way to other heads' in bytes; as int64_t in memory. */
@@ -36,7 +37,8 @@ static ir_value block_shift(applier *e) {
 typedef void blocks_body(applier *e, int blocks, const void *context);
 
 /* The body for blocks [begin, end), `together` at a time and what is left one by one. */
-static void emit_each_block(applier *e, ir_value matrices, ir_value begin, ir_value end, int together, blocks_body *body, const void *context) {
+static void emit_each_block(applier *e, ir_value matrices, ir_value begin, ir_value end, int together,
+                            blocks_body *body, const void *context) {
   ir *b = e->b;
   ir_value turns = ir_op2(b, "arith.divui", ir_op2(b, "arith.subi", end, begin), i64(b, together));
   ir_loop blocks = ir_for(b, i64(b, 0), turns);
@@ -44,15 +46,18 @@ static void emit_each_block(applier *e, ir_value matrices, ir_value begin, ir_va
   e->matrix = ir_offset(b, matrices, mul(b, e->block, i64(b, (int64_t)e->size * e->size * 4)));
   body(e, together, context);
   ir_end_for(b, blocks);
-  bool paired = e->shape.layout == MATRIX_DIAGONALS && e->s->n_blocks % 2 == 0; /* then no call begins or ends between two */
-  if (together > 1 && !paired) emit_each_block(e, matrices, add(b, begin, mul(b, turns, i64(b, together))), end, 1, body, context);
+  bool paired =
+      e->shape.layout == MATRIX_DIAGONALS && e->s->n_blocks % 2 == 0; /* then no call begins or ends between two */
+  if (together > 1 && !paired)
+    emit_each_block(e, matrices, add(b, begin, mul(b, turns, i64(b, together))), end, 1, body, context);
 }
 
 static ir_value first_block(applier *e) { return WORK_I64(e, block_begin); }
 static ir_value last_block(applier *e) { return WORK_I64(e, block_end); }
 
 static ir_value matrices_of(applier *e, ir_value token) {
-  return ir_offset(e->b, field(e, e->work, offsetof(pegen_apply, matrices), e->b->ptr), mul(e->b, token, WORK_I64(e, matrix_token)));
+  return ir_offset(e->b, field(e, e->work, offsetof(pegen_apply, matrices), e->b->ptr),
+                   mul(e->b, token, WORK_I64(e, matrix_token)));
 }
 
 /* ---- the rows of a token ---- */
@@ -63,16 +68,22 @@ typedef struct row_addresses {
 
 static row_addresses addresses_of(applier *e, ir_value tensor, ir_value token) {
   ir *b = e->b;
-  ir_value rows = ir_offset(b, ir_offset_const(b, e->work, offsetof(pegen_apply, rows)), mul(b, tensor, i64(b, sizeof(pegen_rows))));
-  row_addresses r = {.in_batch = ROWS_I64(e, rows, in_batch), .out_batch = ROWS_I64(e, rows, out_batch),
-                     .in_head = ROWS_I64(e, rows, in_head), .out_head = ROWS_I64(e, rows, out_head), .heads = ROWS_I64(e, rows, heads)};
+  ir_value rows = ir_offset(b, ir_offset_const(b, e->work, offsetof(pegen_apply, rows)),
+                            mul(b, tensor, i64(b, sizeof(pegen_rows))));
+  row_addresses r = {.in_batch = ROWS_I64(e, rows, in_batch),
+                     .out_batch = ROWS_I64(e, rows, out_batch),
+                     .in_head = ROWS_I64(e, rows, in_head),
+                     .out_head = ROWS_I64(e, rows, out_head),
+                     .heads = ROWS_I64(e, rows, heads)};
   r.in = add(b, ROWS_I64(e, rows, in), mul(b, token, ROWS_I64(e, rows, in_token)));
   r.out = add(b, ROWS_I64(e, rows, out), mul(b, token, ROWS_I64(e, rows, out_token)));
   return r;
 }
 
 /* Where the channels of a row's blocks begin. */
-static ir_value row_shift(applier *e) { return i64(e->b, e->contiguous ? (int64_t)e->s->channel[0] * e->channel_bytes : 0); }
+static ir_value row_shift(applier *e) {
+  return i64(e->b, e->contiguous ? (int64_t)e->s->channel[0] * e->channel_bytes : 0);
+}
 
 /* ---- channels in no block ---- */
 
@@ -93,13 +104,16 @@ static void emit_leftover_row(applier *e, const bool *is_left, ir_value in, ir_v
 }
 
 /* Channels of the heads' rows that pass through are moved where out is elsewhere, by the call that has block 0. */
-static void emit_leftovers(applier *e, const bool *is_left, ir_value batch, const row_addresses *at, ir_value begin, ir_value end) {
+static void emit_leftovers(applier *e, const bool *is_left, ir_value batch, const row_addresses *at, ir_value begin,
+                           ir_value end) {
   ir *b = e->b;
   ir_value in = add(b, at->in, mul(b, batch, at->in_batch)), out = add(b, at->out, mul(b, batch, at->out_batch));
-  ir_value moves = ir_op2(b, "arith.andi", ir_compare_int(b, "ne", in, out), ir_compare_int(b, "eq", WORK_I64(e, block_begin), i64(b, 0)));
+  ir_value moves = ir_op2(b, "arith.andi", ir_compare_int(b, "ne", in, out),
+                          ir_compare_int(b, "eq", WORK_I64(e, block_begin), i64(b, 0)));
   ir_branch branch = ir_if(b, moves);
   ir_loop heads = ir_for(b, begin, end);
-  emit_leftover_row(e, is_left, ir_pointer(b, add(b, in, mul(b, heads.index, at->in_head))), ir_pointer(b, add(b, out, mul(b, heads.index, at->out_head))));
+  emit_leftover_row(e, is_left, ir_pointer(b, add(b, in, mul(b, heads.index, at->in_head))),
+                    ir_pointer(b, add(b, out, mul(b, heads.index, at->out_head))));
   ir_end_for(b, heads);
   ir_end_if(b, branch);
 }
@@ -143,7 +157,8 @@ static void emit_run(applier *e, int blocks, const void *context) {
 /* Tokens in tiles whose matrices stay in the cache while batch after batch streams by. */
 static void emit_shared(applier *e, const bool *is_left) {
   ir *b = e->b;
-  int64_t of_token = (int64_t)e->s->n_blocks * e->size * e->size * 4, tile = TILE_BYTES / of_token > 1 ? TILE_BYTES / of_token : 1;
+  int64_t of_token = (int64_t)e->s->n_blocks * e->size * e->size * 4,
+          tile = TILE_BYTES / of_token > 1 ? TILE_BYTES / of_token : 1;
   ir_value begin = WORK_I64(e, token_begin), end = WORK_I64(e, token_end), count = ir_op2(b, "arith.subi", end, begin);
   ir_loop tiles = ir_for(b, i64(b, 0), ir_op2(b, "arith.divui", add(b, count, i64(b, tile - 1)), i64(b, tile)));
   ir_value first = add(b, begin, mul(b, tiles.index, i64(b, tile))), last = add(b, first, i64(b, tile));
@@ -152,8 +167,11 @@ static void emit_shared(applier *e, const bool *is_left) {
   ir_loop tokens = ir_for(b, first, last);
   ir_loop tensors = ir_for(b, i64(b, 0), i64(b, 2));
   row_addresses at = addresses_of(e, tensors.index, tokens.index);
-  run r = {.in = add(b, add(b, at.in, row_shift(e)), mul(b, batches.index, at.in_batch)), .in_head = at.in_head,
-           .out = add(b, add(b, at.out, row_shift(e)), mul(b, batches.index, at.out_batch)), .out_head = at.out_head, .heads = at.heads};
+  run r = {.in = add(b, add(b, at.in, row_shift(e)), mul(b, batches.index, at.in_batch)),
+           .in_head = at.in_head,
+           .out = add(b, add(b, at.out, row_shift(e)), mul(b, batches.index, at.out_batch)),
+           .out_head = at.out_head,
+           .heads = at.heads};
   emit_each_block(e, matrices_of(e, tokens.index), first_block(e), last_block(e), e->shape.together, emit_run, &r);
   if (is_left) emit_leftovers(e, is_left, batches.index, &at, i64(b, 0), at.heads);
   ir_end_for(b, tensors);
@@ -168,7 +186,8 @@ static void emit_shared(applier *e, const bool *is_left) {
 static int listed_rows(const applier *e) { return e->target->registers >= 32 ? LISTED : LISTED / 2; }
 
 static ir_value entry_field(applier *e, ir_value index, size_t offset) {
-  return ir_offset_const(e->b, ir_offset(e->b, e->list, mul(e->b, index, i64(e->b, sizeof(row_entry)))), (int64_t)offset);
+  return ir_offset_const(e->b, ir_offset(e->b, e->list, mul(e->b, index, i64(e->b, sizeof(row_entry)))),
+                         (int64_t)offset);
 }
 
 /* Lists the rows of head 0 in batches [first, last), and gives their number. */
@@ -180,8 +199,10 @@ static ir_value emit_list(applier *e, ir_value token, ir_value first, ir_value l
     ir_value end = ir_select(b, ir_compare_int(b, "ne", r.heads, i64(b, 0)), last, first);
     ir_loop batches = ir_for_with(b, first, end, 1, &count, &current);
     ir_value values[] = {add(b, add(b, r.in, row_shift(e)), mul(b, batches.index, r.in_batch)),
-                         add(b, add(b, r.out, row_shift(e)), mul(b, batches.index, r.out_batch)), r.in_head, r.out_head};
-    size_t offsets[] = {offsetof(row_entry, in), offsetof(row_entry, out), offsetof(row_entry, in_head), offsetof(row_entry, out_head)};
+                         add(b, add(b, r.out, row_shift(e)), mul(b, batches.index, r.out_batch)), r.in_head,
+                         r.out_head};
+    size_t offsets[] = {offsetof(row_entry, in), offsetof(row_entry, out), offsetof(row_entry, in_head),
+                        offsetof(row_entry, out_head)};
     for (int i = 0; i < 4; i++) ir_store(b, values[i], entry_field(e, current, offsets[i]), 8, false);
     ir_value next = add(b, current, i64(b, 1));
     ir_end_for_with(b, batches, 1, &next, &count);
@@ -228,7 +249,8 @@ static void emit_heads(applier *e, const bool *is_left) {
   ir *b = e->b;
   ir_value first_batch = WORK_I64(e, batch_begin), batch_end = WORK_I64(e, batch_end);
   ir_value both = ir_compare_int(b, "ne", addresses_of(e, i64(b, 1), i64(b, 0)).heads, i64(b, 0));
-  ir_value step = ir_select(b, both, i64(b, listed_rows(e) / 2), i64(b, listed_rows(e))), count = ir_op2(b, "arith.subi", batch_end, first_batch);
+  ir_value step = ir_select(b, both, i64(b, listed_rows(e) / 2), i64(b, listed_rows(e))),
+           count = ir_op2(b, "arith.subi", batch_end, first_batch);
   ir_value turns = ir_op2(b, "arith.divui", ir_op2(b, "arith.subi", add(b, count, step), i64(b, 1)), step);
   ir_loop tokens = ir_for(b, WORK_I64(e, token_begin), WORK_I64(e, token_end));
   ir_loop some = ir_for(b, i64(b, 0), turns);
@@ -258,7 +280,9 @@ static bool in_order(const spec *s) {
   return true;
 }
 
-bool emit_apply_in_lines(const spec *s) { return in_order(s) && s->channel[0] == 0 && s->head_dim % 16 == 0 && s->n_components * s->n_blocks == s->head_dim; }
+bool emit_apply_in_lines(const spec *s) {
+  return in_order(s) && s->channel[0] == 0 && s->head_dim % 16 == 0 && s->n_components * s->n_blocks == s->head_dim;
+}
 
 /* Whether a channel is in no block; NULL: none is. */
 static const bool *leftovers_of(arena *a, const spec *s) {
@@ -278,7 +302,8 @@ static const char *channel_table(ir *b, arena *a, const spec *s, const char *nam
   return table;
 }
 
-void emit_apply(ir *b, arena *a, const spec *s, const cpu_target *target, int dtype, bool per_head, matrix_layout layout, bool streaming, const char *name) {
+void emit_apply(ir *b, arena *a, const spec *s, const cpu_target *target, int dtype, bool per_head,
+                matrix_layout layout, bool streaming, const char *name) {
   applier e = {.b = b, .s = s, .target = target, .dtype = dtype, .size = s->n_components, .streaming = streaming};
   e.shape = apply_shape_of(target, e.size, layout);
   e.channel_bytes = dtype == DTYPE_F32 ? 4 : 2;

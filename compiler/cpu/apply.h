@@ -9,13 +9,14 @@
 
 #include "base/arena.h"
 #include "mlir/ir.h"
-#include "spec/spec.h"
 #include "object/target.h"
+#include "spec/spec.h"
 
 /* How a matrix lies in memory, float32:
  *     columns    [block][k][i], entry (i, k)
- *     diagonals  [block][k][i], entry (i, i ^ k), for sizes that are powers of two: a row times diagonals takes exchanges of lanes in
- *                registers where columns take a load for every channel. The k-th ones of two blocks are neighbours, [pair][k][2][i],
+ *     diagonals  [block][k][i], entry (i, i ^ k), for sizes that are powers of two: a row times diagonals takes
+ *                exchanges of lanes in registers where columns take a load for every channel. The k-th ones of two
+ *                blocks are neighbours, [pair][k][2][i],
  *                but for the last of an odd number of blocks. */
 typedef enum matrix_layout {
   MATRIX_COLUMNS,
@@ -26,7 +27,9 @@ typedef enum matrix_layout {
 /* Whether every pair of blocks of 8 float32 channels is a line of its row, as streaming stores want it. */
 bool emit_apply_in_lines(const spec *s);
 
-/* Emits NAME(const pegen_apply *). per_head: matrices differ from head to head; streaming: stores go past the caches. */
-void emit_apply(ir *b, arena *a, const spec *s, const cpu_target *target, int dtype, bool per_head, matrix_layout layout, bool streaming, const char *name);
+/* Emits NAME(const pegen_apply *). per_head: matrices differ from head to head; streaming: stores go past the caches.
+ */
+void emit_apply(ir *b, arena *a, const spec *s, const cpu_target *target, int dtype, bool per_head,
+                matrix_layout layout, bool streaming, const char *name);
 
 #endif

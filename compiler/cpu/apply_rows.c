@@ -2,8 +2,8 @@
 #include "cpu/apply_rows.h"
 
 #include "cpu/exponential_action.h"
-#include "cpu/rotors.h"
 #include "cpu/product.h"
+#include "cpu/rotors.h"
 #include "cpu/rows.h"
 
 apply_shape apply_shape_of(const cpu_target *target, int size, matrix_layout layout) {
@@ -72,17 +72,21 @@ ir_value emit_fetch(applier *e, int which, ir_value row, int i) {
 void emit_put(applier *e, int which, ir_value sum, ir_value row, int piece) {
   ir *b = e->b;
   if (e->contiguous) {
-    emit_store_channels(b, e->target, e->dtype, sum, ir_offset_const(b, row, (int64_t)e->shape.start[piece] * e->channel_bytes), false);
+    emit_store_channels(b, e->target, e->dtype, sum,
+                        ir_offset_const(b, row, (int64_t)e->shape.start[piece] * e->channel_bytes), false);
     return;
   }
   ir_store(b, sum, e->y_scratch, 4, false);
   ir_loop loop = ir_for(b, i64(b, 0), i64(b, e->shape.width[piece]));
   ir_value y = ir_load(b, ir_vector(b, 1, b->f32), ir_offset(b, e->y_scratch, mul(b, loop.index, i64(b, 4))), 4);
-  emit_store_channels(b, e->target, e->dtype, y, channel_pointer(e, which, row, add(b, loop.index, i64(b, e->shape.start[piece]))), false);
+  emit_store_channels(b, e->target, e->dtype, y,
+                      channel_pointer(e, which, row, add(b, loop.index, i64(b, e->shape.start[piece]))), false);
   ir_end_for(b, loop);
 }
 
-static ir_value of_matrix(applier *e, int which) { return ir_offset_const(e->b, e->matrix, (int64_t)which * e->size * e->size * 4); }
+static ir_value of_matrix(applier *e, int which) {
+  return ir_offset_const(e->b, e->matrix, (int64_t)which * e->size * e->size * 4);
+}
 
 static ir_value load_column(applier *e, ir_value matrix, int k, int piece) {
   ir *b = e->b;
@@ -97,7 +101,8 @@ static ir_value column_sum(applier *e, int which, int piece, ir_value x) {
   ir_value sum = {NULL};
   for (int k = 0; k < e->size; k++) {
     ir_value channel = ir_load(b, b->f32, ir_offset_const(b, x, (int64_t)k * 4), 4);
-    ir_value column = e->held[(which * e->size + k) * e->shape.n_pieces + piece], spread = ir_broadcast(b, ir_type(column), channel);
+    ir_value column = e->held[(which * e->size + k) * e->shape.n_pieces + piece],
+             spread = ir_broadcast(b, ir_type(column), channel);
     sum = sum.ptr ? emit_multiply_add(b, e->target, spread, column, sum) : ir_op2(b, "arith.mulf", spread, column);
   }
   return sum;
@@ -128,11 +133,13 @@ void emit_column_sums(applier *e, const ir_value *x, int rows, int first, int co
   ir_value next[APPLY_LISTED * APPLY_VECTORS], loaded[APPLY_VECTORS];
   int total = rows * count;
   ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, e->size), total, sums, next);
-  ir_value column = ir_offset(b, e->matrix, mul(b, loop.index, i64(b, (int64_t)e->size * 4))), at = mul(b, loop.index, i64(b, 4));
+  ir_value column = ir_offset(b, e->matrix, mul(b, loop.index, i64(b, (int64_t)e->size * 4))),
+           at = mul(b, loop.index, i64(b, 4));
   for (int v = 0; v < count; v++) loaded[v] = load_column(e, column, 0, first + v);
   for (int i = 0; i < total; i++) {
     ir_value channel = ir_load(b, b->f32, ir_offset(b, x[i / count], at), 4);
-    next[i] = emit_multiply_add(b, e->target, ir_broadcast(b, ir_type(loaded[i % count]), channel), loaded[i % count], next[i]);
+    next[i] = emit_multiply_add(b, e->target, ir_broadcast(b, ir_type(loaded[i % count]), channel), loaded[i % count],
+                                next[i]);
   }
   ir_end_for_with(b, loop, total, next, sums);
 }
@@ -149,7 +156,8 @@ static void emit_walk(applier *e, const ir_value *in, const ir_value *out, int r
   for (int i = 0; i < rows; i++) x[i] = reads_in_place(e) && step == all ? in[i] : emit_fetch(e, 0, in[i], i);
   for (int first = 0; first < all; first += step) {
     int count = all - first < step ? all - first : step;
-    for (int i = 0; i < rows * count; i++) sums[i] = ir_float(e->b, ir_vector(e->b, e->shape.width[first + i % count], e->b->f32), 0);
+    for (int i = 0; i < rows * count; i++)
+      sums[i] = ir_float(e->b, ir_vector(e->b, e->shape.width[first + i % count], e->b->f32), 0);
     emit_column_sums(e, x, rows, first, count, sums);
     for (int i = 0; i < rows; i++)
       for (int v = 0; v < count; v++) emit_put(e, 0, sums[i * count + v], out[i], first + v);
@@ -158,7 +166,8 @@ static void emit_walk(applier *e, const ir_value *in, const ir_value *out, int r
 
 /* ---- diagonals in registers ---- */
 
-/* Vectors of the blocks at hand: `count` of `width` lanes, in each of which lanes are permuted among `cycle` neighbours. */
+/* Vectors of the blocks at hand: `count` of `width` lanes, in each of which lanes are permuted among `cycle`
+ * neighbours. */
 typedef struct diagonal_shape {
   int width, count, cycle;
 } diagonal_shape;
@@ -177,7 +186,9 @@ static ir_value exchange(applier *e, ir_value x, int distance) {
 /* Loads vector v of the channels of a row. */
 static ir_value load_row(applier *e, const diagonal_shape *d, ir_value row, int blocks, int v) {
   ir *b = e->b;
-  if (e->contiguous) return emit_load_channels(b, e->target, e->dtype, d->width, ir_offset_const(b, row, (int64_t)v * d->width * e->channel_bytes));
+  if (e->contiguous)
+    return emit_load_channels(b, e->target, e->dtype, d->width,
+                              ir_offset_const(b, row, (int64_t)v * d->width * e->channel_bytes));
   for (int g = 0; g < blocks && v == 0; g++) emit_fetch(e, g, row, 0);
   return ir_load(b, ir_vector(b, d->width, b->f32), ir_offset_const(b, e->x_scratch, (int64_t)v * d->width * 4), 4);
 }
@@ -185,7 +196,8 @@ static ir_value load_row(applier *e, const diagonal_shape *d, ir_value row, int 
 static void store_row(applier *e, const diagonal_shape *d, ir_value sum, ir_value row, int v) {
   ir *b = e->b;
   if (e->contiguous) {
-    emit_store_channels(b, e->target, e->dtype, sum, ir_offset_const(b, row, (int64_t)v * d->width * e->channel_bytes), e->streaming);
+    emit_store_channels(b, e->target, e->dtype, sum, ir_offset_const(b, row, (int64_t)v * d->width * e->channel_bytes),
+                        e->streaming);
     return;
   }
   for (int at = 0; at < d->width; at += d->cycle) {
@@ -201,18 +213,21 @@ static void diagonal_sums(applier *e, const diagonal_shape *d, const ir_value *x
   int few = d->cycle < 4 ? d->cycle : 4; /* lanes of 16 bytes are exchanged for less than others */
   ir_value turned[8][8] = {{{NULL}}}; /* [vector][exchange] */
   for (int v = 0; v < d->count; v++)
-    for (int k = 0; k < d->cycle; k++) turned[v][k] = k % few ? exchange(e, turned[v][k - k % few], k % few) : exchange(e, x[v], k);
+    for (int k = 0; k < d->cycle; k++)
+      turned[v][k] = k % few ? exchange(e, turned[v][k - k % few], k % few) : exchange(e, x[v], k);
   for (int v = 0; v < d->count; v++)
     for (int k = 0; k < e->size; k++) {
       ir_value diagonal = e->held[k * d->count + v], moved = turned[v ^ k / d->cycle][k % d->cycle];
-      sums[v] = k ? emit_multiply_add(e->b, e->target, diagonal, moved, sums[v]) : ir_op2(e->b, "arith.mulf", diagonal, moved);
+      sums[v] = k ? emit_multiply_add(e->b, e->target, diagonal, moved, sums[v])
+                  : ir_op2(e->b, "arith.mulf", diagonal, moved);
     }
 }
 
 static void emit_diagonal_rows(applier *e, const ir_value *in, const ir_value *out, int rows, int blocks) {
   diagonal_shape d = diagonals_of(e, blocks);
   ir_value sums[APPLY_LISTED][8];
-  int step = e->target->registers / 4 / d.count > 1 ? e->target->registers / 4 / d.count : 1; /* rows whose sums are in registers at once */
+  int step = e->target->registers / 4 / d.count > 1 ? e->target->registers / 4 / d.count
+                                                    : 1; /* rows whose sums are in registers at once */
   for (int first = 0; first < rows; first += step) {
     int end = first + step < rows ? first + step : rows;
     for (int i = first; i < end; i++) {
@@ -233,12 +248,14 @@ void emit_hold(applier *e, int blocks) {
   if (e->shape.layout == MATRIX_DIAGONALS) {
     diagonal_shape d = diagonals_of(e, blocks);
     for (int i = 0; i < e->size * d.count; i++)
-      e->held[i] = ir_load(b, ir_vector(b, d.width, b->f32), ir_offset_const(b, e->matrix, (int64_t)i * d.width * 4), 4);
+      e->held[i] =
+          ir_load(b, ir_vector(b, d.width, b->f32), ir_offset_const(b, e->matrix, (int64_t)i * d.width * 4), 4);
     return;
   }
   for (int g = 0; g < blocks; g++)
     for (int i = 0; i < e->size * e->shape.n_pieces; i++)
-      e->held[g * e->size * e->shape.n_pieces + i] = load_column(e, of_matrix(e, g), i / e->shape.n_pieces, i % e->shape.n_pieces);
+      e->held[g * e->size * e->shape.n_pieces + i] =
+          load_column(e, of_matrix(e, g), i / e->shape.n_pieces, i % e->shape.n_pieces);
 }
 
 void emit_rows_of_blocks(applier *e, const ir_value *in, const ir_value *out, int rows, int blocks) {

@@ -4,8 +4,8 @@
 
 #include "cpu/apply.h"
 
-/* Rows of one head, of q and k in some batches, that are multiplied together. Batches often lie a multiple of 4096 bytes
- * apart, so that their lines share a set of the first cache: eight are as many as stay there. */
+/* Rows of one head, of q and k in some batches, that are multiplied together. Batches often lie a multiple of 4096
+ * bytes apart, so that their lines share a set of the first cache: eight are as many as stay there. */
 enum { APPLY_LISTED = 8 };
 
 enum { APPLY_VECTORS = 4 }; /* of a column that are walked at once, at most */
@@ -35,11 +35,11 @@ typedef struct applier {
   ir_value list;                     /* of rows that one head's matrix turns */
   ir_value channels;                 /* int32 [n_blocks][size], where they are not contiguous */
   ir_value matrix, block;            /* of the block at hand, or the first of those that are taken together */
-  ir_value held[64];                 /* resident: [blocks together][size][pieces], or diagonals as they lie in memory */
+  ir_value held[64]; /* resident: [blocks together][size][pieces], or diagonals as they lie in memory */
 } applier;
 
-/* The channels of block `which` of a row into scratch row i, as float32, whose address it gives; and a piece of a block's sums to where its
- * channels are. */
+/* The channels of block `which` of a row into scratch row i, as float32, whose address it gives; and a piece of a
+ * block's sums to where its channels are. */
 ir_value emit_fetch(applier *e, int which, ir_value row, int i);
 void emit_put(applier *e, int which, ir_value sum, ir_value row, int piece);
 
@@ -50,9 +50,9 @@ void emit_column_sums(applier *e, const ir_value *x, int rows, int first, int co
 
 /* Loads the matrices of `blocks` blocks where they stay in registers. */
 void emit_hold(applier *e, int blocks);
-/* in, out: addresses of the first of `blocks` blocks (of the row where channels are not contiguous). Every row is read before any is
- * written, as far as sums fit in registers: a store that lies a multiple of 4096 bytes from a load to come, as other batches
- * and k often do, holds that load up. */
+/* in, out: addresses of the first of `blocks` blocks (of the row where channels are not contiguous). Every row is read
+ * before any is written, as far as sums fit in registers: a store that lies a multiple of 4096 bytes from a load to
+ * come, as other batches and k often do, holds that load up. */
 void emit_rows_of_blocks(applier *e, const ir_value *in, const ir_value *out, int rows, int blocks);
 
 #endif

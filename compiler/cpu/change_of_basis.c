@@ -2,8 +2,8 @@
 #include "cpu/change_of_basis.h"
 
 #include "cpu/apply.h"
-#include "cpu/rotors.h"
 #include "cpu/dense.h"
+#include "cpu/rotors.h"
 #include "cpu/rows.h"
 
 int64_t emit_basis_coefficient_bytes(arena *a, const plan_basis *p, const cpu_target *target) {
@@ -37,6 +37,7 @@ void emit_basis(ir *b, arena *a, const plan_basis *p, const cpu_target *target, 
   emit_cpu_rotor(&walk);
   emit_form(&walk, p);
   for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
-    if (dtypes & 1u << dtype) emit_apply(b, a, p->whole, target, dtype, p->per_head, MATRIX_COLUMNS, false, emit_apply_name(a, target, dtype));
+    if (dtypes & 1u << dtype)
+      emit_apply(b, a, p->whole, target, dtype, p->per_head, MATRIX_COLUMNS, false, emit_apply_name(a, target, dtype));
   b->target_cpu = b->target_features = NULL;
 }

@@ -1,5 +1,5 @@
-/* cpu/change_of_basis: the functions of turns after a change of basis for one target; see kernel/dense.h for what they are
- * called with. In place of angles they have the coefficient vectors of rotor_T (cpu/rotors.h). */
+/* cpu/change_of_basis: the functions of turns after a change of basis for one target; see kernel/dense.h for what they
+ * are called with. In place of angles they have the coefficient vectors of rotor_T (cpu/rotors.h). */
 #ifndef PEGEN_CPU_CHANGE_OF_BASIS_H
 #define PEGEN_CPU_CHANGE_OF_BASIS_H
 

@@ -2,12 +2,14 @@
 #include "cpu/dense.h"
 
 #include "cpu/apply.h"
-#include "cpu/rotors.h"
 #include "cpu/exponential.h"
-#include "mlir/expr.h"
+#include "cpu/rotors.h"
 #include "cpu/torus.h"
+#include "mlir/expr.h"
 
-const char *emit_angles_name(arena *a, const cpu_target *target) { return arena_printf(a, "angles_%s", target->suffix); }
+const char *emit_angles_name(arena *a, const cpu_target *target) {
+  return arena_printf(a, "angles_%s", target->suffix);
+}
 
 const char *emit_form_name(arena *a, const cpu_target *target, bool rest) {
   return arena_printf(a, "%s_%s", rest ? "form_rest" : "form", target->suffix);
@@ -17,7 +19,9 @@ const char *emit_apply_name(arena *a, const cpu_target *target, int dtype) {
   return arena_printf(a, "apply_%s_%s", target->suffix, dtype_name[dtype]);
 }
 
-const char *emit_stream_name(arena *a, const cpu_target *target) { return arena_printf(a, "stream_%s", target->suffix); }
+const char *emit_stream_name(arena *a, const cpu_target *target) {
+  return arena_printf(a, "stream_%s", target->suffix);
+}
 
 const char *emit_act_name(arena *a, const cpu_target *target, int dtype) {
   return arena_printf(a, "act_%s_%s", target->suffix, dtype_name[dtype]);
@@ -60,8 +64,12 @@ static void emit_form(ir *b, arena *a, const plan_dense *p, const cpu_target *ta
     return;
   }
   int rest = s->n_blocks % unit;
-  if (s->n_blocks >= unit) emit_exponential_lanes(b, target, p->is_f64, size, plan_dense_layout(p), unit, unit, emit_form_name(a, target, false), p->n_generators, step, amplitude);
-  if (rest) emit_exponential_lanes(b, target, p->is_f64, size, plan_dense_layout(p), unit, rest, emit_form_name(a, target, true), p->n_generators, step, amplitude);
+  if (s->n_blocks >= unit)
+    emit_exponential_lanes(b, target, p->is_f64, size, plan_dense_layout(p), unit, unit,
+                           emit_form_name(a, target, false), p->n_generators, step, amplitude);
+  if (rest)
+    emit_exponential_lanes(b, target, p->is_f64, size, plan_dense_layout(p), unit, rest,
+                           emit_form_name(a, target, true), p->n_generators, step, amplitude);
 }
 
 void emit_dense(ir *b, arena *a, const plan_dense *p, const cpu_target *target, unsigned dtypes) {
@@ -75,11 +83,14 @@ void emit_dense(ir *b, arena *a, const plan_dense *p, const cpu_target *target, 
   emit_form(b, a, p, target);
   for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
-    emit_apply(b, a, p->spec, target, dtype, p->per_head, plan_dense_layout(p), false, emit_apply_name(a, target, dtype));
-    if (p->acts) emit_apply(b, a, p->spec, target, dtype, true, MATRIX_EXPONENT, false, emit_act_name(a, target, dtype));
+    emit_apply(b, a, p->spec, target, dtype, p->per_head, plan_dense_layout(p), false,
+               emit_apply_name(a, target, dtype));
+    if (p->acts)
+      emit_apply(b, a, p->spec, target, dtype, true, MATRIX_EXPONENT, false, emit_act_name(a, target, dtype));
   }
   /* Where blocks of 8 are stored as lines: of larger ones the arithmetic is what takes time. */
-  if (dtypes & 1u << DTYPE_F32 && target->has_streaming && plan_dense_layout(p) == MATRIX_DIAGONALS && emit_apply_in_lines(p->spec))
+  if (dtypes & 1u << DTYPE_F32 && target->has_streaming && plan_dense_layout(p) == MATRIX_DIAGONALS &&
+      emit_apply_in_lines(p->spec))
     emit_apply(b, a, p->spec, target, DTYPE_F32, p->per_head, MATRIX_DIAGONALS, true, emit_stream_name(a, target));
   b->target_cpu = b->target_features = NULL;
 }

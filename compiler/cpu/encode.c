@@ -64,7 +64,9 @@ void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir
   ir_end_if(b, branch);
 }
 
-static void emit_position(encode_emitter *e, ir_value token) { emit_token_position(e->b, e->p->spec, e->loop, token, e->positions); }
+static void emit_position(encode_emitter *e, ir_value token) {
+  emit_token_position(e->b, e->p->spec, e->loop, token, e->positions);
+}
 
 static void emit_one_row(encode_emitter *e, ir_value in, ir_value out, ir_value in_place) {
   emit_prefetch(e->b, e->ahead, in, e->p->spec->head_dim * (e->rows.dtype == DTYPE_F32 ? 4 : 2));
@@ -87,11 +89,13 @@ static ir_value token_row(encode_emitter *e, ir_value rows, int side, ir_value b
 }
 
 /* Rows [begin, end) of a token, q's heads counted first and k's after them; with `head`, that head of each. */
-static void emit_rows_of_token(encode_emitter *e, ir_value batch, ir_value token, ir_value begin, ir_value end, const ir_value *head) {
+static void emit_rows_of_token(encode_emitter *e, ir_value batch, ir_value token, ir_value begin, ir_value end,
+                               const ir_value *head) {
   ir *b = e->b;
   ir_value zero = i64(b, 0), in_step, out_step;
   ir_loop tensors = ir_for(b, zero, i64(b, 2));
-  ir_value rows = ir_offset(b, ir_offset_const(b, e->loop, offsetof(pegen_loop, rows)), mul(b, tensors.index, i64(b, sizeof(pegen_rows))));
+  ir_value rows = ir_offset(b, ir_offset_const(b, e->loop, offsetof(pegen_loop, rows)),
+                            mul(b, tensors.index, i64(b, sizeof(pegen_rows))));
   ir_value heads = ROWS_I64(e, rows, heads), before = mul(b, tensors.index, e->q_heads);
   ir_value first = head ? *head : larger(b, sub(b, begin, before), zero);
   ir_value last = smaller(b, head ? add(b, *head, i64(b, 1)) : sub(b, end, before), heads);
@@ -107,7 +111,8 @@ static void emit_rows_of_token(encode_emitter *e, ir_value batch, ir_value token
 /* ---- tokens ---- */
 
 /* A token's coefficients: of row `row` of a table where there is one, else from its position. */
-static void emit_token_coefficients(encode_emitter *e, ir_value token, const ir_value *head, ir_value prepared, ir_value out) {
+static void emit_token_coefficients(encode_emitter *e, ir_value token, const ir_value *head, ir_value prepared,
+                                    ir_value out) {
   ir *b = e->b;
   if (e->rows.t->n_slots == 0) return;
   ir_value table = LOOP_I64(e, table);
@@ -162,7 +167,8 @@ static void emit_tokens_shared(encode_emitter *e, ir_value prepared, int most) {
   ir_loop tiles = ir_for(b, zero, steps(b, sub(b, end, begin), tile));
   ir_value first = add(b, begin, mul(b, tiles.index, tile)), last = smaller(b, add(b, first, tile), end);
   ir_loop rotors = ir_for(b, first, last);
-  emit_token_coefficients(e, rotors.index, NULL, prepared, ir_offset(b, e->coefficients, mul(b, sub(b, rotors.index, first), i64(b, e->slot_bytes))));
+  emit_token_coefficients(e, rotors.index, NULL, prepared,
+                          ir_offset(b, e->coefficients, mul(b, sub(b, rotors.index, first), i64(b, e->slot_bytes))));
   ir_end_for(b, rotors);
   ir_loop batches = ir_for(b, LOOP_I64(e, batch_begin), LOOP_I64(e, batch_end));
   ir_loop parts = ir_for(b, zero, groups);
@@ -183,7 +189,8 @@ static int most_tokens(int64_t slot_bytes) {
   return tokens < 1 ? 1 : tokens > MOST ? MOST : (int)tokens;
 }
 
-void emit_encode(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target, int dtype, bool streaming) {
+void emit_encode(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target, int dtype,
+                 bool streaming) {
   encode_emitter e = {.b = b, .memory = a, .p = p, .target = target};
   e.rows = (row_emitter){.b = b, .memory = a, .p = p, .t = t, .target = target, .dtype = dtype, .streaming = streaming};
   e.slot_bytes = (int64_t)t->n_slots * t->width * 4;

@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-const double exponential_even[8] = {1, 1.0 / 2, 1.0 / 24, 1.0 / 720, 1.0 / 40320, 1.0 / 3628800, 1.0 / 479001600, 1.0 / 87178291200};
-const double exponential_odd[8] = {1, 1.0 / 6, 1.0 / 120, 1.0 / 5040, 1.0 / 362880, 1.0 / 39916800, 1.0 / 6227020800, 1.0 / 1307674368000};
+const double exponential_even[8] = {1,           1.0 / 2,       1.0 / 24,        1.0 / 720,
+                                    1.0 / 40320, 1.0 / 3628800, 1.0 / 479001600, 1.0 / 87178291200};
+const double exponential_odd[8] = {
+    1, 1.0 / 6, 1.0 / 120, 1.0 / 5040, 1.0 / 362880, 1.0 / 39916800, 1.0 / 6227020800, 1.0 / 1307674368000};
 
 double exponential_products(double norm, bool is_f64) {
   double reach = is_f64 ? EXPONENTIAL_REACH_F64 : EXPONENTIAL_REACH_F32;
@@ -21,9 +23,7 @@ static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 static ir_value like(ir *b, ir_value x, int64_t value) { return ir_int(b, ir_type(x), value); }
 static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "sgt", x, y), x, y); }
 
-static bool is_f64(ir *b, ir_value x) {
-  return mlirTypeEqual(ir_type(x), ir_like(b, x, b->f64));
-}
+static bool is_f64(ir *b, ir_value x) { return mlirTypeEqual(ir_type(x), ir_like(b, x, b->f64)); }
 
 ir_value exponential_exponent(ir *b, ir_value x) {
   bool wide = is_f64(b, x);
@@ -35,7 +35,8 @@ ir_value exponential_exponent(ir *b, ir_value x) {
 }
 
 ir_value exponential_power(ir *b, ir_value n, bool wide) {
-  ir_value bits = ir_op2(b, "arith.shli", ir_op2(b, "arith.addi", n, like(b, n, wide ? 1023 : 127)), like(b, n, wide ? 52 : 23));
+  ir_value bits =
+      ir_op2(b, "arith.shli", ir_op2(b, "arith.addi", n, like(b, n, wide ? 1023 : 127)), like(b, n, wide ? 52 : 23));
   return ir_cast(b, "arith.bitcast", bits, wide ? b->f64 : b->f32);
 }
 
@@ -49,7 +50,8 @@ void emit_store_lanes(ir *b, ir_value v, int count, ir_value pointer, int elemen
     if (!(count & width)) continue;
     int64_t mask[64];
     for (int i = 0; i < width; i++) mask[i] = at + i;
-    ir_store(b, ir_shuffle(b, v, v, width, mask), ir_offset_const(b, pointer, (int64_t)at * element_bytes), element_bytes, false);
+    ir_store(b, ir_shuffle(b, v, v, width, mask), ir_offset_const(b, pointer, (int64_t)at * element_bytes),
+             element_bytes, false);
     at += width;
   }
 }
@@ -65,7 +67,8 @@ typedef struct exponential {
   int n_axes;
   ir_value generators, angles[SPEC_MAX_AXES]; /* spread over the lanes */
   ir_value buffer[BUFFER_COUNT];
-  ir_value factor[4]; /* of the polynomial that is being added up: of I, X, X2, X3; spread over the lanes but the first */
+  ir_value
+      factor[4]; /* of the polynomial that is being added up: of I, X, X2, X3; spread over the lanes but the first */
   ir_value out, base; /* of the polynomial */
   char upper[96], full[96], mirror[96];
 } exponential;
@@ -92,7 +95,8 @@ static void combine_generators(void *context, ir_value offset, ir_value *carried
   ir_value sum = {NULL};
   for (int axis = 0; axis < e->n_axes; axis++) {
     ir_value generator = load(e, ir_offset_const(e->b, e->generators, axis * matrix_bytes(e->m)), offset);
-    sum = sum.ptr ? emit_multiply_add(e->b, e->m->target, e->angles[axis], generator, sum) : mul(e->b, e->angles[axis], generator);
+    sum = sum.ptr ? emit_multiply_add(e->b, e->m->target, e->angles[axis], generator, sum)
+                  : mul(e->b, e->angles[axis], generator);
   }
   store(e, sum, e->buffer[BUFFER_M], offset);
   carried[0] = emit_multiply_add(e->b, e->m->target, sum, sum, carried[0]);
@@ -157,7 +161,8 @@ static void polynomial(exponential *e, bool upper, int out, bool onto, const dou
   e->base = onto ? e->out : (ir_value){NULL};
   emit_each_vector(b, e->m, upper, 0, NULL, add_powers, e);
   ir_loop diagonal = ir_for(b, i64(b, 0), i64(b, e->m->padded));
-  ir_value at = ir_offset(b, e->out, ir_op2(b, "arith.muli", diagonal.index, i64(b, (int64_t)(e->m->padded + 1) * e->m->bytes)));
+  ir_value at =
+      ir_offset(b, e->out, ir_op2(b, "arith.muli", diagonal.index, i64(b, (int64_t)(e->m->padded + 1) * e->m->bytes)));
   ir_store(b, add(b, ir_load(b, e->m->element, at, e->m->bytes), e->factor[0]), at, e->m->bytes, false);
   ir_end_for(b, diagonal);
 }
@@ -167,7 +172,9 @@ static ir_value power_of_two(exponential *e, ir_value n) {
   return e->m->bytes == 8 ? p : ir_cast(e->b, "arith.truncf", p, e->b->f32);
 }
 
-static ir_value widened(exponential *e, ir_value x) { return e->m->bytes == 8 ? x : ir_cast(e->b, "arith.extf", x, e->b->f64); }
+static ir_value widened(exponential *e, ir_value x) {
+  return e->m->bytes == 8 ? x : ir_cast(e->b, "arith.extf", x, e->b->f64);
+}
 
 /* Sets M, scaled to a norm of at most 1, and gives the exponent of the scale. */
 static ir_value scaled_matrix(exponential *e) {
@@ -232,13 +239,15 @@ static void write_out(exponential *e, ir_value matrix, ir_value out, double ampl
     ir_value v = ir_load(b, e->vector, ir_offset_const(b, from, (int64_t)at * m->bytes), m->bytes);
     if (amplitude != 1) v = mul(b, v, ir_float(b, e->vector, amplitude));
     if (m->bytes == 8) v = ir_cast(b, "arith.truncf", v, b->f32);
-    emit_store_lanes(b, v, m->size - at < m->lanes ? m->size - at : m->lanes, ir_offset_const(b, to, (int64_t)at * 4), 4);
+    emit_store_lanes(b, v, m->size - at < m->lanes ? m->size - at : m->lanes, ir_offset_const(b, to, (int64_t)at * 4),
+                     4);
   }
   ir_end_for(b, rows);
 }
 
 /* Opens `function`, whose products are those of `name`, with buffers and angles. */
-static exponential open_function(ir *b, const matrix_shape *m, const char *name, const char *function, int n_axes, int64_t angle_step, ir_value *arguments) {
+static exponential open_function(ir *b, const matrix_shape *m, const char *name, const char *function, int n_axes,
+                                 int64_t angle_step, ir_value *arguments) {
   enum { CACHE_LINE = 64 };
   MlirType types[] = {b->ptr, b->ptr, b->ptr};
   exponential e = {.b = b, .m = m, .vector = ir_vector(b, m->lanes, m->element), .n_axes = n_axes};
@@ -255,7 +264,8 @@ static exponential open_function(ir *b, const matrix_shape *m, const char *name,
   return e;
 }
 
-/* With M scaled by 2^-s, ||M||^16 <= 1/2 sum of the squares of the entries of M^8, of which at most size / 2 are as large as the largest. */
+/* With M scaled by 2^-s, ||M||^16 <= 1/2 sum of the squares of the entries of M^8, of which at most size / 2 are as
+ * large as the largest. */
 static void emit_bound(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step) {
   char function[96];
   ir_value arguments[3];
@@ -286,7 +296,8 @@ void emit_exponential_sum(ir *b, const matrix_shape *m, const char *name, int n_
   emit_bound(b, m, name, n_axes, angle_step);
 }
 
-void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step, double amplitude) {
+void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step,
+                      double amplitude) {
   exponential e = {.b = b};
   snprintf(e.upper, sizeof e.upper, "%s_upper", name);
   snprintf(e.full, sizeof e.full, "%s_full", name);

@@ -29,7 +29,8 @@ double exponential_products(double norm, bool is_f64);
  * The work is on the stack: 8 matrices. */
 void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step, double amplitude);
 
-/* For the action of the exponential (cpu/exponential_action.h), beside emit_exponential's functions of the same name and with its arguments:
+/* For the action of the exponential (cpu/exponential_action.h), beside emit_exponential's functions of the same name
+ * and with its arguments:
  *     NAME_sum    out float32 [size][size]: the sum of the generators itself
  *     NAME_bound  out float64: what the norm of that sum does not exceed, and not less than .8 of the norm */
 void emit_exponential_sum(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step);
@@ -38,8 +39,8 @@ void emit_exponential_sum(ir *b, const matrix_shape *m, const char *name, int n_
  *     generators  elements [n_axes][pairs i < j, row by row][lanes]
  *     angles      float64; lane's theta_a at a * angle_step + lane * 8 bytes
  *     out         float32 [lanes][size][size] or as the layout says, of which the first `used` lanes are written */
-void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int size, matrix_layout layout, int lanes, int used, const char *name,
-                            int n_axes, int64_t angle_step, double amplitude);
+void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int size, matrix_layout layout, int lanes,
+                            int used, const char *name, int n_axes, int64_t angle_step, double amplitude);
 
 /* Stores `count` leading lanes of a vector, nothing beyond. */
 void emit_store_lanes(ir *b, ir_value v, int count, ir_value pointer, int element_bytes);
@@ -47,7 +48,7 @@ void emit_store_lanes(ir *b, ir_value v, int count, ir_value pointer, int elemen
 /* ---- shared by both ---- */
 
 /* Integers (i32 for float32, i64 for float64; lanes kept) about a non-negative sum of squares. */
-ir_value exponential_exponent(ir *b, ir_value x);           /* q with x < 2^(q+1); a low number where x is not finite */
+ir_value exponential_exponent(ir *b, ir_value x); /* q with x < 2^(q+1); a low number where x is not finite */
 ir_value exponential_power(ir *b, ir_value n, bool is_f64); /* 2^n as a float */
 
 /* 1/(2k)! and 1/(2k+1)!, k = 0..7. */

@@ -1,8 +1,8 @@
 /* cpu/exponential_action: Chebyshev's series in walks over a matrix; see cpu/exponential_action.h. */
 #include "cpu/exponential_action.h"
 
-#include "cpu/rotors.h"
 #include "cpu/product.h"
+#include "cpu/rotors.h"
 
 #include "kernel/dense.h"
 
@@ -19,7 +19,9 @@ typedef struct action {
   ir_value scale;       /* of what it adds: a half for the first */
 } action;
 
-static ir_value row_of(const action *a, ir_value buffer, int row) { return ir_offset_const(a->e->b, buffer, (int64_t)row * a->e->size * 4); }
+static ir_value row_of(const action *a, ir_value buffer, int row) {
+  return ir_offset_const(a->e->b, buffer, (int64_t)row * a->e->size * 4);
+}
 
 static ir_value piece_of(const action *a, ir_value buffer, int row, int piece) {
   return ir_offset_const(a->e->b, row_of(a, buffer, row), (int64_t)a->e->shape.start[piece] * 4);
@@ -30,7 +32,9 @@ static ir_value load(const action *a, ir_value buffer, int row, int piece) {
   return ir_load(b, ir_vector(b, a->e->shape.width[piece], b->f32), piece_of(a, buffer, row, piece), 4);
 }
 
-static void store(const action *a, ir_value v, ir_value buffer, int row, int piece) { ir_store(a->e->b, v, piece_of(a, buffer, row, piece), 4, false); }
+static void store(const action *a, ir_value v, ir_value buffer, int row, int piece) {
+  ir_store(a->e->b, v, piece_of(a, buffer, row, piece), 4, false);
+}
 
 static ir_value times(const action *a, ir_value v, ir_value scalar) {
   return ir_op2(a->e->b, "arith.mulf", v, ir_broadcast(a->e->b, ir_type(v), scalar));
@@ -45,7 +49,8 @@ static void emit_term(action *a, ir_value from, ir_value to) {
   for (int i = 0; i < a->rows; i++) x[i] = row_of(a, from, i);
   for (int start = 0; start < all; start += step) {
     int count = all - start < step ? all - start : step;
-    for (int i = 0; i < a->rows * count; i++) sums[i] = ir_float(b, ir_vector(b, e->shape.width[start + i % count], b->f32), 0);
+    for (int i = 0; i < a->rows * count; i++)
+      sums[i] = ir_float(b, ir_vector(b, e->shape.width[start + i % count], b->f32), 0);
     emit_column_sums(e, x, a->rows, start, count, sums);
     for (int i = 0; i < a->rows * count; i++) {
       int row = i / count, piece = start + i % count;
@@ -63,12 +68,15 @@ static ir_value coefficient_at(applier *e, ir_value coefficients, ir_value k) {
   return ir_load(b, b->f32, ir_offset(b, coefficients, ir_op2(b, "arith.muli", k, ir_int(b, b->i64, 4))), 4);
 }
 
-static ir_value work_field(applier *e, size_t offset, MlirType type) { return ir_load(e->b, type, ir_offset_const(e->b, e->work, (int64_t)offset), 8); }
+static ir_value work_field(applier *e, size_t offset, MlirType type) {
+  return ir_load(e->b, type, ir_offset_const(e->b, e->work, (int64_t)offset), 8);
+}
 
 void emit_action_rows(applier *e, const ir_value *in, const ir_value *out, int rows) {
   ir *b = e->b;
   ir_value buffer[BUFFERS], coefficients = work_field(e, offsetof(pegen_apply, coefficients), b->ptr);
-  for (int i = 0; i < BUFFERS; i++) buffer[i] = ir_offset_const(b, e->action_scratch, (int64_t)i * APPLY_LISTED * e->size * 4);
+  for (int i = 0; i < BUFFERS; i++)
+    buffer[i] = ir_offset_const(b, e->action_scratch, (int64_t)i * APPLY_LISTED * e->size * 4);
   action a = {.e = e, .rows = rows, .sum = buffer[SUM]};
   ir_value x[APPLY_LISTED];
   ir_value zero = ir_int(b, b->i64, 0), one = ir_int(b, b->i64, 1);

@@ -53,7 +53,8 @@ typedef struct tile_cache {
   ir_value row[MOST][MOST], column[MOST][MOST]; /* loaded entries of x and y, by their place */
 } tile_cache;
 
-static factor entry_of(const lane_matrices *m, ir_value matrix, matrix_kind kind, int i, int j, ir_value cache[MOST][MOST]) {
+static factor entry_of(const lane_matrices *m, ir_value matrix, matrix_kind kind, int i, int j,
+                       ir_value cache[MOST][MOST]) {
   if (kind == SKEW && i == j) return (factor){{NULL}, 0};
   bool below = kind != GENERAL && i > j;
   int row = below ? j : i, column = below ? i : j;
@@ -69,7 +70,8 @@ static ir_value accumulate(const lane_matrices *m, factor x, factor y, ir_value 
 }
 
 /* Rows from i0 and columns from j0 of x y, on and above the diagonal unless all is GENERAL. */
-static void product_tile(const lane_matrices *m, const ir_value *a, matrix_kind x, matrix_kind y, bool upper, int i0, int j0) {
+static void product_tile(const lane_matrices *m, const ir_value *a, matrix_kind x, matrix_kind y, bool upper, int i0,
+                         int j0) {
   ir_value sum[TILE][TILE] = {{{NULL}}};
   for (int k = 0; k < m->size; k++) {
     tile_cache cache = {{{{NULL}}}, {{{NULL}}}};
@@ -112,7 +114,9 @@ static void product(lane_exponential *e, const char *name, int out, int x, int y
   ir_call(e->m.b, name, 3, arguments);
 }
 
-static ir_value integer_op(ir *b, const char *name, ir_value x, int64_t y) { return ir_op2(b, name, x, ir_int(b, ir_type(x), y)); }
+static ir_value integer_op(ir *b, const char *name, ir_value x, int64_t y) {
+  return ir_op2(b, name, x, ir_int(b, ir_type(x), y));
+}
 
 static ir_value not_negative(ir *b, ir_value x) {
   ir_value zero = ir_int(b, ir_type(x), 0);
@@ -232,7 +236,8 @@ static void square(lane_exponential *e, ir_value count) {
   ir_value wanted = ir_compare_int(b, "sgt", count, ir_broadcast(b, m->integers, turn));
   for (int i = 0; i < m->size; i++)
     for (int j = 0; j < m->size; j++)
-      store(m, ir_select(b, wanted, load(m, e->buffer[BUFFER_R], i, j), load(m, e->buffer[BUFFER_T], i, j)), e->buffer[BUFFER_T], i, j);
+      store(m, ir_select(b, wanted, load(m, e->buffer[BUFFER_R], i, j), load(m, e->buffer[BUFFER_T], i, j)),
+            e->buffer[BUFFER_T], i, j);
   ir_end_for(b, loop);
 }
 
@@ -265,8 +270,8 @@ static void write_out(const lane_exponential *e, matrix_layout layout, ir_value 
   }
 }
 
-void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int size, matrix_layout layout, int lanes, int used, const char *name,
-                            int n_axes, int64_t angle_step, double amplitude) {
+void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int size, matrix_layout layout, int lanes,
+                            int used, const char *name, int n_axes, int64_t angle_step, double amplitude) {
   enum { CACHE_LINE = 64 };
   lane_exponential e = {.m = {.b = b, .target = target, .is_f64 = is_f64, .size = size, .lanes = lanes}};
   e.m.element = is_f64 ? b->f64 : b->f32;

@@ -48,7 +48,8 @@ void emit_transpose(ir *b, int n, ir_value *rows) {
 static int row_bytes(const matrix_shape *m) { return m->padded * m->bytes; }
 
 /* `rows` rows of out from `out` and of x from `x`, times `vectors` vectors of y from its column `first`. */
-static void micro_kernel(ir *b, const matrix_shape *m, ir_value out, ir_value x, ir_value y, int rows, int first, int vectors) {
+static void micro_kernel(ir *b, const matrix_shape *m, ir_value out, ir_value x, ir_value y, int rows, int first,
+                         int vectors) {
   MlirType vector = ir_vector(b, m->lanes, m->element);
   ir_value sums[IR_MAX_RESULTS], next[IR_MAX_RESULTS], row[8];
   int count = rows * vectors;
@@ -58,17 +59,22 @@ static void micro_kernel(ir *b, const matrix_shape *m, ir_value out, ir_value x,
   ir_value x_column = ir_offset(b, x, scaled(b, loop.index, UNROLL * m->bytes));
   for (int k = 0; k < UNROLL; k++) {
     for (int j = 0; j < vectors; j++)
-      row[j] = ir_load(b, vector, ir_offset_const(b, y_row, (int64_t)k * row_bytes(m) + (first + j) * m->lanes * m->bytes), m->bytes);
+      row[j] =
+          ir_load(b, vector, ir_offset_const(b, y_row, (int64_t)k * row_bytes(m) + (first + j) * m->lanes * m->bytes),
+                  m->bytes);
     for (int i = 0; i < rows; i++) {
-      ir_value element = ir_load(b, m->element, ir_offset_const(b, x_column, (int64_t)i * row_bytes(m) + k * m->bytes), m->bytes);
+      ir_value element =
+          ir_load(b, m->element, ir_offset_const(b, x_column, (int64_t)i * row_bytes(m) + k * m->bytes), m->bytes);
       element = ir_broadcast(b, vector, element);
-      for (int j = 0; j < vectors; j++) next[i * vectors + j] = emit_multiply_add(b, m->target, element, row[j], next[i * vectors + j]);
+      for (int j = 0; j < vectors; j++)
+        next[i * vectors + j] = emit_multiply_add(b, m->target, element, row[j], next[i * vectors + j]);
     }
   }
   ir_end_for_with(b, loop, count, next, sums);
   for (int i = 0; i < rows; i++)
     for (int j = 0; j < vectors; j++)
-      ir_store(b, sums[i * vectors + j], ir_offset_const(b, out, (int64_t)i * row_bytes(m) + (first + j) * m->lanes * m->bytes), m->bytes, false);
+      ir_store(b, sums[i * vectors + j],
+               ir_offset_const(b, out, (int64_t)i * row_bytes(m) + (first + j) * m->lanes * m->bytes), m->bytes, false);
 }
 
 /* How many rows of sums fit beside a row of y, an element of x and, without fused operations, a product. */
@@ -81,16 +87,19 @@ static int rows_of(const matrix_shape *m, int vectors, int wanted) {
 }
 
 /* Rows [begin, end) of out, its vectors [first, first + vectors). */
-static void emit_panel(ir *b, const matrix_shape *m, const ir_value *arguments, int begin, int end, int first, int vectors) {
+static void emit_panel(ir *b, const matrix_shape *m, const ir_value *arguments, int begin, int end, int first,
+                       int vectors) {
   int rows = rows_of(m, vectors, end - begin), whole = (end - begin) / rows;
   ir_loop loop = ir_for(b, i64(b, 0), i64(b, whole));
   ir_value at = plus(b, scaled(b, loop.index, (int64_t)rows * row_bytes(m)), i64(b, (int64_t)begin * row_bytes(m)));
-  micro_kernel(b, m, ir_offset(b, arguments[0], at), ir_offset(b, arguments[1], at), arguments[2], rows, first, vectors);
+  micro_kernel(b, m, ir_offset(b, arguments[0], at), ir_offset(b, arguments[1], at), arguments[2], rows, first,
+               vectors);
   ir_end_for(b, loop);
   int left = end - begin - whole * rows;
   if (left == 0) return;
   int64_t rest = (int64_t)(end - left) * row_bytes(m);
-  micro_kernel(b, m, ir_offset_const(b, arguments[0], rest), ir_offset_const(b, arguments[1], rest), arguments[2], left, first, vectors);
+  micro_kernel(b, m, ir_offset_const(b, arguments[0], rest), ir_offset_const(b, arguments[1], rest), arguments[2], left,
+               first, vectors);
 }
 
 void emit_product(ir *b, const matrix_shape *m, const char *name, bool upper) {
@@ -120,25 +129,31 @@ void emit_mirror(ir *b, const matrix_shape *m, const char *name) {
     ir_loop down = ir_for(b, i64(b, begin), i64(b, begin + step));
     ir_loop right = ir_for(b, i64(b, begin + step), i64(b, all));
     int64_t block_down = (int64_t)m->lanes * row_bytes(m), block_right = (int64_t)m->lanes * m->bytes;
-    ir_value from = ir_offset(b, arguments[1], plus(b, scaled(b, down.index, block_down), scaled(b, right.index, block_right)));
-    ir_value to = ir_offset(b, arguments[0], plus(b, scaled(b, right.index, block_down), scaled(b, down.index, block_right)));
-    for (int i = 0; i < m->lanes; i++) rows[i] = ir_load(b, vector, ir_offset_const(b, from, (int64_t)i * row_bytes(m)), m->bytes);
+    ir_value from =
+        ir_offset(b, arguments[1], plus(b, scaled(b, down.index, block_down), scaled(b, right.index, block_right)));
+    ir_value to =
+        ir_offset(b, arguments[0], plus(b, scaled(b, right.index, block_down), scaled(b, down.index, block_right)));
+    for (int i = 0; i < m->lanes; i++)
+      rows[i] = ir_load(b, vector, ir_offset_const(b, from, (int64_t)i * row_bytes(m)), m->bytes);
     emit_transpose(b, m->lanes, rows);
-    for (int i = 0; i < m->lanes; i++) ir_store(b, rows[i], ir_offset_const(b, to, (int64_t)i * row_bytes(m)), m->bytes, false);
+    for (int i = 0; i < m->lanes; i++)
+      ir_store(b, rows[i], ir_offset_const(b, to, (int64_t)i * row_bytes(m)), m->bytes, false);
     ir_end_for(b, right);
     ir_end_for(b, down);
   }
   ir_return(b);
 }
 
-void emit_each_vector(ir *b, const matrix_shape *m, bool upper, int count, ir_value *carried, matrix_body *body, void *context) {
+void emit_each_vector(ir *b, const matrix_shape *m, bool upper, int count, ir_value *carried, matrix_body *body,
+                      void *context) {
   ir_value outer[IR_MAX_RESULTS], inner[IR_MAX_RESULTS];
   int height = upper ? m->tile : m->padded, all = m->padded / m->lanes;
   for (int begin = 0; begin < m->padded; begin += height) {
     int end = begin + height < m->padded ? begin + height : m->padded;
     ir_loop rows = ir_for_with(b, i64(b, begin), i64(b, end), count, carried, outer);
     ir_loop vectors = ir_for_with(b, i64(b, upper ? begin / m->lanes : 0), i64(b, all), count, outer, inner);
-    ir_value offset = plus(b, scaled(b, rows.index, row_bytes(m)), scaled(b, vectors.index, (int64_t)m->lanes * m->bytes));
+    ir_value offset =
+        plus(b, scaled(b, rows.index, row_bytes(m)), scaled(b, vectors.index, (int64_t)m->lanes * m->bytes));
     body(context, offset, inner);
     ir_end_for_with(b, vectors, count, inner, outer);
     ir_end_for_with(b, rows, count, outer, carried);

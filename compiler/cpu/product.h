@@ -38,6 +38,7 @@ void emit_mirror(ir *b, const matrix_shape *m, const char *name);
 /* A loop over the vectors of a matrix, or of its tiles on and above the diagonal; the body is given each vector's
  * byte offset and changes `carried` (count values, each turn's result the next one's input). */
 typedef void matrix_body(void *context, ir_value offset, ir_value *carried);
-void emit_each_vector(ir *b, const matrix_shape *m, bool upper, int count, ir_value *carried, matrix_body *body, void *context);
+void emit_each_vector(ir *b, const matrix_shape *m, bool upper, int count, ir_value *carried, matrix_body *body,
+                      void *context);
 
 #endif

@@ -2,12 +2,14 @@
 #include "cpu/rotors.h"
 
 #include "cpu/encode.h"
-#include "mlir/expr.h"
 #include "cpu/rows.h"
+#include "mlir/expr.h"
 
 enum { CACHE_LINE = 64 };
 
-const char *emit_prepare_name(arena *a, const cpu_target *target) { return arena_printf(a, "prepare_%s", target->suffix); }
+const char *emit_prepare_name(arena *a, const cpu_target *target) {
+  return arena_printf(a, "prepare_%s", target->suffix);
+}
 
 const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming) {
   return arena_printf(a, "encode_%s_%s_%s", target->suffix, dtype_name[dtype], streaming ? "streaming" : "cached");
@@ -15,9 +17,13 @@ const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool
 
 const char *emit_rotor_name(arena *a, const cpu_target *target) { return arena_printf(a, "rotor_%s", target->suffix); }
 
-const char *emit_values_name(arena *a, const cpu_target *target) { return arena_printf(a, "values_%s", target->suffix); }
+const char *emit_values_name(arena *a, const cpu_target *target) {
+  return arena_printf(a, "values_%s", target->suffix);
+}
 
-const char *emit_unfold_name(arena *a, const cpu_target *target) { return arena_printf(a, "unfold_%s", target->suffix); }
+const char *emit_unfold_name(arena *a, const cpu_target *target) {
+  return arena_printf(a, "unfold_%s", target->suffix);
+}
 
 int64_t emit_values_bytes(const plan *p) {
   int64_t bytes = (int64_t)p->n_values * p->lanes * 4;
@@ -41,9 +47,14 @@ chunk_walk emit_chunks_of(ir *b, arena *a, const plan *p, const plan_tile *t, co
 }
 
 expr_emitter emit_chunk(const chunk_walk *w, int chunk) {
-  expr_emitter e = {.b = w->b, .memory = w->memory, .p = w->p, .has_fma = w->target->has_fma,
-                    .begin = w->t->chunk_begin[chunk], .width = w->t->chunk_width[chunk],
-                    .suffix = w->target->suffix, .has_table = w->has_table};
+  expr_emitter e = {.b = w->b,
+                    .memory = w->memory,
+                    .p = w->p,
+                    .has_fma = w->target->has_fma,
+                    .begin = w->t->chunk_begin[chunk],
+                    .width = w->t->chunk_width[chunk],
+                    .suffix = w->target->suffix,
+                    .has_table = w->has_table};
   e.memo = arena_array(w->memory, ir_value, expr_pool_count(w->p->spec->pool));
   return e;
 }
@@ -146,7 +157,8 @@ static void emit_unfold(const chunk_walk *w) {
 
 static void values_of_chunk(const chunk_walk *w, expr_emitter *e, const token_source *from, ir_value out) {
   connect(e, from);
-  for (int i = 0; i < w->p->n_values; i++) ir_store(w->b, emit_expr_f32(e, w->p->value[i]), value_at(e, out, i), 4, false);
+  for (int i = 0; i < w->p->n_values; i++)
+    ir_store(w->b, emit_expr_f32(e, w->p->value[i]), value_at(e, out, i), 4, false);
 }
 
 static void emit_values(const chunk_walk *w) {

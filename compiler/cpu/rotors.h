@@ -12,8 +12,8 @@
 #define PEGEN_CPU_ROTORS_H
 
 #include "mlir/expr.h"
-#include "plan/plan.h"
 #include "object/target.h"
+#include "plan/plan.h"
 
 /* ORDER PEGEN_DTYPE */
 enum { DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_COUNT };

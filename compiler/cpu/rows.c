@@ -45,7 +45,9 @@ static ir_value gather(ir *b, gather_request *g) {
       v = ir_shuffle(b, v, v, g->width, mask);
     }
     for (int i = 0; i < g->width; i++) {
-      mask[i] = g->from[i] < 0 || g->from[i] > source ? -1 : g->from[i] < source ? i : g->lane[i] + (source ? g->width : 0);
+      mask[i] = g->from[i] < 0 || g->from[i] > source ? -1
+                : g->from[i] < source                 ? i
+                                                      : g->lane[i] + (source ? g->width : 0);
     }
     gathered = ir_shuffle(b, source ? gathered : v, v, g->width, mask);
   }
@@ -74,7 +76,8 @@ static int chunk_of(const plan_tile *t, int block) {
   return chunk;
 }
 
-static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, expr_emitter *emitters, int term, int start) {
+static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, expr_emitter *emitters, int term,
+                                   int start) {
   gather_request g = {.width = t->width};
   for (int i = 0; i < t->width; i++) {
     const expr *x = plan_coefficient(p, term, start + i);
@@ -142,16 +145,19 @@ void emit_store_channels(ir *b, const cpu_target *target, int dtype, ir_value v,
 ir_value emit_rounded(ir *b, const cpu_target *target, int dtype, ir_value v) {
   ir_value narrow = in_dtype(b, target, dtype, v);
   if (dtype == DTYPE_BF16) return math_f32_from_bf16(b, narrow);
-  if (dtype == DTYPE_F16) return target->has_f16 ? ir_cast(b, "arith.extf", narrow, b->f32) : math_f32_from_f16(b, narrow);
+  if (dtype == DTYPE_F16)
+    return target->has_f16 ? ir_cast(b, "arith.extf", narrow, b->f32) : math_f32_from_f16(b, narrow);
   return v;
 }
 
 static ir_value load_channels(row_emitter *r, ir_value row, int start) {
-  return emit_load_channels(r->b, r->target, r->dtype, r->t->width, ir_offset_const(r->b, row, (int64_t)start * dtype_bytes(r->dtype)));
+  return emit_load_channels(r->b, r->target, r->dtype, r->t->width,
+                            ir_offset_const(r->b, row, (int64_t)start * dtype_bytes(r->dtype)));
 }
 
 static void store_channels(row_emitter *r, ir_value v, ir_value row, int start) {
-  emit_store_channels(r->b, r->target, r->dtype, v, ir_offset_const(r->b, row, (int64_t)start * dtype_bytes(r->dtype)), r->streaming);
+  emit_store_channels(r->b, r->target, r->dtype, v, ir_offset_const(r->b, row, (int64_t)start * dtype_bytes(r->dtype)),
+                      r->streaming);
 }
 
 /* ---- rows ---- */
@@ -250,7 +256,8 @@ void emit_row(row_emitter *r, ir_value in, ir_value out, ir_value in_place) {
 
 prefetch_ahead emit_load_ahead(ir *b, ir_value loop) {
   return (prefetch_ahead){.nearest = ir_load(b, b->i64, ir_offset_const(b, loop, offsetof(pegen_loop, prefetch)), 8),
-                          .second = ir_load(b, b->i64, ir_offset_const(b, loop, offsetof(pegen_loop, prefetch_second)), 8)};
+                          .second =
+                              ir_load(b, b->i64, ir_offset_const(b, loop, offsetof(pegen_loop, prefetch_second)), 8)};
 }
 
 static void prefetch_lines(ir *b, ir_value at, int bytes, int level) {

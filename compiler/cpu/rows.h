@@ -6,7 +6,8 @@
 #include "mlir/expr.h"
 
 /* Computes coefficient vectors of a token from its block values and stores each at out + slot * width * 4: those of
- * chunk 0, which stand for every looped chunk's, or those of no looped chunk. emitters[chunk] evaluate the chunks of blocks. */
+ * chunk 0, which stand for every looped chunk's, or those of no looped chunk. emitters[chunk] evaluate the chunks of
+ * blocks. */
 void emit_coefficients(ir *b, const plan *p, const plan_tile *t, expr_emitter *emitters, bool looped, ir_value out);
 
 /* What the rows of one token share. */
@@ -21,8 +22,8 @@ typedef struct row_emitter {
   ir_value *slots;     /* [n_slots] coefficient vectors */
 } row_emitter;
 
-/* `width` channels of a number type (0: a scalar) as float32, and float32 as channels; any alignment. A streaming store goes
- * past the caches and must be aligned to its own size. */
+/* `width` channels of a number type (0: a scalar) as float32, and float32 as channels; any alignment. A streaming store
+ * goes past the caches and must be aligned to its own size. */
 ir_value emit_load_channels(ir *b, const cpu_target *target, int dtype, int width, ir_value at);
 void emit_store_channels(ir *b, const cpu_target *target, int dtype, ir_value v, ir_value at, bool streaming);
 /* float32 rounded to a number type, as float32. */

@@ -11,15 +11,24 @@ ir_value emit_sum_of_product(ir *b, const cpu_target *target, ir_value x, ir_val
   return sum.ptr ? emit_multiply_add(b, target, x, y, sum) : ir_op2(b, "arith.mulf", x, y);
 }
 
-static expr_emitter chunk_emitter(ir *b, arena *a, const plan *values, const cpu_target *target, bool *has_table, int begin, int width) {
-  expr_emitter x = {.b = b, .memory = a, .p = values, .has_fma = target->has_fma, .begin = begin, .width = width,
-                    .suffix = target->suffix, .has_table = has_table, .target = target};
+static expr_emitter chunk_emitter(ir *b, arena *a, const plan *values, const cpu_target *target, bool *has_table,
+                                  int begin, int width) {
+  expr_emitter x = {.b = b,
+                    .memory = a,
+                    .p = values,
+                    .has_fma = target->has_fma,
+                    .begin = begin,
+                    .width = width,
+                    .suffix = target->suffix,
+                    .has_table = has_table,
+                    .target = target};
   x.memo = arena_array(a, ir_value, expr_pool_count(values->spec->pool));
   return x;
 }
 
 /* Adds a chunk of terms to the sums [n_weights]; counted: of its lanes, from the last backwards, so many are new. */
-static void add_chunk(weight_emitter *e, const query_row *row, int begin, int width, ir_value shift, int counted, ir_value *sums) {
+static void add_chunk(weight_emitter *e, const query_row *row, int begin, int width, ir_value shift, int counted,
+                      ir_value *sums) {
   ir *b = e->b;
   const plan_widen *p = e->p;
   expr_emitter x = chunk_emitter(b, e->memory, p->values, e->target, e->has_table, begin, width);
@@ -33,7 +42,8 @@ static void add_chunk(weight_emitter *e, const query_row *row, int begin, int wi
     ir_value sum = sums[w];
     for (int k = p->first_product[w]; k < p->first_product[w + 1]; k++) {
       ir_value fixed = emit_expr_f32(&x, p->fixed[k]);
-      if (p->product_query[k] >= 0) sum = emit_sum_of_product(b, e->target, emit_expr_f32(&x, p->query[p->product_query[k]]), fixed, sum);
+      if (p->product_query[k] >= 0)
+        sum = emit_sum_of_product(b, e->target, emit_expr_f32(&x, p->query[p->product_query[k]]), fixed, sum);
       else sum = sum.ptr ? ir_op2(b, "arith.addf", sum, fixed) : fixed;
     }
     if (counted < width) {
@@ -64,7 +74,8 @@ static void loop_over_chunks(weight_emitter *e, const query_row *row, int width,
   ir *b = e->b;
   int n = e->p->p->n_weights, bytes = width * 4;
   MlirType type = ir_vector(b, width, b->f32);
-  for (int w = 0; w < n; w++) ir_store(b, sums[w].ptr ? sums[w] : ir_float(b, type, 0), ir_offset_const(b, e->sums, w * bytes), bytes, false);
+  for (int w = 0; w < n; w++)
+    ir_store(b, sums[w].ptr ? sums[w] : ir_float(b, type, 0), ir_offset_const(b, e->sums, w * bytes), bytes, false);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, chunks));
   for (int w = 0; w < n; w++) sums[w] = ir_load(b, type, ir_offset_const(b, e->sums, w * bytes), bytes);
   add_chunk(e, row, 0, width, ir_op2(b, "arith.muli", loop.index, ir_int(b, b->i64, width)), width, sums);
@@ -99,7 +110,9 @@ static segments fold_pair(ir *b, segments x, segments y) {
     low[i] = (segment < x.count ? 0 : n) + segment % x.count * length + i % (length / 2);
     high[i] = low[i] + length / 2;
   }
-  return (segments){ir_op2(b, "arith.addf", ir_shuffle(b, x.lanes, y.lanes, n, low), ir_shuffle(b, x.lanes, y.lanes, n, high)), 2 * x.count};
+  return (segments){
+      ir_op2(b, "arith.addf", ir_shuffle(b, x.lanes, y.lanes, n, low), ir_shuffle(b, x.lanes, y.lanes, n, high)),
+      2 * x.count};
 }
 
 /* Every lane of a segment becomes the segment's sum. */

@@ -8,11 +8,11 @@
 #include "cpu/widen.h"
 
 #include "base/diag.h"
-#include "cpu/rotors.h"
 #include "cpu/encode.h"
-#include "mlir/monomial.h"
+#include "cpu/rotors.h"
 #include "cpu/rows.h"
 #include "cpu/weights.h"
+#include "mlir/monomial.h"
 
 #include "kernel/loop.h"
 
@@ -50,8 +50,8 @@ static ir_value field(widen_emitter *e, size_t offset, MlirType type) {
 #define LOOP_PTR(e, name) field((e), offsetof(pegen_widen_loop, name), (e)->b->ptr)
 
 const char *emit_widen_name(arena *a, const cpu_target *target, int dtype, bool wide_inputs, bool streaming) {
-  return arena_printf(a, "widen_%s_%s_%s_%s", target->suffix, dtype_name[dtype], dtype_name[wide_inputs ? DTYPE_F32 : dtype],
-                      streaming ? "streaming" : "cached");
+  return arena_printf(a, "widen_%s_%s_%s_%s", target->suffix, dtype_name[dtype],
+                      dtype_name[wide_inputs ? DTYPE_F32 : dtype], streaming ? "streaming" : "cached");
 }
 
 /* ---- a token: keys and gains ---- */
@@ -74,7 +74,9 @@ static ir_value gains_of(widen_emitter *e, int weight) {
 /* Gains of one weight and column are neighbours in the plan. */
 static int same_gain(const plan_widen *p, int first) {
   int end = first + 1;
-  while (end < p->n_gains && p->gain[end].weight == p->gain[first].weight && p->gain[end].column == p->gain[first].column) end++;
+  while (end < p->n_gains && p->gain[end].weight == p->gain[first].weight &&
+         p->gain[end].column == p->gain[first].column)
+    end++;
   return end;
 }
 
@@ -92,7 +94,8 @@ static void emit_gains(widen_emitter *e, power_table *t, bool once) {
     if (varies(p, first, end) == once) continue;
     ir_value sum = {NULL};
     for (int i = first; i < end; i++) sum = plus(e->b, sum, emit_monomial(t, &p->gain[i].power, p->gain[i].factor));
-    store_lanes(e, p->gain[first].column, sum, 1 / e->layout->scale[p->gain[first].column], gains_of(e, p->gain[first].weight));
+    store_lanes(e, p->gain[first].column, sum, 1 / e->layout->scale[p->gain[first].column],
+                gains_of(e, p->gain[first].weight));
   }
 }
 
@@ -100,7 +103,8 @@ static void emit_keys(widen_emitter *e, power_table *t) {
   for (int c = 0; c < e->p->n_columns; c++) {
     const widen_column *column = &e->p->column[c];
     ir_value sum = {NULL};
-    for (int i = 0; i < column->n_key; i++) sum = plus(e->b, sum, emit_monomial(t, &column->key[i], column->key_factor[i]));
+    for (int i = 0; i < column->n_key; i++)
+      sum = plus(e->b, sum, emit_monomial(t, &column->key[i], column->key_factor[i]));
     store_lanes(e, c, sum, e->layout->scale[c], e->keys);
   }
 }
@@ -162,7 +166,8 @@ static void store_tail(widen_emitter *e, ir_value v, int j, ir_value row) {
 static bool has_gain(const widen_emitter *e, int weight, int j) {
   for (int i = 0; i < e->p->n_gains; i++)
     for (int lane = 0; lane < e->width[j]; lane++)
-      if (e->p->gain[i].weight == weight && e->p->gain[i].column == e->layout->lane[e->start[j] + lane].column) return true;
+      if (e->p->gain[i].weight == weight && e->p->gain[i].column == e->layout->lane[e->start[j] + lane].column)
+        return true;
   return false;
 }
 
@@ -191,10 +196,12 @@ static void emit_key_tail(widen_emitter *e, ir_value row) {
 
 /* ---- the walk ---- */
 
-static ir_value rows_at(widen_emitter *e, int which, size_t base, size_t of_batch, size_t of_token, ir_value batch, ir_value token) {
+static ir_value rows_at(widen_emitter *e, int which, size_t base, size_t of_batch, size_t of_token, ir_value batch,
+                        ir_value token) {
   ir *b = e->b;
   size_t rows = offsetof(pegen_widen_loop, loop.rows) + (size_t)which * sizeof(pegen_rows);
-  ir_value at = add(b, mul(b, batch, field(e, rows + of_batch, b->i64)), mul(b, token, field(e, rows + of_token, b->i64)));
+  ir_value at =
+      add(b, mul(b, batch, field(e, rows + of_batch, b->i64)), mul(b, token, field(e, rows + of_token, b->i64)));
   return add(b, field(e, rows + base, b->i64), at);
 }
 
@@ -206,14 +213,18 @@ typedef struct token_rows {
 static token_rows rows_of(widen_emitter *e, int which, ir_value batch, ir_value token) {
   MlirType i64_type = e->b->i64;
   size_t rows = offsetof(pegen_widen_loop, loop.rows) + (size_t)which * sizeof(pegen_rows);
-  return (token_rows){
-      .in = rows_at(e, which, offsetof(pegen_rows, in), offsetof(pegen_rows, in_batch), offsetof(pegen_rows, in_token), batch, token),
-      .out = rows_at(e, which, offsetof(pegen_rows, out), offsetof(pegen_rows, out_batch), offsetof(pegen_rows, out_token), batch, token),
-      .in_head = field(e, rows + offsetof(pegen_rows, in_head), i64_type), .out_head = field(e, rows + offsetof(pegen_rows, out_head), i64_type),
-      .heads = field(e, rows + offsetof(pegen_rows, heads), i64_type)};
+  return (token_rows){.in = rows_at(e, which, offsetof(pegen_rows, in), offsetof(pegen_rows, in_batch),
+                                    offsetof(pegen_rows, in_token), batch, token),
+                      .out = rows_at(e, which, offsetof(pegen_rows, out), offsetof(pegen_rows, out_batch),
+                                     offsetof(pegen_rows, out_token), batch, token),
+                      .in_head = field(e, rows + offsetof(pegen_rows, in_head), i64_type),
+                      .out_head = field(e, rows + offsetof(pegen_rows, out_head), i64_type),
+                      .heads = field(e, rows + offsetof(pegen_rows, heads), i64_type)};
 }
 
-static ir_value row_at(widen_emitter *e, ir_value first, ir_value head, ir_value stride) { return ir_pointer(e->b, add(e->b, first, mul(e->b, head, stride))); }
+static ir_value row_at(widen_emitter *e, ir_value first, ir_value head, ir_value stride) {
+  return ir_pointer(e->b, add(e->b, first, mul(e->b, head, stride)));
+}
 
 /* The same of an input. */
 typedef struct token_input {
@@ -223,8 +234,10 @@ typedef struct token_input {
 static token_input input_of(widen_emitter *e, int i, ir_value batch, ir_value token) {
   ir *b = e->b;
   size_t of = offsetof(pegen_widen_loop, input) + (size_t)i * sizeof(pegen_input_rows);
-  ir_value at = add(b, mul(b, batch, field(e, of + offsetof(pegen_input_rows, batch), b->i64)), mul(b, token, field(e, of + offsetof(pegen_input_rows, token), b->i64)));
-  return (token_input){add(b, field(e, of + offsetof(pegen_input_rows, data), b->i64), at), field(e, of + offsetof(pegen_input_rows, head), b->i64)};
+  ir_value at = add(b, mul(b, batch, field(e, of + offsetof(pegen_input_rows, batch), b->i64)),
+                    mul(b, token, field(e, of + offsetof(pegen_input_rows, token), b->i64)));
+  return (token_input){add(b, field(e, of + offsetof(pegen_input_rows, data), b->i64), at),
+                       field(e, of + offsetof(pegen_input_rows, head), b->i64)};
 }
 
 /* Lanes of the widest move of a row. */
@@ -246,12 +259,14 @@ static void emit_query_row(widen_emitter *e, const token_rows *rows, const token
   ir *b = e->b;
   const plan_widen *p = e->p;
   ir_value from = row_at(e, rows->in, head, rows->in_head), to = row_at(e, rows->out, head, rows->out_head);
-  query_row row = {.prepared = ir_offset(b, LOOP_PTR(e, loop.prepared), mul(b, head, LOOP_I64(e, loop.prepared_stride)))};
+  query_row row = {.prepared =
+                       ir_offset(b, LOOP_PTR(e, loop.prepared), mul(b, head, LOOP_I64(e, loop.prepared_stride)))};
   int input_bytes = e->weights.input_dtype == DTYPE_F32 ? 4 : 2;
   emit_prefetch(e->b, e->ahead, from, p->spec->head_dim * dtype_bytes(e));
   for (int i = 0; i < p->spec->n_inputs; i++) {
     row.input[i] = row_at(e, inputs[i].at, head, inputs[i].head);
-    emit_prefetch(e->b, e->ahead, row.input[i], (int)(p->spec->input[i].size ? p->spec->input[i].size : 1) * input_bytes);
+    emit_prefetch(e->b, e->ahead, row.input[i],
+                  (int)(p->spec->input[i].size ? p->spec->input[i].size : 1) * input_bytes);
   }
   ir_value *weight = arena_array(e->memory, ir_value, p->p->n_weights + 1);
   emit_move(e, from, to, most_lanes(e));
@@ -281,7 +296,8 @@ static void cut_tail(widen_emitter *e) {
   e->start = arena_array(e->memory, int, lanes + 1);
   e->width = arena_array(e->memory, int, lanes + 1);
   if (e->streaming)
-    while ((e->p->spec->head_dim * element) % (width * element) || (e->layout->out_dim * element) % (width * element)) width /= 2;
+    while ((e->p->spec->head_dim * element) % (width * element) || (e->layout->out_dim * element) % (width * element))
+      width /= 2;
   for (int at = 0; at < lanes; at += width) {
     while (at + width > lanes) width /= 2;
     e->start[e->n_vectors] = at;
@@ -294,7 +310,8 @@ static void emit_function(widen_emitter *e, bool wide_inputs) {
   const plan_widen *p = e->p;
   int64_t floats = (int64_t)p->p->n_weights * e->layout->n_lanes;
   cut_tail(e);
-  ir_function(b, emit_widen_name(e->memory, e->target, e->dtype, wide_inputs, e->streaming), true, (MlirType){NULL}, 1, &b->ptr, &e->loop);
+  ir_function(b, emit_widen_name(e->memory, e->target, e->dtype, wide_inputs, e->streaming), true, (MlirType){NULL}, 1,
+              &b->ptr, &e->loop);
   e->ahead = emit_load_ahead(b, ir_offset_const(b, e->loop, offsetof(pegen_widen_loop, loop)));
   e->positions = ir_alloca(b, p->spec->n_axes * 8, 8);
   e->keys = ir_alloca(b, e->layout->n_lanes * 4 + CACHE_LINE, CACHE_LINE);
@@ -331,8 +348,19 @@ void emit_widen(ir *b, arena *a, const plan_widen *p, const cpu_target *target, 
     for (int wide = 0; wide < (dtype == DTYPE_F32 || p->spec->n_inputs == 0 ? 1 : 2); wide++)
       for (int streaming = 0; streaming <= can_stream(p, target, dtype); streaming++) {
         if (!(dtypes & 1u << dtype)) continue;
-        widen_emitter e = {.b = b, .memory = a, .p = p, .layout = &p->layout[dtype], .target = target, .dtype = dtype, .streaming = streaming};
-        e.weights = (weight_emitter){.b = b, .memory = a, .p = p, .target = target, .input_dtype = wide ? DTYPE_F32 : dtype, .has_table = walk.has_table};
+        widen_emitter e = {.b = b,
+                           .memory = a,
+                           .p = p,
+                           .layout = &p->layout[dtype],
+                           .target = target,
+                           .dtype = dtype,
+                           .streaming = streaming};
+        e.weights = (weight_emitter){.b = b,
+                                     .memory = a,
+                                     .p = p,
+                                     .target = target,
+                                     .input_dtype = wide ? DTYPE_F32 : dtype,
+                                     .has_table = walk.has_table};
         emit_function(&e, wide);
       }
   b->target_cpu = b->target_features = NULL;

@@ -8,8 +8,8 @@
 #ifndef PEGEN_CPU_WIDEN_H
 #define PEGEN_CPU_WIDEN_H
 
-#include "plan/widen.h"
 #include "object/target.h"
+#include "plan/widen.h"
 
 void emit_widen(ir *b, arena *a, const plan_widen *p, const cpu_target *target, unsigned dtypes);
 

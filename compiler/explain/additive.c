@@ -36,9 +36,11 @@ static void probe_pair(const property_probe *p, const double *from, const double
 static long double probe_likeness(const property_probe *p, const double *from, const double *to) {
   const sum_facts *f = p->context;
   arena *a = arena_create();
-  long double *here = arena_array(a, long double, p->n_values), *there = here + channels_of(f->spec), sum = 0, square = 0, other = 0;
+  long double *here = arena_array(a, long double, p->n_values), *there = here + channels_of(f->spec), sum = 0,
+              square = 0, other = 0;
   probe_pair(p, from, to, here);
-  for (int c = 0; c < channels_of(f->spec); c++) sum += here[c] * there[c], square += here[c] * here[c], other += there[c] * there[c];
+  for (int c = 0; c < channels_of(f->spec); c++)
+    sum += here[c] * there[c], square += here[c] * here[c], other += there[c] * there[c];
   arena_destroy(a);
   return sum / sqrtl(square * other);
 }
@@ -52,15 +54,20 @@ static property origin_property(arena *a, const sum_facts *f) {
 }
 
 static void fill_properties(arena *a, const sum_facts *f, uint64_t random, property *out) {
-  property_probe probe = {.n_axes = f->spec->n_axes, .n_values = 2 * channels_of(f->spec), .samples = SAMPLES,
-                          .pair = probe_pair, .likeness = probe_likeness, .context = (void *)f};
+  property_probe probe = {.n_axes = f->spec->n_axes,
+                          .n_values = 2 * channels_of(f->spec),
+                          .samples = SAMPLES,
+                          .pair = probe_pair,
+                          .likeness = probe_likeness,
+                          .context = (void *)f};
   out[PROPERTY_NORM] = property_proved(VERDICT_NO, "numbers are added to every row");
   out[PROPERTY_TRANSLATION] = measure_translation(a, &probe, &random);
   out[PROPERTY_ROTATION] = measure_rotation(a, &probe, &random);
   out[PROPERTY_COMMUTING] = property_proved(VERDICT_NOT_APPLICABLE, "there are no generators");
   out[PROPERTY_INVERTIBLE] = property_proved(VERDICT_YES, "what is added can be taken away");
   out[PROPERTY_DECAY] = measure_decay(a, &probe, &random);
-  out[PROPERTY_DECAY].reason = arena_printf(a, "what is added far apart has a cosine of at most %.2Lf, 1 at one place", out[PROPERTY_DECAY].deviation);
+  out[PROPERTY_DECAY].reason = arena_printf(a, "what is added far apart has a cosine of at most %.2Lf, 1 at one place",
+                                            out[PROPERTY_DECAY].deviation);
   out[PROPERTY_CONTEXT] = property_proved(VERDICT_NO, "nothing is computed from a token's content");
   out[PROPERTY_ORIGIN] = origin_property(a, f);
 }
@@ -76,9 +83,11 @@ bool explain_additive(arena *a, const spec *s, explanation *out) {
   out->cost.row_operations = s->head_dim;
   out->role = "additive";
   out->block = "none: numbers are added to the channels";
-  out->bias = operands ? arena_printf(a, "a number for each channel and position, from %s", operands) : "a number for each channel and position";
+  out->bias = operands ? arena_printf(a, "a number for each channel and position, from %s", operands)
+                       : "a number for each channel and position";
   out->group = "translations of the channels";
   out->normal_form = "x + table(position)";
-  out->rows_precision = "float32 within 2^-22 of the largest of 1 and what is added; bfloat16 and float16 half a unit in the last place more";
+  out->rows_precision = "float32 within 2^-22 of the largest of 1 and what is added; bfloat16 and float16 half a unit "
+                        "in the last place more";
   return true;
 }

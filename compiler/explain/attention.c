@@ -1,19 +1,21 @@
 /* explain/attention: what is known of attention with a function of the displacement in it. */
-#include "explain/explain.h"
-#include "explain/words.h"
-#include "explain/pair_facts.h"
 #include "plan/attention.h"
+#include "explain/explain.h"
+#include "explain/pair_facts.h"
+#include "explain/words.h"
 
 static long double bias_of(const pair_facts *f, int head, const double *delta) {
-  expr_environment env = {.head = head, .blocks = expr_pool_blocks(f->spec->pool), .positions = delta, .operands = f->operands.values};
+  expr_environment env = {
+      .head = head, .blocks = expr_pool_blocks(f->spec->pool), .positions = delta, .operands = f->operands.values};
   return expr_eval_long(f->spec->pairwise->bias, &env);
 }
 
 static const char *bias_text(arena *a, const spec *s) {
   const expr *bias = s->pairwise->bias;
   const char *operands = explain_operands(a, s, &bias, 1);
-  return arena_printf(a, "a function of the displacement%s%s%s", bias->depends & DEPENDS_HEAD ? ", another in each head" : "",
-                      operands ? ", from " : "", operands ? operands : "");
+  return arena_printf(a, "a function of the displacement%s%s%s",
+                      bias->depends & DEPENDS_HEAD ? ", another in each head" : "", operands ? ", from " : "",
+                      operands ? operands : "");
 }
 
 /* Scores and sums of values, and what the description adds to them. */
@@ -44,8 +46,11 @@ bool explain_attention(arena *a, const spec *s, explanation *out) {
     for (int axis = 0; axis < s->n_axes; axis++) out->generator[axis] = explain_generator(a, s, axis);
   }
   if (facts.bias) out->bias = bias_text(a, s);
-  out->group = !facts.rotates && !facts.bias ? "trivial: positions act on nothing" : facts.rotates ? "pairwise: a rotation of the key by its displacement" : "pairwise: a bias of the displacement";
-  out->normal_form = arena_printf(a, "softmax in tiles of keys, scores never stored%s", plan->by_rows ? "; pair functions tabulated along the grid's last axis" : "");
+  out->group = !facts.rotates && !facts.bias ? "trivial: positions act on nothing"
+               : facts.rotates               ? "pairwise: a rotation of the key by its displacement"
+                                             : "pairwise: a bias of the displacement";
+  out->normal_form = arena_printf(a, "softmax in tiles of keys, scores never stored%s",
+                                  plan->by_rows ? "; pair functions tabulated along the grid's last axis" : "");
   out->cost.pair_operations = pair_operations(a, plan);
   out->rows_precision = "float32 scores within 2^-18 of the largest in their row";
   return true;

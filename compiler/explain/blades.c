@@ -4,26 +4,28 @@
  * commutators of bivectors, phases linear in the position. What they leave open is measured.
  */
 #include "algebra/blade_facts.h"
+#include "algebra/block.h"
 #include "algebra/clifford.h"
 #include "algebra/dense_vectors.h"
 #include "explain/explain.h"
-#include "explain/words.h"
-#include "algebra/block.h"
-#include "plan/plan.h"
 #include "explain/rotor_facts.h"
+#include "explain/words.h"
+#include "plan/plan.h"
 
 #include <math.h>
 
 static const char *group_text(arena *a, const spec *s, const rotor_proofs *proofs) {
   if (proofs->orthogonal && proofs->commute) return "torus: turns of planes that commute";
-  if (proofs->orthogonal && s->algebra.q == 0 && s->algebra.r == 0) return arena_printf(a, "SO(%d)", clifford_dimensions(s->algebra));
+  if (proofs->orthogonal && s->algebra.q == 0 && s->algebra.r == 0)
+    return arena_printf(a, "SO(%d)", clifford_dimensions(s->algebra));
   if (s->algebra.r == 0) return arena_printf(a, "SO+(%d,%d)", s->algebra.p, s->algebra.q);
   return arena_printf(a, "Spin(%d,%d,%d)", s->algebra.p, s->algebra.q, s->algebra.r);
 }
 
 static const char *why_commute(const spec *s) {
   if (s->n_axes == 1) return "there is one axis";
-  return blades_axes_of_a_block(s) <= 1 ? "no block listens to two axes" : "the axes' generators are multiples of one, or of planes apart";
+  return blades_axes_of_a_block(s) <= 1 ? "no block listens to two axes"
+                                        : "the axes' generators are multiples of one, or of planes apart";
 }
 
 bool explain_blades(arena *a, const spec *s, explanation *out) {
@@ -33,8 +35,11 @@ bool explain_blades(arena *a, const spec *s, explanation *out) {
   if (!group_build(a, s, &program)) return false;
   int n = clifford_dimensions(s->algebra);
   rotor_facts_open(a, s, n > 3 ? ldexp(1, 2 * (n - 3)) : 1, &facts); /* a Cayley table has 4^n entries */
-  rotor_proofs proofs = {.orthogonal = blades_are_orthogonal(s), .commute = blades_commute(s), .why_commute = why_commute(s),
-                         .commutator = blades_commutator(s, facts.operands.values), .rebased = s->basis != NULL,
+  rotor_proofs proofs = {.orthogonal = blades_are_orthogonal(s),
+                         .commute = blades_commute(s),
+                         .why_commute = why_commute(s),
+                         .commutator = blades_commutator(s, facts.operands.values),
+                         .rebased = s->basis != NULL,
                          .inverse = "the reverse of a rotor is its inverse; -D inverse=true turns back"};
   rotor_facts_fill(&facts, &proofs, out->property);
   explain_blocks(a, s, out);
@@ -47,6 +52,7 @@ bool explain_blades(arena *a, const spec *s, explanation *out) {
   bool compact = s->algebra.q == 0 && s->algebra.r == 0;
   out->entries_precision = compact ? "within 2^-22 for phases up to 2^24 radians"
                                    : "within 2^-22 of the largest number that the axes' actions pass through";
-  out->rows_precision = "float32 within 2^-20 of a block's norm; bfloat16 and float16 half a unit in the last place more";
+  out->rows_precision =
+      "float32 within 2^-20 of a block's norm; bfloat16 and float16 half a unit in the last place more";
   return true;
 }

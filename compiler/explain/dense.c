@@ -1,22 +1,24 @@
 /* explain/dense: what is known of blocks that turn by exponentials of learned skew matrices.
  *
- * Skewness is the description's own; that generators commute is seen where one matrix acts on each block (algebra/torus.h).
+ * Skewness is the description's own; that generators commute is seen where one matrix acts on each block
+ * (algebra/torus.h).
  */
+#include "plan/dense.h"
+#include "algebra/block_of_four.h"
+#include "algebra/torus.h"
 #include "cpu/exponential.h"
 #include "explain/explain.h"
+#include "explain/rotor_facts.h"
 #include "explain/words.h"
 #include "spec/expr_facts.h"
-#include "algebra/block_of_four.h"
-#include "plan/dense.h"
-#include "explain/rotor_facts.h"
-#include "algebra/torus.h"
 
 #include <math.h>
 
 static const double TYPICAL_NORM = 4; /* of M, that costs are told for */
 
 /* A_ij of an axis' generator in a block. */
-static long double skew_entry(const spec *s, const double *const *operands, int axis, int head, int block, int i, int j) {
+static long double skew_entry(const spec *s, const double *const *operands, int axis, int head, int block, int i,
+                              int j) {
   const spec_skew *g = &s->dense->generator[axis];
   int n = s->n_components;
   const double *raw = operands[g->operand] + g->offset[(g->n_heads > 1 ? head : 0) * s->n_blocks + block];
@@ -47,7 +49,9 @@ static long double commutator(const rotor_facts *f) {
     rotor_facts_block(f, index, &head, &block);
     for (int a = 0; a < s->n_axes; a++)
       for (int b = a + 1; b < s->n_axes; b++) {
-        if (expr_is_zero_in(s->angle[a], head, block, s->n_blocks) || expr_is_zero_in(s->angle[b], head, block, s->n_blocks)) continue;
+        if (expr_is_zero_in(s->angle[a], head, block, s->n_blocks) ||
+            expr_is_zero_in(s->angle[b], head, block, s->n_blocks))
+          continue;
         for (int i = 0; i < n * n; i++) {
           f->matrix[0][i] = skew_entry(s, f->operands.values, a, head, block, i / n, i % n);
           f->matrix[1][i] = skew_entry(s, f->operands.values, b, head, block, i / n, i % n);
@@ -64,11 +68,13 @@ static const char *generator_text(arena *a, const spec *s, int axis) {
   return arena_printf(a, "skew %d x %d: %s, %s", s->n_components, s->n_components, s->operand[g->operand].name, rule);
 }
 
-/* Forming exp(M) by products of matrices, after the sum over axes, or turning S^T; then a matrix times a vector for every row. */
+/* Forming exp(M) by products of matrices, after the sum over axes, or turning S^T; then a matrix times a vector for
+ * every row. */
 static void fill_cost(const plan_dense *p, explain_cost *cost) {
   const spec *s = p->spec;
   double b = s->n_components, products = exponential_products(TYPICAL_NORM, p->is_f64);
-  if (s->dense->schur) cost->token = (operation_count){.arithmetic = (int)(3 * b * b) * s->n_blocks, .sines = 2 * (int)b * s->n_blocks};
+  if (s->dense->schur)
+    cost->token = (operation_count){.arithmetic = (int)(3 * b * b) * s->n_blocks, .sines = 2 * (int)b * s->n_blocks};
   else cost->token.arithmetic = (int)(s->n_blocks * (2 * products * b * b * b + 2 * p->n_generators * b * b));
   cost->per_head = p->per_head;
   cost->row_operations = (int)(2 * b * b) * s->n_blocks;
@@ -81,19 +87,28 @@ static void explain_four(arena *a, const spec *s, explanation *out) {
   out->normal_form = group_normal_form(a, &program);
   explain_program_cost(a, plan_build(a, &program), &out->cost);
   out->entries_precision = "within 2^-22 for phases up to 2^24 radians";
-  out->rows_precision = "float32 within 2^-20 of a block's norm; bfloat16 and float16 half a unit in the last place more";
+  out->rows_precision =
+      "float32 within 2^-20 of a block's norm; bfloat16 and float16 half a unit in the last place more";
 }
 
 static void explain_exponential(arena *a, const spec *s, explanation *out) {
   const plan_dense *plan = plan_dense_build(a, s);
   fill_cost(plan, &out->cost);
-  if (s->dense->schur) out->normal_form = "plane rotations in the basis of the real Schur form A = S (+ lambda J) S^T; the output stays in it";
+  if (s->dense->schur)
+    out->normal_form =
+        "plane rotations in the basis of the real Schur form A = S (+ lambda J) S^T; the output stays in it";
   else
-    out->normal_form = arena_printf(a, "the exponential by scaling and squaring, %.1f products of matrices where |M| is %g; "
-                                    "NAME_prepare forms it once a position", exponential_products(TYPICAL_NORM, plan->is_f64), TYPICAL_NORM);
+    out->normal_form =
+        arena_printf(a,
+                     "the exponential by scaling and squaring, %.1f products of matrices where |M| is %g; "
+                     "NAME_prepare forms it once a position",
+                     exponential_products(TYPICAL_NORM, plan->is_f64), TYPICAL_NORM);
   out->entries_precision = plan->is_f64 ? "within 2^-22" : "within 2^-22 times the larger of 1 and |M|";
-  out->rows_precision = plan->is_f64 || s->dense->is_f64 ? "float32 within 2^-20 of a block's norm; bfloat16 and float16 half a unit in the last place more"
-                                     : "float32 within 2^-20 of a block's norm, times |M| above 1; bfloat16 and float16 half a unit in the last place more";
+  out->rows_precision =
+      plan->is_f64 || s->dense->is_f64
+          ? "float32 within 2^-20 of a block's norm; bfloat16 and float16 half a unit in the last place more"
+          : "float32 within 2^-20 of a block's norm, times |M| above 1; bfloat16 and float16 half a unit in the last "
+            "place more";
 }
 
 bool explain_dense(arena *a, const spec *s, explanation *out) {
@@ -101,9 +116,14 @@ bool explain_dense(arena *a, const spec *s, explanation *out) {
   torus found;
   torus_find(a, s, &found);
   rotor_facts_open(a, s, pow(s->n_components / 3.0, 3), &facts);
-  rotor_proofs proofs = {.orthogonal = true, .commute = !found.why_not, .why_commute = s->n_axes == 1 ? "there is one axis" : "one matrix acts on each block",
-                         .commutator = commutator(&facts), .rebased = s->basis || s->dense->schur,
-                         .inverse = s->dense->schur ? "rotations have inverses; -D inverse=true is for the channels' own basis" : "the exponential of -M undoes that of M; -D inverse=true turns back"};
+  rotor_proofs proofs = {.orthogonal = true,
+                         .commute = !found.why_not,
+                         .why_commute = s->n_axes == 1 ? "there is one axis" : "one matrix acts on each block",
+                         .commutator = commutator(&facts),
+                         .rebased = s->basis || s->dense->schur,
+                         .inverse = s->dense->schur
+                                        ? "rotations have inverses; -D inverse=true is for the channels' own basis"
+                                        : "the exponential of -M undoes that of M; -D inverse=true turns back"};
   rotor_facts_fill(&facts, &proofs, out->property);
   explain_blocks(a, s, out);
   out->role = "separable";

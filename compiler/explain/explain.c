@@ -2,8 +2,8 @@
 #include "explain/explain.h"
 
 #include "base/diag.h"
-#include "forms/form.h"
 #include "base/json.h"
+#include "forms/form.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -41,18 +41,24 @@ static const char *count_text(arena *a, const operation_count *c) {
   const struct {
     int count;
     const char *what;
-  } kinds[] = {{c->arithmetic, "additions and multiplications"}, {c->divisions, "divisions and roots"},
-               {c->sines, "sines and cosines"}, {c->exponentials, "exponentials and logarithms"}};
+  } kinds[] = {{c->arithmetic, "additions and multiplications"},
+               {c->divisions, "divisions and roots"},
+               {c->sines, "sines and cosines"},
+               {c->exponentials, "exponentials and logarithms"}};
   const char *text = NULL;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (kinds[i].count) text = text ? arena_printf(a, "%s, %d %s", text, kinds[i].count, kinds[i].what) : arena_printf(a, "%d %s", kinds[i].count, kinds[i].what);
+    if (kinds[i].count)
+      text = text ? arena_printf(a, "%s, %d %s", text, kinds[i].count, kinds[i].what)
+                  : arena_printf(a, "%d %s", kinds[i].count, kinds[i].what);
   return text ? text : "nothing";
 }
 
 static void line(const char *label, const char *text) { printf("  %-12s %s\n", label, text); }
 
 /* What a number counts, where that is anything but numbers. */
-static const char *units_text(arena *a, const char *units) { return strcmp(units, "1") ? arena_printf(a, " (%s)", units) : ""; }
+static const char *units_text(arena *a, const char *units) {
+  return strcmp(units, "1") ? arena_printf(a, " (%s)", units) : "";
+}
 
 static void print_description(arena *a, const spec *s, const explanation *e) {
   printf("%s%s%s\n\n", s->name, *s->doc ? ": " : "", s->doc);
@@ -61,11 +67,15 @@ static void print_description(arena *a, const spec *s, const explanation *e) {
   line("axes", axes);
   const char *heads = s->heads > 1 ? arena_printf(a, "%d heads that differ", s->heads) : "all heads alike";
   line("head", arena_printf(a, "%d channels, %s", s->head_dim, heads));
-  const char *rest = e->leftover ? arena_printf(a, "; %d channel%s through", e->leftover, e->leftover > 1 ? "s pass" : " passes") : "";
-  if (e->n_blocks) line("block", arena_printf(a, "%d of %d channels: %s%s", e->n_blocks, e->block_size, e->block, rest));
+  const char *rest =
+      e->leftover ? arena_printf(a, "; %d channel%s through", e->leftover, e->leftover > 1 ? "s pass" : " passes") : "";
+  if (e->n_blocks)
+    line("block", arena_printf(a, "%d of %d channels: %s%s", e->n_blocks, e->block_size, e->block, rest));
   else line("block", e->block);
-  for (int i = 0; i < s->n_axes && e->generator[0]; i++) line(i ? "" : "generators", arena_printf(a, "%-8s %s", s->axis[i], e->generator[i]));
-  for (int i = 0; i < s->n_axes && e->phase[0]; i++) line(i ? "" : "phases", arena_printf(a, "%-8s %s", s->axis[i], e->phase[i]));
+  for (int i = 0; i < s->n_axes && e->generator[0]; i++)
+    line(i ? "" : "generators", arena_printf(a, "%-8s %s", s->axis[i], e->generator[i]));
+  for (int i = 0; i < s->n_axes && e->phase[0]; i++)
+    line(i ? "" : "phases", arena_printf(a, "%-8s %s", s->axis[i], e->phase[i]));
   if (e->combine) line("combine", e->combine);
   if (e->bias) line("bias", e->bias);
   for (int i = 0; i < s->n_operands; i++) {
@@ -73,20 +83,23 @@ static void print_description(arena *a, const spec *s, const explanation *e) {
     const char *shape = "";
     for (int d = 0; d < o->rank; d++) {
       bool named = o->dimension[d] && (*o->dimension[d] < '0' || *o->dimension[d] > '9');
-      shape = arena_printf(a, "%s%s%s%s%" PRId64, shape, d ? ", " : "", named ? o->dimension[d] : "", named ? "=" : "", o->shape[d]);
+      shape = arena_printf(a, "%s%s%s%s%" PRId64, shape, d ? ", " : "", named ? o->dimension[d] : "", named ? "=" : "",
+                           o->shape[d]);
     }
     line(i ? "" : "operands", arena_printf(a, "%s [%s]: %s%s", o->name, shape, o->doc, units_text(a, o->units)));
   }
   for (int i = 0; i < s->n_inputs; i++) {
     const char *size = s->input[i].size ? arena_printf(a, " [%" PRId64 "]", s->input[i].size) : "";
-    line(i ? "" : "inputs", arena_printf(a, "%s%s of each query token and head: %s%s", s->input[i].name, size, s->input[i].doc, units_text(a, s->input[i].units)));
+    line(i ? "" : "inputs", arena_printf(a, "%s%s of each query token and head: %s%s", s->input[i].name, size,
+                                         s->input[i].doc, units_text(a, s->input[i].units)));
   }
   if (s->grid[0]) {
     const char *grid = "";
     for (int i = 0; i < s->n_axes; i++) grid = arena_printf(a, "%s%s%" PRId64, grid, i ? " x " : "", s->grid[i]);
     line("grid", grid);
   }
-  if (s->skip_tokens) line("skipped", s->skip_tokens > 1 ? arena_printf(a, "the first %d tokens", s->skip_tokens) : "the first token");
+  if (s->skip_tokens)
+    line("skipped", s->skip_tokens > 1 ? arena_printf(a, "the first %d tokens", s->skip_tokens) : "the first token");
   if (s->inverse) line("inverse", "turns back");
   line("group", e->group);
   line("normal form", e->normal_form);
@@ -96,8 +109,10 @@ static void print_properties(const explanation *e) {
   printf("\n  %-24s %-15s %-9s %s\n", "property", "holds", "known", "how");
   for (int i = 0; i < PROPERTY_COUNT; i++) {
     const property *p = &e->property[i];
-    printf("  %-24s %-15s %-9s %s", property_label((property_name)i), verdict_text(p->holds), p->proved ? "proved" : "measured", p->reason);
-    if (p->has_deviation && i != PROPERTY_DECAY) printf(p->proved ? " (measured: off by %.1Le)" : ": off by %.1Le", p->deviation);
+    printf("  %-24s %-15s %-9s %s", property_label((property_name)i), verdict_text(p->holds),
+           p->proved ? "proved" : "measured", p->reason);
+    if (p->has_deviation && i != PROPERTY_DECAY)
+      printf(p->proved ? " (measured: off by %.1Le)" : ": off by %.1Le", p->deviation);
     putchar('\n');
   }
 }
@@ -108,14 +123,18 @@ static void print_cost(arena *a, const spec *s, const explanation *e) {
   putchar('\n');
   if (operation_count_all(&c->prepared)) line("once a call", count_text(a, &c->prepared));
   if (operation_count_all(&c->token))
-    line("a token", arena_printf(a, "%s%s", count_text(a, &c->token), c->per_head ? ", for each head; q and k share it" : "; q, k and all heads share it"));
+    line("a token", arena_printf(a, "%s%s", count_text(a, &c->token),
+                                 c->per_head ? ", for each head; q and k share it" : "; q, k and all heads share it"));
   if (c->row_operations) {
     double share = (double)operation_count_all(&c->token) / rows;
-    line("a row", arena_printf(a, "%d operations on channels; its share of the token's, with %d heads, is %.1f", c->row_operations, heads, share));
+    line("a row", arena_printf(a, "%d operations on channels; its share of the token's, with %d heads, is %.1f",
+                               c->row_operations, heads, share));
   }
   if (c->pair_operations) line("a pair", arena_printf(a, "%d operations a head", c->pair_operations));
   int columns = s->head_dim + e->columns_added;
-  line(c->row_operations ? "" : "a row", arena_printf(a, "%d bytes read and %d written in float32, half of that in bfloat16 and float16", 4 * s->head_dim, 4 * columns));
+  line(c->row_operations ? "" : "a row",
+       arena_printf(a, "%d bytes read and %d written in float32, half of that in bfloat16 and float16", 4 * s->head_dim,
+                    4 * columns));
   const char *zeros = e->columns_of_zeros ? arena_printf(a, ", %d of zeros among them", e->columns_of_zeros) : "";
   line("columns", e->columns_added ? arena_printf(a, "%d added to each row%s", e->columns_added, zeros) : "none added");
   if (e->entries_precision) line("precision", arena_printf(a, "rotor entries %s", e->entries_precision));

@@ -49,16 +49,22 @@ static long double probe_likeness(const property_probe *p, const double *from, c
 /* ---- the properties ---- */
 
 static property norm_property(const pair_facts *f) {
-  if (f->columns) return property_proved(VERDICT_NO, arena_printf(f->memory, "each row grows by %d columns", f->columns));
+  if (f->columns)
+    return property_proved(VERDICT_NO, arena_printf(f->memory, "each row grows by %d columns", f->columns));
   if (!f->rotates) return property_proved(VERDICT_YES, "queries and keys are left as they are");
-  if (blades_are_orthogonal(f->spec)) return property_proved(VERDICT_YES, "queries are left as they are, and keys turn by orthogonal matrices");
+  if (blades_are_orthogonal(f->spec))
+    return property_proved(VERDICT_YES, "queries are left as they are, and keys turn by orthogonal matrices");
   return property_proved(VERDICT_NO, "keys turn in planes of mixed signature");
 }
 
 static property commuting_property(const pair_facts *f) {
   if (!f->rotates) return property_proved(VERDICT_NOT_APPLICABLE, "there are no generators");
-  property measured = property_measured(blades_commutator(f->spec, f->operands.values), "the largest commutator of two axes' generators, relative to their sizes");
-  return blades_commute(f->spec) ? property_confirmed(PROPERTY_COMMUTING, "the axes' generators are multiples of one, or of planes apart", measured) : measured;
+  property measured = property_measured(blades_commutator(f->spec, f->operands.values),
+                                        "the largest commutator of two axes' generators, relative to their sizes");
+  return blades_commute(f->spec)
+             ? property_confirmed(PROPERTY_COMMUTING, "the axes' generators are multiples of one, or of planes apart",
+                                  measured)
+             : measured;
 }
 
 static property origin_property(const pair_facts *f, const property_probe *probe) {
@@ -75,7 +81,9 @@ static property origin_property(const pair_facts *f, const property_probe *probe
 }
 
 static property invertible_property(const pair_facts *f) {
-  if (f->columns) return property_proved(VERDICT_YES, arena_printf(f->memory, "the first %d channels are the row itself", f->spec->head_dim));
+  if (f->columns)
+    return property_proved(VERDICT_YES,
+                           arena_printf(f->memory, "the first %d channels are the row itself", f->spec->head_dim));
   return property_proved(VERDICT_NOT_APPLICABLE, "queries and keys are not encoded");
 }
 
@@ -87,8 +95,12 @@ static property decay_property(pair_facts *f, const property_probe *probe) {
 
 void pair_facts_fill(pair_facts *f, property *out) {
   const spec *s = f->spec;
-  property_probe probe = {.n_axes = s->n_axes, .n_values = biases_of(f) + blocks_of(f) * s->n_components * s->n_components,
-                          .samples = SAMPLES, .pair = probe_pair, .likeness = probe_likeness, .context = f};
+  property_probe probe = {.n_axes = s->n_axes,
+                          .n_values = biases_of(f) + blocks_of(f) * s->n_components * s->n_components,
+                          .samples = SAMPLES,
+                          .pair = probe_pair,
+                          .likeness = probe_likeness,
+                          .context = f};
   out[PROPERTY_NORM] = norm_property(f);
   out[PROPERTY_TRANSLATION] = property_confirmed(PROPERTY_TRANSLATION, "scores are functions of the displacement s - r",
                                                  measure_translation(f->memory, &probe, &f->random));
@@ -96,7 +108,9 @@ void pair_facts_fill(pair_facts *f, property *out) {
   out[PROPERTY_COMMUTING] = commuting_property(f);
   out[PROPERTY_INVERTIBLE] = invertible_property(f);
   out[PROPERTY_DECAY] = decay_property(f, &probe);
-  out[PROPERTY_CONTEXT] = f->reads ? property_proved(VERDICT_YES, arena_printf(f->memory, "the bias reads %s of the query's token", f->reads))
-                                   : property_proved(VERDICT_NO, "nothing is computed from a token's content");
+  out[PROPERTY_CONTEXT] =
+      f->reads
+          ? property_proved(VERDICT_YES, arena_printf(f->memory, "the bias reads %s of the query's token", f->reads))
+          : property_proved(VERDICT_NO, "nothing is computed from a token's content");
   out[PROPERTY_ORIGIN] = origin_property(f, &probe);
 }

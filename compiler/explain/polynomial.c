@@ -1,9 +1,9 @@
-/* explain/polynomial: what is known of biases that are polynomials of the displacement, and widen queries and keys or are
- * attention's own. */
-#include "explain/explain.h"
-#include "explain/words.h"
+/* explain/polynomial: what is known of biases that are polynomials of the displacement, and widen queries and keys or
+ * are attention's own. */
 #include "base/number.h"
+#include "explain/explain.h"
 #include "explain/pair_facts.h"
+#include "explain/words.h"
 #include "plan/widen.h"
 #include "verify/reference.h"
 
@@ -28,10 +28,12 @@ static const double **random_inputs(arena *a, const spec *s, uint64_t *random, c
 static void explain_widened(arena *a, const plan_widen *plan, explanation *out) {
   out->role = "separable";
   out->block = "none: columns are appended to queries and keys";
-  out->normal_form = arena_printf(a, "%d column%s, monomials of the key's position times coefficients of the query's", plan->n_columns, plan->n_columns > 1 ? "s" : "");
+  out->normal_form = arena_printf(a, "%d column%s, monomials of the key's position times coefficients of the query's",
+                                  plan->n_columns, plan->n_columns > 1 ? "s" : "");
   out->columns_added = plan->layout[0].n_lanes;
   out->columns_of_zeros = plan->layout[0].n_lanes - plan->n_columns;
-  out->rows_precision = "scores in float32 within 2^-18 of the largest in their row; in 16 bits within 2^-13, columns split into two";
+  out->rows_precision =
+      "scores in float32 within 2^-18 of the largest in their row; in 16 bits within 2^-13, columns split into two";
 }
 
 /* Columns of a tile. */
@@ -39,7 +41,9 @@ static void explain_fused(arena *a, const plan_widen *plan, explanation *out) {
   const spec *s = plan->spec;
   out->role = "pairwise";
   out->block = "none: queries and keys are left as they are";
-  out->normal_form = arena_printf(a, "softmax in tiles of keys, scores never stored; the bias as %d column%s of a tile, monomials of the key's position times coefficients of the query's",
+  out->normal_form = arena_printf(a,
+                                  "softmax in tiles of keys, scores never stored; the bias as %d column%s of a tile, "
+                                  "monomials of the key's position times coefficients of the query's",
                                   plan->n_columns, plan->n_columns > 1 ? "s" : "");
   out->cost.pair_operations = 2 * (s->head_dim + s->pairwise->value_dim + plan->n_columns);
   out->rows_precision = "float32 scores within 2^-18 of the largest in their row";
@@ -57,14 +61,18 @@ bool explain_polynomial(arena *a, const spec *s, explanation *out) {
   facts.columns = out->columns_added;
   pair_facts_fill(&facts, out->property);
   const char *operands = explain_operands(a, s, &s->polynomial->value, 1);
-  out->bias = arena_printf(a, "a polynomial of degree %d in the displacement, the sum of %d term%s%s%s%s%s", plan->p->degree, s->polynomial->n_terms,
-                           s->polynomial->n_terms > 1 ? "s" : "", operands ? ", from " : "", operands ? operands : "",
+  out->bias = arena_printf(a, "a polynomial of degree %d in the displacement, the sum of %d term%s%s%s%s%s",
+                           plan->p->degree, s->polynomial->n_terms, s->polynomial->n_terms > 1 ? "s" : "",
+                           operands ? ", from " : "", operands ? operands : "",
                            facts.reads ? "; of the query's token: " : "", facts.reads ? facts.reads : "");
   out->group = "unipotent: translations, on monomials of the position";
   out->cost.per_head = true;
   unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool));
-  for (int i = 0; i < plan->values->n_prepared; i++) operation_count_add(&out->cost.prepared, plan->values->prepared[i], s->polynomial->n_terms, seen);
-  for (int i = 0; i < plan->n_queries; i++) operation_count_add(&out->cost.token, plan->query[i], s->polynomial->n_terms, seen);
-  out->cost.token.arithmetic += 2 * plan->first_product[plan->p->n_weights] * s->polynomial->n_terms + 2 * plan->n_gains;
+  for (int i = 0; i < plan->values->n_prepared; i++)
+    operation_count_add(&out->cost.prepared, plan->values->prepared[i], s->polynomial->n_terms, seen);
+  for (int i = 0; i < plan->n_queries; i++)
+    operation_count_add(&out->cost.token, plan->query[i], s->polynomial->n_terms, seen);
+  out->cost.token.arithmetic +=
+      2 * plan->first_product[plan->p->n_weights] * s->polynomial->n_terms + 2 * plan->n_gains;
   return true;
 }

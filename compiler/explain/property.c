@@ -35,12 +35,15 @@ property property_proved(verdict holds, const char *reason) {
 
 property property_measured(long double deviation, const char *reason) {
   return (property){.holds = deviation <= PROPERTY_TOLERANCE ? VERDICT_YES : VERDICT_NO,
-                    .has_deviation = true, .deviation = deviation, .reason = reason};
+                    .has_deviation = true,
+                    .deviation = deviation,
+                    .reason = reason};
 }
 
 property property_confirmed(property_name name, const char *reason, property measured) {
   if (measured.holds != VERDICT_YES)
-    diag_bug("explain", "'%s' is proved (%s), but measured to be off by %Lg", property_label(name), reason, measured.deviation);
+    diag_bug("explain", "'%s' is proved (%s), but measured to be off by %Lg", property_label(name), reason,
+             measured.deviation);
   measured.proved = true;
   measured.reason = reason;
   return measured;
@@ -93,7 +96,8 @@ static const char *reason_of(arena *a, long double deviation, const char *what) 
 }
 
 property measure_translation(arena *a, const property_probe *p, uint64_t *random) {
-  long double *here = arena_array(a, long double, p->n_values), *there = arena_array(a, long double, p->n_values), worst = 0;
+  long double *here = arena_array(a, long double, p->n_values), *there = arena_array(a, long double, p->n_values),
+              worst = 0;
   for (int sample = 0; sample < p->samples; sample++) {
     double from[SPEC_MAX_AXES], to[SPEC_MAX_AXES], step[SPEC_MAX_AXES];
     draw(p, random, 0, REACH, from);
@@ -113,7 +117,8 @@ property measure_translation(arena *a, const property_probe *p, uint64_t *random
 
 property measure_rotation(arena *a, const property_probe *p, uint64_t *random) {
   if (p->n_axes == 1) return property_proved(VERDICT_NOT_APPLICABLE, "one axis cannot turn");
-  long double *here = arena_array(a, long double, p->n_values), *there = arena_array(a, long double, p->n_values), worst = 0;
+  long double *here = arena_array(a, long double, p->n_values), *there = arena_array(a, long double, p->n_values),
+              worst = 0;
   for (int sample = 0; sample < p->samples; sample++) {
     double from[SPEC_MAX_AXES], to[SPEC_MAX_AXES];
     draw(p, random, 0, REACH, from);
@@ -142,13 +147,17 @@ property measure_decay(arena *a, const property_probe *p, uint64_t *random) {
       highest = isnan(likeness) ? INFINITY : fmaxl(highest, likeness);
       mean += likeness / (p->samples * (OCTAVES - FAR_OCTAVE));
     }
-  return (property){.holds = highest < FAR_SCORE ? VERDICT_ON_AVERAGE : VERDICT_NO, .has_deviation = true, .deviation = highest,
-                    .reason = arena_printf(a, "equal q and k score at most %.2Lf at distances of %d to %d (%.2Lf in the mean), 1 at none",
-                                           highest, 1 << FAR_OCTAVE, 1 << OCTAVES, mean)};
+  return (property){.holds = highest < FAR_SCORE ? VERDICT_ON_AVERAGE : VERDICT_NO,
+                    .has_deviation = true,
+                    .deviation = highest,
+                    .reason = arena_printf(
+                        a, "equal q and k score at most %.2Lf at distances of %d to %d (%.2Lf in the mean), 1 at none",
+                        highest, 1 << FAR_OCTAVE, 1 << OCTAVES, mean)};
 }
 
 property measure_fall(arena *a, const property_probe *p, uint64_t *random) {
-  long double *near = arena_array(a, long double, 3 * p->n_values), *far = near + p->n_values, *before = far + p->n_values, sum = 0;
+  long double *near = arena_array(a, long double, 3 * p->n_values), *far = near + p->n_values,
+              *before = far + p->n_values, sum = 0;
   int rises = 0, higher = 0, finite = 0; /* what is not finite is masked */
   for (int sample = 0; sample < p->samples; sample++) {
     double from[SPEC_MAX_AXES], direction[SPEC_MAX_AXES], to[SPEC_MAX_AXES];
@@ -169,9 +178,13 @@ property measure_fall(arena *a, const property_probe *p, uint64_t *random) {
   }
   long double mean = finite ? sum / finite : -INFINITY;
   verdict holds = higher ? VERDICT_NO : rises ? VERDICT_ON_AVERAGE : VERDICT_YES;
-  const char *text = holds == VERDICT_YES  ? "the bias falls at every step of every direction, by %.3Lg in the mean at a distance of %d"
-                     : holds == VERDICT_NO ? "the bias does not fall in every direction: it changes by %.3Lg in the mean at a distance of %d"
-                                           : "the bias falls in every direction, though not at every step: by %.3Lg in the mean at a distance of %d";
-  return (property){.holds = holds, .has_deviation = true, .deviation = mean,
+  const char *text =
+      holds == VERDICT_YES ? "the bias falls at every step of every direction, by %.3Lg in the mean at a distance of %d"
+      : holds == VERDICT_NO
+          ? "the bias does not fall in every direction: it changes by %.3Lg in the mean at a distance of %d"
+          : "the bias falls in every direction, though not at every step: by %.3Lg in the mean at a distance of %d";
+  return (property){.holds = holds,
+                    .has_deviation = true,
+                    .deviation = mean,
                     .reason = arena_printf(a, text, holds == VERDICT_NO ? mean : -mean, 1 << OCTAVES)};
 }

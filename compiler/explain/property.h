@@ -14,14 +14,14 @@
 #include <stdint.h>
 
 /* name, key in JSON, label, what it says.                         ORDER PROPERTY */
-#define PROPERTIES(X)                                                                                              \
-  X(NORM, "norm_kept", "norm kept", "an encoded query is as long as the query")                                    \
+#define PROPERTIES(X) \
+  X(NORM, "norm_kept", "norm kept", "an encoded query is as long as the query") \
   X(TRANSLATION, "translation_invariant", "translation invariant", "scores stay when all positions move by one step") \
-  X(ROTATION, "rotation_invariant", "rotation invariant", "scores stay when all positions turn about the origin")  \
-  X(COMMUTING, "commuting_generators", "commuting generators", "the axes act in any order to one effect")          \
-  X(INVERTIBLE, "invertible", "invertible", "the encoding can be undone where the position is known")              \
-  X(DECAY, "distance_decay", "distance decay", "scores of equal queries and keys fall with distance")              \
-  X(CONTEXT, "context_aware", "context-aware", "what a position does depends on the token's content")              \
+  X(ROTATION, "rotation_invariant", "rotation invariant", "scores stay when all positions turn about the origin") \
+  X(COMMUTING, "commuting_generators", "commuting generators", "the axes act in any order to one effect") \
+  X(INVERTIBLE, "invertible", "invertible", "the encoding can be undone where the position is known") \
+  X(DECAY, "distance_decay", "distance decay", "scores of equal queries and keys fall with distance") \
+  X(CONTEXT, "context_aware", "context-aware", "what a position does depends on the token's content") \
   X(ORIGIN, "identity_at_origin", "identity at the origin", "position 0 changes nothing")
 
 typedef enum property_name {

@@ -10,7 +10,8 @@ enum { MOST_BLOCKS = 64, WORK = 2048, FEWEST_SAMPLES = 8 }; /* WORK: matrices of
 static const uint64_t SEED = 20260101;
 
 void rotor_facts_open(arena *a, const spec *s, double work, rotor_facts *out) {
-  int blocks = s->heads * s->n_blocks, room = s->n_components * s->n_components, most = (int)fmax(1, WORK / work / FEWEST_SAMPLES);
+  int blocks = s->heads * s->n_blocks, room = s->n_components * s->n_components,
+      most = (int)fmax(1, WORK / work / FEWEST_SAMPLES);
   *out = (rotor_facts){.memory = a, .spec = s, .random = SEED};
   out->operands = trial_random_operands(a, s, NUMBER_F32, &out->random);
   if (most > MOST_BLOCKS) most = MOST_BLOCKS;
@@ -29,7 +30,8 @@ void rotor_facts_block(const rotor_facts *f, int index, int *head, int *block) {
 static long double amplitude_of(const spec *s) { return s->inverse ? 1 / (long double)s->amplitude : s->amplitude; }
 
 /* relative = R(from)^T R(to) / amplitude^2 of the index-th block. */
-static void relative_rotation(const rotor_facts *f, int index, const double *from, const double *to, long double *relative) {
+static void relative_rotation(const rotor_facts *f, int index, const double *from, const double *to,
+                              long double *relative) {
   const spec *s = f->spec;
   int n = s->n_components, head, block;
   long double *x = f->matrix[0], *y = f->matrix[1], square = amplitude_of(s) * amplitude_of(s);
@@ -76,7 +78,8 @@ static property norm_property(rotor_facts *f, const rotor_proofs *proofs) {
   const spec *s = f->spec;
   long double worst = 0;
   if (fabsl(amplitude_of(s)) != 1)
-    return property_proved(VERDICT_NO, arena_printf(f->memory, "encoded channels are scaled by %.6Lg", fabsl(amplitude_of(s))));
+    return property_proved(VERDICT_NO,
+                           arena_printf(f->memory, "encoded channels are scaled by %.6Lg", fabsl(amplitude_of(s))));
   for (int i = 0; i < f->looked_at; i++) {
     double position[SPEC_MAX_AXES];
     for (int axis = 0; axis < s->n_axes; axis++) position[axis] = random_uniform(&f->random, 0, 8);
@@ -84,7 +87,8 @@ static property norm_property(rotor_facts *f, const rotor_proofs *proofs) {
     worst = from_identity(s, f->matrix[2], worst);
   }
   if (proofs->orthogonal)
-    return property_confirmed(PROPERTY_NORM, "every generator is a skew matrix, so its exponential is orthogonal", property_measured(worst, ""));
+    return property_confirmed(PROPERTY_NORM, "every generator is a skew matrix, so its exponential is orthogonal",
+                              property_measured(worst, ""));
   return property_measured(worst, "the largest entry of R^T R - I: turns in planes of mixed signature stretch");
 }
 
@@ -100,7 +104,8 @@ static property origin_property(const rotor_facts *f, const rotor_proofs *proofs
     worst = from_identity(s, f->matrix[2], worst);
   }
   property measured = property_measured(worst, "the largest entry of R(0) - I");
-  return linear && s->amplitude == 1 ? property_confirmed(PROPERTY_ORIGIN, "all phases are 0 there", measured) : measured;
+  return linear && s->amplitude == 1 ? property_confirmed(PROPERTY_ORIGIN, "all phases are 0 there", measured)
+                                     : measured;
 }
 
 /* ---- all of them ---- */
@@ -112,14 +117,24 @@ void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out)
     affine = affine && expr_is_affine(s->angle[axis]);
     linear = linear && expr_is_linear(s->angle[axis]);
   }
-  property_probe probe = {.n_axes = s->n_axes, .n_values = f->looked_at * s->n_components * s->n_components, .samples = f->samples,
-                          .pair = probe_pair, .likeness = probe_likeness, .context = f};
-  property commuting = property_measured(proofs->commutator, "the largest commutator of two axes' generators, relative to their sizes");
+  property_probe probe = {.n_axes = s->n_axes,
+                          .n_values = f->looked_at * s->n_components * s->n_components,
+                          .samples = f->samples,
+                          .pair = probe_pair,
+                          .likeness = probe_likeness,
+                          .context = f};
+  property commuting =
+      property_measured(proofs->commutator, "the largest commutator of two axes' generators, relative to their sizes");
   property translation = measure_translation(f->memory, &probe, &f->random);
-  out[PROPERTY_COMMUTING] = proofs->commute ? property_confirmed(PROPERTY_COMMUTING, proofs->why_commute, commuting) : commuting;
-  out[PROPERTY_TRANSLATION] = proofs->commute && proofs->orthogonal && affine
-    ? property_confirmed(PROPERTY_TRANSLATION, "generators commute and are skew, and phases are linear in the position: R(r)^T R(s) = R(s - r)", translation)
-    : translation;
+  out[PROPERTY_COMMUTING] =
+      proofs->commute ? property_confirmed(PROPERTY_COMMUTING, proofs->why_commute, commuting) : commuting;
+  out[PROPERTY_TRANSLATION] =
+      proofs->commute && proofs->orthogonal && affine
+          ? property_confirmed(
+                PROPERTY_TRANSLATION,
+                "generators commute and are skew, and phases are linear in the position: R(r)^T R(s) = R(s - r)",
+                translation)
+          : translation;
   out[PROPERTY_NORM] = norm_property(f, proofs);
   out[PROPERTY_ROTATION] = measure_rotation(f->memory, &probe, &f->random);
   out[PROPERTY_INVERTIBLE] = property_proved(VERDICT_YES, proofs->inverse);

@@ -28,7 +28,8 @@ static const char *component_name(arena *a, const spec_component *c) {
 
 const char *explain_blades_text(arena *a, const spec *s) {
   const char *names = "";
-  for (int i = 0; i < s->n_components; i++) names = arena_printf(a, "%s%s%s", names, i ? ", " : "", component_name(a, &s->component[i]));
+  for (int i = 0; i < s->n_components; i++)
+    names = arena_printf(a, "%s%s%s", names, i ? ", " : "", component_name(a, &s->component[i]));
   return arena_printf(a, "%s of Cl(%d,%d,%d)", names, s->algebra.p, s->algebra.q, s->algebra.r);
 }
 
@@ -64,7 +65,8 @@ const char *explain_generator(arena *a, const spec *s, int axis) {
 static const char *phase_text(arena *a, const spec *s, int axis) {
   const expr *angle = s->angle[axis];
   const char *operands = explain_operands(a, s, &angle, 1);
-  if (!expr_is_affine(angle)) return operands ? arena_printf(a, "nonlinear in the position, from %s", operands) : "nonlinear in the position";
+  if (!expr_is_affine(angle))
+    return operands ? arena_printf(a, "nonlinear in the position, from %s", operands) : "nonlinear in the position";
   if (operands) return arena_printf(a, "from %s", operands);
   double least = INFINITY, most = 0, positions[SPEC_MAX_AXES] = {0};
   int listening = 0;
@@ -93,7 +95,9 @@ static const char *combine_text(arena *a, const spec *s) {
   if (s->combine == COMBINE_MEAN) return "mean: the exponential of the mean of the axes' generators";
   const char *order = "";
   for (int i = 0; i < s->n_axes; i++) order = arena_printf(a, "%s%s%s", order, i ? ", " : "", s->axis[s->order[i]]);
-  return arena_printf(a, s->combine == COMBINE_PRODUCT ? "product, leftmost acts last: %s" : "symmetric product from outside in: %s", order);
+  return arena_printf(
+      a, s->combine == COMBINE_PRODUCT ? "product, leftmost acts last: %s" : "symmetric product from outside in: %s",
+      order);
 }
 
 void explain_blocks(arena *a, const spec *s, explanation *out) {

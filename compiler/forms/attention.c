@@ -2,12 +2,13 @@
  *
  *   spec -> plan_attention -> emit_attention
  *
- * A bias that is a polynomial comes by way of plan_widen, and has leaves, prepared values and weights as where it widens.
+ * A bias that is a polynomial comes by way of plan_widen, and has leaves, prepared values and weights as where it
+ * widens.
  */
 #include "bench/attention.h"
 #include "cpu/attention/attention.h"
-#include "gpu/attention.h"
 #include "forms/form.h"
+#include "gpu/attention.h"
 
 #include "kernel/attention.h"
 
@@ -17,7 +18,9 @@ static void *build(arena *a, const spec *s) { return attention_plan_build(a, s);
 
 static void print(FILE *out, const void *plan) { attention_plan_print(out, plan); }
 
-static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) { emit_attention(b, a, plan, target, dtypes); }
+static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) {
+  emit_attention(b, a, plan, target, dtypes);
+}
 
 static int per_head(const void *of) {
   const attention_plan *p = of;
@@ -41,10 +44,11 @@ static LLVMValueRef leaf(describer *d, const attention_plan *p, const expr *x) {
   bool gathered = x->op == EXPR_OPERAND;
   LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, count);
   for (int j = 0; j < count; j++)
-    values[j] = gathered ? describe_i32(d, x->offsets[j]) : describe_f64(d, x->op == EXPR_ELEMENT ? x->offsets[j] : x->table[j]);
+    values[j] = gathered ? describe_i32(d, x->offsets[j])
+                         : describe_f64(d, x->op == EXPR_ELEMENT ? x->offsets[j] : x->table[j]);
   LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
-  LLVMValueRef fields[] = {describe_i32(d, gathered ? x->index : -1), describe_i32(d, x->n_heads), gathered ? data : describe_null(d),
-                           gathered ? describe_null(d) : data};
+  LLVMValueRef fields[] = {describe_i32(d, gathered ? x->index : -1), describe_i32(d, x->n_heads),
+                           gathered ? data : describe_null(d), gathered ? describe_null(d) : data};
   return describe_struct(d, "pegen_leaf", fields, 4, sizeof(pegen_leaf));
 }
 
@@ -60,14 +64,19 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
   for (int i = 0; i < count; i++) {
     attention_shape shape = attention_shape_of(p, targets[i]);
     LLVMValueRef attend[DTYPE_COUNT];
-    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) attend[dtype] = describe_function(d, emit_attend_name(a, targets[i], dtype));
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+      attend[dtype] = describe_function(d, emit_attend_name(a, targets[i], dtype));
     LLVMValueRef weigh[DTYPE_COUNT], look[DTYPE_COUNT];
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
       weigh[dtype] = describe_function(d, emit_weigh_name(a, targets[i], dtype));
       look[dtype] = describe_function(d, emit_look_name(a, targets[i], dtype));
     }
-    LLVMValueRef fields[] = {describe_i64(d, shape.lanes), describe_i64(d, shape.vectors), LLVMConstArray2(d->ptr, attend, DTYPE_COUNT),
-                             LLVMConstArray2(d->ptr, look, DTYPE_COUNT), describe_function(d, emit_prepare_name(a, targets[i])), LLVMConstArray2(d->ptr, weigh, DTYPE_COUNT)};
+    LLVMValueRef fields[] = {describe_i64(d, shape.lanes),
+                             describe_i64(d, shape.vectors),
+                             LLVMConstArray2(d->ptr, attend, DTYPE_COUNT),
+                             LLVMConstArray2(d->ptr, look, DTYPE_COUNT),
+                             describe_function(d, emit_prepare_name(a, targets[i])),
+                             LLVMConstArray2(d->ptr, weigh, DTYPE_COUNT)};
     rows[i] = describe_struct(d, "pegen_attention_code", fields, 6, sizeof(pegen_attention_code));
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
@@ -77,19 +86,39 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   const attention_plan *p = of;
   const plan *values = p->columns ? p->columns->values : NULL;
   int blocks = expr_pool_blocks(p->spec->pool);
-  LLVMValueRef fields[] = {describe_i64(d, p->value_dim), describe_i64(d, attention_is_placed(p)), describe_i64(d, p->hides), describe_i64(d, p->by_rows),
-                           describe_i64(d, blocks), describe_i64(d, values ? values->n_leaves : p->n_leaves), values ? describe_leaves(d, values) : leaves(d, p),
-                           describe_i64(d, p->indexed), describe_i64(d, values ? values->lanes : blocks),
-                           describe_i64(d, values ? p->columns->p->n_weights : 0), describe_i64(d, values ? emit_prepared_bytes(values) : 0),
+  LLVMValueRef fields[] = {describe_i64(d, p->value_dim),
+                           describe_i64(d, attention_is_placed(p)),
+                           describe_i64(d, p->hides),
+                           describe_i64(d, p->by_rows),
+                           describe_i64(d, blocks),
+                           describe_i64(d, values ? values->n_leaves : p->n_leaves),
+                           values ? describe_leaves(d, values) : leaves(d, p),
+                           describe_i64(d, p->indexed),
+                           describe_i64(d, values ? values->lanes : blocks),
+                           describe_i64(d, values ? p->columns->p->n_weights : 0),
+                           describe_i64(d, values ? emit_prepared_bytes(values) : 0),
                            target_rows(d, p, targets, n_targets)};
-  return describe_global(d, "attention", describe_struct(d, "pegen_attention", fields, 12, sizeof(pegen_attention)), true);
+  return describe_global(d, "attention", describe_struct(d, "pegen_attention", fields, 12, sizeof(pegen_attention)),
+                         true);
 }
 
-static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) { return emit_ptx_attention_program(a, plan, dtypes); }
+static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {
+  return emit_ptx_attention_program(a, plan, dtypes);
+}
 
 const form form_attention = {
-    .name = "attention", .explain = explain_attention,
+    .name = "attention",
+    .explain = explain_attention,
     .entries = {.attention = "pegen_driver_attention", .workspace = "pegen_driver_workspace"},
-    .takes = takes, .plan = build, .print = print, .imports = emit_attention_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash, .gpu = gpu, .check = &check_attention, .bench = bench_attention,
+    .takes = takes,
+    .plan = build,
+    .print = print,
+    .imports = emit_attention_imports,
+    .emit_cpu = emit,
+    .describe = describe,
+    .per_head = per_head,
+    .hash = hash,
+    .gpu = gpu,
+    .check = &check_attention,
+    .bench = bench_attention,
 };

@@ -2,11 +2,11 @@
  *
  *   spec -> group (block program) -> plan -> emit_cpu, or emit_ptx
  */
+#include "algebra/block_of_four.h"
 #include "algebra/dense_vectors.h"
 #include "base/diag.h"
 #include "cpu/rotors.h"
 #include "forms/form.h"
-#include "algebra/block_of_four.h"
 #include "plan/plan.h"
 
 #include "kernel/loop.h"
@@ -31,7 +31,9 @@ static void *build_four(arena *a, const spec *s) {
 
 static void print(FILE *out, const void *plan) { plan_print(out, plan); }
 
-static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) { emit_cpu(b, a, plan, target, dtypes); }
+static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) {
+  emit_cpu(b, a, plan, target, dtypes);
+}
 
 static int per_head(const void *of) {
   const plan *p = of;
@@ -40,7 +42,8 @@ static int per_head(const void *of) {
 
 static void hash(describe_hash *h, const void *of) {
   const plan *p = of;
-  for (int i = 0; i < p->spec->n_components * p->spec->n_components; i++) describe_hash_expr(h, p->program->matrix.entry[i]);
+  for (int i = 0; i < p->spec->n_components * p->spec->n_components; i++)
+    describe_hash_expr(h, p->program->matrix.entry[i]);
 }
 
 /* ---- pegen_blades ---- */
@@ -50,8 +53,10 @@ static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, 
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
     LLVMValueRef encode[DTYPE_COUNT * 2];
-    for (int e = 0; e < DTYPE_COUNT * 2; e++) encode[e] = describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2));
-    LLVMValueRef fields[] = {describe_function(d, emit_prepare_name(a, targets[i])), LLVMConstArray2(d->ptr, encode, DTYPE_COUNT * 2),
+    for (int e = 0; e < DTYPE_COUNT * 2; e++)
+      encode[e] = describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2));
+    LLVMValueRef fields[] = {describe_function(d, emit_prepare_name(a, targets[i])),
+                             LLVMConstArray2(d->ptr, encode, DTYPE_COUNT * 2),
                              describe_function(d, emit_values_name(a, targets[i]))};
     rows[i] = describe_struct(d, "pegen_target_code", fields, 3, sizeof(pegen_target_code));
   }
@@ -60,8 +65,12 @@ static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, 
 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan *p = of;
-  LLVMValueRef fields[] = {describe_i64(d, p->spec->n_blocks), describe_i64(d, p->lanes), describe_i64(d, p->n_leaves), describe_leaves(d, p),
-                           describe_i64(d, emit_prepared_bytes(p)), target_rows(d, targets, n_targets),
+  LLVMValueRef fields[] = {describe_i64(d, p->spec->n_blocks),
+                           describe_i64(d, p->lanes),
+                           describe_i64(d, p->n_leaves),
+                           describe_leaves(d, p),
+                           describe_i64(d, emit_prepared_bytes(p)),
+                           target_rows(d, targets, n_targets),
                            describe_i64(d, emit_values_bytes(p))};
   return describe_global(d, "blades", describe_struct(d, "pegen_blades", fields, 7, sizeof(pegen_blades)), true);
 }
@@ -102,22 +111,55 @@ static void hash_sum(describe_hash *h, const void *of) {
 }
 
 const form form_additive = {
-    .name = "additive", .explain = explain_additive,
+    .name = "additive",
+    .explain = explain_additive,
     .entries = {.encode = "pegen_driver_encode", .workspace = "pegen_driver_workspace"},
-    .takes = takes_sum, .plan = build_sum, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash_sum, .check = &check_additive, .gpu = gpu,
+    .takes = takes_sum,
+    .plan = build_sum,
+    .print = print,
+    .imports = emit_cpu_imports,
+    .emit_cpu = emit,
+    .describe = describe,
+    .per_head = per_head,
+    .hash = hash_sum,
+    .check = &check_additive,
+    .gpu = gpu,
 };
 
 const form form_blades = {
-    .name = "blades", .explain = explain_blades,
-    .entries = {.encode = "pegen_driver_encode", .prepare = "pegen_driver_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_driver_table_bytes"},
-    .takes = takes, .plan = build, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash, .check = &check_rotors, .gpu = gpu,
+    .name = "blades",
+    .explain = explain_blades,
+    .entries = {.encode = "pegen_driver_encode",
+                .prepare = "pegen_driver_prepare",
+                .workspace = "pegen_driver_workspace",
+                .table_bytes = "pegen_driver_table_bytes"},
+    .takes = takes,
+    .plan = build,
+    .print = print,
+    .imports = emit_cpu_imports,
+    .emit_cpu = emit,
+    .describe = describe,
+    .per_head = per_head,
+    .hash = hash,
+    .check = &check_rotors,
+    .gpu = gpu,
 };
 
 const form form_dense_four = {
-    .name = "blades", .explain = explain_dense,
-    .entries = {.encode = "pegen_driver_encode", .prepare = "pegen_driver_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_driver_table_bytes"},
-    .takes = takes_four, .plan = build_four, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash, .check = &check_rotors, .gpu = gpu,
+    .name = "blades",
+    .explain = explain_dense,
+    .entries = {.encode = "pegen_driver_encode",
+                .prepare = "pegen_driver_prepare",
+                .workspace = "pegen_driver_workspace",
+                .table_bytes = "pegen_driver_table_bytes"},
+    .takes = takes_four,
+    .plan = build_four,
+    .print = print,
+    .imports = emit_cpu_imports,
+    .emit_cpu = emit,
+    .describe = describe,
+    .per_head = per_head,
+    .hash = hash,
+    .check = &check_rotors,
+    .gpu = gpu,
 };

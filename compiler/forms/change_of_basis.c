@@ -3,11 +3,11 @@
  *   spec -> plan_basis (a block program, and the head as one dense block) -> emit_basis; driver: kernel/dense.c
  */
 #include "cpu/change_of_basis.h"
-#include "cpu/rotors.h"
 #include "cpu/dense.h"
-#include "gpu/change_of_basis.h"
+#include "cpu/rotors.h"
 #include "explain/words.h"
 #include "forms/form.h"
+#include "gpu/change_of_basis.h"
 
 #include "kernel/dense.h"
 
@@ -17,7 +17,9 @@ static void *build(arena *a, const spec *s) { return plan_basis_build(a, s); }
 
 static void print(FILE *out, const void *plan) { plan_basis_print(out, plan); }
 
-static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) { emit_basis(b, a, plan, target, dtypes); }
+static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) {
+  emit_basis(b, a, plan, target, dtypes);
+}
 
 static int per_head(const void *of) {
   const plan_basis *p = of;
@@ -43,9 +45,18 @@ static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, 
     const cpu_target *t = targets[i];
     LLVMValueRef apply[DTYPE_COUNT], act[DTYPE_COUNT] = {null, null, null};
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) apply[dtype] = describe_function(d, emit_apply_name(a, t, dtype));
-    LLVMValueRef fields[] = {describe_i64(d, 1), describe_i64(d, 0), describe_i64(d, 0), describe_function(d, emit_prepare_name(a, t)),
-                             describe_function(d, emit_rotor_name(a, t)), describe_function(d, emit_form_name(a, t, false)), null,
-                             LLVMConstArray2(d->ptr, apply, DTYPE_COUNT), null, null, null, LLVMConstArray2(d->ptr, act, DTYPE_COUNT)};
+    LLVMValueRef fields[] = {describe_i64(d, 1),
+                             describe_i64(d, 0),
+                             describe_i64(d, 0),
+                             describe_function(d, emit_prepare_name(a, t)),
+                             describe_function(d, emit_rotor_name(a, t)),
+                             describe_function(d, emit_form_name(a, t, false)),
+                             null,
+                             LLVMConstArray2(d->ptr, apply, DTYPE_COUNT),
+                             null,
+                             null,
+                             null,
+                             LLVMConstArray2(d->ptr, act, DTYPE_COUNT)};
     rows[i] = describe_struct(d, "pegen_dense_code", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense_code));
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
@@ -60,11 +71,23 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
     if (bytes > coefficients) coefficients = bytes;
   }
   LLVMValueRef basis = describe_global(d, "basis", describe_skew(d, &s->basis->matrix, 1), true);
-  LLVMValueRef fields[] = {describe_i64(d, s->head_dim), describe_i64(d, 1), describe_i64(d, 1), describe_i64(d, (coefficients + 7) / 8),
-                           describe_i64(d, s->inverse), describe_i64(d, 0), describe_i64(d, 0), describe_null(d), basis,
-                           describe_i64(d, s->n_blocks), describe_i64(d, p->turns->lanes), describe_i64(d, p->turns->n_leaves),
-                           describe_leaves(d, p->turns), describe_i64(d, emit_prepared_bytes(p->turns)), target_rows(d, targets, n_targets)};
-  return describe_global(d, "dense", describe_struct(d, "pegen_dense", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense)), true);
+  LLVMValueRef fields[] = {describe_i64(d, s->head_dim),
+                           describe_i64(d, 1),
+                           describe_i64(d, 1),
+                           describe_i64(d, (coefficients + 7) / 8),
+                           describe_i64(d, s->inverse),
+                           describe_i64(d, 0),
+                           describe_i64(d, 0),
+                           describe_null(d),
+                           basis,
+                           describe_i64(d, s->n_blocks),
+                           describe_i64(d, p->turns->lanes),
+                           describe_i64(d, p->turns->n_leaves),
+                           describe_leaves(d, p->turns),
+                           describe_i64(d, emit_prepared_bytes(p->turns)),
+                           target_rows(d, targets, n_targets)};
+  return describe_global(
+      d, "dense", describe_struct(d, "pegen_dense", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense)), true);
 }
 
 /* ---- explain ---- */
@@ -73,21 +96,36 @@ static bool explain(arena *a, const spec *s, explanation *out) {
   if (!(s->dense ? explain_dense : explain_blades)(a, s, out)) return false;
   const plan_basis *p = plan_basis_build(a, s);
   if (!p) return false;
-  const char *change = s->inverse ? "then the transposed Cayley transform of the head" : "after the Cayley transform of the head";
+  const char *change =
+      s->inverse ? "then the transposed Cayley transform of the head" : "after the Cayley transform of the head";
   out->normal_form = arena_printf(a, "%s, %s; one matrix a token, which NAME_prepare forms", out->normal_form, change);
   out->cost.per_head = p->per_head;
   out->cost.token.arithmetic += s->head_dim * out->cost.row_operations;
   out->cost.row_operations = 2 * s->head_dim * s->head_dim;
   out->entries_precision = NULL; /* no channel is a block's own */
-  out->rows_precision = "float32 within 2^-20 of the row's norm; bfloat16 and float16 half a unit in the last place more";
+  out->rows_precision =
+      "float32 within 2^-20 of the row's norm; bfloat16 and float16 half a unit in the last place more";
   return true;
 }
 
-static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) { return emit_ptx_basis_program(a, plan, dtypes); }
+static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {
+  return emit_ptx_basis_program(a, plan, dtypes);
+}
 
 const form form_basis = {
-    .name = "dense", .explain = explain,
-    .entries = {.encode = "pegen_dense_encode", .prepare = "pegen_dense_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_dense_table_bytes"},
-    .takes = takes, .plan = build, .print = print, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash, .gpu = gpu, .check = &check_rotors,
+    .name = "dense",
+    .explain = explain,
+    .entries = {.encode = "pegen_dense_encode",
+                .prepare = "pegen_dense_prepare",
+                .workspace = "pegen_driver_workspace",
+                .table_bytes = "pegen_dense_table_bytes"},
+    .takes = takes,
+    .plan = build,
+    .print = print,
+    .emit_cpu = emit,
+    .describe = describe,
+    .per_head = per_head,
+    .hash = hash,
+    .gpu = gpu,
+    .check = &check_rotors,
 };

@@ -2,25 +2,28 @@
  *
  *   spec -> plan_dense -> emit_dense
  */
-#include "cpu/rotors.h"
 #include "cpu/dense.h"
 #include "cpu/exponential.h"
+#include "cpu/rotors.h"
+#include "forms/form.h"
 #include "gpu/dense.h"
 #include "gpu/matrix.h"
-#include "forms/form.h"
 #include "plan/dense.h"
 
 #include "kernel/dense.h"
 
 static bool takes(const spec *s) {
-  return s->dense && (s->dense->schur || s->n_components > 4) && !s->basis && !s->polynomial && !s->pairwise && !s->additive;
+  return s->dense && (s->dense->schur || s->n_components > 4) && !s->basis && !s->polynomial && !s->pairwise &&
+         !s->additive;
 }
 
 static void *build(arena *a, const spec *s) { return plan_dense_build(a, s); }
 
 static void print(FILE *out, const void *plan) { plan_dense_print(out, plan); }
 
-static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) { emit_dense(b, a, plan, target, dtypes); }
+static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) {
+  emit_dense(b, a, plan, target, dtypes);
+}
 
 static int per_head(const void *of) {
   const plan_dense *p = of;
@@ -63,11 +66,17 @@ static LLVMValueRef target_rows(describer *d, const plan_dense *p, const cpu_tar
       act[dtype] = describe_function(d, emit_act_name(a, t, dtype)); /* NULL where there is none */
     }
     const char *form = emit_form_name(a, t, false);
-    LLVMValueRef fields[] = {describe_i64(d, unit), describe_i64(d, p->spec->dense->schur || size > DENSE_IN_LANES ? 0 : unit),
-                             describe_i64(d, (size + lanes - 1) / lanes * lanes), describe_function(d, emit_prepare_name(a, t)),
-                             describe_function(d, emit_angles_name(a, t)), describe_function(d, emit_form_name(a, t, false)),
-                             describe_function(d, emit_form_name(a, t, true)), LLVMConstArray2(d->ptr, apply, DTYPE_COUNT), describe_function(d, emit_stream_name(a, t)),
-                             describe_function(d, arena_printf(a, "%s_sum", form)), describe_function(d, arena_printf(a, "%s_bound", form)),
+    LLVMValueRef fields[] = {describe_i64(d, unit),
+                             describe_i64(d, p->spec->dense->schur || size > DENSE_IN_LANES ? 0 : unit),
+                             describe_i64(d, (size + lanes - 1) / lanes * lanes),
+                             describe_function(d, emit_prepare_name(a, t)),
+                             describe_function(d, emit_angles_name(a, t)),
+                             describe_function(d, emit_form_name(a, t, false)),
+                             describe_function(d, emit_form_name(a, t, true)),
+                             LLVMConstArray2(d->ptr, apply, DTYPE_COUNT),
+                             describe_function(d, emit_stream_name(a, t)),
+                             describe_function(d, arena_printf(a, "%s_sum", form)),
+                             describe_function(d, arena_printf(a, "%s_bound", form)),
                              LLVMConstArray2(d->ptr, act, DTYPE_COUNT)};
     rows[i] = describe_struct(d, "pegen_dense_code", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense_code));
   }
@@ -77,20 +86,44 @@ static LLVMValueRef target_rows(describer *d, const plan_dense *p, const cpu_tar
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan_dense *p = of;
   const spec *s = p->spec;
-  LLVMValueRef fields[] = {describe_i64(d, s->n_components), describe_i64(d, s->n_blocks), describe_i64(d, p->n_generators),
-                           describe_i64(d, plan_dense_angle_lanes(p)), describe_i64(d, s->inverse), describe_i64(d, p->is_f64), describe_i64(d, s->dense->schur),
-                           generators(d, p), describe_null(d), describe_i64(d, s->n_blocks), describe_i64(d, p->angles->lanes), describe_i64(d, p->angles->n_leaves),
-                           describe_leaves(d, p->angles), describe_i64(d, emit_prepared_bytes(p->angles)), target_rows(d, p, targets, n_targets)};
-  return describe_global(d, "dense", describe_struct(d, "pegen_dense", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense)), true);
+  LLVMValueRef fields[] = {describe_i64(d, s->n_components),
+                           describe_i64(d, s->n_blocks),
+                           describe_i64(d, p->n_generators),
+                           describe_i64(d, plan_dense_angle_lanes(p)),
+                           describe_i64(d, s->inverse),
+                           describe_i64(d, p->is_f64),
+                           describe_i64(d, s->dense->schur),
+                           generators(d, p),
+                           describe_null(d),
+                           describe_i64(d, s->n_blocks),
+                           describe_i64(d, p->angles->lanes),
+                           describe_i64(d, p->angles->n_leaves),
+                           describe_leaves(d, p->angles),
+                           describe_i64(d, emit_prepared_bytes(p->angles)),
+                           target_rows(d, p, targets, n_targets)};
+  return describe_global(
+      d, "dense", describe_struct(d, "pegen_dense", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense)), true);
 }
 
 static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {
-  return emit_ptx_dense_fits(a, plan) ? emit_ptx_dense_program(a, plan, dtypes) : emit_ptx_matrix_program(a, plan, dtypes);
+  return emit_ptx_dense_fits(a, plan) ? emit_ptx_dense_program(a, plan, dtypes)
+                                      : emit_ptx_matrix_program(a, plan, dtypes);
 }
 
 const form form_dense = {
-    .name = "dense", .explain = explain_dense,
-    .entries = {.encode = "pegen_dense_encode", .prepare = "pegen_dense_prepare", .workspace = "pegen_driver_workspace", .table_bytes = "pegen_dense_table_bytes"},
-    .takes = takes, .plan = build, .print = print, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash, .check = &check_rotors, .gpu = gpu,
+    .name = "dense",
+    .explain = explain_dense,
+    .entries = {.encode = "pegen_dense_encode",
+                .prepare = "pegen_dense_prepare",
+                .workspace = "pegen_driver_workspace",
+                .table_bytes = "pegen_dense_table_bytes"},
+    .takes = takes,
+    .plan = build,
+    .print = print,
+    .emit_cpu = emit,
+    .describe = describe,
+    .per_head = per_head,
+    .hash = hash,
+    .check = &check_rotors,
+    .gpu = gpu,
 };

@@ -4,11 +4,15 @@
 #include "base/diag.h"
 
 /* The first that takes a description has it: special before general. */
-static const form *const forms[] = {&form_attention, &form_polynomial, &form_additive, &form_blades, &form_dense_four, &form_dense, &form_basis};
+static const form *const forms[] = {&form_attention,  &form_polynomial, &form_additive, &form_blades,
+                                    &form_dense_four, &form_dense,      &form_basis};
 
 const form *form_of(const spec *s) {
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
     if (forms[i]->takes(s)) return forms[i];
-  diag_error(s->file, s->line, "no kernel can be made of what '%s' says together; expected blocks of blades, or dense blocks without a change of basis", s->name);
+  diag_error(s->file, s->line,
+             "no kernel can be made of what '%s' says together; expected blocks of blades, or dense blocks without a "
+             "change of basis",
+             s->name);
   return NULL;
 }

@@ -9,13 +9,13 @@
 #define PEGEN_FORMS_FORM_H
 
 #include "bench/bench.h"
-#include "verify/check_kind.h"
-#include "object/describe.h"
 #include "explain/explain.h"
-#include "mlir/ir.h"
-#include "spec/spec.h"
-#include "object/target.h"
 #include "gpu/target.h"
+#include "mlir/ir.h"
+#include "object/describe.h"
+#include "object/target.h"
+#include "spec/spec.h"
+#include "verify/check_kind.h"
 
 #include <stdio.h>
 
@@ -38,12 +38,13 @@ struct form {
   void (*emit_cpu)(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes);
   /* The constant behind pegen_driver.form, with the targets' functions in it. */
   LLVMValueRef (*describe)(describer *d, const void *plan, const cpu_target *const *targets, int n_targets);
-  /* Whether heads differ, so that a call must have the heads the kernel was made for: a PEGEN_PER_HEAD_ of kernel/loop.h. */
+  /* Whether heads differ, so that a call must have the heads the kernel was made for: a PEGEN_PER_HEAD_ of
+   * kernel/loop.h. */
   int (*per_head)(const void *plan);
   /* Adds to a hash whatever of the description's mathematics is in no field that object/describe.c hashes itself. */
   void (*hash)(describe_hash *state, const void *plan);
-  /* Channels that encode writes of rows of a number type (DTYPE_): head_dim, unless the encoding widens. NULL: head_dim.
-   * *columns receives the meaning of each channel beyond head_dim. */
+  /* Channels that encode writes of rows of a number type (DTYPE_): head_dim, unless the encoding widens. NULL:
+   * head_dim. *columns receives the meaning of each channel beyond head_dim. */
   int (*out_dim)(arena *a, const void *plan, int dtype, const char ***columns);
   const check_kind *check; /* what pegen check does */
   bench_function *bench;   /* what pegen bench does; NULL: encode beside a loop that moves the same bytes */

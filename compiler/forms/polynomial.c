@@ -3,9 +3,9 @@
  *   spec -> polynomial (weights and shapes) -> plan_widen (columns) -> emit_widen
  */
 #include "cpu/rotors.h"
-#include "gpu/widen.h"
 #include "cpu/widen.h"
 #include "forms/form.h"
+#include "gpu/widen.h"
 #include "plan/widen.h"
 
 #include "kernel/loop.h"
@@ -16,7 +16,9 @@ static void *build(arena *a, const spec *s) { return plan_widen_build(a, s); }
 
 static void print(FILE *out, const void *plan) { plan_widen_print(out, plan); }
 
-static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) { emit_widen(b, a, plan, target, dtypes); }
+static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) {
+  emit_widen(b, a, plan, target, dtypes);
+}
 
 static int per_head(const void *of) {
   const plan_widen *p = of;
@@ -51,7 +53,8 @@ static LLVMValueRef target_rows(describer *d, const plan_widen *p, const cpu_tar
       bool wide = f / 2 % 2 && p->spec->n_inputs > 0;
       widen[f] = describe_function(d, emit_widen_name(a, targets[i], f / 4, wide, f % 2));
     }
-    LLVMValueRef fields[] = {describe_function(d, emit_prepare_name(a, targets[i])), LLVMConstArray2(d->ptr, widen, DTYPE_COUNT * 4)};
+    LLVMValueRef fields[] = {describe_function(d, emit_prepare_name(a, targets[i])),
+                             LLVMConstArray2(d->ptr, widen, DTYPE_COUNT * 4)};
     rows[i] = describe_struct(d, "pegen_widen_code", fields, 2, sizeof(pegen_widen_code));
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
@@ -59,16 +62,32 @@ static LLVMValueRef target_rows(describer *d, const plan_widen *p, const cpu_tar
 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan_widen *p = of;
-  LLVMValueRef fields[] = {describe_i64(d, p->spec->n_blocks), describe_i64(d, p->values->lanes), describe_i64(d, p->values->n_leaves),
-                           describe_leaves(d, p->values), describe_i64(d, emit_prepared_bytes(p->values)), target_rows(d, p, targets, n_targets)};
+  LLVMValueRef fields[] = {describe_i64(d, p->spec->n_blocks),
+                           describe_i64(d, p->values->lanes),
+                           describe_i64(d, p->values->n_leaves),
+                           describe_leaves(d, p->values),
+                           describe_i64(d, emit_prepared_bytes(p->values)),
+                           target_rows(d, p, targets, n_targets)};
   return describe_global(d, "widen", describe_struct(d, "pegen_widen", fields, 6, sizeof(pegen_widen)), true);
 }
 
-static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) { return emit_ptx_widen_program(a, plan, dtypes); }
+static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {
+  return emit_ptx_widen_program(a, plan, dtypes);
+}
 
 const form form_polynomial = {
-    .name = "polynomial", .explain = explain_polynomial,
+    .name = "polynomial",
+    .explain = explain_polynomial,
     .entries = {.encode = "pegen_driver_widen", .workspace = "pegen_driver_workspace"},
-    .takes = takes, .plan = build, .print = print, .imports = emit_cpu_imports, .emit_cpu = emit, .describe = describe,
-    .per_head = per_head, .hash = hash, .out_dim = out_dim, .gpu = gpu, .check = &check_widen,
+    .takes = takes,
+    .plan = build,
+    .print = print,
+    .imports = emit_cpu_imports,
+    .emit_cpu = emit,
+    .describe = describe,
+    .per_head = per_head,
+    .hash = hash,
+    .out_dim = out_dim,
+    .gpu = gpu,
+    .check = &check_widen,
 };

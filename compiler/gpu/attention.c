@@ -15,7 +15,14 @@
 
 #include <math.h>
 
-enum { MOST_PAIRS = 16, MOST_SUMS = 16, MOST_ROWS = 4, HELD_QUADS = 8, GROUPS = PEGEN_PTX_BLOCK / ATTEND_LANES, QUAD_CHANNELS = ATTEND_QUAD * ATTEND_LANES };
+enum {
+  MOST_PAIRS = 16,
+  MOST_SUMS = 16,
+  MOST_ROWS = 4,
+  HELD_QUADS = 8,
+  GROUPS = PEGEN_PTX_BLOCK / ATTEND_LANES,
+  QUAD_CHANNELS = ATTEND_QUAD * ATTEND_LANES
+};
 
 /* A maximum no score is expected below: a query that sees nothing keeps it, and its sum stays 0. */
 static const double NOTHING_SEEN = -0x1p126;
@@ -23,13 +30,15 @@ static const double NOTHING_SEEN = -0x1p126;
 static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 static ir_value less(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "slt", x, y); }
 static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, less(b, x, y), x, y); }
-static ir_value short_parameter(attend *t, int index) { return ir_cast(t->b, "arith.trunci", t->parameter[index], t->b->i32); }
+static ir_value short_parameter(attend *t, int index) {
+  return ir_cast(t->b, "arith.trunci", t->parameter[index], t->b->i32);
+}
 
 /* NaN stays: a comparison with it fails, and then y is taken. */
 static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_float(b, "ogt", x, y), x, y); }
 
-/* What goes from one tile of keys to the next: of each of a thread's queries the maximum, its own part of the sum, and its
- * channels of the output; and the keys that are on their way. */
+/* What goes from one tile of keys to the next: of each of a thread's queries the maximum, its own part of the sum, and
+ * its channels of the output; and the keys that are on their way. */
 typedef struct progress {
   ir_value maximum[MOST_ROWS], sum[MOST_ROWS], output[MOST_SUMS]; /* output: [rows][quads] of 4 lanes */
   ir_value *ahead;
@@ -53,7 +62,9 @@ static ir_value score_at(attend *t, ir_value query, ir_value key) {
 }
 
 /* What the thread tells its 8 of a query. */
-static ir_value own_word(attend *t, int row) { return score_at(t, query_of(t, row), add(t->b, t->lane, i32(t->b, t->shape.keys))); }
+static ir_value own_word(attend *t, int row) {
+  return score_at(t, query_of(t, row), add(t->b, t->lane, i32(t->b, t->shape.keys)));
+}
 
 /* What all 8 have told of a query: 8 float32. */
 static void all_words(attend *t, int row, ir_value *words) {
@@ -95,7 +106,8 @@ static void lay_pairs(attend *t, ir_value first_key) {
   ir_value key = add(b, t->lane, mul(b, ir_cast(b, "arith.trunci", keys.index, b->i32), ATTEND_LANES));
   ir_loop rows = ir_for(b, i64(b, 0), i64(b, t->shape.rows));
   ir_value query = add(b, t->group, mul(b, ir_cast(b, "arith.trunci", rows.index, b->i32), GROUPS));
-  ir_store(b, attend_pair(t, query, add(b, t->first, query), key, add(b, first_key, key)), score_at(t, query, key), 4, false);
+  ir_store(b, attend_pair(t, query, add(b, t->first, query), key, add(b, first_key, key)), score_at(t, query, key), 4,
+           false);
   ir_end_for(b, rows);
   ir_end_for(b, keys);
 }
@@ -155,7 +167,8 @@ static void emit_scores(attend *t, key_run *k) {
 
 /* ---- softmax and output ---- */
 
-/* Scores become probabilities up to the row's sum, in shared memory; the thread's rows decay by what their maxima have grown. */
+/* Scores become probabilities up to the row's sum, in shared memory; the thread's rows decay by what their maxima have
+ * grown. */
 static void emit_softmax(attend *t, key_run *k, progress *now) {
   ir *b = t->b;
   const attend_shape *s = &t->shape;
@@ -190,7 +203,8 @@ static void add_values(attend *t, bool spoilt, ir_value *sums) {
   for (int i = 0; i < s->rows; i++) p_row[i] = score_at(t, query_of(t, i), i32(b, 0));
   ir_value v_row = ir_offset(b, t->rows, wide(b, mul(b, t->lane, 4 * ATTEND_QUAD)));
   ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, s->keys / ATTEND_QUAD), count, sums, next);
-  ir_value at = ir_op2(b, "arith.muli", loop.index, i64(b, 4 * ATTEND_QUAD)), keys = ir_offset(b, v_row, ir_op2(b, "arith.muli", at, i64(b, s->key_pitch)));
+  ir_value at = ir_op2(b, "arith.muli", loop.index, i64(b, 4 * ATTEND_QUAD)),
+           keys = ir_offset(b, v_row, ir_op2(b, "arith.muli", at, i64(b, s->key_pitch)));
   for (int i = 0; i < s->rows; i++) p[i] = ir_load(b, four, ir_offset(b, p_row[i], at), 16);
   for (int key = 0; key < ATTEND_QUAD; key++)
     for (int quad = 0; quad < s->quads; quad++) {
@@ -212,7 +226,8 @@ static void emit_output(attend *t, const key_run *k, progress *now) {
   ir_value sums[2][MOST_SUMS];
   for (int i = 0; i < count; i++) {
     types[i] = four;
-    sums[0][i] = sums[1][i] = ir_op2(b, "arith.mulf", now->output[i], ir_broadcast(b, four, k->decay[i / t->shape.quads]));
+    sums[0][i] = sums[1][i] =
+        ir_op2(b, "arith.mulf", now->output[i], ir_broadcast(b, four, k->decay[i / t->shape.quads]));
   }
   ir_value spoilt = ir_compare_int(b, "ne", ir_load(b, b->i32, t->spoilt, 4), i32(b, 0));
   ir_choice choice = ir_choose(b, spoilt, count, types);
@@ -273,7 +288,8 @@ static progress begin_progress(attend *t) {
     p.maximum[i] = ir_float(b, b->f32, NOTHING_SEEN);
     p.sum[i] = ir_float(b, b->f32, 0);
   }
-  for (int i = 0; i < t->shape.rows * t->shape.quads; i++) p.output[i] = ir_float(b, ir_vector(b, ATTEND_QUAD, b->f32), 0);
+  for (int i = 0; i < t->shape.rows * t->shape.quads; i++)
+    p.output[i] = ir_float(b, ir_vector(b, ATTEND_QUAD, b->f32), 0);
   return p;
 }
 
@@ -288,12 +304,14 @@ static const pair *find_origin(attend *t, pair *origin) {
   return origin;
 }
 
-static void emit_tile(attend *t, const attend_rows *k, const attend_rows *v, ir_value first, const pair *origin, progress *now) {
+static void emit_tile(attend *t, const attend_rows *k, const attend_rows *v, ir_value first, const pair *origin,
+                      progress *now) {
   ir *b = t->b;
   key_run run = {.first = first};
   ir_value *values = arena_array(t->memory, ir_value, IR_MAX_RESULTS);
   attend_store(t, k, first, t->keys, now->ahead, false);
-  if (t->places.ptr) attend_copy_places(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, first, t->keys, t->shape.keys, t->places, origin);
+  if (t->places.ptr)
+    attend_copy_places(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, first, t->keys, t->shape.keys, t->places, origin);
   if (attend_has_columns(t->p)) attend_key_columns(t, first);
   ir_wait(b, IR_BARRIER_BLOCK);
   attend_load(t, v, first, t->keys, values);
@@ -310,7 +328,8 @@ static void emit_tile(attend *t, const attend_rows *k, const attend_rows *v, ir_
 /* Keys that some query of the tile sees: [0, end). */
 static ir_value end_of_keys(attend *t) {
   ir *b = t->b;
-  ir_value last = sub(b, smaller(b, add(b, t->first, i32(b, t->shape.queries)), t->tokens), i32(b, 1)), end = limit_of(t, last);
+  ir_value last = sub(b, smaller(b, add(b, t->first, i32(b, t->shape.queries)), t->tokens), i32(b, 1)),
+           end = limit_of(t, last);
   return ir_select(b, less(b, end, i32(b, 0)), i32(b, 0), end);
 }
 
@@ -318,7 +337,8 @@ static void emit_walk(attend *t) {
   ir *b = t->b;
   const attention_plan *p = t->p;
   ir_value of_keys = ir_op2(b, "arith.divui", t->head, short_parameter(t, PEGEN_PTX_ATTENTION_GROUP));
-  attend_rows q = attend_rows_of(t, PEGEN_PTX_ATTENTION_Q, t->head, p->head_dim), k = attend_rows_of(t, PEGEN_PTX_ATTENTION_K, of_keys, p->head_dim);
+  attend_rows q = attend_rows_of(t, PEGEN_PTX_ATTENTION_Q, t->head, p->head_dim),
+              k = attend_rows_of(t, PEGEN_PTX_ATTENTION_K, of_keys, p->head_dim);
   attend_rows v = attend_rows_of(t, PEGEN_PTX_ATTENTION_V, of_keys, p->value_dim);
   ir_value scale = ir_cast(b, "arith.bitcast", short_parameter(t, PEGEN_PTX_ATTENTION_SCALE), b->f32);
   progress now = begin_progress(t);
@@ -333,7 +353,8 @@ static void emit_walk(attend *t) {
   const pair *origin = NULL;
   if (t->places.ptr) {
     origin = find_origin(t, place);
-    attend_copy_places(t, PEGEN_PTX_ATTENTION_POSITIONS, t->first, t->tokens, t->shape.queries, t->query_places, origin);
+    attend_copy_places(t, PEGEN_PTX_ATTENTION_POSITIONS, t->first, t->tokens, t->shape.queries, t->query_places,
+                       origin);
     attend_pair_begin(t);
   }
   ir_value values[IR_MAX_RESULTS], inside[IR_MAX_RESULTS], keys = i32(b, t->shape.keys);
@@ -369,7 +390,8 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   const attend_design *design = program->plan;
   const attention_plan *p = design->p;
   attend t = {.b = b, .memory = a, .p = p, .entry = entry, .shape = design->shape, .described = {.spec = p->spec}};
-  if (t.shape.rows > MOST_ROWS || t.shape.columns > MOST_ROWS || t.shape.rows * t.shape.quads > MOST_SUMS) diag_bug("emit_ptx_attention", "the tile is too large");
+  if (t.shape.rows > MOST_ROWS || t.shape.columns > MOST_ROWS || t.shape.rows * t.shape.quads > MOST_SUMS)
+    diag_bug("emit_ptx_attention", "the tile is too large");
   ptx_function f = ptx_open_function(b, a, entry->name, program->attention->n_parameters, entry->blocks, host);
   t.parameter = f.parameter;
   t.block = f.block;
@@ -380,7 +402,13 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   t.exprs.operands = f.parameter + PEGEN_PTX_ATTENTION_OPERANDS;
   t.exprs.unit = i32(b, 0);
   t.exprs.head = t.head;
-  t.numbers = (row_thread){.b = b, .memory = a, .p = &t.described, .t = entry->tile, .dtype = entry->dtype, .has_bf16 = has_bf16, .parameter = f.parameter};
+  t.numbers = (row_thread){.b = b,
+                           .memory = a,
+                           .p = &t.described,
+                           .t = entry->tile,
+                           .dtype = entry->dtype,
+                           .has_bf16 = has_bf16,
+                           .parameter = f.parameter};
   emit_walk(&t);
   ir_return(b);
 }
@@ -388,37 +416,57 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
 static const thread_tile *make_tile(arena *a, const attend_design *d, int element, int access) {
   thread_tile *t = arena_new(a, thread_tile);
   int blocks = expr_pool_blocks(d->p->spec->pool);
-  *t = (thread_tile){.element = element, .access = access, .lanes = access / element, .n_units = blocks, .n_accesses = 1, .n_blocks = 1, .columns = d->shape.queries};
+  *t = (thread_tile){.element = element,
+                     .access = access,
+                     .lanes = access / element,
+                     .n_units = blocks,
+                     .n_accesses = 1,
+                     .n_blocks = 1,
+                     .columns = d->shape.queries};
   t->block_at = arena_array(a, int, blocks + 1);
   for (int i = 0; i < blocks; i++) t->block_at[i] = i;
   return t;
 }
 
-/* Blocks that a multiprocessor holds: fewer where a thread has much of the output in its registers, and no more is to be had
- * where rows are so long that it has one query. */
+/* Blocks that a multiprocessor holds: fewer where a thread has much of the output in its registers, and no more is to
+ * be had where rows are so long that it has one query. */
 static int blocks_of(const attend_shape *s) { return s->rows == 1 ? 1 : s->rows * s->quads > HELD_QUADS ? 2 : 3; }
 
 static void add_entry(arena *a, ptx_program *program, const attend_design *d, int dtype, bool narrow) {
   int element = dtype == DTYPE_F32 ? 4 : 2, access = narrow ? element : THREAD_PIECE;
-  const char *name = arena_printf(a, "%s_attention_%s%s", program->spec->name, dtype_name[dtype], narrow ? "_narrow" : "");
-  program->entry[program->n_entries++] = (ptx_entry){.name = name, .dtype = dtype, .access = access, .tile = make_tile(a, d, element, access), .flight = d->shape.keys, .blocks = blocks_of(&d->shape)};
+  const char *name =
+      arena_printf(a, "%s_attention_%s%s", program->spec->name, dtype_name[dtype], narrow ? "_narrow" : "");
+  program->entry[program->n_entries++] = (ptx_entry){.name = name,
+                                                     .dtype = dtype,
+                                                     .access = access,
+                                                     .tile = make_tile(a, d, element, access),
+                                                     .flight = d->shape.keys,
+                                                     .blocks = blocks_of(&d->shape)};
 }
 
 static void print_work(FILE *f, const ptx_program *program) {
   const attend_design *design = program->plan;
   const attention_plan *p = design->p;
   fprintf(f, "// attention, head_dim %d, value_dim %d; ", p->head_dim, p->value_dim);
-  if (p->columns) fprintf(f, "%d terms of a bias, as %d columns beside the products", p->spec->n_blocks, p->columns->n_columns);
+  if (p->columns)
+    fprintf(f, "%d terms of a bias, as %d columns beside the products", p->spec->n_blocks, p->columns->n_columns);
   else fprintf(f, "%d operations of a pair beside the products", p->operations);
   fprintf(f, ".\n//\n// entry, bytes of an access\n");
-  for (int i = 0; i < program->n_entries; i++) fprintf(f, "//   %-40s %4d\n", program->entry[i].name, program->entry[i].access);
-  fprintf(f, "// Parameters, 8 bytes each: queries (N), keys (M), heads, heads of q for one of k, causal (0 or 1), scale times log2(e) as float32 bits,\n");
-  fprintf(f, "//   positions of queries, their type (0 f32, 1 f64, 2 i32, 3 i64) and strides (batch, token, axis); the same of keys,\n");
+  for (int i = 0; i < program->n_entries; i++)
+    fprintf(f, "//   %-40s %4d\n", program->entry[i].name, program->entry[i].access);
+  fprintf(f, "// Parameters, 8 bytes each: queries (N), keys (M), heads, heads of q for one of k, causal (0 or 1), "
+             "scale times log2(e) as float32 bits,\n");
+  fprintf(f, "//   positions of queries, their type (0 f32, 1 f64, 2 i32, 3 i64) and strides (batch, token, axis); the "
+             "same of keys,\n");
   fprintf(f, "//   q, k, v, out: address and strides (batch, token, head)");
   const spec *s = p->spec;
   if (s->n_operands) fprintf(f, ",\n//   operands, address and type each (0 f32, 1 f64, 2 f16, 3 bf16):");
   for (int i = 0; i < s->n_operands; i++) fprintf(f, "%s %s", i ? "," : "", s->operand[i].name);
-  for (int i = 0; i < s->n_inputs; i++) fprintf(f, "%s %s", i ? "," : ",\n//   inputs of a query, address, type (as of operands) and strides (batch, token, head) each:", s->input[i].name);
+  for (int i = 0; i < s->n_inputs; i++)
+    fprintf(f, "%s %s",
+            i ? ","
+              : ",\n//   inputs of a query, address, type (as of operands) and strides (batch, token, head) each:",
+            s->input[i].name);
   fprintf(f, ".\n// Strides are in bytes. Grid: x = ceil(queries / %d) * heads * batches.\n", design->shape.queries);
 }
 
@@ -429,7 +477,9 @@ static const attend_design *make_design(arena *a, const attention_plan *p) {
   *d = (attend_design){.p = p, .shape = attend_shape_of(a, p)};
   if (d->shape.rows > 0) return d;
   const char *columns = p->columns ? arena_printf(a, " and %d columns", p->columns->n_columns) : "";
-  diag_error(s->file, s->line, "kernels of this kind are made for processors only: tiles of %d and %d channels%s do not fit in a GPU's shared memory; expected smaller head_dim and value_dim%s, or --target x86-64-v3 or the like",
+  diag_error(s->file, s->line,
+             "kernels of this kind are made for processors only: tiles of %d and %d channels%s do not fit in a GPU's "
+             "shared memory; expected smaller head_dim and value_dim%s, or --target x86-64-v3 or the like",
              p->head_dim, p->value_dim, columns, p->columns ? ", a lower degree" : "");
   return NULL;
 }
@@ -440,9 +490,19 @@ const ptx_program *emit_ptx_attention_program(arena *a, const attention_plan *p,
   if (!design) return NULL;
   ptx_program *program = arena_new(a, ptx_program);
   ptx_attention *attention = arena_new(a, ptx_attention);
-  *attention = (ptx_attention){.n_parameters = PEGEN_PTX_ATTENTION_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT + s->n_inputs * PEGEN_PTX_INPUT_COUNT,
-                               .value_dim = p->value_dim, .placed = attention_is_placed(p), .grid_only = p->by_rows, .indexed = p->indexed};
-  *program = (ptx_program){.spec = s, .plan = design, .per_head = p->per_head, .operations = p->operations, .emit = emit, .print_work = print_work, .attention = attention};
+  *attention = (ptx_attention){.n_parameters = PEGEN_PTX_ATTENTION_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT +
+                                               s->n_inputs * PEGEN_PTX_INPUT_COUNT,
+                               .value_dim = p->value_dim,
+                               .placed = attention_is_placed(p),
+                               .grid_only = p->by_rows,
+                               .indexed = p->indexed};
+  *program = (ptx_program){.spec = s,
+                           .plan = design,
+                           .per_head = p->per_head,
+                           .operations = p->operations,
+                           .emit = emit,
+                           .print_work = print_work,
+                           .attention = attention};
   for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     int lanes = THREAD_PIECE / (dtype == DTYPE_F32 ? 4 : 2);

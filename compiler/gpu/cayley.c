@@ -24,7 +24,8 @@ static void store_quads(matrix_group *g, int set, int part, ir_value quad, const
   ir_value high[QUAD], rest[QUAD];
   for (int i = 0; i < QUAD; i++) high[i] = x[i].hi, rest[i] = low(b, x[i]);
   ir_store(b, ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, high), part_quad(g, set, part, quad), QUAD_BYTES, false);
-  ir_store(b, ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, rest), part_quad(g, set, part + 1, quad), QUAD_BYTES, false);
+  ir_store(b, ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, rest), part_quad(g, set, part + 1, quad), QUAD_BYTES,
+           false);
 }
 
 static void load_quads(matrix_group *g, int set, int part, ir_value quad, pair *x) {
@@ -38,7 +39,8 @@ static void load_quads(matrix_group *g, int set, int part, ir_value quad, pair *
 static void share_pivot(matrix_group *g, int set, ir_value four, int k, const pair *tile) {
   ir *b = g->b;
   ir_branch branch = ir_if(b, is_equal(b, g->row, four));
-  for (int side = 0; side < SIDES; side++) store_quads(g, set, ROW_HIGH, group_side(g, side), tile + (k * SIDES + side) * QUAD);
+  for (int side = 0; side < SIDES; side++)
+    store_quads(g, set, ROW_HIGH, group_side(g, side), tile + (k * SIDES + side) * QUAD);
   ir_end_if(b, branch);
   for (int side = 0; side < SIDES; side++) {
     pair column[ROWS];
@@ -54,7 +56,8 @@ static void share_pivot(matrix_group *g, int set, ir_value four, int k, const pa
  * counting as 0 before. */
 static void eliminate(matrix_group *g, ir_value four, int k, pair *tile) {
   ir *b = g->b;
-  pair column[ROWS], q[SIDES * QUAD], one = {.hi = ir_float(b, b->f32, 1), .lo = zero(b)}, none = {.hi = zero(b), .lo = zero(b)};
+  pair column[ROWS], q[SIDES * QUAD], one = {.hi = ir_float(b, b->f32, 1), .lo = zero(b)},
+                                      none = {.hi = zero(b), .lo = zero(b)};
   int set = k % 2;
   share_pivot(g, set, four, k, tile);
   pair pivots[QUAD];
@@ -95,7 +98,8 @@ void group_cayley(matrix_group *g, bool is_transposed) {
   ir_end_for_with(b, loop, 2 * TILE, current, carried);
   for (int i = 0; i < TILE; i++) {
     pair less = {.hi = group_plus_diagonal(g, i, zero(b), ir_float(b, b->f32, -0.5)), .lo = {NULL}};
-    ir_value half = pair_narrow(b, pair_add_loosely(b, (pair){.hi = carried[2 * i], .lo = carried[2 * i + 1], .is_loose = true}, less));
+    ir_value half = pair_narrow(
+        b, pair_add_loosely(b, (pair){.hi = carried[2 * i], .lo = carried[2 * i + 1], .is_loose = true}, less));
     matrix[i] = ir_op2(b, "arith.addf", half, half);
   }
   if (is_transposed) group_write_transposed(g, GROUP_LEFT, matrix);

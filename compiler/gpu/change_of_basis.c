@@ -2,14 +2,18 @@
 #include "gpu/change_of_basis.h"
 
 #include "base/diag.h"
-#include "gpu/index.h"
 #include "gpu/cayley.h"
+#include "gpu/index.h"
 #include "gpu/team.h"
 
 #include "kernel/launch.h"
 
 /* Tokens that share a C: what inverting costs is then as much as what multiplying some heads' rows does. */
-enum { MOST_SIZE = 64, MOST_TOKENS = 32, BLOCKS = 2 /* of a multiprocessor: registers of eliminating, some 200 a thread */ };
+enum {
+  MOST_SIZE = 64,
+  MOST_TOKENS = 32,
+  BLOCKS = 2 /* of a multiprocessor: registers of eliminating, some 200 a thread */
+};
 
 typedef struct basis {
   const plan_basis *plan;
@@ -21,7 +25,8 @@ typedef struct basis {
   ir_value coefficient[SPEC_MAX_BLADES * SPEC_MAX_BLADES]; /* null: 0 */
 } basis;
 
-/* Tokens that a group goes through, and the groups of a block together: what makes the number of threads a token whole. */
+/* Tokens that a group goes through, and the groups of a block together: what makes the number of threads a token whole.
+ */
 static int tokens_of(const plan_basis *p) {
   int threads = group_threads(p->spec->head_dim);
   if (p->spec->basis->matrix.n_heads > 1) return 1; /* heads differ: so does C */
@@ -63,7 +68,8 @@ static void turn_row(basis *m, ir_value row) {
   int n = s->n_components;
   ir_value at[SPEC_MAX_BLADES], x[SPEC_MAX_BLADES];
   for (int j = 0; j < n; j++) {
-    at[j] = group_row_address(&m->rows, row, emit_thread_index(&m->rows.body->exprs, s->channel + (int64_t)j * s->n_blocks));
+    at[j] = group_row_address(&m->rows, row,
+                              emit_thread_index(&m->rows.body->exprs, s->channel + (int64_t)j * s->n_blocks));
     x[j] = ir_load(b, b->f32, at[j], 4);
   }
   for (int i = 0; i < n; i++) {
@@ -142,7 +148,9 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   t.rows.exprs = &t.exprs;
   t.rows.streams = row_streams(b, t.parameter);
   matrix_group group = group_open(b, entry->name, p->spec->head_dim, t.thread);
-  basis m = {.plan = p, .spec = p->spec, .rows = {.b = b, .memory = a, .spec = p->whole, .body = &t, .group = &group, .unit = i32(b, 0)}};
+  basis m = {.plan = p,
+             .spec = p->spec,
+             .rows = {.b = b, .memory = a, .spec = p->whole, .body = &t, .group = &group, .unit = i32(b, 0)}};
   int tokens = tokens_of(p);
   ir_value line = add(b, mul(b, t.block, PEGEN_PTX_BLOCK / group.threads), group.group), all = ptx_columns(&t);
   ptx_range(&t);
@@ -159,11 +167,16 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
 const ptx_program *emit_ptx_basis_program(arena *a, const plan_basis *p, unsigned dtypes) {
   const spec *s = p->spec;
   if (s->head_dim > MOST_SIZE) {
-    diag_error(s->file, s->line, "kernels of this kind are made for processors only: a GPU changes the basis of heads of up to %d channels; expected a smaller head_dim than %d, weights that pegen_fold_basis has multiplied it into, or --target x86-64-v3 or the like", MOST_SIZE, s->head_dim);
+    diag_error(s->file, s->line,
+               "kernels of this kind are made for processors only: a GPU changes the basis of heads of up to %d "
+               "channels; expected a smaller head_dim than %d, weights that pegen_fold_basis has multiplied it into, "
+               "or --target x86-64-v3 or the like",
+               MOST_SIZE, s->head_dim);
     return NULL;
   }
   ptx_program *program = arena_new(a, ptx_program);
-  *program = (ptx_program){.spec = s, .plan = p, .per_head = p->per_head, .operations = p->turns->token_operations, .emit = emit};
+  *program = (ptx_program){
+      .spec = s, .plan = p, .per_head = p->per_head, .operations = p->turns->token_operations, .emit = emit};
   ptx_add_group_entries(a, program, p->whole, group_threads(s->head_dim) / tokens_of(p), BLOCKS, dtypes);
   return program;
 }

@@ -3,8 +3,8 @@
 
 #include "base/diag.h"
 #include "cpu/rotors.h"
-#include "gpu/index.h"
 #include "gpu/body.h"
+#include "gpu/index.h"
 
 #include "kernel/launch.h"
 
@@ -27,8 +27,12 @@ typedef struct dense {
   ir_value coefficient[MOST_COEFFICIENTS]; /* [slots][size]: the lane's row of every block */
 } dense;
 
-static ir_value least(ir *b, ir_value x, int64_t most) { return ir_select(b, ir_compare_int(b, "slt", x, i32(b, most)), x, i32(b, most)); }
-static ir_value larger(ir *b, const char *compare, ir_value x, ir_value y) { return ir_select(b, ir_compare_float(b, compare, x, y), x, y); }
+static ir_value least(ir *b, ir_value x, int64_t most) {
+  return ir_select(b, ir_compare_int(b, "slt", x, i32(b, most)), x, i32(b, most));
+}
+static ir_value larger(ir *b, const char *compare, ir_value x, ir_value y) {
+  return ir_select(b, ir_compare_float(b, compare, x, y), x, y);
+}
 
 /* ---- shared memory: the stage's rows, then these arrays ---- */
 
@@ -54,10 +58,13 @@ static ir_value scratch(dense *d, int array, ir_value at) {
   int64_t base = 0;
   for (int i = 0; i < array; i++) base += array_bytes(d->size, d->slots, i);
   ir_value memory = ir_shared_address(b, arena_printf(d->memory, "%s_scratch", d->body->entry->name));
-  return ir_offset(b, memory, wide(b, add(b, add(b, mul(b, d->stage.warp, scratch_bytes(d->size, d->slots)), i32(b, base)), at)));
+  return ir_offset(b, memory,
+                   wide(b, add(b, add(b, mul(b, d->stage.warp, scratch_bytes(d->size, d->slots)), i32(b, base)), at)));
 }
 
-static ir_value lane_row(dense *d, int array, ir_value lane) { return scratch(d, array, mul(d->b, lane, lane_bytes(d->size))); }
+static ir_value lane_row(dense *d, int array, ir_value lane) {
+  return scratch(d, array, mul(d->b, lane, lane_bytes(d->size)));
+}
 
 static pair load_pair(dense *d, ir_value row, int column) {
   return pair_load(d->b, ir_offset_const(d->b, row, (int64_t)column * PAIR_BYTES));
@@ -71,8 +78,8 @@ static void store_pair(dense *d, ir_value row, int column, pair x) {
 
 static pair whole(dense *d, pair x) { return x.lo.ptr ? pair_add(d->b, pair_f32(x.hi), pair_f32(x.lo)) : x; }
 
-/* Adds angle times what the raw matrix gives to row `row` of the generator: its own row, or less its column. One after the
- * other, because both together are more registers than a thread has to spare. */
+/* Adds angle times what the raw matrix gives to row `row` of the generator: its own row, or less its column. One after
+ * the other, because both together are more registers than a thread has to spare. */
 static void add_side(dense *d, int axis, int side, ir_value first, pair angle, pair *sum) {
   ir *b = d->b;
   const spec_skew *g = &d->spec->dense->generator[axis];
@@ -80,7 +87,8 @@ static void add_side(dense *d, int axis, int side, ir_value first, pair angle, p
   ir_value offset[MOST_SIZE];
   pair raw[MOST_SIZE], zero = pair_f32(ir_float(b, b->f32, 0));
   for (int j = 0; j < n; j++)
-    offset[j] = side ? add(b, first, add(b, d->row, i32(b, (int64_t)j * n))) : add(b, first, add(b, mul(b, d->row, n), i32(b, j)));
+    offset[j] = side ? add(b, first, add(b, d->row, i32(b, (int64_t)j * n)))
+                     : add(b, first, add(b, mul(b, d->row, n), i32(b, j)));
   emit_thread_elements(&d->body->exprs, g->operand, n, offset, raw);
   for (int j = 0; j < n; j++) {
     const char *counts = g->rule == SKEW_DIFFERENCE ? "ne" : side ? "sgt" : "slt";
@@ -119,8 +127,10 @@ static void share_norms(dense *d, const pair *sum, ir_value *own, ir_value *all)
   ir_wait(b, IR_BARRIER_WARP);
   *own = *all = norm;
   ir_value first = mul(b, d->group, (int64_t)d->size * 4);
-  for (int j = 0; j < d->size; j++) *own = larger(b, "ogt", ir_load(b, b->f32, scratch(d, NORMS, add(b, first, i32(b, j * 4))), 4), *own);
-  for (int lane = 0; lane < d->groups * d->size; lane++) *all = larger(b, "ogt", ir_load(b, b->f32, scratch(d, NORMS, i32(b, lane * 4)), 4), *all);
+  for (int j = 0; j < d->size; j++)
+    *own = larger(b, "ogt", ir_load(b, b->f32, scratch(d, NORMS, add(b, first, i32(b, j * 4))), 4), *own);
+  for (int lane = 0; lane < d->groups * d->size; lane++)
+    *all = larger(b, "ogt", ir_load(b, b->f32, scratch(d, NORMS, i32(b, lane * 4)), 4), *all);
 }
 
 /* row [size] times the block's matrix in `array`: what every lane of the block has put there. */
@@ -202,7 +212,8 @@ static void form_matrices(dense *d) {
   sum_generators(d, sum);
   share_norms(d, sum, &own_norm, &all_norm);
   ir_value count = squarings(d, own_norm), most = squarings(d, all_norm);
-  ir_value factor = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.shli", ir_op2(b, "arith.subi", i32(b, 127), count), i32(b, 23)), b->f32);
+  ir_value factor = ir_cast(b, "arith.bitcast",
+                            ir_op2(b, "arith.shli", ir_op2(b, "arith.subi", i32(b, 127), count), i32(b, 23)), b->f32);
   for (int j = 0; j < d->size; j++) {
     row[j].hi = ir_op2(b, "arith.mulf", sum[j].hi, factor);
     row[j].lo = sum[j].lo.ptr ? ir_op2(b, "arith.mulf", sum[j].lo, factor) : ir_float(b, b->f32, 0);
@@ -232,19 +243,21 @@ static void form_matrices(dense *d) {
 /* Bytes into a row of component j of the lane's block in `slot`. */
 static ir_value channel_at(dense *d, int slot, int j) {
   d->body->exprs.unit = block_of(d, i32(d->b, slot));
-  return mul(d->b, emit_thread_index(&d->body->exprs, d->spec->channel + (int64_t)j * d->spec->n_blocks), d->body->entry->tile->element);
+  return mul(d->b, emit_thread_index(&d->body->exprs, d->spec->channel + (int64_t)j * d->spec->n_blocks),
+             d->body->entry->tile->element);
 }
 
 /* Component `row` of the lane's block in `slot`. */
 static ir_value own_channel_at(dense *d, int slot) {
   ir *b = d->b;
   ir_value at = channel_at(d, slot, 0);
-  for (int j = 1; j < d->size; j++) at = ir_select(b, ir_compare_int(b, "eq", d->row, i32(b, j)), channel_at(d, slot, j), at);
+  for (int j = 1; j < d->size; j++)
+    at = ir_select(b, ir_compare_int(b, "eq", d->row, i32(b, j)), channel_at(d, slot, j), at);
   return at;
 }
 
-/* Bytes of shared memory that are read together: 16 where blocks are made of those, fewer as a block, its place and a row
- * of shared memory demand. Lanes of one block read the same bytes. */
+/* Bytes of shared memory that are read together: 16 where blocks are made of those, fewer as a block, its place and a
+ * row of shared memory demand. Lanes of one block read the same bytes. */
 static int read_bytes(const dense *d) {
   int element = d->body->entry->tile->element, bytes = THREAD_PIECE;
   if (!ptx_has_neighbours(d->spec)) return element;
@@ -261,7 +274,8 @@ static void load_block(dense *d, int slot, int row, ir_value *x) {
   row_place place = {.raw = raw};
   reader.t = &pieces;
   for (int j = 0; j < d->size; j += pieces.lanes) {
-    place.in = ir_offset_const(d->b, stage_address(&d->stage, channel_at(d, slot, j)), (int64_t)row * d->body->entry->tile->pitch);
+    place.in = ir_offset_const(d->b, stage_address(&d->stage, channel_at(d, slot, j)),
+                               (int64_t)row * d->body->entry->tile->pitch);
     emit_row_load(&reader, &place);
     emit_row_unpack(&reader, &place, x + j);
   }
@@ -289,7 +303,8 @@ static void apply(stage *s, void *context) {
   for (int slot = 0; slot < d->slots; slot++) {
     ir_value at = stage_address(s, own_channel_at(d, slot));
     for (int row = 0; row < rows; row++)
-      ir_store(b, emit_row_number(s->rows, sums[row * d->slots + slot]), ir_offset_const(b, at, (int64_t)row * pitch), d->body->entry->tile->element, false);
+      ir_store(b, emit_row_number(s->rows, sums[row * d->slots + slot]), ir_offset_const(b, at, (int64_t)row * pitch),
+               d->body->entry->tile->element, false);
   }
   if (d->encoded.ptr) ir_end_if(b, branch);
 }
@@ -317,7 +332,12 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   ptx_body t = ptx_open(b, a, &angles, entry, has_bf16, host);
   t.rows.exprs = &t.exprs;
   d.body = &t;
-  d.stage = (stage){.rows = &t.rows, .encode = apply, .context = &d, .piece = entry->access, .memory = arena_printf(a, "%s_rows", entry->name), .flight = entry->flight};
+  d.stage = (stage){.rows = &t.rows,
+                    .encode = apply,
+                    .context = &d,
+                    .piece = entry->access,
+                    .memory = arena_printf(a, "%s_rows", entry->name),
+                    .flight = entry->flight};
   ir_shared(b, d.stage.memory, stage_bytes(&angles, entry->tile, entry->access, WARPS));
   ir_shared(b, arena_printf(a, "%s_scratch", entry->name), WARPS * scratch_bytes(d.size, d.slots));
   d.stage.warp = ir_op2(b, "arith.divui", t.thread, i32(b, WARP));
@@ -344,7 +364,14 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
 
 static const thread_tile *make_tile(arena *a, const spec *s, int element) {
   thread_tile *t = arena_new(a, thread_tile);
-  *t = (thread_tile){.element = element, .access = element, .lanes = 1, .n_units = s->n_blocks, .n_accesses = 1, .n_blocks = 1, .columns = 1, .pitch = s->head_dim * element};
+  *t = (thread_tile){.element = element,
+                     .access = element,
+                     .lanes = 1,
+                     .n_units = s->n_blocks,
+                     .n_accesses = 1,
+                     .n_blocks = 1,
+                     .columns = 1,
+                     .pitch = s->head_dim * element};
   t->block_at = arena_array(a, int, s->n_blocks + 1);
   for (int i = 0; i < s->n_blocks; i++) t->block_at[i] = i;
   return t;
@@ -356,18 +383,26 @@ bool emit_ptx_dense_fits(arena *a, const plan_dense *p) {
   int size = s->n_components, slots = size <= MOST_SIZE ? slots_of(s) : 0;
   if (size > MOST_SIZE || slots * size > MOST_COEFFICIENTS) return false;
   const thread_tile *tile = make_tile(a, s, 4);
-  int64_t rows = stage_bytes(p->angles, tile, tile->element, WARPS), wide_rows = stage_bytes(p->angles, tile, THREAD_PIECE, WARPS);
+  int64_t rows = stage_bytes(p->angles, tile, tile->element, WARPS),
+          wide_rows = stage_bytes(p->angles, tile, THREAD_PIECE, WARPS);
   return WARPS * scratch_bytes(size, slots) + (rows > wide_rows ? rows : wide_rows) <= MOST_SHARED;
 }
 
-static void add_entry(ptx_program *program, const plan_dense *p, const char *name, int dtype, const thread_tile *tile, int access) {
-  program->entry[program->n_entries++] = (ptx_entry){.name = name, .dtype = dtype, .access = access, .tile = tile, .flight = stage_flight(p->angles, tile, access), .blocks = 1};
+static void add_entry(ptx_program *program, const plan_dense *p, const char *name, int dtype, const thread_tile *tile,
+                      int access) {
+  program->entry[program->n_entries++] = (ptx_entry){.name = name,
+                                                     .dtype = dtype,
+                                                     .access = access,
+                                                     .tile = tile,
+                                                     .flight = stage_flight(p->angles, tile, access),
+                                                     .blocks = 1};
 }
 
 const ptx_program *emit_ptx_dense_program(arena *a, const plan_dense *p, unsigned dtypes) {
   const spec *s = p->spec;
   ptx_program *program = arena_new(a, ptx_program);
-  *program = (ptx_program){.spec = s, .plan = p, .per_head = p->per_head, .operations = s->n_components * s->n_components, .emit = emit};
+  *program = (ptx_program){
+      .spec = s, .plan = p, .per_head = p->per_head, .operations = s->n_components * s->n_components, .emit = emit};
   for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     const thread_tile *tile = make_tile(a, s, dtype == DTYPE_F32 ? 4 : 2);

@@ -22,8 +22,10 @@ static int direct_flight(const thread_tile *t) {
 /* The best way to rows whose addresses and strides are multiples of 16. */
 static ptx_entry best_entry(arena *a, const plan *p, int element) {
   const thread_tile *direct = thread_tile_widest(a, p, element), *staged = NULL;
-  if (direct->access < THREAD_PIECE || !thread_tile_fills_sectors(direct, p->spec->head_dim)) staged = thread_tile_staged(a, p, element);
-  if (staged && stage_bytes(p, staged, THREAD_PIECE, WARPS) <= STAGE_BYTES) return (ptx_entry){.access = THREAD_PIECE, .tile = staged, .flight = stage_flight(p, staged, THREAD_PIECE)};
+  if (direct->access < THREAD_PIECE || !thread_tile_fills_sectors(direct, p->spec->head_dim))
+    staged = thread_tile_staged(a, p, element);
+  if (staged && stage_bytes(p, staged, THREAD_PIECE, WARPS) <= STAGE_BYTES)
+    return (ptx_entry){.access = THREAD_PIECE, .tile = staged, .flight = stage_flight(p, staged, THREAD_PIECE)};
   return (ptx_entry){.access = direct->access, .tile = direct, .flight = direct_flight(direct)};
 }
 
@@ -38,7 +40,12 @@ static int make_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *ent
     wide->name = name;
     wide->dtype = dtype;
     const thread_tile *narrow = wide->access > element ? thread_tile_build(a, p, element, element) : NULL;
-    if (narrow) entries[count++] = (ptx_entry){.name = arena_printf(a, "%s_narrow", name), .dtype = dtype, .access = element, .tile = narrow, .flight = direct_flight(narrow)};
+    if (narrow)
+      entries[count++] = (ptx_entry){.name = arena_printf(a, "%s_narrow", name),
+                                     .dtype = dtype,
+                                     .access = element,
+                                     .tile = narrow,
+                                     .flight = direct_flight(narrow)};
   }
   return count;
 }
@@ -48,10 +55,13 @@ static int make_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *ent
 static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
 static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
 static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
-static ir_value short_parameter(ptx_body *t, int index) { return ir_cast(t->b, "arith.trunci", t->parameter[index], t->b->i32); }
+static ir_value short_parameter(ptx_body *t, int index) {
+  return ir_cast(t->b, "arith.trunci", t->parameter[index], t->b->i32);
+}
 
 void ptx_positions(ptx_body *t) {
-  ptx_coordinates(t->b, t->p->spec, t->parameter + PEGEN_PTX_POSITIONS, t->column.batch, t->column.token, t->exprs.positions);
+  ptx_coordinates(t->b, t->p->spec, t->parameter + PEGEN_PTX_POSITIONS, t->column.batch, t->column.token,
+                  t->exprs.positions);
 }
 
 /* ---- indices ---- */
@@ -70,7 +80,8 @@ row_column ptx_column_of(void *context, ir_value index) {
   ir *b = t->b;
   if (!t->p->per_head) {
     ir_value tokens = short_parameter(t, PEGEN_PTX_TOKENS);
-    return (row_column){.token = ir_op2(b, "arith.remui", index, tokens), .batch = ir_op2(b, "arith.divui", index, tokens)};
+    return (row_column){.token = ir_op2(b, "arith.remui", index, tokens),
+                        .batch = ir_op2(b, "arith.divui", index, tokens)};
   }
   ir_value heads = i32(b, t->p->spec->heads);
   return (row_column){.token = ir_op2(b, "arith.divui", index, heads),
@@ -138,7 +149,8 @@ static void emit_loop(ptx_body *t, const row_origin *origin, bool copy) {
 }
 
 static ir_value is_in_place(ptx_body *t, int tensor) {
-  return ir_compare_int(t->b, "eq", t->parameter[tensor + PEGEN_PTX_TENSOR_IN], t->parameter[tensor + PEGEN_PTX_TENSOR_OUT]);
+  return ir_compare_int(t->b, "eq", t->parameter[tensor + PEGEN_PTX_TENSOR_IN],
+                        t->parameter[tensor + PEGEN_PTX_TENSOR_OUT]);
 }
 
 static void emit_rotor(ptx_body *t) {
@@ -192,18 +204,25 @@ static void emit_direct(ptx_body *t) {
 static void emit_staged(ptx_body *t) {
   ir *b = t->b;
   const thread_tile *tile = t->entry->tile;
-  stage s = {.rows = &t->rows, .encode = stage_units, .piece = t->entry->access, .memory = arena_printf(t->rows.memory, "%s_rows", t->entry->name), .flight = t->entry->flight};
+  stage s = {.rows = &t->rows,
+             .encode = stage_units,
+             .piece = t->entry->access,
+             .memory = arena_printf(t->rows.memory, "%s_rows", t->entry->name),
+             .flight = t->entry->flight};
   ir_shared(b, s.memory, stage_bytes(t->p, tile, s.piece, WARPS));
   s.warp = ir_op2(b, "arith.divui", t->thread, i32(b, WARP));
   s.lane = ir_op2(b, "arith.remui", t->thread, i32(b, WARP));
-  ir_value columns = ptx_columns(t), warp = add(b, mul(b, t->block, i32(b, WARPS)), s.warp), first = mul(b, warp, i32(b, tile->columns));
+  ir_value columns = ptx_columns(t), warp = add(b, mul(b, t->block, i32(b, WARPS)), s.warp),
+           first = mul(b, warp, i32(b, tile->columns));
   ir_branch inside = ir_if(b, ir_compare_int(b, "ult", first, columns));
   ptx_range(t);
   ir_value units = i32(b, tile->n_units), own = add(b, first, ir_op2(b, "arith.divui", s.lane, units));
   ir_value exists = ir_compare_int(b, "ult", own, columns);
   ptx_set_column(t, ir_op2(b, "arith.remui", s.lane, units), ir_select(b, exists, own, first));
   s.valid = ir_op2(b, "arith.andi", exists, ir_compare_int(b, "ult", s.lane, i32(b, tile->columns * tile->n_units)));
-  if (t->p->spec->skip_tokens > 0) s.valid = ir_op2(b, "arith.andi", s.valid, ir_compare_int(b, "sge", t->column.token, i32(b, t->p->spec->skip_tokens)));
+  if (t->p->spec->skip_tokens > 0)
+    s.valid =
+        ir_op2(b, "arith.andi", s.valid, ir_compare_int(b, "sge", t->column.token, i32(b, t->p->spec->skip_tokens)));
   emit_row_accesses(&t->rows);
   emit_rotor(t);
   stage_begin(&s, first, columns, ptx_column_of, t);
@@ -227,7 +246,9 @@ int ptx_entry_units(const ptx_entry *entry) { return entry->units ? entry->units
 
 bool ptx_entry_waits(const ptx_entry *entry) { return entry->units || entry->tile->columns; }
 
-int emit_ptx_parameters(const spec *s) { return PEGEN_PTX_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT + s->n_inputs * PEGEN_PTX_INPUT_COUNT; }
+int emit_ptx_parameters(const spec *s) {
+  return PEGEN_PTX_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT + s->n_inputs * PEGEN_PTX_INPUT_COUNT;
+}
 
 ptx_function ptx_open_function(ir *b, arena *a, const char *name, int count, int blocks, bool host) {
   if (count > PEGEN_PTX_MAX_PARAMETERS) diag_bug("emit_ptx", "%d parameters", count);
@@ -251,10 +272,17 @@ ptx_function ptx_open_function(ir *b, arena *a, const char *name, int count, int
 
 ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_bf16, bool host) {
   ptx_function f = ptx_open_function(b, a, entry->name, emit_ptx_parameters(p->spec), entry->blocks, host);
-  ptx_body t = {.b = b, .p = p, .entry = entry, .parameter = f.parameter, .block = f.block, .group = f.group, .thread = f.thread};
+  ptx_body t = {
+      .b = b, .p = p, .entry = entry, .parameter = f.parameter, .block = f.block, .group = f.group, .thread = f.thread};
   t.exprs = thread_emitter_create(b, a, p, entry->tile, entry->name);
   t.exprs.operands = f.parameter + PEGEN_PTX_OPERANDS;
-  t.rows = (row_thread){.b = b, .memory = a, .p = p, .t = entry->tile, .dtype = entry->dtype, .has_bf16 = has_bf16, .parameter = f.parameter};
+  t.rows = (row_thread){.b = b,
+                        .memory = a,
+                        .p = p,
+                        .t = entry->tile,
+                        .dtype = entry->dtype,
+                        .has_bf16 = has_bf16,
+                        .parameter = f.parameter};
   return t;
 }
 
@@ -262,7 +290,8 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   const plan *p = program->plan;
   ptx_body t = ptx_open(b, a, p, entry, has_bf16, host);
   t.rows.exprs = &t.exprs;
-  t.rows.coefficient = arena_array(a, ir_value, entry->tile->n_blocks * p->spec->n_components * p->spec->n_components + 1);
+  t.rows.coefficient =
+      arena_array(a, ir_value, entry->tile->n_blocks * p->spec->n_components * p->spec->n_components + 1);
   if (entry->tile->columns) emit_staged(&t);
   else emit_direct(&t);
   ir_return(b);
@@ -270,7 +299,8 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
 
 const ptx_program *emit_ptx_program(arena *a, const plan *p, unsigned dtypes) {
   ptx_program *program = arena_new(a, ptx_program);
-  *program = (ptx_program){.spec = p->spec, .plan = p, .per_head = p->per_head, .operations = p->token_operations, .emit = emit};
+  *program = (ptx_program){
+      .spec = p->spec, .plan = p, .per_head = p->per_head, .operations = p->token_operations, .emit = emit};
   program->n_entries = make_entries(a, p, dtypes, program->entry);
   return program;
 }

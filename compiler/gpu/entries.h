@@ -25,7 +25,8 @@ typedef struct ptx_entry {
   const thread_tile *tile;
   int blocks;       /* of ir_make_kernel */
   int flight;       /* rows whose loads are under way at once */
-  int units;        /* threads of a token, where groups of them share units and wait for one another by barriers of the block; 0: the tile's */
+  int units; /* threads of a token, where groups of them share units and wait for one another by barriers of the block;
+                0: the tile's */
 } ptx_entry;
 
 /* Whether blocks follow one another, each of neighbouring channels. */
@@ -40,10 +41,10 @@ enum { PTX_MAX_ENTRIES = 12 };
 
 /* What the launcher must know of attention entries to check a call as the CPU's driver does. */
 typedef struct ptx_attention {
-  int first_entry;  /* of the program's: it and all after it are of attention */
+  int first_entry; /* of the program's: it and all after it are of attention */
   int n_parameters, value_dim;
-  bool placed;      /* positions are needed */
-  bool grid_only;   /* and must be the built-in grid's */
+  bool placed; /* positions are needed */
+  bool grid_only; /* and must be the built-in grid's */
   unsigned indexed; /* operands that are read by index */
 } ptx_attention;
 
@@ -51,11 +52,12 @@ typedef struct ptx_attention {
 typedef struct ptx_program ptx_program;
 struct ptx_program {
   const spec *spec;
-  const void *plan;      /* the form's */
-  bool per_head;         /* rotors differ from head to head */
-  int operations;        /* of a block and token */
-  const char *summary;   /* in the head of the PTX file, where there are no blocks; NULL: blocks, channels and operations */
-  int n_entries;         /* widest access first within a type */
+  const void *plan; /* the form's */
+  bool per_head; /* rotors differ from head to head */
+  int operations; /* of a block and token */
+  const char
+      *summary; /* in the head of the PTX file, where there are no blocks; NULL: blocks, channels and operations */
+  int n_entries; /* widest access first within a type */
   const ptx_attention *attention; /* NULL: all entries encode */
   ptx_entry entry[PTX_MAX_ENTRIES];
   /* Appends an entry to the module. has_bf16: the machine converts to bfloat16; host: see above. */

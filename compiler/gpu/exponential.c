@@ -10,7 +10,15 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { QUAD = GROUP_QUAD, QUAD_BYTES = 4 * QUAD, ROWS = QUAD, SIDES = GROUP_SIDES, TILE = GROUP_TILE, MOST_SQUARINGS = 40, BLOCKS_OF_THREE = 3 };
+enum {
+  QUAD = GROUP_QUAD,
+  QUAD_BYTES = 4 * QUAD,
+  ROWS = QUAD,
+  SIDES = GROUP_SIDES,
+  TILE = GROUP_TILE,
+  MOST_SQUARINGS = 40,
+  BLOCKS_OF_THREE = 3
+};
 enum { MOST_NAME = 160 };
 
 static ir_value bits_of(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.andi", x, i32(b, y)); }
@@ -36,7 +44,12 @@ static ir_value shared(matrix_group *g, ir_value at) {
 }
 
 matrix_group group_open(ir *b, const char *entry, int size, ir_value thread) {
-  matrix_group g = {.b = b, .name = entry, .size = size, .padded = group_padded(size), .threads = group_threads(size), .thread = thread};
+  matrix_group g = {.b = b,
+                    .name = entry,
+                    .size = size,
+                    .padded = group_padded(size),
+                    .threads = group_threads(size),
+                    .thread = thread};
   char name[MOST_NAME];
   shared_name(name, entry);
   ir_shared(b, name, SIDES * operand_bytes(&g) * groups_of(&g) + 4 * PEGEN_PTX_BLOCK);
@@ -74,7 +87,9 @@ ir_value group_quad(matrix_group *g, int matrix, ir_value row, ir_value quad) {
 
 /* ---- tiles ---- */
 
-ir_value group_side(matrix_group *g, int side) { return side ? add(g->b, g->column, i32(g->b, g->padded / (SIDES * QUAD))) : g->column; }
+ir_value group_side(matrix_group *g, int side) {
+  return side ? add(g->b, g->column, i32(g->b, g->padded / (SIDES * QUAD))) : g->column;
+}
 
 void group_read(matrix_group *g, int matrix, ir_value *tile) {
   ir *b = g->b;
@@ -92,7 +107,8 @@ void group_write(matrix_group *g, int matrix, const ir_value *tile) {
   for (int side = 0; side < SIDES; side++) {
     ir_value rows = quad_in_rows(g, matrix, g->row, group_side(g, side));
     for (int i = 0; i < ROWS; i++)
-      ir_store(b, ir_elements(b, quad_type(b), QUAD, tile + (i * SIDES + side) * QUAD), ir_offset_const(b, rows, 4LL * g->padded * i), QUAD_BYTES, false);
+      ir_store(b, ir_elements(b, quad_type(b), QUAD, tile + (i * SIDES + side) * QUAD),
+               ir_offset_const(b, rows, 4LL * g->padded * i), QUAD_BYTES, false);
   }
 }
 
@@ -103,7 +119,8 @@ void group_write_transposed(matrix_group *g, int matrix, const ir_value *tile) {
     for (int j = 0; j < QUAD; j++) {
       ir_value column[ROWS];
       for (int i = 0; i < ROWS; i++) column[i] = tile[(i * SIDES + side) * QUAD + j];
-      ir_store(b, ir_elements(b, quad_type(b), QUAD, column), ir_offset_const(b, rows, 4LL * g->padded * j), QUAD_BYTES, false);
+      ir_store(b, ir_elements(b, quad_type(b), QUAD, column), ir_offset_const(b, rows, 4LL * g->padded * j), QUAD_BYTES,
+               false);
     }
   }
 }
@@ -119,7 +136,8 @@ static void product(matrix_group *g, int left, int right, ir_value *tile) {
   for (int side = 0; side < SIDES; side++) at[1 + side] = quad_in_rows(g, right, four, group_side(g, side));
   for (int k = 0; k < QUAD; k++) {
     ir_value quad[1 + SIDES];
-    for (int q = 0; q <= SIDES; q++) quad[q] = ir_load(b, quad_type(b), ir_offset_const(b, at[q], 4LL * g->padded * k), QUAD_BYTES);
+    for (int q = 0; q <= SIDES; q++)
+      quad[q] = ir_load(b, quad_type(b), ir_offset_const(b, at[q], 4LL * g->padded * k), QUAD_BYTES);
     for (int i = 0; i < TILE; i++) {
       ir_value x = ir_extract(b, quad[0], i / (SIDES * QUAD)), y = ir_extract(b, quad[1 + i / QUAD % SIDES], i % QUAD);
       sum[i] = ir_fma(b, x, y, sum[i]);
@@ -216,7 +234,8 @@ static void sum_series(matrix_group *g, const ir_value *m, const ir_value *m2, c
   ir_wait(b, IR_BARRIER_BLOCK);
   terms_table(g, name);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, BLOCKS_OF_THREE));
-  ir_value at = ir_offset(b, ir_table_address(b, name), ir_op2(b, "arith.muli", loop.index, ir_int(b, b->i64, QUAD_BYTES)));
+  ir_value at =
+      ir_offset(b, ir_table_address(b, name), ir_op2(b, "arith.muli", loop.index, ir_int(b, b->i64, QUAD_BYTES)));
   for (int k = 0; k < 3; k++) c[k] = ir_load(b, b->f32, ir_offset_const(b, at, 4LL * k), 4);
   product(g, GROUP_LEFT, GROUP_RIGHT, tile); /* less M^3 times it, M^3 being skew */
   for (int i = 0; i < TILE; i++) tile[i] = ir_op2(b, "arith.subf", three_terms(g, c, m, m2, i), tile[i]);
@@ -226,8 +245,9 @@ static void sum_series(matrix_group *g, const ir_value *m, const ir_value *m2, c
   ir_end_for(b, loop);
 }
 
-/* The right matrix is D = exp(M / 2^count) - 1, which loses less in squaring than with the identity: (1 + D)^2 = 1 + 2 D + D^2. It is
- * squared as often as any group needs; what is done stays as it is. The left one becomes the transpose of 1 + D. */
+/* The right matrix is D = exp(M / 2^count) - 1, which loses less in squaring than with the identity: (1 + D)^2 = 1 + 2
+ * D + D^2. It is squared as often as any group needs; what is done stays as it is. The left one becomes the transpose
+ * of 1 + D. */
 static void square(matrix_group *g, ir_value count) {
   ir *b = g->b;
   ir_value tile[TILE], own[TILE], most = largest(g, count);
@@ -238,7 +258,8 @@ static void square(matrix_group *g, ir_value count) {
   product(g, GROUP_LEFT, GROUP_RIGHT, tile);
   group_read(g, GROUP_RIGHT, own);
   ir_value more = ir_compare_int(b, "slt", narrow(b, loop.index), count);
-  for (int i = 0; i < TILE; i++) tile[i] = ir_select(b, more, ir_op2(b, "arith.addf", ir_op2(b, "arith.addf", own[i], own[i]), tile[i]), own[i]);
+  for (int i = 0; i < TILE; i++)
+    tile[i] = ir_select(b, more, ir_op2(b, "arith.addf", ir_op2(b, "arith.addf", own[i], own[i]), tile[i]), own[i]);
   ir_wait(b, IR_BARRIER_BLOCK);
   group_write(g, GROUP_RIGHT, tile);
   group_write_transposed(g, GROUP_LEFT, tile);
@@ -255,7 +276,8 @@ static ir_value squarings(matrix_group *g, ir_value exponent, ir_value squares_o
   ir *b = g->b;
   const int64_t bias = 100; /* keeps what is divided positive */
   ir_value q = exponential_exponent(b, times(b, squares_of_cube, ir_float(b, b->f32, 1 / (2 * pow(GROUP_REACH, 6)))));
-  ir_value steps = ir_op2(b, "arith.divui", add(b, q, i32(b, 6 + 6 * bias)), i32(b, 6)); /* ceil((q + 1) / 6), and the bias */
+  ir_value steps =
+      ir_op2(b, "arith.divui", add(b, q, i32(b, 6 + 6 * bias)), i32(b, 6)); /* ceil((q + 1) / 6), and the bias */
   return within(b, add(b, exponent, ir_op2(b, "arith.subi", steps, i32(b, bias))), 0, MOST_SQUARINGS);
 }
 
@@ -276,7 +298,8 @@ void group_exponential(matrix_group *g) {
   ir_wait(b, IR_BARRIER_BLOCK);
   product(g, GROUP_RIGHT, GROUP_LEFT, m3);
   ir_value count = squarings(g, exponent, sum_of_squares(g, m3));
-  ir_value factor = exponential_power(b, ir_op2(b, "arith.subi", exponent, count), false), square_of = times(b, factor, factor);
+  ir_value factor = exponential_power(b, ir_op2(b, "arith.subi", exponent, count), false),
+           square_of = times(b, factor, factor);
   scale(b, m, factor);
   scale(b, m2, square_of);
   scale(b, m3, times(b, square_of, factor));

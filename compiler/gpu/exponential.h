@@ -1,13 +1,14 @@
 /* gpu/exponential: exp(M) of skew matrices of more than 8 channels by the threads of a block.
  *
- * Matrices are padded to 16, 32 or 64 rows; n^2 / 32 threads, a group, have one, so that a block of 128 threads forms 16, 4 or 1 of
- * them together. A thread has 4 x 8 elements of a product in registers: rows 4 row ... 4 row + 3, and columns from 4 column
- * and from 4 column + n / 2 on. Two matrices of a group lie in shared memory, where the 16-byte quads of a row change places with
- * the row: then the quads that lanes side by side read or write, of one row or of a column of tiles, are in different banks.
+ * Matrices are padded to 16, 32 or 64 rows; n^2 / 32 threads, a group, have one, so that a block of 128 threads forms
+ * 16, 4 or 1 of them together. A thread has 4 x 8 elements of a product in registers: rows 4 row ... 4 row + 3, and
+ * columns from 4 column and from 4 column + n / 2 on. Two matrices of a group lie in shared memory, where the 16-byte
+ * quads of a row change places with the row: then the quads that lanes side by side read or write, of one row or of a
+ * column of tiles, are in different banks.
  *
- * The Taylor polynomial of degree 12 in M scaled to a norm of at most GROUP_REACH, five products by Paterson and Stockmeyer's
- * scheme, and as many squarings as the scale needs. No product needs a transposed read: M and M^3 are skew, M^2 is
- * symmetric, and what is squared is kept beside its transpose.
+ * The Taylor polynomial of degree 12 in M scaled to a norm of at most GROUP_REACH, five products by Paterson and
+ * Stockmeyer's scheme, and as many squarings as the scale needs. No product needs a transposed read: M and M^3 are
+ * skew, M^2 is symmetric, and what is squared is kept beside its transpose.
  */
 #ifndef PEGEN_GPU_EXPONENTIAL_H
 #define PEGEN_GPU_EXPONENTIAL_H
@@ -50,8 +51,8 @@ void group_write_transposed(matrix_group *g, int matrix, const ir_value *tile);
 /* x, and `value` more where element i of the tile is on the diagonal. */
 ir_value group_plus_diagonal(matrix_group *g, int i, ir_value x, ir_value value);
 
-/* The left matrix is M, complete but for a barrier; then it is the transpose of exp(M), complete, and the right one is free. An
- * M that is not finite gives NaN everywhere. All threads of the block come here. */
+/* The left matrix is M, complete but for a barrier; then it is the transpose of exp(M), complete, and the right one is
+ * free. An M that is not finite gives NaN everywhere. All threads of the block come here. */
 void group_exponential(matrix_group *g);
 
 #endif

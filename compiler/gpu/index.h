@@ -16,7 +16,9 @@ static inline ir_value rest(ir *b, ir_value x, int64_t y) { return ir_op2(b, "ar
 static inline ir_value both(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.andi", x, y); }
 static inline ir_value below(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "ult", x, y); }
 /* x, or the last number below end. */
-static inline ir_value clamped(ir *b, ir_value x, ir_value end) { return ir_select(b, below(b, x, end), x, sub(b, end, i32(b, 1))); }
+static inline ir_value clamped(ir *b, ir_value x, ir_value end) {
+  return ir_select(b, below(b, x, end), x, sub(b, end, i32(b, 1)));
+}
 static inline ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
 static inline ir_value narrow(ir *b, ir_value x) { return ir_cast(b, "arith.trunci", x, b->i32); }
 

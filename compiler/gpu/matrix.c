@@ -7,7 +7,8 @@
 
 #include "kernel/launch.h"
 
-/* The group's left matrix becomes the transpose of exp(sum of angle times generator), turned round where the encoding is inverse. */
+/* The group's left matrix becomes the transpose of exp(sum of angle times generator), turned round where the encoding
+ * is inverse. */
 static void form_matrix(group_rows *r, const plan_dense *p, const expr *const *generator) {
   thread_emitter *e = &r->body->exprs;
   ir_value first[SPEC_MAX_AXES];
@@ -41,11 +42,14 @@ static void copy_channels(group_rows *r, const row_origin *origin, ir_value firs
   MlirType type = element == 4 ? b->i32 : b->i16;
   if (count == 0) return;
   ir_branch last = ir_if(b, both(b, r->exists, ir_compare_int(b, "eq", r->unit, i32(b, r->spec->n_blocks - 1))));
-  ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, (flight * count + r->group->threads - 1) / r->group->threads));
-  ir_value index = add(b, r->group->lane, mul(b, narrow(b, loop.index), r->group->threads)), row = add(b, first, quotient(b, index, count));
+  ir_loop loop =
+      ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, (flight * count + r->group->threads - 1) / r->group->threads));
+  ir_value index = add(b, r->group->lane, mul(b, narrow(b, loop.index), r->group->threads)),
+           row = add(b, first, quotient(b, index, count));
   ir_value is_there = both(b, below(b, index, i32(b, (int64_t)flight * count)), below(b, row, r->body->end));
   ir_branch branch = ir_if(b, is_there);
-  ir_value at = ir_load(b, b->i32, ir_offset(b, ir_table_address(b, table), wide(b, mul(b, rest(b, index, count), 4))), 4);
+  ir_value at =
+      ir_load(b, b->i32, ir_offset(b, ir_table_address(b, table), wide(b, mul(b, rest(b, index, count), 4))), 4);
   row_place place = emit_row_place(&r->body->rows, origin, row);
   at = wide(b, mul(b, at, element));
   ir_store(b, ir_load(b, type, ir_offset(b, place.in, at), element), ir_offset(b, place.out, at), element, false);
@@ -78,18 +82,27 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   const spec *s = p->spec;
   plan angles = *p->angles;
   ir_value encoded = {NULL};
-  const expr *generator[SPEC_MAX_AXES]; /* where raw matrices begin; before the emitter, which has room for the nodes that there are */
-  for (int k = 0; k < p->n_generators; k++) generator[k] = expr_operand(s->pool, p->generator[k].operand, p->generator[k].n_heads, p->generator[k].offset);
+  const expr *generator[SPEC_MAX_AXES]; /* where raw matrices begin; before the emitter, which has room for the nodes
+                                           that there are */
+  for (int k = 0; k < p->n_generators; k++)
+    generator[k] = expr_operand(s->pool, p->generator[k].operand, p->generator[k].n_heads, p->generator[k].offset);
   angles.per_head = p->per_head;
   ptx_body t = ptx_open(b, a, &angles, entry, has_bf16, host);
   t.rows.exprs = &t.exprs;
   t.rows.streams = row_streams(b, t.parameter);
   matrix_group group = group_open(b, entry->name, s->n_components, t.thread);
   /* Groups beyond the last block form its matrix again and store nothing: barriers are the whole block's. */
-  ir_value all = mul(b, ptx_columns(&t), s->n_blocks), line = add(b, mul(b, t.block, PEGEN_PTX_BLOCK / group.threads), group.group);
+  ir_value all = mul(b, ptx_columns(&t), s->n_blocks),
+           line = add(b, mul(b, t.block, PEGEN_PTX_BLOCK / group.threads), group.group);
   ir_value exists = below(b, line, all);
   line = ir_select(b, exists, line, ir_op2(b, "arith.subi", all, i32(b, 1)));
-  group_rows rows = {.b = b, .memory = a, .spec = s, .body = &t, .group = &group, .unit = rest(b, line, s->n_blocks), .exists = exists};
+  group_rows rows = {.b = b,
+                     .memory = a,
+                     .spec = s,
+                     .body = &t,
+                     .group = &group,
+                     .unit = rest(b, line, s->n_blocks),
+                     .exists = exists};
   ptx_range(&t);
   ptx_set_column(&t, rows.unit, quotient(b, line, s->n_blocks));
   if (s->skip_tokens > 0) encoded = ir_compare_int(b, "sge", t.column.token, i32(b, s->skip_tokens));
@@ -102,11 +115,15 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
 const ptx_program *emit_ptx_matrix_program(arena *a, const plan_dense *p, unsigned dtypes) {
   const spec *s = p->spec;
   if (p->is_f64) {
-    diag_error(s->file, s->line, "kernels of this kind are made for processors only: a GPU forms matrices of dense blocks of %d channels in float32; expected prepare = \"float32\", or --target x86-64-v3 or the like", s->n_components);
+    diag_error(s->file, s->line,
+               "kernels of this kind are made for processors only: a GPU forms matrices of dense blocks of %d channels "
+               "in float32; expected prepare = \"float32\", or --target x86-64-v3 or the like",
+               s->n_components);
     return NULL;
   }
   ptx_program *program = arena_new(a, ptx_program);
-  *program = (ptx_program){.spec = s, .plan = p, .per_head = p->per_head, .operations = s->n_components * s->n_components, .emit = emit};
+  *program = (ptx_program){
+      .spec = s, .plan = p, .per_head = p->per_head, .operations = s->n_components * s->n_components, .emit = emit};
   ptx_add_group_entries(a, program, s, s->n_blocks * group_threads(s->n_components), 0, dtypes);
   return program;
 }

@@ -3,8 +3,8 @@
  * A bias is float32 of coordinates rounded to float32, as on processors. A rotation is made of the displacement in
  * two-float arithmetic, block by block in a loop, and what blocks share is computed before it.
  */
-#include "gpu/index.h"
 #include "gpu/attention.h"
+#include "gpu/index.h"
 
 #include "kernel/launch.h"
 
@@ -42,7 +42,8 @@ static ir_value bias(attend *t, ir_value query, ir_value key) {
   thread_emitter *e = &t->exprs;
   pair *remembered = emit_thread_remember(e);
   for (int axis = 0; axis < t->p->spec->n_axes; axis++) {
-    ir_value of_key = pair_narrow(b, attend_coordinate(t, t->places, key, axis)), of_query = pair_narrow(b, attend_coordinate(t, t->query_places, query, axis));
+    ir_value of_key = pair_narrow(b, attend_coordinate(t, t->places, key, axis)),
+             of_query = pair_narrow(b, attend_coordinate(t, t->query_places, query, axis));
     e->positions[axis] = pair_f32(ir_op2(b, "arith.subf", of_key, of_query));
   }
   ir_value value = emit_thread_f32(e, t->p->bias, 0);
@@ -93,9 +94,11 @@ static ir_value rotated(attend *t, ir_value query, ir_value key, ir_value encode
   thread_emitter *e = &t->exprs;
   pair *of_call = emit_thread_remember(e);
   for (int axis = 0; axis < p->spec->n_axes; axis++)
-    e->positions[axis] = pair_sub(b, attend_coordinate(t, t->places, key, axis), attend_coordinate(t, t->query_places, query, axis));
+    e->positions[axis] =
+        pair_sub(b, attend_coordinate(t, t->places, key, axis), attend_coordinate(t, t->query_places, query, axis));
   for (int i = 0; i < p->n_shared; i++) emit_thread_pair(e, p->shared[i], 0);
-  ir_value q_row = attend_row_at(t, t->queries, query, t->shape.query_pitch), k_row = attend_row_at(t, t->rows, key, t->shape.key_pitch);
+  ir_value q_row = attend_row_at(t, t->queries, query, t->shape.query_pitch),
+           k_row = attend_row_at(t, t->rows, key, t->shape.key_pitch);
   ir_value zero = ir_float(b, b->f32, 0), unit = e->unit, sum;
   ir_loop blocks = ir_for_with(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, p->spec->n_blocks), 1, &zero, &sum);
   pair *of_pair = emit_thread_remember(e);
@@ -112,7 +115,8 @@ ir_value attend_encoded(attend *t, ir_value query_token, ir_value key_token) {
   ir *b = t->b;
   if (t->p->spec->skip_tokens == 0) return (ir_value){NULL};
   ir_value skip = i32(b, t->p->spec->skip_tokens);
-  return ir_op2(b, "arith.andi", ir_compare_int(b, "sge", query_token, skip), ir_compare_int(b, "sge", key_token, skip));
+  return ir_op2(b, "arith.andi", ir_compare_int(b, "sge", query_token, skip),
+                ir_compare_int(b, "sge", key_token, skip));
 }
 
 ir_value attend_pair(attend *t, ir_value query, ir_value query_token, ir_value key, ir_value key_token) {

@@ -1,14 +1,14 @@
 /* gpu/polynomial: a bias of attention that is a polynomial of the displacement, on a GPU; see gpu/attention.h.
  *
- * The same columns that widen q and k elsewhere (plan/widen.h), of a tile of queries and a tile of keys at a time and in
- * float32: no widened row leaves shared memory. A query's columns are made once, by the lanes of emit_ptx_weights, in the
- * memory that keys and scores take afterwards; a key's with each tile of keys, by one thread, whose powers are float32 as on
- * processors. Positions count from the query in the middle of the tile, so that what is multiplied out is hardly larger
- * than the displacements themselves.
+ * The same columns that widen q and k elsewhere (plan/widen.h), of a tile of queries and a tile of keys at a time and
+ * in float32: no widened row leaves shared memory. A query's columns are made once, by the lanes of emit_ptx_weights,
+ * in the memory that keys and scores take afterwards; a key's with each tile of keys, by one thread, whose powers are
+ * float32 as on processors. Positions count from the query in the middle of the tile, so that what is multiplied out is
+ * hardly larger than the displacements themselves.
  */
+#include "gpu/attention.h"
 #include "gpu/index.h"
 #include "mlir/monomial.h"
-#include "gpu/attention.h"
 
 #include "kernel/launch.h"
 
@@ -30,7 +30,8 @@ static void lay_origin(attend *t) {
   ir_branch one = ir_if(b, ir_compare_int(b, "eq", t->thread, i32(b, 0)));
   ir_value middle = attend_placed_token(t, add(b, t->first, i32(b, t->shape.queries / 2)), t->tokens);
   ptx_coordinates(b, t->p->spec, t->parameter + PEGEN_PTX_ATTENTION_POSITIONS, t->batch, middle, place);
-  for (int axis = 0; axis < t->p->spec->n_axes; axis++) attend_store_coordinate(t, t->origin, i32(b, 0), axis, place[axis]);
+  for (int axis = 0; axis < t->p->spec->n_axes; axis++)
+    attend_store_coordinate(t, t->origin, i32(b, 0), axis, place[axis]);
   ir_end_if(b, one);
   ir_wait(b, IR_BARRIER_BLOCK);
 }
@@ -39,7 +40,8 @@ static void lay_origin(attend *t) {
 static pair *displaced(attend *t, int parameter, ir_value token, pair *place) {
   ir *b = t->b;
   ptx_coordinates(b, t->p->spec, t->parameter + parameter, t->batch, token, place);
-  for (int axis = 0; axis < t->p->spec->n_axes; axis++) place[axis] = pair_sub(b, place[axis], attend_coordinate(t, t->origin, i32(b, 0), axis));
+  for (int axis = 0; axis < t->p->spec->n_axes; axis++)
+    place[axis] = pair_sub(b, place[axis], attend_coordinate(t, t->origin, i32(b, 0), axis));
   return place;
 }
 
@@ -49,7 +51,13 @@ static void set_lanes(attend *t) {
   ir *b = t->b;
   weight_lanes *w = &t->weights;
   const plan_widen *p = t->p->columns;
-  *w = (weight_lanes){.b = b, .memory = t->memory, .p = p, .prefix = t->entry->name, .exprs = &t->exprs, .shared = t->rows, .lanes = t->shape.token_lanes};
+  *w = (weight_lanes){.b = b,
+                      .memory = t->memory,
+                      .p = p,
+                      .prefix = t->entry->name,
+                      .exprs = &t->exprs,
+                      .shared = t->rows,
+                      .lanes = t->shape.token_lanes};
   w->tables = widen_tables_make(t->memory, p, NULL);
   widen_tables_emit(b, t->memory, &w->tables, w->prefix);
   w->lane = rest(b, t->thread, w->lanes);
@@ -66,13 +74,17 @@ static void lay_query(attend *t, ir_value query, ir_value token, ir_value scale)
   ir_end_if(b, first);
   ir_wait(b, IR_BARRIER_WARP);
   weight_lay_gains(w);
-  const ir_value *inputs = t->parameter + PEGEN_PTX_ATTENTION_OPERANDS + t->p->spec->n_operands * PEGEN_PTX_OPERAND_COUNT;
+  const ir_value *inputs =
+      t->parameter + PEGEN_PTX_ATTENTION_OPERANDS + t->p->spec->n_operands * PEGEN_PTX_OPERAND_COUNT;
   weight_set_inputs(w, inputs, t->batch, token, t->head, t->entry->dtype);
   weight_lay_weights(w);
-  ir_value columns = ir_offset_const(b, attend_row_at(t, t->queries, query, t->shape.query_pitch), 4LL * t->shape.columns_at);
+  ir_value columns =
+      ir_offset_const(b, attend_row_at(t, t->queries, query, t->shape.query_pitch), 4LL * t->shape.columns_at);
   lane_turns turns = begin_turns(w, t->shape.width - t->shape.columns_at);
-  ir_value count = i32(b, w->p->n_columns), column = ir_select(b, below(b, turns.index, count), turns.index, count); /* what pads has no gains */
-  ir_store(b, ir_op2(b, "arith.mulf", weight_column(w, column), scale), ir_offset(b, columns, wide(b, mul(b, turns.index, 4))), 4, false);
+  ir_value count = i32(b, w->p->n_columns),
+           column = ir_select(b, below(b, turns.index, count), turns.index, count); /* what pads has no gains */
+  ir_store(b, ir_op2(b, "arith.mulf", weight_column(w, column), scale),
+           ir_offset(b, columns, wide(b, mul(b, turns.index, 4))), 4, false);
   end_turns(w, turns);
 }
 
@@ -114,7 +126,8 @@ void attend_key_columns(attend *t, ir_value first) {
       int column = at - t->shape.columns_at + i;
       four[i] = column < p->n_columns ? key_column(&powers, &p->column[column]) : ir_float(b, b->f32, 0);
     }
-    ir_store(b, ir_elements(b, ir_vector(b, ATTEND_QUAD, b->f32), ATTEND_QUAD, four), ir_offset_const(b, row, 4LL * at), 16, false);
+    ir_store(b, ir_elements(b, ir_vector(b, ATTEND_QUAD, b->f32), ATTEND_QUAD, four), ir_offset_const(b, row, 4LL * at),
+             16, false);
   }
   ir_end_if(b, some);
 }

@@ -24,7 +24,8 @@ static pair coordinate(source *s, ir_value at, bool is_f32) {
   ir_value low = ir_load(b, b->i32, ir_pointer(b, at), 4);
   if (is_f32) return pair_f32(ir_cast(b, "arith.bitcast", low, b->f32));
   ir_value type = ir_cast(b, "arith.trunci", s->parameter[TYPE], b->i32);
-  ir_value is_f64 = ir_compare_int(b, "eq", type, i32(b, PEGEN_POSITION_F64)), is_i32 = ir_compare_int(b, "eq", type, i32(b, PEGEN_POSITION_I32));
+  ir_value is_f64 = ir_compare_int(b, "eq", type, i32(b, PEGEN_POSITION_F64)),
+           is_i32 = ir_compare_int(b, "eq", type, i32(b, PEGEN_POSITION_I32));
   ir_value step = ir_select(b, is_i32, ir_int(b, b->i64, 0), ir_int(b, b->i64, 4));
   ir_value high = ir_load(b, b->i32, ir_pointer(b, add(b, at, step)), 4);
   high = ir_select(b, is_i32, ir_op2(b, "arith.shrsi", low, i32(b, 31)), high);
@@ -65,7 +66,8 @@ static void grid_coordinates(source *s, ir_value *values) {
   }
 }
 
-void ptx_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token, pair *out) {
+void ptx_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
+                     pair *out) {
   source s = {b, described, parameter, batch, token};
   int axes = described->n_axes;
   ir_value values[2 * SPEC_MAX_AXES];

@@ -8,7 +8,9 @@
 enum { WARP = 32, FLIGHT_PIECES = 3 * WARP, MOST_FLIGHT = 4 };
 
 /* Pieces of one row of every column. */
-static int pieces_of_row(const plan *p, const thread_tile *t, int piece) { return t->columns * (p->spec->head_dim * t->element / piece); }
+static int pieces_of_row(const plan *p, const thread_tile *t, int piece) {
+  return t->columns * (p->spec->head_dim * t->element / piece);
+}
 
 int stage_flight(const plan *p, const thread_tile *t, int piece) {
   int flight = FLIGHT_PIECES / pieces_of_row(p, t, piece);
@@ -17,7 +19,9 @@ int stage_flight(const plan *p, const thread_tile *t, int piece) {
 
 static int64_t warp_bytes(const thread_tile *t, int flight) { return (int64_t)flight * t->columns * t->pitch; }
 
-int64_t stage_bytes(const plan *p, const thread_tile *t, int piece, int warps) { return warps * warp_bytes(t, stage_flight(p, t, piece)); }
+int64_t stage_bytes(const plan *p, const thread_tile *t, int piece, int warps) {
+  return warps * warp_bytes(t, stage_flight(p, t, piece));
+}
 
 ir_value stage_address(stage *s, ir_value local) {
   ir *b = s->rows->b;
@@ -28,7 +32,8 @@ ir_value stage_address(stage *s, ir_value local) {
 void stage_begin(stage *s, ir_value first_column, ir_value columns, stage_column *column_of, void *context) {
   ir *b = s->rows->b;
   const thread_tile *t = s->rows->t;
-  int row_pieces = pieces_of_row(s->rows->p, t, s->piece), pieces = row_pieces / t->columns, all = s->flight * row_pieces;
+  int row_pieces = pieces_of_row(s->rows->p, t, s->piece), pieces = row_pieces / t->columns,
+      all = s->flight * row_pieces;
   s->n_pieces = (all + WARP - 1) / WARP;
   s->row = arena_array(s->rows->memory, ir_value, s->n_pieces);
   s->local = arena_array(s->rows->memory, ir_value, s->n_pieces);
@@ -38,7 +43,8 @@ void stage_begin(stage *s, ir_value first_column, ir_value columns, stage_column
   for (int i = 0; i < s->n_pieces; i++) {
     ir_value index = add(b, s->lane, i32(b, i * WARP));
     if ((i + 1) * WARP > all) s->exists[i] = below(b, index, i32(b, all));
-    ir_value piece = clamped(b, index, i32(b, all)), of_row = rest(b, piece, row_pieces), column = quotient(b, of_row, pieces);
+    ir_value piece = clamped(b, index, i32(b, all)), of_row = rest(b, piece, row_pieces),
+             column = quotient(b, of_row, pieces);
     ir_value global = add(b, first_column, column), at = mul(b, rest(b, of_row, pieces), s->piece);
     row_column where = column_of(context, clamped(b, global, columns));
     s->row[i] = quotient(b, piece, row_pieces);
@@ -59,7 +65,8 @@ void stage_units(stage *s, void *context) {
   (void)context;
   ir *b = s->rows->b;
   const thread_tile *t = s->rows->t;
-  ir_value column = quotient(b, s->lane, t->n_units), at = add(b, mul(b, column, t->pitch), ir_cast(b, "arith.trunci", s->rows->delta[0], b->i32));
+  ir_value column = quotient(b, s->lane, t->n_units),
+           at = add(b, mul(b, column, t->pitch), ir_cast(b, "arith.trunci", s->rows->delta[0], b->i32));
   ir_branch branch = ir_if(b, s->valid);
   row_place *place = arena_array(s->rows->memory, row_place, s->flight);
   for (int row = 0; row < s->flight; row++) {
@@ -74,7 +81,8 @@ void stage_units(stage *s, void *context) {
 void stage_rows(stage *s, ir_value first, ir_value end) {
   ir *b = s->rows->b;
   row_place *place = arena_array(s->rows->memory, row_place, s->n_pieces);
-  ir_value *raw = arena_array(s->rows->memory, ir_value, s->n_pieces), *valid = arena_array(s->rows->memory, ir_value, s->n_pieces);
+  ir_value *raw = arena_array(s->rows->memory, ir_value, s->n_pieces),
+           *valid = arena_array(s->rows->memory, ir_value, s->n_pieces);
   for (int i = 0; i < s->n_pieces; i++) { /* all are under way before the first is waited for */
     ir_value row = add(b, first, s->row[i]);
     valid[i] = both(b, s->present[i], below(b, row, end));

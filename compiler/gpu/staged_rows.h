@@ -1,7 +1,7 @@
 /* gpu/staged_rows: rows of a warp through shared memory.
  *
- * Where the channels of a block do not lie in whole accesses side by side, a thread that reads its own blocks makes poor
- * use of memory: every second half of a 32-byte sector an access, or a channel at a time. Here a warp
+ * Where the channels of a block do not lie in whole accesses side by side, a thread that reads its own blocks makes
+ * poor use of memory: every second half of a 32-byte sector an access, or a channel at a time. Here a warp
  * moves whole rows, 16 bytes a lane and neighbours side by side, into shared memory; each lane encodes its
  * unit there, with accesses as narrow as the layout needs; and the warp moves the rows on.
  */

@@ -1,9 +1,9 @@
 /* gpu/target: MLIR of one thread to PTX; see gpu/target.h. */
 #include "gpu/target.h"
 
-#include "object/describe.h"
 #include "base/diag.h"
 #include "mlir/lower.h"
+#include "object/describe.h"
 
 #include "kernel/launch.h"
 
@@ -17,14 +17,42 @@
 
 /* Lowest first. */
 const ptx_target ptx_targets[PTX_TARGET_COUNT] = {
-    {.name = "sm_75", .description = "PTX for NVIDIA Turing and later", .features = "+ptx63", .level = 75, .has_bf16 = false},
-    {.name = "sm_80", .description = "PTX for NVIDIA Ampere (A100) and later", .features = "+ptx70", .level = 80, .has_bf16 = true},
-    {.name = "sm_86", .description = "PTX for NVIDIA Ampere (RTX 30, A40) and later", .features = "+ptx71", .level = 86, .has_bf16 = true},
-    {.name = "sm_89", .description = "PTX for NVIDIA Ada and later", .features = "+ptx78", .level = 89, .has_bf16 = true},
-    {.name = "sm_90", .description = "PTX for NVIDIA Hopper and later", .features = "+ptx78", .level = 90, .has_bf16 = true},
+    {.name = "sm_75",
+     .description = "PTX for NVIDIA Turing and later",
+     .features = "+ptx63",
+     .level = 75,
+     .has_bf16 = false},
+    {.name = "sm_80",
+     .description = "PTX for NVIDIA Ampere (A100) and later",
+     .features = "+ptx70",
+     .level = 80,
+     .has_bf16 = true},
+    {.name = "sm_86",
+     .description = "PTX for NVIDIA Ampere (RTX 30, A40) and later",
+     .features = "+ptx71",
+     .level = 86,
+     .has_bf16 = true},
+    {.name = "sm_89",
+     .description = "PTX for NVIDIA Ada and later",
+     .features = "+ptx78",
+     .level = 89,
+     .has_bf16 = true},
+    {.name = "sm_90",
+     .description = "PTX for NVIDIA Hopper and later",
+     .features = "+ptx78",
+     .level = 90,
+     .has_bf16 = true},
 #if LLVM_VERSION_MAJOR >= 22
-    {.name = "sm_100", .description = "PTX for NVIDIA Blackwell (B200) and later", .features = "+ptx86", .level = 100, .has_bf16 = true},
-    {.name = "sm_120", .description = "PTX for NVIDIA Blackwell (RTX 50) and later", .features = "+ptx87", .level = 120, .has_bf16 = true},
+    {.name = "sm_100",
+     .description = "PTX for NVIDIA Blackwell (B200) and later",
+     .features = "+ptx86",
+     .level = 100,
+     .has_bf16 = true},
+    {.name = "sm_120",
+     .description = "PTX for NVIDIA Blackwell (RTX 50) and later",
+     .features = "+ptx87",
+     .level = 120,
+     .has_bf16 = true},
 #endif
 };
 
@@ -69,13 +97,15 @@ typedef struct compilation {
   LLVMTargetMachineRef machine;
 } compilation;
 
-static compilation lower(ir *b, const ptx_program *p, const char *triple, const char *cpu, const char *features, int optimize) {
+static compilation lower(ir *b, const ptx_program *p, const char *triple, const char *cpu, const char *features,
+                         int optimize) {
   compilation c = {.context = LLVMContextCreate()};
   LLVMTargetRef target;
   char *message = NULL;
   if (LLVMGetTargetFromTriple(triple, &target, &message)) diag_bug("target", "%s", message);
   c.module = lower_module(b, c.context);
-  c.machine = LLVMCreateTargetMachine(target, triple, cpu, features, (LLVMCodeGenOptLevel)optimize, LLVMRelocPIC, LLVMCodeModelDefault);
+  c.machine = LLVMCreateTargetMachine(target, triple, cpu, features, (LLVMCodeGenOptLevel)optimize, LLVMRelocPIC,
+                                      LLVMCodeModelDefault);
   if (!c.machine) diag_bug("target", "no code generator for %s", triple);
   LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(c.machine);
   LLVMSetTarget(c.module, triple);
@@ -109,9 +139,15 @@ static void print_parameters(FILE *f, const ptx_program *p) {
   fprintf(f, "//   q: in, out, heads, strides of in (batch, token, head), strides of out; the same of k");
   if (s->n_operands) fprintf(f, ",\n//   operands, address and type each (0 f32, 1 f64, 2 f16, 3 bf16):");
   for (int i = 0; i < s->n_operands; i++) fprintf(f, "%s %s", i ? "," : "", s->operand[i].name);
-  for (int i = 0; i < s->n_inputs; i++) fprintf(f, "%s %s", i ? "," : ",\n//   inputs of a query, address, type (as of operands) and strides (batch, token, head) each:", s->input[i].name);
+  for (int i = 0; i < s->n_inputs; i++)
+    fprintf(f, "%s %s",
+            i ? ","
+              : ",\n//   inputs of a query, address, type (as of operands) and strides (batch, token, head) each:",
+            s->input[i].name);
   const char *others = p->per_head ? "heads" : "batches";
-  fprintf(f, ".\n// Strides are in bytes. Grid: x = ceil(%s * tokens * units / %d), or ceil(%s * tokens / tokens of a block)\n// where they are given; y = ceil(%s / rows a thread).\n",
+  fprintf(f,
+          ".\n// Strides are in bytes. Grid: x = ceil(%s * tokens * units / %d), or ceil(%s * tokens / tokens of a "
+          "block)\n// where they are given; y = ceil(%s / rows a thread).\n",
           others, PEGEN_PTX_BLOCK, others, p->per_head ? "batches * tensors" : "heads of q and k");
 }
 
@@ -119,7 +155,9 @@ static void print_parameters(FILE *f, const ptx_program *p) {
 static void print_rows(FILE *f, const ptx_program *p) {
   const spec *s = p->spec;
   if (p->summary) fprintf(f, "// %s\n//\n", p->summary);
-  else fprintf(f, "// %d blocks of %d channels; %d operations a block and token.\n//\n", s->n_blocks, s->n_components, p->operations);
+  else
+    fprintf(f, "// %d blocks of %d channels; %d operations a block and token.\n//\n", s->n_blocks, s->n_components,
+            p->operations);
   fprintf(f, "// entry, units of a token, bytes of an access, tokens of a block\n");
   for (int i = 0; i < p->n_entries; i++) {
     const ptx_entry *e = &p->entry[i];
@@ -133,7 +171,8 @@ static void print_rows(FILE *f, const ptx_program *p) {
 static void print_head(FILE *f, const ptx_program *p) {
   const spec *s = p->spec;
   fprintf(f, "// %s: made by pegen %s", s->name, PEGEN_VERSION);
-  for (int i = 0; i < s->n_options; i++) fprintf(f, "%s%s=%s", i ? " " : " with\n// ", s->option[i].name, s->option[i].value);
+  for (int i = 0; i < s->n_options; i++)
+    fprintf(f, "%s%s=%s", i ? " " : " with\n// ", s->option[i].name, s->option[i].value);
   fputc('\n', f);
   (p->print_work ? p->print_work : print_rows)(f, p);
 }
@@ -159,7 +198,8 @@ static void prepend_head(const ptx_program *p, compile_output *out) {
 
 /* ---- outputs ---- */
 
-void ptx_write(arena *a, const ptx_program *p, const ptx_target *target, const compile_options *options, compile_output *out) {
+void ptx_write(arena *a, const ptx_program *p, const ptx_target *target, const compile_options *options,
+               compile_output *out) {
   ir b;
   build(&b, a, p, target->has_bf16, false);
   if (options->emit == EMIT_MLIR) lower_print_mlir(&b, out);
@@ -220,11 +260,14 @@ static void add_host_entry(LLVMModuleRef module, arena *a, const char *name, con
   LLVMContextRef context = LLVMGetModuleContext(module);
   LLVMTypeRef ptr = LLVMPointerTypeInContext(context, 0), i32 = LLVMInt32TypeInContext(context);
   LLVMTypeRef outer[] = {ptr, i32, i32}, inner[] = {ptr, ptr, i32, i32};
-  LLVMValueRef f = LLVMAddFunction(module, arena_printf(a, "%s_host_%s", name, entry), LLVMFunctionType(i32, outer, 3, false));
+  LLVMValueRef f =
+      LLVMAddFunction(module, arena_printf(a, "%s_host_%s", name, entry), LLVMFunctionType(i32, outer, 3, false));
   LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
   LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(context, f, "entry"));
-  LLVMValueRef runner = LLVMBuildLoad2(builder, ptr, host_pointer(module, ptr, arena_printf(a, "%s_host_%s_runner", name, entry)), "");
-  LLVMValueRef arguments[] = {LLVMBuildLoad2(builder, ptr, host, ""), LLVMGetParam(f, 0), LLVMGetParam(f, 1), LLVMGetParam(f, 2)};
+  LLVMValueRef runner =
+      LLVMBuildLoad2(builder, ptr, host_pointer(module, ptr, arena_printf(a, "%s_host_%s_runner", name, entry)), "");
+  LLVMValueRef arguments[] = {LLVMBuildLoad2(builder, ptr, host, ""), LLVMGetParam(f, 0), LLVMGetParam(f, 1),
+                              LLVMGetParam(f, 2)};
   LLVMBuildRet(builder, LLVMBuildCall2(builder, LLVMFunctionType(i32, inner, 4, false), runner, arguments, 4, ""));
   LLVMDisposeBuilder(builder);
 }

@@ -35,14 +35,15 @@ const ptx_target *ptx_target_default(void);
 const ptx_target *ptx_target_find(const char *name); /* NULL: not a GPU's name */
 
 /* The module in the form of options->emit: ptx, asm (the same), llvm or mlir. */
-void ptx_write(arena *a, const ptx_program *p, const ptx_target *target, const compile_options *options, compile_output *out);
+void ptx_write(arena *a, const ptx_program *p, const ptx_target *target, const compile_options *options,
+               compile_output *out);
 
 /* The same as text to embed. */
 ptx_module *ptx_compile(arena *a, const ptx_program *p, const ptx_target *target, int optimize);
 
-/* An object for this machine with the entries' bodies as functions (gpu/entries.h), and NAME_host_encode and NAME_host_attention,
- * which call what NAME_host_encode_runner (or ..._attention_runner) points at with NAME_host_context and their own arguments. For
- * check and tests. */
+/* An object for this machine with the entries' bodies as functions (gpu/entries.h), and NAME_host_encode and
+ * NAME_host_attention, which call what NAME_host_encode_runner (or ..._attention_runner) points at with
+ * NAME_host_context and their own arguments. For check and tests. */
 void ptx_write_host(arena *a, const ptx_program *p, int optimize, compile_output *out);
 
 #endif

@@ -35,14 +35,17 @@ static void make_channels(group_rows *r) {
   }
   int32_t *channels = arena_array(r->memory, int32_t, s->n_blocks * s->n_components);
   for (int i = 0; i < s->n_blocks; i++)
-    for (int j = 0; j < s->n_components; j++) channels[i * s->n_components + j] = s->channel[(int64_t)j * s->n_blocks + i];
-  ir_table(r->b, arena_printf(r->memory, "%s_channels", r->body->entry->name), s->n_blocks * s->n_components, NULL, channels);
+    for (int j = 0; j < s->n_components; j++)
+      channels[i * s->n_components + j] = s->channel[(int64_t)j * s->n_blocks + i];
+  ir_table(r->b, arena_printf(r->memory, "%s_channels", r->body->entry->name), s->n_blocks * s->n_components, NULL,
+           channels);
 }
 
 /* ---- elements ---- */
 
 /* Element (row, column) of a generator, from the raw matrix at `first`. */
-static ir_value skew_element(group_rows *r, const spec_skew *g, ir_value first, bool is_transposed, ir_value row, ir_value column) {
+static ir_value skew_element(group_rows *r, const spec_skew *g, ir_value first, bool is_transposed, ir_value row,
+                             ir_value column) {
   ir *b = r->b;
   int size = r->spec->n_components;
   ir_value lower = ir_compare_int(b, "ugt", row, column), offset[2];
@@ -57,12 +60,14 @@ static ir_value skew_element(group_rows *r, const spec_skew *g, ir_value first, 
   return is_transposed ? ir_select(b, lower, upper, turned) : ir_select(b, lower, turned, upper);
 }
 
-ir_value group_skew_quad(group_rows *r, int count, const spec_skew *generator, const ir_value *first, const pair *factor, bool is_transposed, ir_value row, ir_value quad) {
+ir_value group_skew_quad(group_rows *r, int count, const spec_skew *generator, const ir_value *first,
+                         const pair *factor, bool is_transposed, ir_value row, ir_value quad) {
   ir *b = r->b;
   ir_value size = i32(b, r->spec->n_components), element[QUAD], zero = ir_float(b, b->f32, 0);
   for (int j = 0; j < QUAD; j++) {
     ir_value column = add(b, mul(b, quad, QUAD), i32(b, j)), sum = {NULL};
-    ir_value is_there = both(b, ir_compare_int(b, "ne", row, column), both(b, below(b, row, size), below(b, column, size)));
+    ir_value is_there =
+        both(b, ir_compare_int(b, "ne", row, column), both(b, below(b, row, size), below(b, column, size)));
     ir_value at_row = ir_select(b, is_there, row, i32(b, 0)), at_column = ir_select(b, is_there, column, i32(b, 1));
     for (int k = 0; k < count; k++) {
       ir_value value = skew_element(r, &generator[k], first[k], is_transposed, at_row, at_column);
@@ -74,13 +79,15 @@ ir_value group_skew_quad(group_rows *r, int count, const spec_skew *generator, c
   return ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, element);
 }
 
-void group_skew(group_rows *r, int count, const spec_skew *generator, const ir_value *first, const pair *factor, bool is_transposed) {
+void group_skew(group_rows *r, int count, const spec_skew *generator, const ir_value *first, const pair *factor,
+                bool is_transposed) {
   ir *b = r->b;
   int quads = r->group->padded / QUAD, each = r->group->padded * quads / r->group->threads;
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, each));
   ir_value index = add(b, r->group->lane, mul(b, narrow(b, loop.index), r->group->threads));
   ir_value row = quotient(b, index, quads), quad = rest(b, index, quads);
-  ir_store(b, group_skew_quad(r, count, generator, first, factor, is_transposed, row, quad), group_quad(r->group, GROUP_LEFT, row, quad), QUAD_BYTES, false);
+  ir_store(b, group_skew_quad(r, count, generator, first, factor, is_transposed, row, quad),
+           group_quad(r->group, GROUP_LEFT, row, quad), QUAD_BYTES, false);
   ir_end_for(b, loop);
 }
 
@@ -103,7 +110,8 @@ static void clear_rows(group_rows *r) {
   ir_wait(b, IR_BARRIER_BLOCK);
 }
 
-/* A thread's piece of a row: row of the flight, channel of the block it begins with (i32), and whether there is one (i1, null: there is). */
+/* A thread's piece of a row: row of the flight, channel of the block it begins with (i32), and whether there is one
+ * (i1, null: there is). */
 typedef struct row_piece {
   ir_value row, channel, exists;
 } row_piece;
@@ -112,7 +120,8 @@ static row_piece piece_of(group_rows *r, ir_value i, bool is_whole) {
   ir *b = r->b;
   int of_row = r->spec->n_components / r->body->entry->tile->lanes, all = group_flight(r->spec) * of_row;
   ir_value index = add(b, r->group->lane, mul(b, i, r->group->threads));
-  row_piece piece = {.row = quotient(b, index, of_row), .channel = mul(b, rest(b, index, of_row), r->body->entry->tile->lanes)};
+  row_piece piece = {.row = quotient(b, index, of_row),
+                     .channel = mul(b, rest(b, index, of_row), r->body->entry->tile->lanes)};
   if (!is_whole) piece.exists = below(b, index, i32(b, all));
   return piece;
 }
@@ -138,7 +147,8 @@ static void piece_in(group_rows *r, const row_origin *origin, ir_value first, co
   ir_value at = group_row_address(r, piece->row, piece->channel);
   if (t->lanes == 1) ir_store(b, x[0], at, 4, false);
   for (int k = 0; t->lanes > 1 && k < t->lanes; k += QUAD)
-    ir_store(b, ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, x + k), ir_offset_const(b, at, 4LL * k), QUAD_BYTES, false);
+    ir_store(b, ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, x + k), ir_offset_const(b, at, 4LL * k), QUAD_BYTES,
+             false);
   if (piece->exists.ptr) ir_end_if(b, branch);
 }
 
@@ -158,10 +168,13 @@ static void piece_out(group_rows *r, const row_origin *origin, ir_value first, c
   ir_end_if(b, branch);
 }
 
-/* One or two 16-byte pieces a thread side by side; single channels in a loop, because the addresses of many take registers. */
-static void each_piece(group_rows *r, const row_origin *origin, ir_value first, void (*visit)(group_rows *, const row_origin *, ir_value, const row_piece *)) {
+/* One or two 16-byte pieces a thread side by side; single channels in a loop, because the addresses of many take
+ * registers. */
+static void each_piece(group_rows *r, const row_origin *origin, ir_value first,
+                       void (*visit)(group_rows *, const row_origin *, ir_value, const row_piece *)) {
   ir *b = r->b;
-  int all = group_flight(r->spec) * (r->spec->n_components / r->body->entry->tile->lanes), count = (all + r->group->threads - 1) / r->group->threads;
+  int all = group_flight(r->spec) * (r->spec->n_components / r->body->entry->tile->lanes),
+      count = (all + r->group->threads - 1) / r->group->threads;
   bool is_whole = all % r->group->threads == 0;
   if (count > MOST_UNROLLED) {
     ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, count));
@@ -178,7 +191,9 @@ static void each_piece(group_rows *r, const row_origin *origin, ir_value first, 
 
 void group_rows_in(group_rows *r, const row_origin *origin, ir_value first) { each_piece(r, origin, first, piece_in); }
 
-void group_rows_out(group_rows *r, const row_origin *origin, ir_value first) { each_piece(r, origin, first, piece_out); }
+void group_rows_out(group_rows *r, const row_origin *origin, ir_value first) {
+  each_piece(r, origin, first, piece_out);
+}
 
 /* ---- applying ---- */
 
@@ -195,7 +210,8 @@ static void multiply_rows(group_rows *r, ir_value quad, const ir_value *row, ir_
   for (int i = 0; i < ROWS_OF_THREAD; i++) x[i] = ir_load(b, vector, group_row_address(r, row[i], four), QUAD_BYTES);
   for (int k = 0; k < QUAD; k++) {
     ir_value e = ir_load(b, vector, ir_offset_const(b, matrix, 4LL * r->group->padded * k), QUAD_BYTES);
-    for (int i = 0; i < COUNT; i++) sum[i] = ir_fma(b, ir_extract(b, e, i % QUAD), ir_extract(b, x[i / QUAD], k), sum[i]);
+    for (int i = 0; i < COUNT; i++)
+      sum[i] = ir_fma(b, ir_extract(b, e, i % QUAD), ir_extract(b, x[i / QUAD], k), sum[i]);
   }
   ir_end_for_with(b, loop, COUNT, sum, y);
 }
@@ -218,7 +234,8 @@ void group_rows_multiply(group_rows *r, double amplitude, ir_value changed) {
   ir_branch branch;
   if (changed.ptr) branch = ir_if(b, changed);
   for (int i = 0; i < ROWS_OF_THREAD; i++)
-    ir_store(b, ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, y + i * QUAD), group_row_address(r, row[i], mul(b, quad, QUAD)), QUAD_BYTES, false);
+    ir_store(b, ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, y + i * QUAD),
+             group_row_address(r, row[i], mul(b, quad, QUAD)), QUAD_BYTES, false);
   if (changed.ptr) ir_end_if(b, branch);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have written */
 }
@@ -232,7 +249,12 @@ void group_rows_begin(group_rows *r) {
 
 static const thread_tile *make_tile(arena *a, const spec *s, int element, int access) {
   thread_tile *t = arena_new(a, thread_tile);
-  *t = (thread_tile){.element = element, .access = access, .lanes = access / element, .n_units = s->n_blocks, .n_accesses = 1, .n_blocks = 1};
+  *t = (thread_tile){.element = element,
+                     .access = access,
+                     .lanes = access / element,
+                     .n_units = s->n_blocks,
+                     .n_accesses = 1,
+                     .n_blocks = 1};
   t->block_at = arena_array(a, int, s->n_blocks + 1);
   for (int i = 0; i < s->n_blocks; i++) t->block_at[i] = i;
   return t;
@@ -245,8 +267,13 @@ void ptx_add_group_entries(arena *a, ptx_program *program, const spec *rows, int
     int element = dtype == DTYPE_F32 ? 4 : 2;
     const char *name = arena_printf(a, "%s_encode_%s", s->name, dtype_name[dtype]);
     for (int access = group_access(rows, element); access; access = access > element ? element : 0) {
-      program->entry[program->n_entries++] = (ptx_entry){.name = name, .dtype = dtype, .access = access, .tile = make_tile(a, s, element, access),
-                                                         .units = units, .flight = group_flight(rows), .blocks = blocks};
+      program->entry[program->n_entries++] = (ptx_entry){.name = name,
+                                                         .dtype = dtype,
+                                                         .access = access,
+                                                         .tile = make_tile(a, s, element, access),
+                                                         .units = units,
+                                                         .flight = group_flight(rows),
+                                                         .blocks = blocks};
       name = arena_printf(a, "%s_narrow", name);
     }
   }

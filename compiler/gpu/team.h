@@ -24,15 +24,18 @@ int group_flight(const spec *s);
 /* Bytes of the widest accesses to rows of numbers of `element` bytes. */
 int group_access(const spec *s, int element);
 
-/* Entries of the number types, wide ones first: rows' blocks in pieces, `units` threads of a token (or share of one); blocks
- * as of ir_make_kernel. */
+/* Entries of the number types, wide ones first: rows' blocks in pieces, `units` threads of a token (or share of one);
+ * blocks as of ir_make_kernel. */
 void ptx_add_group_entries(arena *a, ptx_program *program, const spec *rows, int units, int blocks, unsigned dtypes);
 
-/* A - A^T as the operand's rule has it: elements row, 4 quad ... 4 quad + 3, zeros beyond the block. first: i32, where the raw matrix
- * begins, one for each of `count` generators, which are added up times factor[count]. is_transposed: of the transpose. */
-ir_value group_skew_quad(group_rows *r, int count, const spec_skew *generator, const ir_value *first, const pair *factor, bool is_transposed, ir_value row, ir_value quad);
+/* A - A^T as the operand's rule has it: elements row, 4 quad ... 4 quad + 3, zeros beyond the block. first: i32, where
+ * the raw matrix begins, one for each of `count` generators, which are added up times factor[count]. is_transposed: of
+ * the transpose. */
+ir_value group_skew_quad(group_rows *r, int count, const spec_skew *generator, const ir_value *first,
+                         const pair *factor, bool is_transposed, ir_value row, ir_value quad);
 /* Fills the left matrix with it; complete but for a barrier. */
-void group_skew(group_rows *r, int count, const spec_skew *generator, const ir_value *first, const pair *factor, bool is_transposed);
+void group_skew(group_rows *r, int count, const spec_skew *generator, const ir_value *first, const pair *factor,
+                bool is_transposed);
 
 /* Before the first rows; the right matrix is free. */
 void group_rows_begin(group_rows *r);
@@ -40,8 +43,8 @@ void group_rows_begin(group_rows *r);
 void group_rows_in(group_rows *r, const row_origin *origin, ir_value first);
 /* The address of a channel of a row in shared memory (i32). */
 ir_value group_row_address(group_rows *r, ir_value row, ir_value channel);
-/* Every row becomes the product of the transpose of the left matrix with it, times amplitude, where `changed` (i1, null: all). A
- * thread takes out the pieces that it put in: from out to the next rows in there need be no barrier. */
+/* Every row becomes the product of the transpose of the left matrix with it, times amplitude, where `changed` (i1,
+ * null: all). A thread takes out the pieces that it put in: from out to the next rows in there need be no barrier. */
 void group_rows_multiply(group_rows *r, double amplitude, ir_value changed);
 void group_rows_out(group_rows *r, const row_origin *origin, ir_value first);
 

@@ -9,7 +9,9 @@
 
 #include <string.h>
 
-static int memo_count(const thread_emitter *e) { return expr_pool_count(e->p->spec->pool) * (e->t->n_blocks > 0 ? e->t->n_blocks : 1) + 1; }
+static int memo_count(const thread_emitter *e) {
+  return expr_pool_count(e->p->spec->pool) * (e->t->n_blocks > 0 ? e->t->n_blocks : 1) + 1;
+}
 
 thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const thread_tile *t, const char *prefix) {
   thread_emitter e = {.b = b, .memory = a, .p = p, .t = t, .prefix = prefix};
@@ -34,7 +36,9 @@ void emit_thread_forget(thread_emitter *e, pair *remembered) { e->memo = remembe
 static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
 static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
 
-static const char *next_table(thread_emitter *e) { return arena_printf(e->memory, "%s_table_%d", e->prefix, e->n_tables++); }
+static const char *next_table(thread_emitter *e) {
+  return arena_printf(e->memory, "%s_table_%d", e->prefix, e->n_tables++);
+}
 
 /* Address of element index * bytes of a table. */
 static ir_value table_at(thread_emitter *e, const char *name, ir_value index, int bytes) {
@@ -110,9 +114,9 @@ static ir_value leaf_index(thread_emitter *e, const expr *x, int slot) {
 }
 
 /* Calls for every element of that table in order. */
-#define EACH_ELEMENT(e, x, head, slot, unit)                                      \
-  for (int head = 0; head < (x)->n_heads; head++)                                \
-    for (int slot = 0; slot < (of_block(x) ? (e)->t->n_blocks : 1); slot++)       \
+#define EACH_ELEMENT(e, x, head, slot, unit) \
+  for (int head = 0; head < (x)->n_heads; head++) \
+    for (int slot = 0; slot < (of_block(x) ? (e)->t->n_blocks : 1); slot++) \
       for (int unit = 0; unit < (of_block(x) ? (e)->t->n_units : 1); unit++)
 
 static int element_count(const thread_emitter *e, const expr *x) {
@@ -120,7 +124,8 @@ static int element_count(const thread_emitter *e, const expr *x) {
 }
 
 /* The leaf's table is one for all slots: made when the first asks. */
-static const char *leaf_table(thread_emitter *e, const expr *x, int count, const float *values, const int32_t *integers) {
+static const char *leaf_table(thread_emitter *e, const expr *x, int count, const float *values,
+                              const int32_t *integers) {
   const char *name = arena_printf(e->memory, "%s_leaf_%d", e->prefix, x->id);
   if (!e->has_table[x->id]) ir_table(e->b, name, count, values, integers);
   e->has_table[x->id] = true;
@@ -153,7 +158,8 @@ static ir_value operand_offset(thread_emitter *e, const expr *x, int slot) {
   const int *blocks = e->t->block_at + slot * units;
   int *of_unit = arena_array(e->memory, int, units);
   bool regular = true;
-  for (int u = 0; u < units; u++) of_unit[u] = !of_block(x) ? x->offsets[0] : blocks[u] < 0 ? -1 : x->offsets[blocks[u]];
+  for (int u = 0; u < units; u++)
+    of_unit[u] = !of_block(x) ? x->offsets[0] : blocks[u] < 0 ? -1 : x->offsets[blocks[u]];
   for (int h = 0; h < x->n_heads; h++)
     for (int g = 0; g < n; g++) regular = regular && x->offsets[h * n + g] == x->offsets[g] + h * head_step;
   if (!regular || !is_line(of_unit, units, &start, &step)) {
@@ -164,7 +170,8 @@ static ir_value operand_offset(thread_emitter *e, const expr *x, int slot) {
   }
   ir_value offset = emit_thread_index(e, of_unit), present = {NULL};
   if (of_block(x)) present = emit_thread_present(e, blocks);
-  if (present.ptr) offset = ir_select(b, present, offset, i32(b, x->offsets[0])); /* what is absent reads what is there */
+  if (present.ptr)
+    offset = ir_select(b, present, offset, i32(b, x->offsets[0])); /* what is absent reads what is there */
   if (!head_step) return offset;
   return ir_op2(b, "arith.addi", offset, ir_op2(b, "arith.muli", e->head, i32(b, head_step)));
 }
@@ -191,7 +198,9 @@ static ir_value element_at(thread_emitter *e, const element_group *g, int i, int
   return ir_offset(b, at, wide(b, ir_op2(b, "arith.muli", g->offset[i], i32(b, bytes))));
 }
 
-static pair load_f32(thread_emitter *e, const element_group *g, int i) { return pair_f32(ir_load(e->b, e->b->f32, element_at(e, g, i, 4), 4)); }
+static pair load_f32(thread_emitter *e, const element_group *g, int i) {
+  return pair_f32(ir_load(e->b, e->b->f32, element_at(e, g, i, 4), 4));
+}
 
 static pair load_f64(thread_emitter *e, const element_group *g, int i) {
   ir *b = e->b;
@@ -285,12 +294,14 @@ static ir_value input_element(thread_emitter *e, const expr *x) {
   int *of_unit = arena_array(e->memory, int, units);
   for (int u = 0; u < units; u++) of_unit[u] = x->offsets[of_block(x) ? block_of(e, 0, u) : 0];
   ir_value row = ir_pointer(b, e->inputs[x->index]), offset = emit_thread_index(e, of_unit), value[2], result;
-  if (!e->wide_inputs.ptr) return ir_load(b, b->f32, ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, 4)))), 4);
+  if (!e->wide_inputs.ptr)
+    return ir_load(b, b->f32, ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, 4)))), 4);
   ir_choice choice = ir_choose(b, e->wide_inputs, 1, &b->f32);
   value[0] = ir_load(b, b->f32, ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, 4)))), 4);
   ir_choose_else(b, &choice, 1, &value[0]);
   ir_value bits = ir_load(b, b->i16, ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, 2)))), 2);
-  value[1] = e->has_bf16_inputs ? math_f32_from_bf16(b, bits) : ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", bits, b->f16), b->f32);
+  value[1] = e->has_bf16_inputs ? math_f32_from_bf16(b, bits)
+                                : ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", bits, b->f16), b->f32);
   ir_end_choose(b, choice, 1, &value[1], &result);
   return result;
 }
@@ -325,7 +336,8 @@ pair emit_thread_pair(thread_emitter *e, const expr *x, int slot) { return pair_
 
 ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot) { return f32_of(e, x, slot); }
 
-/* x + y or x - y, a product among them fused: said here and not left to the target, so that all machines give one result. */
+/* x + y or x - y, a product among them fused: said here and not left to the target, so that all machines give one
+ * result. */
 static ir_value sum_f32(thread_emitter *e, const expr *x, int slot) {
   ir *b = e->b;
   bool minus = x->op == EXPR_SUB;
@@ -343,7 +355,8 @@ static ir_value sum_f32(thread_emitter *e, const expr *x, int slot) {
 static ir_value compute_f32(thread_emitter *e, const expr *x, int slot) {
   ir *b = e->b;
   ir_value v[3] = {{NULL}};
-  bool generic = x->op != EXPR_ELEMENT && x->op != EXPR_NARROW && x->op != EXPR_SELECT && x->op != EXPR_LESS && x->op != EXPR_ADD && x->op != EXPR_SUB;
+  bool generic = x->op != EXPR_ELEMENT && x->op != EXPR_NARROW && x->op != EXPR_SELECT && x->op != EXPR_LESS &&
+                 x->op != EXPR_ADD && x->op != EXPR_SUB;
   for (int i = 0; generic && i < expr_op_arity(x->op); i++) v[i] = f32_of(e, x->arg[i], slot);
   switch (x->op) {
   case EXPR_ADD:
@@ -360,7 +373,9 @@ static ir_value compute_f32(thread_emitter *e, const expr *x, int slot) {
     ir_value less = pair_less(b, pair_of(e, x->arg[0], slot), pair_of(e, x->arg[1], slot));
     return ir_select(b, less, ir_float(b, b->f32, 1), ir_float(b, b->f32, 0));
   }
-  case EXPR_SELECT: return ir_select(b, pair_nonzero(b, pair_of(e, x->arg[0], slot)), f32_of(e, x->arg[1], slot), f32_of(e, x->arg[2], slot));
+  case EXPR_SELECT:
+    return ir_select(b, pair_nonzero(b, pair_of(e, x->arg[0], slot)), f32_of(e, x->arg[1], slot),
+                     f32_of(e, x->arg[2], slot));
   default: return emit_arithmetic(b, x->op, v);
   }
 }
@@ -386,7 +401,8 @@ static pair compute_pair(thread_emitter *e, const expr *x, int slot) {
   case EXPR_DIV: return pair_div(b, v[0], v[1]);
   case EXPR_MIN: return pair_select(b, pair_less(b, v[1], v[0]), v[1], v[0]);
   case EXPR_MAX: return pair_select(b, pair_less(b, v[0], v[1]), v[1], v[0]);
-  case EXPR_LESS: return pair_f32(ir_select(b, pair_less(b, v[0], v[1]), ir_float(b, b->f32, 1), ir_float(b, b->f32, 0)));
+  case EXPR_LESS:
+    return pair_f32(ir_select(b, pair_less(b, v[0], v[1]), ir_float(b, b->f32, 1), ir_float(b, b->f32, 0)));
   case EXPR_NEG: return pair_neg(b, v[0]);
   case EXPR_ABS: return pair_abs(b, v[0]);
   case EXPR_SQRT: return pair_sqrt(b, v[0]);

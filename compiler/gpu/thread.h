@@ -6,8 +6,8 @@
 #ifndef PEGEN_GPU_THREAD_H
 #define PEGEN_GPU_THREAD_H
 
-#include "mlir/two_float.h"
 #include "mlir/ir.h"
+#include "mlir/two_float.h"
 #include "plan/thread.h"
 
 typedef struct thread_emitter {
@@ -20,7 +20,8 @@ typedef struct thread_emitter {
   ir_value head;            /* i32; where rotors differ from head to head */
   const ir_value *operands; /* i64: PEGEN_PTX_OPERAND_COUNT parameters each (kernel/launch.h) */
   pair *positions;          /* [axes] */
-  const ir_value *inputs;   /* [inputs] i64: addresses of the query's rows, of float32, or of 16 bits but where wide_inputs */
+  const ir_value
+      *inputs;   /* [inputs] i64: addresses of the query's rows, of float32, or of 16 bits but where wide_inputs */
   ir_value wide_inputs;     /* i1: inputs are float32; null: they are in any case */
   bool has_bf16_inputs;     /* those of 16 bits are bfloat16 */
   pair *memo;               /* [nodes][blocks] */

@@ -31,7 +31,10 @@ void emit_row_accesses(row_thread *r) {
   r->present = arena_array(r->memory, ir_value, t->n_accesses);
   int *distance = arena_array(r->memory, int, t->n_units);
   for (int k = 0; k < t->n_accesses; k++) {
-    for (int u = 0; u < t->n_units; u++) distance[u] = t->access_at[k * t->n_units + u] < 0 ? -1 : (t->access_at[k * t->n_units + u] - (k ? t->access_at[u] : 0)) * t->element;
+    for (int u = 0; u < t->n_units; u++)
+      distance[u] = t->access_at[k * t->n_units + u] < 0
+                        ? -1
+                        : (t->access_at[k * t->n_units + u] - (k ? t->access_at[u] : 0)) * t->element;
     r->present[k] = emit_thread_present(r->exprs, distance);
     r->delta[k] = emit_thread_index(r->exprs, distance);
     /* What is absent loads the first access again and stores nothing. */
@@ -47,7 +50,8 @@ row_origin emit_row_origin(row_thread *r, const row_column *column, ir_value off
   for (int tensor = 0; tensor < 2; tensor++)
     for (int side = 0; side < 2; side++) {
       const ir_value *of = r->parameter + (tensor ? PEGEN_PTX_K : PEGEN_PTX_Q);
-      const ir_value *strides = of + (side ? PEGEN_PTX_TENSOR_OUT_BATCH : PEGEN_PTX_TENSOR_IN_BATCH); /* batch, token, head */
+      const ir_value *strides =
+          of + (side ? PEGEN_PTX_TENSOR_OUT_BATCH : PEGEN_PTX_TENSOR_IN_BATCH); /* batch, token, head */
       ir_value fixed = by_head ? mul(b, wide(b, column->head), strides[2]) : mul(b, wide(b, column->batch), strides[0]);
       ir_value base = add(b, of[side ? PEGEN_PTX_TENSOR_OUT : PEGEN_PTX_TENSOR_IN], offset);
       o.base[side][tensor] = add(b, base, add(b, fixed, mul(b, wide(b, column->token), strides[1])));
@@ -59,7 +63,8 @@ row_origin emit_row_origin(row_thread *r, const row_column *column, ir_value off
 void emit_row_blocks(row_thread *r) {
   const thread_tile *t = r->t;
   r->block_present = arena_array(r->memory, ir_value, t->n_blocks + 1);
-  for (int slot = 0; slot < t->n_blocks; slot++) r->block_present[slot] = emit_thread_present(r->exprs, t->block_at + slot * t->n_units);
+  for (int slot = 0; slot < t->n_blocks; slot++)
+    r->block_present[slot] = emit_thread_present(r->exprs, t->block_at + slot * t->n_units);
 }
 
 row_place emit_row_place(row_thread *r, const row_origin *o, ir_value row) {
@@ -78,7 +83,8 @@ row_place emit_row_place(row_thread *r, const row_origin *o, ir_value row) {
   ir_value at[2];
   for (int side = 0; side < 2; side++) {
     ir_value stride = ir_select(b, is_k, o->stride[side][1], o->stride[side][0]);
-    at[side] = ir_pointer(b, add(b, ir_select(b, is_k, o->base[side][1], o->base[side][0]), mul(b, wide(b, index), stride)));
+    at[side] =
+        ir_pointer(b, add(b, ir_select(b, is_k, o->base[side][1], o->base[side][0]), mul(b, wide(b, index), stride)));
   }
   return (row_place){.in = at[0], .out = at[1], .raw = arena_array(r->memory, ir_value, r->t->n_accesses)};
 }
@@ -98,18 +104,22 @@ static ir_value access_pointer(row_thread *r, ir_value row, int k) {
 }
 
 void emit_row_load(row_thread *r, row_place *place) {
-  for (int k = 0; k < r->t->n_accesses; k++) place->raw[k] = ir_load(r->b, access_type(r), access_pointer(r, place->in, k), r->t->access);
+  for (int k = 0; k < r->t->n_accesses; k++)
+    place->raw[k] = ir_load(r->b, access_type(r), access_pointer(r, place->in, k), r->t->access);
 }
 
 /* ---- number types ---- */
 
-static ir_value word_of(ir *b, ir_value access, int index) { return ir_lanes(access) ? ir_extract(b, access, index) : access; }
+static ir_value word_of(ir *b, ir_value access, int index) {
+  return ir_lanes(access) ? ir_extract(b, access, index) : access;
+}
 
 /* The two numbers of a word, or the one of a 16-bit access. */
 static void unpack_16(row_thread *r, ir_value raw, ir_value *x) {
   ir *b = r->b;
   if (r->t->access < WORD) {
-    x[0] = r->dtype == DTYPE_BF16 ? math_f32_from_bf16(b, raw) : ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", raw, b->f16), b->f32);
+    x[0] = r->dtype == DTYPE_BF16 ? math_f32_from_bf16(b, raw)
+                                  : ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", raw, b->f16), b->f32);
     return;
   }
   for (int w = 0; w < r->t->access / WORD; w++) {
@@ -134,7 +144,8 @@ static ir_value half_bits(row_thread *r, ir_value x) {
 static ir_value pack_word(row_thread *r, const ir_value *y) {
   ir *b = r->b;
   if (r->dtype == DTYPE_BF16 && !r->has_bf16) {
-    ir_value low = ir_cast(b, "arith.extui", half_bits(r, y[0]), b->i32), high = ir_cast(b, "arith.extui", half_bits(r, y[1]), b->i32);
+    ir_value low = ir_cast(b, "arith.extui", half_bits(r, y[0]), b->i32),
+             high = ir_cast(b, "arith.extui", half_bits(r, y[1]), b->i32);
     return ir_op2(b, "arith.ori", low, ir_op2(b, "arith.shli", high, i32(b, 16)));
   }
   ir_value both = ir_elements(b, ir_vector(b, 2, b->f32), 2, y);

@@ -5,12 +5,19 @@
  * pitch is 4 words more than a multiple of the 32 banks, so that 8 threads that read 16 bytes of 8 rows below one
  * another, or of one row side by side, meet every bank once.
  */
-#include "gpu/index.h"
 #include "gpu/attention.h"
+#include "gpu/index.h"
 
 #include "kernel/launch.h"
 
-enum { BANKS = 32, GROUPS = PEGEN_PTX_BLOCK / ATTEND_LANES, SHARED_BYTES = 48 << 10, PIECE = 16, MOST_QUADS = 16, MOST_ROW_QUADS = 8 };
+enum {
+  BANKS = 32,
+  GROUPS = PEGEN_PTX_BLOCK / ATTEND_LANES,
+  SHARED_BYTES = 48 << 10,
+  PIECE = 16,
+  MOST_QUADS = 16,
+  MOST_ROW_QUADS = 8
+};
 
 static ir_value less(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "slt", x, y); }
 static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, less(b, x, y), x, y); }
@@ -23,7 +30,9 @@ static int whole_quads(int width) { return (width + ATTEND_QUAD - 1) / ATTEND_QU
 static int pitch_of(int width) { return (width + BANKS - 1) / BANKS * BANKS + ATTEND_QUAD; }
 
 /* The same as tight as may be: an odd number of 16 bytes, which meets every bank, too. */
-static int tight_pitch_of(int width) { return whole_quads(width) / ATTEND_QUAD % 2 ? whole_quads(width) : whole_quads(width) + ATTEND_QUAD; }
+static int tight_pitch_of(int width) {
+  return whole_quads(width) / ATTEND_QUAD % 2 ? whole_quads(width) : whole_quads(width) + ATTEND_QUAD;
+}
 
 bool attend_has_pairs(const attention_plan *p) { return p->bias || p->matrix; }
 
@@ -44,7 +53,8 @@ static void set_pitches(const attention_plan *p, attend_shape *s) {
   s->columns_at = s->width = whole_quads(p->head_dim);
   if (attend_has_columns(p)) s->width += whole_quads(p->columns->n_columns);
   s->query_pitch = attend_has_columns(p) ? tight_pitch_of(s->width) : pitch_of(p->head_dim);
-  s->key_pitch = attend_has_columns(p) ? tight_pitch_of(s->width > values ? s->width : values) : pitch_of(p->head_dim > p->value_dim ? p->head_dim : p->value_dim);
+  s->key_pitch = attend_has_columns(p) ? tight_pitch_of(s->width > values ? s->width : values)
+                                       : pitch_of(p->head_dim > p->value_dim ? p->head_dim : p->value_dim);
   s->score_pitch = s->keys + ATTEND_LANES; /* and what 8 threads tell each other */
 }
 
@@ -52,7 +62,11 @@ attend_shape attend_shape_of(arena *a, const attention_plan *p) {
   static const int sizes[][2] = {{4, 4}, {2, 4}, {2, 2}, {1, 2}, {1, 1}}; /* queries and keys of a thread */
   int quads = (p->value_dim + BANKS - 1) / BANKS;
   for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
-    attend_shape s = {.rows = sizes[i][0], .columns = sizes[i][1], .queries = GROUPS * sizes[i][0], .keys = ATTEND_LANES * sizes[i][1], .quads = quads};
+    attend_shape s = {.rows = sizes[i][0],
+                      .columns = sizes[i][1],
+                      .queries = GROUPS * sizes[i][0],
+                      .keys = ATTEND_LANES * sizes[i][1],
+                      .quads = quads};
     set_pitches(p, &s);
     if (quads <= MOST_ROW_QUADS && s.rows * quads <= MOST_QUADS && fits(a, p, &s)) return s;
   }
@@ -83,15 +97,20 @@ void attend_declare_memory(attend *t) {
   t->places = declare(t, "places", place * s->keys);
 }
 
-ir_value attend_row_at(attend *t, ir_value memory, ir_value row, int pitch) { return ir_offset(t->b, memory, wide(t->b, mul(t->b, row, 4LL * pitch))); }
+ir_value attend_row_at(attend *t, ir_value memory, ir_value row, int pitch) {
+  return ir_offset(t->b, memory, wide(t->b, mul(t->b, row, 4LL * pitch)));
+}
 
 /* ---- pieces of rows ---- */
 
 attend_rows attend_rows_of(attend *t, int parameter, ir_value head, int width) {
   ir *b = t->b;
   const ir_value *of = t->parameter + parameter;
-  ir_value base = add(b, of[PEGEN_PTX_ROWS_ADDRESS], ir_op2(b, "arith.muli", wide(b, t->batch), of[PEGEN_PTX_ROWS_BATCH]));
-  return (attend_rows){.base = add(b, base, ir_op2(b, "arith.muli", wide(b, head), of[PEGEN_PTX_ROWS_HEAD])), .stride = of[PEGEN_PTX_ROWS_TOKEN], .width = width};
+  ir_value base =
+      add(b, of[PEGEN_PTX_ROWS_ADDRESS], ir_op2(b, "arith.muli", wide(b, t->batch), of[PEGEN_PTX_ROWS_BATCH]));
+  return (attend_rows){.base = add(b, base, ir_op2(b, "arith.muli", wide(b, head), of[PEGEN_PTX_ROWS_HEAD])),
+                       .stride = of[PEGEN_PTX_ROWS_TOKEN],
+                       .width = width};
 }
 
 static bool is_whole(const attend *t) { return t->entry->access == THREAD_PIECE; }
@@ -110,11 +129,13 @@ static MlirType piece_type(const attend *t) {
 static ir_value load_piece(attend *t, const attend_rows *from, ir_value first, ir_value end, ir_value index) {
   ir *b = t->b;
   int pieces = pieces_of(t, from->width);
-  ir_value row = add(b, first, ir_op2(b, "arith.divui", index, i32(b, pieces))), piece = ir_op2(b, "arith.remui", index, i32(b, pieces));
+  ir_value row = add(b, first, ir_op2(b, "arith.divui", index, i32(b, pieces))),
+           piece = ir_op2(b, "arith.remui", index, i32(b, pieces));
   row = smaller(b, row, ir_op2(b, "arith.subi", end, i32(b, 1)));
   if (!is_whole(t)) piece = smaller(b, piece, i32(b, from->width - 1));
   ir_value at = add(b, from->base, ir_op2(b, "arith.muli", wide(b, row), from->stride));
-  return ir_load(b, piece_type(t), ir_pointer(b, add(b, at, wide(b, mul(b, piece, t->entry->access)))), t->entry->access);
+  return ir_load(b, piece_type(t), ir_pointer(b, add(b, at, wide(b, mul(b, piece, t->entry->access)))),
+                 t->entry->access);
 }
 
 /* 0 times what is not finite is no number. */
@@ -127,22 +148,27 @@ static void watch(attend *t, int count, const ir_value *x) {
   ir_end_if(b, found);
 }
 
-static void store_piece(attend *t, const attend_rows *from, ir_value raw, ir_value index, ir_value to, int pitch, ir_value factor, bool watched) {
+static void store_piece(attend *t, const attend_rows *from, ir_value raw, ir_value index, ir_value to, int pitch,
+                        ir_value factor, bool watched) {
   ir *b = t->b;
   int pieces = pieces_of(t, from->width), lanes = lanes_of(t);
-  ir_value row = ir_op2(b, "arith.divui", index, i32(b, pieces)), piece = ir_op2(b, "arith.remui", index, i32(b, pieces)), x[8];
+  ir_value row = ir_op2(b, "arith.divui", index, i32(b, pieces)),
+           piece = ir_op2(b, "arith.remui", index, i32(b, pieces)), x[8];
   row_place place = {.raw = &raw};
   emit_row_unpack(&t->numbers, &place, x);
   if (watched) watch(t, lanes, x);
   for (int i = 0; factor.ptr && i < lanes; i++) x[i] = ir_op2(b, "arith.mulf", x[i], factor);
-  if (!is_whole(t) && from->width % ATTEND_QUAD) x[0] = ir_select(b, less(b, piece, i32(b, from->width)), x[0], ir_float(b, b->f32, 0));
+  if (!is_whole(t) && from->width % ATTEND_QUAD)
+    x[0] = ir_select(b, less(b, piece, i32(b, from->width)), x[0], ir_float(b, b->f32, 0));
   ir_value at = ir_offset(b, to, wide(b, add(b, mul(b, row, 4LL * pitch), mul(b, piece, 4LL * lanes))));
   if (lanes == 1) ir_store(b, x[0], at, 4, false);
   for (int i = 0; i + ATTEND_QUAD <= lanes; i += ATTEND_QUAD)
-    ir_store(b, ir_elements(b, ir_vector(b, ATTEND_QUAD, b->f32), ATTEND_QUAD, x + i), ir_offset_const(b, at, 4LL * i), 16, false);
+    ir_store(b, ir_elements(b, ir_vector(b, ATTEND_QUAD, b->f32), ATTEND_QUAD, x + i), ir_offset_const(b, at, 4LL * i),
+             16, false);
 }
 
-void attend_copy(attend *t, const attend_rows *from, ir_value first, ir_value end, int count, ir_value to, int pitch, ir_value factor, bool watched) {
+void attend_copy(attend *t, const attend_rows *from, ir_value first, ir_value end, int count, ir_value to, int pitch,
+                 ir_value factor, bool watched) {
   ir *b = t->b;
   int all = count * pieces_of(t, from->width), steps = (all + PEGEN_PTX_BLOCK - 1) / PEGEN_PTX_BLOCK;
   ir_branch branch;
@@ -168,10 +194,12 @@ void attend_load(attend *t, const attend_rows *from, ir_value first, ir_value en
   }
 }
 
-void attend_store(attend *t, const attend_rows *from, ir_value first, ir_value end, const ir_value *ahead, bool watched) {
+void attend_store(attend *t, const attend_rows *from, ir_value first, ir_value end, const ir_value *ahead,
+                  bool watched) {
   ir *b = t->b;
   int all = t->shape.keys * pieces_of(t, from->width);
-  if (!is_whole(t)) attend_copy(t, from, first, end, t->shape.keys, t->rows, t->shape.key_pitch, (ir_value){NULL}, watched);
+  if (!is_whole(t))
+    attend_copy(t, from, first, end, t->shape.keys, t->rows, t->shape.key_pitch, (ir_value){NULL}, watched);
   for (int i = 0; i < attend_ahead(t, from->width); i++) {
     ir_value index = add(b, t->thread, i32(b, i * PEGEN_PTX_BLOCK));
     ir_branch branch;
@@ -202,13 +230,16 @@ void attend_store_coordinate(attend *t, ir_value places, ir_value index, int axi
   pair_store(b, x, ir_offset(b, places, wide(b, at)));
 }
 
-void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, int count, ir_value to, const pair *origin) {
+void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, int count, ir_value to,
+                        const pair *origin) {
   ir *b = t->b;
   const spec *s = t->p->spec;
   pair place[SPEC_MAX_AXES];
   ir_branch branch = ir_if(b, less(b, t->thread, i32(b, count)));
-  ptx_coordinates(b, s, t->parameter + parameter, t->batch, attend_placed_token(t, add(b, first, t->thread), end), place);
-  for (int axis = 0; axis < s->n_axes; axis++) attend_store_coordinate(t, to, t->thread, axis, origin ? pair_sub(b, place[axis], origin[axis]) : place[axis]);
+  ptx_coordinates(b, s, t->parameter + parameter, t->batch, attend_placed_token(t, add(b, first, t->thread), end),
+                  place);
+  for (int axis = 0; axis < s->n_axes; axis++)
+    attend_store_coordinate(t, to, t->thread, axis, origin ? pair_sub(b, place[axis], origin[axis]) : place[axis]);
   ir_end_if(b, branch);
 }
 
@@ -218,7 +249,8 @@ static void store_channels(attend *t, ir_value values, ir_value at, ir_value cha
   ir *b = t->b;
   for (int i = 0; i < ATTEND_QUAD; i++) {
     ir_branch branch = ir_if(b, less(b, add(b, channel, i32(b, i)), i32(b, width)));
-    ir_store(b, emit_row_number(&t->numbers, ir_extract(b, values, i)), ir_offset_const(b, at, (int64_t)i * t->entry->tile->element), t->entry->tile->element, false);
+    ir_store(b, emit_row_number(&t->numbers, ir_extract(b, values, i)),
+             ir_offset_const(b, at, (int64_t)i * t->entry->tile->element), t->entry->tile->element, false);
     ir_end_if(b, branch);
   }
 }

@@ -24,8 +24,11 @@ static int part_pitch(const plan_widen *p) { return p->p->n_weights | 1; }
 static int busy_lanes(const plan_widen *p, int lanes) { return p->spec->n_blocks < lanes ? p->spec->n_blocks : lanes; }
 
 static int array_bytes(const plan_widen *p, const widen_tables *t, int lanes, int rest, int array) {
-  int bytes[ARRAYS] = {[MONOMIALS] = t->n_monomials * PAIR_BYTES, [GAINS] = t->n_gains * 4, [WEIGHTS] = p->p->n_weights * 4,
-                       [PARTS] = busy_lanes(p, lanes) * part_pitch(p) * 4, [REST] = rest};
+  int bytes[ARRAYS] = {[MONOMIALS] = t->n_monomials * PAIR_BYTES,
+                       [GAINS] = t->n_gains * 4,
+                       [WEIGHTS] = p->p->n_weights * 4,
+                       [PARTS] = busy_lanes(p, lanes) * part_pitch(p) * 4,
+                       [REST] = rest};
   return whole_pieces(bytes[array]);
 }
 
@@ -56,14 +59,19 @@ static int begin_of(const weight_lanes *w, int array) {
 
 static ir_value array_at(weight_lanes *w, int array, ir_value at) { return byte_at(w, begin_of(w, array), at); }
 
-ir_value weight_rest_at(weight_lanes *w, int64_t begin, ir_value at) { return byte_at(w, begin_of(w, REST) + begin, at); }
+ir_value weight_rest_at(weight_lanes *w, int64_t begin, ir_value at) {
+  return byte_at(w, begin_of(w, REST) + begin, at);
+}
 
 static ir_value table_at(weight_lanes *w, const char *table, ir_value index, int bytes) {
   ir *b = w->b;
-  return ir_offset(b, ir_table_address(b, widen_table_name(w->memory, w->prefix, table)), wide(b, mul(b, index, bytes)));
+  return ir_offset(b, ir_table_address(b, widen_table_name(w->memory, w->prefix, table)),
+                   wide(b, mul(b, index, bytes)));
 }
 
-ir_value weight_table_i32(weight_lanes *w, const char *table, ir_value index) { return ir_load(w->b, w->b->i32, table_at(w, table, index, 4), 4); }
+ir_value weight_table_i32(weight_lanes *w, const char *table, ir_value index) {
+  return ir_load(w->b, w->b->i32, table_at(w, table, index, 4), 4);
+}
 
 /* ---- turns ---- */
 
@@ -102,7 +110,9 @@ static pair power_of(pair_powers *t, int axis, int exponent) {
 static pair monomial_of(pair_powers *t, const monomial *m) {
   pair product = {.hi = {NULL}};
   for (int axis = 0; axis < SPEC_MAX_AXES; axis++)
-    if (m->power[axis]) product = product.hi.ptr ? pair_mul(t->b, product, power_of(t, axis, m->power[axis])) : power_of(t, axis, m->power[axis]);
+    if (m->power[axis])
+      product = product.hi.ptr ? pair_mul(t->b, product, power_of(t, axis, m->power[axis]))
+                               : power_of(t, axis, m->power[axis]);
   return product.hi.ptr ? product : pair_const(t->b, 1);
 }
 
@@ -111,12 +121,14 @@ void weight_lay_monomials(weight_lanes *w, const pair *place) {
   pair_powers powers = {.b = b};
   for (int axis = 0; axis < w->p->spec->n_axes; axis++) powers.at[axis][1] = place[axis];
   for (int i = 0; i < w->tables.n_monomials; i++)
-    pair_store(b, monomial_of(&powers, &w->tables.monomial[i]), array_at(w, MONOMIALS, i32(b, (int64_t)i * PAIR_BYTES)));
+    pair_store(b, monomial_of(&powers, &w->tables.monomial[i]),
+               array_at(w, MONOMIALS, i32(b, (int64_t)i * PAIR_BYTES)));
 }
 
 ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) {
   ir *b = w->b;
-  ir_value begin = weight_table_i32(w, sums->starts, index), end = weight_table_i32(w, sums->starts, add(b, index, i32(b, 1)));
+  ir_value begin = weight_table_i32(w, sums->starts, index),
+           end = weight_table_i32(w, sums->starts, add(b, index, i32(b, 1)));
   ir_value zero = ir_float(b, b->f32, 0), initial[2] = {zero, zero}, now[2];
   ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), 2, initial, now);
   ir_value at = narrow(b, loop.index);
@@ -137,16 +149,19 @@ void weight_lay_gains(weight_lanes *w) {
 
 /* ---- the query: weights ---- */
 
-void weight_set_inputs(weight_lanes *w, const ir_value *parameter, ir_value batch, ir_value token, ir_value head, int dtype) {
+void weight_set_inputs(weight_lanes *w, const ir_value *parameter, ir_value batch, ir_value token, ir_value head,
+                       int dtype) {
   ir *b = w->b;
   const spec *s = w->p->spec;
   ir_value *rows = arena_array(w->memory, ir_value, s->n_inputs + 1);
   for (int i = 0; i < s->n_inputs; i++) {
     const ir_value *of = parameter + i * PEGEN_PTX_INPUT_COUNT;
-    ir_value at = add(b, of[PEGEN_PTX_INPUT_ADDRESS], ir_op2(b, "arith.muli", wide(b, batch), of[PEGEN_PTX_INPUT_BATCH]));
+    ir_value at =
+        add(b, of[PEGEN_PTX_INPUT_ADDRESS], ir_op2(b, "arith.muli", wide(b, batch), of[PEGEN_PTX_INPUT_BATCH]));
     at = add(b, at, ir_op2(b, "arith.muli", wide(b, token), of[PEGEN_PTX_INPUT_TOKEN]));
     rows[i] = add(b, at, ir_op2(b, "arith.muli", wide(b, head), of[PEGEN_PTX_INPUT_HEAD]));
-    if (i == 0 && dtype != DTYPE_F32) w->exprs->wide_inputs = ir_compare_int(b, "eq", of[PEGEN_PTX_INPUT_TYPE], i64(b, PEGEN_PTX_OPERAND_F32));
+    if (i == 0 && dtype != DTYPE_F32)
+      w->exprs->wide_inputs = ir_compare_int(b, "eq", of[PEGEN_PTX_INPUT_TYPE], i64(b, PEGEN_PTX_OPERAND_F32));
   }
   w->exprs->inputs = rows;
   w->exprs->has_bf16_inputs = dtype == DTYPE_BF16;
@@ -192,7 +207,8 @@ static void lay_parts(weight_lanes *w) {
   int busy = busy_lanes(p, w->lanes);
   ir_branch branch;
   if (busy < w->lanes) branch = ir_if(b, below(b, w->lane, i32(b, busy)));
-  for (int i = 0; i < n; i++) ir_store(b, sums[i], array_at(w, PARTS, add(b, mul(b, w->lane, 4LL * part_pitch(p)), i32(b, 4LL * i))), 4, false);
+  for (int i = 0; i < n; i++)
+    ir_store(b, sums[i], array_at(w, PARTS, add(b, mul(b, w->lane, 4LL * part_pitch(p)), i32(b, 4LL * i))), 4, false);
   if (busy < w->lanes) ir_end_if(b, branch);
 }
 
@@ -202,7 +218,8 @@ static void gather_parts(weight_lanes *w) {
   lane_turns t = begin_turns(w, w->p->p->n_weights);
   ir_value sum = {NULL};
   for (int lane = 0; lane < busy_lanes(w->p, w->lanes); lane++) {
-    ir_value part = ir_load(b, b->f32, array_at(w, PARTS, add(b, mul(b, t.index, 4), i32(b, 4LL * lane * part_pitch(w->p)))), 4);
+    ir_value part =
+        ir_load(b, b->f32, array_at(w, PARTS, add(b, mul(b, t.index, 4), i32(b, 4LL * lane * part_pitch(w->p)))), 4);
     sum = sum.ptr ? ir_op2(b, "arith.addf", sum, part) : part;
   }
   ir_store(b, sum, array_at(w, WEIGHTS, mul(b, t.index, 4)), 4, false);
@@ -219,10 +236,12 @@ void weight_lay_weights(weight_lanes *w) {
 ir_value weight_column(weight_lanes *w, ir_value index) {
   ir *b = w->b;
   ir_value zero = ir_float(b, b->f32, 0), sum;
-  ir_value begin = weight_table_i32(w, "column_starts", index), end = weight_table_i32(w, "column_starts", add(b, index, i32(b, 1)));
+  ir_value begin = weight_table_i32(w, "column_starts", index),
+           end = weight_table_i32(w, "column_starts", add(b, index, i32(b, 1)));
   ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), 1, &zero, &sum);
   ir_value at = narrow(b, loop.index), gain = ir_load(b, b->f32, array_at(w, GAINS, mul(b, at, 4)), 4);
-  ir_value next = ir_fma(b, ir_load(b, b->f32, array_at(w, WEIGHTS, mul(b, weight_table_i32(w, "gain_weights", at), 4)), 4), gain, sum);
+  ir_value next = ir_fma(
+      b, ir_load(b, b->f32, array_at(w, WEIGHTS, mul(b, weight_table_i32(w, "gain_weights", at), 4)), 4), gain, sum);
   ir_end_for_with(b, loop, 1, &next, &sum);
   return sum;
 }

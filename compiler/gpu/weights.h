@@ -1,9 +1,10 @@
 /* gpu/weights: a token's gains and weights of a polynomial bias (plan/widen.h), by neighbouring lanes of a warp.
  *
  * The token's first lane makes the monomials of its coordinates in two-float arithmetic, all its lanes the gains, from
- * tables, so that the code does not grow with their number. Of a query, each of the lanes evaluates as many of the bias' terms as the
- * others, and the sums over terms are gathered. What lanes tell each other lies in shared memory, between barriers of
- * the warp. Columns that widen rows (gpu/widen) and those of a tile of attention (gpu/polynomial) are made of it.
+ * tables, so that the code does not grow with their number. Of a query, each of the lanes evaluates as many of the
+ * bias' terms as the others, and the sums over terms are gathered. What lanes tell each other lies in shared memory,
+ * between barriers of the warp. Columns that widen rows (gpu/widen) and those of a tile of attention (gpu/polynomial)
+ * are made of it.
  */
 #ifndef PEGEN_GPU_WEIGHTS_H
 #define PEGEN_GPU_WEIGHTS_H
@@ -44,15 +45,17 @@ typedef struct lane_turns {
 lane_turns begin_turns(weight_lanes *w, int count);
 void end_turns(weight_lanes *w, lane_turns turns);
 
-/* In this order, with a barrier of the warp after the monomials and after the weights. Monomials: of the token's place from the
- * bias' origin; one of its lanes comes here. */
+/* In this order, with a barrier of the warp after the monomials and after the weights. Monomials: of the token's place
+ * from the bias' origin; one of its lanes comes here. */
 void weight_lay_monomials(weight_lanes *w, const pair *place);
 void weight_lay_gains(weight_lanes *w);
 /* A sum of factors times monomials, as float32. */
 ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index);
 
-/* Where the rows of a query's inputs lie. parameter: those of the first input; element: bytes of a number of the rows. */
-void weight_set_inputs(weight_lanes *w, const ir_value *parameter, ir_value batch, ir_value token, ir_value head, int dtype);
+/* Where the rows of a query's inputs lie. parameter: those of the first input; element: bytes of a number of the rows.
+ */
+void weight_set_inputs(weight_lanes *w, const ir_value *parameter, ir_value batch, ir_value token, ir_value head,
+                       int dtype);
 /* The weights of the query, between two barriers that are its own. */
 void weight_lay_weights(weight_lanes *w);
 /* Column `index` of the query: the sum over weights of weight times gain. */

@@ -3,10 +3,10 @@
 
 #include "base/diag.h"
 #include "cpu/rotors.h"
-#include "gpu/index.h"
-#include "mlir/math.h"
 #include "gpu/body.h"
+#include "gpu/index.h"
 #include "gpu/weights.h"
+#include "mlir/math.h"
 
 #include "kernel/launch.h"
 
@@ -39,8 +39,10 @@ static ir_value part_of(widen *w, ir_value x, ir_value low) {
   if (element_of(w) == 4) return x;
   ir_value high = emit_row_number(r, x);
   if (!w->layout->is_split) return high;
-  ir_value back = r->dtype == DTYPE_BF16 ? math_f32_from_bf16(b, high) : ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", high, b->f16), b->f32);
-  return ir_select(b, ir_compare_int(b, "ne", low, i32(b, 0)), emit_row_number(r, ir_op2(b, "arith.subf", x, back)), high);
+  ir_value back = r->dtype == DTYPE_BF16 ? math_f32_from_bf16(b, high)
+                                         : ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", high, b->f16), b->f32);
+  return ir_select(b, ir_compare_int(b, "ne", low, i32(b, 0)), emit_row_number(r, ir_op2(b, "arith.subf", x, back)),
+                   high);
 }
 
 /* Lane `index` of a tail; tokens that are not encoded have zeros. */
@@ -48,7 +50,8 @@ static void store_part(widen *w, int tail, ir_value index, ir_value x, const cha
   ir *b = w->b;
   if (w->encoded.ptr) x = ir_select(b, w->encoded, x, ir_float(b, b->f32, 0));
   ir_value flag = w->layout->is_split ? weight_table_i32(&w->lanes, low, index) : (ir_value){NULL};
-  ir_value at = weight_rest_at(&w->lanes, (int64_t)tail * tail_bytes(w->layout, element_of(w)), mul(b, index, element_of(w)));
+  ir_value at =
+      weight_rest_at(&w->lanes, (int64_t)tail * tail_bytes(w->layout, element_of(w)), mul(b, index, element_of(w)));
   ir_store(b, part_of(w, x, flag), at, element_of(w), false);
 }
 
@@ -73,7 +76,8 @@ static void lay_token(widen *w) {
   ir_wait(w->b, IR_BARRIER_WARP);
   weight_lay_gains(l);
   lane_turns keys = begin_turns(l, w->layout->n_lanes);
-  store_part(w, KEY_TAIL, keys.index, weight_sum_at(l, &l->tables.keys, weight_table_i32(l, "lane_columns", keys.index)), "lane_low_keys");
+  store_part(w, KEY_TAIL, keys.index,
+             weight_sum_at(l, &l->tables.keys, weight_table_i32(l, "lane_columns", keys.index)), "lane_low_keys");
   end_turns(l, keys);
 }
 
@@ -85,7 +89,8 @@ static void lay_query(widen *w, ir_value head) {
   t->exprs.head = head;
   weight_lay_weights(l);
   lane_turns turns = begin_turns(l, w->layout->n_lanes);
-  store_part(w, QUERY_TAIL, turns.index, weight_column(l, weight_table_i32(l, "lane_columns", turns.index)), "lane_low_queries");
+  store_part(w, QUERY_TAIL, turns.index, weight_column(l, weight_table_i32(l, "lane_columns", turns.index)),
+             "lane_low_queries");
   end_turns(l, turns);
 }
 
@@ -103,7 +108,8 @@ static void move_row(widen *w, const row_place *place, ir_value valid) {
   ir_branch exists = ir_if(b, valid);
   lane_turns t = begin_turns(&w->lanes, w->p->spec->head_dim * element_of(w) / access);
   ir_value at = wide(b, mul(b, t.index, access));
-  ir_store(b, ir_load(b, piece_type(w), ir_offset(b, place->in, at), access), ir_offset(b, place->out, at), access, false);
+  ir_store(b, ir_load(b, piece_type(w), ir_offset(b, place->in, at), access), ir_offset(b, place->out, at), access,
+           false);
   end_turns(&w->lanes, t);
   ir_end_if(b, exists);
 }
@@ -116,7 +122,8 @@ static void move_tail(widen *w, const row_place *place, ir_value is_k, ir_value 
   ir_branch exists = ir_if(b, valid);
   lane_turns t = begin_turns(&w->lanes, w->layout->n_lanes * element / access);
   ir_value at = mul(b, t.index, access);
-  ir_store(b, ir_load(b, piece_type(w), weight_rest_at(&w->lanes, 0, add(b, from, at)), access), ir_offset(b, tail, wide(b, at)), access, false);
+  ir_store(b, ir_load(b, piece_type(w), weight_rest_at(&w->lanes, 0, add(b, from, at)), access),
+           ir_offset(b, tail, wide(b, at)), access, false);
   end_turns(&w->lanes, t);
   ir_end_if(b, exists);
 }
@@ -148,7 +155,12 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   const widen_layout *layout = &p->layout[entry->dtype];
   widen w = {.b = b, .p = p, .layout = layout};
   weight_lanes *l = &w.lanes;
-  *l = (weight_lanes){.b = b, .memory = a, .p = p, .prefix = entry->name, .lanes = WARP / entry->tile->columns, .rest = TAILS * tail_bytes(layout, entry->tile->element)};
+  *l = (weight_lanes){.b = b,
+                      .memory = a,
+                      .p = p,
+                      .prefix = entry->name,
+                      .lanes = WARP / entry->tile->columns,
+                      .rest = TAILS * tail_bytes(layout, entry->tile->element)};
   l->tables = widen_tables_make(a, p, layout);
   widen_tables_emit(b, a, &l->tables, entry->name);
   ptx_body t = ptx_open(b, a, &values, entry, has_bf16, host);
@@ -160,7 +172,8 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   l->shared = ir_shared_address(b, memory);
   l->lane = rest(b, t.thread, l->lanes);
   l->token = quotient(b, t.thread, l->lanes);
-  ir_value columns = ptx_columns(&t), column = add(b, mul(b, t.block, tokens), l->token), valid = below(b, column, columns);
+  ir_value columns = ptx_columns(&t), column = add(b, mul(b, t.block, tokens), l->token),
+           valid = below(b, column, columns);
   ptx_range(&t);
   ptx_set_column(&t, i32(b, 0), ir_select(b, valid, column, sub(b, columns, i32(b, 1))));
   t.rows.streams = row_streams(b, t.parameter);
@@ -173,7 +186,13 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
 static const thread_tile *make_tile(arena *a, const plan_widen *p, int element, int access, int lanes) {
   thread_tile *t = arena_new(a, thread_tile);
   int terms = p->spec->n_blocks;
-  *t = (thread_tile){.element = element, .access = access, .lanes = access / element, .n_units = terms, .n_accesses = 1, .n_blocks = 1, .columns = WARP / lanes};
+  *t = (thread_tile){.element = element,
+                     .access = access,
+                     .lanes = access / element,
+                     .n_units = terms,
+                     .n_accesses = 1,
+                     .n_blocks = 1,
+                     .columns = WARP / lanes};
   t->block_at = arena_array(a, int, terms + 1);
   for (int i = 0; i < terms; i++) t->block_at[i] = i;
   return t;
@@ -183,9 +202,13 @@ static bool add_entries(arena *a, ptx_program *program, const plan_widen *p, int
   const spec *s = p->spec;
   const widen_layout *l = &p->layout[dtype];
   widen_tables tables = widen_tables_make(a, p, l);
-  int element = dtype == DTYPE_F32 ? 4 : 2, lanes = weight_lanes_of(p, &tables, TAILS * tail_bytes(l, element), MOST_SHARED);
+  int element = dtype == DTYPE_F32 ? 4 : 2,
+      lanes = weight_lanes_of(p, &tables, TAILS * tail_bytes(l, element), MOST_SHARED);
   if (!lanes) {
-    diag_error(s->file, s->line, "kernels of this kind are made for processors only: %d columns with %d gains do not fit in a GPU's shared memory; expected a lower degree, or --target x86-64-v3 or the like", p->n_columns, tables.n_gains);
+    diag_error(s->file, s->line,
+               "kernels of this kind are made for processors only: %d columns with %d gains do not fit in a GPU's "
+               "shared memory; expected a lower degree, or --target x86-64-v3 or the like",
+               p->n_columns, tables.n_gains);
     return false;
   }
   const char *name = arena_printf(a, "%s_encode_%s", s->name, dtype_name[dtype]);
@@ -193,7 +216,12 @@ static bool add_entries(arena *a, ptx_program *program, const plan_widen *p, int
   for (int narrow = !whole; narrow < 2; narrow++) {
     int access = narrow ? element : PIECE;
     const char *full = narrow && whole ? arena_printf(a, "%s_narrow", name) : name;
-    program->entry[program->n_entries++] = (ptx_entry){.name = full, .dtype = dtype, .access = access, .tile = make_tile(a, p, element, access, lanes), .flight = 1, .blocks = 1};
+    program->entry[program->n_entries++] = (ptx_entry){.name = full,
+                                                       .dtype = dtype,
+                                                       .access = access,
+                                                       .tile = make_tile(a, p, element, access, lanes),
+                                                       .flight = 1,
+                                                       .blocks = 1};
   }
   return true;
 }

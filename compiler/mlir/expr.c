@@ -2,8 +2,8 @@
 #include "mlir/expr.h"
 
 #include "base/diag.h"
-#include "mlir/math.h"
 #include "cpu/rows.h"
+#include "mlir/math.h"
 
 /* base + offset + shift * size. */
 static ir_value emit_shifted(expr_emitter *e, ir_value base, int64_t offset, int size) {
@@ -31,7 +31,8 @@ static ir_value shifted_constant(expr_emitter *e, const expr *x, MlirType type, 
   if (!*known) ir_table_floats(e->b, name, is_f32, e->p->spec->n_blocks, x->table);
   *known = true;
   int size = is_f32 ? 4 : 8;
-  ir_value at = ir_offset(e->b, ir_table_address(e->b, name), ir_op2(e->b, "arith.muli", e->shift, ir_int(e->b, e->b->i64, size)));
+  ir_value at = ir_offset(e->b, ir_table_address(e->b, name),
+                          ir_op2(e->b, "arith.muli", e->shift, ir_int(e->b, e->b->i64, size)));
   return ir_load(e->b, type, ir_offset_const(e->b, at, (int64_t)e->begin * size), size);
 }
 
@@ -64,7 +65,8 @@ static ir_value narrowed(expr_emitter *e, const expr *x) {
     const expr *phase = inner->arg[0];
     math_phase p = {.factor = {argument(e, phase, lanes, false)}};
     if (e->has_fma && lanes && phase->op == EXPR_MUL && e->p->prepared_index[phase->id] < 0)
-      p = (math_phase){.is_product = true, .factor = {argument(e, phase->arg[0], lanes, false), argument(e, phase->arg[1], lanes, false)}};
+      p = (math_phase){.is_product = true,
+                       .factor = {argument(e, phase->arg[0], lanes, false), argument(e, phase->arg[1], lanes, false)}};
     return inner->op == EXPR_SINQ ? math_sinq_f32(e->b, p) : math_cosq_f32(e->b, p);
   }
   return ir_cast(e->b, "arith.truncf", emit_expr(e, inner), e->b->f32);
@@ -124,8 +126,10 @@ static ir_value compute(expr_emitter *e, const expr *x) {
   case EXPR_NARROW: return narrowed(e, x);
   case EXPR_WIDEN: return argument(e, x->arg[0], lanes, false);
   case EXPR_LESS: {
-    bool narrow = (expr_is_fixed_for_heads(x->arg[0]) || x->arg[0]->is_f32) && (expr_is_fixed_for_heads(x->arg[1]) || x->arg[1]->is_f32);
-    ir_value less = ir_compare_float(b, "olt", argument(e, x->arg[0], lanes, narrow), argument(e, x->arg[1], lanes, narrow));
+    bool narrow = (expr_is_fixed_for_heads(x->arg[0]) || x->arg[0]->is_f32) &&
+                  (expr_is_fixed_for_heads(x->arg[1]) || x->arg[1]->is_f32);
+    ir_value less =
+        ir_compare_float(b, "olt", argument(e, x->arg[0], lanes, narrow), argument(e, x->arg[1], lanes, narrow));
     return ir_select(b, less, ir_float(b, type, 1), ir_float(b, type, 0));
   }
   case EXPR_SELECT: {
@@ -148,11 +152,14 @@ static ir_value input_elements(expr_emitter *e, const expr *x) {
     adjacent = adjacent && offset[i] == offset[0] + i;
   }
   ir_value row = e->input[x->index];
-  if (lanes == 0) return emit_load_channels(b, e->target, e->input_dtype, 0, ir_offset_const(b, row, (int64_t)x->offsets[0] * bytes));
-  if (adjacent) return emit_load_channels(b, e->target, e->input_dtype, lanes, emit_shifted(e, row, offset[0] * bytes, bytes));
+  if (lanes == 0)
+    return emit_load_channels(b, e->target, e->input_dtype, 0, ir_offset_const(b, row, (int64_t)x->offsets[0] * bytes));
+  if (adjacent)
+    return emit_load_channels(b, e->target, e->input_dtype, lanes, emit_shifted(e, row, offset[0] * bytes, bytes));
   if (e->shift.ptr) diag_bug("emit_expr", "input %d is not read in order", x->index);
   ir_value element[64];
-  for (int i = 0; i < lanes; i++) element[i] = emit_load_channels(b, e->target, e->input_dtype, 0, ir_offset_const(b, row, offset[i] * bytes));
+  for (int i = 0; i < lanes; i++)
+    element[i] = emit_load_channels(b, e->target, e->input_dtype, 0, ir_offset_const(b, row, offset[i] * bytes));
   return ir_elements(b, type_of(e, lanes, true), lanes, element);
 }
 

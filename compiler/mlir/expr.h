@@ -3,8 +3,8 @@
 #define PEGEN_MLIR_EXPR_H
 
 #include "mlir/ir.h"
-#include "plan/plan.h"
 #include "object/target.h"
+#include "plan/plan.h"
 
 /* Where the values of one chunk of blocks come from. Either leaves (in prepare) or prepared and
  * positions (in rotor) are given. */

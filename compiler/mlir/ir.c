@@ -14,7 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OPERANDS = IR_MAX_RESULTS + 4, MAX_ATTRIBUTES = 12 }; /* a loop's bounds and step, and what goes from turn to turn */
+enum {
+  MAX_OPERANDS = IR_MAX_RESULTS + 4,
+  MAX_ATTRIBUTES = 12
+}; /* a loop's bounds and step, and what goes from turn to turn */
 
 static MlirStringRef text(const char *s) { return mlirStringRefCreateFromCString(s); }
 
@@ -37,7 +40,8 @@ void ir_create(ir *b, const char *file, int line) {
   mlirDialectRegistryDestroy(registry);
   static const char *const dialects[] = {"arith", "math", "vector", "scf", "cf", "llvm", "nvvm"};
   for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++)
-    if (mlirDialectIsNull(mlirContextGetOrLoadDialect(b->context, text(dialects[i])))) diag_bug("ir", "no dialect '%s'", dialects[i]);
+    if (mlirDialectIsNull(mlirContextGetOrLoadDialect(b->context, text(dialects[i]))))
+      diag_bug("ir", "no dialect '%s'", dialects[i]);
   mlirContextAttachDiagnosticHandler(b->context, on_diagnostic, NULL, NULL);
   b->location = mlirLocationFileLineColGet(b->context, text(file), (unsigned)line, 1);
   b->module = mlirModuleCreateEmpty(b->location);
@@ -107,7 +111,9 @@ static void op_attribute(op *o, const char *name, MlirAttribute attribute) {
   o->attributes[o->n_attributes++] = mlirNamedAttributeGet(mlirIdentifierGet(o->b->context, text(name)), attribute);
 }
 
-static MlirAttribute parse_attribute(ir *b, const char *source) { return mlirAttributeParseGet(b->context, text(source)); }
+static MlirAttribute parse_attribute(ir *b, const char *source) {
+  return mlirAttributeParseGet(b->context, text(source));
+}
 
 static MlirOperation op_finish(op *o) {
   MlirOperationState state = mlirOperationStateGet(text(o->name), o->b->location);
@@ -150,7 +156,8 @@ static void target_attributes(ir *b, op *o) {
   }
 }
 
-static MlirOperation function_op(ir *b, const char *name, const char *linkage, bool noinline, MlirType type, MlirRegion body) {
+static MlirOperation function_op(ir *b, const char *name, const char *linkage, bool noinline, MlirType type,
+                                 MlirRegion body) {
   op o = op_start(b, "llvm.func");
   MlirBlock saved = b->block;
   b->block = mlirModuleGetBody(b->module);
@@ -168,13 +175,15 @@ static MlirOperation function_op(ir *b, const char *name, const char *linkage, b
   return operation;
 }
 
-MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType result, int count, const MlirType *types, ir_value *arguments) {
+MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType result, int count, const MlirType *types,
+                          ir_value *arguments) {
   MlirLocation locations[IR_MAX_ARGUMENTS];
   for (int i = 0; i < count; i++) locations[i] = b->location;
   MlirRegion body = mlirRegionCreate();
   MlirBlock entry = mlirBlockCreate(count, types, locations);
   mlirRegionAppendOwnedBlock(body, entry);
-  MlirOperation f = function_op(b, name, "#llvm.linkage<external>", noinline, function_type(b, result, count, types), body);
+  MlirOperation f =
+      function_op(b, name, "#llvm.linkage<external>", noinline, function_type(b, result, count, types), body);
   for (int i = 0; i < count; i++) arguments[i] = mlirBlockGetArgument(entry, i);
   b->block = entry;
   return f;
@@ -203,7 +212,8 @@ void ir_call(ir *b, const char *name, int count, const ir_value *arguments) {
 void ir_make_kernel(ir *b, MlirOperation function, int threads, int blocks) {
   int32_t block[1] = {threads};
   mlirOperationSetDiscardableAttributeByName(function, text("nvvm.kernel"), mlirUnitAttrGet(b->context));
-  mlirOperationSetDiscardableAttributeByName(function, text("nvvm.maxntid"), mlirDenseI32ArrayGet(b->context, 1, block));
+  mlirOperationSetDiscardableAttributeByName(function, text("nvvm.maxntid"),
+                                             mlirDenseI32ArrayGet(b->context, 1, block));
   if (blocks) mlirOperationSetDiscardableAttributeByName(function, text("nvvm.minctasm"), i32_attribute(b, blocks));
 }
 
@@ -220,7 +230,9 @@ static ir_value constant(ir *b, MlirType type, MlirAttribute value) {
   return op_value(&o, type);
 }
 
-static MlirType element_of(MlirType type) { return mlirTypeIsAVector(type) ? mlirShapedTypeGetElementType(type) : type; }
+static MlirType element_of(MlirType type) {
+  return mlirTypeIsAVector(type) ? mlirShapedTypeGetElementType(type) : type;
+}
 
 ir_value ir_int(ir *b, MlirType type, int64_t value) {
   /* A constant above the signed range is meant as bits. */
@@ -303,7 +315,8 @@ static int64_t find(const char *const *names, int count, const char *name) {
 }
 
 ir_value ir_compare_float(ir *b, const char *predicate, ir_value x, ir_value y) {
-  static const char *const names[] = {"false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno"};
+  static const char *const names[] = {"false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
+                                      "ueq",   "ugt", "uge", "ult", "ule", "une", "uno"};
   return compare(b, "arith.cmpf", find(names, 15, predicate), x, y);
 }
 
@@ -480,7 +493,9 @@ void ir_shared(ir *b, const char *name, int64_t bytes) {
   b->block = saved;
 }
 
-ir_value ir_shared_address(ir *b, const char *name) { return address_of(b, name, mlirLLVMPointerTypeGet(b->context, (unsigned)shared_space(b))); }
+ir_value ir_shared_address(ir *b, const char *name) {
+  return address_of(b, name, mlirLLVMPointerTypeGet(b->context, (unsigned)shared_space(b)));
+}
 
 void ir_wait(ir *b, ir_barrier of) {
   if (b->host_wait) {

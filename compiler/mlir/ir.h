@@ -40,13 +40,14 @@ enum { IR_MAX_ARGUMENTS = 160 };
 /* Opens an llvm.func returning void (or i32/i64 by result, null type: void) and makes its entry
  * block current; arguments receive the block's arguments. Linkage is external: who finishes the module
  * decides what stays so. */
-MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType result, int count, const MlirType *types, ir_value *arguments);
+MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType result, int count, const MlirType *types,
+                          ir_value *arguments);
 void ir_declare(ir *b, const char *name, MlirType result, int count, const MlirType *types);
 void ir_return(ir *b);
 void ir_call(ir *b, const char *name, int count, const ir_value *arguments);
-/* Makes a function an entry of a GPU module, launched with blocks of `threads`. blocks: that a multiprocessor should hold at
- * once, and no more need be thought of (an assembler that sees shared memory bound them spills registers for the last
- * ones); 0: nothing is said. */
+/* Makes a function an entry of a GPU module, launched with blocks of `threads`. blocks: that a multiprocessor should
+ * hold at once, and no more need be thought of (an assembler that sees shared memory bound them spills registers for
+ * the last ones); 0: nothing is said. */
 void ir_make_kernel(ir *b, MlirOperation function, int threads, int blocks);
 ir_value ir_register(ir *b, const char *name); /* an nvvm.read.ptx.sreg op: i32 */
 /* All threads of a warp, or of a block, wait for one another; what they wrote before is seen by all after. */

@@ -31,9 +31,12 @@ LLVMModuleRef lower_module(ir *b, LLVMContextRef context) {
   MlirOperation module = mlirModuleGetOperation(b->module);
   if (!mlirOperationVerify(module)) diag_bug("emit", "the module does not verify");
   MlirPassManager manager = mlirPassManagerCreate(b->context);
-  mlirPassManagerEnableVerifier(manager, false); /* what goes in was verified, what comes out is, when it is translated; not eight times between */
+  mlirPassManagerEnableVerifier(
+      manager,
+      false); /* what goes in was verified, what comes out is, when it is translated; not eight times between */
   MlirOpPassManager root = mlirPassManagerGetAsOpPassManager(manager);
-  if (mlirLogicalResultIsFailure(mlirParsePassPipeline(root, mlirStringRefCreateFromCString(PIPELINE), on_pipeline_error, NULL)))
+  if (mlirLogicalResultIsFailure(
+          mlirParsePassPipeline(root, mlirStringRefCreateFromCString(PIPELINE), on_pipeline_error, NULL)))
     diag_bug("lower", "the pass pipeline does not parse");
   if (mlirLogicalResultIsFailure(mlirPassManagerRunOnOp(manager, module))) diag_bug("lower", "the passes failed");
   mlirPassManagerDestroy(manager);
@@ -50,7 +53,8 @@ void lower_optimize(LLVMModuleRef module, LLVMTargetMachineRef machine, int leve
   static const char *const passes[] = {
       "default<O0>",
       "function(early-cse,instcombine<no-verify-fixpoint>,simplifycfg)",
-      "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)",
+      "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),early-"
+      "cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)",
       "default<O3>",
   };
   LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
@@ -91,7 +95,8 @@ void lower_print_llvm(LLVMModuleRef module, compile_output *out) {
 void lower_write(LLVMModuleRef module, LLVMTargetMachineRef machine, bool assembly, compile_output *out) {
   char *message = NULL;
   LLVMMemoryBufferRef buffer;
-  if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, assembly ? LLVMAssemblyFile : LLVMObjectFile, &message, &buffer))
+  if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, assembly ? LLVMAssemblyFile : LLVMObjectFile, &message,
+                                          &buffer))
     diag_bug("target", "%s", message);
   take(out, LLVMGetBufferStart(buffer), LLVMGetBufferSize(buffer));
   LLVMDisposeMemoryBuffer(buffer);

@@ -68,7 +68,8 @@ ir_value math_turn_f32(ir *b, ir_value f, ir_value quadrant, int quarter_turns) 
   /* pi/2 as a float32 and what that leaves: the leading term is then exact to far below an ulp. */
   static const double high = 1.5707963705062866, low = -4.371139006309477e-08;
   static const double sine[] = {low, -0.6459634774822325, 0.07967967137586274, -0.004600198280269498};
-  static const double cosine[] = {1.0, -1.2337005433534842, 0.2536692440299347, -0.020860288508130834, 0.000904021670403158};
+  static const double cosine[] = {1.0, -1.2337005433534842, 0.2536692440299347, -0.020860288508130834,
+                                  0.000904021670403158};
   ir_value square = mul(b, f, f);
   ir_value s = multiply_add(b, f, splat_f(b, f, high), mul(b, f, polynomial(b, square, sine, 4)));
   ir_value c = polynomial(b, square, cosine, 5);
@@ -140,7 +141,8 @@ ir_value math_log_f64(ir *b, ir_value x) {
   ir_value zero = splat_f(b, x, 0);
   result = ir_select(b, ir_compare_float(b, "oeq", x, zero), splat_f(b, x, -__builtin_inf()), result);
   result = ir_select(b, ir_compare_float(b, "oeq", x, splat_f(b, x, __builtin_inf())), x, result);
-  return ir_select(b, ir_compare_float(b, "uge", x, zero), ir_select(b, ir_compare_float(b, "uno", x, x), x, result), splat_f(b, x, __builtin_nan("")));
+  return ir_select(b, ir_compare_float(b, "uge", x, zero), ir_select(b, ir_compare_float(b, "uno", x, x), x, result),
+                   splat_f(b, x, __builtin_nan("")));
 }
 
 ir_value math_log1p_f64(ir *b, ir_value x) {
@@ -157,17 +159,24 @@ ir_value math_log1p_f64(ir *b, ir_value x) {
 /* is_decay: x <= 0, so that 2^n can be added to the exponent; else it is a factor, and NaN of any payload stays. */
 static ir_value exp_f32(ir *b, ir_value x, bool has_fma, bool is_decay) {
   /* exp r, |r| <= ln 2 / 2: minimax in the relative error, 2^-23.7. */
-  static const double series[] = {1.0000000716969775, 0.9999996918070957, 0.49998894413505973, 0.16667575092125814, 0.041915431430687246, 0.008297647892543957};
+  static const double series[] = {1.0000000716969775,  0.9999996918070957,   0.49998894413505973,
+                                  0.16667575092125814, 0.041915431430687246, 0.008297647892543957};
   static const double rounder = 0x1.8p23, log2e = 1.44269504088896340736, ln2 = 0.693147180559945309417;
-  static const double ln2_high = 0.693359375, ln2_low = -2.12194440054690583e-4; /* high: few digits, so that n times it is exact */
+  static const double ln2_high = 0.693359375,
+                      ln2_low = -2.12194440054690583e-4; /* high: few digits, so that n times it is exact */
   ir_value low = splat_f(b, x, -87);
   x = ir_select(b, ir_compare_float(b, "olt", x, low), low, x);
-  ir_value shifted = add(b, mul(b, x, splat_f(b, x, log2e)), splat_f(b, x, rounder)), n = sub(b, shifted, splat_f(b, x, rounder));
+  ir_value shifted = add(b, mul(b, x, splat_f(b, x, log2e)), splat_f(b, x, rounder)),
+           n = sub(b, shifted, splat_f(b, x, rounder));
   /* Where the product is not rounded, ln 2 as a float32 is near enough: |n| <= 126 times 2^-29. */
-  ir_value r = has_fma ? ir_fma(b, n, splat_f(b, x, -ln2), x) : sub(b, sub(b, x, mul(b, n, splat_f(b, x, ln2_high))), mul(b, n, splat_f(b, x, ln2_low)));
-  ir_value power = shl(b, ir_cast(b, "arith.bitcast", shifted, b->i32), 23); /* n from the low bits to the exponent's place */
+  ir_value r = has_fma ? ir_fma(b, n, splat_f(b, x, -ln2), x)
+                       : sub(b, sub(b, x, mul(b, n, splat_f(b, x, ln2_high))), mul(b, n, splat_f(b, x, ln2_low)));
+  ir_value power =
+      shl(b, ir_cast(b, "arith.bitcast", shifted, b->i32), 23); /* n from the low bits to the exponent's place */
   ir_value value = polynomial(b, r, series, 6);
-  if (is_decay) return ir_cast(b, "arith.bitcast", ir_op2(b, "arith.addi", ir_cast(b, "arith.bitcast", value, b->i32), power), b->f32);
+  if (is_decay)
+    return ir_cast(b, "arith.bitcast", ir_op2(b, "arith.addi", ir_cast(b, "arith.bitcast", value, b->i32), power),
+                   b->f32);
   ir_value result = mul(b, value, ir_cast(b, "arith.bitcast", iadd(b, power, 127ll << 23), b->f32));
   return ir_select(b, ir_compare_float(b, "ogt", x, splat_f(b, x, 88)), splat_f(b, x, __builtin_inf()), result);
 }
@@ -177,8 +186,9 @@ ir_value math_decay_f32(ir *b, ir_value x, bool has_fma) { return exp_f32(b, x, 
 
 ir_value math_log1p_unit_f32(ir *b, ir_value x) {
   /* log(1 + x) / x on [0, 1]: minimax in the relative error, 2^-22.3. */
-  static const double series[] = {0.9999998056665795,  -0.49997405392426736, 0.33275479720463563,  -0.24495462522682593,
-                                  0.17745240606865842, -0.10768170088281595, 0.044089623006057684, -0.008539206053177834};
+  static const double series[] = {0.9999998056665795,   -0.49997405392426736, 0.33275479720463563,
+                                  -0.24495462522682593, 0.17745240606865842,  -0.10768170088281595,
+                                  0.044089623006057684, -0.008539206053177834};
   return mul(b, x, polynomial(b, x, series, 8));
 }
 
@@ -205,7 +215,8 @@ ir_value math_f32_from_f16(ir *b, ir_value bits) {
   ir_value wide = ir_cast(b, "arith.extui", bits, b->i32);
   ir_value sign = shl(b, iand(b, wide, 0x8000), 16);
   ir_value magnitude = shl(b, iand(b, wide, 0x7fff), 13);
-  ir_value scaled = mul(b, ir_cast(b, "arith.bitcast", magnitude, b->f32), ir_float(b, ir_like(b, wide, b->f32), 0x1p112));
+  ir_value scaled =
+      mul(b, ir_cast(b, "arith.bitcast", magnitude, b->f32), ir_float(b, ir_like(b, wide, b->f32), 0x1p112));
   ir_value is_special = ir_compare_int(b, "uge", magnitude, splat_i(b, wide, 0x7c00 << 13));
   ir_value special = ir_op2(b, "arith.ori", magnitude, splat_i(b, wide, 0x7f800000));
   ir_value value = ir_select(b, is_special, special, ir_cast(b, "arith.bitcast", scaled, b->i32));

@@ -17,20 +17,22 @@ typedef struct math_phase {
 
 /* sin(pi/2 x) and cos(pi/2 x), x in quarter turns. The nearest integer is taken off exactly in
  * float64, so the reduction adds no error for any |x| < 2^51. */
-ir_value math_sinq_f32(ir *b, math_phase x); /* result float32, error < 1.25 * 2^-24; 1.5 * 2^-24 without fused multiply-add */
+ir_value math_sinq_f32(ir *b,
+                       math_phase x); /* result float32, error < 1.25 * 2^-24; 1.5 * 2^-24 without fused multiply-add */
 ir_value math_cosq_f32(ir *b, math_phase x);
 /* What is left after a reduction: sin(pi/2 (fraction + quadrant + quarter_turns)) for float32 |fraction| <= 1/2
  * and an int32 quadrant; quarter_turns 1 makes it the cosine. */
 ir_value math_turn_f32(ir *b, ir_value fraction, ir_value quadrant, int quarter_turns);
 ir_value math_sinq_f64(ir *b, ir_value x); /* result float64, error < 2^-50 */
 ir_value math_cosq_f64(ir *b, ir_value x);
-ir_value math_exp_f64(ir *b, ir_value x);  /* relative error < 2^-48; overflows to infinity, underflows to 0 */
-ir_value math_log_f64(ir *b, ir_value x);  /* relative error < 2^-45 for normal x > 0; NaN for x < 0 */
+ir_value math_exp_f64(ir *b, ir_value x); /* relative error < 2^-48; overflows to infinity, underflows to 0 */
+ir_value math_log_f64(ir *b, ir_value x); /* relative error < 2^-45 for normal x > 0; NaN for x < 0 */
 ir_value math_log1p_f64(ir *b, ir_value x); /* log(1 + x); relative error < 2^-44 for x > -1/2 */
 /* float32 throughout, on any number of lanes. */
 ir_value math_decay_f32(ir *b, ir_value x, bool has_fma); /* the same for x <= 0, a little faster; of NaN any number */
-ir_value math_exp_f32(ir *b, ir_value x, bool has_fma); /* relative error < 2^-21; infinity above x = 88, e^-87 below -87; NaN stays */
-ir_value math_log1p_unit_f32(ir *b, ir_value x);        /* log(1 + x) for 0 <= x <= 1: relative error < 2^-21 */
+ir_value math_exp_f32(ir *b, ir_value x,
+                      bool has_fma); /* relative error < 2^-21; infinity above x = 88, e^-87 below -87; NaN stays */
+ir_value math_log1p_unit_f32(ir *b, ir_value x); /* log(1 + x) for 0 <= x <= 1: relative error < 2^-21 */
 
 /* Conversions that no instruction of the target does; x float32, bits int16 with x's lanes. Round to
  * nearest even, NaN stays NaN. */

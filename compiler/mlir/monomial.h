@@ -2,8 +2,8 @@
 #ifndef PEGEN_MLIR_MONOMIAL_H
 #define PEGEN_MLIR_MONOMIAL_H
 
-#include "mlir/ir.h"
 #include "algebra/polynomial.h"
+#include "mlir/ir.h"
 
 /* Powers of the coordinates, each made once, where it is first asked for: at[axis][1] is the caller's. */
 typedef struct power_table {

@@ -140,7 +140,8 @@ pair pair_floor(ir *b, pair x) {
 ir_value pair_less(ir *b, pair x, pair y) {
   ir_value less = ir_compare_float(b, "olt", x.hi, y.hi);
   if (!whole(x) && !whole(y)) return less;
-  ir_value tie = ir_op2(b, "arith.andi", ir_compare_float(b, "oeq", x.hi, y.hi), ir_compare_float(b, "olt", low(b, x), low(b, y)));
+  ir_value tie =
+      ir_op2(b, "arith.andi", ir_compare_float(b, "oeq", x.hi, y.hi), ir_compare_float(b, "olt", low(b, x), low(b, y)));
   return ir_op2(b, "arith.ori", less, tie);
 }
 
@@ -185,7 +186,9 @@ static ir_value polynomial(ir *b, ir_value x, const double *c, int count) {
   return sum;
 }
 
-static ir_value power_of_two(ir *b, ir_value n) { return as_float(b, integer(b, "arith.shli", integer(b, "arith.addi", n, 127), 23)); }
+static ir_value power_of_two(ir *b, ir_value n) {
+  return as_float(b, integer(b, "arith.shli", integer(b, "arith.addi", n, 127), 23));
+}
 
 static const double LN2 = 0.693147180559945309417;
 
@@ -228,9 +231,11 @@ pair pair_log(ir *b, pair x) {
   pair result = pair_add(b, pair_add(b, z, z), pair_f32(mul(b, cube, polynomial(b, square, tail, 5))));
   result = pair_add(b, pair_mul(b, pair_f32(ir_cast(b, "arith.sitofp", exponent, b->f32)), pair_const(b, LN2)), result);
   ir_value zero = number(b, 0), infinity = number(b, INFINITY);
-  pair special = pair_select(b, ir_compare_float(b, "oeq", x.hi, zero), pair_f32(neg(b, infinity)), pair_f32(number(b, NAN)));
+  pair special =
+      pair_select(b, ir_compare_float(b, "oeq", x.hi, zero), pair_f32(neg(b, infinity)), pair_f32(number(b, NAN)));
   special = pair_select(b, ir_compare_float(b, "oeq", x.hi, infinity), pair_f32(infinity), special);
-  ir_value regular = ir_op2(b, "arith.andi", ir_compare_float(b, "ogt", x.hi, zero), ir_compare_float(b, "olt", x.hi, infinity));
+  ir_value regular =
+      ir_op2(b, "arith.andi", ir_compare_float(b, "ogt", x.hi, zero), ir_compare_float(b, "olt", x.hi, infinity));
   return pair_select(b, regular, result, special);
 }
 
@@ -261,14 +266,16 @@ pair pair_from_f64(ir *b, ir_value low_half, ir_value high_half) {
   /* 23 bits of the fraction make a float32 that is cut off, not rounded; the other 29 are its lo. */
   ir_value sign = integer(b, "arith.andi", high_half, 0x80000000ll);
   ir_value biased = integer(b, "arith.andi", integer(b, "arith.shrui", high_half, 20), 0x7ff);
-  ir_value top = ir_op2(b, "arith.ori", integer(b, "arith.shli", integer(b, "arith.andi", high_half, 0xfffff), 3), integer(b, "arith.shrui", low_half, 29));
+  ir_value top = ir_op2(b, "arith.ori", integer(b, "arith.shli", integer(b, "arith.andi", high_half, 0xfffff), 3),
+                        integer(b, "arith.shrui", low_half, 29));
   ir_value exponent = integer(b, "arith.shli", integer(b, "arith.subi", biased, 896), 23);
   ir_value power = as_float(b, ir_op2(b, "arith.ori", sign, exponent));
   ir_value hi = as_float(b, ir_op2(b, "arith.ori", ir_op2(b, "arith.ori", sign, exponent), top));
   ir_value rest = ir_cast(b, "arith.sitofp", integer(b, "arith.andi", low_half, 0x1fffffff), b->f32);
   pair value = fast_two_sum(b, hi, mul(b, mul(b, rest, number(b, 0x1p-52)), power));
   ir_value zero = number(b, 0);
-  ir_value is_small = ir_compare_int(b, "sle", biased, bits(b, 896)), is_large = ir_compare_int(b, "sge", biased, bits(b, 896 + 255));
+  ir_value is_small = ir_compare_int(b, "sle", biased, bits(b, 896)),
+           is_large = ir_compare_int(b, "sge", biased, bits(b, 896 + 255));
   ir_value is_special = ir_compare_int(b, "eq", biased, bits(b, 0x7ff));
   ir_value fraction = ir_op2(b, "arith.ori", top, integer(b, "arith.andi", low_half, 0x1fffffff));
   ir_value is_nan = ir_op2(b, "arith.andi", is_special, ir_compare_int(b, "ne", fraction, bits(b, 0)));

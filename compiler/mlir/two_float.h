@@ -32,8 +32,8 @@ ir_value pair_narrow(ir *b, pair x); /* rounded to float32 */
 pair pair_add(ir *b, pair x, pair y);
 pair pair_sub(ir *b, pair x, pair y);
 pair pair_mul(ir *b, pair x, pair y);
-/* The same in half the operations: errors are a few 2^-48 of the arguments, not of the result, and the result is loose. For
- * what has been through a sine: numbers of size 1 that will be rounded to float32. */
+/* The same in half the operations: errors are a few 2^-48 of the arguments, not of the result, and the result is loose.
+ * For what has been through a sine: numbers of size 1 that will be rounded to float32. */
 pair pair_add_loosely(ir *b, pair x, pair y);
 pair pair_mul_loosely(ir *b, pair x, pair y);
 pair pair_div(ir *b, pair x, pair y);
@@ -42,7 +42,7 @@ pair pair_abs(ir *b, pair x);
 pair pair_sqrt(ir *b, pair x);
 pair pair_floor(ir *b, pair x);
 ir_value pair_less(ir *b, pair x, pair y); /* i1 */
-ir_value pair_nonzero(ir *b, pair x);      /* i1 */
+ir_value pair_nonzero(ir *b, pair x); /* i1 */
 pair pair_select(ir *b, ir_value condition, pair x, pair y);
 
 /* sin(pi/2 x) and cos(pi/2 x) as float32, error below 2^-23.5 for |x| < 2^24, below 2^-24 plus the rounding of x. */

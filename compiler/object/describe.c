@@ -23,7 +23,9 @@
 
 LLVMValueRef describe_i32(describer *d, int64_t value) { return LLVMConstInt(d->i32, (unsigned long long)value, true); }
 LLVMValueRef describe_i64(describer *d, int64_t value) { return LLVMConstInt(d->i64, (unsigned long long)value, true); }
-LLVMValueRef describe_f64(describer *d, double value) { return LLVMConstReal(LLVMDoubleTypeInContext(d->context), value); }
+LLVMValueRef describe_f64(describer *d, double value) {
+  return LLVMConstReal(LLVMDoubleTypeInContext(d->context), value);
+}
 LLVMValueRef describe_null(describer *d) { return LLVMConstNull(d->ptr); }
 
 LLVMValueRef describe_global(describer *d, const char *name, LLVMValueRef value, bool constant) {
@@ -80,10 +82,11 @@ LLVMValueRef describe_leaves(describer *d, const plan *p) {
     const expr *x = p->leaf[i];
     int count = x->n_heads * p->spec->n_blocks;
     LLVMValueRef *values = arena_array(a, LLVMValueRef, count);
-    for (int j = 0; j < count; j++) values[j] = x->offsets ? describe_i32(d, x->offsets[j]) : describe_f64(d, x->table[j]);
+    for (int j = 0; j < count; j++)
+      values[j] = x->offsets ? describe_i32(d, x->offsets[j]) : describe_f64(d, x->table[j]);
     LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
-    LLVMValueRef fields[] = {describe_i32(d, x->offsets ? x->index : -1), describe_i32(d, x->n_heads), x->offsets ? data : describe_null(d),
-                             x->offsets ? describe_null(d) : data};
+    LLVMValueRef fields[] = {describe_i32(d, x->offsets ? x->index : -1), describe_i32(d, x->n_heads),
+                             x->offsets ? data : describe_null(d), x->offsets ? describe_null(d) : data};
     rows[i] = describe_struct(d, "pegen_leaf", fields, 4, sizeof(pegen_leaf));
   }
   return p->n_leaves ? describe_array(d, "leaves", LLVMTypeOf(rows[0]), rows, p->n_leaves) : describe_null(d);
@@ -93,8 +96,8 @@ LLVMValueRef describe_skew(describer *d, const spec_skew *g, int blocks) {
   int count = g->n_heads * blocks;
   LLVMValueRef *offsets = arena_array(d->request->memory, LLVMValueRef, count);
   for (int i = 0; i < count; i++) offsets[i] = describe_i32(d, g->offset[i]);
-  LLVMValueRef fields[] = {describe_i64(d, g->operand), describe_i64(d, g->rule == SKEW_DIFFERENCE), describe_i64(d, g->n_heads),
-                           describe_array(d, "offsets", d->i32, offsets, count)};
+  LLVMValueRef fields[] = {describe_i64(d, g->operand), describe_i64(d, g->rule == SKEW_DIFFERENCE),
+                           describe_i64(d, g->n_heads), describe_array(d, "offsets", d->i32, offsets, count)};
   return describe_struct(d, "pegen_skew", fields, 4, sizeof(pegen_skew));
 }
 
@@ -110,9 +113,13 @@ static LLVMValueRef operands(describer *d) {
   LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, s->n_operands + 1);
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *o = &s->operand[i];
-    LLVMValueRef fields[] = {describe_string(d, o->name), describe_string(d, operand_doc(d->request->memory, o)), describe_string(d, o->units),
-                             describe_string(d, o->initializer ? o->initializer : ""), describe_i32(d, o->rank),
-                             describe_sizes(d, "shape", o->shape, o->rank), describe_strings(d, "dimension", o->dimension, o->rank)};
+    LLVMValueRef fields[] = {describe_string(d, o->name),
+                             describe_string(d, operand_doc(d->request->memory, o)),
+                             describe_string(d, o->units),
+                             describe_string(d, o->initializer ? o->initializer : ""),
+                             describe_i32(d, o->rank),
+                             describe_sizes(d, "shape", o->shape, o->rank),
+                             describe_strings(d, "dimension", o->dimension, o->rank)};
     values[i] = describe_struct(d, "pegen_operand", fields, 7, sizeof(pegen_operand));
   }
   return rows(d, "operands", values, s->n_operands);
@@ -124,8 +131,10 @@ static LLVMValueRef inputs(describer *d) {
   for (int i = 0; i < s->n_inputs; i++) {
     const spec_input *in = &s->input[i];
     bool sourced = in->source && *in->source;
-    const char *doc = arena_printf(d->request->memory, "%s [%s]%s%s", in->doc, in->units, sourced ? "; " : "", sourced ? in->source : "");
-    LLVMValueRef fields[] = {describe_string(d, in->name), describe_string(d, doc), describe_string(d, in->units), describe_i64(d, in->size)};
+    const char *doc = arena_printf(d->request->memory, "%s [%s]%s%s", in->doc, in->units, sourced ? "; " : "",
+                                   sourced ? in->source : "");
+    LLVMValueRef fields[] = {describe_string(d, in->name), describe_string(d, doc), describe_string(d, in->units),
+                             describe_i64(d, in->size)};
     values[i] = describe_struct(d, "pegen_input", fields, 4, sizeof(pegen_input));
   }
   return rows(d, "inputs", values, s->n_inputs);
@@ -168,9 +177,11 @@ static const char *joined_targets(arena *a, const cpu_target *const *targets, in
 static LLVMValueRef ptx_attention_of(describer *d, const ptx_program *program) {
   const ptx_attention *of = program->attention;
   if (!of) return describe_null(d);
-  LLVMValueRef fields[] = {describe_i32(d, of->first_entry), describe_i32(d, of->n_parameters), describe_i32(d, of->value_dim),
-                           describe_i32(d, of->placed), describe_i32(d, of->grid_only), describe_i32(d, (int32_t)of->indexed)};
-  return describe_global(d, "ptx_attention", describe_struct(d, "pegen_ptx_attention", fields, 6, sizeof(pegen_ptx_attention)), true);
+  LLVMValueRef fields[] = {describe_i32(d, of->first_entry), describe_i32(d, of->n_parameters),
+                           describe_i32(d, of->value_dim),   describe_i32(d, of->placed),
+                           describe_i32(d, of->grid_only),   describe_i32(d, (int32_t)of->indexed)};
+  return describe_global(d, "ptx_attention",
+                         describe_struct(d, "pegen_ptx_attention", fields, 6, sizeof(pegen_ptx_attention)), true);
 }
 
 static LLVMValueRef ptx(describer *d) {
@@ -180,17 +191,25 @@ static LLVMValueRef ptx(describer *d) {
   LLVMValueRef values[PTX_MAX_ENTRIES];
   for (int i = 0; i < m->program->n_entries; i++) {
     const ptx_entry *e = &m->program->entry[i];
-    LLVMValueRef fields[] = {describe_string(d, e->name), describe_i32(d, bits[e->dtype]), describe_i32(d, e->access),
-                             describe_i32(d, ptx_entry_units(e)), describe_i32(d, e->flight), describe_i32(d, e->tile->columns)};
+    LLVMValueRef fields[] = {describe_string(d, e->name), describe_i32(d, bits[e->dtype]),
+                             describe_i32(d, e->access),  describe_i32(d, ptx_entry_units(e)),
+                             describe_i32(d, e->flight),  describe_i32(d, e->tile->columns)};
     values[i] = describe_struct(d, "pegen_ptx_entry", fields, 6, sizeof(pegen_ptx_entry));
   }
   XXH128_hash_t hash = XXH3_128bits(m->text, m->size);
   LLVMValueRef digest[] = {describe_i64(d, (int64_t)hash.high64), describe_i64(d, (int64_t)hash.low64)};
-  LLVMValueRef fields[] = {describe_string(d, m->text), describe_i64(d, (int64_t)m->size), LLVMConstArray2(d->i64, digest, 2),
-                           describe_string(d, m->target->name), describe_i32(d, PEGEN_PTX_BLOCK), describe_i32(d, m->n_parameters),
-                           describe_i32(d, d->request->form->per_head(d->request->plan)), describe_i32(d, m->program->n_entries),
-                           rows(d, "ptx_entries", values, m->program->n_entries), ptx_attention_of(d, m->program)};
-  return describe_global(d, "ptx", describe_struct(d, "pegen_ptx", fields, sizeof fields / sizeof *fields, sizeof(pegen_ptx)), true);
+  LLVMValueRef fields[] = {describe_string(d, m->text),
+                           describe_i64(d, (int64_t)m->size),
+                           LLVMConstArray2(d->i64, digest, 2),
+                           describe_string(d, m->target->name),
+                           describe_i32(d, PEGEN_PTX_BLOCK),
+                           describe_i32(d, m->n_parameters),
+                           describe_i32(d, d->request->form->per_head(d->request->plan)),
+                           describe_i32(d, m->program->n_entries),
+                           rows(d, "ptx_entries", values, m->program->n_entries),
+                           ptx_attention_of(d, m->program)};
+  return describe_global(
+      d, "ptx", describe_struct(d, "pegen_ptx", fields, sizeof fields / sizeof *fields, sizeof(pegen_ptx)), true);
 }
 
 /* The exported functions, null where the form has none. ORDER entry_kinds */
@@ -201,15 +220,36 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
   const spec *s = r->spec;
   arena *a = r->memory;
   pegen_width width = {.out_dim = s->head_dim};
-  LLVMValueRef columns = describe_null(d), widths = r->form->out_dim ? number_type_widths(d, &width, &columns) : describe_null(d);
-  LLVMValueRef fields[] = {
-      describe_i32(d, sizeof(pegen_kernel)), describe_i32(d, PEGEN_ABI_VERSION), describe_string(d, s->name), describe_string(d, s->doc),
-      describe_string(d, r->digest), describe_string(d, joined_options(a, s)), describe_string(d, joined_targets(a, targets, n_targets)),
-      describe_i32(d, r->dtypes), describe_i32(d, s->head_dim), describe_i32(d, width.out_dim), describe_i32(d, s->n_axes),
-      describe_strings(d, "axes", s->axis, s->n_axes), describe_i32(d, r->form->per_head(r->plan) ? s->heads : 0), describe_i32(d, s->skip_tokens),
-      s->grid[0] ? describe_sizes(d, "grid", s->grid, s->n_axes) : describe_null(d), describe_i32(d, s->n_operands), operands(d),
-      entry[ENTRY_ENCODE], entry[ENTRY_ATTENTION], entry[ENTRY_WORKSPACE], ptx(d), entry[ENTRY_PREPARE], entry[ENTRY_TABLE_BYTES],
-      describe_i32(d, s->n_inputs), describe_i32(d, width.n_columns), inputs(d), columns, widths};
+  LLVMValueRef columns = describe_null(d),
+               widths = r->form->out_dim ? number_type_widths(d, &width, &columns) : describe_null(d);
+  LLVMValueRef fields[] = {describe_i32(d, sizeof(pegen_kernel)),
+                           describe_i32(d, PEGEN_ABI_VERSION),
+                           describe_string(d, s->name),
+                           describe_string(d, s->doc),
+                           describe_string(d, r->digest),
+                           describe_string(d, joined_options(a, s)),
+                           describe_string(d, joined_targets(a, targets, n_targets)),
+                           describe_i32(d, r->dtypes),
+                           describe_i32(d, s->head_dim),
+                           describe_i32(d, width.out_dim),
+                           describe_i32(d, s->n_axes),
+                           describe_strings(d, "axes", s->axis, s->n_axes),
+                           describe_i32(d, r->form->per_head(r->plan) ? s->heads : 0),
+                           describe_i32(d, s->skip_tokens),
+                           s->grid[0] ? describe_sizes(d, "grid", s->grid, s->n_axes) : describe_null(d),
+                           describe_i32(d, s->n_operands),
+                           operands(d),
+                           entry[ENTRY_ENCODE],
+                           entry[ENTRY_ATTENTION],
+                           entry[ENTRY_WORKSPACE],
+                           ptx(d),
+                           entry[ENTRY_PREPARE],
+                           entry[ENTRY_TABLE_BYTES],
+                           describe_i32(d, s->n_inputs),
+                           describe_i32(d, width.n_columns),
+                           inputs(d),
+                           columns,
+                           widths};
   LLVMValueRef value = describe_struct(d, "pegen_kernel", fields, sizeof fields / sizeof *fields, sizeof(pegen_kernel));
   LLVMValueRef g = describe_global(d, arena_printf(a, "%s_kernel", s->name), value, true);
   LLVMSetLinkage(g, LLVMExternalLinkage);
@@ -222,8 +262,11 @@ static LLVMValueRef driver(describer *d, LLVMValueRef kernel, const cpu_target *
   const describe_request *r = d->request;
   LLVMValueRef levels[TARGET_MAX];
   for (int i = 0; i < n_targets; i++) levels[i] = describe_i64(d, targets[i]->level);
-  LLVMValueRef fields[] = {kernel, describe_i64(d, r->form->per_head(r->plan)), describe_i64(d, n_targets),
-                           describe_array(d, "levels", d->i64, levels, n_targets), describe_global(d, "chosen", describe_i32(d, 0), false),
+  LLVMValueRef fields[] = {kernel,
+                           describe_i64(d, r->form->per_head(r->plan)),
+                           describe_i64(d, n_targets),
+                           describe_array(d, "levels", d->i64, levels, n_targets),
+                           describe_global(d, "chosen", describe_i32(d, 0), false),
                            r->form->describe(d, r->plan, targets, n_targets)};
   return describe_global(d, "driver", describe_struct(d, "pegen_driver", fields, 6, sizeof(pegen_driver)), true);
 }
@@ -250,7 +293,8 @@ static const char *callee_of(const form *f, int kind) {
 static LLVMValueRef entry(describer *d, int kind) {
   if (!callee_of(d->request->form, kind)) return describe_null(d);
   LLVMTypeRef types[] = {d->ptr, d->i32, d->i32};
-  LLVMTypeRef type = entry_kinds[kind].is_size ? LLVMFunctionType(d->i64, types, 1, false) : LLVMFunctionType(d->i32, types, 3, false);
+  LLVMTypeRef type =
+      entry_kinds[kind].is_size ? LLVMFunctionType(d->i64, types, 1, false) : LLVMFunctionType(d->i32, types, 3, false);
   const char *name = arena_printf(d->request->memory, "%s%s", d->request->spec->name, entry_kinds[kind].suffix);
   LLVMValueRef f = LLVMAddFunction(d->module, name, type);
   LLVMSetLinkage(f, LLVMExternalLinkage);
@@ -275,7 +319,8 @@ static void entry_body(describer *d, LLVMValueRef f, const char *callee, LLVMVal
   LLVMDisposeBuilder(builder);
 }
 
-void describe_add(LLVMModuleRef module, const describe_request *request, const cpu_target *const *targets, int n_targets) {
+void describe_add(LLVMModuleRef module, const describe_request *request, const cpu_target *const *targets,
+                  int n_targets) {
   describer d = {.module = module, .context = LLVMGetModuleContext(module), .request = request};
   d.ptr = LLVMPointerTypeInContext(d.context, 0);
   d.i32 = LLVMInt32TypeInContext(d.context);
@@ -303,7 +348,9 @@ struct describe_hash {
   unsigned char *seen; /* by expr id */
 };
 
-void describe_hash_bytes(describe_hash *h, const void *bytes, size_t size) { XXH3_128bits_update(h->state, bytes, size); }
+void describe_hash_bytes(describe_hash *h, const void *bytes, size_t size) {
+  XXH3_128bits_update(h->state, bytes, size);
+}
 
 void describe_hash_expr(describe_hash *h, const expr *x) {
   describe_hash_bytes(h, &x->hash, sizeof x->hash);

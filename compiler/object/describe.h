@@ -3,10 +3,10 @@
 #ifndef PEGEN_OBJECT_DESCRIBE_H
 #define PEGEN_OBJECT_DESCRIBE_H
 
+#include "gpu/target.h"
+#include "object/target.h"
 #include "spec/expr.h"
 #include "spec/spec.h"
-#include "object/target.h"
-#include "gpu/target.h"
 
 #include <llvm-c/Core.h>
 
@@ -23,7 +23,8 @@ struct describe_request {
 };
 
 /* Adds to a module that holds the emitted functions and the driver. */
-void describe_add(LLVMModuleRef module, const describe_request *request, const cpu_target *const *targets, int n_targets);
+void describe_add(LLVMModuleRef module, const describe_request *request, const cpu_target *const *targets,
+                  int n_targets);
 
 /* Whether a symbol of the finished object is exported. */
 bool describe_is_exported(const describe_request *request, const char *symbol);
@@ -46,7 +47,8 @@ LLVMValueRef describe_null(describer *d);
 LLVMValueRef describe_struct(describer *d, const char *what, LLVMValueRef *fields, int count, size_t size);
 /* A private constant of the module, and its address. */
 LLVMValueRef describe_global(describer *d, const char *name, LLVMValueRef value, bool constant);
-LLVMValueRef describe_array(describer *d, const char *name, LLVMTypeRef type, LLVMValueRef *values, int count); /* NULL of none */
+LLVMValueRef describe_array(describer *d, const char *name, LLVMTypeRef type, LLVMValueRef *values,
+                            int count); /* NULL of none */
 LLVMValueRef describe_string(describer *d, const char *text);
 LLVMValueRef describe_strings(describer *d, const char *name, const char *const *texts, int count);
 LLVMValueRef describe_sizes(describer *d, const char *name, const int64_t *sizes, int count);

@@ -36,8 +36,10 @@ static void print_summary(FILE *f, arena *a, const spec *s, unsigned dtypes) {
   fprintf(f, ".\n * Link the object that was written together with this file; it needs no library.\n *\n");
   const char *heads = s->heads > 1 ? arena_printf(a, "%d", s->heads) : "H";
   if (s->pairwise)
-    fprintf(f, " *   q, k                [B,%s,N,%d], [B,Hkv,M,%d]; Hkv divides H\n *   v, out              [B,Hkv,M,%d], [B,%s,N,%d] of", heads, s->head_dim,
-            s->head_dim, s->pairwise->value_dim, heads, s->pairwise->value_dim);
+    fprintf(f,
+            " *   q, k                [B,%s,N,%d], [B,Hkv,M,%d]; Hkv divides H\n *   v, out              [B,Hkv,M,%d], "
+            "[B,%s,N,%d] of",
+            heads, s->head_dim, s->head_dim, s->pairwise->value_dim, heads, s->pairwise->value_dim);
   else fprintf(f, " *   q, k, q_out, k_out  [B,%s,N,%d] of", heads, s->head_dim);
   static const struct {
     unsigned bit;
@@ -92,7 +94,8 @@ static void print_input(FILE *f, arena *a, const spec *s, const char *NAME, int 
 
 static void print_inputs(FILE *f, arena *a, const spec *s, const char *NAME) {
   if (!s->n_inputs) return;
-  fprintf(f, "/* Index of each input in pegen_args.inputs: tensors with a row for each query token and head. */\nenum {\n");
+  fprintf(
+      f, "/* Index of each input in pegen_args.inputs: tensors with a row for each query token and head. */\nenum {\n");
   for (int i = 0; i < s->n_inputs; i++) print_input(f, a, s, NAME, i);
   fprintf(f, "  %s_INPUT_COUNT = %d\n};\n\n", NAME, s->n_inputs);
 }
@@ -102,11 +105,18 @@ static void print_columns(FILE *f, arena *a, const spec *s, unsigned dtypes, con
   static const char *const types[] = {"F32", "BF16", "F16"}; /* ORDER PEGEN_DTYPE */
   const form *kind = form_of(s);
   const void *plan = kind && kind->out_dim ? kind->plan(a, s) : NULL;
-  if (!kind || (kind->out_dim && !plan)) diag_bug("header", "no plan of '%s'", s->name); /* there was one a moment ago */
+  if (!kind || (kind->out_dim && !plan))
+    diag_bug("header", "no plan of '%s'", s->name); /* there was one a moment ago */
   if (!plan) return;
-  fprintf(f, "/* Channels of the rows of q_out and k_out, by their number type. Those from %s_HEAD_DIM on are, in q and k alike,\n", NAME);
-  fprintf(f, " * what the score's bias needs of the query and of the key's position: scores are scale (q_out . k_out). Positions count from");
-  for (int axis = 0; axis < s->n_axes; axis++) fprintf(f, "%s %s = %.9g", axis ? "," : "", comment(a, s->axis[axis]), s->polynomial ? s->polynomial->origin[axis] : 0);
+  fprintf(f,
+          "/* Channels of the rows of q_out and k_out, by their number type. Those from %s_HEAD_DIM on are, in q and k "
+          "alike,\n",
+          NAME);
+  fprintf(f, " * what the score's bias needs of the query and of the key's position: scores are scale (q_out . k_out). "
+             "Positions count from");
+  for (int axis = 0; axis < s->n_axes; axis++)
+    fprintf(f, "%s %s = %.9g", axis ? "," : "", comment(a, s->axis[axis]),
+            s->polynomial ? s->polynomial->origin[axis] : 0);
   fprintf(f, ". */\n");
   for (int type = 0; type < 3; type++) {
     const char **columns;
@@ -125,7 +135,8 @@ static void print_sizes(FILE *f, arena *a, const spec *s, const char *NAME) {
   fprintf(f, "#define %s_HEADS %d /* heads it is made for%s */\n", NAME, s->heads > 1 ? s->heads : 0,
           s->heads > 1 ? "" : "; 0: any number");
   fprintf(f, "#define %s_SKIP_TOKENS %d /* tokens at the front that pass through */\n", NAME, s->skip_tokens);
-  if (s->pairwise) fprintf(f, "#define %s_VALUE_DIM %d /* channels of a row of v and out */\n", NAME, s->pairwise->value_dim);
+  if (s->pairwise)
+    fprintf(f, "#define %s_VALUE_DIM %d /* channels of a row of v and out */\n", NAME, s->pairwise->value_dim);
   if (s->grid[0]) {
     int64_t tokens = 1;
     for (int axis = 0; axis < s->n_axes; axis++) tokens *= s->grid[axis];
@@ -140,10 +151,13 @@ static void print_sizes(FILE *f, arena *a, const spec *s, const char *NAME) {
 static void print_table(FILE *f, const spec *s) {
   const form *kind = form_of(s);
   if (!kind || !kind->entries.prepare) return;
-  fprintf(f, "/* Writes args->table, of table_bytes(args) bytes: all that encode needs of positions and operands, which then need not be\n"
-             " * given. To be called again when they change. q and k are not looked at. Parts as in encode. */\n"
-             "int %s_prepare(const pegen_args *args, int part, int parts);\n"
-             "/* 0 where positions or operands are wrong. */\nsize_t %s_table_bytes(const pegen_args *args);\n\n", s->name, s->name);
+  fprintf(f,
+          "/* Writes args->table, of table_bytes(args) bytes: all that encode needs of positions and operands, which "
+          "then need not be\n"
+          " * given. To be called again when they change. q and k are not looked at. Parts as in encode. */\n"
+          "int %s_prepare(const pegen_args *args, int part, int parts);\n"
+          "/* 0 where positions or operands are wrong. */\nsize_t %s_table_bytes(const pegen_args *args);\n\n",
+          s->name, s->name);
 }
 
 char *header_text(arena *a, const spec *s, unsigned dtypes) {
@@ -165,13 +179,18 @@ char *header_text(arena *a, const spec *s, unsigned dtypes) {
   print_inputs(f, a, s, NAME);
   fprintf(f, "/* What the object says of itself. */\nextern const pegen_kernel %s_kernel;\n\n", s->name);
   if (s->pairwise)
-    fprintf(f, "/* out = softmax(%s) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and\n"
-               " * then nothing was written. */\nint %s_attention(const pegen_args *args, int part, int parts);\n\n",
+    fprintf(f,
+            "/* out = softmax(%s) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and\n"
+            " * then nothing was written. */\nint %s_attention(const pegen_args *args, int part, int parts);\n\n",
             s->polynomial ? "scale (q k^T + bias)" : "scale q k^T + bias", s->name);
-  else fprintf(f, "/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then\n"
-             " * nothing was written. */\nint %s_encode(const pegen_args *args, int part, int parts);\n\n", s->name);
+  else
+    fprintf(f,
+            "/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then\n"
+            " * nothing was written. */\nint %s_encode(const pegen_args *args, int part, int parts);\n\n",
+            s->name);
   print_table(f, s);
-  fprintf(f, "/* Bytes that args->workspace must have; 0: none. */\nsize_t %s_workspace(const pegen_args *args);\n\n", s->name);
+  fprintf(f, "/* Bytes that args->workspace must have; 0: none. */\nsize_t %s_workspace(const pegen_args *args);\n\n",
+          s->name);
   fprintf(f, "#ifdef __cplusplus\n}\n#endif\n#endif\n");
 
   if (fclose(f)) arena_must(NULL);

@@ -10,7 +10,8 @@
 #include "base/arena.h"
 #include "spec/spec.h"
 
-/* dtypes: PEGEN_DTYPE_ bits of the object; 0: all. NUL-terminated, in the arena. A kernel of the description must have compiled. */
+/* dtypes: PEGEN_DTYPE_ bits of the object; 0: all. NUL-terminated, in the arena. A kernel of the description must have
+ * compiled. */
 char *header_text(arena *a, const spec *s, unsigned dtypes);
 
 #endif

@@ -1,10 +1,10 @@
 /* object/target: the table of CPUs, and an object with its driver; see object/target.h. */
 #include "object/target.h"
 
-#include "object/describe.h"
-#include "forms/form.h"
 #include "base/diag.h"
+#include "forms/form.h"
 #include "mlir/lower.h"
+#include "object/describe.h"
 
 #include "kernel/embedded.h"
 #include "kernel/loop.h"
@@ -22,18 +22,54 @@
 
 /* Best first within an architecture: the dispatcher takes the first that the processor can run. */
 static const cpu_target TARGETS[] = {
-    {.name = "x86-64-v4", .description = "AVX-512 (F, BW, CD, DQ, VL)",
-     .suffix = "v4", .triple = X86_TRIPLE, .cpu = "x86-64-v4", .features = "", .level = PEGEN_LEVEL_X86_64_V4,
-     .lanes = 16, .registers = 32, .has_fma = true, .has_f16 = true, .has_streaming = true},
-    {.name = "x86-64-v3", .description = "AVX2, FMA, F16C",
-     .suffix = "v3", .triple = X86_TRIPLE, .cpu = "x86-64-v3", .features = "", .level = PEGEN_LEVEL_X86_64_V3,
-     .lanes = 8, .registers = 16, .has_fma = true, .has_f16 = true, .has_streaming = true},
-    {.name = "x86-64-v2", .description = "SSE4.2; runs on every x86-64 of the last fifteen years",
-     .suffix = "v2", .triple = X86_TRIPLE, .cpu = "x86-64-v2", .features = "", .level = PEGEN_LEVEL_X86_64_V2,
-     .lanes = 4, .registers = 16, .has_fma = false, .has_f16 = false, .has_streaming = false},
-    {.name = "aarch64", .description = "Armv8-A with NEON; not together with x86-64",
-     .suffix = "neon", .triple = ARM_TRIPLE, .cpu = "generic", .features = "+neon", .level = PEGEN_LEVEL_BASELINE,
-     .lanes = 4, .registers = 32, .has_fma = true, .has_f16 = true, .has_streaming = false},
+    {.name = "x86-64-v4",
+     .description = "AVX-512 (F, BW, CD, DQ, VL)",
+     .suffix = "v4",
+     .triple = X86_TRIPLE,
+     .cpu = "x86-64-v4",
+     .features = "",
+     .level = PEGEN_LEVEL_X86_64_V4,
+     .lanes = 16,
+     .registers = 32,
+     .has_fma = true,
+     .has_f16 = true,
+     .has_streaming = true},
+    {.name = "x86-64-v3",
+     .description = "AVX2, FMA, F16C",
+     .suffix = "v3",
+     .triple = X86_TRIPLE,
+     .cpu = "x86-64-v3",
+     .features = "",
+     .level = PEGEN_LEVEL_X86_64_V3,
+     .lanes = 8,
+     .registers = 16,
+     .has_fma = true,
+     .has_f16 = true,
+     .has_streaming = true},
+    {.name = "x86-64-v2",
+     .description = "SSE4.2; runs on every x86-64 of the last fifteen years",
+     .suffix = "v2",
+     .triple = X86_TRIPLE,
+     .cpu = "x86-64-v2",
+     .features = "",
+     .level = PEGEN_LEVEL_X86_64_V2,
+     .lanes = 4,
+     .registers = 16,
+     .has_fma = false,
+     .has_f16 = false,
+     .has_streaming = false},
+    {.name = "aarch64",
+     .description = "Armv8-A with NEON; not together with x86-64",
+     .suffix = "neon",
+     .triple = ARM_TRIPLE,
+     .cpu = "generic",
+     .features = "+neon",
+     .level = PEGEN_LEVEL_BASELINE,
+     .lanes = 4,
+     .registers = 32,
+     .has_fma = true,
+     .has_f16 = true,
+     .has_streaming = false},
 };
 enum { TARGET_COUNT = sizeof TARGETS / sizeof *TARGETS };
 
@@ -46,8 +82,10 @@ static const char DEFAULT_TARGETS[] = "x86-64-v2,x86-64-v3,x86-64-v4";
 int target_list(const target_info **list) {
   static target_info infos[TARGET_COUNT + 1 + PTX_TARGET_COUNT];
   for (int i = 0; i < TARGET_COUNT; i++) infos[i] = (target_info){TARGETS[i].name, TARGETS[i].description};
-  infos[TARGET_COUNT] = (target_info){"native", "this machine's processor with all its features; runs on its like only"};
-  for (int i = 0; i < PTX_TARGET_COUNT; i++) infos[TARGET_COUNT + 1 + i] = (target_info){ptx_targets[i].name, ptx_targets[i].description};
+  infos[TARGET_COUNT] =
+      (target_info){"native", "this machine's processor with all its features; runs on its like only"};
+  for (int i = 0; i < PTX_TARGET_COUNT; i++)
+    infos[TARGET_COUNT + 1 + i] = (target_info){ptx_targets[i].name, ptx_targets[i].description};
   *list = infos;
   return TARGET_COUNT + 1 + PTX_TARGET_COUNT;
 }
@@ -56,7 +94,9 @@ int target_list(const target_info **list) {
 static const cpu_target *native_target(arena *a) {
   char *cpu = LLVMGetHostCPUName(), *features = LLVMGetHostCPUFeatures(), *triple = LLVMGetDefaultTargetTriple();
   cpu_target *t = arena_new(a, cpu_target);
-  const char *wanted = strstr(features, "+avx512vl") && strstr(features, "+avx512bw") ? "x86-64-v4" : strstr(features, "+avx2") ? "x86-64-v3" : "x86-64-v2";
+  const char *wanted = strstr(features, "+avx512vl") && strstr(features, "+avx512bw") ? "x86-64-v4"
+                       : strstr(features, "+avx2")                                    ? "x86-64-v3"
+                                                                                      : "x86-64-v2";
   if (!strncmp(triple, "aarch64", 7)) wanted = "aarch64";
   for (int i = 0; i < TARGET_COUNT; i++)
     if (!strcmp(TARGETS[i].name, wanted)) *t = TARGETS[i];
@@ -81,7 +121,8 @@ static const cpu_target *find_target(arena *a, const char *name) {
     all = arena_printf(a, "%s, %s", names[i], all);
   }
   const char *near = diag_nearest(name, names, TARGET_COUNT + 1);
-  diag_error(NULL, 0, "unknown target '%s'%s%s%s; expected one of %s", name, near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "", all);
+  diag_error(NULL, 0, "unknown target '%s'%s%s%s; expected one of %s", name, near ? ", did you mean '" : "",
+             near ? near : "", near ? "'?" : "", all);
   return NULL;
 }
 
@@ -95,7 +136,8 @@ int target_parse(arena *a, const char *list, const cpu_target **out) {
     for (int i = 0; i < count; i++) known = known || !strcmp(out[i]->name, t->name);
     if (known) continue;
     if (count && strcmp(out[0]->triple, t->triple)) {
-      diag_error(NULL, 0, "targets '%s' and '%s' are of different architectures; expected one architecture an object", out[0]->name, t->name);
+      diag_error(NULL, 0, "targets '%s' and '%s' are of different architectures; expected one architecture an object",
+                 out[0]->name, t->name);
       return 0;
     }
     if (count == TARGET_MAX) diag_bug("target", "more than %d targets", TARGET_MAX);
@@ -131,7 +173,9 @@ static LLVMTargetMachineRef create_machine(const cpu_target *t, int optimize) {
   if (LLVMGetTargetFromTriple(t->triple, &target, &message)) diag_bug("target", "%s", message);
   bool x86 = !strcmp(t->triple, X86_TRIPLE);
   /* Functions carry their own processor; the machine's is what the driver runs on: the baseline. */
-  LLVMTargetMachineRef machine = LLVMCreateTargetMachine(target, t->triple, x86 ? "x86-64" : "generic", "", (LLVMCodeGenOptLevel)optimize, LLVMRelocPIC, LLVMCodeModelDefault);
+  LLVMTargetMachineRef machine =
+      LLVMCreateTargetMachine(target, t->triple, x86 ? "x86-64" : "generic", "", (LLVMCodeGenOptLevel)optimize,
+                              LLVMRelocPIC, LLVMCodeModelDefault);
   if (!machine) diag_bug("target", "no code generator for %s", t->triple);
   return machine;
 }
@@ -141,7 +185,8 @@ static void add_driver(LLVMModuleRef module, const form *f, const cpu_target *t)
   bool x86 = !strcmp(t->triple, X86_TRIPLE);
   const driver_text *driver = driver_text_of(f->name);
   if (!driver) diag_bug("target", "no driver of the form '%s'", f->name);
-  LLVMSetModuleInlineAsm2(module, (const char *)(x86 ? driver->x86_64 : driver->aarch64), x86 ? *driver->x86_64_size : *driver->aarch64_size);
+  LLVMSetModuleInlineAsm2(module, (const char *)(x86 ? driver->x86_64 : driver->aarch64),
+                          x86 ? *driver->x86_64_size : *driver->aarch64_size);
 }
 
 /* Everything but the kernel's own symbols becomes internal: the object exports few names and imports none.
@@ -155,7 +200,8 @@ static void internalize(LLVMModuleRef module, const describe_request *request) {
   }
 }
 
-bool target_write(ir *b, const cpu_target *const *targets, int n_targets, const compile_options *options, const describe_request *describe, compile_output *out) {
+bool target_write(ir *b, const cpu_target *const *targets, int n_targets, const compile_options *options,
+                  const describe_request *describe, compile_output *out) {
   if (options->emit == EMIT_MLIR) {
     lower_print_mlir(b, out);
     return true;

@@ -11,9 +11,9 @@ static const double LOG2_E = 1.44269504088896340736;
 
 /* ---- the pair's expressions ---- */
 
-/* The same expression with coordinates and operands rounded to float32 first, and whatever is made of constants alone, so that
- * all of it is float32: displacements are small numbers, and a bias needs no more. What hides a key then stays an
- * infinity also where float64 is a sum of two float32. */
+/* The same expression with coordinates and operands rounded to float32 first, and whatever is made of constants alone,
+ * so that all of it is float32: displacements are small numbers, and a bias needs no more. What hides a key then stays
+ * an infinity also where float64 is a sum of two float32. */
 static const expr *in_f32(arena *a, expr_pool *pool, const expr *x) {
   const expr *v[3] = {NULL}, *y;
   int arity = expr_op_arity(x->op);
@@ -42,7 +42,8 @@ static void visit(attention_plan *p, const expr *x, bool *seen) {
   seen[x->id] = true;
   for (int i = 0; i < expr_op_arity(x->op); i++) visit(p, x->arg[i], seen);
   if (x->depends & DEPENDS_HEAD) p->per_head = true;
-  if (expr_op_arity(x->op) > 0 && x->depends & DEPENDS_POSITION && x->op != EXPR_NARROW && x->op != EXPR_WIDEN) p->operations++;
+  if (expr_op_arity(x->op) > 0 && x->depends & DEPENDS_POSITION && x->op != EXPR_NARROW && x->op != EXPR_WIDEN)
+    p->operations++;
   if (is_infinite(p, x)) p->hides = true;
   if (x->op == EXPR_ELEMENT) p->indexed |= 1u << x->index;
   if (!is_gathered(x)) return;
@@ -55,7 +56,8 @@ static void visit(attention_plan *p, const expr *x, bool *seen) {
 /* Whether a pair's bias is dearer than the load of a tabulated one: elementary functions and tables read lane by
  * lane. Roots and quotients are where no lane stays empty, which rows of a multiple of 16 grant on every target. */
 static bool is_dear(const expr *x, bool fills_lanes) {
-  if (x->op == EXPR_EXP || x->op == EXPR_LOG || x->op == EXPR_SINQ || x->op == EXPR_COSQ || x->op == EXPR_ELEMENT) return true;
+  if (x->op == EXPR_EXP || x->op == EXPR_LOG || x->op == EXPR_SINQ || x->op == EXPR_COSQ || x->op == EXPR_ELEMENT)
+    return true;
   if (fills_lanes && (x->op == EXPR_SQRT || x->op == EXPR_DIV)) return true;
   for (int i = 0; i < expr_op_arity(x->op); i++)
     if (is_dear(x->arg[i], fills_lanes)) return true;
@@ -78,9 +80,9 @@ static void find_shared(attention_plan *p, const expr *x, bool *seen) {
 static void find_entries(arena *a, attention_plan *p) {
   int n = p->spec->n_components, count = expr_pool_count(p->spec->pool);
   bool *seen = arena_array(a, bool, count);
-  p->entry = arena_array(a, const expr *, n * n);
-  p->entry_of = arena_array(a, int, n * n);
-  p->entry_negated = arena_array(a, bool, n * n);
+  p->entry = arena_array(a, const expr *, n *n);
+  p->entry_of = arena_array(a, int, n *n);
+  p->entry_negated = arena_array(a, bool, n *n);
   p->shared = arena_array(a, const expr *, count);
   for (int i = 0; i < n * n; i++) {
     const expr *x = p->matrix[i];
@@ -128,12 +130,17 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
 void attention_plan_print(FILE *out, const attention_plan *p) {
   const spec *s = p->spec;
   fprintf(out, "%s: attention, head_dim %d, value_dim %d\n", s->name, p->head_dim, p->value_dim);
-  if (p->columns) fprintf(out, "score(i, j) = log2(e) scale (q_i . k_j + bias(r_j - r_i)), the bias by columns, counted from a query of the tile\n");
-  else fprintf(out, "score(i, j) = log2(e) (scale q_i . k_j%s)%s\n", p->bias ? " + bias(r_j - r_i)" : "",
+  if (p->columns)
+    fprintf(out, "score(i, j) = log2(e) scale (q_i . k_j + bias(r_j - r_i)), the bias by columns, counted from a query "
+                 "of the tile\n");
+  else
+    fprintf(out, "score(i, j) = log2(e) (scale q_i . k_j%s)%s\n", p->bias ? " + bias(r_j - r_i)" : "",
             p->matrix ? ", the blocks of k_j turned by r_j - r_i" : "");
   if (p->columns) plan_widen_print(out, p->columns);
   else fprintf(out, "operations of a pair: %d\n", p->operations);
-  if (p->by_rows) fprintf(out, "computed once for each displacement along axis '%s' of the grid, and read by pairs\n", s->axis[s->n_axes - 1]);
+  if (p->by_rows)
+    fprintf(out, "computed once for each displacement along axis '%s' of the grid, and read by pairs\n",
+            s->axis[s->n_axes - 1]);
   if (p->bias) {
     const char *name = "log2(e) bias";
     expr_print_roots(out, &p->bias, &name, 1);
@@ -155,7 +162,8 @@ void attention_plan_print(FILE *out, const attention_plan *p) {
 attention_shape attention_shape_of(const attention_plan *p, const cpu_target *target) {
   /* Accumulators, the registers of queries and one for a key's channel: 16 + 2 + 1 of 32, 12 + 2 + 1 of 16. */
   bool many_registers = target->lanes == 16 || !strncmp(target->triple, "aarch64", 7);
-  attention_shape s = {.lanes = target->lanes, .vectors = 2, .rows = many_registers ? 8 : 6, .channels = many_registers ? 8 : 6};
+  attention_shape s = {
+      .lanes = target->lanes, .vectors = 2, .rows = many_registers ? 8 : 6, .channels = many_registers ? 8 : 6};
   s.queries = s.vectors * s.lanes;
   /* Rows of keys and of values stay in the caches near the core: 32 KiB each, 16 keys at least. */
   int widest = p->head_dim > p->value_dim ? p->head_dim : p->value_dim, keys = 8192 / widest;

@@ -1,13 +1,15 @@
 /* plan/change_of_basis: see plan/change_of_basis.h. */
 #include "plan/change_of_basis.h"
 
+#include "algebra/block_of_four.h"
 #include "algebra/dense_vectors.h"
 #include "base/diag.h"
-#include "algebra/block_of_four.h"
 
 enum { MOST_VECTOR = 3, MOST_DENSE = 4 };
 
-bool plan_basis_takes(const spec *s) { return s->basis && (!s->dense || (!s->dense->schur && s->n_components <= MOST_DENSE)); }
+bool plan_basis_takes(const spec *s) {
+  return s->basis && (!s->dense || (!s->dense->schur && s->n_components <= MOST_DENSE));
+}
 
 static bool build_program(arena *a, const spec *s, block_program *out) {
   if (s->dense && s->n_components > MOST_VECTOR) {
@@ -18,7 +20,7 @@ static bool build_program(arena *a, const spec *s, block_program *out) {
 }
 
 static void transpose(arena *a, expr_matrix *m, int n) {
-  const expr **from = (const expr **)m->entry, **to = arena_array(a, const expr *, n * n);
+  const expr **from = (const expr **)m->entry, **to = arena_array(a, const expr *, n *n);
   for (int i = 0; i < n; i++)
     for (int j = 0; j < n; j++) to[i * n + j] = from[j * n + i];
   m->entry = to;
@@ -37,7 +39,9 @@ static spec *as_one_block(arena *a, const spec *s) {
 
 plan_basis *plan_basis_build(arena *a, const spec *s) {
   if (s->head_dim > PLAN_BASIS_MOST) {
-    diag_error(s->file, s->line, "a change of basis of %d channels in the kernel, at most %d were expected; pegen_fold_basis multiplies larger ones into the weights",
+    diag_error(s->file, s->line,
+               "a change of basis of %d channels in the kernel, at most %d were expected; pegen_fold_basis multiplies "
+               "larger ones into the weights",
                s->head_dim, PLAN_BASIS_MOST);
     return NULL;
   }
@@ -56,7 +60,8 @@ void plan_basis_print(FILE *out, const plan_basis *p) {
   int n = p->spec->head_dim;
   fprintf(out, "; a change of basis of the head's %d channels, C = (I - S)(I + S)^-1 once a call, %s\n", n,
           p->spec->inverse ? "is taken back after all turns" : "comes before all turns");
-  fprintf(out, "; the rows below, of every column of C, are the matrix of a token%s; %d multiply-adds a row to apply it\n",
+  fprintf(out,
+          "; the rows below, of every column of C, are the matrix of a token%s; %d multiply-adds a row to apply it\n",
           p->per_head ? " and head" : ", shared by all heads", n * n);
   if (p->spec->inverse) fprintf(out, "; formed transposed: entries below are those of the transposed inverse\n");
   plan_print(out, p->turns);

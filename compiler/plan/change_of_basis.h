@@ -1,15 +1,15 @@
-/* plan/change_of_basis: how a kernel turns blocks after an orthogonal change of basis of the whole head, x -> R C x with C the
- * Cayley transform of a learned skew matrix (STRING).
+/* plan/change_of_basis: how a kernel turns blocks after an orthogonal change of basis of the whole head, x -> R C x
+ * with C the Cayley transform of a learned skew matrix (STRING).
  *
  * R is what a plan of blades does to a row, so R C is what it does to every column of C: a token's matrix is formed
- * by D such rows, and to the rest of the machinery the head is one dense block of D channels. To turn back takes (C^T R^-1):
- * the transpose of what R^-T does to the columns of C.
+ * by D such rows, and to the rest of the machinery the head is one dense block of D channels. To turn back takes (C^T
+ * R^-1): the transpose of what R^-T does to the columns of C.
  */
 #ifndef PEGEN_PLAN_CHANGE_OF_BASIS_H
 #define PEGEN_PLAN_CHANGE_OF_BASIS_H
 
-#include "plan/plan.h"
 #include "object/target.h"
+#include "plan/plan.h"
 
 enum { PLAN_BASIS_MOST = 128 }; /* channels of the head: matrices are formed on the stack of the call (cli/pegen.h) */
 

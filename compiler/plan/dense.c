@@ -1,8 +1,8 @@
 /* plan/dense: see plan/dense.h. */
 #include "plan/dense.h"
 
-#include "cpu/exponential.h"
 #include "algebra/torus.h"
+#include "cpu/exponential.h"
 
 #include "kernel/dense.h"
 
@@ -36,7 +36,8 @@ plan_dense *plan_dense_build(arena *a, const spec *s) {
   choose_generators(a, p);
   p->angles = plan_of_expressions(a, s, p->angle, p->n_generators);
   p->per_head = p->angles->per_head || heads_differ(p);
-  /* Heads that share a matrix are rows enough to form it, small ones are formed together, and float64 is to hold its bound whatever the norm. */
+  /* Heads that share a matrix are rows enough to form it, small ones are formed together, and float64 is to hold its
+   * bound whatever the norm. */
   p->acts = p->per_head && !p->is_f64 && !s->dense->schur && s->n_components > DENSE_IN_LANES;
   return p;
 }
@@ -86,21 +87,28 @@ static void print_angles(FILE *out, const plan_dense *p) {
 void plan_dense_print(FILE *out, const plan_dense *p) {
   const spec *s = p->spec;
   int b = s->n_components;
-  fprintf(out, "; %s: %d blocks of %d channels, %d channels passed through\n", s->name, s->n_blocks, b, s->head_dim - b * s->n_blocks);
+  fprintf(out, "; %s: %d blocks of %d channels, %d channels passed through\n", s->name, s->n_blocks, b,
+          s->head_dim - b * s->n_blocks);
   const char *shared = p->per_head ? "per token and head" : "per token, shared by all heads";
-  if (p->why_not) fprintf(out, "; exp(M), M = sum of angle times generator over %d axes, %s\n; not seen to commute: %s\n", s->n_axes, shared, p->why_not);
+  if (p->why_not)
+    fprintf(out, "; exp(M), M = sum of angle times generator over %d axes, %s\n; not seen to commute: %s\n", s->n_axes,
+            shared, p->why_not);
   else fprintf(out, "; one matrix acts on each block, so its turns commute: angles add, %s\n", shared);
   if (s->dense->schur) {
-    fprintf(out, "; real Schur form A = S (+ lambda J) S^T once per head and block; the output stays in that basis: plane rotations of S^T x\n");
+    fprintf(out, "; real Schur form A = S (+ lambda J) S^T once per head and block; the output stays in that basis: "
+                 "plane rotations of S^T x\n");
     print_angles(out, p);
     return;
   }
   fprintf(out, "; formed in %s by scaling and squaring, %s; %d multiply-adds a block and row to apply\n",
           p->is_f64 ? "float64 (within 2^-22)" : "float32 (within 2^-22 max(1, |M|))",
           b <= DENSE_IN_LANES ? "a block in each lane" : "a block at a time", b * b);
-  fprintf(out, "; a table's matrices are formed; encode without one, where a matrix serves q and k of every batch with shared positions:\n");
+  fprintf(out, "; a table's matrices are formed; encode without one, where a matrix serves q and k of every batch with "
+               "shared positions:\n");
   for (double norm = 1; norm <= 256; norm *= 4) print_choice(out, p, norm);
-  if (p->acts) fprintf(out, "; the action is Chebyshev's series of a skew matrix; the norm, bounded by those of the generators, decides when encode runs\n");
+  if (p->acts)
+    fprintf(out, "; the action is Chebyshev's series of a skew matrix; the norm, bounded by those of the generators, "
+                 "decides when encode runs\n");
   else fprintf(out, "; always formed: %s\n", why_formed(p));
   print_angles(out, p);
 }

@@ -24,7 +24,7 @@ static void label_components(const plan *p, int *label) {
 static void build_terms(arena *a, plan *p) {
   int n = p->spec->n_components, label[SPEC_MAX_BLADES], member[SPEC_MAX_BLADES];
   label_components(p, label);
-  p->source = arena_array(a, int, n * n);
+  p->source = arena_array(a, int, n *n);
   for (int i = 0; i < n * n; i++) p->source[i] = -1;
   for (int k = 0; k < n; k++) {
     bool used = false;
@@ -68,7 +68,8 @@ bool plan_is_identity(const plan *p, int channel) {
 /* ---- hoisting ---- */
 
 static bool is_prepared(const expr *x) {
-  return (x->depends & (DEPENDS_OPERAND | DEPENDS_HEAD)) && !(x->depends & (DEPENDS_POSITION | DEPENDS_CHANNEL | DEPENDS_QUERY));
+  return (x->depends & (DEPENDS_OPERAND | DEPENDS_HEAD)) &&
+         !(x->depends & (DEPENDS_POSITION | DEPENDS_CHANNEL | DEPENDS_QUERY));
 }
 
 static void collect_leaves(plan *p, const expr *x) {
@@ -164,7 +165,8 @@ plan *plan_build(arena *a, const block_program *program) {
 void plan_print(FILE *out, const plan *p) {
   const spec *s = p->spec;
   int n = s->n_components;
-  fprintf(out, "; %s: %d blocks of %d channels, %d channels passed through\n", s->name, s->n_blocks, n, s->head_dim - n * s->n_blocks);
+  fprintf(out, "; %s: %d blocks of %d channels, %d channels passed through\n", s->name, s->n_blocks, n,
+          s->head_dim - n * s->n_blocks);
   fprintf(out, "; %d terms a row; %d operations a block and token; coefficients %s\n", p->n_terms, p->token_operations,
           p->per_head ? "per token and head" : "per token, shared by all heads");
   if (s->exact || (s->dense && s->dense->is_f64)) fprintf(out, "; formed in float64 (within 2^-22), rounded once\n");

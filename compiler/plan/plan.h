@@ -33,10 +33,10 @@ typedef struct plan {
   const expr **prepared;
   int *leaf_index, *prepared_index; /* by expr id; -1: not one */
 
-  int n_values;             /* what a table holds of a token (and head): entries of the matrix that differ, up to their sign */
+  int n_values; /* what a table holds of a token (and head): entries of the matrix that differ, up to their sign */
   const expr **value;
 
-  int token_operations;     /* arithmetic nodes per block and token, for --emit expr and bench */
+  int token_operations; /* arithmetic nodes per block and token, for --emit expr and bench */
 } plan;
 
 plan *plan_build(arena *a, const block_program *program);
@@ -55,15 +55,15 @@ bool plan_is_identity(const plan *p, int channel);
  * divide head_dim, so that no access is masked; lanes it shares are computed twice, alike. */
 typedef struct plan_tile {
   int width, n_vectors;
-  int *start;    /* [n_vectors] first channel */
-  int *group;    /* [n_vectors]: vectors of one group read each other's channels: all are loaded before any is stored */
-  int n_chunks;  /* blocks cut into vectors for the coefficients */
+  int *start; /* [n_vectors] first channel */
+  int *group; /* [n_vectors]: vectors of one group read each other's channels: all are loaded before any is stored */
+  int n_chunks; /* blocks cut into vectors for the coefficients */
   int *chunk_begin, *chunk_width;
-  int n_looped;  /* the first chunks, where code for one does for all: one code in a loop; 0: none */
-  int looped_slots;  /* coefficient vectors of each of them, numbered chunk after chunk from 0 */
+  int n_looped; /* the first chunks, where code for one does for all: one code in a loop; 0: none */
+  int looped_slots; /* coefficient vectors of each of them, numbered chunk after chunk from 0 */
   int *vector_chunk; /* [n_vectors]: the chunk that holds all blocks of a vector; -1: several, or none */
-  int n_slots;   /* coefficient vectors that are computed per token */
-  int *slot;     /* [n_terms][n_vectors]: index of the coefficient vector; -1: absent; -2: constant */
+  int n_slots; /* coefficient vectors that are computed per token */
+  int *slot; /* [n_terms][n_vectors]: index of the coefficient vector; -1: absent; -2: constant */
 } plan_tile;
 
 /* Lanes of the chunk that takes the last `blocks` blocks: a power of two; 0 of none. */

@@ -6,7 +6,12 @@
 /* Registers for a unit's channels and coefficients. Staged units are as many as one likes, so they are small: three
  * blocks of three, with which ptxas takes 64 to 72 registers a thread where four took 96. */
 enum { WIDEST_ACCESS = 16, REGISTER_BUDGET = 120, STAGED_REGISTER_BUDGET = 36, MAX_MERGED = 8 };
-enum { WARP = 32, BANKS = 32, WORD = 4, SECTOR = 32 }; /* threads; of shared memory, and their bytes; bytes that memory is written in */
+enum {
+  WARP = 32,
+  BANKS = 32,
+  WORD = 4,
+  SECTOR = 32
+}; /* threads; of shared memory, and their bytes; bytes that memory is written in */
 
 static const expr *entry(const plan *p, int row, int column) {
   return p->program->matrix.entry[row * p->spec->n_components + column];
@@ -15,7 +20,9 @@ static const expr *entry(const plan *p, int row, int column) {
 /* Whether a component is changed, or changes another one. */
 static bool is_active(const plan *p, int component) {
   for (int j = 0; j < p->spec->n_components; j++)
-    if (!expr_is_const(entry(p, component, j), component == j) || (j != component && !expr_is_const(entry(p, j, component), 0))) return true;
+    if (!expr_is_const(entry(p, component, j), component == j) ||
+        (j != component && !expr_is_const(entry(p, j, component), 0)))
+      return true;
   return false;
 }
 
@@ -58,8 +65,8 @@ static void gather_units(arena *a, const plan *p, thread_tile *t, bool all) {
   t->n_accesses = 1;
   for (int i = 0; i < count; i++)
     if (!passes_through(p, t->lanes, i) && ++size[label[i]] > t->n_accesses) t->n_accesses = size[label[i]];
-  t->access_at = arena_array(a, int, t->n_accesses * count);
-  int *at = arena_array(a, int, t->n_accesses * count); /* [unit][access] while the number of units is open */
+  t->access_at = arena_array(a, int, t->n_accesses *count);
+  int *at = arena_array(a, int, t->n_accesses *count); /* [unit][access] while the number of units is open */
   for (int i = 0; i < t->n_accesses * count; i++) at[i] = -1;
   for (int i = 0; i < count; i++) {
     if (passes_through(p, t->lanes, i)) continue;
@@ -120,7 +127,8 @@ static bool fit_unit(const plan *p, thread_tile *t, int u) {
       int first = t->access_at[i / t->lanes * t->n_units + u], channel = first + i % t->lanes;
       int block = first < 0 ? -1 : active_block(p, channel), slot = t->role_block[i];
       int *at = slot < 0 ? NULL : &t->block_at[slot * t->n_units + u];
-      if (block >= 0 && (!at || p->component_of[channel] != t->role_component[i] || (*at >= 0 && *at != block))) return false;
+      if (block >= 0 && (!at || p->component_of[channel] != t->role_component[i] || (*at >= 0 && *at != block)))
+        return false;
       if (block >= 0) *at = block;
       if (pass == 1 && block < 0 && at && *at >= 0) return false;
     }
@@ -142,7 +150,9 @@ static int count_coefficients(const plan *p) {
 }
 
 /* Registers that a row and its coefficients take. */
-static int count_registers(const plan *p, const thread_tile *t) { return t->n_blocks * count_coefficients(p) + t->n_accesses * t->lanes; }
+static int count_registers(const plan *p, const thread_tile *t) {
+  return t->n_blocks * count_coefficients(p) + t->n_accesses * t->lanes;
+}
 
 static thread_tile *lay_units(arena *a, const plan *p, int element, int access, bool all) {
   if (p->spec->head_dim * element % access || access < element) return NULL;
@@ -200,8 +210,12 @@ static thread_tile *merge_units(arena *a, const thread_tile *t, int merged) {
   for (int i = 0; i < merged; i++) {
     for (int u = 0; u < m->n_units; u++) {
       int from = u + i * m->n_units;
-      for (int k = 0; k < t->n_accesses; k++) m->access_at[(i * t->n_accesses + k) * m->n_units + u] = from < t->n_units ? t->access_at[k * t->n_units + from] : -1;
-      for (int s = 0; s < t->n_blocks; s++) m->block_at[(i * t->n_blocks + s) * m->n_units + u] = from < t->n_units ? t->block_at[s * t->n_units + from] : -1;
+      for (int k = 0; k < t->n_accesses; k++)
+        m->access_at[(i * t->n_accesses + k) * m->n_units + u] =
+            from < t->n_units ? t->access_at[k * t->n_units + from] : -1;
+      for (int s = 0; s < t->n_blocks; s++)
+        m->block_at[(i * t->n_blocks + s) * m->n_units + u] =
+            from < t->n_units ? t->block_at[s * t->n_units + from] : -1;
     }
     for (int j = 0; j < width; j++) {
       m->role_block[i * width + j] = t->role_block[j] < 0 ? -1 : t->role_block[j] + i * t->n_blocks;
@@ -222,7 +236,8 @@ static int bank_turns(const thread_tile *t, int pitch) {
       for (int lane = group; lane < group + together && lane < t->columns * t->n_units; lane++) {
         int first = t->access_at[k * t->n_units + lane % t->n_units];
         if (first < 0) continue;
-        int begin = (lane / t->n_units * pitch + first * t->element) / WORD, end = begin + (t->access > WORD ? t->access / WORD : 1);
+        int begin = (lane / t->n_units * pitch + first * t->element) / WORD,
+            end = begin + (t->access > WORD ? t->access / WORD : 1);
         for (int w = begin; w < end; w++) {
           int bank = w % BANKS, known = 0;
           while (known < count[bank] && word[bank][known] != w) known++;

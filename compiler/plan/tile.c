@@ -17,7 +17,8 @@ static void group_vectors(const plan *p, plan_tile *t) {
       for (int k = 0; k < p->n_terms; k++) {
         int source = plan_source(p, k, channel);
         for (int i = 0; source >= 0 && i < t->n_vectors; i++)
-          if (source >= t->start[i] && source < t->start[i] + t->width && t->group[i] != t->group[j]) join(t->group, t->n_vectors, i, j);
+          if (source >= t->start[i] && source < t->start[i] + t->width && t->group[i] != t->group[j])
+            join(t->group, t->n_vectors, i, j);
       }
     }
 }
@@ -83,7 +84,9 @@ static bool chunk_like_first(const plan *p, const plan_tile *t, int c) {
   for (int j = 0; j < t->n_vectors; j++)
     for (int lane = 0; lane < t->width && t->vector_chunk[j] != c; lane++) {
       int block = p->block_of[t->start[j] + lane] - t->chunk_begin[c];
-      if (block >= 0 && block < t->chunk_width[c] && p->component_of[t->start[j] + lane] >= 0 && has_slots(t, p->n_terms, j)) return false;
+      if (block >= 0 && block < t->chunk_width[c] && p->component_of[t->start[j] + lane] >= 0 &&
+          has_slots(t, p->n_terms, j))
+        return false;
     }
   for (;;) {
     do v++;

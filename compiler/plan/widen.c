@@ -89,7 +89,9 @@ static bool is_multiple(const row *of, const row *r, double *factor) {
   if (of->count != r->count) return false;
   for (int i = 0; i < r->count; i++) {
     int j = 0;
-    while (j < of->count && (of->gain[j].weight != r->gain[i].weight || !monomial_equal(&of->gain[j].power, &r->gain[i].power))) j++;
+    while (j < of->count &&
+           (of->gain[j].weight != r->gain[i].weight || !monomial_equal(&of->gain[j].power, &r->gain[i].power)))
+      j++;
     if (j == of->count || of->gain[j].factor == 0) return false;
     double ratio = r->gain[i].factor / of->gain[j].factor;
     if (i > 0 && fabs(ratio - *factor) > 1e-12 * fabs(*factor)) return false;
@@ -114,7 +116,9 @@ static void add_key(arena *a, widen_column *c, const monomial *key, double facto
   c->key_factor[c->n_key++] = factor;
 }
 
-static int by_weight(const widen_gain *x, const widen_gain *y) { return x->weight != y->weight ? x->weight - y->weight : x->column - y->column; }
+static int by_weight(const widen_gain *x, const widen_gain *y) {
+  return x->weight != y->weight ? x->weight - y->weight : x->column - y->column;
+}
 
 static void sort_gains(plan_widen *p) {
   for (int i = 1; i < p->n_gains; i++) {
@@ -126,7 +130,8 @@ static void sort_gains(plan_widen *p) {
 }
 
 static bool too_many(const spec *s) {
-  diag_error(s->file, s->line, "the bias needs more than %d columns; fewer axes or a lower degree were expected", MOST_COLUMNS);
+  diag_error(s->file, s->line, "the bias needs more than %d columns; fewer axes or a lower degree were expected",
+             MOST_COLUMNS);
   return false;
 }
 
@@ -134,7 +139,8 @@ static bool build_columns(arena *a, plan_widen *p) {
   const polynomial *bias = p->p;
   expansion e = {.memory = a, .spec = p->spec, .row = arena_array(a, row, MOST_GAINS)};
   for (int w = 0; w < bias->n_weights && !e.failed; w++)
-    for (int i = 0; i < bias->weight[w].n_monomials; i++) multiply_out(&e, w, &bias->weight[w].monomial[i], bias->weight[w].factor[i]);
+    for (int i = 0; i < bias->weight[w].n_monomials; i++)
+      multiply_out(&e, w, &bias->weight[w].monomial[i], bias->weight[w].factor[i]);
   if (e.failed) return too_many(p->spec);
   const row **representative = arena_array(a, const row *, MOST_COLUMNS);
   p->column = arena_array(a, widen_column, MOST_COLUMNS);
@@ -180,14 +186,15 @@ static bool is_exact(double value, int mantissa, double largest) {
   return value == 0 || (scaled == rint(scaled) && fabs(value) <= largest && exponent > -13);
 }
 
-/* Float16 ends at 65504 and loses digits below 2^-14: a power of two brings the largest key of the grid to about 8, or, of
- * positions that are given at the call, that of 8 units from the origin. */
+/* Float16 ends at 65504 and loses digits below 2^-14: a power of two brings the largest key of the grid to about 8, or,
+ * of positions that are given at the call, that of 8 units from the origin. */
 static double key_scale(const plan_widen *p, int column) {
   const spec *s = p->spec;
   double at[SPEC_MAX_AXES], value = 0;
   for (int a = 0; a < s->n_axes; a++) {
     at[a] = 8;
-    if (s->grid[0]) at[a] = fmax(fabs(s->polynomial->origin[a]), fabs((double)(s->grid[a] - 1) - s->polynomial->origin[a]));
+    if (s->grid[0])
+      at[a] = fmax(fabs(s->polynomial->origin[a]), fabs((double)(s->grid[a] - 1) - s->polynomial->origin[a]));
   }
   const widen_column *c = &p->column[column];
   for (int i = 0; i < c->n_key; i++) value += fabs(c->key_factor[i]) * monomial_value(&c->key[i], s->n_axes, at);
@@ -234,14 +241,16 @@ static bool build_layout(arena *a, plan_widen *p, int type) {
   add_lanes(l, p, false, false, NULL);
   if (l->is_split) {
     bool *inexact = arena_array(a, bool, p->n_columns);
-    for (int c = 0; c < p->n_columns; c++) inexact[c] = !is_exact_on_grid(p, c, mantissa[type], largest[type] / l->scale[c]);
+    for (int c = 0; c < p->n_columns; c++)
+      inexact[c] = !is_exact_on_grid(p, c, mantissa[type], largest[type] / l->scale[c]);
     add_lanes(l, p, true, false, NULL);
     add_lanes(l, p, false, true, inexact);
   }
   while ((p->spec->head_dim + l->n_lanes) % WIDEN_ALIGNMENT) l->lane[l->n_lanes++] = (widen_lane){-1, false, false};
   l->out_dim = p->spec->head_dim + l->n_lanes;
   if (l->out_dim <= SPEC_MAX_HEAD_DIM) return true;
-  diag_error(p->spec->file, p->spec->line, "%d channels and %d columns; at most %d together were expected", p->spec->head_dim, l->n_lanes, SPEC_MAX_HEAD_DIM);
+  diag_error(p->spec->file, p->spec->line, "%d channels and %d columns; at most %d together were expected",
+             p->spec->head_dim, l->n_lanes, SPEC_MAX_HEAD_DIM);
   return false;
 }
 
@@ -280,7 +289,8 @@ static void build_values(arena *a, plan_widen *p) {
   }
   p->first_product[bias->n_weights] = at;
   p->values = plan_of_expressions(a, p->spec, roots, n_roots);
-  if (p->values->lanes > ALIGNED_LANES) p->values->lanes = (p->values->lanes + ALIGNED_LANES - 1) / ALIGNED_LANES * ALIGNED_LANES;
+  if (p->values->lanes > ALIGNED_LANES)
+    p->values->lanes = (p->values->lanes + ALIGNED_LANES - 1) / ALIGNED_LANES * ALIGNED_LANES;
 }
 
 plan_widen *plan_widen_build(arena *a, const spec *s) {
@@ -311,7 +321,9 @@ const char *plan_widen_lane_text(arena *a, const plan_widen *p, const widen_layo
   const widen_lane *lane = &l->lane[i];
   if (lane->column < 0) return "0";
   const char *key = key_text(a, p, lane->column);
-  if (l->scale[lane->column] != 1) key = arena_printf(a, p->column[lane->column].n_key > 1 ? "(%s) / %.0f" : "%s / %.0f", key, 1 / l->scale[lane->column]);
+  if (l->scale[lane->column] != 1)
+    key = arena_printf(a, p->column[lane->column].n_key > 1 ? "(%s) / %.0f" : "%s / %.0f", key,
+                       1 / l->scale[lane->column]);
   if (lane->low_query) return arena_printf(a, "%s; q holds what rounding took", key);
   return lane->low_key ? arena_printf(a, "%s; k holds what rounding took", key) : key;
 }
@@ -325,12 +337,14 @@ void plan_widen_print(FILE *out, const plan_widen *p) {
   for (int axis = 0; !s->pairwise && axis < s->n_axes; axis++)
     fprintf(out, "%s %s=%.9g", axis ? "" : ", positions counted from", s->axis[axis], s->polynomial->origin[axis]);
   fputc('\n', out);
-  for (int type = 0; !s->pairwise && type < WIDEN_NUMBER_TYPES; type++) fprintf(out, "; %s: %d channels become %d\n", types[type], s->head_dim, p->layout[type].out_dim);
+  for (int type = 0; !s->pairwise && type < WIDEN_NUMBER_TYPES; type++)
+    fprintf(out, "; %s: %d channels become %d\n", types[type], s->head_dim, p->layout[type].out_dim);
   for (int c = 0; c < p->n_columns; c++) {
     fprintf(out, "column %d: key %s; query", c, key_text(a, p, c));
     for (int i = 0; i < p->n_gains; i++)
       if (p->gain[i].column == c)
-        fprintf(out, " %+.9g weight %d%s%s", p->gain[i].factor, p->gain[i].weight, monomial_degree(&p->gain[i].power) ? " " : "",
+        fprintf(out, " %+.9g weight %d%s%s", p->gain[i].factor, p->gain[i].weight,
+                monomial_degree(&p->gain[i].power) ? " " : "",
                 monomial_degree(&p->gain[i].power) ? monomial_text(a, s, &p->gain[i].power) : "");
     fputc('\n', out);
   }

@@ -12,8 +12,8 @@
  * monomials whose query sides are multiples of one another share a column. PaPE (section 4.1)
  * widens by 3m + 2 columns for the same scores.
  *
- * Attention with the bias in it (role "pairwise", plan/attention.h) has the same columns in float32, from an origin of each
- * tile of queries, and no layout: no row is widened.
+ * Attention with the bias in it (role "pairwise", plan/attention.h) has the same columns in float32, from an origin of
+ * each tile of queries, and no layout: no row is widened.
  *
  * A kernel computes gains and keys once a token, weights once a query token and head: with terms in the
  * lanes, from prepared products of operands and the query halves of the polynomial. Everything of a
@@ -22,8 +22,8 @@
 #ifndef PEGEN_PLAN_WIDEN_H
 #define PEGEN_PLAN_WIDEN_H
 
-#include "plan/plan.h"
 #include "algebra/polynomial.h"
+#include "plan/plan.h"
 
 enum { WIDEN_ALIGNMENT = 8, WIDEN_NUMBER_TYPES = 3 }; /* E is a multiple of WIDEN_ALIGNMENT */
 

@@ -11,7 +11,9 @@ static int monomial_index(widen_tables *t, const monomial *m) {
 }
 
 static widen_sums make_sums(arena *a, int most, int most_summands, const char *of) {
-  widen_sums s = {.starts = arena_printf(a, "%s_starts", of), .monomials = arena_printf(a, "%s_monomials", of), .factors = arena_printf(a, "%s_factors", of)};
+  widen_sums s = {.starts = arena_printf(a, "%s_starts", of),
+                  .monomials = arena_printf(a, "%s_monomials", of),
+                  .factors = arena_printf(a, "%s_factors", of)};
   s.start = arena_array(a, int32_t, most + 1);
   s.monomial = arena_array(a, int32_t, most_summands + 1);
   s.factor = arena_array(a, double, most_summands + 1);
@@ -77,7 +79,9 @@ widen_tables widen_tables_make(arena *a, const plan_widen *p, const widen_layout
   return t;
 }
 
-const char *widen_table_name(arena *a, const char *prefix, const char *table) { return arena_printf(a, "%s_%s", prefix, table); }
+const char *widen_table_name(arena *a, const char *prefix, const char *table) {
+  return arena_printf(a, "%s_%s", prefix, table);
+}
 
 static void emit_integers(ir *b, arena *a, const char *prefix, const char *name, int count, const int32_t *values) {
   ir_table(b, widen_table_name(a, prefix, name), count > 0 ? count : 1, NULL, values);

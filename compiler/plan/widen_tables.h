@@ -1,7 +1,8 @@
 /* plan/widen_tables: the columns of a polynomial bias as numbers to be read in loops, for GPU kernels.
  *
  * Sums of factor times monomial stand one after the other: sum i is summands [starts[i], starts[i + 1]).
- * Gains are those of column 0, of column 1, ...; past the last column there is one without key and gains, which padding has.
+ * Gains are those of column 0, of column 1, ...; past the last column there is one without key and gains, which padding
+ * has.
  */
 #ifndef PEGEN_PLAN_WIDEN_TABLES_H
 #define PEGEN_PLAN_WIDEN_TABLES_H
@@ -32,8 +33,8 @@ typedef struct widen_tables {
 
 /* l: NULL: of columns in float32 that are no lanes of a row: the queries' gains alone. */
 widen_tables widen_tables_make(arena *a, const plan_widen *p, const widen_layout *l);
-/* As constant arrays of the module: gain_starts, ..., gain_weights, column_starts, and of a layout key_starts, ..., lane_columns,
- * lane_low_keys, lane_low_queries. */
+/* As constant arrays of the module: gain_starts, ..., gain_weights, column_starts, and of a layout key_starts, ...,
+ * lane_columns, lane_low_keys, lane_low_queries. */
 void widen_tables_emit(ir *b, arena *a, const widen_tables *t, const char *prefix);
 const char *widen_table_name(arena *a, const char *prefix, const char *table);
 

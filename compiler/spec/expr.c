@@ -192,30 +192,30 @@ const expr *expr_channel(expr_pool *pool, int component) {
 
 /* ---- arithmetic shared by folding and the interpreters ---- */
 
-#define APPLY(type, suffix)                                                         \
-  static type apply##suffix(expr_op op, type a, type b, type c) {                   \
-    switch (op) {                                                                   \
-    case EXPR_ADD: return a + b;                                                    \
-    case EXPR_SUB: return a - b;                                                    \
-    case EXPR_MUL: return a * b;                                                    \
-    case EXPR_DIV: return a / b;                                                    \
-    case EXPR_MIN: return b < a ? b : a;                                            \
-    case EXPR_MAX: return b > a ? b : a;                                            \
-    case EXPR_LESS: return a < b;                                                   \
-    case EXPR_NEG: return -a;                                                       \
-    case EXPR_ABS: return fabs##suffix(a);                                          \
-    case EXPR_SQRT: return sqrt##suffix(a);                                         \
-    case EXPR_FLOOR: return floor##suffix(a);                                       \
-    case EXPR_EXP: return exp##suffix(a);                                           \
-    case EXPR_LOG: return log##suffix(a);                                           \
-    case EXPR_LOG1P: return log1p##suffix(a);                                       \
-    case EXPR_SINQ: return sinq##suffix(a);                                         \
-    case EXPR_COSQ: return sinq##suffix(fmod##suffix(a, 4) + 1);                    \
-    case EXPR_NARROW: return a;                                                     \
-    case EXPR_WIDEN: return a;                                                      \
-    case EXPR_SELECT: return a != 0 ? b : c;                                        \
-    default: diag_bug("expr", "operation %d has no arithmetic", (int)op);           \
-    }                                                                               \
+#define APPLY(type, suffix) \
+  static type apply##suffix(expr_op op, type a, type b, type c) { \
+    switch (op) { \
+    case EXPR_ADD: return a + b; \
+    case EXPR_SUB: return a - b; \
+    case EXPR_MUL: return a * b; \
+    case EXPR_DIV: return a / b; \
+    case EXPR_MIN: return b < a ? b : a; \
+    case EXPR_MAX: return b > a ? b : a; \
+    case EXPR_LESS: return a < b; \
+    case EXPR_NEG: return -a; \
+    case EXPR_ABS: return fabs##suffix(a); \
+    case EXPR_SQRT: return sqrt##suffix(a); \
+    case EXPR_FLOOR: return floor##suffix(a); \
+    case EXPR_EXP: return exp##suffix(a); \
+    case EXPR_LOG: return log##suffix(a); \
+    case EXPR_LOG1P: return log1p##suffix(a); \
+    case EXPR_SINQ: return sinq##suffix(a); \
+    case EXPR_COSQ: return sinq##suffix(fmod##suffix(a, 4) + 1); \
+    case EXPR_NARROW: return a; \
+    case EXPR_WIDEN: return a; \
+    case EXPR_SELECT: return a != 0 ? b : c; \
+    default: diag_bug("expr", "operation %d has no arithmetic", (int)op); \
+    } \
   }
 
 /* sin(pi/2 x), reduced exactly first so that large arguments keep their digits. */
@@ -257,7 +257,7 @@ static const expr *fold(expr_pool *pool, expr_op op, const expr *a, const expr *
     if (arguments[i]->n_heads > heads) heads = arguments[i]->n_heads;
   }
   if (scalar) return expr_const(pool, apply(op, a->value, b ? b->value : 0, c ? c->value : 0));
-  double *values = arena_array(pool->memory, double, heads * blocks);
+  double *values = arena_array(pool->memory, double, heads *blocks);
   for (int i = 0; i < heads * blocks; i++) {
     double v[3] = {0};
     for (int j = 0; j < arity; j++) v[j] = constant_at(arguments[j], heads, blocks, i);
@@ -390,7 +390,8 @@ long double expr_eval_long(const expr *x, const expr_environment *env) {
   case EXPR_OPERAND: return env->operands[x->index][x->offsets[leaf_index(x, env)]];
   case EXPR_INPUT: return env->inputs[x->index][x->offsets[leaf_index(x, env)]];
   case EXPR_CHANNEL: return env->channels[x->index];
-  case EXPR_ELEMENT: return env->operands[x->index][x->offsets[leaf_index(x, env)] + (int)floorl(expr_eval_long(x->arg[0], env))];
+  case EXPR_ELEMENT:
+    return env->operands[x->index][x->offsets[leaf_index(x, env)] + (int)floorl(expr_eval_long(x->arg[0], env))];
   default: break;
   }
   long double v[3] = {0};
@@ -405,7 +406,9 @@ static void print_leaf(FILE *out, const expr *x) {
   case EXPR_CONST: fprintf(out, "%.17g", x->value); break;
   case EXPR_POSITION: fprintf(out, "position[%d]", x->index); break;
   case EXPR_CHANNEL: fprintf(out, "channel[%d]", x->index); break;
-  case EXPR_TABLE: fprintf(out, "table%s {%.9g, %.9g, ...}", x->n_heads > 1 ? "[head][block]" : "[block]", x->table[0], x->table[1]); break;
+  case EXPR_TABLE:
+    fprintf(out, "table%s {%.9g, %.9g, ...}", x->n_heads > 1 ? "[head][block]" : "[block]", x->table[0], x->table[1]);
+    break;
   case EXPR_OPERAND:
     fprintf(out, "operand %d%s {%d, ...}", x->index, x->n_heads > 1 ? "[head][block]" : "[block]", x->offsets[0]);
     break;
@@ -430,7 +433,8 @@ static void print_node(FILE *out, const expr *x, unsigned char *seen) {
       else fprintf(out, "%%%d", x->arg[i]->id);
     }
   }
-  if (x->op == EXPR_ELEMENT) fprintf(out, " of operand %d%s {%d, ...}", x->index, x->n_heads > 1 ? "[head][block]" : "[block]", x->offsets[0]);
+  if (x->op == EXPR_ELEMENT)
+    fprintf(out, " of operand %d%s {%d, ...}", x->index, x->n_heads > 1 ? "[head][block]" : "[block]", x->offsets[0]);
   fprintf(out, " : %s\n", x->is_f32 ? "f32" : "f64");
 }
 

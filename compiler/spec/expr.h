@@ -21,26 +21,26 @@
 #include <stdio.h>
 
 /* name, number of arguments, printed form.       ORDER EXPR_OP */
-#define EXPR_OPS(X)                                                         \
+#define EXPR_OPS(X) \
   X(CONST, 0, "const")       /* one number, the same everywhere          */ \
   X(TABLE, 0, "table")       /* a number per [head][block]                */ \
   X(POSITION, 0, "position") /* the token's coordinate on an axis         */ \
   X(OPERAND, 0, "operand")   /* an operand's element per [head][block]    */ \
   X(INPUT, 0, "input")       /* an element of the query token's row of an input, per [block] */ \
   X(CHANNEL, 0, "channel")   /* the block's input component               */ \
-  X(ADD, 2, "+")                                                            \
-  X(SUB, 2, "-")                                                            \
-  X(MUL, 2, "*")                                                            \
-  X(DIV, 2, "/")                                                            \
-  X(MIN, 2, "min")                                                          \
-  X(MAX, 2, "max")                                                          \
+  X(ADD, 2, "+") \
+  X(SUB, 2, "-") \
+  X(MUL, 2, "*") \
+  X(DIV, 2, "/") \
+  X(MIN, 2, "min") \
+  X(MAX, 2, "max") \
   X(LESS, 2, "<")      /* 1 where a < b, else 0                           */ \
-  X(NEG, 1, "neg")                                                          \
-  X(ABS, 1, "abs")                                                          \
-  X(SQRT, 1, "sqrt")                                                        \
-  X(FLOOR, 1, "floor")                                                      \
-  X(EXP, 1, "exp")                                                          \
-  X(LOG, 1, "log")                                                          \
+  X(NEG, 1, "neg") \
+  X(ABS, 1, "abs") \
+  X(SQRT, 1, "sqrt") \
+  X(FLOOR, 1, "floor") \
+  X(EXP, 1, "exp") \
+  X(LOG, 1, "log") \
   X(LOG1P, 1, "log1p") /* log(1 + x), also of small x to the last digits */ \
   X(SINQ, 1, "sinq")   /* sin(pi/2 x): x in quarter turns                 */ \
   X(COSQ, 1, "cosq")   /* cos(pi/2 x)                                     */ \

@@ -6,8 +6,8 @@
  */
 #include "spec/spec.h"
 
-#include "base/diag.h"
 #include "algebra/torus.h"
+#include "base/diag.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -106,9 +106,11 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *don
   int leaves = x->n_heads * s->n_blocks;
   if (x->n_heads != 0 && x->n_heads != 1 && x->n_heads != s->heads)
     return wrong(s, "%s is for %d heads", what, x->n_heads);
-  if (x->op == EXPR_CONST && !isfinite(x->value) && !(s->pairwise && x->value == -INFINITY)) return wrong(s, "%s is not finite", what);
+  if (x->op == EXPR_CONST && !isfinite(x->value) && !(s->pairwise && x->value == -INFINITY))
+    return wrong(s, "%s is not finite", what);
   for (int i = 0; x->op == EXPR_TABLE && i < leaves; i++)
-    if (!isfinite(x->table[i]) && !(s->pairwise && x->table[i] == -INFINITY)) return wrong(s, "%s is not finite in block %d", what, i % s->n_blocks);
+    if (!isfinite(x->table[i]) && !(s->pairwise && x->table[i] == -INFINITY))
+      return wrong(s, "%s is not finite in block %d", what, i % s->n_blocks);
   if (x->op == EXPR_POSITION && (x->index < 0 || x->index >= s->n_axes))
     return wrong(s, "%s reads axis %d", what, x->index);
   if (x->op == EXPR_OPERAND || x->op == EXPR_ELEMENT) {
@@ -123,7 +125,8 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *don
     if (x->index < 0 || x->index >= s->n_inputs) return wrong(s, "%s reads input %d", what, x->index);
     int64_t size = s->input[x->index].size ? s->input[x->index].size : 1;
     for (int i = 0; i < s->n_blocks; i++)
-      if (x->offsets[i] < 0 || x->offsets[i] >= size) return wrong(s, "%s reads past the end of input '%s'", what, s->input[x->index].name);
+      if (x->offsets[i] < 0 || x->offsets[i] >= size)
+        return wrong(s, "%s reads past the end of input '%s'", what, s->input[x->index].name);
   }
   for (int i = 0; i < expr_op_arity(x->op); i++)
     if (!check_expr(s, x->arg[i], allowed, done, what)) return false;
@@ -198,7 +201,9 @@ static bool check_schur(const spec *s) {
   arena *scratch = arena_create();
   torus found;
   torus_find(scratch, s, &found);
-  bool valid = !found.why_not || wrong(s, "pe.schur needs generators that commute, but %s; expected one matrix for each block", found.why_not);
+  bool valid =
+      !found.why_not ||
+      wrong(s, "pe.schur needs generators that commute, but %s; expected one matrix for each block", found.why_not);
   if (s->inverse) valid = wrong(s, "pe.schur with an inverse");
   arena_destroy(scratch);
   return valid;
@@ -206,25 +211,31 @@ static bool check_schur(const spec *s) {
 
 static bool check_pairwise(const spec *s, bool *done) {
   const spec_pairwise *p = s->pairwise;
-  if (p->value_dim < 1 || p->value_dim > SPEC_MAX_HEAD_DIM) return wrong(s, "value_dim is %d, 1 to %d was expected", p->value_dim, SPEC_MAX_HEAD_DIM);
-  if (p->rotates != (s->n_components > 0)) return wrong(s, "a rotation of pairs and no block, or a block and no rotation");
+  if (p->value_dim < 1 || p->value_dim > SPEC_MAX_HEAD_DIM)
+    return wrong(s, "value_dim is %d, 1 to %d was expected", p->value_dim, SPEC_MAX_HEAD_DIM);
+  if (p->rotates != (s->n_components > 0))
+    return wrong(s, "a rotation of pairs and no block, or a block and no rotation");
   const unsigned all = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION;
   return !p->bias || check_expr(s, p->bias, all, done, "the bias");
 }
 
 static bool check_inputs(const spec *s) {
-  if (s->n_inputs > SPEC_MAX_INPUTS) return wrong(s, "%d inputs, at most %d were expected", s->n_inputs, SPEC_MAX_INPUTS);
+  if (s->n_inputs > SPEC_MAX_INPUTS)
+    return wrong(s, "%d inputs, at most %d were expected", s->n_inputs, SPEC_MAX_INPUTS);
   for (int i = 0; i < s->n_inputs; i++) {
     if (!is_identifier(s->input[i].name)) return wrong(s, "input %d has no name", i);
-    if (s->input[i].size < 0) return wrong(s, "input '%s' has %lld elements", s->input[i].name, (long long)s->input[i].size);
+    if (s->input[i].size < 0)
+      return wrong(s, "input '%s' has %lld elements", s->input[i].name, (long long)s->input[i].size);
   }
   return true;
 }
 
 static bool check_polynomial(const spec *s, bool *done) {
   const spec_polynomial *p = s->polynomial;
-  if (p->degree < 1 || p->degree > SPEC_MAX_DEGREE) return wrong(s, "a bias of degree %d, 1 to %d was expected", p->degree, SPEC_MAX_DEGREE);
-  if (p->n_terms < 1 || p->n_terms > SPEC_MAX_TERMS || p->n_terms != s->n_blocks) return wrong(s, "a bias of %d terms", p->n_terms);
+  if (p->degree < 1 || p->degree > SPEC_MAX_DEGREE)
+    return wrong(s, "a bias of degree %d, 1 to %d was expected", p->degree, SPEC_MAX_DEGREE);
+  if (p->n_terms < 1 || p->n_terms > SPEC_MAX_TERMS || p->n_terms != s->n_blocks)
+    return wrong(s, "a bias of %d terms", p->n_terms);
   for (int a = 0; a < s->n_axes; a++)
     if (!isfinite(p->origin[a])) return wrong(s, "the origin is not finite on axis '%s'", s->axis[a]);
   const unsigned all = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION | DEPENDS_QUERY;
@@ -233,7 +244,8 @@ static bool check_polynomial(const spec *s, bool *done) {
 
 static bool check_additive(const spec *s, bool *done) {
   if (s->n_blocks != s->head_dim) return wrong(s, "something is added to %d channels of %d", s->n_blocks, s->head_dim);
-  return check_expr(s, s->additive->value, DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION, done, "what is added");
+  return check_expr(s, s->additive->value, DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION, done,
+                    "what is added");
 }
 
 bool spec_validate(const spec *s) {
@@ -242,8 +254,7 @@ bool spec_validate(const spec *s) {
   if (s->basis && !check_skew(s, &s->basis->matrix, s->head_dim, 1, "the change of basis")) return false;
   bool *done = arena_must(calloc((size_t)expr_pool_count(s->pool), sizeof *done));
   bool valid = (s->n_components == 0 || check_generators(s, done)) && (!s->pairwise || check_pairwise(s, done)) &&
-               (!s->polynomial || check_polynomial(s, done)) &&
-               (!s->additive || check_additive(s, done));
+               (!s->polynomial || check_polynomial(s, done)) && (!s->additive || check_additive(s, done));
   free(done);
   return valid && (!s->dense || !s->dense->schur || check_schur(s));
 }

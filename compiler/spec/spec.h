@@ -107,30 +107,30 @@ typedef struct spec_basis {
 /* A tensor with a row for each query token and head, beside q. */
 typedef struct spec_input {
   const char *name, *doc, *units, *source; /* as an operand's */
-  int64_t size;      /* of a row, the tensor being [B,H,N,size]; 0: [B,H,N] */
+  int64_t size; /* of a row, the tensor being [B,H,N,size]; 0: [B,H,N] */
   double test_scale; /* check and bench draw its elements uniformly from [-test_scale, test_scale] */
   int line;
 } spec_input;
 
 typedef struct spec_option {
   const char *name, *value, *doc; /* value as text, the way -D takes it */
-  bool given;                     /* set by -D, not the default */
+  bool given; /* set by -D, not the default */
 } spec_option;
 
 /* Inside attention: something of the displacement r_j - r_i of a key j from a query i. In these expressions a
  * position leaf is a coordinate of the displacement. */
 typedef struct spec_pairwise {
-  int value_dim;    /* channels of a value row, Dv */
+  int value_dim; /* channels of a value row, Dv */
   const expr *bias; /* added to scale q.k; may be -infinity, which hides the key; NULL: none */
-  bool rotates;     /* the key's blocks are turned by the rotor of r_j - r_i: generator, angle and combine as they stand. Without
-                     * it there are no blocks: n_components is 0, and expressions have one block */
+  bool rotates; /* the key's blocks are turned by the rotor of r_j - r_i: generator, angle and combine as they stand.
+                 * Without it there are no blocks: n_components is 0, and expressions have one block */
 } spec_pairwise;
 
 /* What a description may be beside, or in place of, rotors on blades. Each is declared in full by the
  * room that reads it first; NULL in struct spec: the description has none. */
 
-/* Something of the position that is added to every channel: out_c = x_c + value_c(r), or less it with `inverse`. `value` is one
- * expression of all channels, which are the blocks of the spec's pool. */
+/* Something of the position that is added to every channel: out_c = x_c + value_c(r), or less it with `inverse`.
+ * `value` is one expression of all channels, which are the blocks of the spec's pool. */
 typedef struct spec_additive {
   const expr *value;
 } spec_additive;
@@ -142,25 +142,25 @@ typedef struct spec_additive {
  * `value` is one expression of all terms (the blocks of the spec's pool); its POSITION leaves are delta, its
  * INPUT leaves the query's. algebra/polynomial.h expands it; what is widened by the result is in plan/widen.h. */
 typedef struct spec_polynomial {
-  int degree;               /* highest total degree in delta */
+  int degree; /* highest total degree in delta */
   int n_terms;
   const expr *value;
   double origin[SPEC_MAX_AXES]; /* columns are monomials of r - origin */
-  bool exact_scores;        /* keep the column that is constant along a softmax row */
-  bool split_columns;       /* in 16 bits: columns as sums of two */
+  bool exact_scores; /* keep the column that is constant along a softmax row */
+  bool split_columns; /* in 16 bits: columns as sums of two */
 } spec_polynomial;
 
 typedef struct spec {
   const char *file; /* as given on the command line, for messages */
-  int line;         /* of pe.encoding */
+  int line; /* of pe.encoding */
   const char *name; /* C identifier; prefix of all symbols */
-  const char *doc;  /* one line: what it is, and whose */
+  const char *doc; /* one line: what it is, and whose */
 
   int n_axes;
   const char *axis[SPEC_MAX_AXES];
 
   int head_dim; /* channels of a row, D */
-  int heads;    /* rows of per-head leaves; 1: every head is encoded alike, any number of heads */
+  int heads; /* rows of per-head leaves; 1: every head is encoded alike, any number of heads */
 
   spec_algebra algebra;
   int n_components; /* channels of a block; 0: no rotors, and what stands below of them means nothing */
@@ -172,16 +172,16 @@ typedef struct spec {
   int order[SPEC_MAX_AXES]; /* of a product: axes, leftmost first; otherwise 0, 1, ... */
   spec_bivector generator[SPEC_MAX_AXES];
   const expr *angle[SPEC_MAX_AXES]; /* theta_a in radians, positions included */
-  double amplitude;                 /* factor of the encoded channels (YaRN's attention factor) */
+  double amplitude; /* factor of the encoded channels (YaRN's attention factor) */
   bool exact; /* closed forms stay in float64 and are rounded once: small dense blocks that say is_f64 */
 
-  const spec_dense *dense;           /* NULL: blocks of blades */
-  const spec_basis *basis;           /* NULL: channels are turned as they come */
+  const spec_dense *dense; /* NULL: blocks of blades */
+  const spec_basis *basis; /* NULL: channels are turned as they come */
   const spec_polynomial *polynomial;
   const spec_pairwise *pairwise;
   const spec_additive *additive;
 
-  bool inverse;    /* turn back: x -> R^-1 x R, and divide by the amplitude */
+  bool inverse; /* turn back: x -> R^-1 x R, and divide by the amplitude */
   /* Tokens at the front that are not turned (CLS, registers). They pass through as they are, but for a
    * change of basis (`basis`, dense->schur): that is every token's, or scores would compare two bases. */
   int skip_tokens;

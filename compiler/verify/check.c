@@ -1,4 +1,5 @@
-/* verify/check: the loop over targets and the table that it prints; see verify/check.h. What is checked is a kind's (verify/check_kind.h). */
+/* verify/check: the loop over targets and the table that it prints; see verify/check.h. What is checked is a kind's
+ * (verify/check_kind.h). */
 #include "verify/check_kind.h"
 
 #include "base/diag.h"
@@ -12,10 +13,13 @@ static const uint64_t DEFAULT_SEED = 20260101;
 
 /* ---- the table ---- */
 
-static const char *as_power(arena *a, long double value) { return value == 0 ? "0" : arena_printf(a, "2^%.1Lf", log2l(value)); }
+static const char *as_power(arena *a, long double value) {
+  return value == 0 ? "0" : arena_printf(a, "2^%.1Lf", log2l(value));
+}
 
 static void row(checker *c, const char *type, const char *what, const char *found, const char *bound, bool pass) {
-  printf("  %-5s %-44s %9s  %-2s %-7s %s\n", type, what, found, bound ? "<=" : "", bound ? bound : "", pass ? "pass" : "FAIL");
+  printf("  %-5s %-44s %9s  %-2s %-7s %s\n", type, what, found, bound ? "<=" : "", bound ? bound : "",
+         pass ? "pass" : "FAIL");
   c->failed = c->failed || !pass;
 }
 
@@ -25,7 +29,9 @@ void check_report(checker *c, const char *type, const char *what, long double bo
   if (!pass) printf("        %s\n", trial_error_text(c->memory, e));
 }
 
-void check_report_bits(checker *c, const char *type, const char *what, bool same) { row(c, type, what, same ? "same bits" : "differs", NULL, same); }
+void check_report_bits(checker *c, const char *type, const char *what, bool same) {
+  row(c, type, what, same ? "same bits" : "differs", NULL, same);
+}
 
 bool check_called(checker *c, const char *type, const char *what, int error) {
   if (error == 0) return true;

@@ -15,12 +15,14 @@
  *
  * What is added to channels (sums):
  *
- *   rows            2^-22 of the larger of 1 and what is added, for positions up to 2^20; 16-bit types half a unit in the
+ *   rows            2^-22 of the larger of 1 and what is added, for positions up to 2^20; 16-bit types half a unit in
+ *   the
  *                   last place more. To the bit: in place, parts, memory orders
  *
  * Attention:
  *
- *   outputs         2^-18 of the row's largest score (1 at least) times the largest value; 16-bit types half a unit in the
+ *   outputs         2^-18 of the row's largest score (1 at least) times the largest value; 16-bit types half a unit in
+ *   the
  *                   last place more. To the bit: parts and strides
  *
  * Columns that widen q and k, by scores of the widened rows against the product plus the bias as it is written:

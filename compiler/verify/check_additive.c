@@ -16,7 +16,8 @@ typedef struct sample {
   trial_operands operands;
 } sample;
 
-/* In units of the larger of 1 and what is added, beyond half a unit in the last place of 16-bit types; adds to *worst. */
+/* In units of the larger of 1 and what is added, beyond half a unit in the last place of 16-bit types; adds to *worst.
+ */
 static void compare(const checker *c, const DLTensor *in, const DLTensor *out, trial_error *worst) {
   const spec *s = c->spec;
   const sample *t = c->sample;
@@ -28,21 +29,30 @@ static void compare(const checker *c, const DLTensor *in, const DLTensor *out, t
         if (!t->values && n >= s->skip_tokens) reference_grid(s, n, at);
         if (t->values) memcpy(at, t->values + n * s->n_axes, sizeof *at * (size_t)s->n_axes);
         for (int channel = 0; channel < in->shape[3]; channel++) {
-          double x = number_load(type, tensor_at(in, b, h, n, channel)), got = number_load(type, tensor_at(out, b, h, n, channel));
-          long double sum = n < s->skip_tokens ? 0 : reference_sum(s, at, t->operands.values, (int)(s->heads > 1 ? h : 0), channel);
+          double x = number_load(type, tensor_at(in, b, h, n, channel)),
+                 got = number_load(type, tensor_at(out, b, h, n, channel));
+          long double sum =
+              n < s->skip_tokens ? 0 : reference_sum(s, at, t->operands.values, (int)(s->heads > 1 ? h : 0), channel);
           long double error = fabsl(got - (x + sum));
           if (type != NUMBER_F32) error = fmaxl(0, error - number_half_ulp(type, x + sum));
           error /= fmaxl(1, fabsl(sum));
           bool spoilt = !isfinite(error) || (n < s->skip_tokens && got != x);
           if (worst->spoilt || (!spoilt && error <= worst->error)) continue;
-          *worst = (trial_error){.error = error, .spoilt = spoilt, .batch = b, .head = h, .token = n, .channel = channel, .got = got, .exact = x + sum};
+          *worst = (trial_error){.error = error,
+                                 .spoilt = spoilt,
+                                 .batch = b,
+                                 .head = h,
+                                 .token = n,
+                                 .channel = channel,
+                                 .got = got,
+                                 .exact = x + sum};
         }
       }
 }
 
 static const double *random_positions(checker *c, int64_t tokens) {
   int axes = c->spec->n_axes;
-  double *values = arena_array(c->memory, double, tokens * axes);
+  double *values = arena_array(c->memory, double, tokens *axes);
   for (int64_t n = 1; n < tokens; n++)
     for (int axis = 0; axis < axes; axis++) {
       double reach = ldexp(1, (int)(n % 21)), value = random_uniform(&c->random, -reach, reach);
@@ -75,18 +85,21 @@ static void check_type(checker *c, number_type type) {
   DLTensor *q = rows(c, type, ROWS_BHND), *k = rows(c, type, ROWS_BNHD);
   tensor_randomize(q, &c->random);
   tensor_randomize(k, &c->random);
-  DLTensor *q_out = tensor_copy(a, q), *k_out = tensor_copy(a, k), *parts = tensor_copy(a, q), *here = tensor_copy(a, q);
+  DLTensor *q_out = tensor_copy(a, q), *k_out = tensor_copy(a, k), *parts = tensor_copy(a, q),
+           *here = tensor_copy(a, q);
   DLTensor *other = rows(c, type, ROWS_GAPS);
   if (!check_called(c, name, "rows", trial_call(c->kernel, t->positions, &t->operands, q, q_out, k, k_out, 1))) return;
   trial_error worst = {0};
   compare(c, q, q_out, &worst);
   compare(c, k, k_out, &worst);
   check_report(c, name, type == NUMBER_F32 ? "rows" : "rows, beyond half a unit in the last place", BOUND, &worst);
-  if (check_called(c, name, "parts", trial_call(c->kernel, t->positions, &t->operands, q, parts, NULL, NULL, CHECK_PARTS)))
+  if (check_called(c, name, "parts",
+                   trial_call(c->kernel, t->positions, &t->operands, q, parts, NULL, NULL, CHECK_PARTS)))
     check_report_bits(c, name, "in 3 parts and in one", tensor_identical(parts, q_out));
   if (check_called(c, name, "in place", trial_call(c->kernel, t->positions, &t->operands, here, here, NULL, NULL, 1)))
     check_report_bits(c, name, "in place and out of place", tensor_identical(here, q_out));
-  if (check_called(c, name, "memory orders", trial_call(c->kernel, t->positions, &t->operands, q, other, NULL, NULL, 1)))
+  if (check_called(c, name, "memory orders",
+                   trial_call(c->kernel, t->positions, &t->operands, q, other, NULL, NULL, 1)))
     check_report_bits(c, name, "other strides, q alone", tensor_identical(other, q_out));
 }
 

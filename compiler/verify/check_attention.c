@@ -8,18 +8,21 @@ enum { TOKENS = 37, KEYS = 85, ANY_HEADS = 4, K_HEADS = 2, PAIRS_SEEN = 20000 };
 /* Whole numbers of a window as large as the bias' tables are likely to be, or real ones. */
 static const DLTensor *random_positions(checker *c, int64_t tokens, bool whole) {
   int axes = c->spec->n_axes;
-  double *values = arena_array(c->memory, double, tokens * axes);
-  for (int64_t i = 0; i < tokens * axes; i++) values[i] = whole ? random_below(&c->random, 32) : random_uniform(&c->random, -16, 16);
+  double *values = arena_array(c->memory, double, tokens *axes);
+  for (int64_t i = 0; i < tokens * axes; i++)
+    values[i] = whole ? random_below(&c->random, 32) : random_uniform(&c->random, -16, 16);
   return tensor_contiguous(c->memory, NUMBER_F64, 2, (int64_t[]){tokens, axes}, values);
 }
 
 static attention_trial make_trial(checker *c, number_type type, number_type input_type, bool causal) {
   const spec *s = c->spec;
   attention_trial t = {.spec = s, .causal = causal};
-  attention_sizes sizes = {1, s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads : K_HEADS, TOKENS + s->skip_tokens, KEYS + s->skip_tokens};
+  attention_sizes sizes = {1, s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads : K_HEADS,
+                           TOKENS + s->skip_tokens, KEYS + s->skip_tokens};
   if (s->grid[0]) sizes.tokens = sizes.keys = spec_grid_tokens(s);
   attention_trial_fill(c->memory, &t, &sizes, type, ROWS_BHND, &c->random);
-  if (input_type != type) t.inputs = trial_random_inputs(c->memory, s, input_type, sizes.batch, sizes.heads, sizes.tokens, &c->random);
+  if (input_type != type)
+    t.inputs = trial_random_inputs(c->memory, s, input_type, sizes.batch, sizes.heads, sizes.tokens, &c->random);
   if (!s->grid[0] && (s->pairwise->bias || s->pairwise->rotates || s->polynomial)) {
     bool whole = !s->polynomial; /* masks have edges, on which only whole numbers stand exactly */
     t.positions = random_positions(c, sizes.tokens, whole);
@@ -31,14 +34,16 @@ static attention_trial make_trial(checker *c, number_type type, number_type inpu
 
 static int64_t step_of(const attention_trial *t) {
   /* A rotation of a pair is exponentiated block by block, a polynomial summed term by term: dear. */
-  int64_t pairs = t->q->shape[1] * t->q->shape[2] * t->k->shape[2], blocks = t->spec->pairwise->rotates || t->spec->polynomial ? t->spec->n_blocks : 1;
+  int64_t pairs = t->q->shape[1] * t->q->shape[2] * t->k->shape[2],
+          blocks = t->spec->pairwise->rotates || t->spec->polynomial ? t->spec->n_blocks : 1;
   return (pairs * blocks / PAIRS_SEEN) | 1;
 }
 
 static void check_outputs(checker *c, number_type type, number_type input_type, bool causal) {
   arena *a = c->memory;
   const char *name = number_type_info(type)->name;
-  const char *what = arena_printf(a, "outputs%s%s", causal ? ", causal" : "", type == input_type ? "" : ", inputs of f32");
+  const char *what =
+      arena_printf(a, "outputs%s%s", causal ? ", causal" : "", type == input_type ? "" : ", inputs of f32");
   attention_trial t = make_trial(c, type, input_type, causal);
   DLTensor *out = attention_trial_out(a, &t, ROWS_BHND), *again = attention_trial_out(a, &t, ROWS_BNHD);
   if (!check_called(c, name, what, attention_trial_call(c->kernel, &t, out, 1))) return;

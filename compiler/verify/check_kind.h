@@ -1,15 +1,16 @@
-/* verify/check_kind: the checks of one kind of kernel, and what the checks of all kinds share: the table that is printed.
+/* verify/check_kind: the checks of one kind of kernel, and what the checks of all kinds share: the table that is
+ * printed.
  *
- * verify/check.c compiles and loads a kernel for each target; a kind (a column of forms/form.h) brings what the kernels are
- * called on and what must hold.
+ * verify/check.c compiles and loads a kernel for each target; a kind (a column of forms/form.h) brings what the kernels
+ * are called on and what must hold.
  */
 #ifndef PEGEN_VERIFY_CHECK_KIND_H
 #define PEGEN_VERIFY_CHECK_KIND_H
 
-#include "verify/check.h"
 #include "base/number.h"
-#include "verify/oracle.h"
 #include "pegen/pegen.h"
+#include "verify/check.h"
+#include "verify/oracle.h"
 
 enum { CHECK_PARTS = 3 }; /* of a call that is compared with one in one part */
 

@@ -12,7 +12,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MODERATE = 8, GRID_SAMPLE = 64, SWEEP_DOUBLINGS = 24, DENSE_DOUBLINGS = 9, BATCH = 2, ANY_HEADS = 3, ANY_K_HEADS = 2 };
+enum {
+  MODERATE = 8,
+  GRID_SAMPLE = 64,
+  SWEEP_DOUBLINGS = 24,
+  DENSE_DOUBLINGS = 9,
+  BATCH = 2,
+  ANY_HEADS = 3,
+  ANY_K_HEADS = 2
+};
 
 static const long double ENTRY_BOUND = 0x1p-22L, ROW_BOUND = 0x1p-20L;
 
@@ -34,7 +42,8 @@ typedef struct sample {
  * float32 of a GPU begin to lose a position's fraction, it is taken back. */
 static void position_of_phase(checker *c, const trial_operands *operands, double phase, double *position) {
   const spec *s = c->spec;
-  for (int a = 0; a < s->n_axes; a++) position[a] = random_uniform(&c->random, 0.3, 1) * (random_below(&c->random, 2) ? 1 : -1);
+  for (int a = 0; a < s->n_axes; a++)
+    position[a] = random_uniform(&c->random, 0.3, 1) * (random_below(&c->random, 2) ? 1 : -1);
   /* Angles are linear in positions as a rule, and then the first step arrives. */
   for (int step = 0; step < 8; step++) {
     double now = trial_largest_phase(s, position, operands);
@@ -96,19 +105,24 @@ static void check_entries(checker *c) {
   const char *type = "f32";
   DLTensor *in = trial_unit_rows(c->memory, c->spec, NUMBER_F32, t->heads, t->tokens);
   DLTensor *out = tensor_copy(c->memory, in);
-  if (!check_called(c, type, "rotor entries", trial_call(c->kernel, t->positions, &t->operands, in, out, NULL, NULL, 1))) return;
+  if (!check_called(c, type, "rotor entries",
+                    trial_call(c->kernel, t->positions, &t->operands, in, out, NULL, NULL, 1)))
+    return;
   trial_error zero = {0}, moderate = {0};
   trial_compare_entries(t->oracle, out, c->spec->skip_tokens, c->spec->skip_tokens + 1, &zero);
   check_report(c, type, "rotor entries, position 0", ENTRY_BOUND, &zero);
   trial_compare_entries(t->oracle, out, t->moderate, t->sweep, &moderate);
-  check_report(c, type, c->spec->grid[0] ? "rotor entries, the grid" : "rotor entries, moderate positions", ENTRY_BOUND, &moderate);
+  check_report(c, type, c->spec->grid[0] ? "rotor entries, the grid" : "rotor entries, moderate positions", ENTRY_BOUND,
+               &moderate);
   for (int64_t from = t->sweep, to; from < t->tokens; from = to) {
     trial_error swept = {0};
     to = from + 8 / t->sweep_step + (from == t->sweep);
     if (to > t->tokens) to = t->tokens;
     trial_compare_entries(t->oracle, out, from, to, &swept);
-    check_report(c, type, arena_printf(c->memory, "rotor entries, |phase| up to 2^%d radians", (int)(to - 1 - t->sweep) * t->sweep_step),
-           ENTRY_BOUND, &swept);
+    check_report(
+        c, type,
+        arena_printf(c->memory, "rotor entries, |phase| up to 2^%d radians", (int)(to - 1 - t->sweep) * t->sweep_step),
+        ENTRY_BOUND, &swept);
   }
 }
 
@@ -131,16 +145,19 @@ static void check_rows(checker *c, number_type type) {
   DLTensor *q_here = tensor_copy(a, q), *k_here = tensor_copy(a, k);
   int error = trial_call(c->kernel, t->positions, &t->operands, q_here, q_here, k_here, k_here, 1);
   if (check_called(c, name, "in place", error))
-    check_report_bits(c, name, "in place and out of place", tensor_identical(q_here, q_out) && tensor_identical(k_here, k_out));
+    check_report_bits(c, name, "in place and out of place",
+                      tensor_identical(q_here, q_out) && tensor_identical(k_here, k_out));
 
   DLTensor *q_parts = tensor_copy(a, q), *k_parts = tensor_copy(a, k);
   error = trial_call(c->kernel, t->positions, &t->operands, q, q_parts, k, k_parts, CHECK_PARTS);
   if (check_called(c, name, "parts", error))
-    check_report_bits(c, name, "in 3 parts and in one", tensor_identical(q_parts, q_out) && tensor_identical(k_parts, k_out));
+    check_report_bits(c, name, "in 3 parts and in one",
+                      tensor_identical(q_parts, q_out) && tensor_identical(k_parts, k_out));
 
   DLTensor *other = tensor_rows(a, type, ROWS_GAPS, BATCH, t->heads, t->tokens, s->head_dim);
   error = trial_call(c->kernel, t->positions, &t->operands, q, other, NULL, NULL, 1);
-  if (check_called(c, name, "memory orders", error)) check_report_bits(c, name, "other strides, q alone", tensor_identical(other, q_out));
+  if (check_called(c, name, "memory orders", error))
+    check_report_bits(c, name, "other strides, q alone", tensor_identical(other, q_out));
 }
 
 /* Integers that all position types hold must give the same bits in each. */
@@ -157,7 +174,9 @@ static void check_position_types(checker *c) {
   for (int i = 0; i < 4; i++) {
     DLTensor *positions = tensor_contiguous(c->memory, types[i], 2, (int64_t[]){t->tokens, s->n_axes}, values);
     DLTensor *out = tensor_copy(c->memory, q);
-    if (!check_called(c, "f32", "position types", trial_call(c->kernel, positions, &t->operands, q, out, NULL, NULL, 1))) return;
+    if (!check_called(c, "f32", "position types",
+                      trial_call(c->kernel, positions, &t->operands, q, out, NULL, NULL, 1)))
+      return;
     same = same && (!first || tensor_identical(first, out));
     if (!first) first = out;
   }
@@ -175,7 +194,8 @@ static void check_infinity(checker *c) {
   DLTensor *q = tensor_rows(c->memory, NUMBER_F32, ROWS_BHND, 1, t->heads, t->tokens, s->head_dim);
   tensor_randomize(q, &c->random);
   DLTensor *clean = tensor_copy(c->memory, q), *struck = tensor_copy(c->memory, q);
-  if (!check_called(c, "f32", "infinity", trial_call(c->kernel, t->positions, &t->operands, q, clean, NULL, NULL, 1))) return;
+  if (!check_called(c, "f32", "infinity", trial_call(c->kernel, t->positions, &t->operands, q, clean, NULL, NULL, 1)))
+    return;
   bool *touched = arena_array(c->memory, bool, s->head_dim), *blocked = arena_array(c->memory, bool, s->head_dim);
   for (int i = 0; i < s->n_components; i++) touched[s->channel[i * s->n_blocks]] = true;
   for (int i = 0; i < s->n_components * s->n_blocks; i++) blocked[s->channel[i]] = true;
@@ -187,13 +207,15 @@ static void check_infinity(checker *c) {
       number_store(NUMBER_F32, tensor_at(q, 0, h, n, s->channel[0]), INFINITY);
       if (leftover >= 0) number_store(NUMBER_F32, tensor_at(q, 0, h, n, leftover), INFINITY);
     }
-  if (!check_called(c, "f32", "infinity", trial_call(c->kernel, t->positions, &t->operands, q, struck, NULL, NULL, 1))) return;
+  if (!check_called(c, "f32", "infinity", trial_call(c->kernel, t->positions, &t->operands, q, struck, NULL, NULL, 1)))
+    return;
   bool same = true;
   for (int64_t h = 0; h < t->heads; h++)
     for (int64_t n = 0; n < t->tokens; n++)
       for (int channel = 0; channel < s->head_dim; channel++)
         if (!touched[channel])
-          same = same && memcmp(tensor_at(clean, 0, h, n, channel), tensor_at(struck, 0, h, n, channel), sizeof(float)) == 0;
+          same = same &&
+                 memcmp(tensor_at(clean, 0, h, n, channel), tensor_at(struck, 0, h, n, channel), sizeof(float)) == 0;
   check_report_bits(c, "f32", "other blocks beside an infinity", same);
 }
 
@@ -208,7 +230,8 @@ static void run(checker *c) {
 
 static const char *units(const spec *s) {
   bool grows = s->dense && !s->dense->is_f64; /* float32: errors of exp(M) grow with M */
-  return grows ? "of entries are absolute (times an amplitude above 1), of rows relative to each block's norm, both divided by max(1, |M|)"
+  return grows ? "of entries are absolute (times an amplitude above 1), of rows relative to each block's norm, both "
+                 "divided by max(1, |M|)"
                : "of entries are absolute (times an amplitude above 1), of rows relative to each block's norm";
 }
 

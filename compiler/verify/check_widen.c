@@ -1,4 +1,5 @@
-/* verify/check_widen: scores of widened rows against the product plus the bias as it is written; see verify/check_kind.h. */
+/* verify/check_widen: scores of widened rows against the product plus the bias as it is written; see
+ * verify/check_kind.h. */
 #include "verify/check_kind.h"
 #include "verify/trial_widen.h"
 
@@ -15,7 +16,8 @@ static const double *random_positions(checker *c, int64_t tokens) {
   const spec *s = c->spec;
   double *values = arena_array(c->memory, double, tokens * s->n_axes);
   for (int64_t i = 0; i < tokens * s->n_axes; i++)
-    values[i] = s->polynomial->origin[i % s->n_axes] + (i & 1 ? random_uniform(&c->random, -7, 7) : rint(random_uniform(&c->random, -7, 7)));
+    values[i] = s->polynomial->origin[i % s->n_axes] +
+                (i & 1 ? random_uniform(&c->random, -7, 7) : rint(random_uniform(&c->random, -7, 7)));
   return values;
 }
 
@@ -23,7 +25,8 @@ static const void *choose(checker *c) {
   const spec *s = c->spec;
   sample *t = arena_new(c->memory, sample);
   int64_t tokens = s->grid[0] ? spec_grid_tokens(s) : TOKENS + s->skip_tokens;
-  t->shape = (widen_shape){BATCH, s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads : ANY_K_HEADS, tokens, tokens};
+  t->shape =
+      (widen_shape){BATCH, s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads : ANY_K_HEADS, tokens, tokens};
   if (s->heads > 1 && s->heads % 2 == 0) t->shape.k_heads = s->heads / 2;
   if (!s->grid[0]) t->positions = random_positions(c, tokens);
   return t;
@@ -33,7 +36,8 @@ static void check_scores(checker *c, number_type type, number_type input_type) {
   arena *a = c->memory;
   const sample *s = c->sample;
   const char *name = number_type_info(type)->name;
-  widen_trial t = widen_trial_create(a, c->spec, c->kernel, type, input_type, ROWS_BNHD, &s->shape, s->positions, NULL, &c->random);
+  widen_trial t =
+      widen_trial_create(a, c->spec, c->kernel, type, input_type, ROWS_BNHD, &s->shape, s->positions, NULL, &c->random);
   const char *what = type == input_type ? "scores" : "scores, inputs of f32";
   if (!check_called(c, name, what, widen_trial_call(c->kernel, &t, t.q_out, t.k_out, 3, 1))) return;
   trial_error worst = {0};
@@ -42,16 +46,20 @@ static void check_scores(checker *c, number_type type, number_type input_type) {
 
   DLTensor *q_out = tensor_copy(a, t.q_out), *k_out = tensor_copy(a, t.k_out);
   if (check_called(c, name, "parts", widen_trial_call(c->kernel, &t, q_out, k_out, 3, CHECK_PARTS)))
-    check_report_bits(c, name, "in 3 parts and in one", tensor_identical(q_out, t.q_out) && tensor_identical(k_out, t.k_out));
+    check_report_bits(c, name, "in 3 parts and in one",
+                      tensor_identical(q_out, t.q_out) && tensor_identical(k_out, t.k_out));
   for (int order = 0; order < ROW_ORDER_COUNT; order++) {
-    DLTensor *q_other = tensor_rows(a, type, (row_order)order, t.q->shape[0], t.q->shape[1], t.q->shape[2], t.q_out->shape[3]);
-    DLTensor *k_other = tensor_rows(a, type, (row_order)order, t.k->shape[0], t.k->shape[1], t.k->shape[2], t.k_out->shape[3]);
+    DLTensor *q_other =
+        tensor_rows(a, type, (row_order)order, t.q->shape[0], t.q->shape[1], t.q->shape[2], t.q_out->shape[3]);
+    DLTensor *k_other =
+        tensor_rows(a, type, (row_order)order, t.k->shape[0], t.k->shape[1], t.k->shape[2], t.k_out->shape[3]);
     widen_trial other = t;
     other.q = tensor_rows(a, type, (row_order)order, t.q->shape[0], t.q->shape[1], t.q->shape[2], t.q->shape[3]);
     for (int64_t b = 0; b < t.q->shape[0]; b++)
       for (int64_t h = 0; h < t.q->shape[1]; h++)
         for (int64_t n = 0; n < t.q->shape[2]; n++)
-          for (int64_t d = 0; d < t.q->shape[3]; d++) number_store(type, tensor_at(other.q, b, h, n, d), number_load(type, tensor_at(t.q, b, h, n, d)));
+          for (int64_t d = 0; d < t.q->shape[3]; d++)
+            number_store(type, tensor_at(other.q, b, h, n, d), number_load(type, tensor_at(t.q, b, h, n, d)));
     int error = widen_trial_call(c->kernel, &other, q_other, NULL, 1, 1);
     if (!error) error = widen_trial_call(c->kernel, &other, NULL, k_other, 2, 2);
     if (!check_called(c, name, "memory orders", error)) return;

@@ -75,7 +75,8 @@ static long double growth(const spec *s, const double *positions, const double *
 }
 
 /* What errors of a block's matrix are measured by. */
-static long double scale_of(const spec *s, const double *positions, const double *const *operands, int head, int block) {
+static long double scale_of(const spec *s, const double *positions, const double *const *operands, int head,
+                            int block) {
   long double scale = fabsl(s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude);
   if (s->dense && !s->dense->is_f64) return scale * fmaxl(1, reference_norm(s, positions, operands, head, block));
   return s->algebra.q || s->algebra.r ? scale * growth(s, positions, operands, head, block) : scale;
@@ -105,7 +106,7 @@ static void change_basis(oracle *o, int head, long double *row) {
   const spec *s = o->spec;
   int n = s->head_dim, which = s->heads == 1 ? 0 : head;
   if (!o->basis[which]) {
-    o->basis[which] = arena_array(o->memory, long double, n * n);
+    o->basis[which] = arena_array(o->memory, long double, n *n);
     reference_basis(s, o->operands, which, o->basis[which]);
   }
   const long double *c = o->basis[which];
@@ -117,7 +118,8 @@ static void change_basis(oracle *o, int head, long double *row) {
   memcpy(row, changed, sizeof *row * (size_t)n);
 }
 
-static void turn_block(oracle *o, int64_t batch, int64_t token, int head, int block, long double *row, long double *unit) {
+static void turn_block(oracle *o, int64_t batch, int64_t token, int head, int block, long double *row,
+                       long double *unit) {
   const spec *s = o->spec;
   long double scale, norm = 0, x[SPEC_MAX_BLOCK];
   const long double *matrix = oracle_matrix(o, batch, token, head, block, &scale);
@@ -134,7 +136,8 @@ static void turn_block(oracle *o, int64_t batch, int64_t token, int head, int bl
   }
 }
 
-void oracle_row(oracle *o, int64_t batch, int64_t token, int head, const double *in, long double *exact, long double *unit) {
+void oracle_row(oracle *o, int64_t batch, int64_t token, int head, const double *in, long double *exact,
+                long double *unit) {
   const spec *s = o->spec;
   long double norm = 0, largest_unit = 0;
   for (int c = 0; c < s->head_dim; c++) {
@@ -143,7 +146,8 @@ void oracle_row(oracle *o, int64_t batch, int64_t token, int head, const double 
     norm += exact[c] * exact[c];
   }
   if (s->basis && !s->inverse) change_basis(o, head, exact);
-  for (int block = 0; block < s->n_blocks && token >= s->skip_tokens; block++) turn_block(o, batch, token, head, block, exact, unit);
+  for (int block = 0; block < s->n_blocks && token >= s->skip_tokens; block++)
+    turn_block(o, batch, token, head, block, exact, unit);
   if (!s->basis) return;
   if (s->inverse) change_basis(o, head, exact);
   /* Every channel is made of all: errors are measured by the whole row. */
@@ -154,19 +158,20 @@ void oracle_row(oracle *o, int64_t batch, int64_t token, int head, const double 
 /* ---- comparisons ---- */
 
 /* Loops over all rows. */
-#define EACH_ROW(t, b, h, n)                   \
-  for (int64_t b = 0; b < (t)->shape[0]; b++)  \
+#define EACH_ROW(t, b, h, n) \
+  for (int64_t b = 0; b < (t)->shape[0]; b++) \
     for (int64_t h = 0; h < (t)->shape[1]; h++) \
       for (int64_t n = 0; n < (t)->shape[2]; n++)
 
-static void note(trial_error *worst, long double error, bool spoilt, int64_t b, int64_t h, int64_t n, int channel, double got,
-                 long double exact) {
+static void note(trial_error *worst, long double error, bool spoilt, int64_t b, int64_t h, int64_t n, int channel,
+                 double got, long double exact) {
   if (isnan(error)) error = INFINITY;
   if (worst->spoilt || (!spoilt && error <= worst->error)) return;
   *worst = (trial_error){error, spoilt, b, h, n, channel, got, exact};
 }
 
-static void compare_row(oracle *o, const DLTensor *in, const DLTensor *out, int64_t b, int64_t h, int64_t n, trial_error *worst) {
+static void compare_row(oracle *o, const DLTensor *in, const DLTensor *out, int64_t b, int64_t h, int64_t n,
+                        trial_error *worst) {
   const spec *s = o->spec;
   number_type type = number_type_of(in->dtype);
   double row[SPEC_MAX_HEAD_DIM];
@@ -196,7 +201,8 @@ static bool *blocked_channels(arena *a, const spec *s) {
 
 /* ---- outputs in a basis of the kernel's own ---- */
 
-/* A row of a block: exact in the channels' basis, as the kernel gave it, and by how much its numbers' type may be off. */
+/* A row of a block: exact in the channels' basis, as the kernel gave it, and by how much its numbers' type may be off.
+ */
 typedef struct turned {
   long double exact[SPEC_MAX_BLOCK], norm, scale;
   double got[SPEC_MAX_BLOCK], rounding[SPEC_MAX_BLOCK];
@@ -255,9 +261,9 @@ static void compare_products(oracle *o, const DLTensor *in, const DLTensor *out,
         for (int j = 0; j <= i; j++) compare_pair(s, &rows[j], &rows[i], h, block, worst);
     }
   EACH_ROW(in, b, h, n)
-    for (int c = 0; c < s->head_dim; c++)
-      if (!blocked[c] && memcmp(tensor_at(in, b, h, n, c), tensor_at(out, b, h, n, c), in->dtype.bits / 8u) != 0)
-        note(worst, 0, true, b, h, n, c, number_load(number_type_of(out->dtype), tensor_at(out, b, h, n, c)), 0);
+  for (int c = 0; c < s->head_dim; c++)
+    if (!blocked[c] && memcmp(tensor_at(in, b, h, n, c), tensor_at(out, b, h, n, c), in->dtype.bits / 8u) != 0)
+      note(worst, 0, true, b, h, n, c, number_load(number_type_of(out->dtype), tensor_at(out, b, h, n, c)), 0);
   arena_destroy(scratch);
 }
 
@@ -269,14 +275,15 @@ void trial_compare_rows(oracle *o, const DLTensor *in, const DLTensor *out, tria
     return;
   }
   EACH_ROW(in, b, h, n)
-    if (is_sampled(o, n)) compare_row(o, in, out, b, h, n, worst);
+  if (is_sampled(o, n)) compare_row(o, in, out, b, h, n, worst);
 }
 
 DLTensor *trial_unit_rows(arena *a, const spec *s, number_type type, int64_t heads, int64_t tokens) {
   DLTensor *t = tensor_rows(a, type, ROWS_BHND, s->n_components, heads, tokens, s->head_dim);
   EACH_ROW(t, b, h, n) {
     for (int c = 0; c < s->head_dim; c++) number_store(type, tensor_at(t, b, h, n, c), 0);
-    for (int block = 0; block < s->n_blocks; block++) number_store(type, tensor_at(t, b, h, n, s->channel[b * s->n_blocks + block]), 1);
+    for (int block = 0; block < s->n_blocks; block++)
+      number_store(type, tensor_at(t, b, h, n, s->channel[b * s->n_blocks + block]), 1);
   }
   return t;
 }
@@ -302,7 +309,7 @@ void trial_compare_entries(oracle *o, const DLTensor *out, int64_t from, int64_t
 }
 
 const char *trial_error_text(arena *a, const trial_error *e) {
-  return arena_printf(a, "batch %lld head %lld token %lld channel %d: got %.9g, exact %.9Lg, error %.3Lg%s", (long long)e->batch,
-                      (long long)e->head, (long long)e->token, e->channel, e->got, e->exact, e->error,
-                      e->spoilt ? " (not finite, or a channel that passes through was changed)" : "");
+  return arena_printf(a, "batch %lld head %lld token %lld channel %d: got %.9g, exact %.9Lg, error %.3Lg%s",
+                      (long long)e->batch, (long long)e->head, (long long)e->token, e->channel, e->got, e->exact,
+                      e->error, e->spoilt ? " (not finite, or a channel that passes through was changed)" : "");
 }

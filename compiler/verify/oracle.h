@@ -21,11 +21,13 @@ const long double *oracle_matrix(oracle *o, int64_t batch, int64_t token, int he
 
 /* One row [head_dim], exact in the channels' basis, and what errors of its channels are measured by: scale times the
  * block's norm, or the row's where a change of basis mixes all channels; -1: the channel passes through. */
-void oracle_row(oracle *o, int64_t batch, int64_t token, int head, const double *in, long double *exact, long double *unit);
+void oracle_row(oracle *o, int64_t batch, int64_t token, int head, const double *in, long double *exact,
+                long double *unit);
 
 /* The largest difference that was seen, and where. */
 typedef struct trial_error {
-  long double error;  /* beyond the rounding of the type, in units of scale * block's norm (rows) or of scale (entries) */
+  long double
+      error;  /* beyond the rounding of the type, in units of scale * block's norm (rows) or of scale (entries) */
   bool spoilt;        /* a leftover channel or skipped token was changed, or a number is not finite */
   int64_t batch, head, token;
   int channel;

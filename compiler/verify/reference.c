@@ -95,14 +95,16 @@ static multivector exponential(const cayley *table, const multivector *x) {
 /* ---- the description ---- */
 
 /* Adds factor * theta/2 B of an axis to the exponent. */
-static void add_generator(const spec *s, int axis, long double factor, const expr_environment *env, multivector *exponent) {
+static void add_generator(const spec *s, int axis, long double factor, const expr_environment *env,
+                          multivector *exponent) {
   const spec_bivector *generator = &s->generator[axis];
   long double half_angle = factor * expr_eval_long(s->angle[axis], env) / 2;
   for (int i = 0; i < generator->count; i++)
     exponent->coefficient[generator->blade[i]] += half_angle * expr_eval_long(generator->coefficient[i], env);
 }
 
-static multivector axis_rotor(const spec *s, const cayley *table, int axis, long double factor, const expr_environment *env) {
+static multivector axis_rotor(const spec *s, const cayley *table, int axis, long double factor,
+                              const expr_environment *env) {
   multivector exponent = {{0}};
   add_generator(s, axis, factor, env, &exponent);
   return exponential(table, &exponent);
@@ -145,7 +147,8 @@ void reference_block(const spec *s, const double *positions, const double *const
   }
   cayley table;
   cayley_table(&table, &s->algebra);
-  expr_environment env = {.head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  expr_environment env = {
+      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
   multivector left = combined_rotor(s, &table, &env);
   multivector right = reverse(&table, &left);
   if (s->inverse) {
@@ -165,8 +168,8 @@ void reference_block(const spec *s, const double *positions, const double *const
 }
 
 /* to = C from, or C^T from. Not in place. */
-static void change_basis(const spec *s, const double *const *operands, int head, bool transposed, const long double *from,
-                         long double *to) {
+static void change_basis(const spec *s, const double *const *operands, int head, bool transposed,
+                         const long double *from, long double *to) {
   size_t n = (size_t)s->head_dim;
   long double *c = malloc(sizeof *c * n * n);
   if (!c) diag_bug("reference", "out of memory");
@@ -201,16 +204,20 @@ void reference_row(const spec *s, const double *positions, const double *const *
   }
 }
 
-long double reference_sum(const spec *s, const double *positions, const double *const *operands, int head, int channel) {
-  expr_environment env = {.head = head, .block = channel, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+long double reference_sum(const spec *s, const double *positions, const double *const *operands, int head,
+                          int channel) {
+  expr_environment env = {
+      .head = head, .block = channel, .blocks = s->n_blocks, .positions = positions, .operands = operands};
   long double value = expr_eval_long(s->additive->value, &env);
   return s->inverse ? -value : value;
 }
 
-long double reference_bias(const spec *s, const double *delta, const double *const *operands, const double *const *inputs, int head) {
+long double reference_bias(const spec *s, const double *delta, const double *const *operands,
+                           const double *const *inputs, int head) {
   long double sum = 0;
   for (int term = 0; term < s->polynomial->n_terms; term++) {
-    expr_environment env = {.head = head, .block = term, .blocks = s->n_blocks, .positions = delta, .operands = operands, .inputs = inputs};
+    expr_environment env = {
+        .head = head, .block = term, .blocks = s->n_blocks, .positions = delta, .operands = operands, .inputs = inputs};
     sum += expr_eval_long(s->polynomial->value, &env);
   }
   return sum;

@@ -28,15 +28,16 @@ long double reference_norm(const spec *s, const double *positions, const double 
 void reference_basis(const spec *s, const double *const *operands, int head, long double *matrix);
 
 /* One row of head_dim channels; channels of no block are copied, but for a change of basis. */
-void reference_row(const spec *s, const double *positions, const double *const *operands, int head,
-                   const double *in, long double *out);
+void reference_row(const spec *s, const double *positions, const double *const *operands, int head, const double *in,
+                   long double *out);
 
 /* What an additive description adds to a channel. */
 long double reference_sum(const spec *s, const double *positions, const double *const *operands, int head, int channel);
 
 /* The bias of a polynomial description at delta = r_j - r_i [n_axes], term by term as it is written; inputs[i]: the
  * query's row of input i. */
-long double reference_bias(const spec *s, const double *delta, const double *const *operands, const double *const *inputs, int head);
+long double reference_bias(const spec *s, const double *delta, const double *const *operands,
+                           const double *const *inputs, int head);
 
 /* Positions of token n of a spec with a built-in grid (row-major, after the skipped tokens). */
 void reference_grid(const spec *s, int64_t token, double *positions);

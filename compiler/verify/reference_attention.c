@@ -25,10 +25,12 @@ static long double score_of(const spec *s, const reference_query *query, int64_t
   long double scale = query->scale == 0 ? 1 / sqrtl(s->head_dim) : query->scale;
   if (query->token < s->skip_tokens || key < s->skip_tokens) return scale * product(s, query->q, k);
   double delta[SPEC_MAX_AXES];
-  for (int axis = 0; axis < s->n_axes; axis++) delta[axis] = query->positions[key * s->n_axes + axis] - query->position[axis];
+  for (int axis = 0; axis < s->n_axes; axis++)
+    delta[axis] = query->positions[key * s->n_axes + axis] - query->position[axis];
   long double score = scale * (s->pairwise->rotates ? turned_product(s, query, k, delta) : product(s, query->q, k));
   if (s->polynomial) return score + scale * reference_bias(s, delta, query->operands, query->inputs, query->head);
-  expr_environment env = {.head = query->head, .blocks = expr_pool_blocks(s->pool), .positions = delta, .operands = query->operands};
+  expr_environment env = {
+      .head = query->head, .blocks = expr_pool_blocks(s->pool), .positions = delta, .operands = query->operands};
   return s->pairwise->bias ? score + expr_eval_long(s->pairwise->bias, &env) : score;
 }
 

@@ -1,8 +1,9 @@
-/* verify/reference_dense: the reference's exponentials of skew matrices and its changes of basis; see verify/reference.h.
+/* verify/reference_dense: the reference's exponentials of skew matrices and its changes of basis; see
+ * verify/reference.h.
  *
  * In: a description with dense blocks or a basis. Out: matrices in long double. exp is scaled by a power of two,
- * summed as a Taylor series and squared back, as in verify/reference.c; the Cayley transform is a solved system. Nothing
- * here knows that skew matrices have a normal form, or that products of theirs have symmetries.
+ * summed as a Taylor series and squared back, as in verify/reference.c; the Cayley transform is a solved system.
+ * Nothing here knows that skew matrices have a normal form, or that products of theirs have symmetries.
  */
 #include "verify/reference.h"
 
@@ -32,12 +33,15 @@ static void add_skew(const spec_skew *m, int n, int head, int block, int blocks,
 }
 
 /* M of a block: sum over axes of angle times A. */
-static void exponent(const spec *s, const double *positions, const double *const *operands, int head, int block, long double *m) {
+static void exponent(const spec *s, const double *positions, const double *const *operands, int head, int block,
+                     long double *m) {
   int n = s->n_components;
-  expr_environment env = {.head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  expr_environment env = {
+      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
   memset(m, 0, sizeof *m * (size_t)(n * n));
   for (int axis = 0; axis < s->n_axes; axis++)
-    add_skew(&s->dense->generator[axis], n, head, block, s->n_blocks, operands, expr_eval_long(s->angle[axis], &env), m);
+    add_skew(&s->dense->generator[axis], n, head, block, s->n_blocks, operands, expr_eval_long(s->angle[axis], &env),
+             m);
 }
 
 enum { COLUMNS = 4 }; /* of a product at once: storing a long double costs more than multiplying two */
@@ -69,8 +73,8 @@ static long double largest_row_sum(int n, const long double *x) {
   return largest;
 }
 
-/* The series up to x^24 for |x| < 1/2, of which 0.5^20 / 20! is below 2^-81 already: a polynomial in x^5 with polynomials
- * in x for coefficients takes 8 products in place of 23 (Paterson and Stockmeyer). */
+/* The series up to x^24 for |x| < 1/2, of which 0.5^20 / 20! is below 2^-81 already: a polynomial in x^5 with
+ * polynomials in x for coefficients takes 8 products in place of 23 (Paterson and Stockmeyer). */
 static void taylor(int n, const long double *x, long double *sum) {
   enum { STEP = 5 };
   int count = n * n;

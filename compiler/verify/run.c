@@ -51,7 +51,8 @@ const pegen_kernel *run_kernel(const loaded_kernel *loaded) { return loaded->ker
 
 bool run_add(loaded_kernel *loaded, const void *object, size_t size) {
   LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(object, size, "added");
-  return !failed(LLVMOrcLLJITAddObjectFile(loaded->jit, LLVMOrcLLJITGetMainJITDylib(loaded->jit), buffer), "cannot load the object");
+  return !failed(LLVMOrcLLJITAddObjectFile(loaded->jit, LLVMOrcLLJITGetMainJITDylib(loaded->jit), buffer),
+                 "cannot load the object");
 }
 
 void *run_find(const loaded_kernel *loaded, const char *symbol) {

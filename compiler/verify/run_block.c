@@ -56,7 +56,8 @@ static void run_warp(int first, int count, bool reverse) {
       if (b.thread[thread].state == READY) resume(thread);
       seen[b.thread[thread].state]++;
     }
-    if (seen[WAITS_FOR_WARP] && seen[WAITS_FOR_BLOCK]) diag_bug("run_block", "threads of one warp wait at two barriers");
+    if (seen[WAITS_FOR_WARP] && seen[WAITS_FOR_BLOCK])
+      diag_bug("run_block", "threads of one warp wait at two barriers");
     if (!seen[WAITS_FOR_WARP]) return;
     for (int i = 0; i < count; i++)
       if (b.thread[first + i].state == WAITS_FOR_WARP) b.thread[first + i].state = READY;
@@ -74,7 +75,8 @@ static void create(int thread) {
   t->state = READY;
 }
 
-void run_block(thread_function *run, int32_t block, int32_t group, int threads, bool reverse, const int64_t *parameters) {
+void run_block(thread_function *run, int32_t block, int32_t group, int threads, bool reverse,
+               const int64_t *parameters) {
   if (threads > MOST_THREADS) diag_bug("run_block", "%d threads of a block", threads);
   b.run = run;
   b.block = block;

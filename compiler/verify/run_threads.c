@@ -1,8 +1,8 @@
 /* verify/run_threads: blocks and threads as loops; see verify/run_threads.h. */
 #include "verify/run_threads.h"
 
-#include "compile.h"
 #include "base/diag.h"
+#include "compile.h"
 #include "forms/form.h"
 
 #include "runtime/launch.h"
@@ -19,12 +19,14 @@ typedef struct threads {
   const char *last;
 } threads;
 
-void run_threads_grid(thread_function *run, int64_t grid_x, int64_t grid_y, int threads, bool barriers, bool reverse, const int64_t *parameters) {
+void run_threads_grid(thread_function *run, int64_t grid_x, int64_t grid_y, int threads, bool barriers, bool reverse,
+                      const int64_t *parameters) {
   for (int64_t group = 0; group < grid_y; group++)
     for (int64_t i = 0; i < grid_x; i++) {
       int32_t block = (int32_t)(reverse ? grid_x - 1 - i : i);
       if (barriers) run_block(run, block, (int32_t)group, threads, reverse, parameters);
-      for (int t = 0; t < threads && !barriers; t++) run(block, (int32_t)group, reverse ? threads - 1 - t : t, parameters);
+      for (int t = 0; t < threads && !barriers; t++)
+        run(block, (int32_t)group, reverse ? threads - 1 - t : t, parameters);
     }
 }
 
@@ -34,7 +36,8 @@ static int run_step(void *context, const pegen_launch_step *step) {
   ptrdiff_t entry = step->entry - ptx->entries;
   t->last = step->entry->name;
   t->reverse = !t->reverse;
-  run_threads_grid(t->entry[entry], step->grid_x, step->grid_y, ptx->block, t->waits[entry], t->reverse, step->parameter);
+  run_threads_grid(t->entry[entry], step->grid_x, step->grid_y, ptx->block, t->waits[entry], t->reverse,
+                   step->parameter);
   return 0;
 }
 
@@ -49,9 +52,13 @@ static int run_entry(threads *t, pegen_launch_entry entry, const pegen_args *arg
   return part == 0 ? pegen_launch_plan(&request, run_step, t) : 0;
 }
 
-static int encode(void *context, const pegen_args *args, int part, int parts) { return run_entry(context, PEGEN_LAUNCH_ENCODE, args, part, parts); }
+static int encode(void *context, const pegen_args *args, int part, int parts) {
+  return run_entry(context, PEGEN_LAUNCH_ENCODE, args, part, parts);
+}
 
-static int attention(void *context, const pegen_args *args, int part, int parts) { return run_entry(context, PEGEN_LAUNCH_ATTENTION, args, part, parts); }
+static int attention(void *context, const pegen_args *args, int part, int parts) {
+  return run_entry(context, PEGEN_LAUNCH_ATTENTION, args, part, parts);
+}
 
 const char *run_threads_entry(const pegen_kernel *kernel) { return ((const threads *)(const void *)kernel)->last; }
 
@@ -63,9 +70,11 @@ static bool set_pointer(const loaded_kernel *loaded, const char *symbol, const v
 }
 
 /* Puts `runner` behind one of the kernel's entries, which is called `entry` in the host's object. */
-static bool connect_entry(arena *a, loaded_kernel *loaded, const char *name, const char *entry, int (*runner)(void *, const pegen_args *, int, int), pegen_entry **of) {
+static bool connect_entry(arena *a, loaded_kernel *loaded, const char *name, const char *entry,
+                          int (*runner)(void *, const pegen_args *, int, int), pegen_entry **of) {
   void *own = run_find(loaded, arena_printf(a, "%s_host_%s", name, entry));
-  if (!own || !set_pointer(loaded, arena_printf(a, "%s_host_%s_runner", name, entry), &runner, sizeof runner)) return false;
+  if (!own || !set_pointer(loaded, arena_printf(a, "%s_host_%s_runner", name, entry), &runner, sizeof runner))
+    return false;
   if (*of) memcpy(of, &own, sizeof own);
   return true;
 }
@@ -83,7 +92,8 @@ static bool connect(arena *a, loaded_kernel *loaded, const ptx_program *program,
     t->waits[i] = ptx_entry_waits(&program->entry[i]);
   }
   void (*waiter)(int32_t) = run_block_wait;
-  if (!connect_entry(a, loaded, name, "encode", encode, &t->kernel.encode) || !connect_entry(a, loaded, name, "attention", attention, &t->kernel.attention) ||
+  if (!connect_entry(a, loaded, name, "encode", encode, &t->kernel.encode) ||
+      !connect_entry(a, loaded, name, "attention", attention, &t->kernel.attention) ||
       !set_pointer(loaded, arena_printf(a, "%s_host_context", name), &t, sizeof t) ||
       !set_pointer(loaded, arena_printf(a, "%s_host_waiter", name), &waiter, sizeof waiter))
     return false;
@@ -91,8 +101,10 @@ static bool connect(arena *a, loaded_kernel *loaded, const ptx_program *program,
   return true;
 }
 
-loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, unsigned dtypes, int optimize, int64_t threads_wanted) {
-  compile_options options = {.emit = EMIT_OBJ, .targets = arena_printf(a, "native,%s", target), .dtypes = dtypes, .optimize = optimize};
+loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, unsigned dtypes, int optimize,
+                                int64_t threads_wanted) {
+  compile_options options = {
+      .emit = EMIT_OBJ, .targets = arena_printf(a, "native,%s", target), .dtypes = dtypes, .optimize = optimize};
   compile_output object = {0}, host = {0};
   if (!compile(a, s, &options, &object)) return NULL;
   loaded_kernel *loaded = run_load(object.data, object.size, s->name);

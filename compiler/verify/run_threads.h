@@ -7,16 +7,18 @@
 #ifndef PEGEN_VERIFY_RUN_THREADS_H
 #define PEGEN_VERIFY_RUN_THREADS_H
 
+#include "spec/spec.h"
 #include "verify/run.h"
 #include "verify/run_block.h"
-#include "spec/spec.h"
 
 /* As run_load, from the description; the kernel's encode entry runs the threads (all in part 0), its
  * tensors are the host's. threads: how many the pretended device needs to be busy. */
-loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, unsigned dtypes, int optimize, int64_t threads);
+loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, unsigned dtypes, int optimize,
+                                int64_t threads);
 
 /* Runs a grid of thread blocks; barriers: whether the entry has any, reverse: from the last thread to the first. */
-void run_threads_grid(thread_function *run, int64_t grid_x, int64_t grid_y, int threads, bool barriers, bool reverse, const int64_t *parameters);
+void run_threads_grid(thread_function *run, int64_t grid_x, int64_t grid_y, int threads, bool barriers, bool reverse,
+                      const int64_t *parameters);
 
 /* The name of the entry that was run last; NULL before the first. */
 const char *run_threads_entry(const pegen_kernel *kernel);

@@ -1,11 +1,11 @@
 /* verify/trial: kernels on tensors, compared with the reference; see verify/trial.h. */
 #include "verify/trial.h"
 
-#include "compile.h"
 #include "base/diag.h"
+#include "compile.h"
+#include "gpu/target.h"
 #include "verify/reference.h"
 #include "verify/run_threads.h"
-#include "gpu/target.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -41,7 +41,8 @@ static size_t storage_bytes(const DLTensor *t) {
   return (last + 1) * element_bytes(t);
 }
 
-DLTensor *tensor_rows(arena *a, number_type type, row_order order, int64_t batch, int64_t heads, int64_t tokens, int64_t channels) {
+DLTensor *tensor_rows(arena *a, number_type type, row_order order, int64_t batch, int64_t heads, int64_t tokens,
+                      int64_t channels) {
   DLTensor *t = tensor_new(a, type, 4, (int64_t[]){batch, heads, tokens, channels});
   if (order == ROWS_BNHD) {
     t->strides[1] = channels;
@@ -80,21 +81,22 @@ void *tensor_at(const DLTensor *t, int64_t b, int64_t h, int64_t n, int64_t c) {
 }
 
 /* Loops over all rows. */
-#define EACH_ROW(t, b, h, n)                   \
-  for (int64_t b = 0; b < (t)->shape[0]; b++)  \
+#define EACH_ROW(t, b, h, n) \
+  for (int64_t b = 0; b < (t)->shape[0]; b++) \
     for (int64_t h = 0; h < (t)->shape[1]; h++) \
       for (int64_t n = 0; n < (t)->shape[2]; n++)
 
 void tensor_randomize(DLTensor *rows, uint64_t *random) {
   number_type type = number_type_of(rows->dtype);
   EACH_ROW(rows, b, h, n)
-    for (int64_t c = 0; c < rows->shape[3]; c++) number_store(type, tensor_at(rows, b, h, n, c), random_uniform(random, -1, 1));
+  for (int64_t c = 0; c < rows->shape[3]; c++)
+    number_store(type, tensor_at(rows, b, h, n, c), random_uniform(random, -1, 1));
 }
 
 bool tensor_identical(const DLTensor *x, const DLTensor *y) {
   size_t bytes = (size_t)x->shape[3] * element_bytes(x);
   EACH_ROW(x, b, h, n)
-    if (memcmp(tensor_at(x, b, h, n, 0), tensor_at(y, b, h, n, 0), bytes) != 0) return false;
+  if (memcmp(tensor_at(x, b, h, n, 0), tensor_at(y, b, h, n, 0), bytes) != 0) return false;
   return true;
 }
 
@@ -129,7 +131,8 @@ int trial_targets(arena *a, const char *list, const char ***names) {
   *names = arena_array(a, const char *, n_known + (list ? (int)strlen(list) : 0) + 1);
   if (!list) {
     for (int i = 0; i < n_known; i++)
-      if (strcmp(known[i].name, "native") != 0 && !ptx_target_find(known[i].name) && trial_runnable(known[i].name)) (*names)[count++] = known[i].name;
+      if (strcmp(known[i].name, "native") != 0 && !ptx_target_find(known[i].name) && trial_runnable(known[i].name))
+        (*names)[count++] = known[i].name;
     return count;
   }
   char *rest = arena_strdup(a, list);
@@ -161,7 +164,8 @@ static int64_t operand_size(const spec_operand *operand) {
 }
 
 trial_operands trial_random_operands(arena *a, const spec *s, number_type type, uint64_t *random) {
-  trial_operands result = {arena_array(a, const double *, s->n_operands + 1), arena_array(a, const DLTensor *, s->n_operands + 1)};
+  trial_operands result = {arena_array(a, const double *, s->n_operands + 1),
+                           arena_array(a, const DLTensor *, s->n_operands + 1)};
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *operand = &s->operand[i];
     int64_t size = operand_size(operand);
@@ -176,13 +180,16 @@ trial_operands trial_random_operands(arena *a, const spec *s, number_type type, 
 
 static int64_t input_size(const spec_input *in) { return in->size ? in->size : 1; }
 
-trial_inputs trial_random_inputs(arena *a, const spec *s, number_type type, int64_t batch, int64_t heads, int64_t tokens, uint64_t *random) {
-  trial_inputs result = {arena_array(a, const double *, s->n_inputs + 1), arena_array(a, const DLTensor *, s->n_inputs + 1)};
+trial_inputs trial_random_inputs(arena *a, const spec *s, number_type type, int64_t batch, int64_t heads,
+                                 int64_t tokens, uint64_t *random) {
+  trial_inputs result = {arena_array(a, const double *, s->n_inputs + 1),
+                         arena_array(a, const DLTensor *, s->n_inputs + 1)};
   for (int i = 0; i < s->n_inputs; i++) {
     const spec_input *in = &s->input[i];
     int64_t size = input_size(in), count = batch * heads * tokens * size;
     double *values = arena_array(a, double, count + 1);
-    for (int64_t k = 0; k < count; k++) values[k] = number_round(type, random_uniform(random, -in->test_scale, in->test_scale));
+    for (int64_t k = 0; k < count; k++)
+      values[k] = number_round(type, random_uniform(random, -in->test_scale, in->test_scale));
     result.values[i] = values;
     result.tensors[i] = tensor_contiguous(a, type, in->size ? 4 : 3, (int64_t[]){batch, heads, tokens, size}, values);
   }
@@ -198,7 +205,8 @@ trial_operands trial_given_operands(arena *a, const spec *s, const double *const
 }
 
 trial_operands trial_rounded_operands(arena *a, const spec *s, const double *const *values, number_type type) {
-  trial_operands result = {arena_array(a, const double *, s->n_operands + 1), arena_array(a, const DLTensor *, s->n_operands + 1)};
+  trial_operands result = {arena_array(a, const double *, s->n_operands + 1),
+                           arena_array(a, const DLTensor *, s->n_operands + 1)};
   for (int i = 0; i < s->n_operands; i++) {
     int64_t size = operand_size(&s->operand[i]);
     double *rounded = arena_array(a, double, size + 1);
@@ -241,10 +249,12 @@ double trial_largest_phase(const spec *s, const double *positions, const trial_o
         largest_phase = fmax(largest_phase, (double)reference_norm(s, positions, operands->values, head, block));
         continue;
       }
-      expr_environment env = {.head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands->values};
+      expr_environment env = {
+          .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands->values};
       for (int axis = 0; axis < s->n_axes; axis++) {
         double square = 0;
-        for (int i = 0; i < s->generator[axis].count; i++) square += pow(expr_eval(s->generator[axis].coefficient[i], &env), 2);
+        for (int i = 0; i < s->generator[axis].count; i++)
+          square += pow(expr_eval(s->generator[axis].coefficient[i], &env), 2);
         largest_phase = fmax(largest_phase, fabs(expr_eval(s->angle[axis], &env)) * sqrt(square));
       }
     }

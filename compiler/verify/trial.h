@@ -10,8 +10,8 @@
 #include "base/arena.h"
 #include "base/number.h"
 #include "pegen/pegen.h"
-#include "verify/run.h"
 #include "spec/spec.h"
+#include "verify/run.h"
 
 #include <stdbool.h>
 
@@ -20,7 +20,8 @@
 /* Memory of [B,H,N,D] rows: as the shape says, [B,N,H,D], and with gaps of odd sizes between rows. */
 typedef enum row_order { ROWS_BHND, ROWS_BNHD, ROWS_GAPS, ROW_ORDER_COUNT } row_order;
 
-DLTensor *tensor_rows(arena *a, number_type type, row_order order, int64_t batch, int64_t heads, int64_t tokens, int64_t channels);
+DLTensor *tensor_rows(arena *a, number_type type, row_order order, int64_t batch, int64_t heads, int64_t tokens,
+                      int64_t channels);
 DLTensor *tensor_contiguous(arena *a, number_type type, int rank, const int64_t *shape, const double *values);
 /* The same strides and bytes, gaps included. */
 DLTensor *tensor_copy(arena *a, const DLTensor *rows);
@@ -61,7 +62,8 @@ typedef struct trial_inputs {
 } trial_inputs;
 
 /* Uniform in [-test_scale, test_scale], contiguous tensors of the type. */
-trial_inputs trial_random_inputs(arena *a, const spec *s, number_type type, int64_t batch, int64_t heads, int64_t tokens, uint64_t *random);
+trial_inputs trial_random_inputs(arena *a, const spec *s, number_type type, int64_t batch, int64_t heads,
+                                 int64_t tokens, uint64_t *random);
 /* The row of each input that belongs to a query; rows [inputs]. */
 void trial_input_rows(const spec *s, const trial_inputs *inputs, int64_t query, const double **rows);
 

@@ -7,7 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-void attention_trial_fill(arena *a, attention_trial *t, const attention_sizes *sizes, number_type type, row_order order, uint64_t *random) {
+void attention_trial_fill(arena *a, attention_trial *t, const attention_sizes *sizes, number_type type, row_order order,
+                          uint64_t *random) {
   const spec *s = t->spec;
   t->q = tensor_rows(a, type, order, sizes->batch, sizes->heads, sizes->tokens, s->head_dim);
   t->k = tensor_rows(a, type, order, sizes->batch, sizes->k_heads, sizes->keys, s->head_dim);
@@ -68,7 +69,8 @@ static const double *places(arena *a, const spec *s, const DLTensor *positions, 
         continue;
       }
       int64_t index = ((positions->ndim == 3 ? batch : 0) * tokens + n) * s->n_axes + axis;
-      values[n * s->n_axes + axis] = number_load(number_type_of(positions->dtype), (char *)positions->data + index * (positions->dtype.bits / 8));
+      values[n * s->n_axes + axis] =
+          number_load(number_type_of(positions->dtype), (char *)positions->data + index * (positions->dtype.bits / 8));
     }
   return values;
 }
@@ -79,8 +81,8 @@ static long double largest(const double *values, int64_t count) {
   return size;
 }
 
-static void compare_row(const attention_trial *t, const reference_query *query, const DLTensor *out, int64_t b, int64_t h, long double *scores,
-                        long double *exact, trial_error *worst) {
+static void compare_row(const attention_trial *t, const reference_query *query, const DLTensor *out, int64_t b,
+                        int64_t h, long double *scores, long double *exact, trial_error *worst) {
   number_type type = number_type_of(out->dtype);
   int width = t->spec->pairwise->value_dim;
   reference_attention(t->spec, query, scores, exact);
@@ -93,27 +95,41 @@ static void compare_row(const attention_trial *t, const reference_query *query, 
     if (type != NUMBER_F32) error = fmaxl(0, error - number_half_ulp(type, exact[c]));
     if (error > 0) error /= score * size;
     if (isnan(error)) error = INFINITY;
-    if (error > worst->error || !isfinite(got)) *worst = (trial_error){error, !isfinite(got), b, h, query->token, c, got, exact[c]};
+    if (error > worst->error || !isfinite(got))
+      *worst = (trial_error){error, !isfinite(got), b, h, query->token, c, got, exact[c]};
   }
 }
 
-void attention_trial_compare(arena *a, const attention_trial *t, const DLTensor *out, int64_t step, trial_error *worst) {
+void attention_trial_compare(arena *a, const attention_trial *t, const DLTensor *out, int64_t step,
+                             trial_error *worst) {
   const spec *s = t->spec;
-  int64_t heads = t->q->shape[1], tokens = t->q->shape[2], keys = t->k->shape[2], group = t->k->shape[1] ? heads / t->k->shape[1] : 1;
-  long double *scores = arena_array(a, long double, keys + 1), *exact = arena_array(a, long double, s->pairwise->value_dim);
+  int64_t heads = t->q->shape[1], tokens = t->q->shape[2], keys = t->k->shape[2],
+          group = t->k->shape[1] ? heads / t->k->shape[1] : 1;
+  long double *scores = arena_array(a, long double, keys + 1),
+              *exact = arena_array(a, long double, s->pairwise->value_dim);
   const DLTensor *of_keys = t->k_positions ? t->k_positions : t->positions;
   for (int64_t b = 0; b < t->q->shape[0]; b++) {
     const double *at = places(a, s, t->positions, b, tokens), *keys_at = places(a, s, of_keys, b, keys);
     for (int64_t h = 0; h < heads; h++) {
-      const double *q = rows_as_double(a, t->q, b, h), *k = rows_as_double(a, t->k, b, h / group), *v = rows_as_double(a, t->v, b, h / group);
+      const double *q = rows_as_double(a, t->q, b, h), *k = rows_as_double(a, t->k, b, h / group),
+                   *v = rows_as_double(a, t->v, b, h / group);
       for (int64_t n = 0; n < tokens; n++) {
         if (n % step && n != tokens - 1 && n > s->skip_tokens) continue;
         const double *inputs[SPEC_MAX_INPUTS];
         trial_input_rows(s, &t->inputs, (b * heads + h) * tokens + n, inputs);
         int64_t visible = t->causal ? n + keys - tokens + 1 : keys;
-        reference_query query = {.q = q + n * s->head_dim, .position = at + n * s->n_axes, .token = n, .k = k, .v = v, .positions = keys_at,
-                                 .keys = keys, .visible = visible < 0 ? 0 : visible, .head = s->heads > 1 ? (int)h : 0, .scale = t->scale,
-                                 .operands = t->operands.values, .inputs = inputs};
+        reference_query query = {.q = q + n * s->head_dim,
+                                 .position = at + n * s->n_axes,
+                                 .token = n,
+                                 .k = k,
+                                 .v = v,
+                                 .positions = keys_at,
+                                 .keys = keys,
+                                 .visible = visible < 0 ? 0 : visible,
+                                 .head = s->heads > 1 ? (int)h : 0,
+                                 .scale = t->scale,
+                                 .operands = t->operands.values,
+                                 .inputs = inputs};
         compare_row(t, &query, out, b, h, scores, exact, worst);
       }
     }

@@ -1,4 +1,5 @@
-/* verify/trial_attention: attention kernels on tensors, compared with the reference; verify/trial.h's of the other entry. */
+/* verify/trial_attention: attention kernels on tensors, compared with the reference; verify/trial.h's of the other
+ * entry. */
 #ifndef PEGEN_VERIFY_TRIAL_ATTENTION_H
 #define PEGEN_VERIFY_TRIAL_ATTENTION_H
 
@@ -22,7 +23,8 @@ typedef struct attention_sizes {
 } attention_sizes;
 
 /* Random q, k, v of a type and memory order, and inputs of the type. */
-void attention_trial_fill(arena *a, attention_trial *t, const attention_sizes *sizes, number_type type, row_order order, uint64_t *random);
+void attention_trial_fill(arena *a, attention_trial *t, const attention_sizes *sizes, number_type type, row_order order,
+                          uint64_t *random);
 
 DLTensor *attention_trial_out(arena *a, const attention_trial *t, row_order order);
 

@@ -13,10 +13,13 @@ long double widen_trial_bound(const spec *s, number_type type) {
   return s->polynomial->split_columns ? 0x1p-13L : 0x1p-5L;
 }
 
-static int64_t out_dim(const pegen_kernel *kernel, number_type type) { return kernel->widths ? kernel->widths[type].out_dim : kernel->out_dim; }
+static int64_t out_dim(const pegen_kernel *kernel, number_type type) {
+  return kernel->widths ? kernel->widths[type].out_dim : kernel->out_dim;
+}
 
-widen_trial widen_trial_create(arena *a, const spec *s, const pegen_kernel *kernel, number_type type, number_type input_type, row_order order,
-                               const widen_shape *shape, const double *positions, const double *k_positions, uint64_t *random) {
+widen_trial widen_trial_create(arena *a, const spec *s, const pegen_kernel *kernel, number_type type,
+                               number_type input_type, row_order order, const widen_shape *shape,
+                               const double *positions, const double *k_positions, uint64_t *random) {
   widen_trial t = {.spec = s, .type = type, .q_values = positions, .k_values = k_positions ? k_positions : positions};
   int64_t width = out_dim(kernel, type);
   t.q = tensor_rows(a, type, order, shape->batch, shape->heads, shape->tokens, s->head_dim);
@@ -26,16 +29,26 @@ widen_trial widen_trial_create(arena *a, const spec *s, const pegen_kernel *kern
   tensor_randomize(t.q, random);
   tensor_randomize(t.k, random);
   if (positions) t.positions = tensor_contiguous(a, NUMBER_F64, 2, (int64_t[]){shape->tokens, s->n_axes}, positions);
-  if (k_positions) t.k_positions = tensor_contiguous(a, NUMBER_F64, 2, (int64_t[]){shape->k_tokens, s->n_axes}, k_positions);
+  if (k_positions)
+    t.k_positions = tensor_contiguous(a, NUMBER_F64, 2, (int64_t[]){shape->k_tokens, s->n_axes}, k_positions);
   t.operands = trial_random_operands(a, s, NUMBER_F32, random);
   t.inputs = trial_random_inputs(a, s, input_type, shape->batch, shape->heads, shape->tokens, random);
   return t;
 }
 
-int widen_trial_call(const pegen_kernel *kernel, const widen_trial *t, DLTensor *q_out, DLTensor *k_out, int which, int parts) {
-  pegen_args args = {.struct_size = sizeof args, .n_operands = kernel->n_operands, .operands = t->operands.tensors,
-                     .q = which & 1 ? t->q : NULL, .q_out = which & 1 ? q_out : NULL, .k = which & 2 ? t->k : NULL, .k_out = which & 2 ? k_out : NULL,
-                     .positions = t->positions, .k_positions = t->k_positions, .inputs = t->inputs.tensors, .n_inputs = kernel->n_inputs};
+int widen_trial_call(const pegen_kernel *kernel, const widen_trial *t, DLTensor *q_out, DLTensor *k_out, int which,
+                     int parts) {
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = kernel->n_operands,
+                     .operands = t->operands.tensors,
+                     .q = which & 1 ? t->q : NULL,
+                     .q_out = which & 1 ? q_out : NULL,
+                     .k = which & 2 ? t->k : NULL,
+                     .k_out = which & 2 ? k_out : NULL,
+                     .positions = t->positions,
+                     .k_positions = t->k_positions,
+                     .inputs = t->inputs.tensors,
+                     .n_inputs = kernel->n_inputs};
   int error = 0;
   for (int part = parts - 1; part >= 0; part--) {
     int failed = kernel->encode(&args, part, parts);
@@ -49,7 +62,8 @@ static void position_of(const widen_trial *t, const double *values, int64_t toke
   else memcpy(out, values + token * t->spec->n_axes, sizeof *out * (size_t)t->spec->n_axes);
 }
 
-static void note(trial_error *worst, long double error, bool spoilt, int64_t b, int64_t h, int64_t n, int channel, long double got, long double exact) {
+static void note(trial_error *worst, long double error, bool spoilt, int64_t b, int64_t h, int64_t n, int channel,
+                 long double got, long double exact) {
   if (isnan(error)) error = INFINITY;
   if (worst->spoilt || (!spoilt && error <= worst->error)) return;
   *worst = (trial_error){error, spoilt, b, h, n, channel, (double)got, exact};
@@ -63,21 +77,25 @@ static void compare_channels(const widen_trial *t, const DLTensor *in, const DLT
       for (int64_t n = 0; n < in->shape[2]; n++) {
         for (int64_t c = 0; c < d; c++)
           if (memcmp(tensor_at(in, b, h, n, c), tensor_at(out, b, h, n, c), (size_t)bytes))
-            note(worst, 0, true, b, h, n, (int)c, number_load(t->type, tensor_at(out, b, h, n, c)), number_load(t->type, tensor_at(in, b, h, n, c)));
+            note(worst, 0, true, b, h, n, (int)c, number_load(t->type, tensor_at(out, b, h, n, c)),
+                 number_load(t->type, tensor_at(in, b, h, n, c)));
         for (int64_t c = d; n < t->spec->skip_tokens && c < out->shape[3]; c++)
           if (number_load(t->type, tensor_at(out, b, h, n, c)) != 0) note(worst, 0, true, b, h, n, (int)c, 1, 0);
       }
 }
 
-static long double dot(const widen_trial *t, const DLTensor *x, const DLTensor *y, int64_t b, const int64_t *h, const int64_t *n, int64_t from, int64_t to) {
+static long double dot(const widen_trial *t, const DLTensor *x, const DLTensor *y, int64_t b, const int64_t *h,
+                       const int64_t *n, int64_t from, int64_t to) {
   long double sum = 0;
   for (int64_t c = from; c < to; c++)
-    sum += (long double)number_load(t->type, tensor_at(x, b, h[0], n[0], c)) * number_load(t->type, tensor_at(y, b, h[1], n[1], c));
+    sum += (long double)number_load(t->type, tensor_at(x, b, h[0], n[0], c)) *
+           number_load(t->type, tensor_at(y, b, h[1], n[1], c));
   return sum;
 }
 
 /* One query: the spread of the differences over its keys, against its largest score. */
-static void compare_row(arena *a, const widen_trial *t, const DLTensor *q_out, const DLTensor *k_out, int64_t b, int64_t h, int64_t i, trial_error *worst) {
+static void compare_row(arena *a, const widen_trial *t, const DLTensor *q_out, const DLTensor *k_out, int64_t b,
+                        int64_t h, int64_t i, trial_error *worst) {
   const spec *s = t->spec;
   const double *rows[SPEC_MAX_INPUTS];
   double at[SPEC_MAX_AXES], key[SPEC_MAX_AXES], delta[SPEC_MAX_AXES];
@@ -113,6 +131,7 @@ void widen_trial_compare(const widen_trial *t, const DLTensor *q_out, const DLTe
   compare_channels(t, t->k, k_out, worst);
   for (int64_t b = 0; b < t->q->shape[0]; b++)
     for (int64_t h = 0; h < t->q->shape[1]; h++)
-      for (int64_t i = 0; i < t->q->shape[2]; i += i < s->skip_tokens ? 1 : step) compare_row(scratch, t, q_out, k_out, b, h, i, worst);
+      for (int64_t i = 0; i < t->q->shape[2]; i += i < s->skip_tokens ? 1 : step)
+        compare_row(scratch, t, q_out, k_out, b, h, i, worst);
   arena_destroy(scratch);
 }

@@ -1,5 +1,5 @@
-/* cross_host: attention, alibi and parabolas, compiled for this machine's architecture by a pegen of another, against a plain softmax
- * in double. Linked with the kernels' objects; nothing of the compiler is needed. */
+/* cross_host: attention, alibi and parabolas, compiled for this machine's architecture by a pegen of another, against a
+ * plain softmax in double. Linked with the kernels' objects; nothing of the compiler is needed. */
 #include "pegen/pegen.h"
 
 #include <math.h>
@@ -51,12 +51,24 @@ static double largest_error(bias kind) {
 static int run(const pegen_kernel *kernel, bias kind) {
   int64_t rows[] = {1, H, N, D}, columns[] = {1, HKV, M, D}, places[] = {N, 1}, key_places[] = {M, 1};
   int64_t projections[] = {1, PARABOLAS, 1}, of_queries[] = {1, H, N, PARABOLAS};
-  DLTensor tq = tensor(q, rows, 4, kDLFloat), tk = tensor(k, columns, 4, kDLFloat), tv = tensor(v, columns, 4, kDLFloat);
-  DLTensor to = tensor(out, rows, 4, kDLFloat), tp = tensor(positions, places, 2, kDLInt), tkp = tensor(positions, key_places, 2, kDLInt);
-  DLTensor operand = tensor(projection, projections, 3, kDLFloat), ta = tensor(a, of_queries, 4, kDLFloat), tb = tensor(b, of_queries, 4, kDLFloat);
+  DLTensor tq = tensor(q, rows, 4, kDLFloat), tk = tensor(k, columns, 4, kDLFloat),
+           tv = tensor(v, columns, 4, kDLFloat);
+  DLTensor to = tensor(out, rows, 4, kDLFloat), tp = tensor(positions, places, 2, kDLInt),
+           tkp = tensor(positions, key_places, 2, kDLInt);
+  DLTensor operand = tensor(projection, projections, 3, kDLFloat), ta = tensor(a, of_queries, 4, kDLFloat),
+           tb = tensor(b, of_queries, 4, kDLFloat);
   const DLTensor *operands[] = {&operand}, *inputs[] = {&ta, &tb};
-  pegen_args args = {.struct_size = sizeof args, .q = &tq, .k = &tk, .v = &tv, .out = &to, .positions = &tp, .k_positions = &tkp,
-                     .n_operands = kernel->n_operands, .operands = operands, .n_inputs = kernel->n_inputs, .inputs = inputs};
+  pegen_args args = {.struct_size = sizeof args,
+                     .q = &tq,
+                     .k = &tk,
+                     .v = &tv,
+                     .out = &to,
+                     .positions = &tp,
+                     .k_positions = &tkp,
+                     .n_operands = kernel->n_operands,
+                     .operands = operands,
+                     .n_inputs = kernel->n_inputs,
+                     .inputs = inputs};
   int error = kernel->attention(&args, 0, 1);
   double worst = largest_error(kind);
   printf("%s: error %d, largest difference %.2g\n", kernel->name, error, worst);

@@ -1,7 +1,7 @@
 /* fused_test: biases that are polynomials, inside attention.
  *
- *   fused_test [TARGET]            against columns and plain attention, sizes and strides, calls that must be refused, numbers that are none
- *   fused_test SEED N [TARGET]     N random biases from SEED on against the definition
+ *   fused_test [TARGET]            against columns and plain attention, sizes and strides, calls that must be refused,
+ *   numbers that are none fused_test SEED N [TARGET]     N random biases from SEED on against the definition
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,8 @@ static double *random_places(arena *a, const spec *s, int64_t tokens, double ext
   return values;
 }
 
-static const DLTensor *places(arena *a, const spec *s, number_type type, int64_t tokens, double extent, uint64_t *random) {
+static const DLTensor *places(arena *a, const spec *s, number_type type, int64_t tokens, double extent,
+                              uint64_t *random) {
   return tensor_contiguous(a, type, 2, (int64_t[]){tokens, s->n_axes}, random_places(a, s, tokens, extent, random));
 }
 
@@ -64,7 +65,8 @@ static void one_description(const char *name, const char *defines, double extent
   enum { HEADS = 4, K_HEADS = 2, QUERIES = 41, KEYS = 77 };
   arena *a = arena_create();
   const char *path = arena_printf(a, "%s/%s.lua", SPECS_DIR, name);
-  spec *s = load(a, path, arena_printf(a, "%s role=pairwise head_dim=24 value_dim=19", defines)), *wide = load(a, path, arena_printf(a, "%s head_dim=24", defines));
+  spec *s = load(a, path, arena_printf(a, "%s role=pairwise head_dim=24 value_dim=19", defines)),
+       *wide = load(a, path, arena_printf(a, "%s head_dim=24", defines));
   loaded_kernel *fused = compiled(a, s, NULL, 3), *widening = compiled(a, wide, "native", 3);
   int width = run_kernel(widening)->widths[NUMBER_F32].out_dim;
   spec *plain = load(a, SPECS_DIR "/attention.lua", arena_printf(a, "head_dim=%d value_dim=19", width));
@@ -80,7 +82,13 @@ static void one_description(const char *name, const char *defines, double extent
   assert_int_equal(attention_trial_call(run_kernel(fused), &t, out, 1), 0);
   compare(a, &t, out, 1);
 
-  widen_trial columns = {.spec = wide, .q = t.q, .k = t.k, .positions = t.positions, .k_positions = t.k_positions, .operands = t.operands, .inputs = t.inputs};
+  widen_trial columns = {.spec = wide,
+                         .q = t.q,
+                         .k = t.k,
+                         .positions = t.positions,
+                         .k_positions = t.k_positions,
+                         .operands = t.operands,
+                         .inputs = t.inputs};
   columns.q_out = tensor_rows(a, NUMBER_F32, ROWS_BHND, 2, HEADS, QUERIES, width);
   columns.k_out = tensor_rows(a, NUMBER_F32, ROWS_BHND, 2, K_HEADS, KEYS, width);
   assert_int_equal(widen_trial_call(run_kernel(widening), &columns, columns.q_out, columns.k_out, 3, 1), 0);
@@ -89,7 +97,8 @@ static void one_description(const char *name, const char *defines, double extent
   double moved = 0;
   for (int64_t i = 0; i < 2 * HEADS * QUERIES * 19; i++) {
     int64_t row = i / 19, b = row / (HEADS * QUERIES), h = row / QUERIES % HEADS;
-    double x = number_load(NUMBER_F32, tensor_at(out, b, h, row % QUERIES, i % 19)), y = number_load(NUMBER_F32, tensor_at(other, b, h, row % QUERIES, i % 19));
+    double x = number_load(NUMBER_F32, tensor_at(out, b, h, row % QUERIES, i % 19)),
+           y = number_load(NUMBER_F32, tensor_at(other, b, h, row % QUERIES, i % 19));
     if (!(fabs(x - y) <= 0x1p-14)) fail_msg("%s %s: %g fused, %g by columns", name, defines, x, y);
     moved = fmax(moved, fabs(x));
   }
@@ -111,10 +120,12 @@ static void fused_and_unfused(void **state) {
 
 /* ---- sizes ---- */
 
-/* Tokens and keys around the sizes of tiles, grouped heads, prefix tokens, all types, strides and number types of places. */
+/* Tokens and keys around the sizes of tiles, grouped heads, prefix tokens, all types, strides and number types of
+ * places. */
 static void sizes_and_strides(void **state) {
   (void)state;
-  static const attention_sizes sizes[] = {{1, 4, 4, 1, 1}, {2, 4, 2, 3, 70}, {1, 4, 1, 33, 64}, {1, 4, 4, 36, 131}, {1, 4, 4, 5, 0}, {0, 4, 4, 5, 5}, {1, 4, 4, 0, 5}};
+  static const attention_sizes sizes[] = {{1, 4, 4, 1, 1}, {2, 4, 2, 3, 70}, {1, 4, 1, 33, 64}, {1, 4, 4, 36, 131},
+                                          {1, 4, 4, 5, 0}, {0, 4, 4, 5, 5},  {1, 4, 4, 0, 5}};
   static const number_type types[] = {NUMBER_F32, NUMBER_F64, NUMBER_I32, NUMBER_I64};
   arena *a = arena_create();
   spec *s = load(a, SPECS_DIR "/pape.lua", "role=pairwise heads=4 head_dim=20 value_dim=35 parabolas=7 skip_tokens=2");
@@ -127,11 +138,13 @@ static void sizes_and_strides(void **state) {
       for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
         attention_trial t = {.spec = s, .causal = round & 1, .scale = round % 3 ? 0 : 0.3};
         attention_trial_fill(a, &t, &sizes[i], (number_type)type, (row_order)(round % ROW_ORDER_COUNT), &random);
-        if (round % 4 == 0) t.inputs = trial_random_inputs(a, s, NUMBER_F32, sizes[i].batch, sizes[i].heads, sizes[i].tokens, &random);
+        if (round % 4 == 0)
+          t.inputs = trial_random_inputs(a, s, NUMBER_F32, sizes[i].batch, sizes[i].heads, sizes[i].tokens, &random);
         t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
         t.positions = places(a, s, types[round % 4], sizes[i].tokens, 3, &random);
         t.k_positions = places(a, s, types[(round + 1) % 4], sizes[i].keys, 3, &random);
-        DLTensor *out = attention_trial_out(a, &t, ROWS_GAPS), *before = tensor_copy(a, out), *parts = attention_trial_out(a, &t, ROWS_BNHD);
+        DLTensor *out = attention_trial_out(a, &t, ROWS_GAPS), *before = tensor_copy(a, out),
+                 *parts = attention_trial_out(a, &t, ROWS_BNHD);
         assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
         compare(a, &t, out, 1);
         assert_true(tensor_gaps_identical(out, before));
@@ -181,16 +194,18 @@ static void bad_calls_are_refused(void **state) {
   attention_trial_fill(a, &t, &(attention_sizes){1, 2, 1, 3, 3}, NUMBER_BF16, ROWS_BHND, &random);
   t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
   t.positions = places(a, s, NUMBER_F32, 3, 2, &random);
-  DLTensor *out = attention_trial_out(a, &t, ROWS_BHND), *untouched = tensor_copy(a, out), *other = arena_new(a, DLTensor);
+  DLTensor *out = attention_trial_out(a, &t, ROWS_BHND), *untouched = tensor_copy(a, out),
+           *other = arena_new(a, DLTensor);
   const attention_trial good = t;
   const DLTensor *inputs[] = {good.inputs.tensors[0], good.inputs.tensors[1]}, *operand;
   int64_t shape[4];
 #define WITH_SHAPE(of, at, value) \
-  (*other = *(of), memcpy(shape, (of)->shape, (size_t)(of)->ndim * 8), shape[at] = (value), other->shape = shape, other->strides = NULL, other)
-#define REFUSED(error)                                                                    \
-  do {                                                                                    \
-    assert_int_equal(attention_trial_call(kernel, &t, out, 1), PEGEN_ERROR_##error);      \
-    assert_true(tensor_identical(out, untouched));                                        \
+  (*other = *(of), memcpy(shape, (of)->shape, (size_t)(of)->ndim * 8), shape[at] = (value), other->shape = shape, \
+   other->strides = NULL, other)
+#define REFUSED(error) \
+  do { \
+    assert_int_equal(attention_trial_call(kernel, &t, out, 1), PEGEN_ERROR_##error); \
+    assert_true(tensor_identical(out, untouched)); \
   } while (0)
   t.inputs.tensors = inputs;
   for (int i = 0; i < 4; i++) { /* B, H, N, m */
@@ -266,7 +281,9 @@ static void nan_stays_in_its_query(void **state) {
 }
 
 /* Sets a coordinate of a token to what is no number. */
-static void spoil_place(const DLTensor *positions, int64_t token) { ((float *)positions->data)[token * positions->shape[1]] = NAN; }
+static void spoil_place(const DLTensor *positions, int64_t token) {
+  ((float *)positions->data)[token * positions->shape[1]] = NAN;
+}
 
 static bool same_query(const DLTensor *x, const DLTensor *y, int64_t head, int64_t query) {
   return !memcmp(tensor_at(x, 0, head, query, 0), tensor_at(y, 0, head, query, 0), (size_t)x->shape[3] * sizeof(float));
@@ -299,7 +316,8 @@ static void unseen_keys_leave_no_trace(void **state) {
   }
   assert_int_equal(attention_trial_call(run_kernel(loaded), &t, bad, 1), 0);
   for (int64_t h = 0; h < 3; h++)
-    for (int64_t n = 0; n < TOKENS; n++) assert_true(n < SPOILT ? same_query(good, bad, h, n) : isnan(*(float *)tensor_at(bad, 0, h, n, 0)));
+    for (int64_t n = 0; n < TOKENS; n++)
+      assert_true(n < SPOILT ? same_query(good, bad, h, n) : isnan(*(float *)tensor_at(bad, 0, h, n, 0)));
   run_unload(loaded);
   arena_destroy(a);
 }
@@ -335,13 +353,15 @@ static void prefix_tokens_have_no_bias(void **state) {
 static int seed = 0, count = 0;
 
 static void one_random(arena *a, int number, const char *target, int optimize) {
-  spec *s = load(a, RANDOM_SPEC, arena_printf(a, "role=pairwise seed=%d skip_tokens=%d", number, number % 3 == 0 ? 2 : 0));
+  spec *s =
+      load(a, RANDOM_SPEC, arena_printf(a, "role=pairwise seed=%d skip_tokens=%d", number, number % 3 == 0 ? 2 : 0));
   loaded_kernel *loaded = compiled(a, s, target, optimize);
   uint64_t random = (uint64_t)number * 77 + 5;
   int64_t heads = s->heads > 1 ? s->heads : 2, tokens = 7 + number % 40, keys = 9 + number * 7 % 80;
   for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
     attention_trial t = {.spec = s, .causal = number % 5 == 4};
-    attention_trial_fill(a, &t, &(attention_sizes){2, heads, heads, tokens, keys}, (number_type)type, (row_order)(number % ROW_ORDER_COUNT), &random);
+    attention_trial_fill(a, &t, &(attention_sizes){2, heads, heads, tokens, keys}, (number_type)type,
+                         (row_order)(number % ROW_ORDER_COUNT), &random);
     if (number % 2) t.inputs = trial_random_inputs(a, s, NUMBER_F32, 2, heads, tokens, &random);
     t.operands = trial_random_operands(a, s, NUMBER_F32, &random);
     t.positions = places(a, s, NUMBER_F64, tokens, 4, &random);
@@ -377,9 +397,10 @@ int main(int arguments, char **argument) {
     return cmocka_run_group_tests(tests, NULL, NULL);
   }
   wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(fused_and_unfused),      cmocka_unit_test(sizes_and_strides),
-                                     cmocka_unit_test(far_from_the_origin),    cmocka_unit_test(bad_calls_are_refused),
-                                     cmocka_unit_test(nan_stays_in_its_query), cmocka_unit_test(unseen_keys_leave_no_trace),
-                                     cmocka_unit_test(prefix_tokens_have_no_bias)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(fused_and_unfused),         cmocka_unit_test(sizes_and_strides),
+      cmocka_unit_test(far_from_the_origin),       cmocka_unit_test(bad_calls_are_refused),
+      cmocka_unit_test(nan_stays_in_its_query),    cmocka_unit_test(unseen_keys_leave_no_trace),
+      cmocka_unit_test(prefix_tokens_have_no_bias)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

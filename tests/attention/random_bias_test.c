@@ -64,12 +64,13 @@ static const char *bias(draw *d) {
 
 static const char *description(draw *d) {
   static const char *const axes[] = {"\"x\"", "\"x\", \"y\"", "\"x\", \"y\", \"z\""};
-  return TEXT("local pe = require \"pegen\"\n"
-              "local w = pe.learned { name = \"w\", shape = { \"heads\", 3 }, doc = \"numbers\", test_scale = 4.0 }\n"
-              "local table = pe.learned { name = \"tables\", shape = { 17, \"heads\" }, doc = \"a table\", test_scale = 4.0 }\n"
-              "return pe.encoding { name = \"random\", axes = { %s }, head_dim = %d, value_dim = %d, heads = %d,\n"
-              "  bias = function(delta, head) return %s end }\n",
-              axes[d->axes - 1], 1 + below(d, 20), 1 + below(d, 20), d->heads, bias(d));
+  return TEXT(
+      "local pe = require \"pegen\"\n"
+      "local w = pe.learned { name = \"w\", shape = { \"heads\", 3 }, doc = \"numbers\", test_scale = 4.0 }\n"
+      "local table = pe.learned { name = \"tables\", shape = { 17, \"heads\" }, doc = \"a table\", test_scale = 4.0 }\n"
+      "return pe.encoding { name = \"random\", axes = { %s }, head_dim = %d, value_dim = %d, heads = %d,\n"
+      "  bias = function(delta, head) return %s end }\n",
+      axes[d->axes - 1], 1 + below(d, 20), 1 + below(d, 20), d->heads, bias(d));
 }
 
 static const DLTensor *places(draw *d, int64_t tokens) {
@@ -100,7 +101,8 @@ static bool one(uint64_t seed, int index, const char *const *targets, int n_targ
   d.random = random_next(&d.random) ^ random_next(&which);
   d.axes = 1 + below(&d, 3);
   d.heads = 1 + below(&d, 3);
-  const char *path = arena_printf(d.memory, "random_bias_%llu_%d.lua", (unsigned long long)seed, index), *text = description(&d);
+  const char *path = arena_printf(d.memory, "random_bias_%llu_%d.lua", (unsigned long long)seed, index),
+             *text = description(&d);
   FILE *file = fopen(path, "w");
   if (!file || fputs(text, file) < 0 || fclose(file)) exit(2);
   spec *s = loader_load(d.memory, path, DSL_DIR, 0, NULL);
@@ -108,7 +110,9 @@ static bool one(uint64_t seed, int index, const char *const *targets, int n_targ
   trial_error worst = {0};
   bool passed = s && agrees(&d, s, target, &worst);
   if (passed) remove(path);
-  else printf("FAILED: seed %llu case %d, target %s; kept as %s\n%s%s\n", (unsigned long long)seed, index, target, path, text, trial_error_text(d.memory, &worst));
+  else
+    printf("FAILED: seed %llu case %d, target %s; kept as %s\n%s%s\n", (unsigned long long)seed, index, target, path,
+           text, trial_error_text(d.memory, &worst));
   *largest = fmaxl(*largest, worst.error);
   arena_destroy(d.memory);
   return passed;

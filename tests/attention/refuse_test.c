@@ -1,4 +1,5 @@
-/* refuse_test [TARGET]: what a call of attention refuses, each in a call that is right but for one thing, and that nothing is written then. */
+/* refuse_test [TARGET]: what a call of attention refuses, each in a call that is right but for one thing, and that
+ * nothing is written then. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,23 +50,31 @@ static void fill(call *c) {
   c->k_positions = tensor(c->memory_of[5], 2, c->k_place_shape, f32);
   c->table = tensor(c->memory_of[6], 3, c->table_shape, f32);
   c->operands[0] = &c->table;
-  c->args = (pegen_args){.struct_size = sizeof(pegen_args), .n_operands = 1, .q = &c->q, .k = &c->k, .v = &c->v, .out = &c->out,
-                         .positions = &c->positions, .k_positions = &c->k_positions, .operands = c->operands};
+  c->args = (pegen_args){.struct_size = sizeof(pegen_args),
+                         .n_operands = 1,
+                         .q = &c->q,
+                         .k = &c->k,
+                         .v = &c->v,
+                         .out = &c->out,
+                         .positions = &c->positions,
+                         .k_positions = &c->k_positions,
+                         .operands = c->operands};
   memset(c->memory_of[3], 0x5a, sizeof c->memory_of[3]);
 }
 
 /* Runs it; where it was refused, the output must be as before. */
 static int run(call *c) {
   int error = kernel->attention(&c->args, 0, 1);
-  for (size_t i = 0; error && i < sizeof c->memory_of[3]; i++) assert_int_equal(((unsigned char *)c->memory_of[3])[i], 0x5a);
+  for (size_t i = 0; error && i < sizeof c->memory_of[3]; i++)
+    assert_int_equal(((unsigned char *)c->memory_of[3])[i], 0x5a);
   return error;
 }
 
-#define REFUSED(error, change)                      \
-  do {                                              \
-    fill(c);                                        \
-    change;                                         \
-    assert_int_equal(run(c), PEGEN_ERROR_##error);  \
+#define REFUSED(error, change) \
+  do { \
+    fill(c); \
+    change; \
+    assert_int_equal(run(c), PEGEN_ERROR_##error); \
   } while (0)
 
 static void refusals(void **state) {
@@ -123,7 +132,8 @@ static void refusals(void **state) {
 static void grid_alone(void **state) {
   call *c = *state;
   arena *a = arena_create();
-  loader_define defines[] = {{"head_dim", "8"}, {"heads", "4"}, {"window_h", "3"}, {"window_w", "3"}, {"value_dim", "6"}, {"grid", "1,5"}};
+  loader_define defines[] = {{"head_dim", "8"}, {"heads", "4"},     {"window_h", "3"},
+                             {"window_w", "3"}, {"value_dim", "6"}, {"grid", "1,5"}};
   spec *s = loader_load(a, SPECS_DIR "/relative_bias_table.lua", DSL_DIR, 6, defines);
   assert_non_null(s);
   loaded_kernel *loaded = trial_load(a, s, target, PEGEN_DTYPE_F32, 1);
@@ -141,20 +151,24 @@ static void grid_alone(void **state) {
 /* Every refusal has a sentence of its own. */
 static void sentences(void **state) {
   (void)state;
-  static const int errors[] = {PEGEN_ERROR_MISSING_TENSOR, PEGEN_ERROR_VALUE_DIM, PEGEN_ERROR_HEAD_GROUPS, PEGEN_ERROR_SCALE, PEGEN_ERROR_INDEXED_OPERAND};
-  for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) assert_string_not_equal(pegen_strerror(errors[i]), "unknown error");
+  static const int errors[] = {PEGEN_ERROR_MISSING_TENSOR, PEGEN_ERROR_VALUE_DIM, PEGEN_ERROR_HEAD_GROUPS,
+                               PEGEN_ERROR_SCALE, PEGEN_ERROR_INDEXED_OPERAND};
+  for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+    assert_string_not_equal(pegen_strerror(errors[i]), "unknown error");
 }
 
 int main(int argc, char **argv) {
   arena *a = arena_create();
   if (argc > 1) target = argv[1];
-  loader_define defines[] = {{"head_dim", "8"}, {"heads", "4"}, {"window_h", "3"}, {"window_w", "3"}, {"value_dim", "6"}};
+  loader_define defines[] = {
+      {"head_dim", "8"}, {"heads", "4"}, {"window_h", "3"}, {"window_w", "3"}, {"value_dim", "6"}};
   spec *s = loader_load(a, SPECS_DIR "/relative_bias_table.lua", DSL_DIR, 5, defines);
   loaded_kernel *loaded = s ? trial_load(a, s, target, PEGEN_DTYPE_F32, 1) : NULL;
   if (!loaded) return 1;
   kernel = run_kernel(loaded);
   static call c;
-  const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(refusals, &c), cmocka_unit_test_prestate(grid_alone, &c), cmocka_unit_test(sentences)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(refusals, &c), cmocka_unit_test_prestate(grid_alone, &c),
+                                     cmocka_unit_test(sentences)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   run_unload(loaded);
   arena_destroy(a);

@@ -1,4 +1,5 @@
-/* sizes_test [TARGET]: attention in sizes and strides of all kinds: against the reference, and properties that need none. */
+/* sizes_test [TARGET]: attention in sizes and strides of all kinds: against the reference, and properties that need
+ * none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +46,8 @@ static const DLTensor *positions_of(fixture *f, number_type type, int64_t batch,
   double *values = arena_array(f->memory, double, count + 1);
   for (int64_t i = 0; i < count; i++) values[i] = random_below(&f->random, 24);
   int64_t shape[] = {batch, tokens, axes};
-  return batch ? tensor_contiguous(f->memory, type, 3, shape, values) : tensor_contiguous(f->memory, type, 2, shape + 1, values);
+  return batch ? tensor_contiguous(f->memory, type, 3, shape, values)
+               : tensor_contiguous(f->memory, type, 2, shape + 1, values);
 }
 
 static void compare(const fixture *f, const attention_trial *t, const DLTensor *out) {
@@ -57,10 +59,12 @@ static void compare(const fixture *f, const attention_trial *t, const DLTensor *
 /* Tokens and keys around the sizes of tiles, grouped heads, causal or not, all types, all strides. */
 static void sizes_and_strides(void **state) {
   (void)state;
-  static const attention_sizes sizes[] = {{1, 4, 4, 1, 1},   {2, 4, 2, 3, 70},  {1, 4, 1, 33, 64}, {1, 4, 4, 32, 65},
-                                          {1, 4, 2, 70, 9},  {2, 4, 4, 17, 130}, {1, 4, 4, 5, 0},  {0, 4, 4, 5, 5}, {1, 4, 4, 0, 5}};
+  static const attention_sizes sizes[] = {{1, 4, 4, 1, 1},   {2, 4, 2, 3, 70}, {1, 4, 1, 33, 64},
+                                          {1, 4, 4, 32, 65}, {1, 4, 2, 70, 9}, {2, 4, 4, 17, 130},
+                                          {1, 4, 4, 5, 0},   {0, 4, 4, 5, 5},  {1, 4, 4, 0, 5}};
   static const number_type places[] = {NUMBER_F32, NUMBER_F64, NUMBER_I32, NUMBER_I64};
-  loader_define defines[] = {{"axes", "2"}, {"heads", "4"}, {"head_dim", "24"}, {"value_dim", "35"}, {"skip_tokens", "2"}};
+  loader_define defines[] = {
+      {"axes", "2"}, {"heads", "4"}, {"head_dim", "24"}, {"value_dim", "35"}, {"skip_tokens", "2"}};
   fixture f = open_spec(SPECS_DIR, "alibi", 5, defines);
   int round = 0;
   for (int target = 0; target < f.n_targets; target++) {
@@ -68,7 +72,8 @@ static void sizes_and_strides(void **state) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
       for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
         attention_trial t = {.spec = f.spec, .causal = round & 1, .scale = round % 3 ? 0 : 0.3};
-        attention_trial_fill(f.memory, &t, &sizes[i], (number_type)type, (row_order)(round % ROW_ORDER_COUNT), &f.random);
+        attention_trial_fill(f.memory, &t, &sizes[i], (number_type)type, (row_order)(round % ROW_ORDER_COUNT),
+                             &f.random);
         t.positions = positions_of(&f, places[round % 4], round % 3 ? 0 : sizes[i].batch, sizes[i].tokens);
         t.k_positions = positions_of(&f, places[(round + 1) % 4], round % 5 ? 0 : sizes[i].batch, sizes[i].keys);
         t.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
@@ -90,14 +95,17 @@ static void head_dims(void **state) {
   (void)state;
   static const char *const dims[] = {"1", "3", "17", "48", "80", "130", "300"};
   for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-    const char *of_values = wanted && atoi(dims[(i + 3) % 7]) > 256 ? "256" : dims[(i + 3) % 7]; /* the most that a GPU's block has room for */
+    const char *of_values = wanted && atoi(dims[(i + 3) % 7]) > 256
+                                ? "256"
+                                : dims[(i + 3) % 7]; /* the most that a GPU's block has room for */
     loader_define defines[] = {{"head_dim", dims[i]}, {"value_dim", of_values}};
     fixture f = open_spec(SPECS_DIR, "attention", 2, defines);
     for (int target = 0; target < f.n_targets; target++) {
       loaded_kernel *loaded = load(&f, target);
       for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
         attention_trial t = {.spec = f.spec};
-        attention_trial_fill(f.memory, &t, &(attention_sizes){1, 2, 1, 19, 37}, (number_type)type, ROWS_BNHD, &f.random);
+        attention_trial_fill(f.memory, &t, &(attention_sizes){1, 2, 1, 19, 37}, (number_type)type, ROWS_BNHD,
+                             &f.random);
         DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BHND);
         assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
         compare(&f, &t, out);
@@ -114,7 +122,8 @@ static void unkind_strides(void **state) {
   fixture f = open_spec(SPECS_DIR, "attention", 0, NULL);
   loaded_kernel *loaded = load(&f, 0);
   attention_trial t = {.spec = f.spec};
-  attention_trial_fill(f.memory, &t, &(attention_sizes){1, 16, 16, 40, 40}, NUMBER_F32, ROWS_BNHD, &f.random); /* 4096 bytes a token */
+  attention_trial_fill(f.memory, &t, &(attention_sizes){1, 16, 16, 40, 40}, NUMBER_F32, ROWS_BNHD,
+                       &f.random); /* 4096 bytes a token */
   DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BHND), *again = attention_trial_out(f.memory, &t, ROWS_BHND);
   assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
   compare(&f, &t, out);
@@ -122,7 +131,8 @@ static void unkind_strides(void **state) {
   for (int i = 0; i < 2; i++) {
     DLTensor *kind = tensor_rows(f.memory, NUMBER_F32, ROWS_BHND, 1, 16, 40, 64);
     for (int64_t h = 0; h < 16; h++)
-      for (int64_t n = 0; n < 40; n++) memcpy(tensor_at(kind, 0, h, n, 0), tensor_at(*tensors[i], 0, h, n, 0), 64 * sizeof(float));
+      for (int64_t n = 0; n < 40; n++)
+        memcpy(tensor_at(kind, 0, h, n, 0), tensor_at(*tensors[i], 0, h, n, 0), 64 * sizeof(float));
     *tensors[i] = kind;
   }
   assert_int_equal(attention_trial_call(run_kernel(loaded), &t, again, 1), 0);
@@ -151,7 +161,8 @@ static void nothing_seen(void **state) {
         for (int c = 0; c < 16; c++) {
           /* Head 0 sees keys at most 2 away; query 42 and later have none; causal query i sees keys up to i - 10. */
           bool blind = n > 41 || (t.causal && n < 10) || t.causal;
-          double seen = number_load(NUMBER_F32, tensor_at(out, 0, 0, n, c)), hidden = number_load(NUMBER_F32, tensor_at(out, 0, 1, n, c));
+          double seen = number_load(NUMBER_F32, tensor_at(out, 0, 0, n, c)),
+                 hidden = number_load(NUMBER_F32, tensor_at(out, 0, 1, n, c));
           assert_true(hidden == 0 && (!blind || seen == 0));
         }
     }
@@ -170,7 +181,8 @@ static void fused_and_unfused(void **state) {
   attention_trial t = {.spec = fused.spec};
   attention_trial_fill(fused.memory, &t, &(attention_sizes){1, 2, 2, 45, 45}, NUMBER_F32, ROWS_BHND, &fused.random);
   t.positions = positions_of(&fused, NUMBER_I32, 0, 45);
-  DLTensor *out = attention_trial_out(fused.memory, &t, ROWS_BHND), *other = attention_trial_out(fused.memory, &t, ROWS_BHND);
+  DLTensor *out = attention_trial_out(fused.memory, &t, ROWS_BHND),
+           *other = attention_trial_out(fused.memory, &t, ROWS_BHND);
   assert_int_equal(attention_trial_call(run_kernel(kernels[0]), &t, out, 1), 0);
   compare(&fused, &t, out);
   assert_int_equal(trial_call(run_kernel(kernels[1]), t.positions, &t.operands, t.q, t.q, t.k, t.k, 1), 0);
@@ -178,14 +190,16 @@ static void fused_and_unfused(void **state) {
   for (int64_t h = 0; h < 2; h++)
     for (int64_t n = 0; n < 45; n++)
       for (int c = 0; c < 32; c++)
-        assert_true(fabs(number_load(NUMBER_F32, tensor_at(out, 0, h, n, c)) - number_load(NUMBER_F32, tensor_at(other, 0, h, n, c))) < 1e-5);
+        assert_true(fabs(number_load(NUMBER_F32, tensor_at(out, 0, h, n, c)) -
+                         number_load(NUMBER_F32, tensor_at(other, 0, h, n, c))) < 1e-5);
   for (int i = 0; i < 3; i++) run_unload(kernels[i]);
   arena_destroy(plain.memory);
   arena_destroy(encoding.memory);
   arena_destroy(fused.memory);
 }
 
-/* Rows of k and v that are no numbers at keys that a query does not see leave no trace in it, and all in those that do. */
+/* Rows of k and v that are no numbers at keys that a query does not see leave no trace in it, and all in those that do.
+ */
 static void unseen_rows_leave_no_trace(void **state) {
   (void)state;
   enum { TOKENS = 75, SPOILT = 3 };
@@ -206,7 +220,8 @@ static void unseen_rows_leave_no_trace(void **state) {
         double places[TOKENS];
         for (int i = 0; i < TOKENS; i++) places[i] = i;
         t.positions = tensor_contiguous(f.memory, NUMBER_I32, 2, (int64_t[]){TOKENS, 1}, places);
-        DLTensor *good = attention_trial_out(f.memory, &t, ROWS_BHND), *bad = attention_trial_out(f.memory, &t, ROWS_BHND);
+        DLTensor *good = attention_trial_out(f.memory, &t, ROWS_BHND),
+                 *bad = attention_trial_out(f.memory, &t, ROWS_BHND);
         assert_int_equal(attention_trial_call(run_kernel(loaded), &t, good, 1), 0);
         for (int i = 0; i < SPOILT; i++) {
           number_store(type, tensor_at(t.v, 0, 0, spoilt[i], f.spec->pairwise->value_dim - 1), values[i]);
@@ -218,11 +233,15 @@ static void unseen_rows_leave_no_trace(void **state) {
           for (int64_t n = 0; n < TOKENS; n++) {
             bool sees = false;
             int reach = h == 1 && cases[at].reach < TOKENS ? -1 : cases[at].reach;
-            for (int i = 0; i < SPOILT; i++) sees = sees || (llabs(n - spoilt[i]) <= reach && (!t.causal || spoilt[i] <= n));
+            for (int i = 0; i < SPOILT; i++)
+              sees = sees || (llabs(n - spoilt[i]) <= reach && (!t.causal || spoilt[i] <= n));
             for (int c = 0; c < f.spec->pairwise->value_dim; c++) {
-              double x = number_load(type, tensor_at(good, 0, h, n, c)), y = number_load(type, tensor_at(bad, 0, h, n, c));
+              double x = number_load(type, tensor_at(good, 0, h, n, c)),
+                     y = number_load(type, tensor_at(bad, 0, h, n, c));
               bool reached = sees && (h == 0 || c == 0); /* a score that is no number spoils all channels */
-              if (reached ? isfinite(y) : x != y) fail_msg("%s, head %d query %d channel %d: %g, %g with the others spoilt", cases[at].name, (int)h, (int)n, c, x, y);
+              if (reached ? isfinite(y) : x != y)
+                fail_msg("%s, head %d query %d channel %d: %g, %g with the others spoilt", cases[at].name, (int)h,
+                         (int)n, c, x, y);
             }
           }
       }
@@ -252,8 +271,12 @@ static void far_from_the_origin(void **state) {
 
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_and_strides), cmocka_unit_test(head_dims),         cmocka_unit_test(unkind_strides),
-                                     cmocka_unit_test(nothing_seen),      cmocka_unit_test(fused_and_unfused), cmocka_unit_test(far_from_the_origin),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_and_strides),
+                                     cmocka_unit_test(head_dims),
+                                     cmocka_unit_test(unkind_strides),
+                                     cmocka_unit_test(nothing_seen),
+                                     cmocka_unit_test(fused_and_unfused),
+                                     cmocka_unit_test(far_from_the_origin),
                                      cmocka_unit_test(unseen_rows_leave_no_trace)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

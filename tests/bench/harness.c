@@ -41,7 +41,8 @@ static size_t fake_table_bytes(const pegen_args *args) { return (size_t)args->po
 /* As above, where a table is there and holds what was prepared. */
 static int fake_encode_tabled(const pegen_args *args, int part, int parts) {
   const char *table = args->table;
-  if (!table || args->table_bytes != fake_table_bytes(args) || table[args->table_bytes - 1] != 1) return PEGEN_ERROR_TABLE;
+  if (!table || args->table_bytes != fake_table_bytes(args) || table[args->table_bytes - 1] != 1)
+    return PEGEN_ERROR_TABLE;
   return fake_encode(args, part, parts);
 }
 
@@ -58,10 +59,20 @@ static int expect(int status, int wanted, const char *what) {
 
 int main(int argc, char **argv) {
   static const char *const axes[] = {"h", "w"};
-  const pegen_kernel kernel = {.struct_size = sizeof kernel, .abi_version = PEGEN_ABI_VERSION, .name = "scale",
-                               .doc = "", .digest = "", .options = "", .targets = "by hand", .dtypes = PEGEN_DTYPE_F32,
-                               .head_dim = 64, .out_dim = 64, .n_axes = 2, .axes = axes,
-                               .encode = fake_encode, .workspace = fake_workspace};
+  const pegen_kernel kernel = {.struct_size = sizeof kernel,
+                               .abi_version = PEGEN_ABI_VERSION,
+                               .name = "scale",
+                               .doc = "",
+                               .digest = "",
+                               .options = "",
+                               .targets = "by hand",
+                               .dtypes = PEGEN_DTYPE_F32,
+                               .head_dim = 64,
+                               .out_dim = 64,
+                               .n_axes = 2,
+                               .axes = axes,
+                               .encode = fake_encode,
+                               .workspace = fake_workspace};
   const spec s = {.name = "scale", .n_axes = 2, .axis = {"h", "w"}, .head_dim = 64, .heads = 1};
   arena *a = arena_create();
   int failures = 0;
@@ -75,9 +86,11 @@ int main(int argc, char **argv) {
   with_table.encode = fake_encode_tabled, with_table.prepare = fake_prepare, with_table.table_bytes = fake_table_bytes;
   failures += expect(bench_kernel(a, &s, &with_table, PEGEN_DTYPE_F32, &tabled), STATUS_OK, "a table");
   failures += expect(prepared > 0, true, "preparing");
-  failures += expect(bench_kernel(a, &s, &with_table, PEGEN_DTYPE_F32, &small), STATUS_ERROR, "a table that was not asked for");
+  failures +=
+      expect(bench_kernel(a, &s, &with_table, PEGEN_DTYPE_F32, &small), STATUS_ERROR, "a table that was not asked for");
   failures += expect(bench_kernel(a, &s, &kernel, PEGEN_DTYPE_F32, &tabled), STATUS_ERROR, "no table");
-  for (const char *const *bad = (const char *const[]){"1,2", "1,2,3,63", "1,2,3,64,", "0,1,1", "a", NULL}; *bad; bad++) {
+  for (const char *const *bad = (const char *const[]){"1,2", "1,2,3,63", "1,2,3,64,", "0,1,1", "a", NULL}; *bad;
+       bad++) {
     bench_options wrong = {.shape = *bad, .threads = 1};
     failures += expect(bench_kernel(a, &s, &kernel, PEGEN_DTYPE_F32, &wrong), STATUS_ERROR, *bad);
   }

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "loader.h"
 #include "base/number.h"
+#include "loader.h"
 #include "verify/reference.h"
 #include "verify/trial.h"
 
@@ -25,9 +25,9 @@ static const double BOUND = 0x1p-18;
 typedef struct encoding {
   const char *name, *spec;
   int head_dim, heads, block; /* block 0: a Cayley transform of the head */
-  double reach;               /* positions are drawn from [-reach, reach] */
-  bool narrow;                /* weights and frequencies in float32 */
-  bool transposed;            /* weights stored as [inputs, outputs] */
+  double reach; /* positions are drawn from [-reach, reach] */
+  bool narrow; /* weights and frequencies in float32 */
+  bool transposed; /* weights stored as [inputs, outputs] */
 } encoding;
 
 static const encoding ENCODINGS[] = {
@@ -48,10 +48,10 @@ typedef struct fixture {
   spec *plain, *folded;
   uint64_t random;
   trial_operands operands; /* of the plain description */
-  double *input;           /* [TOKENS][INPUTS] */
-  double *positions;       /* [TOKENS][axes] */
-  double *weight[2];       /* [heads * head_dim][INPUTS], as the tensors hold them */
-  double *bias;            /* [heads * head_dim], of q */
+  double *input; /* [TOKENS][INPUTS] */
+  double *positions; /* [TOKENS][axes] */
+  double *weight[2]; /* [heads * head_dim][INPUTS], as the tensors hold them */
+  double *bias; /* [heads * head_dim], of q */
 } fixture;
 
 static spec *load(fixture *f, const char *basis) {
@@ -92,7 +92,7 @@ static DLTensor *weight_tensor(fixture *f, const double *values) {
   int64_t rows = f->e->heads * f->e->head_dim;
   number_type type = f->e->narrow ? NUMBER_F32 : NUMBER_F64;
   if (!f->e->transposed) return tensor_contiguous(f->memory, type, 2, (int64_t[]){rows, INPUTS}, values);
-  double *turned = arena_array(f->memory, double, rows * INPUTS);
+  double *turned = arena_array(f->memory, double, rows *INPUTS);
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < INPUTS; j++) turned[j * rows + i] = values[i * INPUTS + j];
   DLTensor *t = tensor_contiguous(f->memory, type, 2, (int64_t[]){INPUTS, rows}, turned);
@@ -128,7 +128,8 @@ static int operand_index(const spec *s, const char *name) {
 /* The operands of the folded description: those of the plain one by name, and the frequencies. */
 static trial_operands folded_operands(fixture *f, const DLTensor *frequencies) {
   const spec *s = f->folded;
-  trial_operands o = {arena_array(f->memory, const double *, s->n_operands), arena_array(f->memory, const DLTensor *, s->n_operands)};
+  trial_operands o = {arena_array(f->memory, const double *, s->n_operands),
+                      arena_array(f->memory, const DLTensor *, s->n_operands)};
   for (int i = 0; i < s->n_operands; i++) {
     int from = operand_index(f->plain, s->operand[i].name);
     o.tensors[i] = from < 0 ? frequencies : f->operands.tensors[from];
@@ -137,14 +138,16 @@ static trial_operands folded_operands(fixture *f, const DLTensor *frequencies) {
 }
 
 /* Rows that the folded kernel makes of weights that were folded; [1, heads, TOKENS, head_dim]. */
-static DLTensor *encoded_rows(fixture *f, const pegen_kernel *kernel, const trial_operands *operands, const DLTensor *weight, const DLTensor *bias) {
+static DLTensor *encoded_rows(fixture *f, const pegen_kernel *kernel, const trial_operands *operands,
+                              const DLTensor *weight, const DLTensor *bias) {
   const encoding *e = f->e;
   DLTensor *rows = tensor_rows(f->memory, NUMBER_F32, ROWS_BHND, 1, e->heads, TOKENS, e->head_dim);
   for (int64_t h = 0; h < e->heads; h++)
     for (int64_t n = 0; n < TOKENS; n++)
       for (int64_t c = 0; c < e->head_dim; c++)
         number_store(NUMBER_F32, tensor_at(rows, 0, h, n, c), projected_by(f, weight, bias, n, h * e->head_dim + c));
-  DLTensor *positions = tensor_contiguous(f->memory, NUMBER_F64, 2, (int64_t[]){TOKENS, f->folded->n_axes}, f->positions);
+  DLTensor *positions =
+      tensor_contiguous(f->memory, NUMBER_F64, 2, (int64_t[]){TOKENS, f->folded->n_axes}, f->positions);
   assert_int_equal(trial_call(kernel, positions, operands, rows, rows, NULL, NULL, 1), 0);
   return rows;
 }
@@ -161,7 +164,8 @@ static void reference_rows(fixture *f, const double *weight, const double *bias,
     }
 }
 
-static void compare_scores(const fixture *f, const DLTensor *q, const DLTensor *k, const long double *q_exact, const long double *k_exact) {
+static void compare_scores(const fixture *f, const DLTensor *q, const DLTensor *k, const long double *q_exact,
+                           const long double *k_exact) {
   const encoding *e = f->e;
   for (int64_t h = 0; h < e->heads; h++)
     for (int64_t i = 0; i < TOKENS; i++)
@@ -170,7 +174,8 @@ static void compare_scores(const fixture *f, const DLTensor *q, const DLTensor *
         long double exact = 0, got = 0, xx = 0, yy = 0;
         for (int c = 0; c < e->head_dim; c++) {
           exact += x[c] * y[c], xx += x[c] * x[c], yy += y[c] * y[c];
-          got += (long double)number_load(NUMBER_F32, tensor_at(q, 0, h, i, c)) * number_load(NUMBER_F32, tensor_at(k, 0, h, j, c));
+          got += (long double)number_load(NUMBER_F32, tensor_at(q, 0, h, i, c)) *
+                 number_load(NUMBER_F32, tensor_at(k, 0, h, j, c));
         }
         if (!(fabsl(got - exact) <= BOUND * sqrtl(xx * yy)))
           fail_msg("head %d, tokens %d and %d: score %Lg, exact %Lg", (int)h, (int)i, (int)j, got, exact);
@@ -188,9 +193,15 @@ static void scores_are_kept(void **state) {
     int64_t shape[] = {e->heads, e->head_dim / e->block, e->block / 2};
     frequencies = tensor_contiguous(f.memory, type, 3, shape, numbers(&f, shape[0] * shape[1] * shape[2], 1, false));
   }
-  pegen_fold fold = {.struct_size = sizeof fold, .rule = e->block ? PEGEN_SKEW_DIFFERENCE : PEGEN_SKEW_UPPER, .head_dim = e->head_dim,
-                     .generators = e->block ? raw : NULL, .frequencies = frequencies, .cayley = e->block ? NULL : raw,
-                     .q_weight = q_weight, .k_weight = k_weight, .q_bias = q_bias};
+  pegen_fold fold = {.struct_size = sizeof fold,
+                     .rule = e->block ? PEGEN_SKEW_DIFFERENCE : PEGEN_SKEW_UPPER,
+                     .head_dim = e->head_dim,
+                     .generators = e->block ? raw : NULL,
+                     .frequencies = frequencies,
+                     .cayley = e->block ? NULL : raw,
+                     .q_weight = q_weight,
+                     .k_weight = k_weight,
+                     .q_bias = q_bias};
   assert_int_equal(pegen_fold_basis(&fold), 0);
 
   loaded_kernel *loaded = trial_load(f.memory, f.folded, NULL, 0, 2);
@@ -199,7 +210,8 @@ static void scores_are_kept(void **state) {
   DLTensor *q = encoded_rows(&f, run_kernel(loaded), &operands, q_weight, q_bias);
   DLTensor *k = encoded_rows(&f, run_kernel(loaded), &operands, k_weight, NULL);
   int64_t count = e->heads * TOKENS * e->head_dim;
-  long double *q_exact = arena_array(f.memory, long double, count), *k_exact = arena_array(f.memory, long double, count);
+  long double *q_exact = arena_array(f.memory, long double, count),
+              *k_exact = arena_array(f.memory, long double, count);
   reference_rows(&f, f.weight[0], f.bias, q_exact);
   reference_rows(&f, f.weight[1], NULL, k_exact);
   compare_scores(&f, q, k, q_exact, k_exact);
@@ -212,7 +224,8 @@ static void scores_are_kept(void **state) {
 enum { HEADS = 2, BLOCKS = 3, SIZE = 4, DIM = 14 }; /* two channels of a head in no block */
 
 typedef struct pieces {
-  double raw[HEADS * BLOCKS * SIZE * SIZE], lambda[HEADS * BLOCKS * SIZE / 2], weight[2][HEADS * DIM * 5], bias[2][HEADS * DIM];
+  double raw[HEADS * BLOCKS * SIZE * SIZE], lambda[HEADS * BLOCKS * SIZE / 2], weight[2][HEADS * DIM * 5],
+      bias[2][HEADS * DIM];
   int64_t raw_shape[4], lambda_shape[3], weight_shape[2][2], bias_shape[2][1];
   DLTensor raw_tensor, lambda_tensor, weights[2], biases[2];
   pegen_fold fold;
@@ -236,9 +249,15 @@ static void pieces_set(pieces *p) {
     p->weights[i] = tensor(p->weight[i], 2, p->weight_shape[i]);
     p->biases[i] = tensor(p->bias[i], 1, p->bias_shape[i]);
   }
-  p->fold = (pegen_fold){.struct_size = sizeof p->fold, .rule = PEGEN_SKEW_DIFFERENCE, .head_dim = DIM, .generators = &p->raw_tensor,
-                         .frequencies = &p->lambda_tensor, .q_weight = &p->weights[0], .k_weight = &p->weights[1],
-                         .q_bias = &p->biases[0], .k_bias = &p->biases[1]};
+  p->fold = (pegen_fold){.struct_size = sizeof p->fold,
+                         .rule = PEGEN_SKEW_DIFFERENCE,
+                         .head_dim = DIM,
+                         .generators = &p->raw_tensor,
+                         .frequencies = &p->lambda_tensor,
+                         .q_weight = &p->weights[0],
+                         .k_weight = &p->weights[1],
+                         .q_bias = &p->biases[0],
+                         .k_bias = &p->biases[1]};
 }
 
 /* Refused with this error, and nothing was written. */
@@ -302,7 +321,8 @@ static void blocks_stand_alone(void **unused) {
       else if (channel >= BLOCKS * SIZE) assert_true(p.weight[0][at] == before[at]);
       else assert_true(p.weight[0][at] == clean.weight[0][at]);
     }
-  for (int i = 0; i < HEADS * BLOCKS * SIZE / 2; i++) assert_true(isnan(p.lambda[i]) == (i / (SIZE / 2) == BAD_HEAD * BLOCKS + BAD_BLOCK));
+  for (int i = 0; i < HEADS * BLOCKS * SIZE / 2; i++)
+    assert_true(isnan(p.lambda[i]) == (i / (SIZE / 2) == BAD_HEAD * BLOCKS + BAD_BLOCK));
 }
 
 /* Matrices that all heads share fold any number of heads, and q and k may differ in theirs. */
@@ -329,6 +349,7 @@ int main(void) {
     tests[i] = (struct CMUnitTest){ENCODINGS[i].name, scores_are_kept, NULL, NULL, (void *)&ENCODINGS[i]};
   tests[COUNT] = (struct CMUnitTest){"wrong calls are refused", wrong_calls_are_refused, NULL, NULL, NULL};
   tests[COUNT + 1] = (struct CMUnitTest){"blocks stand alone", blocks_stand_alone, NULL, NULL, NULL};
-  tests[COUNT + 2] = (struct CMUnitTest){"shared matrices serve all heads", shared_matrices_serve_all_heads, NULL, NULL, NULL};
+  tests[COUNT + 2] =
+      (struct CMUnitTest){"shared matrices serve all heads", shared_matrices_serve_all_heads, NULL, NULL, NULL};
   return _cmocka_run_group_tests("fold", tests, COUNT + 3, NULL, NULL);
 }

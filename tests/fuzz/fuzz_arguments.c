@@ -1,12 +1,13 @@
 /* fuzz_arguments: any arguments for a kernel's entries.
  *
- * In: bytes that are read as a sound call of encode, attention, prepare or the GPU's launcher and a few edits of it: shapes,
- * strides, types, pointers, overlaps, part of parts. All tensors lie in one small world whose other bytes are poisoned for the
- * address sanitizer while the kernel runs. The kernels are hand-written twins and some emitted ones, all behind the real
- * driver. What must hold:
+ * In: bytes that are read as a sound call of encode, attention, prepare or the GPU's launcher and a few edits of it:
+ * shapes, strides, types, pointers, overlaps, part of parts. All tensors lie in one small world whose other bytes are
+ * poisoned for the address sanitizer while the kernel runs. The kernels are hand-written twins and some emitted ones,
+ * all behind the real driver. What must hold:
  *
  *   - an entry answers what the driver's check answers, and a refusal writes nothing;
- *   - no accepted tensor leaves the address space; no element of an output is also another element, or another tensor's,
+ *   - no accepted tensor leaves the address space; no element of an output is also another element, or another
+ *   tensor's,
  *     but its own input's by the same index;
  *   - an accepted call writes its outputs and nothing else, and they are those of contiguous copies in one part;
  *   - a launch names every row of an accepted call once, at its tensors' addresses and as the entry's access demands;
@@ -22,7 +23,9 @@
 static bool has_later(const pegen_args *args) { return args->struct_size > PEGEN_ARGS_FIRST_SIZE; }
 
 /* encode by a table: then nobody reads positions and operands. */
-static bool is_tabled(const fuzz_call *c) { return c->entry == FUZZ_ENCODE && c->kernel->prepare && has_later(c->given) && c->given->table; }
+static bool is_tabled(const fuzz_call *c) {
+  return c->entry == FUZZ_ENCODE && c->kernel->prepare && has_later(c->given) && c->given->table;
+}
 
 /* ---- what a call reads and writes ---- */
 
@@ -67,7 +70,8 @@ static void find_roles(const fuzz_call *c, roles *r) {
   if (rows && args->k) writes(r, args->k, args->k_out);
   if (c->entry != FUZZ_PREPARE) return;
   r->table_bytes = (int64_t)c->kernel->table_bytes(args);
-  r->table = (DLTensor){.data = args->table, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {kDLUInt, 8, 1}, .shape = &r->table_bytes};
+  r->table = (DLTensor){
+      .data = args->table, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {kDLUInt, 8, 1}, .shape = &r->table_bytes};
   writes(r, NULL, &r->table);
 }
 
@@ -104,8 +108,8 @@ typedef struct copies {
 
 static const DLTensor *copied(copies *c, const DLTensor *t) { return t ? c->copy[c->count++] = world_copy(t) : NULL; }
 
-/* Runs the call on copies before the world changes. What it does not look at is left out, and so is a sound table, which
- * says what positions and operands say. */
+/* Runs the call on copies before the world changes. What it does not look at is left out, and so is a sound table,
+ * which says what positions and operands say. */
 static void run_copies(const fuzz_call *call, const roles *r, copies *c) {
   const pegen_args *args = call->given;
   pegen_args apart = *args;
@@ -152,14 +156,16 @@ static void run_accepted(const fuzz_call *call, const roles *r) {
 }
 
 static void expect_answer(const fuzz_call *c, int answer, int expected) {
-  if (answer != expected) fprintf(stderr, "%s, entry %d: answered %d, expected %d\n", c->kernel->name, c->entry, answer, expected);
+  if (answer != expected)
+    fprintf(stderr, "%s, entry %d: answered %d, expected %d\n", c->kernel->name, c->entry, answer, expected);
   EXPECT(answer == expected);
 }
 
 /* The driver's view of the kernel, as far as its checks look. */
 static int check(const fuzz_call *c) {
   static int32_t chosen;
-  const pegen_driver driver = {.kernel = c->kernel, .per_head = c->of.per_head, .chosen = &chosen, .form = c->of.attention};
+  const pegen_driver driver = {
+      .kernel = c->kernel, .per_head = c->of.per_head, .chosen = &chosen, .form = c->of.attention};
   pegen_call call;
   pegen_attention_call attention;
   if (c->entry == FUZZ_ATTENTION) return pegen_check_attention(&driver, c->given, c->part, c->parts, &attention);
@@ -201,14 +207,17 @@ typedef struct launched {
 } launched;
 
 /* Rows of one tensor pair of a step: batches, heads and tokens from its addresses. */
-static void expect_rows(launched *l, const pegen_launch_step *step, const int64_t *p, const DLTensor *rows, int64_t batches) {
+static void expect_rows(launched *l, const pegen_launch_step *step, const int64_t *p, const DLTensor *rows,
+                        int64_t batches) {
   const int64_t *all = step->parameter, align = step->entry->access - 1;
   size_t bytes = (size_t)l->call->kernel->head_dim * (rows->dtype.bits / 8);
   for (int64_t b = 0; b < batches; b++)
     for (int64_t h = 0; h < p[PEGEN_PTX_TENSOR_HEADS]; h++)
       for (int64_t t = 0; t < all[PEGEN_PTX_TOKENS]; t++, l->rows++) {
-        int64_t in = p[PEGEN_PTX_TENSOR_IN] + b * p[PEGEN_PTX_TENSOR_IN_BATCH] + h * p[PEGEN_PTX_TENSOR_IN_HEAD] + t * p[PEGEN_PTX_TENSOR_IN_TOKEN];
-        int64_t out = p[PEGEN_PTX_TENSOR_OUT] + b * p[PEGEN_PTX_TENSOR_OUT_BATCH] + h * p[PEGEN_PTX_TENSOR_OUT_HEAD] + t * p[PEGEN_PTX_TENSOR_OUT_TOKEN];
+        int64_t in = p[PEGEN_PTX_TENSOR_IN] + b * p[PEGEN_PTX_TENSOR_IN_BATCH] + h * p[PEGEN_PTX_TENSOR_IN_HEAD] +
+                     t * p[PEGEN_PTX_TENSOR_IN_TOKEN];
+        int64_t out = p[PEGEN_PTX_TENSOR_OUT] + b * p[PEGEN_PTX_TENSOR_OUT_BATCH] + h * p[PEGEN_PTX_TENSOR_OUT_HEAD] +
+                      t * p[PEGEN_PTX_TENSOR_OUT_TOKEN];
         EXPECT(((in | out) & align) == 0);
         EXPECT(world_owned((void *)(uintptr_t)in, bytes, false) && world_owned((void *)(uintptr_t)out, bytes, true));
       }

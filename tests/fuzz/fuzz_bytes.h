@@ -20,9 +20,9 @@ static inline unsigned below(reader *r, unsigned bound) { return byte(r) % bound
 
 /* Numbers on which checks turn, small ones, and any. */
 static inline int64_t number(reader *r) {
-  static const int64_t telling[] = {0,         1,         -1,        INT64_MAX,           INT64_MIN,    INT32_MAX,
-                                    INT32_MIN, 1LL << 32, 1LL << 56, (1LL << 56) + 1,     -(1LL << 56), 1LL << 62,
-                                    16,        64,        63,        INT64_MAX / 4,       INT64_MIN / 2, 96 * 1024};
+  static const int64_t telling[] = {0,         1,         -1,        INT64_MAX,       INT64_MIN,     INT32_MAX,
+                                    INT32_MIN, 1LL << 32, 1LL << 56, (1LL << 56) + 1, -(1LL << 56),  1LL << 62,
+                                    16,        64,        63,        INT64_MAX / 4,   INT64_MIN / 2, 96 * 1024};
   unsigned kind = byte(r);
   if (kind < 64) return telling[kind % (sizeof telling / sizeof *telling)];
   if (kind < 240) return (int64_t)byte(r) - 64;

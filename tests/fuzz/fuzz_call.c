@@ -25,13 +25,14 @@ static void describe(fuzz_tensor *t, int rank, const int64_t *shape, DLDataType 
   t->shape = malloc(bytes);
   t->strides = malloc(bytes);
   memcpy(t->shape, shape, bytes);
-  t->dl = (DLTensor){.data = world, .device = {kDLCPU, 0}, .ndim = rank, .dtype = type, .shape = t->shape, .strides = t->strides};
+  t->dl = (DLTensor){
+      .data = world, .device = {kDLCPU, 0}, .ndim = rank, .dtype = type, .shape = t->shape, .strides = t->strides};
 }
 
 enum { RED_ZONE = 16 }; /* bytes between tensors */
 
-/* Strides for the dimensions in the order of their places in memory, outermost first, with gaps; the tensor takes the next
- * free bytes of the world. */
+/* Strides for the dimensions in the order of their places in memory, outermost first, with gaps; the tensor takes the
+ * next free bytes of the world. */
 static void place(reader *r, fuzz_tensor *t, const int *order, layout *l) {
   int64_t element = t->dl.dtype.bits / 8, count = 1;
   for (int i = t->dl.ndim - 1; i >= 0; i--) {
@@ -192,7 +193,8 @@ static void read_sound(reader *r, fuzz_call *c, layout *l) {
   read_sizes(r, c, l, &grid, &own_positions);
   l->type = row_type(r, kernel);
   place_tensors(r, c, l);
-  c->args = (pegen_args){.struct_size = (byte(r) & 1) && !kernel->n_inputs ? PEGEN_ARGS_FIRST_SIZE : sizeof(pegen_args), .n_operands = kernel->n_operands};
+  c->args = (pegen_args){.struct_size = (byte(r) & 1) && !kernel->n_inputs ? PEGEN_ARGS_FIRST_SIZE : sizeof(pegen_args),
+                         .n_operands = kernel->n_operands};
   c->args.operands = kernel->n_operands ? c->operands : NULL;
   c->args.n_inputs = kernel->n_inputs;
   c->args.inputs = kernel->n_inputs ? c->inputs : NULL;

@@ -12,12 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define EXPECT(condition)                                                                       \
-  do {                                                                                          \
-    if (!(condition)) {                                                                         \
-      fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition);            \
-      abort();                                                                                  \
-    }                                                                                           \
+#define EXPECT(condition) \
+  do { \
+    if (!(condition)) { \
+      fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition); \
+      abort(); \
+    } \
   } while (0)
 
 enum { WORLD = 96 * 1024, FUZZ_RANK = 6, FUZZ_OPERANDS = 4, FUZZ_INPUTS = 2 };
@@ -31,8 +31,17 @@ typedef struct fuzz_tensor {
 } fuzz_tensor;
 
 enum {
-  FUZZ_Q, FUZZ_K, FUZZ_Q_OUT, FUZZ_K_OUT, FUZZ_POSITIONS, FUZZ_K_POSITIONS, FUZZ_OPERAND,
-  FUZZ_V = FUZZ_OPERAND + FUZZ_OPERANDS, FUZZ_OUT, FUZZ_INPUT, FUZZ_TENSORS = FUZZ_INPUT + FUZZ_INPUTS
+  FUZZ_Q,
+  FUZZ_K,
+  FUZZ_Q_OUT,
+  FUZZ_K_OUT,
+  FUZZ_POSITIONS,
+  FUZZ_K_POSITIONS,
+  FUZZ_OPERAND,
+  FUZZ_V = FUZZ_OPERAND + FUZZ_OPERANDS,
+  FUZZ_OUT,
+  FUZZ_INPUT,
+  FUZZ_TENSORS = FUZZ_INPUT + FUZZ_INPUTS
 };
 
 /* What is called: an entry of the kernel, or pegen_launch_plan for its PTX. */

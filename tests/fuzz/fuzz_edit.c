@@ -29,7 +29,8 @@ static void edit_tensor(reader *r, fuzz_call *c, fuzz_tensor *t) {
   switch (below(r, 12)) {
   case 0: {
     static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, -1, INT32_MAX, INT32_MIN};
-    int32_t wanted = ranks[below(r, 10)], kept = wanted > FUZZ_RANK ? FUZZ_RANK : wanted, old = rank > FUZZ_RANK || rank < 0 ? 0 : rank;
+    int32_t wanted = ranks[below(r, 10)], kept = wanted > FUZZ_RANK ? FUZZ_RANK : wanted,
+            old = rank > FUZZ_RANK || rank < 0 ? 0 : rank;
     if (t->shape) resize(&t->shape, old, kept);
     if (t->strides) resize(&t->strides, old, kept);
     t->dl.ndim = wanted;
@@ -44,7 +45,10 @@ static void edit_tensor(reader *r, fuzz_call *c, fuzz_tensor *t) {
   case 3: t->dl.data = world + (size_t)(number(r) & 0xffff); break; /* anywhere, other tensors' places too */
   case 4: t->dl.data = byte(r) & 1 ? NULL : (char *)(uintptr_t)number(r); break;
   case 5: t->dl.byte_offset = (uint64_t)number(r); break;
-  case 6: t->dl.dtype = (DLDataType){(uint8_t)below(r, 8), (uint8_t)(8u << below(r, 5)), (uint16_t)(byte(r) % 16 ? 1 : byte(r))}; break;
+  case 6:
+    t->dl.dtype =
+        (DLDataType){(uint8_t)below(r, 8), (uint8_t)(8u << below(r, 5)), (uint16_t)(byte(r) % 16 ? 1 : byte(r))};
+    break;
   case 7: t->dl.device.device_type = (DLDeviceType)below(r, 15); break;
   case 8: /* contiguous, and said so by nothing */
     free(t->strides);

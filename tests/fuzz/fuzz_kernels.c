@@ -6,7 +6,8 @@
 #include <pegen/kernels.h>
 
 /* Emitted for this test, see CMakeLists.txt. */
-extern const pegen_kernel fuzz_dense_kernel, fuzz_columns_kernel, fuzz_slopes_kernel, fuzz_numbers_kernel, fuzz_pairs_kernel;
+extern const pegen_kernel fuzz_dense_kernel, fuzz_columns_kernel, fuzz_slopes_kernel, fuzz_numbers_kernel,
+    fuzz_pairs_kernel;
 
 static fuzz_kernel stock(const char *name) {
   const pegen_kernel *kernel = pegen_kernels_find(name);
@@ -15,7 +16,8 @@ static fuzz_kernel stock(const char *name) {
 }
 
 fuzz_kernel fuzz_kernel_at(unsigned index) {
-  static const pegen_attention slopes = {.value_dim = 5, .placed = 1}, numbers = {.value_dim = 8, .placed = 1, .indexed = 1},
+  static const pegen_attention slopes = {.value_dim = 5, .placed = 1},
+                               numbers = {.value_dim = 8, .placed = 1, .indexed = 1},
                                pairs = {.value_dim = 7, .placed = 1, .by_rows = 1};
   static const fuzz_kernel own[] = {
       {&twin_plain_kernel, PEGEN_PER_HEAD_NONE, NULL},

@@ -62,7 +62,8 @@ static void expect_bounds(const spec *s) {
     taken[s->channel[i]] = 1;
   }
   for (int i = 0; i < s->n_operands; i++) EXPECT(s->operand[i].rank >= 0 && s->operand[i].rank <= SPEC_MAX_RANK);
-  EXPECT(s->name && *s->name && strspn(s->name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == strlen(s->name));
+  EXPECT(s->name && *s->name &&
+         strspn(s->name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == strlen(s->name));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -74,7 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   else {
     expect_bounds(s);
     const spec *again = load(b, path);
-    EXPECT(again && !strcmp(again->name, s->name) && again->n_blocks == s->n_blocks && again->n_operands == s->n_operands);
+    EXPECT(again && !strcmp(again->name, s->name) && again->n_blocks == s->n_blocks &&
+           again->n_operands == s->n_operands);
   }
   arena_destroy(a);
   arena_destroy(b);

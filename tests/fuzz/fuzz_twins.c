@@ -1,8 +1,8 @@
 /* fuzz_twins: kernels by hand behind the drivers of attention and of columns, so that the address sanitizer sees each
  * access that the driver's view of a call leads to; tests/interface/twin.c has those of rotors.
  *
- * attend: softmax of q k^T less slope * |displacement| plus a number read by the displacement, one query after the other.
- * widen: two columns of q, from its inputs and its head's rate, and two of k, from its position.
+ * attend: softmax of q k^T less slope * |displacement| plus a number read by the displacement, one query after the
+ * other. widen: two columns of q, from its inputs and its head's rate, and two of k, from its position.
  */
 #include "fuzz_twins.h"
 
@@ -19,7 +19,9 @@ static const int64_t grid_sizes[] = {2, 3};
 static const char *const axis_names[] = {"h", "w"};
 enum { AXES = 2, HEADS = 2, DTYPES = PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16 };
 
-#define TITLE(title) .struct_size = sizeof(pegen_kernel), .abi_version = PEGEN_ABI_VERSION, .name = title, .doc = "a hand-written twin", .digest = "", .options = "", .targets = "native", .dtypes = DTYPES, .n_axes = AXES, .axes = axis_names
+#define TITLE(title) \
+  .struct_size = sizeof(pegen_kernel), .abi_version = PEGEN_ABI_VERSION, .name = title, .doc = "a hand-written twin", \
+  .digest = "", .options = "", .targets = "native", .dtypes = DTYPES, .n_axes = AXES, .axes = axis_names
 
 /* ---- attention ---- */
 
@@ -52,7 +54,8 @@ static void attend(const pegen_attention_tile *t, const twin_number *type, bool 
       sum += weight;
       for (int d = 0; d < VALUE_DIM; d++) out[d] += weight * type->load(t->v + key * t->v_token + d * type->bytes);
     }
-    for (int d = 0; d < VALUE_DIM; d++) type->store(t->out + t->tokens[lane] * t->out_token + d * type->bytes, sum > 0 ? (float)(out[d] / sum) : 0);
+    for (int d = 0; d < VALUE_DIM; d++)
+      type->store(t->out + t->tokens[lane] * t->out_token + d * type->bytes, sum > 0 ? (float)(out[d] / sum) : 0);
   }
 }
 
@@ -80,19 +83,49 @@ static const pegen_operand learned_operands[] = {{"slope", "", "1", "", 1, slope
                                                  {"numbers", "", "1", "", 1, numbers_shape, numbers_dimension}};
 static const int32_t slope_offsets[] = {0, 1};
 static const pegen_leaf slope_leaf[] = {{0, HEADS, slope_offsets, NULL}};
-static const pegen_attention_code learned_code[] = {{.lanes = LANES, .vectors = VECTORS, .attend = {learned_f32, learned_bf16}, .look = {look_f32, look_bf16}}};
-static const pegen_attention_code rows_code[] = {{.lanes = LANES, .vectors = VECTORS, .attend = {rows_f32, rows_bf16}, .look = {look_f32, look_bf16}}};
-const pegen_attention fuzz_learned_form = {.value_dim = VALUE_DIM, .placed = 1, .hides = 1, .n_blocks = 1, .lanes = 1, .n_leaves = 1, .leaves = slope_leaf, .indexed = 2, .targets = learned_code};
-const pegen_attention fuzz_rows_form = {.value_dim = VALUE_DIM, .placed = 1, .by_rows = 1, .n_blocks = 1, .lanes = 1, .targets = rows_code};
+static const pegen_attention_code learned_code[] = {
+    {.lanes = LANES, .vectors = VECTORS, .attend = {learned_f32, learned_bf16}, .look = {look_f32, look_bf16}}};
+static const pegen_attention_code rows_code[] = {
+    {.lanes = LANES, .vectors = VECTORS, .attend = {rows_f32, rows_bf16}, .look = {look_f32, look_bf16}}};
+const pegen_attention fuzz_learned_form = {.value_dim = VALUE_DIM,
+                                           .placed = 1,
+                                           .hides = 1,
+                                           .n_blocks = 1,
+                                           .lanes = 1,
+                                           .n_leaves = 1,
+                                           .leaves = slope_leaf,
+                                           .indexed = 2,
+                                           .targets = learned_code};
+const pegen_attention fuzz_rows_form = {
+    .value_dim = VALUE_DIM, .placed = 1, .by_rows = 1, .n_blocks = 1, .lanes = 1, .targets = rows_code};
 
 static int32_t learned_chosen, rows_chosen;
-static const pegen_driver learned_driver = {.kernel = &fuzz_learned_kernel, .per_head = PEGEN_PER_HEAD_ALL, .n_targets = 1, .levels = level, .chosen = &learned_chosen, .form = &fuzz_learned_form};
-static const pegen_driver rows_driver = {.kernel = &fuzz_rows_kernel, .n_targets = 1, .levels = level, .chosen = &rows_chosen, .form = &fuzz_rows_form};
-static int learned_attention(const pegen_args *args, int part, int parts) { return pegen_driver_attention(&learned_driver, args, part, parts); }
-static int rows_attention(const pegen_args *args, int part, int parts) { return pegen_driver_attention(&rows_driver, args, part, parts); }
-const pegen_kernel fuzz_learned_kernel = {TITLE("twin_learned_attention"), .head_dim = HEAD_DIM, .out_dim = HEAD_DIM, .heads = HEADS, .skip_tokens = 1, .grid = grid_sizes,
-                                          .n_operands = 2, .operands = learned_operands, .attention = learned_attention};
-const pegen_kernel fuzz_rows_kernel = {TITLE("twin_rows_attention"), .head_dim = HEAD_DIM, .out_dim = HEAD_DIM, .skip_tokens = 2, .grid = grid_sizes, .attention = rows_attention};
+static const pegen_driver learned_driver = {.kernel = &fuzz_learned_kernel,
+                                            .per_head = PEGEN_PER_HEAD_ALL,
+                                            .n_targets = 1,
+                                            .levels = level,
+                                            .chosen = &learned_chosen,
+                                            .form = &fuzz_learned_form};
+static const pegen_driver rows_driver = {
+    .kernel = &fuzz_rows_kernel, .n_targets = 1, .levels = level, .chosen = &rows_chosen, .form = &fuzz_rows_form};
+static int learned_attention(const pegen_args *args, int part, int parts) {
+  return pegen_driver_attention(&learned_driver, args, part, parts);
+}
+static int rows_attention(const pegen_args *args, int part, int parts) {
+  return pegen_driver_attention(&rows_driver, args, part, parts);
+}
+const pegen_kernel fuzz_learned_kernel = {TITLE("twin_learned_attention"),
+                                          .head_dim = HEAD_DIM,
+                                          .out_dim = HEAD_DIM,
+                                          .heads = HEADS,
+                                          .skip_tokens = 1,
+                                          .grid = grid_sizes,
+                                          .n_operands = 2,
+                                          .operands = learned_operands,
+                                          .attention = learned_attention};
+const pegen_kernel fuzz_rows_kernel = {TITLE("twin_rows_attention"), .head_dim = HEAD_DIM,
+                                       .out_dim = HEAD_DIM,          .skip_tokens = 2,
+                                       .grid = grid_sizes,           .attention = rows_attention};
 
 /* ---- columns ---- */
 
@@ -104,7 +137,8 @@ static const char *row_of(const pegen_input_rows *rows, int64_t batch, int64_t h
   return rows->data + batch * rows->batch + head * rows->head + token * rows->token;
 }
 
-static void query_columns(const pegen_widen_loop *w, const twin_number *type, int64_t batch, int64_t head, int64_t token, float *columns) {
+static void query_columns(const pegen_widen_loop *w, const twin_number *type, int64_t batch, int64_t head,
+                          int64_t token, float *columns) {
   const double *rate = (const double *)(w->loop.prepared + head * w->loop.prepared_stride);
   const char *values = row_of(&w->input[0], batch, head, token);
   columns[0] = type->load(row_of(&w->input[1], batch, head, token));
@@ -118,7 +152,8 @@ static void key_columns(const pegen_loop *loop, int64_t token, float *columns) {
   for (int axis = 0; axis < COLUMNS; axis++) columns[axis] = (float)at[axis];
 }
 
-static void widen_row(const pegen_rows *rows, const twin_number *type, int64_t batch, int64_t head, int64_t token, const float *columns) {
+static void widen_row(const pegen_rows *rows, const twin_number *type, int64_t batch, int64_t head, int64_t token,
+                      const float *columns) {
   const char *in = rows->in + batch * rows->in_batch + head * rows->in_head + token * rows->in_token;
   char *out = rows->out + batch * rows->out_batch + head * rows->out_head + token * rows->out_token;
   for (int d = 0; d < HEAD_DIM; d++) type->store(out + d * type->bytes, type->load(in + d * type->bytes));
@@ -135,7 +170,8 @@ static void widen(const pegen_widen_loop *w, const twin_number *type, const twin
         widen_row(&loop->rows[0], type, batch, head, token, columns);
       }
       if (loop->rows[1].heads) key_columns(loop, token, columns);
-      for (int64_t head = 0; head < loop->rows[1].heads; head++) widen_row(&loop->rows[1], type, batch, head, token, columns);
+      for (int64_t head = 0; head < loop->rows[1].heads; head++)
+        widen_row(&loop->rows[1], type, batch, head, token, columns);
     }
 }
 
@@ -145,11 +181,23 @@ static void widen_bf16_wide(const pegen_widen_loop *w) { widen(w, &twin_bf16, &t
 
 static const pegen_operand rate[] = {{"rate", "", "1", "", 1, slope_shape, slope_dimension}};
 static const pegen_input inputs[] = {{"a", "", "1", INPUT}, {"b", "", "1", 0}};
-static const pegen_widen_code widen_code[] = {{prepare_rate, {{{widen_f32, NULL}, {NULL, NULL}}, {{widen_bf16, NULL}, {widen_bf16_wide, NULL}}, {{NULL, NULL}, {NULL, NULL}}}}};
-static const pegen_widen widen_form = {.n_blocks = 1, .lanes = 1, .n_leaves = 1, .leaves = slope_leaf, .prepared_bytes = 64, .targets = widen_code};
+static const pegen_widen_code widen_code[] = {
+    {prepare_rate,
+     {{{widen_f32, NULL}, {NULL, NULL}}, {{widen_bf16, NULL}, {widen_bf16_wide, NULL}}, {{NULL, NULL}, {NULL, NULL}}}}};
+static const pegen_widen widen_form = {
+    .n_blocks = 1, .lanes = 1, .n_leaves = 1, .leaves = slope_leaf, .prepared_bytes = 64, .targets = widen_code};
 static int32_t widen_chosen;
-static const pegen_driver widen_driver = {.kernel = &fuzz_widen_twin_kernel, .per_head = PEGEN_PER_HEAD_QUERIES, .n_targets = 1, .levels = level, .chosen = &widen_chosen, .form = &widen_form};
-static int widen_encode(const pegen_args *args, int part, int parts) { return pegen_driver_widen(&widen_driver, args, part, parts); }
+static const pegen_driver widen_driver = {.kernel = &fuzz_widen_twin_kernel,
+                                          .per_head = PEGEN_PER_HEAD_QUERIES,
+                                          .n_targets = 1,
+                                          .levels = level,
+                                          .chosen = &widen_chosen,
+                                          .form = &widen_form};
+static int widen_encode(const pegen_args *args, int part, int parts) {
+  return pegen_driver_widen(&widen_driver, args, part, parts);
+}
 static const char *const column_names[] = {"b", "a"};
-const pegen_kernel fuzz_widen_twin_kernel = {TITLE("twin_widen"), .head_dim = HEAD_DIM, .out_dim = WIDE_DIM, .heads = HEADS, .n_operands = 1, .operands = rate, .encode = widen_encode,
-                                             .n_inputs = 2, .inputs = inputs, .n_columns = COLUMNS, .columns = column_names};
+const pegen_kernel fuzz_widen_twin_kernel = {TITLE("twin_widen"),    .head_dim = HEAD_DIM,   .out_dim = WIDE_DIM,
+                                             .heads = HEADS,         .n_operands = 1,        .operands = rate,
+                                             .encode = widen_encode, .n_inputs = 2,          .inputs = inputs,
+                                             .n_columns = COLUMNS,   .columns = column_names};

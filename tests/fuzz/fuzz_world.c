@@ -138,7 +138,8 @@ DLTensor *world_copy(const DLTensor *t) {
   c->tensor.strides = NULL;
   c->tensor.byte_offset = 0;
   void *memory;
-  if (posix_memalign(&memory, 64, (size_t)(count * bytes) + !count)) abort(); /* never NULL, and red zones behind the last byte */
+  if (posix_memalign(&memory, 64, (size_t)(count * bytes) + !count))
+    abort(); /* never NULL, and red zones behind the last byte */
   c->tensor.data = memory;
   unsigned char *data = memory;
   for (int64_t i = 0; i < count; i++) {

@@ -1,11 +1,12 @@
-/* fuzz_world: the memory that all tensors of a fuzzed call lie in, element by element and without the driver's arithmetic:
- * whose each byte is, poison for the address sanitizer where it is nobody's, and contiguous copies. */
+/* fuzz_world: the memory that all tensors of a fuzzed call lie in, element by element and without the driver's
+ * arithmetic: whose each byte is, poison for the address sanitizer where it is nobody's, and contiguous copies. */
 #ifndef PEGEN_TESTS_FUZZ_WORLD_H
 #define PEGEN_TESTS_FUZZ_WORLD_H
 
 #include "fuzz_call.h"
 
-/* Whether the tensor's elements lie in the world, and are few enough to be walked; that they lie in the address space is expected. */
+/* Whether the tensor's elements lie in the world, and are few enough to be walked; that they lie in the address space
+ * is expected. */
 bool world_holds(const DLTensor *t);
 
 /* Makes all bytes nobody's. */

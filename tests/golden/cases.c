@@ -25,7 +25,8 @@ static const double *read_values(arena *a, const char *path, int64_t count) {
   FILE *file = fopen(path, "rb");
   if (!file) fail("cannot open", path);
   double *values = arena_array(a, double, count + 1);
-  if (fread(values, sizeof(double), (size_t)count + 1, file) != (size_t)count) fail("not as long as its shape says", path);
+  if (fread(values, sizeof(double), (size_t)count + 1, file) != (size_t)count)
+    fail("not as long as its shape says", path);
   fclose(file);
   return values;
 }
@@ -125,7 +126,8 @@ const golden_array *golden_input(const golden_case *c, const char *name) {
   return NULL;
 }
 
-spec *golden_load(arena *a, const golden_case *c, const char *specs_dir, const char *dsl_dir, const double ***operands) {
+spec *golden_load(arena *a, const golden_case *c, const char *specs_dir, const char *dsl_dir,
+                  const double ***operands) {
   const char *file = arena_printf(a, "%s/%s.lua", specs_dir, c->encoding);
   spec *s = loader_load(a, file, dsl_dir, c->n_defines, c->define);
   if (!s) return NULL;

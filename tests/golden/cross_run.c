@@ -101,7 +101,9 @@ static double value_at(const fixture *f, const char *at) {
   return value;
 }
 
-static int64_t elements(const fixture *f) { return f->sizes.batch * f->sizes.heads * f->sizes.tokens * f->sizes.channels; }
+static int64_t elements(const fixture *f) {
+  return f->sizes.batch * f->sizes.heads * f->sizes.tokens * f->sizes.channels;
+}
 
 /* Heads and tokens exchanged: from [B,H,N,D] memory to [B,N,H,D], or back. */
 static void exchange(const fixture *f, char *to, const char *from, int back) {
@@ -178,15 +180,17 @@ static void check_expected(const fixture *f, const stream *s) {
     double got = value_at(f, s->output + (size_t)i * f->bytes);
     if (fabs(got - s->expected[i]) <= s->tolerance[i]) continue; /* false for NaN */
     char text[128];
-    snprintf(text, sizeof text, " %lld: got %.9g, expected %.9g within %.3g", (long long)i, got, s->expected[i], s->tolerance[i]);
+    snprintf(text, sizeof text, " %lld: got %.9g, expected %.9g within %.3g", (long long)i, got, s->expected[i],
+             s->tolerance[i]);
     complain(f, s == f->streams ? "q element" : "k element", text);
   }
 }
 
 static void check_type(fixture *f) {
   static const call first = {"q and k", 3, 0, 1, 0};
-  static const call others[] = {{"q alone", 1, 0, 1, 0},         {"k alone", 2, 0, 1, 0},     {"in place", 3, 1, 1, 0},
-                                {"three parts", 3, 0, 3, 0},     {"[B,N,H,D]", 3, 0, 1, 1},   {"[B,N,H,D] in place", 3, 1, 2, 1},
+  static const call others[] = {{"q alone", 1, 0, 1, 0},         {"k alone", 2, 0, 1, 0},
+                                {"in place", 3, 1, 1, 0},        {"three parts", 3, 0, 3, 0},
+                                {"[B,N,H,D]", 3, 0, 1, 1},       {"[B,N,H,D] in place", 3, 1, 2, 1},
                                 {"q alone in place", 1, 1, 1, 0}};
   char *output[CROSS_STREAMS], *again[CROSS_STREAMS];
   run(f, &first, output);
@@ -197,7 +201,8 @@ static void check_type(fixture *f) {
   for (size_t c = 0; c < sizeof others / sizeof *others; c++) {
     run(f, &others[c], again);
     for (int i = 0; i < CROSS_STREAMS; i++) {
-      if (again[i] && memcmp(again[i], output[i], (size_t)elements(f) * f->bytes)) complain(f, others[c].name, ": other bits than the first call");
+      if (again[i] && memcmp(again[i], output[i], (size_t)elements(f) * f->bytes))
+        complain(f, others[c].name, ": other bits than the first call");
       free(again[i]);
     }
   }
@@ -208,7 +213,8 @@ static void check_case(const pegen_kernel *kernel) {
   fixture f = {.kernel = kernel};
   memcpy(&f.sizes, take(sizeof f.sizes), sizeof f.sizes);
   const cross_sizes *s = &f.sizes;
-  if (kernel->abi_version != PEGEN_ABI_VERSION || kernel->n_operands != s->operands || s->operands > MAX_OPERANDS || kernel->head_dim != s->channels)
+  if (kernel->abi_version != PEGEN_ABI_VERSION || kernel->n_operands != s->operands || s->operands > MAX_OPERANDS ||
+      kernel->head_dim != s->channels)
     fail("a kernel is not the one of its case");
   f.positions = take((s->position_batches ? s->position_batches : 1) * s->tokens * s->axes * 8);
   for (int i = 0; i < s->operands; i++) {

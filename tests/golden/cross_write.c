@@ -57,7 +57,8 @@ static void expect_row(oracle *o, const spec *s, number_type type, int64_t b, in
   }
 }
 
-static void write_stream(FILE *file, arena *a, const spec *s, oracle *o, const golden_case *c, number_type type, int stream) {
+static void write_stream(FILE *file, arena *a, const spec *s, oracle *o, const golden_case *c, number_type type,
+                         int stream) {
   const golden_array *x = golden_input(c, "x");
   int64_t channels = x->shape[3], rows = x->shape[1] * x->shape[2], count = x->shape[0] * rows * channels;
   int bytes = number_type_info(type)->bytes;
@@ -74,7 +75,8 @@ static void write_stream(FILE *file, arena *a, const spec *s, oracle *o, const g
       expect_row(o, s, type, b, row / x->shape[2], row % x->shape[2], in, expected + at, tolerance + at);
       for (int64_t i = 0; stream == 0 && type == NUMBER_F32 && i < channels; i++) {
         double golden = c->out.values[at + i];
-        if (!(fabs(golden - expected[at + i]) <= tolerance[at + i] + 1e-7 * fabs(golden))) fail(c->name, "the reference is not the golden output");
+        if (!(fabs(golden - expected[at + i]) <= tolerance[at + i] + 1e-7 * fabs(golden)))
+          fail(c->name, "the reference is not the golden output");
       }
     }
   put(file, input, (size_t)(count * bytes));
@@ -121,7 +123,8 @@ int main(int argc, char **argv) {
     if (!cases[i].reference_only) chosen[count++] = cases[i];
   cases = chosen;
   int64_t header[2] = {CROSS_MAGIC, count};
-  FILE *numbers = create(a, folder, "cases.bin"), *table = create(a, folder, "table.c"), *objects = create(a, folder, "objects");
+  FILE *numbers = create(a, folder, "cases.bin"), *table = create(a, folder, "table.c"),
+       *objects = create(a, folder, "objects");
   put(numbers, header, sizeof header);
   fputs("#include \"pegen/pegen.h\"\n\n", table);
   for (int i = 0; i < count; i++) {

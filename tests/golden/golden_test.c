@@ -48,7 +48,8 @@ static DLTensor *rows_of(const fixture *f, number_type type, row_order order, in
         for (int64_t c = 0; c < shape[3]; c++) {
           int64_t from = mirrored ? shape[0] - 1 - b : b;
           double sign = mirrored ? -1 : 1;
-          number_store(type, tensor_at(t, b, h, n, c), sign * values[((from * shape[1] + h) * shape[2] + n) * shape[3] + c]);
+          number_store(type, tensor_at(t, b, h, n, c),
+                       sign * values[((from * shape[1] + h) * shape[2] + n) * shape[3] + c]);
         }
   return t;
 }
@@ -69,7 +70,8 @@ static void compare_with_golden(const fixture *f, const DLTensor *out) {
     for (int64_t c = 0; c < shape[3]; c++) {
       double error = fabs(number_load(NUMBER_F32, tensor_at(out, b, h, n, c)) - expected[c]);
       if (unit[c] >= 0 && !(error <= BOUND * (double)unit[c]))
-        fail_msg("batch %d head %d token %d channel %d: error %g of %g", (int)b, (int)h, (int)n, (int)c, error, (double)unit[c]);
+        fail_msg("batch %d head %d token %d channel %d: error %g of %g", (int)b, (int)h, (int)n, (int)c, error,
+                 (double)unit[c]);
     }
   }
 }
@@ -92,10 +94,12 @@ static void check_type(const fixture *f, const pegen_kernel *kernel, number_type
     for (int in_place = 0; in_place < 2; in_place++)
       for (int with_k = 0; with_k < 2; with_k++) {
         DLTensor *from = rows_of(f, type, orders[i], 0), *k_from = rows_of(f, type, orders[i], 1);
-        DLTensor *to = in_place ? from : tensor_copy(f->memory, from), *k_to = in_place ? k_from : tensor_copy(f->memory, k_from);
+        DLTensor *to = in_place ? from : tensor_copy(f->memory, from),
+                 *k_to = in_place ? k_from : tensor_copy(f->memory, k_from);
         DLTensor *before = tensor_copy(f->memory, from);
         if (!in_place) tensor_randomize(to, &(uint64_t){1});
-        int error = trial_call(kernel, f->positions, &f->operands, from, to, with_k ? k_from : NULL, with_k ? k_to : NULL, 1);
+        int error =
+            trial_call(kernel, f->positions, &f->operands, from, to, with_k ? k_from : NULL, with_k ? k_to : NULL, 1);
         assert_int_equal(error, 0);
         assert_true(tensor_identical(to, q_out));
         assert_true(tensor_gaps_identical(to, before));
@@ -111,7 +115,8 @@ static void kernels_give_golden(void **state) {
   f.spec = golden_load(f.memory, c, SPECS_DIR, DSL_DIR, &values);
   assert_non_null(f.spec);
   const form *of = form_of(f.spec);
-  if (wanted && strncmp(wanted, "sm_", 3) == 0 && !(of->gpu && of->gpu(f.memory, of->plan(f.memory, f.spec), PEGEN_DTYPE_F32))) {
+  if (wanted && strncmp(wanted, "sm_", 3) == 0 &&
+      !(of->gpu && of->gpu(f.memory, of->plan(f.memory, f.spec), PEGEN_DTYPE_F32))) {
     print_message("             (no GPU kernel is made of it)\n");
     arena_destroy(f.memory);
     skip();
@@ -120,7 +125,8 @@ static void kernels_give_golden(void **state) {
   const golden_array *positions = golden_input(c, "positions");
   f.positions = tensor_contiguous(f.memory, NUMBER_F64, positions->rank, positions->shape, positions->values);
   f.operands = trial_rounded_operands(f.memory, f.spec, values, NUMBER_F64);
-  f.oracle = oracle_create(f.memory, f.spec, positions->rank == 3 ? f.x->shape[0] : 1, f.x->shape[2], positions->values, &f.operands);
+  f.oracle = oracle_create(f.memory, f.spec, positions->rank == 3 ? f.x->shape[0] : 1, f.x->shape[2], positions->values,
+                           &f.operands);
   const char **targets;
   int count = trial_targets(f.memory, wanted, &targets);
   assert_true(count > 0);
@@ -141,7 +147,8 @@ int main(int argc, char **argv) {
   int count = golden_read(a, GOLDEN_DIR, "cases.lua", &cases), chosen = 0;
   struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count);
   for (int i = 0; i < count; i++)
-    if (!cases[i].reference_only) tests[chosen++] = (struct CMUnitTest){cases[i].name, kernels_give_golden, NULL, NULL, (void *)&cases[i]};
+    if (!cases[i].reference_only)
+      tests[chosen++] = (struct CMUnitTest){cases[i].name, kernels_give_golden, NULL, NULL, (void *)&cases[i]};
   int failed = _cmocka_run_group_tests("golden", tests, (size_t)chosen, NULL, NULL);
   arena_destroy(a);
   return failed;

@@ -9,19 +9,19 @@
 
 typedef unsigned long long address;
 
-#define FUNCTIONS(X)                                                    \
-  X(cuInit, (unsigned flags))                                           \
-  X(cuDeviceGetCount, (int *count))                                     \
-  X(cuDeviceGet, (int *device, int ordinal))                            \
-  X(cuDeviceGetAttribute, (int *value, int attribute, int device))      \
-  X(cuDevicePrimaryCtxRetain, (void **context, int device))             \
-  X(cuDevicePrimaryCtxRelease_v2, (int device))                         \
-  X(cuCtxPushCurrent_v2, (void *context))                               \
-  X(cuCtxPopCurrent_v2, (void **context))                               \
-  X(cuCtxSynchronize, (void))                                           \
-  X(cuMemAlloc_v2, (address *memory, size_t bytes))                     \
-  X(cuMemFree_v2, (address memory))                                     \
-  X(cuMemcpyHtoD_v2, (address to, const void *from, size_t bytes))      \
+#define FUNCTIONS(X) \
+  X(cuInit, (unsigned flags)) \
+  X(cuDeviceGetCount, (int *count)) \
+  X(cuDeviceGet, (int *device, int ordinal)) \
+  X(cuDeviceGetAttribute, (int *value, int attribute, int device)) \
+  X(cuDevicePrimaryCtxRetain, (void **context, int device)) \
+  X(cuDevicePrimaryCtxRelease_v2, (int device)) \
+  X(cuCtxPushCurrent_v2, (void *context)) \
+  X(cuCtxPopCurrent_v2, (void **context)) \
+  X(cuCtxSynchronize, (void)) \
+  X(cuMemAlloc_v2, (address * memory, size_t bytes)) \
+  X(cuMemFree_v2, (address memory)) \
+  X(cuMemcpyHtoD_v2, (address to, const void *from, size_t bytes)) \
   X(cuMemcpyDtoH_v2, (void *to, address from, size_t bytes))
 
 static struct {

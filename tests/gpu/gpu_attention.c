@@ -16,14 +16,16 @@ static attention_trial make_trial(gpu_case *c, number_type type, row_order order
   const number_type *types = s->polynomial ? real : whole;
   double reach = s->polynomial ? REACH_OF_POLYNOMIALS : REACH;
   attention_trial t = {.spec = s, .causal = causal};
-  attention_sizes sizes = {BATCH, s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads : ANY_K_HEADS, TOKENS + s->skip_tokens, KEYS + s->skip_tokens};
+  attention_sizes sizes = {BATCH, s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads : ANY_K_HEADS,
+                           TOKENS + s->skip_tokens, KEYS + s->skip_tokens};
   if (s->grid[0]) {
     sizes.tokens = 1;
     for (int axis = 0; axis < s->n_axes; axis++) sizes.tokens *= s->grid[axis];
     sizes.keys = sizes.tokens += s->skip_tokens;
   }
   attention_trial_fill(c->memory, &t, &sizes, type, order, &c->random);
-  if (c->calls / 3 % 2) t.inputs = trial_random_inputs(c->memory, s, NUMBER_F32, sizes.batch, sizes.heads, sizes.tokens, &c->random);
+  if (c->calls / 3 % 2)
+    t.inputs = trial_random_inputs(c->memory, s, NUMBER_F32, sizes.batch, sizes.heads, sizes.tokens, &c->random);
   t.operands = c->operands[0]; /* float32, as those that are read at computed places must be */
   if (s->grid[0] || !c->kernel->ptx->attention->placed) return t;
   double *values;
@@ -34,13 +36,27 @@ static attention_trial make_trial(gpu_case *c, number_type type, row_order order
 
 static int call(gpu_case *c, const attention_trial *t, DLTensor *out) {
   arena *a = c->memory;
-  DLTensor *moved[] = {device_upload(a, t->q), device_upload(a, t->k), device_upload(a, t->v), device_upload(a, out),
-                       t->positions ? device_upload(a, t->positions) : NULL, t->k_positions ? device_upload(a, t->k_positions) : NULL};
+  DLTensor *moved[] = {device_upload(a, t->q),
+                       device_upload(a, t->k),
+                       device_upload(a, t->v),
+                       device_upload(a, out),
+                       t->positions ? device_upload(a, t->positions) : NULL,
+                       t->k_positions ? device_upload(a, t->k_positions) : NULL};
   const DLTensor **inputs = arena_array(a, const DLTensor *, c->spec->n_inputs + 1);
   for (int i = 0; i < c->spec->n_inputs; i++) inputs[i] = device_upload(a, t->inputs.tensors[i]);
-  pegen_args args = {.struct_size = sizeof args, .n_operands = c->kernel->n_operands, .q = moved[0], .k = moved[1], .v = moved[2], .out = moved[3],
-                     .positions = moved[4], .k_positions = moved[5], .operands = c->device_operands[0], .n_inputs = c->spec->n_inputs, .inputs = inputs,
-                     .causal = t->causal, .scale = t->scale};
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = c->kernel->n_operands,
+                     .q = moved[0],
+                     .k = moved[1],
+                     .v = moved[2],
+                     .out = moved[3],
+                     .positions = moved[4],
+                     .k_positions = moved[5],
+                     .operands = c->device_operands[0],
+                     .n_inputs = c->spec->n_inputs,
+                     .inputs = inputs,
+                     .causal = t->causal,
+                     .scale = t->scale};
   int error = gpu_launch(c, "attention", &args);
   device_download(moved[3], out);
   for (int i = 0; i < 6; i++)
@@ -51,7 +67,8 @@ static int call(gpu_case *c, const attention_trial *t, DLTensor *out) {
 
 static void one(gpu_case *c, number_type type, row_order order, bool causal) {
   attention_trial t = make_trial(c, type, order, causal);
-  DLTensor *out = attention_trial_out(c->memory, &t, order), *before = tensor_copy(c->memory, out), *host = tensor_copy(c->memory, out);
+  DLTensor *out = attention_trial_out(c->memory, &t, order), *before = tensor_copy(c->memory, out),
+           *host = tensor_copy(c->memory, out);
   c->calls++;
   if (call(c, &t, out)) {
     c->failed++;
@@ -63,8 +80,8 @@ static void one(gpu_case *c, number_type type, row_order order, bool causal) {
   bool gaps = tensor_gaps_identical(out, before);
   if (worst.spoilt || worst.error > OUTPUT_BOUND || !gaps) {
     c->failed++;
-    printf("%s order %d%s: %s%s\n", number_type_info(type)->name, (int)order, causal ? " causal" : "", trial_error_text(c->memory, &worst),
-           gaps ? "" : "; bytes between rows were written");
+    printf("%s order %d%s: %s%s\n", number_type_info(type)->name, (int)order, causal ? " causal" : "",
+           trial_error_text(c->memory, &worst), gaps ? "" : "; bytes between rows were written");
   }
   if (attention_trial_call(c->kernel, &t, host, 1) == 0) c->other_bits += !tensor_identical(host, out);
 }

@@ -9,11 +9,11 @@
 #include "device.h"
 #include "fake_cuda.h"
 #include "forms/form.h"
-#include "loader.h"
-#include "verify/oracle.h"
-#include "pegen/cuda.h"
-#include "verify/run_threads.h"
 #include "gpu/target.h"
+#include "loader.h"
+#include "pegen/cuda.h"
+#include "verify/oracle.h"
+#include "verify/run_threads.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -42,7 +42,8 @@ static const char *target_of(int chip) {
 
 DLTensor *gpu_positions(gpu_case *c, int64_t batch, int64_t tokens, number_type type, double reach, double **values) {
   bool by_batch = batch > 0;
-  int64_t axes = c->spec->n_axes, batches = by_batch ? batch : 1, count = batches * tokens * axes, shape[] = {batches, tokens, axes};
+  int64_t axes = c->spec->n_axes, batches = by_batch ? batch : 1, count = batches * tokens * axes,
+          shape[] = {batches, tokens, axes};
   *values = arena_array(c->memory, double, count);
   for (int64_t i = 0; i < count; i++) {
     double value = random_uniform(&c->random, -reach, reach);
@@ -57,12 +58,20 @@ int gpu_launch(gpu_case *c, const char *entry, const pegen_args *args) {
   return error;
 }
 
-static int call(gpu_case *c, int set, const DLTensor *positions, DLTensor *q, DLTensor *q_out, DLTensor *k, DLTensor *k_out) {
-  DLTensor *moved[] = {device_upload(c->memory, positions), device_upload(c->memory, q), device_upload(c->memory, k), NULL, NULL};
+static int call(gpu_case *c, int set, const DLTensor *positions, DLTensor *q, DLTensor *q_out, DLTensor *k,
+                DLTensor *k_out) {
+  DLTensor *moved[] = {device_upload(c->memory, positions), device_upload(c->memory, q), device_upload(c->memory, k),
+                       NULL, NULL};
   moved[3] = q_out == q ? moved[1] : device_upload(c->memory, q_out);
   moved[4] = k_out == k ? moved[2] : device_upload(c->memory, k_out);
-  pegen_args args = {.struct_size = sizeof args, .n_operands = c->kernel->n_operands, .positions = moved[0], .q = moved[1], .k = moved[2],
-                     .q_out = moved[3], .k_out = moved[4], .operands = c->device_operands[set]};
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = c->kernel->n_operands,
+                     .positions = moved[0],
+                     .q = moved[1],
+                     .k = moved[2],
+                     .q_out = moved[3],
+                     .k_out = moved[4],
+                     .operands = c->device_operands[set]};
   int error = gpu_launch(c, "encode", &args);
   device_download(moved[3], q_out);
   device_download(moved[4], k_out);
@@ -71,7 +80,8 @@ static int call(gpu_case *c, int set, const DLTensor *positions, DLTensor *q, DL
   return error;
 }
 
-static void one(gpu_case *c, number_type type, row_order order, bool in_place, bool by_batch, number_type position_type, double reach) {
+static void one(gpu_case *c, number_type type, row_order order, bool in_place, bool by_batch, number_type position_type,
+                double reach) {
   int set = c->calls % OPERAND_TYPES;
   int64_t heads = c->spec->heads > 1 ? c->spec->heads : ANY_HEADS, k_heads = c->spec->heads > 1 ? heads : ANY_K_HEADS;
   double *values;
@@ -95,8 +105,9 @@ static void one(gpu_case *c, number_type type, row_order order, bool in_place, b
   bool gaps = tensor_gaps_identical(q_out, q_before) && tensor_gaps_identical(k_out, k_before);
   if (worst.spoilt || worst.error > ROW_BOUND || !gaps) {
     c->failed++;
-    printf("%s order %d %s positions %s: %s%s\n", number_type_info(type)->name, (int)order, in_place ? "in place" : "out of place",
-           number_type_info(position_type)->name, trial_error_text(c->memory, &worst), gaps ? "" : "; bytes between rows were written");
+    printf("%s order %d %s positions %s: %s%s\n", number_type_info(type)->name, (int)order,
+           in_place ? "in place" : "out of place", number_type_info(position_type)->name,
+           trial_error_text(c->memory, &worst), gaps ? "" : "; bytes between rows were written");
   }
   if (trial_call(c->kernel, positions, &c->operands[set], q_host, q_host, k_host, k_host, 1) == 0)
     c->other_bits += !tensor_identical(q_host, q_out) || !tensor_identical(k_host, k_out);
@@ -109,7 +120,8 @@ static void all(gpu_case *c) {
     for (int order = 0; order < ROW_ORDER_COUNT; order++)
       for (int in_place = 0; in_place < 2; in_place++)
         for (int by_batch = 0; by_batch < 2; by_batch++)
-          one(c, (number_type)type, (row_order)order, in_place, by_batch, position_types[(type + order + in_place + by_batch) % 4], reach);
+          one(c, (number_type)type, (row_order)order, in_place, by_batch,
+              position_types[(type + order + in_place + by_batch) % 4], reach);
 }
 
 /* Whether its form has kernels for GPUs. */
@@ -145,20 +157,23 @@ static int run_spec(const char *name, int count, const loader_define *defines) {
   fake_cuda_state *fake = device_symbol("fake_cuda");
   if (fake) {
     fake->run = run;
-    fake->n_parameters = c.kernel->ptx->attention ? c.kernel->ptx->attention->n_parameters : c.kernel->ptx->n_parameters;
+    fake->n_parameters =
+        c.kernel->ptx->attention ? c.kernel->ptx->attention->n_parameters : c.kernel->ptx->n_parameters;
   }
   for (int set = 0; set < OPERAND_TYPES; set++) {
     static const number_type types[OPERAND_TYPES] = {NUMBER_F32, NUMBER_F64, NUMBER_F16, NUMBER_BF16};
     c.operands[set] = trial_random_operands(c.memory, c.spec, types[set], &c.random);
     c.device_operands[set] = arena_array(c.memory, const DLTensor *, c.kernel->n_operands + 1);
-    for (int i = 0; i < c.kernel->n_operands; i++) c.device_operands[set][i] = device_upload(c.memory, c.operands[set].tensors[i]);
+    for (int i = 0; i < c.kernel->n_operands; i++)
+      c.device_operands[set][i] = device_upload(c.memory, c.operands[set].tensors[i]);
   }
   if (c.spec->pairwise) gpu_attention(&c);
   else if (c.spec->polynomial) gpu_widen(&c);
   else all(&c);
   for (int set = 0; set < OPERAND_TYPES; set++)
     for (int i = 0; i < c.kernel->n_operands; i++) device_free((DLTensor *)c.device_operands[set][i]);
-  printf("%s, %s: %d of %d calls failed; %d with other bits than on the host\n", name, target, c.failed, c.calls, c.other_bits);
+  printf("%s, %s: %d of %d calls failed; %d with other bits than on the host\n", name, target, c.failed, c.calls,
+         c.other_bits);
   run_unload(threads);
   arena_destroy(c.memory);
   return c.failed != 0;

@@ -12,7 +12,8 @@ enum { BATCH = 2, ANY_HEADS = 4, ANY_K_HEADS = 2, TOKENS = 29, K_TOKENS = 37 };
 static const double *random_places(gpu_case *c, int64_t tokens) {
   const spec *s = c->spec;
   double *values = arena_array(c->memory, double, tokens * s->n_axes);
-  for (int64_t i = 0; i < tokens * s->n_axes; i++) values[i] = s->polynomial->origin[i % s->n_axes] + random_uniform(&c->random, -7, 7);
+  for (int64_t i = 0; i < tokens * s->n_axes; i++)
+    values[i] = s->polynomial->origin[i % s->n_axes] + random_uniform(&c->random, -7, 7);
   return values;
 }
 
@@ -21,13 +22,23 @@ static DLTensor *upload(gpu_case *c, const DLTensor *host) { return host ? devic
 /* which: 1 q, 2 k, 3 both. */
 static int call(gpu_case *c, const widen_trial *t, DLTensor *q_out, DLTensor *k_out, int which) {
   const spec *s = c->spec;
-  DLTensor *moved[] = {upload(c, t->q), upload(c, t->k), upload(c, q_out), upload(c, k_out), upload(c, t->positions), upload(c, t->k_positions)};
-  const DLTensor **inputs = arena_array(c->memory, const DLTensor *, s->n_inputs + 1), **operands = arena_array(c->memory, const DLTensor *, s->n_operands + 1);
+  DLTensor *moved[] = {upload(c, t->q),  upload(c, t->k),         upload(c, q_out),
+                       upload(c, k_out), upload(c, t->positions), upload(c, t->k_positions)};
+  const DLTensor **inputs = arena_array(c->memory, const DLTensor *, s->n_inputs + 1),
+                 **operands = arena_array(c->memory, const DLTensor *, s->n_operands + 1);
   for (int i = 0; i < s->n_inputs; i++) inputs[i] = upload(c, t->inputs.tensors[i]);
   for (int i = 0; i < s->n_operands; i++) operands[i] = upload(c, t->operands.tensors[i]);
-  pegen_args args = {.struct_size = sizeof args, .n_operands = s->n_operands, .operands = operands, .n_inputs = s->n_inputs, .inputs = inputs,
-                     .q = which & 1 ? moved[0] : NULL, .k = which & 2 ? moved[1] : NULL, .q_out = which & 1 ? moved[2] : NULL, .k_out = which & 2 ? moved[3] : NULL,
-                     .positions = moved[4], .k_positions = moved[5]};
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = s->n_operands,
+                     .operands = operands,
+                     .n_inputs = s->n_inputs,
+                     .inputs = inputs,
+                     .q = which & 1 ? moved[0] : NULL,
+                     .k = which & 2 ? moved[1] : NULL,
+                     .q_out = which & 1 ? moved[2] : NULL,
+                     .k_out = which & 2 ? moved[3] : NULL,
+                     .positions = moved[4],
+                     .k_positions = moved[5]};
   int error = gpu_launch(c, "encode", &args);
   if (which & 1) device_download(moved[2], q_out);
   if (which & 2) device_download(moved[3], k_out);
@@ -40,11 +51,14 @@ static int call(gpu_case *c, const widen_trial *t, DLTensor *q_out, DLTensor *k_
 
 static void one(gpu_case *c, number_type type, number_type input_type, row_order order, bool apart) {
   const spec *s = c->spec;
-  widen_shape shape = {BATCH, s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads : ANY_K_HEADS, TOKENS + s->skip_tokens, K_TOKENS + s->skip_tokens};
+  widen_shape shape = {BATCH, s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads : ANY_K_HEADS,
+                       TOKENS + s->skip_tokens, K_TOKENS + s->skip_tokens};
   if (!apart) shape.k_tokens = shape.tokens;
-  widen_trial t = widen_trial_create(c->memory, s, c->kernel, type, input_type, order, &shape, random_places(c, shape.tokens),
-                                     apart ? random_places(c, shape.k_tokens) : NULL, &c->random);
-  DLTensor *q_out = tensor_copy(c->memory, t.q_out), *k_out = tensor_copy(c->memory, t.k_out), *q_host = tensor_copy(c->memory, q_out), *k_host = tensor_copy(c->memory, k_out);
+  widen_trial t =
+      widen_trial_create(c->memory, s, c->kernel, type, input_type, order, &shape, random_places(c, shape.tokens),
+                         apart ? random_places(c, shape.k_tokens) : NULL, &c->random);
+  DLTensor *q_out = tensor_copy(c->memory, t.q_out), *k_out = tensor_copy(c->memory, t.k_out),
+           *q_host = tensor_copy(c->memory, q_out), *k_host = tensor_copy(c->memory, k_out);
   c->calls++;
   if (apart ? call(c, &t, q_out, k_out, 1) || call(c, &t, q_out, k_out, 2) : call(c, &t, q_out, k_out, 3)) {
     c->failed++;
@@ -55,14 +69,16 @@ static void one(gpu_case *c, number_type type, number_type input_type, row_order
   bool gaps = tensor_gaps_identical(q_out, t.q_out) && tensor_gaps_identical(k_out, t.k_out);
   if (worst.spoilt || worst.error > widen_trial_bound(s, type) || !gaps) {
     c->failed++;
-    printf("%s, inputs %s, order %d: %s%s\n", number_type_info(type)->name, number_type_info(input_type)->name, (int)order, trial_error_text(c->memory, &worst),
-           gaps ? "" : "; bytes between rows were written");
+    printf("%s, inputs %s, order %d: %s%s\n", number_type_info(type)->name, number_type_info(input_type)->name,
+           (int)order, trial_error_text(c->memory, &worst), gaps ? "" : "; bytes between rows were written");
   }
-  if (widen_trial_call(c->kernel, &t, q_host, k_host, 3, 1) == 0) c->other_bits += !tensor_identical(q_host, q_out) || !tensor_identical(k_host, k_out);
+  if (widen_trial_call(c->kernel, &t, q_host, k_host, 3, 1) == 0)
+    c->other_bits += !tensor_identical(q_host, q_out) || !tensor_identical(k_host, k_out);
 }
 
 void gpu_widen(gpu_case *c) {
   for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
     for (int order = 0; order < ROW_ORDER_COUNT; order++)
-      for (int apart = 0; apart < 2; apart++) one(c, (number_type)type, (type + order) % 2 ? NUMBER_F32 : (number_type)type, (row_order)order, apart);
+      for (int apart = 0; apart < 2; apart++)
+        one(c, (number_type)type, (type + order) % 2 ? NUMBER_F32 : (number_type)type, (row_order)order, apart);
 }

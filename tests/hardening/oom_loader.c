@@ -1,8 +1,8 @@
 /* oom_loader SPEC...: the loader when memory runs out.
  *
- * For every allocation n that loading a description makes: it alone fails, then it and all that follow. In a process of its own
- * each time, which must end with the description (Lua may have collected and asked again), or with a message that says
- * what was lacking; never by a signal, and, where the loader returned, with every block freed.
+ * For every allocation n that loading a description makes: it alone fails, then it and all that follow. In a process of
+ * its own each time, which must end with the description (Lua may have collected and asked again), or with a message
+ * that says what was lacking; never by a signal, and, where the loader returned, with every block freed.
  */
 #include "base/arena.h"
 #include "loader.h"
@@ -74,7 +74,8 @@ int main(int count, char **arguments) {
       for (long n = 1; n <= total && failures < 10; n++) {
         wrong = run(arguments[i], n, rest, log);
         if (!wrong) continue;
-        printf("%s: allocation %ld%s fails: %s\n%s\n", arguments[i], n, rest ? " and the rest" : "", wrong, common->message);
+        printf("%s: allocation %ld%s fails: %s\n%s\n", arguments[i], n, rest ? " and the rest" : "", wrong,
+               common->message);
         failures++;
       }
     printf("%s: %ld allocations\n", arguments[i], total);

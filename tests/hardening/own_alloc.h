@@ -1,7 +1,7 @@
 /* own_alloc: allocations of pegen's own code, counted, of which one can be made to fail.
  *
- * The archives of the build are linked once more with malloc and its like renamed to these (CMakeLists.txt), so that LLVM's and
- * libc's own allocations are not meant: they end a program that runs out of memory in ways of their own.
+ * The archives of the build are linked once more with malloc and its like renamed to these (CMakeLists.txt), so that
+ * LLVM's and libc's own allocations are not meant: they end a program that runs out of memory in ways of their own.
  */
 #ifndef PEGEN_TESTS_OWN_ALLOC_H
 #define PEGEN_TESTS_OWN_ALLOC_H

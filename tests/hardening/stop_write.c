@@ -19,7 +19,7 @@ static bool now(const char *what, int *count) {
 
 ssize_t write(int fd, const void *data, size_t size) {
   static int count;
-  ssize_t (*next)(int, const void *, size_t) = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+  ssize_t (*next)(int, const void *, size_t) = (ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
   if (fd > STDERR_FILENO && now("write", &count)) {
     if (next(fd, data, size / 2) < 0) _exit(9);
     raise(SIGKILL);

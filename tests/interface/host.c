@@ -14,9 +14,12 @@
 static const struct {
   uint8_t code, bits;
   uint32_t kernel_bit;
-} numbers[] = {[HOST_F32] = {kDLFloat, 32, PEGEN_DTYPE_F32}, [HOST_F64] = {kDLFloat, 64, 0},
-               [HOST_F16] = {kDLFloat, 16, PEGEN_DTYPE_F16}, [HOST_BF16] = {kDLBfloat, 16, PEGEN_DTYPE_BF16},
-               [HOST_I32] = {kDLInt, 32, 0},                 [HOST_I64] = {kDLInt, 64, 0}};
+} numbers[] = {[HOST_F32] = {kDLFloat, 32, PEGEN_DTYPE_F32},
+               [HOST_F64] = {kDLFloat, 64, 0},
+               [HOST_F16] = {kDLFloat, 16, PEGEN_DTYPE_F16},
+               [HOST_BF16] = {kDLBfloat, 16, PEGEN_DTYPE_BF16},
+               [HOST_I32] = {kDLInt, 32, 0},
+               [HOST_I64] = {kDLInt, 64, 0}};
 
 int host_supports(const pegen_kernel *kernel, host_number dtype) {
   return (kernel->dtypes & numbers[dtype].kernel_bit) != 0;
@@ -24,8 +27,7 @@ int host_supports(const pegen_kernel *kernel, host_number dtype) {
 
 static host_number number_of(const DLTensor *t) {
   for (int i = 0; i <= HOST_I64; i++)
-    if (numbers[i].code == t->dtype.code && numbers[i].bits == t->dtype.bits)
-      return (host_number)i;
+    if (numbers[i].code == t->dtype.code && numbers[i].bits == t->dtype.bits) return (host_number)i;
   fail_msg("no such number type");
   return HOST_F32;
 }
@@ -49,8 +51,7 @@ static void put(host_number type, unsigned char *at, double value) {
     break;
   case HOST_F16:
     half = (uint16_t)(bits >> 16 & 0x8000);
-    if (single != 0)
-      half |= (uint16_t)(((bits >> 23 & 255) - 127 + 15) << 10 | (bits >> 13 & 1023));
+    if (single != 0) half |= (uint16_t)(((bits >> 23 & 255) - 127 + 15) << 10 | (bits >> 13 & 1023));
     memcpy(at, &half, 2);
     break;
   }
@@ -96,13 +97,11 @@ static unsigned char *slab(host *h, int64_t size) {
 }
 
 void host_remember(host *h) {
-  for (int i = 0; i < h->n_slabs; i++)
-    memcpy(h->slabs[i].before, h->slabs[i].bytes, h->slabs[i].size);
+  for (int i = 0; i < h->n_slabs; i++) memcpy(h->slabs[i].before, h->slabs[i].bytes, h->slabs[i].size);
 }
 
 void host_assert_untouched(const host *h) {
-  for (int i = 0; i < h->n_slabs; i++)
-    assert_memory_equal(h->slabs[i].bytes, h->slabs[i].before, h->slabs[i].size);
+  for (int i = 0; i < h->n_slabs; i++) assert_memory_equal(h->slabs[i].bytes, h->slabs[i].before, h->slabs[i].size);
 }
 
 unsigned char *host_at(const host_tensor *t, int64_t b, int64_t i, int64_t n, int64_t d) {
@@ -114,10 +113,10 @@ double host_value(const host_tensor *t, int64_t b, int64_t i, int64_t n, int64_t
   return get(number_of(&t->dl), host_at(t, b, i, n, d));
 }
 
-#define EACH_ELEMENT(t)                                                                                                \
-  for (int64_t b = 0; b < (t)->shape[0]; b++)                                                                          \
-    for (int64_t i = 0; i < (t)->shape[1]; i++)                                                                        \
-      for (int64_t n = 0; n < (t)->shape[2]; n++)                                                                      \
+#define EACH_ELEMENT(t) \
+  for (int64_t b = 0; b < (t)->shape[0]; b++) \
+    for (int64_t i = 0; i < (t)->shape[1]; i++) \
+      for (int64_t n = 0; n < (t)->shape[2]; n++) \
         for (int64_t d = 0; d < (t)->shape[3]; d++)
 
 static void accept(const host *h, const host_tensor *t) { /* what the call wrote there is its right */
@@ -131,10 +130,8 @@ static void accept(const host *h, const host_tensor *t) { /* what the call wrote
 }
 
 void host_assert_only_outputs(const host *h) {
-  if (h->args.q_out)
-    accept(h, &h->q_out);
-  if (h->args.k_out)
-    accept(h, &h->k_out);
+  if (h->args.q_out) accept(h, &h->q_out);
+  if (h->args.k_out) accept(h, &h->k_out);
   host_assert_untouched(h);
 }
 
@@ -175,17 +172,14 @@ static void describe_rows(host *h, host_tensor *t, int64_t heads, int64_t tokens
     strides[2] = all * channels;
     strides[0] = tokens * all * channels;
   }
-  if (fused)
-    fused = (char *)fused + first_head * channels * element;
-  else
-    fused = slab(h, s->batch * (strides[0] > 0 ? strides[0] : 1) * element);
+  if (fused) fused = (char *)fused + first_head * channels * element;
+  else fused = slab(h, s->batch * (strides[0] > 0 ? strides[0] : 1) * element);
   describe(t, fused, s->dtype, 4, shape, strides);
 }
 
 static void fill_rows(const host_tensor *t, uint64_t seed) {
   EACH_ELEMENT(t)
-  put(number_of(&t->dl), host_at(t, b, i, n, d),
-      content(seed, (uint64_t)(((b * 1000 + i) * 10000 + n) * 1000 + d)));
+  put(number_of(&t->dl), host_at(t, b, i, n, d), content(seed, (uint64_t)(((b * 1000 + i) * 10000 + n) * 1000 + d)));
 }
 
 /* Coordinates are whole numbers that do not depend on the batch, so that
@@ -252,8 +246,7 @@ void host_begin(host *h, const pegen_kernel *kernel, const host_shape *shape) {
   fill_rows(&h->q, 1);
   fill_rows(&h->k, 2);
   make_positions(h, &h->positions, shape->tokens, 3);
-  if (shape->k_positions)
-    make_positions(h, &h->k_positions, shape->kv_tokens, 4);
+  if (shape->k_positions) make_positions(h, &h->k_positions, shape->kv_tokens, 4);
   make_operands(h);
   h->args.struct_size = sizeof h->args;
   h->args.q = &h->q.dl;
@@ -282,8 +275,7 @@ void host_encode(host *h, int parts) {
 }
 
 void host_assert_same(const host_tensor *x, const host_tensor *y) {
-  for (int i = 0; i < 4; i++)
-    assert_int_equal(x->shape[i], y->shape[i]);
+  for (int i = 0; i < 4; i++) assert_int_equal(x->shape[i], y->shape[i]);
   assert_int_equal(x->dl.dtype.bits, y->dl.dtype.bits);
   EACH_ELEMENT(x)
   assert_memory_equal(host_at(x, b, i, n, d), host_at(y, b, i, n, d), x->dl.dtype.bits / 8);

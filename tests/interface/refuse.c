@@ -87,8 +87,7 @@ static void operand_rank(host *h) { h->operands[0].dl.ndim--; }
 static void operand_shape_null(host *h) { h->operands[0].dl.shape = NULL; }
 static void operand_shape(host *h) { h->operands[0].shape[0]++; }
 static void operand_strides(host *h) {
-  for (int i = 0; i < h->operands[0].dl.ndim; i++)
-    h->operands[0].strides[i] *= 2;
+  for (int i = 0; i < h->operands[0].dl.ndim; i++) h->operands[0].strides[i] *= 2;
 }
 
 /* ---- 5: number types ---- */
@@ -252,8 +251,7 @@ static void each_mistake_has_its_error(void **state) {
     const mistake *m = &mistakes[i];
     host h;
     host_shape shape = host_usual(kernel);
-    if (!applies(m))
-      continue;
+    if (!applies(m)) continue;
     shape.k_positions = m->make == k_positions_tokens;
     for (int part = 0; part < 2; part++) { /* every part of the work must refuse */
       host_begin(&h, kernel, &shape);
@@ -312,8 +310,7 @@ static void strides_may_be_missing(void **state) {
   host_begin(&a, kernel, &shape);
   host_begin(&b, kernel, &shape);
   b.q.dl.strides = b.k.dl.strides = b.q_out.dl.strides = b.k_out.dl.strides = b.positions.dl.strides = NULL;
-  for (int i = 0; i < kernel->n_operands; i++)
-    b.operands[i].dl.strides = NULL;
+  for (int i = 0; i < kernel->n_operands; i++) b.operands[i].dl.strides = NULL;
   b.q.dl.device.device_type = kDLCUDAHost; /* pinned memory is host memory */
   host_encode(&a, 1);
   host_encode(&b, 1);

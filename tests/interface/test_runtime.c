@@ -28,8 +28,7 @@ static void errors_have_words(void **state) {
   assert_string_equal(pegen_error_name(PEGEN_ERROR_SHAPE_MISMATCH), "PEGEN_ERROR_SHAPE_MISMATCH");
   for (int i = -3; i < 1000; i++) {
     int known = 0;
-    for (int j = 0; j < n; j++)
-      known = known || values[j] == i;
+    for (int j = 0; j < n; j++) known = known || values[j] == i;
     if (!known) {
       assert_string_equal(pegen_strerror(i), "unknown error");
       assert_string_equal(pegen_error_name(i), "PEGEN_ERROR_UNKNOWN");
@@ -51,12 +50,10 @@ static void every_part_runs_once(void **state) {
   (void)state;
   for (int threads = -1; threads <= 64; threads++) {
     int parts = threads < 1 ? 1 : threads;
-    for (int i = 0; i < 64; i++)
-      atomic_store(&called[i], 0);
+    for (int i = 0; i < 64; i++) atomic_store(&called[i], 0);
     fail_from = 64;
     assert_int_equal(pegen_parallel(count_part, NULL, threads), 0);
-    for (int i = 0; i < 64; i++)
-      assert_int_equal(atomic_load(&called[i]), i < parts);
+    for (int i = 0; i < 64; i++) assert_int_equal(atomic_load(&called[i]), i < parts);
     fail_from = parts / 2; /* the first error in the order of parts, whoever finishes first */
     assert_int_equal(pegen_parallel(count_part, NULL, threads), 100 + parts / 2);
   }

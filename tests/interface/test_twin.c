@@ -17,8 +17,7 @@
 /* ---- the numbers ---- */
 
 static double rate_of(const host *h, int axis, int64_t head, int block) {
-  if (h->kernel->n_operands == 0)
-    return twin_rate(axis, block);
+  if (h->kernel->n_operands == 0) return twin_rate(axis, block);
   return ((const float *)h->operands[0].dl.data)[(axis * TWIN_HEADS + head) * TWIN_BLOCKS + block];
 }
 
@@ -206,7 +205,7 @@ static void float16_operands(void **state) {
   static const struct {
     uint16_t bits;
     double value;
-  } cases[] = {{0x0000, 0}, {0x8000, 0}, {0x0001, 0x1p-24}, {0x83ff, -0x3ffp-24}, {0x0400, 0x1p-14},
+  } cases[] = {{0x0000, 0}, {0x8000, 0},  {0x0001, 0x1p-24},    {0x83ff, -0x3ffp-24}, {0x0400, 0x1p-14},
                {0x3c00, 1}, {0xbc00, -1}, {0x3555, 0x1.554p-2}, {0x7bff, 65504}};
   (void)state;
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
@@ -217,10 +216,8 @@ static void float16_operands(void **state) {
     host_begin(&h, &twin_learned_kernel, &shape);
     uint16_t *rates = h.operands[0].dl.data;
     float *positions = h.positions.dl.data;
-    for (int i = 0; i < 2 * TWIN_HEADS * TWIN_BLOCKS; i++)
-      rates[i] = i < TWIN_HEADS * TWIN_BLOCKS ? cases[c].bits : 0;
-    for (int n = 0; n < 7; n++)
-      positions[2 * n] = 1;
+    for (int i = 0; i < 2 * TWIN_HEADS * TWIN_BLOCKS; i++) rates[i] = i < TWIN_HEADS * TWIN_BLOCKS ? cases[c].bits : 0;
+    for (int n = 0; n < 7; n++) positions[2 * n] = 1;
     host_remember(&h);
     host_encode(&h, 1);
     double x = host_value(&h.q, 0, 0, 0, 0), y = host_value(&h.q, 0, 0, 0, 1);
@@ -288,14 +285,11 @@ static void overlap_is_exact(void **state) {
     memset(bytes, 0, sizeof bytes);
     memset(other, 0, sizeof other);
     int shares = mark(&a, bytes) > 0;
-    if (shares)
-      assert_false(pegen_view_nests(&a)); /* the rule may refuse more, never less */
-    else
-      nested += pegen_view_nests(&a);
+    if (shares) assert_false(pegen_view_nests(&a)); /* the rule may refuse more, never less */
+    else nested += pegen_view_nests(&a);
     mark(&b, other);
     int meet = 0;
-    for (int i = 0; i < ARENA; i++)
-      meet |= bytes[i] & other[i];
+    for (int i = 0; i < ARENA; i++) meet |= bytes[i] & other[i];
     assert_int_equal(pegen_views_meet(&a, &b), meet);
     assert_int_equal(pegen_views_meet(&b, &a), meet);
     met += meet;
@@ -307,11 +301,15 @@ static void overlap_is_exact(void **state) {
 int main(void) {
   const pegen_kernel *kernels[] = {&twin_plain_kernel, &twin_grid_kernel, &twin_learned_kernel, &twin_tabled_kernel};
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(numbers_are_right),     cmocka_unit_test(batches_are_outermost),
-      cmocka_unit_test(shared_rotors_cover_batches), cmocka_unit_test(far_heads_are_walked_apart),
+      cmocka_unit_test(numbers_are_right),
+      cmocka_unit_test(batches_are_outermost),
+      cmocka_unit_test(shared_rotors_cover_batches),
+      cmocka_unit_test(far_heads_are_walked_apart),
       cmocka_unit_test(streams_apart),
-      cmocka_unit_test(large_calls_stream),    cmocka_unit_test(no_code_for_processor),
-      cmocka_unit_test(float16_operands),      cmocka_unit_test(overlap_is_exact),
+      cmocka_unit_test(large_calls_stream),
+      cmocka_unit_test(no_code_for_processor),
+      cmocka_unit_test(float16_operands),
+      cmocka_unit_test(overlap_is_exact),
   };
   int failures = cmocka_run_group_tests_name("driver", tests, NULL, NULL);
   for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)

@@ -82,8 +82,7 @@ static void turn_row(const pegen_rows *rows, const twin_number *type, int64_t ba
 static void rotor(const twin_shape *shape, const double *at, const double *rates, float *c, float *s) {
   for (int i = 0; i < TWIN_BLOCKS; i++) {
     double angle = rates ? rates[2 * 8 + i] : 0;
-    for (int a = 0; a < shape->axes; a++)
-      angle += at[a] * (rates ? rates[a * 8 + i] : twin_rate(a, i));
+    for (int a = 0; a < shape->axes; a++) angle += at[a] * (rates ? rates[a * 8 + i] : twin_rate(a, i));
     c[i] = (float)cos(angle);
     s[i] = (float)sin(angle);
   }
@@ -109,16 +108,14 @@ static void run(const pegen_loop *loop, const twin_shape *shape, const twin_numb
       read_table(loop, token, 0, c, s);
     } else {
       coordinates(shape, loop, token, at);
-      if (!loop->prepared)
-        rotor(shape, at, NULL, c, s);
+      if (!loop->prepared) rotor(shape, at, NULL, c, s);
     }
     for (int64_t head = loop->head_begin; head < loop->head_end; head++) {
       if (loop->prepared)
         rotor(shape, at, (const double *)(loop->prepared + (head - loop->head_begin) * loop->prepared_stride), c, s);
       for (int64_t batch = loop->batch_begin; batch < loop->batch_end; batch++)
         for (int r = 0; r < 2; r++)
-          if (head < loop->rows[r].heads)
-            turn_row(&loop->rows[r], type, batch, head, token, c, s);
+          if (head < loop->rows[r].heads) turn_row(&loop->rows[r], type, batch, head, token, c, s);
     }
   }
 }
@@ -128,52 +125,78 @@ static void run(const pegen_loop *loop, const twin_shape *shape, const twin_numb
 static const int64_t grid_sizes[] = {2, 3};
 static const twin_shape plain = {1, 0, NULL}, grid = {2, 1, grid_sizes}, learned = {2, 0, NULL};
 
-#define ENCODE(shape)                                                                                                  \
-  static void shape##_f32(const pegen_loop *loop) { run(loop, &shape, &twin_f32, 0); }                                      \
-  static void shape##_f32_streaming(const pegen_loop *loop) { run(loop, &shape, &twin_f32, 1); }                            \
-  static void shape##_bf16(const pegen_loop *loop) { run(loop, &shape, &twin_bf16, 0); }                                    \
+#define ENCODE(shape) \
+  static void shape##_f32(const pegen_loop *loop) { run(loop, &shape, &twin_f32, 0); } \
+  static void shape##_f32_streaming(const pegen_loop *loop) { run(loop, &shape, &twin_f32, 1); } \
+  static void shape##_bf16(const pegen_loop *loop) { run(loop, &shape, &twin_bf16, 0); } \
   static void shape##_bf16_streaming(const pegen_loop *loop) { run(loop, &shape, &twin_bf16, 1); }
 ENCODE(plain)
 ENCODE(grid)
 ENCODE(learned)
 
-#define CODE(shape)                                                                                                    \
-  {{shape##_f32, shape##_f32_streaming}, {shape##_bf16, shape##_bf16_streaming}, {NULL, NULL}}
-#define NEVER {{NULL, NULL}, {NULL, NULL}, {NULL, NULL}}
+#define CODE(shape) \
+  { \
+    {shape##_f32, shape##_f32_streaming}, {shape##_bf16, shape##_bf16_streaming}, { NULL, NULL } \
+  }
+#define NEVER \
+  { \
+    {NULL, NULL}, {NULL, NULL}, { NULL, NULL } \
+  }
 
 /* Leaf a: rate[a][head][block]; offsets [head][block]. */
 #define ROW(n) n, n + 1, n + 2, n + 3, n + 4, n + 5
 static const int32_t leaf_0[] = {ROW(0), ROW(6), ROW(12)}, leaf_1[] = {ROW(18), ROW(24), ROW(30)};
 /* The last leaf is of constants that differ from head to head. */
-#define ORIGIN(head) {TWIN_ORIGIN(head, 0), TWIN_ORIGIN(head, 1), TWIN_ORIGIN(head, 2), \
-                      TWIN_ORIGIN(head, 3), TWIN_ORIGIN(head, 4), TWIN_ORIGIN(head, 5)}
+#define ORIGIN(head) \
+  {TWIN_ORIGIN(head, 0), TWIN_ORIGIN(head, 1), TWIN_ORIGIN(head, 2), \
+   TWIN_ORIGIN(head, 3), TWIN_ORIGIN(head, 4), TWIN_ORIGIN(head, 5)}
 static const double origin[TWIN_HEADS][TWIN_BLOCKS] = {ORIGIN(0), ORIGIN(1), ORIGIN(2)};
 static const pegen_leaf leaves[] = {
     {0, TWIN_HEADS, leaf_0, NULL}, {0, TWIN_HEADS, leaf_1, NULL}, {-1, TWIN_HEADS, NULL, origin[0]}};
 
 /* The first target asks for more than any processor has, so the driver must pass it by. */
 static const int64_t levels[] = {99, PEGEN_LEVEL_BASELINE};
-#define KERNEL(title, AXES, HEADS, SKIP, GRID, N_OPERANDS, OPERANDS, N_LEAVES, LEAVES, PREPARE, BYTES)                 \
-  static const pegen_target_code title##_targets[] = {{NULL, NEVER, NULL}, {PREPARE, CODE(title), NULL}};                          \
-  static const pegen_blades title##_blades = {.n_blocks = TWIN_BLOCKS, .lanes = 8, .n_leaves = N_LEAVES,               \
-                                              .leaves = LEAVES, .prepared_bytes = BYTES, .targets = title##_targets};  \
-  static int32_t title##_chosen;                                                                                       \
-  const pegen_driver twin_##title##_driver = {                                                                         \
-      .kernel = &twin_##title##_kernel, .per_head = (HEADS) > 0, .n_targets = 2, .levels = levels,                     \
-      .chosen = &title##_chosen, .form = &title##_blades};                                                             \
-  static int title##_encode(const pegen_args *args, int part, int parts) {                                             \
-    return pegen_driver_encode(&twin_##title##_driver, args, part, parts);                                             \
-  }                                                                                                                    \
-  static size_t title##_workspace(const pegen_args *args) {                                                            \
-    return pegen_driver_workspace(&twin_##title##_driver, args);                                                       \
-  }                                                                                                                    \
-  const pegen_kernel twin_##title##_kernel = {                                                                         \
-      .struct_size = sizeof(pegen_kernel), .abi_version = PEGEN_ABI_VERSION, .name = "twin_" #title,                   \
-      .doc = "a hand-written twin of an emitted kernel", .digest = "", .options = "", .targets = "native",            \
-      .dtypes = PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, .head_dim = TWIN_HEAD_DIM, .out_dim = TWIN_HEAD_DIM,               \
-      .n_axes = AXES, .axes = axis_names, .heads = HEADS, .skip_tokens = SKIP, .grid = GRID,                           \
-      .n_operands = N_OPERANDS, .operands = OPERANDS, .encode = title##_encode, .attention = NULL,                     \
-      .workspace = title##_workspace}
+#define KERNEL(title, AXES, HEADS, SKIP, GRID, N_OPERANDS, OPERANDS, N_LEAVES, LEAVES, PREPARE, BYTES) \
+  static const pegen_target_code title##_targets[] = {{NULL, NEVER, NULL}, {PREPARE, CODE(title), NULL}}; \
+  static const pegen_blades title##_blades = {.n_blocks = TWIN_BLOCKS, \
+                                              .lanes = 8, \
+                                              .n_leaves = N_LEAVES, \
+                                              .leaves = LEAVES, \
+                                              .prepared_bytes = BYTES, \
+                                              .targets = title##_targets}; \
+  static int32_t title##_chosen; \
+  const pegen_driver twin_##title##_driver = {.kernel = &twin_##title##_kernel, \
+                                              .per_head = (HEADS) > 0, \
+                                              .n_targets = 2, \
+                                              .levels = levels, \
+                                              .chosen = &title##_chosen, \
+                                              .form = &title##_blades}; \
+  static int title##_encode(const pegen_args *args, int part, int parts) { \
+    return pegen_driver_encode(&twin_##title##_driver, args, part, parts); \
+  } \
+  static size_t title##_workspace(const pegen_args *args) { \
+    return pegen_driver_workspace(&twin_##title##_driver, args); \
+  } \
+  const pegen_kernel twin_##title##_kernel = {.struct_size = sizeof(pegen_kernel), \
+                                              .abi_version = PEGEN_ABI_VERSION, \
+                                              .name = "twin_" #title, \
+                                              .doc = "a hand-written twin of an emitted kernel", \
+                                              .digest = "", \
+                                              .options = "", \
+                                              .targets = "native", \
+                                              .dtypes = PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16, \
+                                              .head_dim = TWIN_HEAD_DIM, \
+                                              .out_dim = TWIN_HEAD_DIM, \
+                                              .n_axes = AXES, \
+                                              .axes = axis_names, \
+                                              .heads = HEADS, \
+                                              .skip_tokens = SKIP, \
+                                              .grid = GRID, \
+                                              .n_operands = N_OPERANDS, \
+                                              .operands = OPERANDS, \
+                                              .encode = title##_encode, \
+                                              .attention = NULL, \
+                                              .workspace = title##_workspace}
 
 extern const pegen_driver twin_grid_driver, twin_learned_driver;
 static const char *const axis_names[] = {"row", "column"};
@@ -201,15 +224,34 @@ static void tabled_values(const double *position, const char *prepared, char *va
 }
 
 static const pegen_target_code tabled_targets[] = {{NULL, CODE(plain), tabled_values}};
-static const pegen_blades tabled_blades = {.n_blocks = TWIN_BLOCKS, .lanes = 8, .targets = tabled_targets, .values_bytes = TABLE_ROW};
+static const pegen_blades tabled_blades = {
+    .n_blocks = TWIN_BLOCKS, .lanes = 8, .targets = tabled_targets, .values_bytes = TABLE_ROW};
 static int32_t tabled_chosen;
-static const pegen_driver tabled_driver = {.kernel = &twin_tabled_kernel, .n_targets = 1, .levels = levels + 1, .chosen = &tabled_chosen,
+static const pegen_driver tabled_driver = {.kernel = &twin_tabled_kernel,
+                                           .n_targets = 1,
+                                           .levels = levels + 1,
+                                           .chosen = &tabled_chosen,
                                            .form = &tabled_blades};
-static int tabled_encode(const pegen_args *args, int part, int parts) { return pegen_driver_encode(&tabled_driver, args, part, parts); }
-static int tabled_prepare(const pegen_args *args, int part, int parts) { return pegen_driver_prepare(&tabled_driver, args, part, parts); }
+static int tabled_encode(const pegen_args *args, int part, int parts) {
+  return pegen_driver_encode(&tabled_driver, args, part, parts);
+}
+static int tabled_prepare(const pegen_args *args, int part, int parts) {
+  return pegen_driver_prepare(&tabled_driver, args, part, parts);
+}
 static size_t tabled_bytes(const pegen_args *args) { return pegen_driver_table_bytes(&tabled_driver, args); }
-const pegen_kernel twin_tabled_kernel = {
-    .struct_size = sizeof(pegen_kernel), .abi_version = PEGEN_ABI_VERSION, .name = "twin_tabled", .doc = "a hand-written twin of an emitted kernel",
-    .digest = "0123456789abcdef0123456789abcdef", .options = "", .targets = "native", .dtypes = PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16,
-    .head_dim = TWIN_HEAD_DIM, .out_dim = TWIN_HEAD_DIM, .n_axes = 1, .axes = axis_names, .encode = tabled_encode, .workspace = plain_workspace,
-    .prepare = tabled_prepare, .table_bytes = tabled_bytes};
+const pegen_kernel twin_tabled_kernel = {.struct_size = sizeof(pegen_kernel),
+                                         .abi_version = PEGEN_ABI_VERSION,
+                                         .name = "twin_tabled",
+                                         .doc = "a hand-written twin of an emitted kernel",
+                                         .digest = "0123456789abcdef0123456789abcdef",
+                                         .options = "",
+                                         .targets = "native",
+                                         .dtypes = PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16,
+                                         .head_dim = TWIN_HEAD_DIM,
+                                         .out_dim = TWIN_HEAD_DIM,
+                                         .n_axes = 1,
+                                         .axes = axis_names,
+                                         .encode = tabled_encode,
+                                         .workspace = plain_workspace,
+                                         .prepare = tabled_prepare,
+                                         .table_bytes = tabled_bytes};

@@ -19,8 +19,7 @@ static void describes_itself(void **state) {
   assert_non_null(kernel->name);
   assert_non_null(kernel->encode);
   assert_true(kernel->head_dim > 0 && kernel->out_dim > 0 && kernel->dtypes != 0);
-  for (int a = 0; a < kernel->n_axes; a++)
-    assert_non_null(kernel->axes[a]);
+  for (int a = 0; a < kernel->n_axes; a++) assert_non_null(kernel->axes[a]);
   for (int i = 0; i < kernel->n_operands; i++) {
     assert_int_equal(pegen_find_operand(kernel, kernel->operands[i].name), i);
     assert_true(pegen_operand_size(kernel, i) > 0);
@@ -49,8 +48,7 @@ static void parts_agree(void **state) {
   for (int per_batch = 0; per_batch < 2; per_batch++) {
     host_shape usual = host_usual(kernel);
     usual.per_batch = per_batch;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-      assert_same_results(&usual, &usual, parts[i]);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_same_results(&usual, &usual, parts[i]);
     usual.layout = HOST_BNHD;
     usual.in_place = kernel->head_dim == kernel->out_dim;
     assert_same_results(&usual, &usual, 4);
@@ -62,8 +60,7 @@ static void layouts_agree(void **state) {
   (void)state;
   for (int t = 0; t < 3; t++) {
     host_shape usual = host_usual(kernel), other;
-    if (!host_supports(kernel, types[t]))
-      continue;
+    if (!host_supports(kernel, types[t])) continue;
     usual.dtype = types[t];
     for (int layout = HOST_BHND; layout <= HOST_FUSED; layout++)
       for (int in_place = 0; in_place <= (kernel->head_dim == kernel->out_dim); in_place++) {
@@ -124,8 +121,7 @@ static void streams_are_independent(void **state) {
       usual.k_positions = 1;
       usual.kv_tokens = 4;
       usual.per_batch = 1;
-      if (kernel->heads == 0)
-        usual.kv_heads = 1;
+      if (kernel->heads == 0) usual.kv_heads = 1;
     }
     host_begin(&both, kernel, &usual);
     host_encode(&both, 3);
@@ -138,8 +134,7 @@ static void streams_are_independent(void **state) {
     host_begin(&alone, kernel, &usual);
     alone.args.q = NULL;
     alone.args.q_out = NULL;
-    if (mode == 1)
-      alone.args.positions = NULL; /* nobody reads it */
+    if (mode == 1) alone.args.positions = NULL; /* nobody reads it */
     host_encode(&alone, 2);
     host_assert_same(&both.k_out, &alone.k_out);
     host_end(&alone);
@@ -151,8 +146,7 @@ static void grouped_heads(void **state) {
   host many, few;
   host_shape usual = host_usual(kernel), grouped = usual;
   (void)state;
-  if (kernel->heads > 0)
-    skip();
+  if (kernel->heads > 0) skip();
   grouped.kv_heads = 1;
   host_begin(&many, kernel, &usual);
   host_begin(&few, kernel, &grouped);
@@ -168,8 +162,7 @@ static void grouped_heads(void **state) {
 static void operand_types_agree(void **state) {
   static const host_number types[] = {HOST_F64, HOST_F16, HOST_BF16};
   (void)state;
-  if (kernel->n_operands == 0)
-    skip();
+  if (kernel->n_operands == 0) skip();
   for (int t = 0; t < 3; t++) {
     host_shape usual = host_usual(kernel), other = usual;
     other.operands = types[t];
@@ -182,15 +175,11 @@ static void nothing_to_encode(void **state) {
   for (int what = 0; what < 3; what++) {
     host h;
     host_shape shape = host_usual(kernel);
-    if (what == 0)
-      shape.tokens = shape.kv_tokens = 0;
-    else if (what == 1)
-      shape.batch = 0;
-    else if (kernel->heads == 0)
-      shape.heads = 0; /* k is still encoded */
+    if (what == 0) shape.tokens = shape.kv_tokens = 0;
+    else if (what == 1) shape.batch = 0;
+    else if (kernel->heads == 0) shape.heads = 0; /* k is still encoded */
     host_begin(&h, kernel, &shape);
-    if (what < 2)
-      h.q.dl.data = h.q_out.dl.data = h.k.dl.data = h.k_out.dl.data = NULL;
+    if (what < 2) h.q.dl.data = h.q_out.dl.data = h.k.dl.data = h.k_out.dl.data = NULL;
     for (int d = 0; d < 4; d++) /* NumPy's strides of an array without elements */
       h.q.strides[d] = h.q_out.strides[d] = what < 2 || kernel->heads == 0 ? 0 : h.q.strides[d];
     host_encode(&h, 1);
@@ -203,8 +192,7 @@ static void front_tokens_pass(void **state) {
   host h;
   host_shape usual = host_usual(kernel);
   (void)state;
-  if (kernel->skip_tokens == 0)
-    skip();
+  if (kernel->skip_tokens == 0) skip();
   usual.tokens = usual.kv_tokens = kernel->skip_tokens + 3;
   usual.layout = HOST_PADDED;
   host_begin(&h, kernel, &usual);
@@ -225,10 +213,8 @@ static void grid_is_built_in(void **state) {
   host_shape usual = host_usual(kernel);
   int64_t points = 1;
   (void)state;
-  if (!kernel->grid)
-    skip();
-  for (int a = 0; a < kernel->n_axes; a++)
-    points *= kernel->grid[a];
+  if (!kernel->grid) skip();
+  for (int a = 0; a < kernel->n_axes; a++) points *= kernel->grid[a];
   usual.tokens = usual.kv_tokens = kernel->skip_tokens + points;
   host_begin(&listed, kernel, &usual);
   host_begin(&built_in, kernel, &usual);
@@ -305,13 +291,13 @@ static void threads_agree(void **state) {
 
 int walk_interface(const pegen_kernel *tested) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(describes_itself),     cmocka_unit_test(parts_agree),
-      cmocka_unit_test(layouts_agree),        cmocka_unit_test(position_types_agree),
+      cmocka_unit_test(describes_itself),       cmocka_unit_test(parts_agree),
+      cmocka_unit_test(layouts_agree),          cmocka_unit_test(position_types_agree),
       cmocka_unit_test(positions_have_strides), cmocka_unit_test(streams_are_independent),
-      cmocka_unit_test(grouped_heads),        cmocka_unit_test(operand_types_agree),
-      cmocka_unit_test(nothing_to_encode),    cmocka_unit_test(front_tokens_pass),
-      cmocka_unit_test(grid_is_built_in),     cmocka_unit_test(inputs_may_run_backwards),
-      cmocka_unit_test(large_calls_agree),    cmocka_unit_test(threads_agree),
+      cmocka_unit_test(grouped_heads),          cmocka_unit_test(operand_types_agree),
+      cmocka_unit_test(nothing_to_encode),      cmocka_unit_test(front_tokens_pass),
+      cmocka_unit_test(grid_is_built_in),       cmocka_unit_test(inputs_may_run_backwards),
+      cmocka_unit_test(large_calls_agree),      cmocka_unit_test(threads_agree),
   };
   kernel = tested;
   printf("interface of %s\n", kernel->name);

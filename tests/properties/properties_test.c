@@ -2,7 +2,8 @@
  *
  * They hold whatever the encoding is, so a new spec is tested by being there; an argument
  * names one spec, a second one another folder than specs/. Groups are told apart by the
- * algebra (compact: norms, adjoints) and by asking the reference whether rho(r) rho(s) = rho(r + s) (relative positions), not by name.
+ * algebra (compact: norms, adjoints) and by asking the reference whether rho(r) rho(s) = rho(r + s) (relative
+ * positions), not by name.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,9 +12,9 @@
 
 #include <cmocka.h>
 
+#include "variants.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
-#include "variants.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,7 +38,8 @@ typedef struct fixture {
 
 static bool compact(const fixture *f) { return f->spec->algebra.q == 0 && f->spec->algebra.r == 0; }
 
-/* The output stays in a basis that the kernel alone knows: there is no inverse, and skipped tokens change their basis. */
+/* The output stays in a basis that the kernel alone knows: there is no inverse, and skipped tokens change their basis.
+ */
 static bool has_own_basis(const fixture *f) { return f->spec->dense && f->spec->dense->schur; }
 
 static size_t row_bytes(const fixture *f) { return sizeof(float) * (size_t)f->spec->head_dim; }
@@ -77,13 +79,14 @@ static double at(const DLTensor *t, int64_t b, int64_t h, int64_t n, int c) {
   return number_load(number_type_of(t->dtype), tensor_at(t, b, h, n, c));
 }
 
-#define EACH_ROW(f, b, h, n)                   \
-  for (int64_t b = 0; b < BATCH; b++)          \
-    for (int64_t h = 0; h < (f).heads; h++)    \
+#define EACH_ROW(f, b, h, n) \
+  for (int64_t b = 0; b < BATCH; b++) \
+    for (int64_t h = 0; h < (f).heads; h++) \
       for (int64_t n = 0; n < TOKENS; n++)
 
 /* <x, y> over the channels of one block; over the whole row where a change of basis mixes the blocks. */
-static double block_product(const spec *s, const DLTensor *x, const DLTensor *y, int64_t b, int64_t h, int64_t nx, int64_t ny, int block) {
+static double block_product(const spec *s, const DLTensor *x, const DLTensor *y, int64_t b, int64_t h, int64_t nx,
+                            int64_t ny, int block) {
   double sum = 0;
   for (int c = 0; s->basis && c < s->head_dim; c++) sum += at(x, b, h, nx, c) * at(y, b, h, ny, c);
   for (int i = 0; !s->basis && i < s->n_components; i++) {
@@ -97,7 +100,8 @@ static double block_product(const spec *s, const DLTensor *x, const DLTensor *y,
 static double magnification(const fixture *f, const double *values, int64_t b, int64_t h, int64_t n, int block) {
   const spec *s = f->spec;
   if (!s->dense) return 1;
-  return fmax(1, (double)reference_norm(s, values + (b * TOKENS + n) * s->n_axes, f->operands.values, s->heads > 1 ? (int)h : 0, block));
+  return fmax(1, (double)reference_norm(s, values + (b * TOKENS + n) * s->n_axes, f->operands.values,
+                                        s->heads > 1 ? (int)h : 0, block));
 }
 
 /* ---- the group ---- */
@@ -106,13 +110,14 @@ static void norm_is_kept(void **state) {
   fixture f = fixture_open(state);
   double factor = fabs(f.spec->inverse ? 1 / f.spec->amplitude : f.spec->amplitude);
   EACH_ROW(f, b, h, n)
-    for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
-      double before = sqrt(block_product(f.spec, f.q, f.q, b, h, n, n, block));
-      double after = sqrt(block_product(f.spec, f.out, f.out, b, h, n, n, block));
-      double bound = 0x1p-20 * magnification(&f, f.values, b, h, n, block);
-      if (!(fabs(after - factor * before) <= bound * factor * before))
-        fail_msg("norm %.9g became %.9g in batch %d head %d token %d block %d", before, after, (int)b, (int)h, (int)n, block);
-    }
+  for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
+    double before = sqrt(block_product(f.spec, f.q, f.q, b, h, n, n, block));
+    double after = sqrt(block_product(f.spec, f.out, f.out, b, h, n, n, block));
+    double bound = 0x1p-20 * magnification(&f, f.values, b, h, n, block);
+    if (!(fabs(after - factor * before) <= bound * factor * before))
+      fail_msg("norm %.9g became %.9g in batch %d head %d token %d block %d", before, after, (int)b, (int)h, (int)n,
+               block);
+  }
   fixture_close(&f);
 }
 
@@ -127,13 +132,15 @@ static void inverse_is_adjoint(void **state) {
   DLTensor *turned = run(&f, variant_inverse(f.variant), f.positions, y);
   double factor = f.spec->amplitude;
   EACH_ROW(f, b, h, n)
-    for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
-      double left = block_product(f.spec, f.out, y, b, h, n, n, block);
-      double right = factor * factor * block_product(f.spec, f.q, turned, b, h, n, n, block);
-      double size = factor * sqrt(block_product(f.spec, f.q, f.q, b, h, n, n, block) * block_product(f.spec, y, y, b, h, n, n, block));
-      double bound = 0x1p-19 * magnification(&f, f.values, b, h, n, block);
-      if (!(fabs(left - right) <= bound * size)) fail_msg("<Rx,y> = %.9g, <x,R'y> = %.9g in block %d", left, right, block);
-    }
+  for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
+    double left = block_product(f.spec, f.out, y, b, h, n, n, block);
+    double right = factor * factor * block_product(f.spec, f.q, turned, b, h, n, n, block);
+    double size = factor * sqrt(block_product(f.spec, f.q, f.q, b, h, n, n, block) *
+                                block_product(f.spec, y, y, b, h, n, n, block));
+    double bound = 0x1p-19 * magnification(&f, f.values, b, h, n, block);
+    if (!(fabs(left - right) <= bound * size))
+      fail_msg("<Rx,y> = %.9g, <x,R'y> = %.9g in block %d", left, right, block);
+  }
   fixture_close(&f);
 }
 
@@ -145,15 +152,15 @@ static void inverse_turns_back(void **state) {
   }
   DLTensor *back = run(&f, variant_inverse(f.variant), f.positions, f.out);
   EACH_ROW(f, b, h, n)
-    for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
-      double norm = sqrt(block_product(f.spec, f.q, f.q, b, h, n, n, block));
-      double bound = 0x1p-19 * magnification(&f, f.values, b, h, n, block);
-      for (int i = 0; i < f.spec->n_components; i++) {
-        int c = f.spec->channel[i * f.spec->n_blocks + block];
-        if (!(fabs(at(back, b, h, n, c) - at(f.q, b, h, n, c)) <= bound * norm))
-          fail_msg("channel %d came back as %.9g, was %.9g", c, at(back, b, h, n, c), at(f.q, b, h, n, c));
-      }
+  for (int block = 0; compact(&f) && block < f.spec->n_blocks; block++) {
+    double norm = sqrt(block_product(f.spec, f.q, f.q, b, h, n, n, block));
+    double bound = 0x1p-19 * magnification(&f, f.values, b, h, n, block);
+    for (int i = 0; i < f.spec->n_components; i++) {
+      int c = f.spec->channel[i * f.spec->n_blocks + block];
+      if (!(fabs(at(back, b, h, n, c) - at(f.q, b, h, n, c)) <= bound * norm))
+        fail_msg("channel %d came back as %.9g, was %.9g", c, at(back, b, h, n, c), at(f.q, b, h, n, c));
     }
+  }
   fixture_close(&f);
 }
 
@@ -192,20 +199,22 @@ static void scores_are_relative(void **state) {
     return;
   }
   double *moved = arena_array(f.memory, double, BATCH * TOKENS * f.spec->n_axes);
-  for (int i = 0; i < BATCH * TOKENS * f.spec->n_axes; i++) 
+  for (int i = 0; i < BATCH * TOKENS * f.spec->n_axes; i++)
     moved[i] = f.values[i] + (f.spec->dense ? 3 : 1000 + 77 * (i % f.spec->n_axes));
   DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 3, (int64_t[]){BATCH, TOKENS, f.spec->n_axes}, moved);
   DLTensor *k = new_rows(&f, NUMBER_F32, ROWS_BHND, TOKENS), *k_out = run(&f, f.kernel, f.positions, k);
   DLTensor *q_moved = run(&f, f.kernel, positions, f.q), *k_moved = run(&f, f.kernel, positions, k);
   EACH_ROW(f, b, h, n)
-    for (int64_t other = 0; other < TOKENS; other++)
-      for (int block = 0; block < f.spec->n_blocks; block++) {
-        double here = block_product(f.spec, f.out, k_out, b, h, n, other, block);
-        double there = block_product(f.spec, q_moved, k_moved, b, h, n, other, block);
-        double size = sqrt(block_product(f.spec, f.out, f.out, b, h, n, n, block) * block_product(f.spec, k_out, k_out, b, h, other, other, block));
-        double bound = 0x1p-18 * fmax(magnification(&f, moved, b, h, n, block), magnification(&f, moved, b, h, other, block));
-        if (!(fabs(here - there) <= bound * size)) fail_msg("score %.9g of block %d became %.9g", here, block, there);
-      }
+  for (int64_t other = 0; other < TOKENS; other++)
+    for (int block = 0; block < f.spec->n_blocks; block++) {
+      double here = block_product(f.spec, f.out, k_out, b, h, n, other, block);
+      double there = block_product(f.spec, q_moved, k_moved, b, h, n, other, block);
+      double size = sqrt(block_product(f.spec, f.out, f.out, b, h, n, n, block) *
+                         block_product(f.spec, k_out, k_out, b, h, other, other, block));
+      double bound =
+          0x1p-18 * fmax(magnification(&f, moved, b, h, n, block), magnification(&f, moved, b, h, other, block));
+      if (!(fabs(here - there) <= bound * size)) fail_msg("score %.9g of block %d became %.9g", here, block, there);
+    }
   fixture_close(&f);
 }
 
@@ -259,7 +268,8 @@ static void strides_do_not_matter(void **state) {
   fixture_close(&f);
 }
 
-/* Whether the action of an exponential may stand for the product with it: how many rows a matrix has, and so the batch, decides. */
+/* Whether the action of an exponential may stand for the product with it: how many rows a matrix has, and so the batch,
+ * decides. */
 static bool may_act(const fixture *f) {
   const spec *s = f->spec;
   return s->dense && !s->dense->schur && !s->dense->is_f64 && s->heads > 1 && s->n_components > 8;
@@ -284,15 +294,25 @@ static void batches_and_k_stand_alone(void **state) {
   fixture f = fixture_open(state);
   const int axes = f.spec->n_axes, k_tokens = TOKENS - 4;
   for (int64_t b = 0; b < BATCH; b++) {
-    DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){TOKENS, axes}, f.values + b * TOKENS * axes);
+    DLTensor *positions =
+        tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){TOKENS, axes}, f.values + b * TOKENS * axes);
     DLTensor *out = run(&f, f.kernel, positions, f.q);
     for (int64_t h = 0; h < f.heads; h++)
-      for (int64_t n = 0; n < TOKENS; n++) assert_same_row(&f, tensor_at(out, b, h, n, 0), tensor_at(f.out, b, h, n, 0));
+      for (int64_t n = 0; n < TOKENS; n++)
+        assert_same_row(&f, tensor_at(out, b, h, n, 0), tensor_at(f.out, b, h, n, 0));
   }
-  DLTensor *k = new_rows(&f, NUMBER_F32, ROWS_BHND, k_tokens), *out = tensor_copy(f.memory, f.q), *k_out = tensor_copy(f.memory, k);
+  DLTensor *k = new_rows(&f, NUMBER_F32, ROWS_BHND, k_tokens), *out = tensor_copy(f.memory, f.q),
+           *k_out = tensor_copy(f.memory, k);
   DLTensor *k_positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){k_tokens, axes}, f.values + axes);
-  pegen_args args = {.struct_size = sizeof args, .n_operands = f.kernel->n_operands, .q = f.q, .q_out = out, .k = k, .k_out = k_out,
-                     .positions = f.positions, .k_positions = k_positions, .operands = f.operands.tensors};
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = f.kernel->n_operands,
+                     .q = f.q,
+                     .q_out = out,
+                     .k = k,
+                     .k_out = k_out,
+                     .positions = f.positions,
+                     .k_positions = k_positions,
+                     .operands = f.operands.tensors};
   assert_int_equal(f.kernel->encode(&args, 0, 1), 0);
   assert_true(tensor_identical(out, f.out));
   assert_true(tensor_identical(k_out, run(&f, f.kernel, k_positions, k)));
@@ -309,7 +329,7 @@ static void tokens_stand_alone(void **state) {
   DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 3, (int64_t[]){BATCH, TOKENS, f.spec->n_axes}, values);
   DLTensor *out = run(&f, f.kernel, positions, f.q);
   EACH_ROW(f, b, h, n)
-    if (n != BAD) assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(f.out, b, h, n, 0), row_bytes(&f));
+  if (n != BAD) assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(f.out, b, h, n, 0), row_bytes(&f));
   fixture_close(&f);
 }
 
@@ -331,7 +351,8 @@ static void skipped_tokens_pass(void **state) {
   assert_int_equal(skipping->skip_tokens, SKIPPED_TOKENS);
   DLTensor *out = run(&f, skipping, f.positions, f.q);
   EACH_ROW(f, b, h, n) {
-    if (n < SKIPPED_TOKENS && (has_own_basis(&f) || f.spec->basis)) continue; /* in the new basis, too: check compares inner products */
+    if (n < SKIPPED_TOKENS && (has_own_basis(&f) || f.spec->basis))
+      continue; /* in the new basis, too: check compares inner products */
     const DLTensor *expected = n < SKIPPED_TOKENS ? f.q : f.out;
     assert_memory_equal(tensor_at(out, b, h, n, 0), tensor_at(expected, b, h, n, 0), row_bytes(&f));
   }
@@ -371,10 +392,13 @@ static void targets_agree(void **state) {
     loaded_kernel *loaded = trial_load(f.memory, f.spec, targets[i], 0, 3);
     assert_non_null(loaded);
     for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
-      DLTensor *x = new_rows(&f, (number_type)type, ROWS_BHND, TOKENS), *out = run(&f, run_kernel(loaded), f.positions, x);
+      DLTensor *x = new_rows(&f, (number_type)type, ROWS_BHND, TOKENS),
+               *out = run(&f, run_kernel(loaded), f.positions, x);
       trial_error worst = {0};
       trial_compare_rows(o, x, out, &worst);
-      if (worst.spoilt || worst.error > 0x1p-20) fail_msg("%s %s: %s", targets[i], number_type_info((number_type)type)->name, trial_error_text(f.memory, &worst));
+      if (worst.spoilt || worst.error > 0x1p-20)
+        fail_msg("%s %s: %s", targets[i], number_type_info((number_type)type)->name,
+                 trial_error_text(f.memory, &worst));
     }
     run_unload(loaded);
   }

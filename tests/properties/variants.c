@@ -98,11 +98,14 @@ static loaded_kernel *load_with(const variant *v, arena *a, loader_define first,
 
 const pegen_kernel *variant_inverse(variant *v) {
   spec *s;
-  if (!v->inverse) v->inverse = load_with(v, v->memory, (loader_define){"inverse", "true"}, (loader_define){NULL, NULL}, &s);
+  if (!v->inverse)
+    v->inverse = load_with(v, v->memory, (loader_define){"inverse", "true"}, (loader_define){NULL, NULL}, &s);
   return run_kernel(v->inverse);
 }
 
-static loader_define skip_define(arena *a) { return (loader_define){"skip_tokens", arena_printf(a, "%d", SKIPPED_TOKENS)}; }
+static loader_define skip_define(arena *a) {
+  return (loader_define){"skip_tokens", arena_printf(a, "%d", SKIPPED_TOKENS)};
+}
 
 const pegen_kernel *variant_skipping(variant *v) {
   spec *s;

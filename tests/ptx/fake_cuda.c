@@ -37,8 +37,8 @@ int cuCtxPopCurrent_v2(void **context);
 int cuModuleLoadData(void **module, const void *image);
 int cuModuleUnload(void *module);
 int cuModuleGetFunction(void **function, void *module, const char *name);
-int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                   unsigned block_z, unsigned shared, void *stream, void **parameters, void **extra);
+int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **parameters, void **extra);
 int cuMemAlloc_v2(uint64_t *memory, size_t bytes);
 int cuMemFree_v2(uint64_t memory);
 int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes);
@@ -136,8 +136,8 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
   return 0;
 }
 
-int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                   unsigned block_z, unsigned shared, void *stream, void **parameters, void **extra) {
+int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **parameters, void **extra) {
   int error = fails("cuLaunchKernel");
   if (error) return error;
   if (grid_z != 1 || block_y != 1 || block_z != 1 || shared || extra || !grid_x || !grid_y || grid_y > 65535) return 1;
@@ -212,6 +212,9 @@ int cuEventElapsedTime(float *milliseconds, void *begin, void *end) {
 }
 
 int cuGetErrorName(int error, const char **name) {
-  *name = error == 100 ? "CUDA_ERROR_NO_DEVICE" : error == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : NULL;
+  *name = error == 100   ? "CUDA_ERROR_NO_DEVICE"
+          : error == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
+          : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+                         : NULL;
   return *name ? 0 : 1;
 }

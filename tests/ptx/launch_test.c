@@ -51,7 +51,12 @@ static pegen_args arguments_with(const trial_operands *operands, DLTensor *in, D
   DLTensor *coordinates = arena_new(memory, DLTensor);
   *coordinates = *positions;
   coordinates->device = (DLDevice){kDLCUDA, 0};
-  return (pegen_args){.struct_size = sizeof(pegen_args), .n_operands = kernel->n_operands, .q = in, .q_out = out, .positions = coordinates, .operands = moved};
+  return (pegen_args){.struct_size = sizeof(pegen_args),
+                      .n_operands = kernel->n_operands,
+                      .q = in,
+                      .q_out = out,
+                      .positions = coordinates,
+                      .operands = moved};
 }
 
 static pegen_args arguments(DLTensor *in, DLTensor *out) { return arguments_with(&operands, in, out); }
@@ -125,7 +130,9 @@ static void errors_have_names(void **state) {
     const char *function;
     int error;
     const char *name;
-  } cases[] = {{"cuModuleLoadData", 209, "CUDA_ERROR_NO_BINARY_FOR_GPU"}, {"cuModuleGetFunction", 700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {"cuLaunchKernel", 12345, "CUDA_ERROR_UNKNOWN"}};
+  } cases[] = {{"cuModuleLoadData", 209, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+               {"cuModuleGetFunction", 700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+               {"cuLaunchKernel", 12345, "CUDA_ERROR_UNKNOWN"}};
   int before = fake->modules, launched = fake->launches;
   for (int i = 0; i < 3; i++) {
     DLTensor *in = on_device(q);
@@ -166,6 +173,7 @@ static void refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(launches), cmocka_unit_test(operand_types), cmocka_unit_test(errors_have_names), cmocka_unit_test(refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(launches), cmocka_unit_test(operand_types),
+                                     cmocka_unit_test(errors_have_names), cmocka_unit_test(refusals)};
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "loader.h"
-#include "verify/run_threads.h"
 #include "verify/oracle.h"
+#include "verify/run_threads.h"
 
 #include <string.h>
 
@@ -32,7 +32,7 @@ static fixture open_spec(const char *file, int count, const loader_define *defin
 
 static DLTensor *random_positions(fixture *f, int64_t batches) {
   int64_t axes = f->spec->n_axes, shape[] = {batches, TOKENS, axes};
-  double *values = arena_array(f->memory, double, batches *TOKENS *axes);
+  double *values = arena_array(f->memory, double, batches * TOKENS * axes);
   for (int64_t i = 0; i < batches * TOKENS * axes; i++) values[i] = random_uniform(&f->random, -9, 9);
   return tensor_contiguous(f->memory, NUMBER_F32, batches > 1 ? 3 : 2, shape + (batches == 1), values);
 }
@@ -46,7 +46,8 @@ static DLTensor *random_rows(fixture *f, number_type type, row_order order, int6
 /* One thread for all rows, one a row, and between. */
 static void any_grid(fixture *f, int64_t k_heads) {
   static const int64_t wanted[] = {1, 100, 3000, (int64_t)1 << 40};
-  DLTensor *q = random_rows(f, NUMBER_BF16, ROWS_BNHD, f->spec->heads > 1 ? f->spec->heads : HEADS), *k = random_rows(f, NUMBER_BF16, ROWS_BHND, k_heads);
+  DLTensor *q = random_rows(f, NUMBER_BF16, ROWS_BNHD, f->spec->heads > 1 ? f->spec->heads : HEADS),
+           *k = random_rows(f, NUMBER_BF16, ROWS_BHND, k_heads);
   for (int64_t batches = 1; batches <= BATCH; batches += BATCH - 1) {
     DLTensor *positions = random_positions(f, batches), *first[2] = {NULL};
     for (int i = 0; i < 4; i++) {
@@ -105,14 +106,17 @@ static void operand_types_of(const char *name, int count, const loader_define *d
   }
   /* Numbers that all types hold give the same bits, also where each operand has another type. */
   trial_operands coarse = trial_random_operands(f.memory, f.spec, NUMBER_BF16, &f.random);
-  DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_F32, ROWS_BHND, f.spec->heads > 1 ? f.spec->heads : HEADS), *first = NULL;
+  DLTensor *positions = random_positions(&f, 1),
+           *q = random_rows(&f, NUMBER_F32, ROWS_BHND, f.spec->heads > 1 ? f.spec->heads : HEADS), *first = NULL;
   for (int t = 0; t < OPERAND_TYPE_COUNT * OPERAND_TYPE_COUNT; t++) {
     trial_operands mixed = coarse;
     const DLTensor *given[8];
     for (int i = 0; i < f.spec->n_operands; i++) {
       double *values = arena_array(f.memory, double, pegen_operand_size(kernel, i));
-      for (int64_t j = 0; j < pegen_operand_size(kernel, i); j++) values[j] = number_round(NUMBER_F16, coarse.values[i][j]);
-      given[i] = tensor_contiguous(f.memory, OPERAND_TYPES[i ? t / OPERAND_TYPE_COUNT : t % OPERAND_TYPE_COUNT], f.spec->operand[i].rank, f.spec->operand[i].shape, values);
+      for (int64_t j = 0; j < pegen_operand_size(kernel, i); j++)
+        values[j] = number_round(NUMBER_F16, coarse.values[i][j]);
+      given[i] = tensor_contiguous(f.memory, OPERAND_TYPES[i ? t / OPERAND_TYPE_COUNT : t % OPERAND_TYPE_COUNT],
+                                   f.spec->operand[i].rank, f.spec->operand[i].shape, values);
     }
     mixed.tensors = given;
     DLTensor *out = tensor_copy(f.memory, q);
@@ -173,7 +177,8 @@ static void refusals(void **state) {
   fixture f = open_spec("care", 0, NULL);
   loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64);
   const pegen_kernel *kernel = run_kernel(loaded);
-  DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_F32, ROWS_BHND, HEADS), *out = tensor_copy(f.memory, q);
+  DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_F32, ROWS_BHND, HEADS),
+           *out = tensor_copy(f.memory, q);
   DLTensor integers = *f.operands.tensors[0];
   const DLTensor *given[] = {&integers, f.operands.tensors[1]};
   trial_operands wrong = {f.operands.values, given};
@@ -186,7 +191,8 @@ static void refusals(void **state) {
   overlapping.shape = (int64_t[]){1, HEADS, TOKENS, 64};
   DLTensor shorter = *q;
   shorter.shape = overlapping.shape;
-  assert_int_equal(trial_call(kernel, positions, &f.operands, &shorter, &overlapping, NULL, NULL, 1), PEGEN_ERROR_OVERLAP);
+  assert_int_equal(trial_call(kernel, positions, &f.operands, &shorter, &overlapping, NULL, NULL, 1),
+                   PEGEN_ERROR_OVERLAP);
   DLTensor many = *q; /* as many heads as there are threads' numbers for and more; nothing is read */
   many.data = (void *)((uintptr_t)1 << 44); /* far from all others */
   many.shape = (int64_t[]){1, (int64_t)1 << 31, 1, 64};
@@ -203,7 +209,8 @@ static void refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(shared_rotors),    cmocka_unit_test(rotors_by_head), cmocka_unit_test(operand_types), cmocka_unit_test(width_of_access),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(shared_rotors),     cmocka_unit_test(rotors_by_head),
+                                     cmocka_unit_test(operand_types),     cmocka_unit_test(width_of_access),
                                      cmocka_unit_test(nothing_to_launch), cmocka_unit_test(refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,8 +108,11 @@ static const char *draw_channels(draw *d) {
   switch (below(d, 5)) {
   case 0: return TEXT(d, "%s  layout = \"split\",\n", text);
   case 1: return TEXT(d, "%s  layout = \"interleaved\",\n", text);
-  case 2: return TEXT(d, "%s  layout = function(c, i) return %d - (i * %d + c) end,\n", text, d->head_dim - 1, d->components);
-  case 3: return TEXT(d, "%s  layout = function(c, i) return %d + (c * %d + %d - i) end,\n", text, d->first, d->blocks, d->blocks - 1);
+  case 2:
+    return TEXT(d, "%s  layout = function(c, i) return %d - (i * %d + c) end,\n", text, d->head_dim - 1, d->components);
+  case 3:
+    return TEXT(d, "%s  layout = function(c, i) return %d + (c * %d + %d - i) end,\n", text, d->first, d->blocks,
+                d->blocks - 1);
   default: return text;
   }
 }
@@ -136,7 +139,8 @@ static const char *fixed_bivector(draw *d) {
   }
   for (int i = 0; i < d->n; i++)
     for (int j = i + 1; j < d->n; j++)
-      if (!d->one_plane || j == 1) text = TEXT(d, "%s%se%d%d = %.17g", text, *text ? ", " : "", i + 1, j + 1, u[i] * v[j] - u[j] * v[i]);
+      if (!d->one_plane || j == 1)
+        text = TEXT(d, "%s%se%d%d = %.17g", text, *text ? ", " : "", i + 1, j + 1, u[i] * v[j] - u[j] * v[i]);
   return TEXT(d, "pe.bivector { %s }", text);
 }
 
@@ -151,7 +155,11 @@ static const char *about_e1(draw *d, bool learned) {
 }
 
 /* All three planes of three dimensions from the operand w. */
-static const char *learned_axis(draw *d) { return d->n == 2 || d->one_plane ? about_e1(d, true) : "pe.bivector { e23 = w(a, head, i, 0), e31 = w(a, head, i, 1), e12 = w(a, head, i, 2) }"; }
+static const char *learned_axis(draw *d) {
+  return d->n == 2 || d->one_plane
+             ? about_e1(d, true)
+             : "pe.bivector { e23 = w(a, head, i, 0), e31 = w(a, head, i, 1), e12 = w(a, head, i, 2) }";
+}
 
 static const char *one_generator(draw *d) {
   int i, j;
@@ -168,11 +176,14 @@ static const char *draw_generators(draw *d) {
   bool common_vector = d->adds && d->n > 3 && d->axes > 1;
   if (chance(d, 35)) {
     d->learned_weight = true;
-    const char *body = d->n <= 3 ? learned_axis(d) : chance(d, 50) && !common_vector ? TEXT(d, "%s * w(a, head, i, 0)", fixed_bivector(d)) : about_e1(d, true);
+    const char *body = d->n <= 3                         ? learned_axis(d)
+                       : chance(d, 50) && !common_vector ? TEXT(d, "%s * w(a, head, i, 0)", fixed_bivector(d))
+                                                         : about_e1(d, true);
     return TEXT(d, "  generators = function(a, i, head) return %s end,\n", body);
   }
   if (common_vector && chance(d, 50))
-    return TEXT(d, "  generators = function(a, i) return %s * (%.6g + 0.125 * i) end,\n", fixed_bivector(d), uniform(d, 0.2, 1));
+    return TEXT(d, "  generators = function(a, i) return %s * (%.6g + 0.125 * i) end,\n", fixed_bivector(d),
+                uniform(d, 0.2, 1));
   const char *text = "";
   for (int axis = 0; axis < d->axes; axis++) {
     const char *body = common_vector ? about_e1(d, false) : one_generator(d);
@@ -201,9 +212,13 @@ static const char *draw_phase(draw *d) {
   case 0: return TEXT(d, "  phase = %.6g,\n", size);
   case 1: return TEXT(d, "  phase = function(a, i) return %.6g * 100 ^ (-2 * i / %d) end,\n", size, d->head_dim);
   case 2: return TEXT(d, "  phase = function(a, i, head) return (head + 1) * %.6g / (i + 1) end,\n", size);
-  case 3: return TEXT(d, "  phase = function(a, i) return (a == \"%s\" and -0.5 or %.6g) * (1 - 0.01 * i) end,\n", d->axis[0], size);
+  case 3:
+    return TEXT(d, "  phase = function(a, i) return (a == \"%s\" and -0.5 or %.6g) * (1 - 0.01 * i) end,\n", d->axis[0],
+                size);
   case 4: d->learned_freq = true; return "  phase = freq,\n";
-  default: d->learned_freq = true; return TEXT(d, "  phase = function(a, i, head) return freq(a, head, i) * %.6g + 0.25 end,\n", size);
+  default:
+    d->learned_freq = true;
+    return TEXT(d, "  phase = function(a, i, head) return freq(a, head, i) * %.6g + 0.25 end,\n", size);
   }
 }
 
@@ -225,7 +240,9 @@ static void draw_axes(draw *d) {
   for (int i = 0; i < 4; i++) d->axis[i] = names[order[i]];
 }
 
-static void define(random_spec *s, const char *name, const char *value) { s->define[s->n_defines++] = (loader_define){name, value}; }
+static void define(random_spec *s, const char *name, const char *value) {
+  s->define[s->n_defines++] = (loader_define){name, value};
+}
 
 static void draw_options(draw *d, random_spec *s) {
   if (chance(d, 25)) define(s, "inverse", "true");
@@ -248,15 +265,22 @@ random_spec random_spec_draw(arena *a, uint64_t *random) {
   const char *axes = "", *operands = "", *more = "";
   for (int i = 0; i < d.axes; i++) axes = TEXT(&d, "%s%s\"%s\"", axes, i ? ", " : "", d.axis[i]);
   if (d.learned_weight)
-    operands = TEXT(&d, "local w = pe.learned { name = \"w\", shape = { \"axes\", \"heads\", \"blocks\", %d }, doc = \"weights\", test_scale = %.3g }\n",
+    operands = TEXT(&d,
+                    "local w = pe.learned { name = \"w\", shape = { \"axes\", \"heads\", \"blocks\", %d }, doc = "
+                    "\"weights\", test_scale = %.3g }\n",
                     d.weights, uniform(&d, 0.3, 1.2));
   if (d.learned_freq)
-    operands = TEXT(&d, "%slocal freq = pe.learned { name = \"freq\", shape = { \"axes\", \"heads\", \"blocks\" }, doc = \"speeds\", test_scale = %.3g }\n",
+    operands = TEXT(&d,
+                    "%slocal freq = pe.learned { name = \"freq\", shape = { \"axes\", \"heads\", \"blocks\" }, doc = "
+                    "\"speeds\", test_scale = %.3g }\n",
                     operands, uniform(&d, 0.3, 1.2));
   if (chance(&d, 20)) more = TEXT(&d, "%s  amplitude = %.6g,\n", more, uniform(&d, 0.4, 2.5));
-  if (chance(&d, 12)) more = TEXT(&d, "%s  position = function(a, r) return r * %.6g %s end,\n", more, uniform(&d, 0.2, 2), chance(&d, 30) ? "+ 0.1" : "");
+  if (chance(&d, 12))
+    more = TEXT(&d, "%s  position = function(a, r) return r * %.6g %s end,\n", more, uniform(&d, 0.2, 2),
+                chance(&d, 30) ? "+ 0.1" : "");
   s.text = TEXT(&d,
-                "local pe = require \"pegen\"\n%sreturn pe.encoding {\n  name = \"random\",\n  axes = { %s },\n  heads = %d,\n  block = %s,\n%s%s%s%s%s}\n",
+                "local pe = require \"pegen\"\n%sreturn pe.encoding {\n  name = \"random\",\n  axes = { %s },\n  heads "
+                "= %d,\n  block = %s,\n%s%s%s%s%s}\n",
                 operands, axes, d.heads, block, channels, generators, combine, phase, more);
   draw_options(&d, &s);
   return s;

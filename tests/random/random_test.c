@@ -5,8 +5,8 @@
  */
 #include "random_spec.h"
 
-#include "verify/reference.h"
 #include "verify/oracle.h"
+#include "verify/reference.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -54,7 +54,8 @@ static void place(trial_case *c, double phase, double *position) {
 static void choose_positions(trial_case *c) {
   const spec *s = c->spec;
   bool far_too = compact(s);
-  number_type type = (number_type[]){NUMBER_F64, NUMBER_F64, NUMBER_F32, NUMBER_I32, NUMBER_I64}[random_below(&c->random, 5)];
+  number_type type =
+      (number_type[]){NUMBER_F64, NUMBER_F64, NUMBER_F32, NUMBER_I32, NUMBER_I64}[random_below(&c->random, 5)];
   bool whole = type == NUMBER_I32 || type == NUMBER_I64;
   number_type operand = (number_type[]){NUMBER_F32, NUMBER_F64, NUMBER_BF16, NUMBER_F16}[random_below(&c->random, 4)];
   c->operands = trial_random_operands(c->memory, s, on_gpu ? NUMBER_F32 : operand, &c->random);
@@ -116,7 +117,8 @@ static bool rows_agree(trial_case *c, number_type type, summary *total) {
 }
 
 static bool entries_agree(trial_case *c, summary *total) {
-  DLTensor *in = trial_unit_rows(c->memory, c->spec, NUMBER_F32, c->heads, c->tokens), *out = tensor_copy(c->memory, in);
+  DLTensor *in = trial_unit_rows(c->memory, c->spec, NUMBER_F32, c->heads, c->tokens),
+           *out = tensor_copy(c->memory, in);
   if (refused("entries", trial_call(c->kernel, c->positions, &c->operands, in, out, NULL, NULL, 1))) return false;
   trial_error worst = {0};
   trial_compare_entries(c->oracle, out, 0, c->tokens, &worst);
@@ -170,7 +172,8 @@ static void one(uint64_t seed, int index, const char *const *targets, int n_targ
     remove(path);
   } else {
     total->failed++;
-    printf("FAILED: seed %llu case %d, target %s, dtypes %u, -O%d; kept as %s", (unsigned long long)seed, index, target, dtypes, optimize, path);
+    printf("FAILED: seed %llu case %d, target %s, dtypes %u, -O%d; kept as %s", (unsigned long long)seed, index, target,
+           dtypes, optimize, path);
     for (int i = 0; i < drawn.n_defines; i++) printf(" -D %s=%s", drawn.define[i].name, drawn.define[i].value);
     printf("\n%s\n", drawn.text);
   }
@@ -188,8 +191,8 @@ int main(int argc, char **argv) {
   printf("seed %llu, cases %d to %d\n", (unsigned long long)seed, first, first + count - 1);
   summary total = {0};
   for (int i = first; i < first + count; i++) one(seed, i, targets, n_targets, &total);
-  printf("%d of %d failed; %d compact groups, largest errors 2^%.2Lf (rows), 2^%.2Lf (rotor entries)\n", total.failed, count,
-         total.compact, log2l(total.rows), log2l(total.entries));
+  printf("%d of %d failed; %d compact groups, largest errors 2^%.2Lf (rows), 2^%.2Lf (rotor entries)\n", total.failed,
+         count, total.compact, log2l(total.rows), log2l(total.entries));
   arena_destroy(a);
   return total.failed != 0;
 }

@@ -33,11 +33,13 @@ static void print_skew(const spec *s, const char *what, const spec_skew *m, int 
 static void print_block(const spec *s) {
   char text[16];
   if (s->dense) {
-    printf("dense block of %d%s%s\n", s->n_components, s->dense->schur ? ", schur" : "", s->dense->is_f64 ? ", float64" : "");
+    printf("dense block of %d%s%s\n", s->n_components, s->dense->schur ? ", schur" : "",
+           s->dense->is_f64 ? ", float64" : "");
     for (int a = 0; a < s->n_axes; a++) print_skew(s, s->axis[a], &s->dense->generator[a], s->n_blocks);
   } else {
     printf("block");
-    for (int i = 0; i < s->n_components; i++) printf(" %s", blade_name(s->component[i].blade, s->component[i].sign, text));
+    for (int i = 0; i < s->n_components; i++)
+      printf(" %s", blade_name(s->component[i].blade, s->component[i].sign, text));
     printf(" of Cl(%d,%d,%d)\n", s->algebra.p, s->algebra.q, s->algebra.r);
   }
   if (s->basis) print_skew(s, "basis", &s->basis->matrix, 1);

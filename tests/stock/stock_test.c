@@ -6,14 +6,14 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdbool.h>
 #include <unistd.h>
 
-#include <pegen/kernels.h>
 #include "headers.inc" /* every header of the library in one file: their names must not clash */
+#include <pegen/kernels.h>
 
 static const char *const names[] = {
 #include "names.inc"
@@ -74,7 +74,8 @@ static void a_found_kernel_runs(void **state) {
   int32_t positions[TOKENS][3] = {{0, 0, 0}, {1, 2, 3}, {-4, 5, 6}, {7, 0, 0}, {100, 100, 100}};
   for (int i = 0; i < HEADS * TOKENS * dim; i++) q[i] = (float)(i % 17) - 8;
   DLTensor tensor = {.data = q, .device = {kDLCPU, 0}, .ndim = 4, .dtype = {kDLFloat, 32, 1}, .shape = shape};
-  DLTensor at = {.data = positions, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLInt, 32, 1}, .shape = positions_shape};
+  DLTensor at = {
+      .data = positions, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLInt, 32, 1}, .shape = positions_shape};
   pegen_args args = {.struct_size = sizeof args, .q = &tensor, .q_out = &tensor, .positions = &at};
   assert_int_equal(pegen_parallel(kernel->encode, &args, 2), 0);
   bool moved = false;

@@ -1,6 +1,6 @@
 /* What `prepare` promises: entries of exp(M) and of its product with its transpose, ||M|| up to 500, by a table and
- * without one, in float32 and in float64, of many rows a matrix and of two, where the action of the exponential may be taken; and
- * that a table of one precision is no table of the other.
+ * without one, in float32 and in float64, of many rows a matrix and of two, where the action of the exponential may be
+ * taken; and that a table of one precision is no table of the other.
  *
  * An argument names one target; without, all that this machine runs.
  */
@@ -73,7 +73,7 @@ static const spec *load_spec(arena *a, const precision_case *which, const char *
 static void place(fixture *f) {
   int P = f->spec->n_axes;
   uint64_t random = 11;
-  f->values = arena_array(f->memory, double, TOKENS * P);
+  f->values = arena_array(f->memory, double, TOKENS *P);
   for (int n = 0; n < TOKENS; n++) {
     double *r = f->values + n * P;
     for (int axis = 0; axis < P; axis++) r[axis] = random_uniform(&random, 0.5, 1);
@@ -95,7 +95,10 @@ static fixture fixture_of(arena *a, const precision_case *which, const char *pre
 }
 
 static pegen_args table_of(const fixture *f) {
-  pegen_args args = {.struct_size = sizeof(pegen_args), .n_operands = f->kernel->n_operands, .operands = f->operands.tensors, .positions = f->positions};
+  pegen_args args = {.struct_size = sizeof(pegen_args),
+                     .n_operands = f->kernel->n_operands,
+                     .operands = f->operands.tensors,
+                     .positions = f->positions};
   args.table_bytes = f->kernel->table_bytes(&args);
   assert_true(args.table_bytes > 0);
   args.table = aligned_alloc(64, (args.table_bytes + 63) / 64 * 64);
@@ -105,7 +108,11 @@ static pegen_args table_of(const fixture *f) {
 }
 
 static int encode(const fixture *f, const pegen_args *table, const DLTensor *in, DLTensor *out) {
-  pegen_args args = {.struct_size = sizeof(pegen_args), .table = table->table, .table_bytes = table->table_bytes, .q = in, .q_out = out};
+  pegen_args args = {.struct_size = sizeof(pegen_args),
+                     .table = table->table,
+                     .table_bytes = table->table_bytes,
+                     .q = in,
+                     .q_out = out};
   return f->kernel->encode(&args, 0, 1);
 }
 
@@ -114,7 +121,8 @@ static long double skewed(const fixture *f, const DLTensor *out, int head, int t
   int n = f->spec->n_components, blocks = f->spec->n_blocks;
   static long double r[MOST_BLOCK][MOST_BLOCK];
   for (int i = 0; i < n; i++)
-    for (int j = 0; j < n; j++) r[i][j] = *(float *)tensor_at(out, j, head, token, f->spec->channel[i * blocks + block]);
+    for (int j = 0; j < n; j++)
+      r[i][j] = *(float *)tensor_at(out, j, head, token, f->spec->channel[i * blocks + block]);
   long double worst = 0;
   for (int i = 0; i < n; i++)
     for (int j = 0; j <= i; j++) {
@@ -141,7 +149,8 @@ static void check_bounds(const fixture *f, const char *what, const DLTensor *out
   long double orthogonal = 0;
   trial_compare_entries(exact, out, 0, TOKENS, &entries);
   check_orthogonal(f, out, &orthogonal);
-  print_message("%s, %s: entries 2^%.1Lf, orthogonality 2^%.1Lf\n", what, f->spec->dense->is_f64 ? "float64" : "float32", log2l(entries.error), log2l(orthogonal));
+  print_message("%s, %s: entries 2^%.1Lf, orthogonality 2^%.1Lf\n", what,
+                f->spec->dense->is_f64 ? "float64" : "float32", log2l(entries.error), log2l(orthogonal));
   if (entries.spoilt || entries.error > BOUND) fail_msg("%s", trial_error_text(f->memory, &entries));
   if (!(orthogonal <= BOUND)) fail_msg("orthogonality");
 }
@@ -183,7 +192,8 @@ static void check_precision(const precision_case *which, const fixture *f) {
 
 static void check_tables_apart(const fixture *narrow, const fixture *wide) {
   pegen_args table = table_of(narrow), other = table_of(wide);
-  DLTensor *in = trial_unit_rows(narrow->memory, narrow->spec, NUMBER_F32, narrow->spec->heads, TOKENS), *out = tensor_copy(narrow->memory, in);
+  DLTensor *in = trial_unit_rows(narrow->memory, narrow->spec, NUMBER_F32, narrow->spec->heads, TOKENS),
+           *out = tensor_copy(narrow->memory, in);
   assert_int_equal(table.table_bytes, other.table_bytes);
   bool same = !strcmp(narrow->kernel->digest, wide->kernel->digest); /* closed forms that are float64 in any case */
   if (same) assert_memory_equal(table.table, other.table, table.table_bytes);
@@ -214,6 +224,7 @@ int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
   if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
   struct CMUnitTest tests[CASE_COUNT];
-  for (int i = 0; i < CASE_COUNT; i++) tests[i] = (struct CMUnitTest){cases[i].name, promises_hold, NULL, NULL, (void *)(uintptr_t)&cases[i]};
+  for (int i = 0; i < CASE_COUNT; i++)
+    tests[i] = (struct CMUnitTest){cases[i].name, promises_hold, NULL, NULL, (void *)(uintptr_t)&cases[i]};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,7 +83,10 @@ typedef struct table {
 } table;
 
 static pegen_args arguments(const fixture *f, const DLTensor *positions) {
-  return (pegen_args){.struct_size = sizeof(pegen_args), .n_operands = f->kernel->n_operands, .operands = f->operands.tensors, .positions = positions};
+  return (pegen_args){.struct_size = sizeof(pegen_args),
+                      .n_operands = f->kernel->n_operands,
+                      .operands = f->operands.tensors,
+                      .positions = positions};
 }
 
 static int prepare(const fixture *f, pegen_args *args, table *t, int parts) {
@@ -105,7 +108,8 @@ static table table_of(const fixture *f, const DLTensor *positions, int parts) {
   return t;
 }
 
-static int encode(const fixture *f, const table *t, const DLTensor *positions, const DLTensor *q, DLTensor *q_out, const DLTensor *k, DLTensor *k_out, int parts) {
+static int encode(const fixture *f, const table *t, const DLTensor *positions, const DLTensor *q, DLTensor *q_out,
+                  const DLTensor *k, DLTensor *k_out, int parts) {
   pegen_args args = arguments(f, positions);
   if (t) { /* neither positions nor operands are needed then */
     args = (pegen_args){.struct_size = sizeof(pegen_args), .table = t->data, .table_bytes = t->bytes};
@@ -163,7 +167,7 @@ static void check_streamed(fixture *f) {
   enum { LINE = 64, MANY = 2100 };
   int P = f->spec->n_axes;
   if (!f->which->many) return;
-  double *values = arena_array(f->memory, double, MANY * P);
+  double *values = arena_array(f->memory, double, MANY *P);
   for (int i = 0; i < MANY * P; i++) values[i] = random_uniform(&f->random, -2, 2);
   table t = table_of(f, tensor_contiguous(f->memory, NUMBER_F64, 2, (int64_t[]){MANY, P}, values), 2);
   DLTensor *in[2], *out[2];
@@ -192,8 +196,10 @@ static void check_parts(fixture *f) {
 
 /* k of another length, with positions of its own. */
 static void check_sections(fixture *f) {
-  DLTensor *k_positions = tensor_contiguous(f->memory, NUMBER_F64, 2, (int64_t[]){OTHER_TOKENS, f->spec->n_axes}, f->values + f->spec->n_axes);
-  DLTensor *q = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS), *k = rows(f, NUMBER_F32, ROWS_BNHD, OTHER_TOKENS), *k_alone = tensor_copy(f->memory, k);
+  DLTensor *k_positions = tensor_contiguous(f->memory, NUMBER_F64, 2, (int64_t[]){OTHER_TOKENS, f->spec->n_axes},
+                                            f->values + f->spec->n_axes);
+  DLTensor *q = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS), *k = rows(f, NUMBER_F32, ROWS_BNHD, OTHER_TOKENS),
+           *k_alone = tensor_copy(f->memory, k);
   DLTensor *q_alone = tensor_copy(f->memory, q);
   table t, of_q = table_of(f, f->positions, 1), of_k = table_of(f, k_positions, 1);
   pegen_args args = arguments(f, f->positions);
@@ -262,15 +268,18 @@ static void encode_either(fixture *f, bool tabled, const DLTensor *q, DLTensor *
   free(t.data);
 }
 
-/* One element of the first operand: the block whose matrix it belongs to is NaN in every token, all others are as before. */
+/* One element of the first operand: the block whose matrix it belongs to is NaN in every token, all others are as
+ * before. */
 static void check_not_finite(fixture *f, bool tabled) {
   const spec *s = f->spec;
   if (!s->dense || s->basis) return;
   int head = s->dense->generator[0].n_heads > 1 ? 1 : 0, block = s->n_blocks - 1, n = s->n_components;
-  DLTensor *q = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS), *clean = tensor_copy(f->memory, q), *struck = tensor_copy(f->memory, q);
+  DLTensor *q = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS), *clean = tensor_copy(f->memory, q),
+           *struck = tensor_copy(f->memory, q);
   encode_either(f, tabled, q, clean);
   const DLTensor *raw = f->operands.tensors[s->dense->generator[0].operand];
-  float *element = (float *)raw->data + s->dense->generator[0].offset[(head ? s->n_blocks : 0) + block] + n - 1; /* row 0, last column */
+  float *element = (float *)raw->data + s->dense->generator[0].offset[(head ? s->n_blocks : 0) + block] + n -
+                   1; /* row 0, last column */
   float kept = *element;
   static const float bad[] = {NAN, INFINITY};
   for (int i = 0; i < 2; i++) {
@@ -282,7 +291,8 @@ static void check_not_finite(fixture *f, bool tabled) {
           for (int g = 0; g < s->n_blocks; g++)
             for (int c = 0; c < n; c++) {
               int channel = s->channel[c * s->n_blocks + g];
-              float x = *(float *)tensor_at(struck, b, h, token, channel), y = *(float *)tensor_at(clean, b, h, token, channel);
+              float x = *(float *)tensor_at(struck, b, h, token, channel),
+                    y = *(float *)tensor_at(clean, b, h, token, channel);
               bool hit = g == block && (h == head || s->dense->generator[0].n_heads == 1);
               if (hit) assert_true(isnan(x));
               else assert_memory_equal(&x, &y, sizeof x);
@@ -297,9 +307,11 @@ static void check_basis_not_finite(fixture *f) {
   if (!s->basis) return;
   const spec_skew *m = &s->basis->matrix;
   bool each = m->n_heads > 1;
-  DLTensor *q = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS), *clean = tensor_copy(f->memory, q), *struck = tensor_copy(f->memory, q);
+  DLTensor *q = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS), *clean = tensor_copy(f->memory, q),
+           *struck = tensor_copy(f->memory, q);
   assert_int_equal(encode(f, NULL, f->positions, q, clean, NULL, NULL, 1), 0);
-  float *element = (float *)f->operands.tensors[m->operand]->data + m->offset[each ? 1 : 0] + s->head_dim - 1, kept = *element;
+  float *element = (float *)f->operands.tensors[m->operand]->data + m->offset[each ? 1 : 0] + s->head_dim - 1,
+        kept = *element;
   *element = NAN;
   assert_int_equal(encode(f, NULL, f->positions, q, struck, NULL, NULL, 1), 0);
   *element = kept;
@@ -307,7 +319,8 @@ static void check_basis_not_finite(fixture *f) {
     for (int64_t h = 0; h < f->heads; h++)
       for (int64_t token = 0; token < TOKENS; token++)
         for (int channel = 0; channel < s->head_dim; channel++) {
-          float x = *(float *)tensor_at(struck, b, h, token, channel), y = *(float *)tensor_at(clean, b, h, token, channel);
+          float x = *(float *)tensor_at(struck, b, h, token, channel),
+                y = *(float *)tensor_at(clean, b, h, token, channel);
           if (each && h != 1) assert_memory_equal(&x, &y, sizeof x);
           else assert_true(isnan(x));
         }
@@ -324,7 +337,8 @@ static void tables_hold(void **state) {
     *value++ = 0;
     defines[n_defines] = (loader_define){name, value};
   }
-  f.spec = loader_load(f.memory, arena_printf(f.memory, "%s/%s.lua", SPECS_DIR, f.which->spec), DSL_DIR, n_defines, defines);
+  f.spec =
+      loader_load(f.memory, arena_printf(f.memory, "%s/%s.lua", SPECS_DIR, f.which->spec), DSL_DIR, n_defines, defines);
   assert_non_null(f.spec);
   f.heads = f.spec->heads > 1 ? f.spec->heads : HEADS;
   int P = f.spec->n_axes;
@@ -356,6 +370,7 @@ int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
   if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
   struct CMUnitTest tests[CASE_COUNT];
-  for (int i = 0; i < CASE_COUNT; i++) tests[i] = (struct CMUnitTest){cases[i].name, tables_hold, NULL, NULL, (void *)(uintptr_t)&cases[i]};
+  for (int i = 0; i < CASE_COUNT; i++)
+    tests[i] = (struct CMUnitTest){cases[i].name, tables_hold, NULL, NULL, (void *)(uintptr_t)&cases[i]};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,7 +114,7 @@ static void compounds_are_determinants(void **state) {
         random_action(v, g, &random);
         arena *memory = arena_create();
         expr_pool *pool = expr_pool_create(memory, 1);
-        expr_matrix m = {n, arena_array(memory, const expr *, n * n)};
+        expr_matrix m = {n, arena_array(memory, const expr *, n *n)};
         double entries[SPEC_MAX_DIMENSIONS * SPEC_MAX_DIMENSIONS];
         long double scale = 1;
         /* As channels, not constants: nothing folds. */
@@ -128,8 +128,10 @@ static void compounds_are_determinants(void **state) {
         for (unsigned row = 0; row < 1u << n; row++)
           for (unsigned column = 0; column < 1u << n; column++) {
             if (clifford_grade(row) != clifford_grade(column)) continue;
-            long double got = expr_eval_long(clifford_compound(pool, g, m, row, column), &env), expected = determinant(v, row, column);
-            if (!(fabsl(got - expected) <= 1e-12L * powl(scale, n))) print_error("Cl(%d,%d,%d) %u %u: %Lg, expected %Lg\n", p, q, r, row, column, got, expected);
+            long double got = expr_eval_long(clifford_compound(pool, g, m, row, column), &env),
+                        expected = determinant(v, row, column);
+            if (!(fabsl(got - expected) <= 1e-12L * powl(scale, n)))
+              print_error("Cl(%d,%d,%d) %u %u: %Lg, expected %Lg\n", p, q, r, row, column, got, expected);
             assert_true(fabsl(got - expected) <= 1e-12L * powl(scale, n));
           }
         arena_destroy(memory);
@@ -172,7 +174,7 @@ static void products_of_matrices(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(reorder_signs), cmocka_unit_test(squares_and_grades),
-                                     cmocka_unit_test(compounds_are_determinants), cmocka_unit_test(complements_are_entries),
-                                     cmocka_unit_test(products_of_matrices)};
+                                     cmocka_unit_test(compounds_are_determinants),
+                                     cmocka_unit_test(complements_are_entries), cmocka_unit_test(products_of_matrices)};
   return cmocka_run_group_tests_name("clifford", tests, NULL, NULL);
 }

@@ -3,8 +3,8 @@
  */
 #include "unit.h"
 
-#include "spec/expr.h"
 #include "base/number.h"
+#include "spec/expr.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -38,9 +38,9 @@ static int tear_down(void **state) {
   return 0;
 }
 
-#define USE_FIXTURE             \
-  fixture *f = *state;          \
-  expr_pool *pool = f->pool;    \
+#define USE_FIXTURE \
+  fixture *f = *state; \
+  expr_pool *pool = f->pool; \
   const expr *x = f->x, *y = f->y; \
   (void)pool, (void)x, (void)y
 
@@ -57,15 +57,17 @@ static void constants_fold(void **state) {
   static const struct {
     expr_op op;
     double a, b, result;
-  } cases[] = {{EXPR_ADD, 2, 3, 5},    {EXPR_SUB, 2, 3, -1},      {EXPR_MUL, 2, 3, 6},   {EXPR_DIV, 3, 2, 1.5},
-               {EXPR_MIN, 2, 3, 2},    {EXPR_MAX, 2, 3, 3},       {EXPR_LESS, 2, 3, 1},  {EXPR_LESS, 3, 3, 0},
-               {EXPR_NEG, 2, 0, -2},   {EXPR_ABS, -2, 0, 2},      {EXPR_SQRT, 9, 0, 3},  {EXPR_FLOOR, -1.5, 0, -2},
-               {EXPR_EXP, 1, 0, M_E},  {EXPR_LOG, M_E, 0, 1},     {EXPR_SINQ, 1, 0, 1},  {EXPR_SINQ, -1, 0, -1},
-               {EXPR_COSQ, 0, 0, 1},   {EXPR_COSQ, 2, 0, -1},     {EXPR_SINQ, 4096, 0, 0}, {EXPR_COSQ, 1e15 + 1, 0, 0},
+  } cases[] = {{EXPR_ADD, 2, 3, 5},         {EXPR_SUB, 2, 3, -1},  {EXPR_MUL, 2, 3, 6},     {EXPR_DIV, 3, 2, 1.5},
+               {EXPR_MIN, 2, 3, 2},         {EXPR_MAX, 2, 3, 3},   {EXPR_LESS, 2, 3, 1},    {EXPR_LESS, 3, 3, 0},
+               {EXPR_NEG, 2, 0, -2},        {EXPR_ABS, -2, 0, 2},  {EXPR_SQRT, 9, 0, 3},    {EXPR_FLOOR, -1.5, 0, -2},
+               {EXPR_EXP, 1, 0, M_E},       {EXPR_LOG, M_E, 0, 1}, {EXPR_SINQ, 1, 0, 1},    {EXPR_SINQ, -1, 0, -1},
+               {EXPR_COSQ, 0, 0, 1},        {EXPR_COSQ, 2, 0, -1}, {EXPR_SINQ, 4096, 0, 0}, {EXPR_COSQ, 1e15 + 1, 0, 0},
                {EXPR_SINQ, 1.0 / 3, 0, 0.5}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const expr *a = number(pool, cases[i].a), *b = number(pool, cases[i].b);
-    assert_const(expr_op_arity(cases[i].op) == 1 ? expr_unary(pool, cases[i].op, a) : expr_binary(pool, cases[i].op, a, b), cases[i].result);
+    assert_const(expr_op_arity(cases[i].op) == 1 ? expr_unary(pool, cases[i].op, a)
+                                                 : expr_binary(pool, cases[i].op, a, b),
+                 cases[i].result);
   }
   assert_const(expr_select(pool, number(pool, 1), number(pool, 7), number(pool, 8)), 7);
   assert_ptr_equal(expr_select(pool, number(pool, 0), x, y), y);
@@ -108,9 +110,11 @@ static void equal_expressions_are_one(void **state) {
   /* Constants gather into one factor, on whatever side they stood. */
   const expr *six = expr_mul(pool, x, number(pool, 6));
   assert_ptr_equal(expr_mul(pool, number(pool, 2), expr_mul(pool, x, number(pool, 3))), six);
-  assert_ptr_equal(expr_mul(pool, expr_mul(pool, x, number(pool, 2)), expr_mul(pool, y, number(pool, 3))), expr_mul(pool, expr_mul(pool, x, y), number(pool, 6)));
+  assert_ptr_equal(expr_mul(pool, expr_mul(pool, x, number(pool, 2)), expr_mul(pool, y, number(pool, 3))),
+                   expr_mul(pool, expr_mul(pool, x, y), number(pool, 6)));
   /* What all blocks have in common is added once. */
-  assert_ptr_equal(expr_add(pool, expr_mul(pool, x, f->table), expr_mul(pool, f->table, y)), expr_mul(pool, sum, f->table));
+  assert_ptr_equal(expr_add(pool, expr_mul(pool, x, f->table), expr_mul(pool, f->table, y)),
+                   expr_mul(pool, sum, f->table));
   /* Subtraction does not commute, and no two operations are confused. */
   assert_ptr_not_equal(expr_sub(pool, x, y), expr_sub(pool, y, x));
   assert_ptr_not_equal(expr_binary(pool, EXPR_MIN, x, y), expr_binary(pool, EXPR_MAX, x, y));
@@ -191,8 +195,12 @@ static twin random_leaf(expr_pool *pool, const double *positions, const double *
     if (kind == 0) values[i] = values[0];
     if (kind == 1) values[i] = values[i % BLOCKS];
   }
-  t.e = kind == 4 ? expr_operand(pool, 0, HEADS, offsets) : kind == 3 ? expr_position(pool, axis) : kind == 0 ? expr_const(pool, values[0]) : expr_table(pool, HEADS, values);
-  for (int i = 0; i < HEADS * BLOCKS; i++) t.value[i] = kind == 4 ? elements[offsets[i]] : kind == 3 ? positions[axis] : values[i];
+  t.e = kind == 4   ? expr_operand(pool, 0, HEADS, offsets)
+        : kind == 3 ? expr_position(pool, axis)
+        : kind == 0 ? expr_const(pool, values[0])
+                    : expr_table(pool, HEADS, values);
+  for (int i = 0; i < HEADS * BLOCKS; i++)
+    t.value[i] = kind == 4 ? elements[offsets[i]] : kind == 3 ? positions[axis] : values[i];
   return t;
 }
 
@@ -205,7 +213,8 @@ static twin random_node(expr_pool *pool, const twin *a, const twin *b, uint64_t 
   switch (kind) {
   case 0: t.e = expr_add(pool, a->e, b->e); break;
   case 1: t.e = expr_sub(pool, a->e, b->e); break;
-  case 2: case 3: t.e = expr_mul(pool, a->e, b->e); break;
+  case 2:
+  case 3: t.e = expr_mul(pool, a->e, b->e); break;
   case 4: t.e = expr_div(pool, a->e, magnitude); break;
   case 5: t.e = expr_binary(pool, EXPR_MIN, a->e, b->e); break;
   case 6: t.e = expr_binary(pool, EXPR_MAX, a->e, b->e); break;
@@ -216,19 +225,54 @@ static twin random_node(expr_pool *pool, const twin *a, const twin *b, uint64_t 
   default: t.e = expr_unary(pool, EXPR_EXP, expr_unary(pool, EXPR_COSQ, a->e)); break;
   }
   for (int i = 0; i < HEADS * BLOCKS; i++) {
-    long double x = a->value[i], y = b->value[i], ex = a->error[i], ey = b->error[i], *v = &t.value[i], *e = &t.error[i];
+    long double x = a->value[i], y = b->value[i], ex = a->error[i], ey = b->error[i], *v = &t.value[i],
+                *e = &t.error[i];
     switch (kind) {
-    case 0: *v = x + y; *e = ex + ey + eps * (fabsl(x) + fabsl(y)); break;
-    case 1: *v = x - y; *e = ex + ey + eps * (fabsl(x) + fabsl(y)); break;
-    case 2: case 3: *v = x * y; *e = fabsl(x) * ey + fabsl(y) * ex + eps * fabsl(x * y); break;
-    case 4: *v = x / (1 + fabsl(y)); *e = ex + fabsl(x) * ey + eps * fabsl(x); break;
-    case 5: *v = x < y ? x : y; *e = ex + ey; break;
-    case 6: *v = x > y ? x : y; *e = ex + ey; break;
-    case 7: *v = -x; *e = ex; break;
-    case 8: *v = sqrtl(1 + fabsl(y)); *e = ey + eps * *v; break;
-    case 9: *v = logl(1 + fabsl(y)); *e = ey + eps * (1 + *v); break;
-    case 10: *v = sinl(quarter * x); *e = 2 * ex + eps * (1 + fabsl(x)); break;
-    default: *v = expl(cosl(quarter * x)); *e = 6 * ex + 4 * eps * (1 + fabsl(x)); break;
+    case 0:
+      *v = x + y;
+      *e = ex + ey + eps * (fabsl(x) + fabsl(y));
+      break;
+    case 1:
+      *v = x - y;
+      *e = ex + ey + eps * (fabsl(x) + fabsl(y));
+      break;
+    case 2:
+    case 3:
+      *v = x * y;
+      *e = fabsl(x) * ey + fabsl(y) * ex + eps * fabsl(x * y);
+      break;
+    case 4:
+      *v = x / (1 + fabsl(y));
+      *e = ex + fabsl(x) * ey + eps * fabsl(x);
+      break;
+    case 5:
+      *v = x < y ? x : y;
+      *e = ex + ey;
+      break;
+    case 6:
+      *v = x > y ? x : y;
+      *e = ex + ey;
+      break;
+    case 7:
+      *v = -x;
+      *e = ex;
+      break;
+    case 8:
+      *v = sqrtl(1 + fabsl(y));
+      *e = ey + eps * *v;
+      break;
+    case 9:
+      *v = logl(1 + fabsl(y));
+      *e = ey + eps * (1 + *v);
+      break;
+    case 10:
+      *v = sinl(quarter * x);
+      *e = 2 * ex + eps * (1 + fabsl(x));
+      break;
+    default:
+      *v = expl(cosl(quarter * x));
+      *e = 6 * ex + 4 * eps * (1 + fabsl(x));
+      break;
     }
   }
   return t;
@@ -261,11 +305,14 @@ static void simplification_keeps_values(void **state) {
     /* Evaluation walks trees, and a DAG this deep is a large one: some of the nodes are enough. */
     for (int n = 0; n < 40; n++)
       for (int i = 0; i < HEADS * BLOCKS; i++) {
-        expr_environment env = {.head = i / BLOCKS, .block = i % BLOCKS, .blocks = BLOCKS, .positions = positions, .operands = operands};
+        expr_environment env = {
+            .head = i / BLOCKS, .block = i % BLOCKS, .blocks = BLOCKS, .positions = positions, .operands = operands};
         long double difference = fabsl(expr_eval_long(node[n].e, &env) - node[n].value[i]);
-        if (!(difference <= 8 * node[n].error[i])) print_error("round %d node %d: %Lg, may be %Lg\n", round, n, difference, node[n].error[i]);
+        if (!(difference <= 8 * node[n].error[i]))
+          print_error("round %d node %d: %Lg, may be %Lg\n", round, n, difference, node[n].error[i]);
         assert_true(difference <= 8 * node[n].error[i]);
-        assert_true(fabs(expr_eval(node[n].e, &env) - (double)node[n].value[i]) <= (double)(8 * node[n].error[i] + 0x1p-52L * fabsl(node[n].value[i])));
+        assert_true(fabs(expr_eval(node[n].e, &env) - (double)node[n].value[i]) <=
+                    (double)(8 * node[n].error[i] + 0x1p-52L * fabsl(node[n].value[i])));
       }
     arena_destroy(memory);
   }
@@ -277,7 +324,12 @@ static void dependences_are_honest(void **state) {
   static const double all[] = {1, 2, 3, 4, 5, 6}, elements[] = {1, 2, 3, 4, 5, 6}, channels[] = {9};
   static const int32_t offsets[] = {0, 1, 2, 3, 4, 5};
   const double *operands[] = {elements}, here[] = {0.5, 0.25};
-  const expr *leaves[] = {x, f->table, expr_table(pool, HEADS, all), expr_operand(pool, 0, HEADS, offsets), expr_channel(pool, 0), number(pool, 3)};
+  const expr *leaves[] = {x,
+                          f->table,
+                          expr_table(pool, HEADS, all),
+                          expr_operand(pool, 0, HEADS, offsets),
+                          expr_channel(pool, 0),
+                          number(pool, 3)};
   for (int i = 0; i < 6; i++)
     for (int j = 0; j < 6; j++) {
       const expr *e = expr_unary(pool, EXPR_EXP, expr_sub(pool, leaves[i], leaves[j]));
@@ -286,7 +338,13 @@ static void dependences_are_honest(void **state) {
         for (int block = 0; block < BLOCKS; block++) {
           if (head && (e->depends & DEPENDS_HEAD)) continue;
           if (block && (e->depends & DEPENDS_BLOCK)) continue;
-          expr_environment env = {.head = head, .block = block, .blocks = BLOCKS, .positions = here, .operands = operands, .channels = channels}, first = env;
+          expr_environment env = {.head = head,
+                                  .block = block,
+                                  .blocks = BLOCKS,
+                                  .positions = here,
+                                  .operands = operands,
+                                  .channels = channels},
+                           first = env;
           first.head = first.block = 0;
           assert_true(expr_eval(e, &env) == expr_eval(e, &first));
         }
@@ -314,8 +372,10 @@ static void text_has_every_node_once(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      TEST(constants_fold), TEST(neutral_elements_vanish), TEST(division_stays_division), TEST(equal_expressions_are_one), TEST(parity_is_used),
-      TEST(tables_collapse), TEST(types_follow_arguments), TEST(simplification_keeps_values), TEST(dependences_are_honest), TEST(text_has_every_node_once)};
+  const struct CMUnitTest tests[] = {TEST(constants_fold),          TEST(neutral_elements_vanish),
+                                     TEST(division_stays_division), TEST(equal_expressions_are_one),
+                                     TEST(parity_is_used),          TEST(tables_collapse),
+                                     TEST(types_follow_arguments),  TEST(simplification_keeps_values),
+                                     TEST(dependences_are_honest),  TEST(text_has_every_node_once)};
   return cmocka_run_group_tests_name("expr", tests, NULL, NULL);
 }

@@ -7,24 +7,26 @@
 #include "unit.h"
 
 #include "algebra/block.h"
-#include "hand_spec.h"
 #include "base/number.h"
+#include "hand_spec.h"
 #include "verify/reference.h"
 
 #include <math.h>
 
 static const long double BOUND = 1e-11L;
 
-static void assert_like_reference(arena *a, const spec *s, const block_program *program, const char *what, uint64_t *random) {
+static void assert_like_reference(arena *a, const spec *s, const block_program *program, const char *what,
+                                  uint64_t *random) {
   int n = s->n_components;
   const double *const *operands = hand_operands(a, s, random);
-  long double *expected = arena_array(a, long double, n * n);
+  long double *expected = arena_array(a, long double, n *n);
   for (int sample = 0; sample < 3; sample++) {
     double positions[SPEC_MAX_AXES] = {0}; /* the first sample: the origin */
     if (sample) hand_positions(s, random, positions);
     for (int head = 0; head < s->heads; head++)
       for (int block = 0; block < s->n_blocks; block++) {
-        expr_environment env = {.head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+        expr_environment env = {
+            .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
         long double scale = 1, worst = 0;
         reference_block(s, positions, operands, head, block, expected);
         for (int i = 0; i < n * n; i++) {
@@ -33,7 +35,8 @@ static void assert_like_reference(arena *a, const spec *s, const block_program *
           worst = difference <= worst ? worst : difference; /* NaN stays */
         }
         if (!(worst <= BOUND * scale))
-          print_error("%s Cl(%d,%d,%d) combine %d: %Lg of %Lg\n", what, s->algebra.p, s->algebra.q, s->algebra.r, s->combine, worst, scale);
+          print_error("%s Cl(%d,%d,%d) combine %d: %Lg of %Lg\n", what, s->algebra.p, s->algebra.q, s->algebra.r,
+                      s->combine, worst, scale);
         assert_true(worst <= BOUND * scale);
       }
   }
@@ -48,7 +51,8 @@ static void check(const hand_request *request, const char *what, uint64_t *rando
   for (int i = 0; i < s->n_components * s->n_components; i++) {
     const expr *entry = program.matrix.entry[i];
     assert_true(entry->is_f32 || entry->op == EXPR_CONST || entry->op == EXPR_TABLE);
-    if (clifford_grade(s->component[i / s->n_components].blade) != clifford_grade(s->component[i % s->n_components].blade))
+    if (clifford_grade(s->component[i / s->n_components].blade) !=
+        clifford_grade(s->component[i % s->n_components].blade))
       assert_true(expr_is_const(entry, 0));
   }
   assert_like_reference(a, s, &program, what, random);
@@ -67,7 +71,8 @@ static void every_signature(void **state) {
           static const unsigned grades[] = {0, 0, 7, 15, 1u << 1 | 1u << 3, 1u << 4};
           int blocks = n > 3 ? 1 : 2, heads = n > 3 ? 1 : 2;
           if (n == 5 && (q > 1 || rule == COMBINE_SYMMETRIC)) continue;
-          hand_request request = {{p, q, n - p - q}, (spec_combine)rule, 2, blocks, heads, grades[n], 1, rule % 2, false, p % 2, 1.5};
+          hand_request request = {
+              {p, q, n - p - q}, (spec_combine)rule, 2, blocks, heads, grades[n], 1, rule % 2, false, p % 2, 1.5};
           if (n < 5) check(&request, "planes", &random);
           request.basis_plane = true;
           check(&request, "basis planes", &random);
@@ -106,7 +111,8 @@ static void inverses_undo(void **state) {
           expr_environment env = {.block = block, .blocks = 2, .positions = positions};
           long double sum = 0;
           for (int k = 0; k < 3; k++)
-            sum += expr_eval_long(back.matrix.entry[i * 3 + k], &env) * expr_eval_long(there.matrix.entry[k * 3 + j], &env);
+            sum += expr_eval_long(back.matrix.entry[i * 3 + k], &env) *
+                   expr_eval_long(there.matrix.entry[k * 3 + j], &env);
           assert_true(fabsl(sum - (i == j)) < BOUND);
         }
     arena_destroy(a);

@@ -42,7 +42,8 @@ static const expr *angle_of(arena *a, spec *s, const hand_request *request, int 
 
 spec *hand_spec(arena *a, const hand_request *request, uint64_t *random) {
   spec *s = arena_new(a, spec);
-  *s = (spec){.file = "by hand", .line = 1, .name = "hand", .doc = "", .n_axes = request->axes, .heads = request->heads};
+  *s =
+      (spec){.file = "by hand", .line = 1, .name = "hand", .doc = "", .n_axes = request->axes, .heads = request->heads};
   s->algebra = request->algebra;
   s->n_blocks = request->blocks;
   s->combine = request->combine;
@@ -51,15 +52,22 @@ spec *hand_spec(arena *a, const hand_request *request, uint64_t *random) {
   s->pool = expr_pool_create(a, s->n_blocks);
   int n = clifford_dimensions(s->algebra);
   for (unsigned blade = 1u << n; blade-- > 0;)
-    if (request->grades & 1u << clifford_grade(blade)) s->component[s->n_components++] = (spec_component){blade, blade % 3 == 2 ? -1 : 1};
+    if (request->grades & 1u << clifford_grade(blade))
+      s->component[s->n_components++] = (spec_component){blade, blade % 3 == 2 ? -1 : 1};
   s->head_dim = request->leftover + s->n_components * s->n_blocks;
   int *channel = arena_array(a, int, s->n_components * s->n_blocks);
   for (int c = 0; c < s->n_components; c++)
     for (int g = 0; g < s->n_blocks; g++) channel[c * s->n_blocks + g] = request->leftover + g * s->n_components + c;
   s->channel = channel;
   if (request->learned) {
-    static spec_operand operand = {.name = "speed", .doc = "", .units = "1", .source = "", .initializer = "", .rank = 3,
-                                   .dimension = {"axes", "heads", "blocks"}, .test_scale = 1};
+    static spec_operand operand = {.name = "speed",
+                                   .doc = "",
+                                   .units = "1",
+                                   .source = "",
+                                   .initializer = "",
+                                   .rank = 3,
+                                   .dimension = {"axes", "heads", "blocks"},
+                                   .test_scale = 1};
     s->operand = arena_new(a, spec_operand);
     *s->operand = operand;
     s->operand->shape[0] = s->n_axes;

@@ -1,14 +1,16 @@
 /* math_harness: see math_harness.h. */
 #include "unit.h"
 
-#include "mlir/lower.h"
 #include "math_harness.h"
+#include "mlir/lower.h"
 
 #include <llvm-c/Target.h>
 #include <stdlib.h>
 #include <string.h>
 
-static MlirType element(ir *b, math_type type) { return type == MATH_F32 ? b->f32 : type == MATH_F64 ? b->f64 : b->i16; }
+static MlirType element(ir *b, math_type type) {
+  return type == MATH_F32 ? b->f32 : type == MATH_F64 ? b->f64 : b->i16;
+}
 static int bytes(math_type type) { return type == MATH_F32 ? 4 : type == MATH_F64 ? 8 : 2; }
 
 static ir_value address(ir *b, ir_value base, ir_value index, int size) {
@@ -24,7 +26,8 @@ static void emit_function(ir *b, const math_variant *variant, const math_row *ro
   ir_function(b, row->name, true, none, 3, types, argument);
   ir_value steps = ir_op2(b, "arith.divsi", argument[2], ir_int(b, b->i64, step));
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), steps);
-  ir_value x = ir_load(b, lanes ? ir_vector(b, lanes, from) : from, address(b, argument[0], loop.index, step * bytes(row->from)), bytes(row->from));
+  ir_value x = ir_load(b, lanes ? ir_vector(b, lanes, from) : from,
+                       address(b, argument[0], loop.index, step * bytes(row->from)), bytes(row->from));
   ir_store(b, row->emit(b, x), address(b, argument[1], loop.index, step * bytes(row->to)), bytes(row->to), false);
   ir_end_for(b, loop);
   ir_return(b);
@@ -55,7 +58,8 @@ loaded_kernel *math_load(const math_variant *variant, const math_row *rows, int 
   LLVMModuleRef module = lower_module(&b, context);
   LLVMTargetRef target;
   assert_false(LLVMGetTargetFromTriple(triple, &target, &message));
-  LLVMTargetMachineRef machine = LLVMCreateTargetMachine(target, triple, "", "", LLVMCodeGenLevelAggressive, LLVMRelocPIC, LLVMCodeModelDefault);
+  LLVMTargetMachineRef machine =
+      LLVMCreateTargetMachine(target, triple, "", "", LLVMCodeGenLevelAggressive, LLVMRelocPIC, LLVMCodeModelDefault);
   LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);
   LLVMSetTarget(module, triple);
   LLVMSetModuleDataLayout(module, layout);

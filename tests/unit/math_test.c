@@ -4,8 +4,8 @@
  */
 #include "unit.h"
 
-#include "math_harness.h"
 #include "base/number.h"
+#include "math_harness.h"
 #include "verify/trial.h"
 
 #include <math.h>
@@ -28,29 +28,29 @@ static ir_value exp_f32(ir *b, ir_value x) { return math_exp_f32(b, x, false); }
 static ir_value decay_f32_fused(ir *b, ir_value x) { return math_decay_f32(b, x, true); }
 static ir_value decay_f32(ir *b, ir_value x) { return math_decay_f32(b, x, false); }
 
-static const math_row ROWS[] = {
-    {"sinq_f32", MATH_F64, MATH_F32, false, sinq_f32},
-    {"cosq_f32", MATH_F64, MATH_F32, false, cosq_f32},
-    {"sinq_product", MATH_F64, MATH_F32, true, sinq_product},
-    {"sinq_f64", MATH_F64, MATH_F64, false, math_sinq_f64},
-    {"cosq_f64", MATH_F64, MATH_F64, false, math_cosq_f64},
-    {"exp_f64", MATH_F64, MATH_F64, false, math_exp_f64},
-    {"log_f64", MATH_F64, MATH_F64, false, math_log_f64},
-    {"log1p_f64", MATH_F64, MATH_F64, false, math_log1p_f64},
-    {"exp_f32_fused", MATH_F32, MATH_F32, true, exp_f32_fused},
-    {"exp_f32", MATH_F32, MATH_F32, false, exp_f32},
-    {"decay_f32_fused", MATH_F32, MATH_F32, true, decay_f32_fused},
-    {"decay_f32", MATH_F32, MATH_F32, false, decay_f32},
-    {"log1p_unit_f32", MATH_F32, MATH_F32, false, math_log1p_unit_f32},
-    {"bf16_from_f32", MATH_F32, MATH_I16, false, math_bf16_from_f32},
-    {"f32_from_bf16", MATH_I16, MATH_F32, false, math_f32_from_bf16},
-    {"f16_from_f32", MATH_F32, MATH_I16, false, math_f16_from_f32},
-    {"f32_from_f16", MATH_I16, MATH_F32, false, math_f32_from_f16}};
+static const math_row ROWS[] = {{"sinq_f32", MATH_F64, MATH_F32, false, sinq_f32},
+                                {"cosq_f32", MATH_F64, MATH_F32, false, cosq_f32},
+                                {"sinq_product", MATH_F64, MATH_F32, true, sinq_product},
+                                {"sinq_f64", MATH_F64, MATH_F64, false, math_sinq_f64},
+                                {"cosq_f64", MATH_F64, MATH_F64, false, math_cosq_f64},
+                                {"exp_f64", MATH_F64, MATH_F64, false, math_exp_f64},
+                                {"log_f64", MATH_F64, MATH_F64, false, math_log_f64},
+                                {"log1p_f64", MATH_F64, MATH_F64, false, math_log1p_f64},
+                                {"exp_f32_fused", MATH_F32, MATH_F32, true, exp_f32_fused},
+                                {"exp_f32", MATH_F32, MATH_F32, false, exp_f32},
+                                {"decay_f32_fused", MATH_F32, MATH_F32, true, decay_f32_fused},
+                                {"decay_f32", MATH_F32, MATH_F32, false, decay_f32},
+                                {"log1p_unit_f32", MATH_F32, MATH_F32, false, math_log1p_unit_f32},
+                                {"bf16_from_f32", MATH_F32, MATH_I16, false, math_bf16_from_f32},
+                                {"f32_from_bf16", MATH_I16, MATH_F32, false, math_f32_from_bf16},
+                                {"f16_from_f32", MATH_F32, MATH_I16, false, math_f16_from_f32},
+                                {"f32_from_f16", MATH_I16, MATH_F32, false, math_f32_from_f16}};
 enum { ROW_COUNT = sizeof ROWS / sizeof *ROWS };
 
 static const math_variant VARIANTS[] = {
 #if defined(__aarch64__)
-    {"generic", 4, true, false}, {"generic", 0, true, true},
+    {"generic", 4, true, false},
+    {"generic", 0, true, true},
 #else
     {"x86-64-v2", 4, false, false}, {"x86-64-v2", 0, false, false}, {"x86-64-v3", 8, true, false},
     {"x86-64-v3", 0, true, true},   {"x86-64-v4", 16, true, false},
@@ -71,7 +71,8 @@ static math_function *find(int variant, const char *name) {
 static int load_all(void **state) {
   (void)state;
   for (int v = 0; v < VARIANT_COUNT; v++)
-    if (!strcmp(VARIANTS[v].target, "generic") || trial_runnable(VARIANTS[v].target)) loaded[v] = math_load(&VARIANTS[v], ROWS, ROW_COUNT);
+    if (!strcmp(VARIANTS[v].target, "generic") || trial_runnable(VARIANTS[v].target))
+      loaded[v] = math_load(&VARIANTS[v], ROWS, ROW_COUNT);
   return 0;
 }
 
@@ -92,7 +93,8 @@ static float out32[SWEEP];
 static void fill_phases(double largest) {
   uint64_t random = 1;
   for (int i = 0; i < SWEEP; i++) {
-    double x = i < SWEEP / 2 ? -4 + 8.0 * i / (SWEEP / 2) : random_uniform(&random, -1, 1) * pow(largest, random_uniform(&random, 0, 1));
+    double x = i < SWEEP / 2 ? -4 + 8.0 * i / (SWEEP / 2)
+                             : random_uniform(&random, -1, 1) * pow(largest, random_uniform(&random, 0, 1));
     if (i % 8 == 7) x = nearbyint(x * 2) / 2 + random_uniform(&random, -1, 1) * 1e-9;
     in64[i] = x;
   }
@@ -104,7 +106,8 @@ static long double turns(long double x, bool cosine) {
   return cosine ? cosl(QUARTER * r) : sinl(QUARTER * r);
 }
 
-static void sweep_phases(const char *name, bool cosine, bool product, bool wide, long double fused_bound, double largest) {
+static void sweep_phases(const char *name, bool cosine, bool product, bool wide, long double fused_bound,
+                         double largest) {
   fill_phases(largest);
   for (int v = 0; v < VARIANT_COUNT; v++) {
     math_function *f = find(v, name);
@@ -119,7 +122,9 @@ static void sweep_phases(const char *name, bool cosine, bool product, bool wide,
       worst = error;
       where = in64[i];
     }
-    if (!(worst < bound)) print_error("%s for %s, %d lanes: error %.3Lg at %.17g, bound %.3Lg\n", name, VARIANTS[v].target, VARIANTS[v].lanes, worst, where, bound);
+    if (!(worst < bound))
+      print_error("%s for %s, %d lanes: error %.3Lg at %.17g, bound %.3Lg\n", name, VARIANTS[v].target,
+                  VARIANTS[v].lanes, worst, where, bound);
     assert_true(worst < bound);
   }
 }
@@ -130,7 +135,8 @@ static void sines_f32(void **state) {
   sweep_phases("sinq_f32", false, false, false, SINE_BOUND, 0x1p24);
   sweep_phases("cosq_f32", true, false, false, SINE_BOUND, 0x1p24);
   sweep_phases("sinq_product", false, true, false, SINE_BOUND, 0x1p24);
-  sweep_phases("sinq_f32", false, false, false, SINE_BOUND, 0x1p50); /* reduction is exact as far as float64 has fractions */
+  sweep_phases("sinq_f32", false, false, false, SINE_BOUND,
+               0x1p50); /* reduction is exact as far as float64 has fractions */
 }
 
 static void sines_f64(void **state) {
@@ -153,7 +159,9 @@ static void sweep_relative(const char *name, bool is_log, long double bound) {
       worst = error;
       where = in64[i];
     }
-    if (!(worst < bound)) print_error("%s for %s, %d lanes: relative error %.3Lg at %.17g, bound %.3Lg\n", name, VARIANTS[v].target, VARIANTS[v].lanes, worst, where, bound);
+    if (!(worst < bound))
+      print_error("%s for %s, %d lanes: relative error %.3Lg at %.17g, bound %.3Lg\n", name, VARIANTS[v].target,
+                  VARIANTS[v].lanes, worst, where, bound);
     assert_true(worst < bound);
   }
 }
@@ -167,7 +175,8 @@ static void exponentials(void **state) {
 static void logarithms(void **state) {
   (void)state;
   uint64_t random = 2;
-  for (int i = 0; i < SWEEP; i++) in64[i] = i % 2 ? ldexp(random_uniform(&random, 1, 2), random_below(&random, 2046) - 1022) : 0.5 + 2.0 * i / SWEEP;
+  for (int i = 0; i < SWEEP; i++)
+    in64[i] = i % 2 ? ldexp(random_uniform(&random, 1, 2), random_below(&random, 2046) - 1022) : 0.5 + 2.0 * i / SWEEP;
   sweep_relative("log_f64", true, 0x1p-45L);
 }
 
@@ -182,9 +191,11 @@ static void ends_of_the_range(void **state) {
     math_function *f = find(v, "exp_f64"), *g = find(v, "log_f64"), *h = find(v, "sinq_f64");
     if (!f) continue;
     f(in, out, COUNT);
-    assert_true(out[0] == 0 && out[1] == inf && isnan(out[2]) && out[3] == 0 && out[4] == inf && out[5] == 1 && out[8] == inf && out[9] == 0);
+    assert_true(out[0] == 0 && out[1] == inf && isnan(out[2]) && out[3] == 0 && out[4] == inf && out[5] == 1 &&
+                out[8] == inf && out[9] == 0);
     g(in, out, COUNT);
-    assert_true(isnan(out[0]) && out[1] == inf && isnan(out[2]) && isnan(out[3]) && out[5] == -inf && isnan(out[6]) && out[7] == 0);
+    assert_true(isnan(out[0]) && out[1] == inf && isnan(out[2]) && isnan(out[3]) && out[5] == -inf && isnan(out[6]) &&
+                out[7] == 0);
     h(in, out, COUNT);
     assert_true(isnan(out[0]) && isnan(out[1]) && isnan(out[2]) && out[5] == 0 && out[6] == -1 && out[7] == 1);
   }
@@ -204,7 +215,9 @@ static void sweep_f32(const char *name, long double (*exact)(long double), long 
       long double value = exact(in32[i]), error = value == 0 ? fabsl(out32[i]) : fabsl(out32[i] / value - 1);
       if (error > worst || isnan(out32[i])) worst = isnan(out32[i]) ? INFINITY : error, where = in32[i];
     }
-    if (!(worst < bound)) print_error("%s for %s, %d lanes: error %.3Lg at %.9g\n", name, VARIANTS[v].target, VARIANTS[v].lanes, worst, where);
+    if (!(worst < bound))
+      print_error("%s for %s, %d lanes: error %.3Lg at %.9g\n", name, VARIANTS[v].target, VARIANTS[v].lanes, worst,
+                  where);
     assert_true(worst < bound);
   }
 }
@@ -217,7 +230,8 @@ static void softplus_parts(void **state) {
   for (int i = 0; i < SWEEP; i++) in32[i] = (float)(-87 + 87.0 * i / (SWEEP - 1));
   sweep_f32("decay_f32_fused", expl, 0x1p-21L);
   sweep_f32("decay_f32", expl, 0x1p-21L);
-  static const uint32_t payloads[] = {0x7fc00000, 0x7fc00001, 0x7fc01fff, 0xffffffff}; /* low bits would count in an exponent */
+  static const uint32_t payloads[] = {0x7fc00000, 0x7fc00001, 0x7fc01fff,
+                                      0xffffffff}; /* low bits would count in an exponent */
   memcpy(in32, payloads, sizeof payloads);
   for (int v = 0; v < VARIANT_COUNT; v++) {
     math_function *f = find(v, "exp_f32");
@@ -231,7 +245,9 @@ static void softplus_parts(void **state) {
   for (int v = 0; v < VARIANT_COUNT; v++) {
     math_function *f = find(v, "log1p_f64");
     if (!f) continue;
-    for (int i = 0; i < SWEEP; i++) in64[i] = i % 3 ? random_uniform(&random, -0.5, 0.5) * exp(random_uniform(&random, -300, 0)) : exp(random_uniform(&random, 0, 300));
+    for (int i = 0; i < SWEEP; i++)
+      in64[i] = i % 3 ? random_uniform(&random, -0.5, 0.5) * exp(random_uniform(&random, -300, 0))
+                      : exp(random_uniform(&random, 0, 300));
     f(in64, out64, SWEEP);
     for (int i = 0; i < SWEEP; i++) assert_true(fabsl(out64[i] - log1pl(in64[i])) <= 0x1p-44L * fabsl(log1pl(in64[i])));
   }
@@ -275,8 +291,11 @@ static void rounding(void **state) {
         if (!f) continue;
         f(in, out, PATTERNS);
         for (int i = 0; i < PATTERNS; i++) {
-          bool same = isnan(in[i]) ? isnan(number_load(half ? NUMBER_F16 : NUMBER_BF16, &out[i])) : out[i] == expected[i];
-          if (!same) print_error("%s of %a for %s: %04x, expected %04x\n", half ? "f16" : "bf16", in[i], VARIANTS[v].target, out[i], expected[i]);
+          bool same =
+              isnan(in[i]) ? isnan(number_load(half ? NUMBER_F16 : NUMBER_BF16, &out[i])) : out[i] == expected[i];
+          if (!same)
+            print_error("%s of %a for %s: %04x, expected %04x\n", half ? "f16" : "bf16", in[i], VARIANTS[v].target,
+                        out[i], expected[i]);
           assert_true(same);
         }
       }
@@ -285,7 +304,9 @@ static void rounding(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(sines_f32),         cmocka_unit_test(sines_f64), cmocka_unit_test(exponentials), cmocka_unit_test(logarithms), cmocka_unit_test(softplus_parts),
-                                     cmocka_unit_test(ends_of_the_range), cmocka_unit_test(widening),  cmocka_unit_test(rounding)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(sines_f32),      cmocka_unit_test(sines_f64),
+                                     cmocka_unit_test(exponentials),   cmocka_unit_test(logarithms),
+                                     cmocka_unit_test(softplus_parts), cmocka_unit_test(ends_of_the_range),
+                                     cmocka_unit_test(widening),       cmocka_unit_test(rounding)};
   return cmocka_run_group_tests_name("math", tests, load_all, unload_all);
 }

@@ -1,5 +1,5 @@
-/* What comparisons with the reference say: of outputs in a basis that the kernel alone knows, and behind a change of basis.
- * The outputs are made here, right ones and wrong ones, so that the comparisons themselves are tested.
+/* What comparisons with the reference say: of outputs in a basis that the kernel alone knows, and behind a change of
+ * basis. The outputs are made here, right ones and wrong ones, so that the comparisons themselves are tested.
  */
 #include "unit.h"
 
@@ -57,8 +57,12 @@ static fixture *open(bool schur, bool basis) {
   return f;
 }
 
-static double at(const DLTensor *t, int64_t b, int64_t n, int c) { return number_load(NUMBER_F32, tensor_at(t, b, 0, n, c)); }
-static void put(const DLTensor *t, int64_t b, int64_t n, int c, double value) { number_store(NUMBER_F32, tensor_at(t, b, 0, n, c), value); }
+static double at(const DLTensor *t, int64_t b, int64_t n, int c) {
+  return number_load(NUMBER_F32, tensor_at(t, b, 0, n, c));
+}
+static void put(const DLTensor *t, int64_t b, int64_t n, int c, double value) {
+  number_store(NUMBER_F32, tensor_at(t, b, 0, n, c), value);
+}
 
 /* Out of the reference, then by the transposed Schur basis of the block where `turn` says so for the token. */
 static void make_schur_output(fixture *f, bool (*turn)(int64_t token)) {

@@ -1,8 +1,8 @@
 /* Terms against the matrix they were cut from, and vectors against the channels they cover. */
 #include "unit.h"
 
-#include "hand_spec.h"
 #include "base/number.h"
+#include "hand_spec.h"
 #include "plan/plan.h"
 
 #include <string.h>
@@ -66,7 +66,9 @@ static void assert_hoisted(const fixture *f) {
   assert_int_equal(p->per_head, per_head);
 }
 
-static bool covers(const plan_tile *t, int vector, int channel) { return channel >= t->start[vector] && channel < t->start[vector] + t->width; }
+static bool covers(const plan_tile *t, int vector, int channel) {
+  return channel >= t->start[vector] && channel < t->start[vector] + t->width;
+}
 
 static void assert_tile(const fixture *f, int width) {
   const plan *p = f->plan;
@@ -110,7 +112,8 @@ static void assert_tile(const fixture *f, int width) {
   for (int i = 0; i < t->n_slots; i++) assert_int_equal(slot_used[i], 1);
 }
 
-/* One code does for all looped chunks: the same gathering from the same coefficients, slots one chunk after the other. */
+/* One code does for all looped chunks: the same gathering from the same coefficients, slots one chunk after the other.
+ */
 static int assert_looped(const fixture *f, int width) {
   const plan *p = f->plan;
   const plan_tile *t = plan_tile_build(f->memory, p, width);
@@ -157,7 +160,8 @@ static void plans_of_all_shapes(void **state) {
     for (unsigned grades = 2; grades < 1u << (n + 1); grades++)
       for (int blocks = 1; blocks <= 21; blocks += 10)
         for (int variant = 0; variant < 4; variant++) {
-          hand_request request = {{n, 0, 0}, COMBINE_PRODUCT, 2, blocks, 1 + variant % 2, grades, variant, variant > 1, variant == 3, false, 1};
+          hand_request request = {{n, 0, 0},   COMBINE_PRODUCT, 2,     blocks, 1 + variant % 2, grades, variant,
+                                  variant > 1, variant == 3,    false, 1};
           if (n == 4 && blocks > 1 && variant > 0) continue; /* the larger, the slower to build */
           fixture f = build(&request, &random);
           assert_terms_are_matrix(&f);
@@ -185,6 +189,7 @@ static void diagonals_are_few(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(plans_of_all_shapes), cmocka_unit_test(chunks_alike_are_looped), cmocka_unit_test(diagonals_are_few)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(plans_of_all_shapes), cmocka_unit_test(chunks_alike_are_looped),
+                                     cmocka_unit_test(diagonals_are_few)};
   return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }

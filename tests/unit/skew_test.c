@@ -36,7 +36,8 @@ static long double entry_of_product_transposed(int n, const double *x, int i, co
 static long double orthogonality(int n, const double *basis) {
   long double worst = 0;
   for (int i = 0; i < n; i++)
-    for (int j = 0; j < n; j++) worst = fmaxl(worst, fabsl(entry_of_product_transposed(n, basis, i, basis, j) - (i == j)));
+    for (int j = 0; j < n; j++)
+      worst = fmaxl(worst, fabsl(entry_of_product_transposed(n, basis, i, basis, j) - (i == j)));
   return worst;
 }
 
@@ -191,7 +192,8 @@ static void what_is_not_finite_spoils_all(void **unused) {
 /* (I + A) X = I - A, and X orthogonal. Its error is relative to what I + A magnifies. */
 static void cayley_transforms_are_rotations(void **unused) {
   (void)unused;
-  double *a = malloc(sizeof(double) * 128 * 128), *copy = malloc(sizeof(double) * 128 * 128), *x = malloc(sizeof(double) * 128 * 128);
+  double *a = malloc(sizeof(double) * 128 * 128), *copy = malloc(sizeof(double) * 128 * 128),
+         *x = malloc(sizeof(double) * 128 * 128);
   assert_true(a && copy && x);
   static const int sizes[] = {1, 2, 3, 8, 31, 64, 128};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -226,10 +228,10 @@ static void rules_make_skew_matrices(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rules_make_skew_matrices),         cmocka_unit_test(random_matrices_have_schur_forms),
-      cmocka_unit_test(sizes_do_not_matter),              cmocka_unit_test(graded_matrices_have_schur_forms),
-      cmocka_unit_test(degenerate_values_are_found),      cmocka_unit_test(sparse_matrices_have_schur_forms),
-      cmocka_unit_test(what_is_not_finite_spoils_all),    cmocka_unit_test(cayley_transforms_are_rotations),
+      cmocka_unit_test(rules_make_skew_matrices),      cmocka_unit_test(random_matrices_have_schur_forms),
+      cmocka_unit_test(sizes_do_not_matter),           cmocka_unit_test(graded_matrices_have_schur_forms),
+      cmocka_unit_test(degenerate_values_are_found),   cmocka_unit_test(sparse_matrices_have_schur_forms),
+      cmocka_unit_test(what_is_not_finite_spoils_all), cmocka_unit_test(cayley_transforms_are_rotations),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,15 @@
 #include "unit.h"
 
 #include "algebra/dense_vectors.h"
-#include "verify/reference.h"
 #include "algebra/torus.h"
+#include "verify/reference.h"
 
 #include <math.h>
 
 enum { HEADS = 2, BLOCKS = 3, B = 4, AXES = 3 };
 
-/* Three axes, whose phases are the rows of `phase` and whose matrices begin at the elements given, alike for all heads. */
+/* Three axes, whose phases are the rows of `phase` and whose matrices begin at the elements given, alike for all heads.
+ */
 static spec *description(arena *a, int b, const double phase[AXES][BLOCKS], const int32_t offset[AXES][BLOCKS]) {
   spec *s = arena_new(a, spec);
   spec_dense *dense = arena_new(a, spec_dense);
@@ -20,7 +21,7 @@ static spec *description(arena *a, int b, const double phase[AXES][BLOCKS], cons
   s->n_operands = 1;
   s->operand = arena_new(a, spec_operand);
   *s->operand = (spec_operand){.name = "f", .rank = 3, .shape = {AXES * BLOCKS, b, b}};
-  int *channel = arena_array(a, int, b * BLOCKS);
+  int *channel = arena_array(a, int, b *BLOCKS);
   for (int i = 0; i < b; i++)
     for (int g = 0; g < BLOCKS; g++) channel[i * BLOCKS + g] = g * b + i;
   s->channel = channel;
@@ -140,7 +141,7 @@ static void small_blocks_are_vectors(void **unused) {
     for (int rule = 0; rule < 2; rule++) {
       int32_t offset[AXES][BLOCKS];
       for (int i = 0; i < AXES * BLOCKS; i++) offset[i / BLOCKS][i % BLOCKS] = i * b * b;
-      spec *s = description(a, b, all_axes, (const int32_t(*)[BLOCKS])offset);
+      spec *s = description(a, b, all_axes, (const int32_t (*)[BLOCKS])offset);
       spec_dense dense = *s->dense;
       for (int axis = 0; axis < AXES; axis++) dense.generator[axis].rule = (spec_skew_rule)rule;
       s->dense = &dense;
@@ -159,9 +160,13 @@ static void small_blocks_are_vectors(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_matrix_a_block_commutes), cmocka_unit_test(one_axis_a_block_commutes),
-      cmocka_unit_test(matrices_of_their_own_are_not_seen_to_commute), cmocka_unit_test(silent_blocks_commute),
-      cmocka_unit_test(heads_may_differ), cmocka_unit_test(schur_needs_a_torus), cmocka_unit_test(small_blocks_are_vectors),
+      cmocka_unit_test(one_matrix_a_block_commutes),
+      cmocka_unit_test(one_axis_a_block_commutes),
+      cmocka_unit_test(matrices_of_their_own_are_not_seen_to_commute),
+      cmocka_unit_test(silent_blocks_commute),
+      cmocka_unit_test(heads_may_differ),
+      cmocka_unit_test(schur_needs_a_torus),
+      cmocka_unit_test(small_blocks_are_vectors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,8 @@ static void fill_rows(DLTensor *t, const double *values) {
 enum { HEADS = 2, TOKENS = 12, CHANNELS = 64 };
 static const double SCALE = 0.125;
 
-/* Scores of the rows against the golden ones, which may differ by a constant for each query, and against the reference. */
+/* Scores of the rows against the golden ones, which may differ by a constant for each query, and against the reference.
+ */
 static void compare_golden(const DLTensor *q, const DLTensor *k, const double *scores, const char *name) {
   for (int h = 0; h < HEADS; h++)
     for (int i = 0; i < TOKENS; i++) {
@@ -71,7 +72,8 @@ static void compare_golden(const DLTensor *q, const DLTensor *k, const double *s
         double difference = SCALE * sum - exact;
         low = fmin(low, difference), high = fmax(high, difference), largest = fmax(largest, fabs(exact));
       }
-      if (!((high - low) / 2 <= 0x1p-18 * largest)) fail_msg("%s: head %d query %d: %g of %g", name, h, i, (high - low) / 2, largest);
+      if (!((high - low) / 2 <= 0x1p-18 * largest))
+        fail_msg("%s: head %d query %d: %g of %g", name, h, i, (high - low) / 2, largest);
     }
 }
 
@@ -80,7 +82,8 @@ static void golden(const char *name, const char *encoding, const char *defines, 
   spec *s = load_bias(a, encoding, defines);
   const double *positions = read_golden(a, name, "positions", TOKENS * axes);
   int size = parabolas ? parabolas : 1;
-  const double *values[] = {read_golden(a, name, "a", HEADS * TOKENS * size), has_b ? read_golden(a, name, "b", HEADS * TOKENS * size) : NULL};
+  const double *values[] = {read_golden(a, name, "a", HEADS * TOKENS * size),
+                            has_b ? read_golden(a, name, "b", HEADS * TOKENS * size) : NULL};
   const double *projection = read_golden(a, name, "projection", parabolas ? HEADS * parabolas * axes : HEADS);
   static const char *const targets[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "aarch64", "sm_80"};
   int ran = 0;
@@ -91,12 +94,14 @@ static void golden(const char *name, const char *encoding, const char *defines, 
     const pegen_kernel *kernel = run_kernel(loaded);
     uint64_t random = 1;
     widen_shape shape = {1, HEADS, HEADS, TOKENS, TOKENS};
-    widen_trial t = widen_trial_create(a, s, kernel, NUMBER_F32, NUMBER_F32, ROWS_BHND, &shape, positions, NULL, &random);
+    widen_trial t =
+        widen_trial_create(a, s, kernel, NUMBER_F32, NUMBER_F32, ROWS_BHND, &shape, positions, NULL, &random);
     fill_rows(t.q, read_golden(a, name, "q", HEADS * TOKENS * CHANNELS));
     fill_rows(t.k, read_golden(a, name, "k", HEADS * TOKENS * CHANNELS));
     t.operands = trial_given_operands(a, s, &projection);
     for (int i = 0; i < s->n_inputs; i++) {
-      t.inputs.tensors[i] = tensor_contiguous(a, NUMBER_F32, parabolas ? 4 : 3, (int64_t[]){1, HEADS, TOKENS, size}, values[i]);
+      t.inputs.tensors[i] =
+          tensor_contiguous(a, NUMBER_F32, parabolas ? 4 : 3, (int64_t[]){1, HEADS, TOKENS, size}, values[i]);
       double *rounded = arena_array(a, double, HEADS * TOKENS * size);
       for (int k = 0; k < HEADS * TOKENS * size; k++) rounded[k] = (float)values[i][k];
       t.inputs.values[i] = rounded;
@@ -113,9 +118,18 @@ static void golden(const char *name, const char *encoding, const char *defines, 
   arena_destroy(a);
 }
 
-static void pape_of_images(void **state) { (void)state; golden("pape2d", "pape", "head_dim=64 heads=2 axes=2 parabolas=50", 2, 50, true); }
-static void pape_of_volumes(void **state) { (void)state; golden("pape3d", "pape", "head_dim=64 heads=2 axes=3 parabolas=8", 3, 8, true); }
-static void pape_rotation_invariant(void **state) { (void)state; golden("pape_ri", "pape_ri", "head_dim=64 heads=2 axes=3", 3, 0, false); }
+static void pape_of_images(void **state) {
+  (void)state;
+  golden("pape2d", "pape", "head_dim=64 heads=2 axes=2 parabolas=50", 2, 50, true);
+}
+static void pape_of_volumes(void **state) {
+  (void)state;
+  golden("pape3d", "pape", "head_dim=64 heads=2 axes=3 parabolas=8", 3, 8, true);
+}
+static void pape_rotation_invariant(void **state) {
+  (void)state;
+  golden("pape_ri", "pape_ri", "head_dim=64 heads=2 axes=3", 3, 0, false);
+}
 
 /* ---- sums ---- */
 
@@ -137,11 +151,14 @@ static void sincos_of_volumes(void **state) {
     assert_non_null(loaded);
     DLTensor *in = tensor_rows(a, NUMBER_F32, ROWS_BHND, SUM_BATCH, 1, TOKENS, SUM_CHANNELS), *out = tensor_copy(a, in);
     for (int64_t i = 0; i < count; i++)
-      number_store(NUMBER_F32, tensor_at(in, i / (TOKENS * SUM_CHANNELS), 0, i / SUM_CHANNELS % TOKENS, i % SUM_CHANNELS), x[i]);
+      number_store(NUMBER_F32,
+                   tensor_at(in, i / (TOKENS * SUM_CHANNELS), 0, i / SUM_CHANNELS % TOKENS, i % SUM_CHANNELS), x[i]);
     assert_int_equal(trial_call(run_kernel(loaded), tensor, &none, in, out, NULL, NULL, 1), 0);
     for (int64_t i = 0; i < count; i++) {
-      double got = number_load(NUMBER_F32, tensor_at(out, i / (TOKENS * SUM_CHANNELS), 0, i / SUM_CHANNELS % TOKENS, i % SUM_CHANNELS));
-      if (!(fabs(got - expected[i]) <= 0x1p-22 * fmax(1, fabs(expected[i])))) fail_msg("%s: element %d: %.9g, not %.9g", targets[target], (int)i, got, expected[i]);
+      double got = number_load(
+          NUMBER_F32, tensor_at(out, i / (TOKENS * SUM_CHANNELS), 0, i / SUM_CHANNELS % TOKENS, i % SUM_CHANNELS));
+      if (!(fabs(got - expected[i]) <= 0x1p-22 * fmax(1, fabs(expected[i]))))
+        fail_msg("%s: element %d: %.9g, not %.9g", targets[target], (int)i, got, expected[i]);
     }
     run_unload(loaded);
   }
@@ -239,8 +256,9 @@ static void bad_calls_are_refused(void **state) {
   int64_t shape[4];
   const DLTensor *inputs[] = {good.inputs.tensors[0], good.inputs.tensors[1]};
   c.trial.inputs.tensors = inputs;
-#define WITH_SHAPE(of, at, value)                                 \
-  (*other = *(of), memcpy(shape, (of)->shape, (size_t)(of)->ndim * 8), shape[at] = (value), other->shape = shape, other->strides = NULL, other)
+#define WITH_SHAPE(of, at, value) \
+  (*other = *(of), memcpy(shape, (of)->shape, (size_t)(of)->ndim * 8), shape[at] = (value), other->shape = shape, \
+   other->strides = NULL, other)
 
   inputs[1] = WITH_SHAPE(good.inputs.tensors[1], 3, 5);
   assert_int_equal(refused(&c), PEGEN_ERROR_INPUT_SHAPE); /* m */
@@ -285,7 +303,8 @@ static void bad_calls_are_refused(void **state) {
   assert_int_equal(refused(&c), 0);
 
   c.trial.q_out = WITH_SHAPE(good.q_out, 3, 64);
-  assert_int_equal(widen_trial_call(c.kernel, &c.trial, c.trial.q_out, c.trial.k_out, 1, 1), PEGEN_ERROR_HEAD_DIM); /* not widened */
+  assert_int_equal(widen_trial_call(c.kernel, &c.trial, c.trial.q_out, c.trial.k_out, 1, 1),
+                   PEGEN_ERROR_HEAD_DIM); /* not widened */
   /* Inputs are the query's: k alone needs none. */
   c.trial = good;
   c.trial.inputs.tensors = NULL;
@@ -300,7 +319,8 @@ static void bad_calls_are_refused(void **state) {
 static int seed = 0, count = 0;
 
 static void one_random(arena *a, int number, const char *target, int optimize) {
-  const char *defines = arena_printf(a, "seed=%d skip_tokens=%d exact_scores=%s", number, number % 3 == 0 ? 2 : 0, number % 4 == 1 ? "true" : "false");
+  const char *defines = arena_printf(a, "seed=%d skip_tokens=%d exact_scores=%s", number, number % 3 == 0 ? 2 : 0,
+                                     number % 4 == 1 ? "true" : "false");
   spec *s = load(a, RANDOM_SPEC, defines);
   assert_non_null(s);
   loaded_kernel *loaded = trial_load(a, s, target, 0, optimize);
@@ -308,7 +328,8 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
   const pegen_kernel *kernel = run_kernel(loaded);
   uint64_t random = (uint64_t)number * 77 + 5;
   int64_t heads = s->heads > 1 ? s->heads : 2, tokens = 7 + s->skip_tokens, k_tokens = 9 + s->skip_tokens;
-  double *positions = arena_array(a, double, k_tokens * s->n_axes), *k_positions = arena_array(a, double, k_tokens * s->n_axes);
+  double *positions = arena_array(a, double, k_tokens * s->n_axes),
+         *k_positions = arena_array(a, double, k_tokens * s->n_axes);
   for (int64_t i = 0; i < k_tokens * s->n_axes; i++) {
     positions[i] = random_uniform(&random, -4, 4);
     k_positions[i] = random_uniform(&random, -4, 4);
@@ -316,13 +337,15 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
   widen_shape shape = {2, heads, heads, tokens, k_tokens};
   for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
     number_type input_type = number % 2 ? (number_type)type : NUMBER_F32;
-    widen_trial t = widen_trial_create(a, s, kernel, (number_type)type, input_type, (row_order)(number % ROW_ORDER_COUNT), &shape, positions, k_positions, &random);
+    widen_trial t = widen_trial_create(a, s, kernel, (number_type)type, input_type,
+                                       (row_order)(number % ROW_ORDER_COUNT), &shape, positions, k_positions, &random);
     trial_error worst = {0};
     assert_int_equal(widen_trial_call(kernel, &t, t.q_out, t.k_out, 3, 1), 0);
     widen_trial_compare(&t, t.q_out, t.k_out, &worst);
     if (worst.spoilt || worst.error > widen_trial_bound(s, (number_type)type))
-      fail_msg("%s, %s, %s: error %Lg at batch %d head %d query %d: %g, %Lg", defines, target, number_type_info((number_type)type)->name, worst.error,
-               (int)worst.batch, (int)worst.head, (int)worst.token, worst.got, worst.exact);
+      fail_msg("%s, %s, %s: error %Lg at batch %d head %d query %d: %g, %Lg", defines, target,
+               number_type_info((number_type)type)->name, worst.error, (int)worst.batch, (int)worst.head,
+               (int)worst.token, worst.got, worst.exact);
     DLTensor *q_out = tensor_copy(a, t.q_out), *k_out = tensor_copy(a, t.k_out);
     assert_int_equal(widen_trial_call(kernel, &t, q_out, k_out, 3, 4), 0);
     assert_true(tensor_identical(q_out, t.q_out) && tensor_identical(k_out, t.k_out));
@@ -351,8 +374,9 @@ int main(int arguments, char **argument) {
     return cmocka_run_group_tests(tests, NULL, NULL);
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pape_of_images),    cmocka_unit_test(pape_of_volumes),      cmocka_unit_test(pape_rotation_invariant),
-      cmocka_unit_test(sincos_of_volumes), cmocka_unit_test(columns_are_monomials), cmocka_unit_test(bad_calls_are_refused),
+      cmocka_unit_test(pape_of_images),          cmocka_unit_test(pape_of_volumes),
+      cmocka_unit_test(pape_rotation_invariant), cmocka_unit_test(sincos_of_volumes),
+      cmocka_unit_test(columns_are_monomials),   cmocka_unit_test(bad_calls_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,8 @@ ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z) {
 /* NaN stays: a comparison with it fails, and then y is taken. */
 static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_float(b, "ogt", x, y), x, y); }
 
-#define TILE(e, name, type) ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_tile, name)), 8)
+#define TILE(e, name, type) \
+  ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_tile, name)), 8)
 
 const char *emit_attend_name(arena *a, const cpu_target *target, int dtype) {
   return arena_printf(a, "attend_%s_%s", target->suffix, dtype_name[dtype]);
@@ -54,9 +55,11 @@ static void store(attention_emitter *e, ir_value v, ir_value at) { ir_store(e->b
 static void emit_copy(attention_emitter *e, ir_value from, ir_value to, int width, bool back) {
   ir *b = e->b;
   int lanes = e->shape.lanes, bytes = e->dtype == DTYPE_F32 ? 4 : 2, at = width / lanes * lanes;
-  int in = back ? 4 : bytes, out = back ? bytes : 4, in_type = back ? DTYPE_F32 : e->dtype, out_type = back ? e->dtype : DTYPE_F32;
+  int in = back ? 4 : bytes, out = back ? bytes : 4, in_type = back ? DTYPE_F32 : e->dtype,
+      out_type = back ? e->dtype : DTYPE_F32;
   ir_loop loop = ir_for(b, e->zero, i64(b, width / lanes));
-  ir_value v = emit_load_channels(b, e->target, in_type, lanes, ir_offset(b, from, attention_mul(b, loop.index, lanes * in)));
+  ir_value v =
+      emit_load_channels(b, e->target, in_type, lanes, ir_offset(b, from, attention_mul(b, loop.index, lanes * in)));
   emit_store_channels(b, e->target, out_type, v, ir_offset(b, to, attention_mul(b, loop.index, lanes * out)), false);
   ir_end_for(b, loop);
   for (int piece = lanes / 2; at < width; piece /= 2) {
@@ -67,16 +70,18 @@ static void emit_copy(attention_emitter *e, ir_value from, ir_value to, int widt
   }
 }
 
-void emit_attention_rows(attention_emitter *e, ir_value base, ir_value token, ir_value first, ir_value count, int width, ir_value room,
-                         ir_value *rows, ir_value *stride) {
+void emit_attention_rows(attention_emitter *e, ir_value base, ir_value token, ir_value first, ir_value count, int width,
+                         ir_value room, ir_value *rows, ir_value *stride) {
   ir *b = e->b;
   ir_value from = ir_offset(b, base, ir_op2(b, "arith.muli", first, token));
   MlirType types[] = {b->ptr, b->i64};
   ir_value copied[] = {room, i64(b, width * 4)}, given[] = {from, token}, results[2];
-  ir_value copies = e->dtype == DTYPE_F32 ? ir_compare_int(b, "ne", TILE(e, stage, b->i64), e->zero) : ir_int(b, b->i1, 1);
+  ir_value copies =
+      e->dtype == DTYPE_F32 ? ir_compare_int(b, "ne", TILE(e, stage, b->i64), e->zero) : ir_int(b, b->i1, 1);
   ir_choice choice = ir_choose(b, copies, 2, types);
   ir_loop loop = ir_for(b, e->zero, count);
-  emit_copy(e, ir_offset(b, from, ir_op2(b, "arith.muli", loop.index, token)), ir_offset(b, room, attention_mul(b, loop.index, width * 4)), width, false);
+  emit_copy(e, ir_offset(b, from, ir_op2(b, "arith.muli", loop.index, token)),
+            ir_offset(b, room, attention_mul(b, loop.index, width * 4)), width, false);
   ir_end_for(b, loop);
   ir_choose_else(b, &choice, 2, copied);
   ir_end_choose(b, choice, 2, given, results);
@@ -101,7 +106,8 @@ static void emit_load_queries(attention_emitter *e) {
   emit_copy(e, ir_offset(b, q, ir_op2(b, "arith.muli", token, stride)), e->rows, e->p->head_dim, false);
   ir_loop each = ir_for(b, e->zero, channels);
   ir_value x = ir_load(b, b->f32, ir_offset(b, e->rows, attention_mul(b, each.index, 4)), 4);
-  ir_store(b, ir_op2(b, "arith.mulf", x, scale), ir_offset(b, to, attention_mul(b, each.index, e->shape.queries * 4)), 4, false);
+  ir_store(b, ir_op2(b, "arith.mulf", x, scale), ir_offset(b, to, attention_mul(b, each.index, e->shape.queries * 4)),
+           4, false);
   ir_end_for(b, each);
   ir_else(b, &given);
   ir_loop empty = ir_for(b, e->zero, channels);
@@ -164,13 +170,15 @@ static ir_value emit_biased(attention_emitter *e, ir_value score, ir_value bias,
 }
 
 /* Bias, mask and maximum of one key's scores; they go to `scores`. */
-static void emit_finish_key(attention_emitter *e, const key_tile *t, ir_value key, bool checked, const ir_value *sums, ir_value *maxima) {
+static void emit_finish_key(attention_emitter *e, const key_tile *t, ir_value key, bool checked, const ir_value *sums,
+                            ir_value *maxima) {
   ir *b = e->b;
   for (int x = 0; x < e->shape.vectors; x++) {
     ir_value s = sums[x];
     if (t->paired && e->p->bias) s = emit_biased(e, s, emit_delta_bias(e, key, x), checked);
     if (checked) {
-      ir_value limits = ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_tile, limits) + x * e->shape.lanes * 4);
+      ir_value limits =
+          ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_tile, limits) + x * e->shape.lanes * 4);
       MlirType integers = ir_vector(b, e->shape.lanes, b->i32);
       ir_value index = ir_broadcast(b, integers, ir_cast(b, "arith.trunci", attention_add(b, t->first, key), b->i32));
       ir_value seen = ir_compare_int(b, "slt", index, ir_load(b, integers, limits, 4));
@@ -181,9 +189,10 @@ static void emit_finish_key(attention_emitter *e, const key_tile *t, ir_value ke
   }
 }
 
-/* Both ways to finish `rows` keys from `key` on: where some query may not see some of them, and where all see all (or, where
- * the bias hides, all keys are finite). */
-static void emit_finish(attention_emitter *e, const key_tile *t, ir_value key, int rows, const ir_value *sums, ir_value *maxima) {
+/* Both ways to finish `rows` keys from `key` on: where some query may not see some of them, and where all see all (or,
+ * where the bias hides, all keys are finite). */
+static void emit_finish(attention_emitter *e, const key_tile *t, ir_value key, int rows, const ir_value *sums,
+                        ir_value *maxima) {
   ir *b = e->b;
   int vectors = e->shape.vectors;
   MlirType types[ATTENTION_MAX_VECTORS];
@@ -194,9 +203,11 @@ static void emit_finish(attention_emitter *e, const key_tile *t, ir_value key, i
   }
   ir_value last = attention_add(b, t->first, attention_add(b, key, i64(b, rows)));
   ir_choice choice = ir_choose(b, ir_compare_int(b, "sgt", last, TILE(e, free, b->i64)), vectors, types);
-  for (int r = 0; r < rows; r++) emit_finish_key(e, t, attention_add(b, key, i64(b, r)), true, sums + r * vectors, sides[0]);
+  for (int r = 0; r < rows; r++)
+    emit_finish_key(e, t, attention_add(b, key, i64(b, r)), true, sums + r * vectors, sides[0]);
   ir_choose_else(b, &choice, vectors, sides[0]);
-  for (int r = 0; r < rows; r++) emit_finish_key(e, t, attention_add(b, key, i64(b, r)), false, sums + r * vectors, sides[1]);
+  for (int r = 0; r < rows; r++)
+    emit_finish_key(e, t, attention_add(b, key, i64(b, r)), false, sums + r * vectors, sides[1]);
   ir_end_choose(b, choice, vectors, sides[1], maxima);
 }
 
@@ -214,7 +225,8 @@ static void emit_scores(attention_emitter *e, const key_tile *t, ir_value *maxim
   ir *b = e->b;
   int n = e->shape.rows, vectors = e->shape.vectors;
   bool rotates = t->paired && e->p->matrix;
-  ir_value groups = ir_op2(b, "arith.divui", attention_add(b, t->count, i64(b, n - 1)), i64(b, n)), last = sub(b, t->count, i64(b, 1));
+  ir_value groups = ir_op2(b, "arith.divui", attention_add(b, t->count, i64(b, n - 1)), i64(b, n)),
+           last = sub(b, t->count, i64(b, 1));
   ir_value now[MAX_SUMS];
   ir_loop loop = ir_for_with(b, e->zero, groups, vectors, maxima, now);
   ir_value key = attention_mul(b, loop.index, n), rows[MAX_ROWS], sums[MAX_SUMS], next[ATTENTION_MAX_VECTORS];
@@ -223,12 +235,14 @@ static void emit_scores(attention_emitter *e, const key_tile *t, ir_value *maxim
     rows[r] = ir_offset(b, t->rows, ir_op2(b, "arith.muli", row, t->stride));
   }
   for (int i = 0; i < n * vectors; i++) sums[i] = ir_float(b, e->lanes, 0);
-  for (int begin = 0, end; (begin = next_plain_run(e->p, t->paired, begin, &end)) < e->p->head_dim; begin = end) emit_products(e, rows, begin, end, sums);
+  for (int begin = 0, end; (begin = next_plain_run(e->p, t->paired, begin, &end)) < e->p->head_dim; begin = end)
+    emit_products(e, rows, begin, end, sums);
   if (t->paired && e->p->columns) emit_columns_products(e, key, sums);
   for (int x = 0; x < vectors; x++) next[x] = now[x];
   if (!rotates) emit_finish(e, t, key, n, sums, next);
   else
-    for (int i = 0; i < n * vectors; i++) store(e, sums[i], attention_at(e, e->scores, attention_add(b, key, i64(b, i / vectors)), i % vectors));
+    for (int i = 0; i < n * vectors; i++)
+      store(e, sums[i], attention_at(e, e->scores, attention_add(b, key, i64(b, i / vectors)), i % vectors));
   ir_end_for_with(b, loop, vectors, next, maxima);
   if (!rotates) return;
   emit_delta_rotations(e, t);
@@ -272,7 +286,8 @@ static void emit_key_tile(attention_emitter *e, ir_value first, ir_value count, 
   ir *b = e->b;
   key_tile t = {.first = first, .count = count, .paired = paired};
   ir_value maxima[ATTENTION_MAX_VECTORS], decay[ATTENTION_MAX_VECTORS];
-  emit_attention_rows(e, TILE(e, k, b->ptr), TILE(e, k_token, b->i64), first, count, e->p->head_dim, e->key_rows, &t.rows, &t.stride);
+  emit_attention_rows(e, TILE(e, k, b->ptr), TILE(e, k_token, b->i64), first, count, e->p->head_dim, e->key_rows,
+                      &t.rows, &t.stride);
   if (paired && e->p->columns) emit_columns_keys(e, &t);
   else if (paired) emit_delta_keys(e, &t);
   for (int x = 0; x < e->shape.vectors; x++) maxima[x] = load(e, at_constant(e, e->maximum, 0, x));
@@ -310,13 +325,16 @@ static void emit_begin(attention_emitter *e) {
     store(e, ir_float(b, e->lanes, 0), at_constant(e, e->sum, 0, x));
   }
   ir_loop channels = ir_for(b, e->zero, i64(b, e->p->value_dim));
-  for (int x = 0; x < s->vectors; x++) store(e, ir_float(b, e->lanes, 0), attention_at(e, e->output, channels.index, x));
+  for (int x = 0; x < s->vectors; x++)
+    store(e, ir_float(b, e->lanes, 0), attention_at(e, e->output, channels.index, x));
   ir_end_for(b, channels);
 }
 
 static void emit_attend(ir *b, arena *a, const attention_plan *p, const cpu_target *target, int dtype) {
-  attention_emitter e = {.b = b, .memory = a, .p = p, .target = target, .dtype = dtype, .shape = attention_shape_of(p, target)};
-  if (e.shape.rows > MAX_ROWS || e.shape.channels > MAX_ROWS || e.shape.vectors > ATTENTION_MAX_VECTORS) diag_bug("emit_attention", "the tile is too large");
+  attention_emitter e = {
+      .b = b, .memory = a, .p = p, .target = target, .dtype = dtype, .shape = attention_shape_of(p, target)};
+  if (e.shape.rows > MAX_ROWS || e.shape.channels > MAX_ROWS || e.shape.vectors > ATTENTION_MAX_VECTORS)
+    diag_bug("emit_attention", "the tile is too large");
   e.lanes = ir_vector(b, e.shape.lanes, b->f32);
   emit_look(&e);
   if (p->by_rows) e.grid = grid_shape_of(p, &e.shape);

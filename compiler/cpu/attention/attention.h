@@ -50,7 +50,8 @@ typedef struct attention_emitter {
 /* A run of keys [first, first + count) whose scores are wanted. */
 typedef struct key_tile {
   ir_value first, count; /* i64 */
-  ir_value rows, stride; /* where their rows of float32 (or, in place, of the tensor) begin, and the bytes between them */
+  ir_value rows,
+      stride; /* where their rows of float32 (or, in place, of the tensor) begin, and the bytes between them */
   bool paired;           /* with bias and rotation */
 } key_tile;
 
@@ -61,8 +62,8 @@ ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z);
 ir_value attention_at(attention_emitter *e, ir_value base, ir_value row, int vector);
 
 /* Rows first, first + 1, ... of a tensor as float32 where they are, or copied to `room`. */
-void emit_attention_rows(attention_emitter *e, ir_value base, ir_value token, ir_value first, ir_value count, int width, ir_value room,
-                         ir_value *rows, ir_value *stride);
+void emit_attention_rows(attention_emitter *e, ir_value base, ir_value token, ir_value first, ir_value count, int width,
+                         ir_value room, ir_value *rows, ir_value *stride);
 
 /* ---- cpu/attention/values.c: output = output decay + p v ---- */
 
@@ -93,14 +94,16 @@ void emit_block_rows(attention_emitter *e, ir_value index, block_rows *block);
 /* A key's components in the block, spread over the lanes. */
 void emit_key_components(attention_emitter *e, const key_tile *t, const block_rows *block, ir_value key, ir_value *k);
 /* Adds q . (R k) to a key's scores; entry: the lanes of R's entries up to their signs, null where one is 0. */
-void emit_turned_score(attention_emitter *e, ir_value key, int vector, const ir_value *entry, const block_rows *block, const ir_value *k);
+void emit_turned_score(attention_emitter *e, ir_value key, int vector, const ir_value *entry, const block_rows *block,
+                       const ir_value *k);
 
 /* ---- cpu/attention/grid.c: the same on the built-in grid, from tables ---- */
 
 grid_shape grid_shape_of(const attention_plan *p, const attention_shape *s);
 void emit_grid_begin(attention_emitter *e);
 /* Calls tile(e, first key, count, paired) for whole runs of keys. */
-void emit_grid_keys(attention_emitter *e, ir_value begin, ir_value end, void (*tile)(attention_emitter *, ir_value, ir_value, bool));
+void emit_grid_keys(attention_emitter *e, ir_value begin, ir_value end,
+                    void (*tile)(attention_emitter *, ir_value, ir_value, bool));
 void emit_grid_bias_table(attention_emitter *e, const key_tile *t);
 ir_value emit_grid_bias(attention_emitter *e, ir_value key, int vector);
 void emit_grid_rotations(attention_emitter *e, const key_tile *t);

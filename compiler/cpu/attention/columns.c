@@ -1,13 +1,14 @@
-/* cpu/attention/columns: a bias that is a polynomial of the displacement, inside attention; see cpu/attention/attention.h.
+/* cpu/attention/columns: a bias that is a polynomial of the displacement, inside attention; see
+ * cpu/attention/attention.h.
  *
- * The same columns that widen q and k elsewhere (plan/widen.h), of a tile of queries and a tile of keys at a time and in
- * float32: no widened row is ever written. The driver counts positions from a query of the tile, so
+ * The same columns that widen q and k elsewhere (plan/widen.h), of a tile of queries and a tile of keys at a time and
+ * in float32: no widened row is ever written. The driver counts positions from a query of the tile, so
  * that what is expanded is hardly larger than the displacements themselves. Weights of the queries come from a
  * function of its own, one for each number type of the inputs.
  */
 #include "cpu/attention/attention.h"
-#include "mlir/monomial.h"
 #include "cpu/weights.h"
+#include "mlir/monomial.h"
 
 #include "kernel/attention.h"
 
@@ -18,7 +19,9 @@ enum { CACHE_LINE = 64 };
 static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 static ir_value muli(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
 
-static ir_value of_tile(ir *b, ir_value tile, size_t offset, MlirType type) { return ir_load(b, type, ir_offset_const(b, tile, (int64_t)offset), 8); }
+static ir_value of_tile(ir *b, ir_value tile, size_t offset, MlirType type) {
+  return ir_load(b, type, ir_offset_const(b, tile, (int64_t)offset), 8);
+}
 
 /* ---- weights ---- */
 
@@ -30,14 +33,16 @@ static query_row row_of(ir *b, const attention_plan *p, ir_value tile, ir_value 
   query_row row = {.prepared = of_tile(b, tile, offsetof(pegen_attention_tile, prepared), b->ptr)};
   for (int i = 0; i < p->spec->n_inputs; i++) {
     ir_value first = of_tile(b, tile, offsetof(pegen_attention_tile, input) + (size_t)i * sizeof(char *), b->ptr);
-    ir_value stride = of_tile(b, tile, offsetof(pegen_attention_tile, input_token) + (size_t)i * sizeof(int64_t), b->i64);
+    ir_value stride =
+        of_tile(b, tile, offsetof(pegen_attention_tile, input_token) + (size_t)i * sizeof(int64_t), b->i64);
     row.input[i] = ir_offset(b, first, muli(b, token, stride));
   }
   return row;
 }
 
 static void store_weights(ir *b, int count, ir_value at, const ir_value *weight) {
-  for (int w = 0; w < count; w++) ir_store(b, weight[w], ir_offset_const(b, at, (int64_t)w * PEGEN_ATTENTION_QUERIES * 4), 4, false);
+  for (int w = 0; w < count; w++)
+    ir_store(b, weight[w], ir_offset_const(b, at, (int64_t)w * PEGEN_ATTENTION_QUERIES * 4), 4, false);
 }
 
 static void emit_weigh_of(weight_emitter *e, const attention_plan *p, int queries) {
@@ -47,7 +52,8 @@ static void emit_weigh_of(weight_emitter *e, const attention_plan *p, int querie
   ir_function(b, emit_weigh_name(e->memory, e->target, e->input_dtype), true, (MlirType){NULL}, 1, &b->ptr, &tile);
   e->sums = ir_alloca(b, emit_weights_room(e->p), CACHE_LINE);
   ir_loop lanes = ir_for(b, i64(b, 0), i64(b, queries));
-  ir_value to = ir_offset(b, of_tile(b, tile, offsetof(pegen_attention_tile, weights), b->ptr), attention_mul(b, lanes.index, 4));
+  ir_value to =
+      ir_offset(b, of_tile(b, tile, offsetof(pegen_attention_tile, weights), b->ptr), attention_mul(b, lanes.index, 4));
   ir_value tokens = ir_offset_const(b, tile, offsetof(pegen_attention_tile, tokens));
   ir_value token = ir_load(b, b->i64, ir_offset(b, tokens, attention_mul(b, lanes.index, 8)), 8);
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, i64(b, 0)));
@@ -67,8 +73,10 @@ void emit_weigh(ir *b, arena *a, const attention_plan *p, const cpu_target *targ
   chunk_walk walk = emit_chunks_of(b, a, columns->values, plan_tile_build(a, columns->values, target->lanes), target);
   if (columns->values->n_leaves > 0) emit_prepare(&walk);
   for (int type = 0; type < DTYPE_COUNT; type++) {
-    if (type != DTYPE_F32 && (!(dtypes & 1u << type) || p->spec->n_inputs == 0)) continue; /* float32 goes with any queries */
-    weight_emitter e = {.b = b, .memory = a, .p = columns, .target = target, .input_dtype = type, .has_table = walk.has_table};
+    if (type != DTYPE_F32 && (!(dtypes & 1u << type) || p->spec->n_inputs == 0))
+      continue; /* float32 goes with any queries */
+    weight_emitter e = {
+        .b = b, .memory = a, .p = columns, .target = target, .input_dtype = type, .has_table = walk.has_table};
     emit_weigh_of(&e, p, attention_shape_of(p, target).queries);
   }
 }
@@ -81,20 +89,24 @@ static void emit_query_columns(attention_emitter *e, int vector, ir_value scale)
   const plan_widen *p = e->p->columns;
   power_table t = {.b = b, .type = ir_vector(b, e->shape.lanes, b->f64)};
   for (int axis = 0; axis < p->spec->n_axes; axis++) {
-    int64_t from = (int64_t)offsetof(pegen_attention_tile, positions) + ((int64_t)axis * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 8;
+    int64_t from = (int64_t)offsetof(pegen_attention_tile, positions) +
+                   ((int64_t)axis * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 8;
     t.at[axis][1] = ir_load(b, t.type, ir_offset_const(b, e->tile, from), 8);
   }
-  ir_value weights = of_tile(b, e->tile, offsetof(pegen_attention_tile, weights), b->ptr), *sum = arena_array(e->memory, ir_value, p->n_columns);
+  ir_value weights = of_tile(b, e->tile, offsetof(pegen_attention_tile, weights), b->ptr),
+           *sum = arena_array(e->memory, ir_value, p->n_columns);
   for (int first = 0, end; first < p->n_gains; first = end) {
     const widen_gain *of = &p->gain[first]; /* those of one weight and column are neighbours */
     ir_value gain = {NULL};
-    for (end = first; end < p->n_gains && p->gain[end].weight == of->weight && p->gain[end].column == of->column; end++) {
+    for (end = first; end < p->n_gains && p->gain[end].weight == of->weight && p->gain[end].column == of->column;
+         end++) {
       ir_value term = emit_monomial(&t, &p->gain[end].power, p->gain[end].factor);
       gain = gain.ptr ? ir_op2(b, "arith.addf", gain, term) : term;
     }
     int64_t at = ((int64_t)of->weight * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 4;
     ir_value weight = ir_load(b, e->lanes, ir_offset_const(b, weights, at), 4);
-    sum[of->column] = emit_sum_of_product(b, e->target, weight, ir_cast(b, "arith.truncf", gain, b->f32), sum[of->column]);
+    sum[of->column] =
+        emit_sum_of_product(b, e->target, weight, ir_cast(b, "arith.truncf", gain, b->f32), sum[of->column]);
   }
   for (int c = 0; c < p->n_columns; c++)
     ir_store(b, ir_op2(b, "arith.mulf", sum[c], scale), attention_at(e, e->query_columns, i64(b, c), vector), 4, false);
@@ -108,7 +120,9 @@ void emit_columns_begin(attention_emitter *e) {
   e->query_columns = ir_alloca(b, (int64_t)p->n_columns * e->shape.queries * 4, CACHE_LINE);
   e->key_columns = ir_alloca(b, (int64_t)p->n_columns * e->key_room * 4, CACHE_LINE);
   e->key_places = ir_alloca(b, (int64_t)p->spec->n_axes * e->key_room * 4, CACHE_LINE);
-  ir_value scale = ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", of_tile(b, e->tile, offsetof(pegen_attention_tile, scale), b->f64), b->f32));
+  ir_value scale = ir_broadcast(
+      b, e->lanes,
+      ir_cast(b, "arith.truncf", of_tile(b, e->tile, offsetof(pegen_attention_tile, scale), b->f64), b->f32));
   for (int x = 0; x < e->shape.vectors; x++) emit_query_columns(e, x, scale);
 }
 
@@ -118,12 +132,14 @@ void emit_columns_keys(attention_emitter *e, const key_tile *t) {
   ir_value places = of_tile(b, e->tile, offsetof(pegen_attention_tile, keys), b->ptr);
   ir_value arguments[] = {places, t->first, t->count, i64(b, e->key_room), e->key_places};
   ir_call(b, "pegen_attention_rows_f32", 5, arguments);
-  ir_value registers = ir_op2(b, "arith.divui", attention_add(b, t->count, i64(b, e->shape.lanes - 1)), i64(b, e->shape.lanes));
+  ir_value registers =
+      ir_op2(b, "arith.divui", attention_add(b, t->count, i64(b, e->shape.lanes - 1)), i64(b, e->shape.lanes));
   ir_loop loop = ir_for(b, e->zero, registers); /* what stands past the last key is masked as scores are */
   ir_value offset = attention_mul(b, loop.index, e->shape.lanes * 4);
   power_table powers = {.b = b, .type = e->lanes};
   for (int axis = 0; axis < p->spec->n_axes; axis++)
-    powers.at[axis][1] = ir_load(b, e->lanes, ir_offset_const(b, ir_offset(b, e->key_places, offset), (int64_t)axis * e->key_room * 4), 4);
+    powers.at[axis][1] = ir_load(
+        b, e->lanes, ir_offset_const(b, ir_offset(b, e->key_places, offset), (int64_t)axis * e->key_room * 4), 4);
   for (int c = 0; c < p->n_columns; c++) {
     ir_value sum = {NULL};
     for (int i = 0; i < p->column[c].n_key; i++) {
@@ -139,7 +155,8 @@ void emit_columns_products(attention_emitter *e, ir_value key, ir_value *sums) {
   enum { MOST_SUMS = 8 * ATTENTION_MAX_VECTORS };
   ir *b = e->b;
   int n = e->shape.rows, vectors = e->shape.vectors;
-  ir_value from = ir_offset(b, e->key_columns, attention_mul(b, key, 4)), now[MOST_SUMS], next[MOST_SUMS], q[ATTENTION_MAX_VECTORS];
+  ir_value from = ir_offset(b, e->key_columns, attention_mul(b, key, 4)), now[MOST_SUMS], next[MOST_SUMS],
+           q[ATTENTION_MAX_VECTORS];
   ir_loop loop = ir_for_with(b, e->zero, i64(b, e->p->columns->n_columns), n * vectors, sums, now);
   ir_value column = ir_offset(b, from, attention_mul(b, loop.index, e->key_room * 4));
   for (int x = 0; x < vectors; x++) q[x] = ir_load(b, e->lanes, attention_at(e, e->query_columns, loop.index, x), 4);

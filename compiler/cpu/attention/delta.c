@@ -4,9 +4,9 @@
  * that the driver gathered for the head (scalars, one a block). What does not depend on the displacement is
  * computed as a scalar before the loops over pairs.
  */
+#include "cpu/attention/delta.h"
 #include "base/diag.h"
 #include "cpu/attention/attention.h"
-#include "cpu/attention/delta.h"
 #include "mlir/expr.h"
 #include "mlir/math.h"
 
@@ -14,7 +14,9 @@
 
 #include <stddef.h>
 
-static int lanes_of(const delta_emitter *d, const expr *x) { return x->depends & DEPENDS_POSITION ? d->e->shape.lanes : 0; }
+static int lanes_of(const delta_emitter *d, const expr *x) {
+  return x->depends & DEPENDS_POSITION ? d->e->shape.lanes : 0;
+}
 
 static MlirType type_of(const delta_emitter *d, int lanes, bool is_f32) {
   MlirType element = is_f32 ? d->e->b->f32 : d->e->b->f64;
@@ -53,7 +55,8 @@ static ir_value narrowed(delta_emitter *d, const expr *x) {
     const expr *phase = inner->arg[0];
     math_phase p = {.factor = {argument(d, phase, lanes, false)}};
     if (d->e->target->has_fma && lanes && phase->op == EXPR_MUL)
-      p = (math_phase){.is_product = true, .factor = {argument(d, phase->arg[0], lanes, false), argument(d, phase->arg[1], lanes, false)}};
+      p = (math_phase){.is_product = true,
+                       .factor = {argument(d, phase->arg[0], lanes, false), argument(d, phase->arg[1], lanes, false)}};
     return inner->op == EXPR_SINQ ? math_sinq_f32(b, p) : math_cosq_f32(b, p);
   }
   return ir_cast(b, "arith.truncf", argument(d, inner, lanes, false), b->f32);
@@ -118,7 +121,8 @@ static ir_value compute(delta_emitter *d, const expr *x) {
   case EXPR_LESS: {
     bool narrow = is_f32_or_fixed(x->arg[0]) && is_f32_or_fixed(x->arg[1]);
     MlirType type = type_of(d, lanes, f32);
-    ir_value less = ir_compare_float(b, "olt", argument(d, x->arg[0], lanes, narrow), argument(d, x->arg[1], lanes, narrow));
+    ir_value less =
+        ir_compare_float(b, "olt", argument(d, x->arg[0], lanes, narrow), argument(d, x->arg[1], lanes, narrow));
     return ir_select(b, less, ir_float(b, type, 1), ir_float(b, type, 0));
   }
   case EXPR_SELECT: {

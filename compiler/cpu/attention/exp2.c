@@ -1,13 +1,14 @@
 /* cpu/attention/exp2: 2^x for x <= 0, float32, as the softmax needs it; see cpu/attention/attention.h.
  *
  * x = n + f with |f| <= 1/2; 2^f by a polynomial (a minimax fit with p(0) = 1, relative error 2^-23), 2^n by its
- * exponent. Below -127 x is taken as -127, whose exponent is 0: the factor, and the result, is exactly 0. NaN of any payload
- * stays NaN, which is why 2^n is a factor and not added to the exponent.
+ * exponent. Below -127 x is taken as -127, whose exponent is 0: the factor, and the result, is exactly 0. NaN of any
+ * payload stays NaN, which is why 2^n is a factor and not added to the exponent.
  */
 #include "cpu/attention/attention.h"
 
 ir_value emit_exp2(ir *b, ir_value x) {
-  static const double c[] = {1.0, 0.6931470036506653, 0.24022242426872253, 0.05550733581185341, 0.009671512991189957, 0.0013264726148918271};
+  static const double c[] = {
+      1.0, 0.6931470036506653, 0.24022242426872253, 0.05550733581185341, 0.009671512991189957, 0.0013264726148918271};
   MlirType type = ir_type(x), integers = ir_like(b, x, b->i32);
   ir_value least = ir_float(b, type, -127), rounder = ir_float(b, type, 0x1.8p23);
   x = ir_select(b, ir_compare_float(b, "olt", x, least), least, x);

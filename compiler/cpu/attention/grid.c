@@ -1,10 +1,11 @@
-/* cpu/attention/grid: pair functions on the built-in grid, tabulated along its last axis; see cpu/attention/attention.h.
+/* cpu/attention/grid: pair functions on the built-in grid, tabulated along its last axis; see
+ * cpu/attention/attention.h.
  *
  * On a grid of W columns a row of keys and a register of neighbouring queries have no more than W + lanes - 1
- * displacements, and every pair of theirs is one of them. So for each run of keys (a row of the grid, or a segment of one)
- * a bias, or each distinct entry of a block's matrix, is computed once per displacement into a table that stays in the
- * nearest cache, and a pair's value is a load. Tables run against the displacement, in the direction of the queries:
- * entry u is of the displacement (first key - first query) + segment - 1 - u, and lanes read neighbours.
+ * displacements, and every pair of theirs is one of them. So for each run of keys (a row of the grid, or a segment of
+ * one) a bias, or each distinct entry of a block's matrix, is computed once per displacement into a table that stays in
+ * the nearest cache, and a pair's value is a load. Tables run against the displacement, in the direction of the
+ * queries: entry u is of the displacement (first key - first query) + segment - 1 - u, and lanes read neighbours.
  *
  * Nothing is kept from tile to tile: no memory grows with the grid.
  */
@@ -41,19 +42,23 @@ grid_shape grid_shape_of(const attention_plan *p, const attention_shape *s) {
 static int group_of(const grid_shape *g, int vector) { return g->is_shared ? 0 : vector; }
 
 /* Where the lanes of a register begin in its group's tables, in bytes. */
-static int64_t lane_offset(const attention_emitter *e, int vector) { return e->grid.is_shared ? (int64_t)vector * e->shape.lanes * 4 : 0; }
+static int64_t lane_offset(const attention_emitter *e, int vector) {
+  return e->grid.is_shared ? (int64_t)vector * e->shape.lanes * 4 : 0;
+}
 
 static int64_t table_bytes(const attention_emitter *e) { return (int64_t)e->grid.vectors * e->shape.lanes * 4; }
 
 /* ---- tiles of keys: whole runs ---- */
 
-void emit_grid_keys(attention_emitter *e, ir_value begin, ir_value end, void (*tile)(attention_emitter *, ir_value, ir_value, bool)) {
+void emit_grid_keys(attention_emitter *e, ir_value begin, ir_value end,
+                    void (*tile)(attention_emitter *, ir_value, ir_value, bool)) {
   ir *b = e->b;
   const grid_shape *g = &e->grid;
   ir_value total = sub(b, end, begin), width = i64(b, g->width);
   if (g->segments == 1) {
     ir_value step = i64(b, g->runs * g->width);
-    ir_loop tiles = ir_for(b, e->zero, ir_op2(b, "arith.divsi", attention_add(b, total, i64(b, g->runs * g->width - 1)), step));
+    ir_loop tiles =
+        ir_for(b, e->zero, ir_op2(b, "arith.divsi", attention_add(b, total, i64(b, g->runs * g->width - 1)), step));
     ir_value first = attention_add(b, begin, muli(b, tiles.index, step));
     tile(e, first, smaller(b, sub(b, end, first), step), true);
     ir_end_for(b, tiles);
@@ -80,8 +85,10 @@ static void emit_corner(attention_emitter *e, ir_value key, int group, ir_value 
   ir_value rest = sub(b, key, i64(b, s->skip_tokens));
   for (int axis = s->n_axes - 1; axis >= 0; axis--) {
     ir_value size = i64(b, s->grid[axis]), coordinate = axis ? ir_op2(b, "arith.remui", rest, size) : rest;
-    int64_t at = (int64_t)offsetof(pegen_attention_tile, positions) + ((int64_t)axis * PEGEN_ATTENTION_QUERIES + (int64_t)group * e->shape.lanes) * 8;
-    corner[axis] = ir_op2(b, "arith.subf", ir_cast(b, "arith.sitofp", coordinate, b->f64), ir_load(b, b->f64, ir_offset_const(b, e->tile, at), 8));
+    int64_t at = (int64_t)offsetof(pegen_attention_tile, positions) +
+                 ((int64_t)axis * PEGEN_ATTENTION_QUERIES + (int64_t)group * e->shape.lanes) * 8;
+    corner[axis] = ir_op2(b, "arith.subf", ir_cast(b, "arith.sitofp", coordinate, b->f64),
+                          ir_load(b, b->f64, ir_offset_const(b, e->tile, at), 8));
     if (axis) rest = ir_op2(b, "arith.divui", rest, size);
   }
 }
@@ -99,7 +106,9 @@ static void emit_displacements(attention_emitter *e, const ir_value *corner, ir_
   wide[axes - 1] = ir_op2(b, "arith.addf", wide[axes - 1], steps);
 }
 
-static ir_value *memo(attention_emitter *e) { return arena_array(e->memory, ir_value, expr_pool_count(e->p->spec->pool)); }
+static ir_value *memo(attention_emitter *e) {
+  return arena_array(e->memory, ir_value, expr_pool_count(e->p->spec->pool));
+}
 
 /* ---- a bias ---- */
 
@@ -109,11 +118,14 @@ void emit_grid_begin(attention_emitter *e) {
   if (e->p->bias) {
     e->bias_table = ir_alloca(b, runs * groups * table_bytes(e), 64);
     e->bias_at = ir_alloca(b, (int64_t)(e->shape.keys + e->shape.rows) * 8, 64);
-    /* Where a key's values begin in the tables: the same for all tiles. Keys past the end read inside the last run's. */
+    /* Where a key's values begin in the tables: the same for all tiles. Keys past the end read inside the last run's.
+     */
     ir_loop keys = ir_for(b, e->zero, i64(b, e->shape.keys + e->shape.rows));
     ir_value run = smaller(b, ir_op2(b, "arith.divui", keys.index, i64(b, e->grid.segment)), i64(b, runs - 1));
-    ir_value column = smaller(b, sub(b, keys.index, attention_mul(b, run, e->grid.segment)), i64(b, e->grid.segment - 1));
-    ir_value at = attention_add(b, attention_mul(b, run, groups * table_bytes(e)), attention_mul(b, sub(b, i64(b, e->grid.segment - 1), column), 4));
+    ir_value column =
+        smaller(b, sub(b, keys.index, attention_mul(b, run, e->grid.segment)), i64(b, e->grid.segment - 1));
+    ir_value at = attention_add(b, attention_mul(b, run, groups * table_bytes(e)),
+                                attention_mul(b, sub(b, i64(b, e->grid.segment - 1), column), 4));
     ir_store(b, at, ir_offset(b, e->bias_at, attention_mul(b, keys.index, 8)), 8, false);
     ir_end_for(b, keys);
   }
@@ -124,7 +136,8 @@ void emit_grid_begin(attention_emitter *e) {
 
 /* Runs of a tile of keys. */
 static ir_value run_count(attention_emitter *e, const key_tile *t) {
-  return ir_op2(e->b, "arith.divui", attention_add(e->b, t->count, i64(e->b, e->grid.segment - 1)), i64(e->b, e->grid.segment));
+  return ir_op2(e->b, "arith.divui", attention_add(e->b, t->count, i64(e->b, e->grid.segment - 1)),
+                i64(e->b, e->grid.segment));
 }
 
 void emit_grid_bias_table(attention_emitter *e, const key_tile *t) {
@@ -134,12 +147,16 @@ void emit_grid_bias_table(attention_emitter *e, const key_tile *t) {
   for (int group = 0; group < e->grid.groups; group++) {
     ir_value corner[SPEC_MAX_AXES], wide[SPEC_MAX_AXES], narrow[SPEC_MAX_AXES];
     emit_corner(e, key, group, corner);
-    ir_value table = ir_offset(b, e->bias_table, attention_mul(b, attention_add(b, attention_mul(b, runs.index, e->grid.groups), i64(b, group)), table_bytes(e)));
+    ir_value table =
+        ir_offset(b, e->bias_table,
+                  attention_mul(b, attention_add(b, attention_mul(b, runs.index, e->grid.groups), i64(b, group)),
+                                table_bytes(e)));
     ir_loop vectors = ir_for(b, e->zero, i64(b, e->grid.vectors));
     emit_displacements(e, corner, vectors.index, wide);
     for (int axis = 0; axis < e->p->spec->n_axes; axis++) narrow[axis] = ir_cast(b, "arith.truncf", wide[axis], b->f32);
     delta_emitter d = {.e = e, .fixed = e->fixed, .varying = memo(e), .narrow = narrow};
-    ir_store(b, emit_delta_f32(&d, e->p->bias), ir_offset(b, table, attention_mul(b, vectors.index, e->shape.lanes * 4)), 4, false);
+    ir_store(b, emit_delta_f32(&d, e->p->bias),
+             ir_offset(b, table, attention_mul(b, vectors.index, e->shape.lanes * 4)), 4, false);
     ir_end_for(b, vectors);
   }
   ir_end_for(b, runs);
@@ -170,7 +187,8 @@ static void emit_shared(attention_emitter *e, ir_value key) {
     ir_loop vectors = ir_for(b, e->zero, i64(b, e->grid.vectors));
     emit_displacements(e, corner, vectors.index, wide);
     delta_emitter d = {.e = e, .fixed = memo(e), .varying = memo(e), .wide = wide};
-    for (int i = 0; i < e->p->n_shared; i++) ir_store(b, emit_delta(&d, e->p->shared[i]), shared_at(e, i, group, vectors.index), 8, false);
+    for (int i = 0; i < e->p->n_shared; i++)
+      ir_store(b, emit_delta(&d, e->p->shared[i]), shared_at(e, i, group, vectors.index), 8, false);
     ir_end_for(b, vectors);
   }
 }
@@ -187,16 +205,19 @@ static void emit_entries(attention_emitter *e, delta_emitter *d) {
     d->varying = memo(e);
     for (int i = 0; i < e->p->n_shared; i++) {
       const expr *x = e->p->shared[i];
-      d->varying[x->id] = ir_load(b, ir_vector(b, e->shape.lanes, x->is_f32 ? b->f32 : b->f64), shared_at(e, i, group, vectors.index), 8);
+      d->varying[x->id] = ir_load(b, ir_vector(b, e->shape.lanes, x->is_f32 ? b->f32 : b->f64),
+                                  shared_at(e, i, group, vectors.index), 8);
     }
     for (int i = 0; i < e->p->n_entries; i++)
-      ir_store(b, emit_delta_f32(d, e->p->entry[i]), ir_offset(b, entry_at(e, i, group), attention_mul(b, vectors.index, e->shape.lanes * 4)), 4, false);
+      ir_store(b, emit_delta_f32(d, e->p->entry[i]),
+               ir_offset(b, entry_at(e, i, group), attention_mul(b, vectors.index, e->shape.lanes * 4)), 4, false);
     ir_end_for(b, vectors);
   }
 }
 
 /* Keys [begin, end) of the tile, one run, for one block. */
-static void emit_turned_keys(attention_emitter *e, const key_tile *t, const block_rows *block, ir_value begin, ir_value end) {
+static void emit_turned_keys(attention_emitter *e, const key_tile *t, const block_rows *block, ir_value begin,
+                             ir_value end) {
   ir *b = e->b;
   int n = e->p->spec->n_components;
   ir_loop keys = ir_for(b, begin, end);
@@ -218,7 +239,8 @@ static void emit_turned_keys(attention_emitter *e, const key_tile *t, const bloc
 void emit_grid_rotations(attention_emitter *e, const key_tile *t) {
   ir *b = e->b;
   ir_loop runs = ir_for(b, e->zero, run_count(e, t));
-  ir_value begin = attention_mul(b, runs.index, e->grid.segment), end = smaller(b, attention_add(b, begin, i64(b, e->grid.segment)), t->count);
+  ir_value begin = attention_mul(b, runs.index, e->grid.segment),
+           end = smaller(b, attention_add(b, begin, i64(b, e->grid.segment)), t->count);
   emit_shared(e, attention_add(b, t->first, begin));
   ir_loop blocks = ir_for(b, e->zero, i64(b, e->p->spec->n_blocks));
   block_rows block;

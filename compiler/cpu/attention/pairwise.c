@@ -13,14 +13,20 @@
 
 static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 
-static const char *channel_table(attention_emitter *e) { return arena_printf(e->memory, "channels_%s", e->target->suffix); }
+static const char *channel_table(attention_emitter *e) {
+  return arena_printf(e->memory, "channels_%s", e->target->suffix);
+}
 
 void emit_pairwise_tables(ir *b, arena *a, const attention_plan *p, const cpu_target *target) {
   const spec *s = p->spec;
-  if (p->matrix) ir_table(b, arena_printf(a, "channels_%s", target->suffix), s->n_components * s->n_blocks, NULL, (const int32_t *)s->channel);
+  if (p->matrix)
+    ir_table(b, arena_printf(a, "channels_%s", target->suffix), s->n_components * s->n_blocks, NULL,
+             (const int32_t *)s->channel);
 }
 
-static ir_value *memo(attention_emitter *e) { return arena_array(e->memory, ir_value, expr_pool_count(e->p->spec->pool)); }
+static ir_value *memo(attention_emitter *e) {
+  return arena_array(e->memory, ir_value, expr_pool_count(e->p->spec->pool));
+}
 
 void emit_delta_begin(attention_emitter *e) {
   ir *b = e->b;
@@ -37,7 +43,8 @@ void emit_delta_begin(attention_emitter *e) {
     e->query_places = ir_alloca(b, (int64_t)axes * e->shape.queries * 4, 64);
     for (int axis = 0; axis < axes; axis++) {
       ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.queries));
-      ir_value from = ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)axis * PEGEN_ATTENTION_QUERIES * 8);
+      ir_value from = ir_offset_const(
+          b, e->tile, (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)axis * PEGEN_ATTENTION_QUERIES * 8);
       ir_value r = ir_load(b, b->f64, ir_offset(b, from, attention_mul(b, lanes.index, 8)), 8);
       ir_value to = ir_offset_const(b, e->query_places, (int64_t)axis * e->shape.queries * 4);
       ir_store(b, ir_cast(b, "arith.truncf", r, b->f32), ir_offset(b, to, attention_mul(b, lanes.index, 4)), 4, false);
@@ -68,7 +75,10 @@ ir_value emit_delta_bias(attention_emitter *e, ir_value key, int vector) {
   ir_value at = ir_offset(b, e->places, attention_mul(b, key, axes * 4));
   for (int axis = 0; axis < axes; axis++) {
     ir_value k = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset_const(b, at, axis * 4), 4));
-    ir_value q = ir_load(b, e->lanes, ir_offset_const(b, e->query_places, ((int64_t)axis * e->shape.queries + (int64_t)vector * e->shape.lanes) * 4), 4);
+    ir_value q = ir_load(
+        b, e->lanes,
+        ir_offset_const(b, e->query_places, ((int64_t)axis * e->shape.queries + (int64_t)vector * e->shape.lanes) * 4),
+        4);
     narrow[axis] = ir_op2(b, "arith.subf", k, q);
   }
   delta_emitter d = {.e = e, .fixed = e->fixed, .varying = memo(e), .narrow = narrow};
@@ -85,7 +95,8 @@ static void emit_wide(attention_emitter *e, ir_value key, int vector, ir_value *
   ir_value at = ir_offset(b, e->wide_places, attention_mul(b, key, axes * 8));
   for (int axis = 0; axis < axes; axis++) {
     ir_value k = ir_broadcast(b, lanes, ir_load(b, b->f64, ir_offset_const(b, at, axis * 8), 8));
-    int64_t from = (int64_t)offsetof(pegen_attention_tile, positions) + ((int64_t)axis * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 8;
+    int64_t from = (int64_t)offsetof(pegen_attention_tile, positions) +
+                   ((int64_t)axis * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 8;
     wide[axis] = ir_op2(b, "arith.subf", k, ir_load(b, lanes, ir_offset_const(b, e->tile, from), 8));
   }
 }
@@ -97,7 +108,8 @@ void emit_block_rows(attention_emitter *e, ir_value index, block_rows *block) {
   for (int i = 0; i < s->n_components; i++) {
     ir_value at = ir_offset_const(b, channels, (int64_t)i * s->n_blocks * 4);
     block->channel[i] = ir_cast(b, "arith.extsi", ir_load(b, b->i32, at, 4), b->i64);
-    for (int x = 0; x < e->shape.vectors; x++) block->q[x][i] = ir_load(b, e->lanes, attention_at(e, e->queries, block->channel[i], x), 4);
+    for (int x = 0; x < e->shape.vectors; x++)
+      block->q[x][i] = ir_load(b, e->lanes, attention_at(e, e->queries, block->channel[i], x), 4);
   }
 }
 
@@ -108,7 +120,8 @@ void emit_key_components(attention_emitter *e, const key_tile *t, const block_ro
     k[i] = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset(b, row, attention_mul(b, block->channel[i], 4)), 4));
 }
 
-void emit_turned_score(attention_emitter *e, ir_value key, int vector, const ir_value *entry, const block_rows *block, const ir_value *k) {
+void emit_turned_score(attention_emitter *e, ir_value key, int vector, const ir_value *entry, const block_rows *block,
+                       const ir_value *k) {
   ir *b = e->b;
   int n = e->p->spec->n_components;
   ir_value at = attention_at(e, e->scores, key, vector), score = ir_load(b, e->lanes, at, 4);

@@ -1,8 +1,8 @@
 /* cpu/attention/values: a tile's part of the output, output = output decay + p v; see cpu/attention/attention.h.
  *
- * 0 times what is no number is none, and so is -infinity plus infinity: where some key or value of a head is not finite, of which
- * the driver asks once a head (look_T_DTYPE), scores of pairs that do not see each other are replaced, and their
- * products p v left out, pair by pair. Otherwise nothing is asked.
+ * 0 times what is no number is none, and so is -infinity plus infinity: where some key or value of a head is not
+ * finite, of which the driver asks once a head (look_T_DTYPE), scores of pairs that do not see each other are replaced,
+ * and their products p v left out, pair by pair. Otherwise nothing is asked.
  */
 #include "cpu/attention/attention.h"
 #include "cpu/rows.h"
@@ -14,7 +14,9 @@
 enum { MOST_SUMS = 8 * ATTENTION_MAX_VECTORS, MOST_SEEN = 4 };
 
 static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
-static ir_value of_tile(attention_emitter *e, size_t offset, MlirType type) { return ir_load(e->b, type, ir_offset_const(e->b, e->tile, (int64_t)offset), 8); }
+static ir_value of_tile(attention_emitter *e, size_t offset, MlirType type) {
+  return ir_load(e->b, type, ir_offset_const(e->b, e->tile, (int64_t)offset), 8);
+}
 
 /* Rows of values, float32. */
 typedef struct value_rows {
@@ -22,7 +24,8 @@ typedef struct value_rows {
 } value_rows;
 
 /* Channels [channel, channel + n); channel is an i64. guarded: products of p = 0 are left out. */
-static void emit_channels(attention_emitter *e, const key_tile *t, const value_rows *rows, ir_value channel, int n, bool guarded, const ir_value *decay) {
+static void emit_channels(attention_emitter *e, const key_tile *t, const value_rows *rows, ir_value channel, int n,
+                          bool guarded, const ir_value *decay) {
   ir *b = e->b;
   int vectors = e->shape.vectors;
   ir_value sums[MOST_SUMS], next[MOST_SUMS], at[MOST_SUMS], now[MOST_SUMS], zero = ir_float(b, e->lanes, 0);
@@ -46,7 +49,8 @@ static void emit_channels(attention_emitter *e, const key_tile *t, const value_r
   for (int i = 0; i < n * vectors; i++) ir_store(b, sums[i], at[i], 4, false);
 }
 
-static void emit_all_channels(attention_emitter *e, const key_tile *t, const value_rows *rows, int n, bool guarded, const ir_value *decay) {
+static void emit_all_channels(attention_emitter *e, const key_tile *t, const value_rows *rows, int n, bool guarded,
+                              const ir_value *decay) {
   ir *b = e->b;
   int width = e->p->value_dim;
   ir_loop blocks = ir_for(b, e->zero, i64(b, width / n));
@@ -70,9 +74,11 @@ static ir_value emit_any_spoilt(attention_emitter *e, const value_rows *rows, ir
   ir_value row = ir_offset(b, rows->at, ir_op2(b, "arith.muli", tokens.index, rows->stride));
   ir_loop groups = ir_for_with(b, i64(b, 0), i64(b, (width + step - 1) / step), seen, outer, inner);
   ir_value channel = attention_mul(b, groups.index, step), last = i64(b, width - step);
-  ir_value from = ir_offset(b, row, attention_mul(b, ir_select(b, ir_compare_int(b, "slt", channel, last), channel, last), bytes));
+  ir_value from =
+      ir_offset(b, row, attention_mul(b, ir_select(b, ir_compare_int(b, "slt", channel, last), channel, last), bytes));
   for (int i = 0; i < seen; i++) {
-    ir_value x = emit_load_channels(b, e->target, e->dtype, lanes, ir_offset_const(b, from, (int64_t)i * lanes * bytes));
+    ir_value x =
+        emit_load_channels(b, e->target, e->dtype, lanes, ir_offset_const(b, from, (int64_t)i * lanes * bytes));
     next[i] = attention_multiply_add(b, x, zero, inner[i]);
   }
   ir_end_for_with(b, groups, seen, next, outer);
@@ -83,16 +89,22 @@ static ir_value emit_any_spoilt(attention_emitter *e, const value_rows *rows, ir
   return ir_compare_float(b, "une", total, ir_float(b, b->f32, 0));
 }
 
-const char *emit_look_name(arena *a, const cpu_target *target, int dtype) { return arena_printf(a, "look_%s_%s", target->suffix, dtype_name[dtype]); }
+const char *emit_look_name(arena *a, const cpu_target *target, int dtype) {
+  return arena_printf(a, "look_%s_%s", target->suffix, dtype_name[dtype]);
+}
 
 void emit_look(attention_emitter *e) {
   ir *b = e->b;
   ir_function(b, emit_look_name(e->memory, e->target, e->dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
   ir_value count = of_tile(e, offsetof(pegen_attention_tile, n_keys), b->i64);
-  value_rows keys = {of_tile(e, offsetof(pegen_attention_tile, k), b->ptr), of_tile(e, offsetof(pegen_attention_tile, k_token), b->i64)};
-  value_rows values = {of_tile(e, offsetof(pegen_attention_tile, v), b->ptr), of_tile(e, offsetof(pegen_attention_tile, v_token), b->i64)};
-  ir_value some = ir_op2(b, "arith.ori", emit_any_spoilt(e, &keys, count, e->p->head_dim), emit_any_spoilt(e, &values, count, e->p->value_dim));
-  ir_store(b, ir_cast(b, "arith.extui", some, b->i64), of_tile(e, offsetof(pegen_attention_tile, spoilt), b->ptr), 8, false);
+  value_rows keys = {of_tile(e, offsetof(pegen_attention_tile, k), b->ptr),
+                     of_tile(e, offsetof(pegen_attention_tile, k_token), b->i64)};
+  value_rows values = {of_tile(e, offsetof(pegen_attention_tile, v), b->ptr),
+                       of_tile(e, offsetof(pegen_attention_tile, v_token), b->i64)};
+  ir_value some = ir_op2(b, "arith.ori", emit_any_spoilt(e, &keys, count, e->p->head_dim),
+                         emit_any_spoilt(e, &values, count, e->p->value_dim));
+  ir_store(b, ir_cast(b, "arith.extui", some, b->i64), of_tile(e, offsetof(pegen_attention_tile, spoilt), b->ptr), 8,
+           false);
   ir_return(b);
 }
 
@@ -101,10 +113,12 @@ void emit_look(attention_emitter *e) {
 void emit_attention_values(attention_emitter *e, const key_tile *t, const ir_value *decay) {
   ir *b = e->b;
   value_rows rows;
-  emit_attention_rows(e, of_tile(e, offsetof(pegen_attention_tile, v), b->ptr), of_tile(e, offsetof(pegen_attention_tile, v_token), b->i64), t->first, t->count,
-                      e->p->value_dim, e->value_rows, &rows.at, &rows.stride);
+  emit_attention_rows(e, of_tile(e, offsetof(pegen_attention_tile, v), b->ptr),
+                      of_tile(e, offsetof(pegen_attention_tile, v_token), b->i64), t->first, t->count, e->p->value_dim,
+                      e->value_rows, &rows.at, &rows.stride);
   ir_value spoilt = ir_load(b, b->i64, of_tile(e, offsetof(pegen_attention_tile, spoilt), b->ptr), 8);
-  ir_value hides = ir_compare_int(b, "sgt", attention_add(b, t->first, t->count), of_tile(e, offsetof(pegen_attention_tile, free), b->i64));
+  ir_value hides = ir_compare_int(b, "sgt", attention_add(b, t->first, t->count),
+                                  of_tile(e, offsetof(pegen_attention_tile, free), b->i64));
   ir_branch guarded = ir_if(b, ir_op2(b, "arith.andi", hides, ir_compare_int(b, "ne", spoilt, e->zero)));
   emit_all_channels(e, t, &rows, 1, true, decay);
   ir_else(b, &guarded);

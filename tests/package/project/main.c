@@ -16,7 +16,8 @@ static float sine(const pegen_kernel *kernel) {
   int32_t position[8] = {1};
   int64_t shape[4] = {1, 1, 1, kernel->head_dim}, positions_shape[2] = {1, kernel->n_axes};
   DLTensor tensor = {.data = row, .device = {kDLCPU, 0}, .ndim = 4, .dtype = {kDLFloat, 32, 1}, .shape = shape};
-  DLTensor at = {.data = position, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLInt, 32, 1}, .shape = positions_shape};
+  DLTensor at = {
+      .data = position, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLInt, 32, 1}, .shape = positions_shape};
   pegen_args args = {.struct_size = sizeof args, .q = &tensor, .q_out = &tensor, .positions = &at};
   int error = pegen_parallel(kernel->encode, &args, 1);
   if (error) {
