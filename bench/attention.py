@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """attention.py PEGEN [B,H,N,D]: plain attention beside PyTorch's, one thread, float32, in one process.
 
-Needs PyTorch (the figures of README.md are 2.13's) and a C compiler, to link the kernel into a shared library. The two take
-turns; printed are the fastest of both, in processor time, and the largest difference of their outputs.
+Needs PyTorch (the figures of README.md are 2.13's) and a C compiler, to link the kernel into a shared library. The two
+take turns; printed are the fastest of both, in processor time, and the largest difference of their outputs.
 """
 import ctypes
 import pathlib
@@ -59,7 +59,10 @@ def main():
         times = [(fastest(ours), fastest(theirs)) for _ in range(TURNS)]
         difference = (out - torch.nn.functional.scaled_dot_product_attention(q, k, v)).abs().max().item()
     mine, other = min(t[0] for t in times), min(t[1] for t in times)
-    print(f"{shape}: pegen {mine * 1e3:.2f} ms, PyTorch {torch.__version__} {other * 1e3:.2f} ms, {other / mine:.2f} times; difference {difference:.1e}")
+    print(
+        f"{shape}: pegen {mine * 1e3:.2f} ms, PyTorch {torch.__version__} {other * 1e3:.2f} ms, "
+        f"{other / mine:.2f} times; difference {difference:.1e}"
+    )
 
 
 main()

@@ -5,9 +5,10 @@
 
 One thread. For each kernel: `prepare` (the table of matrices), `encode` with the table and without, float32,
 [B,N,H,D] memory, in place. Beside it: the time of a loop that only scales the bytes that encode moves (table read
-included), the multiply-adds per second of a loop that does nothing else, and torch.matrix_exp of the same matrices where
-PyTorch is installed. Results are compared with a float64 exponential (NumPy) before they are timed. Needs a C compiler and NumPy.
-Contenders take turns; times are of the processor's, and the least of several rounds, since other processes only add to them.
+included), the multiply-adds per second of a loop that does nothing else, and torch.matrix_exp of the same matrices
+where PyTorch is installed. Results are compared with a float64 exponential (NumPy) before they are timed. Needs a C
+compiler and NumPy. Contenders take turns; times are of the processor's, and the least of several rounds, since other
+processes only add to them.
 """
 import argparse
 import ctypes as c
@@ -23,19 +24,27 @@ from interface import Args, DLTensor, Kernel, pointers
 
 try:
     import torch
+
     torch.set_num_threads(1)
 except ImportError:
     torch = None
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-DEFAULT = ["liere:heads=12,block=8", "liere:heads=12,block=16", "liere:heads=12,block=32", "liere:heads=12,block=64",
-           "rope:", "comrope_ap:basis=folded"]
+DEFAULT = [
+    "liere:heads=12,block=8",
+    "liere:heads=12,block=16",
+    "liere:heads=12,block=32",
+    "liere:heads=12,block=64",
+    "rope:",
+    "comrope_ap:basis=folded",
+]
 ROUNDS = 9
 
 LIMITS = r"""
 #include <stddef.h>
 void scale(float *restrict x, size_t n) { for (size_t i = 0; i < n; i++) x[i] *= 1.0000001f; }
-float sum(const float *x, size_t n) { float s[64] = {0}; for (size_t i = 0; i + 64 <= n; i += 64) for (int j = 0; j < 64; j++) s[j] += x[i + j];
+float sum(const float *x, size_t n) { float s[64] = {0}; for (size_t i = 0; i + 64 <= n; i += 64) for (int j = 0; j <
+64; j++) s[j] += x[i + j];
   float t = 0; for (int j = 0; j < 64; j++) t += s[j]; return t; }
 typedef float vector __attribute__((vector_size(4 * LANES)));
 float multiply_adds(size_t n) { vector a[12], x, y; for (int i = 0; i < LANES; i++) x[i] = 0.999f, y[i] = 0.001f;
@@ -61,7 +70,7 @@ def aligned(size):
     """Zeroed float32 memory at a multiple of 64 bytes."""
     room = np.zeros(size + 16, np.float32)
     skip = (-room.ctypes.data % 64) // 4
-    return room[skip:skip + size]
+    return room[skip : skip + size]
 
 
 def library(folder, name, *command):
@@ -100,11 +109,18 @@ class Bed:
         name, _, options = spec.partition(":")
         B, N, H, D = shape
         self.shape = shape
-        given = [f"head_dim={D}"] + ([f"heads={H}"] if "learned" in name or name in ("rope_mixed", "care", "quatro") else []) + (options.split(",") if options else [])
+        given = (
+            [f"head_dim={D}"]
+            + ([f"heads={H}"] if "learned" in name or name in ("rope_mixed", "care", "quatro") else [])
+            + (options.split(",") if options else [])
+        )
         path = name if name.endswith(".lua") else os.path.join(ROOT, "specs", name + ".lua")
         self.name = os.path.splitext(os.path.basename(path))[0]
         obj = os.path.join(folder, "kernel.o")
-        subprocess.run([pegen, path, "-o", obj, "--target", target, "--dtype", "f32"] + [w for o in given for w in ("-D", o)], check=True)
+        subprocess.run(
+            [pegen, path, "-o", obj, "--target", target, "--dtype", "f32"] + [w for o in given for w in ("-D", o)],
+            check=True,
+        )
         lib = library(folder, f"kernel{len(os.listdir(folder))}", "cc", obj)
         self.kernel = Kernel.in_dll(lib, f"{self.name}_kernel")
         self.encode, self.prepare = getattr(lib, f"{self.name}_encode"), getattr(lib, f"{self.name}_prepare", None)
@@ -112,15 +128,19 @@ class Bed:
         self.q, self.k = (aligned(B * N * H * D).reshape(B, N, H, D) for _ in range(2))
         for x in (self.q, self.k):
             x[...] = rng.uniform(-1, 1, x.shape)
-        side = int(np.ceil(N ** 0.5))
+        side = int(np.ceil(N**0.5))
         grid = np.stack([np.arange(N) // side, np.arange(N) % side], 1) / (side - 1)
-        self.positions = np.ascontiguousarray(grid[:, :self.kernel.n_axes], np.float32)
+        self.positions = np.ascontiguousarray(grid[:, : self.kernel.n_axes], np.float32)
         self.operands = []
         for i in range(self.kernel.n_operands):
             o = self.kernel.operands[i]
             self.operands.append(rng.uniform(-1, 1, [o.shape[d] for d in range(o.rank)]).astype(np.float32))
         self.args = Args(c.sizeof(Args), len(self.operands))
-        self.keep = [tensor(x.transpose(0, 2, 1, 3)) for x in (self.q, self.k)] + [tensor(self.positions)] + [tensor(x) for x in self.operands]
+        self.keep = (
+            [tensor(x.transpose(0, 2, 1, 3)) for x in (self.q, self.k)]
+            + [tensor(self.positions)]
+            + [tensor(x) for x in self.operands]
+        )
         for field, t in zip(("q", "k", "positions"), self.keep):
             setattr(self.args, field, c.pointer(t))
         self.args.q_out, self.args.k_out = self.args.q, self.args.k
@@ -167,10 +187,10 @@ def check(bed, m):
     expected = np.einsum("nhgij,znhgj->znhgi", r, blocks)
     got = tabled[:, some, :, :blocked].reshape(expected.shape)
     norm = np.abs(np.linalg.eigvalsh(1j * m)).max()
-    if not np.abs(tabled - without).max() < 2 ** -20 * np.linalg.norm(blocks, axis=-1).max() * max(1, norm):
+    if not np.abs(tabled - without).max() < 2**-20 * np.linalg.norm(blocks, axis=-1).max() * max(1, norm):
         sys.exit("with and without a table: different rows")
     error = np.abs(got - expected).max() / np.linalg.norm(blocks, axis=-1).max() / max(1, norm)
-    if not error < 2 ** -20:
+    if not error < 2**-20:
         sys.exit(f"error 2^{np.log2(error):.1f} of a block's norm")
     return norm
 
@@ -179,7 +199,10 @@ def report(bed, limits):
     B, N, H, D = bed.shape
     is_liere = bed.name == "liere"
     rows = 2 * B * N * H * D * 4
-    contenders = {"encode with a table": lambda: bed.call(bed.encode, True), "encode without": lambda: bed.call(bed.encode, False)}
+    contenders = {
+        "encode with a table": lambda: bed.call(bed.encode, True),
+        "encode without": lambda: bed.call(bed.encode, False),
+    }
     if not bed.prepare:
         contenders = {"encode": lambda: bed.call(bed.encode, False)}
     m = None
@@ -208,7 +231,10 @@ def report(bed, limits):
         contenders["torch.matrix_exp"] = lambda: torch.matrix_exp(mt)
     t = least(contenders)
     gflops = 2 * 12 * limits.lanes() * 100000 / t["peak"] * 1e-9
-    print(f"{bed.name} {bed.kernel.options.decode()}  [{B},{N},{H},{D}]  table {bed.table_bytes / 1e6:.2f} MB; peak {gflops:.0f} GFLOP/s; bytes at {(2 * rows + bed.table_bytes) / t['limit'] * 1e-9:.0f} GB/s")
+    print(
+        f"{bed.name} {bed.kernel.options.decode()}  [{B},{N},{H},{D}]  table {bed.table_bytes / 1e6:.2f} MB; peak "
+        f"{gflops:.0f} GFLOP/s; bytes at {(2 * rows + bed.table_bytes) / t['limit'] * 1e-9:.0f} GB/s"
+    )
     for name, seconds in t.items():
         text = f"    {name:22s} {seconds * 1e3:9.3f} ms"
         if name.startswith("encode"):
@@ -237,7 +263,9 @@ def main():
         with open(source, "w") as f:
             f.write(LIMITS)
         lanes = 16 if " avx512f " in open("/proc/cpuinfo").read() else 8
-        limits = library(folder, "limits", "cc", "-O3", "-march=native", "-ffast-math", f"-DLANES={lanes}", "-fPIC", source)
+        limits = library(
+            folder, "limits", "cc", "-O3", "-march=native", "-ffast-math", f"-DLANES={lanes}", "-fPIC", source
+        )
         limits.multiply_adds.restype = limits.sum.restype = c.c_float
         for spec in options.specs:
             report(Bed(options.pegen, folder, spec, shape, options.target), limits)

@@ -13,8 +13,8 @@
 # Properties of TARGET: PEGEN_OBJECT, PEGEN_HEADER, PEGEN_PREFIX.
 include_guard(GLOBAL)
 
-# pegen_kernel_command(FOLDER PREFIX SPEC name TARGETS... DTYPES... DEFINES...): the rule that writes FOLDER/PREFIX.o and
-# FOLDER/PREFIX.h, without a target around it. SPEC is an absolute path.
+# pegen_kernel_command(FOLDER PREFIX SPEC name TARGETS... DTYPES... DEFINES...): the rule that writes FOLDER/PREFIX.o
+# and FOLDER/PREFIX.h, without a target around it. SPEC is an absolute path.
 function(pegen_kernel_command folder prefix)
   cmake_parse_arguments(PARSE_ARGV 2 kernel "" "SPEC" "TARGETS;DTYPES;DEFINES")
   set(options --name ${prefix})
@@ -42,7 +42,9 @@ endfunction()
 function(pegen_add_kernel target)
   cmake_parse_arguments(PARSE_ARGV 1 kernel "" "SPEC;PREFIX" "TARGETS;DTYPES;DEFINES")
   if(kernel_UNPARSED_ARGUMENTS)
-    message(FATAL_ERROR "pegen_add_kernel(${target}): unknown argument '${kernel_UNPARSED_ARGUMENTS}', expected SPEC, PREFIX, TARGETS, DTYPES or DEFINES")
+    message(FATAL_ERROR
+      "pegen_add_kernel(${target}): unknown argument '${kernel_UNPARSED_ARGUMENTS}', "
+      "expected SPEC, PREFIX, TARGETS, DTYPES or DEFINES")
   endif()
   if(NOT kernel_SPEC)
     message(FATAL_ERROR "pegen_add_kernel(${target}): no description, expected SPEC file.lua")
@@ -55,7 +57,9 @@ function(pegen_add_kernel target)
     set(kernel_PREFIX ${target})
   endif()
   if(NOT kernel_PREFIX MATCHES "^[A-Za-z_][A-Za-z0-9_]*$")
-    message(FATAL_ERROR "pegen_add_kernel(${target}): '${kernel_PREFIX}' cannot begin C names, expected PREFIX with letters, digits and _")
+    message(FATAL_ERROR
+      "pegen_add_kernel(${target}): '${kernel_PREFIX}' cannot begin C names, "
+      "expected PREFIX with letters, digits and _")
   endif()
   foreach(define ${kernel_DEFINES})
     if(NOT define MATCHES "^[^=]+=")

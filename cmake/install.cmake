@@ -33,9 +33,11 @@ install(TARGETS ${pegen_installed} EXPORT pegen
 
 set(pegen_package ${CMAKE_INSTALL_LIBDIR}/cmake/pegen)
 install(EXPORT pegen NAMESPACE pegen:: FILE pegenTargets.cmake DESTINATION ${pegen_package})
-configure_package_config_file(cmake/pegenConfig.cmake.in ${CMAKE_BINARY_DIR}/pegenConfig.cmake INSTALL_DESTINATION ${pegen_package})
+configure_package_config_file(cmake/pegenConfig.cmake.in ${CMAKE_BINARY_DIR}/pegenConfig.cmake INSTALL_DESTINATION
+  ${pegen_package})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/pegenConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/pegenConfig.cmake ${CMAKE_BINARY_DIR}/pegenConfigVersion.cmake cmake/PegenAddKernel.cmake
+install(FILES ${CMAKE_BINARY_DIR}/pegenConfig.cmake ${CMAKE_BINARY_DIR}/pegenConfigVersion.cmake
+  cmake/PegenAddKernel.cmake
   DESTINATION ${pegen_package})
 
 # pkg-config: paths from the file's own folder, so that these can be moved, too.

@@ -13,7 +13,8 @@ local function position(axes)
   for i, axis in ipairs(axes) do r[axis] = core.position(i - 1) end
   return setmetatable(r, {
     __metatable = "position",
-    __index = function(_, axis) check.fail("the position has no axis %s%s", check.show(axis), check.hint(axis, axes)) end,
+    __index = function(_, axis) check.fail("the position has no axis %s%s", check.show(axis), check.hint(axis,
+      axes)) end,
   })
 end
 
@@ -42,7 +43,8 @@ function additive.describe(given, described)
   local merged, head, channel = core.merge(values, rows)
   if not merged then
     check.fail_in(add,
-      "add has another form in channel %d of head %d than in channel 0: the same operations on other numbers were expected",
+      "add has another form in channel %d of head %d than in channel 0: " ..
+        "the same operations on other numbers were expected",
       channel, head)
   end
   described.additive = { value = merged, channels = channels }

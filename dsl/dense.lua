@@ -60,7 +60,8 @@ function dense.generator(axis, size, values, rows, place, source)
     offsets[k] = matrix.offset
   end
   if first.operand.skew.size ~= size then
-    fail("the generator of axis '%s' is of operand '%s', whose matrices are %d x %d; %d x %d was expected for pe.dense(%d)",
+    fail("the generator of axis '%s' is of operand '%s', whose matrices are %d x %d; " ..
+      "%d x %d was expected for pe.dense(%d)",
       axis, first.operand.name, first.operand.skew.size, first.operand.skew.size, size, size, size)
   end
   return { operand = first.operand.index, rule = first.operand.skew.rule, rows = rows, offsets = offsets }
@@ -96,19 +97,22 @@ function dense.basis(given, block, head_dim, heads)
   local basis = type(given) == "table" and bases[given]
   if not basis then check.wrong(WORD, "basis", given, "pe.schur or pe.cayley(operand)") end
   if basis.kind == "schur" then
-    if not block.dense then check.fail_field("basis", "pe.schur is for blocks of pe.dense, whose generators have a basis of their own") end
+    if not block.dense then check.fail_field("basis",
+      "pe.schur is for blocks of pe.dense, whose generators have a basis of their own") end
     return true, nil
   end
   local operand = operands.skew(basis.operand)
   local size = operand.skew.size
   if size ~= head_dim then
-    check.fail_field("basis", "operand '%s' holds %d x %d matrices, a change of basis of the head is %d x %d", operand.name,
+    check.fail_field("basis", "operand '%s' holds %d x %d matrices, a change of basis of the head is %d x %d",
+      operand.name,
       size, size, head_dim, head_dim)
   end
   local offsets = {}
   for _, dimension in ipairs(operand.leading) do
     if dimension ~= "heads" or #operand.leading > 1 then
-      check.fail_field("basis", "operand '%s' as a change of basis has a dimension of %s; none, or \"heads\" alone was expected",
+      check.fail_field("basis",
+        "operand '%s' as a change of basis has a dimension of %s; none, or \"heads\" alone was expected",
         operand.name, dimension)
     end
   end

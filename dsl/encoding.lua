@@ -160,7 +160,8 @@ local function phase_of(phase, axis, heads, blocks)
   local f = phase
   if operands.is(phase) then
     if operands.skew(phase) then
-      check.fail_field("phase", "phase is operand '%s', which holds skew matrices; numbers were expected", operands.name(phase))
+      check.fail_field("phase", "phase is operand '%s', which holds skew matrices; numbers were expected",
+        operands.name(phase))
     end
     f = function(a, i, head) return operands.element(phase, a, i, head, "phase") end
   elseif type(phase) == "number" then
@@ -368,7 +369,8 @@ end
 -- A bias that is a polynomial: columns that widen q and k, or, fused, a bias inside attention.
 local function describe_polynomial(given, described, fused)
   if given.block ~= nil then
-    check.fail_field("block", "field 'block' of %s goes with rotations, and a description with a pe.polynomial has none", WORD)
+    check.fail_field("block",
+      "field 'block' of %s goes with rotations, and a description with a pe.polynomial has none", WORD)
   end
   refuse_blocks(given)
   polynomial.describe(given, described, fused)

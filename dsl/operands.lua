@@ -79,7 +79,8 @@ function operands.learned_skew(b, given)
   local word = "pe.learned.skew"
   local size = math.type(b) and math.tointeger(b)
   if not size or size < 2 or size > core.limits.head_dim then
-    check.fail("pe.learned.skew(%s, ...): a size of its matrices from 2 to %d was expected", check.show(b), core.limits.head_dim)
+    check.fail("pe.learned.skew(%s, ...): a size of its matrices from 2 to %d was expected", check.show(b),
+      core.limits.head_dim)
   end
   check.fields(word, given, SKEW_FIELDS)
   check.required(word, given, { "name", "shape", "from", "doc" })
@@ -105,7 +106,8 @@ Operand.__call = core.word(function(handle, ...)
   local given = { ... }
   local indexed = operand.leading or operand.dimensions
   if #given ~= #indexed then
-    check.fail("operand '%s' takes %d indices (%s), it was given %d", operand.name, #indexed, check.join(indexed), #given)
+    check.fail("operand '%s' takes %d indices (%s), it was given %d", operand.name, #indexed, check.join(indexed),
+      #given)
   end
   local offset, computed = 0, nil
   for i = 1, #indexed do

@@ -99,7 +99,8 @@ function options.option(name, default, doc, choices)
   return value
 end
 
--- The options of every spec; pe.encoding declares them after the spec's own. has_inverse: of encodings that can be undone.
+-- The options of every spec; pe.encoding declares them after the spec's own. has_inverse: of encodings that can be
+-- undone.
 function options.tokens(n_axes, has_inverse)
   local skip = options.option("skip_tokens", 0, "tokens at the front that pass through (CLS, registers)")
   local inverse = has_inverse and options.option("inverse", false, "turn back: the inverse of the encoding")

@@ -50,18 +50,21 @@ local function bias_of(bias, described)
   end
   local merged, head = core.merge(parts, heads)
   if not merged then
-    check.fail_in(bias, "bias has another form in head %d than in head 0: the same operations on other numbers were expected",
+    check.fail_in(bias,
+      "bias has another form in head %d than in head 0: the same operations on other numbers were expected",
       head)
   end
   return merged
 end
 
--- Adds what pe.encoding's fields say of pairs; the expressions' pool is open. A pe.polynomial is described by its own room.
+-- Adds what pe.encoding's fields say of pairs; the expressions' pool is open. A pe.polynomial is described by its own
+-- room.
 function pairwise.describe(given, described)
   local value_dim = given.value_dim == nil and described.head_dim or given.value_dim
   local pair = { value_dim = check.integer(WORD, "value_dim", value_dim, 1, core.limits.head_dim) }
   if given.bias ~= nil and not polynomial.is(given.bias) then
-    if type(given.bias) ~= "function" then check.wrong(WORD, "bias", given.bias, "function(delta, head) or a pe.polynomial") end
+    if type(given.bias) ~= "function" then check.wrong(WORD, "bias", given.bias,
+      "function(delta, head) or a pe.polynomial") end
     operands.open(described.axes, described.heads, described.blocks and described.blocks.blocks or 1, true)
     pair.bias = bias_of(given.bias, described)
     operands.close()

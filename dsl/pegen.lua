@@ -52,7 +52,8 @@ pe.learned = setmetatable({ skew = core.word(operands.learned_skew) }, {
   __metatable = "learned",
   __call = core.word(function(_, ...) return operands.learned(...) end),
   __index = core.word(function(_, name)
-    check.fail("the vocabulary has no word pe.learned.%s; there is: pe.learned{...}, pe.learned.skew(b, {...})", tostring(name))
+    check.fail("the vocabulary has no word pe.learned.%s; there is: pe.learned{...}, pe.learned.skew(b, {...})",
+      tostring(name))
   end),
 })
 

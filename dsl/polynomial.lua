@@ -58,8 +58,8 @@ local function default_origin(axes, grid)
   return origin
 end
 
--- Fills `described`, which core.finish takes, from pe.encoding's fields. fused: the bias is attention's own, and there are
--- no columns to choose.
+-- Fills `described`, which core.finish takes, from pe.encoding's fields. fused: the bias is attention's own, and there
+-- are no columns to choose.
 function polynomial.describe(given, described, fused)
   local bias, axes = hidden[given.bias], described.axes
   local heads, terms = described.heads, bias.terms
@@ -80,7 +80,8 @@ function polynomial.describe(given, described, fused)
     for term = 0, terms - 1 do
       local value = bias.value(delta, term, head)
       if not core.is_expression(value) then
-        check.fail_in(bias.value, "the polynomial's value is %s in term %d, an expression of the displacement was expected",
+        check.fail_in(bias.value,
+          "the polynomial's value is %s in term %d, an expression of the displacement was expected",
           check.show(value), term)
       end
       values[#values + 1] = value
@@ -91,7 +92,8 @@ function polynomial.describe(given, described, fused)
   local merged, head, term = core.merge(values, rows)
   if not merged then
     check.fail_in(bias.value,
-      "the polynomial has another form in term %d of head %d than in term 0: the same operations on other numbers were expected",
+      "the polynomial has another form in term %d of head %d than in term 0: " ..
+        "the same operations on other numbers were expected",
       term, head)
   end
   described.polynomial = {

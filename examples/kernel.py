@@ -36,7 +36,7 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes
 
 
 class Encoding:
-    """encode(q, k, positions): q [B,H,N,D] and k [B,Hkv,M,D] in place, of any library with __dlpack__, with any strides."""
+    """encode(q, k, positions): q [B,H,N,D] and k [B,Hkv,M,D] in place, of any library with __dlpack__, any strides."""
 
     def __init__(self, path, name):
         self.library = ctypes.CDLL(path)
@@ -74,7 +74,9 @@ def main():
     print(f"{kernel.name.decode()}: {kernel.doc.decode()} ({kernel.targets.decode()})")
     random = numpy.random.default_rng(1)
     # [B,N,H,D] memory, as a projection writes it, seen as [B,H,N,D].
-    q, k = (random.standard_normal((2, 49, 4, kernel.head_dim), dtype=numpy.float32).transpose(0, 2, 1, 3) for _ in "qk")
+    q, k = (
+        random.standard_normal((2, 49, 4, kernel.head_dim), dtype=numpy.float32).transpose(0, 2, 1, 3) for _ in "qk"
+    )
     positions = random.integers(0, 1000, (49, kernel.n_axes))
     expected, address = rope(numpy, q, positions), q.ctypes.data
     before = q.copy(), k.copy()
@@ -91,7 +93,10 @@ def main():
     tq, tk = torch.from_numpy(before[0].copy()), torch.from_numpy(before[1].copy())
     address = tq.data_ptr()
     encode(tq, tk, torch.from_numpy(positions))
-    print(f"torch: the same memory: {tq.data_ptr() == address}; the same bits as in NumPy: {numpy.array_equal(tq.numpy(), q)}")
+    print(
+        f"torch: the same memory: {tq.data_ptr() == address}; "
+        f"the same bits as in NumPy: {numpy.array_equal(tq.numpy(), q)}"
+    )
     half = torch.from_numpy(before[0]).bfloat16()
     encode(half, half.clone(), torch.from_numpy(positions))
     print(f"torch: bfloat16 off by at most {(half.float() - tq).abs().max():.1e}")

@@ -1,16 +1,16 @@
 -- Spindles: an encoding that nobody has published, as an example of how one is tried.
 --
 -- The idea. GeoPE turns 3-vectors, which mix three channels where RoPE mixes two, but its axes do not commute: scores
--- are not exactly relative. RoPE-Mixed commutes, because every block has one plane. So give every 3-vector one axis of its
--- own, a spindle, and let both coordinates turn about it. Spindles point to the points of a Fibonacci lattice, which covers
--- the sphere evenly, so that no channel is favoured; block i listens to the direction i * golden angle of the image, so
--- that diagonals count as much as rows. What lies along a spindle does not turn: a third of each block is content that no
--- position touches.
+-- are not exactly relative. RoPE-Mixed commutes, because every block has one plane. So give every 3-vector one axis of
+-- its own, a spindle, and let both coordinates turn about it. Spindles point to the points of a Fibonacci lattice,
+-- which covers the sphere evenly, so that no channel is favoured; block i listens to the direction i * golden angle of
+-- the image, so that diagonals count as much as rows. What lies along a spindle does not turn: a third of each block is
+-- content that no position touches.
 --
 --   x' = exp(theta U_i) x,  theta = f_i (h cos(phi_i) + w sin(phi_i)),  U_i the turn about spindle i
 --
--- `pegen explain` proves that scores are translation invariant, `pegen check` compares the kernel with the reference, and
--- `pegen bench` times it: see "From an idea to a kernel" in README.md.
+-- `pegen explain` proves that scores are translation invariant, `pegen check` compares the kernel with the reference,
+-- and `pegen bench` times it: see "From an idea to a kernel" in README.md.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")

@@ -1,10 +1,10 @@
 -- ALiBi: a penalty proportional to the distance, with a slope for each head.
--- "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation" (Press et al.), section 3: the
--- bias is not scaled with q.k; in one dimension it goes with causal attention. In two ("CROMA", Fuller et al., section 3) and
--- three dimensions the distance is Euclidean:
+-- "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation" (Press et al.), section 3:
+-- the bias is not scaled with q.k; in one dimension it goes with causal attention. In two ("CROMA", Fuller et al.,
+-- section 3) and three dimensions the distance is Euclidean:
 --   bias = -slope_h |r_j - r_i|.
--- Slopes are 2^(-8(h+1)/H); where H is no power of 2, those of the power below it, then every other one of twice that power,
--- as the authors' code has it.
+-- Slopes are 2^(-8(h+1)/H); where H is no power of 2, those of the power below it, then every other one of twice that
+-- power, as the authors' code has it.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")

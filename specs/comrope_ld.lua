@@ -1,5 +1,6 @@
 -- ComRoPE-LD: blocks of channels turn by exponentials of trainable angle matrices that commute.
--- "ComRoPE: Scalable and Robust Rotary Position Embedding Parameterized by Trainable Commuting Angle Matrices" (Yu et al.):
+-- "ComRoPE: Scalable and Robust Rotary Position Embedding Parameterized by Trainable Commuting Angle Matrices" (Yu et
+-- al.):
 --   R(x) = exp(sum over axes of x_a A_a), A = F - F^T of a trainable F for each block; A_a is a
 --   trainable multiple of the block's one A (linearly dependent).
 -- parts/comrope.lua says where positions lie and what the option `basis` does.

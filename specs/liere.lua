@@ -1,10 +1,12 @@
 -- LieRE: blocks of channels turn by the exponential of a learned skew matrix.
 -- "LieRE: Lie Rotational Positional Encodings" (Ostmeier et al.), section 4:
---   R(p) = exp(sum over axes of p_a A_a), q' = R q, k' = R k; A_a learned for every head (and layer), of blocks of b channels.
+--   R(p) = exp(sum over axes of p_a A_a), q' = R q, k' = R k; A_a learned for every head (and layer), of blocks of b
+--   channels.
 -- The raw parameter's upper triangle is A's; the rest of it is not read.
 --
--- Positions are in [0, 1]: the first cell at 0, the last at 1 (coordinates = "inclusive", or handed over so). For images larger than those of
--- training the paper lets positions grow with the image (section 5): give `cells` of the training images.
+-- Positions are in [0, 1]: the first cell at 0, the last at 1 (coordinates = "inclusive", or handed over so). For
+-- images larger than those of training the paper lets positions grow with the image (section 5): give `cells` of the
+-- training images.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
@@ -12,7 +14,8 @@ local heads = pe.option("heads", 1, "heads with generators of their own; 1: all 
 local P = pe.option("axes", 2, "axes of a position: h, w or t, h, w", { 1, 2, 3 })
 local b = pe.option("block", D, "channels of a block, 2 to 64: LieRE_8, LieRE_64; what is left over passes through")
 local prepare = pe.option("prepare", "float32",
-  "in which rotations exp(M) are formed: within 2^-22 max(1, |M|), or within 2^-22 for any M up to 500", { "float32", "float64" })
+  "in which rotations exp(M) are formed: within 2^-22 max(1, |M|), or within 2^-22 for any M up to 500", { "float32",
+    "float64" })
 local AXES = P == 1 and { "t" } or P == 2 and { "h", "w" } or { "t", "h", "w" }
 local position = pe.coordinates(AXES)
 

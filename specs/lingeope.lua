@@ -1,10 +1,12 @@
 -- Linear GeoPE: every pair of tokens is turned by the rotor of its own displacement.
 -- "GeoPE: A Unified Geometric Positional Embedding for Structured Tensors", section 3.3 and appendix G: with u(r) the
 -- mean of the axes' rotation vectors,
---   score(i, j) = scale * sum over triples of q_i . exp(u(r_j) - u(r_i)) k_j, and the plain product of leftover channels.
--- u is linear in r, so the exponent is u(r_j - r_i): GeoPE's rotor of the displacement. Exponentials of different axes do
--- not commute, so no encoding of q and k alone gives this score.
--- Axes, units and schedule are those of geope2d.lua and geope3d.lua; this file's default decays, as the authors' code does.
+--   score(i, j) = scale * sum over triples of q_i . exp(u(r_j) - u(r_i)) k_j, and the plain product of leftover
+--   channels.
+-- u is linear in r, so the exponent is u(r_j - r_i): GeoPE's rotor of the displacement. Exponentials of different axes
+-- do not commute, so no encoding of q and k alone gives this score.
+-- Axes, units and schedule are those of geope2d.lua and geope3d.lua; this file's default decays, as the authors' code
+-- does.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")

@@ -1,8 +1,9 @@
 -- LookHere: every head looks in its own direction, within a field of view, and less the further away.
 -- "LookHere: Vision Transformers with Directed Attention Generalize and Extrapolate" (Fuller et al.), section 3:
---   bias = -global_slope * slope_layer * slope_head * |r_j - r_i| where the key lies in the head's field of view, else -infinity.
--- Directions, slopes and boundaries are those of the authors' code: a field of view includes its edges, and every head sees
--- its own token. h grows downwards, w to the right. Directions are given as the authors name them, one word for
+--   bias = -global_slope * slope_layer * slope_head * |r_j - r_i| where the key lies in the head's field of view, else
+--   -infinity.
+-- Directions, slopes and boundaries are those of the authors' code: a field of view includes its edges, and every head
+-- sees its own token. h grows downwards, w to the right. Directions are given as the authors name them, one word for
 -- each group of heads (the first words get more heads where they do not come out even):
 --   LH-180 "halves-none", LH-90 "corners-triangles-none", LH-45 "eighths1-eighths2-none".
 -- Prefix tokens (-D skip_tokens=1) see all and are seen by all.
@@ -65,7 +66,8 @@ for index, word in ipairs(words) do
     end
   end
 end
-assert(#views == H, "option 'directions' does not divide the heads; one to four words were expected, of four heads each")
+assert(#views == H,
+  "option 'directions' does not divide the heads; one to four words were expected, of four heads each")
 
 local layer_slope = depth > 1 and first + (last - first) * layer / (depth - 1) or first
 

@@ -1,9 +1,9 @@
 -- A learned bias for every displacement in a window.
--- "Swin Transformer" (Liu et al.), section 3.2, eq. 4: Attention = SoftMax(Q K^T / sqrt d + B) V, the entries of B taken from
--- a smaller table by relative position. The index is that of the authors' code,
+-- "Swin Transformer" (Liu et al.), section 3.2, eq. 4: Attention = SoftMax(Q K^T / sqrt d + B) V, the entries of B
+-- taken from a smaller table by relative position. The index is that of the authors' code,
 --   ((h_i - h_j) + H - 1) (2 W - 1) + (w_i - w_j) + W - 1,
--- with i the query and j the key; positions are whole numbers inside one window of H x W. A displacement that does not fit into
--- the window reads the table's nearest edge.
+-- with i the query and j the key; positions are whole numbers inside one window of H x W. A displacement that does not
+-- fit into the window reads the table's nearest edge.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 32, "channels per head")

@@ -1,6 +1,7 @@
 -- sincos: absolute positions as sines and cosines that are added to the embedding, in any number of dimensions.
--- "Attention is all you need" (Vaswani et al.), section 3.5, and for images Wang & Liu, as in PaPE, section 5.1 (nD-sincos).
--- Each axis has channels/P channels, the last one what is left over; within an axis of n channels the sines of
+-- "Attention is all you need" (Vaswani et al.), section 3.5, and for images Wang & Liu, as in PaPE, section 5.1
+-- (nD-sincos). Each axis has channels/P channels, the last one what is left over; within an axis of n channels the
+-- sines of
 --   r base^(-2j/n), j = 0, 1, ... come first (one more than cosines where n is odd), then the cosines of the same.
 -- The embedding is [B,1,N,C] (or per head [B,H,N,D]): the kernel takes it as q, or as q and k.
 local pe = require "pegen"

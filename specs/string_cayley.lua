@@ -3,14 +3,16 @@
 --   x -> R(r) P x, P = (I - S)(I + S)^-1 with S learned and skew, R the planes of RoPE-Mixed (eq. 13-14 of Heo et al.).
 -- STRING turns by P^-1 R P; the P^-1 in front is the same for all tokens and cancels in scores.
 --
--- basis: "channels" multiplies by P in the kernel. "folded" leaves P out, for weights W_q and W_k that pegen_fold_basis has multiplied it into.
+-- basis: "channels" multiplies by P in the kernel. "folded" leaves P out, for weights W_q and W_k that pegen_fold_basis
+-- has multiplied it into.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
 local heads = pe.option("heads", 1, "heads with frequencies of their own; 1: all heads share them")
 local P = pe.option("axes", 2, "axes of a position: h, w or t, h, w", { 2, 3 })
 local layout = pe.option("layout", "interleaved", "pairs (2j, 2j+1) or (j, j + n/2)", { "interleaved", "split" })
-local basis = pe.option("basis", "channels", "the change of basis: in the kernel, or folded into the weights", { "channels", "folded" })
+local basis = pe.option("basis", "channels", "the change of basis: in the kernel, or folded into the weights",
+  { "channels", "folded" })
 
 local cayley = basis == "channels" and pe.learned.skew(D, {
   name = "cayley",

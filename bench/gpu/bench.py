@@ -95,8 +95,18 @@ class Driver:
 
 def tensor(memory, dtype, shape, strides=None):
     n = len(shape)
-    return DLTensor(memory, KDLCUDA, 0, n, dtype[0], dtype[1], 1, (c.c_int64 * n)(*shape),
-                    (c.c_int64 * n)(*strides) if strides else None, 0)
+    return DLTensor(
+        memory,
+        KDLCUDA,
+        0,
+        n,
+        dtype[0],
+        dtype[1],
+        1,
+        (c.c_int64 * n)(*shape),
+        (c.c_int64 * n)(*strides) if strides else None,
+        0,
+    )
 
 
 def random_rows(dtype):
@@ -109,8 +119,19 @@ def random_rows(dtype):
 
 def compile_kernel(pegen, spec, head_dim, chip, folder):
     stem = os.path.join(folder, spec)
-    subprocess.run([pegen, os.path.join(SPECS, spec + ".lua"), "-o", stem + ".o", "--target", "native," + chip,
-                    "-D", f"head_dim={head_dim}"], check=True)
+    subprocess.run(
+        [
+            pegen,
+            os.path.join(SPECS, spec + ".lua"),
+            "-o",
+            stem + ".o",
+            "--target",
+            "native," + chip,
+            "-D",
+            f"head_dim={head_dim}",
+        ],
+        check=True,
+    )
     subprocess.run([os.environ.get("CC", "cc"), "-shared", stem + ".o", "-o", stem + ".so"], check=True)
     library = c.CDLL(stem + ".so")
     return library, Kernel.in_dll(library, spec + "_kernel")
@@ -121,10 +142,12 @@ def time_kernel(driver, runtime, kernel, dtype, shape):
     bytes_of_tensor = batch * heads * tokens * dim * dtype[1] // 8
     sets = min(MOST_SETS, max(1, CYCLED_BYTES // (2 * bytes_of_tensor)))
     strides = (tokens * heads * dim, dim, heads * dim, 1)
-    positions = (c.c_int32 * (tokens * kernel.n_axes))(*[t // (14 ** a) for t in range(tokens) for a in range(kernel.n_axes)])
+    positions = (c.c_int32 * (tokens * kernel.n_axes))(
+        *[t // (14**a) for t in range(tokens) for a in range(kernel.n_axes)]
+    )
     kept = [tensor(driver.upload(bytes(positions)), (0, 32), (tokens, kernel.n_axes))]
     for i in range(kernel.n_operands):
-        sizes = kernel.operands[i].shape[:kernel.operands[i].rank]
+        sizes = kernel.operands[i].shape[: kernel.operands[i].rank]
         count = 1
         for size in sizes:
             count *= size
@@ -136,12 +159,23 @@ def time_kernel(driver, runtime, kernel, dtype, shape):
         pair = [driver.upload(rows, bytes_of_tensor) for _ in range(2)]
         memories += pair
         q, k = (tensor(m, dtype, shape, strides) for m in pair)
-        args = Args(struct_size=c.sizeof(Args), n_operands=kernel.n_operands, q=c.pointer(q), k=c.pointer(k),
-                    q_out=c.pointer(q), k_out=c.pointer(k), positions=c.pointer(kept[0]), operands=operands)
+        args = Args(
+            struct_size=c.sizeof(Args),
+            n_operands=kernel.n_operands,
+            q=c.pointer(q),
+            k=c.pointer(k),
+            q_out=c.pointer(q),
+            k_out=c.pointer(k),
+            positions=c.pointer(kept[0]),
+            operands=operands,
+        )
         kept.append((q, k, args))
         calls.append(lambda args=args: check(runtime, runtime.pegen_launch(c.byref(kernel), None, c.byref(args), None)))
-        copies.append(lambda a=pair[0], b=pair[1]: driver("cuMemcpyDtoDAsync_v2", c.c_uint64(a), c.c_uint64(b),
-                                                          c.c_size_t(bytes_of_tensor), None))
+        copies.append(
+            lambda a=pair[0], b=pair[1]: driver(
+                "cuMemcpyDtoDAsync_v2", c.c_uint64(a), c.c_uint64(b), c.c_size_t(bytes_of_tensor), None
+            )
+        )
     kernel_time = driver.seconds(calls)
     copy_time = 2 * driver.seconds(copies)  # a call reads and writes two tensors
     for memory in memories:
@@ -167,7 +201,10 @@ def torch_contenders(dtype_name, shape):
         return None, []
     batch, heads, tokens, dim = shape
     half = dim // 2
-    angle = torch.arange(tokens, device="cuda")[:, None] * 10000.0 ** (-torch.arange(half, device="cuda") * 2 / dim)[None, :]
+    angle = (
+        torch.arange(tokens, device="cuda")[:, None]
+        * 10000.0 ** (-torch.arange(half, device="cuda") * 2 / dim)[None, :]
+    )
     dtype = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}[dtype_name]
     cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
 
@@ -206,8 +243,9 @@ def triton_rope(cos, sin):
 
     def run(q, k):
         for x in (q, k):
-            kernel[(x.shape[0] * x.shape[1],)](x, cos, sin, x.shape[1], x.shape[2], HALF=x.shape[3] // 2,
-                                               HEADS=triton.next_power_of_2(x.shape[2]))
+            kernel[(x.shape[0] * x.shape[1],)](
+                x, cos, sin, x.shape[1], x.shape[2], HALF=x.shape[3] // 2, HEADS=triton.next_power_of_2(x.shape[2])
+            )
 
     return run
 
@@ -219,7 +257,9 @@ def time_torch(dtype_name, shape):
     batch, heads, tokens, dim = shape
     dtype = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}[dtype_name]
     for name, run in contenders:
-        sets = [[torch.zeros(batch, tokens, heads, dim, dtype=dtype, device="cuda") for _ in range(2)] for _ in range(4)]
+        sets = [
+            [torch.zeros(batch, tokens, heads, dim, dtype=dtype, device="cuda") for _ in range(2)] for _ in range(4)
+        ]
         times = []
         for _ in range(23):
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -253,9 +293,15 @@ def main():
             shape = tuple(int(size) for size in sizes.split(","))
             library, kernel = compile_kernel(options.pegen, spec, shape[3], f"sm_{target}", folder)
             seconds, copy, size = time_kernel(driver, runtime, kernel, DTYPES[options.dtype], shape)
-            print(f"{spec:34} {sizes:>18} {seconds * 1e6:9.1f} {size / 1e6:8.1f} {size / seconds / 1e9:7.0f} {size / copy / 1e9:9.0f} {copy / seconds:7.3f}")
+            print(
+                f"{spec:34} {sizes:>18} {seconds * 1e6:9.1f} {size / 1e6:8.1f} "
+                f"{size / seconds / 1e9:7.0f} {size / copy / 1e9:9.0f} {copy / seconds:7.3f}"
+            )
             for name, other in time_torch(options.dtype, shape) if spec == "rope" else ():
-                print(f"  {name:32} {sizes:>18} {other * 1e6:9.1f} {size / 1e6:8.1f} {size / other / 1e9:7.0f} {size / copy / 1e9:9.0f} {copy / other:7.3f}")
+                print(
+                    f"  {name:32} {sizes:>18} {other * 1e6:9.1f} {size / 1e6:8.1f} "
+                    f"{size / other / 1e9:7.0f} {size / copy / 1e9:9.0f} {copy / other:7.3f}"
+                )
 
 
 if __name__ == "__main__":

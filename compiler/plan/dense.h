@@ -20,8 +20,7 @@ typedef struct plan_dense {
   const plan *angles; /* of the angles: leaves, prepared values */
   bool per_head;      /* matrices differ from head to head */
   bool is_f64;        /* matrices are formed in float64 */
-  bool acts;          /* encode without a table may take the action of the exponential, as the norm and the batch tell
-       (kernel/dense.h) */
+  bool acts; /* encode without a table may act by the exponential, as norm and batch tell (kernel/dense.h) */
 } plan_dense;
 
 /* Blocks up to this size are exponentiated one in each lane, larger ones one after the other in tiles. */

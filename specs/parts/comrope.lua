@@ -1,11 +1,12 @@
--- What comrope_ap.lua and comrope_ld.lua share: blocks that turn by one trainable generator each, A = F - F^T, whatever the axis;
--- and the bases that this allows.
+-- What comrope_ap.lua and comrope_ld.lua share: blocks that turn by one trainable generator each, A = F - F^T, whatever
+-- the axis; and the bases that this allows.
 --
--- Positions are the centres of cells in [0, 1], (p + 1/2) / n (coordinates = "centres", or handed over so). Where the class token shall sit at the
--- centre of the image, skip_tokens=1 and origin=0.5 say so: generators commute, so that scores see differences alone.
+-- Positions are the centres of cells in [0, 1], (p + 1/2) / n (coordinates = "centres", or handed over so). Where the
+-- class token shall sit at the centre of the image, skip_tokens=1 and origin=0.5 say so: generators commute, so that
+-- scores see differences alone.
 --
--- basis: "channels" is R(x) in the channels' own basis. "schur" leaves the output in the basis in which each block's turns are planes:
--- scores are the same and a product is saved. "folded" is planes alone, for weights W_q and W_k that
+-- basis: "channels" is R(x) in the channels' own basis. "schur" leaves the output in the basis in which each block's
+-- turns are planes: scores are the same and a product is saved. "folded" is planes alone, for weights W_q and W_k that
 -- pegen_fold_basis has multiplied that basis into; it fills the operand of frequencies, too.
 local pe = require "pegen"
 
@@ -13,10 +14,12 @@ local D = pe.option("head_dim", 64, "channels per head")
 local heads = pe.option("heads", 1, "heads with generators of their own; 1: all heads share them")
 local P = pe.option("axes", 2, "axes of a position: h, w or t, h, w", { 1, 2, 3 })
 local b = pe.option("block", 8, "channels of a block, 2 to 64; what is left over passes through")
-local basis = pe.option("basis", "channels", "of the output: the channels' own, the generators', or folded into the weights",
+local basis = pe.option("basis", "channels",
+  "of the output: the channels' own, the generators', or folded into the weights",
   { "channels", "schur", "folded" })
 local prepare = pe.option("prepare", "float32",
-  "in which rotations exp(M) are formed: within 2^-22 max(1, |M|), or within 2^-22 for any M up to 500", { "float32", "float64" })
+  "in which rotations exp(M) are formed: within 2^-22 max(1, |M|), or within 2^-22 for any M up to 500", { "float32",
+    "float64" })
 local AXES = P == 1 and { "t" } or P == 2 and { "h", "w" } or { "t", "h", "w" }
 local position = pe.coordinates(AXES)
 
@@ -55,7 +58,8 @@ local function matrices(speed)
   }
 end
 
--- The encoding in which block g of axis number a (from 1) turns by speed(a, g) times its generator; blocks: how many there are.
+-- The encoding in which block g of axis number a (from 1) turns by speed(a, g) times its generator; blocks: how many
+-- there are.
 return {
   axes = P,
   blocks = D // b,

@@ -8,8 +8,10 @@ local layout = pe.option("layout", "interleaved", "order of a block's channels",
 
 local size = ({ plane = 2, vector = 3, dense3 = 3, dense4 = 4 })[kind]
 local dense = kind == "dense3" or kind == "dense4"
-local S = pe.learned.skew(27, { name = "S", shape = each and { "heads" } or {}, from = "difference", doc = "change of basis" })
-local A = dense and pe.learned.skew(size, { name = "A", shape = { "axes", "heads", "blocks" }, from = "upper", doc = "raw" })
+local S = pe.learned.skew(27, { name = "S", shape = each and { "heads" } or {}, from = "difference",
+  doc = "change of basis" })
+local A = dense and pe.learned.skew(size, { name = "A", shape = { "axes", "heads", "blocks" }, from = "upper",
+  doc = "raw" })
 local block, generators = pe.plane(), pe.turn "e12"
 if dense then block, generators = pe.dense(size), A end
 if kind == "vector" then block, generators = pe.vector(3), { h = pe.turn "e12", w = pe.turn "e12" * 2 } end

@@ -62,7 +62,9 @@ def framed(example):
     statements, fields = "", example
     if example.startswith("local"):
         statements, _, fields = example.partition("\n\n")
-    rest = [f"{name} = {value}," for name, value in FRAME_FIELDS.items() if not re.search(rf"(^|, ){name} *=", fields, re.M)]
+    rest = [
+        f"{name} = {value}," for name, value in FRAME_FIELDS.items() if not re.search(rf"(^|, ){name} *=", fields, re.M)
+    ]
     return FRAME % (statements, " ".join(rest), fields)
 
 
@@ -70,8 +72,11 @@ def run_example(folder, line, kind, example):
     source = framed(example) if kind == "fields" else example
     defines = re.findall(r"^-- define: (\S+)$", source, re.M)
     code, said = compile_spec(folder, source, defines)
-    wanted = [(number, found.group(1)) for number, one in enumerate(source.splitlines(), 1)
-              if (found := re.search(r"-- error: (.+)$", one))]
+    wanted = [
+        (number, found.group(1))
+        for number, one in enumerate(source.splitlines(), 1)
+        if (found := re.search(r"-- error: (.+)$", one))
+    ]
     where = f"{document.name}:{line}"
     if not wanted:
         if "no kernel can be made" in said:
@@ -79,7 +84,7 @@ def run_example(folder, line, kind, example):
             return True
         expect(code == 0 and not said, f"{where}: the example does not compile: {said}")
         return code == 0
-    (number, message), = wanted
+    ((number, message),) = wanted
     expect(code == 1 and said.count("\n") == 1, f"{where}: exit {code}, one error was expected: {said}")
     expect(said.startswith(f"example.lua:{number}: error: "), f"{where}: the error is not at its line: {said}")
     expect(message in said, f"{where}: the error is not '{message}': {said}")
@@ -106,8 +111,10 @@ def fields(folder, word, arguments=""):
 
 
 def main():
-    examples = [(text[: found.start()].count("\n") + 1, found.group(1), found.group(2))
-                for found in re.finditer(r"^```lua(?: (\w+))?\n(.*?)^```$", text, re.M | re.S)]
+    examples = [
+        (text[: found.start()].count("\n") + 1, found.group(1), found.group(2))
+        for found in re.finditer(r"^```lua(?: (\w+))?\n(.*?)^```$", text, re.M | re.S)
+    ]
     expect(len(examples) > 20, f"{len(examples)} examples")
     compiled = ""
     with tempfile.TemporaryDirectory() as name:
@@ -127,11 +134,22 @@ def main():
         good = re.sub(r"^```lua[^`]*-- error:[^`]*^```$", "", text, flags=re.M)
         for word in set(re.findall(r"\bpe(?:\.[a-z_]+)+", good)):
             expect(word in vocabulary, f"the document names {word}, which is no word")
-        for word, arguments in (("pe.encoding", ""), ("pe.learned", ""), ("pe.learned.skew", "4, "), ("pe.dense", "8, "), ("pe.multivector", "")):
+        for word, arguments in (
+            ("pe.encoding", ""),
+            ("pe.learned", ""),
+            ("pe.learned.skew", "4, "),
+            ("pe.dense", "8, "),
+            ("pe.multivector", ""),
+        ):
             if word in vocabulary:
                 for field in fields(folder, word, arguments):
-                    expect(f"`{field}`" in text or f"{field} =" in text, f"the field {field} of {word} is not in the document")
-        for option in re.findall(r'options\.option\("(\w+)"', (document.parent.parent / "dsl" / "options.lua").read_text()):
+                    expect(
+                        f"`{field}`" in text or f"{field} =" in text,
+                        f"the field {field} of {word} is not in the document",
+                    )
+        for option in re.findall(
+            r'options\.option\("(\w+)"', (document.parent.parent / "dsl" / "options.lua").read_text()
+        ):
             expect(f"`{option}`" in text, f"the option {option} of all specs is not in the document")
     refused = sum("-- error:" in example for _, _, example in examples)
     print(f"{len(examples)} examples, {refused} of them refused; {len(vocabulary)} words; {failures} failures")

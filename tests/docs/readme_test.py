@@ -18,7 +18,11 @@ section = readme.split("## From an idea to a kernel\n")[1].split("\n## ")[0]
 commands = [line.split("  #")[0].strip() for line in re.findall(r"^    (\S.*)$", section, re.M)]
 runtime = " ".join(str(source / "runtime" / file) for file in ("strerror.c", "kernel.c", "parallel.c"))
 promised = {
-    "pegen explain": [r"norm kept +yes +proved", r"translation invariant +yes +proved", r"commuting generators +yes +proved"],
+    "pegen explain": [
+        r"norm kept +yes +proved",
+        r"translation invariant +yes +proved",
+        r"commuting generators +yes +proved",
+    ],
     "pegen check": [r"^spindle: pass$"],
     "pegen bench": [r"^vit_b8 .* in +[\d.]+ [mu]s", r"^vit_b8 .* out "],
     "cc -O2": [r"^spindle \(", r"4 threads\nchecksum -?[\d.]+, root mean square 0\.\d+"],
@@ -33,7 +37,9 @@ def has_numpy():
 
 def run(command, folder):
     words = command.replace("-lpegen", runtime)
-    words = re.sub(r"^cc\b", f"{compiler} -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -I {source}/runtime/include", words)
+    words = re.sub(
+        r"^cc\b", f"{compiler} -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -I {source}/runtime/include", words
+    )
     words = re.sub(r"^python3\b", sys.executable, words)
     environment = os.environ | {"PATH": os.pathsep.join([str(pathlib.Path(pegen).parent), os.environ["PATH"]])}
     done = subprocess.run(["bash", "-c", words], cwd=folder, env=environment, capture_output=True, encoding="utf-8")

@@ -23,7 +23,9 @@ def expect(condition, message):
 
 def run(*command, status=0):
     done = subprocess.run([str(word) for word in command], capture_output=True, encoding="utf-8")
-    expect(done.returncode == status, f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    expect(
+        done.returncode == status, f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    )
     return done.stdout
 
 
@@ -55,7 +57,8 @@ def check_engine(folder):
     for spec, relative, options in [
         (specs / "rope.lua", True, []), (specs / "rope_mixed.lua", True, ["-D", "heads=3"]),
         (source / "examples/new_encoding.lua", True, []), (specs / "geope2d.lua", False, []),
-        (specs / "care.lua", False, ["-D", "skip_tokens=1"]), (specs / "geope3d.lua", False, ["-D", "grid=3,4,5", "-D", "skip_tokens=2"]),
+        (specs / "care.lua", False, ["-D", "skip_tokens=1"]),
+        (specs / "geope3d.lua", False, ["-D", "grid=3,4,5", "-D", "skip_tokens=2"]),
     ]:  # fmt: skip
         kernel = build(folder, spec, *options)
         alone = engine(folder, kernel)

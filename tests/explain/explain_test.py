@@ -39,20 +39,32 @@ def check_shape(name, facts):
     block = facts["block"]
     channels = block["size"] * block["count"] + block["leftover_channels"]
     expect(channels == facts["head_dim"] or channels == 0, f"{name}: channels do not add up")
-    expect(facts["cost"]["per_row_bytes_float32"] == 4 * (2 * facts["head_dim"] + facts["columns_added"]), f"{name}: bytes")
+    expect(
+        facts["cost"]["per_row_bytes_float32"] == 4 * (2 * facts["head_dim"] + facts["columns_added"]), f"{name}: bytes"
+    )
     cost = facts["cost"]
-    work = cost["per_row_operations"] + cost["per_pair_operations"] + sum(cost.get("per_token", cost.get("per_token_and_head")).values())
+    work = (
+        cost["per_row_operations"]
+        + cost["per_pair_operations"]
+        + sum(cost.get("per_token", cost.get("per_token_and_head")).values())
+    )
     expect(work > 0, f"{name}: no operations")
     for key, value in facts["properties"].items():
         expect(value["holds"] in ("yes", "no", "on average", "not applicable"), f"{name}: {key} holds {value['holds']}")
-        expect(value["known"] == "proved" or "deviation" in value or "far_score" in value, f"{name}: {key} is measured without a figure")
+        expect(
+            value["known"] == "proved" or "deviation" in value or "far_score" in value,
+            f"{name}: {key} is measured without a figure",
+        )
         expect(value["how"] and value["meaning"], f"{name}: {key} without a reason")
 
 
 def check_text(name, facts, text):
     for key, value in facts["properties"].items():
-        said = [line for line in text.splitlines()
-                if value["how"] in line and f" {value['holds']} " in line and f" {value['known']} " in line]
+        said = [
+            line
+            for line in text.splitlines()
+            if value["how"] in line and f" {value['holds']} " in line and f" {value['known']} " in line
+        ]
         expect(said, f"{name}: the text does not say that {key} is '{value['holds']}', {value['known']}")
 
 
@@ -69,7 +81,11 @@ def check_claims(file, options, claims, source):
     for key, claim in claims.items():
         got = facts["properties"][key]
         holds, known = claim or (got["holds"], got["known"])
-        expect(got["holds"] == holds and got["known"] == known, f"{what}: {key} is '{got['holds']}' ({got['known']}: {got['how']}), expected '{holds}' ({known}) by {source}")
+        expect(
+            got["holds"] == holds and got["known"] == known,
+            f"{what}: {key} is '{got['holds']}' ({got['known']}: {got['how']}), "
+            f"expected '{holds}' ({known}) by {source}",
+        )
     missing = set(facts["properties"]) - set(claims)
     expect(not missing, f"{what}: no claim about {sorted(missing)}")
 

@@ -8,7 +8,8 @@ return pe.encoding {
   heads = 2,
   block = pe.dense(5),
   generators = pe.learned.skew(5, {
-    name = "generators", shape = { "axes", "heads", "blocks" }, from = "upper", doc = "their upper triangles", units = "radians",
+    name = "generators", shape = { "axes", "heads", "blocks" }, from = "upper", doc = "their upper triangles",
+      units = "radians",
   }),
   combine = pe.sum,
   phase = 1,

@@ -50,7 +50,10 @@ def check_man():
     page = output("--man")
     plain = page.replace("\\-", "-").replace("\\fB", "").replace("\\fI", "").replace("\\fR", "").replace("\\(aq", "'")
     for spelling, argument, text in rows:
-        expect(f"\n{spelling}{argument}\n{text}.\n" in plain, f"the manual page has no {spelling}{argument}, or with another text")
+        expect(
+            f"\n{spelling}{argument}\n{text}.\n" in plain,
+            f"the manual page has no {spelling}{argument}, or with another text",
+        )
     for command in commands:
         expect(f"pegen {command} SPEC.lua" in plain, f"the manual page has no command {command}")
     expect(not re.search(r"\b20\d\d\b", page), "the manual page has a date in it")
@@ -79,7 +82,10 @@ def bash_complete(words):
     if len(split) > 1 and split[-1] == "" and split[-2] == "=":
         split.pop()
     quoted = " ".join("'" + word + "'" for word in split)
-    script = f"source /dev/stdin; COMP_WORDS=({quoted}); COMP_CWORD={len(split) - 1}; _pegen; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    script = (
+        f"source /dev/stdin; COMP_WORDS=({quoted}); COMP_CWORD={len(split) - 1}; "
+        f"_pegen; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    )
     code, out, err = run("bash", "-c", script, text=output("--completion", "bash"))
     expect(code == 0 and not err, f"bash: {err}")
     return out.split()
@@ -112,7 +118,10 @@ def check_zsh():
     expect(code == 0 and not err, f"zsh -n: {err}")
     for command in [None] + commands:
         words = " ".join(["pegen"] + ([command] if command else []) + ["-"])
-        stub = f"_arguments() {{ print -rl -- $@ }}; _describe() {{ print -rl -- $names }}; words=({words}); CURRENT=$#words\n"
+        stub = (
+            f"_arguments() {{ print -rl -- $@ }}; _describe() {{ print -rl -- $names }}; "
+            f"words=({words}); CURRENT=$#words\n"
+        )
         code, out, err = run("zsh", "-f", "-c", stub + script)
         expect(code == 0 and not err, f"zsh: {err}")
         offered = set(re.findall(r"^\*?(-[-\w]+?)[-+=]?\[", out, re.M))

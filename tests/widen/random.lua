@@ -1,4 +1,5 @@
--- A random bias of attention: coefficients are numbers, operands, inputs and products of them; some monomials are left out.
+-- A random bias of attention: coefficients are numbers, operands, inputs and products of them; some monomials are left
+-- out.
 local pe = require "pegen"
 
 local state = pe.option("seed", 1, "of the random choices")
@@ -15,7 +16,8 @@ local heads = below(2) == 0 and 1 or 2
 local axes = {}
 for i = 1, P do axes[i] = ({ "t", "d", "h", "w" })[i] end
 
-local learned = pe.learned { name = "learned", shape = { "heads", terms, "axes" }, doc = "projection", test_scale = 0.3 }
+local learned = pe.learned { name = "learned", shape = { "heads", terms, "axes" }, doc = "projection",
+  test_scale = 0.3 }
 local gain = pe.learned { name = "gain", shape = { terms }, doc = "gain of a term" }
 local free = pe.input { name = "free", shape = { terms }, doc = "coefficient", test_scale = 0.5 }
 local one = pe.input { name = "one", shape = {}, doc = "coefficient of the token", test_scale = 0.5 }
