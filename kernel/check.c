@@ -286,7 +286,8 @@ int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *arg
   return 0;
 }
 
-int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_call *call) {
+int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
+                pegen_call *call) {
   const pegen_kernel *kernel = driver->kernel;
   int error = pegen_check_args(args, part, parts);
   if (error) return error;
@@ -333,7 +334,7 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
       (k && (error = view_positions(k_positions, keys)) != 0))
     return error;
   if (!tabled && (error = pegen_check_operand_memory(kernel, args)) != 0) return error;
-  if (tabled && (error = pegen_table_check(driver, args)) != 0) return error;
+  if (tabled && (error = pegen_table_check(driver, args, row_bytes)) != 0) return error;
 
   clear_inputs(call);
   if (q && (error = pegen_view_inputs(kernel, args, call->input)) != 0) return error;

@@ -398,7 +398,7 @@ int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int p
   const pegen_dense *dense = driver->form;
   pegen_call call;
   dense_pass p;
-  int error = pegen_check(driver, args, part, parts, &call), prefetch;
+  int error = pegen_check(driver, args, part, parts, row_bytes(dense), &call), prefetch;
   if (error) return error;
   int target = pegen_dispatch(driver, &prefetch);
   if (target < 0) return PEGEN_ERROR_PROCESSOR;

@@ -81,9 +81,10 @@ typedef struct pegen_call {
   int64_t wide_inputs; /* 1: inputs are float32, and q is not */
 } pegen_call;
 
-/* Checks everything in the order that check.c states; fills *call where it returns 0. */
+/* Checks everything in the order that check.c states; fills *call where it returns 0. row_bytes: of a row of the form's
+ * tables, where the kernel has any. */
 PEGEN_INTERNAL int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts,
-                               pegen_call *call);
+                               int64_t row_bytes, pegen_call *call);
 
 /* Positions and operands alone, for prepare: fills grid, positions and position_type of both streams (the second is
  * given where k has positions of its own). */

@@ -164,7 +164,7 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
 int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_call call;
   pass p;
-  int error = pegen_check(driver, args, part, parts, &call);
+  int error = pegen_check(driver, args, part, parts, ((const pegen_blades *)driver->form)->values_bytes, &call);
   if (error) return error;
   int prefetch = 0;
   int chosen = pegen_dispatch(driver, &prefetch);

@@ -1,4 +1,8 @@
-/* table.c: the header of a table, written by prepare and believed by encode only where it fits; see table.h. */
+/* table.c: the header of a table, written by prepare and compared by encode with what it would write; see table.h.
+ *
+ * The seal finds accidents. A table may also come from a stranger, who can seal whatever he likes: so each field is
+ * held against what the kernel and the call say, and what is left to the header (the number of sections, and whether
+ * batches share their positions) is safe either way, for the sizes that follow from it must fit into the room. */
 #include "table.h"
 
 static const uint64_t MAGIC = 0x31656c6261746770u; /* "pgtable1" */
@@ -14,17 +18,6 @@ static int64_t grid_tokens(const pegen_kernel *kernel) {
   int64_t points = 1;
   for (int i = 0; i < kernel->n_axes; i++) points *= kernel->grid[i];
   return kernel->skip_tokens + points;
-}
-
-/* Every step can be undone, so a change of one field always changes the result. */
-static uint64_t seal_of(const pegen_table_header *h) {
-  const uint64_t *fields = (const uint64_t *)h;
-  uint64_t seal = 0;
-  for (size_t i = 0; i < offsetof(pegen_table_header, seal) / sizeof *fields; i++) {
-    seal = (seal ^ fields[i]) * 0x9e3779b97f4a7c15u;
-    seal ^= seal >> 32;
-  }
-  return seal;
 }
 
 static int64_t section_bytes(const pegen_table_header *h, int s) {
@@ -58,7 +51,7 @@ static void plan_table(const pegen_driver *driver, const pegen_call *call, int64
     int64_t bytes = section_bytes(h, s);
     h->bytes = bytes < 0 || h->bytes < 0 ? -1 : h->bytes + bytes;
   }
-  h->seal = seal_of(h);
+  h->seal = pegen_table_seal(h);
 }
 
 int64_t pegen_table_sections(const pegen_args *args) { return ((const pegen_table_header *)args->table)->sections; }
@@ -77,11 +70,12 @@ void pegen_table_view(const pegen_args *args, int64_t bytes, pegen_view *view) {
 }
 
 /* Do the sizes in the header agree with each other and with the kernel? Reads stay inside of h->bytes then. */
-static int is_whole(const pegen_driver *driver, const pegen_table_header *h) {
+static int is_whole(const pegen_driver *driver, const pegen_table_header *h, int64_t row_bytes) {
   int64_t total = (int64_t)sizeof *h;
-  if (h->seal != seal_of(h) || h->heads != (driver->per_head ? driver->kernel->heads : 1) || h->row_bytes < 0 ||
-      (h->sections != 1 && h->sections != 2))
+  if (h->seal != pegen_table_seal(h) || h->heads != (driver->per_head ? driver->kernel->heads : 1) ||
+      h->row_bytes != row_bytes || (h->sections != 1 && h->sections != 2) || h->unused[0] || h->unused[1])
     return 0;
+  if (h->sections == 1 && (h->batches[1] || h->tokens[1])) return 0;
   for (int s = 0; s < h->sections; s++) {
     int64_t bytes = h->batches[s] < 0 || h->tokens[s] < 0 ? -1 : section_bytes(h, s);
     if (bytes < 0 || __builtin_add_overflow(total, bytes, &total)) return 0;
@@ -93,7 +87,7 @@ static int fits(const pegen_table_header *h, int s, const DLTensor *rows) {
   return h->tokens[s] == rows->shape[2] && (h->batches[s] == 1 || h->batches[s] == rows->shape[0]);
 }
 
-int pegen_table_check(const pegen_driver *driver, const pegen_args *args) {
+int pegen_table_check(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes) {
   const pegen_table_header *h = args->table;
   uint64_t digest[4];
   if ((uintptr_t)args->table & 63) return PEGEN_ERROR_ALIGNMENT;
@@ -102,7 +96,7 @@ int pegen_table_check(const pegen_driver *driver, const pegen_args *args) {
   if (h->magic != MAGIC) return PEGEN_ERROR_TABLE;
   for (int i = 0; i < 4; i++)
     if (h->digest[i] != digest[i]) return PEGEN_ERROR_TABLE;
-  if (!is_whole(driver, h)) return PEGEN_ERROR_TABLE;
+  if (!is_whole(driver, h, row_bytes)) return PEGEN_ERROR_TABLE;
   if ((uint64_t)h->bytes > args->table_bytes) return PEGEN_ERROR_TABLE_BYTES;
   if (args->q && !fits(h, 0, args->q)) return PEGEN_ERROR_TABLE;
   if (args->k && !fits(h, h->sections > 1, args->k)) return PEGEN_ERROR_TABLE;

@@ -20,14 +20,26 @@ typedef struct pegen_table_header {
   int64_t sections;        /* 1, or 2 where k has its own */
   int64_t batches[2], tokens[2];
   uint64_t seal;           /* of all fields above: a header that was damaged in a file is not believed */
-  int64_t unused[2];
+  int64_t unused[2];       /* 0 */
 } pegen_table_header;
+
+/* The seal that a header should have. Every step can be undone, so a change of one field always changes the result. */
+static inline uint64_t pegen_table_seal(const pegen_table_header *header) {
+  const uint64_t *fields = (const uint64_t *)header;
+  uint64_t seal = 0;
+  for (size_t i = 0; i < offsetof(pegen_table_header, seal) / sizeof *fields; i++) {
+    seal = (seal ^ fields[i]) * 0x9e3779b97f4a7c15u;
+    seal ^= seal >> 32;
+  }
+  return seal;
+}
 
 /* Where section s begins, in bytes. */
 PEGEN_INTERNAL int64_t pegen_table_section(const pegen_table_header *header, int s);
 
-/* Is args->table one of this kernel for these q and k? ALIGNMENT TABLE_BYTES TABLE */
-PEGEN_INTERNAL int pegen_table_check(const pegen_driver *driver, const pegen_args *args);
+/* Is args->table one of this kernel for these q and k? Nothing in it is believed: every field is what the kernel, the
+ * call or the other fields say. row_bytes: of the kernel's rows. ALIGNMENT TABLE_BYTES TABLE */
+PEGEN_INTERNAL int pegen_table_check(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes);
 PEGEN_INTERNAL int64_t pegen_table_sections(const pegen_args *args);
 PEGEN_INTERNAL int64_t pegen_table_extent(const pegen_args *args); /* bytes, of a table that was checked */
 /* Its first `bytes`: what is read or written, however much room the caller says there is. */

@@ -134,7 +134,7 @@ static int64_t whole_vector(const pegen_stream *s) {
 int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_call call;
   run r;
-  int error = pegen_check(driver, args, part, parts, &call), prefetch = 0, streaming = 1;
+  int error = pegen_check(driver, args, part, parts, 0, &call), prefetch = 0, streaming = 1;
   if (error) return error;
   int chosen = pegen_dispatch(driver, &prefetch);
   if (chosen < 0) return PEGEN_ERROR_PROCESSOR;

@@ -38,7 +38,7 @@ static int check(const pegen_kernel *kernel, const pegen_args *args, pegen_call 
   memset(&driver, 0, sizeof driver);
   driver.kernel = kernel;
   driver.per_head = kernel->ptx->per_head;
-  return pegen_check(&driver, args, 0, 1, call);
+  return pegen_check(&driver, args, 0, 1, 0, call);
 }
 
 int pegen_launch_check(const pegen_launch_request *request) {

@@ -169,7 +169,7 @@ static int check(const fuzz_call *c) {
   pegen_call call;
   pegen_attention_call attention;
   if (c->entry == FUZZ_ATTENTION) return pegen_check_attention(&driver, c->given, c->part, c->parts, &attention);
-  if (c->entry == FUZZ_ENCODE) return pegen_check(&driver, c->given, c->part, c->parts, &call);
+  if (c->entry == FUZZ_ENCODE) return pegen_check(&driver, c->given, c->part, c->parts, c->row_bytes, &call);
   int error = pegen_check_prepare(&driver, c->given, c->part, c->parts, &call);
   if (error) return error;
   size_t bytes = c->kernel->table_bytes(c->given);

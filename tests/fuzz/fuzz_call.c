@@ -1,5 +1,6 @@
 /* fuzz_call: see fuzz_call.h. */
 #include "fuzz_call.h"
+#include "table.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -110,6 +111,7 @@ static void make_table(reader *r, fuzz_call *c) {
   c->args.table_bytes = bytes;
   int parts = 1 + (int)below(r, 4);
   for (int part = 0; part < parts; part++) EXPECT(c->kernel->prepare(&c->args, part, parts) == PEGEN_ERROR_OK);
+  c->row_bytes = ((const pegen_table_header *)c->args.table)->row_bytes;
   c->table_words = bytes / 8 < 16 ? bytes / 8 : 16;
 }
 

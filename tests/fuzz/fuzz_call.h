@@ -68,6 +68,7 @@ typedef struct fuzz_call {
   int part, parts;
   bool sound; /* nothing was edited: it must be accepted */
   size_t table_words; /* of the table's header, where there is a table */
+  int64_t row_bytes; /* and of its rows, as prepare wrote them */
   bool table_edited;
 } fuzz_call;
 

@@ -1,17 +1,25 @@
 /* fuzz_edit: what may become of a sound call; see fuzz_call.h. */
 #include "fuzz_call.h"
+#include "table.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Once a call: what a table says of itself is checked against itself, which two edits could outwit. */
+/* One field of what the table says of itself, sealed again or not. */
+static void edit_header(pegen_table_header *header, unsigned word, int64_t value, bool sealed) {
+  memcpy((char *)header + 8 * word, &value, 8);
+  if (sealed) header->seal = pegen_table_seal(header);
+}
+
+/* Once a call: which sections there are and which batches share positions is the header's to say, and two edits could
+ * make of it what prepare would have written for another call. */
 static void edit_table(reader *r, fuzz_call *c) {
   if (c->entry != FUZZ_ENCODE || !c->args.table || c->table_edited) return;
   c->table_edited = true;
   int64_t value = number(r);
   switch (below(r, 4)) {
   case 0:
-  case 1: memcpy((char *)c->args.table + 8 * below(r, (unsigned)c->table_words), &value, 8); break;
+  case 1: edit_header(c->args.table, below(r, (unsigned)c->table_words), value, below(r, 2)); break;
   case 2: c->args.table_bytes = c->args.table_bytes > (uint64_t)value ? (uint64_t)value : c->args.table_bytes; break;
   case 3: c->args.table = (char *)c->args.table - (value & 63); break;
   }

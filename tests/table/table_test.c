@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "kernel/table.h"
 #include "loader.h"
 #include "verify/oracle.h"
 
@@ -260,6 +261,56 @@ static void check_refusals(fixture *f) {
   free(t.data), free(batches.data);
 }
 
+/* What a stranger can write: any field, sealed again, with `bytes` as before or made to agree. */
+static void check_forged(fixture *f) {
+  enum { WORDS = sizeof(pegen_table_header) / sizeof(int64_t) };
+  table t = table_of(f, f->positions, 1);
+  pegen_table_header *h = t.data;
+  const pegen_table_header kept = *h;
+  DLTensor *q = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS), *k = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS);
+  DLTensor *q_out = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS), *k_out = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS);
+  DLTensor *q_before = tensor_copy(f->memory, q_out), *k_before = tensor_copy(f->memory, k_out);
+  for (int word = 0; word < WORDS; word++) {
+    int64_t was;
+    memcpy(&was, (const int64_t *)&kept + word, sizeof was);
+    const int64_t values[] = {0,
+                              1,
+                              2,
+                              3,
+                              64,
+                              was + 1,
+                              was - 1,
+                              was * 2,
+                              was / 2,
+                              -was,
+                              was + 64,
+                              was - 64,
+                              was ^ 1 << 20,
+                              INT64_MAX,
+                              INT64_MIN,
+                              INT64_MAX / 64 * 64,
+                              (int64_t)1 << 32,
+                              -1};
+    for (size_t i = 0; i < 2 * sizeof values / sizeof *values; i++) {
+      int64_t value = values[i / 2];
+      if (value == was) continue;
+      memcpy((int64_t *)h + word, &value, sizeof value);
+      if (i % 2 && h->sections == 1 && h->row_bytes >= 0 && h->row_bytes < 1 << 30 && h->tokens[0] == TOKENS)
+        h->bytes = (int64_t)sizeof *h + (h->batches[0] & 3) * TOKENS * kept.heads * h->row_bytes;
+      if (word != offsetof(pegen_table_header, seal) / sizeof(int64_t)) h->seal = pegen_table_seal(h);
+      if (!memcmp(h, &kept, sizeof kept)) continue; /* `bytes` made to agree again */
+      int error = encode(f, &t, NULL, q, q_out, k, k_out, 1);
+      if (error != PEGEN_ERROR_TABLE && error != PEGEN_ERROR_TABLE_BYTES)
+        fail_msg("word %d of the header %lld in place of %lld: %s", word, (long long)value, (long long)was,
+                 pegen_error_name(error));
+      assert_true(tensor_identical(q_out, q_before) && tensor_identical(k_out, k_before));
+      *h = kept;
+    }
+  }
+  assert_int_equal(encode(f, &t, NULL, q, q_out, k, k_out, 1), 0);
+  free(t.data);
+}
+
 /* ---- operands that are not finite ---- */
 
 static void encode_either(fixture *f, bool tabled, const DLTensor *q, DLTensor *out) {
@@ -358,6 +409,7 @@ static void tables_hold(void **state) {
     check_parts(&f);
     check_sections(&f);
     check_refusals(&f);
+    check_forged(&f);
     check_not_finite(&f, false);
     check_not_finite(&f, true);
     check_basis_not_finite(&f);

@@ -25,8 +25,9 @@
  * dense blocks), in memory of the caller's. An engine calls it when positions or weights change, and hands the same
  * table to every call, every layer that shares them and every thread; positions and operands are then neither needed
  * nor looked at. Without a table encode computes the same itself. A table says what it was made for, and one of another
- * kernel, another number of tokens or other batches of positions is refused. It holds for every processor that the
- * object has code for.
+ * kernel, another number of tokens or other batches of positions is refused. Nothing that it says is believed: a table
+ * from a stranger can hold wrong numbers, but no call reads outside of it. It holds for every processor that the object
+ * has code for.
  *
  * Phases are right to 2^-22 up to 2^24 radians, and lose their last digits with
  * float64's own beyond. Exponentials of learned matrices M are right to 2^-22 max(1, |M|), entry by entry, up to |M| =
