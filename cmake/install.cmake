@@ -4,9 +4,11 @@
 include(CMakePackageConfigHelpers)
 
 file(RELATIVE_PATH pegen_installed_dsl /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_DATADIR}/pegen/dsl)
-target_compile_definitions(pegen PRIVATE
-  PEGEN_INSTALLED_DSL="${pegen_installed_dsl}"
-  PEGEN_SOURCE_DSL="${PROJECT_SOURCE_DIR}/dsl")
+foreach(program pegen pegen_static)
+  target_compile_definitions(${program} PRIVATE
+    PEGEN_INSTALLED_DSL="${pegen_installed_dsl}"
+    PEGEN_SOURCE_DSL="${PROJECT_SOURCE_DIR}/dsl")
+endforeach()
 
 # LLVM's libraries are not on the loader's path.
 set_target_properties(pegen PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)

@@ -4,12 +4,12 @@
 #include "base/arena.h"
 #include "base/diag.h"
 #include "mlir/compat.h"
+#include "mlir/register.h"
 
 #include <mlir-c/BuiltinAttributes.h>
 #include <mlir-c/BuiltinTypes.h>
 #include <mlir-c/Diagnostics.h>
 #include <mlir-c/Dialect/LLVM.h>
-#include <mlir-c/RegisterEverything.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,14 +34,7 @@ static MlirLogicalResult on_diagnostic(MlirDiagnostic diagnostic, void *unused) 
 
 void ir_create(ir *b, const char *file, int line) {
   memset(b, 0, sizeof *b);
-  MlirDialectRegistry registry = mlirDialectRegistryCreate();
-  mlirRegisterAllDialects(registry);
-  b->context = mlirContextCreateWithRegistry(registry, false);
-  mlirDialectRegistryDestroy(registry);
-  static const char *const dialects[] = {"arith", "math", "vector", "scf", "cf", "llvm", "nvvm"};
-  for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++)
-    if (mlirDialectIsNull(mlirContextGetOrLoadDialect(b->context, text(dialects[i]))))
-      diag_bug("ir", "no dialect '%s'", dialects[i]);
+  b->context = register_dialects();
   mlirContextAttachDiagnosticHandler(b->context, on_diagnostic, NULL, NULL);
   b->location = mlirLocationFileLineColGet(b->context, text(file), (unsigned)line, 1);
   b->module = mlirModuleCreateEmpty(b->location);

@@ -2,11 +2,11 @@
 #include "mlir/lower.h"
 
 #include "base/diag.h"
+#include "mlir/register.h"
 
 #include <llvm-c/ErrorHandling.h>
 #include <llvm-c/Transforms/PassBuilder.h>
 #include <mlir-c/Pass.h>
-#include <mlir-c/RegisterEverything.h>
 #include <mlir-c/Target/LLVMIR.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +24,7 @@ static void on_pipeline_error(MlirStringRef message, void *unused) {
 }
 
 LLVMModuleRef lower_module(ir *b, LLVMContextRef context) {
-  static bool registered;
-  if (!registered) mlirRegisterAllPasses();
-  registered = true;
-  mlirRegisterAllLLVMTranslations(b->context);
+  register_passes();
   MlirOperation module = mlirModuleGetOperation(b->module);
   if (!mlirOperationVerify(module)) diag_bug("emit", "the module does not verify");
   MlirPassManager manager = mlirPassManagerCreate(b->context);

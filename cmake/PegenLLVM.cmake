@@ -1,0 +1,40 @@
+# pegen_mlir: LLVM and MLIR as a program links them, and pegen_lua. Shared libraries, but for programs with the property
+# PEGEN_STATIC: those take LLVM, MLIR, Lua and what these need from archives, drop every section that nothing refers to,
+# and need libc and libm alone.
+
+# MLIR's C API is archives over the shared library in any case; naming their CMake targets as libraries would drag in
+# hundreds of archives, so only the files are named. C objects, linked by the C++ driver.
+set(capi_archives)
+foreach(dialect_or_part Arith ControlFlow LLVM Math NVVM SCF Vector Conversion Transforms Target IR)
+  if(TARGET MLIRCAPI${dialect_or_part}) # 19 has some of them inside libMLIR
+    list(APPEND capi_archives $<TARGET_FILE:MLIRCAPI${dialect_or_part}>)
+  endif()
+endforeach()
+add_library(pegen_mlir_shared INTERFACE)
+target_link_libraries(pegen_mlir_shared INTERFACE
+  -Wl,--start-group ${capi_archives} -Wl,--end-group MLIR LLVM PkgConfig::LUA)
+
+# The linker takes what is needed of all archives, in any order; one that nothing needs costs the reading of its index.
+file(GLOB archives ${LLVM_LIBRARY_DIR}/libMLIR*.a ${LLVM_LIBRARY_DIR}/libLLVM*.a)
+set(PEGEN_STATIC_LACKS)
+foreach(library lua5.4 z zstd) # LLVM compresses debug information
+  find_library(PEGEN_ARCHIVE_${library} NAMES lib${library}.a)
+  list(APPEND archives ${PEGEN_ARCHIVE_${library}})
+  if(NOT PEGEN_ARCHIVE_${library})
+    list(APPEND PEGEN_STATIC_LACKS lib${library}.a)
+  endif()
+endforeach()
+if(PEGEN_STATIC AND PEGEN_STATIC_LACKS)
+  message(FATAL_ERROR "PEGEN_STATIC: there is no ${PEGEN_STATIC_LACKS}; scripts/setup installs it")
+endif()
+add_library(pegen_mlir_static INTERFACE)
+target_link_libraries(pegen_mlir_static INTERFACE -Wl,--start-group ${archives} -Wl,--end-group ${CMAKE_DL_LIBS} m)
+target_link_options(pegen_mlir_static INTERFACE -static-libstdc++ -static-libgcc
+  LINKER:--gc-sections,--as-needed,--strip-all)
+
+set(way $<IF:$<BOOL:$<TARGET_PROPERTY:PEGEN_STATIC>>,pegen_mlir_static,pegen_mlir_shared>)
+add_library(pegen_mlir INTERFACE)
+target_link_libraries(pegen_mlir INTERFACE ${way})
+add_library(pegen_lua INTERFACE)
+target_link_libraries(pegen_lua INTERFACE ${way})
+target_include_directories(pegen_lua INTERFACE ${LUA_INCLUDE_DIRS})

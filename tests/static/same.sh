@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# same.sh SHARED STATIC: two builds of pegen. The second writes the same bytes, of every kind of kernel and machine, runs
+# what it writes (check), and needs libc and libm alone.
+set -euo pipefail
+shared=$1 static=$2
+cd "$(dirname "$0")/../../specs"
+needed=$(readelf -d "$static" | awk '/NEEDED/ { print $NF }' | grep -vE '^\[(libc|libm)\.so\.6\]$|^\[ld-linux' || true)
+[ -z "$needed" ] || { echo "needs more than libc and libm: $needed"; exit 1; }
+
+same() { # ARGUMENTS...
+  local digests
+  digests=$(for pegen in "$shared" "$static"; do "$pegen" "$@" -o - | sha256sum; done | uniq | wc -l)
+  [ "$digests" = 1 ] || { echo "differs: pegen $*"; exit 1; }
+}
+for spec in geope3d liere pape attention sincos string_cayley; do
+  same $spec.lua --emit obj
+  same $spec.lua --emit obj --target aarch64 --dtype f32
+done
+for spec in geope3d liere pape attention string_cayley; do same $spec.lua --emit ptx; done
+same geope3d.lua --emit obj --target x86-64-v3,sm_90
+"$static" check rope.lua --target native,sm_80 >/dev/null
