@@ -6,31 +6,31 @@
 
 #include <math.h>
 
-/* A bivector acts by a skew matrix where its planes' vectors square to one sign: then exp is orthogonal. */
-bool blades_are_orthogonal(const spec *s) {
-  for (int axis = 0; axis < s->n_axes; axis++)
-    for (int i = 0; i < s->generator[axis].count; i++) {
-      unsigned blade = s->generator[axis].blade[i];
-      int low = __builtin_ctz(blade), high = 31 - __builtin_clz(blade);
-      if (expr_is_const(s->generator[axis].coefficient[i], 0)) continue;
-      if (clifford_square(s->algebra, low) != clifford_square(s->algebra, high)) return false;
-    }
-  return true;
+/* Planes by the squares of their two vectors: equal, of two signs, or one of them 0. */
+enum { PLANE_EUCLIDEAN, PLANE_MIXED, PLANE_DEGENERATE };
+
+static int plane_kind(const spec *s, unsigned blade) {
+  int low = clifford_square(s->algebra, __builtin_ctz(blade)),
+      high = clifford_square(s->algebra, 31 - __builtin_clz(blade));
+  if (low == high) return PLANE_EUCLIDEAN;
+  return low == 0 || high == 0 ? PLANE_DEGENERATE : PLANE_MIXED;
 }
 
-/* c_t d_u = c_u d_t in a block: by being one expression, by zeros, or as numbers. */
-static bool products_agree(const spec *s, const expr *x[2], const expr *y[2], int head, int block) {
-  if (expr_mul(s->pool, x[0], x[1]) == expr_mul(s->pool, y[0], y[1])) return true;
-  bool zero[2];
-  for (int i = 0; i < 2; i++) {
-    const expr *const *factor = i ? y : x;
-    zero[i] =
-        expr_is_zero_in(factor[0], head, block, s->n_blocks) || expr_is_zero_in(factor[1], head, block, s->n_blocks);
-  }
-  if (zero[0] && zero[1]) return true;
-  if (!expr_is_fixed(x[0]) || !expr_is_fixed(x[1]) || !expr_is_fixed(y[0]) || !expr_is_fixed(y[1])) return false;
-  expr_environment env = {.head = head, .block = block, .blocks = s->n_blocks};
-  return expr_eval(x[0], &env) * expr_eval(x[1], &env) == expr_eval(y[0], &env) * expr_eval(y[1], &env);
+static bool turns_in(const spec *s, int kind) {
+  for (int axis = 0; axis < s->n_axes; axis++)
+    for (int i = 0; i < s->generator[axis].count; i++)
+      if (!expr_is_const(s->generator[axis].coefficient[i], 0) && plane_kind(s, s->generator[axis].blade[i]) == kind)
+        return true;
+  return false;
+}
+
+/* A bivector acts by a skew matrix where its planes' vectors square to one sign: then exp is orthogonal. */
+bool blades_are_orthogonal(const spec *s) { return !turns_in(s, PLANE_MIXED) && !turns_in(s, PLANE_DEGENERATE); }
+
+const char *blades_distortion(const spec *s) {
+  bool mixed = turns_in(s, PLANE_MIXED), degenerate = turns_in(s, PLANE_DEGENERATE);
+  if (mixed && degenerate) return "planes of mixed signature stretch, degenerate planes shear";
+  return mixed ? "planes of mixed signature stretch" : degenerate ? "degenerate planes shear" : NULL;
 }
 
 static const expr *coefficient_of(const spec *s, const spec_bivector *b, unsigned blade) {
@@ -39,23 +39,61 @@ static const expr *coefficient_of(const spec *s, const spec_bivector *b, unsigne
   return expr_const(s->pool, 0);
 }
 
-/* Whether e_t and e_u, planes of the algebra, do not commute: they share one vector, and its square is not 0. */
-static bool clash(const spec *s, unsigned t, unsigned u) {
+/* The sign s of [e_t, e_u] = 2 s e_(t ^ u), planes of the algebra: 0 where they share no vector, both, or one whose
+ * square is 0. */
+static int commutator_sign(const spec *s, unsigned t, unsigned u) {
   unsigned shared = t & u;
-  return clifford_grade(shared) == 1 && clifford_square(s->algebra, __builtin_ctz(shared)) != 0;
+  if (clifford_grade(t) != 2 || clifford_grade(u) != 2 || clifford_grade(shared) != 1) return 0;
+  return clifford_reorder_sign(t, u) * clifford_square(s->algebra, __builtin_ctz(shared));
 }
 
-/* [sum c_t e_t, sum d_u e_u] has a term c_t d_u - c_u d_t for every two planes that clash. */
+/* A sum of products of coefficients, as far as the description shows it: equal products are counted, numbers added. */
+typedef struct product_sum {
+  const expr *product[2 * SPEC_MAX_BIVECTORS * SPEC_MAX_BIVECTORS];
+  int times[2 * SPEC_MAX_BIVECTORS * SPEC_MAX_BIVECTORS], count;
+  double number;
+} product_sum;
+
+static void add_product(const spec *s, product_sum *sum, int sign, const expr *x, const expr *y, int head, int block) {
+  expr_environment env = {.head = head, .block = block, .blocks = s->n_blocks};
+  if (expr_is_zero_in(x, head, block, s->n_blocks) || expr_is_zero_in(y, head, block, s->n_blocks)) return;
+  if (expr_is_fixed(x) && expr_is_fixed(y)) {
+    sum->number += sign * expr_eval(x, &env) * expr_eval(y, &env);
+    return;
+  }
+  const expr *product = expr_mul(s->pool, x, y);
+  int i = 0;
+  while (i < sum->count && sum->product[i] != product) i++;
+  if (i == sum->count) {
+    sum->product[i] = product;
+    sum->times[i] = 0;
+    sum->count++;
+  }
+  sum->times[i] += sign;
+}
+
+static bool is_zero(const product_sum *sum) {
+  for (int i = 0; i < sum->count; i++)
+    if (sum->times[i]) return false;
+  return sum->number == 0;
+}
+
+/* [sum c_t e_t, sum d_u e_u] = 2 sum over t < u of sign (c_t d_u - c_u d_t) e_(t ^ u), plane by plane: terms of one
+ * plane may cancel where none of them is 0, as those of e13 + e14 and e23 + e24 do in Cl(3,1). */
 static bool commute_in(const spec *s, int a, int b, int head, int block) {
   const spec_bivector *c = &s->generator[a], *d = &s->generator[b];
   unsigned top = 1u << clifford_dimensions(s->algebra);
-  for (unsigned t = 0; t < top; t++)
-    for (unsigned u = t + 1; u < top; u++) {
-      if (clifford_grade(t) != 2 || clifford_grade(u) != 2 || !clash(s, t, u)) continue;
-      const expr *x[2] = {coefficient_of(s, c, t), coefficient_of(s, d, u)},
-                 *y[2] = {coefficient_of(s, c, u), coefficient_of(s, d, t)};
-      if (!products_agree(s, x, y, head, block)) return false;
+  for (unsigned plane = 0; plane < top; plane++) {
+    product_sum sum = {.count = 0};
+    for (unsigned t = 0; t < top; t++) {
+      unsigned u = t ^ plane;
+      int sign = t < u ? commutator_sign(s, t, u) : 0;
+      if (!sign) continue;
+      add_product(s, &sum, sign, coefficient_of(s, c, t), coefficient_of(s, d, u), head, block);
+      add_product(s, &sum, -sign, coefficient_of(s, c, u), coefficient_of(s, d, t), head, block);
     }
+    if (!is_zero(&sum)) return false;
+  }
   return true;
 }
 
@@ -85,30 +123,34 @@ int blades_axes_of_a_block(const spec *s) {
   return most;
 }
 
-/* The largest |c_t d_u - c_u d_t| / (|c| |d|) of two axes that a block listens to. */
+/* The largest component of the commutator of two axes' generators in a block, over 2 |c| |d|. */
+static long double commutator_of(const spec *s, const long double *c, const long double *d) {
+  unsigned top = 1u << clifford_dimensions(s->algebra);
+  long double worst = 0, c_norm = 0, d_norm = 0;
+  for (unsigned plane = 0; plane < top; plane++) {
+    long double sum = 0;
+    for (unsigned t = 0; t < top; t++)
+      if (t < (t ^ plane)) sum += commutator_sign(s, t, t ^ plane) * (c[t] * d[t ^ plane] - c[t ^ plane] * d[t]);
+    worst = fmaxl(worst, fabsl(sum));
+    c_norm = hypotl(c_norm, c[plane]);
+    d_norm = hypotl(d_norm, d[plane]);
+  }
+  return c_norm == 0 || d_norm == 0 ? 0 : worst / (c_norm * d_norm);
+}
+
 long double blades_commutator(const spec *s, const double *const *operands) {
   long double worst = 0;
-  unsigned top = 1u << clifford_dimensions(s->algebra);
   for (int head = 0; head < s->heads; head++)
     for (int block = 0; block < s->n_blocks; block++) {
-      long double value[SPEC_MAX_AXES][SPEC_MAX_BLADES] = {{0}}, norm[SPEC_MAX_AXES] = {0};
+      long double value[SPEC_MAX_AXES][SPEC_MAX_BLADES] = {{0}};
       expr_environment env = {.head = head, .block = block, .blocks = s->n_blocks, .operands = operands};
       for (int axis = 0; axis < s->n_axes; axis++)
-        for (int i = 0; i < s->generator[axis].count; i++) {
-          long double c = expr_eval_long(s->generator[axis].coefficient[i], &env);
-          value[axis][s->generator[axis].blade[i]] = c;
-          norm[axis] = hypotl(norm[axis], c);
-        }
+        for (int i = 0; i < s->generator[axis].count; i++)
+          value[axis][s->generator[axis].blade[i]] = expr_eval_long(s->generator[axis].coefficient[i], &env);
       for (int a = 0; a < s->n_axes; a++)
-        for (int b = a + 1; b < s->n_axes; b++) {
-          if (!blades_listen(s, a, head, block) || !blades_listen(s, b, head, block) || norm[a] == 0 || norm[b] == 0)
-            continue;
-          for (unsigned t = 0; t < top; t++)
-            for (unsigned u = t + 1; u < top; u++)
-              if (clifford_grade(t) == 2 && clifford_grade(u) == 2 && clash(s, t, u))
-                worst =
-                    fmaxl(worst, fabsl(value[a][t] * value[b][u] - value[a][u] * value[b][t]) / (norm[a] * norm[b]));
-        }
+        for (int b = a + 1; b < s->n_axes; b++)
+          if (blades_listen(s, a, head, block) && blades_listen(s, b, head, block))
+            worst = fmaxl(worst, commutator_of(s, value[a], value[b]));
     }
   return worst;
 }

@@ -9,8 +9,11 @@
 
 /* Every generator acts by a skew matrix, so that rotors are orthogonal. */
 bool blades_are_orthogonal(const spec *s);
+/* What generators that act by no skew matrix do to lengths, in words; NULL where all are skew. */
+const char *blades_distortion(const spec *s);
 
-/* The axes' generators commute in every block that listens to more than one. */
+/* The axes' generators commute in every block that listens to more than one; and why, in words. */
+#define BLADES_COMMUTE "the axes' generators are multiples of one, of planes apart, or their commutator's terms cancel"
 bool blades_commute(const spec *s);
 /* The most axes that any block listens to. */
 int blades_axes_of_a_block(const spec *s);

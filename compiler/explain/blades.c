@@ -24,8 +24,7 @@ static const char *group_text(arena *a, const spec *s, const rotor_proofs *proof
 
 static const char *why_commute(const spec *s) {
   if (s->n_axes == 1) return "there is one axis";
-  return blades_axes_of_a_block(s) <= 1 ? "no block listens to two axes"
-                                        : "the axes' generators are multiples of one, or of planes apart";
+  return blades_axes_of_a_block(s) <= 1 ? "no block listens to two axes" : BLADES_COMMUTE;
 }
 
 bool explain_blades(arena *a, const spec *s, explanation *out) {
@@ -36,6 +35,7 @@ bool explain_blades(arena *a, const spec *s, explanation *out) {
   int n = clifford_dimensions(s->algebra);
   rotor_facts_open(a, s, n > 3 ? ldexp(1, 2 * (n - 3)) : 1, &facts); /* a Cayley table has 4^n entries */
   rotor_proofs proofs = {.orthogonal = blades_are_orthogonal(s),
+                         .distortion = blades_distortion(s),
                          .commute = blades_commute(s),
                          .why_commute = why_commute(s),
                          .commutator = blades_commutator(s, facts.operands.values),

@@ -24,13 +24,25 @@ static int blocks_of(const pair_facts *f) {
 
 static int biases_of(const pair_facts *f) { return f->bias ? f->spec->heads : 0; }
 
+static void displacement(const spec *s, const double *from, const double *to, double *delta) {
+  for (int axis = 0; axis < s->n_axes; axis++) delta[axis] = to[axis] - from[axis];
+}
+
+/* Biases of the heads. */
+static void probe_biases(const property_probe *p, const double *from, const double *to, long double *values) {
+  const pair_facts *f = p->context;
+  double delta[SPEC_MAX_AXES];
+  displacement(f->spec, from, to, delta);
+  for (int head = 0; head < biases_of(f); head++) values[head] = f->bias(f, head, delta);
+}
+
 /* Biases of the heads, then the matrices that turn the key's blocks in head 0. */
 static void probe_pair(const property_probe *p, const double *from, const double *to, long double *values) {
   const pair_facts *f = p->context;
   const spec *s = f->spec;
   double delta[SPEC_MAX_AXES];
-  for (int axis = 0; axis < s->n_axes; axis++) delta[axis] = to[axis] - from[axis];
-  for (int head = 0; head < biases_of(f); head++) values[head] = f->bias(f, head, delta);
+  displacement(s, from, to, delta);
+  probe_biases(p, from, to, values);
   long double *matrix = values + biases_of(f);
   for (int i = 0; i < blocks_of(f); i++, matrix += s->n_components * s->n_components)
     reference_block(s, delta, f->operands.values, 0, i * s->n_blocks / blocks_of(f), matrix);
@@ -54,17 +66,14 @@ static property norm_property(const pair_facts *f) {
   if (!f->rotates) return property_proved(VERDICT_YES, "queries and keys are left as they are");
   if (blades_are_orthogonal(f->spec))
     return property_proved(VERDICT_YES, "queries are left as they are, and keys turn by orthogonal matrices");
-  return property_proved(VERDICT_NO, "keys turn in planes of mixed signature");
+  return property_proved(VERDICT_NO, arena_printf(f->memory, "keys turn where %s", blades_distortion(f->spec)));
 }
 
 static property commuting_property(const pair_facts *f) {
   if (!f->rotates) return property_proved(VERDICT_NOT_APPLICABLE, "there are no generators");
   property measured = property_measured(blades_commutator(f->spec, f->operands.values),
                                         "the largest commutator of two axes' generators, relative to their sizes");
-  return blades_commute(f->spec)
-             ? property_confirmed(PROPERTY_COMMUTING, "the axes' generators are multiples of one, or of planes apart",
-                                  measured)
-             : measured;
+  return blades_commute(f->spec) ? property_confirmed(PROPERTY_COMMUTING, BLADES_COMMUTE, measured) : measured;
 }
 
 static property origin_property(const pair_facts *f, const property_probe *probe) {
@@ -87,8 +96,12 @@ static property invertible_property(const pair_facts *f) {
   return property_proved(VERDICT_NOT_APPLICABLE, "queries and keys are not encoded");
 }
 
+/* A bias decides: what a rotation adds to it stays within the size of the product, however far a key is. */
 static property decay_property(pair_facts *f, const property_probe *probe) {
-  if (f->bias) return measure_fall(f->memory, probe, &f->random);
+  property_probe biases = *probe;
+  biases.n_values = biases_of(f);
+  biases.pair = probe_biases;
+  if (f->bias) return measure_fall(f->memory, &biases, &f->random);
   if (f->rotates) return measure_decay(f->memory, probe, &f->random);
   return property_proved(VERDICT_NO, "positions act on nothing");
 }

@@ -89,7 +89,7 @@ static property norm_property(rotor_facts *f, const rotor_proofs *proofs) {
   if (proofs->orthogonal)
     return property_confirmed(PROPERTY_NORM, "every generator is a skew matrix, so its exponential is orthogonal",
                               property_measured(worst, ""));
-  return property_measured(worst, "the largest entry of R^T R - I: turns in planes of mixed signature stretch");
+  return property_measured(worst, arena_printf(f->memory, "the largest entry of R^T R - I: %s", proofs->distortion));
 }
 
 static property origin_property(const rotor_facts *f, const rotor_proofs *proofs, bool linear) {

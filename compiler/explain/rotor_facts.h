@@ -28,7 +28,8 @@ void rotor_facts_block(const rotor_facts *f, int index, int *head, int *block);
 
 /* What a form knows of its generators from the description. */
 typedef struct rotor_proofs {
-  bool orthogonal;     /* every generator acts by a skew matrix */
+  bool orthogonal;        /* every generator acts by a skew matrix */
+  const char *distortion; /* where not: what the others do to lengths */
   bool commute;
   const char *why_commute;
   long double commutator; /* the largest of two axes, relative to their sizes; measured either way */
