@@ -4,9 +4,11 @@
     pegen specs/rope.lua -o rope.o && cc -shared rope.o -o rope.so
     python3 kernel.py ./rope.so rope
 
-A kernel takes DLPack's DLTensor, which every array library hands out: the capsule of x.__dlpack__() holds a
-DLManagedTensor whose first field it is. The capsule stays ours (nothing consumes it), so the kernel reads and
-writes the array's own memory and the array stays usable.
+A kernel takes DLPack's DLTensor, which every array library hands out: the capsule of x.__dlpack__() holds it. The
+capsule stays ours (nothing consumes it), so the kernel reads and writes the array's own memory and the array stays
+usable. What is written must say that it may be: read-only arrays of NumPy and immutable ones of JAX are refused, and
+so are tensors whose gradients PyTorch is recording, since the kernel would change them behind its back. What is read
+may be any of these. Errors are libpegen's sentences where it is installed.
 """
 import ctypes
 import sys
@@ -33,6 +35,44 @@ class Kernel(ctypes.Structure):
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_VERSIONED_TENSOR, _VERSIONED_FLAGS, _READ_ONLY = 32, 24, 1  # of struct DLManagedTensorVersioned, DLPack 1.0
+
+
+def strerror(error):
+    """What an error of a kernel means: pegen_strerror, or its number where libpegen is not there."""
+    try:
+        text = ctypes.CDLL("libpegen.so.1").pegen_strerror
+    except OSError:
+        return f"error {error} of pegen.h"
+    text.restype, text.argtypes = ctypes.c_char_p, [ctypes.c_int]
+    return text(error).decode()
+
+
+class Tensor:
+    """The DLTensor of an array for the time of a call: `address`. written: the kernel changes it."""
+
+    def __init__(self, name, x, written=False):
+        if getattr(x, "requires_grad", False):
+            recording = sys.modules["torch"].is_grad_enabled()
+            if written and recording:
+                raise ValueError(
+                    f"{name} requires a gradient, which this call would not give; expected torch.no_grad()"
+                )
+            x = x.detach()
+        try:
+            self.capsule = x.__dlpack__(max_version=(1, 0))
+        except TypeError:  # a library from before DLPack 1.0
+            self.capsule = x.__dlpack__()
+        try:
+            managed = _pointer(self.capsule, b"dltensor_versioned")
+            writable = not ctypes.c_uint64.from_address(managed + _VERSIONED_FLAGS).value & _READ_ONLY
+            self.address = managed + _VERSIONED_TENSOR
+        except ValueError:
+            self.address = _pointer(self.capsule, b"dltensor")
+            fixed = getattr(x, "__array_interface__", {"data": (0, True)})["data"][1]
+            writable = not fixed or hasattr(x, "untyped_storage")  # NumPy's word, or a tensor of PyTorch
+        if written and not writable:
+            raise ValueError(f"{name} may not be written: it is read-only or immutable; expected a copy that is not")
 
 
 class Encoding:
@@ -45,14 +85,15 @@ class Encoding:
         self.kernel = Kernel.in_dll(self.library, f"{name}_kernel")
 
     def __call__(self, q, k, positions, operands=(), part=0, parts=1):
-        capsules = [x.__dlpack__() for x in (q, k, positions, *operands)]  # alive until the call is over
-        q, k, positions, *rest = [_pointer(capsule, b"dltensor") for capsule in capsules]
+        tensors = [Tensor("q", q, True), Tensor("k", k, True), Tensor("positions", positions)]
+        tensors += [Tensor("an operand", x) for x in operands]
+        q, k, positions, *rest = [tensor.address for tensor in tensors]
         operand_list = (ctypes.c_void_p * (len(rest) + 1))(*rest)
         args = Args(struct_size=ctypes.sizeof(Args), n_operands=len(rest), operands=ctypes.addressof(operand_list),
                     q=q, q_out=q, k=k, k_out=k, positions=positions)  # fmt: skip
         error = self.entry(ctypes.byref(args), part, parts)
         if error:
-            raise ValueError(f"the kernel refused its arguments: error {error} of pegen.h")
+            raise ValueError(f"the kernel refused its arguments: {strerror(error)}")
 
 
 def rope(numpy, x, positions, base=10000.0):

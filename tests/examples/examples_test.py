@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""examples_test.py PEGEN SOURCE CC: the programs in examples/ with kernels of several kinds.
+"""examples_test.py PEGEN SOURCE CC LIBRARIES: the programs in examples/ with kernels of several kinds.
 
 The engine gives the same bits on any number of threads; what explain calls translation invariant gives the same block
 of a transformer when all positions move, and what is not gives another. From Python, rope agrees with NumPy.
 """
+import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 
-pegen, source, compiler = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
+pegen, source, compiler, libraries = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3], sys.argv[4]
 failures = 0
 
 
@@ -21,8 +22,10 @@ def expect(condition, message):
         print("FAIL", message)
 
 
-def run(*command, status=0):
-    done = subprocess.run([str(word) for word in command], capture_output=True, encoding="utf-8")
+def run(*command, status=0, environment={}):
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, encoding="utf-8", env={**os.environ, **environment}
+    )
     expect(
         done.returncode == status, f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}{done.stderr}"
     )
@@ -71,6 +74,55 @@ def check_engine(folder):
     run(folder / "engine", status=2)
 
 
+REFUSALS = """
+import sys, numpy
+sys.path.insert(0, sys.argv[3])
+import kernel
+encode = kernel.Encoding(sys.argv[1], sys.argv[2])
+positions = numpy.zeros((5, encode.kernel.n_axes))
+def refusal(q, k):
+    before = numpy.array(q.detach() if hasattr(q, "detach") else q)
+    try:
+        encode(q, k, positions + 1)
+        return "accepted"
+    except ValueError as e:
+        after = numpy.array(q.detach() if hasattr(q, "detach") else q)
+        return f"{e}; unchanged: {numpy.array_equal(before, after)}"
+new = lambda d=encode.kernel.head_dim: numpy.ones((1, 2, 5, d), dtype=numpy.float32)
+fixed = new()
+fixed.flags.writeable = False
+print("read-only:", refusal(fixed, new()))
+print("width:", refusal(new(3), new(3)))
+try:
+    import jax.numpy
+    print("jax:", refusal(jax.numpy.ones((1, 2, 5, encode.kernel.head_dim)), new()))
+except ImportError:
+    print("jax: not installed")
+try:
+    import torch
+    learned = torch.from_numpy(new()).requires_grad_()
+    print("recording:", refusal(learned, new()))
+    with torch.no_grad():
+        print("no_grad:", refusal(learned, new()))
+except ImportError:
+    print("torch: not installed")
+"""
+
+
+def check_refusals(shared, name):
+    """What examples/kernel.py must not write, it refuses in words; errors of the kernel are sentences."""
+    out = run(
+        sys.executable, "-c", REFUSALS, shared, name, source / "examples", environment={"LD_LIBRARY_PATH": libraries}
+    )
+    lines = dict(line.split(": ", 1) for line in out.splitlines())
+    for case in ("read-only", "jax", "recording"):
+        words = "requires a gradient" if case == "recording" else "may not be written"
+        said = lines.get(case, lines.get("torch", ""))
+        expect(said == "not installed" or (words in said and "unchanged: True" in said), f"{name}, {case}: {out}")
+    expect("is not the kernel's head_dim; unchanged: True" in lines["width"], f"{name}: {lines['width']}")
+    expect(lines.get("no_grad", "accepted") == "accepted", f"{name}: {out}")
+
+
 def check_python(folder):
     if subprocess.run([sys.executable, "-c", "import numpy"], capture_output=True).returncode:
         print("NumPy is not installed: examples/kernel.py is not run")
@@ -80,6 +132,7 @@ def check_python(folder):
         out = run(sys.executable, source / "examples/kernel.py", shared, name)
         print(out)
         expect("numpy: the same memory: True; changed: True" in out, f"{name}: {out}")
+        check_refusals(shared, name)
         if name == "rope":
             off = re.search(r"NumPy's float64: ([\d.e+-]+)", out)
             expect(off and float(off.group(1)) < 5e-6, f"rope: {out}")

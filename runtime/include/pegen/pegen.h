@@ -37,7 +37,16 @@
 #ifndef PEGEN_PEGEN_H
 #define PEGEN_PEGEN_H
 
+/* DLPack's header: the machine's, where there is one, or the copy that is installed beside this file. */
+#ifdef __has_include
+#if __has_include(<dlpack/dlpack.h>)
 #include <dlpack/dlpack.h>
+#else
+#include "dlpack/dlpack.h"
+#endif
+#else
+#include <dlpack/dlpack.h>
+#endif
 #include <stddef.h>
 #include <stdint.h>
 
