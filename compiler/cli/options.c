@@ -5,6 +5,7 @@
 #include "bench/bench.h"
 #include "cli/option_table.h"
 #include "gpu/target.h"
+#include "object/output.h"
 #include "pegen/pegen.h"
 
 #include <ctype.h>
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* State while parsing: what must be decided once everything was read. */
 typedef struct parser {
@@ -444,11 +444,6 @@ static int decide_kind(parser *p) {
                output);
 }
 
-static bool is_same_file(const char *x, const char *y) {
-  struct stat a, b;
-  return !stat(x, &a) && !stat(y, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
 static int decide_outputs(parser *p) {
   options *out = p->out;
   if (out->command != COMMAND_COMPILE) return STATUS_OK;
@@ -461,11 +456,14 @@ static int decide_outputs(parser *p) {
   }
   const char *paths[] = {out->output, out->header, out->depfile};
   for (int i = 0; i < 3; i++)
-    if (paths[i] && is_same_file(paths[i], out->spec))
+    if (paths[i] && output_is_same(paths[i], out->spec))
       return usage("'%s' is the description itself: it would be replaced", paths[i]);
   for (int i = 0; i < 3; i++)
     for (int j = i + 1; j < 3; j++)
-      if (paths[i] && paths[j] && !strcmp(paths[i], paths[j])) return usage("'%s' is named for two outputs", paths[i]);
+      if (paths[i] && paths[j] && output_is_same(paths[i], paths[j]))
+        return strcmp(paths[i], paths[j])
+                   ? usage("'%s' and '%s' are one file, named for two outputs", paths[i], paths[j])
+                   : usage("'%s' is named for two outputs", paths[i]);
   return STATUS_OK;
 }
 

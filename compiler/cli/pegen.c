@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "base/diag.h"
 #include "bench/bench.h"
+#include "cli/depfile.h"
 #include "cli/options.h"
 #include "compile.h"
 #include "dsl/loader.h"
@@ -43,44 +44,31 @@ static spec *load(arena *a, const options *o) {
   return s && spec_validate(s) ? s : NULL;
 }
 
-/* A file name in a makefile rule: spaces, # and $ would end it. */
-static void print_make_name(FILE *f, const char *name) {
-  for (; *name; name++) {
-    if (*name == '$') fputc('$', f);
-    if (*name == ' ' || *name == '#' || *name == '\\') fputc('\\', f);
-    fputc(*name, f);
-  }
-}
-
-/* "kernel.o kernel.h: SPEC.lua ..." */
-static char *depfile_text(arena *a, const options *o, const spec *s) {
-  char *text = NULL;
-  size_t size = 0;
-  FILE *f = arena_must(open_memstream(&text, &size));
-  print_make_name(f, o->output);
-  if (o->header && strcmp(o->header, "-")) fputc(' ', f), print_make_name(f, o->header);
-  fputc(':', f);
-  for (int i = 0; i < s->n_sources; i++) fputs(" \\\n  ", f), print_make_name(f, s->source[i]);
-  fputc('\n', f);
-  if (fclose(f)) arena_must(NULL);
-  char *copy = arena_strdup(a, text);
-  free(text);
-  return copy;
+/* No output is a file that the description was read from. */
+static bool spares_sources(const options *o, const spec *s) {
+  const char *paths[] = {o->output, o->header, o->depfile};
+  for (int i = 0; i < 3; i++)
+    for (int k = 0; paths[i] && k < s->n_sources; k++)
+      if (output_is_same(paths[i], s->source[k])) {
+        diag_error(NULL, 0, "'%s' is part of the description: it would be replaced", paths[i]);
+        return false;
+      }
+  return true;
 }
 
 static int run_compile(arena *a, const spec *s, const options *o) {
   compile_output object;
-  if (!compile(a, s, &o->compile, &object)) return STATUS_ERROR;
+  const char *depfile = NULL;
+  if ((o->depfile && !(depfile = depfile_text(a, o, s))) || !spares_sources(o, s) ||
+      !compile(a, s, &o->compile, &object))
+    return STATUS_ERROR;
   output_file files[3] = {{o->output, object.data, object.size}};
   int count = 1;
   if (o->header) {
     const char *header = header_text(a, s, o->compile.dtypes);
     files[count++] = (output_file){o->header, header, strlen(header)};
   }
-  if (o->depfile) {
-    const char *depfile = depfile_text(a, o, s);
-    files[count++] = (output_file){o->depfile, depfile, strlen(depfile)};
-  }
+  if (depfile) files[count++] = (output_file){o->depfile, depfile, strlen(depfile)};
   bool written = output_write(files, count);
   free(object.data);
   return written ? STATUS_OK : STATUS_ERROR;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* NAME of "name". */
 static const char *upper(arena *a, const char *name) {
@@ -18,12 +19,78 @@ static const char *upper(arena *a, const char *name) {
   return copy;
 }
 
-/* Text from the description as part of a comment: one line, and never its end. */
+/* What the macros and constants of a kernel begin with: NAME of "name". Names that differ in case alone are different
+ * kernels, whose headers one file may include: a name of both cases stays, and "NAME" becomes name. */
+static const char *prefix_of(arena *a, const char *name) {
+  bool has_small = false, has_capital = false;
+  for (const char *c = name; *c; c++) {
+    has_small = has_small || islower((unsigned char)*c);
+    has_capital = has_capital || isupper((unsigned char)*c);
+  }
+  if (!has_capital) return upper(a, name);
+  char *copy = arena_strdup(a, name);
+  for (char *c = copy; *c && !has_small; c++) *c = (char)tolower((unsigned char)*c);
+  return copy;
+}
+
+/* The constant of item `index`: its name in capitals, or as it is where another item's, or that of their number
+ * (COUNT, which spec_validate keeps free), would be the same. */
+static const char *constant_of(arena *a, const char *const *names, int count, int index) {
+  const char *name = upper(a, names[index]);
+  bool is_taken = !strcmp(name, "COUNT");
+  for (int i = 0; i < count; i++) is_taken = is_taken || (i != index && !strcasecmp(name, names[i]));
+  return is_taken ? names[index] : name;
+}
+
+/* Characters that move, hide or end what stands around them, or that are none. */
+static bool is_harmful(uint32_t c) {
+  static const uint32_t ranges[][2] = {
+      {0x80, 0x9f},     /* controls */
+      {0xad, 0xad},     /* soft hyphen */
+      {0x61c, 0x61c},   /* marks of direction */
+      {0x180e, 0x180e}, /* Mongolian vowel separator */
+      {0x200b, 0x200f}, /* of no width; marks of direction */
+      {0x2028, 0x202e}, /* ends of lines and paragraphs; overrides of direction */
+      {0x2060, 0x206f}, /* of no width; isolates of direction */
+      {0xd800, 0xdfff}, /* surrogates */
+      {0xfdd0, 0xfdef}, /* no characters */
+      {0xfeff, 0xfeff}, /* byte order mark */
+      {0xfff0, 0xfffb}, /* annotations */
+      {0xe0000, 0xe0fff}, /* tags */
+  };
+  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+    if (c >= ranges[i][0] && c <= ranges[i][1]) return true;
+  return c > 0x10ffff || (c & 0xfffe) == 0xfffe;
+}
+
+/* Bytes of the UTF-8 character at text, 1 where there is none; *shows: it may stand in a comment as it is. */
+static size_t character(const char *text, bool *shows) {
+  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* shorter is no UTF-8 */
+  unsigned char first = (unsigned char)*text;
+  size_t bytes = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : first >> 3 == 30 ? 4 : 0;
+  uint32_t c = bytes > 1 ? first & (0x7fu >> bytes) : first;
+  *shows = bytes == 1 && first != '\\';
+  for (size_t i = 1; i < bytes; i++) {
+    if (((unsigned char)text[i] & 0xc0) != 0x80) return 1;
+    c = c << 6 | ((unsigned char)text[i] & 0x3f);
+  }
+  if (bytes <= 1 || c < least[bytes]) return 1;
+  *shows = !is_harmful(c);
+  return bytes;
+}
+
+/* Text from the description as part of a comment: one line, never its end, and what is read is what is there. */
 static const char *comment(arena *a, const char *text) {
   char *out = arena_alloc(a, 2 * strlen(text) + 1), *o = out;
-  for (; *text; text++) {
-    *o++ = iscntrl((unsigned char)*text) ? ' ' : *text;
+  while (*text) {
+    bool shows;
+    size_t bytes = character(text, &shows);
+    if (*text == '/' && o - out >= 2 && o[-1] == '?' && o[-2] == '?') *o++ = ' '; /* together a backslash, once */
+    if (!shows) *o++ = '?';
+    else if (iscntrl((unsigned char)*text)) *o++ = ' ';
+    else o = (char *)memcpy(o, text, bytes) + bytes;
     if ((text[0] == '*' && text[1] == '/') || (text[0] == '/' && text[1] == '*')) *o++ = ' ';
+    text += bytes;
   }
   return out;
 }
@@ -58,15 +125,7 @@ static void print_summary(FILE *f, arena *a, const spec *s, unsigned dtypes) {
   fprintf(f, " */\n");
 }
 
-/* The operand's name in the enum. Names that differ in case alone keep theirs. */
-static const char *operand_constant(arena *a, const spec *s, int operand) {
-  const char *name = upper(a, s->operand[operand].name);
-  for (int i = 0; i < s->n_operands; i++)
-    if (i != operand && !strcasecmp(name, s->operand[i].name)) return s->operand[operand].name;
-  return name;
-}
-
-static void print_operand(FILE *f, arena *a, const spec *s, const char *NAME, int index) {
+static void print_operand(FILE *f, arena *a, const spec *s, const char *NAME, const char *const *names, int index) {
   const spec_operand *o = &s->operand[index];
   fprintf(f, "  /* %s: %s", o->name, *o->doc ? comment(a, o->doc) : "learned.");
   fprintf(f, "\n   * shape  [");
@@ -79,24 +138,34 @@ static void print_operand(FILE *f, arena *a, const spec *s, const char *NAME, in
   if (o->units && *o->units) fprintf(f, "\n   * units  %s", comment(a, o->units));
   if (o->initializer && *o->initializer) fprintf(f, "\n   * start  %s", comment(a, o->initializer));
   if (o->source && *o->source) fprintf(f, "\n   * source %s", comment(a, o->source));
-  fprintf(f, " */\n  %s_OPERAND_%s = %d,\n", NAME, operand_constant(a, s, index), index);
+  fprintf(f, " */\n  %s_OPERAND_%s = %d,\n", NAME, constant_of(a, names, s->n_operands, index), index);
 }
 
-static void print_input(FILE *f, arena *a, const spec *s, const char *NAME, int index) {
+static void print_operands(FILE *f, arena *a, const spec *s, const char *NAME) {
+  const char **names = arena_array(a, const char *, s->n_operands + 1);
+  for (int i = 0; i < s->n_operands; i++) names[i] = s->operand[i].name;
+  fprintf(f, "/* Index of each operand in pegen_args.operands. */\nenum {\n");
+  for (int i = 0; i < s->n_operands; i++) print_operand(f, a, s, NAME, names, i);
+  fprintf(f, "  %s_OPERAND_COUNT = %d\n};\n\n", NAME, s->n_operands);
+}
+
+static void print_input(FILE *f, arena *a, const spec *s, const char *NAME, const char *const *names, int index) {
   const spec_input *in = &s->input[index];
   fprintf(f, "  /* %s: %s", in->name, comment(a, in->doc));
   fprintf(f, in->size ? "\n   * shape  [B,H,N,%" PRId64 "]" : "\n   * shape  [B,H,N]", in->size);
   fprintf(f, ", any strides of B, H and N; the number type of q, or float32 as all inputs are");
   if (*in->units) fprintf(f, "\n   * units  %s", comment(a, in->units));
   if (*in->source) fprintf(f, "\n   * source %s", comment(a, in->source));
-  fprintf(f, " */\n  %s_INPUT_%s = %d,\n", NAME, upper(a, in->name), index);
+  fprintf(f, " */\n  %s_INPUT_%s = %d,\n", NAME, constant_of(a, names, s->n_inputs, index), index);
 }
 
 static void print_inputs(FILE *f, arena *a, const spec *s, const char *NAME) {
   if (!s->n_inputs) return;
+  const char **names = arena_array(a, const char *, s->n_inputs);
+  for (int i = 0; i < s->n_inputs; i++) names[i] = s->input[i].name;
   fprintf(
       f, "/* Index of each input in pegen_args.inputs: tensors with a row for each query token and head. */\nenum {\n");
-  for (int i = 0; i < s->n_inputs; i++) print_input(f, a, s, NAME, i);
+  for (int i = 0; i < s->n_inputs; i++) print_input(f, a, s, NAME, names, i);
   fprintf(f, "  %s_INPUT_COUNT = %d\n};\n\n", NAME, s->n_inputs);
 }
 
@@ -164,7 +233,7 @@ char *header_text(arena *a, const spec *s, unsigned dtypes) {
   char *text = NULL;
   size_t size = 0;
   FILE *f = arena_must(open_memstream(&text, &size));
-  const char *NAME = upper(a, s->name);
+  const char *NAME = prefix_of(a, s->name);
 
   print_summary(f, a, s, dtypes);
   fprintf(f, "#ifndef PEGEN_KERNEL_%s_H\n#define PEGEN_KERNEL_%s_H\n\n", NAME, NAME);
@@ -173,9 +242,7 @@ char *header_text(arena *a, const spec *s, unsigned dtypes) {
   fprintf(f, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
   print_sizes(f, a, s, NAME);
   print_columns(f, a, s, dtypes, NAME);
-  fprintf(f, "/* Index of each operand in pegen_args.operands. */\nenum {\n");
-  for (int i = 0; i < s->n_operands; i++) print_operand(f, a, s, NAME, i);
-  fprintf(f, "  %s_OPERAND_COUNT = %d\n};\n\n", NAME, s->n_operands);
+  print_operands(f, a, s, NAME);
   print_inputs(f, a, s, NAME);
   fprintf(f, "/* What the object says of itself. */\nextern const pegen_kernel %s_kernel;\n\n", s->name);
   if (s->pairwise)

@@ -93,6 +93,26 @@ static bool prepare(const output_file *file, place *at) {
   return write_temporary(file, at);
 }
 
+/* The folder that a path's file is or will be in, with links followed, and its name there. */
+static const char *folder_of(const char *path, char *folder) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  size_t length = slash ? (size_t)(slash - path) : 0;
+  char part[PATH_MAX];
+  if (length >= sizeof part) return NULL;
+  memcpy(part, path, length);
+  part[length] = 0;
+  return realpath(slash ? (length ? part : "/") : ".", folder) ? name : NULL;
+}
+
+bool output_is_same(const char *path, const char *other) {
+  if (!strcmp(path, other)) return true;
+  struct stat a, b;
+  if (!stat(path, &a) && !stat(other, &b)) return S_ISREG(a.st_mode) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+  char folder[PATH_MAX], other_folder[PATH_MAX];
+  const char *name = folder_of(path, folder), *other_name = folder_of(other, other_folder);
+  return name && other_name && !strcmp(name, other_name) && !strcmp(folder, other_folder);
+}
+
 bool output_write(const output_file *files, int count) {
   static place places[OUTPUT_MOST];
   if (count > OUTPUT_MOST) diag_bug("output", "%d files", count);

@@ -16,6 +16,10 @@ typedef struct output_file {
   size_t size;
 } output_file;
 
+/* Do both name one file, be it there or still to be written? Links, hard and symbolic, and ways through folders count.
+ * Devices and pipes are no such files. */
+bool output_is_same(const char *path, const char *other);
+
 /* False after a diag_error that names the file and the reason. */
 bool output_write(const output_file *files, int count);
 

@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static bool wrong(const spec *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static bool wrong(const spec *s, const char *format, ...) {
@@ -39,8 +40,25 @@ static int bits(unsigned mask) {
   return count;
 }
 
-static bool check_sizes(const spec *s) {
+/* Names of pegen.h and of what every object has in it are no kernel's. */
+static bool is_reserved(const char *name) { return !strncasecmp(name, "pegen", 5) && (!name[5] || name[5] == '_'); }
+
+static bool check_name(const spec *s) {
   if (!is_identifier(s->name)) return wrong(s, "the name '%s' is no identifier", s->name ? s->name : "");
+  if (is_reserved(s->name))
+    return wrong(s, "the name '%s' is kept for pegen's own; expected another than 'pegen' and 'pegen_...'", s->name);
+  return true;
+}
+
+/* COUNT is what headers call the number of them. */
+static bool check_item_name(const spec *s, const char *what, int index, const char *name) {
+  if (!is_identifier(name)) return wrong(s, "%s %d has no name", what, index);
+  if (!strcmp(name, "COUNT")) return wrong(s, "%s %d is named 'COUNT', which is that of their number", what, index);
+  return true;
+}
+
+static bool check_sizes(const spec *s) {
+  if (!check_name(s)) return false;
   if (s->n_axes < 1 || s->n_axes > SPEC_MAX_AXES)
     return wrong(s, "%d axes, 1 to %d were expected", s->n_axes, SPEC_MAX_AXES);
   for (int a = 0; a < s->n_axes; a++)
@@ -188,7 +206,7 @@ static bool check_order(const spec *s) {
 static bool check_operands(const spec *s) {
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *o = &s->operand[i];
-    if (!is_identifier(o->name)) return wrong(s, "operand %d has no name", i);
+    if (!check_item_name(s, "operand", i, o->name)) return false;
     if (o->rank < 1 || o->rank > SPEC_MAX_RANK) return wrong(s, "operand '%s' has rank %d", o->name, o->rank);
     for (int k = 0; k < o->rank; k++)
       if (o->shape[k] < 1) return wrong(s, "operand '%s' has a dimension of %lld", o->name, (long long)o->shape[k]);
@@ -223,7 +241,7 @@ static bool check_inputs(const spec *s) {
   if (s->n_inputs > SPEC_MAX_INPUTS)
     return wrong(s, "%d inputs, at most %d were expected", s->n_inputs, SPEC_MAX_INPUTS);
   for (int i = 0; i < s->n_inputs; i++) {
-    if (!is_identifier(s->input[i].name)) return wrong(s, "input %d has no name", i);
+    if (!check_item_name(s, "input", i, s->input[i].name)) return false;
     if (s->input[i].size < 0)
       return wrong(s, "input '%s' has %lld elements", s->input[i].name, (long long)s->input[i].size);
   }

@@ -110,7 +110,8 @@ extern "C" {
   X(GRID_ONLY, 55, "this kernel is made for its built-in grid alone: positions and k_positions must be NULL")
 
 typedef enum pegen_error {
-#define PEGEN_ERROR_ENUM(name, value, text) PEGEN_ERROR_##name = value,
+  PEGEN_ERROR_NONE = 0 /* PEGEN_ERROR_OK; it stands first so that no comma stands last, which C89 and C++98 refuse */
+#define PEGEN_ERROR_ENUM(name, value, text) , PEGEN_ERROR_##name = value
   PEGEN_ERRORS(PEGEN_ERROR_ENUM)
 #undef PEGEN_ERROR_ENUM
 } pegen_error;
