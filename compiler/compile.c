@@ -2,6 +2,7 @@
 #include "compile.h"
 
 #include "base/diag.h"
+#include "base/number.h"
 #include "forms/form.h"
 #include "gpu/target.h"
 #include "object/describe.h"
@@ -37,7 +38,7 @@ static const ptx_program *gpu_program(arena *a, const spec *s, const form *f, co
 }
 
 bool compile(arena *a, const spec *s, const compile_options *options, compile_output *out) {
-  unsigned dtypes = options->dtypes ? options->dtypes : PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16 | PEGEN_DTYPE_F16;
+  unsigned dtypes = options->dtypes ? options->dtypes : number_all_dtypes();
   const cpu_target *targets[TARGET_MAX];
   const char *cpus;
   const ptx_target *gpu = ptx_target_parse(a, options->targets, &cpus);

@@ -53,11 +53,11 @@ typedef void pegen_attend_function(const pegen_attention_tile *tile);
 /* The emitted functions of one target. */
 typedef struct pegen_attention_code {
   int64_t lanes, vectors; /* queries of a tile: vectors * lanes */
-  pegen_attend_function *attend[3]; /* f32, bf16, f16; NULL: not compiled in */
-  pegen_attend_function *look[3]; /* the same: sets *spoilt */
-  /* Of a bias that is a polynomial: weights of the tile's queries from inputs of f32, bf16, f16; else NULL. */
+  pegen_attend_function *attend[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_; NULL: not compiled in */
+  pegen_attend_function *look[PEGEN_ROW_TYPES]; /* the same: sets *spoilt */
+  /* Of a bias that is a polynomial: weights of the tile's queries from inputs of each number type; else NULL. */
   pegen_prepare_function *prepare; /* NULL: nothing to prepare */
-  pegen_attend_function *weigh[3];
+  pegen_attend_function *weigh[PEGEN_ROW_TYPES];
 } pegen_attention_code;
 
 /* The form of attention (compiler/forms/attention.c). */

@@ -33,10 +33,9 @@ int pegen_check_rows_shape(const DLTensor *tensor, int64_t head_dim) {
   return tensor->shape[3] == head_dim ? 0 : PEGEN_ERROR_HEAD_DIM;
 }
 
-int64_t pegen_row_type(const DLTensor *tensor) { /* number type of rows: 0 f32, 1 bf16, 2 f16; or -1 */
-  if (pegen_one_of(tensor, kDLFloat, 32)) return 0;
-  if (pegen_one_of(tensor, kDLBfloat, 16)) return 1;
-  return pegen_one_of(tensor, kDLFloat, 16) ? 2 : -1;
+int64_t pegen_row_type(const DLTensor *tensor) {
+  int64_t type = pegen_number_of(tensor->dtype);
+  return type < PEGEN_ROW_TYPES ? type : -1;
 }
 
 /* Channels of an output, which may differ from number type to number type. */
@@ -127,20 +126,17 @@ int pegen_check_input_shapes(const pegen_kernel *kernel, const pegen_args *args)
 /* ---- 5. number types ---- */
 
 int64_t pegen_position_type_of(const DLTensor *tensor) { /* pegen_position_type, or -1 */
-  if (pegen_one_of(tensor, kDLFloat, 32)) return PEGEN_POSITION_F32;
-  if (pegen_one_of(tensor, kDLFloat, 64)) return PEGEN_POSITION_F64;
-  if (pegen_one_of(tensor, kDLInt, 32)) return PEGEN_POSITION_I32;
-  return pegen_one_of(tensor, kDLInt, 64) ? PEGEN_POSITION_I64 : -1;
+  int64_t type = pegen_number_of(tensor->dtype);
+  return type < PEGEN_NUMBER_COUNT ? pegen_number_at(type)->position : -1;
 }
 
 int pegen_same_type(const DLTensor *a, const DLTensor *b) { return pegen_one_of(a, b->dtype.code, b->dtype.bits); }
 
 static int check_types(const pegen_driver *driver, const pegen_args *args, pegen_call *call) {
-  static const uint32_t bits[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16};
   const DLTensor *first = args->q ? args->q : args->k;
   call->type = pegen_row_type(first);
   call->wide_inputs = 0; /* also of k alone, whose call has no inputs */
-  if (call->type < 0 || !(driver->kernel->dtypes & bits[call->type])) return PEGEN_ERROR_DTYPE;
+  if (call->type < 0 || !(driver->kernel->dtypes & pegen_number_at(call->type)->dtype)) return PEGEN_ERROR_DTYPE;
   if ((args->q && !pegen_same_type(args->q_out, first)) ||
       (args->k && (!pegen_same_type(args->k, first) || !pegen_same_type(args->k_out, first))))
     return PEGEN_ERROR_DTYPE_MISMATCH;
@@ -148,12 +144,8 @@ static int check_types(const pegen_driver *driver, const pegen_args *args, pegen
 }
 
 int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args) {
-  for (int i = 0; i < driver->kernel->n_operands; i++) {
-    const DLTensor *t = args->operands[i];
-    if (!pegen_one_of(t, kDLFloat, 32) && !pegen_one_of(t, kDLFloat, 64) && !pegen_one_of(t, kDLFloat, 16) &&
-        !pegen_one_of(t, kDLBfloat, 16))
-      return PEGEN_ERROR_OPERAND_DTYPE;
-  }
+  for (int i = 0; i < driver->kernel->n_operands; i++)
+    if (!pegen_number_is_operand(args->operands[i]->dtype)) return PEGEN_ERROR_OPERAND_DTYPE;
   return 0;
 }
 

@@ -89,11 +89,10 @@ static int check_places(const pegen_driver *driver, const pegen_args *args) {
 /* ---- 5. number types ---- */
 
 static int check_types(const pegen_driver *driver, const pegen_args *args, pegen_attention_call *call) {
-  static const uint32_t bits[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16};
   const pegen_attention *form = driver->form;
   const DLTensor *positions = args->positions, *of_keys = key_positions(args);
   call->type = pegen_row_type(args->q);
-  if (call->type < 0 || !(driver->kernel->dtypes & bits[call->type])) return PEGEN_ERROR_DTYPE;
+  if (call->type < 0 || !(driver->kernel->dtypes & pegen_number_at(call->type)->dtype)) return PEGEN_ERROR_DTYPE;
   if (!pegen_same_type(args->k, args->q) || !pegen_same_type(args->v, args->q) || !pegen_same_type(args->out, args->q))
     return PEGEN_ERROR_DTYPE_MISMATCH;
   call->position_type = call->k_position_type = -1;

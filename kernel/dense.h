@@ -54,12 +54,12 @@ typedef struct pegen_dense_code {
   pegen_angles_function *angles;
   pegen_form_function *form,
       *form_rest; /* of whole units, and of what is left of the last one; NULL where nothing is */
-  pegen_apply_function *apply[3]; /* f32, bf16, f16 */
+  pegen_apply_function *apply[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_ */
   pegen_apply_function *stream; /* f32 that is stored past the caches, to rows of whole lines; NULL: there is none */
   pegen_form_function
       *sum; /* of generators times angles, where the action may be taken; else NULL, and the others, too */
   pegen_bound_function *bound;
-  pegen_apply_function *act[3];
+  pegen_apply_function *act[PEGEN_ROW_TYPES];
 } pegen_dense_code;
 
 /* A skew matrix for each head and block, out of the raw ones of an operand. */

@@ -75,7 +75,7 @@ typedef struct pegen_stream {
 typedef struct pegen_call {
   pegen_stream stream[2]; /* q, k */
   int64_t joint; /* 1: q and k have the same tokens and positions, and go in one pass */
-  int64_t type; /* number type: 0 f32, 1 bf16, 2 f16 */
+  int64_t type; /* PEGEN_NUMBER_ of q and k */
   int64_t tabled; /* 1: args->table stands for positions and operands, which were not looked at */
   pegen_view input[PEGEN_MAX_INPUTS]; /* of the query tokens, where q is given; the others are all zeros */
   int64_t wide_inputs; /* 1: inputs are float32, and q is not */
@@ -94,7 +94,7 @@ PEGEN_INTERNAL int pegen_check_prepare(const pegen_driver *driver, const pegen_a
 /* Parts of it, for the checks of other forms; each returns 0 or a pegen_error unless it says otherwise. */
 PEGEN_INTERNAL int pegen_one_of(const DLTensor *tensor, int code, int bits); /* 1: its elements are of that type */
 PEGEN_INTERNAL int pegen_same_type(const DLTensor *a, const DLTensor *b); /* 1: theirs are of one */
-PEGEN_INTERNAL int64_t pegen_row_type(const DLTensor *tensor); /* 0 f32, 1 bf16, 2 f16, -1 another */
+PEGEN_INTERNAL int64_t pegen_row_type(const DLTensor *tensor); /* PEGEN_NUMBER_, below PEGEN_ROW_TYPES; -1: another */
 PEGEN_INTERNAL int64_t pegen_position_type_of(const DLTensor *tensor); /* pegen_position_type, -1: none of them */
 PEGEN_INTERNAL int pegen_check_rows_shape(const DLTensor *tensor, int64_t head_dim);
 PEGEN_INTERNAL int pegen_check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows);

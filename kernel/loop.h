@@ -10,6 +10,7 @@
 #ifndef PEGEN_KERNEL_LOOP_H
 #define PEGEN_KERNEL_LOOP_H
 
+#include "number_types.h"
 #include "pegen/pegen.h"
 
 /* One tensor pair that rows are read from and written to; strides in bytes. */
@@ -77,7 +78,8 @@ typedef void pegen_values_function(const double *position, const char *prepared,
 /* The emitted functions of one target. */
 typedef struct pegen_target_code {
   pegen_prepare_function *prepare;     /* NULL for kernels without operands */
-  pegen_encode_function *encode[3][2]; /* [f32, bf16, f16][cached stores, streaming stores]; NULL: not compiled in */
+  pegen_encode_function
+      *encode[PEGEN_ROW_TYPES][2]; /* [PEGEN_NUMBER_][cached stores, streaming stores]; NULL: not compiled in */
   pegen_values_function *values;       /* NULL: nothing depends on the token */
 } pegen_target_code;
 
@@ -135,8 +137,8 @@ typedef void pegen_widen_function(const pegen_widen_loop *loop);
 /* The emitted functions of one target. */
 typedef struct pegen_widen_code {
   pegen_prepare_function *prepare; /* NULL: nothing to prepare */
-  /* [f32, bf16, f16][inputs of that type, of float32][cached stores, streaming stores]; NULL: not compiled in */
-  pegen_widen_function *widen[3][2][2];
+  /* [PEGEN_NUMBER_][inputs of that type, of float32][cached stores, streaming stores]; NULL: not compiled in */
+  pegen_widen_function *widen[PEGEN_ROW_TYPES][2][2];
 } pegen_widen_code;
 
 typedef struct pegen_widen {

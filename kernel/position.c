@@ -39,42 +39,24 @@ void pegen_grid_position(const pegen_kernel *kernel, int64_t token, double *out)
 
 /* ---- operands ---- */
 
-static double from_bf16(uint16_t bits) {
-  union {
-    uint32_t bits;
-    float value;
-  } u;
-  u.bits = (uint32_t)bits << 16;
-  return u.value;
-}
-
-/* By hand: the baseline has no instruction for it, and the compiler's own is a library call. */
-static double from_f16(uint16_t bits) {
-  union {
-    uint64_t bits;
-    double value;
-  } u;
-  uint64_t sign = (uint64_t)(bits >> 15) << 63, exponent = bits >> 10 & 31, fraction = bits & 1023;
-  if (exponent == 0) {
-    double value = (double)(int64_t)fraction * 0x1p-24;
-    return sign ? -value : value;
-  }
-  u.bits = sign | (exponent == 31 ? 0x7ff : exponent - 15 + 1023) << 52 | fraction << 42;
-  return u.value;
-}
-
 /* Elements offsets[i], or first + i where there are no offsets. */
 static void gather(const DLTensor *operand, const int32_t *offsets, int64_t first, int64_t n, double *out) {
   const char *data = (const char *)operand->data + operand->byte_offset;
 #define AT(i) (offsets ? offsets[i] : first + (i))
-  if (operand->dtype.bits == 32)
+  switch (pegen_number_of(operand->dtype)) {
+  case PEGEN_NUMBER_F32:
     for (int64_t i = 0; i < n; i++) out[i] = ((const float *)data)[AT(i)];
-  else if (operand->dtype.bits == 64)
+    break;
+  case PEGEN_NUMBER_F64:
     for (int64_t i = 0; i < n; i++) out[i] = ((const double *)data)[AT(i)];
-  else if (operand->dtype.code == kDLBfloat)
-    for (int64_t i = 0; i < n; i++) out[i] = from_bf16(((const uint16_t *)data)[AT(i)]);
-  else
-    for (int64_t i = 0; i < n; i++) out[i] = from_f16(((const uint16_t *)data)[AT(i)]);
+    break;
+  case PEGEN_NUMBER_BF16:
+    for (int64_t i = 0; i < n; i++) out[i] = pegen_bf16_load(((const uint16_t *)data)[AT(i)]);
+    break;
+  case PEGEN_NUMBER_F16:
+    for (int64_t i = 0; i < n; i++) out[i] = pegen_f16_load(((const uint16_t *)data)[AT(i)]);
+    break;
+  }
 #undef AT
 }
 

@@ -5,6 +5,7 @@
  */
 #include "pegen/fold.h"
 
+#include "../kernel/number_types.h"
 #include "../kernel/skew.h"
 
 #include <stdlib.h>
@@ -30,31 +31,13 @@ typedef struct folding {
 
 /* ---- elements ---- */
 
-static int is_type(const DLTensor *t, int code, int bits) {
-  return t->dtype.code == code && t->dtype.bits == bits && t->dtype.lanes == 1;
-}
-
-static double from_f16(uint16_t bits) {
-  int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  union {
-    uint64_t bits;
-    double value;
-  } scale = {.bits = (uint64_t)((exponent ? exponent : 1) - 25 + 1023) << 52}; /* 2^(exponent - 25) */
-  double size = (mantissa + (exponent ? 1024 : 0)) * scale.value;
-  if (exponent == 31) size = mantissa ? __builtin_nan("") : __builtin_inf();
-  return bits >> 15 ? -size : size;
-}
-
 static double load(const DLTensor *t, const char *at) {
-  if (t->dtype.bits == 64) return *(const double *)at;
-  if (t->dtype.bits == 32) return *(const float *)at;
-  uint16_t bits = *(const uint16_t *)at;
-  if (t->dtype.code == kDLFloat) return from_f16(bits);
-  union {
-    uint32_t bits;
-    float value;
-  } wide = {.bits = (uint32_t)bits << 16};
-  return wide.value;
+  switch (pegen_number_of(t->dtype)) {
+  case PEGEN_NUMBER_F64: return *(const double *)at;
+  case PEGEN_NUMBER_F32: return *(const float *)at;
+  case PEGEN_NUMBER_F16: return pegen_f16_load(*(const uint16_t *)at);
+  default: return pegen_bf16_load(*(const uint16_t *)at);
+  }
 }
 
 static void store(const DLTensor *t, char *at, double value) {
@@ -70,9 +53,9 @@ static int view_of(const DLTensor *t, int rank, int is_raw, view *v) {
   if (t->ndim != rank) return PEGEN_ERROR_RANK;
   if (!t->shape) return PEGEN_ERROR_NULL_SHAPE;
   if (t->device.device_type != kDLCPU) return PEGEN_ERROR_DEVICE;
-  int wide = is_type(t, kDLFloat, 32) || is_type(t, kDLFloat, 64);
-  if (!wide && !is_raw) return PEGEN_ERROR_DTYPE;
-  if (!wide && !is_type(t, kDLFloat, 16) && !is_type(t, kDLBfloat, 16)) return PEGEN_ERROR_OPERAND_DTYPE;
+  int64_t type = pegen_number_of(t->dtype);
+  if (type != PEGEN_NUMBER_F32 && type != PEGEN_NUMBER_F64 && !is_raw) return PEGEN_ERROR_DTYPE;
+  if (!pegen_number_is_operand(t->dtype)) return PEGEN_ERROR_OPERAND_DTYPE;
   int64_t bytes = t->dtype.bits / 8, elements = 1;
   for (int d = rank - 1; d >= 0; d--) {
     if (t->shape[d] < 0) return PEGEN_ERROR_NEGATIVE_SIZE;

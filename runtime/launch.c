@@ -147,10 +147,7 @@ static void set_positions(int64_t *parameter, const pegen_stream *stream, int64_
 }
 
 /* Of the types that the check let through. */
-static int64_t operand_type(DLDataType type) {
-  if (type.code == kDLBfloat) return PEGEN_PTX_OPERAND_BF16;
-  return type.bits == 64 ? PEGEN_PTX_OPERAND_F64 : type.bits == 16 ? PEGEN_PTX_OPERAND_F16 : PEGEN_PTX_OPERAND_F32;
-}
+static int64_t operand_type(DLDataType type) { return pegen_number_at(pegen_number_of(type))->operand; }
 
 void pegen_launch_set_operands(int64_t *parameter, const pegen_kernel *kernel, const pegen_args *args) {
   for (int i = 0; i < kernel->n_operands; i++) {
@@ -244,14 +241,13 @@ static int launch_pass(const pass *p, uint32_t dtype, pegen_launch_run *run, voi
 
 static int launch_passes(const pegen_launch_request *request, const pegen_call *call, pegen_launch_run *run,
                          void *context) {
-  static const uint32_t dtypes[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16}; /* ORDER PEGEN_DTYPE */
   pass p = {.request = request, .call = call};
   int error = 0;
   for (int s = 0; s < 2 && !error; s++) {
     const pegen_stream *stream = &call->stream[s];
     if (stream->given && !stream->in.empty) p.stream[p.n++] = stream;
     if (!call->joint || s == 1) {
-      error = launch_pass(&p, dtypes[call->type], run, context);
+      error = launch_pass(&p, pegen_number_at(call->type)->dtype, run, context);
       p.n = 0;
     }
   }

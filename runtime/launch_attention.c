@@ -35,13 +35,12 @@ static int is_aligned(const pegen_view *view, int64_t access) {
 }
 
 static const pegen_ptx_entry *choose_entry(const pegen_kernel *kernel, const pegen_attention_call *call) {
-  static const uint32_t dtypes[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16}; /* ORDER PEGEN_DTYPE */
   const pegen_ptx *ptx = kernel->ptx;
   for (int i = ptx->attention->first_entry; i < ptx->n_entries; i++) {
     const pegen_ptx_entry *entry = &ptx->entries[i];
     int64_t access = entry->access;
-    if (entry->dtype == dtypes[call->type] && is_aligned(&call->q, access) && is_aligned(&call->k, access) &&
-        is_aligned(&call->v, access) && is_aligned(&call->out, access))
+    if (entry->dtype == pegen_number_at(call->type)->dtype && is_aligned(&call->q, access) &&
+        is_aligned(&call->k, access) && is_aligned(&call->v, access) && is_aligned(&call->out, access))
       return entry;
   }
   return NULL;

@@ -1,23 +1,33 @@
 /* base/number: number types and random numbers; see base/number.h. */
 #include "base/number.h"
 
+#include <assert.h>
 #include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
 static const number_info INFO[NUMBER_TYPE_COUNT] = {
-#define X(name, text, code, bits, flag, mantissa, low, high) \
-  {text, {code, bits, 1}, flag, bits / 8, mantissa, low, high},
-    NUMBER_TYPES(X)
+#define X(name, text, words, code, bits, dtype, operand, position, digits, low, high) \
+  {text, words, #name, {code, bits, 1}, dtype, operand >= 0, bits / 8, digits, low, high},
+    PEGEN_NUMBER_TYPES(X)
 #undef X
 };
 
+/* The emitters ask for a type of rows by `dtypes & 1u << type`. */
+#define X(name, text, words, code, bits, dtype, ...) \
+  static_assert((dtype) == 0 || (dtype) == 1u << PEGEN_NUMBER_##name, #name ": its bit is not that of its row");
+PEGEN_NUMBER_TYPES(X)
+#undef X
+
 const number_info *number_type_info(number_type type) { return &INFO[type]; }
 
-number_type number_type_of(DLDataType type) {
-  int i = 0;
-  while (i < NUMBER_TYPE_COUNT && (INFO[i].dl.code != type.code || INFO[i].dl.bits != type.bits)) i++;
-  return (number_type)i;
+number_type number_type_of(DLDataType type) { return (number_type)pegen_number_of(type); }
+const char *number_name(int type) { return INFO[type].name; }
+int number_bytes(int type) { return INFO[type].bytes; }
+
+unsigned number_all_dtypes(void) {
+  unsigned all = 0;
+  for (int i = 0; i < NUMBER_CHANNEL_TYPES; i++) all |= INFO[i].dtype;
+  return all;
 }
 
 /* Distance of neighbours as an exponent of two. */
@@ -27,7 +37,7 @@ static int ulp_exponent(number_type type, long double value) {
   frexpl(value, &exponent);
   exponent--; /* value = 1.m * 2^exponent */
   if (value == 0 || exponent < info->low) exponent = info->low;
-  return exponent - info->mantissa + 1;
+  return exponent - info->digits + 1;
 }
 
 long double number_half_ulp(number_type type, long double value) {
@@ -48,7 +58,7 @@ static long double round_float(number_type type, long double value) {
 /* The two 16-bit formats, from a value that is already of the format. */
 static uint16_t encode_half(number_type type, long double value) {
   const number_info *info = &INFO[type];
-  int fraction_bits = info->mantissa - 1;
+  int fraction_bits = info->digits - 1;
   uint16_t sign = signbit(value) ? 0x8000 : 0;
   uint16_t top = (uint16_t)((info->high + 1 - info->low + 1) << fraction_bits); /* exponent of infinity */
   if (isnan(value)) return (uint16_t)(sign | top | 1u << (fraction_bits - 1));
@@ -66,7 +76,7 @@ static uint16_t encode_half(number_type type, long double value) {
 
 static double decode_half(number_type type, uint16_t bits) {
   const number_info *info = &INFO[type];
-  int fraction_bits = info->mantissa - 1;
+  int fraction_bits = info->digits - 1;
   unsigned fraction = bits & ((1u << fraction_bits) - 1), biased = (bits & 0x7fffu) >> fraction_bits;
   double magnitude;
   if (biased == (unsigned)(info->high - info->low + 2)) magnitude = fraction ? NAN : INFINITY;

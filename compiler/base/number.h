@@ -6,37 +6,36 @@
 #ifndef PEGEN_BASE_NUMBER_H
 #define PEGEN_BASE_NUMBER_H
 
-#include <dlpack/dlpack.h>
-#include <stdint.h>
+#include "kernel/number_types.h"
 
-/* name, DLPack type and bits, PEGEN_DTYPE_ bit, mantissa bits (with the hidden one), smallest
- * normal exponent, largest exponent.                              ORDER NUMBER_TYPE */
-#define NUMBER_TYPES(X) \
-  X(F32, "f32", kDLFloat, 32, 1, 24, -126, 127) \
-  X(BF16, "bf16", kDLBfloat, 16, 2, 8, -126, 127) \
-  X(F16, "f16", kDLFloat, 16, 4, 11, -14, 15) \
-  X(F64, "f64", kDLFloat, 64, 0, 53, -1022, 1023) \
-  X(I32, "i32", kDLInt, 32, 0, 32, 0, 31) \
-  X(I64, "i64", kDLInt, 64, 0, 64, 0, 63)
+#include <stdbool.h>
 
 typedef enum number_type {
-#define X(name, text, code, bits, flag, mantissa, low, high) NUMBER_##name,
-  NUMBER_TYPES(X)
+#define X(name, ...) NUMBER_##name,
+  PEGEN_NUMBER_TYPES(X)
 #undef X
       NUMBER_TYPE_COUNT
 } number_type;
 
-enum { NUMBER_CHANNEL_TYPES = NUMBER_F16 + 1 }; /* the first ones are those of q and k */
+enum { NUMBER_CHANNEL_TYPES = PEGEN_ROW_TYPES }; /* the first ones are those of q and k */
 
 typedef struct number_info {
-  const char *name;
+  const char *name;  /* "bf16" */
+  const char *words; /* "bfloat16" */
+  const char *constant; /* "BF16" */
   DLDataType dl;
   unsigned dtype; /* PEGEN_DTYPE_ bit, or 0 */
-  int bytes, mantissa, low, high;
+  bool is_operand;
+  int bytes, digits, low, high;
 } number_info;
 
 const number_info *number_type_info(number_type type);
 number_type number_type_of(DLDataType type);
+/* The same of what stands in the emitters as a number. */
+const char *number_name(int type);
+int number_bytes(int type);
+/* PEGEN_DTYPE_ bits of all types of rows. */
+unsigned number_all_dtypes(void);
 
 void number_store(number_type type, void *at, long double value);
 double number_load(number_type type, const void *at); /* int64 beyond 2^53 rounds */

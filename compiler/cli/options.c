@@ -2,6 +2,7 @@
 #include "cli/options.h"
 
 #include "base/diag.h"
+#include "base/number.h"
 #include "bench/bench.h"
 #include "cli/option_table.h"
 #include "gpu/target.h"
@@ -57,12 +58,6 @@ static const struct {
 static const struct {
   const char *name;
   unsigned bit;
-} dtypes[] = {{"f32", PEGEN_DTYPE_F32}, {"bf16", PEGEN_DTYPE_BF16}, {"f16", PEGEN_DTYPE_F16}};
-enum { DTYPE_COUNT = sizeof dtypes / sizeof *dtypes };
-
-static const struct {
-  const char *name;
-  unsigned bit;
 } layouts[] = {{"bnhd", LAYOUT_BNHD}, {"bhnd", LAYOUT_BHND}};
 enum { LAYOUT_COUNT = sizeof layouts / sizeof *layouts };
 
@@ -82,7 +77,7 @@ enum { LEVEL_COUNT = sizeof levels / sizeof *levels };
 
 /* The words of a value one by one, for completion; NULL ends them. */
 static const char *emit_word(int i) { return i < EMIT_KIND_COUNT ? emit_kinds[i].name : NULL; }
-static const char *dtype_word(int i) { return i < DTYPE_COUNT ? dtypes[i].name : NULL; }
+static const char *dtype_word(int i) { return i < NUMBER_CHANNEL_TYPES ? number_name(i) : NULL; }
 static const char *layout_word(int i) { return i < LAYOUT_COUNT ? layouts[i].name : NULL; }
 static const char *shell_word(int i) { return i < SHELL_COUNT ? shells[i].name : NULL; }
 static const char *format_word(int i) { return i < EXPLAIN_FORMAT_COUNT ? formats[i].name : NULL; }
@@ -149,13 +144,14 @@ static int set_target(parser *p, const char *value) {
 }
 
 static int add_dtype(parser *p, const char *word) {
-  for (int i = 0; i < DTYPE_COUNT; i++)
-    if (!strcmp(word, dtypes[i].name)) {
-      p->out->compile.dtypes |= dtypes[i].bit;
-      return STATUS_OK;
-    }
-  NAMES(p->a, dtypes, DTYPE_COUNT, names);
-  return unknown("number type", word, names, DTYPE_COUNT);
+  const char *names[NUMBER_CHANNEL_TYPES];
+  for (int i = 0; i < NUMBER_CHANNEL_TYPES; i++) {
+    names[i] = number_name(i);
+    if (strcmp(word, names[i])) continue;
+    p->out->compile.dtypes |= number_type_info(i)->dtype;
+    return STATUS_OK;
+  }
+  return unknown("number type", word, names, NUMBER_CHANNEL_TYPES);
 }
 
 static int set_dtype(parser *p, const char *value) { return each_word(p, value, add_dtype); }

@@ -94,7 +94,7 @@ static void emit_leftover_row(applier *e, const bool *is_left, ir_value in, ir_v
     while (end < e->s->head_dim && is_left[end]) end++;
     for (int width = 16; c < end;) {
       while (width > end - c) width /= 2;
-      MlirType type = ir_vector(b, width, e->dtype == DTYPE_F32 ? b->i32 : b->i16);
+      MlirType type = ir_vector(b, width, number_bits(b, e->dtype));
       ir_value v = ir_load(b, type, ir_offset_const(b, in, (int64_t)c * e->channel_bytes), e->channel_bytes);
       ir_store(b, v, ir_offset_const(b, out, (int64_t)c * e->channel_bytes), e->channel_bytes, false);
       c += width;
@@ -306,7 +306,7 @@ void emit_apply(ir *b, arena *a, const spec *s, const cpu_target *target, int dt
                 matrix_layout layout, bool streaming, const char *name) {
   applier e = {.b = b, .s = s, .target = target, .dtype = dtype, .size = s->n_components, .streaming = streaming};
   e.shape = apply_shape_of(target, e.size, layout);
-  e.channel_bytes = dtype == DTYPE_F32 ? 4 : 2;
+  e.channel_bytes = number_bytes(dtype);
   e.contiguous = in_order(s);
   const char *table = e.contiguous ? NULL : channel_table(b, a, s, name);
   ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e.work);

@@ -36,7 +36,7 @@ static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.mul
 /* ---- the channels of a block ---- */
 
 /* Whether sums can be taken from memory where the row lies: float32 channels in order. */
-static bool reads_in_place(const applier *e) { return e->dtype == DTYPE_F32 && e->contiguous; }
+static bool reads_in_place(const applier *e) { return e->dtype == NUMBER_F32 && e->contiguous; }
 
 static ir_value channel_pointer(applier *e, int which, ir_value row, ir_value component) {
   ir *b = e->b;
@@ -56,14 +56,14 @@ ir_value emit_fetch(applier *e, int which, ir_value row, int i) {
   ir_value scratch = ir_offset_const(b, e->x_scratch, (int64_t)(2 * i + which) * e->size * 4);
   if (!e->contiguous) {
     ir_loop loop = ir_for(b, i64(b, 0), i64(b, e->size));
-    ir_value x = emit_load_channels(b, e->target, e->dtype, 1, channel_pointer(e, which, row, loop.index));
+    ir_value x = emit_load_channels(b, e->target->native, e->dtype, 1, channel_pointer(e, which, row, loop.index));
     ir_store(b, x, ir_offset(b, scratch, mul(b, loop.index, i64(b, 4))), 4, false);
     ir_end_for(b, loop);
     return scratch;
   }
   for (int p = 0; p < e->shape.n_pieces; p++) {
     ir_value from = ir_offset_const(b, row, (int64_t)e->shape.start[p] * e->channel_bytes);
-    ir_value x = emit_load_channels(b, e->target, e->dtype, e->shape.width[p], from);
+    ir_value x = emit_load_channels(b, e->target->native, e->dtype, e->shape.width[p], from);
     ir_store(b, x, ir_offset_const(b, scratch, (int64_t)e->shape.start[p] * 4), 4, false);
   }
   return scratch;
@@ -72,14 +72,14 @@ ir_value emit_fetch(applier *e, int which, ir_value row, int i) {
 void emit_put(applier *e, int which, ir_value sum, ir_value row, int piece) {
   ir *b = e->b;
   if (e->contiguous) {
-    emit_store_channels(b, e->target, e->dtype, sum,
+    emit_store_channels(b, e->target->native, e->dtype, sum,
                         ir_offset_const(b, row, (int64_t)e->shape.start[piece] * e->channel_bytes), false);
     return;
   }
   ir_store(b, sum, e->y_scratch, 4, false);
   ir_loop loop = ir_for(b, i64(b, 0), i64(b, e->shape.width[piece]));
   ir_value y = ir_load(b, ir_vector(b, 1, b->f32), ir_offset(b, e->y_scratch, mul(b, loop.index, i64(b, 4))), 4);
-  emit_store_channels(b, e->target, e->dtype, y,
+  emit_store_channels(b, e->target->native, e->dtype, y,
                       channel_pointer(e, which, row, add(b, loop.index, i64(b, e->shape.start[piece]))), false);
   ir_end_for(b, loop);
 }
@@ -187,7 +187,7 @@ static ir_value exchange(applier *e, ir_value x, int distance) {
 static ir_value load_row(applier *e, const diagonal_shape *d, ir_value row, int blocks, int v) {
   ir *b = e->b;
   if (e->contiguous)
-    return emit_load_channels(b, e->target, e->dtype, d->width,
+    return emit_load_channels(b, e->target->native, e->dtype, d->width,
                               ir_offset_const(b, row, (int64_t)v * d->width * e->channel_bytes));
   for (int g = 0; g < blocks && v == 0; g++) emit_fetch(e, g, row, 0);
   return ir_load(b, ir_vector(b, d->width, b->f32), ir_offset_const(b, e->x_scratch, (int64_t)v * d->width * 4), 4);
@@ -196,8 +196,8 @@ static ir_value load_row(applier *e, const diagonal_shape *d, ir_value row, int 
 static void store_row(applier *e, const diagonal_shape *d, ir_value sum, ir_value row, int v) {
   ir *b = e->b;
   if (e->contiguous) {
-    emit_store_channels(b, e->target, e->dtype, sum, ir_offset_const(b, row, (int64_t)v * d->width * e->channel_bytes),
-                        e->streaming);
+    emit_store_channels(b, e->target->native, e->dtype, sum,
+                        ir_offset_const(b, row, (int64_t)v * d->width * e->channel_bytes), e->streaming);
     return;
   }
   for (int at = 0; at < d->width; at += d->cycle) {

@@ -16,7 +16,7 @@ static void emit_form(const chunk_walk *w, const plan_basis *p) {
   ir *b = w->b;
   MlirType types[] = {b->ptr, b->ptr, b->ptr};
   ir_value arguments[3], zero;
-  row_emitter rows = {.b = b, .memory = w->memory, .p = p->turns, .t = w->t, .target = w->target, .dtype = DTYPE_F32};
+  row_emitter rows = {.b = b, .memory = w->memory, .p = p->turns, .t = w->t, .target = w->target, .dtype = NUMBER_F32};
   ir_function(b, emit_form_name(w->memory, w->target, false), true, (MlirType){NULL}, 3, types, arguments);
   zero = ir_int(b, b->i64, 0);
   ir_value in_place = ir_compare_int(b, "ne", zero, zero);
@@ -36,7 +36,7 @@ void emit_basis(ir *b, arena *a, const plan_basis *p, const cpu_target *target, 
   if (p->turns->n_leaves > 0) emit_prepare(&walk);
   emit_cpu_rotor(&walk);
   emit_form(&walk, p);
-  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype)
       emit_apply(b, a, p->whole, target, dtype, p->per_head, MATRIX_COLUMNS, false, emit_apply_name(a, target, dtype));
   b->target_cpu = b->target_features = NULL;

@@ -16,7 +16,7 @@ const char *emit_form_name(arena *a, const cpu_target *target, bool rest) {
 }
 
 const char *emit_apply_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "apply_%s_%s", target->suffix, dtype_name[dtype]);
+  return arena_printf(a, "apply_%s_%s", target->suffix, number_name(dtype));
 }
 
 const char *emit_stream_name(arena *a, const cpu_target *target) {
@@ -24,7 +24,7 @@ const char *emit_stream_name(arena *a, const cpu_target *target) {
 }
 
 const char *emit_act_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "act_%s_%s", target->suffix, dtype_name[dtype]);
+  return arena_printf(a, "act_%s_%s", target->suffix, number_name(dtype));
 }
 
 /* angles_T(position, prepared, out): float64 [axes][angle lanes]. */
@@ -81,7 +81,7 @@ void emit_dense(ir *b, arena *a, const plan_dense *p, const cpu_target *target, 
   if (p->angles->n_leaves > 0) emit_prepare(&walk);
   emit_angles(p, &walk);
   emit_form(b, a, p, target);
-  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     emit_apply(b, a, p->spec, target, dtype, p->per_head, plan_dense_layout(p), false,
                emit_apply_name(a, target, dtype));
@@ -89,8 +89,8 @@ void emit_dense(ir *b, arena *a, const plan_dense *p, const cpu_target *target, 
       emit_apply(b, a, p->spec, target, dtype, true, MATRIX_EXPONENT, false, emit_act_name(a, target, dtype));
   }
   /* Where blocks of 8 are stored as lines: of larger ones the arithmetic is what takes time. */
-  if (dtypes & 1u << DTYPE_F32 && target->has_streaming && plan_dense_layout(p) == MATRIX_DIAGONALS &&
+  if (dtypes & 1u << NUMBER_F32 && target->has_streaming && plan_dense_layout(p) == MATRIX_DIAGONALS &&
       emit_apply_in_lines(p->spec))
-    emit_apply(b, a, p->spec, target, DTYPE_F32, p->per_head, MATRIX_DIAGONALS, true, emit_stream_name(a, target));
+    emit_apply(b, a, p->spec, target, NUMBER_F32, p->per_head, MATRIX_DIAGONALS, true, emit_stream_name(a, target));
   b->target_cpu = b->target_features = NULL;
 }

@@ -69,7 +69,7 @@ static void emit_position(encode_emitter *e, ir_value token) {
 }
 
 static void emit_one_row(encode_emitter *e, ir_value in, ir_value out, ir_value in_place) {
-  emit_prefetch(e->b, e->ahead, in, e->p->spec->head_dim * (e->rows.dtype == DTYPE_F32 ? 4 : 2));
+  emit_prefetch(e->b, e->ahead, in, e->p->spec->head_dim * number_bytes(e->rows.dtype));
   emit_row(&e->rows, in, out, in_place);
 }
 

@@ -12,7 +12,7 @@ const char *emit_prepare_name(arena *a, const cpu_target *target) {
 }
 
 const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming) {
-  return arena_printf(a, "encode_%s_%s_%s", target->suffix, dtype_name[dtype], streaming ? "streaming" : "cached");
+  return arena_printf(a, "encode_%s_%s_%s", target->suffix, number_name(dtype), streaming ? "streaming" : "cached");
 }
 
 const char *emit_rotor_name(arena *a, const cpu_target *target) { return arena_printf(a, "rotor_%s", target->suffix); }
@@ -192,7 +192,7 @@ void emit_cpu(ir *b, arena *a, const plan *p, const cpu_target *target, unsigned
     emit_values(&walk);
     emit_unfold(&walk);
   }
-  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
       if (dtypes & 1u << dtype) emit_encode(b, a, p, t, target, dtype, streaming);
   b->target_cpu = b->target_features = NULL;

@@ -11,13 +11,10 @@
 #ifndef PEGEN_CPU_ROTORS_H
 #define PEGEN_CPU_ROTORS_H
 
+#include "base/number.h"
 #include "mlir/expr.h"
 #include "object/target.h"
 #include "plan/plan.h"
-
-/* ORDER PEGEN_DTYPE */
-enum { DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_COUNT };
-extern const char *const dtype_name[DTYPE_COUNT];
 
 void emit_cpu(ir *b, arena *a, const plan *p, const cpu_target *target, unsigned dtypes);
 /* Declarations of what the driver provides; once per module, before emit_cpu. */

@@ -7,15 +7,12 @@
 #include "cpu/rows.h"
 
 #include "base/diag.h"
-#include "mlir/math.h"
 
 #include "kernel/loop.h"
 
 #include <stddef.h>
 
 enum { MAX_LANES = 16, MAX_SOURCES = MAX_LANES, CACHE_LINE = 64 };
-
-const char *const dtype_name[DTYPE_COUNT] = {"f32", "bf16", "f16"};
 
 /* Lanes to be gathered: lane i is lane `lane[i]` of vectors[from[i]]; from -1: any value. */
 typedef struct gather_request {
@@ -116,51 +113,17 @@ void emit_load_slots(row_emitter *r, ir_value coefficients) {
   }
 }
 
-/* ---- number types ---- */
-
-static int dtype_bytes(int dtype) { return dtype == DTYPE_F32 ? 4 : 2; }
-
-ir_value emit_load_channels(ir *b, const cpu_target *target, int dtype, int width, ir_value at) {
-  MlirType element = dtype == DTYPE_F32 ? b->f32 : dtype == DTYPE_F16 && target->has_f16 ? b->f16 : b->i16;
-  ir_value v = ir_load(b, width ? ir_vector(b, width, element) : element, at, dtype_bytes(dtype));
-  switch (dtype) {
-  case DTYPE_F32: return v;
-  case DTYPE_BF16: return math_f32_from_bf16(b, v);
-  default: return target->has_f16 ? ir_cast(b, "arith.extf", v, b->f32) : math_f32_from_f16(b, v);
-  }
-}
-
-/* The value as the type's own, or as its bits. */
-static ir_value in_dtype(ir *b, const cpu_target *target, int dtype, ir_value v) {
-  if (dtype == DTYPE_BF16) return math_bf16_from_f32(b, v);
-  if (dtype == DTYPE_F16) return target->has_f16 ? ir_cast(b, "arith.truncf", v, b->f16) : math_f16_from_f32(b, v);
-  return v;
-}
-
-void emit_store_channels(ir *b, const cpu_target *target, int dtype, ir_value v, ir_value at, bool streaming) {
-  int bytes = dtype_bytes(dtype), lanes = ir_lanes(v) ? ir_lanes(v) : 1;
-  ir_store(b, in_dtype(b, target, dtype, v), at, streaming ? lanes * bytes : bytes, streaming);
-}
-
-ir_value emit_rounded(ir *b, const cpu_target *target, int dtype, ir_value v) {
-  ir_value narrow = in_dtype(b, target, dtype, v);
-  if (dtype == DTYPE_BF16) return math_f32_from_bf16(b, narrow);
-  if (dtype == DTYPE_F16)
-    return target->has_f16 ? ir_cast(b, "arith.extf", narrow, b->f32) : math_f32_from_f16(b, narrow);
-  return v;
-}
+/* ---- rows ---- */
 
 static ir_value load_channels(row_emitter *r, ir_value row, int start) {
-  return emit_load_channels(r->b, r->target, r->dtype, r->t->width,
-                            ir_offset_const(r->b, row, (int64_t)start * dtype_bytes(r->dtype)));
+  return emit_load_channels(r->b, r->target->native, r->dtype, r->t->width,
+                            ir_offset_const(r->b, row, (int64_t)start * number_bytes(r->dtype)));
 }
 
 static void store_channels(row_emitter *r, ir_value v, ir_value row, int start) {
-  emit_store_channels(r->b, r->target, r->dtype, v, ir_offset_const(r->b, row, (int64_t)start * dtype_bytes(r->dtype)),
-                      r->streaming);
+  emit_store_channels(r->b, r->target->native, r->dtype, v,
+                      ir_offset_const(r->b, row, (int64_t)start * number_bytes(r->dtype)), r->streaming);
 }
-
-/* ---- rows ---- */
 
 /* Which vector holds a channel: the one that asks where it can, for then no shuffle is needed. */
 static int holder(const plan_tile *t, int channel, int asking) {

@@ -4,6 +4,7 @@
 
 #include "cpu/rotors.h"
 #include "mlir/expr.h"
+#include "mlir/number.h"
 
 /* Computes coefficient vectors of a token from its block values and stores each at out + slot * width * 4: those of
  * chunk 0, which stand for every looped chunk's, or those of no looped chunk. emitters[chunk] evaluate the chunks of
@@ -21,13 +22,6 @@ typedef struct row_emitter {
   bool streaming;      /* stores go past the caches */
   ir_value *slots;     /* [n_slots] coefficient vectors */
 } row_emitter;
-
-/* `width` channels of a number type (0: a scalar) as float32, and float32 as channels; any alignment. A streaming store
- * goes past the caches and must be aligned to its own size. */
-ir_value emit_load_channels(ir *b, const cpu_target *target, int dtype, int width, ir_value at);
-void emit_store_channels(ir *b, const cpu_target *target, int dtype, ir_value v, ir_value at, bool streaming);
-/* float32 rounded to a number type, as float32. */
-ir_value emit_rounded(ir *b, const cpu_target *target, int dtype, ir_value v);
 
 /* Loads the coefficient vectors that emit_coefficients stored. */
 void emit_load_slots(row_emitter *r, ir_value coefficients);

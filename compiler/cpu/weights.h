@@ -16,7 +16,7 @@ typedef struct weight_emitter {
   arena *memory;
   const plan_widen *p;
   const cpu_target *target;
-  int input_dtype;  /* DTYPE_ of all inputs */
+  int input_dtype;  /* number_type of all inputs */
   bool *has_table;  /* see expr_emitter */
   ir_value sums;    /* room for emit_weights_room bytes, aligned to a cache line */
 } weight_emitter;

@@ -50,8 +50,8 @@ static ir_value field(widen_emitter *e, size_t offset, MlirType type) {
 #define LOOP_PTR(e, name) field((e), offsetof(pegen_widen_loop, name), (e)->b->ptr)
 
 const char *emit_widen_name(arena *a, const cpu_target *target, int dtype, bool wide_inputs, bool streaming) {
-  return arena_printf(a, "widen_%s_%s_%s_%s", target->suffix, dtype_name[dtype],
-                      dtype_name[wide_inputs ? DTYPE_F32 : dtype], streaming ? "streaming" : "cached");
+  return arena_printf(a, "widen_%s_%s_%s_%s", target->suffix, number_name(dtype),
+                      number_name(wide_inputs ? NUMBER_F32 : dtype), streaming ? "streaming" : "cached");
 }
 
 /* ---- a token: keys and gains ---- */
@@ -130,7 +130,7 @@ static void emit_powers(widen_emitter *e, power_table *t, ir_value token) {
 
 /* ---- rows ---- */
 
-static int dtype_bytes(const widen_emitter *e) { return e->dtype == DTYPE_F32 ? 4 : 2; }
+static int dtype_bytes(const widen_emitter *e) { return number_bytes(e->dtype); }
 
 /* Moves bits, so that no NaN changes. */
 static void emit_move(widen_emitter *e, ir_value in, ir_value out, int most) {
@@ -153,14 +153,14 @@ static ir_value split(widen_emitter *e, ir_value v, int j, bool of_query) {
     any = (low[i] = of_query ? lane->low_query : lane->low_key) || any;
   }
   if (!any) return v;
-  ir_value rounded = emit_rounded(b, e->target, e->dtype, v);
+  ir_value rounded = emit_rounded(b, e->target->native, e->dtype, v);
   return ir_select(b, ir_bools(b, e->width[j], low), ir_op2(b, "arith.subf", v, rounded), v);
 }
 
 static void store_tail(widen_emitter *e, ir_value v, int j, ir_value row) {
   ir *b = e->b;
   int element = dtype_bytes(e), at = (e->p->spec->head_dim + e->start[j]) * element;
-  emit_store_channels(b, e->target, e->dtype, v, ir_offset_const(b, row, at), e->streaming);
+  emit_store_channels(b, e->target->native, e->dtype, v, ir_offset_const(b, row, at), e->streaming);
 }
 
 static bool has_gain(const widen_emitter *e, int weight, int j) {
@@ -261,7 +261,7 @@ static void emit_query_row(widen_emitter *e, const token_rows *rows, const token
   ir_value from = row_at(e, rows->in, head, rows->in_head), to = row_at(e, rows->out, head, rows->out_head);
   query_row row = {.prepared =
                        ir_offset(b, LOOP_PTR(e, loop.prepared), mul(b, head, LOOP_I64(e, loop.prepared_stride)))};
-  int input_bytes = e->weights.input_dtype == DTYPE_F32 ? 4 : 2;
+  int input_bytes = number_bytes(e->weights.input_dtype);
   emit_prefetch(e->b, e->ahead, from, p->spec->head_dim * dtype_bytes(e));
   for (int i = 0; i < p->spec->n_inputs; i++) {
     row.input[i] = row_at(e, inputs[i].at, head, inputs[i].head);
@@ -335,7 +335,7 @@ static void emit_function(widen_emitter *e, bool wide_inputs) {
 
 /* Streaming stores are of 16 bytes at least, and a row and its columns begin at multiples of what they are. */
 static bool can_stream(const plan_widen *p, const cpu_target *target, int dtype) {
-  int lanes = dtype == DTYPE_F32 ? 4 : 8;
+  int lanes = dtype == NUMBER_F32 ? 4 : 8;
   return target->has_streaming && p->spec->head_dim % lanes == 0 && p->layout[dtype].out_dim % lanes == 0;
 }
 
@@ -344,8 +344,8 @@ void emit_widen(ir *b, arena *a, const plan_widen *p, const cpu_target *target, 
   b->target_cpu = target->cpu;
   b->target_features = target->features;
   if (p->values->n_leaves > 0) emit_prepare(&walk);
-  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
-    for (int wide = 0; wide < (dtype == DTYPE_F32 || p->spec->n_inputs == 0 ? 1 : 2); wide++)
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
+    for (int wide = 0; wide < (dtype == NUMBER_F32 || p->spec->n_inputs == 0 ? 1 : 2); wide++)
       for (int streaming = 0; streaming <= can_stream(p, target, dtype); streaming++) {
         if (!(dtypes & 1u << dtype)) continue;
         widen_emitter e = {.b = b,
@@ -359,7 +359,7 @@ void emit_widen(ir *b, arena *a, const plan_widen *p, const cpu_target *target, 
                                      .memory = a,
                                      .p = p,
                                      .target = target,
-                                     .input_dtype = wide ? DTYPE_F32 : dtype,
+                                     .input_dtype = wide ? NUMBER_F32 : dtype,
                                      .has_table = walk.has_table};
         emit_function(&e, wide);
       }

@@ -63,20 +63,20 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
     attention_shape shape = attention_shape_of(p, targets[i]);
-    LLVMValueRef attend[DTYPE_COUNT];
-    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+    LLVMValueRef attend[NUMBER_CHANNEL_TYPES];
+    for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
       attend[dtype] = describe_function(d, emit_attend_name(a, targets[i], dtype));
-    LLVMValueRef weigh[DTYPE_COUNT], look[DTYPE_COUNT];
-    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+    LLVMValueRef weigh[NUMBER_CHANNEL_TYPES], look[NUMBER_CHANNEL_TYPES];
+    for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
       weigh[dtype] = describe_function(d, emit_weigh_name(a, targets[i], dtype));
       look[dtype] = describe_function(d, emit_look_name(a, targets[i], dtype));
     }
     LLVMValueRef fields[] = {describe_i64(d, shape.lanes),
                              describe_i64(d, shape.vectors),
-                             LLVMConstArray2(d->ptr, attend, DTYPE_COUNT),
-                             LLVMConstArray2(d->ptr, look, DTYPE_COUNT),
+                             LLVMConstArray2(d->ptr, attend, NUMBER_CHANNEL_TYPES),
+                             LLVMConstArray2(d->ptr, look, NUMBER_CHANNEL_TYPES),
                              describe_function(d, emit_prepare_name(a, targets[i])),
-                             LLVMConstArray2(d->ptr, weigh, DTYPE_COUNT)};
+                             LLVMConstArray2(d->ptr, weigh, NUMBER_CHANNEL_TYPES)};
     rows[i] = describe_struct(d, "pegen_attention_code", fields, 6, sizeof(pegen_attention_code));
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);

@@ -52,11 +52,11 @@ static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, 
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
-    LLVMValueRef encode[DTYPE_COUNT * 2];
-    for (int e = 0; e < DTYPE_COUNT * 2; e++)
+    LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2];
+    for (int e = 0; e < NUMBER_CHANNEL_TYPES * 2; e++)
       encode[e] = describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2));
     LLVMValueRef fields[] = {describe_function(d, emit_prepare_name(a, targets[i])),
-                             LLVMConstArray2(d->ptr, encode, DTYPE_COUNT * 2),
+                             LLVMConstArray2(d->ptr, encode, NUMBER_CHANNEL_TYPES * 2),
                              describe_function(d, emit_values_name(a, targets[i]))};
     rows[i] = describe_struct(d, "pegen_target_code", fields, 3, sizeof(pegen_target_code));
   }

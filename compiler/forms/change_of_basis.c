@@ -43,8 +43,9 @@ static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, 
   LLVMValueRef rows[TARGET_MAX], null = describe_null(d);
   for (int i = 0; i < count; i++) {
     const cpu_target *t = targets[i];
-    LLVMValueRef apply[DTYPE_COUNT], act[DTYPE_COUNT] = {null, null, null};
-    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) apply[dtype] = describe_function(d, emit_apply_name(a, t, dtype));
+    LLVMValueRef apply[NUMBER_CHANNEL_TYPES], act[NUMBER_CHANNEL_TYPES] = {null, null, null};
+    for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
+      apply[dtype] = describe_function(d, emit_apply_name(a, t, dtype));
     LLVMValueRef fields[] = {describe_i64(d, 1),
                              describe_i64(d, 0),
                              describe_i64(d, 0),
@@ -52,11 +53,11 @@ static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, 
                              describe_function(d, emit_rotor_name(a, t)),
                              describe_function(d, emit_form_name(a, t, false)),
                              null,
-                             LLVMConstArray2(d->ptr, apply, DTYPE_COUNT),
+                             LLVMConstArray2(d->ptr, apply, NUMBER_CHANNEL_TYPES),
                              null,
                              null,
                              null,
-                             LLVMConstArray2(d->ptr, act, DTYPE_COUNT)};
+                             LLVMConstArray2(d->ptr, act, NUMBER_CHANNEL_TYPES)};
     rows[i] = describe_struct(d, "pegen_dense_code", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense_code));
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);

@@ -60,8 +60,8 @@ static LLVMValueRef target_rows(describer *d, const plan_dense *p, const cpu_tar
   for (int i = 0; i < count; i++) {
     const cpu_target *t = targets[i];
     int lanes = t->lanes / (p->is_f64 ? 2 : 1), unit = plan_dense_unit(p, t);
-    LLVMValueRef apply[DTYPE_COUNT], act[DTYPE_COUNT];
-    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+    LLVMValueRef apply[NUMBER_CHANNEL_TYPES], act[NUMBER_CHANNEL_TYPES];
+    for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
       apply[dtype] = describe_function(d, emit_apply_name(a, t, dtype));
       act[dtype] = describe_function(d, emit_act_name(a, t, dtype)); /* NULL where there is none */
     }
@@ -73,11 +73,11 @@ static LLVMValueRef target_rows(describer *d, const plan_dense *p, const cpu_tar
                              describe_function(d, emit_angles_name(a, t)),
                              describe_function(d, emit_form_name(a, t, false)),
                              describe_function(d, emit_form_name(a, t, true)),
-                             LLVMConstArray2(d->ptr, apply, DTYPE_COUNT),
+                             LLVMConstArray2(d->ptr, apply, NUMBER_CHANNEL_TYPES),
                              describe_function(d, emit_stream_name(a, t)),
                              describe_function(d, arena_printf(a, "%s_sum", form)),
                              describe_function(d, arena_printf(a, "%s_bound", form)),
-                             LLVMConstArray2(d->ptr, act, DTYPE_COUNT)};
+                             LLVMConstArray2(d->ptr, act, NUMBER_CHANNEL_TYPES)};
     rows[i] = describe_struct(d, "pegen_dense_code", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense_code));
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);

@@ -43,7 +43,7 @@ struct form {
   int (*per_head)(const void *plan);
   /* Adds to a hash whatever of the description's mathematics is in no field that object/describe.c hashes itself. */
   void (*hash)(describe_hash *state, const void *plan);
-  /* Channels that encode writes of rows of a number type (DTYPE_): head_dim, unless the encoding widens. NULL:
+  /* Channels that encode writes of rows of a number type: head_dim, unless the encoding widens. NULL:
    * head_dim. *columns receives the meaning of each channel beyond head_dim. */
   int (*out_dim)(arena *a, const void *plan, int dtype, const char ***columns);
   const check_kind *check; /* what pegen check does */

@@ -48,13 +48,13 @@ static LLVMValueRef target_rows(describer *d, const plan_widen *p, const cpu_tar
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
-    LLVMValueRef widen[DTYPE_COUNT * 4];
-    for (int f = 0; f < DTYPE_COUNT * 4; f++) {
+    LLVMValueRef widen[NUMBER_CHANNEL_TYPES * 4];
+    for (int f = 0; f < NUMBER_CHANNEL_TYPES * 4; f++) {
       bool wide = f / 2 % 2 && p->spec->n_inputs > 0;
       widen[f] = describe_function(d, emit_widen_name(a, targets[i], f / 4, wide, f % 2));
     }
     LLVMValueRef fields[] = {describe_function(d, emit_prepare_name(a, targets[i])),
-                             LLVMConstArray2(d->ptr, widen, DTYPE_COUNT * 4)};
+                             LLVMConstArray2(d->ptr, widen, NUMBER_CHANNEL_TYPES * 4)};
     rows[i] = describe_struct(d, "pegen_widen_code", fields, 2, sizeof(pegen_widen_code));
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);

@@ -7,8 +7,8 @@
 #include "gpu/attention.h"
 
 #include "base/diag.h"
+#include "base/number.h"
 #include "cpu/attention/attention.h"
-#include "cpu/rotors.h"
 #include "gpu/index.h"
 
 #include "kernel/launch.h"
@@ -386,7 +386,7 @@ static void set_indices(attend *t) {
   t->lane = ir_op2(b, "arith.remui", t->thread, i32(b, ATTEND_LANES));
 }
 
-static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host) {
+static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, unsigned native, bool host) {
   const attend_design *design = program->plan;
   const attention_plan *p = design->p;
   attend t = {.b = b, .memory = a, .p = p, .entry = entry, .shape = design->shape, .described = {.spec = p->spec}};
@@ -400,6 +400,7 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   set_indices(&t);
   t.exprs = thread_emitter_create(b, a, &t.described, entry->tile, entry->name);
   t.exprs.operands = f.parameter + PEGEN_PTX_ATTENTION_OPERANDS;
+  t.exprs.native = native;
   t.exprs.unit = i32(b, 0);
   t.exprs.head = t.head;
   t.numbers = (row_thread){.b = b,
@@ -407,7 +408,7 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
                            .p = &t.described,
                            .t = entry->tile,
                            .dtype = entry->dtype,
-                           .has_bf16 = has_bf16,
+                           .native = native,
                            .parameter = f.parameter};
   emit_walk(&t);
   ir_return(b);
@@ -433,9 +434,9 @@ static const thread_tile *make_tile(arena *a, const attend_design *d, int elemen
 static int blocks_of(const attend_shape *s) { return s->rows == 1 ? 1 : s->rows * s->quads > HELD_QUADS ? 2 : 3; }
 
 static void add_entry(arena *a, ptx_program *program, const attend_design *d, int dtype, bool narrow) {
-  int element = dtype == DTYPE_F32 ? 4 : 2, access = narrow ? element : THREAD_PIECE;
+  int element = number_bytes(dtype), access = narrow ? element : THREAD_PIECE;
   const char *name =
-      arena_printf(a, "%s_attention_%s%s", program->spec->name, dtype_name[dtype], narrow ? "_narrow" : "");
+      arena_printf(a, "%s_attention_%s%s", program->spec->name, number_name(dtype), narrow ? "_narrow" : "");
   program->entry[program->n_entries++] = (ptx_entry){.name = name,
                                                      .dtype = dtype,
                                                      .access = access,
@@ -503,9 +504,9 @@ const ptx_program *emit_ptx_attention_program(arena *a, const attention_plan *p,
                            .emit = emit,
                            .print_work = print_work,
                            .attention = attention};
-  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
-    int lanes = THREAD_PIECE / (dtype == DTYPE_F32 ? 4 : 2);
+    int lanes = THREAD_PIECE / number_bytes(dtype);
     if (p->head_dim % lanes == 0 && p->value_dim % lanes == 0) add_entry(a, program, design, dtype, false);
     add_entry(a, program, design, dtype, true);
   }

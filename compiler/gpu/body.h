@@ -30,7 +30,7 @@ void ptx_coordinates(ir *b, const spec *described, const ir_value *parameter, ir
                      pair *out);
 
 /* Opens the entry's function. rows.exprs is the caller's to set, to where the body's exprs then lie. */
-ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_bf16, bool host);
+ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, unsigned native, bool host);
 /* Columns: tokens of all batches, or of all heads where rotors differ by head (i32). */
 ir_value ptx_columns(ptx_body *t);
 /* A stage_column of the body. */

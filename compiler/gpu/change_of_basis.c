@@ -140,11 +140,11 @@ static void emit_token(basis *m, ir_value index, ir_value all) {
 
 /* ---- entries ---- */
 
-static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host) {
+static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, unsigned native, bool host) {
   const plan_basis *p = program->plan;
   plan turns = *p->turns;
   turns.per_head = p->per_head;
-  ptx_body t = ptx_open(b, a, &turns, entry, has_bf16, host);
+  ptx_body t = ptx_open(b, a, &turns, entry, native, host);
   t.rows.exprs = &t.exprs;
   t.rows.streams = row_streams(b, t.parameter);
   matrix_group group = group_open(b, entry->name, p->spec->head_dim, t.thread);

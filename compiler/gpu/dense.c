@@ -2,7 +2,7 @@
 #include "gpu/dense.h"
 
 #include "base/diag.h"
-#include "cpu/rotors.h"
+#include "base/number.h"
 #include "gpu/body.h"
 #include "gpu/index.h"
 
@@ -317,7 +317,7 @@ static int slots_of(const spec *s) {
   return (s->n_blocks + groups - 1) / groups;
 }
 
-static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host) {
+static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, unsigned native, bool host) {
   const plan_dense *p = program->plan;
   const spec *s = p->spec;
   plan angles = *p->angles;
@@ -329,7 +329,7 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
     const spec_skew *g = &s->dense->generator[axis];
     d.generator[axis] = expr_operand(s->pool, g->operand, g->n_heads, g->offset);
   }
-  ptx_body t = ptx_open(b, a, &angles, entry, has_bf16, host);
+  ptx_body t = ptx_open(b, a, &angles, entry, native, host);
   t.rows.exprs = &t.exprs;
   d.body = &t;
   d.stage = (stage){.rows = &t.rows,
@@ -403,10 +403,10 @@ const ptx_program *emit_ptx_dense_program(arena *a, const plan_dense *p, unsigne
   ptx_program *program = arena_new(a, ptx_program);
   *program = (ptx_program){
       .spec = s, .plan = p, .per_head = p->per_head, .operations = s->n_components * s->n_components, .emit = emit};
-  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
-    const thread_tile *tile = make_tile(a, s, dtype == DTYPE_F32 ? 4 : 2);
-    const char *name = arena_printf(a, "%s_encode_%s", s->name, dtype_name[dtype]);
+    const thread_tile *tile = make_tile(a, s, number_bytes(dtype));
+    const char *name = arena_printf(a, "%s_encode_%s", s->name, number_name(dtype));
     if (s->head_dim * tile->element % THREAD_PIECE) add_entry(program, p, name, dtype, tile, tile->element);
     else {
       add_entry(program, p, name, dtype, tile, THREAD_PIECE);

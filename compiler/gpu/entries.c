@@ -2,7 +2,7 @@
 #include "gpu/entries.h"
 
 #include "base/diag.h"
-#include "cpu/rotors.h"
+#include "base/number.h"
 #include "gpu/body.h"
 
 #include "kernel/launch.h"
@@ -31,10 +31,10 @@ static ptx_entry best_entry(arena *a, const plan *p, int element) {
 
 static int make_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *entries) {
   int count = 0;
-  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
-    int element = dtype == DTYPE_F32 ? 4 : 2;
-    const char *name = arena_printf(a, "%s_encode_%s", p->spec->name, dtype_name[dtype]);
+    int element = number_bytes(dtype);
+    const char *name = arena_printf(a, "%s_encode_%s", p->spec->name, number_name(dtype));
     ptx_entry *wide = &entries[count++];
     *wide = best_entry(a, p, element);
     wide->name = name;
@@ -270,25 +270,21 @@ ptx_function ptx_open_function(ir *b, arena *a, const char *name, int count, int
   return f;
 }
 
-ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, bool has_bf16, bool host) {
+ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, unsigned native, bool host) {
   ptx_function f = ptx_open_function(b, a, entry->name, emit_ptx_parameters(p->spec), entry->blocks, host);
   ptx_body t = {
       .b = b, .p = p, .entry = entry, .parameter = f.parameter, .block = f.block, .group = f.group, .thread = f.thread};
   t.exprs = thread_emitter_create(b, a, p, entry->tile, entry->name);
+  t.exprs.native = native;
   t.exprs.operands = f.parameter + PEGEN_PTX_OPERANDS;
-  t.rows = (row_thread){.b = b,
-                        .memory = a,
-                        .p = p,
-                        .t = entry->tile,
-                        .dtype = entry->dtype,
-                        .has_bf16 = has_bf16,
-                        .parameter = f.parameter};
+  t.rows = (row_thread){
+      .b = b, .memory = a, .p = p, .t = entry->tile, .dtype = entry->dtype, .native = native, .parameter = f.parameter};
   return t;
 }
 
-static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host) {
+static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, unsigned native, bool host) {
   const plan *p = program->plan;
-  ptx_body t = ptx_open(b, a, p, entry, has_bf16, host);
+  ptx_body t = ptx_open(b, a, p, entry, native, host);
   t.rows.exprs = &t.exprs;
   t.rows.coefficient =
       arena_array(a, ir_value, entry->tile->n_blocks * p->spec->n_components * p->spec->n_components + 1);

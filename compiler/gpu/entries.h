@@ -20,7 +20,7 @@
  * written, or no unit is made of whole accesses, rows go through shared memory (gpu/staged_rows). */
 typedef struct ptx_entry {
   const char *name; /* NAME_encode_bf16, NAME_encode_bf16_narrow */
-  int dtype;        /* DTYPE_ of cpu/rotors.h */
+  int dtype;        /* number_type of rows */
   int access;       /* bytes of an access to rows */
   const thread_tile *tile;
   int blocks;       /* of ir_make_kernel */
@@ -60,8 +60,8 @@ struct ptx_program {
   int n_entries; /* widest access first within a type */
   const ptx_attention *attention; /* NULL: all entries encode */
   ptx_entry entry[PTX_MAX_ENTRIES];
-  /* Appends an entry to the module. has_bf16: the machine converts to bfloat16; host: see above. */
-  void (*emit)(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host);
+  /* Appends an entry to the module. native: of mlir/number.h; host: see above. */
+  void (*emit)(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, unsigned native, bool host);
   /* The head of the PTX file from entries to grid, each line a comment; NULL: as of blocks that are encoded. */
   void (*print_work)(FILE *out, const ptx_program *program);
 };

@@ -39,7 +39,7 @@ static int passing(group_rows *r, const char *table) {
 static void copy_channels(group_rows *r, const row_origin *origin, ir_value first, const char *table, int count) {
   ir *b = r->b;
   int element = r->body->entry->tile->element, flight = group_flight(r->spec);
-  MlirType type = element == 4 ? b->i32 : b->i16;
+  MlirType type = number_bits(b, r->body->rows.dtype);
   if (count == 0) return;
   ir_branch last = ir_if(b, both(b, r->exists, ir_compare_int(b, "eq", r->unit, i32(b, r->spec->n_blocks - 1))));
   ir_loop loop =
@@ -77,7 +77,7 @@ static void emit_rows(group_rows *r, ir_value encoded) {
   ir_end_for(b, loop);
 }
 
-static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host) {
+static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, unsigned native, bool host) {
   const plan_dense *p = program->plan;
   const spec *s = p->spec;
   plan angles = *p->angles;
@@ -87,7 +87,7 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   for (int k = 0; k < p->n_generators; k++)
     generator[k] = expr_operand(s->pool, p->generator[k].operand, p->generator[k].n_heads, p->generator[k].offset);
   angles.per_head = p->per_head;
-  ptx_body t = ptx_open(b, a, &angles, entry, has_bf16, host);
+  ptx_body t = ptx_open(b, a, &angles, entry, native, host);
   t.rows.exprs = &t.exprs;
   t.rows.streams = row_streams(b, t.parameter);
   matrix_group group = group_open(b, entry->name, s->n_components, t.thread);

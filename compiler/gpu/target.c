@@ -15,44 +15,47 @@
 
 #define PTX_TRIPLE "nvptx64-nvidia-cuda"
 
+/* What all of them convert. */
+enum { NATIVE = NUMBER_BIT(NUMBER_F16) };
+
 /* Lowest first. */
 const ptx_target ptx_targets[PTX_TARGET_COUNT] = {
     {.name = "sm_75",
      .description = "PTX for NVIDIA Turing and later",
      .features = "+ptx63",
      .level = 75,
-     .has_bf16 = false},
+     .native = NATIVE},
     {.name = "sm_80",
      .description = "PTX for NVIDIA Ampere (A100) and later",
      .features = "+ptx70",
      .level = 80,
-     .has_bf16 = true},
+     .native = NATIVE | NUMBER_BIT(NUMBER_BF16)},
     {.name = "sm_86",
      .description = "PTX for NVIDIA Ampere (RTX 30, A40) and later",
      .features = "+ptx71",
      .level = 86,
-     .has_bf16 = true},
+     .native = NATIVE | NUMBER_BIT(NUMBER_BF16)},
     {.name = "sm_89",
      .description = "PTX for NVIDIA Ada and later",
      .features = "+ptx78",
      .level = 89,
-     .has_bf16 = true},
+     .native = NATIVE | NUMBER_BIT(NUMBER_BF16)},
     {.name = "sm_90",
      .description = "PTX for NVIDIA Hopper and later",
      .features = "+ptx78",
      .level = 90,
-     .has_bf16 = true},
+     .native = NATIVE | NUMBER_BIT(NUMBER_BF16)},
 #if LLVM_VERSION_MAJOR >= 22
     {.name = "sm_100",
      .description = "PTX for NVIDIA Blackwell (B200) and later",
      .features = "+ptx86",
      .level = 100,
-     .has_bf16 = true},
+     .native = NATIVE | NUMBER_BIT(NUMBER_BF16)},
     {.name = "sm_120",
      .description = "PTX for NVIDIA Blackwell (RTX 50) and later",
      .features = "+ptx87",
      .level = 120,
-     .has_bf16 = true},
+     .native = NATIVE | NUMBER_BIT(NUMBER_BF16)},
 #endif
 };
 
@@ -79,7 +82,7 @@ const ptx_target *ptx_target_parse(arena *a, const char *list, const char **cpus
 
 /* ---- from the plan to LLVM ---- */
 
-static void build(ir *b, arena *a, const ptx_program *p, bool has_bf16, bool host) {
+static void build(ir *b, arena *a, const ptx_program *p, unsigned native, bool host) {
   ir_create(b, p->spec->file, p->spec->line);
   b->exact = true; /* error-free sums need every rounding, and tests on the host the GPU's bits */
   /* All memory is the device's global memory. */
@@ -88,7 +91,7 @@ static void build(ir *b, arena *a, const ptx_program *p, bool has_bf16, bool hos
     b->host_wait = arena_printf(a, "%s_host_wait", p->spec->name);
     ir_declare(b, b->host_wait, (MlirType){NULL}, 1, &b->i32);
   }
-  for (int i = 0; i < p->n_entries; i++) p->emit(b, a, p, &p->entry[i], has_bf16, host);
+  for (int i = 0; i < p->n_entries; i++) p->emit(b, a, p, &p->entry[i], native, host);
 }
 
 typedef struct compilation {
@@ -201,7 +204,7 @@ static void prepend_head(const ptx_program *p, compile_output *out) {
 void ptx_write(arena *a, const ptx_program *p, const ptx_target *target, const compile_options *options,
                compile_output *out) {
   ir b;
-  build(&b, a, p, target->has_bf16, false);
+  build(&b, a, p, target->native, false);
   if (options->emit == EMIT_MLIR) lower_print_mlir(&b, out);
   else {
     initialize();
@@ -281,7 +284,7 @@ static void add_host_entries(LLVMModuleRef module, arena *a, const char *name) {
 
 void ptx_write_host(arena *a, const ptx_program *p, int optimize, compile_output *out) {
   ir b;
-  build(&b, a, p, false, true);
+  build(&b, a, p, NATIVE, true);
   LLVMInitializeNativeTarget();
   LLVMInitializeNativeAsmPrinter();
   lower_begin();

@@ -4,6 +4,7 @@
 
 #include "compile.h"
 #include "gpu/entries.h"
+#include "mlir/number.h"
 
 #include <llvm/Config/llvm-config.h>
 
@@ -13,7 +14,7 @@ typedef struct ptx_target {
   const char *description;
   const char *features;    /* the least version of PTX that knows the chip */
   int level;               /* PTX of a lower level runs on chips of a higher one */
-  bool has_bf16;           /* converts to bfloat16 */
+  unsigned native;         /* number types that it converts itself, of mlir/number.h */
 } ptx_target;
 
 /* A compiled module: what the object and the launcher need of it. */

@@ -1,7 +1,7 @@
 /* gpu/team: see gpu/team.h. */
 #include "gpu/team.h"
 
-#include "cpu/rotors.h"
+#include "base/number.h"
 #include "gpu/index.h"
 
 enum { QUAD = GROUP_QUAD, QUAD_BYTES = 4 * QUAD, ROWS_OF_THREAD = 2, MOST_UNROLLED = 2 };
@@ -262,10 +262,10 @@ static const thread_tile *make_tile(arena *a, const spec *s, int element, int ac
 
 void ptx_add_group_entries(arena *a, ptx_program *program, const spec *rows, int units, int blocks, unsigned dtypes) {
   const spec *s = program->spec;
-  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
-    int element = dtype == DTYPE_F32 ? 4 : 2;
-    const char *name = arena_printf(a, "%s_encode_%s", s->name, dtype_name[dtype]);
+    int element = number_bytes(dtype);
+    const char *name = arena_printf(a, "%s_encode_%s", s->name, number_name(dtype));
     for (int access = group_access(rows, element); access; access = access > element ? element : 0) {
       program->entry[program->n_entries++] = (ptx_entry){.name = name,
                                                          .dtype = dtype,

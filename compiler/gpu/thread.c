@@ -4,6 +4,7 @@
 #include "base/diag.h"
 #include "mlir/expr.h"
 #include "mlir/math.h"
+#include "mlir/number.h"
 
 #include "kernel/launch.h"
 
@@ -299,9 +300,9 @@ static ir_value input_element(thread_emitter *e, const expr *x) {
   ir_choice choice = ir_choose(b, e->wide_inputs, 1, &b->f32);
   value[0] = ir_load(b, b->f32, ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, 4)))), 4);
   ir_choose_else(b, &choice, 1, &value[0]);
-  ir_value bits = ir_load(b, b->i16, ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, 2)))), 2);
-  value[1] = e->has_bf16_inputs ? math_f32_from_bf16(b, bits)
-                                : ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", bits, b->f16), b->f32);
+  int bytes = number_bytes(e->input_type);
+  ir_value at = ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, bytes))));
+  value[1] = emit_number_value(b, e->native, e->input_type, ir_load(b, number_bits(b, e->input_type), at, bytes));
   ir_end_choose(b, choice, 1, &value[1], &result);
   return result;
 }

@@ -23,7 +23,8 @@ typedef struct thread_emitter {
   const ir_value
       *inputs;   /* [inputs] i64: addresses of the query's rows, of float32, or of 16 bits but where wide_inputs */
   ir_value wide_inputs;     /* i1: inputs are float32; null: they are in any case */
-  bool has_bf16_inputs;     /* those of 16 bits are bfloat16 */
+  int input_type;           /* number_type of those that are not wide */
+  unsigned native;          /* of mlir/number.h */
   pair *memo;               /* [nodes][blocks] */
   signed char *turned;      /* by node id: 1: a sine or cosine is in it, -1: none, 0: not yet asked */
   bool *has_table;          /* by node id: its table is in the module */

@@ -1,8 +1,7 @@
 /* gpu/thread_rows: addresses, accesses of 16 bytes, and the blocks between them; see gpu/thread_rows.h. */
 #include "gpu/thread_rows.h"
 
-#include "cpu/rotors.h"
-#include "mlir/math.h"
+#include "mlir/number.h"
 
 #include "kernel/launch.h"
 
@@ -94,7 +93,7 @@ row_place emit_row_place(row_thread *r, const row_origin *o, ir_value row) {
 static MlirType access_type(const row_thread *r) {
   ir *b = r->b;
   int words = r->t->access / WORD;
-  if (r->t->access < WORD) return b->i16;
+  if (r->t->access < WORD) return number_bits(b, r->dtype);
   MlirType word = r->t->element == 4 ? b->f32 : b->i32;
   return words > 1 ? ir_vector(b, words, word) : word;
 }
@@ -114,43 +113,16 @@ static ir_value word_of(ir *b, ir_value access, int index) {
   return ir_lanes(access) ? ir_extract(b, access, index) : access;
 }
 
-/* The two numbers of a word, or the one of a 16-bit access. */
-static void unpack_16(row_thread *r, ir_value raw, ir_value *x) {
+/* The numbers of an access of 32-bit words, or the one of a smaller access. */
+static void unpack(row_thread *r, ir_value raw, ir_value *x) {
   ir *b = r->b;
+  int per_word = WORD / r->t->element;
   if (r->t->access < WORD) {
-    x[0] = r->dtype == DTYPE_BF16 ? math_f32_from_bf16(b, raw)
-                                  : ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", raw, b->f16), b->f32);
+    x[0] = emit_number_value(b, r->native, r->dtype, raw);
     return;
   }
-  for (int w = 0; w < r->t->access / WORD; w++) {
-    ir_value word = word_of(b, raw, w);
-    if (r->dtype == DTYPE_BF16) {
-      x[2 * w] = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.shli", word, i32(b, 16)), b->f32);
-      x[2 * w + 1] = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.andi", word, i32(b, 0xffff0000ll)), b->f32);
-    } else {
-      ir_value single = ir_elements(b, ir_vector(b, 1, b->i32), 1, &word);
-      ir_value both = ir_cast(b, "arith.extf", ir_bitcast_lanes(b, single, ir_vector(b, 2, b->f16)), b->f32);
-      for (int i = 0; i < 2; i++) x[2 * w + i] = ir_extract(b, both, i);
-    }
-  }
-}
-
-static ir_value half_bits(row_thread *r, ir_value x) {
-  ir *b = r->b;
-  if (r->dtype == DTYPE_BF16 && !r->has_bf16) return math_bf16_from_f32(b, x);
-  return ir_cast(b, "arith.bitcast", ir_cast(b, "arith.truncf", x, r->dtype == DTYPE_BF16 ? b->bf16 : b->f16), b->i16);
-}
-
-static ir_value pack_word(row_thread *r, const ir_value *y) {
-  ir *b = r->b;
-  if (r->dtype == DTYPE_BF16 && !r->has_bf16) {
-    ir_value low = ir_cast(b, "arith.extui", half_bits(r, y[0]), b->i32),
-             high = ir_cast(b, "arith.extui", half_bits(r, y[1]), b->i32);
-    return ir_op2(b, "arith.ori", low, ir_op2(b, "arith.shli", high, i32(b, 16)));
-  }
-  ir_value both = ir_elements(b, ir_vector(b, 2, b->f32), 2, y);
-  both = ir_cast(b, "arith.truncf", both, r->dtype == DTYPE_BF16 ? b->bf16 : b->f16);
-  return ir_extract(b, ir_bitcast_lanes(b, both, ir_vector(b, 1, b->i32)), 0);
+  for (int w = 0; w < r->t->access / WORD; w++)
+    emit_unpack_word(b, r->native, r->dtype, word_of(b, raw, w), x + w * per_word);
 }
 
 /* An access from its encoded channels; words of which no channel changes stay as they were loaded, to the bit. */
@@ -159,11 +131,11 @@ static ir_value pack(row_thread *r, ir_value raw, const ir_value *y, const bool 
   const thread_tile *t = r->t;
   ir_value words[MAX_LANES];
   int count = t->access / WORD, per_word = WORD / t->element;
-  if (count == 0) return changed[0] ? half_bits(r, y[0]) : raw;
+  if (count == 0) return changed[0] ? emit_row_number(r, y[0]) : raw;
   for (int w = 0; w < count; w++) {
     const ir_value *of = y + w * per_word;
     bool some = changed[w * per_word] || changed[w * per_word + per_word - 1];
-    words[w] = !some ? word_of(b, raw, w) : t->element == 4 ? of[0] : pack_word(r, of);
+    words[w] = !some ? word_of(b, raw, w) : t->element == 4 ? of[0] : emit_pack_word(b, r->native, r->dtype, of);
   }
   return count > 1 ? ir_elements(b, access_type(r), count, words) : words[0];
 }
@@ -173,14 +145,14 @@ ir_value emit_row_pack(row_thread *r, const ir_value *y) {
   return pack(r, (ir_value){NULL}, y, changed);
 }
 
-ir_value emit_row_number(row_thread *r, ir_value x) { return r->t->element == 4 ? x : half_bits(r, x); }
+ir_value emit_row_number(row_thread *r, ir_value x) { return emit_number_bits(r->b, r->native, r->dtype, x); }
 
 /* ---- blocks ---- */
 
 void emit_row_unpack(row_thread *r, const row_place *place, ir_value *x) {
   const thread_tile *t = r->t;
   for (int k = 0; k < t->n_accesses; k++) {
-    if (t->element == 2) unpack_16(r, place->raw[k], x + k * t->lanes);
+    if (t->element < WORD) unpack(r, place->raw[k], x + k * t->lanes);
     else
       for (int i = 0; i < t->lanes; i++) x[k * t->lanes + i] = word_of(r->b, place->raw[k], i);
   }

@@ -15,7 +15,7 @@ typedef struct row_thread {
   const plan *p;
   const thread_tile *t;
   int dtype;
-  bool has_bf16;             /* the machine converts to bfloat16 */
+  unsigned native;           /* of mlir/number.h */
   thread_emitter *exprs;     /* unit */
   const ir_value *parameter;
   ir_value *coefficient;     /* [blocks][n_components][n_components]; null: 0 */

@@ -1,7 +1,7 @@
 /* gpu/weights: see gpu/weights.h. */
 #include "gpu/weights.h"
 
-#include "cpu/rotors.h"
+#include "base/number.h"
 #include "gpu/index.h"
 
 #include "kernel/launch.h"
@@ -160,11 +160,11 @@ void weight_set_inputs(weight_lanes *w, const ir_value *parameter, ir_value batc
         add(b, of[PEGEN_PTX_INPUT_ADDRESS], ir_op2(b, "arith.muli", wide(b, batch), of[PEGEN_PTX_INPUT_BATCH]));
     at = add(b, at, ir_op2(b, "arith.muli", wide(b, token), of[PEGEN_PTX_INPUT_TOKEN]));
     rows[i] = add(b, at, ir_op2(b, "arith.muli", wide(b, head), of[PEGEN_PTX_INPUT_HEAD]));
-    if (i == 0 && dtype != DTYPE_F32)
+    if (i == 0 && dtype != NUMBER_F32)
       w->exprs->wide_inputs = ir_compare_int(b, "eq", of[PEGEN_PTX_INPUT_TYPE], i64(b, PEGEN_PTX_OPERAND_F32));
   }
   w->exprs->inputs = rows;
-  w->exprs->has_bf16_inputs = dtype == DTYPE_BF16;
+  w->exprs->input_type = dtype;
 }
 
 /* Adds what the term adds to every weight; a lane past the last term adds nothing. */

@@ -2,11 +2,10 @@
 #include "gpu/widen.h"
 
 #include "base/diag.h"
-#include "cpu/rotors.h"
 #include "gpu/body.h"
 #include "gpu/index.h"
 #include "gpu/weights.h"
-#include "mlir/math.h"
+#include "mlir/number.h"
 
 #include "kernel/launch.h"
 
@@ -39,8 +38,7 @@ static ir_value part_of(widen *w, ir_value x, ir_value low) {
   if (element_of(w) == 4) return x;
   ir_value high = emit_row_number(r, x);
   if (!w->layout->is_split) return high;
-  ir_value back = r->dtype == DTYPE_BF16 ? math_f32_from_bf16(b, high)
-                                         : ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", high, b->f16), b->f32);
+  ir_value back = emit_number_value(b, r->native, r->dtype, high);
   return ir_select(b, ir_compare_int(b, "ne", low, i32(b, 0)), emit_row_number(r, ir_op2(b, "arith.subf", x, back)),
                    high);
 }
@@ -98,7 +96,7 @@ static void lay_query(widen *w, ir_value head) {
 
 static MlirType piece_type(const widen *w) {
   ir *b = w->b;
-  return w->body->entry->access == PIECE ? ir_vector(b, 4, b->i32) : element_of(w) == 4 ? b->i32 : b->i16;
+  return w->body->entry->access == PIECE ? ir_vector(b, 4, b->i32) : number_bits(b, w->body->rows.dtype);
 }
 
 /* Channels as they are: bits, so that no NaN changes. */
@@ -148,7 +146,7 @@ static void walk_rows(widen *w, ir_value valid) {
 
 /* ---- entries ---- */
 
-static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, bool has_bf16, bool host) {
+static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, unsigned native, bool host) {
   const plan_widen *p = program->plan;
   plan values = *p->values;
   values.per_head = false; /* rows are heads in any case: what differs among them is made row by row */
@@ -163,7 +161,7 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
                       .rest = TAILS * tail_bytes(layout, entry->tile->element)};
   l->tables = widen_tables_make(a, p, layout);
   widen_tables_emit(b, a, &l->tables, entry->name);
-  ptx_body t = ptx_open(b, a, &values, entry, has_bf16, host);
+  ptx_body t = ptx_open(b, a, &values, entry, native, host);
   t.rows.exprs = l->exprs = &t.exprs;
   w.body = &t;
   const char *memory = arena_printf(a, "%s_tokens", entry->name);
@@ -202,8 +200,7 @@ static bool add_entries(arena *a, ptx_program *program, const plan_widen *p, int
   const spec *s = p->spec;
   const widen_layout *l = &p->layout[dtype];
   widen_tables tables = widen_tables_make(a, p, l);
-  int element = dtype == DTYPE_F32 ? 4 : 2,
-      lanes = weight_lanes_of(p, &tables, TAILS * tail_bytes(l, element), MOST_SHARED);
+  int element = number_bytes(dtype), lanes = weight_lanes_of(p, &tables, TAILS * tail_bytes(l, element), MOST_SHARED);
   if (!lanes) {
     diag_error(s->file, s->line,
                "kernels of this kind are made for processors only: %d columns with %d gains do not fit in a GPU's "
@@ -211,7 +208,7 @@ static bool add_entries(arena *a, ptx_program *program, const plan_widen *p, int
                p->n_columns, tables.n_gains);
     return false;
   }
-  const char *name = arena_printf(a, "%s_encode_%s", s->name, dtype_name[dtype]);
+  const char *name = arena_printf(a, "%s_encode_%s", s->name, number_name(dtype));
   bool whole = s->head_dim * element % PIECE == 0 && l->n_lanes * element % PIECE == 0;
   for (int narrow = !whole; narrow < 2; narrow++) {
     int access = narrow ? element : PIECE;
@@ -230,7 +227,7 @@ const ptx_program *emit_ptx_widen_program(arena *a, const plan_widen *p, unsigne
   ptx_program *program = arena_new(a, ptx_program);
   *program = (ptx_program){.spec = p->spec, .plan = p, .emit = emit};
   program->summary = arena_printf(a, "%d terms of a bias, %d columns.", p->spec->n_blocks, p->n_columns);
-  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype && !add_entries(a, program, p, dtype)) return NULL;
   return program;
 }

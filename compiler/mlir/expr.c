@@ -144,7 +144,7 @@ static ir_value compute(expr_emitter *e, const expr *x) {
 /* Elements of the query's row of an input: one vector where they are neighbours, else one at a time. */
 static ir_value input_elements(expr_emitter *e, const expr *x) {
   ir *b = e->b;
-  int lanes = lanes_of(e, x), bytes = e->input_dtype == DTYPE_F32 ? 4 : 2, last = e->p->spec->n_blocks - 1;
+  int lanes = lanes_of(e, x), bytes = number_bytes(e->input_dtype), last = e->p->spec->n_blocks - 1;
   int64_t offset[64];
   bool adjacent = true;
   for (int i = 0; i < lanes; i++) {
@@ -153,13 +153,16 @@ static ir_value input_elements(expr_emitter *e, const expr *x) {
   }
   ir_value row = e->input[x->index];
   if (lanes == 0)
-    return emit_load_channels(b, e->target, e->input_dtype, 0, ir_offset_const(b, row, (int64_t)x->offsets[0] * bytes));
+    return emit_load_channels(b, e->target->native, e->input_dtype, 0,
+                              ir_offset_const(b, row, (int64_t)x->offsets[0] * bytes));
   if (adjacent)
-    return emit_load_channels(b, e->target, e->input_dtype, lanes, emit_shifted(e, row, offset[0] * bytes, bytes));
+    return emit_load_channels(b, e->target->native, e->input_dtype, lanes,
+                              emit_shifted(e, row, offset[0] * bytes, bytes));
   if (e->shift.ptr) diag_bug("emit_expr", "input %d is not read in order", x->index);
   ir_value element[64];
   for (int i = 0; i < lanes; i++)
-    element[i] = emit_load_channels(b, e->target, e->input_dtype, 0, ir_offset_const(b, row, offset[i] * bytes));
+    element[i] =
+        emit_load_channels(b, e->target->native, e->input_dtype, 0, ir_offset_const(b, row, offset[i] * bytes));
   return ir_elements(b, type_of(e, lanes, true), lanes, element);
 }
 

@@ -22,7 +22,7 @@ typedef struct expr_emitter {
   ir_value prepared;   /* char: prepared value i at i * lanes * 8 */
   ir_value *positions; /* [axes] scalars, float64 */
   const ir_value *input; /* [inputs] pointers to the query's rows */
-  int input_dtype;       /* DTYPE_ of all of them */
+  int input_dtype;       /* number_type of all of them */
   const cpu_target *target; /* where inputs are read */
   ir_value *memo;      /* by expr id; zeroed */
 } expr_emitter;

@@ -7,7 +7,7 @@
 #include "object/describe.h"
 
 #include "base/diag.h"
-#include "cpu/rotors.h"
+#include "base/number.h"
 #include "forms/form.h"
 #include "plan/plan.h"
 
@@ -143,9 +143,9 @@ static LLVMValueRef inputs(describer *d) {
 /* pegen_width of every number type; *first and *columns receive the first one that is compiled in. */
 static LLVMValueRef number_type_widths(describer *d, pegen_width *first, LLVMValueRef *columns) {
   const describe_request *r = d->request;
-  LLVMValueRef values[DTYPE_COUNT];
+  LLVMValueRef values[NUMBER_CHANNEL_TYPES];
   bool found = false;
-  for (int type = 0; type < DTYPE_COUNT; type++) {
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
     const char **texts = NULL;
     int out_dim = r->form->out_dim(r->memory, r->plan, type, &texts), count = out_dim - r->spec->head_dim;
     LLVMValueRef list = describe_strings(d, "columns", texts, count);
@@ -156,7 +156,7 @@ static LLVMValueRef number_type_widths(describer *d, pegen_width *first, LLVMVal
     *first = (pegen_width){.out_dim = out_dim, .n_columns = count};
     *columns = list;
   }
-  return rows(d, "widths", values, DTYPE_COUNT);
+  return rows(d, "widths", values, NUMBER_CHANNEL_TYPES);
 }
 
 static const char *joined_options(arena *a, const spec *s) {
@@ -185,13 +185,12 @@ static LLVMValueRef ptx_attention_of(describer *d, const ptx_program *program) {
 }
 
 static LLVMValueRef ptx(describer *d) {
-  static const unsigned bits[] = {PEGEN_DTYPE_F32, PEGEN_DTYPE_BF16, PEGEN_DTYPE_F16};
   const ptx_module *m = d->request->ptx;
   if (!m) return describe_null(d);
   LLVMValueRef values[PTX_MAX_ENTRIES];
   for (int i = 0; i < m->program->n_entries; i++) {
     const ptx_entry *e = &m->program->entry[i];
-    LLVMValueRef fields[] = {describe_string(d, e->name), describe_i32(d, bits[e->dtype]),
+    LLVMValueRef fields[] = {describe_string(d, e->name), describe_i32(d, number_type_info(e->dtype)->dtype),
                              describe_i32(d, e->access),  describe_i32(d, ptx_entry_units(e)),
                              describe_i32(d, e->flight),  describe_i32(d, e->tile->columns)};
     values[i] = describe_struct(d, "pegen_ptx_entry", fields, 6, sizeof(pegen_ptx_entry));

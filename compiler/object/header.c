@@ -2,6 +2,7 @@
 #include "object/header.h"
 
 #include "base/diag.h"
+#include "base/number.h"
 #include "forms/form.h"
 #include "pegen/pegen.h"
 
@@ -108,13 +109,12 @@ static void print_summary(FILE *f, arena *a, const spec *s, unsigned dtypes) {
             "[B,%s,N,%d] of",
             heads, s->head_dim, s->head_dim, s->pairwise->value_dim, heads, s->pairwise->value_dim);
   else fprintf(f, " *   q, k, q_out, k_out  [B,%s,N,%d] of", heads, s->head_dim);
-  static const struct {
-    unsigned bit;
-    const char *name;
-  } types[] = {{PEGEN_DTYPE_F32, "float32"}, {PEGEN_DTYPE_BF16, "bfloat16"}, {PEGEN_DTYPE_F16, "float16"}};
   const char *separator = " ";
-  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-    if (!dtypes || dtypes & types[i].bit) fprintf(f, "%s%s", separator, types[i].name), separator = ", ";
+  for (int i = 0; i < NUMBER_CHANNEL_TYPES; i++) {
+    if (dtypes && !(dtypes & number_type_info(i)->dtype)) continue;
+    fprintf(f, "%s%s", separator, number_type_info(i)->words);
+    separator = ", ";
+  }
   fprintf(f, "\n *   positions           [N,%d] or [B,N,%d]: ", s->n_axes, s->n_axes);
   for (int axis = 0; axis < s->n_axes; axis++) fprintf(f, "%s%s", axis ? ", " : "", s->axis[axis]);
   if (s->grid[0]) fprintf(f, "; or NULL for the built-in grid");
@@ -171,7 +171,6 @@ static void print_inputs(FILE *f, arena *a, const spec *s, const char *NAME) {
 
 /* Channels of outputs that are wider than what goes in, and the meaning of those appended. */
 static void print_columns(FILE *f, arena *a, const spec *s, unsigned dtypes, const char *NAME) {
-  static const char *const types[] = {"F32", "BF16", "F16"}; /* ORDER PEGEN_DTYPE */
   const form *kind = form_of(s);
   const void *plan = kind && kind->out_dim ? kind->plan(a, s) : NULL;
   if (!kind || (kind->out_dim && !plan))
@@ -187,11 +186,12 @@ static void print_columns(FILE *f, arena *a, const spec *s, unsigned dtypes, con
     fprintf(f, "%s %s = %.9g", axis ? "," : "", comment(a, s->axis[axis]),
             s->polynomial ? s->polynomial->origin[axis] : 0);
   fprintf(f, ". */\n");
-  for (int type = 0; type < 3; type++) {
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
     const char **columns;
-    if (dtypes && !(dtypes & 1u << type)) continue;
+    if (dtypes && !(dtypes & number_type_info(type)->dtype)) continue;
     int out_dim = kind->out_dim(a, plan, type, &columns);
-    fprintf(f, "#define %s_OUT_DIM_%s %d\n/* channel: what k holds there", NAME, types[type], out_dim);
+    fprintf(f, "#define %s_OUT_DIM_%s %d\n/* channel: what k holds there", NAME, number_type_info(type)->constant,
+            out_dim);
     for (int i = s->head_dim; i < out_dim; i++) fprintf(f, "\n *   %4d  %s", i, comment(a, columns[i - s->head_dim]));
     fprintf(f, " */\n");
   }

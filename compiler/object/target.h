@@ -4,6 +4,7 @@
 
 #include "compile.h"
 #include "mlir/ir.h"
+#include "mlir/number.h"
 
 /* A row of the target table: numbers, no code. */
 typedef struct cpu_target {
@@ -17,7 +18,7 @@ typedef struct cpu_target {
   int lanes;               /* float32 in a vector register */
   int registers;           /* vector registers */
   bool has_fma;            /* fused multiply-add in hardware */
-  bool has_f16;            /* conversions of float16 in hardware */
+  unsigned native;         /* number types that it converts itself, of mlir/number.h */
   bool has_streaming;      /* a second set of rows that stores past the caches: where its gain was measured */
 } cpu_target;
 

@@ -179,10 +179,10 @@ static double key_value(const plan_widen *p, int column, const double *at) {
   return value;
 }
 
-/* Whether a number of a type with so many bits of mantissa, up to the largest, is what it rounds to. */
-static bool is_exact(double value, int mantissa, double largest) {
+/* Whether a number of a type with so many binary digits, up to the largest, is what it rounds to. */
+static bool is_exact(double value, int digits, double largest) {
   int exponent;
-  double scaled = ldexp(frexp(value, &exponent), mantissa);
+  double scaled = ldexp(frexp(value, &exponent), digits);
   return value == 0 || (scaled == rint(scaled) && fabs(value) <= largest && exponent > -13);
 }
 
@@ -205,7 +205,7 @@ static double key_scale(const plan_widen *p, int column) {
 
 /* Whether a column's keys are numbers of the type at every point of a built-in grid. Where positions are
  * given at the call nothing is known of them. */
-static bool is_exact_on_grid(const plan_widen *p, int column, int mantissa, double largest) {
+static bool is_exact_on_grid(const plan_widen *p, int column, int digits, double largest) {
   enum { MOST_POINTS = 1 << 18 };
   const spec *s = p->spec;
   int64_t points = 1;
@@ -219,7 +219,7 @@ static bool is_exact_on_grid(const plan_widen *p, int column, int mantissa, doub
       at[a] = (double)(rest % s->grid[a]) - s->polynomial->origin[a];
       rest /= s->grid[a];
     }
-    if (!is_exact(key_value(p, column, at), mantissa, largest)) return false;
+    if (!is_exact(key_value(p, column, at), digits, largest)) return false;
   }
   return true;
 }
@@ -231,18 +231,18 @@ static void add_lanes(widen_layout *l, const plan_widen *p, bool low_query, bool
 
 /* q k = (q' + q")(k' + k") with q' and k' rounded to the type: of the four products all but the last are kept. */
 static bool build_layout(arena *a, plan_widen *p, int type) {
-  static const int mantissa[] = {24, 8, 11};
-  static const double largest[] = {0x1p127, 0x1p127, 65504};
+  const number_info *number = number_type_info(type);
+  double largest = ldexp(2 - ldexp(1, 1 - number->digits), number->high);
   widen_layout *l = &p->layout[type];
   l->lane = arena_array(a, widen_lane, 3 * p->n_columns + WIDEN_ALIGNMENT);
   l->scale = arena_array(a, double, p->n_columns + 1);
-  for (int c = 0; c < p->n_columns; c++) l->scale[c] = type == 2 ? key_scale(p, c) : 1;
+  for (int c = 0; c < p->n_columns; c++)
+    l->scale[c] = number->high < number_type_info(NUMBER_F32)->high ? key_scale(p, c) : 1;
   l->is_split = type > 0 && p->spec->polynomial->split_columns;
   add_lanes(l, p, false, false, NULL);
   if (l->is_split) {
     bool *inexact = arena_array(a, bool, p->n_columns);
-    for (int c = 0; c < p->n_columns; c++)
-      inexact[c] = !is_exact_on_grid(p, c, mantissa[type], largest[type] / l->scale[c]);
+    for (int c = 0; c < p->n_columns; c++) inexact[c] = !is_exact_on_grid(p, c, number->digits, largest / l->scale[c]);
     add_lanes(l, p, true, false, NULL);
     add_lanes(l, p, false, true, inexact);
   }
@@ -298,7 +298,7 @@ plan_widen *plan_widen_build(arena *a, const spec *s) {
   p->spec = s;
   p->p = polynomial_expand(a, s);
   if (!p->p || !build_columns(a, p)) return NULL;
-  for (int type = 0; !s->pairwise && type < WIDEN_NUMBER_TYPES; type++)
+  for (int type = 0; !s->pairwise && type < NUMBER_CHANNEL_TYPES; type++)
     if (!build_layout(a, p, type)) return NULL;
   build_values(a, p);
   return p;
@@ -329,7 +329,6 @@ const char *plan_widen_lane_text(arena *a, const plan_widen *p, const widen_layo
 }
 
 void plan_widen_print(FILE *out, const plan_widen *p) {
-  static const char *const types[] = {"f32", "bf16", "f16"};
   arena *a = arena_create();
   const spec *s = p->spec;
   polynomial_print(out, p->p);
@@ -337,8 +336,8 @@ void plan_widen_print(FILE *out, const plan_widen *p) {
   for (int axis = 0; !s->pairwise && axis < s->n_axes; axis++)
     fprintf(out, "%s %s=%.9g", axis ? "" : ", positions counted from", s->axis[axis], s->polynomial->origin[axis]);
   fputc('\n', out);
-  for (int type = 0; !s->pairwise && type < WIDEN_NUMBER_TYPES; type++)
-    fprintf(out, "; %s: %d channels become %d\n", types[type], s->head_dim, p->layout[type].out_dim);
+  for (int type = 0; !s->pairwise && type < NUMBER_CHANNEL_TYPES; type++)
+    fprintf(out, "; %s: %d channels become %d\n", number_name(type), s->head_dim, p->layout[type].out_dim);
   for (int c = 0; c < p->n_columns; c++) {
     fprintf(out, "column %d: key %s; query", c, key_text(a, p, c));
     for (int i = 0; i < p->n_gains; i++)

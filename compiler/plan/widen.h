@@ -23,9 +23,10 @@
 #define PEGEN_PLAN_WIDEN_H
 
 #include "algebra/polynomial.h"
+#include "base/number.h"
 #include "plan/plan.h"
 
-enum { WIDEN_ALIGNMENT = 8, WIDEN_NUMBER_TYPES = 3 }; /* E is a multiple of WIDEN_ALIGNMENT */
+enum { WIDEN_ALIGNMENT = 8 }; /* E is a multiple of WIDEN_ALIGNMENT */
 
 typedef struct widen_column {
   int n_key; /* key = sum of key_factor * s^key */
@@ -62,7 +63,7 @@ typedef struct plan_widen {
   widen_column *column;
   int n_gains;
   widen_gain *gain; /* sorted by weight, then column */
-  widen_layout layout[WIDEN_NUMBER_TYPES]; /* f32, bf16, f16; of rows that are widened */
+  widen_layout layout[NUMBER_CHANNEL_TYPES]; /* by number_type; of rows that are widened */
 
   plan *values;        /* what is prepared once per call and head */
   int n_queries;

@@ -14,10 +14,26 @@ typedef struct layout {
   size_t used; /* bytes of the world */
 } layout;
 
+static DLDataType number_type(int64_t number) {
+  const pegen_number *of = pegen_number_at(number);
+  return (DLDataType){(uint8_t)of->code, (uint8_t)of->bits, 1};
+}
+
 static DLDataType row_type(reader *r, const pegen_kernel *kernel) {
-  static const DLDataType types[] = {{kDLFloat, 32, 1}, {kDLBfloat, 16, 1}, {kDLFloat, 16, 1}};
-  unsigned choice = below(r, 3);
-  return types[kernel->dtypes >> choice & 1 ? choice : 0];
+  unsigned choice = below(r, PEGEN_ROW_TYPES);
+  return number_type(kernel->dtypes & pegen_number_at(choice)->dtype ? choice : PEGEN_NUMBER_F32);
+}
+
+/* The types that positions, or operands, may have: the table numbers them. */
+static DLDataType numbered_type(reader *r, bool of_operands) {
+  int64_t of[PEGEN_NUMBER_COUNT], count = 0;
+  for (int64_t i = 0; i < PEGEN_NUMBER_COUNT; i++) {
+    int32_t number = of_operands ? pegen_number_at(i)->operand : pegen_number_at(i)->position;
+    if (number < 0) continue;
+    of[number] = i;
+    count++;
+  }
+  return number_type(of[below(r, (unsigned)count)]);
 }
 
 static void describe(fuzz_tensor *t, int rank, const int64_t *shape, DLDataType type) {
@@ -59,25 +75,23 @@ static void place_rows(reader *r, fuzz_tensor *t, layout *l, int which, int64_t 
 }
 
 static void place_positions(reader *r, fuzz_tensor *t, layout *l, int which, int64_t axes) {
-  static const DLDataType types[] = {{kDLFloat, 32, 1}, {kDLFloat, 64, 1}, {kDLInt, 32, 1}, {kDLInt, 64, 1}};
   static const int orders[2][3] = {{0, 1, 2}, {0, 2, 1}};
   const int64_t shape[3] = {l->batch, l->tokens[which], axes};
   if (byte(r) & 1) {
-    describe(t, 3, shape, types[below(r, 4)]);
+    describe(t, 3, shape, numbered_type(r, false));
     place(r, t, orders[below(r, 2)], l);
     if (byte(r) % 4 == 3) t->strides[0] = 0;
   } else {
-    describe(t, 2, shape + 1, types[below(r, 4)]);
+    describe(t, 2, shape + 1, numbered_type(r, false));
     place(r, t, orders[0], l);
   }
 }
 
 static void place_operand(reader *r, fuzz_tensor *t, layout *l, const pegen_operand *operand, bool indexed) {
-  static const DLDataType types[] = {{kDLFloat, 32, 1}, {kDLFloat, 64, 1}, {kDLFloat, 16, 1}, {kDLBfloat, 16, 1}};
   static const int order[FUZZ_RANK] = {0, 1, 2, 3, 4, 5};
   reader none = {NULL, 0}; /* no gaps: operands are contiguous */
-  unsigned type = below(r, 4);
-  describe(t, operand->rank, operand->shape, types[indexed ? 0 : type]);
+  DLDataType type = numbered_type(r, true);
+  describe(t, operand->rank, operand->shape, indexed ? number_type(PEGEN_NUMBER_F32) : type);
   place(&none, t, order, l);
 }
 
@@ -148,8 +162,7 @@ static void read_sizes(reader *r, const fuzz_call *c, layout *l, bool *grid, boo
 }
 
 static int64_t out_dim(const pegen_kernel *kernel, DLDataType type) {
-  int row = type.bits == 32 ? 0 : type.code == kDLBfloat ? 1 : 2;
-  return kernel->widths ? kernel->widths[row].out_dim : kernel->out_dim;
+  return kernel->widths ? kernel->widths[pegen_number_of(type)].out_dim : kernel->out_dim;
 }
 
 static void place_tensors(reader *r, fuzz_call *c, layout *l) {

@@ -34,7 +34,7 @@ static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_c
   ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_tile, name)), 8)
 
 const char *emit_attend_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "attend_%s_%s", target->suffix, dtype_name[dtype]);
+  return arena_printf(a, "attend_%s_%s", target->suffix, number_name(dtype));
 }
 
 ir_value attention_at(attention_emitter *e, ir_value base, ir_value row, int vector) {
@@ -54,18 +54,19 @@ static void store(attention_emitter *e, ir_value v, ir_value at) { ir_store(e->b
 /* Copies `width` numbers as float32, or (back) float32 as numbers. */
 static void emit_copy(attention_emitter *e, ir_value from, ir_value to, int width, bool back) {
   ir *b = e->b;
-  int lanes = e->shape.lanes, bytes = e->dtype == DTYPE_F32 ? 4 : 2, at = width / lanes * lanes;
-  int in = back ? 4 : bytes, out = back ? bytes : 4, in_type = back ? DTYPE_F32 : e->dtype,
-      out_type = back ? e->dtype : DTYPE_F32;
+  int lanes = e->shape.lanes, bytes = number_bytes(e->dtype), at = width / lanes * lanes;
+  int in = back ? 4 : bytes, out = back ? bytes : 4, in_type = back ? NUMBER_F32 : e->dtype,
+      out_type = back ? e->dtype : NUMBER_F32;
   ir_loop loop = ir_for(b, e->zero, i64(b, width / lanes));
-  ir_value v =
-      emit_load_channels(b, e->target, in_type, lanes, ir_offset(b, from, attention_mul(b, loop.index, lanes * in)));
-  emit_store_channels(b, e->target, out_type, v, ir_offset(b, to, attention_mul(b, loop.index, lanes * out)), false);
+  ir_value v = emit_load_channels(b, e->target->native, in_type, lanes,
+                                  ir_offset(b, from, attention_mul(b, loop.index, lanes * in)));
+  emit_store_channels(b, e->target->native, out_type, v, ir_offset(b, to, attention_mul(b, loop.index, lanes * out)),
+                      false);
   ir_end_for(b, loop);
   for (int piece = lanes / 2; at < width; piece /= 2) {
     if (at + piece > width) continue;
-    v = emit_load_channels(b, e->target, in_type, piece, ir_offset_const(b, from, at * in));
-    emit_store_channels(b, e->target, out_type, v, ir_offset_const(b, to, at * out), false);
+    v = emit_load_channels(b, e->target->native, in_type, piece, ir_offset_const(b, from, at * in));
+    emit_store_channels(b, e->target->native, out_type, v, ir_offset_const(b, to, at * out), false);
     at += piece;
   }
 }
@@ -77,7 +78,7 @@ void emit_attention_rows(attention_emitter *e, ir_value base, ir_value token, ir
   MlirType types[] = {b->ptr, b->i64};
   ir_value copied[] = {room, i64(b, width * 4)}, given[] = {from, token}, results[2];
   ir_value copies =
-      e->dtype == DTYPE_F32 ? ir_compare_int(b, "ne", TILE(e, stage, b->i64), e->zero) : ir_int(b, b->i1, 1);
+      e->dtype == NUMBER_F32 ? ir_compare_int(b, "ne", TILE(e, stage, b->i64), e->zero) : ir_int(b, b->i1, 1);
   ir_choice choice = ir_choose(b, copies, 2, types);
   ir_loop loop = ir_for(b, e->zero, count);
   emit_copy(e, ir_offset(b, from, ir_op2(b, "arith.muli", loop.index, token)),
@@ -358,7 +359,7 @@ void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *
   b->target_features = target->features;
   emit_pairwise_tables(b, a, p, target);
   if (p->columns) emit_weigh(b, a, p, target, dtypes);
-  for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype) emit_attend(b, a, p, target, dtype);
   b->target_cpu = b->target_features = NULL;
 }

@@ -26,7 +26,7 @@ static ir_value of_tile(ir *b, ir_value tile, size_t offset, MlirType type) {
 /* ---- weights ---- */
 
 const char *emit_weigh_name(arena *a, const cpu_target *target, int input_dtype) {
-  return arena_printf(a, "weigh_%s_%s", target->suffix, dtype_name[input_dtype]);
+  return arena_printf(a, "weigh_%s_%s", target->suffix, number_name(input_dtype));
 }
 
 static query_row row_of(ir *b, const attention_plan *p, ir_value tile, ir_value token) {
@@ -72,8 +72,8 @@ void emit_weigh(ir *b, arena *a, const attention_plan *p, const cpu_target *targ
   const plan_widen *columns = p->columns;
   chunk_walk walk = emit_chunks_of(b, a, columns->values, plan_tile_build(a, columns->values, target->lanes), target);
   if (columns->values->n_leaves > 0) emit_prepare(&walk);
-  for (int type = 0; type < DTYPE_COUNT; type++) {
-    if (type != DTYPE_F32 && (!(dtypes & 1u << type) || p->spec->n_inputs == 0))
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
+    if (type != NUMBER_F32 && (!(dtypes & 1u << type) || p->spec->n_inputs == 0))
       continue; /* float32 goes with any queries */
     weight_emitter e = {
         .b = b, .memory = a, .p = columns, .target = target, .input_dtype = type, .has_table = walk.has_table};

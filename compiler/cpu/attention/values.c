@@ -63,7 +63,7 @@ static void emit_all_channels(attention_emitter *e, const key_tile *t, const val
  * are seen twice where they do not fill registers. */
 static ir_value emit_any_spoilt(attention_emitter *e, const value_rows *rows, ir_value count, int width) {
   ir *b = e->b;
-  int lanes = e->shape.lanes, seen = MOST_SEEN, bytes = e->dtype == DTYPE_F32 ? 4 : 2;
+  int lanes = e->shape.lanes, seen = MOST_SEEN, bytes = number_bytes(e->dtype);
   while (lanes > width) lanes /= 2;
   while (seen * lanes > width) seen /= 2;
   int step = seen * lanes;
@@ -78,7 +78,7 @@ static ir_value emit_any_spoilt(attention_emitter *e, const value_rows *rows, ir
       ir_offset(b, row, attention_mul(b, ir_select(b, ir_compare_int(b, "slt", channel, last), channel, last), bytes));
   for (int i = 0; i < seen; i++) {
     ir_value x =
-        emit_load_channels(b, e->target, e->dtype, lanes, ir_offset_const(b, from, (int64_t)i * lanes * bytes));
+        emit_load_channels(b, e->target->native, e->dtype, lanes, ir_offset_const(b, from, (int64_t)i * lanes * bytes));
     next[i] = attention_multiply_add(b, x, zero, inner[i]);
   }
   ir_end_for_with(b, groups, seen, next, outer);
@@ -90,7 +90,7 @@ static ir_value emit_any_spoilt(attention_emitter *e, const value_rows *rows, ir
 }
 
 const char *emit_look_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "look_%s_%s", target->suffix, dtype_name[dtype]);
+  return arena_printf(a, "look_%s_%s", target->suffix, number_name(dtype));
 }
 
 void emit_look(attention_emitter *e) {

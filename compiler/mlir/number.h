@@ -1,0 +1,31 @@
+/* mlir/number: numbers in memory as float32 and back, by the target's instructions or by integer arithmetic.
+ *
+ * What varies from type to type is a row of the table in number.c; the types themselves are rows of
+ * kernel/number_types.h. `native`: bits 1 << NUMBER_ of the types that the target's own instructions convert.
+ */
+#ifndef PEGEN_MLIR_NUMBER_H
+#define PEGEN_MLIR_NUMBER_H
+
+#include "base/number.h"
+#include "mlir/ir.h"
+
+#define NUMBER_BIT(type) (1u << (type))
+
+/* Integers of the type's size. */
+MlirType number_bits(ir *b, int type);
+
+/* `width` channels (0: a scalar) as float32, and float32 as channels; any alignment. A streaming store goes past the
+ * caches and must be aligned to its own size. */
+ir_value emit_load_channels(ir *b, unsigned native, int type, int width, ir_value at);
+void emit_store_channels(ir *b, unsigned native, int type, ir_value v, ir_value at, bool streaming);
+/* float32 rounded to a number type, as float32. */
+ir_value emit_rounded(ir *b, unsigned native, int type, ir_value v);
+
+/* One number as integer bits and back; float32 is left as it is. */
+ir_value emit_number_bits(ir *b, unsigned native, int type, ir_value x);
+ir_value emit_number_value(ir *b, unsigned native, int type, ir_value bits);
+/* The 4 / bytes numbers of an i32, the lowest first, as GPUs read and write registers; not of 32-bit types. */
+void emit_unpack_word(ir *b, unsigned native, int type, ir_value word, ir_value *x);
+ir_value emit_pack_word(ir *b, unsigned native, int type, const ir_value *x);
+
+#endif
