@@ -253,9 +253,10 @@ static void begin_walk(walk *w, const pegen_driver *driver, const pegen_args *ar
 int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_attention_call call;
   walk w;
-  int error = pegen_check_attention(driver, args, part, parts, &call), prefetch;
+  pegen_tuning tuning;
+  int error = pegen_check_attention(driver, args, part, parts, &call);
   if (error) return error;
-  int target = pegen_dispatch(driver, &prefetch);
+  int target = pegen_dispatch(driver, &tuning);
   if (target < 0) return PEGEN_ERROR_PROCESSOR;
   begin_walk(&w, driver, args, &call, target);
   if (!w.attend) return PEGEN_ERROR_DTYPE;

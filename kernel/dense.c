@@ -383,7 +383,7 @@ static void run_pass(dense_pass *p, int part, int parts) {
 }
 
 /* Whether rows by a table are stored past the caches: as encode.c decides it. */
-static int is_streamed(const pegen_call *call, int prefetch) {
+static int is_streamed(const pegen_call *call, const pegen_tuning *tuning) {
   int64_t touched = 0;
   for (int s = 0; s < 2; s++) {
     const pegen_stream *stream = &call->stream[s];
@@ -391,16 +391,17 @@ static int is_streamed(const pegen_call *call, int prefetch) {
     if (stream->in_place || !pegen_streams_aligned(stream, 64)) return 0;
     touched += pegen_view_bytes(&stream->in) + pegen_view_bytes(stream->out);
   }
-  return touched > (prefetch ? PEGEN_STREAM_ABOVE_SLOW : PEGEN_STREAM_ABOVE);
+  return touched > tuning->stream_above;
 }
 
 int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   const pegen_dense *dense = driver->form;
   pegen_call call;
   dense_pass p;
-  int error = pegen_check(driver, args, part, parts, row_bytes(dense), &call), prefetch;
+  pegen_tuning tuning;
+  int error = pegen_check(driver, args, part, parts, row_bytes(dense), &call);
   if (error) return error;
-  int target = pegen_dispatch(driver, &prefetch);
+  int target = pegen_dispatch(driver, &tuning);
   if (target < 0) return PEGEN_ERROR_PROCESSOR;
   p.driver = driver;
   p.code = &dense->targets[target];
@@ -409,7 +410,7 @@ int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int p
   p.act = p.code->act[call.type];
   p.tabled = call.tabled != 0;
   if (!p.apply) return PEGEN_ERROR_DTYPE;
-  int streamed = p.tabled && p.code->stream && call.type == 0 && is_streamed(&call, prefetch);
+  int streamed = p.tabled && p.code->stream && call.type == 0 && is_streamed(&call, &tuning);
   if (streamed) p.apply = p.code->stream;
   p.n = 0;
   for (int s = 0; s < 2; s++) {

@@ -1,8 +1,9 @@
 /* dispatch.c: which of the object's targets this processor can run.
  *
  * The levels are those of the x86-64 psABI. A level counts only where the operating
- * system saves the registers it uses (xgetbv). The answer is kept in *driver->chosen;
- * threads that race compute and store the same number, so relaxed atomics suffice.
+ * system saves the registers it uses (xgetbv). What the processor wants of a walk through memory is processor.c's.
+ * The answer is kept in *driver->chosen; threads that race compute and store the same number, so relaxed
+ * atomics suffice.
  */
 #include "driver.h"
 
@@ -53,32 +54,65 @@ static int64_t processor_level(void) {
   return PEGEN_LEVEL_X86_64_V4;
 }
 
-/* Intel's cores gain from software prefetch above their L2 what AMD's lose by it: there the
- * hardware's own keeps up, and the requests only cost (measured on Zen 4: 0.97 of the limit
- * without, 0.75 with, at 192 MiB; an AVX-512 Xeon: 0.65 without, 0.95 with). */
-static int gains_from_prefetch(void) {
-  registers vendor;
-  cpuid(0, 0, &vendor);
-  return vendor.b == 0x756e6547u && vendor.d == 0x49656e69u && vendor.c == 0x6c65746eu; /* GenuineIntel */
+/* Bytes of the last cache before memory; 0: not told. */
+static int64_t last_cache(uint32_t leaf) {
+  int64_t bytes = 0;
+  uint32_t level = 0;
+  for (uint32_t i = 0; i < 16; i++) {
+    registers r;
+    cpuid(leaf, i, &r);
+    uint32_t type = r.a & 31, of_level = r.a >> 5 & 7; /* type 1: data, 2: instructions, 3: both; 0: no more caches */
+    if (type == 0) break;
+    if (type == 2 || of_level < level) continue;
+    level = of_level;
+    bytes = (int64_t)((r.b >> 22) + 1) * ((r.b >> 12 & 1023) + 1) * ((r.b & 4095) + 1) * ((int64_t)r.c + 1);
+  }
+  return bytes;
+}
+
+static void read_processor(pegen_processor_id *id) {
+  registers r;
+  cpuid(0, 0, &r);
+  uint32_t leaves = r.a;
+  id->vendor = r.b == 0x756e6547u && r.d == 0x49656e69u && r.c == 0x6c65746eu   ? PEGEN_VENDOR_INTEL /* GenuineIntel */
+               : r.b == 0x68747541u && r.d == 0x69746e65u && r.c == 0x444d4163u ? PEGEN_VENDOR_AMD /* AuthenticAMD */
+                                                                                : PEGEN_VENDOR_ANY;
+  cpuid(1, 0, &r);
+  id->family = (r.a >> 8 & 15) + ((r.a >> 8 & 15) == 15 ? r.a >> 20 & 255 : 0);
+  id->last_cache = leaves >= 4 && id->vendor == PEGEN_VENDOR_INTEL ? last_cache(4) : 0;
+  cpuid(0x80000000u, 0, &r);
+  if (id->last_cache || r.a < 0x8000001du) return;
+  cpuid(0x80000001u, 0, &r);
+  if (has(r.c, BIT(22))) id->last_cache = last_cache(0x8000001du);
 }
 
 #else
 
 static int64_t processor_level(void) { return PEGEN_LEVEL_BASELINE; }
-static int gains_from_prefetch(void) { return 0; }
+static void read_processor(pegen_processor_id *id) {
+  id->vendor = PEGEN_VENDOR_ANY;
+  id->family = 0;
+  id->last_cache = 0;
+}
 
 #endif
 
-int pegen_dispatch(const pegen_driver *driver, int *prefetch) {
+static int32_t choice(int32_t target) {
+  pegen_processor_id id;
+  read_processor(&id);
+  return pegen_choice(target, pegen_processor_row(&id), id.last_cache);
+}
+
+int pegen_dispatch(const pegen_driver *driver, pegen_tuning *tuning) {
   int32_t chosen = __atomic_load_n(driver->chosen, __ATOMIC_RELAXED);
   if (chosen == 0) {
     int64_t level = processor_level();
     int32_t i = 0;
     while (i < driver->n_targets && driver->levels[i] > level) i++;
     if (i == driver->n_targets) return -1;
-    chosen = (i + 1) | (gains_from_prefetch() ? PEGEN_CHOSEN_PREFETCH : 0);
+    chosen = choice(i);
     __atomic_store_n(driver->chosen, chosen, __ATOMIC_RELAXED);
   }
-  *prefetch = (chosen & PEGEN_CHOSEN_PREFETCH) != 0;
-  return (chosen & ~PEGEN_CHOSEN_PREFETCH) - 1;
+  pegen_tune(tuning, chosen);
+  return (chosen & PEGEN_CHOSEN_TARGET) - 1;
 }

@@ -8,6 +8,7 @@
  *     check.c     arguments -> pegen_call, or the first error
  *     view.c      DLTensor -> the bytes it covers; do two tensors share an element?
  *     dispatch.c  the processor -> the first target that it can run
+ *     processor.c what each kind of processor wants of a walk through memory
  *     position.c  coordinates and operands of any number type -> doubles
  *     rows.c      rows as addresses and strides; tokens that pass through
  *     walk.c      parts, runs of tokens, prefetch, the order of stores
@@ -17,32 +18,16 @@
  *     widen.c     form "polynomial": the same
  *     attention.c form "attention": the same, by tiles of queries
  *
- * Each form (compiler/forms/form.h) has driver files of its own beside the first seven; kernel/CMakeLists.txt
+ * Each form (compiler/forms/form.h) has driver files of its own beside the first eight; kernel/CMakeLists.txt
  * lists which, and an object carries its form's only.
  */
 #ifndef PEGEN_KERNEL_DRIVER_H
 #define PEGEN_KERNEL_DRIVER_H
 
 #include "loop.h"
+#include "processor.h"
 
 #define PEGEN_INTERNAL __attribute__((visibility("hidden")))
-
-/* How far ahead a call prefetches, and above how many bytes read and written on processors that always gain from it. */
-enum { PEGEN_PREFETCH_ABOVE = 2 << 20, PEGEN_PREFETCH_BYTES = 4096 };
-
-/* Above how many bytes outputs that are elsewhere are written past the caches: from where the same processors'
- * caches slow down, and on the others from where data leave the caches in any case. */
-enum { PEGEN_STREAM_ABOVE_SLOW = 2 << 20, PEGEN_STREAM_ABOVE = 16 << 20 };
-
-/* Tokens whose rotors are built at once, and rows walked together over such a tile. Where a head's tokens are
- * neighbours in memory, each head's part of a tile is a run of its own: memory wants long runs and few of them
- * at a time, coefficients want to serve many rows from registers. Measured on Zen 4 with 192 MiB, as a fraction of
- * plain scaling: 16 tokens, 1 row .33; 128 tokens, 1 row .3, 8 rows .8, 12 rows .75. Where batches share rotors in
- * caches, each batch's part is such a run, too: rope at [8,196,12,64] .77 with 16 tokens, .80 with 64, .83 with 128. */
-enum { PEGEN_TILE = 128, PEGEN_GROUP_BY_HEAD = 8 };
-
-/* A bit of *pegen_driver.chosen beside the target's number: this processor gains from prefetching. */
-enum { PEGEN_CHOSEN_PREFETCH = 1 << 8 };
 
 /* A tensor as bytes: `dims` outer dimensions with strides, each index of which begins a run
  * of `width` adjacent bytes (a row of channels, one coordinate, a whole operand).
@@ -135,14 +120,20 @@ PEGEN_INTERNAL int pegen_views_meet(const pegen_view *a, const pegen_view *b);
  * stride must nest, each stride at least as long as all that lies inside of it. */
 PEGEN_INTERNAL int pegen_view_nests(const pegen_view *view);
 
-/* The target to run here: index of the first of driver->levels that this processor has; -1: none. */
-PEGEN_INTERNAL int pegen_dispatch(const pegen_driver *driver, int *prefetch);
+/* The target to run here, index of the first of driver->levels that this processor has, and what it wants; -1: none. */
+PEGEN_INTERNAL int pegen_dispatch(const pegen_driver *driver, pegen_tuning *tuning);
+/* What *pegen_driver.chosen keeps: 1 + the target, the processor's row in the table, its last cache. */
+enum { PEGEN_CHOSEN_TARGET = 255 };
+PEGEN_INTERNAL int32_t pegen_choice(int32_t target, int32_t row, int64_t last_cache);
+PEGEN_INTERNAL int32_t pegen_processor_row(const pegen_processor_id *id);
+/* The row's wishes on a machine with that cache. */
+PEGEN_INTERNAL void pegen_tune(pegen_tuning *tuning, int32_t choice);
 
 /* The rows of a stream. */
 PEGEN_INTERNAL void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream);
-/* Sets how far ahead rows are asked for. gains: of pegen_dispatch; broken: the hardware does not see what is read next,
- * for the walk leaves and enters rows far apart, or computes too long between them. */
-PEGEN_INTERNAL void pegen_set_prefetch(pegen_loop *loop, int gains, int broken, int64_t touched);
+/* Sets how far ahead rows are asked for. broken: the hardware does not see what is read next, for the walk leaves and
+ * enters rows far apart, or computes too long between them. */
+PEGEN_INTERNAL void pegen_set_prefetch(pegen_loop *loop, const pegen_tuning *tuning, int broken, int64_t touched);
 /* 1: a head's tokens are nearer in memory than a token's heads. */
 PEGEN_INTERNAL int pegen_by_head(const pegen_stream *stream);
 /* Copies tokens [begin, end) of a batch as they are; zeros where the output is wider. */

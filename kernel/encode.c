@@ -26,7 +26,7 @@ typedef struct pass {
   const pegen_stream *streams[2];
   int n;
   int by_head;       /* a head's tokens are nearer in memory than a token's heads */
-  int gains;         /* this processor always gains from prefetching */
+  pegen_tuning tuning;
   int64_t touched;   /* bytes read and written */
   const pegen_table_header *table; /* NULL: none */
   int section;       /* of the table */
@@ -37,7 +37,7 @@ typedef struct pass {
 /* Where batches share their positions, whether they are walked together and each rotor is built once. Rotors of a tile
  * of tokens then serve all batches, at the price of shorter runs of memory: a gain where the caches feed the core
  * faster than it computes, a loss elsewhere. */
-static int shares_batches(const pass *p) { return !p->gains && p->touched <= PEGEN_STREAM_ABOVE; }
+static int shares_batches(const pass *p) { return p->touched <= p->tuning.share_below; }
 
 /* Tokens [begin, end) of batches [batch_begin, batch_end), which share their positions. */
 static void run_tokens(pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
@@ -129,12 +129,12 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
     p->loop.rows[1].heads = 0;
   }
   p->by_head = pegen_by_head(first);
-  pegen_set_prefetch(&p->loop, p->gains, p->by_head && p->touched > PEGEN_STREAM_ABOVE, p->touched);
+  pegen_set_prefetch(&p->loop, &p->tuning, p->by_head, p->touched);
   /* One token after the other streams best; where rotors are used again, several at a time. */
   p->loop.tile_tokens = 1;
   p->loop.group_rows = INT32_MAX;
-  if (p->by_head || (shares_batches(p) && first->in.size[PEGEN_BATCH] > 1)) p->loop.tile_tokens = PEGEN_TILE;
-  if (p->by_head) p->loop.group_rows = PEGEN_GROUP_BY_HEAD;
+  if (p->by_head || (shares_batches(p) && first->in.size[PEGEN_BATCH] > 1)) p->loop.tile_tokens = p->tuning.tile_tokens;
+  if (p->by_head) p->loop.group_rows = p->tuning.group_rows;
   p->loop.head_begin = 0;
   p->loop.head_end = heads;
   p->loop.prepared = 0;
@@ -166,8 +166,7 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
   pass p;
   int error = pegen_check(driver, args, part, parts, ((const pegen_blades *)driver->form)->values_bytes, &call);
   if (error) return error;
-  int prefetch = 0;
-  int chosen = pegen_dispatch(driver, &prefetch);
+  int chosen = pegen_dispatch(driver, &p.tuning);
   if (chosen < 0) return PEGEN_ERROR_PROCESSOR;
   const pegen_target_code *target = &((const pegen_blades *)driver->form)->targets[chosen];
 
@@ -181,14 +180,12 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
     if (!stream->in_place) touched += pegen_view_bytes(stream->out);
     streaming = streaming && pegen_streams_aligned(stream, 64); /* whole lines */
   }
-  streaming =
-      streaming && touched > (prefetch ? PEGEN_STREAM_ABOVE_SLOW : PEGEN_STREAM_ABOVE) && target->encode[call.type][1];
+  streaming = streaming && touched > p.tuning.stream_above && target->encode[call.type][1];
   p.driver = driver;
   p.table = call.tabled ? args->table : 0;
   p.section = 0;
   p.encode = target->encode[call.type][streaming];
   if (!p.encode) return PEGEN_ERROR_DTYPE;
-  p.gains = prefetch;
   p.touched = touched;
   p.n = 0;
   for (int s = 0; s < 2; s++) {

@@ -100,7 +100,7 @@ typedef struct pegen_driver {
   int64_t per_head;            /* PEGEN_PER_HEAD_ */
   int64_t n_targets;
   const int64_t *levels;       /* [n_targets] pegen_level that the processor must have, best first */
-  int32_t *chosen; /* the dispatcher's choice: 0 none yet, else 1 + index of levels and a tuning bit; atomic */
+  int32_t *chosen; /* the dispatcher's choice: 0 none yet, else what pegen_choice (driver.h) makes; atomic */
   const void *form; /* what the form's own driver files need: pegen_blades for encode.c */
 } pegen_driver;
 

@@ -131,11 +131,12 @@ static void sign_table(const pegen_args *args, const pegen_table_header *h) {
 
 int pegen_table_begin(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
                       pegen_call *call, pegen_table_header *h, int *target) {
-  int error = pegen_check_prepare(driver, args, part, parts, call), prefetch;
+  pegen_tuning tuning;
+  int error = pegen_check_prepare(driver, args, part, parts, call);
   if (error) return error;
   plan_table(driver, call, row_bytes, h);
   if ((error = check_room(driver, args, call, h)) != 0) return error;
-  *target = pegen_dispatch(driver, &prefetch);
+  *target = pegen_dispatch(driver, &tuning);
   if (*target < 0) return PEGEN_ERROR_PROCESSOR;
   if (part == 0) sign_table(args, h);
   return 0;

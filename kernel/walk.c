@@ -23,14 +23,9 @@ int pegen_by_head(const pegen_stream *stream) {
   return distance(stream->in.stride[PEGEN_HEAD]) > distance(stream->in.stride[PEGEN_TOKEN]);
 }
 
-/* Zen 4's own prefetch keeps up with a walk in order of memory, and requests into the nearest cache cost more than they
- * bring (dispatch.c). A broken walk gains, from requests into the second-level cache alone, of which more can be under
- * way: geope3d and rope [8,4096,12,64] in [B,H,N,D] memory, share of the limit, in place .58 to .72 and .71 to .81,
- * elsewhere .68 to .81 and .82 to .87; PaPE's columns at [32,196,12,64] .36 without, .54 with the nearest cache, .70
- * with the second. */
-void pegen_set_prefetch(pegen_loop *loop, int gains, int broken, int64_t touched) {
-  loop->prefetch = gains && touched > PEGEN_PREFETCH_ABOVE ? PEGEN_PREFETCH_BYTES : 0;
-  loop->prefetch_second = !gains && broken ? PEGEN_PREFETCH_BYTES : 0;
+void pegen_set_prefetch(pegen_loop *loop, const pegen_tuning *tuning, int broken, int64_t touched) {
+  loop->prefetch = touched > tuning->prefetch_above ? tuning->prefetch_bytes : 0;
+  loop->prefetch_second = !loop->prefetch && broken && touched > tuning->prefetch_broken ? tuning->prefetch_bytes : 0;
 }
 
 void pegen_order_stores(int streamed) {

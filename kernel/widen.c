@@ -121,10 +121,6 @@ static int share(const pegen_stream *s, int part, int parts, int64_t *begin, int
   return pegen_share(s->in.size[PEGEN_TOKEN] * s->in.size[PEGEN_BATCH], part, parts, begin, end);
 }
 
-/* From where outputs go past the caches, on processors that do not gain from it earlier: PaPE at 7 MiB no difference,
- * at 14 MiB .30 of the copy without and .38 with, at 28 MiB .33 and .48. */
-enum { STREAM_ABOVE = 8 << 20 };
-
 /* The longest vector whose multiple a widened row is: what streaming stores are made of. */
 static int64_t whole_vector(const pegen_stream *s) {
   int64_t bytes = s->out->width & -s->out->width;
@@ -134,9 +130,10 @@ static int64_t whole_vector(const pegen_stream *s) {
 int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_call call;
   run r;
-  int error = pegen_check(driver, args, part, parts, 0, &call), prefetch = 0, streaming = 1;
+  pegen_tuning tuning;
+  int error = pegen_check(driver, args, part, parts, 0, &call), streaming = 1;
   if (error) return error;
-  int chosen = pegen_dispatch(driver, &prefetch);
+  int chosen = pegen_dispatch(driver, &tuning);
   if (chosen < 0) return PEGEN_ERROR_PROCESSOR;
   const pegen_stream *stream[2] = {0, 0};
   int64_t touched = 0;
@@ -149,13 +146,13 @@ int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int p
   r.widen = driver->form;
   const pegen_widen_code *code = &r.widen->targets[chosen];
   pegen_widen_function *const *functions = code->widen[call.type][call.wide_inputs];
-  streaming = streaming && touched > (prefetch ? PEGEN_STREAM_ABOVE_SLOW : STREAM_ABOVE) && functions[1];
+  streaming = streaming && touched > tuning.stream_above && functions[1];
   r.function = functions[streaming];
   if (!r.function) return PEGEN_ERROR_DTYPE;
   r.call = &call;
   r.skip = driver->kernel->skip_tokens;
-  pegen_set_prefetch(&r.loop.loop, prefetch, streaming,
-                     touched); /* a row of q is arithmetic longer than a processor looks ahead */
+  /* A row of q is arithmetic longer than a processor looks ahead. */
+  pegen_set_prefetch(&r.loop.loop, &tuning, streaming, touched);
   r.loop.loop.head_begin = r.loop.loop.head_end = 0;
   r.loop.loop.tile_tokens = r.loop.loop.group_rows = 1;
 

@@ -38,7 +38,8 @@ enum { AHEAD_NEAR = 4096, AHEAD_FAR = 8192, UNROLL = 4 };
 /* A prefetch past the end is no access: it may not fault. */
 #define AHEAD(bytes) __builtin_prefetch((const char *)(uintptr_t)((uintptr_t)(in + j) + (bytes)), 0, 3)
 
-#define LIMIT_LOOPS(isa, suffix, lanes, vector, load, store, stream, set1, mul, add, fence) \
+/* move, move_name: a copy by other means, whatever the vectors. */
+#define LIMIT_LOOPS(isa, suffix, lanes, vector, load, store, stream, set1, mul, add, fence, move, move_name) \
   LIMIT_LOOP(isa, suffix, lanes, scale, vector factor = set1(one), store(out + j, mul(load(in + j), factor)), \
              scale_tail(out + i, count - i)) \
   LIMIT_LOOP(isa, suffix, lanes, scale_near, vector factor = set1(one), AHEAD(AHEAD_NEAR); \
@@ -50,6 +51,8 @@ enum { AHEAD_NEAR = 4096, AHEAD_FAR = 8192, UNROLL = 4 };
   LIMIT_LOOP(isa, suffix, lanes, copy_stream, , stream(out + j, load(in + j)), \
              memcpy(out + i, in + i, (count - i) * sizeof *in); \
              fence()) \
+  LIMIT_LOOP(isa, suffix, lanes, copy_stream_near, , AHEAD(AHEAD_NEAR); \
+             stream(out + j, load(in + j)), memcpy(out + i, in + i, (count - i) * sizeof *in); fence()) \
   LIMIT_LOOP(isa, suffix, lanes, read, vector sum[UNROLL]; \
              for (int u = 0; u < UNROLL; u++) sum[u] = set1(0), \
              sum[(j - i) / (lanes)] = add(sum[(j - i) / (lanes)], load(in + j)), \
@@ -59,18 +62,24 @@ enum { AHEAD_NEAR = 4096, AHEAD_FAR = 8192, UNROLL = 4 };
                                               {"scale+8K", true, scale_far_##suffix}, \
                                               {"copy", false, copy_##suffix}, \
                                               {"copy-nt", false, copy_stream_##suffix}, \
+                                              {"nt+4K", false, copy_stream_near_##suffix}, \
+                                              {move_name, false, move}, \
                                               {"read", false, read_##suffix}};
 
-enum { LOOPS_IN_PLACE = 3, LOOPS_OUT_OF_PLACE = 2 }; /* then the one that reads */
+enum { LOOPS_IN_PLACE = 3, LOOPS_OUT_OF_PLACE = 4 }; /* then the one that reads */
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+static void move_string(void *to, const void *from, size_t bytes) {
+  __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
+}
+
 LIMIT_LOOPS("avx512f", avx512, 16, __m512, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_stream_ps, _mm512_set1_ps,
-            _mm512_mul_ps, _mm512_add_ps, _mm_sfence)
+            _mm512_mul_ps, _mm512_add_ps, _mm_sfence, move_string, "movsb")
 LIMIT_LOOPS("avx", avx, 8, __m256, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps, _mm256_set1_ps, _mm256_mul_ps,
-            _mm256_add_ps, _mm_sfence)
+            _mm256_add_ps, _mm_sfence, move_string, "movsb")
 LIMIT_LOOPS("sse2", sse, 4, __m128, _mm_loadu_ps, _mm_storeu_ps, _mm_stream_ps, _mm_set1_ps, _mm_mul_ps, _mm_add_ps,
-            _mm_sfence)
+            _mm_sfence, move_string, "movsb")
 
 static const limit_loop *best_loops(void) {
   if (__builtin_cpu_supports("avx512f")) return loops_avx512;
@@ -81,8 +90,9 @@ static void relax(void) { _mm_pause(); }
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 static void no_fence(void) {}
+static void move_bytes(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
 LIMIT_LOOPS("arch=armv8-a", neon, 4, float32x4_t, vld1q_f32, vst1q_f32, vst1q_f32, vdupq_n_f32, vmulq_f32, vaddq_f32,
-            no_fence)
+            no_fence, move_bytes, "memcpy")
 static const limit_loop *best_loops(void) { return loops_neon; }
 static void relax(void) { __asm__ volatile("yield"); }
 #else

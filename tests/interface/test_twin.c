@@ -114,8 +114,10 @@ static void far_heads_are_walked_apart(void **state) {
   (void)state;
   host_begin(&h, &twin_plain_kernel, &shape);
   traced(&h, 0, 1);
-  assert_int_equal(twin_traced.loop[0].group_rows, PEGEN_GROUP_BY_HEAD);
-  assert_int_equal(twin_traced.loop[0].tile_tokens, PEGEN_TILE);
+  pegen_tuning tuning;
+  pegen_tune(&tuning, *twin_plain_driver.chosen);
+  assert_int_equal(twin_traced.loop[0].group_rows, tuning.group_rows);
+  assert_int_equal(twin_traced.loop[0].tile_tokens, tuning.tile_tokens);
   host_end(&h);
   shape.layout = HOST_BNHD;
   host_begin(&h, &twin_plain_kernel, &shape);
@@ -150,7 +152,12 @@ static void streams_apart(void **state) {
   host_end(&h);
 }
 
+/* Every kind of processor, as a machine whose last cache does or does not hold what the call reads and writes. */
 static void large_calls_stream(void **state) {
+  static const pegen_processor_id kinds[] = {
+      {PEGEN_VENDOR_INTEL, 6, 0}, {PEGEN_VENDOR_AMD, 0x19, 0}, {PEGEN_VENDOR_AMD, 0x1a, 0}, {PEGEN_VENDOR_ANY, 0, 0}};
+  enum { KINDS = sizeof kinds / sizeof *kinds };
+  const int64_t mib = 1 << 20;
   host h;
   host_shape shape = host_usual(&twin_plain_kernel);
   (void)state;
@@ -159,26 +166,47 @@ static void large_calls_stream(void **state) {
   assert_int_equal(twin_traced.loop[0].prefetch, 0);
   assert_int_equal(twin_traced.streaming[0], 0);
   host_end(&h);
+  int32_t own = *twin_plain_driver.chosen;
   shape.tokens = shape.kv_tokens = 40960; /* 30 MiB of q and k together */
   for (int in_place = 0; in_place < 2; in_place++)
-    for (int layout = HOST_BHND; layout <= HOST_BNHD; layout++) {
-      shape.in_place = in_place;
-      shape.layout = (host_layout)layout;
-      host_begin(&h, &twin_plain_kernel, &shape);
-      traced(&h, 0, 1);
-      int gains = *twin_plain_driver.chosen & PEGEN_CHOSEN_PREFETCH;
-      assert_int_equal(twin_traced.loop[0].prefetch, gains ? PEGEN_PREFETCH_BYTES : 0);
-      /* Rows of several heads, far apart, take turns: no processor sees by itself what comes next. */
-      assert_int_equal(twin_traced.loop[0].prefetch_second, !gains && layout == HOST_BHND ? PEGEN_PREFETCH_BYTES : 0);
-      assert_int_equal(twin_traced.streaming[0], !in_place);
-      host_end(&h);
-    }
+    for (int layout = HOST_BHND; layout <= HOST_BNHD; layout++)
+      for (int i = 0; i < 2 * KINDS; i++) {
+        int fits = i % 2, intel = kinds[i / 2].vendor == PEGEN_VENDOR_INTEL, zen_5 = kinds[i / 2].family == 0x1a;
+        shape.in_place = in_place;
+        shape.layout = (host_layout)layout;
+        *twin_plain_driver.chosen = pegen_choice((own & PEGEN_CHOSEN_TARGET) - 1, pegen_processor_row(&kinds[i / 2]),
+                                                 fits ? 128 * mib : 16 * mib);
+        host_begin(&h, &twin_plain_kernel, &shape);
+        traced(&h, 0, 1);
+        int gains = intel || (zen_5 && !fits);
+        assert_int_equal(twin_traced.loop[0].prefetch, gains ? 4096 : 0);
+        /* Rows of several heads, far apart, take turns: no processor sees by itself what comes next. */
+        assert_int_equal(twin_traced.loop[0].prefetch_second, !gains && layout == HOST_BHND ? 4096 : 0);
+        assert_int_equal(twin_traced.streaming[0], !in_place && !fits);
+        host_end(&h);
+      }
   shape.in_place = 0;
   shape.layout = HOST_PADDED; /* rows are not whole lines */
+  *twin_plain_driver.chosen = pegen_choice((own & PEGEN_CHOSEN_TARGET) - 1, 0, mib);
   host_begin(&h, &twin_plain_kernel, &shape);
   traced(&h, 0, 1);
   assert_int_equal(twin_traced.streaming[0], 0);
   host_end(&h);
+  *twin_plain_driver.chosen = own;
+}
+
+/* A cache that is not known, or larger than the number has room for. */
+static void caches_of_any_size(void **state) {
+  static const pegen_processor_id zen_5 = {PEGEN_VENDOR_AMD, 0x1a, 0};
+  pegen_tuning tuning;
+  (void)state;
+  pegen_tune(&tuning, pegen_choice(3, pegen_processor_row(&zen_5), 0));
+  assert_int_equal(tuning.stream_above, 16 << 20);
+  int32_t large = pegen_choice(254, pegen_processor_row(&zen_5), INT64_MAX);
+  assert_int_equal(large & PEGEN_CHOSEN_TARGET, 255);
+  pegen_tune(&tuning, large);
+  assert_true(tuning.stream_above > (int64_t)1 << 33);
+  assert_int_equal(tuning.tile_tokens, 128);
 }
 
 static void no_code_for_processor(void **state) {
@@ -195,7 +223,7 @@ static void no_code_for_processor(void **state) {
   host_assert_untouched(&h);
   driver.n_targets = 2;
   assert_int_equal(pegen_driver_encode(&driver, &h.args, 0, 1), 0);
-  assert_int_equal(chosen & ~PEGEN_CHOSEN_PREFETCH, 2);
+  assert_int_equal(chosen & PEGEN_CHOSEN_TARGET, 2);
   host_end(&h);
 }
 
@@ -307,6 +335,7 @@ int main(void) {
       cmocka_unit_test(far_heads_are_walked_apart),
       cmocka_unit_test(streams_apart),
       cmocka_unit_test(large_calls_stream),
+      cmocka_unit_test(caches_of_any_size),
       cmocka_unit_test(no_code_for_processor),
       cmocka_unit_test(float16_operands),
       cmocka_unit_test(overlap_is_exact),

@@ -256,7 +256,7 @@ static void inputs_may_run_backwards(void **state) {
   host_end(&b);
 }
 
-/* Big enough that the driver prefetches and, out of place, streams past the cache, on every processor. */
+/* Big enough that the driver prefetches and, out of place, streams past the caches (of up to 72 MiB). */
 static void large_calls_agree(void **state) {
   host_shape usual = host_usual(kernel), other;
   (void)state;

@@ -1,0 +1,103 @@
+/* processor.c: the table of processors; see processor.h.
+ *
+ * A row is what was measured on the machine that it names, and stands for its kind until somebody measures another.
+ * "The limit" is a loop that only moves the same bytes. Times of outputs that are elsewhere are judged together with
+ * what comes next: an attention that reads q and k once. What fits into the last cache is then better left there
+ * ([8,196,12,64] on Zen 5, 19 MB of 32: 413 us through the caches, 542 past them), what does not is better written past
+ * the caches ([32,196,12,64], 77 MB: 3.5 and 2.6 ms). So that is one rule for all, and the size is asked for.
+ */
+#include "driver.h"
+
+enum { NEVER = -1, LAST_CACHE = -2 }; /* in place of a number of bytes */
+enum { MIB = 1 << 20, UNKNOWN_CACHE = 16 * MIB };
+
+typedef struct row {
+  int64_t vendor, first_family, last_family;
+  pegen_tuning wishes;
+} row;
+
+/* Best match first; the last row takes everybody. */
+static const row rows[] = {
+    /* Intel: an AVX-512 Xeon with 2 MiB of second-level cache a core. Prefetching 4 to 8 KiB ahead is worth .65 to .95
+     * of the limit at 192 MiB, nothing within 2 MiB. Tiles of tokens reused over batches are slower there: .67 to .93
+     * where streaming gets .85 to 1.0. */
+    {PEGEN_VENDOR_INTEL,
+     0,
+     INT64_MAX,
+     {.prefetch_above = 2 * MIB,
+      .prefetch_broken = NEVER,
+      .prefetch_bytes = 4096,
+      .stream_above = LAST_CACHE,
+      .share_below = NEVER,
+      .tile_tokens = 128,
+      .tile_tokens_per_head = 1,
+      .group_rows = 8}},
+    /* AMD Zen 5: an EPYC of family 26 with 1 MiB of second-level cache a core and 32 MiB behind it. */
+    {PEGEN_VENDOR_AMD,
+     0x1a,
+     INT64_MAX,
+     {.prefetch_above = LAST_CACHE,
+      .prefetch_broken = 16 * MIB,
+      .prefetch_bytes = 4096,
+      .stream_above = LAST_CACHE,
+      .share_below = 16 * MIB,
+      .tile_tokens = 128,
+      .tile_tokens_per_head = 1,
+      .group_rows = 8}},
+    /* AMD Zen 4, an EPYC, and everybody else, aarch64 too: the hardware's own prefetching keeps up with a walk in order
+     * of memory, and requests into the nearest cache cost more than they bring (.97 of the limit without, .75 with, at
+     * 192 MiB). A broken walk gains, from requests into the second-level cache alone, of which more can be under way:
+     * geope3d and rope [8,4096,12,64] in [B,H,N,D] memory, in place .58 to .72 and .71 to .81, elsewhere .68 to .81 and
+     * .82 to .87; PaPE's columns at [32,196,12,64] .36 without, .54 with the nearest cache, .70 with the second.
+     * Where a head's tokens are neighbours in memory, each head's part of a tile is a run of its own: memory wants long
+     * runs and few of them at a time, coefficients want to serve many rows from registers: at 192 MiB 16 tokens, 1 row
+     * .33; 128 tokens, 1 row .3, 8 rows .8, 12 rows .75. Where batches share rotors in caches, each batch's part is
+     * such a run, too: rope at [8,196,12,64] .77 with 16 tokens, .80 with 64, .83 with 128. */
+    {PEGEN_VENDOR_ANY,
+     0,
+     INT64_MAX,
+     {.prefetch_above = NEVER,
+      .prefetch_broken = 16 * MIB,
+      .prefetch_bytes = 4096,
+      .stream_above = LAST_CACHE,
+      .share_below = 16 * MIB,
+      .tile_tokens = 128,
+      .tile_tokens_per_head = 1,
+      .group_rows = 8}},
+};
+
+int32_t pegen_processor_row(const pegen_processor_id *id) {
+  int32_t i = 0;
+  while (rows[i].vendor != PEGEN_VENDOR_ANY &&
+         (rows[i].vendor != id->vendor || id->family < rows[i].first_family || id->family > rows[i].last_family))
+    i++;
+  return i;
+}
+
+static int64_t bytes_of(int64_t wish, int64_t last_cache) {
+  if (wish == LAST_CACHE) return last_cache > 0 ? last_cache : UNKNOWN_CACHE;
+  return wish == NEVER ? INT64_MAX : wish;
+}
+
+/* The cache in units of 64 KiB, above the target and the row. */
+enum { ROW_SHIFT = 8, ROW_MOST = 15, CACHE_SHIFT = 12, CACHE_MOST = (1 << 18) - 1, CACHE_UNIT = 64 << 10 };
+_Static_assert(PEGEN_CHOSEN_TARGET == (1 << ROW_SHIFT) - 1, "the target's bits");
+_Static_assert(sizeof rows / sizeof *rows <= ROW_MOST + 1, "the row's bits");
+
+int32_t pegen_choice(int32_t target, int32_t i, int64_t last_cache) {
+  int64_t units = last_cache / CACHE_UNIT;
+  return (target + 1) | i << ROW_SHIFT | (int32_t)(units < CACHE_MOST ? units : CACHE_MOST) << CACHE_SHIFT;
+}
+
+void pegen_tune(pegen_tuning *tuning, int32_t choice) {
+  const pegen_tuning *wishes = &rows[choice >> ROW_SHIFT & ROW_MOST].wishes;
+  int64_t last_cache = (int64_t)(choice >> CACHE_SHIFT) * CACHE_UNIT;
+  tuning->prefetch_above = bytes_of(wishes->prefetch_above, last_cache);
+  tuning->prefetch_broken = bytes_of(wishes->prefetch_broken, last_cache);
+  tuning->prefetch_bytes = wishes->prefetch_bytes;
+  tuning->stream_above = bytes_of(wishes->stream_above, last_cache);
+  tuning->share_below = wishes->share_below == NEVER ? 0 : bytes_of(wishes->share_below, last_cache);
+  tuning->tile_tokens = wishes->tile_tokens;
+  tuning->tile_tokens_per_head = wishes->tile_tokens_per_head;
+  tuning->group_rows = wishes->group_rows;
+}

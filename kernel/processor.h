@@ -1,0 +1,32 @@
+/* processor.h: what a processor wants of a walk through memory, as rows of a table (processor.c).
+ *
+ * None of it changes a result: rows are asked for ahead or not, stored through the caches or past them, and walked
+ * in another order.
+ */
+#ifndef PEGEN_KERNEL_PROCESSOR_H
+#define PEGEN_KERNEL_PROCESSOR_H
+
+#include <stdint.h>
+
+enum { PEGEN_VENDOR_ANY, PEGEN_VENDOR_INTEL, PEGEN_VENDOR_AMD };
+
+/* What can be asked at run time. */
+typedef struct pegen_processor_id {
+  int64_t vendor; /* PEGEN_VENDOR_ */
+  int64_t family; /* as cpuid counts: 6 is every Intel of today, 0x19 Zen 3 and 4, 0x1a Zen 5 */
+  int64_t last_cache; /* bytes of the last cache before memory; 0: unknown */
+} pegen_processor_id;
+
+/* What this processor wants; bytes are those that a call reads and writes. */
+typedef struct pegen_tuning {
+  int64_t prefetch_above;  /* from how many bytes on rows are asked for ahead, into the nearest cache */
+  int64_t prefetch_broken; /* the same, into the second cache, where the hardware cannot see what is read next */
+  int64_t prefetch_bytes;  /* how far ahead */
+  int64_t stream_above;    /* from how many bytes on outputs that are elsewhere go past the caches */
+  int64_t share_below;     /* up to how many bytes batches that share positions are walked together */
+  int64_t tile_tokens;     /* tokens whose rotors are built at once where rows are walked over and over by a tile */
+  int64_t tile_tokens_per_head; /* the same where every head has rotors of its own and a token's heads are neighbours */
+  int64_t group_rows; /* rows walked together over a tile where a head's tokens are neighbours */
+} pegen_tuning;
+
+#endif
