@@ -73,7 +73,7 @@ function algebra.plane() return algebra.vector(2) end
 -- The components of whole grades: by ascending mask, with e31 in place of e13 in three dimensions,
 -- where e23, e31, e12 turn exactly as e1, e2, e3 do.
 local function components_of_grades(grades, dimensions)
-  check.list("pe.multivector", "grades", grades, "grades")
+  grades = check.list("pe.multivector", "grades", grades, "grades")
   local wanted, masks, signs = {}, {}, {}
   for _, grade in ipairs(grades) do
     if math.type(grade) ~= "integer" or grade < 0 or grade > dimensions then
@@ -93,7 +93,7 @@ local function components_of_grades(grades, dimensions)
 end
 
 local function components_of_names(names, dimensions)
-  check.list("pe.multivector", "blades", names, "blades")
+  names = check.list("pe.multivector", "blades", names, "blades")
   local masks, signs, seen = {}, {}, {}
   for i, name in ipairs(names) do
     local mask, sign, largest = parse(name)
@@ -116,14 +116,15 @@ end
 -- multivector{ algebra = {p, q, r}, blades = {...} | grades = {...} }
 function algebra.multivector(given)
   local word = "pe.multivector"
-  check.fields(word, given, { "algebra", "blades", "grades" })
+  given = check.fields(word, given, { "algebra", "blades", "grades" })
   check.required(word, given, { "algebra" })
-  if check.list(word, "algebra", given.algebra, "three numbers {p, q, r}") > 3 then
+  local squares = check.list(word, "algebra", given.algebra, "three numbers {p, q, r}")
+  if #squares > 3 then
     check.wrong(word, "algebra", given.algebra, "a list {p, q, r}")
   end
-  local p = check.integer(word, "algebra", given.algebra[1] or 0, 0, core.limits.dimensions)
-  local q = check.integer(word, "algebra", given.algebra[2] or 0, 0, core.limits.dimensions)
-  local r = check.integer(word, "algebra", given.algebra[3] or 0, 0, core.limits.dimensions)
+  local p = check.integer(word, "algebra", squares[1] or 0, 0, core.limits.dimensions)
+  local q = check.integer(word, "algebra", squares[2] or 0, 0, core.limits.dimensions)
+  local r = check.integer(word, "algebra", squares[3] or 0, 0, core.limits.dimensions)
   local dimensions = p + q + r
   if dimensions < 1 or dimensions > core.limits.dimensions then
     check.fail_field("algebra", "an algebra of %d dimensions; 1 to %d were expected", dimensions,

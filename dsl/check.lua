@@ -1,6 +1,6 @@
 -- check: what the words of the vocabulary ask of their arguments.
 local core = ...
-local check = {}
+local check = { sealed = false } -- set when pe.encoding begins: operands and inputs are declared before
 
 function check.fail(message, ...) core.fail(string.format(message, ...)) end
 -- At the line of a field, or where a function of the spec is defined.
@@ -35,17 +35,21 @@ function check.hint(word, list)
   return string.format("; there is: %s", check.join(list))
 end
 
--- A table of named fields, none unknown.
+-- A table of named fields, none unknown, as a copy: functions of the spec that are called meanwhile may change theirs.
 function check.fields(word, given, known)
   if type(given) ~= "table" then
     check.fail("%s takes named fields: %s { %s = ... }, not %s", word, word, known[1], check.show(given))
   end
-  for key in pairs(given) do
+  if getmetatable(given) ~= nil then check.fail("%s takes a table without a metatable", word) end
+  local copy = {}
+  for key, value in pairs(given) do
+    copy[key] = value
     if type(key) ~= "string" then check.fail("%s has a value without a field name", word) end
     if not check.contains(known, key) then
       check.fail_field(key, "%s has no field '%s'%s", word, key, check.hint(key, known))
     end
   end
+  return copy
 end
 
 function check.required(word, given, names)
@@ -63,6 +67,8 @@ function check.text(word, field, value, default)
   if value == nil then return default end
   if type(value) ~= "string" then check.wrong(word, field, value, "a text") end
   if #value > 1000 then check.wrong(word, field, value, "a text of at most 1000 bytes") end
+  local flaw = core.text_flaw(value)
+  if flaw then check.wrong(word, field, value, "a text without " .. flaw) end
   if value:find("*/", 1, true) or value:find("/*", 1, true) or value:find("??/", 1, true) then
     check.wrong(word, field, value, "a text without comment marks")
   end
@@ -107,21 +113,29 @@ function check.positive(word, field, value)
   return value
 end
 
--- A list 1..n without holes and other keys; its length.
+-- A list 1..n without holes, other keys and a metatable, as a copy: a spec cannot change what was checked.
 function check.list(word, field, value, what)
   if type(value) ~= "table" then check.wrong(word, field, value, "a list of " .. what) end
-  local count = #value
-  for key in pairs(value) do
-    if math.type(key) ~= "integer" or key < 1 or key > count then
+  if getmetatable(value) ~= nil then
+    check.fail_field(field, "field '%s' of %s has a metatable, a plain list of %s was expected", field, word, what)
+  end
+  local copy, count = {}, rawlen(value)
+  for key, entry in pairs(value) do -- numbers come first and ascend
+    if math.type(key) ~= "integer" or key ~= #copy + 1 then
       check.wrong(word, field, value, "a list of " .. what)
     end
+    copy[key] = entry
   end
-  return count
+  if #copy ~= count then check.wrong(word, field, value, "a list of " .. what) end
+  return copy
 end
 
 -- What operands and inputs say of themselves, added to `declared`, of which there are `most` of that kind at the most.
 function check.declare(kind, word, given, declared, most)
   local name = check.identifier(word, "name", given.name)
+  if check.sealed then
+    check.fail("%s '%s' is declared inside a function that pe.encoding calls; expected before it", kind, name)
+  end
   for _, other in ipairs(declared) do
     if other.name == name then check.fail_field("name", "%s '%s' is declared twice", kind, name) end
   end

@@ -27,7 +27,7 @@ int convert_merge(lua_State *L) {
   int heads = (int)luaL_checkinteger(L, 2), blocks = expr_pool_blocks(s->pool);
   if (heads < 1 || heads > DSL_MAX_ROWS / blocks) diag_bug("spec loader", "%d heads", heads);
   int count = heads * blocks;
-  const trace **parts = arena_array(s->memory, const trace *, count);
+  const trace **parts = lua_newuserdatauv(L, sizeof *parts * (size_t)count, 0);
   double size = 0;
   for (int i = 0; i < count; i++) {
     if (lua_istable(L, 1)) {
@@ -40,9 +40,9 @@ int convert_merge(lua_State *L) {
     size += parts[i]->size;
   }
   if (size > 64.0 * DSL_TRACE_NODES) where_fail(L, "the expressions of all heads and blocks are too large together");
-  limits_charge(L, 4 * (long long)size); /* the memory that merging takes, too */
+  limits_charge(L, 4 * (long long)size);
   int odd;
-  const expr *merged = trace_merge(s->memory, s->pool, heads, parts, &odd);
+  const expr *merged = trace_merge(L, s->pool, heads, parts, &odd);
   if (merged) {
     lua_pushlightuserdata(L, (void *)merged);
     return 1;
@@ -106,12 +106,22 @@ static const char *text_at(lua_State *L, int i) {
   return text;
 }
 
-static const expr *expr_at(lua_State *L, int i) {
-  lua_rawgeti(L, -1, i + 1);
-  const expr *x = lua_touserdata(L, -1);
+/* The merged expression on the top, popped. */
+static const expr *take_expr(lua_State *L) {
   if (!lua_islightuserdata(L, -1)) diag_bug("spec loader", "an expression was not merged");
+  const expr *x = lua_touserdata(L, -1);
   lua_pop(L, 1);
   return x;
+}
+
+static const expr *expr_at(lua_State *L, int i) {
+  lua_rawgeti(L, -1, i + 1);
+  return take_expr(L);
+}
+
+static const expr *expr_field(lua_State *L, const char *name) {
+  lua_getfield(L, -1, name);
+  return take_expr(L);
 }
 
 /* ---- parts of the description ---- */
@@ -208,9 +218,9 @@ static void read_block(lua_State *L, spec *d, arena *memory) {
 static void read_pairwise(lua_State *L, spec *d, arena *memory) {
   spec_pairwise *p = arena_new(memory, spec_pairwise);
   p->value_dim = (int)integer_field(L, "value_dim");
-  lua_getfield(L, -1, "bias");
-  p->bias = lua_touserdata(L, -1);
+  bool biased = lua_getfield(L, -1, "bias") != LUA_TNIL;
   lua_pop(L, 1);
+  p->bias = biased ? expr_field(L, "bias") : NULL;
   p->rotates = d->n_components > 0;
   if (!p->rotates) d->n_blocks = 1;
   d->pairwise = p;
@@ -239,9 +249,7 @@ static void read_inputs(lua_State *L, spec *d, arena *memory) {
 
 static void read_polynomial(lua_State *L, spec *d, arena *memory) {
   spec_polynomial *p = arena_new(memory, spec_polynomial);
-  lua_getfield(L, -1, "value");
-  p->value = lua_touserdata(L, -1);
-  lua_pop(L, 1);
+  p->value = expr_field(L, "value");
   p->degree = (int)integer_field(L, "degree");
   p->n_terms = d->n_blocks = (int)integer_field(L, "terms");
   p->exact_scores = flag_field(L, "exact_scores");
@@ -258,9 +266,7 @@ static void read_polynomial(lua_State *L, spec *d, arena *memory) {
 
 static void read_additive(lua_State *L, spec *d, arena *memory) {
   spec_additive *sum = arena_new(memory, spec_additive);
-  lua_getfield(L, -1, "value");
-  sum->value = lua_touserdata(L, -1);
-  lua_pop(L, 1);
+  sum->value = expr_field(L, "value");
   d->n_blocks = (int)integer_field(L, "channels");
   d->additive = sum;
 }
@@ -334,6 +340,12 @@ int convert_finish(lua_State *L) {
   if (lua_getfield(L, -1, "additive") != LUA_TNIL) read_additive(L, d, s->memory);
   lua_pop(L, 1);
   s->result = d;
-  lua_pushlightuserdata(L, d);
+  /* A spec can hold what is returned and raise it as an error: it stands for the description, and is nothing of it. */
+  lua_newuserdatauv(L, 0, 0);
+  if (luaL_newmetatable(L, DSL_DESCRIPTION)) {
+    lua_pushliteral(L, "description");
+    lua_setfield(L, -2, "__metatable");
+  }
+  lua_setmetatable(L, -2);
   return 1;
 }

@@ -7,7 +7,7 @@ local coordinates = {}
 -- coordinates(axes): declares the options coordinates, cells and origin, and returns the map of positions that they ask
 -- for, as pe.encoding's field `position` takes it. axes: the names that pe.encoding is given.
 function coordinates.coordinates(axes)
-  check.list("pe.coordinates", "axes", axes, "names of axes")
+  axes = check.list("pe.coordinates", "axes", axes, "names of axes")
   local kind = options.option("coordinates", "given",
     "positions as given; or from cells p of n: p / (n - 1) in [0, 1], or their centres (p + 1/2) / n", { "given",
       "inclusive", "centres" })

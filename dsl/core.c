@@ -6,6 +6,7 @@
 #include "core.h"
 
 #include "base/diag.h"
+#include "base/text.h"
 #include "state.h"
 #include "trace.h"
 
@@ -46,14 +47,35 @@ static int line(lua_State *L) {
 /* core.nearest(word, list): the word of the list that was probably meant, or nil. */
 static int nearest(lua_State *L) {
   const char *word = luaL_checkstring(L, 1);
-  int count = (int)lua_rawlen(L, 2);
-  const char **list = arena_array(dsl_state_of(L)->memory, const char *, count);
-  for (int i = 0; i < count; i++) {
-    lua_rawgeti(L, 2, i + 1); /* the list keeps the string alive */
-    list[i] = lua_tostring(L, -1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  int length = (int)lua_rawlen(L, 2), count = 0;
+  const char **list = lua_newuserdatauv(L, sizeof *list * (size_t)(length + 1), 0);
+  for (int i = 0; i < length; i++) {
+    if (lua_rawgeti(L, 2, i + 1) == LUA_TSTRING) list[count++] = lua_tostring(L, -1); /* the list keeps it alive */
     lua_pop(L, 1);
   }
   lua_pushstring(L, diag_nearest(word, list, count));
+  return 1;
+}
+
+/* core.text_flaw(text): what no line of text may hold and this one does, or nil; ASCII's control characters are not
+ * meant. */
+static int flaw(lua_State *L) {
+  size_t length;
+  const char *text = luaL_checklstring(L, 1, &length);
+  for (size_t i = 0; i < length;) {
+    size_t ascii = i;
+    while (ascii < length && (unsigned char)text[ascii] < 128) ascii++;
+    size_t end = ascii;
+    while (end < length && (unsigned char)text[end] >= 128) end++;
+    const char *what = text_flaw(text + ascii, end - ascii);
+    if (what) {
+      lua_pushstring(L, what);
+      return 1;
+    }
+    i = end;
+  }
+  lua_pushnil(L);
   return 1;
 }
 
@@ -103,6 +125,7 @@ static int define(lua_State *L) {
 /* core.option(name, value as text, doc, given): remembers it for the description. */
 static int option(lua_State *L) {
   dsl_state *s = dsl_state_of(L);
+  if (s->n_options == DSL_OPTIONS) where_fail(L, "a spec may have %d options", DSL_OPTIONS);
   if (s->n_options == s->options_room) {
     int room = s->options_room ? 2 * s->options_room : 16;
     spec_option *grown = arena_array(s->memory, spec_option, room);
@@ -158,6 +181,7 @@ void core_push(lua_State *L) {
                                        {"fail_field", fail_field},
                                        {"line", line},
                                        {"nearest", nearest},
+                                       {"text_flaw", flaw},
                                        {"word", word},
                                        {"parameters", parameters},
                                        {"define", define},

@@ -22,7 +22,7 @@ function dense.dense(b, fields)
     check.fail("pe.dense(%s): a number of channels from 2 to %d was expected", check.show(b), core.limits.block)
   end
   fields = fields == nil and {} or fields
-  check.fields("pe.dense", fields, { "prepare" })
+  fields = check.fields("pe.dense", fields, { "prepare" })
   local prepare = fields.prepare == nil and "float32" or fields.prepare
   if prepare ~= "float32" and prepare ~= "float64" then
     check.wrong("pe.dense", "prepare", prepare, "\"float32\" or \"float64\"")

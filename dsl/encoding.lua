@@ -21,11 +21,11 @@ local encoding = {}
 ---- combine rules ----
 
 local Combine = { __metatable = "combine" }
-local is_combine = setmetatable({}, { __mode = "k" })
+local rules = setmetatable({}, { __mode = "k" }) -- what the tables that a spec holds stand for
 
 local function rule(kind, order)
-  local combine = setmetatable({ kind = kind, order = order }, Combine)
-  is_combine[combine] = true
+  local combine = setmetatable({}, Combine)
+  rules[combine] = { kind = kind, order = order }
   return combine
 end
 
@@ -34,10 +34,7 @@ encoding.mean = rule "mean"
 
 local function ordered(kind)
   return function(order)
-    check.list("pe." .. kind, "order", order, "axes, leftmost first")
-    local copy = {}
-    for i, axis in ipairs(order) do copy[i] = axis end
-    return rule(kind, copy)
+    return rule(kind, check.list("pe." .. kind, "order", order, "axes, leftmost first"))
   end
 end
 
@@ -71,13 +68,12 @@ end
 ---- axes, span and layout ----
 
 local function check_axes(axes)
-  local count = check.list(WORD, "axes", axes, "names")
-  if count < 1 or count > core.limits.axes then
+  local names, index_of = check.list(WORD, "axes", axes, "names"), {}
+  if #names < 1 or #names > core.limits.axes then
     check.wrong(WORD, "axes", axes, string.format("a list of 1 to %d names", core.limits.axes))
   end
-  local names, index_of = {}, {}
-  for i, name in ipairs(axes) do
-    names[i] = check.identifier(WORD, "axes", name)
+  for i, name in ipairs(names) do
+    check.identifier(WORD, "axes", name)
     if index_of[name] then check.fail_field("axes", "the axis '%s' is named twice", name) end
     index_of[name] = i
   end
@@ -87,11 +83,10 @@ end
 -- span = { first channel, count }: where the blocks lie in a head.
 local function check_span(span, head_dim)
   if span == nil then return 0, head_dim end
-  if check.list(WORD, "span", span, "two numbers { first, count }") ~= 2 then
-    check.wrong(WORD, "span", span, "a list { first channel, count }")
-  end
-  local first = check.integer(WORD, "span", span[1], 0, head_dim)
-  return first, check.integer(WORD, "span", span[2], 0, head_dim - first)
+  local numbers = check.list(WORD, "span", span, "two numbers { first, count }")
+  if #numbers ~= 2 then check.wrong(WORD, "span", span, "a list { first channel, count }") end
+  local first = check.integer(WORD, "span", numbers[1], 0, head_dim)
+  return first, check.integer(WORD, "span", numbers[2], 0, head_dim - first)
 end
 
 -- Channels by component and block: channels[component * blocks + block + 1].
@@ -250,15 +245,18 @@ local function generator_table(generators, axes, index_of)
     check.wrong(WORD, "generators", generators,
       "a bivector or skew operand, a table of them by axis, or function(axis, block, head)")
   end
-  for axis in pairs(generators) do
+  if getmetatable(generators) ~= nil then check.wrong(WORD, "generators", generators, "a table without a metatable") end
+  local by_axis = {}
+  for axis, generator in pairs(generators) do
+    by_axis[axis] = generator
     if not index_of[axis] then
       check.fail_field("generators", "a generator is given for the axis %s%s", check.show(axis), check.hint(axis, axes))
     end
   end
   for _, axis in ipairs(axes) do
-    if generators[axis] == nil then check.fail_field("generators", "the axis '%s' has no generator", axis) end
+    if by_axis[axis] == nil then check.fail_field("generators", "the axis '%s' has no generator", axis) end
   end
-  return generators
+  return by_axis
 end
 
 local function position_of(map, axis, index)
@@ -296,8 +294,9 @@ local function describe_blocks(given, described, index_of)
   if combine == nil then
     check.fail("%s lacks the field 'combine', which says how its %d axes become one rotor", WORD, #axes)
   end
-  if type(combine) ~= "table" or not is_combine[combine] then
-    check.wrong(WORD, "combine", combine, "pe.sum, pe.mean, pe.product{...} or pe.symmetric{...}")
+  combine = type(combine) == "table" and rules[combine]
+  if not combine then
+    check.wrong(WORD, "combine", given.combine, "pe.sum, pe.mean, pe.product{...} or pe.symmetric{...}")
   end
   if block.dense and combine.order then
     check.fail_field("combine", "pe.%s combines rotors; for dense blocks pe.sum or pe.mean was expected", combine.kind)
@@ -392,10 +391,10 @@ local begun = false
 local ROLES = { "separable", "pairwise", "additive" }
 
 function encoding.encoding(given)
-  check.fields(WORD, given, FIELDS)
+  given = check.fields(WORD, given, FIELDS)
   check.required(WORD, given, { "name", "axes", "head_dim" })
   if begun then check.fail("a spec describes one encoding, this is the second") end
-  begun = true
+  begun, check.sealed = true, true
   local axes, index_of = check_axes(given.axes)
   local described = {
     name = check.identifier(WORD, "name", given.name),

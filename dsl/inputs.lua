@@ -14,12 +14,13 @@ local FIELDS = { "name", "shape", "doc", "units", "source", "test_scale" }
 
 function inputs.input(given)
   local word = "pe.input"
-  check.fields(word, given, FIELDS)
+  given = check.fields(word, given, FIELDS)
   check.required(word, given, { "name", "shape", "doc" })
-  if check.list(word, "shape", given.shape, "numbers") > 1 then
+  local shape = check.list(word, "shape", given.shape, "numbers")
+  if #shape > 1 then
     check.wrong(word, "shape", given.shape, "{} or { size }: what there is of it for each query token and head")
   end
-  local size = given.shape[1] and check.integer(word, "shape", given.shape[1], 1, core.limits.terms) or 0
+  local size = shape[1] and check.integer(word, "shape", shape[1], 1, core.limits.terms) or 0
   local input = check.declare("input", word, given, declared, core.limits.inputs)
   input.size = size
   local handle = setmetatable({}, Input)

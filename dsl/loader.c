@@ -2,52 +2,37 @@
 #include "loader.h"
 
 #include "base/diag.h"
+#include "base/text.h"
 #include "state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct failure {
-  dsl_place place;
-  const char *text;
-} failure;
-
-/* From a Lua error message to a place and a text without it. */
-static failure understand(lua_State *L, const char *message) {
-  dsl_state *s = dsl_state_of(L);
-  failure f = {{NULL, 0}, message};
-  const dsl_source *source = where_parse(s, message, &f.place, &f.text);
-  if (source && !source->vocabulary) return f;
-  /* An error inside the vocabulary, or without a place: the user's innermost line. */
-  dsl_place user = where_user(L);
-  if (user.file) f.place = user;
-  return f;
-}
-
-/* Message handler: the stack of the error is still there. Leaves a failure. */
+/* Message handler: the stack of the error is still there. From a Lua error message to a place and a text without it. */
 static int on_error(lua_State *L) {
   dsl_state *s = dsl_state_of(L);
-  if (lua_islightuserdata(L, 1)) return 1; /* raised again: it was understood where it arose */
   const char *message = lua_tostring(L, 1);
   if (!message) message = lua_pushfstring(L, "the spec raised a %s as an error", luaL_typename(L, 1));
-  failure *f = arena_new(s->memory, failure);
-  *f = understand(L, arena_strdup(s->memory, message));
-  lua_pushlightuserdata(L, f);
+  dsl_place place = {NULL, 0}, user = where_user(L);
+  const char *text = message;
+  const dsl_source *source = where_parse(s, message, &place, &text);
+  /* An error inside the vocabulary, or without a place: the user's innermost line. */
+  if (user.file && (!source || source->vocabulary)) place = user;
+  s->failure.place = place;
+  s->failure.text = text_shown(s->memory, text, strlen(text));
+  s->failure.known = true;
   return 1;
 }
 
 static void report(lua_State *L, int status) {
   dsl_state *s = dsl_state_of(L);
-  failure f = {{s->file, 0}, "the spec failed"};
-  if (lua_islightuserdata(L, -1)) f = *(failure *)lua_touserdata(L, -1);
-  else if (lua_isstring(L, -1)) f.text = lua_tostring(L, -1);
-  if (status == LUA_ERRMEM && !s->fatal) {
-    f.place = s->refused;
-    f.text = limits_refusal(s);
-  }
-  if (s->fatal) f = (failure){s->fatal_place, s->fatal};
-  diag_error(f.place.file ? f.place.file : s->file, f.place.line, "%s", f.text);
+  dsl_place place = {s->file, 0};
+  const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "the spec failed";
+  if (s->failure.known) place = s->failure.place, text = s->failure.text;
+  if (status == LUA_ERRMEM) place = s->refused, text = limits_refusal(s);
+  if (s->fatal) place = s->fatal_place, text = s->fatal;
+  diag_error(place.file ? place.file : s->file, place.line, "%s", text);
 }
 
 /* The whole of the spec's life inside Lua, protected. */
@@ -56,7 +41,7 @@ static int run(lua_State *L) {
   sandbox_open(L);
   modules_load(L, s->file, false, (dsl_place){NULL, 0});
   lua_call(L, 0, 1);
-  if (!s->result || !lua_islightuserdata(L, -1))
+  if (!s->result || !luaL_testudata(L, -1, DSL_DESCRIPTION))
     where_raise(L, (dsl_place){s->source[0].path, 1}, "the spec must return pegen.encoding{...}, it returned a %s",
                 luaL_typename(L, -1));
   return 0;
@@ -109,6 +94,7 @@ static void finish(dsl_state *s) {
 spec *loader_load(arena *a, const char *file, const char *dsl_dir, int n_defines, const loader_define *defines) {
   dsl_state *s = arena_new(a, dsl_state);
   s->memory = a;
+  s->arena_before = arena_bytes(a);
   s->file = arena_strdup(a, file);
   s->directory = directory_of(a, file);
   s->dsl_dir = dsl_dir;

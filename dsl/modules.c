@@ -50,8 +50,10 @@ static const char *read_text(arena *memory, const char *path, size_t *size) {
 void modules_load(lua_State *L, const char *path, bool vocabulary, dsl_place asked) {
   dsl_state *s = dsl_state_of(L);
   if (s->n_sources == DSL_SOURCES) where_raise(L, asked, "a spec may consist of %d files", DSL_SOURCES);
+  if (++s->n_requests > DSL_REQUESTS) where_raise(L, asked, "a spec may ask for %d files", DSL_REQUESTS);
   size_t size = 0;
   const char *text = read_text(s->memory, path, &size);
+  limits_memory(L);
   if (!text && errno == EFBIG) where_raise(L, asked, "'%s' has more than %d bytes", path, DSL_SOURCE_BYTES);
   if (!text) where_raise(L, asked, "cannot read '%s': %s", path, strerror(errno));
   dsl_source *source = &s->source[s->n_sources];
@@ -91,6 +93,23 @@ static void run_once(lua_State *L, const char *key, int arguments) {
   lua_setfield(L, LUA_REGISTRYINDEX, key);
 }
 
+/* To be closed: however a module's loading ends, it is not being loaded any more. */
+static int end_loading(lua_State *L) {
+  dsl_state_of(L)->n_loading = *(int *)lua_touserdata(L, 1);
+  return 0;
+}
+
+static void begin_loading(lua_State *L, const char *name) {
+  dsl_state *s = dsl_state_of(L);
+  *(int *)lua_newuserdatauv(L, sizeof(int), 0) = s->n_loading;
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, end_loading);
+  lua_setfield(L, -2, "__close");
+  lua_setmetatable(L, -2);
+  lua_toclose(L, -1);
+  s->loading[s->n_loading++] = arena_strdup(s->memory, name);
+}
+
 static int include(lua_State *L, const char *name, dsl_place asked) {
   dsl_state *s = dsl_state_of(L);
   const char *key = lua_pushfstring(L, "vocabulary %s", name);
@@ -115,7 +134,7 @@ int modules_require(lua_State *L) {
   if (!is_plain(name) || strlen(name) != lua_rawlen(L, 1))
     where_raise(L, here,
                 "require reaches \"pegen\" and files beside the spec (or in parts/ there): letters, digits and _ only");
-  const char *key = lua_pushfstring(L, "module %s", name);
+  const char *key = lua_pushfstring(L, "module %s", name); /* anchored in its slot */
   if (lua_getfield(L, LUA_REGISTRYINDEX, key) != LUA_TNIL) return 1;
   for (int i = 0; i < s->n_loading; i++)
     if (strcmp(s->loading[i], name) == 0)
@@ -127,9 +146,8 @@ int modules_require(lua_State *L) {
   if (stat(path, &info) != 0 && stat(part, &info) == 0) path = part;
   if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* a pipe would hang */
     where_raise(L, here, "'%s' is not a file", path);
+  begin_loading(L, name);
   modules_load(L, path, false, here); /* bounds n_loading too: every module is a source */
-  s->loading[s->n_loading++] = arena_strdup(s->memory, name);
   run_once(L, key, 0);
-  s->n_loading--;
   return 1;
 }

@@ -38,12 +38,11 @@ end
 local FIELDS = { "name", "shape", "doc", "units", "source", "init", "test_scale" }
 
 local function check_shape(word, shape, least, most)
-  local rank = check.list(word, "shape", shape, "dimensions")
-  if rank < least or rank > most then
+  local dimensions = check.list(word, "shape", shape, "dimensions")
+  if #dimensions < least or #dimensions > most then
     check.wrong(word, "shape", shape, string.format("%d to %d dimensions", least, most))
   end
-  local copy = {}
-  for i, size in ipairs(shape) do
+  for i, size in ipairs(dimensions) do
     if size ~= "axes" and size ~= "heads" and size ~= "blocks" then
       if math.type(size) ~= "integer" or size < 1 or size > 1 << 20 then
         check.fail_field("shape",
@@ -51,9 +50,8 @@ local function check_shape(word, shape, least, most)
           check.show(size))
       end
     end
-    copy[i] = size
   end
-  return copy
+  return dimensions
 end
 
 local function declare(word, given, dimensions)
@@ -67,7 +65,7 @@ end
 
 function operands.learned(given)
   local word = "pe.learned"
-  check.fields(word, given, FIELDS)
+  given = check.fields(word, given, FIELDS)
   check.required(word, given, { "name", "shape", "doc" })
   return (declare(word, given, check_shape(word, given.shape, 1, core.limits.rank)))
 end
@@ -82,7 +80,7 @@ function operands.learned_skew(b, given)
     check.fail("pe.learned.skew(%s, ...): a size of its matrices from 2 to %d was expected", check.show(b),
       core.limits.head_dim)
   end
-  check.fields(word, given, SKEW_FIELDS)
+  given = check.fields(word, given, SKEW_FIELDS)
   check.required(word, given, { "name", "shape", "from", "doc" })
   if given.from ~= "upper" and given.from ~= "difference" then
     check.wrong(word, "from", given.from, "\"upper\" (triu(F, 1) - transpose) or \"difference\" (F - transpose)")

@@ -76,6 +76,7 @@ function options.option(name, default, doc, choices)
     check.fail("option '%s' has %s as its default, a number, text, boolean or list was expected", name,
       check.show(default))
   end
+  if type(default) == "table" then default = check.list("pe.option", "default", default, "whole numbers") end
   if type(doc) ~= "string" then check.fail("option '%s' lacks its description: pe.option(name, default, doc)", name) end
   check.text("pe.option", "doc", doc)
   if declared[name] then check.fail("option '%s' is declared twice", name) end
@@ -86,14 +87,12 @@ function options.option(name, default, doc, choices)
     value = kind.parse(text)
     if value == nil then check.fail("option '%s' is %s, %s was expected", name, check.show(text), kind.expected) end
   elseif type(default) == "table" then
-    check.list("pe.option", "default", default, "whole numbers")
     value = list(text_of(default))
     if not value then check.fail("option '%s': a list of whole numbers was expected as its default", name) end
   end
   if type(value) == "string" then check.text("pe.option", name, value) end
   if choices ~= nil then
-    check.list("pe.option", "choices", choices, "values")
-    check_choices(name, value, choices)
+    check_choices(name, value, check.list("pe.option", "choices", choices, "values"))
   end
   core.option(name, text_of(value), doc, text ~= nil)
   return value

@@ -12,7 +12,8 @@ pairwise.masked = core.masked()
 
 -- norm(delta): the Euclidean length of a displacement, or of any list of expressions.
 function pairwise.norm(delta)
-  local count = type(delta) == "table" and #delta or 0
+  local is_list = type(delta) == "table" and getmetatable(delta) == nil
+  local count = is_list and rawlen(delta) or 0
   if count == 0 then check.fail("pe.norm takes a displacement or a list of expressions, not %s", check.show(delta)) end
   for i = 1, count do
     if not core.is_expression(delta[i]) then

@@ -15,15 +15,14 @@ function polynomial.is(value) return type(value) == "table" and hidden[value] ~=
 
 -- polynomial{ degree, terms, value = function(delta, l, head), origin }
 function polynomial.polynomial(given)
-  check.fields(WORD, given, { "degree", "terms", "value", "origin" })
+  given = check.fields(WORD, given, { "degree", "terms", "value", "origin" })
   check.required(WORD, given, { "degree", "value" })
   if type(given.value) ~= "function" then check.wrong(WORD, "value", given.value, "function(delta, term, head)") end
   local handle = setmetatable({}, Polynomial)
   local origin
   if given.origin ~= nil then
-    origin = {}
-    for i = 1, check.list(WORD, "origin", given.origin, "numbers, one an axis") do
-      local value = given.origin[i]
+    origin = check.list(WORD, "origin", given.origin, "numbers, one an axis")
+    for i, value in ipairs(origin) do
       if type(value) ~= "number" or value ~= value or math.abs(value) > 2 ^ 52 then
         check.wrong(WORD, "origin", given.origin, "a list of finite numbers, one an axis")
       end

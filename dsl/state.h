@@ -26,6 +26,8 @@ enum {
   DSL_SECONDS = 10,
   DSL_SOURCE_BYTES = 1 << 20,
   DSL_SOURCES = 64,
+  DSL_REQUESTS = 256, /* for files, those that are not there among them */
+  DSL_OPTIONS = 256,
   DSL_TRACE_NODES = 1 << 20,  /* operations of all traced expressions together */
   DSL_TRACE_DEPTH = 200,      /* nesting of one expression */
   DSL_TRACE_SIZE = 10000,     /* operations of one expression written out as a tree */
@@ -59,15 +61,20 @@ typedef struct dsl_state {
   dsl_source source[DSL_SOURCES];
   const char *loading[DSL_SOURCES]; /* names of modules being required, outermost first */
   int n_loading;
+  int n_requests;
   const char *compiling; /* path of the file that Lua is reading just now, or NULL */
 
   /* limits.c */
   lua_State *L;
   size_t bytes;
+  size_t arena_before;   /* bytes that the arena held before */
   bool exhausted;        /* out of time in the collector: every allocation is refused */
   bool refused_string; /* the last refusal was of one long string */
   dsl_place refused;   /* where the last allocation was refused */
+  const void *lacking_block; /* of the last refusal */
+  size_t lacking_size;       /* 0: it was granted when Lua asked again */
   long long instructions;
+  int step; /* instructions between two calls of the hook */
   clock_t begun;
   const char *fatal; /* a limit was passed: no pcall may hide it */
   dsl_place fatal_place;
@@ -78,7 +85,14 @@ typedef struct dsl_state {
   int n_options, options_room;
   spec_option *option;
   spec *result;
+  struct {
+    bool known;
+    dsl_place place;
+    const char *text;
+  } failure; /* of the whole spec */
 } dsl_state;
+
+#define DSL_DESCRIPTION "pegen description" /* metatable of what pe.encoding returns */
 
 static inline dsl_state *dsl_state_of(lua_State *L) { return *(dsl_state **)lua_getextraspace(L); }
 
@@ -102,6 +116,8 @@ const dsl_source *where_source(const dsl_state *s, const char *lua_source);
 lua_State *limits_open(dsl_state *s);
 /* Counts work that C does for the spec and no instruction hook sees. */
 void limits_charge(lua_State *L, long long instructions);
+/* Raises where the arena has taken too much. */
+void limits_memory(lua_State *L);
 /* What to say when Lua ran out of memory. */
 const char *limits_refusal(const dsl_state *s);
 int limits_pcall(lua_State *L);

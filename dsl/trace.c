@@ -169,16 +169,18 @@ static int fold_word(lua_State *L) {
   expr_op op = operation(L);
   int count = lua_gettop(L);
   if (count == 0) where_fail(L, "pe.%s of nothing", expr_op_name(op));
-  lua_pushvalue(L, 1);
-  for (int i = 2; i <= count; i++) {
-    if (lua_type(L, -1) == LUA_TNUMBER && lua_type(L, i) == LUA_TNUMBER) {
-      double a = lua_tonumber(L, -1), b = lua_tonumber(L, i);
-      if (op == EXPR_MIN ? b < a : b > a) lua_pushvalue(L, i);
+  for (int i = 2; i <= count;
+       i++) { /* the result so far is at 1: a call may have more arguments than the stack has room */
+    if (lua_type(L, 1) == LUA_TNUMBER && lua_type(L, i) == LUA_TNUMBER) {
+      double a = lua_tonumber(L, 1), b = lua_tonumber(L, i);
+      if (op == EXPR_MIN ? b < a : b > a) lua_copy(L, i, 1);
       continue;
     }
-    const trace *x = trace_check(L, -1);
+    const trace *x = trace_check(L, 1);
     push_operation(L, op, x, trace_check(L, i), NULL);
+    lua_replace(L, 1);
   }
+  lua_settop(L, 1);
   return 1;
 }
 
@@ -290,6 +292,7 @@ void trace_open(lua_State *L) {
 /* ---- merging ---- */
 
 typedef struct merger {
+  lua_State *L;
   arena *memory;
   expr_pool *pool;
   int heads, count, odd;
@@ -297,6 +300,7 @@ typedef struct merger {
 
 static const expr *merge(merger *m, const trace *const *parts) {
   const trace *first = parts[0];
+  limits_memory(m->L);
   for (int i = 1; i < m->count; i++) {
     if (parts[i]->op == first->op && parts[i]->index == first->index) continue;
     m->odd = i;
@@ -345,8 +349,8 @@ static const expr *merge(merger *m, const trace *const *parts) {
   return expr_select(m->pool, arguments[0], arguments[1], arguments[2]);
 }
 
-const expr *trace_merge(arena *memory, expr_pool *pool, int heads, const trace *const *parts, int *odd) {
-  merger m = {memory, pool, heads, heads * expr_pool_blocks(pool), -1};
+const expr *trace_merge(lua_State *L, expr_pool *pool, int heads, const trace *const *parts, int *odd) {
+  merger m = {L, dsl_state_of(L)->memory, pool, heads, heads * expr_pool_blocks(pool), -1};
   const expr *merged = merge(&m, parts);
   *odd = m.odd;
   return merged;

@@ -33,6 +33,6 @@ bool trace_is(lua_State *L, int index);
 
 /* One expression of parts [heads][blocks of pool]; where a part differs in form from the
  * first, NULL and its index in *odd. */
-const expr *trace_merge(arena *memory, expr_pool *pool, int heads, const trace *const *parts, int *odd);
+const expr *trace_merge(lua_State *L, expr_pool *pool, int heads, const trace *const *parts, int *odd);
 
 #endif

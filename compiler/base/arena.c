@@ -16,6 +16,7 @@ typedef struct chunk {
 
 struct arena {
   chunk *chunks;
+  size_t bytes;
 };
 
 void *arena_must(void *memory) {
@@ -37,6 +38,8 @@ void arena_destroy(arena *a) {
   free(a);
 }
 
+size_t arena_bytes(const arena *a) { return a->bytes; }
+
 void *arena_alloc(arena *a, size_t size) {
   if (size > SIZE_MAX / 2) arena_must(NULL);
   size = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -48,6 +51,7 @@ void *arena_alloc(arena *a, size_t size) {
     fresh->size = room;
     fresh->next = c;
     a->chunks = c = fresh;
+    a->bytes += room;
   }
   void *memory = c->bytes + c->used;
   c->used += size;

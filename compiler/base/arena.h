@@ -16,6 +16,9 @@ typedef struct arena arena;
 arena *arena_create(void);
 void arena_destroy(arena *a);
 
+/* What it has taken from the system so far. */
+size_t arena_bytes(const arena *a);
+
 /* Zeroed memory, aligned to 16 bytes. */
 void *arena_alloc(arena *a, size_t size);
 char *arena_strdup(arena *a, const char *text);

@@ -1,0 +1,2 @@
+-- error: ?[2J? nothing is wrong
+error("\27[2J\n nothing is wrong") -- HERE
