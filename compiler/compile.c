@@ -19,6 +19,22 @@ static void write_expr(const form *f, const void *plan, compile_output *out) {
   if (fclose(stream)) arena_must(NULL);
 }
 
+static bool write_programs(arena *a, const spec *s, const form *f, const void *plan, compile_output *out) {
+  const program *programs[FORM_MAX_PROGRAMS];
+  int count = form_programs(a, f, plan, programs);
+  if (count == 0) {
+    diag_error(s->file, s->line, "kernels of this kind are not programs; expected --emit expr or mlir");
+    return false;
+  }
+  FILE *stream = arena_must(open_memstream(&out->data, &out->size));
+  for (int i = 0; i < count; i++) {
+    if (i) fputc('\n', stream);
+    program_print(stream, programs[i]);
+  }
+  if (fclose(stream)) arena_must(NULL);
+  return true;
+}
+
 /* What is written for a GPU alone: PTX, or what comes before it. */
 static bool check_gpu_form(const compile_options *options, const ptx_target **gpu) {
   if (!*gpu) *gpu = ptx_target_default();
@@ -58,6 +74,7 @@ bool compile(arena *a, const spec *s, const compile_options *options, compile_ou
     write_expr(f, plan, out);
     return true;
   }
+  if (options->emit == EMIT_PROGRAM) return write_programs(a, s, f, plan, out);
   if (gpu_alone) {
     ptx_write(a, program, gpu, options, out);
     return true;

@@ -1,7 +1,7 @@
 /* compile: the pipeline from a validated description to bytes.
  *
- *   spec -> form (normal form, plan) -> emit_cpu (MLIR) -> target (LLVM, object)
- *                                    -> emit_ptx (MLIR) -> target_ptx (LLVM, PTX)
+ *   spec -> form (normal form, plan, program) -> emit_cpu (MLIR) -> target (LLVM, object)
+ *                                             -> emit_ptx (MLIR) -> target_ptx (LLVM, PTX)
  *
  * compile() is the pipeline, one stage a line; it reports users' errors through
  * base/diag.h and returns false, writing nothing anywhere.
@@ -16,7 +16,16 @@
 #include <stddef.h>
 
 /* Forms a compilation can end in; the words of --emit.        ORDER EMIT_KIND */
-typedef enum emit_kind { EMIT_OBJ, EMIT_ASM, EMIT_LLVM, EMIT_MLIR, EMIT_EXPR, EMIT_PTX, EMIT_KIND_COUNT } emit_kind;
+typedef enum emit_kind {
+  EMIT_OBJ,
+  EMIT_ASM,
+  EMIT_LLVM,
+  EMIT_MLIR,
+  EMIT_EXPR,
+  EMIT_PROGRAM,
+  EMIT_PTX,
+  EMIT_KIND_COUNT
+} emit_kind;
 
 typedef struct compile_options {
   emit_kind emit;

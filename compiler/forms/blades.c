@@ -29,6 +29,78 @@ static void *build_four(arena *a, const spec *s) {
   return plan_build(a, program);
 }
 
+/* ---- programs ---- */
+
+/* What tokens need of operands alone, once a call (and head); -1: nothing. */
+static int eval_prepared(program_builder *b, const plan *p) {
+  if (p->n_prepared == 0) return -1;
+  int depth = b->depth;
+  if (p->per_head) program_for(b, SPACE_HEADS, PART_ALL);
+  int prepared = program_eval(b, p, p->prepared, p->n_prepared, NULL, 0);
+  program_end_for(b, depth);
+  return prepared;
+}
+
+/* Tokens that are encoded, and their heads where heads differ. */
+static void for_tokens(program_builder *b, const plan *p) {
+  program_for(b, SPACE_TOKENS, p->spec->skip_tokens ? PART_ENCODED : PART_ALL);
+  if (p->per_head) program_for(b, SPACE_HEADS, PART_ALL);
+}
+
+/* A token's numbers, which a table may hold; -1: there are none. */
+static int eval_values(program_builder *b, const plan *p, int prepared) {
+  if (p->n_values == 0) return -1;
+  return program_eval(b, p, p->value, p->n_values, &prepared, prepared >= 0);
+}
+
+static const program *prepare_program(arena *a, const plan *p) {
+  program_builder b = program_begin(a, p->spec, "prepare");
+  int table = program_array_out(&b, "table", p->per_head ? IN(TOKENS) | IN(HEADS) : IN(TOKENS));
+  int prepared = eval_prepared(&b, p);
+  for_tokens(&b, p);
+  program_write(&b, table, eval_values(&b, p, prepared));
+  program_end_for(&b, 0);
+  return b.p;
+}
+
+/* Skipped tokens' rows stay as they are. */
+static void copy_skipped(program_builder *b, int x, int y) {
+  if (b->p->spec->skip_tokens == 0) return;
+  program_for(b, SPACE_TOKENS, PART_SKIPPED);
+  program_for_rows(b);
+  program_store(b, y, program_load(b, x));
+  program_end_for(b, 0);
+}
+
+static const program *encode_program(arena *a, const plan *p) {
+  const spec *s = p->spec;
+  const expr *const *entries = (const expr *const *)p->program->matrix.entry;
+  program_blocks blocks = {s->n_components, s->n_blocks, s->channel};
+  program_builder b = program_begin(a, s, "encode");
+  int x = program_stream_in(&b, "x", s->head_dim), y = program_stream_out(&b, "y", s->head_dim, x);
+  int prepared = eval_prepared(&b, p);
+  copy_skipped(&b, x, y);
+  for_tokens(&b, p);
+  int values = eval_values(&b, p, prepared), token = values;
+  if (values >= 0) program_set_tabled(&b, values);
+  if (!p->is_sum) token = program_matrix(&b, p, blocks, entries, &values, values >= 0);
+  else if (p->value[0] != entries[0]) token = program_eval(&b, p, entries, 1, &values, 1); /* turned back: less it */
+  program_for_rows(&b);
+  int row = program_load(&b, x);
+  row = p->is_sum ? program_add(&b, token, row, blocks) : program_apply(&b, token, row, false);
+  program_store(&b, y, row);
+  program_end_for(&b, 0);
+  return b.p;
+}
+
+static int programs(arena *a, const void *of, const program **out) {
+  const plan *p = of;
+  int count = 0;
+  out[count++] = encode_program(a, p);
+  if (p->n_values > 0 && !p->is_sum) out[count++] = prepare_program(a, p);
+  return count;
+}
+
 static void print(FILE *out, const void *plan) { plan_print(out, plan); }
 
 static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) {
@@ -117,6 +189,7 @@ const form form_additive = {
     .takes = takes_sum,
     .plan = build_sum,
     .print = print,
+    .programs = programs,
     .imports = emit_cpu_imports,
     .emit_cpu = emit,
     .describe = describe,
@@ -136,6 +209,7 @@ const form form_blades = {
     .takes = takes,
     .plan = build,
     .print = print,
+    .programs = programs,
     .imports = emit_cpu_imports,
     .emit_cpu = emit,
     .describe = describe,
@@ -155,6 +229,7 @@ const form form_dense_four = {
     .takes = takes_four,
     .plan = build_four,
     .print = print,
+    .programs = programs,
     .imports = emit_cpu_imports,
     .emit_cpu = emit,
     .describe = describe,

@@ -7,6 +7,12 @@
 static const form *const forms[] = {&form_attention,  &form_polynomial, &form_additive, &form_blades,
                                     &form_dense_four, &form_dense,      &form_basis};
 
+int form_programs(arena *a, const form *f, const void *plan, const program **out) {
+  int count = f->programs ? f->programs(a, plan, out) : 0;
+  for (int i = 0; i < count; i++) program_check(a, out[i], f->name);
+  return count;
+}
+
 const form *form_of(const spec *s) {
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
     if (forms[i]->takes(s)) return forms[i];

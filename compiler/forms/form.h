@@ -14,6 +14,7 @@
 #include "mlir/ir.h"
 #include "object/describe.h"
 #include "object/target.h"
+#include "program/program.h"
 #include "spec/spec.h"
 #include "verify/check_kind.h"
 
@@ -25,6 +26,8 @@ typedef struct form_entries {
   const char *encode, *attention, *prepare, *workspace, *table_bytes;
 } form_entries;
 
+enum { FORM_MAX_PROGRAMS = 4 };
+
 struct form {
   const char *name;     /* of the driver's text in kernel/embedded.c, and for people */
   form_entries entries;
@@ -32,6 +35,8 @@ struct form {
   /* The normal form and the loops; NULL after a diag_error. What it returns is what the others get. */
   void *(*plan)(arena *a, const spec *s);
   void (*print)(FILE *out, const void *plan); /* --emit expr */
+  /* The programs of its entries (program/program.h), at most FORM_MAX_PROGRAMS; their number. NULL: it has none. */
+  int (*programs)(arena *a, const void *plan, const program **out);
   explain_function *explain;                  /* what is known of it, for pegen explain; NULL: nothing is told */
   /* The functions of one target; imports: declarations of the driver's, once per module; NULL: none are needed. */
   void (*imports)(ir *b);
@@ -54,6 +59,8 @@ struct form {
 
 /* The form that takes the description; NULL after a diag_error where there is none. */
 const form *form_of(const spec *s);
+/* The form's programs of a plan, checked; 0 where it has none. */
+int form_programs(arena *a, const form *f, const void *plan, const program **out);
 
 extern const form form_attention;  /* attention with functions of the displacement in it */
 extern const form form_blades;     /* rotors in closed form on blades of Cl(p,q,r) */

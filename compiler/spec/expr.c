@@ -382,7 +382,9 @@ static int leaf_index(const expr *x, const expr_environment *env) {
   return (x->n_heads > 1 ? env->head : 0) * env->blocks + env->block;
 }
 
-long double expr_eval_long(const expr *x, const expr_environment *env) {
+static long double evaluate(const expr *x, const expr_environment *env, expr_memo *memo);
+
+static long double compute(const expr *x, const expr_environment *env, expr_memo *memo) {
   switch (x->op) {
   case EXPR_CONST: return x->value;
   case EXPR_TABLE: return x->table[leaf_index(x, env)];
@@ -391,12 +393,25 @@ long double expr_eval_long(const expr *x, const expr_environment *env) {
   case EXPR_INPUT: return env->inputs[x->index][x->offsets[leaf_index(x, env)]];
   case EXPR_CHANNEL: return env->channels[x->index];
   case EXPR_ELEMENT:
-    return env->operands[x->index][x->offsets[leaf_index(x, env)] + (int)floorl(expr_eval_long(x->arg[0], env))];
+    return env->operands[x->index][x->offsets[leaf_index(x, env)] + (int)floorl(evaluate(x->arg[0], env, memo))];
   default: break;
   }
   long double v[3] = {0};
-  for (int i = 0; i < OPS[x->op].arity; i++) v[i] = expr_eval_long(x->arg[i], env);
+  for (int i = 0; i < OPS[x->op].arity; i++) v[i] = evaluate(x->arg[i], env, memo);
   return applyl(x->op, v[0], v[1], v[2]);
+}
+
+static long double evaluate(const expr *x, const expr_environment *env, expr_memo *memo) {
+  if (!memo) return compute(x, env, NULL);
+  if (!memo->known[x->id]) memo->value[x->id] = compute(x, env, memo);
+  memo->known[x->id] = 1;
+  return memo->value[x->id];
+}
+
+long double expr_eval_long(const expr *x, const expr_environment *env) { return evaluate(x, env, NULL); }
+
+long double expr_eval_known(const expr *x, const expr_environment *env, expr_memo *memo) {
+  return evaluate(x, env, memo);
 }
 
 /* ---- text ---- */

@@ -128,6 +128,13 @@ typedef struct expr_environment {
 double expr_eval(const expr *x, const expr_environment *env);
 long double expr_eval_long(const expr *x, const expr_environment *env);
 
+/* Values by expr id that need not be computed (again). */
+typedef struct expr_memo {
+  long double *value;
+  unsigned char *known;
+} expr_memo;
+long double expr_eval_known(const expr *x, const expr_environment *env, expr_memo *memo);
+
 /* Text of the DAG, one node a line as "%id = op args", every node once, for --emit expr. */
 void expr_print_roots(FILE *out, const expr *const *roots, const char *const *names, int count);
 const char *expr_op_name(expr_op op);

@@ -7,6 +7,7 @@
 
 #include "verify/oracle.h"
 #include "verify/reference.h"
+#include "verify/trial_program.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -88,6 +89,26 @@ static bool within(trial_case *c, const char *what, const trial_error *worst, lo
   return false;
 }
 
+/* The program interpreted and rounded, as rows of q would be: within a few units of float64 of the reference. */
+static bool program_agrees(trial_case *c) {
+  static const long double BOUND = 0x1p-26L; /* frequencies multiplied in float64 times phases of 2^24 */
+  const program *p = trial_program(c->memory, c->spec, "encode");
+  const char *fault = p ? program_fault(c->memory, p) : "there is none";
+  if (fault) {
+    printf("program: %s\n", fault);
+    return false;
+  }
+  DLTensor *q = tensor_rows(c->memory, NUMBER_F64, ROWS_BHND, 1, c->heads, c->tokens, c->spec->head_dim);
+  DLTensor *rounded = tensor_copy(c->memory, q);
+  uint64_t random = c->random; /* what is drawn for kernels stays as it is */
+  tensor_randomize(q, &random);
+  const long double *out = trial_interpret(c->memory, p, c->values, &c->operands, q);
+  for (int64_t i = 0; i < c->heads * c->tokens * c->spec->head_dim; i++) ((double *)rounded->data)[i] = (double)out[i];
+  trial_error worst = {0};
+  trial_compare_rows(c->oracle, q, rounded, &worst);
+  return within(c, "program", &worst, BOUND);
+}
+
 static bool refused(const char *what, int error) {
   if (error) printf("%s: refused with error %d\n", what, error);
   return error != 0;
@@ -131,7 +152,7 @@ static bool run_case(trial_case *c, const char *target, unsigned dtypes, int opt
   loaded_kernel *loaded = trial_load(c->memory, c->spec, target, dtypes, optimize);
   if (!loaded) return false;
   c->kernel = run_kernel(loaded);
-  bool passed = true;
+  bool passed = program_agrees(c);
   for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
     if (dtypes & number_type_info((number_type)type)->dtype) passed = rows_agree(c, (number_type)type, total) && passed;
   if (dtypes & PEGEN_DTYPE_F32) passed = entries_agree(c, total) && passed;

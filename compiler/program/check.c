@@ -1,0 +1,260 @@
+/* program/check: what the ops of a program promise; see program/program.h.
+ *
+ * Every value is made before it is read, inside loops over the spaces that it is indexed by, and is of the kind and
+ * type that its readers take. Expressions find what they are made of where they stand. Every row of an output is stored
+ * by one iteration and by one alone, and no row is read again after what may lie in its place was written.
+ */
+#include "program/program.h"
+
+#include "base/diag.h"
+
+typedef struct checker {
+  arena *memory;
+  const program *p;
+  unsigned around;     /* spaces of the open loops */
+  program_part part;   /* of the tokens */
+  unsigned stored[PROGRAM_MAX_STREAMS]; /* program_part bits */
+  bool written[PROGRAM_MAX_ARRAYS], made[PROGRAM_MAX_VALUES], read[PROGRAM_MAX_VALUES];
+  const char *fault;
+} checker;
+
+static const char *const kind_words[] = {"numbers", "a matrix", "a row"}; /* ORDER program_kind */
+
+/* "store y: " and what is wrong; the first fault stays. */
+static void fail(checker *c, const program_op *op, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void fail(checker *c, const program_op *op, const char *format, ...) {
+  if (c->fault) return;
+  va_list arguments;
+  va_start(arguments, format);
+  const char *wrong = arena_vprintf(c->memory, format, arguments), *of = "";
+  va_end(arguments);
+  if (op->kind == OP_FOR) of = program_space_word(op->space);
+  else if (op->stream >= 0 && op->stream < c->p->n_streams) of = c->p->stream[op->stream].name;
+  else if (op->array >= 0 && op->array < c->p->n_arrays) of = c->p->array[op->array].name;
+  else if (op->result >= 0) of = program_value_name(c->memory, c->p, op->result);
+  c->fault = arena_printf(c->memory, "%s%s%s: %s", program_op_word(op->kind), *of ? " " : "", of, wrong);
+}
+
+static const char *spaces_text(checker *c, unsigned spaces) {
+  const char *text = "";
+  for (int s = 0; s < SPACE_COUNT; s++)
+    if (spaces & 1u << s)
+      text = arena_printf(c->memory, "%s%s%s", text, *text ? ", " : "", program_space_word((program_space)s));
+  return *text ? text : "nothing";
+}
+
+/* ---- loops ---- */
+
+static void check_loop(checker *c, const program_op *op) {
+  unsigned space = 1u << op->space;
+  if (!op->body) fail(c, op, "the loop is empty");
+  if (c->around & space) fail(c, op, "a loop over the same space stands around");
+  if (op->space == SPACE_TILES && c->around & IN(TOKENS)) fail(c, op, "tiles are cut from tokens, not inside of them");
+  if (op->space == SPACE_GROUPS && c->around & (IN(TENSORS) | IN(HEADS)))
+    fail(c, op, "groups are cut from all rows of a token, not inside of tensors or heads");
+  if (op->space == SPACE_TOKENS && !(op->part & PART_ALL)) fail(c, op, "no part of the tokens is walked");
+}
+
+/* ---- values ---- */
+
+static void check_result(checker *c, const program_op *op) {
+  if (op->result < 0) return;
+  const program_value *v = &c->p->value[op->result];
+  if (op->result >= c->p->n_values || v->maker != op) fail(c, op, "the value is another op's");
+  else if (v->spaces != (c->around & SPACES_OF_VALUES))
+    fail(c, op, "the value is indexed by %s, the loops around walk %s", spaces_text(c, v->spaces),
+         spaces_text(c, c->around & SPACES_OF_VALUES));
+  c->made[op->result] = true;
+}
+
+static bool check_argument(checker *c, const program_op *op, int i) {
+  int value = op->argument[i];
+  if (value < 0 || value >= c->p->n_values || !c->made[value]) {
+    fail(c, op, "argument %d is read before it is made", i);
+    return false;
+  }
+  const program_value *v = &c->p->value[value];
+  c->read[value] = true;
+  if (v->spaces & ~c->around)
+    fail(c, op, "%s is indexed by %s, which no loop around walks", program_value_name(c->memory, c->p, value),
+         spaces_text(c, v->spaces & ~c->around));
+  return true;
+}
+
+static void expect_kind(checker *c, const program_op *op, int i, program_kind kind) {
+  const program_value *v = &c->p->value[op->argument[i]];
+  if (v->kind != kind) fail(c, op, "argument %d is %s, expected %s", i, kind_words[v->kind], kind_words[kind]);
+  if (v->type != NUMBER_F32 && (op->kind == OP_APPLY || op->kind == OP_ADD || op->kind == OP_STORE))
+    fail(c, op, "argument %d is %s, expected f32", i, number_type_info(v->type)->name);
+}
+
+static void check_arguments(checker *c, const program_op *op) {
+  int expected = program_op_arguments(op->kind);
+  if (expected >= 0 && op->n_arguments != expected) fail(c, op, "%d arguments, expected %d", op->n_arguments, expected);
+  for (int i = 0; i < op->n_arguments; i++)
+    if (!check_argument(c, op, i)) return;
+  if (c->fault) return;
+  switch (op->kind) {
+  case OP_APPLY:
+    expect_kind(c, op, 0, KIND_MATRIX);
+    expect_kind(c, op, 1, KIND_ROW);
+    break;
+  case OP_ADD:
+    expect_kind(c, op, 0, KIND_NUMBERS);
+    expect_kind(c, op, 1, KIND_ROW);
+    break;
+  case OP_STORE: expect_kind(c, op, 0, KIND_ROW); break;
+  case OP_EVAL:
+  case OP_MATRIX:
+    for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, KIND_NUMBERS);
+    break;
+  default: break;
+  }
+}
+
+/* ---- expressions ---- */
+
+static void check_leaf(checker *c, const program_op *op, const expr *x) {
+  if (x->op == EXPR_CHANNEL) fail(c, op, "%%%d is a channel, which no expression of a program reads", x->id);
+  if (x->op == EXPR_POSITION && !(c->around & IN(TOKENS))) fail(c, op, "%%%d is a position, outside of tokens", x->id);
+  if (x->n_heads > 1 && !(c->around & IN(HEADS)))
+    fail(c, op, "%%%d differs from head to head, outside of heads", x->id);
+  if (x->op == EXPR_INPUT && (c->around & SPACES_OF_ROW) != SPACES_OF_ROW)
+    fail(c, op, "%%%d is of a query, outside of rows", x->id);
+}
+
+/* seen: by id; what evals that are used hold counts as seen. */
+static void check_expr(checker *c, const program_op *op, const expr *x, unsigned char *seen) {
+  if (seen[x->id]) return;
+  seen[x->id] = 1;
+  if (x->n_heads > 1 || expr_op_arity(x->op) == 0) check_leaf(c, op, x);
+  for (int i = 0; i < expr_op_arity(x->op); i++) check_expr(c, op, x->arg[i], seen);
+}
+
+static void check_exprs(checker *c, const program_op *op) {
+  if (op->n_exprs == 0 && op->kind == OP_EVAL) fail(c, op, "no expression");
+  if (op->kind == OP_MATRIX && op->n_exprs != op->blocks.size * op->blocks.size)
+    fail(c, op, "%d entries, expected %d", op->n_exprs, op->blocks.size * op->blocks.size);
+  if (c->fault) return;
+  unsigned char *seen = arena_alloc(c->memory, (size_t)expr_pool_count(c->p->spec->pool));
+  for (int i = 0; i < op->n_arguments; i++) {
+    const program_op *used = c->p->value[op->argument[i]].maker;
+    for (int k = 0; k < used->n_exprs; k++) seen[used->expr[k]->id] = 1;
+  }
+  for (int i = 0; i < op->n_exprs; i++) check_expr(c, op, op->expr[i], seen);
+}
+
+/* ---- rows ---- */
+
+static void check_blocks(checker *c, const program_op *op, const program_blocks *blocks, int channels) {
+  bool *taken = arena_array(c->memory, bool, channels + 1);
+  for (int i = 0; i < blocks->size * blocks->count; i++) {
+    int channel = blocks->channel[i];
+    if (channel < 0 || channel >= channels) {
+      fail(c, op, "channel %d of a row of %d", channel, channels);
+      return;
+    }
+    if (taken[channel]) fail(c, op, "channel %d belongs to two blocks", channel);
+    taken[channel] = true;
+  }
+}
+
+static void check_apply(checker *c, const program_op *op) {
+  const program_op *made = c->p->value[op->argument[0]].maker;
+  const program_blocks *blocks = op->kind == OP_ADD ? &op->blocks : &made->blocks;
+  if (op->kind == OP_ADD && (blocks->size != 1 || made->n_exprs != 1 || made->blocks.count != blocks->count))
+    fail(c, op, "%d numbers for %d blocks of %d channels", made->n_exprs, blocks->count, blocks->size);
+  else check_blocks(c, op, blocks, c->p->value[op->argument[1]].count);
+}
+
+static bool check_stream(checker *c, const program_op *op, bool is_output) {
+  if (op->stream < 0 || op->stream >= c->p->n_streams || c->p->stream[op->stream].is_output != is_output) {
+    fail(c, op, "rows that are not %s", is_output ? "written" : "read");
+    return false;
+  }
+  if ((c->around & SPACES_OF_ROW) == SPACES_OF_ROW) return true;
+  fail(c, op, "a row is of one token, batch, tensor and head; the loops around walk %s", spaces_text(c, c->around));
+  return false;
+}
+
+static void check_load(checker *c, const program_op *op) {
+  if (!check_stream(c, op, false)) return;
+  for (int s = 0; s < c->p->n_streams; s++)
+    if (c->p->stream[s].replaces == op->stream && c->stored[s] & c->part)
+      fail(c, op, "read after %s was written, which may lie in its place", c->p->stream[s].name);
+}
+
+static void check_store(checker *c, const program_op *op) {
+  if (!check_stream(c, op, true)) return;
+  const program_stream *s = &c->p->stream[op->stream];
+  if (c->p->value[op->argument[0]].count != s->channels)
+    fail(c, op, "a row of %d channels, expected %d", c->p->value[op->argument[0]].count, s->channels);
+  if (c->stored[op->stream] & c->part) fail(c, op, "rows are stored twice");
+  c->stored[op->stream] |= c->part;
+}
+
+static void check_write(checker *c, const program_op *op) {
+  if (op->array < 0 || op->array >= c->p->n_arrays) {
+    fail(c, op, "no such array");
+    return;
+  }
+  unsigned spaces = c->p->array[op->array].spaces;
+  if (spaces != (c->around & SPACES_OF_VALUES) || spaces != c->p->value[op->argument[0]].spaces)
+    fail(c, op, "elements of %s, inside loops over %s", spaces_text(c, spaces), spaces_text(c, c->around));
+  if (c->written[op->array]) fail(c, op, "elements are written twice");
+  c->written[op->array] = true;
+}
+
+/* ---- the whole ---- */
+
+static void check_list(checker *c, const program_op *list);
+
+static void check_op(checker *c, const program_op *op) {
+  switch (op->kind) {
+  case OP_FOR: {
+    checker outer = *c;
+    check_loop(c, op);
+    c->around |= 1u << op->space;
+    if (op->space == SPACE_TOKENS) c->part = op->part;
+    check_list(c, op->body);
+    c->around = outer.around;
+    c->part = outer.part;
+    return;
+  }
+  case OP_EVAL:
+  case OP_MATRIX: check_exprs(c, op); break;
+  case OP_LOAD: check_load(c, op); break;
+  case OP_STORE: check_store(c, op); break;
+  case OP_APPLY:
+  case OP_ADD: check_apply(c, op); break;
+  case OP_WRITE: check_write(c, op); break;
+  default: break;
+  }
+}
+
+static void check_list(checker *c, const program_op *list) {
+  for (const program_op *op = list; op && !c->fault; op = op->next) {
+    check_arguments(c, op);
+    if (!c->fault) check_op(c, op);
+    if (!c->fault) check_result(c, op);
+  }
+}
+
+const char *program_fault(arena *a, const program *p) {
+  checker c = {.memory = a, .p = p, .part = PART_ALL};
+  check_list(&c, p->body);
+  if (c.fault) return c.fault;
+  for (int i = 0; i < p->n_values; i++)
+    if (!c.read[i]) return arena_printf(a, "%s is never read", program_value_name(a, p, i));
+  for (int i = 0; i < p->n_streams; i++)
+    if (p->stream[i].is_output && c.stored[i] != PART_ALL)
+      return arena_printf(a, "rows %s: not all are stored", p->stream[i].name);
+  for (int i = 0; i < p->n_arrays; i++)
+    if (!c.written[i]) return arena_printf(a, "array %s is not written", p->array[i].name);
+  return NULL;
+}
+
+void program_check(arena *a, const program *p, const char *stage) {
+  const char *fault = program_fault(a, p);
+  if (fault) diag_bug(stage, "the program of '%s_%s' is not sound: %s", p->spec->name, p->entry, fault);
+}

@@ -1,0 +1,227 @@
+/* program/interpret: one function an op; see program/interpret.h. */
+#include "program/interpret.h"
+
+#include "base/diag.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct range {
+  int64_t begin, end;
+} range;
+
+typedef struct interpreter {
+  arena *memory;
+  const program *p;
+  const program_call *call;
+  int64_t index[SPACE_COUNT];  /* of the open loops */
+  int64_t extent[SPACE_COUNT]; /* by which values are laid out */
+  range tile, group;           /* of tokens, of rows; all of them outside of tiles and groups */
+  long double *value[PROGRAM_MAX_VALUES];
+  expr_memo memo;
+} interpreter;
+
+static int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
+static int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
+
+/* ---- values ---- */
+
+static int64_t numbers_of(const interpreter *t, int value) {
+  const program_value *v = &t->p->value[value];
+  switch (v->kind) {
+  case KIND_NUMBERS: return (int64_t)v->count * v->maker->blocks.count;
+  case KIND_MATRIX: return (int64_t)v->count * v->count * v->maker->blocks.count;
+  default: return v->count;
+  }
+}
+
+static int64_t elements_of(const interpreter *t, unsigned spaces) {
+  int64_t count = 1;
+  for (int s = 0; s < SPACE_COUNT; s++)
+    if (spaces & 1u << s) count *= t->extent[s];
+  return count;
+}
+
+/* Which element of an array over spaces the open loops are at. */
+static int64_t element_at(const interpreter *t, unsigned spaces) {
+  int64_t at = 0;
+  for (int s = 0; s < SPACE_COUNT; s++)
+    if (spaces & 1u << s) at = at * t->extent[s] + t->index[s];
+  return at;
+}
+
+static long double *value_at(const interpreter *t, int value) {
+  return t->value[value] + element_at(t, t->p->value[value].spaces) * numbers_of(t, value);
+}
+
+/* ---- expressions ---- */
+
+/* The op's expressions for one block into out[expr * step]; numbers that evals made are taken as they are. */
+static void evaluate(interpreter *t, const program_op *op, int block, long double *out, int64_t step) {
+  const spec *s = t->p->spec;
+  int head = s->heads > 1 ? (int)t->index[SPACE_HEADS] : 0;
+  const double *positions = t->call->positions ? t->call->positions + t->index[SPACE_TOKENS] * s->n_axes : NULL;
+  expr_environment env = {.head = head,
+                          .block = block,
+                          .blocks = expr_pool_blocks(s->pool),
+                          .positions = positions,
+                          .operands = t->call->operands};
+  memset(t->memo.known, 0, (size_t)expr_pool_count(s->pool));
+  for (int i = 0; i < op->n_arguments; i++) {
+    const program_op *used = t->p->value[op->argument[i]].maker;
+    for (int k = 0; k < used->n_exprs; k++) {
+      t->memo.value[used->expr[k]->id] = value_at(t, op->argument[i])[k * used->blocks.count + block];
+      t->memo.known[used->expr[k]->id] = 1;
+    }
+  }
+  for (int i = 0; i < op->n_exprs; i++) out[i * step] = expr_eval_known(op->expr[i], &env, &t->memo);
+}
+
+static void run_eval(interpreter *t, const program_op *op) {
+  long double *out = value_at(t, op->result);
+  int64_t numbers = numbers_of(t, op->result);
+  const long double *table = op->is_tabled ? t->call->tables[op->result] : NULL;
+  if (table) {
+    memcpy(out, table + (out - t->value[op->result]), sizeof *out * (size_t)numbers);
+    return;
+  }
+  for (int block = 0; block < op->blocks.count; block++) evaluate(t, op, block, out + block, op->blocks.count);
+}
+
+/* [blocks][size][size] */
+static void run_matrix(interpreter *t, const program_op *op) {
+  int size = op->blocks.size * op->blocks.size;
+  for (int block = 0; block < op->blocks.count; block++)
+    evaluate(t, op, block, value_at(t, op->result) + (int64_t)block * size, 1);
+}
+
+/* ---- rows ---- */
+
+static int64_t row_at(const interpreter *t, int stream) {
+  const int64_t *at = t->index;
+  int64_t heads = t->call->heads[at[SPACE_TENSORS]];
+  return ((at[SPACE_BATCHES] * heads + at[SPACE_HEADS]) * t->call->tokens + at[SPACE_TOKENS]) *
+         t->p->stream[stream].channels;
+}
+
+static void run_load(interpreter *t, const program_op *op) {
+  const double *row = t->call->rows[op->stream][t->index[SPACE_TENSORS]] + row_at(t, op->stream);
+  long double *out = value_at(t, op->result);
+  for (int c = 0; c < t->p->stream[op->stream].channels; c++) out[c] = row[c];
+}
+
+static void run_store(interpreter *t, const program_op *op) {
+  long double *row = t->call->results[op->stream][t->index[SPACE_TENSORS]] + row_at(t, op->stream);
+  memcpy(row, value_at(t, op->argument[0]), sizeof *row * (size_t)t->p->stream[op->stream].channels);
+}
+
+/* An entry that is 0 whatever the call is: no number is multiplied by it, be it infinite. */
+static bool is_absent(const program_op *matrix, int entry) {
+  return matrix->n_exprs > 0 && expr_is_const(matrix->expr[entry], 0);
+}
+
+static void run_apply(interpreter *t, const program_op *op) {
+  const program_op *made = t->p->value[op->argument[0]].maker;
+  const program_blocks *b = &made->blocks;
+  const long double *matrix = value_at(t, op->argument[0]), *x = value_at(t, op->argument[1]);
+  long double *y = value_at(t, op->result);
+  memcpy(y, x, sizeof *y * (size_t)t->p->value[op->result].count);
+  for (int block = 0; block < b->count; block++, matrix += b->size * b->size)
+    for (int i = 0; i < b->size; i++) {
+      long double sum = 0;
+      for (int j = 0; j < b->size; j++) {
+        int at = op->transposed ? j * b->size + i : i * b->size + j;
+        if (!is_absent(made, at)) sum += matrix[at] * x[b->channel[j * b->count + block]];
+      }
+      y[b->channel[i * b->count + block]] = sum;
+    }
+}
+
+static void run_add(interpreter *t, const program_op *op) {
+  const long double *numbers = value_at(t, op->argument[0]), *x = value_at(t, op->argument[1]);
+  long double *y = value_at(t, op->result);
+  memcpy(y, x, sizeof *y * (size_t)t->p->value[op->result].count);
+  for (int block = 0; block < op->blocks.count; block++) y[op->blocks.channel[block]] += numbers[block];
+}
+
+static void run_write(interpreter *t, const program_op *op) {
+  int64_t numbers = numbers_of(t, op->argument[0]);
+  memcpy(t->call->arrays[op->array] + element_at(t, t->p->array[op->array].spaces) * numbers,
+         value_at(t, op->argument[0]), sizeof(long double) * (size_t)numbers);
+}
+
+/* ---- loops ---- */
+
+static int64_t rows_of_token(const interpreter *t) { return t->call->heads[0] + t->call->heads[1]; }
+
+static range range_of(const interpreter *t, const program_op *op, unsigned around) {
+  const program_call *c = t->call;
+  int64_t skip = t->p->spec->skip_tokens;
+  switch (op->space) {
+  case SPACE_TILES: return (range){0, (c->tokens + c->tile_tokens - 1) / c->tile_tokens};
+  case SPACE_GROUPS: return (range){0, (rows_of_token(t) + c->group_rows - 1) / c->group_rows};
+  case SPACE_TOKENS:
+    return (range){op->part & PART_SKIPPED ? t->tile.begin : larger(t->tile.begin, skip),
+                   op->part & PART_ENCODED ? t->tile.end : smaller(t->tile.end, skip)};
+  case SPACE_BATCHES: return (range){0, c->batches};
+  case SPACE_TENSORS: return (range){0, 2};
+  case SPACE_HEADS: break;
+  default: diag_bug("interpret", "a loop over %s", program_space_word(op->space));
+  }
+  if (!(around & IN(TENSORS))) return (range){0, t->extent[SPACE_HEADS]};
+  int64_t tensor = t->index[SPACE_TENSORS], before = tensor * c->heads[0];
+  return (range){larger(t->group.begin - before, 0), smaller(t->group.end - before, c->heads[tensor])};
+}
+
+static void run_list(interpreter *t, const program_op *list, unsigned around);
+
+static void run_for(interpreter *t, const program_op *op, unsigned around) {
+  range all = range_of(t, op, around), tile = t->tile, group = t->group;
+  for (int64_t i = all.begin; i < all.end; i++) {
+    t->index[op->space] = i;
+    /* Heads outside of tensors are the kernel's: a tensor that has fewer is left out. */
+    if (op->space == SPACE_TENSORS && around & IN(HEADS) && t->index[SPACE_HEADS] >= t->call->heads[i]) continue;
+    if (op->space == SPACE_TILES)
+      t->tile = (range){i * t->call->tile_tokens, smaller((i + 1) * t->call->tile_tokens, t->call->tokens)};
+    if (op->space == SPACE_GROUPS)
+      t->group = (range){i * t->call->group_rows, smaller((i + 1) * t->call->group_rows, rows_of_token(t))};
+    run_list(t, op->body, around | 1u << op->space);
+  }
+  t->tile = tile;
+  t->group = group;
+}
+
+static void run_list(interpreter *t, const program_op *list, unsigned around) {
+  for (const program_op *op = list; op; op = op->next) switch (op->kind) {
+    case OP_FOR: run_for(t, op, around); break;
+    case OP_EVAL: run_eval(t, op); break;
+    case OP_MATRIX: run_matrix(t, op); break;
+    case OP_LOAD: run_load(t, op); break;
+    case OP_STORE: run_store(t, op); break;
+    case OP_APPLY: run_apply(t, op); break;
+    case OP_ADD: run_add(t, op); break;
+    case OP_WRITE: run_write(t, op); break;
+    case OP_HOLD: break; /* every value is near */
+    default: diag_bug("interpret", "op %d", (int)op->kind);
+    }
+}
+
+void program_interpret(const program *p, const program_call *call) {
+  interpreter t = {.memory = arena_create(), .p = p, .call = call};
+  int64_t heads = larger(p->spec->heads, larger(call->heads[0], call->heads[1]));
+  t.extent[SPACE_TOKENS] = call->tokens;
+  t.extent[SPACE_BATCHES] = call->batches;
+  t.extent[SPACE_TENSORS] = 2;
+  t.extent[SPACE_HEADS] = heads;
+  t.tile = (range){0, call->tokens};
+  t.group = (range){0, rows_of_token(&t)};
+  int nodes = expr_pool_count(p->spec->pool);
+  t.memo = (expr_memo){arena_array(t.memory, long double, nodes + 1), arena_alloc(t.memory, (size_t)nodes + 1)};
+  for (int v = 0; v < p->n_values; v++) {
+    int64_t count = elements_of(&t, p->value[v].spaces) * numbers_of(&t, v);
+    t.value[v] = arena_array(t.memory, long double, count + 1);
+    for (int64_t i = 0; i < count; i++) t.value[v][i] = NAN;
+  }
+  run_list(&t, p->body, 0);
+  arena_destroy(t.memory);
+}

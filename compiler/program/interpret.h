@@ -1,0 +1,26 @@
+/* program/interpret: runs a program on arrays, op by op in the order of its text.
+ *
+ * In: arrays of float64. Out: arrays of long double, in which everything is computed and nothing is rounded: what the
+ * kernels of all targets round to. Slow and obvious; every value is kept for all indices of its spaces, NaN until it
+ * is made.
+ */
+#ifndef PEGEN_PROGRAM_INTERPRET_H
+#define PEGEN_PROGRAM_INTERPRET_H
+
+#include "program/program.h"
+
+/* A call whose batches share their positions. Heads of q and of k; 0: not given. */
+typedef struct program_call {
+  int64_t tokens, batches, heads[2];
+  const double *positions;        /* [tokens][axes] */
+  const double *const *operands;
+  const double *rows[PROGRAM_MAX_STREAMS][2];   /* of streams that are read: [batches][heads][tokens][channels] */
+  long double *results[PROGRAM_MAX_STREAMS][2]; /* of streams that are written, laid out alike */
+  long double *arrays[PROGRAM_MAX_ARRAYS];      /* [index of the spaces, tokens first][numbers][blocks] */
+  const long double *tables[PROGRAM_MAX_VALUES]; /* numbers of an eval that is tabled, laid out so; NULL: computed */
+  int64_t tile_tokens, group_rows; /* where a schedule has cut tokens and rows */
+} program_call;
+
+void program_interpret(const program *p, const program_call *call);
+
+#endif

@@ -1,0 +1,191 @@
+/* program/program: building and copying; see program/program.h. */
+#include "program/program.h"
+
+#include "base/diag.h"
+
+/* ORDER PROGRAM_SPACE */
+static const char *const space_words[SPACE_COUNT] = {
+#define X(name, text) text,
+    PROGRAM_SPACES(X)
+#undef X
+};
+
+/* ORDER PROGRAM_OP */
+static const struct {
+  const char *word;
+  int arguments;
+} ops[OP_COUNT] = {
+#define X(name, text, arguments) {text, arguments},
+    PROGRAM_OPS(X)
+#undef X
+};
+
+const char *program_space_word(program_space space) { return space_words[space]; }
+const char *program_op_word(program_op_kind kind) { return ops[kind].word; }
+int program_op_arguments(program_op_kind kind) { return ops[kind].arguments; }
+
+program_level program_level_of(unsigned spaces) {
+  if (!(spaces & IN(TOKENS))) return LEVEL_CALL;
+  return (spaces & SPACES_OF_ROW) == SPACES_OF_ROW ? LEVEL_ROW : LEVEL_TOKEN;
+}
+
+/* ---- building ---- */
+
+program_builder program_begin(arena *a, const spec *s, const char *entry) {
+  program_builder b = {.memory = a, .p = arena_new(a, program)};
+  b.p->spec = s;
+  b.p->entry = entry;
+  b.end[0] = &b.p->body;
+  return b;
+}
+
+static int new_stream(program_builder *b, program_stream stream) {
+  if (b->p->n_streams == PROGRAM_MAX_STREAMS) diag_bug("program", "more than %d streams", PROGRAM_MAX_STREAMS);
+  b->p->stream[b->p->n_streams] = stream;
+  return b->p->n_streams++;
+}
+
+int program_stream_in(program_builder *b, const char *name, int channels) {
+  return new_stream(b, (program_stream){name, channels, false, -1});
+}
+
+int program_stream_out(program_builder *b, const char *name, int channels, int replaces) {
+  return new_stream(b, (program_stream){name, channels, true, replaces});
+}
+
+int program_array_out(program_builder *b, const char *name, unsigned spaces) {
+  if (b->p->n_arrays == PROGRAM_MAX_ARRAYS) diag_bug("program", "more than %d arrays", PROGRAM_MAX_ARRAYS);
+  b->p->array[b->p->n_arrays] = (program_array){name, spaces};
+  return b->p->n_arrays++;
+}
+
+static program_op *append(program_builder *b, program_op op) {
+  program_op *made = arena_new(b->memory, program_op);
+  *made = op;
+  made->next = made->body = NULL;
+  made->result = -1;
+  *b->end[b->depth] = made;
+  b->end[b->depth] = &made->next;
+  return made;
+}
+
+void program_for(program_builder *b, program_space space, program_part part) {
+  if (b->depth == PROGRAM_MAX_DEPTH) diag_bug("program", "loops deeper than %d", PROGRAM_MAX_DEPTH);
+  program_op *loop = append(b, (program_op){.kind = OP_FOR, .space = space, .part = part});
+  b->end[++b->depth] = &loop->body;
+  b->open[b->depth] = space;
+  b->spaces |= 1u << space;
+  loop->stream = loop->array = -1;
+}
+
+void program_for_rows(program_builder *b) {
+  static const program_space inwards[] = {SPACE_BATCHES, SPACE_TENSORS, SPACE_HEADS};
+  for (int i = 0; i < 3; i++)
+    if (!(b->spaces & 1u << inwards[i])) program_for(b, inwards[i], PART_ALL);
+}
+
+void program_end_for(program_builder *b, int depth) {
+  if (depth > b->depth) diag_bug("program", "a loop ends that did not begin");
+  while (b->depth > depth) b->spaces &= ~(1u << b->open[b->depth--]);
+}
+
+static int make(program_builder *b, program_op *op, program_value value) {
+  if (b->p->n_values == PROGRAM_MAX_VALUES) diag_bug("program", "more than %d values", PROGRAM_MAX_VALUES);
+  value.spaces = b->spaces & SPACES_OF_VALUES;
+  value.maker = op;
+  op->result = b->p->n_values;
+  b->p->value[b->p->n_values] = value;
+  return b->p->n_values++;
+}
+
+/* float64 where one of them is. */
+static number_type type_of(const expr *const *exprs, int count) {
+  for (int i = 0; i < count; i++)
+    if (!exprs[i]->is_f32 && !expr_is_fixed(exprs[i])) return NUMBER_F64;
+  return NUMBER_F32;
+}
+
+static program_op of_exprs(program_op_kind kind, const plan *how, const expr *const *exprs, int count, const int *used,
+                           int n_used) {
+  program_op op = {.kind = kind, .stream = -1, .array = -1, .n_exprs = count, .expr = exprs, .plan = how};
+  if (n_used > PROGRAM_MAX_ARGUMENTS) diag_bug("program", "more than %d arguments", PROGRAM_MAX_ARGUMENTS);
+  for (int i = 0; i < n_used; i++) op.argument[op.n_arguments++] = used[i];
+  return op;
+}
+
+int program_eval(program_builder *b, const plan *how, const expr *const *exprs, int count, const int *used,
+                 int n_used) {
+  program_op *op = append(b, of_exprs(OP_EVAL, how, exprs, count, used, n_used));
+  op->blocks.count = expr_pool_blocks(how->spec->pool);
+  return make(b, op, (program_value){.kind = KIND_NUMBERS, .type = type_of(exprs, count), .count = count});
+}
+
+int program_matrix(program_builder *b, const plan *how, program_blocks blocks, const expr *const *entries,
+                   const int *used, int n_used) {
+  int count = blocks.size * blocks.size;
+  program_op *op = append(b, of_exprs(OP_MATRIX, how, entries, count, used, n_used));
+  op->blocks = blocks;
+  return make(b, op, (program_value){.kind = KIND_MATRIX, .type = type_of(entries, count), .count = blocks.size});
+}
+
+int program_load(program_builder *b, int stream) {
+  program_op *op = append(b, (program_op){.kind = OP_LOAD, .stream = stream, .array = -1});
+  program_value row = {.kind = KIND_ROW, .type = NUMBER_F32, .count = b->p->stream[stream].channels};
+  return make(b, op, row);
+}
+
+static program_op of_two(program_op_kind kind, int first, int second) {
+  return (program_op){.kind = kind, .stream = -1, .array = -1, .n_arguments = 2, .argument = {first, second}};
+}
+
+int program_apply(program_builder *b, int matrix, int row, bool transposed) {
+  program_op *op = append(b, of_two(OP_APPLY, matrix, row));
+  op->transposed = transposed;
+  return make(b, op, (program_value){.kind = KIND_ROW, .type = NUMBER_F32, .count = b->p->value[row].count});
+}
+
+int program_add(program_builder *b, int numbers, int row, program_blocks blocks) {
+  program_op *op = append(b, of_two(OP_ADD, numbers, row));
+  op->blocks = blocks;
+  return make(b, op, (program_value){.kind = KIND_ROW, .type = NUMBER_F32, .count = b->p->value[row].count});
+}
+
+static void of_one(program_builder *b, program_op_kind kind, int value, int stream, int array) {
+  append(b, (program_op){.kind = kind, .stream = stream, .array = array, .n_arguments = 1, .argument = {value}});
+}
+
+void program_store(program_builder *b, int stream, int row) { of_one(b, OP_STORE, row, stream, -1); }
+void program_hold(program_builder *b, int value) { of_one(b, OP_HOLD, value, -1, -1); }
+void program_write(program_builder *b, int array, int value) { of_one(b, OP_WRITE, value, -1, array); }
+
+void program_set_tabled(program_builder *b, int value) { ((program_op *)b->p->value[value].maker)->is_tabled = true; }
+
+/* ---- from one program to another ---- */
+
+program_rewrite program_begin_rewrite(arena *a, const program *from, const char *entry) {
+  program_rewrite r = {.from = from, .to = program_begin(a, from->spec, entry)};
+  for (int i = 0; i < from->n_streams; i++) new_stream(&r.to, from->stream[i]);
+  for (int i = 0; i < from->n_arrays; i++) program_array_out(&r.to, from->array[i].name, from->array[i].spaces);
+  for (int i = 0; i < from->n_values; i++) r.value[i] = -1;
+  return r;
+}
+
+void program_repeat(program_rewrite *r, const program_op *op) {
+  program_op copy = *op;
+  for (int i = 0; i < op->n_arguments; i++) copy.argument[i] = r->value[op->argument[i]];
+  program_op *made = append(&r->to, copy);
+  if (op->result >= 0) r->value[op->result] = make(&r->to, made, r->from->value[op->result]);
+}
+
+void program_repeat_all(program_rewrite *r, const program_op *list) {
+  for (const program_op *op = list; op; op = op->next) {
+    if (op->kind != OP_FOR) {
+      program_repeat(r, op);
+      continue;
+    }
+    int depth = r->to.depth;
+    program_for(&r->to, op->space, op->part);
+    program_repeat_all(r, op->body);
+    program_end_for(&r->to, depth);
+  }
+}

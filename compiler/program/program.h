@@ -1,0 +1,203 @@
+/* program/program: a kernel as what all targets have in common: a few ops over named spaces.
+ *
+ * In: a plan. Out: a program for each entry, which passes rewrite, schedules of targets walk and program/interpret.h
+ * executes on arrays, slowly and obviously: the oracle of all targets.
+ *
+ * Loops walk the spaces whose size is known at the call. A value is an array over the spaces of the loops around the
+ * op that makes it, and may be read in any later place with loops over the same spaces around it, of the same loop or
+ * another: so a loop can be split after any op, and what a schedule keeps in memory or in registers is its own
+ * affair. Spaces known when the kernel is compiled (blocks, components, channels) are the ops' own: an eval has
+ * numbers for every block, a matrix one for every block, and a row all its channels.
+ *
+ * Programs are immutable once they are built; a pass makes another one. program_check holds what the ops promise, and
+ * runs after every change.
+ */
+#ifndef PEGEN_PROGRAM_PROGRAM_H
+#define PEGEN_PROGRAM_PROGRAM_H
+
+#include "base/number.h"
+#include "plan/plan.h"
+
+#include <stdio.h>
+
+/* Name, its word. Tiles and groups are a schedule's: runs of tokens, and of a token's rows (heads of q and then of k),
+ * that loops inside of them walk; they index no value.                                        ORDER PROGRAM_SPACE */
+#define PROGRAM_SPACES(X) \
+  X(TILES, "tiles")     /* of tokens                                      */ \
+  X(GROUPS, "groups")   /* of rows                                        */ \
+  X(TOKENS, "tokens")   /* that share a set of positions with the batches */ \
+  X(BATCHES, "batches") /* of one set of positions                        */ \
+  X(TENSORS, "tensors") /* q and k, those that the call has               */ \
+  X(HEADS, "heads")     /* of the tensor at hand, or of the kernel        */
+
+typedef enum program_space {
+#define X(name, text) SPACE_##name,
+  PROGRAM_SPACES(X)
+#undef X
+      SPACE_COUNT
+} program_space;
+
+/* A set of spaces; those that values are indexed by; those of a row. */
+#define IN(space) (1u << SPACE_##space)
+enum { SPACES_OF_ROW = IN(TOKENS) | IN(BATCHES) | IN(TENSORS) | IN(HEADS), SPACES_OF_VALUES = SPACES_OF_ROW };
+
+/* How often a value is made, by the spaces it is indexed by. */
+typedef enum program_level { LEVEL_CALL, LEVEL_TOKEN, LEVEL_ROW } program_level;
+program_level program_level_of(unsigned spaces);
+
+/* Tokens that a loop walks: a description may leave the first ones as they are. */
+typedef enum program_part { PART_SKIPPED = 1, PART_ENCODED = 2, PART_ALL = 3 } program_part;
+
+/* What an op makes. */
+typedef enum program_kind {
+  KIND_NUMBERS, /* of an eval: one for every expression and block */
+  KIND_MATRIX,  /* one for every block */
+  KIND_ROW      /* channels */
+} program_kind;
+
+typedef struct program_value {
+  program_kind kind;
+  number_type type;   /* of arithmetic with it: NUMBER_F32 or NUMBER_F64 */
+  unsigned spaces;    /* that it is indexed by */
+  int count;          /* numbers of a block, rows of a matrix, channels */
+  const struct program_op *maker;
+} program_value;
+
+/* Rows of q and k that are read or written under one name. */
+typedef struct program_stream {
+  const char *name;
+  int channels;
+  bool is_output;
+  int replaces; /* the input stream in whose place an output may lie; -1: none */
+} program_stream;
+
+/* An array that is written beside the rows, such as a table: one element for each index of its spaces. */
+typedef struct program_array {
+  const char *name;
+  unsigned spaces;
+} program_array;
+
+/* Name, its word, arguments (-1: any number).                                                       ORDER PROGRAM_OP */
+#define PROGRAM_OPS(X) \
+  X(FOR, "for", 0) /* walks a space */ \
+  X(EVAL, "eval", -1) /* expressions of positions, operands and the numbers of other evals, blocks in the index */ \
+  X(MATRIX, "matrix", -1) /* the blocks' matrices, from entries that are such expressions */ \
+  X(LOAD, "load", 0) /* a row of a stream */ \
+  X(STORE, "store", 1) /* a row to a stream */ \
+  X(APPLY, "apply", 2) /* blocks' matrices, or their transposes, to a row; other channels pass through */ \
+  X(ADD, "add", 2) /* numbers of blocks of one channel to a row */ \
+  X(HOLD, "hold", 1) /* a schedule's: keep a value near for what follows (registers, shared memory) */ \
+  X(WRITE, "write", 1) /* an element of an array */
+
+typedef enum program_op_kind {
+#define X(name, text, arguments) OP_##name,
+  PROGRAM_OPS(X)
+#undef X
+      OP_COUNT
+} program_op_kind;
+
+/* Blocks of a row: component c of block g is channel[c * count + g]. */
+typedef struct program_blocks {
+  int size, count;
+  const int *channel;
+} program_blocks;
+
+enum { PROGRAM_MAX_ARGUMENTS = 4 };
+
+typedef struct program_op program_op;
+struct program_op {
+  program_op_kind kind;
+  program_op *next, *body; /* body: of a loop */
+  program_space space; /* FOR */
+  program_part part; /* FOR tokens */
+  int result; /* a value; -1: none */
+  int n_arguments, argument[PROGRAM_MAX_ARGUMENTS]; /* values */
+  int stream, array; /* LOAD, STORE; WRITE */
+  bool transposed; /* APPLY */
+  /* EVAL, MATRIX: expressions, of a matrix [size][size]. ADD, MATRIX: the blocks. */
+  int n_exprs;
+  const expr *const *expr;
+  program_blocks blocks;
+  bool is_tabled; /* EVAL: a call may bring the numbers in a table */
+  const plan *plan; /* EVAL, MATRIX: how targets compute them */
+};
+
+enum { PROGRAM_MAX_STREAMS = 8, PROGRAM_MAX_ARRAYS = 4, PROGRAM_MAX_VALUES = 64, PROGRAM_MAX_DEPTH = 8 };
+
+typedef struct program {
+  const spec *spec;
+  const char *entry; /* the word of the entry that it is the body of: "encode" */
+  int n_streams, n_arrays, n_values;
+  program_stream stream[PROGRAM_MAX_STREAMS];
+  program_array array[PROGRAM_MAX_ARRAYS];
+  program_value value[PROGRAM_MAX_VALUES];
+  program_op *body;
+} program;
+
+/* ---- building ---- */
+
+typedef struct program_builder {
+  arena *memory;
+  program *p;
+  program_op **end[PROGRAM_MAX_DEPTH + 1]; /* where the next op of each loop goes */
+  program_space open[PROGRAM_MAX_DEPTH + 1];
+  int depth;
+  unsigned spaces; /* of the loops that are open */
+} program_builder;
+
+program_builder program_begin(arena *a, const spec *s, const char *entry);
+int program_stream_in(program_builder *b, const char *name, int channels);
+int program_stream_out(program_builder *b, const char *name, int channels, int replaces);
+int program_array_out(program_builder *b, const char *name, unsigned spaces);
+
+void program_for(program_builder *b, program_space space, program_part part);
+/* The loops over what is not walked yet of a token's rows. */
+void program_for_rows(program_builder *b);
+/* Ends loops until `depth` are open. */
+void program_end_for(program_builder *b, int depth);
+/* The others make a value where there is one to make, and give its number. `used`: evals of which expressions are part
+ * of these. */
+int program_eval(program_builder *b, const plan *how, const expr *const *exprs, int count, const int *used, int n_used);
+int program_matrix(program_builder *b, const plan *how, program_blocks blocks, const expr *const *entries,
+                   const int *used, int n_used);
+int program_load(program_builder *b, int stream);
+int program_apply(program_builder *b, int matrix, int row, bool transposed);
+int program_add(program_builder *b, int numbers, int row, program_blocks blocks);
+void program_store(program_builder *b, int stream, int row);
+void program_hold(program_builder *b, int value);
+void program_write(program_builder *b, int array, int value);
+/* Marks an eval's numbers as what a table holds. */
+void program_set_tabled(program_builder *b, int value);
+
+/* ---- from one program to another: what passes and schedules are written with ---- */
+
+typedef struct program_rewrite {
+  const program *from;
+  program_builder to;
+  int value[PROGRAM_MAX_VALUES]; /* of `to`, by value of `from`; -1: not made yet */
+} program_rewrite;
+
+/* Streams and arrays are those of `from`. */
+program_rewrite program_begin_rewrite(arena *a, const program *from, const char *entry);
+/* Appends an op that is no loop, with its arguments' counterparts. */
+void program_repeat(program_rewrite *r, const program_op *op);
+/* Appends a list of ops with all loops in it. */
+void program_repeat_all(program_rewrite *r, const program_op *list);
+
+/* ---- reading ---- */
+
+const char *program_space_word(program_space space);
+const char *program_op_word(program_op_kind kind);
+int program_op_arguments(program_op_kind kind); /* -1: any number */
+/* The name of a value in the text: v0, m1, x2. */
+const char *program_value_name(arena *a, const program *p, int value);
+
+/* Text for --emit program. */
+void program_print(FILE *out, const program *p);
+
+/* What is wrong with a program, in words; NULL: nothing. */
+const char *program_fault(arena *a, const program *p);
+/* The same where a fault is the compiler's own bug. stage: who made the program. */
+void program_check(arena *a, const program *p, const char *stage);
+
+#endif

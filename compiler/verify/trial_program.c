@@ -1,0 +1,46 @@
+/* verify/trial_program: see verify/trial_program.h. */
+#include "verify/trial_program.h"
+
+#include "forms/form.h"
+#include "verify/reference.h"
+
+#include <string.h>
+
+const program *trial_program(arena *a, const spec *s, const char *entry) {
+  const form *f = form_of(s);
+  const void *plan = f ? f->plan(a, s) : NULL;
+  const program *programs[FORM_MAX_PROGRAMS];
+  int count = plan ? form_programs(a, f, plan, programs) : 0;
+  for (int i = 0; i < count; i++)
+    if (!strcmp(programs[i]->entry, entry)) return programs[i];
+  return NULL;
+}
+
+static const double *grid_positions(arena *a, const spec *s, int64_t tokens) {
+  double *positions = arena_array(a, double, tokens * s->n_axes + 1);
+  for (int64_t n = s->skip_tokens; n < tokens; n++) reference_grid(s, n, positions + n * s->n_axes);
+  return positions;
+}
+
+long double *trial_interpret(arena *a, const program *p, const double *positions, const trial_operands *operands,
+                             const DLTensor *rows) {
+  int64_t batches = rows->shape[0], heads = rows->shape[1], tokens = rows->shape[2], channels = rows->shape[3];
+  number_type type = number_type_of(rows->dtype);
+  double *in = arena_array(a, double, batches * heads * tokens * channels + 1), *next = in;
+  long double *out = arena_array(a, long double, batches * heads * tokens * channels + 1);
+  for (int64_t b = 0; b < batches; b++)
+    for (int64_t h = 0; h < heads; h++)
+      for (int64_t n = 0; n < tokens; n++)
+        for (int64_t c = 0; c < channels; c++) *next++ = number_load(type, tensor_at(rows, b, h, n, c));
+  program_call call = {.tokens = tokens,
+                       .batches = batches,
+                       .heads = {heads},
+                       .positions = positions ? positions : grid_positions(a, p->spec, tokens),
+                       .operands = operands->values};
+  for (int s = 0; s < p->n_streams; s++) {
+    call.rows[s][0] = in;
+    call.results[s][0] = out;
+  }
+  program_interpret(p, &call);
+  return out;
+}

@@ -1,0 +1,335 @@
+/* Programs that are not sound, each with a part of what the checker must say. */
+#include "unit.h"
+
+#include "hand_spec.h"
+#include "program/program.h"
+
+#include <string.h>
+
+typedef struct fixture {
+  arena *memory;
+  const plan *plan;
+  program_blocks blocks;
+  const expr *const *entries;
+  const expr *head, *place; /* of a table that differs from head to head, a position */
+  program_builder b;
+  int x, y;
+} fixture;
+
+static fixture begin(void) {
+  uint64_t random = 7;
+  hand_request request = {.algebra = {3, 0, 0},
+                          .combine = COMBINE_MEAN,
+                          .axes = 2,
+                          .blocks = 4,
+                          .heads = 2,
+                          .grades = 1u << 1,
+                          .learned = true,
+                          .leftover = 1,
+                          .amplitude = 1};
+  fixture f = {.memory = arena_create()};
+  spec *s = hand_spec(f.memory, &request, &random);
+  block_program *program = arena_new(f.memory, block_program);
+  s->skip_tokens = 1;
+  assert_true(group_build(f.memory, s, program));
+  f.plan = plan_build(f.memory, program);
+  f.blocks = (program_blocks){s->n_components, s->n_blocks, s->channel};
+  f.entries = (const expr *const *)program->matrix.entry;
+  f.place = expr_position(s->pool, 0);
+  f.head = f.plan->leaf[0];
+  f.b = program_begin(f.memory, s, "encode");
+  f.x = program_stream_in(&f.b, "x", s->head_dim);
+  f.y = program_stream_out(&f.b, "y", s->head_dim, f.x);
+  return f;
+}
+
+static void rows(fixture *f) {
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  program_for(&f->b, SPACE_HEADS, PART_ALL);
+  program_for_rows(&f->b);
+}
+
+static int matrix(fixture *f) { return program_matrix(&f->b, f->plan, f->blocks, f->entries, NULL, 0); }
+static int numbers(fixture *f, const expr *const *x) { return program_eval(&f->b, f->plan, x, 1, NULL, 0); }
+static int load(fixture *f) { return program_load(&f->b, f->x); }
+static program_op *maker(fixture *f, int value) { return (program_op *)f->b.p->value[value].maker; }
+
+/* ---- one function a program ---- */
+
+static void sound(fixture *f) {
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  program_for(&f->b, SPACE_HEADS, PART_ALL);
+  int m = matrix(f);
+  program_for_rows(&f->b);
+  program_store(&f->b, f->y, program_apply(&f->b, m, load(f), true));
+}
+
+static void empty_loop(fixture *f) {
+  sound(f);
+  program_for(&f->b, SPACE_BATCHES, PART_ALL);
+  ((program_op *)f->b.p->body)->body = NULL;
+}
+
+static void nested_twice(fixture *f) {
+  rows(f);
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  load(f);
+}
+
+static void tiles_inside(fixture *f) {
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  program_for(&f->b, SPACE_TILES, PART_ALL);
+  load(f);
+}
+
+static void groups_inside(fixture *f) {
+  rows(f);
+  program_for(&f->b, SPACE_GROUPS, PART_ALL);
+  load(f);
+}
+
+static void no_part(fixture *f) {
+  program_for(&f->b, SPACE_TOKENS, (program_part)0);
+  load(f);
+}
+
+static void load_of_token(fixture *f) {
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  load(f);
+}
+
+static void load_of_output(fixture *f) {
+  rows(f);
+  program_load(&f->b, f->y);
+}
+
+static void store_to_input(fixture *f) {
+  rows(f);
+  program_store(&f->b, f->x, load(f));
+}
+
+static void stored_twice(fixture *f) {
+  rows(f);
+  int row = load(f);
+  program_store(&f->b, f->y, row);
+  program_store(&f->b, f->y, row);
+}
+
+static void stored_in_part(fixture *f) {
+  program_for(&f->b, SPACE_TOKENS, PART_ENCODED);
+  program_for_rows(&f->b);
+  program_store(&f->b, f->y, load(f));
+}
+
+static void stored_wide(fixture *f) {
+  int wide = program_stream_out(&f->b, "wide", 100, -1);
+  rows(f);
+  program_store(&f->b, wide, load(f));
+}
+
+static void never_read(fixture *f) {
+  rows(f);
+  int row = load(f);
+  load(f);
+  program_store(&f->b, f->y, row);
+}
+
+static void read_before_made(fixture *f) {
+  rows(f);
+  int row = program_apply(&f->b, matrix(f), load(f), false);
+  maker(f, row)->argument[1] = row;
+}
+
+static void too_few_arguments(fixture *f) {
+  rows(f);
+  int row = program_apply(&f->b, matrix(f), load(f), false);
+  maker(f, row)->n_arguments = 1;
+}
+
+static void of_another_loop(fixture *f) {
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  program_for(&f->b, SPACE_HEADS, PART_ALL);
+  int v = numbers(f, &f->place);
+  program_end_for(&f->b, 1);
+  program_hold(&f->b, v);
+}
+
+static void row_kept_for_token(fixture *f) {
+  rows(f);
+  int row = load(f);
+  program_end_for(&f->b, 2);
+  program_hold(&f->b, row);
+}
+
+static void position_of_call(fixture *f) { numbers(f, &f->place); }
+
+static void heads_of_token(fixture *f) {
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  numbers(f, &f->head);
+}
+
+static void channel(fixture *f) {
+  rows(f);
+  const expr **x = arena_array(f->memory, const expr *, 1);
+  *x = expr_channel(f->plan->spec->pool, 0);
+  numbers(f, x);
+}
+
+static void no_expression(fixture *f) {
+  rows(f);
+  program_eval(&f->b, f->plan, &f->place, 0, NULL, 0);
+}
+
+static void too_few_entries(fixture *f) {
+  rows(f);
+  maker(f, matrix(f))->n_exprs--;
+}
+
+static void store_of_matrix(fixture *f) {
+  rows(f);
+  program_store(&f->b, f->y, matrix(f));
+}
+
+static void apply_numbers(fixture *f) {
+  rows(f);
+  int v = numbers(f, f->plan->value);
+  program_apply(&f->b, v, load(f), false);
+}
+
+static void add_float64(fixture *f) {
+  rows(f);
+  program_blocks each = {1, f->blocks.count, f->blocks.channel};
+  int v = numbers(f, &f->place);
+  program_add(&f->b, v, load(f), each);
+}
+
+static void add_pairs(fixture *f) {
+  rows(f);
+  int v = numbers(f, f->plan->value);
+  program_add(&f->b, v, load(f), f->blocks);
+}
+
+static void channel_outside(fixture *f) {
+  int narrow = program_stream_in(&f->b, "narrow", f->plan->spec->head_dim - 1);
+  rows(f);
+  program_apply(&f->b, matrix(f), program_load(&f->b, narrow), false);
+}
+
+static void channel_of_two_blocks(fixture *f) {
+  static const int same[] = {1, 2, 3, 1};
+  program_blocks each = {1, 4, same};
+  rows(f);
+  int v = numbers(f, f->plan->value);
+  program_add(&f->b, v, load(f), each);
+}
+
+static void read_after_written(fixture *f) {
+  rows(f);
+  program_store(&f->b, f->y, load(f));
+  load(f);
+}
+
+static void read_after_written_elsewhere(fixture *f) {
+  rows(f);
+  program_store(&f->b, f->y, load(f));
+  program_end_for(&f->b, 0);
+  program_for(&f->b, SPACE_TOKENS, PART_SKIPPED);
+  program_for_rows(&f->b);
+  load(f);
+}
+
+static void write_of_other_spaces(fixture *f) {
+  int table = program_array_out(&f->b, "table", IN(TOKENS));
+  rows(f);
+  program_write(&f->b, table, numbers(f, &f->place));
+}
+
+static void write_twice(fixture *f) {
+  int table = program_array_out(&f->b, "table", IN(TOKENS));
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  int v = numbers(f, &f->place);
+  program_write(&f->b, table, v);
+  program_write(&f->b, table, v);
+}
+
+static void not_written(fixture *f) {
+  program_array_out(&f->b, "table", IN(TOKENS));
+  sound(f);
+}
+
+static void of_another_op(fixture *f) {
+  rows(f);
+  int row = load(f);
+  f->b.p->value[row].maker = NULL;
+}
+
+static void of_other_spaces(fixture *f) {
+  rows(f);
+  int row = load(f);
+  f->b.p->value[row].spaces = IN(TOKENS);
+}
+
+static const struct {
+  const char *name;
+  void (*build)(fixture *f);
+  const char *fault; /* NULL: none */
+} programs[] = {
+    {"sound", sound, NULL},
+    {"an empty loop", empty_loop, "for tokens: the loop is empty"},
+    {"tokens inside of tokens", nested_twice, "for tokens: a loop over the same space stands around"},
+    {"tiles inside of tokens", tiles_inside, "for tiles: tiles are cut from tokens"},
+    {"groups inside of tensors", groups_inside, "for groups: groups are cut from all rows"},
+    {"no part of the tokens", no_part, "for tokens: no part of the tokens"},
+    {"a load of a token", load_of_token, "load x: a row is of one token, batch, tensor and head"},
+    {"a load of what is written", load_of_output, "load y: rows that are not read"},
+    {"a store to what is read", store_to_input, "store x: rows that are not written"},
+    {"two stores", stored_twice, "store y: rows are stored twice"},
+    {"skipped tokens forgotten", stored_in_part, "rows y: not all are stored"},
+    {"a row of other width", stored_wide, "store wide: a row of 13 channels, expected 100"},
+    {"a value nobody reads", never_read, "is never read"},
+    {"a value that reads itself", read_before_made, "argument 1 is read before it is made"},
+    {"an argument left out", too_few_arguments, "1 arguments, expected 2"},
+    {"a head's value for all heads", of_another_loop, "indexed by heads, which no loop around walks"},
+    {"a row's value for its token", row_kept_for_token, "indexed by batches, tensors, which no loop around walks"},
+    {"a position of no token", position_of_call, "is a position, outside of tokens"},
+    {"a head's number of no head", heads_of_token, "differs from head to head, outside of heads"},
+    {"a channel in an expression", channel, "is a channel"},
+    {"an eval of nothing", no_expression, "no expression"},
+    {"entries left out", too_few_entries, "8 entries, expected 9"},
+    {"a matrix as a row", store_of_matrix, "argument 0 is a matrix, expected a row"},
+    {"numbers as a matrix", apply_numbers, "argument 0 is numbers, expected a matrix"},
+    {"float64 onto a row", add_float64, "argument 0 is f64, expected f32"},
+    {"one number for three channels", add_pairs, "1 numbers for 4 blocks of 3 channels"},
+    {"a channel past the row", channel_outside, "channel 12 of a row of 12"},
+    {"a channel of two blocks", channel_of_two_blocks, "channel 1 belongs to two blocks"},
+    {"a row read after it was written", read_after_written, "read after y was written, which may lie in its place"},
+    {"the same in another loop", read_after_written_elsewhere, "read after y was written"},
+    {"an element for each row", write_of_other_spaces, "write table: elements of tokens"},
+    {"an element twice", write_twice, "write table: elements are written twice"},
+    {"an array left out", not_written, "array table is not written"},
+    {"another op's value", of_another_op, "the value is another op's"},
+    {"a value of other loops", of_other_spaces, "the loops around walk tokens, batches, tensors, heads"},
+};
+
+static void checked(void **state) {
+  const int i = (int)(intptr_t)*state;
+  fixture f = begin();
+  programs[i].build(&f);
+  const char *fault = program_fault(f.memory, f.b.p);
+  if (!programs[i].fault) {
+    if (fault) print_error("%s\n", fault);
+    assert_null(fault);
+  } else {
+    if (!fault || !strstr(fault, programs[i].fault)) print_error("%s: %s\n", programs[i].name, fault ? fault : "sound");
+    assert_true(fault && strstr(fault, programs[i].fault));
+  }
+  arena_destroy(f.memory);
+}
+
+int main(void) {
+  enum { COUNT = sizeof programs / sizeof *programs };
+  struct CMUnitTest tests[COUNT];
+  for (int i = 0; i < COUNT; i++)
+    tests[i] = (struct CMUnitTest){programs[i].name, checked, NULL, NULL, (void *)(intptr_t)i};
+  return _cmocka_run_group_tests("check", tests, COUNT, NULL, NULL);
+}

@@ -1,0 +1,133 @@
+/* The interpreter against the slow reference: every spec that has a program, with its variants, turned back, and with
+ * tokens that are skipped. Rows of q and k at once, two batches, q and k of different numbers of heads where they may
+ * be.
+ *
+ * Nothing is rounded, so errors are those of long double and of constants that were multiplied in float64.
+ */
+#include "unit.h"
+
+#include "variants.h"
+#include "verify/oracle.h"
+#include "verify/reference.h"
+#include "verify/trial_program.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BATCHES = 2, TOKENS = 7, ANY_HEADS = 3, ANY_K_HEADS = 2, LEAST_SPECS = 10 };
+static const long double BOUND = 0x1p-40L;
+
+typedef struct fixture {
+  arena *memory;
+  const spec *spec;
+  const program *encode;
+  uint64_t random;
+  double *positions;
+  trial_operands operands;
+  program_call call;
+} fixture;
+
+static void fill(fixture *f, double *values, int64_t count, double reach) {
+  for (int64_t i = 0; i < count; i++) values[i] = random_uniform(&f->random, -reach, reach);
+}
+
+/* false: the spec has no program. */
+static bool open_fixture(fixture *f, const variant *v, const loader_define *more) {
+  loader_define define[VARIANT_MAX_DEFINES + 1];
+  int n = v->n_defines;
+  memcpy(define, v->define, sizeof v->define);
+  if (more) define[n++] = *more;
+  *f = (fixture){.memory = arena_create(), .random = 3};
+  f->spec = loader_load(f->memory, v->file, DSL_DIR, n, define);
+  assert_non_null(f->spec);
+  f->encode = trial_program(f->memory, f->spec, "encode");
+  if (!f->encode) {
+    arena_destroy(f->memory);
+    return false;
+  }
+  const char *fault = program_fault(f->memory, f->encode);
+  if (fault) fail_msg("%s: %s", v->name, fault);
+  const spec *s = f->spec;
+  f->positions = arena_array(f->memory, double, TOKENS * s->n_axes);
+  fill(f, f->positions, TOKENS * s->n_axes, s->dense ? 4 : 60);
+  f->operands = trial_random_operands(f->memory, s, NUMBER_F32, &f->random);
+  f->call = (program_call){.tokens = TOKENS,
+                           .batches = BATCHES,
+                           .heads = {s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads : ANY_K_HEADS},
+                           .positions = f->positions,
+                           .operands = f->operands.values,
+                           .tile_tokens = 3,
+                           .group_rows = 2};
+  for (int tensor = 0; tensor < 2; tensor++) {
+    int64_t count = BATCHES * f->call.heads[tensor] * TOKENS * s->head_dim;
+    double *in = arena_array(f->memory, double, count);
+    fill(f, in, count, 1);
+    f->call.rows[0][tensor] = in;
+    f->call.results[1][tensor] = arena_array(f->memory, long double, count);
+  }
+  return true;
+}
+
+/* The row that the description itself gives, and what errors of its channels are measured by. */
+static void exact_row(fixture *f, oracle *o, int64_t head, int64_t token, const double *in, long double *out,
+                      long double *unit) {
+  const spec *s = f->spec;
+  if (!s->additive) {
+    oracle_row(o, 0, token, (int)head, in, out, unit);
+    return;
+  }
+  for (int c = 0; c < s->head_dim; c++) {
+    out[c] = in[c];
+    unit[c] = 1;
+    if (token >= s->skip_tokens)
+      out[c] += reference_sum(s, f->positions + token * s->n_axes, f->operands.values, s->heads > 1 ? (int)head : 0, c);
+  }
+}
+
+static void gives_reference(const variant *v, const loader_define *more) {
+  fixture f;
+  if (!open_fixture(&f, v, more)) return;
+  const spec *s = f.spec;
+  oracle *o = oracle_create(f.memory, s, 1, TOKENS, f.positions, &f.operands);
+  long double exact[SPEC_MAX_HEAD_DIM], unit[SPEC_MAX_HEAD_DIM];
+  program_interpret(f.encode, &f.call);
+  for (int tensor = 0; tensor < 2; tensor++)
+    for (int64_t row = 0; row < BATCHES * f.call.heads[tensor] * TOKENS; row++) {
+      const double *in = f.call.rows[0][tensor] + row * s->head_dim;
+      const long double *out = f.call.results[1][tensor] + row * s->head_dim;
+      exact_row(&f, o, row / TOKENS % f.call.heads[tensor], row % TOKENS, in, exact, unit);
+      for (int c = 0; c < s->head_dim; c++)
+        if (!(fabsl(out[c] - exact[c]) <= (unit[c] < 0 ? 0 : BOUND * unit[c])))
+          fail_msg("%s %s: row %d of %s, channel %d: %.20Lg, not %.20Lg", v->name, more ? more->name : "", (int)row,
+                   tensor ? "k" : "q", c, out[c], exact[c]);
+    }
+  arena_destroy(f.memory);
+}
+
+static void reference(void **state) {
+  static const loader_define inverse = {"inverse", "true"}, skip = {"skip_tokens", "2"};
+  gives_reference(*state, NULL);
+  gives_reference(*state, &inverse);
+  gives_reference(*state, &skip);
+}
+
+int main(void) {
+  arena *a = arena_create();
+  variant *variants;
+  int count = variants_read(a, SPECS_DIR, VARIANTS, NULL, &variants), n = 0, specs = 0;
+  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count);
+  for (int i = 0; i < count; i++) {
+    fixture f;
+    if (!open_fixture(&f, &variants[i], NULL)) continue;
+    specs += variants[i].n_defines == 0;
+    tests[n++] = (struct CMUnitTest){variants[i].name, reference, NULL, NULL, &variants[i]};
+    arena_destroy(f.memory);
+  }
+  int failed = _cmocka_run_group_tests("stock", tests, (size_t)n, NULL, NULL);
+  if (specs < LEAST_SPECS) { /* a form that loses its programs is a failure here */
+    print_error("%d specs have a program\n", specs);
+    failed++;
+  }
+  arena_destroy(a);
+  return failed;
+}
