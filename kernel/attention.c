@@ -18,44 +18,29 @@ static void place_of(const pegen_attention_places *p, int64_t token, double *out
   for (int64_t axis = 0; axis < p->axes; axis++) out[axis] -= p->origin[axis];
 }
 
-void pegen_attention_coordinates(const pegen_attention_places *places, int64_t first, int64_t count, double *out) {
-  for (int64_t i = 0; i < count; i++) place_of(places, first + i, out + i * places->axes);
-}
-
-void pegen_attention_coordinates_f32(const pegen_attention_places *places, int64_t first, int64_t count, float *out) {
-  double place[PEGEN_MAX_ROTOR_AXES];
-  for (int64_t i = 0; i < count; i++) {
-    place_of(places, first + i, place);
-    for (int64_t axis = 0; axis < places->axes; axis++) *out++ = (float)place[axis];
-  }
-}
-
 /* The grid's points in their order: no division but the first. */
-static void cells(const pegen_attention_places *p, int64_t first, int64_t count, int64_t stride, float *out) {
+static void cells(const pegen_attention_places *p, int64_t first, int64_t count, int64_t stride, double *out) {
   double cell[PEGEN_MAX_ROTOR_AXES];
   pegen_cell(p->grid, p->axes, first - p->skip, cell);
   for (int64_t i = 0; i < count; i++) {
-    for (int64_t axis = 0; axis < p->axes; axis++) out[axis * stride + i] = (float)(cell[axis] - p->origin[axis]);
+    for (int64_t axis = 0; axis < p->axes; axis++) out[axis * stride + i] = cell[axis] - p->origin[axis];
     int64_t axis = p->axes - 1;
     for (cell[axis]++; axis > 0 && cell[axis] == (double)p->grid[axis]; cell[axis]++) cell[axis--] = 0;
   }
 }
 
-void pegen_attention_rows_f32(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
-                              float *out) {
-  enum { CHUNK = 64 };
-  double row[CHUNK];
-  if (!places->positions) {
-    cells(places, first, count, stride, out);
-    return;
-  }
-  for (int64_t axis = 0; axis < places->axes; axis++)
-    for (int64_t begin = 0; begin < count; begin += CHUNK) {
-      int64_t few = count - begin < CHUNK ? count - begin : CHUNK;
-      pegen_coordinates(places->positions + (first + begin) * places->token + axis * places->axis, places->type,
-                        places->token, few, row);
-      for (int64_t i = 0; i < few; i++) out[axis * stride + begin + i] = (float)(row[i] - places->origin[axis]);
+void pegen_attention_rows(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
+                          double *out) {
+  if (!places->positions) cells(places, first, count, stride, out);
+  for (int64_t axis = 0; axis < places->axes; axis++) {
+    double *row = out + axis * stride, origin = places->origin[axis];
+    if (places->positions) {
+      pegen_coordinates(places->positions + first * places->token + axis * places->axis, places->type, places->token,
+                        count, row);
+      for (int64_t i = 0; i < count; i++) row[i] -= origin;
     }
+    for (int64_t i = count; i < stride; i++) row[i] = 0;
+  }
 }
 
 /* Coordinates of one batch; those of keys begin at their first token, the queries' at the same. */

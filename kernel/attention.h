@@ -77,11 +77,8 @@ typedef struct pegen_attention {
 
 /* Implemented by the driver, called by the entries and by emitted code. */
 int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts);
-/* Coordinates of tokens [first, first + count), less the origin: [token][axis], as float64 and as float32. */
-void pegen_attention_coordinates(const pegen_attention_places *places, int64_t first, int64_t count, double *out);
-void pegen_attention_coordinates_f32(const pegen_attention_places *places, int64_t first, int64_t count, float *out);
-/* The same as rows, one an axis: [axis][stride]. */
-void pegen_attention_rows_f32(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
-                              float *out);
+/* Coordinates of tokens [first, first + count), less the origin, as rows, [axis][stride]; 0 from count on. */
+void pegen_attention_rows(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
+                          double *out);
 
 #endif

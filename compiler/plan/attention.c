@@ -162,8 +162,11 @@ void attention_plan_print(FILE *out, const attention_plan *p) {
 attention_shape attention_shape_of(const attention_plan *p, const cpu_target *target) {
   /* Accumulators, the registers of queries and one for a key's channel: 16 + 2 + 1 of 32, 12 + 2 + 1 of 16. */
   bool many_registers = target->lanes == 16 || !strncmp(target->triple, "aarch64", 7);
-  attention_shape s = {
-      .lanes = target->lanes, .vectors = 2, .rows = many_registers ? 8 : 6, .channels = many_registers ? 8 : 6};
+  attention_shape s = {.lanes = target->lanes,
+                       .vectors = 2,
+                       .rows = many_registers ? 8 : 6,
+                       .channels = many_registers ? 8 : 6,
+                       .unroll = 4};
   s.queries = s.vectors * s.lanes;
   /* Rows of keys and of values stay in the caches near the core: 32 KiB each, 16 keys at least. */
   int widest = p->head_dim > p->value_dim ? p->head_dim : p->value_dim, keys = 8192 / widest;

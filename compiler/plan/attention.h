@@ -53,6 +53,7 @@ typedef struct attention_shape {
   int rows; /* keys whose scores are summed together */
   int channels; /* channels of the output that are summed together */
   int keys; /* of a tile, a multiple of rows */
+  int unroll; /* channels of a score, and keys of the output, in one turn of the innermost loops */
 } attention_shape;
 
 /* Tables of pair functions on the grid. A run is a row of the grid, or one of the equal segments of a row that is

@@ -35,7 +35,7 @@ static float product(const twin_number *type, const char *q, const char *k) {
 
 static double bias(const pegen_attention_tile *t, int lane, int64_t key, bool learned) {
   double at[PEGEN_MAX_ROTOR_AXES], distance = 0;
-  pegen_attention_coordinates(t->keys, key, 1, at);
+  pegen_attention_rows(t->keys, key, 1, 1, at);
   for (int axis = 0; axis < AXES; axis++) distance += fabs(at[axis] - t->positions[axis][lane]);
   double slope = learned ? t->leaves[0] : 1;
   const float *numbers = learned ? t->operands[1] : NULL;

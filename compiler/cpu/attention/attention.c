@@ -147,19 +147,30 @@ static void emit_store_output(attention_emitter *e) {
 
 /* ---- scores ---- */
 
-/* sum += a register of queries times a key's channel, over channels [begin, end). */
+/* sums += a register of queries times a key's channel. */
+static void emit_channel(attention_emitter *e, const ir_value *rows, ir_value channel, ir_value *sums) {
+  ir *b = e->b;
+  int vectors = e->shape.vectors;
+  ir_value q[ATTENTION_MAX_VECTORS], offset = attention_mul(b, channel, 4);
+  for (int x = 0; x < vectors; x++) q[x] = load(e, attention_at(e, e->queries, channel, x));
+  for (int r = 0; r < e->shape.rows; r++) {
+    ir_value k = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset(b, rows[r], offset), 4));
+    for (int x = 0; x < vectors; x++) sums[r * vectors + x] = attention_multiply_add(b, k, q[x], sums[r * vectors + x]);
+  }
+}
+
+/* The same over channels [begin, end). */
 static void emit_products(attention_emitter *e, const ir_value *rows, int begin, int end, ir_value *sums) {
   ir *b = e->b;
-  int n = e->shape.rows, vectors = e->shape.vectors;
+  int count = e->shape.rows * e->shape.vectors, turn = e->shape.unroll, turns = (end - begin) / turn;
   ir_value now[MAX_SUMS];
-  ir_loop loop = ir_for_with(b, i64(b, begin), i64(b, end), n * vectors, sums, now);
-  ir_value q[ATTENTION_MAX_VECTORS], next[MAX_SUMS], channel = attention_mul(b, loop.index, 4);
-  for (int x = 0; x < vectors; x++) q[x] = load(e, attention_at(e, e->queries, loop.index, x));
-  for (int r = 0; r < n; r++) {
-    ir_value k = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset(b, rows[r], channel), 4));
-    for (int x = 0; x < vectors; x++) next[r * vectors + x] = attention_multiply_add(b, k, q[x], now[r * vectors + x]);
+  if (turns > 0) {
+    ir_loop loop = ir_for_with(b, e->zero, i64(b, turns), count, sums, now);
+    ir_value channel = attention_add(b, attention_mul(b, loop.index, turn), i64(b, begin));
+    for (int i = 0; i < turn; i++) emit_channel(e, rows, attention_add(b, channel, i64(b, i)), now);
+    ir_end_for_with(b, loop, count, now, sums);
   }
-  ir_end_for_with(b, loop, n * vectors, next, sums);
+  for (int i = begin + turns * turn; i < end; i++) emit_channel(e, rows, i64(b, i), sums);
 }
 
 /* A bias that hides the key hides its score, too, should that be no number. */
@@ -365,9 +376,6 @@ void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *
 }
 
 void emit_attention_imports(ir *b) {
-  MlirType types[] = {b->ptr, b->i64, b->i64, b->ptr};
-  ir_declare(b, "pegen_attention_coordinates", (MlirType){NULL}, 4, types);
-  ir_declare(b, "pegen_attention_coordinates_f32", (MlirType){NULL}, 4, types);
-  MlirType of_rows[] = {b->ptr, b->i64, b->i64, b->i64, b->ptr};
-  ir_declare(b, "pegen_attention_rows_f32", (MlirType){NULL}, 5, of_rows);
+  MlirType types[] = {b->ptr, b->i64, b->i64, b->i64, b->ptr};
+  ir_declare(b, "pegen_attention_rows", (MlirType){NULL}, 5, types);
 }

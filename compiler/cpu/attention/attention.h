@@ -36,12 +36,11 @@ typedef struct attention_emitter {
   ir_value maximum, sum;  /* [queries] */
   ir_value key_rows, value_rows; /* room for rows as float32: [keys][head_dim], [keys][value_dim] */
   ir_value rows;      /* room for the rows of queries and outputs: [head_dim or value_dim] */
-  ir_value places, wide_places; /* coordinates of a tile's keys: [key][axis], float32 and float64 */
+  ir_value key_places, wide_places; /* coordinates of a tile's keys: [axis][key_room], float32 and float64 */
   ir_value query_places;        /* of the queries: [axis][queries], float32 */
   ir_value bias_table, bias_at; /* by_rows: biases of a tile's runs, and where each key's begin in them */
   ir_value entry_table, shared_table;
   ir_value query_columns, key_columns; /* of a polynomial: [column][queries], [column][key_room] of a tile of keys */
-  ir_value key_places;                 /* of a tile's keys: [axis][key_room], float32 */
   int key_room;       /* keys of a tile, rounded up to registers */
   ir_value *fixed;    /* by expr id: values that are the same for all pairs of the call */
   ir_value zero;      /* constants of the function: i64 0 */
@@ -79,6 +78,9 @@ void emit_pairwise_tables(ir *b, arena *a, const attention_plan *p, const cpu_ta
 
 /* Values that do not differ from pair to pair; once, at the head of the function. */
 void emit_delta_begin(attention_emitter *e);
+/* Coordinates of a tile's keys: their room, once, and what stands in it, for each tile. */
+void emit_key_places_begin(attention_emitter *e);
+void emit_key_places(attention_emitter *e, const key_tile *t);
 /* Before the scores of a tile of keys: the coordinates of its keys. */
 void emit_delta_keys(attention_emitter *e, const key_tile *t);
 /* bias of key `key` (counted from the tile's first) with the queries of register `vector`. */

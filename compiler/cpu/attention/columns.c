@@ -115,11 +115,9 @@ static void emit_query_columns(attention_emitter *e, int vector, ir_value scale)
 void emit_columns_begin(attention_emitter *e) {
   ir *b = e->b;
   const plan_widen *p = e->p->columns;
-  int lanes = e->shape.lanes;
-  e->key_room = (e->shape.keys + lanes - 1) / lanes * lanes;
+  emit_key_places_begin(e);
   e->query_columns = ir_alloca(b, (int64_t)p->n_columns * e->shape.queries * 4, CACHE_LINE);
   e->key_columns = ir_alloca(b, (int64_t)p->n_columns * e->key_room * 4, CACHE_LINE);
-  e->key_places = ir_alloca(b, (int64_t)p->spec->n_axes * e->key_room * 4, CACHE_LINE);
   ir_value scale = ir_broadcast(
       b, e->lanes,
       ir_cast(b, "arith.truncf", of_tile(b, e->tile, offsetof(pegen_attention_tile, scale), b->f64), b->f32));
@@ -129,9 +127,7 @@ void emit_columns_begin(attention_emitter *e) {
 void emit_columns_keys(attention_emitter *e, const key_tile *t) {
   ir *b = e->b;
   const plan_widen *p = e->p->columns;
-  ir_value places = of_tile(b, e->tile, offsetof(pegen_attention_tile, keys), b->ptr);
-  ir_value arguments[] = {places, t->first, t->count, i64(b, e->key_room), e->key_places};
-  ir_call(b, "pegen_attention_rows_f32", 5, arguments);
+  emit_key_places(e, t);
   ir_value registers =
       ir_op2(b, "arith.divui", attention_add(b, t->count, i64(b, e->shape.lanes - 1)), i64(b, e->shape.lanes));
   ir_loop loop = ir_for(b, e->zero, registers); /* what stands past the last key is masked as scores are */

@@ -28,6 +28,32 @@ static ir_value *memo(attention_emitter *e) {
   return arena_array(e->memory, ir_value, expr_pool_count(e->p->spec->pool));
 }
 
+/* ---- coordinates of keys ---- */
+
+void emit_key_places_begin(attention_emitter *e) {
+  int lanes = e->shape.lanes, axes = e->p->spec->n_axes;
+  e->key_room = (e->shape.keys + lanes - 1) / lanes * lanes;
+  e->wide_places = ir_alloca(e->b, (int64_t)axes * e->key_room * 8, 64);
+  e->key_places = ir_alloca(e->b, (int64_t)axes * e->key_room * 4, 64);
+}
+
+void emit_key_places(attention_emitter *e, const key_tile *t) {
+  ir *b = e->b;
+  int lanes = e->shape.lanes;
+  ir_value places = ir_load(b, b->ptr, ir_offset_const(b, e->tile, offsetof(pegen_attention_tile, keys)), 8);
+  ir_value arguments[] = {places, t->first, t->count, i64(b, e->key_room), e->wide_places};
+  ir_call(b, "pegen_attention_rows", 5, arguments);
+  if (e->p->matrix && !e->p->bias) return;
+  ir_loop loop = ir_for(b, e->zero, i64(b, (int64_t)e->p->spec->n_axes * (e->key_room / lanes)));
+  ir_value wide = ir_load(b, ir_vector(b, lanes, b->f64),
+                          ir_offset(b, e->wide_places, attention_mul(b, loop.index, (int64_t)lanes * 8)), 8);
+  ir_store(b, ir_cast(b, "arith.truncf", wide, b->f32),
+           ir_offset(b, e->key_places, attention_mul(b, loop.index, (int64_t)lanes * 4)), 4, false);
+  ir_end_for(b, loop);
+}
+
+/* ---- a bias that is computed pair by pair ---- */
+
 void emit_delta_begin(attention_emitter *e) {
   ir *b = e->b;
   int axes = e->p->spec->n_axes;
@@ -38,8 +64,8 @@ void emit_delta_begin(attention_emitter *e) {
     emit_grid_begin(e);
     return;
   }
+  emit_key_places_begin(e);
   if (e->p->bias) {
-    e->places = ir_alloca(b, (int64_t)e->shape.keys * axes * 4, 64);
     e->query_places = ir_alloca(b, (int64_t)axes * e->shape.queries * 4, 64);
     for (int axis = 0; axis < axes; axis++) {
       ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.queries));
@@ -51,20 +77,14 @@ void emit_delta_begin(attention_emitter *e) {
       ir_end_for(b, lanes);
     }
   }
-  if (e->p->matrix) e->wide_places = ir_alloca(b, (int64_t)e->shape.keys * axes * 8, 64);
 }
 
 void emit_delta_keys(attention_emitter *e, const key_tile *t) {
-  ir *b = e->b;
   if (e->p->by_rows) {
     if (e->p->bias) emit_grid_bias_table(e, t);
     return;
   }
-  ir_value places = ir_load(b, b->ptr, ir_offset_const(b, e->tile, offsetof(pegen_attention_tile, keys)), 8);
-  ir_value arguments[] = {places, t->first, t->count, e->places};
-  if (e->p->bias) ir_call(b, "pegen_attention_coordinates_f32", 4, arguments);
-  arguments[3] = e->wide_places;
-  if (e->p->matrix) ir_call(b, "pegen_attention_coordinates", 4, arguments);
+  emit_key_places(e, t);
 }
 
 ir_value emit_delta_bias(attention_emitter *e, ir_value key, int vector) {
@@ -72,9 +92,10 @@ ir_value emit_delta_bias(attention_emitter *e, ir_value key, int vector) {
   ir *b = e->b;
   ir_value narrow[SPEC_MAX_AXES];
   int axes = e->p->spec->n_axes;
-  ir_value at = ir_offset(b, e->places, attention_mul(b, key, axes * 4));
+  ir_value at = ir_offset(b, e->key_places, attention_mul(b, key, 4));
   for (int axis = 0; axis < axes; axis++) {
-    ir_value k = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset_const(b, at, axis * 4), 4));
+    ir_value k =
+        ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset_const(b, at, (int64_t)axis * e->key_room * 4), 4));
     ir_value q = ir_load(
         b, e->lanes,
         ir_offset_const(b, e->query_places, ((int64_t)axis * e->shape.queries + (int64_t)vector * e->shape.lanes) * 4),
@@ -92,9 +113,9 @@ static void emit_wide(attention_emitter *e, ir_value key, int vector, ir_value *
   ir *b = e->b;
   int axes = e->p->spec->n_axes;
   MlirType lanes = ir_vector(b, e->shape.lanes, b->f64);
-  ir_value at = ir_offset(b, e->wide_places, attention_mul(b, key, axes * 8));
+  ir_value at = ir_offset(b, e->wide_places, attention_mul(b, key, 8));
   for (int axis = 0; axis < axes; axis++) {
-    ir_value k = ir_broadcast(b, lanes, ir_load(b, b->f64, ir_offset_const(b, at, axis * 8), 8));
+    ir_value k = ir_broadcast(b, lanes, ir_load(b, b->f64, ir_offset_const(b, at, (int64_t)axis * e->key_room * 8), 8));
     int64_t from = (int64_t)offsetof(pegen_attention_tile, positions) +
                    ((int64_t)axis * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 8;
     wide[axis] = ir_op2(b, "arith.subf", k, ir_load(b, lanes, ir_offset_const(b, e->tile, from), 8));

@@ -23,29 +23,55 @@ typedef struct value_rows {
   ir_value at, stride; /* bytes */
 } value_rows;
 
-/* Channels [channel, channel + n); channel is an i64. guarded: products of p = 0 are left out. */
+/* A block of the output's channels: sums += p v over keys. */
+typedef struct value_block {
+  const value_rows *rows;
+  ir_value column; /* its first channel in the first row */
+  int n;
+  bool guarded; /* products of p = 0 are left out */
+} value_block;
+
+static void emit_key(attention_emitter *e, const value_block *block, ir_value key, ir_value *sums) {
+  ir *b = e->b;
+  int vectors = e->shape.vectors;
+  ir_value row = ir_offset(b, block->column, ir_op2(b, "arith.muli", key, block->rows->stride)),
+           p[ATTENTION_MAX_VECTORS], zero = ir_float(b, e->lanes, 0);
+  for (int x = 0; x < vectors; x++) p[x] = ir_load(b, e->lanes, attention_at(e, e->scores, key, x), 4);
+  for (int c = 0; c < block->n; c++) {
+    ir_value v = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset_const(b, row, c * 4), 4));
+    for (int x = 0; x < vectors; x++) {
+      ir_value *sum = &sums[c * vectors + x], next = attention_multiply_add(b, v, p[x], *sum);
+      *sum = block->guarded ? ir_select(b, ir_compare_float(b, "une", p[x], zero), next, *sum) : next;
+    }
+  }
+}
+
+/* Keys [first, first + turns step), `step` at a time. */
+static void emit_value_keys(attention_emitter *e, const value_block *block, ir_value first, ir_value turns, int step,
+                            ir_value *sums) {
+  ir *b = e->b;
+  int count = block->n * e->shape.vectors;
+  ir_value now[MOST_SUMS];
+  ir_loop loop = ir_for_with(b, e->zero, turns, count, sums, now);
+  ir_value key = attention_add(b, attention_mul(b, loop.index, step), first);
+  for (int i = 0; i < step; i++) emit_key(e, block, attention_add(b, key, i64(b, i)), now);
+  ir_end_for_with(b, loop, count, now, sums);
+}
+
+/* Channels [channel, channel + n); channel is an i64. */
 static void emit_channels(attention_emitter *e, const key_tile *t, const value_rows *rows, ir_value channel, int n,
                           bool guarded, const ir_value *decay) {
   ir *b = e->b;
-  int vectors = e->shape.vectors;
-  ir_value sums[MOST_SUMS], next[MOST_SUMS], at[MOST_SUMS], now[MOST_SUMS], zero = ir_float(b, e->lanes, 0);
+  int vectors = e->shape.vectors, step = guarded ? 1 : e->shape.unroll;
+  ir_value sums[MOST_SUMS], at[MOST_SUMS];
   for (int i = 0; i < n * vectors; i++) {
     at[i] = attention_at(e, e->output, attention_add(b, channel, i64(b, i / vectors)), i % vectors);
     sums[i] = ir_op2(b, "arith.mulf", ir_load(b, e->lanes, at[i], 4), decay[i % vectors]);
   }
-  ir_value column = ir_offset(b, rows->at, attention_mul(b, channel, 4));
-  ir_loop loop = ir_for_with(b, e->zero, t->count, n * vectors, sums, now);
-  ir_value row = ir_offset(b, column, ir_op2(b, "arith.muli", loop.index, rows->stride)), p[ATTENTION_MAX_VECTORS];
-  for (int x = 0; x < vectors; x++) p[x] = ir_load(b, e->lanes, attention_at(e, e->scores, loop.index, x), 4);
-  for (int c = 0; c < n; c++) {
-    ir_value v = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset_const(b, row, c * 4), 4));
-    for (int x = 0; x < vectors; x++) {
-      int i = c * vectors + x;
-      next[i] = attention_multiply_add(b, v, p[x], now[i]);
-      if (guarded) next[i] = ir_select(b, ir_compare_float(b, "une", p[x], zero), next[i], now[i]);
-    }
-  }
-  ir_end_for_with(b, loop, n * vectors, next, sums);
+  value_block block = {rows, ir_offset(b, rows->at, attention_mul(b, channel, 4)), n, guarded};
+  ir_value turns = ir_op2(b, "arith.divui", t->count, i64(b, step)), whole = attention_mul(b, turns, step);
+  emit_value_keys(e, &block, e->zero, turns, step, sums);
+  if (step > 1) emit_value_keys(e, &block, whole, ir_op2(b, "arith.subi", t->count, whole), 1, sums);
   for (int i = 0; i < n * vectors; i++) ir_store(b, sums[i], at[i], 4, false);
 }
 
