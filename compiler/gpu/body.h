@@ -23,7 +23,7 @@ typedef struct ptx_function {
   ir_value block, group, thread; /* i32 */
 } ptx_function;
 
-/* blocks: of ir_make_kernel. */
+/* blocks: of ir_kernel. */
 ptx_function ptx_open_function(ir *b, arena *a, const char *name, int count, int blocks, bool host);
 /* Coordinates of a token: [axes]. parameter: those from PEGEN_PTX_POSITIONS on, or others in their order. */
 void ptx_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,

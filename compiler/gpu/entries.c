@@ -263,10 +263,10 @@ ptx_function ptx_open_function(ir *b, arena *a, const char *name, int count, int
   }
   MlirType types[PEGEN_PTX_MAX_PARAMETERS];
   for (int i = 0; i < count; i++) types[i] = b->i64;
-  ir_make_kernel(b, ir_function(b, name, false, (MlirType){NULL}, count, types, parameter), PEGEN_PTX_BLOCK, blocks);
-  f.block = ir_register(b, "nvvm.read.ptx.sreg.ctaid.x");
-  f.group = ir_register(b, "nvvm.read.ptx.sreg.ctaid.y");
-  f.thread = ir_register(b, "nvvm.read.ptx.sreg.tid.x");
+  ir_kernel(b, name, PEGEN_PTX_BLOCK, blocks, count, types, parameter);
+  f.block = ir_gpu_index(b, "gpu.block_id", "x");
+  f.group = ir_gpu_index(b, "gpu.block_id", "y");
+  f.thread = ir_gpu_index(b, "gpu.thread_id", "x");
   return f;
 }
 

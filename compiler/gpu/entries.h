@@ -23,7 +23,7 @@ typedef struct ptx_entry {
   int dtype;        /* number_type of rows */
   int access;       /* bytes of an access to rows */
   const thread_tile *tile;
-  int blocks;       /* of ir_make_kernel */
+  int blocks;       /* of ir_kernel */
   int flight;       /* rows whose loads are under way at once */
   int units; /* threads of a token, where groups of them share units and wait for one another by barriers of the block;
                 0: the tile's */

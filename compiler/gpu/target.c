@@ -8,7 +8,6 @@
 #include "kernel/launch.h"
 
 #include <llvm-c/Target.h>
-#include <mlir-c/Dialect/LLVM.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +58,14 @@ const ptx_target ptx_targets[PTX_TARGET_COUNT] = {
 #endif
 };
 
+static const ir_gpu nvidia = {.convert = gpu_dialect_to_nvvm,
+                              .threads = "nvvm.maxntid",
+                              .blocks = "nvvm.minctasm",
+                              .warp_barrier = "nvvm.bar.warp.sync",
+                              .has_mask = true,
+                              .global_space = 1,
+                              .shared_space = 3};
+
 const ptx_target *ptx_target_find(const char *name) {
   for (int i = 0; i < PTX_TARGET_COUNT; i++)
     if (!strcmp(ptx_targets[i].name, name)) return &ptx_targets[i];
@@ -82,16 +89,17 @@ const ptx_target *ptx_target_parse(arena *a, const char *list, const char **cpus
 
 /* ---- from the plan to LLVM ---- */
 
-static void build(ir *b, arena *a, const ptx_program *p, unsigned native, bool host) {
+/* target: NULL for the host, which runs a GPU's threads one after the other. */
+static void build(ir *b, arena *a, const ptx_program *p, const ptx_target *target) {
+  bool host = !target;
   ir_create(b, p->spec->file, p->spec->line);
   b->exact = true; /* error-free sums need every rounding, and tests on the host the GPU's bits */
-  /* All memory is the device's global memory. */
-  if (!host) b->ptr = mlirLLVMPointerTypeGet(b->context, 1);
+  if (target) ir_begin_gpu(b, &nvidia, target->name);
   else {
     b->host_wait = arena_printf(a, "%s_host_wait", p->spec->name);
     ir_declare(b, b->host_wait, (MlirType){NULL}, 1, &b->i32);
   }
-  for (int i = 0; i < p->n_entries; i++) p->emit(b, a, p, &p->entry[i], native, host);
+  for (int i = 0; i < p->n_entries; i++) p->emit(b, a, p, &p->entry[i], target ? target->native : NATIVE, host);
 }
 
 typedef struct compilation {
@@ -204,7 +212,7 @@ static void prepend_head(const ptx_program *p, compile_output *out) {
 void ptx_write(arena *a, const ptx_program *p, const ptx_target *target, const compile_options *options,
                compile_output *out) {
   ir b;
-  build(&b, a, p, target->native, false);
+  build(&b, a, p, target);
   if (options->emit == EMIT_MLIR) lower_print_mlir(&b, out);
   else {
     initialize();
@@ -284,7 +292,7 @@ static void add_host_entries(LLVMModuleRef module, arena *a, const char *name) {
 
 void ptx_write_host(arena *a, const ptx_program *p, int optimize, compile_output *out) {
   ir b;
-  build(&b, a, p, NATIVE, true);
+  build(&b, a, p, NULL);
   LLVMInitializeNativeTarget();
   LLVMInitializeNativeAsmPrinter();
   lower_begin();

@@ -25,7 +25,7 @@ int group_flight(const spec *s);
 int group_access(const spec *s, int element);
 
 /* Entries of the number types, wide ones first: rows' blocks in pieces, `units` threads of a token (or share of one);
- * blocks as of ir_make_kernel. */
+ * blocks as of ir_kernel. */
 void ptx_add_group_entries(arena *a, ptx_program *program, const spec *rows, int units, int blocks, unsigned dtypes);
 
 /* A - A^T as the operand's rule has it: elements row, 4 quad ... 4 quad + 3, zeros beyond the block. first: i32, where

@@ -38,7 +38,7 @@ void ir_create(ir *b, const char *file, int line) {
   mlirContextAttachDiagnosticHandler(b->context, on_diagnostic, NULL, NULL);
   b->location = mlirLocationFileLineColGet(b->context, text(file), (unsigned)line, 1);
   b->module = mlirModuleCreateEmpty(b->location);
-  b->block = mlirModuleGetBody(b->module);
+  b->block = b->symbols = mlirModuleGetBody(b->module);
   b->ptr = mlirLLVMPointerTypeGet(b->context, 0);
   b->i1 = mlirIntegerTypeGet(b->context, 1);
   b->i8 = mlirIntegerTypeGet(b->context, 8);
@@ -153,7 +153,7 @@ static MlirOperation function_op(ir *b, const char *name, const char *linkage, b
                                  MlirRegion body) {
   op o = op_start(b, "llvm.func");
   MlirBlock saved = b->block;
-  b->block = mlirModuleGetBody(b->module);
+  b->block = b->symbols;
   op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, text(name)));
   op_attribute(&o, "function_type", mlirTypeAttrGet(type));
   op_attribute(&o, "linkage", parse_attribute(b, linkage));
@@ -168,16 +168,23 @@ static MlirOperation function_op(ir *b, const char *name, const char *linkage, b
   return operation;
 }
 
-MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType result, int count, const MlirType *types,
-                          ir_value *arguments) {
+/* A function's body with its entry block, whose arguments are handed out. */
+static MlirRegion function_body(ir *b, int count, const MlirType *types, ir_value *arguments, MlirBlock *entry) {
   MlirLocation locations[IR_MAX_ARGUMENTS];
   for (int i = 0; i < count; i++) locations[i] = b->location;
   MlirRegion body = mlirRegionCreate();
-  MlirBlock entry = mlirBlockCreate(count, types, locations);
-  mlirRegionAppendOwnedBlock(body, entry);
+  *entry = mlirBlockCreate(count, types, locations);
+  mlirRegionAppendOwnedBlock(body, *entry);
+  for (int i = 0; i < count; i++) arguments[i] = mlirBlockGetArgument(*entry, i);
+  return body;
+}
+
+MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType result, int count, const MlirType *types,
+                          ir_value *arguments) {
+  MlirBlock entry;
+  MlirRegion body = function_body(b, count, types, arguments, &entry);
   MlirOperation f =
       function_op(b, name, "#llvm.linkage<external>", noinline, function_type(b, result, count, types), body);
-  for (int i = 0; i < count; i++) arguments[i] = mlirBlockGetArgument(entry, i);
   b->block = entry;
   return f;
 }
@@ -187,9 +194,9 @@ void ir_declare(ir *b, const char *name, MlirType result, int count, const MlirT
 }
 
 void ir_return(ir *b) {
-  op o = op_start(b, "llvm.return");
+  op o = op_start(b, b->gpu ? "gpu.return" : "llvm.return");
   op_finish(&o);
-  b->block = mlirModuleGetBody(b->module);
+  b->block = b->symbols;
 }
 
 void ir_call(ir *b, const char *name, int count, const ir_value *arguments) {
@@ -202,17 +209,46 @@ void ir_call(ir *b, const char *name, int count, const ir_value *arguments) {
   op_finish(&o);
 }
 
-void ir_make_kernel(ir *b, MlirOperation function, int threads, int blocks) {
-  int32_t block[1] = {threads};
-  mlirOperationSetDiscardableAttributeByName(function, text("nvvm.kernel"), mlirUnitAttrGet(b->context));
-  mlirOperationSetDiscardableAttributeByName(function, text("nvvm.maxntid"),
-                                             mlirDenseI32ArrayGet(b->context, 1, block));
-  if (blocks) mlirOperationSetDiscardableAttributeByName(function, text("nvvm.minctasm"), i32_attribute(b, blocks));
+/* ---- kernels ---- */
+
+void ir_begin_gpu(ir *b, const ir_gpu *gpu, const char *chip) {
+  op o = op_start(b, "gpu.module");
+  op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, text("kernels")));
+  b->symbols = mlirBlockCreate(0, NULL, NULL);
+  o.regions[0] = mlirRegionCreate();
+  o.n_regions = 1;
+  mlirRegionAppendOwnedBlock(o.regions[0], b->symbols);
+  op_finish(&o);
+  b->block = b->symbols;
+  b->gpu = gpu;
+  b->chip = chip;
+  b->ptr = mlirLLVMPointerTypeGet(b->context, (unsigned)gpu->global_space);
 }
 
-ir_value ir_register(ir *b, const char *name) {
+void ir_kernel(ir *b, const char *name, int threads, int blocks, int count, const MlirType *types,
+               ir_value *arguments) {
+  const int32_t block[] = {threads, 1, 1};
+  MlirBlock entry;
+  op o = op_start(b, "gpu.func");
+  op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, text(name)));
+  op_attribute(&o, "function_type", mlirTypeAttrGet(mlirFunctionTypeGet(b->context, count, types, 0, NULL)));
+  op_attribute(&o, "gpu.kernel", mlirUnitAttrGet(b->context));
+  if (b->gpu->threads) op_attribute(&o, b->gpu->threads, mlirDenseI32ArrayGet(b->context, 1, block));
+  else op_attribute(&o, "known_block_size", mlirDenseI32ArrayGet(b->context, 3, block));
+  if (blocks && b->gpu->blocks) op_attribute(&o, b->gpu->blocks, i32_attribute(b, blocks));
+  o.regions[0] = function_body(b, count, types, arguments, &entry);
+  o.n_regions = 1;
+  b->block = b->symbols;
+  op_finish(&o);
+  b->block = entry;
+}
+
+ir_value ir_gpu_index(ir *b, const char *name, const char *dimension) {
+  char source[32];
+  snprintf(source, sizeof source, "#gpu<dim %s>", dimension);
   op o = op_start(b, name);
-  return op_value(&o, b->i32);
+  op_attribute(&o, "dimension", parse_attribute(b, source));
+  return ir_cast(b, "arith.index_castui", op_value(&o, mlirIndexTypeGet(b->context)), b->i32);
 }
 
 /* ---- constants ---- */
@@ -429,7 +465,7 @@ static MlirType list_of(MlirType element, int count) {
 
 static void table(ir *b, const char *name, int count, MlirType element, MlirAttribute values) {
   MlirBlock saved = b->block;
-  b->block = mlirModuleGetBody(b->module);
+  b->block = b->symbols;
   op o = op_start(b, "llvm.mlir.global");
   op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, text(name)));
   op_attribute(&o, "global_type", mlirTypeAttrGet(mlirLLVMArrayTypeGet(element, (unsigned)count)));
@@ -468,12 +504,11 @@ static ir_value address_of(ir *b, const char *name, MlirType pointer) {
 
 ir_value ir_table_address(ir *b, const char *name) { return address_of(b, name, b->ptr); }
 
-/* The device's tables are in its global memory (1), its threads share memory of a space of its own (3). */
-static int shared_space(ir *b) { return address_space(b) ? 3 : 0; }
+static int shared_space(ir *b) { return b->gpu ? b->gpu->shared_space : 0; }
 
 void ir_shared(ir *b, const char *name, int64_t bytes) {
   MlirBlock saved = b->block;
-  b->block = mlirModuleGetBody(b->module);
+  b->block = b->symbols;
   op o = op_start(b, "llvm.mlir.global");
   op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, text(name)));
   op_attribute(&o, "global_type", mlirTypeAttrGet(mlirLLVMArrayTypeGet(b->i8, (unsigned)bytes)));
@@ -490,15 +525,34 @@ ir_value ir_shared_address(ir *b, const char *name) {
   return address_of(b, name, mlirLLVMPointerTypeGet(b->context, (unsigned)shared_space(b)));
 }
 
+static void fence(ir *b, int64_t ordering) {
+  op o = op_start(b, "llvm.fence");
+  op_attribute(&o, "ordering", mlirIntegerAttrGet(b->i64, ordering));
+  op_attribute(&o, "syncscope", mlirStringAttrGet(b->context, text(b->gpu->warp_scope)));
+  op_finish(&o);
+}
+
+static void wait_for_warp(ir *b) {
+  enum { ACQUIRE = 4, RELEASE = 5 }; /* of LLVM's atomic orderings */
+  ir_value mask = b->gpu->has_mask ? ir_int(b, b->i32, -1) : (ir_value){NULL};
+  if (b->gpu->warp_scope) fence(b, RELEASE);
+  op o = op_start(b, b->gpu->warp_barrier);
+  if (mask.ptr) op_operand(&o, mask);
+  op_finish(&o);
+  if (b->gpu->warp_scope) fence(b, ACQUIRE);
+}
+
 void ir_wait(ir *b, ir_barrier of) {
   if (b->host_wait) {
     ir_value which = ir_int(b, b->i32, of);
     ir_call(b, b->host_wait, 1, &which);
     return;
   }
-  ir_value all = of == IR_BARRIER_WARP ? ir_int(b, b->i32, -1) : (ir_value){NULL};
-  op o = op_start(b, of == IR_BARRIER_WARP ? "nvvm.bar.warp.sync" : "nvvm.barrier0");
-  if (all.ptr) op_operand(&o, all);
+  if (of == IR_BARRIER_WARP) {
+    wait_for_warp(b);
+    return;
+  }
+  op o = op_start(b, "gpu.barrier");
   op_finish(&o);
 }
 

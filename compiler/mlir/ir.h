@@ -8,15 +8,31 @@
 #ifndef PEGEN_MLIR_IR_H
 #define PEGEN_MLIR_IR_H
 
+#include "mlir/gpu_dialect.h"
+
 #include <mlir-c/IR.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/* What the builder must know of a kind of GPU. Kernels are functions of the gpu dialect in a module of its own. */
+typedef struct ir_gpu {
+  gpu_conversion *convert;        /* from the gpu dialect */
+  const char *threads;            /* attribute: threads of a block; NULL: the dialect's own, known_block_size */
+  const char *blocks;             /* attribute: blocks that a multiprocessor should hold; NULL: there is none */
+  const char *warp_barrier;       /* op: all lanes of a warp have come here; the dialect has none */
+  bool has_mask;                  /* it takes the mask of lanes */
+  const char *warp_scope;         /* scope of the fences around it; NULL: it orders memory by itself */
+  int global_space, shared_space; /* address spaces of the device's memory, and of a block's */
+} ir_gpu;
 
 typedef struct ir {
   MlirContext context;
   MlirModule module;
   MlirLocation location;
+  MlirBlock symbols; /* where functions and tables go */
   MlirBlock block; /* where the next op goes: appended */
+  const ir_gpu *gpu;   /* NULL: functions are a processor's */
+  const char *chip;    /* of that kind, as its vendor calls it */
   MlirType ptr, i1, i8, i16, i32, i64, f16, bf16, f32, f64;
   const char *target_cpu, *target_features; /* attributes of the functions to come */
   const char *host_wait; /* GPU code for the host: the function that stands for barriers; NULL: the GPU's own */
@@ -45,11 +61,13 @@ MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType resul
 void ir_declare(ir *b, const char *name, MlirType result, int count, const MlirType *types);
 void ir_return(ir *b);
 void ir_call(ir *b, const char *name, int count, const ir_value *arguments);
-/* Makes a function an entry of a GPU module, launched with blocks of `threads`. blocks: that a multiprocessor should
- * hold at once, and no more need be thought of (an assembler that sees shared memory bound them spills registers for
- * the last ones); 0: nothing is said. */
-void ir_make_kernel(ir *b, MlirOperation function, int threads, int blocks);
-ir_value ir_register(ir *b, const char *name); /* an nvvm.read.ptx.sreg op: i32 */
+/* Functions and tables to come are a GPU's, in a gpu.module; b->ptr points into its global memory. */
+void ir_begin_gpu(ir *b, const ir_gpu *gpu, const char *chip);
+/* Opens a kernel, launched with blocks of `threads`. blocks: that a multiprocessor should hold at once, and no more
+ * need be thought of (an assembler that sees shared memory bound them spills registers for the last ones); 0: nothing
+ * is said. */
+void ir_kernel(ir *b, const char *name, int threads, int blocks, int count, const MlirType *types, ir_value *arguments);
+ir_value ir_gpu_index(ir *b, const char *name, const char *dimension); /* gpu.thread_id, gpu.block_id; x, y: i32 */
 /* All threads of a warp, or of a block, wait for one another; what they wrote before is seen by all after. */
 typedef enum ir_barrier { IR_BARRIER_WARP, IR_BARRIER_BLOCK } ir_barrier;
 void ir_wait(ir *b, ir_barrier of);

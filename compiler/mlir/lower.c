@@ -27,6 +27,9 @@ LLVMModuleRef lower_module(ir *b, LLVMContextRef context) {
   register_passes();
   MlirOperation module = mlirModuleGetOperation(b->module);
   if (!mlirOperationVerify(module)) diag_bug("emit", "the module does not verify");
+  /* A GPU's module is the only op of the module around it. */
+  MlirOperation translated = b->gpu ? mlirBlockGetFirstOperation(mlirModuleGetBody(b->module)) : module;
+  if (b->gpu && !b->gpu->convert(translated, b->chip)) diag_bug("lower", "the gpu dialect does not convert");
   MlirPassManager manager = mlirPassManagerCreate(b->context);
   mlirPassManagerEnableVerifier(
       manager,
@@ -37,7 +40,7 @@ LLVMModuleRef lower_module(ir *b, LLVMContextRef context) {
     diag_bug("lower", "the pass pipeline does not parse");
   if (mlirLogicalResultIsFailure(mlirPassManagerRunOnOp(manager, module))) diag_bug("lower", "the passes failed");
   mlirPassManagerDestroy(manager);
-  LLVMModuleRef llvm = mlirTranslateModuleToLLVMIR(module, context);
+  LLVMModuleRef llvm = mlirTranslateModuleToLLVMIR(translated, context);
   if (!llvm) diag_bug("lower", "no translation to LLVM");
   return llvm;
 }

@@ -1,0 +1,24 @@
+/* mlir/gpu_dialect: from MLIR's gpu dialect to a vendor's: functions, indices of threads and blocks, barriers.
+ *
+ * Upstream's patterns, in C++ because the C API has whole passes only: those (convert-gpu-to-nvvm, -rocdl) also turn
+ * roots, roundings and magnitudes into calls of the vendors' libraries of mathematics, which pegen does without.
+ */
+#ifndef PEGEN_MLIR_GPU_DIALECT_H
+#define PEGEN_MLIR_GPU_DIALECT_H
+
+#include <mlir-c/IR.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* module: a gpu.module; chip: as the vendor calls it. */
+typedef bool gpu_conversion(MlirOperation module, const char *chip);
+gpu_conversion gpu_dialect_to_nvvm;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
