@@ -28,31 +28,69 @@ static const char *number(draw *d) {
   return below(d, 3) ? TEXT("%.17g", value) : TEXT("(%.17g + 0.25 * head)", value);
 }
 
-static const char *expression(draw *d, int depth) {
-  if (depth == 0) {
-    switch (below(d, 5)) {
-    case 0: return number(d);
-    case 1: return TEXT("0.25 * pe.norm(delta)");
-    case 2: return TEXT("w(head, %d)", below(d, 3));
-    case 3: return TEXT("table(%s + 8, %s)", coordinate(d), below(d, 2) ? "head" : TEXT("%s * 0.5", coordinate(d)));
-    default: return TEXT("0.5 * %s", coordinate(d));
+/* How a description writes each operation: $x and $y are expressions, $c a coordinate, $n a small number, $h a head or
+ * a number. "": what only the compiler writes. An operation that is missing here fails the test. */
+static const char *const operation[EXPR_OP_COUNT] = {
+    [EXPR_CONST] = "$r",
+    [EXPR_TABLE] = "$r",
+    [EXPR_POSITION] = "0.5 * $c",
+    [EXPR_OPERAND] = "w(head, $w)",
+    [EXPR_INPUT] = "", /* of polynomials: tests/widen/random.lua */
+    [EXPR_CHANNEL] = "",
+    [EXPR_ADD] = "0.5 * ($x + $y)",
+    [EXPR_SUB] = "0.5 * ($x - $y)",
+    [EXPR_MUL] = "0.125 * ($x) * ($y)",
+    [EXPR_DIV] = "($x) / (1 + pe.abs($y))",
+    [EXPR_MIN] = "pe.min($x, $y)",
+    [EXPR_MAX] = "pe.max($x, $y)",
+    [EXPR_LESS] = "pe.where($c, $n, $x, $y)",
+    [EXPR_SELECT] = "pe.where($c, $n, -($x), $y)",
+    [EXPR_NEG] = "-($x)",
+    [EXPR_ABS] = "-pe.abs($x)",
+    [EXPR_SQRT] = "pe.sqrt(1 + pe.abs($x))",
+    [EXPR_FLOOR] = "0.5 * pe.floor(0.5 * $c) + 0.25 * ($x)",
+    [EXPR_EXP] = "4 * pe.exp(-pe.abs($x))",
+    [EXPR_LOG] = "pe.log(1 + ($x) ^ 2)",
+    [EXPR_LOG1P] = "pe.log1p(pe.abs($x))",
+    [EXPR_SINQ] = "pe.sin($x)",
+    [EXPR_COSQ] = "pe.cos($x)",
+    [EXPR_ELEMENT] = "table($c + 8, $h)",
+    [EXPR_NARROW] = "",
+    [EXPR_WIDEN] = "",
+};
+
+static const char *expression(draw *d, int depth);
+
+static const char *filled(draw *d, const char *pattern, int depth) {
+  const char *text = "";
+  for (const char *at = pattern; *at; at++) {
+    if (*at != '$') {
+      text = TEXT("%s%c", text, *at);
+      continue;
+    }
+    switch (*++at) {
+    case 'x':
+    case 'y': text = TEXT("%s%s", text, expression(d, depth - 1)); break;
+    case 'c': text = TEXT("%s%s", text, coordinate(d)); break;
+    case 'n': text = TEXT("%s%d", text, below(d, 7) - 3); break;
+    case 'w': text = TEXT("%s%d", text, below(d, 3)); break;
+    case 'h': text = TEXT("%s%s", text, below(d, 2) ? "head" : TEXT("%s * 0.5", coordinate(d))); break;
+    default: text = TEXT("%s%s", text, number(d)); break;
     }
   }
-  const char *x = expression(d, depth - 1), *y = expression(d, depth - 1);
-  switch (below(d, 13)) {
-  case 0: return TEXT("0.5 * (%s + %s)", x, y);
-  case 1: return TEXT("0.5 * (%s - %s)", x, y);
-  case 2: return TEXT("0.125 * (%s) * (%s)", x, y);
-  case 3: return TEXT("pe.min(%s, %s)", x, y);
-  case 4: return TEXT("pe.max(%s, %s)", x, y);
-  case 5: return TEXT("-pe.abs(%s)", x);
-  case 6: return TEXT("pe.sqrt(1 + pe.abs(%s))", x);
-  case 7: return TEXT("4 * pe.exp(-pe.abs(%s))", x);
-  case 8: return TEXT("pe.log(1 + (%s) ^ 2)", x);
-  case 9: return TEXT("pe.sin(%s) + pe.cos(%s)", x, y);
-  case 10: return TEXT("(%s) / (1 + pe.abs(%s))", x, y);
-  case 11: return TEXT("pe.where(%s, %d, %s, %s)", coordinate(d), below(d, 7) - 3, x, y);
-  default: return TEXT("0.5 * pe.floor(0.5 * %s) + 0.25 * (%s)", coordinate(d), x);
+  return text;
+}
+
+static const char *expression(draw *d, int depth) {
+  if (depth == 0 && below(d, 5) == 0) return "0.25 * pe.norm(delta)";
+  for (;;) {
+    int op = below(d, EXPR_OP_COUNT);
+    if (!operation[op]) {
+      printf("FAILED: operation '%s' has no row\n", expr_op_name((expr_op)op));
+      exit(1);
+    }
+    bool leaf = expr_op_arity((expr_op)op) == 0 || op == EXPR_ELEMENT;
+    if (*operation[op] && leaf == (depth == 0)) return filled(d, operation[op], depth);
   }
 }
 

@@ -1,21 +1,25 @@
 #!/bin/sh
-# assemble.sh PEGEN PTXAS CHIP SPEC[:NAME=VALUE...] ...: every spec's PTX through ptxas. Exit 77: there is no ptxas, or it does not know the chip.
+# assemble.sh PEGEN PTXAS CHIP SPEC[:NAME=VALUE...] ...: every spec's PTX through ptxas. Exit 77: there is no ptxas, or it
+# does not know the chip. A spec that is refused has failed.
 pegen=$1 ptxas=$2 chip=$3
 shift 3
 [ -x "$ptxas" ] || { echo "skipped: no ptxas on this machine"; exit 77; }
 "$ptxas" --help | grep -q "'$chip'" || { echo "skipped: this ptxas does not know $chip"; exit 77; }
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
 failed=0
+fail() { echo "$name: FAILED$1"; failed=1; }
 for spec; do
   options=$(echo "$spec" | cut -s -d: -f2- | sed 's/\([^:]*\):*/ -D \1/g')
   name=$(basename "${spec%%:*}" .lua)$options
   "$pegen" "${spec%%:*}" $options -o "$folder/k.ptx" --target "$chip" 2>"$folder/log" ||
-    { grep -q "made for processors only" "$folder/log" && echo "$name: no GPU kernels" && continue; cat "$folder/log"; echo "$name: FAILED"; failed=1; continue; }
-  "$ptxas" -arch="$chip" -v "$folder/k.ptx" -o "$folder/k.cubin" 2>"$folder/log" || { cat "$folder/log"; echo "$name: FAILED"; failed=1; continue; }
+    { cat "$folder/log"; fail; continue; }
+  "$ptxas" -arch="$chip" -v "$folder/k.ptx" -o "$folder/k.cubin" 2>"$folder/log" || { cat "$folder/log"; fail; continue; }
   entries=$(grep -c '^\.visible \.entry' "$folder/k.ptx")
   clean=$(grep -c ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' "$folder/log")
-  [ "$entries" -gt 0 ] && [ "$entries" -eq "$clean" ] || { cat "$folder/log"; echo "$name: FAILED: $clean of $entries entries without stack and spills"; failed=1; }
-  grep -nE '\.f64|\.local|\.approx|call' "$folder/k.ptx" && { echo "$name: FAILED: the above has no place there"; failed=1; }
-  echo "$name: $entries entries, most registers $(grep -o 'Used [0-9]* registers' "$folder/log" | sort -k2 -n | tail -1 | cut -d' ' -f2)"
+  [ "$entries" -gt 0 ] && [ "$entries" -eq "$clean" ] ||
+    { cat "$folder/log"; fail ": $clean of $entries entries without stack and spills"; }
+  grep -nE '\.f64|\.local|\.approx|call' "$folder/k.ptx" && fail ": the above has no place there"
+  registers=$(grep -o 'Used [0-9]* registers' "$folder/log" | sort -k2 -n | tail -1 | cut -d' ' -f2)
+  echo "$name: $entries entries, most registers $registers"
 done
 exit $failed
