@@ -8,6 +8,7 @@
 
 #include "base/diag.h"
 #include "base/number.h"
+#include "bench/attention.h"
 #include "bench/gpu.h"
 #include "bench/limits.h"
 #include "bench/shapes.h"
@@ -428,6 +429,9 @@ int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned d
   return status;
 }
 
+/* What is measured of a form's kernels; NULL: encode beside a loop that moves the same bytes. */
+static bench_function *const measures[FORM_COUNT] = {[FORM_ATTENTION] = bench_attention};
+
 int bench_spec(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
   const form *f = form_of(s);
   if (!f) return STATUS_ERROR;
@@ -435,8 +439,8 @@ int bench_spec(arena *a, const spec *s, const compile_options *options, const be
   compile_options compiling = *options;
   const char *processors;
   bool on_gpu = ptx_target_parse(a, options->targets, &processors) && !processors;
-  if ((f->bench || f->out_dim) && on_gpu) return refuse_gpu(s, f->name);
-  if (f->bench) return f->bench(a, s, options, bench);
+  if ((measures[f->kind] || f->out_dim) && on_gpu) return refuse_gpu(s, f->name);
+  if (measures[f->kind]) return measures[f->kind](a, s, options, bench);
   if (on_gpu) return bench->table ? refuse_table(s, "the GPU's kernel") : bench_gpu_spec(a, s, options, bench);
   compiling.emit = EMIT_OBJ;
   if (!compiling.dtypes) compiling.dtypes = PEGEN_DTYPE_F32;

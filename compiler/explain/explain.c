@@ -269,15 +269,21 @@ static void print_json(const spec *s, const explanation *e) {
   json_end(&w, '}');
 }
 
+static explain_function *const explain_form[FORM_COUNT] = {
+    [FORM_ATTENTION] = explain_attention,
+    [FORM_POLYNOMIAL] = explain_polynomial,
+    [FORM_ADDITIVE] = explain_additive,
+    [FORM_BLADES] = explain_blades,
+    [FORM_DENSE_FOUR] = explain_dense,
+    [FORM_DENSE] = explain_dense,
+    [FORM_CHANGE_OF_BASIS] = explain_change_of_basis,
+};
+
 int explain_spec(arena *a, const spec *s, explain_format format) {
   const form *f = form_of(s);
   if (!f) return 1;
   explanation e = {.form = f->name};
-  if (!f->explain) {
-    diag_error(s->file, s->line, "'%s' is of the form '%s', of which explain knows nothing", s->name, f->name);
-    return 1;
-  }
-  if (!f->explain(a, s, &e)) return 1;
+  if (!explain_form[f->kind](a, s, &e)) return 1;
   if (format == EXPLAIN_JSON) print_json(s, &e);
   else print_text(a, s, &e);
   return 0;

@@ -50,7 +50,8 @@ typedef struct explanation {
 
 /* What a form tells; false after a diag_error where the description cannot be compiled. */
 typedef bool explain_function(arena *a, const spec *s, explanation *out);
-explain_function explain_blades, explain_dense, explain_attention, explain_polynomial, explain_additive;
+explain_function explain_blades, explain_dense, explain_change_of_basis, explain_attention, explain_polynomial,
+    explain_additive;
 
 /* Adds the operations of x that were not counted yet. seen: [expr_pool_count]. */
 void operation_count_add(operation_count *total, const expr *x, int times, unsigned char *seen);

@@ -5,7 +5,6 @@
  * A bias that is a polynomial comes by way of plan_widen, and has leaves, prepared values and weights as where it
  * widens.
  */
-#include "bench/attention.h"
 #include "cpu/attention/attention.h"
 #include "forms/form.h"
 #include "gpu/attention.h"
@@ -107,8 +106,8 @@ static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {
 }
 
 const form form_attention = {
+    .kind = FORM_ATTENTION,
     .name = "attention",
-    .explain = explain_attention,
     .entries = {.attention = "pegen_driver_attention", .workspace = "pegen_driver_workspace"},
     .takes = takes,
     .plan = build,
@@ -119,6 +118,4 @@ const form form_attention = {
     .per_head = per_head,
     .hash = hash,
     .gpu = gpu,
-    .check = &check_attention,
-    .bench = bench_attention,
 };

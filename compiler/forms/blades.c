@@ -183,8 +183,8 @@ static void hash_sum(describe_hash *h, const void *of) {
 }
 
 const form form_additive = {
+    .kind = FORM_ADDITIVE,
     .name = "additive",
-    .explain = explain_additive,
     .entries = {.encode = "pegen_driver_encode", .workspace = "pegen_driver_workspace"},
     .takes = takes_sum,
     .plan = build_sum,
@@ -195,13 +195,12 @@ const form form_additive = {
     .describe = describe,
     .per_head = per_head,
     .hash = hash_sum,
-    .check = &check_additive,
     .gpu = gpu,
 };
 
 const form form_blades = {
+    .kind = FORM_BLADES,
     .name = "blades",
-    .explain = explain_blades,
     .entries = {.encode = "pegen_driver_encode",
                 .prepare = "pegen_driver_prepare",
                 .workspace = "pegen_driver_workspace",
@@ -215,13 +214,12 @@ const form form_blades = {
     .describe = describe,
     .per_head = per_head,
     .hash = hash,
-    .check = &check_rotors,
     .gpu = gpu,
 };
 
 const form form_dense_four = {
+    .kind = FORM_DENSE_FOUR,
     .name = "blades",
-    .explain = explain_dense,
     .entries = {.encode = "pegen_driver_encode",
                 .prepare = "pegen_driver_prepare",
                 .workspace = "pegen_driver_workspace",
@@ -235,6 +233,5 @@ const form form_dense_four = {
     .describe = describe,
     .per_head = per_head,
     .hash = hash,
-    .check = &check_rotors,
     .gpu = gpu,
 };

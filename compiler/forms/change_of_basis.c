@@ -5,7 +5,6 @@
 #include "cpu/change_of_basis.h"
 #include "cpu/dense.h"
 #include "cpu/rotors.h"
-#include "explain/words.h"
 #include "forms/form.h"
 #include "gpu/change_of_basis.h"
 
@@ -91,31 +90,13 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
       d, "dense", describe_struct(d, "pegen_dense", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense)), true);
 }
 
-/* ---- explain ---- */
-
-static bool explain(arena *a, const spec *s, explanation *out) {
-  if (!(s->dense ? explain_dense : explain_blades)(a, s, out)) return false;
-  const plan_basis *p = plan_basis_build(a, s);
-  if (!p) return false;
-  const char *change =
-      s->inverse ? "then the transposed Cayley transform of the head" : "after the Cayley transform of the head";
-  out->normal_form = arena_printf(a, "%s, %s; one matrix a token, which NAME_prepare forms", out->normal_form, change);
-  out->cost.per_head = p->per_head;
-  out->cost.token.arithmetic += s->head_dim * out->cost.row_operations;
-  out->cost.row_operations = 2 * s->head_dim * s->head_dim;
-  out->entries_precision = NULL; /* no channel is a block's own */
-  out->rows_precision =
-      "float32 within 2^-20 of the row's norm; bfloat16 and float16 half a unit in the last place more";
-  return true;
-}
-
 static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {
   return emit_ptx_basis_program(a, plan, dtypes);
 }
 
-const form form_basis = {
+const form form_change_of_basis = {
+    .kind = FORM_CHANGE_OF_BASIS,
     .name = "dense",
-    .explain = explain,
     .entries = {.encode = "pegen_dense_encode",
                 .prepare = "pegen_dense_prepare",
                 .workspace = "pegen_driver_workspace",
@@ -128,5 +109,4 @@ const form form_basis = {
     .per_head = per_head,
     .hash = hash,
     .gpu = gpu,
-    .check = &check_rotors,
 };

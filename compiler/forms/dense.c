@@ -111,8 +111,8 @@ static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {
 }
 
 const form form_dense = {
+    .kind = FORM_DENSE,
     .name = "dense",
-    .explain = explain_dense,
     .entries = {.encode = "pegen_dense_encode",
                 .prepare = "pegen_dense_prepare",
                 .workspace = "pegen_driver_workspace",
@@ -124,6 +124,5 @@ const form form_dense = {
     .describe = describe,
     .per_head = per_head,
     .hash = hash,
-    .check = &check_rotors,
     .gpu = gpu,
 };

@@ -3,9 +3,11 @@
 
 #include "base/diag.h"
 
-/* The first that takes a description has it: special before general. */
-static const form *const forms[] = {&form_attention,  &form_polynomial, &form_additive, &form_blades,
-                                    &form_dense_four, &form_dense,      &form_basis};
+static const form *const forms[FORM_COUNT] = {
+#define X(name, row) [FORM_##name] = &row,
+    FORMS(X)
+#undef X
+};
 
 int form_programs(arena *a, const form *f, const void *plan, const program **out) {
   int count = f->programs ? f->programs(a, plan, out) : 0;
@@ -14,7 +16,7 @@ int form_programs(arena *a, const form *f, const void *plan, const program **out
 }
 
 const form *form_of(const spec *s) {
-  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+  for (int i = 0; i < FORM_COUNT; i++)
     if (forms[i]->takes(s)) return forms[i];
   diag_error(s->file, s->line,
              "no kernel can be made of what '%s' says together; expected blocks of blades, or dense blocks without a "

@@ -8,15 +8,12 @@
 #ifndef PEGEN_FORMS_FORM_H
 #define PEGEN_FORMS_FORM_H
 
-#include "bench/bench.h"
-#include "explain/explain.h"
 #include "gpu/target.h"
 #include "mlir/ir.h"
 #include "object/describe.h"
 #include "object/target.h"
 #include "program/program.h"
 #include "spec/spec.h"
-#include "verify/check_kind.h"
 
 #include <stdio.h>
 
@@ -28,7 +25,26 @@ typedef struct form_entries {
 
 enum { FORM_MAX_PROGRAMS = 4 };
 
+/* The forms, special before general: the first that takes a description has it. Rooms that know something of a form's
+ * kernels beyond what stands here (check, explain, bench) have a table by this number.               ORDER FORM_KIND */
+#define FORMS(X) \
+  X(ATTENTION, form_attention)             /* attention with functions of the displacement in it */ \
+  X(POLYNOMIAL, form_polynomial)           /* columns that widen q and k */ \
+  X(ADDITIVE, form_additive)               /* sums with something of the position */ \
+  X(BLADES, form_blades)                   /* rotors in closed form on blades of Cl(p,q,r) */ \
+  X(DENSE_FOUR, form_dense_four)           /* the same machinery for exponentials of 4 x 4 skew matrices */ \
+  X(DENSE, form_dense)                     /* exponentials of larger skew matrices */ \
+  X(CHANGE_OF_BASIS, form_change_of_basis) /* blocks in closed form after a change of basis of the whole head */
+
+typedef enum form_kind {
+#define X(name, row) FORM_##name,
+  FORMS(X)
+#undef X
+      FORM_COUNT
+} form_kind;
+
 struct form {
+  form_kind kind;
   const char *name;     /* of the driver's text in kernel/embedded.c, and for people */
   form_entries entries;
   bool (*takes)(const spec *s);
@@ -37,7 +53,6 @@ struct form {
   void (*print)(FILE *out, const void *plan); /* --emit expr */
   /* The programs of its entries (program/program.h), at most FORM_MAX_PROGRAMS; their number. NULL: it has none. */
   int (*programs)(arena *a, const void *plan, const program **out);
-  explain_function *explain;                  /* what is known of it, for pegen explain; NULL: nothing is told */
   /* The functions of one target; imports: declarations of the driver's, once per module; NULL: none are needed. */
   void (*imports)(ir *b);
   void (*emit_cpu)(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes);
@@ -51,8 +66,6 @@ struct form {
   /* Channels that encode writes of rows of a number type: head_dim, unless the encoding widens. NULL:
    * head_dim. *columns receives the meaning of each channel beyond head_dim. */
   int (*out_dim)(arena *a, const void *plan, int dtype, const char ***columns);
-  const check_kind *check; /* what pegen check does */
-  bench_function *bench;   /* what pegen bench does; NULL: encode beside a loop that moves the same bytes */
   /* What is made for GPUs; NULL: no kernel of this form is. The program is NULL after a diag_error. */
   const ptx_program *(*gpu)(arena *a, const void *plan, unsigned dtypes);
 };
@@ -62,12 +75,8 @@ const form *form_of(const spec *s);
 /* The form's programs of a plan, checked; 0 where it has none. */
 int form_programs(arena *a, const form *f, const void *plan, const program **out);
 
-extern const form form_attention;  /* attention with functions of the displacement in it */
-extern const form form_blades;     /* rotors in closed form on blades of Cl(p,q,r) */
-extern const form form_dense_four; /* the same machinery for exponentials of 4 x 4 skew matrices */
-extern const form form_dense;      /* exponentials of larger skew matrices */
-extern const form form_basis;      /* blocks in closed form after a change of basis of the whole head */
-extern const form form_polynomial; /* columns that widen q and k */
-extern const form form_additive;   /* sums with something of the position */
+#define X(name, row) extern const form row;
+FORMS(X)
+#undef X
 
 #endif

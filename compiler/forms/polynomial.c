@@ -76,8 +76,8 @@ static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {
 }
 
 const form form_polynomial = {
+    .kind = FORM_POLYNOMIAL,
     .name = "polynomial",
-    .explain = explain_polynomial,
     .entries = {.encode = "pegen_driver_widen", .workspace = "pegen_driver_workspace"},
     .takes = takes,
     .plan = build,
@@ -89,5 +89,4 @@ const form form_polynomial = {
     .hash = hash,
     .out_dim = out_dim,
     .gpu = gpu,
-    .check = &check_widen,
 };

@@ -1,8 +1,8 @@
 /* verify/check_kind: the checks of one kind of kernel, and what the checks of all kinds share: the table that is
  * printed.
  *
- * verify/check.c compiles and loads a kernel for each target; a kind (a column of forms/form.h) brings what the kernels
- * are called on and what must hold.
+ * verify/check.c compiles and loads a kernel for each target; a kind (check.c has the one of each form) brings what the
+ * kernels are called on and what must hold.
  */
 #ifndef PEGEN_VERIFY_CHECK_KIND_H
 #define PEGEN_VERIFY_CHECK_KIND_H
