@@ -116,6 +116,16 @@ static void run_tabled(pass *p, int by_batch, int64_t begin, int64_t end) {
   }
 }
 
+/* One token after the other streams best; where rotors are used again, several at a time. */
+static int64_t tile_tokens(const pass *p, int64_t heads) {
+  int again = p->streams[0]->in.size[PEGEN_BATCH] > 1;
+  if (p->driver->per_head) {
+    int64_t tile = again ? p->tuning.tile_rotors / (p->by_head || heads < 1 ? 1 : heads) : 1;
+    return tile < 1 ? 1 : tile;
+  }
+  return p->by_head || (again && shares_batches(p)) ? p->tuning.tile_tokens : 1;
+}
+
 static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *target, int part, int parts) {
   if (p->n == 0) return;
   const pegen_stream *first = p->streams[0];
@@ -130,11 +140,8 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   }
   p->by_head = pegen_by_head(first);
   pegen_set_prefetch(&p->loop, &p->tuning, p->by_head, p->touched);
-  /* One token after the other streams best; where rotors are used again, several at a time. */
-  p->loop.tile_tokens = 1;
-  p->loop.group_rows = INT32_MAX;
-  if (p->by_head || (shares_batches(p) && first->in.size[PEGEN_BATCH] > 1)) p->loop.tile_tokens = p->tuning.tile_tokens;
-  if (p->by_head) p->loop.group_rows = p->tuning.group_rows;
+  p->loop.tile_tokens = tile_tokens(p, heads);
+  p->loop.group_rows = p->by_head ? p->tuning.group_rows : INT32_MAX;
   p->loop.head_begin = 0;
   p->loop.head_end = heads;
   p->loop.prepared = 0;

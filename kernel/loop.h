@@ -151,7 +151,7 @@ typedef struct pegen_widen {
 
 /* Prepared values live on the stack of the call, as many heads at a time as fit in this
  * (at least one); so no kernel of this kind needs a workspace. */
-enum { PEGEN_STACK_PREPARED = 32 * 1024 };
+enum { PEGEN_STACK_PREPARED = 48 * 1024 };
 
 /* Implemented by the driver, called by the emitted NAME_ entries. */
 int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts);

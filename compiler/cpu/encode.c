@@ -88,24 +88,50 @@ static ir_value token_row(encode_emitter *e, ir_value rows, int side, ir_value b
   return add(b, base, add(b, mul(b, batch, of_batch), mul(b, token, of_token)));
 }
 
-/* Rows [begin, end) of a token, q's heads counted first and k's after them; with `head`, that head of each. */
-static void emit_rows_of_token(encode_emitter *e, ir_value batch, ir_value token, ir_value begin, ir_value end,
-                               const ir_value *head) {
+static ir_value rows_of_tensor(encode_emitter *e, ir_value tensor) {
+  return ir_offset(e->b, ir_offset_const(e->b, e->loop, offsetof(pegen_loop, rows)),
+                   mul(e->b, tensor, i64(e->b, sizeof(pegen_rows))));
+}
+
+static ir_value is_in_place(encode_emitter *e, ir_value rows) {
+  return ir_compare_int(e->b, "eq", ROWS_I64(e, rows, in), ROWS_I64(e, rows, out));
+}
+
+/* Rows [begin, end) of a token, q's heads counted first and k's after them. */
+static void emit_rows_of_token(encode_emitter *e, ir_value batch, ir_value token, ir_value begin, ir_value end) {
   ir *b = e->b;
   ir_value zero = i64(b, 0), in_step, out_step;
   ir_loop tensors = ir_for(b, zero, i64(b, 2));
-  ir_value rows = ir_offset(b, ir_offset_const(b, e->loop, offsetof(pegen_loop, rows)),
-                            mul(b, tensors.index, i64(b, sizeof(pegen_rows))));
+  ir_value rows = rows_of_tensor(e, tensors.index);
   ir_value heads = ROWS_I64(e, rows, heads), before = mul(b, tensors.index, e->q_heads);
-  ir_value first = head ? *head : larger(b, sub(b, begin, before), zero);
-  ir_value last = smaller(b, head ? add(b, *head, i64(b, 1)) : sub(b, end, before), heads);
+  ir_value first = larger(b, sub(b, begin, before), zero), last = smaller(b, sub(b, end, before), heads);
   ir_value in = token_row(e, rows, 0, batch, token, &in_step), out = token_row(e, rows, 1, batch, token, &out_step);
-  ir_value in_place = ir_compare_int(b, "eq", ROWS_I64(e, rows, in), ROWS_I64(e, rows, out));
+  ir_value in_place = is_in_place(e, rows);
   ir_loop each = ir_for(b, first, last);
   ir_value from = add(b, in, mul(b, each.index, in_step)), to = add(b, out, mul(b, each.index, out_step));
   emit_one_row(e, ir_pointer(b, from), ir_pointer(b, to), in_place);
   ir_end_for(b, each);
   ir_end_for(b, tensors);
+}
+
+/* Heads [begin, end) of a token in the first `tensors` tensors, each head with coefficients of its own, which serve q
+ * and k at once. */
+static void emit_heads_of_token(encode_emitter *e, ir_value batch, ir_value token, ir_value begin, ir_value end,
+                                ir_value coefficients, int tensors) {
+  ir *b = e->b;
+  ir_value in[2], out[2], in_step[2], out_step[2], in_place[2];
+  for (int t = 0; t < tensors; t++) {
+    ir_value rows = rows_of_tensor(e, i64(b, t));
+    in[t] = token_row(e, rows, 0, batch, token, &in_step[t]);
+    out[t] = token_row(e, rows, 1, batch, token, &out_step[t]);
+    in_place[t] = is_in_place(e, rows);
+  }
+  ir_loop heads = ir_for(b, begin, end);
+  emit_load_slots(&e->rows, ir_offset(b, coefficients, mul(b, sub(b, heads.index, begin), i64(b, e->slot_bytes))));
+  for (int t = 0; t < tensors; t++)
+    emit_one_row(e, ir_pointer(b, add(b, in[t], mul(b, heads.index, in_step[t]))),
+                 ir_pointer(b, add(b, out[t], mul(b, heads.index, out_step[t]))), in_place[t]);
+  ir_end_for(b, heads);
 }
 
 /* ---- tokens ---- */
@@ -130,28 +156,51 @@ static void emit_token_coefficients(encode_emitter *e, ir_value token, const ir_
   ir_end_if(b, branch);
 }
 
-/* Rotors differ from head to head: one for each token and head, reused over batches, q and k. */
-static void emit_tokens_per_head(encode_emitter *e, ir_value prepared) {
-  ir *b = e->b;
-  ir_loop tokens = ir_for(b, LOOP_I64(e, token_begin), LOOP_I64(e, token_end));
-  ir_branch untabled = ir_if(b, ir_compare_int(b, "eq", LOOP_I64(e, table), i64(b, 0)));
-  emit_position(e, tokens.index);
-  ir_end_if(b, untabled);
-  ir_value head_begin = LOOP_I64(e, head_begin), stride = LOOP_I64(e, prepared_stride);
-  ir_loop heads = ir_for(b, head_begin, LOOP_I64(e, head_end));
-  ir_value of_head = ir_offset(b, prepared, mul(b, sub(b, heads.index, head_begin), stride));
-  emit_token_coefficients(e, tokens.index, &heads.index, of_head, e->coefficients);
-  emit_load_slots(&e->rows, e->coefficients);
-  ir_loop batches = ir_for(b, LOOP_I64(e, batch_begin), LOOP_I64(e, batch_end));
-  emit_rows_of_token(e, batches.index, tokens.index, heads.index, heads.index, &heads.index);
-  ir_end_for(b, batches);
-  ir_end_for(b, heads);
-  ir_end_for(b, tokens);
-}
-
 /* How many steps of `step` cover `whole`. */
 static ir_value steps(ir *b, ir_value whole, ir_value step) {
   return ir_op2(b, "arith.divui", add(b, whole, sub(b, step, i64(b, 1))), step);
+}
+
+/* Rotors differ from head to head. Those of a tile of tokens are built for as many heads as there is room for; then,
+ * batch by batch, the tile's rows are walked in order of memory. */
+static void emit_tokens_per_head(encode_emitter *e, ir_value prepared, int most) {
+  ir *b = e->b;
+  ir_value begin = LOOP_I64(e, token_begin), end = LOOP_I64(e, token_end), zero = i64(b, 0), one = i64(b, 1);
+  ir_value head_begin = LOOP_I64(e, head_begin), head_end = LOOP_I64(e, head_end);
+  ir_value group = larger(b, smaller(b, sub(b, head_end, head_begin), i64(b, most)), one);
+  ir_value tile = larger(b, smaller(b, LOOP_I64(e, tile_tokens), ir_op2(b, "arith.divui", i64(b, most), group)), one);
+  ir_value token_bytes = mul(b, group, i64(b, e->slot_bytes));
+  ir_value both = ir_compare_int(b, "ne", LOOP_I64(e, rows[1].heads), zero);
+  ir_loop groups = ir_for(b, zero, steps(b, sub(b, head_end, head_begin), group));
+  ir_value first_head = add(b, head_begin, mul(b, groups.index, group));
+  ir_value last_head = smaller(b, add(b, first_head, group), head_end);
+  ir_loop tiles = ir_for(b, zero, steps(b, sub(b, end, begin), tile));
+  ir_value first = add(b, begin, mul(b, tiles.index, tile)), last = smaller(b, add(b, first, tile), end);
+
+  ir_loop rotors = ir_for(b, first, last);
+  ir_branch untabled = ir_if(b, ir_compare_int(b, "eq", LOOP_I64(e, table), zero));
+  emit_position(e, rotors.index);
+  ir_end_if(b, untabled);
+  ir_value of_token = ir_offset(b, e->coefficients, mul(b, sub(b, rotors.index, first), token_bytes));
+  ir_loop heads = ir_for(b, first_head, last_head);
+  ir_value of_head = ir_offset(b, prepared, mul(b, sub(b, heads.index, head_begin), LOOP_I64(e, prepared_stride)));
+  emit_token_coefficients(e, rotors.index, &heads.index, of_head,
+                          ir_offset(b, of_token, mul(b, sub(b, heads.index, first_head), i64(b, e->slot_bytes))));
+  ir_end_for(b, heads);
+  ir_end_for(b, rotors);
+
+  ir_loop batches = ir_for(b, LOOP_I64(e, batch_begin), LOOP_I64(e, batch_end));
+  ir_loop tokens = ir_for(b, first, last);
+  ir_value coefficients = ir_offset(b, e->coefficients, mul(b, sub(b, tokens.index, first), token_bytes));
+  ir_branch branch = ir_if(b, both);
+  emit_heads_of_token(e, batches.index, tokens.index, first_head, last_head, coefficients, 2);
+  ir_else(b, &branch);
+  emit_heads_of_token(e, batches.index, tokens.index, first_head, last_head, coefficients, 1);
+  ir_end_if(b, branch);
+  ir_end_for(b, tokens);
+  ir_end_for(b, batches);
+  ir_end_for(b, tiles);
+  ir_end_for(b, groups);
 }
 
 /* All heads share a token's rotor. The rotors of a tile of tokens are built; then, batch by batch, each
@@ -175,18 +224,19 @@ static void emit_tokens_shared(encode_emitter *e, ir_value prepared, int most) {
   ir_value row = mul(b, parts.index, group), row_end = smaller(b, add(b, row, group), all);
   ir_loop tokens = ir_for(b, first, last);
   emit_load_slots(&e->rows, ir_offset(b, e->coefficients, mul(b, sub(b, tokens.index, first), i64(b, e->slot_bytes))));
-  emit_rows_of_token(e, batches.index, tokens.index, row, row_end, NULL);
+  emit_rows_of_token(e, batches.index, tokens.index, row, row_end);
   ir_end_for(b, tokens);
   ir_end_for(b, parts);
   ir_end_for(b, batches);
   ir_end_for(b, tiles);
 }
 
-/* Tokens whose coefficients there is room for, on the stack (cli/pegen.h says how much a call needs). */
-static int most_tokens(int64_t slot_bytes) {
-  enum { TILE_BYTES = 96 * 1024, MOST = 128 };
-  int64_t tokens = slot_bytes ? TILE_BYTES / slot_bytes : MOST;
-  return tokens < 1 ? 1 : tokens > MOST ? MOST : (int)tokens;
+/* Tokens, or heads of tokens, whose coefficients there is room for on the stack (pegen/pegen.h says how much a call
+ * needs; rotors that differ from head to head stand beside what is prepared for them). */
+static int most_rotors(int64_t slot_bytes, bool per_head) {
+  enum { TILE_BYTES = 96 * 1024, TILE_BYTES_PER_HEAD = 64 * 1024, MOST = 128 };
+  int64_t count = slot_bytes ? (per_head ? TILE_BYTES_PER_HEAD : TILE_BYTES) / slot_bytes : MOST;
+  return count < 1 ? 1 : count > MOST ? MOST : (int)count;
 }
 
 void emit_encode(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target, int dtype,
@@ -194,14 +244,14 @@ void emit_encode(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_t
   encode_emitter e = {.b = b, .memory = a, .p = p, .target = target};
   e.rows = (row_emitter){.b = b, .memory = a, .p = p, .t = t, .target = target, .dtype = dtype, .streaming = streaming};
   e.slot_bytes = (int64_t)t->n_slots * t->width * 4;
-  int most = p->per_head ? 1 : most_tokens(e.slot_bytes);
+  int most = most_rotors(e.slot_bytes, p->per_head);
   ir_function(b, emit_encode_name(a, target, dtype, streaming), true, (MlirType){NULL}, 1, &b->ptr, &e.loop);
   e.positions = ir_alloca(b, p->spec->n_axes * 8, 8);
   e.coefficients = ir_alloca(b, most * e.slot_bytes + CACHE_LINE, CACHE_LINE);
   e.ahead = emit_load_ahead(b, e.loop);
   e.q_heads = LOOP_I64(&e, rows[0].heads);
   ir_value prepared = LOOP_PTR(&e, prepared);
-  if (p->per_head) emit_tokens_per_head(&e, prepared);
+  if (p->per_head) emit_tokens_per_head(&e, prepared, most);
   else emit_tokens_shared(&e, prepared, most);
   ir_return(b);
 }
