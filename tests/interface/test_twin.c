@@ -96,7 +96,7 @@ static void shared_rotors_cover_batches(void **state) {
   for (int i = 0; i < 2; i++) {
     assert_int_equal(twin_traced.loop[i].batch_end, 2);
     assert_int_equal((uintptr_t)twin_traced.loop[i].prepared % 64, 0);
-    assert_int_equal(twin_traced.loop[i].prepared_stride, 16 * 1024);
+    assert_int_equal(twin_traced.loop[i].prepared_stride, 24 * 1024);
   }
   host_end(&h);
   shape.per_batch = 1;

@@ -50,7 +50,7 @@ typedef struct twin_shape {
 
 /* Layout of `prepared`, this kernel's own affair: rates [axis][block], then the phase at the origin [block]. */
 static void prepare_rates(const double *leaves, char *prepared) {
-  memset(prepared, 0x5a, 16 * 1024); /* all that prepared_bytes promised */
+  memset(prepared, 0x5a, 24 * 1024); /* all that prepared_bytes promised */
   memcpy(prepared, leaves, 3 * 8 * sizeof *leaves);
 }
 
@@ -208,7 +208,7 @@ static const pegen_operand rate[] = {
 KERNEL(plain, 1, 0, 0, NULL, 0, NULL, 0, NULL, NULL, 0);
 KERNEL(grid, 2, 0, 1, grid_sizes, 0, NULL, 0, NULL, NULL, 0);
 /* 16 KiB of prepared values a head: three heads go in two tiles. */
-KERNEL(learned, 2, TWIN_HEADS, 0, NULL, 1, rate, 3, leaves, prepare_rates, 16 * 1024);
+KERNEL(learned, 2, TWIN_HEADS, 0, NULL, 1, rate, 3, leaves, prepare_rates, 24 * 1024);
 
 /* ---- a table, by hand ---- */
 
