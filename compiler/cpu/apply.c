@@ -1,5 +1,6 @@
 /* cpu/apply: loops over tokens, batches, heads and blocks; see cpu/apply.h. */
 #include "cpu/apply.h"
+#include "mlir/arith.h"
 
 #include "cpu/apply_rows.h"
 #include "cpu/rotors.h"
@@ -17,10 +18,6 @@ enum { GROUP = 4, ACTING = 2, LISTED = APPLY_LISTED, CACHE_LINE = 64, TILE_BYTES
 typedef struct row_entry {
   int64_t in, out, in_head, out_head;
 } row_entry;
-
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
 
 static ir_value field(applier *e, ir_value base, size_t offset, MlirType type) {
   return ir_load(e->b, type, ir_offset_const(e->b, base, (int64_t)offset), 8);

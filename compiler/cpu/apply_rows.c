@@ -1,5 +1,6 @@
 /* cpu/apply_rows: sums of columns or of diagonals; see cpu/apply_rows.h. */
 #include "cpu/apply_rows.h"
+#include "mlir/arith.h"
 
 #include "cpu/exponential_action.h"
 #include "cpu/product.h"
@@ -28,10 +29,6 @@ int apply_vectors_of(const cpu_target *target, const apply_shape *s, int rows) {
   if (most > APPLY_VECTORS) most = APPLY_VECTORS;
   return most < 1 ? 1 : most < s->n_pieces ? most : s->n_pieces;
 }
-
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
 
 /* ---- the channels of a block ---- */
 

@@ -1,5 +1,6 @@
 /* cpu/exponential: one matrix at a time, in tiles; see cpu/exponential.h. */
 #include "cpu/exponential.h"
+#include "mlir/arith.h"
 
 #include "cpu/rotors.h"
 
@@ -17,11 +18,7 @@ double exponential_products(double norm, bool is_f64) {
   return 3.5 + (norm > reach ? ceil(log2(norm / reach)) : 0);
 }
 
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addf", x, y); }
-static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.mulf", x, y); }
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 static ir_value like(ir *b, ir_value x, int64_t value) { return ir_int(b, ir_type(x), value); }
-static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "sgt", x, y), x, y); }
 
 static bool is_f64(ir *b, ir_value x) { return mlirTypeEqual(ir_type(x), ir_like(b, x, b->f64)); }
 

@@ -4,6 +4,7 @@
  * stored and read, so their products cost exactly half. Products are cut into tiles of TILE x TILE sums.
  */
 #include "cpu/exponential.h"
+#include "mlir/arith.h"
 
 #include "cpu/rotors.h"
 
@@ -22,10 +23,6 @@ typedef struct lane_matrices {
   MlirType element, vector, integers;
   int64_t bytes; /* of a vector */
 } lane_matrices;
-
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addf", x, y); }
-static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.mulf", x, y); }
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 
 static ir_value entry_at(const lane_matrices *m, ir_value matrix, int i, int j) {
   return ir_offset_const(m->b, matrix, (i * m->size + j) * m->bytes);

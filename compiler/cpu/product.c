@@ -5,11 +5,11 @@
  */
 #include "cpu/product.h"
 
+#include "mlir/arith.h"
+
 enum { UNROLL = 2, MOST_ROWS = 16 };
 
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 static ir_value scaled(ir *b, ir_value x, int64_t by) { return ir_op2(b, "arith.muli", x, i64(b, by)); }
-static ir_value plus(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
 
 matrix_shape matrix_shape_of(ir *b, const cpu_target *target, int size, bool is_f64) {
   matrix_shape m = {.target = target, .element = is_f64 ? b->f64 : b->f32, .bytes = is_f64 ? 8 : 4, .size = size};
@@ -91,7 +91,7 @@ static void emit_panel(ir *b, const matrix_shape *m, const ir_value *arguments, 
                        int vectors) {
   int rows = rows_of(m, vectors, end - begin), whole = (end - begin) / rows;
   ir_loop loop = ir_for(b, i64(b, 0), i64(b, whole));
-  ir_value at = plus(b, scaled(b, loop.index, (int64_t)rows * row_bytes(m)), i64(b, (int64_t)begin * row_bytes(m)));
+  ir_value at = add(b, scaled(b, loop.index, (int64_t)rows * row_bytes(m)), i64(b, (int64_t)begin * row_bytes(m)));
   micro_kernel(b, m, ir_offset(b, arguments[0], at), ir_offset(b, arguments[1], at), arguments[2], rows, first,
                vectors);
   ir_end_for(b, loop);
@@ -130,9 +130,9 @@ void emit_mirror(ir *b, const matrix_shape *m, const char *name) {
     ir_loop right = ir_for(b, i64(b, begin + step), i64(b, all));
     int64_t block_down = (int64_t)m->lanes * row_bytes(m), block_right = (int64_t)m->lanes * m->bytes;
     ir_value from =
-        ir_offset(b, arguments[1], plus(b, scaled(b, down.index, block_down), scaled(b, right.index, block_right)));
+        ir_offset(b, arguments[1], add(b, scaled(b, down.index, block_down), scaled(b, right.index, block_right)));
     ir_value to =
-        ir_offset(b, arguments[0], plus(b, scaled(b, right.index, block_down), scaled(b, down.index, block_right)));
+        ir_offset(b, arguments[0], add(b, scaled(b, right.index, block_down), scaled(b, down.index, block_right)));
     for (int i = 0; i < m->lanes; i++)
       rows[i] = ir_load(b, vector, ir_offset_const(b, from, (int64_t)i * row_bytes(m)), m->bytes);
     emit_transpose(b, m->lanes, rows);
@@ -153,7 +153,7 @@ void emit_each_vector(ir *b, const matrix_shape *m, bool upper, int count, ir_va
     ir_loop rows = ir_for_with(b, i64(b, begin), i64(b, end), count, carried, outer);
     ir_loop vectors = ir_for_with(b, i64(b, upper ? begin / m->lanes : 0), i64(b, all), count, outer, inner);
     ir_value offset =
-        plus(b, scaled(b, rows.index, row_bytes(m)), scaled(b, vectors.index, (int64_t)m->lanes * m->bytes));
+        add(b, scaled(b, rows.index, row_bytes(m)), scaled(b, vectors.index, (int64_t)m->lanes * m->bytes));
     body(context, offset, inner);
     ir_end_for_with(b, vectors, count, inner, outer);
     ir_end_for_with(b, rows, count, outer, carried);

@@ -6,6 +6,7 @@
  * terms that are folded at the end.
  */
 #include "cpu/widen.h"
+#include "mlir/arith.h"
 
 #include "base/diag.h"
 #include "cpu/encode.h"
@@ -37,10 +38,6 @@ typedef struct widen_emitter {
   ir_value keys;             /* scratch: float32 [lanes] */
   ir_value gains;            /* scratch: float32 [weights][lanes] */
 } widen_emitter;
-
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 
 static ir_value field(widen_emitter *e, size_t offset, MlirType type) {
   return ir_load(e->b, type, ir_offset_const(e->b, e->loop, (int64_t)offset), 8);

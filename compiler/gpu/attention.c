@@ -27,15 +27,12 @@ enum {
 /* A maximum no score is expected below: a query that sees nothing keeps it, and its sum stays 0. */
 static const double NOTHING_SEEN = -0x1p126;
 
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 static ir_value less(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "slt", x, y); }
-static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, less(b, x, y), x, y); }
 static ir_value short_parameter(attend *t, int index) {
   return ir_cast(t->b, "arith.trunci", t->parameter[index], t->b->i32);
 }
 
 /* NaN stays: a comparison with it fails, and then y is taken. */
-static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_float(b, "ogt", x, y), x, y); }
 
 /* What goes from one tile of keys to the next: of each of a thread's queries the maximum, its own part of the sum, and
  * its channels of the output; and the keys that are on their way. */
@@ -58,7 +55,7 @@ static ir_value key_of(attend *t, int column) { return add(t->b, t->lane, i32(t-
 
 static ir_value score_at(attend *t, ir_value query, ir_value key) {
   ir *b = t->b;
-  return ir_offset(b, t->scores, wide(b, mul(b, add(b, mul(b, query, t->shape.score_pitch), key), 4)));
+  return ir_offset(b, t->scores, wide(b, scaled(b, add(b, scaled(b, query, t->shape.score_pitch), key), 4)));
 }
 
 /* What the thread tells its 8 of a query. */
@@ -103,9 +100,9 @@ static void add_products(attend *t, int begin, int end, int step, ir_value *sums
 static void lay_pairs(attend *t, ir_value first_key) {
   ir *b = t->b;
   ir_loop keys = ir_for(b, i64(b, 0), i64(b, t->shape.columns));
-  ir_value key = add(b, t->lane, mul(b, ir_cast(b, "arith.trunci", keys.index, b->i32), ATTEND_LANES));
+  ir_value key = add(b, t->lane, scaled(b, ir_cast(b, "arith.trunci", keys.index, b->i32), ATTEND_LANES));
   ir_loop rows = ir_for(b, i64(b, 0), i64(b, t->shape.rows));
-  ir_value query = add(b, t->group, mul(b, ir_cast(b, "arith.trunci", rows.index, b->i32), GROUPS));
+  ir_value query = add(b, t->group, scaled(b, ir_cast(b, "arith.trunci", rows.index, b->i32), GROUPS));
   ir_store(b, attend_pair(t, query, add(b, t->first, query), key, add(b, first_key, key)), score_at(t, query, key), 4,
            false);
   ir_end_for(b, rows);
@@ -201,7 +198,7 @@ static void add_values(attend *t, bool spoilt, ir_value *sums) {
   MlirType four = ir_vector(b, ATTEND_QUAD, b->f32);
   ir_value next[MOST_SUMS], p_row[MOST_ROWS], p[MOST_ROWS];
   for (int i = 0; i < s->rows; i++) p_row[i] = score_at(t, query_of(t, i), i32(b, 0));
-  ir_value v_row = ir_offset(b, t->rows, wide(b, mul(b, t->lane, 4 * ATTEND_QUAD)));
+  ir_value v_row = ir_offset(b, t->rows, wide(b, scaled(b, t->lane, 4 * ATTEND_QUAD)));
   ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, s->keys / ATTEND_QUAD), count, sums, next);
   ir_value at = ir_op2(b, "arith.muli", loop.index, i64(b, 4 * ATTEND_QUAD)),
            keys = ir_offset(b, v_row, ir_op2(b, "arith.muli", at, i64(b, s->key_pitch)));
@@ -362,7 +359,7 @@ static void emit_walk(attend *t) {
   int count = flatten(t, &now, n_ahead, values);
   ir_loop loop = ir_for_with(b, i64(b, 0), wide(b, tiles), count, values, inside);
   unflatten(t, &now, n_ahead, inside);
-  emit_tile(t, &k, &v, mul(b, ir_cast(b, "arith.trunci", loop.index, b->i32), t->shape.keys), origin, &now);
+  emit_tile(t, &k, &v, scaled(b, ir_cast(b, "arith.trunci", loop.index, b->i32), t->shape.keys), origin, &now);
   flatten(t, &now, n_ahead, inside);
   ir_end_for_with(b, loop, count, inside, values);
   unflatten(t, &now, n_ahead, values);

@@ -16,7 +16,7 @@ static ir_value low(ir *b, pair x) { return x.lo.ptr ? x.lo : zero(b); }
 
 static ir_value part_quad(matrix_group *g, int set, int part, ir_value quad) {
   ir *b = g->b;
-  return group_bytes(g, add(b, mul(b, quad, QUAD_BYTES), i32(b, 4LL * g->padded * (set * PARTS + part))));
+  return group_bytes(g, add(b, scaled(b, quad, QUAD_BYTES), i32(b, 4LL * g->padded * (set * PARTS + part))));
 }
 
 static void store_quads(matrix_group *g, int set, int part, ir_value quad, const pair *x) {

@@ -41,7 +41,7 @@ static void form_matrix(basis *m) {
   pair one = {.hi = ir_float(b, b->f32, 1), .lo = {NULL}};
   ir_value first = i32(b, g->offset[0]);
   int step = g->n_heads > 1 ? g->offset[1] - g->offset[0] : 0;
-  if (step) first = add(b, first, mul(b, m->rows.body->column.head, step));
+  if (step) first = add(b, first, scaled(b, m->rows.body->column.head, step));
   group_skew(&m->rows, 1, g, &first, &one, false);
   group_cayley(m->rows.group, !m->spec->inverse);
 }
@@ -152,14 +152,14 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
              .spec = p->spec,
              .rows = {.b = b, .memory = a, .spec = p->whole, .body = &t, .group = &group, .unit = i32(b, 0)}};
   int tokens = tokens_of(p);
-  ir_value line = add(b, mul(b, t.block, PEGEN_PTX_BLOCK / group.threads), group.group), all = ptx_columns(&t);
+  ir_value line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / group.threads), group.group), all = ptx_columns(&t);
   ptx_range(&t);
   deal_out(&m);
   m.rows.exists = ir_int(b, b->i1, 1);
   if (m.spec->basis->matrix.n_heads == 1) form_matrix(&m);
   group_rows_begin(&m.rows);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, tokens));
-  emit_token(&m, add(b, mul(b, line, tokens), ir_cast(b, "arith.trunci", loop.index, b->i32)), all);
+  emit_token(&m, add(b, scaled(b, line, tokens), ir_cast(b, "arith.trunci", loop.index, b->i32)), all);
   ir_end_for(b, loop);
   ir_return(b);
 }

@@ -30,7 +30,7 @@ typedef struct dense {
 static ir_value least(ir *b, ir_value x, int64_t most) {
   return ir_select(b, ir_compare_int(b, "slt", x, i32(b, most)), x, i32(b, most));
 }
-static ir_value larger(ir *b, const char *compare, ir_value x, ir_value y) {
+static ir_value greater(ir *b, const char *compare, ir_value x, ir_value y) {
   return ir_select(b, ir_compare_float(b, compare, x, y), x, y);
 }
 
@@ -58,12 +58,12 @@ static ir_value scratch(dense *d, int array, ir_value at) {
   int64_t base = 0;
   for (int i = 0; i < array; i++) base += array_bytes(d->size, d->slots, i);
   ir_value memory = ir_shared_address(b, arena_printf(d->memory, "%s_scratch", d->body->entry->name));
-  return ir_offset(b, memory,
-                   wide(b, add(b, add(b, mul(b, d->stage.warp, scratch_bytes(d->size, d->slots)), i32(b, base)), at)));
+  return ir_offset(
+      b, memory, wide(b, add(b, add(b, scaled(b, d->stage.warp, scratch_bytes(d->size, d->slots)), i32(b, base)), at)));
 }
 
 static ir_value lane_row(dense *d, int array, ir_value lane) {
-  return scratch(d, array, mul(d->b, lane, lane_bytes(d->size)));
+  return scratch(d, array, scaled(d->b, lane, lane_bytes(d->size)));
 }
 
 static pair load_pair(dense *d, ir_value row, int column) {
@@ -88,7 +88,7 @@ static void add_side(dense *d, int axis, int side, ir_value first, pair angle, p
   pair raw[MOST_SIZE], zero = pair_f32(ir_float(b, b->f32, 0));
   for (int j = 0; j < n; j++)
     offset[j] = side ? add(b, first, add(b, d->row, i32(b, (int64_t)j * n)))
-                     : add(b, first, add(b, mul(b, d->row, n), i32(b, j)));
+                     : add(b, first, add(b, scaled(b, d->row, n), i32(b, j)));
   emit_thread_elements(&d->body->exprs, g->operand, n, offset, raw);
   for (int j = 0; j < n; j++) {
     const char *counts = g->rule == SKEW_DIFFERENCE ? "ne" : side ? "sgt" : "slt";
@@ -123,20 +123,20 @@ static void share_norms(dense *d, const pair *sum, ir_value *own, ir_value *all)
   ir *b = d->b;
   ir_value norm = ir_op1(b, "math.absf", sum[0].hi);
   for (int j = 1; j < d->size; j++) norm = ir_op2(b, "arith.addf", norm, ir_op1(b, "math.absf", sum[j].hi));
-  ir_store(b, norm, scratch(d, NORMS, mul(b, d->stage.lane, 4)), 4, false);
+  ir_store(b, norm, scratch(d, NORMS, scaled(b, d->stage.lane, 4)), 4, false);
   ir_wait(b, IR_BARRIER_WARP);
   *own = *all = norm;
-  ir_value first = mul(b, d->group, (int64_t)d->size * 4);
+  ir_value first = scaled(b, d->group, (int64_t)d->size * 4);
   for (int j = 0; j < d->size; j++)
-    *own = larger(b, "ogt", ir_load(b, b->f32, scratch(d, NORMS, add(b, first, i32(b, j * 4))), 4), *own);
+    *own = greater(b, "ogt", ir_load(b, b->f32, scratch(d, NORMS, add(b, first, i32(b, j * 4))), 4), *own);
   for (int lane = 0; lane < d->groups * d->size; lane++)
-    *all = larger(b, "ogt", ir_load(b, b->f32, scratch(d, NORMS, i32(b, lane * 4)), 4), *all);
+    *all = greater(b, "ogt", ir_load(b, b->f32, scratch(d, NORMS, i32(b, lane * 4)), 4), *all);
 }
 
 /* row [size] times the block's matrix in `array`: what every lane of the block has put there. */
 static void times(dense *d, const pair *row, int array, pair *product) {
   ir *b = d->b;
-  ir_value first = mul(b, d->group, d->size);
+  ir_value first = scaled(b, d->group, d->size);
   for (int k = 0; k < d->size; k++) {
     ir_value other = lane_row(d, array, add(b, first, i32(b, k)));
     for (int j = 0; j < d->size; j++) {
@@ -168,7 +168,7 @@ static void sum_series(dense *d, ir_value own) {
   store_row(d, own, row);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, TERMS));
   ir_value term = narrow(b, loop.index);
-  pair factor = pair_load(b, ir_offset(b, ir_table_address(b, table), wide(b, mul(b, term, PAIR_BYTES))));
+  pair factor = pair_load(b, ir_offset(b, ir_table_address(b, table), wide(b, scaled(b, term, PAIR_BYTES))));
   load_row(d, own, row);
   times(d, row, GENERATOR, product);
   for (int j = 0; j < d->size; j++) {
@@ -197,7 +197,7 @@ static void square(dense *d, ir_value own, ir_value count, ir_value most) {
 
 static ir_value block_of(dense *d, ir_value slot) {
   ir *b = d->b;
-  return least(b, add(b, mul(b, slot, d->groups), d->group), d->spec->n_blocks - 1);
+  return least(b, add(b, scaled(b, slot, d->groups), d->group), d->spec->n_blocks - 1);
 }
 
 /* The lane's row of its blocks' matrices, one block after the other, into MATRIX. */
@@ -223,7 +223,7 @@ static void form_matrices(dense *d) {
   ir_value own = lane_row(d, POWER, d->stage.lane);
   sum_series(d, own);
   square(d, own, count, most);
-  ir_value at = add(b, mul(b, slot, (int64_t)WARP * 4 * d->size), mul(b, d->stage.lane, 4LL * d->size));
+  ir_value at = add(b, scaled(b, slot, (int64_t)WARP * 4 * d->size), scaled(b, d->stage.lane, 4LL * d->size));
   for (int j = 0; j < d->size; j++) {
     pair x = load_pair(d, own, j);
     ir_value value = ir_op2(b, "arith.addf", x.hi, x.lo);
@@ -233,7 +233,7 @@ static void form_matrices(dense *d) {
   ir_end_for(b, loop);
   for (int s = 0; s < d->slots; s++)
     for (int j = 0; j < d->size; j++) {
-      ir_value from = add(b, mul(b, d->stage.lane, 4LL * d->size), i32(b, (int64_t)s * WARP * 4 * d->size));
+      ir_value from = add(b, scaled(b, d->stage.lane, 4LL * d->size), i32(b, (int64_t)s * WARP * 4 * d->size));
       d->coefficient[s * d->size + j] = ir_load(b, b->f32, ir_offset_const(b, scratch(d, MATRIX, from), 4LL * j), 4);
     }
 }
@@ -243,8 +243,8 @@ static void form_matrices(dense *d) {
 /* Bytes into a row of component j of the lane's block in `slot`. */
 static ir_value channel_at(dense *d, int slot, int j) {
   d->body->exprs.unit = block_of(d, i32(d->b, slot));
-  return mul(d->b, emit_thread_index(&d->body->exprs, d->spec->channel + (int64_t)j * d->spec->n_blocks),
-             d->body->entry->tile->element);
+  return scaled(d->b, emit_thread_index(&d->body->exprs, d->spec->channel + (int64_t)j * d->spec->n_blocks),
+                d->body->entry->tile->element);
 }
 
 /* Component `row` of the lane's block in `slot`. */
@@ -345,7 +345,7 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   /* Lanes that are left over do what the first of the last block do, with scratch of their own. */
   d.group = least(b, ir_op2(b, "arith.divui", d.stage.lane, i32(b, d.size)), d.groups - 1);
   d.row = ir_op2(b, "arith.remui", d.stage.lane, i32(b, d.size));
-  ir_value columns = ptx_columns(&t), column = add(b, mul(b, t.block, WARPS), d.stage.warp);
+  ir_value columns = ptx_columns(&t), column = add(b, scaled(b, t.block, WARPS), d.stage.warp);
   ir_branch inside = ir_if(b, ir_compare_int(b, "ult", column, columns));
   ptx_range(&t);
   ptx_set_column(&t, d.group, column);

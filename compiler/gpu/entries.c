@@ -1,5 +1,6 @@
 /* gpu/entries: indices, positions and rows of one thread; see gpu/entries.h. */
 #include "gpu/entries.h"
+#include "mlir/arith.h"
 
 #include "base/diag.h"
 #include "base/number.h"
@@ -52,9 +53,6 @@ static int make_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *ent
 
 /* ---- a thread ---- */
 
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
 static ir_value short_parameter(ptx_body *t, int index) {
   return ir_cast(t->b, "arith.trunci", t->parameter[index], t->b->i32);
 }

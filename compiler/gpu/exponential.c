@@ -62,7 +62,7 @@ matrix_group group_open(ir *b, const char *entry, int size, ir_value thread) {
 
 static ir_value matrix_at(matrix_group *g, int matrix, ir_value at) {
   ir *b = g->b;
-  ir_value base = mul(b, g->group, 2 * operand_bytes(g));
+  ir_value base = scaled(b, g->group, 2 * operand_bytes(g));
   if (matrix == GROUP_RIGHT) base = add(b, base, i32(b, operand_bytes(g)));
   return shared(g, add(b, base, at));
 }
@@ -75,12 +75,13 @@ static int swizzle_mask(const matrix_group *g) { return g->padded / QUAD < 8 ? g
 static ir_value quad_in_rows(matrix_group *g, int matrix, ir_value four_rows, ir_value quad) {
   ir *b = g->b;
   ir_value place = either(b, quad, bits_of(b, four_rows, swizzle_mask(g)));
-  return matrix_at(g, matrix, add(b, mul(b, four_rows, (int64_t)QUAD * 4 * g->padded), mul(b, place, QUAD_BYTES)));
+  return matrix_at(g, matrix,
+                   add(b, scaled(b, four_rows, (int64_t)QUAD * 4 * g->padded), scaled(b, place, QUAD_BYTES)));
 }
 
 ir_value group_quad(matrix_group *g, int matrix, ir_value row, ir_value quad) {
   ir *b = g->b;
-  ir_value within = mul(b, bits_of(b, row, QUAD - 1), 4LL * g->padded);
+  ir_value within = scaled(b, bits_of(b, row, QUAD - 1), 4LL * g->padded);
   ir_value rows = quad_in_rows(g, matrix, ir_op2(b, "arith.shrui", row, i32(b, 2)), quad);
   return ir_offset(b, rows, ir_cast(b, "arith.extui", within, b->i64));
 }
@@ -158,11 +159,11 @@ static ir_value sum_of_squares(matrix_group *g, const ir_value *tile) {
   int64_t sums = SIDES * operand_bytes(g) * groups_of(g);
   ir_value own = times(b, tile[0], tile[0]), none[QUAD], sum[QUAD];
   for (int i = 1; i < TILE; i++) own = ir_fma(b, tile[i], tile[i], own);
-  ir_store(b, own, shared(g, add(b, mul(b, g->thread, 4), i32(b, sums))), 4, false);
+  ir_store(b, own, shared(g, add(b, scaled(b, g->thread, 4), i32(b, sums))), 4, false);
   ir_wait(b, IR_BARRIER_BLOCK);
   for (int i = 0; i < QUAD; i++) none[i] = ir_float(b, b->f32, 0);
   ir_loop loop = ir_for_with(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, g->threads / QUAD), QUAD, none, sum);
-  ir_value at = add(b, mul(b, g->group, 4LL * g->threads), mul(b, narrow(b, loop.index), QUAD_BYTES));
+  ir_value at = add(b, scaled(b, g->group, 4LL * g->threads), scaled(b, narrow(b, loop.index), QUAD_BYTES));
   ir_value quad = ir_load(b, quad_type(b), shared(g, add(b, at, i32(b, sums))), QUAD_BYTES);
   for (int i = 0; i < QUAD; i++) sum[i] = ir_op2(b, "arith.addf", sum[i], ir_extract(b, quad, i));
   ir_end_for_with(b, loop, QUAD, sum, none);
@@ -181,7 +182,7 @@ static ir_value largest(matrix_group *g, ir_value own) {
   ir *b = g->b;
   int64_t at = SIDES * operand_bytes(g) * groups_of(g);
   if (groups_of(g) == 1) return own;
-  ir_store(b, own, shared(g, add(b, mul(b, g->thread, 4), i32(b, at))), 4, false);
+  ir_store(b, own, shared(g, add(b, scaled(b, g->thread, 4), i32(b, at))), 4, false);
   ir_wait(b, IR_BARRIER_BLOCK);
   ir_value most = own;
   for (int i = 0; i < groups_of(g); i++) {

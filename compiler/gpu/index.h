@@ -5,12 +5,9 @@
 #ifndef PEGEN_GPU_INDEX_H
 #define PEGEN_GPU_INDEX_H
 
-#include "mlir/ir.h"
+#include "mlir/arith.h"
 
-static inline ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
-static inline ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static inline ir_value sub(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.subi", x, y); }
-static inline ir_value mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
+static inline ir_value scaled(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
 static inline ir_value quotient(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.divui", x, i32(b, y)); }
 static inline ir_value rest(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.remui", x, i32(b, y)); }
 static inline ir_value both(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.andi", x, y); }

@@ -44,14 +44,14 @@ static void copy_channels(group_rows *r, const row_origin *origin, ir_value firs
   ir_branch last = ir_if(b, both(b, r->exists, ir_compare_int(b, "eq", r->unit, i32(b, r->spec->n_blocks - 1))));
   ir_loop loop =
       ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, (flight * count + r->group->threads - 1) / r->group->threads));
-  ir_value index = add(b, r->group->lane, mul(b, narrow(b, loop.index), r->group->threads)),
+  ir_value index = add(b, r->group->lane, scaled(b, narrow(b, loop.index), r->group->threads)),
            row = add(b, first, quotient(b, index, count));
   ir_value is_there = both(b, below(b, index, i32(b, (int64_t)flight * count)), below(b, row, r->body->end));
   ir_branch branch = ir_if(b, is_there);
   ir_value at =
-      ir_load(b, b->i32, ir_offset(b, ir_table_address(b, table), wide(b, mul(b, rest(b, index, count), 4))), 4);
+      ir_load(b, b->i32, ir_offset(b, ir_table_address(b, table), wide(b, scaled(b, rest(b, index, count), 4))), 4);
   row_place place = emit_row_place(&r->body->rows, origin, row);
-  at = wide(b, mul(b, at, element));
+  at = wide(b, scaled(b, at, element));
   ir_store(b, ir_load(b, type, ir_offset(b, place.in, at), element), ir_offset(b, place.out, at), element, false);
   ir_end_if(b, branch);
   ir_end_for(b, loop);
@@ -92,8 +92,8 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   t.rows.streams = row_streams(b, t.parameter);
   matrix_group group = group_open(b, entry->name, s->n_components, t.thread);
   /* Groups beyond the last block form its matrix again and store nothing: barriers are the whole block's. */
-  ir_value all = mul(b, ptx_columns(&t), s->n_blocks),
-           line = add(b, mul(b, t.block, PEGEN_PTX_BLOCK / group.threads), group.group);
+  ir_value all = scaled(b, ptx_columns(&t), s->n_blocks),
+           line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / group.threads), group.group);
   ir_value exists = below(b, line, all);
   line = ir_select(b, exists, line, ir_op2(b, "arith.subi", all, i32(b, 1)));
   group_rows rows = {.b = b,

@@ -32,7 +32,7 @@ void attend_pair_begin(attend *t) {
 }
 
 static ir_value float_at(attend *t, ir_value row, ir_value channel) {
-  return ir_load(t->b, t->b->f32, ir_offset(t->b, row, wide(t->b, mul(t->b, channel, 4))), 4);
+  return ir_load(t->b, t->b->f32, ir_offset(t->b, row, wide(t->b, scaled(t->b, channel, 4))), 4);
 }
 
 /* ---- the bias ---- */

@@ -84,7 +84,7 @@ static void lay_query(attend *t, ir_value query, ir_value token, ir_value scale)
   ir_value count = i32(b, w->p->n_columns),
            column = ir_select(b, below(b, turns.index, count), turns.index, count); /* what pads has no gains */
   ir_store(b, ir_op2(b, "arith.mulf", weight_column(w, column), scale),
-           ir_offset(b, columns, wide(b, mul(b, turns.index, 4))), 4, false);
+           ir_offset(b, columns, wide(b, scaled(b, turns.index, 4))), 4, false);
   end_turns(w, turns);
 }
 
@@ -94,7 +94,7 @@ void attend_query_columns(attend *t, ir_value scale) {
   lay_origin(t);
   int at_once = PEGEN_PTX_BLOCK / t->weights.lanes;
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, t->shape.queries / at_once));
-  ir_value query = add(b, t->weights.token, mul(b, narrow(b, loop.index), at_once));
+  ir_value query = add(b, t->weights.token, scaled(b, narrow(b, loop.index), at_once));
   lay_query(t, query, attend_placed_token(t, add(b, t->first, query), t->tokens), scale);
   ir_end_for(b, loop);
   ir_wait(b, IR_BARRIER_BLOCK); /* keys and scores come where the queries' columns were made */

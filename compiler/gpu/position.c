@@ -1,5 +1,6 @@
 /* gpu/position: coordinates of a token in a GPU thread: positions of any type, or the built-in grid's. */
 #include "gpu/body.h"
+#include "mlir/arith.h"
 
 #include "kernel/launch.h"
 #include "kernel/loop.h"
@@ -14,9 +15,6 @@ typedef struct source {
 
 enum { ADDRESS, TYPE, BATCH, TOKEN, AXIS }; /* ORDER PEGEN_PTX_POSITIONS */
 
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
 static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
 
 static pair coordinate(source *s, ir_value at, bool is_f32) {

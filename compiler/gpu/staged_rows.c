@@ -25,7 +25,7 @@ int64_t stage_bytes(const plan *p, const thread_tile *t, int piece, int warps) {
 
 ir_value stage_address(stage *s, ir_value local) {
   ir *b = s->rows->b;
-  ir_value warp = mul(b, s->warp, warp_bytes(s->rows->t, s->flight));
+  ir_value warp = scaled(b, s->warp, warp_bytes(s->rows->t, s->flight));
   return ir_offset(b, ir_shared_address(b, s->memory), wide(b, add(b, warp, local)));
 }
 
@@ -45,10 +45,10 @@ void stage_begin(stage *s, ir_value first_column, ir_value columns, stage_column
     if ((i + 1) * WARP > all) s->exists[i] = below(b, index, i32(b, all));
     ir_value piece = clamped(b, index, i32(b, all)), of_row = rest(b, piece, row_pieces),
              column = quotient(b, of_row, pieces);
-    ir_value global = add(b, first_column, column), at = mul(b, rest(b, of_row, pieces), s->piece);
+    ir_value global = add(b, first_column, column), at = scaled(b, rest(b, of_row, pieces), s->piece);
     row_column where = column_of(context, clamped(b, global, columns));
     s->row[i] = quotient(b, piece, row_pieces);
-    s->local[i] = add(b, at, mul(b, add(b, mul(b, s->row[i], t->columns), column), t->pitch));
+    s->local[i] = add(b, at, scaled(b, add(b, scaled(b, s->row[i], t->columns), column), t->pitch));
     s->present[i] = below(b, global, columns);
     if (s->exists[i].ptr) s->present[i] = both(b, s->exists[i], s->present[i]);
     s->origin[i] = emit_row_origin(s->rows, &where, wide(b, at));
@@ -66,7 +66,7 @@ void stage_units(stage *s, void *context) {
   ir *b = s->rows->b;
   const thread_tile *t = s->rows->t;
   ir_value column = quotient(b, s->lane, t->n_units),
-           at = add(b, mul(b, column, t->pitch), ir_cast(b, "arith.trunci", s->rows->delta[0], b->i32));
+           at = add(b, scaled(b, column, t->pitch), ir_cast(b, "arith.trunci", s->rows->delta[0], b->i32));
   ir_branch branch = ir_if(b, s->valid);
   row_place *place = arena_array(s->rows->memory, row_place, s->flight);
   for (int row = 0; row < s->flight; row++) {

@@ -23,14 +23,14 @@ static ir_value channel_of(group_rows *r, ir_value component) {
   if (r->first_channel.ptr) return add(b, r->first_channel, component);
   const spec *s = r->spec;
   const char *name = arena_printf(r->memory, "%s_channels", r->body->entry->name);
-  ir_value index = add(b, mul(b, r->unit, s->n_components), component);
-  return ir_load(b, b->i32, ir_offset(b, ir_table_address(b, name), wide(b, mul(b, index, 4))), 4);
+  ir_value index = add(b, scaled(b, r->unit, s->n_components), component);
+  return ir_load(b, b->i32, ir_offset(b, ir_table_address(b, name), wide(b, scaled(b, index, 4))), 4);
 }
 
 static void make_channels(group_rows *r) {
   const spec *s = r->spec;
   if (ptx_has_neighbours(s)) {
-    r->first_channel = add(r->b, i32(r->b, s->channel[0]), mul(r->b, r->unit, s->n_components));
+    r->first_channel = add(r->b, i32(r->b, s->channel[0]), scaled(r->b, r->unit, s->n_components));
     return;
   }
   int32_t *channels = arena_array(r->memory, int32_t, s->n_blocks * s->n_components);
@@ -50,7 +50,7 @@ static ir_value skew_element(group_rows *r, const spec_skew *g, ir_value first, 
   int size = r->spec->n_components;
   ir_value lower = ir_compare_int(b, "ugt", row, column), offset[2];
   pair raw[2];
-  offset[0] = add(b, mul(b, row, size), column), offset[1] = add(b, mul(b, column, size), row);
+  offset[0] = add(b, scaled(b, row, size), column), offset[1] = add(b, scaled(b, column, size), row);
   bool one = g->rule == SKEW_UPPER;
   if (one) offset[0] = ir_select(b, lower, offset[1], offset[0]);
   for (int i = 0; i < 2 - one; i++) offset[i] = add(b, first, offset[i]);
@@ -65,7 +65,7 @@ ir_value group_skew_quad(group_rows *r, int count, const spec_skew *generator, c
   ir *b = r->b;
   ir_value size = i32(b, r->spec->n_components), element[QUAD], zero = ir_float(b, b->f32, 0);
   for (int j = 0; j < QUAD; j++) {
-    ir_value column = add(b, mul(b, quad, QUAD), i32(b, j)), sum = {NULL};
+    ir_value column = add(b, scaled(b, quad, QUAD), i32(b, j)), sum = {NULL};
     ir_value is_there =
         both(b, ir_compare_int(b, "ne", row, column), both(b, below(b, row, size), below(b, column, size)));
     ir_value at_row = ir_select(b, is_there, row, i32(b, 0)), at_column = ir_select(b, is_there, column, i32(b, 1));
@@ -84,7 +84,7 @@ void group_skew(group_rows *r, int count, const spec_skew *generator, const ir_v
   ir *b = r->b;
   int quads = r->group->padded / QUAD, each = r->group->padded * quads / r->group->threads;
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, each));
-  ir_value index = add(b, r->group->lane, mul(b, narrow(b, loop.index), r->group->threads));
+  ir_value index = add(b, r->group->lane, scaled(b, narrow(b, loop.index), r->group->threads));
   ir_value row = quotient(b, index, quads), quad = rest(b, index, quads);
   ir_store(b, group_skew_quad(r, count, generator, first, factor, is_transposed, row, quad),
            group_quad(r->group, GROUP_LEFT, row, quad), QUAD_BYTES, false);
@@ -95,7 +95,7 @@ void group_skew(group_rows *r, int count, const spec_skew *generator, const ir_v
 
 ir_value group_row_address(group_rows *r, ir_value row, ir_value channel) {
   ir *b = r->b;
-  return group_bytes(r->group, add(b, mul(b, row, 4LL * r->group->padded), mul(b, channel, 4)));
+  return group_bytes(r->group, add(b, scaled(b, row, 4LL * r->group->padded), scaled(b, channel, 4)));
 }
 
 /* What lies beyond the block's channels is multiplied by zeros, and must be finite. */
@@ -104,7 +104,7 @@ static void clear_rows(group_rows *r) {
   int quads = group_flight(r->spec) * r->group->padded / QUAD / r->group->threads;
   if (r->group->size == r->group->padded) return;
   for (int i = 0; i < quads; i++) {
-    ir_value at = mul(b, add(b, r->group->lane, i32(b, (int64_t)i * r->group->threads)), QUAD_BYTES);
+    ir_value at = scaled(b, add(b, r->group->lane, i32(b, (int64_t)i * r->group->threads)), QUAD_BYTES);
     ir_store(b, ir_float(b, ir_vector(b, QUAD, b->f32), 0), group_bytes(r->group, at), QUAD_BYTES, false);
   }
   ir_wait(b, IR_BARRIER_BLOCK);
@@ -119,9 +119,9 @@ typedef struct row_piece {
 static row_piece piece_of(group_rows *r, ir_value i, bool is_whole) {
   ir *b = r->b;
   int of_row = r->spec->n_components / r->body->entry->tile->lanes, all = group_flight(r->spec) * of_row;
-  ir_value index = add(b, r->group->lane, mul(b, i, r->group->threads));
+  ir_value index = add(b, r->group->lane, scaled(b, i, r->group->threads));
   row_piece piece = {.row = quotient(b, index, of_row),
-                     .channel = mul(b, rest(b, index, of_row), r->body->entry->tile->lanes)};
+                     .channel = scaled(b, rest(b, index, of_row), r->body->entry->tile->lanes)};
   if (!is_whole) piece.exists = below(b, index, i32(b, all));
   return piece;
 }
@@ -129,7 +129,7 @@ static row_piece piece_of(group_rows *r, ir_value i, bool is_whole) {
 static row_place place_of(group_rows *r, const row_origin *origin, ir_value first, const row_piece *piece) {
   ir *b = r->b;
   row_place place = emit_row_place(&r->body->rows, origin, clamped(b, add(b, first, piece->row), r->body->end));
-  ir_value at = wide(b, mul(b, channel_of(r, piece->channel), r->body->entry->tile->element));
+  ir_value at = wide(b, scaled(b, channel_of(r, piece->channel), r->body->entry->tile->element));
   place.in = ir_offset(b, place.in, at);
   place.out = ir_offset(b, place.out, at);
   return place;
@@ -205,7 +205,7 @@ static void multiply_rows(group_rows *r, ir_value quad, const ir_value *row, ir_
   ir_value zero[COUNT], sum[COUNT];
   for (int i = 0; i < COUNT; i++) zero[i] = ir_float(b, b->f32, 0);
   ir_loop loop = ir_for_with(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, r->group->padded / QUAD), COUNT, zero, sum);
-  ir_value four = mul(b, narrow(b, loop.index), QUAD), x[ROWS_OF_THREAD];
+  ir_value four = scaled(b, narrow(b, loop.index), QUAD), x[ROWS_OF_THREAD];
   ir_value matrix = group_quad(r->group, GROUP_LEFT, four, quad);
   for (int i = 0; i < ROWS_OF_THREAD; i++) x[i] = ir_load(b, vector, group_row_address(r, row[i], four), QUAD_BYTES);
   for (int k = 0; k < QUAD; k++) {
@@ -227,7 +227,7 @@ void group_rows_multiply(group_rows *r, double amplitude, ir_value changed) {
   for (int i = 0; i < ROWS_OF_THREAD * QUAD; i++) {
     if (amplitude != 1) y[i] = ir_op2(b, "arith.mulf", y[i], ir_float(b, b->f32, amplitude));
     if (s->n_components == r->group->padded) continue;
-    ir_value is_there = below(b, add(b, mul(b, quad, QUAD), i32(b, i % QUAD)), i32(b, s->n_components));
+    ir_value is_there = below(b, add(b, scaled(b, quad, QUAD), i32(b, i % QUAD)), i32(b, s->n_components));
     y[i] = ir_select(b, is_there, y[i], ir_float(b, b->f32, 0));
   }
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read */
@@ -235,7 +235,7 @@ void group_rows_multiply(group_rows *r, double amplitude, ir_value changed) {
   if (changed.ptr) branch = ir_if(b, changed);
   for (int i = 0; i < ROWS_OF_THREAD; i++)
     ir_store(b, ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, y + i * QUAD),
-             group_row_address(r, row[i], mul(b, quad, QUAD)), QUAD_BYTES, false);
+             group_row_address(r, row[i], scaled(b, quad, QUAD)), QUAD_BYTES, false);
   if (changed.ptr) ir_end_if(b, branch);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have written */
 }

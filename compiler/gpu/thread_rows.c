@@ -1,5 +1,6 @@
 /* gpu/thread_rows: addresses, accesses of 16 bytes, and the blocks between them; see gpu/thread_rows.h. */
 #include "gpu/thread_rows.h"
+#include "mlir/arith.h"
 
 #include "mlir/number.h"
 
@@ -7,9 +8,6 @@
 
 enum { MAX_LANES = 8, WORD = 4 };
 
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
 static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
 
 /* ---- places ---- */

@@ -20,8 +20,6 @@ enum {
 };
 
 static ir_value less(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "slt", x, y); }
-static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, less(b, x, y), x, y); }
-static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, less(b, x, y), y, x); }
 
 /* ---- the shape of tiles ---- */
 
@@ -98,7 +96,7 @@ void attend_declare_memory(attend *t) {
 }
 
 ir_value attend_row_at(attend *t, ir_value memory, ir_value row, int pitch) {
-  return ir_offset(t->b, memory, wide(t->b, mul(t->b, row, 4LL * pitch)));
+  return ir_offset(t->b, memory, wide(t->b, scaled(t->b, row, 4LL * pitch)));
 }
 
 /* ---- pieces of rows ---- */
@@ -134,7 +132,7 @@ static ir_value load_piece(attend *t, const attend_rows *from, ir_value first, i
   row = smaller(b, row, ir_op2(b, "arith.subi", end, i32(b, 1)));
   if (!is_whole(t)) piece = smaller(b, piece, i32(b, from->width - 1));
   ir_value at = add(b, from->base, ir_op2(b, "arith.muli", wide(b, row), from->stride));
-  return ir_load(b, piece_type(t), ir_pointer(b, add(b, at, wide(b, mul(b, piece, t->entry->access)))),
+  return ir_load(b, piece_type(t), ir_pointer(b, add(b, at, wide(b, scaled(b, piece, t->entry->access)))),
                  t->entry->access);
 }
 
@@ -160,7 +158,7 @@ static void store_piece(attend *t, const attend_rows *from, ir_value raw, ir_val
   for (int i = 0; factor.ptr && i < lanes; i++) x[i] = ir_op2(b, "arith.mulf", x[i], factor);
   if (!is_whole(t) && from->width % ATTEND_QUAD)
     x[0] = ir_select(b, less(b, piece, i32(b, from->width)), x[0], ir_float(b, b->f32, 0));
-  ir_value at = ir_offset(b, to, wide(b, add(b, mul(b, row, 4LL * pitch), mul(b, piece, 4LL * lanes))));
+  ir_value at = ir_offset(b, to, wide(b, add(b, scaled(b, row, 4LL * pitch), scaled(b, piece, 4LL * lanes))));
   if (lanes == 1) ir_store(b, x[0], at, 4, false);
   for (int i = 0; i + ATTEND_QUAD <= lanes; i += ATTEND_QUAD)
     ir_store(b, ir_elements(b, ir_vector(b, ATTEND_QUAD, b->f32), ATTEND_QUAD, x + i), ir_offset_const(b, at, 4LL * i),
@@ -173,7 +171,7 @@ void attend_copy(attend *t, const attend_rows *from, ir_value first, ir_value en
   int all = count * pieces_of(t, from->width), steps = (all + PEGEN_PTX_BLOCK - 1) / PEGEN_PTX_BLOCK;
   ir_branch branch;
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, steps));
-  ir_value index = add(b, t->thread, mul(b, ir_cast(b, "arith.trunci", loop.index, b->i32), PEGEN_PTX_BLOCK));
+  ir_value index = add(b, t->thread, scaled(b, ir_cast(b, "arith.trunci", loop.index, b->i32), PEGEN_PTX_BLOCK));
   if (all % PEGEN_PTX_BLOCK) branch = ir_if(b, less(b, index, i32(b, all)));
   store_piece(t, from, load_piece(t, from, first, end, index), index, to, pitch, factor, watched);
   if (all % PEGEN_PTX_BLOCK) ir_end_if(b, branch);
@@ -220,13 +218,13 @@ ir_value attend_placed_token(attend *t, ir_value token, ir_value end) {
 
 pair attend_coordinate(attend *t, ir_value places, ir_value index, int axis) {
   ir *b = t->b;
-  ir_value place = ir_offset(b, places, wide(b, mul(b, index, (int64_t)PAIR_BYTES * t->p->spec->n_axes)));
+  ir_value place = ir_offset(b, places, wide(b, scaled(b, index, (int64_t)PAIR_BYTES * t->p->spec->n_axes)));
   return pair_load(b, ir_offset_const(b, place, (int64_t)axis * PAIR_BYTES));
 }
 
 void attend_store_coordinate(attend *t, ir_value places, ir_value index, int axis, pair x) {
   ir *b = t->b;
-  ir_value at = add(b, mul(b, index, (int64_t)PAIR_BYTES * t->p->spec->n_axes), i32(b, axis * PAIR_BYTES));
+  ir_value at = add(b, scaled(b, index, (int64_t)PAIR_BYTES * t->p->spec->n_axes), i32(b, axis * PAIR_BYTES));
   pair_store(b, x, ir_offset(b, places, wide(b, at)));
 }
 
@@ -258,9 +256,9 @@ static void store_channels(attend *t, ir_value values, ir_value at, ir_value cha
 void attend_store_quad(attend *t, const attend_rows *to, ir_value token, int quad, ir_value values) {
   ir *b = t->b;
   int element = t->entry->tile->element;
-  ir_value channel = add(b, mul(b, t->lane, ATTEND_QUAD), i32(b, quad * BANKS)), numbers[ATTEND_QUAD];
+  ir_value channel = add(b, scaled(b, t->lane, ATTEND_QUAD), i32(b, quad * BANKS)), numbers[ATTEND_QUAD];
   ir_value row = add(b, to->base, ir_op2(b, "arith.muli", wide(b, token), to->stride));
-  ir_value at = ir_pointer(b, add(b, row, wide(b, mul(b, channel, element))));
+  ir_value at = ir_pointer(b, add(b, row, wide(b, scaled(b, channel, element))));
   if (!is_whole(t)) {
     store_channels(t, values, at, channel, to->width);
     return;

@@ -8,8 +8,6 @@
 
 enum { WARP = 32, PIECE = 16 };
 
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
-
 /* ---- shared memory ---- */
 
 /* Of a token, one array after the other. */
@@ -47,7 +45,7 @@ int weight_lanes_of(const plan_widen *p, const widen_tables *t, int rest, int64_
 /* Byte base + at (an i32) of the token. */
 static ir_value byte_at(weight_lanes *w, int64_t base, ir_value at) {
   ir *b = w->b;
-  ir_value of_token = mul(b, w->token, weight_token_bytes(w->p, &w->tables, w->lanes, w->rest));
+  ir_value of_token = scaled(b, w->token, weight_token_bytes(w->p, &w->tables, w->lanes, w->rest));
   return ir_offset(b, w->shared, wide(b, add(b, add(b, of_token, i32(b, base)), at)));
 }
 
@@ -66,7 +64,7 @@ ir_value weight_rest_at(weight_lanes *w, int64_t begin, ir_value at) {
 static ir_value table_at(weight_lanes *w, const char *table, ir_value index, int bytes) {
   ir *b = w->b;
   return ir_offset(b, ir_table_address(b, widen_table_name(w->memory, w->prefix, table)),
-                   wide(b, mul(b, index, bytes)));
+                   wide(b, scaled(b, index, bytes)));
 }
 
 ir_value weight_table_i32(weight_lanes *w, const char *table, ir_value index) {
@@ -79,7 +77,7 @@ lane_turns begin_turns(weight_lanes *w, int count) {
   ir *b = w->b;
   lane_turns t = {.some = count % w->lanes != 0};
   t.loop = ir_for(b, i64(b, 0), i64(b, (count + w->lanes - 1) / w->lanes));
-  t.index = add(b, w->lane, mul(b, narrow(b, t.loop.index), w->lanes));
+  t.index = add(b, w->lane, scaled(b, narrow(b, t.loop.index), w->lanes));
   if (t.some) t.branch = ir_if(b, below(b, t.index, i32(b, count)));
   return t;
 }
@@ -133,7 +131,7 @@ ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) 
   ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), 2, initial, now);
   ir_value at = narrow(b, loop.index);
   pair factor = pair_load(b, table_at(w, sums->factors, at, PAIR_BYTES));
-  pair x = pair_load(b, array_at(w, MONOMIALS, mul(b, weight_table_i32(w, sums->monomials, at), PAIR_BYTES)));
+  pair x = pair_load(b, array_at(w, MONOMIALS, scaled(b, weight_table_i32(w, sums->monomials, at), PAIR_BYTES)));
   pair next = pair_add(b, (pair){.hi = now[0], .lo = now[1]}, pair_mul(b, factor, x));
   ir_value values[2] = {next.hi, next.lo.ptr ? next.lo : zero};
   ir_end_for_with(b, loop, 2, values, now);
@@ -143,7 +141,7 @@ ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) 
 void weight_lay_gains(weight_lanes *w) {
   ir *b = w->b;
   lane_turns t = begin_turns(w, w->tables.n_gains);
-  ir_store(b, weight_sum_at(w, &w->tables.gains, t.index), array_at(w, GAINS, mul(b, t.index, 4)), 4, false);
+  ir_store(b, weight_sum_at(w, &w->tables.gains, t.index), array_at(w, GAINS, scaled(b, t.index, 4)), 4, false);
   end_turns(w, t);
 }
 
@@ -198,7 +196,7 @@ static void lay_parts(weight_lanes *w) {
   ir_value *zeros = arena_array(w->memory, ir_value, 3 * n + 1), *now = zeros + n, *sums = now + n;
   for (int i = 0; i < n; i++) zeros[i] = ir_float(b, b->f32, 0);
   ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, (terms + w->lanes - 1) / w->lanes), n, zeros, now);
-  ir_value term = add(b, w->lane, mul(b, narrow(b, loop.index), w->lanes)), exists = below(b, term, i32(b, terms));
+  ir_value term = add(b, w->lane, scaled(b, narrow(b, loop.index), w->lanes)), exists = below(b, term, i32(b, terms));
   pair *remembered = emit_thread_remember(w->exprs);
   w->exprs->unit = ir_select(b, exists, term, i32(b, terms - 1));
   add_term(w, exists, now);
@@ -208,7 +206,8 @@ static void lay_parts(weight_lanes *w) {
   ir_branch branch;
   if (busy < w->lanes) branch = ir_if(b, below(b, w->lane, i32(b, busy)));
   for (int i = 0; i < n; i++)
-    ir_store(b, sums[i], array_at(w, PARTS, add(b, mul(b, w->lane, 4LL * part_pitch(p)), i32(b, 4LL * i))), 4, false);
+    ir_store(b, sums[i], array_at(w, PARTS, add(b, scaled(b, w->lane, 4LL * part_pitch(p)), i32(b, 4LL * i))), 4,
+             false);
   if (busy < w->lanes) ir_end_if(b, branch);
 }
 
@@ -219,10 +218,10 @@ static void gather_parts(weight_lanes *w) {
   ir_value sum = {NULL};
   for (int lane = 0; lane < busy_lanes(w->p, w->lanes); lane++) {
     ir_value part =
-        ir_load(b, b->f32, array_at(w, PARTS, add(b, mul(b, t.index, 4), i32(b, 4LL * lane * part_pitch(w->p)))), 4);
+        ir_load(b, b->f32, array_at(w, PARTS, add(b, scaled(b, t.index, 4), i32(b, 4LL * lane * part_pitch(w->p)))), 4);
     sum = sum.ptr ? ir_op2(b, "arith.addf", sum, part) : part;
   }
-  ir_store(b, sum, array_at(w, WEIGHTS, mul(b, t.index, 4)), 4, false);
+  ir_store(b, sum, array_at(w, WEIGHTS, scaled(b, t.index, 4)), 4, false);
   end_turns(w, t);
 }
 
@@ -239,9 +238,9 @@ ir_value weight_column(weight_lanes *w, ir_value index) {
   ir_value begin = weight_table_i32(w, "column_starts", index),
            end = weight_table_i32(w, "column_starts", add(b, index, i32(b, 1)));
   ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), 1, &zero, &sum);
-  ir_value at = narrow(b, loop.index), gain = ir_load(b, b->f32, array_at(w, GAINS, mul(b, at, 4)), 4);
+  ir_value at = narrow(b, loop.index), gain = ir_load(b, b->f32, array_at(w, GAINS, scaled(b, at, 4)), 4);
   ir_value next = ir_fma(
-      b, ir_load(b, b->f32, array_at(w, WEIGHTS, mul(b, weight_table_i32(w, "gain_weights", at), 4)), 4), gain, sum);
+      b, ir_load(b, b->f32, array_at(w, WEIGHTS, scaled(b, weight_table_i32(w, "gain_weights", at), 4)), 4), gain, sum);
   ir_end_for_with(b, loop, 1, &next, &sum);
   return sum;
 }

@@ -23,8 +23,6 @@ typedef struct widen {
   ir_value encoded;       /* i1: the token is; null: all are */
 } widen;
 
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
-
 /* ---- tails ---- */
 
 static int tail_bytes(const widen_layout *l, int element) { return (l->n_lanes * element + PIECE - 1) / PIECE * PIECE; }
@@ -49,7 +47,7 @@ static void store_part(widen *w, int tail, ir_value index, ir_value x, const cha
   if (w->encoded.ptr) x = ir_select(b, w->encoded, x, ir_float(b, b->f32, 0));
   ir_value flag = w->layout->is_split ? weight_table_i32(&w->lanes, low, index) : (ir_value){NULL};
   ir_value at =
-      weight_rest_at(&w->lanes, (int64_t)tail * tail_bytes(w->layout, element_of(w)), mul(b, index, element_of(w)));
+      weight_rest_at(&w->lanes, (int64_t)tail * tail_bytes(w->layout, element_of(w)), scaled(b, index, element_of(w)));
   ir_store(b, part_of(w, x, flag), at, element_of(w), false);
 }
 
@@ -105,7 +103,7 @@ static void move_row(widen *w, const row_place *place, ir_value valid) {
   int access = w->body->entry->access;
   ir_branch exists = ir_if(b, valid);
   lane_turns t = begin_turns(&w->lanes, w->p->spec->head_dim * element_of(w) / access);
-  ir_value at = wide(b, mul(b, t.index, access));
+  ir_value at = wide(b, scaled(b, t.index, access));
   ir_store(b, ir_load(b, piece_type(w), ir_offset(b, place->in, at), access), ir_offset(b, place->out, at), access,
            false);
   end_turns(&w->lanes, t);
@@ -119,7 +117,7 @@ static void move_tail(widen *w, const row_place *place, ir_value is_k, ir_value 
   ir_value from = ir_select(b, is_k, i32(b, 0), i32(b, tail_bytes(w->layout, element)));
   ir_branch exists = ir_if(b, valid);
   lane_turns t = begin_turns(&w->lanes, w->layout->n_lanes * element / access);
-  ir_value at = mul(b, t.index, access);
+  ir_value at = scaled(b, t.index, access);
   ir_store(b, ir_load(b, piece_type(w), weight_rest_at(&w->lanes, 0, add(b, from, at)), access),
            ir_offset(b, tail, wide(b, at)), access, false);
   end_turns(&w->lanes, t);
@@ -170,7 +168,7 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   l->shared = ir_shared_address(b, memory);
   l->lane = rest(b, t.thread, l->lanes);
   l->token = quotient(b, t.thread, l->lanes);
-  ir_value columns = ptx_columns(&t), column = add(b, mul(b, t.block, tokens), l->token),
+  ir_value columns = ptx_columns(&t), column = add(b, scaled(b, t.block, tokens), l->token),
            valid = below(b, column, columns);
   ptx_range(&t);
   ptx_set_column(&t, i32(b, 0), ir_select(b, valid, column, sub(b, columns, i32(b, 1))));

@@ -70,6 +70,11 @@ int ir_lanes(ir_value v) {
   return mlirTypeIsAVector(type) ? (int)mlirShapedTypeGetDimSize(type, 0) : 0;
 }
 
+bool ir_is_float(ir_value v) {
+  MlirType type = ir_type(v);
+  return mlirTypeIsAFloat(mlirTypeIsAVector(type) ? mlirShapedTypeGetElementType(type) : type);
+}
+
 MlirType ir_like(ir *b, ir_value v, MlirType element) {
   int lanes = ir_lanes(v);
   return lanes ? ir_vector(b, lanes, element) : element;

@@ -48,6 +48,7 @@ void ir_destroy(ir *b);
 MlirType ir_vector(ir *b, int lanes, MlirType element);
 MlirType ir_type(ir_value v);
 int ir_lanes(ir_value v); /* 0: a scalar */
+bool ir_is_float(ir_value v); /* floats, not integers; of a vector its elements */
 /* element with the lanes of v (a scalar where v is one). */
 MlirType ir_like(ir *b, ir_value v, MlirType element);
 

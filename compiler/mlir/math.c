@@ -6,14 +6,13 @@
  */
 #include "mlir/math.h"
 
+#include "mlir/arith.h"
+
 /* Adding it to |x| < 2^51 rounds to the nearest integer and leaves that integer in the low bits. */
 static const double ROUNDER = 0x1.8p52;
 
 static ir_value splat_f(ir *b, ir_value like, double value) { return ir_float(b, ir_type(like), value); }
 static ir_value splat_i(ir *b, ir_value like, int64_t value) { return ir_int(b, ir_type(like), value); }
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addf", x, y); }
-static ir_value sub(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.subf", x, y); }
-static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.mulf", x, y); }
 static ir_value iadd(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.addi", x, splat_i(b, x, y)); }
 static ir_value iand(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.andi", x, splat_i(b, x, y)); }
 static ir_value shl(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.shli", x, splat_i(b, x, y)); }

@@ -1,5 +1,6 @@
 /* mlir/two_float: error-free transformations; see mlir/two_float.h. */
 #include "mlir/two_float.h"
+#include "mlir/arith.h"
 
 #include "mlir/math.h"
 
@@ -7,9 +8,6 @@
 
 /* ---- float32 operations ---- */
 
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addf", x, y); }
-static ir_value sub(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.subf", x, y); }
-static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.mulf", x, y); }
 static ir_value divide(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.divf", x, y); }
 static ir_value neg(ir *b, ir_value x) { return ir_op1(b, "arith.negf", x); }
 static ir_value nearest(ir *b, ir_value x) { return ir_op1(b, "math.roundeven", x); }

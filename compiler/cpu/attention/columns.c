@@ -8,6 +8,7 @@
  */
 #include "cpu/attention/attention.h"
 #include "cpu/weights.h"
+#include "mlir/arith.h"
 #include "mlir/monomial.h"
 
 #include "kernel/attention.h"
@@ -15,9 +16,6 @@
 #include <stddef.h>
 
 enum { CACHE_LINE = 64 };
-
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
-static ir_value muli(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
 
 static ir_value of_tile(ir *b, ir_value tile, size_t offset, MlirType type) {
   return ir_load(b, type, ir_offset_const(b, tile, (int64_t)offset), 8);
@@ -35,7 +33,7 @@ static query_row row_of(ir *b, const attention_plan *p, ir_value tile, ir_value 
     ir_value first = of_tile(b, tile, offsetof(pegen_attention_tile, input) + (size_t)i * sizeof(char *), b->ptr);
     ir_value stride =
         of_tile(b, tile, offsetof(pegen_attention_tile, input_token) + (size_t)i * sizeof(int64_t), b->i64);
-    row.input[i] = ir_offset(b, first, muli(b, token, stride));
+    row.input[i] = ir_offset(b, first, mul(b, token, stride));
   }
   return row;
 }

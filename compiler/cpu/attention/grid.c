@@ -11,16 +11,12 @@
  */
 #include "base/diag.h"
 #include "cpu/attention/delta.h"
+#include "mlir/arith.h"
 
 #include "kernel/attention.h"
 
 #include <stddef.h>
 #include <string.h>
-
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
-static ir_value sub(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.subi", x, y); }
-static ir_value muli(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
-static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "slt", x, y), x, y); }
 
 static int64_t width_of(const attention_plan *p) { return p->spec->grid[p->spec->n_axes - 1]; }
 
@@ -59,7 +55,7 @@ void emit_grid_keys(attention_emitter *e, ir_value begin, ir_value end,
     ir_value step = i64(b, g->runs * g->width);
     ir_loop tiles =
         ir_for(b, e->zero, ir_op2(b, "arith.divsi", attention_add(b, total, i64(b, g->runs * g->width - 1)), step));
-    ir_value first = attention_add(b, begin, muli(b, tiles.index, step));
+    ir_value first = attention_add(b, begin, mul(b, tiles.index, step));
     tile(e, first, smaller(b, sub(b, end, first), step), true);
     ir_end_for(b, tiles);
     return;
@@ -67,7 +63,7 @@ void emit_grid_keys(attention_emitter *e, ir_value begin, ir_value end,
   ir_loop rows = ir_for(b, e->zero, ir_op2(b, "arith.divsi", attention_add(b, total, i64(b, g->width - 1)), width));
   ir_loop segments = ir_for(b, e->zero, i64(b, g->segments));
   ir_value column = attention_mul(b, segments.index, g->segment);
-  ir_value first = attention_add(b, begin, attention_add(b, muli(b, rows.index, width), column));
+  ir_value first = attention_add(b, begin, attention_add(b, mul(b, rows.index, width), column));
   ir_value count = smaller(b, sub(b, end, first), smaller(b, i64(b, g->segment), sub(b, width, column)));
   ir_branch some = ir_if(b, ir_compare_int(b, "sgt", count, e->zero)); /* causal queries end inside a row */
   tile(e, first, count, true);

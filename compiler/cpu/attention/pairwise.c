@@ -5,13 +5,12 @@
  * of the block stay in registers over all keys of the tile.
  */
 #include "cpu/attention/delta.h"
+#include "mlir/arith.h"
 
 #include "kernel/attention.h"
 
 #include <stddef.h>
 #include <string.h>
-
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 
 static const char *channel_table(attention_emitter *e) {
   return arena_printf(e->memory, "channels_%s", e->target->suffix);

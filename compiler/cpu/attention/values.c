@@ -6,6 +6,7 @@
  */
 #include "cpu/attention/attention.h"
 #include "cpu/rows.h"
+#include "mlir/arith.h"
 
 #include "kernel/attention.h"
 
@@ -13,7 +14,6 @@
 
 enum { MOST_SUMS = 8 * ATTENTION_MAX_VECTORS, MOST_SEEN = 4 };
 
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 static ir_value of_tile(attention_emitter *e, size_t offset, MlirType type) {
   return ir_load(e->b, type, ir_offset_const(e->b, e->tile, (int64_t)offset), 8);
 }
