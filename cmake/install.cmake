@@ -15,7 +15,10 @@ set_target_properties(pegen PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(DIRECTORY dsl/ DESTINATION ${CMAKE_INSTALL_DATADIR}/pegen/dsl FILES_MATCHING PATTERN "*.lua")
 install(DIRECTORY specs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/pegen/specs FILES_MATCHING PATTERN "*.lua")
 install(DIRECTORY runtime/include/pegen DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES ${DLPACK_INCLUDE_DIR}/dlpack/dlpack.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pegen/dlpack)
+# As a system's header, which compilers let have what C89 and C++98 have not; in our folder it is not one by its place.
+file(READ ${DLPACK_INCLUDE_DIR}/dlpack/dlpack.h dlpack_header)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/dlpack.h CONTENT "#pragma GCC system_header\n${dlpack_header}" @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/dlpack.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pegen/dlpack)
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/pegen)
 
 # Targets of find_package(pegen): pegen::pegen, pegen::headers, pegen::runtime, pegen::kernels, both also _shared.

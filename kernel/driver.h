@@ -7,6 +7,7 @@
  *
  *     check.c     arguments -> pegen_call, or the first error
  *     view.c      DLTensor -> the bytes it covers; do two tensors share an element?
+ *     enter.c     the floating-point state in which all the others run
  *     dispatch.c  the processor -> the first target that it can run
  *     processor.c what each kind of processor wants of a walk through memory
  *     position.c  coordinates and operands of any number type -> doubles

@@ -153,7 +153,10 @@ typedef struct pegen_widen {
  * (at least one); so no kernel of this kind needs a workspace. */
 enum { PEGEN_STACK_PREPARED = 48 * 1024 };
 
-/* Implemented by the driver, called by the emitted NAME_ entries. */
+/* Implemented by the driver. The emitted NAME_ entries that compute call pegen_enter with the form's own function;
+ * those of sizes call theirs. */
+typedef int pegen_driver_entry(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+int pegen_enter(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_driver_entry *entry);
 int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts);
 int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int part, int parts);
 size_t pegen_driver_workspace(const pegen_driver *driver, const pegen_args *args);

@@ -5,6 +5,7 @@
  */
 #include "pegen/fold.h"
 
+#include "../kernel/float_state.h"
 #include "../kernel/number_types.h"
 #include "../kernel/skew.h"
 
@@ -196,7 +197,8 @@ static void fold_block(folding *f, int64_t head, int64_t block) {
   }
 }
 
-int pegen_fold_basis(const pegen_fold *fold) {
+/* Not inlined: no arithmetic of it may move past what sets its floating-point state. */
+static __attribute__((noinline)) int fold_basis(const pegen_fold *fold) {
   folding f;
   if (!fold) return PEGEN_ERROR_NULL_ARGS;
   memset(&f, 0, sizeof f);
@@ -214,4 +216,11 @@ int pegen_fold_basis(const pegen_fold *fold) {
     for (int64_t block = 0; block < f.blocks; block++) fold_block(&f, head, block);
   free(memory);
   return 0;
+}
+
+int pegen_fold_basis(const pegen_fold *fold) {
+  uint64_t found = pegen_float_begin();
+  int error = fold_basis(fold);
+  pegen_float_end(found);
+  return error;
 }

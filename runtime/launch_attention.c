@@ -6,6 +6,7 @@
 #include "launch_names.h"
 
 #include "../kernel/check_attention.h"
+#include "../kernel/float_state.h"
 
 #include <string.h>
 
@@ -93,10 +94,12 @@ static void set_parameters(int64_t *parameter, const pegen_launch_request *reque
                           request, call->input, 0);
 }
 
-int pegen_launch_plan_attention(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
+/* The checks and the one launch, step->entry NULL where there is nothing to do. Not inlined: the scale is computed in
+ * it. */
+static __attribute__((noinline)) int plan(const pegen_launch_request *request, pegen_launch_step *step) {
   pegen_attention_call call;
-  pegen_launch_step step;
   int64_t blocks;
+  memset(step, 0, sizeof *step);
   int error = check(request, &call);
   if (error) return error;
   const pegen_ptx_entry *entry = choose_entry(request->kernel, &call);
@@ -107,11 +110,17 @@ int pegen_launch_plan_attention(const pegen_launch_request *request, pegen_launc
       __builtin_mul_overflow((tokens - 1) / entry->columns + 1, call.q.size[PEGEN_HEAD], &blocks) ||
       __builtin_mul_overflow(blocks, call.q.size[PEGEN_BATCH], &blocks) || blocks > MOST_BLOCKS)
     return PEGEN_ERROR_SIZE_OVERFLOW;
-  if (!run) return 0;
-  memset(&step, 0, sizeof step);
-  step.entry = entry;
-  step.grid_x = (uint32_t)blocks;
-  step.grid_y = 1;
-  set_parameters(step.parameter, request, &call);
-  return run(context, &step);
+  step->entry = entry;
+  step->grid_x = (uint32_t)blocks;
+  step->grid_y = 1;
+  set_parameters(step->parameter, request, &call);
+  return 0;
+}
+
+int pegen_launch_plan_attention(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
+  pegen_launch_step step;
+  uint64_t found = pegen_float_begin();
+  int error = plan(request, &step);
+  pegen_float_end(found);
+  return error || !step.entry || !run ? error : run(context, &step);
 }

@@ -300,19 +300,31 @@ static LLVMValueRef entry(describer *d, int kind) {
   return f;
 }
 
-/* Calls the driver's `callee` with the descriptor put before the entry's own arguments. */
-static void entry_body(describer *d, LLVMValueRef f, const char *callee, LLVMValueRef descriptor) {
-  LLVMValueRef arguments[4] = {descriptor};
-  LLVMTypeRef types[4] = {d->ptr}, result = LLVMGetReturnType(LLVMGlobalGetValueType(f));
-  unsigned count = LLVMCountParams(f);
-  for (unsigned i = 0; i < count; i++) {
-    arguments[i + 1] = LLVMGetParam(f, i);
-    types[i + 1] = LLVMTypeOf(arguments[i + 1]);
+static LLVMValueRef driver_function(describer *d, const char *name, LLVMTypeRef type) {
+  LLVMValueRef f = LLVMGetNamedFunction(d->module, name);
+  return f ? f : LLVMAddFunction(d->module, name, type);
+}
+
+/* Calls the driver's `callee` with the descriptor put before the entry's own arguments: a size by itself, what computes
+ * by way of pegen_enter, which gets it as its last argument. */
+static void entry_body(describer *d, LLVMValueRef f, int kind, LLVMValueRef descriptor) {
+  LLVMValueRef arguments[5] = {descriptor};
+  LLVMTypeRef types[5] = {d->ptr}, result = LLVMGetReturnType(LLVMGlobalGetValueType(f));
+  unsigned count = 1;
+  for (; count <= LLVMCountParams(f); count++) {
+    arguments[count] = LLVMGetParam(f, count - 1);
+    types[count] = LLVMTypeOf(arguments[count]);
   }
-  LLVMValueRef target = LLVMAddFunction(d->module, callee, LLVMFunctionType(result, types, count + 1, false));
+  LLVMValueRef target =
+      driver_function(d, callee_of(d->request->form, kind), LLVMFunctionType(result, types, count, false));
+  if (!entry_kinds[kind].is_size) {
+    arguments[count] = target;
+    types[count++] = d->ptr;
+    target = driver_function(d, "pegen_enter", LLVMFunctionType(result, types, count, false));
+  }
   LLVMBuilderRef builder = LLVMCreateBuilderInContext(d->context);
   LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(d->context, f, "entry"));
-  LLVMValueRef call = LLVMBuildCall2(builder, LLVMGlobalGetValueType(target), target, arguments, count + 1, "");
+  LLVMValueRef call = LLVMBuildCall2(builder, LLVMGlobalGetValueType(target), target, arguments, count, "");
   LLVMSetTailCall(call, true);
   LLVMBuildRet(builder, call);
   LLVMDisposeBuilder(builder);
@@ -328,7 +340,7 @@ void describe_add(LLVMModuleRef module, const describe_request *request, const c
   for (int kind = 0; kind < ENTRY_COUNT; kind++) entries[kind] = entry(&d, kind);
   LLVMValueRef descriptor = driver(&d, kernel(&d, targets, n_targets, entries), targets, n_targets);
   for (int kind = 0; kind < ENTRY_COUNT; kind++)
-    if (callee_of(request->form, kind)) entry_body(&d, entries[kind], callee_of(request->form, kind), descriptor);
+    if (callee_of(request->form, kind)) entry_body(&d, entries[kind], kind, descriptor);
 }
 
 bool describe_is_exported(const describe_request *request, const char *symbol) {

@@ -1,16 +1,20 @@
 /* cross_host: attention, alibi and parabolas, compiled for this machine's architecture by a pegen of another, against a
- * plain softmax in double. Linked with the kernels' objects; nothing of the compiler is needed. */
+ * plain softmax in double, and in every floating-point state of the caller's. Linked with the kernels' objects; nothing
+ * of the compiler is needed. */
 #include "pegen/pegen.h"
+
+#include "../interface/float_states.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { H = 8, HKV = 2, N = 21, M = 43, D = 24, PARABOLAS = 5 };
 typedef enum bias { BIAS_NONE, BIAS_DISTANCE, BIAS_PARABOLAS } bias;
 
 extern const pegen_kernel attention_kernel, alibi_kernel, pape_kernel;
-static float q[H * N * D], k[HKV * M * D], v[HKV * M * D], out[H * N * D];
+static float q[H * N * D], k[HKV * M * D], v[HKV * M * D], out[H * N * D], usual[H * N * D];
 static float projection[PARABOLAS], a[H * N * PARABOLAS], b[H * N * PARABOLAS];
 static int32_t positions[M];
 
@@ -69,10 +73,18 @@ static int run(const pegen_kernel *kernel, bias kind) {
                      .operands = operands,
                      .n_inputs = kernel->n_inputs,
                      .inputs = inputs};
-  int error = kernel->attention(&args, 0, 1);
+  int error = kernel->attention(&args, 0, 1), states = 0;
   double worst = largest_error(kind);
-  printf("%s: error %d, largest difference %.2g\n", kernel->name, error, worst);
-  return error || !(worst < 1e-5);
+  memcpy(usual, out, sizeof out);
+  for (int state = 0; state < FLOAT_STATES; state++) {
+    memset(out, 0, sizeof out);
+    uint64_t entered = float_states_enter(state);
+    int failed = kernel->attention(&args, 0, 1);
+    states += float_states_leave(entered) && !failed && !memcmp(usual, out, sizeof out);
+  }
+  printf("%s: error %d, largest difference %.2g, the same in %d of %d floating-point states\n", kernel->name, error,
+         worst, states, FLOAT_STATES);
+  return error || !(worst < 1e-5) || states != FLOAT_STATES;
 }
 
 int main(void) {

@@ -2,11 +2,13 @@
  *
  * Linked with the kernels that cross_write compiled and with nothing of pegen but its
  * headers. Every kernel and number type: q and k in one call against what is expected,
- * then each alone, in place, in parts, and as [B,N,H,D] memory, which must give the
- * same bits. See cross.h for the file.
+ * then each alone, in place, in parts, as [B,N,H,D] memory, and in every floating-point state of
+ * the caller's, which must give the same bits. See cross.h for the file.
  */
 #include "cross.h"
 #include "pegen/pegen.h"
+
+#include "../interface/float_states.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -124,6 +126,7 @@ typedef struct call {
   const char *name;
   int streams; /* bit 0: q, bit 1: k */
   int in_place, parts, mixed;
+  int state; /* of the caller's: float_states.h */
 } call;
 
 static DLTensor contiguous(const void *data, DLDataType dl, int rank, const int64_t *shape) {
@@ -160,7 +163,9 @@ static void run(const fixture *f, const call *c, char *result[CROSS_STREAMS]) {
   if (c->streams & 1) args.q = &in[0], args.q_out = &out[0];
   if (c->streams & 2) args.k = &in[1], args.k_out = &out[1];
   for (int part = c->parts - 1; part >= 0; part--) {
+    uint64_t entered = float_states_enter(c->state);
     int error = f->kernel->encode(&args, part, c->parts);
+    if (!float_states_leave(entered)) complain(f, c->name, ": the floating-point state is not as it was");
     if (error) complain(f, c->name, ": the kernel refused");
   }
   for (int i = 0; i < CROSS_STREAMS; i++) {
@@ -187,11 +192,17 @@ static void check_expected(const fixture *f, const stream *s) {
 }
 
 static void check_type(fixture *f) {
-  static const call first = {"q and k", 3, 0, 1, 0};
-  static const call others[] = {{"q alone", 1, 0, 1, 0},         {"k alone", 2, 0, 1, 0},
-                                {"in place", 3, 1, 1, 0},        {"three parts", 3, 0, 3, 0},
-                                {"[B,N,H,D]", 3, 0, 1, 1},       {"[B,N,H,D] in place", 3, 1, 2, 1},
-                                {"q alone in place", 1, 1, 1, 0}};
+  static const call first = {"q and k", 3, 0, 1, 0, 0};
+  static const call others[] = {{"q alone", 1, 0, 1, 0, 0},
+                                {"k alone", 2, 0, 1, 0, 0},
+                                {"in place", 3, 1, 1, 0, 0},
+                                {"three parts", 3, 0, 3, 0, 0},
+                                {"[B,N,H,D]", 3, 0, 1, 1, 0},
+                                {"[B,N,H,D] in place", 3, 1, 2, 1, 0},
+                                {"q alone in place", 1, 1, 1, 0, 0},
+                                {"rounding up", 3, 0, 1, 0, 1},
+                                {"rounding to zero, flushing", 3, 1, 1, 0, 15},
+                                {"rounding down, trapping", 3, 0, 2, 0, 18}};
   char *output[CROSS_STREAMS], *again[CROSS_STREAMS];
   run(f, &first, output);
   for (int i = 0; i < CROSS_STREAMS; i++) {

@@ -172,7 +172,7 @@ static const int64_t levels[] = {99, PEGEN_LEVEL_BASELINE};
                                               .chosen = &title##_chosen, \
                                               .form = &title##_blades}; \
   static int title##_encode(const pegen_args *args, int part, int parts) { \
-    return pegen_driver_encode(&twin_##title##_driver, args, part, parts); \
+    return pegen_enter(&twin_##title##_driver, args, part, parts, pegen_driver_encode); \
   } \
   static size_t title##_workspace(const pegen_args *args) { \
     return pegen_driver_workspace(&twin_##title##_driver, args); \
@@ -233,10 +233,10 @@ static const pegen_driver tabled_driver = {.kernel = &twin_tabled_kernel,
                                            .chosen = &tabled_chosen,
                                            .form = &tabled_blades};
 static int tabled_encode(const pegen_args *args, int part, int parts) {
-  return pegen_driver_encode(&tabled_driver, args, part, parts);
+  return pegen_enter(&tabled_driver, args, part, parts, pegen_driver_encode);
 }
 static int tabled_prepare(const pegen_args *args, int part, int parts) {
-  return pegen_driver_prepare(&tabled_driver, args, part, parts);
+  return pegen_enter(&tabled_driver, args, part, parts, pegen_driver_prepare);
 }
 static size_t tabled_bytes(const pegen_args *args) { return pegen_driver_table_bytes(&tabled_driver, args); }
 const pegen_kernel twin_tabled_kernel = {.struct_size = sizeof(pegen_kernel),

@@ -29,6 +29,11 @@
  * from a stranger can hold wrong numbers, but no call reads outside of it. It holds for every processor that the object
  * has code for.
  *
+ * Floating-point state: entries compute with rounding to nearest, denormals kept and exceptions masked, whatever the
+ * thread that calls has set (fesetround, flush-to-zero, traps), and give its state back on every way out;
+ * pegen_fold_basis too. Flags of exceptions that their arithmetic raises stay raised. Where the state is the usual one
+ * nothing is written.
+ *
  * Phases are right to 2^-22 up to 2^24 radians, and lose their last digits with
  * float64's own beyond. Exponentials of learned matrices M are right to 2^-22 max(1, |M|), entry by entry, up to |M| =
  * 500 and on in proportion; where an element of M is not finite, its block is NaN and the others are right. Channels
