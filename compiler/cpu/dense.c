@@ -37,12 +37,12 @@ static void emit_angles(const plan_dense *p, const chunk_walk *w) {
   for (int axis = 0; axis < s->n_axes; axis++)
     positions[axis] = ir_load(b, b->f64, ir_offset_const(b, arguments[0], axis * 8), 8);
   for (int chunk = 0; chunk < w->t->n_chunks; chunk++) {
-    expr_emitter e = emit_chunk(w, chunk);
+    chunk_emitter e = emit_chunk(w, chunk);
     e.prepared = arguments[1];
     e.positions = positions;
     for (int i = 0; i < p->n_generators; i++) {
       int64_t at = ((int64_t)i * plan_dense_angle_lanes(p) + e.begin) * 8;
-      ir_store(b, emit_expr_lanes(&e, p->angle[i]), ir_offset_const(b, arguments[2], at), 8, false);
+      ir_store(b, emit_expr_lanes(&e.walker, p->angle[i]), ir_offset_const(b, arguments[2], at), 8, false);
     }
   }
   ir_return(b);

@@ -3,7 +3,6 @@
 
 #include "cpu/encode.h"
 #include "cpu/rows.h"
-#include "mlir/expr.h"
 
 enum { CACHE_LINE = 64 };
 
@@ -46,32 +45,24 @@ chunk_walk emit_chunks_of(ir *b, arena *a, const plan *p, const plan_tile *t, co
   return (chunk_walk){b, a, p, t, target, arena_array(a, bool, 2 * expr_pool_count(p->spec->pool))};
 }
 
-expr_emitter emit_chunk(const chunk_walk *w, int chunk) {
-  expr_emitter e = {.b = w->b,
-                    .memory = w->memory,
-                    .p = w->p,
-                    .has_fma = w->target->has_fma,
-                    .begin = w->t->chunk_begin[chunk],
-                    .width = w->t->chunk_width[chunk],
-                    .suffix = w->target->suffix,
-                    .has_table = w->has_table};
-  e.memo = arena_array(w->memory, ir_value, expr_pool_count(w->p->spec->pool));
-  return e;
+chunk_emitter emit_chunk(const chunk_walk *w, int chunk) {
+  return chunk_emitter_create(w->b, w->memory, w->p, w->target, w->has_table, w->t->chunk_begin[chunk],
+                              w->t->chunk_width[chunk]);
 }
 
 /* Opens the loop over the first chunks; *e evaluates chunk 0, shifted to the one at hand. */
-static ir_loop begin_chunks(const chunk_walk *w, expr_emitter *e) {
+static ir_loop begin_chunks(const chunk_walk *w, chunk_emitter *e) {
   ir_loop loop = ir_for(w->b, ir_int(w->b, w->b->i64, 0), ir_int(w->b, w->b->i64, w->t->n_looped));
   *e = emit_chunk(w, 0);
   e->shift = ir_op2(w->b, "arith.muli", loop.index, ir_int(w->b, w->b->i64, w->t->width));
   return loop;
 }
 
-static void prepare_chunk(const chunk_walk *w, expr_emitter *e, const ir_value *arguments) {
+static void prepare_chunk(const chunk_walk *w, chunk_emitter *e, const ir_value *arguments) {
   e->has_leaves = true;
   e->leaves = arguments[0];
   for (int i = 0; i < w->p->n_prepared; i++)
-    ir_store(w->b, emit_expr_lanes(e, w->p->prepared[i]), emit_prepared_at(e, arguments[1], i), 4, false);
+    ir_store(w->b, emit_expr_lanes(&e->walker, w->p->prepared[i]), emit_prepared_at(e, arguments[1], i), 4, false);
 }
 
 void emit_prepare(const chunk_walk *w) {
@@ -79,7 +70,7 @@ void emit_prepare(const chunk_walk *w) {
   MlirType types[] = {b->ptr, b->ptr};
   ir_value arguments[2];
   ir_function(b, emit_prepare_name(w->memory, w->target), true, (MlirType){NULL}, 2, types, arguments);
-  expr_emitter e;
+  chunk_emitter e;
   if (w->t->n_looped) {
     ir_loop loop = begin_chunks(w, &e);
     prepare_chunk(w, &e, arguments);
@@ -98,27 +89,27 @@ typedef struct token_source {
 } token_source;
 
 /* Where the chunk's part of value i lies. */
-static ir_value value_at(const expr_emitter *e, ir_value values, int i) {
+static ir_value value_at(const chunk_emitter *e, ir_value values, int i) {
   ir *b = e->b;
   ir_value at = ir_offset_const(b, values, ((int64_t)i * e->p->lanes + e->begin) * 4);
   return e->shift.ptr ? ir_offset(b, at, ir_op2(b, "arith.muli", e->shift, ir_int(b, b->i64, 4))) : at;
 }
 
-static void connect(expr_emitter *e, const token_source *from) {
+static void connect(chunk_emitter *e, const token_source *from) {
   ir *b = e->b;
   e->prepared = from->prepared;
   e->positions = from->positions;
   for (int i = 0; i < e->p->n_values && from->values.ptr; i++) {
     const expr *x = e->p->value[i];
     MlirType type = x->depends & DEPENDS_BLOCK ? ir_vector(b, e->width, b->f32) : b->f32;
-    e->memo[x->id] = ir_load(b, type, value_at(e, from->values, i), 4);
+    expr_known(&e->walker, x)->hi = ir_load(b, type, value_at(e, from->values, i), 4);
   }
 }
 
 static void emit_all_coefficients(const chunk_walk *w, const token_source *from, ir_value out) {
   ir *b = w->b;
   const plan_tile *t = w->t;
-  expr_emitter *emitters = arena_array(w->memory, expr_emitter, t->n_chunks + 1);
+  chunk_emitter *emitters = arena_array(w->memory, chunk_emitter, t->n_chunks + 1);
   if (t->n_looped) {
     ir_loop loop = begin_chunks(w, &emitters[0]);
     connect(&emitters[0], from);
@@ -155,10 +146,10 @@ static void emit_unfold(const chunk_walk *w) {
   ir_return(w->b);
 }
 
-static void values_of_chunk(const chunk_walk *w, expr_emitter *e, const token_source *from, ir_value out) {
+static void values_of_chunk(const chunk_walk *w, chunk_emitter *e, const token_source *from, ir_value out) {
   connect(e, from);
   for (int i = 0; i < w->p->n_values; i++)
-    ir_store(w->b, emit_expr_f32(e, w->p->value[i]), value_at(e, out, i), 4, false);
+    ir_store(w->b, emit_expr_f32(&e->walker, w->p->value[i]), value_at(e, out, i), 4, false);
 }
 
 static void emit_values(const chunk_walk *w) {
@@ -168,7 +159,7 @@ static void emit_values(const chunk_walk *w) {
   ir_function(b, emit_values_name(w->memory, w->target), true, (MlirType){NULL}, 3, types, arguments);
   load_positions(w, arguments[0], positions);
   token_source from = {positions, arguments[1], {NULL}};
-  expr_emitter e;
+  chunk_emitter e;
   if (w->t->n_looped) {
     ir_loop loop = begin_chunks(w, &e);
     values_of_chunk(w, &e, &from, arguments[2]);

@@ -12,7 +12,7 @@
 #define PEGEN_CPU_ROTORS_H
 
 #include "base/number.h"
-#include "mlir/expr.h"
+#include "cpu/chunk.h"
 #include "object/target.h"
 #include "plan/plan.h"
 
@@ -27,12 +27,12 @@ typedef struct chunk_walk {
   const plan *p;
   const plan_tile *t;
   const cpu_target *target;
-  bool *has_table; /* see expr_emitter */
+  bool *has_table; /* see chunk_emitter */
 } chunk_walk;
 
 chunk_walk emit_chunks_of(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target);
 /* What evaluates a chunk; where its values come from is the caller's to say. */
-expr_emitter emit_chunk(const chunk_walk *w, int chunk);
+chunk_emitter emit_chunk(const chunk_walk *w, int chunk);
 /* prepare_T of a plan that has leaves. */
 void emit_prepare(const chunk_walk *w);
 /* rotor_T. */

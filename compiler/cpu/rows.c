@@ -73,7 +73,7 @@ static int chunk_of(const plan_tile *t, int block) {
   return chunk;
 }
 
-static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, expr_emitter *emitters, int term,
+static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, chunk_emitter *emitters, int term,
                                    int start) {
   gather_request g = {.width = t->width};
   for (int i = 0; i < t->width; i++) {
@@ -81,7 +81,7 @@ static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, exp
     g.from[i] = -1;
     if (!x || expr_is_fixed_for_heads(x) || plan_is_identity(p, start + i)) continue;
     int chunk = chunk_of(t, p->block_of[start + i]);
-    g.from[i] = gather_source(&g, emit_expr_f32(&emitters[chunk], x));
+    g.from[i] = gather_source(&g, emit_expr_f32(&emitters[chunk].walker, x));
     g.lane[i] = p->block_of[start + i] - t->chunk_begin[chunk];
   }
   ir_value constants = {NULL};
@@ -95,7 +95,7 @@ static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, exp
   return gather(b, &g);
 }
 
-void emit_coefficients(ir *b, const plan *p, const plan_tile *t, expr_emitter *emitters, bool looped, ir_value out) {
+void emit_coefficients(ir *b, const plan *p, const plan_tile *t, chunk_emitter *emitters, bool looped, ir_value out) {
   for (int k = 0; k < p->n_terms; k++)
     for (int j = 0; j < t->n_vectors; j++) {
       int slot = t->slot[k * t->n_vectors + j], chunk = t->vector_chunk[j];

@@ -3,13 +3,12 @@
 #define PEGEN_CPU_ROWS_H
 
 #include "cpu/rotors.h"
-#include "mlir/expr.h"
 #include "mlir/number.h"
 
 /* Computes coefficient vectors of a token from its block values and stores each at out + slot * width * 4: those of
  * chunk 0, which stand for every looped chunk's, or those of no looped chunk. emitters[chunk] evaluate the chunks of
  * blocks. */
-void emit_coefficients(ir *b, const plan *p, const plan_tile *t, expr_emitter *emitters, bool looped, ir_value out);
+void emit_coefficients(ir *b, const plan *p, const plan_tile *t, chunk_emitter *emitters, bool looped, ir_value out);
 
 /* What the rows of one token share. */
 typedef struct row_emitter {

@@ -11,27 +11,12 @@ ir_value emit_sum_of_product(ir *b, const cpu_target *target, ir_value x, ir_val
   return sum.ptr ? emit_multiply_add(b, target, x, y, sum) : ir_op2(b, "arith.mulf", x, y);
 }
 
-static expr_emitter chunk_emitter(ir *b, arena *a, const plan *values, const cpu_target *target, bool *has_table,
-                                  int begin, int width) {
-  expr_emitter x = {.b = b,
-                    .memory = a,
-                    .p = values,
-                    .has_fma = target->has_fma,
-                    .begin = begin,
-                    .width = width,
-                    .suffix = target->suffix,
-                    .has_table = has_table,
-                    .target = target};
-  x.memo = arena_array(a, ir_value, expr_pool_count(values->spec->pool));
-  return x;
-}
-
 /* Adds a chunk of terms to the sums [n_weights]; counted: of its lanes, from the last backwards, so many are new. */
 static void add_chunk(weight_emitter *e, const query_row *row, int begin, int width, ir_value shift, int counted,
                       ir_value *sums) {
   ir *b = e->b;
   const plan_widen *p = e->p;
-  expr_emitter x = chunk_emitter(b, e->memory, p->values, e->target, e->has_table, begin, width);
+  chunk_emitter x = chunk_emitter_create(b, e->memory, p->values, e->target, e->has_table, begin, width);
   x.shift = shift;
   x.prepared = row->prepared;
   x.input = row->input;
@@ -41,9 +26,9 @@ static void add_chunk(weight_emitter *e, const query_row *row, int begin, int wi
   for (int w = 0; w < p->p->n_weights; w++) {
     ir_value sum = sums[w];
     for (int k = p->first_product[w]; k < p->first_product[w + 1]; k++) {
-      ir_value fixed = emit_expr_f32(&x, p->fixed[k]);
+      ir_value fixed = emit_expr_f32(&x.walker, p->fixed[k]);
       if (p->product_query[k] >= 0)
-        sum = emit_sum_of_product(b, e->target, emit_expr_f32(&x, p->query[p->product_query[k]]), fixed, sum);
+        sum = emit_sum_of_product(b, e->target, emit_expr_f32(&x.walker, p->query[p->product_query[k]]), fixed, sum);
       else sum = sum.ptr ? ir_op2(b, "arith.addf", sum, fixed) : fixed;
     }
     if (counted < width) {

@@ -8,7 +8,7 @@
 #ifndef PEGEN_CPU_WEIGHTS_H
 #define PEGEN_CPU_WEIGHTS_H
 
-#include "mlir/expr.h"
+#include "cpu/chunk.h"
 #include "plan/widen.h"
 
 typedef struct weight_emitter {
@@ -17,7 +17,7 @@ typedef struct weight_emitter {
   const plan_widen *p;
   const cpu_target *target;
   int input_dtype;  /* number_type of all inputs */
-  bool *has_table;  /* see expr_emitter */
+  bool *has_table;  /* see chunk_emitter */
   ir_value sums;    /* room for emit_weights_room bytes, aligned to a cache line */
 } weight_emitter;
 

@@ -1,8 +1,7 @@
-/* gpu/thread: one op a node, pairs for float64; see gpu/thread.h. */
+/* gpu/thread: the leaves of a thread's expressions; see gpu/thread.h. */
 #include "gpu/thread.h"
 
 #include "base/diag.h"
-#include "mlir/expr.h"
 #include "mlir/math.h"
 #include "mlir/number.h"
 
@@ -10,16 +9,28 @@
 
 #include <string.h>
 
-static int memo_count(const thread_emitter *e) {
-  return expr_pool_count(e->p->spec->pool) * (e->t->n_blocks > 0 ? e->t->n_blocks : 1) + 1;
-}
+static int slots_of(const thread_tile *t) { return t->n_blocks > 0 ? t->n_blocks : 1; }
+
+static int memo_count(const thread_emitter *e) { return expr_pool_count(e->p->spec->pool) * slots_of(e->t) + 1; }
+
+static bool leaf(expr_walker *w, const expr *x, bool is_f32, pair *value);
 
 thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const thread_tile *t, const char *prefix) {
-  thread_emitter e = {.b = b, .memory = a, .p = p, .t = t, .prefix = prefix};
+  int nodes = expr_pool_count(p->spec->pool) + 1;
+  thread_emitter e = {.walker = {.context = {b, true},
+                                 .machine = &expr_of_threads,
+                                 .varies = DEPENDS_BLOCK,
+                                 .stride = slots_of(t),
+                                 .turned = arena_array(a, signed char, nodes),
+                                 .leaf = leaf},
+                      .b = b,
+                      .memory = a,
+                      .p = p,
+                      .t = t,
+                      .prefix = prefix};
   e.memo = arena_array(a, pair, memo_count(&e));
   e.positions = arena_array(a, pair, SPEC_MAX_AXES);
-  e.turned = arena_array(a, signed char, expr_pool_count(p->spec->pool) + 1);
-  e.has_table = arena_array(a, bool, expr_pool_count(p->spec->pool) + 1);
+  e.has_table = arena_array(a, bool, nodes);
   return e;
 }
 
@@ -189,8 +200,7 @@ typedef struct element_group {
 } element_group;
 
 static pair *memo_of(thread_emitter *e, const expr *x, int slot) {
-  int slots = e->t->n_blocks > 0 ? e->t->n_blocks : 1;
-  return &e->memo[x->id * slots + (of_block(x) ? slot : 0)];
+  return &e->memo[x->id * slots_of(e->t) + (of_block(x) ? slot : 0)];
 }
 
 static ir_value element_at(thread_emitter *e, const element_group *g, int i, int bytes) {
@@ -321,116 +331,27 @@ void emit_thread_operands(thread_emitter *e, const expr *const *roots, int count
 
 /* ---- nodes ---- */
 
-static pair value(thread_emitter *e, const expr *x, int slot);
-
-static pair pair_of(thread_emitter *e, const expr *x, int slot) {
-  if (x->op == EXPR_CONST) return pair_const(e->b, x->value);
-  return value(e, x, slot);
-}
-
-static ir_value f32_of(thread_emitter *e, const expr *x, int slot) {
-  if (x->op == EXPR_CONST) return ir_float(e->b, e->b->f32, x->value);
-  return value(e, x, slot).hi;
-}
-
-pair emit_thread_pair(thread_emitter *e, const expr *x, int slot) { return pair_of(e, x, slot); }
-
-ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot) { return f32_of(e, x, slot); }
-
-/* x + y or x - y, a product among them fused: said here and not left to the target, so that all machines give one
- * result. */
-static ir_value sum_f32(thread_emitter *e, const expr *x, int slot) {
-  ir *b = e->b;
-  bool minus = x->op == EXPR_SUB;
-  for (int side = 0; side < 2; side++) {
-    const expr *product = x->arg[1 - side], *other = x->arg[side];
-    if (product->op != EXPR_MUL || !product->is_f32) continue;
-    ir_value factor = f32_of(e, product->arg[0], slot), rest = f32_of(e, other, slot);
-    if (minus && side == 0) factor = ir_op1(b, "arith.negf", factor);
-    if (minus && side == 1) rest = ir_op1(b, "arith.negf", rest);
-    return ir_fma(b, factor, f32_of(e, product->arg[1], slot), rest);
-  }
-  return ir_op2(b, minus ? "arith.subf" : "arith.addf", f32_of(e, x->arg[0], slot), f32_of(e, x->arg[1], slot));
-}
-
-static ir_value compute_f32(thread_emitter *e, const expr *x, int slot) {
-  ir *b = e->b;
-  ir_value v[3] = {{NULL}};
-  bool generic = x->op != EXPR_ELEMENT && x->op != EXPR_NARROW && x->op != EXPR_SELECT && x->op != EXPR_LESS &&
-                 x->op != EXPR_ADD && x->op != EXPR_SUB;
-  for (int i = 0; generic && i < expr_op_arity(x->op); i++) v[i] = f32_of(e, x->arg[i], slot);
+static bool leaf(expr_walker *w, const expr *x, bool is_f32, pair *value) {
+  thread_emitter *e = (thread_emitter *)w;
+  int slot = of_block(x) ? e->slot : 0;
+  (void)is_f32;
   switch (x->op) {
-  case EXPR_ADD:
-  case EXPR_SUB: return sum_f32(e, x, slot);
-  case EXPR_FLOOR: return ir_op1(b, "math.floor", v[0]);
-  case EXPR_ELEMENT: return indexed_element(e, x, pair_narrow(b, pair_of(e, x->arg[0], slot)), slot);
-  case EXPR_EXP: return pair_narrow(b, pair_exp(b, pair_f32(v[0])));
-  case EXPR_LOG: return pair_narrow(b, pair_log(b, pair_f32(v[0])));
-  case EXPR_LOG1P: return pair_narrow(b, pair_log1p(b, pair_f32(v[0])));
-  case EXPR_SINQ: return pair_sinq(b, pair_f32(v[0]));
-  case EXPR_COSQ: return pair_cosq(b, pair_f32(v[0]));
-  case EXPR_NARROW: return pair_narrow(b, pair_of(e, x->arg[0], slot));
-  case EXPR_LESS: {
-    ir_value less = pair_less(b, pair_of(e, x->arg[0], slot), pair_of(e, x->arg[1], slot));
-    return ir_select(b, less, ir_float(b, b->f32, 1), ir_float(b, b->f32, 0));
-  }
-  case EXPR_SELECT:
-    return ir_select(b, pair_nonzero(b, pair_of(e, x->arg[0], slot)), f32_of(e, x->arg[1], slot),
-                     f32_of(e, x->arg[2], slot));
-  default: return emit_arithmetic(b, x->op, v);
-  }
-}
-
-/* Whether a value has been through a sine or cosine: then it carries their error, and its size is about 1. */
-static bool is_turned(thread_emitter *e, const expr *x) {
-  if (e->turned[x->id]) return e->turned[x->id] > 0;
-  bool turned = x->op == EXPR_SINQ || x->op == EXPR_COSQ;
-  for (int i = 0; i < expr_op_arity(x->op); i++) turned = is_turned(e, x->arg[i]) || turned;
-  e->turned[x->id] = turned ? 1 : -1;
-  return turned;
-}
-
-static pair compute_pair(thread_emitter *e, const expr *x, int slot) {
-  ir *b = e->b;
-  pair v[3];
-  bool loosely = is_turned(e, x);
-  for (int i = 0; i < expr_op_arity(x->op); i++) v[i] = pair_of(e, x->arg[i], slot);
-  switch (x->op) {
-  case EXPR_ADD: return loosely ? pair_add_loosely(b, v[0], v[1]) : pair_add(b, v[0], v[1]);
-  case EXPR_SUB: return loosely ? pair_add_loosely(b, v[0], pair_neg(b, v[1])) : pair_sub(b, v[0], v[1]);
-  case EXPR_MUL: return loosely ? pair_mul_loosely(b, v[0], v[1]) : pair_mul(b, v[0], v[1]);
-  case EXPR_DIV: return pair_div(b, v[0], v[1]);
-  case EXPR_MIN: return pair_select(b, pair_less(b, v[1], v[0]), v[1], v[0]);
-  case EXPR_MAX: return pair_select(b, pair_less(b, v[0], v[1]), v[1], v[0]);
-  case EXPR_LESS:
-    return pair_f32(ir_select(b, pair_less(b, v[0], v[1]), ir_float(b, b->f32, 1), ir_float(b, b->f32, 0)));
-  case EXPR_NEG: return pair_neg(b, v[0]);
-  case EXPR_ABS: return pair_abs(b, v[0]);
-  case EXPR_SQRT: return pair_sqrt(b, v[0]);
-  case EXPR_FLOOR: return pair_floor(b, v[0]);
-  case EXPR_EXP: return pair_exp(b, v[0]);
-  case EXPR_LOG: return pair_log(b, v[0]);
-  case EXPR_LOG1P: return pair_log1p(b, v[0]);
-  case EXPR_SINQ: return pair_f32(pair_sinq(b, v[0]));
-  case EXPR_COSQ: return pair_f32(pair_cosq(b, v[0]));
-  case EXPR_WIDEN: return v[0];
-  case EXPR_ELEMENT: return pair_f32(indexed_element(e, x, pair_narrow(b, v[0]), slot));
-  case EXPR_SELECT: return pair_select(b, pair_nonzero(b, v[0]), v[1], v[2]);
-  default: diag_bug("emit_thread", "'%s' has no code in pairs", expr_op_name(x->op));
-  }
-}
-
-static pair value(thread_emitter *e, const expr *x, int slot) {
-  pair *memo = memo_of(e, x, slot);
-  if (memo->hi.ptr) return *memo;
-  if (!of_block(x)) slot = 0;
-  pair v;
-  switch (x->op) {
-  case EXPR_POSITION: v = e->positions[x->index]; break;
-  case EXPR_TABLE: v = constants(e, x, slot); break;
-  case EXPR_INPUT: v = pair_f32(input_element(e, x)); break;
+  case EXPR_POSITION: return *value = e->positions[x->index], true;
+  case EXPR_TABLE: return *value = constants(e, x, slot), true;
+  case EXPR_INPUT: return *value = pair_f32(input_element(e, x)), true;
+  case EXPR_ELEMENT: return *value = pair_f32(indexed_element(e, x, emit_expr_f32(w, x->arg[0]), slot)), true;
   case EXPR_OPERAND: diag_bug("emit_thread", "operand %%%d was not loaded", x->id);
-  default: v = x->is_f32 ? pair_f32(compute_f32(e, x, slot)) : compute_pair(e, x, slot);
+  default: return false;
   }
-  return *memo = v;
 }
+
+static expr_walker *at_slot(thread_emitter *e, int slot) {
+  e->slot = slot;
+  e->walker.varying = e->memo + slot;
+  e->walker.fixed = e->memo;
+  return &e->walker;
+}
+
+pair emit_thread_pair(thread_emitter *e, const expr *x, int slot) { return emit_expr_wide(at_slot(e, slot), x); }
+
+ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot) { return emit_expr_f32(at_slot(e, slot), x); }

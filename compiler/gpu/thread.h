@@ -6,11 +6,11 @@
 #ifndef PEGEN_GPU_THREAD_H
 #define PEGEN_GPU_THREAD_H
 
-#include "mlir/ir.h"
-#include "mlir/two_float.h"
+#include "mlir/expr.h"
 #include "plan/thread.h"
 
 typedef struct thread_emitter {
+  expr_walker walker; /* first: a leaf is asked for by it */
   ir *b;
   arena *memory;
   const plan *p;
@@ -26,7 +26,7 @@ typedef struct thread_emitter {
   int input_type;           /* number_type of those that are not wide */
   unsigned native;          /* of mlir/number.h */
   pair *memo;               /* [nodes][blocks] */
-  signed char *turned;      /* by node id: 1: a sine or cosine is in it, -1: none, 0: not yet asked */
+  int slot;                 /* the block that the walker is at */
   bool *has_table;          /* by node id: its table is in the module */
   int n_tables;
 } thread_emitter;

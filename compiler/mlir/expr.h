@@ -1,41 +1,49 @@
-/* mlir/expr: expressions as vector code, blocks in the lanes. */
+/* mlir/expr: the walker, from expressions to code.
+ *
+ * One walk serves every place where an expression stands: a processor's chunks of blocks (cpu/chunk), attention's
+ * displacements (cpu/attention/delta), a GPU's threads (gpu/thread). They hand it an arithmetic (mlir/arithmetic),
+ * what differs from lane to lane, and their leaves. A place is a struct that begins with its walker.
+ */
 #ifndef PEGEN_MLIR_EXPR_H
 #define PEGEN_MLIR_EXPR_H
 
-#include "mlir/ir.h"
-#include "object/target.h"
-#include "plan/plan.h"
+#include "mlir/arithmetic.h"
 
-/* Where the values of one chunk of blocks come from. Either leaves (in prepare) or prepared and
- * positions (in rotor) are given. */
-typedef struct expr_emitter {
-  ir *b;
-  arena *memory;
-  const plan *p;
-  int begin, width;    /* the chunk: blocks begin .. begin + width - 1; lanes past the last block repeat it */
-  ir_value shift;      /* i64: blocks from `begin` on to the chunk at hand, in a loop over chunks; ptr NULL: none */
-  const char *suffix;  /* of the names of constant tables, where there is a shift */
-  bool *has_table;     /* [2 * nodes]: tables that are in the module already, float64 and float32 */
-  bool has_fma;        /* the target multiplies and adds with one rounding */
-  bool has_leaves;     /* in prepare: read leaves; else prepared values */
-  ir_value leaves;     /* double [leaf][lanes] */
-  ir_value prepared;   /* char: prepared value i at i * lanes * 8 */
-  ir_value *positions; /* [axes] scalars, float64 */
-  const ir_value *input; /* [inputs] pointers to the query's rows */
-  int input_dtype;       /* number_type of all of them */
-  const cpu_target *target; /* where inputs are read */
-  ir_value *memo;      /* by expr id; zeroed */
-} expr_emitter;
+typedef struct expr_walker expr_walker;
+struct expr_walker {
+  arithmetic_context context;
+  const expr_machine *machine;
+  unsigned varies; /* DEPENDS_ bits of values that differ from lane to lane (or, with a stride, from slot to slot) */
+  int lanes;       /* of such values; 0: scalars */
+  /* Values that are known, by id * stride: of what varies, and of what does not (they may be one array). The caller may
+   * put some in. */
+  pair *varying, *fixed;
+  int stride;
+  signed char *turned; /* by id: 1: a sine or cosine is in it, -1: none, 0: not yet asked; NULL: nobody asks */
+  /* The caller's own code of a node: of every leaf but numbers (all but ARITHMETIC ones), and of any other node that it
+   * has already. false: it is computed from its arguments. is_f32: the type that is wanted of a table of numbers, which
+   * fits either; whatever comes is converted. */
+  bool (*leaf)(expr_walker *w, const expr *x, bool is_f32, pair *value);
+  bool types_tables; /* leaf() gives tables of numbers in the type that is wanted: they are not remembered */
+};
 
-/* The value in the node's own type: lanes where it differs from block to block, else a scalar. */
-ir_value emit_expr(expr_emitter *e, const expr *x);
-/* The same, spread over the chunk's lanes where it is a scalar. */
-ir_value emit_expr_lanes(expr_emitter *e, const expr *x);
-/* An operation that one instruction does, of arguments v of one type, scalars or vectors. */
-ir_value emit_arithmetic(ir *b, expr_op op, const ir_value *v);
-/* The value as float32 lanes, constants included. */
-ir_value emit_expr_f32(expr_emitter *e, const expr *x);
-/* Where the chunk's part of prepared value i lies, of the prepared values at base. */
-ir_value emit_prepared_at(expr_emitter *e, ir_value base, int i);
+static inline bool expr_varies(const expr_walker *w, const expr *x) { return x->depends & w->varies; }
+/* Lanes of a node's value. */
+static inline int expr_lanes(const expr_walker *w, const expr *x) { return expr_varies(w, x) ? w->lanes : 0; }
+/* Where a node's value is remembered. */
+static inline pair *expr_known(const expr_walker *w, const expr *x) {
+  return (expr_varies(w, x) ? w->varying : w->fixed) + x->id * w->stride;
+}
+
+/* The value in the node's own type: lanes where it varies, else a scalar. */
+ir_value emit_expr(expr_walker *w, const expr *x);
+/* The same, spread over the lanes where it is a scalar. */
+ir_value emit_expr_lanes(expr_walker *w, const expr *x);
+/* As float32, on all lanes. */
+ir_value emit_expr_f32(expr_walker *w, const expr *x);
+/* In the wide arithmetic, with the node's lanes. */
+pair emit_expr_wide(expr_walker *w, const expr *x);
+/* Emits here what below x does not vary. */
+void emit_expr_fixed(expr_walker *w, const expr *x);
 
 #endif

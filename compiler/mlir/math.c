@@ -99,6 +99,14 @@ static ir_value sinq_f64(ir *b, ir_value x, int quarter_turns) {
 ir_value math_sinq_f64(ir *b, ir_value x) { return sinq_f64(b, x, 0); }
 ir_value math_cosq_f64(ir *b, ir_value x) { return sinq_f64(b, x, 1); }
 
+/* Rounding to an integer by adding and taking away 1.5 2^52, then down by one where that rounded up:
+ * no instruction beyond SSE2 and no library call. */
+ir_value math_floor_f64(ir *b, ir_value x) {
+  ir_value rounder = splat_f(b, x, ROUNDER), one = splat_f(b, x, 1);
+  ir_value nearest = sub(b, add(b, x, rounder), rounder);
+  return ir_select(b, ir_compare_float(b, "ogt", nearest, x), sub(b, nearest, one), nearest);
+}
+
 /* 2^n by the exponent field in two halves, so that results near the ends of the range stay right. */
 static ir_value scale_by_power(ir *b, ir_value x, ir_value n) {
   ir_value half = ir_op2(b, "arith.shrsi", n, splat_i(b, n, 1));

@@ -102,10 +102,6 @@ static void emit_displacements(attention_emitter *e, const ir_value *corner, ir_
   wide[axes - 1] = ir_op2(b, "arith.addf", wide[axes - 1], steps);
 }
 
-static ir_value *memo(attention_emitter *e) {
-  return arena_array(e->memory, ir_value, expr_pool_count(e->p->spec->pool));
-}
-
 /* ---- a bias ---- */
 
 void emit_grid_begin(attention_emitter *e) {
@@ -150,8 +146,10 @@ void emit_grid_bias_table(attention_emitter *e, const key_tile *t) {
     ir_loop vectors = ir_for(b, e->zero, i64(b, e->grid.vectors));
     emit_displacements(e, corner, vectors.index, wide);
     for (int axis = 0; axis < e->p->spec->n_axes; axis++) narrow[axis] = ir_cast(b, "arith.truncf", wide[axis], b->f32);
-    delta_emitter d = {.e = e, .fixed = e->fixed, .varying = memo(e), .narrow = narrow};
-    ir_store(b, emit_delta_f32(&d, e->p->bias),
+    delta_emitter d = delta_emitter_create(e, e->fixed);
+    d.walker.varying = delta_memo(e);
+    d.narrow = narrow;
+    ir_store(b, emit_expr_f32(&d.walker, e->p->bias),
              ir_offset(b, table, attention_mul(b, vectors.index, e->shape.lanes * 4)), 4, false);
     ir_end_for(b, vectors);
   }
@@ -182,9 +180,11 @@ static void emit_shared(attention_emitter *e, ir_value key) {
     emit_corner(e, key, group, corner);
     ir_loop vectors = ir_for(b, e->zero, i64(b, e->grid.vectors));
     emit_displacements(e, corner, vectors.index, wide);
-    delta_emitter d = {.e = e, .fixed = memo(e), .varying = memo(e), .wide = wide};
+    delta_emitter d = delta_emitter_create(e, delta_memo(e));
+    d.walker.varying = delta_memo(e);
+    d.wide = wide;
     for (int i = 0; i < e->p->n_shared; i++)
-      ir_store(b, emit_delta(&d, e->p->shared[i]), shared_at(e, i, group, vectors.index), 8, false);
+      ir_store(b, emit_expr(&d.walker, e->p->shared[i]), shared_at(e, i, group, vectors.index), 8, false);
     ir_end_for(b, vectors);
   }
 }
@@ -198,14 +198,14 @@ static void emit_entries(attention_emitter *e, delta_emitter *d) {
   ir *b = e->b;
   for (int group = 0; group < e->grid.groups; group++) {
     ir_loop vectors = ir_for(b, e->zero, i64(b, e->grid.vectors));
-    d->varying = memo(e);
+    d->walker.varying = delta_memo(e);
     for (int i = 0; i < e->p->n_shared; i++) {
       const expr *x = e->p->shared[i];
-      d->varying[x->id] = ir_load(b, ir_vector(b, e->shape.lanes, x->is_f32 ? b->f32 : b->f64),
-                                  shared_at(e, i, group, vectors.index), 8);
+      expr_known(&d->walker, x)->hi = ir_load(b, ir_vector(b, e->shape.lanes, x->is_f32 ? b->f32 : b->f64),
+                                              shared_at(e, i, group, vectors.index), 8);
     }
     for (int i = 0; i < e->p->n_entries; i++)
-      ir_store(b, emit_delta_f32(d, e->p->entry[i]),
+      ir_store(b, emit_expr_f32(&d->walker, e->p->entry[i]),
                ir_offset(b, entry_at(e, i, group), attention_mul(b, vectors.index, e->shape.lanes * 4)), 4, false);
     ir_end_for(b, vectors);
   }
@@ -241,8 +241,9 @@ void emit_grid_rotations(attention_emitter *e, const key_tile *t) {
   ir_loop blocks = ir_for(b, e->zero, i64(b, e->p->spec->n_blocks));
   block_rows block;
   emit_block_rows(e, blocks.index, &block);
-  delta_emitter d = {.e = e, .block = blocks.index, .fixed = memo(e)};
-  for (int i = 0; i < e->p->n_entries; i++) emit_delta_fixed(&d, e->p->entry[i]);
+  delta_emitter d = delta_emitter_create(e, delta_memo(e));
+  d.block = blocks.index;
+  for (int i = 0; i < e->p->n_entries; i++) emit_expr_fixed(&d.walker, e->p->entry[i]);
   emit_entries(e, &d);
   emit_turned_keys(e, t, &block, begin, end);
   ir_end_for(b, blocks);

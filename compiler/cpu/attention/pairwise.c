@@ -23,10 +23,6 @@ void emit_pairwise_tables(ir *b, arena *a, const attention_plan *p, const cpu_ta
              (const int32_t *)s->channel);
 }
 
-static ir_value *memo(attention_emitter *e) {
-  return arena_array(e->memory, ir_value, expr_pool_count(e->p->spec->pool));
-}
-
 /* ---- coordinates of keys ---- */
 
 void emit_key_places_begin(attention_emitter *e) {
@@ -56,9 +52,9 @@ void emit_key_places(attention_emitter *e, const key_tile *t) {
 void emit_delta_begin(attention_emitter *e) {
   ir *b = e->b;
   int axes = e->p->spec->n_axes;
-  e->fixed = memo(e);
-  delta_emitter d = {.e = e, .fixed = e->fixed};
-  if (e->p->bias) emit_delta_fixed(&d, e->p->bias);
+  e->fixed = delta_memo(e);
+  delta_emitter d = delta_emitter_create(e, e->fixed);
+  if (e->p->bias) emit_expr_fixed(&d.walker, e->p->bias);
   if (e->p->by_rows) {
     emit_grid_begin(e);
     return;
@@ -101,8 +97,10 @@ ir_value emit_delta_bias(attention_emitter *e, ir_value key, int vector) {
         4);
     narrow[axis] = ir_op2(b, "arith.subf", k, q);
   }
-  delta_emitter d = {.e = e, .fixed = e->fixed, .varying = memo(e), .narrow = narrow};
-  return emit_delta_f32(&d, e->p->bias);
+  delta_emitter d = delta_emitter_create(e, e->fixed);
+  d.walker.varying = delta_memo(e);
+  d.narrow = narrow;
+  return emit_expr_f32(&d.walker, e->p->bias);
 }
 
 /* ---- rotations ---- */
@@ -169,18 +167,19 @@ void emit_delta_rotations(attention_emitter *e, const key_tile *t) {
   ir_loop blocks = ir_for(b, e->zero, i64(b, s->n_blocks));
   block_rows block;
   emit_block_rows(e, blocks.index, &block);
-  delta_emitter d = {.e = e, .block = blocks.index, .fixed = memo(e)};
-  for (int i = 0; i < e->p->n_entries; i++) emit_delta_fixed(&d, e->p->entry[i]);
+  delta_emitter d = delta_emitter_create(e, delta_memo(e));
+  d.block = blocks.index;
+  for (int i = 0; i < e->p->n_entries; i++) emit_expr_fixed(&d.walker, e->p->entry[i]);
   ir_loop keys = ir_for(b, e->zero, t->count);
   ir_value k[SPEC_MAX_BLADES];
   emit_key_components(e, t, &block, keys.index, k);
   for (int x = 0; x < e->shape.vectors; x++) {
     ir_value wide[SPEC_MAX_AXES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES] = {{NULL}};
     emit_wide(e, keys.index, x, wide);
-    d.varying = memo(e);
+    d.walker.varying = delta_memo(e);
     d.wide = wide;
     for (int i = 0; i < s->n_components * s->n_components; i++)
-      if (e->p->entry_of[i] >= 0) entry[i] = emit_delta_f32(&d, e->p->entry[e->p->entry_of[i]]);
+      if (e->p->entry_of[i] >= 0) entry[i] = emit_expr_f32(&d.walker, e->p->entry[e->p->entry_of[i]]);
     emit_turned_score(e, keys.index, x, entry, &block, k);
   }
   ir_end_for(b, keys);

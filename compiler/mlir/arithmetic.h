@@ -1,0 +1,40 @@
+/* mlir/arithmetic: what an operation of an expression is in code, one table of functions for each kind of numbers.
+ *
+ * A machine has two kinds: the narrow one of float32 nodes and the wide one of all others. Processors have vectors
+ * (or scalars) of float32 and float64; a GPU's threads have scalars of float32 and sums of two (mlir/two_float).
+ * Values are pairs throughout; only two-float arithmetic has a lo.
+ */
+#ifndef PEGEN_MLIR_ARITHMETIC_H
+#define PEGEN_MLIR_ARITHMETIC_H
+
+#include "mlir/two_float.h"
+#include "spec/expr.h"
+
+/* What operations ask about: where they are emitted. */
+typedef struct arithmetic_context {
+  ir *b;
+  bool has_fma; /* the target multiplies and adds with one rounding */
+} arithmetic_context;
+
+typedef struct arithmetic {
+  /* By operation. Missing in a narrow arithmetic: it is done in the wide one and rounded. Of a wide one only those are
+   * missing that the walker does itself (leaves, conversions, comparisons). */
+  pair (*operation[EXPR_OP_COUNT])(const arithmetic_context *c, const pair *v);
+  pair (*constant)(ir *b, int lanes, double value); /* lanes 0: a scalar */
+  pair (*convert)(ir *b, pair x); /* from either kind of its machine */
+  ir_value (*less)(ir *b, pair x, pair y); /* i1 with their lanes */
+  ir_value (*nonzero)(ir *b, pair x);
+  pair (*select)(ir *b, ir_value condition, pair x, pair y);
+} arithmetic;
+
+typedef struct expr_machine {
+  const arithmetic *narrow, *wide;
+  const arithmetic
+      *turned; /* of wide nodes that have been through a sine or cosine: numbers of size 1 with its error */
+  bool compares_wide; /* comparisons of float32 nodes too: float32 is a case of its wide numbers */
+  bool has_idioms; /* rounded sines, and softplus in float32, have code of their own */
+} expr_machine;
+
+extern const expr_machine expr_of_processors, expr_of_threads;
+
+#endif
