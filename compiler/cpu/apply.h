@@ -10,19 +10,8 @@
 #include "base/arena.h"
 #include "mlir/ir.h"
 #include "object/target.h"
+#include "plan/dense.h"
 #include "spec/spec.h"
-
-/* How a matrix lies in memory, float32:
- *     columns    [block][k][i], entry (i, k)
- *     diagonals  [block][k][i], entry (i, i ^ k), for sizes that are powers of two: a row times diagonals takes
- *                exchanges of lanes in registers where columns take a load for every channel. The k-th ones of two
- *                blocks are neighbours, [pair][k][2][i],
- *                but for the last of an odd number of blocks. */
-typedef enum matrix_layout {
-  MATRIX_COLUMNS,
-  MATRIX_DIAGONALS,
-  MATRIX_EXPONENT, /* columns, of 2 M / rho: rows are to be multiplied with exp(M), see cpu/exponential_action.h */
-} matrix_layout;
 
 /* Whether every pair of blocks of 8 float32 channels is a line of its row, as streaming stores want it. */
 bool emit_apply_in_lines(const spec *s);

@@ -11,16 +11,9 @@
 #ifndef PEGEN_CPU_EXPONENTIAL_H
 #define PEGEN_CPU_EXPONENTIAL_H
 
+#include "algebra/exponential.h"
 #include "cpu/apply.h"
 #include "cpu/product.h"
-
-/* What norms are scaled to. float32: 2.25^16 / 16! is 2^-25.5. float64: truncation that 9 squarings double must
- * stay under 2^-24: 1.4^16 / 16! is 2^-36. */
-#define EXPONENTIAL_REACH_F32 2.25
-#define EXPONENTIAL_REACH_F64 1.4
-
-/* Products of b^3 multiplications that one exponential takes, symmetric ones counted as half, for --emit expr. */
-double exponential_products(double norm, bool is_f64);
 
 /* Emits NAME(generators, angles, out) and what it calls, for one matrix at a time:
  *     generators  elements of m [n_axes][padded][padded]: A_a, zeros beyond size
@@ -50,8 +43,5 @@ void emit_store_lanes(ir *b, ir_value v, int count, ir_value pointer, int elemen
 /* Integers (i32 for float32, i64 for float64; lanes kept) about a non-negative sum of squares. */
 ir_value exponential_exponent(ir *b, ir_value x); /* q with x < 2^(q+1); a low number where x is not finite */
 ir_value exponential_power(ir *b, ir_value n, bool is_f64); /* 2^n as a float */
-
-/* 1/(2k)! and 1/(2k+1)!, k = 0..7. */
-extern const double exponential_even[8], exponential_odd[8];
 
 #endif

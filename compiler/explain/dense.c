@@ -5,8 +5,8 @@
  */
 #include "plan/dense.h"
 #include "algebra/block_of_four.h"
+#include "algebra/exponential.h"
 #include "algebra/torus.h"
-#include "cpu/exponential.h"
 #include "explain/explain.h"
 #include "explain/rotor_facts.h"
 #include "explain/words.h"

@@ -10,7 +10,7 @@
 #define PEGEN_GPU_WEIGHTS_H
 
 #include "gpu/thread.h"
-#include "plan/widen_tables.h"
+#include "gpu/widen_tables.h"
 
 typedef struct weight_lanes {
   ir *b;

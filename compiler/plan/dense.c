@@ -1,8 +1,8 @@
 /* plan/dense: see plan/dense.h. */
 #include "plan/dense.h"
 
+#include "algebra/exponential.h"
 #include "algebra/torus.h"
-#include "cpu/exponential.h"
 
 #include "kernel/dense.h"
 

@@ -7,9 +7,20 @@
 #ifndef PEGEN_PLAN_DENSE_H
 #define PEGEN_PLAN_DENSE_H
 
-#include "cpu/apply.h"
 #include "object/target.h"
 #include "plan/plan.h"
+
+/* How a matrix lies in memory, float32:
+ *     columns    [block][k][i], entry (i, k)
+ *     diagonals  [block][k][i], entry (i, i ^ k), for sizes that are powers of two: a row times diagonals takes
+ *                exchanges of lanes in registers where columns take a load for every channel. The k-th ones of two
+ *                blocks are neighbours, [pair][k][2][i],
+ *                but for the last of an odd number of blocks. */
+typedef enum matrix_layout {
+  MATRIX_COLUMNS,
+  MATRIX_DIAGONALS,
+  MATRIX_EXPONENT, /* columns, of 2 M / rho: rows are to be multiplied with exp(M), see cpu/exponential_action.h */
+} matrix_layout;
 
 typedef struct plan_dense {
   const spec *spec;

@@ -1,5 +1,5 @@
-/* plan/widen_tables: see plan/widen_tables.h. */
-#include "plan/widen_tables.h"
+/* gpu/widen_tables: see gpu/widen_tables.h. */
+#include "gpu/widen_tables.h"
 
 #include "mlir/two_float.h"
 

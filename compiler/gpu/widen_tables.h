@@ -1,11 +1,11 @@
-/* plan/widen_tables: the columns of a polynomial bias as numbers to be read in loops, for GPU kernels.
+/* gpu/widen_tables: the columns of a polynomial bias as numbers to be read in loops, for GPU kernels.
  *
  * Sums of factor times monomial stand one after the other: sum i is summands [starts[i], starts[i + 1]).
  * Gains are those of column 0, of column 1, ...; past the last column there is one without key and gains, which padding
  * has.
  */
-#ifndef PEGEN_PLAN_WIDEN_TABLES_H
-#define PEGEN_PLAN_WIDEN_TABLES_H
+#ifndef PEGEN_GPU_WIDEN_TABLES_H
+#define PEGEN_GPU_WIDEN_TABLES_H
 
 #include "mlir/ir.h"
 #include "plan/widen.h"
