@@ -6,6 +6,7 @@
 #include "bench/attention.h"
 
 #include "base/diag.h"
+#include "bench/report.h"
 #include "verify/run.h"
 #include "verify/trial_attention.h"
 
@@ -76,8 +77,23 @@ static double time_of(const pegen_kernel *kernel, const attention_trial *t, DLTe
   return now() - start;
 }
 
+static void write_row(json_writer *w, const spec *s, const pegen_kernel *kernel, const shape *size, number_type type,
+                      double seconds, double plain, double flops, double peak) {
+  report_kernel(w, kernel->name, kernel->options, kernel->targets, number_type_info(type)->name);
+  report_sizes(w, "attention", size->batch, size->tokens, size->heads, s->head_dim);
+  json_integer(w, "threads", 1);
+  json_integer(w, "samples", REPETITIONS);
+  json_number(w, "seconds", seconds);
+  json_number(w, "plain_seconds", plain);
+  json_number(w, "times_plain", seconds / plain);
+  json_number(w, "plain_flops", flops);
+  json_number(w, "peak_flops_per_second", peak);
+  json_number(w, "plain_of_peak", flops / plain / peak);
+  report_row_end(w);
+}
+
 static int measure(const spec *s, const pegen_kernel *kernel, const spec *bare, const pegen_kernel *plain,
-                   const shape *size, number_type type) {
+                   const shape *size, number_type type, const bench_options *bench) {
   arena *a = arena_create();
   uint64_t random = 1;
   attention_trial t = {.spec = s, .operands = trial_random_operands(a, s, NUMBER_F32, &random)};
@@ -103,9 +119,12 @@ static int measure(const spec *s, const pegen_kernel *kernel, const spec *bare, 
   } else {
     double flops = 2.0 * (double)(size->batch * size->heads * size->tokens * size->tokens) *
                    (s->head_dim + s->pairwise->value_dim);
-    printf("  [%d,%d,%d,%d]%*s %10.3f %10.3f %7.2f %9.1f %7.1f %7.2f\n", (int)size->batch, (int)size->heads,
-           (int)size->tokens, s->head_dim, size->tokens < 1000 ? 3 : 2, "", best * 1e3, best_plain * 1e3,
-           best / best_plain, flops / best_plain * 1e-9, peak * 1e-9, flops / best_plain / peak);
+    json_writer *w = report_row(bench);
+    if (w) write_row(w, s, kernel, size, type, best, best_plain, flops, peak);
+    else
+      printf("  [%d,%d,%d,%d]%*s %10.3f %10.3f %7.2f %9.1f %7.1f %7.2f\n", (int)size->batch, (int)size->heads,
+             (int)size->tokens, s->head_dim, size->tokens < 1000 ? 3 : 2, "", best * 1e3, best_plain * 1e3,
+             best / best_plain, flops / best_plain * 1e-9, peak * 1e-9, flops / best_plain / peak);
   }
   arena_destroy(a);
   return status;
@@ -139,7 +158,7 @@ int bench_attention(arena *a, const spec *s, const compile_options *options, con
   const spec *bare = without_pairs(a, s);
   loaded_kernel *loaded = load(a, s, &compiling), *plain = loaded ? load(a, bare, &compiling) : NULL;
   int status = plain ? 0 : 1;
-  if (plain) {
+  if (plain && !bench->report) {
     printf("%s, %s, one thread, processor time; plain: the same attention without positions; flops: 2 N M (D + Dv) of "
            "q k^T and p v, plain\n",
            s->name, number_type_info(type)->name);
@@ -150,12 +169,12 @@ int bench_attention(arena *a, const spec *s, const compile_options *options, con
     status = read_shape(bench->shape, s, &given);
     if (!status) {
       given = fit(given, s);
-      status = measure(s, run_kernel(loaded), bare, run_kernel(plain), &given, type);
+      status = measure(s, run_kernel(loaded), bare, run_kernel(plain), &given, type, bench);
     }
   }
   for (int i = 0; plain && !bench->shape && !status && i < (s->grid[0] ? 1 : SHAPE_COUNT); i++) {
     given = fit(shapes[i], s);
-    status = measure(s, run_kernel(loaded), bare, run_kernel(plain), &given, type);
+    status = measure(s, run_kernel(loaded), bare, run_kernel(plain), &given, type, bench);
   }
   if (plain) run_unload(plain);
   if (loaded) run_unload(loaded);

@@ -11,6 +11,7 @@
 #include "bench/attention.h"
 #include "bench/gpu.h"
 #include "bench/limits.h"
+#include "bench/report.h"
 #include "bench/shapes.h"
 #include "forms/form.h"
 #include "gpu/target.h"
@@ -314,6 +315,16 @@ void bench_print_time(double seconds) {
   else printf(" %9.2f ms", seconds * 1e3);
 }
 
+/* The fastest of the limit loops. */
+static const contender *limit_of(const contender *contenders, int count, int n_kernels) {
+  const contender *limit = &contenders[n_kernels];
+  for (int i = n_kernels; i < count; i++)
+    if (contenders[i].seconds < limit->seconds) limit = &contenders[i];
+  return limit;
+}
+
+static double bytes_of(const bed *b) { return (double)(b->moved + b->table_bytes); }
+
 static void print_row(const bed *b, bench_layout layout, bool in_place, const contender *contenders, int count,
                       int n_kernels, const contender *preparing) {
   char dims[64];
@@ -323,10 +334,8 @@ static void print_row(const bed *b, bench_layout layout, bool in_place, const co
   const contender *kernel = &contenders[n_kernels - 1];
   bench_print_time(kernel->seconds);
   if (!b->size.time_only) {
-    const contender *limit = &contenders[n_kernels];
-    for (int i = n_kernels; i < count; i++)
-      if (contenders[i].seconds < limit->seconds) limit = &contenders[i];
-    double bytes = (double)(b->moved + b->table_bytes); /* q, k, inputs and table read, outputs written */
+    const contender *limit = limit_of(contenders, count, n_kernels);
+    double bytes = bytes_of(b); /* q, k, inputs and table read, outputs written */
     printf(" %8.2f MB %7.1f %7.1f  %-9s %5.2f", bytes * 1e-6, bytes / kernel->seconds * 1e-9,
            bytes / limit->seconds * 1e-9, limit->name, limit->seconds / kernel->seconds);
   }
@@ -340,13 +349,43 @@ static void print_row(const bed *b, bench_layout layout, bool in_place, const co
   fflush(stdout);
 }
 
+static void write_row(json_writer *w, const pegen_kernel *kernel, const bed *b, bench_layout layout, bool in_place,
+                      int threads, const contender *contenders, int count, int n_kernels, const contender *preparing) {
+  report_kernel(w, kernel->name, kernel->options, kernel->targets, number_type_info(b->type)->name);
+  report_sizes(w, b->size.name, b->size.batches, b->size.tokens, b->size.heads, b->size.head_dim);
+  json_text(w, "layout", layout == LAYOUT_BNHD ? "bnhd" : "bhnd");
+  json_bool(w, "in_place", in_place);
+  json_integer(w, "threads", threads);
+  json_integer(w, "samples", REPETITIONS);
+  json_number(w, "seconds", contenders[n_kernels - 1].seconds);
+  if (n_kernels > 1) json_number(w, "seconds_of_one_thread", contenders[0].seconds);
+  json_number(w, "bytes", bytes_of(b));
+  if (b->table) {
+    json_integer(w, "table_bytes", (long long)b->table_bytes);
+    json_number(w, "prepare_seconds", preparing->seconds);
+  }
+  if (!b->size.time_only) {
+    json_begin(w, "limits", '[');
+    for (int i = n_kernels; i < count; i++) {
+      json_begin(w, NULL, '{');
+      json_text(w, "loop", contenders[i].name);
+      json_number(w, "seconds", contenders[i].seconds);
+      json_end(w, '}');
+    }
+    json_end(w, ']');
+    json_number(w, "ratio", limit_of(contenders, count, n_kernels)->seconds / contenders[n_kernels - 1].seconds);
+  }
+  report_row_end(w);
+}
+
 static int no_memory(const bench_shape *size) {
   diag_error(NULL, 0, "bench: not enough memory for the shape %s", size->name);
   return STATUS_ERROR;
 }
 
 static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const bench_shape *size, number_type type,
-                     bench_layout layout, bool in_place, crew *threads, bool tabled) {
+                     bench_layout layout, bool in_place, crew *threads, const bench_options *bench) {
+  bool tabled = bench->table;
   static contender contenders[CONTENDERS_MOST];
   bed b;
   if (!lay_bed(a, &b, s, kernel, size, type, layout, in_place)) return no_memory(size);
@@ -372,7 +411,9 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
       (contender){.name = "prepare", .work = work_kernel, .on = &b, .entry = kernel->prepare, .threads = threads};
   if (!error && tabled) error = measure(&preparing, 1, &b, REPETITIONS_PREPARING);
   if (!error) error = measure(contenders, count, &b, REPETITIONS);
-  if (!error) print_row(&b, layout, in_place, contenders, count, n_kernels, &preparing);
+  json_writer *w = error ? NULL : report_row(bench);
+  if (w) write_row(w, kernel, &b, layout, in_place, bench->threads, contenders, count, n_kernels, &preparing);
+  else if (!error) print_row(&b, layout, in_place, contenders, count, n_kernels, &preparing);
   else diag_error(NULL, 0, "bench: the kernel refused the shape %s: %s", size->name, pegen_strerror(error));
   clear_bed(&b);
   return error ? STATUS_ERROR : STATUS_OK;
@@ -384,12 +425,12 @@ typedef struct row_request {
   const pegen_kernel *kernel;
   number_type type;
   crew *threads;
-  bool tabled;
+  const bench_options *bench;
 } row_request;
 
 static int visit_row(void *context, const bench_shape *size, bench_layout layout, bool in_place) {
   const row_request *r = context;
-  return bench_row(r->memory, r->spec, r->kernel, size, r->type, layout, in_place, r->threads, r->tabled);
+  return bench_row(r->memory, r->spec, r->kernel, size, r->type, layout, in_place, r->threads, r->bench);
 }
 
 static void print_head(const pegen_kernel *kernel, number_type type, int threads, bool tabled) {
@@ -422,8 +463,8 @@ int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned d
     diag_error(NULL, 0, "bench: cannot start %d threads", bench->threads);
     return STATUS_ERROR;
   }
-  print_head(kernel, type, bench->threads, bench->table);
-  row_request request = {a, s, kernel, type, threads, bench->table};
+  if (!bench->report) print_head(kernel, type, bench->threads, bench->table);
+  row_request request = {a, s, kernel, type, threads, bench};
   int status = bench_each_shape(kernel, bench, BENCH_ON_CPU, visit_row, &request);
   crew_destroy(threads);
   return status;
@@ -432,7 +473,7 @@ int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned d
 /* What is measured of a form's kernels; NULL: encode beside a loop that moves the same bytes. */
 static bench_function *const measures[FORM_COUNT] = {[FORM_ATTENTION] = bench_attention};
 
-int bench_spec(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
+static int measure_spec(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
   const form *f = form_of(s);
   if (!f) return STATUS_ERROR;
   if (bench->table && !f->entries.prepare) return refuse_table(s, f->entries.encode ? "the kernel" : "the attention");
@@ -447,7 +488,7 @@ int bench_spec(arena *a, const spec *s, const compile_options *options, const be
   compile_output object;
   double start = now();
   if (!compile(a, s, &compiling, &object)) return STATUS_ERROR;
-  printf("compiled in %.0f ms to %zu bytes\n", (now() - start) * 1e3, object.size);
+  if (!bench->report) printf("compiled in %.0f ms to %zu bytes\n", (now() - start) * 1e3, object.size);
   loaded_kernel *loaded = run_load(object.data, object.size, s->name);
   free(object.data);
   if (!loaded) return STATUS_ERROR;
@@ -456,4 +497,11 @@ int bench_spec(arena *a, const spec *s, const compile_options *options, const be
     if (compiling.dtypes & dtype) status = bench_kernel(a, s, run_kernel(loaded), dtype, bench);
   run_unload(loaded);
   return status;
+}
+
+int bench_spec(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
+  if (!bench->json) return measure_spec(a, s, options, bench);
+  bench_options reporting = *bench;
+  reporting.report = report_create(bench->command);
+  return reporting.report ? report_finish(reporting.report, measure_spec(a, s, options, &reporting)) : STATUS_ERROR;
 }

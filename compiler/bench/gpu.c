@@ -4,6 +4,7 @@
 #include "base/diag.h"
 #include "base/number.h"
 #include "bench/bench.h"
+#include "bench/report.h"
 #include "bench/shapes.h"
 #include "pegen/cuda.h"
 #include "verify/run.h"
@@ -98,6 +99,8 @@ typedef struct request {
   const spec *spec;
   const pegen_kernel *kernel;
   number_type type;
+  const char *device; /* its name */
+  const bench_options *bench;
 } request;
 
 static DLTensor tensor_of(address memory, number_type type, int rank, int64_t *dims, int64_t *strides) {
@@ -244,28 +247,57 @@ static bool measure(const bed *b, double medians[2]) {
 
 /* ---- the table ---- */
 
+static void print_row(const bed *b, const bench_shape *size, bench_layout layout, const double *seconds) {
+  char dims[64];
+  double bytes = 4.0 * (double)b->bytes; /* q and k, read and written */
+  snprintf(dims, sizeof dims, "[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "]", size->batches, size->tokens,
+           size->heads, size->head_dim);
+  printf("%-8s %-17s %-4s %-3s", size->name, dims, layout == LAYOUT_BNHD ? "bnhd" : "bhnd", b->in_place ? "in" : "out");
+  bench_print_time(seconds[0]);
+  if (!size->time_only)
+    printf(" %8.2f MB %7.1f %7.1f %5.3f", bytes * 1e-6, bytes / seconds[0] * 1e-9, bytes / seconds[1] * 1e-9,
+           seconds[1] / seconds[0]);
+  puts("");
+  fflush(stdout);
+}
+
+static void write_row(json_writer *w, const request *r, const bed *b, const bench_shape *size, bench_layout layout,
+                      const double *seconds) {
+  report_kernel(w, r->kernel->name, r->kernel->options, r->kernel->ptx->chip, number_type_info(r->type)->name);
+  json_text(w, "device", r->device);
+  report_sizes(w, size->name, size->batches, size->tokens, size->heads, size->head_dim);
+  json_text(w, "layout", layout == LAYOUT_BNHD ? "bnhd" : "bhnd");
+  json_bool(w, "in_place", b->in_place);
+  json_integer(w, "samples", REPETITIONS);
+  json_number(w, "seconds", seconds[0]);
+  json_number(w, "bytes", 4.0 * (double)b->bytes);
+  if (!size->time_only) {
+    json_number(w, "copy_seconds", seconds[1]);
+    json_number(w, "ratio", seconds[1] / seconds[0]);
+  }
+  report_row_end(w);
+}
+
 static int visit(void *context, const bench_shape *size, bench_layout layout, bool in_place) {
   const request *r = context;
   bed *b = arena_new(r->memory, bed);
   double seconds[2];
-  char dims[64];
   b->kernel = r->kernel;
   b->in_place = in_place;
   bool ok = lay_bed(r, b, size, layout) && measure(b, seconds);
-  if (ok) {
-    double bytes = 4.0 * (double)b->bytes; /* q and k, read and written */
-    snprintf(dims, sizeof dims, "[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "]", size->batches, size->tokens,
-             size->heads, size->head_dim);
-    printf("%-8s %-17s %-4s %-3s", size->name, dims, layout == LAYOUT_BNHD ? "bnhd" : "bhnd", in_place ? "in" : "out");
-    bench_print_time(seconds[0]);
-    if (!size->time_only)
-      printf(" %8.2f MB %7.1f %7.1f %5.3f", bytes * 1e-6, bytes / seconds[0] * 1e-9, bytes / seconds[1] * 1e-9,
-             seconds[1] / seconds[0]);
-    puts("");
-    fflush(stdout);
-  }
+  json_writer *w = ok ? report_row(r->bench) : NULL;
+  if (w) write_row(w, r, b, size, layout, seconds);
+  else if (ok) print_row(b, size, layout, seconds);
   clear_bed(b);
   return ok ? STATUS_OK : STATUS_ERROR;
+}
+
+static void print_head(const request *r) {
+  printf("%s %s\n%s, PTX of %s, %s; times are medians of %d; the copy, device to device, moves the same bytes\n",
+         r->kernel->name, r->kernel->options, r->device, r->kernel->ptx->chip, number_type_info(r->type)->name,
+         REPETITIONS);
+  printf("%-8s %-17s %-4s %-3s %12s %11s %7s %7s %5s\n", "shape", "[B,N,H,D]", "mem", "to", "a call", "bytes", "GB/s",
+         "copy", "ratio");
 }
 
 static int bench_types(arena *a, const spec *s, const pegen_kernel *kernel, unsigned dtypes,
@@ -280,12 +312,8 @@ static int bench_types(arena *a, const spec *s, const pegen_kernel *kernel, unsi
     return STATUS_ERROR;
   for (int type = 0; type < NUMBER_CHANNEL_TYPES && !status; type++) {
     if (!(dtypes & number_type_info((number_type)type)->dtype)) continue;
-    request r = {a, s, kernel, (number_type)type};
-    printf("%s %s\n%s, PTX of %s, %s; times are medians of %d; the copy, device to device, moves the same bytes\n",
-           kernel->name, kernel->options, name, kernel->ptx->chip, number_type_info((number_type)type)->name,
-           REPETITIONS);
-    printf("%-8s %-17s %-4s %-3s %12s %11s %7s %7s %5s\n", "shape", "[B,N,H,D]", "mem", "to", "a call", "bytes", "GB/s",
-           "copy", "ratio");
+    request r = {a, s, kernel, (number_type)type, name, bench};
+    if (!bench->report) print_head(&r);
     status = bench_each_shape(kernel, bench, BENCH_ON_GPU, visit, &r);
   }
   cuda.cuCtxPopCurrent_v2(&context);

@@ -247,6 +247,12 @@ static int set_table(parser *p, const char *value) {
   return STATUS_OK;
 }
 
+static int set_json(parser *p, const char *value) {
+  (void)value;
+  p->out->bench.json = true;
+  return STATUS_OK;
+}
+
 static int show_help(parser *p, const char *value) {
   (void)value;
   option_print_help(stdout);
@@ -326,6 +332,9 @@ static const option_row rows[] = {
     {"table", 0, NULL, false, FOR_BENCH, set_table,
      "time NAME_encode by the table that NAME_prepare writes, and NAME_prepare; the limit reads the table, too",
      VALUES_FREE, NULL},
+    {"json", 0, NULL, false, FOR_BENCH, set_json,
+     "one JSON object: the machine, the command, and all figures in rows; docs/speed.md has its members", VALUES_FREE,
+     NULL},
     {"completion", 0, "SHELL", false, FOR_ALL, show_completion, "print the completion script for bash or zsh",
      VALUES_WORDS, shell_word},
     {"man", 0, NULL, false, FOR_ALL, show_man, "print the manual page, as roff", VALUES_FREE, NULL},
@@ -484,9 +493,28 @@ static int decide_spec(parser *p, int argc, char **argv) {
   return usage("unexpected argument '%s': one description a call", argv[optind + 1]);
 }
 
+/* The command line as a shell would take it. */
+static const char *joined(arena *a, int argc, char **argv) {
+  const char *text = "pegen";
+  for (int i = 1; i < argc; i++) {
+    bool plain = argv[i][0] != 0;
+    for (const char *c = argv[i]; *c; c++) plain = plain && (isalnum((unsigned char)*c) || strchr("_-./,=+:@%", *c));
+    if (plain) {
+      text = arena_printf(a, "%s %s", text, argv[i]);
+      continue;
+    }
+    text = arena_printf(a, "%s '", text);
+    for (const char *c = argv[i]; *c; c++)
+      text = *c == '\'' ? arena_printf(a, "%s'\\''", text) : arena_printf(a, "%s%c", text, *c);
+    text = arena_printf(a, "%s'", text);
+  }
+  return text;
+}
+
 bool options_parse(arena *a, int argc, char **argv, options *out, int *status) {
   *out = (options){.compile = {.optimize = 2}, .bench = {.threads = 1}};
   out->defines = arena_array(a, loader_define, argc);
+  out->bench.command = joined(a, argc, argv);
   parser p = {.a = a, .out = out, .exit_early = -1};
   /* The command, where there is one, is the first word. */
   for (int c = 1; c < COMMAND_COUNT && argc > 1; c++)

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""json_test.py PEGEN SPECS [FAKE]: `pegen bench --json` of rotors, of attention, and, with FAKE, of a GPU.
+
+One object on the standard output, with the machine, the command as a shell takes it, and rows whose figures agree with
+each other; nothing at all where the bench fails. FAKE is the folder of a CUDA driver that runs on the host.
+"""
+import json
+import os
+import pathlib
+import platform
+import shlex
+import subprocess
+import sys
+
+pegen, specs = sys.argv[1], pathlib.Path(sys.argv[2])
+environment = dict(os.environ)
+if len(sys.argv) > 3:
+    environment["LD_LIBRARY_PATH"] = sys.argv[3]
+
+
+def bench(*arguments):
+    words = ["bench", *arguments, "--json"]
+    done = subprocess.run([pegen, *words], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, (words, done.returncode, done.stderr)
+    report = json.loads(done.stdout)
+    assert shlex.split(report["command"])[1:] == words, report["command"]
+    assert done.stdout.count('"command"') == 1 and report["pegen"].count(".") >= 1
+    for row in report["rows"]:
+        assert row["dtype"] in ("f32", "bf16", "f16") and row["samples"] > 0 and row["seconds"] > 0, row
+    return report
+
+
+def machine_is_told(machine):
+    assert machine["architecture"] == platform.machine() and machine["processors"] >= 1, machine
+    about = pathlib.Path("/proc/cpuinfo").read_text() if os.path.exists("/proc/cpuinfo") else ""
+    first = dict(
+        [part.strip() for part in line.split(":", 1)] for line in about.split("\n\n")[0].splitlines() if ":" in line
+    )
+    assert machine.get("processor") == first.get("model name"), machine
+    assert machine.get("flags") == (first.get("flags") or first.get("Features", "")).split(), machine
+    folder = pathlib.Path("/sys/devices/system/cpu/cpu0/cache")
+    assert len(machine["caches"]) == len(list(folder.glob("index*"))), machine
+    for cache in machine["caches"]:
+        assert cache["level"] >= 1 and cache["bytes"] >= 1024, cache
+
+
+def near(x, y):
+    return abs(x - y) <= 1e-9 * abs(y)
+
+
+def rotors():
+    report = bench(str(specs / "rope.lua"), "--shape", "1,8,2", "--dtype", "f32,bf16", "--layout", "bnhd,bhnd")
+    machine_is_told(report["machine"])
+    rows = report["rows"]
+    assert [(r["dtype"], r["layout"], r["in_place"]) for r in rows] == [
+        (dtype, layout, in_place)
+        for dtype in ("f32", "bf16")
+        for layout in ("bnhd", "bhnd")
+        for in_place in (True, False)
+    ], rows
+    for row in rows:
+        assert (row["batch"], row["tokens"], row["heads"], row["head_dim"], row["threads"]) == (1, 8, 2, 64, 1), row
+        assert row["bytes"] == 4 * 8 * 2 * 64 * (4 if row["dtype"] == "f32" else 2), row
+        assert near(row["ratio"], min(loop["seconds"] for loop in row["limits"]) / row["seconds"]), row
+        assert len({loop["loop"] for loop in row["limits"]}) == (3 if row["in_place"] else 4), row
+    tabled = bench(
+        str(specs / "rope_mixed.lua"), "-D", "heads=2", "--shape", "decode", "--table", "--threads", "2", "--in-place"
+    )
+    (row,) = tabled["rows"]
+    assert row["shape"] == "decode" and "ratio" not in row and "limits" not in row, row
+    assert row["table_bytes"] > 0 and row["prepare_seconds"] > 0 and row["seconds_of_one_thread"] > 0, row
+    assert "heads=2" in row["options"] and row["kernel"] == "rope_mixed", row
+
+
+def attention():
+    (row,) = bench(str(specs / "alibi.lua"), "--shape", "1,40,8")["rows"]
+    assert row["kernel"] == "alibi" and near(row["times_plain"], row["seconds"] / row["plain_seconds"]), row
+    assert row["plain_flops"] == 4 * 8 * 40 * 40 * 64, row
+    assert near(row["plain_of_peak"], row["plain_flops"] / row["plain_seconds"] / row["peak_flops_per_second"]), row
+
+
+def gpu():
+    rows = bench(str(specs / "care.lua"), "--target", "sm_80", "--shape", "2,3,4", "--in-place")["rows"]
+    assert len(rows) == 1 and rows[0]["device"] and rows[0]["targets"] == "sm_80", rows
+    assert near(rows[0]["ratio"], rows[0]["copy_seconds"] / rows[0]["seconds"]), rows
+
+
+def failures_print_nothing():
+    for arguments in (
+        ["rope.lua", "--shape", "1,2,3,63"],
+        ["pape.lua", "--table"],
+        ["alibi.lua", "--shape", "1,2,3,63"],
+    ):
+        words = [pegen, "bench", str(specs / arguments[0]), *arguments[1:], "--json"]
+        done = subprocess.run(words, capture_output=True, text=True, env=environment)
+        assert done.returncode != 0 and done.stdout == "" and "error: " in done.stderr, (words, done)
+
+
+if len(sys.argv) > 3:
+    gpu()
+else:
+    rotors()
+    attention()
+    failures_print_nothing()
