@@ -45,6 +45,23 @@ static bool check_gpu_form(const compile_options *options, const ptx_target **gp
   return false;
 }
 
+/* Whether rows can be written in other number types than they are read in, as asked for; else after a diag_error. */
+static bool check_pairs(const spec *s, const form *f, const ptx_target *gpu, unsigned dtypes) {
+  if (!(dtypes & number_all_pairs())) return true;
+  if (!f->converts) {
+    diag_error(s->file, s->line,
+               "outputs of kernels of this kind have the number type of q and k; expected --dtype without ':'");
+    return false;
+  }
+  for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++)
+    for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++)
+      if (gpu && dtypes & number_pair(in, out) && !(gpu->native & NUMBER_BIT(out))) {
+        diag_error(NULL, 0, "%s: outputs of %s are made for processors only", gpu->name, number_name(out));
+        return false;
+      }
+  return true;
+}
+
 /* What the form makes for GPUs; NULL after a diag_error. */
 static const ptx_program *gpu_program(arena *a, const spec *s, const form *f, const void *plan, unsigned dtypes) {
   if (f->gpu) return f->gpu(a, plan, dtypes);
@@ -67,6 +84,7 @@ bool compile(arena *a, const spec *s, const compile_options *options, compile_ou
   if (!(gpu_alone ? check_gpu_form(options, &gpu) : n_targets > 0) || !spec_validate(s)) return false;
 
   const form *f = form_of(s);
+  if (f && !check_pairs(s, f, gpu, dtypes)) return false;
   const void *plan = f ? f->plan(a, s) : NULL;
   const ptx_program *program = plan && gpu ? gpu_program(a, s, f, plan, dtypes) : NULL;
   if (!plan || (gpu && !program)) return false;

@@ -7,7 +7,8 @@
  *   3. shapes of q, q_out, k, k_out              RANK NULL_SHAPE NEGATIVE_SIZE HEAD_DIM
  *      and of each against the others            SHAPE_MISMATCH HEADS
  *   4. shapes of positions, grid, operands, inputs  NULL_SHAPE POSITIONS_SHAPE GRID_SIZE OPERAND_SHAPE INPUT_SHAPE
- *   5. number types                              DTYPE DTYPE_MISMATCH POSITIONS_DTYPE OPERAND_DTYPE INPUT_DTYPE
+ *   5. number types                              DTYPE DTYPE_MISMATCH OUTPUT_SCALE POSITIONS_DTYPE OPERAND_DTYPE
+ *                                                INPUT_DTYPE
  *   6. memory of each tensor                     DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT STRIDE
  *      with a table, in place of 2.'s positions and operands and of all of 4.
  *                                                ALIGNMENT TABLE_BYTES TABLE
@@ -18,6 +19,8 @@
  */
 #include "driver.h"
 #include "table.h"
+
+#include <float.h>
 
 int pegen_one_of(const DLTensor *tensor, int code, int bits) {
   return tensor->dtype.code == code && tensor->dtype.bits == bits && tensor->dtype.lanes == 1;
@@ -132,15 +135,40 @@ int64_t pegen_position_type_of(const DLTensor *tensor) { /* pegen_position_type,
 
 int pegen_same_type(const DLTensor *a, const DLTensor *b) { return pegen_one_of(a, b->dtype.code, b->dtype.bits); }
 
+/* The type of an output: the input's, or one that the kernel converts to, which may have a scale. */
+static int check_output(const pegen_kernel *kernel, const DLTensor *in, const DLTensor *out, const DLTensor *scale,
+                        pegen_stream *stream) {
+  stream->in_type = pegen_row_type(in);
+  stream->out_type = pegen_number_of(out->dtype);
+  int is_other = stream->out_type >= PEGEN_ROW_TYPES && stream->out_type < PEGEN_OUT_TYPES;
+  if (stream->out_type != stream->in_type && !is_other) return PEGEN_ERROR_DTYPE_MISMATCH;
+  if (!(kernel->dtypes & pegen_number_pair(stream->in_type, stream->out_type))) return PEGEN_ERROR_DTYPE;
+  if (!scale) return 0;
+  if (!is_other || !pegen_one_of(scale, kDLFloat, 32) || (scale->ndim > 0 && !scale->shape))
+    return PEGEN_ERROR_OUTPUT_SCALE;
+  for (int i = 0; i < scale->ndim; i++)
+    if (scale->shape[i] != 1) return PEGEN_ERROR_OUTPUT_SCALE;
+  return scale->ndim < 0 ? PEGEN_ERROR_OUTPUT_SCALE : 0;
+}
+
+/* Bits of kernels that read such rows, whatever they write. */
+static uint32_t bits_of(int64_t type) {
+  uint32_t bits = pegen_number_at(type)->dtype;
+  for (int64_t out = PEGEN_ROW_TYPES; out < PEGEN_OUT_TYPES; out++) bits |= pegen_number_pair(type, out);
+  return bits;
+}
+
 static int check_types(const pegen_driver *driver, const pegen_args *args, pegen_call *call) {
   const DLTensor *first = args->q ? args->q : args->k;
   call->type = pegen_row_type(first);
   call->wide_inputs = 0; /* also of k alone, whose call has no inputs */
-  if (call->type < 0 || !(driver->kernel->dtypes & pegen_number_at(call->type)->dtype)) return PEGEN_ERROR_DTYPE;
-  if ((args->q && !pegen_same_type(args->q_out, first)) ||
-      (args->k && (!pegen_same_type(args->k, first) || !pegen_same_type(args->k_out, first))))
-    return PEGEN_ERROR_DTYPE_MISMATCH;
-  return 0;
+  if (call->type < 0 || !(driver->kernel->dtypes & bits_of(call->type))) return PEGEN_ERROR_DTYPE;
+  if (args->k && !pegen_same_type(args->k, first)) return PEGEN_ERROR_DTYPE_MISMATCH;
+  int error = 0;
+  if (args->q) error = check_output(driver->kernel, args->q, args->q_out, PEGEN_GIVEN(args, q_scale), &call->stream[0]);
+  if (!error && args->k)
+    error = check_output(driver->kernel, args->k, args->k_out, PEGEN_GIVEN(args, k_scale), &call->stream[1]);
+  return error;
 }
 
 int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args) {
@@ -204,6 +232,21 @@ int pegen_view_inputs(const pegen_kernel *kernel, const pegen_args *args, pegen_
   return error;
 }
 
+/* 1 / scale, or NaN of what is no scale; of GPUs' scales nothing is read. */
+static int view_scale(const DLTensor *scale, pegen_view *view, double *gain) {
+  *gain = 1;
+  view->empty = 1;
+  if (!scale) return 0;
+  if (!pegen_on_host(scale)) return PEGEN_ERROR_DEVICE;
+  int error = pegen_view_contiguous(scale, view);
+#ifndef PEGEN_CHECK_ANY_DEVICE
+  if (error) return error;
+  float value = *(const float *)view->base;
+  *gain = value >= FLT_MIN && value <= FLT_MAX ? 1 / value : __builtin_nan("");
+#endif
+  return error;
+}
+
 /* Inputs that there are not: nothing meets them, and their strides are 0. */
 static void clear_inputs(pegen_call *call) {
   for (int i = 0; i < PEGEN_MAX_INPUTS; i++) {
@@ -243,6 +286,8 @@ static int output_overlaps(const pegen_driver *driver, const pegen_args *args, c
   }
   for (int i = 0; call->stream[0].given && i < driver->kernel->n_inputs; i++)
     if (pegen_views_meet(own->out, &call->input[i])) return 1;
+  for (int i = 0; i < 2; i++)
+    if (call->stream[i].given && pegen_views_meet(own->out, &call->stream[i].scale)) return 1;
   return pegen_meets_operand(driver, args, own->out, call->tabled != 0);
 }
 
@@ -250,7 +295,8 @@ static int output_overlaps(const pegen_driver *driver, const pegen_args *args, c
 
 int pegen_check_args(const pegen_args *args, int part, int parts) {
   if (!args) return PEGEN_ERROR_NULL_ARGS;
-  if (args->struct_size != sizeof(pegen_args) && args->struct_size != PEGEN_ARGS_FIRST_SIZE)
+  if (args->struct_size != sizeof(pegen_args) && args->struct_size != PEGEN_ARGS_FIRST_SIZE &&
+      args->struct_size != PEGEN_ARGS_SECOND_SIZE)
     return PEGEN_ERROR_STRUCT_SIZE;
   return part < 0 || part >= parts ? PEGEN_ERROR_PART : 0;
 }
@@ -323,7 +369,9 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
   if ((q && (error = view_pair(q, args->q_out, queries)) != 0) ||
       (k && (error = view_pair(k, args->k_out, keys)) != 0) ||
       (q && (error = view_positions(q_positions, queries)) != 0) ||
-      (k && (error = view_positions(k_positions, keys)) != 0))
+      (k && (error = view_positions(k_positions, keys)) != 0) ||
+      (q && (error = view_scale(PEGEN_GIVEN(args, q_scale), &queries->scale, &queries->gain)) != 0) ||
+      (k && (error = view_scale(PEGEN_GIVEN(args, k_scale), &keys->scale, &keys->gain)) != 0))
     return error;
   if (!tabled && (error = pegen_check_operand_memory(kernel, args)) != 0) return error;
   if (tabled && (error = pegen_table_check(driver, args, row_bytes)) != 0) return error;
@@ -333,8 +381,10 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
 
   if ((q && output_overlaps(driver, args, call, 0)) || (k && output_overlaps(driver, args, call, 1)))
     return PEGEN_ERROR_OVERLAP;
-  call->joint =
-      q && k && q_positions == k_positions && q->shape[2] == k->shape[2] && !(tabled && pegen_table_sections(args) > 1);
+  /* One pass knows one type beside that of the inputs. */
+  int both_convert = q && k && pegen_converts(queries) && pegen_converts(keys) && queries->out_type != keys->out_type;
+  call->joint = q && k && !both_convert && q_positions == k_positions && q->shape[2] == k->shape[2] &&
+                !(tabled && pegen_table_sections(args) > 1);
   return 0;
 }
 

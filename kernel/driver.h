@@ -48,6 +48,9 @@ enum { PEGEN_POSITION_BATCH, PEGEN_POSITION_TOKEN, PEGEN_POSITION_AXIS }; /* of 
 /* One of q and k, checked. */
 typedef struct pegen_stream {
   int64_t given; /* 0: the rest is not set */
+  int64_t in_type, out_type; /* PEGEN_NUMBER_; where they differ, rows are converted */
+  double gain; /* of rows that are converted; see pegen_rows */
+  pegen_view scale; /* what gain was made of, empty where there is none */
   int64_t keys; /* 1: of k */
   int64_t in_place; /* out is in, element for element */
   pegen_view in, out_of_place;
@@ -61,7 +64,7 @@ typedef struct pegen_stream {
 typedef struct pegen_call {
   pegen_stream stream[2]; /* q, k */
   int64_t joint; /* 1: q and k have the same tokens and positions, and go in one pass */
-  int64_t type; /* PEGEN_NUMBER_ of q and k */
+  int64_t type; /* PEGEN_NUMBER_ of q and k, and of outputs that do not convert */
   int64_t tabled; /* 1: args->table stands for positions and operands, which were not looked at */
   pegen_view input[PEGEN_MAX_INPUTS]; /* of the query tokens, where q is given; the others are all zeros */
   int64_t wide_inputs; /* 1: inputs are float32, and q is not */
@@ -137,8 +140,9 @@ PEGEN_INTERNAL void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream)
 PEGEN_INTERNAL void pegen_set_prefetch(pegen_loop *loop, const pegen_tuning *tuning, int broken, int64_t touched);
 /* 1: a head's tokens are nearer in memory than a token's heads. */
 PEGEN_INTERNAL int pegen_by_head(const pegen_stream *stream);
-/* Copies tokens [begin, end) of a batch as they are; zeros where the output is wider. */
+/* Copies tokens [begin, end) of a batch as they are, or converted; zeros where the output is wider. */
 PEGEN_INTERNAL void pegen_copy_tokens(const pegen_stream *stream, int64_t batch, int64_t begin, int64_t end);
+static inline int pegen_converts(const pegen_stream *stream) { return stream->in_type != stream->out_type; }
 
 /* Where pegen_driver_position finds the coordinates of a stream's batch; nowhere where a grid is built in. */
 PEGEN_INTERNAL void pegen_set_positions(pegen_loop *loop, const pegen_stream *stream, int64_t batch);

@@ -168,6 +168,18 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
 
 /* ---- the entries ---- */
 
+/* What encodes the rows of streams that go together; 0: not compiled in. */
+static pegen_encode_function *function_of(const pegen_target_code *target, const pegen_stream *const *streams, int n,
+                                          int *streaming) {
+  int64_t type = streams[0]->in_type, other = type;
+  for (int i = 0; i < n; i++)
+    if (pegen_converts(streams[i])) other = streams[i]->out_type;
+  if (other == type) return target->encode[type][*streaming];
+  *streaming = 0;
+  if (!target->converting) return 0;
+  return target->converting[type * (PEGEN_OUT_TYPES - PEGEN_ROW_TYPES) + other - PEGEN_ROW_TYPES];
+}
+
 int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_call call;
   pass p;
@@ -191,13 +203,18 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
   p.driver = driver;
   p.table = call.tabled ? args->table : 0;
   p.section = 0;
-  p.encode = target->encode[call.type][streaming];
-  if (!p.encode) return PEGEN_ERROR_DTYPE;
+  for (int s = 0; s < 2; s++) { /* before anything is written */
+    const pegen_stream *alone = &call.stream[s];
+    int cached = 0;
+    if (alone->given && !function_of(target, &alone, 1, &cached)) return PEGEN_ERROR_DTYPE;
+  }
   p.touched = touched;
   p.n = 0;
   for (int s = 0; s < 2; s++) {
     if (call.stream[s].given) p.streams[p.n++] = &call.stream[s];
-    if (!call.joint || s == 1) {
+    if (p.n > 0 && (!call.joint || s == 1)) {
+      int past_caches = streaming;
+      p.encode = function_of(target, p.streams, p.n, &past_caches);
       run_pass(&p, args, target, part, parts);
       p.n = 0;
     }

@@ -20,6 +20,8 @@ typedef struct pegen_rows {
   int64_t heads;
   int64_t in_batch, in_token, in_head;
   int64_t out_batch, out_token, out_head;
+  int64_t converts; /* 1: written as the other type of an encode function that has two */
+  double gain;      /* of rows that are converted: what they are multiplied by before they are rounded, a float32 */
 } pegen_rows;
 
 enum { PEGEN_MAX_ROTOR_AXES = 8 };
@@ -81,6 +83,9 @@ typedef struct pegen_target_code {
   pegen_encode_function
       *encode[PEGEN_ROW_TYPES][2]; /* [PEGEN_NUMBER_][cached stores, streaming stores]; NULL: not compiled in */
   pegen_values_function *values;       /* NULL: nothing depends on the token */
+  /* [PEGEN_ROW_TYPES][PEGEN_OUT_TYPES - PEGEN_ROW_TYPES]: rows of the first type, written as it or, where they convert, as
+   * the second; NULL: none are compiled in. */
+  pegen_encode_function *const *converting;
 } pegen_target_code;
 
 typedef enum pegen_level {

@@ -15,15 +15,38 @@ static void copy_row(char *out, const char *in, int64_t in_bytes, int64_t out_by
     out[i] = 0;
 }
 
+static float read_number(int64_t type, const char *at) {
+  union {
+    float value;
+    uint32_t bits;
+  } u;
+  uint16_t half;
+  if (type == PEGEN_NUMBER_F32) {
+    __builtin_memcpy(&u.value, at, 4);
+    return u.value;
+  }
+  __builtin_memcpy(&half, at, 2);
+  return (float)(type == PEGEN_NUMBER_F16 ? pegen_f16_load(half) : pegen_bf16_load(half));
+}
+
+static void convert_row(char *out, const char *in, const pegen_stream *stream) {
+  for (int64_t i = 0, bytes = pegen_number_at(stream->in_type)->bits / 8; i < stream->out->width; i++)
+    ((uint8_t *)out)[i] =
+        pegen_number_narrow(stream->out_type, read_number(stream->in_type, in + i * bytes) * (float)stream->gain);
+}
+
 void pegen_copy_tokens(const pegen_stream *stream, int64_t batch, int64_t token_begin, int64_t token_end) {
   const pegen_view *in = &stream->in, *out = stream->out;
   for (int64_t token = token_begin; token < token_end; token++)
-    for (int64_t head = 0; head < in->size[PEGEN_HEAD]; head++)
-      copy_row((char *)(out->base + (uintptr_t)(batch * out->stride[PEGEN_BATCH] + token * out->stride[PEGEN_TOKEN] +
-                                                head * out->stride[PEGEN_HEAD])),
-               (const char *)(in->base + (uintptr_t)(batch * in->stride[PEGEN_BATCH] + token * in->stride[PEGEN_TOKEN] +
-                                                     head * in->stride[PEGEN_HEAD])),
-               in->width, out->width);
+    for (int64_t head = 0; head < in->size[PEGEN_HEAD]; head++) {
+      char *to = (char *)(out->base + (uintptr_t)(batch * out->stride[PEGEN_BATCH] + token * out->stride[PEGEN_TOKEN] +
+                                                  head * out->stride[PEGEN_HEAD]));
+      const char *from =
+          (const char *)(in->base + (uintptr_t)(batch * in->stride[PEGEN_BATCH] + token * in->stride[PEGEN_TOKEN] +
+                                                head * in->stride[PEGEN_HEAD]));
+      if (pegen_converts(stream)) convert_row(to, from, stream);
+      else copy_row(to, from, in->width, out->width);
+    }
 }
 
 void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream) {
@@ -36,6 +59,8 @@ void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream) {
   rows->out_batch = stream->out->stride[PEGEN_BATCH];
   rows->out_token = stream->out->stride[PEGEN_TOKEN];
   rows->out_head = stream->out->stride[PEGEN_HEAD];
+  rows->converts = pegen_converts(stream);
+  rows->gain = stream->gain;
 }
 
 void pegen_set_positions(pegen_loop *loop, const pegen_stream *stream, int64_t batch) {

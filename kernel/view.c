@@ -27,7 +27,7 @@ static int place(const DLTensor *tensor, int64_t element, int64_t low, int64_t h
   if ((uintptr_t)-low > view->base || __builtin_add_overflow(view->base, (uintptr_t)high, &view->high))
     return PEGEN_ERROR_SIZE_OVERFLOW;
   view->low = view->base - (uintptr_t)-low;
-  if (view->base & (uintptr_t)(element - 1)) /* elements are of 2, 4 or 8 bytes */
+  if (view->base & (uintptr_t)(element - 1)) /* elements are of 1, 2, 4 or 8 bytes */
     return PEGEN_ERROR_ALIGNMENT;
   return 0;
 }

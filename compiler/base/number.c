@@ -6,8 +6,8 @@
 #include <string.h>
 
 static const number_info INFO[NUMBER_TYPE_COUNT] = {
-#define X(name, text, words, code, bits, dtype, operand, position, digits, low, high) \
-  {text, words, #name, {code, bits, 1}, dtype, operand >= 0, bits / 8, digits, low, high},
+#define X(name, text, words, code, bits, dtype, shift, operand, position, digits, low, high, top) \
+  {text, words, #name, {code, bits, 1}, dtype, operand >= 0, shift > 0, bits / 8, digits, low, high, top},
     PEGEN_NUMBER_TYPES(X)
 #undef X
 };
@@ -23,6 +23,15 @@ const number_info *number_type_info(number_type type) { return &INFO[type]; }
 number_type number_type_of(DLDataType type) { return (number_type)pegen_number_of(type); }
 const char *number_name(int type) { return INFO[type].name; }
 int number_bytes(int type) { return INFO[type].bytes; }
+
+unsigned number_pair(int in, int out) { return in == out ? INFO[in].dtype : pegen_number_pair(in, out); }
+
+unsigned number_all_pairs(void) {
+  unsigned all = 0;
+  for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++)
+    for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++) all |= number_pair(in, out);
+  return all;
+}
 
 unsigned number_all_dtypes(void) {
   unsigned all = 0;
@@ -45,44 +54,56 @@ long double number_half_ulp(number_type type, long double value) {
   return ldexpl(1, ulp_exponent(type, value) - 1);
 }
 
-/* Nearest even in the floating-point format; beyond the largest number infinity. */
+/* The magnitude behind a code without its sign, by the definition of the format. */
+static long double magnitude_of(const number_info *info, unsigned code) {
+  int fraction_bits = info->digits - 1;
+  unsigned fraction = code & ((1u << fraction_bits) - 1), biased = code >> fraction_bits;
+  return biased == 0 ? ldexpl(fraction, info->low - fraction_bits)
+                     : ldexpl(fraction | 1u << fraction_bits, (int)biased - 1 + info->low - fraction_bits);
+}
+
+/* Codes of a format of 8 or 16 bits: those of magnitudes, of the largest finite one, of the one above it, and of NaN.
+ */
+static unsigned magnitudes(const number_info *info) { return 1u << (info->bytes * 8 - 1); }
+static unsigned largest_code(const number_info *info) { return magnitudes(info) - 1 - (unsigned)info->top; }
+static bool has_infinity(const number_info *info) { return info->top > 1; }
+
+/* Nearest even in the floating-point format; beyond the largest number infinity, or the largest number. */
 static long double round_float(number_type type, long double value) {
-  if (!isfinite(value)) return value;
-  int ulp = ulp_exponent(type, value);
+  const number_info *info = &INFO[type];
+  if (isnan(value)) return value;
+  long double largest = magnitude_of(info, largest_code(info)), rounded = value;
+  int ulp = isinf(value) ? 0 : ulp_exponent(type, value);
   /* rintl rounds to nearest even in the default mode; scaling by powers of two is exact. */
-  long double rounded = ldexpl(rintl(ldexpl(value, -ulp)), ulp);
-  if (fabsl(rounded) >= ldexpl(1, INFO[type].high + 1)) rounded = copysignl(INFINITY, value);
+  if (!isinf(value)) rounded = ldexpl(rintl(ldexpl(value, -ulp)), ulp);
+  if (fabsl(rounded) > largest) rounded = copysignl(info->saturates ? largest : INFINITY, value);
   return rounded;
 }
 
-/* The two 16-bit formats, from a value that is already of the format. */
-static uint16_t encode_half(number_type type, long double value) {
+/* The formats of 8 and 16 bits, from a value that is already of the format. A NaN that saturates is all ones. */
+static unsigned encode_narrow(number_type type, long double value) {
   const number_info *info = &INFO[type];
-  int fraction_bits = info->digits - 1;
-  uint16_t sign = signbit(value) ? 0x8000 : 0;
-  uint16_t top = (uint16_t)((info->high + 1 - info->low + 1) << fraction_bits); /* exponent of infinity */
-  if (isnan(value)) return (uint16_t)(sign | top | 1u << (fraction_bits - 1));
-  if (isinf(value)) return sign | top;
+  int fraction_bits = info->digits - 1, exponent;
+  unsigned sign = signbit(value) ? magnitudes(info) : 0, infinity = largest_code(info) + 1;
+  if (isnan(value)) return info->saturates ? magnitudes(info) - 1 : sign | infinity | 1u << (fraction_bits - 1);
+  if (isinf(value)) return sign | infinity;
   if (value == 0) return sign;
-  int exponent;
   frexpl(value, &exponent);
   exponent--;
   bool subnormal = exponent < info->low;
   if (subnormal) exponent = info->low;
   unsigned digits = (unsigned)ldexpl(fabsl(value), fraction_bits - exponent);
   unsigned biased = subnormal ? 0 : (unsigned)(exponent - info->low + 1);
-  return (uint16_t)(sign | biased << fraction_bits | (digits & ((1u << fraction_bits) - 1)));
+  return sign | biased << fraction_bits | (digits & ((1u << fraction_bits) - 1));
 }
 
-static double decode_half(number_type type, uint16_t bits) {
+static double decode_narrow(number_type type, unsigned bits) {
   const number_info *info = &INFO[type];
-  int fraction_bits = info->digits - 1;
-  unsigned fraction = bits & ((1u << fraction_bits) - 1), biased = (bits & 0x7fffu) >> fraction_bits;
-  double magnitude;
-  if (biased == (unsigned)(info->high - info->low + 2)) magnitude = fraction ? NAN : INFINITY;
-  else if (biased == 0) magnitude = ldexp(fraction, info->low - fraction_bits);
-  else magnitude = ldexp(fraction | 1u << fraction_bits, (int)biased - 1 + info->low - fraction_bits);
-  return bits & 0x8000 ? -magnitude : magnitude;
+  unsigned code = bits & (magnitudes(info) - 1);
+  double magnitude = code <= largest_code(info)                             ? (double)magnitude_of(info, code)
+                     : has_infinity(info) && code == largest_code(info) + 1 ? INFINITY
+                                                                            : NAN;
+  return bits & magnitudes(info) ? -magnitude : magnitude;
 }
 
 void number_store(number_type type, void *at, long double value) {
@@ -91,7 +112,11 @@ void number_store(number_type type, void *at, long double value) {
   case NUMBER_F32: memcpy(at, &(float){(float)value}, 4); break;
   case NUMBER_I32: memcpy(at, &(int32_t){(int32_t)value}, 4); break;
   case NUMBER_I64: memcpy(at, &(int64_t){(int64_t)value}, 8); break;
-  default: memcpy(at, &(uint16_t){encode_half(type, round_float(type, value))}, 2); break;
+  default: {
+    unsigned bits = encode_narrow(type, round_float(type, value));
+    if (INFO[type].bytes == 1) memcpy(at, &(uint8_t){(uint8_t)bits}, 1);
+    else memcpy(at, &(uint16_t){(uint16_t)bits}, 2);
+  }
   }
 }
 
@@ -102,6 +127,7 @@ double number_load(number_type type, const void *at) {
     int32_t i32;
     int64_t i64;
     uint16_t half;
+    uint8_t byte;
   } bits = {0};
   memcpy(&bits, at, (size_t)INFO[type].bytes);
   switch (type) {
@@ -109,7 +135,7 @@ double number_load(number_type type, const void *at) {
   case NUMBER_F32: return bits.f32;
   case NUMBER_I32: return bits.i32;
   case NUMBER_I64: return (double)bits.i64;
-  default: return decode_half(type, bits.half);
+  default: return decode_narrow(type, INFO[type].bytes == 1 ? bits.byte : bits.half);
   }
 }
 

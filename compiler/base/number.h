@@ -17,7 +17,8 @@ typedef enum number_type {
       NUMBER_TYPE_COUNT
 } number_type;
 
-enum { NUMBER_CHANNEL_TYPES = PEGEN_ROW_TYPES }; /* the first ones are those of q and k */
+/* The first ones are those of q and k; after them, up to NUMBER_OUT_TYPES, those that outputs alone may have. */
+enum { NUMBER_CHANNEL_TYPES = PEGEN_ROW_TYPES, NUMBER_OUT_TYPES = PEGEN_OUT_TYPES };
 
 typedef struct number_info {
   const char *name;  /* "bf16" */
@@ -26,7 +27,8 @@ typedef struct number_info {
   DLDataType dl;
   unsigned dtype; /* PEGEN_DTYPE_ bit, or 0 */
   bool is_operand;
-  int bytes, digits, low, high;
+  bool saturates;
+  int bytes, digits, low, high, top;
 } number_info;
 
 const number_info *number_type_info(number_type type);
@@ -34,6 +36,10 @@ number_type number_type_of(DLDataType type);
 /* The same of what stands in the emitters as a number. */
 const char *number_name(int type);
 int number_bytes(int type);
+/* Bit of pegen_kernel.dtypes of rows of one type written as another, or as the same. */
+unsigned number_pair(int in, int out);
+/* The bits of pairs of two types. */
+unsigned number_all_pairs(void);
 /* PEGEN_DTYPE_ bits of all types of rows. */
 unsigned number_all_dtypes(void);
 

@@ -476,6 +476,10 @@ static bench_function *const measures[FORM_COUNT] = {[FORM_ATTENTION] = bench_at
 static int measure_spec(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
   const form *f = form_of(s);
   if (!f) return STATUS_ERROR;
+  if (options->dtypes & number_all_pairs()) {
+    diag_error(s->file, s->line, "bench: outputs of another number type are not timed; expected --dtype without ':'");
+    return STATUS_ERROR;
+  }
   if (bench->table && !f->entries.prepare) return refuse_table(s, f->entries.encode ? "the kernel" : "the attention");
   compile_options compiling = *options;
   const char *processors;

@@ -144,15 +144,26 @@ static int set_target(parser *p, const char *value) {
   return STATUS_OK;
 }
 
-static int add_dtype(parser *p, const char *word) {
-  const char *names[NUMBER_CHANNEL_TYPES];
-  for (int i = 0; i < NUMBER_CHANNEL_TYPES; i++) {
-    names[i] = number_name(i);
-    if (strcmp(word, names[i])) continue;
-    p->out->compile.dtypes |= number_type_info(i)->dtype;
-    return STATUS_OK;
+/* One of the first `count` number types; -1 after a message. */
+static int dtype_of(const char *word, int first, int count) {
+  const char *names[NUMBER_OUT_TYPES];
+  for (int i = 0; i < count; i++) {
+    names[i] = number_name(first + i);
+    if (!strcmp(word, names[i])) return first + i;
   }
-  return unknown("number type", word, names, NUMBER_CHANNEL_TYPES);
+  unknown("number type", word, names, count);
+  return -1;
+}
+
+/* TYPE, or IN:OUT of rows that are read as one and written as another. */
+static int add_dtype(parser *p, const char *word) {
+  char *in = arena_strdup(p->a, word), *out = strchr(in, ':');
+  if (out) *out++ = 0;
+  int from = dtype_of(in, 0, NUMBER_CHANNEL_TYPES), to = from;
+  if (from >= 0 && out) to = dtype_of(out, NUMBER_CHANNEL_TYPES, NUMBER_OUT_TYPES - NUMBER_CHANNEL_TYPES);
+  if (to < 0) return STATUS_USAGE;
+  p->out->compile.dtypes |= number_pair(from, to);
+  return STATUS_OK;
 }
 
 static int set_dtype(parser *p, const char *value) { return each_word(p, value, add_dtype); }
@@ -311,7 +322,10 @@ static const option_row rows[] = {
      "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them", VALUES_LIST,
      target_word},
     {"dtype", 0, "LIST", false, FOR_KERNELS, set_dtype,
-     "number types of q and k: f32, bf16, f16; default: all (bench: f32)", VALUES_LIST, dtype_word},
+     "number types of q and k: f32, bf16, f16; default: all (bench: f32); bf16:f8e4m3 or the like: outputs of float8, "
+     "too "
+     "(f8e4m3, f8e5m2)",
+     VALUES_LIST, dtype_word},
     {"define", 'D', "NAME=VALUE", false, FOR_ALL, add_define, "set an option of the description; lists with commas",
      VALUES_FREE, NULL},
     {NULL, 'O', "LEVEL", true, FOR_KERNELS, set_optimize, "optimisation, 0 to 3; default 2", VALUES_WORDS, level_word},

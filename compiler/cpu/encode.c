@@ -68,9 +68,33 @@ static void emit_position(encode_emitter *e, ir_value token) {
   emit_token_position(e->b, e->p->spec, e->loop, token, e->positions);
 }
 
-static void emit_one_row(encode_emitter *e, ir_value in, ir_value out, ir_value in_place) {
-  emit_prefetch(e->b, e->ahead, in, e->p->spec->head_dim * number_bytes(e->rows.dtype));
+/* How a tensor's rows are written; nothing of functions that know one type. */
+typedef struct conversion {
+  ir_value is_other, gain; /* i1: the function's other type; float32 */
+} conversion;
+
+static conversion conversion_of(encode_emitter *e, ir_value rows) {
+  ir *b = e->b;
+  if (e->rows.out == e->rows.dtype) return (conversion){{NULL}, {NULL}};
+  return (conversion){.is_other = ir_compare_int(b, "ne", ROWS_I64(e, rows, converts), i64(b, 0)),
+                      .gain = ir_cast(b, "arith.truncf", field(e, rows, offsetof(pegen_rows, gain), b->f64), b->f32)};
+}
+
+static void emit_one_row(encode_emitter *e, conversion kind, ir_value in, ir_value out, ir_value in_place) {
+  int own = e->rows.dtype, other = e->rows.out;
+  emit_prefetch(e->b, e->ahead, in, e->p->spec->head_dim * number_bytes(own));
+  if (!kind.is_other.ptr) {
+    emit_row(&e->rows, in, out, in_place);
+    return;
+  }
+  ir_branch branch = ir_if(e->b, kind.is_other);
+  e->rows.gain = kind.gain;
   emit_row(&e->rows, in, out, in_place);
+  ir_else(e->b, &branch);
+  e->rows.out = own;
+  emit_row(&e->rows, in, out, in_place);
+  e->rows.out = other;
+  ir_end_if(e->b, branch);
 }
 
 /* ---- a token's rows: its coefficients stay in registers over all of them ---- */
@@ -107,9 +131,10 @@ static void emit_rows_of_token(encode_emitter *e, ir_value batch, ir_value token
   ir_value first = larger(b, sub(b, begin, before), zero), last = smaller(b, sub(b, end, before), heads);
   ir_value in = token_row(e, rows, 0, batch, token, &in_step), out = token_row(e, rows, 1, batch, token, &out_step);
   ir_value in_place = is_in_place(e, rows);
+  conversion kind = conversion_of(e, rows);
   ir_loop each = ir_for(b, first, last);
   ir_value from = add(b, in, mul(b, each.index, in_step)), to = add(b, out, mul(b, each.index, out_step));
-  emit_one_row(e, ir_pointer(b, from), ir_pointer(b, to), in_place);
+  emit_one_row(e, kind, ir_pointer(b, from), ir_pointer(b, to), in_place);
   ir_end_for(b, each);
   ir_end_for(b, tensors);
 }
@@ -120,16 +145,18 @@ static void emit_heads_of_token(encode_emitter *e, ir_value batch, ir_value toke
                                 ir_value coefficients, int tensors) {
   ir *b = e->b;
   ir_value in[2], out[2], in_step[2], out_step[2], in_place[2];
+  conversion kind[2];
   for (int t = 0; t < tensors; t++) {
     ir_value rows = rows_of_tensor(e, i64(b, t));
     in[t] = token_row(e, rows, 0, batch, token, &in_step[t]);
     out[t] = token_row(e, rows, 1, batch, token, &out_step[t]);
     in_place[t] = is_in_place(e, rows);
+    kind[t] = conversion_of(e, rows);
   }
   ir_loop heads = ir_for(b, begin, end);
   emit_load_slots(&e->rows, ir_offset(b, coefficients, mul(b, sub(b, heads.index, begin), i64(b, e->slot_bytes))));
   for (int t = 0; t < tensors; t++)
-    emit_one_row(e, ir_pointer(b, add(b, in[t], mul(b, heads.index, in_step[t]))),
+    emit_one_row(e, kind[t], ir_pointer(b, add(b, in[t], mul(b, heads.index, in_step[t]))),
                  ir_pointer(b, add(b, out[t], mul(b, heads.index, out_step[t]))), in_place[t]);
   ir_end_for(b, heads);
 }
@@ -239,13 +266,16 @@ static int most_rotors(int64_t slot_bytes, bool per_head) {
   return count < 1 ? 1 : count > MOST ? MOST : (int)count;
 }
 
-void emit_encode(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target, int dtype,
+void emit_encode(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target, int dtype, int out,
                  bool streaming) {
   encode_emitter e = {.b = b, .memory = a, .p = p, .target = target};
-  e.rows = (row_emitter){.b = b, .memory = a, .p = p, .t = t, .target = target, .dtype = dtype, .streaming = streaming};
+  e.rows = (row_emitter){
+      .b = b, .memory = a, .p = p, .t = t, .target = target, .dtype = dtype, .out = out, .streaming = streaming};
+  const char *name =
+      out == dtype ? emit_encode_name(a, target, dtype, streaming) : emit_converting_name(a, target, dtype, out);
   e.slot_bytes = (int64_t)t->n_slots * t->width * 4;
   int most = most_rotors(e.slot_bytes, p->per_head);
-  ir_function(b, emit_encode_name(a, target, dtype, streaming), true, (MlirType){NULL}, 1, &b->ptr, &e.loop);
+  ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e.loop);
   e.positions = ir_alloca(b, p->spec->n_axes * 8, 8);
   e.coefficients = ir_alloca(b, most * e.slot_bytes + CACHE_LINE, CACHE_LINE);
   e.ahead = emit_load_ahead(b, e.loop);

@@ -10,6 +10,10 @@ const char *emit_prepare_name(arena *a, const cpu_target *target) {
   return arena_printf(a, "prepare_%s", target->suffix);
 }
 
+const char *emit_converting_name(arena *a, const cpu_target *target, int in, int out) {
+  return arena_printf(a, "encode_%s_%s_%s", target->suffix, number_name(in), number_name(out));
+}
+
 const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming) {
   return arena_printf(a, "encode_%s_%s_%s", target->suffix, number_name(dtype), streaming ? "streaming" : "cached");
 }
@@ -185,6 +189,9 @@ void emit_cpu(ir *b, arena *a, const plan *p, const cpu_target *target, unsigned
   }
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
-      if (dtypes & 1u << dtype) emit_encode(b, a, p, t, target, dtype, streaming);
+      if (dtypes & 1u << dtype) emit_encode(b, a, p, t, target, dtype, dtype, streaming);
+  for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++)
+    for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++)
+      if (dtypes & number_pair(in, out)) emit_encode(b, a, p, t, target, in, out, false);
   b->target_cpu = b->target_features = NULL;
 }

@@ -7,6 +7,7 @@
  *     values_T(positions, prepared, values)          what a table holds of them
  *     unfold_T(values, coefficients)                 and back
  *     encode_T_DTYPE_STORE(loop)                     tokens, heads, q and k; see kernel/loop.h
+ *     encode_T_IN_OUT(loop)                          the same, of rows that may be written as another type
  */
 #ifndef PEGEN_CPU_ROTORS_H
 #define PEGEN_CPU_ROTORS_H
@@ -44,6 +45,8 @@ const char *emit_values_name(arena *a, const cpu_target *target);
 const char *emit_unfold_name(arena *a, const cpu_target *target);
 const char *emit_prepare_name(arena *a, const cpu_target *target);
 const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming);
+/* Of rows that are read as one number type and written as another. */
+const char *emit_converting_name(arena *a, const cpu_target *target, int in, int out);
 /* Bytes that values_T writes: float32 [n_values][lanes], a multiple of 64. */
 int64_t emit_values_bytes(const plan *p);
 /* Bytes `prepare` writes per head, a multiple of 64. */

@@ -121,8 +121,10 @@ static ir_value load_channels(row_emitter *r, ir_value row, int start) {
 }
 
 static void store_channels(row_emitter *r, ir_value v, ir_value row, int start) {
-  emit_store_channels(r->b, r->target->native, r->dtype, v,
-                      ir_offset_const(r->b, row, (int64_t)start * number_bytes(r->dtype)), r->streaming);
+  ir *b = r->b;
+  if (r->out != r->dtype) v = ir_op2(b, "arith.mulf", v, ir_broadcast(b, ir_type(v), r->gain));
+  emit_store_channels(b, r->target->native, r->out, v, ir_offset_const(b, row, (int64_t)start * number_bytes(r->out)),
+                      r->streaming);
 }
 
 /* Which vector holds a channel: the one that asks where it can, for then no shuffle is needed. */
@@ -206,6 +208,11 @@ void emit_row(row_emitter *r, ir_value in, ir_value out, ir_value in_place) {
       else unchanged = j;
     }
     if (unchanged < 0) continue;
+    if (r->out != r->dtype) { /* never in place */
+      for (int j = 0; j < t->n_vectors; j++)
+        if (t->group[j] == group && !y[j].ptr) store_channels(r, x[j], out, t->start[j]);
+      continue;
+    }
     /* Channels that pass through are moved only where out is elsewhere. */
     ir_branch branch = ir_if(r->b, in_place);
     ir_else(r->b, &branch);

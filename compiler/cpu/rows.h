@@ -18,6 +18,8 @@ typedef struct row_emitter {
   const plan_tile *t;
   const cpu_target *target;
   int dtype;
+  int out;             /* number_type of what is written: dtype, or one that is converted to */
+  ir_value gain;       /* float32, of rows that are converted */
   bool streaming;      /* stores go past the caches */
   ir_value *slots;     /* [n_slots] coefficient vectors */
 } row_emitter;

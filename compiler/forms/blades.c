@@ -120,6 +120,17 @@ static void hash(describe_hash *h, const void *of) {
 
 /* ---- pegen_blades ---- */
 
+/* Functions by both types; none where no pair of types is compiled in. */
+static LLVMValueRef converting(describer *d, const cpu_target *target) {
+  enum { OTHERS = NUMBER_OUT_TYPES - NUMBER_CHANNEL_TYPES };
+  LLVMValueRef encode[NUMBER_CHANNEL_TYPES * OTHERS];
+  if (!(d->request->dtypes & number_all_pairs())) return describe_null(d);
+  for (int i = 0; i < NUMBER_CHANNEL_TYPES * OTHERS; i++)
+    encode[i] = describe_function(
+        d, emit_converting_name(d->request->memory, target, i / OTHERS, NUMBER_CHANNEL_TYPES + i % OTHERS));
+  return describe_array(d, "converting", d->ptr, encode, NUMBER_CHANNEL_TYPES * OTHERS);
+}
+
 static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, int count) {
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
@@ -129,8 +140,8 @@ static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, 
       encode[e] = describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2));
     LLVMValueRef fields[] = {describe_function(d, emit_prepare_name(a, targets[i])),
                              LLVMConstArray2(d->ptr, encode, NUMBER_CHANNEL_TYPES * 2),
-                             describe_function(d, emit_values_name(a, targets[i]))};
-    rows[i] = describe_struct(d, "pegen_target_code", fields, 3, sizeof(pegen_target_code));
+                             describe_function(d, emit_values_name(a, targets[i])), converting(d, targets[i])};
+    rows[i] = describe_struct(d, "pegen_target_code", fields, 4, sizeof(pegen_target_code));
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
 }
@@ -195,6 +206,7 @@ const form form_additive = {
     .describe = describe,
     .per_head = per_head,
     .hash = hash_sum,
+    .converts = true,
     .gpu = gpu,
 };
 
@@ -214,6 +226,7 @@ const form form_blades = {
     .describe = describe,
     .per_head = per_head,
     .hash = hash,
+    .converts = true,
     .gpu = gpu,
 };
 
@@ -233,5 +246,6 @@ const form form_dense_four = {
     .describe = describe,
     .per_head = per_head,
     .hash = hash,
+    .converts = true,
     .gpu = gpu,
 };

@@ -66,6 +66,7 @@ struct form {
   /* Channels that encode writes of rows of a number type: head_dim, unless the encoding widens. NULL:
    * head_dim. *columns receives the meaning of each channel beyond head_dim. */
   int (*out_dim)(arena *a, const void *plan, int dtype, const char ***columns);
+  bool converts; /* rows may be written in another number type than they are read in */
   /* What is made for GPUs; NULL: no kernel of this form is. The program is NULL after a diag_error. */
   const ptx_program *(*gpu)(arena *a, const void *plan, unsigned dtypes);
 };

@@ -214,6 +214,16 @@ void ir_call(ir *b, const char *name, int count, const ir_value *arguments) {
   op_finish(&o);
 }
 
+ir_value ir_intrinsic(ir *b, const char *name, MlirType result, int count, const ir_value *arguments) {
+  op o = op_start(b, "llvm.call_intrinsic");
+  for (int i = 0; i < count; i++) op_operand(&o, arguments[i]);
+  int32_t segments[2] = {count, 0};
+  op_attribute(&o, "intrin", mlirStringAttrGet(b->context, text(name)));
+  op_attribute(&o, "operandSegmentSizes", mlirDenseI32ArrayGet(b->context, 2, segments));
+  op_attribute(&o, "op_bundle_sizes", mlirDenseI32ArrayGet(b->context, 0, NULL));
+  return op_value(&o, result);
+}
+
 /* ---- kernels ---- */
 
 void ir_begin_gpu(ir *b, const ir_gpu *gpu, const char *chip) {

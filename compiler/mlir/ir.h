@@ -62,6 +62,8 @@ MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType resul
 void ir_declare(ir *b, const char *name, MlirType result, int count, const MlirType *types);
 void ir_return(ir *b);
 void ir_call(ir *b, const char *name, int count, const ir_value *arguments);
+/* An intrinsic of LLVM that no dialect has an op for. */
+ir_value ir_intrinsic(ir *b, const char *name, MlirType result, int count, const ir_value *arguments);
 /* Functions and tables to come are a GPU's, in a gpu.module; b->ptr points into its global memory. */
 void ir_begin_gpu(ir *b, const ir_gpu *gpu, const char *chip);
 /* Opens a kernel, launched with blocks of `threads`. blocks: that a multiprocessor should hold at once, and no more

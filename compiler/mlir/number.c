@@ -11,14 +11,50 @@ typedef struct number_conversion {
   ir_value (*to_f32)(ir *b, ir_value bits);        /* by integer arithmetic, from integers of its size */
   ir_value (*from_f32)(ir *b, ir_value x);
   bool is_upper_half;                              /* of a float32: no target needs an instruction to read it */
+  const char *pair;                                /* i16 (f32 high, f32 low), where no MLIR type stands for it */
 } number_conversion;
 
 static MlirType bf16(const ir *b) { return b->bf16; }
 static MlirType f16(const ir *b) { return b->f16; }
 
-static const number_conversion conversions[NUMBER_CHANNEL_TYPES] = {
+static ir_value like(ir *b, ir_value bits, int64_t value) { return ir_int(b, ir_type(bits), value); }
+
+/* A type of 8 bits that saturates, of a float32's bits. Too large magnitudes, infinity among them, are cut first; then,
+ * of normal results, the exponent is moved and bits are rounded to nearest even, where a carry runs into the exponent
+ * as it should; and subnormal ones are a sum whose last place is that of the type. NaN is all ones, as NVIDIA's
+ * instruction has it. */
+static ir_value saturated(ir *b, const number_info *to, ir_value x) {
+  int fraction = to->digits - 1, shift = 23 - fraction;
+  int64_t least_bits = (int64_t)(to->low - fraction + 23 + 127) << 23, rebias = (int64_t)(to->low - 1 + 127)
+                                                                                << fraction;
+  int64_t largest = (127 - to->top + rebias) << shift;
+  ir_value bits = ir_cast(b, "arith.bitcast", x, b->i32);
+  ir_value sign = ir_op2(b, "arith.andi", ir_op2(b, "arith.shrui", bits, like(b, bits, 24)), like(b, bits, 0x80));
+  ir_value magnitude = ir_op2(b, "arith.andi", bits, like(b, bits, 0x7fffffff));
+  ir_value is_nan = ir_compare_int(b, "ugt", magnitude, like(b, bits, 0x7f800000));
+  ir_value cut = ir_op2(b, "arith.minui", magnitude, like(b, bits, largest));
+  ir_value odd = ir_op2(b, "arith.andi", ir_op2(b, "arith.shrui", cut, like(b, bits, shift)), like(b, bits, 1));
+  ir_value rounded =
+      ir_op2(b, "arith.addi", ir_op2(b, "arith.addi", cut, like(b, bits, (1ll << (shift - 1)) - 1)), odd);
+  ir_value normal =
+      ir_op2(b, "arith.subi", ir_op2(b, "arith.shrui", rounded, like(b, bits, shift)), like(b, bits, rebias));
+  ir_value least = ir_cast(b, "arith.bitcast", like(b, bits, least_bits), b->f32);
+  ir_value sum = ir_op2(b, "arith.addf", ir_cast(b, "arith.bitcast", cut, b->f32), least);
+  ir_value subnormal = ir_op2(b, "arith.subi", ir_cast(b, "arith.bitcast", sum, b->i32), like(b, bits, least_bits));
+  ir_value is_small = ir_compare_int(b, "ult", cut, like(b, bits, (int64_t)(to->low + 127) << 23));
+  ir_value code = ir_op2(b, "arith.ori", ir_select(b, is_small, subnormal, normal), sign);
+  return ir_cast(b, "arith.trunci", ir_select(b, is_nan, like(b, bits, 0x7f), code), b->i8);
+}
+
+static ir_value f8e4m3(ir *b, ir_value x) { return saturated(b, number_type_info(NUMBER_F8E4M3), x); }
+static ir_value f8e5m2(ir *b, ir_value x) { return saturated(b, number_type_info(NUMBER_F8E5M2), x); }
+
+static const number_conversion conversions[NUMBER_OUT_TYPES] = {
     [NUMBER_BF16] = {bf16, math_f32_from_bf16, math_bf16_from_f32, .is_upper_half = true},
     [NUMBER_F16] = {f16, math_f32_from_f16, math_f16_from_f32, .is_upper_half = false},
+    /* Outputs alone: nothing reads them. */
+    [NUMBER_F8E4M3] = {.from_f32 = f8e4m3, .pair = "llvm.nvvm.ff.to.e4m3x2.rn"},
+    [NUMBER_F8E5M2] = {.from_f32 = f8e5m2, .pair = "llvm.nvvm.ff.to.e5m2x2.rn"},
 };
 
 MlirType number_bits(ir *b, int type) {
@@ -66,7 +102,15 @@ ir_value emit_rounded(ir *b, unsigned native, int type, ir_value v) {
 
 /* ---- registers, as GPUs have them ---- */
 
+/* Two numbers of 8 bits by an instruction that writes both. */
+static ir_value packed_pair(ir *b, int type, ir_value low, ir_value high) {
+  ir_value both[] = {high, low}; /* the first operand is the upper half */
+  return ir_intrinsic(b, conversions[type].pair, b->i16, 2, both);
+}
+
 ir_value emit_number_bits(ir *b, unsigned native, int type, ir_value x) {
+  if (native & NUMBER_BIT(type) && conversions[type].pair)
+    return ir_cast(b, "arith.trunci", packed_pair(b, type, x, ir_float(b, b->f32, 0)), b->i8);
   ir_value v = narrowed(b, native, type, x);
   return type != NUMBER_F32 && native & NUMBER_BIT(type) ? ir_cast(b, "arith.bitcast", v, number_bits(b, type)) : v;
 }
@@ -98,6 +142,11 @@ void emit_unpack_word(ir *b, unsigned native, int type, ir_value word, ir_value 
 
 ir_value emit_pack_word(ir *b, unsigned native, int type, const ir_value *x) {
   int count = 4 / number_bytes(type), bits = WORD_BITS / count;
+  if (native & NUMBER_BIT(type) && conversions[type].pair) {
+    ir_value low = ir_cast(b, "arith.extui", packed_pair(b, type, x[0], x[1]), b->i32),
+             high = ir_cast(b, "arith.extui", packed_pair(b, type, x[2], x[3]), b->i32);
+    return ir_op2(b, "arith.ori", low, ir_op2(b, "arith.shli", high, i32(b, 16)));
+  }
   if (native & NUMBER_BIT(type)) {
     ir_value all = narrowed(b, native, type, ir_elements(b, ir_vector(b, count, b->f32), count, x));
     return ir_extract(b, ir_bitcast_lanes(b, all, ir_vector(b, 1, b->i32)), 0);

@@ -96,6 +96,18 @@ static const char *comment(arena *a, const char *text) {
   return out;
 }
 
+/* What rows may be written as a type that outputs alone have. */
+static void print_pairs(FILE *f, unsigned dtypes, int out) {
+  const char *separator = " where q, k are";
+  for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++) {
+    if (!(dtypes & number_pair(in, out))) continue;
+    if (*separator == ' ') fprintf(f, "\n *   or q_out, k_out     %s", number_type_info(out)->words);
+    fprintf(f, "%s %s", separator, number_type_info(in)->words);
+    separator = ",";
+  }
+  if (*separator != ' ') fprintf(f, ": values divided by q_scale, k_scale");
+}
+
 static void print_summary(FILE *f, arena *a, const spec *s, unsigned dtypes) {
   fprintf(f, "/* %s: %s\n *\n", s->name, *s->doc ? comment(a, s->doc) : "a position encoding.");
   fprintf(f, " * Made by pegen %s from the description %s", PEGEN_VERSION, s->name);
@@ -115,6 +127,7 @@ static void print_summary(FILE *f, arena *a, const spec *s, unsigned dtypes) {
     fprintf(f, "%s%s", separator, number_type_info(i)->words);
     separator = ", ";
   }
+  for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++) print_pairs(f, dtypes, out);
   fprintf(f, "\n *   positions           [N,%d] or [B,N,%d]: ", s->n_axes, s->n_axes);
   for (int axis = 0; axis < s->n_axes; axis++) fprintf(f, "%s%s", axis ? ", " : "", s->axis[axis]);
   if (s->grid[0]) fprintf(f, "; or NULL for the built-in grid");

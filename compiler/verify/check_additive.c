@@ -103,7 +103,11 @@ static void check_type(checker *c, number_type type) {
     check_report_bits(c, name, "other strides, q alone", tensor_identical(other, q_out));
 }
 
-static void run(checker *c) { check_each_type(c, check_type); }
+static void run(checker *c) {
+  const sample *t = c->sample;
+  check_each_type(c, check_type);
+  check_each_pair(c, &(converted_call){t->positions, &t->operands, t->heads, t->heads, t->tokens});
+}
 
 static const char *units(const spec *s) {
   (void)s;

@@ -11,6 +11,7 @@
 #include "pegen/pegen.h"
 #include "verify/check.h"
 #include "verify/oracle.h"
+#include "verify/trial.h"
 
 enum { CHECK_PARTS = 3 }; /* of a call that is compared with one in one part */
 
@@ -40,6 +41,15 @@ extern const check_kind check_widen;     /* columns that widen q and k */
 
 /* Calls for every number type that the kernel has. */
 void check_each_type(checker *c, void (*visit)(checker *c, number_type type));
+
+/* Calls that rows are converted in. */
+typedef struct converted_call {
+  const DLTensor *positions;
+  const trial_operands *operands;
+  int64_t heads, k_heads, tokens;
+} converted_call;
+/* Of every pair of types that the kernel has: its outputs against its own float32 rows (verify/check_converted). */
+void check_each_pair(checker *c, const converted_call *call);
 
 /* A line of the table: the largest error beside its bound; where it failed, another that says where. */
 void check_report(checker *c, const char *type, const char *what, long double bound, const trial_error *e);

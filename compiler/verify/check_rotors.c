@@ -223,6 +223,8 @@ static void run(checker *c) {
   bool has_f32 = c->kernel->dtypes & PEGEN_DTYPE_F32;
   if (has_f32 && shows_entries(c->spec)) check_entries(c);
   check_each_type(c, check_rows);
+  const sample *t = c->sample;
+  check_each_pair(c, &(converted_call){t->positions, &t->operands, t->heads, t->k_heads, t->tokens});
   if (!has_f32) return;
   check_position_types(c);
   if (!c->spec->basis) check_infinity(c);

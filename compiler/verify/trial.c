@@ -219,6 +219,12 @@ trial_operands trial_rounded_operands(arena *a, const spec *s, const double *con
 
 int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands, const DLTensor *q,
                DLTensor *q_out, const DLTensor *k, DLTensor *k_out, int parts) {
+  return trial_call_scaled(kernel, positions, operands, q, q_out, k, k_out, NULL, NULL, parts);
+}
+
+int trial_call_scaled(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands,
+                      const DLTensor *q, DLTensor *q_out, const DLTensor *k, DLTensor *k_out, const DLTensor *q_scale,
+                      const DLTensor *k_scale, int parts) {
   pegen_args args = {.struct_size = sizeof args,
                      .n_operands = kernel->n_operands,
                      .q = q,
@@ -226,7 +232,9 @@ int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const tria
                      .q_out = q_out,
                      .k_out = k_out,
                      .positions = positions,
-                     .operands = operands->tensors};
+                     .operands = operands->tensors,
+                     .q_scale = q_scale,
+                     .k_scale = k_scale};
   size_t workspace = kernel->workspace ? kernel->workspace(&args) : 0;
   if (workspace) args.workspace = arena_must(malloc(workspace));
   int error = 0;

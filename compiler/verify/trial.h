@@ -71,6 +71,11 @@ void trial_input_rows(const spec *s, const trial_inputs *inputs, int64_t query, 
 int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands, const DLTensor *q,
                DLTensor *q_out, const DLTensor *k, DLTensor *k_out, int parts);
 
+/* The same with scales of outputs. */
+int trial_call_scaled(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands,
+                      const DLTensor *q, DLTensor *q_out, const DLTensor *k, DLTensor *k_out, const DLTensor *q_scale,
+                      const DLTensor *k_scale, int parts);
+
 /* ---- phases ---- */
 
 /* The largest |angle| * |bivector| over axes, heads and blocks, or the norm of the exponent of dense blocks:

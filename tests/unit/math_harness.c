@@ -9,9 +9,10 @@
 #include <string.h>
 
 static MlirType element(ir *b, math_type type) {
-  return type == MATH_F32 ? b->f32 : type == MATH_F64 ? b->f64 : b->i16;
+  MlirType types[] = {b->f32, b->f64, b->i16, b->i8}; /* ORDER math_type */
+  return types[type];
 }
-static int bytes(math_type type) { return type == MATH_F32 ? 4 : type == MATH_F64 ? 8 : 2; }
+static int bytes(math_type type) { return (const int[]){4, 8, 2, 1}[type]; }
 
 static ir_value address(ir *b, ir_value base, ir_value index, int size) {
   return ir_offset(b, base, ir_op2(b, "arith.muli", index, ir_int(b, b->i64, size)));

@@ -15,7 +15,7 @@ typedef struct math_variant {
 /* From an array of one type to one of another. */
 typedef void math_function(const void *in, void *out, int64_t count);
 
-typedef enum math_type { MATH_F32, MATH_F64, MATH_I16 } math_type;
+typedef enum math_type { MATH_F32, MATH_F64, MATH_I16, MATH_I8 } math_type;
 
 typedef struct math_row {
   const char *name; /* the symbol */

@@ -6,8 +6,10 @@
 
 #include "base/number.h"
 #include "math_harness.h"
+#include "mlir/number.h"
 #include "verify/trial.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +30,9 @@ static ir_value exp_f32(ir *b, ir_value x) { return math_exp_f32(b, x, false); }
 static ir_value decay_f32_fused(ir *b, ir_value x) { return math_decay_f32(b, x, true); }
 static ir_value decay_f32(ir *b, ir_value x) { return math_decay_f32(b, x, false); }
 
+static ir_value f8e4m3_from_f32(ir *b, ir_value x) { return emit_number_bits(b, 0, NUMBER_F8E4M3, x); }
+static ir_value f8e5m2_from_f32(ir *b, ir_value x) { return emit_number_bits(b, 0, NUMBER_F8E5M2, x); }
+
 static const math_row ROWS[] = {{"sinq_f32", MATH_F64, MATH_F32, false, sinq_f32},
                                 {"cosq_f32", MATH_F64, MATH_F32, false, cosq_f32},
                                 {"sinq_product", MATH_F64, MATH_F32, true, sinq_product},
@@ -44,7 +49,9 @@ static const math_row ROWS[] = {{"sinq_f32", MATH_F64, MATH_F32, false, sinq_f32
                                 {"bf16_from_f32", MATH_F32, MATH_I16, false, math_bf16_from_f32},
                                 {"f32_from_bf16", MATH_I16, MATH_F32, false, math_f32_from_bf16},
                                 {"f16_from_f32", MATH_F32, MATH_I16, false, math_f16_from_f32},
-                                {"f32_from_f16", MATH_I16, MATH_F32, false, math_f32_from_f16}};
+                                {"f32_from_f16", MATH_I16, MATH_F32, false, math_f32_from_f16},
+                                {"f8e4m3", MATH_F32, MATH_I8, false, f8e4m3_from_f32},
+                                {"f8e5m2", MATH_F32, MATH_I8, false, f8e5m2_from_f32}};
 enum { ROW_COUNT = sizeof ROWS / sizeof *ROWS };
 
 static const math_variant VARIANTS[] = {
@@ -303,8 +310,97 @@ static void rounding(void **state) {
   }
 }
 
+/* ---- float8 ---- */
+
+/* The formats by their definition in words, sharing nothing with base/number: OCP 8-bit floating point, 5.1. */
+static double f8_value(number_type type, unsigned code) {
+  bool is_e4m3 = type == NUMBER_F8E4M3;
+  int fraction_bits = is_e4m3 ? 3 : 2, bias = is_e4m3 ? 7 : 15;
+  int exponent = code >> fraction_bits & (is_e4m3 ? 15 : 31), fraction = code & ((1 << fraction_bits) - 1);
+  double magnitude = exponent ? ldexp(1 + ldexp(fraction, -fraction_bits), exponent - bias)
+                              : ldexp(fraction, 1 - bias - fraction_bits);
+  if (is_e4m3 && (code & 127) == 127) magnitude = NAN;
+  if (!is_e4m3 && exponent == 31) magnitude = fraction ? NAN : INFINITY;
+  return code & 128 ? -magnitude : magnitude;
+}
+
+/* The code nearest to x by trying all that are finite, the even one of two. */
+static unsigned f8_nearest(number_type type, double x) {
+  unsigned best = 0, sign = signbit(x) ? 128 : 0;
+  if (isnan(x)) return 127;
+  for (unsigned code = 1; code < 128 && isfinite(f8_value(type, code)); code++) {
+    double now = fabs(f8_value(type, code) - fabs(x)), before = fabs(f8_value(type, best) - fabs(x));
+    if (fabs(x) >= f8_value(type, code) || now < before || (now == before && code % 2 == 0)) best = code;
+  }
+  return sign | best;
+}
+
+static void f8_codes(void **state) {
+  (void)state;
+  for (int type = NUMBER_CHANNEL_TYPES; type < NUMBER_OUT_TYPES; type++)
+    for (unsigned code = 0; code < 256; code++) {
+      uint8_t byte = (uint8_t)code, back;
+      double value = f8_value(type, code), loaded = number_load(type, &byte);
+      if (isnan(value)) assert_true(isnan(loaded));
+      else assert_true(value == loaded && !signbit(value) == !signbit(loaded));
+      if (!isfinite(value)) continue;
+      number_store(type, &back, loaded);
+      assert_int_equal(back, code);
+    }
+}
+
+/* All codes, what lies halfway between them, the neighbours of both in float32, and what is beyond them. */
+static int f8_inputs(number_type type, float *in) {
+  int n = 0;
+  for (unsigned code = 0; code < 127 && isfinite(f8_value(type, code)); code++) {
+    double here = f8_value(type, code), next = f8_value(type, code + 1);
+    float of[] = {(float)here, (float)((here + (isfinite(next) ? next : 2 * here)) / 2)};
+    for (int i = 0; i < 2; i++)
+      for (int side = -1; side <= 1; side++) {
+        float x = side ? nextafterf(of[i], side * INFINITY) : of[i];
+        in[n++] = x;
+        in[n++] = -x;
+      }
+  }
+  const float others[] = {NAN,   -NAN,  INFINITY, -INFINITY, 448,   449,     464,     465,       480,
+                          57344, 61440, 61441,    65536,     1e30f, FLT_MAX, FLT_MIN, 0x1p-149f, -0x1p-149f};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) in[n++] = others[i];
+  while (n % 16) in[n++] = 0;
+  return n;
+}
+
+static void expect_f8(number_type type, const char *who, const float *in, const uint8_t *out, int count) {
+  for (int i = 0; i < count; i++) {
+    unsigned expected = f8_nearest(type, in[i]);
+    if (out[i] != expected)
+      fail_msg("%s of %a by %s: %02x, expected %02x", number_name(type), in[i], who, out[i], expected);
+  }
+}
+
+static void f8_rounding(void **state) {
+  (void)state;
+  static float in[PATTERNS];
+  static uint8_t out[PATTERNS];
+  for (int type = NUMBER_CHANNEL_TYPES; type < NUMBER_OUT_TYPES; type++)
+    for (int all = 0; all < 2; all++) {
+      int count = all ? PATTERNS : f8_inputs(type, in);
+      for (uint32_t i = 0; all && i < PATTERNS; i++) memcpy(&in[i], &(uint32_t){i << 16}, 4); /* every upper half */
+      for (int i = 0; i < count; i++) number_store(type, &out[i], in[i]);
+      expect_f8(type, "number_store", in, out, count);
+      for (int i = 0; i < count; i++) out[i] = pegen_number_narrow(type, in[i]);
+      expect_f8(type, "the driver", in, out, count);
+      for (int v = 0; v < VARIANT_COUNT; v++) {
+        math_function *f = find(v, number_name(type));
+        if (!f) continue;
+        f(in, out, count);
+        expect_f8(type, VARIANTS[v].target, in, out, count);
+      }
+    }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(sines_f32),      cmocka_unit_test(sines_f64),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(f8_codes),       cmocka_unit_test(f8_rounding),
+                                     cmocka_unit_test(sines_f32),      cmocka_unit_test(sines_f64),
                                      cmocka_unit_test(exponentials),   cmocka_unit_test(logarithms),
                                      cmocka_unit_test(softplus_parts), cmocka_unit_test(ends_of_the_range),
                                      cmocka_unit_test(widening),       cmocka_unit_test(rounding)};

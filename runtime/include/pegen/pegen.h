@@ -84,7 +84,8 @@ extern "C" {
   X(GRID_SIZE, 16, "the number of tokens is not skip_tokens plus the size of the built-in grid") \
   X(OPERAND_SHAPE, 17, "an operand has another shape than the header says, or is not contiguous") \
   X(DTYPE, 18, "a number type that this kernel has no code for") \
-  X(DTYPE_MISMATCH, 19, "q, k and their outputs must have one number type") \
+  X(DTYPE_MISMATCH, 19, \
+    "q, k and their outputs must have one number type; outputs may have one that the kernel converts to") \
   X(POSITIONS_DTYPE, 20, "positions must be float32, float64, int32 or int64") \
   X(OPERAND_DTYPE, 21, "an operand must be float32, float64, float16 or bfloat16") \
   X(CHANNEL_STRIDE, 22, "channels must be adjacent: the stride of the last dimension must be 1") \
@@ -107,6 +108,7 @@ extern "C" {
   X(MISSING_TABLE, 40, "prepare needs a table to write") \
   X(TABLE_BYTES, 41, "table_bytes is less than NAME_table_bytes() says") \
   X(TABLE, 42, "the table was not made by this kernel's prepare, or for other numbers of tokens or batches") \
+  X(OUTPUT_SCALE, 43, "q_scale or k_scale is not one float32, or its output is not of float8") \
   X(MISSING_TENSOR, 50, "attention needs q, k, v and out") \
   X(VALUE_DIM, 51, "the last dimension of v or out is not the kernel's value_dim") \
   X(HEAD_GROUPS, 52, "the number of heads of q is no multiple of that of k and v") \
@@ -146,9 +148,16 @@ typedef struct pegen_args {
   int32_t n_inputs;
   int32_t causal; /* attention: 1: query i sees keys j <= i + M - N only; what it does not see may hold NaN */
   double scale; /* attention: factor of q k^T (and of a bias that shares it); 0: 1/sqrt(D) */
+  /* What follows came with outputs of float8: one float32 on the kernel's device, read at the call; NULL: 1. What is
+   * stored is the value divided by the scale, as vLLM's and FlashInfer's caches hold it: value = stored * scale. The
+   * product with the scale's reciprocal, rounded to float32, is rounded to nearest even; what is too large becomes the
+   * largest number (448, 57344), NaN stays NaN. A scale that is no positive, finite, normal number makes every element
+   * NaN. Outputs of other types have no scale. */
+  const DLTensor *q_scale, *k_scale;
 } pegen_args;
 
 #define PEGEN_ARGS_FIRST_SIZE offsetof(pegen_args, table) /* sizeof(pegen_args) before there were tables */
+#define PEGEN_ARGS_SECOND_SIZE offsetof(pegen_args, q_scale) /* and before there were outputs of float8 */
 
 typedef struct pegen_operand {
   const char *name;
@@ -168,7 +177,13 @@ typedef struct pegen_input {
   int64_t size; /* of the last dimension; 0: the input is [B,H,N] */
 } pegen_input;
 
-enum { PEGEN_DTYPE_F32 = 1, PEGEN_DTYPE_BF16 = 2, PEGEN_DTYPE_F16 = 4 }; /* bits of pegen_kernel.dtypes */
+/* Type codes of float8 in DLPack 1.1 (kDLFloat8_e4m3fn, kDLFloat8_e5m2); headers of before do not have them. */
+enum { PEGEN_DL_FLOAT8_E4M3FN = 10, PEGEN_DL_FLOAT8_E5M2 = 12 };
+
+/* Bits of pegen_kernel.dtypes: rows that are written in the type they are read in. Of rows that are read in one type
+ * and written as float8, the type's bit moved up: PEGEN_DTYPE_BF16 << PEGEN_TO_F8E4M3. */
+enum { PEGEN_DTYPE_F32 = 1, PEGEN_DTYPE_BF16 = 2, PEGEN_DTYPE_F16 = 4 };
+enum { PEGEN_TO_F8E4M3 = 8, PEGEN_TO_F8E5M2 = 16 };
 
 typedef int pegen_entry(const pegen_args *args, int part, int parts);
 typedef size_t pegen_workspace_entry(const pegen_args *args);
@@ -176,7 +191,7 @@ typedef size_t pegen_workspace_entry(const pegen_args *args);
 /* A GPU entry of the PTX that is compiled into an object; see pegen/cuda.h for how to launch it. */
 typedef struct pegen_ptx_entry {
   const char *name; /* of the .entry */
-  uint32_t dtype; /* its PEGEN_DTYPE_ bit */
+  uint32_t dtype; /* its bit of pegen_kernel.dtypes */
   int32_t access; /* addresses and strides of q, k and outputs must be multiples of this many bytes */
   int32_t units; /* threads of a token (and head, where per_head) */
   int32_t flight; /* rows a thread has under way: rows a thread should be a multiple */
@@ -225,7 +240,7 @@ typedef struct pegen_kernel {
   const char *digest; /* of the description and its options: equal digests, equal mathematics */
   const char *options; /* "head_dim=64 base=100 ..." */
   const char *targets; /* "x86-64-v3 x86-64-v4" */
-  uint32_t dtypes; /* PEGEN_DTYPE_ bits */
+  uint32_t dtypes; /* PEGEN_DTYPE_ bits, and those of pairs */
   int32_t head_dim; /* D */
   int32_t out_dim; /* E; equal to D unless the encoding widens */
   int32_t n_axes; /* P */
