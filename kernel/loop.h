@@ -83,8 +83,8 @@ typedef struct pegen_target_code {
   pegen_encode_function
       *encode[PEGEN_ROW_TYPES][2]; /* [PEGEN_NUMBER_][cached stores, streaming stores]; NULL: not compiled in */
   pegen_values_function *values;       /* NULL: nothing depends on the token */
-  /* [PEGEN_ROW_TYPES][PEGEN_OUT_TYPES - PEGEN_ROW_TYPES]: rows of the first type, written as it or, where they convert, as
-   * the second; NULL: none are compiled in. */
+  /* [PEGEN_ROW_TYPES][PEGEN_OUT_TYPES - PEGEN_ROW_TYPES]: rows of the first type, written as it or, where they convert,
+   * as the second; NULL: none are compiled in. */
   pegen_encode_function *const *converting;
 } pegen_target_code;
 
@@ -102,9 +102,9 @@ enum { PEGEN_PER_HEAD_NONE, PEGEN_PER_HEAD_ALL, PEGEN_PER_HEAD_QUERIES };
  * data, emitted by the compiler as NAME's private descriptor. */
 typedef struct pegen_driver {
   const pegen_kernel *kernel;
-  int64_t per_head;            /* PEGEN_PER_HEAD_ */
+  int64_t per_head; /* PEGEN_PER_HEAD_ */
   int64_t n_targets;
-  const int64_t *levels;       /* [n_targets] pegen_level that the processor must have, best first */
+  const int64_t *levels; /* [n_targets] pegen_level that the processor must have, best first */
   int32_t *chosen; /* the dispatcher's choice: 0 none yet, else what pegen_choice (driver.h) makes; atomic */
   const void *form; /* what the form's own driver files need: pegen_blades for encode.c */
 } pegen_driver;

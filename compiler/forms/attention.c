@@ -46,9 +46,11 @@ static LLVMValueRef leaf(describer *d, const attention_plan *p, const expr *x) {
     values[j] = gathered ? describe_i32(d, x->offsets[j])
                          : describe_f64(d, x->op == EXPR_ELEMENT ? x->offsets[j] : x->table[j]);
   LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
-  LLVMValueRef fields[] = {describe_i32(d, gathered ? x->index : -1), describe_i32(d, x->n_heads),
-                           gathered ? data : describe_null(d), gathered ? describe_null(d) : data};
-  return describe_struct(d, "pegen_leaf", fields, 4, sizeof(pegen_leaf));
+  describe_field fields[] = {FIELD(pegen_leaf, operand, describe_i32(d, gathered ? x->index : -1)),
+                             FIELD(pegen_leaf, n_heads, describe_i32(d, x->n_heads)),
+                             FIELD(pegen_leaf, offsets, gathered ? data : describe_null(d)),
+                             FIELD(pegen_leaf, values, gathered ? describe_null(d) : data)};
+  return DESCRIBE(d, pegen_leaf, fields);
 }
 
 static LLVMValueRef leaves(describer *d, const attention_plan *p) {
@@ -70,13 +72,14 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
       weigh[dtype] = describe_function(d, emit_weigh_name(a, targets[i], dtype));
       look[dtype] = describe_function(d, emit_look_name(a, targets[i], dtype));
     }
-    LLVMValueRef fields[] = {describe_i64(d, shape.lanes),
-                             describe_i64(d, shape.vectors),
-                             LLVMConstArray2(d->ptr, attend, NUMBER_CHANNEL_TYPES),
-                             LLVMConstArray2(d->ptr, look, NUMBER_CHANNEL_TYPES),
-                             describe_function(d, emit_prepare_name(a, targets[i])),
-                             LLVMConstArray2(d->ptr, weigh, NUMBER_CHANNEL_TYPES)};
-    rows[i] = describe_struct(d, "pegen_attention_code", fields, 6, sizeof(pegen_attention_code));
+    describe_field fields[] = {
+        FIELD(pegen_attention_code, lanes, describe_i64(d, shape.lanes)),
+        FIELD(pegen_attention_code, vectors, describe_i64(d, shape.vectors)),
+        FIELD(pegen_attention_code, attend, LLVMConstArray2(d->ptr, attend, NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_code, look, LLVMConstArray2(d->ptr, look, NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_code, prepare, describe_function(d, emit_prepare_name(a, targets[i]))),
+        FIELD(pegen_attention_code, weigh, LLVMConstArray2(d->ptr, weigh, NUMBER_CHANNEL_TYPES))};
+    rows[i] = DESCRIBE(d, pegen_attention_code, fields);
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
 }
@@ -85,20 +88,20 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   const attention_plan *p = of;
   const plan *values = p->columns ? p->columns->values : NULL;
   int blocks = expr_pool_blocks(p->spec->pool);
-  LLVMValueRef fields[] = {describe_i64(d, p->value_dim),
-                           describe_i64(d, attention_is_placed(p)),
-                           describe_i64(d, p->hides),
-                           describe_i64(d, p->by_rows),
-                           describe_i64(d, blocks),
-                           describe_i64(d, values ? values->n_leaves : p->n_leaves),
-                           values ? describe_leaves(d, values) : leaves(d, p),
-                           describe_i64(d, p->indexed),
-                           describe_i64(d, values ? values->lanes : blocks),
-                           describe_i64(d, values ? p->columns->p->n_weights : 0),
-                           describe_i64(d, values ? emit_prepared_bytes(values) : 0),
-                           target_rows(d, p, targets, n_targets)};
-  return describe_global(d, "attention", describe_struct(d, "pegen_attention", fields, 12, sizeof(pegen_attention)),
-                         true);
+  describe_field fields[] = {
+      FIELD(pegen_attention, value_dim, describe_i64(d, p->value_dim)),
+      FIELD(pegen_attention, placed, describe_i64(d, attention_is_placed(p))),
+      FIELD(pegen_attention, hides, describe_i64(d, p->hides)),
+      FIELD(pegen_attention, by_rows, describe_i64(d, p->by_rows)),
+      FIELD(pegen_attention, n_blocks, describe_i64(d, blocks)),
+      FIELD(pegen_attention, n_leaves, describe_i64(d, values ? values->n_leaves : p->n_leaves)),
+      FIELD(pegen_attention, leaves, values ? describe_leaves(d, values) : leaves(d, p)),
+      FIELD(pegen_attention, indexed, describe_i64(d, p->indexed)),
+      FIELD(pegen_attention, lanes, describe_i64(d, values ? values->lanes : blocks)),
+      FIELD(pegen_attention, n_weights, describe_i64(d, values ? p->columns->p->n_weights : 0)),
+      FIELD(pegen_attention, prepared_bytes, describe_i64(d, values ? emit_prepared_bytes(values) : 0)),
+      FIELD(pegen_attention, targets, target_rows(d, p, targets, n_targets))};
+  return describe_global(d, "attention", DESCRIBE(d, pegen_attention, fields), true);
 }
 
 static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {

@@ -138,24 +138,26 @@ static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, 
     LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2];
     for (int e = 0; e < NUMBER_CHANNEL_TYPES * 2; e++)
       encode[e] = describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2));
-    LLVMValueRef fields[] = {describe_function(d, emit_prepare_name(a, targets[i])),
-                             LLVMConstArray2(d->ptr, encode, NUMBER_CHANNEL_TYPES * 2),
-                             describe_function(d, emit_values_name(a, targets[i])), converting(d, targets[i])};
-    rows[i] = describe_struct(d, "pegen_target_code", fields, 4, sizeof(pegen_target_code));
+    describe_field fields[] = {
+        FIELD(pegen_target_code, prepare, describe_function(d, emit_prepare_name(a, targets[i]))),
+        FIELD(pegen_target_code, encode, LLVMConstArray2(d->ptr, encode, NUMBER_CHANNEL_TYPES * 2)),
+        FIELD(pegen_target_code, values, describe_function(d, emit_values_name(a, targets[i]))),
+        FIELD(pegen_target_code, converting, converting(d, targets[i]))};
+    rows[i] = DESCRIBE(d, pegen_target_code, fields);
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
 }
 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan *p = of;
-  LLVMValueRef fields[] = {describe_i64(d, p->spec->n_blocks),
-                           describe_i64(d, p->lanes),
-                           describe_i64(d, p->n_leaves),
-                           describe_leaves(d, p),
-                           describe_i64(d, emit_prepared_bytes(p)),
-                           target_rows(d, targets, n_targets),
-                           describe_i64(d, emit_values_bytes(p))};
-  return describe_global(d, "blades", describe_struct(d, "pegen_blades", fields, 7, sizeof(pegen_blades)), true);
+  describe_field fields[] = {FIELD(pegen_blades, n_blocks, describe_i64(d, p->spec->n_blocks)),
+                             FIELD(pegen_blades, lanes, describe_i64(d, p->lanes)),
+                             FIELD(pegen_blades, n_leaves, describe_i64(d, p->n_leaves)),
+                             FIELD(pegen_blades, leaves, describe_leaves(d, p)),
+                             FIELD(pegen_blades, prepared_bytes, describe_i64(d, emit_prepared_bytes(p))),
+                             FIELD(pegen_blades, targets, target_rows(d, targets, n_targets)),
+                             FIELD(pegen_blades, values_bytes, describe_i64(d, emit_values_bytes(p)))};
+  return describe_global(d, "blades", DESCRIBE(d, pegen_blades, fields), true);
 }
 
 /* ---- GPUs ---- */

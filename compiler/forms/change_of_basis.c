@@ -45,19 +45,19 @@ static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, 
     LLVMValueRef apply[NUMBER_CHANNEL_TYPES], act[NUMBER_CHANNEL_TYPES] = {null, null, null};
     for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
       apply[dtype] = describe_function(d, emit_apply_name(a, t, dtype));
-    LLVMValueRef fields[] = {describe_i64(d, 1),
-                             describe_i64(d, 0),
-                             describe_i64(d, 0),
-                             describe_function(d, emit_prepare_name(a, t)),
-                             describe_function(d, emit_rotor_name(a, t)),
-                             describe_function(d, emit_form_name(a, t, false)),
-                             null,
-                             LLVMConstArray2(d->ptr, apply, NUMBER_CHANNEL_TYPES),
-                             null,
-                             null,
-                             null,
-                             LLVMConstArray2(d->ptr, act, NUMBER_CHANNEL_TYPES)};
-    rows[i] = describe_struct(d, "pegen_dense_code", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense_code));
+    describe_field fields[] = {FIELD(pegen_dense_code, unit, describe_i64(d, 1)),
+                               FIELD(pegen_dense_code, lanes, describe_i64(d, 0)),
+                               FIELD(pegen_dense_code, padded, describe_i64(d, 0)),
+                               FIELD(pegen_dense_code, prepare, describe_function(d, emit_prepare_name(a, t))),
+                               FIELD(pegen_dense_code, angles, describe_function(d, emit_rotor_name(a, t))),
+                               FIELD(pegen_dense_code, form, describe_function(d, emit_form_name(a, t, false))),
+                               FIELD(pegen_dense_code, form_rest, null),
+                               FIELD(pegen_dense_code, apply, LLVMConstArray2(d->ptr, apply, NUMBER_CHANNEL_TYPES)),
+                               FIELD(pegen_dense_code, stream, null),
+                               FIELD(pegen_dense_code, sum, null),
+                               FIELD(pegen_dense_code, bound, null),
+                               FIELD(pegen_dense_code, act, LLVMConstArray2(d->ptr, act, NUMBER_CHANNEL_TYPES))};
+    rows[i] = DESCRIBE(d, pegen_dense_code, fields);
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
 }
@@ -71,23 +71,22 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
     if (bytes > coefficients) coefficients = bytes;
   }
   LLVMValueRef basis = describe_global(d, "basis", describe_skew(d, &s->basis->matrix, 1), true);
-  LLVMValueRef fields[] = {describe_i64(d, s->head_dim),
-                           describe_i64(d, 1),
-                           describe_i64(d, 1),
-                           describe_i64(d, (coefficients + 7) / 8),
-                           describe_i64(d, s->inverse),
-                           describe_i64(d, 0),
-                           describe_i64(d, 0),
-                           describe_null(d),
-                           basis,
-                           describe_i64(d, s->n_blocks),
-                           describe_i64(d, p->turns->lanes),
-                           describe_i64(d, p->turns->n_leaves),
-                           describe_leaves(d, p->turns),
-                           describe_i64(d, emit_prepared_bytes(p->turns)),
-                           target_rows(d, targets, n_targets)};
-  return describe_global(
-      d, "dense", describe_struct(d, "pegen_dense", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense)), true);
+  describe_field fields[] = {FIELD(pegen_dense, size, describe_i64(d, s->head_dim)),
+                             FIELD(pegen_dense, n_blocks, describe_i64(d, 1)),
+                             FIELD(pegen_dense, terms, describe_i64(d, 1)),
+                             FIELD(pegen_dense, angle_lanes, describe_i64(d, (coefficients + 7) / 8)),
+                             FIELD(pegen_dense, inverse, describe_i64(d, s->inverse)),
+                             FIELD(pegen_dense, is_f64, describe_i64(d, 0)),
+                             FIELD(pegen_dense, schur, describe_i64(d, 0)),
+                             FIELD(pegen_dense, generators, describe_null(d)),
+                             FIELD(pegen_dense, basis, basis),
+                             FIELD(pegen_dense, leaf_blocks, describe_i64(d, s->n_blocks)),
+                             FIELD(pegen_dense, leaf_lanes, describe_i64(d, p->turns->lanes)),
+                             FIELD(pegen_dense, n_leaves, describe_i64(d, p->turns->n_leaves)),
+                             FIELD(pegen_dense, leaves, describe_leaves(d, p->turns)),
+                             FIELD(pegen_dense, prepared_bytes, describe_i64(d, emit_prepared_bytes(p->turns))),
+                             FIELD(pegen_dense, targets, target_rows(d, targets, n_targets))};
+  return describe_global(d, "dense", DESCRIBE(d, pegen_dense, fields), true);
 }
 
 static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {

@@ -66,19 +66,20 @@ static LLVMValueRef target_rows(describer *d, const plan_dense *p, const cpu_tar
       act[dtype] = describe_function(d, emit_act_name(a, t, dtype)); /* NULL where there is none */
     }
     const char *form = emit_form_name(a, t, false);
-    LLVMValueRef fields[] = {describe_i64(d, unit),
-                             describe_i64(d, p->spec->dense->schur || size > DENSE_IN_LANES ? 0 : unit),
-                             describe_i64(d, (size + lanes - 1) / lanes * lanes),
-                             describe_function(d, emit_prepare_name(a, t)),
-                             describe_function(d, emit_angles_name(a, t)),
-                             describe_function(d, emit_form_name(a, t, false)),
-                             describe_function(d, emit_form_name(a, t, true)),
-                             LLVMConstArray2(d->ptr, apply, NUMBER_CHANNEL_TYPES),
-                             describe_function(d, emit_stream_name(a, t)),
-                             describe_function(d, arena_printf(a, "%s_sum", form)),
-                             describe_function(d, arena_printf(a, "%s_bound", form)),
-                             LLVMConstArray2(d->ptr, act, NUMBER_CHANNEL_TYPES)};
-    rows[i] = describe_struct(d, "pegen_dense_code", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense_code));
+    describe_field fields[] = {
+        FIELD(pegen_dense_code, unit, describe_i64(d, unit)),
+        FIELD(pegen_dense_code, lanes, describe_i64(d, p->spec->dense->schur || size > DENSE_IN_LANES ? 0 : unit)),
+        FIELD(pegen_dense_code, padded, describe_i64(d, (size + lanes - 1) / lanes * lanes)),
+        FIELD(pegen_dense_code, prepare, describe_function(d, emit_prepare_name(a, t))),
+        FIELD(pegen_dense_code, angles, describe_function(d, emit_angles_name(a, t))),
+        FIELD(pegen_dense_code, form, describe_function(d, emit_form_name(a, t, false))),
+        FIELD(pegen_dense_code, form_rest, describe_function(d, emit_form_name(a, t, true))),
+        FIELD(pegen_dense_code, apply, LLVMConstArray2(d->ptr, apply, NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_dense_code, stream, describe_function(d, emit_stream_name(a, t))),
+        FIELD(pegen_dense_code, sum, describe_function(d, arena_printf(a, "%s_sum", form))),
+        FIELD(pegen_dense_code, bound, describe_function(d, arena_printf(a, "%s_bound", form))),
+        FIELD(pegen_dense_code, act, LLVMConstArray2(d->ptr, act, NUMBER_CHANNEL_TYPES))};
+    rows[i] = DESCRIBE(d, pegen_dense_code, fields);
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
 }
@@ -86,23 +87,22 @@ static LLVMValueRef target_rows(describer *d, const plan_dense *p, const cpu_tar
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan_dense *p = of;
   const spec *s = p->spec;
-  LLVMValueRef fields[] = {describe_i64(d, s->n_components),
-                           describe_i64(d, s->n_blocks),
-                           describe_i64(d, p->n_generators),
-                           describe_i64(d, plan_dense_angle_lanes(p)),
-                           describe_i64(d, s->inverse),
-                           describe_i64(d, p->is_f64),
-                           describe_i64(d, s->dense->schur),
-                           generators(d, p),
-                           describe_null(d),
-                           describe_i64(d, s->n_blocks),
-                           describe_i64(d, p->angles->lanes),
-                           describe_i64(d, p->angles->n_leaves),
-                           describe_leaves(d, p->angles),
-                           describe_i64(d, emit_prepared_bytes(p->angles)),
-                           target_rows(d, p, targets, n_targets)};
-  return describe_global(
-      d, "dense", describe_struct(d, "pegen_dense", fields, sizeof fields / sizeof *fields, sizeof(pegen_dense)), true);
+  describe_field fields[] = {FIELD(pegen_dense, size, describe_i64(d, s->n_components)),
+                             FIELD(pegen_dense, n_blocks, describe_i64(d, s->n_blocks)),
+                             FIELD(pegen_dense, terms, describe_i64(d, p->n_generators)),
+                             FIELD(pegen_dense, angle_lanes, describe_i64(d, plan_dense_angle_lanes(p))),
+                             FIELD(pegen_dense, inverse, describe_i64(d, s->inverse)),
+                             FIELD(pegen_dense, is_f64, describe_i64(d, p->is_f64)),
+                             FIELD(pegen_dense, schur, describe_i64(d, s->dense->schur)),
+                             FIELD(pegen_dense, generators, generators(d, p)),
+                             FIELD(pegen_dense, basis, describe_null(d)),
+                             FIELD(pegen_dense, leaf_blocks, describe_i64(d, s->n_blocks)),
+                             FIELD(pegen_dense, leaf_lanes, describe_i64(d, p->angles->lanes)),
+                             FIELD(pegen_dense, n_leaves, describe_i64(d, p->angles->n_leaves)),
+                             FIELD(pegen_dense, leaves, describe_leaves(d, p->angles)),
+                             FIELD(pegen_dense, prepared_bytes, describe_i64(d, emit_prepared_bytes(p->angles))),
+                             FIELD(pegen_dense, targets, target_rows(d, p, targets, n_targets))};
+  return describe_global(d, "dense", DESCRIBE(d, pegen_dense, fields), true);
 }
 
 static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {

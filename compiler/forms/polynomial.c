@@ -53,22 +53,23 @@ static LLVMValueRef target_rows(describer *d, const plan_widen *p, const cpu_tar
       bool wide = f / 2 % 2 && p->spec->n_inputs > 0;
       widen[f] = describe_function(d, emit_widen_name(a, targets[i], f / 4, wide, f % 2));
     }
-    LLVMValueRef fields[] = {describe_function(d, emit_prepare_name(a, targets[i])),
-                             LLVMConstArray2(d->ptr, widen, NUMBER_CHANNEL_TYPES * 4)};
-    rows[i] = describe_struct(d, "pegen_widen_code", fields, 2, sizeof(pegen_widen_code));
+    describe_field fields[] = {
+        FIELD(pegen_widen_code, prepare, describe_function(d, emit_prepare_name(a, targets[i]))),
+        FIELD(pegen_widen_code, widen, LLVMConstArray2(d->ptr, widen, NUMBER_CHANNEL_TYPES * 4))};
+    rows[i] = DESCRIBE(d, pegen_widen_code, fields);
   }
   return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
 }
 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan_widen *p = of;
-  LLVMValueRef fields[] = {describe_i64(d, p->spec->n_blocks),
-                           describe_i64(d, p->values->lanes),
-                           describe_i64(d, p->values->n_leaves),
-                           describe_leaves(d, p->values),
-                           describe_i64(d, emit_prepared_bytes(p->values)),
-                           target_rows(d, p, targets, n_targets)};
-  return describe_global(d, "widen", describe_struct(d, "pegen_widen", fields, 6, sizeof(pegen_widen)), true);
+  describe_field fields[] = {FIELD(pegen_widen, n_blocks, describe_i64(d, p->spec->n_blocks)),
+                             FIELD(pegen_widen, lanes, describe_i64(d, p->values->lanes)),
+                             FIELD(pegen_widen, n_leaves, describe_i64(d, p->values->n_leaves)),
+                             FIELD(pegen_widen, leaves, describe_leaves(d, p->values)),
+                             FIELD(pegen_widen, prepared_bytes, describe_i64(d, emit_prepared_bytes(p->values))),
+                             FIELD(pegen_widen, targets, target_rows(d, p, targets, n_targets))};
+  return describe_global(d, "widen", DESCRIBE(d, pegen_widen, fields), true);
 }
 
 static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {

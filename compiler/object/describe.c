@@ -1,8 +1,7 @@
-/* object/describe: constants in the layout of cli/pegen.h and loop.h; see object/describe.h.
+/* object/describe: constants in the layout of pegen.h and the headers of kernel/; see object/describe.h.
  *
- * Fields are listed in the structs' order; natural alignment makes LLVM's layout C's own. The
- * sizes are checked against sizeof when the module is made, so a field that is
- * forgotten here cannot pass unseen.
+ * Natural alignment makes LLVM's layout of a struct C's own. Fields are given by name and checked against the C struct
+ * when the module is made, so that one that is forgotten here cannot pass unseen.
  */
 #include "object/describe.h"
 
@@ -17,6 +16,7 @@
 #include <llvm-c/Target.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -36,10 +36,27 @@ LLVMValueRef describe_global(describer *d, const char *name, LLVMValueRef value,
   return g;
 }
 
-LLVMValueRef describe_struct(describer *d, const char *what, LLVMValueRef *fields, int count, size_t size) {
-  LLVMValueRef value = LLVMConstStructInContext(d->context, fields, (unsigned)count, false);
-  size_t got = (size_t)LLVMABISizeOfType(LLVMGetModuleDataLayout(d->module), LLVMTypeOf(value));
-  if (got != size) diag_bug("describe", "%s has %zu bytes, expected %zu", what, got, size);
+static int by_offset(const void *left, const void *right) {
+  const describe_field *x = left, *y = right;
+  return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+LLVMValueRef describe_struct(describer *d, const char *what, describe_field *fields, size_t count, size_t size) {
+  LLVMTargetDataRef layout = LLVMGetModuleDataLayout(d->module);
+  LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, count);
+  qsort(fields, count, sizeof *fields, by_offset);
+  for (size_t i = 0; i < count; i++) {
+    values[i] = fields[i].value;
+    size_t got = (size_t)LLVMABISizeOfType(layout, LLVMTypeOf(values[i]));
+    if (got != fields[i].size)
+      diag_bug("describe", "%s.%s is given %zu bytes, expected %zu", what, fields[i].name, got, fields[i].size);
+  }
+  LLVMValueRef value = LLVMConstStructInContext(d->context, values, (unsigned)count, false);
+  for (size_t i = 0; i < count; i++)
+    if (LLVMOffsetOfElement(layout, LLVMTypeOf(value), (unsigned)i) != fields[i].offset)
+      diag_bug("describe", "a field of %s before %s is missing, or given twice", what, fields[i].name);
+  if ((size_t)LLVMABISizeOfType(layout, LLVMTypeOf(value)) != size)
+    diag_bug("describe", "the last fields of %s are missing", what);
   return value;
 }
 
@@ -85,9 +102,11 @@ LLVMValueRef describe_leaves(describer *d, const plan *p) {
     for (int j = 0; j < count; j++)
       values[j] = x->offsets ? describe_i32(d, x->offsets[j]) : describe_f64(d, x->table[j]);
     LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
-    LLVMValueRef fields[] = {describe_i32(d, x->offsets ? x->index : -1), describe_i32(d, x->n_heads),
-                             x->offsets ? data : describe_null(d), x->offsets ? describe_null(d) : data};
-    rows[i] = describe_struct(d, "pegen_leaf", fields, 4, sizeof(pegen_leaf));
+    describe_field fields[] = {FIELD(pegen_leaf, operand, describe_i32(d, x->offsets ? x->index : -1)),
+                               FIELD(pegen_leaf, n_heads, describe_i32(d, x->n_heads)),
+                               FIELD(pegen_leaf, offsets, x->offsets ? data : describe_null(d)),
+                               FIELD(pegen_leaf, values, x->offsets ? describe_null(d) : data)};
+    rows[i] = DESCRIBE(d, pegen_leaf, fields);
   }
   return p->n_leaves ? describe_array(d, "leaves", LLVMTypeOf(rows[0]), rows, p->n_leaves) : describe_null(d);
 }
@@ -96,9 +115,11 @@ LLVMValueRef describe_skew(describer *d, const spec_skew *g, int blocks) {
   int count = g->n_heads * blocks;
   LLVMValueRef *offsets = arena_array(d->request->memory, LLVMValueRef, count);
   for (int i = 0; i < count; i++) offsets[i] = describe_i32(d, g->offset[i]);
-  LLVMValueRef fields[] = {describe_i64(d, g->operand), describe_i64(d, g->rule == SKEW_DIFFERENCE),
-                           describe_i64(d, g->n_heads), describe_array(d, "offsets", d->i32, offsets, count)};
-  return describe_struct(d, "pegen_skew", fields, 4, sizeof(pegen_skew));
+  describe_field fields[] = {FIELD(pegen_skew, operand, describe_i64(d, g->operand)),
+                             FIELD(pegen_skew, difference, describe_i64(d, g->rule == SKEW_DIFFERENCE)),
+                             FIELD(pegen_skew, n_heads, describe_i64(d, g->n_heads)),
+                             FIELD(pegen_skew, offset, describe_array(d, "offsets", d->i32, offsets, count))};
+  return DESCRIBE(d, pegen_skew, fields);
 }
 
 /* ---- NAME_kernel ---- */
@@ -113,14 +134,15 @@ static LLVMValueRef operands(describer *d) {
   LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, s->n_operands + 1);
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *o = &s->operand[i];
-    LLVMValueRef fields[] = {describe_string(d, o->name),
-                             describe_string(d, operand_doc(d->request->memory, o)),
-                             describe_string(d, o->units),
-                             describe_string(d, o->initializer ? o->initializer : ""),
-                             describe_i32(d, o->rank),
-                             describe_sizes(d, "shape", o->shape, o->rank),
-                             describe_strings(d, "dimension", o->dimension, o->rank)};
-    values[i] = describe_struct(d, "pegen_operand", fields, 7, sizeof(pegen_operand));
+    describe_field fields[] = {
+        FIELD(pegen_operand, name, describe_string(d, o->name)),
+        FIELD(pegen_operand, doc, describe_string(d, operand_doc(d->request->memory, o))),
+        FIELD(pegen_operand, units, describe_string(d, o->units)),
+        FIELD(pegen_operand, initializer, describe_string(d, o->initializer ? o->initializer : "")),
+        FIELD(pegen_operand, rank, describe_i32(d, o->rank)),
+        FIELD(pegen_operand, shape, describe_sizes(d, "shape", o->shape, o->rank)),
+        FIELD(pegen_operand, dimension, describe_strings(d, "dimension", o->dimension, o->rank))};
+    values[i] = DESCRIBE(d, pegen_operand, fields);
   }
   return rows(d, "operands", values, s->n_operands);
 }
@@ -133,9 +155,10 @@ static LLVMValueRef inputs(describer *d) {
     bool sourced = in->source && *in->source;
     const char *doc = arena_printf(d->request->memory, "%s [%s]%s%s", in->doc, in->units, sourced ? "; " : "",
                                    sourced ? in->source : "");
-    LLVMValueRef fields[] = {describe_string(d, in->name), describe_string(d, doc), describe_string(d, in->units),
-                             describe_i64(d, in->size)};
-    values[i] = describe_struct(d, "pegen_input", fields, 4, sizeof(pegen_input));
+    describe_field fields[] = {
+        FIELD(pegen_input, name, describe_string(d, in->name)), FIELD(pegen_input, doc, describe_string(d, doc)),
+        FIELD(pegen_input, units, describe_string(d, in->units)), FIELD(pegen_input, size, describe_i64(d, in->size))};
+    values[i] = DESCRIBE(d, pegen_input, fields);
   }
   return rows(d, "inputs", values, s->n_inputs);
 }
@@ -149,8 +172,10 @@ static LLVMValueRef number_type_widths(describer *d, pegen_width *first, LLVMVal
     const char **texts = NULL;
     int out_dim = r->form->out_dim(r->memory, r->plan, type, &texts), count = out_dim - r->spec->head_dim;
     LLVMValueRef list = describe_strings(d, "columns", texts, count);
-    LLVMValueRef fields[] = {describe_i32(d, out_dim), describe_i32(d, count), list};
-    values[type] = describe_struct(d, "pegen_width", fields, 3, sizeof(pegen_width));
+    describe_field fields[] = {FIELD(pegen_width, out_dim, describe_i32(d, out_dim)),
+                               FIELD(pegen_width, n_columns, describe_i32(d, count)),
+                               FIELD(pegen_width, columns, list)};
+    values[type] = DESCRIBE(d, pegen_width, fields);
     if (found || !(r->dtypes & 1u << type)) continue;
     found = true;
     *first = (pegen_width){.out_dim = out_dim, .n_columns = count};
@@ -177,11 +202,13 @@ static const char *joined_targets(arena *a, const cpu_target *const *targets, in
 static LLVMValueRef ptx_attention_of(describer *d, const ptx_program *program) {
   const ptx_attention *of = program->attention;
   if (!of) return describe_null(d);
-  LLVMValueRef fields[] = {describe_i32(d, of->first_entry), describe_i32(d, of->n_parameters),
-                           describe_i32(d, of->value_dim),   describe_i32(d, of->placed),
-                           describe_i32(d, of->grid_only),   describe_i32(d, (int32_t)of->indexed)};
-  return describe_global(d, "ptx_attention",
-                         describe_struct(d, "pegen_ptx_attention", fields, 6, sizeof(pegen_ptx_attention)), true);
+  describe_field fields[] = {FIELD(pegen_ptx_attention, first_entry, describe_i32(d, of->first_entry)),
+                             FIELD(pegen_ptx_attention, n_parameters, describe_i32(d, of->n_parameters)),
+                             FIELD(pegen_ptx_attention, value_dim, describe_i32(d, of->value_dim)),
+                             FIELD(pegen_ptx_attention, placed, describe_i32(d, of->placed)),
+                             FIELD(pegen_ptx_attention, grid_only, describe_i32(d, of->grid_only)),
+                             FIELD(pegen_ptx_attention, indexed, describe_i32(d, (int32_t)of->indexed))};
+  return describe_global(d, "ptx_attention", DESCRIBE(d, pegen_ptx_attention, fields), true);
 }
 
 static LLVMValueRef ptx(describer *d) {
@@ -190,25 +217,27 @@ static LLVMValueRef ptx(describer *d) {
   LLVMValueRef values[PTX_MAX_ENTRIES];
   for (int i = 0; i < m->program->n_entries; i++) {
     const ptx_entry *e = &m->program->entry[i];
-    LLVMValueRef fields[] = {describe_string(d, e->name), describe_i32(d, number_type_info(e->dtype)->dtype),
-                             describe_i32(d, e->access),  describe_i32(d, ptx_entry_units(e)),
-                             describe_i32(d, e->flight),  describe_i32(d, e->tile->columns)};
-    values[i] = describe_struct(d, "pegen_ptx_entry", fields, 6, sizeof(pegen_ptx_entry));
+    describe_field fields[] = {FIELD(pegen_ptx_entry, name, describe_string(d, e->name)),
+                               FIELD(pegen_ptx_entry, dtype, describe_i32(d, number_type_info(e->dtype)->dtype)),
+                               FIELD(pegen_ptx_entry, access, describe_i32(d, e->access)),
+                               FIELD(pegen_ptx_entry, units, describe_i32(d, ptx_entry_units(e))),
+                               FIELD(pegen_ptx_entry, flight, describe_i32(d, e->flight)),
+                               FIELD(pegen_ptx_entry, columns, describe_i32(d, e->tile->columns))};
+    values[i] = DESCRIBE(d, pegen_ptx_entry, fields);
   }
   XXH128_hash_t hash = XXH3_128bits(m->text, m->size);
   LLVMValueRef digest[] = {describe_i64(d, (int64_t)hash.high64), describe_i64(d, (int64_t)hash.low64)};
-  LLVMValueRef fields[] = {describe_string(d, m->text),
-                           describe_i64(d, (int64_t)m->size),
-                           LLVMConstArray2(d->i64, digest, 2),
-                           describe_string(d, m->target->name),
-                           describe_i32(d, PEGEN_PTX_BLOCK),
-                           describe_i32(d, m->n_parameters),
-                           describe_i32(d, d->request->form->per_head(d->request->plan)),
-                           describe_i32(d, m->program->n_entries),
-                           rows(d, "ptx_entries", values, m->program->n_entries),
-                           ptx_attention_of(d, m->program)};
-  return describe_global(
-      d, "ptx", describe_struct(d, "pegen_ptx", fields, sizeof fields / sizeof *fields, sizeof(pegen_ptx)), true);
+  describe_field fields[] = {FIELD(pegen_ptx, text, describe_string(d, m->text)),
+                             FIELD(pegen_ptx, size, describe_i64(d, (int64_t)m->size)),
+                             FIELD(pegen_ptx, digest, LLVMConstArray2(d->i64, digest, 2)),
+                             FIELD(pegen_ptx, chip, describe_string(d, m->target->name)),
+                             FIELD(pegen_ptx, block, describe_i32(d, PEGEN_PTX_BLOCK)),
+                             FIELD(pegen_ptx, n_parameters, describe_i32(d, m->n_parameters)),
+                             FIELD(pegen_ptx, per_head, describe_i32(d, d->request->form->per_head(d->request->plan))),
+                             FIELD(pegen_ptx, n_entries, describe_i32(d, m->program->n_entries)),
+                             FIELD(pegen_ptx, entries, rows(d, "ptx_entries", values, m->program->n_entries)),
+                             FIELD(pegen_ptx, attention, ptx_attention_of(d, m->program))};
+  return describe_global(d, "ptx", DESCRIBE(d, pegen_ptx, fields), true);
 }
 
 /* The exported functions, null where the form has none. ORDER entry_kinds */
@@ -221,35 +250,36 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
   pegen_width width = {.out_dim = s->head_dim};
   LLVMValueRef columns = describe_null(d),
                widths = r->form->out_dim ? number_type_widths(d, &width, &columns) : describe_null(d);
-  LLVMValueRef fields[] = {describe_i32(d, sizeof(pegen_kernel)),
-                           describe_i32(d, PEGEN_ABI_VERSION),
-                           describe_string(d, s->name),
-                           describe_string(d, s->doc),
-                           describe_string(d, r->digest),
-                           describe_string(d, joined_options(a, s)),
-                           describe_string(d, joined_targets(a, targets, n_targets)),
-                           describe_i32(d, r->dtypes),
-                           describe_i32(d, s->head_dim),
-                           describe_i32(d, width.out_dim),
-                           describe_i32(d, s->n_axes),
-                           describe_strings(d, "axes", s->axis, s->n_axes),
-                           describe_i32(d, r->form->per_head(r->plan) ? s->heads : 0),
-                           describe_i32(d, s->skip_tokens),
-                           s->grid[0] ? describe_sizes(d, "grid", s->grid, s->n_axes) : describe_null(d),
-                           describe_i32(d, s->n_operands),
-                           operands(d),
-                           entry[ENTRY_ENCODE],
-                           entry[ENTRY_ATTENTION],
-                           entry[ENTRY_WORKSPACE],
-                           ptx(d),
-                           entry[ENTRY_PREPARE],
-                           entry[ENTRY_TABLE_BYTES],
-                           describe_i32(d, s->n_inputs),
-                           describe_i32(d, width.n_columns),
-                           inputs(d),
-                           columns,
-                           widths};
-  LLVMValueRef value = describe_struct(d, "pegen_kernel", fields, sizeof fields / sizeof *fields, sizeof(pegen_kernel));
+  describe_field fields[] = {
+      FIELD(pegen_kernel, struct_size, describe_i32(d, sizeof(pegen_kernel))),
+      FIELD(pegen_kernel, abi_version, describe_i32(d, PEGEN_ABI_VERSION)),
+      FIELD(pegen_kernel, name, describe_string(d, s->name)),
+      FIELD(pegen_kernel, doc, describe_string(d, s->doc)),
+      FIELD(pegen_kernel, digest, describe_string(d, r->digest)),
+      FIELD(pegen_kernel, options, describe_string(d, joined_options(a, s))),
+      FIELD(pegen_kernel, targets, describe_string(d, joined_targets(a, targets, n_targets))),
+      FIELD(pegen_kernel, dtypes, describe_i32(d, r->dtypes)),
+      FIELD(pegen_kernel, head_dim, describe_i32(d, s->head_dim)),
+      FIELD(pegen_kernel, out_dim, describe_i32(d, width.out_dim)),
+      FIELD(pegen_kernel, n_axes, describe_i32(d, s->n_axes)),
+      FIELD(pegen_kernel, axes, describe_strings(d, "axes", s->axis, s->n_axes)),
+      FIELD(pegen_kernel, heads, describe_i32(d, r->form->per_head(r->plan) ? s->heads : 0)),
+      FIELD(pegen_kernel, skip_tokens, describe_i32(d, s->skip_tokens)),
+      FIELD(pegen_kernel, grid, s->grid[0] ? describe_sizes(d, "grid", s->grid, s->n_axes) : describe_null(d)),
+      FIELD(pegen_kernel, n_operands, describe_i32(d, s->n_operands)),
+      FIELD(pegen_kernel, operands, operands(d)),
+      FIELD(pegen_kernel, encode, entry[ENTRY_ENCODE]),
+      FIELD(pegen_kernel, attention, entry[ENTRY_ATTENTION]),
+      FIELD(pegen_kernel, workspace, entry[ENTRY_WORKSPACE]),
+      FIELD(pegen_kernel, ptx, ptx(d)),
+      FIELD(pegen_kernel, prepare, entry[ENTRY_PREPARE]),
+      FIELD(pegen_kernel, table_bytes, entry[ENTRY_TABLE_BYTES]),
+      FIELD(pegen_kernel, n_inputs, describe_i32(d, s->n_inputs)),
+      FIELD(pegen_kernel, n_columns, describe_i32(d, width.n_columns)),
+      FIELD(pegen_kernel, inputs, inputs(d)),
+      FIELD(pegen_kernel, columns, columns),
+      FIELD(pegen_kernel, widths, widths)};
+  LLVMValueRef value = DESCRIBE(d, pegen_kernel, fields);
   LLVMValueRef g = describe_global(d, arena_printf(a, "%s_kernel", s->name), value, true);
   LLVMSetLinkage(g, LLVMExternalLinkage);
   return g;
@@ -261,13 +291,13 @@ static LLVMValueRef driver(describer *d, LLVMValueRef kernel, const cpu_target *
   const describe_request *r = d->request;
   LLVMValueRef levels[TARGET_MAX];
   for (int i = 0; i < n_targets; i++) levels[i] = describe_i64(d, targets[i]->level);
-  LLVMValueRef fields[] = {kernel,
-                           describe_i64(d, r->form->per_head(r->plan)),
-                           describe_i64(d, n_targets),
-                           describe_array(d, "levels", d->i64, levels, n_targets),
-                           describe_global(d, "chosen", describe_i32(d, 0), false),
-                           r->form->describe(d, r->plan, targets, n_targets)};
-  return describe_global(d, "driver", describe_struct(d, "pegen_driver", fields, 6, sizeof(pegen_driver)), true);
+  describe_field fields[] = {FIELD(pegen_driver, kernel, kernel),
+                             FIELD(pegen_driver, per_head, describe_i64(d, r->form->per_head(r->plan))),
+                             FIELD(pegen_driver, n_targets, describe_i64(d, n_targets)),
+                             FIELD(pegen_driver, levels, describe_array(d, "levels", d->i64, levels, n_targets)),
+                             FIELD(pegen_driver, chosen, describe_global(d, "chosen", describe_i32(d, 0), false)),
+                             FIELD(pegen_driver, form, r->form->describe(d, r->plan, targets, n_targets))};
+  return describe_global(d, "driver", DESCRIBE(d, pegen_driver, fields), true);
 }
 
 /* ---- entries ---- */

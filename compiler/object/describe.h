@@ -9,6 +9,7 @@
 #include "spec/spec.h"
 
 #include <llvm-c/Core.h>
+#include <stddef.h>
 
 typedef struct form form;
 
@@ -42,9 +43,16 @@ LLVMValueRef describe_i32(describer *d, int64_t value);
 LLVMValueRef describe_i64(describer *d, int64_t value);
 LLVMValueRef describe_f64(describer *d, double value);
 LLVMValueRef describe_null(describer *d);
-/* Fields in the order of a C struct of only int32 pairs, int64, double and pointers: its layout is LLVM's own.
- * A size other than `size`, of sizeof, is our bug: a field was forgotten. */
-LLVMValueRef describe_struct(describer *d, const char *what, LLVMValueRef *fields, int count, size_t size);
+/* A constant in the layout of a C struct, from its fields by name, each of them once. One that is missing, or of
+ * another size than its value, is our bug. */
+typedef struct describe_field {
+  const char *name;
+  size_t offset, size;
+  LLVMValueRef value;
+} describe_field;
+#define FIELD(type, field, value) {#field, offsetof(type, field), sizeof(((type *)0)->field), value}
+#define DESCRIBE(d, type, fields) describe_struct(d, #type, fields, sizeof fields / sizeof *fields, sizeof(type))
+LLVMValueRef describe_struct(describer *d, const char *what, describe_field *fields, size_t count, size_t size);
 /* A private constant of the module, and its address. */
 LLVMValueRef describe_global(describer *d, const char *name, LLVMValueRef value, bool constant);
 LLVMValueRef describe_array(describer *d, const char *name, LLVMTypeRef type, LLVMValueRef *values,
