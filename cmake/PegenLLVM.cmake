@@ -5,7 +5,7 @@
 # MLIR's C API is archives over the shared library in any case; naming their CMake targets as libraries would drag in
 # hundreds of archives, so only the files are named. C objects, linked by the C++ driver.
 set(capi_archives)
-foreach(dialect_or_part Arith ControlFlow GPU LLVM Math NVVM SCF Vector Conversion Transforms Target IR)
+foreach(dialect_or_part Arith ControlFlow GPU LLVM Math SCF Vector Conversion Transforms Target IR)
   if(TARGET MLIRCAPI${dialect_or_part}) # 19 has some of them inside libMLIR
     list(APPEND capi_archives $<TARGET_FILE:MLIRCAPI${dialect_or_part}>)
   endif()

@@ -35,18 +35,45 @@ static bool write_programs(arena *a, const spec *s, const form *f, const void *p
   return true;
 }
 
-/* What is written for a GPU alone: PTX, or what comes before it. */
-static bool check_gpu_form(const compile_options *options, const ptx_target **gpu) {
-  if (!*gpu) *gpu = ptx_target_default();
-  if (options->emit != EMIT_OBJ) return true;
+/* The GPU to write for, NULL where none is named, and the processors. */
+typedef struct chosen {
+  const gpu_target *gpu;
+  const char *cpus;
+  bool gpu_alone;
+} chosen;
+
+/* What is written for a GPU alone: assembly, or what comes before it. */
+static bool check_gpu_alone(const compile_options *options, const gpu_target *gpu) {
+  if (options->emit != EMIT_OBJ || gpu->vendor->has_objects) return true;
   diag_error(NULL, 0,
              "an object needs a processor; expected --target %s,x86-64-v3 or the like, or an output that ends in .ptx",
-             (*gpu)->name);
+             gpu->name);
   return false;
 }
 
+static bool check_gpu_embedded(const gpu_target *gpu) {
+  if (gpu->vendor->is_embedded) return true;
+  diag_error(NULL, 0, "code for %s does not go into objects for processors; expected --target %s alone",
+             gpu->vendor->name, gpu->name);
+  return false;
+}
+
+static bool choose_gpu(arena *a, const compile_options *options, chosen *c) {
+  bool is_ptx = options->emit == EMIT_PTX;
+  c->gpu = gpu_target_parse(a, options->targets, &c->cpus);
+  if (is_ptx && options->targets && (!c->gpu || c->gpu->vendor->assembly != EMIT_PTX)) {
+    diag_error(NULL, 0, "PTX is for NVIDIA's GPUs; expected --target sm_90 or the like, not '%s'", options->targets);
+    return false;
+  }
+  c->gpu_alone = is_ptx || (c->gpu && !c->cpus);
+  if (c->gpu_alone && !c->gpu) c->gpu = gpu_target_default();
+  if (!c->gpu) return true;
+  return gpu_target_check(a, options->targets, c->gpu) &&
+         (c->gpu_alone ? check_gpu_alone(options, c->gpu) : check_gpu_embedded(c->gpu));
+}
+
 /* Whether rows can be written in other number types than they are read in, as asked for; else after a diag_error. */
-static bool check_pairs(const spec *s, const form *f, const ptx_target *gpu, unsigned dtypes) {
+static bool check_pairs(const spec *s, const form *f, const gpu_target *gpu, unsigned dtypes) {
   if (!(dtypes & number_all_pairs())) return true;
   if (!f->converts) {
     diag_error(s->file, s->line,
@@ -73,28 +100,23 @@ static const ptx_program *gpu_program(arena *a, const spec *s, const form *f, co
 bool compile(arena *a, const spec *s, const compile_options *options, compile_output *out) {
   unsigned dtypes = options->dtypes ? options->dtypes : number_all_dtypes();
   const cpu_target *targets[TARGET_MAX];
-  const char *cpus;
-  const ptx_target *gpu = ptx_target_parse(a, options->targets, &cpus);
-  if (options->emit == EMIT_PTX && options->targets && !gpu) {
-    diag_error(NULL, 0, "PTX is for GPUs; expected --target sm_90 or the like, not '%s'", options->targets);
-    return false;
-  }
-  bool gpu_alone = options->emit == EMIT_PTX || (gpu && !cpus);
-  int n_targets = gpu_alone ? 0 : target_parse(a, cpus, targets);
-  if (!(gpu_alone ? check_gpu_form(options, &gpu) : n_targets > 0) || !spec_validate(s)) return false;
+  chosen on;
+  if (!choose_gpu(a, options, &on)) return false;
+  int n_targets = on.gpu_alone ? 0 : target_parse(a, on.cpus, targets);
+  if (!(on.gpu_alone || n_targets) || !spec_validate(s)) return false;
 
   const form *f = form_of(s);
-  if (f && !check_pairs(s, f, gpu, dtypes)) return false;
+  if (f && !check_pairs(s, f, on.gpu, dtypes)) return false;
   const void *plan = f ? f->plan(a, s) : NULL;
-  const ptx_program *program = plan && gpu ? gpu_program(a, s, f, plan, dtypes) : NULL;
-  if (!plan || (gpu && !program)) return false;
+  const ptx_program *program = plan && on.gpu ? gpu_program(a, s, f, plan, dtypes) : NULL;
+  if (!plan || (on.gpu && !program)) return false;
   if (options->emit == EMIT_EXPR) {
     write_expr(f, plan, out);
     return true;
   }
   if (options->emit == EMIT_PROGRAM) return write_programs(a, s, f, plan, out);
-  if (gpu_alone) {
-    ptx_write(a, program, gpu, options, out);
+  if (on.gpu_alone) {
+    gpu_write(a, program, on.gpu, options, out);
     return true;
   }
   if (!f->emit_cpu) {
@@ -111,7 +133,7 @@ bool compile(arena *a, const spec *s, const compile_options *options, compile_ou
                               plan,
                               dtypes,
                               describe_digest(a, f, s, plan),
-                              gpu ? ptx_compile(a, program, gpu, options->optimize) : NULL};
+                              on.gpu ? gpu_compile(a, program, on.gpu, options->optimize) : NULL};
   bool ok = target_write(&b, targets, n_targets, options, &request, out);
   ir_destroy(&b);
   return ok;

@@ -483,7 +483,7 @@ static int measure_spec(arena *a, const spec *s, const compile_options *options,
   if (bench->table && !f->entries.prepare) return refuse_table(s, f->entries.encode ? "the kernel" : "the attention");
   compile_options compiling = *options;
   const char *processors;
-  bool on_gpu = ptx_target_parse(a, options->targets, &processors) && !processors;
+  bool on_gpu = gpu_target_parse(a, options->targets, &processors) && !processors;
   if ((measures[f->kind] || f->out_dim) && on_gpu) return refuse_gpu(s, f->name);
   if (measures[f->kind]) return measures[f->kind](a, s, options, bench);
   if (on_gpu) return bench->table ? refuse_table(s, "the GPU's kernel") : bench_gpu_spec(a, s, options, bench);

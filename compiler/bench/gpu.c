@@ -6,6 +6,7 @@
 #include "bench/bench.h"
 #include "bench/report.h"
 #include "bench/shapes.h"
+#include "gpu/target.h"
 #include "pegen/cuda.h"
 #include "verify/run.h"
 
@@ -322,6 +323,12 @@ static int bench_types(arena *a, const spec *s, const pegen_kernel *kernel, unsi
 }
 
 int bench_gpu_spec(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
+  const char *cpus;
+  const gpu_vendor *vendor = gpu_target_parse(a, options->targets, &cpus)->vendor;
+  if (!vendor->is_embedded) {
+    diag_error(NULL, 0, "bench: GPUs of %s are not timed; expected --target sm_80 or the like", vendor->name);
+    return STATUS_ERROR;
+  }
   compile_options compiling = *options;
   compile_output object;
   if (!load_driver()) return STATUS_ERROR;

@@ -442,10 +442,11 @@ static const char *ending_of(const char *path) {
   return dot ? dot : "";
 }
 
-/* The assembly of a GPU is PTX: a file called .s is meant for a processor. */
-static bool names_only_gpus(parser *p) {
+/* A GPU whose assembly is PTX: a file called .s is meant for a processor. */
+static bool names_only_ptx(parser *p) {
   const char *cpus;
-  return ptx_target_parse(p->a, p->out->compile.targets, &cpus) && !cpus;
+  const gpu_target *gpu = gpu_target_parse(p->a, p->out->compile.targets, &cpus);
+  return gpu && !cpus && gpu->vendor->assembly == EMIT_PTX;
 }
 
 static int decide_kind(parser *p) {
@@ -453,7 +454,7 @@ static int decide_kind(parser *p) {
   if (p->emit_given) return STATUS_OK;
   if (!strcmp(output, "-"))
     return usage("-o -: say what to write with --emit obj, asm, llvm, mlir, program, expr or ptx");
-  if (!strcmp(ending_of(output), emit_kinds[EMIT_ASM].ending) && names_only_gpus(p))
+  if (!strcmp(ending_of(output), emit_kinds[EMIT_ASM].ending) && names_only_ptx(p))
     return usage("-o %s: --target %s names only GPUs, whose assembly is PTX; expected an output that ends in .ptx",
                  output, p->out->compile.targets);
   for (int i = 0; i < EMIT_KIND_COUNT; i++)

@@ -1,4 +1,4 @@
-/* gpu/target: MLIR of one thread to PTX; see gpu/target.h. */
+/* gpu/target: the vendors, and MLIR of one thread to their machines' code; see gpu/target.h. */
 #include "gpu/target.h"
 
 #include "base/diag.h"
@@ -12,94 +12,67 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PTX_TRIPLE "nvptx64-nvidia-cuda"
-
 /* What all of them convert. */
-enum { NATIVE = NUMBER_BIT(NUMBER_F16) };
+#define ADDRESS(vendor) &vendor,
+static const gpu_vendor *const VENDORS[] = {GPU_VENDORS(ADDRESS)};
+#undef ADDRESS
+enum { VENDOR_COUNT = sizeof VENDORS / sizeof *VENDORS };
 
-/* Lowest first. */
-const ptx_target ptx_targets[PTX_TARGET_COUNT] = {
-    {.name = "sm_75",
-     .description = "PTX for NVIDIA Turing and later",
-     .features = "+ptx63",
-     .level = 75,
-     .native = NATIVE},
-    {.name = "sm_80",
-     .description = "PTX for NVIDIA Ampere (A100) and later",
-     .features = "+ptx70",
-     .level = 80,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16)},
-    {.name = "sm_86",
-     .description = "PTX for NVIDIA Ampere (RTX 30, A40) and later",
-     .features = "+ptx71",
-     .level = 86,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16)},
-    {.name = "sm_89",
-     .description = "PTX for NVIDIA Ada and later",
-     .features = "+ptx78",
-     .level = 89,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16)},
-    {.name = "sm_90",
-     .description = "PTX for NVIDIA Hopper and later",
-     .features = "+ptx78",
-     .level = 90,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16)},
-#if LLVM_VERSION_MAJOR >= 22
-    {.name = "sm_100",
-     .description = "PTX for NVIDIA Blackwell (B200) and later",
-     .features = "+ptx86",
-     .level = 100,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16)},
-    {.name = "sm_120",
-     .description = "PTX for NVIDIA Blackwell (RTX 50) and later",
-     .features = "+ptx87",
-     .level = 120,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16)},
-#endif
-};
-
-static const ir_gpu nvidia = {.convert = gpu_dialect_to_nvvm,
-                              .threads = "nvvm.maxntid",
-                              .blocks = "nvvm.minctasm",
-                              .warp_barrier = "nvvm.bar.warp.sync",
-                              .has_mask = true,
-                              .global_space = 1,
-                              .shared_space = 3};
-
-const ptx_target *ptx_target_find(const char *name) {
-  for (int i = 0; i < PTX_TARGET_COUNT; i++)
-    if (!strcmp(ptx_targets[i].name, name)) return &ptx_targets[i];
+const gpu_target *gpu_target_at(int index) {
+  for (int v = 0; v < VENDOR_COUNT; v++)
+    for (const gpu_target *t = VENDORS[v]->chips; t->name; t++)
+      if (index-- == 0) return t;
   return NULL;
 }
 
-const ptx_target *ptx_target_default(void) { return ptx_target_find("sm_80"); }
+const gpu_target *gpu_target_find(const char *name) {
+  const gpu_target *t;
+  for (int i = 0; (t = gpu_target_at(i)) && strcmp(t->name, name) != 0;) i++;
+  return t;
+}
 
-const ptx_target *ptx_target_parse(arena *a, const char *list, const char **cpus) {
-  const ptx_target *lowest = NULL;
+const gpu_target *gpu_target_default(void) { return gpu_target_find("sm_80"); }
+
+const gpu_target *gpu_target_parse(arena *a, const char *list, const char **cpus) {
+  const gpu_target *lowest = NULL;
   *cpus = NULL;
   if (!list) return NULL;
   char *rest = arena_strdup(a, list);
   for (char *name; (name = strtok_r(rest, ",", &rest));) {
-    const ptx_target *t = ptx_target_find(name);
-    if (t && (!lowest || t->level < lowest->level)) lowest = t;
+    const gpu_target *t = gpu_target_find(name);
+    if (t && (!lowest || (t->vendor == lowest->vendor && t->level < lowest->level))) lowest = t;
     if (!t) *cpus = *cpus ? arena_printf(a, "%s,%s", *cpus, name) : name;
   }
   return lowest;
 }
 
+bool gpu_target_check(arena *a, const char *list, const gpu_target *chosen) {
+  char *rest = arena_strdup(a, list ? list : "");
+  for (char *name; (name = strtok_r(rest, ",", &rest));) {
+    const gpu_target *t = gpu_target_find(name);
+    if (!t || t == chosen || (t->vendor == chosen->vendor && chosen->vendor->is_portable)) continue;
+    diag_error(NULL, 0, "one code cannot be for both '%s' and '%s'; expected one of them", chosen->name, name);
+    return false;
+  }
+  return true;
+}
+
 /* ---- from the plan to LLVM ---- */
 
+/* The host converts float16 itself. */
+enum { HOST_NATIVE = NUMBER_BIT(NUMBER_F16) };
+
 /* target: NULL for the host, which runs a GPU's threads one after the other. */
-static void build(ir *b, arena *a, const ptx_program *p, const ptx_target *target) {
+static void build(ir *b, arena *a, const ptx_program *p, const gpu_target *target) {
   bool host = !target;
   ir_create(b, p->spec->file, p->spec->line);
   b->exact = true; /* error-free sums need every rounding, and tests on the host the GPU's bits */
-  if (target) ir_begin_gpu(b, &nvidia, target->name);
+  if (target) ir_begin_gpu(b, &target->vendor->ir, target->name);
   else {
     b->host_wait = arena_printf(a, "%s_host_wait", p->spec->name);
     ir_declare(b, b->host_wait, (MlirType){NULL}, 1, &b->i32);
   }
-  for (int i = 0; i < p->n_entries; i++) p->emit(b, a, p, &p->entry[i], target ? target->native : NATIVE, host);
+  for (int i = 0; i < p->n_entries; i++) p->emit(b, a, p, &p->entry[i], target ? target->native : HOST_NATIVE, host);
 }
 
 typedef struct compilation {
@@ -132,13 +105,6 @@ static void dispose(compilation *c) {
   LLVMDisposeTargetMachine(c->machine);
   LLVMDisposeModule(c->module);
   LLVMContextDispose(c->context);
-}
-
-static void initialize(void) {
-  LLVMInitializeNVPTXTargetInfo();
-  LLVMInitializeNVPTXTarget();
-  LLVMInitializeNVPTXTargetMC();
-  LLVMInitializeNVPTXAsmPrinter();
 }
 
 /* ---- the head of a PTX file ---- */
@@ -209,19 +175,19 @@ static void prepend_head(const ptx_program *p, compile_output *out) {
 
 /* ---- outputs ---- */
 
-void ptx_write(arena *a, const ptx_program *p, const ptx_target *target, const compile_options *options,
+void gpu_write(arena *a, const ptx_program *p, const gpu_target *target, const compile_options *options,
                compile_output *out) {
   ir b;
   build(&b, a, p, target);
   if (options->emit == EMIT_MLIR) lower_print_mlir(&b, out);
   else {
-    initialize();
+    target->vendor->initialize();
     lower_begin();
-    compilation c = lower(&b, p, PTX_TRIPLE, target->name, target->features, options->optimize);
+    compilation c = lower(&b, p, target->vendor->triple, target->name, target->features, options->optimize);
     if (options->emit == EMIT_LLVM) lower_print_llvm(c.module, out);
     else {
-      lower_write(c.module, c.machine, true, out);
-      prepend_head(p, out);
+      lower_write(c.module, c.machine, options->emit != EMIT_OBJ, out);
+      if (options->emit != EMIT_OBJ) prepend_head(p, out);
     }
     dispose(&c);
     lower_end();
@@ -229,11 +195,11 @@ void ptx_write(arena *a, const ptx_program *p, const ptx_target *target, const c
   ir_destroy(&b);
 }
 
-ptx_module *ptx_compile(arena *a, const ptx_program *p, const ptx_target *target, int optimize) {
-  ptx_module *m = arena_new(a, ptx_module);
+gpu_module *gpu_compile(arena *a, const ptx_program *p, const gpu_target *target, int optimize) {
+  gpu_module *m = arena_new(a, gpu_module);
   compile_options options = {.emit = EMIT_PTX, .optimize = optimize};
   compile_output text;
-  ptx_write(a, p, target, &options, &text);
+  gpu_write(a, p, target, &options, &text);
   m->target = target;
   m->program = p;
   m->n_parameters = p->attention ? p->attention->n_parameters : emit_ptx_parameters(p->spec);
@@ -290,7 +256,7 @@ static void add_host_entries(LLVMModuleRef module, arena *a, const char *name) {
   add_host_entry(module, a, name, "attention", host);
 }
 
-void ptx_write_host(arena *a, const ptx_program *p, int optimize, compile_output *out) {
+void gpu_write_host(arena *a, const ptx_program *p, int optimize, compile_output *out) {
   ir b;
   build(&b, a, p, NULL);
   LLVMInitializeNativeTarget();

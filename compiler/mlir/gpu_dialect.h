@@ -15,7 +15,7 @@ extern "C" {
 
 /* module: a gpu.module; chip: as the vendor calls it. */
 typedef bool gpu_conversion(MlirOperation module, const char *chip);
-gpu_conversion gpu_dialect_to_nvvm;
+gpu_conversion gpu_dialect_to_nvvm, gpu_dialect_to_rocdl;
 
 #ifdef __cplusplus
 }

@@ -19,7 +19,7 @@ typedef struct ir_gpu {
   gpu_conversion *convert;        /* from the gpu dialect */
   const char *threads;            /* attribute: threads of a block; NULL: the dialect's own, known_block_size */
   const char *blocks;             /* attribute: blocks that a multiprocessor should hold; NULL: there is none */
-  const char *warp_barrier;       /* op: all lanes of a warp have come here; the dialect has none */
+  const char *warp_barrier;       /* LLVM's intrinsic: all lanes of a warp have come here; the dialect has none */
   bool has_mask;                  /* it takes the mask of lanes */
   const char *warp_scope;         /* scope of the fences around it; NULL: it orders memory by itself */
   int global_space, shared_space; /* address spaces of the device's memory, and of a block's */

@@ -14,7 +14,6 @@
 #include <mlir-c/Dialect/GPU.h>
 #include <mlir-c/Dialect/LLVM.h>
 #include <mlir-c/Dialect/Math.h>
-#include <mlir-c/Dialect/NVVM.h>
 #include <mlir-c/Dialect/SCF.h>
 #include <mlir-c/Dialect/Vector.h>
 #include <mlir-c/Transforms.h>
@@ -25,7 +24,7 @@ typedef MlirDialectHandle dialect_handle(void);
 static dialect_handle *const DIALECTS[] = {
     mlirGetDialectHandle__arith__, mlirGetDialectHandle__math__, mlirGetDialectHandle__vector__,
     mlirGetDialectHandle__scf__,   mlirGetDialectHandle__cf__,   mlirGetDialectHandle__llvm__,
-    mlirGetDialectHandle__nvvm__,  mlirGetDialectHandle__gpu__,
+    mlirGetDialectHandle__gpu__,
 };
 
 MlirContext register_dialects(void) {

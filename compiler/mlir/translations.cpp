@@ -5,12 +5,10 @@
 #include <mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h>
 #include <mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h>
 #include <mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h>
-#include <mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h>
 
 void register_translations(MlirDialectRegistry registry) {
   mlir::DialectRegistry &r = *unwrap(registry);
   mlir::registerBuiltinDialectTranslation(r);
   mlir::registerGPUDialectTranslation(r);
   mlir::registerLLVMDialectTranslation(r);
-  mlir::registerNVVMDialectTranslation(r);
 }

@@ -212,7 +212,7 @@ static LLVMValueRef ptx_attention_of(describer *d, const ptx_program *program) {
 }
 
 static LLVMValueRef ptx(describer *d) {
-  const ptx_module *m = d->request->ptx;
+  const gpu_module *m = d->request->ptx;
   if (!m) return describe_null(d);
   LLVMValueRef values[PTX_MAX_ENTRIES];
   for (int i = 0; i < m->program->n_entries; i++) {

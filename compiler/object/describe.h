@@ -20,7 +20,7 @@ struct describe_request {
   const void *plan; /* the form's */
   unsigned dtypes;  /* PEGEN_DTYPE_ bits compiled in */
   const char *digest;
-  const ptx_module *ptx; /* NULL: none is compiled in */
+  const gpu_module *ptx; /* NULL: none is compiled in */
 };
 
 /* Adds to a module that holds the emitted functions and the driver. */

@@ -80,14 +80,16 @@ static const char DEFAULT_TARGETS[] = "x86-64-v2,x86-64-v3,x86-64-v4";
 #endif
 
 int target_list(const target_info **list) {
-  static target_info infos[TARGET_COUNT + 1 + PTX_TARGET_COUNT];
-  for (int i = 0; i < TARGET_COUNT; i++) infos[i] = (target_info){TARGETS[i].name, TARGETS[i].description};
-  infos[TARGET_COUNT] =
-      (target_info){"native", "this machine's processor with all its features; runs on its like only"};
-  for (int i = 0; i < PTX_TARGET_COUNT; i++)
-    infos[TARGET_COUNT + 1 + i] = (target_info){ptx_targets[i].name, ptx_targets[i].description};
+  enum { MOST_GPUS = 32 };
+  static target_info infos[TARGET_COUNT + 1 + MOST_GPUS];
+  int count = 0;
+  const gpu_target *gpu;
+  for (; count < TARGET_COUNT; count++) infos[count] = (target_info){TARGETS[count].name, TARGETS[count].description};
+  infos[count++] = (target_info){"native", "this machine's processor with all its features; runs on its like only"};
+  for (int i = 0; i < MOST_GPUS && (gpu = gpu_target_at(i)); i++)
+    infos[count++] = (target_info){gpu->name, gpu->description};
   *list = infos;
-  return TARGET_COUNT + 1 + PTX_TARGET_COUNT;
+  return count;
 }
 
 /* The best row this processor can run, tuned for it. */

@@ -103,8 +103,11 @@ static bool connect(arena *a, loaded_kernel *loaded, const ptx_program *program,
 
 loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, unsigned dtypes, int optimize,
                                 int64_t threads_wanted) {
+  /* What is launched is the same for all GPUs: a vendor's code that no object takes in runs by the plan of another. */
+  const gpu_target *gpu = gpu_target_find(target);
+  if (!gpu->vendor->is_embedded) gpu = gpu_target_default();
   compile_options options = {
-      .emit = EMIT_OBJ, .targets = arena_printf(a, "native,%s", target), .dtypes = dtypes, .optimize = optimize};
+      .emit = EMIT_OBJ, .targets = arena_printf(a, "native,%s", gpu->name), .dtypes = dtypes, .optimize = optimize};
   compile_output object = {0}, host = {0};
   if (!compile(a, s, &options, &object)) return NULL;
   loaded_kernel *loaded = run_load(object.data, object.size, s->name);
@@ -112,7 +115,7 @@ loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, uns
   if (!loaded) return NULL;
   const form *f = form_of(s);
   const ptx_program *program = f->gpu(a, f->plan(a, s), run_kernel(loaded)->dtypes);
-  ptx_write_host(a, program, optimize, &host);
+  gpu_write_host(a, program, optimize, &host);
   bool ok = run_add(loaded, host.data, host.size) && connect(a, loaded, program, threads_wanted);
   free(host.data);
   if (ok) return loaded;

@@ -114,7 +114,7 @@ bool tensor_gaps_identical(const DLTensor *x, const DLTensor *y) {
 /* ---- kernels ---- */
 
 bool trial_runnable(const char *target) {
-  if (strcmp(target, "native") == 0 || ptx_target_find(target)) return true;
+  if (strcmp(target, "native") == 0 || gpu_target_find(target)) return true;
 #if defined(__x86_64__)
   if (strcmp(target, "x86-64-v2") == 0) return __builtin_cpu_supports("x86-64-v2");
   if (strcmp(target, "x86-64-v3") == 0) return __builtin_cpu_supports("x86-64-v3");
@@ -131,7 +131,7 @@ int trial_targets(arena *a, const char *list, const char ***names) {
   *names = arena_array(a, const char *, n_known + (list ? (int)strlen(list) : 0) + 1);
   if (!list) {
     for (int i = 0; i < n_known; i++)
-      if (strcmp(known[i].name, "native") != 0 && !ptx_target_find(known[i].name) && trial_runnable(known[i].name))
+      if (strcmp(known[i].name, "native") != 0 && !gpu_target_find(known[i].name) && trial_runnable(known[i].name))
         (*names)[count++] = known[i].name;
     return count;
   }
@@ -148,7 +148,7 @@ int trial_targets(arena *a, const char *list, const char ***names) {
 enum { PRETENDED_THREADS = 512 };
 
 loaded_kernel *trial_load(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize) {
-  if (targets && ptx_target_find(targets)) return run_load_threads(a, s, targets, dtypes, optimize, PRETENDED_THREADS);
+  if (targets && gpu_target_find(targets)) return run_load_threads(a, s, targets, dtypes, optimize, PRETENDED_THREADS);
   compile_options options = {.emit = EMIT_OBJ, .targets = targets, .dtypes = dtypes, .optimize = optimize};
   compile_output object = {0};
   if (!compile(a, s, &options, &object)) return NULL;

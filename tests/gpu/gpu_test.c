@@ -35,8 +35,9 @@ static void run(const char *entry, unsigned grid_x, unsigned grid_y, unsigned bl
 /* The best row that the device runs. */
 static const char *target_of(int chip) {
   const char *best = NULL;
-  for (int i = 0; i < PTX_TARGET_COUNT; i++)
-    if (ptx_targets[i].level <= chip) best = ptx_targets[i].name;
+  const gpu_target *t;
+  for (int i = 0; (t = gpu_target_at(i)); i++)
+    if (t->vendor->is_embedded && t->level <= chip) best = t->name;
   return best;
 }
 

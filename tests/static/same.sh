@@ -2,7 +2,7 @@
 # same.sh SHARED STATIC: two builds of pegen. The second writes the same bytes, of every kind of kernel and machine, runs
 # what it writes (check), and needs libc and libm alone.
 set -euo pipefail
-shared=$1 static=$2
+shared=$(realpath "$1") static=$(realpath "$2")
 cd "$(dirname "$0")/../../specs"
 needed=$(readelf -d "$static" | awk '/NEEDED/ { print $NF }' | grep -vE '^\[(libc|libm)\.so\.6\]$|^\[ld-linux' || true)
 [ -z "$needed" ] || { echo "needs more than libc and libm: $needed"; exit 1; }

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# assemble.sh PEGEN LLVM-MC CHIP SPEC[:NAME=VALUE...]...: every spec's assembly of an AMD GPU assembles, and by its metadata
+# no entry has a stack or spills a vector register (scalar ones spill into vector registers), and all take blocks of 128
+# threads.
+set -euo pipefail
+pegen=$1 assembler=$2 chip=$3
+shift 3
+folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
+failed=0
+fail() { echo "$*: FAILED" && failed=1; }
+count() { grep -cE "$1" "$folder/k.s" || true; }
+for spec; do
+  IFS=: read -ra part <<<"$spec"
+  options=()
+  for option in "${part[@]:1}"; do options+=(-D "$option"); done
+  name="$(basename "${part[0]}" .lua) ${part[*]:1}"
+  "$pegen" "${part[0]}" "${options[@]}" -o "$folder/k.s" --target "$chip" --dtype f32,bf16 || { fail "$name" && continue; }
+  "$assembler" -triple=amdgcn-amd-amdhsa -mcpu="$chip" -filetype=obj "$folder/k.s" -o "$folder/k.o" ||
+    { fail "$name" && continue; }
+  entries=$(count '^\s*\.amdhsa_kernel ')
+  [ "$entries" -gt 0 ] || fail "$name has no entries"
+  for wanted in vgpr_spill_count:0 private_segment_fixed_size:0 max_flat_workgroup_size:128; do
+    [ "$(count "^ *\.${wanted%:*}: *${wanted#*:}\$")" = "$entries" ] || fail "$name: not all entries have $wanted"
+  done
+  grep -nE '^\s*(s_swappc|scratch_|v_[a-z_]*f64)' "$folder/k.s" && fail "$name: the above has no place there"
+  registers=$(awk '$1 == ".vgpr_count:" && $2 > most { most = $2 } END { print most }' "$folder/k.s")
+  echo "$name: $entries entries, most vector registers $registers"
+done
+exit $failed
