@@ -56,7 +56,8 @@ static void visit(attention_plan *p, const expr *x, bool *seen) {
 /* Whether a pair's bias is dearer than the load of a tabulated one: elementary functions and tables read lane by
  * lane. Roots and quotients are where no lane stays empty, which rows of a multiple of 16 grant on every target. */
 static bool is_dear(const expr *x, bool fills_lanes) {
-  if (x->op == EXPR_EXP || x->op == EXPR_LOG || x->op == EXPR_SINQ || x->op == EXPR_COSQ || x->op == EXPR_ELEMENT)
+  if (x->op == EXPR_EXP || x->op == EXPR_LOG || x->op == EXPR_LOG1P || x->op == EXPR_SINQ || x->op == EXPR_COSQ ||
+      x->op == EXPR_ELEMENT)
     return true;
   if (fills_lanes && (x->op == EXPR_SQRT || x->op == EXPR_DIV)) return true;
   for (int i = 0; i < expr_op_arity(x->op); i++)
@@ -117,6 +118,7 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
     find_entries(a, p);
   }
   p->by_rows = s->grid[0] && (p->matrix || (p->bias && is_dear(p->bias, s->grid[s->n_axes - 1] % 16 == 0)));
+  p->by_tiles = p->bias && !p->by_rows && is_dear(p->bias, false);
   int count = expr_pool_count(s->pool);
   bool *seen = arena_array(a, bool, count);
   p->leaf = arena_array(a, const expr *, count);

@@ -34,6 +34,7 @@ typedef struct attention_plan {
   int *leaf_index; /* by expr id; -1: none */
   unsigned indexed; /* operands that are read by index */
   bool per_head;
+  bool by_tiles; /* a dear bias off the grid: computed for a tile of keys, by one code that all number types share */
   bool by_rows; /* on the grid: pair functions are tabulated along its last axis */
   int operations; /* arithmetic nodes of a pair's bias and of a block's rotation */
 } attention_plan;

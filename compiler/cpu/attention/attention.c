@@ -370,6 +370,7 @@ void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *
   b->target_features = target->features;
   emit_pairwise_tables(b, a, p, target);
   if (p->columns) emit_weigh(b, a, p, target, dtypes);
+  if (p->by_tiles) emit_pair_biases(b, a, p, target);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype) emit_attend(b, a, p, target, dtype);
   b->target_cpu = b->target_features = NULL;

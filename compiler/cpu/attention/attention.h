@@ -38,7 +38,8 @@ typedef struct attention_emitter {
   ir_value rows;      /* room for the rows of queries and outputs: [head_dim or value_dim] */
   ir_value key_places, wide_places; /* coordinates of a tile's keys: [axis][key_room], float32 and float64 */
   ir_value query_places;        /* of the queries: [axis][queries], float32 */
-  ir_value bias_table, bias_at; /* by_rows: biases of a tile's runs, and where each key's begin in them */
+  ir_value bias_table, bias_at; /* by_rows: biases of a tile's runs, and where each key's begin in them; by_tiles: the
+                                 * tile's biases [key][queries] */
   ir_value entry_table, shared_table;
   ir_value query_columns, key_columns; /* of a polynomial: [column][queries], [column][key_room] of a tile of keys */
   int key_room;       /* keys of a tile, rounded up to registers */
@@ -76,6 +77,9 @@ void emit_attention_values(attention_emitter *e, const key_tile *t, const ir_val
 /* Constants of a target's functions; once, before them. */
 void emit_pairwise_tables(ir *b, arena *a, const attention_plan *p, const cpu_target *target);
 
+/* bias_T(tile, places of keys, places of queries, keys, biases) of a plan by_tiles: one code for all number types, in
+ * a loop, since an elementary function is long. */
+void emit_pair_biases(ir *b, arena *a, const attention_plan *p, const cpu_target *target);
 /* Values that do not differ from pair to pair; once, at the head of the function. */
 void emit_delta_begin(attention_emitter *e);
 /* Coordinates of a tile's keys: their room, once, and what stands in it, for each tile. */

@@ -16,6 +16,8 @@ static const char *channel_table(attention_emitter *e) {
   return arena_printf(e->memory, "channels_%s", e->target->suffix);
 }
 
+static const char *bias_name(arena *a, const cpu_target *target) { return arena_printf(a, "bias_%s", target->suffix); }
+
 void emit_pairwise_tables(ir *b, arena *a, const attention_plan *p, const cpu_target *target) {
   const spec *s = p->spec;
   if (p->matrix)
@@ -25,9 +27,11 @@ void emit_pairwise_tables(ir *b, arena *a, const attention_plan *p, const cpu_ta
 
 /* ---- coordinates of keys ---- */
 
+static int key_room_of(const attention_shape *s) { return (s->keys + s->lanes - 1) / s->lanes * s->lanes; }
+
 void emit_key_places_begin(attention_emitter *e) {
-  int lanes = e->shape.lanes, axes = e->p->spec->n_axes;
-  e->key_room = (e->shape.keys + lanes - 1) / lanes * lanes;
+  int axes = e->p->spec->n_axes;
+  e->key_room = key_room_of(&e->shape);
   e->wide_places = ir_alloca(e->b, (int64_t)axes * e->key_room * 8, 64);
   e->key_places = ir_alloca(e->b, (int64_t)axes * e->key_room * 4, 64);
 }
@@ -54,12 +58,13 @@ void emit_delta_begin(attention_emitter *e) {
   int axes = e->p->spec->n_axes;
   e->fixed = delta_memo(e);
   delta_emitter d = delta_emitter_create(e, e->fixed);
-  if (e->p->bias) emit_expr_fixed(&d.walker, e->p->bias);
+  if (e->p->bias && !e->p->by_tiles) emit_expr_fixed(&d.walker, e->p->bias);
   if (e->p->by_rows) {
     emit_grid_begin(e);
     return;
   }
   emit_key_places_begin(e);
+  if (e->p->by_tiles) e->bias_table = ir_alloca(b, (int64_t)e->shape.keys * e->shape.queries * 4, 64);
   if (e->p->bias) {
     e->query_places = ir_alloca(b, (int64_t)axes * e->shape.queries * 4, 64);
     for (int axis = 0; axis < axes; axis++) {
@@ -80,27 +85,58 @@ void emit_delta_keys(attention_emitter *e, const key_tile *t) {
     return;
   }
   emit_key_places(e, t);
+  if (!e->p->by_tiles) return;
+  ir_value arguments[] = {e->tile, e->key_places, e->query_places, t->count, e->bias_table};
+  ir_call(e->b, bias_name(e->memory, e->target), 5, arguments);
 }
 
-ir_value emit_delta_bias(attention_emitter *e, ir_value key, int vector) {
-  if (e->p->by_rows) return emit_grid_bias(e, key, vector);
+/* vector: i64, the register of queries. */
+static ir_value pair_bias(attention_emitter *e, ir_value key, ir_value vector) {
   ir *b = e->b;
   ir_value narrow[SPEC_MAX_AXES];
   int axes = e->p->spec->n_axes;
+  ir_value queries = ir_offset(b, e->query_places, attention_mul(b, vector, e->shape.lanes * 4));
   ir_value at = ir_offset(b, e->key_places, attention_mul(b, key, 4));
   for (int axis = 0; axis < axes; axis++) {
     ir_value k =
         ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset_const(b, at, (int64_t)axis * e->key_room * 4), 4));
-    ir_value q = ir_load(
-        b, e->lanes,
-        ir_offset_const(b, e->query_places, ((int64_t)axis * e->shape.queries + (int64_t)vector * e->shape.lanes) * 4),
-        4);
+    ir_value q = ir_load(b, e->lanes, ir_offset_const(b, queries, (int64_t)axis * e->shape.queries * 4), 4);
     narrow[axis] = ir_op2(b, "arith.subf", k, q);
   }
   delta_emitter d = delta_emitter_create(e, e->fixed);
   d.walker.varying = delta_memo(e);
   d.narrow = narrow;
   return emit_expr_f32(&d.walker, e->p->bias);
+}
+
+ir_value emit_delta_bias(attention_emitter *e, ir_value key, int vector) {
+  if (e->p->by_rows) return emit_grid_bias(e, key, vector);
+  if (!e->p->by_tiles) return pair_bias(e, key, i64(e->b, vector));
+  return ir_load(e->b, e->lanes, attention_at(e, e->bias_table, key, vector), 4);
+}
+
+void emit_pair_biases(ir *b, arena *a, const attention_plan *p, const cpu_target *target) {
+  attention_emitter e = {.b = b, .memory = a, .p = p, .target = target, .shape = attention_shape_of(p, target)};
+  MlirType types[] = {b->ptr, b->ptr, b->ptr, b->i64, b->ptr};
+  ir_value arguments[5];
+  ir_function(b, bias_name(a, target), true, (MlirType){NULL}, 5, types, arguments);
+  e.lanes = ir_vector(b, e.shape.lanes, b->f32);
+  e.zero = i64(b, 0);
+  e.tile = arguments[0];
+  e.key_places = arguments[1];
+  e.query_places = arguments[2];
+  e.key_room = key_room_of(&e.shape);
+  e.fixed = delta_memo(&e);
+  delta_emitter d = delta_emitter_create(&e, e.fixed);
+  emit_expr_fixed(&d.walker, p->bias);
+  ir_loop keys = ir_for(b, e.zero, arguments[3]);
+  ir_loop vectors = ir_for(b, e.zero, i64(b, e.shape.vectors));
+  ir_value row = ir_offset(b, arguments[4], attention_mul(b, keys.index, e.shape.queries * 4));
+  ir_value at = ir_offset(b, row, attention_mul(b, vectors.index, e.shape.lanes * 4));
+  ir_store(b, pair_bias(&e, keys.index, vectors.index), at, 4, false);
+  ir_end_for(b, vectors);
+  ir_end_for(b, keys);
+  ir_return(b);
 }
 
 /* ---- rotations ---- */
