@@ -19,13 +19,12 @@ local first = pe.option("first_slope", 1.5, "slope of the first layer")
 local last = pe.option("last_slope", 0.5, "slope of the last layer; between them linear")
 local global = pe.option("global_slope", 1.0, "factor of all slopes")
 
--- A field of view is where (a h + b w >= 0) for each of its pairs { a, b }: half planes.
+-- A field of view is where (a h + b w >= 0) for each of its pairs { a, b }: half planes, two at most. An eighth lies
+-- between a diagonal and an axis: of its triangle's two diagonals the other follows.
 local up, down, left, right = { -1, 0 }, { 1, 0 }, { 0, -1 }, { 0, 1 }
 local up_right, up_left, down_right, down_left = { -1, 1 }, { -1, -1 }, { 1, 1 }, { 1, -1 }
 local tri_up, tri_down = { up_right, up_left }, { down_right, down_left }
 local tri_left, tri_right = { up_left, down_left }, { up_right, down_right }
-
-local function both(triangle, half) return { triangle[1], triangle[2], half } end
 
 local VIEWS = {
   none = { {}, {}, {}, {} },
@@ -34,8 +33,8 @@ local VIEWS = {
   corners = { { up, left }, { up, right }, { down, left }, { down, right } },
   triangles = { tri_up, tri_down, tri_left, tri_right },
   diagonals = { { up_right }, { up_left }, { down_right }, { down_left } },
-  eighths1 = { both(tri_up, left), both(tri_down, left), both(tri_left, up), both(tri_right, up) },
-  eighths2 = { both(tri_up, right), both(tri_down, right), both(tri_left, down), both(tri_right, down) },
+  eighths1 = { { up_right, left }, { down_right, left }, { down_left, up }, { down_right, up } },
+  eighths2 = { { up_left, right }, { down_left, right }, { up_left, down }, { up_right, down } },
 }
 
 -- Heads of each word: four at a time, the first words again where heads are left.
@@ -69,6 +68,9 @@ end
 assert(#views == H,
   "option 'directions' does not divide the heads; one to four words were expected, of four heads each")
 
+local most = 0 -- half planes of a view: as many for every head, so that heads differ in numbers alone
+for _, view in ipairs(views) do most = math.max(most, #view) end
+
 local layer_slope = depth > 1 and first + (last - first) * layer / (depth - 1) or first
 
 return pe.encoding {
@@ -79,11 +81,12 @@ return pe.encoding {
   value_dim = Dv > 0 and Dv or D,
   heads = H,
   bias = function(delta, head)
-    local inside = 0 * delta.h -- as many half planes for every head, so that heads differ in numbers alone
-    for i = 1, 3 do
-      local side = views[head + 1][i] or { 0, 0 }
-      inside = pe.min(inside, side[1] * delta.h + side[2] * delta.w)
+    local bias, inside = -(global * layer_slope * slopes[head + 1]) * pe.norm(delta), nil
+    for i = 1, most do
+      local half = views[head + 1][i] or { 0, 0 }
+      local side = half[1] * delta.h + half[2] * delta.w
+      inside = inside and pe.min(inside, side) or side
     end
-    return pe.where(inside, 0, pe.masked, -(global * layer_slope * slopes[head + 1]) * pe.norm(delta))
+    return inside and pe.where(inside, 0, pe.masked, bias) or bias
   end,
 }

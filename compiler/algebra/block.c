@@ -16,7 +16,7 @@ static const double QUARTER_TURNS_PER_RADIAN = 0.63661977236758134308;
 static const double RADIANS_PER_QUARTER_TURN = 1.57079632679489661923;
 
 /* Below this a squared norm counts as zero: its direction is then 0/tiny = 0 and its rotation the identity. */
-static const double TINY_SQUARE = 1e-280;
+static const double TINY_SQUARE = 0x1p-100;
 
 /* A rotor exp(angle/2 B) with angle in quarter turns. */
 typedef struct factor {

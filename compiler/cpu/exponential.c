@@ -27,6 +27,11 @@ ir_value exponential_power(ir *b, ir_value n, bool wide) {
   return ir_cast(b, "arith.bitcast", bits, wide ? b->f64 : b->f32);
 }
 
+ir_value exponential_kept(ir *b, ir_value power) {
+  MlirType type = ir_type(power);
+  return ir_select(b, ir_compare_float(b, "olt", power, ir_float(b, type, 0x1p-64)), ir_float(b, type, 0), power);
+}
+
 void emit_store_lanes(ir *b, ir_value v, int count, ir_value pointer, int element_bytes) {
   int lanes = ir_lanes(v), at = 0;
   if (count == lanes) {
@@ -197,8 +202,8 @@ static void series(exponential *e, ir_value scale_exponent) {
   /* Powers of the scale that is still missing: M is to be multiplied by p, X by p^2, ... */
   ir_value p = power_of_two(e, scale_exponent), even[8], odd[8];
   even[0] = ir_float(b, e->m->element, 1);
-  for (int i = 1; i < 8; i++) even[i] = mul(b, even[i - 1], mul(b, p, p));
-  for (int i = 0; i < 8; i++) odd[i] = mul(b, even[i], p);
+  for (int i = 1; i < 8; i++) even[i] = exponential_kept(b, mul(b, even[i - 1], mul(b, p, p)));
+  for (int i = 0; i < 8; i++) odd[i] = exponential_kept(b, mul(b, even[i], p));
   polynomial(e, false, BUFFER_T, false, exponential_even + 4, even + 4);
   call(e, e->upper, e->buffer[BUFFER_C], e->buffer[BUFFER_X4], e->buffer[BUFFER_T]);
   polynomial(e, true, BUFFER_C, true, exponential_even, even);

@@ -43,5 +43,7 @@ void emit_store_lanes(ir *b, ir_value v, int count, ir_value pointer, int elemen
 /* Integers (i32 for float32, i64 for float64; lanes kept) about a non-negative sum of squares. */
 ir_value exponential_exponent(ir *b, ir_value x); /* q with x < 2^(q+1); a low number where x is not finite */
 ir_value exponential_power(ir *b, ir_value n, bool is_f64); /* 2^n as a float */
+/* A power of the scale, or 0 where what it multiplies is lost beside 1: higher ones would be denormal. */
+ir_value exponential_kept(ir *b, ir_value power);
 
 #endif

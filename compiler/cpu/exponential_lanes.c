@@ -195,8 +195,8 @@ static void series(lane_exponential *e, ir_value scale_exponent) {
   product(e, e->symmetric, BUFFER_X4, BUFFER_X2, BUFFER_X2);
   ir_value p = exponential_power(b, scale_exponent, m->is_f64), even[8], odd[8];
   even[0] = number(m, 1);
-  for (int i = 1; i < 8; i++) even[i] = mul(b, even[i - 1], mul(b, p, p));
-  for (int i = 0; i < 8; i++) odd[i] = mul(b, even[i], p);
+  for (int i = 1; i < 8; i++) even[i] = exponential_kept(b, mul(b, even[i - 1], mul(b, p, p)));
+  for (int i = 0; i < 8; i++) odd[i] = exponential_kept(b, mul(b, even[i], p));
   polynomial(e, BUFFER_T, false, exponential_even + 4, even + 4);
   product(e, e->symmetric, BUFFER_C, BUFFER_X4, BUFFER_T);
   polynomial(e, BUFFER_C, true, exponential_even, even);

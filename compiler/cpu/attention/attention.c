@@ -30,9 +30,6 @@ ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z) {
 /* NaN stays: a comparison with it fails, and then y is taken. */
 static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_float(b, "ogt", x, y), x, y); }
 
-#define TILE(e, name, type) \
-  ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_tile, name)), 8)
-
 const char *emit_attend_name(arena *a, const cpu_target *target, int dtype) {
   return arena_printf(a, "attend_%s_%s", target->suffix, number_name(dtype));
 }
@@ -42,7 +39,7 @@ ir_value attention_at(attention_emitter *e, ir_value base, ir_value row, int vec
   return ir_offset_const(e->b, at, (int64_t)vector * e->shape.lanes * 4);
 }
 
-static ir_value at_constant(attention_emitter *e, ir_value base, int row, int vector) {
+ir_value attention_at_constant(attention_emitter *e, ir_value base, int row, int vector) {
   return ir_offset_const(e->b, base, ((int64_t)row * e->shape.queries + (int64_t)vector * e->shape.lanes) * 4);
 }
 
@@ -51,8 +48,7 @@ static void store(attention_emitter *e, ir_value v, ir_value at) { ir_store(e->b
 
 /* ---- rows of tensors ---- */
 
-/* Copies `width` numbers as float32, or (back) float32 as numbers. */
-static void emit_copy(attention_emitter *e, ir_value from, ir_value to, int width, bool back) {
+void emit_row_copy(attention_emitter *e, ir_value from, ir_value to, int width, bool back) {
   ir *b = e->b;
   int lanes = e->shape.lanes, bytes = number_bytes(e->dtype), at = width / lanes * lanes;
   int in = back ? 4 : bytes, out = back ? bytes : 4, in_type = back ? NUMBER_F32 : e->dtype,
@@ -78,71 +74,16 @@ void emit_attention_rows(attention_emitter *e, ir_value base, ir_value token, ir
   MlirType types[] = {b->ptr, b->i64};
   ir_value copied[] = {room, i64(b, width * 4)}, given[] = {from, token}, results[2];
   ir_value copies =
-      e->dtype == NUMBER_F32 ? ir_compare_int(b, "ne", TILE(e, stage, b->i64), e->zero) : ir_int(b, b->i1, 1);
+      e->dtype == NUMBER_F32 ? ir_compare_int(b, "ne", ATTENTION_TILE(e, stage, b->i64), e->zero) : ir_int(b, b->i1, 1);
   ir_choice choice = ir_choose(b, copies, 2, types);
   ir_loop loop = ir_for(b, e->zero, count);
-  emit_copy(e, ir_offset(b, from, ir_op2(b, "arith.muli", loop.index, token)),
-            ir_offset(b, room, attention_mul(b, loop.index, width * 4)), width, false);
+  emit_row_copy(e, ir_offset(b, from, ir_op2(b, "arith.muli", loop.index, token)),
+                ir_offset(b, room, attention_mul(b, loop.index, width * 4)), width, false);
   ir_end_for(b, loop);
   ir_choose_else(b, &choice, 2, copied);
   ir_end_choose(b, choice, 2, given, results);
   *rows = results[0];
   *stride = results[1];
-}
-
-/* ---- queries and outputs: turned so that queries are in the lanes ---- */
-
-static ir_value lane_token(attention_emitter *e, ir_value lane) {
-  ir_value tokens = ir_offset_const(e->b, e->tile, offsetof(pegen_attention_tile, tokens));
-  return ir_load(e->b, e->b->i64, ir_offset(e->b, tokens, attention_mul(e->b, lane, 8)), 8);
-}
-
-static void emit_load_queries(attention_emitter *e) {
-  ir *b = e->b;
-  ir_value scale = ir_cast(b, "arith.truncf", TILE(e, scale, b->f64), b->f32), channels = i64(b, e->p->head_dim);
-  ir_value q = TILE(e, q, b->ptr), stride = TILE(e, q_token, b->i64);
-  ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.queries));
-  ir_value token = lane_token(e, lanes.index), to = ir_offset(b, e->queries, attention_mul(b, lanes.index, 4));
-  ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
-  emit_copy(e, ir_offset(b, q, ir_op2(b, "arith.muli", token, stride)), e->rows, e->p->head_dim, false);
-  ir_loop each = ir_for(b, e->zero, channels);
-  ir_value x = ir_load(b, b->f32, ir_offset(b, e->rows, attention_mul(b, each.index, 4)), 4);
-  ir_store(b, ir_op2(b, "arith.mulf", x, scale), ir_offset(b, to, attention_mul(b, each.index, e->shape.queries * 4)),
-           4, false);
-  ir_end_for(b, each);
-  ir_else(b, &given);
-  ir_loop empty = ir_for(b, e->zero, channels);
-  ir_store(b, ir_float(b, b->f32, 0), ir_offset(b, to, attention_mul(b, empty.index, e->shape.queries * 4)), 4, false);
-  ir_end_for(b, empty);
-  ir_end_if(b, (ir_branch){given.outer, {NULL}});
-  ir_end_for(b, lanes);
-}
-
-/* output / sum, or 0 where a query saw nothing. */
-static void emit_store_output(attention_emitter *e) {
-  ir *b = e->b;
-  ir_value inverse[ATTENTION_MAX_VECTORS], zero = ir_float(b, e->lanes, 0), one = ir_float(b, e->lanes, 1);
-  for (int x = 0; x < e->shape.vectors; x++) {
-    ir_value sum = load(e, at_constant(e, e->sum, 0, x));
-    inverse[x] = ir_select(b, ir_compare_float(b, "oeq", sum, zero), zero, ir_op2(b, "arith.divf", one, sum));
-  }
-  ir_loop channels = ir_for(b, e->zero, i64(b, e->p->value_dim));
-  for (int x = 0; x < e->shape.vectors; x++) {
-    ir_value at = attention_at(e, e->output, channels.index, x);
-    store(e, ir_op2(b, "arith.mulf", load(e, at), inverse[x]), at);
-  }
-  ir_end_for(b, channels);
-  ir_value out = TILE(e, out, b->ptr), stride = TILE(e, out_token, b->i64);
-  ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.queries));
-  ir_value token = lane_token(e, lanes.index), from = ir_offset(b, e->output, attention_mul(b, lanes.index, 4));
-  ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
-  ir_loop each = ir_for(b, e->zero, i64(b, e->p->value_dim));
-  ir_value v = ir_load(b, b->f32, ir_offset(b, from, attention_mul(b, each.index, e->shape.queries * 4)), 4);
-  ir_store(b, v, ir_offset(b, e->rows, attention_mul(b, each.index, 4)), 4, false);
-  ir_end_for(b, each);
-  emit_copy(e, e->rows, ir_offset(b, out, ir_op2(b, "arith.muli", token, stride)), e->p->value_dim, true);
-  ir_end_if(b, given);
-  ir_end_for(b, lanes);
 }
 
 /* ---- scores ---- */
@@ -214,7 +155,7 @@ static void emit_finish(attention_emitter *e, const key_tile *t, ir_value key, i
     sides[0][x] = sides[1][x] = maxima[x];
   }
   ir_value last = attention_add(b, t->first, attention_add(b, key, i64(b, rows)));
-  ir_choice choice = ir_choose(b, ir_compare_int(b, "sgt", last, TILE(e, free, b->i64)), vectors, types);
+  ir_choice choice = ir_choose(b, ir_compare_int(b, "sgt", last, ATTENTION_TILE(e, free, b->i64)), vectors, types);
   for (int r = 0; r < rows; r++)
     emit_finish_key(e, t, attention_add(b, key, i64(b, r)), true, sums + r * vectors, sides[0]);
   ir_choose_else(b, &choice, vectors, sides[0]);
@@ -276,9 +217,9 @@ static void emit_softmax(attention_emitter *e, const key_tile *t, const ir_value
   int vectors = e->shape.vectors;
   ir_value sums[ATTENTION_MAX_VECTORS], next[ATTENTION_MAX_VECTORS];
   for (int x = 0; x < vectors; x++) {
-    decay[x] = emit_exp2(b, ir_op2(b, "arith.subf", load(e, at_constant(e, e->maximum, 0, x)), maxima[x]));
-    store(e, maxima[x], at_constant(e, e->maximum, 0, x));
-    sums[x] = ir_op2(b, "arith.mulf", load(e, at_constant(e, e->sum, 0, x)), decay[x]);
+    decay[x] = emit_exp2(b, ir_op2(b, "arith.subf", load(e, attention_at_constant(e, e->maximum, 0, x)), maxima[x]));
+    store(e, maxima[x], attention_at_constant(e, e->maximum, 0, x));
+    sums[x] = ir_op2(b, "arith.mulf", load(e, attention_at_constant(e, e->sum, 0, x)), decay[x]);
   }
   ir_value now[MAX_SUMS];
   ir_loop loop = ir_for_with(b, e->zero, t->count, vectors, sums, now);
@@ -289,7 +230,7 @@ static void emit_softmax(attention_emitter *e, const key_tile *t, const ir_value
     next[x] = ir_op2(b, "arith.addf", now[x], p);
   }
   ir_end_for_with(b, loop, vectors, next, sums);
-  for (int x = 0; x < vectors; x++) store(e, sums[x], at_constant(e, e->sum, 0, x));
+  for (int x = 0; x < vectors; x++) store(e, sums[x], attention_at_constant(e, e->sum, 0, x));
 }
 
 /* ---- tiles of keys ---- */
@@ -298,11 +239,11 @@ static void emit_key_tile(attention_emitter *e, ir_value first, ir_value count, 
   ir *b = e->b;
   key_tile t = {.first = first, .count = count, .paired = paired};
   ir_value maxima[ATTENTION_MAX_VECTORS], decay[ATTENTION_MAX_VECTORS];
-  emit_attention_rows(e, TILE(e, k, b->ptr), TILE(e, k_token, b->i64), first, count, e->p->head_dim, e->key_rows,
-                      &t.rows, &t.stride);
+  emit_attention_rows(e, ATTENTION_TILE(e, k, b->ptr), ATTENTION_TILE(e, k_token, b->i64), first, count, e->p->head_dim,
+                      e->key_rows, &t.rows, &t.stride);
   if (paired && e->p->columns) emit_columns_keys(e, &t);
   else if (paired) emit_delta_keys(e, &t);
-  for (int x = 0; x < e->shape.vectors; x++) maxima[x] = load(e, at_constant(e, e->maximum, 0, x));
+  for (int x = 0; x < e->shape.vectors; x++) maxima[x] = load(e, attention_at_constant(e, e->maximum, 0, x));
   emit_scores(e, &t, maxima);
   emit_softmax(e, &t, maxima, decay);
   emit_attention_values(e, &t, decay);
@@ -322,19 +263,17 @@ static void emit_keys(attention_emitter *e, ir_value begin, ir_value end, bool p
 static void emit_begin(attention_emitter *e) {
   ir *b = e->b;
   const attention_shape *s = &e->shape;
-  int row = e->p->head_dim > e->p->value_dim ? e->p->head_dim : e->p->value_dim;
   e->zero = i64(b, 0);
   e->queries = ir_alloca(b, (int64_t)e->p->head_dim * s->queries * 4, CACHE_LINE);
   e->output = ir_alloca(b, (int64_t)e->p->value_dim * s->queries * 4, CACHE_LINE);
   e->scores = ir_alloca(b, (int64_t)s->keys * s->queries * 4, CACHE_LINE);
   e->key_rows = ir_alloca(b, (int64_t)s->keys * e->p->head_dim * 4, CACHE_LINE);
   e->value_rows = ir_alloca(b, (int64_t)s->keys * e->p->value_dim * 4, CACHE_LINE);
-  e->rows = ir_alloca(b, (int64_t)row * 4, CACHE_LINE);
   e->maximum = ir_alloca(b, (int64_t)s->queries * 4, CACHE_LINE);
   e->sum = ir_alloca(b, (int64_t)s->queries * 4, CACHE_LINE);
   for (int x = 0; x < s->vectors; x++) {
-    store(e, ir_float(b, e->lanes, NOTHING_SEEN), at_constant(e, e->maximum, 0, x));
-    store(e, ir_float(b, e->lanes, 0), at_constant(e, e->sum, 0, x));
+    store(e, ir_float(b, e->lanes, NOTHING_SEEN), attention_at_constant(e, e->maximum, 0, x));
+    store(e, ir_float(b, e->lanes, 0), attention_at_constant(e, e->sum, 0, x));
   }
   ir_loop channels = ir_for(b, e->zero, i64(b, e->p->value_dim));
   for (int x = 0; x < s->vectors; x++)
@@ -352,16 +291,16 @@ static void emit_attend(ir *b, arena *a, const attention_plan *p, const cpu_targ
   if (p->by_rows) e.grid = grid_shape_of(p, &e.shape);
   ir_function(b, emit_attend_name(a, target, dtype), true, (MlirType){NULL}, 1, &b->ptr, &e.tile);
   emit_begin(&e);
-  emit_load_queries(&e);
-  ir_value end = TILE(&e, end, b->i64);
+  emit_attention_queries(&e);
+  ir_value end = ATTENTION_TILE(&e, end, b->i64);
   bool pairs = attention_is_placed(p);
-  ir_value plain = pairs ? smaller(b, TILE(&e, plain, b->i64), end) : end;
+  ir_value plain = pairs ? smaller(b, ATTENTION_TILE(&e, plain, b->i64), end) : end;
   if (p->columns) emit_columns_begin(&e);
   else if (pairs) emit_delta_begin(&e);
   if (!pairs || p->spec->skip_tokens > 0) emit_keys(&e, e.zero, plain, false);
   if (pairs && p->by_rows) emit_grid_keys(&e, plain, end, emit_key_tile);
   else if (pairs) emit_keys(&e, plain, end, true);
-  emit_store_output(&e);
+  emit_attention_output(&e);
   ir_return(b);
 }
 

@@ -35,7 +35,6 @@ typedef struct attention_emitter {
   ir_value output;    /* [value_dim][queries] */
   ir_value maximum, sum;  /* [queries] */
   ir_value key_rows, value_rows; /* room for rows as float32: [keys][head_dim], [keys][value_dim] */
-  ir_value rows;      /* room for the rows of queries and outputs: [head_dim or value_dim] */
   ir_value key_places, wide_places; /* coordinates of a tile's keys: [axis][key_room], float32 and float64 */
   ir_value query_places;        /* of the queries: [axis][queries], float32 */
   ir_value bias_table, bias_at; /* by_rows: biases of a tile's runs, and where each key's begin in them; by_tiles: the
@@ -60,10 +59,24 @@ ir_value attention_mul(ir *b, ir_value x, int64_t y);
 ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z);
 /* Register x of row `row` of [..][queries] numbers. */
 ir_value attention_at(attention_emitter *e, ir_value base, ir_value row, int vector);
+ir_value attention_at_constant(attention_emitter *e, ir_value base, int row, int vector);
+/* A field of the tile: a pointer, or 64 bits. */
+#define ATTENTION_TILE(e, name, type) \
+  ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_tile, name)), 8)
+
+/* Copies `width` numbers as float32, or (back) float32 as numbers. */
+void emit_row_copy(attention_emitter *e, ir_value from, ir_value to, int width, bool back);
 
 /* Rows first, first + 1, ... of a tensor as float32 where they are, or copied to `room`. */
 void emit_attention_rows(attention_emitter *e, ir_value base, ir_value token, ir_value first, ir_value count, int width,
                          ir_value room, ir_value *rows, ir_value *stride);
+
+/* ---- cpu/attention/queries.c: queries and outputs, turned so that queries are in the lanes ---- */
+
+/* Rows of the tile's queries, scaled; 0 in empty lanes. */
+void emit_attention_queries(attention_emitter *e);
+/* output / sum as rows of the tensor; 0 where a query saw nothing. */
+void emit_attention_output(attention_emitter *e);
 
 /* ---- cpu/attention/values.c: output = output decay + p v ---- */
 
