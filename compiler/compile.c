@@ -2,11 +2,14 @@
 #include "compile.h"
 
 #include "base/diag.h"
+#include "base/limit.h"
 #include "base/number.h"
 #include "forms/form.h"
 #include "gpu/target.h"
 #include "object/describe.h"
 #include "object/target.h"
+
+#include "spec/size.h"
 
 #include "pegen/pegen.h"
 
@@ -97,13 +100,13 @@ static const ptx_program *gpu_program(arena *a, const spec *s, const form *f, co
   return NULL;
 }
 
-bool compile(arena *a, const spec *s, const compile_options *options, compile_output *out) {
+static bool compile_within_limits(arena *a, const spec *s, const compile_options *options, compile_output *out) {
   unsigned dtypes = options->dtypes ? options->dtypes : number_all_dtypes();
   const cpu_target *targets[TARGET_MAX];
   chosen on;
   if (!choose_gpu(a, options, &on)) return false;
   int n_targets = on.gpu_alone ? 0 : target_parse(a, on.cpus, targets);
-  if (!(on.gpu_alone || n_targets) || !spec_validate(s)) return false;
+  if (!(on.gpu_alone || n_targets) || !spec_validate(s) || !spec_check_size(a, s)) return false;
 
   const form *f = form_of(s);
   if (f && !check_pairs(s, f, on.gpu, dtypes)) return false;
@@ -136,5 +139,12 @@ bool compile(arena *a, const spec *s, const compile_options *options, compile_ou
                               on.gpu ? gpu_compile(a, program, on.gpu, options->optimize) : NULL};
   bool ok = target_write(&b, targets, n_targets, options, &request, out);
   ir_destroy(&b);
+  return ok;
+}
+
+bool compile(arena *a, const spec *s, const compile_options *options, compile_output *out) {
+  limit_begin(s->file, s->line);
+  bool ok = compile_within_limits(a, s, options, out);
+  limit_end();
   return ok;
 }

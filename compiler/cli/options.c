@@ -240,6 +240,24 @@ static int set_threads(parser *p, const char *value) {
   return STATUS_OK;
 }
 
+static int set_max_seconds(parser *p, const char *value) {
+  char *end;
+  double seconds = strtod(value, &end);
+  if (*end || end == value || !(seconds >= 0 && seconds <= 1e9))
+    return usage("--max-seconds %s: expected a number of seconds, 0 for no limit", value);
+  p->out->max_seconds = seconds;
+  return STATUS_OK;
+}
+
+static int set_max_memory(parser *p, const char *value) {
+  char *end;
+  long mebibytes = strtol(value, &end, 10);
+  if (*end || end == value || mebibytes < 0 || mebibytes > 1l << 30)
+    return usage("--max-memory %s: expected a number of MiB, 0 for no limit", value);
+  p->out->max_memory = mebibytes;
+  return STATUS_OK;
+}
+
 static int set_in_place(parser *p, const char *value) {
   (void)value;
   p->out->bench.in_place = true;
@@ -349,6 +367,10 @@ static const option_row rows[] = {
     {"json", 0, NULL, false, FOR_BENCH, set_json,
      "one JSON object: the machine, the command, and all figures in rows; docs/speed.md has its members", VALUES_FREE,
      NULL},
+    {"max-seconds", 0, "SECONDS", false, FOR_KERNELS, set_max_seconds,
+     "processor time that one compilation may take; default 300, 0: any", VALUES_FREE, NULL},
+    {"max-memory", 0, "MIB", false, FOR_KERNELS, set_max_memory,
+     "memory that the program may take while it compiles; default 4096, 0: any", VALUES_FREE, NULL},
     {"completion", 0, "SHELL", false, FOR_ALL, show_completion, "print the completion script for bash or zsh",
      VALUES_WORDS, shell_word},
     {"man", 0, NULL, false, FOR_ALL, show_man, "print the manual page, as roff", VALUES_FREE, NULL},
@@ -527,7 +549,7 @@ static const char *joined(arena *a, int argc, char **argv) {
 }
 
 bool options_parse(arena *a, int argc, char **argv, options *out, int *status) {
-  *out = (options){.compile = {.optimize = 2}, .bench = {.threads = 1}};
+  *out = (options){.compile = {.optimize = 2}, .bench = {.threads = 1}, .max_seconds = 300, .max_memory = 4096};
   out->defines = arena_array(a, loader_define, argc);
   out->bench.command = joined(a, argc, argv);
   parser p = {.a = a, .out = out, .exit_early = -1};

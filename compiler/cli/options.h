@@ -45,6 +45,8 @@ typedef struct options {
   loader_define *defines;
   bench_options bench;
   explain_format format; /* of explain */
+  double max_seconds;    /* of processor time for one compilation; 0: any */
+  long max_memory;       /* MiB of the process while it compiles; 0: any */
 } options;
 
 /* Reads the command line. False where the program is done: *status is the exit code, and help,

@@ -2,6 +2,7 @@
  * to the stage that was asked for; output is written last and all at once. */
 #include "base/arena.h"
 #include "base/diag.h"
+#include "base/limit.h"
 #include "bench/bench.h"
 #include "cli/depfile.h"
 #include "cli/options.h"
@@ -96,6 +97,7 @@ int main(int argc, char **argv) {
   options o;
   int status;
   if (options_parse(a, argc, argv, &o, &status)) {
+    limit_of_process(o.max_seconds, o.max_memory);
     const spec *s = load(a, &o);
     status = s ? commands[o.command](a, s, &o) : STATUS_ERROR;
   }

@@ -5,6 +5,7 @@
 
 #include "base/number.h"
 #include "spec/expr.h"
+#include "spec/size.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -369,13 +370,28 @@ static void text_has_every_node_once(void **state) {
   free(text);
 }
 
+static void size_counts_what_is_shared_once(void **state) {
+  USE_FIXTURE;
+  const expr *sum = expr_add(pool, x, y), *decay = expr_unary(pool, EXPR_EXP, sum);
+  assert_int_equal(expr_size(f->memory, pool, x), 0);
+  assert_int_equal(expr_size(f->memory, pool, sum), 1);
+  assert_int_equal(expr_size(f->memory, pool, decay), 17);
+  assert_int_equal(expr_size(f->memory, pool, expr_mul(pool, expr_add(pool, decay, sum), decay)), 19);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
-  const struct CMUnitTest tests[] = {TEST(constants_fold),          TEST(neutral_elements_vanish),
-                                     TEST(division_stays_division), TEST(equal_expressions_are_one),
-                                     TEST(parity_is_used),          TEST(tables_collapse),
-                                     TEST(types_follow_arguments),  TEST(simplification_keeps_values),
-                                     TEST(dependences_are_honest),  TEST(text_has_every_node_once)};
+  const struct CMUnitTest tests[] = {TEST(constants_fold),
+                                     TEST(neutral_elements_vanish),
+                                     TEST(division_stays_division),
+                                     TEST(equal_expressions_are_one),
+                                     TEST(parity_is_used),
+                                     TEST(tables_collapse),
+                                     TEST(types_follow_arguments),
+                                     TEST(simplification_keeps_values),
+                                     TEST(dependences_are_honest),
+                                     TEST(text_has_every_node_once),
+                                     TEST(size_counts_what_is_shared_once)};
   return cmocka_run_group_tests_name("expr", tests, NULL, NULL);
 }
