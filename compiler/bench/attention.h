@@ -3,7 +3,9 @@
 #ifndef PEGEN_BENCH_ATTENTION_H
 #define PEGEN_BENCH_ATTENTION_H
 
-#include "bench/bench.h"
+#include "bench/request.h"
+#include "compile.h"
+#include "spec/spec.h"
 
 /* As bench_spec, of a description of attention. float32 or the first of --dtype, one thread's time and that of
  * --threads. */

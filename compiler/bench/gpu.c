@@ -3,7 +3,6 @@
 
 #include "base/diag.h"
 #include "base/number.h"
-#include "bench/bench.h"
 #include "bench/report.h"
 #include "bench/shapes.h"
 #include "gpu/target.h"

@@ -8,7 +8,7 @@
 #define PEGEN_BENCH_GPU_H
 
 #include "base/arena.h"
-#include "cli/options.h"
+#include "bench/request.h"
 #include "compile.h"
 #include "spec/spec.h"
 

@@ -64,3 +64,8 @@ void report_sizes(json_writer *w, const char *shape, int64_t batch, int64_t toke
   json_integer(w, "heads", heads);
   json_integer(w, "head_dim", head_dim);
 }
+
+void bench_print_time(double seconds) {
+  if (seconds < 1e-3) printf(" %9.2f us", seconds * 1e6);
+  else printf(" %9.2f ms", seconds * 1e3);
+}

@@ -10,7 +10,7 @@
 #define PEGEN_BENCH_REPORT_H
 
 #include "base/json.h"
-#include "cli/options.h"
+#include "bench/request.h"
 
 #include <stdint.h>
 
@@ -24,6 +24,9 @@ int report_finish(bench_report *r, int status);
 /* Where to: a row's object that is open now, or NULL, and lines are to be printed. A row ends with report_row_end. */
 json_writer *report_row(const bench_options *bench);
 void report_row_end(json_writer *w);
+
+/* A time, on a line for people, in the unit that fits it. */
+void bench_print_time(double seconds);
 
 /* Members that many rows have. */
 void report_kernel(json_writer *w, const char *name, const char *options, const char *targets, const char *dtype);

@@ -2,7 +2,6 @@
 #include "bench/shapes.h"
 
 #include "base/diag.h"
-#include "bench/bench.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,4 +96,22 @@ int bench_each_shape(const pegen_kernel *kernel, const bench_options *bench, uns
   bench_shape given;
   if (matched) return status;
   return read_shape(bench->shape, kernel, &given) ? each_place(kernel, &given, bench, visit, context) : STATUS_ERROR;
+}
+
+float *bench_positions(arena *a, int64_t tokens, int axes) {
+  float *out = arena_array(a, float, tokens *axes);
+  int64_t side = 1;
+  for (;; side++) {
+    double volume = 1;
+    for (int axis = 0; axis < axes; axis++) volume *= (double)side;
+    if (volume >= (double)tokens) break;
+  }
+  for (int64_t n = 0; n < tokens; n++) {
+    int64_t rest = n;
+    for (int axis = axes - 1; axis >= 0; axis--) {
+      out[n * axes + axis] = (float)(axis ? rest % side : rest);
+      rest /= side;
+    }
+  }
+  return out;
 }

@@ -2,7 +2,8 @@
 #ifndef PEGEN_BENCH_SHAPES_H
 #define PEGEN_BENCH_SHAPES_H
 
-#include "cli/options.h"
+#include "base/arena.h"
+#include "bench/request.h"
 #include "pegen/pegen.h"
 
 #include <stdbool.h>
@@ -23,7 +24,15 @@ typedef int bench_visit(void *context, const bench_shape *size, bench_layout lay
 int bench_each_shape(const pegen_kernel *kernel, const bench_options *bench, unsigned on, bench_visit *visit,
                      void *context);
 
+/* Is it B,N,H or B,N,H,D, or the name of a shape? (What --shape takes; the kernel may still refuse it.) */
+bool bench_shape_known(const char *text);
+/* The name of the i-th built-in shape, NULL beyond the last. */
+const char *bench_shape_name(int i);
+
 /* Strides of [B,H,N,D] in elements. */
 void bench_strides(const bench_shape *size, bench_layout layout, int64_t strides[4]);
+
+/* Row-major positions [tokens][axes] of the smallest cube that holds all tokens, as images and volumes have. */
+float *bench_positions(arena *a, int64_t tokens, int axes);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "base/diag.h"
 #include "base/number.h"
-#include "bench/bench.h"
+#include "bench/shapes.h"
 #include "cli/option_table.h"
 #include "gpu/target.h"
 #include "object/output.h"

@@ -8,6 +8,8 @@
 #define PEGEN_CLI_OPTIONS_H
 
 #include "base/arena.h"
+#include "base/status.h"
+#include "bench/request.h"
 #include "compile.h"
 #include "dsl/loader.h"
 #include "explain/explain.h"
@@ -15,25 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Exit codes: what went wrong, and whose fault it is. */
-enum { STATUS_OK = 0, STATUS_ERROR = 1, STATUS_USAGE = 2, STATUS_BUG = 3 };
-
 /* What the program is asked to do.                              ORDER COMMAND */
 typedef enum command { COMMAND_COMPILE, COMMAND_CHECK, COMMAND_EXPLAIN, COMMAND_BENCH, COMMAND_COUNT } command;
-
-typedef enum bench_layout { LAYOUT_BNHD = 1, LAYOUT_BHND = 2 } bench_layout;
-
-/* What `pegen bench` is asked to measure. */
-typedef struct bench_options {
-  const char *shape;   /* a name of the built-in set or "B,N,H[,D]"; NULL: the whole set */
-  unsigned layouts;    /* LAYOUT_ bits; 0: bnhd */
-  int threads;         /* 1 or more */
-  bool in_place, out_of_place; /* both false: both are measured */
-  bool table; /* encode by a table of NAME_prepare, which is timed, too */
-  bool json;  /* one JSON object instead of lines */
-  const char *command;         /* the command line, for that object */
-  struct bench_report *report; /* where its figures go, once the bench runs (bench/report.h); NULL: lines */
-} bench_options;
 
 typedef struct options {
   command command;

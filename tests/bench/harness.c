@@ -4,8 +4,8 @@
  * harness that times something else shows here. Prints the table; passes where the
  * bench accepts the kernel, and reports a kernel's refusal.
  */
-#include "bench/bench.h"
 #include "bench/limits.h"
+#include "bench/rows.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,0 +1,23 @@
+/* bench/request: what `pegen bench` is asked to measure, and what every room of it gets. */
+#ifndef PEGEN_BENCH_REQUEST_H
+#define PEGEN_BENCH_REQUEST_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+typedef enum bench_layout { LAYOUT_BNHD = 1, LAYOUT_BHND = 2 } bench_layout;
+
+/* What `pegen bench` is asked to measure. */
+typedef struct bench_options {
+  const char *shape;   /* a name of the built-in set or "B,N,H[,D]"; NULL: the whole set */
+  unsigned layouts;    /* LAYOUT_ bits; 0: bnhd */
+  int threads;         /* 1 or more */
+  bool in_place, out_of_place; /* both false: both are measured */
+  bool table; /* encode by a table of NAME_prepare, which is timed, too */
+  bool json;  /* one JSON object instead of lines */
+  const char *command;         /* the command line, for that object */
+  struct bench_report *report; /* where its figures go, once the bench runs (bench/report.h); NULL: lines */
+} bench_options;
+
+#endif
