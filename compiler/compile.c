@@ -86,7 +86,7 @@ static bool check_pairs(const spec *s, const form *f, const gpu_target *gpu, uns
   for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++)
     for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++)
       if (gpu && dtypes & number_pair(in, out) && !(gpu->native & NUMBER_BIT(out))) {
-        diag_error(NULL, 0, "%s: outputs of %s are made for processors only", gpu->name, number_name(out));
+        diag_error(NULL, 0, "%s does not convert to %s; expected --target sm_89 or later", gpu->name, number_name(out));
         return false;
       }
   return true;

@@ -40,6 +40,11 @@ enum {
   PEGEN_PTX_INPUT_TOKEN,
   PEGEN_PTX_INPUT_HEAD,
   PEGEN_PTX_INPUT_COUNT,
+  /* After the inputs, of entries that convert: addresses of the scales of the tensors at PEGEN_PTX_Q and PEGEN_PTX_K;
+     0: 1. */
+  PEGEN_PTX_SCALE_Q = 0,
+  PEGEN_PTX_SCALE_K,
+  PEGEN_PTX_SCALE_COUNT,
   PEGEN_PTX_MAX_PARAMETERS = 160,
   PEGEN_PTX_BLOCK = 128 /* threads of a block */
 };

@@ -89,9 +89,11 @@ int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDe
                                attends ? args->v : args->q_out,
                                attends ? args->out : args->k_out,
                                placed ? positions[0] : NULL,
-                               placed ? positions[1] : NULL};
+                               placed ? positions[1] : NULL,
+                               attends ? NULL : PEGEN_GIVEN(args, q_scale),
+                               attends ? NULL : PEGEN_GIVEN(args, k_scale)};
   const DLTensor *first = args->q ? args->q : args->k;
-  for (int i = 0; i < 6; i++)
+  for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
     if (is_elsewhere(tensors[i], first, fits)) return 0;
   for (int i = 0; i < kernel->n_operands; i++)
     if (is_elsewhere(args->operands[i], first, fits)) return 0;
@@ -108,6 +110,13 @@ static int is_aligned(const pegen_view *view, int64_t access) {
   return (bits & (uint64_t)(access - 1)) == 0;
 }
 
+/* Bytes of an access to what is written for those of one to what is read. */
+static int64_t out_access(const pegen_stream *stream, int64_t access) {
+  return pegen_converts(stream)
+             ? access * pegen_number_at(stream->out_type)->bits / pegen_number_at(stream->in_type)->bits
+             : access;
+}
+
 static const pegen_ptx_entry *choose_entry(const pass *p, uint32_t dtype) {
   const pegen_ptx *ptx = p->request->kernel->ptx;
   const pegen_ptx_attention *attention = pegen_launch_attention_of(p->request->kernel);
@@ -115,7 +124,8 @@ static const pegen_ptx_entry *choose_entry(const pass *p, uint32_t dtype) {
     const pegen_ptx_entry *entry = &ptx->entries[i];
     int fits = entry->dtype == dtype;
     for (int s = 0; fits && s < p->n; s++)
-      fits = is_aligned(&p->stream[s]->in, entry->access) && is_aligned(p->stream[s]->out, entry->access);
+      fits = is_aligned(&p->stream[s]->in, entry->access) &&
+             is_aligned(p->stream[s]->out, out_access(p->stream[s], entry->access));
     if (fits) return entry;
   }
   return NULL;
@@ -188,6 +198,11 @@ static int64_t blocks_of(const pegen_ptx *ptx, const pegen_ptx_entry *entry, int
                         : divide_up(columns * entry->units, ptx->block);
 }
 
+static int first_scale(const pegen_kernel *kernel) {
+  return PEGEN_PTX_OPERANDS + kernel->n_operands * PEGEN_PTX_OPERAND_COUNT +
+         n_inputs_of(kernel) * PEGEN_PTX_INPUT_COUNT;
+}
+
 static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t first, int64_t batches,
                           pegen_launch_run *run, void *context) {
   const pegen_ptx *ptx = p->request->kernel->ptx;
@@ -200,6 +215,9 @@ static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t f
   for (int s = 0; s < p->n; s++) {
     int is_second = s || (has_columns(p->request->kernel) && p->stream[s]->keys);
     set_tensor(step.parameter + (is_second ? PEGEN_PTX_K : PEGEN_PTX_Q), p->stream[s], first);
+    if (pegen_converts(p->stream[s]) && !p->stream[s]->scale.empty)
+      step.parameter[first_scale(p->request->kernel) + (is_second ? PEGEN_PTX_SCALE_K : PEGEN_PTX_SCALE_Q)] =
+          (int64_t)p->stream[s]->scale.base;
     rows += by_head(ptx) ? batches : p->stream[s]->in.size[PEGEN_HEAD];
   }
   set_positions(step.parameter, stream, first);
@@ -239,15 +257,25 @@ static int launch_pass(const pass *p, uint32_t dtype, pegen_launch_run *run, voi
   return 0;
 }
 
+static uint32_t pass_dtype(const pass *p) {
+  return p->n ? pegen_number_pair(p->stream[0]->in_type, p->stream[0]->out_type) : 0;
+}
+
 static int launch_passes(const pegen_launch_request *request, const pegen_call *call, pegen_launch_run *run,
                          void *context) {
   pass p = {.request = request, .call = call};
   int error = 0;
   for (int s = 0; s < 2 && !error; s++) {
     const pegen_stream *stream = &call->stream[s];
+    /* An entry writes one type. */
+    if (p.n > 0 && stream->given && p.stream[0]->out_type != stream->out_type) {
+      error = launch_pass(&p, pass_dtype(&p), run, context);
+      p.n = 0;
+    }
+    if (error) break;
     if (stream->given && !stream->in.empty) p.stream[p.n++] = stream;
     if (!call->joint || s == 1) {
-      error = launch_pass(&p, pegen_number_at(call->type)->dtype, run, context);
+      error = launch_pass(&p, pass_dtype(&p), run, context);
       p.n = 0;
     }
   }

@@ -30,6 +30,24 @@ static ptx_entry best_entry(arena *a, const plan *p, int element) {
   return (ptx_entry){.access = direct->access, .tile = direct, .flight = direct_flight(direct)};
 }
 
+/* Entries of rows that are written in another type: every thread its own, for in shared memory a row would have to be
+ * rounded twice. */
+static int make_converting(arena *a, const plan *p, int in, int out, ptx_entry *entries) {
+  int element = number_bytes(in), count = 0;
+  const thread_tile *tiles[] = {thread_tile_widest(a, p, element), thread_tile_build(a, p, element, element)};
+  for (int i = 0; i < 2; i++) {
+    if (!tiles[i] || (i && tiles[0]->access == element)) continue;
+    entries[count++] = (ptx_entry){.name = arena_printf(a, "%s_encode_%s_%s%s", p->spec->name, number_name(in),
+                                                        number_name(out), i ? "_narrow" : ""),
+                                   .dtype = in,
+                                   .other = out,
+                                   .access = tiles[i]->access,
+                                   .tile = tiles[i],
+                                   .flight = direct_flight(tiles[i])};
+  }
+  return count;
+}
+
 static int make_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *entries) {
   int count = 0;
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
@@ -48,6 +66,9 @@ static int make_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *ent
                                      .tile = narrow,
                                      .flight = direct_flight(narrow)};
   }
+  for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++)
+    for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++)
+      if (dtypes & number_pair(in, out)) count += make_converting(a, p, in, out, entries + count);
   return count;
 }
 
@@ -182,6 +203,7 @@ static void emit_direct(ptx_body *t) {
   ir_value idle = is_idle(t), never = ir_int(b, b->i1, 0);
   ir_branch awake = ir_if(b, ir_compare_int(b, "eq", idle.ptr ? idle : never, never));
   emit_row_accesses(&t->rows);
+  if (t->rows.other) emit_row_gains(&t->rows, t->parameter + emit_ptx_parameters(t->p->spec));
   row_origin origin = emit_row_origin(&t->rows, &t->column, t->rows.delta[0]);
   if (t->p->spec->skip_tokens > 0) {
     ir_branch skipped = ir_if(b, ir_compare_int(b, "slt", t->column.token, i32(b, t->p->spec->skip_tokens)));
@@ -269,14 +291,21 @@ ptx_function ptx_open_function(ir *b, arena *a, const char *name, int count, int
 }
 
 ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, unsigned native, bool host) {
-  ptx_function f = ptx_open_function(b, a, entry->name, emit_ptx_parameters(p->spec), entry->blocks, host);
+  int common = emit_ptx_parameters(p->spec), count = common + (entry->other ? PEGEN_PTX_SCALE_COUNT : 0);
+  ptx_function f = ptx_open_function(b, a, entry->name, count, entry->blocks, host);
   ptx_body t = {
       .b = b, .p = p, .entry = entry, .parameter = f.parameter, .block = f.block, .group = f.group, .thread = f.thread};
   t.exprs = thread_emitter_create(b, a, p, entry->tile, entry->name);
   t.exprs.native = native;
   t.exprs.operands = f.parameter + PEGEN_PTX_OPERANDS;
-  t.rows = (row_thread){
-      .b = b, .memory = a, .p = p, .t = entry->tile, .dtype = entry->dtype, .native = native, .parameter = f.parameter};
+  t.rows = (row_thread){.b = b,
+                        .memory = a,
+                        .p = p,
+                        .t = entry->tile,
+                        .dtype = entry->dtype,
+                        .other = entry->other,
+                        .native = native,
+                        .parameter = f.parameter};
   return t;
 }
 

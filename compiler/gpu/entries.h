@@ -21,6 +21,7 @@
 typedef struct ptx_entry {
   const char *name; /* NAME_encode_bf16, NAME_encode_bf16_narrow */
   int dtype;        /* number_type of rows */
+  int other;        /* number_type that rows are converted to; 0: none */
   int access;       /* bytes of an access to rows */
   const thread_tile *tile;
   int blocks;       /* of ir_kernel */
@@ -37,7 +38,7 @@ int ptx_entry_units(const ptx_entry *entry);
 /* Whether its threads wait for one another. */
 bool ptx_entry_waits(const ptx_entry *entry);
 
-enum { PTX_MAX_ENTRIES = 12 };
+enum { PTX_MAX_ENTRIES = 24 };
 
 /* What the launcher must know of attention entries to check a call as the CPU's driver does. */
 typedef struct ptx_attention {
@@ -69,7 +70,7 @@ struct ptx_program {
 /* Rotors in closed form on blades. */
 const ptx_program *emit_ptx_program(arena *a, const plan *p, unsigned dtypes);
 
-/* Parameters of every entry (kernel/launch.h). */
+/* Parameters of every entry (kernel/launch.h); those that convert have PEGEN_PTX_SCALE_COUNT more. */
 int emit_ptx_parameters(const spec *s);
 
 #endif

@@ -13,7 +13,7 @@ static void initialize(void) {
   LLVMInitializeNVPTXAsmPrinter();
 }
 
-enum { NATIVE = NUMBER_BIT(NUMBER_F16) };
+enum { NATIVE = NUMBER_BIT(NUMBER_F16), FLOAT8 = NUMBER_BIT(NUMBER_F8E4M3) | NUMBER_BIT(NUMBER_F8E5M2) };
 
 static const gpu_target chips[] = {
     {.name = "sm_75",
@@ -37,27 +37,28 @@ static const gpu_target chips[] = {
     {.name = "sm_89",
      .description = "PTX for NVIDIA Ada and later",
      .features = "+ptx78",
+     .float8_features = "+ptx81",
      .level = 89,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16),
+     .native = NATIVE | NUMBER_BIT(NUMBER_BF16) | FLOAT8,
      .vendor = &gpu_nvidia},
     {.name = "sm_90",
      .description = "PTX for NVIDIA Hopper and later",
      .features = "+ptx78",
      .level = 90,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16),
+     .native = NATIVE | NUMBER_BIT(NUMBER_BF16) | FLOAT8,
      .vendor = &gpu_nvidia},
 #if LLVM_VERSION_MAJOR >= 22
     {.name = "sm_100",
      .description = "PTX for NVIDIA Blackwell (B200) and later",
      .features = "+ptx86",
      .level = 100,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16),
+     .native = NATIVE | NUMBER_BIT(NUMBER_BF16) | FLOAT8,
      .vendor = &gpu_nvidia},
     {.name = "sm_120",
      .description = "PTX for NVIDIA Blackwell (RTX 50) and later",
      .features = "+ptx87",
      .level = 120,
-     .native = NATIVE | NUMBER_BIT(NUMBER_BF16),
+     .native = NATIVE | NUMBER_BIT(NUMBER_BF16) | FLOAT8,
      .vendor = &gpu_nvidia},
 #endif
     {.name = NULL},

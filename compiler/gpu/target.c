@@ -107,6 +107,17 @@ static void dispose(compilation *c) {
   LLVMContextDispose(c->context);
 }
 
+/* Whether there are entries that write another type than they read. */
+static bool converts(const ptx_program *p) {
+  bool some = false;
+  for (int i = 0; i < p->n_entries; i++) some = some || p->entry[i].other;
+  return some;
+}
+
+static const char *features_of(const ptx_program *p, const gpu_target *target) {
+  return target->float8_features && converts(p) ? target->float8_features : target->features;
+}
+
 /* ---- the head of a PTX file ---- */
 
 static void print_parameters(FILE *f, const ptx_program *p) {
@@ -121,6 +132,7 @@ static void print_parameters(FILE *f, const ptx_program *p) {
             i ? ","
               : ",\n//   inputs of a query, address, type (as of operands) and strides (batch, token, head) each:",
             s->input[i].name);
+  if (converts(p)) fprintf(f, ",\n//   of entries that convert: addresses of the scales of q_out and of k_out (0: 1)");
   const char *others = p->per_head ? "heads" : "batches";
   fprintf(f,
           ".\n// Strides are in bytes. Grid: x = ceil(%s * tokens * units / %d), or ceil(%s * tokens / tokens of a "
@@ -183,7 +195,7 @@ void gpu_write(arena *a, const ptx_program *p, const gpu_target *target, const c
   else {
     target->vendor->initialize();
     lower_begin();
-    compilation c = lower(&b, p, target->vendor->triple, target->name, target->features, options->optimize);
+    compilation c = lower(&b, p, target->vendor->triple, target->name, features_of(p, target), options->optimize);
     if (options->emit == EMIT_LLVM) lower_print_llvm(c.module, out);
     else {
       lower_write(c.module, c.machine, options->emit != EMIT_OBJ, out);
@@ -202,7 +214,8 @@ gpu_module *gpu_compile(arena *a, const ptx_program *p, const gpu_target *target
   gpu_write(a, p, target, &options, &text);
   m->target = target;
   m->program = p;
-  m->n_parameters = p->attention ? p->attention->n_parameters : emit_ptx_parameters(p->spec);
+  m->n_parameters = p->attention ? p->attention->n_parameters
+                                 : emit_ptx_parameters(p->spec) + (converts(p) ? PEGEN_PTX_SCALE_COUNT : 0);
   m->size = text.size;
   m->text = arena_printf(a, "%.*s", (int)text.size, text.data);
   free(text.data);

@@ -6,6 +6,9 @@
 
 #include "kernel/launch.h"
 
+#include <float.h>
+#include <math.h>
+
 enum { MAX_LANES = 8, WORD = 4 };
 
 static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
@@ -40,6 +43,30 @@ void emit_row_accesses(row_thread *r) {
   }
 }
 
+/* Bytes of a row that is written for those of one that is read. */
+static ir_value out_bytes(row_thread *r, ir_value bytes) {
+  int ratio = r->other ? number_bytes(r->dtype) / number_bytes(r->other) : 1;
+  return ratio == 1 ? bytes : ir_op2(r->b, "arith.divui", bytes, ir_int(r->b, r->b->i64, ratio));
+}
+
+/* 1 / scale, or NaN of what is no positive, finite, normal number, as kernel/check.c has it; 1 where there is none. */
+static ir_value gain_of(ir *b, ir_value address) {
+  ir_value scale, one = ir_float(b, b->f32, 1);
+  ir_choice choice = ir_choose(b, ir_compare_int(b, "eq", address, ir_int(b, b->i64, 0)), 1, &b->f32);
+  ir_choose_else(b, &choice, 1, &one);
+  scale = ir_load(b, b->f32, ir_pointer(b, address), 4);
+  ir_end_choose(b, choice, 1, &scale, &scale);
+  ir_value least = ir_compare_float(b, "oge", scale, ir_float(b, b->f32, FLT_MIN)),
+           most = ir_compare_float(b, "ole", scale, ir_float(b, b->f32, FLT_MAX));
+  return ir_select(b, ir_op2(b, "arith.andi", least, most), ir_op2(b, "arith.divf", one, scale),
+                   ir_float(b, b->f32, NAN));
+}
+
+void emit_row_gains(row_thread *r, const ir_value *scales) {
+  r->gain[0] = gain_of(r->b, scales[PEGEN_PTX_SCALE_Q]);
+  r->gain[1] = gain_of(r->b, scales[PEGEN_PTX_SCALE_K]);
+}
+
 row_origin emit_row_origin(row_thread *r, const row_column *column, ir_value offset) {
   ir *b = r->b;
   bool by_head = r->p->per_head;
@@ -50,7 +77,8 @@ row_origin emit_row_origin(row_thread *r, const row_column *column, ir_value off
       const ir_value *strides =
           of + (side ? PEGEN_PTX_TENSOR_OUT_BATCH : PEGEN_PTX_TENSOR_IN_BATCH); /* batch, token, head */
       ir_value fixed = by_head ? mul(b, wide(b, column->head), strides[2]) : mul(b, wide(b, column->batch), strides[0]);
-      ir_value base = add(b, of[side ? PEGEN_PTX_TENSOR_OUT : PEGEN_PTX_TENSOR_IN], offset);
+      ir_value base =
+          add(b, of[side ? PEGEN_PTX_TENSOR_OUT : PEGEN_PTX_TENSOR_IN], side ? out_bytes(r, offset) : offset);
       o.base[side][tensor] = add(b, base, add(b, fixed, mul(b, wide(b, column->token), strides[1])));
       o.stride[side][tensor] = strides[by_head ? 0 : 2];
     }
@@ -83,7 +111,9 @@ row_place emit_row_place(row_thread *r, const row_origin *o, ir_value row) {
     at[side] =
         ir_pointer(b, add(b, ir_select(b, is_k, o->base[side][1], o->base[side][0]), mul(b, wide(b, index), stride)));
   }
-  return (row_place){.in = at[0], .out = at[1], .raw = arena_array(r->memory, ir_value, r->t->n_accesses)};
+  ir_value gain = r->other ? ir_select(b, is_k, r->gain[1], r->gain[0]) : (ir_value){NULL};
+  return (row_place){
+      .in = at[0], .out = at[1], .gain = gain, .raw = arena_array(r->memory, ir_value, r->t->n_accesses)};
 }
 
 /* ---- accesses ---- */
@@ -191,6 +221,22 @@ static void encode(row_thread *r, const ir_value *x, ir_value *y, bool *changed)
   }
 }
 
+/* The `lanes` numbers of an access in the other type: whole words where there are any, else one by one. */
+static void store_converted(row_thread *r, const row_place *place, int access, const ir_value *y) {
+  ir *b = r->b;
+  int lanes = r->t->lanes, per_word = WORD / number_bytes(r->other), words = lanes / per_word;
+  ir_value at = access ? ir_offset(b, place->out, out_bytes(r, r->delta[access])) : place->out, part[MAX_LANES];
+  for (int i = 0; i < lanes; i++) part[i] = ir_op2(b, "arith.mulf", y[i], place->gain);
+  if (words == 0) {
+    for (int i = 0; i < lanes; i++)
+      ir_store(b, emit_number_bits(b, r->native, r->other, part[i]), ir_offset_const(b, at, i), 1, false);
+    return;
+  }
+  for (int w = 0; w < words; w++) part[w] = emit_pack_word(b, r->native, r->other, part + w * per_word);
+  ir_value all = words > 1 ? ir_elements(b, ir_vector(b, words, b->i32), words, part) : part[0];
+  ir_store(b, all, at, words * WORD, false);
+}
+
 void emit_row_store(row_thread *r, const row_place *place, ir_value valid, bool copy) {
   ir *b = r->b;
   const thread_tile *t = r->t;
@@ -198,16 +244,17 @@ void emit_row_store(row_thread *r, const row_place *place, ir_value valid, bool 
   ir_value *x = arena_array(r->memory, ir_value, 2 * width), *y = x + width;
   bool *changed = arena_array(r->memory, bool, width);
   ir_branch branch;
-  if (!copy) {
-    emit_row_unpack(r, place, x);
-    encode(r, x, y, changed);
-  }
+  if (!copy || r->other) emit_row_unpack(r, place, x);
+  if (!copy) encode(r, x, y, changed);
+  const ir_value *written = copy ? x : y; /* of rows that are converted */
   if (valid.ptr) branch = ir_if(b, valid);
   for (int k = 0; k < t->n_accesses; k++) {
     ir_branch inner;
-    ir_value access = copy ? place->raw[k] : pack(r, place->raw[k], y + k * t->lanes, changed + k * t->lanes);
+    ir_value access = {NULL};
+    if (!r->other) access = copy ? place->raw[k] : pack(r, place->raw[k], y + k * t->lanes, changed + k * t->lanes);
     if (r->present[k].ptr) inner = ir_if(b, r->present[k]);
-    ir_store(b, access, access_pointer(r, place->out, k), t->access, false);
+    if (r->other) store_converted(r, place, k, written + k * t->lanes);
+    else ir_store(b, access, access_pointer(r, place->out, k), t->access, false);
     if (r->present[k].ptr) ir_end_if(b, inner);
   }
   if (valid.ptr) ir_end_if(b, branch);

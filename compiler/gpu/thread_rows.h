@@ -15,6 +15,8 @@ typedef struct row_thread {
   const plan *p;
   const thread_tile *t;
   int dtype;
+  int other;                 /* number_type that rows are converted to; 0: none */
+  ir_value gain[2];          /* float32, of q and k, of rows that are converted */
   unsigned native;           /* of mlir/number.h */
   thread_emitter *exprs;     /* unit */
   const ir_value *parameter;
@@ -33,6 +35,7 @@ typedef struct row_origin {
 /* A row: addresses, and what was loaded. */
 typedef struct row_place {
   ir_value in, out; /* pointers */
+  ir_value gain;    /* of rows that are converted */
   ir_value *raw;    /* [n_accesses] as loaded */
 } row_place;
 
@@ -41,7 +44,9 @@ ir_value row_streams(ir *b, const ir_value *parameter);
 
 void emit_row_accesses(row_thread *r);
 void emit_row_blocks(row_thread *r);
-/* offset: i64, bytes into the row. */
+/* Reads the scales of outputs that are converted, whose addresses these are. */
+void emit_row_gains(row_thread *r, const ir_value *scales);
+/* offset: i64, bytes into the row that is read. */
 row_origin emit_row_origin(row_thread *r, const row_column *column, ir_value offset);
 row_place emit_row_place(row_thread *r, const row_origin *origin, ir_value row);
 /* The thread's accesses of a row; row_place points at the first of them. */

@@ -12,6 +12,7 @@ typedef struct gpu_target {
   const char *name; /* of --target, and LLVM's and the vendor's */
   const char *description;
   const char *features; /* of LLVM's code generator; NVIDIA's: the least version of PTX that knows the chip */
+  const char *float8_features; /* the same of modules that convert to float8; NULL: no other */
   int level;            /* code of a lower level runs on chips of a higher one, where the vendor's is portable */
   unsigned native;      /* number types that it converts itself, of mlir/number.h */
   const gpu_vendor *vendor;

@@ -217,8 +217,9 @@ static LLVMValueRef ptx(describer *d) {
   LLVMValueRef values[PTX_MAX_ENTRIES];
   for (int i = 0; i < m->program->n_entries; i++) {
     const ptx_entry *e = &m->program->entry[i];
+    unsigned dtype = number_pair(e->dtype, e->other ? e->other : e->dtype);
     describe_field fields[] = {FIELD(pegen_ptx_entry, name, describe_string(d, e->name)),
-                               FIELD(pegen_ptx_entry, dtype, describe_i32(d, number_type_info(e->dtype)->dtype)),
+                               FIELD(pegen_ptx_entry, dtype, describe_i32(d, dtype)),
                                FIELD(pegen_ptx_entry, access, describe_i32(d, e->access)),
                                FIELD(pegen_ptx_entry, units, describe_i32(d, ptx_entry_units(e))),
                                FIELD(pegen_ptx_entry, flight, describe_i32(d, e->flight)),

@@ -1,6 +1,6 @@
 #!/bin/sh
 # assemble.sh PEGEN PTXAS CHIP SPEC[:NAME=VALUE...] ...: every spec's PTX through ptxas. Exit 77: there is no ptxas, or it
-# does not know the chip. A spec that is refused has failed.
+# does not know the chip. A spec that is refused has failed. DTYPES in the environment: of --dtype.
 pegen=$1 ptxas=$2 chip=$3
 shift 3
 [ -x "$ptxas" ] || { echo "skipped: no ptxas on this machine"; exit 77; }
@@ -11,7 +11,7 @@ fail() { echo "$name: FAILED$1"; failed=1; }
 for spec; do
   options=$(echo "$spec" | cut -s -d: -f2- | sed 's/\([^:]*\):*/ -D \1/g')
   name=$(basename "${spec%%:*}" .lua)$options
-  "$pegen" "${spec%%:*}" $options -o "$folder/k.ptx" --target "$chip" 2>"$folder/log" ||
+  "$pegen" "${spec%%:*}" $options ${DTYPES:+--dtype "$DTYPES"} -o "$folder/k.ptx" --target "$chip" 2>"$folder/log" ||
     { cat "$folder/log"; fail; continue; }
   "$ptxas" -arch="$chip" -v "$folder/k.ptx" -o "$folder/k.cubin" 2>"$folder/log" || { cat "$folder/log"; fail; continue; }
   entries=$(grep -c '^\.visible \.entry' "$folder/k.ptx")
