@@ -125,6 +125,8 @@ static void refusals(void **state) {
   REFUSED(OVERLAP, c->q.data = c->memory_of[3]);
   REFUSED(OVERLAP, c->v.data = c->memory_of[3]);
   REFUSED(OVERLAP, c->positions.data = c->memory_of[3] + 100);
+  REFUSED(OVERLAP, c->k_positions.data = c->memory_of[3] + 100);
+  REFUSED(OVERLAP, c->k.data = c->memory_of[3]);
   REFUSED(OVERLAP, c->table.data = c->memory_of[3]);
 }
 

@@ -149,6 +149,19 @@ static void outputs_are_one(host *h) { h->k_out.dl.data = h->q_out.dl.data; }
 static void one_tensor_in_place(host *h) { h->q_out.dl.data = h->k_out.dl.data = h->k.dl.data = h->q.dl.data; }
 static void positions_in_output(host *h) { h->positions.dl.data = h->q_out.dl.data; }
 static void positions_in_k_out(host *h) { h->positions.dl.data = (char *)h->k_out.dl.data + 64; }
+static void k_positions_in_q_out(host *h) { /* q has others */
+  h->args.k_positions = &h->k_positions.dl;
+  h->k_positions.dl.data = (char *)h->q_out.dl.data + 64;
+}
+static void k_positions_in_k_out(host *h) {
+  h->args.k_positions = &h->k_positions.dl;
+  h->k_positions.dl.data = h->k_out.dl.data;
+}
+static void positions_in_k_out_alone(host *h) { /* k has others */
+  h->args.k_positions = &h->k_positions.dl;
+  h->positions.dl.data = h->k_out.dl.data;
+}
+static void operand_in_q_out(host *h) { h->operands[0].dl.data = (char *)h->q_out.dl.data + 64; }
 static void operand_in_output(host *h) { h->operands[0].dl.data = h->k_out.dl.data; }
 
 static const mistake mistakes[] = {
@@ -232,7 +245,11 @@ static const mistake mistakes[] = {
     {"q and k are one tensor, in place", PEGEN_ERROR_OVERLAP, one_tensor_in_place, 0},
     {"positions inside q_out", PEGEN_ERROR_OVERLAP, positions_in_output, 0},
     {"positions inside k_out", PEGEN_ERROR_OVERLAP, positions_in_k_out, 0},
+    {"k_positions inside q_out", PEGEN_ERROR_OVERLAP, k_positions_in_q_out, 0},
+    {"k_positions inside k_out", PEGEN_ERROR_OVERLAP, k_positions_in_k_out, 0},
+    {"positions of q inside k_out", PEGEN_ERROR_OVERLAP, positions_in_k_out_alone, 0},
     {"operand inside k_out", PEGEN_ERROR_OVERLAP, operand_in_output, NEEDS_OPERANDS},
+    {"operand inside q_out", PEGEN_ERROR_OVERLAP, operand_in_q_out, NEEDS_OPERANDS},
 };
 
 static int applies(const mistake *m) {
@@ -252,7 +269,8 @@ static void each_mistake_has_its_error(void **state) {
     host h;
     host_shape shape = host_usual(kernel);
     if (!applies(m)) continue;
-    shape.k_positions = m->make == k_positions_tokens;
+    shape.k_positions = m->make == k_positions_tokens || m->make == k_positions_in_q_out ||
+                        m->make == k_positions_in_k_out || m->make == positions_in_k_out_alone;
     for (int part = 0; part < 2; part++) { /* every part of the work must refuse */
       host_begin(&h, kernel, &shape);
       m->make(&h);
