@@ -76,6 +76,10 @@ static void grid_tokens(host *h) { /* 7 tokens are given */
   h->args.positions = NULL;
   h->q.shape[2] = h->q_out.shape[2] = h->k.shape[2] = h->k_out.shape[2] = 5;
 }
+static void grid_tokens_more(host *h) {
+  h->args.positions = NULL;
+  h->q.shape[2] = h->q_out.shape[2] = h->k.shape[2] = h->k_out.shape[2] = 9;
+}
 static void grid_k_tokens(host *h) {
   int64_t tokens = kernel->skip_tokens;
   h->args.positions = NULL;
@@ -202,6 +206,7 @@ static const mistake mistakes[] = {
     {"tokens of k without k_positions", PEGEN_ERROR_POSITIONS_SHAPE, k_tokens, 0},
     {"tokens of k_positions", PEGEN_ERROR_POSITIONS_SHAPE, k_positions_tokens, 0},
     {"tokens of the grid", PEGEN_ERROR_GRID_SIZE, grid_tokens, NEEDS_GRID},
+    {"more tokens than the grid has", PEGEN_ERROR_GRID_SIZE, grid_tokens_more, NEEDS_GRID},
     {"tokens of the grid, k", PEGEN_ERROR_GRID_SIZE, grid_k_tokens, NEEDS_GRID},
     {"rank of an operand", PEGEN_ERROR_OPERAND_SHAPE, operand_rank, NEEDS_OPERANDS},
     {"operand without shape", PEGEN_ERROR_NULL_SHAPE, operand_shape_null, NEEDS_OPERANDS},
