@@ -23,7 +23,11 @@ static void emit_form(const chunk_walk *w, const plan_basis *p) {
   emit_load_slots(&rows, arguments[1]);
   ir_loop columns = ir_for(b, zero, ir_int(b, b->i64, p->spec->head_dim));
   ir_value at = ir_op2(b, "arith.muli", columns.index, ir_int(b, b->i64, (int64_t)p->spec->head_dim * 4));
-  emit_row(&rows, ir_offset(b, arguments[0], at), ir_offset(b, arguments[2], at), in_place);
+  ir_value out = ir_offset(b, arguments[2], at), in = ir_offset(b, arguments[0], at);
+  for (int group = 0; group < w->t->n_vectors; group++) {
+    row_vectors x = emit_vectors_load(&rows, group, in), y = emit_vectors_apply(&rows, group, &x);
+    emit_vectors_store(&rows, group, &y, out, in_place);
+  }
   ir_end_for(b, columns);
   ir_return(b);
 }

@@ -1,10 +1,11 @@
-/* cpu/encode: the order of the work; see cpu/encode.h.
+/* cpu/encode: emits the ops of a program in the order of its loops; see cpu/encode.h.
  *
- * A token's coefficients are computed once and used for every head of q and k, in every batch that the
- * driver puts into one call.
+ * A token's coefficients are computed once, lie in a tile's scratch, and are held in registers while rows are walked:
+ * every head of q and k, in every batch that the driver puts into one call.
  */
 #include "cpu/encode.h"
 
+#include "base/diag.h"
 #include "cpu/rows.h"
 
 #include "kernel/loop.h"
@@ -13,18 +14,47 @@
 
 enum { CACHE_LINE = 64 };
 
+/* From one index to another. */
+typedef struct run {
+  ir_value begin, end;
+} run;
+
+/* How a tensor's rows are written; nothing of functions that know one type. */
+typedef struct conversion {
+  ir_value is_other, gain; /* i1: the function's other type; float32 */
+} conversion;
+
+/* Where row 0 of a token lies in a tensor, and the bytes from head to head. in_place: i1. */
+typedef struct token_rows {
+  ir_value in, out, in_step, out_step, in_place;
+  conversion kind;
+} token_rows;
+
 typedef struct encode_emitter {
   ir *b;
   arena *memory;
   const plan *p;
+  const program *program;
   const cpu_target *target;
   row_emitter rows;
   ir_value loop;                    /* const pegen_loop * */
   prefetch_ahead ahead;
   ir_value positions;               /* scratch of a token: float64 [axes] */
-  ir_value coefficients;            /* scratch of a tile: coefficient vectors [tile][slots] */
-  int64_t slot_bytes;               /* of one token */
-  ir_value q_heads;
+  ir_value coefficients; /* scratch of a tile: coefficient vectors [tile][heads, where they differ][slots] */
+  int64_t slot_bytes; /* of one token, or head of it */
+  int most; /* of them that the scratch has room for */
+  ir_value q_heads, prepared;
+  /* what loops walk, and in what steps */
+  run tokens, heads;
+  ir_value tile_tokens, group_rows, all_rows, groups, run_heads, token_bytes, has_k;
+  /* where the open loops are */
+  run tile, group, run; /* of tokens; of rows, q's heads counted first and k's after them; of heads */
+  ir_value batch, token, head; /* head: where rotors differ, else null */
+  ir_value of_token; /* the token's part of the scratch, where heads differ */
+  token_rows tensor[2]; /* the first: of the tensor at hand, where tensors are walked by a loop */
+  int n_tensors;
+  ir_value row_in, row_out, in_place; /* pointers; i1 */
+  conversion kind;
 } encode_emitter;
 
 static ir_value field(encode_emitter *e, ir_value base, size_t offset, MlirType type) {
@@ -64,14 +94,177 @@ void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir
   ir_end_if(b, branch);
 }
 
-static void emit_position(encode_emitter *e, ir_value token) {
-  emit_token_position(e->b, e->p->spec, e->loop, token, e->positions);
+/* ---- what is computed of a token ---- */
+
+/* Where coefficients are in the tile's scratch: the token's, or the head's of it. */
+static ir_value coefficients_at(encode_emitter *e) {
+  ir *b = e->b;
+  if (e->head.ptr) return ir_offset(b, e->of_token, mul(b, sub(b, e->head, e->run.begin), i64(b, e->slot_bytes)));
+  return ir_offset(b, e->coefficients, mul(b, sub(b, e->token, e->tile.begin), i64(b, e->slot_bytes)));
 }
 
-/* How a tensor's rows are written; nothing of functions that know one type. */
-typedef struct conversion {
-  ir_value is_other, gain; /* i1: the function's other type; float32 */
-} conversion;
+static void emit_position(encode_emitter *e) { emit_token_position(e->b, e->p->spec, e->loop, e->token, e->positions); }
+
+/* A token's coefficients: of its row of a table where there is one, else from its position. */
+static void emit_token_coefficients(encode_emitter *e, ir_value prepared, ir_value out) {
+  ir *b = e->b;
+  if (e->rows.t->n_slots == 0) return;
+  ir_value table = LOOP_I64(e, table);
+  ir_branch branch = ir_if(b, ir_compare_int(b, "ne", table, i64(b, 0)));
+  if (e->p->n_values > 0) {
+    ir_value row = add(b, table, mul(b, e->token, LOOP_I64(e, table_token)));
+    if (e->head.ptr) row = add(b, row, mul(b, e->head, LOOP_I64(e, table_head)));
+    ir_value arguments[] = {ir_pointer(b, row), out};
+    ir_call(b, emit_unfold_name(e->memory, e->target), 2, arguments);
+  }
+  ir_else(b, &branch);
+  if (!e->head.ptr) emit_position(e);
+  ir_value arguments[] = {e->positions, prepared, out};
+  ir_call(b, emit_rotor_name(e->memory, e->target), 3, arguments);
+  ir_end_if(b, branch);
+}
+
+/* ---- a row ---- */
+
+/* The ops of a row, one group of its vectors after the other. */
+static void emit_row_ops(encode_emitter *e, const program_op *list) {
+  for (int group = 0; group < e->rows.t->n_vectors; group++) {
+    row_vectors value[PROGRAM_MAX_VALUES];
+    for (const program_op *op = list; op; op = op->next) switch (op->kind) {
+      case OP_LOAD: value[op->result] = emit_vectors_load(&e->rows, group, e->row_in); break;
+      case OP_ADD:
+      case OP_APPLY: value[op->result] = emit_vectors_apply(&e->rows, group, &value[op->argument[1]]); break;
+      case OP_STORE: emit_vectors_store(&e->rows, group, &value[op->argument[0]], e->row_out, e->in_place); break;
+      default: diag_bug("cpu/encode", "'%s' in a row", program_op_word(op->kind));
+      }
+  }
+}
+
+/* A row, written as the function's one type, or as either of two. */
+static void emit_row(encode_emitter *e, const program_op *list) {
+  int own = e->rows.dtype, other = e->rows.out;
+  emit_prefetch(e->b, e->ahead, e->row_in, e->p->spec->head_dim * number_bytes(own));
+  if (!e->kind.is_other.ptr) {
+    emit_row_ops(e, list);
+    return;
+  }
+  ir_branch branch = ir_if(e->b, e->kind.is_other);
+  e->rows.gain = e->kind.gain;
+  emit_row_ops(e, list);
+  ir_else(e->b, &branch);
+  e->rows.out = own;
+  emit_row_ops(e, list);
+  e->rows.out = other;
+  ir_end_if(e->b, branch);
+}
+
+/* ---- loops ---- */
+
+static void emit_ops(encode_emitter *e, const program_op *list);
+
+static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "slt", x, y), x, y); }
+static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "sgt", x, y), x, y); }
+
+/* How many steps of `step` cover `whole`. */
+static ir_value steps(ir *b, ir_value whole, ir_value step) {
+  return ir_op2(b, "arith.divui", add(b, whole, sub(b, step, i64(b, 1))), step);
+}
+
+/* The sizes of tiles and groups, or runs: the driver's, as far as there is room. Once a call. */
+static void measure_rows(encode_emitter *e) {
+  ir *b = e->b;
+  e->tokens.begin = LOOP_I64(e, token_begin);
+  e->tokens.end = LOOP_I64(e, token_end);
+  e->tile_tokens = smaller(b, LOOP_I64(e, tile_tokens), i64(b, e->most));
+  e->group_rows = LOOP_I64(e, group_rows);
+  e->all_rows = add(b, LOOP_I64(e, rows[0].heads), LOOP_I64(e, rows[1].heads));
+  e->groups = steps(b, e->all_rows, e->group_rows);
+}
+
+static void measure_heads(encode_emitter *e) {
+  ir *b = e->b;
+  e->tokens.begin = LOOP_I64(e, token_begin);
+  e->tokens.end = LOOP_I64(e, token_end);
+  ir_value one = i64(b, 1);
+  e->heads.begin = LOOP_I64(e, head_begin);
+  e->heads.end = LOOP_I64(e, head_end);
+  e->run_heads = larger(b, smaller(b, sub(b, e->heads.end, e->heads.begin), i64(b, e->most)), one);
+  ir_value room = ir_op2(b, "arith.divui", i64(b, e->most), e->run_heads);
+  e->tile_tokens = larger(b, smaller(b, LOOP_I64(e, tile_tokens), room), one);
+  e->token_bytes = mul(b, e->run_heads, i64(b, e->slot_bytes));
+  e->has_k = ir_compare_int(b, "ne", LOOP_I64(e, rows[1].heads), i64(b, 0));
+}
+
+/* Opens a loop over [all.begin, all.end) in runs of `step`. */
+static ir_loop begin_runs(encode_emitter *e, run all, ir_value step, run *at) {
+  ir *b = e->b;
+  ir_loop loop = ir_for(b, i64(b, 0), steps(b, sub(b, all.end, all.begin), step));
+  at->begin = add(b, all.begin, mul(b, loop.index, step));
+  at->end = smaller(b, add(b, at->begin, step), all.end);
+  return loop;
+}
+
+static void walk_tiles(encode_emitter *e, const program_op *op) {
+  ir_loop tiles = begin_runs(e, e->tokens, e->tile_tokens, &e->tile);
+  emit_ops(e, op->body);
+  ir_end_for(e->b, tiles);
+}
+
+static void walk_runs(encode_emitter *e, const program_op *op) {
+  ir_loop runs = begin_runs(e, e->heads, e->run_heads, &e->run);
+  emit_ops(e, op->body);
+  ir_end_for(e->b, runs);
+}
+
+static void walk_groups(encode_emitter *e, const program_op *op) {
+  ir *b = e->b;
+  ir_loop groups = ir_for(b, i64(b, 0), e->groups);
+  e->group.begin = mul(b, groups.index, e->group_rows);
+  e->group.end = smaller(b, add(b, e->group.begin, e->group_rows), e->all_rows);
+  emit_ops(e, op->body);
+  ir_end_for(b, groups);
+}
+
+static bool is_of_token(const program_op *op) { return op->kind == OP_EVAL || op->kind == OP_MATRIX; }
+
+static void walk_tokens(encode_emitter *e, const program_op *op) {
+  ir *b = e->b;
+  bool has_heads = op->body->kind == OP_FOR && op->body->space == SPACE_HEADS;
+  ir_loop tokens = ir_for(b, e->tile.begin, e->tile.end);
+  e->token = tokens.index;
+  if (has_heads && is_of_token(op->body->body)) { /* heads share the position */
+    ir_branch untabled = ir_if(b, ir_compare_int(b, "eq", LOOP_I64(e, table), i64(b, 0)));
+    emit_position(e);
+    ir_end_if(b, untabled);
+  }
+  if (has_heads) e->of_token = ir_offset(b, e->coefficients, mul(b, sub(b, e->token, e->tile.begin), e->token_bytes));
+  emit_ops(e, op->body);
+  ir_end_for(b, tokens);
+}
+
+static void walk_batches(encode_emitter *e, const program_op *op) {
+  ir_loop batches = ir_for(e->b, LOOP_I64(e, batch_begin), LOOP_I64(e, batch_end));
+  e->batch = batches.index;
+  emit_ops(e, op->body);
+  ir_end_for(e->b, batches);
+}
+
+/* ---- tensors and heads ---- */
+
+static ir_value rows_of_tensor(encode_emitter *e, ir_value tensor) {
+  return ir_offset(e->b, ir_offset_const(e->b, e->loop, offsetof(pegen_loop, rows)),
+                   mul(e->b, tensor, i64(e->b, sizeof(pegen_rows))));
+}
+
+/* One side (0: in, 1: out) of the token's rows. */
+static ir_value token_row(encode_emitter *e, ir_value rows, int side, ir_value *step) {
+  ir *b = e->b;
+  ir_value base = side ? ROWS_I64(e, rows, out) : ROWS_I64(e, rows, in);
+  ir_value of_batch = side ? ROWS_I64(e, rows, out_batch) : ROWS_I64(e, rows, in_batch);
+  ir_value of_token = side ? ROWS_I64(e, rows, out_token) : ROWS_I64(e, rows, in_token);
+  *step = side ? ROWS_I64(e, rows, out_head) : ROWS_I64(e, rows, in_head);
+  return add(b, base, add(b, mul(b, e->batch, of_batch), mul(b, e->token, of_token)));
+}
 
 static conversion conversion_of(encode_emitter *e, ir_value rows) {
   ir *b = e->b;
@@ -80,182 +273,126 @@ static conversion conversion_of(encode_emitter *e, ir_value rows) {
                       .gain = ir_cast(b, "arith.truncf", field(e, rows, offsetof(pegen_rows, gain), b->f64), b->f32)};
 }
 
-static void emit_one_row(encode_emitter *e, conversion kind, ir_value in, ir_value out, ir_value in_place) {
-  int own = e->rows.dtype, other = e->rows.out;
-  emit_prefetch(e->b, e->ahead, in, e->p->spec->head_dim * number_bytes(own));
-  if (!kind.is_other.ptr) {
-    emit_row(&e->rows, in, out, in_place);
-    return;
+static token_rows rows_of_token(encode_emitter *e, ir_value rows) {
+  token_rows t;
+  t.in = token_row(e, rows, 0, &t.in_step);
+  t.out = token_row(e, rows, 1, &t.out_step);
+  t.in_place = ir_compare_int(e->b, "eq", ROWS_I64(e, rows, in), ROWS_I64(e, rows, out));
+  t.kind = conversion_of(e, rows);
+  return t;
+}
+
+/* q and k of the head at hand, one after the other, or q alone. */
+static void walk_tensors_of_head(encode_emitter *e, const program_op *op) {
+  ir *b = e->b;
+  for (int i = 0; i < e->n_tensors; i++) {
+    const token_rows *t = &e->tensor[i];
+    e->row_out = ir_pointer(b, add(b, t->out, mul(b, e->head, t->out_step)));
+    e->row_in = ir_pointer(b, add(b, t->in, mul(b, e->head, t->in_step)));
+    e->in_place = t->in_place;
+    e->kind = t->kind;
+    emit_ops(e, op->body);
   }
-  ir_branch branch = ir_if(e->b, kind.is_other);
-  e->rows.gain = kind.gain;
-  emit_row(&e->rows, in, out, in_place);
-  ir_else(e->b, &branch);
-  e->rows.out = own;
-  emit_row(&e->rows, in, out, in_place);
-  e->rows.out = other;
-  ir_end_if(e->b, branch);
 }
 
-/* ---- a token's rows: its coefficients stay in registers over all of them ---- */
-
-static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "slt", x, y), x, y); }
-static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "sgt", x, y), x, y); }
-
-/* Where row 0 of a token lies in one side (0: in, 1: out) of a tensor, and the bytes from head to head. */
-static ir_value token_row(encode_emitter *e, ir_value rows, int side, ir_value batch, ir_value token, ir_value *step) {
+/* Of each tensor the heads of the group. */
+static void walk_tensors(encode_emitter *e, const program_op *op) {
   ir *b = e->b;
-  ir_value base = side ? ROWS_I64(e, rows, out) : ROWS_I64(e, rows, in);
-  ir_value of_batch = side ? ROWS_I64(e, rows, out_batch) : ROWS_I64(e, rows, in_batch);
-  ir_value of_token = side ? ROWS_I64(e, rows, out_token) : ROWS_I64(e, rows, in_token);
-  *step = side ? ROWS_I64(e, rows, out_head) : ROWS_I64(e, rows, in_head);
-  return add(b, base, add(b, mul(b, batch, of_batch), mul(b, token, of_token)));
-}
-
-static ir_value rows_of_tensor(encode_emitter *e, ir_value tensor) {
-  return ir_offset(e->b, ir_offset_const(e->b, e->loop, offsetof(pegen_loop, rows)),
-                   mul(e->b, tensor, i64(e->b, sizeof(pegen_rows))));
-}
-
-static ir_value is_in_place(encode_emitter *e, ir_value rows) {
-  return ir_compare_int(e->b, "eq", ROWS_I64(e, rows, in), ROWS_I64(e, rows, out));
-}
-
-/* Rows [begin, end) of a token, q's heads counted first and k's after them. */
-static void emit_rows_of_token(encode_emitter *e, ir_value batch, ir_value token, ir_value begin, ir_value end) {
-  ir *b = e->b;
-  ir_value zero = i64(b, 0), in_step, out_step;
+  ir_value zero = i64(b, 0);
   ir_loop tensors = ir_for(b, zero, i64(b, 2));
   ir_value rows = rows_of_tensor(e, tensors.index);
   ir_value heads = ROWS_I64(e, rows, heads), before = mul(b, tensors.index, e->q_heads);
-  ir_value first = larger(b, sub(b, begin, before), zero), last = smaller(b, sub(b, end, before), heads);
-  ir_value in = token_row(e, rows, 0, batch, token, &in_step), out = token_row(e, rows, 1, batch, token, &out_step);
-  ir_value in_place = is_in_place(e, rows);
-  conversion kind = conversion_of(e, rows);
+  ir_value first = larger(b, sub(b, e->group.begin, before), zero);
+  ir_value last = smaller(b, sub(b, e->group.end, before), heads);
+  token_rows t = rows_of_token(e, rows);
   ir_loop each = ir_for(b, first, last);
-  ir_value from = add(b, in, mul(b, each.index, in_step)), to = add(b, out, mul(b, each.index, out_step));
-  emit_one_row(e, kind, ir_pointer(b, from), ir_pointer(b, to), in_place);
+  ir_value from = add(b, t.in, mul(b, each.index, t.in_step)), to = add(b, t.out, mul(b, each.index, t.out_step));
+  e->row_out = ir_pointer(b, to);
+  e->row_in = ir_pointer(b, from);
+  e->in_place = t.in_place;
+  e->kind = t.kind;
+  emit_ops(e, op->body->body);
   ir_end_for(b, each);
   ir_end_for(b, tensors);
 }
 
-/* Heads [begin, end) of a token in the first `tensors` tensors, each head with coefficients of its own, which serve q
- * and k at once. */
-static void emit_heads_of_token(encode_emitter *e, ir_value batch, ir_value token, ir_value begin, ir_value end,
-                                ir_value coefficients, int tensors) {
+/* Heads whose rotors differ: what is computed of them, */
+static void walk_heads_of_token(encode_emitter *e, const program_op *op) {
   ir *b = e->b;
-  ir_value in[2], out[2], in_step[2], out_step[2], in_place[2];
-  conversion kind[2];
-  for (int t = 0; t < tensors; t++) {
-    ir_value rows = rows_of_tensor(e, i64(b, t));
-    in[t] = token_row(e, rows, 0, batch, token, &in_step[t]);
-    out[t] = token_row(e, rows, 1, batch, token, &out_step[t]);
-    in_place[t] = is_in_place(e, rows);
-    kind[t] = conversion_of(e, rows);
-  }
-  ir_loop heads = ir_for(b, begin, end);
-  emit_load_slots(&e->rows, ir_offset(b, coefficients, mul(b, sub(b, heads.index, begin), i64(b, e->slot_bytes))));
-  for (int t = 0; t < tensors; t++)
-    emit_one_row(e, kind[t], ir_pointer(b, add(b, in[t], mul(b, heads.index, in_step[t]))),
-                 ir_pointer(b, add(b, out[t], mul(b, heads.index, out_step[t]))), in_place[t]);
+  ir_loop heads = ir_for(b, e->run.begin, e->run.end);
+  ir_value all = e->prepared;
+  e->head = heads.index;
+  e->prepared = ir_offset(b, all, mul(b, sub(b, e->head, e->heads.begin), LOOP_I64(e, prepared_stride)));
+  emit_ops(e, op->body);
+  e->prepared = all;
+  e->head = (ir_value){NULL};
   ir_end_for(b, heads);
 }
 
-/* ---- tokens ---- */
-
-/* A token's coefficients: of row `row` of a table where there is one, else from its position. */
-static void emit_token_coefficients(encode_emitter *e, ir_value token, const ir_value *head, ir_value prepared,
-                                    ir_value out) {
+/* and their rows in the first `tensors` tensors, whose coefficients serve q and k at once. */
+static void walk_heads_of_rows(encode_emitter *e, const program_op *op, int tensors) {
   ir *b = e->b;
-  if (e->rows.t->n_slots == 0) return;
-  ir_value table = LOOP_I64(e, table);
-  ir_branch branch = ir_if(b, ir_compare_int(b, "ne", table, i64(b, 0)));
-  if (e->p->n_values > 0) {
-    ir_value row = add(b, table, mul(b, token, LOOP_I64(e, table_token)));
-    if (head) row = add(b, row, mul(b, *head, LOOP_I64(e, table_head)));
-    ir_value arguments[] = {ir_pointer(b, row), out};
-    ir_call(b, emit_unfold_name(e->memory, e->target), 2, arguments);
-  }
-  ir_else(b, &branch);
-  if (!head) emit_position(e, token);
-  ir_value arguments[] = {e->positions, prepared, out};
-  ir_call(b, emit_rotor_name(e->memory, e->target), 3, arguments);
-  ir_end_if(b, branch);
-}
-
-/* How many steps of `step` cover `whole`. */
-static ir_value steps(ir *b, ir_value whole, ir_value step) {
-  return ir_op2(b, "arith.divui", add(b, whole, sub(b, step, i64(b, 1))), step);
-}
-
-/* Rotors differ from head to head. Those of a tile of tokens are built for as many heads as there is room for; then,
- * batch by batch, the tile's rows are walked in order of memory. */
-static void emit_tokens_per_head(encode_emitter *e, ir_value prepared, int most) {
-  ir *b = e->b;
-  ir_value begin = LOOP_I64(e, token_begin), end = LOOP_I64(e, token_end), zero = i64(b, 0), one = i64(b, 1);
-  ir_value head_begin = LOOP_I64(e, head_begin), head_end = LOOP_I64(e, head_end);
-  ir_value group = larger(b, smaller(b, sub(b, head_end, head_begin), i64(b, most)), one);
-  ir_value tile = larger(b, smaller(b, LOOP_I64(e, tile_tokens), ir_op2(b, "arith.divui", i64(b, most), group)), one);
-  ir_value token_bytes = mul(b, group, i64(b, e->slot_bytes));
-  ir_value both = ir_compare_int(b, "ne", LOOP_I64(e, rows[1].heads), zero);
-  ir_loop groups = ir_for(b, zero, steps(b, sub(b, head_end, head_begin), group));
-  ir_value first_head = add(b, head_begin, mul(b, groups.index, group));
-  ir_value last_head = smaller(b, add(b, first_head, group), head_end);
-  ir_loop tiles = ir_for(b, zero, steps(b, sub(b, end, begin), tile));
-  ir_value first = add(b, begin, mul(b, tiles.index, tile)), last = smaller(b, add(b, first, tile), end);
-
-  ir_loop rotors = ir_for(b, first, last);
-  ir_branch untabled = ir_if(b, ir_compare_int(b, "eq", LOOP_I64(e, table), zero));
-  emit_position(e, rotors.index);
-  ir_end_if(b, untabled);
-  ir_value of_token = ir_offset(b, e->coefficients, mul(b, sub(b, rotors.index, first), token_bytes));
-  ir_loop heads = ir_for(b, first_head, last_head);
-  ir_value of_head = ir_offset(b, prepared, mul(b, sub(b, heads.index, head_begin), LOOP_I64(e, prepared_stride)));
-  emit_token_coefficients(e, rotors.index, &heads.index, of_head,
-                          ir_offset(b, of_token, mul(b, sub(b, heads.index, first_head), i64(b, e->slot_bytes))));
+  e->n_tensors = tensors;
+  for (int t = 0; t < tensors; t++) e->tensor[t] = rows_of_token(e, rows_of_tensor(e, i64(b, t)));
+  ir_loop heads = ir_for(b, e->run.begin, e->run.end);
+  e->head = heads.index;
+  emit_ops(e, op->body);
+  e->head = (ir_value){NULL};
   ir_end_for(b, heads);
-  ir_end_for(b, rotors);
-
-  ir_loop batches = ir_for(b, LOOP_I64(e, batch_begin), LOOP_I64(e, batch_end));
-  ir_loop tokens = ir_for(b, first, last);
-  ir_value coefficients = ir_offset(b, e->coefficients, mul(b, sub(b, tokens.index, first), token_bytes));
-  ir_branch branch = ir_if(b, both);
-  emit_heads_of_token(e, batches.index, tokens.index, first_head, last_head, coefficients, 2);
-  ir_else(b, &branch);
-  emit_heads_of_token(e, batches.index, tokens.index, first_head, last_head, coefficients, 1);
-  ir_end_if(b, branch);
-  ir_end_for(b, tokens);
-  ir_end_for(b, batches);
-  ir_end_for(b, tiles);
-  ir_end_for(b, groups);
 }
 
-/* All heads share a token's rotor. The rotors of a tile of tokens are built; then, batch by batch, each
- * group of rows (heads of q and k) is walked over the tile. The driver chooses the sizes: a tile of one token and all
- * rows in one group stream [B,N,H,D] memory; where a head's tokens are neighbours, a few heads at a time
- * over a long tile keep the streams few and long. */
-static void emit_tokens_shared(encode_emitter *e, ir_value prepared, int most) {
-  ir *b = e->b;
-  ir_value begin = LOOP_I64(e, token_begin), end = LOOP_I64(e, token_end), zero = i64(b, 0);
-  ir_value tile = smaller(b, LOOP_I64(e, tile_tokens), i64(b, most)), group = LOOP_I64(e, group_rows);
-  ir_value all = add(b, LOOP_I64(e, rows[0].heads), LOOP_I64(e, rows[1].heads));
-  ir_value groups = steps(b, all, group);
-  ir_loop tiles = ir_for(b, zero, steps(b, sub(b, end, begin), tile));
-  ir_value first = add(b, begin, mul(b, tiles.index, tile)), last = smaller(b, add(b, first, tile), end);
-  ir_loop rotors = ir_for(b, first, last);
-  emit_token_coefficients(e, rotors.index, NULL, prepared,
-                          ir_offset(b, e->coefficients, mul(b, sub(b, rotors.index, first), i64(b, e->slot_bytes))));
-  ir_end_for(b, rotors);
-  ir_loop batches = ir_for(b, LOOP_I64(e, batch_begin), LOOP_I64(e, batch_end));
-  ir_loop parts = ir_for(b, zero, groups);
-  ir_value row = mul(b, parts.index, group), row_end = smaller(b, add(b, row, group), all);
-  ir_loop tokens = ir_for(b, first, last);
-  emit_load_slots(&e->rows, ir_offset(b, e->coefficients, mul(b, sub(b, tokens.index, first), i64(b, e->slot_bytes))));
-  emit_rows_of_token(e, batches.index, tokens.index, row, row_end);
-  ir_end_for(b, tokens);
-  ir_end_for(b, parts);
-  ir_end_for(b, batches);
-  ir_end_for(b, tiles);
+static void walk_heads(encode_emitter *e, const program_op *op) {
+  if (is_of_token(op->body)) {
+    walk_heads_of_token(e, op);
+    return;
+  }
+  ir_branch branch = ir_if(e->b, e->has_k);
+  walk_heads_of_rows(e, op, 2);
+  ir_else(e->b, &branch);
+  walk_heads_of_rows(e, op, 1);
+  ir_end_if(e->b, branch);
+}
+
+/* ---- ops ---- */
+
+static void walk(encode_emitter *e, const program_op *op) {
+  switch (op->space) {
+  case SPACE_TILES: walk_tiles(e, op); break;
+  case SPACE_GROUPS: walk_groups(e, op); break;
+  case SPACE_RUNS: walk_runs(e, op); break;
+  case SPACE_TOKENS:
+    if (op->part & PART_ENCODED) walk_tokens(e, op); /* the driver copies the others */
+    break;
+  case SPACE_BATCHES: walk_batches(e, op); break;
+  case SPACE_TENSORS:
+    if (e->head.ptr) walk_tensors_of_head(e, op);
+    else walk_tensors(e, op);
+    break;
+  case SPACE_HEADS: walk_heads(e, op); break;
+  default: diag_bug("cpu/encode", "a loop over %s", program_space_word(op->space));
+  }
+}
+
+static void emit_ops(encode_emitter *e, const program_op *list) {
+  for (const program_op *op = list; op; op = op->next) switch (op->kind) {
+    case OP_FOR: walk(e, op); break;
+    case OP_EVAL:
+    case OP_MATRIX: /* rotor_T does all evals of a token and its matrices at once */
+      if (!op->next || !is_of_token(op->next)) emit_token_coefficients(e, e->prepared, coefficients_at(e));
+      break;
+    case OP_HOLD: emit_load_slots(&e->rows, coefficients_at(e)); break;
+    default: emit_row(e, op); return;
+    }
+}
+
+/* prepare_T does the evals of the call; what is left are the loops that a schedule has cut. */
+static void emit_tokens(encode_emitter *e) {
+  for (const program_op *op = e->program->body; op; op = op->next) {
+    if (op->kind != OP_FOR || (op->space != SPACE_RUNS && op->space != SPACE_TILES)) continue;
+    if (op->space == SPACE_RUNS) measure_heads(e);
+    else measure_rows(e);
+    walk(e, op);
+  }
 }
 
 /* Tokens, or heads of tokens, whose coefficients there is room for on the stack (pegen/pegen.h says how much a call
@@ -266,22 +403,21 @@ static int most_rotors(int64_t slot_bytes, bool per_head) {
   return count < 1 ? 1 : count > MOST ? MOST : (int)count;
 }
 
-void emit_encode(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target, int dtype, int out,
-                 bool streaming) {
-  encode_emitter e = {.b = b, .memory = a, .p = p, .target = target};
+void emit_encode(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t, const cpu_target *target,
+                 int dtype, int out, bool streaming) {
+  encode_emitter e = {.b = b, .memory = a, .p = p, .program = scheduled, .target = target};
   e.rows = (row_emitter){
       .b = b, .memory = a, .p = p, .t = t, .target = target, .dtype = dtype, .out = out, .streaming = streaming};
   const char *name =
       out == dtype ? emit_encode_name(a, target, dtype, streaming) : emit_converting_name(a, target, dtype, out);
   e.slot_bytes = (int64_t)t->n_slots * t->width * 4;
-  int most = most_rotors(e.slot_bytes, p->per_head);
+  e.most = most_rotors(e.slot_bytes, p->per_head);
   ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e.loop);
   e.positions = ir_alloca(b, p->spec->n_axes * 8, 8);
-  e.coefficients = ir_alloca(b, most * e.slot_bytes + CACHE_LINE, CACHE_LINE);
+  e.coefficients = ir_alloca(b, e.most * e.slot_bytes + CACHE_LINE, CACHE_LINE);
   e.ahead = emit_load_ahead(b, e.loop);
   e.q_heads = LOOP_I64(&e, rows[0].heads);
-  ir_value prepared = LOOP_PTR(&e, prepared);
-  if (p->per_head) emit_tokens_per_head(&e, prepared, most);
-  else emit_tokens_shared(&e, prepared, most);
+  e.prepared = LOOP_PTR(&e, prepared);
+  emit_tokens(&e);
   ir_return(b);
 }

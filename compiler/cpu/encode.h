@@ -3,12 +3,14 @@
 #define PEGEN_CPU_ENCODE_H
 
 #include "cpu/rotors.h"
+#include "program/program.h"
 
 /* Coordinates of a token as float64 [axes] at out: those of the call's positions or of the built-in grid. */
 void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out);
 
-/* Rows of one number type, written as it, or as either it or `out`, as a call says of q and of k. */
-void emit_encode(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target, int dtype, int out,
-                 bool streaming);
+/* Rows of one number type, written as it, or as either it or `out`, as a call says of q and of k.
+ * scheduled: of cpu_schedule; p: of its evals and matrices. */
+void emit_encode(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t, const cpu_target *target,
+                 int dtype, int out, bool streaming);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "cpu/encode.h"
 #include "cpu/rows.h"
+#include "cpu/schedule.h"
 
 enum { CACHE_LINE = 64 };
 
@@ -176,7 +177,9 @@ static void emit_values(const chunk_walk *w) {
   ir_return(b);
 }
 
-void emit_cpu(ir *b, arena *a, const plan *p, const cpu_target *target, unsigned dtypes) {
+void emit_cpu(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes) {
+  const program *scheduled = cpu_schedule(a, encode);
+  const plan *p = program_plan(encode);
   plan_tile *t = plan_tile_build(a, p, target->lanes);
   b->target_cpu = target->cpu;
   b->target_features = target->features;
@@ -189,9 +192,9 @@ void emit_cpu(ir *b, arena *a, const plan *p, const cpu_target *target, unsigned
   }
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
-      if (dtypes & 1u << dtype) emit_encode(b, a, p, t, target, dtype, dtype, streaming);
+      if (dtypes & 1u << dtype) emit_encode(b, a, scheduled, p, t, target, dtype, dtype, streaming);
   for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++)
     for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++)
-      if (dtypes & number_pair(in, out)) emit_encode(b, a, p, t, target, in, out, false);
+      if (dtypes & number_pair(in, out)) emit_encode(b, a, scheduled, p, t, target, in, out, false);
   b->target_cpu = b->target_features = NULL;
 }

@@ -1,6 +1,6 @@
-/* cpu/rotors: from the plan to MLIR for one CPU target.
+/* cpu/rotors: from the program to MLIR for one CPU target.
  *
- * Per target it emits, as internal functions with the target's suffix,
+ * In: an encode program. Per target it emits, as internal functions with the target's suffix,
  *
  *     prepare_T(leaves, prepared)                    what depends on operands alone
  *     rotor_T(positions, prepared, coefficients)     a token's coefficient vectors
@@ -16,8 +16,10 @@
 #include "cpu/chunk.h"
 #include "object/target.h"
 #include "plan/plan.h"
+#include "program/program.h"
 
-void emit_cpu(ir *b, arena *a, const plan *p, const cpu_target *target, unsigned dtypes);
+/* encode: a program whose evals and matrices are of one plan. */
+void emit_cpu(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes);
 /* Declarations of what the driver provides; once per module, before emit_cpu. */
 void emit_cpu_imports(ir *b);
 

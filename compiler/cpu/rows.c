@@ -192,34 +192,52 @@ static ir_value transformed(row_emitter *r, const ir_value *x, int j) {
   return y.ptr && some ? ir_select(b, ir_bools(b, t->width, mask), x[j], y) : y;
 }
 
-void emit_row(row_emitter *r, ir_value in, ir_value out, ir_value in_place) {
-  const plan_tile *t = r->t;
-  ir_value *x = arena_array(r->memory, ir_value, t->n_vectors);
-  ir_value *y = arena_array(r->memory, ir_value, t->n_vectors);
-  for (int group = 0; group < t->n_vectors; group++) {
-    int unchanged = -1;
-    for (int j = 0; j < t->n_vectors; j++)
-      if (t->group[j] == group) x[j] = load_channels(r, in, t->start[j]);
-    for (int j = 0; j < t->n_vectors; j++)
-      if (t->group[j] == group) y[j] = transformed(r, x, j);
-    for (int j = 0; j < t->n_vectors; j++) {
-      if (t->group[j] != group) continue;
-      if (y[j].ptr) store_channels(r, y[j], out, t->start[j]);
-      else unchanged = j;
-    }
-    if (unchanged < 0) continue;
-    if (r->out != r->dtype) { /* never in place */
-      for (int j = 0; j < t->n_vectors; j++)
-        if (t->group[j] == group && !y[j].ptr) store_channels(r, x[j], out, t->start[j]);
-      continue;
-    }
-    /* Channels that pass through are moved only where out is elsewhere. */
-    ir_branch branch = ir_if(r->b, in_place);
-    ir_else(r->b, &branch);
-    for (int j = 0; j < t->n_vectors; j++)
-      if (t->group[j] == group && !y[j].ptr) store_channels(r, x[j], out, t->start[j]);
-    ir_end_if(r->b, (ir_branch){branch.outer, {NULL}});
+static row_vectors new_vectors(row_emitter *r) {
+  return (row_vectors){arena_array(r->memory, ir_value, r->t->n_vectors),
+                       arena_array(r->memory, bool, r->t->n_vectors)};
+}
+
+row_vectors emit_vectors_load(row_emitter *r, int group, ir_value in) {
+  row_vectors x = new_vectors(r);
+  for (int j = 0; j < r->t->n_vectors; j++) {
+    if (r->t->group[j] != group) continue;
+    x.lanes[j] = load_channels(r, in, r->t->start[j]);
+    x.kept[j] = true;
   }
+  return x;
+}
+
+row_vectors emit_vectors_apply(row_emitter *r, int group, const row_vectors *x) {
+  row_vectors y = new_vectors(r);
+  for (int j = 0; j < r->t->n_vectors; j++) {
+    if (r->t->group[j] != group) continue;
+    y.lanes[j] = transformed(r, x->lanes, j);
+    if (y.lanes[j].ptr) continue;
+    y.lanes[j] = x->lanes[j];
+    y.kept[j] = x->kept[j];
+  }
+  return y;
+}
+
+void emit_vectors_store(row_emitter *r, int group, const row_vectors *y, ir_value out, ir_value in_place) {
+  const plan_tile *t = r->t;
+  bool kept = false;
+  for (int j = 0; j < t->n_vectors; j++) {
+    if (t->group[j] != group) continue;
+    if (!y->kept[j]) store_channels(r, y->lanes[j], out, t->start[j]);
+    kept = kept || y->kept[j];
+  }
+  if (!kept) return;
+  bool may_be_there = r->out == r->dtype; /* rows that are converted are not in place */
+  ir_branch branch;
+  /* Channels that pass through are moved only where out is elsewhere. */
+  if (may_be_there) {
+    branch = ir_if(r->b, in_place);
+    ir_else(r->b, &branch);
+  }
+  for (int j = 0; j < t->n_vectors; j++)
+    if (t->group[j] == group && y->kept[j]) store_channels(r, y->lanes[j], out, t->start[j]);
+  if (may_be_there) ir_end_if(r->b, (ir_branch){branch.outer, {NULL}});
 }
 
 /* ---- rows to come ---- */

@@ -27,8 +27,17 @@ typedef struct row_emitter {
 /* Loads the coefficient vectors that emit_coefficients stored. */
 void emit_load_slots(row_emitter *r, ir_value coefficients);
 
-/* One row, read from `in` and written to `out`; in_place (i1): out is in, channels that pass through stay. */
-void emit_row(row_emitter *r, ir_value in, ir_value out, ir_value in_place);
+/* A row in registers, or a group of its vectors (plan_tile) that are loaded before any is stored. */
+typedef struct row_vectors {
+  ir_value *lanes; /* [n_vectors] */
+  bool *kept;      /* [n_vectors]: as they were loaded */
+} row_vectors;
+
+/* What the ops of a program do to the vectors of one group. */
+row_vectors emit_vectors_load(row_emitter *r, int group, ir_value in);
+row_vectors emit_vectors_apply(row_emitter *r, int group, const row_vectors *x); /* or add, of a plan that is a sum */
+/* in_place (i1): out is where the row was loaded from, and vectors that were kept are not stored. */
+void emit_vectors_store(row_emitter *r, int group, const row_vectors *y, ir_value out, ir_value in_place);
 
 /* How far ahead rows are asked for, pegen_loop's: bytes into the nearest cache, and into the second; 0: not at all. */
 typedef struct prefetch_ahead {

@@ -104,7 +104,7 @@ static int programs(arena *a, const void *of, const program **out) {
 static void print(FILE *out, const void *plan) { plan_print(out, plan); }
 
 static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) {
-  emit_cpu(b, a, plan, target, dtypes);
+  emit_cpu(b, a, encode_program(a, plan), target, dtypes);
 }
 
 static int per_head(const void *of) {

@@ -52,6 +52,8 @@ static void check_loop(checker *c, const program_op *op) {
   if (op->space == SPACE_TILES && c->around & IN(TOKENS)) fail(c, op, "tiles are cut from tokens, not inside of them");
   if (op->space == SPACE_GROUPS && c->around & (IN(TENSORS) | IN(HEADS)))
     fail(c, op, "groups are cut from all rows of a token, not inside of tensors or heads");
+  if (op->space == SPACE_RUNS && c->around & (IN(TENSORS) | IN(HEADS)))
+    fail(c, op, "runs are cut from all heads, not inside of tensors or heads");
   if (op->space == SPACE_TOKENS && !(op->part & PART_ALL)) fail(c, op, "no part of the tokens is walked");
 }
 

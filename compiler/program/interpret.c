@@ -16,7 +16,7 @@ typedef struct interpreter {
   const program_call *call;
   int64_t index[SPACE_COUNT];  /* of the open loops */
   int64_t extent[SPACE_COUNT]; /* by which values are laid out */
-  range tile, group;           /* of tokens, of rows; all of them outside of tiles and groups */
+  range tile, group, run;      /* of tokens, rows and heads; all of them outside of tiles, groups and runs */
   long double *value[PROGRAM_MAX_VALUES];
   expr_memo memo;
 } interpreter;
@@ -160,6 +160,7 @@ static range range_of(const interpreter *t, const program_op *op, unsigned aroun
   switch (op->space) {
   case SPACE_TILES: return (range){0, (c->tokens + c->tile_tokens - 1) / c->tile_tokens};
   case SPACE_GROUPS: return (range){0, (rows_of_token(t) + c->group_rows - 1) / c->group_rows};
+  case SPACE_RUNS: return (range){0, (t->extent[SPACE_HEADS] + c->run_heads - 1) / c->run_heads};
   case SPACE_TOKENS:
     return (range){op->part & PART_SKIPPED ? t->tile.begin : larger(t->tile.begin, skip),
                    op->part & PART_ENCODED ? t->tile.end : smaller(t->tile.end, skip)};
@@ -168,7 +169,7 @@ static range range_of(const interpreter *t, const program_op *op, unsigned aroun
   case SPACE_HEADS: break;
   default: diag_bug("interpret", "a loop over %s", program_space_word(op->space));
   }
-  if (!(around & IN(TENSORS))) return (range){0, t->extent[SPACE_HEADS]};
+  if (!(around & IN(TENSORS))) return t->run;
   int64_t tensor = t->index[SPACE_TENSORS], before = tensor * c->heads[0];
   return (range){larger(t->group.begin - before, 0), smaller(t->group.end - before, c->heads[tensor])};
 }
@@ -176,7 +177,7 @@ static range range_of(const interpreter *t, const program_op *op, unsigned aroun
 static void run_list(interpreter *t, const program_op *list, unsigned around);
 
 static void run_for(interpreter *t, const program_op *op, unsigned around) {
-  range all = range_of(t, op, around), tile = t->tile, group = t->group;
+  range all = range_of(t, op, around), tile = t->tile, group = t->group, run = t->run;
   for (int64_t i = all.begin; i < all.end; i++) {
     t->index[op->space] = i;
     /* Heads outside of tensors are the kernel's: a tensor that has fewer is left out. */
@@ -185,10 +186,13 @@ static void run_for(interpreter *t, const program_op *op, unsigned around) {
       t->tile = (range){i * t->call->tile_tokens, smaller((i + 1) * t->call->tile_tokens, t->call->tokens)};
     if (op->space == SPACE_GROUPS)
       t->group = (range){i * t->call->group_rows, smaller((i + 1) * t->call->group_rows, rows_of_token(t))};
+    if (op->space == SPACE_RUNS)
+      t->run = (range){i * t->call->run_heads, smaller((i + 1) * t->call->run_heads, t->extent[SPACE_HEADS])};
     run_list(t, op->body, around | 1u << op->space);
   }
   t->tile = tile;
   t->group = group;
+  t->run = run;
 }
 
 static void run_list(interpreter *t, const program_op *list, unsigned around) {
@@ -215,6 +219,7 @@ void program_interpret(const program *p, const program_call *call) {
   t.extent[SPACE_HEADS] = heads;
   t.tile = (range){0, call->tokens};
   t.group = (range){0, rows_of_token(&t)};
+  t.run = (range){0, heads};
   int nodes = expr_pool_count(p->spec->pool);
   t.memo = (expr_memo){arena_array(t.memory, long double, nodes + 1), arena_alloc(t.memory, (size_t)nodes + 1)};
   for (int v = 0; v < p->n_values; v++) {

@@ -18,7 +18,7 @@ typedef struct program_call {
   long double *results[PROGRAM_MAX_STREAMS][2]; /* of streams that are written, laid out alike */
   long double *arrays[PROGRAM_MAX_ARRAYS];      /* [index of the spaces, tokens first][numbers][blocks] */
   const long double *tables[PROGRAM_MAX_VALUES]; /* numbers of an eval that is tabled, laid out so; NULL: computed */
-  int64_t tile_tokens, group_rows; /* where a schedule has cut tokens and rows */
+  int64_t tile_tokens, group_rows, run_heads; /* where a schedule has cut tokens, rows and heads */
 } program_call;
 
 void program_interpret(const program *p, const program_call *call);

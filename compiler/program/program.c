@@ -160,6 +160,12 @@ void program_write(program_builder *b, int array, int value) { of_one(b, OP_WRIT
 
 void program_set_tabled(program_builder *b, int value) { ((program_op *)b->p->value[value].maker)->is_tabled = true; }
 
+const plan *program_plan(const program *p) {
+  for (int v = 0; v < p->n_values; v++)
+    if (p->value[v].maker->plan) return p->value[v].maker->plan;
+  diag_bug("program", "'%s' computes nothing", p->entry);
+}
+
 /* ---- from one program to another ---- */
 
 program_rewrite program_begin_rewrite(arena *a, const program *from, const char *entry) {
@@ -171,21 +177,15 @@ program_rewrite program_begin_rewrite(arena *a, const program *from, const char 
 }
 
 void program_repeat(program_rewrite *r, const program_op *op) {
+  if (op->kind == OP_FOR) {
+    int depth = r->to.depth;
+    program_for(&r->to, op->space, op->part);
+    for (const program_op *inner = op->body; inner; inner = inner->next) program_repeat(r, inner);
+    program_end_for(&r->to, depth);
+    return;
+  }
   program_op copy = *op;
   for (int i = 0; i < op->n_arguments; i++) copy.argument[i] = r->value[op->argument[i]];
   program_op *made = append(&r->to, copy);
   if (op->result >= 0) r->value[op->result] = make(&r->to, made, r->from->value[op->result]);
-}
-
-void program_repeat_all(program_rewrite *r, const program_op *list) {
-  for (const program_op *op = list; op; op = op->next) {
-    if (op->kind != OP_FOR) {
-      program_repeat(r, op);
-      continue;
-    }
-    int depth = r->to.depth;
-    program_for(&r->to, op->space, op->part);
-    program_repeat_all(r, op->body);
-    program_end_for(&r->to, depth);
-  }
 }

@@ -20,11 +20,13 @@
 
 #include <stdio.h>
 
-/* Name, its word. Tiles and groups are a schedule's: runs of tokens, and of a token's rows (heads of q and then of k),
- * that loops inside of them walk; they index no value.                                        ORDER PROGRAM_SPACE */
+/* Name, its word. Tiles, groups and runs are a schedule's: tokens, a token's rows (heads of q and then of k) and heads
+ * cut into pieces, which loops inside of them walk; they index no value.                          ORDER PROGRAM_SPACE
+ */
 #define PROGRAM_SPACES(X) \
   X(TILES, "tiles")     /* of tokens                                      */ \
   X(GROUPS, "groups")   /* of rows                                        */ \
+  X(RUNS, "runs")       /* of heads, outside of tensors                   */ \
   X(TOKENS, "tokens")   /* that share a set of positions with the batches */ \
   X(BATCHES, "batches") /* of one set of positions                        */ \
   X(TENSORS, "tensors") /* q and k, those that the call has               */ \
@@ -179,16 +181,16 @@ typedef struct program_rewrite {
 
 /* Streams and arrays are those of `from`. */
 program_rewrite program_begin_rewrite(arena *a, const program *from, const char *entry);
-/* Appends an op that is no loop, with its arguments' counterparts. */
+/* Appends an op, of a loop all that is in it, with its arguments' counterparts. */
 void program_repeat(program_rewrite *r, const program_op *op);
-/* Appends a list of ops with all loops in it. */
-void program_repeat_all(program_rewrite *r, const program_op *list);
 
 /* ---- reading ---- */
 
 const char *program_space_word(program_space space);
 const char *program_op_word(program_op_kind kind);
 int program_op_arguments(program_op_kind kind); /* -1: any number */
+/* The plan of the program's first eval or matrix. */
+const plan *program_plan(const program *p);
 /* The name of a value in the text: v0, m1, x2. */
 const char *program_value_name(arena *a, const program *p, int value);
 

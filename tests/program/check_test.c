@@ -88,6 +88,12 @@ static void groups_inside(fixture *f) {
   load(f);
 }
 
+static void runs_inside(fixture *f) {
+  rows(f);
+  program_for(&f->b, SPACE_RUNS, PART_ALL);
+  load(f);
+}
+
 static void no_part(fixture *f) {
   program_for(&f->b, SPACE_TOKENS, (program_part)0);
   load(f);
@@ -279,6 +285,7 @@ static const struct {
     {"tokens inside of tokens", nested_twice, "for tokens: a loop over the same space stands around"},
     {"tiles inside of tokens", tiles_inside, "for tiles: tiles are cut from tokens"},
     {"groups inside of tensors", groups_inside, "for groups: groups are cut from all rows"},
+    {"runs inside of heads", runs_inside, "for runs: runs are cut from all heads"},
     {"no part of the tokens", no_part, "for tokens: no part of the tokens"},
     {"a load of a token", load_of_token, "load x: a row is of one token, batch, tensor and head"},
     {"a load of what is written", load_of_output, "load y: rows that are not read"},

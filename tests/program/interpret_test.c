@@ -43,7 +43,8 @@ static program_call call_of(const fixture *f, int64_t batch, long double *out) {
                        .positions = positions,
                        .operands = f->operands.values,
                        .tile_tokens = 3,
-                       .group_rows = 2};
+                       .group_rows = 2,
+                       .run_heads = 2};
   call.rows[0][0] = f->x->values + batch * row;
   call.results[1][0] = out;
   return call;

@@ -2,10 +2,12 @@
  * tokens that are skipped. Rows of q and k at once, two batches, q and k of different numbers of heads where they may
  * be.
  *
- * Nothing is rounded, so errors are those of long double and of constants that were multiplied in float64.
+ * Then the same in the order that schedules give loops. Nothing is rounded, so errors are those of long double and of
+ * constants that were multiplied in float64.
  */
 #include "unit.h"
 
+#include "cpu/schedule.h"
 #include "variants.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
@@ -57,7 +59,8 @@ static bool open_fixture(fixture *f, const variant *v, const loader_define *more
                            .positions = f->positions,
                            .operands = f->operands.values,
                            .tile_tokens = 3,
-                           .group_rows = 2};
+                           .group_rows = 2,
+                           .run_heads = 2};
   for (int tensor = 0; tensor < 2; tensor++) {
     int64_t count = BATCHES * f->call.heads[tensor] * TOKENS * s->head_dim;
     double *in = arena_array(f->memory, double, count);
@@ -104,11 +107,33 @@ static void gives_reference(const variant *v, const loader_define *more) {
   arena_destroy(f.memory);
 }
 
+/* Loops in a processor's order, tokens in tiles of 3 and rows in groups of 2: the same bits. */
+static void order_changes_nothing(const variant *v, const loader_define *more) {
+  fixture f;
+  if (!open_fixture(&f, v, more)) return;
+  const program *ordered = cpu_schedule(f.memory, f.encode);
+  assert_null(program_fault(f.memory, ordered));
+  long double *results[2];
+  program_interpret(f.encode, &f.call);
+  for (int tensor = 0; tensor < 2; tensor++) {
+    results[tensor] = f.call.results[1][tensor];
+    f.call.results[1][tensor] =
+        arena_array(f.memory, long double, BATCHES *f.call.heads[tensor] * TOKENS * f.spec->head_dim);
+  }
+  program_interpret(ordered, &f.call);
+  for (int tensor = 0; tensor < 2; tensor++)
+    for (int64_t i = 0; i < BATCHES * f.call.heads[tensor] * TOKENS * f.spec->head_dim; i++)
+      assert_true(results[tensor][i] == f.call.results[1][tensor][i]);
+  arena_destroy(f.memory);
+}
+
 static void reference(void **state) {
   static const loader_define inverse = {"inverse", "true"}, skip = {"skip_tokens", "2"};
   gives_reference(*state, NULL);
   gives_reference(*state, &inverse);
   gives_reference(*state, &skip);
+  order_changes_nothing(*state, NULL);
+  order_changes_nothing(*state, &skip);
 }
 
 int main(void) {
