@@ -49,7 +49,6 @@ void register_passes(void) {
   mlirRegisterConversionSCFToControlFlowPass();
   mlirRegisterConversionConvertMathToLLVMPass();
   mlirRegisterConversionArithToLLVMConversionPass();
-  mlirRegisterConversionConvertIndexToLLVMPass();
   mlirRegisterConversionConvertControlFlowToLLVMPass();
   mlirRegisterConversionReconcileUnrealizedCastsPass();
 }
