@@ -69,7 +69,7 @@ static ir_value input_elements(chunk_emitter *e, const expr *x) {
   return ir_elements(b, type_of(e, x, true), lanes, element);
 }
 
-static bool leaf(expr_walker *w, const expr *x, bool is_f32, pair *value) {
+static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
   chunk_emitter *e = (chunk_emitter *)w;
   ir *b = e->b;
   int prepared = e->p->prepared_index[x->id], index = e->p->leaf_index[x->id];
@@ -91,7 +91,7 @@ static bool leaf(expr_walker *w, const expr *x, bool is_f32, pair *value) {
 
 chunk_emitter chunk_emitter_create(ir *b, arena *a, const plan *p, const cpu_target *target, bool *has_table, int begin,
                                    int width) {
-  pair *memo = arena_array(a, pair, expr_pool_count(p->spec->pool));
+  two_float *memo = arena_array(a, two_float, expr_pool_count(p->spec->pool));
   return (chunk_emitter){.walker = {.context = {b, target->has_fma},
                                     .machine = &expr_of_processors,
                                     .varies = DEPENDS_BLOCK,

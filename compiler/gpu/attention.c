@@ -20,7 +20,7 @@ enum {
   MOST_SUMS = 16,
   MOST_ROWS = 4,
   HELD_QUADS = 8,
-  GROUPS = PEGEN_PTX_BLOCK / ATTEND_LANES,
+  TEAMS = PEGEN_PTX_BLOCK / ATTEND_LANES,
   QUAD_CHANNELS = ATTEND_QUAD * ATTEND_LANES
 };
 
@@ -50,7 +50,7 @@ typedef struct key_run {
 
 /* ---- places of a thread's queries and keys ---- */
 
-static ir_value query_of(attend *t, int row) { return add(t->b, t->group, i32(t->b, (int64_t)row * GROUPS)); }
+static ir_value query_of(attend *t, int row) { return add(t->b, t->team, i32(t->b, (int64_t)row * TEAMS)); }
 static ir_value key_of(attend *t, int column) { return add(t->b, t->lane, i32(t->b, (int64_t)column * ATTEND_LANES)); }
 
 static ir_value score_at(attend *t, ir_value query, ir_value key) {
@@ -102,7 +102,7 @@ static void lay_pairs(attend *t, ir_value first_key) {
   ir_loop keys = ir_for(b, i64(b, 0), i64(b, t->shape.columns));
   ir_value key = add(b, t->lane, scaled(b, ir_cast(b, "arith.trunci", keys.index, b->i32), ATTEND_LANES));
   ir_loop rows = ir_for(b, i64(b, 0), i64(b, t->shape.rows));
-  ir_value query = add(b, t->group, scaled(b, ir_cast(b, "arith.trunci", rows.index, b->i32), GROUPS));
+  ir_value query = add(b, t->team, scaled(b, ir_cast(b, "arith.trunci", rows.index, b->i32), TEAMS));
   ir_store(b, attend_pair(t, query, add(b, t->first, query), key, add(b, first_key, key)), score_at(t, query, key), 4,
            false);
   ir_end_for(b, rows);
@@ -291,7 +291,7 @@ static progress begin_progress(attend *t) {
 }
 
 /* Off every coordinate goes that of the first key with one, so that differences keep their digits in float32. */
-static const pair *find_origin(attend *t, pair *origin) {
+static const two_float *find_origin(attend *t, two_float *origin) {
   ir *b = t->b;
   const spec *s = t->p->spec;
   if (s->grid[0]) return NULL;
@@ -301,7 +301,7 @@ static const pair *find_origin(attend *t, pair *origin) {
   return origin;
 }
 
-static void emit_tile(attend *t, const attend_rows *k, const attend_rows *v, ir_value first, const pair *origin,
+static void emit_tile(attend *t, const attend_rows *k, const attend_rows *v, ir_value first, const two_float *origin,
                       progress *now) {
   ir *b = t->b;
   key_run run = {.first = first};
@@ -346,8 +346,8 @@ static void emit_walk(attend *t) {
   if (attend_has_columns(p)) attend_query_columns(t, scale);
   attend_load(t, &k, i32(b, 0), ir_select(b, less(b, i32(b, 0), t->keys), t->keys, i32(b, 1)), now.ahead);
   attend_copy(t, &q, t->first, t->tokens, t->shape.queries, t->queries, t->shape.query_pitch, scale, false);
-  pair place[SPEC_MAX_AXES];
-  const pair *origin = NULL;
+  two_float place[SPEC_MAX_AXES];
+  const two_float *origin = NULL;
   if (t->places.ptr) {
     origin = find_origin(t, place);
     attend_copy_places(t, PEGEN_PTX_ATTENTION_POSITIONS, t->first, t->tokens, t->shape.queries, t->query_places,
@@ -379,7 +379,7 @@ static void set_indices(attend *t) {
   t->first = ir_op2(b, "arith.muli", sub(b, sub(b, tiles, i32(b, 1)), tile), queries);
   t->batch = ir_op2(b, "arith.divui", row, heads);
   t->head = ir_op2(b, "arith.remui", row, heads);
-  t->group = ir_op2(b, "arith.divui", t->thread, i32(b, ATTEND_LANES));
+  t->team = ir_op2(b, "arith.divui", t->thread, i32(b, ATTEND_LANES));
   t->lane = ir_op2(b, "arith.remui", t->thread, i32(b, ATTEND_LANES));
 }
 

@@ -46,7 +46,7 @@ typedef struct attend {
   attend_shape shape;
   const ir_value *parameter; /* i64 */
   ir_value block, thread; /* i32 */
-  ir_value group, lane; /* i32: the thread's 8 among the block's, and it among them */
+  ir_value team, lane; /* i32: the thread's 8 among the block's, and it among them */
   ir_value batch, head; /* i32 */
   ir_value first, tokens, keys; /* i32: first query of the tile; all queries and keys */
   ir_value queries, rows, scores, query_places, places; /* shared memory; rows: of keys, then of values */
@@ -86,11 +86,11 @@ void attend_store(attend *t, const attend_rows *from, ir_value first, ir_value e
  * exists. */
 ir_value attend_placed_token(attend *t, ir_value token, ir_value end);
 /* A coordinate of place `index` (i32) of those in shared memory. */
-pair attend_coordinate(attend *t, ir_value places, ir_value index, int axis);
-void attend_store_coordinate(attend *t, ir_value places, ir_value index, int axis, pair x);
+two_float attend_coordinate(attend *t, ir_value places, ir_value index, int axis);
+void attend_store_coordinate(attend *t, ir_value places, ir_value index, int axis, two_float x);
 /* Coordinates of `count` tokens from `first` on, less `origin` (NULL: nothing). */
 void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, int count, ir_value to,
-                        const pair *origin);
+                        const two_float *origin);
 /* Channels [4 lane + 32 quad, ... + 4) of query `token` of the output. */
 void attend_store_quad(attend *t, const attend_rows *to, ir_value token, int quad, ir_value values);
 

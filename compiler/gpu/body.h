@@ -27,7 +27,7 @@ typedef struct ptx_function {
 ptx_function ptx_open_function(ir *b, arena *a, const char *name, int count, int blocks, bool host);
 /* Coordinates of a token: [axes]. parameter: those from PEGEN_PTX_POSITIONS on, or others in their order. */
 void ptx_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
-                     pair *out);
+                     two_float *out);
 
 /* Opens the entry's function. rows.exprs is the caller's to set, to where the body's exprs then lie. */
 ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, unsigned native, bool host);

@@ -18,17 +18,17 @@ enum {
 typedef struct basis {
   const plan_basis *plan;
   const spec *spec;        /* whose blocks turn */
-  group_rows rows;
+  team_rows rows;
   int lanes;               /* of a block: rows are dealt out to them */
   ir_value lane;           /* i32: which of them the thread is */
   ir_value turns;          /* i1: the thread has a block, and the token is turned; null: always */
   ir_value coefficient[SPEC_MAX_BLADES * SPEC_MAX_BLADES]; /* null: 0 */
 } basis;
 
-/* Tokens that a group goes through, and the groups of a block together: what makes the number of threads a token whole.
+/* Tokens that a team goes through, and the teams of a block together: what makes the number of threads a token whole.
  */
 static int tokens_of(const plan_basis *p) {
-  int threads = group_threads(p->spec->head_dim);
+  int threads = team_threads(p->spec->head_dim);
   if (p->spec->basis->matrix.n_heads > 1) return 1; /* heads differ: so does C */
   return threads < MOST_TOKENS ? threads : MOST_TOKENS;
 }
@@ -38,12 +38,12 @@ static int tokens_of(const plan_basis *p) {
 static void form_matrix(basis *m) {
   const spec_skew *g = &m->spec->basis->matrix;
   ir *b = m->rows.b;
-  pair one = {.hi = ir_float(b, b->f32, 1), .lo = {NULL}};
+  two_float one = {.hi = ir_float(b, b->f32, 1), .lo = {NULL}};
   ir_value first = i32(b, g->offset[0]);
   int step = g->n_heads > 1 ? g->offset[1] - g->offset[0] : 0;
   if (step) first = add(b, first, scaled(b, m->rows.body->column.head, step));
-  group_skew(&m->rows, 1, g, &first, &one, false);
-  group_cayley(m->rows.group, !m->spec->inverse);
+  team_skew(&m->rows, 1, g, &first, &one, false);
+  team_cayley(m->rows.team, !m->spec->inverse);
 }
 
 /* ---- turning ---- */
@@ -68,8 +68,8 @@ static void turn_row(basis *m, ir_value row) {
   int n = s->n_components;
   ir_value at[SPEC_MAX_BLADES], x[SPEC_MAX_BLADES];
   for (int j = 0; j < n; j++) {
-    at[j] = group_row_address(&m->rows, row,
-                              emit_thread_index(&m->rows.body->exprs, s->channel + (int64_t)j * s->n_blocks));
+    at[j] =
+        team_row_address(&m->rows, row, emit_thread_index(&m->rows.body->exprs, s->channel + (int64_t)j * s->n_blocks));
     x[j] = ir_load(b, b->f32, at[j], 4);
   }
   for (int i = 0; i < n; i++) {
@@ -85,7 +85,7 @@ static void turn_row(basis *m, ir_value row) {
 /* All rows of the flight; barriers before and after. */
 static void turn_rows(basis *m) {
   ir *b = m->rows.b;
-  int flight = group_flight(m->rows.spec);
+  int flight = team_flight(m->rows.spec);
   ir_wait(b, IR_BARRIER_BLOCK);
   ir_branch branch;
   if (m->turns.ptr) branch = ir_if(b, m->turns);
@@ -103,7 +103,7 @@ static void turn_rows(basis *m) {
 /* Which block the thread turns, and which of the rows. */
 static void deal_out(basis *m) {
   ir *b = m->rows.b;
-  const matrix_group *g = m->rows.group;
+  const matrix_team *g = m->rows.team;
   int blocks = m->spec->n_blocks;
   m->lanes = g->threads / blocks;
   m->lane = ir_op2(b, "arith.divui", g->lane, i32(b, blocks));
@@ -118,7 +118,7 @@ static void emit_token(basis *m, ir_value index, ir_value all) {
   ir_value first, threads_turn = m->turns;
   m->rows.exists = below(b, index, all);
   ir_value column = ir_select(b, m->rows.exists, index, ir_op2(b, "arith.subi", all, i32(b, 1)));
-  ptx_set_column(t, ir_op2(b, "arith.remui", m->rows.group->lane, i32(b, m->spec->n_blocks)), column);
+  ptx_set_column(t, ir_op2(b, "arith.remui", m->rows.team->lane, i32(b, m->spec->n_blocks)), column);
   if (m->spec->basis->matrix.n_heads > 1) form_matrix(m);
   if (m->spec->skip_tokens > 0) {
     ir_value turned = ir_compare_int(b, "sge", t->column.token, i32(b, m->spec->skip_tokens));
@@ -128,12 +128,12 @@ static void emit_token(basis *m, ir_value index, ir_value all) {
   make_coefficients(m);
   row_origin origin = emit_row_origin(&t->rows, &t->column, ir_int(b, b->i64, 0));
   ir_loop loop = ptx_begin_rows(t, &first);
-  group_rows_in(&m->rows, &origin, first);
+  team_rows_in(&m->rows, &origin, first);
   if (m->spec->inverse) turn_rows(m);
   else ir_wait(b, IR_BARRIER_BLOCK);
-  group_rows_multiply(&m->rows, 1, (ir_value){NULL});
+  team_rows_multiply(&m->rows, 1, (ir_value){NULL});
   if (!m->spec->inverse) turn_rows(m);
-  group_rows_out(&m->rows, &origin, first);
+  team_rows_out(&m->rows, &origin, first);
   ir_end_for(b, loop);
   m->turns = threads_turn;
 }
@@ -147,17 +147,17 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   ptx_body t = ptx_open(b, a, &turns, entry, native, host);
   t.rows.exprs = &t.exprs;
   t.rows.streams = row_streams(b, t.parameter);
-  matrix_group group = group_open(b, entry->name, p->spec->head_dim, t.thread);
+  matrix_team team = team_open(b, entry->name, p->spec->head_dim, t.thread);
   basis m = {.plan = p,
              .spec = p->spec,
-             .rows = {.b = b, .memory = a, .spec = p->whole, .body = &t, .group = &group, .unit = i32(b, 0)}};
+             .rows = {.b = b, .memory = a, .spec = p->whole, .body = &t, .team = &team, .unit = i32(b, 0)}};
   int tokens = tokens_of(p);
-  ir_value line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / group.threads), group.group), all = ptx_columns(&t);
+  ir_value line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / team.threads), team.index), all = ptx_columns(&t);
   ptx_range(&t);
   deal_out(&m);
   m.rows.exists = ir_int(b, b->i1, 1);
   if (m.spec->basis->matrix.n_heads == 1) form_matrix(&m);
-  group_rows_begin(&m.rows);
+  team_rows_begin(&m.rows);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, tokens));
   emit_token(&m, add(b, scaled(b, line, tokens), ir_cast(b, "arith.trunci", loop.index, b->i32)), all);
   ir_end_for(b, loop);
@@ -177,6 +177,6 @@ const ptx_program *emit_ptx_basis_program(arena *a, const plan_basis *p, unsigne
   ptx_program *program = arena_new(a, ptx_program);
   *program = (ptx_program){
       .spec = s, .plan = p, .per_head = p->per_head, .operations = p->turns->token_operations, .emit = emit};
-  ptx_add_group_entries(a, program, p->whole, group_threads(s->head_dim) / tokens_of(p), BLOCKS, dtypes);
+  ptx_add_team_entries(a, program, p->whole, team_threads(s->head_dim) / tokens_of(p), BLOCKS, dtypes);
   return program;
 }

@@ -18,11 +18,11 @@ typedef struct dense {
   arena *memory;
   const spec *spec;
   const expr **generator;  /* [axes]: a leaf with the offsets of the raw matrices */
-  int size, groups, slots; /* channels of a block; blocks at a time; times */
+  int size, teams, slots; /* channels of a block; blocks at a time; times */
   ptx_body *body;
   stage stage;
   ir *b;
-  ir_value group, row;     /* i32: of the lane */
+  ir_value team, row;     /* i32: of the lane */
   ir_value encoded;        /* i1: the token is; null: all are */
   ir_value coefficient[MOST_COEFFICIENTS]; /* [slots][size]: the lane's row of every block */
 } dense;
@@ -37,7 +37,7 @@ static ir_value greater(ir *b, const char *compare, ir_value x, ir_value y) {
 /* ---- shared memory: the stage's rows, then these arrays ---- */
 
 /* Bytes from lane to lane: an odd number of pairs, so that lanes side by side meet different banks. */
-static int lane_bytes(int size) { return (size | 1) * PAIR_BYTES; }
+static int lane_bytes(int size) { return (size | 1) * TWO_FLOAT_BYTES; }
 
 enum { NORMS, GENERATOR, POWER, MATRIX, ARRAYS };
 
@@ -66,46 +66,48 @@ static ir_value lane_row(dense *d, int array, ir_value lane) {
   return scratch(d, array, scaled(d->b, lane, lane_bytes(d->size)));
 }
 
-static pair load_pair(dense *d, ir_value row, int column) {
-  return pair_load(d->b, ir_offset_const(d->b, row, (int64_t)column * PAIR_BYTES));
+static two_float load_pair(dense *d, ir_value row, int column) {
+  return two_float_load(d->b, ir_offset_const(d->b, row, (int64_t)column * TWO_FLOAT_BYTES));
 }
 
-static void store_pair(dense *d, ir_value row, int column, pair x) {
-  pair_store(d->b, x, ir_offset_const(d->b, row, (int64_t)column * PAIR_BYTES));
+static void store_pair(dense *d, ir_value row, int column, two_float x) {
+  two_float_store(d->b, x, ir_offset_const(d->b, row, (int64_t)column * TWO_FLOAT_BYTES));
 }
 
 /* ---- forming ---- */
 
-static pair whole(dense *d, pair x) { return x.lo.ptr ? pair_add(d->b, pair_f32(x.hi), pair_f32(x.lo)) : x; }
+static two_float whole(dense *d, two_float x) {
+  return x.lo.ptr ? two_float_add(d->b, two_float_f32(x.hi), two_float_f32(x.lo)) : x;
+}
 
 /* Adds angle times what the raw matrix gives to row `row` of the generator: its own row, or less its column. One after
  * the other, because both together are more registers than a thread has to spare. */
-static void add_side(dense *d, int axis, int side, ir_value first, pair angle, pair *sum) {
+static void add_side(dense *d, int axis, int side, ir_value first, two_float angle, two_float *sum) {
   ir *b = d->b;
   const spec_skew *g = &d->spec->dense->generator[axis];
   int n = d->size;
   ir_value offset[MOST_SIZE];
-  pair raw[MOST_SIZE], zero = pair_f32(ir_float(b, b->f32, 0));
+  two_float raw[MOST_SIZE], zero = two_float_f32(ir_float(b, b->f32, 0));
   for (int j = 0; j < n; j++)
     offset[j] = side ? add(b, first, add(b, d->row, i32(b, (int64_t)j * n)))
                      : add(b, first, add(b, scaled(b, d->row, n), i32(b, j)));
   emit_thread_elements(&d->body->exprs, g->operand, n, offset, raw);
   for (int j = 0; j < n; j++) {
     const char *counts = g->rule == SKEW_DIFFERENCE ? "ne" : side ? "sgt" : "slt";
-    pair value = pair_select(b, ir_compare_int(b, counts, d->row, i32(b, j)), raw[j], zero);
-    value = pair_mul(b, angle, (side != 0) != d->spec->inverse ? pair_neg(b, value) : value);
-    sum[j] = axis || side ? pair_add(b, sum[j], value) : value;
+    two_float value = two_float_select(b, ir_compare_int(b, counts, d->row, i32(b, j)), raw[j], zero);
+    value = two_float_mul(b, angle, (side != 0) != d->spec->inverse ? two_float_neg(b, value) : value);
+    sum[j] = axis || side ? two_float_add(b, sum[j], value) : value;
   }
 }
 
 /* Row `row` of the block's sum of angle times generator, turned round where the encoding is inverse. */
-static void sum_generators(dense *d, pair *sum) {
+static void sum_generators(dense *d, two_float *sum) {
   const spec *s = d->spec;
   thread_emitter *e = &d->body->exprs;
   emit_thread_operands(e, s->angle, s->n_axes);
   for (int axis = 0; axis < s->n_axes; axis++) {
     ir_value first = emit_thread_offset(e, d->generator[axis], 0);
-    pair angle = emit_thread_pair(e, s->angle[axis], 0);
+    two_float angle = emit_thread_pair(e, s->angle[axis], 0);
     for (int side = 0; side < 2; side++) add_side(d, axis, side, first, angle, sum);
   }
 }
@@ -119,61 +121,62 @@ static ir_value squarings(dense *d, ir_value norm) {
 }
 
 /* The largest sum of a row's magnitudes in the lane's own block, and of all in the warp. */
-static void share_norms(dense *d, const pair *sum, ir_value *own, ir_value *all) {
+static void share_norms(dense *d, const two_float *sum, ir_value *own, ir_value *all) {
   ir *b = d->b;
   ir_value norm = ir_op1(b, "math.absf", sum[0].hi);
   for (int j = 1; j < d->size; j++) norm = ir_op2(b, "arith.addf", norm, ir_op1(b, "math.absf", sum[j].hi));
   ir_store(b, norm, scratch(d, NORMS, scaled(b, d->stage.lane, 4)), 4, false);
   ir_wait(b, IR_BARRIER_WARP);
   *own = *all = norm;
-  ir_value first = scaled(b, d->group, (int64_t)d->size * 4);
+  ir_value first = scaled(b, d->team, (int64_t)d->size * 4);
   for (int j = 0; j < d->size; j++)
     *own = greater(b, "ogt", ir_load(b, b->f32, scratch(d, NORMS, add(b, first, i32(b, j * 4))), 4), *own);
-  for (int lane = 0; lane < d->groups * d->size; lane++)
+  for (int lane = 0; lane < d->teams * d->size; lane++)
     *all = greater(b, "ogt", ir_load(b, b->f32, scratch(d, NORMS, i32(b, lane * 4)), 4), *all);
 }
 
 /* row [size] times the block's matrix in `array`: what every lane of the block has put there. */
-static void times(dense *d, const pair *row, int array, pair *product) {
+static void times(dense *d, const two_float *row, int array, two_float *product) {
   ir *b = d->b;
-  ir_value first = scaled(b, d->group, d->size);
+  ir_value first = scaled(b, d->team, d->size);
   for (int k = 0; k < d->size; k++) {
     ir_value other = lane_row(d, array, add(b, first, i32(b, k)));
     for (int j = 0; j < d->size; j++) {
-      pair term = pair_mul_loosely(b, row[k], load_pair(d, other, j));
-      product[j] = k ? pair_add_loosely(b, product[j], term) : term;
+      two_float term = two_float_mul_loosely(b, row[k], load_pair(d, other, j));
+      product[j] = k ? two_float_add_loosely(b, product[j], term) : term;
     }
   }
   for (int j = 0; j < d->size; j++) product[j] = whole(d, product[j]);
 }
 
-static void load_row(dense *d, ir_value own, pair *row) {
+static void load_row(dense *d, ir_value own, two_float *row) {
   for (int j = 0; j < d->size; j++) row[j] = load_pair(d, own, j);
 }
 
-static void store_row(dense *d, ir_value own, const pair *row) {
+static void store_row(dense *d, ir_value own, const two_float *row) {
   for (int j = 0; j < d->size; j++) store_pair(d, own, j, row[j]);
 }
 
 /* exp(M / 2^s), row by row: r <- e_i + r M / k from the last term to the first. A lane touches its own row alone. */
 static void sum_series(dense *d, ir_value own) {
   ir *b = d->b;
-  pair row[MOST_SIZE], product[MOST_SIZE];
+  two_float row[MOST_SIZE], product[MOST_SIZE];
   float inverse[2 * TERMS];
-  for (int k = 0; k < TERMS; k++) pair_split(1.0 / (TERMS - k), &inverse[2 * k], &inverse[2 * k + 1]);
+  for (int k = 0; k < TERMS; k++) two_float_split(1.0 / (TERMS - k), &inverse[2 * k], &inverse[2 * k + 1]);
   const char *table = arena_printf(d->memory, "%s_terms", d->body->entry->name);
   ir_table(b, table, 2 * TERMS, inverse, NULL);
-  pair one = pair_const(b, 1), none = {.hi = ir_float(b, b->f32, 0), .lo = {NULL}};
-  for (int j = 0; j < d->size; j++) row[j] = pair_select(b, ir_compare_int(b, "eq", d->row, i32(b, j)), one, none);
+  two_float one = two_float_const(b, 1), none = {.hi = ir_float(b, b->f32, 0), .lo = {NULL}};
+  for (int j = 0; j < d->size; j++) row[j] = two_float_select(b, ir_compare_int(b, "eq", d->row, i32(b, j)), one, none);
   store_row(d, own, row);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, TERMS));
   ir_value term = narrow(b, loop.index);
-  pair factor = pair_load(b, ir_offset(b, ir_table_address(b, table), wide(b, scaled(b, term, PAIR_BYTES))));
+  two_float factor =
+      two_float_load(b, ir_offset(b, ir_table_address(b, table), wide(b, scaled(b, term, TWO_FLOAT_BYTES))));
   load_row(d, own, row);
   times(d, row, GENERATOR, product);
   for (int j = 0; j < d->size; j++) {
-    pair unit = pair_select(b, ir_compare_int(b, "eq", d->row, i32(b, j)), one, none);
-    product[j] = pair_add(b, unit, pair_mul(b, product[j], factor));
+    two_float unit = two_float_select(b, ir_compare_int(b, "eq", d->row, i32(b, j)), one, none);
+    product[j] = two_float_add(b, unit, two_float_mul(b, product[j], factor));
   }
   store_row(d, own, product);
   ir_end_for(b, loop);
@@ -182,13 +185,13 @@ static void sum_series(dense *d, ir_value own) {
 /* Squares as often as any block of the warp needs; a block that is done keeps its matrix. */
 static void square(dense *d, ir_value own, ir_value count, ir_value most) {
   ir *b = d->b;
-  pair row[MOST_SIZE], product[MOST_SIZE];
+  two_float row[MOST_SIZE], product[MOST_SIZE];
   ir_wait(b, IR_BARRIER_WARP);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_cast(b, "arith.extsi", most, b->i64));
   load_row(d, own, row);
   times(d, row, POWER, product);
   ir_value more = ir_compare_int(b, "slt", ir_cast(b, "arith.trunci", loop.index, b->i32), count);
-  for (int j = 0; j < d->size; j++) product[j] = pair_select(b, more, product[j], row[j]);
+  for (int j = 0; j < d->size; j++) product[j] = two_float_select(b, more, product[j], row[j]);
   ir_wait(b, IR_BARRIER_WARP); /* all have read */
   store_row(d, own, product);
   ir_wait(b, IR_BARRIER_WARP); /* all have written */
@@ -197,13 +200,13 @@ static void square(dense *d, ir_value own, ir_value count, ir_value most) {
 
 static ir_value block_of(dense *d, ir_value slot) {
   ir *b = d->b;
-  return least(b, add(b, scaled(b, slot, d->groups), d->group), d->spec->n_blocks - 1);
+  return least(b, add(b, scaled(b, slot, d->teams), d->team), d->spec->n_blocks - 1);
 }
 
 /* The lane's row of its blocks' matrices, one block after the other, into MATRIX. */
 static void form_matrices(dense *d) {
   ir *b = d->b;
-  pair sum[MOST_SIZE], row[MOST_SIZE];
+  two_float sum[MOST_SIZE], row[MOST_SIZE];
   double amplitude = d->spec->inverse ? 1 / d->spec->amplitude : d->spec->amplitude;
   ir_value own_norm, all_norm;
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, d->slots));
@@ -225,7 +228,7 @@ static void form_matrices(dense *d) {
   square(d, own, count, most);
   ir_value at = add(b, scaled(b, slot, (int64_t)WARP * 4 * d->size), scaled(b, d->stage.lane, 4LL * d->size));
   for (int j = 0; j < d->size; j++) {
-    pair x = load_pair(d, own, j);
+    two_float x = load_pair(d, own, j);
     ir_value value = ir_op2(b, "arith.addf", x.hi, x.lo);
     if (amplitude != 1) value = ir_op2(b, "arith.mulf", value, ir_float(b, b->f32, amplitude));
     ir_store(b, value, ir_offset_const(b, scratch(d, MATRIX, at), 4LL * j), 4, false);
@@ -313,8 +316,8 @@ static void apply(stage *s, void *context) {
 
 /* Blocks that a lane has, one after the other. */
 static int slots_of(const spec *s) {
-  int groups = WARP / s->n_components;
-  return (s->n_blocks + groups - 1) / groups;
+  int teams = WARP / s->n_components;
+  return (s->n_blocks + teams - 1) / teams;
 }
 
 static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, unsigned native, bool host) {
@@ -322,7 +325,7 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   const spec *s = p->spec;
   plan angles = *p->angles;
   angles.per_head = p->per_head;
-  dense d = {.memory = a, .spec = s, .b = b, .size = s->n_components, .groups = WARP / s->n_components};
+  dense d = {.memory = a, .spec = s, .b = b, .size = s->n_components, .teams = WARP / s->n_components};
   d.slots = slots_of(s);
   d.generator = arena_array(a, const expr *, s->n_axes);
   for (int axis = 0; axis < s->n_axes; axis++) {
@@ -343,12 +346,12 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   d.stage.warp = ir_op2(b, "arith.divui", t.thread, i32(b, WARP));
   d.stage.lane = ir_op2(b, "arith.remui", t.thread, i32(b, WARP));
   /* Lanes that are left over do what the first of the last block do, with scratch of their own. */
-  d.group = least(b, ir_op2(b, "arith.divui", d.stage.lane, i32(b, d.size)), d.groups - 1);
+  d.team = least(b, ir_op2(b, "arith.divui", d.stage.lane, i32(b, d.size)), d.teams - 1);
   d.row = ir_op2(b, "arith.remui", d.stage.lane, i32(b, d.size));
   ir_value columns = ptx_columns(&t), column = add(b, scaled(b, t.block, WARPS), d.stage.warp);
   ir_branch inside = ir_if(b, ir_compare_int(b, "ult", column, columns));
   ptx_range(&t);
-  ptx_set_column(&t, d.group, column);
+  ptx_set_column(&t, d.team, column);
   if (s->skip_tokens > 0) d.encoded = ir_compare_int(b, "sge", t.column.token, i32(b, s->skip_tokens));
   t.rows.streams = row_streams(b, t.parameter);
   ptx_positions(&t);

@@ -7,24 +7,24 @@
 
 #include "kernel/launch.h"
 
-/* The group's left matrix becomes the transpose of exp(sum of angle times generator), turned round where the encoding
+/* The team's left matrix becomes the transpose of exp(sum of angle times generator), turned round where the encoding
  * is inverse. */
-static void form_matrix(group_rows *r, const plan_dense *p, const expr *const *generator) {
+static void form_matrix(team_rows *r, const plan_dense *p, const expr *const *generator) {
   thread_emitter *e = &r->body->exprs;
   ir_value first[SPEC_MAX_AXES];
-  pair angle[SPEC_MAX_AXES];
+  two_float angle[SPEC_MAX_AXES];
   emit_thread_operands(e, p->angle, p->n_generators);
   for (int k = 0; k < p->n_generators; k++) {
     first[k] = emit_thread_offset(e, generator[k], 0);
     angle[k] = emit_thread_pair(e, p->angle[k], 0);
   }
-  group_skew(r, p->n_generators, p->generator, first, angle, r->spec->inverse);
-  group_exponential(r->group);
+  team_skew(r, p->n_generators, p->generator, first, angle, r->spec->inverse);
+  team_exponential(r->team);
 }
 
 /* ---- channels of no block, which pass through with the last one where the call is out of place ---- */
 
-static int passing(group_rows *r, const char *table) {
+static int passing(team_rows *r, const char *table) {
   const spec *s = r->spec;
   int32_t *channels = arena_array(r->memory, int32_t, s->head_dim + 1);
   bool *is_of_block = arena_array(r->memory, bool, s->head_dim);
@@ -36,15 +36,15 @@ static int passing(group_rows *r, const char *table) {
   return count;
 }
 
-static void copy_channels(group_rows *r, const row_origin *origin, ir_value first, const char *table, int count) {
+static void copy_channels(team_rows *r, const row_origin *origin, ir_value first, const char *table, int count) {
   ir *b = r->b;
-  int element = r->body->entry->tile->element, flight = group_flight(r->spec);
+  int element = r->body->entry->tile->element, flight = team_flight(r->spec);
   MlirType type = number_bits(b, r->body->rows.dtype);
   if (count == 0) return;
   ir_branch last = ir_if(b, both(b, r->exists, ir_compare_int(b, "eq", r->unit, i32(b, r->spec->n_blocks - 1))));
   ir_loop loop =
-      ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, (flight * count + r->group->threads - 1) / r->group->threads));
-  ir_value index = add(b, r->group->lane, scaled(b, narrow(b, loop.index), r->group->threads)),
+      ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, (flight * count + r->team->threads - 1) / r->team->threads));
+  ir_value index = add(b, r->team->lane, scaled(b, narrow(b, loop.index), r->team->threads)),
            row = add(b, first, quotient(b, index, count));
   ir_value is_there = both(b, below(b, index, i32(b, (int64_t)flight * count)), below(b, row, r->body->end));
   ir_branch branch = ir_if(b, is_there);
@@ -60,20 +60,20 @@ static void copy_channels(group_rows *r, const row_origin *origin, ir_value firs
 
 /* ---- entries ---- */
 
-static void emit_rows(group_rows *r, ir_value encoded) {
+static void emit_rows(team_rows *r, ir_value encoded) {
   ir *b = r->b;
   const spec *s = r->spec;
   const char *table = arena_printf(r->memory, "%s_passing", r->body->entry->name);
   int count = passing(r, table);
   ir_value first;
   row_origin origin = emit_row_origin(&r->body->rows, &r->body->column, ir_int(b, b->i64, 0));
-  group_rows_begin(r);
+  team_rows_begin(r);
   ir_loop loop = ptx_begin_rows(r->body, &first);
-  group_rows_in(r, &origin, first);
+  team_rows_in(r, &origin, first);
   copy_channels(r, &origin, first, table, count);
   ir_wait(b, IR_BARRIER_BLOCK);
-  group_rows_multiply(r, s->inverse ? 1 / s->amplitude : s->amplitude, encoded);
-  group_rows_out(r, &origin, first);
+  team_rows_multiply(r, s->inverse ? 1 / s->amplitude : s->amplitude, encoded);
+  team_rows_out(r, &origin, first);
   ir_end_for(b, loop);
 }
 
@@ -90,19 +90,14 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   ptx_body t = ptx_open(b, a, &angles, entry, native, host);
   t.rows.exprs = &t.exprs;
   t.rows.streams = row_streams(b, t.parameter);
-  matrix_group group = group_open(b, entry->name, s->n_components, t.thread);
+  matrix_team team = team_open(b, entry->name, s->n_components, t.thread);
   /* Groups beyond the last block form its matrix again and store nothing: barriers are the whole block's. */
   ir_value all = scaled(b, ptx_columns(&t), s->n_blocks),
-           line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / group.threads), group.group);
+           line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / team.threads), team.index);
   ir_value exists = below(b, line, all);
   line = ir_select(b, exists, line, ir_op2(b, "arith.subi", all, i32(b, 1)));
-  group_rows rows = {.b = b,
-                     .memory = a,
-                     .spec = s,
-                     .body = &t,
-                     .group = &group,
-                     .unit = rest(b, line, s->n_blocks),
-                     .exists = exists};
+  team_rows rows = {
+      .b = b, .memory = a, .spec = s, .body = &t, .team = &team, .unit = rest(b, line, s->n_blocks), .exists = exists};
   ptx_range(&t);
   ptx_set_column(&t, rows.unit, quotient(b, line, s->n_blocks));
   if (s->skip_tokens > 0) encoded = ir_compare_int(b, "sge", t.column.token, i32(b, s->skip_tokens));
@@ -124,6 +119,6 @@ const ptx_program *emit_ptx_matrix_program(arena *a, const plan_dense *p, unsign
   ptx_program *program = arena_new(a, ptx_program);
   *program = (ptx_program){
       .spec = s, .plan = p, .per_head = p->per_head, .operations = s->n_components * s->n_components, .emit = emit};
-  ptx_add_group_entries(a, program, s, s->n_blocks * group_threads(s->n_components), 0, dtypes);
+  ptx_add_team_entries(a, program, s, s->n_blocks * team_threads(s->n_components), 0, dtypes);
   return program;
 }

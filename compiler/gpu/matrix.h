@@ -1,6 +1,6 @@
 /* gpu/matrix: dense blocks of more channels than a warp's lanes form, on a GPU.
  *
- * A group of threads (gpu/exponential) has one token's block (of one head, where heads differ): it forms exp(sum_a
+ * A team of threads (gpu/exponential) has one token's block (of one head, where heads differ): it forms exp(sum_a
  * theta_a A_a) in shared memory and multiplies the rows that share it, some at a time, which pass through shared memory
  * as float32. No table: what forming costs is paid once for all rows of the call that a block of threads has.
  */

@@ -40,11 +40,11 @@ static ir_value float_at(attend *t, ir_value row, ir_value channel) {
 static ir_value bias(attend *t, ir_value query, ir_value key) {
   ir *b = t->b;
   thread_emitter *e = &t->exprs;
-  pair *remembered = emit_thread_remember(e);
+  two_float *remembered = emit_thread_remember(e);
   for (int axis = 0; axis < t->p->spec->n_axes; axis++) {
-    ir_value of_key = pair_narrow(b, attend_coordinate(t, t->places, key, axis)),
-             of_query = pair_narrow(b, attend_coordinate(t, t->query_places, query, axis));
-    e->positions[axis] = pair_f32(ir_op2(b, "arith.subf", of_key, of_query));
+    ir_value of_key = two_float_narrow(b, attend_coordinate(t, t->places, key, axis)),
+             of_query = two_float_narrow(b, attend_coordinate(t, t->query_places, query, axis));
+    e->positions[axis] = two_float_f32(ir_op2(b, "arith.subf", of_key, of_query));
   }
   ir_value value = emit_thread_f32(e, t->p->bias, 0);
   emit_thread_forget(e, remembered);
@@ -92,16 +92,16 @@ static ir_value rotated(attend *t, ir_value query, ir_value key, ir_value encode
   ir *b = t->b;
   const attention_plan *p = t->p;
   thread_emitter *e = &t->exprs;
-  pair *of_call = emit_thread_remember(e);
+  two_float *of_call = emit_thread_remember(e);
   for (int axis = 0; axis < p->spec->n_axes; axis++)
-    e->positions[axis] =
-        pair_sub(b, attend_coordinate(t, t->places, key, axis), attend_coordinate(t, t->query_places, query, axis));
+    e->positions[axis] = two_float_sub(b, attend_coordinate(t, t->places, key, axis),
+                                       attend_coordinate(t, t->query_places, query, axis));
   for (int i = 0; i < p->n_shared; i++) emit_thread_pair(e, p->shared[i], 0);
   ir_value q_row = attend_row_at(t, t->queries, query, t->shape.query_pitch),
            k_row = attend_row_at(t, t->rows, key, t->shape.key_pitch);
   ir_value zero = ir_float(b, b->f32, 0), unit = e->unit, sum;
   ir_loop blocks = ir_for_with(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, p->spec->n_blocks), 1, &zero, &sum);
-  pair *of_pair = emit_thread_remember(e);
+  two_float *of_pair = emit_thread_remember(e);
   e->unit = ir_cast(b, "arith.trunci", blocks.index, b->i32);
   ir_value next = add_block(t, q_row, k_row, encoded, sum);
   ir_end_for_with(b, blocks, 1, &next, &sum);

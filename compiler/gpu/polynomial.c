@@ -26,7 +26,7 @@ bool attend_columns_fit(arena *a, const attention_plan *p, attend_shape *s, int6
 /* The place of the query in the middle; all threads of the block come here and meet. */
 static void lay_origin(attend *t) {
   ir *b = t->b;
-  pair place[SPEC_MAX_AXES];
+  two_float place[SPEC_MAX_AXES];
   ir_branch one = ir_if(b, ir_compare_int(b, "eq", t->thread, i32(b, 0)));
   ir_value middle = attend_placed_token(t, add(b, t->first, i32(b, t->shape.queries / 2)), t->tokens);
   ptx_coordinates(b, t->p->spec, t->parameter + PEGEN_PTX_ATTENTION_POSITIONS, t->batch, middle, place);
@@ -37,11 +37,11 @@ static void lay_origin(attend *t) {
 }
 
 /* A token's coordinates less the origin's. */
-static pair *displaced(attend *t, int parameter, ir_value token, pair *place) {
+static two_float *displaced(attend *t, int parameter, ir_value token, two_float *place) {
   ir *b = t->b;
   ptx_coordinates(b, t->p->spec, t->parameter + parameter, t->batch, token, place);
   for (int axis = 0; axis < t->p->spec->n_axes; axis++)
-    place[axis] = pair_sub(b, place[axis], attend_coordinate(t, t->origin, i32(b, 0), axis));
+    place[axis] = two_float_sub(b, place[axis], attend_coordinate(t, t->origin, i32(b, 0), axis));
   return place;
 }
 
@@ -68,7 +68,7 @@ static void set_lanes(attend *t) {
 static void lay_query(attend *t, ir_value query, ir_value token, ir_value scale) {
   ir *b = t->b;
   weight_lanes *w = &t->weights;
-  pair place[SPEC_MAX_AXES];
+  two_float place[SPEC_MAX_AXES];
   ir_branch first = ir_if(b, ir_compare_int(b, "eq", w->lane, i32(b, 0)));
   weight_lay_monomials(w, displaced(t, PEGEN_PTX_ATTENTION_POSITIONS, token, place));
   ir_end_if(b, first);
@@ -114,11 +114,11 @@ static ir_value key_column(power_table *powers, const widen_column *c) {
 void attend_key_columns(attend *t, ir_value first) {
   ir *b = t->b;
   const plan_widen *p = t->p->columns;
-  pair place[SPEC_MAX_AXES];
+  two_float place[SPEC_MAX_AXES];
   ir_branch some = ir_if(b, below(b, t->thread, i32(b, t->shape.keys)));
   displaced(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, attend_placed_token(t, add(b, first, t->thread), t->keys), place);
   power_table powers = {.b = b, .type = b->f32};
-  for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = pair_narrow(b, place[axis]);
+  for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = two_float_narrow(b, place[axis]);
   ir_value row = attend_row_at(t, t->rows, t->thread, t->shape.key_pitch);
   for (int at = t->shape.columns_at; at < t->shape.width; at += ATTEND_QUAD) {
     ir_value four[ATTEND_QUAD];

@@ -17,17 +17,17 @@ enum { ADDRESS, TYPE, BATCH, TOKEN, AXIS }; /* ORDER PEGEN_PTX_POSITIONS */
 
 static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
 
-static pair coordinate(source *s, ir_value at, bool is_f32) {
+static two_float coordinate(source *s, ir_value at, bool is_f32) {
   ir *b = s->b;
   ir_value low = ir_load(b, b->i32, ir_pointer(b, at), 4);
-  if (is_f32) return pair_f32(ir_cast(b, "arith.bitcast", low, b->f32));
+  if (is_f32) return two_float_f32(ir_cast(b, "arith.bitcast", low, b->f32));
   ir_value type = ir_cast(b, "arith.trunci", s->parameter[TYPE], b->i32);
   ir_value is_f64 = ir_compare_int(b, "eq", type, i32(b, PEGEN_POSITION_F64)),
            is_i32 = ir_compare_int(b, "eq", type, i32(b, PEGEN_POSITION_I32));
   ir_value step = ir_select(b, is_i32, ir_int(b, b->i64, 0), ir_int(b, b->i64, 4));
   ir_value high = ir_load(b, b->i32, ir_pointer(b, add(b, at, step)), 4);
   high = ir_select(b, is_i32, ir_op2(b, "arith.shrsi", low, i32(b, 31)), high);
-  return pair_select(b, is_f64, pair_from_f64(b, low, high), pair_from_i64(b, low, high));
+  return two_float_select(b, is_f64, two_float_from_f64(b, low, high), two_float_from_i64(b, low, high));
 }
 
 static void load_coordinates(source *s, ir_value *values) {
@@ -43,7 +43,7 @@ static void load_coordinates(source *s, ir_value *values) {
   for (int side = 0; side < 2; side++) {
     for (int axis = 0; axis < axes; axis++) {
       ir_value at = add(b, row, mul(b, s->parameter[AXIS], ir_int(b, b->i64, axis)));
-      pair x = coordinate(s, at, side == 0);
+      two_float x = coordinate(s, at, side == 0);
       sides[side][2 * axis] = x.hi;
       sides[side][2 * axis + 1] = x.lo.ptr ? x.lo : ir_float(b, b->f32, 0);
     }
@@ -65,7 +65,7 @@ static void grid_coordinates(source *s, ir_value *values) {
 }
 
 void ptx_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
-                     pair *out) {
+                     two_float *out) {
   source s = {b, described, parameter, batch, token};
   int axes = described->n_axes;
   ir_value values[2 * SPEC_MAX_AXES];
@@ -79,5 +79,5 @@ void ptx_coordinates(ir *b, const spec *described, const ir_value *parameter, ir
     load_coordinates(&s, given);
     ir_end_choose(b, choice, 2 * axes, given, values);
   } else load_coordinates(&s, values);
-  for (int axis = 0; axis < axes; axis++) out[axis] = (pair){.hi = values[2 * axis], .lo = values[2 * axis + 1]};
+  for (int axis = 0; axis < axes; axis++) out[axis] = (two_float){.hi = values[2 * axis], .lo = values[2 * axis + 1]};
 }

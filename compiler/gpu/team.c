@@ -4,12 +4,12 @@
 #include "base/number.h"
 #include "gpu/index.h"
 
-enum { QUAD = GROUP_QUAD, QUAD_BYTES = 4 * QUAD, ROWS_OF_THREAD = 2, MOST_UNROLLED = 2 };
+enum { QUAD = TEAM_QUAD, QUAD_BYTES = 4 * QUAD, ROWS_OF_THREAD = 2, MOST_UNROLLED = 2 };
 
-/* Rows that a group has in shared memory together: two for each thread of those that share four channels. */
-int group_flight(const spec *s) { return ROWS_OF_THREAD * group_padded(s->n_components) / (2 * QUAD); }
+/* Rows that a team has in shared memory together: two for each thread of those that share four channels. */
+int team_flight(const spec *s) { return ROWS_OF_THREAD * team_padded(s->n_components) / (2 * QUAD); }
 
-int group_access(const spec *s, int element) {
+int team_access(const spec *s, int element) {
   enum { WIDEST = 16 };
   bool is_wide = ptx_has_neighbours(s) && (s->channel[0] | s->n_components | s->head_dim) * element % WIDEST == 0;
   return is_wide ? WIDEST : element;
@@ -18,7 +18,7 @@ int group_access(const spec *s, int element) {
 /* ---- channels ---- */
 
 /* Channel `component` (i32) of the thread's block. */
-static ir_value channel_of(group_rows *r, ir_value component) {
+static ir_value channel_of(team_rows *r, ir_value component) {
   ir *b = r->b;
   if (r->first_channel.ptr) return add(b, r->first_channel, component);
   const spec *s = r->spec;
@@ -27,7 +27,7 @@ static ir_value channel_of(group_rows *r, ir_value component) {
   return ir_load(b, b->i32, ir_offset(b, ir_table_address(b, name), wide(b, scaled(b, index, 4))), 4);
 }
 
-static void make_channels(group_rows *r) {
+static void make_channels(team_rows *r) {
   const spec *s = r->spec;
   if (ptx_has_neighbours(s)) {
     r->first_channel = add(r->b, i32(r->b, s->channel[0]), scaled(r->b, r->unit, s->n_components));
@@ -44,24 +44,24 @@ static void make_channels(group_rows *r) {
 /* ---- elements ---- */
 
 /* Element (row, column) of a generator, from the raw matrix at `first`. */
-static ir_value skew_element(group_rows *r, const spec_skew *g, ir_value first, bool is_transposed, ir_value row,
+static ir_value skew_element(team_rows *r, const spec_skew *g, ir_value first, bool is_transposed, ir_value row,
                              ir_value column) {
   ir *b = r->b;
   int size = r->spec->n_components;
   ir_value lower = ir_compare_int(b, "ugt", row, column), offset[2];
-  pair raw[2];
+  two_float raw[2];
   offset[0] = add(b, scaled(b, row, size), column), offset[1] = add(b, scaled(b, column, size), row);
   bool one = g->rule == SKEW_UPPER;
   if (one) offset[0] = ir_select(b, lower, offset[1], offset[0]);
   for (int i = 0; i < 2 - one; i++) offset[i] = add(b, first, offset[i]);
   emit_thread_elements(&r->body->exprs, g->operand, 2 - one, offset, raw);
-  if (!one) return pair_narrow(b, pair_sub(b, raw[is_transposed], raw[!is_transposed]));
+  if (!one) return two_float_narrow(b, two_float_sub(b, raw[is_transposed], raw[!is_transposed]));
   ir_value upper = raw[0].hi, turned = ir_op1(b, "arith.negf", upper);
   return is_transposed ? ir_select(b, lower, upper, turned) : ir_select(b, lower, turned, upper);
 }
 
-ir_value group_skew_quad(group_rows *r, int count, const spec_skew *generator, const ir_value *first,
-                         const pair *factor, bool is_transposed, ir_value row, ir_value quad) {
+ir_value team_skew_quad(team_rows *r, int count, const spec_skew *generator, const ir_value *first,
+                        const two_float *factor, bool is_transposed, ir_value row, ir_value quad) {
   ir *b = r->b;
   ir_value size = i32(b, r->spec->n_components), element[QUAD], zero = ir_float(b, b->f32, 0);
   for (int j = 0; j < QUAD; j++) {
@@ -79,33 +79,33 @@ ir_value group_skew_quad(group_rows *r, int count, const spec_skew *generator, c
   return ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, element);
 }
 
-void group_skew(group_rows *r, int count, const spec_skew *generator, const ir_value *first, const pair *factor,
-                bool is_transposed) {
+void team_skew(team_rows *r, int count, const spec_skew *generator, const ir_value *first, const two_float *factor,
+               bool is_transposed) {
   ir *b = r->b;
-  int quads = r->group->padded / QUAD, each = r->group->padded * quads / r->group->threads;
+  int quads = r->team->padded / QUAD, each = r->team->padded * quads / r->team->threads;
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, each));
-  ir_value index = add(b, r->group->lane, scaled(b, narrow(b, loop.index), r->group->threads));
+  ir_value index = add(b, r->team->lane, scaled(b, narrow(b, loop.index), r->team->threads));
   ir_value row = quotient(b, index, quads), quad = rest(b, index, quads);
-  ir_store(b, group_skew_quad(r, count, generator, first, factor, is_transposed, row, quad),
-           group_quad(r->group, GROUP_LEFT, row, quad), QUAD_BYTES, false);
+  ir_store(b, team_skew_quad(r, count, generator, first, factor, is_transposed, row, quad),
+           team_quad(r->team, TEAM_LEFT, row, quad), QUAD_BYTES, false);
   ir_end_for(b, loop);
 }
 
-/* ---- rows: float32 in the group's right matrix, `padded` numbers each ---- */
+/* ---- rows: float32 in the team's right matrix, `padded` numbers each ---- */
 
-ir_value group_row_address(group_rows *r, ir_value row, ir_value channel) {
+ir_value team_row_address(team_rows *r, ir_value row, ir_value channel) {
   ir *b = r->b;
-  return group_bytes(r->group, add(b, scaled(b, row, 4LL * r->group->padded), scaled(b, channel, 4)));
+  return team_bytes(r->team, add(b, scaled(b, row, 4LL * r->team->padded), scaled(b, channel, 4)));
 }
 
 /* What lies beyond the block's channels is multiplied by zeros, and must be finite. */
-static void clear_rows(group_rows *r) {
+static void clear_rows(team_rows *r) {
   ir *b = r->b;
-  int quads = group_flight(r->spec) * r->group->padded / QUAD / r->group->threads;
-  if (r->group->size == r->group->padded) return;
+  int quads = team_flight(r->spec) * r->team->padded / QUAD / r->team->threads;
+  if (r->team->size == r->team->padded) return;
   for (int i = 0; i < quads; i++) {
-    ir_value at = scaled(b, add(b, r->group->lane, i32(b, (int64_t)i * r->group->threads)), QUAD_BYTES);
-    ir_store(b, ir_float(b, ir_vector(b, QUAD, b->f32), 0), group_bytes(r->group, at), QUAD_BYTES, false);
+    ir_value at = scaled(b, add(b, r->team->lane, i32(b, (int64_t)i * r->team->threads)), QUAD_BYTES);
+    ir_store(b, ir_float(b, ir_vector(b, QUAD, b->f32), 0), team_bytes(r->team, at), QUAD_BYTES, false);
   }
   ir_wait(b, IR_BARRIER_BLOCK);
 }
@@ -116,17 +116,17 @@ typedef struct row_piece {
   ir_value row, channel, exists;
 } row_piece;
 
-static row_piece piece_of(group_rows *r, ir_value i, bool is_whole) {
+static row_piece piece_of(team_rows *r, ir_value i, bool is_whole) {
   ir *b = r->b;
-  int of_row = r->spec->n_components / r->body->entry->tile->lanes, all = group_flight(r->spec) * of_row;
-  ir_value index = add(b, r->group->lane, scaled(b, i, r->group->threads));
+  int of_row = r->spec->n_components / r->body->entry->tile->lanes, all = team_flight(r->spec) * of_row;
+  ir_value index = add(b, r->team->lane, scaled(b, i, r->team->threads));
   row_piece piece = {.row = quotient(b, index, of_row),
                      .channel = scaled(b, rest(b, index, of_row), r->body->entry->tile->lanes)};
   if (!is_whole) piece.exists = below(b, index, i32(b, all));
   return piece;
 }
 
-static row_place place_of(group_rows *r, const row_origin *origin, ir_value first, const row_piece *piece) {
+static row_place place_of(team_rows *r, const row_origin *origin, ir_value first, const row_piece *piece) {
   ir *b = r->b;
   row_place place = emit_row_place(&r->body->rows, origin, clamped(b, add(b, first, piece->row), r->body->end));
   ir_value at = wide(b, scaled(b, channel_of(r, piece->channel), r->body->entry->tile->element));
@@ -135,7 +135,7 @@ static row_place place_of(group_rows *r, const row_origin *origin, ir_value firs
   return place;
 }
 
-static void piece_in(group_rows *r, const row_origin *origin, ir_value first, const row_piece *piece) {
+static void piece_in(team_rows *r, const row_origin *origin, ir_value first, const row_piece *piece) {
   ir *b = r->b;
   const thread_tile *t = r->body->entry->tile;
   ir_value x[QUAD_BYTES / 2];
@@ -144,7 +144,7 @@ static void piece_in(group_rows *r, const row_origin *origin, ir_value first, co
   row_place place = place_of(r, origin, first, piece);
   emit_row_load(&r->body->rows, &place);
   emit_row_unpack(&r->body->rows, &place, x);
-  ir_value at = group_row_address(r, piece->row, piece->channel);
+  ir_value at = team_row_address(r, piece->row, piece->channel);
   if (t->lanes == 1) ir_store(b, x[0], at, 4, false);
   for (int k = 0; t->lanes > 1 && k < t->lanes; k += QUAD)
     ir_store(b, ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, x + k), ir_offset_const(b, at, 4LL * k), QUAD_BYTES,
@@ -152,13 +152,13 @@ static void piece_in(group_rows *r, const row_origin *origin, ir_value first, co
   if (piece->exists.ptr) ir_end_if(b, branch);
 }
 
-static void piece_out(group_rows *r, const row_origin *origin, ir_value first, const row_piece *piece) {
+static void piece_out(team_rows *r, const row_origin *origin, ir_value first, const row_piece *piece) {
   ir *b = r->b;
   const thread_tile *t = r->body->entry->tile;
   ir_value y[QUAD_BYTES / 2], stored = both(b, r->exists, below(b, add(b, first, piece->row), r->body->end));
   ir_branch branch = ir_if(b, piece->exists.ptr ? both(b, piece->exists, stored) : stored);
   row_place place = place_of(r, origin, first, piece);
-  ir_value at = group_row_address(r, piece->row, piece->channel);
+  ir_value at = team_row_address(r, piece->row, piece->channel);
   if (t->lanes == 1) y[0] = ir_load(b, b->f32, at, 4);
   for (int k = 0; t->lanes > 1 && k < t->lanes; k += QUAD) {
     ir_value quad = ir_load(b, ir_vector(b, QUAD, b->f32), ir_offset_const(b, at, 4LL * k), QUAD_BYTES);
@@ -170,12 +170,12 @@ static void piece_out(group_rows *r, const row_origin *origin, ir_value first, c
 
 /* One or two 16-byte pieces a thread side by side; single channels in a loop, because the addresses of many take
  * registers. */
-static void each_piece(group_rows *r, const row_origin *origin, ir_value first,
-                       void (*visit)(group_rows *, const row_origin *, ir_value, const row_piece *)) {
+static void each_piece(team_rows *r, const row_origin *origin, ir_value first,
+                       void (*visit)(team_rows *, const row_origin *, ir_value, const row_piece *)) {
   ir *b = r->b;
-  int all = group_flight(r->spec) * (r->spec->n_components / r->body->entry->tile->lanes),
-      count = (all + r->group->threads - 1) / r->group->threads;
-  bool is_whole = all % r->group->threads == 0;
+  int all = team_flight(r->spec) * (r->spec->n_components / r->body->entry->tile->lanes),
+      count = (all + r->team->threads - 1) / r->team->threads;
+  bool is_whole = all % r->team->threads == 0;
   if (count > MOST_UNROLLED) {
     ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, count));
     row_piece piece = piece_of(r, narrow(b, loop.index), is_whole);
@@ -189,44 +189,42 @@ static void each_piece(group_rows *r, const row_origin *origin, ir_value first,
   }
 }
 
-void group_rows_in(group_rows *r, const row_origin *origin, ir_value first) { each_piece(r, origin, first, piece_in); }
+void team_rows_in(team_rows *r, const row_origin *origin, ir_value first) { each_piece(r, origin, first, piece_in); }
 
-void group_rows_out(group_rows *r, const row_origin *origin, ir_value first) {
-  each_piece(r, origin, first, piece_out);
-}
+void team_rows_out(team_rows *r, const row_origin *origin, ir_value first) { each_piece(r, origin, first, piece_out); }
 
 /* ---- applying ---- */
 
 /* Four channels of two rows a thread: y_i = sum_k E_ik x_k, the left matrix being E transposed. */
-static void multiply_rows(group_rows *r, ir_value quad, const ir_value *row, ir_value *y) {
+static void multiply_rows(team_rows *r, ir_value quad, const ir_value *row, ir_value *y) {
   ir *b = r->b;
   enum { COUNT = ROWS_OF_THREAD * QUAD };
   MlirType vector = ir_vector(b, QUAD, b->f32);
   ir_value zero[COUNT], sum[COUNT];
   for (int i = 0; i < COUNT; i++) zero[i] = ir_float(b, b->f32, 0);
-  ir_loop loop = ir_for_with(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, r->group->padded / QUAD), COUNT, zero, sum);
+  ir_loop loop = ir_for_with(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, r->team->padded / QUAD), COUNT, zero, sum);
   ir_value four = scaled(b, narrow(b, loop.index), QUAD), x[ROWS_OF_THREAD];
-  ir_value matrix = group_quad(r->group, GROUP_LEFT, four, quad);
-  for (int i = 0; i < ROWS_OF_THREAD; i++) x[i] = ir_load(b, vector, group_row_address(r, row[i], four), QUAD_BYTES);
+  ir_value matrix = team_quad(r->team, TEAM_LEFT, four, quad);
+  for (int i = 0; i < ROWS_OF_THREAD; i++) x[i] = ir_load(b, vector, team_row_address(r, row[i], four), QUAD_BYTES);
   for (int k = 0; k < QUAD; k++) {
-    ir_value e = ir_load(b, vector, ir_offset_const(b, matrix, 4LL * r->group->padded * k), QUAD_BYTES);
+    ir_value e = ir_load(b, vector, ir_offset_const(b, matrix, 4LL * r->team->padded * k), QUAD_BYTES);
     for (int i = 0; i < COUNT; i++)
       sum[i] = ir_fma(b, ir_extract(b, e, i % QUAD), ir_extract(b, x[i / QUAD], k), sum[i]);
   }
   ir_end_for_with(b, loop, COUNT, sum, y);
 }
 
-void group_rows_multiply(group_rows *r, double amplitude, ir_value changed) {
+void team_rows_multiply(team_rows *r, double amplitude, ir_value changed) {
   ir *b = r->b;
   const spec *s = r->spec;
-  int quads = r->group->padded / QUAD;
-  ir_value quad = rest(b, r->group->lane, quads), row[ROWS_OF_THREAD], y[ROWS_OF_THREAD * QUAD];
-  row[0] = quotient(b, r->group->lane, quads);
-  for (int i = 1; i < ROWS_OF_THREAD; i++) row[i] = add(b, row[0], i32(b, (int64_t)i * r->group->padded / (2 * QUAD)));
+  int quads = r->team->padded / QUAD;
+  ir_value quad = rest(b, r->team->lane, quads), row[ROWS_OF_THREAD], y[ROWS_OF_THREAD * QUAD];
+  row[0] = quotient(b, r->team->lane, quads);
+  for (int i = 1; i < ROWS_OF_THREAD; i++) row[i] = add(b, row[0], i32(b, (int64_t)i * r->team->padded / (2 * QUAD)));
   multiply_rows(r, quad, row, y);
   for (int i = 0; i < ROWS_OF_THREAD * QUAD; i++) {
     if (amplitude != 1) y[i] = ir_op2(b, "arith.mulf", y[i], ir_float(b, b->f32, amplitude));
-    if (s->n_components == r->group->padded) continue;
+    if (s->n_components == r->team->padded) continue;
     ir_value is_there = below(b, add(b, scaled(b, quad, QUAD), i32(b, i % QUAD)), i32(b, s->n_components));
     y[i] = ir_select(b, is_there, y[i], ir_float(b, b->f32, 0));
   }
@@ -235,12 +233,12 @@ void group_rows_multiply(group_rows *r, double amplitude, ir_value changed) {
   if (changed.ptr) branch = ir_if(b, changed);
   for (int i = 0; i < ROWS_OF_THREAD; i++)
     ir_store(b, ir_elements(b, ir_vector(b, QUAD, b->f32), QUAD, y + i * QUAD),
-             group_row_address(r, row[i], scaled(b, quad, QUAD)), QUAD_BYTES, false);
+             team_row_address(r, row[i], scaled(b, quad, QUAD)), QUAD_BYTES, false);
   if (changed.ptr) ir_end_if(b, branch);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have written */
 }
 
-void group_rows_begin(group_rows *r) {
+void team_rows_begin(team_rows *r) {
   make_channels(r);
   clear_rows(r);
 }
@@ -260,19 +258,19 @@ static const thread_tile *make_tile(arena *a, const spec *s, int element, int ac
   return t;
 }
 
-void ptx_add_group_entries(arena *a, ptx_program *program, const spec *rows, int units, int blocks, unsigned dtypes) {
+void ptx_add_team_entries(arena *a, ptx_program *program, const spec *rows, int units, int blocks, unsigned dtypes) {
   const spec *s = program->spec;
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     int element = number_bytes(dtype);
     const char *name = arena_printf(a, "%s_encode_%s", s->name, number_name(dtype));
-    for (int access = group_access(rows, element); access; access = access > element ? element : 0) {
+    for (int access = team_access(rows, element); access; access = access > element ? element : 0) {
       program->entry[program->n_entries++] = (ptx_entry){.name = name,
                                                          .dtype = dtype,
                                                          .access = access,
                                                          .tile = make_tile(a, s, element, access),
                                                          .units = units,
-                                                         .flight = group_flight(rows),
+                                                         .flight = team_flight(rows),
                                                          .blocks = blocks};
       name = arena_printf(a, "%s_narrow", name);
     }

@@ -1,4 +1,4 @@
-/* gpu/team: what a group of threads (gpu/exponential) reads and writes: elements of skew operands, and rows of q and
+/* gpu/team: what a team of threads (gpu/exponential) reads and writes: elements of skew operands, and rows of q and
  * k, which lie in its right matrix as float32 while its left one is multiplied with them.
  */
 #ifndef PEGEN_GPU_TEAM_H
@@ -7,45 +7,45 @@
 #include "gpu/body.h"
 #include "gpu/exponential.h"
 
-typedef struct group_rows {
+typedef struct team_rows {
   ir *b;
   arena *memory;
   const spec *spec;        /* whose blocks are turned: of up to 64 channels */
   ptx_body *body;
-  matrix_group *group;
+  matrix_team *team;
   ir_value unit;           /* i32: block of the encoding */
-  ir_value exists;         /* i1: the group has one; otherwise it does as the last one does, and stores nothing */
-  /* filled by group_rows_begin */
+  ir_value exists;         /* i1: the team has one; otherwise it does as the last one does, and stores nothing */
+  /* filled by team_rows_begin */
   ir_value first_channel;  /* i32; null: channels lie anyhow */
-} group_rows;
+} team_rows;
 
-/* Rows that a group has in shared memory together. */
-int group_flight(const spec *s);
+/* Rows that a team has in shared memory together. */
+int team_flight(const spec *s);
 /* Bytes of the widest accesses to rows of numbers of `element` bytes. */
-int group_access(const spec *s, int element);
+int team_access(const spec *s, int element);
 
 /* Entries of the number types, wide ones first: rows' blocks in pieces, `units` threads of a token (or share of one);
  * blocks as of ir_kernel. */
-void ptx_add_group_entries(arena *a, ptx_program *program, const spec *rows, int units, int blocks, unsigned dtypes);
+void ptx_add_team_entries(arena *a, ptx_program *program, const spec *rows, int units, int blocks, unsigned dtypes);
 
 /* A - A^T as the operand's rule has it: elements row, 4 quad ... 4 quad + 3, zeros beyond the block. first: i32, where
  * the raw matrix begins, one for each of `count` generators, which are added up times factor[count]. is_transposed: of
  * the transpose. */
-ir_value group_skew_quad(group_rows *r, int count, const spec_skew *generator, const ir_value *first,
-                         const pair *factor, bool is_transposed, ir_value row, ir_value quad);
+ir_value team_skew_quad(team_rows *r, int count, const spec_skew *generator, const ir_value *first,
+                        const two_float *factor, bool is_transposed, ir_value row, ir_value quad);
 /* Fills the left matrix with it; complete but for a barrier. */
-void group_skew(group_rows *r, int count, const spec_skew *generator, const ir_value *first, const pair *factor,
-                bool is_transposed);
+void team_skew(team_rows *r, int count, const spec_skew *generator, const ir_value *first, const two_float *factor,
+               bool is_transposed);
 
 /* Before the first rows; the right matrix is free. */
-void group_rows_begin(group_rows *r);
+void team_rows_begin(team_rows *r);
 /* Rows first ... into shared memory, those from the body's end on as the last one. A barrier is still to come. */
-void group_rows_in(group_rows *r, const row_origin *origin, ir_value first);
+void team_rows_in(team_rows *r, const row_origin *origin, ir_value first);
 /* The address of a channel of a row in shared memory (i32). */
-ir_value group_row_address(group_rows *r, ir_value row, ir_value channel);
+ir_value team_row_address(team_rows *r, ir_value row, ir_value channel);
 /* Every row becomes the product of the transpose of the left matrix with it, times amplitude, where `changed` (i1,
  * null: all). A thread takes out the pieces that it put in: from out to the next rows in there need be no barrier. */
-void group_rows_multiply(group_rows *r, double amplitude, ir_value changed);
-void group_rows_out(group_rows *r, const row_origin *origin, ir_value first);
+void team_rows_multiply(team_rows *r, double amplitude, ir_value changed);
+void team_rows_out(team_rows *r, const row_origin *origin, ir_value first);
 
 #endif

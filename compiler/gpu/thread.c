@@ -13,7 +13,7 @@ static int slots_of(const thread_tile *t) { return t->n_blocks > 0 ? t->n_blocks
 
 static int memo_count(const thread_emitter *e) { return expr_pool_count(e->p->spec->pool) * slots_of(e->t) + 1; }
 
-static bool leaf(expr_walker *w, const expr *x, bool is_f32, pair *value);
+static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value);
 
 thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const thread_tile *t, const char *prefix) {
   int nodes = expr_pool_count(p->spec->pool) + 1;
@@ -28,20 +28,20 @@ thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const threa
                       .p = p,
                       .t = t,
                       .prefix = prefix};
-  e.memo = arena_array(a, pair, memo_count(&e));
-  e.positions = arena_array(a, pair, SPEC_MAX_AXES);
+  e.memo = arena_array(a, two_float, memo_count(&e));
+  e.positions = arena_array(a, two_float, SPEC_MAX_AXES);
   e.has_table = arena_array(a, bool, nodes);
   return e;
 }
 
-pair *emit_thread_remember(thread_emitter *e) {
-  pair *before = e->memo;
-  e->memo = arena_array(e->memory, pair, memo_count(e));
+two_float *emit_thread_remember(thread_emitter *e) {
+  two_float *before = e->memo;
+  e->memo = arena_array(e->memory, two_float, memo_count(e));
   memcpy(e->memo, before, sizeof *before * (size_t)memo_count(e));
   return before;
 }
 
-void emit_thread_forget(thread_emitter *e, pair *remembered) { e->memo = remembered; }
+void emit_thread_forget(thread_emitter *e, two_float *remembered) { e->memo = remembered; }
 
 /* ---- tables ---- */
 
@@ -144,22 +144,22 @@ static const char *leaf_table(thread_emitter *e, const expr *x, int count, const
   return name;
 }
 
-static pair constants(thread_emitter *e, const expr *x, int slot) {
+static two_float constants(thread_emitter *e, const expr *x, int slot) {
   ir *b = e->b;
   int count = element_count(e, x), i = 0;
   float *values = arena_array(e->memory, float, 2 * count), *high = arena_array(e->memory, float, count);
   bool single = true;
   EACH_ELEMENT(e, x, head, s, unit) {
     double value = x->table[head * blocks_of(e) + (of_block(x) ? block_of(e, s, unit) : 0)];
-    pair_split(value, &values[2 * i], &values[2 * i + 1]);
+    two_float_split(value, &values[2 * i], &values[2 * i + 1]);
     high[i] = values[2 * i];
     single = single && values[2 * i + 1] == 0;
     i++;
   }
   const char *name = leaf_table(e, x, single ? count : 2 * count, single ? high : values, NULL);
   ir_value at = table_at(e, name, leaf_index(e, x, slot), single ? 4 : 8);
-  if (single) return pair_f32(ir_load(b, b->f32, at, 4));
-  return pair_load(b, at);
+  if (single) return two_float_f32(ir_load(b, b->f32, at, 4));
+  return two_float_load(b, at);
 }
 
 /* Offset of an operand's element. Over units and heads it is a plane as a rule. */
@@ -196,10 +196,10 @@ enum { GROUP_ELEMENTS = IR_MAX_RESULTS / 2 };
 typedef struct element_group {
   int operand, count;
   ir_value offset[GROUP_ELEMENTS]; /* i32 */
-  pair *value[GROUP_ELEMENTS];     /* where the results go */
+  two_float *value[GROUP_ELEMENTS];     /* where the results go */
 } element_group;
 
-static pair *memo_of(thread_emitter *e, const expr *x, int slot) {
+static two_float *memo_of(thread_emitter *e, const expr *x, int slot) {
   return &e->memo[x->id * slots_of(e->t) + (of_block(x) ? slot : 0)];
 }
 
@@ -209,21 +209,21 @@ static ir_value element_at(thread_emitter *e, const element_group *g, int i, int
   return ir_offset(b, at, wide(b, ir_op2(b, "arith.muli", g->offset[i], i32(b, bytes))));
 }
 
-static pair load_f32(thread_emitter *e, const element_group *g, int i) {
-  return pair_f32(ir_load(e->b, e->b->f32, element_at(e, g, i, 4), 4));
+static two_float load_f32(thread_emitter *e, const element_group *g, int i) {
+  return two_float_f32(ir_load(e->b, e->b->f32, element_at(e, g, i, 4), 4));
 }
 
-static pair load_f64(thread_emitter *e, const element_group *g, int i) {
+static two_float load_f64(thread_emitter *e, const element_group *g, int i) {
   ir *b = e->b;
   ir_value both = ir_load(b, ir_vector(b, 2, b->i32), element_at(e, g, i, 8), 8);
-  return pair_from_f64(b, ir_extract(b, both, 0), ir_extract(b, both, 1));
+  return two_float_from_f64(b, ir_extract(b, both, 0), ir_extract(b, both, 1));
 }
 
-static pair load_16(thread_emitter *e, const element_group *g, int i, ir_value is_bf16) {
+static two_float load_16(thread_emitter *e, const element_group *g, int i, ir_value is_bf16) {
   ir *b = e->b;
   ir_value bits = ir_load(b, b->i16, element_at(e, g, i, 2), 2);
   ir_value half = ir_cast(b, "arith.extf", ir_cast(b, "arith.bitcast", bits, b->f16), b->f32);
-  return pair_f32(ir_select(b, is_bf16, math_f32_from_bf16(b, bits), half));
+  return two_float_f32(ir_select(b, is_bf16, math_f32_from_bf16(b, bits), half));
 }
 
 /* A tensor's number type is the same for all threads: no warp takes two ways. */
@@ -241,7 +241,7 @@ static void load_group(thread_emitter *e, const element_group *g) {
     if (side == 1) inner = ir_choose(b, ir_compare_int(b, "eq", type, i32(b, PEGEN_PTX_OPERAND_F64)), count, types);
     if (side == 2) is_bf16 = ir_compare_int(b, "eq", type, i32(b, PEGEN_PTX_OPERAND_BF16));
     for (int i = 0; i < g->count; i++) {
-      pair x = side == 0 ? load_f32(e, g, i) : side == 1 ? load_f64(e, g, i) : load_16(e, g, i, is_bf16);
+      two_float x = side == 0 ? load_f32(e, g, i) : side == 1 ? load_f64(e, g, i) : load_16(e, g, i, is_bf16);
       sides[side][2 * i] = x.hi;
       sides[side][2 * i + 1] = x.lo.ptr ? x.lo : ir_float(b, b->f32, 0);
     }
@@ -250,7 +250,7 @@ static void load_group(thread_emitter *e, const element_group *g) {
   }
   ir_end_choose(b, inner, count, sides[2], narrow);
   ir_end_choose(b, outer, count, narrow, results);
-  for (int i = 0; i < g->count; i++) *g->value[i] = (pair){.hi = results[2 * i], .lo = results[2 * i + 1]};
+  for (int i = 0; i < g->count; i++) *g->value[i] = (two_float){.hi = results[2 * i], .lo = results[2 * i + 1]};
 }
 
 static void add_elements(thread_emitter *e, element_group *g, const expr *x) {
@@ -271,7 +271,7 @@ static void mark(const expr *x, const expr **seen) {
   for (int i = 0; i < expr_op_arity(x->op); i++) mark(x->arg[i], seen);
 }
 
-void emit_thread_elements(thread_emitter *e, int operand, int count, const ir_value *offsets, pair *values) {
+void emit_thread_elements(thread_emitter *e, int operand, int count, const ir_value *offsets, two_float *values) {
   for (int first = 0; first < count; first += GROUP_ELEMENTS) {
     element_group group = {.operand = operand};
     for (int i = first; i < count && group.count < GROUP_ELEMENTS; i++) {
@@ -331,15 +331,15 @@ void emit_thread_operands(thread_emitter *e, const expr *const *roots, int count
 
 /* ---- nodes ---- */
 
-static bool leaf(expr_walker *w, const expr *x, bool is_f32, pair *value) {
+static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
   thread_emitter *e = (thread_emitter *)w;
   int slot = of_block(x) ? e->slot : 0;
   (void)is_f32;
   switch (x->op) {
   case EXPR_POSITION: return *value = e->positions[x->index], true;
   case EXPR_TABLE: return *value = constants(e, x, slot), true;
-  case EXPR_INPUT: return *value = pair_f32(input_element(e, x)), true;
-  case EXPR_ELEMENT: return *value = pair_f32(indexed_element(e, x, emit_expr_f32(w, x->arg[0]), slot)), true;
+  case EXPR_INPUT: return *value = two_float_f32(input_element(e, x)), true;
+  case EXPR_ELEMENT: return *value = two_float_f32(indexed_element(e, x, emit_expr_f32(w, x->arg[0]), slot)), true;
   case EXPR_OPERAND: diag_bug("emit_thread", "operand %%%d was not loaded", x->id);
   default: return false;
   }
@@ -352,6 +352,6 @@ static expr_walker *at_slot(thread_emitter *e, int slot) {
   return &e->walker;
 }
 
-pair emit_thread_pair(thread_emitter *e, const expr *x, int slot) { return emit_expr_wide(at_slot(e, slot), x); }
+two_float emit_thread_pair(thread_emitter *e, const expr *x, int slot) { return emit_expr_wide(at_slot(e, slot), x); }
 
 ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot) { return emit_expr_f32(at_slot(e, slot), x); }

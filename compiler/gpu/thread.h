@@ -1,6 +1,6 @@
 /* gpu/thread: expressions as scalar code of one GPU thread, for each of the blocks it owns.
  *
- * float64 nodes become pairs of float32 (mlir/two_float). What differs from block to block
+ * float64 nodes become two-float numbers (mlir/two_float). What differs from block to block
  * is read from constant tables at the thread's unit; what does not is computed once.
  */
 #ifndef PEGEN_GPU_THREAD_H
@@ -19,13 +19,13 @@ typedef struct thread_emitter {
   ir_value unit;            /* i32 */
   ir_value head;            /* i32; where rotors differ from head to head */
   const ir_value *operands; /* i64: PEGEN_PTX_OPERAND_COUNT parameters each (kernel/launch.h) */
-  pair *positions;          /* [axes] */
+  two_float *positions;          /* [axes] */
   const ir_value
       *inputs;   /* [inputs] i64: addresses of the query's rows, of float32, or of 16 bits but where wide_inputs */
   ir_value wide_inputs;     /* i1: inputs are float32; null: they are in any case */
   int input_type;           /* number_type of those that are not wide */
   unsigned native;          /* of mlir/number.h */
-  pair *memo;               /* [nodes][blocks] */
+  two_float *memo;               /* [nodes][blocks] */
   int slot;                 /* the block that the walker is at */
   bool *has_table;          /* by node id: its table is in the module */
   int n_tables;
@@ -35,19 +35,19 @@ thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const threa
 
 /* Begins anew with what was computed up to here: what is made from now on is forgotten by emit_thread_forget, as
  * what is computed inside of a loop must be at its end. Returns what to forget to. */
-pair *emit_thread_remember(thread_emitter *e);
-void emit_thread_forget(thread_emitter *e, pair *remembered);
+two_float *emit_thread_remember(thread_emitter *e);
+void emit_thread_forget(thread_emitter *e, two_float *remembered);
 
 /* Loads the elements of operands that the roots need, all of an operand's together: its number type is asked once.
  * Before the values that are made of them. */
 void emit_thread_operands(thread_emitter *e, const expr *const *roots, int count);
 
 /* Elements of one operand at offsets (i32) that the caller has, count of them. */
-void emit_thread_elements(thread_emitter *e, int operand, int count, const ir_value *offsets, pair *values);
+void emit_thread_elements(thread_emitter *e, int operand, int count, const ir_value *offsets, two_float *values);
 /* The offset of an operand's leaf at the thread's unit and head, of block `slot` of the template. */
 ir_value emit_thread_offset(thread_emitter *e, const expr *leaf, int slot);
 /* A node of any type. */
-pair emit_thread_pair(thread_emitter *e, const expr *x, int slot);
+two_float emit_thread_pair(thread_emitter *e, const expr *x, int slot);
 
 /* The value of a float32 node (or a constant) for block `slot` of the template. */
 ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot);

@@ -12,7 +12,7 @@
 
 enum {
   BANKS = 32,
-  GROUPS = PEGEN_PTX_BLOCK / ATTEND_LANES,
+  TEAMS = PEGEN_PTX_BLOCK / ATTEND_LANES,
   SHARED_BYTES = 48 << 10,
   PIECE = 16,
   MOST_QUADS = 16,
@@ -40,8 +40,8 @@ static int64_t score_bytes(const attend_shape *s) { return 4LL * s->queries * s-
 
 static bool fits(arena *a, const attention_plan *p, attend_shape *s) {
   int64_t room = SHARED_BYTES - PIECE - query_bytes(s), own = key_bytes(s) + score_bytes(s);
-  if (attend_has_pairs(p)) room -= (int64_t)PAIR_BYTES * p->spec->n_axes * (s->queries + s->keys);
-  if (attend_has_columns(p)) room -= (int64_t)PAIR_BYTES * p->spec->n_axes;
+  if (attend_has_pairs(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (s->queries + s->keys);
+  if (attend_has_columns(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes;
   return own <= room && (!attend_has_columns(p) || attend_columns_fit(a, p, s, own, room));
 }
 
@@ -62,7 +62,7 @@ attend_shape attend_shape_of(arena *a, const attention_plan *p) {
   for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
     attend_shape s = {.rows = sizes[i][0],
                       .columns = sizes[i][1],
-                      .queries = GROUPS * sizes[i][0],
+                      .queries = TEAMS * sizes[i][0],
                       .keys = ATTEND_LANES * sizes[i][1],
                       .quads = quads};
     set_pitches(p, &s);
@@ -79,7 +79,7 @@ static ir_value declare(attend *t, const char *what, int64_t bytes) {
 
 void attend_declare_memory(attend *t) {
   const attend_shape *s = &t->shape;
-  int64_t place = (int64_t)PAIR_BYTES * t->p->spec->n_axes, keys = key_bytes(s), both = keys + score_bytes(s);
+  int64_t place = (int64_t)TWO_FLOAT_BYTES * t->p->spec->n_axes, keys = key_bytes(s), both = keys + score_bytes(s);
   t->queries = declare(t, "queries", query_bytes(s));
   if (s->scratch) {
     t->rows = declare(t, "rows", both > s->scratch ? both : s->scratch);
@@ -216,28 +216,28 @@ ir_value attend_placed_token(attend *t, ir_value token, ir_value end) {
   return smaller(b, token, sub(b, end, i32(b, 1)));
 }
 
-pair attend_coordinate(attend *t, ir_value places, ir_value index, int axis) {
+two_float attend_coordinate(attend *t, ir_value places, ir_value index, int axis) {
   ir *b = t->b;
-  ir_value place = ir_offset(b, places, wide(b, scaled(b, index, (int64_t)PAIR_BYTES * t->p->spec->n_axes)));
-  return pair_load(b, ir_offset_const(b, place, (int64_t)axis * PAIR_BYTES));
+  ir_value place = ir_offset(b, places, wide(b, scaled(b, index, (int64_t)TWO_FLOAT_BYTES * t->p->spec->n_axes)));
+  return two_float_load(b, ir_offset_const(b, place, (int64_t)axis * TWO_FLOAT_BYTES));
 }
 
-void attend_store_coordinate(attend *t, ir_value places, ir_value index, int axis, pair x) {
+void attend_store_coordinate(attend *t, ir_value places, ir_value index, int axis, two_float x) {
   ir *b = t->b;
-  ir_value at = add(b, scaled(b, index, (int64_t)PAIR_BYTES * t->p->spec->n_axes), i32(b, axis * PAIR_BYTES));
-  pair_store(b, x, ir_offset(b, places, wide(b, at)));
+  ir_value at = add(b, scaled(b, index, (int64_t)TWO_FLOAT_BYTES * t->p->spec->n_axes), i32(b, axis * TWO_FLOAT_BYTES));
+  two_float_store(b, x, ir_offset(b, places, wide(b, at)));
 }
 
 void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, int count, ir_value to,
-                        const pair *origin) {
+                        const two_float *origin) {
   ir *b = t->b;
   const spec *s = t->p->spec;
-  pair place[SPEC_MAX_AXES];
+  two_float place[SPEC_MAX_AXES];
   ir_branch branch = ir_if(b, less(b, t->thread, i32(b, count)));
   ptx_coordinates(b, s, t->parameter + parameter, t->batch, attend_placed_token(t, add(b, first, t->thread), end),
                   place);
   for (int axis = 0; axis < s->n_axes; axis++)
-    attend_store_coordinate(t, to, t->thread, axis, origin ? pair_sub(b, place[axis], origin[axis]) : place[axis]);
+    attend_store_coordinate(t, to, t->thread, axis, origin ? two_float_sub(b, place[axis], origin[axis]) : place[axis]);
   ir_end_if(b, branch);
 }
 

@@ -22,7 +22,7 @@ static int part_pitch(const plan_widen *p) { return p->p->n_weights | 1; }
 static int busy_lanes(const plan_widen *p, int lanes) { return p->spec->n_blocks < lanes ? p->spec->n_blocks : lanes; }
 
 static int array_bytes(const plan_widen *p, const widen_tables *t, int lanes, int rest, int array) {
-  int bytes[ARRAYS] = {[MONOMIALS] = t->n_monomials * PAIR_BYTES,
+  int bytes[ARRAYS] = {[MONOMIALS] = t->n_monomials * TWO_FLOAT_BYTES,
                        [GAINS] = t->n_gains * 4,
                        [WEIGHTS] = p->p->n_weights * 4,
                        [PARTS] = busy_lanes(p, lanes) * part_pitch(p) * 4,
@@ -90,37 +90,37 @@ void end_turns(weight_lanes *w, lane_turns t) {
 /* ---- the token: monomials and gains ---- */
 
 /* Powers of the coordinates, each made once. */
-typedef struct pair_powers {
+typedef struct two_float_powers {
   ir *b;
-  pair at[SPEC_MAX_AXES][SPEC_MAX_DEGREE + 1];
-} pair_powers;
+  two_float at[SPEC_MAX_AXES][SPEC_MAX_DEGREE + 1];
+} two_float_powers;
 
-static pair power_of(pair_powers *t, int axis, int exponent) {
-  pair *x = &t->at[axis][exponent];
+static two_float power_of(two_float_powers *t, int axis, int exponent) {
+  two_float *x = &t->at[axis][exponent];
   if (!x->hi.ptr) {
-    pair half = power_of(t, axis, exponent / 2);
-    *x = pair_mul(t->b, half, half);
-    if (exponent & 1) *x = pair_mul(t->b, *x, t->at[axis][1]);
+    two_float half = power_of(t, axis, exponent / 2);
+    *x = two_float_mul(t->b, half, half);
+    if (exponent & 1) *x = two_float_mul(t->b, *x, t->at[axis][1]);
   }
   return *x;
 }
 
-static pair monomial_of(pair_powers *t, const monomial *m) {
-  pair product = {.hi = {NULL}};
+static two_float monomial_of(two_float_powers *t, const monomial *m) {
+  two_float product = {.hi = {NULL}};
   for (int axis = 0; axis < SPEC_MAX_AXES; axis++)
     if (m->power[axis])
-      product = product.hi.ptr ? pair_mul(t->b, product, power_of(t, axis, m->power[axis]))
+      product = product.hi.ptr ? two_float_mul(t->b, product, power_of(t, axis, m->power[axis]))
                                : power_of(t, axis, m->power[axis]);
-  return product.hi.ptr ? product : pair_const(t->b, 1);
+  return product.hi.ptr ? product : two_float_const(t->b, 1);
 }
 
-void weight_lay_monomials(weight_lanes *w, const pair *place) {
+void weight_lay_monomials(weight_lanes *w, const two_float *place) {
   ir *b = w->b;
-  pair_powers powers = {.b = b};
+  two_float_powers powers = {.b = b};
   for (int axis = 0; axis < w->p->spec->n_axes; axis++) powers.at[axis][1] = place[axis];
   for (int i = 0; i < w->tables.n_monomials; i++)
-    pair_store(b, monomial_of(&powers, &w->tables.monomial[i]),
-               array_at(w, MONOMIALS, i32(b, (int64_t)i * PAIR_BYTES)));
+    two_float_store(b, monomial_of(&powers, &w->tables.monomial[i]),
+                    array_at(w, MONOMIALS, i32(b, (int64_t)i * TWO_FLOAT_BYTES)));
 }
 
 ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) {
@@ -130,12 +130,13 @@ ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) 
   ir_value zero = ir_float(b, b->f32, 0), initial[2] = {zero, zero}, now[2];
   ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), 2, initial, now);
   ir_value at = narrow(b, loop.index);
-  pair factor = pair_load(b, table_at(w, sums->factors, at, PAIR_BYTES));
-  pair x = pair_load(b, array_at(w, MONOMIALS, scaled(b, weight_table_i32(w, sums->monomials, at), PAIR_BYTES)));
-  pair next = pair_add(b, (pair){.hi = now[0], .lo = now[1]}, pair_mul(b, factor, x));
+  two_float factor = two_float_load(b, table_at(w, sums->factors, at, TWO_FLOAT_BYTES));
+  two_float x =
+      two_float_load(b, array_at(w, MONOMIALS, scaled(b, weight_table_i32(w, sums->monomials, at), TWO_FLOAT_BYTES)));
+  two_float next = two_float_add(b, (two_float){.hi = now[0], .lo = now[1]}, two_float_mul(b, factor, x));
   ir_value values[2] = {next.hi, next.lo.ptr ? next.lo : zero};
   ir_end_for_with(b, loop, 2, values, now);
-  return pair_narrow(b, (pair){.hi = now[0], .lo = now[1]});
+  return two_float_narrow(b, (two_float){.hi = now[0], .lo = now[1]});
 }
 
 void weight_lay_gains(weight_lanes *w) {
@@ -197,7 +198,7 @@ static void lay_parts(weight_lanes *w) {
   for (int i = 0; i < n; i++) zeros[i] = ir_float(b, b->f32, 0);
   ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, (terms + w->lanes - 1) / w->lanes), n, zeros, now);
   ir_value term = add(b, w->lane, scaled(b, narrow(b, loop.index), w->lanes)), exists = below(b, term, i32(b, terms));
-  pair *remembered = emit_thread_remember(w->exprs);
+  two_float *remembered = emit_thread_remember(w->exprs);
   w->exprs->unit = ir_select(b, exists, term, i32(b, terms - 1));
   add_term(w, exists, now);
   emit_thread_forget(w->exprs, remembered);

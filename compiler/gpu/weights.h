@@ -47,7 +47,7 @@ void end_turns(weight_lanes *w, lane_turns turns);
 
 /* In this order, with a barrier of the warp after the monomials and after the weights. Monomials: of the token's place
  * from the bias' origin; one of its lanes comes here. */
-void weight_lay_monomials(weight_lanes *w, const pair *place);
+void weight_lay_monomials(weight_lanes *w, const two_float *place);
 void weight_lay_gains(weight_lanes *w);
 /* A sum of factors times monomials, as float32. */
 ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index);

@@ -55,12 +55,13 @@ static void store_part(widen *w, int tail, ir_value index, ir_value x, const cha
 static void lay_monomials(widen *w) {
   ir *b = w->b;
   const spec *s = w->p->spec;
-  pair place[SPEC_MAX_AXES];
+  two_float place[SPEC_MAX_AXES];
   ir_branch first = ir_if(b, ir_compare_int(b, "eq", w->lanes.lane, i32(b, 0)));
   ptx_positions(w->body);
   for (int axis = 0; axis < s->n_axes; axis++) {
-    pair r = w->body->exprs.positions[axis];
-    place[axis] = s->polynomial->origin[axis] == 0 ? r : pair_sub(b, r, pair_const(b, s->polynomial->origin[axis]));
+    two_float r = w->body->exprs.positions[axis];
+    place[axis] =
+        s->polynomial->origin[axis] == 0 ? r : two_float_sub(b, r, two_float_const(b, s->polynomial->origin[axis]));
   }
   weight_lay_monomials(&w->lanes, place);
   ir_end_if(b, first);

@@ -89,7 +89,7 @@ static void emit_integers(ir *b, arena *a, const char *prefix, const char *name,
 
 static void emit_sums(ir *b, arena *a, const char *prefix, const widen_sums *s) {
   float *factors = arena_array(a, float, 2 * s->n_summands + 2);
-  for (int i = 0; i < s->n_summands; i++) pair_split(s->factor[i], &factors[2 * i], &factors[2 * i + 1]);
+  for (int i = 0; i < s->n_summands; i++) two_float_split(s->factor[i], &factors[2 * i], &factors[2 * i + 1]);
   emit_integers(b, a, prefix, s->starts, s->count + 1, s->start);
   emit_integers(b, a, prefix, s->monomials, s->n_summands, s->monomial);
   ir_table(b, widen_table_name(a, prefix, s->factors), s->n_summands > 0 ? 2 * s->n_summands : 2, factors, NULL);

@@ -9,26 +9,30 @@ typedef const arithmetic_context *context;
 /* ---- numbers of one part: float32 and float64, scalars or vectors ---- */
 
 #define ONE_OP2(name, op) \
-  static pair name(context c, const pair *v) { return pair_f32(ir_op2(c->b, op, v[0].hi, v[1].hi)); }
+  static two_float name(context c, const two_float *v) { return two_float_f32(ir_op2(c->b, op, v[0].hi, v[1].hi)); }
 ONE_OP2(one_add, "arith.addf")
 ONE_OP2(one_sub, "arith.subf")
 ONE_OP2(one_mul, "arith.mulf")
 ONE_OP2(one_div, "arith.divf")
 
 #define ONE_OP1(name, op) \
-  static pair name(context c, const pair *v) { return pair_f32(ir_op1(c->b, op, v[0].hi)); }
+  static two_float name(context c, const two_float *v) { return two_float_f32(ir_op1(c->b, op, v[0].hi)); }
 ONE_OP1(one_neg, "arith.negf")
 ONE_OP1(one_abs, "math.absf")
 ONE_OP1(one_sqrt, "math.sqrt")
 
-static ir_value one_less(ir *b, pair x, pair y) { return ir_compare_float(b, "olt", x.hi, y.hi); }
-static ir_value one_nonzero(ir *b, pair x) { return ir_compare_float(b, "une", x.hi, ir_float(b, ir_type(x.hi), 0)); }
-static pair one_select(ir *b, ir_value condition, pair x, pair y) {
-  return pair_f32(ir_select(b, condition, x.hi, y.hi));
+static ir_value one_less(ir *b, two_float x, two_float y) { return ir_compare_float(b, "olt", x.hi, y.hi); }
+static ir_value one_nonzero(ir *b, two_float x) {
+  return ir_compare_float(b, "une", x.hi, ir_float(b, ir_type(x.hi), 0));
 }
-static pair one_min(context c, const pair *v) { return one_select(c->b, one_less(c->b, v[1], v[0]), v[1], v[0]); }
-static pair one_max(context c, const pair *v) {
-  return pair_f32(ir_select(c->b, ir_compare_float(c->b, "ogt", v[1].hi, v[0].hi), v[1].hi, v[0].hi));
+static two_float one_select(ir *b, ir_value condition, two_float x, two_float y) {
+  return two_float_f32(ir_select(b, condition, x.hi, y.hi));
+}
+static two_float one_min(context c, const two_float *v) {
+  return one_select(c->b, one_less(c->b, v[1], v[0]), v[1], v[0]);
+}
+static two_float one_max(context c, const two_float *v) {
+  return two_float_f32(ir_select(c->b, ir_compare_float(c->b, "ogt", v[1].hi, v[0].hi), v[1].hi, v[0].hi));
 }
 
 /* What one instruction does, in float32 as in float64. */
@@ -36,10 +40,12 @@ static pair one_max(context c, const pair *v) {
   [EXPR_ADD] = one_add, [EXPR_SUB] = one_sub, [EXPR_MUL] = one_mul, [EXPR_DIV] = one_div, [EXPR_MIN] = one_min, \
   [EXPR_MAX] = one_max, [EXPR_NEG] = one_neg, [EXPR_ABS] = one_abs, [EXPR_SQRT] = one_sqrt
 
-static pair exp_f32(context c, const pair *v) { return pair_f32(math_exp_f32(c->b, v[0].hi, c->has_fma)); }
+static two_float exp_f32(context c, const two_float *v) {
+  return two_float_f32(math_exp_f32(c->b, v[0].hi, c->has_fma));
+}
 
 #define FLOAT64(name, function) \
-  static pair name(context c, const pair *v) { return pair_f32(function(c->b, v[0].hi)); }
+  static two_float name(context c, const two_float *v) { return two_float_f32(function(c->b, v[0].hi)); }
 FLOAT64(floor_f64, math_floor_f64)
 FLOAT64(exp_f64, math_exp_f64)
 FLOAT64(log_f64, math_log_f64)
@@ -47,18 +53,18 @@ FLOAT64(log1p_f64, math_log1p_f64)
 FLOAT64(sinq_f64, math_sinq_f64)
 FLOAT64(cosq_f64, math_cosq_f64)
 
-static pair constant_of(ir *b, MlirType element, int lanes, double value) {
-  return pair_f32(ir_float(b, lanes ? ir_vector(b, lanes, element) : element, value));
+static two_float constant_of(ir *b, MlirType element, int lanes, double value) {
+  return two_float_f32(ir_float(b, lanes ? ir_vector(b, lanes, element) : element, value));
 }
-static pair constant_f32(ir *b, int lanes, double value) { return constant_of(b, b->f32, lanes, value); }
-static pair constant_f64(ir *b, int lanes, double value) { return constant_of(b, b->f64, lanes, value); }
+static two_float constant_f32(ir *b, int lanes, double value) { return constant_of(b, b->f32, lanes, value); }
+static two_float constant_f64(ir *b, int lanes, double value) { return constant_of(b, b->f64, lanes, value); }
 
 static bool is_float32(ir *b, ir_value x) { return mlirTypeEqual(ir_type(x), ir_like(b, x, b->f32)); }
-static pair to_float32(ir *b, pair x) {
-  return is_float32(b, x.hi) ? x : pair_f32(ir_cast(b, "arith.truncf", x.hi, b->f32));
+static two_float to_float32(ir *b, two_float x) {
+  return is_float32(b, x.hi) ? x : two_float_f32(ir_cast(b, "arith.truncf", x.hi, b->f32));
 }
-static pair to_float64(ir *b, pair x) {
-  return is_float32(b, x.hi) ? pair_f32(ir_cast(b, "arith.extf", x.hi, b->f64)) : x;
+static two_float to_float64(ir *b, two_float x) {
+  return is_float32(b, x.hi) ? two_float_f32(ir_cast(b, "arith.extf", x.hi, b->f64)) : x;
 }
 
 static const arithmetic FLOAT32 = {
@@ -84,52 +90,59 @@ static const arithmetic FLOAT64 = {
 /* ---- sums of two float32: scalars of a GPU's thread ---- */
 
 #define TWO_OP2(name, function) \
-  static pair name(context c, const pair *v) { return function(c->b, v[0], v[1]); }
-TWO_OP2(two_add, pair_add)
-TWO_OP2(two_sub, pair_sub)
-TWO_OP2(two_mul, pair_mul)
-TWO_OP2(two_div, pair_div)
-TWO_OP2(loose_add, pair_add_loosely)
-TWO_OP2(loose_mul, pair_mul_loosely)
-static pair loose_sub(context c, const pair *v) { return pair_add_loosely(c->b, v[0], pair_neg(c->b, v[1])); }
+  static two_float name(context c, const two_float *v) { return function(c->b, v[0], v[1]); }
+TWO_OP2(two_add, two_float_add)
+TWO_OP2(two_sub, two_float_sub)
+TWO_OP2(two_mul, two_float_mul)
+TWO_OP2(two_div, two_float_div)
+TWO_OP2(loose_add, two_float_add_loosely)
+TWO_OP2(loose_mul, two_float_mul_loosely)
+static two_float loose_sub(context c, const two_float *v) {
+  return two_float_add_loosely(c->b, v[0], two_float_neg(c->b, v[1]));
+}
 
 #define TWO_OP1(name, function) \
-  static pair name(context c, const pair *v) { return function(c->b, v[0]); }
-TWO_OP1(two_neg, pair_neg)
-TWO_OP1(two_abs, pair_abs)
-TWO_OP1(two_sqrt, pair_sqrt)
-TWO_OP1(two_floor, pair_floor)
-TWO_OP1(two_exp, pair_exp)
-TWO_OP1(two_log, pair_log)
-TWO_OP1(two_log1p, pair_log1p)
-static pair two_sinq(context c, const pair *v) { return pair_f32(pair_sinq(c->b, v[0])); }
-static pair two_cosq(context c, const pair *v) { return pair_f32(pair_cosq(c->b, v[0])); }
+  static two_float name(context c, const two_float *v) { return function(c->b, v[0]); }
+TWO_OP1(two_neg, two_float_neg)
+TWO_OP1(two_abs, two_float_abs)
+TWO_OP1(two_sqrt, two_float_sqrt)
+TWO_OP1(two_floor, two_float_floor)
+TWO_OP1(two_exp, two_float_exp)
+TWO_OP1(two_log, two_float_log)
+TWO_OP1(two_log1p, two_float_log1p)
+static two_float two_sinq(context c, const two_float *v) { return two_float_f32(two_float_sinq(c->b, v[0])); }
+static two_float two_cosq(context c, const two_float *v) { return two_float_f32(two_float_cosq(c->b, v[0])); }
 
-static pair two_min(context c, const pair *v) { return pair_select(c->b, pair_less(c->b, v[1], v[0]), v[1], v[0]); }
-static pair two_max(context c, const pair *v) { return pair_select(c->b, pair_less(c->b, v[0], v[1]), v[1], v[0]); }
-
-static pair constant_two(ir *b, int lanes, double value) {
-  (void)lanes; /* a thread's numbers are scalars */
-  return pair_const(b, value);
+static two_float two_min(context c, const two_float *v) {
+  return two_float_select(c->b, two_float_less(c->b, v[1], v[0]), v[1], v[0]);
 }
-static pair to_two(ir *b, pair x) {
+static two_float two_max(context c, const two_float *v) {
+  return two_float_select(c->b, two_float_less(c->b, v[0], v[1]), v[1], v[0]);
+}
+
+static two_float constant_two(ir *b, int lanes, double value) {
+  (void)lanes; /* a thread's numbers are scalars */
+  return two_float_const(b, value);
+}
+static two_float to_two(ir *b, two_float x) {
   (void)b; /* a float32 is one */
   return x;
 }
-static pair to_narrow(ir *b, pair x) { return pair_f32(pair_narrow(b, x)); }
+static two_float to_narrow(ir *b, two_float x) { return two_float_f32(two_float_narrow(b, x)); }
 
 #define TWO_FLOAT_OPERATIONS(add, sub, mul) \
   [EXPR_ADD] = add, [EXPR_SUB] = sub, [EXPR_MUL] = mul, [EXPR_DIV] = two_div, [EXPR_MIN] = two_min, \
   [EXPR_MAX] = two_max, [EXPR_NEG] = two_neg, [EXPR_ABS] = two_abs, [EXPR_SQRT] = two_sqrt, [EXPR_FLOOR] = two_floor, \
   [EXPR_EXP] = two_exp, [EXPR_LOG] = two_log, [EXPR_LOG1P] = two_log1p, [EXPR_SINQ] = two_sinq, [EXPR_COSQ] = two_cosq
 #define TWO_FLOAT_CHOICES \
-  .constant = constant_two, .convert = to_two, .less = pair_less, .nonzero = pair_nonzero, .select = pair_select
+  .constant = constant_two, .convert = to_two, .less = two_float_less, .nonzero = two_float_nonzero, \
+  .select = two_float_select
 
 static const arithmetic TWO_FLOAT = {.operation = {TWO_FLOAT_OPERATIONS(two_add, two_sub, two_mul)}, TWO_FLOAT_CHOICES};
 static const arithmetic TWO_FLOAT_LOOSE = {.operation = {TWO_FLOAT_OPERATIONS(loose_add, loose_sub, loose_mul)},
                                            TWO_FLOAT_CHOICES};
 
-/* A thread's float32: elementary functions are those of pairs. */
+/* A thread's float32: elementary functions are those of two-float numbers. */
 static const arithmetic FLOAT32_OF_TWO = {
     .operation = {ONE_INSTRUCTION},
     .constant = constant_f32,

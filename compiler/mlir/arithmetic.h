@@ -2,7 +2,7 @@
  *
  * A machine has two kinds: the narrow one of float32 nodes and the wide one of all others. Processors have vectors
  * (or scalars) of float32 and float64; a GPU's threads have scalars of float32 and sums of two (mlir/two_float).
- * Values are pairs throughout; only two-float arithmetic has a lo.
+ * Values have the type of the latter throughout; only two-float arithmetic has a lo.
  */
 #ifndef PEGEN_MLIR_ARITHMETIC_H
 #define PEGEN_MLIR_ARITHMETIC_H
@@ -19,12 +19,12 @@ typedef struct arithmetic_context {
 typedef struct arithmetic {
   /* By operation. Missing in a narrow arithmetic: it is done in the wide one and rounded. Of a wide one only those are
    * missing that the walker does itself (leaves, conversions, comparisons). */
-  pair (*operation[EXPR_OP_COUNT])(const arithmetic_context *c, const pair *v);
-  pair (*constant)(ir *b, int lanes, double value); /* lanes 0: a scalar */
-  pair (*convert)(ir *b, pair x); /* from either kind of its machine */
-  ir_value (*less)(ir *b, pair x, pair y); /* i1 with their lanes */
-  ir_value (*nonzero)(ir *b, pair x);
-  pair (*select)(ir *b, ir_value condition, pair x, pair y);
+  two_float (*operation[EXPR_OP_COUNT])(const arithmetic_context *c, const two_float *v);
+  two_float (*constant)(ir *b, int lanes, double value); /* lanes 0: a scalar */
+  two_float (*convert)(ir *b, two_float x); /* from either kind of its machine */
+  ir_value (*less)(ir *b, two_float x, two_float y); /* i1 with their lanes */
+  ir_value (*nonzero)(ir *b, two_float x);
+  two_float (*select)(ir *b, ir_value condition, two_float x, two_float y);
 } arithmetic;
 
 typedef struct expr_machine {

@@ -4,7 +4,7 @@
 #include "base/diag.h"
 #include "mlir/math.h"
 
-static pair value(expr_walker *w, const expr *x, bool is_f32);
+static two_float value(expr_walker *w, const expr *x, bool is_f32);
 
 /* Whether a value has been through a sine or cosine: then it carries their error, and its size is about 1. */
 static bool is_turned(const expr_walker *w, const expr *x) {
@@ -20,14 +20,14 @@ static const arithmetic *of_type(const expr_walker *w, bool is_f32) {
   return is_f32 ? w->machine->narrow : w->machine->wide;
 }
 
-static pair spread(expr_walker *w, pair x, int lanes) {
+static two_float spread(expr_walker *w, two_float x, int lanes) {
   ir *b = w->context.b;
   if (!lanes || ir_lanes(x.hi)) return x;
-  return pair_f32(ir_broadcast(b, ir_vector(b, lanes, ir_type(x.hi)), x.hi));
+  return two_float_f32(ir_broadcast(b, ir_vector(b, lanes, ir_type(x.hi)), x.hi));
 }
 
 /* An argument in the type and lanes that its user computes in: constants take that type. */
-static pair argument(expr_walker *w, const expr *x, int lanes, bool is_f32) {
+static two_float argument(expr_walker *w, const expr *x, int lanes, bool is_f32) {
   const arithmetic *a = of_type(w, is_f32);
   if (x->op == EXPR_CONST) return a->constant(w->context.b, lanes, x->value);
   return spread(w, a->convert(w->context.b, value(w, x, is_f32)), lanes);
@@ -38,22 +38,22 @@ static pair argument(expr_walker *w, const expr *x, int lanes, bool is_f32) {
 static bool is_f32_or_fixed(const expr *x) { return expr_is_fixed(x) || x->is_f32; }
 
 /* 1 or 0, compared in float32 where both are. */
-static pair less(expr_walker *w, const expr *x, int lanes) {
+static two_float less(expr_walker *w, const expr *x, int lanes) {
   ir *b = w->context.b;
   bool narrow = !w->machine->compares_wide && is_f32_or_fixed(x->arg[0]) && is_f32_or_fixed(x->arg[1]);
   const arithmetic *a = of_type(w, x->is_f32);
-  pair v[2];
+  two_float v[2];
   for (int i = 0; i < 2; i++) v[i] = argument(w, x->arg[i], lanes, narrow);
   ir_value condition = of_type(w, narrow)->less(b, v[0], v[1]);
-  pair one = a->constant(b, lanes, 1);
+  two_float one = a->constant(b, lanes, 1);
   return a->select(b, condition, one, a->constant(b, lanes, 0));
 }
 
-static pair chosen(expr_walker *w, const expr *x, int lanes) {
+static two_float chosen(expr_walker *w, const expr *x, int lanes) {
   ir *b = w->context.b;
   bool narrow = x->arg[0]->is_f32 && !w->machine->compares_wide;
   ir_value condition = of_type(w, narrow)->nonzero(b, argument(w, x->arg[0], lanes, narrow));
-  pair v[2];
+  two_float v[2];
   for (int i = 0; i < 2; i++) v[i] = argument(w, x->arg[i + 1], lanes, x->is_f32);
   return of_type(w, x->is_f32)->select(b, condition, v[0], v[1]);
 }
@@ -65,14 +65,14 @@ static bool is_fused(const expr *x) {
   return (x->arg[0]->op == EXPR_MUL && x->arg[0]->is_f32) || (x->arg[1]->op == EXPR_MUL && x->arg[1]->is_f32);
 }
 
-static pair fused(expr_walker *w, const expr *x, int lanes) {
+static two_float fused(expr_walker *w, const expr *x, int lanes) {
   ir *b = w->context.b;
   int side = x->arg[1]->op == EXPR_MUL && x->arg[1]->is_f32 ? 0 : 1;
   const expr *product = x->arg[1 - side], *other = x->arg[side];
   ir_value factor = argument(w, product->arg[0], lanes, true).hi, rest = argument(w, other, lanes, true).hi;
   if (x->op == EXPR_SUB && side == 0) factor = ir_op1(b, "arith.negf", factor);
   if (x->op == EXPR_SUB && side == 1) rest = ir_op1(b, "arith.negf", rest);
-  return pair_f32(ir_fma(b, factor, argument(w, product->arg[1], lanes, true).hi, rest));
+  return two_float_f32(ir_fma(b, factor, argument(w, product->arg[1], lanes, true).hi, rest));
 }
 
 /* ---- idioms: nodes that are dearer one by one ---- */
@@ -83,24 +83,24 @@ static bool is_decay(const expr *x) {
 }
 
 /* What the exponential loses of a NaN, softplus has from max(x, 0). */
-static pair softplus(expr_walker *w, const expr *x, int lanes) {
+static two_float softplus(expr_walker *w, const expr *x, int lanes) {
   ir *b = w->context.b;
   ir_value decay = math_decay_f32(b, argument(w, x->arg[0]->arg[0], lanes, true).hi, w->context.has_fma);
-  return pair_f32(math_log1p_unit_f32(b, decay));
+  return two_float_f32(math_log1p_unit_f32(b, decay));
 }
 
 /* A sine that will be rounded is computed in float32 after its phase was reduced, a product's unrounded. */
-static pair rounded_turn(expr_walker *w, const expr *turn, int lanes) {
+static two_float rounded_turn(expr_walker *w, const expr *turn, int lanes) {
   const expr *phase = turn->arg[0];
   math_phase p = {.factor = {argument(w, phase, lanes, false).hi}};
   if (w->context.has_fma && lanes && phase->op == EXPR_MUL)
     p = (math_phase){
         .is_product = true,
         .factor = {argument(w, phase->arg[0], lanes, false).hi, argument(w, phase->arg[1], lanes, false).hi}};
-  return pair_f32(turn->op == EXPR_SINQ ? math_sinq_f32(w->context.b, p) : math_cosq_f32(w->context.b, p));
+  return two_float_f32(turn->op == EXPR_SINQ ? math_sinq_f32(w->context.b, p) : math_cosq_f32(w->context.b, p));
 }
 
-static bool idiom(expr_walker *w, const expr *x, int lanes, pair *v) {
+static bool idiom(expr_walker *w, const expr *x, int lanes, two_float *v) {
   if (w->context.b->exact && is_fused(x)) return *v = fused(w, x, lanes), true;
   if (!w->machine->has_idioms) return false;
   if (x->op == EXPR_LOG1P && x->is_f32 && is_decay(x->arg[0])) return *v = softplus(w, x, lanes), true;
@@ -110,10 +110,10 @@ static bool idiom(expr_walker *w, const expr *x, int lanes, pair *v) {
 
 /* ---- the walk ---- */
 
-static pair compute(expr_walker *w, const expr *x) {
+static two_float compute(expr_walker *w, const expr *x) {
   int lanes = expr_lanes(w, x);
   bool is_f32 = x->is_f32;
-  pair v[3];
+  two_float v[3];
   if (idiom(w, x, lanes, &v[0])) return v[0];
   switch (x->op) {
   case EXPR_NARROW:
@@ -128,13 +128,13 @@ static pair compute(expr_walker *w, const expr *x) {
   if (narrows) a = w->machine->wide;
   if (!a->operation[x->op]) diag_bug("emit_expr", "'%s' has no code", expr_op_name(x->op));
   for (int i = 0; i < expr_op_arity(x->op); i++) v[i] = argument(w, x->arg[i], lanes, is_f32 && !narrows);
-  pair result = a->operation[x->op](&w->context, v);
+  two_float result = a->operation[x->op](&w->context, v);
   return narrows ? w->machine->narrow->convert(w->context.b, result) : result;
 }
 
-static pair value(expr_walker *w, const expr *x, bool is_f32) {
+static two_float value(expr_walker *w, const expr *x, bool is_f32) {
   bool is_typed = w->types_tables && expr_is_fixed_for_heads(x);
-  pair *memo = expr_known(w, x), v;
+  two_float *memo = expr_known(w, x), v;
   if (!is_typed && memo->hi.ptr) return *memo;
   if (!w->leaf(w, x, is_f32, &v)) v = compute(w, x);
   if (!is_typed) *expr_known(w, x) = v;
@@ -147,7 +147,7 @@ ir_value emit_expr_lanes(expr_walker *w, const expr *x) { return argument(w, x, 
 
 ir_value emit_expr_f32(expr_walker *w, const expr *x) { return argument(w, x, w->lanes, true).hi; }
 
-pair emit_expr_wide(expr_walker *w, const expr *x) { return argument(w, x, expr_lanes(w, x), false); }
+two_float emit_expr_wide(expr_walker *w, const expr *x) { return argument(w, x, expr_lanes(w, x), false); }
 
 void emit_expr_fixed(expr_walker *w, const expr *x) {
   if (x->op == EXPR_CONST) return;

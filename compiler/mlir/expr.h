@@ -17,13 +17,13 @@ struct expr_walker {
   int lanes;       /* of such values; 0: scalars */
   /* Values that are known, by id * stride: of what varies, and of what does not (they may be one array). The caller may
    * put some in. */
-  pair *varying, *fixed;
+  two_float *varying, *fixed;
   int stride;
   signed char *turned; /* by id: 1: a sine or cosine is in it, -1: none, 0: not yet asked; NULL: nobody asks */
   /* The caller's own code of a node: of every leaf but numbers (all but ARITHMETIC ones), and of any other node that it
    * has already. false: it is computed from its arguments. is_f32: the type that is wanted of a table of numbers, which
    * fits either; whatever comes is converted. */
-  bool (*leaf)(expr_walker *w, const expr *x, bool is_f32, pair *value);
+  bool (*leaf)(expr_walker *w, const expr *x, bool is_f32, two_float *value);
   bool types_tables; /* leaf() gives tables of numbers in the type that is wanted: they are not remembered */
 };
 
@@ -31,7 +31,7 @@ static inline bool expr_varies(const expr_walker *w, const expr *x) { return x->
 /* Lanes of a node's value. */
 static inline int expr_lanes(const expr_walker *w, const expr *x) { return expr_varies(w, x) ? w->lanes : 0; }
 /* Where a node's value is remembered. */
-static inline pair *expr_known(const expr_walker *w, const expr *x) {
+static inline two_float *expr_known(const expr_walker *w, const expr *x) {
   return (expr_varies(w, x) ? w->varying : w->fixed) + x->id * w->stride;
 }
 
@@ -42,7 +42,7 @@ ir_value emit_expr_lanes(expr_walker *w, const expr *x);
 /* As float32, on all lanes. */
 ir_value emit_expr_f32(expr_walker *w, const expr *x);
 /* In the wide arithmetic, with the node's lanes. */
-pair emit_expr_wide(expr_walker *w, const expr *x);
+two_float emit_expr_wide(expr_walker *w, const expr *x);
 /* Emits here what below x does not vary. */
 void emit_expr_fixed(expr_walker *w, const expr *x);
 

@@ -17,96 +17,98 @@ static ir_value as_float(ir *b, ir_value x) { return ir_cast(b, "arith.bitcast",
 static ir_value as_bits(ir *b, ir_value x) { return ir_cast(b, "arith.bitcast", x, b->i32); }
 static ir_value integer(ir *b, const char *name, ir_value x, int64_t y) { return ir_op2(b, name, x, bits(b, y)); }
 
-static bool whole(pair x) { return x.lo.ptr != NULL; }
-static ir_value low(ir *b, pair x) { return whole(x) ? x.lo : number(b, 0); }
+static bool whole(two_float x) { return x.lo.ptr != NULL; }
+static ir_value low(ir *b, two_float x) { return whole(x) ? x.lo : number(b, 0); }
 
 /* x + y = hi + lo exactly. */
-static pair two_sum(ir *b, ir_value x, ir_value y) {
+static two_float two_sum(ir *b, ir_value x, ir_value y) {
   ir_value sum = add(b, x, y), from_y = sub(b, sum, x), from_x = sub(b, sum, from_y);
-  return (pair){.hi = sum, .lo = add(b, sub(b, x, from_x), sub(b, y, from_y))};
+  return (two_float){.hi = sum, .lo = add(b, sub(b, x, from_x), sub(b, y, from_y))};
 }
 
 /* The same where |x| >= |y| or x = 0. */
-static pair fast_two_sum(ir *b, ir_value x, ir_value y) {
+static two_float fast_two_sum(ir *b, ir_value x, ir_value y) {
   ir_value sum = add(b, x, y);
-  return (pair){.hi = sum, .lo = sub(b, y, sub(b, sum, x))};
+  return (two_float){.hi = sum, .lo = sub(b, y, sub(b, sum, x))};
 }
 
-static pair two_product(ir *b, ir_value x, ir_value y) {
+static two_float two_product(ir *b, ir_value x, ir_value y) {
   ir_value product = mul(b, x, y);
-  return (pair){.hi = product, .lo = ir_fma(b, x, y, neg(b, product))};
+  return (two_float){.hi = product, .lo = ir_fma(b, x, y, neg(b, product))};
 }
 
 /* ---- values ---- */
 
-void pair_split(double value, float *hi, float *lo) {
+void two_float_split(double value, float *hi, float *lo) {
   const double least = 0x1p-100;
   if (value != 0 && fabs(value) < least) value = copysign(least, value);
   *hi = (float)value;
   *lo = isfinite(*hi) ? (float)(value - (double)*hi) : 0;
 }
 
-pair pair_const(ir *b, double value) {
+two_float two_float_const(ir *b, double value) {
   float hi, lo;
-  pair_split(value, &hi, &lo);
-  return (pair){.hi = number(b, hi), .lo = lo == 0 ? (ir_value){NULL} : number(b, lo)};
+  two_float_split(value, &hi, &lo);
+  return (two_float){.hi = number(b, hi), .lo = lo == 0 ? (ir_value){NULL} : number(b, lo)};
 }
 
-pair pair_f32(ir_value x) { return (pair){.hi = x}; }
-pair pair_load(ir *b, ir_value at) {
-  ir_value both = ir_load(b, ir_vector(b, 2, b->f32), at, PAIR_BYTES);
-  return (pair){.hi = ir_extract(b, both, 0), .lo = ir_extract(b, both, 1)};
+two_float two_float_f32(ir_value x) { return (two_float){.hi = x}; }
+two_float two_float_load(ir *b, ir_value at) {
+  ir_value both = ir_load(b, ir_vector(b, 2, b->f32), at, TWO_FLOAT_BYTES);
+  return (two_float){.hi = ir_extract(b, both, 0), .lo = ir_extract(b, both, 1)};
 }
 
-void pair_store(ir *b, pair x, ir_value at) {
+void two_float_store(ir *b, two_float x, ir_value at) {
   ir_value both[2] = {x.hi, x.lo.ptr ? x.lo : ir_float(b, b->f32, 0)};
-  ir_store(b, ir_elements(b, ir_vector(b, 2, b->f32), 2, both), at, PAIR_BYTES, false);
+  ir_store(b, ir_elements(b, ir_vector(b, 2, b->f32), 2, both), at, TWO_FLOAT_BYTES, false);
 }
 
-ir_value pair_narrow(ir *b, pair x) { return x.is_loose && whole(x) ? add(b, x.hi, x.lo) : x.hi; }
+ir_value two_float_narrow(ir *b, two_float x) { return x.is_loose && whole(x) ? add(b, x.hi, x.lo) : x.hi; }
 
 /* ---- arithmetic ---- */
 
-pair pair_add(ir *b, pair x, pair y) {
-  pair s = two_sum(b, x.hi, y.hi);
+two_float two_float_add(ir *b, two_float x, two_float y) {
+  two_float s = two_sum(b, x.hi, y.hi);
   if (!whole(x) && !whole(y)) return s;
   if (!whole(x) || !whole(y)) return fast_two_sum(b, s.hi, add(b, s.lo, whole(x) ? x.lo : y.lo));
-  pair t = two_sum(b, x.lo, y.lo);
-  pair v = fast_two_sum(b, s.hi, add(b, s.lo, t.hi));
+  two_float t = two_sum(b, x.lo, y.lo);
+  two_float v = fast_two_sum(b, s.hi, add(b, s.lo, t.hi));
   return fast_two_sum(b, v.hi, add(b, t.lo, v.lo));
 }
 
-pair pair_neg(ir *b, pair x) { return (pair){neg(b, x.hi), whole(x) ? neg(b, x.lo) : x.lo, x.is_loose}; }
-pair pair_sub(ir *b, pair x, pair y) { return pair_add(b, x, pair_neg(b, y)); }
+two_float two_float_neg(ir *b, two_float x) {
+  return (two_float){neg(b, x.hi), whole(x) ? neg(b, x.lo) : x.lo, x.is_loose};
+}
+two_float two_float_sub(ir *b, two_float x, two_float y) { return two_float_add(b, x, two_float_neg(b, y)); }
 
-pair pair_mul(ir *b, pair x, pair y) {
-  pair p = two_product(b, x.hi, y.hi);
+two_float two_float_mul(ir *b, two_float x, two_float y) {
+  two_float p = two_product(b, x.hi, y.hi);
   if (whole(x) && whole(y)) p.lo = ir_fma(b, x.lo, y.lo, p.lo);
   if (whole(x)) p.lo = ir_fma(b, x.lo, y.hi, p.lo);
   if (whole(y)) p.lo = ir_fma(b, x.hi, y.lo, p.lo);
   return whole(x) || whole(y) ? fast_two_sum(b, p.hi, p.lo) : p;
 }
 
-pair pair_add_loosely(ir *b, pair x, pair y) {
-  pair s = two_sum(b, x.hi, y.hi);
+two_float two_float_add_loosely(ir *b, two_float x, two_float y) {
+  two_float s = two_sum(b, x.hi, y.hi);
   if (whole(x)) s.lo = add(b, s.lo, x.lo);
   if (whole(y)) s.lo = add(b, s.lo, y.lo);
   s.is_loose = true;
   return s;
 }
 
-pair pair_mul_loosely(ir *b, pair x, pair y) {
-  pair p = two_product(b, x.hi, y.hi);
+two_float two_float_mul_loosely(ir *b, two_float x, two_float y) {
+  two_float p = two_product(b, x.hi, y.hi);
   if (whole(x)) p.lo = ir_fma(b, x.lo, y.hi, p.lo);
   if (whole(y)) p.lo = ir_fma(b, x.hi, y.lo, p.lo);
   p.is_loose = true;
   return p;
 }
 
-pair pair_div(ir *b, pair x, pair y) {
+two_float two_float_div(ir *b, two_float x, two_float y) {
   ir_value inverse = divide(b, number(b, 1), y.hi);
   ir_value quotient = mul(b, x.hi, inverse);
-  pair back = two_product(b, quotient, y.hi);
+  two_float back = two_product(b, quotient, y.hi);
   ir_value rest = sub(b, sub(b, x.hi, back.hi), back.lo);
   if (whole(x)) rest = add(b, rest, x.lo);
   if (whole(y)) rest = ir_fma(b, neg(b, quotient), y.lo, rest);
@@ -114,12 +116,12 @@ pair pair_div(ir *b, pair x, pair y) {
   return fast_two_sum(b, quotient, divide(b, rest, y.hi));
 }
 
-pair pair_abs(ir *b, pair x) {
-  if (!whole(x)) return pair_f32(ir_op1(b, "math.absf", x.hi));
-  return pair_select(b, ir_compare_float(b, "olt", x.hi, number(b, 0)), pair_neg(b, x), x);
+two_float two_float_abs(ir *b, two_float x) {
+  if (!whole(x)) return two_float_f32(ir_op1(b, "math.absf", x.hi));
+  return two_float_select(b, ir_compare_float(b, "olt", x.hi, number(b, 0)), two_float_neg(b, x), x);
 }
 
-pair pair_sqrt(ir *b, pair x) {
+two_float two_float_sqrt(ir *b, two_float x) {
   ir_value root = ir_op1(b, "math.sqrt", x.hi), zero = number(b, 0);
   ir_value rest = ir_fma(b, neg(b, root), root, x.hi);
   if (whole(x)) rest = add(b, rest, x.lo);
@@ -128,14 +130,14 @@ pair pair_sqrt(ir *b, pair x) {
   return fast_two_sum(b, root, correction);
 }
 
-pair pair_floor(ir *b, pair x) {
+two_float two_float_floor(ir *b, two_float x) {
   ir_value hi = ir_op1(b, "math.floor", x.hi);
-  if (!whole(x)) return pair_f32(hi);
+  if (!whole(x)) return two_float_f32(hi);
   ir_value lo = ir_select(b, ir_compare_float(b, "oeq", hi, x.hi), ir_op1(b, "math.floor", x.lo), number(b, 0));
   return fast_two_sum(b, hi, lo);
 }
 
-ir_value pair_less(ir *b, pair x, pair y) {
+ir_value two_float_less(ir *b, two_float x, two_float y) {
   ir_value less = ir_compare_float(b, "olt", x.hi, y.hi);
   if (!whole(x) && !whole(y)) return less;
   ir_value tie =
@@ -143,12 +145,12 @@ ir_value pair_less(ir *b, pair x, pair y) {
   return ir_op2(b, "arith.ori", less, tie);
 }
 
-ir_value pair_nonzero(ir *b, pair x) { return ir_compare_float(b, "une", x.hi, number(b, 0)); }
+ir_value two_float_nonzero(ir *b, two_float x) { return ir_compare_float(b, "une", x.hi, number(b, 0)); }
 
-pair pair_select(ir *b, ir_value condition, pair x, pair y) {
+two_float two_float_select(ir *b, ir_value condition, two_float x, two_float y) {
   ir_value lo = {NULL};
   if (whole(x) || whole(y)) lo = ir_select(b, condition, low(b, x), low(b, y));
-  return (pair){ir_select(b, condition, x.hi, y.hi), lo, x.is_loose || y.is_loose};
+  return (two_float){ir_select(b, condition, x.hi, y.hi), lo, x.is_loose || y.is_loose};
 }
 
 /* ---- sine and cosine ---- */
@@ -161,10 +163,10 @@ static ir_value modulo_four(ir *b, ir_value x) {
 
 /* Whole turns go first, from both parts and exactly; what is left is small, so its rounding is
  * absolute: 2^-26 for the fraction of a quarter. */
-static ir_value turned(ir *b, pair x, int quarter_turns) {
+static ir_value turned(ir *b, two_float x, int quarter_turns) {
   const double rounder_value = 0x1.8p23; /* adding it rounds to an integer and leaves that in the low bits */
   ir_value rounder = number(b, rounder_value);
-  pair s = pair_f32(modulo_four(b, x.hi));
+  two_float s = two_float_f32(modulo_four(b, x.hi));
   if (whole(x)) s = two_sum(b, s.hi, modulo_four(b, x.lo));
   ir_value shifted = add(b, s.hi, rounder);
   ir_value fraction = sub(b, s.hi, sub(b, shifted, rounder));
@@ -172,8 +174,8 @@ static ir_value turned(ir *b, pair x, int quarter_turns) {
   return math_turn_f32(b, fraction, as_bits(b, shifted), quarter_turns);
 }
 
-ir_value pair_sinq(ir *b, pair x) { return turned(b, x, 0); }
-ir_value pair_cosq(ir *b, pair x) { return turned(b, x, 1); }
+ir_value two_float_sinq(ir *b, two_float x) { return turned(b, x, 0); }
+ir_value two_float_cosq(ir *b, two_float x) { return turned(b, x, 1); }
 
 /* ---- exp and log ---- */
 
@@ -190,77 +192,81 @@ static ir_value power_of_two(ir *b, ir_value n) {
 
 static const double LN2 = 0.693147180559945309417;
 
-pair pair_exp(ir *b, pair x) {
+two_float two_float_exp(ir *b, two_float x) {
   static const double tail[] = {1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320};
   /* Beyond these the result is 0 or infinity; NaN fails both comparisons and stays. */
-  pair least = pair_const(b, -110), most = pair_const(b, 95);
-  x = pair_select(b, ir_compare_float(b, "olt", x.hi, least.hi), least, x);
-  x = pair_select(b, ir_compare_float(b, "ogt", x.hi, most.hi), most, x);
+  two_float least = two_float_const(b, -110), most = two_float_const(b, 95);
+  x = two_float_select(b, ir_compare_float(b, "olt", x.hi, least.hi), least, x);
+  x = two_float_select(b, ir_compare_float(b, "ogt", x.hi, most.hi), most, x);
   ir_value shifted = add(b, mul(b, x.hi, number(b, 1 / LN2)), number(b, 0x1.8p23));
   ir_value n = sub(b, shifted, number(b, 0x1.8p23));
-  pair r = pair_sub(b, x, pair_mul(b, pair_f32(n), pair_const(b, LN2)));
+  two_float r = two_float_sub(b, x, two_float_mul(b, two_float_f32(n), two_float_const(b, LN2)));
   /* 1 + r + r^2/2 as pairs, what follows is below 2^-7. */
   ir_value cube = mul(b, mul(b, r.hi, r.hi), r.hi);
-  pair square = pair_mul(b, pair_mul(b, r, r), pair_const(b, 0.5));
-  pair sum = pair_add(b, square, pair_f32(mul(b, cube, polynomial(b, r.hi, tail, 6))));
-  sum = pair_add(b, pair_const(b, 1), pair_add(b, r, sum));
+  two_float square = two_float_mul(b, two_float_mul(b, r, r), two_float_const(b, 0.5));
+  two_float sum = two_float_add(b, square, two_float_f32(mul(b, cube, polynomial(b, r.hi, tail, 6))));
+  sum = two_float_add(b, two_float_const(b, 1), two_float_add(b, r, sum));
   /* 2^n in two halves, so that results near the ends of the range stay right. */
   ir_value count = ir_op2(b, "arith.subi", as_bits(b, shifted), bits(b, 0x4b400000));
   ir_value half = integer(b, "arith.shrsi", count, 1);
   ir_value powers[2] = {half, ir_op2(b, "arith.subi", count, half)};
   for (int i = 0; i < 2; i++) {
     ir_value power = power_of_two(b, powers[i]);
-    sum = (pair){.hi = mul(b, sum.hi, power), .lo = mul(b, low(b, sum), power)};
+    sum = (two_float){.hi = mul(b, sum.hi, power), .lo = mul(b, low(b, sum), power)};
   }
   /* An infinite hi with a lo would make NaN in sums to come. */
   ir_value infinite = ir_compare_float(b, "oeq", sum.hi, number(b, INFINITY));
-  return (pair){.hi = sum.hi, .lo = ir_select(b, infinite, number(b, 0), sum.lo)};
+  return (two_float){.hi = sum.hi, .lo = ir_select(b, infinite, number(b, 0), sum.lo)};
 }
 
-pair pair_log(ir *b, pair x) {
+two_float two_float_log(ir *b, two_float x) {
   static const double tail[] = {2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9, 2.0 / 11};
   /* x = 2^e m, m in [sqrt 1/2, sqrt 2): log m = 2 atanh z, z = (m - 1)/(m + 1). */
   ir_value exponent = integer(b, "arith.shrsi", integer(b, "arith.subi", as_bits(b, x.hi), 0x3f3504f3), 23);
   ir_value scale = power_of_two(b, ir_op2(b, "arith.subi", bits(b, 0), exponent));
-  pair m = {.hi = mul(b, x.hi, scale), .lo = whole(x) ? mul(b, x.lo, scale) : x.lo};
-  pair one = pair_const(b, 1);
-  pair z = pair_div(b, pair_sub(b, m, one), pair_add(b, m, one));
+  two_float m = {.hi = mul(b, x.hi, scale), .lo = whole(x) ? mul(b, x.lo, scale) : x.lo};
+  two_float one = two_float_const(b, 1);
+  two_float z = two_float_div(b, two_float_sub(b, m, one), two_float_add(b, m, one));
   ir_value square = mul(b, z.hi, z.hi), cube = mul(b, square, z.hi);
-  pair result = pair_add(b, pair_add(b, z, z), pair_f32(mul(b, cube, polynomial(b, square, tail, 5))));
-  result = pair_add(b, pair_mul(b, pair_f32(ir_cast(b, "arith.sitofp", exponent, b->f32)), pair_const(b, LN2)), result);
+  two_float result =
+      two_float_add(b, two_float_add(b, z, z), two_float_f32(mul(b, cube, polynomial(b, square, tail, 5))));
+  result = two_float_add(
+      b, two_float_mul(b, two_float_f32(ir_cast(b, "arith.sitofp", exponent, b->f32)), two_float_const(b, LN2)),
+      result);
   ir_value zero = number(b, 0), infinity = number(b, INFINITY);
-  pair special =
-      pair_select(b, ir_compare_float(b, "oeq", x.hi, zero), pair_f32(neg(b, infinity)), pair_f32(number(b, NAN)));
-  special = pair_select(b, ir_compare_float(b, "oeq", x.hi, infinity), pair_f32(infinity), special);
+  two_float special = two_float_select(b, ir_compare_float(b, "oeq", x.hi, zero), two_float_f32(neg(b, infinity)),
+                                       two_float_f32(number(b, NAN)));
+  special = two_float_select(b, ir_compare_float(b, "oeq", x.hi, infinity), two_float_f32(infinity), special);
   ir_value regular =
       ir_op2(b, "arith.andi", ir_compare_float(b, "ogt", x.hi, zero), ir_compare_float(b, "olt", x.hi, infinity));
-  return pair_select(b, regular, result, special);
+  return two_float_select(b, regular, result, special);
 }
 
 /* Below 2^-10, where 1 + x would lose the last digits of x, four terms of the series. */
-pair pair_log1p(ir *b, pair x) {
-  ir_value small = ir_compare_float(b, "olt", pair_abs(b, x).hi, number(b, 0x1p-10));
-  pair square = pair_mul(b, x, x);
+two_float two_float_log1p(ir *b, two_float x) {
+  ir_value small = ir_compare_float(b, "olt", two_float_abs(b, x).hi, number(b, 0x1p-10));
+  two_float square = two_float_mul(b, x, x);
   ir_value tail = mul(b, mul(b, square.hi, x.hi), polynomial(b, x.hi, (const double[]){1.0 / 3, -1.0 / 4}, 2));
-  pair series = pair_add(b, pair_sub(b, x, pair_mul(b, square, pair_const(b, 0.5))), pair_f32(tail));
-  return pair_select(b, small, series, pair_log(b, pair_add(b, pair_const(b, 1), x)));
+  two_float series =
+      two_float_add(b, two_float_sub(b, x, two_float_mul(b, square, two_float_const(b, 0.5))), two_float_f32(tail));
+  return two_float_select(b, small, series, two_float_log(b, two_float_add(b, two_float_const(b, 1), x)));
 }
 
 /* ---- conversions ---- */
 
-pair pair_from_i64(ir *b, ir_value low_half, ir_value high_half) {
+two_float two_float_from_i64(ir *b, ir_value low_half, ir_value high_half) {
   /* Sixteen bits at a time each is a float32 exactly; the highest part has the sign. */
   ir_value parts[4] = {integer(b, "arith.shrsi", high_half, 16), integer(b, "arith.andi", high_half, 0xffff),
                        integer(b, "arith.shrui", low_half, 16), integer(b, "arith.andi", low_half, 0xffff)};
-  pair sum = {.is_loose = false};
+  two_float sum = {.is_loose = false};
   for (int i = 0; i < 4; i++) {
     ir_value part = mul(b, ir_cast(b, "arith.sitofp", parts[i], b->f32), number(b, ldexp(1, 16 * (3 - i))));
-    sum = i ? pair_add(b, sum, pair_f32(part)) : pair_f32(part);
+    sum = i ? two_float_add(b, sum, two_float_f32(part)) : two_float_f32(part);
   }
   return sum;
 }
 
-pair pair_from_f64(ir *b, ir_value low_half, ir_value high_half) {
+two_float two_float_from_f64(ir *b, ir_value low_half, ir_value high_half) {
   /* 23 bits of the fraction make a float32 that is cut off, not rounded; the other 29 are its lo. */
   ir_value sign = integer(b, "arith.andi", high_half, 0x80000000ll);
   ir_value biased = integer(b, "arith.andi", integer(b, "arith.shrui", high_half, 20), 0x7ff);
@@ -270,7 +276,7 @@ pair pair_from_f64(ir *b, ir_value low_half, ir_value high_half) {
   ir_value power = as_float(b, ir_op2(b, "arith.ori", sign, exponent));
   ir_value hi = as_float(b, ir_op2(b, "arith.ori", ir_op2(b, "arith.ori", sign, exponent), top));
   ir_value rest = ir_cast(b, "arith.sitofp", integer(b, "arith.andi", low_half, 0x1fffffff), b->f32);
-  pair value = fast_two_sum(b, hi, mul(b, mul(b, rest, number(b, 0x1p-52)), power));
+  two_float value = fast_two_sum(b, hi, mul(b, mul(b, rest, number(b, 0x1p-52)), power));
   ir_value zero = number(b, 0);
   ir_value is_small = ir_compare_int(b, "sle", biased, bits(b, 896)),
            is_large = ir_compare_int(b, "sge", biased, bits(b, 896 + 255));
@@ -282,5 +288,5 @@ pair pair_from_f64(ir *b, ir_value low_half, ir_value high_half) {
   plain = ir_select(b, is_small, zero, plain);
   plain = ir_select(b, is_nan, number(b, NAN), plain);
   ir_value is_exact = ir_op2(b, "arith.ori", is_small, is_large);
-  return (pair){.hi = plain, .lo = ir_select(b, is_exact, zero, value.lo)};
+  return (two_float){.hi = plain, .lo = ir_select(b, is_exact, zero, value.lo)};
 }

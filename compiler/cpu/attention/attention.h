@@ -42,7 +42,7 @@ typedef struct attention_emitter {
   ir_value entry_table, shared_table;
   ir_value query_columns, key_columns; /* of a polynomial: [column][queries], [column][key_room] of a tile of keys */
   int key_room;       /* keys of a tile, rounded up to registers */
-  pair *fixed;        /* by expr id: values that are the same for all pairs of the call */
+  two_float *fixed;        /* by expr id: values that are the same for all pairs of the call */
   ir_value zero;      /* constants of the function: i64 0 */
 } attention_emitter;
 

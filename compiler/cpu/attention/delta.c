@@ -53,7 +53,7 @@ static ir_value element(delta_emitter *d, const expr *x) {
   return x->is_f32 ? v : ir_cast(b, "arith.extf", v, b->f64);
 }
 
-static bool leaf(expr_walker *w, const expr *x, bool is_f32, pair *value) {
+static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
   delta_emitter *d = (delta_emitter *)w;
   (void)is_f32;
   if (x->op == EXPR_POSITION) {
@@ -67,7 +67,7 @@ static bool leaf(expr_walker *w, const expr *x, bool is_f32, pair *value) {
   return true;
 }
 
-delta_emitter delta_emitter_create(attention_emitter *e, pair *fixed) {
+delta_emitter delta_emitter_create(attention_emitter *e, two_float *fixed) {
   return (delta_emitter){.walker = {.context = {e->b, e->target->has_fma},
                                     .machine = &expr_of_processors,
                                     .varies = DEPENDS_POSITION,
@@ -78,4 +78,6 @@ delta_emitter delta_emitter_create(attention_emitter *e, pair *fixed) {
                          .e = e};
 }
 
-pair *delta_memo(attention_emitter *e) { return arena_array(e->memory, pair, expr_pool_count(e->p->spec->pool)); }
+two_float *delta_memo(attention_emitter *e) {
+  return arena_array(e->memory, two_float, expr_pool_count(e->p->spec->pool));
+}

@@ -15,8 +15,8 @@ typedef struct delta_emitter {
   const ir_value *narrow; /* [axes] the same as float32; NULL: rounded from wide */
 } delta_emitter;
 
-delta_emitter delta_emitter_create(attention_emitter *e, pair *fixed);
+delta_emitter delta_emitter_create(attention_emitter *e, two_float *fixed);
 /* Values by expr id, none of them known. */
-pair *delta_memo(attention_emitter *e);
+two_float *delta_memo(attention_emitter *e);
 
 #endif
