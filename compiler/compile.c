@@ -93,7 +93,7 @@ static bool check_pairs(const spec *s, const form *f, const gpu_target *gpu, uns
 }
 
 /* What the form makes for GPUs; NULL after a diag_error. */
-static const ptx_program *gpu_program(arena *a, const spec *s, const form *f, const void *plan, unsigned dtypes) {
+static const gpu_program *make_gpu_program(arena *a, const spec *s, const form *f, const void *plan, unsigned dtypes) {
   if (f->gpu) return f->gpu(a, plan, dtypes);
   diag_error(s->file, s->line,
              "kernels of this kind are made for processors only; expected --target x86-64-v3 or the like");
@@ -111,7 +111,7 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
   const form *f = form_of(s);
   if (f && !check_pairs(s, f, on.gpu, dtypes)) return false;
   const void *plan = f ? f->plan(a, s) : NULL;
-  const ptx_program *program = plan && on.gpu ? gpu_program(a, s, f, plan, dtypes) : NULL;
+  const gpu_program *program = plan && on.gpu ? make_gpu_program(a, s, f, plan, dtypes) : NULL;
   if (!plan || (on.gpu && !program)) return false;
   if (options->emit == EMIT_EXPR) {
     write_expr(f, plan, out);

@@ -1,7 +1,7 @@
 /* compile: the pipeline from a validated description to bytes.
  *
- *   spec -> form (normal form, plan, program) -> emit_cpu (MLIR) -> target (LLVM, object)
- *                                             -> emit_ptx (MLIR) -> target_ptx (LLVM, PTX)
+ *   spec -> form (normal form, plan, program) -> cpu (MLIR) -> object/target (LLVM, object)
+ *                                             -> gpu (MLIR) -> gpu/target (LLVM, PTX or assembly)
  *
  * compile() is the pipeline, one stage a line; it reports users' errors through
  * base/diag.h and returns false, writing nothing anywhere.

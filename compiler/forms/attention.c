@@ -104,8 +104,8 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   return describe_global(d, "attention", DESCRIBE(d, pegen_attention, fields), true);
 }
 
-static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {
-  return emit_ptx_attention_program(a, plan, dtypes);
+static const gpu_program *gpu(arena *a, const void *plan, unsigned dtypes) {
+  return gpu_attention_program(a, plan, dtypes);
 }
 
 const form form_attention = {

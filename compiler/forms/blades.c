@@ -1,6 +1,6 @@
 /* forms/blades: rotors on blades of Cl(p,q,r), in closed form; see forms/form.h.
  *
- *   spec -> group (block program) -> plan -> emit_cpu, or emit_ptx
+ *   spec -> group (block program) -> plan -> cpu, gpu
  */
 #include "algebra/block_of_four.h"
 #include "algebra/dense_vectors.h"
@@ -162,7 +162,9 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
 
 /* ---- GPUs ---- */
 
-static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) { return emit_ptx_program(a, plan, dtypes); }
+static const gpu_program *gpu(arena *a, const void *plan, unsigned dtypes) {
+  return gpu_rotor_program(a, plan, dtypes);
+}
 
 /* ---- sums: blocks of one channel, whose coefficients are added ---- */
 

@@ -89,8 +89,8 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   return describe_global(d, "dense", DESCRIBE(d, pegen_dense, fields), true);
 }
 
-static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {
-  return emit_ptx_basis_program(a, plan, dtypes);
+static const gpu_program *gpu(arena *a, const void *plan, unsigned dtypes) {
+  return gpu_basis_program(a, plan, dtypes);
 }
 
 const form form_change_of_basis = {

@@ -105,9 +105,8 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   return describe_global(d, "dense", DESCRIBE(d, pegen_dense, fields), true);
 }
 
-static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {
-  return emit_ptx_dense_fits(a, plan) ? emit_ptx_dense_program(a, plan, dtypes)
-                                      : emit_ptx_matrix_program(a, plan, dtypes);
+static const gpu_program *gpu(arena *a, const void *plan, unsigned dtypes) {
+  return gpu_dense_fits(a, plan) ? gpu_dense_program(a, plan, dtypes) : gpu_matrix_program(a, plan, dtypes);
 }
 
 const form form_dense = {

@@ -68,7 +68,7 @@ struct form {
   int (*out_dim)(arena *a, const void *plan, int dtype, const char ***columns);
   bool converts; /* rows may be written in another number type than they are read in */
   /* What is made for GPUs; NULL: no kernel of this form is. The program is NULL after a diag_error. */
-  const ptx_program *(*gpu)(arena *a, const void *plan, unsigned dtypes);
+  const gpu_program *(*gpu)(arena *a, const void *plan, unsigned dtypes);
 };
 
 /* The form that takes the description; NULL after a diag_error where there is none. */

@@ -72,8 +72,8 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   return describe_global(d, "widen", DESCRIBE(d, pegen_widen, fields), true);
 }
 
-static const ptx_program *gpu(arena *a, const void *plan, unsigned dtypes) {
-  return emit_ptx_widen_program(a, plan, dtypes);
+static const gpu_program *gpu(arena *a, const void *plan, unsigned dtypes) {
+  return gpu_widen_program(a, plan, dtypes);
 }
 
 const form form_polynomial = {

@@ -297,7 +297,7 @@ static const two_float *find_origin(attend *t, two_float *origin) {
   if (s->grid[0]) return NULL;
   ir_value token = smaller(b, i32(b, s->skip_tokens), sub(b, t->keys, i32(b, 1)));
   token = ir_select(b, less(b, token, i32(b, 0)), i32(b, 0), token);
-  ptx_coordinates(b, s, t->parameter + PEGEN_PTX_ATTENTION_KEY_POSITIONS, t->batch, token, origin);
+  gpu_coordinates(b, s, t->parameter + PEGEN_PTX_ATTENTION_KEY_POSITIONS, t->batch, token, origin);
   return origin;
 }
 
@@ -383,13 +383,13 @@ static void set_indices(attend *t) {
   t->lane = ir_op2(b, "arith.remui", t->thread, i32(b, ATTEND_LANES));
 }
 
-static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, unsigned native, bool host) {
+static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const attend_design *design = program->plan;
   const attention_plan *p = design->p;
   attend t = {.b = b, .memory = a, .p = p, .entry = entry, .shape = design->shape, .described = {.spec = p->spec}};
   if (t.shape.rows > MOST_ROWS || t.shape.columns > MOST_ROWS || t.shape.rows * t.shape.quads > MOST_SUMS)
-    diag_bug("emit_ptx_attention", "the tile is too large");
-  ptx_function f = ptx_open_function(b, a, entry->name, program->attention->n_parameters, entry->blocks, host);
+    diag_bug("gpu_attention", "the tile is too large");
+  gpu_function f = gpu_open_function(b, a, entry->name, program->attention->n_parameters, entry->blocks, host);
   t.parameter = f.parameter;
   t.block = f.block;
   t.thread = f.thread;
@@ -430,11 +430,11 @@ static const thread_tile *make_tile(arena *a, const attend_design *d, int elemen
  * be had where rows are so long that it has one query. */
 static int blocks_of(const attend_shape *s) { return s->rows == 1 ? 1 : s->rows * s->quads > HELD_QUADS ? 2 : 3; }
 
-static void add_entry(arena *a, ptx_program *program, const attend_design *d, int dtype, bool narrow) {
+static void add_entry(arena *a, gpu_program *program, const attend_design *d, int dtype, bool narrow) {
   int element = number_bytes(dtype), access = narrow ? element : THREAD_PIECE;
   const char *name =
       arena_printf(a, "%s_attention_%s%s", program->spec->name, number_name(dtype), narrow ? "_narrow" : "");
-  program->entry[program->n_entries++] = (ptx_entry){.name = name,
+  program->entry[program->n_entries++] = (gpu_entry){.name = name,
                                                      .dtype = dtype,
                                                      .access = access,
                                                      .tile = make_tile(a, d, element, access),
@@ -442,13 +442,13 @@ static void add_entry(arena *a, ptx_program *program, const attend_design *d, in
                                                      .blocks = blocks_of(&d->shape)};
 }
 
-static void print_work(FILE *f, const ptx_program *program) {
+static void print_work(FILE *f, const gpu_program *program) {
   const attend_design *design = program->plan;
   const attention_plan *p = design->p;
   fprintf(f, "// attention, head_dim %d, value_dim %d; ", p->head_dim, p->value_dim);
   if (p->columns)
     fprintf(f, "%d terms of a bias, as %d columns beside the products", p->spec->n_blocks, p->columns->n_columns);
-  else fprintf(f, "%d operations of a pair beside the products", p->operations);
+  else fprintf(f, "%d operations of a two_float beside the products", p->operations);
   fprintf(f, ".\n//\n// entry, bytes of an access\n");
   for (int i = 0; i < program->n_entries; i++)
     fprintf(f, "//   %-40s %4d\n", program->entry[i].name, program->entry[i].access);
@@ -482,19 +482,20 @@ static const attend_design *make_design(arena *a, const attention_plan *p) {
   return NULL;
 }
 
-const ptx_program *emit_ptx_attention_program(arena *a, const attention_plan *p, unsigned dtypes) {
+const gpu_program *gpu_attention_program(arena *a, const attention_plan *p, unsigned dtypes) {
   const spec *s = p->spec;
   const attend_design *design = make_design(a, p);
   if (!design) return NULL;
-  ptx_program *program = arena_new(a, ptx_program);
-  ptx_attention *attention = arena_new(a, ptx_attention);
-  *attention = (ptx_attention){.n_parameters = PEGEN_PTX_ATTENTION_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT +
-                                               s->n_inputs * PEGEN_PTX_INPUT_COUNT,
-                               .value_dim = p->value_dim,
-                               .placed = attention_is_placed(p),
-                               .grid_only = p->by_rows,
-                               .indexed = p->indexed};
-  *program = (ptx_program){.spec = s,
+  gpu_program *program = arena_new(a, gpu_program);
+  gpu_attention_facts *attention = arena_new(a, gpu_attention_facts);
+  *attention =
+      (gpu_attention_facts){.n_parameters = PEGEN_PTX_ATTENTION_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT +
+                                            s->n_inputs * PEGEN_PTX_INPUT_COUNT,
+                            .value_dim = p->value_dim,
+                            .placed = attention_is_placed(p),
+                            .grid_only = p->by_rows,
+                            .indexed = p->indexed};
+  *program = (gpu_program){.spec = s,
                            .plan = design,
                            .per_head = p->per_head,
                            .operations = p->operations,

@@ -15,7 +15,7 @@
 #include "plan/attention.h"
 
 /* NULL after a diag_error where rows are too large for shared memory. */
-const ptx_program *emit_ptx_attention_program(arena *a, const attention_plan *p, unsigned dtypes);
+const gpu_program *gpu_attention_program(arena *a, const attention_plan *p, unsigned dtypes);
 
 /* ---- shared by the files that emit it ---- */
 
@@ -42,7 +42,7 @@ typedef struct attend {
   ir *b;
   arena *memory;
   const attention_plan *p;
-  const ptx_entry *entry;
+  const gpu_entry *entry;
   attend_shape shape;
   const ir_value *parameter; /* i64 */
   ir_value block, thread; /* i32 */

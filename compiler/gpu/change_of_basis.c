@@ -114,20 +114,20 @@ static void deal_out(basis *m) {
 
 static void emit_token(basis *m, ir_value index, ir_value all) {
   ir *b = m->rows.b;
-  ptx_body *t = m->rows.body;
+  gpu_body *t = m->rows.body;
   ir_value first, threads_turn = m->turns;
   m->rows.exists = below(b, index, all);
   ir_value column = ir_select(b, m->rows.exists, index, ir_op2(b, "arith.subi", all, i32(b, 1)));
-  ptx_set_column(t, ir_op2(b, "arith.remui", m->rows.team->lane, i32(b, m->spec->n_blocks)), column);
+  gpu_set_column(t, ir_op2(b, "arith.remui", m->rows.team->lane, i32(b, m->spec->n_blocks)), column);
   if (m->spec->basis->matrix.n_heads > 1) form_matrix(m);
   if (m->spec->skip_tokens > 0) {
     ir_value turned = ir_compare_int(b, "sge", t->column.token, i32(b, m->spec->skip_tokens));
     m->turns = m->turns.ptr ? ir_op2(b, "arith.andi", m->turns, turned) : turned;
   }
-  ptx_positions(t);
+  gpu_load_positions(t);
   make_coefficients(m);
   row_origin origin = emit_row_origin(&t->rows, &t->column, ir_int(b, b->i64, 0));
-  ir_loop loop = ptx_begin_rows(t, &first);
+  ir_loop loop = gpu_begin_rows(t, &first);
   team_rows_in(&m->rows, &origin, first);
   if (m->spec->inverse) turn_rows(m);
   else ir_wait(b, IR_BARRIER_BLOCK);
@@ -140,11 +140,11 @@ static void emit_token(basis *m, ir_value index, ir_value all) {
 
 /* ---- entries ---- */
 
-static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, unsigned native, bool host) {
+static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const plan_basis *p = program->plan;
   plan turns = *p->turns;
   turns.per_head = p->per_head;
-  ptx_body t = ptx_open(b, a, &turns, entry, native, host);
+  gpu_body t = gpu_open(b, a, &turns, entry, native, host);
   t.rows.exprs = &t.exprs;
   t.rows.streams = row_streams(b, t.parameter);
   matrix_team team = team_open(b, entry->name, p->spec->head_dim, t.thread);
@@ -152,8 +152,8 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
              .spec = p->spec,
              .rows = {.b = b, .memory = a, .spec = p->whole, .body = &t, .team = &team, .unit = i32(b, 0)}};
   int tokens = tokens_of(p);
-  ir_value line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / team.threads), team.index), all = ptx_columns(&t);
-  ptx_range(&t);
+  ir_value line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / team.threads), team.index), all = gpu_columns(&t);
+  gpu_range(&t);
   deal_out(&m);
   m.rows.exists = ir_int(b, b->i1, 1);
   if (m.spec->basis->matrix.n_heads == 1) form_matrix(&m);
@@ -164,7 +164,7 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   ir_return(b);
 }
 
-const ptx_program *emit_ptx_basis_program(arena *a, const plan_basis *p, unsigned dtypes) {
+const gpu_program *gpu_basis_program(arena *a, const plan_basis *p, unsigned dtypes) {
   const spec *s = p->spec;
   if (s->head_dim > MOST_SIZE) {
     diag_error(s->file, s->line,
@@ -174,9 +174,9 @@ const ptx_program *emit_ptx_basis_program(arena *a, const plan_basis *p, unsigne
                MOST_SIZE, s->head_dim);
     return NULL;
   }
-  ptx_program *program = arena_new(a, ptx_program);
-  *program = (ptx_program){
+  gpu_program *program = arena_new(a, gpu_program);
+  *program = (gpu_program){
       .spec = s, .plan = p, .per_head = p->per_head, .operations = p->turns->token_operations, .emit = emit};
-  ptx_add_team_entries(a, program, p->whole, team_threads(s->head_dim) / tokens_of(p), BLOCKS, dtypes);
+  gpu_add_team_entries(a, program, p->whole, team_threads(s->head_dim) / tokens_of(p), BLOCKS, dtypes);
   return program;
 }

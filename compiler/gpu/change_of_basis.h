@@ -12,6 +12,6 @@
 #include "plan/change_of_basis.h"
 
 /* NULL after a diag_error where the head is larger than shared memory allows. */
-const ptx_program *emit_ptx_basis_program(arena *a, const plan_basis *p, unsigned dtypes);
+const gpu_program *gpu_basis_program(arena *a, const plan_basis *p, unsigned dtypes);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct dense {
   const spec *spec;
   const expr **generator;  /* [axes]: a leaf with the offsets of the raw matrices */
   int size, teams, slots; /* channels of a block; blocks at a time; times */
-  ptx_body *body;
+  gpu_body *body;
   stage stage;
   ir *b;
   ir_value team, row;     /* i32: of the lane */
@@ -263,7 +263,7 @@ static ir_value own_channel_at(dense *d, int slot) {
  * row of shared memory demand. Lanes of one block read the same bytes. */
 static int read_bytes(const dense *d) {
   int element = d->body->entry->tile->element, bytes = THREAD_PIECE;
-  if (!ptx_has_neighbours(d->spec)) return element;
+  if (!gpu_has_neighbours(d->spec)) return element;
   while ((d->size | d->spec->channel[0] | d->spec->head_dim) * element % bytes) bytes /= 2;
   return bytes;
 }
@@ -320,7 +320,7 @@ static int slots_of(const spec *s) {
   return (s->n_blocks + teams - 1) / teams;
 }
 
-static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, unsigned native, bool host) {
+static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const plan_dense *p = program->plan;
   const spec *s = p->spec;
   plan angles = *p->angles;
@@ -332,7 +332,7 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
     const spec_skew *g = &s->dense->generator[axis];
     d.generator[axis] = expr_operand(s->pool, g->operand, g->n_heads, g->offset);
   }
-  ptx_body t = ptx_open(b, a, &angles, entry, native, host);
+  gpu_body t = gpu_open(b, a, &angles, entry, native, host);
   t.rows.exprs = &t.exprs;
   d.body = &t;
   d.stage = (stage){.rows = &t.rows,
@@ -348,17 +348,17 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   /* Lanes that are left over do what the first of the last block do, with scratch of their own. */
   d.team = least(b, ir_op2(b, "arith.divui", d.stage.lane, i32(b, d.size)), d.teams - 1);
   d.row = ir_op2(b, "arith.remui", d.stage.lane, i32(b, d.size));
-  ir_value columns = ptx_columns(&t), column = add(b, scaled(b, t.block, WARPS), d.stage.warp);
+  ir_value columns = gpu_columns(&t), column = add(b, scaled(b, t.block, WARPS), d.stage.warp);
   ir_branch inside = ir_if(b, ir_compare_int(b, "ult", column, columns));
-  ptx_range(&t);
-  ptx_set_column(&t, d.team, column);
+  gpu_range(&t);
+  gpu_set_column(&t, d.team, column);
   if (s->skip_tokens > 0) d.encoded = ir_compare_int(b, "sge", t.column.token, i32(b, s->skip_tokens));
   t.rows.streams = row_streams(b, t.parameter);
-  ptx_positions(&t);
+  gpu_load_positions(&t);
   form_matrices(&d);
-  stage_begin(&d.stage, column, columns, ptx_column_of, &t);
+  stage_begin(&d.stage, column, columns, gpu_column_of, &t);
   ir_value row;
-  ir_loop loop = ptx_begin_rows(&t, &row);
+  ir_loop loop = gpu_begin_rows(&t, &row);
   stage_rows(&d.stage, row, t.end);
   ir_end_for(b, loop);
   ir_end_if(b, inside);
@@ -381,7 +381,7 @@ static const thread_tile *make_tile(arena *a, const spec *s, int element) {
 }
 
 /* A warp's matrices and rows, of the widest numbers. */
-bool emit_ptx_dense_fits(arena *a, const plan_dense *p) {
+bool gpu_dense_fits(arena *a, const plan_dense *p) {
   const spec *s = p->spec;
   int size = s->n_components, slots = size <= MOST_SIZE ? slots_of(s) : 0;
   if (size > MOST_SIZE || slots * size > MOST_COEFFICIENTS) return false;
@@ -391,9 +391,9 @@ bool emit_ptx_dense_fits(arena *a, const plan_dense *p) {
   return WARPS * scratch_bytes(size, slots) + (rows > wide_rows ? rows : wide_rows) <= MOST_SHARED;
 }
 
-static void add_entry(ptx_program *program, const plan_dense *p, const char *name, int dtype, const thread_tile *tile,
+static void add_entry(gpu_program *program, const plan_dense *p, const char *name, int dtype, const thread_tile *tile,
                       int access) {
-  program->entry[program->n_entries++] = (ptx_entry){.name = name,
+  program->entry[program->n_entries++] = (gpu_entry){.name = name,
                                                      .dtype = dtype,
                                                      .access = access,
                                                      .tile = tile,
@@ -401,10 +401,10 @@ static void add_entry(ptx_program *program, const plan_dense *p, const char *nam
                                                      .blocks = 1};
 }
 
-const ptx_program *emit_ptx_dense_program(arena *a, const plan_dense *p, unsigned dtypes) {
+const gpu_program *gpu_dense_program(arena *a, const plan_dense *p, unsigned dtypes) {
   const spec *s = p->spec;
-  ptx_program *program = arena_new(a, ptx_program);
-  *program = (ptx_program){
+  gpu_program *program = arena_new(a, gpu_program);
+  *program = (gpu_program){
       .spec = s, .plan = p, .per_head = p->per_head, .operations = s->n_components * s->n_components, .emit = emit};
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;

@@ -12,7 +12,7 @@
 #include "plan/dense.h"
 
 /* Whether a warp has room for a token's blocks: up to 8 channels, and not too many. */
-bool emit_ptx_dense_fits(arena *a, const plan_dense *p);
-const ptx_program *emit_ptx_dense_program(arena *a, const plan_dense *p, unsigned dtypes);
+bool gpu_dense_fits(arena *a, const plan_dense *p);
+const gpu_program *gpu_dense_program(arena *a, const plan_dense *p, unsigned dtypes);
 
 #endif

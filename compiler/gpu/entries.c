@@ -21,23 +21,23 @@ static int direct_flight(const thread_tile *t) {
 }
 
 /* The best way to rows whose addresses and strides are multiples of 16. */
-static ptx_entry best_entry(arena *a, const plan *p, int element) {
+static gpu_entry best_entry(arena *a, const plan *p, int element) {
   const thread_tile *direct = thread_tile_widest(a, p, element), *staged = NULL;
   if (direct->access < THREAD_PIECE || !thread_tile_fills_sectors(direct, p->spec->head_dim))
     staged = thread_tile_staged(a, p, element);
   if (staged && stage_bytes(p, staged, THREAD_PIECE, WARPS) <= STAGE_BYTES)
-    return (ptx_entry){.access = THREAD_PIECE, .tile = staged, .flight = stage_flight(p, staged, THREAD_PIECE)};
-  return (ptx_entry){.access = direct->access, .tile = direct, .flight = direct_flight(direct)};
+    return (gpu_entry){.access = THREAD_PIECE, .tile = staged, .flight = stage_flight(p, staged, THREAD_PIECE)};
+  return (gpu_entry){.access = direct->access, .tile = direct, .flight = direct_flight(direct)};
 }
 
 /* Entries of rows that are written in another type: every thread its own, for in shared memory a row would have to be
  * rounded twice. */
-static int make_converting(arena *a, const plan *p, int in, int out, ptx_entry *entries) {
+static int make_converting(arena *a, const plan *p, int in, int out, gpu_entry *entries) {
   int element = number_bytes(in), count = 0;
   const thread_tile *tiles[] = {thread_tile_widest(a, p, element), thread_tile_build(a, p, element, element)};
   for (int i = 0; i < 2; i++) {
     if (!tiles[i] || (i && tiles[0]->access == element)) continue;
-    entries[count++] = (ptx_entry){.name = arena_printf(a, "%s_encode_%s_%s%s", p->spec->name, number_name(in),
+    entries[count++] = (gpu_entry){.name = arena_printf(a, "%s_encode_%s_%s%s", p->spec->name, number_name(in),
                                                         number_name(out), i ? "_narrow" : ""),
                                    .dtype = in,
                                    .other = out,
@@ -48,19 +48,19 @@ static int make_converting(arena *a, const plan *p, int in, int out, ptx_entry *
   return count;
 }
 
-static int make_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *entries) {
+static int make_entries(arena *a, const plan *p, unsigned dtypes, gpu_entry *entries) {
   int count = 0;
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     int element = number_bytes(dtype);
     const char *name = arena_printf(a, "%s_encode_%s", p->spec->name, number_name(dtype));
-    ptx_entry *wide = &entries[count++];
+    gpu_entry *wide = &entries[count++];
     *wide = best_entry(a, p, element);
     wide->name = name;
     wide->dtype = dtype;
     const thread_tile *narrow = wide->access > element ? thread_tile_build(a, p, element, element) : NULL;
     if (narrow)
-      entries[count++] = (ptx_entry){.name = arena_printf(a, "%s_narrow", name),
+      entries[count++] = (gpu_entry){.name = arena_printf(a, "%s_narrow", name),
                                      .dtype = dtype,
                                      .access = element,
                                      .tile = narrow,
@@ -74,12 +74,12 @@ static int make_entries(arena *a, const plan *p, unsigned dtypes, ptx_entry *ent
 
 /* ---- a thread ---- */
 
-static ir_value short_parameter(ptx_body *t, int index) {
+static ir_value short_parameter(gpu_body *t, int index) {
   return ir_cast(t->b, "arith.trunci", t->parameter[index], t->b->i32);
 }
 
-void ptx_positions(ptx_body *t) {
-  ptx_coordinates(t->b, t->p->spec, t->parameter + PEGEN_PTX_POSITIONS, t->column.batch, t->column.token,
+void gpu_load_positions(gpu_body *t) {
+  gpu_coordinates(t->b, t->p->spec, t->parameter + PEGEN_PTX_POSITIONS, t->column.batch, t->column.token,
                   t->exprs.positions);
 }
 
@@ -88,14 +88,14 @@ void ptx_positions(ptx_body *t) {
 /* Columns are tokens of all batches, or of all heads where rotors differ by head, heads fastest. Threads lie in
  * one line, a column's units side by side; of a staged tile every warp has whole columns. The launcher keeps
  * their number below 2^31. */
-ir_value ptx_columns(ptx_body *t) {
+ir_value gpu_columns(gpu_body *t) {
   ir *b = t->b;
   ir_value others = t->p->per_head ? i32(b, t->p->spec->heads) : short_parameter(t, PEGEN_PTX_BATCHES);
   return mul(b, short_parameter(t, PEGEN_PTX_TOKENS), others);
 }
 
-row_column ptx_column_of(void *context, ir_value index) {
-  ptx_body *t = context;
+row_column gpu_column_of(void *context, ir_value index) {
+  gpu_body *t = context;
   ir *b = t->b;
   if (!t->p->per_head) {
     ir_value tokens = short_parameter(t, PEGEN_PTX_TOKENS);
@@ -108,26 +108,26 @@ row_column ptx_column_of(void *context, ir_value index) {
                       .batch = ir_op2(b, "arith.divui", t->begin, row_streams(b, t->parameter))};
 }
 
-void ptx_range(ptx_body *t) {
+void gpu_range(gpu_body *t) {
   ir *b = t->b;
   ir_value rows = short_parameter(t, PEGEN_PTX_ROWS), total;
   const int heads = PEGEN_PTX_TENSOR_HEADS;
-  t->begin = mul(b, t->group, rows);
+  t->begin = mul(b, t->grid_row, rows);
   if (t->p->per_head) total = mul(b, short_parameter(t, PEGEN_PTX_BATCHES), row_streams(b, t->parameter));
   else total = add(b, short_parameter(t, PEGEN_PTX_Q + heads), short_parameter(t, PEGEN_PTX_K + heads));
   ir_value end = add(b, t->begin, rows);
   t->end = ir_select(b, ir_compare_int(b, "ult", end, total), end, total);
 }
 
-void ptx_set_column(ptx_body *t, ir_value unit, ir_value column) {
-  t->column = ptx_column_of(t, column);
+void gpu_set_column(gpu_body *t, ir_value unit, ir_value column) {
+  t->column = gpu_column_of(t, column);
   t->exprs.unit = unit;
   t->exprs.head = t->column.head;
 }
 
 /* ---- rows ---- */
 
-static void emit_coefficients(ptx_body *t) {
+static void emit_coefficients(gpu_body *t) {
   int n = t->p->spec->n_components, size = n * n;
   emit_thread_operands(&t->exprs, t->p->program->matrix.entry, size);
   for (int slot = 0; slot < t->entry->tile->n_blocks; slot++)
@@ -138,7 +138,7 @@ static void emit_coefficients(ptx_body *t) {
 }
 
 /* The thread's rows, `flight` at a time; first: the number of the first. */
-ir_loop ptx_begin_rows(ptx_body *t, ir_value *first) {
+ir_loop gpu_begin_rows(gpu_body *t, ir_value *first) {
   ir *b = t->b;
   int flight = t->entry->flight;
   ir_value span = ir_op2(b, "arith.subi", t->end, t->begin);
@@ -149,13 +149,13 @@ ir_loop ptx_begin_rows(ptx_body *t, ir_value *first) {
 }
 
 /* Loads of rows first, so that all are under way together. Past the end the last row is loaded again and not stored. */
-static void emit_loop(ptx_body *t, const row_origin *origin, bool copy) {
+static void emit_loop(gpu_body *t, const row_origin *origin, bool copy) {
   ir *b = t->b;
   int flight = t->entry->flight;
   row_place *place = arena_array(t->rows.memory, row_place, flight);
   ir_value *valid = arena_array(t->rows.memory, ir_value, flight);
   ir_value last = ir_op2(b, "arith.subi", t->end, i32(b, 1)), first;
-  ir_loop loop = ptx_begin_rows(t, &first);
+  ir_loop loop = gpu_begin_rows(t, &first);
   for (int i = 0; i < flight; i++) {
     ir_value row = i ? add(b, first, i32(b, i)) : first;
     valid[i] = i ? ir_compare_int(b, "slt", row, t->end) : (ir_value){NULL};
@@ -167,19 +167,19 @@ static void emit_loop(ptx_body *t, const row_origin *origin, bool copy) {
   ir_end_for(b, loop);
 }
 
-static ir_value is_in_place(ptx_body *t, int tensor) {
+static ir_value is_in_place(gpu_body *t, int tensor) {
   return ir_compare_int(t->b, "eq", t->parameter[tensor + PEGEN_PTX_TENSOR_IN],
                         t->parameter[tensor + PEGEN_PTX_TENSOR_OUT]);
 }
 
-static void emit_rotor(ptx_body *t) {
+static void emit_rotor(gpu_body *t) {
   emit_row_blocks(&t->rows);
-  ptx_positions(t);
+  gpu_load_positions(t);
   emit_coefficients(t);
 }
 
 /* Whether the call is in place and the thread's unit has no block: then its channels are where they belong. */
-static ir_value is_idle(ptx_body *t) {
+static ir_value is_idle(gpu_body *t) {
   ir *b = t->b;
   const thread_tile *tile = t->entry->tile;
   int *blocks = arena_array(t->rows.memory, int, tile->n_units);
@@ -194,16 +194,16 @@ static ir_value is_idle(ptx_body *t) {
   return ir_op2(b, "arith.andi", in_place, ir_op2(b, "arith.xori", busy, ir_int(b, b->i1, 1)));
 }
 
-static void emit_direct(ptx_body *t) {
+static void emit_direct(gpu_body *t) {
   ir *b = t->b;
   ir_value line = add(b, mul(b, t->block, i32(b, PEGEN_PTX_BLOCK)), t->thread), units = i32(b, t->entry->tile->n_units);
-  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", line, mul(b, ptx_columns(t), units)));
-  ptx_range(t);
-  ptx_set_column(t, ir_op2(b, "arith.remui", line, units), ir_op2(b, "arith.divui", line, units));
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", line, mul(b, gpu_columns(t), units)));
+  gpu_range(t);
+  gpu_set_column(t, ir_op2(b, "arith.remui", line, units), ir_op2(b, "arith.divui", line, units));
   ir_value idle = is_idle(t), never = ir_int(b, b->i1, 0);
   ir_branch awake = ir_if(b, ir_compare_int(b, "eq", idle.ptr ? idle : never, never));
   emit_row_accesses(&t->rows);
-  if (t->rows.other) emit_row_gains(&t->rows, t->parameter + emit_ptx_parameters(t->p->spec));
+  if (t->rows.other) emit_row_gains(&t->rows, t->parameter + gpu_parameters(t->p->spec));
   row_origin origin = emit_row_origin(&t->rows, &t->column, t->rows.delta[0]);
   if (t->p->spec->skip_tokens > 0) {
     ir_branch skipped = ir_if(b, ir_compare_int(b, "slt", t->column.token, i32(b, t->p->spec->skip_tokens)));
@@ -221,7 +221,7 @@ static void emit_direct(ptx_body *t) {
 }
 
 /* A lane without a unit, or of a column past the last, computes the rotor of another and moves its pieces. */
-static void emit_staged(ptx_body *t) {
+static void emit_staged(gpu_body *t) {
   ir *b = t->b;
   const thread_tile *tile = t->entry->tile;
   stage s = {.rows = &t->rows,
@@ -232,22 +232,22 @@ static void emit_staged(ptx_body *t) {
   ir_shared(b, s.memory, stage_bytes(t->p, tile, s.piece, WARPS));
   s.warp = ir_op2(b, "arith.divui", t->thread, i32(b, WARP));
   s.lane = ir_op2(b, "arith.remui", t->thread, i32(b, WARP));
-  ir_value columns = ptx_columns(t), warp = add(b, mul(b, t->block, i32(b, WARPS)), s.warp),
+  ir_value columns = gpu_columns(t), warp = add(b, mul(b, t->block, i32(b, WARPS)), s.warp),
            first = mul(b, warp, i32(b, tile->columns));
   ir_branch inside = ir_if(b, ir_compare_int(b, "ult", first, columns));
-  ptx_range(t);
+  gpu_range(t);
   ir_value units = i32(b, tile->n_units), own = add(b, first, ir_op2(b, "arith.divui", s.lane, units));
   ir_value exists = ir_compare_int(b, "ult", own, columns);
-  ptx_set_column(t, ir_op2(b, "arith.remui", s.lane, units), ir_select(b, exists, own, first));
+  gpu_set_column(t, ir_op2(b, "arith.remui", s.lane, units), ir_select(b, exists, own, first));
   s.valid = ir_op2(b, "arith.andi", exists, ir_compare_int(b, "ult", s.lane, i32(b, tile->columns * tile->n_units)));
   if (t->p->spec->skip_tokens > 0)
     s.valid =
         ir_op2(b, "arith.andi", s.valid, ir_compare_int(b, "sge", t->column.token, i32(b, t->p->spec->skip_tokens)));
   emit_row_accesses(&t->rows);
   emit_rotor(t);
-  stage_begin(&s, first, columns, ptx_column_of, t);
+  stage_begin(&s, first, columns, gpu_column_of, t);
   ir_value row;
-  ir_loop loop = ptx_begin_rows(t, &row);
+  ir_loop loop = gpu_begin_rows(t, &row);
   stage_rows(&s, row, t->end);
   ir_end_for(b, loop);
   ir_end_if(b, inside);
@@ -255,29 +255,29 @@ static void emit_staged(ptx_body *t) {
 
 /* ---- entries ---- */
 
-bool ptx_has_neighbours(const spec *s) {
+bool gpu_has_neighbours(const spec *s) {
   for (int i = 0; i < s->n_blocks; i++)
     for (int j = 0; j < s->n_components; j++)
       if (s->channel[(int64_t)j * s->n_blocks + i] != s->channel[0] + i * s->n_components + j) return false;
   return true;
 }
 
-int ptx_entry_units(const ptx_entry *entry) { return entry->units ? entry->units : entry->tile->n_units; }
+int gpu_entry_units(const gpu_entry *entry) { return entry->units ? entry->units : entry->tile->n_units; }
 
-bool ptx_entry_waits(const ptx_entry *entry) { return entry->units || entry->tile->columns; }
+bool gpu_entry_waits(const gpu_entry *entry) { return entry->units || entry->tile->columns; }
 
-int emit_ptx_parameters(const spec *s) {
+int gpu_parameters(const spec *s) {
   return PEGEN_PTX_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT + s->n_inputs * PEGEN_PTX_INPUT_COUNT;
 }
 
-ptx_function ptx_open_function(ir *b, arena *a, const char *name, int count, int blocks, bool host) {
-  if (count > PEGEN_PTX_MAX_PARAMETERS) diag_bug("emit_ptx", "%d parameters", count);
+gpu_function gpu_open_function(ir *b, arena *a, const char *name, int count, int blocks, bool host) {
+  if (count > PEGEN_PTX_MAX_PARAMETERS) diag_bug("gpu", "%d parameters", count);
   ir_value *parameter = arena_array(a, ir_value, count + 1), arguments[4];
-  ptx_function f = {.parameter = parameter};
+  gpu_function f = {.parameter = parameter};
   if (host) {
     MlirType types[] = {b->i32, b->i32, b->i32, b->ptr};
     ir_function(b, name, false, (MlirType){NULL}, 4, types, arguments);
-    f.block = arguments[0], f.group = arguments[1], f.thread = arguments[2];
+    f.block = arguments[0], f.grid_row = arguments[1], f.thread = arguments[2];
     for (int i = 0; i < count; i++) parameter[i] = ir_load(b, b->i64, ir_offset_const(b, arguments[3], i * 8), 8);
     return f;
   }
@@ -285,16 +285,21 @@ ptx_function ptx_open_function(ir *b, arena *a, const char *name, int count, int
   for (int i = 0; i < count; i++) types[i] = b->i64;
   ir_kernel(b, name, PEGEN_PTX_BLOCK, blocks, count, types, parameter);
   f.block = ir_gpu_index(b, "gpu.block_id", "x");
-  f.group = ir_gpu_index(b, "gpu.block_id", "y");
+  f.grid_row = ir_gpu_index(b, "gpu.block_id", "y");
   f.thread = ir_gpu_index(b, "gpu.thread_id", "x");
   return f;
 }
 
-ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, unsigned native, bool host) {
-  int common = emit_ptx_parameters(p->spec), count = common + (entry->other ? PEGEN_PTX_SCALE_COUNT : 0);
-  ptx_function f = ptx_open_function(b, a, entry->name, count, entry->blocks, host);
-  ptx_body t = {
-      .b = b, .p = p, .entry = entry, .parameter = f.parameter, .block = f.block, .group = f.group, .thread = f.thread};
+gpu_body gpu_open(ir *b, arena *a, const plan *p, const gpu_entry *entry, unsigned native, bool host) {
+  int common = gpu_parameters(p->spec), count = common + (entry->other ? PEGEN_PTX_SCALE_COUNT : 0);
+  gpu_function f = gpu_open_function(b, a, entry->name, count, entry->blocks, host);
+  gpu_body t = {.b = b,
+                .p = p,
+                .entry = entry,
+                .parameter = f.parameter,
+                .block = f.block,
+                .grid_row = f.grid_row,
+                .thread = f.thread};
   t.exprs = thread_emitter_create(b, a, p, entry->tile, entry->name);
   t.exprs.native = native;
   t.exprs.operands = f.parameter + PEGEN_PTX_OPERANDS;
@@ -309,9 +314,9 @@ ptx_body ptx_open(ir *b, arena *a, const plan *p, const ptx_entry *entry, unsign
   return t;
 }
 
-static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, unsigned native, bool host) {
+static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const plan *p = program->plan;
-  ptx_body t = ptx_open(b, a, p, entry, native, host);
+  gpu_body t = gpu_open(b, a, p, entry, native, host);
   t.rows.exprs = &t.exprs;
   t.rows.coefficient =
       arena_array(a, ir_value, entry->tile->n_blocks * p->spec->n_components * p->spec->n_components + 1);
@@ -320,9 +325,9 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   ir_return(b);
 }
 
-const ptx_program *emit_ptx_program(arena *a, const plan *p, unsigned dtypes) {
-  ptx_program *program = arena_new(a, ptx_program);
-  *program = (ptx_program){
+const gpu_program *gpu_rotor_program(arena *a, const plan *p, unsigned dtypes) {
+  gpu_program *program = arena_new(a, gpu_program);
+  *program = (gpu_program){
       .spec = p->spec, .plan = p, .per_head = p->per_head, .operations = p->token_operations, .emit = emit};
   program->n_entries = make_entries(a, p, dtypes, program->entry);
   return program;

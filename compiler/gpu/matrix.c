@@ -68,7 +68,7 @@ static void emit_rows(team_rows *r, ir_value encoded) {
   ir_value first;
   row_origin origin = emit_row_origin(&r->body->rows, &r->body->column, ir_int(b, b->i64, 0));
   team_rows_begin(r);
-  ir_loop loop = ptx_begin_rows(r->body, &first);
+  ir_loop loop = gpu_begin_rows(r->body, &first);
   team_rows_in(r, &origin, first);
   copy_channels(r, &origin, first, table, count);
   ir_wait(b, IR_BARRIER_BLOCK);
@@ -77,7 +77,7 @@ static void emit_rows(team_rows *r, ir_value encoded) {
   ir_end_for(b, loop);
 }
 
-static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, unsigned native, bool host) {
+static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const plan_dense *p = program->plan;
   const spec *s = p->spec;
   plan angles = *p->angles;
@@ -87,27 +87,27 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   for (int k = 0; k < p->n_generators; k++)
     generator[k] = expr_operand(s->pool, p->generator[k].operand, p->generator[k].n_heads, p->generator[k].offset);
   angles.per_head = p->per_head;
-  ptx_body t = ptx_open(b, a, &angles, entry, native, host);
+  gpu_body t = gpu_open(b, a, &angles, entry, native, host);
   t.rows.exprs = &t.exprs;
   t.rows.streams = row_streams(b, t.parameter);
   matrix_team team = team_open(b, entry->name, s->n_components, t.thread);
   /* Groups beyond the last block form its matrix again and store nothing: barriers are the whole block's. */
-  ir_value all = scaled(b, ptx_columns(&t), s->n_blocks),
+  ir_value all = scaled(b, gpu_columns(&t), s->n_blocks),
            line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / team.threads), team.index);
   ir_value exists = below(b, line, all);
   line = ir_select(b, exists, line, ir_op2(b, "arith.subi", all, i32(b, 1)));
   team_rows rows = {
       .b = b, .memory = a, .spec = s, .body = &t, .team = &team, .unit = rest(b, line, s->n_blocks), .exists = exists};
-  ptx_range(&t);
-  ptx_set_column(&t, rows.unit, quotient(b, line, s->n_blocks));
+  gpu_range(&t);
+  gpu_set_column(&t, rows.unit, quotient(b, line, s->n_blocks));
   if (s->skip_tokens > 0) encoded = ir_compare_int(b, "sge", t.column.token, i32(b, s->skip_tokens));
-  ptx_positions(&t);
+  gpu_load_positions(&t);
   form_matrix(&rows, p, generator);
   emit_rows(&rows, encoded);
   ir_return(b);
 }
 
-const ptx_program *emit_ptx_matrix_program(arena *a, const plan_dense *p, unsigned dtypes) {
+const gpu_program *gpu_matrix_program(arena *a, const plan_dense *p, unsigned dtypes) {
   const spec *s = p->spec;
   if (p->is_f64) {
     diag_error(s->file, s->line,
@@ -116,9 +116,9 @@ const ptx_program *emit_ptx_matrix_program(arena *a, const plan_dense *p, unsign
                s->n_components);
     return NULL;
   }
-  ptx_program *program = arena_new(a, ptx_program);
-  *program = (ptx_program){
+  gpu_program *program = arena_new(a, gpu_program);
+  *program = (gpu_program){
       .spec = s, .plan = p, .per_head = p->per_head, .operations = s->n_components * s->n_components, .emit = emit};
-  ptx_add_team_entries(a, program, s, s->n_blocks * team_threads(s->n_components), 0, dtypes);
+  gpu_add_team_entries(a, program, s, s->n_blocks * team_threads(s->n_components), 0, dtypes);
   return program;
 }

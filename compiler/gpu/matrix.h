@@ -11,6 +11,6 @@
 #include "plan/dense.h"
 
 /* NULL after a diag_error where matrices are asked for in more than float32. */
-const ptx_program *emit_ptx_matrix_program(arena *a, const plan_dense *p, unsigned dtypes);
+const gpu_program *gpu_matrix_program(arena *a, const plan_dense *p, unsigned dtypes);
 
 #endif

@@ -1,7 +1,7 @@
 /* gpu/polynomial: a bias of attention that is a polynomial of the displacement, on a GPU; see gpu/attention.h.
  *
  * The same columns that widen q and k elsewhere (plan/widen.h), of a tile of queries and a tile of keys at a time and
- * in float32: no widened row leaves shared memory. A query's columns are made once, by the lanes of emit_ptx_weights,
+ * in float32: no widened row leaves shared memory. A query's columns are made once, by the lanes of gpu/weights,
  * in the memory that keys and scores take afterwards; a key's with each tile of keys, by one thread, whose powers are
  * float32 as on processors. Positions count from the query in the middle of the tile, so that what is multiplied out is
  * hardly larger than the displacements themselves.
@@ -29,7 +29,7 @@ static void lay_origin(attend *t) {
   two_float place[SPEC_MAX_AXES];
   ir_branch one = ir_if(b, ir_compare_int(b, "eq", t->thread, i32(b, 0)));
   ir_value middle = attend_placed_token(t, add(b, t->first, i32(b, t->shape.queries / 2)), t->tokens);
-  ptx_coordinates(b, t->p->spec, t->parameter + PEGEN_PTX_ATTENTION_POSITIONS, t->batch, middle, place);
+  gpu_coordinates(b, t->p->spec, t->parameter + PEGEN_PTX_ATTENTION_POSITIONS, t->batch, middle, place);
   for (int axis = 0; axis < t->p->spec->n_axes; axis++)
     attend_store_coordinate(t, t->origin, i32(b, 0), axis, place[axis]);
   ir_end_if(b, one);
@@ -39,7 +39,7 @@ static void lay_origin(attend *t) {
 /* A token's coordinates less the origin's. */
 static two_float *displaced(attend *t, int parameter, ir_value token, two_float *place) {
   ir *b = t->b;
-  ptx_coordinates(b, t->p->spec, t->parameter + parameter, t->batch, token, place);
+  gpu_coordinates(b, t->p->spec, t->parameter + parameter, t->batch, token, place);
   for (int axis = 0; axis < t->p->spec->n_axes; axis++)
     place[axis] = two_float_sub(b, place[axis], attend_coordinate(t, t->origin, i32(b, 0), axis));
   return place;

@@ -64,7 +64,7 @@ static void grid_coordinates(source *s, ir_value *values) {
   }
 }
 
-void ptx_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
+void gpu_coordinates(ir *b, const spec *described, const ir_value *parameter, ir_value batch, ir_value token,
                      two_float *out) {
   source s = {b, described, parameter, batch, token};
   int axes = described->n_axes;

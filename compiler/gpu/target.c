@@ -63,7 +63,7 @@ bool gpu_target_check(arena *a, const char *list, const gpu_target *chosen) {
 enum { HOST_NATIVE = NUMBER_BIT(NUMBER_F16) };
 
 /* target: NULL for the host, which runs a GPU's threads one after the other. */
-static void build(ir *b, arena *a, const ptx_program *p, const gpu_target *target) {
+static void build(ir *b, arena *a, const gpu_program *p, const gpu_target *target) {
   bool host = !target;
   ir_create(b, p->spec->file, p->spec->line);
   b->exact = true; /* error-free sums need every rounding, and tests on the host the GPU's bits */
@@ -81,7 +81,7 @@ typedef struct compilation {
   LLVMTargetMachineRef machine;
 } compilation;
 
-static compilation lower(ir *b, const ptx_program *p, const char *triple, const char *cpu, const char *features,
+static compilation lower(ir *b, const gpu_program *p, const char *triple, const char *cpu, const char *features,
                          int optimize) {
   compilation c = {.context = LLVMContextCreate()};
   LLVMTargetRef target;
@@ -108,19 +108,19 @@ static void dispose(compilation *c) {
 }
 
 /* Whether there are entries that write another type than they read. */
-static bool converts(const ptx_program *p) {
+static bool converts(const gpu_program *p) {
   bool some = false;
   for (int i = 0; i < p->n_entries; i++) some = some || p->entry[i].other;
   return some;
 }
 
-static const char *features_of(const ptx_program *p, const gpu_target *target) {
+static const char *features_of(const gpu_program *p, const gpu_target *target) {
   return target->float8_features && converts(p) ? target->float8_features : target->features;
 }
 
 /* ---- the head of a PTX file ---- */
 
-static void print_parameters(FILE *f, const ptx_program *p) {
+static void print_parameters(FILE *f, const gpu_program *p) {
   const spec *s = p->spec;
   fprintf(f, "// Parameters, 8 bytes each: batches, tokens, rows a thread,\n");
   fprintf(f, "//   positions, their type (0 f32, 1 f64, 2 i32, 3 i64) and strides (batch, token, axis),\n");
@@ -141,7 +141,7 @@ static void print_parameters(FILE *f, const ptx_program *p) {
 }
 
 /* Entries that encode rows. */
-static void print_rows(FILE *f, const ptx_program *p) {
+static void print_rows(FILE *f, const gpu_program *p) {
   const spec *s = p->spec;
   if (p->summary) fprintf(f, "// %s\n//\n", p->summary);
   else
@@ -149,15 +149,15 @@ static void print_rows(FILE *f, const ptx_program *p) {
             p->operations);
   fprintf(f, "// entry, units of a token, bytes of an access, tokens of a block\n");
   for (int i = 0; i < p->n_entries; i++) {
-    const ptx_entry *e = &p->entry[i];
-    fprintf(f, "//   %-40s %4d %4d", e->name, ptx_entry_units(e), e->access);
+    const gpu_entry *e = &p->entry[i];
+    fprintf(f, "//   %-40s %4d %4d", e->name, gpu_entry_units(e), e->access);
     if (e->tile->columns) fprintf(f, " %4d", e->tile->columns * PEGEN_PTX_BLOCK / 32);
     fputc('\n', f);
   }
   print_parameters(f, p);
 }
 
-static void print_head(FILE *f, const ptx_program *p) {
+static void print_head(FILE *f, const gpu_program *p) {
   const spec *s = p->spec;
   fprintf(f, "// %s: made by pegen %s", s->name, PEGEN_VERSION);
   for (int i = 0; i < s->n_options; i++)
@@ -172,7 +172,7 @@ static void one_line_comments(char *text, const char *end) {
     if (*c == '\r' || (*c == '\n' && c + 2 < end && (c[1] != '/' || c[2] != '/'))) *c = ' ';
 }
 
-static void prepend_head(const ptx_program *p, compile_output *out) {
+static void prepend_head(const gpu_program *p, compile_output *out) {
   char *text = NULL;
   size_t size = 0;
   FILE *f = arena_must(open_memstream(&text, &size));
@@ -187,7 +187,7 @@ static void prepend_head(const ptx_program *p, compile_output *out) {
 
 /* ---- outputs ---- */
 
-void gpu_write(arena *a, const ptx_program *p, const gpu_target *target, const compile_options *options,
+void gpu_write(arena *a, const gpu_program *p, const gpu_target *target, const compile_options *options,
                compile_output *out) {
   ir b;
   build(&b, a, p, target);
@@ -207,15 +207,15 @@ void gpu_write(arena *a, const ptx_program *p, const gpu_target *target, const c
   ir_destroy(&b);
 }
 
-gpu_module *gpu_compile(arena *a, const ptx_program *p, const gpu_target *target, int optimize) {
+gpu_module *gpu_compile(arena *a, const gpu_program *p, const gpu_target *target, int optimize) {
   gpu_module *m = arena_new(a, gpu_module);
   compile_options options = {.emit = EMIT_PTX, .optimize = optimize};
   compile_output text;
   gpu_write(a, p, target, &options, &text);
   m->target = target;
   m->program = p;
-  m->n_parameters = p->attention ? p->attention->n_parameters
-                                 : emit_ptx_parameters(p->spec) + (converts(p) ? PEGEN_PTX_SCALE_COUNT : 0);
+  m->n_parameters =
+      p->attention ? p->attention->n_parameters : gpu_parameters(p->spec) + (converts(p) ? PEGEN_PTX_SCALE_COUNT : 0);
   m->size = text.size;
   m->text = arena_printf(a, "%.*s", (int)text.size, text.data);
   free(text.data);
@@ -269,7 +269,7 @@ static void add_host_entries(LLVMModuleRef module, arena *a, const char *name) {
   add_host_entry(module, a, name, "attention", host);
 }
 
-void gpu_write_host(arena *a, const ptx_program *p, int optimize, compile_output *out) {
+void gpu_write_host(arena *a, const gpu_program *p, int optimize, compile_output *out) {
   ir b;
   build(&b, a, p, NULL);
   LLVMInitializeNativeTarget();

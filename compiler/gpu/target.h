@@ -12,7 +12,7 @@ typedef struct gpu_module {
   const char *text; /* NUL-terminated */
   size_t size;
   int n_parameters;
-  const ptx_program *program;
+  const gpu_program *program;
 } gpu_module;
 
 /* All chips of all vendors, NULL after the last. */
@@ -26,15 +26,15 @@ const gpu_target *gpu_target_parse(arena *a, const char *list, const char **cpus
 bool gpu_target_check(arena *a, const char *list, const gpu_target *chosen);
 
 /* The module in the form of options->emit: ptx or asm (the vendor's), obj where it has objects, llvm or mlir. */
-void gpu_write(arena *a, const ptx_program *p, const gpu_target *target, const compile_options *options,
+void gpu_write(arena *a, const gpu_program *p, const gpu_target *target, const compile_options *options,
                compile_output *out);
 
 /* The same as text to embed. */
-gpu_module *gpu_compile(arena *a, const ptx_program *p, const gpu_target *target, int optimize);
+gpu_module *gpu_compile(arena *a, const gpu_program *p, const gpu_target *target, int optimize);
 
 /* An object for this machine with the entries' bodies as functions (gpu/entries.h), and NAME_host_encode and
  * NAME_host_attention, which call what NAME_host_encode_runner (or ..._attention_runner) points at with
  * NAME_host_context and their own arguments. For check and tests. */
-void gpu_write_host(arena *a, const ptx_program *p, int optimize, compile_output *out);
+void gpu_write_host(arena *a, const gpu_program *p, int optimize, compile_output *out);
 
 #endif

@@ -11,7 +11,7 @@ int team_flight(const spec *s) { return ROWS_OF_THREAD * team_padded(s->n_compon
 
 int team_access(const spec *s, int element) {
   enum { WIDEST = 16 };
-  bool is_wide = ptx_has_neighbours(s) && (s->channel[0] | s->n_components | s->head_dim) * element % WIDEST == 0;
+  bool is_wide = gpu_has_neighbours(s) && (s->channel[0] | s->n_components | s->head_dim) * element % WIDEST == 0;
   return is_wide ? WIDEST : element;
 }
 
@@ -29,7 +29,7 @@ static ir_value channel_of(team_rows *r, ir_value component) {
 
 static void make_channels(team_rows *r) {
   const spec *s = r->spec;
-  if (ptx_has_neighbours(s)) {
+  if (gpu_has_neighbours(s)) {
     r->first_channel = add(r->b, i32(r->b, s->channel[0]), scaled(r->b, r->unit, s->n_components));
     return;
   }
@@ -258,14 +258,14 @@ static const thread_tile *make_tile(arena *a, const spec *s, int element, int ac
   return t;
 }
 
-void ptx_add_team_entries(arena *a, ptx_program *program, const spec *rows, int units, int blocks, unsigned dtypes) {
+void gpu_add_team_entries(arena *a, gpu_program *program, const spec *rows, int units, int blocks, unsigned dtypes) {
   const spec *s = program->spec;
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     int element = number_bytes(dtype);
     const char *name = arena_printf(a, "%s_encode_%s", s->name, number_name(dtype));
     for (int access = team_access(rows, element); access; access = access > element ? element : 0) {
-      program->entry[program->n_entries++] = (ptx_entry){.name = name,
+      program->entry[program->n_entries++] = (gpu_entry){.name = name,
                                                          .dtype = dtype,
                                                          .access = access,
                                                          .tile = make_tile(a, s, element, access),

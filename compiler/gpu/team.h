@@ -11,7 +11,7 @@ typedef struct team_rows {
   ir *b;
   arena *memory;
   const spec *spec;        /* whose blocks are turned: of up to 64 channels */
-  ptx_body *body;
+  gpu_body *body;
   matrix_team *team;
   ir_value unit;           /* i32: block of the encoding */
   ir_value exists;         /* i1: the team has one; otherwise it does as the last one does, and stores nothing */
@@ -26,7 +26,7 @@ int team_access(const spec *s, int element);
 
 /* Entries of the number types, wide ones first: rows' blocks in pieces, `units` threads of a token (or share of one);
  * blocks as of ir_kernel. */
-void ptx_add_team_entries(arena *a, ptx_program *program, const spec *rows, int units, int blocks, unsigned dtypes);
+void gpu_add_team_entries(arena *a, gpu_program *program, const spec *rows, int units, int blocks, unsigned dtypes);
 
 /* A - A^T as the operand's rule has it: elements row, 4 quad ... 4 quad + 3, zeros beyond the block. first: i32, where
  * the raw matrix begins, one for each of `count` generators, which are added up times factor[count]. is_transposed: of

@@ -234,7 +234,7 @@ void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, 
   const spec *s = t->p->spec;
   two_float place[SPEC_MAX_AXES];
   ir_branch branch = ir_if(b, less(b, t->thread, i32(b, count)));
-  ptx_coordinates(b, s, t->parameter + parameter, t->batch, attend_placed_token(t, add(b, first, t->thread), end),
+  gpu_coordinates(b, s, t->parameter + parameter, t->batch, attend_placed_token(t, add(b, first, t->thread), end),
                   place);
   for (int axis = 0; axis < s->n_axes; axis++)
     attend_store_coordinate(t, to, t->thread, axis, origin ? two_float_sub(b, place[axis], origin[axis]) : place[axis]);

@@ -18,7 +18,7 @@ typedef struct widen {
   ir *b;
   const plan_widen *p;
   const widen_layout *layout;
-  ptx_body *body;
+  gpu_body *body;
   weight_lanes lanes;
   ir_value encoded;       /* i1: the token is; null: all are */
 } widen;
@@ -57,7 +57,7 @@ static void lay_monomials(widen *w) {
   const spec *s = w->p->spec;
   two_float place[SPEC_MAX_AXES];
   ir_branch first = ir_if(b, ir_compare_int(b, "eq", w->lanes.lane, i32(b, 0)));
-  ptx_positions(w->body);
+  gpu_load_positions(w->body);
   for (int axis = 0; axis < s->n_axes; axis++) {
     two_float r = w->body->exprs.positions[axis];
     place[axis] =
@@ -80,7 +80,7 @@ static void lay_token(widen *w) {
 
 static void lay_query(widen *w, ir_value head) {
   weight_lanes *l = &w->lanes;
-  ptx_body *t = w->body;
+  gpu_body *t = w->body;
   const ir_value *inputs = t->parameter + PEGEN_PTX_OPERANDS + w->p->spec->n_operands * PEGEN_PTX_OPERAND_COUNT;
   weight_set_inputs(l, inputs, t->column.batch, t->column.token, head, t->entry->dtype);
   t->exprs.head = head;
@@ -128,10 +128,10 @@ static void move_tail(widen *w, const row_place *place, ir_value is_k, ir_value 
 /* All lanes of a warp are at the same row of their tokens. */
 static void walk_rows(widen *w, ir_value valid) {
   ir *b = w->b;
-  ptx_body *t = w->body;
+  gpu_body *t = w->body;
   row_origin origin = emit_row_origin(&t->rows, &t->column, i64(b, 0));
   ir_value of_q = ir_cast(b, "arith.trunci", t->parameter[PEGEN_PTX_Q + PEGEN_PTX_TENSOR_HEADS], b->i32), row;
-  ir_loop loop = ptx_begin_rows(t, &row);
+  ir_loop loop = gpu_begin_rows(t, &row);
   row_place place = emit_row_place(&t->rows, &origin, row);
   ir_value is_k = ir_compare_int(b, "sge", row, of_q);
   move_row(w, &place, valid);
@@ -145,7 +145,7 @@ static void walk_rows(widen *w, ir_value valid) {
 
 /* ---- entries ---- */
 
-static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *entry, unsigned native, bool host) {
+static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const plan_widen *p = program->plan;
   plan values = *p->values;
   values.per_head = false; /* rows are heads in any case: what differs among them is made row by row */
@@ -160,7 +160,7 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
                       .rest = TAILS * tail_bytes(layout, entry->tile->element)};
   l->tables = widen_tables_make(a, p, layout);
   widen_tables_emit(b, a, &l->tables, entry->name);
-  ptx_body t = ptx_open(b, a, &values, entry, native, host);
+  gpu_body t = gpu_open(b, a, &values, entry, native, host);
   t.rows.exprs = l->exprs = &t.exprs;
   w.body = &t;
   const char *memory = arena_printf(a, "%s_tokens", entry->name);
@@ -169,10 +169,10 @@ static void emit(ir *b, arena *a, const ptx_program *program, const ptx_entry *e
   l->shared = ir_shared_address(b, memory);
   l->lane = rest(b, t.thread, l->lanes);
   l->token = quotient(b, t.thread, l->lanes);
-  ir_value columns = ptx_columns(&t), column = add(b, scaled(b, t.block, tokens), l->token),
+  ir_value columns = gpu_columns(&t), column = add(b, scaled(b, t.block, tokens), l->token),
            valid = below(b, column, columns);
-  ptx_range(&t);
-  ptx_set_column(&t, i32(b, 0), ir_select(b, valid, column, sub(b, columns, i32(b, 1))));
+  gpu_range(&t);
+  gpu_set_column(&t, i32(b, 0), ir_select(b, valid, column, sub(b, columns, i32(b, 1))));
   t.rows.streams = row_streams(b, t.parameter);
   if (p->spec->skip_tokens > 0) w.encoded = ir_compare_int(b, "sge", t.column.token, i32(b, p->spec->skip_tokens));
   lay_token(&w);
@@ -195,7 +195,7 @@ static const thread_tile *make_tile(arena *a, const plan_widen *p, int element, 
   return t;
 }
 
-static bool add_entries(arena *a, ptx_program *program, const plan_widen *p, int dtype) {
+static bool add_entries(arena *a, gpu_program *program, const plan_widen *p, int dtype) {
   const spec *s = p->spec;
   const widen_layout *l = &p->layout[dtype];
   widen_tables tables = widen_tables_make(a, p, l);
@@ -212,7 +212,7 @@ static bool add_entries(arena *a, ptx_program *program, const plan_widen *p, int
   for (int narrow = !whole; narrow < 2; narrow++) {
     int access = narrow ? element : PIECE;
     const char *full = narrow && whole ? arena_printf(a, "%s_narrow", name) : name;
-    program->entry[program->n_entries++] = (ptx_entry){.name = full,
+    program->entry[program->n_entries++] = (gpu_entry){.name = full,
                                                        .dtype = dtype,
                                                        .access = access,
                                                        .tile = make_tile(a, p, element, access, lanes),
@@ -222,9 +222,9 @@ static bool add_entries(arena *a, ptx_program *program, const plan_widen *p, int
   return true;
 }
 
-const ptx_program *emit_ptx_widen_program(arena *a, const plan_widen *p, unsigned dtypes) {
-  ptx_program *program = arena_new(a, ptx_program);
-  *program = (ptx_program){.spec = p->spec, .plan = p, .emit = emit};
+const gpu_program *gpu_widen_program(arena *a, const plan_widen *p, unsigned dtypes) {
+  gpu_program *program = arena_new(a, gpu_program);
+  *program = (gpu_program){.spec = p->spec, .plan = p, .emit = emit};
   program->summary = arena_printf(a, "%d terms of a bias, %d columns.", p->spec->n_blocks, p->n_columns);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype && !add_entries(a, program, p, dtype)) return NULL;

@@ -199,8 +199,8 @@ static const char *joined_targets(arena *a, const cpu_target *const *targets, in
 
 /* ---- PTX ---- */
 
-static LLVMValueRef ptx_attention_of(describer *d, const ptx_program *program) {
-  const ptx_attention *of = program->attention;
+static LLVMValueRef ptx_attention_of(describer *d, const gpu_program *program) {
+  const gpu_attention_facts *of = program->attention;
   if (!of) return describe_null(d);
   describe_field fields[] = {FIELD(pegen_ptx_attention, first_entry, describe_i32(d, of->first_entry)),
                              FIELD(pegen_ptx_attention, n_parameters, describe_i32(d, of->n_parameters)),
@@ -214,14 +214,14 @@ static LLVMValueRef ptx_attention_of(describer *d, const ptx_program *program) {
 static LLVMValueRef ptx(describer *d) {
   const gpu_module *m = d->request->ptx;
   if (!m) return describe_null(d);
-  LLVMValueRef values[PTX_MAX_ENTRIES];
+  LLVMValueRef values[GPU_MAX_ENTRIES];
   for (int i = 0; i < m->program->n_entries; i++) {
-    const ptx_entry *e = &m->program->entry[i];
+    const gpu_entry *e = &m->program->entry[i];
     unsigned dtype = number_pair(e->dtype, e->other ? e->other : e->dtype);
     describe_field fields[] = {FIELD(pegen_ptx_entry, name, describe_string(d, e->name)),
                                FIELD(pegen_ptx_entry, dtype, describe_i32(d, dtype)),
                                FIELD(pegen_ptx_entry, access, describe_i32(d, e->access)),
-                               FIELD(pegen_ptx_entry, units, describe_i32(d, ptx_entry_units(e))),
+                               FIELD(pegen_ptx_entry, units, describe_i32(d, gpu_entry_units(e))),
                                FIELD(pegen_ptx_entry, flight, describe_i32(d, e->flight)),
                                FIELD(pegen_ptx_entry, columns, describe_i32(d, e->tile->columns))};
     values[i] = DESCRIBE(d, pegen_ptx_entry, fields);

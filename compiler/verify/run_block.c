@@ -19,7 +19,7 @@ typedef struct coroutine {
 
 typedef struct block_run {
   thread_function *run;
-  int32_t block, group;
+  int32_t block, grid_row;
   const int64_t *parameters;
   ucontext_t scheduler;
   int current; /* -1: none */
@@ -30,7 +30,7 @@ typedef struct block_run {
 static block_run b = {.current = -1};
 
 static void begin_thread(void) {
-  b.run(b.block, b.group, b.current, b.parameters);
+  b.run(b.block, b.grid_row, b.current, b.parameters);
   b.thread[b.current].state = DONE;
 }
 
@@ -75,12 +75,12 @@ static void create(int thread) {
   t->state = READY;
 }
 
-void run_block(thread_function *run, int32_t block, int32_t group, int threads, bool reverse,
+void run_block(thread_function *run, int32_t block, int32_t grid_row, int threads, bool reverse,
                const int64_t *parameters) {
   if (threads > MOST_THREADS) diag_bug("run_block", "%d threads of a block", threads);
   b.run = run;
   b.block = block;
-  b.group = group;
+  b.grid_row = grid_row;
   b.parameters = parameters;
   for (int i = 0; i < threads; i++) create(i);
   int warps = (threads + WARP - 1) / WARP;

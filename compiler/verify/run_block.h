@@ -10,11 +10,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef void thread_function(int32_t block, int32_t group, int32_t thread, const int64_t *parameters);
+typedef void thread_function(int32_t block, int32_t grid_row, int32_t thread, const int64_t *parameters);
 
 /* Runs threads 0 ... threads - 1 of a block, a warp's 32 at a time. reverse: from the last to the first. Threads of one
  * warp (or block) that wait at different kinds of barriers are our own bug. */
-void run_block(thread_function *run, int32_t block, int32_t group, int threads, bool reverse,
+void run_block(thread_function *run, int32_t block, int32_t grid_row, int threads, bool reverse,
                const int64_t *parameters);
 
 /* What emitted code calls as a barrier; of: ir_barrier. Outside of run_block it returns at once. */

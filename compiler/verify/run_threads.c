@@ -12,8 +12,8 @@
 
 typedef struct threads {
   pegen_kernel kernel; /* first: run_threads_entry is given its address */
-  thread_function *entry[PTX_MAX_ENTRIES];
-  bool waits[PTX_MAX_ENTRIES];
+  thread_function *entry[GPU_MAX_ENTRIES];
+  bool waits[GPU_MAX_ENTRIES];
   int64_t wanted;
   int reverse; /* every other launch runs its threads backwards: their order must not matter */
   const char *last;
@@ -21,12 +21,12 @@ typedef struct threads {
 
 void run_threads_grid(thread_function *run, int64_t grid_x, int64_t grid_y, int threads, bool barriers, bool reverse,
                       const int64_t *parameters) {
-  for (int64_t group = 0; group < grid_y; group++)
+  for (int64_t grid_row = 0; grid_row < grid_y; grid_row++)
     for (int64_t i = 0; i < grid_x; i++) {
       int32_t block = (int32_t)(reverse ? grid_x - 1 - i : i);
-      if (barriers) run_block(run, block, (int32_t)group, threads, reverse, parameters);
+      if (barriers) run_block(run, block, (int32_t)grid_row, threads, reverse, parameters);
       for (int t = 0; t < threads && !barriers; t++)
-        run(block, (int32_t)group, reverse ? threads - 1 - t : t, parameters);
+        run(block, (int32_t)grid_row, reverse ? threads - 1 - t : t, parameters);
     }
 }
 
@@ -79,17 +79,17 @@ static bool connect_entry(arena *a, loaded_kernel *loaded, const char *name, con
   return true;
 }
 
-static bool connect(arena *a, loaded_kernel *loaded, const ptx_program *program, int64_t wanted) {
+static bool connect(arena *a, loaded_kernel *loaded, const gpu_program *program, int64_t wanted) {
   const char *name = program->spec->name;
   threads *t = arena_new(a, threads);
   t->kernel = *run_kernel(loaded);
   t->wanted = wanted;
-  if (t->kernel.ptx->n_entries > PTX_MAX_ENTRIES) diag_bug("run_threads", "%d entries", t->kernel.ptx->n_entries);
+  if (t->kernel.ptx->n_entries > GPU_MAX_ENTRIES) diag_bug("run_threads", "%d entries", t->kernel.ptx->n_entries);
   for (int i = 0; i < t->kernel.ptx->n_entries; i++) {
     void *entry = run_find(loaded, t->kernel.ptx->entries[i].name);
     if (!entry) return false;
     memcpy(&t->entry[i], &entry, sizeof entry);
-    t->waits[i] = ptx_entry_waits(&program->entry[i]);
+    t->waits[i] = gpu_entry_waits(&program->entry[i]);
   }
   void (*waiter)(int32_t) = run_block_wait;
   if (!connect_entry(a, loaded, name, "encode", encode, &t->kernel.encode) ||
@@ -114,7 +114,7 @@ loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, uns
   free(object.data);
   if (!loaded) return NULL;
   const form *f = form_of(s);
-  const ptx_program *program = f->gpu(a, f->plan(a, s), run_kernel(loaded)->dtypes);
+  const gpu_program *program = f->gpu(a, f->plan(a, s), run_kernel(loaded)->dtypes);
   gpu_write_host(a, program, optimize, &host);
   bool ok = run_add(loaded, host.data, host.size) && connect(a, loaded, program, threads_wanted);
   free(host.data);
