@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""float8_test.py PEGEN SPEC HOST.c INCLUDES CC [ARM_CC EMULATOR]: float8 outputs of every processor target that runs here, bit by
-bit, against conversions that share nothing with pegen: the nearest of all codes, and ml_dtypes and PyTorch where they can be imported.
+"""float8_test.py PEGEN SPEC HOST.c INCLUDES CC [ARM_CC EMULATOR]: float8 outputs, bit by bit.
+
+Every processor target that runs here, against conversions that share nothing with pegen: the nearest of all codes, and
+ml_dtypes and PyTorch where they can be imported.
 """
 import bisect
 import importlib
