@@ -7,7 +7,7 @@
 #include "forms/form.h"
 #include "gpu/target.h"
 #include "object/describe.h"
-#include "object/target.h"
+#include "object/object.h"
 
 #include "spec/size.h"
 
@@ -137,7 +137,7 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
                               dtypes,
                               describe_digest(a, f, s, plan),
                               on.gpu ? gpu_compile(a, program, on.gpu, options->optimize) : NULL};
-  bool ok = target_write(&b, targets, n_targets, options, &request, out);
+  bool ok = object_write(&b, targets, n_targets, options, &request, out);
   ir_destroy(&b);
   return ok;
 }
@@ -147,4 +147,19 @@ bool compile(arena *a, const spec *s, const compile_options *options, compile_ou
   bool ok = compile_within_limits(a, s, options, out);
   limit_end();
   return ok;
+}
+
+int target_list(const target_info **list) {
+  enum { MOST_PROCESSORS = 16, MOST_GPUS = 32 };
+  static target_info infos[MOST_PROCESSORS + 1 + MOST_GPUS];
+  int count = 0;
+  const cpu_target *cpu;
+  const gpu_target *gpu;
+  for (int i = 0; i < MOST_PROCESSORS && (cpu = target_at(i)); i++)
+    infos[count++] = (target_info){cpu->name, cpu->description};
+  infos[count++] = (target_info){"native", "this machine's processor with all its features; runs on its like only"};
+  for (int i = 0; i < MOST_GPUS && (gpu = gpu_target_at(i)); i++)
+    infos[count++] = (target_info){gpu->name, gpu->description};
+  *list = infos;
+  return count;
 }

@@ -54,4 +54,7 @@ uint64_t random_next(uint64_t *state);
 double random_uniform(uint64_t *state, double low, double high);
 int random_below(uint64_t *state, int bound);
 
+/* A set of number types. */
+#define NUMBER_BIT(type) (1u << (type))
+
 #endif

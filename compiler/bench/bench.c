@@ -29,7 +29,8 @@ static int measure_spec(arena *a, const spec *s, const compile_options *options,
     diag_error(s->file, s->line, "bench: outputs of another number type are not timed; expected --dtype without ':'");
     return STATUS_ERROR;
   }
-  if (bench->table && !f->entries.prepare) return bench_refuse_table(s, f->entries.encode ? "the kernel" : "the attention");
+  if (bench->table && !f->entries.prepare)
+    return bench_refuse_table(s, f->entries.encode ? "the kernel" : "the attention");
   compile_options compiling = *options;
   const char *processors;
   bool on_gpu = gpu_target_parse(a, options->targets, &processors) && !processors;

@@ -1,6 +1,7 @@
 /* cpu/apply: loops over tokens, batches, heads and blocks; see cpu/apply.h. */
 #include "cpu/apply.h"
 #include "mlir/arith.h"
+#include "mlir/number.h"
 
 #include "cpu/apply_rows.h"
 #include "cpu/rotors.h"

@@ -9,9 +9,9 @@
 
 #include "base/arena.h"
 #include "mlir/ir.h"
-#include "object/target.h"
 #include "plan/dense.h"
 #include "spec/spec.h"
+#include "target/processor.h"
 
 /* Whether every pair of blocks of 8 float32 channels is a line of its row, as streaming stores want it. */
 bool emit_apply_in_lines(const spec *s);

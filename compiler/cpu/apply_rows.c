@@ -1,6 +1,7 @@
 /* cpu/apply_rows: sums of columns or of diagonals; see cpu/apply_rows.h. */
 #include "cpu/apply_rows.h"
 #include "mlir/arith.h"
+#include "mlir/number.h"
 
 #include "cpu/exponential_action.h"
 #include "cpu/product.h"

@@ -3,8 +3,8 @@
 #define PEGEN_CPU_CHUNK_H
 
 #include "mlir/expr.h"
-#include "object/target.h"
 #include "plan/plan.h"
+#include "target/processor.h"
 
 /* Where the values of one chunk of blocks come from. Either leaves (in prepare) or prepared and
  * positions (in rotor) are given. What is the same for all blocks is a scalar, computed once. */

@@ -8,7 +8,7 @@
 #define PEGEN_CPU_PRODUCT_H
 
 #include "mlir/ir.h"
-#include "object/target.h"
+#include "target/processor.h"
 
 enum { MATRIX_TILES = 4 };
 

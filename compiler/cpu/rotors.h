@@ -14,9 +14,9 @@
 
 #include "base/number.h"
 #include "cpu/chunk.h"
-#include "object/target.h"
 #include "plan/plan.h"
 #include "program/program.h"
+#include "target/processor.h"
 
 /* encode: a program whose evals and matrices are of one plan. */
 void emit_cpu(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes);

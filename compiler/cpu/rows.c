@@ -5,6 +5,7 @@
  * done stay where they are (which AVX2 turns into one permutation and one blend).
  */
 #include "cpu/rows.h"
+#include "mlir/number.h"
 
 #include "base/diag.h"
 

@@ -7,7 +7,7 @@
 #define PEGEN_CPU_TORUS_H
 
 #include "mlir/ir.h"
-#include "object/target.h"
+#include "target/processor.h"
 
 /* Emits NAME(basis, angle, out), one block at a time, with `padded` the block's size in whole vectors of float32:
  *     basis  float64 [padded] eigenvalues, one a component: -lambda_k at 2k, lambda_k at 2k + 1, then 0; then

@@ -7,6 +7,7 @@
  */
 #include "cpu/widen.h"
 #include "mlir/arith.h"
+#include "mlir/number.h"
 
 #include "base/diag.h"
 #include "cpu/encode.h"

@@ -8,8 +8,9 @@
 #ifndef PEGEN_CPU_WIDEN_H
 #define PEGEN_CPU_WIDEN_H
 
-#include "object/target.h"
+#include "mlir/ir.h"
 #include "plan/widen.h"
+#include "target/processor.h"
 
 void emit_widen(ir *b, arena *a, const plan_widen *p, const cpu_target *target, unsigned dtypes);
 

@@ -11,9 +11,9 @@
 #include "gpu/target.h"
 #include "mlir/ir.h"
 #include "object/describe.h"
-#include "object/target.h"
 #include "program/program.h"
 #include "spec/spec.h"
+#include "target/processor.h"
 
 #include <stdio.h>
 

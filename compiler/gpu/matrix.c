@@ -1,5 +1,6 @@
 /* gpu/matrix: matrices of a token's blocks, and the rows that share them; see gpu/matrix.h. */
 #include "gpu/matrix.h"
+#include "mlir/number.h"
 
 #include "base/diag.h"
 #include "gpu/index.h"

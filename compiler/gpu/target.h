@@ -2,9 +2,9 @@
 #ifndef PEGEN_GPU_TARGET_H
 #define PEGEN_GPU_TARGET_H
 
-#include "compile.h"
 #include "gpu/entries.h"
 #include "gpu/vendor.h"
+#include "target/request.h"
 
 /* A compiled module: what the object and the launcher need of it. */
 typedef struct gpu_module {

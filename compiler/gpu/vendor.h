@@ -2,8 +2,8 @@
 #ifndef PEGEN_GPU_VENDOR_H
 #define PEGEN_GPU_VENDOR_H
 
-#include "compile.h"
 #include "mlir/ir.h"
+#include "target/request.h"
 
 typedef struct gpu_vendor gpu_vendor;
 

@@ -1,6 +1,7 @@
 /* mlir/lower: the passes from MLIR to LLVM, and what is written of them; see mlir/lower.h. */
 #include "mlir/lower.h"
 
+#include "base/arena.h"
 #include "base/diag.h"
 #include "mlir/register.h"
 

@@ -2,8 +2,8 @@
 #ifndef PEGEN_MLIR_LOWER_H
 #define PEGEN_MLIR_LOWER_H
 
-#include "compile.h"
 #include "mlir/ir.h"
+#include "target/request.h"
 
 #include <llvm-c/Core.h>
 #include <llvm-c/TargetMachine.h>

@@ -9,8 +9,6 @@
 #include "base/number.h"
 #include "mlir/ir.h"
 
-#define NUMBER_BIT(type) (1u << (type))
-
 /* Integers of the type's size. */
 MlirType number_bits(ir *b, int type);
 

@@ -4,15 +4,16 @@
 #define PEGEN_OBJECT_DESCRIBE_H
 
 #include "gpu/target.h"
-#include "object/target.h"
 #include "spec/expr.h"
 #include "spec/spec.h"
+#include "target/processor.h"
 
 #include <llvm-c/Core.h>
 #include <stddef.h>
 
 typedef struct form form;
 
+typedef struct describe_request describe_request;
 struct describe_request {
   arena *memory;
   const form *form;

@@ -10,8 +10,8 @@
 #ifndef PEGEN_PLAN_ATTENTION_H
 #define PEGEN_PLAN_ATTENTION_H
 
-#include "object/target.h"
 #include "plan/widen.h"
+#include "target/processor.h"
 
 #include <stdio.h>
 

@@ -8,8 +8,8 @@
 #ifndef PEGEN_PLAN_CHANGE_OF_BASIS_H
 #define PEGEN_PLAN_CHANGE_OF_BASIS_H
 
-#include "object/target.h"
 #include "plan/plan.h"
+#include "target/processor.h"
 
 enum { PLAN_BASIS_MOST = 128 }; /* channels of the head: matrices are formed on the stack of the call (cli/pegen.h) */
 

@@ -7,8 +7,8 @@
 #ifndef PEGEN_PLAN_DENSE_H
 #define PEGEN_PLAN_DENSE_H
 
-#include "object/target.h"
 #include "plan/plan.h"
+#include "target/processor.h"
 
 /* How a matrix lies in memory, float32:
  *     columns    [block][k][i], entry (i, k)

@@ -4,6 +4,7 @@
  * maximum while they are still in registers; p = 2^(s - max) and its sum; output = output 2^(old max - max) + p v.
  */
 #include "cpu/attention/attention.h"
+#include "mlir/number.h"
 
 #include "base/diag.h"
 #include "cpu/rows.h"

@@ -7,6 +7,7 @@
 #include "cpu/attention/attention.h"
 #include "cpu/rows.h"
 #include "mlir/arith.h"
+#include "mlir/number.h"
 
 #include "kernel/attention.h"
 

@@ -1,10 +1,14 @@
-/* object/target: the machines code is made for, and the way from MLIR to bytes. */
-#ifndef PEGEN_OBJECT_TARGET_H
-#define PEGEN_OBJECT_TARGET_H
+/* target/processor: the processors that code is made for. */
+#ifndef PEGEN_TARGET_PROCESSOR_H
+#define PEGEN_TARGET_PROCESSOR_H
 
-#include "compile.h"
-#include "mlir/ir.h"
-#include "mlir/number.h"
+#include "base/arena.h"
+#include "base/number.h"
+
+#include <stdbool.h>
+
+#define TARGET_X86_TRIPLE "x86_64-unknown-linux-gnu"
+#define TARGET_ARM_TRIPLE "aarch64-unknown-linux-gnu"
 
 /* A row of the target table: numbers, no code. */
 typedef struct cpu_target {
@@ -28,9 +32,7 @@ enum { TARGET_MAX = 4 };
  * architecture. 0 after a diag_error (unknown name, architectures mixed). */
 int target_parse(arena *a, const char *list, const cpu_target **out);
 
-/* Lowers the module's MLIR, optimizes, adds the driver and the descriptor, and writes the form asked for. */
-typedef struct describe_request describe_request;
-bool target_write(ir *b, const cpu_target *const *targets, int n_targets, const compile_options *options,
-                  const describe_request *describe, compile_output *out);
+/* The i-th row, best first within an architecture; NULL after the last. */
+const cpu_target *target_at(int i);
 
 #endif
