@@ -168,7 +168,7 @@ attention_shape attention_shape_of(const attention_plan *p, const cpu_target *ta
                        .vectors = 2,
                        .rows = many_registers ? 8 : 6,
                        .channels = many_registers ? 8 : 6,
-                       .unroll = 4};
+                       .unroll = 2};
   s.queries = s.vectors * s.lanes;
   /* Rows of keys and of values stay in the caches near the core: 32 KiB each, 16 keys at least. */
   int widest = p->head_dim > p->value_dim ? p->head_dim : p->value_dim, keys = 8192 / widest;
