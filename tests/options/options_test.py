@@ -103,7 +103,7 @@ def check_bash():
                 expect(word in offered, f"bash does not offer {word}")
         expect(set(offered) <= set(options), f"bash offers {set(offered) - set(options)}, which the help does not have")
     expect(set(commands) <= set(bash_complete(["pegen", ""])), "bash does not offer the commands")
-    expect(bash_complete(["pegen", "x.lua", "--emit=p"]) == ["ptx"], "bash: --emit=p")
+    expect(bash_complete(["pegen", "x.lua", "--emit=pt"]) == ["ptx"], "bash: --emit=pt")
     expect(bash_complete(["pegen", "x.lua", "--emit", "as"]) == ["asm"], "bash: --emit as")
     expect(bash_complete(["pegen", "x.lua", "--dtype", "f32,b"]) == ["f32,bf16"], "bash: the second of a list")
     expect(bash_complete(["pegen", "explain", "x.lua", "--format", ""]) == ["text", "json"], "bash: --format")
