@@ -448,7 +448,7 @@ static void print_work(FILE *f, const gpu_program *program) {
   fprintf(f, "// attention, head_dim %d, value_dim %d; ", p->head_dim, p->value_dim);
   if (p->columns)
     fprintf(f, "%d terms of a bias, as %d columns beside the products", p->spec->n_blocks, p->columns->n_columns);
-  else fprintf(f, "%d operations of a two_float beside the products", p->operations);
+  else fprintf(f, "%d operations of a pair beside the products", p->operations);
   fprintf(f, ".\n//\n// entry, bytes of an access\n");
   for (int i = 0; i < program->n_entries; i++)
     fprintf(f, "//   %-40s %4d\n", program->entry[i].name, program->entry[i].access);
