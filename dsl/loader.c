@@ -39,7 +39,7 @@ static void report(lua_State *L, int status) {
 static int run(lua_State *L) {
   dsl_state *s = dsl_state_of(L);
   sandbox_open(L);
-  modules_load(L, s->file, false, (dsl_place){NULL, 0});
+  modules_load(L, SOURCE_SPEC, s->file, (dsl_place){NULL, 0});
   lua_call(L, 0, 1);
   if (!s->result || !luaL_testudata(L, -1, DSL_DESCRIPTION))
     where_raise(L, (dsl_place){s->source[0].path, 1}, "the spec must return pegen.encoding{...}, it returned a %s",
@@ -67,12 +67,6 @@ static bool check_defines(const dsl_state *s) {
   return true;
 }
 
-/* "a/b/" of "a/b/c.lua". */
-static const char *directory_of(arena *a, const char *file) {
-  const char *slash = strrchr(file, '/');
-  return slash ? arena_printf(a, "%.*s", (int)(slash - file) + 1, file) : "";
-}
-
 /* "c" of "a/b/c.lua": what a file beside it would require it by. */
 static const char *module_of(arena *a, const char *file) {
   const char *slash = strrchr(file, '/');
@@ -91,13 +85,12 @@ static void finish(dsl_state *s) {
   for (int i = 0; i < s->n_sources; i++) result->source[i] = s->source[i].path;
 }
 
-spec *loader_load(arena *a, const char *file, const char *dsl_dir, int n_defines, const loader_define *defines) {
+spec *loader_run(arena *a, const char *file, source_store *store, int n_defines, const loader_define *defines) {
   dsl_state *s = arena_new(a, dsl_state);
   s->memory = a;
   s->arena_before = arena_bytes(a);
   s->file = arena_strdup(a, file);
-  s->directory = directory_of(a, file);
-  s->dsl_dir = dsl_dir;
+  s->store = store;
   s->n_defines = n_defines;
   s->defines = defines;
   s->define_used = arena_array(a, bool, n_defines);
@@ -116,4 +109,9 @@ spec *loader_load(arena *a, const char *file, const char *dsl_dir, int n_defines
   if (status != LUA_OK || !check_defines(s)) return NULL;
   finish(s);
   return spec_validate(s->result) ? s->result : NULL;
+}
+
+spec *loader_load(arena *a, const char *file, const char *dsl_dir, int n_defines, const loader_define *defines) {
+  source_files files = sources_of(a, arena_strdup(a, file), dsl_dir);
+  return loader_run(a, file, &files.store, n_defines, defines);
 }

@@ -4,7 +4,6 @@
 #include "state.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The longest table that a function of upvalue 2 takes, without a metatable: metamethods could make it loop for ever.
@@ -159,12 +158,25 @@ typedef struct sort_key {
   int index; /* in the table of keys */
 } sort_key;
 
-static int compare_keys(const void *left, const void *right) {
-  const sort_key *a = left, *b = right;
+static int compare_keys(const sort_key *a, const sort_key *b) {
   if (a->type != b->type) return a->type < b->type ? -1 : 1;
   if (a->type != 1) return (a->number > b->number) - (a->number < b->number);
   int order = memcmp(a->text, b->text, a->length < b->length ? a->length : b->length);
   return order ? order : (a->length > b->length) - (a->length < b->length);
+}
+
+/* By merging, with `spare` for as many. libc's qsort asks the system how much memory it has, which a confined process
+ * may not. */
+static void sort_keys(sort_key *keys, sort_key *spare, int count) {
+  if (count < 2) return;
+  int half = count / 2, left = 0, right = half;
+  sort_keys(keys, spare, half);
+  sort_keys(keys + half, spare, count - half);
+  for (int i = 0; i < count; i++) {
+    bool from_right = left == half || (right < count && compare_keys(&keys[right], &keys[left]) < 0);
+    spare[i] = from_right ? keys[right++] : keys[left++];
+  }
+  memcpy(keys, spare, sizeof *keys * (size_t)count);
 }
 
 /* The iterator: upvalues keys, next index, table. What it is called with does not count: a spec may call it with
@@ -193,7 +205,7 @@ int sandbox_pairs(lua_State *L) {
     lua_rawseti(L, 2, ++count);
   }
   limits_charge(L, 8LL * count);
-  sort_key *keys = lua_newuserdatauv(L, sizeof(sort_key) * (size_t)(count + 1), 0);
+  sort_key *keys = lua_newuserdatauv(L, 2 * sizeof(sort_key) * (size_t)(count + 1), 0);
   for (int i = 0; i < count; i++) {
     sort_key *key = &keys[i];
     *key = (sort_key){.index = i + 1};
@@ -213,7 +225,7 @@ int sandbox_pairs(lua_State *L) {
     }
     lua_pop(L, 1);
   }
-  qsort(keys, (size_t)count, sizeof *keys, compare_keys);
+  sort_keys(keys, keys + count, count);
   lua_createtable(L, count, 0);
   for (int i = 0; i < count; i++) {
     lua_rawgeti(L, 2, keys[i].index);

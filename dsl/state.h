@@ -8,6 +8,7 @@
 #define PEGEN_DSL_STATE_H
 
 #include "loader.h"
+#include "sources.h"
 
 #include <lauxlib.h>
 #include <lua.h>
@@ -24,7 +25,6 @@ enum { DSL_MEMORY_MIB = 64, DSL_INSTRUCTIONS_MILLIONS = 50 };
 enum {
   DSL_STRING_BYTES = 64 * 1024,
   DSL_SECONDS = 10,
-  DSL_SOURCE_BYTES = 1 << 20,
   DSL_SOURCES = 64,
   DSL_REQUESTS = 256, /* for files, those that are not there among them */
   DSL_OPTIONS = 256,
@@ -51,8 +51,7 @@ typedef struct dsl_place {
 typedef struct dsl_state {
   arena *memory;
   const char *file;      /* the spec */
-  const char *directory; /* where it lies, with a slash at the end, or "" */
-  const char *dsl_dir;
+  source_store *store;
   int n_defines;
   const loader_define *defines;
   bool *define_used;
@@ -96,6 +95,11 @@ typedef struct dsl_state {
 
 static inline dsl_state *dsl_state_of(lua_State *L) { return *(dsl_state **)lua_getextraspace(L); }
 
+/* ---- loader.c ---- */
+
+/* loader_load with the files from a store. */
+spec *loader_run(arena *a, const char *file, source_store *store, int n_defines, const loader_define *defines);
+
 /* ---- where.c: places in sources ---- */
 
 /* The innermost running line that is not the vocabulary's; file NULL where there is none. Allocates nothing. */
@@ -126,7 +130,7 @@ int limits_xpcall(lua_State *L);
 /* ---- modules.c: files ---- */
 
 /* Reads and compiles a file: its chunk is pushed, or an error raised at `asked` (file NULL: nowhere). */
-void modules_load(lua_State *L, const char *path, bool vocabulary, dsl_place asked);
+void modules_load(lua_State *L, source_kind kind, const char *name, dsl_place asked);
 int modules_require(lua_State *L);
 int modules_include(lua_State *L); /* core.include "name": another file of the vocabulary */
 

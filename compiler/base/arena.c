@@ -1,6 +1,8 @@
 /* base/arena: chunked bump allocation; see base/arena.h. */
 #include "base/arena.h"
 
+#include "base/diag.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,10 +22,7 @@ struct arena {
 };
 
 void *arena_must(void *memory) {
-  if (!memory) {
-    fputs("pegen: out of memory\n", stderr);
-    exit(3);
-  }
+  if (!memory) diag_out_of_memory();
   return memory;
 }
 

@@ -6,12 +6,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void message(const char *kind, const char *file, int line, const char *format, va_list arguments) {
+static diag_sink sink;
+
+void diag_send_to(diag_sink to) { sink = to; }
+
+static void send_to_sink(diag_kind kind, const char *file, int line, const char *format, va_list arguments) {
+  char text[4096];
+  vsnprintf(text, sizeof text, format, arguments);
+  sink(kind, file, line, text);
+}
+
+static void message(diag_kind kind, const char *file, int line, const char *format, va_list arguments) {
+  if (sink) {
+    send_to_sink(kind, file, line, format, arguments);
+    return;
+  }
   fflush(stdout);
   if (file && line > 0) fprintf(stderr, "%s:%d: ", file, line);
   else if (file) fprintf(stderr, "%s: ", file);
   else fputs("pegen: ", stderr);
-  fprintf(stderr, "%s: ", kind);
+  fprintf(stderr, "%s: ", kind == DIAG_ERROR ? "error" : "warning");
   vfprintf(stderr, format, arguments);
   fputc('\n', stderr);
 }
@@ -19,20 +33,27 @@ static void message(const char *kind, const char *file, int line, const char *fo
 void diag_error(const char *file, int line, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  message("error", file, line, format, arguments);
+  message(DIAG_ERROR, file, line, format, arguments);
   va_end(arguments);
 }
 
 void diag_warning(const char *file, int line, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  message("warning", file, line, format, arguments);
+  message(DIAG_WARNING, file, line, format, arguments);
   va_end(arguments);
+}
+
+void diag_out_of_memory(void) {
+  if (sink) sink(DIAG_MEMORY, NULL, 0, "out of memory");
+  fputs("pegen: out of memory\n", stderr);
+  exit(3);
 }
 
 void diag_bug(const char *stage, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
+  if (sink) send_to_sink(DIAG_BUG, stage, 0, format, arguments);
   fprintf(stderr, "pegen: internal error in %s: ", stage);
   vfprintf(stderr, format, arguments);
   fputs("\nThis is a bug in pegen, not in your description. No output was written.\n", stderr);

@@ -11,6 +11,9 @@ static const struct {
   const char *head, *text;
 } notes[] = {
     {"Exit status", "0 done, 1 an error in the description or its files, 2 a wrong call, 3 a bug in pegen."},
+    {"Descriptions of others",
+     "A description runs in a process of its own that can open no file, start no program and reach "
+     "no network (docs/security.md)."},
     {"Environment", "PEGEN_DSL names the folder of the vocabulary (pegen.lua)."},
 };
 enum { NOTE_COUNT = sizeof notes / sizeof *notes };

@@ -5,6 +5,7 @@
 #include "base/number.h"
 #include "bench/shapes.h"
 #include "cli/option_table.h"
+#include "dsl/confine.h"
 #include "gpu/target.h"
 #include "object/output.h"
 #include "pegen/pegen.h"
@@ -189,6 +190,12 @@ static int add_define(parser *p, const char *value) {
   return STATUS_OK;
 }
 
+static int set_trust_spec(parser *p, const char *value) {
+  (void)value;
+  p->out->trust_spec = true;
+  return STATUS_OK;
+}
+
 static int set_optimize(parser *p, const char *value) {
   if (value[0] < '0' || value[0] > '3' || value[1]) return usage("-O%s: expected -O0, -O1, -O2 or -O3", value);
   p->out->compile.optimize = value[0] - '0';
@@ -309,7 +316,7 @@ static int show_completion(parser *p, const char *value) {
 
 static int show_version(parser *p, const char *value) {
   (void)value;
-  printf("pegen %s\n", PEGEN_VERSION);
+  printf("pegen %s%s\n", PEGEN_VERSION, confine_is_built() ? "" : " (for sanitizers: descriptions are not confined)");
   p->exit_early = STATUS_OK;
   return STATUS_OK;
 }
@@ -345,6 +352,10 @@ static const option_row rows[] = {
      "(f8e4m3, f8e5m2)",
      VALUES_LIST, dtype_word},
     {"define", 'D', "NAME=VALUE", false, FOR_ALL, add_define, "set an option of the description; lists with commas",
+     VALUES_FREE, NULL},
+    {"trust-spec", 0, NULL, false, FOR_ALL, set_trust_spec,
+     "run the description in this process, not in one that can reach nothing: for your own, where the system has no "
+     "seccomp",
      VALUES_FREE, NULL},
     {NULL, 'O', "LEVEL", true, FOR_KERNELS, set_optimize, "optimisation, 0 to 3; default 2", VALUES_WORDS, level_word},
     {NULL, 'M', "D", true, FOR_COMPILE, set_depend, "also write a make dependency file, FILE with the ending .d",

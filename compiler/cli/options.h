@@ -26,6 +26,7 @@ typedef struct options {
   const char *name; /* prefix of the kernel's symbols; NULL: the description's */
   const char *output, *header, *depfile; /* NULL: not asked for; "-" is the standard output */
   compile_options compile;
+  bool trust_spec; /* the description runs in this process */
   int n_defines;
   loader_define *defines;
   bench_options bench;

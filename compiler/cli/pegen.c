@@ -40,7 +40,8 @@ static spec *load(arena *a, const options *o) {
     diag_error(NULL, 0, "cannot read the vocabulary '%s/pegen.lua'; PEGEN_DSL can name its folder", dsl);
     return NULL;
   }
-  spec *s = loader_load(a, o->spec, dsl, o->n_defines, o->defines);
+  spec *s = o->trust_spec ? loader_load(a, o->spec, dsl, o->n_defines, o->defines)
+                          : loader_load_isolated(a, o->spec, dsl, o->n_defines, o->defines, NULL);
   if (s && o->name) s->name = o->name;
   return s && spec_validate(s) ? s : NULL;
 }

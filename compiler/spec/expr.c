@@ -45,6 +45,11 @@ expr_pool *expr_pool_create(arena *a, int blocks) {
 int expr_pool_blocks(const expr_pool *pool) { return pool->blocks; }
 int expr_pool_count(const expr_pool *pool) { return pool->count; }
 
+void expr_pool_nodes(const expr_pool *pool, const expr **nodes) {
+  for (int i = 0; i < pool->capacity; i++)
+    if (pool->table[i]) nodes[pool->table[i]->id] = pool->table[i];
+}
+
 static uint64_t mix(uint64_t h, uint64_t value) {
   h ^= value + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
   return h * 0xff51afd7ed558ccdull;
@@ -220,6 +225,7 @@ const expr *expr_channel(expr_pool *pool, int component) {
 
 /* sin(pi/2 x), reduced exactly first so that large arguments keep their digits. */
 static double sinq(double x) {
+  if (!isfinite(x)) return x - x; /* NaN, which no integer can hold */
   double r = fmod(x, 4), n = nearbyint(r), f = (r - n) * 1.57079632679489661923;
   switch (((int)n % 4 + 4) % 4) {
   case 0: return sin(f);
@@ -230,6 +236,7 @@ static double sinq(double x) {
 }
 
 static long double sinql(long double x) {
+  if (!isfinite(x)) return x - x; /* NaN, which no integer can hold */
   long double r = fmodl(x, 4), n = nearbyintl(r), f = (r - n) * 1.57079632679489661923132169163975144L;
   switch (((int)n % 4 + 4) % 4) {
   case 0: return sinl(f);

@@ -87,6 +87,9 @@ expr_pool *expr_pool_create(arena *a, int blocks);
 int expr_pool_blocks(const expr_pool *pool);
 int expr_pool_count(const expr_pool *pool); /* ids are below this */
 
+/* nodes[expr_pool_count]: by id. */
+void expr_pool_nodes(const expr_pool *pool, const expr **nodes);
+
 const expr *expr_const(expr_pool *pool, double value);
 /* values [heads][blocks] are copied; equal values collapse to a constant or to one row. */
 const expr *expr_table(expr_pool *pool, int heads, const double *values);

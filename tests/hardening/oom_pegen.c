@@ -4,6 +4,7 @@
 #include "own_alloc.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static void report(void) {
@@ -13,6 +14,9 @@ static void report(void) {
 int pegen_main(int argc, char **argv);
 
 int main(int argc, char **argv) {
+  /* The process that runs the description counts on. */
+  own_state = mmap(NULL, sizeof *own_state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (own_state == MAP_FAILED) return 9;
   const char *n = getenv("PEGEN_FAIL_ALLOC");
   own.failing = n ? atol(n) : 0;
   own.rest = getenv("PEGEN_FAIL_REST") != NULL;

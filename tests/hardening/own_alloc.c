@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-own_allocations own;
+static own_allocations of_this_process;
+own_allocations *own_state = &of_this_process;
 
 static bool fails(void) {
   own.count++;

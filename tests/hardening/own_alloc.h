@@ -17,7 +17,9 @@ typedef struct own_allocations {
   long live;       /* blocks that were not freed: of a pure Lua state only, since free is libc's */
 } own_allocations;
 
-extern own_allocations own;
+/* Where they are counted; memory that processes share, where one of them forks another. */
+extern own_allocations *own_state;
+#define own (*own_state)
 
 void *own_malloc(size_t size);
 void *own_calloc(size_t n, size_t size);

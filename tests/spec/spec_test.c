@@ -1,13 +1,13 @@
 /* spec_test: loads every spec of a folder and compares what is said with what it asks for.
  *
- *   spec_test DSL_DIR FOLDER bad|good
+ *   spec_test DSL_DIR FOLDER bad|good [isolated]
  *
  * The first lines of a spec say what is expected, as comments:
  *   -- error: TEXT     the message contains TEXT (bad)
  *   -- define: N=V     loaded with -D N=V
  *   -- no line         the message names the file alone, as for -D
  * The line of the message is the one that ends in "-- HERE", where there is one. Every message must begin
- * "FILE:LINE: error: ", and nothing else may be printed.
+ * "FILE:LINE: error: ", and nothing else may be printed. isolated: in a process of its own, with the same to say.
  */
 #include "loader.h"
 
@@ -46,6 +46,8 @@ static int marked_line(const char *text) {
   return mark ? line : 0;
 }
 
+static bool isolated;
+
 /* Loads with standard error going to a file; the spec, and what was printed. */
 static const spec *load_captured(arena *a, const char *dsl_dir, const char *path, const char *text, char **printed) {
   char capture[] = "/tmp/spec_test_XXXXXX";
@@ -63,7 +65,8 @@ static const spec *load_captured(arena *a, const char *dsl_dir, const char *path
   }
   fflush(stderr);
   dup2(file, STDERR_FILENO);
-  const spec *s = loader_load(a, path, dsl_dir, definition ? 1 : 0, &define);
+  const spec *s = isolated ? loader_load_isolated(a, path, dsl_dir, definition ? 1 : 0, &define, NULL)
+                           : loader_load(a, path, dsl_dir, definition ? 1 : 0, &define);
   fflush(stderr);
   dup2(before, STDERR_FILENO);
   close(before);
@@ -104,7 +107,8 @@ static int list_specs(arena *a, const char *folder, char **names, int room) {
 }
 
 int main(int count, char **arguments) {
-  if (count != 4) return 2;
+  if (count != 4 && count != 5) return 2;
+  isolated = count == 5;
   enum { ROOM = 1000 };
   arena *a = arena_create();
   char **names = arena_array(a, char *, ROOM);
