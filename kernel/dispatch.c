@@ -90,7 +90,7 @@ static void read_processor(pegen_processor_id *id) {
 
 static int64_t processor_level(void) { return PEGEN_LEVEL_BASELINE; }
 static void read_processor(pegen_processor_id *id) {
-  id->vendor = PEGEN_VENDOR_ANY;
+  id->vendor = PEGEN_VENDOR_ARM; /* the one other architecture that kernels are made for */
   id->family = 0;
   id->last_cache = 0;
 }

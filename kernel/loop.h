@@ -156,7 +156,7 @@ typedef struct pegen_widen {
 
 /* Prepared values live on the stack of the call, as many heads at a time as fit in this
  * (at least one); so no kernel of this kind needs a workspace. */
-enum { PEGEN_STACK_PREPARED = 48 * 1024 };
+enum { PEGEN_STACK_PREPARED = 64 * 1024 };
 
 /* Implemented by the driver. The emitted NAME_ entries that compute call pegen_enter with the form's own function;
  * those of sizes call theirs. */

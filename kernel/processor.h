@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-enum { PEGEN_VENDOR_ANY, PEGEN_VENDOR_INTEL, PEGEN_VENDOR_AMD };
+enum { PEGEN_VENDOR_ANY, PEGEN_VENDOR_INTEL, PEGEN_VENDOR_AMD, PEGEN_VENDOR_ARM };
 
 /* What can be asked at run time. */
 typedef struct pegen_processor_id {

@@ -164,8 +164,11 @@ static void streams_apart(void **state) {
 
 /* Every kind of processor, as a machine whose last cache does or does not hold what the call reads and writes. */
 static void large_calls_stream(void **state) {
-  static const pegen_processor_id kinds[] = {
-      {PEGEN_VENDOR_INTEL, 6, 0}, {PEGEN_VENDOR_AMD, 0x19, 0}, {PEGEN_VENDOR_AMD, 0x1a, 0}, {PEGEN_VENDOR_ANY, 0, 0}};
+  static const pegen_processor_id kinds[] = {{PEGEN_VENDOR_INTEL, 6, 0},
+                                             {PEGEN_VENDOR_AMD, 0x19, 0},
+                                             {PEGEN_VENDOR_AMD, 0x1a, 0},
+                                             {PEGEN_VENDOR_ARM, 0, 0},
+                                             {PEGEN_VENDOR_ANY, 0, 0}};
   enum { KINDS = sizeof kinds / sizeof *kinds };
   const int64_t mib = 1 << 20;
   host h;
