@@ -8,6 +8,7 @@
 #include "unit.h"
 
 #include "cpu/schedule.h"
+#include "program/passes.h"
 #include "variants.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
@@ -127,11 +128,47 @@ static void order_changes_nothing(const variant *v, const loader_define *more) {
   arena_destroy(f.memory);
 }
 
+/* <y', J x> = <J^T y', x> with random x and y', all rows and channels at once; J x is what remains of encoding x
+ * when what comes of 0 is taken away. */
+static void transpose_is_adjoint(const variant *v, const loader_define *more) {
+  fixture f;
+  if (!open_fixture(&f, v, more)) return;
+  const program *back = program_run(f.memory, f.encode, "transpose");
+  long double left = 0, right = 0, size = 0;
+  int64_t counts[2];
+  program_call zero = f.call, gradient = f.call;
+  double *given[2];
+  for (int tensor = 0; tensor < 2; tensor++) {
+    int64_t count = counts[tensor] = BATCHES * f.call.heads[tensor] * TOKENS * f.spec->head_dim;
+    given[tensor] = arena_array(f.memory, double, count);
+    fill(&f, given[tensor], count, 1);
+    zero.rows[0][tensor] = arena_array(f.memory, double, count);
+    zero.results[1][tensor] = arena_array(f.memory, long double, count);
+    gradient.rows[1][tensor] = given[tensor];
+    gradient.results[0][tensor] = arena_array(f.memory, long double, count);
+  }
+  program_interpret(f.encode, &f.call);
+  program_interpret(f.encode, &zero);
+  program_interpret(back, &gradient);
+  for (int tensor = 0; tensor < 2; tensor++)
+    for (int64_t i = 0; i < counts[tensor]; i++) {
+      left += given[tensor][i] * (f.call.results[1][tensor][i] - zero.results[1][tensor][i]);
+      right += gradient.results[0][tensor][i] * f.call.rows[0][tensor][i];
+      size += fabsl(gradient.results[0][tensor][i] * f.call.rows[0][tensor][i]);
+    }
+  if (!(fabsl(left - right) <= 0x1p-50L * size)) fail_msg("%s: %.20Lg and %.20Lg", v->name, left, right);
+  assert_true(size > 0);
+  arena_destroy(f.memory);
+}
+
 static void reference(void **state) {
   static const loader_define inverse = {"inverse", "true"}, skip = {"skip_tokens", "2"};
   gives_reference(*state, NULL);
   gives_reference(*state, &inverse);
   gives_reference(*state, &skip);
+  transpose_is_adjoint(*state, NULL);
+  transpose_is_adjoint(*state, &inverse);
+  transpose_is_adjoint(*state, &skip);
   order_changes_nothing(*state, NULL);
   order_changes_nothing(*state, &skip);
 }

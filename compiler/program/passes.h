@@ -1,0 +1,23 @@
+/* program/passes: what makes one program of another. A pass is a file, and a row of the table in program/passes.c;
+ * program/program.h has what passes are written with (program_rewrite), and the checker runs after each.
+ */
+#ifndef PEGEN_PROGRAM_PASSES_H
+#define PEGEN_PROGRAM_PASSES_H
+
+#include "program/program.h"
+
+typedef struct program_pass {
+  const char *name, *what;
+  const program *(*run)(arena *a, const program *p);
+} program_pass;
+
+int program_passes(const program_pass **rows);
+/* Runs a pass of the table, and the checker. */
+const program *program_run(arena *a, const program *p, const char *pass);
+
+/* program/transpose.c: the adjoint of what a program does to rows, in the other direction: it reads what was written
+ * and writes what was read. Linear ops are transposed, what is added is dropped, and numbers that no row needs any
+ * more are not computed. */
+const program *program_transpose(arena *a, const program *p);
+
+#endif
