@@ -152,7 +152,10 @@ def main():
     marks = "\u202e\u202a\u2066\u2069\u200f\u061c\u2028\u0085\ufeff\u200b\U000e0041"
     broken = ["\udcff", "\udcc0\udcaf", "\udced\udca0\udc80", "\udcf4\udc90\udc80\udc80", "\udce2\udc80"]
     for i, text in enumerate([*marks, *broken]):
-        accepted(doc=f"a {text} b", name=f"doc_{i}")
+        header, message = compile_header(doc=f"a {text} b", name=f"doc_{i}")
+        assert header or (".lua:" in message and "doc" in message), message
+        if header:
+            together.append(header)
     with open(accepted(doc="λ → θ, “quoted” — ½", name="letters"), encoding="utf-8") as file:
         assert "λ → θ, “quoted” — ½" in file.read()
     for text in ("*/", "/*", "\\", "\x01", "\n", "\x7f", "??/"):
