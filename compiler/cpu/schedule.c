@@ -1,23 +1,13 @@
 /* cpu/schedule: loop orders; see cpu/schedule.h. */
 #include "cpu/schedule.h"
 
-#include "base/diag.h"
-
-#define NO_MORE SPACE_COUNT
-enum { MOST_LOOPS = 6, MOST_OPS = 16 };
-
-/* Loops from the outermost on: those around everything, those around what is computed of a token, those around its
- * rows. Where `held` loops of the last are open, what rows need is loaded into registers. */
-typedef struct loop_order {
-  program_space outer[MOST_LOOPS], token[MOST_LOOPS], rows[MOST_LOOPS];
-  int held;
-} loop_order;
+#include "program/order.h"
 
 /* All heads share a token's rotor. Those of a tile of tokens are built; then, batch by batch, each group of rows is
  * walked over the tile. The driver chooses the sizes: a tile of one token and all rows in one group stream [B,N,H,D]
  * memory; where a head's tokens are neighbours, a few heads at a time over a long tile keep the streams few and long.
  */
-static const loop_order shared_by_heads = {
+static const program_order shared_by_heads = {
     .outer = {SPACE_TILES, NO_MORE},
     .token = {SPACE_TOKENS, NO_MORE},
     .rows = {SPACE_BATCHES, SPACE_GROUPS, SPACE_TOKENS, SPACE_TENSORS, SPACE_HEADS, NO_MORE},
@@ -26,67 +16,13 @@ static const loop_order shared_by_heads = {
 
 /* Rotors differ from head to head. Those of a tile of tokens are built for as many heads as there is room for; then,
  * batch by batch, the tile's rows are walked in order of memory. */
-static const loop_order of_each_head = {
+static const program_order of_each_head = {
     .outer = {SPACE_RUNS, SPACE_TILES, NO_MORE},
     .token = {SPACE_TOKENS, SPACE_HEADS, NO_MORE},
     .rows = {SPACE_BATCHES, SPACE_TOKENS, SPACE_HEADS, SPACE_TENSORS, NO_MORE},
     .held = 3,
 };
 
-/* The ops inside of a loop over tokens, by how often they run. */
-typedef struct nest {
-  const program_op *token[MOST_OPS], *row[MOST_OPS];
-  int n_token, n_row;
-} nest;
-
-static void gather(nest *n, const program_op *list, unsigned around) {
-  for (const program_op *op = list; op; op = op->next) {
-    if (n->n_token == MOST_OPS || n->n_row == MOST_OPS) diag_bug("cpu/schedule", "more than %d ops", MOST_OPS);
-    if (op->kind == OP_FOR) gather(n, op->body, around | 1u << op->space);
-    else if ((around & SPACES_OF_ROW) == SPACES_OF_ROW) n->row[n->n_row++] = op;
-    else n->token[n->n_token++] = op;
-  }
-}
-
-static void hold(program_rewrite *r, const nest *n) {
-  for (int i = 0; i < n->n_token; i++)
-    for (int k = 0; k < n->n_row; k++)
-      for (int argument = 0; argument < n->row[k]->n_arguments; argument++)
-        if (n->row[k]->argument[argument] == n->token[i]->result) program_hold(&r->to, r->value[n->token[i]->result]);
-}
-
-static void open_loops(program_rewrite *r, const program_space *spaces, program_part part) {
-  for (; *spaces != NO_MORE; spaces++) program_for(&r->to, *spaces, *spaces == SPACE_TOKENS ? part : PART_ALL);
-}
-
-static void order_tokens(program_rewrite *r, const program_op *tokens) {
-  nest n = {.n_token = 0};
-  gather(&n, tokens->body, IN(TOKENS));
-  bool of_heads = false;
-  for (int i = 0; i < n.n_token; i++)
-    of_heads = of_heads || (n.token[i]->result >= 0 && r->from->value[n.token[i]->result].spaces & IN(HEADS));
-  const loop_order *order = of_heads ? &of_each_head : &shared_by_heads;
-  open_loops(r, order->outer, tokens->part);
-  int outer = r->to.depth;
-  open_loops(r, order->token, tokens->part);
-  for (int i = 0; i < n.n_token; i++) program_repeat(r, n.token[i]);
-  program_end_for(&r->to, outer);
-  for (int i = 0;; i++) {
-    if (i == order->held) hold(r, &n);
-    if (order->rows[i] == NO_MORE) break;
-    program_for(&r->to, order->rows[i], order->rows[i] == SPACE_TOKENS ? tokens->part : PART_ALL);
-  }
-  for (int i = 0; i < n.n_row; i++) program_repeat(r, n.row[i]);
-  program_end_for(&r->to, 0);
-}
-
 const program *cpu_schedule(arena *a, const program *p) {
-  program_rewrite r = program_begin_rewrite(a, p, p->entry);
-  for (const program_op *op = p->body; op; op = op->next) {
-    bool tokens = op->kind == OP_FOR && op->space == SPACE_TOKENS;
-    if (tokens && op->part & PART_ENCODED) order_tokens(&r, op);
-    else program_repeat(&r, op);
-  }
-  program_check(a, r.to.p, "cpu/schedule");
-  return r.to.p;
+  return program_in_order(a, p, &shared_by_heads, &of_each_head);
 }

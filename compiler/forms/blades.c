@@ -163,7 +163,7 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
 /* ---- GPUs ---- */
 
 static const gpu_program *gpu(arena *a, const void *plan, unsigned dtypes) {
-  return gpu_rotor_program(a, plan, dtypes);
+  return gpu_rotor_program(a, encode_program(a, plan), dtypes);
 }
 
 /* ---- sums: blocks of one channel, whose coefficients are added ---- */

@@ -8,6 +8,7 @@
 typedef struct gpu_body {
   ir *b;
   const plan *p;
+  const program *program; /* scheduled; NULL: the body is emitted from the plan */
   const gpu_entry *entry;
   const ir_value *parameter; /* i64 */
   ir_value block, grid_row, thread; /* i32 */

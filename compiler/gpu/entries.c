@@ -5,6 +5,7 @@
 #include "base/diag.h"
 #include "base/number.h"
 #include "gpu/body.h"
+#include "gpu/schedule.h"
 
 #include "kernel/launch.h"
 #include "kernel/loop.h"
@@ -148,6 +149,13 @@ ir_loop gpu_begin_rows(gpu_body *t, ir_value *first) {
   return loop;
 }
 
+/* Whether the ops of a row change nothing. */
+static bool is_copy(const program_op *row) {
+  for (const program_op *op = row; op; op = op->next)
+    if (op->kind != OP_LOAD && op->kind != OP_STORE) return false;
+  return true;
+}
+
 /* Loads of rows first, so that all are under way together. Past the end the last row is loaded again and not stored. */
 static void emit_loop(gpu_body *t, const row_origin *origin, bool copy) {
   ir *b = t->b;
@@ -194,6 +202,62 @@ static ir_value is_idle(gpu_body *t) {
   return ir_op2(b, "arith.andi", in_place, ir_op2(b, "arith.xori", busy, ir_int(b, b->i1, 1)));
 }
 
+/* ---- the program ---- */
+
+/* Rows of a column: where they lie, or through shared memory. */
+typedef struct column_rows {
+  const row_origin *origin; /* NULL: staged */
+  stage *stage;
+  ir_value first, columns; /* i32: of the warp, of the launch */
+} column_rows;
+
+static void emit_rows(gpu_body *t, const column_rows *rows, const program_op *loops) {
+  while (loops->kind == OP_FOR) loops = loops->body;
+  if (rows->origin) {
+    emit_loop(t, rows->origin, is_copy(loops));
+    return;
+  }
+  ir_value row;
+  stage_begin(rows->stage, rows->first, rows->columns, gpu_column_of, t);
+  ir_loop loop = gpu_begin_rows(t, &row);
+  stage_rows(rows->stage, row, t->end);
+  ir_end_for(t->b, loop);
+}
+
+/* What a column does: loops over the spaces of columns are threads, the first other one walks its rows. */
+static void emit_column(gpu_body *t, const column_rows *rows, const program_op *list) {
+  unsigned threads = IN(TOKENS) | (t->p->per_head ? IN(HEADS) : IN(BATCHES));
+  for (const program_op *op = list; op; op = op->next) {
+    bool last = !op->next || (op->next->kind != OP_EVAL && op->next->kind != OP_MATRIX);
+    if (op->kind == OP_FOR && threads & 1u << op->space) emit_column(t, rows, op->body);
+    else if (op->kind == OP_FOR) emit_rows(t, rows, op);
+    else if (op->kind != OP_EVAL && op->kind != OP_MATRIX)
+      diag_bug("gpu/entries", "'%s' of a token", program_op_word(op->kind));
+    else if (last) emit_rotor(t); /* evals and the matrix in one */
+  }
+}
+
+/* The loop over a part of the tokens; NULL: there is none. */
+static const program_op *tokens_of(const gpu_body *t, program_part part) {
+  for (const program_op *op = t->program->body; op; op = op->next)
+    if (op->kind == OP_FOR && op->space == SPACE_TOKENS && op->part & part) return op;
+  return NULL;
+}
+
+static void emit_tokens(gpu_body *t, const column_rows *rows) {
+  ir *b = t->b;
+  const program_op *encoded = tokens_of(t, PART_ENCODED), *skipped = tokens_of(t, PART_SKIPPED);
+  if (skipped == encoded || !rows->origin) { /* a stage leaves skipped tokens as they came */
+    emit_column(t, rows, encoded->body);
+    return;
+  }
+  ir_branch branch = ir_if(b, ir_compare_int(b, "slt", t->column.token, i32(b, t->p->spec->skip_tokens)));
+  emit_column(t, rows, skipped->body);
+  ir_else(b, &branch);
+  emit_column(t, rows, encoded->body);
+  ir_end_if(b, branch);
+}
+
 static void emit_direct(gpu_body *t) {
   ir *b = t->b;
   ir_value line = add(b, mul(b, t->block, i32(b, PEGEN_PTX_BLOCK)), t->thread), units = i32(b, t->entry->tile->n_units);
@@ -205,17 +269,7 @@ static void emit_direct(gpu_body *t) {
   emit_row_accesses(&t->rows);
   if (t->rows.other) emit_row_gains(&t->rows, t->parameter + gpu_parameters(t->p->spec));
   row_origin origin = emit_row_origin(&t->rows, &t->column, t->rows.delta[0]);
-  if (t->p->spec->skip_tokens > 0) {
-    ir_branch skipped = ir_if(b, ir_compare_int(b, "slt", t->column.token, i32(b, t->p->spec->skip_tokens)));
-    emit_loop(t, &origin, true);
-    ir_else(b, &skipped);
-    emit_rotor(t);
-    emit_loop(t, &origin, false);
-    ir_end_if(b, skipped);
-  } else {
-    emit_rotor(t);
-    emit_loop(t, &origin, false);
-  }
+  emit_tokens(t, &(column_rows){.origin = &origin});
   ir_end_if(b, awake);
   ir_end_if(b, inside);
 }
@@ -244,12 +298,7 @@ static void emit_staged(gpu_body *t) {
     s.valid =
         ir_op2(b, "arith.andi", s.valid, ir_compare_int(b, "sge", t->column.token, i32(b, t->p->spec->skip_tokens)));
   emit_row_accesses(&t->rows);
-  emit_rotor(t);
-  stage_begin(&s, first, columns, gpu_column_of, t);
-  ir_value row;
-  ir_loop loop = gpu_begin_rows(t, &row);
-  stage_rows(&s, row, t->end);
-  ir_end_for(b, loop);
+  emit_tokens(t, &(column_rows){.stage = &s, .first = first, .columns = columns});
   ir_end_if(b, inside);
 }
 
@@ -320,15 +369,21 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   t.rows.exprs = &t.exprs;
   t.rows.coefficient =
       arena_array(a, ir_value, entry->tile->n_blocks * p->spec->n_components * p->spec->n_components + 1);
+  t.program = gpu_schedule(a, program->encode);
   if (entry->tile->columns) emit_staged(&t);
   else emit_direct(&t);
   ir_return(b);
 }
 
-const gpu_program *gpu_rotor_program(arena *a, const plan *p, unsigned dtypes) {
+const gpu_program *gpu_rotor_program(arena *a, const program *encode, unsigned dtypes) {
+  const plan *p = program_plan(encode);
   gpu_program *program = arena_new(a, gpu_program);
-  *program = (gpu_program){
-      .spec = p->spec, .plan = p, .per_head = p->per_head, .operations = p->token_operations, .emit = emit};
+  *program = (gpu_program){.spec = p->spec,
+                           .plan = p,
+                           .encode = encode,
+                           .per_head = p->per_head,
+                           .operations = p->token_operations,
+                           .emit = emit};
   program->n_entries = make_entries(a, p, dtypes, program->entry);
   return program;
 }

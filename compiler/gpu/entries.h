@@ -13,6 +13,7 @@
 
 #include "mlir/ir.h"
 #include "plan/thread.h"
+#include "program/program.h"
 
 #include <stdio.h>
 
@@ -54,6 +55,7 @@ typedef struct gpu_program gpu_program;
 struct gpu_program {
   const spec *spec;
   const void *plan; /* the form's */
+  const program *encode; /* that entries are emitted from; NULL: they are emitted from the plan */
   bool per_head; /* rotors differ from head to head */
   int operations; /* of a block and token */
   const char
@@ -68,7 +70,7 @@ struct gpu_program {
 };
 
 /* Rotors in closed form on blades. */
-const gpu_program *gpu_rotor_program(arena *a, const plan *p, unsigned dtypes);
+const gpu_program *gpu_rotor_program(arena *a, const program *encode, unsigned dtypes);
 
 /* Parameters of every entry (kernel/launch.h); those that convert have PEGEN_PTX_SCALE_COUNT more. */
 int gpu_parameters(const spec *s);

@@ -8,6 +8,7 @@
 #include "unit.h"
 
 #include "cpu/schedule.h"
+#include "gpu/schedule.h"
 #include "program/passes.h"
 #include "variants.h"
 #include "verify/oracle.h"
@@ -108,11 +109,12 @@ static void gives_reference(const variant *v, const loader_define *more) {
   arena_destroy(f.memory);
 }
 
-/* Loops in a processor's order, tokens in tiles of 3 and rows in groups of 2: the same bits. */
-static void order_changes_nothing(const variant *v, const loader_define *more) {
+/* Loops in a target's order, tokens in tiles of 3 and rows in groups of 2: the same bits. */
+static void order_changes_nothing(const variant *v, const loader_define *more,
+                                  const program *(*schedule)(arena *, const program *)) {
   fixture f;
   if (!open_fixture(&f, v, more)) return;
-  const program *ordered = cpu_schedule(f.memory, f.encode);
+  const program *ordered = schedule(f.memory, f.encode);
   assert_null(program_fault(f.memory, ordered));
   long double *results[2];
   program_interpret(f.encode, &f.call);
@@ -169,8 +171,10 @@ static void reference(void **state) {
   transpose_is_adjoint(*state, NULL);
   transpose_is_adjoint(*state, &inverse);
   transpose_is_adjoint(*state, &skip);
-  order_changes_nothing(*state, NULL);
-  order_changes_nothing(*state, &skip);
+  order_changes_nothing(*state, NULL, cpu_schedule);
+  order_changes_nothing(*state, &skip, cpu_schedule);
+  order_changes_nothing(*state, NULL, gpu_schedule);
+  order_changes_nothing(*state, &skip, gpu_schedule);
 }
 
 int main(void) {

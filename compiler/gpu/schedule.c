@@ -1,0 +1,24 @@
+/* gpu/schedule: see gpu/schedule.h. */
+#include "gpu/schedule.h"
+
+#include "program/order.h"
+
+/* A column of threads is a token of a batch; its rows are heads, q's first and then k's. */
+static const program_order shared_by_heads = {
+    .outer = {SPACE_TOKENS, SPACE_BATCHES, NO_MORE},
+    .token = {NO_MORE},
+    .rows = {SPACE_TENSORS, SPACE_HEADS, NO_MORE},
+    .held = -1,
+};
+
+/* Rotors differ from head to head: a column is a token's head; its rows are batches, q's and k's side by side. */
+static const program_order of_each_head = {
+    .outer = {SPACE_TOKENS, SPACE_HEADS, NO_MORE},
+    .token = {NO_MORE},
+    .rows = {SPACE_BATCHES, SPACE_TENSORS, NO_MORE},
+    .held = -1,
+};
+
+const program *gpu_schedule(arena *a, const program *p) {
+  return program_in_order(a, p, &shared_by_heads, &of_each_head);
+}

@@ -1,0 +1,10 @@
+/* gpu/schedule: which loops of a program are threads of a GPU, and which a thread walks. */
+#ifndef PEGEN_GPU_SCHEDULE_H
+#define PEGEN_GPU_SCHEDULE_H
+
+#include "program/program.h"
+
+/* An encode program with its loops in order: the outermost two are threads, the others the rows of one. */
+const program *gpu_schedule(arena *a, const program *p);
+
+#endif

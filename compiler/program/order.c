@@ -1,0 +1,66 @@
+/* program/order: see program/order.h. */
+#include "program/order.h"
+
+#include "base/diag.h"
+
+enum { MOST_OPS = 16 };
+
+/* The ops inside of a loop over tokens, by how often they run. */
+typedef struct nest {
+  const program_op *token[MOST_OPS], *row[MOST_OPS];
+  int n_token, n_row;
+} nest;
+
+static void gather(nest *n, const program_op *list, unsigned around) {
+  for (const program_op *op = list; op; op = op->next) {
+    if (n->n_token == MOST_OPS || n->n_row == MOST_OPS) diag_bug("program/order", "more than %d ops", MOST_OPS);
+    if (op->kind == OP_FOR) gather(n, op->body, around | 1u << op->space);
+    else if ((around & SPACES_OF_ROW) == SPACES_OF_ROW) n->row[n->n_row++] = op;
+    else n->token[n->n_token++] = op;
+  }
+}
+
+static void hold(program_rewrite *r, const nest *n) {
+  for (int i = 0; i < n->n_token; i++)
+    for (int k = 0; k < n->n_row; k++)
+      for (int argument = 0; argument < n->row[k]->n_arguments; argument++)
+        if (n->row[k]->argument[argument] == n->token[i]->result) program_hold(&r->to, r->value[n->token[i]->result]);
+}
+
+static void open_loops(program_rewrite *r, const program_space *spaces, program_part part) {
+  for (; *spaces != NO_MORE; spaces++) program_for(&r->to, *spaces, *spaces == SPACE_TOKENS ? part : PART_ALL);
+}
+
+static void order_tokens(program_rewrite *r, const program_op *tokens, const program_order *shared_by_heads,
+                         const program_order *of_each_head) {
+  nest n = {.n_token = 0};
+  gather(&n, tokens->body, IN(TOKENS));
+  bool of_heads = false;
+  for (int i = 0; i < n.n_token; i++)
+    of_heads = of_heads || (n.token[i]->result >= 0 && r->from->value[n.token[i]->result].spaces & IN(HEADS));
+  const program_order *order = of_heads ? of_each_head : shared_by_heads;
+  open_loops(r, order->outer, tokens->part);
+  int outer = r->to.depth;
+  open_loops(r, order->token, tokens->part);
+  for (int i = 0; i < n.n_token; i++) program_repeat(r, n.token[i]);
+  program_end_for(&r->to, outer);
+  for (int i = 0;; i++) {
+    if (i == order->held) hold(r, &n);
+    if (order->rows[i] == NO_MORE) break;
+    program_for(&r->to, order->rows[i], order->rows[i] == SPACE_TOKENS ? tokens->part : PART_ALL);
+  }
+  for (int i = 0; i < n.n_row; i++) program_repeat(r, n.row[i]);
+  program_end_for(&r->to, 0);
+}
+
+const program *program_in_order(arena *a, const program *p, const program_order *shared_by_heads,
+                                const program_order *of_each_head) {
+  program_rewrite r = program_begin_rewrite(a, p, p->entry);
+  for (const program_op *op = p->body; op; op = op->next) {
+    bool tokens = op->kind == OP_FOR && op->space == SPACE_TOKENS;
+    if (tokens && op->part & PART_ENCODED) order_tokens(&r, op, shared_by_heads, of_each_head);
+    else program_repeat(&r, op);
+  }
+  program_check(a, r.to.p, "program/order");
+  return r.to.p;
+}
