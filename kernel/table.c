@@ -87,10 +87,18 @@ static int fits(const pegen_table_header *h, int s, const DLTensor *rows) {
   return h->tokens[s] == rows->shape[2] && (h->batches[s] == 1 || h->batches[s] == rows->shape[0]);
 }
 
+/* Memory that a table begins in: aligned, and `bytes` of it before the last address. */
+static int check_memory(const pegen_args *args, uint64_t bytes) {
+  uintptr_t end;
+  if ((uintptr_t)args->table & 63) return PEGEN_ERROR_ALIGNMENT;
+  return __builtin_add_overflow((uintptr_t)args->table, bytes, &end) ? PEGEN_ERROR_SIZE_OVERFLOW : 0;
+}
+
 int pegen_table_check(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes) {
   const pegen_table_header *h = args->table;
   uint64_t digest[4];
-  if ((uintptr_t)args->table & 63) return PEGEN_ERROR_ALIGNMENT;
+  int error = check_memory(args, sizeof(pegen_table_header));
+  if (error) return error;
   if (args->table_bytes < sizeof(pegen_table_header)) return PEGEN_ERROR_TABLE_BYTES;
   digest_of(driver->kernel, digest);
   if (h->magic != MAGIC) return PEGEN_ERROR_TABLE;
@@ -98,6 +106,7 @@ int pegen_table_check(const pegen_driver *driver, const pegen_args *args, int64_
     if (h->digest[i] != digest[i]) return PEGEN_ERROR_TABLE;
   if (!is_whole(driver, h, row_bytes)) return PEGEN_ERROR_TABLE;
   if ((uint64_t)h->bytes > args->table_bytes) return PEGEN_ERROR_TABLE_BYTES;
+  if ((error = check_memory(args, (uint64_t)h->bytes))) return error;
   if (args->q && !fits(h, 0, args->q)) return PEGEN_ERROR_TABLE;
   if (args->k && !fits(h, h->sections > 1, args->k)) return PEGEN_ERROR_TABLE;
   return 0;
@@ -110,8 +119,8 @@ static int check_room(const pegen_driver *driver, const pegen_args *args, const 
                       const pegen_table_header *h) {
   pegen_view table, operand;
   if (!PEGEN_GIVEN(args, table)) return PEGEN_ERROR_MISSING_TABLE;
-  if ((uintptr_t)args->table & 63) return PEGEN_ERROR_ALIGNMENT;
-  if (h->bytes < 0) return PEGEN_ERROR_SIZE_OVERFLOW;
+  int error = check_memory(args, h->bytes < 0 ? UINT64_MAX : (uint64_t)h->bytes);
+  if (error) return error;
   if (args->table_bytes < (uint64_t)h->bytes) return PEGEN_ERROR_TABLE_BYTES;
   pegen_table_view(args, h->bytes, &table);
   for (int s = 0; s < 2; s++)

@@ -175,7 +175,7 @@ static int check(const fuzz_call *c) {
   size_t bytes = c->kernel->table_bytes(c->given);
   if (!has_later(c->given) || !c->given->table) return PEGEN_ERROR_MISSING_TABLE;
   if ((uintptr_t)c->given->table % 64) return PEGEN_ERROR_ALIGNMENT;
-  if (bytes == 0) return PEGEN_ERROR_SIZE_OVERFLOW;
+  if (bytes == 0 || (uintptr_t)c->given->table > UINTPTR_MAX - bytes) return PEGEN_ERROR_SIZE_OVERFLOW;
   return c->given->table_bytes < bytes ? PEGEN_ERROR_TABLE_BYTES : 0;
 }
 

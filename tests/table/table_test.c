@@ -224,6 +224,10 @@ static void check_refusals(fixture *f) {
   assert_int_equal(f->kernel->prepare(&args, 0, 1), PEGEN_ERROR_TABLE_BYTES);
   args.table = (char *)t.data + 8, args.table_bytes = t.bytes;
   assert_int_equal(f->kernel->prepare(&args, 0, 1), PEGEN_ERROR_ALIGNMENT);
+  args.table = (void *)(UINTPTR_MAX - 63); /* room that ends beyond the last address */
+  assert_int_equal(f->kernel->prepare(&args, 0, 1), PEGEN_ERROR_SIZE_OVERFLOW);
+  table beyond = {args.table, t.bytes};
+  assert_int_equal(encode(f, &beyond, NULL, q, q, NULL, NULL, 1), PEGEN_ERROR_SIZE_OVERFLOW);
   args.table = t.data, args.positions = NULL;
   assert_int_equal(f->kernel->prepare(&args, 0, 1), PEGEN_ERROR_MISSING_POSITIONS);
   assert_int_equal(f->kernel->table_bytes(&args), 0);
@@ -264,7 +268,7 @@ static void check_refusals(fixture *f) {
 /* What a stranger can write: any field, sealed again, with `bytes` as before or made to agree. */
 static void check_forged(fixture *f) {
   enum { WORDS = sizeof(pegen_table_header) / sizeof(int64_t) };
-  table t = table_of(f, f->positions, 1);
+  table t = table_of(f, f->positions, 1), roomy = {t.data, t.bytes + (1 << 20)}; /* what is refused is not read */
   pegen_table_header *h = t.data;
   const pegen_table_header kept = *h;
   DLTensor *q = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS), *k = rows(f, NUMBER_F32, ROWS_BNHD, TOKENS);
@@ -300,6 +304,7 @@ static void check_forged(fixture *f) {
       if (word != offsetof(pegen_table_header, seal) / sizeof(int64_t)) h->seal = pegen_table_seal(h);
       if (!memcmp(h, &kept, sizeof kept)) continue; /* `bytes` made to agree again */
       int error = encode(f, &t, NULL, q, q_out, k, k_out, 1);
+      if (error == PEGEN_ERROR_TABLE) error = encode(f, &roomy, NULL, q, q_out, k, k_out, 1);
       if (error != PEGEN_ERROR_TABLE && error != PEGEN_ERROR_TABLE_BYTES)
         fail_msg("word %d of the header %lld in place of %lld: %s", word, (long long)value, (long long)was,
                  pegen_error_name(error));
