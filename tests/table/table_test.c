@@ -304,7 +304,8 @@ static void check_forged(fixture *f) {
       if (word != offsetof(pegen_table_header, seal) / sizeof(int64_t)) h->seal = pegen_table_seal(h);
       if (!memcmp(h, &kept, sizeof kept)) continue; /* `bytes` made to agree again */
       int error = encode(f, &t, NULL, q, q_out, k, k_out, 1);
-      if (error == PEGEN_ERROR_TABLE) error = encode(f, &roomy, NULL, q, q_out, k, k_out, 1);
+      bool refused = error == PEGEN_ERROR_TABLE || error == PEGEN_ERROR_TABLE_BYTES;
+      if (refused && i % 2 == 0) error = encode(f, &roomy, NULL, q, q_out, k, k_out, 1);
       if (error != PEGEN_ERROR_TABLE && error != PEGEN_ERROR_TABLE_BYTES)
         fail_msg("word %d of the header %lld in place of %lld: %s", word, (long long)value, (long long)was,
                  pegen_error_name(error));
