@@ -213,6 +213,7 @@ typedef struct column_rows {
 
 static void emit_rows(gpu_body *t, const column_rows *rows, const program_op *loops) {
   while (loops->kind == OP_FOR) loops = loops->body;
+  program_must_be_forward(loops, "gpu/entries");
   if (rows->origin) {
     emit_loop(t, rows->origin, is_copy(loops));
     return;

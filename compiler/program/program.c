@@ -189,3 +189,8 @@ void program_repeat(program_rewrite *r, const program_op *op) {
   program_op *made = append(&r->to, copy);
   if (op->result >= 0) r->value[op->result] = make(&r->to, made, r->from->value[op->result]);
 }
+
+void program_must_be_forward(const program_op *row, const char *stage) {
+  for (const program_op *op = row; op; op = op->next)
+    if (op->kind == OP_APPLY && op->transposed) diag_bug(stage, "a transposed apply has no code here");
+}

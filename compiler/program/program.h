@@ -197,6 +197,9 @@ const char *program_value_name(arena *a, const program *p, int value);
 /* Text for --emit program. */
 void program_print(FILE *out, const program *p);
 
+/* That no op of a row applies a transposed matrix: for targets that have no code for it, whose bug it would be. */
+void program_must_be_forward(const program_op *row, const char *stage);
+
 /* What is wrong with a program, in words; NULL: nothing. */
 const char *program_fault(arena *a, const program *p);
 /* The same where a fault is the compiler's own bug. stage: who made the program. */
