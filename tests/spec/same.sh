@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# same.sh PEGEN SOURCE WORK: the same description gives the same bytes. Five runs of specs that look for what differs between
-# runs; every shipped spec in its process and in this one; and what -MD names.
+# same.sh PEGEN SOURCE WORK MEMORY: the same description gives the same bytes. Five runs of specs that look for what
+# differs between runs; every shipped spec in its process and in this one; and what -MD names. MEMORY: KiB of addresses that
+# a description in search of memory may make pegen use.
 set -euo pipefail
-pegen=$1 source=$2 work=$3
+pegen=$1 source=$2 work=$3 memory=$4
 fail() { echo "same.sh: $*" >&2; exit 1; }
 rm -rf "$work"
 mkdir -p "$work"
@@ -29,7 +30,7 @@ head -c 1100000 /dev/zero | tr '\0' 'x' >large.lua
 { echo '--[['; head -c 1000000 /dev/zero | tr '\0' 'x'; echo ']] error "x"'; } >full.lua
 for name in large full; do
   echo "for _ = 1, 1e6 do pcall(require, '$name') end" >again.lua
-  (ulimit -v 4000000; "$pegen" again.lua --emit expr -o again.expr 2>log && fail "$name: accepted") || true
+  (ulimit -v "$memory"; "$pegen" again.lua --emit expr -o again.expr 2>log && fail "$name: accepted") || true
   grep -Eq "^again.lua:1: error: (out of memory: a spec may use|the spec must return)" log || fail "$name: $(cat log)"
 done
 echo ok

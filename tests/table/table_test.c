@@ -277,18 +277,19 @@ static void check_forged(fixture *f) {
   for (int word = 0; word < WORDS; word++) {
     int64_t was;
     memcpy(&was, (const int64_t *)&kept + word, sizeof was);
+    const uint64_t bits = (uint64_t)was; /* whose arithmetic may wrap */
     const int64_t values[] = {0,
                               1,
                               2,
                               3,
                               64,
-                              was + 1,
-                              was - 1,
-                              was * 2,
+                              (int64_t)(bits + 1),
+                              (int64_t)(bits - 1),
+                              (int64_t)(bits * 2),
                               was / 2,
-                              -was,
-                              was + 64,
-                              was - 64,
+                              (int64_t)-bits,
+                              (int64_t)(bits + 64),
+                              (int64_t)(bits - 64),
                               was ^ 1 << 20,
                               INT64_MAX,
                               INT64_MIN,
