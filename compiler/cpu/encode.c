@@ -7,6 +7,7 @@
 
 #include "base/diag.h"
 #include "cpu/rows.h"
+#include "mlir/arith.h"
 
 #include "kernel/loop.h"
 
@@ -64,11 +65,6 @@ static ir_value field(encode_emitter *e, ir_value base, size_t offset, MlirType 
 #define LOOP_I64(e, name) field((e), (e)->loop, offsetof(pegen_loop, name), (e)->b->i64)
 #define LOOP_PTR(e, name) field((e), (e)->loop, offsetof(pegen_loop, name), (e)->b->ptr)
 #define ROWS_I64(e, rows, name) field((e), (rows), offsetof(pegen_rows, name), (e)->b->i64)
-
-static ir_value add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
-static ir_value sub(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.subi", x, y); }
-static ir_value mul(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.muli", x, y); }
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 
 /* Row-major coordinates of the built-in grid, the last axis fastest. */
 static void grid_position(ir *b, const spec *s, ir_value token, ir_value out) {
@@ -162,9 +158,6 @@ static void emit_row(encode_emitter *e, const program_op *list) {
 /* ---- loops ---- */
 
 static void emit_ops(encode_emitter *e, const program_op *list);
-
-static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "slt", x, y), x, y); }
-static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "sgt", x, y), x, y); }
 
 /* How many steps of `step` cover `whole`. */
 static ir_value steps(ir *b, ir_value whole, ir_value step) {

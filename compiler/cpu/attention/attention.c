@@ -4,6 +4,7 @@
  * maximum while they are still in registers; p = 2^(s - max) and its sum; output = output 2^(old max - max) + p v.
  */
 #include "cpu/attention/attention.h"
+#include "mlir/arith.h"
 #include "mlir/number.h"
 
 #include "base/diag.h"
@@ -20,16 +21,12 @@ static const double NOTHING_SEEN = -0x1p126;
 
 ir_value attention_add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
 ir_value attention_mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, ir_int(b, b->i64, y)); }
-static ir_value sub(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.subi", x, y); }
-static ir_value smaller(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_int(b, "slt", x, y), x, y); }
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 
 ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z) {
   return ir_op2(b, "arith.addf", ir_op2(b, "arith.mulf", x, y), z);
 }
 
 /* NaN stays: a comparison with it fails, and then y is taken. */
-static ir_value larger(ir *b, ir_value x, ir_value y) { return ir_select(b, ir_compare_float(b, "ogt", x, y), x, y); }
 
 const char *emit_attend_name(arena *a, const cpu_target *target, int dtype) {
   return arena_printf(a, "attend_%s_%s", target->suffix, number_name(dtype));

@@ -6,6 +6,7 @@
  * one.
  */
 #include "cpu/attention/attention.h"
+#include "mlir/arith.h"
 
 #include "kernel/attention.h"
 
@@ -13,7 +14,6 @@
 
 enum { MOST_LANES = 16 };
 
-static ir_value i64(ir *b, int64_t value) { return ir_int(b, b->i64, value); }
 static ir_value load(attention_emitter *e, ir_value at) { return ir_load(e->b, e->lanes, at, 4); }
 static void store(attention_emitter *e, ir_value v, ir_value at) { ir_store(e->b, v, at, 4, false); }
 

@@ -1,5 +1,5 @@
--- Cl(3,1): [e13, e23] and [e14, e24] are e12 and -e12, since e3 and e4 square to 1 and -1: no term of the commutator is 0,
--- and their sum is.
+-- Cl(3,1): [e13, e23] and [e14, e24] are e12 and -e12, since e3 and e4 square to 1 and -1: no term of the commutator is
+-- 0, and their sum is.
 local pe = require "pegen"
 return pe.encoding {
   name = "cancelling",

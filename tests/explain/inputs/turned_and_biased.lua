@@ -1,5 +1,5 @@
--- A rotation of pairs and a bias that falls with distance: the bias decides, for a rotation keeps its size however far a
--- key is.
+-- A rotation of pairs and a bias that falls with distance: the bias decides, for a rotation keeps its size however far
+-- a key is.
 local pe = require "pegen"
 return pe.encoding {
   name = "turned_and_biased",
