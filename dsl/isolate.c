@@ -217,11 +217,13 @@ static spec *conclude(parent *p, message_kind kind, const unsigned char *data, s
         "you trust",
         text_shown(p->a, (const char *)data, size));
     return NULL;
-  default: { /* stage, NUL, text; there is a NUL at the end, too */
+  default: { /* stage, NUL, text; there is a NUL at the end, too. Not believed: exit 3 is this process's word alone. */
     const char *stage = (const char *)data;
     size_t length = strlen(stage);
     const char *text = length < size ? stage + length + 1 : "";
-    diag_bug(text_shown(p->a, stage, length), "%s", text_shown(p->a, text, strlen(text)));
+    diag_error(p->file, 0, "refused: its process reports a bug in pegen (%s: %s)", text_shown(p->a, stage, length),
+               text_shown(p->a, text, strlen(text)));
+    return NULL;
   }
   }
 }

@@ -132,6 +132,8 @@ static void say_no_spec(void) {
   char bytes[64] = "gespec1";
   say_kind(MESSAGE_SPEC, sizeof bytes), say(bytes, sizeof bytes);
 }
+static void say_bug(void) { say_kind(MESSAGE_BUG, 13), say("plan\0all lost", 13); }
+static void say_bug_without_stage(void) { say_kind(MESSAGE_BUG, 0); }
 static void say_for_ever(void) {
   static const char block[1 << 16];
   say_kind(MESSAGE_SPEC, WIRE_BYTES);
@@ -199,6 +201,8 @@ static const plant_row rows[] = {
     {"say_empty_error", say_empty_error, "a message of no known kind or size"},
     {"say_nothing_of_a_spec", say_nothing_of_a_spec, "a description with an end too early"},
     {"say_no_spec", say_no_spec, "a description with"},
+    {"say_bug", say_bug, "its process reports a bug in pegen (plan: all lost)"},
+    {"say_bug_without_stage", say_bug_without_stage, "its process reports a bug in pegen (: )"},
     {"say_for_ever", say_for_ever, "a description with"},
     {"ask_for_ever", ask_for_ever, "a question for a file that no description asks"},
     {"ask_for_a_path", ask_for_a_path, "ended before it had a result"},

@@ -7,7 +7,7 @@ fail() { echo "planted.sh: $*" >&2; exit 1; }
 rm -rf "$work"
 mkdir -p "$work"
 cd "$work"
-for attempt in create execute fork kill_group open_socket write_elsewhere map_executable crash leave say_garbage; do
+for attempt in create execute fork kill_group open_socket write_elsewhere map_executable crash leave say_garbage say_bug; do
   cat >spec.lua <<END
 native("$attempt", "$work/witness")
 local pe = require "pegen"
