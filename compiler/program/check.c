@@ -118,6 +118,7 @@ static void check_arguments(checker *c, const program_op *op) {
 
 static void check_leaf(checker *c, const program_op *op, const expr *x) {
   if (x->op == EXPR_CHANNEL) fail(c, op, "%%%d is a channel, which no expression of a program reads", x->id);
+  if (x->op == EXPR_COTANGENT) fail(c, op, "%%%d is a gradient that no op before has made", x->id);
   if (x->op == EXPR_POSITION && !(c->around & IN(TOKENS))) fail(c, op, "%%%d is a position, outside of tokens", x->id);
   if (x->n_heads > 1 && !(c->around & IN(HEADS)))
     fail(c, op, "%%%d differs from head to head, outside of heads", x->id);

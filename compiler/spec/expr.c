@@ -74,6 +74,7 @@ static uint64_t hash_of(const expr_pool *pool, const expr *x) {
 static bool same(const expr_pool *pool, const expr *x, const expr *y) {
   if (x->hash != y->hash || x->op != y->op || x->index != y->index || x->n_heads != y->n_heads) return false;
   if (bits_of(x->value) != bits_of(y->value)) return false;
+  if (x->op == EXPR_COTANGENT && x->depends != y->depends) return false;
   for (int i = 0; i < OPS[x->op].arity; i++)
     if (x->arg[i] != y->arg[i]) return false;
   size_t leaves = (size_t)x->n_heads * (size_t)pool->blocks;
@@ -193,6 +194,10 @@ const expr *expr_input(expr_pool *pool, int input, const int32_t *offsets) {
 
 const expr *expr_channel(expr_pool *pool, int component) {
   return intern(pool, (expr){.op = EXPR_CHANNEL, .index = component, .depends = DEPENDS_CHANNEL | DEPENDS_BLOCK});
+}
+
+const expr *expr_cotangent(expr_pool *pool, int which, unsigned depends) {
+  return intern(pool, (expr){.op = EXPR_COTANGENT, .index = which, .depends = depends});
 }
 
 /* ---- arithmetic shared by folding and the interpreters ---- */
@@ -399,6 +404,7 @@ static long double compute(const expr *x, const expr_environment *env, expr_memo
   case EXPR_OPERAND: return env->operands[x->index][x->offsets[leaf_index(x, env)]];
   case EXPR_INPUT: return env->inputs[x->index][x->offsets[leaf_index(x, env)]];
   case EXPR_CHANNEL: return env->channels[x->index];
+  case EXPR_COTANGENT: return env->cotangents[x->index];
   case EXPR_ELEMENT:
     return env->operands[x->index][x->offsets[leaf_index(x, env)] + (int)floorl(evaluate(x->arg[0], env, memo))];
   default: break;
@@ -428,6 +434,7 @@ static void print_leaf(FILE *out, const expr *x) {
   case EXPR_CONST: fprintf(out, "%.17g", x->value); break;
   case EXPR_POSITION: fprintf(out, "position[%d]", x->index); break;
   case EXPR_CHANNEL: fprintf(out, "channel[%d]", x->index); break;
+  case EXPR_COTANGENT: fprintf(out, "cotangent[%d]", x->index); break;
   case EXPR_TABLE:
     fprintf(out, "table%s {%.9g, %.9g, ...}", x->n_heads > 1 ? "[head][block]" : "[block]", x->table[0], x->table[1]);
     break;

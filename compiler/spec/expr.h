@@ -28,6 +28,7 @@
   X(OPERAND, 0, "operand")   /* an operand's element per [head][block]    */ \
   X(INPUT, 0, "input")       /* an element of the query token's row of an input, per [block] */ \
   X(CHANNEL, 0, "channel")   /* the block's input component               */ \
+  X(COTANGENT, 0, "cotangent") /* a gradient that comes in from where it was summed, per block (spec/adjoint.h) */ \
   X(ADD, 2, "+") \
   X(SUB, 2, "-") \
   X(MUL, 2, "*") \
@@ -71,7 +72,7 @@ typedef struct expr {
   unsigned depends;
   bool is_f32;  /* the value is a float32; otherwise float64 (constants fit either) */
   int id;       /* order of creation in its pool; arguments have smaller ids */
-  int index;    /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input. CHANNEL: component */
+  int index;    /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input. CHANNEL: component. COTANGENT: which */
   int n_heads;  /* TABLE, OPERAND, ELEMENT: rows stored, 1 where all heads agree */
   double value; /* CONST */
   const struct expr *arg[3];
@@ -100,6 +101,9 @@ const expr *expr_element(expr_pool *pool, int operand, int heads, const int32_t 
 /* Elements offsets[blocks] of the query's row of an input; a float32. */
 const expr *expr_input(expr_pool *pool, int input, const int32_t *offsets);
 const expr *expr_channel(expr_pool *pool, int component);
+/* A float64 that whoever evaluates has: number `which` of what it was told; depends: DEPENDS_ bits of where it differs.
+ */
+const expr *expr_cotangent(expr_pool *pool, int which, unsigned depends);
 const expr *expr_unary(expr_pool *pool, expr_op op, const expr *x);
 const expr *expr_binary(expr_pool *pool, expr_op op, const expr *x, const expr *y);
 const expr *expr_select(expr_pool *pool, const expr *condition, const expr *x, const expr *y);
@@ -125,6 +129,7 @@ typedef struct expr_environment {
   const double *const *operands;
   const double *channels;
   const double *const *inputs;
+  const double *cotangents; /* of the block at hand */
 } expr_environment;
 
 /* Interpreters: in long double (the reference) and rounded to double (oracles, tests). NARROW does not round. */

@@ -25,9 +25,14 @@ static int64_t visit(const expr *x, bool *seen) {
   return size;
 }
 
-int64_t expr_size(arena *a, const expr_pool *pool, const expr *x) {
-  return visit(x, arena_array(a, bool, expr_pool_count(pool) + 1));
+int64_t expr_size_of_all(arena *a, const expr_pool *pool, const expr *const *roots, int count) {
+  bool *seen = arena_array(a, bool, expr_pool_count(pool) + 1);
+  int64_t size = 0;
+  for (int i = 0; i < count; i++) size += visit(roots[i], seen);
+  return size;
 }
+
+int64_t expr_size(arena *a, const expr_pool *pool, const expr *x) { return expr_size_of_all(a, pool, &x, 1); }
 
 static bool fits(arena *a, const spec *s, const expr *x, const char *what) {
   int64_t size = x ? expr_size(a, s->pool, x) : 0;

@@ -161,6 +161,7 @@ static const expr *rebuild(expr_pool *pool, const expr *x) {
   case EXPR_ELEMENT: return expr_element(pool, x->index, x->n_heads, x->offsets, x->arg[0]);
   case EXPR_SELECT: return expr_select(pool, x->arg[0], x->arg[1], x->arg[2]);
   case EXPR_CHANNEL: /* made by the compiler */
+  case EXPR_COTANGENT:
   case EXPR_NARROW:
   case EXPR_WIDEN: return NULL;
   default: break;

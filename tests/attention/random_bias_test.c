@@ -37,6 +37,7 @@ static const char *const operation[EXPR_OP_COUNT] = {
     [EXPR_OPERAND] = "w(head, $w)",
     [EXPR_INPUT] = "", /* of polynomials: tests/widen/random.lua */
     [EXPR_CHANNEL] = "",
+    [EXPR_COTANGENT] = "",
     [EXPR_ADD] = "0.5 * ($x + $y)",
     [EXPR_SUB] = "0.5 * ($x - $y)",
     [EXPR_MUL] = "0.125 * ($x) * ($y)",

@@ -1,0 +1,255 @@
+/* spec/adjoint: one rule per operation; see spec/adjoint.h.
+ *
+ * Arguments have smaller ids than what is made of them, so that by falling ids every node is met after all of its
+ * users, when its gradient is complete.
+ */
+#include "spec/adjoint.h"
+
+#include "base/diag.h"
+
+static const double RADIANS_PER_QUARTER_TURN = 1.57079632679489661923;
+
+typedef struct adjoint {
+  expr_pool *pool;
+  int count;           /* nodes of the forward expressions have smaller ids; the arrays below go by id */
+  const expr **node;
+  const expr **gradient; /* the sum of what has come in; NULL: nothing */
+  bool *active;        /* a wanted node is below it, or it is one */
+  bool *wanted;
+  bool *open;          /* something came in for it by a way without a choice */
+  const expr *zero;
+  const expr *incoming; /* of the node at hand */
+  bool is_guarded;     /* nothing came in for it but through choices: it may hold anything where 0 comes in */
+} adjoint;
+
+/* ---- what rules are written with ---- */
+
+static void gain(adjoint *t, const expr *x, const expr *gradient, bool is_open) {
+  if (x->id >= t->count || !t->active[x->id]) return;
+  const expr *sum = t->gradient[x->id];
+  t->gradient[x->id] = sum ? expr_add(t->pool, sum, gradient) : gradient;
+  t->open[x->id] = t->open[x->id] || is_open;
+}
+
+static void give(adjoint *t, const expr *x, const expr *gradient) { gain(t, x, gradient, !t->is_guarded); }
+
+/* What x gains where the condition holds. */
+static void give_where(adjoint *t, const expr *condition, const expr *x, const expr *gradient) {
+  gain(t, x, expr_select(t->pool, condition, gradient, t->zero), false);
+}
+
+/* y computed from the gradient g by a product or a quotient: 0 where g is, whatever the other number is. */
+static const expr *guarded(const adjoint *t, const expr *g, const expr *y) {
+  return t->is_guarded && !expr_is_fixed(y) ? expr_select(t->pool, g, y, t->zero) : y;
+}
+
+static const expr *times(const adjoint *t, const expr *g, const expr *x) {
+  const expr *product = expr_mul(t->pool, g, x);
+  return expr_is_fixed(x) ? product : guarded(t, g, product);
+}
+
+static const expr *over(const adjoint *t, const expr *g, const expr *x) {
+  const expr *quotient = expr_div(t->pool, g, x);
+  return expr_is_fixed(x) ? quotient : guarded(t, g, quotient);
+}
+
+static bool is_active(const adjoint *t, const expr *x) { return x->id < t->count && t->active[x->id]; }
+
+/* ---- rules: what the arguments of x gain of t->incoming ---- */
+
+static void back_nothing(adjoint *t, const expr *x) { (void)t, (void)x; }
+
+#define back_CONST back_nothing
+#define back_TABLE back_nothing
+#define back_POSITION back_nothing
+#define back_OPERAND back_nothing
+#define back_INPUT back_nothing
+#define back_CHANNEL back_nothing
+#define back_COTANGENT back_nothing
+#define back_LESS back_nothing
+#define back_FLOOR back_nothing
+#define back_ELEMENT back_nothing /* the place is rounded down */
+
+static void back_ADD(adjoint *t, const expr *x) {
+  give(t, x->arg[0], t->incoming);
+  give(t, x->arg[1], t->incoming);
+}
+
+static void back_SUB(adjoint *t, const expr *x) {
+  give(t, x->arg[0], t->incoming);
+  if (is_active(t, x->arg[1])) give(t, x->arg[1], expr_neg(t->pool, t->incoming));
+}
+
+static void back_MUL(adjoint *t, const expr *x) {
+  for (int i = 0; i < 2; i++)
+    if (is_active(t, x->arg[i])) give(t, x->arg[i], times(t, t->incoming, x->arg[1 - i]));
+}
+
+/* x = a / b: g / b, and -(g / b) x. */
+static void back_DIV(adjoint *t, const expr *x) {
+  const expr *share = over(t, t->incoming, x->arg[1]);
+  give(t, x->arg[0], share);
+  if (is_active(t, x->arg[1])) give(t, x->arg[1], expr_neg(t->pool, times(t, share, x)));
+}
+
+/* To a where a < b, to b where b < a. */
+static void back_smaller(adjoint *t, const expr *a, const expr *b, const expr *to_a, const expr *to_b) {
+  if (is_active(t, to_a)) give_where(t, expr_binary(t->pool, EXPR_LESS, a, b), to_a, t->incoming);
+  if (is_active(t, to_b)) give_where(t, expr_binary(t->pool, EXPR_LESS, b, a), to_b, t->incoming);
+}
+
+static void back_MIN(adjoint *t, const expr *x) { back_smaller(t, x->arg[0], x->arg[1], x->arg[0], x->arg[1]); }
+static void back_MAX(adjoint *t, const expr *x) { back_smaller(t, x->arg[0], x->arg[1], x->arg[1], x->arg[0]); }
+
+static void back_NEG(adjoint *t, const expr *x) { give(t, x->arg[0], expr_neg(t->pool, t->incoming)); }
+
+static void back_ABS(adjoint *t, const expr *x) {
+  const expr *a = x->arg[0], *g = t->incoming;
+  const expr *negative = expr_select(t->pool, expr_binary(t->pool, EXPR_LESS, a, t->zero), expr_neg(t->pool, g), t->zero);
+  give(t, a, expr_select(t->pool, expr_binary(t->pool, EXPR_LESS, t->zero, a), g, negative));
+}
+
+/* A root that is seen not to be 0. */
+static bool is_positive(const expr *a) {
+  const expr *least = a->arg[1];
+  return a->op == EXPR_MAX && least->op == EXPR_CONST && least->value > 0;
+}
+
+static void back_SQRT(adjoint *t, const expr *x) {
+  const expr *g = expr_div(t->pool, expr_mul(t->pool, t->incoming, expr_const(t->pool, 0.5)), x);
+  if (!is_positive(x->arg[0])) g = expr_select(t->pool, x, g, t->zero);
+  give(t, x->arg[0], guarded(t, t->incoming, g));
+}
+
+static void back_EXP(adjoint *t, const expr *x) { give(t, x->arg[0], times(t, t->incoming, x)); }
+static void back_LOG(adjoint *t, const expr *x) { give(t, x->arg[0], over(t, t->incoming, x->arg[0])); }
+
+static void back_LOG1P(adjoint *t, const expr *x) {
+  give(t, x->arg[0], over(t, t->incoming, expr_add(t->pool, x->arg[0], expr_const(t->pool, 1))));
+}
+
+static void back_turn(adjoint *t, const expr *x, expr_op derivative, double factor) {
+  const expr *turned = expr_unary(t->pool, derivative, x->arg[0]);
+  give(t, x->arg[0], expr_mul(t->pool, times(t, t->incoming, turned), expr_const(t->pool, factor)));
+}
+
+static void back_SINQ(adjoint *t, const expr *x) { back_turn(t, x, EXPR_COSQ, RADIANS_PER_QUARTER_TURN); }
+static void back_COSQ(adjoint *t, const expr *x) { back_turn(t, x, EXPR_SINQ, -RADIANS_PER_QUARTER_TURN); }
+
+static void back_NARROW(adjoint *t, const expr *x) { give(t, x->arg[0], t->incoming); }
+static void back_WIDEN(adjoint *t, const expr *x) { give(t, x->arg[0], t->incoming); }
+
+static void back_SELECT(adjoint *t, const expr *x) {
+  if (is_active(t, x->arg[1])) give_where(t, x->arg[0], x->arg[1], t->incoming);
+  if (is_active(t, x->arg[2]))
+    gain(t, x->arg[2], expr_select(t->pool, x->arg[0], t->zero, t->incoming), false);
+}
+
+/* ORDER EXPR_OP: an operation without a rule does not compile. */
+static void (*const RULES[EXPR_OP_COUNT])(adjoint *t, const expr *x) = {
+#define X(name, arity, text) [EXPR_##name] = back_##name,
+    EXPR_OPS(X)
+#undef X
+};
+
+/* ---- the walk ---- */
+
+static adjoint begin(arena *a, expr_pool *pool) {
+  adjoint t = {.pool = pool};
+  t.zero = expr_const(pool, 0);
+  t.count = expr_pool_count(pool);
+  t.node = arena_array(a, const expr *, t.count + 1);
+  t.gradient = arena_array(a, const expr *, t.count + 1);
+  t.active = arena_array(a, bool, t.count + 1);
+  t.wanted = arena_array(a, bool, t.count + 1);
+  t.open = arena_array(a, bool, t.count + 1);
+  expr_pool_nodes(pool, t.node);
+  return t;
+}
+
+/* t->wanted is set. Gradients are in t->gradient afterwards. */
+static void walk(adjoint *t, const adjoint_output *outputs, int n_outputs) {
+  for (int id = 0; id < t->count; id++) {
+    const expr *x = t->node[id];
+    t->active[id] = t->wanted[id];
+    for (int i = 0; i < expr_op_arity(x->op); i++) t->active[id] = t->active[id] || t->active[x->arg[i]->id];
+  }
+  for (int i = 0; i < n_outputs; i++) gain(t, outputs[i].value, outputs[i].cotangent, true);
+  for (int id = t->count - 1; id >= 0; id--) {
+    t->incoming = t->gradient[id];
+    if (!t->incoming || t->wanted[id] || expr_is_const(t->incoming, 0)) continue;
+    t->is_guarded = !t->open[id];
+    RULES[t->node[id]->op](t, t->node[id]);
+  }
+}
+
+void adjoint_of(arena *a, expr_pool *pool, const adjoint_output *outputs, int n_outputs, const expr *const *nodes,
+                int n_nodes, const expr **gradients) {
+  adjoint t = begin(a, pool);
+  for (int i = 0; i < n_nodes; i++) t.wanted[nodes[i]->id] = true;
+  walk(&t, outputs, n_outputs);
+  for (int i = 0; i < n_nodes; i++) {
+    const expr *g = t.gradient[nodes[i]->id];
+    gradients[i] = g ? g : t.zero;
+  }
+}
+
+/* ---- leaves ---- */
+
+static unsigned kind_of(const expr *x) {
+  switch (x->op) {
+  case EXPR_OPERAND:
+  case EXPR_ELEMENT: return ADJOINT_OPERANDS;
+  case EXPR_INPUT: return ADJOINT_INPUTS;
+  case EXPR_POSITION: return ADJOINT_POSITIONS;
+  case EXPR_CHANNEL: return ADJOINT_CHANNELS;
+  default: return 0;
+  }
+}
+
+int adjoint_scatters(arena *a, expr_pool *pool, const adjoint_output *outputs, int n_outputs, unsigned wanted,
+                     const adjoint_scatter **out) {
+  adjoint t = begin(a, pool);
+  for (int id = 0; id < t.count; id++) t.wanted[id] = kind_of(t.node[id]) & wanted;
+  walk(&t, outputs, n_outputs);
+  adjoint_scatter *list = arena_array(a, adjoint_scatter, t.count + 1);
+  int count = 0;
+  for (int id = 0; id < t.count; id++)
+    if (t.wanted[id] && t.gradient[id] && !expr_is_const(t.gradient[id], 0))
+      list[count++] = (adjoint_scatter){t.node[id], t.gradient[id]};
+  *out = list;
+  return count;
+}
+
+/* ---- without rounding ---- */
+
+static const expr *unrounded(expr_pool *pool, const expr *x, const expr **made) {
+  if (made[x->id]) return made[x->id];
+  const expr *arg[3] = {NULL};
+  for (int i = 0; i < expr_op_arity(x->op); i++) arg[i] = unrounded(pool, x->arg[i], made);
+  const expr *y = x;
+  if (x->op == EXPR_NARROW || x->op == EXPR_WIDEN) y = arg[0];
+  else if (x->op == EXPR_INPUT || x->op == EXPR_CHANNEL) y = expr_unary(pool, EXPR_WIDEN, x);
+  else if (x->op == EXPR_ELEMENT) y = expr_element(pool, x->index, x->n_heads, x->offsets, arg[0]);
+  else if (expr_op_arity(x->op) == 1) y = expr_unary(pool, x->op, arg[0]);
+  else if (expr_op_arity(x->op) == 2) y = expr_binary(pool, x->op, arg[0], arg[1]);
+  else if (expr_op_arity(x->op) == 3) y = expr_select(pool, arg[0], arg[1], arg[2]);
+  return made[x->id] = y;
+}
+
+void adjoint_unrounded(arena *a, expr_pool *pool, const expr *const *values, int count, const expr **out) {
+  const expr **made = arena_array(a, const expr *, expr_pool_count(pool) + 1);
+  for (int i = 0; i < count; i++) out[i] = unrounded(pool, values[i], made);
+}
+
+/* ---- size ---- */
+
+bool adjoint_check_size(arena *a, const spec *s, const adjoint_scatter *gradients, int count, const char *what) {
+  const expr **roots = arena_array(a, const expr *, count + 1);
+  for (int i = 0; i < count; i++) roots[i] = gradients[i].gradient;
+  int64_t size = expr_size_of_all(a, s->pool, roots, count);
+  if (size <= ADJOINT_MOST_OPERATIONS) return true;
+  diag_error(s->file, s->line, "%s take %lld operations, %d at most", what, (long long)size,
+             ADJOINT_MOST_OPERATIONS);
+  return false;
+}
