@@ -1,6 +1,6 @@
 /* check.c: every argument of an encode call, in this order, before a byte is written:
  *
- *   1. args, struct_size, part                   NULL_ARGS STRUCT_SIZE PART
+ *   1. args, struct_size, part                   NULL_ARGS STRUCT_SIZE UNKNOWN_FIELD PART
  *   2. what is given: q and k with their outputs, positions, operands, inputs of q
  *                                                MISSING_OUTPUT NOTHING_TO_DO MISSING_POSITIONS MISSING_OPERAND
  *                                                MISSING_INPUT
@@ -293,11 +293,18 @@ static int output_overlaps(const pegen_driver *driver, const pegen_args *args, c
 
 /* ---- all of them ---- */
 
+int pegen_check_struct(const void *given, uint32_t size, size_t first, size_t known) {
+  const uint64_t *words = given;
+  if (size < first || size > PEGEN_ARGS_MOST_SIZE || size % sizeof *words) return PEGEN_ERROR_STRUCT_SIZE;
+  for (size_t i = known / sizeof *words; i < size / sizeof *words; i++)
+    if (words[i]) return PEGEN_ERROR_UNKNOWN_FIELD;
+  return 0;
+}
+
 int pegen_check_args(const pegen_args *args, int part, int parts) {
   if (!args) return PEGEN_ERROR_NULL_ARGS;
-  if (args->struct_size != sizeof(pegen_args) && args->struct_size != PEGEN_ARGS_FIRST_SIZE &&
-      args->struct_size != PEGEN_ARGS_SECOND_SIZE)
-    return PEGEN_ERROR_STRUCT_SIZE;
+  int error = pegen_check_struct(args, args->struct_size, PEGEN_ARGS_FIRST_SIZE, sizeof *args);
+  if (error) return error;
   return part < 0 || part >= parts ? PEGEN_ERROR_PART : 0;
 }
 

@@ -1,6 +1,6 @@
 /* check_attention.c: every argument of an attention call, in this order, before a byte is written:
  *
- *   1. args, struct_size, part                    NULL_ARGS STRUCT_SIZE PART
+ *   1. args, struct_size, part                    NULL_ARGS STRUCT_SIZE UNKNOWN_FIELD PART
  *   2. what is given: q, k, v, out, positions, operands, inputs, scale
  *                                                 MISSING_TENSOR MISSING_POSITIONS GRID_ONLY MISSING_OPERAND
  *                                                 MISSING_INPUT SCALE

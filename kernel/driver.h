@@ -87,6 +87,9 @@ PEGEN_INTERNAL int64_t pegen_row_type(const DLTensor *tensor); /* PEGEN_NUMBER_,
 PEGEN_INTERNAL int64_t pegen_position_type_of(const DLTensor *tensor); /* pegen_position_type, -1: none of them */
 PEGEN_INTERNAL int pegen_check_rows_shape(const DLTensor *tensor, int64_t head_dim);
 PEGEN_INTERNAL int pegen_check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows);
+/* A struct that its caller says is so long: `first` bytes or more, and beyond those that are known nothing but zeros.
+ */
+PEGEN_INTERNAL int pegen_check_struct(const void *given, uint32_t size, size_t first, size_t known);
 PEGEN_INTERNAL int pegen_check_args(const pegen_args *args, int part, int parts);
 PEGEN_INTERNAL int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *args);
 PEGEN_INTERNAL int pegen_check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args);

@@ -20,11 +20,9 @@
 
 #include <string.h>
 
-static bool has_later(const pegen_args *args) { return args->struct_size > PEGEN_ARGS_FIRST_SIZE; }
-
 /* encode by a table: then nobody reads positions and operands. */
 static bool is_tabled(const fuzz_call *c) {
-  return c->entry == FUZZ_ENCODE && c->kernel->prepare && has_later(c->given) && c->given->table;
+  return c->entry == FUZZ_ENCODE && c->kernel->prepare && PEGEN_GIVEN(c->given, table);
 }
 
 /* ---- what a call reads and writes ---- */
@@ -124,8 +122,9 @@ static void run_copies(const fuzz_call *call, const roles *r, copies *c) {
   for (int i = 0; i < call->kernel->n_operands && !tabled; i++) operands[i] = copied(c, args->operands[i]);
   for (int i = 0; i < call->kernel->n_inputs && args->q; i++) inputs[i] = copied(c, args->inputs[i]);
   apart.operands = operands;
-  if (has_later(args)) apart.inputs = inputs;
-  if (rows && has_later(args) && !tabled) apart.table = NULL;
+  apart.inputs = inputs;
+  if (rows && !tabled) apart.table = NULL;
+  if (apart.struct_size > sizeof apart) apart.struct_size = sizeof apart;
   for (int i = 0; i < r->n_write; i++) c->out[i] = copied(c, r->write[i].out);
   int out = 0;
   apart.q_out = rows && args->q ? (DLTensor *)c->out[out++] : NULL;
@@ -173,7 +172,7 @@ static int check(const fuzz_call *c) {
   int error = pegen_check_prepare(&driver, c->given, c->part, c->parts, &call);
   if (error) return error;
   size_t bytes = c->kernel->table_bytes(c->given);
-  if (!has_later(c->given) || !c->given->table) return PEGEN_ERROR_MISSING_TABLE;
+  if (!PEGEN_GIVEN(c->given, table)) return PEGEN_ERROR_MISSING_TABLE;
   if ((uintptr_t)c->given->table % 64) return PEGEN_ERROR_ALIGNMENT;
   if (bytes == 0 || (uintptr_t)c->given->table > UINTPTR_MAX - bytes) return PEGEN_ERROR_SIZE_OVERFLOW;
   return c->given->table_bytes < bytes ? PEGEN_ERROR_TABLE_BYTES : 0;

@@ -63,7 +63,10 @@ typedef struct fuzz_call {
   fuzz_entry entry;
   fuzz_tensor tensor[FUZZ_TENSORS];
   const DLTensor *operands[FUZZ_OPERANDS], *inputs[FUZZ_INPUTS];
-  pegen_args args;
+  union {
+    pegen_args args;
+    unsigned char room[PEGEN_ARGS_MOST_SIZE]; /* zeros behind them, and fields of later versions that edits make */
+  };
   const pegen_args *given; /* &args or NULL */
   int part, parts;
   bool sound; /* nothing was edited: it must be accepted */

@@ -49,6 +49,7 @@ typedef struct host {
   host_tensor q, k, q_out, k_out, positions, k_positions, operands[HOST_OPERANDS];
   const DLTensor *operand_pointers[HOST_OPERANDS];
   pegen_args args; /* ready to call */
+  uint64_t later[PEGEN_ARGS_MOST_SIZE / 8]; /* zeros: where fields of later versions would be */
 } host;
 
 /* A shape that suits the kernel: 2 batches, 7 tokens, its own heads or 3, contiguous, float32. */

@@ -23,9 +23,18 @@ typedef struct mistake {
 enum { NEEDS_NOTHING, NEEDS_OPERANDS, NEEDS_HEADS, NEEDS_NO_GRID, NEEDS_GRID };
 
 /* ---- 1, 2: what is given ---- */
-static void size_too_small(host *h) { h->args.struct_size -= 8; }
-static void size_too_large(host *h) { h->args.struct_size += 8; }
+static void size_too_small(host *h) { h->args.struct_size = PEGEN_ARGS_FIRST_SIZE - 8; }
+static void size_too_large(host *h) { h->args.struct_size = PEGEN_ARGS_MOST_SIZE + 8; }
+static void size_between_fields(host *h) { h->args.struct_size = PEGEN_ARGS_FIRST_SIZE + 4; }
 static void size_zero(host *h) { h->args.struct_size = 0; }
+static void unknown_field(host *h) {
+  h->args.struct_size += 16;
+  h->later[1] = 1;
+}
+static void last_unknown_field(host *h) {
+  h->args.struct_size = PEGEN_ARGS_MOST_SIZE;
+  h->later[(PEGEN_ARGS_MOST_SIZE - sizeof h->args) / 8 - 1] = (uint64_t)1 << 63;
+}
 static void no_q(host *h) { h->args.q = NULL; }
 static void no_q_out(host *h) { h->args.q_out = NULL; }
 static void no_k(host *h) { h->args.k = NULL; }
@@ -171,7 +180,10 @@ static void operand_in_output(host *h) { h->operands[0].dl.data = h->k_out.dl.da
 static const mistake mistakes[] = {
     {"struct_size too small", PEGEN_ERROR_STRUCT_SIZE, size_too_small, 0},
     {"struct_size too large", PEGEN_ERROR_STRUCT_SIZE, size_too_large, 0},
+    {"struct_size between fields", PEGEN_ERROR_STRUCT_SIZE, size_between_fields, 0},
     {"struct_size zero", PEGEN_ERROR_STRUCT_SIZE, size_zero, 0},
+    {"a field of a later version", PEGEN_ERROR_UNKNOWN_FIELD, unknown_field, 0},
+    {"the last field of a later version", PEGEN_ERROR_UNKNOWN_FIELD, last_unknown_field, 0},
     {"q_out without q", PEGEN_ERROR_MISSING_OUTPUT, no_q, 0},
     {"q without q_out", PEGEN_ERROR_MISSING_OUTPUT, no_q_out, 0},
     {"k_out without k", PEGEN_ERROR_MISSING_OUTPUT, no_k, 0},

@@ -67,7 +67,7 @@ extern "C" {
 #define PEGEN_ERRORS(X) \
   X(OK, 0, "no error") \
   X(NULL_ARGS, 1, "args is NULL") \
-  X(STRUCT_SIZE, 2, "args->struct_size is not sizeof(pegen_args) of a known version") \
+  X(STRUCT_SIZE, 2, "args->struct_size is not the size of a pegen_args of any version") \
   X(PART, 3, "part and parts must satisfy 0 <= part < parts") \
   X(NOTHING_TO_DO, 4, "neither q with q_out nor k with k_out was given") \
   X(MISSING_OUTPUT, 5, "q without q_out, q_out without q, or the same of k") \
@@ -109,6 +109,8 @@ extern "C" {
   X(TABLE_BYTES, 41, "table_bytes is less than NAME_table_bytes() says") \
   X(TABLE, 42, "the table was not made by this kernel's prepare, or for other numbers of tokens or batches") \
   X(OUTPUT_SCALE, 43, "q_scale or k_scale is not one float32, or its output is not of float8") \
+  X(UNKNOWN_FIELD, 44, \
+    "args has a field that is not 0 and that this object, made before there was one, does not know") \
   X(MISSING_TENSOR, 50, "attention needs q, k, v and out") \
   X(VALUE_DIM, 51, "the last dimension of v or out is not the kernel's value_dim") \
   X(HEAD_GROUPS, 52, "the number of heads of q is no multiple of that of k and v") \
@@ -125,6 +127,10 @@ typedef enum pegen_error {
 
 /* Arguments of every entry. Zero it, set struct_size = sizeof(pegen_args) and what you use.
  *
+ * It grows at its end. Caller and object may be of different versions, either the older one: fields that a caller's
+ * struct ends before count as 0, and fields that an object does not know must be 0, or it refuses (UNKNOWN_FIELD)
+ * rather than leave out what was asked for.
+ *
  * Strides are DLPack's, in elements; NULL strides mean contiguous. Any batch,
  * head and token stride will do (also negative and 0 for inputs); the stride
  * of channels is 1. [B,N,H,D] memory is the same tensor with other strides. */
@@ -140,7 +146,7 @@ typedef struct pegen_args {
   const DLTensor *k_positions; /* [M,P] or [B,M,P]; NULL: the same as positions */
   const DLTensor *const *operands; /* in the order of the header's NAME_OPERAND_ enum */
   void *workspace; /* NAME_workspace() bytes, or NULL where that is 0 */
-  /* What follows came later: a caller whose struct_size ends here leaves it out, and it counts as 0. */
+  /* What follows came later. */
   void *table; /* NAME_table_bytes() bytes, 64-byte aligned: prepare writes, encode reads; NULL: encode does without */
   size_t table_bytes; /* bytes at table */
   size_t workspace_bytes; /* bytes at workspace; 0: not told, and not checked */
@@ -156,8 +162,9 @@ typedef struct pegen_args {
   const DLTensor *q_scale, *k_scale;
 } pegen_args;
 
-#define PEGEN_ARGS_FIRST_SIZE offsetof(pegen_args, table) /* sizeof(pegen_args) before there were tables */
-#define PEGEN_ARGS_SECOND_SIZE offsetof(pegen_args, q_scale) /* and before there were outputs of float8 */
+/* What struct_size may be: at least the first version's, at most what any version will have, a multiple of 8. */
+#define PEGEN_ARGS_FIRST_SIZE offsetof(pegen_args, table)
+enum { PEGEN_ARGS_MOST_SIZE = 4096 };
 
 typedef struct pegen_operand {
   const char *name;
