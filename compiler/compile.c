@@ -4,7 +4,9 @@
 #include "base/diag.h"
 #include "base/limit.h"
 #include "base/number.h"
+#include "cpu/forms.h"
 #include "forms/form.h"
+#include "gpu/forms.h"
 #include "gpu/target.h"
 #include "object/describe.h"
 #include "object/object.h"
@@ -92,14 +94,6 @@ static bool check_pairs(const spec *s, const form *f, const gpu_target *gpu, uns
   return true;
 }
 
-/* What the form makes for GPUs; NULL after a diag_error. */
-static const gpu_program *make_gpu_program(arena *a, const spec *s, const form *f, const void *plan, unsigned dtypes) {
-  if (f->gpu) return f->gpu(a, plan, dtypes);
-  diag_error(s->file, s->line,
-             "kernels of this kind are made for processors only; expected --target x86-64-v3 or the like");
-  return NULL;
-}
-
 static bool compile_within_limits(arena *a, const spec *s, const compile_options *options, compile_output *out) {
   unsigned dtypes = options->dtypes ? options->dtypes : number_all_dtypes();
   const cpu_target *targets[TARGET_MAX];
@@ -111,7 +105,7 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
   const form *f = form_of(s);
   if (f && !check_pairs(s, f, on.gpu, dtypes)) return false;
   const void *plan = f ? f->plan(a, s) : NULL;
-  const gpu_program *program = plan && on.gpu ? make_gpu_program(a, s, f, plan, dtypes) : NULL;
+  const gpu_program *program = plan && on.gpu ? gpu_program_of(a, f, plan, dtypes) : NULL;
   if (!plan || (on.gpu && !program)) return false;
   if (options->emit == EMIT_EXPR) {
     write_expr(f, plan, out);
@@ -122,21 +116,17 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
     gpu_write(a, program, on.gpu, options, out);
     return true;
   }
-  if (!f->emit_cpu) {
-    diag_error(s->file, s->line, "kernels of this kind are not written yet; expected --emit expr");
-    return false;
-  }
   ir b;
   ir_create(&b, s->file, s->line);
-  if (f->imports) f->imports(&b);
-  for (int i = 0; i < n_targets; i++) f->emit_cpu(&b, a, plan, targets[i], dtypes);
-  describe_request request = {a,
-                              f,
-                              s,
-                              plan,
-                              dtypes,
-                              describe_digest(a, f, s, plan),
-                              on.gpu ? gpu_compile(a, program, on.gpu, options->optimize) : NULL};
+  emit_form_imports(&b, f);
+  for (int i = 0; i < n_targets; i++) emit_form(&b, a, f, plan, targets[i], dtypes);
+  describe_request request = {.memory = a,
+                              .form = f,
+                              .spec = s,
+                              .plan = plan,
+                              .dtypes = dtypes,
+                              .digest = describe_digest(a, f, s, plan),
+                              .ptx = on.gpu ? gpu_compile(a, program, on.gpu, options->optimize) : NULL};
   bool ok = object_write(&b, targets, n_targets, options, &request, out);
   ir_destroy(&b);
   return ok;

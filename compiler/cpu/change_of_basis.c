@@ -38,7 +38,7 @@ void emit_basis(ir *b, arena *a, const plan_basis *p, const cpu_target *target, 
   b->target_cpu = target->cpu;
   b->target_features = target->features;
   if (p->turns->n_leaves > 0) emit_prepare(&walk);
-  emit_cpu_rotor(&walk);
+  emit_rotor(&walk);
   emit_form(&walk, p);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype)

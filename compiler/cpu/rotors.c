@@ -39,7 +39,7 @@ int64_t emit_prepared_bytes(const plan *p) {
   return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
-void emit_cpu_imports(ir *b) {
+void emit_encoder_imports(ir *b) {
   MlirType types[] = {b->ptr, b->i64, b->i64, b->ptr};
   ir_declare(b, "pegen_driver_position", (MlirType){NULL}, 4, types);
 }
@@ -134,7 +134,7 @@ static void load_positions(const chunk_walk *w, ir_value from, ir_value *positio
     positions[axis] = ir_load(w->b, w->b->f64, ir_offset_const(w->b, from, axis * 8), 8);
 }
 
-void emit_cpu_rotor(const chunk_walk *w) {
+void emit_rotor(const chunk_walk *w) {
   MlirType types[] = {w->b->ptr, w->b->ptr, w->b->ptr};
   ir_value arguments[3], positions[SPEC_MAX_AXES];
   ir_function(w->b, emit_rotor_name(w->memory, w->target), true, (MlirType){NULL}, 3, types, arguments);
@@ -177,7 +177,7 @@ static void emit_values(const chunk_walk *w) {
   ir_return(b);
 }
 
-void emit_cpu(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes) {
+void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes) {
   const program *scheduled = cpu_schedule(a, encode);
   const plan *p = program_plan(encode);
   plan_tile *t = plan_tile_build(a, p, target->lanes);
@@ -185,7 +185,7 @@ void emit_cpu(ir *b, arena *a, const program *encode, const cpu_target *target, 
   b->target_features = target->features;
   chunk_walk walk = emit_chunks_of(b, a, p, t, target);
   if (p->n_leaves > 0) emit_prepare(&walk);
-  emit_cpu_rotor(&walk);
+  emit_rotor(&walk);
   if (p->n_values > 0) {
     emit_values(&walk);
     emit_unfold(&walk);

@@ -19,9 +19,9 @@
 #include "target/processor.h"
 
 /* encode: a program whose evals and matrices are of one plan. */
-void emit_cpu(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes);
-/* Declarations of what the driver provides; once per module, before emit_cpu. */
-void emit_cpu_imports(ir *b);
+void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes);
+/* Declarations of what the driver provides; once per module, before emit_encoders. */
+void emit_encoder_imports(ir *b);
 
 /* Chunks of blocks, one after the other: those that are alike by one code in a loop. */
 typedef struct chunk_walk {
@@ -39,7 +39,7 @@ chunk_emitter emit_chunk(const chunk_walk *w, int chunk);
 /* prepare_T of a plan that has leaves. */
 void emit_prepare(const chunk_walk *w);
 /* rotor_T. */
-void emit_cpu_rotor(const chunk_walk *w);
+void emit_rotor(const chunk_walk *w);
 
 /* Names of the emitted functions, as the descriptor needs them. */
 const char *emit_rotor_name(arena *a, const cpu_target *target);

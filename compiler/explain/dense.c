@@ -91,8 +91,9 @@ static void explain_four(arena *a, const spec *s, explanation *out) {
       "float32 within 2^-20 of a block's norm; bfloat16 and float16 half a unit in the last place more";
 }
 
-static void explain_exponential(arena *a, const spec *s, explanation *out) {
+static bool explain_exponential(arena *a, const spec *s, explanation *out) {
   const plan_dense *plan = plan_dense_build(a, s);
+  if (!plan) return false;
   fill_cost(plan, &out->cost);
   if (s->dense->schur)
     out->normal_form =
@@ -109,6 +110,7 @@ static void explain_exponential(arena *a, const spec *s, explanation *out) {
           ? "float32 within 2^-20 of a block's norm; bfloat16 and float16 half a unit in the last place more"
           : "float32 within 2^-20 of a block's norm, times |M| above 1; bfloat16 and float16 half a unit in the last "
             "place more";
+  return true;
 }
 
 bool explain_dense(arena *a, const spec *s, explanation *out) {
@@ -130,7 +132,7 @@ bool explain_dense(arena *a, const spec *s, explanation *out) {
   out->block = "channels that turn among themselves";
   for (int axis = 0; axis < s->n_axes; axis++) out->generator[axis] = generator_text(a, s, axis);
   out->group = proofs.commute ? "torus: turns of planes that commute" : arena_printf(a, "SO(%d)", s->n_components);
-  if (s->n_components == 4 && !s->dense->schur) explain_four(a, s, out);
-  else explain_exponential(a, s, out);
+  if (s->n_components != 4 || s->dense->schur) return explain_exponential(a, s, out);
+  explain_four(a, s, out);
   return true;
 }

@@ -1,11 +1,10 @@
 /* forms/blades: rotors on blades of Cl(p,q,r), in closed form; see forms/form.h.
  *
- *   spec -> group (block program) -> plan -> cpu, gpu
+ *   spec -> group (block program) -> plan -> program
  */
 #include "algebra/block_of_four.h"
 #include "algebra/dense_vectors.h"
 #include "base/diag.h"
-#include "cpu/rotors.h"
 #include "forms/form.h"
 #include "plan/plan.h"
 
@@ -103,67 +102,9 @@ static int programs(arena *a, const void *of, const program **out) {
 
 static void print(FILE *out, const void *plan) { plan_print(out, plan); }
 
-static void emit(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes) {
-  emit_cpu(b, a, encode_program(a, plan), target, dtypes);
-}
-
 static int per_head(const void *of) {
   const plan *p = of;
   return p->per_head ? PEGEN_PER_HEAD_ALL : PEGEN_PER_HEAD_NONE;
-}
-
-static void hash(describe_hash *h, const void *of) {
-  const plan *p = of;
-  for (int i = 0; i < p->spec->n_components * p->spec->n_components; i++)
-    describe_hash_expr(h, p->program->matrix.entry[i]);
-}
-
-/* ---- pegen_blades ---- */
-
-/* Functions by both types; none where no pair of types is compiled in. */
-static LLVMValueRef converting(describer *d, const cpu_target *target) {
-  enum { OTHERS = NUMBER_OUT_TYPES - NUMBER_CHANNEL_TYPES };
-  LLVMValueRef encode[NUMBER_CHANNEL_TYPES * OTHERS];
-  if (!(d->request->dtypes & number_all_pairs())) return describe_null(d);
-  for (int i = 0; i < NUMBER_CHANNEL_TYPES * OTHERS; i++)
-    encode[i] = describe_function(
-        d, emit_converting_name(d->request->memory, target, i / OTHERS, NUMBER_CHANNEL_TYPES + i % OTHERS));
-  return describe_array(d, "converting", d->ptr, encode, NUMBER_CHANNEL_TYPES * OTHERS);
-}
-
-static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, int count) {
-  arena *a = d->request->memory;
-  LLVMValueRef rows[TARGET_MAX];
-  for (int i = 0; i < count; i++) {
-    LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2];
-    for (int e = 0; e < NUMBER_CHANNEL_TYPES * 2; e++)
-      encode[e] = describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2));
-    describe_field fields[] = {
-        FIELD(pegen_target_code, prepare, describe_function(d, emit_prepare_name(a, targets[i]))),
-        FIELD(pegen_target_code, encode, LLVMConstArray2(d->ptr, encode, NUMBER_CHANNEL_TYPES * 2)),
-        FIELD(pegen_target_code, values, describe_function(d, emit_values_name(a, targets[i]))),
-        FIELD(pegen_target_code, converting, converting(d, targets[i]))};
-    rows[i] = DESCRIBE(d, pegen_target_code, fields);
-  }
-  return describe_array(d, "targets", LLVMTypeOf(rows[0]), rows, count);
-}
-
-static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
-  const plan *p = of;
-  describe_field fields[] = {FIELD(pegen_blades, n_blocks, describe_i64(d, p->spec->n_blocks)),
-                             FIELD(pegen_blades, lanes, describe_i64(d, p->lanes)),
-                             FIELD(pegen_blades, n_leaves, describe_i64(d, p->n_leaves)),
-                             FIELD(pegen_blades, leaves, describe_leaves(d, p)),
-                             FIELD(pegen_blades, prepared_bytes, describe_i64(d, emit_prepared_bytes(p))),
-                             FIELD(pegen_blades, targets, target_rows(d, targets, n_targets)),
-                             FIELD(pegen_blades, values_bytes, describe_i64(d, emit_values_bytes(p)))};
-  return describe_global(d, "blades", DESCRIBE(d, pegen_blades, fields), true);
-}
-
-/* ---- GPUs ---- */
-
-static const gpu_program *gpu(arena *a, const void *plan, unsigned dtypes) {
-  return gpu_rotor_program(a, encode_program(a, plan), dtypes);
 }
 
 /* ---- sums: blocks of one channel, whose coefficients are added ---- */
@@ -191,12 +132,6 @@ static void *build_sum(arena *a, const spec *s) {
   return p;
 }
 
-static void hash_sum(describe_hash *h, const void *of) {
-  static const char kind[] = "sum";
-  describe_hash_bytes(h, kind, sizeof kind);
-  hash(h, of);
-}
-
 const form form_additive = {
     .kind = FORM_ADDITIVE,
     .name = "additive",
@@ -205,13 +140,8 @@ const form form_additive = {
     .plan = build_sum,
     .print = print,
     .programs = programs,
-    .imports = emit_cpu_imports,
-    .emit_cpu = emit,
-    .describe = describe,
     .per_head = per_head,
-    .hash = hash_sum,
     .converts = true,
-    .gpu = gpu,
 };
 
 const form form_blades = {
@@ -225,13 +155,8 @@ const form form_blades = {
     .plan = build,
     .print = print,
     .programs = programs,
-    .imports = emit_cpu_imports,
-    .emit_cpu = emit,
-    .describe = describe,
     .per_head = per_head,
-    .hash = hash,
     .converts = true,
-    .gpu = gpu,
 };
 
 const form form_dense_four = {
@@ -245,11 +170,6 @@ const form form_dense_four = {
     .plan = build_four,
     .print = print,
     .programs = programs,
-    .imports = emit_cpu_imports,
-    .emit_cpu = emit,
-    .describe = describe,
     .per_head = per_head,
-    .hash = hash,
     .converts = true,
-    .gpu = gpu,
 };

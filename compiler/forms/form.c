@@ -3,6 +3,8 @@
 
 #include "base/diag.h"
 
+#include <string.h>
+
 static const form *const forms[FORM_COUNT] = {
 #define X(name, row) [FORM_##name] = &row,
     FORMS(X)
@@ -13,6 +15,14 @@ int form_programs(arena *a, const form *f, const void *plan, const program **out
   int count = f->programs ? f->programs(a, plan, out) : 0;
   for (int i = 0; i < count; i++) program_check(a, out[i], f->name);
   return count;
+}
+
+const program *form_program(arena *a, const form *f, const void *plan, const char *entry) {
+  const program *programs[FORM_MAX_PROGRAMS];
+  int count = form_programs(a, f, plan, programs);
+  for (int i = 0; i < count; i++)
+    if (!strcmp(programs[i]->entry, entry)) return programs[i];
+  return NULL;
 }
 
 const form *form_of(const spec *s) {

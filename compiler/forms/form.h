@@ -1,19 +1,14 @@
 /* forms/form: the kinds of kernel that a description can become, one row each.
  *
  * A form takes a validated description through the stages that are its own: it plans (normal form
- * and loops), prints its plan, emits the functions of a target, and describes them to the driver.
- * What all forms share (targets, the object's head, the driver's checks) reads this table and knows
- * no form by name. At most one form takes a description.
+ * and loops), prints its plan and makes programs of it. What all forms share (targets, the object's head, the driver's
+ * checks) reads this table and knows no form by name. At most one form takes a description.
  */
 #ifndef PEGEN_FORMS_FORM_H
 #define PEGEN_FORMS_FORM_H
 
-#include "gpu/target.h"
-#include "mlir/ir.h"
-#include "object/describe.h"
 #include "program/program.h"
 #include "spec/spec.h"
-#include "target/processor.h"
 
 #include <stdio.h>
 
@@ -26,7 +21,8 @@ typedef struct form_entries {
 enum { FORM_MAX_PROGRAMS = 4 };
 
 /* The forms, special before general: the first that takes a description has it. Rooms that know something of a form's
- * kernels beyond what stands here (check, explain, bench) have a table by this number.               ORDER FORM_KIND */
+ * kernels beyond what stands here have a table by this number: emitters (cpu/forms, gpu/forms), the driver's
+ * descriptors (object/describe), check, explain and bench.                                           ORDER FORM_KIND */
 #define FORMS(X) \
   X(ATTENTION, form_attention)             /* attention with functions of the displacement in it */ \
   X(POLYNOMIAL, form_polynomial)           /* columns that widen q and k */ \
@@ -43,7 +39,7 @@ typedef enum form_kind {
       FORM_COUNT
 } form_kind;
 
-struct form {
+typedef struct form {
   form_kind kind;
   const char *name;     /* of the driver's text in kernel/embedded.c, and for people */
   form_entries entries;
@@ -53,28 +49,21 @@ struct form {
   void (*print)(FILE *out, const void *plan); /* --emit expr */
   /* The programs of its entries (program/program.h), at most FORM_MAX_PROGRAMS; their number. NULL: it has none. */
   int (*programs)(arena *a, const void *plan, const program **out);
-  /* The functions of one target; imports: declarations of the driver's, once per module; NULL: none are needed. */
-  void (*imports)(ir *b);
-  void (*emit_cpu)(ir *b, arena *a, const void *plan, const cpu_target *target, unsigned dtypes);
-  /* The constant behind pegen_driver.form, with the targets' functions in it. */
-  LLVMValueRef (*describe)(describer *d, const void *plan, const cpu_target *const *targets, int n_targets);
   /* Whether heads differ, so that a call must have the heads the kernel was made for: a PEGEN_PER_HEAD_ of
    * kernel/loop.h. */
   int (*per_head)(const void *plan);
-  /* Adds to a hash whatever of the description's mathematics is in no field that object/describe.c hashes itself. */
-  void (*hash)(describe_hash *state, const void *plan);
   /* Channels that encode writes of rows of a number type: head_dim, unless the encoding widens. NULL:
    * head_dim. *columns receives the meaning of each channel beyond head_dim. */
   int (*out_dim)(arena *a, const void *plan, int dtype, const char ***columns);
   bool converts; /* rows may be written in another number type than they are read in */
-  /* What is made for GPUs; NULL: no kernel of this form is. The program is NULL after a diag_error. */
-  const gpu_program *(*gpu)(arena *a, const void *plan, unsigned dtypes);
-};
+} form;
 
 /* The form that takes the description; NULL after a diag_error where there is none. */
 const form *form_of(const spec *s);
 /* The form's programs of a plan, checked; 0 where it has none. */
 int form_programs(arena *a, const form *f, const void *plan, const program **out);
+/* The one of an entry; NULL where there is none. */
+const program *form_program(arena *a, const form *f, const void *plan, const char *entry);
 
 #define X(name, row) extern const form row;
 FORMS(X)

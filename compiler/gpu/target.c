@@ -3,7 +3,6 @@
 
 #include "base/diag.h"
 #include "mlir/lower.h"
-#include "object/describe.h"
 
 #include "kernel/launch.h"
 

@@ -1,126 +1,16 @@
-/* object/describe: constants in the layout of pegen.h and the headers of kernel/; see object/describe.h.
- *
- * Natural alignment makes LLVM's layout of a struct C's own. Fields are given by name and checked against the C struct
- * when the module is made, so that one that is forgotten here cannot pass unseen.
- */
+/* object/describe: the descriptors of pegen.h and of the driver; see object/describe.h. */
 #include "object/describe.h"
 
-#include "base/diag.h"
 #include "base/number.h"
-#include "forms/form.h"
-#include "plan/plan.h"
+#include "object/describe_form.h"
 
-#include "kernel/dense.h"
+#include "kernel/driver.h"
 #include "kernel/launch.h"
 
-#include <llvm-c/Target.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
-
-LLVMValueRef describe_i32(describer *d, int64_t value) { return LLVMConstInt(d->i32, (unsigned long long)value, true); }
-LLVMValueRef describe_i64(describer *d, int64_t value) { return LLVMConstInt(d->i64, (unsigned long long)value, true); }
-LLVMValueRef describe_f64(describer *d, double value) {
-  return LLVMConstReal(LLVMDoubleTypeInContext(d->context), value);
-}
-LLVMValueRef describe_null(describer *d) { return LLVMConstNull(d->ptr); }
-
-LLVMValueRef describe_global(describer *d, const char *name, LLVMValueRef value, bool constant) {
-  LLVMValueRef g = LLVMAddGlobal(d->module, LLVMTypeOf(value), name);
-  LLVMSetInitializer(g, value);
-  LLVMSetGlobalConstant(g, constant);
-  LLVMSetLinkage(g, LLVMInternalLinkage);
-  return g;
-}
-
-static int by_offset(const void *left, const void *right) {
-  const describe_field *x = left, *y = right;
-  return (x->offset > y->offset) - (x->offset < y->offset);
-}
-
-LLVMValueRef describe_struct(describer *d, const char *what, describe_field *fields, size_t count, size_t size) {
-  LLVMTargetDataRef layout = LLVMGetModuleDataLayout(d->module);
-  LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, count);
-  qsort(fields, count, sizeof *fields, by_offset);
-  for (size_t i = 0; i < count; i++) {
-    values[i] = fields[i].value;
-    size_t got = (size_t)LLVMABISizeOfType(layout, LLVMTypeOf(values[i]));
-    if (got != fields[i].size)
-      diag_bug("describe", "%s.%s is given %zu bytes, expected %zu", what, fields[i].name, got, fields[i].size);
-  }
-  LLVMValueRef value = LLVMConstStructInContext(d->context, values, (unsigned)count, false);
-  for (size_t i = 0; i < count; i++)
-    if (LLVMOffsetOfElement(layout, LLVMTypeOf(value), (unsigned)i) != fields[i].offset)
-      diag_bug("describe", "a field of %s before %s is missing, or given twice", what, fields[i].name);
-  if ((size_t)LLVMABISizeOfType(layout, LLVMTypeOf(value)) != size)
-    diag_bug("describe", "the last fields of %s are missing", what);
-  return value;
-}
-
-LLVMValueRef describe_string(describer *d, const char *text) {
-  LLVMValueRef g = describe_global(d, "text", LLVMConstStringInContext2(d->context, text, strlen(text), false), true);
-  LLVMSetUnnamedAddress(g, LLVMGlobalUnnamedAddr);
-  return g;
-}
-
-LLVMValueRef describe_array(describer *d, const char *name, LLVMTypeRef type, LLVMValueRef *values, int count) {
-  return count ? describe_global(d, name, LLVMConstArray2(type, values, (uint64_t)count), true) : describe_null(d);
-}
-
-LLVMValueRef describe_strings(describer *d, const char *name, const char *const *texts, int count) {
-  LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, count + 1);
-  for (int i = 0; i < count; i++) values[i] = describe_string(d, texts[i]);
-  return describe_array(d, name, d->ptr, values, count);
-}
-
-LLVMValueRef describe_sizes(describer *d, const char *name, const int64_t *sizes, int count) {
-  LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, count + 1);
-  for (int i = 0; i < count; i++) values[i] = describe_i64(d, sizes[i]);
-  return describe_array(d, name, d->i64, values, count);
-}
-
-LLVMValueRef describe_function(describer *d, const char *name) {
-  LLVMValueRef f = LLVMGetNamedFunction(d->module, name);
-  return f ? f : describe_null(d);
-}
-
-/* A constant struct in a list of them, and the list. */
-static LLVMValueRef rows(describer *d, const char *name, LLVMValueRef *values, int count) {
-  return count ? describe_array(d, name, LLVMTypeOf(values[0]), values, count) : describe_null(d);
-}
-
-LLVMValueRef describe_leaves(describer *d, const plan *p) {
-  arena *a = d->request->memory;
-  LLVMValueRef *rows = arena_array(a, LLVMValueRef, p->n_leaves + 1);
-  for (int i = 0; i < p->n_leaves; i++) {
-    const expr *x = p->leaf[i];
-    int count = x->n_heads * p->spec->n_blocks;
-    LLVMValueRef *values = arena_array(a, LLVMValueRef, count);
-    for (int j = 0; j < count; j++)
-      values[j] = x->offsets ? describe_i32(d, x->offsets[j]) : describe_f64(d, x->table[j]);
-    LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
-    describe_field fields[] = {FIELD(pegen_leaf, operand, describe_i32(d, x->offsets ? x->index : -1)),
-                               FIELD(pegen_leaf, n_heads, describe_i32(d, x->n_heads)),
-                               FIELD(pegen_leaf, offsets, x->offsets ? data : describe_null(d)),
-                               FIELD(pegen_leaf, values, x->offsets ? describe_null(d) : data)};
-    rows[i] = DESCRIBE(d, pegen_leaf, fields);
-  }
-  return p->n_leaves ? describe_array(d, "leaves", LLVMTypeOf(rows[0]), rows, p->n_leaves) : describe_null(d);
-}
-
-LLVMValueRef describe_skew(describer *d, const spec_skew *g, int blocks) {
-  int count = g->n_heads * blocks;
-  LLVMValueRef *offsets = arena_array(d->request->memory, LLVMValueRef, count);
-  for (int i = 0; i < count; i++) offsets[i] = describe_i32(d, g->offset[i]);
-  describe_field fields[] = {FIELD(pegen_skew, operand, describe_i64(d, g->operand)),
-                             FIELD(pegen_skew, difference, describe_i64(d, g->rule == SKEW_DIFFERENCE)),
-                             FIELD(pegen_skew, n_heads, describe_i64(d, g->n_heads)),
-                             FIELD(pegen_skew, offset, describe_array(d, "offsets", d->i32, offsets, count))};
-  return DESCRIBE(d, pegen_skew, fields);
-}
 
 /* ---- NAME_kernel ---- */
 
@@ -144,7 +34,7 @@ static LLVMValueRef operands(describer *d) {
         FIELD(pegen_operand, dimension, describe_strings(d, "dimension", o->dimension, o->rank))};
     values[i] = DESCRIBE(d, pegen_operand, fields);
   }
-  return rows(d, "operands", values, s->n_operands);
+  return describe_rows(d, "operands", values, s->n_operands);
 }
 
 static LLVMValueRef inputs(describer *d) {
@@ -160,7 +50,7 @@ static LLVMValueRef inputs(describer *d) {
         FIELD(pegen_input, units, describe_string(d, in->units)), FIELD(pegen_input, size, describe_i64(d, in->size))};
     values[i] = DESCRIBE(d, pegen_input, fields);
   }
-  return rows(d, "inputs", values, s->n_inputs);
+  return describe_rows(d, "inputs", values, s->n_inputs);
 }
 
 /* pegen_width of every number type; *first and *columns receive the first one that is compiled in. */
@@ -181,7 +71,7 @@ static LLVMValueRef number_type_widths(describer *d, pegen_width *first, LLVMVal
     *first = (pegen_width){.out_dim = out_dim, .n_columns = count};
     *columns = list;
   }
-  return rows(d, "widths", values, NUMBER_CHANNEL_TYPES);
+  return describe_rows(d, "widths", values, NUMBER_CHANNEL_TYPES);
 }
 
 static const char *joined_options(arena *a, const spec *s) {
@@ -236,7 +126,7 @@ static LLVMValueRef ptx(describer *d) {
                              FIELD(pegen_ptx, n_parameters, describe_i32(d, m->n_parameters)),
                              FIELD(pegen_ptx, per_head, describe_i32(d, d->request->form->per_head(d->request->plan))),
                              FIELD(pegen_ptx, n_entries, describe_i32(d, m->program->n_entries)),
-                             FIELD(pegen_ptx, entries, rows(d, "ptx_entries", values, m->program->n_entries)),
+                             FIELD(pegen_ptx, entries, describe_rows(d, "ptx_entries", values, m->program->n_entries)),
                              FIELD(pegen_ptx, attention, ptx_attention_of(d, m->program))};
   return describe_global(d, "ptx", DESCRIBE(d, pegen_ptx, fields), true);
 }
@@ -288,6 +178,16 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
 
 /* ---- the driver's descriptor ---- */
 
+static const describe_form *const parts[FORM_COUNT] = {
+    [FORM_ATTENTION] = &describe_attention,
+    [FORM_POLYNOMIAL] = &describe_polynomial,
+    [FORM_ADDITIVE] = &describe_additive,
+    [FORM_BLADES] = &describe_blades,
+    [FORM_DENSE_FOUR] = &describe_blades,
+    [FORM_DENSE] = &describe_dense,
+    [FORM_CHANGE_OF_BASIS] = &describe_change_of_basis,
+};
+
 static LLVMValueRef driver(describer *d, LLVMValueRef kernel, const cpu_target *const *targets, int n_targets) {
   const describe_request *r = d->request;
   LLVMValueRef levels[TARGET_MAX];
@@ -297,7 +197,7 @@ static LLVMValueRef driver(describer *d, LLVMValueRef kernel, const cpu_target *
                              FIELD(pegen_driver, n_targets, describe_i64(d, n_targets)),
                              FIELD(pegen_driver, levels, describe_array(d, "levels", d->i64, levels, n_targets)),
                              FIELD(pegen_driver, chosen, describe_global(d, "chosen", describe_i32(d, 0), false)),
-                             FIELD(pegen_driver, form, r->form->describe(d, r->plan, targets, n_targets))};
+                             FIELD(pegen_driver, form, parts[r->form->kind]->describe(d, r->plan, targets, n_targets))};
   return describe_global(d, "driver", DESCRIBE(d, pegen_driver, fields), true);
 }
 
@@ -385,40 +285,21 @@ bool describe_is_exported(const describe_request *request, const char *symbol) {
 
 /* ---- digest ---- */
 
-struct describe_hash {
-  XXH3_state_t *state;
-  unsigned char *seen; /* by expr id */
-};
-
-void describe_hash_bytes(describe_hash *h, const void *bytes, size_t size) {
-  XXH3_128bits_update(h->state, bytes, size);
-}
-
-void describe_hash_expr(describe_hash *h, const expr *x) {
-  describe_hash_bytes(h, &x->hash, sizeof x->hash);
-  if (h->seen[x->id]) return;
-  h->seen[x->id] = 1;
-  for (int i = 0; i < expr_op_arity(x->op); i++) describe_hash_expr(h, x->arg[i]);
-}
-
 const char *describe_digest(arena *a, const form *f, const spec *s, const void *plan) {
-  describe_hash h = {arena_must(XXH3_createState()), arena_alloc(a, (size_t)expr_pool_count(s->pool))};
-  XXH3_128bits_reset(h.state);
-  describe_hash_bytes(&h, s->name, strlen(s->name) + 1);
+  digest *h = digest_begin(a, s->pool);
+  digest_bytes(h, s->name, strlen(s->name) + 1);
   int sizes[] = {s->n_axes, s->head_dim, s->heads, s->n_components, s->n_blocks, s->skip_tokens};
-  describe_hash_bytes(&h, sizes, sizeof sizes);
-  describe_hash_bytes(&h, s->grid, sizeof s->grid);
-  describe_hash_bytes(&h, s->channel, sizeof(int) * (size_t)(s->n_components * s->n_blocks));
-  f->hash(&h, plan);
+  digest_bytes(h, sizes, sizeof sizes);
+  digest_bytes(h, s->grid, sizeof s->grid);
+  digest_bytes(h, s->channel, sizeof(int) * (size_t)(s->n_components * s->n_blocks));
+  parts[f->kind]->digest(h, plan);
   for (int i = 0; i < s->n_operands; i++) {
-    describe_hash_bytes(&h, s->operand[i].name, strlen(s->operand[i].name) + 1);
-    describe_hash_bytes(&h, s->operand[i].shape, sizeof(int64_t) * (size_t)s->operand[i].rank);
+    digest_bytes(h, s->operand[i].name, strlen(s->operand[i].name) + 1);
+    digest_bytes(h, s->operand[i].shape, sizeof(int64_t) * (size_t)s->operand[i].rank);
   }
   for (int i = 0; i < s->n_inputs; i++) {
-    describe_hash_bytes(&h, s->input[i].name, strlen(s->input[i].name) + 1);
-    describe_hash_bytes(&h, &s->input[i].size, sizeof s->input[i].size);
+    digest_bytes(h, s->input[i].name, strlen(s->input[i].name) + 1);
+    digest_bytes(h, &s->input[i].size, sizeof s->input[i].size);
   }
-  XXH128_hash_t hash = XXH3_128bits_digest(h.state);
-  XXH3_freeState(h.state);
-  return arena_printf(a, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+  return digest_end(a, h);
 }

@@ -1,28 +1,10 @@
 /* object/describe: what an object says of itself and tells the driver, as constants of its LLVM module:
- * NAME_kernel, the driver's descriptor, and the exported entries. Forms (forms/form.h) add the part that is theirs. */
+ * NAME_kernel, the driver's descriptor, and the exported entries. The part that is a form's has a file of its own
+ * (object/describe_form). */
 #ifndef PEGEN_OBJECT_DESCRIBE_H
 #define PEGEN_OBJECT_DESCRIBE_H
 
-#include "gpu/target.h"
-#include "spec/expr.h"
-#include "spec/spec.h"
-#include "target/processor.h"
-
-#include <llvm-c/Core.h>
-#include <stddef.h>
-
-typedef struct form form;
-
-typedef struct describe_request describe_request;
-struct describe_request {
-  arena *memory;
-  const form *form;
-  const spec *spec;
-  const void *plan; /* the form's */
-  unsigned dtypes;  /* PEGEN_DTYPE_ bits compiled in */
-  const char *digest;
-  const gpu_module *ptx; /* NULL: none is compiled in */
-};
+#include "object/describer.h"
 
 /* Adds to a module that holds the emitted functions and the driver. */
 void describe_add(LLVMModuleRef module, const describe_request *request, const cpu_target *const *targets,
@@ -30,50 +12,6 @@ void describe_add(LLVMModuleRef module, const describe_request *request, const c
 
 /* Whether a symbol of the finished object is exported. */
 bool describe_is_exported(const describe_request *request, const char *symbol);
-
-/* ---- constants, for the forms' own parts ---- */
-
-typedef struct describer {
-  LLVMModuleRef module;
-  LLVMContextRef context;
-  const describe_request *request;
-  LLVMTypeRef ptr, i32, i64;
-} describer;
-
-LLVMValueRef describe_i32(describer *d, int64_t value);
-LLVMValueRef describe_i64(describer *d, int64_t value);
-LLVMValueRef describe_f64(describer *d, double value);
-LLVMValueRef describe_null(describer *d);
-/* A constant in the layout of a C struct, from its fields by name, each of them once. One that is missing, or of
- * another size than its value, is our bug. */
-typedef struct describe_field {
-  const char *name;
-  size_t offset, size;
-  LLVMValueRef value;
-} describe_field;
-#define FIELD(type, field, value) {#field, offsetof(type, field), sizeof(((type *)0)->field), value}
-#define DESCRIBE(d, type, fields) describe_struct(d, #type, fields, sizeof fields / sizeof *fields, sizeof(type))
-LLVMValueRef describe_struct(describer *d, const char *what, describe_field *fields, size_t count, size_t size);
-/* A private constant of the module, and its address. */
-LLVMValueRef describe_global(describer *d, const char *name, LLVMValueRef value, bool constant);
-LLVMValueRef describe_array(describer *d, const char *name, LLVMTypeRef type, LLVMValueRef *values,
-                            int count); /* NULL of none */
-LLVMValueRef describe_string(describer *d, const char *text);
-LLVMValueRef describe_strings(describer *d, const char *name, const char *const *texts, int count);
-LLVMValueRef describe_sizes(describer *d, const char *name, const int64_t *sizes, int count);
-/* pegen_leaf rows: what the driver gathers for a plan. */
-typedef struct plan plan;
-LLVMValueRef describe_leaves(describer *d, const plan *p);
-/* A pegen_skew row; blocks: matrices of a head. */
-LLVMValueRef describe_skew(describer *d, const spec_skew *g, int blocks);
-/* An emitted function's address; NULL where the module has none of that name. */
-LLVMValueRef describe_function(describer *d, const char *name);
-
-/* ---- the digest ---- */
-
-typedef struct describe_hash describe_hash;
-void describe_hash_bytes(describe_hash *h, const void *bytes, size_t size);
-void describe_hash_expr(describe_hash *h, const expr *x);
 
 /* Hash of the description's mathematics (structure, constants, layout, operands), as 32 hexadecimal digits. */
 const char *describe_digest(arena *a, const form *f, const spec *s, const void *plan);

@@ -3,6 +3,7 @@
 
 #include "algebra/exponential.h"
 #include "algebra/torus.h"
+#include "base/diag.h"
 
 #include "kernel/dense.h"
 
@@ -16,24 +17,30 @@ static bool heads_differ(const plan_dense *p) {
   return false;
 }
 
-/* One generator with the sum of all angles where that is the same; else one an axis. */
-static void choose_generators(arena *a, plan_dense *p) {
+/* One generator with the sum of all angles where that is the same; else one an axis. False after a diag_error. */
+static bool choose_generators(arena *a, plan_dense *p) {
   const spec *s = p->spec;
   torus found;
   torus_find(a, s, &found);
   p->why_not = found.why_not;
+  if (s->dense->schur && found.why_not) {
+    diag_error(s->file, s->line, "pe.schur needs generators that commute, but %s; expected one matrix for each block",
+               found.why_not);
+    return false;
+  }
   p->n_generators = found.why_not ? s->n_axes : 1;
   for (int i = 0; i < p->n_generators; i++) {
     p->angle[i] = found.why_not ? s->angle[i] : found.angle;
     p->generator[i] = found.why_not ? s->dense->generator[i] : found.generator;
   }
+  return true;
 }
 
 plan_dense *plan_dense_build(arena *a, const spec *s) {
   plan_dense *p = arena_new(a, plan_dense);
   p->spec = s;
   p->is_f64 = s->dense->is_f64 && !s->dense->schur; /* planes turn by phases in float64 anyway */
-  choose_generators(a, p);
+  if (!choose_generators(a, p)) return NULL;
   p->angles = plan_of_expressions(a, s, p->angle, p->n_generators);
   p->per_head = p->angles->per_head || heads_differ(p);
   /* Heads that share a matrix are rows enough to form it, small ones are formed together, and float64 is to hold its

@@ -37,6 +37,7 @@ typedef struct plan_dense {
 /* Blocks up to this size are exponentiated one in each lane, larger ones one after the other in tiles. */
 enum { DENSE_IN_LANES = 8 };
 
+/* NULL after a diag_error where planes are asked for (pe.schur) that generators do not share. */
 plan_dense *plan_dense_build(arena *a, const spec *s);
 
 /* Blocks that are formed together by a target. */

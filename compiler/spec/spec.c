@@ -6,7 +6,6 @@
  */
 #include "spec/spec.h"
 
-#include "algebra/torus.h"
 #include "base/diag.h"
 
 #include <ctype.h>
@@ -214,19 +213,6 @@ static bool check_operands(const spec *s) {
   return true;
 }
 
-/* An output in the basis of the generators needs one basis for all axes. */
-static bool check_schur(const spec *s) {
-  arena *scratch = arena_create();
-  torus found;
-  torus_find(scratch, s, &found);
-  bool valid =
-      !found.why_not ||
-      wrong(s, "pe.schur needs generators that commute, but %s; expected one matrix for each block", found.why_not);
-  if (s->inverse) valid = wrong(s, "pe.schur with an inverse");
-  arena_destroy(scratch);
-  return valid;
-}
-
 static bool check_pairwise(const spec *s, bool *done) {
   const spec_pairwise *p = s->pairwise;
   if (p->value_dim < 1 || p->value_dim > SPEC_MAX_HEAD_DIM)
@@ -274,7 +260,8 @@ bool spec_validate(const spec *s) {
   bool valid = (s->n_components == 0 || check_generators(s, done)) && (!s->pairwise || check_pairwise(s, done)) &&
                (!s->polynomial || check_polynomial(s, done)) && (!s->additive || check_additive(s, done));
   free(done);
-  return valid && (!s->dense || !s->dense->schur || check_schur(s));
+  if (valid && s->dense && s->dense->schur && s->inverse) valid = wrong(s, "pe.schur with an inverse");
+  return valid;
 }
 
 int64_t spec_grid_tokens(const spec *s) {

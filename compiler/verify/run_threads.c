@@ -3,7 +3,8 @@
 
 #include "base/diag.h"
 #include "compile.h"
-#include "forms/form.h"
+#include "gpu/forms.h"
+#include "gpu/target.h"
 
 #include "runtime/launch.h"
 
@@ -114,7 +115,7 @@ loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, uns
   free(object.data);
   if (!loaded) return NULL;
   const form *f = form_of(s);
-  const gpu_program *program = f->gpu(a, f->plan(a, s), run_kernel(loaded)->dtypes);
+  const gpu_program *program = gpu_program_of(a, f, f->plan(a, s), run_kernel(loaded)->dtypes);
   gpu_write_host(a, program, optimize, &host);
   bool ok = run_add(loaded, host.data, host.size) && connect(a, loaded, program, threads_wanted);
   free(host.data);

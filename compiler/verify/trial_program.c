@@ -4,16 +4,10 @@
 #include "forms/form.h"
 #include "verify/reference.h"
 
-#include <string.h>
-
 const program *trial_program(arena *a, const spec *s, const char *entry) {
   const form *f = form_of(s);
   const void *plan = f ? f->plan(a, s) : NULL;
-  const program *programs[FORM_MAX_PROGRAMS];
-  int count = plan ? form_programs(a, f, plan, programs) : 0;
-  for (int i = 0; i < count; i++)
-    if (!strcmp(programs[i]->entry, entry)) return programs[i];
-  return NULL;
+  return plan ? form_program(a, f, plan, entry) : NULL;
 }
 
 static const double *grid_positions(arena *a, const spec *s, int64_t tokens) {

@@ -8,7 +8,6 @@
 
 #include "device.h"
 #include "fake_cuda.h"
-#include "forms/form.h"
 #include "gpu/target.h"
 #include "loader.h"
 #include "pegen/cuda.h"
@@ -125,17 +124,6 @@ static void all(gpu_case *c) {
               position_types[(type + order + in_place + by_batch) % 4], reach);
 }
 
-/* Whether its form has kernels for GPUs. */
-static bool is_for_gpus(const char *name, int count, const loader_define *defines) {
-  arena *a = arena_create();
-  const spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, count, defines);
-  const form *f = s ? form_of(s) : NULL;
-  bool found = !f || f->gpu; /* what cannot be loaded is not skipped */
-  if (!found) printf("%s: no GPU kernels of its form '%s'\n", name, f->name);
-  arena_destroy(a);
-  return found;
-}
-
 static bool has_option(const char *name, int count, const loader_define *defines, const char *option) {
   arena *a = arena_create();
   const spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, count, defines);
@@ -190,7 +178,7 @@ int main(int argc, char **argv) {
     *equals = 0;
     defines[count++] = (loader_define){argv[i], equals + 1};
   }
-  if (!device_open() || !is_for_gpus(argv[1], count, defines)) return SKIPPED;
+  if (!device_open()) return SKIPPED;
   int failed = run_spec(argv[1], count, defines);
   defines[count++] = (loader_define){"skip_tokens", "3"};
   if (has_option(argv[1], count, defines, "inverse")) defines[count++] = (loader_define){"inverse", "true"};

@@ -1,0 +1,55 @@
+/* cpu/forms: the table of emitters; see cpu/forms.h. */
+#include "cpu/forms.h"
+
+#include "cpu/attention/attention.h"
+#include "cpu/change_of_basis.h"
+#include "cpu/dense.h"
+#include "cpu/rotors.h"
+#include "cpu/widen.h"
+
+typedef struct form_emitter {
+  void (*imports)(ir *b); /* NULL: none are needed */
+  void (*emit)(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes);
+} form_emitter;
+
+static void attention(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
+  (void)f;
+  emit_attention(b, a, plan, target, dtypes);
+}
+
+static void widen(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
+  (void)f;
+  emit_widen(b, a, plan, target, dtypes);
+}
+
+static void encode(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
+  emit_encoders(b, a, form_program(a, f, plan, "encode"), target, dtypes);
+}
+
+static void dense(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
+  (void)f;
+  emit_dense(b, a, plan, target, dtypes);
+}
+
+static void basis(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
+  (void)f;
+  emit_basis(b, a, plan, target, dtypes);
+}
+
+static const form_emitter emitters[FORM_COUNT] = {
+    [FORM_ATTENTION] = {emit_attention_imports, attention},
+    [FORM_POLYNOMIAL] = {emit_encoder_imports, widen},
+    [FORM_ADDITIVE] = {emit_encoder_imports, encode},
+    [FORM_BLADES] = {emit_encoder_imports, encode},
+    [FORM_DENSE_FOUR] = {emit_encoder_imports, encode},
+    [FORM_DENSE] = {NULL, dense},
+    [FORM_CHANGE_OF_BASIS] = {NULL, basis},
+};
+
+void emit_form_imports(ir *b, const form *f) {
+  if (emitters[f->kind].imports) emitters[f->kind].imports(b);
+}
+
+void emit_form(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
+  emitters[f->kind].emit(b, a, f, plan, target, dtypes);
+}

@@ -1,0 +1,43 @@
+/* gpu/forms: the table of what forms make for GPUs; see gpu/forms.h. */
+#include "gpu/forms.h"
+
+#include "gpu/attention.h"
+#include "gpu/change_of_basis.h"
+#include "gpu/dense.h"
+#include "gpu/matrix.h"
+#include "gpu/widen.h"
+
+typedef const gpu_program *program_function(arena *a, const form *f, const void *plan, unsigned dtypes);
+
+static const gpu_program *attention(arena *a, const form *f, const void *plan, unsigned dtypes) {
+  (void)f;
+  return gpu_attention_program(a, plan, dtypes);
+}
+
+static const gpu_program *widen(arena *a, const form *f, const void *plan, unsigned dtypes) {
+  (void)f;
+  return gpu_widen_program(a, plan, dtypes);
+}
+
+static const gpu_program *encode(arena *a, const form *f, const void *plan, unsigned dtypes) {
+  return gpu_rotor_program(a, form_program(a, f, plan, "encode"), dtypes);
+}
+
+static const gpu_program *dense(arena *a, const form *f, const void *plan, unsigned dtypes) {
+  (void)f;
+  return gpu_dense_fits(a, plan) ? gpu_dense_program(a, plan, dtypes) : gpu_matrix_program(a, plan, dtypes);
+}
+
+static const gpu_program *basis(arena *a, const form *f, const void *plan, unsigned dtypes) {
+  (void)f;
+  return gpu_basis_program(a, plan, dtypes);
+}
+
+static program_function *const programs[FORM_COUNT] = {
+    [FORM_ATTENTION] = attention, [FORM_POLYNOMIAL] = widen, [FORM_ADDITIVE] = encode,       [FORM_BLADES] = encode,
+    [FORM_DENSE_FOUR] = encode,   [FORM_DENSE] = dense,      [FORM_CHANGE_OF_BASIS] = basis,
+};
+
+const gpu_program *gpu_program_of(arena *a, const form *f, const void *plan, unsigned dtypes) {
+  return programs[f->kind](a, f, plan, dtypes);
+}

@@ -1,0 +1,11 @@
+/* gpu/forms: what each form makes for GPUs. */
+#ifndef PEGEN_GPU_FORMS_H
+#define PEGEN_GPU_FORMS_H
+
+#include "forms/form.h"
+#include "gpu/entries.h"
+
+/* plan: the form's. NULL after a diag_error where it is too large for a GPU, or asks for what none computes. */
+const gpu_program *gpu_program_of(arena *a, const form *f, const void *plan, unsigned dtypes);
+
+#endif

@@ -1,0 +1,84 @@
+/* object/describe_attention: pegen_attention, what the driver of kernel/attention.h is told; see
+ * object/describe_form.h. */
+#include "cpu/attention/attention.h"
+#include "object/describe_form.h"
+
+#include "kernel/attention.h"
+
+static void add(digest *h, const void *of) {
+  const attention_plan *p = of;
+  const spec *s = p->spec;
+  digest_bytes(h, &p->value_dim, sizeof p->value_dim);
+  if (p->columns) digest_expr(h, s->polynomial->value);
+  if (p->bias) digest_expr(h, p->bias);
+  for (int i = 0; p->matrix && i < s->n_components * s->n_components; i++) digest_expr(h, p->matrix[i]);
+}
+
+/* An operand's elements are gathered by the driver; numbers, and where an indexed operand's rows begin, stand here. */
+static LLVMValueRef leaf(describer *d, const attention_plan *p, const expr *x) {
+  int count = x->n_heads * expr_pool_blocks(p->spec->pool);
+  bool gathered = x->op == EXPR_OPERAND;
+  LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, count);
+  for (int j = 0; j < count; j++)
+    values[j] = gathered ? describe_i32(d, x->offsets[j])
+                         : describe_f64(d, x->op == EXPR_ELEMENT ? x->offsets[j] : x->table[j]);
+  LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
+  describe_field fields[] = {FIELD(pegen_leaf, operand, describe_i32(d, gathered ? x->index : -1)),
+                             FIELD(pegen_leaf, n_heads, describe_i32(d, x->n_heads)),
+                             FIELD(pegen_leaf, offsets, gathered ? data : describe_null(d)),
+                             FIELD(pegen_leaf, values, gathered ? describe_null(d) : data)};
+  return DESCRIBE(d, pegen_leaf, fields);
+}
+
+static LLVMValueRef leaves(describer *d, const attention_plan *p) {
+  LLVMValueRef *rows = arena_array(d->request->memory, LLVMValueRef, p->n_leaves + 1);
+  for (int i = 0; i < p->n_leaves; i++) rows[i] = leaf(d, p, p->leaf[i]);
+  return p->n_leaves ? describe_rows(d, "leaves", rows, p->n_leaves) : describe_null(d);
+}
+
+static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu_target *const *targets, int count) {
+  arena *a = d->request->memory;
+  LLVMValueRef rows[TARGET_MAX];
+  for (int i = 0; i < count; i++) {
+    attention_shape shape = attention_shape_of(p, targets[i]);
+    LLVMValueRef attend[NUMBER_CHANNEL_TYPES];
+    for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
+      attend[dtype] = describe_function(d, emit_attend_name(a, targets[i], dtype));
+    LLVMValueRef weigh[NUMBER_CHANNEL_TYPES], look[NUMBER_CHANNEL_TYPES];
+    for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
+      weigh[dtype] = describe_function(d, emit_weigh_name(a, targets[i], dtype));
+      look[dtype] = describe_function(d, emit_look_name(a, targets[i], dtype));
+    }
+    describe_field fields[] = {
+        FIELD(pegen_attention_code, lanes, describe_i64(d, shape.lanes)),
+        FIELD(pegen_attention_code, vectors, describe_i64(d, shape.vectors)),
+        FIELD(pegen_attention_code, attend, LLVMConstArray2(d->ptr, attend, NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_code, look, LLVMConstArray2(d->ptr, look, NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_code, prepare, describe_function(d, emit_prepare_name(a, targets[i]))),
+        FIELD(pegen_attention_code, weigh, LLVMConstArray2(d->ptr, weigh, NUMBER_CHANNEL_TYPES))};
+    rows[i] = DESCRIBE(d, pegen_attention_code, fields);
+  }
+  return describe_rows(d, "targets", rows, count);
+}
+
+static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
+  const attention_plan *p = of;
+  const plan *values = p->columns ? p->columns->values : NULL;
+  int blocks = expr_pool_blocks(p->spec->pool);
+  describe_field fields[] = {
+      FIELD(pegen_attention, value_dim, describe_i64(d, p->value_dim)),
+      FIELD(pegen_attention, placed, describe_i64(d, attention_is_placed(p))),
+      FIELD(pegen_attention, hides, describe_i64(d, p->hides)),
+      FIELD(pegen_attention, by_rows, describe_i64(d, p->by_rows)),
+      FIELD(pegen_attention, n_blocks, describe_i64(d, blocks)),
+      FIELD(pegen_attention, n_leaves, describe_i64(d, values ? values->n_leaves : p->n_leaves)),
+      FIELD(pegen_attention, leaves, values ? describe_leaves(d, values) : leaves(d, p)),
+      FIELD(pegen_attention, indexed, describe_i64(d, p->indexed)),
+      FIELD(pegen_attention, lanes, describe_i64(d, values ? values->lanes : blocks)),
+      FIELD(pegen_attention, n_weights, describe_i64(d, values ? p->columns->p->n_weights : 0)),
+      FIELD(pegen_attention, prepared_bytes, describe_i64(d, values ? emit_prepared_bytes(values) : 0)),
+      FIELD(pegen_attention, targets, target_rows(d, p, targets, n_targets))};
+  return describe_global(d, "attention", DESCRIBE(d, pegen_attention, fields), true);
+}
+
+const describe_form describe_attention = {describe, add};

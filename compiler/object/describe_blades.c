@@ -1,0 +1,59 @@
+/* object/describe_blades: pegen_blades, of rotors and of sums: kernel/loop.h; see object/describe_form.h. */
+#include "cpu/rotors.h"
+#include "object/describe_form.h"
+
+#include "kernel/loop.h"
+
+static void add(digest *h, const void *of) {
+  const plan *p = of;
+  for (int i = 0; i < p->spec->n_components * p->spec->n_components; i++) digest_expr(h, p->program->matrix.entry[i]);
+}
+
+/* Functions by both types; none where no pair of types is compiled in. */
+static LLVMValueRef converting(describer *d, const cpu_target *target) {
+  enum { OTHERS = NUMBER_OUT_TYPES - NUMBER_CHANNEL_TYPES };
+  LLVMValueRef encode[NUMBER_CHANNEL_TYPES * OTHERS];
+  if (!(d->request->dtypes & number_all_pairs())) return describe_null(d);
+  for (int i = 0; i < NUMBER_CHANNEL_TYPES * OTHERS; i++)
+    encode[i] = describe_function(
+        d, emit_converting_name(d->request->memory, target, i / OTHERS, NUMBER_CHANNEL_TYPES + i % OTHERS));
+  return describe_array(d, "converting", d->ptr, encode, NUMBER_CHANNEL_TYPES * OTHERS);
+}
+
+static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, int count) {
+  arena *a = d->request->memory;
+  LLVMValueRef rows[TARGET_MAX];
+  for (int i = 0; i < count; i++) {
+    LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2];
+    for (int e = 0; e < NUMBER_CHANNEL_TYPES * 2; e++)
+      encode[e] = describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2));
+    describe_field fields[] = {
+        FIELD(pegen_target_code, prepare, describe_function(d, emit_prepare_name(a, targets[i]))),
+        FIELD(pegen_target_code, encode, LLVMConstArray2(d->ptr, encode, NUMBER_CHANNEL_TYPES * 2)),
+        FIELD(pegen_target_code, values, describe_function(d, emit_values_name(a, targets[i]))),
+        FIELD(pegen_target_code, converting, converting(d, targets[i]))};
+    rows[i] = DESCRIBE(d, pegen_target_code, fields);
+  }
+  return describe_rows(d, "targets", rows, count);
+}
+
+static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
+  const plan *p = of;
+  describe_field fields[] = {FIELD(pegen_blades, n_blocks, describe_i64(d, p->spec->n_blocks)),
+                             FIELD(pegen_blades, lanes, describe_i64(d, p->lanes)),
+                             FIELD(pegen_blades, n_leaves, describe_i64(d, p->n_leaves)),
+                             FIELD(pegen_blades, leaves, describe_leaves(d, p)),
+                             FIELD(pegen_blades, prepared_bytes, describe_i64(d, emit_prepared_bytes(p))),
+                             FIELD(pegen_blades, targets, target_rows(d, targets, n_targets)),
+                             FIELD(pegen_blades, values_bytes, describe_i64(d, emit_values_bytes(p)))};
+  return describe_global(d, "blades", DESCRIBE(d, pegen_blades, fields), true);
+}
+
+static void add_sum(digest *h, const void *of) {
+  static const char kind[] = "sum";
+  digest_bytes(h, kind, sizeof kind);
+  add(h, of);
+}
+
+const describe_form describe_blades = {describe, add};
+const describe_form describe_additive = {describe, add_sum};

@@ -1,0 +1,19 @@
+/* object/describe_form: what an object says of one form's kernels. A form's file has a row; object/describe.c has the
+ * table by kind. */
+#ifndef PEGEN_OBJECT_DESCRIBE_FORM_H
+#define PEGEN_OBJECT_DESCRIBE_FORM_H
+
+#include "object/describer.h"
+#include "object/digest.h"
+
+typedef struct describe_form {
+  /* The constant behind pegen_driver.form, with the targets' functions in it. */
+  LLVMValueRef (*describe)(describer *d, const void *plan, const cpu_target *const *targets, int n_targets);
+  /* Adds whatever of the description's mathematics is in no field that object/describe.c adds itself. */
+  void (*digest)(digest *d, const void *plan);
+} describe_form;
+
+extern const describe_form describe_attention, describe_polynomial, describe_additive, describe_blades, describe_dense,
+    describe_change_of_basis;
+
+#endif

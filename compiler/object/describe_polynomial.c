@@ -1,0 +1,46 @@
+/* object/describe_polynomial: pegen_widen, of columns that widen q and k: kernel/loop.h; see object/describe_form.h. */
+#include "cpu/rotors.h"
+#include "cpu/widen.h"
+#include "object/describe_form.h"
+#include "plan/widen.h"
+
+#include "kernel/loop.h"
+
+static void add(digest *h, const void *of) {
+  const plan_widen *p = of;
+  const spec_polynomial *bias = p->spec->polynomial;
+  digest_expr(h, bias->value);
+  digest_bytes(h, bias->origin, sizeof bias->origin);
+  bool flags[] = {bias->exact_scores, bias->split_columns};
+  digest_bytes(h, flags, sizeof flags);
+}
+
+static LLVMValueRef target_rows(describer *d, const plan_widen *p, const cpu_target *const *targets, int count) {
+  arena *a = d->request->memory;
+  LLVMValueRef rows[TARGET_MAX];
+  for (int i = 0; i < count; i++) {
+    LLVMValueRef widen[NUMBER_CHANNEL_TYPES * 4];
+    for (int f = 0; f < NUMBER_CHANNEL_TYPES * 4; f++) {
+      bool wide = f / 2 % 2 && p->spec->n_inputs > 0;
+      widen[f] = describe_function(d, emit_widen_name(a, targets[i], f / 4, wide, f % 2));
+    }
+    describe_field fields[] = {
+        FIELD(pegen_widen_code, prepare, describe_function(d, emit_prepare_name(a, targets[i]))),
+        FIELD(pegen_widen_code, widen, LLVMConstArray2(d->ptr, widen, NUMBER_CHANNEL_TYPES * 4))};
+    rows[i] = DESCRIBE(d, pegen_widen_code, fields);
+  }
+  return describe_rows(d, "targets", rows, count);
+}
+
+static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
+  const plan_widen *p = of;
+  describe_field fields[] = {FIELD(pegen_widen, n_blocks, describe_i64(d, p->spec->n_blocks)),
+                             FIELD(pegen_widen, lanes, describe_i64(d, p->values->lanes)),
+                             FIELD(pegen_widen, n_leaves, describe_i64(d, p->values->n_leaves)),
+                             FIELD(pegen_widen, leaves, describe_leaves(d, p->values)),
+                             FIELD(pegen_widen, prepared_bytes, describe_i64(d, emit_prepared_bytes(p->values))),
+                             FIELD(pegen_widen, targets, target_rows(d, p, targets, n_targets))};
+  return describe_global(d, "widen", DESCRIBE(d, pegen_widen, fields), true);
+}
+
+const describe_form describe_polynomial = {describe, add};

@@ -1,0 +1,114 @@
+/* object/describer: constants in the layout of pegen.h and the headers of kernel/; see object/describer.h.
+ *
+ * Natural alignment makes LLVM's layout of a struct C's own. Fields are given by name and checked against the C struct
+ * when the module is made, so that one that is forgotten here cannot pass unseen.
+ */
+#include "object/describer.h"
+
+#include "base/diag.h"
+
+#include "kernel/dense.h"
+
+#include <llvm-c/Target.h>
+#include <stdlib.h>
+#include <string.h>
+
+LLVMValueRef describe_i32(describer *d, int64_t value) { return LLVMConstInt(d->i32, (unsigned long long)value, true); }
+LLVMValueRef describe_i64(describer *d, int64_t value) { return LLVMConstInt(d->i64, (unsigned long long)value, true); }
+LLVMValueRef describe_f64(describer *d, double value) {
+  return LLVMConstReal(LLVMDoubleTypeInContext(d->context), value);
+}
+LLVMValueRef describe_null(describer *d) { return LLVMConstNull(d->ptr); }
+
+LLVMValueRef describe_global(describer *d, const char *name, LLVMValueRef value, bool constant) {
+  LLVMValueRef g = LLVMAddGlobal(d->module, LLVMTypeOf(value), name);
+  LLVMSetInitializer(g, value);
+  LLVMSetGlobalConstant(g, constant);
+  LLVMSetLinkage(g, LLVMInternalLinkage);
+  return g;
+}
+
+static int by_offset(const void *left, const void *right) {
+  const describe_field *x = left, *y = right;
+  return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+LLVMValueRef describe_struct(describer *d, const char *what, describe_field *fields, size_t count, size_t size) {
+  LLVMTargetDataRef layout = LLVMGetModuleDataLayout(d->module);
+  LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, count);
+  qsort(fields, count, sizeof *fields, by_offset);
+  for (size_t i = 0; i < count; i++) {
+    values[i] = fields[i].value;
+    size_t got = (size_t)LLVMABISizeOfType(layout, LLVMTypeOf(values[i]));
+    if (got != fields[i].size)
+      diag_bug("describe", "%s.%s is given %zu bytes, expected %zu", what, fields[i].name, got, fields[i].size);
+  }
+  LLVMValueRef value = LLVMConstStructInContext(d->context, values, (unsigned)count, false);
+  for (size_t i = 0; i < count; i++)
+    if (LLVMOffsetOfElement(layout, LLVMTypeOf(value), (unsigned)i) != fields[i].offset)
+      diag_bug("describe", "a field of %s before %s is missing, or given twice", what, fields[i].name);
+  if ((size_t)LLVMABISizeOfType(layout, LLVMTypeOf(value)) != size)
+    diag_bug("describe", "the last fields of %s are missing", what);
+  return value;
+}
+
+LLVMValueRef describe_string(describer *d, const char *text) {
+  LLVMValueRef g = describe_global(d, "text", LLVMConstStringInContext2(d->context, text, strlen(text), false), true);
+  LLVMSetUnnamedAddress(g, LLVMGlobalUnnamedAddr);
+  return g;
+}
+
+LLVMValueRef describe_array(describer *d, const char *name, LLVMTypeRef type, LLVMValueRef *values, int count) {
+  return count ? describe_global(d, name, LLVMConstArray2(type, values, (uint64_t)count), true) : describe_null(d);
+}
+
+LLVMValueRef describe_strings(describer *d, const char *name, const char *const *texts, int count) {
+  LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, count + 1);
+  for (int i = 0; i < count; i++) values[i] = describe_string(d, texts[i]);
+  return describe_array(d, name, d->ptr, values, count);
+}
+
+LLVMValueRef describe_sizes(describer *d, const char *name, const int64_t *sizes, int count) {
+  LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, count + 1);
+  for (int i = 0; i < count; i++) values[i] = describe_i64(d, sizes[i]);
+  return describe_array(d, name, d->i64, values, count);
+}
+
+LLVMValueRef describe_function(describer *d, const char *name) {
+  LLVMValueRef f = LLVMGetNamedFunction(d->module, name);
+  return f ? f : describe_null(d);
+}
+
+LLVMValueRef describe_rows(describer *d, const char *name, LLVMValueRef *values, int count) {
+  return count ? describe_array(d, name, LLVMTypeOf(values[0]), values, count) : describe_null(d);
+}
+
+LLVMValueRef describe_leaves(describer *d, const plan *p) {
+  arena *a = d->request->memory;
+  LLVMValueRef *rows = arena_array(a, LLVMValueRef, p->n_leaves + 1);
+  for (int i = 0; i < p->n_leaves; i++) {
+    const expr *x = p->leaf[i];
+    int count = x->n_heads * p->spec->n_blocks;
+    LLVMValueRef *values = arena_array(a, LLVMValueRef, count);
+    for (int j = 0; j < count; j++)
+      values[j] = x->offsets ? describe_i32(d, x->offsets[j]) : describe_f64(d, x->table[j]);
+    LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
+    describe_field fields[] = {FIELD(pegen_leaf, operand, describe_i32(d, x->offsets ? x->index : -1)),
+                               FIELD(pegen_leaf, n_heads, describe_i32(d, x->n_heads)),
+                               FIELD(pegen_leaf, offsets, x->offsets ? data : describe_null(d)),
+                               FIELD(pegen_leaf, values, x->offsets ? describe_null(d) : data)};
+    rows[i] = DESCRIBE(d, pegen_leaf, fields);
+  }
+  return describe_rows(d, "leaves", rows, p->n_leaves);
+}
+
+LLVMValueRef describe_skew(describer *d, const spec_skew *g, int blocks) {
+  int count = g->n_heads * blocks;
+  LLVMValueRef *offsets = arena_array(d->request->memory, LLVMValueRef, count);
+  for (int i = 0; i < count; i++) offsets[i] = describe_i32(d, g->offset[i]);
+  describe_field fields[] = {FIELD(pegen_skew, operand, describe_i64(d, g->operand)),
+                             FIELD(pegen_skew, difference, describe_i64(d, g->rule == SKEW_DIFFERENCE)),
+                             FIELD(pegen_skew, n_heads, describe_i64(d, g->n_heads)),
+                             FIELD(pegen_skew, offset, describe_array(d, "offsets", d->i32, offsets, count))};
+  return DESCRIBE(d, pegen_skew, fields);
+}
