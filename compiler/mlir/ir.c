@@ -204,14 +204,23 @@ void ir_return(ir *b) {
   b->block = b->symbols;
 }
 
-void ir_call(ir *b, const char *name, int count, const ir_value *arguments) {
+/* Of a function by name, or (NULL) by the pointer among the arguments. */
+static void call(ir *b, const char *name, int count, const ir_value *arguments) {
   op o = op_start(b, "llvm.call");
   for (int i = 0; i < count; i++) op_operand(&o, arguments[i]);
   int32_t segments[2] = {count, 0};
-  op_attribute(&o, "callee", mlirFlatSymbolRefAttrGet(b->context, text(name)));
+  if (name) op_attribute(&o, "callee", mlirFlatSymbolRefAttrGet(b->context, text(name)));
   op_attribute(&o, "operandSegmentSizes", mlirDenseI32ArrayGet(b->context, 2, segments));
   op_attribute(&o, "op_bundle_sizes", mlirDenseI32ArrayGet(b->context, 0, NULL));
   op_finish(&o);
+}
+
+void ir_call(ir *b, const char *name, int count, const ir_value *arguments) { call(b, name, count, arguments); }
+
+void ir_call_pointer(ir *b, ir_value function, int count, const ir_value *arguments) {
+  ir_value all[IR_MAX_ARGUMENTS] = {function};
+  for (int i = 0; i < count; i++) all[1 + i] = arguments[i];
+  call(b, NULL, 1 + count, all);
 }
 
 ir_value ir_intrinsic(ir *b, const char *name, MlirType result, int count, const ir_value *arguments) {
@@ -518,6 +527,7 @@ static ir_value address_of(ir *b, const char *name, MlirType pointer) {
 }
 
 ir_value ir_table_address(ir *b, const char *name) { return address_of(b, name, b->ptr); }
+ir_value ir_function_address(ir *b, const char *name) { return address_of(b, name, b->ptr); }
 
 static int shared_space(ir *b) { return b->gpu ? b->gpu->shared_space : 0; }
 

@@ -62,6 +62,8 @@ MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType resul
 void ir_declare(ir *b, const char *name, MlirType result, int count, const MlirType *types);
 void ir_return(ir *b);
 void ir_call(ir *b, const char *name, int count, const ir_value *arguments);
+void ir_call_pointer(ir *b, ir_value function, int count, const ir_value *arguments);
+ir_value ir_function_address(ir *b, const char *name);
 /* An intrinsic of LLVM that no dialect has an op for. */
 ir_value ir_intrinsic(ir *b, const char *name, MlirType result, int count, const ir_value *arguments);
 /* Functions and tables to come are a GPU's, in a gpu.module; b->ptr points into its global memory. */

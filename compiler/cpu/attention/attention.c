@@ -5,7 +5,6 @@
  */
 #include "cpu/attention/attention.h"
 #include "mlir/arith.h"
-#include "mlir/number.h"
 
 #include "base/diag.h"
 #include "cpu/rows.h"
@@ -28,10 +27,6 @@ ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z) {
 
 /* NaN stays: a comparison with it fails, and then y is taken. */
 
-const char *emit_attend_name(arena *a, const cpu_target *target, int dtype) {
-  return arena_printf(a, "attend_%s_%s", target->suffix, number_name(dtype));
-}
-
 ir_value attention_at(attention_emitter *e, ir_value base, ir_value row, int vector) {
   ir_value at = ir_offset(e->b, base, attention_mul(e->b, row, e->shape.queries * 4));
   return ir_offset_const(e->b, at, (int64_t)vector * e->shape.lanes * 4);
@@ -43,46 +38,6 @@ ir_value attention_at_constant(attention_emitter *e, ir_value base, int row, int
 
 static ir_value load(attention_emitter *e, ir_value at) { return ir_load(e->b, e->lanes, at, 4); }
 static void store(attention_emitter *e, ir_value v, ir_value at) { ir_store(e->b, v, at, 4, false); }
-
-/* ---- rows of tensors ---- */
-
-void emit_row_copy(attention_emitter *e, ir_value from, ir_value to, int width, bool back) {
-  ir *b = e->b;
-  int lanes = e->shape.lanes, bytes = number_bytes(e->dtype), at = width / lanes * lanes;
-  int in = back ? 4 : bytes, out = back ? bytes : 4, in_type = back ? NUMBER_F32 : e->dtype,
-      out_type = back ? e->dtype : NUMBER_F32;
-  ir_loop loop = ir_for(b, e->zero, i64(b, width / lanes));
-  ir_value v = emit_load_channels(b, e->target->native, in_type, lanes,
-                                  ir_offset(b, from, attention_mul(b, loop.index, lanes * in)));
-  emit_store_channels(b, e->target->native, out_type, v, ir_offset(b, to, attention_mul(b, loop.index, lanes * out)),
-                      false);
-  ir_end_for(b, loop);
-  for (int piece = lanes / 2; at < width; piece /= 2) {
-    if (at + piece > width) continue;
-    v = emit_load_channels(b, e->target->native, in_type, piece, ir_offset_const(b, from, at * in));
-    emit_store_channels(b, e->target->native, out_type, v, ir_offset_const(b, to, at * out), false);
-    at += piece;
-  }
-}
-
-void emit_attention_rows(attention_emitter *e, ir_value base, ir_value token, ir_value first, ir_value count, int width,
-                         ir_value room, ir_value *rows, ir_value *stride) {
-  ir *b = e->b;
-  ir_value from = ir_offset(b, base, ir_op2(b, "arith.muli", first, token));
-  MlirType types[] = {b->ptr, b->i64};
-  ir_value copied[] = {room, i64(b, width * 4)}, given[] = {from, token}, results[2];
-  ir_value copies =
-      e->dtype == NUMBER_F32 ? ir_compare_int(b, "ne", ATTENTION_TILE(e, stage, b->i64), e->zero) : ir_int(b, b->i1, 1);
-  ir_choice choice = ir_choose(b, copies, 2, types);
-  ir_loop loop = ir_for(b, e->zero, count);
-  emit_row_copy(e, ir_offset(b, from, ir_op2(b, "arith.muli", loop.index, token)),
-                ir_offset(b, room, attention_mul(b, loop.index, width * 4)), width, false);
-  ir_end_for(b, loop);
-  ir_choose_else(b, &choice, 2, copied);
-  ir_end_choose(b, choice, 2, given, results);
-  *rows = results[0];
-  *stride = results[1];
-}
 
 /* ---- scores ---- */
 
@@ -238,7 +193,7 @@ static void emit_key_tile(attention_emitter *e, ir_value first, ir_value count, 
   key_tile t = {.first = first, .count = count, .paired = paired};
   ir_value maxima[ATTENTION_MAX_VECTORS], decay[ATTENTION_MAX_VECTORS];
   emit_attention_rows(e, ATTENTION_TILE(e, k, b->ptr), ATTENTION_TILE(e, k_token, b->i64), first, count, e->p->head_dim,
-                      e->key_rows, &t.rows, &t.stride);
+                      e->rows.read_keys, e->key_rows, &t.rows, &t.stride);
   if (paired && e->p->columns) emit_columns_keys(e, &t);
   else if (paired) emit_delta_keys(e, &t);
   for (int x = 0; x < e->shape.vectors; x++) maxima[x] = load(e, attention_at_constant(e, e->maximum, 0, x));
@@ -279,37 +234,42 @@ static void emit_begin(attention_emitter *e) {
   ir_end_for(b, channels);
 }
 
-static void emit_attend(ir *b, arena *a, const attention_plan *p, const cpu_target *target, int dtype) {
-  attention_emitter e = {
-      .b = b, .memory = a, .p = p, .target = target, .dtype = dtype, .shape = attention_shape_of(p, target)};
-  if (e.shape.rows > MAX_ROWS || e.shape.channels > MAX_ROWS || e.shape.vectors > ATTENTION_MAX_VECTORS)
-    diag_bug("emit_attention", "the tile is too large");
-  e.lanes = ir_vector(b, e.shape.lanes, b->f32);
-  emit_look(&e);
-  if (p->by_rows) e.grid = grid_shape_of(p, &e.shape);
-  ir_function(b, emit_attend_name(a, target, dtype), true, (MlirType){NULL}, 1, &b->ptr, &e.tile);
-  emit_begin(&e);
-  emit_attention_queries(&e);
-  ir_value end = ATTENTION_TILE(&e, end, b->i64);
+/* attend_T(tile, rows): what all number types share. */
+static void emit_attend(attention_emitter *e) {
+  ir *b = e->b;
+  const attention_plan *p = e->p;
+  emit_attend_begin(e);
+  emit_begin(e);
+  emit_attention_queries(e);
+  ir_value end = ATTENTION_TILE(e, end, b->i64);
   bool pairs = attention_is_placed(p);
-  ir_value plain = pairs ? smaller(b, ATTENTION_TILE(&e, plain, b->i64), end) : end;
-  if (p->columns) emit_columns_begin(&e);
-  else if (pairs) emit_delta_begin(&e);
-  if (!pairs || p->spec->skip_tokens > 0) emit_keys(&e, e.zero, plain, false);
-  if (pairs && p->by_rows) emit_grid_keys(&e, plain, end, emit_key_tile);
-  else if (pairs) emit_keys(&e, plain, end, true);
-  emit_attention_output(&e);
+  ir_value plain = pairs ? smaller(b, ATTENTION_TILE(e, plain, b->i64), end) : end;
+  if (p->columns) emit_columns_begin(e);
+  else if (pairs) emit_delta_begin(e);
+  if (!pairs || p->spec->skip_tokens > 0) emit_keys(e, e->zero, plain, false);
+  if (pairs && p->by_rows) emit_grid_keys(e, plain, end, emit_key_tile);
+  else if (pairs) emit_keys(e, plain, end, true);
+  emit_attention_output(e);
   ir_return(b);
 }
 
 void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes) {
+  attention_emitter e = {.b = b, .memory = a, .p = p, .target = target, .shape = attention_shape_of(p, target)};
+  if (e.shape.rows > MAX_ROWS || e.shape.channels > MAX_ROWS || e.shape.vectors > ATTENTION_MAX_VECTORS)
+    diag_bug("emit_attention", "the tile is too large");
+  e.lanes = ir_vector(b, e.shape.lanes, b->f32);
+  if (p->by_rows) e.grid = grid_shape_of(p, &e.shape);
   b->target_cpu = target->cpu;
   b->target_features = target->features;
   emit_pairwise_tables(b, a, p, target);
   if (p->columns) emit_weigh(b, a, p, target, dtypes);
   if (p->by_tiles) emit_pair_biases(b, a, p, target);
-  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
-    if (dtypes & 1u << dtype) emit_attend(b, a, p, target, dtype);
+  emit_attend(&e);
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
+    if (!(dtypes & 1u << dtype)) continue;
+    emit_look(&e, dtype);
+    emit_attend_rows(&e, dtype);
+  }
   b->target_cpu = b->target_features = NULL;
 }
 

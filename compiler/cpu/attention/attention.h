@@ -11,7 +11,7 @@
 #include "cpu/rotors.h"
 #include "plan/attention.h"
 
-/* attend_T_DTYPE(tile) for each number type. */
+/* attend_T_DTYPE(tile) for each number type: attend_T, which is float32 throughout, with the type's own rows. */
 void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes);
 void emit_attention_imports(ir *b);
 const char *emit_attend_name(arena *a, const cpu_target *target, int dtype);
@@ -20,6 +20,13 @@ const char *emit_attend_name(arena *a, const cpu_target *target, int dtype);
 
 enum { ATTENTION_MAX_VECTORS = 4 };
 
+/* Rows of a number type, as attend_T is given them: functions. */
+typedef struct attention_rows {
+  ir_value read_keys, read_values; /* (from, stride in bytes, count, to): rows as float32 */
+  ir_value write;                  /* (from, to): a row of float32 as a row of the output */
+  ir_value copied;                 /* i64: 0 where rows of keys and values are float32 and used where they are */
+} attention_rows;
+
 typedef struct attention_emitter {
   ir *b;
   arena *memory;
@@ -27,9 +34,9 @@ typedef struct attention_emitter {
   const cpu_target *target;
   attention_shape shape;
   grid_shape grid;    /* where the plan is by_rows */
-  int dtype;
   MlirType lanes;     /* a register of float32 */
   ir_value tile;      /* const pegen_attention_tile * */
+  attention_rows rows;
   ir_value queries;   /* [head_dim][queries]: scaled */
   ir_value scores;    /* [keys][queries] of a tile of keys */
   ir_value output;    /* [value_dim][queries] */
@@ -64,12 +71,15 @@ ir_value attention_at_constant(attention_emitter *e, ir_value base, int row, int
 #define ATTENTION_TILE(e, name, type) \
   ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_tile, name)), 8)
 
-/* Copies `width` numbers as float32, or (back) float32 as numbers. */
-void emit_row_copy(attention_emitter *e, ir_value from, ir_value to, int width, bool back);
+/* ---- cpu/attention/rows.c: rows of tensors, where alone the number type matters ---- */
 
-/* Rows first, first + 1, ... of a tensor as float32 where they are, or copied to `room`. */
+/* Opens attend_T. */
+void emit_attend_begin(attention_emitter *e);
+/* A number type's functions, and attend_T_DTYPE, which calls attend_T with them. */
+void emit_attend_rows(attention_emitter *e, int dtype);
+/* Rows first, first + 1, ... of a tensor as float32 where they are, or copied to `room` by `read`. */
 void emit_attention_rows(attention_emitter *e, ir_value base, ir_value token, ir_value first, ir_value count, int width,
-                         ir_value room, ir_value *rows, ir_value *stride);
+                         ir_value read, ir_value room, ir_value *rows, ir_value *stride);
 
 /* ---- cpu/attention/queries.c: queries and outputs, turned so that queries are in the lanes ---- */
 
@@ -81,7 +91,7 @@ void emit_attention_output(attention_emitter *e);
 /* ---- cpu/attention/values.c: output = output decay + p v ---- */
 
 /* look_T_DTYPE(tile): whether some key or value of the head is not finite. */
-void emit_look(attention_emitter *e);
+void emit_look(attention_emitter *e, int dtype);
 const char *emit_look_name(arena *a, const cpu_target *target, int dtype);
 void emit_attention_values(attention_emitter *e, const key_tile *t, const ir_value *decay);
 

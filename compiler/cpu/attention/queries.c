@@ -99,7 +99,8 @@ void emit_attention_queries(attention_emitter *e) {
   ir_value token = lane_token(e, vectors.index, lanes.index),
            room = ir_offset(b, e->key_rows, attention_mul(b, lanes.index, (int64_t)width * 4));
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
-  emit_row_copy(e, ir_offset(b, q, ir_op2(b, "arith.muli", token, stride)), room, width, false);
+  ir_value one_row[] = {ir_offset(b, q, ir_op2(b, "arith.muli", token, stride)), stride, i64(b, 1), room};
+  ir_call_pointer(b, e->rows.read_keys, 4, one_row);
   ir_else(b, &given);
   ir_loop empty = ir_for(b, e->zero, i64(b, width));
   ir_store(b, ir_float(b, b->f32, 0), ir_offset(b, room, attention_mul(b, empty.index, 4)), 4, false);
@@ -124,8 +125,9 @@ void emit_attention_output(attention_emitter *e) {
   ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.lanes));
   ir_value token = lane_token(e, vectors.index, lanes.index);
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
-  emit_row_copy(e, ir_offset(b, e->value_rows, attention_mul(b, lanes.index, (int64_t)width * 4)),
-                ir_offset(b, out, ir_op2(b, "arith.muli", token, stride)), width, true);
+  ir_value row[] = {ir_offset(b, e->value_rows, attention_mul(b, lanes.index, (int64_t)width * 4)),
+                    ir_offset(b, out, ir_op2(b, "arith.muli", token, stride))};
+  ir_call_pointer(b, e->rows.write, 2, row);
   ir_end_if(b, given);
   ir_end_for(b, lanes);
   ir_end_for(b, vectors);

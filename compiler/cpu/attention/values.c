@@ -88,9 +88,9 @@ static void emit_all_channels(attention_emitter *e, const key_tile *t, const val
 
 /* Whether some number of `count` rows is not finite: x 0 is then NaN, and so is the sum of them all. The last channels
  * are seen twice where they do not fill registers. */
-static ir_value emit_any_spoilt(attention_emitter *e, const value_rows *rows, ir_value count, int width) {
+static ir_value emit_any_spoilt(attention_emitter *e, int dtype, const value_rows *rows, ir_value count, int width) {
   ir *b = e->b;
-  int lanes = e->shape.lanes, seen = MOST_SEEN, bytes = number_bytes(e->dtype);
+  int lanes = e->shape.lanes, seen = MOST_SEEN, bytes = number_bytes(dtype);
   while (lanes > width) lanes /= 2;
   while (seen * lanes > width) seen /= 2;
   int step = seen * lanes;
@@ -105,7 +105,7 @@ static ir_value emit_any_spoilt(attention_emitter *e, const value_rows *rows, ir
       ir_offset(b, row, attention_mul(b, ir_select(b, ir_compare_int(b, "slt", channel, last), channel, last), bytes));
   for (int i = 0; i < seen; i++) {
     ir_value x =
-        emit_load_channels(b, e->target->native, e->dtype, lanes, ir_offset_const(b, from, (int64_t)i * lanes * bytes));
+        emit_load_channels(b, e->target->native, dtype, lanes, ir_offset_const(b, from, (int64_t)i * lanes * bytes));
     next[i] = attention_multiply_add(b, x, zero, inner[i]);
   }
   ir_end_for_with(b, groups, seen, next, outer);
@@ -120,16 +120,16 @@ const char *emit_look_name(arena *a, const cpu_target *target, int dtype) {
   return arena_printf(a, "look_%s_%s", target->suffix, number_name(dtype));
 }
 
-void emit_look(attention_emitter *e) {
+void emit_look(attention_emitter *e, int dtype) {
   ir *b = e->b;
-  ir_function(b, emit_look_name(e->memory, e->target, e->dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
+  ir_function(b, emit_look_name(e->memory, e->target, dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
   ir_value count = of_tile(e, offsetof(pegen_attention_tile, n_keys), b->i64);
   value_rows keys = {of_tile(e, offsetof(pegen_attention_tile, k), b->ptr),
                      of_tile(e, offsetof(pegen_attention_tile, k_token), b->i64)};
   value_rows values = {of_tile(e, offsetof(pegen_attention_tile, v), b->ptr),
                        of_tile(e, offsetof(pegen_attention_tile, v_token), b->i64)};
-  ir_value some = ir_op2(b, "arith.ori", emit_any_spoilt(e, &keys, count, e->p->head_dim),
-                         emit_any_spoilt(e, &values, count, e->p->value_dim));
+  ir_value some = ir_op2(b, "arith.ori", emit_any_spoilt(e, dtype, &keys, count, e->p->head_dim),
+                         emit_any_spoilt(e, dtype, &values, count, e->p->value_dim));
   ir_store(b, ir_cast(b, "arith.extui", some, b->i64), of_tile(e, offsetof(pegen_attention_tile, spoilt), b->ptr), 8,
            false);
   ir_return(b);
@@ -142,7 +142,7 @@ void emit_attention_values(attention_emitter *e, const key_tile *t, const ir_val
   value_rows rows;
   emit_attention_rows(e, of_tile(e, offsetof(pegen_attention_tile, v), b->ptr),
                       of_tile(e, offsetof(pegen_attention_tile, v_token), b->i64), t->first, t->count, e->p->value_dim,
-                      e->value_rows, &rows.at, &rows.stride);
+                      e->rows.read_values, e->value_rows, &rows.at, &rows.stride);
   ir_value spoilt = ir_load(b, b->i64, of_tile(e, offsetof(pegen_attention_tile, spoilt), b->ptr), 8);
   ir_value hides = ir_compare_int(b, "sgt", attention_add(b, t->first, t->count),
                                   of_tile(e, offsetof(pegen_attention_tile, free), b->i64));

@@ -1,0 +1,109 @@
+/* cpu/attention/rows: rows of tensors as float32 and back; see cpu/attention/attention.h.
+ *
+ * All of attention is float32 but its rows' way in and out. So a target has one attend_T, which is long, and each
+ * number type brings short functions: rows of keys (and of queries, as wide), rows of values, a row of the output.
+ */
+#include "cpu/attention/attention.h"
+#include "mlir/arith.h"
+#include "mlir/number.h"
+
+#include "kernel/attention.h"
+
+#include <stddef.h>
+
+/* ---- names ---- */
+
+const char *emit_attend_name(arena *a, const cpu_target *target, int dtype) {
+  return arena_printf(a, "attend_%s_%s", target->suffix, number_name(dtype));
+}
+
+static const char *shared_name(attention_emitter *e) { return arena_printf(e->memory, "attend_%s", e->target->suffix); }
+
+static const char *function_name(attention_emitter *e, const char *what, int dtype) {
+  return arena_printf(e->memory, "%s_%s_%s", what, e->target->suffix, number_name(dtype));
+}
+
+/* ---- a number type's functions ---- */
+
+/* Copies `width` numbers of a type as another. */
+static void emit_row_copy(attention_emitter *e, ir_value from, int in, ir_value to, int out, int width) {
+  ir *b = e->b;
+  int lanes = e->shape.lanes, at = width / lanes * lanes, in_bytes = number_bytes(in), out_bytes = number_bytes(out);
+  unsigned native = e->target->native;
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, width / lanes));
+  ir_value v =
+      emit_load_channels(b, native, in, lanes, ir_offset(b, from, attention_mul(b, loop.index, lanes * in_bytes)));
+  emit_store_channels(b, native, out, v, ir_offset(b, to, attention_mul(b, loop.index, lanes * out_bytes)), false);
+  ir_end_for(b, loop);
+  for (int piece = lanes / 2; at < width; piece /= 2) {
+    if (at + piece > width) continue;
+    v = emit_load_channels(b, native, in, piece, ir_offset_const(b, from, (int64_t)at * in_bytes));
+    emit_store_channels(b, native, out, v, ir_offset_const(b, to, (int64_t)at * out_bytes), false);
+    at += piece;
+  }
+}
+
+/* name(from, stride, count, to) */
+static const char *emit_read(attention_emitter *e, const char *name, int dtype, int width) {
+  ir *b = e->b;
+  MlirType types[] = {b->ptr, b->i64, b->i64, b->ptr};
+  ir_value arguments[4];
+  ir_function(b, name, true, (MlirType){NULL}, 4, types, arguments);
+  ir_loop rows = ir_for(b, i64(b, 0), arguments[2]);
+  emit_row_copy(e, ir_offset(b, arguments[0], ir_op2(b, "arith.muli", rows.index, arguments[1])), dtype,
+                ir_offset(b, arguments[3], attention_mul(b, rows.index, (int64_t)width * 4)), NUMBER_F32, width);
+  ir_end_for(b, rows);
+  ir_return(b);
+  return name;
+}
+
+/* name(from, to) */
+static const char *emit_write(attention_emitter *e, const char *name, int dtype, int width) {
+  MlirType types[] = {e->b->ptr, e->b->ptr};
+  ir_value arguments[2];
+  ir_function(e->b, name, true, (MlirType){NULL}, 2, types, arguments);
+  emit_row_copy(e, arguments[0], NUMBER_F32, arguments[1], dtype, width);
+  ir_return(e->b);
+  return name;
+}
+
+void emit_attend_rows(attention_emitter *e, int dtype) {
+  ir *b = e->b;
+  const attention_plan *p = e->p;
+  const char *keys = emit_read(e, function_name(e, "read", dtype), dtype, p->head_dim);
+  const char *values =
+      p->value_dim == p->head_dim ? keys : emit_read(e, function_name(e, "read_values", dtype), dtype, p->value_dim);
+  const char *write = emit_write(e, function_name(e, "write", dtype), dtype, p->value_dim);
+  ir_function(b, emit_attend_name(e->memory, e->target, dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
+  ir_value copied = dtype == NUMBER_F32 ? ATTENTION_TILE(e, stage, b->i64) : i64(b, 1);
+  ir_value arguments[] = {e->tile, ir_function_address(b, keys), ir_function_address(b, values),
+                          ir_function_address(b, write), copied};
+  ir_call(b, shared_name(e), 5, arguments);
+  ir_return(b);
+}
+
+/* ---- attend_T ---- */
+
+void emit_attend_begin(attention_emitter *e) {
+  ir *b = e->b;
+  MlirType types[] = {b->ptr, b->ptr, b->ptr, b->ptr, b->i64};
+  ir_value arguments[5];
+  ir_function(b, shared_name(e), true, (MlirType){NULL}, 5, types, arguments);
+  e->tile = arguments[0];
+  e->rows = (attention_rows){arguments[1], arguments[2], arguments[3], arguments[4]};
+}
+
+void emit_attention_rows(attention_emitter *e, ir_value base, ir_value token, ir_value first, ir_value count, int width,
+                         ir_value read, ir_value room, ir_value *rows, ir_value *stride) {
+  ir *b = e->b;
+  ir_value from = ir_offset(b, base, ir_op2(b, "arith.muli", first, token));
+  MlirType types[] = {b->ptr, b->i64};
+  ir_value copied[] = {room, i64(b, (int64_t)width * 4)}, given[] = {from, token}, results[2];
+  ir_choice choice = ir_choose(b, ir_compare_int(b, "ne", e->rows.copied, e->zero), 2, types);
+  ir_value arguments[] = {from, token, count, room};
+  ir_call_pointer(b, read, 4, arguments);
+  ir_choose_else(b, &choice, 2, copied);
+  ir_end_choose(b, choice, 2, given, results);
+  *rows = results[0];
+  *stride = results[1];
+}
