@@ -10,12 +10,23 @@ foreach(dialect_or_part Arith ControlFlow GPU LLVM Math SCF Vector Conversion Tr
     list(APPEND capi_archives $<TARGET_FILE:MLIRCAPI${dialect_or_part}>)
   endif()
 endforeach()
+# LLVM's linker is archives, too.
+set(lld_archives)
+foreach(part ELF Common)
+  set(archive ${LLVM_LIBRARY_DIR}/liblld${part}.a)
+  if(NOT EXISTS ${archive})
+    message(FATAL_ERROR "there is no ${archive}; scripts/setup installs it")
+  endif()
+  list(APPEND lld_archives ${archive})
+endforeach()
 add_library(pegen_mlir_shared INTERFACE)
 target_link_libraries(pegen_mlir_shared INTERFACE
-  -Wl,--start-group ${capi_archives} -Wl,--end-group MLIR LLVM PkgConfig::LUA)
+  -Wl,--start-group ${lld_archives} ${capi_archives} -Wl,--end-group MLIR LLVM PkgConfig::LUA
+  z zstd) # the linker reads compressed sections
 
 # The linker takes what is needed of all archives, in any order; one that nothing needs costs the reading of its index.
 file(GLOB archives ${LLVM_LIBRARY_DIR}/libMLIR*.a ${LLVM_LIBRARY_DIR}/libLLVM*.a)
+list(APPEND archives ${lld_archives})
 set(PEGEN_STATIC_LACKS)
 foreach(library lua5.4 z zstd) # LLVM compresses debug information
   find_library(PEGEN_ARCHIVE_${library} NAMES lib${library}.a)

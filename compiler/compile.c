@@ -49,10 +49,11 @@ typedef struct chosen {
 
 /* What is written for a GPU alone: assembly, or what comes before it. */
 static bool check_gpu_alone(const compile_options *options, const gpu_target *gpu) {
-  if (options->emit != EMIT_OBJ || gpu->vendor->has_objects) return true;
+  bool is_shared = options->emit == EMIT_SHARED;
+  if (!is_shared && (options->emit != EMIT_OBJ || gpu->vendor->has_objects)) return true;
   diag_error(NULL, 0,
-             "an object needs a processor; expected --target %s,x86-64-v3 or the like, or an output that ends in .ptx",
-             gpu->name);
+             "%s object needs a processor; expected --target %s,x86-64-v3 or the like, or an output that ends in .ptx",
+             is_shared ? "a shared" : "an", gpu->name);
   return false;
 }
 

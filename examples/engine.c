@@ -1,7 +1,6 @@
 /* engine: an attention block of a vision transformer, end to end, with any kernel that pegen made.
  *
- *   pegen specs/geope2d.lua -o geope2d.o -D skip_tokens=1
- *   cc -shared geope2d.o -o geope2d.so
+ *   pegen specs/geope2d.lua -o geope2d.so -D skip_tokens=1
  *   cc -O2 engine.c -lpegen -lm -pthread -o engine
  *   ./engine ./geope2d.so geope2d 4      4 threads; a fourth word is a step that all positions move by
  *

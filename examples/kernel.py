@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kernel: a pegen kernel called from Python on NumPy arrays and PyTorch tensors, without a copy.
 
-    pegen specs/rope.lua -o rope.o && cc -shared rope.o -o rope.so
+    pegen specs/rope.lua -o rope.so
     python3 kernel.py ./rope.so rope
 
 A kernel takes DLPack's DLTensor, which every array library hands out: the capsule of x.__dlpack__() holds it. The

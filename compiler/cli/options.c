@@ -52,9 +52,9 @@ static int unknown(const char *what, const char *word, const char *const *names,
 static const struct {
   const char *name, *ending;
 } emit_kinds[EMIT_KIND_COUNT] = {
-    [EMIT_OBJ] = {"obj", ".o"},      [EMIT_ASM] = {"asm", ".s"},      [EMIT_LLVM] = {"llvm", ".ll"},
-    [EMIT_MLIR] = {"mlir", ".mlir"}, [EMIT_EXPR] = {"expr", ".expr"}, [EMIT_PROGRAM] = {"program", ".program"},
-    [EMIT_PTX] = {"ptx", ".ptx"},
+    [EMIT_OBJ] = {"obj", ".o"},      [EMIT_ASM] = {"asm", ".s"},        [EMIT_LLVM] = {"llvm", ".ll"},
+    [EMIT_MLIR] = {"mlir", ".mlir"}, [EMIT_EXPR] = {"expr", ".expr"},   [EMIT_PROGRAM] = {"program", ".program"},
+    [EMIT_PTX] = {"ptx", ".ptx"},    [EMIT_SHARED] = {"shared", ".so"},
 };
 
 static const struct {
@@ -336,13 +336,13 @@ static const command_row commands[COMMAND_COUNT] = {
 
 static const option_row rows[] = {
     {"output", 'o', "FILE", false, FOR_COMPILE, set_output,
-     "what to write; the ending decides the form: .o .s .ll .mlir .ptx .program .expr; - is the standard output",
+     "what to write; the ending decides the form: .o .so .s .ll .mlir .ptx .program .expr; - is the standard output",
      VALUES_FILE, NULL},
     {"header", 0, "FILE", false, FOR_COMPILE, set_header, "also write the C header", VALUES_FILE, NULL},
     {"name", 0, "NAME", false, FOR_COMPILE, set_name,
      "what the symbols begin with, for variants in one program; default: the description's name", VALUES_FREE, NULL},
     {"emit", 0, "FORM", false, FOR_COMPILE, set_emit,
-     "obj, asm, llvm, mlir, ptx, program or expr, whatever the ending of FILE", VALUES_WORDS, emit_word},
+     "obj, shared, asm, llvm, mlir, ptx, program or expr, whatever the ending of FILE", VALUES_WORDS, emit_word},
     {"target", 0, "LIST", false, FOR_KERNELS, set_target,
      "processors, separated by commas; the kernel picks the best at its first call; 'help' lists them", VALUES_LIST,
      target_word},
@@ -486,7 +486,7 @@ static int decide_kind(parser *p) {
   const char *output = p->out->output;
   if (p->emit_given) return STATUS_OK;
   if (!strcmp(output, "-"))
-    return usage("-o -: say what to write with --emit obj, asm, llvm, mlir, program, expr or ptx");
+    return usage("-o -: say what to write with --emit obj, shared, asm, llvm, mlir, program, expr or ptx");
   if (!strcmp(ending_of(output), emit_kinds[EMIT_ASM].ending) && names_only_ptx(p))
     return usage("-o %s: --target %s names only GPUs, whose assembly is PTX; expected an output that ends in .ptx",
                  output, p->out->compile.targets);
@@ -495,9 +495,9 @@ static int decide_kind(parser *p) {
       p->out->compile.emit = (emit_kind)i;
       return STATUS_OK;
     }
-  return usage(
-      "-o %s: the ending decides what is written: .o, .s, .ll, .mlir, .program, .expr or .ptx; or say it with --emit",
-      output);
+  return usage("-o %s: the ending decides what is written: .o, .so, .s, .ll, .mlir, .program, .expr or .ptx; or say it "
+               "with --emit",
+               output);
 }
 
 static int decide_outputs(parser *p) {

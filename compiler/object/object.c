@@ -4,6 +4,7 @@
 #include "base/diag.h"
 #include "forms/form.h"
 #include "mlir/lower.h"
+#include "object/link.h"
 
 #include "kernel/embedded.h"
 
@@ -87,10 +88,11 @@ bool object_write(ir *b, const cpu_target *const *targets, int n_targets, const 
   LLVMDisposeMessage(message);
   if (options->emit == EMIT_LLVM) lower_print_llvm(module, out);
   else lower_write(module, machine, options->emit == EMIT_ASM, out);
+  bool ok = options->emit != EMIT_SHARED || link_shared(describe->memory, describe->spec->name, out);
   LLVMDisposeTargetData(layout);
   LLVMDisposeTargetMachine(machine);
   LLVMDisposeModule(module);
   LLVMContextDispose(context);
   lower_end();
-  return true;
+  return ok;
 }

@@ -14,6 +14,7 @@ typedef enum emit_kind {
   EMIT_EXPR,
   EMIT_PROGRAM,
   EMIT_PTX,
+  EMIT_SHARED,
   EMIT_KIND_COUNT
 } emit_kind;
 

@@ -34,9 +34,8 @@ def run(*command, status=0, environment={}):
 
 def build(folder, spec, *options):
     name = spec.stem if spec.parent.name == "specs" else "spindle"
-    run(pegen, spec, "-o", folder / "kernel.o", "--dtype", "f32,bf16", *options)
     shared = folder / f"{name}.so"
-    run(compiler, "-shared", folder / "kernel.o", "-o", shared)
+    run(pegen, spec, "-o", shared, "--dtype", "f32,bf16", *options)
     return shared, name
 
 

@@ -18,4 +18,6 @@ for spec in geope3d liere pape attention sincos string_cayley; do
 done
 for spec in geope3d liere pape attention string_cayley; do same $spec.lua --emit ptx; done
 same geope3d.lua --emit obj --target x86-64-v3,sm_90
+same geope3d.lua --emit shared --target x86-64-v3,sm_90
+same care.lua --emit shared --target aarch64
 "$static" check rope.lua --target native,sm_80 >/dev/null

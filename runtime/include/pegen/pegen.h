@@ -8,6 +8,10 @@
  *     int    NAME_prepare(const pegen_args *args, int part, int parts);     where encode can do with a table
  *     size_t NAME_table_bytes(const pegen_args *args);
  *
+ * `-o NAME.so` writes a shared object that exports the same, for dlopen, and whatever NAME is
+ *
+ *     extern const pegen_kernel pegen_kernel_of_library;                    the same as NAME_kernel
+ *
  * The object needs nothing else: no library, no start-up call. The runtime
  * library (-lpegen) adds error texts, look-ups by name and a parallel-for.
  *
