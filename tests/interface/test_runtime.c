@@ -1,6 +1,9 @@
 /* test_runtime.c: libpegen by itself. */
 #include "pegen/pegen.h"
 
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -59,6 +62,32 @@ static void every_part_runs_once(void **state) {
   }
 }
 
+/* The library's call of pthread_create ends here: a machine that is short of threads, on demand. */
+static atomic_int threads_left;
+static int short_of_threads;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *data) {
+  int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+  if (short_of_threads && atomic_fetch_sub(&threads_left, 1) <= 0) return EAGAIN;
+  *(void **)&create = dlsym(RTLD_NEXT, "pthread_create");
+  return create(thread, attributes, run, data);
+}
+
+static void parts_without_threads_run(void **state) {
+  enum { PARTS = 6 };
+  (void)state;
+  fail_from = 64;
+  short_of_threads = 1;
+  for (int given = 0; given <= PARTS; given++) {
+    for (int i = 0; i < 64; i++) atomic_store(&called[i], 0);
+    atomic_store(&threads_left, given);
+    assert_int_equal(pegen_parallel(count_part, NULL, PARTS), 0);
+    for (int i = 0; i < 64; i++) assert_int_equal(atomic_load(&called[i]), i < PARTS);
+  }
+  assert_int_equal(atomic_load(&threads_left), 1); /* the stand-in was asked, five times the last time */
+  short_of_threads = 0;
+}
+
 static void unknown_kernels(void **state) {
   pegen_kernel k;
   (void)state;
@@ -81,6 +110,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(errors_have_words),
       cmocka_unit_test(every_part_runs_once),
+      cmocka_unit_test(parts_without_threads_run),
       cmocka_unit_test(unknown_kernels),
   };
   return cmocka_run_group_tests_name("runtime", tests, NULL, NULL);

@@ -147,15 +147,43 @@ static void width_of_access(void **state) {
   DLTensor *gaps = random_rows(&f, NUMBER_BF16, ROWS_GAPS, HEADS);
   assert_int_equal(trial_call(kernel, positions, &f.operands, gaps, gaps, NULL, NULL, 1), 0);
   assert_string_equal(run_threads_entry(kernel), "rope_encode_bf16_narrow");
-  DLTensor *moved = tensor_copy(f.memory, q), *out = tensor_copy(f.memory, q);
-  moved->byte_offset = 2; /* one element on; tensors have room for it behind their last */
-  memmove((char *)moved->data + 2, moved->data, (size_t)(BATCH * HEADS * TOKENS * 64 * 2));
-  assert_int_equal(trial_call(kernel, positions, &f.operands, moved, out, NULL, NULL, 1), 0);
-  assert_string_equal(run_threads_entry(kernel), "rope_encode_bf16_narrow");
+  DLTensor *out = tensor_copy(f.memory, q);
+  for (uint64_t off = 2; off < 16; off *= 2) { /* one element on and more; tensors have room behind their last */
+    DLTensor *moved = tensor_copy(f.memory, q);
+    moved->byte_offset = off;
+    memmove((char *)moved->data + off, moved->data, (size_t)(BATCH * HEADS * TOKENS * 64 * 2));
+    assert_int_equal(trial_call(kernel, positions, &f.operands, moved, out, NULL, NULL, 1), 0);
+    assert_string_equal(run_threads_entry(kernel), "rope_encode_bf16_narrow");
+  }
   DLTensor *wide = tensor_copy(f.memory, q);
   assert_int_equal(trial_call(kernel, positions, &f.operands, q, wide, NULL, NULL, 1), 0);
   assert_string_equal(run_threads_entry(kernel), "rope_encode_bf16");
   assert_true(tensor_identical(wide, out));
+  run_unload(loaded);
+  arena_destroy(f.memory);
+}
+
+/* More batches than a grid has rows: several launches, each from its own batch on. */
+static void more_batches_than_rows(void **state) {
+  enum { MANY = 65535 + 2, CHANNELS = 4 };
+  (void)state;
+  fixture f = open_spec("rope_mixed", 2, (loader_define[]){{"heads", "2"}, {"head_dim", "4"}});
+  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64);
+  int64_t axes = f.spec->n_axes;
+  DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){1, axes}, (double[]){3, 4, 5});
+  DLTensor *q = tensor_rows(f.memory, NUMBER_F32, ROWS_BHND, MANY, 2, 1, CHANNELS), *last = NULL;
+  tensor_randomize(q, &f.random);
+  DLTensor *out = tensor_copy(f.memory, q);
+  last = tensor_copy(f.memory, q);
+  assert_int_equal(trial_call(run_kernel(loaded), positions, &f.operands, q, out, NULL, NULL, 1), 0);
+  for (int64_t first = 0; first < MANY; first += MANY - 2) { /* by two calls that need one each */
+    DLTensor two = *q, two_out = *last;
+    int64_t shape[] = {first ? 2 : MANY - 2, 2, 1, CHANNELS};
+    two.shape = two_out.shape = shape;
+    two.byte_offset = two_out.byte_offset = (uint64_t)(first * 2 * CHANNELS) * sizeof(float);
+    assert_int_equal(trial_call(run_kernel(loaded), positions, &f.operands, &two, &two_out, NULL, NULL, 1), 0);
+  }
+  assert_true(tensor_identical(out, last));
   run_unload(loaded);
   arena_destroy(f.memory);
 }
@@ -211,6 +239,7 @@ static void refusals(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(shared_rotors),     cmocka_unit_test(rotors_by_head),
                                      cmocka_unit_test(operand_types),     cmocka_unit_test(width_of_access),
-                                     cmocka_unit_test(nothing_to_launch), cmocka_unit_test(refusals)};
+                                     cmocka_unit_test(more_batches_than_rows),
+      cmocka_unit_test(nothing_to_launch), cmocka_unit_test(refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

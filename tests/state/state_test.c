@@ -67,8 +67,8 @@ static int64_t storage(const DLTensor *t) {
 static DLTensor *rows(fixture *f, number_type type, int64_t channels) {
   DLTensor *t = tensor_rows(f->memory, type, ROWS_BHND, BATCH, f->heads, f->tokens, channels);
   tensor_randomize(t, &f->random);
-  float *first = t->data; /* some denormals of float32 */
-  for (int i = 0; type == NUMBER_F32 && i < 64; i += 5) first[i] *= 0x1p-130f;
+  float *first = t->data; /* denormals of float32: a row of nothing else, then some beside normal numbers */
+  for (int i = 0; type == NUMBER_F32 && i < 2 * channels; i += i < channels ? 1 : 5) first[i] *= 0x1p-130f;
   return t;
 }
 
