@@ -105,7 +105,8 @@ static void back_NEG(adjoint *t, const expr *x) { give(t, x->arg[0], expr_neg(t-
 
 static void back_ABS(adjoint *t, const expr *x) {
   const expr *a = x->arg[0], *g = t->incoming;
-  const expr *negative = expr_select(t->pool, expr_binary(t->pool, EXPR_LESS, a, t->zero), expr_neg(t->pool, g), t->zero);
+  const expr *negative =
+      expr_select(t->pool, expr_binary(t->pool, EXPR_LESS, a, t->zero), expr_neg(t->pool, g), t->zero);
   give(t, a, expr_select(t->pool, expr_binary(t->pool, EXPR_LESS, t->zero, a), g, negative));
 }
 
@@ -141,8 +142,7 @@ static void back_WIDEN(adjoint *t, const expr *x) { give(t, x->arg[0], t->incomi
 
 static void back_SELECT(adjoint *t, const expr *x) {
   if (is_active(t, x->arg[1])) give_where(t, x->arg[0], x->arg[1], t->incoming);
-  if (is_active(t, x->arg[2]))
-    gain(t, x->arg[2], expr_select(t->pool, x->arg[0], t->zero, t->incoming), false);
+  if (is_active(t, x->arg[2])) gain(t, x->arg[2], expr_select(t->pool, x->arg[0], t->zero, t->incoming), false);
 }
 
 /* ORDER EXPR_OP: an operation without a rule does not compile. */
@@ -249,7 +249,6 @@ bool adjoint_check_size(arena *a, const spec *s, const adjoint_scatter *gradient
   for (int i = 0; i < count; i++) roots[i] = gradients[i].gradient;
   int64_t size = expr_size_of_all(a, s->pool, roots, count);
   if (size <= ADJOINT_MOST_OPERATIONS) return true;
-  diag_error(s->file, s->line, "%s take %lld operations, %d at most", what, (long long)size,
-             ADJOINT_MOST_OPERATIONS);
+  diag_error(s->file, s->line, "%s take %lld operations, %d at most", what, (long long)size, ADJOINT_MOST_OPERATIONS);
   return false;
 }

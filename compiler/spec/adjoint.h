@@ -1,8 +1,8 @@
 /* spec/adjoint: gradients of expressions, by reverse mode from node to node of the DAG.
  *
  * In: expressions, each with the gradient that comes in for its value, and the nodes that gradients are wanted of. Out:
- * for each of them its gradient, as an expression in the same pool, whose parts are shared with the forward ones. What a
- * node's arguments gain is a row per operation (spec/adjoint.c), without which it does not compile.
+ * for each of them its gradient, as an expression in the same pool, whose parts are shared with the forward ones. What
+ * a node's arguments gain is a row per operation (spec/adjoint.c), without which it does not compile.
  *
  * One expression stands for all blocks and heads, and so does its gradient: it is what the node's value in one block of
  * one head gains. An element of an operand gains the sum over all blocks, heads and tokens whose leaf reads it.

@@ -187,9 +187,10 @@ static void at_kinks_the_derivative_is_zero(void **state) {
   static const struct {
     expr_op op;
     double x, y;
-  } kinks[] = {{EXPR_ABS, 0, 0},     {EXPR_ABS, -0.0, 0},     {EXPR_SQRT, 0, 0},   {EXPR_MIN, 2, 2},     {EXPR_MAX, 2, 2},
-               {EXPR_FLOOR, 3, 0},   {EXPR_FLOOR, 3.5, 0},    {EXPR_LESS, 2, 2},   {EXPR_LESS, 1, 2},    {EXPR_MIN, -1, -1},
-               {EXPR_ELEMENT, 1, 0}, {EXPR_ELEMENT, 1.25, 0}, {EXPR_MAX, 0, -0.0}, {EXPR_CONST, 0.5, 0}, {EXPR_TABLE, 1, 1}};
+  } kinks[] = {{EXPR_ABS, 0, 0},    {EXPR_ABS, -0.0, 0},  {EXPR_SQRT, 0, 0},    {EXPR_MIN, 2, 2},
+               {EXPR_MAX, 2, 2},    {EXPR_FLOOR, 3, 0},   {EXPR_FLOOR, 3.5, 0}, {EXPR_LESS, 2, 2},
+               {EXPR_LESS, 1, 2},   {EXPR_MIN, -1, -1},   {EXPR_ELEMENT, 1, 0}, {EXPR_ELEMENT, 1.25, 0},
+               {EXPR_MAX, 0, -0.0}, {EXPR_CONST, 0.5, 0}, {EXPR_TABLE, 1, 1}};
   fixture f = begin();
   for (size_t i = 0; i < sizeof kinks / sizeof *kinks; i++) {
     const expr *e = made(&f, kinks[i].op);
@@ -211,15 +212,24 @@ static void choices_pass_one_branch_alone(void **state) {
   expr_pool *pool = f.pool;
   const expr *zero = expr_const(pool, 0), *is_positive = expr_binary(pool, EXPR_LESS, zero, f.x);
   const expr *log = expr_unary(pool, EXPR_LOG, f.x), *root = expr_unary(pool, EXPR_SQRT, f.x);
-  const expr *inverse = expr_div(pool, f.y, f.x), *log1p = expr_unary(pool, EXPR_LOG1P, expr_sub(pool, f.x, expr_const(pool, 1)));
+  const expr *inverse = expr_div(pool, f.y, f.x),
+             *log1p = expr_unary(pool, EXPR_LOG1P, expr_sub(pool, f.x, expr_const(pool, 1)));
   const expr *grown = expr_unary(pool, EXPR_EXP, expr_mul(pool, f.y, expr_div(pool, f.z, f.x)));
   const expr *turned = expr_unary(pool, EXPR_COSQ, inverse);
-  const expr *wild[] = {log, root, inverse, log1p, grown, turned, expr_mul(pool, log, inverse), expr_div(pool, f.y, root),
+  const expr *wild[] = {log,
+                        root,
+                        inverse,
+                        log1p,
+                        grown,
+                        turned,
+                        expr_mul(pool, log, inverse),
+                        expr_div(pool, f.y, root),
                         expr_mul(pool, inverse, expr_mul(pool, log, expr_unary(pool, EXPR_SINQ, log)))};
   const expr *tame = expr_mul(pool, f.y, expr_mul(pool, f.x, f.x));
   for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
-    const expr *chosen[] = {expr_select(pool, is_positive, wild[i], tame),
-                            expr_select(pool, expr_binary(pool, EXPR_LESS, f.x, expr_const(pool, 0x1p-40)), tame, wild[i])};
+    const expr *chosen[] = {
+        expr_select(pool, is_positive, wild[i], tame),
+        expr_select(pool, expr_binary(pool, EXPR_LESS, f.x, expr_const(pool, 0x1p-40)), tame, wild[i])};
     for (int side = 0; side < 2; side++) {
       for (double x = -1; x <= 0; x++) {
         point at = {.positions = {x, 1.5, 0.5}, .cotangents = {2}};
@@ -374,10 +384,12 @@ static void closed_forms_agree_with_differences(void **state) {
       double here = positions[axis];
       for (int k = 0; k < 4; k++) {
         positions[axis] = here + place[k] * 0x1p-13;
-        for (int i = 0; i < count; i++) sum += weight[k] * cotangents[i] * expr_eval_long(values[i], &env) / (12 * 0x1p-13L);
+        for (int i = 0; i < count; i++)
+          sum += weight[k] * cotangents[i] * expr_eval_long(values[i], &env) / (12 * 0x1p-13L);
       }
       positions[axis] = here;
-      if (!(fabsl(got - sum) <= 1e-8L * (1 + fabsl(sum)))) print_error("rotor %d: %Lg, should be %Lg\n", which, got, sum);
+      if (!(fabsl(got - sum) <= 1e-8L * (1 + fabsl(sum))))
+        print_error("rotor %d: %Lg, should be %Lg\n", which, got, sum);
       assert_true(fabsl(got - sum) <= 1e-8L * (1 + fabsl(sum)));
     }
     arena_destroy(memory);
@@ -416,7 +428,8 @@ static void unrounded_expressions_round_nowhere(void **state) {
   const expr *narrow = expr_unary(pool, EXPR_NARROW, expr_unary(pool, EXPR_COSQ, f.x));
   const expr *row = expr_input(pool, 0, (const int32_t[]){0, 1});
   static const int32_t offsets[] = {0, 1, 2, 3};
-  const expr *read = expr_element(pool, 0, HEADS, offsets, expr_unary(pool, EXPR_WIDEN, expr_unary(pool, EXPR_NARROW, f.y)));
+  const expr *read =
+      expr_element(pool, 0, HEADS, offsets, expr_unary(pool, EXPR_WIDEN, expr_unary(pool, EXPR_NARROW, f.y)));
   const expr *rounded[] = {expr_mul(pool, expr_sub(pool, expr_const(pool, 1), narrow), row),
                            expr_select(pool, expr_binary(pool, EXPR_LESS, narrow, row), narrow, read)};
   const expr *exact[2];

@@ -1,0 +1,37 @@
+/* algebra/torque_group: Ad and dexp of simple bivectors, transposed, as expressions.
+ *
+ * In: coordinates of M over a torque basis, as expressions, and a torque. A simple bivector's action on vectors has
+ * M^3 = beta M, and its action on bivectors (its commutators) ad^3 = beta ad with the same beta. With t^2 = -beta
+ *
+ *     exp(ad)  = 1 + sin(t)/t ad + (1 - cos t)/t^2 ad^2
+ *     dexp     = 1 + (1 - cos t)/t^2 ad + (t - sin t)/t^3 ad^2,
+ *
+ * and where beta is positive the hyperbolic functions. 1 - cos t is 2 sin^2(t/2), and what is a difference of near
+ * numbers still is a series below t = 1.
+ */
+#ifndef PEGEN_ALGEBRA_TORQUE_GROUP_H
+#define PEGEN_ALGEBRA_TORQUE_GROUP_H
+
+#include "algebra/torque.h"
+
+typedef struct torque_group {
+  expr_pool *pool;
+  const torque_basis *basis;
+} torque_group;
+
+/* out = exp(ad_M)^T tau: the torque of what stands behind exp(M). sense -1: of -M. out may be tau. */
+void torque_through_rotor(const torque_group *g, const expr *const *m, double sense, const expr *const *tau,
+                          const expr **out);
+
+/* out = dexp_M^T tau: what M gains. sense -1: dexp of -M. */
+void torque_through_exponential(const torque_group *g, const expr *const *m, double sense, const expr *const *tau,
+                                const expr **out);
+
+/* (t - sin t)/t^3, (1 - cos t)/t^2 and sin(t)/t of square = t^2; where it may be negative (is_circular false), the
+ * hyperbolic functions. */
+typedef struct torque_functions {
+  const expr *sine, *cosine, *rest;
+} torque_functions;
+torque_functions torque_functions_of(expr_pool *pool, const expr *square, bool is_circular);
+
+#endif
