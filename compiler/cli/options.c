@@ -116,6 +116,11 @@ static int set_header(parser *p, const char *value) {
   return *value ? STATUS_OK : usage("--header: the name of the header is empty");
 }
 
+static int set_sources(parser *p, const char *value) {
+  p->out->sources = value;
+  return *value ? STATUS_OK : usage("--sources: the name of the list is empty");
+}
+
 /* A C identifier, since symbols and macros begin with it. */
 static int set_name(parser *p, const char *value) {
   p->out->name = value;
@@ -339,6 +344,9 @@ static const option_row rows[] = {
      "what to write; the ending decides the form: .o .so .s .ll .mlir .ptx .program .expr; - is the standard output",
      VALUES_FILE, NULL},
     {"header", 0, "FILE", false, FOR_COMPILE, set_header, "also write the C header", VALUES_FILE, NULL},
+    {"sources", 0, "FILE", false, FOR_COMPILE, set_sources,
+     "also write the names of the files that the description was read from, each ended by a NUL: for programs",
+     VALUES_FILE, NULL},
     {"name", 0, "NAME", false, FOR_COMPILE, set_name,
      "what the symbols begin with, for variants in one program; default: the description's name", VALUES_FREE, NULL},
     {"emit", 0, "FORM", false, FOR_COMPILE, set_emit,
@@ -510,12 +518,13 @@ static int decide_outputs(parser *p) {
     int stem = (int)(strlen(out->output) - strlen(ending_of(out->output)));
     out->depfile = arena_printf(p->a, "%.*s.d", stem, out->output);
   }
-  const char *paths[] = {out->output, out->header, out->depfile};
-  for (int i = 0; i < 3; i++)
+  enum { OUTPUTS = 4 };
+  const char *paths[OUTPUTS] = {out->output, out->header, out->depfile, out->sources};
+  for (int i = 0; i < OUTPUTS; i++)
     if (paths[i] && output_is_same(paths[i], out->spec))
       return usage("'%s' is the description itself: it would be replaced", paths[i]);
-  for (int i = 0; i < 3; i++)
-    for (int j = i + 1; j < 3; j++)
+  for (int i = 0; i < OUTPUTS; i++)
+    for (int j = i + 1; j < OUTPUTS; j++)
       if (paths[i] && paths[j] && output_is_same(paths[i], paths[j]))
         return strcmp(paths[i], paths[j])
                    ? usage("'%s' and '%s' are one file, named for two outputs", paths[i], paths[j])
