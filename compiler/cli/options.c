@@ -20,6 +20,7 @@
 typedef struct parser {
   arena *a;
   options *out;
+  const option_table *table;
   bool emit_given, depend;
   int exit_early; /* -1: go on; otherwise the exit code after help, version, a list */
 } parser;
@@ -70,7 +71,7 @@ static const struct {
 
 static const struct {
   const char *name;
-  void (*print)(FILE *out);
+  void (*print)(FILE *out, const option_table *t);
 } shells[] = {{"bash", option_print_bash}, {"zsh", option_print_zsh}};
 enum { SHELL_COUNT = sizeof shells / sizeof *shells };
 
@@ -296,14 +297,14 @@ static int set_json(parser *p, const char *value) {
 
 static int show_help(parser *p, const char *value) {
   (void)value;
-  option_print_help(stdout);
+  option_print_help(stdout, p->table);
   p->exit_early = STATUS_OK;
   return STATUS_OK;
 }
 
 static int show_man(parser *p, const char *value) {
   (void)value;
-  option_print_man(stdout);
+  option_print_man(stdout, p->table);
   p->exit_early = STATUS_OK;
   return STATUS_OK;
 }
@@ -311,7 +312,7 @@ static int show_man(parser *p, const char *value) {
 static int show_completion(parser *p, const char *value) {
   for (int i = 0; i < SHELL_COUNT; i++)
     if (!strcmp(value, shells[i].name)) {
-      shells[i].print(stdout);
+      shells[i].print(stdout, p->table);
       p->exit_early = STATUS_OK;
       return STATUS_OK;
     }
@@ -398,12 +399,7 @@ static const option_row rows[] = {
 };
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
 
-int option_table(const option_row **table) {
-  *table = rows;
-  return ROW_COUNT;
-}
-
-const command_row *option_commands(void) { return commands; }
+static const option_table table = {commands, rows, ROW_COUNT};
 
 /* ---- driving getopt_long ------------------------------------------------------------ */
 
@@ -572,7 +568,7 @@ bool options_parse(arena *a, int argc, char **argv, options *out, int *status) {
   *out = (options){.compile = {.optimize = 2}, .bench = {.threads = 1}, .max_seconds = 300, .max_memory = 4096};
   out->defines = arena_array(a, loader_define, argc);
   out->bench.command = joined(a, argc, argv);
-  parser p = {.a = a, .out = out, .exit_early = -1};
+  parser p = {.a = a, .out = out, .table = &table, .exit_early = -1};
   /* The command, where there is one, is the first word. */
   for (int c = 1; c < COMMAND_COUNT && argc > 1; c++)
     if (!strcmp(argv[1], commands[c].name)) {
