@@ -3,7 +3,6 @@
 #include "verify/reference_gradient.h"
 
 #include "base/diag.h"
-#include "verify/dual.h"
 #include "verify/reference.h"
 
 #include <math.h>
@@ -163,7 +162,7 @@ void reference_block_backward(const spec *s, const double *positions, const doub
     long double value, norm;
     dual_eval(&place, &by[i], d->exprs, d->count, d->value);
     contract(d, outer, &value, &norm);
-    add(to, &by[i], value, size * norm);
+    reference_gain(to, &by[i], value, size * norm);
   }
   arena_destroy(scratch);
 }

@@ -14,6 +14,7 @@
 #define PEGEN_VERIFY_REFERENCE_GRADIENT_H
 
 #include "spec/spec.h"
+#include "verify/dual.h"
 
 /* Of one number; of a number that a row holds `size` is the unit of its errors. */
 typedef struct gradient_sum {
@@ -63,6 +64,8 @@ void reference_dense_backward(const spec *s, const double *positions, const doub
 /* outer: the gradient of C [head_dim][head_dim] of a head. */
 void reference_basis_backward(const spec *s, const double *const *operands, int head, const long double *outer,
                               long double size, const reference_gains *to);
+/* A gradient of one variable, where it is asked for. */
+void reference_gain(const reference_gains *to, const dual_variable *v, long double value, long double size);
 /* count expressions at a place, and the gradients of their values. */
 void reference_expr_backward(const expr_pool *pool, const expr_environment *env, const expr *const *xs, int count,
                              const gradient_sum *gradient, const reference_gains *to);

@@ -1,8 +1,6 @@
 /* verify/reference_gradient_sums: what gradients of expressions are added to; see verify/reference_gradient.h. */
 #include "verify/reference_gradient.h"
 
-#include "verify/dual.h"
-
 #include <math.h>
 
 int64_t reference_elements(const spec_operand *operand) {
@@ -18,7 +16,7 @@ gradient_sum **reference_operand_sums(arena *a, const spec *s) {
   return sums;
 }
 
-static void add(const reference_gains *to, const dual_variable *v, long double value, long double size) {
+void reference_gain(const reference_gains *to, const dual_variable *v, long double value, long double size) {
   if (value == 0 && size == 0) return;
   gradient_sum *sum = NULL;
   switch (v->kind) {
@@ -46,7 +44,7 @@ void reference_expr_backward(const expr_pool *pool, const expr_environment *env,
       value += gradient[k].value * x[k].tangent;
       size += gradient[k].size * fabsl(x[k].tangent);
     }
-    add(to, &by[i], value, size);
+    reference_gain(to, &by[i], value, size);
   }
   arena_destroy(scratch);
 }
