@@ -121,11 +121,13 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
   ir_create(&b, s->file, s->line);
   emit_form_imports(&b, f);
   for (int i = 0; i < n_targets; i++) emit_form(&b, a, f, plan, targets[i], dtypes);
+  for (int i = 0; i < n_targets && !options->no_gradients; i++) emit_form_gradients(&b, a, f, plan, targets[i], dtypes);
   describe_request request = {.memory = a,
                               .form = f,
                               .spec = s,
                               .plan = plan,
                               .dtypes = dtypes,
+                              .gradients = !options->no_gradients,
                               .digest = describe_digest(a, f, s, plan),
                               .ptx = on.gpu ? gpu_compile(a, program, on.gpu, options->optimize) : NULL};
   bool ok = object_write(&b, targets, n_targets, options, &request, out);

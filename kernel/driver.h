@@ -16,6 +16,7 @@
  *     table.c     what prepare and encode must agree about
  *     dense.c     form "dense": tables of matrices, and rows times them
  *     encode.c    form "blades": pegen_call -> calls of the emitted functions
+ *     backward.c  gradients of the same; check_backward.c: their arguments
  *     widen.c     form "polynomial": the same
  *     attention.c form "attention": the same, by tiles of queries
  *

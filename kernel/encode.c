@@ -7,6 +7,7 @@
  * positions go in one loop that builds each rotor once; there an item is a token. The same
  * goes for data that stay in caches faster than the arithmetic.
  */
+#include "backward.h"
 #include "table.h"
 
 /* ---- operands ---- */
@@ -26,7 +27,7 @@ typedef struct pass {
   const pegen_stream *streams[2];
   int n;
   int by_head;       /* a head's tokens are nearer in memory than a token's heads */
-  pegen_tuning tuning;
+  const pegen_tuning *tuning;
   int64_t touched;   /* bytes read and written */
   const pegen_table_header *table; /* NULL: none */
   int section;       /* of the table */
@@ -37,7 +38,7 @@ typedef struct pass {
 /* Where batches share their positions, whether they are walked together and each rotor is built once. Rotors of a tile
  * of tokens then serve all batches, at the price of shorter runs of memory: a gain where the caches feed the core
  * faster than it computes, a loss elsewhere. */
-static int shares_batches(const pass *p) { return p->touched <= p->tuning.share_below; }
+static int shares_batches(const pass *p) { return p->touched <= p->tuning->share_below; }
 
 /* Tokens [begin, end) of batches [batch_begin, batch_end), which share their positions. */
 static void run_tokens(pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
@@ -120,10 +121,10 @@ static void run_tabled(pass *p, int by_batch, int64_t begin, int64_t end) {
 static int64_t tile_tokens(const pass *p, int64_t heads) {
   int again = p->streams[0]->in.size[PEGEN_BATCH] > 1;
   if (p->driver->per_head) {
-    int64_t tile = again ? p->tuning.tile_rotors / (p->by_head || heads < 1 ? 1 : heads) : 1;
+    int64_t tile = again ? p->tuning->tile_rotors / (p->by_head || heads < 1 ? 1 : heads) : 1;
     return tile < 1 ? 1 : tile;
   }
-  return p->by_head || (again && shares_batches(p)) ? p->tuning.tile_tokens : 1;
+  return p->by_head || (again && shares_batches(p)) ? p->tuning->tile_tokens : 1;
 }
 
 static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *target, int part, int parts) {
@@ -139,9 +140,9 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
     p->loop.rows[1].heads = 0;
   }
   p->by_head = pegen_by_head(first);
-  pegen_set_prefetch(&p->loop, &p->tuning, p->by_head, p->touched);
+  pegen_set_prefetch(&p->loop, p->tuning, p->by_head, p->touched);
   p->loop.tile_tokens = tile_tokens(p, heads);
-  p->loop.group_rows = p->by_head ? p->tuning.group_rows : INT32_MAX;
+  p->loop.group_rows = p->by_head ? p->tuning->group_rows : INT32_MAX;
   p->loop.head_begin = 0;
   p->loop.head_end = heads;
   p->loop.prepared = 0;
@@ -180,39 +181,34 @@ static pegen_encode_function *function_of(const pegen_target_code *target, const
   return target->converting[type * (PEGEN_OUT_TYPES - PEGEN_ROW_TYPES) + other - PEGEN_ROW_TYPES];
 }
 
-int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_call call;
+int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, pegen_call *call,
+                         const pegen_target_code *target, const pegen_tuning *tuning, int part, int parts) {
   pass p;
-  int error = pegen_check(driver, args, part, parts, ((const pegen_blades *)driver->form)->values_bytes, &call);
-  if (error) return error;
-  int chosen = pegen_dispatch(driver, &p.tuning);
-  if (chosen < 0) return PEGEN_ERROR_PROCESSOR;
-  const pegen_target_code *target = &((const pegen_blades *)driver->form)->targets[chosen];
-
   int64_t touched = 0;
   int streaming = 1;
   for (int s = 0; s < 2; s++) {
-    pegen_stream *stream = &call.stream[s];
+    pegen_stream *stream = &call->stream[s];
     if (stream->given && stream->in.empty) stream->given = 0;
     if (!stream->given) continue;
     touched += pegen_view_bytes(&stream->in);
     if (!stream->in_place) touched += pegen_view_bytes(stream->out);
     streaming = streaming && pegen_streams_aligned(stream, 64); /* whole lines */
   }
-  streaming = streaming && touched > p.tuning.stream_above && target->encode[call.type][1];
+  p.tuning = tuning;
+  streaming = streaming && touched > tuning->stream_above && target->encode[call->type][1];
   p.driver = driver;
-  p.table = call.tabled ? args->table : 0;
+  p.table = call->tabled ? args->table : 0;
   p.section = 0;
   for (int s = 0; s < 2; s++) { /* before anything is written */
-    const pegen_stream *alone = &call.stream[s];
+    const pegen_stream *alone = &call->stream[s];
     int cached = 0;
     if (alone->given && !function_of(target, &alone, 1, &cached)) return PEGEN_ERROR_DTYPE;
   }
   p.touched = touched;
   p.n = 0;
   for (int s = 0; s < 2; s++) {
-    if (call.stream[s].given) p.streams[p.n++] = &call.stream[s];
-    if (p.n > 0 && (!call.joint || s == 1)) {
+    if (call->stream[s].given) p.streams[p.n++] = &call->stream[s];
+    if (p.n > 0 && (!call->joint || s == 1)) {
       int past_caches = streaming;
       p.encode = function_of(target, p.streams, p.n, &past_caches);
       run_pass(&p, args, target, part, parts);
@@ -221,6 +217,17 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
   }
   pegen_order_stores(streaming);
   return 0;
+}
+
+int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+  pegen_call call;
+  pegen_tuning tuning;
+  int error = pegen_check(driver, args, part, parts, ((const pegen_blades *)driver->form)->values_bytes, &call);
+  if (error) return error;
+  int chosen = pegen_dispatch(driver, &tuning);
+  if (chosen < 0) return PEGEN_ERROR_PROCESSOR;
+  const pegen_target_code *target = &((const pegen_blades *)driver->form)->targets[chosen];
+  return pegen_encode_checked(driver, args, &call, target, &tuning, part, parts);
 }
 
 /* ---- tables ---- */

@@ -117,6 +117,10 @@ typedef struct pegen_blades {
   int64_t prepared_bytes; /* of one head, the largest of all targets, a multiple of 64 */
   const pegen_target_code *targets; /* [n_targets] */
   int64_t values_bytes; /* of a table's row, a multiple of 64 */
+  /* Gradients of rows: encode functions that turn by the transposed matrices, of the same prepared values and tables;
+   * NULL where there are none, or where rows' gradients pass as they are (is_sum). */
+  const pegen_target_code *backward; /* [n_targets] */
+  int64_t is_sum; /* 1: what is computed of a token is added to rows */
 } pegen_blades;
 
 /* ---- the form that widens q and k by the columns of a polynomial bias (compiler/forms/polynomial.c) ---- */
@@ -163,6 +167,9 @@ enum { PEGEN_STACK_PREPARED = 64 * 1024 };
 typedef int pegen_driver_entry(const pegen_driver *driver, const pegen_args *args, int part, int parts);
 int pegen_enter(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_driver_entry *entry);
 int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+int pegen_driver_encode_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+int pegen_driver_encode_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+size_t pegen_driver_encode_backward_workspace(const pegen_driver *driver, const pegen_args *args);
 int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int part, int parts);
 size_t pegen_driver_workspace(const pegen_driver *driver, const pegen_args *args);
 int pegen_driver_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts);

@@ -44,18 +44,15 @@ typedef struct command_row {
   const char *name, *synopsis, *help; /* name NULL: compiling needs no word */
 } command_row;
 
-typedef struct option_table {
-  const command_row *commands; /* [COMMAND_COUNT]                                ORDER COMMAND */
-  const option_row *rows;
-  int n_rows;
-} option_table;
+int option_table(const option_row **rows);           /* the number of rows */
+const command_row *option_commands(void);            /* [COMMAND_COUNT]           ORDER COMMAND */
 
 /* ---- printers (cli/option_print.c) ---- */
 
-void option_print_help(FILE *out, const option_table *t);
-void option_print_man(FILE *out, const option_table *t); /* roff with the man macros */
-void option_print_bash(FILE *out, const option_table *t);
-void option_print_zsh(FILE *out, const option_table *t);
+void option_print_help(FILE *out);
+void option_print_man(FILE *out); /* roff with the man macros */
+void option_print_bash(FILE *out);
+void option_print_zsh(FILE *out);
 
 /* "-o, --output FILE" */
 void option_spell(const option_row *row, char *text, size_t size);

@@ -20,7 +20,6 @@
 typedef struct parser {
   arena *a;
   options *out;
-  const option_table *table;
   bool emit_given, depend;
   int exit_early; /* -1: go on; otherwise the exit code after help, version, a list */
 } parser;
@@ -71,7 +70,7 @@ static const struct {
 
 static const struct {
   const char *name;
-  void (*print)(FILE *out, const option_table *t);
+  void (*print)(FILE *out);
 } shells[] = {{"bash", option_print_bash}, {"zsh", option_print_zsh}};
 enum { SHELL_COUNT = sizeof shells / sizeof *shells };
 
@@ -115,11 +114,6 @@ static int set_output(parser *p, const char *value) {
 static int set_header(parser *p, const char *value) {
   p->out->header = value;
   return *value ? STATUS_OK : usage("--header: the name of the header is empty");
-}
-
-static int set_sources(parser *p, const char *value) {
-  p->out->sources = value;
-  return *value ? STATUS_OK : usage("--sources: the name of the list is empty");
 }
 
 /* A C identifier, since symbols and macros begin with it. */
@@ -199,6 +193,12 @@ static int add_define(parser *p, const char *value) {
 static int set_trust_spec(parser *p, const char *value) {
   (void)value;
   p->out->trust_spec = true;
+  return STATUS_OK;
+}
+
+static int set_no_grad(parser *p, const char *value) {
+  (void)value;
+  p->out->compile.no_gradients = true;
   return STATUS_OK;
 }
 
@@ -297,14 +297,14 @@ static int set_json(parser *p, const char *value) {
 
 static int show_help(parser *p, const char *value) {
   (void)value;
-  option_print_help(stdout, p->table);
+  option_print_help(stdout);
   p->exit_early = STATUS_OK;
   return STATUS_OK;
 }
 
 static int show_man(parser *p, const char *value) {
   (void)value;
-  option_print_man(stdout, p->table);
+  option_print_man(stdout);
   p->exit_early = STATUS_OK;
   return STATUS_OK;
 }
@@ -312,7 +312,7 @@ static int show_man(parser *p, const char *value) {
 static int show_completion(parser *p, const char *value) {
   for (int i = 0; i < SHELL_COUNT; i++)
     if (!strcmp(value, shells[i].name)) {
-      shells[i].print(stdout, p->table);
+      shells[i].print(stdout);
       p->exit_early = STATUS_OK;
       return STATUS_OK;
     }
@@ -345,9 +345,6 @@ static const option_row rows[] = {
      "what to write; the ending decides the form: .o .so .s .ll .mlir .ptx .program .expr; - is the standard output",
      VALUES_FILE, NULL},
     {"header", 0, "FILE", false, FOR_COMPILE, set_header, "also write the C header", VALUES_FILE, NULL},
-    {"sources", 0, "FILE", false, FOR_COMPILE, set_sources,
-     "also write the names of the files that the description was read from, each ended by a NUL: for programs",
-     VALUES_FILE, NULL},
     {"name", 0, "NAME", false, FOR_COMPILE, set_name,
      "what the symbols begin with, for variants in one program; default: the description's name", VALUES_FREE, NULL},
     {"emit", 0, "FORM", false, FOR_COMPILE, set_emit,
@@ -360,6 +357,7 @@ static const option_row rows[] = {
      "too "
      "(f8e4m3, f8e5m2)",
      VALUES_LIST, dtype_word},
+    {"no-grad", 0, NULL, false, FOR_KERNELS, set_no_grad, "leave out the entries of gradients", VALUES_FREE, NULL},
     {"define", 'D', "NAME=VALUE", false, FOR_ALL, add_define, "set an option of the description; lists with commas",
      VALUES_FREE, NULL},
     {"trust-spec", 0, NULL, false, FOR_ALL, set_trust_spec,
@@ -399,7 +397,12 @@ static const option_row rows[] = {
 };
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
 
-static const option_table table = {commands, rows, ROW_COUNT};
+int option_table(const option_row **table) {
+  *table = rows;
+  return ROW_COUNT;
+}
+
+const command_row *option_commands(void) { return commands; }
 
 /* ---- driving getopt_long ------------------------------------------------------------ */
 
@@ -514,13 +517,12 @@ static int decide_outputs(parser *p) {
     int stem = (int)(strlen(out->output) - strlen(ending_of(out->output)));
     out->depfile = arena_printf(p->a, "%.*s.d", stem, out->output);
   }
-  enum { OUTPUTS = 4 };
-  const char *paths[OUTPUTS] = {out->output, out->header, out->depfile, out->sources};
-  for (int i = 0; i < OUTPUTS; i++)
+  const char *paths[] = {out->output, out->header, out->depfile};
+  for (int i = 0; i < 3; i++)
     if (paths[i] && output_is_same(paths[i], out->spec))
       return usage("'%s' is the description itself: it would be replaced", paths[i]);
-  for (int i = 0; i < OUTPUTS; i++)
-    for (int j = i + 1; j < OUTPUTS; j++)
+  for (int i = 0; i < 3; i++)
+    for (int j = i + 1; j < 3; j++)
       if (paths[i] && paths[j] && output_is_same(paths[i], paths[j]))
         return strcmp(paths[i], paths[j])
                    ? usage("'%s' and '%s' are one file, named for two outputs", paths[i], paths[j])
@@ -568,7 +570,7 @@ bool options_parse(arena *a, int argc, char **argv, options *out, int *status) {
   *out = (options){.compile = {.optimize = 2}, .bench = {.threads = 1}, .max_seconds = 300, .max_memory = 4096};
   out->defines = arena_array(a, loader_define, argc);
   out->bench.command = joined(a, argc, argv);
-  parser p = {.a = a, .out = out, .table = &table, .exit_early = -1};
+  parser p = {.a = a, .out = out, .exit_early = -1};
   /* The command, where there is one, is the first word. */
   for (int c = 1; c < COMMAND_COUNT && argc > 1; c++)
     if (!strcmp(argv[1], commands[c].name)) {

@@ -124,7 +124,9 @@ static void emit_token_coefficients(encode_emitter *e, ir_value prepared, ir_val
 
 /* The ops of a row, one group of its vectors after the other. */
 static void emit_row_ops(encode_emitter *e, const program_op *list) {
-  program_must_be_forward(list, "cpu/encode");
+  for (const program_op *op = list; op; op = op->next)
+    if (op->kind == OP_APPLY && op->transposed != e->p->is_transposed)
+      diag_bug("cpu/encode", "the plan's matrices are not those of the program");
   for (int group = 0; group < e->rows.t->n_vectors; group++) {
     row_vectors value[PROGRAM_MAX_VALUES];
     for (const program_op *op = list; op; op = op->next) switch (op->kind) {

@@ -2,6 +2,7 @@
 #include "cpu/forms.h"
 
 #include "cpu/attention/attention.h"
+#include "cpu/backward.h"
 #include "cpu/change_of_basis.h"
 #include "cpu/dense.h"
 #include "cpu/rotors.h"
@@ -10,6 +11,7 @@
 typedef struct form_emitter {
   void (*imports)(ir *b); /* NULL: none are needed */
   void (*emit)(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes);
+  void (*gradients)(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes);
 } form_emitter;
 
 static void attention(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
@@ -26,6 +28,11 @@ static void encode(ir *b, arena *a, const form *f, const void *plan, const cpu_t
   emit_encoders(b, a, form_program(a, f, plan, "encode"), target, dtypes);
 }
 
+static void encode_backward(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target,
+                            unsigned dtypes) {
+  emit_backward(b, a, form_program(a, f, plan, "encode_transposed"), target, dtypes);
+}
+
 static void dense(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
   (void)f;
   emit_dense(b, a, plan, target, dtypes);
@@ -40,8 +47,8 @@ static const form_emitter emitters[FORM_COUNT] = {
     [FORM_ATTENTION] = {emit_attention_imports, attention},
     [FORM_POLYNOMIAL] = {emit_encoder_imports, widen},
     [FORM_ADDITIVE] = {emit_encoder_imports, encode},
-    [FORM_BLADES] = {emit_encoder_imports, encode},
-    [FORM_DENSE_FOUR] = {emit_encoder_imports, encode},
+    [FORM_BLADES] = {emit_encoder_imports, encode, encode_backward},
+    [FORM_DENSE_FOUR] = {emit_encoder_imports, encode, encode_backward},
     [FORM_DENSE] = {NULL, dense},
     [FORM_CHANGE_OF_BASIS] = {NULL, basis},
 };
@@ -52,4 +59,8 @@ void emit_form_imports(ir *b, const form *f) {
 
 void emit_form(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
   emitters[f->kind].emit(b, a, f, plan, target, dtypes);
+}
+
+void emit_form_gradients(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
+  if (emitters[f->kind].gradients) emitters[f->kind].gradients(b, a, f, plan, target, dtypes);
 }

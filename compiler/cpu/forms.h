@@ -10,5 +10,7 @@
 void emit_form_imports(ir *b, const form *f);
 /* plan: the form's. dtypes: PEGEN_DTYPE_ bits and pairs of types (base/number.h). */
 void emit_form(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes);
+/* The functions of gradients, where the form has any; after emit_form. */
+void emit_form_gradients(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes);
 
 #endif

@@ -14,7 +14,6 @@
 
 #include "base/number.h"
 #include "cpu/chunk.h"
-#include "cpu/names.h"
 #include "plan/plan.h"
 #include "program/program.h"
 #include "target/processor.h"
@@ -39,9 +38,18 @@ chunk_walk emit_chunks_of(ir *b, arena *a, const plan *p, const plan_tile *t, co
 chunk_emitter emit_chunk(const chunk_walk *w, int chunk);
 /* prepare_T of a plan that has leaves. */
 void emit_prepare(const chunk_walk *w);
-/* rotor_T. */
+/* rotor_T, unfold_T. */
+void emit_unfold(const chunk_walk *w);
 void emit_rotor(const chunk_walk *w);
 
+/* Names of the emitted functions, as the descriptor needs them. */
+const char *emit_rotor_name(arena *a, const cpu_target *target);
+const char *emit_values_name(arena *a, const cpu_target *target);
+const char *emit_unfold_name(arena *a, const cpu_target *target);
+const char *emit_prepare_name(arena *a, const cpu_target *target);
+const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming);
+/* Of rows that are read as one number type and written as another. */
+const char *emit_converting_name(arena *a, const cpu_target *target, int in, int out);
 /* Bytes that values_T writes: float32 [n_values][lanes], a multiple of 64. */
 int64_t emit_values_bytes(const plan *p);
 /* Bytes `prepare` writes per head, a multiple of 64. */

@@ -7,6 +7,7 @@
 #include "base/diag.h"
 #include "forms/form.h"
 #include "plan/plan.h"
+#include "program/passes.h"
 
 #include "kernel/loop.h"
 
@@ -97,6 +98,7 @@ static int programs(arena *a, const void *of, const program **out) {
   int count = 0;
   out[count++] = encode_program(a, p);
   if (p->n_values > 0 && !p->is_sum) out[count++] = prepare_program(a, p);
+  out[count++] = program_run(a, out[0], "transpose");
   return count;
 }
 
@@ -132,10 +134,14 @@ static void *build_sum(arena *a, const spec *s) {
   return p;
 }
 
+#define GRADIENT_ENTRIES \
+  .encode_backward = "pegen_driver_encode_backward", .encode_backward_finish = "pegen_driver_encode_backward_finish", \
+  .encode_backward_workspace = "pegen_driver_encode_backward_workspace"
+
 const form form_additive = {
     .kind = FORM_ADDITIVE,
     .name = "additive",
-    .entries = {.encode = "pegen_driver_encode", .workspace = "pegen_driver_workspace"},
+    .entries = {.encode = "pegen_driver_encode", .workspace = "pegen_driver_workspace", GRADIENT_ENTRIES},
     .takes = takes_sum,
     .plan = build_sum,
     .print = print,
@@ -150,7 +156,8 @@ const form form_blades = {
     .entries = {.encode = "pegen_driver_encode",
                 .prepare = "pegen_driver_prepare",
                 .workspace = "pegen_driver_workspace",
-                .table_bytes = "pegen_driver_table_bytes"},
+                .table_bytes = "pegen_driver_table_bytes",
+                GRADIENT_ENTRIES},
     .takes = takes,
     .plan = build,
     .print = print,
@@ -165,7 +172,8 @@ const form form_dense_four = {
     .entries = {.encode = "pegen_driver_encode",
                 .prepare = "pegen_driver_prepare",
                 .workspace = "pegen_driver_workspace",
-                .table_bytes = "pegen_driver_table_bytes"},
+                .table_bytes = "pegen_driver_table_bytes",
+                GRADIENT_ENTRIES},
     .takes = takes_four,
     .plan = build_four,
     .print = print,

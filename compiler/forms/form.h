@@ -13,9 +13,11 @@
 #include <stdio.h>
 
 /* Names of the driver's functions behind the entries NAME_encode, ...; NULL: the form has no such entry.
- * The first three are int (driver, args, part, parts), the others size_t (driver, args). */
+ * Those of sizes (workspaces, table_bytes) are size_t (driver, args), the others int (driver, args, part, parts). The
+ * last three are gradients'. */
 typedef struct form_entries {
   const char *encode, *attention, *prepare, *workspace, *table_bytes;
+  const char *encode_backward, *encode_backward_finish, *encode_backward_workspace;
 } form_entries;
 
 enum { FORM_MAX_PROGRAMS = 4 };

@@ -132,7 +132,17 @@ static LLVMValueRef ptx(describer *d) {
 }
 
 /* The exported functions, null where the form has none. ORDER entry_kinds */
-enum { ENTRY_ENCODE, ENTRY_ATTENTION, ENTRY_PREPARE, ENTRY_WORKSPACE, ENTRY_TABLE_BYTES, ENTRY_COUNT };
+enum {
+  ENTRY_ENCODE,
+  ENTRY_ATTENTION,
+  ENTRY_PREPARE,
+  ENTRY_WORKSPACE,
+  ENTRY_TABLE_BYTES,
+  ENTRY_ENCODE_BACKWARD,
+  ENTRY_ENCODE_BACKWARD_FINISH,
+  ENTRY_ENCODE_BACKWARD_WORKSPACE,
+  ENTRY_COUNT
+};
 
 static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n_targets, const LLVMValueRef *entry) {
   const describe_request *r = d->request;
@@ -169,7 +179,10 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
       FIELD(pegen_kernel, n_columns, describe_i32(d, width.n_columns)),
       FIELD(pegen_kernel, inputs, inputs(d)),
       FIELD(pegen_kernel, columns, columns),
-      FIELD(pegen_kernel, widths, widths)};
+      FIELD(pegen_kernel, widths, widths),
+      FIELD(pegen_kernel, encode_backward, entry[ENTRY_ENCODE_BACKWARD]),
+      FIELD(pegen_kernel, encode_backward_finish, entry[ENTRY_ENCODE_BACKWARD_FINISH]),
+      FIELD(pegen_kernel, encode_backward_workspace, entry[ENTRY_ENCODE_BACKWARD_WORKSPACE])};
   LLVMValueRef value = DESCRIBE(d, pegen_kernel, fields);
   LLVMValueRef g = describe_global(d, arena_printf(a, "%s_kernel", s->name), value, true);
   LLVMSetLinkage(g, LLVMExternalLinkage);
@@ -207,21 +220,27 @@ static const struct entry_kind {
   const char *suffix;
   size_t callee;   /* offset in form_entries */
   bool is_size;    /* size_t (args), else int (args, part, parts) */
+  bool is_gradient; /* left out by --no-grad */
 } entry_kinds[ENTRY_COUNT] = {
-    {"_encode", offsetof(form_entries, encode), false},
-    {"_attention", offsetof(form_entries, attention), false},
-    {"_prepare", offsetof(form_entries, prepare), false},
-    {"_workspace", offsetof(form_entries, workspace), true},
-    {"_table_bytes", offsetof(form_entries, table_bytes), true},
+    {"_encode", offsetof(form_entries, encode), false, false},
+    {"_attention", offsetof(form_entries, attention), false, false},
+    {"_prepare", offsetof(form_entries, prepare), false, false},
+    {"_workspace", offsetof(form_entries, workspace), true, false},
+    {"_table_bytes", offsetof(form_entries, table_bytes), true, false},
+    {"_encode_backward", offsetof(form_entries, encode_backward), false, true},
+    {"_encode_backward_finish", offsetof(form_entries, encode_backward_finish), false, true},
+    {"_encode_backward_workspace", offsetof(form_entries, encode_backward_workspace), true, true},
 };
 
-static const char *callee_of(const form *f, int kind) {
-  return *(const char *const *)(const void *)((const char *)&f->entries + entry_kinds[kind].callee);
+/* NULL: the kernel has no such entry. */
+static const char *callee_of(const describe_request *request, int kind) {
+  if (entry_kinds[kind].is_gradient && !request->gradients) return NULL;
+  return *(const char *const *)(const void *)((const char *)&request->form->entries + entry_kinds[kind].callee);
 }
 
 /* An exported function; the descriptor refers to the entries and they to it, so bodies come later. */
 static LLVMValueRef entry(describer *d, int kind) {
-  if (!callee_of(d->request->form, kind)) return describe_null(d);
+  if (!callee_of(d->request, kind)) return describe_null(d);
   LLVMTypeRef types[] = {d->ptr, d->i32, d->i32};
   LLVMTypeRef type =
       entry_kinds[kind].is_size ? LLVMFunctionType(d->i64, types, 1, false) : LLVMFunctionType(d->i32, types, 3, false);
@@ -246,8 +265,7 @@ static void entry_body(describer *d, LLVMValueRef f, int kind, LLVMValueRef desc
     arguments[count] = LLVMGetParam(f, count - 1);
     types[count] = LLVMTypeOf(arguments[count]);
   }
-  LLVMValueRef target =
-      driver_function(d, callee_of(d->request->form, kind), LLVMFunctionType(result, types, count, false));
+  LLVMValueRef target = driver_function(d, callee_of(d->request, kind), LLVMFunctionType(result, types, count, false));
   if (!entry_kinds[kind].is_size) {
     arguments[count] = target;
     types[count++] = d->ptr;
@@ -271,7 +289,7 @@ void describe_add(LLVMModuleRef module, const describe_request *request, const c
   for (int kind = 0; kind < ENTRY_COUNT; kind++) entries[kind] = entry(&d, kind);
   LLVMValueRef descriptor = driver(&d, kernel(&d, targets, n_targets, entries), targets, n_targets);
   for (int kind = 0; kind < ENTRY_COUNT; kind++)
-    if (callee_of(request->form, kind)) entry_body(&d, entries[kind], kind, descriptor);
+    if (callee_of(request, kind)) entry_body(&d, entries[kind], kind, descriptor);
 }
 
 bool describe_is_exported(const describe_request *request, const char *symbol) {
@@ -279,7 +297,7 @@ bool describe_is_exported(const describe_request *request, const char *symbol) {
   if (strncmp(symbol, request->spec->name, length)) return false;
   if (!strcmp(symbol + length, "_kernel")) return true;
   for (int kind = 0; kind < ENTRY_COUNT; kind++)
-    if (callee_of(request->form, kind) && !strcmp(symbol + length, entry_kinds[kind].suffix)) return true;
+    if (callee_of(request, kind) && !strcmp(symbol + length, entry_kinds[kind].suffix)) return true;
   return false;
 }
 

@@ -1,4 +1,5 @@
 /* object/describe_blades: pegen_blades, of rotors and of sums: kernel/loop.h; see object/describe_form.h. */
+#include "cpu/backward.h"
 #include "cpu/rotors.h"
 #include "object/describe_form.h"
 
@@ -20,7 +21,9 @@ static LLVMValueRef converting(describer *d, const cpu_target *target) {
   return describe_array(d, "converting", d->ptr, encode, NUMBER_CHANNEL_TYPES * OTHERS);
 }
 
-static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, int count) {
+/* values: targets under whose names what is computed of operands and tokens stands. */
+static LLVMValueRef target_rows(describer *d, const char *name, const cpu_target *const *targets,
+                                const cpu_target *const *values, int count) {
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
@@ -28,13 +31,21 @@ static LLVMValueRef target_rows(describer *d, const cpu_target *const *targets, 
     for (int e = 0; e < NUMBER_CHANNEL_TYPES * 2; e++)
       encode[e] = describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2));
     describe_field fields[] = {
-        FIELD(pegen_target_code, prepare, describe_function(d, emit_prepare_name(a, targets[i]))),
+        FIELD(pegen_target_code, prepare, describe_function(d, emit_prepare_name(a, values[i]))),
         FIELD(pegen_target_code, encode, LLVMConstArray2(d->ptr, encode, NUMBER_CHANNEL_TYPES * 2)),
-        FIELD(pegen_target_code, values, describe_function(d, emit_values_name(a, targets[i]))),
+        FIELD(pegen_target_code, values, describe_function(d, emit_values_name(a, values[i]))),
         FIELD(pegen_target_code, converting, converting(d, targets[i]))};
     rows[i] = DESCRIBE(d, pegen_target_code, fields);
   }
-  return describe_rows(d, "targets", rows, count);
+  return describe_rows(d, name, rows, count);
+}
+
+/* Rows' gradients: functions of the same kinds. */
+static LLVMValueRef backward_rows(describer *d, const plan *p, const cpu_target *const *targets, int count) {
+  const cpu_target *back[TARGET_MAX];
+  if (!d->request->gradients || p->is_sum) return describe_null(d);
+  for (int i = 0; i < count; i++) back[i] = emit_backward_target(d->request->memory, targets[i]);
+  return target_rows(d, "backward", back, targets, count);
 }
 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
@@ -44,8 +55,10 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
                              FIELD(pegen_blades, n_leaves, describe_i64(d, p->n_leaves)),
                              FIELD(pegen_blades, leaves, describe_leaves(d, p)),
                              FIELD(pegen_blades, prepared_bytes, describe_i64(d, emit_prepared_bytes(p))),
-                             FIELD(pegen_blades, targets, target_rows(d, targets, n_targets)),
-                             FIELD(pegen_blades, values_bytes, describe_i64(d, emit_values_bytes(p)))};
+                             FIELD(pegen_blades, targets, target_rows(d, "targets", targets, targets, n_targets)),
+                             FIELD(pegen_blades, values_bytes, describe_i64(d, emit_values_bytes(p))),
+                             FIELD(pegen_blades, backward, backward_rows(d, p, targets, n_targets)),
+                             FIELD(pegen_blades, is_sum, describe_i64(d, p->is_sum))};
   return describe_global(d, "blades", DESCRIBE(d, pegen_blades, fields), true);
 }
 

@@ -17,6 +17,7 @@ typedef struct describe_request {
   const spec *spec;
   const void *plan; /* the form's */
   unsigned dtypes;  /* PEGEN_DTYPE_ bits compiled in */
+  bool gradients;   /* entries of gradients are compiled in */
   const char *digest;
   const gpu_module *ptx; /* NULL: none is compiled in */
 } describe_request;

@@ -242,7 +242,22 @@ static void print_table(FILE *f, const spec *s) {
           s->name, s->name);
 }
 
-char *header_text(arena *a, const spec *s, unsigned dtypes) {
+static void print_gradients(FILE *f, const spec *s) {
+  const form *kind = form_of(s);
+  if (!kind || !kind->entries.encode_backward) return;
+  fprintf(
+      f,
+      "/* Gradients, of what args->grad asks for; see pegen_grad_args. finish after all parts have come back, where "
+      "an\n"
+      " * operand has a gradient. Parts as in encode. */\n"
+      "int %s_encode_backward(const pegen_args *args, int part, int parts);\n"
+      "int %s_encode_backward_finish(const pegen_args *args, int part, int parts);\n"
+      "/* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */\n"
+      "size_t %s_encode_backward_workspace(const pegen_args *args);\n\n",
+      s->name, s->name, s->name);
+}
+
+char *header_text(arena *a, const spec *s, unsigned dtypes, bool gradients) {
   char *text = NULL;
   size_t size = 0;
   FILE *f = arena_must(open_memstream(&text, &size));
@@ -269,6 +284,7 @@ char *header_text(arena *a, const spec *s, unsigned dtypes) {
             " * nothing was written. */\nint %s_encode(const pegen_args *args, int part, int parts);\n\n",
             s->name);
   print_table(f, s);
+  if (gradients) print_gradients(f, s);
   fprintf(f, "/* Bytes that args->workspace must have; 0: none. */\nsize_t %s_workspace(const pegen_args *args);\n\n",
           s->name);
   fprintf(f, "#ifdef __cplusplus\n}\n#endif\n#endif\n");

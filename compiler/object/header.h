@@ -12,6 +12,6 @@
 
 /* dtypes: PEGEN_DTYPE_ bits of the object; 0: all. NUL-terminated, in the arena. A kernel of the description must have
  * compiled. */
-char *header_text(arena *a, const spec *s, unsigned dtypes);
+char *header_text(arena *a, const spec *s, unsigned dtypes, bool gradients);
 
 #endif

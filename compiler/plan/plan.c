@@ -111,14 +111,6 @@ static void find_blocks(arena *a, plan *p) {
     }
 }
 
-enum { NARROWEST_CHUNK = 4 };
-
-int plan_chunk_width(int blocks) {
-  int width = NARROWEST_CHUNK;
-  while (width < blocks) width *= 2;
-  return blocks ? width : 0;
-}
-
 /* What the roots need of operands, and how long rows of block values are. */
 static void hoist(arena *a, plan *p, const expr *const *roots, int count) {
   const spec *s = p->spec;
@@ -166,6 +158,21 @@ plan *plan_build(arena *a, const block_program *program) {
   hoist(a, p, (const expr *const *)program->matrix.entry, s->n_components * s->n_components);
   find_values(a, p);
   return p;
+}
+
+plan *plan_transpose(arena *a, const plan *p) {
+  int n = p->spec->n_components;
+  block_program *turned = arena_new(a, block_program);
+  *turned = *p->program;
+  turned->matrix.entry = arena_array(a, const expr *, n *n);
+  for (int i = 0; i < n * n; i++) turned->matrix.entry[i] = p->program->matrix.entry[i % n * n + i / n];
+  plan *t = arena_new(a, plan);
+  *t = *p;
+  t->program = turned;
+  t->n_terms = 0;
+  t->is_transposed = !p->is_transposed;
+  build_terms(a, t);
+  return t;
 }
 
 /* ---- text ---- */

@@ -24,6 +24,7 @@ typedef struct plan {
   int n_terms;
   int *source; /* [n_terms][n_components]: the component a term takes, or -1 where its coefficient is 0 */
 
+  bool is_transposed;       /* of plan_transpose */
   bool is_sum;              /* coefficients are added to channels, not multiplied with them (form_additive) */
   bool per_head;            /* coefficients differ from head to head */
   int lanes;                /* blocks rounded up to whole vectors: length of gathered and prepared arrays */
@@ -40,6 +41,8 @@ typedef struct plan {
 } plan;
 
 plan *plan_build(arena *a, const block_program *program);
+/* The same with the blocks' matrices transposed; tables hold the same values. */
+plan *plan_transpose(arena *a, const plan *p);
 /* What a plan says of expressions that are not a block's matrix: what the driver gathers, what is prepared, whether
  * heads differ. It has no terms and no program. */
 plan *plan_of_expressions(arena *a, const spec *s, const expr *const *roots, int count);

@@ -23,6 +23,7 @@ typedef struct compile_options {
   const char *targets; /* comma list of target_names(), or NULL: the default for this machine's architecture */
   unsigned dtypes;     /* PEGEN_DTYPE_ bits; 0: all */
   int optimize;        /* 0..3 of -O */
+  bool no_gradients;   /* entries of gradients are left out */
 } compile_options;
 
 typedef struct compile_output {

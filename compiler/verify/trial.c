@@ -147,14 +147,22 @@ int trial_targets(arena *a, const char *list, const char ***names) {
 /* Few enough that a thread has several rows, enough that there are several groups of them. */
 enum { PRETENDED_THREADS = 512 };
 
-loaded_kernel *trial_load(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize) {
-  if (targets && gpu_target_find(targets)) return run_load_threads(a, s, targets, dtypes, optimize, PRETENDED_THREADS);
-  compile_options options = {.emit = EMIT_OBJ, .targets = targets, .dtypes = dtypes, .optimize = optimize};
+static loaded_kernel *load(arena *a, const spec *s, const compile_options *options) {
   compile_output object = {0};
-  if (!compile(a, s, &options, &object)) return NULL;
+  if (!compile(a, s, options, &object)) return NULL;
   loaded_kernel *loaded = run_load(object.data, object.size, s->name);
   free(object.data);
   return loaded;
+}
+
+loaded_kernel *trial_load(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize) {
+  if (targets && gpu_target_find(targets)) return run_load_threads(a, s, targets, dtypes, optimize, PRETENDED_THREADS);
+  return load(a, s,
+              &(compile_options){.targets = targets, .dtypes = dtypes, .optimize = optimize, .no_gradients = true});
+}
+
+loaded_kernel *trial_load_gradients(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize) {
+  return load(a, s, &(compile_options){.targets = targets, .dtypes = dtypes, .optimize = optimize});
 }
 
 static int64_t operand_size(const spec_operand *operand) {

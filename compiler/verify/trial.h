@@ -41,8 +41,10 @@ bool trial_runnable(const char *target);
  * target that no compiler has comes back too, so that compile() reports it. */
 int trial_targets(arena *a, const char *list, const char ***names);
 
-/* Compiles and loads; NULL after a diag_error. The caller unloads. dtypes as in compile_options. */
+/* Compiles and loads; NULL after a diag_error. The caller unloads. dtypes as in compile_options. Without entries of
+ * gradients, which take as long to compile as all the others; and with them, for processors. */
 loaded_kernel *trial_load(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize);
+loaded_kernel *trial_load_gradients(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize);
 
 typedef struct trial_operands {
   const double **values;    /* what the reference reads: exactly what the tensors hold */

@@ -7,6 +7,9 @@
  *     size_t NAME_workspace(const pegen_args *args);
  *     int    NAME_prepare(const pegen_args *args, int part, int parts);     where encode can do with a table
  *     size_t NAME_table_bytes(const pegen_args *args);
+ *     int    NAME_encode_backward(const pegen_args *args, int part, int parts);     gradients: see pegen_grad_args
+ *     int    NAME_encode_backward_finish(const pegen_args *args, int part, int parts);
+ *     size_t NAME_encode_backward_workspace(const pegen_args *args);
  *
  * `-o NAME.so` writes a shared object that exports the same, for dlopen, and whatever NAME is
  *
@@ -115,12 +118,19 @@ extern "C" {
   X(OUTPUT_SCALE, 43, "q_scale or k_scale is not one float32, or its output is not of float8") \
   X(UNKNOWN_FIELD, 44, \
     "args has a field that is not 0 and that this object, made before there was one, does not know") \
+  X(MISSING_GRADIENT, 45, "a backward call without args->grad, or with neither q_out nor k_out in it") \
+  X(GRADIENT_SHAPE, 46, \
+    "a gradient has another shape than what it is the gradient of, or is an operand's and not contiguous") \
+  X(GRADIENT_DTYPE, 47, "gradients of rows have the rows' type, those of operands and positions float32 or float64") \
+  X(MISSING_KEPT, 48, "gradients of operands and positions need q and k: what encode wrote, or what it read") \
+  X(GRADIENT_FLAGS, 49, "grad->flags has a bit that this object does not know") \
   X(MISSING_TENSOR, 50, "attention needs q, k, v and out") \
   X(VALUE_DIM, 51, "the last dimension of v or out is not the kernel's value_dim") \
   X(HEAD_GROUPS, 52, "the number of heads of q is no multiple of that of k and v") \
   X(SCALE, 53, "scale is not a finite number") \
   X(INDEXED_OPERAND, 54, "an operand that is read at a computed index must be float32") \
-  X(GRID_ONLY, 55, "this kernel is made for its built-in grid alone: positions and k_positions must be NULL")
+  X(GRID_ONLY, 55, "this kernel is made for its built-in grid alone: positions and k_positions must be NULL") \
+  X(NO_GRADIENT, 56, "a gradient was asked for that this kernel's entry does not have")
 
 typedef enum pegen_error {
   PEGEN_ERROR_NONE = 0 /* PEGEN_ERROR_OK; it stands first so that no comma stands last, which C89 and C++98 refuse */
@@ -128,6 +138,30 @@ typedef enum pegen_error {
   PEGEN_ERRORS(PEGEN_ERROR_ENUM)
 #undef PEGEN_ERROR_ENUM
 } pegen_error;
+
+/* ---- gradients ---- */
+
+enum {
+  PEGEN_GRAD_ACCUMULATE = 1, /* of operands and positions: added to what is there; without it what is there is lost */
+  PEGEN_GRAD_FROM_INPUT = 2  /* q and k hold what encode read; without it what encode wrote */
+};
+
+/* What a backward entry reads and writes beside the arguments of the forward one: gradients of a loss, those of what
+ * forward wrote coming in, those of what it read going out. Any that goes out may be NULL, and costs nothing then.
+ *
+ * NAME_encode_backward takes the arguments of NAME_encode (positions, operands, a table) and
+ *   grad->q_out, k_out   coming in, [B,H,N,D], [B,Hkv,M,D] of the kernel's row types; NULL: no rows of that tensor
+ *   grad->q, k           going out, of the same shapes and type, rounded once; may be q_out and k_out themselves
+ * and reads nothing of q and k, in or out. Parts as in encode. Encode's other gradients are refused (NO_GRADIENT).
+ */
+typedef struct pegen_grad_args {
+  uint32_t struct_size; /* sizeof(pegen_grad_args); it grows as pegen_args does */
+  uint32_t flags;       /* PEGEN_GRAD_ */
+  const DLTensor *q_out, *k_out, *out, *lse; /* coming in; out and lse are attention's */
+  DLTensor *q, *k, *v;                       /* going out */
+  DLTensor *const *operands, *const *inputs; /* in the order of args->operands and args->inputs */
+  DLTensor *positions, *k_positions;
+} pegen_grad_args;
 
 /* Arguments of every entry. Zero it, set struct_size = sizeof(pegen_args) and what you use.
  *
@@ -164,6 +198,7 @@ typedef struct pegen_args {
    * largest number (448, 57344), NaN stays NaN. A scale that is no positive, finite, normal number makes every element
    * NaN. Outputs of other types have no scale. */
   const DLTensor *q_scale, *k_scale;
+  const pegen_grad_args *grad; /* backward entries only; others do not look at it */
 } pegen_args;
 
 /* What struct_size may be: at least the first version's, at most what any version will have, a multiple of 8. */
@@ -274,6 +309,9 @@ typedef struct pegen_kernel {
   const char *const *columns; /* [n_columns] meaning of each: "h^2 w"; "0" of padding; NULL where there are none */
   const pegen_width
       *widths; /* [f32, bf16, f16] where they differ: out_dim and columns are those of the first compiled in; or NULL */
+  /* Gradients; NULL: compiled with --no-grad, or there are none of this kind of kernel. */
+  pegen_entry *encode_backward, *encode_backward_finish;
+  pegen_workspace_entry *encode_backward_workspace; /* bytes of args->workspace for them; 0 where none is needed */
 } pegen_kernel;
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */

@@ -44,6 +44,13 @@ int geope2d_prepare(const pegen_args *args, int part, int parts);
 /* 0 where positions or operands are wrong. */
 size_t geope2d_table_bytes(const pegen_args *args);
 
+/* Gradients, of what args->grad asks for; see pegen_grad_args. finish after all parts have come back, where an
+ * operand has a gradient. Parts as in encode. */
+int geope2d_encode_backward(const pegen_args *args, int part, int parts);
+int geope2d_encode_backward_finish(const pegen_args *args, int part, int parts);
+/* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
+size_t geope2d_encode_backward_workspace(const pegen_args *args);
+
 /* Bytes that args->workspace must have; 0: none. */
 size_t geope2d_workspace(const pegen_args *args);
 

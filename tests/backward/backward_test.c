@@ -1,0 +1,272 @@
+/* Gradients of rows: the adjoint identity with random directions for every description that has them, with defaults for
+ * every target that runs here and every number type, and for its variants; rows in other places and parts the same to
+ * the bit; NaN in its block; what is refused.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "forms/form.h"
+#include "variants.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 2, TOKENS = 7, ANY_HEADS = 3, ANY_K_HEADS = 2, LEAST_SPECS = 10 };
+
+typedef struct fixture {
+  arena *memory;
+  const spec *spec;
+  const pegen_kernel *kernel;
+  uint64_t random;
+  number_type type;
+  DLTensor *positions;
+  trial_operands operands;
+  DLTensor *x[2], *y[2], *g[2], *back[2]; /* q, k: what goes in, what comes out, a gradient and where it goes */
+} fixture;
+
+static DLTensor *rows_of(fixture *f, int tensor, row_order order) {
+  int64_t heads = f->spec->heads > 1 ? f->spec->heads : tensor ? ANY_K_HEADS : ANY_HEADS;
+  DLTensor *t = tensor_rows(f->memory, f->type, order, BATCH, heads, TOKENS, f->spec->head_dim);
+  tensor_randomize(t, &f->random);
+  return t;
+}
+
+static fixture open_fixture(const spec *s, const pegen_kernel *kernel, number_type type) {
+  fixture f = {.memory = arena_create(), .spec = s, .kernel = kernel, .random = 42, .type = type};
+  double *values = arena_array(f.memory, double, BATCH * TOKENS * s->n_axes), reach = s->dense || s->algebra.q ? 4 : 60;
+  for (int i = 0; i < BATCH * TOKENS * s->n_axes; i++) values[i] = random_uniform(&f.random, -reach, reach);
+  f.positions = tensor_contiguous(f.memory, NUMBER_F64, 3, (int64_t[]){BATCH, TOKENS, s->n_axes}, values);
+  f.operands = trial_random_operands(f.memory, s, NUMBER_F32, &f.random);
+  for (int i = 0; i < 2; i++) {
+    f.x[i] = rows_of(&f, i, ROWS_BHND);
+    f.y[i] = rows_of(&f, i, ROWS_BHND);
+    f.g[i] = rows_of(&f, i, ROWS_BHND);
+    f.back[i] = rows_of(&f, i, ROWS_BHND);
+  }
+  return f;
+}
+
+static int backward(const fixture *f, const DLTensor *const *g, DLTensor *const *back, int parts) {
+  pegen_grad_args grad = {.struct_size = sizeof grad, .q_out = g[0], .k_out = g[1], .q = back[0], .k = back[1]};
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = f->kernel->n_operands,
+                     .operands = f->operands.tensors,
+                     .positions = f->positions,
+                     .grad = &grad};
+  int error = 0;
+  for (int part = parts - 1; part >= 0; part--) {
+    int failed = f->kernel->encode_backward(&args, part, parts);
+    if (failed) error = failed;
+  }
+  return error;
+}
+
+static void forward(const fixture *f, DLTensor *const *x, DLTensor *const *y) {
+  assert_int_equal(trial_call(f->kernel, f->positions, &f->operands, x[0], y[0], x[1], y[1], 1), 0);
+}
+
+static double at(const DLTensor *t, int64_t b, int64_t h, int64_t n, int64_t c) {
+  return number_load(number_type_of(t->dtype), tensor_at(t, b, h, n, c));
+}
+
+#define EACH(t, b, h, n, c) \
+  for (int64_t b = 0; b < (t)->shape[0]; b++) \
+    for (int64_t h = 0; h < (t)->shape[1]; h++) \
+      for (int64_t n = 0; n < (t)->shape[2]; n++) \
+        for (int64_t c = 0; c < (t)->shape[3]; c++)
+
+/* <x, y - z>, z NULL: 0; *size: the sum of the terms' absolute values. */
+static double product(const DLTensor *x, const DLTensor *y, const DLTensor *z, double *size) {
+  double sum = 0;
+  EACH(x, b, h, n, c) {
+    double term = at(x, b, h, n, c) * (at(y, b, h, n, c) - (z ? at(z, b, h, n, c) : 0));
+    sum += term;
+    *size += fabs(term);
+  }
+  return sum;
+}
+
+/* <g, J x> = <J^T g, x>; J x is what remains of encoding x when what comes of 0 is taken away. */
+static void is_adjoint(fixture *f, const char *name) {
+  DLTensor *zero[2], *origin[2];
+  for (int i = 0; i < 2; i++) {
+    zero[i] = rows_of(f, i, ROWS_BHND);
+    origin[i] = rows_of(f, i, ROWS_BHND);
+    EACH(zero[i], b, h, n, c) number_store(f->type, tensor_at(zero[i], b, h, n, c), 0);
+  }
+  forward(f, f->x, f->y);
+  forward(f, zero, origin);
+  assert_int_equal(backward(f, (const DLTensor *const *)f->g, f->back, 1), 0);
+  double precision = f->type == NUMBER_F32 ? 0x1p-20 : f->type == NUMBER_F16 ? 0x1p-10 : 0x1p-7;
+  for (int i = 0; i < 2; i++) {
+    double size = 0, left = product(f->g[i], f->y[i], origin[i], &size), right = product(f->x[i], f->back[i], NULL, &size);
+    if (!(fabs(left - right) <= precision * size) || size == 0)
+      fail_msg("%s, %s of %s: %.9g and %.9g", name, i ? "k" : "q", number_name(f->type), left, right);
+  }
+}
+
+/* Elsewhere in memory, in place and in parts: the same bits. */
+static void is_same_everywhere(fixture *f) {
+  for (int order = 0; order < ROW_ORDER_COUNT; order++) {
+    DLTensor *g[2], *back[2];
+    for (int i = 0; i < 2; i++) {
+      g[i] = rows_of(f, i, (row_order)order);
+      EACH(g[i], b, h, n, c)
+      memcpy(tensor_at(g[i], b, h, n, c), tensor_at(f->g[i], b, h, n, c), (size_t)number_bytes(f->type));
+      back[i] = order == ROWS_GAPS ? g[i] : rows_of(f, i, (row_order)order);
+    }
+    assert_int_equal(backward(f, (const DLTensor *const *)g, back, 3), 0);
+    for (int i = 0; i < 2; i++) assert_true(tensor_identical(back[i], f->back[i]));
+    DLTensor *alone[2] = {NULL, rows_of(f, 1, (row_order)order)};
+    const DLTensor *const k[] = {NULL, f->g[1]};
+    assert_int_equal(backward(f, k, alone, 2), 0);
+    assert_true(tensor_identical(alone[1], f->back[1]));
+  }
+}
+
+static int block_of(const spec *s, int channel) {
+  for (int i = 0; i < s->n_components * s->n_blocks && !s->additive; i++)
+    if (s->channel[i] == channel) return i % s->n_blocks;
+  return -1 - channel;
+}
+
+/* A NaN and an infinity reach their block's channels and no others. */
+static void spoils_its_block(fixture *f) {
+  const spec *s = f->spec;
+  int channel = s->head_dim / 2;
+  DLTensor *g[2] = {tensor_copy(f->memory, f->g[0]), tensor_copy(f->memory, f->g[1])}, *back[2];
+  number_store(f->type, tensor_at(g[0], 0, 1, TOKENS - 1, channel), NAN);
+  number_store(f->type, tensor_at(g[1], 1, 0, TOKENS - 1, channel), INFINITY);
+  for (int i = 0; i < 2; i++) back[i] = rows_of(f, i, ROWS_BHND);
+  assert_int_equal(backward(f, (const DLTensor *const *)g, back, 1), 0);
+  for (int i = 0; i < 2; i++)
+    EACH(back[i], b, h, n, c) {
+      bool here = b == i && h == 1 - i && n == TOKENS - 1 && block_of(s, (int)c) == block_of(s, channel);
+      if (!here)
+        assert_memory_equal(tensor_at(back[i], b, h, n, c), tensor_at(f->back[i], b, h, n, c),
+                            (size_t)number_bytes(f->type));
+      if (b == i && h == 1 - i && n == TOKENS - 1 && c == channel) assert_false(isfinite(at(back[i], b, h, n, c)));
+    }
+}
+
+static const pegen_kernel *load(arena *a, const spec *s, const char *target, unsigned dtypes, loaded_kernel **loaded) {
+  *loaded = trial_load_gradients(a, s, target, dtypes, VARIANT_OPTIMIZE);
+  assert_non_null(*loaded);
+  return run_kernel(*loaded);
+}
+
+static void holds(const spec *s, const pegen_kernel *kernel, const char *name) {
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
+    if (!(kernel->dtypes & (uint32_t)number_type_info(type)->dtype)) continue;
+    fixture f = open_fixture(s, kernel, (number_type)type);
+    is_adjoint(&f, name);
+    is_same_everywhere(&f);
+    spoils_its_block(&f);
+    arena_destroy(f.memory);
+  }
+}
+
+static void of_rows(void **state) {
+  variant *v = *state;
+  arena *a = arena_create();
+  loaded_kernel *loaded;
+  const char **targets;
+  int count = v->n_defines ? 1 : trial_targets(a, NULL, &targets);
+  unsigned dtypes = v->n_defines ? VARIANT_DTYPES : 0;
+  for (int i = 0; i < count; i++) {
+    const spec *s = loader_load(a, v->file, DSL_DIR, v->n_defines, v->define);
+    const pegen_kernel *kernel = load(a, s, v->n_defines ? v->target : targets[i], dtypes, &loaded);
+    holds(s, kernel, v->name);
+    run_unload(loaded);
+  }
+  loader_define define[VARIANT_MAX_DEFINES + 1];
+  memcpy(define, v->define, sizeof v->define);
+  static const loader_define more[] = {{"skip_tokens", "2"}, {"inverse", "true"}};
+  for (int i = 0; i < 2 && v->n_defines == 0; i++) {
+    define[0] = more[i];
+    const spec *s = loader_load(a, v->file, DSL_DIR, 1, define);
+    holds(s, load(a, s, v->target, VARIANT_DTYPES, &loaded), v->name);
+    run_unload(loaded);
+  }
+  arena_destroy(a);
+}
+
+static bool has_gradients(const variant *v) {
+  arena *a = arena_create();
+  const spec *s = loader_load(a, v->file, DSL_DIR, v->n_defines, v->define);
+  const form *f = s ? form_of(s) : NULL;
+  bool has = f && f->entries.encode_backward;
+  arena_destroy(a);
+  return has;
+}
+
+/* ---- refusals ---- */
+
+#define REFUSED(error, change) \
+  do { \
+    grad = sound_grad; \
+    args = sound; \
+    args.grad = &grad; \
+    change; \
+    assert_int_equal(kernel->encode_backward(&args, 0, 1), PEGEN_ERROR_##error); \
+  } while (0)
+
+static void refusals(void **state) {
+  (void)state;
+  arena *a = arena_create();
+  loaded_kernel *loaded;
+  const spec *s = loader_load(a, SPECS_DIR "/rope_mixed.lua", DSL_DIR, 0, NULL);
+  const pegen_kernel *kernel = load(a, s, NULL, VARIANT_DTYPES, &loaded);
+  fixture f = open_fixture(s, kernel, NUMBER_F32);
+  const pegen_grad_args sound_grad = {
+      .struct_size = sizeof sound_grad, .q_out = f.g[0], .k_out = f.g[1], .q = f.back[0], .k = f.back[1]};
+  const pegen_args sound = {
+      .struct_size = sizeof sound, .n_operands = 1, .operands = f.operands.tensors, .positions = f.positions};
+  pegen_grad_args grad;
+  pegen_args args;
+  REFUSED(OK, (void)0);
+  REFUSED(MISSING_GRADIENT, args.grad = NULL);
+  REFUSED(MISSING_GRADIENT, args.struct_size = offsetof(pegen_args, grad));
+  REFUSED(STRUCT_SIZE, grad.struct_size = 8);
+  REFUSED(GRADIENT_FLAGS, grad.flags = 4);
+  REFUSED(MISSING_GRADIENT, (grad.q_out = grad.k_out = NULL, grad.q = grad.k = NULL));
+  REFUSED(NO_GRADIENT, grad.v = f.back[0]);
+  REFUSED(NO_GRADIENT, grad.lse = f.back[0]);
+  REFUSED(MISSING_OUTPUT, grad.k_out = NULL);
+  REFUSED(MISSING_POSITIONS, args.positions = NULL);
+  REFUSED(MISSING_OPERAND, args.n_operands = 0);
+  DLTensor shifted = *f.g[0];
+  shifted.byte_offset = 4;
+  REFUSED(OVERLAP, grad.q = &shifted);
+  REFUSED(SHAPE_MISMATCH, grad.q = f.back[1]);
+  assert_int_equal(kernel->encode_backward(NULL, 0, 1), PEGEN_ERROR_NULL_ARGS);
+  assert_int_equal(kernel->encode_backward(&sound, 1, 1), PEGEN_ERROR_PART);
+  run_unload(loaded);
+  arena_destroy(f.memory);
+  arena_destroy(a);
+}
+
+int main(int argc, char **argv) {
+  arena *a = arena_create();
+  variant *variants;
+  int count = variants_read(a, SPECS_DIR, VARIANTS, argc > 1 ? argv[1] : NULL, &variants), n = 0, specs = 0;
+  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count + 1);
+  for (int i = 0; i < count; i++) {
+    if (!has_gradients(&variants[i])) continue;
+    specs += variants[i].n_defines == 0;
+    tests[n++] = (struct CMUnitTest){variants[i].name, of_rows, NULL, NULL, &variants[i]};
+  }
+  if (argc == 1) tests[n++] = (struct CMUnitTest)cmocka_unit_test(refusals);
+  int failed = _cmocka_run_group_tests("backward", tests, (size_t)n, NULL, NULL);
+  if (argc == 1 && specs < LEAST_SPECS) { /* a form that loses its gradients is a failure here */
+    print_error("%d specs have gradients\n", specs);
+    failed++;
+  }
+  arena_destroy(a);
+  return failed;
+}
