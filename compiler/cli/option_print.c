@@ -29,28 +29,27 @@ static bool is_of_some_commands(const option_row *row) {
   return row->commands != FOR_ALL && !(row->commands & FOR_COMPILE);
 }
 
-static void print_commands_of(FILE *out, const option_row *row) {
+static void print_commands_of(FILE *out, const option_table *t, const option_row *row) {
   const char *separator = " (";
   for (int c = 1; c < COMMAND_COUNT; c++)
     if (row->commands >> c & 1) {
-      fprintf(out, "%s%s", separator, option_commands()[c].name);
+      fprintf(out, "%s%s", separator, t->commands[c].name);
       separator = ", ";
     }
   fputs(")", out);
 }
 
-void option_print_help(FILE *out) {
-  const option_row *rows;
-  int count = option_table(&rows);
+void option_print_help(FILE *out, const option_table *t) {
+  const option_row *rows = t->rows;
+  int count = t->n_rows;
   fprintf(out, "pegen %s.\n\n", PURPOSE);
-  for (int c = 0; c < COMMAND_COUNT; c++)
-    fprintf(out, "  %-34s %s\n", option_commands()[c].synopsis, option_commands()[c].help);
+  for (int c = 0; c < COMMAND_COUNT; c++) fprintf(out, "  %-34s %s\n", t->commands[c].synopsis, t->commands[c].help);
   fputs("\n", out);
   for (int i = 0; i < count; i++) {
     char text[64];
     option_spell(&rows[i], text, sizeof text);
     fprintf(out, "  %-26s %s", text, rows[i].help);
-    if (is_of_some_commands(&rows[i])) print_commands_of(out, &rows[i]);
+    if (is_of_some_commands(&rows[i])) print_commands_of(out, t, &rows[i]);
     fputs("\n", out);
   }
   fputs("\n", out);
@@ -86,7 +85,7 @@ static void roff_synopsis(FILE *out, const char *text) {
   fputs("\n", out);
 }
 
-static void roff_option(FILE *out, const option_row *row) {
+static void roff_option(FILE *out, const option_table *t, const option_row *row) {
   fputs(".TP\n", out);
   char letter[3] = {'-', row->letter, 0};
   if (row->letter) fputs("\\fB", out), roff(out, letter), fputs("\\fR", out);
@@ -99,7 +98,7 @@ static void roff_option(FILE *out, const option_row *row) {
   }
   fputs("\n", out);
   roff(out, row->help);
-  if (is_of_some_commands(row)) print_commands_of(out, row);
+  if (is_of_some_commands(row)) print_commands_of(out, t, row);
   fputs(".\n", out);
 }
 
@@ -112,13 +111,13 @@ static const char *const examples[][2] = {
     {"What is known of an encoding, for a program:", "pegen explain specs/care.lua \\-\\-format=json"},
 };
 
-void option_print_man(FILE *out) {
-  const option_row *rows;
-  int count = option_table(&rows);
+void option_print_man(FILE *out, const option_table *t) {
+  const option_row *rows = t->rows;
+  int count = t->n_rows;
   fprintf(out, ".\\\" Made by pegen --man from the option table.\n.TH PEGEN 1 \"\" \"pegen %s\" \"User Commands\"\n",
           PEGEN_VERSION);
   fprintf(out, ".SH NAME\npegen \\- %s\n.SH SYNOPSIS\n.nf\n", PURPOSE);
-  for (int c = 0; c < COMMAND_COUNT; c++) roff_synopsis(out, option_commands()[c].synopsis);
+  for (int c = 0; c < COMMAND_COUNT; c++) roff_synopsis(out, t->commands[c].synopsis);
   fputs(".fi\n.SH DESCRIPTION\nA description is a Lua file that says how the positions of tokens act on the channels "
         "of an attention head.\n"
         ".B pegen\nturns it into an object file for x86\\-64 or aarch64 with a C header, or into PTX for NVIDIA GPUs.\n"
@@ -127,12 +126,12 @@ void option_print_man(FILE *out) {
         ".SS Commands\n",
         out);
   for (int c = 0; c < COMMAND_COUNT; c++) {
-    fprintf(out, ".TP\n\\fB%s\\fR\n", option_commands()[c].name ? option_commands()[c].name : "(none)");
-    roff(out, option_commands()[c].help);
+    fprintf(out, ".TP\n\\fB%s\\fR\n", t->commands[c].name ? t->commands[c].name : "(none)");
+    roff(out, t->commands[c].help);
     fputs(".\n", out);
   }
   fputs(".SH OPTIONS\n", out);
-  for (int i = 0; i < count; i++) roff_option(out, &rows[i]);
+  for (int i = 0; i < count; i++) roff_option(out, t, &rows[i]);
   for (int i = 0; i < NOTE_COUNT; i++) {
     fputs(".SH ", out);
     for (const char *c = notes[i].head; *c; c++) fputc(toupper((unsigned char)*c), out);
@@ -183,9 +182,9 @@ static void bash_value(FILE *out, const option_row *row) {
   fputs("; return ;;\n", out);
 }
 
-void option_print_bash(FILE *out) {
-  const option_row *rows;
-  int count = option_table(&rows);
+void option_print_bash(FILE *out, const option_table *t) {
+  const option_row *rows = t->rows;
+  int count = t->n_rows;
   fputs("# bash completion for pegen; made by pegen --completion bash from the option table.\n_pegen() {\n"
         "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} command=compile before= "
         "options=\n"
@@ -195,12 +194,12 @@ void option_print_bash(FILE *out) {
         "  elif [[ $previous == = ]]; then previous=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
         "  case ${COMP_WORDS[1]} in",
         out);
-  for (int c = 1; c < COMMAND_COUNT; c++) fprintf(out, "%s%s", c > 1 ? "|" : " ", option_commands()[c].name);
+  for (int c = 1; c < COMMAND_COUNT; c++) fprintf(out, "%s%s", c > 1 ? "|" : " ", t->commands[c].name);
   fputs(") command=${COMP_WORDS[1]} ;; esac\n  case $previous in\n", out);
   for (int i = 0; i < count; i++) bash_value(out, &rows[i]);
   fputs("  esac\n  case $command in\n", out);
   for (int c = 0; c < COMMAND_COUNT; c++) {
-    fprintf(out, "    %s) options=\"", c ? option_commands()[c].name : "compile");
+    fprintf(out, "    %s) options=\"", c ? t->commands[c].name : "compile");
     for (int i = 0; i < count; i++)
       if (rows[i].commands >> c & 1) bash_option(out, &rows[i]);
     fputs("\" ;;\n", out);
@@ -209,7 +208,7 @@ void option_print_bash(FILE *out) {
         "  COMPREPLY=($(compgen -f -X '!*.lua' -- \"$current\") $(compgen -d -- \"$current\"))\n"
         "  if ((COMP_CWORD == 1)); then COMPREPLY+=($(compgen -W \"",
         out);
-  for (int c = 1; c < COMMAND_COUNT; c++) fprintf(out, "%s%s", c > 1 ? " " : "", option_commands()[c].name);
+  for (int c = 1; c < COMMAND_COUNT; c++) fprintf(out, "%s%s", c > 1 ? " " : "", t->commands[c].name);
   fputs("\" -- \"$current\")); fi\n}\ncomplete -o filenames -F _pegen pegen\n", out);
 }
 
@@ -253,21 +252,21 @@ static void zsh_option(FILE *out, const option_row *row) {
   }
 }
 
-void option_print_zsh(FILE *out) {
-  const option_row *rows;
-  int count = option_table(&rows);
+void option_print_zsh(FILE *out, const option_table *t) {
+  const option_row *rows = t->rows;
+  int count = t->n_rows;
   fputs(
       "#compdef pegen\n# zsh completion for pegen; made by pegen --completion zsh from the option table.\n_pegen() {\n"
       "  local command=compile\n  local -a options names\n  names=(\n",
       out);
   for (int c = 1; c < COMMAND_COUNT; c++) {
-    fprintf(out, "    '%s:", option_commands()[c].name);
-    zsh_help(out, option_commands()[c].help);
+    fprintf(out, "    '%s:", t->commands[c].name);
+    zsh_help(out, t->commands[c].help);
     fputs("'\n", out);
   }
   fputs("  )\n  (( $+words[2] )) && (( ${names[(I)$words[2]:*]} )) && command=$words[2]\n  case $command in\n", out);
   for (int c = 0; c < COMMAND_COUNT; c++) {
-    fprintf(out, "    %s) options=(\n", c ? option_commands()[c].name : "compile");
+    fprintf(out, "    %s) options=(\n", c ? t->commands[c].name : "compile");
     for (int i = 0; i < count; i++)
       if (rows[i].commands >> c & 1) zsh_option(out, &rows[i]);
     fputs("      ) ;;\n", out);

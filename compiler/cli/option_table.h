@@ -44,15 +44,18 @@ typedef struct command_row {
   const char *name, *synopsis, *help; /* name NULL: compiling needs no word */
 } command_row;
 
-int option_table(const option_row **rows);           /* the number of rows */
-const command_row *option_commands(void);            /* [COMMAND_COUNT]           ORDER COMMAND */
+typedef struct option_table {
+  const command_row *commands; /* [COMMAND_COUNT]                                ORDER COMMAND */
+  const option_row *rows;
+  int n_rows;
+} option_table;
 
 /* ---- printers (cli/option_print.c) ---- */
 
-void option_print_help(FILE *out);
-void option_print_man(FILE *out); /* roff with the man macros */
-void option_print_bash(FILE *out);
-void option_print_zsh(FILE *out);
+void option_print_help(FILE *out, const option_table *t);
+void option_print_man(FILE *out, const option_table *t); /* roff with the man macros */
+void option_print_bash(FILE *out, const option_table *t);
+void option_print_zsh(FILE *out, const option_table *t);
 
 /* "-o, --output FILE" */
 void option_spell(const option_row *row, char *text, size_t size);

@@ -20,6 +20,7 @@
 typedef struct parser {
   arena *a;
   options *out;
+  const option_table *table;
   bool emit_given, depend;
   int exit_early; /* -1: go on; otherwise the exit code after help, version, a list */
 } parser;
@@ -70,7 +71,7 @@ static const struct {
 
 static const struct {
   const char *name;
-  void (*print)(FILE *out);
+  void (*print)(FILE *out, const option_table *t);
 } shells[] = {{"bash", option_print_bash}, {"zsh", option_print_zsh}};
 enum { SHELL_COUNT = sizeof shells / sizeof *shells };
 
@@ -114,6 +115,11 @@ static int set_output(parser *p, const char *value) {
 static int set_header(parser *p, const char *value) {
   p->out->header = value;
   return *value ? STATUS_OK : usage("--header: the name of the header is empty");
+}
+
+static int set_sources(parser *p, const char *value) {
+  p->out->sources = value;
+  return *value ? STATUS_OK : usage("--sources: the name of the list is empty");
 }
 
 /* A C identifier, since symbols and macros begin with it. */
@@ -297,14 +303,14 @@ static int set_json(parser *p, const char *value) {
 
 static int show_help(parser *p, const char *value) {
   (void)value;
-  option_print_help(stdout);
+  option_print_help(stdout, p->table);
   p->exit_early = STATUS_OK;
   return STATUS_OK;
 }
 
 static int show_man(parser *p, const char *value) {
   (void)value;
-  option_print_man(stdout);
+  option_print_man(stdout, p->table);
   p->exit_early = STATUS_OK;
   return STATUS_OK;
 }
@@ -312,7 +318,7 @@ static int show_man(parser *p, const char *value) {
 static int show_completion(parser *p, const char *value) {
   for (int i = 0; i < SHELL_COUNT; i++)
     if (!strcmp(value, shells[i].name)) {
-      shells[i].print(stdout);
+      shells[i].print(stdout, p->table);
       p->exit_early = STATUS_OK;
       return STATUS_OK;
     }
@@ -345,6 +351,9 @@ static const option_row rows[] = {
      "what to write; the ending decides the form: .o .so .s .ll .mlir .ptx .program .expr; - is the standard output",
      VALUES_FILE, NULL},
     {"header", 0, "FILE", false, FOR_COMPILE, set_header, "also write the C header", VALUES_FILE, NULL},
+    {"sources", 0, "FILE", false, FOR_COMPILE, set_sources,
+     "also write the names of the files that the description was read from, each ended by a NUL: for programs",
+     VALUES_FILE, NULL},
     {"name", 0, "NAME", false, FOR_COMPILE, set_name,
      "what the symbols begin with, for variants in one program; default: the description's name", VALUES_FREE, NULL},
     {"emit", 0, "FORM", false, FOR_COMPILE, set_emit,
@@ -397,12 +406,7 @@ static const option_row rows[] = {
 };
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
 
-int option_table(const option_row **table) {
-  *table = rows;
-  return ROW_COUNT;
-}
-
-const command_row *option_commands(void) { return commands; }
+static const option_table table = {commands, rows, ROW_COUNT};
 
 /* ---- driving getopt_long ------------------------------------------------------------ */
 
@@ -517,12 +521,13 @@ static int decide_outputs(parser *p) {
     int stem = (int)(strlen(out->output) - strlen(ending_of(out->output)));
     out->depfile = arena_printf(p->a, "%.*s.d", stem, out->output);
   }
-  const char *paths[] = {out->output, out->header, out->depfile};
-  for (int i = 0; i < 3; i++)
+  enum { OUTPUTS = 4 };
+  const char *paths[OUTPUTS] = {out->output, out->header, out->depfile, out->sources};
+  for (int i = 0; i < OUTPUTS; i++)
     if (paths[i] && output_is_same(paths[i], out->spec))
       return usage("'%s' is the description itself: it would be replaced", paths[i]);
-  for (int i = 0; i < 3; i++)
-    for (int j = i + 1; j < 3; j++)
+  for (int i = 0; i < OUTPUTS; i++)
+    for (int j = i + 1; j < OUTPUTS; j++)
       if (paths[i] && paths[j] && output_is_same(paths[i], paths[j]))
         return strcmp(paths[i], paths[j])
                    ? usage("'%s' and '%s' are one file, named for two outputs", paths[i], paths[j])
@@ -570,7 +575,7 @@ bool options_parse(arena *a, int argc, char **argv, options *out, int *status) {
   *out = (options){.compile = {.optimize = 2}, .bench = {.threads = 1}, .max_seconds = 300, .max_memory = 4096};
   out->defines = arena_array(a, loader_define, argc);
   out->bench.command = joined(a, argc, argv);
-  parser p = {.a = a, .out = out, .exit_early = -1};
+  parser p = {.a = a, .out = out, .table = &table, .exit_early = -1};
   /* The command, where there is one, is the first word. */
   for (int c = 1; c < COMMAND_COUNT && argc > 1; c++)
     if (!strcmp(argv[1], commands[c].name)) {

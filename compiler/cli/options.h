@@ -24,7 +24,7 @@ typedef struct options {
   command command;
   const char *spec; /* the spec file */
   const char *name; /* prefix of the kernel's symbols; NULL: the description's */
-  const char *output, *header, *depfile; /* NULL: not asked for; "-" is the standard output */
+  const char *output, *header, *depfile, *sources; /* NULL: not asked for; "-" is the standard output */
   compile_options compile;
   bool trust_spec; /* the description runs in this process */
   int n_defines;

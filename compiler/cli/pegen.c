@@ -48,8 +48,8 @@ static spec *load(arena *a, const options *o) {
 
 /* No output is a file that the description was read from. */
 static bool spares_sources(const options *o, const spec *s) {
-  const char *paths[] = {o->output, o->header, o->depfile};
-  for (int i = 0; i < 3; i++)
+  const char *paths[] = {o->output, o->header, o->depfile, o->sources};
+  for (int i = 0; i < 4; i++)
     for (int k = 0; paths[i] && k < s->n_sources; k++)
       if (output_is_same(paths[i], s->source[k])) {
         diag_error(NULL, 0, "'%s' is part of the description: it would be replaced", paths[i]);
@@ -58,19 +58,29 @@ static bool spares_sources(const options *o, const spec *s) {
   return true;
 }
 
+/* The names of all sources, a NUL after each. */
+static output_file list_of_sources(arena *a, const char *path, const spec *s) {
+  size_t size = 0;
+  for (int i = 0; i < s->n_sources; i++) size += strlen(s->source[i]) + 1;
+  char *list = arena_array(a, char, size + 1), *end = list;
+  for (int i = 0; i < s->n_sources; i++) end = stpcpy(end, s->source[i]) + 1;
+  return (output_file){path, list, size};
+}
+
 static int run_compile(arena *a, const spec *s, const options *o) {
   compile_output object;
   const char *depfile = NULL;
   if ((o->depfile && !(depfile = depfile_text(a, o, s))) || !spares_sources(o, s) ||
       !compile(a, s, &o->compile, &object))
     return STATUS_ERROR;
-  output_file files[3] = {{o->output, object.data, object.size}};
+  output_file files[4] = {{o->output, object.data, object.size}};
   int count = 1;
   if (o->header) {
     const char *header = header_text(a, s, o->compile.dtypes, !o->compile.no_gradients);
     files[count++] = (output_file){o->header, header, strlen(header)};
   }
   if (depfile) files[count++] = (output_file){o->depfile, depfile, strlen(depfile)};
+  if (o->sources) files[count++] = list_of_sources(a, o->sources, s);
   bool written = output_write(files, count);
   free(object.data);
   return written ? STATUS_OK : STATUS_ERROR;

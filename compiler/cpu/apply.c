@@ -4,6 +4,7 @@
 #include "mlir/number.h"
 
 #include "cpu/apply_rows.h"
+#include "cpu/exponential_action.h"
 #include "cpu/rotors.h"
 
 #include "kernel/dense.h"
@@ -116,6 +117,11 @@ static void emit_leftovers(applier *e, const bool *is_left, ir_value batch, cons
   ir_end_if(b, branch);
 }
 
+static void emit_rows(applier *e, const ir_value *in, const ir_value *out, int rows, int blocks) {
+  if (e->shape.layout == MATRIX_EXPONENT) emit_action_rows(e, in, out, rows);
+  else emit_rows_of_blocks(e, in, out, rows, blocks);
+}
+
 /* ---- heads that share a matrix: all rows of one tensor, token and batch ---- */
 
 typedef struct run {
@@ -131,7 +137,7 @@ static void emit_some_heads(applier *e, const run *r, int blocks, int rows, ir_v
     in[i] = ir_pointer(b, add(b, add(b, r->in, shift), mul(b, head, r->in_head)));
     out[i] = ir_pointer(b, add(b, add(b, r->out, shift), mul(b, head, r->out_head)));
   }
-  emit_rows_of_blocks(e, in, out, rows, blocks);
+  emit_rows(e, in, out, rows, blocks);
 }
 
 /* Several at a time where they share a walk, and what is left one by one. */
@@ -222,7 +228,7 @@ static void emit_listed_block(applier *e, int blocks, const void *context) {
     out[i] = ir_pointer(b, add(b, l->out[i], shift));
   }
   emit_hold(e, blocks);
-  emit_rows_of_blocks(e, in, out, l->rows, blocks);
+  emit_rows(e, in, out, l->rows, blocks);
 }
 
 /* Rows [begin, end) of the list, `rows` at a time, then what is left. */

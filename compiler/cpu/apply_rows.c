@@ -3,7 +3,6 @@
 #include "mlir/arith.h"
 #include "mlir/number.h"
 
-#include "cpu/exponential_action.h"
 #include "cpu/product.h"
 #include "cpu/rotors.h"
 #include "cpu/rows.h"
@@ -258,7 +257,6 @@ void emit_hold(applier *e, int blocks) {
 
 void emit_rows_of_blocks(applier *e, const ir_value *in, const ir_value *out, int rows, int blocks) {
   if (e->shape.layout == MATRIX_DIAGONALS) emit_diagonal_rows(e, in, out, rows, blocks);
-  else if (e->shape.layout == MATRIX_EXPONENT) emit_action_rows(e, in, out, rows);
   else if (e->shape.resident) emit_resident_rows(e, in, out, rows, blocks);
   else emit_walk(e, in, out, rows);
 }

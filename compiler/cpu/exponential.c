@@ -8,25 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static ir_value like(ir *b, ir_value x, int64_t value) { return ir_int(b, ir_type(x), value); }
-
-static bool is_f64(ir *b, ir_value x) { return mlirTypeEqual(ir_type(x), ir_like(b, x, b->f64)); }
-
-ir_value exponential_exponent(ir *b, ir_value x) {
-  bool wide = is_f64(b, x);
-  ir_value bits = ir_cast(b, "arith.bitcast", x, wide ? b->i64 : b->i32);
-  ir_value field = ir_op2(b, "arith.shrui", bits, like(b, bits, wide ? 52 : 23));
-  int special = wide ? 2047 : 255, bias = wide ? 1023 : 127;
-  ir_value is_special = ir_compare_int(b, "sge", field, like(b, field, special));
-  return ir_op2(b, "arith.subi", ir_select(b, is_special, like(b, field, 0), field), like(b, field, bias));
-}
-
-ir_value exponential_power(ir *b, ir_value n, bool wide) {
-  ir_value bits =
-      ir_op2(b, "arith.shli", ir_op2(b, "arith.addi", n, like(b, n, wide ? 1023 : 127)), like(b, n, wide ? 52 : 23));
-  return ir_cast(b, "arith.bitcast", bits, wide ? b->f64 : b->f32);
-}
-
 ir_value exponential_kept(ir *b, ir_value power) {
   MlirType type = ir_type(power);
   return ir_select(b, ir_compare_float(b, "olt", power, ir_float(b, type, 0x1p-64)), ir_float(b, type, 0), power);
@@ -160,7 +141,7 @@ static void polynomial(exponential *e, bool upper, int out, bool onto, const dou
 }
 
 static ir_value power_of_two(exponential *e, ir_value n) {
-  ir_value p = exponential_power(e->b, n, true);
+  ir_value p = emit_exp2_integer(e->b, n, true);
   return e->m->bytes == 8 ? p : ir_cast(e->b, "arith.truncf", p, e->b->f32);
 }
 
@@ -174,7 +155,7 @@ static ir_value scaled_matrix(exponential *e) {
   ir_value squares = ir_float(b, e->vector, 0);
   emit_each_vector(b, e->m, false, 1, &squares, combine_generators, e);
   /* ||M||^2 is at most half the sum of squares, which is below 2^(q+1). */
-  ir_value q = exponential_exponent(b, widened(e, sum_of_lanes(e, squares)));
+  ir_value q = emit_exponent(b, widened(e, sum_of_lanes(e, squares)));
   ir_value exponent = larger(b, i64(b, 0), ir_op2(b, "arith.shrsi", ir_op2(b, "arith.addi", q, i64(b, 1)), i64(b, 1)));
   e->factor[0] = splat(e, power_of_two(e, ir_op2(b, "arith.subi", i64(b, 0), exponent)));
   emit_each_vector(b, e->m, false, 0, NULL, scale, e);
@@ -189,7 +170,7 @@ static ir_value squarings(exponential *e, ir_value exponent) {
   emit_each_vector(b, e->m, false, 1, &sum, add_squares, e);
   double reach = e->m->bytes == 8 ? EXPONENTIAL_REACH_F64 : EXPONENTIAL_REACH_F32;
   ir_value u = mul(b, widened(e, sum_of_lanes(e, sum)), ir_float(b, b->f64, 1 / (2 * pow(reach, 8))));
-  ir_value q = exponential_exponent(b, u);
+  ir_value q = emit_exponent(b, u);
   ir_value steps = ir_op2(b, "arith.shrsi", ir_op2(b, "arith.addi", q, i64(b, 8)), i64(b, 3)); /* ceil((q + 1) / 8) */
   return larger(b, i64(b, 0), ir_op2(b, "arith.addi", exponent, steps));
 }
@@ -272,7 +253,7 @@ static void emit_bound(ir *b, const matrix_shape *m, const char *name, int n_axe
   emit_each_vector(b, m, false, 1, &sum, add_squares, &e);
   ir_value root = mul(b, widened(&e, sum_of_lanes(&e, sum)), ir_float(b, b->f64, 0.5));
   for (int i = 0; i < 4; i++) root = ir_op1(b, "math.sqrt", root);
-  ir_store(b, mul(b, root, exponential_power(b, exponent, true)), arguments[2], 8, false);
+  ir_store(b, mul(b, root, emit_exp2_integer(b, exponent, true)), arguments[2], 8, false);
   ir_return(b);
 }
 

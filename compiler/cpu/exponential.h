@@ -14,6 +14,7 @@
 #include "algebra/exponential.h"
 #include "cpu/apply.h"
 #include "cpu/product.h"
+#include "mlir/exp2.h"
 
 /* Emits NAME(generators, angles, out) and what it calls, for one matrix at a time:
  *     generators  elements of m [n_axes][padded][padded]: A_a, zeros beyond size
@@ -40,9 +41,6 @@ void emit_store_lanes(ir *b, ir_value v, int count, ir_value pointer, int elemen
 
 /* ---- shared by both ---- */
 
-/* Integers (i32 for float32, i64 for float64; lanes kept) about a non-negative sum of squares. */
-ir_value exponential_exponent(ir *b, ir_value x); /* q with x < 2^(q+1); a low number where x is not finite */
-ir_value exponential_power(ir *b, ir_value n, bool is_f64); /* 2^n as a float */
 /* A power of the scale, or 0 where what it multiplies is lost beside 1: higher ones would be denormal. */
 ir_value exponential_kept(ir *b, ir_value power);
 

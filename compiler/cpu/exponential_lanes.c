@@ -161,10 +161,10 @@ static ir_value scaled_matrices(lane_exponential *e, const ir_value *arguments, 
     squares = emit_multiply_add(b, m->target, sum, sum, squares);
   }
   /* ||M||^2 is at most this sum over pairs, which is below 2^(q+1). */
-  ir_value q = exponential_exponent(b, squares);
+  ir_value q = emit_exponent(b, squares);
   ir_value exponent = not_negative(b, integer_op(b, "arith.shrsi", integer_op(b, "arith.addi", q, 2), 1));
   ir_value zero = ir_int(b, ir_type(exponent), 0);
-  ir_value scale = exponential_power(b, ir_op2(b, "arith.subi", zero, exponent), m->is_f64);
+  ir_value scale = emit_exp2_integer(b, ir_op2(b, "arith.subi", zero, exponent), m->is_f64);
   pair = 0;
   for (int i = 0; i < m->size; i++)
     for (int j = i + 1; j < m->size; j++) store(m, mul(b, entries[pair++], scale), e->buffer[BUFFER_M], i, j);
@@ -182,7 +182,7 @@ static ir_value squarings(lane_exponential *e, ir_value exponent) {
     }
   double reach = m->is_f64 ? EXPONENTIAL_REACH_F64 : EXPONENTIAL_REACH_F32;
   ir_value sum = emit_multiply_add(b, m->target, rest, number(m, 2), diagonal);
-  ir_value q = exponential_exponent(b, mul(b, sum, number(m, 1 / (2 * pow(reach, 8)))));
+  ir_value q = emit_exponent(b, mul(b, sum, number(m, 1 / (2 * pow(reach, 8)))));
   ir_value steps = integer_op(b, "arith.shrsi", integer_op(b, "arith.addi", q, 8), 3); /* ceil((q + 1) / 8) */
   return not_negative(b, ir_op2(b, "arith.addi", exponent, steps));
 }
@@ -193,7 +193,7 @@ static void series(lane_exponential *e, ir_value scale_exponent) {
   ir *b = m->b;
   product(e, e->symmetric, BUFFER_X3, BUFFER_X, BUFFER_X2);
   product(e, e->symmetric, BUFFER_X4, BUFFER_X2, BUFFER_X2);
-  ir_value p = exponential_power(b, scale_exponent, m->is_f64), even[8], odd[8];
+  ir_value p = emit_exp2_integer(b, scale_exponent, m->is_f64), even[8], odd[8];
   even[0] = number(m, 1);
   for (int i = 1; i < 8; i++) even[i] = exponential_kept(b, mul(b, even[i - 1], mul(b, p, p)));
   for (int i = 0; i < 8; i++) odd[i] = exponential_kept(b, mul(b, even[i], p));

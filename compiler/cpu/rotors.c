@@ -7,28 +7,6 @@
 
 enum { CACHE_LINE = 64 };
 
-const char *emit_prepare_name(arena *a, const cpu_target *target) {
-  return arena_printf(a, "prepare_%s", target->suffix);
-}
-
-const char *emit_converting_name(arena *a, const cpu_target *target, int in, int out) {
-  return arena_printf(a, "encode_%s_%s_%s", target->suffix, number_name(in), number_name(out));
-}
-
-const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming) {
-  return arena_printf(a, "encode_%s_%s_%s", target->suffix, number_name(dtype), streaming ? "streaming" : "cached");
-}
-
-const char *emit_rotor_name(arena *a, const cpu_target *target) { return arena_printf(a, "rotor_%s", target->suffix); }
-
-const char *emit_values_name(arena *a, const cpu_target *target) {
-  return arena_printf(a, "values_%s", target->suffix);
-}
-
-const char *emit_unfold_name(arena *a, const cpu_target *target) {
-  return arena_printf(a, "unfold_%s", target->suffix);
-}
-
 int64_t emit_values_bytes(const plan *p) {
   int64_t bytes = (int64_t)p->n_values * p->lanes * 4;
   return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;

@@ -14,6 +14,7 @@
 
 #include "base/number.h"
 #include "cpu/chunk.h"
+#include "cpu/names.h"
 #include "plan/plan.h"
 #include "program/program.h"
 #include "target/processor.h"
@@ -42,14 +43,6 @@ void emit_prepare(const chunk_walk *w);
 void emit_unfold(const chunk_walk *w);
 void emit_rotor(const chunk_walk *w);
 
-/* Names of the emitted functions, as the descriptor needs them. */
-const char *emit_rotor_name(arena *a, const cpu_target *target);
-const char *emit_values_name(arena *a, const cpu_target *target);
-const char *emit_unfold_name(arena *a, const cpu_target *target);
-const char *emit_prepare_name(arena *a, const cpu_target *target);
-const char *emit_encode_name(arena *a, const cpu_target *target, int dtype, bool streaming);
-/* Of rows that are read as one number type and written as another. */
-const char *emit_converting_name(arena *a, const cpu_target *target, int in, int out);
 /* Bytes that values_T writes: float32 [n_values][lanes], a multiple of 64. */
 int64_t emit_values_bytes(const plan *p);
 /* Bytes `prepare` writes per head, a multiple of 64. */

@@ -53,11 +53,6 @@ typedef bool explain_function(arena *a, const spec *s, explanation *out);
 explain_function explain_blades, explain_dense, explain_change_of_basis, explain_attention, explain_polynomial,
     explain_additive;
 
-/* Adds the operations of x that were not counted yet. seen: [expr_pool_count]. */
-void operation_count_add(operation_count *total, const expr *x, int times, unsigned char *seen);
-
-int operation_count_all(const operation_count *c);
-
 /* Prints to the standard output; 0, or 1 after a diag_error. */
 int explain_spec(arena *a, const spec *s, explain_format format);
 

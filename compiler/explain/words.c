@@ -122,3 +122,27 @@ void explain_program_cost(arena *a, const plan *p, explain_cost *cost) {
   cost->per_head = p->per_head;
   cost->row_operations = 2 * entries * s->n_blocks; /* each product is a multiplication and an addition */
 }
+
+/* ---- counting ---- */
+
+/* How often a node is computed: for each block only where blocks differ. */
+void operation_count_add(operation_count *total, const expr *x, int blocks, unsigned char *seen) {
+  if (seen[x->id]) return;
+  seen[x->id] = 1;
+  for (int i = 0; i < expr_op_arity(x->op); i++) operation_count_add(total, x->arg[i], blocks, seen);
+  int times = x->depends & DEPENDS_BLOCK ? blocks : 1;
+  if (expr_op_arity(x->op) == 0 || expr_is_fixed(x)) return;
+  switch (x->op) {
+  case EXPR_NARROW:
+  case EXPR_WIDEN: return;
+  case EXPR_DIV:
+  case EXPR_SQRT: total->divisions += times; return;
+  case EXPR_SINQ:
+  case EXPR_COSQ: total->sines += times; return;
+  case EXPR_EXP:
+  case EXPR_LOG: total->exponentials += times; return;
+  default: total->arithmetic += times; return;
+  }
+}
+
+int operation_count_all(const operation_count *c) { return c->arithmetic + c->divisions + c->sines + c->exponentials; }

@@ -15,6 +15,11 @@ const char *explain_generator(arena *a, const spec *s, int axis);
 /* "axis, freq": the operands that the expressions read; NULL: none */
 const char *explain_operands(arena *a, const spec *s, const expr *const *x, int count);
 
+/* Adds the operations of x that were not counted yet. seen: [expr_pool_count]. */
+void operation_count_add(operation_count *total, const expr *x, int times, unsigned char *seen);
+
+int operation_count_all(const operation_count *c);
+
 /* Of kernels that compute a block's matrix by expressions. */
 void explain_program_cost(arena *a, const plan *p, explain_cost *cost);
 

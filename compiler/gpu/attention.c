@@ -8,8 +8,8 @@
 
 #include "base/diag.h"
 #include "base/number.h"
-#include "cpu/attention/attention.h"
 #include "gpu/index.h"
+#include "mlir/exp2.h"
 
 #include "kernel/launch.h"
 

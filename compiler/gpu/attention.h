@@ -67,6 +67,9 @@ typedef struct attend_rows {
 /* ---- gpu/tile.c: rows in shared memory ---- */
 
 attend_shape attend_shape_of(arena *a, const attention_plan *p); /* rows 0: none fits */
+bool attend_has_columns(const attention_plan *p);
+/* Whether something is computed of each pair's displacement: a bias that is no polynomial, a rotation. */
+bool attend_has_pairs(const attention_plan *p);
 void attend_declare_memory(attend *t);
 ir_value attend_row_at(attend *t, ir_value memory, ir_value row, int pitch);
 
@@ -109,12 +112,6 @@ int attend_next_plain(const attention_plan *p, int from, int *end);
 
 /* ---- gpu/polynomial.c: a bias that is a polynomial, as columns of the queries and keys of a tile ---- */
 
-bool attend_has_columns(const attention_plan *p);
-/* Whether something is computed of each pair's displacement: a bias that is no polynomial, a rotation. */
-bool attend_has_pairs(const attention_plan *p);
-/* Lanes and scratch of a shape that is all else; false: they have no room in `room` bytes. own: bytes that there are in
- * any case. */
-bool attend_columns_fit(arena *a, const attention_plan *p, attend_shape *s, int64_t own, int64_t room);
 /* The columns of all queries, times the scale (f32). Once, before keys are stored; all threads of the block, which meet
  * at the end. */
 void attend_query_columns(attend *t, ir_value scale);

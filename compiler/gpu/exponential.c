@@ -2,8 +2,8 @@
 #include "gpu/exponential.h"
 
 #include "base/arena.h"
-#include "cpu/exponential.h"
 #include "gpu/index.h"
+#include "mlir/exp2.h"
 
 #include "kernel/launch.h"
 
@@ -276,7 +276,7 @@ static void square(matrix_team *g, ir_value count) {
 static ir_value squarings(matrix_team *g, ir_value exponent, ir_value squares_of_cube) {
   ir *b = g->b;
   const int64_t bias = 100; /* keeps what is divided positive */
-  ir_value q = exponential_exponent(b, times(b, squares_of_cube, ir_float(b, b->f32, 1 / (2 * pow(TEAM_REACH, 6)))));
+  ir_value q = emit_exponent(b, times(b, squares_of_cube, ir_float(b, b->f32, 1 / (2 * pow(TEAM_REACH, 6)))));
   ir_value steps =
       ir_op2(b, "arith.divui", add(b, q, i32(b, 6 + 6 * bias)), i32(b, 6)); /* ceil((q + 1) / 6), and the bias */
   return within(b, add(b, exponent, ir_op2(b, "arith.subi", steps, i32(b, bias))), 0, MOST_SQUARINGS);
@@ -288,9 +288,9 @@ void team_exponential(matrix_team *g) {
   ir_wait(b, IR_BARRIER_BLOCK);
   team_read(g, TEAM_LEFT, m);
   /* ||M||^2 is at most half the sum of squares, which is below 2^(q+1). */
-  ir_value q = exponential_exponent(b, sum_of_squares(g, m));
+  ir_value q = emit_exponent(b, sum_of_squares(g, m));
   ir_value exponent = within(b, ir_op2(b, "arith.shrsi", add(b, q, i32(b, 1)), i32(b, 1)), 0, MOST_SQUARINGS);
-  scale(b, m, exponential_power(b, ir_op2(b, "arith.subi", i32(b, 0), exponent), false));
+  scale(b, m, emit_exp2_integer(b, ir_op2(b, "arith.subi", i32(b, 0), exponent), false));
   team_write(g, TEAM_LEFT, m);
   ir_wait(b, IR_BARRIER_BLOCK);
   product(g, TEAM_LEFT, TEAM_LEFT, m2);
@@ -299,7 +299,7 @@ void team_exponential(matrix_team *g) {
   ir_wait(b, IR_BARRIER_BLOCK);
   product(g, TEAM_RIGHT, TEAM_LEFT, m3);
   ir_value count = squarings(g, exponent, sum_of_squares(g, m3));
-  ir_value factor = exponential_power(b, ir_op2(b, "arith.subi", exponent, count), false),
+  ir_value factor = emit_exp2_integer(b, ir_op2(b, "arith.subi", exponent, count), false),
            square_of = times(b, factor, factor);
   scale(b, m, factor);
   scale(b, m2, square_of);

@@ -12,17 +12,6 @@
 
 #include "kernel/launch.h"
 
-bool attend_has_columns(const attention_plan *p) { return p->columns && p->columns->n_columns > 0; }
-
-bool attend_columns_fit(arena *a, const attention_plan *p, attend_shape *s, int64_t own, int64_t room) {
-  widen_tables tables = widen_tables_make(a, p->columns, NULL);
-  s->token_lanes = weight_lanes_of(p->columns, &tables, 0, own);
-  if (!s->token_lanes) s->token_lanes = weight_lanes_of(p->columns, &tables, 0, room);
-  if (!s->token_lanes) return false;
-  s->scratch = (int64_t)weight_token_bytes(p->columns, &tables, s->token_lanes, 0) * (PEGEN_PTX_BLOCK / s->token_lanes);
-  return true;
-}
-
 /* The place of the query in the middle; all threads of the block come here and meet. */
 static void lay_origin(attend *t) {
   ir *b = t->b;

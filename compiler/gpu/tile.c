@@ -34,6 +34,19 @@ static int tight_pitch_of(int width) {
 
 bool attend_has_pairs(const attention_plan *p) { return p->bias || p->matrix; }
 
+bool attend_has_columns(const attention_plan *p) { return p->columns && p->columns->n_columns > 0; }
+
+/* Lanes and scratch of a shape that is all else; false: they have no room in `room` bytes. own: bytes that there are in
+ * any case. */
+static bool columns_fit(arena *a, const attention_plan *p, attend_shape *s, int64_t own, int64_t room) {
+  widen_tables tables = widen_tables_make(a, p->columns, NULL);
+  s->token_lanes = weight_lanes_of(p->columns, &tables, 0, own);
+  if (!s->token_lanes) s->token_lanes = weight_lanes_of(p->columns, &tables, 0, room);
+  if (!s->token_lanes) return false;
+  s->scratch = (int64_t)weight_token_bytes(p->columns, &tables, s->token_lanes, 0) * (PEGEN_PTX_BLOCK / s->token_lanes);
+  return true;
+}
+
 static int64_t query_bytes(const attend_shape *s) { return 4LL * s->queries * s->query_pitch; }
 static int64_t key_bytes(const attend_shape *s) { return 4LL * s->keys * s->key_pitch; }
 static int64_t score_bytes(const attend_shape *s) { return 4LL * s->queries * s->score_pitch; }
@@ -42,7 +55,7 @@ static bool fits(arena *a, const attention_plan *p, attend_shape *s) {
   int64_t room = SHARED_BYTES - PIECE - query_bytes(s), own = key_bytes(s) + score_bytes(s);
   if (attend_has_pairs(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (s->queries + s->keys);
   if (attend_has_columns(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes;
-  return own <= room && (!attend_has_columns(p) || attend_columns_fit(a, p, s, own, room));
+  return own <= room && (!attend_has_columns(p) || columns_fit(a, p, s, own, room));
 }
 
 /* Rows that end in columns lie tight: of a head's 64 channels there then are as many queries as without columns. */

@@ -65,7 +65,8 @@ static bool run_linker(arena *a, const char *name, int input) {
   const char *arguments[] = {
       "ld.lld", "-shared", object, "-o", "-", kernel,
       "-z", "relro", "-z", "now", "-z", "text", "-z", "noexecstack", "-z", "separate-code",
-      "-z", "defs", "-Bsymbolic", "--hash-style=gnu", "--build-id=none", "--strip-all", "--fatal-warnings", "--threads=1"};
+      "-z", "defs", "-Bsymbolic", "--hash-style=gnu", "--build-id=none", "--strip-all",
+      "--fatal-warnings", "--threads=1"};
   // clang-format on
   char *message;
   bool ok = lld_link_elf(sizeof arguments / sizeof *arguments, arguments, &message);

@@ -111,6 +111,14 @@ static void find_blocks(arena *a, plan *p) {
     }
 }
 
+enum { NARROWEST_CHUNK = 4 };
+
+int plan_chunk_width(int blocks) {
+  int width = NARROWEST_CHUNK;
+  while (width < blocks) width *= 2;
+  return blocks ? width : 0;
+}
+
 /* What the roots need of operands, and how long rows of block values are. */
 static void hoist(arena *a, plan *p, const expr *const *roots, int count) {
   const spec *s = p->spec;

@@ -37,14 +37,6 @@ static int slot_kind(const plan *p, int term, int start, int width) {
 
 /* ---- chunks ---- */
 
-enum { NARROWEST_CHUNK = 4 };
-
-int plan_chunk_width(int blocks) {
-  int width = NARROWEST_CHUNK;
-  while (width < blocks) width *= 2;
-  return blocks ? width : 0;
-}
-
 static void cut_blocks(arena *a, const plan *p, plan_tile *t) {
   t->chunk_begin = arena_array(a, int, p->lanes);
   t->chunk_width = arena_array(a, int, p->lanes);

@@ -33,16 +33,20 @@ static int swaps_to_sort(unsigned a, unsigned b) {
   return swaps;
 }
 
+int reference_sign(const spec_algebra *algebra, unsigned a, unsigned b) {
+  int sign = swaps_to_sort(a, b) & 1 ? -1 : 1;
+  for (unsigned common = a & b; common; common &= common - 1) {
+    int i = __builtin_ctz(common);
+    sign *= i < algebra->p ? 1 : i < algebra->p + algebra->q ? -1 : 0;
+  }
+  return sign;
+}
+
 static void cayley_table(cayley *table, const spec_algebra *algebra) {
-  int n = algebra->p + algebra->q + algebra->r;
-  table->size = 1 << n;
+  table->size = 1 << (algebra->p + algebra->q + algebra->r);
   for (unsigned a = 0; a < (unsigned)table->size; a++)
-    for (unsigned b = 0; b < (unsigned)table->size; b++) {
-      int sign = swaps_to_sort(a, b) & 1 ? -1 : 1;
-      for (int i = 0; i < n; i++)
-        if (a & b & (1u << i)) sign *= i < algebra->p ? 1 : i < algebra->p + algebra->q ? -1 : 0;
-      table->sign[a][b] = (signed char)sign;
-    }
+    for (unsigned b = 0; b < (unsigned)table->size; b++)
+      table->sign[a][b] = (signed char)reference_sign(algebra, a, b);
 }
 
 static multivector multiply(const cayley *table, const multivector *x, const multivector *y) {

@@ -9,6 +9,9 @@
 
 #include "spec/spec.h"
 
+/* Of the product of two blades of the algebra, whose blade is a ^ b: +-1, 0 where a null vector is squared. */
+int reference_sign(const spec_algebra *algebra, unsigned a, unsigned b);
+
 /* The matrix by which block `block` of head `head` is encoded at `positions` [n_axes]:
  * out component i = sum_j matrix[i * n_components + j] * in component j. The
  * amplitude and `inverse` are included. operands[i]: elements of operand i as doubles. */
@@ -19,6 +22,10 @@ void reference_block(const spec *s, const double *positions, const double *const
  * channels' own basis: what the kernel gives is this up to one rotation for all tokens of a head. */
 void reference_dense_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
                            long double *matrix);
+
+/* A skew n x n matrix of a head and block, as the description makes it of the raw one; blocks: of its offsets. */
+void reference_skew(const spec_skew *m, int n, int head, int block, int blocks, const double *const *operands,
+                    long double *matrix);
 
 /* The spectral norm of M in exp(M) of a dense block, to 4 %; errors of its exponential are measured by it. */
 long double reference_norm(const spec *s, const double *positions, const double *const *operands, int head, int block);

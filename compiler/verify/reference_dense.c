@@ -32,6 +32,12 @@ static void add_skew(const spec_skew *m, int n, int head, int block, int blocks,
     }
 }
 
+void reference_skew(const spec_skew *m, int n, int head, int block, int blocks, const double *const *operands,
+                    long double *matrix) {
+  memset(matrix, 0, sizeof *matrix * (size_t)(n * n));
+  add_skew(m, n, head, block, blocks, operands, 1, matrix);
+}
+
 /* M of a block: sum over axes of angle times A. */
 static void exponent(const spec *s, const double *positions, const double *const *operands, int head, int block,
                      long double *m) {

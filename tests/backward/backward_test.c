@@ -104,7 +104,8 @@ static void is_adjoint(fixture *f, const char *name) {
   assert_int_equal(backward(f, (const DLTensor *const *)f->g, f->back, 1), 0);
   double precision = f->type == NUMBER_F32 ? 0x1p-20 : f->type == NUMBER_F16 ? 0x1p-10 : 0x1p-7;
   for (int i = 0; i < 2; i++) {
-    double size = 0, left = product(f->g[i], f->y[i], origin[i], &size), right = product(f->x[i], f->back[i], NULL, &size);
+    double size = 0, left = product(f->g[i], f->y[i], origin[i], &size);
+    double right = product(f->x[i], f->back[i], NULL, &size);
     if (!(fabs(left - right) <= precision * size) || size == 0)
       fail_msg("%s, %s of %s: %.9g and %.9g", name, i ? "k" : "q", number_name(f->type), left, right);
   }

@@ -9,6 +9,7 @@
 #define PEGEN_CPU_ATTENTION_ATTENTION_H
 
 #include "cpu/rotors.h"
+#include "mlir/exp2.h"
 #include "plan/attention.h"
 
 /* attend_T_DTYPE(tile) for each number type: attend_T, which is float32 throughout, with the type's own rows. */
@@ -148,9 +149,5 @@ void emit_columns_begin(attention_emitter *e);
 void emit_columns_keys(attention_emitter *e, const key_tile *t);
 /* Adds to the scores [rows][vectors] of keys from `key` on. */
 void emit_columns_products(attention_emitter *e, ir_value key, ir_value *sums);
-
-/* ---- emit_exp2: 2^x of float32, x <= 0 ---- */
-
-ir_value emit_exp2(ir *b, ir_value x);
 
 #endif

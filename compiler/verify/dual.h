@@ -1,0 +1,44 @@
+/* verify/dual: derivatives of expressions by dual numbers, forwards, for the reference of gradients.
+ *
+ * It shares nothing with spec/adjoint: each operation is done on value and tangent at once, in long double, and where
+ * it has a kink the tangent is 0. A variable is one number of what a call brings; which of them an expression reads at
+ * a place is found by evaluating it.
+ */
+#ifndef PEGEN_VERIFY_DUAL_H
+#define PEGEN_VERIFY_DUAL_H
+
+#include "spec/expr.h"
+
+typedef struct dual {
+  long double value, tangent;
+} dual;
+
+typedef enum dual_kind { DUAL_OPERAND, DUAL_INPUT, DUAL_POSITION } dual_kind;
+
+/* One number: element of operand or of the query's row of input `index`, or (element 0) the coordinate on axis `index`.
+ */
+typedef struct dual_variable {
+  dual_kind kind;
+  int index;
+  int64_t element;
+} dual_variable;
+
+/* Where expressions are evaluated, with what has been found. */
+typedef struct dual_place {
+  arena *memory;
+  const expr_environment *env;
+  dual *known; /* by id */
+  unsigned char *is_known;
+  int nodes;
+} dual_place;
+
+/* Of expressions that are in the pool now. */
+dual_place dual_at(arena *a, const expr_pool *pool, const expr_environment *env);
+
+/* What the expressions read there, each variable once. */
+int dual_variables(dual_place *p, const expr *const *xs, int count, const dual_variable **out);
+
+/* The derivatives by one of them: out[i] of xs[i]. */
+void dual_eval(dual_place *p, const dual_variable *by, const expr *const *xs, int count, dual *out);
+
+#endif

@@ -1,0 +1,359 @@
+/* verify/reference_gradient: rows, rotors and sums; see verify/reference_gradient.h. Matrices are
+ * verify/reference_gradient_dense.c's, sums verify/reference_gradient_sums.c's. */
+#include "verify/reference_gradient.h"
+
+#include "base/diag.h"
+#include "verify/reference.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- dual multivectors ---- */
+
+typedef struct multivector {
+  long double value[SPEC_MAX_BLADES], tangent[SPEC_MAX_BLADES]; /* by blade */
+} multivector;
+
+typedef struct algebra {
+  int size;
+  signed char sign[SPEC_MAX_BLADES][SPEC_MAX_BLADES];
+} algebra;
+
+static algebra algebra_of(const spec_algebra *g) {
+  algebra t = {.size = 1 << (g->p + g->q + g->r)};
+  for (int a = 0; a < t.size; a++)
+    for (int b = 0; b < t.size; b++) t.sign[a][b] = (signed char)reference_sign(g, (unsigned)a, (unsigned)b);
+  return t;
+}
+
+static multivector product(const algebra *t, const multivector *x, const multivector *y) {
+  multivector z = {{0}, {0}};
+  for (int a = 0; a < t->size; a++)
+    for (int b = 0; b < t->size; b++) {
+      int sign = t->sign[a][b];
+      z.value[a ^ b] += sign * x->value[a] * y->value[b];
+      z.tangent[a ^ b] += sign * (x->value[a] * y->tangent[b] + x->tangent[a] * y->value[b]);
+    }
+  return z;
+}
+
+static multivector reversed(const algebra *t, const multivector *x) {
+  multivector y = *x;
+  for (int a = 0; a < t->size; a++)
+    if (__builtin_popcount((unsigned)a) & 2) y.value[a] = -y.value[a], y.tangent[a] = -y.tangent[a];
+  return y;
+}
+
+/* By its series, scaled until the value is below 1/2, and squared back. */
+static multivector exponential(const algebra *t, multivector x) {
+  long double norm = 0;
+  for (int i = 0; i < t->size; i++) norm += fabsl(x.value[i]);
+  if (!isfinite(norm)) diag_bug("reference", "the gradient of an exponential of what is not finite");
+  int squarings = 0;
+  while (ldexpl(norm, -squarings) > 0.5L) squarings++;
+  for (int i = 0; i < t->size; i++) {
+    x.value[i] = ldexpl(x.value[i], -squarings);
+    x.tangent[i] = ldexpl(x.tangent[i], -squarings);
+  }
+  multivector sum = {{1}, {0}}, term = sum;
+  for (int k = 1; k <= 22; k++) {
+    term = product(t, &term, &x);
+    for (int i = 0; i < t->size; i++) {
+      sum.value[i] += term.value[i] /= k;
+      sum.tangent[i] += term.tangent[i] /= k;
+    }
+  }
+  for (; squarings > 0; squarings--) sum = product(t, &sum, &sum);
+  return sum;
+}
+
+/* ---- rotors ---- */
+
+/* angles and coefficients of all axes, as duals: those of axis a begin at start[a], the angle first. */
+typedef struct description {
+  const spec *spec;
+  algebra algebra;
+  int start[SPEC_MAX_AXES], count;
+  const expr *exprs[SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS)];
+  dual value[SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS)];
+} description;
+
+static void describe(const spec *s, description *d) {
+  d->spec = s;
+  d->algebra = algebra_of(&s->algebra);
+  d->count = 0;
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    d->start[axis] = d->count;
+    d->exprs[d->count++] = s->angle[axis];
+    for (int i = 0; i < s->generator[axis].count; i++) d->exprs[d->count++] = s->generator[axis].coefficient[i];
+  }
+}
+
+/* exponent += share angle/2 B of an axis. */
+static void add_generator(const description *d, int axis, long double share, multivector *exponent) {
+  const dual *angle = &d->value[d->start[axis]], *b = angle + 1;
+  for (int i = 0; i < d->spec->generator[axis].count; i++) {
+    unsigned blade = d->spec->generator[axis].blade[i];
+    exponent->value[blade] += share / 2 * angle->value * b[i].value;
+    exponent->tangent[blade] += share / 2 * (angle->value * b[i].tangent + angle->tangent * b[i].value);
+  }
+}
+
+static multivector rotor_of(const description *d, int first, int last, long double share) {
+  multivector exponent = {{0}, {0}};
+  for (int axis = first; axis <= last; axis++) add_generator(d, axis, share, &exponent);
+  return exponential(&d->algebra, exponent);
+}
+
+static multivector combined(const description *d) {
+  const spec *s = d->spec;
+  int last = s->n_axes - 1;
+  if (s->combine == COMBINE_SUM) return rotor_of(d, 0, last, 1);
+  if (s->combine == COMBINE_MEAN) return rotor_of(d, 0, last, 1.0L / s->n_axes);
+  bool is_symmetric = s->combine == COMBINE_SYMMETRIC;
+  multivector r = rotor_of(d, s->order[last], s->order[last], 1);
+  for (int i = last - 1; i >= 0; i--) {
+    multivector factor = rotor_of(d, s->order[i], s->order[i], is_symmetric ? 0.5L : 1);
+    r = product(&d->algebra, &factor, &r);
+    if (is_symmetric) r = product(&d->algebra, &r, &factor);
+  }
+  return r;
+}
+
+/* <outer, dM> and |dM|, Frobenius, for the tangent that d->value holds. */
+static void contract(const description *d, const long double *outer, long double *value, long double *norm) {
+  const spec *s = d->spec;
+  multivector left = combined(d), right = reversed(&d->algebra, &left);
+  if (s->inverse) {
+    multivector swap = left;
+    left = right, right = swap;
+  }
+  long double amplitude = s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude, square = 0;
+  *value = 0;
+  for (int j = 0; j < s->n_components; j++) {
+    multivector blade = {{0}, {0}};
+    blade.value[s->component[j].blade] = s->component[j].sign;
+    blade = product(&d->algebra, &left, &blade);
+    blade = product(&d->algebra, &blade, &right);
+    for (int i = 0; i < s->n_components; i++) {
+      long double entry = amplitude * s->component[i].sign * blade.tangent[s->component[i].blade];
+      *value += outer[i * s->n_components + j] * entry;
+      square += entry * entry;
+    }
+  }
+  *norm = sqrtl(square);
+}
+
+void reference_block_backward(const spec *s, const double *positions, const double *const *operands, int head,
+                              int block, const long double *outer, long double size, const reference_gains *to) {
+  if (s->dense) {
+    reference_dense_backward(s, positions, operands, head, block, outer, size, to);
+    return;
+  }
+  arena *scratch = arena_create();
+  expr_environment env = {
+      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  dual_place place = dual_at(scratch, s->pool, &env);
+  description *d = arena_new(scratch, description);
+  const dual_variable *by;
+  describe(s, d);
+  int count = dual_variables(&place, d->exprs, d->count, &by);
+  for (int i = 0; i < count; i++) {
+    long double value, norm;
+    dual_eval(&place, &by[i], d->exprs, d->count, d->value);
+    contract(d, outer, &value, &norm);
+    reference_gain(to, &by[i], value, size * norm);
+  }
+  arena_destroy(scratch);
+}
+
+/* ---- rows ---- */
+
+typedef struct walk {
+  arena *memory;
+  const spec *spec;
+  const reference_backward *call;
+  long double **basis, **basis_outer; /* [heads of the kernel] */
+  long double *basis_size;
+} walk;
+
+static const double *positions_of(const walk *w, int64_t set, int64_t token, double *grid) {
+  const spec *s = w->spec;
+  if (w->call->positions) return w->call->positions + (set * w->call->tokens + token) * s->n_axes;
+  reference_grid(s, token, grid);
+  return grid;
+}
+
+static int64_t row_at(const walk *w, const reference_rows *rows, int64_t batch, int64_t head, int64_t token) {
+  return ((batch * rows->heads + head) * w->call->tokens + token) * w->spec->head_dim;
+}
+
+static void multiply(const long double *c, int n, bool transposed, const long double *x, long double *y) {
+  for (int i = 0; i < n; i++) {
+    y[i] = 0;
+    for (int j = 0; j < n; j++) y[i] += (transposed ? c[j * n + i] : c[i * n + j]) * x[j];
+  }
+}
+
+static long double norm_of(const long double *x, int n) {
+  long double square = 0;
+  for (int i = 0; i < n; i++) square += x[i] * x[i];
+  return sqrtl(square);
+}
+
+/* What a head's C gains: of y = C x it is g x^T, of y = C^T z (turned back) z g^T. */
+static void gain_basis(walk *w, int head, const long double *left, const long double *right) {
+  int n = w->spec->head_dim;
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++) w->basis_outer[head][i * n + j] += left[i] * right[j];
+  w->basis_size[head] += norm_of(left, n) * norm_of(right, n);
+}
+
+/* One token's blocks of a head: the sums that its rows share. */
+typedef struct shared_block {
+  long double *outer, size;
+  const long double *matrix;
+} shared_block;
+
+/* A row of x and g: channels of blocks into what the token's rows share, and the gradient of x. */
+static void row_backward(walk *w, int head, bool is_turned, shared_block *blocks, const double *x, const double *g,
+                         gradient_sum *gradient) {
+  const spec *s = w->spec;
+  int n = s->n_components, d = s->head_dim;
+  long double *in = arena_array(w->memory, long double, 4 * d), *up = in + d, *down = up + d, *out = down + d;
+  for (int c = 0; c < d; c++) in[c] = x[c], up[c] = g[c];
+  /* in: what blocks read; up: the gradient of what they write. */
+  const long double *basis = s->basis ? w->basis[head] : NULL;
+  if (basis && !s->inverse) multiply(basis, d, false, in, out), memcpy(in, out, sizeof *in * (size_t)d);
+  if (basis && s->inverse) multiply(basis, d, false, up, out), memcpy(up, out, sizeof *up * (size_t)d);
+  memcpy(down, up, sizeof *down * (size_t)d);
+  memcpy(out, in, sizeof *out * (size_t)d);
+  for (int c = 0; c < d; c++) gradient[c].size = 0;
+  for (int block = 0; is_turned && block < s->n_blocks; block++) {
+    const int *channel = s->channel + block;
+    long double x_square = 0, g_square = 0;
+    for (int i = 0; i < n; i++) {
+      int at = channel[i * s->n_blocks];
+      x_square += in[at] * in[at], g_square += up[at] * up[at];
+      down[at] = out[at] = 0;
+      for (int j = 0; j < n; j++) {
+        int from = channel[j * s->n_blocks];
+        blocks[block].outer[i * n + j] += up[at] * in[from];
+        down[at] += blocks[block].matrix[j * n + i] * up[from];
+        out[at] += blocks[block].matrix[i * n + j] * in[from];
+      }
+    }
+    blocks[block].size += sqrtl(x_square * g_square);
+    for (int i = 0; i < n; i++) gradient[channel[i * s->n_blocks]].size = sqrtl(g_square);
+  }
+  if (basis && !s->inverse) {
+    long double *first = arena_array(w->memory, long double, d);
+    for (int c = 0; c < d; c++) first[c] = x[c];
+    gain_basis(w, head, down, first);
+    multiply(basis, d, true, down, out), memcpy(down, out, sizeof *down * (size_t)d);
+  } else if (basis) {
+    long double *last = arena_array(w->memory, long double, d);
+    for (int c = 0; c < d; c++) last[c] = g[c];
+    gain_basis(w, head, out, last);
+  }
+  long double whole = basis ? norm_of(up, d) : 0;
+  for (int c = 0; c < d; c++) {
+    gradient[c].value = down[c];
+    if (basis) gradient[c].size = whole;
+  }
+}
+
+/* All rows of one token of a head of the kernel. */
+static void token_backward(walk *w, int64_t set, int64_t token, int head) {
+  const spec *s = w->spec;
+  const reference_backward *call = w->call;
+  int n = s->n_components;
+  bool is_turned = token >= s->skip_tokens;
+  double grid[SPEC_MAX_AXES];
+  const double *positions = is_turned ? positions_of(w, set, token, grid) : NULL;
+  arena *outside = w->memory;
+  w->memory = arena_create();
+  shared_block *blocks = arena_array(w->memory, shared_block, s->n_blocks + 1);
+  for (int block = 0; is_turned && block < s->n_blocks; block++) {
+    long double *matrix = arena_array(w->memory, long double, n *n);
+    reference_block(s, positions, call->operands, head, block, matrix);
+    blocks[block] = (shared_block){arena_array(w->memory, long double, n *n), 0, matrix};
+  }
+  int64_t from = call->position_sets > 1 ? set : 0, to = call->position_sets > 1 ? set + 1 : call->batches;
+  const reference_rows *tensors[] = {&call->q, &call->k};
+  for (int t = 0; t < 2; t++)
+    for (int64_t b = from; b < to; b++)
+      for (int64_t h = 0; h < tensors[t]->heads; h++) {
+        if (s->heads > 1 && h != head) continue;
+        int64_t at = row_at(w, tensors[t], b, h, token);
+        row_backward(w, head, is_turned, blocks, tensors[t]->x + at, tensors[t]->g + at, tensors[t]->gradient + at);
+      }
+  reference_gains gains = {.operand = call->operand,
+                           .position =
+                               call->position ? call->position + (set * call->tokens + token) * s->n_axes : NULL};
+  for (int block = 0; is_turned && block < s->n_blocks; block++)
+    reference_block_backward(s, positions, call->operands, head, block, blocks[block].outer, blocks[block].size,
+                             &gains);
+  arena_destroy(w->memory);
+  w->memory = outside;
+}
+
+/* ---- sums of the position ---- */
+
+/* g passes through; what was added gains the sum of g over rows. */
+static void additive_backward(walk *w, int64_t set, int64_t token, int head) {
+  const spec *s = w->spec;
+  const reference_backward *call = w->call;
+  double grid[SPEC_MAX_AXES];
+  bool is_added = token >= s->skip_tokens;
+  const double *positions = is_added ? positions_of(w, set, token, grid) : NULL;
+  int64_t from = call->position_sets > 1 ? set : 0, to = call->position_sets > 1 ? set + 1 : call->batches;
+  reference_gains gains = {.operand = call->operand,
+                           .position =
+                               call->position ? call->position + (set * call->tokens + token) * s->n_axes : NULL};
+  const reference_rows *tensors[] = {&call->q, &call->k};
+  for (int c = 0; c < s->head_dim; c++) {
+    gradient_sum sum = {0, 0};
+    for (int t = 0; t < 2; t++)
+      for (int64_t b = from; b < to; b++)
+        for (int64_t h = 0; h < tensors[t]->heads; h++) {
+          if (s->heads > 1 && h != head) continue;
+          int64_t at = row_at(w, tensors[t], b, h, token) + c;
+          long double g = tensors[t]->g[at];
+          tensors[t]->gradient[at] = (gradient_sum){g, 0};
+          sum.value += s->inverse ? -g : g;
+          sum.size += fabsl(g);
+        }
+    expr_environment env = {
+        .head = head, .block = c, .blocks = s->n_blocks, .positions = positions, .operands = call->operands};
+    if (is_added) reference_expr_backward(s->pool, &env, &s->additive->value, 1, &sum, &gains);
+  }
+}
+
+/* ---- all of a call ---- */
+
+static void begin_basis(walk *w) {
+  const spec *s = w->spec;
+  w->basis = arena_array(w->memory, long double *, s->heads);
+  w->basis_outer = arena_array(w->memory, long double *, s->heads);
+  w->basis_size = arena_array(w->memory, long double, s->heads);
+  for (int head = 0; s->basis && head < s->heads; head++) {
+    w->basis[head] = arena_array(w->memory, long double, s->head_dim * s->head_dim);
+    w->basis_outer[head] = arena_array(w->memory, long double, s->head_dim * s->head_dim);
+    reference_basis(s, w->call->operands, head, w->basis[head]);
+  }
+}
+
+void reference_encode_backward(const spec *s, const reference_backward *call) {
+  walk w = {.memory = arena_create(), .spec = s, .call = call};
+  begin_basis(&w);
+  for (int64_t set = 0; set < call->position_sets; set++)
+    for (int64_t token = 0; token < call->tokens; token++)
+      for (int head = 0; head < s->heads; head++)
+        if (s->additive) additive_backward(&w, set, token, head);
+        else token_backward(&w, set, token, head);
+  reference_gains gains = {.operand = call->operand};
+  for (int head = 0; s->basis && head < s->heads; head++)
+    reference_basis_backward(s, call->operands, head, w.basis_outer[head], w.basis_size[head], &gains);
+  arena_destroy(w.memory);
+}

@@ -1,0 +1,73 @@
+/* verify/reference_gradient: gradients in long double, the slow and sure way, that check and the tests compare kernels
+ * with.
+ *
+ * Forward mode through the definition: dual multivectors and dual matrices through Taylor series and squarings, the
+ * Cayley table and the solved system, expressions by verify/dual. It knows no closed form, no torque and no rule of
+ * reverse mode. Two transpositions save it from one pass per entry of a matrix: of sums, <g, M x> = <g x^T, M>, and of
+ * the derivative L of a power series, <G, L(M, E)> = <L(M^T, G), E>.
+ *
+ * The loss is the sum over outputs of g times what the kernel writes. Beside each gradient stands what errors are
+ * measured by: of rows as forward rows (verify/oracle.h), of numbers that are sums the sum of absolute values,
+ * where |g| |dM| |x| counts as the size of <g, dM x>.
+ */
+#ifndef PEGEN_VERIFY_REFERENCE_GRADIENT_H
+#define PEGEN_VERIFY_REFERENCE_GRADIENT_H
+
+#include "spec/spec.h"
+#include "verify/dual.h"
+
+/* Of one number; of a number that a row holds `size` is the unit of its errors. */
+typedef struct gradient_sum {
+  long double value, size;
+} gradient_sum;
+
+/* Rows of one tensor, [batches][heads][tokens][head_dim]. */
+typedef struct reference_rows {
+  int64_t heads;           /* 0: the call has none */
+  const double *x, *g;     /* what the kernel reads, and the gradient of what it writes */
+  gradient_sum *gradient; /* of x, written */
+} reference_rows;
+
+typedef struct reference_backward {
+  int64_t batches, tokens;
+  int64_t position_sets; /* 1 where batches share them, or `batches` */
+  const double *positions; /* [position_sets][tokens][axes]; NULL: the grid's */
+  const double *const *operands;
+  reference_rows q, k;
+  gradient_sum *const *operand; /* [n_operands][elements], added to */
+  gradient_sum *position;       /* [position_sets][tokens][axes], added to; of a grid too */
+} reference_backward;
+
+/* Of encode: blocks that turn, changes of basis, sums. Not where dense->schur: rows lie in a basis of the kernel's own
+ * then, and so do their gradients. */
+void reference_encode_backward(const spec *s, const reference_backward *call);
+
+/* Elements of an operand, and arrays for all gradients, zeros. */
+int64_t reference_elements(const spec_operand *operand);
+gradient_sum **reference_operand_sums(arena *a, const spec *s);
+
+/* ---- what the above is made of ---- */
+
+/* Where gradients of one token and head go. */
+typedef struct reference_gains {
+  gradient_sum *const *operand;
+  gradient_sum *position;     /* [axes] */
+  gradient_sum *const *input; /* [n_inputs] of the query's rows */
+} reference_gains;
+
+/* outer: sum over rows of g x^T of a block, [n][n]; size: the sum of |g| |x|. */
+void reference_block_backward(const spec *s, const double *positions, const double *const *operands, int head,
+                              int block, const long double *outer, long double size, const reference_gains *to);
+/* The same of dense blocks. */
+void reference_dense_backward(const spec *s, const double *positions, const double *const *operands, int head,
+                              int block, const long double *outer, long double size, const reference_gains *to);
+/* outer: the gradient of C [head_dim][head_dim] of a head. */
+void reference_basis_backward(const spec *s, const double *const *operands, int head, const long double *outer,
+                              long double size, const reference_gains *to);
+/* A gradient of one variable, where it is asked for. */
+void reference_gain(const reference_gains *to, const dual_variable *v, long double value, long double size);
+/* count expressions at a place, and the gradients of their values. */
+void reference_expr_backward(const expr_pool *pool, const expr_environment *env, const expr *const *xs, int count,
+                             const gradient_sum *gradient, const reference_gains *to);
+
+#endif

@@ -1,0 +1,50 @@
+/* verify/reference_gradient_sums: what gradients of expressions are added to; see verify/reference_gradient.h. */
+#include "verify/reference_gradient.h"
+
+#include <math.h>
+
+int64_t reference_elements(const spec_operand *operand) {
+  int64_t size = 1;
+  for (int d = 0; d < operand->rank; d++) size *= operand->shape[d];
+  return size;
+}
+
+gradient_sum **reference_operand_sums(arena *a, const spec *s) {
+  gradient_sum **sums = arena_array(a, gradient_sum *, s->n_operands + 1);
+  for (int i = 0; i < s->n_operands; i++)
+    sums[i] = arena_array(a, gradient_sum, reference_elements(&s->operand[i]) + 1);
+  return sums;
+}
+
+void reference_gain(const reference_gains *to, const dual_variable *v, long double value, long double size) {
+  if (value == 0 && size == 0) return;
+  gradient_sum *sum = NULL;
+  switch (v->kind) {
+  case DUAL_OPERAND: sum = to->operand ? &to->operand[v->index][v->element] : NULL; break;
+  case DUAL_INPUT: sum = to->input ? &to->input[v->index][v->element] : NULL; break;
+  case DUAL_POSITION: sum = to->position ? &to->position[v->index] : NULL; break;
+  }
+  if (!sum) return;
+  sum->value += value;
+  sum->size += size;
+}
+
+void reference_expr_backward(const expr_pool *pool, const expr_environment *env, const expr *const *xs, int count,
+                             const gradient_sum *gradient, const reference_gains *to) {
+  arena *scratch = arena_create();
+  dual_place place = dual_at(scratch, pool, env);
+  const dual_variable *by;
+  int n = dual_variables(&place, xs, count, &by);
+  dual *x = arena_array(scratch, dual, count + 1);
+  for (int i = 0; i < n; i++) {
+    long double value = 0, size = 0;
+    dual_eval(&place, &by[i], xs, count, x);
+    for (int k = 0; k < count; k++) {
+      if (x[k].tangent == 0) continue; /* of something infinite, too */
+      value += gradient[k].value * x[k].tangent;
+      size += gradient[k].size * fabsl(x[k].tangent);
+    }
+    reference_gain(to, &by[i], value, size);
+  }
+  arena_destroy(scratch);
+}

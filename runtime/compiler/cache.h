@@ -1,0 +1,32 @@
+/* cache.h: shared objects on disk, found by what they were made of.
+ *
+ * Two files an entry, each written under another name and renamed: KEY.sources, the names of the files that a
+ * description with this key (its text, the options, the program) was read from the last time, and KEY-DIGEST.so, the
+ * shared object that came of those files with these contents. Behind the object's bytes, where dlopen does not look,
+ * lie the header, all that went into the names, to be compared where names are equal, and a checksum of everything.
+ */
+#ifndef PEGEN_RUNTIME_CACHE_H
+#define PEGEN_RUNTIME_CACHE_H
+
+#include "bytes.h"
+
+#include <limits.h>
+#include <time.h>
+
+typedef struct cache {
+  char folder[PATH_MAX - 128]; /* "": there is none */
+  const bytes *key;
+} cache;
+
+/* folder: the request's. The folder is made where it is missing; one that others could write to is not used. */
+void pegen_cache_open(cache *c, const char *folder, const bytes *key);
+
+/* object and header as stored, and the path of the file. False where there is no such entry, or a damaged one. */
+bool pegen_cache_find(const cache *c, bytes *object, bytes *header, char path[PATH_MAX]);
+
+/* read_from: names, a NUL after each. since: when the compilation began; what has changed later is not stored. False
+ * where it could not be; that is no error. */
+bool pegen_cache_store(const cache *c, const bytes *read_from, struct timespec since, const bytes *object,
+                       const bytes *header, char path[PATH_MAX]);
+
+#endif

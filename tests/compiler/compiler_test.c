@@ -1,0 +1,482 @@
+/* compiler_test FOLDER: pegen/compiler.h with the program of this build, in a folder of its own. */
+#include "failing.h"
+#include "pegen/compiler.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <setjmp.h> /* what cmocka.h wants before it */
+
+#include <cmocka.h>
+
+enum { PATH = 512 };
+static char root[PATH], folder[PATH + 16];
+
+/* ---- the folder of a test ------------------------------------------------------------ */
+
+static const char *path_of(const char *name) {
+  static char paths[8][2 * PATH];
+  static int next;
+  char *path = paths[next++ % 8];
+  snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+  return path;
+}
+
+static void write_file(const char *name, const char *text, mode_t mode) {
+  FILE *f = fopen(path_of(name), "w");
+  assert_non_null(f);
+  fputs(text, f);
+  assert_int_equal(fclose(f), 0);
+  assert_int_equal(chmod(path_of(name), mode), 0);
+}
+
+static int set_up(void **state) {
+  static int count;
+  (void)state;
+  snprintf(folder, sizeof folder, "%s/%d", root, count++);
+  if (mkdir(folder, 0755)) return -1;
+  unsetenv("PEGEN");
+  return setenv("XDG_CACHE_HOME", folder, 1);
+}
+
+/* Names of the cache's files that end so; the last one's path in *path. */
+static int count_entries(const char *ending, char *path) {
+  DIR *dir = opendir(path_of("pegen"));
+  int count = 0;
+  if (!dir) return 0;
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    size_t length = strlen(entry->d_name), end = strlen(ending);
+    if (entry->d_name[0] == '.' || length < end || strcmp(entry->d_name + length - end, ending)) continue;
+    count++;
+    if (path) snprintf(path, 2 * PATH, "%s/pegen/%s", folder, entry->d_name);
+  }
+  closedir(dir);
+  return count;
+}
+
+/* ---- requests ------------------------------------------------------------------------ */
+
+static const char rope[] =
+    "local pe = require 'pegen'\n"
+    "return pe.encoding { name = 'turn', axes = { 't' }, head_dim = pe.option('head_dim', 8, 'channels'),\n"
+    "  block = pe.plane(), generators = { t = pe.bivector { e12 = 1 } },\n"
+    "  phase = function(axis, i) return 1 / (i + 1) end }\n";
+
+static pegen_compile_request request_of(const char *file, const char *text) {
+  return (pegen_compile_request){.struct_size = sizeof(pegen_compile_request),
+                                 .file = file,
+                                 .text = text,
+                                 .targets = "native",
+                                 .dtypes = "f32",
+                                 .program = PEGEN_PROGRAM};
+}
+
+/* Row 1 of two, at position 1: the first plane turns by one radian. */
+static void expect_turns(const pegen_kernel *kernel) {
+  float x[16] = {[8] = 1};
+  int64_t shape[] = {1, 1, 2, 8}, place_shape[] = {2, 1}, place[] = {0, 1};
+  DLTensor q = {.data = x, .device = {kDLCPU, 0}, .ndim = 4, .dtype = {kDLFloat, 32, 1}, .shape = shape};
+  DLTensor positions = {
+      .data = place, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLInt, 64, 1}, .shape = place_shape};
+  pegen_args args = {.struct_size = sizeof args, .q = &q, .q_out = &q, .positions = &positions};
+  assert_int_equal(kernel->encode(&args, 0, 1), 0);
+  assert_float_equal(x[8], 0.5403023, 1e-6);
+  assert_float_equal(x[9] < 0 ? -x[9] : x[9], 0.8414710, 1e-6);
+}
+
+static void expect_kernel(const pegen_compile_request *request, int from_cache) {
+  pegen_compiled *c = pegen_compile(request);
+  assert_non_null(c);
+  if (c->error) fail_msg("%s", c->error);
+  assert_int_equal(c->from_cache, from_cache);
+  assert_string_equal(c->kernel->name, "turn");
+  assert_non_null(strstr(c->header, "turn_encode("));
+  assert_memory_equal(c->object, "\177ELF", 4);
+  expect_turns(c->kernel);
+  pegen_compiled_free(c);
+}
+
+static void expect_error(const pegen_compile_request *request, const char *text) {
+  pegen_compiled *c = pegen_compile(request);
+  assert_non_null(c);
+  assert_null(c->kernel);
+  assert_non_null(c->error);
+  if (!strstr(c->error, text)) fail_msg("'%s' is not in: %s", text, c->error);
+  pegen_compiled_free(c);
+}
+
+/* ---- what is compiled ---------------------------------------------------------------- */
+
+static void test_file_and_text(void **state) {
+  (void)state;
+  write_file("turn.lua", rope, 0644);
+  pegen_compile_request file = request_of(path_of("turn.lua"), NULL), text = request_of(NULL, rope);
+  expect_kernel(&file, 0);
+  expect_kernel(&file, 1);
+  expect_kernel(&text, 0);
+  expect_kernel(&text, 1);
+  /* The same kernel, by two names: both stay apart, and the first stays mapped after the second has gone. */
+  const char *define = "head_dim=16";
+  pegen_compile_request wide = text;
+  wide.defines = &define, wide.n_defines = 1, wide.name = "wide";
+  pegen_compiled *one = pegen_compile(&text), *two = pegen_compile(&wide);
+  assert_string_equal(two->kernel->name, "wide");
+  assert_int_equal(two->kernel->head_dim, 16);
+  assert_non_null(strstr(two->header, "wide_encode("));
+  pegen_compiled_free(two);
+  expect_turns(one->kernel);
+  pegen_compiled_free(one);
+  pegen_compiled_free(NULL);
+}
+
+/* A path that is one from here only, and a folder whose name make would not take. */
+static void test_paths(void **state) {
+  (void)state;
+  char before[PATH];
+  assert_non_null(getcwd(before, sizeof before));
+  assert_int_equal(mkdir(path_of("rate=0.1 x"), 0755), 0);
+  write_file("rate=0.1 x/turn.lua", rope, 0644);
+  assert_int_equal(chdir(path_of("rate=0.1 x")), 0);
+  pegen_compile_request here = request_of("turn.lua", NULL);
+  expect_kernel(&here, 0);
+  assert_int_equal(chdir(folder), 0);
+  expect_error(&here, "turn.lua");
+  pegen_compile_request there = request_of(path_of("rate=0.1 x/turn.lua"), NULL);
+  expect_kernel(&there, 1);
+  assert_int_equal(chdir(before), 0);
+}
+
+static void test_explain(void **state) {
+  (void)state;
+  pegen_compile_request request = request_of(NULL, rope);
+  pegen_compiled *c = pegen_explain(&request);
+  assert_null(c->error);
+  assert_null(c->kernel);
+  assert_int_equal(c->explanation[0], '{');
+  assert_non_null(strstr(c->explanation, "\"name\": \"turn\""));
+  assert_non_null(strstr(c->explanation, "\"translation_invariant\""));
+  pegen_compiled_free(c);
+}
+
+static void test_errors(void **state) {
+  (void)state;
+  pegen_compile_request r = request_of(NULL, "local pe = require 'pegen'\nreturn pe.encoding { name = 3 }\n");
+  expect_error(&r, "description:2: error: ");
+  r.label = "model.lua";
+  expect_error(&r, "model.lua:2: error: ");
+  r.text = "return";
+  expect_error(&r, "model.lua");
+  write_file("bad.lua", "local pe = require 'pegen'\n\nreturn pe.encodng {}\n", 0644);
+  r = request_of(path_of("bad.lua"), NULL);
+  expect_error(&r, "bad.lua:3: error: ");
+  r.file = path_of("none.lua");
+  expect_error(&r, "none.lua");
+  r = request_of(NULL, rope);
+  r.targets = "z80";
+  expect_error(&r, "unknown target 'z80'");
+  r.targets = strstr(PEGEN_PROCESSOR, "x86") ? "aarch64" : "x86-64-v2";
+  expect_error(&r, "cannot map the kernel");
+  r = request_of("x.lua", rope);
+  expect_error(&r, "either a file or a text");
+  r = request_of(NULL, NULL);
+  expect_error(&r, "either a file or a text");
+  r = request_of(NULL, rope);
+  r.struct_size = 12;
+  expect_error(&r, "struct_size");
+  r.struct_size = sizeof r + 8;
+  expect_error(&r, "struct_size");
+  expect_error(NULL, "struct_size");
+  assert_int_equal(count_entries("", NULL), 2); /* of the other processor's kernel, which is sound */
+}
+
+/* ---- the program --------------------------------------------------------------------- */
+
+static void test_program(void **state) {
+  (void)state;
+  pegen_compile_request r = request_of(NULL, rope);
+  r.program = path_of("none");
+  expect_error(&r, "cannot run the compiler");
+  write_file("plain", "text", 0644);
+  r.program = path_of("plain");
+  expect_error(&r, "cannot run the compiler");
+  write_file("killed", "#!/bin/sh\necho out of memory >&2\nkill -9 $$\n", 0755);
+  r.program = path_of("killed");
+  expect_error(&r, "out of memory\n");
+  expect_error(&r, "ended by signal 9");
+  write_file("silent", "#!/bin/sh\nexit 3\n", 0755);
+  r.program = path_of("silent");
+  expect_error(&r, "ended with status 3");
+  write_file("nothing", "#!/bin/sh\nexit 0\n", 0755);
+  r.program = path_of("nothing");
+  expect_error(&r, "cannot map the kernel");
+  write_file("nonsense", "#!/bin/sh\nprintf 'no object'\nprintf 'specs/x\\0' >&5\n", 0755);
+  r.program = path_of("nonsense");
+  expect_error(&r, "cannot map the kernel");
+  assert_int_equal(count_entries(".so", NULL), 0);
+  r.program = NULL;
+  setenv("PEGEN", path_of("silent"), 1);
+  expect_error(&r, "ended with status 3");
+  setenv("PEGEN", PEGEN_PROGRAM, 1);
+  expect_kernel(&r, 0);
+}
+
+/* A program in the middle of its output, killed: what it wrote is no kernel. */
+static void test_killed_while_writing(void **state) {
+  char script[3 * PATH];
+  (void)state;
+  snprintf(script, sizeof script, "#!/bin/sh\n%s \"$@\" | head -c 5000\nkill -9 $$\n", PEGEN_PROGRAM);
+  write_file("half", script, 0755);
+  pegen_compile_request r = request_of(NULL, rope);
+  r.program = path_of("half");
+  expect_error(&r, "ended by signal 9");
+  assert_int_equal(count_entries("", NULL), 0);
+}
+
+static int counted_runs(void) {
+  FILE *f = fopen(path_of("runs"), "r");
+  int count = 0;
+  for (int c; f && (c = fgetc(f)) != EOF;) count += c == '\n';
+  if (f) fclose(f);
+  return count;
+}
+
+/* A program that counts its runs. */
+static void write_counting(void) {
+  char script[4 * PATH];
+  snprintf(script, sizeof script, "#!/bin/sh\necho >> '%s'\nexec %s \"$@\"\n", path_of("runs"), PEGEN_PROGRAM);
+  write_file("counting", script, 0755);
+}
+
+enum { THREADS = 8 };
+static void *compile_in_thread(void *data) {
+  pegen_compiled *c = pegen_compile(data);
+  return c;
+}
+
+static void test_threads(void **state) {
+  pthread_t thread[THREADS];
+  (void)state;
+  write_counting();
+  pegen_compile_request r = request_of(NULL, rope);
+  r.program = path_of("counting");
+  for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&thread[i], NULL, compile_in_thread, &r), 0);
+  pegen_compiled *c[THREADS];
+  int found = 0;
+  for (int i = 0; i < THREADS; i++) {
+    pthread_join(thread[i], (void **)&c[i]);
+    if (c[i]->error) fail_msg("%s", c[i]->error);
+    expect_turns(c[i]->kernel);
+    found += c[i]->from_cache;
+  }
+  assert_int_equal(found, THREADS - 1);
+  assert_int_equal(counted_runs(), 1);
+  for (int i = 0; i < THREADS; i++) pegen_compiled_free(c[i]);
+}
+
+/* Threads that fork hold the pipes' ends open: the compilation ends with its program all the same. */
+static void *fork_around(void *data) {
+  volatile bool *stop = data;
+  pid_t child[200];
+  int count = 0;
+  for (; !*stop && count < 200; count++) {
+    if (!(child[count] = fork())) pause(), _exit(0);
+    usleep(2000);
+  }
+  while (!*stop) usleep(1000);
+  for (int i = 0; i < count; i++) kill(child[i], SIGKILL), waitpid(child[i], NULL, 0);
+  return NULL;
+}
+
+static void test_forks(void **state) {
+  bool stop = false;
+  pthread_t thread;
+  (void)state;
+  pegen_compile_request r = request_of(NULL, rope);
+  r.cache = "";
+  alarm(120); /* instead of for ever */
+  assert_int_equal(pthread_create(&thread, NULL, fork_around, &stop), 0);
+  expect_kernel(&r, 0);
+  stop = true;
+  pthread_join(thread, NULL);
+  alarm(0);
+}
+
+/* A fork while another thread compiles: its turn is not the child's. */
+static void test_fork_with_turn(void **state) {
+  pthread_t thread;
+  (void)state;
+  pegen_compile_request r = request_of(NULL, rope);
+  r.cache = "";
+  assert_int_equal(pthread_create(&thread, NULL, compile_in_thread, &r), 0);
+  usleep(20000);
+  pid_t child = fork();
+  if (!child) {
+    alarm(60);
+    pegen_compiled *c = pegen_compile(&r);
+    _exit(c && c->kernel ? 0 : 1);
+  }
+  int status;
+  pegen_compiled *c;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  pthread_join(thread, (void **)&c);
+  assert_non_null(c->kernel);
+  pegen_compiled_free(c);
+}
+
+static void test_children_ignored(void **state) {
+  (void)state;
+  pegen_compile_request r = request_of(NULL, rope);
+  signal(SIGCHLD, SIG_IGN);
+  expect_kernel(&r, 0);
+  r.text = "return 1";
+  expect_error(&r, "description");
+  signal(SIGCHLD, SIG_DFL);
+}
+
+/* ---- the cache ----------------------------------------------------------------------- */
+
+static void test_processes(void **state) {
+  enum { PROCESSES = 5 };
+  pid_t child[PROCESSES];
+  (void)state;
+  pegen_compile_request r = request_of(NULL, rope);
+  for (int i = 0; i < PROCESSES; i++)
+    if (!(child[i] = fork())) {
+      pegen_compiled *c = pegen_compile(&r);
+      if (!c || !c->kernel) _exit(1);
+      pegen_compiled_free(c);
+      _exit(0);
+    }
+  for (int i = 0; i < PROCESSES; i++) {
+    int status;
+    assert_int_equal(waitpid(child[i], &status, 0), child[i]);
+    assert_int_equal(status, 0);
+  }
+  assert_int_equal(count_entries("", NULL), 2); /* the list and the object, and nothing half-written */
+  expect_kernel(&r, 1);
+}
+
+static void change_byte(const char *path, long at, int whence, int by) {
+  FILE *f = fopen(path, "r+");
+  assert_non_null(f);
+  fseek(f, at, whence);
+  int c = fgetc(f);
+  fseek(f, -1, SEEK_CUR);
+  fputc(c ^ by, f);
+  fclose(f);
+}
+
+static void test_damage(void **state) {
+  char entry[2 * PATH], list[2 * PATH];
+  struct stat file;
+  (void)state;
+  pegen_compile_request r = request_of(NULL, rope);
+  expect_kernel(&r, 0);
+  assert_int_equal(count_entries(".so", entry), 1);
+  assert_int_equal(count_entries(".sources", list), 1);
+  assert_int_equal(stat(entry, &file), 0);
+  const long places[] = {0, 100, file.st_size / 2, file.st_size - 100, file.st_size - 60, file.st_size - 1};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    change_byte(entry, places[i], SEEK_SET, 1);
+    expect_kernel(&r, 0);
+    expect_kernel(&r, 1); /* and repaired */
+  }
+  const long sizes[] = {0, 17, file.st_size / 2, file.st_size - 1};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    assert_int_equal(truncate(entry, sizes[i]), 0);
+    expect_kernel(&r, 0);
+  }
+  assert_int_equal(truncate(list, 10), 0);
+  expect_kernel(&r, 0);
+  assert_int_equal(unlink(list), 0);
+  expect_kernel(&r, 0);
+  /* What others may write to is not run. */
+  assert_int_equal(chmod(entry, 0666), 0);
+  expect_kernel(&r, 0);
+  assert_int_equal(unlink(entry), 0);
+  assert_int_equal(symlink("/etc/passwd", entry), 0);
+  expect_kernel(&r, 0);
+  expect_kernel(&r, 1);
+}
+
+static void expect_width(const pegen_compile_request *r, int width, int from_cache) {
+  pegen_compiled *c = pegen_compile(r);
+  if (c->error) fail_msg("%s", c->error);
+  assert_int_equal(c->kernel->head_dim, width);
+  assert_int_equal(c->from_cache, from_cache);
+  pegen_compiled_free(c);
+}
+
+/* What the description requires is part of it. */
+static void test_modules(void **state) {
+  char spec[1024];
+  (void)state;
+  snprintf(spec, sizeof spec, "local d = require 'width'\n%s", rope);
+  *strstr(spec, "8, 'ch") = 'd';
+  write_file("turn.lua", spec, 0644);
+  write_file("width.lua", "return 8\n", 0644);
+  pegen_compile_request r = request_of(path_of("turn.lua"), NULL);
+  expect_width(&r, 8, 0);
+  expect_width(&r, 8, 1);
+  write_file("width.lua", "return 16\n", 0644);
+  expect_width(&r, 16, 0);
+  expect_width(&r, 16, 1);
+  write_file("width.lua", "return 8\n", 0644);
+  expect_width(&r, 8, 1);
+  unlink(path_of("width.lua"));
+  expect_error(&r, "width");
+}
+
+static void test_no_room(void **state) {
+  (void)state;
+  pegen_compile_request r = request_of(NULL, rope);
+  r.cache = "";
+  expect_kernel(&r, 0);
+  expect_kernel(&r, 0);
+  r.cache = "/proc/pegen-cache";
+  expect_kernel(&r, 0);
+  write_file("file", "", 0644);
+  r.cache = path_of("file");
+  expect_kernel(&r, 0);
+  assert_int_equal(mkdir(path_of("open"), 0755), 0);
+  assert_int_equal(chmod(path_of("open"), 0777), 0);
+  r.cache = path_of("open");
+  expect_kernel(&r, 0);
+  expect_kernel(&r, 0);
+  r.cache = path_of("deep/er/cache");
+  failing_writes_below(folder);
+  expect_kernel(&r, 0);
+  expect_kernel(&r, 0);
+  failing_writes_below(NULL);
+  assert_int_equal(rmdir(path_of("deep/er/cache")), 0); /* nothing half-written in it */
+  expect_kernel(&r, 0);
+  expect_kernel(&r, 1);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2 || snprintf(root, sizeof root, "%s-%d", argv[1], (int)getpid()) < 0 || mkdir(root, 0755)) return 2;
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup(test_file_and_text, set_up),  cmocka_unit_test_setup(test_paths, set_up),
+      cmocka_unit_test_setup(test_explain, set_up),        cmocka_unit_test_setup(test_errors, set_up),
+      cmocka_unit_test_setup(test_program, set_up),        cmocka_unit_test_setup(test_killed_while_writing, set_up),
+      cmocka_unit_test_setup(test_threads, set_up),        cmocka_unit_test_setup(test_forks, set_up),
+      cmocka_unit_test_setup(test_fork_with_turn, set_up), cmocka_unit_test_setup(test_children_ignored, set_up),
+      cmocka_unit_test_setup(test_processes, set_up),      cmocka_unit_test_setup(test_damage, set_up),
+      cmocka_unit_test_setup(test_modules, set_up),        cmocka_unit_test_setup(test_no_room, set_up),
+  };
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  char command[PATH + 16];
+  snprintf(command, sizeof command, "rm -rf '%s'", root);
+  return system(command) || failed;
+}
