@@ -46,7 +46,7 @@ static void emit_each_block(applier *e, ir_value matrices, ir_value begin, ir_va
   body(e, together, context);
   ir_end_for(b, blocks);
   bool paired =
-      e->shape.layout == MATRIX_DIAGONALS && e->s->n_blocks % 2 == 0; /* then no call begins or ends between two */
+      e->shape.layout == MATRIX_DIAGONALS && e->of->blocks.count % 2 == 0; /* then no call begins or ends between two */
   if (together > 1 && !paired)
     emit_each_block(e, matrices, add(b, begin, mul(b, turns, i64(b, together))), end, 1, body, context);
 }
@@ -81,16 +81,16 @@ static row_addresses addresses_of(applier *e, ir_value tensor, ir_value token) {
 
 /* Where the channels of a row's blocks begin. */
 static ir_value row_shift(applier *e) {
-  return i64(e->b, e->contiguous ? (int64_t)e->s->channel[0] * e->channel_bytes : 0);
+  return i64(e->b, e->contiguous ? (int64_t)e->of->blocks.channel[0] * e->channel_bytes : 0);
 }
 
 /* ---- channels in no block ---- */
 
 static void emit_leftover_row(applier *e, const bool *is_left, ir_value in, ir_value out) {
   ir *b = e->b;
-  for (int c = 0; c < e->s->head_dim;) {
+  for (int c = 0; c < e->of->channels;) {
     int end = c;
-    while (end < e->s->head_dim && is_left[end]) end++;
+    while (end < e->of->channels && is_left[end]) end++;
     for (int width = 16; c < end;) {
       while (width > end - c) width /= 2;
       MlirType type = ir_vector(b, width, number_bits(b, e->dtype));
@@ -161,7 +161,7 @@ static void emit_run(applier *e, int blocks, const void *context) {
 /* Tokens in tiles whose matrices stay in the cache while batch after batch streams by. */
 static void emit_shared(applier *e, const bool *is_left) {
   ir *b = e->b;
-  int64_t of_token = (int64_t)e->s->n_blocks * e->size * e->size * 4,
+  int64_t of_token = (int64_t)e->of->blocks.count * e->size * e->size * 4,
           tile = TILE_BYTES / of_token > 1 ? TILE_BYTES / of_token : 1;
   ir_value begin = WORK_I64(e, token_begin), end = WORK_I64(e, token_end), count = ir_op2(b, "arith.subi", end, begin);
   ir_loop tiles = ir_for(b, i64(b, 0), ir_op2(b, "arith.divui", add(b, count, i64(b, tile - 1)), i64(b, tile)));
@@ -277,49 +277,48 @@ static void emit_heads(applier *e, const bool *is_left) {
 
 /* ---- the function ---- */
 
-static bool in_order(const spec *s) {
-  for (int g = 0; g < s->n_blocks; g++)
-    for (int c = 0; c < s->n_components; c++)
-      if (s->channel[c * s->n_blocks + g] != s->channel[0] + g * s->n_components + c) return false;
+static bool in_order(const program_blocks *blocks) {
+  for (int g = 0; g < blocks->count; g++)
+    for (int c = 0; c < blocks->size; c++)
+      if (blocks->channel[c * blocks->count + g] != blocks->channel[0] + g * blocks->size + c) return false;
   return true;
 }
 
-bool emit_apply_in_lines(const spec *s) {
-  return in_order(s) && s->channel[0] == 0 && s->head_dim % 16 == 0 && s->n_components * s->n_blocks == s->head_dim;
+bool emit_apply_in_lines(const program_blocks *blocks, int channels) {
+  return in_order(blocks) && blocks->channel[0] == 0 && channels % 16 == 0 && blocks->size * blocks->count == channels;
 }
 
 /* Whether a channel is in no block; NULL: none is. */
-static const bool *leftovers_of(arena *a, const spec *s) {
-  if (s->n_components * s->n_blocks == s->head_dim) return NULL;
-  bool *is_left = arena_array(a, bool, s->head_dim);
-  for (int c = 0; c < s->head_dim; c++) is_left[c] = true;
-  for (int i = 0; i < s->n_components * s->n_blocks; i++) is_left[s->channel[i]] = false;
+static const bool *leftovers_of(arena *a, const apply_request *of) {
+  if (of->blocks.size * of->blocks.count == of->channels) return NULL;
+  bool *is_left = arena_array(a, bool, of->channels);
+  for (int c = 0; c < of->channels; c++) is_left[c] = true;
+  for (int i = 0; i < of->blocks.size * of->blocks.count; i++) is_left[of->blocks.channel[i]] = false;
   return is_left;
 }
 
-static const char *channel_table(ir *b, arena *a, const spec *s, const char *name) {
+static const char *channel_table(ir *b, arena *a, const program_blocks *blocks, const char *name) {
   const char *table = arena_printf(a, "%s_channels", name);
-  int32_t *channels = arena_array(a, int32_t, s->n_blocks * s->n_components);
-  for (int g = 0; g < s->n_blocks; g++)
-    for (int c = 0; c < s->n_components; c++) channels[g * s->n_components + c] = s->channel[c * s->n_blocks + g];
-  ir_table(b, table, s->n_blocks * s->n_components, NULL, channels);
+  int32_t *channels = arena_array(a, int32_t, blocks->count * blocks->size);
+  for (int g = 0; g < blocks->count; g++)
+    for (int c = 0; c < blocks->size; c++) channels[g * blocks->size + c] = blocks->channel[c * blocks->count + g];
+  ir_table(b, table, blocks->count * blocks->size, NULL, channels);
   return table;
 }
 
-void emit_apply(ir *b, arena *a, const spec *s, const cpu_target *target, int dtype, bool per_head,
-                matrix_layout layout, bool streaming, const char *name) {
-  applier e = {.b = b, .s = s, .target = target, .dtype = dtype, .size = s->n_components, .streaming = streaming};
-  e.shape = apply_shape_of(target, e.size, layout);
-  e.channel_bytes = number_bytes(dtype);
-  e.contiguous = in_order(s);
-  const char *table = e.contiguous ? NULL : channel_table(b, a, s, name);
+void emit_apply(ir *b, arena *a, const apply_request *request, const cpu_target *target, const char *name) {
+  applier e = {.b = b, .of = request, .target = target, .dtype = request->dtype, .size = request->blocks.size};
+  e.shape = apply_shape_of(target, e.size, request->layout);
+  e.channel_bytes = number_bytes(e.dtype);
+  e.contiguous = in_order(&request->blocks);
+  const char *table = e.contiguous ? NULL : channel_table(b, a, &request->blocks, name);
   ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e.work);
   if (table) e.channels = ir_table_address(b, table);
   e.x_scratch = ir_alloca(b, (int64_t)LISTED * 2 * e.size * 4, CACHE_LINE);
   e.y_scratch = ir_alloca(b, CACHE_LINE, CACHE_LINE);
-  if (layout == MATRIX_EXPONENT) e.action_scratch = ir_alloca(b, (int64_t)3 * LISTED * e.size * 4, CACHE_LINE);
+  if (request->layout == MATRIX_EXPONENT) e.action_scratch = ir_alloca(b, (int64_t)3 * LISTED * e.size * 4, CACHE_LINE);
   e.list = ir_alloca(b, LISTED * (int64_t)sizeof(row_entry), CACHE_LINE);
-  if (per_head) emit_heads(&e, leftovers_of(a, s));
-  else emit_shared(&e, leftovers_of(a, s));
+  if (request->per_head) emit_heads(&e, leftovers_of(a, request));
+  else emit_shared(&e, leftovers_of(a, request));
   ir_return(b);
 }

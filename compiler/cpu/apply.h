@@ -9,16 +9,36 @@
 
 #include "base/arena.h"
 #include "mlir/ir.h"
-#include "plan/dense.h"
-#include "spec/spec.h"
+#include "program/program.h"
 #include "target/processor.h"
 
-/* Whether every pair of blocks of 8 float32 channels is a line of its row, as streaming stores want it. */
-bool emit_apply_in_lines(const spec *s);
+/* How a matrix lies in memory, float32:
+ *     columns    [block][k][i], entry (i, k)
+ *     diagonals  [block][k][i], entry (i, i ^ k), for sizes that are powers of two: a row times diagonals takes
+ *                exchanges of lanes in registers where columns take a load for every channel. The k-th ones of two
+ *                blocks are neighbours, [pair][k][2][i],
+ *                but for the last of an odd number of blocks. */
+typedef enum matrix_layout {
+  MATRIX_COLUMNS,
+  MATRIX_DIAGONALS,
+  MATRIX_EXPONENT, /* columns, of 2 M / rho: rows are to be multiplied with exp(M), see cpu/exponential_action.h */
+} matrix_layout;
 
-/* Emits NAME(const pegen_apply *). per_head: matrices differ from head to head; streaming: stores go past the caches.
- */
-void emit_apply(ir *b, arena *a, const spec *s, const cpu_target *target, int dtype, bool per_head,
-                matrix_layout layout, bool streaming, const char *name);
+/* Rows of a program's op `apply`, and how they are walked. */
+typedef struct apply_request {
+  program_blocks blocks;
+  int channels;  /* of a row */
+  bool per_head; /* matrices differ from head to head */
+  matrix_layout layout;
+  int dtype;
+  bool streaming; /* stores go past the caches */
+  double factor;  /* of MATRIX_EXPONENT: of the rows */
+} apply_request;
+
+/* Whether every pair of blocks of 8 float32 channels is a line of its row, as streaming stores want it. */
+bool emit_apply_in_lines(const program_blocks *blocks, int channels);
+
+/* Emits NAME(const pegen_apply *). */
+void emit_apply(ir *b, arena *a, const apply_request *request, const cpu_target *target, const char *name);
 
 #endif

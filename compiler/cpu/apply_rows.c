@@ -194,7 +194,7 @@ static void store_row(applier *e, const diagonal_shape *d, ir_value sum, ir_valu
   ir *b = e->b;
   if (e->contiguous) {
     emit_store_channels(b, e->target->native, e->dtype, sum,
-                        ir_offset_const(b, row, (int64_t)v * d->width * e->channel_bytes), e->streaming);
+                        ir_offset_const(b, row, (int64_t)v * d->width * e->channel_bytes), e->of->streaming);
     return;
   }
   for (int at = 0; at < d->width; at += d->cycle) {

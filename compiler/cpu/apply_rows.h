@@ -23,11 +23,10 @@ apply_shape apply_shape_of(const cpu_target *target, int size, matrix_layout lay
 
 typedef struct applier {
   ir *b;
-  const spec *s;
+  const apply_request *of;
   const cpu_target *target;
   apply_shape shape;
   int dtype, size, channel_bytes;
-  bool streaming;                    /* stores of diagonals' rows go past the caches */
   bool contiguous;                   /* a block's channels are neighbours in order, and so are blocks */
   ir_value work;                     /* const pegen_apply * */
   ir_value x_scratch, y_scratch;     /* float32 [APPLY_LISTED][2][size], [lanes] */

@@ -1,14 +1,15 @@
-/* cpu/change_of_basis: the functions of turns after a change of basis for one target; see kernel/dense.h for what they
- * are called with. In place of angles they have the coefficient vectors of rotor_T (cpu/rotors.h). */
+/* cpu/change_of_basis: the product of a token's turns with a matrix of the whole head, by turning its columns as rows
+ * are turned; see kernel/dense.h for what it is called with. In place of angles it has the coefficient vectors of
+ * rotor_T (cpu/rotors.h). */
 #ifndef PEGEN_CPU_CHANGE_OF_BASIS_H
 #define PEGEN_CPU_CHANGE_OF_BASIS_H
 
-#include "mlir/ir.h"
-#include "plan/change_of_basis.h"
+#include "cpu/rotors.h"
 
-void emit_basis(ir *b, arena *a, const plan_basis *p, const cpu_target *target, unsigned dtypes);
+/* NAME(matrix, coefficients, out): each column of a float32 [size][size] that lies column by column. */
+void emit_turned_columns(const chunk_walk *w, int size, const char *name);
 
 /* Bytes of a token's coefficient vectors. */
-int64_t emit_basis_coefficient_bytes(arena *a, const plan_basis *p, const cpu_target *target);
+int64_t emit_coefficient_bytes(arena *a, const plan *p, const cpu_target *target);
 
 #endif

@@ -1,14 +1,27 @@
-/* cpu/dense: the functions of dense blocks for one target; see kernel/dense.h for what they are called with. */
+/* cpu/dense: the functions of programs whose rows are multiplied with matrices, for one target; see kernel/dense.h for
+ * what they are called with. */
 #ifndef PEGEN_CPU_DENSE_H
 #define PEGEN_CPU_DENSE_H
 
-#include "mlir/ir.h"
-#include "plan/dense.h"
+#include "cpu/apply.h"
 
-void emit_dense(ir *b, arena *a, const plan_dense *p, const cpu_target *target, unsigned dtypes);
+/* How a target makes and applies the matrices of a program. */
+typedef struct dense_shape {
+  const program_op *matrix, *apply; /* of rows that are encoded */
+  bool per_head;                    /* matrices differ from head to head */
+  matrix_layout layout;
+  int unit;            /* blocks that are made together */
+  bool in_lanes;       /* a block in each lane */
+  int64_t angle_bytes; /* of what a token gives for each of the matrix' terms: angles, or coefficient vectors */
+} dense_shape;
+
+/* encode: a program in the order of the target (cpu/schedule). */
+dense_shape dense_shape_of(arena *a, const program *encode, const cpu_target *target);
+
+void emit_dense(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes);
 
 /* Names of the emitted functions, as the descriptor needs them. rest: of what is left of the last unit. */
-const char *emit_angles_name(arena *a, const cpu_target *target);
+const char *emit_angles_name(arena *a, const dense_shape *shape, const cpu_target *target);
 const char *emit_form_name(arena *a, const cpu_target *target, bool rest);
 const char *emit_apply_name(arena *a, const cpu_target *target, int dtype);
 const char *emit_stream_name(arena *a, const cpu_target *target);

@@ -97,7 +97,7 @@ void emit_action_rows(applier *e, const ir_value *in, const ir_value *out, int r
   emit_term(&a, current[1], current[0]);
   ir_value swapped[2] = {current[1], current[0]};
   ir_end_for_with(b, loop, 2, swapped, pair);
-  double amplitude = e->s->inverse ? 1 / e->s->amplitude : e->s->amplitude;
+  double amplitude = e->of->factor;
   for (int i = 0; i < rows; i++)
     for (int p = 0; p < e->shape.n_pieces; p++) {
       ir_value y = ir_op2(b, "arith.addf", load(&a, x[i], 0, p), load(&a, a.sum, i, p));

@@ -3,7 +3,6 @@
 
 #include "cpu/attention/attention.h"
 #include "cpu/backward.h"
-#include "cpu/change_of_basis.h"
 #include "cpu/dense.h"
 #include "cpu/rotors.h"
 #include "cpu/widen.h"
@@ -34,13 +33,7 @@ static void encode_backward(ir *b, arena *a, const form *f, const void *plan, co
 }
 
 static void dense(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
-  (void)f;
-  emit_dense(b, a, plan, target, dtypes);
-}
-
-static void basis(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
-  (void)f;
-  emit_basis(b, a, plan, target, dtypes);
+  emit_dense(b, a, form_program(a, f, plan, "encode"), target, dtypes);
 }
 
 static const form_emitter emitters[FORM_COUNT] = {
@@ -50,7 +43,7 @@ static const form_emitter emitters[FORM_COUNT] = {
     [FORM_BLADES] = {emit_encoder_imports, encode, encode_backward},
     [FORM_DENSE_FOUR] = {emit_encoder_imports, encode, encode_backward},
     [FORM_DENSE] = {NULL, dense},
-    [FORM_CHANGE_OF_BASIS] = {NULL, basis},
+    [FORM_CHANGE_OF_BASIS] = {NULL, dense},
 };
 
 void emit_form_imports(ir *b, const form *f) {

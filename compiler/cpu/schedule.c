@@ -2,6 +2,7 @@
 #include "cpu/schedule.h"
 
 #include "program/order.h"
+#include "program/passes.h"
 
 /* All heads share a token's rotor. Those of a tile of tokens are built; then, batch by batch, each group of rows is
  * walked over the tile. The driver chooses the sizes: a tile of one token and all rows in one group stream [B,N,H,D]
@@ -24,5 +25,5 @@ static const program_order of_each_head = {
 };
 
 const program *cpu_schedule(arena *a, const program *p) {
-  return program_in_order(a, p, &shared_by_heads, &of_each_head);
+  return program_in_order(a, program_run(a, p, "product"), &shared_by_heads, &of_each_head);
 }

@@ -7,6 +7,7 @@
 #include "base/diag.h"
 #include "forms/form.h"
 #include "plan/plan.h"
+#include "program/encode.h"
 #include "program/passes.h"
 
 #include "kernel/loop.h"
@@ -31,22 +32,6 @@ static void *build_four(arena *a, const spec *s) {
 
 /* ---- programs ---- */
 
-/* What tokens need of operands alone, once a call (and head); -1: nothing. */
-static int eval_prepared(program_builder *b, const plan *p) {
-  if (p->n_prepared == 0) return -1;
-  int depth = b->depth;
-  if (p->per_head) program_for(b, SPACE_HEADS, PART_ALL);
-  int prepared = program_eval(b, p, p->prepared, p->n_prepared, NULL, 0);
-  program_end_for(b, depth);
-  return prepared;
-}
-
-/* Tokens that are encoded, and their heads where heads differ. */
-static void for_tokens(program_builder *b, const plan *p) {
-  program_for(b, SPACE_TOKENS, p->spec->skip_tokens ? PART_ENCODED : PART_ALL);
-  if (p->per_head) program_for(b, SPACE_HEADS, PART_ALL);
-}
-
 /* A token's numbers, which a table may hold; -1: there are none. */
 static int eval_values(program_builder *b, const plan *p, int prepared) {
   if (p->n_values == 0) return -1;
@@ -56,20 +41,11 @@ static int eval_values(program_builder *b, const plan *p, int prepared) {
 static const program *prepare_program(arena *a, const plan *p) {
   program_builder b = program_begin(a, p->spec, "prepare");
   int table = program_array_out(&b, "table", p->per_head ? IN(TOKENS) | IN(HEADS) : IN(TOKENS));
-  int prepared = eval_prepared(&b, p);
-  for_tokens(&b, p);
+  int prepared = encode_prepared(&b, p);
+  encode_for_tokens(&b, p->per_head);
   program_write(&b, table, eval_values(&b, p, prepared));
   program_end_for(&b, 0);
   return b.p;
-}
-
-/* Skipped tokens' rows stay as they are. */
-static void copy_skipped(program_builder *b, int x, int y) {
-  if (b->p->spec->skip_tokens == 0) return;
-  program_for(b, SPACE_TOKENS, PART_SKIPPED);
-  program_for_rows(b);
-  program_store(b, y, program_load(b, x));
-  program_end_for(b, 0);
 }
 
 static const program *encode_program(arena *a, const plan *p) {
@@ -78,9 +54,9 @@ static const program *encode_program(arena *a, const plan *p) {
   program_blocks blocks = {s->n_components, s->n_blocks, s->channel};
   program_builder b = program_begin(a, s, "encode");
   int x = program_stream_in(&b, "x", s->head_dim), y = program_stream_out(&b, "y", s->head_dim, x);
-  int prepared = eval_prepared(&b, p);
-  copy_skipped(&b, x, y);
-  for_tokens(&b, p);
+  int prepared = encode_prepared(&b, p);
+  encode_copy_skipped(&b, x, y);
+  encode_for_tokens(&b, p->per_head);
   int values = eval_values(&b, p, prepared), token = values;
   if (values >= 0) program_set_tabled(&b, values);
   if (!p->is_sum) token = program_matrix(&b, p, blocks, entries, &values, values >= 0);

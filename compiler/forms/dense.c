@@ -1,11 +1,12 @@
 /* forms/dense: blocks that turn by exponentials of learned skew matrices; see forms/form.h.
  *
- *   spec -> plan/dense
+ *   spec -> plan/dense -> program
  */
 #include "plan/dense.h"
 #include "forms/form.h"
+#include "program/encode.h"
 
-#include "kernel/dense.h"
+#include "kernel/loop.h"
 
 static bool takes(const spec *s) {
   return s->dense && (s->dense->schur || s->n_components > 4) && !s->basis && !s->polynomial && !s->pairwise &&
@@ -21,6 +22,79 @@ static int per_head(const void *of) {
   return p->per_head ? PEGEN_PER_HEAD_ALL : PEGEN_PER_HEAD_NONE;
 }
 
+/* ---- programs ---- */
+
+/* Of skipped tokens, angles -1, in the basis that the others are in. */
+static int matrix(program_builder *b, const plan_dense *p, int angles) {
+  const spec *s = p->spec;
+  program_skew skew = {.source = s->dense->schur ? SOURCE_SCHUR : SOURCE_EXP,
+                       .count = p->n_generators,
+                       .of = p->generator,
+                       .factor = angles < 0   ? 1
+                                 : s->inverse ? 1 / s->amplitude
+                                              : s->amplitude,
+                       .in_f64 = p->is_f64,
+                       .may_act = p->acts};
+  return program_skew_matrix(b, p->angles, (program_blocks){s->n_components, s->n_blocks, s->channel}, skew, angles);
+}
+
+static int of_token(program_builder *b, const plan_dense *p, int prepared) {
+  return matrix(b, p, program_eval(b, p->angles, p->angle, p->n_generators, &prepared, prepared >= 0));
+}
+
+static void store_applied(program_builder *b, int x, int y, int matrix) {
+  program_store(b, y, program_apply(b, matrix, program_load(b, x), b->p->spec->inverse));
+}
+
+/* Where the output is in another basis than the input, that is every token's. -1: there is no such basis. */
+static int of_skipped(program_builder *b, const plan_dense *p) {
+  if (!p->spec->skip_tokens || !p->spec->dense->schur) return -1;
+  int depth = b->depth;
+  if (p->per_head) program_for(b, SPACE_HEADS, PART_ALL);
+  int made = matrix(b, p, -1);
+  program_end_for(b, depth);
+  return made;
+}
+
+static const program *prepare_program(arena *a, const plan_dense *p) {
+  program_builder b = program_begin(a, p->spec, "prepare");
+  int table = program_array_out(&b, "table", p->per_head ? IN(TOKENS) | IN(HEADS) : IN(TOKENS));
+  int prepared = encode_prepared(&b, p->angles), skipped = of_skipped(&b, p);
+  if (skipped >= 0) {
+    program_for(&b, SPACE_TOKENS, PART_SKIPPED);
+    if (p->per_head) program_for(&b, SPACE_HEADS, PART_ALL);
+    program_write(&b, table, skipped);
+    program_end_for(&b, 0);
+  }
+  encode_for_tokens(&b, p->per_head);
+  program_write(&b, table, of_token(&b, p, prepared));
+  program_end_for(&b, 0);
+  return b.p;
+}
+
+static const program *encode_program(arena *a, const plan_dense *p) {
+  const spec *s = p->spec;
+  program_builder b = program_begin(a, s, "encode");
+  int x = program_stream_in(&b, "x", s->head_dim), y = program_stream_out(&b, "y", s->head_dim, x);
+  int prepared = encode_prepared(&b, p->angles), skipped = of_skipped(&b, p);
+  if (skipped < 0) encode_copy_skipped(&b, x, y);
+  else if (encode_for_skipped(&b)) store_applied(&b, x, y, skipped);
+  program_end_for(&b, 0);
+  encode_for_tokens(&b, p->per_head);
+  int turned = of_token(&b, p, prepared);
+  program_set_tabled(&b, turned);
+  program_for_rows(&b);
+  store_applied(&b, x, y, turned);
+  program_end_for(&b, 0);
+  return b.p;
+}
+
+static int programs(arena *a, const void *plan, const program **out) {
+  out[0] = encode_program(a, plan);
+  out[1] = prepare_program(a, plan);
+  return 2;
+}
+
 const form form_dense = {
     .kind = FORM_DENSE,
     .name = "dense",
@@ -31,5 +105,6 @@ const form form_dense = {
     .takes = takes,
     .plan = build,
     .print = print,
+    .programs = programs,
     .per_head = per_head,
 };

@@ -8,6 +8,7 @@
 typedef struct gpu_body {
   ir *b;
   const plan *p;
+  bool per_head;          /* columns are tokens' heads and their rows batches, not tokens of batches and heads */
   const program *program; /* scheduled; NULL: the body is emitted from the plan */
   const gpu_entry *entry;
   const ir_value *parameter; /* i64 */
@@ -31,7 +32,19 @@ void gpu_coordinates(ir *b, const spec *described, const ir_value *parameter, ir
                      two_float *out);
 
 /* Opens the entry's function. rows.exprs is the caller's to set, to where the body's exprs then lie. */
-gpu_body gpu_open(ir *b, arena *a, const plan *p, const gpu_entry *entry, unsigned native, bool host);
+gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry *entry, unsigned native, bool host);
+/* Walks what a column does, in the program's order: loops over the spaces of columns are threads. matrix: after the
+ * evals of a token, with the last of its evals and matrices. rows: with the ops of a row. */
+typedef struct gpu_column_walk {
+  void (*matrix)(void *context, const program_op *op);
+  void (*rows)(void *context, const program_op *ops);
+  void *context;
+} gpu_column_walk;
+void gpu_walk_column(const gpu_body *t, const gpu_column_walk *walk, const program_op *list);
+/* The loop over a part of the program's tokens; NULL: there is none. */
+const program_op *gpu_tokens(const program *p, program_part part);
+/* i1: the column's token is encoded; null: all are. */
+ir_value gpu_is_encoded(gpu_body *t);
 /* Columns: tokens of all batches, or of all heads where rotors differ by head (i32). */
 ir_value gpu_columns(gpu_body *t);
 /* A stage_column of the body. */

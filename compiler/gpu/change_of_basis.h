@@ -9,9 +9,8 @@
 #define PEGEN_GPU_CHANGE_OF_BASIS_H
 
 #include "gpu/entries.h"
-#include "plan/change_of_basis.h"
 
 /* NULL after a diag_error where the head is larger than shared memory allows. */
-const gpu_program *gpu_basis_program(arena *a, const plan_basis *p, unsigned dtypes);
+const gpu_program *gpu_basis_program(arena *a, const program *encode, unsigned dtypes);
 
 #endif

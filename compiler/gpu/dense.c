@@ -5,6 +5,7 @@
 #include "base/number.h"
 #include "gpu/body.h"
 #include "gpu/index.h"
+#include "gpu/schedule.h"
 
 #include "kernel/launch.h"
 
@@ -16,12 +17,14 @@ enum { TERMS = 13, MOST_SQUARINGS = 40 };
 
 typedef struct dense {
   arena *memory;
-  const spec *spec;
-  const expr **generator;  /* [axes]: a leaf with the offsets of the raw matrices */
+  const program_op *matrix, *angles, *apply;
+  const program_blocks *blocks;
+  const expr **generator; /* [skew matrices]: a leaf with the offsets of the raw ones */
   int size, teams, slots; /* channels of a block; blocks at a time; times */
   gpu_body *body;
   stage stage;
   ir *b;
+  ir_value column, columns; /* i32: of the warp, of the launch */
   ir_value team, row;     /* i32: of the lane */
   ir_value encoded;        /* i1: the token is; null: all are */
   ir_value coefficient[MOST_COEFFICIENTS]; /* [slots][size]: the lane's row of every block */
@@ -82,9 +85,9 @@ static two_float whole(dense *d, two_float x) {
 
 /* Adds angle times what the raw matrix gives to row `row` of the generator: its own row, or less its column. One after
  * the other, because both together are more registers than a thread has to spare. */
-static void add_side(dense *d, int axis, int side, ir_value first, two_float angle, two_float *sum) {
+static void add_side(dense *d, int which, int side, ir_value first, two_float angle, two_float *sum) {
   ir *b = d->b;
-  const spec_skew *g = &d->spec->dense->generator[axis];
+  const spec_skew *g = &d->matrix->skew.of[which];
   int n = d->size;
   ir_value offset[MOST_SIZE];
   two_float raw[MOST_SIZE], zero = two_float_f32(ir_float(b, b->f32, 0));
@@ -95,20 +98,20 @@ static void add_side(dense *d, int axis, int side, ir_value first, two_float ang
   for (int j = 0; j < n; j++) {
     const char *counts = g->rule == SKEW_DIFFERENCE ? "ne" : side ? "sgt" : "slt";
     two_float value = two_float_select(b, ir_compare_int(b, counts, d->row, i32(b, j)), raw[j], zero);
-    value = two_float_mul(b, angle, (side != 0) != d->spec->inverse ? two_float_neg(b, value) : value);
-    sum[j] = axis || side ? two_float_add(b, sum[j], value) : value;
+    value = two_float_mul(b, angle, (side != 0) != d->apply->transposed ? two_float_neg(b, value) : value);
+    sum[j] = which || side ? two_float_add(b, sum[j], value) : value;
   }
 }
 
-/* Row `row` of the block's sum of angle times generator, turned round where the encoding is inverse. */
+/* Row `row` of the block's sum of angle times generator, turned round where it is applied transposed. */
 static void sum_generators(dense *d, two_float *sum) {
-  const spec *s = d->spec;
   thread_emitter *e = &d->body->exprs;
-  emit_thread_operands(e, s->angle, s->n_axes);
-  for (int axis = 0; axis < s->n_axes; axis++) {
-    ir_value first = emit_thread_offset(e, d->generator[axis], 0);
-    two_float angle = emit_thread_pair(e, s->angle[axis], 0);
-    for (int side = 0; side < 2; side++) add_side(d, axis, side, first, angle, sum);
+  int count = d->matrix->skew.count;
+  emit_thread_operands(e, (const expr **)d->angles->expr, count);
+  for (int i = 0; i < count; i++) {
+    ir_value first = emit_thread_offset(e, d->generator[i], 0);
+    two_float angle = emit_thread_pair(e, d->angles->expr[i], 0);
+    for (int side = 0; side < 2; side++) add_side(d, i, side, first, angle, sum);
   }
 }
 
@@ -200,15 +203,17 @@ static void square(dense *d, ir_value own, ir_value count, ir_value most) {
 
 static ir_value block_of(dense *d, ir_value slot) {
   ir *b = d->b;
-  return least(b, add(b, scaled(b, slot, d->teams), d->team), d->spec->n_blocks - 1);
+  return least(b, add(b, scaled(b, slot, d->teams), d->team), d->blocks->count - 1);
 }
 
 /* The lane's row of its blocks' matrices, one block after the other, into MATRIX. */
-static void form_matrices(dense *d) {
+static void form_matrices(void *context, const program_op *op) {
+  dense *d = context;
   ir *b = d->b;
   two_float sum[MOST_SIZE], row[MOST_SIZE];
-  double amplitude = d->spec->inverse ? 1 / d->spec->amplitude : d->spec->amplitude;
+  double amplitude = op->skew.factor;
   ir_value own_norm, all_norm;
+  gpu_load_positions(d->body);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, d->slots));
   ir_value slot = ir_cast(b, "arith.trunci", loop.index, b->i32);
   d->body->exprs.unit = block_of(d, slot);
@@ -246,7 +251,7 @@ static void form_matrices(dense *d) {
 /* Bytes into a row of component j of the lane's block in `slot`. */
 static ir_value channel_at(dense *d, int slot, int j) {
   d->body->exprs.unit = block_of(d, i32(d->b, slot));
-  return scaled(d->b, emit_thread_index(&d->body->exprs, d->spec->channel + (int64_t)j * d->spec->n_blocks),
+  return scaled(d->b, emit_thread_index(&d->body->exprs, d->blocks->channel + (int64_t)j * d->blocks->count),
                 d->body->entry->tile->element);
 }
 
@@ -263,8 +268,8 @@ static ir_value own_channel_at(dense *d, int slot) {
  * row of shared memory demand. Lanes of one block read the same bytes. */
 static int read_bytes(const dense *d) {
   int element = d->body->entry->tile->element, bytes = THREAD_PIECE;
-  if (!gpu_has_neighbours(d->spec)) return element;
-  while ((d->size | d->spec->channel[0] | d->spec->head_dim) * element % bytes) bytes /= 2;
+  if (!gpu_has_neighbours(d->blocks)) return element;
+  while ((d->size | d->blocks->channel[0] | d->body->p->spec->head_dim) * element % bytes) bytes /= 2;
   return bytes;
 }
 
@@ -315,24 +320,44 @@ static void apply(stage *s, void *context) {
 /* ---- entries ---- */
 
 /* Blocks that a lane has, one after the other. */
-static int slots_of(const spec *s) {
-  int teams = WARP / s->n_components;
-  return (s->n_blocks + teams - 1) / teams;
+static int slots_of(const program_blocks *blocks) {
+  int teams = WARP / blocks->size;
+  return (blocks->count + teams - 1) / teams;
+}
+
+/* Rows of a column, the first of the warp: all that there are. */
+static void emit_rows(void *context, const program_op *ops) {
+  dense *d = context;
+  ir *b = d->b;
+  ir_value row;
+  (void)ops; /* one apply */
+  stage_begin(&d->stage, d->column, d->columns, gpu_column_of, d->body);
+  ir_loop loop = gpu_begin_rows(d->body, &row);
+  stage_rows(&d->stage, row, d->body->end);
+  ir_end_for(b, loop);
+}
+
+static dense dense_of(arena *a, const program *encode) {
+  dense d = {.memory = a, .apply = program_encoded_apply(encode)};
+  d.matrix = encode->value[d.apply->argument[0]].maker;
+  d.angles = encode->value[d.matrix->argument[0]].maker;
+  d.blocks = &d.matrix->blocks;
+  d.size = d.blocks->size;
+  d.teams = WARP / d.size;
+  d.slots = slots_of(d.blocks);
+  d.generator = arena_array(a, const expr *, d.matrix->skew.count);
+  for (int i = 0; i < d.matrix->skew.count; i++) {
+    const spec_skew *g = &d.matrix->skew.of[i];
+    d.generator[i] = expr_operand(encode->spec->pool, g->operand, g->n_heads, g->offset);
+  }
+  return d;
 }
 
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
-  const plan_dense *p = program->plan;
-  const spec *s = p->spec;
-  plan angles = *p->angles;
-  angles.per_head = p->per_head;
-  dense d = {.memory = a, .spec = s, .b = b, .size = s->n_components, .teams = WARP / s->n_components};
-  d.slots = slots_of(s);
-  d.generator = arena_array(a, const expr *, s->n_axes);
-  for (int axis = 0; axis < s->n_axes; axis++) {
-    const spec_skew *g = &s->dense->generator[axis];
-    d.generator[axis] = expr_operand(s->pool, g->operand, g->n_heads, g->offset);
-  }
-  gpu_body t = gpu_open(b, a, &angles, entry, native, host);
+  dense d = dense_of(a, program->encode);
+  d.b = b;
+  gpu_body t = gpu_open(b, a, d.matrix->plan, program->per_head, entry, native, host);
+  t.program = gpu_schedule(a, program->encode);
   t.rows.exprs = &t.exprs;
   d.body = &t;
   d.stage = (stage){.rows = &t.rows,
@@ -341,79 +366,80 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
                     .piece = entry->access,
                     .memory = arena_printf(a, "%s_rows", entry->name),
                     .flight = entry->flight};
-  ir_shared(b, d.stage.memory, stage_bytes(&angles, entry->tile, entry->access, WARPS));
+  ir_shared(b, d.stage.memory, stage_bytes(t.p, entry->tile, entry->access, WARPS));
   ir_shared(b, arena_printf(a, "%s_scratch", entry->name), WARPS * scratch_bytes(d.size, d.slots));
   d.stage.warp = ir_op2(b, "arith.divui", t.thread, i32(b, WARP));
   d.stage.lane = ir_op2(b, "arith.remui", t.thread, i32(b, WARP));
   /* Lanes that are left over do what the first of the last block do, with scratch of their own. */
   d.team = least(b, ir_op2(b, "arith.divui", d.stage.lane, i32(b, d.size)), d.teams - 1);
   d.row = ir_op2(b, "arith.remui", d.stage.lane, i32(b, d.size));
-  ir_value columns = gpu_columns(&t), column = add(b, scaled(b, t.block, WARPS), d.stage.warp);
-  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", column, columns));
+  d.columns = gpu_columns(&t);
+  d.column = add(b, scaled(b, t.block, WARPS), d.stage.warp);
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", d.column, d.columns));
   gpu_range(&t);
-  gpu_set_column(&t, d.team, column);
-  if (s->skip_tokens > 0) d.encoded = ir_compare_int(b, "sge", t.column.token, i32(b, s->skip_tokens));
+  gpu_set_column(&t, d.team, d.column);
+  d.encoded = gpu_is_encoded(&t);
   t.rows.streams = row_streams(b, t.parameter);
-  gpu_load_positions(&t);
-  form_matrices(&d);
-  stage_begin(&d.stage, column, columns, gpu_column_of, &t);
-  ir_value row;
-  ir_loop loop = gpu_begin_rows(&t, &row);
-  stage_rows(&d.stage, row, t.end);
-  ir_end_for(b, loop);
+  gpu_column_walk walk = {form_matrices, emit_rows, &d};
+  gpu_walk_column(&t, &walk, gpu_tokens(t.program, PART_ENCODED)->body);
   ir_end_if(b, inside);
   ir_return(b);
 }
 
-static const thread_tile *make_tile(arena *a, const spec *s, int element) {
+static const thread_tile *make_tile(arena *a, const program_blocks *blocks, int channels, int element) {
   thread_tile *t = arena_new(a, thread_tile);
   *t = (thread_tile){.element = element,
                      .access = element,
                      .lanes = 1,
-                     .n_units = s->n_blocks,
+                     .n_units = blocks->count,
                      .n_accesses = 1,
                      .n_blocks = 1,
                      .columns = 1,
-                     .pitch = s->head_dim * element};
-  t->block_at = arena_array(a, int, s->n_blocks + 1);
-  for (int i = 0; i < s->n_blocks; i++) t->block_at[i] = i;
+                     .pitch = channels * element};
+  t->block_at = arena_array(a, int, blocks->count + 1);
+  for (int i = 0; i < blocks->count; i++) t->block_at[i] = i;
   return t;
 }
 
 /* A warp's matrices and rows, of the widest numbers. */
-bool gpu_dense_fits(arena *a, const plan_dense *p) {
-  const spec *s = p->spec;
-  int size = s->n_components, slots = size <= MOST_SIZE ? slots_of(s) : 0;
+bool gpu_dense_fits(arena *a, const program *encode) {
+  const program_op *matrix = encode->value[program_encoded_apply(encode)->argument[0]].maker;
+  int size = matrix->blocks.size, slots = size <= MOST_SIZE ? slots_of(&matrix->blocks) : 0;
   if (size > MOST_SIZE || slots * size > MOST_COEFFICIENTS) return false;
-  const thread_tile *tile = make_tile(a, s, 4);
-  int64_t rows = stage_bytes(p->angles, tile, tile->element, WARPS),
-          wide_rows = stage_bytes(p->angles, tile, THREAD_PIECE, WARPS);
+  const thread_tile *tile = make_tile(a, &matrix->blocks, encode->spec->head_dim, 4);
+  int64_t rows = stage_bytes(matrix->plan, tile, tile->element, WARPS),
+          wide_rows = stage_bytes(matrix->plan, tile, THREAD_PIECE, WARPS);
   return WARPS * scratch_bytes(size, slots) + (rows > wide_rows ? rows : wide_rows) <= MOST_SHARED;
 }
 
-static void add_entry(gpu_program *program, const plan_dense *p, const char *name, int dtype, const thread_tile *tile,
-                      int access) {
-  program->entry[program->n_entries++] = (gpu_entry){.name = name,
-                                                     .dtype = dtype,
-                                                     .access = access,
-                                                     .tile = tile,
-                                                     .flight = stage_flight(p->angles, tile, access),
-                                                     .blocks = 1};
+static void add_entry(gpu_program *program, const char *name, int dtype, const thread_tile *tile, int access) {
+  program->entry[program->n_entries++] =
+      (gpu_entry){.name = name,
+                  .dtype = dtype,
+                  .access = access,
+                  .tile = tile,
+                  .flight = stage_flight(program_plan(program->encode), tile, access),
+                  .blocks = 1};
 }
 
-const gpu_program *gpu_dense_program(arena *a, const plan_dense *p, unsigned dtypes) {
-  const spec *s = p->spec;
+const gpu_program *gpu_dense_program(arena *a, const program *encode, unsigned dtypes) {
+  const spec *s = encode->spec;
+  const program_value *matrix = &encode->value[program_encoded_apply(encode)->argument[0]];
+  const program_blocks *blocks = &matrix->maker->blocks;
   gpu_program *program = arena_new(a, gpu_program);
-  *program = (gpu_program){
-      .spec = s, .plan = p, .per_head = p->per_head, .operations = s->n_components * s->n_components, .emit = emit};
+  *program = (gpu_program){.spec = s,
+                           .encode = encode,
+                           .per_head = matrix->spaces & IN(HEADS),
+                           .operations = blocks->size * blocks->size,
+                           .emit = emit};
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
-    const thread_tile *tile = make_tile(a, s, number_bytes(dtype));
+    const thread_tile *tile = make_tile(a, blocks, s->head_dim, number_bytes(dtype));
     const char *name = arena_printf(a, "%s_encode_%s", s->name, number_name(dtype));
-    if (s->head_dim * tile->element % THREAD_PIECE) add_entry(program, p, name, dtype, tile, tile->element);
+    if (s->head_dim * tile->element % THREAD_PIECE) add_entry(program, name, dtype, tile, tile->element);
     else {
-      add_entry(program, p, name, dtype, tile, THREAD_PIECE);
-      add_entry(program, p, arena_printf(a, "%s_narrow", name), dtype, tile, tile->element);
+      add_entry(program, name, dtype, tile, THREAD_PIECE);
+      add_entry(program, arena_printf(a, "%s_narrow", name), dtype, tile, tile->element);
     }
   }
   return program;

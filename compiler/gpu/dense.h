@@ -9,10 +9,9 @@
 #define PEGEN_GPU_DENSE_H
 
 #include "gpu/entries.h"
-#include "plan/dense.h"
 
 /* Whether a warp has room for a token's blocks: up to 8 channels, and not too many. */
-bool gpu_dense_fits(arena *a, const plan_dense *p);
-const gpu_program *gpu_dense_program(arena *a, const plan_dense *p, unsigned dtypes);
+bool gpu_dense_fits(arena *a, const program *encode);
+const gpu_program *gpu_dense_program(arena *a, const program *encode, unsigned dtypes);
 
 #endif

@@ -91,14 +91,14 @@ void gpu_load_positions(gpu_body *t) {
  * their number below 2^31. */
 ir_value gpu_columns(gpu_body *t) {
   ir *b = t->b;
-  ir_value others = t->p->per_head ? i32(b, t->p->spec->heads) : short_parameter(t, PEGEN_PTX_BATCHES);
+  ir_value others = t->per_head ? i32(b, t->p->spec->heads) : short_parameter(t, PEGEN_PTX_BATCHES);
   return mul(b, short_parameter(t, PEGEN_PTX_TOKENS), others);
 }
 
 row_column gpu_column_of(void *context, ir_value index) {
   gpu_body *t = context;
   ir *b = t->b;
-  if (!t->p->per_head) {
+  if (!t->per_head) {
     ir_value tokens = short_parameter(t, PEGEN_PTX_TOKENS);
     return (row_column){.token = ir_op2(b, "arith.remui", index, tokens),
                         .batch = ir_op2(b, "arith.divui", index, tokens)};
@@ -114,7 +114,7 @@ void gpu_range(gpu_body *t) {
   ir_value rows = short_parameter(t, PEGEN_PTX_ROWS), total;
   const int heads = PEGEN_PTX_TENSOR_HEADS;
   t->begin = mul(b, t->grid_row, rows);
-  if (t->p->per_head) total = mul(b, short_parameter(t, PEGEN_PTX_BATCHES), row_streams(b, t->parameter));
+  if (t->per_head) total = mul(b, short_parameter(t, PEGEN_PTX_BATCHES), row_streams(b, t->parameter));
   else total = add(b, short_parameter(t, PEGEN_PTX_Q + heads), short_parameter(t, PEGEN_PTX_K + heads));
   ir_value end = add(b, t->begin, rows);
   t->end = ir_select(b, ir_compare_int(b, "ult", end, total), end, total);
@@ -149,15 +149,8 @@ ir_loop gpu_begin_rows(gpu_body *t, ir_value *first) {
   return loop;
 }
 
-/* Whether the ops of a row change nothing. */
-static bool is_copy(const program_op *row) {
-  for (const program_op *op = row; op; op = op->next)
-    if (op->kind != OP_LOAD && op->kind != OP_STORE) return false;
-  return true;
-}
-
 /* Loads of rows first, so that all are under way together. Past the end the last row is loaded again and not stored. */
-static void emit_loop(gpu_body *t, const row_origin *origin, bool copy) {
+static void emit_loop(gpu_body *t, const row_origin *origin) {
   ir *b = t->b;
   int flight = t->entry->flight;
   row_place *place = arena_array(t->rows.memory, row_place, flight);
@@ -171,16 +164,27 @@ static void emit_loop(gpu_body *t, const row_origin *origin, bool copy) {
     place[i] = emit_row_place(&t->rows, origin, row);
     emit_row_load(&t->rows, &place[i]);
   }
-  for (int i = 0; i < flight; i++) emit_row_store(&t->rows, &place[i], valid[i], copy);
+  for (int i = 0; i < flight; i++) emit_row_store(&t->rows, &place[i], valid[i]);
   ir_end_for(b, loop);
 }
+
+/* Rows of a column: where they lie, or through shared memory. */
+typedef struct column_rows {
+  gpu_body *body;
+  const row_origin *origin; /* NULL: staged */
+  stage *stage;
+  ir_value first, columns; /* i32: of the warp, of the launch */
+} column_rows;
 
 static ir_value is_in_place(gpu_body *t, int tensor) {
   return ir_compare_int(t->b, "eq", t->parameter[tensor + PEGEN_PTX_TENSOR_IN],
                         t->parameter[tensor + PEGEN_PTX_TENSOR_OUT]);
 }
 
-static void emit_rotor(gpu_body *t) {
+static void emit_rotor(void *context, const program_op *op) {
+  const column_rows *rows = context;
+  gpu_body *t = rows->body;
+  (void)op; /* evals and the matrix in one */
   emit_row_blocks(&t->rows);
   gpu_load_positions(t);
   emit_coefficients(t);
@@ -204,18 +208,40 @@ static ir_value is_idle(gpu_body *t) {
 
 /* ---- the program ---- */
 
-/* Rows of a column: where they lie, or through shared memory. */
-typedef struct column_rows {
-  const row_origin *origin; /* NULL: staged */
-  stage *stage;
-  ir_value first, columns; /* i32: of the warp, of the launch */
-} column_rows;
+static bool is_of_token(const program_op *op) { return op->kind == OP_EVAL || op->kind == OP_MATRIX; }
 
-static void emit_rows(gpu_body *t, const column_rows *rows, const program_op *loops) {
-  while (loops->kind == OP_FOR) loops = loops->body;
-  program_must_be_forward(loops, "gpu/entries");
+void gpu_walk_column(const gpu_body *t, const gpu_column_walk *walk, const program_op *list) {
+  unsigned threads = IN(TOKENS) | (t->per_head ? IN(HEADS) : IN(BATCHES));
+  for (const program_op *op = list; op; op = op->next) {
+    bool last = !op->next || !is_of_token(op->next);
+    if (op->kind == OP_FOR && threads & 1u << op->space) gpu_walk_column(t, walk, op->body);
+    else if (op->kind == OP_FOR) {
+      const program_op *row = op;
+      while (row->kind == OP_FOR) row = row->body;
+      walk->rows(walk->context, row);
+    } else if (!is_of_token(op)) diag_bug("gpu/entries", "'%s' of a token", program_op_word(op->kind));
+    else if (last) walk->matrix(walk->context, op);
+  }
+}
+
+const program_op *gpu_tokens(const program *p, program_part part) {
+  for (const program_op *op = p->body; op; op = op->next)
+    if (op->kind == OP_FOR && op->space == SPACE_TOKENS && op->part & part) return op;
+  return NULL;
+}
+
+ir_value gpu_is_encoded(gpu_body *t) {
+  if (gpu_tokens(t->program, PART_ENCODED)->part == PART_ALL) return (ir_value){NULL};
+  return ir_compare_int(t->b, "sge", t->column.token, i32(t->b, t->program->spec->skip_tokens));
+}
+
+static void emit_rows(void *context, const program_op *ops) {
+  const column_rows *rows = context;
+  gpu_body *t = rows->body;
+  program_must_be_forward(ops, "gpu/entries");
+  t->rows.ops = ops;
   if (rows->origin) {
-    emit_loop(t, rows->origin, is_copy(loops));
+    emit_loop(t, rows->origin);
     return;
   }
   ir_value row;
@@ -225,37 +251,19 @@ static void emit_rows(gpu_body *t, const column_rows *rows, const program_op *lo
   ir_end_for(t->b, loop);
 }
 
-/* What a column does: loops over the spaces of columns are threads, the first other one walks its rows. */
-static void emit_column(gpu_body *t, const column_rows *rows, const program_op *list) {
-  unsigned threads = IN(TOKENS) | (t->p->per_head ? IN(HEADS) : IN(BATCHES));
-  for (const program_op *op = list; op; op = op->next) {
-    bool last = !op->next || (op->next->kind != OP_EVAL && op->next->kind != OP_MATRIX);
-    if (op->kind == OP_FOR && threads & 1u << op->space) emit_column(t, rows, op->body);
-    else if (op->kind == OP_FOR) emit_rows(t, rows, op);
-    else if (op->kind != OP_EVAL && op->kind != OP_MATRIX)
-      diag_bug("gpu/entries", "'%s' of a token", program_op_word(op->kind));
-    else if (last) emit_rotor(t); /* evals and the matrix in one */
-  }
-}
-
-/* The loop over a part of the tokens; NULL: there is none. */
-static const program_op *tokens_of(const gpu_body *t, program_part part) {
-  for (const program_op *op = t->program->body; op; op = op->next)
-    if (op->kind == OP_FOR && op->space == SPACE_TOKENS && op->part & part) return op;
-  return NULL;
-}
-
 static void emit_tokens(gpu_body *t, const column_rows *rows) {
   ir *b = t->b;
-  const program_op *encoded = tokens_of(t, PART_ENCODED), *skipped = tokens_of(t, PART_SKIPPED);
-  if (skipped == encoded || !rows->origin) { /* a stage leaves skipped tokens as they came */
-    emit_column(t, rows, encoded->body);
+  column_rows context = *rows;
+  gpu_column_walk walk = {emit_rotor, emit_rows, &context};
+  const program_op *encoded = gpu_tokens(t->program, PART_ENCODED), *skipped = gpu_tokens(t->program, PART_SKIPPED);
+  if (skipped == encoded || !skipped || !rows->origin) { /* a stage leaves skipped tokens as they came */
+    gpu_walk_column(t, &walk, encoded->body);
     return;
   }
   ir_branch branch = ir_if(b, ir_compare_int(b, "slt", t->column.token, i32(b, t->p->spec->skip_tokens)));
-  emit_column(t, rows, skipped->body);
+  gpu_walk_column(t, &walk, skipped->body);
   ir_else(b, &branch);
-  emit_column(t, rows, encoded->body);
+  gpu_walk_column(t, &walk, encoded->body);
   ir_end_if(b, branch);
 }
 
@@ -270,7 +278,7 @@ static void emit_direct(gpu_body *t) {
   emit_row_accesses(&t->rows);
   if (t->rows.other) emit_row_gains(&t->rows, t->parameter + gpu_parameters(t->p->spec));
   row_origin origin = emit_row_origin(&t->rows, &t->column, t->rows.delta[0]);
-  emit_tokens(t, &(column_rows){.origin = &origin});
+  emit_tokens(t, &(column_rows){.body = t, .origin = &origin});
   ir_end_if(b, awake);
   ir_end_if(b, inside);
 }
@@ -295,20 +303,19 @@ static void emit_staged(gpu_body *t) {
   ir_value exists = ir_compare_int(b, "ult", own, columns);
   gpu_set_column(t, ir_op2(b, "arith.remui", s.lane, units), ir_select(b, exists, own, first));
   s.valid = ir_op2(b, "arith.andi", exists, ir_compare_int(b, "ult", s.lane, i32(b, tile->columns * tile->n_units)));
-  if (t->p->spec->skip_tokens > 0)
-    s.valid =
-        ir_op2(b, "arith.andi", s.valid, ir_compare_int(b, "sge", t->column.token, i32(b, t->p->spec->skip_tokens)));
+  ir_value encoded = gpu_is_encoded(t);
+  if (encoded.ptr) s.valid = ir_op2(b, "arith.andi", s.valid, encoded);
   emit_row_accesses(&t->rows);
-  emit_tokens(t, &(column_rows){.stage = &s, .first = first, .columns = columns});
+  emit_tokens(t, &(column_rows){.body = t, .stage = &s, .first = first, .columns = columns});
   ir_end_if(b, inside);
 }
 
 /* ---- entries ---- */
 
-bool gpu_has_neighbours(const spec *s) {
-  for (int i = 0; i < s->n_blocks; i++)
-    for (int j = 0; j < s->n_components; j++)
-      if (s->channel[(int64_t)j * s->n_blocks + i] != s->channel[0] + i * s->n_components + j) return false;
+bool gpu_has_neighbours(const program_blocks *blocks) {
+  for (int i = 0; i < blocks->count; i++)
+    for (int j = 0; j < blocks->size; j++)
+      if (blocks->channel[j * blocks->count + i] != blocks->channel[0] + i * blocks->size + j) return false;
   return true;
 }
 
@@ -340,11 +347,12 @@ gpu_function gpu_open_function(ir *b, arena *a, const char *name, int count, int
   return f;
 }
 
-gpu_body gpu_open(ir *b, arena *a, const plan *p, const gpu_entry *entry, unsigned native, bool host) {
+gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry *entry, unsigned native, bool host) {
   int common = gpu_parameters(p->spec), count = common + (entry->other ? PEGEN_PTX_SCALE_COUNT : 0);
   gpu_function f = gpu_open_function(b, a, entry->name, count, entry->blocks, host);
   gpu_body t = {.b = b,
                 .p = p,
+                .per_head = per_head,
                 .entry = entry,
                 .parameter = f.parameter,
                 .block = f.block,
@@ -356,6 +364,7 @@ gpu_body gpu_open(ir *b, arena *a, const plan *p, const gpu_entry *entry, unsign
   t.rows = (row_thread){.b = b,
                         .memory = a,
                         .p = p,
+                        .per_head = per_head,
                         .t = entry->tile,
                         .dtype = entry->dtype,
                         .other = entry->other,
@@ -365,8 +374,8 @@ gpu_body gpu_open(ir *b, arena *a, const plan *p, const gpu_entry *entry, unsign
 }
 
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
-  const plan *p = program->plan;
-  gpu_body t = gpu_open(b, a, p, entry, native, host);
+  const plan *p = program_plan(program->encode);
+  gpu_body t = gpu_open(b, a, p, p->per_head, entry, native, host);
   t.rows.exprs = &t.exprs;
   t.rows.coefficient =
       arena_array(a, ir_value, entry->tile->n_blocks * p->spec->n_components * p->spec->n_components + 1);
@@ -379,12 +388,8 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
 const gpu_program *gpu_rotor_program(arena *a, const program *encode, unsigned dtypes) {
   const plan *p = program_plan(encode);
   gpu_program *program = arena_new(a, gpu_program);
-  *program = (gpu_program){.spec = p->spec,
-                           .plan = p,
-                           .encode = encode,
-                           .per_head = p->per_head,
-                           .operations = p->token_operations,
-                           .emit = emit};
+  *program = (gpu_program){
+      .spec = p->spec, .encode = encode, .per_head = p->per_head, .operations = p->token_operations, .emit = emit};
   program->n_entries = make_entries(a, p, dtypes, program->entry);
   return program;
 }

@@ -32,7 +32,7 @@ typedef struct gpu_entry {
 } gpu_entry;
 
 /* Whether blocks follow one another, each of neighbouring channels. */
-bool gpu_has_neighbours(const spec *s);
+bool gpu_has_neighbours(const program_blocks *blocks);
 
 /* Threads of a token (and head, where heads differ). */
 int gpu_entry_units(const gpu_entry *entry);
@@ -54,8 +54,8 @@ typedef struct gpu_attention_facts {
 typedef struct gpu_program gpu_program;
 struct gpu_program {
   const spec *spec;
-  const void *plan; /* the form's */
-  const program *encode; /* that entries are emitted from; NULL: they are emitted from the plan */
+  const void *plan; /* the form's, where entries are emitted from it; NULL: */
+  const program *encode; /* they are emitted from this */
   bool per_head; /* rotors differ from head to head */
   int operations; /* of a block and token */
   const char

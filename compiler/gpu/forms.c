@@ -24,13 +24,12 @@ static const gpu_program *encode(arena *a, const form *f, const void *plan, unsi
 }
 
 static const gpu_program *dense(arena *a, const form *f, const void *plan, unsigned dtypes) {
-  (void)f;
-  return gpu_dense_fits(a, plan) ? gpu_dense_program(a, plan, dtypes) : gpu_matrix_program(a, plan, dtypes);
+  const program *encode = form_program(a, f, plan, "encode");
+  return gpu_dense_fits(a, encode) ? gpu_dense_program(a, encode, dtypes) : gpu_matrix_program(a, encode, dtypes);
 }
 
 static const gpu_program *basis(arena *a, const form *f, const void *plan, unsigned dtypes) {
-  (void)f;
-  return gpu_basis_program(a, plan, dtypes);
+  return gpu_basis_program(a, form_program(a, f, plan, "encode"), dtypes);
 }
 
 static program_function *const programs[FORM_COUNT] = {

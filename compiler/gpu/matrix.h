@@ -8,9 +8,8 @@
 #define PEGEN_GPU_MATRIX_H
 
 #include "gpu/entries.h"
-#include "plan/dense.h"
 
 /* NULL after a diag_error where matrices are asked for in more than float32. */
-const gpu_program *gpu_matrix_program(arena *a, const plan_dense *p, unsigned dtypes);
+const gpu_program *gpu_matrix_program(arena *a, const program *encode, unsigned dtypes);
 
 #endif

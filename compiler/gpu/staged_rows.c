@@ -74,7 +74,7 @@ void stage_units(stage *s, void *context) {
     place[row].raw = arena_array(s->rows->memory, ir_value, t->n_accesses);
     emit_row_load(s->rows, &place[row]);
   }
-  for (int row = 0; row < s->flight; row++) emit_row_store(s->rows, &place[row], (ir_value){NULL}, false);
+  for (int row = 0; row < s->flight; row++) emit_row_store(s->rows, &place[row], (ir_value){NULL});
   ir_end_if(b, branch);
 }
 

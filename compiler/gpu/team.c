@@ -7,11 +7,11 @@
 enum { QUAD = TEAM_QUAD, QUAD_BYTES = 4 * QUAD, ROWS_OF_THREAD = 2, MOST_UNROLLED = 2 };
 
 /* Rows that a team has in shared memory together: two for each thread of those that share four channels. */
-int team_flight(const spec *s) { return ROWS_OF_THREAD * team_padded(s->n_components) / (2 * QUAD); }
+int team_flight(int size) { return ROWS_OF_THREAD * team_padded(size) / (2 * QUAD); }
 
-int team_access(const spec *s, int element) {
+int team_access(const program_blocks *s, int channels, int element) {
   enum { WIDEST = 16 };
-  bool is_wide = gpu_has_neighbours(s) && (s->channel[0] | s->n_components | s->head_dim) * element % WIDEST == 0;
+  bool is_wide = gpu_has_neighbours(s) && (s->channel[0] | s->size | channels) * element % WIDEST == 0;
   return is_wide ? WIDEST : element;
 }
 
@@ -21,24 +21,22 @@ int team_access(const spec *s, int element) {
 static ir_value channel_of(team_rows *r, ir_value component) {
   ir *b = r->b;
   if (r->first_channel.ptr) return add(b, r->first_channel, component);
-  const spec *s = r->spec;
+  const program_blocks *s = r->blocks;
   const char *name = arena_printf(r->memory, "%s_channels", r->body->entry->name);
-  ir_value index = add(b, scaled(b, r->unit, s->n_components), component);
+  ir_value index = add(b, scaled(b, r->unit, s->size), component);
   return ir_load(b, b->i32, ir_offset(b, ir_table_address(b, name), wide(b, scaled(b, index, 4))), 4);
 }
 
 static void make_channels(team_rows *r) {
-  const spec *s = r->spec;
+  const program_blocks *s = r->blocks;
   if (gpu_has_neighbours(s)) {
-    r->first_channel = add(r->b, i32(r->b, s->channel[0]), scaled(r->b, r->unit, s->n_components));
+    r->first_channel = add(r->b, i32(r->b, s->channel[0]), scaled(r->b, r->unit, s->size));
     return;
   }
-  int32_t *channels = arena_array(r->memory, int32_t, s->n_blocks * s->n_components);
-  for (int i = 0; i < s->n_blocks; i++)
-    for (int j = 0; j < s->n_components; j++)
-      channels[i * s->n_components + j] = s->channel[(int64_t)j * s->n_blocks + i];
-  ir_table(r->b, arena_printf(r->memory, "%s_channels", r->body->entry->name), s->n_blocks * s->n_components, NULL,
-           channels);
+  int32_t *channels = arena_array(r->memory, int32_t, s->count * s->size);
+  for (int i = 0; i < s->count; i++)
+    for (int j = 0; j < s->size; j++) channels[i * s->size + j] = s->channel[(int64_t)j * s->count + i];
+  ir_table(r->b, arena_printf(r->memory, "%s_channels", r->body->entry->name), s->count * s->size, NULL, channels);
 }
 
 /* ---- elements ---- */
@@ -47,7 +45,7 @@ static void make_channels(team_rows *r) {
 static ir_value skew_element(team_rows *r, const spec_skew *g, ir_value first, bool is_transposed, ir_value row,
                              ir_value column) {
   ir *b = r->b;
-  int size = r->spec->n_components;
+  int size = r->blocks->size;
   ir_value lower = ir_compare_int(b, "ugt", row, column), offset[2];
   two_float raw[2];
   offset[0] = add(b, scaled(b, row, size), column), offset[1] = add(b, scaled(b, column, size), row);
@@ -63,7 +61,7 @@ static ir_value skew_element(team_rows *r, const spec_skew *g, ir_value first, b
 ir_value team_skew_quad(team_rows *r, int count, const spec_skew *generator, const ir_value *first,
                         const two_float *factor, bool is_transposed, ir_value row, ir_value quad) {
   ir *b = r->b;
-  ir_value size = i32(b, r->spec->n_components), element[QUAD], zero = ir_float(b, b->f32, 0);
+  ir_value size = i32(b, r->blocks->size), element[QUAD], zero = ir_float(b, b->f32, 0);
   for (int j = 0; j < QUAD; j++) {
     ir_value column = add(b, scaled(b, quad, QUAD), i32(b, j)), sum = {NULL};
     ir_value is_there =
@@ -101,7 +99,7 @@ ir_value team_row_address(team_rows *r, ir_value row, ir_value channel) {
 /* What lies beyond the block's channels is multiplied by zeros, and must be finite. */
 static void clear_rows(team_rows *r) {
   ir *b = r->b;
-  int quads = team_flight(r->spec) * r->team->padded / QUAD / r->team->threads;
+  int quads = team_flight(r->blocks->size) * r->team->padded / QUAD / r->team->threads;
   if (r->team->size == r->team->padded) return;
   for (int i = 0; i < quads; i++) {
     ir_value at = scaled(b, add(b, r->team->lane, i32(b, (int64_t)i * r->team->threads)), QUAD_BYTES);
@@ -118,7 +116,7 @@ typedef struct row_piece {
 
 static row_piece piece_of(team_rows *r, ir_value i, bool is_whole) {
   ir *b = r->b;
-  int of_row = r->spec->n_components / r->body->entry->tile->lanes, all = team_flight(r->spec) * of_row;
+  int of_row = r->blocks->size / r->body->entry->tile->lanes, all = team_flight(r->blocks->size) * of_row;
   ir_value index = add(b, r->team->lane, scaled(b, i, r->team->threads));
   row_piece piece = {.row = quotient(b, index, of_row),
                      .channel = scaled(b, rest(b, index, of_row), r->body->entry->tile->lanes)};
@@ -173,7 +171,7 @@ static void piece_out(team_rows *r, const row_origin *origin, ir_value first, co
 static void each_piece(team_rows *r, const row_origin *origin, ir_value first,
                        void (*visit)(team_rows *, const row_origin *, ir_value, const row_piece *)) {
   ir *b = r->b;
-  int all = team_flight(r->spec) * (r->spec->n_components / r->body->entry->tile->lanes),
+  int all = team_flight(r->blocks->size) * (r->blocks->size / r->body->entry->tile->lanes),
       count = (all + r->team->threads - 1) / r->team->threads;
   bool is_whole = all % r->team->threads == 0;
   if (count > MOST_UNROLLED) {
@@ -216,7 +214,7 @@ static void multiply_rows(team_rows *r, ir_value quad, const ir_value *row, ir_v
 
 void team_rows_multiply(team_rows *r, double amplitude, ir_value changed) {
   ir *b = r->b;
-  const spec *s = r->spec;
+  const program_blocks *s = r->blocks;
   int quads = r->team->padded / QUAD;
   ir_value quad = rest(b, r->team->lane, quads), row[ROWS_OF_THREAD], y[ROWS_OF_THREAD * QUAD];
   row[0] = quotient(b, r->team->lane, quads);
@@ -224,8 +222,8 @@ void team_rows_multiply(team_rows *r, double amplitude, ir_value changed) {
   multiply_rows(r, quad, row, y);
   for (int i = 0; i < ROWS_OF_THREAD * QUAD; i++) {
     if (amplitude != 1) y[i] = ir_op2(b, "arith.mulf", y[i], ir_float(b, b->f32, amplitude));
-    if (s->n_components == r->team->padded) continue;
-    ir_value is_there = below(b, add(b, scaled(b, quad, QUAD), i32(b, i % QUAD)), i32(b, s->n_components));
+    if (s->size == r->team->padded) continue;
+    ir_value is_there = below(b, add(b, scaled(b, quad, QUAD), i32(b, i % QUAD)), i32(b, s->size));
     y[i] = ir_select(b, is_there, y[i], ir_float(b, b->f32, 0));
   }
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read */
@@ -258,20 +256,21 @@ static const thread_tile *make_tile(arena *a, const spec *s, int element, int ac
   return t;
 }
 
-void gpu_add_team_entries(arena *a, gpu_program *program, const spec *rows, int units, int blocks, unsigned dtypes) {
+void gpu_add_team_entries(arena *a, gpu_program *program, const program_blocks *blocks, int units, int resident,
+                          unsigned dtypes) {
   const spec *s = program->spec;
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     int element = number_bytes(dtype);
     const char *name = arena_printf(a, "%s_encode_%s", s->name, number_name(dtype));
-    for (int access = team_access(rows, element); access; access = access > element ? element : 0) {
+    for (int access = team_access(blocks, s->head_dim, element); access; access = access > element ? element : 0) {
       program->entry[program->n_entries++] = (gpu_entry){.name = name,
                                                          .dtype = dtype,
                                                          .access = access,
                                                          .tile = make_tile(a, s, element, access),
                                                          .units = units,
-                                                         .flight = team_flight(rows),
-                                                         .blocks = blocks};
+                                                         .flight = team_flight(blocks->size),
+                                                         .blocks = resident};
       name = arena_printf(a, "%s_narrow", name);
     }
   }

@@ -10,7 +10,7 @@
 typedef struct team_rows {
   ir *b;
   arena *memory;
-  const spec *spec;        /* whose blocks are turned: of up to 64 channels */
+  const program_blocks *blocks; /* of up to 64 channels */
   gpu_body *body;
   matrix_team *team;
   ir_value unit;           /* i32: block of the encoding */
@@ -19,14 +19,15 @@ typedef struct team_rows {
   ir_value first_channel;  /* i32; null: channels lie anyhow */
 } team_rows;
 
-/* Rows that a team has in shared memory together. */
-int team_flight(const spec *s);
+/* Rows that a team has in shared memory together, of blocks of `size` channels. */
+int team_flight(int size);
 /* Bytes of the widest accesses to rows of numbers of `element` bytes. */
-int team_access(const spec *s, int element);
+int team_access(const program_blocks *blocks, int channels, int element);
 
 /* Entries of the number types, wide ones first: rows' blocks in pieces, `units` threads of a token (or share of one);
- * blocks as of ir_kernel. */
-void gpu_add_team_entries(arena *a, gpu_program *program, const spec *rows, int units, int blocks, unsigned dtypes);
+ * resident: blocks of threads, as of ir_kernel. */
+void gpu_add_team_entries(arena *a, gpu_program *program, const program_blocks *blocks, int units, int resident,
+                          unsigned dtypes);
 
 /* A - A^T as the operand's rule has it: elements row, 4 quad ... 4 quad + 3, zeros beyond the block. first: i32, where
  * the raw matrix begins, one for each of `count` generators, which are added up times factor[count]. is_transposed: of

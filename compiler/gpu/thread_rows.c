@@ -1,5 +1,7 @@
 /* gpu/thread_rows: addresses, accesses of 16 bytes, and the blocks between them; see gpu/thread_rows.h. */
 #include "gpu/thread_rows.h"
+
+#include "base/diag.h"
 #include "mlir/arith.h"
 
 #include "mlir/number.h"
@@ -69,7 +71,7 @@ void emit_row_gains(row_thread *r, const ir_value *scales) {
 
 row_origin emit_row_origin(row_thread *r, const row_column *column, ir_value offset) {
   ir *b = r->b;
-  bool by_head = r->p->per_head;
+  bool by_head = r->per_head;
   row_origin o;
   for (int tensor = 0; tensor < 2; tensor++)
     for (int side = 0; side < 2; side++) {
@@ -95,7 +97,7 @@ void emit_row_blocks(row_thread *r) {
 row_place emit_row_place(row_thread *r, const row_origin *o, ir_value row) {
   ir *b = r->b;
   ir_value is_k, index;
-  if (r->p->per_head) { /* batch by batch, k's row after q's */
+  if (r->per_head) { /* batch by batch, k's row after q's */
     ir_value both = ir_compare_int(b, "eq", r->streams, i32(b, 2));
     ir_value odd = ir_compare_int(b, "ne", ir_op2(b, "arith.andi", row, i32(b, 1)), i32(b, 0));
     is_k = ir_op2(b, "arith.andi", both, odd);
@@ -186,14 +188,15 @@ void emit_row_unpack(row_thread *r, const row_place *place, ir_value *x) {
   }
 }
 
-/* Row `component` of a block's matrix times the block's channels x[component]. */
-static ir_value encoded(row_thread *r, int slot, int component, const ir_value *x) {
+/* Row `component` of a block's matrix times the block's channels x[component], or its number and the channel. */
+static ir_value encoded(row_thread *r, const program_op *op, int slot, int component, const ir_value *x) {
+  const char *first = op->kind == OP_ADD ? "arith.addf" : "arith.mulf";
   int n = r->p->spec->n_components;
   ir_value sum = {NULL};
   for (int j = 0; j < n; j++) {
     ir_value c = r->coefficient[(slot * n + component) * n + j];
     if (!c.ptr || !x[j].ptr) continue;
-    sum = sum.ptr ? ir_fma(r->b, c, x[j], sum) : ir_op2(r->b, r->p->is_sum ? "arith.addf" : "arith.mulf", c, x[j]);
+    sum = sum.ptr ? ir_fma(r->b, c, x[j], sum) : ir_op2(r->b, first, c, x[j]);
   }
   return sum.ptr ? sum : ir_float(r->b, r->b->f32, 0);
 }
@@ -204,7 +207,7 @@ static bool is_identity_row(const plan *p, int component) {
   return true;
 }
 
-static void encode(row_thread *r, const ir_value *x, ir_value *y, bool *changed) {
+static void encode(row_thread *r, const program_op *op, const ir_value *x, ir_value *y, bool *changed) {
   const thread_tile *t = r->t;
   int width = t->n_accesses * t->lanes;
   for (int i = 0; i < width; i++) y[i] = x[i];
@@ -215,7 +218,7 @@ static void encode(row_thread *r, const ir_value *x, ir_value *y, bool *changed)
     for (int i = 0; i < width; i++) {
       if (t->role_block[i] != slot || is_identity_row(r->p, t->role_component[i])) continue;
       changed[i] = true;
-      y[i] = encoded(r, slot, t->role_component[i], of_block);
+      y[i] = encoded(r, op, slot, t->role_component[i], of_block);
       if (r->block_present[slot].ptr) y[i] = ir_select(r->b, r->block_present[slot], y[i], x[i]);
     }
   }
@@ -237,7 +240,21 @@ static void store_converted(row_thread *r, const row_place *place, int access, c
   ir_store(b, all, at, words * WORD, false);
 }
 
-void emit_row_store(row_thread *r, const row_place *place, ir_value valid, bool copy) {
+/* The op between a row's load and its store; NULL: a copy. */
+static const program_op *op_of_row(const row_thread *r) {
+  const program_op *found = NULL;
+  for (const program_op *op = r->ops; op; op = op->next) {
+    if (op->kind == OP_LOAD || op->kind == OP_STORE) continue;
+    if (found || (op->kind != OP_ADD && op->kind != OP_APPLY))
+      diag_bug("gpu/thread_rows", "'%s' in a row", program_op_word(op->kind));
+    found = op;
+  }
+  return found;
+}
+
+void emit_row_store(row_thread *r, const row_place *place, ir_value valid) {
+  const program_op *op = op_of_row(r);
+  bool copy = !op;
   ir *b = r->b;
   const thread_tile *t = r->t;
   int width = t->n_accesses * t->lanes;
@@ -245,7 +262,7 @@ void emit_row_store(row_thread *r, const row_place *place, ir_value valid, bool 
   bool *changed = arena_array(r->memory, bool, width);
   ir_branch branch;
   if (!copy || r->other) emit_row_unpack(r, place, x);
-  if (!copy) encode(r, x, y, changed);
+  if (!copy) encode(r, op, x, y, changed);
   const ir_value *written = copy ? x : y; /* of rows that are converted */
   if (valid.ptr) branch = ir_if(b, valid);
   for (int k = 0; k < t->n_accesses; k++) {

@@ -3,6 +3,7 @@
 #define PEGEN_GPU_THREAD_ROWS_H
 
 #include "gpu/thread.h"
+#include "program/program.h"
 
 /* What a row belongs to, i32. head: where rotors differ from head to head. */
 typedef struct row_column {
@@ -13,6 +14,8 @@ typedef struct row_thread {
   ir *b;
   arena *memory;
   const plan *p;
+  bool per_head;             /* rows of a column are batches of a head, not heads */
+  const program_op *ops;     /* of a row, first to last; NULL: rows are not encoded by their thread */
   const thread_tile *t;
   int dtype;
   int other;                 /* number_type that rows are converted to; 0: none */
@@ -57,7 +60,7 @@ void emit_row_unpack(row_thread *r, const row_place *place, ir_value *x);
 ir_value emit_row_number(row_thread *r, ir_value x);
 /* An access of numbers, lanes of them, as it is stored. */
 ir_value emit_row_pack(row_thread *r, const ir_value *y);
-/* Stores the encoded row where valid (a null value: always); copy: as it was loaded. */
-void emit_row_store(row_thread *r, const row_place *place, ir_value valid, bool copy);
+/* What the ops of a row make of the one that was loaded, stored where valid (a null value: always). */
+void emit_row_store(row_thread *r, const row_place *place, ir_value valid);
 
 #endif

@@ -147,8 +147,6 @@ static void walk_rows(widen *w, ir_value valid) {
 
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const plan_widen *p = program->plan;
-  plan values = *p->values;
-  values.per_head = false; /* rows are heads in any case: what differs among them is made row by row */
   const widen_layout *layout = &p->layout[entry->dtype];
   widen w = {.b = b, .p = p, .layout = layout};
   weight_lanes *l = &w.lanes;
@@ -160,7 +158,8 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
                       .rest = TAILS * tail_bytes(layout, entry->tile->element)};
   l->tables = widen_tables_make(a, p, layout);
   widen_tables_emit(b, a, &l->tables, entry->name);
-  gpu_body t = gpu_open(b, a, &values, entry, native, host);
+  /* Rows are heads in any case: what differs among them is made row by row. */
+  gpu_body t = gpu_open(b, a, p->values, false, entry, native, host);
   t.rows.exprs = l->exprs = &t.exprs;
   w.body = &t;
   const char *memory = arena_printf(a, "%s_tokens", entry->name);

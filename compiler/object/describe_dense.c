@@ -1,9 +1,10 @@
-/* object/describe_dense: pegen_dense of exponentials of learned skew matrices: kernel/dense.h; see
- * object/describe_form.h. */
+/* object/describe_dense: pegen_dense of programs whose rows are multiplied with matrices, exponentials of learned skew
+ * ones or those of a change of basis: kernel/dense.h; see object/describe_form.h. */
 #include "cpu/dense.h"
-#include "cpu/exponential.h"
 #include "cpu/rotors.h"
+#include "cpu/schedule.h"
 #include "object/describe_form.h"
+#include "plan/change_of_basis.h"
 #include "plan/dense.h"
 
 #include "kernel/dense.h"
@@ -23,62 +24,90 @@ static void add(digest *h, const void *of) {
   }
 }
 
-static LLVMValueRef generators(describer *d, const plan_dense *p) {
-  LLVMValueRef rows[SPEC_MAX_AXES];
-  for (int k = 0; k < p->n_generators; k++) rows[k] = describe_skew(d, &p->generator[k], p->spec->n_blocks);
-  return describe_rows(d, "generators", rows, p->n_generators);
+static void add_change_of_basis(digest *h, const void *of) {
+  const plan_basis *p = of;
+  const spec *s = p->spec;
+  const spec_skew *m = &s->basis->matrix;
+  int numbers[] = {s->inverse, m->operand, (int)m->rule, m->n_heads};
+  digest_bytes(h, numbers, sizeof numbers);
+  digest_bytes(h, m->offset, sizeof *m->offset * (size_t)m->n_heads);
+  for (int i = 0; i < s->n_components * s->n_components; i++) digest_expr(h, p->turns->program->matrix.entry[i]);
 }
 
-static LLVMValueRef target_rows(describer *d, const plan_dense *p, const cpu_target *const *targets, int count) {
+static LLVMValueRef target_row(describer *d, const program *encode, const cpu_target *t) {
   arena *a = d->request->memory;
-  LLVMValueRef rows[TARGET_MAX];
-  int size = p->spec->n_components;
-  for (int i = 0; i < count; i++) {
-    const cpu_target *t = targets[i];
-    int lanes = t->lanes / (p->is_f64 ? 2 : 1), unit = plan_dense_unit(p, t);
-    LLVMValueRef apply[NUMBER_CHANNEL_TYPES], act[NUMBER_CHANNEL_TYPES];
-    for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
-      apply[dtype] = describe_function(d, emit_apply_name(a, t, dtype));
-      act[dtype] = describe_function(d, emit_act_name(a, t, dtype)); /* NULL where there is none */
-    }
-    const char *form = emit_form_name(a, t, false);
-    describe_field fields[] = {
-        FIELD(pegen_dense_code, unit, describe_i64(d, unit)),
-        FIELD(pegen_dense_code, lanes, describe_i64(d, p->spec->dense->schur || size > DENSE_IN_LANES ? 0 : unit)),
-        FIELD(pegen_dense_code, padded, describe_i64(d, (size + lanes - 1) / lanes * lanes)),
-        FIELD(pegen_dense_code, prepare, describe_function(d, emit_prepare_name(a, t))),
-        FIELD(pegen_dense_code, angles, describe_function(d, emit_angles_name(a, t))),
-        FIELD(pegen_dense_code, form, describe_function(d, emit_form_name(a, t, false))),
-        FIELD(pegen_dense_code, form_rest, describe_function(d, emit_form_name(a, t, true))),
-        FIELD(pegen_dense_code, apply, LLVMConstArray2(d->ptr, apply, NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_dense_code, stream, describe_function(d, emit_stream_name(a, t))),
-        FIELD(pegen_dense_code, sum, describe_function(d, arena_printf(a, "%s_sum", form))),
-        FIELD(pegen_dense_code, bound, describe_function(d, arena_printf(a, "%s_bound", form))),
-        FIELD(pegen_dense_code, act, LLVMConstArray2(d->ptr, act, NUMBER_CHANNEL_TYPES))};
-    rows[i] = DESCRIBE(d, pegen_dense_code, fields);
+  dense_shape shape = dense_shape_of(a, encode, t);
+  int size = shape.matrix->blocks.size, lanes = t->lanes / (shape.matrix->skew.in_f64 ? 2 : 1);
+  bool is_product = shape.matrix->skew.source == SOURCE_PRODUCT;
+  LLVMValueRef apply[NUMBER_CHANNEL_TYPES], act[NUMBER_CHANNEL_TYPES];
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
+    apply[dtype] = describe_function(d, emit_apply_name(a, t, dtype));
+    act[dtype] = describe_function(d, emit_act_name(a, t, dtype)); /* NULL where there is none */
   }
-  return describe_rows(d, "targets", rows, count);
+  const char *form = emit_form_name(a, t, false);
+  describe_field fields[] = {
+      FIELD(pegen_dense_code, unit, describe_i64(d, shape.unit)),
+      FIELD(pegen_dense_code, lanes, describe_i64(d, shape.in_lanes ? shape.unit : 0)),
+      FIELD(pegen_dense_code, padded, describe_i64(d, is_product ? 0 : (size + lanes - 1) / lanes * lanes)),
+      FIELD(pegen_dense_code, prepare, describe_function(d, emit_prepare_name(a, t))),
+      FIELD(pegen_dense_code, angles, describe_function(d, emit_angles_name(a, &shape, t))),
+      FIELD(pegen_dense_code, form, describe_function(d, form)),
+      FIELD(pegen_dense_code, form_rest, describe_function(d, emit_form_name(a, t, true))),
+      FIELD(pegen_dense_code, apply, LLVMConstArray2(d->ptr, apply, NUMBER_CHANNEL_TYPES)),
+      FIELD(pegen_dense_code, stream, describe_function(d, emit_stream_name(a, t))),
+      FIELD(pegen_dense_code, sum, describe_function(d, arena_printf(a, "%s_sum", form))),
+      FIELD(pegen_dense_code, bound, describe_function(d, arena_printf(a, "%s_bound", form))),
+      FIELD(pegen_dense_code, act, LLVMConstArray2(d->ptr, act, NUMBER_CHANNEL_TYPES))};
+  return DESCRIBE(d, pegen_dense_code, fields);
+}
+
+/* The skew matrices that a token's are sums of. */
+static LLVMValueRef generators(describer *d, const program_op *matrix) {
+  LLVMValueRef rows[SPEC_MAX_AXES];
+  int count = matrix->skew.count;
+  for (int k = 0; k < count; k++) rows[k] = describe_skew(d, &matrix->skew.of[k], matrix->blocks.count);
+  return describe_rows(d, "generators", rows, count);
+}
+
+/* The one that all tokens share in a product. */
+static LLVMValueRef basis(describer *d, const program *encode, const program_op *matrix) {
+  if (matrix->skew.source != SOURCE_PRODUCT) return describe_null(d);
+  const program_op *second = encode->value[matrix->argument[1]].maker;
+  return describe_global(d, "basis", describe_skew(d, second->skew.of, 1), true);
 }
 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
-  const plan_dense *p = of;
-  const spec *s = p->spec;
-  describe_field fields[] = {FIELD(pegen_dense, size, describe_i64(d, s->n_components)),
-                             FIELD(pegen_dense, n_blocks, describe_i64(d, s->n_blocks)),
-                             FIELD(pegen_dense, terms, describe_i64(d, p->n_generators)),
-                             FIELD(pegen_dense, angle_lanes, describe_i64(d, plan_dense_angle_lanes(p))),
-                             FIELD(pegen_dense, inverse, describe_i64(d, s->inverse)),
-                             FIELD(pegen_dense, is_f64, describe_i64(d, p->is_f64)),
-                             FIELD(pegen_dense, schur, describe_i64(d, s->dense->schur)),
-                             FIELD(pegen_dense, generators, generators(d, p)),
-                             FIELD(pegen_dense, basis, describe_null(d)),
-                             FIELD(pegen_dense, leaf_blocks, describe_i64(d, s->n_blocks)),
-                             FIELD(pegen_dense, leaf_lanes, describe_i64(d, p->angles->lanes)),
-                             FIELD(pegen_dense, n_leaves, describe_i64(d, p->angles->n_leaves)),
-                             FIELD(pegen_dense, leaves, describe_leaves(d, p->angles)),
-                             FIELD(pegen_dense, prepared_bytes, describe_i64(d, emit_prepared_bytes(p->angles))),
-                             FIELD(pegen_dense, targets, target_rows(d, p, targets, n_targets))};
+  arena *a = d->request->memory;
+  const program *encode = form_program(a, d->request->form, of, "encode"), *scheduled = cpu_schedule(a, encode);
+  const plan *p = program_plan(encode);
+  LLVMValueRef rows[TARGET_MAX];
+  dense_shape shape = dense_shape_of(a, scheduled, targets[0]);
+  int64_t angle_bytes = 0; /* the most of all targets */
+  for (int i = 0; i < n_targets; i++) {
+    int64_t bytes = dense_shape_of(a, scheduled, targets[i]).angle_bytes;
+    if (bytes > angle_bytes) angle_bytes = bytes;
+  }
+  const program_op *matrix = shape.matrix;
+  LLVMValueRef of_basis = basis(d, scheduled, matrix), of_generators = generators(d, matrix),
+               leaves = describe_leaves(d, p);
+  for (int i = 0; i < n_targets; i++) rows[i] = target_row(d, scheduled, targets[i]);
+  describe_field fields[] = {FIELD(pegen_dense, size, describe_i64(d, matrix->blocks.size)),
+                             FIELD(pegen_dense, n_blocks, describe_i64(d, matrix->blocks.count)),
+                             FIELD(pegen_dense, terms, describe_i64(d, matrix->skew.count ? matrix->skew.count : 1)),
+                             FIELD(pegen_dense, angle_lanes, describe_i64(d, (angle_bytes + 7) / 8)),
+                             FIELD(pegen_dense, inverse, describe_i64(d, shape.apply->transposed)),
+                             FIELD(pegen_dense, is_f64, describe_i64(d, matrix->skew.in_f64)),
+                             FIELD(pegen_dense, schur, describe_i64(d, matrix->skew.source == SOURCE_SCHUR)),
+                             FIELD(pegen_dense, generators, of_generators),
+                             FIELD(pegen_dense, basis, of_basis),
+                             FIELD(pegen_dense, leaf_blocks, describe_i64(d, p->spec->n_blocks)),
+                             FIELD(pegen_dense, leaf_lanes, describe_i64(d, p->lanes)),
+                             FIELD(pegen_dense, n_leaves, describe_i64(d, p->n_leaves)),
+                             FIELD(pegen_dense, leaves, leaves),
+                             FIELD(pegen_dense, prepared_bytes, describe_i64(d, emit_prepared_bytes(p))),
+                             FIELD(pegen_dense, targets, describe_rows(d, "targets", rows, n_targets))};
   return describe_global(d, "dense", DESCRIBE(d, pegen_dense, fields), true);
 }
 
 const describe_form describe_dense = {describe, add};
+const describe_form describe_change_of_basis = {describe, add_change_of_basis};

@@ -26,17 +26,6 @@ static void transpose(arena *a, expr_matrix *m, int n) {
   m->entry = to;
 }
 
-static spec *as_one_block(arena *a, const spec *s) {
-  spec *whole = arena_new(a, spec);
-  int *channel = arena_array(a, int, s->head_dim);
-  for (int i = 0; i < s->head_dim; i++) channel[i] = i;
-  *whole = *s;
-  whole->n_components = s->head_dim;
-  whole->n_blocks = 1;
-  whole->channel = channel;
-  return whole;
-}
-
 plan_basis *plan_basis_build(arena *a, const spec *s) {
   if (s->head_dim > PLAN_BASIS_MOST) {
     diag_error(s->file, s->line,
@@ -51,7 +40,6 @@ plan_basis *plan_basis_build(arena *a, const spec *s) {
   plan_basis *p = arena_new(a, plan_basis);
   p->spec = s;
   p->turns = plan_build(a, program);
-  p->whole = as_one_block(a, s);
   p->per_head = p->turns->per_head || s->basis->matrix.n_heads > 1;
   return p;
 }

@@ -9,14 +9,12 @@
 #define PEGEN_PLAN_CHANGE_OF_BASIS_H
 
 #include "plan/plan.h"
-#include "target/processor.h"
 
 enum { PLAN_BASIS_MOST = 128 }; /* channels of the head: matrices are formed on the stack of the call (cli/pegen.h) */
 
 typedef struct plan_basis {
   const spec *spec;
   const plan *turns; /* of R, or of R^-T */
-  spec *whole;       /* the description, its head one block of neighbouring channels */
   bool per_head;     /* matrices differ from head to head */
 } plan_basis;
 

@@ -9,8 +9,6 @@
 
 #include <math.h>
 
-enum { NARROWEST_UNIT = 4, WIDEST_UNIT = 16 };
-
 static bool heads_differ(const plan_dense *p) {
   for (int i = 0; i < p->n_generators; i++)
     if (p->generator[i].n_heads > 1) return true;
@@ -47,22 +45,6 @@ plan_dense *plan_dense_build(arena *a, const spec *s) {
    * bound whatever the norm. */
   p->acts = p->per_head && !p->is_f64 && !s->dense->schur && s->n_components > DENSE_IN_LANES;
   return p;
-}
-
-int plan_dense_unit(const plan_dense *p, const cpu_target *target) {
-  if (p->spec->dense->schur || p->spec->n_components > DENSE_IN_LANES) return 1;
-  int unit = NARROWEST_UNIT, lanes = p->is_f64 ? target->lanes / 2 : target->lanes;
-  while (unit < lanes && unit < p->spec->n_blocks) unit *= 2;
-  return unit;
-}
-
-matrix_layout plan_dense_layout(const plan_dense *p) {
-  return p->spec->n_components == DENSE_IN_LANES && !p->spec->dense->schur ? MATRIX_DIAGONALS : MATRIX_COLUMNS;
-}
-
-int plan_dense_angle_lanes(const plan_dense *p) {
-  int blocks = (p->spec->n_blocks + WIDEST_UNIT - 1) / WIDEST_UNIT * WIDEST_UNIT;
-  return blocks > p->angles->lanes ? blocks : p->angles->lanes;
 }
 
 /* ---- text ---- */

@@ -8,19 +8,6 @@
 #define PEGEN_PLAN_DENSE_H
 
 #include "plan/plan.h"
-#include "target/processor.h"
-
-/* How a matrix lies in memory, float32:
- *     columns    [block][k][i], entry (i, k)
- *     diagonals  [block][k][i], entry (i, i ^ k), for sizes that are powers of two: a row times diagonals takes
- *                exchanges of lanes in registers where columns take a load for every channel. The k-th ones of two
- *                blocks are neighbours, [pair][k][2][i],
- *                but for the last of an odd number of blocks. */
-typedef enum matrix_layout {
-  MATRIX_COLUMNS,
-  MATRIX_DIAGONALS,
-  MATRIX_EXPONENT, /* columns, of 2 M / rho: rows are to be multiplied with exp(M), see cpu/exponential_action.h */
-} matrix_layout;
 
 typedef struct plan_dense {
   const spec *spec;
@@ -39,13 +26,6 @@ enum { DENSE_IN_LANES = 8 };
 
 /* NULL after a diag_error where planes are asked for (pe.schur) that generators do not share. */
 plan_dense *plan_dense_build(arena *a, const spec *s);
-
-/* Blocks that are formed together by a target. */
-int plan_dense_unit(const plan_dense *p, const cpu_target *target);
-/* How matrices lie in memory. */
-matrix_layout plan_dense_layout(const plan_dense *p);
-/* Row length of the angles: whole units. */
-int plan_dense_angle_lanes(const plan_dense *p);
 
 /* Text for --emit expr: what is formed or applied, at what cost, and why. */
 void plan_dense_print(FILE *out, const plan_dense *p);

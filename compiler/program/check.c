@@ -13,8 +13,8 @@ typedef struct checker {
   const program *p;
   unsigned around;     /* spaces of the open loops */
   program_part part;   /* of the tokens */
-  unsigned stored[PROGRAM_MAX_STREAMS]; /* program_part bits */
-  bool written[PROGRAM_MAX_ARRAYS], made[PROGRAM_MAX_VALUES], read[PROGRAM_MAX_VALUES];
+  unsigned stored[PROGRAM_MAX_STREAMS], written[PROGRAM_MAX_ARRAYS]; /* program_part bits */
+  bool made[PROGRAM_MAX_VALUES], read[PROGRAM_MAX_VALUES];
   const char *fault;
 } checker;
 
@@ -108,7 +108,8 @@ static void check_arguments(checker *c, const program_op *op) {
   case OP_STORE: expect_kind(c, op, 0, KIND_ROW); break;
   case OP_EVAL:
   case OP_MATRIX:
-    for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, KIND_NUMBERS);
+    for (int i = 0; i < op->n_arguments; i++)
+      expect_kind(c, op, i, op->skew.source == SOURCE_PRODUCT ? KIND_MATRIX : KIND_NUMBERS);
     break;
   default: break;
   }
@@ -134,8 +135,42 @@ static void check_expr(checker *c, const program_op *op, const expr *x, unsigned
   for (int i = 0; i < expr_op_arity(x->op); i++) check_expr(c, op, x->arg[i], seen);
 }
 
+/* A matrix of skew ones: as many numbers as there are of them. */
+static void check_skew(checker *c, const program_op *op) {
+  const program_skew *skew = &op->skew;
+  bool has_numbers = skew->source == SOURCE_EXP || (skew->source == SOURCE_SCHUR && op->n_arguments > 0);
+  if (op->n_arguments != has_numbers) fail(c, op, "%d arguments, expected %d", op->n_arguments, has_numbers);
+  else if (skew->count < 1 || (skew->count > 1 && skew->source != SOURCE_EXP))
+    fail(c, op, "%s of %d skew matrices", program_source_word(skew->source), skew->count);
+  else if (has_numbers && c->p->value[op->argument[0]].count != skew->count)
+    fail(c, op, "%d numbers for %d skew matrices", c->p->value[op->argument[0]].count, skew->count);
+  for (int i = 0; i < skew->count; i++)
+    if (skew->of[i].n_heads > 1 && !(c->around & IN(HEADS))) fail(c, op, "differs from head to head, outside of heads");
+}
+
+static void check_product(checker *c, const program_op *op) {
+  if (op->n_arguments != 2) {
+    fail(c, op, "%d arguments, expected 2", op->n_arguments);
+    return;
+  }
+  const program_blocks *first = &c->p->value[op->argument[0]].maker->blocks, *whole = &op->blocks;
+  if (c->p->value[op->argument[1]].count != whole->size || whole->count != 1)
+    fail(c, op, "%d blocks of %d channels, expected one of %d", whole->count, whole->size,
+         c->p->value[op->argument[1]].count);
+  for (int i = 0; i < first->size * first->count; i++) {
+    int k = 0;
+    while (k < whole->size && whole->channel[k] != first->channel[i]) k++;
+    if (k == whole->size) fail(c, op, "channel %d is in the first alone", first->channel[i]);
+  }
+}
+
 static void check_exprs(checker *c, const program_op *op) {
   if (op->n_exprs == 0 && op->kind == OP_EVAL) fail(c, op, "no expression");
+  if (op->kind == OP_MATRIX && op->skew.source != SOURCE_ENTRIES) {
+    if (op->skew.source == SOURCE_PRODUCT) check_product(c, op);
+    else check_skew(c, op);
+    return;
+  }
   if (op->kind == OP_MATRIX && op->n_exprs != op->blocks.size * op->blocks.size)
     fail(c, op, "%d entries, expected %d", op->n_exprs, op->blocks.size * op->blocks.size);
   if (c->fault) return;
@@ -202,10 +237,10 @@ static void check_write(checker *c, const program_op *op) {
     return;
   }
   unsigned spaces = c->p->array[op->array].spaces;
-  if (spaces != (c->around & SPACES_OF_VALUES) || spaces != c->p->value[op->argument[0]].spaces)
+  if (spaces != (c->around & SPACES_OF_VALUES))
     fail(c, op, "elements of %s, inside loops over %s", spaces_text(c, spaces), spaces_text(c, c->around));
-  if (c->written[op->array]) fail(c, op, "elements are written twice");
-  c->written[op->array] = true;
+  if (c->written[op->array] & c->part) fail(c, op, "elements are written twice");
+  c->written[op->array] |= c->part;
 }
 
 /* ---- the whole ---- */

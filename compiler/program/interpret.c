@@ -2,6 +2,7 @@
 #include "program/interpret.h"
 
 #include "base/diag.h"
+#include "program/matrix.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,14 +27,16 @@ static int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
 
 /* ---- values ---- */
 
-static int64_t numbers_of(const interpreter *t, int value) {
-  const program_value *v = &t->p->value[value];
+int64_t program_numbers(const program *p, int value) {
+  const program_value *v = &p->value[value];
   switch (v->kind) {
   case KIND_NUMBERS: return (int64_t)v->count * v->maker->blocks.count;
   case KIND_MATRIX: return (int64_t)v->count * v->count * v->maker->blocks.count;
   default: return v->count;
   }
 }
+
+static int64_t numbers_of(const interpreter *t, int value) { return program_numbers(t->p, value); }
 
 static int64_t elements_of(const interpreter *t, unsigned spaces) {
   int64_t count = 1;
@@ -88,11 +91,64 @@ static void run_eval(interpreter *t, const program_op *op) {
   for (int block = 0; block < op->blocks.count; block++) evaluate(t, op, block, out + block, op->blocks.count);
 }
 
+/* Adds factor times the skew matrix of a block. */
+static void add_skew(const interpreter *t, const spec_skew *skew, const program_blocks *b, int block,
+                     long double factor, long double *sum) {
+  int head = skew->n_heads > 1 ? (int)t->index[SPACE_HEADS] : 0, n = b->size;
+  const double *raw = t->call->operands[skew->operand] + skew->offset[head * b->count + block];
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < i; j++) {
+      long double above =
+          factor * (skew->rule == SKEW_DIFFERENCE ? (long double)raw[j * n + i] - raw[i * n + j] : raw[j * n + i]);
+      sum[j * n + i] += above;
+      sum[i * n + j] -= above;
+    }
+}
+
+static void run_skew(interpreter *t, const program_op *op, int block, long double *out) {
+  const program_blocks *b = &op->blocks;
+  const long double *numbers = op->n_arguments ? value_at(t, op->argument[0]) : NULL;
+  bool is_sum = op->skew.source == SOURCE_EXP;
+  int count = b->size * b->size;
+  memset(out, 0, sizeof *out * (size_t)count);
+  for (int i = 0; i < op->skew.count; i++)
+    add_skew(t, &op->skew.of[i], b, block, is_sum ? numbers[i * b->count + block] : 1, out);
+  if (is_sum) matrix_exponential(b->size, out);
+  else if (op->skew.source == SOURCE_CAYLEY) matrix_cayley(b->size, out);
+  else matrix_schur_turned(b->size, numbers ? numbers[block] : 0, out);
+  for (int i = 0; i < count; i++) out[i] *= op->skew.factor;
+}
+
+/* Row i of the first matrix times the second, whose rows are channels in its block's order. */
+static void run_product(interpreter *t, const program_op *op) {
+  const program_blocks *of = &t->p->value[op->argument[0]].maker->blocks, *whole = &op->blocks;
+  const long double *first = value_at(t, op->argument[0]), *second = value_at(t, op->argument[1]);
+  long double *out = value_at(t, op->result);
+  int n = whole->size, *row = arena_array(t->memory, int, t->p->spec->head_dim);
+  memcpy(out, second, sizeof *out * (size_t)(n * n)); /* of channels in no block of the first */
+  for (int i = 0; i < n; i++) row[whole->channel[i]] = i;
+  for (int block = 0; block < of->count; block++, first += of->size * of->size)
+    for (int i = 0; i < of->size; i++) {
+      long double *to = out + (int64_t)row[of->channel[i * of->count + block]] * n;
+      memset(to, 0, sizeof *to * (size_t)n);
+      for (int j = 0; j < of->size; j++)
+        for (int k = 0; k < n; k++)
+          to[k] += first[i * of->size + j] * second[(int64_t)row[of->channel[j * of->count + block]] * n + k];
+    }
+}
+
 /* [blocks][size][size] */
 static void run_matrix(interpreter *t, const program_op *op) {
   int size = op->blocks.size * op->blocks.size;
-  for (int block = 0; block < op->blocks.count; block++)
-    evaluate(t, op, block, value_at(t, op->result) + (int64_t)block * size, 1);
+  const long double *table = op->is_tabled ? t->call->tables[op->result] : NULL;
+  long double *out = value_at(t, op->result);
+  if (table) memcpy(out, table + (out - t->value[op->result]), sizeof *out * (size_t)numbers_of(t, op->result));
+  else if (op->skew.source == SOURCE_PRODUCT) run_product(t, op);
+  else if (op->skew.source != SOURCE_ENTRIES)
+    for (int block = 0; block < op->blocks.count; block++) run_skew(t, op, block, out + (int64_t)block * size);
+  else
+    for (int block = 0; block < op->blocks.count; block++)
+      evaluate(t, op, block, value_at(t, op->result) + (int64_t)block * size, 1);
 }
 
 /* ---- rows ---- */

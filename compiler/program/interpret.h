@@ -17,9 +17,12 @@ typedef struct program_call {
   const double *rows[PROGRAM_MAX_STREAMS][2];   /* of streams that are read: [batches][heads][tokens][channels] */
   long double *results[PROGRAM_MAX_STREAMS][2]; /* of streams that are written, laid out alike */
   long double *arrays[PROGRAM_MAX_ARRAYS];      /* [index of the spaces, tokens first][numbers][blocks] */
-  const long double *tables[PROGRAM_MAX_VALUES]; /* numbers of an eval that is tabled, laid out so; NULL: computed */
+  const long double *tables[PROGRAM_MAX_VALUES]; /* of what is tabled, laid out so; NULL: computed */
   int64_t tile_tokens, group_rows, run_heads; /* where a schedule has cut tokens, rows and heads */
 } program_call;
+
+/* Numbers of a value at one index of its spaces: an eval's [numbers][blocks], a matrix' [blocks][rows][columns]. */
+int64_t program_numbers(const program *p, int value);
 
 void program_interpret(const program *p, const program_call *call);
 

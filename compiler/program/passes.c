@@ -7,6 +7,7 @@
 
 static const program_pass passes[] = {
     {"transpose", "rows the other way: loads are stores, matrices are transposed", program_transpose},
+    {"product", "matrices that are applied one after the other are multiplied first", program_multiply},
 };
 
 int program_passes(const program_pass **rows) {

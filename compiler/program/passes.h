@@ -20,4 +20,8 @@ const program *program_run(arena *a, const program *p, const char *pass);
  * more are not computed. */
 const program *program_transpose(arena *a, const program *p);
 
+/* program/product.c: matrices that are applied one after the other, both or neither transposed, become one: it is made
+ * where the one that differs from token to token is, and is what a table holds. */
+const program *program_multiply(arena *a, const program *p);
+
 #endif

@@ -28,7 +28,20 @@ static const char *comment(const printer *t, const program_op *op) {
   program_level level = program_level_of(v->spaces);
   const char *head = level != LEVEL_ROW && v->spaces & IN(HEADS) ? " and head" : "";
   const char *table = op->is_tabled ? ", or from a table" : "";
-  return arena_printf(t->memory, "%s, %s%s%s", number_type_info(v->type)->name, level_words[level], head, table);
+  const char *made = op->skew.in_f64 ? ", made in f64" : op->skew.may_act ? ", made or acting" : "";
+  return arena_printf(t->memory, "%s, %s%s%s%s", number_type_info(v->type)->name, level_words[level], head, made,
+                      table);
+}
+
+/* ", exp of raw, raw" */
+static void print_source(const printer *t, const program_op *op) {
+  const program_skew *skew = &op->skew;
+  if (skew->source == SOURCE_ENTRIES) return;
+  fprintf(t->out, ", ");
+  if (skew->count && skew->factor != 1) fprintf(t->out, "%g ", skew->factor);
+  fprintf(t->out, "%s", program_source_word(skew->source));
+  for (int i = 0; i < skew->count; i++)
+    fprintf(t->out, "%s %s", i ? "," : " of", t->p->spec->operand[skew->of[i].operand].name);
 }
 
 static void print_what(const printer *t, const program_op *op) {
@@ -40,6 +53,7 @@ static void print_what(const printer *t, const program_op *op) {
   }
   if (op->kind == OP_EVAL || op->kind == OP_MATRIX)
     fprintf(out, " of %d block%s", op->blocks.count, op->blocks.count == 1 ? "" : "s");
+  print_source(t, op);
   if (op->stream >= 0) fprintf(out, " %s", t->p->stream[op->stream].name);
   if (op->array >= 0) fprintf(out, " %s", t->p->array[op->array].name);
   const char *separator = op->kind == OP_EVAL || op->kind == OP_MATRIX ? " with"

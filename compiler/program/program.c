@@ -20,8 +20,16 @@ static const struct {
 #undef X
 };
 
+/* ORDER PROGRAM_SOURCE */
+static const char *const source_words[SOURCE_COUNT] = {
+#define X(name, text) text,
+    PROGRAM_SOURCES(X)
+#undef X
+};
+
 const char *program_space_word(program_space space) { return space_words[space]; }
 const char *program_op_word(program_op_kind kind) { return ops[kind].word; }
+const char *program_source_word(program_source source) { return source_words[source]; }
 int program_op_arguments(program_op_kind kind) { return ops[kind].arguments; }
 
 program_level program_level_of(unsigned spaces) {
@@ -128,6 +136,21 @@ int program_matrix(program_builder *b, const plan *how, program_blocks blocks, c
   return make(b, op, (program_value){.kind = KIND_MATRIX, .type = type_of(entries, count), .count = blocks.size});
 }
 
+int program_skew_matrix(program_builder *b, const plan *how, program_blocks blocks, program_skew skew, int numbers) {
+  program_op *op = append(b, of_exprs(OP_MATRIX, how, NULL, 0, &numbers, numbers >= 0));
+  op->blocks = blocks;
+  op->skew = skew;
+  return make(b, op, (program_value){.kind = KIND_MATRIX, .type = NUMBER_F32, .count = blocks.size});
+}
+
+int program_product(program_builder *b, int first, int second) {
+  int both[] = {first, second};
+  program_op *op = append(b, of_exprs(OP_MATRIX, NULL, NULL, 0, both, 2));
+  op->blocks = b->p->value[second].maker->blocks;
+  op->skew.source = SOURCE_PRODUCT;
+  return make(b, op, (program_value){.kind = KIND_MATRIX, .type = NUMBER_F32, .count = op->blocks.size});
+}
+
 int program_load(program_builder *b, int stream) {
   program_op *op = append(b, (program_op){.kind = OP_LOAD, .stream = stream, .array = -1});
   program_value row = {.kind = KIND_ROW, .type = NUMBER_F32, .count = b->p->stream[stream].channels};
@@ -165,6 +188,17 @@ const plan *program_plan(const program *p) {
     if (p->value[v].maker->plan) return p->value[v].maker->plan;
   diag_bug("program", "'%s' computes nothing", p->entry);
 }
+
+static const program_op *find_apply(const program_op *list) {
+  for (const program_op *op = list; op; op = op->next) {
+    bool skipped = op->kind == OP_FOR && op->space == SPACE_TOKENS && !(op->part & PART_ENCODED);
+    const program_op *found = skipped ? NULL : op->kind == OP_APPLY ? op : find_apply(op->body);
+    if (found) return found;
+  }
+  return NULL;
+}
+
+const program_op *program_encoded_apply(const program *p) { return find_apply(p->body); }
 
 /* ---- from one program to another ---- */
 

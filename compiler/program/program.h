@@ -83,7 +83,7 @@ typedef struct program_array {
 #define PROGRAM_OPS(X) \
   X(FOR, "for", 0) /* walks a space */ \
   X(EVAL, "eval", -1) /* expressions of positions, operands and the numbers of other evals, blocks in the index */ \
-  X(MATRIX, "matrix", -1) /* the blocks' matrices, from entries that are such expressions */ \
+  X(MATRIX, "matrix", -1) /* the blocks' matrices, made from one of PROGRAM_SOURCES */ \
   X(LOAD, "load", 0) /* a row of a stream */ \
   X(STORE, "store", 1) /* a row to a stream */ \
   X(APPLY, "apply", 2) /* blocks' matrices, or their transposes, to a row; other channels pass through */ \
@@ -97,6 +97,33 @@ typedef enum program_op_kind {
 #undef X
       OP_COUNT
 } program_op_kind;
+
+/* Name, its word: what a matrix is made from. A, A_a: skew matrices that operands hold.          ORDER PROGRAM_SOURCE
+ */
+#define PROGRAM_SOURCES(X) \
+  X(ENTRIES, "entries") /* expressions of positions, operands and the numbers of evals */ \
+  X(EXP, "exp") /* exp(sum of an eval's numbers times A_a) */ \
+  X(SCHUR, "schur") /* (+ R(number lambda_k)) S^T, A = S (+ lambda_k J) S^T its real Schur form; of no eval: S^T */ \
+  X(CAYLEY, "cayley") /* (I - A) (I + A)^-1 */ \
+  X(PRODUCT, "product") /* of two matrices, of which the second is of one block that has all channels of the first's \
+                         */
+
+typedef enum program_source {
+#define X(name, text) SOURCE_##name,
+  PROGRAM_SOURCES(X)
+#undef X
+      SOURCE_COUNT
+} program_source;
+
+/* Matrices that are not made of expressions. */
+typedef struct program_skew {
+  program_source source;
+  int count; /* of skew matrices */
+  const spec_skew *of;
+  double factor; /* of the whole */
+  bool in_f64; /* made in float64, not float32, and rounded */
+  bool may_act; /* a target may apply it to few rows without making it */
+} program_skew;
 
 /* Blocks of a row: component c of block g is channel[c * count + g]. */
 typedef struct program_blocks {
@@ -120,7 +147,8 @@ struct program_op {
   int n_exprs;
   const expr *const *expr;
   program_blocks blocks;
-  bool is_tabled; /* EVAL: a call may bring the numbers in a table */
+  program_skew skew; /* MATRIX; its source, ENTRIES where nothing else is said */
+  bool is_tabled; /* EVAL, MATRIX: a call may bring the result in a table */
   const plan *plan; /* EVAL, MATRIX: how targets compute them */
 };
 
@@ -162,13 +190,17 @@ void program_end_for(program_builder *b, int depth);
 int program_eval(program_builder *b, const plan *how, const expr *const *exprs, int count, const int *used, int n_used);
 int program_matrix(program_builder *b, const plan *how, program_blocks blocks, const expr *const *entries,
                    const int *used, int n_used);
+/* numbers: of the matrices' eval; -1: there is none. */
+int program_skew_matrix(program_builder *b, const plan *how, program_blocks blocks, program_skew skew, int numbers);
+/* first times second; the product has the second's one block. */
+int program_product(program_builder *b, int first, int second);
 int program_load(program_builder *b, int stream);
 int program_apply(program_builder *b, int matrix, int row, bool transposed);
 int program_add(program_builder *b, int numbers, int row, program_blocks blocks);
 void program_store(program_builder *b, int stream, int row);
 void program_hold(program_builder *b, int value);
 void program_write(program_builder *b, int array, int value);
-/* Marks an eval's numbers as what a table holds. */
+/* Marks what a table holds. */
 void program_set_tabled(program_builder *b, int value);
 
 /* ---- from one program to another: what passes and schedules are written with ---- */
@@ -188,9 +220,12 @@ void program_repeat(program_rewrite *r, const program_op *op);
 
 const char *program_space_word(program_space space);
 const char *program_op_word(program_op_kind kind);
+const char *program_source_word(program_source source);
 int program_op_arguments(program_op_kind kind); /* -1: any number */
 /* The plan of the program's first eval or matrix. */
 const plan *program_plan(const program *p);
+/* The first apply of rows of tokens that are encoded; NULL: there is none. */
+const program_op *program_encoded_apply(const program *p);
 /* The name of a value in the text: v0, m1, x2. */
 const char *program_value_name(arena *a, const program *p, int value);
 

@@ -191,6 +191,51 @@ static void too_few_entries(fixture *f) {
   maker(f, matrix(f))->n_exprs--;
 }
 
+static const int32_t places[] = {0, 9, 18, 27};
+static const spec_skew of_all = {0, SKEW_UPPER, 1, places}, of_heads = {0, SKEW_UPPER, 2, places};
+
+static int skew(fixture *f, program_source source, int count, const spec_skew *of, int angles) {
+  return program_skew_matrix(&f->b, f->plan, f->blocks, (program_skew){source, count, of, 1, false, false}, angles);
+}
+
+static void no_angles(fixture *f) {
+  rows(f);
+  skew(f, SOURCE_EXP, 1, &of_all, -1);
+}
+
+static void two_for_one_angle(fixture *f) {
+  rows(f);
+  skew(f, SOURCE_EXP, 2, (spec_skew[]){of_all, of_all}, numbers(f, &f->place));
+}
+
+static void cayley_of_two(fixture *f) {
+  rows(f);
+  skew(f, SOURCE_CAYLEY, 2, (spec_skew[]){of_all, of_all}, -1);
+}
+
+static void skew_of_heads(fixture *f) {
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  skew(f, SOURCE_CAYLEY, 1, &of_heads, -1);
+}
+
+static void product_of_blocks(fixture *f) {
+  rows(f);
+  program_product(&f->b, matrix(f), matrix(f));
+}
+
+static void product_of_fewer_channels(fixture *f) {
+  rows(f);
+  int first = matrix(f);
+  program_blocks one = {2, 1, f->blocks.channel};
+  program_skew cayley = {.source = SOURCE_CAYLEY, .count = 1, .of = &of_all, .factor = 1};
+  program_product(&f->b, first, program_skew_matrix(&f->b, f->plan, one, cayley, -1));
+}
+
+static void exp_of_matrix(fixture *f) {
+  rows(f);
+  skew(f, SOURCE_EXP, 1, &of_all, matrix(f));
+}
+
 static void store_of_matrix(fixture *f) {
   rows(f);
   program_store(&f->b, f->y, matrix(f));
@@ -303,6 +348,13 @@ static const struct {
     {"a channel in an expression", channel, "is a channel"},
     {"an eval of nothing", no_expression, "no expression"},
     {"entries left out", too_few_entries, "8 entries, expected 9"},
+    {"an exponential of no numbers", no_angles, "0 arguments, expected 1"},
+    {"fewer numbers than matrices", two_for_one_angle, "1 numbers for 2 skew matrices"},
+    {"a Cayley transform of a sum", cayley_of_two, "cayley of 2 skew matrices"},
+    {"a head's matrix for all heads", skew_of_heads, "differs from head to head, outside of heads"},
+    {"a product with blocks", product_of_blocks, "4 blocks of 3 channels, expected one of 3"},
+    {"a product with a part of the row", product_of_fewer_channels, "is in the first alone"},
+    {"an exponential of a matrix", exp_of_matrix, "argument 0 is a matrix, expected numbers"},
     {"a matrix as a row", store_of_matrix, "argument 0 is a matrix, expected a row"},
     {"numbers as a matrix", apply_numbers, "argument 0 is numbers, expected a matrix"},
     {"float64 onto a row", add_float64, "argument 0 is f64, expected f32"},

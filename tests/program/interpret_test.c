@@ -5,6 +5,7 @@
 #include "unit.h"
 
 #include "cases.h"
+#include "program/passes.h"
 #include "verify/trial_program.h"
 
 #include <math.h>
@@ -83,22 +84,24 @@ static int tabled_value(const program *p) {
 
 static void table_changes_nothing(void **state) {
   fixture f = load(*state);
-  const program *encode = trial_program(f.memory, f.spec, "encode"),
+  const program *encode = program_run(f.memory, trial_program(f.memory, f.spec, "encode"), "product"),
                 *prepare = trial_program(f.memory, f.spec, "prepare");
   assert_null(program_fault(f.memory, prepare));
   int64_t row = f.heads * f.tokens * f.spec->head_dim;
   long double *plain = arena_array(f.memory, long double, row), *tabled = arena_array(f.memory, long double, row);
   int value = tabled_value(encode);
   assert_true(value >= 0);
-  int64_t numbers = (int64_t)encode->value[value].count * encode->value[value].maker->blocks.count;
+  int64_t numbers = program_numbers(encode, value);
   program_call call = call_of(&f, 0, plain);
   program_interpret(encode, &call);
   call.arrays[0] = arena_array(f.memory, long double, f.tokens *f.heads *numbers);
   program_interpret(prepare, &call);
   call.tables[value] = call.arrays[0];
   const double *nowhere[SPEC_MAX_RANK] = {NULL};
-  call.positions = NULL; /* neither is read */
-  call.operands = encode->value[value].maker->n_arguments ? call.operands : nowhere;
+  if (encode->value[value].kind == KIND_NUMBERS) { /* neither is read */
+    call.positions = NULL;
+    call.operands = encode->value[value].maker->n_arguments ? call.operands : nowhere;
+  }
   call.results[1][0] = tabled;
   program_interpret(encode, &call);
   for (int64_t i = 0; i < row; i++) assert_true(plain[i] == tabled[i]);

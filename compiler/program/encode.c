@@ -1,0 +1,29 @@
+/* program/encode: see program/encode.h. */
+#include "program/encode.h"
+
+int encode_prepared(program_builder *b, const plan *p) {
+  if (p->n_prepared == 0) return -1;
+  int depth = b->depth;
+  if (p->per_head) program_for(b, SPACE_HEADS, PART_ALL);
+  int prepared = program_eval(b, p, p->prepared, p->n_prepared, NULL, 0);
+  program_end_for(b, depth);
+  return prepared;
+}
+
+void encode_for_tokens(program_builder *b, bool per_head) {
+  program_for(b, SPACE_TOKENS, b->p->spec->skip_tokens ? PART_ENCODED : PART_ALL);
+  if (per_head) program_for(b, SPACE_HEADS, PART_ALL);
+}
+
+bool encode_for_skipped(program_builder *b) {
+  if (b->p->spec->skip_tokens == 0) return false;
+  program_for(b, SPACE_TOKENS, PART_SKIPPED);
+  program_for_rows(b);
+  return true;
+}
+
+void encode_copy_skipped(program_builder *b, int x, int y) {
+  if (!encode_for_skipped(b)) return;
+  program_store(b, y, program_load(b, x));
+  program_end_for(b, 0);
+}

@@ -1,0 +1,16 @@
+/* program/encode: what the encode programs of all forms have in common. */
+#ifndef PEGEN_PROGRAM_ENCODE_H
+#define PEGEN_PROGRAM_ENCODE_H
+
+#include "program/program.h"
+
+/* What tokens need of operands alone, once a call (and head); -1: nothing. */
+int encode_prepared(program_builder *b, const plan *p);
+/* Loops over the tokens that are encoded, and their heads where heads differ. */
+void encode_for_tokens(program_builder *b, bool per_head);
+/* Loops over the rows of skipped tokens; false: there are none. */
+bool encode_for_skipped(program_builder *b);
+/* Skipped tokens' rows from x to y as they are. */
+void encode_copy_skipped(program_builder *b, int x, int y);
+
+#endif
