@@ -43,6 +43,21 @@ target_link_libraries(pegen_mlir_static INTERFACE -Wl,--start-group ${archives} 
 target_link_options(pegen_mlir_static INTERFACE -static-libstdc++ -static-libgcc
   LINKER:--gc-sections,--as-needed,--strip-all)
 
+# pegen_make_static(PROGRAM): what only such a program has. LLVM's linker, where the compiler can call it, folds functions
+# that are the same. Nothing catches exceptions, so the tables for them are dropped.
+find_program(PEGEN_LLD NAMES ld.lld HINTS ${LLVM_TOOLS_BINARY_DIR} NO_DEFAULT_PATH)
+function(pegen_make_static program)
+  target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/compiler/object/lld_static.cpp
+    ${PROJECT_SOURCE_DIR}/compiler/cli/old_libc.c)
+  if(PEGEN_LLD)
+    get_filename_component(folder ${PEGEN_LLD} DIRECTORY)
+    target_link_options(${program} PRIVATE -B${folder} -fuse-ld=lld LINKER:--icf=all,-O2)
+  endif()
+  target_link_options(${program} PRIVATE LINKER:--build-id=none,--no-eh-frame-hdr)
+  add_custom_command(TARGET ${program} POST_BUILD COMMAND ${CMAKE_OBJCOPY} --remove-section .eh_frame
+    $<TARGET_FILE:${program}> VERBATIM)
+endfunction()
+
 set(way $<IF:$<BOOL:$<TARGET_PROPERTY:PEGEN_STATIC>>,pegen_mlir_static,pegen_mlir_shared>)
 add_library(pegen_mlir INTERFACE)
 target_link_libraries(pegen_mlir INTERFACE ${way})

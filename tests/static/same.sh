@@ -7,6 +7,9 @@ cd "$(dirname "$0")/../../specs"
 needed=$(readelf -d "$static" | awk '/NEEDED/ { print $NF }' | grep -vE '^\[(libc|libm)\.so\.6\]$|^\[ld-linux' || true)
 [ -z "$needed" ] || { echo "needs more than libc and libm: $needed"; exit 1; }
 
+newest=$(readelf -V "$static" | grep -o 'GLIBC_[0-9.]*' | sort -V | tail -1)
+[ "$(printf '%s\n' "$newest" GLIBC_2.34 | sort -V | tail -1)" = GLIBC_2.34 ] || { echo "needs $newest"; exit 1; }
+
 same() { # ARGUMENTS...
   local digests
   digests=$(for pegen in "$shared" "$static"; do "$pegen" "$@" -o - | sha256sum; done | uniq | wc -l)
