@@ -447,6 +447,36 @@ bool group_build(arena *a, const spec *s, block_program *out) {
   return true;
 }
 
+/* The dimension of the one vector of the basis that all planes of a bivector share; -1: none. */
+static int shared_vector(const spec_bivector *plane) {
+  unsigned shared = ~0u;
+  for (int t = 0; t < plane->count; t++) shared &= plane->blade[t];
+  return shared && !(shared & (shared - 1)) ? __builtin_ctz(shared) : -1;
+}
+
+bool group_mirror(arena *a, const spec *s, const expr **mirror, bool *flipped) {
+  builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), s->exact, s->exact};
+  if ((s->combine != COMBINE_SUM && s->combine != COMBINE_MEAN) || s->amplitude != 1 || s->exact) return false;
+  for (int i = 0; i < s->n_components; i++)
+    if (clifford_grade(s->component[i].blade) != 1) return false;
+  double half = (s->inverse ? -0.5 : 0.5) / (s->combine == COMBINE_MEAN ? s->n_axes : 1);
+  factor f = summed(&b, half), clean;
+  if (choose_form(&b, &f, &clean) != CLOSED_RODRIGUES) return false;
+  int e = shared_vector(&clean.plane);
+  if (e < 0) return false;
+  const expr *phi = expr_mul(b.pool, clean.angle, normalize(&b, &clean.plane)), *root = constant(&b, sqrt(2));
+  const expr *sine = turned(&b, EXPR_SINQ, phi), *cosine = turned(&b, EXPR_COSQ, phi);
+  expr_matrix u = bivector_action(&b, &clean.plane);
+  for (int i = 0; i < s->n_components; i++) {
+    int d = __builtin_ctz(s->component[i].blade);
+    flipped[i] = d == e;
+    const expr *direction = narrow(b.pool, expr_mul(b.pool, u.entry[d * b.n + e], root));
+    mirror[i] = expr_mul(b.pool, d == e ? cosine : sine, d == e ? narrow(b.pool, root) : direction);
+    if (s->component[i].sign < 0) mirror[i] = expr_neg(b.pool, mirror[i]);
+  }
+  return true;
+}
+
 const char *group_normal_form(arena *a, const block_program *program) {
   /* ORDER CLOSED_FORM */
   static const char *const forms[CLOSED_FORM_COUNT] = {

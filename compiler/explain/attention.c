@@ -24,9 +24,9 @@ static int pair_operations(arena *a, const attention_plan *p) {
   unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool));
   operation_count count = {0};
   if (p->bias) operation_count_add(&count, p->bias, 1, seen);
-  int entries = p->matrix ? s->n_components * s->n_components : 0;
-  for (int i = 0; i < entries; i++) operation_count_add(&count, p->matrix[i], s->n_blocks, seen);
-  return 2 * s->head_dim + 2 * p->value_dim + 2 * entries * s->n_blocks + operation_count_all(&count);
+  int products = p->mirror ? 2 * s->n_components : p->n_coefficients; /* of a block, beside the query's */
+  for (int i = 0; i < p->n_entries; i++) operation_count_add(&count, p->entry[i], s->n_blocks, seen);
+  return 2 * s->head_dim + 2 * p->value_dim + 2 * products * s->n_blocks + operation_count_all(&count);
 }
 
 bool explain_attention(arena *a, const spec *s, explanation *out) {

@@ -53,30 +53,52 @@ static ir_value bias(attend *t, ir_value query, ir_value key) {
 
 /* ---- the rotation ---- */
 
-/* Row i of the block's matrix times the key's components; where the pair is not encoded, the component itself. */
-static ir_value turned(attend *t, int i, const ir_value *entry, const ir_value *k, ir_value encoded) {
-  ir *b = t->b;
+/* A coefficient of the block with its sign; null: 0. */
+static ir_value coefficient(attend *t, int i, bool negated, const ir_value *entry) {
   const attention_plan *p = t->p;
-  int n = p->spec->n_components;
-  ir_value sum = {NULL};
-  for (int j = 0; j < n; j++) {
-    int at = i * n + j;
-    if (p->entry_of[at] < 0) continue;
-    ir_value x = entry[p->entry_of[at]];
-    if (p->entry_negated[at]) x = ir_op1(b, "arith.negf", x);
-    sum = sum.ptr ? ir_fma(b, x, k[j], sum) : ir_op2(b, "arith.mulf", x, k[j]);
-  }
-  if (!sum.ptr) sum = ir_float(b, b->f32, 0);
-  return encoded.ptr ? ir_select(b, encoded, sum, k[i]) : sum;
+  if (p->entry_of[i] < 0) return (ir_value){NULL};
+  ir_value x = entry[p->entry_of[i]];
+  return p->entry_negated[i] != negated ? ir_op1(t->b, "arith.negf", x) : x;
 }
 
-/* q . (R k) of one block, the emitter's unit, added to sum. */
+/* R k by the matrix. */
+static void turn(attend *t, const ir_value *entry, const ir_value *k, ir_value *turned) {
+  ir *b = t->b;
+  int n = t->p->spec->n_components;
+  for (int i = 0; i < n; i++) {
+    ir_value sum = {NULL};
+    for (int j = 0; j < n; j++) {
+      ir_value x = coefficient(t, i * n + j, false, entry);
+      if (x.ptr) sum = sum.ptr ? ir_fma(b, x, k[j], sum) : ir_op2(b, "arith.mulf", x, k[j]);
+    }
+    turned[i] = sum.ptr ? sum : ir_float(b, b->f32, 0);
+  }
+}
+
+/* The same by two reflections: D (k - (D t) (D t . k)). */
+static void mirror(attend *t, const ir_value *entry, const ir_value *k, ir_value *turned) {
+  ir *b = t->b;
+  int n = t->p->spec->n_components;
+  const bool *flipped = t->p->flipped;
+  ir_value product = ir_float(b, b->f32, 0);
+  for (int i = 0; i < n; i++) {
+    ir_value x = coefficient(t, i, flipped[i], entry);
+    if (x.ptr) product = ir_fma(b, x, k[i], product);
+  }
+  for (int i = 0; i < n; i++) {
+    ir_value x = coefficient(t, i, !flipped[i], entry);
+    turned[i] = x.ptr ? ir_fma(b, x, product, k[i]) : k[i];
+    if (flipped[i]) turned[i] = ir_op1(b, "arith.negf", turned[i]);
+  }
+}
+
+/* q . (R k) of one block, the emitter's unit, added to sum; where the pair is not encoded, q . k. */
 static ir_value add_block(attend *t, ir_value q_row, ir_value k_row, ir_value encoded, ir_value sum) {
   ir *b = t->b;
   const attention_plan *p = t->p;
   const spec *s = p->spec;
   thread_emitter *e = &t->exprs;
-  ir_value q[SPEC_MAX_BLADES], k[SPEC_MAX_BLADES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+  ir_value q[SPEC_MAX_BLADES], k[SPEC_MAX_BLADES], turned[SPEC_MAX_BLADES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
   emit_thread_operands(e, p->entry, p->n_entries);
   for (int i = 0; i < p->n_entries; i++) entry[i] = emit_thread_f32(e, p->entry[i], 0);
   for (int i = 0; i < s->n_components; i++) {
@@ -84,7 +106,10 @@ static ir_value add_block(attend *t, ir_value q_row, ir_value k_row, ir_value en
     q[i] = float_at(t, q_row, channel);
     k[i] = float_at(t, k_row, channel);
   }
-  for (int i = 0; i < s->n_components; i++) sum = ir_fma(b, q[i], turned(t, i, entry, k, encoded), sum);
+  if (p->mirror) mirror(t, entry, k, turned);
+  else turn(t, entry, k, turned);
+  for (int i = 0; i < s->n_components; i++)
+    sum = ir_fma(b, q[i], encoded.ptr ? ir_select(b, encoded, turned[i], k[i]) : turned[i], sum);
   return sum;
 }
 

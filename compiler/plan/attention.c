@@ -78,15 +78,30 @@ static void find_shared(attention_plan *p, const expr *x, bool *seen) {
   for (int i = 0; i < expr_op_arity(x->op); i++) find_shared(p, x->arg[i], seen);
 }
 
+/* Multiply-adds of a pair and block: of the matrix its entries and then the query's components; of a mirror t . k, the
+ * key less its multiple of t, and the query's components. */
+static bool is_mirror_cheaper(const attention_plan *p) {
+  int n = p->spec->n_components, entries = 0;
+  for (int i = 0; i < n * n; i++) entries += !expr_is_const(p->matrix[i], 0);
+  return 3 * n < entries + n;
+}
+
+static void find_mirror(arena *a, attention_plan *p) {
+  int n = p->spec->n_components;
+  const expr **mirror = arena_array(a, const expr *, n);
+  p->flipped = arena_array(a, bool, n);
+  if (is_mirror_cheaper(p) && group_mirror(a, p->spec, mirror, p->flipped)) p->mirror = mirror;
+}
+
 static void find_entries(arena *a, attention_plan *p) {
-  int n = p->spec->n_components, count = expr_pool_count(p->spec->pool);
-  bool *seen = arena_array(a, bool, count);
-  p->entry = arena_array(a, const expr *, n *n);
-  p->entry_of = arena_array(a, int, n *n);
-  p->entry_negated = arena_array(a, bool, n *n);
-  p->shared = arena_array(a, const expr *, count);
-  for (int i = 0; i < n * n; i++) {
-    const expr *x = p->matrix[i];
+  int n = p->spec->n_components, count = p->n_coefficients = p->mirror ? n : n * n;
+  bool *seen = arena_array(a, bool, expr_pool_count(p->spec->pool));
+  p->entry = arena_array(a, const expr *, count);
+  p->entry_of = arena_array(a, int, count);
+  p->entry_negated = arena_array(a, bool, count);
+  p->shared = arena_array(a, const expr *, expr_pool_count(p->spec->pool));
+  for (int i = 0; i < count; i++) {
+    const expr *x = p->mirror ? p->mirror[i] : p->matrix[i];
     p->entry_of[i] = -1;
     if (expr_is_const(x, 0)) continue;
     p->entry_negated[i] = x->op == EXPR_NEG;
@@ -115,6 +130,7 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
     block_program program;
     if (!group_build(a, s, &program)) return NULL;
     p->matrix = program.matrix.entry;
+    find_mirror(a, p);
     find_entries(a, p);
   }
   p->by_rows = s->grid[0] && (p->matrix || (p->bias && is_dear(p->bias, s->grid[s->n_axes - 1] % 16 == 0)));
@@ -125,7 +141,7 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   p->leaf_index = arena_array(a, int, count);
   for (int i = 0; i < count; i++) p->leaf_index[i] = -1;
   if (p->bias) visit(p, p->bias, seen);
-  for (int i = 0; p->matrix && i < s->n_components * s->n_components; i++) visit(p, p->matrix[i], seen);
+  for (int i = 0; i < p->n_entries; i++) visit(p, p->entry[i], seen);
   return p;
 }
 
@@ -151,11 +167,14 @@ void attention_plan_print(FILE *out, const attention_plan *p) {
     int n = s->n_components;
     const char *names[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
     char text[SPEC_MAX_BLADES * SPEC_MAX_BLADES][32];
-    for (int i = 0; i < n * n; i++) {
-      snprintf(text[i], sizeof text[i], "R[%d][%d]", i / n, i % n);
+    if (p->mirror) fprintf(out, "R = (I - t t^T) D, two reflections; D = diag(");
+    for (int i = 0; p->mirror && i < n; i++) fprintf(out, "%s1%s", p->flipped[i] ? "-" : "", i < n - 1 ? ", " : ")\n");
+    for (int i = 0; i < p->n_coefficients; i++) {
+      if (p->mirror) snprintf(text[i], sizeof text[i], "t[%d]", i);
+      else snprintf(text[i], sizeof text[i], "R[%d][%d]", i / n, i % n);
       names[i] = text[i];
     }
-    expr_print_roots(out, p->matrix, names, n * n);
+    expr_print_roots(out, p->mirror ? p->mirror : p->matrix, names, p->n_coefficients);
   }
 }
 

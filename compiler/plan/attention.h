@@ -23,10 +23,14 @@ typedef struct attention_plan {
   const expr *bias;      /* of the displacement, in powers of two, float32; NULL: none */
   bool hides;            /* the bias may be -infinity: the key is not seen */
   const expr **matrix; /* [n_components][n_components] of a block, of the displacement, float32; NULL: no rotation */
-  int n_entries; /* distinct entries of the matrix, those that differ in sign alone counted once */
+  const expr *
+      *mirror; /* [n_components]: the matrix is (I - t t^T) D (algebra/block.h), and this is t; NULL: it is not */
+  bool *flipped;       /* [n_components]: D is -1 there */
+  int n_coefficients;  /* what a pair is turned by: t, or [n_components][n_components] of the matrix */
+  int n_entries; /* distinct ones of them, those that differ in sign alone counted once */
   const expr **entry;
-  int *entry_of; /* [n_components][n_components]: index of entry; -1: the entry is 0 */
-  bool *entry_negated; /* [n_components][n_components] */
+  int *entry_of; /* [n_coefficients]: index of entry; -1: it is 0 */
+  bool *entry_negated; /* [n_coefficients] */
   int n_shared; /* what the entries compute of a displacement that does not differ from block to block */
   const expr **shared;
   int n_leaves; /* numbers that the driver gathers for a head */
@@ -67,6 +71,9 @@ typedef struct grid_shape {
   bool is_shared; /* the tile's registers are neighbours in one row, and share tables */
   int groups; /* tables of a run: 1, or one for each register */
   int vectors; /* registers of a table */
+  int blocks; /* whose tables stand at the same time: as many as fit the nearest cache beside queries, keys and scores
+               */
+  int keys; /* whose scores are summed together over those blocks */
 } grid_shape;
 
 attention_shape attention_shape_of(const attention_plan *p, const cpu_target *target);

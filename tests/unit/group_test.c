@@ -136,8 +136,72 @@ static void sums_that_are_not_simple(void **state) {
   arena_destroy(a);
 }
 
+/* (I - t t^T) D is the reference's matrix, in every dimension and with whichever components a block has. */
+static void assert_mirrored_like_reference(arena *a, const spec *s, uint64_t *random) {
+  int n = s->n_components;
+  const expr *mirror[SPEC_MAX_BLADES];
+  bool flipped[SPEC_MAX_BLADES];
+  assert_true(group_mirror(a, s, mirror, flipped));
+  const double *const *operands = hand_operands(a, s, random);
+  long double *expected = arena_array(a, long double, n *n);
+  for (int sample = 0; sample < 4; sample++) {
+    double positions[SPEC_MAX_AXES] = {0}; /* the first sample: the origin */
+    if (sample) hand_positions(s, random, positions);
+    for (int block = 0; block < s->n_blocks; block++) {
+      expr_environment env = {.block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+      reference_block(s, positions, operands, 0, block, expected);
+      for (int i = 0; i < n * n; i++) {
+        long double product = expr_eval_long(mirror[i / n], &env) * expr_eval_long(mirror[i % n], &env);
+        long double entry = ((i / n == i % n) - product) * (flipped[i % n] ? -1 : 1);
+        assert_true(fabsl(entry - expected[i]) <= BOUND);
+      }
+    }
+  }
+}
+
+static void two_reflections(void **state) {
+  (void)state;
+  uint64_t random = 12;
+  const unsigned vectors = 1u << 1;
+  for (int n = 3; n <= 5; n++)
+    for (int rule = COMBINE_SUM; rule <= COMBINE_MEAN; rule++)
+      for (int inverse = 0; inverse < 2; inverse++)
+        for (int learned = 0; learned < 2; learned++) {
+          arena *a = arena_create();
+          hand_request request = {{n, 0, 0}, (spec_combine)rule, 2, 2, 1, vectors, 1, learned, false, inverse, 1};
+          assert_mirrored_like_reference(a, hand_spec(a, &request, &random), &random);
+          arena_destroy(a);
+        }
+}
+
+/* Whatever is not one rotation of vectors about axes with a vector orthogonal to all. */
+static void no_two_reflections(void **state) {
+  (void)state;
+  const unsigned vectors = 1u << 1;
+  const hand_request requests[] = {
+      {{3, 0, 0}, COMBINE_PRODUCT, 2, 1, 1, vectors, 0, false, false, false, 1},    /* two rotations */
+      {{3, 0, 0}, COMBINE_SUM, 2, 1, 1, vectors | 1u << 2, 0, false, false, false, 1}, /* and of planes */
+      {{2, 1, 0}, COMBINE_SUM, 2, 1, 1, vectors, 0, false, false, false, 1},        /* boosts */
+      {{3, 0, 0}, COMBINE_SUM, 2, 1, 1, vectors, 0, false, false, false, 1.5},      /* stretched */
+      {{3, 0, 0}, COMBINE_SUM, 1, 1, 1, vectors, 0, false, true, false, 1}, /* one plane */
+  };
+  arena *a = arena_create();
+  uint64_t random = 13;
+  const expr *mirror[SPEC_MAX_BLADES];
+  bool flipped[SPEC_MAX_BLADES];
+  for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+    assert_false(group_mirror(a, hand_spec(a, &requests[i], &random), mirror, flipped));
+  hand_request request = {{3, 0, 0}, COMBINE_SUM, 3, 1, 1, vectors, 0, false, true, false, 1};
+  spec *s = hand_spec(a, &request, &random);
+  assert_true(group_mirror(a, s, mirror, flipped)); /* e12 and e13 */
+  s->generator[2].blade[0] = 6; /* and e23 */
+  assert_false(group_mirror(a, s, mirror, flipped));
+  arena_destroy(a);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_signature), cmocka_unit_test(one_axis_and_many),
-                                     cmocka_unit_test(inverses_undo), cmocka_unit_test(sums_that_are_not_simple)};
+                                     cmocka_unit_test(inverses_undo),   cmocka_unit_test(sums_that_are_not_simple),
+                                     cmocka_unit_test(two_reflections), cmocka_unit_test(no_two_reflections)};
   return cmocka_run_group_tests_name("group", tests, NULL, NULL);
 }

@@ -122,10 +122,10 @@ typedef struct block_rows {
 } block_rows;
 void emit_block_rows(attention_emitter *e, ir_value index, block_rows *block);
 /* A key's components in the block, spread over the lanes. */
-void emit_key_components(attention_emitter *e, const key_tile *t, const block_rows *block, ir_value key, ir_value *k);
-/* Adds q . (R k) to a key's scores; entry: the lanes of R's entries up to their signs, null where one is 0. */
-void emit_turned_score(attention_emitter *e, ir_value key, int vector, const ir_value *entry, const block_rows *block,
-                       const ir_value *k);
+void emit_key_components(attention_emitter *e, ir_value row, const block_rows *block, ir_value *k);
+/* score + q . (R k); entry: lanes of the plan's distinct entries. */
+ir_value emit_turned_score(attention_emitter *e, const ir_value *entry, const ir_value *q, const ir_value *k,
+                           ir_value score);
 
 /* ---- cpu/attention/grid.c: the same on the built-in grid, from tables ---- */
 

@@ -18,6 +18,9 @@
 #include <stddef.h>
 #include <string.h>
 
+/* Of tables of entries, in the nearest cache. */
+enum { TABLE_ROOM = 16384, MOST_SUMS = 8 * ATTENTION_MAX_VECTORS };
+
 static int64_t width_of(const attention_plan *p) { return p->spec->grid[p->spec->n_axes - 1]; }
 
 /* ---- shapes ---- */
@@ -32,6 +35,12 @@ grid_shape grid_shape_of(const attention_plan *p, const attention_shape *s) {
   g.is_shared = width % s->queries == 0;
   g.groups = g.is_shared ? 1 : s->vectors;
   g.vectors = ((g.is_shared ? s->queries : s->lanes) + g.segment - 1 + s->lanes - 1) / s->lanes;
+  if (!p->matrix) return g;
+  /* The fewest parts of equal size that the room allows. */
+  int64_t block = (int64_t)p->n_entries * g.groups * g.vectors * s->lanes * 4, most = TABLE_ROOM / block;
+  int n = p->spec->n_blocks, parts = most < 1 ? n : (int)((n + most - 1) / most);
+  g.blocks = (n + parts - 1) / parts;
+  g.keys = s->rows >= 8 ? 4 : 2; /* the block's queries, the key and the entries take the other registers */
   return g;
 }
 
@@ -43,6 +52,11 @@ static int64_t lane_offset(const attention_emitter *e, int vector) {
 }
 
 static int64_t table_bytes(const attention_emitter *e) { return (int64_t)e->grid.vectors * e->shape.lanes * 4; }
+
+/* Tables of a block's entries, [entry][group]. */
+static int64_t block_bytes(const attention_emitter *e) {
+  return (int64_t)e->p->n_entries * e->grid.groups * table_bytes(e);
+}
 
 /* ---- tiles of keys: whole runs ---- */
 
@@ -122,7 +136,7 @@ void emit_grid_begin(attention_emitter *e) {
     ir_end_for(b, keys);
   }
   if (!e->p->matrix) return;
-  e->entry_table = ir_alloca(b, (int64_t)e->p->n_entries * groups * table_bytes(e), 64);
+  e->entry_table = ir_alloca(b, e->grid.blocks * block_bytes(e), 64);
   e->shared_table = ir_alloca(b, (int64_t)(e->p->n_shared + 1) * groups * table_bytes(e) * 2, 64);
 }
 
@@ -189,12 +203,12 @@ static void emit_shared(attention_emitter *e, ir_value key) {
   }
 }
 
-static ir_value entry_at(attention_emitter *e, int entry, int group) {
-  return ir_offset_const(e->b, e->entry_table, ((int64_t)entry * e->grid.groups + group) * table_bytes(e));
+static int64_t entry_offset(const attention_emitter *e, int entry, int group) {
+  return ((int64_t)entry * e->grid.groups + group) * table_bytes(e);
 }
 
-/* A block's matrix at every displacement of the run. */
-static void emit_entries(attention_emitter *e, delta_emitter *d) {
+/* A block's entries at every displacement of the run. */
+static void emit_entries(attention_emitter *e, delta_emitter *d, ir_value tables) {
   ir *b = e->b;
   for (int group = 0; group < e->grid.groups; group++) {
     ir_loop vectors = ir_for(b, e->zero, i64(b, e->grid.vectors));
@@ -204,48 +218,92 @@ static void emit_entries(attention_emitter *e, delta_emitter *d) {
       expr_known(&d->walker, x)->hi = ir_load(b, ir_vector(b, e->shape.lanes, x->is_f32 ? b->f32 : b->f64),
                                               shared_at(e, i, group, vectors.index), 8);
     }
-    for (int i = 0; i < e->p->n_entries; i++)
-      ir_store(b, emit_expr_f32(&d->walker, e->p->entry[i]),
-               ir_offset(b, entry_at(e, i, group), attention_mul(b, vectors.index, e->shape.lanes * 4)), 4, false);
+    for (int i = 0; i < e->p->n_entries; i++) {
+      ir_value at = ir_offset_const(b, ir_offset(b, tables, attention_mul(b, vectors.index, e->shape.lanes * 4)),
+                                    entry_offset(e, i, group));
+      ir_store(b, emit_expr_f32(&d->walker, e->p->entry[i]), at, 4, false);
+    }
     ir_end_for(b, vectors);
   }
 }
 
-/* Keys [begin, end) of the tile, one run, for one block. */
-static void emit_turned_keys(attention_emitter *e, const key_tile *t, const block_rows *block, ir_value begin,
+/* Tables of blocks [first, end). */
+static void emit_tables(attention_emitter *e, ir_value first, ir_value end) {
+  ir *b = e->b;
+  ir_loop blocks = ir_for(b, first, end);
+  delta_emitter d = delta_emitter_create(e, delta_memo(e));
+  d.block = blocks.index;
+  for (int i = 0; i < e->p->n_entries; i++) emit_expr_fixed(&d.walker, e->p->entry[i]);
+  emit_entries(e, &d, ir_offset(b, e->entry_table, mul(b, sub(b, blocks.index, first), i64(b, block_bytes(e)))));
+  ir_end_for(b, blocks);
+}
+
+/* Keys whose scores are summed together: where they stand in the tile, their rows, and where the first lane of the
+ * first register finds their displacements in a table. */
+typedef struct turned_keys {
+  ir_value key[MOST_SUMS], row[MOST_SUMS], column[MOST_SUMS];
+} turned_keys;
+
+/* One block's part of their scores, [key][vector]. */
+static void emit_turned_block(attention_emitter *e, const turned_keys *keys, ir_value index, ir_value tables,
+                              ir_value *sums) {
+  ir *b = e->b;
+  int vectors = e->shape.vectors;
+  block_rows block;
+  emit_block_rows(e, index, &block);
+  for (int r = 0; r < e->grid.keys; r++) {
+    ir_value k[SPEC_MAX_BLADES], from = ir_offset(b, tables, keys->column[r]);
+    emit_key_components(e, keys->row[r], &block, k);
+    for (int x = 0; x < vectors; x++) {
+      ir_value entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES], *sum = &sums[r * vectors + x];
+      for (int i = 0; i < e->p->n_entries; i++)
+        entry[i] = ir_load(b, e->lanes,
+                           ir_offset_const(b, from, entry_offset(e, i, group_of(&e->grid, x)) + lane_offset(e, x)), 4);
+      *sum = emit_turned_score(e, entry, block.q[x], k, *sum);
+    }
+  }
+}
+
+/* Adds blocks [first, end) to the scores of a run's keys [begin, last]. A key past the run's end is the last one again,
+ * and writes the same score to the same place. */
+static void emit_turned_keys(attention_emitter *e, const key_tile *t, ir_value begin, ir_value last, ir_value first,
                              ir_value end) {
   ir *b = e->b;
-  int n = e->p->spec->n_components;
-  ir_loop keys = ir_for(b, begin, end);
-  ir_value column = sub(b, i64(b, e->grid.segment - 1), sub(b, keys.index, begin)), k[SPEC_MAX_BLADES];
-  emit_key_components(e, t, block, keys.index, k);
-  for (int x = 0; x < e->shape.vectors; x++) {
-    ir_value entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES] = {{NULL}}, tabled[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
-    for (int i = 0; i < e->p->n_entries; i++) {
-      ir_value at = ir_offset(b, entry_at(e, i, group_of(&e->grid, x)), attention_mul(b, column, 4));
-      tabled[i] = ir_load(b, e->lanes, ir_offset_const(b, at, lane_offset(e, x)), 4);
-    }
-    for (int i = 0; i < n * n; i++)
-      if (e->p->entry_of[i] >= 0) entry[i] = tabled[e->p->entry_of[i]];
-    emit_turned_score(e, keys.index, x, entry, block, k);
+  int n = e->grid.keys, vectors = e->shape.vectors, count = n * vectors;
+  ir_value groups = ir_op2(b, "arith.divui", attention_add(b, sub(b, last, begin), i64(b, n)), i64(b, n));
+  ir_loop loop = ir_for(b, e->zero, groups);
+  turned_keys keys;
+  ir_value sums[MOST_SUMS], now[MOST_SUMS];
+  for (int r = 0; r < n; r++) {
+    ir_value key = attention_add(b, begin, attention_add(b, attention_mul(b, loop.index, n), i64(b, r)));
+    keys.key[r] = key = smaller(b, key, last);
+    keys.row[r] = ir_offset(b, t->rows, mul(b, key, t->stride));
+    keys.column[r] = attention_mul(b, sub(b, i64(b, e->grid.segment - 1), sub(b, key, begin)), 4);
+    for (int x = 0; x < vectors; x++)
+      sums[r * vectors + x] = ir_load(b, e->lanes, attention_at(e, e->scores, key, x), 4);
   }
-  ir_end_for(b, keys);
+  ir_loop blocks = ir_for_with(b, first, end, count, sums, now);
+  ir_value tables = ir_offset(b, e->entry_table, mul(b, sub(b, blocks.index, first), i64(b, block_bytes(e))));
+  emit_turned_block(e, &keys, blocks.index, tables, now);
+  ir_end_for_with(b, blocks, count, now, sums);
+  for (int r = 0; r < n; r++)
+    for (int x = 0; x < vectors; x++)
+      ir_store(b, sums[r * vectors + x], attention_at(e, e->scores, keys.key[r], x), 4, false);
+  ir_end_for(b, loop);
 }
 
 void emit_grid_rotations(attention_emitter *e, const key_tile *t) {
   ir *b = e->b;
+  int n = e->p->spec->n_blocks, part = e->grid.blocks;
   ir_loop runs = ir_for(b, e->zero, run_count(e, t));
   ir_value begin = attention_mul(b, runs.index, e->grid.segment),
-           end = smaller(b, attention_add(b, begin, i64(b, e->grid.segment)), t->count);
+           last = sub(b, smaller(b, attention_add(b, begin, i64(b, e->grid.segment)), t->count), i64(b, 1));
   emit_shared(e, attention_add(b, t->first, begin));
-  ir_loop blocks = ir_for(b, e->zero, i64(b, e->p->spec->n_blocks));
-  block_rows block;
-  emit_block_rows(e, blocks.index, &block);
-  delta_emitter d = delta_emitter_create(e, delta_memo(e));
-  d.block = blocks.index;
-  for (int i = 0; i < e->p->n_entries; i++) emit_expr_fixed(&d.walker, e->p->entry[i]);
-  emit_entries(e, &d);
-  emit_turned_keys(e, t, &block, begin, end);
-  ir_end_for(b, blocks);
+  ir_loop parts = ir_for(b, e->zero, i64(b, (n + part - 1) / part));
+  ir_value first = attention_mul(b, parts.index, part),
+           end = smaller(b, attention_add(b, first, i64(b, part)), i64(b, n));
+  emit_tables(e, first, end);
+  emit_turned_keys(e, t, begin, last, first, end);
+  ir_end_for(b, parts);
   ir_end_for(b, runs);
 }

@@ -167,30 +167,52 @@ void emit_block_rows(attention_emitter *e, ir_value index, block_rows *block) {
   }
 }
 
-void emit_key_components(attention_emitter *e, const key_tile *t, const block_rows *block, ir_value key, ir_value *k) {
+void emit_key_components(attention_emitter *e, ir_value row, const block_rows *block, ir_value *k) {
   ir *b = e->b;
-  ir_value row = ir_offset(b, t->rows, ir_op2(b, "arith.muli", key, t->stride));
   for (int i = 0; i < e->p->spec->n_components; i++)
     k[i] = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset(b, row, attention_mul(b, block->channel[i], 4)), 4));
 }
 
-void emit_turned_score(attention_emitter *e, ir_value key, int vector, const ir_value *entry, const block_rows *block,
-                       const ir_value *k) {
+/* sum + x y, or sum - x y; a sum that is null is 0. */
+static ir_value emit_signed_product(ir *b, ir_value sum, bool negated, ir_value x, ir_value y) {
+  ir_value product = ir_op2(b, "arith.mulf", x, y);
+  if (sum.ptr) return ir_op2(b, negated ? "arith.subf" : "arith.addf", sum, product);
+  return negated ? ir_op1(b, "arith.negf", product) : product;
+}
+
+/* R = (I - t t^T) D: q . (D k - t (t . D k)). */
+static ir_value emit_mirrored_score(attention_emitter *e, const ir_value *entry, const ir_value *q, const ir_value *k,
+                                    ir_value score) {
   ir *b = e->b;
-  int n = e->p->spec->n_components;
-  ir_value at = attention_at(e, e->scores, key, vector), score = ir_load(b, e->lanes, at, 4);
+  const attention_plan *p = e->p;
+  int n = p->spec->n_components;
+  ir_value product = {NULL};
+  for (int i = 0; i < n; i++)
+    if (p->entry_of[i] >= 0)
+      product = emit_signed_product(b, product, p->entry_negated[i] != p->flipped[i], entry[p->entry_of[i]], k[i]);
+  for (int i = 0; i < n; i++) { /* up to the sign of D */
+    ir_value turned = k[i];
+    if (p->entry_of[i] >= 0)
+      turned = emit_signed_product(b, turned, p->entry_negated[i] == p->flipped[i], entry[p->entry_of[i]], product);
+    score = emit_signed_product(b, score, p->flipped[i], q[i], turned);
+  }
+  return score;
+}
+
+ir_value emit_turned_score(attention_emitter *e, const ir_value *entry, const ir_value *q, const ir_value *k,
+                           ir_value score) {
+  ir *b = e->b;
+  const attention_plan *p = e->p;
+  int n = p->spec->n_components;
+  if (p->mirror) return emit_mirrored_score(e, entry, q, k, score);
   for (int i = 0; i < n; i++) {
     ir_value turned = {NULL};
-    for (int j = 0; j < n; j++) {
-      if (!entry[i * n + j].ptr) continue;
-      ir_value product = ir_op2(b, "arith.mulf", entry[i * n + j], k[j]);
-      bool negated = e->p->entry_negated[i * n + j];
-      if (turned.ptr) turned = ir_op2(b, negated ? "arith.subf" : "arith.addf", turned, product);
-      else turned = negated ? ir_op1(b, "arith.negf", product) : product;
-    }
-    if (turned.ptr) score = attention_multiply_add(b, block->q[vector][i], turned, score);
+    for (int j = i * n; j < (i + 1) * n; j++)
+      if (p->entry_of[j] >= 0)
+        turned = emit_signed_product(b, turned, p->entry_negated[j], entry[p->entry_of[j]], k[j - i * n]);
+    if (turned.ptr) score = attention_multiply_add(b, q[i], turned, score);
   }
-  ir_store(b, score, at, 4, false);
+  return score;
 }
 
 void emit_delta_rotations(attention_emitter *e, const key_tile *t) {
@@ -208,15 +230,15 @@ void emit_delta_rotations(attention_emitter *e, const key_tile *t) {
   for (int i = 0; i < e->p->n_entries; i++) emit_expr_fixed(&d.walker, e->p->entry[i]);
   ir_loop keys = ir_for(b, e->zero, t->count);
   ir_value k[SPEC_MAX_BLADES];
-  emit_key_components(e, t, &block, keys.index, k);
+  emit_key_components(e, ir_offset(b, t->rows, mul(b, keys.index, t->stride)), &block, k);
   for (int x = 0; x < e->shape.vectors; x++) {
-    ir_value wide[SPEC_MAX_AXES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES] = {{NULL}};
+    ir_value wide[SPEC_MAX_AXES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
     emit_wide(e, keys.index, x, wide);
     d.walker.varying = delta_memo(e);
     d.wide = wide;
-    for (int i = 0; i < s->n_components * s->n_components; i++)
-      if (e->p->entry_of[i] >= 0) entry[i] = emit_expr_f32(&d.walker, e->p->entry[e->p->entry_of[i]]);
-    emit_turned_score(e, keys.index, x, entry, &block, k);
+    for (int i = 0; i < e->p->n_entries; i++) entry[i] = emit_expr_f32(&d.walker, e->p->entry[i]);
+    ir_value at = attention_at(e, e->scores, keys.index, x);
+    ir_store(b, emit_turned_score(e, entry, block.q[x], k, ir_load(b, e->lanes, at, 4)), at, 4, false);
   }
   ir_end_for(b, keys);
   ir_end_for(b, blocks);
