@@ -87,7 +87,10 @@ static int run_compile(arena *a, const spec *s, const options *o) {
 }
 
 static int run_check(arena *a, const spec *s, const options *o) {
-  check_options check = {.targets = o->compile.targets, .dtypes = o->compile.dtypes, .optimize = o->compile.optimize};
+  check_options check = {.targets = o->compile.targets,
+                         .dtypes = o->compile.dtypes,
+                         .optimize = o->compile.optimize,
+                         .gradients = !o->compile.no_gradients};
   return check_spec(a, s, &check);
 }
 

@@ -25,6 +25,12 @@
  *   the
  *                   last place more. To the bit: parts and strides
  *
+ * Gradients of encodings (not of those whose rows stay in a basis of their own):
+ *
+ *   rows            as the rows themselves
+ *   operands and    2^-18 of the sum over rows of |gradient| |derivative of the block's matrix| |row|; where what was
+ *   positions       written is taken in 16 bits, a unit in their last place. To the bit: parts
+ *
  * Columns that widen q and k, by scores of the widened rows against the product plus the bias as it is written:
  *
  *   f32             2^-18 of the largest score in the row
@@ -42,6 +48,7 @@ typedef struct check_options {
   const char *targets; /* comma list; NULL: every target that this machine runs */
   unsigned dtypes;     /* PEGEN_DTYPE_ bits; 0: all */
   int optimize;        /* 0..3 of -O */
+  bool gradients;      /* of the kernel, too: processors' targets compile twice as long */
   uint64_t seed;       /* of the random data; 0: a fixed one; printed either way */
 } check_options;
 

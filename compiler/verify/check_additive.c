@@ -106,6 +106,7 @@ static void check_type(checker *c, number_type type) {
 static void run(checker *c) {
   const sample *t = c->sample;
   check_each_type(c, check_type);
+  check_encode_backward(c);
   check_each_pair(c, &(converted_call){t->positions, &t->operands, t->heads, t->heads, t->tokens});
 }
 

@@ -31,6 +31,32 @@ bool check_called(checker *c, const char *type, const char *what, int error) {
   return false;
 }
 
+/* ---- positions ---- */
+
+/* A random direction, scaled until the largest phase is `phase` radians, or as large as it gets: where a
+ * step does not bring it nearer, as for a bounded map of positions, or leads beyond 2^26, where the two
+ * float32 of a GPU begin to lose a position's fraction, it is taken back. */
+void check_position_of_phase(checker *c, const trial_operands *operands, double phase, double *position) {
+  const spec *s = c->spec;
+  for (int a = 0; a < s->n_axes; a++)
+    position[a] = random_uniform(&c->random, 0.3, 1) * (random_below(&c->random, 2) ? 1 : -1);
+  /* Angles are linear in positions as a rule, and then the first step arrives. */
+  for (int step = 0; step < 8; step++) {
+    double now = trial_largest_phase(s, position, operands);
+    if (!isfinite(now) || now == 0 || fabs(now / phase - 1) < 1e-9) return;
+    double scale = phase / now;
+    for (int a = 0; a < s->n_axes; a++) position[a] *= scale;
+    double then = trial_largest_phase(s, position, operands);
+    bool far = false;
+    for (int a = 0; a < s->n_axes; a++) far = far || fabs(position[a]) > 0x1p26;
+    if (!far && isfinite(then) && fabs(log(then / phase)) < fabs(log(now / phase))) continue;
+    for (int a = 0; a < s->n_axes; a++) position[a] /= scale;
+    return;
+  }
+}
+
+/* ---- types ---- */
+
 void check_each_type(checker *c, void (*visit)(checker *, number_type)) {
   for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
     if (c->kernel->dtypes & number_type_info((number_type)type)->dtype) visit(c, (number_type)type);

@@ -21,6 +21,7 @@ typedef struct checker {
   const spec *spec;
   const pegen_kernel *kernel; /* of the target at hand */
   const void *sample;         /* the kind's: what all targets are called on; NULL where it keeps nothing */
+  const struct check_gradients *gradients; /* what all targets' gradients are taken on; NULL: not yet chosen */
   uint64_t random;
   bool failed;
 } checker;
@@ -50,6 +51,13 @@ typedef struct converted_call {
 } converted_call;
 /* Of every pair of types that the kernel has: its outputs against its own float32 rows (verify/check_converted). */
 void check_each_pair(checker *c, const converted_call *call);
+
+/* Gradients of rows, and of operands and positions where the kernel has them, against the reference's; nothing where it
+ * has no entry for them (verify/check_backward). */
+void check_encode_backward(checker *c);
+
+/* A position in a random direction whose largest phase is `phase` radians, or as large as it gets. */
+void check_position_of_phase(checker *c, const trial_operands *operands, double phase, double *position);
 
 /* A line of the table: the largest error beside its bound; where it failed, another that says where. */
 void check_report(checker *c, const char *type, const char *what, long double bound, const trial_error *e);

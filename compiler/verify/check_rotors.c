@@ -35,30 +35,6 @@ typedef struct sample {
   oracle *oracle;
 } sample;
 
-/* ---- positions ---- */
-
-/* A random direction, scaled until the largest phase is `phase` radians, or as large as it gets: where a
- * step does not bring it nearer, as for a bounded map of positions, or leads beyond 2^26, where the two
- * float32 of a GPU begin to lose a position's fraction, it is taken back. */
-static void position_of_phase(checker *c, const trial_operands *operands, double phase, double *position) {
-  const spec *s = c->spec;
-  for (int a = 0; a < s->n_axes; a++)
-    position[a] = random_uniform(&c->random, 0.3, 1) * (random_below(&c->random, 2) ? 1 : -1);
-  /* Angles are linear in positions as a rule, and then the first step arrives. */
-  for (int step = 0; step < 8; step++) {
-    double now = trial_largest_phase(s, position, operands);
-    if (!isfinite(now) || now == 0 || fabs(now / phase - 1) < 1e-9) return;
-    double scale = phase / now;
-    for (int a = 0; a < s->n_axes; a++) position[a] *= scale;
-    double then = trial_largest_phase(s, position, operands);
-    bool far = false;
-    for (int a = 0; a < s->n_axes; a++) far = far || fabs(position[a]) > 0x1p26;
-    if (!far && isfinite(then) && fabs(log(then / phase)) < fabs(log(now / phase))) continue;
-    for (int a = 0; a < s->n_axes; a++) position[a] /= scale;
-    return;
-  }
-}
-
 static const void *choose(checker *c) {
   const spec *s = c->spec;
   sample *t = arena_new(c->memory, sample);
@@ -80,7 +56,8 @@ static const void *choose(checker *c) {
     double *values = arena_array(c->memory, double, t->tokens * s->n_axes);
     for (int64_t n = t->moderate; n < t->sweep; n++) {
       double reach = s->algebra.q || s->algebra.r ? 1 : n & 1 ? 100 : 4;
-      if (reach == 1) position_of_phase(c, &t->operands, random_uniform(&c->random, 0.1, 4), values + n * s->n_axes);
+      if (reach == 1)
+        check_position_of_phase(c, &t->operands, random_uniform(&c->random, 0.1, 4), values + n * s->n_axes);
       else
         for (int a = 0; a < s->n_axes; a++) {
           double value = random_uniform(&c->random, -reach, reach);
@@ -88,7 +65,7 @@ static const void *choose(checker *c) {
         }
     }
     for (int64_t n = t->sweep; n < t->tokens; n++)
-      position_of_phase(c, &t->operands, ldexp(1, (int)(n - t->sweep) * t->sweep_step), values + n * s->n_axes);
+      check_position_of_phase(c, &t->operands, ldexp(1, (int)(n - t->sweep) * t->sweep_step), values + n * s->n_axes);
     t->values = values;
     t->positions = tensor_contiguous(c->memory, NUMBER_F64, 2, (int64_t[]){t->tokens, s->n_axes}, values);
   }
@@ -224,6 +201,7 @@ static void run(checker *c) {
   if (has_f32 && shows_entries(c->spec)) check_entries(c);
   check_each_type(c, check_rows);
   const sample *t = c->sample;
+  check_encode_backward(c);
   check_each_pair(c, &(converted_call){t->positions, &t->operands, t->heads, t->k_heads, t->tokens});
   if (!has_f32) return;
   check_position_types(c);

@@ -263,7 +263,22 @@ static void row_backward(walk *w, int head, bool is_turned, shared_block *blocks
   }
 }
 
-/* All rows of one token of a head of the kernel. */
+/* Whether no gradient comes in for a token's rows: then none goes out. */
+static bool is_quiet(const walk *w, int64_t set, int64_t token, int head) {
+  const reference_backward *call = w->call;
+  int64_t from = call->position_sets > 1 ? set : 0, to = call->position_sets > 1 ? set + 1 : call->batches;
+  const reference_rows *tensors[] = {&call->q, &call->k};
+  for (int t = 0; t < 2; t++)
+    for (int64_t b = from; b < to; b++)
+      for (int64_t h = 0; h < tensors[t]->heads; h++) {
+        const double *g = tensors[t]->g + row_at(w, tensors[t], b, h, token);
+        for (int c = 0; c < w->spec->head_dim && (w->spec->heads == 1 || h == head); c++)
+          if (g[c] != 0) return false;
+      }
+  return true;
+}
+
+/* All rows of one token of a head of the kernel; gradients that are not written are 0. */
 static void token_backward(walk *w, int64_t set, int64_t token, int head) {
   const spec *s = w->spec;
   const reference_backward *call = w->call;
@@ -350,7 +365,8 @@ void reference_encode_backward(const spec *s, const reference_backward *call) {
   for (int64_t set = 0; set < call->position_sets; set++)
     for (int64_t token = 0; token < call->tokens; token++)
       for (int head = 0; head < s->heads; head++)
-        if (s->additive) additive_backward(&w, set, token, head);
+        if (is_quiet(&w, set, token, head)) continue;
+        else if (s->additive) additive_backward(&w, set, token, head);
         else token_backward(&w, set, token, head);
   reference_gains gains = {.operand = call->operand};
   for (int head = 0; s->basis && head < s->heads; head++)

@@ -25,7 +25,7 @@ typedef struct gradient_sum {
 typedef struct reference_rows {
   int64_t heads;           /* 0: the call has none */
   const double *x, *g;     /* what the kernel reads, and the gradient of what it writes */
-  gradient_sum *gradient; /* of x, written */
+  gradient_sum *gradient;  /* of x, written; zeros before */
 } reference_rows;
 
 typedef struct reference_backward {

@@ -1,0 +1,329 @@
+/* verify/check_backward: gradients of encodings against the reference's; see verify/check_kind.h.
+ *
+ * Tokens stand where gradients are hard: at the origin, near it, where phases are half and whole turns, far out;
+ * operands are random, all 0, and all alike, where generators coincide. Rows are short binary fractions, which all
+ * number types hold, so that one reference serves them.
+ */
+#include "verify/check_kind.h"
+#include "verify/reference_gradient.h"
+#include "verify/trial.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const long double ROW_BOUND = 0x1p-20L, SUM_BOUND = 0x1p-18L;
+
+enum { BATCH = 2, ANY_HEADS = 3, ANY_K_HEADS = 2, MODERATE = 4, GRID_SAMPLE = 24 };
+
+/* Operands that a sample is called with. */
+typedef enum operand_set { OPERANDS_RANDOM, OPERANDS_ZERO, OPERANDS_ALIKE, OPERAND_SETS } operand_set;
+static const char *const SET_NAME[OPERAND_SETS] = {"", ", operands 0", ", operands alike"};
+
+typedef struct answer {
+  trial_operands operands;
+  gradient_sum *row[2], **operand, *position;
+} answer;
+
+typedef struct check_gradients {
+  int64_t heads[2], tokens;
+  double *x[2], *g[2]; /* [BATCH][heads][tokens][head_dim] */
+  const double *values;
+  const DLTensor *positions; /* NULL: a grid */
+  answer answer[OPERAND_SETS];
+} sample;
+
+/* ---- the sample ---- */
+
+static bool is_compact(const spec *s) { return s->algebra.q == 0 && s->algebra.r == 0; }
+
+static void choose_positions(checker *c, sample *t) {
+  const spec *s = c->spec;
+  const double pi = 3.14159265358979323846;
+  int axes = s->n_axes;
+  int64_t n = s->skip_tokens + 1; /* after the origin */
+  t->tokens = n + 1 + MODERATE + 2 + 1;
+  double *values = arena_array(c->memory, double, t->tokens *axes);
+  for (int i = 0; i <= MODERATE; i++, n++)
+    for (int axis = 0; axis < axes; axis++)
+      values[n * axes + axis] = random_uniform(&c->random, -1, 1) * (i == 0 ? 1e-7 : is_compact(s) ? 4 : 1);
+  double far = !is_compact(s) ? 2 : s->dense ? 512 : 0;
+  const double phases[] = {pi, 2 * pi, far};
+  for (int i = 0; i < 3; i++, n++)
+    if (s->additive || phases[i] == 0)
+      for (int axis = 0; axis < axes; axis++) values[n * axes + axis] = i < 2 ? 10 : 1e6 - axis;
+    else check_position_of_phase(c, &t->answer[OPERANDS_RANDOM].operands, phases[i], values + n * axes);
+  t->values = values;
+  t->positions = tensor_contiguous(c->memory, NUMBER_F64, 2, (int64_t[]){t->tokens, axes}, values);
+}
+
+static trial_operands alike(checker *c, operand_set set) {
+  const spec *s = c->spec;
+  const double **values = arena_array(c->memory, const double *, s->n_operands + 1);
+  for (int i = 0; i < s->n_operands; i++) {
+    int64_t size = reference_elements(&s->operand[i]);
+    double *numbers = arena_array(c->memory, double, size + 1);
+    for (int64_t k = 0; k < size; k++) numbers[k] = set == OPERANDS_ZERO ? 0 : (float)(s->operand[i].test_scale / 2);
+    values[i] = numbers;
+  }
+  return trial_rounded_operands(c->memory, s, values, NUMBER_F32);
+}
+
+static double fraction(uint64_t *random) { return (random_below(random, 129) - 64) / 64.0; }
+
+/* Of a grid's tokens few: gradients of the others' rows are 0, and the reference passes over them. */
+static bool is_sampled(const sample *t, int64_t token) {
+  return t->positions || token % (t->tokens / GRID_SAMPLE | 1) == 0;
+}
+
+static void choose_rows(checker *c, sample *t) {
+  int64_t d = c->spec->head_dim;
+  for (int which = 0; which < 2; which++) {
+    int64_t rows = BATCH * t->heads[which] * t->tokens;
+    t->x[which] = arena_array(c->memory, double, rows *d);
+    t->g[which] = arena_array(c->memory, double, rows *d);
+    for (int64_t row = 0; row < rows; row++)
+      for (int64_t i = row * d; i < (row + 1) * d; i++) {
+        t->x[which][i] = fraction(&c->random);
+        t->g[which][i] = is_sampled(t, row % t->tokens) ? fraction(&c->random) : 0;
+      }
+  }
+}
+
+static void find_answer(checker *c, sample *t, answer *out) {
+  const spec *s = c->spec;
+  out->operand = reference_operand_sums(c->memory, s);
+  out->position = arena_array(c->memory, gradient_sum, t->tokens * s->n_axes);
+  reference_rows rows[2];
+  for (int which = 0; which < 2; which++) {
+    out->row[which] = arena_array(c->memory, gradient_sum, BATCH * t->heads[which] * t->tokens * s->head_dim);
+    rows[which] = (reference_rows){t->heads[which], t->x[which], t->g[which], out->row[which]};
+  }
+  reference_encode_backward(s, &(reference_backward){.batches = BATCH,
+                                                     .tokens = t->tokens,
+                                                     .position_sets = 1,
+                                                     .positions = t->values,
+                                                     .operands = out->operands.values,
+                                                     .q = rows[0],
+                                                     .k = rows[1],
+                                                     .operand = out->operand,
+                                                     .position = out->position});
+}
+
+static const sample *choose(checker *c) {
+  const spec *s = c->spec;
+  sample *t = arena_new(c->memory, sample);
+  t->heads[0] = s->heads > 1 ? s->heads : ANY_HEADS;
+  t->heads[1] = s->heads > 1 ? s->heads : ANY_K_HEADS;
+  t->answer[OPERANDS_RANDOM].operands = trial_random_operands(c->memory, s, NUMBER_F32, &c->random);
+  if (s->grid[0]) t->tokens = spec_grid_tokens(s);
+  else choose_positions(c, t);
+  choose_rows(c, t);
+  for (int set = 0; set < (s->n_operands ? OPERAND_SETS : 1); set++) {
+    if (set != OPERANDS_RANDOM) t->answer[set].operands = alike(c, (operand_set)set);
+    find_answer(c, t, &t->answer[set]);
+  }
+  return t;
+}
+
+/* ---- calls ---- */
+
+typedef struct gradients {
+  DLTensor *row[2], **operand, *position; /* operand, position: NULL: not asked for */
+} gradients;
+
+typedef struct call {
+  number_type type;
+  const trial_operands *operands;
+  DLTensor *kept[2], *g[2];
+  bool from_input;
+} call;
+
+static DLTensor *rows_of(checker *c, number_type type, int which, const double *numbers) {
+  const sample *t = c->gradients;
+  DLTensor *rows =
+      tensor_rows(c->memory, type, which ? ROWS_BNHD : ROWS_BHND, BATCH, t->heads[which], t->tokens, c->spec->head_dim);
+  for (int64_t b = 0; b < BATCH; b++)
+    for (int64_t h = 0; h < t->heads[which]; h++)
+      for (int64_t n = 0; n < t->tokens; n++)
+        for (int64_t i = 0; i < c->spec->head_dim; i++)
+          number_store(type, tensor_at(rows, b, h, n, i), numbers ? *numbers++ : 0);
+  return rows;
+}
+
+static gradients make_gradients(checker *c, number_type rows, number_type sums) {
+  const spec *s = c->spec;
+  const sample *t = c->gradients;
+  gradients to = {.row = {rows_of(c, rows, 0, NULL), rows_of(c, rows, 1, NULL)}};
+  if (s->n_operands) to.operand = arena_array(c->memory, DLTensor *, s->n_operands);
+  for (int i = 0; i < s->n_operands; i++)
+    to.operand[i] = tensor_contiguous(c->memory, sums, s->operand[i].rank, s->operand[i].shape,
+                                      arena_array(c->memory, double, reference_elements(&s->operand[i]) + 1));
+  if (t->positions)
+    to.position = tensor_contiguous(c->memory, sums, 2, (int64_t[]){t->tokens, s->n_axes},
+                                    arena_array(c->memory, double, t->tokens * s->n_axes));
+  return to;
+}
+
+/* Parts from the last to the first, and then those of the sums. */
+static int run_call(const checker *c, const call *of, const gradients *to, int parts) {
+  const sample *t = c->gradients;
+  bool sums = to->operand || to->position;
+  pegen_grad_args grad = {.struct_size = sizeof grad,
+                          .flags = of->from_input ? PEGEN_GRAD_FROM_INPUT : 0,
+                          .q_out = of->g[0],
+                          .k_out = of->g[1],
+                          .q = to->row[0],
+                          .k = to->row[1],
+                          .operands = to->operand,
+                          .positions = to->position};
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = c->kernel->n_operands,
+                     .operands = of->operands->tensors,
+                     .positions = t->positions,
+                     .q = sums ? of->kept[0] : NULL,
+                     .k = sums ? of->kept[1] : NULL,
+                     .grad = &grad};
+  size_t workspace = c->kernel->encode_backward_workspace(&args);
+  if (workspace) args.workspace = arena_must(malloc(workspace));
+  int error = 0;
+  for (int part = parts - 1; part >= 0 && !error; part--) error = c->kernel->encode_backward(&args, part, parts);
+  for (int part = parts - 1; part >= 0 && !error && to->operand; part--)
+    error = c->kernel->encode_backward_finish(&args, part, parts);
+  free(args.workspace);
+  return error;
+}
+
+/* ---- comparisons ---- */
+
+static void note(trial_error *worst, const trial_error *e, long double unit) {
+  trial_error now = *e;
+  long double difference = now.error;
+  now.error = difference == 0 ? 0 : difference / unit;
+  now.spoilt = !isfinite(now.error);
+  if (!worst->spoilt && (now.spoilt || now.error > worst->error)) *worst = now;
+}
+
+/* What errors of a block's rows are measured by, beside their norm. */
+static long double scale_of(checker *c, oracle *o, int64_t token, int head, int block) {
+  const spec *s = c->spec;
+  long double scale = fabsl(s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude);
+  if (s->additive || block < 0 || token < s->skip_tokens) return 1;
+  if (s->dense || !is_compact(s)) oracle_matrix(o, 0, token, head, block, &scale);
+  return scale;
+}
+
+static void compare_rows(checker *c, const answer *exact, const gradients *got, number_type type, trial_error *worst) {
+  const spec *s = c->spec;
+  const sample *t = c->gradients;
+  oracle *o = oracle_create(c->memory, s, 1, t->tokens, t->values, &exact->operands);
+  int *block = arena_array(c->memory, int, s->head_dim);
+  for (int i = 0; i < s->head_dim; i++) block[i] = -1;
+  for (int i = 0; !s->additive && i < s->n_components * s->n_blocks; i++) block[s->channel[i]] = i % s->n_blocks;
+  for (int which = 0; which < 2; which++) {
+    const gradient_sum *row = exact->row[which];
+    for (int64_t b = 0; b < BATCH; b++)
+      for (int64_t h = 0; h < t->heads[which]; h++)
+        for (int64_t n = 0; n < t->tokens; n++)
+          for (int i = 0; i < s->head_dim; i++, row++) {
+            double value = number_load(type, tensor_at(got->row[which], b, h, n, i));
+            long double error = fabsl(value - row->value);
+            if (type != NUMBER_F32) error = fmaxl(0, error - number_half_ulp(type, row->value));
+            if (isnan(value)) error = INFINITY;
+            note(worst, &(trial_error){error, false, b, h, n, i, value, row->value},
+                 row->size * scale_of(c, o, n, (int)(s->heads > 1 ? h : 0), block[i]));
+          }
+  }
+}
+
+/* Elements of a contiguous tensor; `channel` of the message is which. */
+static void compare_sums(const gradient_sum *exact, const DLTensor *got, int64_t count, trial_error *worst) {
+  number_type type = number_type_of(got->dtype);
+  for (int64_t i = 0; i < count; i++) {
+    double value = number_load(type, (char *)got->data + i * number_bytes(type));
+    long double error = isnan(value) ? INFINITY : fabsl(value - exact[i].value);
+    note(worst, &(trial_error){error, false, 0, 0, 0, (int)i, value, exact[i].value}, exact[i].size);
+  }
+}
+
+static bool same_bytes(const DLTensor *x, const DLTensor *y, int64_t count) {
+  return !x || memcmp(x->data, y->data, (size_t)(count * number_bytes(number_type_of(x->dtype)))) == 0;
+}
+
+/* ---- the checks ---- */
+
+/* What rounding of what was kept leaves of a sum, where it is more than the bound of exact numbers. */
+static long double sum_bound(const call *of) {
+  if (of->from_input || of->type == NUMBER_F32) return SUM_BOUND;
+  return number_half_ulp(of->type, 1) * 2;
+}
+
+static void check_sums(checker *c, const call *of, operand_set set) {
+  const spec *s = c->spec;
+  const sample *t = c->gradients;
+  const answer *exact = &t->answer[set];
+  const char *name = number_type_info(of->type)->name;
+  gradients to = make_gradients(c, of->type, NUMBER_F64), parted = make_gradients(c, of->type, NUMBER_F64);
+  int error = run_call(c, of, &to, 1);
+  if (error == PEGEN_ERROR_NO_GRADIENT) return; /* a form whose sums have no code: `explain` says so */
+  if (!check_called(c, name, "gradients of operands and positions", error)) return;
+  const char *from = of->from_input ? "what is read" : "what is written";
+  trial_error operands = {0}, positions = {0};
+  for (int i = 0; i < s->n_operands; i++)
+    compare_sums(exact->operand[i], to.operand[i], reference_elements(&s->operand[i]), &operands);
+  if (s->n_operands)
+    check_report(c, name, arena_printf(c->memory, "gradients of operands, by %s%s", from, SET_NAME[set]), sum_bound(of),
+                 &operands);
+  if (to.position) {
+    compare_sums(exact->position, to.position, t->tokens * s->n_axes, &positions);
+    check_report(c, name, arena_printf(c->memory, "gradients of positions, by %s%s", from, SET_NAME[set]),
+                 sum_bound(of), &positions);
+  }
+  if (!check_called(c, name, "gradients in parts", run_call(c, of, &parted, CHECK_PARTS))) return;
+  bool same = same_bytes(to.position, parted.position, t->tokens * s->n_axes);
+  for (int i = 0; i < s->n_operands; i++)
+    same = same && same_bytes(to.operand[i], parted.operand[i], reference_elements(&s->operand[i]));
+  for (int which = 0; which < 2; which++) same = same && tensor_identical(to.row[which], parted.row[which]);
+  check_report_bits(c, name, arena_printf(c->memory, "gradients in 3 parts and in one, by %s", from), same);
+}
+
+static void check_set(checker *c, number_type type, operand_set set) {
+  const spec *s = c->spec;
+  const sample *t = c->gradients;
+  const answer *exact = &t->answer[set];
+  const char *name = number_type_info(type)->name;
+  DLTensor *x[2], *y[2];
+  call of = {.type = type, .operands = &exact->operands};
+  for (int which = 0; which < 2; which++) {
+    x[which] = rows_of(c, type, which, t->x[which]);
+    y[which] = rows_of(c, type, which, NULL);
+    of.g[which] = rows_of(c, type, which, t->g[which]);
+  }
+  gradients rows = {.row = {rows_of(c, type, 0, NULL), rows_of(c, type, 1, NULL)}};
+  if (!check_called(c, name, "rows to take gradients of",
+                    trial_call(c->kernel, t->positions, of.operands, x[0], y[0], x[1], y[1], 1)) ||
+      !check_called(c, name, "gradients of rows", run_call(c, &of, &rows, 1)))
+    return;
+  trial_error worst = {0};
+  compare_rows(c, exact, &rows, type, &worst);
+  const char *what = type == NUMBER_F32 ? "gradients of rows" : "gradients of rows, beyond half a unit";
+  check_report(c, name, arena_printf(c->memory, "%s%s", what, SET_NAME[set]), ROW_BOUND, &worst);
+  if (!s->n_operands && !t->positions) return;
+  for (int from_input = s->amplitude == 0; from_input < 2; from_input++) {
+    of.from_input = from_input;
+    for (int which = 0; which < 2; which++) of.kept[which] = from_input ? x[which] : y[which];
+    check_sums(c, &of, set);
+  }
+}
+
+static void check_type(checker *c, number_type type) {
+  check_set(c, type, OPERANDS_RANDOM);
+  for (int set = OPERANDS_RANDOM + 1; type == NUMBER_F32 && c->spec->n_operands && set < OPERAND_SETS; set++)
+    check_set(c, type, (operand_set)set);
+}
+
+void check_encode_backward(checker *c) {
+  if (!c->kernel->encode_backward) return;
+  if (!c->gradients) c->gradients = choose(c);
+  check_each_type(c, check_type);
+}

@@ -1,0 +1,83 @@
+/* That check sees what is wrong with gradients: an entry whose results are spoilt behind its back fails, each of what
+ * it writes in its turn, and the entry as it is passes. */
+#include "unit.h"
+
+#include "loader.h"
+#include "verify/check_kind.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+enum { SPOIL_NOTHING, SPOIL_Q, SPOIL_K, SPOIL_OPERAND, SPOIL_POSITION, SPOIL_COUNT };
+
+static pegen_entry *entry, *finish;
+static int spoilt, found; /* what is spoilt, and whether there was such a gradient */
+
+/* One number of a tensor, a little: by a part in 2^12 of what is usual there. */
+static void spoil(const DLTensor *t) {
+  if (!t) return;
+  found = 1;
+  if (t->dtype.bits == 64) *(double *)t->data += 1;
+  else *(float *)t->data += 0x1p-12f;
+}
+
+static void spoil_sums(const pegen_grad_args *grad) {
+  if (spoilt == SPOIL_OPERAND && grad->operands) spoil(grad->operands[0]);
+}
+
+static int spoiling(const pegen_args *args, int part, int parts) {
+  int error = entry(args, part, parts);
+  if (error || part != 0) return error; /* the last one that is called */
+  if (spoilt == SPOIL_Q) spoil(args->grad->q);
+  if (spoilt == SPOIL_K) spoil(args->grad->k);
+  if (spoilt == SPOIL_POSITION) spoil(args->grad->positions);
+  return 0;
+}
+
+static int spoiling_finish(const pegen_args *args, int part, int parts) {
+  int error = finish(args, part, parts);
+  if (!error && part == 0) spoil_sums(args->grad);
+  return error;
+}
+
+static bool passes(arena *a, const spec *s, const pegen_kernel *kernel) {
+  pegen_kernel other = *kernel;
+  entry = kernel->encode_backward, finish = kernel->encode_backward_finish;
+  other.encode_backward = spoiling;
+  other.encode_backward_finish = spoiling_finish;
+  checker c = {.memory = a, .spec = s, .kernel = &other, .random = 1};
+  fflush(stdout);
+  int out = dup(1);
+  assert_non_null(freopen("/dev/null", "w", stdout));
+  check_encode_backward(&c);
+  fflush(stdout);
+  dup2(out, 1);
+  close(out);
+  return !c.failed;
+}
+
+static void what_is_spoilt_fails(void **state) {
+  (void)state;
+  static const char *const specs[] = {"rope_mixed", "geope3d", "sincos"};
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    arena *a = arena_create();
+    spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, specs[i]), DSL_DIR, 0, NULL);
+    assert_non_null(s);
+    loaded_kernel *loaded = trial_load_gradients(a, s, NULL, PEGEN_DTYPE_F32, 1);
+    assert_non_null(loaded);
+    for (spoilt = 0; spoilt < SPOIL_COUNT; spoilt++) {
+      found = 0;
+      bool pass = passes(a, s, run_kernel(loaded));
+      if (pass != !found) print_error("%s, spoilt %d: %s\n", specs[i], spoilt, pass ? "passes" : "fails");
+      assert_true(pass == !found);
+      if (spoilt == SPOIL_Q || spoilt == SPOIL_K) assert_true(found);
+    }
+    run_unload(loaded);
+    arena_destroy(a);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_spoilt_fails)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
