@@ -314,6 +314,7 @@ void emit_apply(ir *b, arena *a, const apply_request *request, const cpu_target 
   const char *table = e.contiguous ? NULL : channel_table(b, a, &request->blocks, name);
   ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e.work);
   if (table) e.channels = ir_table_address(b, table);
+  e.shift = i64(b, 0);
   e.x_scratch = ir_alloca(b, (int64_t)LISTED * 2 * e.size * 4, CACHE_LINE);
   e.y_scratch = ir_alloca(b, CACHE_LINE, CACHE_LINE);
   if (request->layout == MATRIX_EXPONENT) e.action_scratch = ir_alloca(b, (int64_t)3 * LISTED * e.size * 4, CACHE_LINE);

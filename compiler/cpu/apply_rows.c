@@ -7,6 +7,8 @@
 #include "cpu/rotors.h"
 #include "cpu/rows.h"
 
+enum { FEW_PIECES = 2 }; /* that are not worth a loop */
+
 apply_shape apply_shape_of(const cpu_target *target, int size, matrix_layout layout) {
   apply_shape s = {.layout = layout};
   for (int at = 0, width = target->lanes; at < size;) {
@@ -48,6 +50,10 @@ static ir_value of_block(applier *e, ir_value row, int which) {
   return e->contiguous ? ir_offset_const(e->b, row, (int64_t)which * e->size * e->channel_bytes) : row;
 }
 
+static void fetch_piece(applier *e, int width, ir_value from, ir_value to) {
+  ir_store(e->b, emit_load_channels(e->b, e->target->native, e->dtype, width, from), to, 4, false);
+}
+
 ir_value emit_fetch(applier *e, int which, ir_value row, int i) {
   ir *b = e->b;
   ir_value scratch = ir_offset_const(b, e->x_scratch, (int64_t)(2 * i + which) * e->size * 4);
@@ -58,26 +64,33 @@ ir_value emit_fetch(applier *e, int which, ir_value row, int i) {
     ir_end_for(b, loop);
     return scratch;
   }
-  for (int p = 0; p < e->shape.n_pieces; p++) {
-    ir_value from = ir_offset_const(b, row, (int64_t)e->shape.start[p] * e->channel_bytes);
-    ir_value x = emit_load_channels(b, e->target->native, e->dtype, e->shape.width[p], from);
-    ir_store(b, x, ir_offset_const(b, scratch, (int64_t)e->shape.start[p] * 4), 4, false);
+  int lanes = e->target->lanes, whole = e->size / lanes, first = 0;
+  if (whole > FEW_PIECES) { /* conversions are long */
+    ir_loop loop = ir_for(b, i64(b, 0), i64(b, whole));
+    fetch_piece(e, lanes, ir_offset(b, row, mul(b, loop.index, i64(b, (int64_t)lanes * e->channel_bytes))),
+                ir_offset(b, scratch, mul(b, loop.index, i64(b, (int64_t)lanes * 4))));
+    ir_end_for(b, loop);
+    first = whole;
   }
+  for (int p = first; p < e->shape.n_pieces; p++)
+    fetch_piece(e, e->shape.width[p], ir_offset_const(b, row, (int64_t)e->shape.start[p] * e->channel_bytes),
+                ir_offset_const(b, scratch, (int64_t)e->shape.start[p] * 4));
   return scratch;
 }
 
 void emit_put(applier *e, int which, ir_value sum, ir_value row, int piece) {
   ir *b = e->b;
   if (e->contiguous) {
+    ir_value shifted = ir_offset(b, row, mul(b, e->shift, i64(b, e->channel_bytes)));
     emit_store_channels(b, e->target->native, e->dtype, sum,
-                        ir_offset_const(b, row, (int64_t)e->shape.start[piece] * e->channel_bytes), false);
+                        ir_offset_const(b, shifted, (int64_t)e->shape.start[piece] * e->channel_bytes), false);
     return;
   }
   ir_store(b, sum, e->y_scratch, 4, false);
   ir_loop loop = ir_for(b, i64(b, 0), i64(b, e->shape.width[piece]));
   ir_value y = ir_load(b, ir_vector(b, 1, b->f32), ir_offset(b, e->y_scratch, mul(b, loop.index, i64(b, 4))), 4);
-  emit_store_channels(b, e->target->native, e->dtype, y,
-                      channel_pointer(e, which, row, add(b, loop.index, i64(b, e->shape.start[piece]))), false);
+  ir_value component = add(b, loop.index, add(b, e->shift, i64(b, e->shape.start[piece])));
+  emit_store_channels(b, e->target->native, e->dtype, y, channel_pointer(e, which, row, component), false);
   ir_end_for(b, loop);
 }
 
@@ -141,24 +154,41 @@ void emit_column_sums(applier *e, const ir_value *x, int rows, int first, int co
   ir_end_for_with(b, loop, total, next, sums);
 }
 
+/* The sums of `count` pieces from `first` on, of rows whose channels are at x. */
+static void emit_walked_pieces(applier *e, const ir_value *x, const ir_value *out, int rows, int first, int count) {
+  ir_value sums[APPLY_LISTED * APPLY_VECTORS];
+  for (int i = 0; i < rows * count; i++)
+    sums[i] = ir_float(e->b, ir_vector(e->b, e->shape.width[first + i % count], e->b->f32), 0);
+  emit_column_sums(e, x, rows, first, count, sums);
+  for (int i = 0; i < rows; i++)
+    for (int v = 0; v < count; v++) emit_put(e, 0, sums[i * count + v], out[i], first + v);
+}
+
 /* Rows of one block, `rows` or half as many at once, whichever lets a matrix be walked once for them. */
 static void emit_walk(applier *e, const ir_value *in, const ir_value *out, int rows) {
-  int all = e->shape.n_pieces, step = apply_vectors_of(e->target, &e->shape, rows);
-  ir_value sums[APPLY_LISTED * APPLY_VECTORS], x[APPLY_LISTED];
+  ir *b = e->b;
+  int all = e->shape.n_pieces, step = apply_vectors_of(e->target, &e->shape, rows), first = 0;
+  ir_value x[APPLY_LISTED];
   if (step < all && rows > 1 && apply_vectors_of(e->target, &e->shape, rows / 2) == all) {
     emit_walk(e, in, out, rows / 2);
     emit_walk(e, in + rows / 2, out + rows / 2, rows - rows / 2);
     return;
   }
   for (int i = 0; i < rows; i++) x[i] = reads_in_place(e) && step == all ? in[i] : emit_fetch(e, 0, in[i], i);
-  for (int first = 0; first < all; first += step) {
-    int count = all - first < step ? all - first : step;
-    for (int i = 0; i < rows * count; i++)
-      sums[i] = ir_float(e->b, ir_vector(e->b, e->shape.width[first + i % count], e->b->f32), 0);
-    emit_column_sums(e, x, rows, first, count, sums);
-    for (int i = 0; i < rows; i++)
-      for (int v = 0; v < count; v++) emit_put(e, 0, sums[i * count + v], out[i], first + v);
+  int lanes = e->target->lanes, turns = e->size / lanes / step; /* of whole vectors: one code */
+  if (turns > 1) {
+    ir_value matrix = e->matrix, shift = e->shift;
+    ir_loop loop = ir_for(b, i64(b, 0), i64(b, turns));
+    e->shift = mul(b, loop.index, i64(b, (int64_t)step * lanes));
+    e->matrix = ir_offset(b, matrix, mul(b, e->shift, i64(b, 4)));
+    emit_walked_pieces(e, x, out, rows, 0, step);
+    ir_end_for(b, loop);
+    e->shift = shift;
+    e->matrix = matrix;
+    first = turns * step;
   }
+  for (; first < all; first += step)
+    emit_walked_pieces(e, x, out, rows, first, all - first < step ? all - first : step);
 }
 
 /* ---- diagonals in registers ---- */

@@ -33,6 +33,7 @@ typedef struct applier {
   ir_value action_scratch;           /* float32 [3][APPLY_LISTED][size], for MATRIX_EXPONENT */
   ir_value list;                     /* of rows that one head's matrix turns */
   ir_value channels;                 /* int32 [n_blocks][size], where they are not contiguous */
+  ir_value shift;                    /* i64: components that the pieces at hand lie further, in a loop over pieces */
   ir_value matrix, block;            /* of the block at hand, or the first of those that are taken together */
   ir_value held[64]; /* resident: [blocks together][size][pieces], or diagonals as they lie in memory */
 } applier;

@@ -84,6 +84,19 @@ static void product_tile(const lane_matrices *m, const ir_value *a, matrix_kind 
       if (sum[i - i0][j - j0].ptr) store(m, sum[i - i0][j - j0], a[0], i, j);
 }
 
+/* The tiles of whole matrices are one code. */
+static void general_tiles(const lane_matrices *m, const ir_value *a) {
+  ir *b = m->b;
+  ir_loop rows = ir_for(b, i64(b, 0), i64(b, m->size / TILE));
+  ir_value down = mul(b, rows.index, i64(b, TILE * m->size * m->bytes));
+  ir_loop columns = ir_for(b, i64(b, 0), i64(b, m->size / TILE));
+  ir_value right = mul(b, columns.index, i64(b, TILE * m->bytes));
+  ir_value moved[] = {ir_offset(b, a[0], add(b, down, right)), ir_offset(b, a[1], down), ir_offset(b, a[2], right)};
+  product_tile(m, moved, GENERAL, GENERAL, false, 0, 0);
+  ir_end_for(b, columns);
+  ir_end_for(b, rows);
+}
+
 /* NAME(out, x, y). The diagonal of a skew result is computed too and never read. */
 static void emit_lane_product(const lane_matrices *m, const char *name, matrix_kind x, matrix_kind y) {
   ir *b = m->b;
@@ -91,8 +104,10 @@ static void emit_lane_product(const lane_matrices *m, const char *name, matrix_k
   ir_value arguments[3];
   ir_function(b, name, true, (MlirType){NULL}, 3, types, arguments);
   bool upper = x != GENERAL;
-  for (int i = 0; i < m->size; i += TILE)
-    for (int j = upper ? i : 0; j < m->size; j += TILE) product_tile(m, arguments, x, y, upper, i, j);
+  if (!upper && m->size % TILE == 0) general_tiles(m, arguments);
+  else
+    for (int i = 0; i < m->size; i += TILE)
+      for (int j = upper ? i : 0; j < m->size; j += TILE) product_tile(m, arguments, x, y, upper, i, j);
   ir_return(b);
 }
 
@@ -102,8 +117,9 @@ enum { BUFFER_M, BUFFER_X, BUFFER_X2, BUFFER_X3, BUFFER_X4, BUFFER_T, BUFFER_C, 
 
 typedef struct lane_exponential {
   lane_matrices m;
-  char square[96], symmetric[96], skew[96], general[96];
+  char square[96], symmetric[96], skew[96], general[96], sum[96], sum_onto[96];
   ir_value buffer[BUFFER_COUNT];
+  ir_value factors; /* room for four vectors */
 } lane_exponential;
 
 static void product(lane_exponential *e, const char *name, int out, int x, int y) {
@@ -120,24 +136,35 @@ static ir_value not_negative(ir *b, ir_value x) {
   return ir_select(b, ir_compare_int(b, "sgt", x, zero), x, zero);
 }
 
-/* out = [out +] c[0] p[0] I + c[1] p[1] X + ..., on and above the diagonal. */
-static void polynomial(lane_exponential *e, int out, bool onto, const double *c, const ir_value *powers) {
-  const lane_matrices *m = &e->m;
+/* NAME(out, x, x2, x3, factors): out = [out +] factors[0] I + factors[1] x + ..., on and above the diagonal. */
+static void emit_polynomial(const lane_matrices *m, const char *name, bool onto) {
+  enum { OUT, X, X2, X3, FACTORS, COUNT };
   ir *b = m->b;
-  static const int of[] = {0, BUFFER_X, BUFFER_X2, BUFFER_X3};
-  ir_value factors[4];
-  for (int i = 0; i < 4; i++) factors[i] = mul(b, powers[i], number(m, c[i]));
+  MlirType types[COUNT];
+  ir_value arguments[COUNT], factors[4];
+  for (int i = 0; i < COUNT; i++) types[i] = b->ptr;
+  ir_function(b, name, true, (MlirType){NULL}, COUNT, types, arguments);
+  for (int i = 0; i < 4; i++) factors[i] = load(m, arguments[FACTORS], 0, i);
   for (int i = 0; i < m->size; i++)
     for (int j = i; j < m->size; j++) {
       ir_value sum = {NULL};
       for (int k = 3; k >= 1; k--) {
-        ir_value x = load(m, e->buffer[of[k]], i, j);
+        ir_value x = load(m, arguments[k], i, j);
         sum = sum.ptr ? emit_multiply_add(b, m->target, factors[k], x, sum) : mul(b, factors[k], x);
       }
-      if (onto) sum = add(b, sum, load(m, e->buffer[out], i, j));
+      if (onto) sum = add(b, sum, load(m, arguments[OUT], i, j));
       if (i == j) sum = add(b, sum, factors[0]);
-      store(m, sum, e->buffer[out], i, j);
+      store(m, sum, arguments[OUT], i, j);
     }
+  ir_return(b);
+}
+
+/* out = [out +] c[0] p[0] I + c[1] p[1] X + ..., on and above the diagonal. */
+static void polynomial(lane_exponential *e, int out, bool onto, const double *c, const ir_value *powers) {
+  ir *b = e->m.b;
+  for (int i = 0; i < 4; i++) store(&e->m, mul(b, powers[i], number(&e->m, c[i])), e->factors, 0, i);
+  ir_value arguments[] = {e->buffer[out], e->buffer[BUFFER_X], e->buffer[BUFFER_X2], e->buffer[BUFFER_X3], e->factors};
+  ir_call(b, onto ? e->sum_onto : e->sum, 5, arguments);
 }
 
 /* M scaled to norms of at most 1, lane by lane; gives the exponents of the scale. */
@@ -231,40 +258,56 @@ static void square(lane_exponential *e, ir_value count) {
   product(e, e->general, BUFFER_R, BUFFER_T, BUFFER_T);
   ir_value turn = m->is_f64 ? loop.index : ir_cast(b, "arith.trunci", loop.index, b->i32);
   ir_value wanted = ir_compare_int(b, "sgt", count, ir_broadcast(b, m->integers, turn));
-  for (int i = 0; i < m->size; i++)
-    for (int j = 0; j < m->size; j++)
-      store(m, ir_select(b, wanted, load(m, e->buffer[BUFFER_R], i, j), load(m, e->buffer[BUFFER_T], i, j)),
-            e->buffer[BUFFER_T], i, j);
+  ir_loop rows = ir_for(b, i64(b, 0), i64(b, m->size));
+  ir_value row = mul(b, rows.index, i64(b, m->size * m->bytes)), squared = ir_offset(b, e->buffer[BUFFER_R], row),
+           matrix = ir_offset(b, e->buffer[BUFFER_T], row);
+  for (int j = 0; j < m->size; j++)
+    store(m, ir_select(b, wanted, load(m, squared, 0, j), load(m, matrix, 0, j)), matrix, 0, j);
+  ir_end_for(b, rows);
   ir_end_for(b, loop);
 }
 
-/* Where vector i of a lane's matrix goes. */
-static int64_t place_of(const lane_matrices *m, matrix_layout layout, int lane, int used, int i) {
+/* Where row i of a lane's matrix goes: at + i * step bytes. */
+typedef struct lane_place {
+  int64_t at, step;
+} lane_place;
+
+static lane_place place_of(const lane_matrices *m, matrix_layout layout, int lane, int used) {
   int64_t row = (int64_t)m->size * 4, matrix = m->size * row;
-  if (layout == MATRIX_COLUMNS || lane + (lane & 1 ? 0 : 1) >= used) return lane * matrix + i * row;
-  return lane / 2 * 2 * matrix + (2 * i + lane % 2) * row;
+  if (layout == MATRIX_COLUMNS || lane + (lane & 1 ? 0 : 1) >= used) return (lane_place){lane * matrix, row};
+  return (lane_place){lane / 2 * 2 * matrix + lane % 2 * row, 2 * row};
+}
+
+/* Entry j of row i (of diagonal i) of the lanes' matrices. */
+static ir_value entry_of_row(const lane_exponential *e, matrix_layout layout, ir_value i, int j) {
+  const lane_matrices *m = &e->m;
+  ir *b = m->b;
+  ir_value row = layout == MATRIX_COLUMNS ? i : integer_op(b, "arith.xori", i, j);
+  return load(m, ir_offset(b, e->buffer[BUFFER_T], mul(b, row, i64(b, m->size * m->bytes))), 0, j);
 }
 
 /* Vector by vector: entries of all lanes become a run of entries for each. */
 static void write_out(const lane_exponential *e, matrix_layout layout, ir_value out, int used, double amplitude) {
   const lane_matrices *m = &e->m;
   ir *b = m->b;
-  ir_value rows[64];
+  ir_value entries[64];
   int width = m->lanes < MOST ? MOST : m->lanes; /* a square that a row of entries and all lanes fit in */
-  for (int i = 0; i < m->size; i++) {
-    for (int j = 0; j < width; j++) {
-      int entry = j < m->size ? j : 0;
-      ir_value v = load(m, e->buffer[BUFFER_T], layout == MATRIX_COLUMNS ? i : i ^ entry, entry);
-      if (amplitude != 1) v = mul(b, v, number(m, amplitude));
-      if (m->is_f64) v = ir_cast(b, "arith.truncf", v, b->f32);
-      int64_t mask[64];
-      for (int lane = 0; lane < width; lane++) mask[lane] = lane < m->lanes ? lane : -1;
-      rows[j] = m->lanes < width ? ir_shuffle(b, v, v, width, mask) : v;
-    }
-    emit_transpose(b, width, rows);
-    for (int lane = 0; lane < used; lane++)
-      emit_store_lanes(b, rows[lane], m->size, ir_offset_const(b, out, place_of(m, layout, lane, used, i)), 4);
+  ir_loop rows = ir_for(b, i64(b, 0), i64(b, m->size));
+  for (int j = 0; j < width; j++) {
+    ir_value v = entry_of_row(e, layout, rows.index, j < m->size ? j : 0);
+    if (amplitude != 1) v = mul(b, v, number(m, amplitude));
+    if (m->is_f64) v = ir_cast(b, "arith.truncf", v, b->f32);
+    int64_t mask[64];
+    for (int lane = 0; lane < width; lane++) mask[lane] = lane < m->lanes ? lane : -1;
+    entries[j] = m->lanes < width ? ir_shuffle(b, v, v, width, mask) : v;
   }
+  emit_transpose(b, width, entries);
+  for (int lane = 0; lane < used; lane++) {
+    lane_place place = place_of(m, layout, lane, used);
+    ir_value to = ir_offset(b, ir_offset_const(b, out, place.at), mul(b, rows.index, i64(b, place.step)));
+    emit_store_lanes(b, entries[lane], m->size, to, 4);
+  }
+  ir_end_for(b, rows);
 }
 
 void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int size, matrix_layout layout, int lanes,
@@ -279,15 +322,20 @@ void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int si
   snprintf(e.symmetric, sizeof e.symmetric, "%s_symmetric", name);
   snprintf(e.skew, sizeof e.skew, "%s_skew", name);
   snprintf(e.general, sizeof e.general, "%s_general", name);
+  snprintf(e.sum, sizeof e.sum, "%s_sum", name);
+  snprintf(e.sum_onto, sizeof e.sum_onto, "%s_sum_onto", name);
   emit_lane_product(&e.m, e.square, SKEW, SKEW);
   emit_lane_product(&e.m, e.symmetric, SYMMETRIC, SYMMETRIC);
   emit_lane_product(&e.m, e.skew, SKEW, SYMMETRIC);
   emit_lane_product(&e.m, e.general, GENERAL, GENERAL);
+  emit_polynomial(&e.m, e.sum, false);
+  emit_polynomial(&e.m, e.sum_onto, true);
 
   MlirType types[] = {b->ptr, b->ptr, b->ptr};
   ir_value arguments[3];
   ir_function(b, name, true, (MlirType){NULL}, 3, types, arguments);
   for (int i = 0; i < BUFFER_COUNT; i++) e.buffer[i] = ir_alloca(b, size * size * e.m.bytes, CACHE_LINE);
+  e.factors = ir_alloca(b, 4 * e.m.bytes, CACHE_LINE);
   ir_value exponent = scaled_matrices(&e, arguments, n_axes, angle_step);
   product(&e, e.square, BUFFER_X, BUFFER_M, BUFFER_M);
   product(&e, e.symmetric, BUFFER_X2, BUFFER_X, BUFFER_X);

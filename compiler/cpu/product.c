@@ -102,19 +102,44 @@ static void emit_panel(ir *b, const matrix_shape *m, const ir_value *arguments, 
                first, vectors);
 }
 
+/* Panels of `vectors` vectors from vector `first` on, in a loop where they are many: panels [from, to) of it. */
+static void emit_panels(ir *b, const matrix_shape *m, const ir_value *arguments, int begin, int end, int first,
+                        int vectors, ir_value from, ir_value to) {
+  ir_loop panels = ir_for(b, from, to);
+  ir_value at = scaled(b, panels.index, (int64_t)vectors * m->lanes * m->bytes);
+  ir_value moved[] = {ir_offset(b, arguments[0], at), arguments[1], ir_offset(b, arguments[2], at)};
+  emit_panel(b, m, moved, begin, end, first, vectors);
+  ir_end_for(b, panels);
+}
+
+/* Rows [begin, end) of out from vector `first` on: panels of equal width are one code. */
+static void emit_band(ir *b, const matrix_shape *m, const ir_value *arguments, int begin, int end, int first,
+                      int most) {
+  for (int all = m->padded / m->lanes; first < all;) {
+    int left = all - first, turns = (left + most - 1) / most, vectors = (left + turns - 1) / turns;
+    int equal = left - turns * (vectors - 1); /* the others are a vector narrower */
+    if (equal == 1) emit_panel(b, m, arguments, begin, end, first, vectors);
+    else emit_panels(b, m, arguments, begin, end, first, vectors, i64(b, 0), i64(b, equal));
+    first += equal * vectors;
+  }
+}
+
 void emit_product(ir *b, const matrix_shape *m, const char *name, bool upper) {
   MlirType types[] = {b->ptr, b->ptr, b->ptr};
   ir_value arguments[3];
   ir_function(b, name, true, (MlirType){NULL}, 3, types, arguments);
-  int most = m->target->registers >= 32 ? 4 : 2, height = upper ? m->tile : m->padded;
-  for (int begin = 0; begin < m->padded; begin += height) {
-    int end = begin + height < m->padded ? begin + height : m->padded;
-    for (int first = upper ? begin / m->lanes : 0, all = m->padded / m->lanes; first < all;) {
-      int turns = (all - first + most - 1) / most, vectors = (all - first + turns - 1) / turns;
-      emit_panel(b, m, arguments, begin, end, first, vectors);
-      first += vectors;
-    }
-  }
+  int most = m->target->registers >= 32 ? 4 : 2, all = m->padded / m->lanes, band = m->tile / m->lanes;
+  if (!upper) emit_band(b, m, arguments, 0, m->padded, 0, most);
+  else if (m->padded % m->tile == 0 && band % most == 0) { /* all bands are one code */
+    ir_loop bands = ir_for(b, i64(b, 0), i64(b, all / band));
+    ir_value at = scaled(b, bands.index, (int64_t)m->tile * row_bytes(m));
+    ir_value moved[] = {ir_offset(b, arguments[0], at), ir_offset(b, arguments[1], at), arguments[2]};
+    emit_panels(b, m, moved, 0, m->tile, 0, most, scaled(b, bands.index, band / most), i64(b, all / most));
+    ir_end_for(b, bands);
+  } else
+    for (int begin = 0; begin < m->padded; begin += m->tile)
+      emit_band(b, m, arguments, begin, begin + m->tile < m->padded ? begin + m->tile : m->padded, begin / m->lanes,
+                most);
   ir_return(b);
 }
 
