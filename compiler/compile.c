@@ -24,20 +24,15 @@ static void write_expr(const form *f, const void *plan, compile_output *out) {
   if (fclose(stream)) arena_must(NULL);
 }
 
-static bool write_programs(arena *a, const spec *s, const form *f, const void *plan, compile_output *out) {
+static void write_programs(arena *a, const form *f, const void *plan, compile_output *out) {
   const program *programs[FORM_MAX_PROGRAMS];
   int count = form_programs(a, f, plan, programs);
-  if (count == 0) {
-    diag_error(s->file, s->line, "kernels of this kind are not programs; expected --emit expr or mlir");
-    return false;
-  }
   FILE *stream = arena_must(open_memstream(&out->data, &out->size));
   for (int i = 0; i < count; i++) {
     if (i) fputc('\n', stream);
     program_print(stream, programs[i]);
   }
   if (fclose(stream)) arena_must(NULL);
-  return true;
 }
 
 /* The GPU to write for, NULL where none is named, and the processors. */
@@ -112,7 +107,10 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
     write_expr(f, plan, out);
     return true;
   }
-  if (options->emit == EMIT_PROGRAM) return write_programs(a, s, f, plan, out);
+  if (options->emit == EMIT_PROGRAM) {
+    write_programs(a, f, plan, out);
+    return true;
+  }
   if (on.gpu_alone) {
     gpu_write(a, program, on.gpu, options, out);
     return true;

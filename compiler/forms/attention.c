@@ -16,6 +16,67 @@ static void *build(arena *a, const spec *s) { return attention_plan_build(a, s);
 
 static void print(FILE *out, const void *plan) { attention_plan_print(out, plan); }
 
+/* ---- programs: what is computed of pairs, whatever a tile makes of it ---- */
+
+typedef struct attention_rows {
+  int q, k, v, out;
+} attention_rows;
+
+/* A pair's bias as the description has it, of a polynomial the sum of its terms; -1: there is none. */
+static int eval_bias(program_builder *b, const spec *s) {
+  const expr **bias = arena_array(b->memory, const expr *, 1);
+  const expr *value = s->polynomial ? s->polynomial->value : s->pairwise->bias;
+  if (!value) return -1;
+  bias[0] = expr_unary(s->pool, EXPR_NARROW, value);
+  return s->polynomial ? program_sum(b, program_eval(b, NULL, bias, 1, NULL, 0)) : program_eval_once(b, NULL, bias, 1);
+}
+
+/* Scores and values of a part of the keys, with what the description says of pairs or without. */
+static void for_keys(program_builder *b, const attention_plan *p, const attention_rows *rows, int query,
+                     program_part part, bool placed, int *score_and_row) {
+  const spec *s = p->spec;
+  int depth = b->depth, key, bias = -1;
+  program_for(b, SPACE_KEYS, part);
+  key = program_load(b, rows->k);
+  if (placed && p->matrix) {
+    program_blocks blocks = {s->n_components, s->n_blocks, s->channel};
+    key = program_apply(b, program_matrix(b, NULL, blocks, (const expr *const *)p->matrix, NULL, 0), key, false);
+  }
+  if (placed) bias = eval_bias(b, s);
+  score_and_row[0] = program_score(b, query, key, bias, s->polynomial);
+  score_and_row[1] = program_load(b, rows->v);
+  program_end_for(b, depth);
+}
+
+/* Queries and keys at the front may be of no place: their scores are products alone. */
+static const program *attention_program(arena *a, const attention_plan *p) {
+  const spec *s = p->spec;
+  program_builder b = program_begin(a, s, "attention");
+  attention_rows rows = {program_stream_of(&b, "q", s->head_dim, SPACES_OF_QUERY, false),
+                         program_stream_of(&b, "k", s->head_dim, SPACES_OF_KEY, false),
+                         program_stream_of(&b, "v", p->value_dim, SPACES_OF_KEY, false),
+                         program_stream_of(&b, "out", p->value_dim, SPACES_OF_QUERY, true)};
+  program_for(&b, SPACE_BATCHES, PART_ALL);
+  program_for(&b, SPACE_HEADS, PART_ALL);
+  for (int part = s->skip_tokens ? PART_SKIPPED : PART_ENCODED; part <= PART_ENCODED; part++) {
+    int depth = b.depth, made[4];
+    bool split = part == PART_ENCODED && s->skip_tokens;
+    program_for(&b, SPACE_TOKENS, s->skip_tokens ? (program_part)part : PART_ALL);
+    int query = program_load(&b, rows.q);
+    if (split) for_keys(&b, p, &rows, query, PART_SKIPPED, false, made + 2);
+    for_keys(&b, p, &rows, query, split ? PART_ENCODED : PART_ALL, part == PART_ENCODED, made);
+    program_store(&b, rows.out, program_attend(&b, made, 1 + split));
+    program_end_for(&b, depth);
+  }
+  program_end_for(&b, 0);
+  return b.p;
+}
+
+static int programs(arena *a, const void *plan, const program **out) {
+  out[0] = attention_program(a, plan);
+  return 1;
+}
+
 static int per_head(const void *of) {
   const attention_plan *p = of;
   return !p->per_head ? PEGEN_PER_HEAD_NONE : p->columns ? PEGEN_PER_HEAD_QUERIES : PEGEN_PER_HEAD_ALL;
@@ -28,5 +89,6 @@ const form form_attention = {
     .takes = takes,
     .plan = build,
     .print = print,
+    .programs = programs,
     .per_head = per_head,
 };

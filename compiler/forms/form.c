@@ -12,7 +12,7 @@ static const form *const forms[FORM_COUNT] = {
 };
 
 int form_programs(arena *a, const form *f, const void *plan, const program **out) {
-  int count = f->programs ? f->programs(a, plan, out) : 0;
+  int count = f->programs(a, plan, out);
   for (int i = 0; i < count; i++) program_check(a, out[i], f->name);
   return count;
 }

@@ -49,7 +49,7 @@ typedef struct form {
   /* The normal form and the loops; NULL after a diag_error. What it returns is what the others get. */
   void *(*plan)(arena *a, const spec *s);
   void (*print)(FILE *out, const void *plan); /* --emit expr */
-  /* The programs of its entries (program/program.h), at most FORM_MAX_PROGRAMS; their number. NULL: it has none. */
+  /* The programs of its entries (program/program.h), at most FORM_MAX_PROGRAMS; their number. */
   int (*programs)(arena *a, const void *plan, const program **out);
   /* Whether heads differ, so that a call must have the heads the kernel was made for: a PEGEN_PER_HEAD_ of
    * kernel/loop.h. */
@@ -62,7 +62,7 @@ typedef struct form {
 
 /* The form that takes the description; NULL after a diag_error where there is none. */
 const form *form_of(const spec *s);
-/* The form's programs of a plan, checked; 0 where it has none. */
+/* The form's programs of a plan, checked. */
 int form_programs(arena *a, const form *f, const void *plan, const program **out);
 /* The one of an entry; NULL where there is none. */
 const program *form_program(arena *a, const form *f, const void *plan, const char *entry);

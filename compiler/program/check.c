@@ -12,8 +12,8 @@ typedef struct checker {
   arena *memory;
   const program *p;
   unsigned around;     /* spaces of the open loops */
-  program_part part;   /* of the tokens */
-  unsigned stored[PROGRAM_MAX_STREAMS], written[PROGRAM_MAX_ARRAYS]; /* program_part bits */
+  program_part part, tensors; /* of the tokens and tensors that are walked */
+  unsigned stored[PROGRAM_MAX_STREAMS], written[PROGRAM_MAX_ARRAYS]; /* bits of regions and of program_part */
   bool made[PROGRAM_MAX_VALUES], read[PROGRAM_MAX_VALUES];
   const char *fault;
 } checker;
@@ -54,7 +54,8 @@ static void check_loop(checker *c, const program_op *op) {
     fail(c, op, "groups are cut from all rows of a token, not inside of tensors or heads");
   if (op->space == SPACE_RUNS && c->around & (IN(TENSORS) | IN(HEADS)))
     fail(c, op, "runs are cut from all heads, not inside of tensors or heads");
-  if (op->space == SPACE_TOKENS && !(op->part & PART_ALL)) fail(c, op, "no part of the tokens is walked");
+  if (!(op->part & PART_ALL)) fail(c, op, "no part of the %s is walked", program_space_word(op->space));
+  if (op->space == SPACE_KEYS && !(c->around & IN(TOKENS))) fail(c, op, "keys of no query");
 }
 
 /* ---- values ---- */
@@ -77,7 +78,7 @@ static bool check_argument(checker *c, const program_op *op, int i) {
   }
   const program_value *v = &c->p->value[value];
   c->read[value] = true;
-  if (v->spaces & ~c->around)
+  if (v->spaces & ~c->around & ~(op->kind == OP_ATTEND ? IN(KEYS) : 0))
     fail(c, op, "%s is indexed by %s, which no loop around walks", program_value_name(c->memory, c->p, value),
          spaces_text(c, v->spaces & ~c->around));
   return true;
@@ -86,7 +87,7 @@ static bool check_argument(checker *c, const program_op *op, int i) {
 static void expect_kind(checker *c, const program_op *op, int i, program_kind kind) {
   const program_value *v = &c->p->value[op->argument[i]];
   if (v->kind != kind) fail(c, op, "argument %d is %s, expected %s", i, kind_words[v->kind], kind_words[kind]);
-  if (v->type != NUMBER_F32 && (op->kind == OP_APPLY || op->kind == OP_ADD || op->kind == OP_STORE))
+  if (v->type != NUMBER_F32 && (op->kind != OP_EVAL && op->kind != OP_MATRIX && op->kind != OP_WRITE))
     fail(c, op, "argument %d is %s, expected f32", i, number_type_info(v->type)->name);
 }
 
@@ -106,6 +107,16 @@ static void check_arguments(checker *c, const program_op *op) {
     expect_kind(c, op, 1, KIND_ROW);
     break;
   case OP_STORE: expect_kind(c, op, 0, KIND_ROW); break;
+  case OP_SUM: expect_kind(c, op, 0, KIND_NUMBERS); break;
+  case OP_COLUMNS:
+    for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, i ? KIND_NUMBERS : KIND_ROW);
+    break;
+  case OP_SCORE:
+    for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, i < 2 ? KIND_ROW : KIND_NUMBERS);
+    break;
+  case OP_ATTEND:
+    for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, i % 2 ? KIND_ROW : KIND_NUMBERS);
+    break;
   case OP_EVAL:
   case OP_MATRIX:
     for (int i = 0; i < op->n_arguments; i++)
@@ -123,8 +134,9 @@ static void check_leaf(checker *c, const program_op *op, const expr *x) {
   if (x->op == EXPR_POSITION && !(c->around & IN(TOKENS))) fail(c, op, "%%%d is a position, outside of tokens", x->id);
   if (x->n_heads > 1 && !(c->around & IN(HEADS)))
     fail(c, op, "%%%d differs from head to head, outside of heads", x->id);
-  if (x->op == EXPR_INPUT && (c->around & SPACES_OF_ROW) != SPACES_OF_ROW)
-    fail(c, op, "%%%d is of a query, outside of rows", x->id);
+  bool of_query =
+      (c->around & SPACES_OF_QUERY) == SPACES_OF_QUERY && (!(c->around & IN(TENSORS)) || c->tensors == PART_Q);
+  if (x->op == EXPR_INPUT && !of_query) fail(c, op, "%%%d is of a query, outside of queries' rows", x->id);
 }
 
 /* seen: by id; what evals that are used hold counts as seen. */
@@ -205,12 +217,65 @@ static void check_apply(checker *c, const program_op *op) {
   else check_blocks(c, op, blocks, c->p->value[op->argument[1]].count);
 }
 
+/* Rows of an output that the open loops walk: a bit for each part of the tokens and of the tensors. */
+static unsigned region(const checker *c) {
+  unsigned bits = 0;
+  for (int tensor = 0; tensor < 2; tensor++)
+    if (c->tensors & 1u << tensor) bits |= (unsigned)c->part << 2 * tensor;
+  return bits;
+}
+
+/* Channels that are appended: of numbers of one block. */
+static void check_columns(checker *c, const program_op *op) {
+  const program_value *numbers = op->n_arguments > 1 ? &c->p->value[op->argument[1]] : NULL;
+  int count = numbers ? numbers->count : 0;
+  for (int i = 1; i < op->n_arguments; i++)
+    if (c->p->value[op->argument[i]].maker->blocks.count != 1) fail(c, op, "argument %d is of several blocks", i);
+  if (op->n_arguments > 2) {
+    int gains = c->p->value[op->argument[2]].count;
+    if (gains % count) fail(c, op, "%d gains of %d weights", gains, count);
+    count = gains / count;
+  }
+  if (op->n_arguments > 3) fail(c, op, "%d arguments, expected 3", op->n_arguments);
+  for (int i = 0; i < op->n_columns; i++)
+    if (numbers && (op->column[i] >= count || op->column[i] < -1)) fail(c, op, "column %d of %d", op->column[i], count);
+}
+
+static void check_score(checker *c, const program_op *op) {
+  if (!(c->around & IN(KEYS))) fail(c, op, "of no key");
+  if (op->n_arguments < 2 || op->n_arguments > 3) fail(c, op, "%d arguments, expected 2 or 3", op->n_arguments);
+  else if (c->p->value[op->argument[0]].count != c->p->value[op->argument[1]].count)
+    fail(c, op, "rows of %d and %d channels", c->p->value[op->argument[0]].count, c->p->value[op->argument[1]].count);
+  else if (op->n_arguments == 3) {
+    const program_value *number = &c->p->value[op->argument[2]];
+    if (number->count * number->maker->blocks.count != 1) fail(c, op, "argument 2 is not one number");
+  }
+}
+
+/* Every key's score and row once. */
+static void check_attend(checker *c, const program_op *op) {
+  unsigned keys = 0;
+  for (int i = 0; i + 1 < op->n_arguments; i += 2) {
+    const program_value *score = &c->p->value[op->argument[i]], *row = &c->p->value[op->argument[i + 1]];
+    if (!(score->spaces & IN(KEYS)) || score->keys != row->keys || keys & score->keys)
+      fail(c, op, "arguments %d and %d are not of the same keys, or of some twice", i, i + 1);
+    if (row->count != c->p->value[op->argument[1]].count) fail(c, op, "rows of several widths");
+    keys |= score->keys;
+  }
+  if (op->n_arguments % 2 || keys != PART_ALL) fail(c, op, "not all keys are attended to");
+}
+
 static bool check_stream(checker *c, const program_op *op, bool is_output) {
   if (op->stream < 0 || op->stream >= c->p->n_streams || c->p->stream[op->stream].is_output != is_output) {
     fail(c, op, "rows that are not %s", is_output ? "written" : "read");
     return false;
   }
-  if ((c->around & SPACES_OF_ROW) == SPACES_OF_ROW) return true;
+  unsigned row = c->p->stream[op->stream].spaces, around = c->around & SPACES_OF_VALUES;
+  if (is_output ? around == row : (around & row) == row) return true;
+  if (row != SPACES_OF_ROW) {
+    fail(c, op, "a row is of one of %s; the loops around walk %s", spaces_text(c, row), spaces_text(c, around));
+    return false;
+  }
   fail(c, op, "a row is of one token, batch, tensor and head; the loops around walk %s", spaces_text(c, c->around));
   return false;
 }
@@ -218,7 +283,7 @@ static bool check_stream(checker *c, const program_op *op, bool is_output) {
 static void check_load(checker *c, const program_op *op) {
   if (!check_stream(c, op, false)) return;
   for (int s = 0; s < c->p->n_streams; s++)
-    if (c->p->stream[s].replaces == op->stream && c->stored[s] & c->part)
+    if (c->p->stream[s].replaces == op->stream && c->stored[s] & region(c))
       fail(c, op, "read after %s was written, which may lie in its place", c->p->stream[s].name);
 }
 
@@ -227,8 +292,8 @@ static void check_store(checker *c, const program_op *op) {
   const program_stream *s = &c->p->stream[op->stream];
   if (c->p->value[op->argument[0]].count != s->channels)
     fail(c, op, "a row of %d channels, expected %d", c->p->value[op->argument[0]].count, s->channels);
-  if (c->stored[op->stream] & c->part) fail(c, op, "rows are stored twice");
-  c->stored[op->stream] |= c->part;
+  if (c->stored[op->stream] & region(c)) fail(c, op, "rows are stored twice");
+  c->stored[op->stream] |= region(c);
 }
 
 static void check_write(checker *c, const program_op *op) {
@@ -254,9 +319,11 @@ static void check_op(checker *c, const program_op *op) {
     check_loop(c, op);
     c->around |= 1u << op->space;
     if (op->space == SPACE_TOKENS) c->part = op->part;
+    if (op->space == SPACE_TENSORS) c->tensors = op->part;
     check_list(c, op->body);
     c->around = outer.around;
     c->part = outer.part;
+    c->tensors = outer.tensors;
     return;
   }
   case OP_EVAL:
@@ -266,6 +333,9 @@ static void check_op(checker *c, const program_op *op) {
   case OP_APPLY:
   case OP_ADD: check_apply(c, op); break;
   case OP_WRITE: check_write(c, op); break;
+  case OP_COLUMNS: check_columns(c, op); break;
+  case OP_SCORE: check_score(c, op); break;
+  case OP_ATTEND: check_attend(c, op); break;
   default: break;
   }
 }
@@ -279,13 +349,13 @@ static void check_list(checker *c, const program_op *list) {
 }
 
 const char *program_fault(arena *a, const program *p) {
-  checker c = {.memory = a, .p = p, .part = PART_ALL};
+  checker c = {.memory = a, .p = p, .part = PART_ALL, .tensors = PART_ALL};
   check_list(&c, p->body);
   if (c.fault) return c.fault;
   for (int i = 0; i < p->n_values; i++)
     if (!c.read[i]) return arena_printf(a, "%s is never read", program_value_name(a, p, i));
   for (int i = 0; i < p->n_streams; i++)
-    if (p->stream[i].is_output && c.stored[i] != PART_ALL)
+    if (p->stream[i].is_output && c.stored[i] != region(&c))
       return arena_printf(a, "rows %s: not all are stored", p->stream[i].name);
   for (int i = 0; i < p->n_arrays; i++)
     if (!c.written[i]) return arena_printf(a, "array %s is not written", p->array[i].name);

@@ -59,15 +59,40 @@ static long double *value_at(const interpreter *t, int value) {
 
 /* ---- expressions ---- */
 
+/* Coordinates of the token at hand, of a pair the displacement of the key from it. */
+static const double *coordinates(const interpreter *t, const program_op *op, double *delta) {
+  const program_call *c = t->call;
+  int axes = t->p->spec->n_axes;
+  if (!c->positions) return NULL;
+  const double *at = c->positions + t->index[SPACE_TOKENS] * axes;
+  if (!(t->p->value[op->result].spaces & IN(KEYS))) return at;
+  const double *key = (c->k_positions ? c->k_positions : c->positions) + t->index[SPACE_KEYS] * axes;
+  for (int axis = 0; axis < axes; axis++) delta[axis] = key[axis] - at[axis];
+  return delta;
+}
+
+/* The query's rows of inputs. */
+static void input_rows(const interpreter *t, const double **rows) {
+  const int64_t *at = t->index;
+  int64_t row = (at[SPACE_BATCHES] * t->call->heads[0] + at[SPACE_HEADS]) * t->call->tokens + at[SPACE_TOKENS];
+  for (int i = 0; i < t->p->spec->n_inputs; i++) {
+    int64_t size = t->p->spec->input[i].size ? t->p->spec->input[i].size : 1;
+    rows[i] = t->call->inputs[i] ? t->call->inputs[i] + row * size : NULL;
+  }
+}
+
 /* The op's expressions for one block into out[expr * step]; numbers that evals made are taken as they are. */
 static void evaluate(interpreter *t, const program_op *op, int block, long double *out, int64_t step) {
   const spec *s = t->p->spec;
   int head = s->heads > 1 ? (int)t->index[SPACE_HEADS] : 0;
-  const double *positions = t->call->positions ? t->call->positions + t->index[SPACE_TOKENS] * s->n_axes : NULL;
+  double delta[SPEC_MAX_AXES];
+  const double *inputs[SPEC_MAX_INPUTS];
+  input_rows(t, inputs);
   expr_environment env = {.head = head,
                           .block = block,
                           .blocks = expr_pool_blocks(s->pool),
-                          .positions = positions,
+                          .positions = coordinates(t, op, delta),
+                          .inputs = inputs,
                           .operands = t->call->operands};
   memset(t->memo.known, 0, (size_t)expr_pool_count(s->pool));
   for (int i = 0; i < op->n_arguments; i++) {
@@ -153,21 +178,29 @@ static void run_matrix(interpreter *t, const program_op *op) {
 
 /* ---- rows ---- */
 
+/* Which tensor the stream's row is of. */
+static int64_t tensor_at(const interpreter *t, int stream) {
+  return t->p->stream[stream].spaces & IN(TENSORS) ? t->index[SPACE_TENSORS] : 0;
+}
+
+/* Heads of queries may share one of keys. */
 static int64_t row_at(const interpreter *t, int stream) {
   const int64_t *at = t->index;
-  int64_t heads = t->call->heads[at[SPACE_TENSORS]];
-  return ((at[SPACE_BATCHES] * heads + at[SPACE_HEADS]) * t->call->tokens + at[SPACE_TOKENS]) *
-         t->p->stream[stream].channels;
+  const program_call *c = t->call;
+  bool of_key = t->p->stream[stream].spaces & IN(KEYS);
+  int64_t heads = c->heads[of_key ? 1 : tensor_at(t, stream)], row = of_key ? at[SPACE_KEYS] : at[SPACE_TOKENS];
+  int64_t head = of_key ? at[SPACE_HEADS] * heads / c->heads[0] : at[SPACE_HEADS];
+  return ((at[SPACE_BATCHES] * heads + head) * (of_key ? c->keys : c->tokens) + row) * t->p->stream[stream].channels;
 }
 
 static void run_load(interpreter *t, const program_op *op) {
-  const double *row = t->call->rows[op->stream][t->index[SPACE_TENSORS]] + row_at(t, op->stream);
+  const double *row = t->call->rows[op->stream][tensor_at(t, op->stream)] + row_at(t, op->stream);
   long double *out = value_at(t, op->result);
   for (int c = 0; c < t->p->stream[op->stream].channels; c++) out[c] = row[c];
 }
 
 static void run_store(interpreter *t, const program_op *op) {
-  long double *row = t->call->results[op->stream][t->index[SPACE_TENSORS]] + row_at(t, op->stream);
+  long double *row = t->call->results[op->stream][tensor_at(t, op->stream)] + row_at(t, op->stream);
   memcpy(row, value_at(t, op->argument[0]), sizeof *row * (size_t)t->p->stream[op->stream].channels);
 }
 
@@ -200,6 +233,73 @@ static void run_add(interpreter *t, const program_op *op) {
   for (int block = 0; block < op->blocks.count; block++) y[op->blocks.channel[block]] += numbers[block];
 }
 
+static void run_sum(interpreter *t, const program_op *op) {
+  const long double *numbers = value_at(t, op->argument[0]);
+  int blocks = t->p->value[op->argument[0]].maker->blocks.count;
+  long double *out = value_at(t, op->result);
+  for (int i = 0; i < t->p->value[op->result].count; i++) {
+    out[i] = 0;
+    for (int block = 0; block < blocks; block++) out[i] += numbers[i * blocks + block];
+  }
+}
+
+static void run_columns(interpreter *t, const program_op *op) {
+  int channels = t->p->value[op->argument[0]].count;
+  long double *out = value_at(t, op->result);
+  memcpy(out, value_at(t, op->argument[0]), sizeof *out * (size_t)channels);
+  const long double *numbers = op->n_arguments > 1 ? value_at(t, op->argument[1]) : NULL;
+  const long double *gains = op->n_arguments > 2 ? value_at(t, op->argument[2]) : NULL;
+  int weights = numbers ? t->p->value[op->argument[1]].count : 0;
+  int count = gains ? t->p->value[op->argument[2]].count / weights : 0;
+  for (int i = 0; i < op->n_columns; i++) {
+    long double *y = &out[channels + i];
+    *y = 0;
+    if (op->column[i] < 0 || !numbers) continue;
+    if (!gains) *y = numbers[op->column[i]];
+    for (int w = 0; gains && w < weights; w++) *y += numbers[w] * gains[w * count + op->column[i]];
+  }
+}
+
+/* ---- pairs ---- */
+
+static range keys_of(const interpreter *t, program_part part) {
+  const program_call *c = t->call;
+  int64_t skip = t->p->spec->skip_tokens,
+          seen = c->is_causal ? t->index[SPACE_TOKENS] + c->keys - c->tokens + 1 : c->keys;
+  return (range){part & PART_SKIPPED ? 0 : skip, part & PART_ENCODED ? seen : smaller(skip, seen)};
+}
+
+static void run_score(interpreter *t, const program_op *op) {
+  const long double *q = value_at(t, op->argument[0]), *k = value_at(t, op->argument[1]);
+  long double product = 0, number = op->n_arguments > 2 ? *value_at(t, op->argument[2]) : 0;
+  for (int c = 0; c < t->p->value[op->argument[0]].count; c++) product += q[c] * k[c];
+  *value_at(t, op->result) = op->scales_all ? t->call->scale * (product + number) : t->call->scale * product + number;
+}
+
+/* The largest score of all, or what the softmax weighs by it. Where no key is seen the row is 0. */
+static void run_attend(interpreter *t, const program_op *op) {
+  long double largest = -INFINITY, sum = 0, *out = value_at(t, op->result);
+  int channels = t->p->value[op->result].count;
+  memset(out, 0, sizeof *out * (size_t)channels);
+  for (int turn = 0; turn < 2; turn++)
+    for (int i = 0; i < op->n_arguments; i += 2) {
+      range keys = keys_of(t, t->p->value[op->argument[i]].keys);
+      for (t->index[SPACE_KEYS] = keys.begin; t->index[SPACE_KEYS] < keys.end; t->index[SPACE_KEYS]++) {
+        long double score = *value_at(t, op->argument[i]);
+        const long double *row = value_at(t, op->argument[i + 1]);
+        if (turn == 0) {
+          if (!(score <= largest)) largest = score;
+          continue;
+        }
+        if (largest == -INFINITY) continue;
+        long double p = expl(score - largest);
+        sum += p;
+        for (int c = 0; c < channels; c++) out[c] += p * row[c];
+      }
+    }
+  for (int c = 0; c < channels && sum != 0; c++) out[c] /= sum;
+}
+
 static void run_write(interpreter *t, const program_op *op) {
   int64_t numbers = numbers_of(t, op->argument[0]);
   memcpy(t->call->arrays[op->array] + element_at(t, t->p->array[op->array].spaces) * numbers,
@@ -221,7 +321,8 @@ static range range_of(const interpreter *t, const program_op *op, unsigned aroun
     return (range){op->part & PART_SKIPPED ? t->tile.begin : larger(t->tile.begin, skip),
                    op->part & PART_ENCODED ? t->tile.end : smaller(t->tile.end, skip)};
   case SPACE_BATCHES: return (range){0, c->batches};
-  case SPACE_TENSORS: return (range){0, 2};
+  case SPACE_TENSORS: return (range){op->part & PART_Q ? 0 : 1, op->part & PART_K ? 2 : 1};
+  case SPACE_KEYS: return keys_of(t, op->part);
   case SPACE_HEADS: break;
   default: diag_bug("interpret", "a loop over %s", program_space_word(op->space));
   }
@@ -261,6 +362,10 @@ static void run_list(interpreter *t, const program_op *list, unsigned around) {
     case OP_APPLY: run_apply(t, op); break;
     case OP_ADD: run_add(t, op); break;
     case OP_WRITE: run_write(t, op); break;
+    case OP_SUM: run_sum(t, op); break;
+    case OP_COLUMNS: run_columns(t, op); break;
+    case OP_SCORE: run_score(t, op); break;
+    case OP_ATTEND: run_attend(t, op); break;
     case OP_HOLD: break; /* every value is near */
     default: diag_bug("interpret", "op %d", (int)op->kind);
     }
@@ -273,6 +378,7 @@ void program_interpret(const program *p, const program_call *call) {
   t.extent[SPACE_BATCHES] = call->batches;
   t.extent[SPACE_TENSORS] = 2;
   t.extent[SPACE_HEADS] = heads;
+  t.extent[SPACE_KEYS] = call->keys;
   t.tile = (range){0, call->tokens};
   t.group = (range){0, rows_of_token(&t)};
   t.run = (range){0, heads};

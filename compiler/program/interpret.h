@@ -12,9 +12,15 @@
 /* A call whose batches share their positions. Heads of q and of k; 0: not given. */
 typedef struct program_call {
   int64_t tokens, batches, heads[2];
-  const double *positions;        /* [tokens][axes] */
+  int64_t keys;             /* of a query; heads[1] are theirs */
+  bool is_causal;           /* query i sees the first i + keys - tokens + 1 */
+  double scale;             /* of scores */
+  const double *positions;  /* [tokens][axes] */
+  const double *k_positions; /* [keys][axes]; NULL: positions */
+  const double *inputs[SPEC_MAX_INPUTS]; /* [batches][heads][tokens][size, or one] */
   const double *const *operands;
-  const double *rows[PROGRAM_MAX_STREAMS][2];   /* of streams that are read: [batches][heads][tokens][channels] */
+  /* Of streams that are read, [batches][heads][tokens or keys][channels]; of one tensor the first. */
+  const double *rows[PROGRAM_MAX_STREAMS][2];
   long double *results[PROGRAM_MAX_STREAMS][2]; /* of streams that are written, laid out alike */
   long double *arrays[PROGRAM_MAX_ARRAYS];      /* [index of the spaces, tokens first][numbers][blocks] */
   const long double *tables[PROGRAM_MAX_VALUES]; /* of what is tabled, laid out so; NULL: computed */

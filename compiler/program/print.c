@@ -1,7 +1,8 @@
 /* program/print: text of a program, the same for the same program; see program/program.h. */
 #include "program/program.h"
 
-static const char *const level_words[] = {"of the call", "of a token", "of a row"}; /* ORDER program_level */
+static const char *const level_words[] = {"of the call", "of a token", "of a row",
+                                          "of a pair"}; /* ORDER program_level */
 
 const char *program_value_name(arena *a, const program *p, int value) {
   static const char letters[] = {'v', 'm', 'x'}; /* ORDER program_kind */
@@ -16,7 +17,8 @@ typedef struct printer {
 
 static const char *name(const printer *t, int value) { return program_value_name(t->memory, t->p, value); }
 
-static const char *part_text(const printer *t, program_part part) {
+static const char *part_text(const printer *t, program_space space, program_part part) {
+  if (space == SPACE_TENSORS) return part == PART_Q ? " q" : part == PART_K ? " k" : "";
   int skipped = t->p->spec->skip_tokens;
   if (part == PART_SKIPPED) return arena_printf(t->memory, " below %d", skipped);
   return part == PART_ENCODED && skipped ? arena_printf(t->memory, " from %d", skipped) : "";
@@ -26,7 +28,7 @@ static const char *part_text(const printer *t, program_part part) {
 static const char *comment(const printer *t, const program_op *op) {
   const program_value *v = &t->p->value[op->result];
   program_level level = program_level_of(v->spaces);
-  const char *head = level != LEVEL_ROW && v->spaces & IN(HEADS) ? " and head" : "";
+  const char *head = level < LEVEL_ROW && v->spaces & IN(HEADS) ? " and head" : "";
   const char *table = op->is_tabled ? ", or from a table" : "";
   const char *made = op->skew.in_f64 ? ", made in f64" : op->skew.may_act ? ", made or acting" : "";
   return arena_printf(t->memory, "%s, %s%s%s%s", number_type_info(v->type)->name, level_words[level], head, made,
@@ -49,6 +51,8 @@ static void print_what(const printer *t, const program_op *op) {
   switch (op->kind) {
   case OP_EVAL: fprintf(out, " %d number%s", op->n_exprs, op->n_exprs == 1 ? "" : "s"); break;
   case OP_MATRIX: fprintf(out, " %d x %d", op->blocks.size, op->blocks.size); break;
+  case OP_COLUMNS: fprintf(out, " %d after", op->n_columns); break;
+  case OP_SCORE: fprintf(out, op->scales_all ? " scaled" : ""); break;
   default: break;
   }
   if (op->kind == OP_EVAL || op->kind == OP_MATRIX)
@@ -70,7 +74,9 @@ static void print_list(const printer *t, const program_op *list, int depth) {
     fprintf(t->out, "%*s", 2 * depth, "");
     if (op->kind == OP_FOR) {
       fprintf(t->out, "for %s%s\n", program_space_word(op->space),
-              op->space == SPACE_TOKENS ? part_text(t, op->part) : "");
+              op->space == SPACE_TOKENS || op->space == SPACE_TENSORS || op->space == SPACE_KEYS
+                  ? part_text(t, op->space, op->part)
+                  : "");
       print_list(t, op->body, depth + 1);
       continue;
     }

@@ -33,8 +33,9 @@ const char *program_source_word(program_source source) { return source_words[sou
 int program_op_arguments(program_op_kind kind) { return ops[kind].arguments; }
 
 program_level program_level_of(unsigned spaces) {
+  if (spaces & IN(KEYS)) return LEVEL_PAIR;
   if (!(spaces & IN(TOKENS))) return LEVEL_CALL;
-  return (spaces & SPACES_OF_ROW) == SPACES_OF_ROW ? LEVEL_ROW : LEVEL_TOKEN;
+  return (spaces & SPACES_OF_QUERY) == SPACES_OF_QUERY ? LEVEL_ROW : LEVEL_TOKEN;
 }
 
 /* ---- building ---- */
@@ -54,11 +55,15 @@ static int new_stream(program_builder *b, program_stream stream) {
 }
 
 int program_stream_in(program_builder *b, const char *name, int channels) {
-  return new_stream(b, (program_stream){name, channels, false, -1});
+  return new_stream(b, (program_stream){name, channels, SPACES_OF_ROW, false, -1});
 }
 
 int program_stream_out(program_builder *b, const char *name, int channels, int replaces) {
-  return new_stream(b, (program_stream){name, channels, true, replaces});
+  return new_stream(b, (program_stream){name, channels, SPACES_OF_ROW, true, replaces});
+}
+
+int program_stream_of(program_builder *b, const char *name, int channels, unsigned spaces, bool is_output) {
+  return new_stream(b, (program_stream){name, channels, spaces, is_output, -1});
 }
 
 int program_array_out(program_builder *b, const char *name, unsigned spaces) {
@@ -82,6 +87,7 @@ void program_for(program_builder *b, program_space space, program_part part) {
   program_op *loop = append(b, (program_op){.kind = OP_FOR, .space = space, .part = part});
   b->end[++b->depth] = &loop->body;
   b->open[b->depth] = space;
+  b->part[b->depth] = part;
   b->spaces |= 1u << space;
   loop->stream = loop->array = -1;
 }
@@ -101,6 +107,8 @@ static int make(program_builder *b, program_op *op, program_value value) {
   if (b->p->n_values == PROGRAM_MAX_VALUES) diag_bug("program", "more than %d values", PROGRAM_MAX_VALUES);
   value.spaces = b->spaces & SPACES_OF_VALUES;
   value.maker = op;
+  for (int i = 1; i <= b->depth; i++)
+    if (b->open[i] == SPACE_KEYS) value.keys = b->part[i];
   op->result = b->p->n_values;
   b->p->value[b->p->n_values] = value;
   return b->p->n_values++;
@@ -124,8 +132,14 @@ static program_op of_exprs(program_op_kind kind, const plan *how, const expr *co
 int program_eval(program_builder *b, const plan *how, const expr *const *exprs, int count, const int *used,
                  int n_used) {
   program_op *op = append(b, of_exprs(OP_EVAL, how, exprs, count, used, n_used));
-  op->blocks.count = expr_pool_blocks(how->spec->pool);
+  op->blocks.count = expr_pool_blocks(b->p->spec->pool);
   return make(b, op, (program_value){.kind = KIND_NUMBERS, .type = type_of(exprs, count), .count = count});
+}
+
+int program_eval_once(program_builder *b, const plan *how, const expr *const *exprs, int count) {
+  int numbers = program_eval(b, how, exprs, count, NULL, 0);
+  ((program_op *)b->p->value[numbers].maker)->blocks.count = 1;
+  return numbers;
 }
 
 int program_matrix(program_builder *b, const plan *how, program_blocks blocks, const expr *const *entries,
@@ -171,6 +185,39 @@ int program_add(program_builder *b, int numbers, int row, program_blocks blocks)
   program_op *op = append(b, of_two(OP_ADD, numbers, row));
   op->blocks = blocks;
   return make(b, op, (program_value){.kind = KIND_ROW, .type = NUMBER_F32, .count = b->p->value[row].count});
+}
+
+int program_sum(program_builder *b, int numbers) {
+  program_op *op = append(b, (program_op){.kind = OP_SUM, .stream = -1, .array = -1, .n_arguments = 1});
+  op->argument[0] = numbers;
+  op->blocks.count = 1;
+  return make(b, op, (program_value){.kind = KIND_NUMBERS, .type = NUMBER_F32, .count = b->p->value[numbers].count});
+}
+
+int program_columns(program_builder *b, int row, int numbers, int gains, const int *column, int count) {
+  program_op *op = append(b, of_two(OP_COLUMNS, row, numbers));
+  op->argument[2] = gains;
+  op->n_arguments = numbers < 0 ? 1 : gains < 0 ? 2 : 3;
+  op->column = column;
+  op->n_columns = count;
+  return make(b, op, (program_value){.kind = KIND_ROW, .type = NUMBER_F32, .count = b->p->value[row].count + count});
+}
+
+int program_score(program_builder *b, int query, int key, int number, bool scales_all) {
+  program_op *op = append(b, of_two(OP_SCORE, query, key));
+  op->argument[2] = number;
+  op->n_arguments = number < 0 ? 2 : 3;
+  op->scales_all = scales_all;
+  op->blocks.count = 1;
+  return make(b, op, (program_value){.kind = KIND_NUMBERS, .type = NUMBER_F32, .count = 1});
+}
+
+int program_attend(program_builder *b, const int *scores_and_rows, int count) {
+  program_op *op = append(b, (program_op){.kind = OP_ATTEND, .stream = -1, .array = -1, .n_arguments = 2 * count});
+  if (2 * count > PROGRAM_MAX_ARGUMENTS) diag_bug("program", "more than %d arguments", PROGRAM_MAX_ARGUMENTS);
+  for (int i = 0; i < 2 * count; i++) op->argument[i] = scores_and_rows[i];
+  int channels = b->p->value[scores_and_rows[1]].count;
+  return make(b, op, (program_value){.kind = KIND_ROW, .type = NUMBER_F32, .count = channels});
 }
 
 static void of_one(program_builder *b, program_op_kind kind, int value, int stream, int array) {

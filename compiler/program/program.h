@@ -30,7 +30,8 @@
   X(TOKENS, "tokens")   /* that share a set of positions with the batches */ \
   X(BATCHES, "batches") /* of one set of positions                        */ \
   X(TENSORS, "tensors") /* q and k, those that the call has               */ \
-  X(HEADS, "heads")     /* of the tensor at hand, or of the kernel        */
+  X(HEADS, "heads")     /* of the tensor at hand, or of the kernel        */ \
+  X(KEYS, "keys")       /* that a query, the token at hand, sees: pairs   */
 
 typedef enum program_space {
 #define X(name, text) SPACE_##name,
@@ -41,14 +42,19 @@ typedef enum program_space {
 
 /* A set of spaces; those that values are indexed by; those of a row. */
 #define IN(space) (1u << SPACE_##space)
-enum { SPACES_OF_ROW = IN(TOKENS) | IN(BATCHES) | IN(TENSORS) | IN(HEADS), SPACES_OF_VALUES = SPACES_OF_ROW };
+enum {
+  SPACES_OF_ROW = IN(TOKENS) | IN(BATCHES) | IN(TENSORS) | IN(HEADS),
+  SPACES_OF_QUERY = IN(TOKENS) | IN(BATCHES) | IN(HEADS),
+  SPACES_OF_KEY = IN(KEYS) | IN(BATCHES) | IN(HEADS),
+  SPACES_OF_VALUES = SPACES_OF_ROW | IN(KEYS)
+};
 
 /* How often a value is made, by the spaces it is indexed by. */
-typedef enum program_level { LEVEL_CALL, LEVEL_TOKEN, LEVEL_ROW } program_level;
+typedef enum program_level { LEVEL_CALL, LEVEL_TOKEN, LEVEL_ROW, LEVEL_PAIR } program_level;
 program_level program_level_of(unsigned spaces);
 
-/* Tokens that a loop walks: a description may leave the first ones as they are. */
-typedef enum program_part { PART_SKIPPED = 1, PART_ENCODED = 2, PART_ALL = 3 } program_part;
+/* Tokens or keys that a loop walks: a description may leave the first ones as they are. Of tensors q or k. */
+typedef enum program_part { PART_SKIPPED = 1, PART_ENCODED = 2, PART_Q = 1, PART_K = 2, PART_ALL = 3 } program_part;
 
 /* What an op makes. */
 typedef enum program_kind {
@@ -62,13 +68,15 @@ typedef struct program_value {
   number_type type;   /* of arithmetic with it: NUMBER_F32 or NUMBER_F64 */
   unsigned spaces;    /* that it is indexed by */
   int count;          /* numbers of a block, rows of a matrix, channels */
+  program_part keys;  /* of a pair's: the keys that it is made for */
   const struct program_op *maker;
 } program_value;
 
-/* Rows of q and k that are read or written under one name. */
+/* Rows of q and k, or of one tensor, that are read or written under one name. */
 typedef struct program_stream {
   const char *name;
   int channels;
+  unsigned spaces; /* of a row */
   bool is_output;
   int replaces; /* the input stream in whose place an output may lie; -1: none */
 } program_stream;
@@ -89,7 +97,11 @@ typedef struct program_array {
   X(APPLY, "apply", 2) /* blocks' matrices, or their transposes, to a row; other channels pass through */ \
   X(ADD, "add", 2) /* numbers of blocks of one channel to a row */ \
   X(HOLD, "hold", 1) /* a schedule's: keep a value near for what follows (registers, shared memory) */ \
-  X(WRITE, "write", 1) /* an element of an array */
+  X(WRITE, "write", 1) /* an element of an array */ \
+  X(SUM, "sum", 1) /* of a number over all blocks */ \
+  X(COLUMNS, "columns", -1) /* a row with more channels: numbers, weights times a matrix of numbers, or zeros */ \
+  X(SCORE, "score", -1) /* of a pair: scale times the product of a query's row and a key's, and a number */ \
+  X(ATTEND, "attend", -1) /* rows of keys weighed by the softmax of scores, which loops over keys have made */
 
 typedef enum program_op_kind {
 #define X(name, text, arguments) OP_##name,
@@ -148,6 +160,9 @@ struct program_op {
   const expr *const *expr;
   program_blocks blocks;
   program_skew skew; /* MATRIX; its source, ENTRIES where nothing else is said */
+  int n_columns; /* COLUMNS: channels more */
+  const int *column; /* which of the numbers; -1: 0 */
+  bool scales_all; /* SCORE: the number, too */
   bool is_tabled; /* EVAL, MATRIX: a call may bring the result in a table */
   const plan *plan; /* EVAL, MATRIX: how targets compute them */
 };
@@ -171,6 +186,7 @@ typedef struct program_builder {
   program *p;
   program_op **end[PROGRAM_MAX_DEPTH + 1]; /* where the next op of each loop goes */
   program_space open[PROGRAM_MAX_DEPTH + 1];
+  program_part part[PROGRAM_MAX_DEPTH + 1];
   int depth;
   unsigned spaces; /* of the loops that are open */
 } program_builder;
@@ -178,6 +194,8 @@ typedef struct program_builder {
 program_builder program_begin(arena *a, const spec *s, const char *entry);
 int program_stream_in(program_builder *b, const char *name, int channels);
 int program_stream_out(program_builder *b, const char *name, int channels, int replaces);
+/* Of one tensor: its rows' spaces. */
+int program_stream_of(program_builder *b, const char *name, int channels, unsigned spaces, bool is_output);
 int program_array_out(program_builder *b, const char *name, unsigned spaces);
 
 void program_for(program_builder *b, program_space space, program_part part);
@@ -188,6 +206,8 @@ void program_end_for(program_builder *b, int depth);
 /* The others make a value where there is one to make, and give its number. `used`: evals of which expressions are part
  * of these. */
 int program_eval(program_builder *b, const plan *how, const expr *const *exprs, int count, const int *used, int n_used);
+/* Of expressions in which blocks have no part: as of one block. */
+int program_eval_once(program_builder *b, const plan *how, const expr *const *exprs, int count);
 int program_matrix(program_builder *b, const plan *how, program_blocks blocks, const expr *const *entries,
                    const int *used, int n_used);
 /* numbers: of the matrices' eval; -1: there is none. */
@@ -197,6 +217,14 @@ int program_product(program_builder *b, int first, int second);
 int program_load(program_builder *b, int stream);
 int program_apply(program_builder *b, int matrix, int row, bool transposed);
 int program_add(program_builder *b, int numbers, int row, program_blocks blocks);
+int program_sum(program_builder *b, int numbers);
+/* A row with `count` more channels, channel i being number column[i] of `numbers`: of one eval (gains -1), or of
+ * weights times gains [weights][numbers]. numbers -1: zeros. */
+int program_columns(program_builder *b, int row, int numbers, int gains, const int *column, int count);
+/* number -1: none; scales_all: it is scaled as the product is. */
+int program_score(program_builder *b, int query, int key, int number, bool scales_all);
+/* Pairs of a score and a key's row, one after the other. */
+int program_attend(program_builder *b, const int *scores_and_rows, int count);
 void program_store(program_builder *b, int stream, int row);
 void program_hold(program_builder *b, int value);
 void program_write(program_builder *b, int array, int value);

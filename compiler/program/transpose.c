@@ -81,7 +81,9 @@ static void turn_streams(transposition *t) {
   program *to = t->rewrite.to.p;
   for (int s = 0; s < to->n_streams; s++) {
     program_stream *stream = &to->stream[s];
-    *stream = (program_stream){arena_printf(t->memory, "%s'", stream->name), stream->channels, !stream->is_output, -1};
+    stream->name = arena_printf(t->memory, "%s'", stream->name);
+    stream->is_output = !stream->is_output;
+    stream->replaces = -1;
   }
   for (int s = 0; s < to->n_streams; s++) {
     int replaced = t->rewrite.from->stream[s].replaces;

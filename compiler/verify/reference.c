@@ -45,8 +45,7 @@ int reference_sign(const spec_algebra *algebra, unsigned a, unsigned b) {
 static void cayley_table(cayley *table, const spec_algebra *algebra) {
   table->size = 1 << (algebra->p + algebra->q + algebra->r);
   for (unsigned a = 0; a < (unsigned)table->size; a++)
-    for (unsigned b = 0; b < (unsigned)table->size; b++)
-      table->sign[a][b] = (signed char)reference_sign(algebra, a, b);
+    for (unsigned b = 0; b < (unsigned)table->size; b++) table->sign[a][b] = (signed char)reference_sign(algebra, a, b);
 }
 
 static multivector multiply(const cayley *table, const multivector *x, const multivector *y) {

@@ -145,8 +145,7 @@ static void spoils_its_block(fixture *f) {
   number_store(f->type, tensor_at(g[1], 1, 0, TOKENS - 1, channel), INFINITY);
   for (int i = 0; i < 2; i++) back[i] = rows_of(f, i, ROWS_BHND);
   assert_int_equal(backward(f, (const DLTensor *const *)g, back, 1), 0);
-  for (int i = 0; i < 2; i++)
-    EACH(back[i], b, h, n, c) {
+  for (int i = 0; i < 2; i++) EACH(back[i], b, h, n, c) {
       bool here = b == i && h == 1 - i && n == TOKENS - 1 && block_of(s, (int)c) == block_of(s, channel);
       if (!here)
         assert_memory_equal(tensor_at(back[i], b, h, n, c), tensor_at(f->back[i], b, h, n, c),

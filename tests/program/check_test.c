@@ -320,6 +320,105 @@ static void of_other_spaces(fixture *f) {
   f->b.p->value[row].spaces = IN(TOKENS);
 }
 
+/* ---- columns ---- */
+
+static const int some[] = {0, 1, -1, 2};
+
+static void columns_of(fixture *f, int count) {
+  const expr *const x[] = {expr_const(f->plan->spec->pool, 1), expr_const(f->plan->spec->pool, 2)};
+  const expr **kept = arena_array(f->memory, const expr *, 2);
+  memcpy(kept, x, sizeof x);
+  int wide = program_stream_out(&f->b, "wide", f->plan->spec->head_dim + count, -1);
+  rows(f);
+  int numbers = program_eval_once(&f->b, f->plan, kept, 2);
+  program_store(&f->b, wide, program_columns(&f->b, load(f), numbers, -1, some, count));
+}
+
+static void columns(fixture *f) {
+  columns_of(f, 3);
+  program_end_for(&f->b, 0);
+  rows(f);
+  program_store(&f->b, f->y, load(f));
+}
+
+static void column_of_none(fixture *f) { columns_of(f, 4); }
+
+static void columns_of_blocks(fixture *f) {
+  rows(f);
+  program_columns(&f->b, load(f), numbers(f, f->plan->value), -1, some, 1);
+}
+
+static void keys_alone(fixture *f) {
+  program_for(&f->b, SPACE_TENSORS, PART_K);
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  program_for_rows(&f->b);
+  program_store(&f->b, f->y, load(f));
+}
+
+static void keys_twice(fixture *f) {
+  keys_alone(f);
+  program_end_for(&f->b, 0);
+  rows(f);
+  program_store(&f->b, f->y, load(f));
+}
+
+/* ---- pairs ---- */
+
+typedef struct pairs {
+  int query, score, row, out;
+} pairs;
+
+static pairs attention(fixture *f, program_part part, int key_channels) {
+  *f->b.p = (program){.spec = f->plan->spec, .entry = "attention"};
+  f->b.end[0] = &f->b.p->body;
+  int q = program_stream_of(&f->b, "q", 8, SPACES_OF_QUERY, false),
+      k = program_stream_of(&f->b, "k", key_channels, SPACES_OF_KEY, false);
+  pairs p = {.out = program_stream_of(&f->b, "out", key_channels, SPACES_OF_QUERY, true)};
+  program_for(&f->b, SPACE_BATCHES, PART_ALL);
+  program_for(&f->b, SPACE_HEADS, PART_ALL);
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  p.query = program_load(&f->b, q);
+  program_for(&f->b, SPACE_KEYS, part);
+  p.row = program_load(&f->b, k);
+  p.score = program_score(&f->b, p.query, p.row, -1, false);
+  program_end_for(&f->b, 3);
+  return p;
+}
+
+static void attend(fixture *f, const pairs *p) {
+  program_store(&f->b, p->out, program_attend(&f->b, (int[]){p->score, p->row}, 1));
+}
+
+static void all_keys(fixture *f) {
+  pairs p = attention(f, PART_ALL, 8);
+  attend(f, &p);
+}
+
+static void some_keys(fixture *f) {
+  pairs p = attention(f, PART_ENCODED, 8);
+  attend(f, &p);
+}
+
+static void narrow_keys(fixture *f) {
+  pairs p = attention(f, PART_ALL, 4);
+  attend(f, &p);
+}
+
+static void pair_of_query(fixture *f) {
+  pairs p = attention(f, PART_ALL, 8);
+  program_store(&f->b, p.out, p.row);
+}
+
+static void query_as_row(fixture *f) {
+  pairs p = attention(f, PART_ALL, 8);
+  program_store(&f->b, p.out, program_attend(&f->b, (int[]){p.score, p.query}, 1));
+}
+
+static void keys_of_none(fixture *f) {
+  program_for(&f->b, SPACE_KEYS, PART_ALL);
+  load(f);
+}
+
 static const struct {
   const char *name;
   void (*build)(fixture *f);
@@ -342,6 +441,17 @@ static const struct {
     {"a value that reads itself", read_before_made, "argument 1 is read before it is made"},
     {"an argument left out", too_few_arguments, "1 arguments, expected 2"},
     {"a head's value for all heads", of_another_loop, "indexed by heads, which no loop around walks"},
+    {"columns", columns, NULL},
+    {"a column of none", column_of_none, "column 2 of 2"},
+    {"columns of blocks", columns_of_blocks, "argument 1 is of several blocks"},
+    {"rows of k alone", keys_alone, "rows y: not all are stored"},
+    {"rows of k again", keys_twice, "load x: read after y was written"},
+    {"attention", all_keys, NULL},
+    {"keys left out", some_keys, "not all keys are attended to"},
+    {"keys of fewer channels", narrow_keys, "rows of 8 and 4 channels"},
+    {"a pair's row for its query", pair_of_query, "is indexed by keys, which no loop around walks"},
+    {"a query's row for its keys", query_as_row, "are not of the same keys"},
+    {"keys of no query", keys_of_none, "keys of no query"},
     {"a row's value for its token", row_kept_for_token, "indexed by batches, tensors, which no loop around walks"},
     {"a position of no token", position_of_call, "is a position, outside of tokens"},
     {"a head's number of no head", heads_of_token, "differs from head to head, outside of heads"},

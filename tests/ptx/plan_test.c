@@ -237,9 +237,9 @@ static void refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(shared_rotors),     cmocka_unit_test(rotors_by_head),
-                                     cmocka_unit_test(operand_types),     cmocka_unit_test(width_of_access),
-                                     cmocka_unit_test(more_batches_than_rows),
-      cmocka_unit_test(nothing_to_launch), cmocka_unit_test(refusals)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(shared_rotors),   cmocka_unit_test(rotors_by_head),         cmocka_unit_test(operand_types),
+      cmocka_unit_test(width_of_access), cmocka_unit_test(more_batches_than_rows), cmocka_unit_test(nothing_to_launch),
+      cmocka_unit_test(refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
