@@ -8,6 +8,26 @@
 #include <llvm/Config/llvm-config.h>
 #include <mlir-c/BuiltinAttributes.h>
 #include <mlir-c/BuiltinTypes.h>
+#include <mlir-c/IR.h>
+
+#if LLVM_VERSION_MAJOR < 20
+#define mlirRegisterConversionSCFToControlFlowPass mlirRegisterConversionSCFToControlFlow
+#define mlirRegisterConversionReconcileUnrealizedCastsPass mlirRegisterConversionReconcileUnrealizedCasts
+#define MLIR_COMPAT_LATER(argument)
+#else
+#define MLIR_COMPAT_LATER(argument) , argument /* the last of a function, which it did not take before 20 */
+#endif
+
+/* Ends the body of a gpu.module, which had a terminator until 19. */
+static inline void mlir_compat_end_gpu_module(MlirContext context, MlirBlock body) {
+#if LLVM_VERSION_MAJOR < 20
+  MlirOperationState state =
+      mlirOperationStateGet(mlirStringRefCreateFromCString("gpu.module_end"), mlirLocationUnknownGet(context));
+  mlirBlockAppendOwnedOperation(body, mlirOperationCreate(&state));
+#else
+  (void)context, (void)body;
+#endif
+}
 
 /* The mask of vector.shuffle: an array of i64 attributes until 19, a dense one later, in which -1 is a lane that nobody
  * reads. */

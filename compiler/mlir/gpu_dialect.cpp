@@ -1,6 +1,8 @@
 /* mlir/gpu_dialect: see mlir/gpu_dialect.h. */
 #include "mlir/gpu_dialect.h"
 
+#include "mlir/compat.h"
+
 #include <mlir/CAPI/IR.h>
 #include <mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h>
 #include <mlir/Conversion/GPUToROCDL/GPUToROCDLPass.h>
@@ -22,6 +24,7 @@ static bool convert(mlir::Operation *module, mlir::RewritePatternSet &&patterns)
   target.markUnknownOpDynamicallyLegal([](mlir::Operation *) { return true; });
   target.addIllegalDialect<mlir::gpu::GPUDialect>();
   target.addLegalOp<mlir::gpu::GPUModuleOp>();
+  target.addLegalOp(mlir::OperationName("gpu.module_end", module->getContext())); /* 19's terminator */
   return mlir::succeeded(mlir::applyPartialConversion(module, target, std::move(patterns)));
 }
 
@@ -53,7 +56,7 @@ bool gpu_dialect_to_rocdl(MlirOperation module, const char *chip) {
   mlir::registerROCDLDialectTranslation(*op->getContext());
   mlir::LLVMTypeConverter types(op->getContext());
   mlir::RewritePatternSet patterns(op->getContext());
-  mlir::populateGpuToROCDLConversionPatterns(types, patterns, mlir::gpu::amd::Runtime::Unknown, *chipset);
+  mlir::populateGpuToROCDLConversionPatterns(types, patterns, mlir::gpu::amd::Runtime::Unknown MLIR_COMPAT_LATER(*chipset));
   if (!convert(op, std::move(patterns))) return false;
   say_threads(op);
   return true;

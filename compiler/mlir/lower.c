@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/diag.h"
+#include "mlir/compat.h"
 #include "mlir/register.h"
 
 #include <llvm-c/ErrorHandling.h>
@@ -24,6 +25,14 @@
 static const char PIPELINE[] = "builtin.module(" OF_FUNCTIONS "," OF_MODULE ")",
                   GPU_PIPELINE[] = "builtin.module(gpu.module(" OF_FUNCTIONS ")," OF_MODULE ")";
 
+/* The module, as it will not change before it is lowered or printed. */
+static MlirOperation finished(ir *b) {
+  MlirOperation module = mlirModuleGetOperation(b->module);
+  if (b->gpu) mlir_compat_end_gpu_module(b->context, b->symbols);
+  if (!mlirOperationVerify(module)) diag_bug("emit", "the module does not verify");
+  return module;
+}
+
 static void on_pipeline_error(MlirStringRef message, void *unused) {
   (void)unused;
   fwrite(message.data, 1, message.length, stderr);
@@ -31,8 +40,7 @@ static void on_pipeline_error(MlirStringRef message, void *unused) {
 
 LLVMModuleRef lower_module(ir *b, LLVMContextRef context) {
   register_passes();
-  MlirOperation module = mlirModuleGetOperation(b->module);
-  if (!mlirOperationVerify(module)) diag_bug("emit", "the module does not verify");
+  MlirOperation module = finished(b);
   /* A GPU's module is the only op of the module around it. */
   MlirOperation translated = b->gpu ? mlirBlockGetFirstOperation(mlirModuleGetBody(b->module)) : module;
   if (b->gpu && !b->gpu->convert(translated, b->chip)) diag_bug("lower", "the gpu dialect does not convert");
@@ -82,11 +90,11 @@ static void take(compile_output *out, const char *data, size_t size) {
 static void append_chunk(MlirStringRef chunk, void *stream) { fwrite(chunk.data, 1, chunk.length, stream); }
 
 void lower_print_mlir(ir *b, compile_output *out) {
-  if (!mlirOperationVerify(mlirModuleGetOperation(b->module))) diag_bug("emit", "the module does not verify");
+  MlirOperation module = finished(b);
   char *text = NULL;
   size_t size = 0;
   FILE *stream = arena_must(open_memstream(&text, &size));
-  mlirOperationPrint(mlirModuleGetOperation(b->module), append_chunk, stream);
+  mlirOperationPrint(module, append_chunk, stream);
   if (fclose(stream)) arena_must(NULL);
   take(out, text, size);
   free(text);
