@@ -386,7 +386,7 @@ static void set_indices(attend *t) {
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   const attend_design *design = program->plan;
   const attention_plan *p = design->p;
-  attend t = {.b = b, .memory = a, .p = p, .entry = entry, .shape = design->shape, .described = {.spec = p->spec}};
+  attend t = {.b = b, .memory = a, .p = p, .entry = entry, .shape = design->shape};
   if (t.shape.rows > MOST_ROWS || t.shape.columns > MOST_ROWS || t.shape.rows * t.shape.quads > MOST_SUMS)
     diag_bug("gpu_attention", "the tile is too large");
   gpu_function f = gpu_open_function(b, a, entry->name, program->attention->n_parameters, entry->blocks, host);
@@ -395,34 +395,20 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   t.thread = f.thread;
   attend_declare_memory(&t);
   set_indices(&t);
-  t.exprs = thread_emitter_create(b, a, &t.described, entry->tile, entry->name);
+  t.exprs = thread_emitter_create(b, a, p->spec, entry->tile, entry->name);
   t.exprs.operands = f.parameter + PEGEN_PTX_ATTENTION_OPERANDS;
   t.exprs.native = native;
   t.exprs.unit = i32(b, 0);
   t.exprs.head = t.head;
-  t.numbers = (row_thread){.b = b,
-                           .memory = a,
-                           .p = &t.described,
-                           .t = entry->tile,
-                           .dtype = entry->dtype,
-                           .native = native,
-                           .parameter = f.parameter};
+  t.numbers = (row_thread){
+      .b = b, .memory = a, .t = entry->tile, .dtype = entry->dtype, .native = native, .parameter = f.parameter};
   emit_walk(&t);
   ir_return(b);
 }
 
 static const thread_tile *make_tile(arena *a, const attend_design *d, int element, int access) {
-  thread_tile *t = arena_new(a, thread_tile);
-  int blocks = expr_pool_blocks(d->p->spec->pool);
-  *t = (thread_tile){.element = element,
-                     .access = access,
-                     .lanes = access / element,
-                     .n_units = blocks,
-                     .n_accesses = 1,
-                     .n_blocks = 1,
-                     .columns = d->shape.queries};
-  t->block_at = arena_array(a, int, blocks + 1);
-  for (int i = 0; i < blocks; i++) t->block_at[i] = i;
+  thread_tile *t = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), element, access);
+  t->columns = d->shape.queries;
   return t;
 }
 

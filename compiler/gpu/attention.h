@@ -51,7 +51,6 @@ typedef struct attend {
   ir_value first, tokens, keys; /* i32: first query of the tile; all queries and keys */
   ir_value queries, rows, scores, query_places, places; /* shared memory; rows: of keys, then of values */
   ir_value spoilt; /* shared, an i32: not 0: some value was not finite */
-  plan described; /* as much of a plan as expressions ask for */
   thread_emitter exprs;
   row_thread numbers; /* the way from a tensor's numbers to float32 and back */
   weight_lanes weights; /* of a polynomial: the thread as one of a query's lanes, */

@@ -276,12 +276,11 @@ static int read_bytes(const dense *d) {
 /* The channels of the lane's block in `slot` of a row. */
 static void load_block(dense *d, int slot, int row, ir_value *x) {
   int bytes = read_bytes(d), element = d->body->entry->tile->element;
-  thread_tile pieces = {.element = element, .access = bytes, .lanes = bytes / element, .n_accesses = 1};
   row_thread reader = *d->stage.rows;
   ir_value raw[1];
   row_place place = {.raw = raw};
-  reader.t = &pieces;
-  for (int j = 0; j < d->size; j += pieces.lanes) {
+  reader.t = thread_tile_of_blocks(d->memory, 0, element, bytes);
+  for (int j = 0; j < d->size; j += bytes / element) {
     place.in = ir_offset_const(d->b, stage_address(&d->stage, channel_at(d, slot, j)),
                                (int64_t)row * d->body->entry->tile->pitch);
     emit_row_load(&reader, &place);
@@ -387,17 +386,9 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
 }
 
 static const thread_tile *make_tile(arena *a, const program_blocks *blocks, int channels, int element) {
-  thread_tile *t = arena_new(a, thread_tile);
-  *t = (thread_tile){.element = element,
-                     .access = element,
-                     .lanes = 1,
-                     .n_units = blocks->count,
-                     .n_accesses = 1,
-                     .n_blocks = 1,
-                     .columns = 1,
-                     .pitch = channels * element};
-  t->block_at = arena_array(a, int, blocks->count + 1);
-  for (int i = 0; i < blocks->count; i++) t->block_at[i] = i;
+  thread_tile *t = thread_tile_of_blocks(a, blocks->count, element, element);
+  t->columns = 1;
+  t->pitch = channels * element;
   return t;
 }
 

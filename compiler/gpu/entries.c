@@ -358,7 +358,7 @@ gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry
                 .block = f.block,
                 .grid_row = f.grid_row,
                 .thread = f.thread};
-  t.exprs = thread_emitter_create(b, a, p, entry->tile, entry->name);
+  t.exprs = thread_emitter_create(b, a, p->spec, entry->tile, entry->name);
   t.exprs.native = native;
   t.exprs.operands = f.parameter + PEGEN_PTX_OPERANDS;
   t.rows = (row_thread){.b = b,

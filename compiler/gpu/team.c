@@ -243,19 +243,6 @@ void team_rows_begin(team_rows *r) {
 
 /* ---- entries ---- */
 
-static const thread_tile *make_tile(arena *a, const spec *s, int element, int access) {
-  thread_tile *t = arena_new(a, thread_tile);
-  *t = (thread_tile){.element = element,
-                     .access = access,
-                     .lanes = access / element,
-                     .n_units = s->n_blocks,
-                     .n_accesses = 1,
-                     .n_blocks = 1};
-  t->block_at = arena_array(a, int, s->n_blocks + 1);
-  for (int i = 0; i < s->n_blocks; i++) t->block_at[i] = i;
-  return t;
-}
-
 void gpu_add_team_entries(arena *a, gpu_program *program, const program_blocks *blocks, int units, int resident,
                           unsigned dtypes) {
   const spec *s = program->spec;
@@ -267,7 +254,7 @@ void gpu_add_team_entries(arena *a, gpu_program *program, const program_blocks *
       program->entry[program->n_entries++] = (gpu_entry){.name = name,
                                                          .dtype = dtype,
                                                          .access = access,
-                                                         .tile = make_tile(a, s, element, access),
+                                                         .tile = thread_tile_of_blocks(a, s->n_blocks, element, access),
                                                          .units = units,
                                                          .flight = team_flight(blocks->size),
                                                          .blocks = resident};

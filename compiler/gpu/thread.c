@@ -11,12 +11,12 @@
 
 static int slots_of(const thread_tile *t) { return t->n_blocks > 0 ? t->n_blocks : 1; }
 
-static int memo_count(const thread_emitter *e) { return expr_pool_count(e->p->spec->pool) * slots_of(e->t) + 1; }
+static int memo_count(const thread_emitter *e) { return expr_pool_count(e->spec->pool) * slots_of(e->t) + 1; }
 
 static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value);
 
-thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const thread_tile *t, const char *prefix) {
-  int nodes = expr_pool_count(p->spec->pool) + 1;
+thread_emitter thread_emitter_create(ir *b, arena *a, const spec *s, const thread_tile *t, const char *prefix) {
+  int nodes = expr_pool_count(s->pool) + 1;
   thread_emitter e = {.walker = {.context = {b, true},
                                  .machine = &expr_of_threads,
                                  .varies = DEPENDS_BLOCK,
@@ -25,7 +25,7 @@ thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const threa
                                  .leaf = leaf},
                       .b = b,
                       .memory = a,
-                      .p = p,
+                      .spec = s,
                       .t = t,
                       .prefix = prefix};
   e.memo = arena_array(a, two_float, memo_count(&e));
@@ -106,7 +106,7 @@ ir_value emit_thread_present(thread_emitter *e, const int *values) {
 /* ---- leaves ---- */
 
 /* Rows of leaves' tables: the description's blocks, or one where it has none. */
-static int blocks_of(const thread_emitter *e) { return expr_pool_blocks(e->p->spec->pool); }
+static int blocks_of(const thread_emitter *e) { return expr_pool_blocks(e->spec->pool); }
 
 static bool of_block(const expr *x) { return x->depends & DEPENDS_BLOCK; }
 
@@ -287,7 +287,7 @@ ir_value emit_thread_offset(thread_emitter *e, const expr *leaf, int slot) { ret
 /* The element at a computed place of a float32 operand: whatever the place was, memory is read inside the operand. */
 static ir_value indexed_element(thread_emitter *e, const expr *x, ir_value index, int slot) {
   ir *b = e->b;
-  const spec_operand *operand = &e->p->spec->operand[x->index];
+  const spec_operand *operand = &e->spec->operand[x->index];
   int64_t count = 1;
   for (int i = 0; i < operand->rank; i++) count *= operand->shape[i];
   ir_value zero = i32(b, 0), last = i32(b, count - 1);
@@ -318,10 +318,10 @@ static ir_value input_element(thread_emitter *e, const expr *x) {
 }
 
 void emit_thread_operands(thread_emitter *e, const expr *const *roots, int count) {
-  int nodes = expr_pool_count(e->p->spec->pool);
+  int nodes = expr_pool_count(e->spec->pool);
   const expr **seen = arena_array(e->memory, const expr *, nodes + 1);
   for (int i = 0; i < count; i++) mark(roots[i], seen);
-  for (int operand = 0; operand < e->p->spec->n_operands; operand++) {
+  for (int operand = 0; operand < e->spec->n_operands; operand++) {
     element_group group = {.operand = operand};
     for (int id = 0; id < nodes; id++)
       if (seen[id] && seen[id]->op == EXPR_OPERAND && seen[id]->index == operand) add_elements(e, &group, seen[id]);

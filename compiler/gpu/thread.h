@@ -13,7 +13,7 @@ typedef struct thread_emitter {
   expr_walker walker; /* first: a leaf is asked for by it */
   ir *b;
   arena *memory;
-  const plan *p;
+  const spec *spec;
   const thread_tile *t;
   const char *prefix;       /* of the tables' names: one an entry */
   ir_value unit;            /* i32 */
@@ -31,7 +31,7 @@ typedef struct thread_emitter {
   int n_tables;
 } thread_emitter;
 
-thread_emitter thread_emitter_create(ir *b, arena *a, const plan *p, const thread_tile *t, const char *prefix);
+thread_emitter thread_emitter_create(ir *b, arena *a, const spec *s, const thread_tile *t, const char *prefix);
 
 /* Begins anew with what was computed up to here: what is made from now on is forgotten by emit_thread_forget, as
  * what is computed inside of a loop must be at its end. Returns what to forget to. */

@@ -180,17 +180,8 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
 }
 
 static const thread_tile *make_tile(arena *a, const plan_widen *p, int element, int access, int lanes) {
-  thread_tile *t = arena_new(a, thread_tile);
-  int terms = p->spec->n_blocks;
-  *t = (thread_tile){.element = element,
-                     .access = access,
-                     .lanes = access / element,
-                     .n_units = terms,
-                     .n_accesses = 1,
-                     .n_blocks = 1,
-                     .columns = WARP / lanes};
-  t->block_at = arena_array(a, int, terms + 1);
-  for (int i = 0; i < terms; i++) t->block_at[i] = i;
+  thread_tile *t = thread_tile_of_blocks(a, p->spec->n_blocks, element, access);
+  t->columns = WARP / lanes;
   return t;
 }
 

@@ -181,6 +181,19 @@ thread_tile *thread_tile_widest(arena *a, const plan *p, int element) {
 
 /* ---- staged rows ---- */
 
+thread_tile *thread_tile_of_blocks(arena *a, int blocks, int element, int access) {
+  thread_tile *t = arena_new(a, thread_tile);
+  *t = (thread_tile){.element = element,
+                     .access = access,
+                     .lanes = access / element,
+                     .n_units = blocks,
+                     .n_accesses = 1,
+                     .n_blocks = 1,
+                     .block_at = arena_array(a, int, blocks + 1)};
+  for (int i = 0; i < blocks; i++) t->block_at[i] = i;
+  return t;
+}
+
 bool thread_tile_fills_sectors(const thread_tile *t, int head_dim) {
   int per_sector = SECTOR / t->element, sectors = head_dim / per_sector;
   for (int k = 0; k < t->n_accesses; k++)

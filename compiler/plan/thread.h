@@ -27,6 +27,9 @@ thread_tile *thread_tile_build(arena *a, const plan *p, int element, int access)
 /* The widest access that fits. */
 thread_tile *thread_tile_widest(arena *a, const plan *p, int element);
 
+/* Of an entry that moves rows itself, in accesses of `access` bytes: units of one block each. */
+thread_tile *thread_tile_of_blocks(arena *a, int blocks, int element, int access);
+
 /* A row in pieces of 16 bytes, which is how a staged row moves between memory and shared memory. */
 enum { THREAD_PIECE = 16 };
 
