@@ -131,7 +131,7 @@ static void emit_row_ops(encode_emitter *e, const program_op *list) {
     row_vectors value[PROGRAM_MAX_VALUES];
     for (const program_op *op = list; op; op = op->next) switch (op->kind) {
       case OP_LOAD: value[op->result] = emit_vectors_load(&e->rows, group, e->row_in); break;
-      case OP_ADD:
+      case OP_ADD: value[op->result] = emit_vectors_add(&e->rows, group, &value[op->argument[1]]); break;
       case OP_APPLY: value[op->result] = emit_vectors_apply(&e->rows, group, &value[op->argument[1]]); break;
       case OP_STORE: emit_vectors_store(&e->rows, group, &value[op->argument[0]], e->row_out, e->in_place); break;
       default: diag_bug("cpu/encode", "'%s' in a row", program_op_word(op->kind));

@@ -172,15 +172,16 @@ static ir_value multiply_add(row_emitter *r, ir_value x, ir_value y, ir_value su
   return ir_op2(r->b, "arith.addf", ir_op2(r->b, "arith.mulf", x, y), sum);
 }
 
-/* y of vector j; a null value where every lane is the input's. */
-static ir_value transformed(row_emitter *r, const ir_value *x, int j) {
+/* y of vector j, coefficients multiplied with channels or added to them; a null value where every lane is the input's.
+ */
+static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j) {
   ir *b = r->b;
   const plan_tile *t = r->t;
   bool mask[MAX_LANES];
   ir_value y = {NULL};
   for (int k = 0; k < r->p->n_terms; k++) {
     if (t->slot[k * t->n_vectors + j] == PLAN_ABSENT) continue;
-    ir_value sum = r->p->is_sum ? ir_op2(b, "arith.addf", permuted(r, x, k, j), coefficient(r, k, j))
+    ir_value sum = adds ? ir_op2(b, "arith.addf", permuted(r, x, k, j), coefficient(r, k, j))
                                 : multiply_add(r, coefficient(r, k, j), permuted(r, x, k, j), y);
     if (!mask_of_term(r, k, j, mask)) {
       ir_value rest = y.ptr ? y : ir_float(b, ir_type(sum), 0);
@@ -208,16 +209,24 @@ row_vectors emit_vectors_load(row_emitter *r, int group, ir_value in) {
   return x;
 }
 
-row_vectors emit_vectors_apply(row_emitter *r, int group, const row_vectors *x) {
+static row_vectors transformed_vectors(row_emitter *r, int group, bool adds, const row_vectors *x) {
   row_vectors y = new_vectors(r);
   for (int j = 0; j < r->t->n_vectors; j++) {
     if (r->t->group[j] != group) continue;
-    y.lanes[j] = transformed(r, x->lanes, j);
+    y.lanes[j] = transformed(r, adds, x->lanes, j);
     if (y.lanes[j].ptr) continue;
     y.lanes[j] = x->lanes[j];
     y.kept[j] = x->kept[j];
   }
   return y;
+}
+
+row_vectors emit_vectors_apply(row_emitter *r, int group, const row_vectors *x) {
+  return transformed_vectors(r, group, false, x);
+}
+
+row_vectors emit_vectors_add(row_emitter *r, int group, const row_vectors *x) {
+  return transformed_vectors(r, group, true, x);
 }
 
 void emit_vectors_store(row_emitter *r, int group, const row_vectors *y, ir_value out, ir_value in_place) {

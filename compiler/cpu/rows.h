@@ -35,7 +35,8 @@ typedef struct row_vectors {
 
 /* What the ops of a program do to the vectors of one group. */
 row_vectors emit_vectors_load(row_emitter *r, int group, ir_value in);
-row_vectors emit_vectors_apply(row_emitter *r, int group, const row_vectors *x); /* or add, of a plan that is a sum */
+row_vectors emit_vectors_apply(row_emitter *r, int group, const row_vectors *x);
+row_vectors emit_vectors_add(row_emitter *r, int group, const row_vectors *x);
 /* in_place (i1): out is where the row was loaded from, and vectors that were kept are not stored. */
 void emit_vectors_store(row_emitter *r, int group, const row_vectors *y, ir_value out, ir_value in_place);
 

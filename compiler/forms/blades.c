@@ -48,32 +48,45 @@ static const program *prepare_program(arena *a, const plan *p) {
   return b.p;
 }
 
-static const program *encode_program(arena *a, const plan *p) {
+/* An encode program up to the rows of tokens that are encoded. */
+typedef struct encode_rows {
+  program_builder b;
+  int x, y, values;
+  program_blocks blocks;
+  const expr *const *entries;
+} encode_rows;
+
+static encode_rows begin_encode(arena *a, const plan *p) {
   const spec *s = p->spec;
-  const expr *const *entries = (const expr *const *)p->program->matrix.entry;
-  program_blocks blocks = {s->n_components, s->n_blocks, s->channel};
-  program_builder b = program_begin(a, s, "encode");
-  int x = program_stream_in(&b, "x", s->head_dim), y = program_stream_out(&b, "y", s->head_dim, x);
-  int prepared = encode_prepared(&b, p);
-  encode_copy_skipped(&b, x, y);
-  encode_for_tokens(&b, p->per_head);
-  int values = eval_values(&b, p, prepared), token = values;
-  if (values >= 0) program_set_tabled(&b, values);
-  if (!p->is_sum) token = program_matrix(&b, p, blocks, entries, &values, values >= 0);
-  else if (p->value[0] != entries[0]) token = program_eval(&b, p, entries, 1, &values, 1); /* turned back: less it */
-  program_for_rows(&b);
-  int row = program_load(&b, x);
-  row = p->is_sum ? program_add(&b, token, row, blocks) : program_apply(&b, token, row, false);
-  program_store(&b, y, row);
-  program_end_for(&b, 0);
-  return b.p;
+  encode_rows e = {.b = program_begin(a, s, "encode"),
+                   .blocks = {s->n_components, s->n_blocks, s->channel},
+                   .entries = (const expr *const *)p->program->matrix.entry};
+  program_builder *b = &e.b;
+  e.x = program_stream_in(b, "x", s->head_dim);
+  e.y = program_stream_out(b, "y", s->head_dim, e.x);
+  int prepared = encode_prepared(b, p);
+  encode_copy_skipped(b, e.x, e.y);
+  encode_for_tokens(b, p->per_head);
+  e.values = eval_values(b, p, prepared);
+  if (e.values >= 0) program_set_tabled(b, e.values);
+  return e;
+}
+
+static const program *encode_program(arena *a, const plan *p) {
+  encode_rows e = begin_encode(a, p);
+  program_builder *b = &e.b;
+  int matrix = program_matrix(b, p, e.blocks, e.entries, &e.values, e.values >= 0);
+  program_for_rows(b);
+  program_store(b, e.y, program_apply(b, matrix, program_load(b, e.x), false));
+  program_end_for(b, 0);
+  return b->p;
 }
 
 static int programs(arena *a, const void *of, const program **out) {
   const plan *p = of;
   int count = 0;
   out[count++] = encode_program(a, p);
-  if (p->n_values > 0 && !p->is_sum) out[count++] = prepare_program(a, p);
+  if (p->n_values > 0) out[count++] = prepare_program(a, p);
   out[count++] = program_run(a, out[0], "transpose");
   return count;
 }
@@ -105,9 +118,21 @@ static void *build_sum(arena *a, const spec *s) {
   program->spec = channels;
   program->matrix.entry = arena_array(a, const expr *, 1);
   program->matrix.entry[0] = expr_unary(s->pool, EXPR_NARROW, s->inverse ? expr_neg(s->pool, value) : value);
-  plan *p = plan_build(a, program);
-  p->is_sum = true;
-  return p;
+  return plan_build(a, program);
+}
+
+static int sum_programs(arena *a, const void *plan, const program **out) {
+  encode_rows e = begin_encode(a, plan);
+  program_builder *b = &e.b;
+  int number = e.values;
+  if (b->p->value[number].maker->expr[0] != e.entries[0]) /* turned back: less it */
+    number = program_eval(b, plan, e.entries, 1, &e.values, 1);
+  program_for_rows(b);
+  program_store(b, e.y, program_add(b, number, program_load(b, e.x), e.blocks));
+  program_end_for(b, 0);
+  out[0] = b->p;
+  out[1] = program_run(a, out[0], "transpose");
+  return 2;
 }
 
 #define GRADIENT_ENTRIES \
@@ -121,7 +146,7 @@ const form form_additive = {
     .takes = takes_sum,
     .plan = build_sum,
     .print = print,
-    .programs = programs,
+    .programs = sum_programs,
     .per_head = per_head,
     .converts = true,
 };

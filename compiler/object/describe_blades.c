@@ -41,9 +41,9 @@ static LLVMValueRef target_rows(describer *d, const char *name, const cpu_target
 }
 
 /* Rows' gradients: functions of the same kinds. */
-static LLVMValueRef backward_rows(describer *d, const plan *p, const cpu_target *const *targets, int count) {
+static LLVMValueRef backward_rows(describer *d, const cpu_target *const *targets, int count) {
   const cpu_target *back[TARGET_MAX];
-  if (!d->request->gradients || p->is_sum) return describe_null(d);
+  if (!d->request->gradients || d->request->form->kind == FORM_ADDITIVE) return describe_null(d);
   for (int i = 0; i < count; i++) back[i] = emit_backward_target(d->request->memory, targets[i]);
   return target_rows(d, "backward", back, targets, count);
 }
@@ -57,8 +57,8 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
                              FIELD(pegen_blades, prepared_bytes, describe_i64(d, emit_prepared_bytes(p))),
                              FIELD(pegen_blades, targets, target_rows(d, "targets", targets, targets, n_targets)),
                              FIELD(pegen_blades, values_bytes, describe_i64(d, emit_values_bytes(p))),
-                             FIELD(pegen_blades, backward, backward_rows(d, p, targets, n_targets)),
-                             FIELD(pegen_blades, is_sum, describe_i64(d, p->is_sum))};
+                             FIELD(pegen_blades, backward, backward_rows(d, targets, n_targets)),
+                             FIELD(pegen_blades, is_sum, describe_i64(d, d->request->form->kind == FORM_ADDITIVE))};
   return describe_global(d, "blades", DESCRIBE(d, pegen_blades, fields), true);
 }
 

@@ -25,7 +25,6 @@ typedef struct plan {
   int *source; /* [n_terms][n_components]: the component a term takes, or -1 where its coefficient is 0 */
 
   bool is_transposed;       /* of plan_transpose */
-  bool is_sum;              /* coefficients are added to channels, not multiplied with them (form_additive) */
   bool per_head;            /* coefficients differ from head to head */
   int lanes;                /* blocks rounded up to whole vectors: length of gathered and prepared arrays */
   int n_leaves;             /* what the driver gathers: operand leaves, and tables that differ by head */
