@@ -1,6 +1,7 @@
 /* object/describe_attention: pegen_attention, what the driver of kernel/attention.h is told; see
  * object/describe_form.h. */
 #include "cpu/attention/attention.h"
+#include "cpu/rotors.h"
 #include "object/describe_form.h"
 
 #include "kernel/attention.h"

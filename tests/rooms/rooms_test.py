@@ -2,8 +2,8 @@
 """rooms_test.py SOURCE: data flows one way through the rooms of compiler/.
 
 The order of the rooms is the table of docs/architecture.md. A file includes files of its own room and of rooms above
-it, and calls functions of those; rooms of one row know nothing of each other. No files of a room go in a circle,
-but those of CIRCLES. A file reaches another where it includes it, or names (in C) what that file alone defines for others.
+it, and calls functions of those; rooms of one row know nothing of each other. No files go in a circle. A file
+reaches another where it includes it, or names (in C) what that file alone defines for others.
 """
 import collections
 import pathlib
@@ -11,11 +11,6 @@ import re
 import sys
 
 source = pathlib.Path(sys.argv[1])
-
-# Folder: why its files may go in a circle. An entry that is no longer needed fails.
-CIRCLES = {
-    "cpu/attention": "the stages of a tile call one another with one struct, that of the function they emit",
-}
 
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 # A function's or table's head at the beginning of a line, up to its body or value.
@@ -93,18 +88,12 @@ def circles():
     return found
 
 
-needed = set()
 for members in circles():
-    folders = {file.rsplit("/", 1)[0] for file in members}
-    if len(folders) == 1 and folders <= set(CIRCLES):
-        needed |= folders
-        continue
     failures.append("a circle: " + " ".join(members))
     for file in members:
         for other in members:
             if reaches[file].get(other):
                 failures.append(f"  {file} -> {other}: {', '.join(reaches[file][other][:6])}")
-failures += [f"{folder} has no circle any more: take it from the list" for folder in set(CIRCLES) - needed]
 
 named = sum(name != "#include" for of in reaches.values() for names in of.values() for name in names)
 if len(texts) < 200 or named < 1000 or len(order) < 15:

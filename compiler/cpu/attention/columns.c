@@ -1,21 +1,17 @@
 /* cpu/attention/columns: a bias that is a polynomial of the displacement, inside attention; see
- * cpu/attention/attention.h.
+ * cpu/attention/columns.h.
  *
  * The same columns that widen q and k elsewhere (plan/widen.h), of a tile of queries and a tile of keys at a time and
  * in float32: no widened row is ever written. The driver counts positions from a query of the tile, so
  * that what is expanded is hardly larger than the displacements themselves. Weights of the queries come from a
  * function of its own, one for each number type of the inputs.
  */
-#include "cpu/attention/attention.h"
+#include "cpu/attention/columns.h"
+
+#include "cpu/rotors.h"
 #include "cpu/weights.h"
 #include "mlir/arith.h"
 #include "mlir/monomial.h"
-
-#include "kernel/attention.h"
-
-#include <stddef.h>
-
-enum { CACHE_LINE = 64 };
 
 static ir_value of_tile(ir *b, ir_value tile, size_t offset, MlirType type) {
   return ir_load(b, type, ir_offset_const(b, tile, (int64_t)offset), 8);
@@ -82,7 +78,8 @@ void emit_weigh(ir *b, arena *a, const attention_plan *p, const cpu_target *targ
 /* ---- columns ---- */
 
 /* Of the queries of a register: the sum over weights of weight times gain, and the scale. */
-static void emit_query_columns(attention_emitter *e, int vector, ir_value scale) {
+static void emit_query_columns(const column_emitter *c, int vector, ir_value scale) {
+  const attention_emitter *e = c->e;
   ir *b = e->b;
   const plan_widen *p = e->p->columns;
   power_table t = {.b = b, .type = ir_vector(b, e->shape.lanes, b->f64)};
@@ -106,26 +103,28 @@ static void emit_query_columns(attention_emitter *e, int vector, ir_value scale)
     sum[of->column] =
         emit_sum_of_product(b, e->target, weight, ir_cast(b, "arith.truncf", gain, b->f32), sum[of->column]);
   }
-  for (int c = 0; c < p->n_columns; c++)
-    ir_store(b, ir_op2(b, "arith.mulf", sum[c], scale), attention_at(e, e->query_columns, i64(b, c), vector), 4, false);
+  for (int i = 0; i < p->n_columns; i++)
+    ir_store(b, ir_op2(b, "arith.mulf", sum[i], scale), attention_at(e, c->queries, i64(b, i), vector), 4, false);
 }
 
-void emit_columns_begin(attention_emitter *e) {
+column_emitter emit_columns_begin(const attention_emitter *e) {
   ir *b = e->b;
   const plan_widen *p = e->p->columns;
-  emit_key_places_begin(e);
-  e->query_columns = ir_alloca(b, (int64_t)p->n_columns * e->shape.queries * 4, CACHE_LINE);
-  e->key_columns = ir_alloca(b, (int64_t)p->n_columns * e->key_room * 4, CACHE_LINE);
+  column_emitter columns = {.e = e, .places = emit_key_places_begin(e)};
+  columns.queries = ir_alloca(b, (int64_t)p->n_columns * e->shape.queries * 4, CACHE_LINE);
+  columns.keys = ir_alloca(b, (int64_t)p->n_columns * columns.places.room * 4, CACHE_LINE);
   ir_value scale = ir_broadcast(
       b, e->lanes,
       ir_cast(b, "arith.truncf", of_tile(b, e->tile, offsetof(pegen_attention_tile, scale), b->f64), b->f32));
-  for (int x = 0; x < e->shape.vectors; x++) emit_query_columns(e, x, scale);
+  for (int x = 0; x < e->shape.vectors; x++) emit_query_columns(&columns, x, scale);
+  return columns;
 }
 
-void emit_columns_keys(attention_emitter *e, const key_tile *t) {
+void emit_columns_keys(const column_emitter *columns, const key_tile *t) {
+  const attention_emitter *e = columns->e;
   ir *b = e->b;
   const plan_widen *p = e->p->columns;
-  emit_key_places(e, t);
+  emit_key_places(e, &columns->places, t);
   ir_value registers =
       ir_op2(b, "arith.divui", attention_add(b, t->count, i64(b, e->shape.lanes - 1)), i64(b, e->shape.lanes));
   ir_loop loop = ir_for(b, e->zero, registers); /* what stands past the last key is masked as scores are */
@@ -133,27 +132,29 @@ void emit_columns_keys(attention_emitter *e, const key_tile *t) {
   power_table powers = {.b = b, .type = e->lanes};
   for (int axis = 0; axis < p->spec->n_axes; axis++)
     powers.at[axis][1] = ir_load(
-        b, e->lanes, ir_offset_const(b, ir_offset(b, e->key_places, offset), (int64_t)axis * e->key_room * 4), 4);
+        b, e->lanes,
+        ir_offset_const(b, ir_offset(b, columns->places.narrow, offset), (int64_t)axis * columns->places.room * 4), 4);
   for (int c = 0; c < p->n_columns; c++) {
     ir_value sum = {NULL};
     for (int i = 0; i < p->column[c].n_key; i++) {
       ir_value term = emit_monomial(&powers, &p->column[c].key[i], p->column[c].key_factor[i]);
       sum = sum.ptr ? ir_op2(b, "arith.addf", sum, term) : term;
     }
-    ir_store(b, sum, ir_offset_const(b, ir_offset(b, e->key_columns, offset), (int64_t)c * e->key_room * 4), 4, false);
+    ir_store(b, sum, ir_offset_const(b, ir_offset(b, columns->keys, offset), (int64_t)c * columns->places.room * 4), 4,
+             false);
   }
   ir_end_for(b, loop);
 }
 
-void emit_columns_products(attention_emitter *e, ir_value key, ir_value *sums) {
-  enum { MOST_SUMS = 8 * ATTENTION_MAX_VECTORS };
+void emit_columns_products(const column_emitter *columns, ir_value key, ir_value *sums) {
+  const attention_emitter *e = columns->e;
   ir *b = e->b;
   int n = e->shape.rows, vectors = e->shape.vectors;
-  ir_value from = ir_offset(b, e->key_columns, attention_mul(b, key, 4)), now[MOST_SUMS], next[MOST_SUMS],
-           q[ATTENTION_MAX_VECTORS];
+  ir_value from = ir_offset(b, columns->keys, attention_mul(b, key, 4)), now[ATTENTION_MAX_SUMS],
+           next[ATTENTION_MAX_SUMS], q[ATTENTION_MAX_VECTORS];
   ir_loop loop = ir_for_with(b, e->zero, i64(b, e->p->columns->n_columns), n * vectors, sums, now);
-  ir_value column = ir_offset(b, from, attention_mul(b, loop.index, e->key_room * 4));
-  for (int x = 0; x < vectors; x++) q[x] = ir_load(b, e->lanes, attention_at(e, e->query_columns, loop.index, x), 4);
+  ir_value column = ir_offset(b, from, attention_mul(b, loop.index, columns->places.room * 4));
+  for (int x = 0; x < vectors; x++) q[x] = ir_load(b, e->lanes, attention_at(e, columns->queries, loop.index, x), 4);
   for (int r = 0; r < n; r++) {
     ir_value k = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset_const(b, column, r * 4), 4));
     for (int x = 0; x < vectors; x++) next[r * vectors + x] = attention_multiply_add(b, k, q[x], now[r * vectors + x]);

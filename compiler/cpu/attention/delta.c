@@ -1,4 +1,4 @@
-/* cpu/attention/delta: expressions of a displacement, with the queries in the lanes; see cpu/attention/attention.h.
+/* cpu/attention/delta: expressions of a displacement, with the queries in the lanes; see cpu/attention/delta.h.
  *
  * An expression's leaves are the displacement's coordinates (lanes: the key's less the queries'), and numbers
  * that the driver gathered for the head (scalars, one a block), or reads at a computed place (lanes). What does not
@@ -6,11 +6,6 @@
  */
 #include "cpu/attention/delta.h"
 #include "base/diag.h"
-#include "cpu/attention/attention.h"
-
-#include "kernel/attention.h"
-
-#include <stddef.h>
 
 /* A number that the driver gathered: float64. */
 static ir_value gathered(delta_emitter *d, const expr *x) {
@@ -67,7 +62,7 @@ static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
   return true;
 }
 
-delta_emitter delta_emitter_create(attention_emitter *e, two_float *fixed) {
+delta_emitter delta_emitter_create(const attention_emitter *e, two_float *fixed) {
   return (delta_emitter){.walker = {.context = {e->b, e->target->has_fma},
                                     .machine = &expr_of_processors,
                                     .varies = DEPENDS_POSITION,
@@ -78,6 +73,6 @@ delta_emitter delta_emitter_create(attention_emitter *e, two_float *fixed) {
                          .e = e};
 }
 
-two_float *delta_memo(attention_emitter *e) {
+two_float *delta_memo(const attention_emitter *e) {
   return arena_array(e->memory, two_float, expr_pool_count(e->p->spec->pool));
 }

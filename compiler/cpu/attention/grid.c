@@ -1,5 +1,5 @@
 /* cpu/attention/grid: pair functions on the built-in grid, tabulated along its last axis; see
- * cpu/attention/attention.h.
+ * cpu/attention/grid.h.
  *
  * On a grid of W columns a row of keys and a register of neighbouring queries have no more than W + lanes - 1
  * displacements, and every pair of theirs is one of them. So for each run of keys (a row of the grid, or a segment of
@@ -9,17 +9,14 @@
  *
  * Nothing is kept from tile to tile: no memory grows with the grid.
  */
-#include "base/diag.h"
+#include "cpu/attention/grid.h"
+
+#include "cpu/attention/blocks.h"
 #include "cpu/attention/delta.h"
 #include "mlir/arith.h"
 
-#include "kernel/attention.h"
-
-#include <stddef.h>
-#include <string.h>
-
 /* Of tables of entries, in the nearest cache. */
-enum { TABLE_ROOM = 16384, MOST_SUMS = 8 * ATTENTION_MAX_VECTORS };
+enum { TABLE_ROOM = 16384 };
 
 static int64_t width_of(const attention_plan *p) { return p->spec->grid[p->spec->n_axes - 1]; }
 
@@ -47,30 +44,29 @@ grid_shape grid_shape_of(const attention_plan *p, const attention_shape *s) {
 static int group_of(const grid_shape *g, int vector) { return g->is_shared ? 0 : vector; }
 
 /* Where the lanes of a register begin in its group's tables, in bytes. */
-static int64_t lane_offset(const attention_emitter *e, int vector) {
-  return e->grid.is_shared ? (int64_t)vector * e->shape.lanes * 4 : 0;
+static int64_t lane_offset(const grid_emitter *g, int vector) {
+  return g->shape.is_shared ? (int64_t)vector * g->e->shape.lanes * 4 : 0;
 }
 
-static int64_t table_bytes(const attention_emitter *e) { return (int64_t)e->grid.vectors * e->shape.lanes * 4; }
+static int64_t table_bytes(const grid_emitter *g) { return (int64_t)g->shape.vectors * g->e->shape.lanes * 4; }
 
 /* Tables of a block's entries, [entry][group]. */
-static int64_t block_bytes(const attention_emitter *e) {
-  return (int64_t)e->p->n_entries * e->grid.groups * table_bytes(e);
+static int64_t block_bytes(const grid_emitter *g) {
+  return (int64_t)g->e->p->n_entries * g->shape.groups * table_bytes(g);
 }
 
 /* ---- tiles of keys: whole runs ---- */
 
-void emit_grid_keys(attention_emitter *e, ir_value begin, ir_value end,
-                    void (*tile)(attention_emitter *, ir_value, ir_value, bool)) {
+void emit_grid_keys(const attention_emitter *e, const grid_shape *g, ir_value begin, ir_value end,
+                    emit_key_tile_function *tile, void *context) {
   ir *b = e->b;
-  const grid_shape *g = &e->grid;
   ir_value total = sub(b, end, begin), width = i64(b, g->width);
   if (g->segments == 1) {
     ir_value step = i64(b, g->runs * g->width);
     ir_loop tiles =
         ir_for(b, e->zero, ir_op2(b, "arith.divsi", attention_add(b, total, i64(b, g->runs * g->width - 1)), step));
     ir_value first = attention_add(b, begin, mul(b, tiles.index, step));
-    tile(e, first, smaller(b, sub(b, end, first), step), true);
+    tile(context, first, smaller(b, sub(b, end, first), step), true);
     ir_end_for(b, tiles);
     return;
   }
@@ -80,7 +76,7 @@ void emit_grid_keys(attention_emitter *e, ir_value begin, ir_value end,
   ir_value first = attention_add(b, begin, attention_add(b, mul(b, rows.index, width), column));
   ir_value count = smaller(b, sub(b, end, first), smaller(b, i64(b, g->segment), sub(b, width, column)));
   ir_branch some = ir_if(b, ir_compare_int(b, "sgt", count, e->zero)); /* causal queries end inside a row */
-  tile(e, first, count, true);
+  tile(context, first, count, true);
   ir_end_if(b, some);
   ir_end_for(b, segments);
   ir_end_for(b, rows);
@@ -89,7 +85,7 @@ void emit_grid_keys(attention_emitter *e, ir_value begin, ir_value end,
 /* ---- displacements of a run ---- */
 
 /* Coordinates of a run's first key less those of a group's first query, float64 scalars. */
-static void emit_corner(attention_emitter *e, ir_value key, int group, ir_value *corner) {
+static void emit_corner(const attention_emitter *e, ir_value key, int group, ir_value *corner) {
   ir *b = e->b;
   const spec *s = e->p->spec;
   ir_value rest = sub(b, key, i64(b, s->skip_tokens));
@@ -104,12 +100,13 @@ static void emit_corner(attention_emitter *e, ir_value key, int group, ir_value 
 }
 
 /* Displacements of the lanes of vector `index` (i64) of a table. */
-static void emit_displacements(attention_emitter *e, const ir_value *corner, ir_value index, ir_value *wide) {
+static void emit_displacements(const grid_emitter *g, const ir_value *corner, ir_value index, ir_value *wide) {
+  const attention_emitter *e = g->e;
   ir *b = e->b;
   int axes = e->p->spec->n_axes, lanes = e->shape.lanes;
   MlirType type = ir_vector(b, lanes, b->f64);
   double against[64];
-  for (int i = 0; i < lanes; i++) against[i] = e->grid.segment - 1 - i;
+  for (int i = 0; i < lanes; i++) against[i] = g->shape.segment - 1 - i;
   for (int axis = 0; axis < axes; axis++) wide[axis] = ir_broadcast(b, type, corner[axis]);
   ir_value behind = ir_cast(b, "arith.sitofp", attention_mul(b, index, -lanes), b->f64);
   ir_value steps = ir_op2(b, "arith.addf", ir_floats(b, type, against), ir_broadcast(b, type, behind));
@@ -118,49 +115,53 @@ static void emit_displacements(attention_emitter *e, const ir_value *corner, ir_
 
 /* ---- a bias ---- */
 
-void emit_grid_begin(attention_emitter *e) {
+grid_emitter emit_grid_begin(const attention_emitter *e, two_float *fixed) {
   ir *b = e->b;
-  int64_t runs = e->grid.runs, groups = e->grid.groups;
+  grid_emitter grid = {.e = e, .shape = grid_shape_of(e->p, &e->shape), .fixed = fixed}, *g = &grid;
+  int64_t runs = g->shape.runs, groups = g->shape.groups;
   if (e->p->bias) {
-    e->bias_table = ir_alloca(b, runs * groups * table_bytes(e), 64);
-    e->bias_at = ir_alloca(b, (int64_t)(e->shape.keys + e->shape.rows) * 8, 64);
+    g->bias_table = ir_alloca(b, runs * groups * table_bytes(g), 64);
+    g->bias_at = ir_alloca(b, (int64_t)(e->shape.keys + e->shape.rows) * 8, 64);
     /* Where a key's values begin in the tables: the same for all tiles. Keys past the end read inside the last run's.
      */
     ir_loop keys = ir_for(b, e->zero, i64(b, e->shape.keys + e->shape.rows));
-    ir_value run = smaller(b, ir_op2(b, "arith.divui", keys.index, i64(b, e->grid.segment)), i64(b, runs - 1));
+    ir_value run = smaller(b, ir_op2(b, "arith.divui", keys.index, i64(b, g->shape.segment)), i64(b, runs - 1));
     ir_value column =
-        smaller(b, sub(b, keys.index, attention_mul(b, run, e->grid.segment)), i64(b, e->grid.segment - 1));
-    ir_value at = attention_add(b, attention_mul(b, run, groups * table_bytes(e)),
-                                attention_mul(b, sub(b, i64(b, e->grid.segment - 1), column), 4));
-    ir_store(b, at, ir_offset(b, e->bias_at, attention_mul(b, keys.index, 8)), 8, false);
+        smaller(b, sub(b, keys.index, attention_mul(b, run, g->shape.segment)), i64(b, g->shape.segment - 1));
+    ir_value at = attention_add(b, attention_mul(b, run, groups * table_bytes(g)),
+                                attention_mul(b, sub(b, i64(b, g->shape.segment - 1), column), 4));
+    ir_store(b, at, ir_offset(b, g->bias_at, attention_mul(b, keys.index, 8)), 8, false);
     ir_end_for(b, keys);
   }
-  if (!e->p->matrix) return;
-  e->entry_table = ir_alloca(b, e->grid.blocks * block_bytes(e), 64);
-  e->shared_table = ir_alloca(b, (int64_t)(e->p->n_shared + 1) * groups * table_bytes(e) * 2, 64);
+  if (!e->p->matrix) return grid;
+  g->entry_table = ir_alloca(b, g->shape.blocks * block_bytes(g), 64);
+  g->shared_table = ir_alloca(b, (int64_t)(e->p->n_shared + 1) * groups * table_bytes(g) * 2, 64);
+  return grid;
 }
 
 /* Runs of a tile of keys. */
-static ir_value run_count(attention_emitter *e, const key_tile *t) {
-  return ir_op2(e->b, "arith.divui", attention_add(e->b, t->count, i64(e->b, e->grid.segment - 1)),
-                i64(e->b, e->grid.segment));
+static ir_value run_count(const grid_emitter *g, const key_tile *t) {
+  const attention_emitter *e = g->e;
+  return ir_op2(e->b, "arith.divui", attention_add(e->b, t->count, i64(e->b, g->shape.segment - 1)),
+                i64(e->b, g->shape.segment));
 }
 
-void emit_grid_bias_table(attention_emitter *e, const key_tile *t) {
+void emit_grid_bias_table(const grid_emitter *g, const key_tile *t) {
+  const attention_emitter *e = g->e;
   ir *b = e->b;
-  ir_loop runs = ir_for(b, e->zero, run_count(e, t));
-  ir_value key = attention_add(b, t->first, attention_mul(b, runs.index, e->grid.segment));
-  for (int group = 0; group < e->grid.groups; group++) {
+  ir_loop runs = ir_for(b, e->zero, run_count(g, t));
+  ir_value key = attention_add(b, t->first, attention_mul(b, runs.index, g->shape.segment));
+  for (int group = 0; group < g->shape.groups; group++) {
     ir_value corner[SPEC_MAX_AXES], wide[SPEC_MAX_AXES], narrow[SPEC_MAX_AXES];
     emit_corner(e, key, group, corner);
     ir_value table =
-        ir_offset(b, e->bias_table,
-                  attention_mul(b, attention_add(b, attention_mul(b, runs.index, e->grid.groups), i64(b, group)),
-                                table_bytes(e)));
-    ir_loop vectors = ir_for(b, e->zero, i64(b, e->grid.vectors));
-    emit_displacements(e, corner, vectors.index, wide);
+        ir_offset(b, g->bias_table,
+                  attention_mul(b, attention_add(b, attention_mul(b, runs.index, g->shape.groups), i64(b, group)),
+                                table_bytes(g)));
+    ir_loop vectors = ir_for(b, e->zero, i64(b, g->shape.vectors));
+    emit_displacements(g, corner, vectors.index, wide);
     for (int axis = 0; axis < e->p->spec->n_axes; axis++) narrow[axis] = ir_cast(b, "arith.truncf", wide[axis], b->f32);
-    delta_emitter d = delta_emitter_create(e, e->fixed);
+    delta_emitter d = delta_emitter_create(e, g->fixed);
     d.walker.varying = delta_memo(e);
     d.narrow = narrow;
     ir_store(b, emit_expr_f32(&d.walker, e->p->bias),
@@ -170,57 +171,61 @@ void emit_grid_bias_table(attention_emitter *e, const key_tile *t) {
   ir_end_for(b, runs);
 }
 
-ir_value emit_grid_bias(attention_emitter *e, ir_value key, int vector) {
+ir_value emit_grid_bias(const grid_emitter *g, ir_value key, int vector) {
+  const attention_emitter *e = g->e;
   ir *b = e->b;
-  ir_value at = ir_load(b, b->i64, ir_offset(b, e->bias_at, attention_mul(b, key, 8)), 8);
-  int64_t group = group_of(&e->grid, vector) * table_bytes(e);
-  return ir_load(b, e->lanes, ir_offset_const(b, ir_offset(b, e->bias_table, at), group + lane_offset(e, vector)), 4);
+  ir_value at = ir_load(b, b->i64, ir_offset(b, g->bias_at, attention_mul(b, key, 8)), 8);
+  int64_t group = group_of(&g->shape, vector) * table_bytes(g);
+  return ir_load(b, e->lanes, ir_offset_const(b, ir_offset(b, g->bias_table, at), group + lane_offset(g, vector)), 4);
 }
 
 /* ---- rotations ---- */
 
 /* Where shared value `index` of a group's vector lies; all have room for float64. */
-static ir_value shared_at(attention_emitter *e, int index, int group, ir_value vector) {
+static ir_value shared_at(const grid_emitter *g, int index, int group, ir_value vector) {
+  const attention_emitter *e = g->e;
   ir *b = e->b;
-  int64_t table = ((int64_t)index * e->grid.groups + group) * table_bytes(e) * 2;
-  return ir_offset(b, ir_offset_const(b, e->shared_table, table), attention_mul(b, vector, e->shape.lanes * 8));
+  int64_t table = ((int64_t)index * g->shape.groups + group) * table_bytes(g) * 2;
+  return ir_offset(b, ir_offset_const(b, g->shared_table, table), attention_mul(b, vector, e->shape.lanes * 8));
 }
 
 /* What all blocks share of a run: distances and directions. */
-static void emit_shared(attention_emitter *e, ir_value key) {
+static void emit_shared(const grid_emitter *g, ir_value key) {
+  const attention_emitter *e = g->e;
   ir *b = e->b;
-  for (int group = 0; group < e->grid.groups; group++) {
+  for (int group = 0; group < g->shape.groups; group++) {
     ir_value corner[SPEC_MAX_AXES], wide[SPEC_MAX_AXES];
     emit_corner(e, key, group, corner);
-    ir_loop vectors = ir_for(b, e->zero, i64(b, e->grid.vectors));
-    emit_displacements(e, corner, vectors.index, wide);
+    ir_loop vectors = ir_for(b, e->zero, i64(b, g->shape.vectors));
+    emit_displacements(g, corner, vectors.index, wide);
     delta_emitter d = delta_emitter_create(e, delta_memo(e));
     d.walker.varying = delta_memo(e);
     d.wide = wide;
     for (int i = 0; i < e->p->n_shared; i++)
-      ir_store(b, emit_expr(&d.walker, e->p->shared[i]), shared_at(e, i, group, vectors.index), 8, false);
+      ir_store(b, emit_expr(&d.walker, e->p->shared[i]), shared_at(g, i, group, vectors.index), 8, false);
     ir_end_for(b, vectors);
   }
 }
 
-static int64_t entry_offset(const attention_emitter *e, int entry, int group) {
-  return ((int64_t)entry * e->grid.groups + group) * table_bytes(e);
+static int64_t entry_offset(const grid_emitter *g, int entry, int group) {
+  return ((int64_t)entry * g->shape.groups + group) * table_bytes(g);
 }
 
 /* A block's entries at every displacement of the run. */
-static void emit_entries(attention_emitter *e, delta_emitter *d, ir_value tables) {
+static void emit_entries(const grid_emitter *g, delta_emitter *d, ir_value tables) {
+  const attention_emitter *e = g->e;
   ir *b = e->b;
-  for (int group = 0; group < e->grid.groups; group++) {
-    ir_loop vectors = ir_for(b, e->zero, i64(b, e->grid.vectors));
+  for (int group = 0; group < g->shape.groups; group++) {
+    ir_loop vectors = ir_for(b, e->zero, i64(b, g->shape.vectors));
     d->walker.varying = delta_memo(e);
     for (int i = 0; i < e->p->n_shared; i++) {
       const expr *x = e->p->shared[i];
       expr_known(&d->walker, x)->hi = ir_load(b, ir_vector(b, e->shape.lanes, x->is_f32 ? b->f32 : b->f64),
-                                              shared_at(e, i, group, vectors.index), 8);
+                                              shared_at(g, i, group, vectors.index), 8);
     }
     for (int i = 0; i < e->p->n_entries; i++) {
       ir_value at = ir_offset_const(b, ir_offset(b, tables, attention_mul(b, vectors.index, e->shape.lanes * 4)),
-                                    entry_offset(e, i, group));
+                                    entry_offset(g, i, group));
       ir_store(b, emit_expr_f32(&d->walker, e->p->entry[i]), at, 4, false);
     }
     ir_end_for(b, vectors);
@@ -228,37 +233,39 @@ static void emit_entries(attention_emitter *e, delta_emitter *d, ir_value tables
 }
 
 /* Tables of blocks [first, end). */
-static void emit_tables(attention_emitter *e, ir_value first, ir_value end) {
+static void emit_tables(const grid_emitter *g, ir_value first, ir_value end) {
+  const attention_emitter *e = g->e;
   ir *b = e->b;
   ir_loop blocks = ir_for(b, first, end);
   delta_emitter d = delta_emitter_create(e, delta_memo(e));
   d.block = blocks.index;
   for (int i = 0; i < e->p->n_entries; i++) emit_expr_fixed(&d.walker, e->p->entry[i]);
-  emit_entries(e, &d, ir_offset(b, e->entry_table, mul(b, sub(b, blocks.index, first), i64(b, block_bytes(e)))));
+  emit_entries(g, &d, ir_offset(b, g->entry_table, mul(b, sub(b, blocks.index, first), i64(b, block_bytes(g)))));
   ir_end_for(b, blocks);
 }
 
 /* Keys whose scores are summed together: where they stand in the tile, their rows, and where the first lane of the
  * first register finds their displacements in a table. */
 typedef struct turned_keys {
-  ir_value key[MOST_SUMS], row[MOST_SUMS], column[MOST_SUMS];
+  ir_value key[ATTENTION_MAX_SUMS], row[ATTENTION_MAX_SUMS], column[ATTENTION_MAX_SUMS];
 } turned_keys;
 
 /* One block's part of their scores, [key][vector]. */
-static void emit_turned_block(attention_emitter *e, const turned_keys *keys, ir_value index, ir_value tables,
+static void emit_turned_block(const grid_emitter *g, const turned_keys *keys, ir_value index, ir_value tables,
                               ir_value *sums) {
+  const attention_emitter *e = g->e;
   ir *b = e->b;
   int vectors = e->shape.vectors;
   block_rows block;
   emit_block_rows(e, index, &block);
-  for (int r = 0; r < e->grid.keys; r++) {
+  for (int r = 0; r < g->shape.keys; r++) {
     ir_value k[SPEC_MAX_BLADES], from = ir_offset(b, tables, keys->column[r]);
     emit_key_components(e, keys->row[r], &block, k);
     for (int x = 0; x < vectors; x++) {
       ir_value entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES], *sum = &sums[r * vectors + x];
       for (int i = 0; i < e->p->n_entries; i++)
         entry[i] = ir_load(b, e->lanes,
-                           ir_offset_const(b, from, entry_offset(e, i, group_of(&e->grid, x)) + lane_offset(e, x)), 4);
+                           ir_offset_const(b, from, entry_offset(g, i, group_of(&g->shape, x)) + lane_offset(g, x)), 4);
       *sum = emit_turned_score(e, entry, block.q[x], k, *sum);
     }
   }
@@ -266,44 +273,46 @@ static void emit_turned_block(attention_emitter *e, const turned_keys *keys, ir_
 
 /* Adds blocks [first, end) to the scores of a run's keys [begin, last]. A key past the run's end is the last one again,
  * and writes the same score to the same place. */
-static void emit_turned_keys(attention_emitter *e, const key_tile *t, ir_value begin, ir_value last, ir_value first,
+static void emit_turned_keys(const grid_emitter *g, const key_tile *t, ir_value begin, ir_value last, ir_value first,
                              ir_value end) {
+  const attention_emitter *e = g->e;
   ir *b = e->b;
-  int n = e->grid.keys, vectors = e->shape.vectors, count = n * vectors;
+  int n = g->shape.keys, vectors = e->shape.vectors, count = n * vectors;
   ir_value groups = ir_op2(b, "arith.divui", attention_add(b, sub(b, last, begin), i64(b, n)), i64(b, n));
   ir_loop loop = ir_for(b, e->zero, groups);
   turned_keys keys;
-  ir_value sums[MOST_SUMS], now[MOST_SUMS];
+  ir_value sums[ATTENTION_MAX_SUMS], now[ATTENTION_MAX_SUMS];
   for (int r = 0; r < n; r++) {
     ir_value key = attention_add(b, begin, attention_add(b, attention_mul(b, loop.index, n), i64(b, r)));
     keys.key[r] = key = smaller(b, key, last);
     keys.row[r] = ir_offset(b, t->rows, mul(b, key, t->stride));
-    keys.column[r] = attention_mul(b, sub(b, i64(b, e->grid.segment - 1), sub(b, key, begin)), 4);
+    keys.column[r] = attention_mul(b, sub(b, i64(b, g->shape.segment - 1), sub(b, key, begin)), 4);
     for (int x = 0; x < vectors; x++)
-      sums[r * vectors + x] = ir_load(b, e->lanes, attention_at(e, e->scores, key, x), 4);
+      sums[r * vectors + x] = ir_load(b, e->lanes, attention_at(e, t->scores, key, x), 4);
   }
   ir_loop blocks = ir_for_with(b, first, end, count, sums, now);
-  ir_value tables = ir_offset(b, e->entry_table, mul(b, sub(b, blocks.index, first), i64(b, block_bytes(e))));
-  emit_turned_block(e, &keys, blocks.index, tables, now);
+  ir_value tables = ir_offset(b, g->entry_table, mul(b, sub(b, blocks.index, first), i64(b, block_bytes(g))));
+  emit_turned_block(g, &keys, blocks.index, tables, now);
   ir_end_for_with(b, blocks, count, now, sums);
   for (int r = 0; r < n; r++)
     for (int x = 0; x < vectors; x++)
-      ir_store(b, sums[r * vectors + x], attention_at(e, e->scores, keys.key[r], x), 4, false);
+      ir_store(b, sums[r * vectors + x], attention_at(e, t->scores, keys.key[r], x), 4, false);
   ir_end_for(b, loop);
 }
 
-void emit_grid_rotations(attention_emitter *e, const key_tile *t) {
+void emit_grid_rotations(const grid_emitter *g, const key_tile *t) {
+  const attention_emitter *e = g->e;
   ir *b = e->b;
-  int n = e->p->spec->n_blocks, part = e->grid.blocks;
-  ir_loop runs = ir_for(b, e->zero, run_count(e, t));
-  ir_value begin = attention_mul(b, runs.index, e->grid.segment),
-           last = sub(b, smaller(b, attention_add(b, begin, i64(b, e->grid.segment)), t->count), i64(b, 1));
-  emit_shared(e, attention_add(b, t->first, begin));
+  int n = e->p->spec->n_blocks, part = g->shape.blocks;
+  ir_loop runs = ir_for(b, e->zero, run_count(g, t));
+  ir_value begin = attention_mul(b, runs.index, g->shape.segment),
+           last = sub(b, smaller(b, attention_add(b, begin, i64(b, g->shape.segment)), t->count), i64(b, 1));
+  emit_shared(g, attention_add(b, t->first, begin));
   ir_loop parts = ir_for(b, e->zero, i64(b, (n + part - 1) / part));
   ir_value first = attention_mul(b, parts.index, part),
            end = smaller(b, attention_add(b, first, i64(b, part)), i64(b, n));
-  emit_tables(e, first, end);
-  emit_turned_keys(e, t, begin, last, first, end);
+  emit_tables(g, first, end);
+  emit_turned_keys(g, t, begin, last, first, end);
   ir_end_for(b, parts);
   ir_end_for(b, runs);
 }

@@ -1,15 +1,12 @@
-/* cpu/attention/rows: rows of tensors as float32 and back; see cpu/attention/attention.h.
+/* cpu/attention/rows: rows of tensors as float32 and back; see cpu/attention/rows.h.
  *
  * All of attention is float32 but its rows' way in and out. So a target has one attend_T, which is long, and each
  * number type brings short functions: rows of keys (and of queries, as wide), rows of values, a row of the output.
  */
-#include "cpu/attention/attention.h"
+#include "cpu/attention/rows.h"
+#include "cpu/rows.h"
 #include "mlir/arith.h"
 #include "mlir/number.h"
-
-#include "kernel/attention.h"
-
-#include <stddef.h>
 
 /* ---- names ---- */
 
@@ -17,16 +14,18 @@ const char *emit_attend_name(arena *a, const cpu_target *target, int dtype) {
   return arena_printf(a, "attend_%s_%s", target->suffix, number_name(dtype));
 }
 
-static const char *shared_name(attention_emitter *e) { return arena_printf(e->memory, "attend_%s", e->target->suffix); }
+static const char *shared_name(const attention_emitter *e) {
+  return arena_printf(e->memory, "attend_%s", e->target->suffix);
+}
 
-static const char *function_name(attention_emitter *e, const char *what, int dtype) {
+static const char *function_name(const attention_emitter *e, const char *what, int dtype) {
   return arena_printf(e->memory, "%s_%s_%s", what, e->target->suffix, number_name(dtype));
 }
 
 /* ---- a number type's functions ---- */
 
 /* Copies `width` numbers of a type as another. */
-static void emit_row_copy(attention_emitter *e, ir_value from, int in, ir_value to, int out, int width) {
+static void emit_row_copy(const attention_emitter *e, ir_value from, int in, ir_value to, int out, int width) {
   ir *b = e->b;
   int lanes = e->shape.lanes, at = width / lanes * lanes, in_bytes = number_bytes(in), out_bytes = number_bytes(out);
   unsigned native = e->target->native;
@@ -44,7 +43,7 @@ static void emit_row_copy(attention_emitter *e, ir_value from, int in, ir_value 
 }
 
 /* name(from, stride, count, to) */
-static const char *emit_read(attention_emitter *e, const char *name, int dtype, int width) {
+static const char *emit_read(const attention_emitter *e, const char *name, int dtype, int width) {
   ir *b = e->b;
   MlirType types[] = {b->ptr, b->i64, b->i64, b->ptr};
   ir_value arguments[4];
@@ -58,7 +57,7 @@ static const char *emit_read(attention_emitter *e, const char *name, int dtype, 
 }
 
 /* name(from, to) */
-static const char *emit_write(attention_emitter *e, const char *name, int dtype, int width) {
+static const char *emit_write(const attention_emitter *e, const char *name, int dtype, int width) {
   MlirType types[] = {e->b->ptr, e->b->ptr};
   ir_value arguments[2];
   ir_function(e->b, name, true, (MlirType){NULL}, 2, types, arguments);
@@ -84,26 +83,43 @@ void emit_attend_rows(attention_emitter *e, int dtype) {
 
 /* ---- attend_T ---- */
 
-void emit_attend_begin(attention_emitter *e) {
+attention_rows emit_attend_begin(attention_emitter *e) {
   ir *b = e->b;
   MlirType types[] = {b->ptr, b->ptr, b->ptr, b->ptr, b->i64};
   ir_value arguments[5];
   ir_function(b, shared_name(e), true, (MlirType){NULL}, 5, types, arguments);
   e->tile = arguments[0];
-  e->rows = (attention_rows){arguments[1], arguments[2], arguments[3], arguments[4]};
+  return (attention_rows){
+      .read_keys = arguments[1], .read_values = arguments[2], .write = arguments[3], .copied = arguments[4]};
 }
 
-void emit_attention_rows(attention_emitter *e, ir_value base, ir_value token, ir_value first, ir_value count, int width,
-                         ir_value read, ir_value room, ir_value *rows, ir_value *stride) {
+void emit_attend_room(const attention_emitter *e, attention_rows *r) {
+  r->key_room = ir_alloca(e->b, (int64_t)e->shape.keys * e->p->head_dim * 4, CACHE_LINE);
+  r->value_room = ir_alloca(e->b, (int64_t)e->shape.keys * e->p->value_dim * 4, CACHE_LINE);
+}
+
+/* Rows of a tensor where they are, or copied to `room` by `read`. */
+static row_view emit_rows(const attention_emitter *e, const attention_rows *r, ir_value from, ir_value token,
+                          ir_value count, int width, ir_value read, ir_value room) {
   ir *b = e->b;
-  ir_value from = ir_offset(b, base, ir_op2(b, "arith.muli", first, token));
   MlirType types[] = {b->ptr, b->i64};
   ir_value copied[] = {room, i64(b, (int64_t)width * 4)}, given[] = {from, token}, results[2];
-  ir_choice choice = ir_choose(b, ir_compare_int(b, "ne", e->rows.copied, e->zero), 2, types);
+  ir_choice choice = ir_choose(b, ir_compare_int(b, "ne", r->copied, e->zero), 2, types);
   ir_value arguments[] = {from, token, count, room};
   ir_call_pointer(b, read, 4, arguments);
   ir_choose_else(b, &choice, 2, copied);
   ir_end_choose(b, choice, 2, given, results);
-  *rows = results[0];
-  *stride = results[1];
+  return (row_view){results[0], results[1]};
+}
+
+row_view emit_key_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count) {
+  ir_value token = ATTENTION_TILE(e, k_token, e->b->i64), base = ATTENTION_TILE(e, k, e->b->ptr);
+  return emit_rows(e, r, ir_offset(e->b, base, mul(e->b, first, token)), token, count, e->p->head_dim, r->read_keys,
+                   r->key_room);
+}
+
+row_view emit_value_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count) {
+  ir_value token = ATTENTION_TILE(e, v_token, e->b->i64), base = ATTENTION_TILE(e, v, e->b->ptr);
+  return emit_rows(e, r, ir_offset(e->b, base, mul(e->b, first, token)), token, count, e->p->value_dim, r->read_values,
+                   r->value_room);
 }

@@ -1,10 +1,10 @@
-/* cpu/attention/values: a tile's part of the output, output = output decay + p v; see cpu/attention/attention.h.
+/* cpu/attention/values: a tile's part of the output, output = output decay + p v; see cpu/attention/values.h.
  *
  * 0 times what is no number is none, and so is -infinity plus infinity: where some key or value of a head is not
  * finite, of which the driver asks once a head (look_T_DTYPE), scores of pairs that do not see each other are replaced,
  * and their products p v left out, pair by pair. Otherwise nothing is asked.
  */
-#include "cpu/attention/attention.h"
+#include "cpu/attention/values.h"
 #include "cpu/rows.h"
 #include "mlir/arith.h"
 #include "mlir/number.h"
@@ -15,29 +15,32 @@
 
 enum { MOST_SUMS = 8 * ATTENTION_MAX_VECTORS, MOST_SEEN = 4 };
 
-static ir_value of_tile(attention_emitter *e, size_t offset, MlirType type) {
+static ir_value of_tile(const attention_emitter *e, size_t offset, MlirType type) {
   return ir_load(e->b, type, ir_offset_const(e->b, e->tile, (int64_t)offset), 8);
 }
 
-/* Rows of values, float32. */
-typedef struct value_rows {
-  ir_value at, stride; /* bytes */
-} value_rows;
+/* What a tile of keys is added to. */
+typedef struct running_output {
+  const key_tile *keys; /* their scores have become p */
+  ir_value output;      /* [value_dim][queries] */
+  const ir_value *decay;
+} running_output;
 
 /* A block of the output's channels: sums += p v over keys. */
 typedef struct value_block {
-  const value_rows *rows;
-  ir_value column; /* its first channel in the first row */
+  ir_value weights; /* p: [keys][queries] */
+  ir_value column;  /* its first channel in the first row of values */
+  ir_value stride;
   int n;
   bool guarded; /* products of p = 0 are left out */
 } value_block;
 
-static void emit_key(attention_emitter *e, const value_block *block, ir_value key, ir_value *sums) {
+static void emit_key(const attention_emitter *e, const value_block *block, ir_value key, ir_value *sums) {
   ir *b = e->b;
   int vectors = e->shape.vectors;
-  ir_value row = ir_offset(b, block->column, ir_op2(b, "arith.muli", key, block->rows->stride)),
-           p[ATTENTION_MAX_VECTORS], zero = ir_float(b, e->lanes, 0);
-  for (int x = 0; x < vectors; x++) p[x] = ir_load(b, e->lanes, attention_at(e, e->scores, key, x), 4);
+  ir_value row = ir_offset(b, block->column, ir_op2(b, "arith.muli", key, block->stride)), p[ATTENTION_MAX_VECTORS],
+           zero = ir_float(b, e->lanes, 0);
+  for (int x = 0; x < vectors; x++) p[x] = ir_load(b, e->lanes, attention_at(e, block->weights, key, x), 4);
   for (int c = 0; c < block->n; c++) {
     ir_value v = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset_const(b, row, c * 4), 4));
     for (int x = 0; x < vectors; x++) {
@@ -48,8 +51,8 @@ static void emit_key(attention_emitter *e, const value_block *block, ir_value ke
 }
 
 /* Keys [first, first + turns step), `step` at a time. */
-static void emit_value_keys(attention_emitter *e, const value_block *block, ir_value first, ir_value turns, int step,
-                            ir_value *sums) {
+static void emit_value_keys(const attention_emitter *e, const value_block *block, ir_value first, ir_value turns,
+                            int step, ir_value *sums) {
   ir *b = e->b;
   int count = block->n * e->shape.vectors;
   ir_value now[MOST_SUMS];
@@ -60,35 +63,36 @@ static void emit_value_keys(attention_emitter *e, const value_block *block, ir_v
 }
 
 /* Channels [channel, channel + n); channel is an i64. */
-static void emit_channels(attention_emitter *e, const key_tile *t, const value_rows *rows, ir_value channel, int n,
-                          bool guarded, const ir_value *decay) {
+static void emit_channels(const attention_emitter *e, const running_output *o, const row_view *rows, ir_value channel,
+                          int n, bool guarded) {
   ir *b = e->b;
   int vectors = e->shape.vectors, step = guarded ? 1 : e->shape.unroll;
   ir_value sums[MOST_SUMS], at[MOST_SUMS];
   for (int i = 0; i < n * vectors; i++) {
-    at[i] = attention_at(e, e->output, attention_add(b, channel, i64(b, i / vectors)), i % vectors);
-    sums[i] = ir_op2(b, "arith.mulf", ir_load(b, e->lanes, at[i], 4), decay[i % vectors]);
+    at[i] = attention_at(e, o->output, attention_add(b, channel, i64(b, i / vectors)), i % vectors);
+    sums[i] = ir_op2(b, "arith.mulf", ir_load(b, e->lanes, at[i], 4), o->decay[i % vectors]);
   }
-  value_block block = {rows, ir_offset(b, rows->at, attention_mul(b, channel, 4)), n, guarded};
-  ir_value turns = ir_op2(b, "arith.divui", t->count, i64(b, step)), whole = attention_mul(b, turns, step);
+  value_block block = {o->keys->scores, ir_offset(b, rows->at, attention_mul(b, channel, 4)), rows->stride, n, guarded};
+  ir_value turns = ir_op2(b, "arith.divui", o->keys->count, i64(b, step)), whole = attention_mul(b, turns, step);
   emit_value_keys(e, &block, e->zero, turns, step, sums);
-  if (step > 1) emit_value_keys(e, &block, whole, ir_op2(b, "arith.subi", t->count, whole), 1, sums);
+  if (step > 1) emit_value_keys(e, &block, whole, ir_op2(b, "arith.subi", o->keys->count, whole), 1, sums);
   for (int i = 0; i < n * vectors; i++) ir_store(b, sums[i], at[i], 4, false);
 }
 
-static void emit_all_channels(attention_emitter *e, const key_tile *t, const value_rows *rows, int n, bool guarded,
-                              const ir_value *decay) {
+static void emit_all_channels(const attention_emitter *e, const running_output *o, const row_view *rows, int n,
+                              bool guarded) {
   ir *b = e->b;
   int width = e->p->value_dim;
   ir_loop blocks = ir_for(b, e->zero, i64(b, width / n));
-  emit_channels(e, t, rows, attention_mul(b, blocks.index, n), n, guarded, decay);
+  emit_channels(e, o, rows, attention_mul(b, blocks.index, n), n, guarded);
   ir_end_for(b, blocks);
-  if (width % n) emit_channels(e, t, rows, i64(b, width / n * n), width % n, guarded, decay);
+  if (width % n) emit_channels(e, o, rows, i64(b, width / n * n), width % n, guarded);
 }
 
 /* Whether some number of `count` rows is not finite: x 0 is then NaN, and so is the sum of them all. The last channels
  * are seen twice where they do not fill registers. */
-static ir_value emit_any_spoilt(attention_emitter *e, int dtype, const value_rows *rows, ir_value count, int width) {
+static ir_value emit_any_spoilt(const attention_emitter *e, int dtype, const row_view *rows, ir_value count,
+                                int width) {
   ir *b = e->b;
   int lanes = e->shape.lanes, seen = MOST_SEEN, bytes = number_bytes(dtype);
   while (lanes > width) lanes /= 2;
@@ -124,10 +128,10 @@ void emit_look(attention_emitter *e, int dtype) {
   ir *b = e->b;
   ir_function(b, emit_look_name(e->memory, e->target, dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
   ir_value count = of_tile(e, offsetof(pegen_attention_tile, n_keys), b->i64);
-  value_rows keys = {of_tile(e, offsetof(pegen_attention_tile, k), b->ptr),
-                     of_tile(e, offsetof(pegen_attention_tile, k_token), b->i64)};
-  value_rows values = {of_tile(e, offsetof(pegen_attention_tile, v), b->ptr),
-                       of_tile(e, offsetof(pegen_attention_tile, v_token), b->i64)};
+  row_view keys = {of_tile(e, offsetof(pegen_attention_tile, k), b->ptr),
+                   of_tile(e, offsetof(pegen_attention_tile, k_token), b->i64)};
+  row_view values = {of_tile(e, offsetof(pegen_attention_tile, v), b->ptr),
+                     of_tile(e, offsetof(pegen_attention_tile, v_token), b->i64)};
   ir_value some = ir_op2(b, "arith.ori", emit_any_spoilt(e, dtype, &keys, count, e->p->head_dim),
                          emit_any_spoilt(e, dtype, &values, count, e->p->value_dim));
   ir_store(b, ir_cast(b, "arith.extui", some, b->i64), of_tile(e, offsetof(pegen_attention_tile, spoilt), b->ptr), 8,
@@ -137,18 +141,17 @@ void emit_look(attention_emitter *e, int dtype) {
 
 /* ---- the tile's part ---- */
 
-void emit_attention_values(attention_emitter *e, const key_tile *t, const ir_value *decay) {
+void emit_attention_values(const attention_emitter *e, const attention_rows *r, const key_tile *t, ir_value output,
+                           const ir_value *decay) {
   ir *b = e->b;
-  value_rows rows;
-  emit_attention_rows(e, of_tile(e, offsetof(pegen_attention_tile, v), b->ptr),
-                      of_tile(e, offsetof(pegen_attention_tile, v_token), b->i64), t->first, t->count, e->p->value_dim,
-                      e->rows.read_values, e->value_rows, &rows.at, &rows.stride);
+  row_view rows = emit_value_rows(e, r, t->first, t->count);
+  running_output o = {t, output, decay};
   ir_value spoilt = ir_load(b, b->i64, of_tile(e, offsetof(pegen_attention_tile, spoilt), b->ptr), 8);
   ir_value hides = ir_compare_int(b, "sgt", attention_add(b, t->first, t->count),
                                   of_tile(e, offsetof(pegen_attention_tile, free), b->i64));
   ir_branch guarded = ir_if(b, ir_op2(b, "arith.andi", hides, ir_compare_int(b, "ne", spoilt, e->zero)));
-  emit_all_channels(e, t, &rows, 1, true, decay);
+  emit_all_channels(e, &o, &rows, 1, true);
   ir_else(b, &guarded);
-  emit_all_channels(e, t, &rows, e->shape.channels, false, decay);
+  emit_all_channels(e, &o, &rows, e->shape.channels, false);
   ir_end_if(b, (ir_branch){guarded.outer, {NULL}});
 }

@@ -1,0 +1,23 @@
+/* cpu/attention/columns: a bias that is a polynomial, as further channels of q and k. */
+#ifndef PEGEN_CPU_ATTENTION_COLUMNS_H
+#define PEGEN_CPU_ATTENTION_COLUMNS_H
+
+#include "cpu/attention/places.h"
+
+typedef struct column_emitter {
+  const attention_emitter *e;
+  key_places places;
+  ir_value queries, keys; /* [column][queries], [column][room of places] of a tile of keys */
+} column_emitter;
+
+/* weigh_T_INPUT(tile) for each number type of inputs, and prepare_T. */
+void emit_weigh(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes);
+const char *emit_weigh_name(arena *a, const cpu_target *target, int input_dtype);
+/* The queries' columns; once, at the head of the function. */
+column_emitter emit_columns_begin(const attention_emitter *e);
+/* Those of a tile of keys. */
+void emit_columns_keys(const column_emitter *columns, const key_tile *t);
+/* Adds to the scores [rows][vectors] of keys from `key` on. */
+void emit_columns_products(const column_emitter *columns, ir_value key, ir_value *sums);
+
+#endif

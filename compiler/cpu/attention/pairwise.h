@@ -1,0 +1,30 @@
+/* cpu/attention/pairwise: what a pair adds, pair by pair or, on the built-in grid, from tables. */
+#ifndef PEGEN_CPU_ATTENTION_PAIRWISE_H
+#define PEGEN_CPU_ATTENTION_PAIRWISE_H
+
+#include "cpu/attention/grid.h"
+#include "cpu/attention/places.h"
+
+typedef struct pair_emitter {
+  const attention_emitter *e;
+  two_float *fixed;      /* by expr id: values that are the same for all pairs of the call */
+  grid_emitter grid;     /* by_rows; else what follows */
+  key_places places;
+  ir_value query_places; /* of the queries: [axis][queries], float32 */
+  ir_value biases;       /* by_tiles: those of a tile, [key][queries] */
+} pair_emitter;
+
+/* bias_T(tile, places of keys, places of queries, keys, biases) of a plan by_tiles: one code for all number types, in
+ * a loop, since an elementary function is long. */
+void emit_pair_biases(ir *b, arena *a, const attention_plan *p, const cpu_target *target);
+
+/* Values that do not differ from pair to pair; once, at the head of the function. */
+pair_emitter emit_pairs_begin(const attention_emitter *e);
+/* Before the scores of a tile of keys: the coordinates of its keys, or their tables. */
+void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t);
+/* bias of key `key` (counted from the tile's first) with the queries of register `vector`. */
+ir_value emit_pair_bias(const pair_emitter *pairs, ir_value key, int vector);
+/* Adds the rotated part of the scores of a tile. */
+void emit_pair_rotations(const pair_emitter *pairs, const key_tile *t);
+
+#endif

@@ -1,0 +1,30 @@
+/* cpu/attention/rows: rows of tensors as float32 and back, where alone the number type matters. */
+#ifndef PEGEN_CPU_ATTENTION_ROWS_H
+#define PEGEN_CPU_ATTENTION_ROWS_H
+
+#include "cpu/attention/tile.h"
+
+/* Rows of a number type, as attend_T is given them: functions. */
+typedef struct attention_rows {
+  ir_value read_keys, read_values; /* (from, stride in bytes, count, to): rows as float32 */
+  ir_value write;                  /* (from, to): a row of float32 as a row of the output */
+  ir_value copied;                 /* i64: 0 where rows of keys and values are float32 and used where they are */
+  ir_value key_room, value_room;   /* of a tile of keys as float32: [keys][head_dim], [keys][value_dim] */
+} attention_rows;
+
+typedef struct row_view {
+  ir_value at, stride; /* bytes */
+} row_view;
+
+/* Opens attend_T; its room follows. */
+attention_rows emit_attend_begin(attention_emitter *e);
+void emit_attend_room(const attention_emitter *e, attention_rows *r);
+/* A number type's functions, and attend_T_DTYPE, which calls attend_T with them. */
+void emit_attend_rows(attention_emitter *e, int dtype);
+const char *emit_attend_name(arena *a, const cpu_target *target, int dtype);
+
+/* Rows first, first + 1, ... of keys and of values as float32: where they are, or in their room. */
+row_view emit_key_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count);
+row_view emit_value_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count);
+
+#endif

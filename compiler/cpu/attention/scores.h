@@ -1,0 +1,18 @@
+/* cpu/attention/scores: q k^T of a tile of keys, rows of keys by registers of queries, with what pairs add and masks.
+ */
+#ifndef PEGEN_CPU_ATTENTION_SCORES_H
+#define PEGEN_CPU_ATTENTION_SCORES_H
+
+#include "cpu/attention/columns.h"
+#include "cpu/attention/pairwise.h"
+
+typedef struct score_emitter {
+  const attention_emitter *e;
+  const pair_emitter *pairs;     /* of a plan with a bias or a matrix */
+  const column_emitter *columns; /* of one with columns */
+} score_emitter;
+
+/* The tile's scores, and their maxima with those so far: [register]. */
+void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima);
+
+#endif

@@ -1,0 +1,54 @@
+/* cpu/attention/tile: what the stages of a tile of queries share: the function they are emitted into, its shape, and
+ * where its numbers stand; see cpu/attention/attention.h for the order of the stages.
+ */
+#ifndef PEGEN_CPU_ATTENTION_TILE_H
+#define PEGEN_CPU_ATTENTION_TILE_H
+
+#include "mlir/ir.h"
+#include "plan/attention.h"
+
+#include "kernel/attention.h"
+
+#include <stddef.h>
+
+enum {
+  CACHE_LINE = 64,
+  ATTENTION_MAX_VECTORS = 4,
+  ATTENTION_MAX_ROWS = 8,
+  ATTENTION_MAX_SUMS = ATTENTION_MAX_ROWS * ATTENTION_MAX_VECTORS
+};
+
+typedef struct attention_emitter {
+  ir *b;
+  arena *memory;
+  const attention_plan *p;
+  const cpu_target *target;
+  attention_shape shape;
+  MlirType lanes;   /* a register of float32 */
+  ir_value tile;    /* const pegen_attention_tile * */
+  ir_value zero;    /* constants of the function: i64 0 */
+  ir_value queries; /* [head_dim][queries]: scaled */
+} attention_emitter;
+
+attention_emitter attention_emitter_create(ir *b, arena *a, const attention_plan *p, const cpu_target *target);
+
+/* A run of keys [first, first + count) whose scores are wanted. */
+typedef struct key_tile {
+  ir_value first, count; /* i64 */
+  ir_value rows,
+      stride; /* where their rows of float32 (or, in place, of the tensor) begin, and the bytes between them */
+  ir_value scores; /* [keys][queries] */
+  bool paired;     /* with bias and rotation */
+} key_tile;
+
+ir_value attention_add(ir *b, ir_value x, ir_value y);
+ir_value attention_mul(ir *b, ir_value x, int64_t y);
+ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z);
+/* Register x of row `row` of [..][queries] numbers. */
+ir_value attention_at(const attention_emitter *e, ir_value base, ir_value row, int vector);
+ir_value attention_at_constant(const attention_emitter *e, ir_value base, int row, int vector);
+/* A field of the tile: a pointer, or 64 bits. */
+#define ATTENTION_TILE(e, name, type) \
+  ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_tile, name)), 8)
+
+#endif
