@@ -1,9 +1,8 @@
-/* cpu/widen: columns of a token, weights of a row; see cpu/widen.h.
+/* cpu/widen: rows with their columns; see cpu/widen.h.
  *
- * A token's keys and gains are computed as scalars, rounded, and laid into scratch memory in the order of
- * the appended lanes. Then every row is moved and its lanes follow: those of k are the token's
- * keys; those of q the sum over weights of weight times gain, with the weights' sums over terms as vectors of
- * terms that are folded at the end.
+ * A token's keys and gains lie in scratch memory in the order of the appended lanes (cpu/widen_columns). Then every row
+ * is moved and its lanes follow: those of k are the token's keys; those of q the sum over weights of weight times gain,
+ * with the weights' sums over terms as vectors of terms that are folded at the end.
  */
 #include "cpu/widen.h"
 #include "mlir/arith.h"
@@ -14,13 +13,13 @@
 #include "cpu/rotors.h"
 #include "cpu/rows.h"
 #include "cpu/weights.h"
-#include "mlir/monomial.h"
+#include "cpu/widen_columns.h"
 
 #include "kernel/loop.h"
 
 #include <stddef.h>
 
-enum { CACHE_LINE = 64, MOST_LANES = 16 };
+enum { CACHE_LINE = 64 };
 
 typedef struct widen_emitter {
   ir *b;
@@ -29,14 +28,14 @@ typedef struct widen_emitter {
   const widen_layout *layout;
   const cpu_target *target;
   int dtype;
-  bool streaming;
+  bool can_stream;
   weight_emitter weights;
-  int n_vectors;             /* of the appended lanes */
-  int *start, *width;
+  widen_vectors tail;        /* the appended lanes */
   ir_value loop;             /* const pegen_widen_loop * */
+  ir_value streaming;        /* i1: stores go past the caches; where they can */
   prefetch_ahead ahead;
   ir_value positions;        /* scratch: float64 [axes] */
-  ir_value keys;             /* scratch: float32 [lanes] */
+  ir_value keys;             /* scratch: [lanes] as they are stored */
   ir_value gains;            /* scratch: float32 [weights][lanes] */
 } widen_emitter;
 
@@ -52,143 +51,100 @@ const char *emit_widen_name(arena *a, const cpu_target *target, int dtype, bool 
                       number_name(wide_inputs ? NUMBER_F32 : dtype), streaming ? "streaming" : "cached");
 }
 
-/* ---- a token: keys and gains ---- */
-
-static ir_value plus(ir *b, ir_value x, ir_value y) { return x.ptr ? ir_op2(b, "arith.addf", x, y) : y; }
-
-/* Stores a float64 as float32 to every lane of a column. */
-static void store_lanes(widen_emitter *e, int column, ir_value value, double scale, ir_value to) {
-  ir *b = e->b;
-  if (scale != 1) value = ir_op2(b, "arith.mulf", value, ir_float(b, b->f64, scale));
-  ir_value narrow = ir_cast(b, "arith.truncf", value, b->f32);
-  for (int i = 0; i < e->layout->n_lanes; i++)
-    if (e->layout->lane[i].column == column) ir_store(b, narrow, ir_offset_const(b, to, i * 4), 4, false);
-}
-
 static ir_value gains_of(widen_emitter *e, int weight) {
   return ir_offset_const(e->b, e->gains, (int64_t)weight * e->layout->n_lanes * 4);
-}
-
-/* Gains of one weight and column are neighbours in the plan. */
-static int same_gain(const plan_widen *p, int first) {
-  int end = first + 1;
-  while (end < p->n_gains && p->gain[end].weight == p->gain[first].weight &&
-         p->gain[end].column == p->gain[first].column)
-    end++;
-  return end;
-}
-
-static bool varies(const plan_widen *p, int first, int end) {
-  for (int i = first; i < end; i++)
-    if (monomial_degree(&p->gain[i].power) > 0) return true;
-  return false;
-}
-
-/* Gains; those that are the same for all tokens once, the others for each. */
-static void emit_gains(widen_emitter *e, power_table *t, bool once) {
-  const plan_widen *p = e->p;
-  for (int first = 0, end; first < p->n_gains; first = end) {
-    end = same_gain(p, first);
-    if (varies(p, first, end) == once) continue;
-    ir_value sum = {NULL};
-    for (int i = first; i < end; i++) sum = plus(e->b, sum, emit_monomial(t, &p->gain[i].power, p->gain[i].factor));
-    store_lanes(e, p->gain[first].column, sum, 1 / e->layout->scale[p->gain[first].column],
-                gains_of(e, p->gain[first].weight));
-  }
-}
-
-static void emit_keys(widen_emitter *e, power_table *t) {
-  for (int c = 0; c < e->p->n_columns; c++) {
-    const widen_column *column = &e->p->column[c];
-    ir_value sum = {NULL};
-    for (int i = 0; i < column->n_key; i++)
-      sum = plus(e->b, sum, emit_monomial(t, &column->key[i], column->key_factor[i]));
-    store_lanes(e, c, sum, e->layout->scale[c], e->keys);
-  }
-}
-
-static void clear(widen_emitter *e, ir_value at, int64_t floats) {
-  ir *b = e->b;
-  ir_loop loop = ir_for(b, i64(b, 0), i64(b, floats));
-  ir_store(b, ir_float(b, b->f32, 0), ir_offset(b, at, mul(b, loop.index, i64(b, 4))), 4, false);
-  ir_end_for(b, loop);
-}
-
-/* Coordinates less the origin. */
-static void emit_powers(widen_emitter *e, power_table *t, ir_value token) {
-  ir *b = e->b;
-  const spec *s = e->p->spec;
-  emit_token_position(b, s, e->loop, token, e->positions);
-  for (int axis = 0; axis < s->n_axes; axis++) {
-    ir_value r = ir_load(b, b->f64, ir_offset_const(b, e->positions, axis * 8), 8);
-    double origin = s->polynomial->origin[axis];
-    t->at[axis][1] = origin == 0 ? r : ir_op2(b, "arith.subf", r, ir_float(b, b->f64, origin));
-  }
 }
 
 /* ---- rows ---- */
 
 static int dtype_bytes(const widen_emitter *e) { return number_bytes(e->dtype); }
 
+/* Lanes of the widest move of a row. */
+static int most_lanes(const widen_emitter *e, bool streaming) {
+  int bytes = dtype_bytes(e), lanes = e->target->lanes * (4 / bytes);
+  if (lanes > CACHE_LINE / bytes) lanes = CACHE_LINE / bytes;
+  while (streaming && lanes > 1 && e->layout->out_dim % lanes) lanes /= 2;
+  return lanes;
+}
+
 /* Moves bits, so that no NaN changes. */
-static void emit_move(widen_emitter *e, ir_value in, ir_value out, int most) {
+static void emit_move(widen_emitter *e, ir_value in, ir_value out, bool streaming) {
   ir *b = e->b;
   int element = dtype_bytes(e), channels = e->p->spec->head_dim;
-  MlirType type = element == 4 ? b->i32 : b->i16;
-  for (int at = 0, lanes = most; at < channels; at += lanes) {
+  MlirType type = number_bits(b, e->dtype);
+  for (int at = 0, lanes = most_lanes(e, streaming); at < channels; at += lanes) {
     while (at + lanes > channels) lanes /= 2;
     ir_value v = ir_load(b, ir_vector(b, lanes, type), ir_offset_const(b, in, at * element), element);
-    ir_store(b, v, ir_offset_const(b, out, at * element), e->streaming ? lanes * element : element, e->streaming);
+    ir_store(b, v, ir_offset_const(b, out, at * element), streaming ? lanes * element : element, streaming);
   }
 }
 
-/* A vector of lanes as their parts: rounded to the type, or what that took. */
-static ir_value split(widen_emitter *e, ir_value v, int j, bool of_query) {
-  ir *b = e->b;
-  bool low[MOST_LANES], any = false;
-  for (int i = 0; i < e->width[j]; i++) {
-    const widen_lane *lane = &e->layout->lane[e->start[j] + i];
-    any = (low[i] = of_query ? lane->low_query : lane->low_key) || any;
-  }
-  if (!any) return v;
-  ir_value rounded = emit_rounded(b, e->target->native, e->dtype, v);
-  return ir_select(b, ir_bools(b, e->width[j], low), ir_op2(b, "arith.subf", v, rounded), v);
+/* Lanes of the appended ones that are stored together: streaming stores are aligned. */
+static int most_tail_lanes(const widen_emitter *e, bool streaming) {
+  int lanes = e->target->lanes;
+  while (streaming && (e->p->spec->head_dim % lanes || e->layout->out_dim % lanes)) lanes /= 2;
+  return lanes;
 }
 
-static void store_tail(widen_emitter *e, ir_value v, int j, ir_value row) {
+static void emit_stores_of_kind(widen_emitter *e, ir_value in, ir_value out, const ir_value *tail, bool streaming) {
   ir *b = e->b;
-  int element = dtype_bytes(e), at = (e->p->spec->head_dim + e->start[j]) * element;
-  emit_store_channels(b, e->target->native, e->dtype, v, ir_offset_const(b, row, at), e->streaming);
+  int element = dtype_bytes(e), most = most_tail_lanes(e, streaming);
+  emit_move(e, in, out, streaming);
+  for (int j = 0; j < e->tail.count; j++) {
+    int width = e->tail.width[j], piece = width < most ? width : most;
+    for (int first = 0; first < width; first += piece) {
+      int64_t mask[64];
+      for (int i = 0; i < piece; i++) mask[i] = first + i;
+      ir_value v = piece < width ? ir_shuffle(b, tail[j], tail[j], piece, mask) : tail[j];
+      ir_value at = ir_offset_const(b, out, (int64_t)(e->p->spec->head_dim + e->tail.start[j] + first) * element);
+      ir_store(b, v, at, streaming ? piece * element : element, streaming);
+    }
+  }
+}
+
+/* A row from `in` to `out` with its appended lanes, vectors of what is stored. */
+static void emit_stores(widen_emitter *e, ir_value in, ir_value out, const ir_value *tail) {
+  if (!e->can_stream) {
+    emit_stores_of_kind(e, in, out, tail, false);
+    return;
+  }
+  ir_branch streams = ir_if(e->b, e->streaming);
+  emit_stores_of_kind(e, in, out, tail, true);
+  ir_else(e->b, &streams);
+  emit_stores_of_kind(e, in, out, tail, false);
+  ir_end_if(e->b, (ir_branch){streams.outer, {NULL}});
 }
 
 static bool has_gain(const widen_emitter *e, int weight, int j) {
   for (int i = 0; i < e->p->n_gains; i++)
-    for (int lane = 0; lane < e->width[j]; lane++)
-      if (e->p->gain[i].weight == weight && e->p->gain[i].column == e->layout->lane[e->start[j] + lane].column)
+    for (int lane = 0; lane < e->tail.width[j]; lane++)
+      if (e->p->gain[i].weight == weight && e->p->gain[i].column == e->layout->lane[e->tail.start[j] + lane].column)
         return true;
   return false;
 }
 
 /* The appended lanes of a query: the sum over weights of weight times gain. */
-static void emit_query_tail(widen_emitter *e, const ir_value *weight, ir_value row) {
+static void emit_query_tail(widen_emitter *e, const ir_value *weight, ir_value *tail) {
   ir *b = e->b;
-  for (int j = 0; j < e->n_vectors; j++) {
-    MlirType type = ir_vector(b, e->width[j], b->f32);
+  for (int j = 0; j < e->tail.count; j++) {
+    MlirType type = ir_vector(b, e->tail.width[j], b->f32);
     ir_value v = {NULL};
     for (int w = 0; w < e->p->p->n_weights; w++) {
       if (!has_gain(e, w, j)) continue;
-      ir_value gain = ir_load(b, type, ir_offset_const(b, gains_of(e, w), e->start[j] * 4), 4);
+      ir_value gain = ir_load(b, type, ir_offset_const(b, gains_of(e, w), e->tail.start[j] * 4), 4);
       v = emit_sum_of_product(b, e->target, ir_broadcast(b, type, weight[w]), gain, v);
     }
-    store_tail(e, v.ptr ? split(e, v, j, true) : ir_float(b, type, 0), j, row);
+    v = v.ptr ? emit_lane_parts(b, e->target, e->layout, e->dtype, v, e->tail.start[j], true) : ir_float(b, type, 0);
+    tail[j] = emit_number_bits(b, e->target->native, e->dtype, v);
   }
 }
 
-static void emit_key_tail(widen_emitter *e, ir_value row) {
+static void emit_key_tail(widen_emitter *e, ir_value *tail) {
   ir *b = e->b;
-  for (int j = 0; j < e->n_vectors; j++) {
-    ir_value v = ir_load(b, ir_vector(b, e->width[j], b->f32), ir_offset_const(b, e->keys, e->start[j] * 4), 4);
-    store_tail(e, split(e, v, j, false), j, row);
+  for (int j = 0; j < e->tail.count; j++) {
+    int element = dtype_bytes(e);
+    MlirType type = ir_vector(b, e->tail.width[j], e->dtype == NUMBER_F32 ? b->f32 : number_bits(b, e->dtype));
+    tail[j] = ir_load(b, type, ir_offset_const(b, e->keys, (int64_t)e->tail.start[j] * element), element);
   }
 }
 
@@ -238,19 +194,12 @@ static token_input input_of(widen_emitter *e, int i, ir_value batch, ir_value to
                        field(e, of + offsetof(pegen_input_rows, head), b->i64)};
 }
 
-/* Lanes of the widest move of a row. */
-static int most_lanes(const widen_emitter *e) {
-  int bytes = dtype_bytes(e), lanes = e->target->lanes * (4 / bytes);
-  if (lanes > CACHE_LINE / bytes) lanes = CACHE_LINE / bytes;
-  while (e->streaming && lanes > 1 && e->layout->out_dim % lanes) lanes /= 2;
-  return lanes;
-}
-
 static void emit_key_row(widen_emitter *e, const token_rows *rows, ir_value head) {
-  ir_value from = row_at(e, rows->in, head, rows->in_head), to = row_at(e, rows->out, head, rows->out_head);
+  ir_value from = row_at(e, rows->in, head, rows->in_head), to = row_at(e, rows->out, head, rows->out_head),
+           *tail = arena_array(e->memory, ir_value, e->tail.count + 1);
   emit_prefetch(e->b, e->ahead, from, e->p->spec->head_dim * dtype_bytes(e));
-  emit_move(e, from, to, most_lanes(e));
-  emit_key_tail(e, to);
+  emit_key_tail(e, tail);
+  emit_stores(e, from, to, tail);
 }
 
 static void emit_query_row(widen_emitter *e, const token_rows *rows, const token_input *inputs, ir_value head) {
@@ -266,10 +215,11 @@ static void emit_query_row(widen_emitter *e, const token_rows *rows, const token
     emit_prefetch(e->b, e->ahead, row.input[i],
                   (int)(p->spec->input[i].size ? p->spec->input[i].size : 1) * input_bytes);
   }
-  ir_value *weight = arena_array(e->memory, ir_value, p->p->n_weights + 1);
-  emit_move(e, from, to, most_lanes(e));
+  ir_value *weight = arena_array(e->memory, ir_value, p->p->n_weights + 1),
+           *tail = arena_array(e->memory, ir_value, e->tail.count + 1);
   emit_weights(&e->weights, &row, weight);
-  emit_query_tail(e, weight, to);
+  emit_query_tail(e, weight, tail);
+  emit_stores(e, from, to, tail);
 }
 
 /* Rows of a token, those of k between those of q: a row of q is arithmetic, one of k nothing but memory. */
@@ -278,57 +228,66 @@ static void emit_rows(widen_emitter *e, ir_value batch, ir_value token) {
   token_rows q = rows_of(e, 0, batch, token), k = rows_of(e, 1, batch, token);
   token_input inputs[SPEC_MAX_INPUTS];
   for (int i = 0; i < e->p->spec->n_inputs; i++) inputs[i] = input_of(e, i, batch, token);
-  ir_loop both = ir_for(b, i64(b, 0), q.heads);
-  emit_query_row(e, &q, inputs, both.index);
-  ir_branch has_key = ir_if(b, ir_compare_int(b, "slt", both.index, k.heads));
-  emit_key_row(e, &k, both.index);
+  ir_loop heads = ir_for(b, i64(b, 0), larger(b, q.heads, k.heads));
+  ir_branch has_query = ir_if(b, ir_compare_int(b, "slt", heads.index, q.heads));
+  emit_query_row(e, &q, inputs, heads.index);
+  ir_end_if(b, has_query);
+  ir_branch has_key = ir_if(b, ir_compare_int(b, "slt", heads.index, k.heads));
+  emit_key_row(e, &k, heads.index);
   ir_end_if(b, has_key);
-  ir_end_for(b, both);
-  ir_loop rest = ir_for(b, q.heads, k.heads);
-  emit_key_row(e, &k, rest.index);
-  ir_end_for(b, rest);
+  ir_end_for(b, heads);
 }
 
-static void cut_tail(widen_emitter *e) {
-  int lanes = e->layout->n_lanes, width = e->target->lanes, element = dtype_bytes(e);
-  e->start = arena_array(e->memory, int, lanes + 1);
-  e->width = arena_array(e->memory, int, lanes + 1);
-  if (e->streaming)
-    while ((e->p->spec->head_dim * element) % (width * element) || (e->layout->out_dim * element) % (width * element))
-      width /= 2;
-  for (int at = 0; at < lanes; at += width) {
-    while (at + width > lanes) width /= 2;
-    e->start[e->n_vectors] = at;
-    e->width[e->n_vectors++] = width;
+/* widen_T_DTYPE_INPUTS(loop, streaming), and the entries that call it: one code for both ways to store. */
+static const char *shared_name(widen_emitter *e, bool wide_inputs) {
+  return arena_printf(e->memory, "widen_%s_%s_%s", e->target->suffix, number_name(e->dtype),
+                      number_name(wide_inputs ? NUMBER_F32 : e->dtype));
+}
+
+static void emit_entries(widen_emitter *e, bool wide_inputs) {
+  ir *b = e->b;
+  for (int streaming = 0; streaming < 2; streaming++) {
+    ir_value arguments[2];
+    ir_function(b, emit_widen_name(e->memory, e->target, e->dtype, wide_inputs, streaming), true, (MlirType){NULL}, 1,
+                &b->ptr, arguments);
+    arguments[1] = i64(b, streaming);
+    ir_call(b, shared_name(e, wide_inputs), 2, arguments);
+    ir_return(b);
   }
+}
+
+static void emit_begin(widen_emitter *e, bool wide_inputs) {
+  ir *b = e->b;
+  MlirType types[] = {b->ptr, b->i64};
+  ir_value arguments[2];
+  const char *name =
+      e->can_stream ? shared_name(e, wide_inputs) : emit_widen_name(e->memory, e->target, e->dtype, wide_inputs, false);
+  ir_function(b, name, true, (MlirType){NULL}, e->can_stream ? 2 : 1, types, arguments);
+  e->loop = arguments[0];
+  if (e->can_stream) e->streaming = ir_compare_int(b, "ne", arguments[1], i64(b, 0));
 }
 
 static void emit_function(widen_emitter *e, bool wide_inputs) {
   ir *b = e->b;
   const plan_widen *p = e->p;
   int64_t floats = (int64_t)p->p->n_weights * e->layout->n_lanes;
-  cut_tail(e);
-  ir_function(b, emit_widen_name(e->memory, e->target, e->dtype, wide_inputs, e->streaming), true, (MlirType){NULL}, 1,
-              &b->ptr, &e->loop);
+  e->tail = widen_vectors_of(e->memory, e->layout, e->target->lanes);
+  emit_begin(e, wide_inputs);
   e->ahead = emit_load_ahead(b, ir_offset_const(b, e->loop, offsetof(pegen_widen_loop, loop)));
   e->positions = ir_alloca(b, p->spec->n_axes * 8, 8);
   e->keys = ir_alloca(b, e->layout->n_lanes * 4 + CACHE_LINE, CACHE_LINE);
   e->gains = ir_alloca(b, floats * 4 + CACHE_LINE, CACHE_LINE);
   e->weights.sums = ir_alloca(b, emit_weights_room(p), CACHE_LINE);
-  clear(e, e->keys, e->layout->n_lanes);
-  clear(e, e->gains, floats);
-  power_table constants = {.b = b, .type = b->f64};
-  emit_gains(e, &constants, true);
+  emit_call_gains(b, e->memory, e->target, e->dtype, e->gains);
   ir_loop batches = ir_for(b, LOOP_I64(e, loop.batch_begin), LOOP_I64(e, loop.batch_end));
   ir_loop tokens = ir_for(b, LOOP_I64(e, loop.token_begin), LOOP_I64(e, loop.token_end));
-  power_table powers = {.b = b, .type = b->f64};
-  emit_powers(e, &powers, tokens.index);
-  emit_keys(e, &powers);
-  emit_gains(e, &powers, false);
+  emit_token_position(b, p->spec, e->loop, tokens.index, e->positions);
+  emit_call_columns(b, e->memory, e->target, e->dtype, e->positions, e->keys, e->gains);
   emit_rows(e, batches.index, tokens.index);
   ir_end_for(b, tokens);
   ir_end_for(b, batches);
   ir_return(b);
+  if (e->can_stream) emit_entries(e, wide_inputs);
 }
 
 /* Streaming stores are of 16 bytes at least, and a row and its columns begin at multiples of what they are. */
@@ -343,23 +302,24 @@ void emit_widen(ir *b, arena *a, const plan_widen *p, const cpu_target *target, 
   b->target_features = target->features;
   if (p->values->n_leaves > 0) emit_prepare(&walk);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
-    for (int wide = 0; wide < (dtype == NUMBER_F32 || p->spec->n_inputs == 0 ? 1 : 2); wide++)
-      for (int streaming = 0; streaming <= can_stream(p, target, dtype); streaming++) {
-        if (!(dtypes & 1u << dtype)) continue;
-        widen_emitter e = {.b = b,
-                           .memory = a,
-                           .p = p,
-                           .layout = &p->layout[dtype],
-                           .target = target,
-                           .dtype = dtype,
-                           .streaming = streaming};
-        e.weights = (weight_emitter){.b = b,
-                                     .memory = a,
-                                     .p = p,
-                                     .target = target,
-                                     .input_dtype = wide ? NUMBER_F32 : dtype,
-                                     .has_table = walk.has_table};
-        emit_function(&e, wide);
-      }
+    if (dtypes & 1u << dtype) emit_widen_columns(b, a, p, target, dtype);
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
+    for (int wide = 0; wide < (dtype == NUMBER_F32 || p->spec->n_inputs == 0 ? 1 : 2); wide++) {
+      if (!(dtypes & 1u << dtype)) continue;
+      widen_emitter e = {.b = b,
+                         .memory = a,
+                         .p = p,
+                         .layout = &p->layout[dtype],
+                         .target = target,
+                         .dtype = dtype,
+                         .can_stream = can_stream(p, target, dtype)};
+      e.weights = (weight_emitter){.b = b,
+                                   .memory = a,
+                                   .p = p,
+                                   .target = target,
+                                   .input_dtype = wide ? NUMBER_F32 : dtype,
+                                   .has_table = walk.has_table};
+      emit_function(&e, wide);
+    }
   b->target_cpu = b->target_features = NULL;
 }
