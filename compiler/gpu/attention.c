@@ -408,7 +408,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
 
 static const thread_tile *make_tile(arena *a, const attend_design *d, int element, int access) {
   thread_tile *t = thread_tile_of_blocks(a, expr_pool_blocks(d->p->spec->pool), element, access);
-  t->columns = d->shape.queries;
+  t->owners = d->shape.queries;
   return t;
 }
 

@@ -1,4 +1,4 @@
-/* gpu/body: what the bodies of all GPU entries share: parameters, columns of tokens, rows, positions. */
+/* gpu/body: what the bodies of all GPU entries share: parameters, owners of rows, rows, positions. */
 #ifndef PEGEN_GPU_BODY_H
 #define PEGEN_GPU_BODY_H
 
@@ -8,12 +8,12 @@
 typedef struct gpu_body {
   ir *b;
   const plan *p;
-  bool per_head;          /* columns are tokens' heads and their rows batches, not tokens of batches and heads */
+  bool per_head;          /* owners are tokens' heads and their rows batches, not tokens of batches and heads */
   const program *program; /* scheduled; NULL: the body is emitted from the plan */
   const gpu_entry *entry;
   const ir_value *parameter; /* i64 */
   ir_value block, grid_row, thread; /* i32 */
-  row_column column;
+  row_owner owner;
   ir_value begin, end; /* i32: rows [begin, end) */
   thread_emitter exprs;
   row_thread rows;
@@ -33,27 +33,27 @@ void gpu_coordinates(ir *b, const spec *described, const ir_value *parameter, ir
 
 /* Opens the entry's function. rows.exprs is the caller's to set, to where the body's exprs then lie. */
 gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry *entry, unsigned native, bool host);
-/* Walks what a column does, in the program's order: loops over the spaces of columns are threads. matrix: after the
+/* Walks what an owner does, in the program's order: loops over the spaces of owners are threads. matrix: after the
  * evals of a token, with the last of its evals and matrices. rows: with the ops of a row. */
-typedef struct gpu_column_walk {
+typedef struct gpu_owner_walk {
   void (*matrix)(void *context, const program_op *op);
   void (*rows)(void *context, const program_op *ops);
   void *context;
-} gpu_column_walk;
-void gpu_walk_column(const gpu_body *t, const gpu_column_walk *walk, const program_op *list);
+} gpu_owner_walk;
+void gpu_walk_owner(const gpu_body *t, const gpu_owner_walk *walk, const program_op *list);
 /* The loop over a part of the program's tokens; NULL: there is none. */
 const program_op *gpu_tokens(const program *p, program_part part);
-/* i1: the column's token is encoded; null: all are. */
+/* i1: the owner's token is encoded; null: all are. */
 ir_value gpu_is_encoded(gpu_body *t);
 /* Columns: tokens of all batches, or of all heads where rotors differ by head (i32). */
-ir_value gpu_columns(gpu_body *t);
-/* A stage_column of the body. */
-row_column gpu_column_of(void *body, ir_value index);
+ir_value gpu_owners(gpu_body *t);
+/* A stage_owner of the body. */
+row_owner gpu_owner_of(void *body, ir_value index);
 /* Sets the rows of the thread's row of the grid. */
 void gpu_range(gpu_body *t);
-/* The thread's unit and column, for expressions and positions. */
-void gpu_set_column(gpu_body *t, ir_value unit, ir_value column);
-/* Loads the column's coordinates. */
+/* The thread's unit and owner, for expressions and positions. */
+void gpu_set_owner(gpu_body *t, ir_value unit, ir_value owner);
+/* Loads the owner's coordinates. */
 void gpu_load_positions(gpu_body *t);
 /* A loop over the rows, `flight` at a time; first: the number of the first. */
 ir_loop gpu_begin_rows(gpu_body *t, ir_value *first);

@@ -43,7 +43,7 @@ static void form_matrix(basis *m) {
   two_float one = {.hi = ir_float(b, b->f32, 1), .lo = {NULL}};
   ir_value first = i32(b, g->offset[0]);
   int step = g->n_heads > 1 ? g->offset[1] - g->offset[0] : 0;
-  if (step) first = add(b, first, scaled(b, m->rows.body->column.head, step));
+  if (step) first = add(b, first, scaled(b, m->rows.body->owner.head, step));
   team_skew(&m->rows, 1, g, &first, &one, false);
   team_cayley(m->rows.team, !m->is_transposed);
 }
@@ -121,7 +121,7 @@ static void emit_rows(void *context, const program_op *ops) {
   ir *b = m->rows.b;
   gpu_body *t = m->rows.body;
   ir_value first;
-  row_origin origin = emit_row_origin(&t->rows, &t->column, ir_int(b, b->i64, 0));
+  row_origin origin = emit_row_origin(&t->rows, &t->owner, ir_int(b, b->i64, 0));
   ir_loop loop = gpu_begin_rows(t, &first);
   bool is_complete = false;
   for (const program_op *op = ops; op; op = op->next) switch (op->kind) {
@@ -145,13 +145,13 @@ static void emit_token(basis *m, ir_value index, ir_value all) {
   gpu_body *t = m->rows.body;
   ir_value threads_turn = m->turns;
   m->rows.exists = below(b, index, all);
-  ir_value column = ir_select(b, m->rows.exists, index, ir_op2(b, "arith.subi", all, i32(b, 1)));
-  gpu_set_column(t, ir_op2(b, "arith.remui", m->rows.team->lane, i32(b, m->blocks->count)), column);
+  ir_value owner = ir_select(b, m->rows.exists, index, ir_op2(b, "arith.subi", all, i32(b, 1)));
+  gpu_set_owner(t, ir_op2(b, "arith.remui", m->rows.team->lane, i32(b, m->blocks->count)), owner);
   if (m->change->skew.of->n_heads > 1) form_matrix(m);
   ir_value turned = gpu_is_encoded(t); /* rows of skipped tokens are the others but for their turns */
   if (turned.ptr) m->turns = m->turns.ptr ? ir_op2(b, "arith.andi", m->turns, turned) : turned;
-  gpu_column_walk walk = {make_coefficients, emit_rows, m};
-  gpu_walk_column(t, &walk, gpu_tokens(t->program, PART_ENCODED)->body);
+  gpu_owner_walk walk = {make_coefficients, emit_rows, m};
+  gpu_walk_owner(t, &walk, gpu_tokens(t->program, PART_ENCODED)->body);
   m->turns = threads_turn;
 }
 
@@ -178,7 +178,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   matrix_team team = team_open(b, entry->name, whole->size, t.thread);
   m.rows = (team_rows){.b = b, .memory = a, .blocks = whole, .body = &t, .team = &team, .unit = i32(b, 0)};
   int tokens = tokens_of(m.change);
-  ir_value line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / team.threads), team.index), all = gpu_columns(&t);
+  ir_value line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / team.threads), team.index), all = gpu_owners(&t);
   gpu_range(&t);
   deal_out(&m);
   m.rows.exists = ir_int(b, b->i1, 1);

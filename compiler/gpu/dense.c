@@ -24,7 +24,7 @@ typedef struct dense {
   gpu_body *body;
   stage stage;
   ir *b;
-  ir_value column, columns; /* i32: of the warp, of the launch */
+  ir_value owner, owners; /* i32: of the warp, of the launch */
   ir_value team, row;     /* i32: of the lane */
   ir_value encoded;        /* i1: the token is; null: all are */
   ir_value coefficient[MOST_COEFFICIENTS]; /* [slots][size]: the lane's row of every block */
@@ -324,13 +324,13 @@ static int slots_of(const program_blocks *blocks) {
   return (blocks->count + teams - 1) / teams;
 }
 
-/* Rows of a column, the first of the warp: all that there are. */
+/* Rows of an owner, the first of the warp: all that there are. */
 static void emit_rows(void *context, const program_op *ops) {
   dense *d = context;
   ir *b = d->b;
   ir_value row;
   (void)ops; /* one apply */
-  stage_begin(&d->stage, d->column, d->columns, gpu_column_of, d->body);
+  stage_begin(&d->stage, d->owner, d->owners, gpu_owner_of, d->body);
   ir_loop loop = gpu_begin_rows(d->body, &row);
   stage_rows(&d->stage, row, d->body->end);
   ir_end_for(b, loop);
@@ -372,22 +372,22 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   /* Lanes that are left over do what the first of the last block do, with scratch of their own. */
   d.team = least(b, ir_op2(b, "arith.divui", d.stage.lane, i32(b, d.size)), d.teams - 1);
   d.row = ir_op2(b, "arith.remui", d.stage.lane, i32(b, d.size));
-  d.columns = gpu_columns(&t);
-  d.column = add(b, scaled(b, t.block, WARPS), d.stage.warp);
-  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", d.column, d.columns));
+  d.owners = gpu_owners(&t);
+  d.owner = add(b, scaled(b, t.block, WARPS), d.stage.warp);
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", d.owner, d.owners));
   gpu_range(&t);
-  gpu_set_column(&t, d.team, d.column);
+  gpu_set_owner(&t, d.team, d.owner);
   d.encoded = gpu_is_encoded(&t);
   t.rows.streams = row_streams(b, t.parameter);
-  gpu_column_walk walk = {form_matrices, emit_rows, &d};
-  gpu_walk_column(&t, &walk, gpu_tokens(t.program, PART_ENCODED)->body);
+  gpu_owner_walk walk = {form_matrices, emit_rows, &d};
+  gpu_walk_owner(&t, &walk, gpu_tokens(t.program, PART_ENCODED)->body);
   ir_end_if(b, inside);
   ir_return(b);
 }
 
 static const thread_tile *make_tile(arena *a, const program_blocks *blocks, int channels, int element) {
   thread_tile *t = thread_tile_of_blocks(a, blocks->count, element, element);
-  t->columns = 1;
+  t->owners = 1;
   t->pitch = channels * element;
   return t;
 }

@@ -80,31 +80,31 @@ static ir_value short_parameter(gpu_body *t, int index) {
 }
 
 void gpu_load_positions(gpu_body *t) {
-  gpu_coordinates(t->b, t->p->spec, t->parameter + PEGEN_PTX_POSITIONS, t->column.batch, t->column.token,
+  gpu_coordinates(t->b, t->p->spec, t->parameter + PEGEN_PTX_POSITIONS, t->owner.batch, t->owner.token,
                   t->exprs.positions);
 }
 
 /* ---- indices ---- */
 
 /* Columns are tokens of all batches, or of all heads where rotors differ by head, heads fastest. Threads lie in
- * one line, a column's units side by side; of a staged tile every warp has whole columns. The launcher keeps
+ * one line, an owner's units side by side; of a staged tile every warp has whole owners. The launcher keeps
  * their number below 2^31. */
-ir_value gpu_columns(gpu_body *t) {
+ir_value gpu_owners(gpu_body *t) {
   ir *b = t->b;
   ir_value others = t->per_head ? i32(b, t->p->spec->heads) : short_parameter(t, PEGEN_PTX_BATCHES);
   return mul(b, short_parameter(t, PEGEN_PTX_TOKENS), others);
 }
 
-row_column gpu_column_of(void *context, ir_value index) {
+row_owner gpu_owner_of(void *context, ir_value index) {
   gpu_body *t = context;
   ir *b = t->b;
   if (!t->per_head) {
     ir_value tokens = short_parameter(t, PEGEN_PTX_TOKENS);
-    return (row_column){.token = ir_op2(b, "arith.remui", index, tokens),
+    return (row_owner){.token = ir_op2(b, "arith.remui", index, tokens),
                         .batch = ir_op2(b, "arith.divui", index, tokens)};
   }
   ir_value heads = i32(b, t->p->spec->heads);
-  return (row_column){.token = ir_op2(b, "arith.divui", index, heads),
+  return (row_owner){.token = ir_op2(b, "arith.divui", index, heads),
                       .head = ir_op2(b, "arith.remui", index, heads),
                       .batch = ir_op2(b, "arith.divui", t->begin, row_streams(b, t->parameter))};
 }
@@ -120,10 +120,10 @@ void gpu_range(gpu_body *t) {
   t->end = ir_select(b, ir_compare_int(b, "ult", end, total), end, total);
 }
 
-void gpu_set_column(gpu_body *t, ir_value unit, ir_value column) {
-  t->column = gpu_column_of(t, column);
+void gpu_set_owner(gpu_body *t, ir_value unit, ir_value owner) {
+  t->owner = gpu_owner_of(t, owner);
   t->exprs.unit = unit;
-  t->exprs.head = t->column.head;
+  t->exprs.head = t->owner.head;
 }
 
 /* ---- rows ---- */
@@ -168,13 +168,13 @@ static void emit_loop(gpu_body *t, const row_origin *origin) {
   ir_end_for(b, loop);
 }
 
-/* Rows of a column: where they lie, or through shared memory. */
-typedef struct column_rows {
+/* Rows of an owner: where they lie, or through shared memory. */
+typedef struct owner_rows {
   gpu_body *body;
   const row_origin *origin; /* NULL: staged */
   stage *stage;
-  ir_value first, columns; /* i32: of the warp, of the launch */
-} column_rows;
+  ir_value first, owners; /* i32: of the warp, of the launch */
+} owner_rows;
 
 static ir_value is_in_place(gpu_body *t, int tensor) {
   return ir_compare_int(t->b, "eq", t->parameter[tensor + PEGEN_PTX_TENSOR_IN],
@@ -182,7 +182,7 @@ static ir_value is_in_place(gpu_body *t, int tensor) {
 }
 
 static void emit_rotor(void *context, const program_op *op) {
-  const column_rows *rows = context;
+  const owner_rows *rows = context;
   gpu_body *t = rows->body;
   (void)op; /* evals and the matrix in one */
   emit_row_blocks(&t->rows);
@@ -210,11 +210,11 @@ static ir_value is_idle(gpu_body *t) {
 
 static bool is_of_token(const program_op *op) { return op->kind == OP_EVAL || op->kind == OP_MATRIX; }
 
-void gpu_walk_column(const gpu_body *t, const gpu_column_walk *walk, const program_op *list) {
+void gpu_walk_owner(const gpu_body *t, const gpu_owner_walk *walk, const program_op *list) {
   unsigned threads = IN(TOKENS) | (t->per_head ? IN(HEADS) : IN(BATCHES));
   for (const program_op *op = list; op; op = op->next) {
     bool last = !op->next || !is_of_token(op->next);
-    if (op->kind == OP_FOR && threads & 1u << op->space) gpu_walk_column(t, walk, op->body);
+    if (op->kind == OP_FOR && threads & 1u << op->space) gpu_walk_owner(t, walk, op->body);
     else if (op->kind == OP_FOR) {
       const program_op *row = op;
       while (row->kind == OP_FOR) row = row->body;
@@ -232,11 +232,11 @@ const program_op *gpu_tokens(const program *p, program_part part) {
 
 ir_value gpu_is_encoded(gpu_body *t) {
   if (gpu_tokens(t->program, PART_ENCODED)->part == PART_ALL) return (ir_value){NULL};
-  return ir_compare_int(t->b, "sge", t->column.token, i32(t->b, t->program->spec->skip_tokens));
+  return ir_compare_int(t->b, "sge", t->owner.token, i32(t->b, t->program->spec->skip_tokens));
 }
 
 static void emit_rows(void *context, const program_op *ops) {
-  const column_rows *rows = context;
+  const owner_rows *rows = context;
   gpu_body *t = rows->body;
   program_must_be_forward(ops, "gpu/entries");
   t->rows.ops = ops;
@@ -245,45 +245,45 @@ static void emit_rows(void *context, const program_op *ops) {
     return;
   }
   ir_value row;
-  stage_begin(rows->stage, rows->first, rows->columns, gpu_column_of, t);
+  stage_begin(rows->stage, rows->first, rows->owners, gpu_owner_of, t);
   ir_loop loop = gpu_begin_rows(t, &row);
   stage_rows(rows->stage, row, t->end);
   ir_end_for(t->b, loop);
 }
 
-static void emit_tokens(gpu_body *t, const column_rows *rows) {
+static void emit_tokens(gpu_body *t, const owner_rows *rows) {
   ir *b = t->b;
-  column_rows context = *rows;
-  gpu_column_walk walk = {emit_rotor, emit_rows, &context};
+  owner_rows context = *rows;
+  gpu_owner_walk walk = {emit_rotor, emit_rows, &context};
   const program_op *encoded = gpu_tokens(t->program, PART_ENCODED), *skipped = gpu_tokens(t->program, PART_SKIPPED);
   if (skipped == encoded || !skipped || !rows->origin) { /* a stage leaves skipped tokens as they came */
-    gpu_walk_column(t, &walk, encoded->body);
+    gpu_walk_owner(t, &walk, encoded->body);
     return;
   }
-  ir_branch branch = ir_if(b, ir_compare_int(b, "slt", t->column.token, i32(b, t->p->spec->skip_tokens)));
-  gpu_walk_column(t, &walk, skipped->body);
+  ir_branch branch = ir_if(b, ir_compare_int(b, "slt", t->owner.token, i32(b, t->p->spec->skip_tokens)));
+  gpu_walk_owner(t, &walk, skipped->body);
   ir_else(b, &branch);
-  gpu_walk_column(t, &walk, encoded->body);
+  gpu_walk_owner(t, &walk, encoded->body);
   ir_end_if(b, branch);
 }
 
 static void emit_direct(gpu_body *t) {
   ir *b = t->b;
   ir_value line = add(b, mul(b, t->block, i32(b, PEGEN_PTX_BLOCK)), t->thread), units = i32(b, t->entry->tile->n_units);
-  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", line, mul(b, gpu_columns(t), units)));
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", line, mul(b, gpu_owners(t), units)));
   gpu_range(t);
-  gpu_set_column(t, ir_op2(b, "arith.remui", line, units), ir_op2(b, "arith.divui", line, units));
+  gpu_set_owner(t, ir_op2(b, "arith.remui", line, units), ir_op2(b, "arith.divui", line, units));
   ir_value idle = is_idle(t), never = ir_int(b, b->i1, 0);
   ir_branch awake = ir_if(b, ir_compare_int(b, "eq", idle.ptr ? idle : never, never));
   emit_row_accesses(&t->rows);
   if (t->rows.other) emit_row_gains(&t->rows, t->parameter + gpu_parameters(t->p->spec));
-  row_origin origin = emit_row_origin(&t->rows, &t->column, t->rows.delta[0]);
-  emit_tokens(t, &(column_rows){.body = t, .origin = &origin});
+  row_origin origin = emit_row_origin(&t->rows, &t->owner, t->rows.delta[0]);
+  emit_tokens(t, &(owner_rows){.body = t, .origin = &origin});
   ir_end_if(b, awake);
   ir_end_if(b, inside);
 }
 
-/* A lane without a unit, or of a column past the last, computes the rotor of another and moves its pieces. */
+/* A lane without a unit, or of an owner past the last, computes the rotor of another and moves its pieces. */
 static void emit_staged(gpu_body *t) {
   ir *b = t->b;
   const thread_tile *tile = t->entry->tile;
@@ -295,18 +295,18 @@ static void emit_staged(gpu_body *t) {
   ir_shared(b, s.memory, stage_bytes(t->p, tile, s.piece, WARPS));
   s.warp = ir_op2(b, "arith.divui", t->thread, i32(b, WARP));
   s.lane = ir_op2(b, "arith.remui", t->thread, i32(b, WARP));
-  ir_value columns = gpu_columns(t), warp = add(b, mul(b, t->block, i32(b, WARPS)), s.warp),
-           first = mul(b, warp, i32(b, tile->columns));
-  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", first, columns));
+  ir_value owners = gpu_owners(t), warp = add(b, mul(b, t->block, i32(b, WARPS)), s.warp),
+           first = mul(b, warp, i32(b, tile->owners));
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", first, owners));
   gpu_range(t);
   ir_value units = i32(b, tile->n_units), own = add(b, first, ir_op2(b, "arith.divui", s.lane, units));
-  ir_value exists = ir_compare_int(b, "ult", own, columns);
-  gpu_set_column(t, ir_op2(b, "arith.remui", s.lane, units), ir_select(b, exists, own, first));
-  s.valid = ir_op2(b, "arith.andi", exists, ir_compare_int(b, "ult", s.lane, i32(b, tile->columns * tile->n_units)));
+  ir_value exists = ir_compare_int(b, "ult", own, owners);
+  gpu_set_owner(t, ir_op2(b, "arith.remui", s.lane, units), ir_select(b, exists, own, first));
+  s.valid = ir_op2(b, "arith.andi", exists, ir_compare_int(b, "ult", s.lane, i32(b, tile->owners * tile->n_units)));
   ir_value encoded = gpu_is_encoded(t);
   if (encoded.ptr) s.valid = ir_op2(b, "arith.andi", s.valid, encoded);
   emit_row_accesses(&t->rows);
-  emit_tokens(t, &(column_rows){.body = t, .stage = &s, .first = first, .columns = columns});
+  emit_tokens(t, &(owner_rows){.body = t, .stage = &s, .first = first, .owners = owners});
   ir_end_if(b, inside);
 }
 
@@ -321,7 +321,7 @@ bool gpu_has_neighbours(const program_blocks *blocks) {
 
 int gpu_entry_units(const gpu_entry *entry) { return entry->units ? entry->units : entry->tile->n_units; }
 
-bool gpu_entry_waits(const gpu_entry *entry) { return entry->units || entry->tile->columns; }
+bool gpu_entry_waits(const gpu_entry *entry) { return entry->units || entry->tile->owners; }
 
 int gpu_parameters(const spec *s) {
   return PEGEN_PTX_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT + s->n_inputs * PEGEN_PTX_INPUT_COUNT;
@@ -380,7 +380,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   t.rows.coefficient =
       arena_array(a, ir_value, entry->tile->n_blocks * p->spec->n_components * p->spec->n_components + 1);
   t.program = gpu_schedule(a, program->encode);
-  if (entry->tile->columns) emit_staged(&t);
+  if (entry->tile->owners) emit_staged(&t);
   else emit_direct(&t);
   ir_return(b);
 }

@@ -85,7 +85,7 @@ static void emit_rows(void *context, const program_op *ops) {
   (void)ops; /* one apply */
   int count = passing(r, table);
   ir_value first;
-  row_origin origin = emit_row_origin(&r->body->rows, &r->body->column, ir_int(b, b->i64, 0));
+  row_origin origin = emit_row_origin(&r->body->rows, &r->body->owner, ir_int(b, b->i64, 0));
   team_rows_begin(r);
   ir_loop loop = gpu_begin_rows(r->body, &first);
   team_rows_in(r, &origin, first);
@@ -110,7 +110,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   t.rows.streams = row_streams(b, t.parameter);
   matrix_team team = team_open(b, entry->name, blocks->size, t.thread);
   /* Groups beyond the last block form its matrix again and store nothing: barriers are the whole block's. */
-  ir_value all = scaled(b, gpu_columns(&t), blocks->count),
+  ir_value all = scaled(b, gpu_owners(&t), blocks->count),
            line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / team.threads), team.index);
   ir_value exists = below(b, line, all);
   line = ir_select(b, exists, line, ir_op2(b, "arith.subi", all, i32(b, 1)));
@@ -122,10 +122,10 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
                        .unit = rest(b, line, blocks->count),
                        .exists = exists};
   gpu_range(&t);
-  gpu_set_column(&t, m.rows.unit, quotient(b, line, blocks->count));
+  gpu_set_owner(&t, m.rows.unit, quotient(b, line, blocks->count));
   m.encoded = gpu_is_encoded(&t);
-  gpu_column_walk walk = {form_matrix, emit_rows, &m};
-  gpu_walk_column(&t, &walk, gpu_tokens(t.program, PART_ENCODED)->body);
+  gpu_owner_walk walk = {form_matrix, emit_rows, &m};
+  gpu_walk_owner(&t, &walk, gpu_tokens(t.program, PART_ENCODED)->body);
   ir_return(b);
 }
 

@@ -3,7 +3,7 @@
 
 #include "program/order.h"
 
-/* A column of threads is a token of a batch; its rows are heads, q's first and then k's. */
+/* An owner of rows is a token of a batch; its rows are heads, q's first and then k's. */
 static const program_order shared_by_heads = {
     .outer = {SPACE_TOKENS, SPACE_BATCHES, NO_MORE},
     .token = {NO_MORE},
@@ -11,7 +11,7 @@ static const program_order shared_by_heads = {
     .held = -1,
 };
 
-/* Rotors differ from head to head: a column is a token's head; its rows are batches, q's and k's side by side. */
+/* Rotors differ from head to head: an owner is a token's head; its rows are batches, q's and k's side by side. */
 static const program_order of_each_head = {
     .outer = {SPACE_TOKENS, SPACE_HEADS, NO_MORE},
     .token = {NO_MORE},

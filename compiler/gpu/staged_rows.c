@@ -7,9 +7,9 @@
 
 enum { WARP = 32, FLIGHT_PIECES = 3 * WARP, MOST_FLIGHT = 4 };
 
-/* Pieces of one row of every column. */
+/* Pieces of one row of every owner. */
 static int pieces_of_row(const plan *p, const thread_tile *t, int piece) {
-  return t->columns * (p->spec->head_dim * t->element / piece);
+  return t->owners * (p->spec->head_dim * t->element / piece);
 }
 
 int stage_flight(const plan *p, const thread_tile *t, int piece) {
@@ -17,7 +17,7 @@ int stage_flight(const plan *p, const thread_tile *t, int piece) {
   return flight < 1 ? 1 : flight > MOST_FLIGHT ? MOST_FLIGHT : flight;
 }
 
-static int64_t warp_bytes(const thread_tile *t, int flight) { return (int64_t)flight * t->columns * t->pitch; }
+static int64_t warp_bytes(const thread_tile *t, int flight) { return (int64_t)flight * t->owners * t->pitch; }
 
 int64_t stage_bytes(const plan *p, const thread_tile *t, int piece, int warps) {
   return warps * warp_bytes(t, stage_flight(p, t, piece));
@@ -29,10 +29,10 @@ ir_value stage_address(stage *s, ir_value local) {
   return ir_offset(b, ir_shared_address(b, s->memory), wide(b, add(b, warp, local)));
 }
 
-void stage_begin(stage *s, ir_value first_column, ir_value columns, stage_column *column_of, void *context) {
+void stage_begin(stage *s, ir_value first_owner, ir_value owners, stage_owner *owner_of, void *context) {
   ir *b = s->rows->b;
   const thread_tile *t = s->rows->t;
-  int row_pieces = pieces_of_row(s->rows->p, t, s->piece), pieces = row_pieces / t->columns,
+  int row_pieces = pieces_of_row(s->rows->p, t, s->piece), pieces = row_pieces / t->owners,
       all = s->flight * row_pieces;
   s->n_pieces = (all + WARP - 1) / WARP;
   s->row = arena_array(s->rows->memory, ir_value, s->n_pieces);
@@ -44,12 +44,12 @@ void stage_begin(stage *s, ir_value first_column, ir_value columns, stage_column
     ir_value index = add(b, s->lane, i32(b, i * WARP));
     if ((i + 1) * WARP > all) s->exists[i] = below(b, index, i32(b, all));
     ir_value piece = clamped(b, index, i32(b, all)), of_row = rest(b, piece, row_pieces),
-             column = quotient(b, of_row, pieces);
-    ir_value global = add(b, first_column, column), at = scaled(b, rest(b, of_row, pieces), s->piece);
-    row_column where = column_of(context, clamped(b, global, columns));
+             owner = quotient(b, of_row, pieces);
+    ir_value global = add(b, first_owner, owner), at = scaled(b, rest(b, of_row, pieces), s->piece);
+    row_owner where = owner_of(context, clamped(b, global, owners));
     s->row[i] = quotient(b, piece, row_pieces);
-    s->local[i] = add(b, at, scaled(b, add(b, scaled(b, s->row[i], t->columns), column), t->pitch));
-    s->present[i] = below(b, global, columns);
+    s->local[i] = add(b, at, scaled(b, add(b, scaled(b, s->row[i], t->owners), owner), t->pitch));
+    s->present[i] = below(b, global, owners);
     if (s->exists[i].ptr) s->present[i] = both(b, s->exists[i], s->present[i]);
     s->origin[i] = emit_row_origin(s->rows, &where, wide(b, at));
   }
@@ -65,12 +65,12 @@ void stage_units(stage *s, void *context) {
   (void)context;
   ir *b = s->rows->b;
   const thread_tile *t = s->rows->t;
-  ir_value column = quotient(b, s->lane, t->n_units),
-           at = add(b, scaled(b, column, t->pitch), ir_cast(b, "arith.trunci", s->rows->delta[0], b->i32));
+  ir_value owner = quotient(b, s->lane, t->n_units),
+           at = add(b, scaled(b, owner, t->pitch), ir_cast(b, "arith.trunci", s->rows->delta[0], b->i32));
   ir_branch branch = ir_if(b, s->valid);
   row_place *place = arena_array(s->rows->memory, row_place, s->flight);
   for (int row = 0; row < s->flight; row++) {
-    place[row].in = place[row].out = stage_address(s, add(b, at, i32(b, (int64_t)row * t->columns * t->pitch)));
+    place[row].in = place[row].out = stage_address(s, add(b, at, i32(b, (int64_t)row * t->owners * t->pitch)));
     place[row].raw = arena_array(s->rows->memory, ir_value, t->n_accesses);
     emit_row_load(s->rows, &place[row]);
   }

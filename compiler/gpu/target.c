@@ -150,7 +150,7 @@ static void print_rows(FILE *f, const gpu_program *p) {
   for (int i = 0; i < p->n_entries; i++) {
     const gpu_entry *e = &p->entry[i];
     fprintf(f, "//   %-40s %4d %4d", e->name, gpu_entry_units(e), e->access);
-    if (e->tile->columns) fprintf(f, " %4d", e->tile->columns * PEGEN_PTX_BLOCK / 32);
+    if (e->tile->owners) fprintf(f, " %4d", e->tile->owners * PEGEN_PTX_BLOCK / 32);
     fputc('\n', f);
   }
   print_parameters(f, p);

@@ -69,7 +69,7 @@ void emit_row_gains(row_thread *r, const ir_value *scales) {
   r->gain[1] = gain_of(r->b, scales[PEGEN_PTX_SCALE_K]);
 }
 
-row_origin emit_row_origin(row_thread *r, const row_column *column, ir_value offset) {
+row_origin emit_row_origin(row_thread *r, const row_owner *owner, ir_value offset) {
   ir *b = r->b;
   bool by_head = r->per_head;
   row_origin o;
@@ -78,10 +78,10 @@ row_origin emit_row_origin(row_thread *r, const row_column *column, ir_value off
       const ir_value *of = r->parameter + (tensor ? PEGEN_PTX_K : PEGEN_PTX_Q);
       const ir_value *strides =
           of + (side ? PEGEN_PTX_TENSOR_OUT_BATCH : PEGEN_PTX_TENSOR_IN_BATCH); /* batch, token, head */
-      ir_value fixed = by_head ? mul(b, wide(b, column->head), strides[2]) : mul(b, wide(b, column->batch), strides[0]);
+      ir_value fixed = by_head ? mul(b, wide(b, owner->head), strides[2]) : mul(b, wide(b, owner->batch), strides[0]);
       ir_value base =
           add(b, of[side ? PEGEN_PTX_TENSOR_OUT : PEGEN_PTX_TENSOR_IN], side ? out_bytes(r, offset) : offset);
-      o.base[side][tensor] = add(b, base, add(b, fixed, mul(b, wide(b, column->token), strides[1])));
+      o.base[side][tensor] = add(b, base, add(b, fixed, mul(b, wide(b, owner->token), strides[1])));
       o.stride[side][tensor] = strides[by_head ? 0 : 2];
     }
   return o;

@@ -5,16 +5,16 @@
 #include "gpu/thread.h"
 #include "program/program.h"
 
-/* What a row belongs to, i32. head: where rotors differ from head to head. */
-typedef struct row_column {
+/* The owner of rows, which share its coefficients, i32. head: where rotors differ from head to head. */
+typedef struct row_owner {
   ir_value token, batch, head;
-} row_column;
+} row_owner;
 
 typedef struct row_thread {
   ir *b;
   arena *memory;
   const plan *p;
-  bool per_head;             /* rows of a column are batches of a head, not heads */
+  bool per_head;             /* rows of an owner are batches of a head, not heads */
   const program_op *ops;     /* of a row, first to last; NULL: rows are not encoded by their thread */
   const thread_tile *t;
   int dtype;
@@ -30,7 +30,7 @@ typedef struct row_thread {
   ir_value *block_present;           /* [n_blocks] i1; null: always */
 } row_thread;
 
-/* Where the rows of a column begin: addresses of row 0 and bytes from row to row, i64. */
+/* Where the rows of an owner begin: addresses of row 0 and bytes from row to row, i64. */
 typedef struct row_origin {
   ir_value base[2][2], stride[2][2]; /* [in, out][q, k] */
 } row_origin;
@@ -50,7 +50,7 @@ void emit_row_blocks(row_thread *r);
 /* Reads the scales of outputs that are converted, whose addresses these are. */
 void emit_row_gains(row_thread *r, const ir_value *scales);
 /* offset: i64, bytes into the row that is read. */
-row_origin emit_row_origin(row_thread *r, const row_column *column, ir_value offset);
+row_origin emit_row_origin(row_thread *r, const row_owner *owner, ir_value offset);
 row_place emit_row_place(row_thread *r, const row_origin *origin, ir_value row);
 /* The thread's accesses of a row; row_place points at the first of them. */
 void emit_row_load(row_thread *r, row_place *place);

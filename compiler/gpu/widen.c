@@ -82,7 +82,7 @@ static void lay_query(widen *w, ir_value head) {
   weight_lanes *l = &w->lanes;
   gpu_body *t = w->body;
   const ir_value *inputs = t->parameter + PEGEN_PTX_OPERANDS + w->p->spec->n_operands * PEGEN_PTX_OPERAND_COUNT;
-  weight_set_inputs(l, inputs, t->column.batch, t->column.token, head, t->entry->dtype);
+  weight_set_inputs(l, inputs, t->owner.batch, t->owner.token, head, t->entry->dtype);
   t->exprs.head = head;
   weight_lay_weights(l);
   lane_turns turns = begin_turns(l, w->layout->n_lanes);
@@ -129,7 +129,7 @@ static void move_tail(widen *w, const row_place *place, ir_value is_k, ir_value 
 static void walk_rows(widen *w, ir_value valid) {
   ir *b = w->b;
   gpu_body *t = w->body;
-  row_origin origin = emit_row_origin(&t->rows, &t->column, i64(b, 0));
+  row_origin origin = emit_row_origin(&t->rows, &t->owner, i64(b, 0));
   ir_value of_q = ir_cast(b, "arith.trunci", t->parameter[PEGEN_PTX_Q + PEGEN_PTX_TENSOR_HEADS], b->i32), row;
   ir_loop loop = gpu_begin_rows(t, &row);
   row_place place = emit_row_place(&t->rows, &origin, row);
@@ -154,7 +154,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
                       .memory = a,
                       .p = p,
                       .prefix = entry->name,
-                      .lanes = WARP / entry->tile->columns,
+                      .lanes = WARP / entry->tile->owners,
                       .rest = TAILS * tail_bytes(layout, entry->tile->element)};
   l->tables = widen_tables_make(a, p, layout);
   widen_tables_emit(b, a, &l->tables, entry->name);
@@ -168,12 +168,12 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   l->shared = ir_shared_address(b, memory);
   l->lane = rest(b, t.thread, l->lanes);
   l->token = quotient(b, t.thread, l->lanes);
-  ir_value columns = gpu_columns(&t), column = add(b, scaled(b, t.block, tokens), l->token),
-           valid = below(b, column, columns);
+  ir_value owners = gpu_owners(&t), owner = add(b, scaled(b, t.block, tokens), l->token),
+           valid = below(b, owner, owners);
   gpu_range(&t);
-  gpu_set_column(&t, i32(b, 0), ir_select(b, valid, column, sub(b, columns, i32(b, 1))));
+  gpu_set_owner(&t, i32(b, 0), ir_select(b, valid, owner, sub(b, owners, i32(b, 1))));
   t.rows.streams = row_streams(b, t.parameter);
-  if (p->spec->skip_tokens > 0) w.encoded = ir_compare_int(b, "sge", t.column.token, i32(b, p->spec->skip_tokens));
+  if (p->spec->skip_tokens > 0) w.encoded = ir_compare_int(b, "sge", t.owner.token, i32(b, p->spec->skip_tokens));
   lay_token(&w);
   walk_rows(&w, valid);
   ir_return(b);
@@ -181,7 +181,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
 
 static const thread_tile *make_tile(arena *a, const plan_widen *p, int element, int access, int lanes) {
   thread_tile *t = thread_tile_of_blocks(a, p->spec->n_blocks, element, access);
-  t->columns = WARP / lanes;
+  t->owners = WARP / lanes;
   return t;
 }
 

@@ -113,7 +113,7 @@ static LLVMValueRef ptx(describer *d) {
                                FIELD(pegen_ptx_entry, access, describe_i32(d, e->access)),
                                FIELD(pegen_ptx_entry, units, describe_i32(d, gpu_entry_units(e))),
                                FIELD(pegen_ptx_entry, flight, describe_i32(d, e->flight)),
-                               FIELD(pegen_ptx_entry, columns, describe_i32(d, e->tile->columns))};
+                               FIELD(pegen_ptx_entry, columns, describe_i32(d, e->tile->owners))};
     values[i] = DESCRIBE(d, pegen_ptx_entry, fields);
   }
   XXH128_hash_t hash = XXH3_128bits(m->text, m->size);

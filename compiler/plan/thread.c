@@ -246,7 +246,7 @@ static int bank_turns(const thread_tile *t, int pitch) {
   for (int k = 0; k < t->n_accesses; k++)
     for (int group = 0; group < WARP; group += together) {
       int word[BANKS][WARP], count[BANKS] = {0}, most = 0;
-      for (int lane = group; lane < group + together && lane < t->columns * t->n_units; lane++) {
+      for (int lane = group; lane < group + together && lane < t->owners * t->n_units; lane++) {
         int first = t->access_at[k * t->n_units + lane % t->n_units];
         if (first < 0) continue;
         int begin = (lane / t->n_units * pitch + first * t->element) / WORD,
@@ -281,8 +281,8 @@ thread_tile *thread_tile_staged(arena *a, const plan *p, int element) {
     for (int merged = 1; single && merged <= MAX_MERGED; merged++) {
       thread_tile *t = merge_units(a, single, merged);
       if (count_registers(p, t) > STAGED_REGISTER_BUDGET) break;
-      t->columns = WARP / t->n_units;
-      if (t->columns && (!best || t->columns * t->n_units > best->columns * best->n_units)) best = t;
+      t->owners = WARP / t->n_units;
+      if (t->owners && (!best || t->owners * t->n_units > best->owners * best->n_units)) best = t;
     }
   }
   if (best) best->pitch = best_pitch(best, row_bytes);

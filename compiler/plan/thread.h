@@ -19,7 +19,7 @@ typedef struct thread_tile {
   int *access_at;             /* [n_accesses][n_units] first channel; -1: absent */
   int *block_at;              /* [n_blocks][n_units]; -1: absent */
   int *role_block, *role_component; /* [n_accesses * lanes]: what the template's channel is; block -1: passes through */
-  int columns, pitch; /* of a staged tile: see below; columns 0: rows are accessed where they lie */
+  int owners, pitch; /* of a staged tile: see below; owners 0: rows are accessed where they lie */
 } thread_tile;
 
 /* Channels in accesses of `access` bytes; NULL where that does not fit. */
@@ -36,8 +36,8 @@ enum { THREAD_PIECE = 16 };
 /* Whether a warp's accesses cover 32 bytes at a time: those of a unit that lie side by side are made one after the
  * other, and each alone would write every second half of what memory is written in. */
 bool thread_tile_fills_sectors(const thread_tile *t, int head_dim);
-/* Units over rows that a warp has in shared memory: rows of `columns` tokens lie there `pitch` bytes apart, lane
- * column * n_units + unit has one unit. Accesses may be narrow there, so there are units for any layout,
+/* Units over rows that a warp has in shared memory: rows of `owners` tokens lie there `pitch` bytes apart, lane
+ * owner * n_units + unit has one unit. Accesses may be narrow there, so there are units for any layout,
  * and few blocks a thread do. NULL: a row is not made of whole pieces, pieces pass through, or no units fit. */
 thread_tile *thread_tile_staged(arena *a, const plan *p, int element);
 
