@@ -12,7 +12,7 @@
 enum { CACHE_LINE_BITS = 512, MOST_SIZE = 64 /* of a Schur form */, MOST_UNIT = 16, MOST_AXES = PEGEN_MAX_ROTOR_AXES };
 
 /* Forms the matrices of one head after the other. */
-typedef struct former {
+typedef struct maker {
   const pegen_driver *driver;
   const pegen_dense *dense;
   const pegen_dense_code *code;
@@ -22,7 +22,7 @@ typedef struct former {
   int64_t matrix_bytes; /* of a block */
   int has_basis;        /* generators hold the change of basis of all heads */
   double norms[MOST_AXES]; /* bounds of the generators', where the action may be taken */
-} former;
+} maker;
 
 static int64_t element_bytes(const pegen_dense *dense) { return dense->is_f64 ? 8 : 4; }
 
@@ -60,13 +60,13 @@ static int64_t row_bytes(const pegen_dense *dense) {
       (f)->angles[i_] = 0; /* lanes past the last block stay so */ \
   } while (0)
 
-static void put_element(const former *f, int64_t at, double value) {
+static void put_element(const maker *f, int64_t at, double value) {
   if (f->dense->is_f64) ((double *)f->generators)[at] = value;
   else ((float *)f->generators)[at] = (float)value;
 }
 
 /* The generator of a block, transposed as matrices are stored (or not, to turn back), at lane `lane` of term `term`. */
-static void put_generator(const former *f, int64_t term, int64_t head, int64_t block, int64_t lane) {
+static void put_generator(const maker *f, int64_t term, int64_t head, int64_t block, int64_t lane) {
   const pegen_dense *d = f->dense;
   const pegen_skew *g = &d->generators[term];
   int64_t n = d->size, pair = 0;
@@ -87,7 +87,7 @@ static void put_generator(const former *f, int64_t term, int64_t head, int64_t b
 }
 
 /* The real Schur form of a block's generator, as emit_turns.h reads it. */
-static void put_basis(const former *f, int64_t head, int64_t block) {
+static void put_basis(const maker *f, int64_t head, int64_t block) {
   const pegen_dense *d = f->dense;
   const pegen_skew *g = d->generators;
   int64_t n = d->size, padded = f->code->padded;
@@ -104,7 +104,7 @@ static void put_basis(const former *f, int64_t head, int64_t block) {
 }
 
 /* The change of basis of a head, float32 [size][size] column by column. */
-static void put_cayley(former *f, int64_t head) {
+static void put_cayley(maker *f, int64_t head) {
   const pegen_dense *d = f->dense;
   const pegen_skew *g = d->basis;
   int64_t n = d->size;
@@ -119,7 +119,7 @@ static void put_cayley(former *f, int64_t head) {
   f->has_basis = g->n_heads == 1;
 }
 
-static void start_head(const former *f, int64_t head) {
+static void start_head(const maker *f, int64_t head) {
   if (!f->code->prepare) return;
   const pegen_dense *d = f->dense;
   pegen_gather_leaves(d->leaves, d->n_leaves, d->leaf_blocks, d->leaf_lanes, f->args, head, f->leaves);
@@ -127,7 +127,7 @@ static void start_head(const former *f, int64_t head) {
 }
 
 /* Gathers what blocks [begin, begin + unit) of a head need. */
-static void start_unit(former *f, int64_t head, int64_t begin) {
+static void start_unit(maker *f, int64_t head, int64_t begin) {
   const pegen_dense *d = f->dense;
   if (d->basis) {
     put_cayley(f, head);
@@ -144,7 +144,7 @@ static void start_unit(former *f, int64_t head, int64_t begin) {
 }
 
 /* Bounds of the norms of the generators of a block. */
-static void start_norms(former *f) {
+static void start_norms(maker *f) {
   const pegen_dense *d = f->dense;
   for (int64_t i = 0; i < d->terms * d->angle_lanes; i++) f->angles[i] = 0;
   for (int64_t term = 0; term < d->terms; term++) {
@@ -164,17 +164,17 @@ static void transpose(int64_t n, float *matrix) {
 }
 
 /* The matrix of a token in the basis of the others that is not turned itself. */
-static void form_unturned(const former *f, char *out) {
+static void make_unturned(const maker *f, char *out) {
   const pegen_dense *d = f->dense;
   if (d->basis) {
     for (int64_t i = 0; i < d->size * d->size; i++) ((float *)out)[i] = ((const float *)f->generators)[i];
     return;
   }
   for (int64_t i = 0; i < d->terms * d->angle_lanes; i++) f->angles[i] = 0;
-  f->code->form(f->generators, f->angles, out);
+  f->code->matrix(f->generators, f->angles, out);
 }
 
-static void token_angles(const former *f, const pegen_loop *loop, int64_t grid, int64_t token) {
+static void token_angles(const maker *f, const pegen_loop *loop, int64_t grid, int64_t token) {
   double position[MOST_AXES];
   if (grid) pegen_grid_position(f->driver->kernel, token, position);
   else pegen_driver_position(loop, token, f->driver->kernel->n_axes, position);
@@ -182,20 +182,20 @@ static void token_angles(const former *f, const pegen_loop *loop, int64_t grid, 
 }
 
 /* Forms the unit's matrices for a token of a stream whose positions begin at loop->positions. */
-static void form_unit(const former *f, const pegen_loop *loop, int64_t grid, int64_t token, int64_t begin, char *out) {
+static void make_unit(const maker *f, const pegen_loop *loop, int64_t grid, int64_t token, int64_t begin, char *out) {
   if (token < f->driver->kernel->skip_tokens) {
-    form_unturned(f, out);
+    make_unturned(f, out);
   } else {
     token_angles(f, loop, grid, token);
     int whole = begin + f->code->unit <= f->dense->n_blocks;
-    (whole ? f->code->form : f->code->form_rest)(f->generators, f->angles + begin, out);
+    (whole ? f->code->matrix : f->code->matrix_rest)(f->generators, f->angles + begin, out);
   }
   if (f->dense->basis && f->dense->inverse) transpose(f->dense->size, (float *)out);
 }
 
 /* ---- prepare ---- */
 
-static void prepare_section(former *f, const pegen_stream *stream, const pegen_table_header *h, int s, int part,
+static void prepare_section(maker *f, const pegen_stream *stream, const pegen_table_header *h, int s, int part,
                             int parts) {
   int64_t begin, end, skip = f->driver->kernel->skip_tokens, unit = f->code->unit;
   char *section = (char *)f->args->table + pegen_table_section(h, s);
@@ -209,7 +209,7 @@ static void prepare_section(former *f, const pegen_stream *stream, const pegen_t
         int64_t batch = item / h->tokens[s], token = item - batch * h->tokens[s];
         if (token < skip && !is_rebased(f->dense)) continue;
         pegen_set_positions(&loop, stream, batch);
-        form_unit(f, &loop, stream->grid, token, block,
+        make_unit(f, &loop, stream->grid, token, block,
                   section + (item * h->heads + head) * h->row_bytes + block * f->matrix_bytes);
       }
     }
@@ -220,7 +220,7 @@ int pegen_dense_prepare(const pegen_driver *driver, const pegen_args *args, int 
   const pegen_dense *dense = driver->form;
   pegen_call call;
   pegen_table_header header;
-  former f;
+  maker f;
   int target, error = pegen_table_begin(driver, args, part, parts, row_bytes(dense), &call, &header, &target);
   if (error) return error;
   FORMER_START(&f, driver, &dense->targets[target], args);
@@ -243,7 +243,7 @@ typedef struct dense_pass {
   const pegen_stream *streams[2];
   int n, tabled, section;
   pegen_apply work;
-  former *former; /* without a table: what forms a unit's matrices of one token at a time */
+  maker *maker; /* without a table: what forms a unit's matrices of one token at a time */
   char *matrices; /* of that unit */
 } dense_pass;
 
@@ -296,7 +296,7 @@ static int64_t chebyshev(double norm, float *c) {
 /* The action of the exponential for a token's block, where it costs less than forming: 0 where it does not. */
 static int run_action(dense_pass *p, const pegen_loop *loop, int64_t token, int64_t block) {
   enum { LEAST = 0x100000 };
-  former *f = p->former;
+  maker *f = p->maker;
   const pegen_dense *d = f->dense;
   float coefficients[PEGEN_ACTION_TERMS];
   double norm = 1.0 / LEAST;
@@ -315,11 +315,11 @@ static int run_action(dense_pass *p, const pegen_loop *loop, int64_t token, int6
   return 1;
 }
 
-static void run_formed(dense_pass *p, int64_t begin, int64_t end) {
+static void run_made(dense_pass *p, int64_t begin, int64_t end) {
   const pegen_dense *dense = p->driver->form;
   const pegen_stream *first = p->streams[0];
   int64_t heads = p->work.head_end, unit = p->code->unit;
-  former *f = p->former;
+  maker *f = p->maker;
   pegen_loop loop;
   pegen_set_positions(&loop, first, p->work.batch_begin);
   p->work.matrix_head = p->work.matrix_token = 0;
@@ -337,7 +337,7 @@ static void run_formed(dense_pass *p, int64_t begin, int64_t end) {
         p->work.token_begin = token;
         p->work.token_end = token + 1;
         if (p->act && run_action(p, &loop, token, block)) continue;
-        form_unit(f, &loop, first->grid, token, block, p->matrices);
+        make_unit(f, &loop, first->grid, token, block, p->matrices);
         p->apply(&p->work);
       }
     }
@@ -352,7 +352,7 @@ static void run_tokens(dense_pass *p, int64_t batch_begin, int64_t batch_end, in
   begin = copy_prefix(p, begin, end);
   if (begin >= end) return;
   if (p->tabled) run_tabled(p, begin, end);
-  else run_formed(p, begin, end);
+  else run_made(p, begin, end);
 }
 
 static void run_pass(dense_pass *p, int part, int parts) {
@@ -368,10 +368,10 @@ static void run_pass(dense_pass *p, int part, int parts) {
   int shared =
       p->tabled ? h->batches[p->section] == 1 : first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
   if (!pegen_share(tokens * (shared ? 1 : batches), part, parts, &begin, &end)) return;
-  former f;
+  maker f;
   if (!p->tabled) { /* once for all batches: a change of basis is dear */
     FORMER_START(&f, p->driver, p->code, p->args);
-    p->former = &f;
+    p->maker = &f;
     p->matrices = __builtin_alloca_with_align((size_t)(p->code->unit * f.matrix_bytes), CACHE_LINE_BITS);
   }
   if (shared) {

@@ -28,8 +28,8 @@ typedef void pegen_apply_function(const pegen_apply *work);
  * float32 coefficient vectors in that room (emit_basis.h). */
 typedef void pegen_angles_function(const double *position, const char *prepared, double *angles);
 
-/* The matrices of a unit of blocks: see emit_exponential.h, emit_turns.h and emit_basis.h. */
-typedef void pegen_form_function(const char *generators, const double *angles, char *matrices);
+/* The matrices of a unit of blocks: see compiler/cpu/exponential.h, torus.h and dense.h. */
+typedef void pegen_matrix_function(const char *generators, const double *angles, char *matrices);
 
 /* What a norm does not exceed: see emit_exponential_sum. */
 typedef void pegen_bound_function(const char *generators, const double *angles, double *bound);
@@ -48,15 +48,15 @@ static inline int pegen_acts(double norm, int64_t rows, int64_t size) {
 
 /* The emitted functions of one target. */
 typedef struct pegen_dense_code {
-  int64_t unit;                   /* blocks that one call of form takes */
+  int64_t unit;                   /* blocks that one call of matrix takes */
   int64_t lanes, padded; /* how generators lie: [terms][pairs][lanes], or where lanes is 0 [terms][padded][padded] */
   pegen_prepare_function *prepare; /* NULL: angles need no operand */
   pegen_angles_function *angles;
-  pegen_form_function *form,
-      *form_rest; /* of whole units, and of what is left of the last one; NULL where nothing is */
+  pegen_matrix_function *matrix,
+      *matrix_rest; /* of whole units, and of what is left of the last one; NULL where nothing is */
   pegen_apply_function *apply[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_ */
   pegen_apply_function *stream; /* f32 that is stored past the caches, to rows of whole lines; NULL: there is none */
-  pegen_form_function
+  pegen_matrix_function
       *sum; /* of generators times angles, where the action may be taken; else NULL, and the others, too */
   pegen_bound_function *bound;
   pegen_apply_function *act[PEGEN_ROW_TYPES];

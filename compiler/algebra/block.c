@@ -411,7 +411,7 @@ static bool needs_wide(const factor *factors, int count) {
   return count > 2 || (count == 2 && !basis_planes);
 }
 
-bool group_build(arena *a, const spec *s, block_program *out) {
+bool block_build(arena *a, const spec *s, block_program *out) {
   builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), false, false};
   factor factors[2 * SPEC_MAX_AXES];
   int count = combine(&b, factors);
@@ -454,7 +454,7 @@ static int shared_vector(const spec_bivector *plane) {
   return shared && !(shared & (shared - 1)) ? __builtin_ctz(shared) : -1;
 }
 
-bool group_mirror(arena *a, const spec *s, const expr **mirror, bool *flipped) {
+bool block_mirror(arena *a, const spec *s, const expr **mirror, bool *flipped) {
   builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), s->exact, s->exact};
   if ((s->combine != COMBINE_SUM && s->combine != COMBINE_MEAN) || s->amplitude != 1 || s->exact) return false;
   for (int i = 0; i < s->n_components; i++)
@@ -477,7 +477,7 @@ bool group_mirror(arena *a, const spec *s, const expr **mirror, bool *flipped) {
   return true;
 }
 
-const char *group_normal_form(arena *a, const block_program *program) {
+const char *block_normal_form(arena *a, const block_program *program) {
   /* ORDER CLOSED_FORM */
   static const char *const forms[CLOSED_FORM_COUNT] = {
       "the identity", "a sine and a cosine in a plane of the basis", "Rodrigues' formula with a unit plane",

@@ -29,7 +29,7 @@ typedef struct block_program {
 } block_program;
 
 /* False after a diag_error where the description has no closed form (a sum that is not simple). */
-bool group_build(arena *a, const spec *s, block_program *out);
+bool block_build(arena *a, const spec *s, block_program *out);
 
 /* A rotation whose axes all share a vector e of the basis, as two reflections (Cartan and Dieudonné): with D = I - 2 e
  * e^T,
@@ -38,9 +38,9 @@ bool group_build(arena *a, const spec *s, block_program *out);
  *
  * for the unit plane U and the angle phi: n entries in place of n^2. True where the block has that form; then mirror
  * is t, [n_components], float32, and flipped the diagonal of D: true where it is -1. */
-bool group_mirror(arena *a, const spec *s, const expr **mirror, bool *flipped);
+bool block_mirror(arena *a, const spec *s, const expr **mirror, bool *flipped);
 
 /* The normal form in words, for a person. */
-const char *group_normal_form(arena *a, const block_program *program);
+const char *block_normal_form(arena *a, const block_program *program);
 
 #endif

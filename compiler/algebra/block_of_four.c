@@ -3,7 +3,7 @@
 
 static const double QUARTER_TURNS_PER_RADIAN = 0.636619772367581343076;
 
-const expr *group_dense_entry(arena *a, const spec *s, int axis, int i, int j) {
+const expr *block_four_entry(arena *a, const spec *s, int axis, int i, int j) {
   const spec_skew *g = &s->dense->generator[axis];
   int n = s->n_components, count = g->n_heads * s->n_blocks;
   int32_t *upper = arena_array(a, int32_t, count), *lower = arena_array(a, int32_t, count);
@@ -50,7 +50,7 @@ static expr_matrix action(arena *a, expr_pool *pool, const quaternion *q, bool r
   return m;
 }
 
-void group_dense_four(arena *a, const spec *s, block_program *out) {
+void block_four_build(arena *a, const spec *s, block_program *out) {
   expr_pool *pool = s->pool;
   const expr *left[3], *right[3];
   for (int k = 0; k < 3; k++) {
@@ -59,8 +59,7 @@ void group_dense_four(arena *a, const spec *s, block_program *out) {
       int i = PLACE[k][side][0], j = PLACE[k][side][1];
       const expr *sum = expr_const(pool, 0);
       for (int axis = 0; axis < s->n_axes; axis++) {
-        const expr *g =
-            i < j ? group_dense_entry(a, s, axis, i, j) : expr_neg(pool, group_dense_entry(a, s, axis, j, i));
+        const expr *g = i < j ? block_four_entry(a, s, axis, i, j) : expr_neg(pool, block_four_entry(a, s, axis, j, i));
         sum = expr_add(pool, sum, expr_mul(pool, s->angle[axis], g));
       }
       entry[side] = expr_mul(pool, sum, expr_const(pool, s->inverse ? -0.5 : 0.5));

@@ -9,9 +9,9 @@
 #include "algebra/block.h"
 
 /* Of a description with dense blocks of 4 channels. */
-void group_dense_four(arena *a, const spec *s, block_program *out);
+void block_four_build(arena *a, const spec *s, block_program *out);
 
 /* Entry (i, j), i < j, of an axis' generator. */
-const expr *group_dense_entry(arena *a, const spec *s, int axis, int i, int j);
+const expr *block_four_entry(arena *a, const spec *s, int axis, int i, int j);
 
 #endif

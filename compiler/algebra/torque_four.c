@@ -73,7 +73,7 @@ int torque_four_outputs(arena *a, const spec *s, double sense, const expr *const
     for (int i = 0; i < CHANNELS; i++)
       for (int j = i + 1; j < CHANNELS; j++) {
         int k = element_of(i, j);
-        entry[axis][k] = group_dense_entry(a, s, axis, i, j);
+        entry[axis][k] = block_four_entry(a, s, axis, i, j);
         m[k] = expr_add(pool, m[k], expr_mul(pool, angle[axis], entry[axis][k]));
       }
   }

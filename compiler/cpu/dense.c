@@ -51,8 +51,8 @@ const char *emit_angles_name(arena *a, const dense_shape *shape, const cpu_targe
                                                       : arena_printf(a, "angles_%s", target->suffix);
 }
 
-const char *emit_form_name(arena *a, const cpu_target *target, bool rest) {
-  return arena_printf(a, "%s_%s", rest ? "form_rest" : "form", target->suffix);
+const char *emit_matrix_name(arena *a, const cpu_target *target, bool rest) {
+  return arena_printf(a, "%s_%s", rest ? "matrix_rest" : "matrix", target->suffix);
 }
 
 const char *emit_apply_name(arena *a, const cpu_target *target, int dtype) {
@@ -113,7 +113,8 @@ static void emit_exp(dense *d, const program_op *op, const char *name) {
     int used = i ? rest : op->blocks.count >= unit ? unit : 0;
     if (used)
       emit_exponential_lanes(d->b, d->target, skew->in_f64, size, d->shape.layout, unit, used,
-                             emit_form_name(d->memory, d->target, i), skew->count, d->shape.angle_bytes, skew->factor);
+                             emit_matrix_name(d->memory, d->target, i), skew->count, d->shape.angle_bytes,
+                             skew->factor);
   }
 }
 
@@ -138,7 +139,7 @@ static maker *const makers[SOURCE_COUNT] = {[SOURCE_ENTRIES] = emit_rotors,
                                             [SOURCE_PRODUCT] = emit_turned};
 
 static void emit_matrix(dense *d, const program_op *op) {
-  if (makers[op->skew.source]) makers[op->skew.source](d, op, emit_form_name(d->memory, d->target, false));
+  if (makers[op->skew.source]) makers[op->skew.source](d, op, emit_matrix_name(d->memory, d->target, false));
 }
 
 /* ---- rows ---- */

@@ -22,7 +22,7 @@ void emit_dense(ir *b, arena *a, const program *encode, const cpu_target *target
 
 /* Names of the emitted functions, as the descriptor needs them. rest: of what is left of the last unit. */
 const char *emit_angles_name(arena *a, const dense_shape *shape, const cpu_target *target);
-const char *emit_form_name(arena *a, const cpu_target *target, bool rest);
+const char *emit_matrix_name(arena *a, const cpu_target *target, bool rest);
 const char *emit_apply_name(arena *a, const cpu_target *target, int dtype);
 const char *emit_stream_name(arena *a, const cpu_target *target);
 const char *emit_act_name(arena *a, const cpu_target *target, int dtype);

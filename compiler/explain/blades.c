@@ -31,7 +31,7 @@ bool explain_blades(arena *a, const spec *s, explanation *out) {
   block_program program;
   rotor_facts facts;
   if (s->dense) s = dense_as_vectors(a, s);
-  if (!group_build(a, s, &program)) return false;
+  if (!block_build(a, s, &program)) return false;
   int n = clifford_dimensions(s->algebra);
   rotor_facts_open(a, s, n > 3 ? ldexp(1, 2 * (n - 3)) : 1, &facts); /* a Cayley table has 4^n entries */
   rotor_proofs proofs = {.orthogonal = blades_are_orthogonal(s),
@@ -47,7 +47,7 @@ bool explain_blades(arena *a, const spec *s, explanation *out) {
   out->block = explain_blades_text(a, s);
   for (int axis = 0; axis < s->n_axes; axis++) out->generator[axis] = explain_generator(a, s, axis);
   out->group = group_text(a, s, &proofs);
-  out->normal_form = group_normal_form(a, &program);
+  out->normal_form = block_normal_form(a, &program);
   explain_program_cost(a, plan_build(a, &program), &out->cost);
   bool compact = s->algebra.q == 0 && s->algebra.r == 0;
   out->entries_precision = compact ? "within 2^-22 for phases up to 2^24 radians"

@@ -83,8 +83,8 @@ static void fill_cost(const plan_dense *p, explain_cost *cost) {
 /* Blocks whose exponential is a closed form (algebra/block_of_four.h). */
 static void explain_four(arena *a, const spec *s, explanation *out) {
   block_program program;
-  group_dense_four(a, s, &program);
-  out->normal_form = group_normal_form(a, &program);
+  block_four_build(a, s, &program);
+  out->normal_form = block_normal_form(a, &program);
   explain_program_cost(a, plan_build(a, &program), &out->cost);
   out->entries_precision = "within 2^-22 for phases up to 2^24 radians";
   out->rows_precision =

@@ -21,12 +21,12 @@ static bool takes_four(const spec *s) { return is_plain(s) && s->dense && !s->de
 static void *build(arena *a, const spec *s) {
   block_program *program = arena_new(a, block_program);
   if (s->dense) s = dense_as_vectors(a, s);
-  return group_build(a, s, program) ? plan_build(a, program) : NULL;
+  return block_build(a, s, program) ? plan_build(a, program) : NULL;
 }
 
 static void *build_four(arena *a, const spec *s) {
   block_program *program = arena_new(a, block_program);
-  group_dense_four(a, s, program);
+  block_four_build(a, s, program);
   return plan_build(a, program);
 }
 

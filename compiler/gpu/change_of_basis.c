@@ -37,7 +37,7 @@ static int tokens_of(const program_op *change) {
 
 /* ---- forming ---- */
 
-static void form_matrix(basis *m) {
+static void make_matrix(basis *m) {
   const spec_skew *g = m->change->skew.of;
   ir *b = m->rows.b;
   two_float one = {.hi = ir_float(b, b->f32, 1), .lo = {NULL}};
@@ -147,7 +147,7 @@ static void emit_token(basis *m, ir_value index, ir_value all) {
   m->rows.exists = below(b, index, all);
   ir_value owner = ir_select(b, m->rows.exists, index, ir_op2(b, "arith.subi", all, i32(b, 1)));
   gpu_set_owner(t, ir_op2(b, "arith.remui", m->rows.team->lane, i32(b, m->blocks->count)), owner);
-  if (m->change->skew.of->n_heads > 1) form_matrix(m);
+  if (m->change->skew.of->n_heads > 1) make_matrix(m);
   ir_value turned = gpu_is_encoded(t); /* rows of skipped tokens are the others but for their turns */
   if (turned.ptr) m->turns = m->turns.ptr ? ir_op2(b, "arith.andi", m->turns, turned) : turned;
   gpu_owner_walk walk = {make_coefficients, emit_rows, m};
@@ -182,7 +182,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   gpu_range(&t);
   deal_out(&m);
   m.rows.exists = ir_int(b, b->i1, 1);
-  if (m.change->skew.of->n_heads == 1) form_matrix(&m);
+  if (m.change->skew.of->n_heads == 1) make_matrix(&m);
   team_rows_begin(&m.rows);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, tokens));
   emit_token(&m, add(b, scaled(b, line, tokens), ir_cast(b, "arith.trunci", loop.index, b->i32)), all);

@@ -69,11 +69,11 @@ static ir_value lane_row(dense *d, int array, ir_value lane) {
   return scratch(d, array, scaled(d->b, lane, lane_bytes(d->size)));
 }
 
-static two_float load_pair(dense *d, ir_value row, int column) {
+static two_float load_entry(dense *d, ir_value row, int column) {
   return two_float_load(d->b, ir_offset_const(d->b, row, (int64_t)column * TWO_FLOAT_BYTES));
 }
 
-static void store_pair(dense *d, ir_value row, int column, two_float x) {
+static void store_entry(dense *d, ir_value row, int column, two_float x) {
   two_float_store(d->b, x, ir_offset_const(d->b, row, (int64_t)column * TWO_FLOAT_BYTES));
 }
 
@@ -110,7 +110,7 @@ static void sum_generators(dense *d, two_float *sum) {
   emit_thread_operands(e, (const expr **)d->angles->expr, count);
   for (int i = 0; i < count; i++) {
     ir_value first = emit_thread_offset(e, d->generator[i], 0);
-    two_float angle = emit_thread_pair(e, d->angles->expr[i], 0);
+    two_float angle = emit_thread_value(e, d->angles->expr[i], 0);
     for (int side = 0; side < 2; side++) add_side(d, i, side, first, angle, sum);
   }
 }
@@ -145,7 +145,7 @@ static void times(dense *d, const two_float *row, int array, two_float *product)
   for (int k = 0; k < d->size; k++) {
     ir_value other = lane_row(d, array, add(b, first, i32(b, k)));
     for (int j = 0; j < d->size; j++) {
-      two_float term = two_float_mul_loosely(b, row[k], load_pair(d, other, j));
+      two_float term = two_float_mul_loosely(b, row[k], load_entry(d, other, j));
       product[j] = k ? two_float_add_loosely(b, product[j], term) : term;
     }
   }
@@ -153,11 +153,11 @@ static void times(dense *d, const two_float *row, int array, two_float *product)
 }
 
 static void load_row(dense *d, ir_value own, two_float *row) {
-  for (int j = 0; j < d->size; j++) row[j] = load_pair(d, own, j);
+  for (int j = 0; j < d->size; j++) row[j] = load_entry(d, own, j);
 }
 
 static void store_row(dense *d, ir_value own, const two_float *row) {
-  for (int j = 0; j < d->size; j++) store_pair(d, own, j, row[j]);
+  for (int j = 0; j < d->size; j++) store_entry(d, own, j, row[j]);
 }
 
 /* exp(M / 2^s), row by row: r <- e_i + r M / k from the last term to the first. A lane touches its own row alone. */
@@ -207,7 +207,7 @@ static ir_value block_of(dense *d, ir_value slot) {
 }
 
 /* The lane's row of its blocks' matrices, one block after the other, into MATRIX. */
-static void form_matrices(void *context, const program_op *op) {
+static void make_matrices(void *context, const program_op *op) {
   dense *d = context;
   ir *b = d->b;
   two_float sum[MOST_SIZE], row[MOST_SIZE];
@@ -233,7 +233,7 @@ static void form_matrices(void *context, const program_op *op) {
   square(d, own, count, most);
   ir_value at = add(b, scaled(b, slot, (int64_t)WARP * 4 * d->size), scaled(b, d->stage.lane, 4LL * d->size));
   for (int j = 0; j < d->size; j++) {
-    two_float x = load_pair(d, own, j);
+    two_float x = load_entry(d, own, j);
     ir_value value = ir_op2(b, "arith.addf", x.hi, x.lo);
     if (amplitude != 1) value = ir_op2(b, "arith.mulf", value, ir_float(b, b->f32, amplitude));
     ir_store(b, value, ir_offset_const(b, scratch(d, MATRIX, at), 4LL * j), 4, false);
@@ -379,7 +379,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   gpu_set_owner(&t, d.team, d.owner);
   d.encoded = gpu_is_encoded(&t);
   t.rows.streams = row_streams(b, t.parameter);
-  gpu_owner_walk walk = {form_matrices, emit_rows, &d};
+  gpu_owner_walk walk = {make_matrices, emit_rows, &d};
   gpu_walk_owner(&t, &walk, gpu_tokens(t.program, PART_ENCODED)->body);
   ir_end_if(b, inside);
   ir_return(b);

@@ -101,12 +101,12 @@ row_owner gpu_owner_of(void *context, ir_value index) {
   if (!t->per_head) {
     ir_value tokens = short_parameter(t, PEGEN_PTX_TOKENS);
     return (row_owner){.token = ir_op2(b, "arith.remui", index, tokens),
-                        .batch = ir_op2(b, "arith.divui", index, tokens)};
+                       .batch = ir_op2(b, "arith.divui", index, tokens)};
   }
   ir_value heads = i32(b, t->p->spec->heads);
   return (row_owner){.token = ir_op2(b, "arith.divui", index, heads),
-                      .head = ir_op2(b, "arith.remui", index, heads),
-                      .batch = ir_op2(b, "arith.divui", t->begin, row_streams(b, t->parameter))};
+                     .head = ir_op2(b, "arith.remui", index, heads),
+                     .batch = ir_op2(b, "arith.divui", t->begin, row_streams(b, t->parameter))};
 }
 
 void gpu_range(gpu_body *t) {

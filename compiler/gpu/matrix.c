@@ -21,7 +21,7 @@ typedef struct matrices {
 typedef void maker(matrix_team *team);
 static maker *const makers[SOURCE_COUNT] = {[SOURCE_EXP] = team_exponential, [SOURCE_SCHUR] = team_exponential};
 
-static void form_matrix(void *context, const program_op *op) {
+static void make_matrix(void *context, const program_op *op) {
   matrices *m = context;
   team_rows *r = &m->rows;
   const program_op *eval = r->body->program->value[op->argument[0]].maker;
@@ -33,7 +33,7 @@ static void form_matrix(void *context, const program_op *op) {
   emit_thread_operands(e, (const expr **)eval->expr, count);
   for (int k = 0; k < count; k++) {
     first[k] = emit_thread_offset(e, m->generator[k], 0);
-    angle[k] = emit_thread_pair(e, eval->expr[k], 0);
+    angle[k] = emit_thread_value(e, eval->expr[k], 0);
   }
   team_skew(r, count, op->skew.of, first, angle, m->apply->transposed);
   makers[op->skew.source](r->team);
@@ -124,7 +124,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   gpu_range(&t);
   gpu_set_owner(&t, m.rows.unit, quotient(b, line, blocks->count));
   m.encoded = gpu_is_encoded(&t);
-  gpu_owner_walk walk = {form_matrix, emit_rows, &m};
+  gpu_owner_walk walk = {make_matrix, emit_rows, &m};
   gpu_walk_owner(&t, &walk, gpu_tokens(t.program, PART_ENCODED)->body);
   ir_return(b);
 }

@@ -121,7 +121,7 @@ static ir_value rotated(attend *t, ir_value query, ir_value key, ir_value encode
   for (int axis = 0; axis < p->spec->n_axes; axis++)
     e->positions[axis] = two_float_sub(b, attend_coordinate(t, t->places, key, axis),
                                        attend_coordinate(t, t->query_places, query, axis));
-  for (int i = 0; i < p->n_shared; i++) emit_thread_pair(e, p->shared[i], 0);
+  for (int i = 0; i < p->n_shared; i++) emit_thread_value(e, p->shared[i], 0);
   ir_value q_row = attend_row_at(t, t->queries, query, t->shape.query_pitch),
            k_row = attend_row_at(t, t->rows, key, t->shape.key_pitch);
   ir_value zero = ir_float(b, b->f32, 0), unit = e->unit, sum;

@@ -352,6 +352,6 @@ static expr_walker *at_slot(thread_emitter *e, int slot) {
   return &e->walker;
 }
 
-two_float emit_thread_pair(thread_emitter *e, const expr *x, int slot) { return emit_expr_wide(at_slot(e, slot), x); }
+two_float emit_thread_value(thread_emitter *e, const expr *x, int slot) { return emit_expr_wide(at_slot(e, slot), x); }
 
 ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot) { return emit_expr_f32(at_slot(e, slot), x); }

@@ -47,7 +47,7 @@ void emit_thread_elements(thread_emitter *e, int operand, int count, const ir_va
 /* The offset of an operand's leaf at the thread's unit and head, of block `slot` of the template. */
 ir_value emit_thread_offset(thread_emitter *e, const expr *leaf, int slot);
 /* A node of any type. */
-two_float emit_thread_pair(thread_emitter *e, const expr *x, int slot);
+two_float emit_thread_value(thread_emitter *e, const expr *x, int slot);
 
 /* The value of a float32 node (or a constant) for block `slot` of the template. */
 ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot);

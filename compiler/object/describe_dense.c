@@ -44,19 +44,19 @@ static LLVMValueRef target_row(describer *d, const program *encode, const cpu_ta
     apply[dtype] = describe_function(d, emit_apply_name(a, t, dtype));
     act[dtype] = describe_function(d, emit_act_name(a, t, dtype)); /* NULL where there is none */
   }
-  const char *form = emit_form_name(a, t, false);
+  const char *name = emit_matrix_name(a, t, false);
   describe_field fields[] = {
       FIELD(pegen_dense_code, unit, describe_i64(d, shape.unit)),
       FIELD(pegen_dense_code, lanes, describe_i64(d, shape.in_lanes ? shape.unit : 0)),
       FIELD(pegen_dense_code, padded, describe_i64(d, is_product ? 0 : (size + lanes - 1) / lanes * lanes)),
       FIELD(pegen_dense_code, prepare, describe_function(d, emit_prepare_name(a, t))),
       FIELD(pegen_dense_code, angles, describe_function(d, emit_angles_name(a, &shape, t))),
-      FIELD(pegen_dense_code, form, describe_function(d, form)),
-      FIELD(pegen_dense_code, form_rest, describe_function(d, emit_form_name(a, t, true))),
+      FIELD(pegen_dense_code, matrix, describe_function(d, name)),
+      FIELD(pegen_dense_code, matrix_rest, describe_function(d, emit_matrix_name(a, t, true))),
       FIELD(pegen_dense_code, apply, LLVMConstArray2(d->ptr, apply, NUMBER_CHANNEL_TYPES)),
       FIELD(pegen_dense_code, stream, describe_function(d, emit_stream_name(a, t))),
-      FIELD(pegen_dense_code, sum, describe_function(d, arena_printf(a, "%s_sum", form))),
-      FIELD(pegen_dense_code, bound, describe_function(d, arena_printf(a, "%s_bound", form))),
+      FIELD(pegen_dense_code, sum, describe_function(d, arena_printf(a, "%s_sum", name))),
+      FIELD(pegen_dense_code, bound, describe_function(d, arena_printf(a, "%s_bound", name))),
       FIELD(pegen_dense_code, act, LLVMConstArray2(d->ptr, act, NUMBER_CHANNEL_TYPES))};
   return DESCRIBE(d, pegen_dense_code, fields);
 }

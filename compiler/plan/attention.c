@@ -90,7 +90,7 @@ static void find_mirror(arena *a, attention_plan *p) {
   int n = p->spec->n_components;
   const expr **mirror = arena_array(a, const expr *, n);
   p->flipped = arena_array(a, bool, n);
-  if (is_mirror_cheaper(p) && group_mirror(a, p->spec, mirror, p->flipped)) p->mirror = mirror;
+  if (is_mirror_cheaper(p) && block_mirror(a, p->spec, mirror, p->flipped)) p->mirror = mirror;
 }
 
 static void find_entries(arena *a, attention_plan *p) {
@@ -128,7 +128,7 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   }
   if (pair->rotates) {
     block_program program;
-    if (!group_build(a, s, &program)) return NULL;
+    if (!block_build(a, s, &program)) return NULL;
     p->matrix = program.matrix.entry;
     find_mirror(a, p);
     find_entries(a, p);

@@ -13,10 +13,10 @@ bool plan_basis_takes(const spec *s) {
 
 static bool build_program(arena *a, const spec *s, block_program *out) {
   if (s->dense && s->n_components > MOST_VECTOR) {
-    group_dense_four(a, s, out);
+    block_four_build(a, s, out);
     return true;
   }
-  return group_build(a, s->dense ? dense_as_vectors(a, s) : s, out);
+  return block_build(a, s->dense ? dense_as_vectors(a, s) : s, out);
 }
 
 static void transpose(arena *a, expr_matrix *m, int n) {

@@ -60,7 +60,7 @@ static void print_choice(FILE *out, const plan_dense *p, double norm) {
   else fprintf(out, "formed\n");
 }
 
-static const char *why_formed(const plan_dense *p) {
+static const char *why_made(const plan_dense *p) {
   if (!p->per_head) return "the heads of q and k share a matrix";
   if (p->is_f64) return "float64 holds its bound whatever the norm";
   return "blocks are formed several together";
@@ -98,6 +98,6 @@ void plan_dense_print(FILE *out, const plan_dense *p) {
   if (p->acts)
     fprintf(out, "; the action is Chebyshev's series of a skew matrix; the norm, bounded by those of the generators, "
                  "decides when encode runs\n");
-  else fprintf(out, "; always formed: %s\n", why_formed(p));
+  else fprintf(out, "; always formed: %s\n", why_made(p));
   print_angles(out, p);
 }

@@ -31,7 +31,7 @@ static fixture begin(void) {
   spec *s = hand_spec(f.memory, &request, &random);
   block_program *program = arena_new(f.memory, block_program);
   s->skip_tokens = 1;
-  assert_true(group_build(f.memory, s, program));
+  assert_true(block_build(f.memory, s, program));
   f.plan = plan_build(f.memory, program);
   f.blocks = (program_blocks){s->n_components, s->n_blocks, s->channel};
   f.entries = (const expr *const *)program->matrix.entry;

@@ -364,7 +364,7 @@ static void closed_forms_agree_with_differences(void **state) {
     arena *memory = arena_create();
     spec *s = rotor(memory, which, &random);
     block_program program = {0};
-    assert_true(group_build(memory, s, &program));
+    assert_true(block_build(memory, s, &program));
     adjoint_output outputs[MOST_ENTRIES];
     const expr *values[MOST_ENTRIES], *exact[MOST_ENTRIES];
     int count = entries_of(&program, outputs, values);
@@ -404,7 +404,7 @@ static void gradients_stay_small(void **state) {
     arena *memory = arena_create();
     spec *s = rotor(memory, which, &random);
     block_program program = {0};
-    assert_true(group_build(memory, s, &program));
+    assert_true(block_build(memory, s, &program));
     adjoint_output outputs[MOST_ENTRIES];
     const expr *roots[MOST_ENTRIES + 64];
     const adjoint_scatter *list;

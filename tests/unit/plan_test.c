@@ -18,7 +18,7 @@ static fixture build(const hand_request *request, uint64_t *random) {
   fixture f = {.memory = arena_create()};
   f.spec = hand_spec(f.memory, request, random);
   f.program = arena_new(f.memory, block_program);
-  assert_true(group_build(f.memory, f.spec, f.program));
+  assert_true(block_build(f.memory, f.spec, f.program));
   f.plan = plan_build(f.memory, f.program);
   return f;
 }

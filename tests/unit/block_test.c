@@ -46,7 +46,7 @@ static void check(const hand_request *request, const char *what, uint64_t *rando
   arena *a = arena_create();
   block_program program;
   const spec *s = hand_spec(a, request, random);
-  assert_true(group_build(a, s, &program));
+  assert_true(block_build(a, s, &program));
   assert_int_equal(program.matrix.size, s->n_components);
   for (int i = 0; i < s->n_components * s->n_components; i++) {
     const expr *entry = program.matrix.entry[i];
@@ -102,7 +102,7 @@ static void inverses_undo(void **state) {
     const spec *s = hand_spec(a, &request, &random);
     request.inverse = true;
     const spec *inverse = hand_spec(a, &request, &again);
-    assert_true(group_build(a, s, &there) && group_build(a, inverse, &back));
+    assert_true(block_build(a, s, &there) && block_build(a, inverse, &back));
     double positions[SPEC_MAX_AXES];
     hand_positions(s, &positions_random, positions);
     for (int block = 0; block < 2; block++)
@@ -129,9 +129,9 @@ static void sums_that_are_not_simple(void **state) {
   block_program program;
   s->generator[0].blade[0] = 3;
   s->generator[1].blade[0] = 12;
-  assert_false(group_build(a, s, &program));
+  assert_false(block_build(a, s, &program));
   s->combine = COMBINE_PRODUCT; /* of two simple ones: fine */
-  assert_true(group_build(a, s, &program));
+  assert_true(block_build(a, s, &program));
   assert_like_reference(a, s, &program, "product", &random);
   arena_destroy(a);
 }
@@ -141,7 +141,7 @@ static void assert_mirrored_like_reference(arena *a, const spec *s, uint64_t *ra
   int n = s->n_components;
   const expr *mirror[SPEC_MAX_BLADES];
   bool flipped[SPEC_MAX_BLADES];
-  assert_true(group_mirror(a, s, mirror, flipped));
+  assert_true(block_mirror(a, s, mirror, flipped));
   const double *const *operands = hand_operands(a, s, random);
   long double *expected = arena_array(a, long double, n *n);
   for (int sample = 0; sample < 4; sample++) {
@@ -190,12 +190,12 @@ static void no_two_reflections(void **state) {
   const expr *mirror[SPEC_MAX_BLADES];
   bool flipped[SPEC_MAX_BLADES];
   for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
-    assert_false(group_mirror(a, hand_spec(a, &requests[i], &random), mirror, flipped));
+    assert_false(block_mirror(a, hand_spec(a, &requests[i], &random), mirror, flipped));
   hand_request request = {{3, 0, 0}, COMBINE_SUM, 3, 1, 1, vectors, 0, false, true, false, 1};
   spec *s = hand_spec(a, &request, &random);
-  assert_true(group_mirror(a, s, mirror, flipped)); /* e12 and e13 */
+  assert_true(block_mirror(a, s, mirror, flipped)); /* e12 and e13 */
   s->generator[2].blade[0] = 6; /* and e23 */
-  assert_false(group_mirror(a, s, mirror, flipped));
+  assert_false(block_mirror(a, s, mirror, flipped));
   arena_destroy(a);
 }
 
