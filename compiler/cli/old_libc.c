@@ -1,6 +1,6 @@
-/* cli/old_libc: what the statically linked program would otherwise need a libc younger than 2.34 for, so that it runs on
- * systems of 2021. 2.34 itself is the floor: since then libc has what was libpthread and libdl, and a program linked on
- * such a system asks for those names in that version. */
+/* cli/old_libc: what the statically linked program would otherwise need a libc younger than 2.34 for, so that it runs
+ * on systems of 2021. 2.34 itself is the floor: since then libc has what was libpthread and libdl, and a program linked
+ * on such a system asks for those names in that version. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -19,8 +19,7 @@ static void attention(ir *b, arena *a, const form *f, const void *plan, const cp
 }
 
 static void widen(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
-  (void)f;
-  emit_widen(b, a, plan, target, dtypes);
+  emit_widen(b, a, form_program(a, f, plan, "encode"), target, dtypes);
 }
 
 static void encode(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {

@@ -24,6 +24,7 @@ enum { CACHE_LINE = 64 };
 typedef struct widen_emitter {
   ir *b;
   arena *memory;
+  const program *encode;
   const plan_widen *p;
   const widen_layout *layout;
   const cpu_target *target;
@@ -194,12 +195,27 @@ static token_input input_of(widen_emitter *e, int i, ir_value batch, ir_value to
                        field(e, of + offsetof(pegen_input_rows, head), b->i64)};
 }
 
-static void emit_key_row(widen_emitter *e, const token_rows *rows, ir_value head) {
-  ir_value from = row_at(e, rows->in, head, rows->in_head), to = row_at(e, rows->out, head, rows->out_head),
+/* The ops of a row at `from`, whose channels are moved as they are when it is stored. query: of rows of q. */
+static void emit_row_ops(widen_emitter *e, const program_op *ops, ir_value from, ir_value to, const query_row *query) {
+  ir_value *weight = arena_array(e->memory, ir_value, e->p->p->n_weights + 1),
            *tail = arena_array(e->memory, ir_value, e->tail.count + 1);
+  for (const program_op *op = ops; op; op = op->next) switch (op->kind) {
+    case OP_LOAD: break;
+    case OP_EVAL: break; /* summed as it is computed */
+    case OP_SUM: emit_weights(&e->weights, query, weight); break;
+    case OP_COLUMNS:
+      if (op->n_arguments > 2) emit_query_tail(e, weight, tail);
+      else emit_key_tail(e, tail);
+      break;
+    case OP_STORE: emit_stores(e, from, to, tail); break;
+    default: diag_bug("cpu/widen", "'%s' in a row", program_op_word(op->kind));
+    }
+}
+
+static void emit_key_row(widen_emitter *e, const token_rows *rows, ir_value head) {
+  ir_value from = row_at(e, rows->in, head, rows->in_head), to = row_at(e, rows->out, head, rows->out_head);
   emit_prefetch(e->b, e->ahead, from, e->p->spec->head_dim * dtype_bytes(e));
-  emit_key_tail(e, tail);
-  emit_stores(e, from, to, tail);
+  emit_row_ops(e, program_row_ops(e->encode, PART_K), from, to, NULL);
 }
 
 static void emit_query_row(widen_emitter *e, const token_rows *rows, const token_input *inputs, ir_value head) {
@@ -215,11 +231,7 @@ static void emit_query_row(widen_emitter *e, const token_rows *rows, const token
     emit_prefetch(e->b, e->ahead, row.input[i],
                   (int)(p->spec->input[i].size ? p->spec->input[i].size : 1) * input_bytes);
   }
-  ir_value *weight = arena_array(e->memory, ir_value, p->p->n_weights + 1),
-           *tail = arena_array(e->memory, ir_value, e->tail.count + 1);
-  emit_weights(&e->weights, &row, weight);
-  emit_query_tail(e, weight, tail);
-  emit_stores(e, from, to, tail);
+  emit_row_ops(e, program_row_ops(e->encode, PART_Q), from, to, &row);
 }
 
 /* Rows of a token, those of k between those of q: a row of q is arithmetic, one of k nothing but memory. */
@@ -296,7 +308,8 @@ static bool can_stream(const plan_widen *p, const cpu_target *target, int dtype)
   return target->has_streaming && p->spec->head_dim % lanes == 0 && p->layout[dtype].out_dim % lanes == 0;
 }
 
-void emit_widen(ir *b, arena *a, const plan_widen *p, const cpu_target *target, unsigned dtypes) {
+void emit_widen(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes) {
+  const plan_widen *p = program_widen_plan(encode);
   chunk_walk walk = emit_chunks_of(b, a, p->values, plan_tile_build(a, p->values, target->lanes), target);
   b->target_cpu = target->cpu;
   b->target_features = target->features;
@@ -308,6 +321,7 @@ void emit_widen(ir *b, arena *a, const plan_widen *p, const cpu_target *target, 
       if (!(dtypes & 1u << dtype)) continue;
       widen_emitter e = {.b = b,
                          .memory = a,
+                         .encode = encode,
                          .p = p,
                          .layout = &p->layout[dtype],
                          .target = target,

@@ -10,9 +10,10 @@
 
 #include "mlir/ir.h"
 #include "plan/widen.h"
+#include "program/program.h"
 #include "target/processor.h"
 
-void emit_widen(ir *b, arena *a, const plan_widen *p, const cpu_target *target, unsigned dtypes);
+void emit_widen(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes);
 
 /* Names of the emitted functions, as the descriptor needs them. wide_inputs: float32, not q's type. */
 const char *emit_widen_name(arena *a, const cpu_target *target, int dtype, bool wide_inputs, bool streaming);

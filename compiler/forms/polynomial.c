@@ -84,7 +84,7 @@ static const program *encode_program(arena *a, const plan_widen *p) {
   int x = program_stream_in(&b, "x", s->head_dim), y = program_stream_out(&b, "y", l->out_dim, -1);
   int prepared = encode_prepared(&b, p->values);
   if (encode_for_skipped(&b))
-    program_store(&b, y, program_columns(&b, program_load(&b, x), -1, -1, of_key, l->n_lanes));
+    program_store(&b, y, program_columns(&b, p, program_load(&b, x), -1, -1, of_key, l->n_lanes));
   program_end_for(&b, 0);
   encode_for_tokens(&b, false);
   int keys = eval_keys(&b, p), gains = eval_gains(&b, p), token = b.depth;
@@ -92,8 +92,8 @@ static const program *encode_program(arena *a, const plan_widen *p) {
     program_for(&b, SPACE_TENSORS, (program_part)tensor);
     program_for_rows(&b);
     int row = program_load(&b, x);
-    if (tensor == PART_K) row = program_columns(&b, row, keys, -1, of_key, l->n_lanes);
-    else row = program_columns(&b, row, sum_weights(&b, p, prepared), gains, of_query, l->n_lanes);
+    if (tensor == PART_K) row = program_columns(&b, p, row, keys, -1, of_key, l->n_lanes);
+    else row = program_columns(&b, p, row, sum_weights(&b, p, prepared), gains, of_query, l->n_lanes);
     program_store(&b, y, row);
     program_end_for(&b, token);
   }

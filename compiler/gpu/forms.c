@@ -15,8 +15,7 @@ static const gpu_program *attention(arena *a, const form *f, const void *plan, u
 }
 
 static const gpu_program *widen(arena *a, const form *f, const void *plan, unsigned dtypes) {
-  (void)f;
-  return gpu_widen_program(a, plan, dtypes);
+  return gpu_widen_program(a, form_program(a, f, plan, "encode"), dtypes);
 }
 
 static const gpu_program *encode(arena *a, const form *f, const void *plan, unsigned dtypes) {

@@ -20,6 +20,7 @@ typedef struct widen {
   const widen_layout *layout;
   gpu_body *body;
   weight_lanes lanes;
+  ir_value valid;         /* i1: the lanes have a token of their own */
   ir_value encoded;       /* i1: the token is; null: all are */
 } widen;
 
@@ -67,8 +68,11 @@ static void lay_monomials(widen *w) {
   ir_end_if(b, first);
 }
 
-static void lay_token(widen *w) {
+/* All evals of a token. */
+static void lay_token(void *context, const program_op *op) {
+  widen *w = context;
   weight_lanes *l = &w->lanes;
+  (void)op;
   lay_monomials(w);
   ir_wait(w->b, IR_BARRIER_WARP);
   weight_lay_gains(l);
@@ -78,13 +82,17 @@ static void lay_token(widen *w) {
   end_turns(l, keys);
 }
 
-static void lay_query(widen *w, ir_value head) {
+static void lay_weights(widen *w, ir_value head) {
   weight_lanes *l = &w->lanes;
   gpu_body *t = w->body;
   const ir_value *inputs = t->parameter + PEGEN_PTX_OPERANDS + w->p->spec->n_operands * PEGEN_PTX_OPERAND_COUNT;
   weight_set_inputs(l, inputs, t->owner.batch, t->owner.token, head, t->entry->dtype);
   t->exprs.head = head;
   weight_lay_weights(l);
+}
+
+static void lay_columns(widen *w) {
+  weight_lanes *l = &w->lanes;
   lane_turns turns = begin_turns(l, w->layout->n_lanes);
   store_part(w, QUERY_TAIL, turns.index, weight_column(l, weight_table_i32(l, "lane_columns", turns.index)),
              "lane_low_queries");
@@ -125,9 +133,24 @@ static void move_tail(widen *w, const row_place *place, ir_value is_k, ir_value 
   ir_end_if(b, exists);
 }
 
+/* What a row of q has beside what all rows have, which are moved with a tail. */
+static void lay_query(widen *w, ir_value head) {
+  for (const program_op *op = program_row_ops(w->body->program, PART_Q); op; op = op->next) switch (op->kind) {
+    case OP_LOAD:
+    case OP_STORE:
+    case OP_EVAL: break; /* summed as it is computed */
+    case OP_SUM: lay_weights(w, head); break;
+    case OP_COLUMNS: lay_columns(w); break;
+    default: diag_bug("gpu/widen", "'%s' in a row", program_op_word(op->kind));
+    }
+}
+
 /* All lanes of a warp are at the same row of their tokens. */
-static void walk_rows(widen *w, ir_value valid) {
+static void walk_rows(void *context, const program_op *ops) {
+  widen *w = context;
+  ir_value valid = w->valid;
   ir *b = w->b;
+  if (ops == program_row_ops(w->body->program, PART_K)) return; /* rows of k follow those of q in one loop */
   gpu_body *t = w->body;
   row_origin origin = emit_row_origin(&t->rows, &t->owner, i64(b, 0));
   ir_value of_q = ir_cast(b, "arith.trunci", t->parameter[PEGEN_PTX_Q + PEGEN_PTX_TENSOR_HEADS], b->i32), row;
@@ -146,7 +169,7 @@ static void walk_rows(widen *w, ir_value valid) {
 /* ---- entries ---- */
 
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
-  const plan_widen *p = program->plan;
+  const plan_widen *p = program_widen_plan(program->encode);
   const widen_layout *layout = &p->layout[entry->dtype];
   widen w = {.b = b, .p = p, .layout = layout};
   weight_lanes *l = &w.lanes;
@@ -173,9 +196,11 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   gpu_range(&t);
   gpu_set_owner(&t, i32(b, 0), ir_select(b, valid, owner, sub(b, owners, i32(b, 1))));
   t.rows.streams = row_streams(b, t.parameter);
-  if (p->spec->skip_tokens > 0) w.encoded = ir_compare_int(b, "sge", t.owner.token, i32(b, p->spec->skip_tokens));
-  lay_token(&w);
-  walk_rows(&w, valid);
+  t.program = program->encode;
+  w.valid = valid;
+  w.encoded = gpu_is_encoded(&t);
+  gpu_column_walk walk = {lay_token, walk_rows, &w};
+  gpu_walk_column(&t, &walk, gpu_tokens(t.program, PART_ENCODED)->body);
   ir_return(b);
 }
 
@@ -212,9 +237,10 @@ static bool add_entries(arena *a, gpu_program *program, const plan_widen *p, int
   return true;
 }
 
-const gpu_program *gpu_widen_program(arena *a, const plan_widen *p, unsigned dtypes) {
+const gpu_program *gpu_widen_program(arena *a, const program *encode, unsigned dtypes) {
+  const plan_widen *p = program_widen_plan(encode);
   gpu_program *program = arena_new(a, gpu_program);
-  *program = (gpu_program){.spec = p->spec, .plan = p, .emit = emit};
+  *program = (gpu_program){.spec = p->spec, .encode = encode, .emit = emit};
   program->summary = arena_printf(a, "%d terms of a bias, %d columns.", p->spec->n_blocks, p->n_columns);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype && !add_entries(a, program, p, dtype)) return NULL;

@@ -56,7 +56,8 @@ typedef struct widen_layout {
   bool is_split;
 } widen_layout;
 
-typedef struct plan_widen {
+typedef struct plan_widen plan_widen;
+struct plan_widen {
   const spec *spec;
   const polynomial *p;
   int n_columns;
@@ -72,7 +73,7 @@ typedef struct plan_widen {
   int *first_product;  /* [n_weights + 1] into the products */
   int *product_query;  /* -1: 1 */
   const expr **fixed;  /* float32 */
-} plan_widen;
+};
 
 /* NULL after a diag_error. */
 plan_widen *plan_widen_build(arena *a, const spec *s);

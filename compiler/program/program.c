@@ -194,10 +194,12 @@ int program_sum(program_builder *b, int numbers) {
   return make(b, op, (program_value){.kind = KIND_NUMBERS, .type = NUMBER_F32, .count = b->p->value[numbers].count});
 }
 
-int program_columns(program_builder *b, int row, int numbers, int gains, const int *column, int count) {
+int program_columns(program_builder *b, const plan_widen *how, int row, int numbers, int gains, const int *column,
+                    int count) {
   program_op *op = append(b, of_two(OP_COLUMNS, row, numbers));
   op->argument[2] = gains;
   op->n_arguments = numbers < 0 ? 1 : gains < 0 ? 2 : 3;
+  op->widen = how;
   op->column = column;
   op->n_columns = count;
   return make(b, op, (program_value){.kind = KIND_ROW, .type = NUMBER_F32, .count = b->p->value[row].count + count});
@@ -246,6 +248,25 @@ static const program_op *find_apply(const program_op *list) {
 }
 
 const program_op *program_encoded_apply(const program *p) { return find_apply(p->body); }
+
+static const program_op *find_row(const program_op *list, program_part tensor) {
+  for (const program_op *op = list; op; op = op->next) {
+    if (op->kind == OP_LOAD) return list;
+    if (op->kind != OP_FOR || (op->space == SPACE_TENSORS && !(op->part & tensor))) continue;
+    if (op->space == SPACE_TOKENS && !(op->part & PART_ENCODED)) continue;
+    const program_op *found = find_row(op->body, tensor);
+    if (found) return found;
+  }
+  return NULL;
+}
+
+const program_op *program_row_ops(const program *p, program_part tensor) { return find_row(p->body, tensor); }
+
+const plan_widen *program_widen_plan(const program *p) {
+  for (int v = 0; v < p->n_values; v++)
+    if (p->value[v].maker->kind == OP_COLUMNS) return p->value[v].maker->widen;
+  diag_bug("program", "'%s' has no columns", p->entry);
+}
 
 /* ---- from one program to another ---- */
 

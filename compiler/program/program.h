@@ -20,6 +20,8 @@
 
 #include <stdio.h>
 
+typedef struct plan_widen plan_widen;
+
 /* Name, its word. Tiles, groups and runs are a schedule's: tokens, a token's rows (heads of q and then of k) and heads
  * cut into pieces, which loops inside of them walk; they index no value.                          ORDER PROGRAM_SPACE
  */
@@ -162,6 +164,7 @@ struct program_op {
   program_skew skew; /* MATRIX; its source, ENTRIES where nothing else is said */
   int n_columns; /* COLUMNS: channels more */
   const int *column; /* which of the numbers; -1: 0 */
+  const plan_widen *widen; /* how targets compute them */
   bool scales_all; /* SCORE: the number, too */
   bool is_tabled; /* EVAL, MATRIX: a call may bring the result in a table */
   const plan *plan; /* EVAL, MATRIX: how targets compute them */
@@ -220,7 +223,8 @@ int program_add(program_builder *b, int numbers, int row, program_blocks blocks)
 int program_sum(program_builder *b, int numbers);
 /* A row with `count` more channels, channel i being number column[i] of `numbers`: of one eval (gains -1), or of
  * weights times gains [weights][numbers]. numbers -1: zeros. */
-int program_columns(program_builder *b, int row, int numbers, int gains, const int *column, int count);
+int program_columns(program_builder *b, const plan_widen *how, int row, int numbers, int gains, const int *column,
+                    int count);
 /* number -1: none; scales_all: it is scaled as the product is. */
 int program_score(program_builder *b, int query, int key, int number, bool scales_all);
 /* Pairs of a score and a key's row, one after the other. */
@@ -254,6 +258,10 @@ int program_op_arguments(program_op_kind kind); /* -1: any number */
 const plan *program_plan(const program *p);
 /* The first apply of rows of tokens that are encoded; NULL: there is none. */
 const program_op *program_encoded_apply(const program *p);
+/* The ops of a row of tokens that are encoded, of q (PART_Q) or k. */
+const program_op *program_row_ops(const program *p, program_part tensor);
+/* What columns are computed by, in a program that has them. */
+const plan_widen *program_widen_plan(const program *p);
 /* The name of a value in the text: v0, m1, x2. */
 const char *program_value_name(arena *a, const program *p, int value);
 

@@ -331,7 +331,7 @@ static void columns_of(fixture *f, int count) {
   int wide = program_stream_out(&f->b, "wide", f->plan->spec->head_dim + count, -1);
   rows(f);
   int numbers = program_eval_once(&f->b, f->plan, kept, 2);
-  program_store(&f->b, wide, program_columns(&f->b, load(f), numbers, -1, some, count));
+  program_store(&f->b, wide, program_columns(&f->b, NULL, load(f), numbers, -1, some, count));
 }
 
 static void columns(fixture *f) {
@@ -345,7 +345,7 @@ static void column_of_none(fixture *f) { columns_of(f, 4); }
 
 static void columns_of_blocks(fixture *f) {
   rows(f);
-  program_columns(&f->b, load(f), numbers(f, f->plan->value), -1, some, 1);
+  program_columns(&f->b, NULL, load(f), numbers(f, f->plan->value), -1, some, 1);
 }
 
 static void keys_alone(fixture *f) {
