@@ -199,8 +199,8 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   t.program = program->encode;
   w.valid = valid;
   w.encoded = gpu_is_encoded(&t);
-  gpu_column_walk walk = {lay_token, walk_rows, &w};
-  gpu_walk_column(&t, &walk, gpu_tokens(t.program, PART_ENCODED)->body);
+  gpu_owner_walk walk = {lay_token, walk_rows, &w};
+  gpu_walk_owner(&t, &walk, gpu_tokens(t.program, PART_ENCODED)->body);
   ir_return(b);
 }
 
