@@ -5,18 +5,54 @@
  *      what is asked for, what comes in          NO_GRADIENT MISSING_GRADIENT
  *   3. gradients of rows, positions, operands    as check.c of an encode call whose rows they are
  *      that nothing is converted                 DTYPE_MISMATCH
+ *   where an operand or positions have a gradient
+ *   4. what encode wrote or read                 MISSING_KEPT RANK .. HEAD_DIM SHAPE_MISMATCH DTYPE_MISMATCH
+ *   5. gradients of operands and positions       GRADIENT_SHAPE GRADIENT_DTYPE
+ *   6. memory of both, workspace                 DEVICE .. STRIDE WORKSPACE ALIGNMENT
+ *   7. what is written against every other tensor  OVERLAP
  */
 #include "backward.h"
 
-/* Does the call ask for a gradient that encodings of this kind do not have? */
-static int asks_for_more(const pegen_kernel *kernel, const pegen_grad_args *grad) {
-  for (int i = 0; grad->operands && i < kernel->n_operands; i++)
-    if (grad->operands[i]) return 1;
-  return grad->out || grad->lse || grad->v || grad->inputs || grad->positions || grad->k_positions;
+enum { FLAGS = PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT };
+
+static DLTensor *operand_gradient(const pegen_grad_args *grad, int i) {
+  return grad->operands ? grad->operands[i] : (DLTensor *)0;
 }
 
-/* The forward call that turns gradients as the backward one does. */
-static void make_forward(const pegen_args *args, const pegen_grad_args *grad, pegen_args *rows) {
+static const pegen_gradient *gradient_of(const pegen_driver *driver) {
+  return ((const pegen_blades *)driver->form)->gradient;
+}
+
+/* ---- 2. what is asked for ---- */
+
+/* Positions of k are those of q where it has none of its own. */
+static int asks_for_less(const pegen_args *args, const pegen_grad_args *grad) {
+  int q = grad->q_out != 0, k = grad->k_out != 0;
+  if (grad->positions && (!args->positions || !(q || (k && !args->k_positions)))) return 0;
+  if (grad->k_positions && (!args->k_positions || !k)) return 0;
+  return 1;
+}
+
+static int find_wanted(const pegen_driver *driver, const pegen_args *args, const pegen_grad_args *grad,
+                       pegen_backward_call *call) {
+  const pegen_gradient *of = gradient_of(driver);
+  call->of_operands = 0;
+  for (int i = 0; i < driver->kernel->n_operands; i++) call->of_operands |= operand_gradient(grad, i) != 0;
+  call->of_positions = grad->positions || grad->k_positions;
+  if (grad->out || grad->lse || grad->v || grad->inputs) return PEGEN_ERROR_NO_GRADIENT;
+  if ((call->of_operands && !(of && of->n_sums > 0)) || (call->of_positions && !(of && of->has_positions)))
+    return PEGEN_ERROR_NO_GRADIENT;
+  if (!grad->q_out && !grad->k_out) return PEGEN_ERROR_MISSING_GRADIENT;
+  if ((grad->q && !grad->q_out) || (grad->k && !grad->k_out)) return PEGEN_ERROR_MISSING_GRADIENT;
+  return asks_for_less(args, grad) ? 0 : PEGEN_ERROR_NO_GRADIENT;
+}
+
+/* ---- 3. the forward call that turns gradients as the backward one does ---- */
+
+static void make_forward(const pegen_args *args, pegen_backward_call *call) {
+  const pegen_grad_args *grad = call->grad;
+  pegen_args *rows = &call->args;
+  int torques = call->of_operands || call->of_positions;
   char *bytes = (char *)rows;
   for (size_t i = 0; i < sizeof *rows; i++) bytes[i] = 0;
   rows->struct_size = sizeof *rows;
@@ -24,27 +60,194 @@ static void make_forward(const pegen_args *args, const pegen_grad_args *grad, pe
   rows->operands = args->operands;
   rows->positions = args->positions;
   rows->k_positions = args->k_positions;
-  rows->table = PEGEN_GIVEN(args, table);
+  rows->table = torques ? 0 : PEGEN_GIVEN(args, table); /* which does not say what its values were made of */
   rows->table_bytes = PEGEN_GIVEN(args, table_bytes);
-  rows->q = grad->q_out;
-  rows->k = grad->k_out;
-  rows->q_out = grad->q;
-  rows->k_out = grad->k;
+  call->is_written[0] = grad->q != 0;
+  call->is_written[1] = grad->k != 0;
+  /* A gradient that does not go out is read where it is, and written nowhere. */
+  if (grad->q || torques) rows->q = grad->q_out;
+  if (grad->k || torques) rows->k = grad->k_out;
+  rows->q_out = grad->q || !rows->q ? grad->q : (DLTensor *)(uintptr_t)grad->q_out;
+  rows->k_out = grad->k || !rows->k ? grad->k : (DLTensor *)(uintptr_t)grad->k_out;
 }
 
-int pegen_check_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
+/* ---- 4. what encode wrote or read ---- */
+
+static int check_kept(const pegen_driver *driver, const DLTensor *rows, const DLTensor *kept, pegen_view *view) {
+  if (!kept) return PEGEN_ERROR_MISSING_KEPT;
+  int error = pegen_check_rows_shape(kept, driver->kernel->head_dim);
+  if (error) return error;
+  for (int i = 0; i < 3; i++)
+    if (kept->shape[i] != rows->shape[i]) return PEGEN_ERROR_SHAPE_MISMATCH;
+  if (!pegen_same_type(kept, rows)) return PEGEN_ERROR_DTYPE_MISMATCH;
+  return pegen_view_rows(kept, view);
+}
+
+/* ---- 5. gradients of operands and positions ---- */
+
+static int is_float(const DLTensor *tensor) {
+  return pegen_one_of(tensor, kDLFloat, 32) || pegen_one_of(tensor, kDLFloat, 64);
+}
+
+static int check_operand_gradient(const pegen_operand *operand, const DLTensor *tensor, pegen_view *view) {
+  int64_t count = 1;
+  if (tensor->ndim != operand->rank || (operand->rank > 0 && !tensor->shape)) return PEGEN_ERROR_GRADIENT_SHAPE;
+  for (int i = operand->rank - 1; i >= 0; i--) {
+    if (tensor->shape[i] != operand->shape[i]) return PEGEN_ERROR_GRADIENT_SHAPE;
+    if (tensor->strides && operand->shape[i] > 1 && tensor->strides[i] != count) return PEGEN_ERROR_GRADIENT_SHAPE;
+    count *= operand->shape[i];
+  }
+  if (!is_float(tensor)) return PEGEN_ERROR_GRADIENT_DTYPE;
+  return pegen_on_host(tensor) ? pegen_view_contiguous(tensor, view) : PEGEN_ERROR_DEVICE;
+}
+
+static int check_position_gradient(const DLTensor *positions, const DLTensor *tensor, pegen_view *view) {
+  if (tensor->ndim != positions->ndim || !tensor->shape) return PEGEN_ERROR_GRADIENT_SHAPE;
+  for (int i = 0; i < tensor->ndim; i++)
+    if (tensor->shape[i] != positions->shape[i]) return PEGEN_ERROR_GRADIENT_SHAPE;
+  if (!is_float(tensor)) return PEGEN_ERROR_GRADIENT_DTYPE;
+  if (!pegen_on_host(tensor)) return PEGEN_ERROR_DEVICE;
+  int error = pegen_view_of(tensor, 0, view);
+  if (error) return error;
+  return view->empty || pegen_view_nests(view) ? 0 : PEGEN_ERROR_STRIDE;
+}
+
+/* ---- 7. overlap ---- */
+
+/* Does a gradient that is written meet anything that is read, or another one? own: which of positions it is. */
+static int gradient_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call,
+                             const pegen_view *view, int own) {
+  for (int s = 0; s < 2; s++) {
+    const pegen_stream *stream = &call->rows.stream[s];
+    if (!stream->given) continue;
+    if (pegen_views_meet(view, &stream->in) || pegen_views_meet(view, stream->out) ||
+        pegen_views_meet(view, &call->kept[s]) || (!stream->grid && pegen_views_meet(view, &stream->positions)))
+      return 1;
+  }
+  for (int s = 0; s < 2; s++)
+    if (s != own && pegen_views_meet(view, &call->positions[s])) return 1;
+  return pegen_meets_operand(driver, args, view, 0);
+}
+
+static int check_overlap(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call) {
+  pegen_view view, other;
+  for (int s = 0; s < 2; s++) {
+    const pegen_stream *stream = &call->rows.stream[s];
+    for (int i = 0; i < 2 && stream->given && call->is_written[s]; i++)
+      if (call->rows.stream[i].given && pegen_views_meet(stream->out, &call->kept[i])) return PEGEN_ERROR_OVERLAP;
+    if (gradient_overlaps(driver, args, call, &call->positions[s], s)) return PEGEN_ERROR_OVERLAP;
+  }
+  for (int i = 0; i < driver->kernel->n_operands; i++) {
+    const DLTensor *tensor = operand_gradient(call->grad, i);
+    if (!tensor) continue;
+    pegen_view_contiguous(tensor, &view);
+    if (gradient_overlaps(driver, args, call, &view, -1)) return PEGEN_ERROR_OVERLAP;
+    for (int j = 0; j < i; j++)
+      if (operand_gradient(call->grad, j) && !pegen_view_contiguous(operand_gradient(call->grad, j), &other) &&
+          pegen_views_meet(&view, &other))
+        return PEGEN_ERROR_OVERLAP;
+  }
+  return 0;
+}
+
+/* ---- the workspace ---- */
+
+enum { MOST_CHUNKS = 64 };
+
+int64_t pegen_backward_chunks(const pegen_backward_call *call) {
+  int64_t tokens = 1;
+  for (int s = 0; s < 2; s++)
+    if (call->rows.stream[s].given && call->rows.stream[s].in.size[PEGEN_TOKEN] > tokens)
+      tokens = call->rows.stream[s].in.size[PEGEN_TOKEN];
+  return tokens < MOST_CHUNKS ? tokens : MOST_CHUNKS;
+}
+
+static int64_t heads_of(const pegen_driver *driver) { return driver->per_head ? driver->kernel->heads : 1; }
+
+int64_t pegen_backward_sums(const pegen_driver *driver) {
+  return heads_of(driver) * gradient_of(driver)->n_sums * ((const pegen_blades *)driver->form)->lanes * 8;
+}
+
+int64_t pegen_backward_size(const pegen_kernel *kernel, int operand) {
+  int64_t size = 1;
+  for (int d = 0; d < kernel->operands[operand].rank; d++) size *= kernel->operands[operand].shape[d];
+  return size;
+}
+
+int64_t pegen_backward_elements(const pegen_driver *driver) {
+  int64_t count = 0;
+  for (int i = 0; i < driver->kernel->n_operands; i++) count += pegen_backward_size(driver->kernel, i);
+  return count * 8;
+}
+
+/* Sums by chunk; elements of operands; what is summed up of a head, and what comes of it. */
+int64_t pegen_backward_workspace(const pegen_driver *driver, const pegen_backward_call *call) {
+  const pegen_gradient *of = gradient_of(driver);
+  if (!call->of_operands) return 0;
+  return pegen_backward_chunks(call) * pegen_backward_sums(driver) + pegen_backward_elements(driver) +
+         (of->n_sums + of->n_scatters) * ((const pegen_blades *)driver->form)->lanes * 8;
+}
+
+static int check_workspace(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call) {
+  int64_t bytes = pegen_backward_workspace(driver, call);
+  uintptr_t end;
+  if (!bytes) return 0;
+  if (!args->workspace) return PEGEN_ERROR_WORKSPACE;
+  if ((uintptr_t)args->workspace & 7) return PEGEN_ERROR_ALIGNMENT;
+  if (__builtin_add_overflow((uintptr_t)args->workspace, (uint64_t)bytes, &end)) return PEGEN_ERROR_SIZE_OVERFLOW;
+  size_t given = PEGEN_GIVEN(args, workspace_bytes);
+  return given && given < (uint64_t)bytes ? PEGEN_ERROR_WORKSPACE : 0;
+}
+
+/* ---- all of them ---- */
+
+static void clear_views(pegen_backward_call *call) {
+  for (int s = 0; s < 2; s++) {
+    call->kept[s].empty = call->positions[s].empty = 1;
+    call->kept[s].base = 0;
+    for (int i = 0; i < PEGEN_VIEW_DIMS; i++) call->kept[s].stride[i] = 0;
+    call->position_is_f64[s] = 0;
+  }
+}
+
+static int check_gradients(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call) {
+  const pegen_grad_args *grad = call->grad;
+  const DLTensor *rows[2] = {grad->q_out, grad->k_out}, *kept[2] = {args->q, args->k};
+  const DLTensor *positions[2] = {args->positions, args->k_positions};
+  const DLTensor *gained[2] = {grad->positions, grad->k_positions};
+  pegen_view view;
+  int error = 0, is_sum = ((const pegen_blades *)driver->form)->is_sum != 0; /* whose gradients need rows' alone */
+  for (int s = 0; s < 2; s++)
+    if (rows[s] && !is_sum && (error = check_kept(driver, rows[s], kept[s], &call->kept[s])) != 0) return error;
+  for (int i = 0; i < driver->kernel->n_operands; i++)
+    if (operand_gradient(grad, i) &&
+        (error = check_operand_gradient(&driver->kernel->operands[i], operand_gradient(grad, i), &view)) != 0)
+      return error;
+  for (int s = 0; s < 2; s++) {
+    if (!gained[s]) continue;
+    if ((error = check_position_gradient(positions[s], gained[s], &call->positions[s])) != 0) return error;
+    call->position_is_f64[s] = gained[s]->dtype.bits == 64;
+  }
+  return 0;
+}
+
+int pegen_check_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts, int with_workspace,
                          pegen_backward_call *call) {
   int error = pegen_check_args(args, part, parts);
   if (error) return error;
-  const pegen_grad_args *grad = PEGEN_GIVEN(args, grad);
+  const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
   if (!grad) return PEGEN_ERROR_MISSING_GRADIENT;
   if ((error = pegen_check_struct(grad, grad->struct_size, sizeof *grad, sizeof *grad)) != 0) return error;
-  if (grad->flags & ~(uint32_t)(PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT)) return PEGEN_ERROR_GRADIENT_FLAGS;
-  if (asks_for_more(driver->kernel, grad)) return PEGEN_ERROR_NO_GRADIENT;
-  if (!grad->q_out && !grad->k_out) return PEGEN_ERROR_MISSING_GRADIENT;
-  make_forward(args, grad, &call->args);
+  if (grad->flags & ~(uint32_t)FLAGS) return PEGEN_ERROR_GRADIENT_FLAGS;
+  if ((error = find_wanted(driver, args, grad, call)) != 0) return error;
+  clear_views(call);
+  make_forward(args, call);
+  int64_t row_bytes = ((const pegen_blades *)driver->form)->values_bytes;
   if ((error = pegen_check(driver, &call->args, part, parts, row_bytes, &call->rows)) != 0) return error;
   for (int s = 0; s < 2; s++)
     if (call->rows.stream[s].given && pegen_converts(&call->rows.stream[s])) return PEGEN_ERROR_DTYPE_MISMATCH;
-  return 0;
+  if (!call->of_operands && !call->of_positions) return 0;
+  if ((error = check_gradients(driver, args, call)) != 0) return error;
+  if (with_workspace && (error = check_workspace(driver, args, call)) != 0) return error;
+  return check_overlap(driver, args, call);
 }

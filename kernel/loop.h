@@ -120,6 +120,7 @@ typedef struct pegen_blades {
   /* Gradients of rows: encode functions that turn by the transposed matrices, of the same prepared values and tables;
    * NULL where there are none, or where rows' gradients pass as they are (is_sum). */
   const pegen_target_code *backward; /* [n_targets] */
+  const struct pegen_gradient *gradient; /* of operands and positions; NULL: there is none */
   int64_t is_sum; /* 1: what is computed of a token is added to rows */
 } pegen_blades;
 
@@ -140,6 +141,46 @@ typedef struct pegen_widen_loop {
   pegen_loop loop; /* first: pegen_driver_position reads it */
   pegen_input_rows input[PEGEN_MAX_INPUTS];
 } pegen_widen_loop;
+
+/* ---- gradients of operands and positions, of the forms of rotors and sums (compiler/plan/gradient.h) ---- */
+
+/* Work of one call: as a pegen_loop, whose rows are gradients, and beside them what encode wrote or read. */
+typedef struct pegen_gradient_loop {
+  pegen_loop loop; /* first: pegen_driver_position reads it */
+  pegen_input_rows kept[2]; /* of q, k */
+  int64_t from_input; /* 1: what encode read */
+  char *sums; /* of head_begin: double [n_sums][lanes], added to; NULL: no operand's gradient is wanted */
+  int64_t sums_stride; /* bytes from head to head */
+  const char *prepared; /* of head_begin: what `prepare` wrote */
+  int64_t prepared_stride;
+  char *positions; /* of token 0 of batch_begin: added to, or written; NULL: not wanted */
+  int64_t position_is_f64, position_token, position_axis, position_adds;
+} pegen_gradient_loop;
+
+typedef void pegen_gradient_function(const pegen_gradient_loop *loop);
+
+/* From a head's gathered leaves and the sums of all its tokens to what each scatter's elements gain: double
+ * [n_scatters][lanes]. */
+typedef void pegen_scatter_function(const double *leaves, const double *sums, double *gained);
+
+/* The emitted functions of one target. */
+typedef struct pegen_gradient_code {
+  pegen_prepare_function *prepare; /* NULL: nothing is gathered */
+  pegen_gradient_function *encode[PEGEN_ROW_TYPES]; /* [PEGEN_NUMBER_]; NULL: not compiled in */
+  pegen_scatter_function *scatter; /* NULL: operands have no gradient */
+} pegen_gradient_code;
+
+typedef struct pegen_gradient {
+  int64_t n_leaves, prepared_bytes; /* of `prepare`, as in pegen_blades */
+  const pegen_leaf *leaves;
+  int64_t n_sums; /* 0: operands have no gradient */
+  int64_t n_scatter_leaves; /* that `scatter` reads */
+  const pegen_leaf *scatter_leaves;
+  int64_t n_scatters;
+  const pegen_leaf *scatters; /* where the operands' elements are that gain */
+  int64_t has_positions; /* 1: positions have a gradient */
+  const pegen_gradient_code *targets; /* [n_targets] */
+} pegen_gradient;
 
 typedef void pegen_widen_function(const pegen_widen_loop *loop);
 
@@ -174,6 +215,8 @@ int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int p
 size_t pegen_driver_workspace(const pegen_driver *driver, const pegen_args *args);
 int pegen_driver_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts);
 size_t pegen_driver_table_bytes(const pegen_driver *driver, const pegen_args *args);
+/* Implemented by the driver, called by the emitted gradient functions: what a token's coordinates gain. */
+void pegen_driver_position_gradient(const pegen_gradient_loop *loop, int64_t token, int64_t axes, const double *gained);
 /* Implemented by the driver, called by the emitted encode functions: coordinates of a token, as doubles. */
 void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, double *out);
 

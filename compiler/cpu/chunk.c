@@ -81,7 +81,11 @@ static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
   if (expr_is_fixed_for_heads(x)) value->hi = table_of_numbers(e, x, is_f32);
   else if (x->op == EXPR_POSITION) value->hi = e->positions[x->index];
   else if (x->op == EXPR_INPUT) value->hi = input_elements(e, x);
-  else {
+  else if (x->op == EXPR_COTANGENT) {
+    int64_t row = x->index - e->first_cotangent;
+    value->hi =
+        ir_load(b, type_of(e, x, false), emit_shifted(e, e->cotangents, (row * e->p->lanes + e->begin) * 8, 8), 8);
+  } else {
     if (!e->has_leaves || index < 0) diag_bug("emit_chunk", "leaf %%%d was not gathered", x->id);
     ir_value at = emit_shifted(e, e->leaves, ((int64_t)index * e->p->lanes + e->begin) * 8, 8);
     value->hi = ir_load(b, type_of(e, x, false), at, 8);

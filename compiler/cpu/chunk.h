@@ -23,6 +23,8 @@ typedef struct chunk_emitter {
   ir_value *positions; /* [axes] scalars, float64 */
   const ir_value *input; /* [inputs] pointers to the query's rows */
   int input_dtype;       /* number_type of all of them */
+  ir_value cotangents;   /* double [cotangent - first][lanes] */
+  int first_cotangent;
 } chunk_emitter;
 
 /* Of blocks begin .. begin + width - 1 (width 0: of block `begin`, scalars); where values come from is the caller's to

@@ -6,6 +6,7 @@
 #include "cpu/encode.h"
 
 #include "base/diag.h"
+#include "cpu/gradient.h"
 #include "cpu/rows.h"
 #include "mlir/arith.h"
 
@@ -28,6 +29,7 @@ typedef struct conversion {
 /* Where row 0 of a token lies in a tensor, and the bytes from head to head. in_place: i1. */
 typedef struct token_rows {
   ir_value in, out, in_step, out_step, in_place;
+  ir_value kept, kept_step; /* where gradients are computed: what encode wrote or read */
   conversion kind;
 } token_rows;
 
@@ -54,8 +56,10 @@ typedef struct encode_emitter {
   ir_value of_token; /* the token's part of the scratch, where heads differ */
   token_rows tensor[2]; /* the first: of the tensor at hand, where tensors are walked by a loop */
   int n_tensors;
-  ir_value row_in, row_out, in_place; /* pointers; i1 */
+  ir_value row_in, row_out, row_kept, in_place; /* pointers; i1 */
   conversion kind;
+  const gradient_code *gradient; /* NULL: rows alone */
+  gradient_values gained; /* of the call */
 } encode_emitter;
 
 static ir_value field(encode_emitter *e, ir_value base, size_t offset, MlirType type) {
@@ -120,7 +124,51 @@ static void emit_token_coefficients(encode_emitter *e, ir_value prepared, ir_val
   ir_end_if(b, branch);
 }
 
+/* ---- gradients ---- */
+
+#define KEPT_I64(e, kept, name) field((e), (kept), offsetof(pegen_input_rows, name), (e)->b->i64)
+
+/* Where torques of the token, or of the head of it, are summed: behind its coefficients. */
+static ir_value torques_at(encode_emitter *e) {
+  return ir_offset_const(e->b, coefficients_at(e), (int64_t)e->rows.t->n_slots * e->rows.t->width * 4);
+}
+
+/* Begins the sums of a tile's tokens; what else its scratch holds is written before it is read. */
+static void clear_tile(encode_emitter *e, ir_value token_bytes) {
+  ir *b = e->b;
+  int width = e->rows.t->width;
+  ir_value bytes = mul(b, sub(b, e->tile.end, e->tile.begin), token_bytes);
+  ir_loop loop = ir_for(b, i64(b, 0), ir_op2(b, "arith.divui", bytes, i64(b, width * 4)));
+  ir_store(b, ir_float(b, ir_vector(b, width, b->f32), 0),
+           ir_offset(b, e->coefficients, mul(b, loop.index, i64(b, width * 4))), 4, false);
+  ir_end_for(b, loop);
+}
+
+/* From a token's torques (and head's) to what its boundaries and coordinates gain. */
+static void emit_token_gradient(encode_emitter *e) {
+  ir *b = e->b;
+  if (!e->head.ptr) emit_position(e);
+  ir_value before = e->head.ptr ? sub(b, e->head, e->heads.begin) : i64(b, 0);
+  emit_gradient_of_token(e->gradient, &e->rows, &e->gained, torques_at(e), e->positions, before);
+}
+
 /* ---- a row ---- */
+
+/* Rows that are neither written nor in whose place anything is: what encode wrote or read. */
+static bool is_kept(const program *p, int stream) {
+  bool kept = !p->stream[stream].is_output;
+  for (int i = 0; i < p->n_streams; i++) kept = kept && p->stream[i].replaces != stream;
+  return kept;
+}
+
+static void emit_wedge(encode_emitter *e, int group, const program_op *list, const program_op *op,
+                       const row_vectors *value) {
+  const row_vectors *turned = NULL;
+  for (const program_op *other = list; other; other = other->next)
+    if (other->kind == OP_APPLY) turned = &value[other->result];
+  emit_row_torques(e->gradient, &e->rows, group, &e->gained, &value[op->argument[0]], turned,
+                   op->n_arguments > 1 ? &value[op->argument[1]] : NULL, torques_at(e));
+}
 
 /* The ops of a row, one group of its vectors after the other. */
 static void emit_row_ops(encode_emitter *e, const program_op *list) {
@@ -130,7 +178,11 @@ static void emit_row_ops(encode_emitter *e, const program_op *list) {
   for (int group = 0; group < e->rows.t->n_vectors; group++) {
     row_vectors value[PROGRAM_MAX_VALUES];
     for (const program_op *op = list; op; op = op->next) switch (op->kind) {
-      case OP_LOAD: value[op->result] = emit_vectors_load(&e->rows, group, e->row_in); break;
+      case OP_LOAD:
+        value[op->result] =
+            emit_vectors_load(&e->rows, group, is_kept(e->program, op->stream) ? e->row_kept : e->row_in);
+        break;
+      case OP_WEDGE: emit_wedge(e, group, list, op, value); break;
       case OP_ADD: value[op->result] = emit_vectors_add(&e->rows, group, &value[op->argument[1]]); break;
       case OP_APPLY: value[op->result] = emit_vectors_apply(&e->rows, group, &value[op->argument[1]]); break;
       case OP_STORE: emit_vectors_store(&e->rows, group, &value[op->argument[0]], e->row_out, e->in_place); break;
@@ -143,6 +195,7 @@ static void emit_row_ops(encode_emitter *e, const program_op *list) {
 static void emit_row(encode_emitter *e, const program_op *list) {
   int own = e->rows.dtype, other = e->rows.out;
   emit_prefetch(e->b, e->ahead, e->row_in, e->p->spec->head_dim * number_bytes(own));
+  if (e->gradient) emit_prefetch(e->b, e->ahead, e->row_kept, e->p->spec->head_dim * number_bytes(own));
   if (!e->kind.is_other.ptr) {
     emit_row_ops(e, list);
     return;
@@ -202,6 +255,7 @@ static ir_loop begin_runs(encode_emitter *e, run all, ir_value step, run *at) {
 
 static void walk_tiles(encode_emitter *e, const program_op *op) {
   ir_loop tiles = begin_runs(e, e->tokens, e->tile_tokens, &e->tile);
+  if (e->gradient) clear_tile(e, e->p->per_head ? e->token_bytes : i64(e->b, e->slot_bytes));
   emit_ops(e, op->body);
   ir_end_for(e->b, tiles);
 }
@@ -221,7 +275,9 @@ static void walk_groups(encode_emitter *e, const program_op *op) {
   ir_end_for(b, groups);
 }
 
-static bool is_of_token(const program_op *op) { return op->kind == OP_EVAL || op->kind == OP_MATRIX; }
+static bool is_of_token(const program_op *op) {
+  return op->kind == OP_EVAL || op->kind == OP_MATRIX || op->kind == OP_REDUCE;
+}
 
 static void walk_tokens(encode_emitter *e, const program_op *op) {
   ir *b = e->b;
@@ -234,7 +290,10 @@ static void walk_tokens(encode_emitter *e, const program_op *op) {
     ir_end_if(b, untabled);
   }
   if (has_heads) e->of_token = ir_offset(b, e->coefficients, mul(b, sub(b, e->token, e->tile.begin), e->token_bytes));
+  bool gains = e->gradient && (has_heads ? op->body->body : op->body)->kind == OP_REDUCE;
+  if (gains) emit_begin_position_gradient(e->gradient, b, &e->gained);
   emit_ops(e, op->body);
+  if (gains) emit_end_position_gradient(e->gradient, b, &e->gained, e->loop, e->token);
   ir_end_for(b, tokens);
 }
 
@@ -278,6 +337,21 @@ static token_rows rows_of_token(encode_emitter *e, ir_value rows) {
   return t;
 }
 
+/* The same of what encode wrote or read; tensor: of which rows. */
+static void find_kept(encode_emitter *e, ir_value tensor, token_rows *t) {
+  ir *b = e->b;
+  if (!e->gradient) return;
+  ir_value kept = ir_offset(b, ir_offset_const(b, e->loop, offsetof(pegen_gradient_loop, kept)),
+                            mul(b, tensor, i64(b, sizeof(pegen_input_rows))));
+  ir_value of_batch = mul(b, e->batch, KEPT_I64(e, kept, batch)), of_token = mul(b, e->token, KEPT_I64(e, kept, token));
+  t->kept = add(b, KEPT_I64(e, kept, data), add(b, of_batch, of_token));
+  t->kept_step = KEPT_I64(e, kept, head);
+}
+
+static ir_value kept_row(encode_emitter *e, const token_rows *t, ir_value head) {
+  return e->gradient ? ir_pointer(e->b, add(e->b, t->kept, mul(e->b, head, t->kept_step))) : (ir_value){NULL};
+}
+
 /* q and k of the head at hand, one after the other, or q alone. */
 static void walk_tensors_of_head(encode_emitter *e, const program_op *op) {
   ir *b = e->b;
@@ -285,6 +359,7 @@ static void walk_tensors_of_head(encode_emitter *e, const program_op *op) {
     const token_rows *t = &e->tensor[i];
     e->row_out = ir_pointer(b, add(b, t->out, mul(b, e->head, t->out_step)));
     e->row_in = ir_pointer(b, add(b, t->in, mul(b, e->head, t->in_step)));
+    e->row_kept = kept_row(e, t, e->head);
     e->in_place = t->in_place;
     e->kind = t->kind;
     emit_ops(e, op->body);
@@ -301,10 +376,12 @@ static void walk_tensors(encode_emitter *e, const program_op *op) {
   ir_value first = larger(b, sub(b, e->group.begin, before), zero);
   ir_value last = smaller(b, sub(b, e->group.end, before), heads);
   token_rows t = rows_of_token(e, rows);
+  find_kept(e, tensors.index, &t);
   ir_loop each = ir_for(b, first, last);
   ir_value from = add(b, t.in, mul(b, each.index, t.in_step)), to = add(b, t.out, mul(b, each.index, t.out_step));
   e->row_out = ir_pointer(b, to);
   e->row_in = ir_pointer(b, from);
+  e->row_kept = kept_row(e, &t, each.index);
   e->in_place = t.in_place;
   e->kind = t.kind;
   emit_ops(e, op->body->body);
@@ -329,7 +406,10 @@ static void walk_heads_of_token(encode_emitter *e, const program_op *op) {
 static void walk_heads_of_rows(encode_emitter *e, const program_op *op, int tensors) {
   ir *b = e->b;
   e->n_tensors = tensors;
-  for (int t = 0; t < tensors; t++) e->tensor[t] = rows_of_token(e, rows_of_tensor(e, i64(b, t)));
+  for (int t = 0; t < tensors; t++) {
+    e->tensor[t] = rows_of_token(e, rows_of_tensor(e, i64(b, t)));
+    find_kept(e, i64(b, t), &e->tensor[t]);
+  }
   ir_loop heads = ir_for(b, e->run.begin, e->run.end);
   e->head = heads.index;
   emit_ops(e, op->body);
@@ -376,6 +456,7 @@ static void emit_ops(encode_emitter *e, const program_op *list) {
     case OP_MATRIX: /* rotor_T does all evals of a token and its matrices at once */
       if (!op->next || !is_of_token(op->next)) emit_token_coefficients(e, e->prepared, coefficients_at(e));
       break;
+    case OP_REDUCE: emit_token_gradient(e); return;
     case OP_HOLD: emit_load_slots(&e->rows, coefficients_at(e)); break;
     default: emit_row(e, op); return;
     }
@@ -399,14 +480,15 @@ static int most_rotors(int64_t slot_bytes, bool per_head) {
   return count < 1 ? 1 : count > MOST ? MOST : (int)count;
 }
 
-void emit_encode(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t, const cpu_target *target,
-                 int dtype, int out, bool streaming) {
-  encode_emitter e = {.b = b, .memory = a, .p = p, .program = scheduled, .target = target};
+static void emit_function(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t,
+                          const cpu_target *target, int dtype, int out, bool streaming, const gradient_code *gradient) {
+  encode_emitter e = {.b = b, .memory = a, .p = p, .program = scheduled, .target = target, .gradient = gradient};
   e.rows = (row_emitter){
       .b = b, .memory = a, .p = p, .t = t, .target = target, .dtype = dtype, .out = out, .streaming = streaming};
   const char *name =
       out == dtype ? emit_encode_name(a, target, dtype, streaming) : emit_converting_name(a, target, dtype, out);
-  e.slot_bytes = (int64_t)t->n_slots * t->width * 4;
+  if (gradient) name = emit_gradient_name(a, gradient->target, dtype);
+  e.slot_bytes = (int64_t)(t->n_slots + (gradient ? emit_torque_slots(gradient, t) : 0)) * t->width * 4;
   e.most = most_rotors(e.slot_bytes, p->per_head);
   ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e.loop);
   e.positions = ir_alloca(b, p->spec->n_axes * 8, 8);
@@ -414,6 +496,17 @@ void emit_encode(ir *b, arena *a, const program *scheduled, const plan *p, const
   e.ahead = emit_load_ahead(b, e.loop);
   e.q_heads = LOOP_I64(&e, rows[0].heads);
   e.prepared = LOOP_PTR(&e, prepared);
+  if (gradient) e.gained = emit_load_gradient(gradient, b, e.loop);
   emit_tokens(&e);
   ir_return(b);
+}
+
+void emit_encode(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t, const cpu_target *target,
+                 int dtype, int out, bool streaming) {
+  emit_function(b, a, scheduled, p, t, target, dtype, out, streaming, NULL);
+}
+
+void emit_encode_gradient(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t,
+                          const cpu_target *target, int dtype, const gradient_code *gradient) {
+  emit_function(b, a, scheduled, p, t, target, dtype, dtype, false, gradient);
 }

@@ -12,5 +12,9 @@ void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir
  * scheduled: of cpu_schedule; p: of its evals and matrices. */
 void emit_encode(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t, const cpu_target *target,
                  int dtype, int out, bool streaming);
+/* Rows' gradients and what operands and positions gain of them; p: the plan of the transposed matrices. */
+typedef struct gradient_code gradient_code;
+void emit_encode_gradient(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t,
+                          const cpu_target *target, int dtype, const gradient_code *gradient);
 
 #endif

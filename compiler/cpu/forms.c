@@ -4,6 +4,7 @@
 #include "cpu/attention/attention.h"
 #include "cpu/backward.h"
 #include "cpu/dense.h"
+#include "cpu/gradient.h"
 #include "cpu/rotors.h"
 #include "cpu/widen.h"
 
@@ -28,7 +29,9 @@ static void encode(ir *b, arena *a, const form *f, const void *plan, const cpu_t
 
 static void encode_backward(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target,
                             unsigned dtypes) {
-  emit_backward(b, a, form_program(a, f, plan, "encode_transposed"), target, dtypes);
+  const struct plan *p = plan;
+  if (!plan_is_sum(p)) emit_backward(b, a, form_program(a, f, plan, "encode_transposed"), target, dtypes);
+  emit_gradient(b, a, form_program(a, f, plan, "encode_backward"), p, target, dtypes);
 }
 
 static void dense(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
@@ -38,7 +41,7 @@ static void dense(ir *b, arena *a, const form *f, const void *plan, const cpu_ta
 static const form_emitter emitters[FORM_COUNT] = {
     [FORM_ATTENTION] = {emit_attention_imports, attention},
     [FORM_POLYNOMIAL] = {emit_encoder_imports, widen},
-    [FORM_ADDITIVE] = {emit_encoder_imports, encode},
+    [FORM_ADDITIVE] = {emit_encoder_imports, encode, encode_backward},
     [FORM_BLADES] = {emit_encoder_imports, encode, encode_backward},
     [FORM_DENSE_FOUR] = {emit_encoder_imports, encode, encode_backward},
     [FORM_DENSE] = {NULL, dense},

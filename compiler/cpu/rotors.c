@@ -20,6 +20,7 @@ int64_t emit_prepared_bytes(const plan *p) {
 void emit_encoder_imports(ir *b) {
   MlirType types[] = {b->ptr, b->i64, b->i64, b->ptr};
   ir_declare(b, "pegen_driver_position", (MlirType){NULL}, 4, types);
+  ir_declare(b, "pegen_driver_position_gradient", (MlirType){NULL}, 4, types);
 }
 
 /* ---- prepare and rotor: blocks in the lanes ---- */
@@ -34,7 +35,7 @@ chunk_emitter emit_chunk(const chunk_walk *w, int chunk) {
 }
 
 /* Opens the loop over the first chunks; *e evaluates chunk 0, shifted to the one at hand. */
-static ir_loop begin_chunks(const chunk_walk *w, chunk_emitter *e) {
+ir_loop emit_begin_chunks(const chunk_walk *w, chunk_emitter *e) {
   ir_loop loop = ir_for(w->b, ir_int(w->b, w->b->i64, 0), ir_int(w->b, w->b->i64, w->t->n_looped));
   *e = emit_chunk(w, 0);
   e->shift = ir_op2(w->b, "arith.muli", loop.index, ir_int(w->b, w->b->i64, w->t->width));
@@ -55,7 +56,7 @@ void emit_prepare(const chunk_walk *w) {
   ir_function(b, emit_prepare_name(w->memory, w->target), true, (MlirType){NULL}, 2, types, arguments);
   chunk_emitter e;
   if (w->t->n_looped) {
-    ir_loop loop = begin_chunks(w, &e);
+    ir_loop loop = emit_begin_chunks(w, &e);
     prepare_chunk(w, &e, arguments);
     ir_end_for(b, loop);
   }
@@ -94,7 +95,7 @@ static void emit_all_coefficients(const chunk_walk *w, const token_source *from,
   const plan_tile *t = w->t;
   chunk_emitter *emitters = arena_array(w->memory, chunk_emitter, t->n_chunks + 1);
   if (t->n_looped) {
-    ir_loop loop = begin_chunks(w, &emitters[0]);
+    ir_loop loop = emit_begin_chunks(w, &emitters[0]);
     connect(&emitters[0], from);
     ir_value bytes = ir_int(b, b->i64, (int64_t)t->looped_slots * t->width * 4);
     emit_coefficients(b, w->p, t, emitters, true, ir_offset(b, out, ir_op2(b, "arith.muli", loop.index, bytes)));
@@ -144,7 +145,7 @@ static void emit_values(const chunk_walk *w) {
   token_source from = {positions, arguments[1], {NULL}};
   chunk_emitter e;
   if (w->t->n_looped) {
-    ir_loop loop = begin_chunks(w, &e);
+    ir_loop loop = emit_begin_chunks(w, &e);
     values_of_chunk(w, &e, &from, arguments[2]);
     ir_end_for(b, loop);
   }

@@ -37,6 +37,8 @@ typedef struct chunk_walk {
 chunk_walk emit_chunks_of(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target);
 /* What evaluates a chunk; where its values come from is the caller's to say. */
 chunk_emitter emit_chunk(const chunk_walk *w, int chunk);
+/* Opens the loop over the first chunks that are alike; *e evaluates chunk 0, shifted to the one at hand. */
+ir_loop emit_begin_chunks(const chunk_walk *w, chunk_emitter *e);
 /* prepare_T of a plan that has leaves. */
 void emit_prepare(const chunk_walk *w);
 /* rotor_T, unfold_T. */

@@ -13,25 +13,18 @@
 
 #include <stddef.h>
 
-enum { MAX_LANES = 16, MAX_SOURCES = MAX_LANES, CACHE_LINE = 64 };
+enum { CACHE_LINE = 64 };
 
-/* Lanes to be gathered: lane i is lane `lane[i]` of vectors[from[i]]; from -1: any value. */
-typedef struct gather_request {
-  int width, count;
-  ir_value vectors[MAX_SOURCES];
-  int from[MAX_LANES], lane[MAX_LANES];
-} gather_request;
-
-static int gather_source(gather_request *g, ir_value v) {
+int emit_gather_source(gather_request *g, ir_value v) {
   for (int i = 0; i < g->count; i++)
     if (g->vectors[i].ptr == v.ptr) return i;
-  if (g->count == MAX_SOURCES) diag_bug("emit_rows", "a vector of %d sources", g->count + 1);
+  if (g->count == GATHER_MAX_SOURCES) diag_bug("emit_rows", "a vector of %d sources", g->count + 1);
   g->vectors[g->count] = v;
   return g->count++;
 }
 
-static ir_value gather(ir *b, gather_request *g) {
-  int64_t mask[MAX_LANES];
+ir_value emit_gather(ir *b, gather_request *g) {
+  int64_t mask[GATHER_MAX_LANES];
   bool in_place = g->count == 1;
   for (int i = 0; i < g->width; i++) in_place = in_place && (g->from[i] < 0 || g->lane[i] == i);
   if (in_place && ir_lanes(g->vectors[0]) == g->width) return g->vectors[0];
@@ -60,7 +53,7 @@ static double lane_constant(const plan *p, const expr *x, int channel) {
 
 /* A vector of the lanes that are numbers, 0 elsewhere. */
 static ir_value constant_lanes(ir *b, const plan *p, const plan_tile *t, int term, int start) {
-  double values[MAX_LANES];
+  double values[GATHER_MAX_LANES];
   for (int i = 0; i < t->width; i++) {
     const expr *x = plan_coefficient(p, term, start + i);
     values[i] = x && expr_is_fixed_for_heads(x) ? lane_constant(p, x, start + i) : 0;
@@ -82,7 +75,7 @@ static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, chu
     g.from[i] = -1;
     if (!x || expr_is_fixed_for_heads(x) || plan_is_identity(p, start + i)) continue;
     int chunk = chunk_of(t, p->block_of[start + i]);
-    g.from[i] = gather_source(&g, emit_expr_f32(&emitters[chunk].walker, x));
+    g.from[i] = emit_gather_source(&g, emit_expr_f32(&emitters[chunk].walker, x));
     g.lane[i] = p->block_of[start + i] - t->chunk_begin[chunk];
   }
   ir_value constants = {NULL};
@@ -90,10 +83,10 @@ static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, chu
     const expr *x = plan_coefficient(p, term, start + i);
     if (g.from[i] >= 0 || (!x && term > 0) || plan_is_identity(p, start + i)) continue;
     if (!constants.ptr) constants = constant_lanes(b, p, t, term, start);
-    g.from[i] = gather_source(&g, constants);
+    g.from[i] = emit_gather_source(&g, constants);
     g.lane[i] = i;
   }
-  return gather(b, &g);
+  return emit_gather(b, &g);
 }
 
 void emit_coefficients(ir *b, const plan *p, const plan_tile *t, chunk_emitter *emitters, bool looped, ir_value out) {
@@ -129,24 +122,28 @@ static void store_channels(row_emitter *r, ir_value v, ir_value row, int start) 
 }
 
 /* Which vector holds a channel: the one that asks where it can, for then no shuffle is needed. */
-static int holder(const plan_tile *t, int channel, int asking) {
+int emit_vector_of(const plan_tile *t, int channel, int asking) {
   if (channel >= t->start[asking] && channel < t->start[asking] + t->width) return asking;
   int j = channel / t->width;
   return j < t->n_vectors - 1 ? j : t->n_vectors - 1;
 }
 
-static ir_value permuted(row_emitter *r, const ir_value *x, int term, int j) {
+static ir_value permuted(row_emitter *r, const plan *p, const ir_value *x, int term, int j) {
   const plan_tile *t = r->t;
   gather_request g = {.width = t->width};
   for (int i = 0; i < t->width; i++) {
-    int source = plan_source(r->p, term, t->start[j] + i);
+    int source = plan_source(p, term, t->start[j] + i);
     g.from[i] = -1;
-    if (source < 0 || plan_is_identity(r->p, t->start[j] + i)) continue;
-    int from = holder(t, source, j);
-    g.from[i] = gather_source(&g, x[from]);
+    if (source < 0 || plan_is_identity(p, t->start[j] + i)) continue;
+    int from = emit_vector_of(t, source, j);
+    g.from[i] = emit_gather_source(&g, x[from]);
     g.lane[i] = source - t->start[from];
   }
-  return gather(r->b, &g);
+  return g.count ? emit_gather(r->b, &g) : (ir_value){NULL};
+}
+
+ir_value emit_vector_permuted(row_emitter *r, const plan *p, const row_vectors *x, int term, int j) {
+  return permuted(r, p, x->lanes, term, j);
 }
 
 /* Lanes that a term leaves alone although other terms change them: a coefficient of 0 there would
@@ -177,12 +174,12 @@ static ir_value multiply_add(row_emitter *r, ir_value x, ir_value y, ir_value su
 static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j) {
   ir *b = r->b;
   const plan_tile *t = r->t;
-  bool mask[MAX_LANES];
+  bool mask[GATHER_MAX_LANES];
   ir_value y = {NULL};
   for (int k = 0; k < r->p->n_terms; k++) {
     if (t->slot[k * t->n_vectors + j] == PLAN_ABSENT) continue;
-    ir_value sum = adds ? ir_op2(b, "arith.addf", permuted(r, x, k, j), coefficient(r, k, j))
-                        : multiply_add(r, coefficient(r, k, j), permuted(r, x, k, j), y);
+    ir_value sum = adds ? ir_op2(b, "arith.addf", permuted(r, r->p, x, k, j), coefficient(r, k, j))
+                        : multiply_add(r, coefficient(r, k, j), permuted(r, r->p, x, k, j), y);
     if (!mask_of_term(r, k, j, mask)) {
       ir_value rest = y.ptr ? y : ir_float(b, ir_type(sum), 0);
       sum = ir_select(b, ir_bools(b, t->width, mask), sum, rest);

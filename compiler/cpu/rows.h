@@ -5,6 +5,17 @@
 #include "cpu/rotors.h"
 #include "mlir/number.h"
 
+enum { GATHER_MAX_LANES = 16, GATHER_MAX_SOURCES = GATHER_MAX_LANES };
+
+/* Lanes to be gathered: lane i is lane `lane[i]` of vectors[from[i]]; from -1: any value. */
+typedef struct gather_request {
+  int width, count;
+  ir_value vectors[GATHER_MAX_SOURCES];
+  int from[GATHER_MAX_LANES], lane[GATHER_MAX_LANES];
+} gather_request;
+int emit_gather_source(gather_request *g, ir_value v); /* the vector's number, which it gets where it has none */
+ir_value emit_gather(ir *b, gather_request *g);
+
 /* Computes coefficient vectors of a token from its block values and stores each at out + slot * width * 4: those of
  * chunk 0, which stand for every looped chunk's, or those of no looped chunk. emitters[chunk] evaluate the chunks of
  * blocks. */
@@ -37,6 +48,10 @@ typedef struct row_vectors {
 row_vectors emit_vectors_load(row_emitter *r, int group, ir_value in);
 row_vectors emit_vectors_apply(row_emitter *r, int group, const row_vectors *x);
 row_vectors emit_vectors_add(row_emitter *r, int group, const row_vectors *x);
+/* x's channels as a term of the plan takes them, in the lanes of vector j; null where the term takes none there. */
+ir_value emit_vector_permuted(row_emitter *r, const plan *p, const row_vectors *x, int term, int j);
+/* Which vector holds a channel; `asking`, where it does. */
+int emit_vector_of(const plan_tile *t, int channel, int asking);
 /* in_place (i1): out is where the row was loaded from, and vectors that were kept are not stored. */
 void emit_vectors_store(row_emitter *r, int group, const row_vectors *y, ir_value out, ir_value in_place);
 

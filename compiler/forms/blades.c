@@ -6,6 +6,7 @@
 #include "algebra/dense_vectors.h"
 #include "base/diag.h"
 #include "forms/form.h"
+#include "plan/gradient.h"
 #include "plan/plan.h"
 #include "program/encode.h"
 #include "program/passes.h"
@@ -82,13 +83,74 @@ static const program *encode_program(arena *a, const plan *p) {
   return b->p;
 }
 
+/* What operands gain, element by element of each leaf; it is the driver that adds it to where the leaf was read. */
+static void write_operands(program_builder *b, const plan *p, const plan_gradient *g, int token, int array) {
+  int depth = b->depth;
+  const expr **gained = arena_array(b->memory, const expr *, g->n_scatters + 1);
+  for (int i = 0; i < g->n_scatters; i++) gained[i] = g->scatter[i].gradient;
+  if (p->per_head) program_for(b, SPACE_HEADS, PART_ALL);
+  int sums = program_reduce(b, token, IN(TOKENS), false, g->sum);
+  program_write(b, array, program_eval(b, g->leaves, gained, g->n_scatters, &sums, 1));
+  program_end_for(b, depth);
+}
+
+static void write_positions(program_builder *b, const plan *p, int token, int array) {
+  program_for(b, SPACE_TOKENS, p->spec->skip_tokens ? PART_ENCODED : PART_ALL);
+  program_write(b, array, program_reduce(b, token, p->per_head ? IN(HEADS) : 0, true, NULL));
+  program_end_for(b, 0);
+}
+
+/* Gradients of rows, operands and positions from what was written (y) or read (x): the rows of the transposed program,
+ * and beside them the torques, which their token's expressions take. */
+static const program *backward_program(arena *a, const plan *p, const plan_gradient *g, torque_frame frame) {
+  const spec *s = p->spec;
+  const expr *const *entries = (const expr *const *)p->program->matrix.entry;
+  program_blocks blocks = {s->n_components, s->n_blocks, s->channel};
+  program_builder b = program_begin(a, s, frame == TORQUE_OF_Y ? "encode_backward" : "encode_backward_from_x");
+  int in = program_stream_in(&b, "y'", s->head_dim), out = program_stream_out(&b, "x'", s->head_dim, in);
+  int kept = program_stream_in(&b, frame == TORQUE_OF_Y ? "y" : "x", s->head_dim), matrix = -1;
+  unsigned of_token = p->per_head ? IN(TOKENS) | IN(HEADS) : IN(TOKENS);
+  int operands = g->n_boundaries ? program_array_out(&b, "operands'", of_token & IN(HEADS)) : -1;
+  int positions = g->has_positions ? program_array_out(&b, "positions'", IN(TOKENS)) : -1;
+  int prepared = plan_is_sum(p) ? -1 : encode_prepared(&b, p), of_operands = -1, of_positions = -1;
+  encode_copy_skipped(&b, in, out);
+  encode_for_tokens(&b, p->per_head);
+  int depth = b.depth;
+  if (!plan_is_sum(p)) {
+    int values = eval_values(&b, p, prepared);
+    matrix = program_matrix(&b, p, blocks, entries, &values, values >= 0);
+  }
+  program_for_rows(&b);
+  int gradient = program_load(&b, in), row = plan_is_sum(p) ? -1 : program_load(&b, kept), turned = gradient;
+  if (!plan_is_sum(p)) turned = program_apply(&b, matrix, gradient, true);
+  program_store(&b, out, turned);
+  int tau = program_wedge(&b, plan_is_sum(p) ? NULL : &g->basis, blocks, g->tau, g->n_torques,
+                          frame == TORQUE_OF_Y ? gradient : turned, row);
+  unsigned of_rows = b.spaces & SPACES_OF_ROW & ~of_token;
+  program_end_for(&b, depth);
+  tau = program_reduce(&b, tau, of_rows, false, g->tau);
+  if (operands >= 0) of_operands = program_eval(&b, g->token, g->of_boundary[frame], g->n_boundaries, &tau, 1);
+  if (positions >= 0) of_positions = program_eval(&b, g->token, g->of_position[frame], s->n_axes, &tau, 1);
+  program_end_for(&b, 0);
+  if (operands >= 0) write_operands(&b, p, g, of_operands, operands);
+  if (positions >= 0) write_positions(&b, p, of_positions, positions);
+  return b.p;
+}
+
+static int add_backward_programs(arena *a, const plan *p, const program **out, int count) {
+  const plan_gradient *g = plan_gradient_build(a, p);
+  for (int frame = 0; g && frame < (plan_is_sum(p) ? 1 : 2); frame++)
+    out[count++] = backward_program(a, p, g, (torque_frame)frame);
+  return count;
+}
+
 static int programs(arena *a, const void *of, const program **out) {
   const plan *p = of;
   int count = 0;
   out[count++] = encode_program(a, p);
   if (p->n_values > 0) out[count++] = prepare_program(a, p);
   out[count++] = program_run(a, out[0], "transpose");
-  return count;
+  return add_backward_programs(a, p, out, count);
 }
 
 static void print(FILE *out, const void *plan) { plan_print(out, plan); }
@@ -132,7 +194,7 @@ static int sum_programs(arena *a, const void *plan, const program **out) {
   program_end_for(b, 0);
   out[0] = b->p;
   out[1] = program_run(a, out[0], "transpose");
-  return 2;
+  return add_backward_programs(a, plan, out, 2);
 }
 
 #define GRADIENT_ENTRIES \

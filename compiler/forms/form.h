@@ -20,7 +20,7 @@ typedef struct form_entries {
   const char *encode_backward, *encode_backward_finish, *encode_backward_workspace;
 } form_entries;
 
-enum { FORM_MAX_PROGRAMS = 4 };
+enum { FORM_MAX_PROGRAMS = 8 };
 
 /* The forms, special before general: the first that takes a description has it. Rooms that know something of a form's
  * kernels beyond what stands here have a table by this number: emitters (cpu/forms, gpu/forms), the driver's

@@ -78,7 +78,8 @@ static bool check_argument(checker *c, const program_op *op, int i) {
   }
   const program_value *v = &c->p->value[value];
   c->read[value] = true;
-  if (v->spaces & ~c->around & ~(op->kind == OP_ATTEND ? IN(KEYS) : 0))
+  unsigned reduced = op->kind == OP_ATTEND ? IN(KEYS) : op->kind == OP_REDUCE ? op->over : 0u;
+  if (v->spaces & ~c->around & ~reduced)
     fail(c, op, "%s is indexed by %s, which no loop around walks", program_value_name(c->memory, c->p, value),
          spaces_text(c, v->spaces & ~c->around));
   return true;
@@ -87,7 +88,8 @@ static bool check_argument(checker *c, const program_op *op, int i) {
 static void expect_kind(checker *c, const program_op *op, int i, program_kind kind) {
   const program_value *v = &c->p->value[op->argument[i]];
   if (v->kind != kind) fail(c, op, "argument %d is %s, expected %s", i, kind_words[v->kind], kind_words[kind]);
-  if (v->type != NUMBER_F32 && (op->kind != OP_EVAL && op->kind != OP_MATRIX && op->kind != OP_WRITE))
+  bool takes_f64 = op->kind == OP_EVAL || op->kind == OP_MATRIX || op->kind == OP_WRITE || op->kind == OP_REDUCE;
+  if (v->type != NUMBER_F32 && !takes_f64)
     fail(c, op, "argument %d is %s, expected f32", i, number_type_info(v->type)->name);
 }
 
@@ -117,6 +119,10 @@ static void check_arguments(checker *c, const program_op *op) {
   case OP_ATTEND:
     for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, i % 2 ? KIND_ROW : KIND_NUMBERS);
     break;
+  case OP_WEDGE:
+    for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, KIND_ROW);
+    break;
+  case OP_REDUCE: expect_kind(c, op, 0, KIND_NUMBERS); break;
   case OP_EVAL:
   case OP_MATRIX:
     for (int i = 0; i < op->n_arguments; i++)
@@ -296,6 +302,22 @@ static void check_store(checker *c, const program_op *op) {
   c->stored[op->stream] |= region(c);
 }
 
+/* Every number has a sum of its own, and stands for a leaf of its own. */
+static void check_wedge(checker *c, const program_op *op) {
+  int expected = op->n_arguments > 1 ? op->basis->count : op->blocks.size;
+  if (op->n_arguments < 1 || op->n_arguments > 2 || (op->n_arguments > 1) != (op->basis != NULL))
+    fail(c, op, "%d rows", op->n_arguments);
+  else if (c->p->value[op->result].count != expected)
+    fail(c, op, "%d numbers of a block, expected %d", c->p->value[op->result].count, expected);
+  else check_blocks(c, op, &op->blocks, c->p->value[op->argument[0]].count);
+}
+
+static void check_reduce(checker *c, const program_op *op) {
+  unsigned spaces = c->p->value[op->argument[0]].spaces;
+  if (op->over & ~spaces) fail(c, op, "sums over %s, which no number has", spaces_text(c, op->over & ~spaces));
+  if (op->over & c->around) fail(c, op, "sums over %s inside of a loop over it", spaces_text(c, op->over & c->around));
+}
+
 static void check_write(checker *c, const program_op *op) {
   if (op->array < 0 || op->array >= c->p->n_arrays) {
     fail(c, op, "no such array");
@@ -336,6 +358,8 @@ static void check_op(checker *c, const program_op *op) {
   case OP_COLUMNS: check_columns(c, op); break;
   case OP_SCORE: check_score(c, op); break;
   case OP_ATTEND: check_attend(c, op); break;
+  case OP_WEDGE: check_wedge(c, op); break;
+  case OP_REDUCE: check_reduce(c, op); break;
   default: break;
   }
 }

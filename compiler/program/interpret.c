@@ -300,6 +300,53 @@ static void run_attend(interpreter *t, const program_op *op) {
   for (int c = 0; c < channels && sum != 0; c++) out[c] /= sum;
 }
 
+static void run_wedge(interpreter *t, const program_op *op) {
+  const program_blocks *b = &op->blocks;
+  const long double *g = value_at(t, op->argument[0]);
+  const long double *y = op->n_arguments > 1 ? value_at(t, op->argument[1]) : NULL;
+  long double *out = value_at(t, op->result);
+  for (int block = 0; block < b->count; block++)
+    for (int k = 0; k < t->p->value[op->result].count; k++) {
+      const torque_element *element = op->basis ? &op->basis->element[k] : NULL;
+      long double sum = y ? 0 : g[b->channel[k * b->count + block]];
+      for (int i = 0; y && i < element->n_entries; i++) {
+        const torque_entry *at = &element->entry[i];
+        sum += at->sign * g[b->channel[at->row * b->count + block]] * y[b->channel[at->column * b->count + block]];
+      }
+      out[k * b->count + block] = sum;
+    }
+}
+
+/* Adds what the value has in spaces [space, ...) of `over`. */
+static void add_over(interpreter *t, const program_op *op, int space, long double *out) {
+  while (space < SPACE_COUNT && !(op->over & 1u << space)) space++;
+  int from = op->argument[0];
+  if (space == SPACE_COUNT) {
+    const long double *x = value_at(t, from);
+    int blocks = t->p->value[from].maker->blocks.count, count = t->p->value[from].count;
+    for (int i = 0; i < count * blocks; i++) out[op->over_blocks ? i / blocks : i] += x[i];
+    return;
+  }
+  const program_call *c = t->call;
+  unsigned spaces = t->p->value[from].spaces;
+  int64_t begin = space == SPACE_TOKENS ? t->p->spec->skip_tokens : 0, end = t->extent[space];
+  if (space == SPACE_HEADS && spaces & IN(TENSORS)) end = c->heads[t->index[SPACE_TENSORS]];
+  for (int64_t i = begin; i < end; i++) {
+    t->index[space] = i;
+    bool is_absent = space == SPACE_TENSORS && !(op->over & IN(HEADS)) && t->index[SPACE_HEADS] >= c->heads[i];
+    if (!is_absent) add_over(t, op, space + 1, out);
+  }
+}
+
+static void run_reduce(interpreter *t, const program_op *op) {
+  int64_t index[SPACE_COUNT];
+  memcpy(index, t->index, sizeof index);
+  long double *out = value_at(t, op->result);
+  memset(out, 0, sizeof *out * (size_t)numbers_of(t, op->result));
+  add_over(t, op, 0, out);
+  memcpy(t->index, index, sizeof index);
+}
+
 static void run_write(interpreter *t, const program_op *op) {
   int64_t numbers = numbers_of(t, op->argument[0]);
   memcpy(t->call->arrays[op->array] + element_at(t, t->p->array[op->array].spaces) * numbers,
@@ -366,6 +413,8 @@ static void run_list(interpreter *t, const program_op *list, unsigned around) {
     case OP_COLUMNS: run_columns(t, op); break;
     case OP_SCORE: run_score(t, op); break;
     case OP_ATTEND: run_attend(t, op); break;
+    case OP_WEDGE: run_wedge(t, op); break;
+    case OP_REDUCE: run_reduce(t, op); break;
     case OP_HOLD: break; /* every value is near */
     default: diag_bug("interpret", "op %d", (int)op->kind);
     }

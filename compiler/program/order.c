@@ -7,15 +7,17 @@ enum { MOST_OPS = 16 };
 
 /* The ops inside of a loop over tokens, by how often they run. */
 typedef struct nest {
-  const program_op *token[MOST_OPS], *row[MOST_OPS];
-  int n_token, n_row;
+  const program_op *token[MOST_OPS], *row[MOST_OPS], *after[MOST_OPS]; /* after: a token's that come behind its rows */
+  int n_token, n_row, n_after;
 } nest;
 
 static void gather(nest *n, const program_op *list, unsigned around) {
   for (const program_op *op = list; op; op = op->next) {
-    if (n->n_token == MOST_OPS || n->n_row == MOST_OPS) diag_bug("program/order", "more than %d ops", MOST_OPS);
+    if (n->n_token == MOST_OPS || n->n_row == MOST_OPS || n->n_after == MOST_OPS)
+      diag_bug("program/order", "more than %d ops", MOST_OPS);
     if (op->kind == OP_FOR) gather(n, op->body, around | 1u << op->space);
     else if ((around & SPACES_OF_ROW) == SPACES_OF_ROW) n->row[n->n_row++] = op;
+    else if (n->n_row) n->after[n->n_after++] = op;
     else n->token[n->n_token++] = op;
   }
 }
@@ -35,13 +37,17 @@ static void order_tokens(program_rewrite *r, const program_op *tokens, const pro
                          const program_order *of_each_head) {
   nest n = {.n_token = 0};
   gather(&n, tokens->body, IN(TOKENS));
+  if (n.n_row == 0) { /* what is summed of tokens: as it stands */
+    program_repeat(r, tokens);
+    return;
+  }
   bool of_heads = false;
   for (int i = 0; i < n.n_token; i++)
     of_heads = of_heads || (n.token[i]->result >= 0 && r->from->value[n.token[i]->result].spaces & IN(HEADS));
   const program_order *order = of_heads ? of_each_head : shared_by_heads;
   open_loops(r, order->outer, tokens->part);
   int outer = r->to.depth;
-  open_loops(r, order->token, tokens->part);
+  if (n.n_token) open_loops(r, order->token, tokens->part);
   for (int i = 0; i < n.n_token; i++) program_repeat(r, n.token[i]);
   program_end_for(&r->to, outer);
   for (int i = 0;; i++) {
@@ -50,6 +56,9 @@ static void order_tokens(program_rewrite *r, const program_op *tokens, const pro
     program_for(&r->to, order->rows[i], order->rows[i] == SPACE_TOKENS ? tokens->part : PART_ALL);
   }
   for (int i = 0; i < n.n_row; i++) program_repeat(r, n.row[i]);
+  program_end_for(&r->to, outer);
+  if (n.n_after) open_loops(r, order->token, tokens->part);
+  for (int i = 0; i < n.n_after; i++) program_repeat(r, n.after[i]);
   program_end_for(&r->to, 0);
 }
 

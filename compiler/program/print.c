@@ -46,6 +46,16 @@ static void print_source(const printer *t, const program_op *op) {
     fprintf(t->out, "%s %s", i ? "," : " of", t->p->spec->operand[skew->of[i].operand].name);
 }
 
+static void print_over(FILE *out, const program_op *op) {
+  const char *separator = " over ";
+  for (int s = 0; s < SPACE_COUNT; s++) {
+    if (!(op->over & 1u << s)) continue;
+    fprintf(out, "%s%s", separator, program_space_word((program_space)s));
+    separator = ", ";
+  }
+  if (op->over_blocks) fprintf(out, "%sblocks", separator);
+}
+
 static void print_what(const printer *t, const program_op *op) {
   FILE *out = t->out;
   switch (op->kind) {
@@ -55,18 +65,21 @@ static void print_what(const printer *t, const program_op *op) {
   case OP_SCORE: fprintf(out, op->scales_all ? " scaled" : ""); break;
   default: break;
   }
-  if (op->kind == OP_EVAL || op->kind == OP_MATRIX)
+  if (op->kind == OP_WEDGE) fprintf(out, " %d number%s", op->n_exprs, op->n_exprs == 1 ? "" : "s");
+  if (op->kind == OP_EVAL || op->kind == OP_MATRIX || op->kind == OP_WEDGE)
     fprintf(out, " of %d block%s", op->blocks.count, op->blocks.count == 1 ? "" : "s");
   print_source(t, op);
   if (op->stream >= 0) fprintf(out, " %s", t->p->stream[op->stream].name);
   if (op->array >= 0) fprintf(out, " %s", t->p->array[op->array].name);
   const char *separator = op->kind == OP_EVAL || op->kind == OP_MATRIX ? " with"
+                          : op->kind == OP_WEDGE                       ? ":"
                           : op->stream >= 0 || op->array >= 0          ? ","
                                                                        : "";
   for (int i = 0; i < op->n_arguments; i++) {
     fprintf(out, "%s %s%s", separator, name(t, op->argument[i]), op->transposed && i == 0 ? "^T" : "");
     separator = ",";
   }
+  if (op->kind == OP_REDUCE) print_over(out, op);
 }
 
 static void print_list(const printer *t, const program_op *list, int depth) {
@@ -111,6 +124,7 @@ static void add_root(const printer *t, roots *r, const expr *x, const char *text
 static void collect(const printer *t, const program_op *list, roots *r) {
   for (const program_op *op = list; op; op = op->next) {
     collect(t, op->body, r);
+    if (op->kind == OP_WEDGE || op->kind == OP_REDUCE) continue;
     for (int i = 0; i < op->n_exprs; i++) {
       const char *of = name(t, op->result);
       int size = op->blocks.size;

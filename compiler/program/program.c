@@ -222,6 +222,31 @@ int program_attend(program_builder *b, const int *scores_and_rows, int count) {
   return make(b, op, (program_value){.kind = KIND_ROW, .type = NUMBER_F32, .count = channels});
 }
 
+int program_wedge(program_builder *b, const torque_basis *basis, program_blocks blocks, const expr *const *tau,
+                  int count, int g, int y) {
+  program_op wedge = of_two(OP_WEDGE, g, y);
+  if (y < 0) wedge.n_arguments = 1;
+  program_op *op = append(b, wedge);
+  op->blocks = blocks;
+  op->basis = basis;
+  op->n_exprs = count;
+  op->expr = tau;
+  return make(b, op, (program_value){.kind = KIND_NUMBERS, .type = NUMBER_F32, .count = count});
+}
+
+int program_reduce(program_builder *b, int value, unsigned over, bool over_blocks, const expr *const *names) {
+  const program_value *from = &b->p->value[value];
+  program_op *op =
+      append(b, (program_op){.kind = OP_REDUCE, .stream = -1, .array = -1, .n_arguments = 1, .argument = {value}});
+  op->blocks.count = over_blocks ? 1 : from->maker->blocks.count;
+  op->over = over;
+  op->over_blocks = over_blocks;
+  op->n_exprs = names ? from->count : 0;
+  op->expr = names;
+  number_type type = over & IN(TOKENS) ? NUMBER_F64 : from->type;
+  return make(b, op, (program_value){.kind = KIND_NUMBERS, .type = type, .count = from->count});
+}
+
 static void of_one(program_builder *b, program_op_kind kind, int value, int stream, int array) {
   append(b, (program_op){.kind = kind, .stream = stream, .array = array, .n_arguments = 1, .argument = {value}});
 }

@@ -15,6 +15,7 @@
 #ifndef PEGEN_PROGRAM_PROGRAM_H
 #define PEGEN_PROGRAM_PROGRAM_H
 
+#include "algebra/torque.h"
 #include "base/number.h"
 #include "plan/plan.h"
 
@@ -98,6 +99,8 @@ typedef struct program_array {
   X(STORE, "store", 1) /* a row to a stream */ \
   X(APPLY, "apply", 2) /* blocks' matrices, or their transposes, to a row; other channels pass through */ \
   X(ADD, "add", 2) /* numbers of blocks of one channel to a row */ \
+  X(WEDGE, "wedge", -1) /* blocks' torques of a row: of g and y; of g alone, its channels */ \
+  X(REDUCE, "reduce", 1) /* numbers summed over spaces, and over blocks */ \
   X(HOLD, "hold", 1) /* a schedule's: keep a value near for what follows (registers, shared memory) */ \
   X(WRITE, "write", 1) /* an element of an array */ \
   X(SUM, "sum", 1) /* of a number over all blocks */ \
@@ -157,7 +160,8 @@ struct program_op {
   int n_arguments, argument[PROGRAM_MAX_ARGUMENTS]; /* values */
   int stream, array; /* LOAD, STORE; WRITE */
   bool transposed; /* APPLY */
-  /* EVAL, MATRIX: expressions, of a matrix [size][size]. ADD, MATRIX: the blocks. */
+  /* EVAL, MATRIX: expressions, of a matrix [size][size]. WEDGE, REDUCE: leaves that stand for the numbers in evals
+   * that use them. ADD, MATRIX, WEDGE: the blocks. */
   int n_exprs;
   const expr *const *expr;
   program_blocks blocks;
@@ -168,6 +172,9 @@ struct program_op {
   bool scales_all; /* SCORE: the number, too */
   bool is_tabled; /* EVAL, MATRIX: a call may bring the result in a table */
   const plan *plan; /* EVAL, MATRIX: how targets compute them */
+  const torque_basis *basis; /* WEDGE of two rows */
+  unsigned over; /* REDUCE: spaces that are summed over */
+  bool over_blocks; /* REDUCE */
 };
 
 enum { PROGRAM_MAX_STREAMS = 8, PROGRAM_MAX_ARRAYS = 4, PROGRAM_MAX_VALUES = 64, PROGRAM_MAX_DEPTH = 8 };
@@ -229,6 +236,12 @@ int program_columns(program_builder *b, const plan_widen *how, int row, int numb
 int program_score(program_builder *b, int query, int key, int number, bool scales_all);
 /* Pairs of a score and a key's row, one after the other. */
 int program_attend(program_builder *b, const int *scores_and_rows, int count);
+/* tau: leaves that stand for the numbers. y -1: of g alone. */
+int program_wedge(program_builder *b, const torque_basis *basis, program_blocks blocks, const expr *const *tau,
+                  int count, int g, int y);
+/* over: spaces of the value whose loops are closed; over_blocks: one number for all blocks. names: leaves as in wedge.
+ */
+int program_reduce(program_builder *b, int value, unsigned over, bool over_blocks, const expr *const *names);
 void program_store(program_builder *b, int stream, int row);
 void program_hold(program_builder *b, int value);
 void program_write(program_builder *b, int array, int value);

@@ -11,6 +11,7 @@
 
 #include "forms/form.h"
 #include "variants.h"
+#include "verify/reference_gradient.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ typedef struct fixture {
   const pegen_kernel *kernel;
   uint64_t random;
   number_type type;
+  const double *position_values;
   DLTensor *positions;
   trial_operands operands;
   DLTensor *x[2], *y[2], *g[2], *back[2]; /* q, k: what goes in, what comes out, a gradient and where it goes */
@@ -40,6 +42,7 @@ static fixture open_fixture(const spec *s, const pegen_kernel *kernel, number_ty
   fixture f = {.memory = arena_create(), .spec = s, .kernel = kernel, .random = 42, .type = type};
   double *values = arena_array(f.memory, double, BATCH * TOKENS * s->n_axes), reach = s->dense || s->algebra.q ? 4 : 60;
   for (int i = 0; i < BATCH * TOKENS * s->n_axes; i++) values[i] = random_uniform(&f.random, -reach, reach);
+  f.position_values = values;
   f.positions = tensor_contiguous(f.memory, NUMBER_F64, 3, (int64_t[]){BATCH, TOKENS, s->n_axes}, values);
   f.operands = trial_random_operands(f.memory, s, NUMBER_F32, &f.random);
   for (int i = 0; i < 2; i++) {
@@ -70,7 +73,7 @@ static void forward(const fixture *f, DLTensor *const *x, DLTensor *const *y) {
   assert_int_equal(trial_call(f->kernel, f->positions, &f->operands, x[0], y[0], x[1], y[1], 1), 0);
 }
 
-static double at(const DLTensor *t, int64_t b, int64_t h, int64_t n, int64_t c) {
+static double at_of(const DLTensor *t, int64_t b, int64_t h, int64_t n, int64_t c) {
   return number_load(number_type_of(t->dtype), tensor_at(t, b, h, n, c));
 }
 
@@ -84,7 +87,7 @@ static double at(const DLTensor *t, int64_t b, int64_t h, int64_t n, int64_t c) 
 static double product(const DLTensor *x, const DLTensor *y, const DLTensor *z, double *size) {
   double sum = 0;
   EACH(x, b, h, n, c) {
-    double term = at(x, b, h, n, c) * (at(y, b, h, n, c) - (z ? at(z, b, h, n, c) : 0));
+    double term = at_of(x, b, h, n, c) * (at_of(y, b, h, n, c) - (z ? at_of(z, b, h, n, c) : 0));
     sum += term;
     *size += fabs(term);
   }
@@ -150,8 +153,165 @@ static void spoils_its_block(fixture *f) {
       if (!here)
         assert_memory_equal(tensor_at(back[i], b, h, n, c), tensor_at(f->back[i], b, h, n, c),
                             (size_t)number_bytes(f->type));
-      if (b == i && h == 1 - i && n == TOKENS - 1 && c == channel) assert_false(isfinite(at(back[i], b, h, n, c)));
+      if (b == i && h == 1 - i && n == TOKENS - 1 && c == channel) assert_false(isfinite(at_of(back[i], b, h, n, c)));
     }
+}
+
+/* ---- operands and positions ---- */
+
+/* Gradients of everything, in float64, and how they are asked for. */
+typedef struct gradients {
+  DLTensor *operands[8], *positions, *back[2];
+  uint32_t flags;
+  int parts;
+} gradients;
+
+static DLTensor *full_of(arena *a, number_type type, const DLTensor *like, double value) {
+  int64_t count = 1;
+  for (int i = 0; i < like->ndim; i++) count *= like->shape[i];
+  double *values = arena_array(a, double, count + 1);
+  for (int64_t i = 0; i < count; i++) values[i] = value;
+  return tensor_contiguous(a, type, like->ndim, like->shape, values);
+}
+
+static gradients new_gradients(fixture *f, number_type type, uint32_t flags, int parts, double before) {
+  gradients g = {.flags = flags, .parts = parts};
+  for (int i = 0; i < f->spec->n_operands; i++)
+    g.operands[i] = full_of(f->memory, type, f->operands.tensors[i], before);
+  g.positions = full_of(f->memory, type, f->positions, before);
+  for (int i = 0; i < 2; i++) g.back[i] = rows_of(f, i, ROWS_BHND);
+  return g;
+}
+
+static void all_gradients(const fixture *f, bool of_positions, DLTensor *const *kept, gradients *g) {
+  pegen_grad_args grad = {.struct_size = sizeof grad,
+                          .flags = g->flags,
+                          .q_out = f->g[0],
+                          .k_out = f->g[1],
+                          .q = g->back[0],
+                          .k = g->back[1],
+                          .operands = f->spec->n_operands ? g->operands : NULL,
+                          .positions = of_positions ? g->positions : NULL};
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = f->kernel->n_operands,
+                     .operands = f->operands.tensors,
+                     .positions = f->positions,
+                     .q = kept[0],
+                     .k = kept[1],
+                     .grad = &grad};
+  size_t bytes = f->kernel->encode_backward_workspace(&args);
+  args.workspace = arena_alloc(f->memory, bytes + 8);
+  args.workspace_bytes = bytes;
+  memset(args.workspace, 0xff, bytes); /* NaN */
+  for (int part = g->parts - 1; part >= 0; part--)
+    assert_int_equal(f->kernel->encode_backward(&args, part, g->parts), 0);
+  for (int part = g->parts - 1; part >= 0; part--)
+    assert_int_equal(f->kernel->encode_backward_finish(&args, part, g->parts), 0);
+}
+
+/* Rows as float64 [B][H][N][D]. */
+static double *numbers_of(fixture *f, const DLTensor *t) {
+  double *values = arena_array(f->memory, double, t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3] + 1),
+         *at = values;
+  EACH(t, b, h, n, c) *at++ = at_of(t, b, h, n, c);
+  return values;
+}
+
+static double element(const DLTensor *t, int64_t i) {
+  number_type type = number_type_of(t->dtype);
+  return number_load(type, (const char *)t->data + i * number_bytes(type));
+}
+
+static void compare(const char *name, const char *what, const DLTensor *got, const gradient_sum *expected,
+                    int64_t count, double before, double bound) {
+  for (int64_t i = 0; i < count; i++) {
+    double error = fabs(element(got, i) - before - (double)expected[i].value);
+    if (!(error <= bound * (double)expected[i].size + 1e-30))
+      fail_msg("%s: gradient of %s, element %d: %.9g, not %.9g (of %.9g): 2^%.1f", name, what, (int)i,
+               element(got, i) - before, (double)expected[i].value, (double)expected[i].size,
+               log2(error / (double)expected[i].size));
+  }
+}
+
+static int compared_operands, compared_positions;
+
+static void against_reference(fixture *f, const char *name, bool of_positions) {
+  const spec *s = f->spec;
+  int64_t sets = f->positions->ndim == 3 ? BATCH : 1;
+  gradient_sum **operands = reference_operand_sums(f->memory, s);
+  gradient_sum *positions = arena_array(f->memory, gradient_sum, BATCH * TOKENS * s->n_axes);
+  reference_backward call = {.batches = BATCH,
+                             .tokens = TOKENS,
+                             .position_sets = sets,
+                             .positions = f->position_values,
+                             .operands = f->operands.values,
+                             .operand = operands,
+                             .position = positions};
+  reference_rows *rows[2] = {&call.q, &call.k};
+  for (int i = 0; i < 2; i++) {
+    int64_t count = BATCH * f->x[i]->shape[1] * TOKENS * s->head_dim;
+    *rows[i] = (reference_rows){.heads = f->x[i]->shape[1],
+                                .x = numbers_of(f, f->x[i]),
+                                .g = numbers_of(f, f->g[i]),
+                                .gradient = arena_array(f->memory, gradient_sum, count)};
+  }
+  reference_encode_backward(s, &call);
+  compared_operands += s->n_operands;
+  compared_positions += of_positions;
+  forward(f, f->x, f->y);
+  double rounded = f->type == NUMBER_F32 ? 0x1p-18 : f->type == NUMBER_F16 ? 0x1p-10 : 0x1p-7;
+  for (int from_x = 0; from_x < 2; from_x++) {
+    double before = from_x ? 3 : 0;
+    uint32_t flags = from_x ? PEGEN_GRAD_FROM_INPUT | PEGEN_GRAD_ACCUMULATE : 0;
+    gradients g = new_gradients(f, NUMBER_F64, flags, 1, from_x ? before : NAN);
+    all_gradients(f, of_positions, from_x ? f->x : f->y, &g);
+    for (int i = 0; i < s->n_operands; i++)
+      compare(name, s->operand[i].name, g.operands[i], operands[i], reference_elements(&s->operand[i]), before,
+              from_x ? 0x1p-18 : rounded);
+    if (of_positions)
+      compare(name, "positions", g.positions, positions, sets * TOKENS * s->n_axes, before, from_x ? 0x1p-18 : rounded);
+    for (int i = 0; i < 2; i++) assert_true(tensor_identical(g.back[i], f->back[i])); /* of rows alone */
+    for (int parts = 2; parts < 7; parts += 3) {
+      gradients same = new_gradients(f, NUMBER_F64, flags, parts, from_x ? before : NAN);
+      all_gradients(f, of_positions, from_x ? f->x : f->y, &same);
+      for (int i = 0; i < s->n_operands; i++)
+        assert_memory_equal(same.operands[i]->data, g.operands[i]->data,
+                            (size_t)reference_elements(&s->operand[i]) * sizeof(double));
+      if (of_positions)
+        assert_memory_equal(same.positions->data, g.positions->data,
+                            (size_t)(sets * TOKENS * s->n_axes) * sizeof(double));
+    }
+    gradients narrow = new_gradients(f, NUMBER_F32, flags, 3, before);
+    all_gradients(f, of_positions, from_x ? f->x : f->y, &narrow);
+    for (int i = 0; i < s->n_operands; i++)
+      compare(name, s->operand[i].name, narrow.operands[i], operands[i], reference_elements(&s->operand[i]), before,
+              (from_x ? 0x1p-18 : rounded) + 0x1p-20);
+  }
+}
+
+/* Encodings of whole steps of positions have none. */
+static bool has_position_gradient(const fixture *f) {
+  pegen_grad_args grad = {.struct_size = sizeof grad, .q_out = f->g[0], .q = f->back[0], .positions = f->positions};
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = f->kernel->n_operands,
+                     .operands = f->operands.tensors,
+                     .positions = f->positions,
+                     .q = f->x[0],
+                     .grad = &grad};
+  DLTensor *gained = full_of(f->memory, NUMBER_F64, f->positions, 0);
+  grad.positions = gained;
+  return f->kernel->encode_backward(&args, 0, 1) == 0;
+}
+
+/* Positions of their own for each batch, and one set for both. */
+static void of_operands(fixture *f, const char *name) {
+  const spec *s = f->spec;
+  bool of_positions = has_position_gradient(f);
+  if (s->n_operands == 0 && !of_positions) return;
+  against_reference(f, name, of_positions);
+  f->positions = tensor_contiguous(f->memory, NUMBER_F64, 2, (int64_t[]){TOKENS, s->n_axes}, f->position_values);
+  assert_int_equal(backward(f, (const DLTensor *const *)f->g, f->back, 1), 0);
+  against_reference(f, name, of_positions);
 }
 
 static const pegen_kernel *load(arena *a, const spec *s, const char *target, unsigned dtypes, loaded_kernel **loaded) {
@@ -167,6 +327,7 @@ static void holds(const spec *s, const pegen_kernel *kernel, const char *name) {
     is_adjoint(&f, name);
     is_same_everywhere(&f);
     spoils_its_block(&f);
+    of_operands(&f, name);
     arena_destroy(f.memory);
   }
 }
@@ -237,8 +398,41 @@ static void refusals(void **state) {
   REFUSED(MISSING_GRADIENT, (grad.q_out = grad.k_out = NULL, grad.q = grad.k = NULL));
   REFUSED(NO_GRADIENT, grad.v = f.back[0]);
   REFUSED(NO_GRADIENT, grad.lse = f.back[0]);
-  REFUSED(MISSING_OUTPUT, grad.k_out = NULL);
+  REFUSED(MISSING_GRADIENT, grad.k_out = NULL);
   REFUSED(MISSING_POSITIONS, args.positions = NULL);
+  DLTensor *gained[] = {full_of(f.memory, NUMBER_F64, f.operands.tensors[0], 0)};
+  DLTensor *places = full_of(f.memory, NUMBER_F64, f.positions, 0);
+#define REFUSED_OPERAND(error, change) \
+  REFUSED(error, (grad.operands = gained, args.q = f.x[0], args.k = f.x[1], args.workspace = room, change))
+  double *room = arena_alloc(f.memory, 1 << 20);
+  REFUSED_OPERAND(OK, (void)0);
+  REFUSED_OPERAND(MISSING_KEPT, args.k = NULL);
+  REFUSED_OPERAND(SHAPE_MISMATCH, args.k = f.x[0]);
+  REFUSED_OPERAND(WORKSPACE, args.workspace = NULL);
+  REFUSED_OPERAND(WORKSPACE, args.workspace_bytes = 8);
+  REFUSED_OPERAND(ALIGNMENT, args.workspace = (char *)room + 4);
+  REFUSED_OPERAND(MISSING_POSITIONS, args.positions = NULL);
+  REFUSED_OPERAND(NO_GRADIENT, grad.k_positions = places);
+  DLTensor wrong = *gained[0], *changed[] = {&wrong};
+  wrong.ndim--;
+  REFUSED_OPERAND(GRADIENT_SHAPE, grad.operands = changed);
+  wrong = *gained[0], wrong.dtype.bits = 16;
+  REFUSED_OPERAND(GRADIENT_DTYPE, grad.operands = changed);
+  wrong = *gained[0], wrong.data = f.operands.tensors[0]->data;
+  REFUSED_OPERAND(OVERLAP, grad.operands = changed);
+  wrong = *gained[0], wrong.data = f.x[1]->data;
+  REFUSED_OPERAND(OVERLAP, grad.operands = changed);
+  wrong = *gained[0], wrong.device.device_type = kDLCUDA;
+  REFUSED_OPERAND(DEVICE, grad.operands = changed);
+  DLTensor *kept = tensor_copy(f.memory, f.x[0]);
+  kept->data = f.back[0]->data;
+  REFUSED_OPERAND(OVERLAP, args.q = kept);
+  wrong = *places, wrong.shape = (int64_t[]){BATCH, TOKENS, s->n_axes + 1};
+  REFUSED_OPERAND(GRADIENT_SHAPE, grad.positions = &wrong);
+  wrong = *places, wrong.strides = (int64_t[]){0, s->n_axes, 1};
+  REFUSED_OPERAND(STRIDE, grad.positions = &wrong);
+  wrong = *places, wrong.data = gained[0]->data;
+  REFUSED_OPERAND(OVERLAP, grad.positions = &wrong);
   REFUSED(MISSING_OPERAND, args.n_operands = 0);
   DLTensor shifted = *f.g[0];
   shifted.byte_offset = 4;
@@ -265,6 +459,10 @@ int main(int argc, char **argv) {
   int failed = _cmocka_run_group_tests("backward", tests, (size_t)n, NULL, NULL);
   if (argc == 1 && specs < LEAST_SPECS) { /* a form that loses its gradients is a failure here */
     print_error("%d specs have gradients\n", specs);
+    failed++;
+  }
+  if (argc == 1 && (compared_operands < LEAST_SPECS || compared_positions < 2 * LEAST_SPECS)) {
+    print_error("%d operands and %d positions were compared\n", compared_operands, compared_positions);
     failed++;
   }
   arena_destroy(a);

@@ -8,11 +8,14 @@
 #include "unit.h"
 
 #include "cpu/schedule.h"
+#include "forms/form.h"
 #include "gpu/schedule.h"
+#include "plan/gradient.h"
 #include "program/passes.h"
 #include "variants.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
+#include "verify/reference_gradient.h"
 #include "verify/trial_program.h"
 
 #include <math.h>
@@ -20,6 +23,8 @@
 
 enum { BATCHES = 2, TOKENS = 7, ANY_HEADS = 3, ANY_K_HEADS = 2, LEAST_SPECS = 10 };
 static const long double BOUND = 0x1p-40L;
+
+static int gained_programs; /* that have been compared */
 
 typedef struct fixture {
   arena *memory;
@@ -203,6 +208,73 @@ static bool turns_back(const variant *v) {
   return turns;
 }
 
+/* What operands and positions gain by the backward programs, from y and from x, against the reference. */
+static void gains_reference(const variant *v, const loader_define *more, const char *entry) {
+  fixture f;
+  if (!open_fixture(&f, v, more)) return;
+  const spec *s = f.spec;
+  const program *back = trial_program(f.memory, s, entry);
+  const plan_gradient *g = back ? plan_gradient_build(f.memory, form_of(s)->plan(f.memory, s)) : NULL;
+  if (!back) {
+    arena_destroy(f.memory);
+    return;
+  }
+  assert_null(program_fault(f.memory, cpu_schedule(f.memory, back)));
+  reference_rows rows[2];
+  program_interpret(f.encode, &f.call);
+  program_call call = f.call;
+  for (int tensor = 0; tensor < 2; tensor++) {
+    int64_t count = BATCHES * f.call.heads[tensor] * TOKENS * s->head_dim;
+    double *given = arena_array(f.memory, double, count), *kept = arena_array(f.memory, double, count);
+    fill(&f, given, count, 1);
+    bool from_x = strstr(entry, "from_x");
+    for (int64_t i = 0; i < count; i++)
+      kept[i] = from_x ? f.call.rows[0][tensor][i] : (double)f.call.results[1][tensor][i];
+    call.rows[0][tensor] = given;
+    call.rows[2][tensor] = kept;
+    rows[tensor] = (reference_rows){.heads = f.call.heads[tensor],
+                                    .x = f.call.rows[0][tensor],
+                                    .g = given,
+                                    .gradient = arena_array(f.memory, gradient_sum, count)};
+  }
+  for (int i = 0; i < back->n_arrays; i++) {
+    int64_t count = (int64_t)s->heads * (g->n_scatters + 1) * expr_pool_blocks(s->pool) + TOKENS * s->n_axes;
+    call.arrays[i] = arena_array(f.memory, long double, count);
+  }
+  program_interpret(back, &call);
+  gradient_sum **operands = reference_operand_sums(f.memory, s);
+  gradient_sum *positions = arena_array(f.memory, gradient_sum, TOKENS * s->n_axes);
+  reference_encode_backward(s, &(reference_backward){.batches = BATCHES,
+                                                     .tokens = TOKENS,
+                                                     .position_sets = 1,
+                                                     .positions = f.positions,
+                                                     .operands = f.operands.values,
+                                                     .q = rows[0],
+                                                     .k = rows[1],
+                                                     .operand = operands,
+                                                     .position = positions});
+  int array = 0, blocks = expr_pool_blocks(s->pool);
+  int heads = array < back->n_arrays && back->array[array].spaces & IN(HEADS) ? s->heads : 1;
+  for (int head = 0; g->n_boundaries && head < heads; head++)
+    for (int i = 0; i < g->n_scatters; i++)
+      for (int block = 0; block < blocks; block++) {
+        const expr *leaf = g->scatter[i].leaf;
+        operands[leaf->index][leaf->offsets[(leaf->n_heads > 1 ? head : 0) * blocks + block]].value -=
+            call.arrays[array][(head * g->n_scatters + i) * blocks + block];
+      }
+  array += g->n_boundaries > 0;
+  for (int i = 0; i < s->n_operands; i++)
+    for (int64_t k = 0; k < reference_elements(&s->operand[i]); k++)
+      if (!(fabsl(operands[i][k].value) <= BOUND * operands[i][k].size))
+        fail_msg("%s, %s: %s, element %d: off by %Lg of %Lg", v->name, entry, s->operand[i].name, (int)k,
+                 operands[i][k].value, operands[i][k].size);
+  for (int i = s->skip_tokens * s->n_axes; g->has_positions && i < TOKENS * s->n_axes; i++)
+    if (!(fabsl(positions[i].value - call.arrays[array][i]) <= BOUND * positions[i].size))
+      fail_msg("%s, %s: position %d gains %Lg, not %Lg", v->name, entry, i, call.arrays[array][i], positions[i].value);
+  gained_programs++;
+  arena_destroy(f.memory);
+}
+
 static void reference(void **state) {
   static const loader_define inverse = {"inverse", "true"}, skip = {"skip_tokens", "2"};
   bool back = turns_back(*state);
@@ -212,6 +284,12 @@ static void reference(void **state) {
   transpose_is_adjoint(*state, NULL);
   if (back) transpose_is_adjoint(*state, &inverse);
   transpose_is_adjoint(*state, &skip);
+  for (int i = 0; i < 3; i++) {
+    const loader_define *more[] = {NULL, &inverse, &skip};
+    if (i == 1 && !back) continue;
+    gains_reference(*state, more[i], "encode_backward");
+    gains_reference(*state, more[i], "encode_backward_from_x");
+  }
   order_changes_nothing(*state, NULL, cpu_schedule);
   order_changes_nothing(*state, &skip, cpu_schedule);
   order_changes_nothing(*state, NULL, gpu_schedule);
@@ -231,6 +309,10 @@ int main(void) {
     arena_destroy(f.memory);
   }
   int failed = _cmocka_run_group_tests("stock", tests, (size_t)n, NULL, NULL);
+  if (gained_programs < 6 * LEAST_SPECS) { /* and one that loses its gradients, too */
+    print_error("%d programs of gradients\n", gained_programs);
+    failed++;
+  }
   if (specs < LEAST_SPECS) { /* a form that loses its programs is a failure here */
     print_error("%d specs have a program\n", specs);
     failed++;

@@ -25,6 +25,8 @@
  * head_dim 64, 192 KiB up to 256, 512 KiB up to 1024, 1.7 MiB at most, however many tokens there are. A bias that is a
  * polynomial adds 64 KiB at most, and 8 bytes for each term and each factor that operands have in it (PaPE: 4 KiB).
  *
+ * Backward entries take as much as encode, and 80 bytes for each block beside it.
+ *
  * Dense blocks take 128 KiB up to 32 channels, 384 KiB up to 64; a change of basis of the head 128 KiB up to head_dim
  * 64, 448 KiB up to 128, which is its most.
  *
@@ -152,7 +154,20 @@ enum {
  * NAME_encode_backward takes the arguments of NAME_encode (positions, operands, a table) and
  *   grad->q_out, k_out   coming in, [B,H,N,D], [B,Hkv,M,D] of the kernel's row types; NULL: no rows of that tensor
  *   grad->q, k           going out, of the same shapes and type, rounded once; may be q_out and k_out themselves
- * and reads nothing of q and k, in or out. Parts as in encode. Encode's other gradients are refused (NO_GRADIENT).
+ *   grad->operands       [n_operands], each of its operand's shape, contiguous, float32 or float64
+ *   grad->positions      of the shape of args->positions, any strides, float32 or float64; also grad->k_positions
+ * and, only where an operand or positions have a gradient, positions and operands beside any table, and
+ *   args->q, k           (not of what is added to rows) of every tensor of q_out and k_out what encode wrote, or
+ * (PEGEN_GRAD_FROM_INPUT) what it read; in its type and shape. From 16-bit rows that encode wrote, rounded as they are,
+ * gradients of operands carry errors of 2^-8 (bfloat16) or 2^-11 (float16) of the sum of the absolute values of what is
+ * added; from what it read they do not. What it read is needed where what it wrote does not hold what was turned: an
+ * amplitude of 0, outputs of another number type args->workspace      NAME_encode_backward_workspace(args) bytes,
+ * 8-byte aligned Encode's other gradients are refused (NO_GRADIENT), as are those that are 0 whatever the call is.
+ *
+ * Parts as in encode. Then, where an operand has a gradient and after all parts have come back (the caller's barrier),
+ * NAME_encode_backward_finish(args, part, parts) with the same arguments adds up what they left in the workspace. All
+ * results are the same to the bit for any number of parts of either. A gradient of positions [N,P] is the sum over
+ * batches; where k has no positions of its own, that of q and k together. Tokens that are skipped give positions 0.
  */
 typedef struct pegen_grad_args {
   uint32_t struct_size; /* sizeof(pegen_grad_args); it grows as pegen_args does */

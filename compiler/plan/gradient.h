@@ -1,0 +1,39 @@
+/* plan/gradient: how the gradients of operands and positions of a block program are computed.
+ *
+ * Rows give torques (algebra/torque.h): sums over rows of g_i y_j, for the pairs (i, j) of components that some element
+ * of the torque's basis has, laid out as terms of a row are (plan/plan.h): a fixed permutation of y times g, lane by
+ * lane. Of sums, whose coefficients are added to rows, the torque is the sum of g itself.
+ *
+ * Once a token (and head, where heads differ) torques become gradients of *boundaries*, which are whatever the rotors
+ * take from operands alone, and of the token's coordinates; once a call and head the boundaries' sums over tokens
+ * become those of operands' elements. Either way it is expressions (spec/adjoint.h).
+ */
+#ifndef PEGEN_PLAN_GRADIENT_H
+#define PEGEN_PLAN_GRADIENT_H
+
+#include "algebra/torque.h"
+#include "plan/plan.h"
+
+typedef struct plan_gradient {
+  torque_basis basis;
+  int n_torques;      /* elements of the basis; 1 of a sum */
+  const expr **tau;   /* [n_torques] leaves that stand for them */
+  plan *pairs;        /* its terms: the pairs whose products are summed */
+  int n_boundaries;
+  const expr **boundary, **sum;      /* [n_boundaries] and the leaves that stand for their gradients' sums */
+  const expr **of_boundary[2];       /* [torque_frame][n_boundaries] what they gain of a token's torques */
+  const expr **of_position[2];       /* [torque_frame][axes] */
+  bool has_positions;                /* some of which are not 0 */
+  plan *token;                       /* what is gathered and prepared for the two above */
+  int n_scatters;
+  const adjoint_scatter *scatter;    /* of `sum`: what each leaf's element gains */
+  plan *leaves;                      /* what is gathered for them */
+} plan_gradient;
+
+/* What is computed of a token is added to rows. */
+static inline bool plan_is_sum(const plan *p) { return p->spec->additive != NULL; }
+
+/* NULL: neither operands nor positions have a gradient. */
+const plan_gradient *plan_gradient_build(arena *a, const plan *p);
+
+#endif
