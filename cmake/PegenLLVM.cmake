@@ -43,7 +43,7 @@ target_link_libraries(pegen_mlir_static INTERFACE -Wl,--start-group ${archives} 
 target_link_options(pegen_mlir_static INTERFACE -static-libstdc++ -static-libgcc
   LINKER:--gc-sections,--as-needed,--strip-all)
 
-# pegen_make_static(PROGRAM): what only such a program has. LLVM's linker, where the compiler can call it, folds functions
+# pegen_make_static(PROGRAM): what only such a program has. LLVM's linker, where it is installed, folds functions
 # that are the same. Nothing catches exceptions, so the tables for them are dropped.
 find_program(PEGEN_LLD NAMES ld.lld HINTS ${LLVM_TOOLS_BINARY_DIR} NO_DEFAULT_PATH)
 function(pegen_make_static program)

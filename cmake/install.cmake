@@ -69,3 +69,21 @@ pegen_prints(pegen.1 ${CMAKE_INSTALL_MANDIR}/man1 --man)
 pegen_prints(_pegen ${CMAKE_INSTALL_DATADIR}/zsh/site-functions --completion zsh)
 pegen_prints(pegen ${CMAKE_INSTALL_DATADIR}/bash-completion/completions --completion bash)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/pegen FILES_MATCHING PATTERN "*.md")
+
+# What the Python package has in its folder (pyproject.toml): the program in one file, the library, the descriptions,
+# laid out as above so that each finds the other.
+set(python_component COMPONENT python EXCLUDE_FROM_ALL)
+install(PROGRAMS $<TARGET_FILE:pegen_static> DESTINATION bin RENAME pegen ${python_component})
+install(PROGRAMS $<TARGET_FILE:pegen_runtime_shared> DESTINATION lib RENAME libpegen.so ${python_component})
+install(DIRECTORY dsl/ DESTINATION share/pegen/dsl ${python_component} FILES_MATCHING PATTERN "*.lua")
+install(DIRECTORY specs/ DESTINATION share/pegen/specs ${python_component} FILES_MATCHING PATTERN "*.lua")
+# What is linked into the program, by the words of the system that it came from.
+foreach(package llvm-${PEGEN_LLVM_VERSION}-dev libmlir-${PEGEN_LLVM_VERSION}-dev liblld-${PEGEN_LLVM_VERSION}-dev
+    liblua5.4-dev zlib1g-dev libzstd-dev libxxhash-dev libgcc-12-dev)
+  if(EXISTS /usr/share/doc/${package}/copyright)
+    install(FILES /usr/share/doc/${package}/copyright DESTINATION licenses RENAME ${package}.txt ${python_component})
+  endif()
+endforeach()
+if(EXISTS /usr/share/common-licenses/Apache-2.0)
+  install(FILES /usr/share/common-licenses/Apache-2.0 DESTINATION licenses ${python_component})
+endif()

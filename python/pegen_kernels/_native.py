@@ -1,0 +1,144 @@
+"""The C interface (pegen/pegen.h, pegen/compiler.h) as ctypes sees it, and the library behind it.
+
+Structures are those of the version that this package was built with. Kernels of an older one say so by their size:
+`field` reads what may lie behind the end of theirs.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any
+
+PACKAGE = pathlib.Path(__file__).resolve().parent
+
+
+class DLTensor(ctypes.Structure):
+    """DLPack's tensor; strides count elements."""
+
+    _fields_ = [
+        ("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("ndim", c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", c_void_p), ("strides", c_void_p), ("byte_offset", c_uint64),
+    ]  # fmt: skip
+
+
+class GradArgs(ctypes.Structure):
+    """pegen_grad_args."""
+
+    _fields_ = [("struct_size", c_uint32), ("flags", c_uint32)] + [
+        (name, c_void_p)
+        for name in ("q_out", "k_out", "out", "lse", "q", "k", "v", "operands", "inputs", "positions", "k_positions")
+    ]
+
+
+class Args(ctypes.Structure):
+    """pegen_args."""
+
+    _fields_ = [("struct_size", c_uint32), ("n_operands", c_int32)] + [
+        (name, c_void_p)
+        for name in ("q", "k", "v", "q_out", "k_out", "out", "positions", "k_positions", "operands", "workspace", "table")
+    ] + [
+        ("table_bytes", c_size_t), ("workspace_bytes", c_size_t), ("inputs", c_void_p), ("n_inputs", c_int32),
+        ("causal", c_int32), ("scale", c_double), ("q_scale", c_void_p), ("k_scale", c_void_p), ("grad", c_void_p),
+    ]  # fmt: skip
+
+
+class OperandInfo(ctypes.Structure):
+    """pegen_operand."""
+
+    _fields_ = [
+        ("name", c_char_p), ("doc", c_char_p), ("units", c_char_p), ("initializer", c_char_p), ("rank", c_int32),
+        ("shape", POINTER(c_int64)), ("dimension", POINTER(c_char_p)),
+    ]  # fmt: skip
+
+
+class InputInfo(ctypes.Structure):
+    """pegen_input."""
+
+    _fields_ = [("name", c_char_p), ("doc", c_char_p), ("units", c_char_p), ("size", c_int64)]
+
+
+class KernelInfo(ctypes.Structure):
+    """pegen_kernel."""
+
+    _fields_ = [("struct_size", c_uint32), ("abi_version", c_uint32)] + [
+        (name, c_char_p) for name in ("name", "doc", "digest", "options", "targets")
+    ] + [
+        ("dtypes", c_uint32), ("head_dim", c_int32), ("out_dim", c_int32), ("n_axes", c_int32),
+        ("axes", POINTER(c_char_p)), ("heads", c_int32), ("skip_tokens", c_int32), ("grid", POINTER(c_int64)),
+        ("n_operands", c_int32), ("operands", POINTER(OperandInfo)), ("encode", c_void_p), ("attention", c_void_p),
+        ("workspace", c_void_p), ("ptx", c_void_p), ("prepare", c_void_p), ("table_bytes", c_void_p),
+        ("n_inputs", c_int32), ("n_columns", c_int32), ("inputs", POINTER(InputInfo)), ("columns", POINTER(c_char_p)),
+        ("widths", c_void_p), ("encode_backward", c_void_p), ("encode_backward_finish", c_void_p),
+        ("encode_backward_workspace", c_void_p),
+    ]  # fmt: skip
+
+
+class CompileRequest(ctypes.Structure):
+    """pegen_compile_request."""
+
+    _fields_ = [("struct_size", c_uint32), ("n_defines", c_int32)] + [
+        (name, c_char_p) for name in ("file", "text", "label")
+    ] + [("defines", POINTER(c_char_p))] + [
+        (name, c_char_p) for name in ("targets", "dtypes", "name", "program", "cache")
+    ] + [("max_seconds", c_double), ("max_memory", c_int64), ("trust_spec", c_int32)]  # fmt: skip
+
+
+class Compiled(ctypes.Structure):
+    """pegen_compiled."""
+
+    _fields_ = [
+        ("struct_size", c_uint32), ("from_cache", c_int32), ("error", c_char_p), ("kernel", POINTER(KernelInfo)),
+        ("header", c_char_p), ("explanation", c_char_p), ("object", c_void_p), ("object_size", c_size_t),
+    ]  # fmt: skip
+
+
+Entry = ctypes.CFUNCTYPE(ctypes.c_int, POINTER(Args), ctypes.c_int, ctypes.c_int)
+SizeEntry = ctypes.CFUNCTYPE(c_size_t, POINTER(Args))
+
+
+def field(kernel: KernelInfo, name: str) -> Any:
+    """A field of pegen_kernel; None where the kernel is older than the field."""
+    member = getattr(KernelInfo, name)
+    return getattr(kernel, name) if member.offset + member.size <= kernel.struct_size else None
+
+
+def _load() -> ctypes.CDLL:
+    path = os.environ.get("PEGEN_LIBRARY") or PACKAGE / "lib" / "libpegen.so"
+    library = ctypes.CDLL(str(path))
+    for name, result, arguments in [
+        ("pegen_strerror", c_char_p, [ctypes.c_int]),
+        ("pegen_compile", POINTER(Compiled), [POINTER(CompileRequest)]),
+        ("pegen_explain", POINTER(Compiled), [POINTER(CompileRequest)]),
+        ("pegen_compiled_free", None, [POINTER(Compiled)]),
+        ("pegen_kernel_supported", ctypes.c_int, [c_void_p]),
+        ("pegen_parallel", ctypes.c_int, [c_void_p, POINTER(Args), ctypes.c_int]),
+        ("pegen_launch", ctypes.c_int, [c_void_p, c_char_p, POINTER(Args), c_void_p]),
+        ("pegen_cuda_error_name", c_char_p, []),
+    ]:
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+library = _load()
+
+
+def strerror(error: int) -> str:
+    """The sentence for an error of a kernel."""
+    text = library.pegen_strerror(error).decode()
+    detail = library.pegen_cuda_error_name().decode()
+    return f"{text} ({detail})" if detail and error in (31, 32) else text
+
+
+def program() -> str:
+    """Path of the compiler: PEGEN, or the one in this package."""
+    return os.environ.get("PEGEN") or str(PACKAGE / "bin" / "pegen")
+
+
+def specs() -> pathlib.Path:
+    """Folder of the stock descriptions."""
+    installed = PACKAGE / "share" / "pegen" / "specs"
+    return installed if installed.is_dir() else PACKAGE.parents[1] / "specs"

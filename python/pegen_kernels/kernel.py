@@ -1,0 +1,479 @@
+"""Kernels: compiled, called, explained, checked, timed, saved."""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pathlib
+import subprocess
+import weakref
+from typing import Any, Mapping, NamedTuple, Sequence
+
+from . import _native
+from ._native import library
+from .arrays import CPU, View, empty_like, give_back, view
+from .calls import Call, entry_of, run
+from .errors import ArgumentError, CheckFailed, CompileError
+from .refusals import refusal
+
+_MOST_CALLS = 256  # kept, by shapes
+_DTYPES = {0: "float32", 1: "bfloat16", 2: "float16"}
+
+
+class Operand(NamedTuple):
+    """A learned parameter of an encoding."""
+
+    name: str
+    doc: str
+    units: str
+    initializer: str  # how its authors initialise it, in words; "" where they do not say
+    shape: tuple[int, ...]
+    dimensions: tuple[str, ...]  # what each counts: "axes", "heads", "blocks", or a number
+
+
+class Input(NamedTuple):
+    """A tensor with a row for each query token and head: [batches, heads, tokens, size], or without size where it is 0."""
+
+    name: str
+    doc: str
+    units: str
+    size: int
+
+
+class Table(NamedTuple):
+    """What `prepare` computed of positions and operands, for `encode`."""
+
+    address: int
+    size: int
+    keeps: Any
+
+
+class Request(NamedTuple):
+    """A description with its options: what to compile, explain, check and time."""
+
+    file: str | None
+    text: str | None
+    label: str | None
+    defines: tuple[str, ...]
+    targets: str | None
+    dtypes: str | None
+    name: str | None
+    cache: str | None
+    trust_spec: bool
+    max_seconds: float
+    max_memory: int
+
+    def native(self) -> _native.CompileRequest:
+        encode = lambda text: None if text is None else os.fsencode(text)  # noqa: E731
+        defines = (ctypes.c_char_p * (len(self.defines) + 1))(*(os.fsencode(word) for word in self.defines))
+        return _native.CompileRequest(
+            struct_size=ctypes.sizeof(_native.CompileRequest), n_defines=len(self.defines), file=encode(self.file),
+            text=encode(self.text), label=encode(self.label), defines=defines, targets=encode(self.targets),
+            dtypes=encode(self.dtypes), name=encode(self.name), program=encode(_native.program()),
+            cache=encode(self.cache), max_seconds=self.max_seconds, max_memory=self.max_memory,
+            trust_spec=self.trust_spec,
+        )  # fmt: skip
+
+    def run(self, command: str, *options: str) -> subprocess.CompletedProcess[str]:
+        """One of the program's other commands."""
+        text, words = None, [_native.program(), command, *options]
+        for define in self.defines:
+            words += ["-D", define]
+        for option, value in (("--target", self.targets), ("--dtype", self.dtypes)):
+            if value:
+                words += [option, value]
+        if self.trust_spec:
+            words.append("--trust-spec")
+        try:
+            if self.text is not None:
+                text = os.memfd_create("description")
+                os.write(text, self.text.encode())
+            file = self.file if text is None else f"/proc/self/fd/{text}"
+            return subprocess.run(
+                [*words, "--", str(file)], capture_output=True, text=True, pass_fds=() if text is None else (text,)
+            )
+        except OSError as e:
+            raise CompileError(f"cannot run the compiler '{_native.program()}': {e.strerror}") from e
+        finally:
+            if text is not None:
+                os.close(text)
+
+
+def stock() -> list[str]:
+    """Names of the descriptions that come with the package."""
+    return sorted(path.stem for path in _native.specs().glob("*.lua"))
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ",".join(_word(item) for item in value)
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _listed(value: str | Sequence[str] | None) -> str | None:
+    return value if value is None or isinstance(value, str) else ",".join(value)
+
+
+_SHORT = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
+
+
+def _source(spec: str | os.PathLike[str]) -> tuple[str | None, str | None]:
+    """File, or text."""
+    if isinstance(spec, str) and "\n" in spec:
+        if "\0" in spec:
+            raise CompileError("spec: the text has a NUL in it")
+        return None, spec
+    path = os.fspath(spec)
+    named = _native.specs() / f"{path}.lua"
+    if isinstance(spec, str) and spec.isidentifier() and not os.path.exists(path) and named.is_file():
+        return str(named), None
+    if not os.path.isfile(path):
+        raise CompileError(f"spec: no description '{path}'; expected a file, Lua text, or one of {', '.join(stock())}")
+    return path, None
+
+
+def compile(
+    spec: str | os.PathLike[str],
+    *,
+    targets: str | Sequence[str] | None = None,
+    dtypes: str | Sequence[str] | None = None,
+    name: str | None = None,
+    label: str | None = None,
+    defines: Mapping[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    trust_spec: bool = False,
+    max_seconds: float = 0,
+    max_memory: int = 0,
+    **options: Any,
+) -> Kernel:
+    """Compiles a description, or finds what was compiled of it before.
+
+    spec: the name of a stock description (`stock()`), a path, or Lua text (anything with a line's end in it).
+    options: values of the description's own options: head_dim=128, heads=12, grid=(14, 14). Those whose names are
+    parameters of this function go into `defines`.
+    targets: processors and GPUs, ["x86-64-v4", "sm_90"]; default: the processors of this machine's kind.
+    dtypes: of q and k, ["float32", "bfloat16:f8e4m3"]; default: float32, bfloat16 and float16.
+    name: what the kernel is called; label: what messages call a text. cache: a folder; default ~/.cache/pegen; "": none.
+    trust_spec: run the description in the compiler's own process, where the system has no seccomp.
+    max_seconds, max_memory (MiB): limits of a compilation; 0: 300 s, 4096 MiB.
+
+    Raises CompileError with the file and line of a mistake.
+    """
+    file, text = _source(spec)
+    words = tuple(f"{key}={_word(value)}" for key, value in {**(defines or {}), **options}.items())
+    types = _listed(dtypes)
+    for long, short in _SHORT.items():
+        types = types and types.replace(long, short)
+    request = Request(
+        file, text, label, words, _listed(targets), types, name, None if cache is None else os.fspath(cache),
+        trust_spec, max_seconds, max_memory,
+    )  # fmt: skip
+    compiled = library.pegen_compile(request.native())
+    if not compiled:
+        raise MemoryError("pegen_compile")
+    if compiled.contents.error:
+        message = compiled.contents.error.decode(errors="replace")
+        library.pegen_compiled_free(compiled)
+        raise CompileError(message)
+    content = compiled.contents
+    data = ctypes.string_at(content.object, content.object_size)
+    kernel = Kernel(content.kernel.contents, data, content.header.decode(), request, bool(content.from_cache))
+    weakref.finalize(kernel, library.pegen_compiled_free, compiled).atexit = False
+    return kernel
+
+
+def load(path: str | os.PathLike[str]) -> Kernel:
+    """A kernel that `save` wrote, or `pegen SPEC.lua -o NAME.so`. It is code: load none that you would not run. It can be
+    called, but not explained, checked or timed, since its description is not with it."""
+    path = os.path.abspath(path)
+    if not os.path.isfile(path):
+        raise CompileError(f"path: there is no file '{path}'")
+    try:
+        shared = ctypes.CDLL(path)
+        info = _native.KernelInfo.in_dll(shared, "pegen_kernel_of_library")
+    except (OSError, ValueError) as e:
+        raise CompileError(f"path: '{path}' is no kernel: {e}") from e
+    if not library.pegen_kernel_supported(ctypes.addressof(info)):
+        raise CompileError(f"path: '{path}' was made by a pegen of another version")
+    kernel = Kernel(info, pathlib.Path(path).read_bytes(), "", None, True)
+    kernel._library = shared
+    return kernel
+
+
+class Kernel:
+    """A compiled encoding. Safe from any thread.
+
+    Arrays are NumPy's, PyTorch's, or anything with DLPack; they are used where they lie, with any strides (channels
+    adjacent). Rows are [batches, heads, tokens, channels]; memory of [B,N,H,D] is the same array transposed. What is not
+    named as an output is never written.
+    """
+
+    name: str
+    doc: str
+    digest: str  #: equal digests, equal mathematics
+    options: dict[str, str]
+    targets: list[str]
+    dtypes: list[str]
+    head_dim: int
+    out_dim: int  #: of encoded rows: head_dim unless the encoding appends columns
+    axes: list[str]
+    heads: int  #: heads that it is made for; 0: any
+    skip_tokens: int  #: tokens at the front that pass through
+    grid: tuple[int, ...] | None  #: sizes of the built-in grid: positions may be left out
+    operands: list[Operand]
+    inputs: list[Input]
+    header: str  #: the C header
+    from_cache: bool
+
+    def __init__(self, info: Any, data: bytes, header: str, request: Request | None, from_cache: bool) -> None:
+        text = lambda value: (value or b"").decode()  # noqa: E731
+        self._info, self._data, self._request = info, data, request
+        self.header, self.from_cache = header, from_cache
+        self.name, self.doc, self.digest = text(info.name), text(info.doc), text(info.digest)
+        self.options = dict(word.partition("=")[::2] for word in text(info.options).split(" ") if word)
+        self.targets = text(info.targets).split()
+        self.dtypes = [name for bit, name in _DTYPES.items() if info.dtypes >> bit & 1]
+        self.head_dim, self.out_dim, self.heads = info.head_dim, info.out_dim, info.heads
+        self.axes = [text(info.axes[i]) for i in range(info.n_axes)]
+        self.skip_tokens = info.skip_tokens
+        self.grid = tuple(info.grid[i] for i in range(info.n_axes)) if info.grid else None
+        self.operands = [self._operand(info.operands[i]) for i in range(info.n_operands)]
+        n_inputs = _native.field(info, "n_inputs") or 0
+        given = (info.inputs[i] for i in range(n_inputs))
+        self.inputs = [Input(text(i.name), text(i.doc), text(i.units), i.size) for i in given]
+        self._entries = {name: entry_of(info, name) for name in ("encode", "attention", "prepare", "encode_backward")}
+        self._sizes = {
+            name: entry_of(info, name, _native.SizeEntry)
+            for name in ("workspace", "table_bytes", "encode_backward_workspace")
+        }
+        self._calls: dict[Any, Call] = {}
+
+    @staticmethod
+    def _operand(info: Any) -> Operand:
+        words = (info.name, info.doc, info.units, info.initializer)
+        ranks = range(info.rank)
+        return Operand(
+            *((word or b"").decode() for word in words),
+            tuple(info.shape[i] for i in ranks),
+            tuple(info.dimension[i].decode() for i in ranks),
+        )
+
+    def __repr__(self) -> str:
+        return f"<pegen kernel {self.name}: {self.doc} ({', '.join(self.targets)})>"
+
+    # ---- calls ----
+
+    def _named(self, what: str, infos: Sequence[Any], given: Any) -> list[View]:
+        """Operands or inputs in their order, from a mapping by name or a sequence."""
+        names = [info.name for info in infos]
+        if given is None:
+            given = {}
+        if not isinstance(given, Mapping):
+            if len(given) > len(names):
+                raise ArgumentError(f"{what}s: {len(given)} given; {self.name} has {len(names)} ({', '.join(names)})")
+            given = dict(zip(names, given))
+        for name in given:
+            if name not in names:
+                raise ArgumentError(
+                    f"{what}s: {self.name} has no {what} '{name}'; it has: {', '.join(names) or 'none'}"
+                )
+        for name in names:
+            if name not in given:
+                raise ArgumentError(f"{what}s: '{name}' is missing; {self.name} takes {', '.join(names)}")
+        return [view(f"{what} '{name}'", given[name]) for name in names]
+
+    def _call(self, name: str, tensors: dict[str, View], operands: list[View], inputs: list[View],
+              numbers: dict[str, Any], *, threads: int = 1, stream: int = 0, table: Table | None = None,
+              workspace: str = "workspace") -> None:  # fmt: skip
+        entry = self._entries[name]
+        if entry is None:
+            raise ArgumentError(f"{self.name} has no entry '{name}'; it has: {', '.join(self.entries)}")
+        views = [*tensors.values(), *operands, *inputs]
+        key = (name, tuple(tensors), tuple([seen.key for seen in views]), tuple(numbers.items()))
+        call = self._calls.pop(key, None)
+        if call is None:
+            call = Call(self._info, self._sizes[workspace], tensors, operands, inputs, numbers)
+        else:
+            call.point(views)
+        if table is not None:
+            call.args.table, call.args.table_bytes = table.address, table.size
+        device = views[0].key[0] if views else CPU
+        error = run(self._info, entry, name, call, device, threads, stream)
+        if len(self._calls) >= _MOST_CALLS:
+            self._calls.clear()
+        self._calls[key] = call
+        if table is not None:
+            call.args.table, call.args.table_bytes = None, 0
+        if error:
+            raise refusal(self._info, name, error, tensors, operands, table is not None)
+
+    @property
+    def entries(self) -> list[str]:
+        """Names of what can be called: "encode", "attention", "prepare", "encode_backward"."""
+        return [name for name, entry in self._entries.items() if entry]
+
+    def _places(self, positions: Any, k_positions: Any) -> dict[str, View]:
+        given = {"positions": positions, "k_positions": k_positions}
+        return {name: view(name, x) for name, x in given.items() if x is not None}
+
+    def _outputs(self, sources: dict[str, Any], out: Any, in_place: bool) -> dict[str, Any]:
+        if in_place and out is not None:
+            raise ArgumentError("out: given with in_place=True; expected one of them")
+        if in_place:
+            return dict(sources)
+        if out is not None:
+            given = out if isinstance(out, (tuple, list)) else (out,)
+            if len(given) != len(sources):
+                raise ArgumentError(f"out: {len(given)} arrays given; expected one for each of {', '.join(sources)}")
+            return dict(zip(sources, given))
+        return {name: empty_like(x, (*x.shape[:-1], self.out_dim)) for name, x in sources.items()}
+
+    def encode(self, q: Any = None, k: Any = None, positions: Any = None, *, operands: Any = None, inputs: Any = None,
+               k_positions: Any = None, table: Table | None = None, out: Any = None, in_place: bool = False,
+               threads: int = 1, stream: int = 0) -> Any:  # fmt: skip
+        """Encodes q and k by their positions.
+
+        q: [B,H,N,head_dim], k: [B,Hkv,M,head_dim], float32, bfloat16 or float16; one of them may be left out.
+        positions: [N,P] or [B,N,P] of float32, float64, int32 or int64, in the units of the description's phases; P is
+        len(axes). None where a grid is built in. k_positions: those of k where they are others.
+        operands: by name, or in the order of `operands`; float32, float64, float16 or bfloat16.
+        inputs: of each query token, [B,H,N,size]. table: of `prepare`, in place of positions and operands.
+        out: arrays to write to, [B,H,N,out_dim] each; in_place=True: q and k themselves. Without both, new ones.
+        threads: that share the call. stream: of CUDA, as a number, for arrays on a GPU.
+
+        Returns (q, k) encoded, or one array where only one was given. Raises ArgumentError, and has then written nothing.
+        """
+        sources = {name: x for name, x in (("q", q), ("k", k)) if x is not None}
+        if not sources:
+            raise ArgumentError("q, k: neither was given")
+        tensors = {name: view(name, x) for name, x in sources.items()}
+        for name, seen in tensors.items():
+            if len(seen.shape) != 4:
+                raise ArgumentError(
+                    f"{name} has {len(seen.shape)} dimensions; expected [batches, heads, tokens, channels]"
+                )
+        made = self._outputs(sources, out, in_place)
+        tensors |= {f"{name}_out": view(name if in_place else f"out of {name}", x, True) for name, x in made.items()}
+        tensors |= self._places(positions, k_positions)
+        parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
+        self._call("encode", tensors, parameters, self._named("input", self.inputs, inputs), {}, threads=threads,
+                   stream=stream, table=table)  # fmt: skip
+        results = [give_back(sources[name], x) for name, x in made.items()]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def encode_backward(self, grad_q: Any = None, grad_k: Any = None, positions: Any = None, *, operands: Any = None,
+                        k_positions: Any = None, table: Table | None = None, out: Any = None, in_place: bool = False,
+                        threads: int = 1) -> Any:  # fmt: skip
+        """Gradients of q and k from those of what `encode` returned; of the same shapes and type. Arguments otherwise as
+        in `encode`. Returns (grad_q, grad_k), or one array where only one was given."""
+        sources = {name: x for name, x in (("q", grad_q), ("k", grad_k)) if x is not None}
+        if not sources:
+            raise ArgumentError("grad_q, grad_k: neither was given")
+        tensors = {f"grad.{name}_out": view(f"grad_{name}", x) for name, x in sources.items()}
+        if in_place or out is not None:
+            made = self._outputs(sources, out, in_place)
+        else:
+            made = {name: empty_like(x, (*x.shape[:-1], self.head_dim)) for name, x in sources.items()}
+        tensors |= {f"grad.{name}": view(f"grad_{name}", x, True) for name, x in made.items()}
+        tensors |= self._places(positions, k_positions)
+        parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
+        self._call("encode_backward", tensors, parameters, [], {}, threads=threads, table=table,
+                   workspace="encode_backward_workspace")  # fmt: skip
+        results = [give_back(sources[name], x) for name, x in made.items()]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def attention(self, q: Any, k: Any, v: Any, positions: Any = None, *, operands: Any = None, inputs: Any = None,
+                  k_positions: Any = None, causal: bool = False, scale: float = 0.0, out: Any = None,
+                  threads: int = 1, stream: int = 0) -> Any:  # fmt: skip
+        """Attention with the encoding in it: softmax(scale q k^T + bias) v, scores never stored.
+
+        q: [B,H,N,head_dim]; k: [B,Hkv,M,head_dim]; v: [B,Hkv,M,Dv]; H is a multiple of Hkv. positions: [N,P] or [B,N,P];
+        k_positions: [M,P] or [B,M,P], by default the same. causal: query i sees keys j <= i + M - N. scale: 0 is
+        1/sqrt(head_dim). Returns [B,H,N,Dv]. Other arguments as in `encode`.
+        """
+        tensors = {"q": view("q", q), "k": view("k", k), "v": view("v", v)}
+        for name, seen in tensors.items():
+            if len(seen.shape) != 4:
+                raise ArgumentError(
+                    f"{name} has {len(seen.shape)} dimensions; expected [batches, heads, tokens, channels]"
+                )
+        made = empty_like(q, (*tensors["q"].shape[:3], tensors["v"].shape[3])) if out is None else out
+        tensors["out"] = view("out", made, True)
+        tensors |= self._places(positions, k_positions)
+        self._call("attention", tensors, self._named("operand", self.operands, operands),
+                   self._named("input", self.inputs, inputs), {"causal": int(causal), "scale": float(scale)},
+                   threads=threads, stream=stream)  # fmt: skip
+        return give_back(q, made)
+
+    def prepare(
+        self, positions: Any = None, *, operands: Any = None, k_positions: Any = None, threads: int = 1
+    ) -> Table:
+        """Computes once what `encode` needs of positions and operands. The table holds for every call with as many
+        tokens, until positions or operands change."""
+        size_of = self._sizes["table_bytes"]
+        if not self._entries["prepare"] or not size_of:
+            raise ArgumentError(f"{self.name} has no entry 'prepare'; it has: {', '.join(self.entries)}")
+        tensors = self._places(positions, k_positions)
+        parameters = self._named("operand", self.operands, operands)
+        asked = Call(self._info, None, tensors, parameters, [], {})
+        size = size_of(asked.reference)
+        room = ctypes.create_string_buffer(size + 64)
+        table = Table((ctypes.addressof(room) + 63) & ~63, size, room)
+        self._call("prepare", tensors, parameters, [], {}, threads=threads, table=table)
+        return table
+
+    # ---- what is known of it ----
+
+    def _described(self) -> Request:
+        if self._request is None:
+            raise CompileError(f"{self.name} was loaded from a file, without its description")
+        return self._request
+
+    def explain(self) -> dict[str, Any]:
+        """What holds of the description and how that is known: group, normal form, properties, cost per token; the members
+        of `pegen explain --format=json`."""
+        compiled = library.pegen_explain(self._described().native())
+        if not compiled:
+            raise MemoryError("pegen_explain")
+        try:
+            if compiled.contents.error:
+                raise CompileError(compiled.contents.error.decode(errors="replace"))
+            return json.loads(compiled.contents.explanation)
+        finally:
+            library.pegen_compiled_free(compiled)
+
+    def check(self) -> str:
+        """Runs the kernel on every target of this machine beside a slow reference in long double; returns the report.
+        Raises CheckFailed where an error is larger than it may be."""
+        done = self._described().run("check")
+        if done.returncode == 0:
+            return done.stdout
+        raise (CheckFailed if done.stdout else CompileError)((done.stdout + done.stderr).strip())
+
+    def bench(
+        self, shape: str | Sequence[int] | None = None, *, threads: int = 1, table: bool = False
+    ) -> dict[str, Any]:
+        """Times the kernel beside a loop that only moves the same bytes, in the same run; the members of
+        `pegen bench --json`. shape: (B, N, H), or a name as "vit_b8"."""
+        words = ["--json", "--threads", str(threads)] + ["--table"] * table
+        if shape is not None:
+            words += ["--shape", _word(shape)]
+        done = self._described().run("bench", *words)
+        if done.returncode:
+            raise CompileError((done.stderr or done.stdout).strip())
+        return json.loads(done.stdout)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the shared object (for `load`, or dlopen), or to a path that ends in .h the C header. An old file stays
+        until the new one is complete."""
+        path = pathlib.Path(path)
+        content = self.header.encode() if path.suffix == ".h" else self._data
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        try:
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise

@@ -1,0 +1,299 @@
+"""pegen_kernels on NumPy: what kernels compute, what they refuse and in which words, compiling from many threads."""
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+
+import pegen_kernels as pk
+
+FAST = {"targets": "native", "dtypes": "float32"}
+TURN = """local pe = require "pegen"
+return pe.encoding { name = "turn", axes = { "t" }, head_dim = pe.option("head_dim", 8, "channels"),
+  block = pe.plane(), generators = { t = pe.bivector { e12 = 1 } }, phase = function(axis, i) return 1 / (i + 1) end }
+"""
+
+
+def rows(*shape, seed=1, dtype="float32"):
+    return numpy.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def rope(x, positions, base=10000.0):
+    """RoPE of x [B,H,N,D] in float64."""
+    d = x.shape[-1]
+    angle = numpy.asarray(positions)[..., None, :, :1] * base ** (-2 * numpy.arange(d // 2) / d)
+    even, odd = x[..., 0::2].astype(float), x[..., 1::2].astype(float)
+    out = numpy.empty(x.shape)
+    out[..., 0::2] = numpy.cos(angle) * even - numpy.sin(angle) * odd
+    out[..., 1::2] = numpy.sin(angle) * even + numpy.cos(angle) * odd
+    return out
+
+
+class Compile(unittest.TestCase):
+    def test_stock_file_text(self):
+        self.assertIn("geope3d", pk.stock())
+        stock = pk.compile("rope", head_dim=32, **FAST)
+        self.assertEqual((stock.name, stock.head_dim, stock.options["head_dim"]), ("rope", 32, "32"))
+        text = pk.compile(TURN, **FAST)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "mine.lua")
+            path.write_text(TURN)
+            file = pk.compile(path, **FAST)
+        self.assertEqual(file.digest, text.digest)
+        self.assertIn("turn_encode(", file.header)
+        self.assertTrue(pk.compile(TURN, **FAST).from_cache)
+
+    def test_options(self):
+        kernel = pk.compile("geope3d", grid=(2, 3, 4), skip_tokens=1, inverse=True, name="mine", **FAST)
+        self.assertEqual((kernel.grid, kernel.skip_tokens, kernel.name), ((2, 3, 4), 1, "mine"))
+        self.assertEqual(kernel.options["inverse"], "true")
+        self.assertEqual(kernel.axes, ["d", "h", "w"])
+        defined = pk.compile(TURN, defines={"head_dim": 16}, **FAST)
+        self.assertEqual(defined.head_dim, 16)
+
+    def test_mistakes(self):
+        with self.assertRaises(pk.CompileError) as caught:
+            pk.compile("local pe = require 'pegen'\nreturn pe.encodin {}\n", label="model.lua", **FAST)
+        self.assertEqual((caught.exception.file, caught.exception.line), ("model.lua", 2))
+        for spec, words, options in [
+            ("no_such", "spec: no description 'no_such'", {}), ("rope", "no option 'hed_dim'", {"hed_dim": 2}),
+            ("rope", "unknown target", {"targets": "z80"}), ("rope", "cannot run the compiler", {"PEGEN": "/none"}),
+        ]:  # fmt: skip
+            old = os.environ.pop("PEGEN", None)
+            try:
+                if options.get("PEGEN"):
+                    os.environ["PEGEN"] = options.pop("PEGEN")
+                elif old:
+                    os.environ["PEGEN"] = old
+                with self.assertRaisesRegex(pk.CompileError, words):
+                    pk.compile(spec, **{**FAST, **options})
+            finally:
+                os.environ.pop("PEGEN", None)
+                if old:
+                    os.environ["PEGEN"] = old
+
+    def test_threads(self):
+        with tempfile.TemporaryDirectory() as cache, concurrent.futures.ThreadPoolExecutor(8) as pool:
+            kernels = list(pool.map(lambda _: pk.compile(TURN, cache=cache, **FAST), range(8)))
+        self.assertEqual(sum(not kernel.from_cache for kernel in kernels), 1)
+        q = rows(1, 1, 3, 8)
+        first = kernels[0].encode(q, positions=[[0], [1], [2]] @ numpy.eye(1))
+        for kernel in kernels:
+            self.assertTrue(numpy.array_equal(kernel.encode(q, positions=numpy.arange(3.0)[:, None]), first))
+
+    def test_fork_after_loading(self):
+        kernel = pk.compile(TURN, **FAST)
+        child = os.fork()
+        if not child:
+            try:
+                again = pk.compile(TURN, cache="", **FAST)
+                same = numpy.array_equal(
+                    *(k.encode(rows(1, 1, 2, 8), positions=numpy.eye(2)[:, 1:]) for k in (kernel, again))
+                )
+                os._exit(0 if same else 1)
+            finally:
+                os._exit(2)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+
+class Encode(unittest.TestCase):
+    def setUp(self):
+        self.kernel = pk.compile("rope", head_dim=16, targets="native")
+
+    def test_values(self):
+        q, k, positions = rows(2, 4, 7, 16), rows(2, 2, 7, 16, seed=2), numpy.arange(100, 107)[:, None]
+        before = q.copy()
+        new_q, new_k = self.kernel.encode(q, k, positions)
+        self.assertLess(abs(new_q - rope(q, positions)).max(), 2e-6)
+        self.assertLess(abs(new_k - rope(k, positions)).max(), 2e-6)
+        self.assertTrue(numpy.array_equal(q, before))
+        self.assertTrue(numpy.array_equal(self.kernel.encode(q, positions=positions), new_q))
+        self.assertTrue(numpy.array_equal(self.kernel.encode(k=k, positions=positions, threads=3), new_k))
+        each = numpy.stack([positions, positions + 5]).astype("float32")
+        self.assertLess(abs(self.kernel.encode(q, positions=each) - rope(q, each)).max(), 2e-6)
+
+    def test_memory(self):
+        """[B,N,H,D] memory, outputs of it, in place, and strides of every kind."""
+        q, positions = rows(2, 7, 4, 16).transpose(0, 2, 1, 3), numpy.arange(7)[:, None]
+        expected = rope(q, positions)
+        made = self.kernel.encode(q, positions=positions)
+        self.assertEqual(made.strides, q.strides)
+        self.assertLess(abs(made - expected).max(), 2e-6)
+        wide = numpy.zeros((2, 4, 14, 20), "float32")
+        out = wide[:, :, ::2, 2:18]
+        self.assertIs(self.kernel.encode(q, positions=positions, out=out), out)
+        self.assertTrue(numpy.array_equal(out, made))
+        self.assertEqual(abs(wide[..., :2]).max() + abs(wide[..., 18:]).max() + abs(wide[:, :, 1::2]).max(), 0)
+        self.assertLess(
+            abs(self.kernel.encode(q[:, :, ::-1], positions=positions[::-1])[:, :, ::-1] - made).max(), 1e-6
+        )
+        broadcast = numpy.broadcast_to(q[:, :1], q.shape)
+        self.assertLess(
+            abs(self.kernel.encode(broadcast, positions=positions) - rope(broadcast, positions)).max(), 2e-6
+        )
+        self.assertIs(self.kernel.encode(q, positions=positions, in_place=True), q)
+        self.assertTrue(numpy.array_equal(q, made))
+
+    def test_types(self):
+        positions = numpy.arange(5)[:, None]
+        half = rows(1, 2, 5, 16).astype("float16")
+        made = self.kernel.encode(half, positions=positions)
+        self.assertEqual(made.dtype, numpy.float16)
+        self.assertLess(abs(made - rope(half, positions)).max(), 4e-3)
+
+    def test_never_written(self):
+        q, positions = rows(1, 2, 5, 16), numpy.arange(5)[:, None]
+        q.flags.writeable = positions.flags.writeable = False
+        self.assertLess(abs(self.kernel.encode(q, positions=positions) - rope(q, positions)).max(), 2e-6)
+        with self.assertRaisesRegex(pk.ArgumentError, "^q is read-only"):
+            self.kernel.encode(q, positions=positions, in_place=True)
+        with self.assertRaisesRegex(pk.ArgumentError, "^out of q is read-only"):
+            self.kernel.encode(rows(1, 2, 5, 16), positions=positions, out=q)
+
+    def test_jax(self):
+        """Immutable arrays are read where they lie, and results are JAX's."""
+        try:
+            import jax.numpy
+        except ImportError:
+            self.skipTest("JAX is not installed")
+        q, positions = rows(1, 2, 5, 16), numpy.arange(5)[:, None]
+        made = self.kernel.encode(jax.numpy.asarray(q), positions=jax.numpy.asarray(positions))
+        self.assertIsInstance(made, jax.Array)
+        self.assertLess(abs(numpy.asarray(made) - rope(q, positions)).max(), 2e-6)
+        half = self.kernel.encode(jax.numpy.asarray(q, "bfloat16"), positions=positions)
+        self.assertEqual(half.dtype, "bfloat16")
+        self.assertLess(abs(numpy.asarray(half, "float32") - rope(q, positions)).max(), 0.05)
+        with self.assertRaisesRegex(pk.ArgumentError, "^q is read-only or immutable"):
+            self.kernel.encode(jax.numpy.asarray(q), positions=positions, in_place=True)
+
+    def test_refusals(self):
+        kernel, good, places = self.kernel, rows(1, 2, 5, 16), numpy.arange(5)[:, None]
+        care = pk.compile("care", head_dim=16, heads=2, **FAST)
+        axis, freq = (rows(*operand.shape) for operand in care.operands)
+        places2 = numpy.zeros((5, 2))
+        for words, call in [
+            ("^q, k: neither", lambda: kernel.encode(positions=places)),
+            ("^q has 15 channels; expected 16", lambda: kernel.encode(good[..., :15], positions=places)),
+            ("^q has 3 dimensions", lambda: kernel.encode(good[0], positions=places)),
+            ("^k has 3 dimensions", lambda: kernel.encode(good, good[0], places)),
+            ("^q is of type float64", lambda: kernel.encode(good.astype(float), positions=places)),
+            ("^q is of type >f4", lambda: kernel.encode(good.astype(">f4"), positions=places)),
+            ("^q is of type object", lambda: kernel.encode(good.astype(object), positions=places)),
+            ("^q is a list", lambda: kernel.encode([1, 2], positions=places)),
+            ("^q has channels that are not adjacent", lambda: kernel.encode(rows(1, 2, 5, 32)[..., ::2], positions=places)),
+            ("^k is of type float16, and q of float32", lambda: kernel.encode(good, good.astype("float16"), places)),
+            ("^k has 2 batches, and q 1", lambda: kernel.encode(good, rows(2, 2, 5, 16), places)),
+            ("^positions are missing", lambda: kernel.encode(good)),
+            ("^positions are of 4 tokens; expected 5", lambda: kernel.encode(good, positions=places[:4])),
+            ("^positions have the shape", lambda: kernel.encode(good, positions=places[:, 0])),
+            ("^positions are of type int16", lambda: kernel.encode(good, positions=places.astype("int16"))),
+            ("^positions are of 3 batches", lambda: kernel.encode(good, positions=numpy.zeros((3, 5, 1)))),
+            ("^out of q has|^q_out has", lambda: kernel.encode(good, positions=places, out=rows(1, 2, 4, 16))),
+            ("^out: 2 arrays", lambda: kernel.encode(good, positions=places, out=(good, good))),
+            ("^out: given with in_place", lambda: kernel.encode(good, positions=places, out=good, in_place=True)),
+            ("^operands: 'axis' is missing; care takes axis, freq", lambda: care.encode(good, positions=places2)),
+            ("^operands: care has no operand 'fre'", lambda: care.encode(good, positions=places2, operands={"fre": freq})),
+            ("^operand 'freq' has the shape", lambda: care.encode(good, positions=places2, operands=[axis, axis])),
+            ("^operands: 3 given", lambda: care.encode(good, positions=places2, operands=[axis, freq, freq])),
+            ("^operand 'freq' is not contiguous",
+             lambda: care.encode(good, positions=places2, operands=[axis, numpy.asfortranarray(freq)])),
+            ("^q has 3 heads; expected 2", lambda: care.encode(rows(1, 3, 5, 16), positions=places2, operands=[axis, freq])),
+            ("^rope has no entry 'attention'", lambda: kernel.attention(good, good, good, places)),
+        ]:  # fmt: skip
+            with self.subTest(words), self.assertRaisesRegex(pk.ArgumentError, words):
+                call()
+        whole = rows(1, 2, 6, 16)
+        before = whole.copy()
+        with self.assertRaisesRegex(pk.ArgumentError, "overlaps"):
+            kernel.encode(whole[:, :, :5], positions=places, out=whole[:, :, 1:])
+        self.assertTrue(numpy.array_equal(whole, before))
+
+    def test_table_and_operands(self):
+        care = pk.compile("care", head_dim=16, heads=2, **FAST)
+        self.assertEqual([operand.name for operand in care.operands], ["axis", "freq"])
+        self.assertEqual(care.operands[1].dimensions, ("axes", "heads", "blocks"))
+        axis, freq = (rows(*operand.shape) for operand in care.operands)
+        axis /= numpy.linalg.norm(axis, axis=-1, keepdims=True)
+        q, positions = rows(2, 2, 5, 16), rows(5, 2)
+        named = care.encode(q, positions=positions, operands={"freq": freq, "axis": axis})
+        self.assertLess(abs((named**2).sum() / (q**2).sum() - 1), 1e-5)
+        table = care.prepare(positions, operands=[axis, freq])
+        self.assertTrue(numpy.array_equal(care.encode(q, table=table), named))
+        with self.assertRaisesRegex(pk.ArgumentError, "table"):
+            care.encode(rows(2, 2, 6, 16), table=table)
+
+    def test_backward(self):
+        """<y, R x> = <R^T y, x>."""
+        geope = pk.compile("geope3d", head_dim=24, **FAST)
+        x, y, positions = rows(2, 3, 5, 24), rows(2, 3, 5, 24, seed=2), rows(5, 3, seed=3)
+        forward, backward = geope.encode(x, positions=positions), geope.encode_backward(y, positions=positions)
+        self.assertLess(abs((forward * y).sum() - (backward * x).sum()), 1e-4)
+        self.assertGreater(abs((forward * y).sum() - (x * y).sum()), 1e-2)
+
+    def test_threads_of_the_host(self):
+        q, positions = rows(1, 8, 64, 16), numpy.arange(64)[:, None]
+        expected = self.kernel.encode(q, positions=positions)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            results = pool.map(lambda _: self.kernel.encode(q, positions=positions), range(200))
+            self.assertTrue(all(numpy.array_equal(result, expected) for result in results))
+
+
+class Attention(unittest.TestCase):
+    def test_alibi(self):
+        kernel = pk.compile("alibi", head_dim=16, heads=4, **FAST)
+        q, k, v, positions = (
+            rows(2, 4, 6, 16),
+            rows(2, 4, 6, 16, seed=2),
+            rows(2, 4, 6, 16, seed=3),
+            numpy.arange(6)[:, None],
+        )
+        out = kernel.attention(q, k, v, positions, causal=True)
+        scores = q.astype(float) @ k.swapaxes(2, 3) / 4
+        scores -= 2.0 ** (-2 * numpy.arange(1, 5))[:, None, None] * abs(positions - positions.T)
+        scores[..., ~numpy.tri(6, dtype=bool)] = -numpy.inf
+        weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+        self.assertLess(abs(out - weights / weights.sum(-1, keepdims=True) @ v).max(), 1e-5)
+        with self.assertRaisesRegex(pk.ArgumentError, "^v has 3 dimensions"):
+            kernel.attention(q, k, v[0], positions)
+
+
+class Known(unittest.TestCase):
+    def test_explain_check_bench(self):
+        kernel = pk.compile(TURN, **FAST)
+        self.assertEqual(kernel.explain()["properties"]["translation_invariant"]["holds"], "yes")
+        self.assertRegex(kernel.check(), "turn: pass")
+        timed = kernel.bench((1, 16, 2))
+        self.assertEqual(timed["pegen"], kernel.explain()["pegen"])
+
+    def test_save_and_load(self):
+        kernel = pk.compile(TURN, **FAST)
+        q = rows(1, 1, 3, 8)
+        positions = numpy.arange(3)[:, None]
+        with tempfile.TemporaryDirectory() as folder:
+            kernel.save(f"{folder}/turn.so")
+            kernel.save(f"{folder}/turn.h")
+            self.assertEqual(pathlib.Path(folder, "turn.h").read_text(), kernel.header)
+            loaded = pk.load(f"{folder}/turn.so")
+            self.assertEqual((loaded.digest, loaded.head_dim), (kernel.digest, 8))
+            with self.assertRaisesRegex(OSError, "No such file"):
+                kernel.save(f"{folder}/none/turn.so")
+            self.assertEqual(sorted(os.listdir(folder)), ["turn.h", "turn.so"])
+            with self.assertRaisesRegex(pk.CompileError, "is no kernel"):
+                pk.load(f"{folder}/turn.h")
+        with self.assertRaisesRegex(pk.CompileError, "there is no file"):
+            pk.load(f"{folder}/turn.so")
+        self.assertTrue(numpy.array_equal(loaded.encode(q, positions=positions), kernel.encode(q, positions=positions)))
+        with self.assertRaisesRegex(pk.CompileError, "without its description"):
+            loaded.explain()
+
+    def test_program(self):
+        out = subprocess.run([sys.executable, "-m", "pegen_kernels", "--version"], capture_output=True, text=True)
+        self.assertRegex(out.stdout, r"^pegen \d+\.\d+\.\d+")
+
+
+if __name__ == "__main__":
+    unittest.main()

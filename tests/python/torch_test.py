@@ -1,0 +1,276 @@
+"""pegen_kernels.torch: modules and operators, eager, differentiated, batched, compiled, exported."""
+import copy
+import io
+import math
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+
+import pegen_kernels as pk
+from pegen_kernels.torch import Attention, Encoding, kernel_of
+
+FAST = {"targets": "native", "dtypes": ["float32", "bfloat16"]}
+
+
+def rope(x, positions, base=10000.0):
+    d = x.shape[-1]
+    angle = positions[:, :1].double() * base ** (-2 * torch.arange(d // 2) / d)
+    even, odd = x[..., 0::2].double(), x[..., 1::2].double()
+    return torch.stack([angle.cos() * even - angle.sin() * odd, angle.sin() * even + angle.cos() * odd], -1).flatten(-2)
+
+
+class Modules(unittest.TestCase):
+    def test_values(self):
+        encoding = Encoding("rope", head_dim=16, **FAST)
+        q, k, positions = torch.randn(2, 4, 7, 16), torch.randn(2, 2, 7, 16), torch.arange(7)[:, None]
+        before = q.clone()
+        new_q, new_k = encoding(q, k, positions)
+        self.assertLess((new_q - rope(q, positions)).abs().max(), 2e-6)
+        self.assertLess((new_k - rope(k, positions)).abs().max(), 2e-6)
+        self.assertTrue(torch.equal(q, before))
+        self.assertTrue(torch.equal(encoding(q, positions=positions), new_q))
+        memory = torch.randn(2, 7, 4, 16).transpose(1, 2)
+        self.assertEqual(encoding(memory, positions=positions).stride(), memory.stride())
+        apart = torch.randn(2, 4, 7, 32)[..., ::2]
+        self.assertLess((encoding(apart, positions=positions) - rope(apart, positions)).abs().max(), 2e-6)
+        half = encoding(q.bfloat16(), positions=positions)
+        self.assertEqual(half.dtype, torch.bfloat16)
+        self.assertLess((half - new_q).abs().max(), 0.1)
+
+    def test_operands(self):
+        torch.manual_seed(1)
+        encoding = Encoding("care", head_dim=64, heads=3, **FAST)
+        self.assertEqual([name for name, _ in encoding.named_parameters()], ["axis", "freq"])
+        self.assertLess((encoding.axis.norm(dim=-1) - 1).abs().max(), 1e-6)
+        self.assertTrue(torch.allclose(encoding.freq[1, 2], 10000.0 ** (-torch.arange(8) / 8)))
+        q, positions = torch.randn(2, 3, 9, 64), torch.rand(9, 2)
+        out = encoding(q, positions=positions)
+        direct = encoding.kernel.encode(q, positions=positions, operands=[p.detach() for p in encoding.parameters()])
+        self.assertTrue(torch.equal(out, direct))
+        other = copy.deepcopy(encoding)
+        with torch.no_grad():
+            other.freq.mul_(2)
+        self.assertGreater((other(q, positions=positions) - out).abs().max(), 1e-2)
+        other.load_state_dict(encoding.state_dict())
+        self.assertTrue(torch.equal(other(q, positions=positions), out))
+        saved = io.BytesIO()
+        torch.save(encoding, saved)
+        saved.seek(0)
+        self.assertTrue(torch.equal(torch.load(saved, weights_only=False)(q, positions=positions), out))
+        for name in ("quatro", "rope_mixed"):
+            self.assertTrue(all(p.isfinite().all() and p.abs().max() > 0 for p in Encoding(name, **FAST).parameters()))
+        mixed = Encoding("rope_mixed", heads=2, head_dim=16, **FAST).freqs
+        length = mixed.norm(dim=0)
+        self.assertTrue(torch.allclose(length[0], 10.0 ** (-4 * torch.arange(8) / 16), rtol=1e-5))
+        with self.assertRaisesRegex(pk.ArgumentError, "^init: 'generators' of liere needs first values"):
+            Encoding("liere", block=8, **FAST)
+        with self.assertRaisesRegex(pk.ArgumentError, "^init: 'generators' has the shape"):
+            Encoding("liere", block=8, init={"generators": torch.zeros(3)}, **FAST)
+        with self.assertRaisesRegex(pk.ArgumentError, "^init: liere has no operand 'x'"):
+            Encoding("liere", block=8, init={"x": torch.zeros}, **FAST)
+        liere = Encoding("liere", block=8, init={"generators": lambda shape: torch.randn(shape) / 8}, **FAST)
+        self.assertEqual(liere(torch.randn(1, 2, 5, 64), positions=torch.rand(5, 2)).shape, (1, 2, 5, 64))
+
+    def test_attention(self):
+        attention = Attention("alibi", head_dim=16, heads=4, causal=True, **FAST)
+        q, k, v, positions = *torch.randn(3, 2, 4, 6, 16), torch.arange(6)[:, None]
+        slopes = 2.0 ** (-2 * torch.arange(1, 5))[:, None, None]
+        bias = (-slopes * (positions - positions.T).abs()).masked_fill(~torch.ones(6, 6).tril().bool(), -math.inf)
+        expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias.expand(2, 4, 6, 6))
+        self.assertLess((attention(q, k, v, positions) - expected).abs().max(), 1e-5)
+        with self.assertRaisesRegex(pk.ArgumentError, "no gradients yet; expected torch.no_grad"):
+            attention(q.requires_grad_(), k, v, positions)
+        with torch.no_grad():
+            attention(q, k, v, positions)
+
+    def test_refusals(self):
+        encoding = Encoding("rope", head_dim=16, **FAST)
+        care = Encoding("care", head_dim=16, **FAST)
+        q, positions = torch.randn(1, 2, 5, 16), torch.arange(5)[:, None]
+        learned = copy.deepcopy(care)
+        learned.requires_grad_(True)
+        for words, call in [
+            ("^positions are of 4 tokens", lambda: encoding(q, positions=positions[:4])),
+            ("^q has 15 channels", lambda: encoding(q[..., :15], positions=positions)),
+            ("^q has 3 dimensions", lambda: encoding(q[0], positions=positions)),
+            ("^q is of type torch.float64|^q is of type float64", lambda: encoding(q.double(), positions=positions)),
+            ("^q is of type torch.complex64", lambda: encoding(q.to(torch.complex64), positions=positions)),
+            ("^k is of type bfloat16, and q of float32", lambda: encoding(q, q.bfloat16(), positions)),
+            ("^positions are missing", lambda: encoding(q)),
+            ("^positions require a gradient", lambda: encoding(q, positions=positions.float().requires_grad_())),
+            ("^operand 'axis' requires a gradient", lambda: learned(q, positions=torch.zeros(5, 2))),
+            ("^kernel: 'rope' is not what", lambda: torch.ops.pegen_kernels.encode_one(q, positions, [], "rope")),
+            ("^operands: 0 given; care takes 2",
+             lambda: torch.ops.pegen_kernels.encode_one(q, torch.zeros(5, 2), [], care.kernel_name)),
+            ("^spec: rope has no attention", lambda: Attention("rope", **FAST)),
+            ("^spec: alibi does not encode", lambda: Encoding("alibi", **FAST)),
+            ("^q requires a gradient, and this call would not be recorded",
+             lambda: encoding.kernel.encode(q.clone().requires_grad_(), positions=positions)),
+        ]:  # fmt: skip
+            with self.subTest(words), self.assertRaisesRegex(pk.ArgumentError, words):
+                call()
+
+
+class Gradients(unittest.TestCase):
+    def test_backward(self):
+        encoding = Encoding("rope", head_dim=16, **FAST)
+        q, k = torch.randn(2, 4, 7, 16, requires_grad=True), torch.randn(2, 2, 7, 16, requires_grad=True)
+        positions = torch.arange(7)[:, None]
+        weight_q, weight_k = torch.randn(2, 4, 7, 16), torch.randn(2, 2, 7, 16)
+        new_q, new_k = encoding(q, k, positions)
+        ((new_q * weight_q).sum() + (new_k * weight_k).sum()).backward()
+        for x, weight in ((q, weight_q), (k, weight_k)):
+            reference = x.detach().clone().requires_grad_()
+            (rope(reference, positions) * weight).sum().backward()
+            self.assertLess((x.grad - reference.grad).abs().max(), 2e-6)
+        only_q = encoding(q, k.detach(), positions)[0]
+        self.assertEqual(torch.autograd.grad(only_q.sum(), q)[0].shape, q.shape)
+
+    def test_gradcheck(self):
+        """The kernels compute in float32: steps of 1e-2 are exact for what is linear in the rows."""
+        for spec, axes in (
+            ("rope", 1),
+            ("geope3d", 3),
+            ("spherical", 2),
+            ("care", 2),
+            ("quatro", 2),
+            ("rope_mixed", 2),
+        ):
+            with self.subTest(spec):
+                encoding = Encoding(spec, head_dim=16, **FAST)
+                x = torch.randn(1, 1, 2, 16, requires_grad=True)
+                call = lambda x: encoding(x, positions=torch.arange(2.0 * axes).reshape(2, axes))  # noqa: B023, E731
+                self.assertTrue(torch.autograd.gradcheck(call, x, eps=1e-2, atol=1e-3, rtol=1e-3, nondet_tol=0))
+
+    def test_gradgradcheck(self):
+        encoding = Encoding("geope3d", head_dim=12, **FAST)
+        x = torch.randn(1, 1, 2, 12, requires_grad=True)
+        call = lambda x: encoding(x, positions=torch.arange(6).reshape(2, 3)).square()  # noqa: E731
+        weight = torch.randn(1, 1, 2, 12)
+        first = torch.autograd.grad((call(x) * weight).sum(), x, create_graph=True)[0]
+        second = torch.autograd.grad(first.sum(), x)[0]
+        step = 1e-2
+
+        def slope(x):
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad((call(x) * weight).sum(), x)[0].sum()
+
+        measured = (
+            slope(x + step * torch.eye(24)[3].reshape(x.shape)) - slope(x - step * torch.eye(24)[3].reshape(x.shape))
+        ) / (2 * step)
+        self.assertLess((second.flatten()[3] - measured).abs(), 1e-2)
+
+    def test_checkpoint_and_func(self):
+        encoding = Encoding("geope3d", head_dim=24, **FAST)
+        q, positions = torch.randn(2, 3, 5, 24), torch.rand(5, 3)
+        loss = lambda q: encoding(q, positions=positions).pow(3).sum()  # noqa: E731
+        plain = torch.autograd.grad(loss(x := q.clone().requires_grad_()), x)[0]
+        kept = torch.utils.checkpoint.checkpoint(loss, y := q.clone().requires_grad_(), use_reentrant=False)
+        self.assertTrue(torch.equal(torch.autograd.grad(kept, y)[0], plain))
+        self.assertTrue(torch.equal(torch.func.grad(loss)(q), plain))
+
+
+class Transforms(unittest.TestCase):
+    def setUp(self):
+        self.encoding = Encoding("geope3d", head_dim=24, **FAST)
+        self.q, self.k = torch.randn(2, 3, 5, 24), torch.randn(2, 3, 5, 24)
+        self.positions = torch.rand(5, 3)
+
+    def test_opcheck(self):
+        operands, name = [], self.encoding.kernel_name
+        q, k = (x.clone().requires_grad_() for x in (self.q, self.k))
+        torch.library.opcheck(torch.ops.pegen_kernels.encode.default, (q, k, self.positions, operands, name))
+        torch.library.opcheck(torch.ops.pegen_kernels.encode_one.default, (q, self.positions, operands, name))
+        torch.library.opcheck(torch.ops.pegen_kernels.encode_one_backward.default, (q, self.positions, operands, name))
+        turned = q.detach().transpose(1, 2).contiguous().transpose(1, 2)
+        torch.library.opcheck(torch.ops.pegen_kernels.encode_one.default, (turned, self.positions, operands, name))
+
+    def test_vmap(self):
+        q, k = torch.randn(4, 2, 3, 5, 24), torch.randn(2, 3, 4, 5, 24)
+        places = torch.rand(5, 4, 3)
+        made_q, made_k = torch.vmap(self.encoding, in_dims=(0, 2, 1))(q, k, places)
+        for i in range(4):
+            one_q, one_k = self.encoding(q[i], k[:, :, i], places[:, i])
+            self.assertTrue(torch.equal(made_q[i], one_q) and torch.equal(made_k[i], one_k))
+        shared = torch.vmap(lambda x: self.encoding(x, positions=self.positions))(q)
+        self.assertTrue(torch.equal(shared[3], self.encoding(q[3], positions=self.positions)))
+        each = torch.rand(2, 5, 3)  # a batch's own, the same for all of vmap
+        apart = torch.vmap(lambda x: self.encoding(x, positions=each))(q)
+        self.assertTrue(torch.equal(apart[1], self.encoding(q[1], positions=each)))
+        loss = lambda x: self.encoding(x, positions=self.positions).pow(3).sum()  # noqa: E731
+        samples = torch.vmap(torch.func.grad(loss))(q)
+        self.assertTrue(torch.equal(samples[2], torch.func.grad(loss)(q[2])))
+
+    def test_compile(self):
+        def block(q, k):
+            q, k = self.encoding(q * 2, k, self.positions)
+            return (q * k).sum(-1).relu()
+
+        for backend in ("aot_eager", "inductor"):
+            with self.subTest(backend):
+                torch._dynamo.reset()
+                try:
+                    compiled = torch.compile(block, fullgraph=True, backend=backend)
+                    q = self.q.clone().requires_grad_()
+                    out = compiled(q, self.k)
+                except torch._inductor.exc.InductorError as e:
+                    print(f"inductor has no compiler here: {str(e)[:80]}")
+                    continue
+                eager = block(p := self.q.clone().requires_grad_(), self.k)
+                self.assertLess((out - eager).abs().max(), 1e-5)
+                gradient = torch.autograd.grad(out.sum(), q)[0]
+                self.assertLess((gradient - torch.autograd.grad(eager.sum(), p)[0]).abs().max(), 1e-5)
+
+    def test_autocast(self):
+        layer = torch.nn.Linear(24, 24)
+        with torch.autocast("cpu", torch.bfloat16):
+            q = self.encoding(layer(self.q), positions=self.positions)
+        self.assertEqual(q.dtype, torch.bfloat16)
+        q.float().sum().backward()
+        self.assertIsNotNone(layer.weight.grad)
+
+    def test_export(self):
+        """An exported program names its kernel, and another process compiles it again."""
+
+        class Model(torch.nn.Module):
+            def __init__(self, encoding):
+                super().__init__()
+                self.encoding = encoding
+
+            def forward(self, q, k, positions):
+                return self.encoding(q, k, positions)
+
+        encoding = Encoding("care", head_dim=16, heads=3, **FAST)
+        arguments = (torch.randn(2, 3, 5, 16), torch.randn(2, 3, 5, 16), torch.rand(5, 2))
+        tokens = torch.export.Dim("tokens", min=2, max=4096)
+        shapes = {"q": {2: tokens}, "k": {2: tokens}, "positions": {0: tokens}}
+        exported = torch.export.export(Model(encoding), arguments, dynamic_shapes=shapes)
+        self.assertIn("pegen_kernels.encode.default", str(exported.graph))
+        expected = encoding(*arguments)
+        with tempfile.TemporaryDirectory() as folder:
+            torch.export.save(exported, f"{folder}/model.pt2")
+            torch.save((arguments, expected), f"{folder}/data.pt")
+            script = (
+                "import sys, torch, pegen_kernels.torch\n"
+                "model = torch.export.load(sys.argv[1] + '/model.pt2').module()\n"
+                "arguments, expected = torch.load(sys.argv[1] + '/data.pt')\n"
+                "assert all(map(torch.equal, model(*arguments), expected))\n"
+            )
+            done = subprocess.run([sys.executable, "-c", script, folder], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        name = encoding.kernel_name.replace(encoding.kernel.digest, "0" * 32)
+        with self.assertRaisesRegex(pk.CompileError, "the description here is not the one"):
+            kernel_of(name)
+
+    @unittest.skipIf(torch.cuda.is_available(), "this machine has a GPU")
+    def test_no_driver(self):
+        encoding = Encoding("rope", head_dim=16, targets="native,sm_80", dtypes="float32")
+        meta = torch.empty(1, 2, 5, 16, device="meta")
+        self.assertEqual(encoding(meta, positions=torch.empty(5, 1, device="meta")).shape, (1, 2, 5, 16))
+
+
+if __name__ == "__main__":
+    unittest.main()
