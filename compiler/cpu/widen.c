@@ -87,33 +87,31 @@ static int most_tail_lanes(const widen_emitter *e, bool streaming) {
   return lanes;
 }
 
-static void emit_stores_of_kind(widen_emitter *e, ir_value in, ir_value out, const ir_value *tail, bool streaming) {
+static void emit_store_tail(widen_emitter *e, ir_value row, const ir_value *tail, bool streaming) {
   ir *b = e->b;
   int element = dtype_bytes(e), most = most_tail_lanes(e, streaming);
-  emit_move(e, in, out, streaming);
   for (int j = 0; j < e->tail.count; j++) {
     int width = e->tail.width[j], piece = width < most ? width : most;
     for (int first = 0; first < width; first += piece) {
       int64_t mask[64];
       for (int i = 0; i < piece; i++) mask[i] = first + i;
       ir_value v = piece < width ? ir_shuffle(b, tail[j], tail[j], piece, mask) : tail[j];
-      ir_value at = ir_offset_const(b, out, (int64_t)(e->p->spec->head_dim + e->tail.start[j] + first) * element);
+      ir_value at = ir_offset_const(b, row, (int64_t)(e->p->spec->head_dim + e->tail.start[j] + first) * element);
       ir_store(b, v, at, streaming ? piece * element : element, streaming);
     }
   }
 }
 
-/* A row from `in` to `out` with its appended lanes, vectors of what is stored. */
-static void emit_stores(widen_emitter *e, ir_value in, ir_value out, const ir_value *tail) {
-  if (!e->can_stream) {
-    emit_stores_of_kind(e, in, out, tail, false);
-    return;
+/* A row's channels from `in` to `out`, its appended lanes (vectors of what is stored), or both; NULL: not these. */
+static void emit_stores(widen_emitter *e, const ir_value *in, ir_value out, const ir_value *tail) {
+  ir_branch streams = {{NULL}, {NULL}};
+  if (e->can_stream) streams = ir_if(e->b, e->streaming);
+  for (int streaming = e->can_stream; streaming >= 0; streaming--) {
+    if (in) emit_move(e, *in, out, streaming);
+    if (tail) emit_store_tail(e, out, tail, streaming);
+    if (streaming) ir_else(e->b, &streams);
   }
-  ir_branch streams = ir_if(e->b, e->streaming);
-  emit_stores_of_kind(e, in, out, tail, true);
-  ir_else(e->b, &streams);
-  emit_stores_of_kind(e, in, out, tail, false);
-  ir_end_if(e->b, (ir_branch){streams.outer, {NULL}});
+  if (e->can_stream) ir_end_if(e->b, (ir_branch){streams.outer, {NULL}});
 }
 
 static bool has_gain(const widen_emitter *e, int weight, int j) {
@@ -195,19 +193,21 @@ static token_input input_of(widen_emitter *e, int i, ir_value batch, ir_value to
                        field(e, of + offsetof(pegen_input_rows, head), b->i64)};
 }
 
-/* The ops of a row at `from`, whose channels are moved as they are when it is stored. query: of rows of q. */
+/* The ops of a row at `from`, whose channels are moved as they are. query: of rows of q. */
 static void emit_row_ops(widen_emitter *e, const program_op *ops, ir_value from, ir_value to, const query_row *query) {
   ir_value *weight = arena_array(e->memory, ir_value, e->p->p->n_weights + 1),
            *tail = arena_array(e->memory, ir_value, e->tail.count + 1);
   for (const program_op *op = ops; op; op = op->next) switch (op->kind) {
-    case OP_LOAD: break;
+    case OP_LOAD:
+      if (query) emit_stores(e, &from, to, NULL); /* before the arithmetic */
+      break;
     case OP_EVAL: break; /* summed as it is computed */
     case OP_SUM: emit_weights(&e->weights, query, weight); break;
     case OP_COLUMNS:
       if (op->n_arguments > 2) emit_query_tail(e, weight, tail);
       else emit_key_tail(e, tail);
       break;
-    case OP_STORE: emit_stores(e, from, to, tail); break;
+    case OP_STORE: emit_stores(e, query ? NULL : &from, to, tail); break;
     default: diag_bug("cpu/widen", "'%s' in a row", program_op_word(op->kind));
     }
 }
