@@ -168,6 +168,19 @@ static void read_generator_of(lua_State *L, spec *d, spec_dense *dense, int axis
   else read_generator(L, &d->generator[axis]);
 }
 
+/* What is made of a dense block's matrix. */
+static spec_dense_map read_map(lua_State *L) {
+  static const char *const words[DENSE_MAP_COUNT] = {
+#define X(name, text) text,
+      DENSE_MAPS(X)
+#undef X
+  };
+  const char *word = text_field(L, "map");
+  int map = 0;
+  while (strcmp(word, words[map]) != 0) map++; /* the vocabulary has said one of them */
+  return (spec_dense_map)map;
+}
+
 static void read_generators(lua_State *L, spec *d) {
   arena *memory = dsl_state_of(L)->memory;
   spec_dense *dense = flag_field(L, "dense") ? arena_new(memory, spec_dense) : NULL;
@@ -178,7 +191,7 @@ static void read_generators(lua_State *L, spec *d) {
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
-  if (dense) dense->schur = flag_field(L, "schur");
+  if (dense) dense->map = read_map(L);
   if (dense) dense->is_f64 = flag_field(L, "is_f64");
   d->dense = dense;
   const expr *phase[SPEC_MAX_AXES], *position[SPEC_MAX_AXES];

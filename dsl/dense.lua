@@ -13,7 +13,8 @@ local dense = {}
 local Block = { __metatable = "block" }
 local blocks = setmetatable({}, { __mode = "k" })
 
--- { size = b, dense = true, is_f64 = whether exp is formed in float64 }, or nil for what is no dense block.
+-- { size = b, dense = true, map = what is made of the matrix (DENSE_MAPS), is_f64 = whether in float64 }, or nil for
+-- what is no dense block.
 function dense.block(value) return type(value) == "table" and blocks[value] or nil end
 
 function dense.dense(b, fields)
@@ -28,7 +29,7 @@ function dense.dense(b, fields)
     check.wrong("pe.dense", "prepare", prepare, "\"float32\" or \"float64\"")
   end
   local block = setmetatable({}, Block)
-  blocks[block] = { size = size, dense = true, is_f64 = prepare == "float64" }
+  blocks[block] = { size = size, dense = true, map = "exp", is_f64 = prepare == "float64" }
   return block
 end
 

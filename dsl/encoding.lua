@@ -320,7 +320,7 @@ local function describe_blocks(given, described, index_of)
     algebra = block.algebra,
     size = block.size,
     dense = block.dense or false,
-    schur = schur,
+    map = schur and "schur" or block.map or "",
     is_f64 = block.is_f64 or false,
     basis = basis,
     blades = block.masks,

@@ -1,7 +1,9 @@
 /* algebra/dense_vectors: small dense blocks as blades; see algebra/dense_vectors.h. */
 #include "algebra/dense_vectors.h"
 
-bool dense_is_vectors(const spec *s) { return s->dense && !s->dense->schur && !s->basis && s->n_components <= 3; }
+bool dense_is_vectors(const spec *s) {
+  return s->dense && s->dense->map != DENSE_SCHUR && !s->basis && s->n_components <= 3;
+}
 
 /* The raw element (row, column) of each block's matrix. */
 static const expr *raw_element(arena *a, const spec *s, const spec_skew *m, int row, int column) {

@@ -73,7 +73,7 @@ static const char *generator_text(arena *a, const spec *s, int axis) {
 static void fill_cost(const plan_dense *p, explain_cost *cost) {
   const spec *s = p->spec;
   double b = s->n_components, products = exponential_products(TYPICAL_NORM, p->is_f64);
-  if (s->dense->schur)
+  if (s->dense->map == DENSE_SCHUR)
     cost->token = (operation_count){.arithmetic = (int)(3 * b * b) * s->n_blocks, .sines = 2 * (int)b * s->n_blocks};
   else cost->token.arithmetic = (int)(s->n_blocks * (2 * products * b * b * b + 2 * p->n_generators * b * b));
   cost->per_head = p->per_head;
@@ -95,7 +95,7 @@ static bool explain_exponential(arena *a, const spec *s, explanation *out) {
   const plan_dense *plan = plan_dense_build(a, s);
   if (!plan) return false;
   fill_cost(plan, &out->cost);
-  if (s->dense->schur)
+  if (s->dense->map == DENSE_SCHUR)
     out->normal_form =
         "plane rotations in the basis of the real Schur form A = S (+ lambda J) S^T; the output stays in it";
   else
@@ -122,8 +122,8 @@ bool explain_dense(arena *a, const spec *s, explanation *out) {
                          .commute = !found.why_not,
                          .why_commute = s->n_axes == 1 ? "there is one axis" : "one matrix acts on each block",
                          .commutator = commutator(&facts),
-                         .rebased = s->basis || s->dense->schur,
-                         .inverse = s->dense->schur
+                         .rebased = s->basis || s->dense->map == DENSE_SCHUR,
+                         .inverse = s->dense->map == DENSE_SCHUR
                                         ? "rotations have inverses; -D inverse=true is for the channels' own basis"
                                         : "the exponential of -M undoes that of M; -D inverse=true turns back"};
   rotor_facts_fill(&facts, &proofs, out->property);
@@ -132,7 +132,7 @@ bool explain_dense(arena *a, const spec *s, explanation *out) {
   out->block = "channels that turn among themselves";
   for (int axis = 0; axis < s->n_axes; axis++) out->generator[axis] = generator_text(a, s, axis);
   out->group = proofs.commute ? "torus: turns of planes that commute" : arena_printf(a, "SO(%d)", s->n_components);
-  if (s->n_components != 4 || s->dense->schur) return explain_exponential(a, s, out);
+  if (s->n_components != 4 || s->dense->map == DENSE_SCHUR) return explain_exponential(a, s, out);
   explain_four(a, s, out);
   return true;
 }

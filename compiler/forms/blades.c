@@ -17,7 +17,9 @@ static bool is_plain(const spec *s) { return !s->basis && !s->polynomial && !s->
 
 static bool takes(const spec *s) { return dense_is_vectors(s) || (is_plain(s) && !s->dense); }
 
-static bool takes_four(const spec *s) { return is_plain(s) && s->dense && !s->dense->schur && s->n_components == 4; }
+static bool takes_four(const spec *s) {
+  return is_plain(s) && s->dense && s->dense->map != DENSE_SCHUR && s->n_components == 4;
+}
 
 static void *build(arena *a, const spec *s) {
   block_program *program = arena_new(a, block_program);

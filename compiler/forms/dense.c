@@ -9,8 +9,8 @@
 #include "kernel/loop.h"
 
 static bool takes(const spec *s) {
-  return s->dense && (s->dense->schur || s->n_components > 4) && !s->basis && !s->polynomial && !s->pairwise &&
-         !s->additive;
+  return s->dense && (s->dense->map == DENSE_SCHUR || s->n_components > 4) && !s->basis && !s->polynomial &&
+         !s->pairwise && !s->additive;
 }
 
 static void *build(arena *a, const spec *s) { return plan_dense_build(a, s); }
@@ -27,7 +27,7 @@ static int per_head(const void *of) {
 /* Of skipped tokens, angles -1, in the basis that the others are in. */
 static int matrix(program_builder *b, const plan_dense *p, int angles) {
   const spec *s = p->spec;
-  program_skew skew = {.source = s->dense->schur ? SOURCE_SCHUR : SOURCE_EXP,
+  program_skew skew = {.source = (program_source)(SOURCE_EXP + (int)s->dense->map),
                        .count = p->n_generators,
                        .of = p->generator,
                        .factor = angles < 0   ? 1
@@ -48,7 +48,7 @@ static void store_applied(program_builder *b, int x, int y, int matrix) {
 
 /* Where the output is in another basis than the input, that is every token's. -1: there is no such basis. */
 static int of_skipped(program_builder *b, const plan_dense *p) {
-  if (!p->spec->skip_tokens || !p->spec->dense->schur) return -1;
+  if (!p->spec->skip_tokens || p->spec->dense->map != DENSE_SCHUR) return -1;
   int depth = b->depth;
   if (p->per_head) program_for(b, SPACE_HEADS, PART_ALL);
   int made = matrix(b, p, -1);

@@ -396,7 +396,8 @@ static const thread_tile *make_tile(arena *a, const program_blocks *blocks, int 
 bool gpu_dense_fits(arena *a, const program *encode) {
   const program_op *matrix = encode->value[program_encoded_apply(encode)->argument[0]].maker;
   int size = matrix->blocks.size, slots = size <= MOST_SIZE ? slots_of(&matrix->blocks) : 0;
-  if (size > MOST_SIZE || slots * size > MOST_COEFFICIENTS) return false;
+  bool is_exp = matrix->skew.source == SOURCE_EXP || matrix->skew.source == SOURCE_SCHUR; /* whose basis is free */
+  if (!is_exp || size > MOST_SIZE || slots * size > MOST_COEFFICIENTS) return false;
   const thread_tile *tile = make_tile(a, &matrix->blocks, encode->spec->head_dim, 4);
   int64_t rows = stage_bytes(matrix->plan, tile, tile->element, WARPS),
           wide_rows = stage_bytes(matrix->plan, tile, THREAD_PIECE, WARPS);

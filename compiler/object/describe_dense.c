@@ -12,7 +12,7 @@
 static void add(digest *h, const void *of) {
   const plan_dense *p = of;
   const spec *s = p->spec;
-  int numbers[] = {s->inverse, p->is_f64, s->dense->schur};
+  int numbers[] = {s->inverse, p->is_f64, (int)s->dense->map};
   digest_bytes(h, numbers, sizeof numbers);
   digest_bytes(h, &s->amplitude, sizeof s->amplitude);
   for (int i = 0; i < p->n_generators; i++) {

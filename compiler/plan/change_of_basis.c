@@ -8,7 +8,7 @@
 enum { MOST_VECTOR = 3, MOST_DENSE = 4 };
 
 bool plan_basis_takes(const spec *s) {
-  return s->basis && (!s->dense || (!s->dense->schur && s->n_components <= MOST_DENSE));
+  return s->basis && (!s->dense || (s->dense->map != DENSE_SCHUR && s->n_components <= MOST_DENSE));
 }
 
 static bool build_program(arena *a, const spec *s, block_program *out) {

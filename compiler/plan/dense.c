@@ -21,7 +21,7 @@ static bool choose_generators(arena *a, plan_dense *p) {
   torus found;
   torus_find(a, s, &found);
   p->why_not = found.why_not;
-  if (s->dense->schur && found.why_not) {
+  if (s->dense->map == DENSE_SCHUR && found.why_not) {
     diag_error(s->file, s->line, "pe.schur needs generators that commute, but %s; expected one matrix for each block",
                found.why_not);
     return false;
@@ -37,13 +37,13 @@ static bool choose_generators(arena *a, plan_dense *p) {
 plan_dense *plan_dense_build(arena *a, const spec *s) {
   plan_dense *p = arena_new(a, plan_dense);
   p->spec = s;
-  p->is_f64 = s->dense->is_f64 && !s->dense->schur; /* planes turn by phases in float64 anyway */
+  p->is_f64 = s->dense->is_f64 && s->dense->map != DENSE_SCHUR; /* planes turn by phases in float64 anyway */
   if (!choose_generators(a, p)) return NULL;
   p->angles = plan_of_expressions(a, s, p->angle, p->n_generators);
   p->per_head = p->angles->per_head || heads_differ(p);
   /* Heads that share a matrix are rows enough to form it, small ones are formed together, and float64 is to hold its
    * bound whatever the norm. */
-  p->acts = p->per_head && !p->is_f64 && !s->dense->schur && s->n_components > DENSE_IN_LANES;
+  p->acts = p->per_head && !p->is_f64 && s->dense->map != DENSE_SCHUR && s->n_components > DENSE_IN_LANES;
   return p;
 }
 
@@ -83,7 +83,7 @@ void plan_dense_print(FILE *out, const plan_dense *p) {
     fprintf(out, "; exp(M), M = sum of angle times generator over %d axes, %s\n; not seen to commute: %s\n", s->n_axes,
             shared, p->why_not);
   else fprintf(out, "; one matrix acts on each block, so its turns commute: angles add, %s\n", shared);
-  if (s->dense->schur) {
+  if (s->dense->map == DENSE_SCHUR) {
     fprintf(out, "; real Schur form A = S (+ lambda J) S^T once per head and block; the output stays in that basis: "
                  "plane rotations of S^T x\n");
     print_angles(out, p);

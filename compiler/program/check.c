@@ -156,9 +156,9 @@ static void check_expr(checker *c, const program_op *op, const expr *x, unsigned
 /* A matrix of skew ones: as many numbers as there are of them. */
 static void check_skew(checker *c, const program_op *op) {
   const program_skew *skew = &op->skew;
-  bool has_numbers = skew->source == SOURCE_EXP || (skew->source == SOURCE_SCHUR && op->n_arguments > 0);
+  bool has_numbers = skew->source != SOURCE_CAYLEY && (skew->source != SOURCE_SCHUR || op->n_arguments > 0);
   if (op->n_arguments != has_numbers) fail(c, op, "%d arguments, expected %d", op->n_arguments, has_numbers);
-  else if (skew->count < 1 || (skew->count > 1 && skew->source != SOURCE_EXP))
+  else if (skew->count < 1 || (skew->count > 1 && (!has_numbers || skew->source == SOURCE_SCHUR)))
     fail(c, op, "%s of %d skew matrices", program_source_word(skew->source), skew->count);
   else if (has_numbers && c->p->value[op->argument[0]].count != skew->count)
     fail(c, op, "%d numbers for %d skew matrices", c->p->value[op->argument[0]].count, skew->count);

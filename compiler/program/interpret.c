@@ -133,14 +133,12 @@ static void add_skew(const interpreter *t, const spec_skew *skew, const program_
 static void run_skew(interpreter *t, const program_op *op, int block, long double *out) {
   const program_blocks *b = &op->blocks;
   const long double *numbers = op->n_arguments ? value_at(t, op->argument[0]) : NULL;
-  bool is_sum = op->skew.source == SOURCE_EXP;
+  bool is_turned = op->skew.source == SOURCE_SCHUR; /* its number is of the eigenvalues */
   int count = b->size * b->size;
   memset(out, 0, sizeof *out * (size_t)count);
   for (int i = 0; i < op->skew.count; i++)
-    add_skew(t, &op->skew.of[i], b, block, is_sum ? numbers[i * b->count + block] : 1, out);
-  if (is_sum) matrix_exponential(b->size, out);
-  else if (op->skew.source == SOURCE_CAYLEY) matrix_cayley(b->size, out);
-  else matrix_schur_turned(b->size, numbers ? numbers[block] : 0, out);
+    add_skew(t, &op->skew.of[i], b, block, numbers && !is_turned ? numbers[i * b->count + block] : 1, out);
+  matrix_make(op->skew.source, b->size, numbers && is_turned ? numbers[block] : 0, out);
   for (int i = 0; i < count; i++) out[i] *= op->skew.factor;
 }
 

@@ -2,6 +2,7 @@
 #include "program/matrix.h"
 
 #include "base/arena.h"
+#include "base/diag.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -28,7 +29,7 @@ static long double frobenius(int n, const long double *x) {
 }
 
 /* The series of m / 2^s, until what it adds is nothing, squared s times. */
-void matrix_exponential(int n, long double *m) {
+static void exponential(int n, long double *m) {
   arena *memory;
   long double *term = matrices(&memory, n, 3), *next = term + n * n, *scaled = next + n * n, *sum = m;
   long double norm = frobenius(n, m);
@@ -48,7 +49,7 @@ void matrix_exponential(int n, long double *m) {
 
 /* 2 (I + A)^-1 - I by Gauss and Jordan's elimination. No pivot is below 1: the symmetric part of I + A, and of what is
  * left of it, is not less than I. */
-void matrix_cayley(int n, long double *a) {
+static void cayley(int n, long double *a) {
   for (int i = 0; i < n; i++) a[i * n + i] = 1;
   for (int k = 0; k < n; k++) {
     long double pivot = a[k * n + k];
@@ -116,8 +117,10 @@ static bool add_row(int n, int *count, long double *rows, const long double *v, 
 /* Of a unit vector. What n < 1 / NEW^2 of them leave out is less than one dimension, so n rows are found. */
 static const long double NEW = 0.1L;
 
-/* Planes are spanned by an eigenvector v of A^2, those of the largest -lambda^2 first, and A v. */
-void matrix_schur_turned(int n, long double angle, long double *a) {
+/* Of a skew A with the real Schur form S (+ lambda_k J) S^T, planes side by side: (+ R(angle lambda_k)) S^T. S is one
+ * of many, the same for every angle. Planes are spanned by an eigenvector v of A^2, those of the largest -lambda^2
+ * first, and A v. */
+static void schur_turned(int n, long double angle, long double *a) {
   arena *memory;
   long double *square = matrices(&memory, n, 3), *v = square + n * n, *rows = v + n * n;
   long double *image = arena_array(memory, long double, n), size = frobenius(n, a);
@@ -154,4 +157,13 @@ void matrix_schur_turned(int n, long double angle, long double *a) {
   }
   memcpy(a, square, sizeof *a * (size_t)(n * n));
   arena_destroy(memory);
+}
+
+void matrix_make(program_source source, int n, long double angle, long double *m) {
+  switch (source) {
+  case SOURCE_EXP: exponential(n, m); break;
+  case SOURCE_SCHUR: schur_turned(n, angle, m); break;
+  case SOURCE_CAYLEY: cayley(n, m); break;
+  default: diag_bug("program/matrix", "what '%s' makes is not known", program_source_word(source));
+  }
 }

@@ -115,15 +115,16 @@ typedef enum program_op_kind {
       OP_COUNT
 } program_op_kind;
 
-/* Name, its word: what a matrix is made from. A, A_a: skew matrices that operands hold.          ORDER PROGRAM_SOURCE
- */
+/* Name, its word: what a matrix is made from. A, A_a: skew matrices that operands hold. Those from EXP on are what may
+ * be made of a dense block's (spec.h), ORDER DENSE_MAP.                                              ORDER
+ * PROGRAM_SOURCE */
 #define PROGRAM_SOURCES(X) \
   X(ENTRIES, "entries") /* expressions of positions, operands and the numbers of evals */ \
-  X(EXP, "exp") /* exp(sum of an eval's numbers times A_a) */ \
-  X(SCHUR, "schur") /* (+ R(number lambda_k)) S^T, A = S (+ lambda_k J) S^T its real Schur form; of no eval: S^T */ \
+  X(PRODUCT, \
+    "product") /* of two matrices, of which the second is of one block that has all channels of the first's */ \
   X(CAYLEY, "cayley") /* (I - A) (I + A)^-1 */ \
-  X(PRODUCT, "product") /* of two matrices, of which the second is of one block that has all channels of the first's \
-                         */
+  X(EXP, "exp") /* exp(sum of an eval's numbers times A_a) */ \
+  X(SCHUR, "schur") /* (+ R(number lambda_k)) S^T, A = S (+ lambda_k J) S^T its real Schur form; of no eval: S^T */
 
 typedef enum program_source {
 #define X(name, text) SOURCE_##name,

@@ -260,7 +260,7 @@ bool spec_validate(const spec *s) {
   bool valid = (s->n_components == 0 || check_generators(s, done)) && (!s->pairwise || check_pairwise(s, done)) &&
                (!s->polynomial || check_polynomial(s, done)) && (!s->additive || check_additive(s, done));
   free(done);
-  if (valid && s->dense && s->dense->schur && s->inverse) valid = wrong(s, "pe.schur with an inverse");
+  if (valid && s->dense && s->dense->map == DENSE_SCHUR && s->inverse) valid = wrong(s, "pe.schur with an inverse");
   return valid;
 }
 

@@ -87,15 +87,30 @@ typedef struct spec_skew {
   const int32_t *offset; /* [n_heads][blocks]: the element where the raw matrix begins */
 } spec_skew;
 
+/* Name, its word: what is made of M = sum_a angle[a] A_a, by which a dense block's channels are multiplied. Further
+ * ones are rows here and in PROGRAM_SOURCES (program/program.h).                                            ORDER
+ * DENSE_MAP
+ *
+ * SCHUR: the output stays in the basis of the real Schur form A = S (+ lambda_k J) S^T: out = (+ R(lambda_k theta)) S^T
+ * x, plane k at components 2k, 2k + 1. The S in front cancels in scores. Only where the generators of each block
+ * commute, and never with `inverse`. */
+#define DENSE_MAPS(X) \
+  X(EXP, "exp") \
+  X(SCHUR, "schur")
+
+typedef enum spec_dense_map {
+#define X(name, text) DENSE_##name,
+  DENSE_MAPS(X)
+#undef X
+      DENSE_MAP_COUNT
+} spec_dense_map;
+
 /* Blocks of b = n_components channels that turn by exp(M), M = sum_a angle[a] A_a, A_a skew b x b
  * (LieRE, section 4; ComRoPE, eq. 12-13). angle[a] is a scalar of position, operands, block and head; `algebra`,
  * `component` and `generator` are not used, and `combine` is COMBINE_SUM (a mean stands in the angles). */
 typedef struct spec_dense {
   spec_skew generator[SPEC_MAX_AXES];
-  /* The output stays in the basis of the real Schur form A = S (+ lambda_k J) S^T: out = (+ R(lambda_k theta)) S^T x,
-   * plane k at components 2k, 2k + 1. The S in front cancels in scores. Only where the generators of
-   * each block commute, and never with `inverse`. */
-  bool schur;
+  spec_dense_map map;
   bool is_f64; /* exp(M) is formed in float64: within 2^-22 whatever ||M||, not 2^-22 max(1, ||M||) */
 } spec_dense;
 
@@ -183,7 +198,7 @@ typedef struct spec {
 
   bool inverse; /* turn back: x -> R^-1 x R, and divide by the amplitude */
   /* Tokens at the front that are not turned (CLS, registers). They pass through as they are, but for a
-   * change of basis (`basis`, dense->schur): that is every token's, or scores would compare two bases. */
+   * change of basis (`basis`, dense->map == DENSE_SCHUR): that is every token's, or scores would compare two bases. */
   int skip_tokens;
   int64_t grid[SPEC_MAX_AXES]; /* sizes of the built-in row-major grid; grid[0] = 0: none */
 

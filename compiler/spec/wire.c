@@ -300,7 +300,7 @@ static void skew(wire *w, const spec *s, spec_skew *m, int blocks) {
 
 static void dense(wire *w, const spec *s, spec_dense *d) {
   for (int axis = 0; axis < s->n_axes; axis++) skew(w, s, &d->generator[axis], s->n_blocks);
-  flag(w, &d->schur);
+  NUMBER(w, d->map, DENSE_EXP, DENSE_MAP_COUNT - 1);
   flag(w, &d->is_f64);
 }
 

@@ -162,7 +162,7 @@ static void check_position_types(checker *c) {
 
 /* Whether columns of block matrices can be seen in rows: not where every channel is made of all, nor in a basis
  * that the kernel alone knows. */
-static bool shows_entries(const spec *s) { return !s->basis && !(s->dense && s->dense->schur); }
+static bool shows_entries(const spec *s) { return !s->basis && !(s->dense && s->dense->map == DENSE_SCHUR); }
 
 /* An infinity in the first block, and in the last leftover channel, leaves all other channels as they were. */
 static void check_infinity(checker *c) {

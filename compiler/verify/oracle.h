@@ -36,8 +36,9 @@ typedef struct trial_error {
 } trial_error;
 
 /* Rows of a q or k against the reference; adds to *worst. f32: the whole difference counts; bf16 and
- * f16: what exceeds half a unit in the last place. Where the output stays in the kernel's own basis (dense->schur), the
- * inner products of all pairs of rows of a head's block are compared, of which the basis leaves no trace. */
+ * f16: what exceeds half a unit in the last place. Where the output stays in the kernel's own basis (dense->map ==
+ * DENSE_SCHUR), the inner products of all pairs of rows of a head's block are compared, of which the basis leaves no
+ * trace. */
 void trial_compare_rows(oracle *o, const DLTensor *in, const DLTensor *out, trial_error *worst);
 
 /* Tensor whose batch j has a one in component j of every block: then rows are matrix columns. */

@@ -18,8 +18,8 @@ int reference_sign(const spec_algebra *algebra, unsigned a, unsigned b);
 void reference_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
                      long double *matrix);
 
-/* The same of a description with dense blocks; reference_block calls it. Of dense->schur it is the matrix in the
- * channels' own basis: what the kernel gives is this up to one rotation for all tokens of a head. */
+/* The same of a description with dense blocks; reference_block calls it. Of dense->map == DENSE_SCHUR it is the matrix
+ * in the channels' own basis: what the kernel gives is this up to one rotation for all tokens of a head. */
 void reference_dense_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
                            long double *matrix);
 

@@ -38,8 +38,8 @@ typedef struct reference_backward {
   gradient_sum *position;       /* [position_sets][tokens][axes], added to; of a grid too */
 } reference_backward;
 
-/* Of encode: blocks that turn, changes of basis, sums. Not where dense->schur: rows lie in a basis of the kernel's own
- * then, and so do their gradients. */
+/* Of encode: blocks that turn, changes of basis, sums. Not where dense->map == DENSE_SCHUR: rows lie in a basis of the
+ * kernel's own then, and so do their gradients. */
 void reference_encode_backward(const spec *s, const reference_backward *call);
 
 /* Elements of an operand, and arrays for all gradients, zeros. */

@@ -131,7 +131,7 @@ static bool check_call(const variant *v, bool inverse, bool is_shared, uint64_t 
   if (inverse && c.spec->basis) /* which is skipped tokens', too */
     c.spec = loader_load(c.memory, v->file, DSL_DIR, v->n_defines + 1, define);
   const spec *s = c.spec;
-  bool encodes = !s->pairwise && !s->polynomial && !(s->dense && s->dense->schur) && s->n_components <= 16;
+  bool encodes = !s->pairwise && !s->polynomial && !(s->dense && s->dense->map == DENSE_SCHUR) && s->n_components <= 16;
   if (encodes) {
     prepare(&c, is_shared, random);
     reference_encode_backward(s, &c.args);

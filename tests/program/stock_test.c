@@ -126,7 +126,7 @@ static void gives_reference(const variant *v, const loader_define *more) {
   oracle *o = oracle_create(f.memory, s, 1, TOKENS, f.positions, &f.operands);
   long double exact[SPEC_MAX_HEAD_DIM], unit[SPEC_MAX_HEAD_DIM];
   program_interpret(f.encode, &f.call);
-  if (s->dense && s->dense->schur) {
+  if (s->dense && s->dense->map == DENSE_SCHUR) {
     gives_products(&f, o, v);
     arena_destroy(f.memory);
     return;
@@ -203,7 +203,7 @@ static void transpose_is_adjoint(const variant *v, const loader_define *more) {
 static bool turns_back(const variant *v) {
   fixture f;
   if (!open_fixture(&f, v, NULL)) return false;
-  bool turns = !(f.spec->dense && f.spec->dense->schur);
+  bool turns = !(f.spec->dense && f.spec->dense->map == DENSE_SCHUR);
   arena_destroy(f.memory);
   return turns;
 }

@@ -40,7 +40,7 @@ static bool compact(const fixture *f) { return f->spec->algebra.q == 0 && f->spe
 
 /* The output stays in a basis that the kernel alone knows: there is no inverse, and skipped tokens change their basis.
  */
-static bool has_own_basis(const fixture *f) { return f->spec->dense && f->spec->dense->schur; }
+static bool has_own_basis(const fixture *f) { return f->spec->dense && f->spec->dense->map == DENSE_SCHUR; }
 
 static size_t row_bytes(const fixture *f) { return sizeof(float) * (size_t)f->spec->head_dim; }
 
@@ -272,7 +272,7 @@ static void strides_do_not_matter(void **state) {
  * decides. */
 static bool may_act(const fixture *f) {
   const spec *s = f->spec;
-  return s->dense && !s->dense->schur && !s->dense->is_f64 && s->heads > 1 && s->n_components > 8;
+  return s->dense && s->dense->map != DENSE_SCHUR && !s->dense->is_f64 && s->heads > 1 && s->n_components > 8;
 }
 
 /* Rows that were computed by themselves and among others: the same bits, or within the bounds of both. */

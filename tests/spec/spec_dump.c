@@ -33,7 +33,7 @@ static void print_skew(const spec *s, const char *what, const spec_skew *m, int 
 static void print_block(const spec *s) {
   char text[16];
   if (s->dense) {
-    printf("dense block of %d%s%s\n", s->n_components, s->dense->schur ? ", schur" : "",
+    printf("dense block of %d%s%s\n", s->n_components, s->dense->map == DENSE_SCHUR ? ", schur" : "",
            s->dense->is_f64 ? ", float64" : "");
     for (int a = 0; a < s->n_axes; a++) print_skew(s, s->axis[a], &s->dense->generator[a], s->n_blocks);
   } else {

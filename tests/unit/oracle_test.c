@@ -44,7 +44,7 @@ static fixture *open(bool schur, bool basis) {
   s->amplitude = 1, s->skip_tokens = SKIP;
   s->pool = expr_pool_create(a, BLOCKS);
   s->angle[0] = expr_position(s->pool, 0);
-  f->dense = (spec_dense){.generator = {{0, SKEW_UPPER, 1, f->offset}}, .schur = schur};
+  f->dense = (spec_dense){.generator = {{0, SKEW_UPPER, 1, f->offset}}, .map = schur ? DENSE_SCHUR : DENSE_EXP};
   f->basis = (spec_basis){{0, SKEW_DIFFERENCE, 1, &f->basis_offset}};
   s->dense = &f->dense;
   s->basis = basis ? &f->basis : NULL;

@@ -124,7 +124,7 @@ static void schur_needs_a_torus(void **unused) {
   arena *a = arena_create();
   spec *s = description(a, B, all_axes, one_a_block), *other = description(a, B, all_axes, one_an_axis);
   spec_dense dense = *s->dense, other_dense = *other->dense;
-  dense.schur = other_dense.schur = true;
+  dense.map = other_dense.map = DENSE_SCHUR;
   s->dense = &dense, other->dense = &other_dense;
   assert_non_null(plan_dense_build(a, s));
   assert_null(plan_dense_build(a, other));
