@@ -27,7 +27,6 @@ enum {
 /* A maximum no score is expected below: a query that sees nothing keeps it, and its sum stays 0. */
 static const double NOTHING_SEEN = -0x1p126;
 
-static ir_value less(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "slt", x, y); }
 static ir_value short_parameter(attend *t, int index) {
   return ir_cast(t->b, "arith.trunci", t->parameter[index], t->b->i32);
 }
@@ -84,7 +83,7 @@ static void add_products(attend *t, int begin, int end, int step, ir_value *sums
   for (int i = 0; i < s->rows; i++) q_row[i] = attend_row_at(t, t->queries, query_of(t, i), s->query_pitch);
   for (int j = 0; j < s->columns; j++) k_row[j] = attend_row_at(t, t->rows, key_of(t, j), s->key_pitch);
   ir_loop loop = ir_for_with(b, i64(b, begin / step), i64(b, (end + step - 1) / step), s->rows * s->columns, sums, now);
-  ir_value at = ir_op2(b, "arith.muli", loop.index, i64(b, 4LL * step));
+  ir_value at = mul(b, loop.index, i64(b, 4LL * step));
   for (int i = 0; i < s->rows; i++) q[i] = ir_load(b, type, ir_offset(b, q_row[i], at), 4 * step);
   for (int j = 0; j < s->columns; j++) k[j] = ir_load(b, type, ir_offset(b, k_row[j], at), 4 * step);
   for (int i = 0; i < s->rows; i++)
@@ -119,7 +118,7 @@ static ir_value pair_of(attend *t, int row, int column, ir_value first_key) {
 /* A bias that hides the key hides its score, too, should that be no number. */
 static ir_value paired(attend *t, ir_value score, ir_value pair) {
   ir *b = t->b;
-  ir_value sum = ir_op2(b, "arith.addf", score, pair), hidden = ir_float(b, b->f32, -INFINITY);
+  ir_value sum = add(b, score, pair), hidden = ir_float(b, b->f32, -INFINITY);
   return t->p->hides ? ir_select(b, ir_compare_float(b, "oeq", pair, hidden), hidden, sum) : sum;
 }
 
@@ -179,13 +178,13 @@ static void emit_softmax(attend *t, key_run *k, progress *now) {
     ir_value words[ATTEND_LANES], maximum = now->maximum[i];
     all_words(t, i, words);
     for (int lane = 0; lane < ATTEND_LANES; lane++) maximum = larger(b, words[lane], maximum);
-    k->decay[i] = emit_exp2(b, ir_op2(b, "arith.subf", now->maximum[i], maximum));
+    k->decay[i] = emit_exp2(b, sub(b, now->maximum[i], maximum));
     now->maximum[i] = maximum;
-    now->sum[i] = ir_op2(b, "arith.mulf", now->sum[i], k->decay[i]);
+    now->sum[i] = mul(b, now->sum[i], k->decay[i]);
     for (int j = 0; j < s->columns; j++) {
-      ir_value p = emit_exp2(b, ir_op2(b, "arith.subf", k->score[i * s->columns + j], maximum));
+      ir_value p = emit_exp2(b, sub(b, k->score[i * s->columns + j], maximum));
       ir_store(b, p, score_at(t, query_of(t, i), key_of(t, j)), 4, false);
-      now->sum[i] = ir_op2(b, "arith.addf", now->sum[i], p);
+      now->sum[i] = add(b, now->sum[i], p);
     }
   }
 }
@@ -200,8 +199,8 @@ static void add_values(attend *t, bool spoilt, ir_value *sums) {
   for (int i = 0; i < s->rows; i++) p_row[i] = score_at(t, query_of(t, i), i32(b, 0));
   ir_value v_row = ir_offset(b, t->rows, wide(b, scaled(b, t->lane, 4 * ATTEND_QUAD)));
   ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, s->keys / ATTEND_QUAD), count, sums, next);
-  ir_value at = ir_op2(b, "arith.muli", loop.index, i64(b, 4 * ATTEND_QUAD)),
-           keys = ir_offset(b, v_row, ir_op2(b, "arith.muli", at, i64(b, s->key_pitch)));
+  ir_value at = mul(b, loop.index, i64(b, 4 * ATTEND_QUAD)),
+           keys = ir_offset(b, v_row, mul(b, at, i64(b, s->key_pitch)));
   for (int i = 0; i < s->rows; i++) p[i] = ir_load(b, four, ir_offset(b, p_row[i], at), 16);
   for (int key = 0; key < ATTEND_QUAD; key++)
     for (int quad = 0; quad < s->quads; quad++) {
@@ -223,8 +222,7 @@ static void emit_output(attend *t, const key_run *k, progress *now) {
   ir_value sums[2][MOST_SUMS];
   for (int i = 0; i < count; i++) {
     types[i] = four;
-    sums[0][i] = sums[1][i] =
-        ir_op2(b, "arith.mulf", now->output[i], ir_broadcast(b, four, k->decay[i / t->shape.quads]));
+    sums[0][i] = sums[1][i] = mul(b, now->output[i], ir_broadcast(b, four, k->decay[i / t->shape.quads]));
   }
   ir_value spoilt = ir_compare_int(b, "ne", ir_load(b, b->i32, t->spoilt, 4), i32(b, 0));
   ir_choice choice = ir_choose(b, spoilt, count, types);
@@ -246,12 +244,12 @@ static void emit_result(attend *t, const progress *end) {
     ir_value words[ATTEND_LANES], token = add(b, t->first, query_of(t, i));
     all_words(t, i, words);
     ir_value sum = words[0];
-    for (int lane = 1; lane < ATTEND_LANES; lane++) sum = ir_op2(b, "arith.addf", sum, words[lane]);
+    for (int lane = 1; lane < ATTEND_LANES; lane++) sum = add(b, sum, words[lane]);
     ir_value inverse = ir_select(b, ir_compare_float(b, "oeq", sum, zero), zero, ir_op2(b, "arith.divf", one, sum));
     ir_branch given = ir_if(b, less(b, token, t->tokens));
     for (int quad = 0; quad < s->quads; quad++) {
       ir_value v = end->output[i * s->quads + quad];
-      attend_store_quad(t, &out, token, quad, ir_op2(b, "arith.mulf", v, ir_broadcast(b, ir_type(v), inverse)));
+      attend_store_quad(t, &out, token, quad, mul(b, v, ir_broadcast(b, ir_type(v), inverse)));
     }
     ir_end_if(b, given);
   }
@@ -376,7 +374,7 @@ static void set_indices(attend *t) {
   t->keys = short_parameter(t, PEGEN_PTX_ATTENTION_KEYS);
   ir_value tiles = ir_op2(b, "arith.divui", add(b, t->tokens, sub(b, queries, i32(b, 1))), queries);
   ir_value row = ir_op2(b, "arith.divui", t->block, tiles), tile = ir_op2(b, "arith.remui", t->block, tiles);
-  t->first = ir_op2(b, "arith.muli", sub(b, sub(b, tiles, i32(b, 1)), tile), queries);
+  t->first = mul(b, sub(b, sub(b, tiles, i32(b, 1)), tile), queries);
   t->batch = ir_op2(b, "arith.divui", row, heads);
   t->head = ir_op2(b, "arith.remui", row, heads);
   t->team = ir_op2(b, "arith.divui", t->thread, i32(b, ATTEND_LANES));

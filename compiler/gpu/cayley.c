@@ -101,7 +101,7 @@ void team_cayley(matrix_team *g, bool is_transposed) {
     ir_value half = two_float_narrow(
         b,
         two_float_add_loosely(b, (two_float){.hi = carried[2 * i], .lo = carried[2 * i + 1], .is_loose = true}, less));
-    matrix[i] = ir_op2(b, "arith.addf", half, half);
+    matrix[i] = add(b, half, half);
   }
   if (is_transposed) team_write_transposed(g, TEAM_LEFT, matrix);
   else team_write(g, TEAM_LEFT, matrix);

@@ -79,7 +79,7 @@ static void turn_row(basis *m, ir_value row) {
     ir_value sum = {NULL};
     for (int j = 0; j < n; j++) {
       ir_value c = m->coefficient[i * n + j];
-      if (c.ptr) sum = sum.ptr ? ir_fma(b, c, x[j], sum) : ir_op2(b, "arith.mulf", c, x[j]);
+      if (c.ptr) sum = sum.ptr ? ir_fma(b, c, x[j], sum) : mul(b, c, x[j]);
     }
     ir_store(b, sum.ptr ? sum : ir_float(b, b->f32, 0), at[i], 4, false);
   }
@@ -145,7 +145,7 @@ static void emit_token(basis *m, ir_value index, ir_value all) {
   gpu_body *t = m->rows.body;
   ir_value threads_turn = m->turns;
   m->rows.exists = below(b, index, all);
-  ir_value owner = ir_select(b, m->rows.exists, index, ir_op2(b, "arith.subi", all, i32(b, 1)));
+  ir_value owner = ir_select(b, m->rows.exists, index, sub(b, all, i32(b, 1)));
   gpu_set_owner(t, ir_op2(b, "arith.remui", m->rows.team->lane, i32(b, m->blocks->count)), owner);
   if (m->change->skew.of->n_heads > 1) make_matrix(m);
   ir_value turned = gpu_is_encoded(t); /* rows of skipped tokens are the others but for their turns */

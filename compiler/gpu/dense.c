@@ -119,7 +119,7 @@ static void sum_generators(dense *d, two_float *sum) {
 static ir_value squarings(dense *d, ir_value norm) {
   ir *b = d->b;
   ir_value exponent = ir_op2(b, "arith.shrui", ir_cast(b, "arith.bitcast", norm, b->i32), i32(b, 23));
-  ir_value count = ir_op2(b, "arith.subi", exponent, i32(b, 127 - 2));
+  ir_value count = sub(b, exponent, i32(b, 127 - 2));
   return least(b, ir_select(b, ir_compare_int(b, "slt", count, i32(b, 0)), i32(b, 0), count), MOST_SQUARINGS);
 }
 
@@ -127,7 +127,7 @@ static ir_value squarings(dense *d, ir_value norm) {
 static void share_norms(dense *d, const two_float *sum, ir_value *own, ir_value *all) {
   ir *b = d->b;
   ir_value norm = ir_op1(b, "math.absf", sum[0].hi);
-  for (int j = 1; j < d->size; j++) norm = ir_op2(b, "arith.addf", norm, ir_op1(b, "math.absf", sum[j].hi));
+  for (int j = 1; j < d->size; j++) norm = add(b, norm, ir_op1(b, "math.absf", sum[j].hi));
   ir_store(b, norm, scratch(d, NORMS, scaled(b, d->stage.lane, 4)), 4, false);
   ir_wait(b, IR_BARRIER_WARP);
   *own = *all = norm;
@@ -220,11 +220,11 @@ static void make_matrices(void *context, const program_op *op) {
   sum_generators(d, sum);
   share_norms(d, sum, &own_norm, &all_norm);
   ir_value count = squarings(d, own_norm), most = squarings(d, all_norm);
-  ir_value factor = ir_cast(b, "arith.bitcast",
-                            ir_op2(b, "arith.shli", ir_op2(b, "arith.subi", i32(b, 127), count), i32(b, 23)), b->f32);
+  ir_value factor =
+      ir_cast(b, "arith.bitcast", ir_op2(b, "arith.shli", sub(b, i32(b, 127), count), i32(b, 23)), b->f32);
   for (int j = 0; j < d->size; j++) {
-    row[j].hi = ir_op2(b, "arith.mulf", sum[j].hi, factor);
-    row[j].lo = sum[j].lo.ptr ? ir_op2(b, "arith.mulf", sum[j].lo, factor) : ir_float(b, b->f32, 0);
+    row[j].hi = mul(b, sum[j].hi, factor);
+    row[j].lo = sum[j].lo.ptr ? mul(b, sum[j].lo, factor) : ir_float(b, b->f32, 0);
   }
   store_row(d, lane_row(d, GENERATOR, d->stage.lane), row);
   ir_wait(b, IR_BARRIER_WARP);
@@ -234,8 +234,8 @@ static void make_matrices(void *context, const program_op *op) {
   ir_value at = add(b, scaled(b, slot, (int64_t)WARP * 4 * d->size), scaled(b, d->stage.lane, 4LL * d->size));
   for (int j = 0; j < d->size; j++) {
     two_float x = load_entry(d, own, j);
-    ir_value value = ir_op2(b, "arith.addf", x.hi, x.lo);
-    if (amplitude != 1) value = ir_op2(b, "arith.mulf", value, ir_float(b, b->f32, amplitude));
+    ir_value value = add(b, x.hi, x.lo);
+    if (amplitude != 1) value = mul(b, value, ir_float(b, b->f32, amplitude));
     ir_store(b, value, ir_offset_const(b, scratch(d, MATRIX, at), 4LL * j), 4, false);
   }
   ir_end_for(b, loop);
@@ -300,7 +300,7 @@ static void apply(stage *s, void *context) {
       load_block(d, slot, row, x);
       for (int j = 0; j < d->size; j++) {
         ir_value c = d->coefficient[slot * d->size + j];
-        sum = j ? ir_fma(b, c, x[j], sum) : ir_op2(b, "arith.mulf", c, x[j]);
+        sum = j ? ir_fma(b, c, x[j], sum) : mul(b, c, x[j]);
       }
       sums[row * d->slots + slot] = sum;
     }

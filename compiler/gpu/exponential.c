@@ -23,7 +23,6 @@ enum { MOST_NAME = 160 };
 
 static ir_value bits_of(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.andi", x, i32(b, y)); }
 static ir_value either(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.xori", x, y); }
-static ir_value times(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.mulf", x, y); }
 static MlirType quad_type(ir *b) { return ir_vector(b, QUAD, b->f32); }
 
 int team_padded(int size) { return size <= 16 ? 16 : size <= 32 ? 32 : 64; }
@@ -148,7 +147,7 @@ static void product(matrix_team *g, int left, int right, ir_value *tile) {
 }
 
 static void scale(ir *b, ir_value *tile, ir_value factor) {
-  for (int i = 0; i < TILE; i++) tile[i] = times(b, tile[i], factor);
+  for (int i = 0; i < TILE; i++) tile[i] = mul(b, tile[i], factor);
 }
 
 /* ---- norms ---- */
@@ -157,7 +156,7 @@ static void scale(ir *b, ir_value *tile, ir_value factor) {
 static ir_value sum_of_squares(matrix_team *g, const ir_value *tile) {
   ir *b = g->b;
   int64_t sums = SIDES * operand_bytes(g) * teams_of(g);
-  ir_value own = times(b, tile[0], tile[0]), none[QUAD], sum[QUAD];
+  ir_value own = mul(b, tile[0], tile[0]), none[QUAD], sum[QUAD];
   for (int i = 1; i < TILE; i++) own = ir_fma(b, tile[i], tile[i], own);
   ir_store(b, own, shared(g, add(b, scaled(b, g->thread, 4), i32(b, sums))), 4, false);
   ir_wait(b, IR_BARRIER_BLOCK);
@@ -165,11 +164,11 @@ static ir_value sum_of_squares(matrix_team *g, const ir_value *tile) {
   ir_loop loop = ir_for_with(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, g->threads / QUAD), QUAD, none, sum);
   ir_value at = add(b, scaled(b, g->index, 4LL * g->threads), scaled(b, narrow(b, loop.index), QUAD_BYTES));
   ir_value quad = ir_load(b, quad_type(b), shared(g, add(b, at, i32(b, sums))), QUAD_BYTES);
-  for (int i = 0; i < QUAD; i++) sum[i] = ir_op2(b, "arith.addf", sum[i], ir_extract(b, quad, i));
+  for (int i = 0; i < QUAD; i++) sum[i] = add(b, sum[i], ir_extract(b, quad, i));
   ir_end_for_with(b, loop, QUAD, sum, none);
   ir_wait(b, IR_BARRIER_BLOCK);
-  ir_value low = ir_op2(b, "arith.addf", none[0], none[1]);
-  return ir_op2(b, "arith.addf", low, ir_op2(b, "arith.addf", none[2], none[3]));
+  ir_value low = add(b, none[0], none[1]);
+  return add(b, low, add(b, none[2], none[3]));
 }
 
 static ir_value within(ir *b, ir_value x, int64_t least, int64_t most) {
@@ -211,12 +210,12 @@ ir_value team_plus_diagonal(matrix_team *g, int i, ir_value x, ir_value value) {
   ir *b = g->b;
   if (i / (SIDES * QUAD) != i % QUAD) return x;
   ir_value diagonal = ir_compare_int(b, "eq", g->row, team_side(g, i / QUAD % SIDES));
-  return ir_op2(b, "arith.addf", x, ir_select(b, diagonal, value, ir_float(b, b->f32, 0)));
+  return add(b, x, ir_select(b, diagonal, value, ir_float(b, b->f32, 0)));
 }
 
 /* c[0] + c[1] M + c[2] M^2, an element of the tile. */
 static ir_value three_terms(matrix_team *g, const ir_value *c, const ir_value *m, const ir_value *m2, int i) {
-  return team_plus_diagonal(g, i, ir_fma(g->b, c[1], m[i], times(g->b, c[2], m2[i])), c[0]);
+  return team_plus_diagonal(g, i, ir_fma(g->b, c[1], m[i], mul(g->b, c[2], m2[i])), c[0]);
 }
 
 /* The left matrix is M^3, the tiles are of M, M^2, M^3; the right matrix becomes the polynomial less the identity. */
@@ -235,11 +234,10 @@ static void sum_series(matrix_team *g, const ir_value *m, const ir_value *m2, co
   ir_wait(b, IR_BARRIER_BLOCK);
   terms_table(g, name);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, BLOCKS_OF_THREE));
-  ir_value at =
-      ir_offset(b, ir_table_address(b, name), ir_op2(b, "arith.muli", loop.index, ir_int(b, b->i64, QUAD_BYTES)));
+  ir_value at = ir_offset(b, ir_table_address(b, name), mul(b, loop.index, ir_int(b, b->i64, QUAD_BYTES)));
   for (int k = 0; k < 3; k++) c[k] = ir_load(b, b->f32, ir_offset_const(b, at, 4LL * k), 4);
   product(g, TEAM_LEFT, TEAM_RIGHT, tile); /* less M^3 times it, M^3 being skew */
-  for (int i = 0; i < TILE; i++) tile[i] = ir_op2(b, "arith.subf", three_terms(g, c, m, m2, i), tile[i]);
+  for (int i = 0; i < TILE; i++) tile[i] = sub(b, three_terms(g, c, m, m2, i), tile[i]);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read */
   team_write(g, TEAM_RIGHT, tile);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have written */
@@ -259,8 +257,7 @@ static void square(matrix_team *g, ir_value count) {
   product(g, TEAM_LEFT, TEAM_RIGHT, tile);
   team_read(g, TEAM_RIGHT, own);
   ir_value more = ir_compare_int(b, "slt", narrow(b, loop.index), count);
-  for (int i = 0; i < TILE; i++)
-    tile[i] = ir_select(b, more, ir_op2(b, "arith.addf", ir_op2(b, "arith.addf", own[i], own[i]), tile[i]), own[i]);
+  for (int i = 0; i < TILE; i++) tile[i] = ir_select(b, more, add(b, add(b, own[i], own[i]), tile[i]), own[i]);
   ir_wait(b, IR_BARRIER_BLOCK);
   team_write(g, TEAM_RIGHT, tile);
   team_write_transposed(g, TEAM_LEFT, tile);
@@ -276,10 +273,10 @@ static void square(matrix_team *g, ir_value count) {
 static ir_value squarings(matrix_team *g, ir_value exponent, ir_value squares_of_cube) {
   ir *b = g->b;
   const int64_t bias = 100; /* keeps what is divided positive */
-  ir_value q = emit_exponent(b, times(b, squares_of_cube, ir_float(b, b->f32, 1 / (2 * pow(TEAM_REACH, 6)))));
+  ir_value q = emit_exponent(b, mul(b, squares_of_cube, ir_float(b, b->f32, 1 / (2 * pow(TEAM_REACH, 6)))));
   ir_value steps =
       ir_op2(b, "arith.divui", add(b, q, i32(b, 6 + 6 * bias)), i32(b, 6)); /* ceil((q + 1) / 6), and the bias */
-  return within(b, add(b, exponent, ir_op2(b, "arith.subi", steps, i32(b, bias))), 0, MOST_SQUARINGS);
+  return within(b, add(b, exponent, sub(b, steps, i32(b, bias))), 0, MOST_SQUARINGS);
 }
 
 void team_exponential(matrix_team *g) {
@@ -290,7 +287,7 @@ void team_exponential(matrix_team *g) {
   /* ||M||^2 is at most half the sum of squares, which is below 2^(q+1). */
   ir_value q = emit_exponent(b, sum_of_squares(g, m));
   ir_value exponent = within(b, ir_op2(b, "arith.shrsi", add(b, q, i32(b, 1)), i32(b, 1)), 0, MOST_SQUARINGS);
-  scale(b, m, emit_exp2_integer(b, ir_op2(b, "arith.subi", i32(b, 0), exponent), false));
+  scale(b, m, emit_exp2_integer(b, sub(b, i32(b, 0), exponent), false));
   team_write(g, TEAM_LEFT, m);
   ir_wait(b, IR_BARRIER_BLOCK);
   product(g, TEAM_LEFT, TEAM_LEFT, m2);
@@ -299,11 +296,10 @@ void team_exponential(matrix_team *g) {
   ir_wait(b, IR_BARRIER_BLOCK);
   product(g, TEAM_RIGHT, TEAM_LEFT, m3);
   ir_value count = squarings(g, exponent, sum_of_squares(g, m3));
-  ir_value factor = emit_exp2_integer(b, ir_op2(b, "arith.subi", exponent, count), false),
-           square_of = times(b, factor, factor);
+  ir_value factor = emit_exp2_integer(b, sub(b, exponent, count), false), square_of = mul(b, factor, factor);
   scale(b, m, factor);
   scale(b, m2, square_of);
-  scale(b, m3, times(b, square_of, factor));
+  scale(b, m3, mul(b, square_of, factor));
   team_write(g, TEAM_LEFT, m3);
   sum_series(g, m, m2, m3);
   square(g, count);

@@ -1,6 +1,6 @@
 /* gpu/index: arithmetic on the numbers of threads, rows and channels, as the emitters of GPU entries write it.
  *
- * Numbers are i32 and not negative; they become i64 where they are added to addresses.
+ * Numbers are i32 and, but for less(), not negative; they become i64 where they are added to addresses.
  */
 #ifndef PEGEN_GPU_INDEX_H
 #define PEGEN_GPU_INDEX_H
@@ -12,6 +12,7 @@ static inline ir_value quotient(ir *b, ir_value x, int64_t y) { return ir_op2(b,
 static inline ir_value rest(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.remui", x, i32(b, y)); }
 static inline ir_value both(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.andi", x, y); }
 static inline ir_value below(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "ult", x, y); }
+static inline ir_value less(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "slt", x, y); }
 /* x, or the last number below end. */
 static inline ir_value clamped(ir *b, ir_value x, ir_value end) {
   return ir_select(b, below(b, x, end), x, sub(b, end, i32(b, 1)));

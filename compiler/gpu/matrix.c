@@ -113,7 +113,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   ir_value all = scaled(b, gpu_owners(&t), blocks->count),
            line = add(b, scaled(b, t.block, PEGEN_PTX_BLOCK / team.threads), team.index);
   ir_value exists = below(b, line, all);
-  line = ir_select(b, exists, line, ir_op2(b, "arith.subi", all, i32(b, 1)));
+  line = ir_select(b, exists, line, sub(b, all, i32(b, 1)));
   m.rows = (team_rows){.b = b,
                        .memory = a,
                        .blocks = blocks,

@@ -44,7 +44,7 @@ static ir_value bias(attend *t, ir_value query, ir_value key) {
   for (int axis = 0; axis < t->p->spec->n_axes; axis++) {
     ir_value of_key = two_float_narrow(b, attend_coordinate(t, t->places, key, axis)),
              of_query = two_float_narrow(b, attend_coordinate(t, t->query_places, query, axis));
-    e->positions[axis] = two_float_f32(ir_op2(b, "arith.subf", of_key, of_query));
+    e->positions[axis] = two_float_f32(sub(b, of_key, of_query));
   }
   ir_value value = emit_thread_f32(e, t->p->bias, 0);
   emit_thread_forget(e, remembered);
@@ -69,7 +69,7 @@ static void turn(attend *t, const ir_value *entry, const ir_value *k, ir_value *
     ir_value sum = {NULL};
     for (int j = 0; j < n; j++) {
       ir_value x = coefficient(t, i * n + j, false, entry);
-      if (x.ptr) sum = sum.ptr ? ir_fma(b, x, k[j], sum) : ir_op2(b, "arith.mulf", x, k[j]);
+      if (x.ptr) sum = sum.ptr ? ir_fma(b, x, k[j], sum) : mul(b, x, k[j]);
     }
     turned[i] = sum.ptr ? sum : ir_float(b, b->f32, 0);
   }
@@ -154,5 +154,5 @@ ir_value attend_pair(attend *t, ir_value query, ir_value query_token, ir_value k
   }
   if (!p->matrix) return sum;
   ir_value of_blocks = rotated(t, query, key, encoded);
-  return sum.ptr ? ir_op2(b, "arith.addf", of_blocks, sum) : of_blocks;
+  return sum.ptr ? add(b, of_blocks, sum) : of_blocks;
 }

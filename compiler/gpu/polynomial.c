@@ -72,8 +72,8 @@ static void lay_query(attend *t, ir_value query, ir_value token, ir_value scale)
   lane_turns turns = begin_turns(w, t->shape.width - t->shape.columns_at);
   ir_value count = i32(b, w->p->n_columns),
            column = ir_select(b, below(b, turns.index, count), turns.index, count); /* what pads has no gains */
-  ir_store(b, ir_op2(b, "arith.mulf", weight_column(w, column), scale),
-           ir_offset(b, columns, wide(b, scaled(b, turns.index, 4))), 4, false);
+  ir_store(b, mul(b, weight_column(w, column), scale), ir_offset(b, columns, wide(b, scaled(b, turns.index, 4))), 4,
+           false);
   end_turns(w, turns);
 }
 
@@ -95,7 +95,7 @@ static ir_value key_column(power_table *powers, const widen_column *c) {
   ir_value sum = {NULL};
   for (int i = 0; i < c->n_key; i++) {
     ir_value term = emit_monomial(powers, &c->key[i], c->key_factor[i]);
-    sum = sum.ptr ? ir_op2(powers->b, "arith.addf", sum, term) : term;
+    sum = sum.ptr ? add(powers->b, sum, term) : term;
   }
   return sum;
 }

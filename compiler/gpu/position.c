@@ -55,7 +55,7 @@ static void load_coordinates(source *s, ir_value *values) {
 /* Row-major coordinates of the built-in grid, the last axis fastest. */
 static void grid_coordinates(source *s, ir_value *values) {
   ir *b = s->b;
-  ir_value rest = ir_op2(b, "arith.subi", s->token, i32(b, s->spec->skip_tokens));
+  ir_value rest = sub(b, s->token, i32(b, s->spec->skip_tokens));
   for (int axis = s->spec->n_axes - 1; axis >= 0; axis--) {
     ir_value at = axis ? ir_op2(b, "arith.remui", rest, i32(b, s->spec->grid[axis])) : rest;
     values[2 * axis] = ir_cast(b, "arith.sitofp", at, b->f32);

@@ -69,7 +69,7 @@ ir_value team_skew_quad(team_rows *r, int count, const spec_skew *generator, con
     ir_value at_row = ir_select(b, is_there, row, i32(b, 0)), at_column = ir_select(b, is_there, column, i32(b, 1));
     for (int k = 0; k < count; k++) {
       ir_value value = skew_element(r, &generator[k], first[k], is_transposed, at_row, at_column);
-      sum = sum.ptr ? ir_fma(b, factor[k].hi, value, sum) : ir_op2(b, "arith.mulf", factor[k].hi, value);
+      sum = sum.ptr ? ir_fma(b, factor[k].hi, value, sum) : mul(b, factor[k].hi, value);
       if (factor[k].lo.ptr) sum = ir_fma(b, factor[k].lo, value, sum);
     }
     element[j] = ir_select(b, is_there, sum, zero);
@@ -221,7 +221,7 @@ void team_rows_multiply(team_rows *r, double amplitude, ir_value changed) {
   for (int i = 1; i < ROWS_OF_THREAD; i++) row[i] = add(b, row[0], i32(b, (int64_t)i * r->team->padded / (2 * QUAD)));
   multiply_rows(r, quad, row, y);
   for (int i = 0; i < ROWS_OF_THREAD * QUAD; i++) {
-    if (amplitude != 1) y[i] = ir_op2(b, "arith.mulf", y[i], ir_float(b, b->f32, amplitude));
+    if (amplitude != 1) y[i] = mul(b, y[i], ir_float(b, b->f32, amplitude));
     if (s->size == r->team->padded) continue;
     ir_value is_there = below(b, add(b, scaled(b, quad, QUAD), i32(b, i % QUAD)), i32(b, s->size));
     y[i] = ir_select(b, is_there, y[i], ir_float(b, b->f32, 0));

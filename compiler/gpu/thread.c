@@ -2,6 +2,7 @@
 #include "gpu/thread.h"
 
 #include "base/diag.h"
+#include "gpu/index.h"
 #include "mlir/math.h"
 #include "mlir/number.h"
 
@@ -45,9 +46,6 @@ void emit_thread_forget(thread_emitter *e, two_float *remembered) { e->memo = re
 
 /* ---- tables ---- */
 
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
-static ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
-
 static const char *next_table(thread_emitter *e) {
   return arena_printf(e->memory, "%s_table_%d", e->prefix, e->n_tables++);
 }
@@ -55,7 +53,7 @@ static const char *next_table(thread_emitter *e) {
 /* Address of element index * bytes of a table. */
 static ir_value table_at(thread_emitter *e, const char *name, ir_value index, int bytes) {
   ir *b = e->b;
-  return ir_offset(b, ir_table_address(b, name), wide(b, ir_op2(b, "arith.muli", index, i32(b, bytes))));
+  return ir_offset(b, ir_table_address(b, name), wide(b, mul(b, index, i32(b, bytes))));
 }
 
 static bool is_line(const int *values, int count, int *start, int *step) {
@@ -82,7 +80,7 @@ ir_value emit_thread_index(thread_emitter *e, const int *values) {
   int units = e->t->n_units, start, step;
   if (is_line(values, units, &start, &step)) {
     if (step == 0) return i32(b, start);
-    return ir_op2(b, "arith.addi", ir_op2(b, "arith.muli", e->unit, i32(b, step)), i32(b, start));
+    return add(b, mul(b, e->unit, i32(b, step)), i32(b, start));
   }
   int32_t *integers = arena_array(e->memory, int32_t, units);
   for (int u = 0; u < units; u++) integers[u] = values[u] < 0 ? 0 : values[u];
@@ -120,9 +118,9 @@ static int block_of(const thread_emitter *e, int slot, int u) {
 static ir_value leaf_index(thread_emitter *e, const expr *x, int slot) {
   ir *b = e->b;
   int slots = of_block(x) ? e->t->n_blocks : 1, units = of_block(x) ? e->t->n_units : 1;
-  ir_value index = of_block(x) ? ir_op2(b, "arith.addi", e->unit, i32(b, (int64_t)slot * units)) : i32(b, 0);
+  ir_value index = of_block(x) ? add(b, e->unit, i32(b, (int64_t)slot * units)) : i32(b, 0);
   if (x->n_heads == 1) return index;
-  return ir_op2(b, "arith.addi", ir_op2(b, "arith.muli", e->head, i32(b, (int64_t)slots * units)), index);
+  return add(b, mul(b, e->head, i32(b, (int64_t)slots * units)), index);
 }
 
 /* Calls for every element of that table in order. */
@@ -185,7 +183,7 @@ static ir_value operand_offset(thread_emitter *e, const expr *x, int slot) {
   if (present.ptr)
     offset = ir_select(b, present, offset, i32(b, x->offsets[0])); /* what is absent reads what is there */
   if (!head_step) return offset;
-  return ir_op2(b, "arith.addi", offset, ir_op2(b, "arith.muli", e->head, i32(b, head_step)));
+  return add(b, offset, mul(b, e->head, i32(b, head_step)));
 }
 
 /* ---- operands ---- */
@@ -206,7 +204,7 @@ static two_float *memo_of(thread_emitter *e, const expr *x, int slot) {
 static ir_value element_at(thread_emitter *e, const element_group *g, int i, int bytes) {
   ir *b = e->b;
   ir_value at = ir_pointer(b, e->operands[g->operand * PEGEN_PTX_OPERAND_COUNT + PEGEN_PTX_OPERAND_ADDRESS]);
-  return ir_offset(b, at, wide(b, ir_op2(b, "arith.muli", g->offset[i], i32(b, bytes))));
+  return ir_offset(b, at, wide(b, mul(b, g->offset[i], i32(b, bytes))));
 }
 
 static two_float load_f32(thread_emitter *e, const element_group *g, int i) {
@@ -291,11 +289,11 @@ static ir_value indexed_element(thread_emitter *e, const expr *x, ir_value index
   int64_t count = 1;
   for (int i = 0; i < operand->rank; i++) count *= operand->shape[i];
   ir_value zero = i32(b, 0), last = i32(b, count - 1);
-  index = ir_op2(b, "arith.addi", ir_cast(b, "arith.fptosi", index, b->i32), operand_offset(e, x, slot));
+  index = add(b, ir_cast(b, "arith.fptosi", index, b->i32), operand_offset(e, x, slot));
   index = ir_select(b, ir_compare_int(b, "slt", index, zero), zero, index);
   index = ir_select(b, ir_compare_int(b, "sgt", index, last), last, index);
   ir_value data = ir_pointer(b, e->operands[x->index * PEGEN_PTX_OPERAND_COUNT + PEGEN_PTX_OPERAND_ADDRESS]);
-  return ir_load(b, b->f32, ir_offset(b, data, wide(b, ir_op2(b, "arith.muli", index, i32(b, 4)))), 4);
+  return ir_load(b, b->f32, ir_offset(b, data, wide(b, mul(b, index, i32(b, 4)))), 4);
 }
 
 /* An element of the query's row of an input: of the rows' own type, or float32 whatever they are. */
@@ -305,13 +303,12 @@ static ir_value input_element(thread_emitter *e, const expr *x) {
   int *of_unit = arena_array(e->memory, int, units);
   for (int u = 0; u < units; u++) of_unit[u] = x->offsets[of_block(x) ? block_of(e, 0, u) : 0];
   ir_value row = ir_pointer(b, e->inputs[x->index]), offset = emit_thread_index(e, of_unit), value[2], result;
-  if (!e->wide_inputs.ptr)
-    return ir_load(b, b->f32, ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, 4)))), 4);
+  if (!e->wide_inputs.ptr) return ir_load(b, b->f32, ir_offset(b, row, wide(b, mul(b, offset, i32(b, 4)))), 4);
   ir_choice choice = ir_choose(b, e->wide_inputs, 1, &b->f32);
-  value[0] = ir_load(b, b->f32, ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, 4)))), 4);
+  value[0] = ir_load(b, b->f32, ir_offset(b, row, wide(b, mul(b, offset, i32(b, 4)))), 4);
   ir_choose_else(b, &choice, 1, &value[0]);
   int bytes = number_bytes(e->input_type);
-  ir_value at = ir_offset(b, row, wide(b, ir_op2(b, "arith.muli", offset, i32(b, bytes))));
+  ir_value at = ir_offset(b, row, wide(b, mul(b, offset, i32(b, bytes))));
   value[1] = emit_number_value(b, e->native, e->input_type, ir_load(b, number_bits(b, e->input_type), at, bytes));
   ir_end_choose(b, choice, 1, &value[1], &result);
   return result;

@@ -105,7 +105,7 @@ row_place emit_row_place(row_thread *r, const row_origin *o, ir_value row) {
   } else {
     ir_value heads = heads_of(b, r->parameter, PEGEN_PTX_Q);
     is_k = ir_compare_int(b, "sge", row, heads);
-    index = ir_op2(b, "arith.subi", row, ir_select(b, is_k, heads, i32(b, 0)));
+    index = sub(b, row, ir_select(b, is_k, heads, i32(b, 0)));
   }
   ir_value at[2];
   for (int side = 0; side < 2; side++) {
@@ -229,7 +229,7 @@ static void store_converted(row_thread *r, const row_place *place, int access, c
   ir *b = r->b;
   int lanes = r->t->lanes, per_word = WORD / number_bytes(r->other), words = lanes / per_word;
   ir_value at = access ? ir_offset(b, place->out, out_bytes(r, r->delta[access])) : place->out, part[MAX_LANES];
-  for (int i = 0; i < lanes; i++) part[i] = ir_op2(b, "arith.mulf", y[i], place->gain);
+  for (int i = 0; i < lanes; i++) part[i] = mul(b, y[i], place->gain);
   if (words == 0) {
     for (int i = 0; i < lanes; i++)
       ir_store(b, emit_number_bits(b, r->native, r->other, part[i]), ir_offset_const(b, at, i), 1, false);

@@ -19,8 +19,6 @@ enum {
   MOST_ROW_QUADS = 8
 };
 
-static ir_value less(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "slt", x, y); }
-
 /* ---- the shape of tiles ---- */
 
 static int whole_quads(int width) { return (width + ATTEND_QUAD - 1) / ATTEND_QUAD * ATTEND_QUAD; }
@@ -117,9 +115,8 @@ ir_value attend_row_at(attend *t, ir_value memory, ir_value row, int pitch) {
 attend_rows attend_rows_of(attend *t, int parameter, ir_value head, int width) {
   ir *b = t->b;
   const ir_value *of = t->parameter + parameter;
-  ir_value base =
-      add(b, of[PEGEN_PTX_ROWS_ADDRESS], ir_op2(b, "arith.muli", wide(b, t->batch), of[PEGEN_PTX_ROWS_BATCH]));
-  return (attend_rows){.base = add(b, base, ir_op2(b, "arith.muli", wide(b, head), of[PEGEN_PTX_ROWS_HEAD])),
+  ir_value base = add(b, of[PEGEN_PTX_ROWS_ADDRESS], mul(b, wide(b, t->batch), of[PEGEN_PTX_ROWS_BATCH]));
+  return (attend_rows){.base = add(b, base, mul(b, wide(b, head), of[PEGEN_PTX_ROWS_HEAD])),
                        .stride = of[PEGEN_PTX_ROWS_TOKEN],
                        .width = width};
 }
@@ -142,9 +139,9 @@ static ir_value load_piece(attend *t, const attend_rows *from, ir_value first, i
   int pieces = pieces_of(t, from->width);
   ir_value row = add(b, first, ir_op2(b, "arith.divui", index, i32(b, pieces))),
            piece = ir_op2(b, "arith.remui", index, i32(b, pieces));
-  row = smaller(b, row, ir_op2(b, "arith.subi", end, i32(b, 1)));
+  row = smaller(b, row, sub(b, end, i32(b, 1)));
   if (!is_whole(t)) piece = smaller(b, piece, i32(b, from->width - 1));
-  ir_value at = add(b, from->base, ir_op2(b, "arith.muli", wide(b, row), from->stride));
+  ir_value at = add(b, from->base, mul(b, wide(b, row), from->stride));
   return ir_load(b, piece_type(t), ir_pointer(b, add(b, at, wide(b, scaled(b, piece, t->entry->access)))),
                  t->entry->access);
 }
@@ -168,7 +165,7 @@ static void store_piece(attend *t, const attend_rows *from, ir_value raw, ir_val
   row_place place = {.raw = &raw};
   emit_row_unpack(&t->numbers, &place, x);
   if (watched) watch(t, lanes, x);
-  for (int i = 0; factor.ptr && i < lanes; i++) x[i] = ir_op2(b, "arith.mulf", x[i], factor);
+  for (int i = 0; factor.ptr && i < lanes; i++) x[i] = mul(b, x[i], factor);
   if (!is_whole(t) && from->width % ATTEND_QUAD)
     x[0] = ir_select(b, less(b, piece, i32(b, from->width)), x[0], ir_float(b, b->f32, 0));
   ir_value at = ir_offset(b, to, wide(b, add(b, scaled(b, row, 4LL * pitch), scaled(b, piece, 4LL * lanes))));
@@ -270,7 +267,7 @@ void attend_store_quad(attend *t, const attend_rows *to, ir_value token, int qua
   ir *b = t->b;
   int element = t->entry->tile->element;
   ir_value channel = add(b, scaled(b, t->lane, ATTEND_QUAD), i32(b, quad * BANKS)), numbers[ATTEND_QUAD];
-  ir_value row = add(b, to->base, ir_op2(b, "arith.muli", wide(b, token), to->stride));
+  ir_value row = add(b, to->base, mul(b, wide(b, token), to->stride));
   ir_value at = ir_pointer(b, add(b, row, wide(b, scaled(b, channel, element))));
   if (!is_whole(t)) {
     store_channels(t, values, at, channel, to->width);

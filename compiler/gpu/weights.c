@@ -155,10 +155,9 @@ void weight_set_inputs(weight_lanes *w, const ir_value *parameter, ir_value batc
   ir_value *rows = arena_array(w->memory, ir_value, s->n_inputs + 1);
   for (int i = 0; i < s->n_inputs; i++) {
     const ir_value *of = parameter + i * PEGEN_PTX_INPUT_COUNT;
-    ir_value at =
-        add(b, of[PEGEN_PTX_INPUT_ADDRESS], ir_op2(b, "arith.muli", wide(b, batch), of[PEGEN_PTX_INPUT_BATCH]));
-    at = add(b, at, ir_op2(b, "arith.muli", wide(b, token), of[PEGEN_PTX_INPUT_TOKEN]));
-    rows[i] = add(b, at, ir_op2(b, "arith.muli", wide(b, head), of[PEGEN_PTX_INPUT_HEAD]));
+    ir_value at = add(b, of[PEGEN_PTX_INPUT_ADDRESS], mul(b, wide(b, batch), of[PEGEN_PTX_INPUT_BATCH]));
+    at = add(b, at, mul(b, wide(b, token), of[PEGEN_PTX_INPUT_TOKEN]));
+    rows[i] = add(b, at, mul(b, wide(b, head), of[PEGEN_PTX_INPUT_HEAD]));
     if (i == 0 && dtype != NUMBER_F32)
       w->exprs->wide_inputs = ir_compare_int(b, "eq", of[PEGEN_PTX_INPUT_TYPE], i64(b, PEGEN_PTX_OPERAND_F32));
   }
@@ -179,13 +178,13 @@ static void add_term(weight_lanes *w, ir_value exists, ir_value *sums) {
     ir_value sum = {NULL};
     for (int k = p->first_product[weight]; k < p->first_product[weight + 1]; k++) {
       ir_value fixed = emit_thread_f32(w->exprs, p->fixed[k], 0);
-      if (p->product_query[k] < 0) sum = sum.ptr ? ir_op2(b, "arith.addf", sum, fixed) : fixed;
+      if (p->product_query[k] < 0) sum = sum.ptr ? add(b, sum, fixed) : fixed;
       else {
         ir_value query = emit_thread_f32(w->exprs, p->query[p->product_query[k]], 0);
-        sum = sum.ptr ? ir_fma(b, query, fixed, sum) : ir_op2(b, "arith.mulf", query, fixed);
+        sum = sum.ptr ? ir_fma(b, query, fixed, sum) : mul(b, query, fixed);
       }
     }
-    if (sum.ptr) sums[weight] = ir_select(b, exists, ir_op2(b, "arith.addf", sums[weight], sum), sums[weight]);
+    if (sum.ptr) sums[weight] = ir_select(b, exists, add(b, sums[weight], sum), sums[weight]);
   }
 }
 
@@ -220,7 +219,7 @@ static void gather_parts(weight_lanes *w) {
   for (int lane = 0; lane < busy_lanes(w->p, w->lanes); lane++) {
     ir_value part =
         ir_load(b, b->f32, array_at(w, PARTS, add(b, scaled(b, t.index, 4), i32(b, 4LL * lane * part_pitch(w->p)))), 4);
-    sum = sum.ptr ? ir_op2(b, "arith.addf", sum, part) : part;
+    sum = sum.ptr ? add(b, sum, part) : part;
   }
   ir_store(b, sum, array_at(w, WEIGHTS, scaled(b, t.index, 4)), 4, false);
   end_turns(w, t);

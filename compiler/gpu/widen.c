@@ -38,8 +38,7 @@ static ir_value part_of(widen *w, ir_value x, ir_value low) {
   ir_value high = emit_row_number(r, x);
   if (!w->layout->is_split) return high;
   ir_value back = emit_number_value(b, r->native, r->dtype, high);
-  return ir_select(b, ir_compare_int(b, "ne", low, i32(b, 0)), emit_row_number(r, ir_op2(b, "arith.subf", x, back)),
-                   high);
+  return ir_select(b, ir_compare_int(b, "ne", low, i32(b, 0)), emit_row_number(r, sub(b, x, back)), high);
 }
 
 /* Lane `index` of a tail; tokens that are not encoded have zeros. */

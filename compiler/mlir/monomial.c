@@ -1,12 +1,14 @@
 /* mlir/monomial: see mlir/monomial.h. */
 #include "mlir/monomial.h"
 
+#include "mlir/arith.h"
+
 static ir_value power_of(power_table *t, int axis, int exponent) {
   ir_value *v = &t->at[axis][exponent];
   if (!v->ptr) {
     ir_value half = power_of(t, axis, exponent / 2);
-    *v = ir_op2(t->b, "arith.mulf", half, half);
-    if (exponent & 1) *v = ir_op2(t->b, "arith.mulf", *v, t->at[axis][1]);
+    *v = mul(t->b, half, half);
+    if (exponent & 1) *v = mul(t->b, *v, t->at[axis][1]);
   }
   return *v;
 }
@@ -16,9 +18,9 @@ ir_value emit_monomial(power_table *t, const monomial *m, double factor) {
   for (int axis = 0; axis < SPEC_MAX_AXES; axis++) {
     if (!m->power[axis]) continue;
     ir_value x = power_of(t, axis, m->power[axis]);
-    product = product.ptr ? ir_op2(t->b, "arith.mulf", product, x) : x;
+    product = product.ptr ? mul(t->b, product, x) : x;
   }
   if (product.ptr && factor == 1) return product;
   ir_value c = ir_float(t->b, t->type, factor);
-  return product.ptr ? ir_op2(t->b, "arith.mulf", product, c) : c;
+  return product.ptr ? mul(t->b, product, c) : c;
 }

@@ -1,6 +1,7 @@
 /* mlir/number: one row a number type; see mlir/number.h. */
 #include "mlir/number.h"
 
+#include "mlir/arith.h"
 #include "mlir/math.h"
 
 enum { WORD_BITS = 32 };
@@ -34,13 +35,11 @@ static ir_value saturated(ir *b, const number_info *to, ir_value x) {
   ir_value is_nan = ir_compare_int(b, "ugt", magnitude, like(b, bits, 0x7f800000));
   ir_value cut = ir_op2(b, "arith.minui", magnitude, like(b, bits, largest));
   ir_value odd = ir_op2(b, "arith.andi", ir_op2(b, "arith.shrui", cut, like(b, bits, shift)), like(b, bits, 1));
-  ir_value rounded =
-      ir_op2(b, "arith.addi", ir_op2(b, "arith.addi", cut, like(b, bits, (1ll << (shift - 1)) - 1)), odd);
-  ir_value normal =
-      ir_op2(b, "arith.subi", ir_op2(b, "arith.shrui", rounded, like(b, bits, shift)), like(b, bits, rebias));
+  ir_value rounded = add(b, add(b, cut, like(b, bits, (1ll << (shift - 1)) - 1)), odd);
+  ir_value normal = sub(b, ir_op2(b, "arith.shrui", rounded, like(b, bits, shift)), like(b, bits, rebias));
   ir_value least = ir_cast(b, "arith.bitcast", like(b, bits, least_bits), b->f32);
-  ir_value sum = ir_op2(b, "arith.addf", ir_cast(b, "arith.bitcast", cut, b->f32), least);
-  ir_value subnormal = ir_op2(b, "arith.subi", ir_cast(b, "arith.bitcast", sum, b->i32), like(b, bits, least_bits));
+  ir_value sum = add(b, ir_cast(b, "arith.bitcast", cut, b->f32), least);
+  ir_value subnormal = sub(b, ir_cast(b, "arith.bitcast", sum, b->i32), like(b, bits, least_bits));
   ir_value is_small = ir_compare_int(b, "ult", cut, like(b, bits, (int64_t)(to->low + 127) << 23));
   ir_value code = ir_op2(b, "arith.ori", ir_select(b, is_small, subnormal, normal), sign);
   return ir_cast(b, "arith.trunci", ir_select(b, is_nan, like(b, bits, 0x7f), code), b->i8);
@@ -119,8 +118,6 @@ ir_value emit_number_value(ir *b, unsigned native, int type, ir_value bits) {
   if (!reads_natively(native, type)) return widened(b, native, type, bits);
   return widened(b, native, type, ir_cast(b, "arith.bitcast", bits, conversions[type].type(b)));
 }
-
-static ir_value i32(ir *b, int64_t value) { return ir_int(b, b->i32, value); }
 
 /* The upper half of a word, and the lower one moved up, are float32 without more ado. */
 static void unpack_upper_halves(ir *b, ir_value word, ir_value *x) {
