@@ -6,7 +6,7 @@
 #include "cpu/encode.h"
 
 #include "base/diag.h"
-#include "cpu/gradient.h"
+#include "cpu/gain.h"
 #include "cpu/rows.h"
 #include "mlir/arith.h"
 

@@ -4,9 +4,10 @@
  *
  *     prepare_T_grad(leaves, prepared)       what the next one takes from operands alone
  *     gain_T_grad_FRAME(position, prepared, tau, sums, wanted, gained)
- *                                            adds to sums (0: not wanted) what a token's boundaries gain of its
- * torques, and to gained, where that is wanted, what its coordinates do scatter_T_grad(leaves, sums, gained)   from the
- * sums of all tokens to operands' elements encode_T_grad_DTYPE(loop)              rows, and from rows on
+ *         adds to sums (0: not wanted) what a token's boundaries gain of its torques, and to gained, where that is
+ *         wanted, what its coordinates do
+ *     scatter_T_grad(leaves, sums, gained)   from the sums of all tokens to operands' elements
+ *     encode_T_grad_DTYPE(loop)              rows, and from rows on (cpu/gain)
  *
  * One encode function serves what encode wrote and what it read (pegen_gradient_loop.from_input): the frames differ in
  * the gradient that a row's torque is made with, and in the expressions that take the torques. Where those do not
@@ -15,47 +16,10 @@
 #ifndef PEGEN_CPU_GRADIENT_H
 #define PEGEN_CPU_GRADIENT_H
 
-#include "cpu/rows.h"
-#include "plan/gradient.h"
+#include "cpu/gain.h"
 #include "program/program.h"
-
-typedef struct gradient_code {
-  arena *memory;
-  const plan_gradient *of;
-  const cpu_target *target; /* under which the functions have their names */
-  bool frames_differ;
-} gradient_code;
-
-/* What a call of encode_T_grad has: pegen_gradient_loop's fields, and scratch. */
-typedef struct gradient_values {
-  ir_value from_input; /* i1 */
-  ir_value sums, sums_stride, prepared, prepared_stride; /* addresses, i64 */
-  ir_value positions; /* i64: 0 where no gradient of them is wanted */
-  ir_value tau, gained; /* float64 [n_torques][lanes], [axes] */
-} gradient_values;
 
 /* backward: the program of a form's rows with their torques; p: the plan of encode. */
 void emit_gradient(ir *b, arena *a, const program *backward, const plan *p, const cpu_target *target, unsigned dtypes);
-
-/* ---- names, for the descriptor ---- */
-
-const cpu_target *emit_gradient_target(arena *a, const cpu_target *target);
-const char *emit_gradient_name(arena *a, const cpu_target *target, int dtype);
-const char *emit_scatter_name(arena *a, const cpu_target *target);
-
-/* ---- parts of encode_T_grad, for cpu/encode ---- */
-
-/* Vectors in which a token's torques are summed. */
-int emit_torque_slots(const gradient_code *g, const plan_tile *t);
-gradient_values emit_load_gradient(const gradient_code *g, ir *b, ir_value loop);
-/* Adds a row's pairs, of one group of its vectors, to the sums at `at`. turned, y: NULL of sums. */
-void emit_row_torques(const gradient_code *g, row_emitter *r, int group, const gradient_values *v,
-                      const row_vectors *gradient, const row_vectors *turned, const row_vectors *y, ir_value at);
-/* From the sums at `at` to what boundaries and coordinates gain; head: i64, counted from the loop's first. */
-void emit_gradient_of_token(const gradient_code *g, row_emitter *r, const gradient_values *v, ir_value at,
-                            ir_value position, ir_value head);
-/* Around the heads of a token whose coordinates gain. */
-void emit_begin_position_gradient(const gradient_code *g, ir *b, const gradient_values *v);
-void emit_end_position_gradient(const gradient_code *g, ir *b, const gradient_values *v, ir_value loop, ir_value token);
 
 #endif

@@ -1,6 +1,6 @@
 /* object/describe_blades: pegen_blades, of rotors and of sums: kernel/loop.h; see object/describe_form.h. */
 #include "cpu/backward.h"
-#include "cpu/gradient.h"
+#include "cpu/gain.h"
 #include "cpu/rotors.h"
 #include "object/describe_form.h"
 

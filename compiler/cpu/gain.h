@@ -1,0 +1,43 @@
+/* cpu/gain: the parts of encode_T_grad (cpu/gradient) that compute what operands and positions gain of rows: torques of
+ * rows, their sums over a token, and the call that takes them. */
+#ifndef PEGEN_CPU_GAIN_H
+#define PEGEN_CPU_GAIN_H
+
+#include "cpu/rows.h"
+#include "plan/gradient.h"
+
+typedef struct gradient_code {
+  arena *memory;
+  const plan_gradient *of;
+  const cpu_target *target; /* under which the functions have their names */
+  bool frames_differ;
+} gradient_code;
+
+/* What a call of encode_T_grad has: pegen_gradient_loop's fields, and scratch. */
+typedef struct gradient_values {
+  ir_value from_input; /* i1 */
+  ir_value sums, sums_stride, prepared, prepared_stride; /* addresses, i64 */
+  ir_value positions; /* i64: 0 where no gradient of them is wanted */
+  ir_value tau, gained; /* float64 [n_torques][lanes], [axes] */
+} gradient_values;
+
+const cpu_target *emit_gradient_target(arena *a, const cpu_target *target);
+const char *emit_gradient_name(arena *a, const cpu_target *target, int dtype);
+/* gain_T_grad_FRAME. */
+const char *emit_gain_name(const gradient_code *g, torque_frame frame);
+const char *emit_scatter_name(arena *a, const cpu_target *target);
+
+/* Vectors in which a token's torques are summed. */
+int emit_torque_slots(const gradient_code *g, const plan_tile *t);
+gradient_values emit_load_gradient(const gradient_code *g, ir *b, ir_value loop);
+/* Adds a row's pairs, of one group of its vectors, to the sums at `at`. turned, y: NULL of sums. */
+void emit_row_torques(const gradient_code *g, row_emitter *r, int group, const gradient_values *v,
+                      const row_vectors *gradient, const row_vectors *turned, const row_vectors *y, ir_value at);
+/* From the sums at `at` to what boundaries and coordinates gain; head: i64, counted from the loop's first. */
+void emit_gradient_of_token(const gradient_code *g, row_emitter *r, const gradient_values *v, ir_value at,
+                            ir_value position, ir_value head);
+/* Around the heads of a token whose coordinates gain. */
+void emit_begin_position_gradient(const gradient_code *g, ir *b, const gradient_values *v);
+void emit_end_position_gradient(const gradient_code *g, ir *b, const gradient_values *v, ir_value loop, ir_value token);
+
+#endif
