@@ -101,7 +101,7 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
   const form *f = form_of(s);
   if (f && !check_pairs(s, f, on.gpu, dtypes)) return false;
   const void *plan = f ? f->plan(a, s) : NULL;
-  const gpu_program *program = plan && on.gpu ? gpu_program_of(a, f, plan, dtypes) : NULL;
+  const gpu_program *program = plan && on.gpu ? gpu_program_of(a, f, plan, dtypes, !options->no_gradients) : NULL;
   if (!plan || (on.gpu && !program)) return false;
   if (options->emit == EMIT_EXPR) {
     write_expr(f, plan, out);

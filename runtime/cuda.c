@@ -219,7 +219,7 @@ int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args
     cuda_error(start_error);
     return PEGEN_ERROR_NO_CUDA_DRIVER;
   }
-  int ordinal = (args->q ? args->q : args->k)->device.device_id;
+  int ordinal = pegen_launch_rows(&request)->device.device_id;
   error = enter_context(ordinal, &pushed);
   int attends = request.entry == PEGEN_LAUNCH_ATTENTION;
   launcher l = {.ptx = kernel->ptx,

@@ -9,7 +9,9 @@
 
 #include "launch_names.h"
 
+#include "../kernel/backward.h"
 #include "../kernel/driver.h"
+#include "../kernel/loop.h"
 
 #include <string.h>
 
@@ -41,9 +43,23 @@ static int check(const pegen_kernel *kernel, const pegen_args *args, pegen_call 
   return pegen_check(&driver, args, 0, 1, 0, call);
 }
 
+/* Of a form that has gradients of rows alone, as the entries for them. */
+static int check_backward(const pegen_launch_request *request, pegen_backward_call *call) {
+  pegen_driver driver;
+  pegen_blades rows_alone;
+  memset(&driver, 0, sizeof driver);
+  memset(&rows_alone, 0, sizeof rows_alone);
+  driver.kernel = request->kernel;
+  driver.per_head = request->kernel->ptx->per_head;
+  driver.form = &rows_alone;
+  return pegen_check_backward(&driver, request->args, 0, 1, 0, call);
+}
+
 int pegen_launch_check(const pegen_launch_request *request) {
   pegen_call call;
+  pegen_backward_call back;
   if (request->entry == PEGEN_LAUNCH_ATTENTION) return pegen_launch_plan_attention(request, NULL, NULL);
+  if (request->entry == PEGEN_LAUNCH_ENCODE_BACKWARD) return check_backward(request, &back);
   return check(request->kernel, request->args, &call);
 }
 
@@ -54,15 +70,22 @@ const pegen_ptx_attention *pegen_launch_attention_of(const pegen_kernel *kernel)
                            : NULL; /* older kernels with PTX had no attention, nor that field */
 }
 
+static int has_field(const pegen_kernel *kernel, size_t end) { return kernel->struct_size >= end; }
+#define HAS(kernel, field) has_field(kernel, offsetof(pegen_kernel, field) + sizeof(kernel)->field)
+
+/* Entries of gradients, the last ones; older kernels with PTX had none, nor that field. */
+static int n_backward_of(const pegen_kernel *kernel) {
+  return HAS(kernel, encode_backward) && kernel->encode_backward ? kernel->ptx->n_backward : 0;
+}
+
 pegen_launch_entry pegen_launch_find(const pegen_kernel *kernel, const char *name) {
   const pegen_ptx_attention *attention = pegen_launch_attention_of(kernel);
   int encodes = attention ? attention->first_entry > 0 : kernel->ptx->n_entries > 0;
   if (encodes && (!name || strcmp(name, "encode") == 0)) return PEGEN_LAUNCH_ENCODE;
+  if (name && strcmp(name, "encode_backward") == 0)
+    return n_backward_of(kernel) ? PEGEN_LAUNCH_ENCODE_BACKWARD : PEGEN_LAUNCH_NONE;
   return attention && (!name || strcmp(name, "attention") == 0) ? PEGEN_LAUNCH_ATTENTION : PEGEN_LAUNCH_NONE;
 }
-
-static int has_field(const pegen_kernel *kernel, size_t end) { return kernel->struct_size >= end; }
-#define HAS(kernel, field) has_field(kernel, offsetof(pegen_kernel, field) + sizeof(kernel)->field)
 
 /* Whether encode appends columns: then rows of q and k are not encoded alike. */
 static int has_columns(const pegen_kernel *kernel) {
@@ -81,6 +104,11 @@ static int is_elsewhere(const DLTensor *t, const DLTensor *first, int (*fits)(DL
 int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDevice)) {
   const pegen_kernel *kernel = request->kernel;
   const pegen_args *args = request->args;
+  pegen_backward_call back;
+  if (request->entry == PEGEN_LAUNCH_ENCODE_BACKWARD) {
+    if (check_backward(request, &back)) return 0;
+    args = &back.args; /* gradients in the places of rows */
+  }
   int attends = request->entry == PEGEN_LAUNCH_ATTENTION, placed = !attends || kernel->ptx->attention->placed;
   const DLTensor *positions[] = {args->q || !args->k_positions ? args->positions : NULL,
                                  args->k ? args->k_positions : NULL};
@@ -102,6 +130,12 @@ int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDe
   return 1;
 }
 
+const DLTensor *pegen_launch_rows(const pegen_launch_request *request) {
+  const pegen_args *args = request->args;
+  if (request->entry == PEGEN_LAUNCH_ENCODE_BACKWARD) return args->grad->q_out ? args->grad->q_out : args->grad->k_out;
+  return args->q ? args->q : args->k;
+}
+
 /* ---- entry ---- */
 
 static int is_aligned(const pegen_view *view, int64_t access) {
@@ -120,7 +154,9 @@ static int64_t out_access(const pegen_stream *stream, int64_t access) {
 static const pegen_ptx_entry *choose_entry(const pass *p, uint32_t dtype) {
   const pegen_ptx *ptx = p->request->kernel->ptx;
   const pegen_ptx_attention *attention = pegen_launch_attention_of(p->request->kernel);
-  for (int i = 0; i < (attention ? attention->first_entry : ptx->n_entries); i++) {
+  int n_backward = n_backward_of(p->request->kernel), end = attention ? attention->first_entry : ptx->n_entries;
+  int is_backward = p->request->entry == PEGEN_LAUNCH_ENCODE_BACKWARD;
+  for (int i = is_backward ? end - n_backward : 0; i < (is_backward ? end : end - n_backward); i++) {
     const pegen_ptx_entry *entry = &ptx->entries[i];
     int fits = entry->dtype == dtype;
     for (int s = 0; fits && s < p->n; s++)
@@ -282,9 +318,20 @@ static int launch_passes(const pegen_launch_request *request, const pegen_call *
   return error;
 }
 
+/* A launch whose rows are gradients. */
+static int plan_backward(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
+  pegen_backward_call call;
+  int error = check_backward(request, &call);
+  pegen_launch_request rows = *request;
+  rows.args = &call.args;
+  if (!error) error = launch_passes(&rows, &call.rows, NULL, NULL);
+  return error ? error : launch_passes(&rows, &call.rows, run, context);
+}
+
 int pegen_launch_plan(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
   pegen_call call;
   if (request->entry == PEGEN_LAUNCH_ATTENTION) return pegen_launch_plan_attention(request, run, context);
+  if (request->entry == PEGEN_LAUNCH_ENCODE_BACKWARD) return plan_backward(request, run, context);
   int error = check(request->kernel, request->args, &call);
   if (!error) error = launch_passes(request, &call, NULL, NULL); /* k is refused before q is launched */
   return error ? error : launch_passes(request, &call, run, context);

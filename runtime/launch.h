@@ -13,10 +13,12 @@
 typedef enum pegen_launch_entry {
   PEGEN_LAUNCH_NONE = -1,
   PEGEN_LAUNCH_ENCODE,
-  PEGEN_LAUNCH_ATTENTION
+  PEGEN_LAUNCH_ATTENTION,
+  PEGEN_LAUNCH_ENCODE_BACKWARD
 } pegen_launch_entry;
 
-/* "encode", "attention"; NULL: the first of the two that the kernel has. NONE: it has no such entry. */
+/* "encode", "attention", "encode_backward"; NULL: the first of the two that the kernel has. NONE: it has no such entry.
+ */
 PEGEN_HIDDEN pegen_launch_entry pegen_launch_find(const pegen_kernel *kernel, const char *name);
 /* NULL: it has no attention entries. */
 PEGEN_HIDDEN const pegen_ptx_attention *pegen_launch_attention_of(const pegen_kernel *kernel);
@@ -25,12 +27,12 @@ typedef struct pegen_launch_request {
   const pegen_kernel *kernel; /* has ptx */
   pegen_launch_entry entry;
   const pegen_args *args;
-  int64_t threads;            /* how many the device needs to be busy */
+  int64_t threads; /* how many the device needs to be busy */
 } pegen_launch_request;
 
 typedef struct pegen_launch_step {
   const pegen_ptx_entry *entry;
-  uint32_t grid_x, grid_y;    /* blocks of kernel->ptx->block threads */
+  uint32_t grid_x, grid_y; /* blocks of kernel->ptx->block threads */
   int64_t parameter[PEGEN_PTX_MAX_PARAMETERS];
 } pegen_launch_step;
 
@@ -42,6 +44,9 @@ PEGEN_HIDDEN int pegen_launch_plan(const pegen_launch_request *request, pegen_la
 
 /* Whether every tensor that the call looks at is on this device; run after the shapes were checked. */
 PEGEN_HIDDEN int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDevice));
+
+/* A tensor of rows of a call that was checked: it tells the device. */
+PEGEN_HIDDEN const DLTensor *pegen_launch_rows(const pegen_launch_request *request);
 
 /* Checks alone: 0 or a pegen_error. */
 PEGEN_HIDDEN int pegen_launch_check(const pegen_launch_request *request);

@@ -7,5 +7,6 @@
 #include "launch_names.h"
 
 #include "../kernel/check.c"
+#include "../kernel/check_backward.c"
 #include "../kernel/table.c"
 #include "../kernel/view.c"

@@ -4,6 +4,13 @@
 
 #define PEGEN_CHECK_ANY_DEVICE
 #define pegen_check pegen_launch_check_call
+#define pegen_check_backward pegen_launch_check_backward_call
+#define pegen_backward_chunks pegen_launch_backward_chunks
+#define pegen_backward_size pegen_launch_backward_size
+#define pegen_backward_sums pegen_launch_backward_sums
+#define pegen_backward_elements pegen_launch_backward_elements
+#define pegen_backward_workspace pegen_launch_backward_workspace
+#define pegen_check_struct pegen_launch_check_struct
 #define pegen_check_rows_shape pegen_launch_check_rows_shape
 #define pegen_check_attention pegen_launch_check_attention_call
 #define pegen_check_coordinates pegen_launch_check_coordinates

@@ -49,12 +49,13 @@ static int make_converting(arena *a, const plan *p, int in, int out, gpu_entry *
   return count;
 }
 
-static int make_entries(arena *a, const plan *p, unsigned dtypes, gpu_entry *entries) {
+/* Entries that write the type that they read, under the word of what they are. */
+static int make_entries(arena *a, const plan *p, const char *word, unsigned dtypes, gpu_entry *entries) {
   int count = 0;
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     int element = number_bytes(dtype);
-    const char *name = arena_printf(a, "%s_encode_%s", p->spec->name, number_name(dtype));
+    const char *name = arena_printf(a, "%s_%s_%s", p->spec->name, word, number_name(dtype));
     gpu_entry *wide = &entries[count++];
     *wide = best_entry(a, p, element);
     wide->name = name;
@@ -67,6 +68,11 @@ static int make_entries(arena *a, const plan *p, unsigned dtypes, gpu_entry *ent
                                      .tile = narrow,
                                      .flight = direct_flight(narrow)};
   }
+  return count;
+}
+
+static int make_all_converting(arena *a, const plan *p, unsigned dtypes, gpu_entry *entries) {
+  int count = 0;
   for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++)
     for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++)
       if (dtypes & number_pair(in, out)) count += make_converting(a, p, in, out, entries + count);
@@ -238,7 +244,9 @@ ir_value gpu_is_encoded(gpu_body *t) {
 static void emit_rows(void *context, const program_op *ops) {
   const owner_rows *rows = context;
   gpu_body *t = rows->body;
-  program_must_be_forward(ops, "gpu/entries");
+  for (const program_op *op = ops; op; op = op->next)
+    if (op->kind == OP_APPLY && op->transposed != t->p->is_transposed)
+      diag_bug("gpu/entries", "the plan's matrices are not those of the program");
   t->rows.ops = ops;
   if (rows->origin) {
     emit_loop(t, rows->origin);
@@ -374,22 +382,30 @@ gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry
 }
 
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
-  const plan *p = program_plan(program->encode);
+  const plan *p = entry->is_backward ? program->transposed : program_plan(program->encode);
   gpu_body t = gpu_open(b, a, p, p->per_head, entry, native, host);
   t.rows.exprs = &t.exprs;
   t.rows.coefficient =
       arena_array(a, ir_value, entry->tile->n_blocks * p->spec->n_components * p->spec->n_components + 1);
-  t.program = gpu_schedule(a, program->encode);
+  t.program = gpu_schedule(a, entry->is_backward ? program->backward : program->encode);
   if (entry->tile->owners) emit_staged(&t);
   else emit_direct(&t);
   ir_return(b);
 }
 
-const gpu_program *gpu_rotor_program(arena *a, const program *encode, unsigned dtypes) {
+const gpu_program *gpu_rotor_program(arena *a, const program *encode, const program *backward, unsigned dtypes) {
   const plan *p = program_plan(encode);
   gpu_program *program = arena_new(a, gpu_program);
   *program = (gpu_program){
       .spec = p->spec, .encode = encode, .per_head = p->per_head, .operations = p->token_operations, .emit = emit};
-  program->n_entries = make_entries(a, p, dtypes, program->entry);
+  program->n_entries = make_entries(a, p, "encode", dtypes, program->entry);
+  program->n_entries += make_all_converting(a, p, dtypes, program->entry + program->n_entries);
+  if (!backward) return program;
+  gpu_entry *gradients = program->entry + program->n_entries;
+  program->backward = backward;
+  program->transposed = plan_transpose(a, p);
+  program->n_backward = make_entries(a, program->transposed, "encode_backward", dtypes, gradients);
+  for (int i = 0; i < program->n_backward; i++) gradients[i].is_backward = true;
+  program->n_entries += program->n_backward;
   return program;
 }

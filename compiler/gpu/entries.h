@@ -27,6 +27,7 @@ typedef struct gpu_entry {
   const thread_tile *tile;
   int blocks;       /* of ir_kernel */
   int flight;       /* rows whose loads are under way at once */
+  bool is_backward; /* gradients of rows */
   int units; /* threads of a token, where groups of them share units and wait for one another by barriers of the block;
                 0: the tile's */
 } gpu_entry;
@@ -56,11 +57,15 @@ struct gpu_program {
   const spec *spec;
   const void *plan; /* the form's, where entries are emitted from it; NULL: */
   const program *encode; /* they are emitted from this */
+  const program
+      *backward; /* and those of gradients from this, by the plan's transposed matrices; NULL: there are none */
+  const struct plan *transposed;
   bool per_head; /* rotors differ from head to head */
   int operations; /* of a block and token */
   const char
       *summary; /* in the head of the PTX file, where there are no blocks; NULL: blocks, channels and operations */
   int n_entries; /* widest access first within a type */
+  int n_backward; /* the last of them: gradients of rows */
   const gpu_attention_facts *attention; /* NULL: all entries encode */
   gpu_entry entry[GPU_MAX_ENTRIES];
   /* Appends an entry to the module. native: of mlir/number.h; host: see above. */
@@ -69,8 +74,8 @@ struct gpu_program {
   void (*print_work)(FILE *out, const gpu_program *program);
 };
 
-/* Rotors in closed form on blades. */
-const gpu_program *gpu_rotor_program(arena *a, const program *encode, unsigned dtypes);
+/* Rotors in closed form on blades. backward: the gradient of its rows; NULL: without. */
+const gpu_program *gpu_rotor_program(arena *a, const program *encode, const program *backward, unsigned dtypes);
 
 /* Parameters of every entry (kernel/launch.h); those that convert have PEGEN_PTX_SCALE_COUNT more. */
 int gpu_parameters(const spec *s);

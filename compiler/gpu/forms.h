@@ -5,7 +5,8 @@
 #include "forms/form.h"
 #include "gpu/entries.h"
 
-/* plan: the form's. NULL after a diag_error where it is too large for a GPU, or asks for what none computes. */
-const gpu_program *gpu_program_of(arena *a, const form *f, const void *plan, unsigned dtypes);
+/* plan: the form's. gradients: also entries of gradients of rows, where the form has them on GPUs. NULL after a
+ * diag_error where it is too large for a GPU, or asks for what none computes. */
+const gpu_program *gpu_program_of(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients);
 
 #endif

@@ -266,6 +266,7 @@ static void add_host_entries(LLVMModuleRef module, arena *a, const char *name) {
   LLVMValueRef host = host_pointer(module, ptr, arena_printf(a, "%s_host_context", name));
   add_host_entry(module, a, name, "encode", host);
   add_host_entry(module, a, name, "attention", host);
+  add_host_entry(module, a, name, "encode_backward", host);
 }
 
 void gpu_write_host(arena *a, const gpu_program *p, int optimize, compile_output *out) {

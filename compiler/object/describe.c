@@ -127,7 +127,8 @@ static LLVMValueRef ptx(describer *d) {
                              FIELD(pegen_ptx, per_head, describe_i32(d, d->request->form->per_head(d->request->plan))),
                              FIELD(pegen_ptx, n_entries, describe_i32(d, m->program->n_entries)),
                              FIELD(pegen_ptx, entries, describe_rows(d, "ptx_entries", values, m->program->n_entries)),
-                             FIELD(pegen_ptx, attention, ptx_attention_of(d, m->program))};
+                             FIELD(pegen_ptx, attention, ptx_attention_of(d, m->program)),
+                             FIELD(pegen_ptx, n_backward, describe_i32(d, m->program->n_backward))};
   return describe_global(d, "ptx", DESCRIBE(d, pegen_ptx, fields), true);
 }
 

@@ -4,7 +4,6 @@
 
 #include "base/diag.h"
 #include "forms/form.h"
-#include "gpu/target.h"
 #include "verify/trial.h"
 
 #include <stdio.h>
@@ -14,9 +13,8 @@ static const uint64_t DEFAULT_SEED = 20260101;
 static bool check_target(checker *c, const check_kind *kind, const check_options *options, const char *target) {
   /* Rows that are converted are compared with float32's. */
   unsigned dtypes = options->dtypes & number_all_pairs() ? options->dtypes | PEGEN_DTYPE_F32 : options->dtypes;
-  bool gradients = options->gradients && !gpu_target_find(target);
   loaded_kernel *loaded =
-      (gradients ? trial_load_gradients : trial_load)(c->memory, c->spec, target, dtypes, options->optimize);
+      (options->gradients ? trial_load_gradients : trial_load)(c->memory, c->spec, target, dtypes, options->optimize);
   if (!loaded) return false;
   c->kernel = run_kernel(loaded);
   printf("%s, target %s\n", c->spec->name, target);

@@ -29,7 +29,7 @@
  *
  *   rows            as the rows themselves
  *   operands and    2^-18 of the sum over rows of |gradient| |derivative of the block's matrix| |row|; where what was
- *   positions       written is taken in 16 bits, a unit in their last place. To the bit: parts
+ *   positions       written is taken in 16 bits, half a unit in their last place. To the bit: parts
  *
  * Columns that widen q and k, by scores of the widened rows against the product plus the bias as it is written:
  *

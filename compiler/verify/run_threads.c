@@ -61,6 +61,10 @@ static int attention(void *context, const pegen_args *args, int part, int parts)
   return run_entry(context, PEGEN_LAUNCH_ATTENTION, args, part, parts);
 }
 
+static int encode_backward(void *context, const pegen_args *args, int part, int parts) {
+  return run_entry(context, PEGEN_LAUNCH_ENCODE_BACKWARD, args, part, parts);
+}
+
 const char *run_threads_entry(const pegen_kernel *kernel) { return ((const threads *)(const void *)kernel)->last; }
 
 /* Sets a variable of the loaded code. */
@@ -95,6 +99,7 @@ static bool connect(arena *a, loaded_kernel *loaded, const gpu_program *program,
   void (*waiter)(int32_t) = run_block_wait;
   if (!connect_entry(a, loaded, name, "encode", encode, &t->kernel.encode) ||
       !connect_entry(a, loaded, name, "attention", attention, &t->kernel.attention) ||
+      !connect_entry(a, loaded, name, "encode_backward", encode_backward, &t->kernel.encode_backward) ||
       !set_pointer(loaded, arena_printf(a, "%s_host_context", name), &t, sizeof t) ||
       !set_pointer(loaded, arena_printf(a, "%s_host_waiter", name), &waiter, sizeof waiter))
     return false;
@@ -103,19 +108,22 @@ static bool connect(arena *a, loaded_kernel *loaded, const gpu_program *program,
 }
 
 loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, unsigned dtypes, int optimize,
-                                int64_t threads_wanted) {
+                                int64_t threads_wanted, bool gradients) {
   /* What is launched is the same for all GPUs: a vendor's code that no object takes in runs by the plan of another. */
   const gpu_target *gpu = gpu_target_find(target);
   if (!gpu->vendor->is_embedded) gpu = gpu_target_default();
-  compile_options options = {
-      .emit = EMIT_OBJ, .targets = arena_printf(a, "native,%s", gpu->name), .dtypes = dtypes, .optimize = optimize};
+  compile_options options = {.emit = EMIT_OBJ,
+                             .targets = arena_printf(a, "native,%s", gpu->name),
+                             .dtypes = dtypes,
+                             .optimize = optimize,
+                             .no_gradients = !gradients};
   compile_output object = {0}, host = {0};
   if (!compile(a, s, &options, &object)) return NULL;
   loaded_kernel *loaded = run_load(object.data, object.size, s->name);
   free(object.data);
   if (!loaded) return NULL;
   const form *f = form_of(s);
-  const gpu_program *program = gpu_program_of(a, f, f->plan(a, s), run_kernel(loaded)->dtypes);
+  const gpu_program *program = gpu_program_of(a, f, f->plan(a, s), run_kernel(loaded)->dtypes, gradients);
   gpu_write_host(a, program, optimize, &host);
   bool ok = run_add(loaded, host.data, host.size) && connect(a, loaded, program, threads_wanted);
   free(host.data);

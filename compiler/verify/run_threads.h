@@ -11,10 +11,11 @@
 #include "verify/run.h"
 #include "verify/run_block.h"
 
-/* As run_load, from the description; the kernel's encode entry runs the threads (all in part 0), its
- * tensors are the host's. threads: how many the pretended device needs to be busy. */
+/* As run_load, from the description; the kernel's encode entry runs the threads (all in part 0), with
+ * `gradients` that of gradients too; its tensors are the host's. threads: how many the pretended device needs to be
+ * busy. */
 loaded_kernel *run_load_threads(arena *a, const spec *s, const char *target, unsigned dtypes, int optimize,
-                                int64_t threads);
+                                int64_t threads, bool gradients);
 
 /* Runs a grid of thread blocks; barriers: whether the entry has any, reverse: from the last thread to the first. */
 void run_threads_grid(thread_function *run, int64_t grid_x, int64_t grid_y, int threads, bool barriers, bool reverse,

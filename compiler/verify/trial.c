@@ -156,12 +156,15 @@ static loaded_kernel *load(arena *a, const spec *s, const compile_options *optio
 }
 
 loaded_kernel *trial_load(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize) {
-  if (targets && gpu_target_find(targets)) return run_load_threads(a, s, targets, dtypes, optimize, PRETENDED_THREADS);
+  if (targets && gpu_target_find(targets))
+    return run_load_threads(a, s, targets, dtypes, optimize, PRETENDED_THREADS, false);
   return load(a, s,
               &(compile_options){.targets = targets, .dtypes = dtypes, .optimize = optimize, .no_gradients = true});
 }
 
 loaded_kernel *trial_load_gradients(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize) {
+  if (targets && gpu_target_find(targets))
+    return run_load_threads(a, s, targets, dtypes, optimize, PRETENDED_THREADS, true);
   return load(a, s, &(compile_options){.targets = targets, .dtypes = dtypes, .optimize = optimize});
 }
 

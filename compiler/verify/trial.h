@@ -42,7 +42,7 @@ bool trial_runnable(const char *target);
 int trial_targets(arena *a, const char *list, const char ***names);
 
 /* Compiles and loads; NULL after a diag_error. The caller unloads. dtypes as in compile_options. Without entries of
- * gradients, which take as long to compile as all the others; and with them, for processors. */
+ * gradients, which take as long to compile as all the others; and with them. */
 loaded_kernel *trial_load(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize);
 loaded_kernel *trial_load_gradients(arena *a, const spec *s, const char *targets, unsigned dtypes, int optimize);
 

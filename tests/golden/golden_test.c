@@ -116,7 +116,7 @@ static void kernels_give_golden(void **state) {
   assert_non_null(f.spec);
   const form *of = form_of(f.spec);
   if (wanted && strncmp(wanted, "sm_", 3) == 0 &&
-      !gpu_program_of(f.memory, of, of->plan(f.memory, f.spec), PEGEN_DTYPE_F32)) {
+      !gpu_program_of(f.memory, of, of->plan(f.memory, f.spec), PEGEN_DTYPE_F32, false)) {
     print_message("             (no GPU kernel is made of it)\n");
     arena_destroy(f.memory);
     skip();

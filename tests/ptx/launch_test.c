@@ -71,7 +71,7 @@ static int set_up(void **state) {
   uint64_t random = 5;
   spec *s = loader_load(memory, SPECS_DIR "/quatro.lua", DSL_DIR, 0, NULL);
   described = s;
-  loaded = run_load_threads(memory, s, "sm_80", 0, 1, 64);
+  loaded = run_load_threads(memory, s, "sm_80", 0, 1, 64, false);
   kernel = run_kernel(loaded);
   fake->n_parameters = kernel->ptx->n_parameters;
   operands = trial_random_operands(memory, s, NUMBER_F32, &random);

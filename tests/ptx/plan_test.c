@@ -11,6 +11,7 @@
 #include "verify/oracle.h"
 #include "verify/run_threads.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { BATCH = 3, HEADS = 2, K_HEADS = 5, TOKENS = 7 };
@@ -51,7 +52,7 @@ static void any_grid(fixture *f, int64_t k_heads) {
   for (int64_t batches = 1; batches <= BATCH; batches += BATCH - 1) {
     DLTensor *positions = random_positions(f, batches), *first[2] = {NULL};
     for (int i = 0; i < 4; i++) {
-      loaded_kernel *loaded = run_load_threads(f->memory, f->spec, "sm_80", PEGEN_DTYPE_BF16, 1, wanted[i]);
+      loaded_kernel *loaded = run_load_threads(f->memory, f->spec, "sm_80", PEGEN_DTYPE_BF16, 1, wanted[i], false);
       assert_non_null(loaded);
       DLTensor *out[2] = {tensor_copy(f->memory, q), tensor_copy(f->memory, k)};
       for (int s = 0; s < 2; s++) tensor_randomize(out[s], &(uint64_t){9});
@@ -98,7 +99,7 @@ static void compare_operands(fixture *f, const pegen_kernel *kernel, const trial
 
 static void operand_types_of(const char *name, int count, const loader_define *defines) {
   fixture f = open_spec(name, count, defines);
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64);
+  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   const pegen_kernel *kernel = run_kernel(loaded);
   for (int t = 0; t < OPERAND_TYPE_COUNT; t++) {
     trial_operands operands = trial_random_operands(f.memory, f.spec, OPERAND_TYPES[t], &f.random);
@@ -139,7 +140,7 @@ static void operand_types(void **state) {
 static void width_of_access(void **state) {
   (void)state;
   fixture f = open_spec("rope", 0, NULL);
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", 0, 1, 64);
+  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", 0, 1, 64, false);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_BF16, ROWS_BHND, HEADS);
   assert_int_equal(trial_call(kernel, positions, &f.operands, q, q, NULL, NULL, 1), 0);
@@ -168,7 +169,7 @@ static void more_batches_than_rows(void **state) {
   enum { MANY = 65535 + 2, CHANNELS = 4 };
   (void)state;
   fixture f = open_spec("rope_mixed", 2, (loader_define[]){{"heads", "2"}, {"head_dim", "4"}});
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64);
+  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   int64_t axes = f.spec->n_axes;
   DLTensor *positions = tensor_contiguous(f.memory, NUMBER_F64, 2, (int64_t[]){1, axes}, (double[]){3, 4, 5});
   DLTensor *q = tensor_rows(f.memory, NUMBER_F32, ROWS_BHND, MANY, 2, 1, CHANNELS), *last = NULL;
@@ -191,7 +192,7 @@ static void more_batches_than_rows(void **state) {
 static void nothing_to_launch(void **state) {
   (void)state;
   fixture f = open_spec("rope", 0, NULL);
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64);
+  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   DLTensor *q = random_rows(&f, NUMBER_F32, ROWS_BHND, HEADS), *positions = random_positions(&f, 1);
   q->shape[2] = positions->shape[0] = 0;
   assert_int_equal(trial_call(run_kernel(loaded), positions, &f.operands, q, q, NULL, NULL, 1), 0);
@@ -203,7 +204,7 @@ static void nothing_to_launch(void **state) {
 static void refusals(void **state) {
   (void)state;
   fixture f = open_spec("care", 0, NULL);
-  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64);
+  loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   const pegen_kernel *kernel = run_kernel(loaded);
   DLTensor *positions = random_positions(&f, 1), *q = random_rows(&f, NUMBER_F32, ROWS_BHND, HEADS),
            *out = tensor_copy(f.memory, q);
@@ -236,10 +237,80 @@ static void refusals(void **state) {
   arena_destroy(f.memory);
 }
 
+/* The same rows through entries of gradients, on any grid: the adjoint identity, and which entry ran. */
+static int backward(const fixture *f, const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *in,
+                    DLTensor *out, DLTensor *sums) {
+  pegen_grad_args grad = {.struct_size = sizeof grad, .q_out = in, .q = out, .positions = sums};
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = kernel->n_operands,
+                     .operands = f->operands.tensors,
+                     .positions = positions,
+                     .q = sums ? in : NULL,
+                     .grad = &grad};
+  return kernel->encode_backward(&args, 0, 1);
+}
+
+static double product(const DLTensor *x, const DLTensor *y, double *size) {
+  double sum = 0;
+  for (int64_t b = 0; b < x->shape[0]; b++)
+    for (int64_t h = 0; h < x->shape[1]; h++)
+      for (int64_t n = 0; n < x->shape[2]; n++)
+        for (int64_t c = 0; c < x->shape[3]; c++) {
+          double term =
+              number_load(NUMBER_F32, tensor_at(x, b, h, n, c)) * number_load(NUMBER_F32, tensor_at(y, b, h, n, c));
+          sum += term, *size += fabs(term);
+        }
+  return sum;
+}
+
+static void gradients_of(const char *name, int count, const loader_define *defines) {
+  static const int64_t wanted[] = {1, (int64_t)1 << 40};
+  fixture f = open_spec(name, count, defines);
+  int64_t heads = f.spec->heads > 1 ? f.spec->heads : HEADS;
+  DLTensor *positions = random_positions(&f, 1), *x = random_rows(&f, NUMBER_F32, ROWS_BHND, heads),
+           *g = random_rows(&f, NUMBER_F32, ROWS_BNHD, heads), *first = NULL;
+  for (int i = 0; i < 2; i++) {
+    loaded_kernel *loaded = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, wanted[i], true);
+    assert_non_null(loaded);
+    const pegen_kernel *kernel = run_kernel(loaded);
+    DLTensor *y = tensor_copy(f.memory, x);
+    assert_int_equal(trial_call(kernel, positions, &f.operands, x, y, NULL, NULL, 1), 0);
+    assert_null(strstr(run_threads_entry(kernel), "backward"));
+    for (int order = 0; order < ROW_ORDER_COUNT; order++) {
+      DLTensor *out = random_rows(&f, NUMBER_F32, (row_order)order, heads);
+      assert_int_equal(backward(&f, kernel, positions, g, out, NULL), 0);
+      assert_non_null(strstr(run_threads_entry(kernel), "_encode_backward_f32"));
+      double size = 0, left = product(g, y, &size), right = product(out, x, &size);
+      assert_true(fabs(left - right) <= 0x1p-20 * size && size > 0);
+      assert_true(!first || tensor_identical(first, out));
+      if (!first) first = out;
+    }
+    /* In place; gradients of positions are processors'. */
+    DLTensor *here = tensor_copy(f.memory, g);
+    assert_int_equal(backward(&f, kernel, positions, here, here, NULL), 0);
+    assert_true(tensor_identical(here, first));
+    assert_int_equal(backward(&f, kernel, positions, g, here, positions), PEGEN_ERROR_NO_GRADIENT);
+    run_unload(loaded);
+  }
+  arena_destroy(f.memory);
+}
+
+static void gradients(void **state) {
+  (void)state;
+  gradients_of("geope3d", 0, NULL);
+  gradients_of("geope2d", 2, (loader_define[]){{"layout", "split"}, {"skip_tokens", "2"}}); /* staged */
+  gradients_of("quatro", 2, (loader_define[]){{"heads", "3"}, {"inverse", "true"}});
+  fixture f = open_spec("rope", 0, NULL);
+  loaded_kernel *without = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
+  assert_null(run_kernel(without)->encode_backward);
+  run_unload(without);
+  arena_destroy(f.memory);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shared_rotors),   cmocka_unit_test(rotors_by_head),         cmocka_unit_test(operand_types),
-      cmocka_unit_test(width_of_access), cmocka_unit_test(more_batches_than_rows), cmocka_unit_test(nothing_to_launch),
-      cmocka_unit_test(refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(shared_rotors),          cmocka_unit_test(rotors_by_head),
+                                     cmocka_unit_test(operand_types),          cmocka_unit_test(width_of_access),
+                                     cmocka_unit_test(more_batches_than_rows), cmocka_unit_test(gradients),
+                                     cmocka_unit_test(nothing_to_launch),      cmocka_unit_test(refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,10 +15,12 @@
 extern "C" {
 #endif
 
-/* Encodes q and k, or computes attention: tensors of device kDLCUDA (or kDLCUDAManaged), on a stream (a CUstream or
- * cudaStream_t; NULL: the default one). entry: "encode" or "attention"; NULL: the first of these that the kernel has.
+/* Encodes q and k, gives the gradients of their rows, or computes attention: tensors of device kDLCUDA (or kDLCUDAManaged), on a stream (a CUstream or
+ * cudaStream_t; NULL: the default one). entry: "encode", "attention" or "encode_backward"; NULL: the first of the first
+ * two that the kernel has.
  *
- * Arguments are those of NAME_encode or NAME_attention and are checked like them before anything is launched; further,
+ * Arguments are those of NAME_encode, NAME_attention or NAME_encode_backward and are checked like them before anything
+ * is launched (gradients of operands and positions: PEGEN_ERROR_NO_GRADIENT, processors alone give them); further,
  * all tensors must be on one device (PEGEN_ERROR_DEVICE). Rows
  * whose addresses and strides are multiples of 16 bytes are accessed 16 bytes at a time, others
  * one channel at a time: right, and slower.

@@ -283,6 +283,8 @@ typedef struct pegen_ptx {
   int32_t n_entries;
   const pegen_ptx_entry *entries; /* of one number type the widest access first; the last takes any address */
   const pegen_ptx_attention *attention; /* of a kernel with NAME_attention; other kernels' structs may end before it */
+  int32_t n_backward; /* of a kernel with NAME_encode_backward (others' structs may end before it): so many of the last
+                         entries give gradients of rows */
 } pegen_ptx;
 
 /* Of an encoding that widens, the rows of one number type. */
