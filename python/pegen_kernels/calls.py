@@ -8,14 +8,13 @@ from . import _native
 from ._native import Args, DLTensor, GradArgs, library
 from .arrays import CUDA, View
 
-_GRADS = frozenset(name for name, *_ in GradArgs._fields_[2:])
-
 
 class Call:
     """pegen_args with all that it points to. Of one thread at a time.
 
     tensors: by field of pegen_args; those of pegen_grad_args are called "grad.q_out" and so on; operands and inputs are
-    lists of their own. numbers: scale, causal."""
+    lists of their own; of those, gradients are "grad.operand.0" and so on. numbers: scale, causal; flags of the
+    gradients."""
 
     def __init__(self, kernel: Any, size_of_workspace: Any, tensors: dict[str, View], operands: list[View],
                  inputs: list[View], numbers: dict[str, Any]) -> None:  # fmt: skip
@@ -25,12 +24,18 @@ class Call:
         for slot, seen in zip(self._slots, every):
             self._describe(slot, seen.key)
             slot.data = seen.address
+        numbers = dict(numbers)
+        flags = numbers.pop("flags", 0)
         self.args = Args(struct_size=ctypes.sizeof(Args), n_operands=len(operands), n_inputs=len(inputs), **numbers)
         base, step = ctypes.addressof(self._slots), ctypes.sizeof(DLTensor)
         places = [base + i * step for i in range(len(every))]
-        self._grad = GradArgs(struct_size=ctypes.sizeof(GradArgs))
+        self._grad = GradArgs(struct_size=ctypes.sizeof(GradArgs), flags=flags)
+        self._grad_operands = (ctypes.c_void_p * (len(operands) + 1))()
         for name, place in zip(tensors, places):
-            if name.startswith("grad."):
+            if name.startswith("grad.operand."):
+                self._grad_operands[int(name[13:])] = place
+                self._grad.operands = ctypes.addressof(self._grad_operands)
+            elif name.startswith("grad."):
                 setattr(self._grad, name[5:], place)
                 self.args.grad = ctypes.addressof(self._grad)
             else:

@@ -243,7 +243,10 @@ class Kernel:
         n_inputs = _native.field(info, "n_inputs") or 0
         given = (info.inputs[i] for i in range(n_inputs))
         self.inputs = [Input(text(i.name), text(i.doc), text(i.units), i.size) for i in given]
-        self._entries = {name: entry_of(info, name) for name in ("encode", "attention", "prepare", "encode_backward")}
+        self._entries = {
+            name: entry_of(info, name)
+            for name in ("encode", "attention", "prepare", "encode_backward", "encode_backward_finish")
+        }
         self._sizes = {
             name: entry_of(info, name, _native.SizeEntry)
             for name in ("workspace", "table_bytes", "encode_backward_workspace")
@@ -286,7 +289,7 @@ class Kernel:
 
     def _call(self, name: str, tensors: dict[str, View], operands: list[View], inputs: list[View],
               numbers: dict[str, Any], *, threads: int = 1, stream: int = 0, table: Table | None = None,
-              workspace: str = "workspace") -> None:  # fmt: skip
+              workspace: str = "workspace", finish: str = "") -> None:  # fmt: skip
         entry = self._entries[name]
         if entry is None:
             raise ArgumentError(f"{self.name} has no entry '{name}'; it has: {', '.join(self.entries)}")
@@ -301,6 +304,8 @@ class Kernel:
             call.args.table, call.args.table_bytes = table.address, table.size
         device = views[0].key[0] if views else CPU
         error = run(self._info, entry, name, call, device, threads, stream)
+        if finish and not error:
+            error = run(self._info, self._entries[finish], finish, call, device, threads, stream)
         if len(self._calls) >= _MOST_CALLS:
             self._calls.clear()
         self._calls[key] = call
@@ -311,7 +316,8 @@ class Kernel:
 
     @property
     def entries(self) -> list[str]:
-        """Names of what can be called: "encode", "attention", "prepare", "encode_backward"."""
+        """Names of what can be called: "encode", "attention", "prepare", "encode_backward"; and
+        "encode_backward_finish", of encodings whose operands have gradients."""
         return [name for name, entry in self._entries.items() if entry]
 
     def _places(self, positions: Any, k_positions: Any) -> dict[str, View]:

@@ -5,8 +5,8 @@
 
 The operators (`torch.ops.pegen_kernels.encode`, `encode_one`, `encode_backward`, `attention`) name their kernel by a text: the
 description, its options and the digest of both, so that an exported program that is loaded elsewhere compiles the same
-kernel there, or says that it is another one. Gradients are those of q and k (not yet of operands and positions, and not
-of attention): what would need others is refused when it is called, not when it is too late.
+kernel there, or says that it is another one. Gradients are those of q, k, operands and positions, of encodings whose
+kernels have them: what would need others (attention, dense blocks) is refused when it is called.
 """
 from __future__ import annotations
 
@@ -59,12 +59,16 @@ def kernel_of(name: str) -> Kernel:
 # ---- operators ----
 
 _library = torch.library.Library("pegen_kernels", "DEF")
+_FROM_INPUT = 2  # PEGEN_GRAD_FROM_INPUT
+_FORWARD = ("encode", "encode_one")
 _ROWS = "Tensor? positions, Tensor[] operands, str kernel"
 for _schema in (
     f"encode(Tensor q, Tensor k, {_ROWS}) -> (Tensor, Tensor)",
     f"encode_one(Tensor x, {_ROWS}) -> Tensor",
     f"encode_backward(Tensor grad_q, Tensor grad_k, {_ROWS}) -> (Tensor, Tensor)",
     f"encode_one_backward(Tensor grad, {_ROWS}) -> Tensor",
+    "encode_all_backward(Tensor[] gradients, Tensor[] kept, Tensor? positions, Tensor[] operands, bool from_input,"
+    " bool with_operands, bool with_positions, str kernel) -> Tensor[]",
     "attention(Tensor q, Tensor k, Tensor v, Tensor? positions, Tensor? k_positions, Tensor[] operands, Tensor[] inputs,"
     " bool causal, float scale, str kernel) -> Tensor",
 ):
@@ -133,6 +137,40 @@ def _encode_one_backward(grad: Tensor, positions: Tensor | None, operands: Seque
     return _backward({"q": grad}, positions, operands, kernel)[0]
 
 
+def _gradient_of(x: Tensor) -> Tensor:
+    """What a gradient of an operand or of positions is written to."""
+    return torch.empty(x.shape, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32, device=x.device)
+
+
+def _results_of_all(gradients: Sequence[Tensor], positions: Tensor | None, operands: Sequence[Tensor],
+                    with_operands: bool, with_positions: bool, kernel: str) -> dict[str, Tensor]:  # fmt: skip
+    width = kernel_of(kernel).head_dim
+    made = {f"grad.{field}": _result(_adjacent(x), width) for field, x in zip("qk", gradients)}
+    if with_operands:
+        made |= {f"grad.operand.{i}": _gradient_of(x) for i, x in enumerate(operands)}
+    if with_positions and positions is not None:
+        made["grad.positions"] = _gradient_of(positions)
+    return made
+
+
+def _encode_all_backward(gradients: Sequence[Tensor], kept: Sequence[Tensor], positions: Tensor | None,
+                         operands: Sequence[Tensor], from_input: bool, with_operands: bool, with_positions: bool,
+                         kernel: str) -> list[Tensor]:  # fmt: skip
+    """Gradients of rows, then of all operands, then of positions, in one pass over the rows. kept: what encode wrote, or
+    what it read."""
+    found = kernel_of(kernel)
+    made = _results_of_all(gradients, positions, operands, with_operands, with_positions, kernel)
+    given = {f"grad.{field}_out": _adjacent(x) for field, x in zip("qk", gradients)}
+    given |= {field: _adjacent(x) for field, x in zip("qk", kept)}
+    views = {field: raw_view(field, x) for field, x in {**given, **made}.items()}
+    if positions is not None:
+        views["positions"] = raw_view("positions", positions)
+    parameters = [raw_view(f"operand '{info.name}'", x) for info, x in zip(found.operands, operands)]
+    found._call("encode_backward", views, parameters, [], {"flags": _FROM_INPUT if from_input else 0},
+                workspace="encode_backward_workspace", finish="encode_backward_finish")  # fmt: skip
+    return list(made.values())
+
+
 def _attention(q: Tensor, k: Tensor, v: Tensor, positions: Tensor | None, k_positions: Tensor | None,
                operands: Sequence[Tensor], inputs: Sequence[Tensor], causal: bool, scale: float,
                kernel: str) -> Tensor:  # fmt: skip
@@ -168,6 +206,11 @@ def _fake_encode_one_backward(grad: Tensor, positions: Any, operands: Any, kerne
     return _result(_adjacent(grad), kernel_of(kernel).head_dim)
 
 
+def _fake_encode_all_backward(gradients: Any, kept: Any, positions: Any, operands: Any, from_input: bool,
+                              with_operands: bool, with_positions: bool, kernel: str) -> list[Tensor]:  # fmt: skip
+    return list(_results_of_all(gradients, positions, operands, with_operands, with_positions, kernel).values())
+
+
 def _fake_attention(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
     return _result(_adjacent(q), v.shape[-1])
 
@@ -177,6 +220,7 @@ for _name, _function, _fake in (
     ("encode_one", _encode_one, _fake_encode_one),
     ("encode_backward", _encode_backward, _fake_encode_backward),
     ("encode_one_backward", _encode_one_backward, _fake_encode_one_backward),
+    ("encode_all_backward", _encode_all_backward, _fake_encode_all_backward),
     ("attention", _attention, _fake_attention),
 ):
     for _device in ("CPU", "CUDA"):
@@ -186,47 +230,70 @@ for _name, _function, _fake in (
 # ---- gradients ----
 
 
-def _keep(ctx: Any, positions: Tensor | None, operands: Sequence[Tensor], kernel: str) -> None:
+def _keep(ctx: Any, rows: Sequence[Tensor], output: Any, positions: Tensor | None, operands: Sequence[Tensor], kernel: str,
+          is_forward: bool) -> None:  # fmt: skip
     found = kernel_of(kernel)
-    if positions is not None and positions.requires_grad:
-        raise ArgumentError(
-            f"positions require a gradient, which {found.name} does not have; expected positions.detach()"
-        )
-    for info, x in zip(found.operands, operands):
-        if x.requires_grad:
-            raise ArgumentError(
-                f"operand '{info.name}' requires a gradient, which {found.name} does not have yet; expected "
-                f"requires_grad_(False)"
-            )
+    ctx.with_positions = positions is not None and positions.requires_grad
+    ctx.with_operands = any(x.requires_grad for x in operands)
+    wanted = [info.name for info, x in zip(found.operands, operands) if x.requires_grad]
+    what = f"operand '{wanted[0]}' requires a gradient" if wanted else "positions require a gradient"
+    kept: Sequence[Tensor] = ()
     if "encode_backward" not in found.entries:
-        raise ArgumentError(
-            f"q and k require gradients, which {found.name} does not have yet; expected torch.no_grad()"
-        )
+        raise ArgumentError(f"{what if wanted else 'q and k require gradients'}, which {found.name} does not have yet; "
+                            "expected torch.no_grad()")  # fmt: skip
+    if ctx.with_positions or ctx.with_operands:
+        if "encode_backward_finish" not in found.entries:
+            raise ArgumentError(f"{what}, which {found.name} does not have yet; expected it detached")
+        if not is_forward:
+            raise ArgumentError(f"{what} of a gradient: {found.name} has second derivatives of q and k alone")
+        # What encode wrote is kept by the attention that follows in any case; rounded to 16 bits it would be too coarse.
+        ctx.from_input = found.out_dim != found.head_dim or rows[0].dtype != torch.float32
+        kept = rows if ctx.from_input else output if isinstance(output, (tuple, list)) else (output,)
     ctx.has_positions = positions is not None
-    ctx.save_for_backward(*([positions] if ctx.has_positions else []), *operands)
-    ctx.kernel, ctx.n_operands = kernel, len(operands)
+    ctx.save_for_backward(*kept, *([positions] if ctx.has_positions else []), *operands)
+    ctx.kernel, ctx.n_kept, ctx.n_operands = kernel, len(kept), len(operands)
 
 
-def _kept(ctx: Any) -> tuple[Tensor | None, list[Tensor], str]:
+def _gradients(backward: str, ctx: Any, gradients: Sequence[Tensor]) -> tuple[Any, Any, list[Any]]:
+    """Of rows, of positions, and of operands."""
     saved = list(ctx.saved_tensors)
-    return saved.pop(0) if ctx.has_positions else None, saved, ctx.kernel
+    kept, rest = saved[: ctx.n_kept], saved[ctx.n_kept :]
+    positions, operands = (rest[0], rest[1:]) if ctx.has_positions else (None, rest)
+    none = [None] * ctx.n_operands
+    if not kept:
+        made = call(backward, gradients, positions, operands, ctx.kernel)
+        return made if len(gradients) == 2 else (made,), None, none
+    choices = (ctx.from_input, ctx.with_operands, ctx.with_positions, ctx.kernel)
+    if _is_transformed():
+        made = list(_AllBackward.apply(len(gradients), choices, positions, *gradients, *kept, *operands))
+    else:
+        made = torch.ops.pegen_kernels.encode_all_backward(gradients, kept, positions, operands, *choices)
+    of_positions = made.pop().to(positions.dtype) if ctx.with_positions else None
+    of_operands = made[len(gradients) :] if ctx.with_operands else none
+    return tuple(made[: len(gradients)]), of_positions, [
+        x if x is None else x.to(operand.dtype) for x, operand in zip(of_operands, operands)
+    ]  # fmt: skip
 
 
-def _gradients(backward: str, ctx: Any, gradients: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    made = call(backward, gradients, *_kept(ctx))
-    return made if len(gradients) == 2 else (made,)
-
-
-def _register_gradient(forward: str, backward: str) -> None:
+def _register_gradient(forward: str, backward: str, n: int) -> None:
     """Encoding is linear in the rows, so each of a pair of operators is the other one's gradient."""
 
     def set_up(ctx: Any, inputs: Any, output: Any) -> None:
-        _keep(ctx, *inputs[-3:])
+        _keep(ctx, inputs[:n], output, *inputs[n:], forward in _FORWARD)
 
     def back(ctx: Any, *gradients: Tensor) -> Any:
-        return (*_gradients(backward, ctx, gradients), None, [None] * ctx.n_operands, None)
+        rows, positions, operands = _gradients(backward, ctx, gradients)
+        return (*rows, positions, operands, None)
 
     torch.library.register_autograd(f"pegen_kernels::{forward}", back, setup_context=set_up, lib=_library)
+
+
+def _no_second(ctx: Any, inputs: Any, output: Any) -> None:
+    raise ArgumentError(f"{kernel_of(inputs[-1]).name}: gradients of gradients are there for q and k alone")
+
+
+def _no_back(ctx: Any, *gradients: Tensor) -> Any:
+    raise AssertionError("refused when it was called")
 
 
 def _no_gradient(ctx: Any, inputs: Any, output: Any) -> None:
@@ -275,6 +342,52 @@ def _register_batch(name: str, n: int) -> None:
 # ---- torch.func ----
 
 
+def _each(size: int, positions: Any, tensors: Sequence[Any], dims: Sequence[Any], n: int, choices: Any) -> list[Tensor]:
+    """encode_all_backward under vmap: gradients of what all samples share differ from sample to sample. tensors: n
+    gradients, as many kept ones, operands; dims: those of positions, then of the tensors."""
+    made = []
+    for i in range(size):
+        place, *xs = (x if d is None else x.select(d, i) for x, d in zip((positions, *tensors), dims))
+        made.append(torch.ops.pegen_kernels.encode_all_backward(xs[:n], xs[n : 2 * n], place, xs[2 * n :], *choices))
+    return [torch.stack(xs) for xs in zip(*made)]
+
+
+def _each_operator(info: Any, dims: Any, *given: Any) -> Any:
+    gradients, kept, positions, operands, *choices = given
+    flat = [*gradients, *kept, *operands]
+    out = _each(info.batch_size, positions, flat, [dims[2], *dims[0], *dims[1], *dims[3]], len(gradients), choices)
+    return out, [0] * len(out)
+
+
+torch.library.register_vmap("pegen_kernels::encode_all_backward", _each_operator, lib=_library)
+
+
+class _AllBackward(torch.autograd.Function):
+    """encode_all_backward inside torch.func's transforms, which cannot look into operators."""
+
+    @staticmethod
+    def forward(n: int, choices: Any, positions: Any, *tensors: Tensor) -> Any:
+        operator = torch.ops.pegen_kernels.encode_all_backward
+        return tuple(operator(tensors[:n], tensors[n : 2 * n], positions, tensors[2 * n :], *choices))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.kernel = inputs[1][-1]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        raise ArgumentError(f"{kernel_of(ctx.kernel).name}: gradients of gradients are there for q and k alone")
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, n: int, choices: Any, positions: Any, *tensors: Tensor) -> Any:
+        out = tuple(_each(info.batch_size, positions, tensors, dims[2:], n, choices))
+        return out, (0,) * len(out)
+
+
+def _is_transformed() -> bool:
+    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+
+
 def _function(forward: str, backward: str, n: int) -> Any:
     """The operator as torch.func.grad takes it, which cannot look into operators: rows, positions, kernel, operands."""
 
@@ -285,11 +398,12 @@ def _function(forward: str, backward: str, n: int) -> Any:
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            _keep(ctx, inputs[n], inputs[n + 2 :], inputs[n + 1])
+            _keep(ctx, inputs[:n], output, inputs[n], inputs[n + 2 :], inputs[n + 1], forward in _FORWARD)
 
         @staticmethod
         def backward(ctx: Any, *gradients: Tensor) -> Any:
-            return (*_gradients(backward, ctx, gradients), None, None, *[None] * ctx.n_operands)
+            rows, positions, operands = _gradients(backward, ctx, gradients)
+            return (*rows, positions, None, *operands)
 
         @staticmethod
         def vmap(info: Any, dims: Any, *given: Any) -> Any:
@@ -304,15 +418,16 @@ for _forward, _back, _n in (
     ("encode", "encode_backward", 2), ("encode_backward", "encode", 2),
     ("encode_one", "encode_one_backward", 1), ("encode_one_backward", "encode_one", 1),
 ):  # fmt: skip
-    _register_gradient(_forward, _back)
+    _register_gradient(_forward, _back, _n)
     _register_batch(_forward, _n)
     _functions[_forward] = _function(_forward, _back, _n)
-torch.library.register_autograd("pegen_kernels::attention", _gradients, setup_context=_no_gradient, lib=_library)
+for _name, _refuse in (("attention", _no_gradient), ("encode_all_backward", _no_second)):
+    torch.library.register_autograd(f"pegen_kernels::{_name}", _no_back, setup_context=_refuse, lib=_library)
 
 
 def call(name: str, rows: Sequence[Tensor], positions: Tensor | None, operands: Sequence[Tensor], kernel: str) -> Any:
     """The operator, or what stands for it inside torch.func's transforms."""
-    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+    if _is_transformed():
         return _functions[name].apply(*rows, positions, kernel, *operands)
     return getattr(torch.ops.pegen_kernels, name)(*rows, positions, operands, kernel)
 
@@ -331,8 +446,8 @@ class _Module(nn.Module):
                 f"init: {found.name} has no operand '{min(unknown)}'; it has: {', '.join(self._names) or 'none'}"
             )
         for info in found.operands:
-            # Parameters without a gradient, until kernels have them.
-            value = nn.Parameter(value_of(info, found, init.get(info.name)), requires_grad=False)
+            learns = "encode_backward_finish" in found.entries
+            value = nn.Parameter(value_of(info, found, init.get(info.name)), requires_grad=learns)
             self.register_parameter(info.name, value)
 
     @property
@@ -341,7 +456,7 @@ class _Module(nn.Module):
         return kernel_of(self.kernel_name)
 
     def _operands(self) -> list[Tensor]:
-        return [self.get_parameter(name) for name in self._names]
+        return [getattr(self, name) for name in self._names]
 
     def extra_repr(self) -> str:
         return f"{self.kernel.name}: {', '.join(f'{k}={v}' for k, v in self.kernel.options.items())}"

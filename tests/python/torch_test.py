@@ -90,8 +90,8 @@ class Modules(unittest.TestCase):
         encoding = Encoding("rope", head_dim=16, **FAST)
         care = Encoding("care", head_dim=16, **FAST)
         q, positions = torch.randn(1, 2, 5, 16), torch.arange(5)[:, None]
-        learned = copy.deepcopy(care)
-        learned.requires_grad_(True)
+        fixed = Encoding("liere", block=8, init={"generators": torch.zeros}, **FAST)
+        liere, wide = copy.deepcopy(fixed).requires_grad_(True), torch.randn(1, 2, 5, 64)
         for words, call in [
             ("^positions are of 4 tokens", lambda: encoding(q, positions=positions[:4])),
             ("^q has 15 channels", lambda: encoding(q[..., :15], positions=positions)),
@@ -100,8 +100,8 @@ class Modules(unittest.TestCase):
             ("^q is of type torch.complex64", lambda: encoding(q.to(torch.complex64), positions=positions)),
             ("^k is of type bfloat16, and q of float32", lambda: encoding(q, q.bfloat16(), positions)),
             ("^positions are missing", lambda: encoding(q)),
-            ("^positions require a gradient", lambda: encoding(q, positions=positions.float().requires_grad_())),
-            ("^operand 'axis' requires a gradient", lambda: learned(q, positions=torch.zeros(5, 2))),
+            ("^operand 'generators' requires a gradient, which liere", lambda: liere(wide, positions=torch.zeros(5, 2))),
+            ("^q and k require gradients, which liere", lambda: fixed(wide.clone().requires_grad_(), positions=torch.zeros(5, 2))),
             ("^kernel: 'rope' is not what", lambda: torch.ops.pegen_kernels.encode_one(q, positions, [], "rope")),
             ("^operands: 0 given; care takes 2",
              lambda: torch.ops.pegen_kernels.encode_one(q, torch.zeros(5, 2), [], care.kernel_name)),
@@ -144,6 +144,74 @@ class Gradients(unittest.TestCase):
                 x = torch.randn(1, 1, 2, 16, requires_grad=True)
                 call = lambda x: encoding(x, positions=torch.arange(2.0 * axes).reshape(2, axes))  # noqa: B023, E731
                 self.assertTrue(torch.autograd.gradcheck(call, x, eps=1e-2, atol=1e-3, rtol=1e-3, nondet_tol=0))
+
+    def test_operands(self):
+        """Of every operand and of positions, by central differences in float64 sums of float32 kernels."""
+        torch.manual_seed(3)
+        for spec, options in (("care", {"heads": 2}), ("quatro", {"heads": 2}), ("rope_mixed", {"heads": 2})):
+            encoding = Encoding(spec, head_dim=16, **options, **FAST)
+            q, k, positions = torch.randn(2, 2, 6, 16), torch.randn(2, 2, 6, 16), torch.rand(6, 2, requires_grad=True)
+            weights = torch.randn(2, 2, 2, 6, 16)
+
+            def loss():
+                return sum((y.double() * w).sum() for y, w in zip(encoding(q, k, positions), weights))  # noqa: B023
+
+            self.assertTrue(all(p.requires_grad for p in encoding.parameters()))
+            inputs = [*encoding.parameters(), positions]
+            gradients = torch.autograd.grad(loss(), inputs)
+            with torch.no_grad():
+                for x, gradient in zip(inputs, gradients):
+                    direction = torch.randn(x.shape)
+                    step = 2e-2
+                    x.add_(step * direction)
+                    up = loss()
+                    x.sub_(2 * step * direction)
+                    slope = (up - loss()) / (2 * step)
+                    x.add_(step * direction)
+                    with self.subTest(f"{spec} {list(x.shape)}"):
+                        self.assertLess((slope - (gradient * direction).sum()).abs(), 2e-2 * (1 + slope.abs()))
+
+    def test_training(self):
+        """An optimiser finds the frequencies that made the data; 16-bit rows and torch.func give the same gradients."""
+        torch.manual_seed(4)
+        teacher = Encoding("rope_mixed", head_dim=16, heads=2, **FAST)
+        student = copy.deepcopy(teacher)
+        with torch.no_grad():
+            student.freqs.add_(0.05 * torch.randn(student.freqs.shape))
+        q, positions = torch.randn(4, 2, 9, 16), torch.rand(9, 2) * 4
+        target = teacher(q, positions=positions).detach()
+        optimiser = torch.optim.Adam(student.parameters(), lr=3e-3)
+        losses = []
+        for _ in range(60):
+            optimiser.zero_grad()
+            loss = (student(q, positions=positions) - target).square().mean()
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.item())
+        self.assertLess(losses[-1], losses[0] / 20)
+
+        call = lambda freqs, q: torch.func.functional_call(
+            student, {"freqs": freqs}, (q, None, positions)
+        )  # noqa: E731
+        measure = lambda freqs, q: (call(freqs, q).float() - target).square().mean()  # noqa: E731
+        freqs = student.freqs.detach() + 0.1
+        plain = torch.autograd.grad(measure(x := freqs.clone().requires_grad_(), q), x)[0]
+        self.assertTrue(torch.allclose(torch.func.grad(measure)(freqs, q), plain, rtol=1e-5))
+        half = torch.autograd.grad(measure(x := freqs.clone().requires_grad_(), q.bfloat16()), x)[0]
+        self.assertLess((half - plain).norm(), 0.03 * plain.norm())
+        each = torch.vmap(
+            torch.func.grad(lambda f, q: call(f, q[None]).square().sum(-1)[..., 0].sum()), in_dims=(None, 0)
+        )
+        one = torch.func.grad(lambda f, q: call(f, q[None]).square().sum(-1)[..., 0].sum())(freqs, q[2])
+        self.assertTrue(torch.allclose(each(freqs, q)[2], one, atol=1e-5))
+        compiled = torch.compile(lambda q: student(q, positions=positions), fullgraph=True, backend="aot_eager")
+        gradient = torch.autograd.grad((compiled(q) - target).square().mean(), student.freqs)[0]
+        eager = torch.autograd.grad((student(q, positions=positions) - target).square().mean(), student.freqs)[0]
+        self.assertTrue(torch.allclose(gradient, eager))
+        with self.assertRaisesRegex(pk.ArgumentError, "gradients of gradients|second derivatives"):
+            torch.autograd.grad(measure(x := freqs.clone().requires_grad_(), q), x, create_graph=True)[
+                0
+            ].sum().backward()
 
     def test_gradgradcheck(self):
         encoding = Encoding("geope3d", head_dim=12, **FAST)
