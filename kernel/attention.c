@@ -1,6 +1,7 @@
 /* attention.c: a checked call becomes calls of the emitted functions, one for each tile of queries.
  *
- * Work is cut into items, one for each tile of queries of each head of each batch, batch outermost: a part is a
+ * Work is cut into items, one for each tile of queries of each head (or group of heads that share what their pairs are
+ * rotated by) of each batch, batch outermost: a part is a
  * contiguous run of items, and an item is computed alike in any part, so results are the same to the bit
  * however the work is parted. Prefix tokens have tiles of their own: no pair of theirs has a bias or a rotation.
  * Where pair functions are tabulated along the grid's last axis, each register of queries is a run of such neighbours.
@@ -65,6 +66,7 @@ typedef struct walk {
   const pegen_attention_call *call;
   pegen_attend_function *attend;
   int64_t lanes, queries; /* of a register, of a tile */
+  int64_t heads, groups;  /* of a tile at most, and how many such make all heads */
   int64_t tokens, keys, skip; /* N, M, prefix tokens among them */
   int64_t prefix_tiles, tiles; /* of a head */
   int64_t runs;                /* by rows: registers that cover the grid's last axis once */
@@ -73,9 +75,9 @@ typedef struct walk {
   double *leaves;
   char *prepared;
   pegen_attend_function *look;     /* NULL: every query sees every key */
-  int64_t looked; /* the head of k and v that was looked through, counted over all batches; -1: none */
+  int64_t looked, looked_last; /* heads of k and v that were looked through, counted over all batches; -1: none */
   int64_t spoilt;
-  int64_t batch, head; /* that the tile is set for; -1: none */
+  int64_t batch, head; /* that the tile is set for, the first of its heads; -1: none */
   pegen_attention_places places, key_places;
   pegen_attention_tile tile;
 } walk;
@@ -97,16 +99,38 @@ static void set_batch(walk *w, int64_t batch) {
   }
 }
 
-static void set_head(walk *w, int64_t batch, int64_t head) {
+/* Sets *spoilt, of all heads of the tile. `look` asks of the first. */
+static void look_through(walk *w, int64_t batch, int64_t head) {
   const pegen_attention_call *c = w->call;
-  int64_t shared = head / c->group;
-  w->tile.q = (const char *)row_zero(&c->q, batch, head);
-  w->tile.k = (const char *)row_zero(&c->k, batch, shared);
-  w->tile.v = (const char *)row_zero(&c->v, batch, shared);
-  w->tile.out = (char *)row_zero(&c->out, batch, head);
-  shared += batch * c->k.size[PEGEN_HEAD];
-  if (w->look && shared != w->looked) w->look(&w->tile);
-  w->looked = shared;
+  int64_t before = batch * c->k.size[PEGEN_HEAD], first = before + head / c->group,
+          last = before + (head + w->tile.heads - 1) / c->group, some = 0;
+  if (!w->look || (first == w->looked && last == w->looked_last)) return;
+  const char *k = w->tile.k[0], *v = w->tile.v[0];
+  for (int64_t shared = first; shared <= last; shared++) {
+    w->tile.k[0] = (const char *)row_zero(&c->k, batch, shared - before);
+    w->tile.v[0] = (const char *)row_zero(&c->v, batch, shared - before);
+    w->look(&w->tile);
+    some |= w->spoilt;
+  }
+  w->tile.k[0] = k;
+  w->tile.v[0] = v;
+  w->spoilt = some;
+  w->looked = first;
+  w->looked_last = last;
+}
+
+static void set_heads(walk *w, int64_t batch, int64_t head) {
+  const pegen_attention_call *c = w->call;
+  int64_t left = c->q.size[PEGEN_HEAD] - head;
+  w->tile.heads = left < w->heads ? left : w->heads;
+  for (int64_t i = 0; i < w->tile.heads; i++) {
+    int64_t shared = (head + i) / c->group;
+    w->tile.q[i] = (const char *)row_zero(&c->q, batch, head + i);
+    w->tile.k[i] = (const char *)row_zero(&c->k, batch, shared);
+    w->tile.v[i] = (const char *)row_zero(&c->v, batch, shared);
+    w->tile.out[i] = (char *)row_zero(&c->out, batch, head + i);
+  }
+  look_through(w, batch, head);
   for (int i = 0; i < w->driver->kernel->n_inputs; i++)
     w->tile.input[i] = (const char *)row_zero(&c->input[i], batch, head);
   if (!w->driver->per_head && w->head >= 0) return;
@@ -175,10 +199,10 @@ static void set_queries(walk *w, int64_t index) {
 }
 
 static void run_item(walk *w, int64_t item) {
-  int64_t heads = w->call->q.size[PEGEN_HEAD], row = item / w->tiles, index = item - row * w->tiles;
-  int64_t batch = row / heads, head = row - batch * heads;
+  int64_t row = item / w->tiles, index = item - row * w->tiles;
+  int64_t batch = row / w->groups, head = (row - batch * w->groups) * w->heads;
   if (batch != w->batch) set_batch(w, batch);
-  if (batch != w->batch || head != w->head) set_head(w, batch, head);
+  if (batch != w->batch || head != w->head) set_heads(w, batch, head);
   w->batch = batch;
   w->head = head;
   set_tokens(w, index);
@@ -206,7 +230,9 @@ static void begin_walk(walk *w, const pegen_driver *driver, const pegen_args *ar
   w->call = call;
   w->attend = code->attend[call->type];
   w->look = call->causal || form->hides ? code->look[call->type] : 0;
-  w->looked = -1;
+  w->looked = w->looked_last = -1;
+  w->heads = code->heads;
+  w->groups = (call->q.size[PEGEN_HEAD] + code->heads - 1) / code->heads;
   w->spoilt = 0;
   w->tile.spoilt = &w->spoilt;
   w->prepare = code->prepare;
@@ -256,7 +282,7 @@ int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, i
   w.tile.leaves = w.leaves;
   w.tile.prepared = w.prepared;
   w.tile.operands = operands;
-  int64_t items = w.tiles * call.q.size[PEGEN_BATCH] * call.q.size[PEGEN_HEAD];
+  int64_t items = w.tiles * call.q.size[PEGEN_BATCH] * w.groups;
   int64_t begin, end;
   pegen_share(items, part, parts, &begin, &end);
   for (int64_t item = begin; item < end; item++) run_item(&w, item);

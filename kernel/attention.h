@@ -12,10 +12,14 @@
 /* Most queries of a tile, on any target; most float32 lanes of a register. */
 enum { PEGEN_ATTENTION_QUERIES = 64 };
 
-/* One tile: queries of one head against its keys. */
+/* Most heads of a tile. */
+enum { PEGEN_ATTENTION_HEADS = 4 };
+
+/* One tile: queries of one head against its keys; or, where pairs of all heads are rotated alike, of some heads. */
 typedef struct pegen_attention_tile {
-  const char *q, *k, *v; /* token 0 of the head */
-  char *out;
+  int64_t heads; /* 1 to those of pegen_attention_code */
+  const char *q[PEGEN_ATTENTION_HEADS], *k[PEGEN_ATTENTION_HEADS], *v[PEGEN_ATTENTION_HEADS]; /* token 0 of each */
+  char *out[PEGEN_ATTENTION_HEADS];
   int64_t q_token, k_token, v_token, out_token; /* strides in bytes */
   int64_t stage; /* 1: rows of keys and values are copied before they are used: their stride is unkind to caches */
   int64_t plain; /* keys [0, plain) have neither bias nor rotation: prefix tokens, or all where the queries are such */
@@ -23,7 +27,7 @@ typedef struct pegen_attention_tile {
   int64_t free; /* keys below it are seen by every query of the tile; 0: masks must be looked at (a head with *spoilt,
                    and a bias that hides) */
   int64_t n_keys; /* of the head */
-  int64_t *spoilt; /* 1: some key or value of the head is not finite, so that what is not seen must be left out */
+  int64_t *spoilt; /* 1: some key or value of the heads is not finite, so that what is not seen must be left out */
   double scale; /* of q k^T: the caller's factor times log2(e) */
   const double *leaves; /* of the head: [leaf][block] */
   const char *prepared; /* of the head: what `prepare` made of the leaves of a polynomial */
@@ -53,6 +57,7 @@ typedef void pegen_attend_function(const pegen_attention_tile *tile);
 /* The emitted functions of one target. */
 typedef struct pegen_attention_code {
   int64_t lanes, vectors; /* queries of a tile: vectors * lanes */
+  int64_t heads; /* most heads of a tile */
   pegen_attend_function *attend[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_; NULL: not compiled in */
   pegen_attend_function *look[PEGEN_ROW_TYPES]; /* the same: sets *spoilt */
   /* Of a bias that is a polynomial: weights of the tile's queries from inputs of each number type; else NULL. */

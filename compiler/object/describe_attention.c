@@ -53,6 +53,7 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
     describe_field fields[] = {
         FIELD(pegen_attention_code, lanes, describe_i64(d, shape.lanes)),
         FIELD(pegen_attention_code, vectors, describe_i64(d, shape.vectors)),
+        FIELD(pegen_attention_code, heads, describe_i64(d, shape.heads)),
         FIELD(pegen_attention_code, attend, LLVMConstArray2(d->ptr, attend, NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_code, look, LLVMConstArray2(d->ptr, look, NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_code, prepare, describe_function(d, emit_prepare_name(a, targets[i]))),

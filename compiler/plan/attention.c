@@ -3,6 +3,8 @@
 
 #include "algebra/block.h"
 
+#include "kernel/attention.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -180,6 +182,8 @@ void attention_plan_print(FILE *out, const attention_plan *p) {
 
 /* ---- tiles ---- */
 
+enum { HEADS_ROOM = 192 << 10 };
+
 attention_shape attention_shape_of(const attention_plan *p, const cpu_target *target) {
   /* Accumulators, the registers of queries and one for a key's channel: 16 + 2 + 1 of 32, 12 + 2 + 1 of 16. */
   bool many_registers = target->lanes == 16 || !strncmp(target->triple, "aarch64", 7);
@@ -193,5 +197,9 @@ attention_shape attention_shape_of(const attention_plan *p, const cpu_target *ta
   int widest = p->head_dim > p->value_dim ? p->head_dim : p->value_dim, keys = 8192 / widest;
   keys = keys > 64 ? 64 : keys < 16 ? 16 : keys;
   s.keys = (keys + s.rows - 1) / s.rows * s.rows;
+  /* Queries, outputs, scores and rows of keys of all heads of a tile stand on the stack. */
+  int64_t head = ((int64_t)p->head_dim + p->value_dim + s.keys) * s.queries * 4 + (int64_t)s.keys * p->head_dim * 4;
+  s.heads = !p->matrix || p->per_head ? 1 : (int)(HEADS_ROOM / head);
+  s.heads = s.heads < 1 ? 1 : s.heads > PEGEN_ATTENTION_HEADS ? PEGEN_ATTENTION_HEADS : s.heads;
   return s;
 }

@@ -58,6 +58,7 @@ typedef struct attention_shape {
   int rows; /* keys whose scores are summed together */
   int channels; /* channels of the output that are summed together */
   int keys; /* of a tile, a multiple of rows */
+  int heads; /* of a tile: some where their pairs are rotated alike, else 1 */
   int unroll; /* channels of a score, and keys of the output, in one turn of the innermost loops */
 } attention_shape;
 

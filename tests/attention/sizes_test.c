@@ -171,6 +171,55 @@ static void nothing_seen(void **state) {
   arena_destroy(f.memory);
 }
 
+static DLTensor *one_head(arena *a, const DLTensor *rows, int64_t head) {
+  DLTensor *t = arena_new(a, DLTensor);
+  *t = *rows;
+  t->shape = arena_array(a, int64_t, rows->ndim);
+  for (int i = 0; i < rows->ndim; i++) t->shape[i] = rows->shape[i];
+  t->shape[1] = 1;
+  t->data = tensor_at(rows, 0, head, 0, 0);
+  t->byte_offset = 0;
+  return t;
+}
+
+/* Processors walk some heads of a tile together where all their pairs are rotated alike: numbers of heads that fill no
+ * such group, heads that share keys across groups, and every head alone gives the same bits. */
+static void heads_together(void **state) {
+  (void)state;
+  static const attention_sizes sizes[] = {
+      {1, 1, 1, 20, 70}, {2, 3, 1, 65, 65}, {1, 5, 5, 65, 65}, {1, 6, 2, 65, 65}, {1, 9, 3, 65, 65}};
+  loader_define grid[] = {{"skip_tokens", "2"}, {"grid", "3,21"}};
+  for (int round = 0; round < 2 * (int)(sizeof sizes / sizeof *sizes); round++) {
+    const attention_sizes *of = &sizes[round / 2];
+    if (round % 2 && of->tokens != 65) continue;
+    fixture f = open_spec(LOCAL_DIR, "mirrors", round % 2 ? 2 : 1, grid);
+    loaded_kernel *loaded = load(&f, round % f.n_targets);
+    attention_trial t = {.spec = f.spec, .causal = round / 2 & 1};
+    attention_trial_fill(f.memory, &t, of, NUMBER_F32, ROWS_BNHD, &f.random);
+    if (round % 2 == 0) {
+      t.positions = positions_of(&f, NUMBER_F32, of->batch, of->tokens);
+      t.k_positions = positions_of(&f, NUMBER_F32, 0, of->keys);
+    }
+    DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BNHD), *parts = attention_trial_out(f.memory, &t, ROWS_BNHD),
+             *alone = attention_trial_out(f.memory, &t, ROWS_BNHD);
+    assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
+    compare(&f, &t, out);
+    assert_int_equal(attention_trial_call(run_kernel(loaded), &t, parts, 3), 0);
+    assert_true(tensor_identical(parts, out));
+    for (int64_t h = 0; h < of->heads; h++) {
+      attention_trial one = t;
+      one.q = one_head(f.memory, t.q, h);
+      one.k = one_head(f.memory, t.k, h / (of->heads / of->k_heads));
+      one.v = one_head(f.memory, t.v, h / (of->heads / of->k_heads));
+      DLTensor *to = one_head(f.memory, alone, h);
+      assert_int_equal(attention_trial_call(run_kernel(loaded), &one, to, 1), 0);
+    }
+    assert_true(tensor_identical(alone, out));
+    run_unload(loaded);
+    arena_destroy(f.memory);
+  }
+}
+
 /* A rotation of pairs by commuting rotations is what rope.lua does to q and k beforehand. */
 static void fused_and_unfused(void **state) {
   (void)state;
@@ -271,12 +320,10 @@ static void far_from_the_origin(void **state) {
 
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_and_strides),
-                                     cmocka_unit_test(head_dims),
-                                     cmocka_unit_test(unkind_strides),
-                                     cmocka_unit_test(nothing_seen),
-                                     cmocka_unit_test(fused_and_unfused),
-                                     cmocka_unit_test(far_from_the_origin),
-                                     cmocka_unit_test(unseen_rows_leave_no_trace)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(sizes_and_strides),   cmocka_unit_test(head_dims),
+      cmocka_unit_test(unkind_strides),      cmocka_unit_test(nothing_seen),
+      cmocka_unit_test(heads_together),      cmocka_unit_test(fused_and_unfused),
+      cmocka_unit_test(far_from_the_origin), cmocka_unit_test(unseen_rows_leave_no_trace)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,20 +43,23 @@ static double bias(const pegen_attention_tile *t, int lane, int64_t key, bool le
   return (numbers ? numbers[index] : 0) - slope * distance;
 }
 
-static void attend(const pegen_attention_tile *t, const twin_number *type, bool learned) {
-  for (int lane = 0; lane < LANES * VECTORS; lane++) {
-    if (t->tokens[lane] < 0) continue;
-    double sum = 0, out[VALUE_DIM] = {0};
-    for (int64_t key = 0; key < t->end && key < t->limits[lane]; key++) {
-      double score = t->scale * product(type, t->q + t->tokens[lane] * t->q_token, t->k + key * t->k_token);
-      if (key >= t->plain) score += bias(t, lane, key, learned);
-      double weight = exp2(score > 60 ? 60 : score < -60 ? -60 : score);
-      sum += weight;
-      for (int d = 0; d < VALUE_DIM; d++) out[d] += weight * type->load(t->v + key * t->v_token + d * type->bytes);
-    }
-    for (int d = 0; d < VALUE_DIM; d++)
-      type->store(t->out + t->tokens[lane] * t->out_token + d * type->bytes, sum > 0 ? (float)(out[d] / sum) : 0);
+static void attend_lane(const pegen_attention_tile *t, const twin_number *type, bool learned, int64_t head, int lane) {
+  double sum = 0, out[VALUE_DIM] = {0};
+  for (int64_t key = 0; key < t->end && key < t->limits[lane]; key++) {
+    double score = t->scale * product(type, t->q[head] + t->tokens[lane] * t->q_token, t->k[head] + key * t->k_token);
+    if (key >= t->plain) score += bias(t, lane, key, learned);
+    double weight = exp2(score > 60 ? 60 : score < -60 ? -60 : score);
+    sum += weight;
+    for (int d = 0; d < VALUE_DIM; d++) out[d] += weight * type->load(t->v[head] + key * t->v_token + d * type->bytes);
   }
+  for (int d = 0; d < VALUE_DIM; d++)
+    type->store(t->out[head] + t->tokens[lane] * t->out_token + d * type->bytes, sum > 0 ? (float)(out[d] / sum) : 0);
+}
+
+static void attend(const pegen_attention_tile *t, const twin_number *type, bool learned) {
+  for (int64_t head = 0; head < t->heads; head++)
+    for (int lane = 0; lane < LANES * VECTORS; lane++)
+      if (t->tokens[lane] >= 0) attend_lane(t, type, learned, head, lane);
 }
 
 static void learned_f32(const pegen_attention_tile *t) { attend(t, &twin_f32, true); }
@@ -70,8 +73,8 @@ static const char *const slope_dimension[] = {"heads"}, *const numbers_dimension
 static void look(const pegen_attention_tile *t, const twin_number *type) {
   float sum = 0;
   for (int64_t key = 0; key < t->n_keys; key++) {
-    for (int d = 0; d < HEAD_DIM; d++) sum += type->load(t->k + key * t->k_token + d * type->bytes);
-    for (int d = 0; d < VALUE_DIM; d++) sum += type->load(t->v + key * t->v_token + d * type->bytes);
+    for (int d = 0; d < HEAD_DIM; d++) sum += type->load(t->k[0] + key * t->k_token + d * type->bytes);
+    for (int d = 0; d < VALUE_DIM; d++) sum += type->load(t->v[0] + key * t->v_token + d * type->bytes);
   }
   *t->spoilt = !isfinite(sum);
 }
@@ -83,10 +86,16 @@ static const pegen_operand learned_operands[] = {{"slope", "", "1", "", 1, slope
                                                  {"numbers", "", "1", "", 1, numbers_shape, numbers_dimension}};
 static const int32_t slope_offsets[] = {0, 1};
 static const pegen_leaf slope_leaf[] = {{0, HEADS, slope_offsets, NULL}};
-static const pegen_attention_code learned_code[] = {
-    {.lanes = LANES, .vectors = VECTORS, .attend = {learned_f32, learned_bf16}, .look = {look_f32, look_bf16}}};
-static const pegen_attention_code rows_code[] = {
-    {.lanes = LANES, .vectors = VECTORS, .attend = {rows_f32, rows_bf16}, .look = {look_f32, look_bf16}}};
+static const pegen_attention_code learned_code[] = {{.lanes = LANES,
+                                                     .vectors = VECTORS,
+                                                     .heads = 1,
+                                                     .attend = {learned_f32, learned_bf16},
+                                                     .look = {look_f32, look_bf16}}};
+static const pegen_attention_code rows_code[] = {{.lanes = LANES,
+                                                  .vectors = VECTORS,
+                                                  .heads = PEGEN_ATTENTION_HEADS,
+                                                  .attend = {rows_f32, rows_bf16},
+                                                  .look = {look_f32, look_bf16}}};
 const pegen_attention fuzz_learned_form = {.value_dim = VALUE_DIM,
                                            .placed = 1,
                                            .hides = 1,

@@ -20,13 +20,30 @@ typedef struct attend {
   attention_rows rows;
   pair_emitter pairs;
   column_emitter columns;
-  ir_value scores;       /* [keys][queries] of a tile of keys */
-  ir_value output;       /* [value_dim][queries] */
-  ir_value maximum, sum; /* [queries] */
+  /* Of each head: */
+  ir_value scores;            /* [keys][queries] of a tile of keys */
+  ir_value output;            /* [value_dim][queries] */
+  ir_value maximum, sum;      /* [queries] */
+  ir_value row_table, stride; /* where some heads' rows of a tile of keys begin, and the bytes between them */
 } attend;
 
 static ir_value load(const attention_emitter *e, ir_value at) { return ir_load(e->b, e->lanes, at, 4); }
 static void store(const attention_emitter *e, ir_value v, ir_value at) { ir_store(e->b, v, at, 4, false); }
+
+static int64_t row_bytes(const attend *f, int rows) { return (int64_t)rows * f->e.shape.queries * 4; }
+
+/* Of the loop's head. */
+static attend attend_of_head(const attend *f, const head_loop *heads) {
+  const attention_emitter *e = &f->e;
+  attend of = *f;
+  of.e = attention_emitter_of_head(e, heads);
+  of.rows.key_room = attention_of_head(e, heads, f->rows.key_room, (int64_t)e->shape.keys * e->p->head_dim * 4);
+  of.scores = attention_of_head(e, heads, f->scores, row_bytes(f, e->shape.keys));
+  of.output = attention_of_head(e, heads, f->output, row_bytes(f, e->p->value_dim));
+  of.maximum = attention_of_head(e, heads, f->maximum, row_bytes(f, 1));
+  of.sum = attention_of_head(e, heads, f->sum, row_bytes(f, 1));
+  return of;
+}
 
 /* ---- softmax ---- */
 
@@ -35,7 +52,7 @@ static void emit_softmax(const attend *f, const key_tile *t, const ir_value *max
   const attention_emitter *e = &f->e;
   ir *b = e->b;
   int vectors = e->shape.vectors;
-  ir_value sums[ATTENTION_MAX_VECTORS], next[ATTENTION_MAX_VECTORS];
+  ir_value sums[ATTENTION_MAX_VECTORS] = {{NULL}}, next[ATTENTION_MAX_VECTORS];
   for (int x = 0; x < vectors; x++) {
     decay[x] = emit_exp2(b, ir_op2(b, "arith.subf", load(e, attention_at_constant(e, f->maximum, 0, x)), maxima[x]));
     store(e, maxima[x], attention_at_constant(e, f->maximum, 0, x));
@@ -55,9 +72,58 @@ static void emit_softmax(const attend *f, const key_tile *t, const ir_value *max
 
 /* ---- tiles of keys ---- */
 
+static void load_maxima(const attend *f, ir_value *maxima) {
+  for (int x = 0; x < f->e.shape.vectors; x++) maxima[x] = load(&f->e, attention_at_constant(&f->e, f->maximum, 0, x));
+}
+
+/* Scores without what rotations add, of each head. */
+static key_tile emit_unrotated(const attend *f, ir_value first, ir_value count) {
+  const attention_emitter *e = &f->e;
+  ir *b = e->b;
+  head_loop heads = attention_heads_begin(e);
+  attend of = attend_of_head(f, &heads);
+  row_view rows = emit_key_rows(&of.e, &of.rows, first, count);
+  key_tile t = {
+      .first = first, .count = count, .rows = rows.at, .stride = rows.stride, .scores = of.scores, .paired = true};
+  ir_value maxima[ATTENTION_MAX_VECTORS];
+  load_maxima(&of, maxima);
+  emit_scores(&(score_emitter){&of.e, &f->pairs, NULL}, &t, maxima);
+  if (heads.is_loop) {
+    ir_store(b, rows.at, attention_of_head(e, &heads, f->row_table, 8), 8, false);
+    ir_store(b, rows.stride, f->stride, 8, false);
+  }
+  attention_heads_end(e, heads);
+  if (!heads.is_loop) return t;
+  t.scores = f->scores;
+  t.row_table = f->row_table;
+  t.stride = ir_load(b, b->i64, f->stride, 8);
+  return t;
+}
+
+/* What rotates pairs is computed once for all heads of the tile. */
+static void emit_rotated_tile(const attend *f, ir_value first, ir_value count) {
+  const attention_emitter *e = &f->e;
+  key_tile t = emit_unrotated(f, first, count);
+  emit_pairs_keys(&f->pairs, &t);
+  emit_pair_rotations(&f->pairs, &t);
+  head_loop heads = attention_heads_begin(e);
+  attend of = attend_of_head(f, &heads);
+  key_tile own = key_tile_of_head(e, &heads, &t);
+  ir_value maxima[ATTENTION_MAX_VECTORS], decay[ATTENTION_MAX_VECTORS];
+  load_maxima(&of, maxima);
+  emit_rotated_maxima(&(score_emitter){&of.e, &f->pairs, NULL}, &own, maxima);
+  emit_softmax(&of, &own, maxima, decay);
+  emit_attention_values(&of.e, &of.rows, &own, of.output, decay);
+  attention_heads_end(e, heads);
+}
+
 static void emit_key_tile(void *context, ir_value first, ir_value count, bool paired) {
   const attend *f = context;
   const attention_emitter *e = &f->e;
+  if (paired && e->p->matrix) {
+    emit_rotated_tile(f, first, count);
+    return;
+  }
   score_emitter scores = {e, &f->pairs, &f->columns};
   ir_value maxima[ATTENTION_MAX_VECTORS], decay[ATTENTION_MAX_VECTORS];
   row_view rows = emit_key_rows(e, &f->rows, first, count);
@@ -65,7 +131,7 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
       .first = first, .count = count, .rows = rows.at, .stride = rows.stride, .scores = f->scores, .paired = paired};
   if (paired && e->p->columns) emit_columns_keys(&f->columns, &t);
   else if (paired) emit_pairs_keys(&f->pairs, &t);
-  for (int x = 0; x < e->shape.vectors; x++) maxima[x] = load(e, attention_at_constant(e, f->maximum, 0, x));
+  load_maxima(f, maxima);
   emit_scores(&scores, &t, maxima);
   emit_softmax(f, &t, maxima, decay);
   emit_attention_values(e, &f->rows, &t, f->output, decay);
@@ -88,12 +154,24 @@ static void emit_begin(attend *f) {
   ir *b = e->b;
   const attention_shape *s = &e->shape;
   e->zero = i64(b, 0);
-  e->queries = ir_alloca(b, (int64_t)e->p->head_dim * s->queries * 4, CACHE_LINE);
-  f->output = ir_alloca(b, (int64_t)e->p->value_dim * s->queries * 4, CACHE_LINE);
-  f->scores = ir_alloca(b, (int64_t)s->keys * s->queries * 4, CACHE_LINE);
+  if (s->heads > 1) {
+    e->heads = ATTENTION_TILE(e, heads, b->i64);
+    f->row_table = attention_heads_room(e, 8);
+    f->stride = ir_alloca(b, 8, 8);
+  }
+  e->queries = attention_heads_room(e, row_bytes(f, e->p->head_dim));
+  f->output = attention_heads_room(e, row_bytes(f, e->p->value_dim));
+  f->scores = attention_heads_room(e, row_bytes(f, s->keys));
   emit_attend_room(e, &f->rows);
-  f->maximum = ir_alloca(b, (int64_t)s->queries * 4, CACHE_LINE);
-  f->sum = ir_alloca(b, (int64_t)s->queries * 4, CACHE_LINE);
+  f->maximum = attention_heads_room(e, row_bytes(f, 1));
+  f->sum = attention_heads_room(e, row_bytes(f, 1));
+}
+
+/* A head's queries, and an empty sum. */
+static void emit_begin_head(const attend *f) {
+  const attention_emitter *e = &f->e;
+  ir *b = e->b;
+  const attention_shape *s = &e->shape;
   for (int x = 0; x < s->vectors; x++) {
     store(e, ir_float(b, e->lanes, NOTHING_SEEN), attention_at_constant(e, f->maximum, 0, x));
     store(e, ir_float(b, e->lanes, 0), attention_at_constant(e, f->sum, 0, x));
@@ -102,6 +180,7 @@ static void emit_begin(attend *f) {
   for (int x = 0; x < s->vectors; x++)
     store(e, ir_float(b, e->lanes, 0), attention_at(e, f->output, channels.index, x));
   ir_end_for(b, channels);
+  emit_attention_queries(e, &f->rows);
 }
 
 /* attend_T(tile, rows): what all number types share. */
@@ -111,17 +190,29 @@ static void emit_attend(attend *f) {
   const attention_plan *p = e->p;
   f->rows = emit_attend_begin(e);
   emit_begin(f);
-  emit_attention_queries(e, &f->rows);
+  head_loop heads = attention_heads_begin(e);
+  attend of = attend_of_head(f, &heads);
+  emit_begin_head(&of);
+  attention_heads_end(e, heads);
   ir_value end = ATTENTION_TILE(e, end, b->i64);
   bool pairs = attention_is_placed(p);
   ir_value plain = pairs ? smaller(b, ATTENTION_TILE(e, plain, b->i64), end) : end;
   if (p->columns) f->columns = emit_columns_begin(e);
   else if (pairs) f->pairs = emit_pairs_begin(e);
-  if (!pairs || p->spec->skip_tokens > 0) emit_keys(f, e->zero, plain, false);
+  if (!pairs || p->spec->skip_tokens > 0) {
+    heads = attention_heads_begin(e);
+    of = attend_of_head(f, &heads);
+    emit_keys(&of, e->zero, plain, false);
+    attention_heads_end(e, heads);
+  }
   if (pairs && p->by_rows) emit_grid_keys(e, &f->pairs.grid.shape, plain, end, emit_key_tile, f);
   else if (pairs) emit_keys(f, plain, end, true);
-  emit_attention_output(e, &f->rows, f->output, f->sum);
+  heads = attention_heads_begin(e);
+  of = attend_of_head(f, &heads);
+  emit_attention_output(&of.e, &of.rows, of.output, of.sum);
+  attention_heads_end(e, heads);
   ir_return(b);
+  e->heads = (ir_value){NULL};
 }
 
 void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes) {

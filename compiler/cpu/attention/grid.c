@@ -251,9 +251,8 @@ typedef struct turned_keys {
 } turned_keys;
 
 /* One block's part of their scores, [key][vector]. */
-static void emit_turned_block(const grid_emitter *g, const turned_keys *keys, ir_value index, ir_value tables,
-                              ir_value *sums) {
-  const attention_emitter *e = g->e;
+static void emit_turned_block(const grid_emitter *g, const attention_emitter *e, const turned_keys *keys,
+                              ir_value index, ir_value tables, ir_value *sums) {
   ir *b = e->b;
   int vectors = e->shape.vectors;
   block_rows block;
@@ -273,9 +272,8 @@ static void emit_turned_block(const grid_emitter *g, const turned_keys *keys, ir
 
 /* Adds blocks [first, end) to the scores of a run's keys [begin, last]. A key past the run's end is the last one again,
  * and writes the same score to the same place. */
-static void emit_turned_keys(const grid_emitter *g, const key_tile *t, ir_value begin, ir_value last, ir_value first,
-                             ir_value end) {
-  const attention_emitter *e = g->e;
+static void emit_turned_keys(const grid_emitter *g, const attention_emitter *e, const key_tile *t, ir_value begin,
+                             ir_value last, ir_value first, ir_value end) {
   ir *b = e->b;
   int n = g->shape.keys, vectors = e->shape.vectors, count = n * vectors;
   ir_value groups = ir_op2(b, "arith.divui", attention_add(b, sub(b, last, begin), i64(b, n)), i64(b, n));
@@ -292,7 +290,7 @@ static void emit_turned_keys(const grid_emitter *g, const key_tile *t, ir_value 
   }
   ir_loop blocks = ir_for_with(b, first, end, count, sums, now);
   ir_value tables = ir_offset(b, g->entry_table, mul(b, sub(b, blocks.index, first), i64(b, block_bytes(g))));
-  emit_turned_block(g, &keys, blocks.index, tables, now);
+  emit_turned_block(g, e, &keys, blocks.index, tables, now);
   ir_end_for_with(b, blocks, count, now, sums);
   for (int r = 0; r < n; r++)
     for (int x = 0; x < vectors; x++)
@@ -312,7 +310,11 @@ void emit_grid_rotations(const grid_emitter *g, const key_tile *t) {
   ir_value first = attention_mul(b, parts.index, part),
            end = smaller(b, attention_add(b, first, i64(b, part)), i64(b, n));
   emit_tables(g, first, end);
-  emit_turned_keys(g, t, begin, last, first, end);
+  head_loop heads = attention_heads_begin(e);
+  attention_emitter of = attention_emitter_of_head(e, &heads);
+  key_tile own = key_tile_of_head(e, &heads, t);
+  emit_turned_keys(g, &of, &own, begin, last, first, end);
+  attention_heads_end(e, heads);
   ir_end_for(b, parts);
   ir_end_for(b, runs);
 }

@@ -130,22 +130,25 @@ void emit_pair_rotations(const pair_emitter *pairs, const key_tile *t) {
     return;
   }
   ir_loop blocks = ir_for(b, e->zero, i64(b, s->n_blocks));
-  block_rows block;
-  emit_block_rows(e, blocks.index, &block);
   delta_emitter d = delta_emitter_create(e, delta_memo(e));
   d.block = blocks.index;
   for (int i = 0; i < e->p->n_entries; i++) emit_expr_fixed(&d.walker, e->p->entry[i]);
   ir_loop keys = ir_for(b, e->zero, t->count);
-  ir_value k[SPEC_MAX_BLADES];
-  emit_key_components(e, ir_offset(b, t->rows, mul(b, keys.index, t->stride)), &block, k);
   for (int x = 0; x < e->shape.vectors; x++) {
     ir_value wide[SPEC_MAX_AXES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
     emit_wide(pairs, keys.index, x, wide);
     d.walker.varying = delta_memo(e);
     d.wide = wide;
     for (int i = 0; i < e->p->n_entries; i++) entry[i] = emit_expr_f32(&d.walker, e->p->entry[i]);
-    ir_value at = attention_at(e, t->scores, keys.index, x);
+    head_loop heads = attention_heads_begin(e);
+    attention_emitter of = attention_emitter_of_head(e, &heads);
+    key_tile own = key_tile_of_head(e, &heads, t);
+    block_rows block;
+    ir_value k[SPEC_MAX_BLADES], at = attention_at(e, own.scores, keys.index, x);
+    emit_block_rows(&of, blocks.index, &block);
+    emit_key_components(e, ir_offset(b, own.rows, mul(b, keys.index, own.stride)), &block, k);
     ir_store(b, emit_turned_score(e, entry, block.q[x], k, ir_load(b, e->lanes, at, 4)), at, 4, false);
+    attention_heads_end(e, heads);
   }
   ir_end_for(b, keys);
   ir_end_for(b, blocks);

@@ -89,7 +89,7 @@ void emit_attention_queries(const attention_emitter *e, const attention_rows *r)
   ir *b = e->b;
   int width = e->p->head_dim;
   ir_value scale = ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", ATTENTION_TILE(e, scale, b->f64), b->f32));
-  ir_value q = ATTENTION_TILE(e, q, b->ptr), stride = ATTENTION_TILE(e, q_token, b->i64);
+  ir_value q = ATTENTION_HEAD(e, q), stride = ATTENTION_TILE(e, q_token, b->i64);
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
   ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.lanes));
   ir_value token = lane_token(e, vectors.index, lanes.index),
@@ -112,7 +112,7 @@ void emit_attention_output(const attention_emitter *e, const attention_rows *r, 
   ir *b = e->b;
   int width = e->p->value_dim;
   ir_value zero = ir_float(b, e->lanes, 0), one = ir_float(b, e->lanes, 1);
-  ir_value out = ATTENTION_TILE(e, out, b->ptr), stride = ATTENTION_TILE(e, out_token, b->i64);
+  ir_value out = ATTENTION_HEAD(e, out), stride = ATTENTION_TILE(e, out_token, b->i64);
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
   ir_value sum = load(e, ir_offset(b, sums, attention_mul(b, vectors.index, (int64_t)e->shape.lanes * 4)));
   ir_value inverse = ir_select(b, ir_compare_float(b, "oeq", sum, zero), zero, ir_op2(b, "arith.divf", one, sum));

@@ -94,7 +94,7 @@ attention_rows emit_attend_begin(attention_emitter *e) {
 }
 
 void emit_attend_room(const attention_emitter *e, attention_rows *r) {
-  r->key_room = ir_alloca(e->b, (int64_t)e->shape.keys * e->p->head_dim * 4, CACHE_LINE);
+  r->key_room = attention_heads_room(e, (int64_t)e->shape.keys * e->p->head_dim * 4);
   r->value_room = ir_alloca(e->b, (int64_t)e->shape.keys * e->p->value_dim * 4, CACHE_LINE);
 }
 
@@ -113,13 +113,13 @@ static row_view emit_rows(const attention_emitter *e, const attention_rows *r, i
 }
 
 row_view emit_key_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count) {
-  ir_value token = ATTENTION_TILE(e, k_token, e->b->i64), base = ATTENTION_TILE(e, k, e->b->ptr);
+  ir_value token = ATTENTION_TILE(e, k_token, e->b->i64), base = ATTENTION_HEAD(e, k);
   return emit_rows(e, r, ir_offset(e->b, base, mul(e->b, first, token)), token, count, e->p->head_dim, r->read_keys,
                    r->key_room);
 }
 
 row_view emit_value_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count) {
-  ir_value token = ATTENTION_TILE(e, v_token, e->b->i64), base = ATTENTION_TILE(e, v, e->b->ptr);
+  ir_value token = ATTENTION_TILE(e, v_token, e->b->i64), base = ATTENTION_HEAD(e, v);
   return emit_rows(e, r, ir_offset(e->b, base, mul(e->b, first, token)), token, count, e->p->value_dim, r->read_values,
                    r->value_room);
 }

@@ -9,7 +9,7 @@ typedef struct attention_rows {
   ir_value read_keys, read_values; /* (from, stride in bytes, count, to): rows as float32 */
   ir_value write;                  /* (from, to): a row of float32 as a row of the output */
   ir_value copied;                 /* i64: 0 where rows of keys and values are float32 and used where they are */
-  ir_value key_room, value_room;   /* of a tile of keys as float32: [keys][head_dim], [keys][value_dim] */
+  ir_value key_room, value_room; /* of a tile of keys as float32: [keys][head_dim] (of each head), [keys][value_dim] */
 } attention_rows;
 
 typedef struct row_view {

@@ -119,9 +119,13 @@ void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima) {
     for (int i = 0; i < n * vectors; i++)
       store(e, sums[i], attention_at(e, t->scores, attention_add(b, key, i64(b, i / vectors)), i % vectors));
   ir_end_for_with(b, loop, vectors, next, maxima);
-  if (!rotates) return;
-  emit_pair_rotations(s->pairs, t);
-  ir_value now_of_key[ATTENTION_MAX_SUMS];
+}
+
+void emit_rotated_maxima(const score_emitter *s, const key_tile *t, ir_value *maxima) {
+  const attention_emitter *e = s->e;
+  ir *b = e->b;
+  int vectors = e->shape.vectors;
+  ir_value sums[ATTENTION_MAX_VECTORS], next[ATTENTION_MAX_VECTORS], now_of_key[ATTENTION_MAX_VECTORS];
   ir_loop keys = ir_for_with(b, e->zero, t->count, vectors, maxima, now_of_key);
   for (int x = 0; x < vectors; x++) {
     sums[x] = load(e, attention_at(e, t->scores, keys.index, x));

@@ -12,7 +12,10 @@ typedef struct score_emitter {
   const column_emitter *columns; /* of one with columns */
 } score_emitter;
 
-/* The tile's scores, and their maxima with those so far: [register]. */
+/* The tile's scores, and their maxima with those so far: [register]. Of a tile that is rotated, those of channels that
+ * no rotation turns, and no maxima yet. */
 void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima);
+/* The maxima when rotations have been added, with biases and masks. */
+void emit_rotated_maxima(const score_emitter *s, const key_tile *t, ir_value *maxima);
 
 #endif

@@ -27,3 +27,43 @@ ir_value attention_at(const attention_emitter *e, ir_value base, ir_value row, i
 ir_value attention_at_constant(const attention_emitter *e, ir_value base, int row, int vector) {
   return ir_offset_const(e->b, base, ((int64_t)row * e->shape.queries + (int64_t)vector * e->shape.lanes) * 4);
 }
+
+/* ---- heads ---- */
+
+head_loop attention_heads_begin(const attention_emitter *e) {
+  head_loop heads = {.is_loop = e->heads.ptr != NULL};
+  if (heads.is_loop) heads.loop = ir_for(e->b, e->zero, e->heads);
+  return heads;
+}
+
+void attention_heads_end(const attention_emitter *e, head_loop heads) {
+  if (heads.is_loop) ir_end_for(e->b, heads.loop);
+}
+
+ir_value attention_heads_room(const attention_emitter *e, int64_t bytes) {
+  return ir_alloca(e->b, e->shape.heads * bytes, CACHE_LINE);
+}
+
+ir_value attention_of_head(const attention_emitter *e, const head_loop *heads, ir_value room, int64_t bytes) {
+  return heads->is_loop ? ir_offset(e->b, room, attention_mul(e->b, heads->loop.index, bytes)) : room;
+}
+
+attention_emitter attention_emitter_of_head(const attention_emitter *e, const head_loop *heads) {
+  attention_emitter of = *e;
+  if (heads->is_loop) of.head = heads->loop.index;
+  of.queries = attention_of_head(e, heads, e->queries, (int64_t)e->p->head_dim * e->shape.queries * 4);
+  return of;
+}
+
+key_tile key_tile_of_head(const attention_emitter *e, const head_loop *heads, const key_tile *t) {
+  key_tile of = *t;
+  of.scores = attention_of_head(e, heads, t->scores, (int64_t)e->shape.keys * e->shape.queries * 4);
+  if (heads->is_loop) of.rows = ir_load(e->b, e->b->ptr, attention_of_head(e, heads, t->row_table, 8), 8);
+  return of;
+}
+
+ir_value attention_head_pointer(const attention_emitter *e, int64_t offset) {
+  ir *b = e->b;
+  ir_value at = ir_offset_const(b, e->tile, offset);
+  return ir_load(b, b->ptr, e->head.ptr ? ir_offset(b, at, attention_mul(b, e->head, 8)) : at, 8);
+}

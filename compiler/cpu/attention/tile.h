@@ -27,7 +27,9 @@ typedef struct attention_emitter {
   MlirType lanes;   /* a register of float32 */
   ir_value tile;    /* const pegen_attention_tile * */
   ir_value zero;    /* constants of the function: i64 0 */
-  ir_value queries; /* [head_dim][queries]: scaled */
+  ir_value queries; /* [head_dim][queries] of a head, or of each: scaled */
+  ir_value heads;   /* i64, of the tile; null where it has one */
+  ir_value head;    /* i64: whose rows are read; null: the only one */
 } attention_emitter;
 
 attention_emitter attention_emitter_create(ir *b, arena *a, const attention_plan *p, const cpu_target *target);
@@ -38,6 +40,7 @@ typedef struct key_tile {
   ir_value rows,
       stride; /* where their rows of float32 (or, in place, of the tensor) begin, and the bytes between them */
   ir_value scores; /* [keys][queries] */
+  ir_value row_table; /* of some heads: where each one's rows begin; their scores follow each other */
   bool paired;     /* with bias and rotation */
 } key_tile;
 
@@ -47,6 +50,25 @@ ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z);
 /* Register x of row `row` of [..][queries] numbers. */
 ir_value attention_at(const attention_emitter *e, ir_value base, ir_value row, int vector);
 ir_value attention_at_constant(const attention_emitter *e, ir_value base, int row, int vector);
+/* ---- the heads of a tile, one after the other; where there is one, no loop ---- */
+
+typedef struct head_loop {
+  bool is_loop;
+  ir_loop loop;
+} head_loop;
+
+head_loop attention_heads_begin(const attention_emitter *e);
+void attention_heads_end(const attention_emitter *e, head_loop heads);
+/* Room of as many bytes for each, and where the loop's head has it. */
+ir_value attention_heads_room(const attention_emitter *e, int64_t bytes);
+ir_value attention_of_head(const attention_emitter *e, const head_loop *heads, ir_value room, int64_t bytes);
+/* The emitter of the loop's head, and its keys. */
+attention_emitter attention_emitter_of_head(const attention_emitter *e, const head_loop *heads);
+key_tile key_tile_of_head(const attention_emitter *e, const head_loop *heads, const key_tile *t);
+
+/* A pointer of the tile to the emitter's head. */
+#define ATTENTION_HEAD(e, name) attention_head_pointer((e), (int64_t)offsetof(pegen_attention_tile, name))
+ir_value attention_head_pointer(const attention_emitter *e, int64_t offset);
 /* A field of the tile: a pointer, or 64 bits. */
 #define ATTENTION_TILE(e, name, type) \
   ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_tile, name)), 8)
