@@ -118,10 +118,32 @@ static void print_cost(arena *a, const spec *s, const explanation *e) {
   line(e->entries_precision ? "" : "precision", e->rows_precision);
 }
 
+static void print_gradients(arena *a, const spec *s, const explanation *e) {
+  const explain_gradient *g = &e->gradient;
+  if (!g->has_rows) {
+    line("gradients", "this kind of kernel has no entries for them");
+    return;
+  }
+  line("gradients",
+       g->row_operations
+           ? arena_printf(a, "of rows: %d operations on channels; nothing of the call is kept", g->row_operations)
+           : "of rows: as they come in; nothing of the call is kept");
+  if (!g->torques) return;
+  const char *operands = s->n_operands && g->chunk_bytes ? "operands and positions" : "positions";
+  line("", arena_printf(
+               a, "of %s: %d operations more a row, for %s of each %s%s", operands, g->torque_operations,
+               g->keeps_rows ? (g->torques > 1 ? arena_printf(a, "%d torques", g->torques) : "one torque") : "one sum",
+               g->keeps_rows ? "block" : "channel", g->keeps_rows ? "; rows as written, or as read, are kept" : ""));
+  line("", arena_printf(a, "%s a token%s", count_text(a, &g->token), e->cost.per_head ? " and head" : ""));
+  if (g->chunk_bytes)
+    line("", arena_printf(a, "%" PRId64 " bytes of workspace for each chunk of tokens", g->chunk_bytes));
+}
+
 static void print_text(arena *a, const spec *s, const explanation *e) {
   print_description(a, s, e);
   print_properties(e);
   print_cost(a, s, e);
+  print_gradients(a, s, e);
 }
 
 /* ---- JSON for programs ---- */
@@ -234,6 +256,19 @@ static void json_cost(json_writer *w, const spec *s, const explanation *e) {
   json_end(w, '}');
 }
 
+static void json_gradients(json_writer *w, const explanation *e) {
+  const explain_gradient *g = &e->gradient;
+  json_begin(w, "gradients", '{');
+  json_bool(w, "entries", g->has_rows);
+  json_integer(w, "per_row_operations", g->row_operations);
+  json_integer(w, "torques", g->torques);
+  json_integer(w, "per_row_torque_operations", g->torque_operations);
+  json_counts(w, e->cost.per_head ? "per_token_and_head" : "per_token", &g->token);
+  json_bool(w, "keeps_rows", g->keeps_rows);
+  json_integer(w, "workspace_bytes_per_chunk", g->chunk_bytes);
+  json_end(w, '}');
+}
+
 static void print_json(const spec *s, const explanation *e) {
   json_writer w = {.out = stdout};
   json_begin(&w, NULL, '{');
@@ -243,6 +278,7 @@ static void print_json(const spec *s, const explanation *e) {
   json_inputs(&w, s);
   json_properties(&w, e);
   json_cost(&w, s, e);
+  json_gradients(&w, e);
   json_end(&w, '}');
 }
 
@@ -261,6 +297,11 @@ int explain_spec(arena *a, const spec *s, explain_format format) {
   if (!f) return 1;
   explanation e = {.form = f->name};
   if (!explain_form[f->kind](a, s, &e)) return 1;
+  if (f->entries.encode_backward) {
+    const struct plan *plan = f->plan(a, s);
+    if (!plan) return 1;
+    explain_gradients(a, plan, e.cost.row_operations, &e.gradient);
+  }
   if (format == EXPLAIN_JSON) print_json(s, &e);
   else print_text(a, s, &e);
   return 0;

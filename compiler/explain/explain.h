@@ -31,6 +31,17 @@ typedef struct explain_cost {
   int pair_operations;       /* a pair of tokens and head, in attention */
 } explain_cost;
 
+/* The entries of gradients. */
+typedef struct explain_gradient {
+  bool has_rows;         /* there are such entries */
+  int row_operations;    /* of a row's gradient */
+  int torques;           /* sums over rows of each block, from which all others follow; 0: none is asked for */
+  int torque_operations; /* of a row, beside them */
+  operation_count token; /* once a token (and head, where per_head): from torques to what is summed */
+  bool keeps_rows;       /* operands' and positions' need the rows as they were written, or read */
+  int64_t chunk_bytes;   /* of the workspace: sums of one chunk of tokens; 0: no operand has a gradient */
+} explain_gradient;
+
 typedef struct explanation {
   const char *form;        /* its name, set by the caller */
   const char *role;        /* "separable", "pairwise", "additive" */
@@ -44,6 +55,7 @@ typedef struct explanation {
   const char *normal_form; /* what the kernel computes */
   property property[PROPERTY_COUNT];
   explain_cost cost;
+  explain_gradient gradient;
   int columns_added, columns_of_zeros; /* to each row of q and k; those of them that only fill it up */
   const char *entries_precision, *rows_precision;
 } explanation;
@@ -52,6 +64,10 @@ typedef struct explanation {
 typedef bool explain_function(arena *a, const spec *s, explanation *out);
 explain_function explain_blades, explain_dense, explain_change_of_basis, explain_attention, explain_polynomial,
     explain_additive;
+
+/* Of a plan whose kernels have entries of gradients. */
+struct plan;
+void explain_gradients(arena *a, const struct plan *p, int row_operations, explain_gradient *out);
 
 /* Prints to the standard output; 0, or 1 after a diag_error. */
 int explain_spec(arena *a, const spec *s, explain_format format);

@@ -19,7 +19,7 @@ enum { BATCH = 2, ANY_HEADS = 3, ANY_K_HEADS = 2, MODERATE = 4, GRID_SAMPLE = 24
 /* Operands that a sample is called with; whether a gradient comes in for the token that is far out, too: it is so large
  * a part of every sum that others' errors would not be seen beside it. */
 typedef enum operand_set { OPERANDS_RANDOM, OPERANDS_FAR, OPERANDS_ZERO, OPERANDS_ALIKE, OPERAND_SETS } operand_set;
-static const char *const SET_NAME[OPERAND_SETS] = {"", ", far out", ", operands 0", ", operands alike"};
+static const char *const SET_NAME[OPERAND_SETS] = {"", ", far", ", at 0", ", alike"};
 
 typedef struct answer {
   trial_operands operands;
@@ -278,16 +278,16 @@ static void check_sums(checker *c, const call *of, operand_set set) {
   int error = run_call(c, of, &to, 1);
   if (error == PEGEN_ERROR_NO_GRADIENT) return; /* a form whose sums have no code: `explain` says so */
   if (!check_called(c, name, "gradients of operands and positions", error)) return;
-  const char *from = of->from_input ? "what is read" : "what is written";
+  const char *from = of->from_input ? "inputs" : "outputs";
   trial_error operands = {0}, positions = {0};
   for (int i = 0; i < s->n_operands; i++)
     compare_sums(exact->operand[i], to.operand[i], reference_elements(&s->operand[i]), &operands);
   if (s->n_operands)
-    check_report(c, name, arena_printf(c->memory, "gradients of operands, by %s%s", from, SET_NAME[set]), sum_bound(of),
-                 &operands);
+    check_report(c, name, arena_printf(c->memory, "gradients of operands from %s%s", from, SET_NAME[set]),
+                 sum_bound(of), &operands);
   if (to.position) {
     compare_sums(exact->position, to.position, t->tokens * s->n_axes, &positions);
-    check_report(c, name, arena_printf(c->memory, "gradients of positions, by %s%s", from, SET_NAME[set]),
+    check_report(c, name, arena_printf(c->memory, "gradients of positions from %s%s", from, SET_NAME[set]),
                  sum_bound(of), &positions);
   }
   if (!check_called(c, name, "gradients in parts", run_call(c, of, &parted, CHECK_PARTS))) return;
@@ -295,7 +295,7 @@ static void check_sums(checker *c, const call *of, operand_set set) {
   for (int i = 0; i < s->n_operands; i++)
     same = same && same_bytes(to.operand[i], parted.operand[i], reference_elements(&s->operand[i]));
   for (int which = 0; which < 2; which++) same = same && tensor_identical(to.row[which], parted.row[which]);
-  check_report_bits(c, name, arena_printf(c->memory, "gradients in 3 parts and in one, by %s", from), same);
+  check_report_bits(c, name, arena_printf(c->memory, "gradients in 3 parts and in one, from %s", from), same);
 }
 
 static void check_set(checker *c, number_type type, operand_set set) {
