@@ -3,9 +3,8 @@
 
 #include "cpu/product.h"
 
-enum { MOST_UNROLLED = 8, MOST_LANES = 16, ACCUMULATOR_BYTES = 64 };
+enum { MOST_UNROLLED = 4, MOST_LANES = 16 };
 
-int64_t emit_weights_room(const plan_widen *p) { return (int64_t)p->p->n_weights * ACCUMULATOR_BYTES; }
 
 ir_value emit_sum_of_product(ir *b, const cpu_target *target, ir_value x, ir_value y, ir_value sum) {
   return sum.ptr ? emit_multiply_add(b, target, x, y, sum) : ir_op2(b, "arith.mulf", x, y);
@@ -55,18 +54,16 @@ static bool is_loop(const plan_widen *p, int chunks) {
   return chunks > MOST_UNROLLED;
 }
 
+/* There are as many weights as monomials at most, POLYNOMIAL_MAX_MONOMIALS. */
 static void loop_over_chunks(weight_emitter *e, const query_row *row, int width, int chunks, ir_value *sums) {
   ir *b = e->b;
-  int n = e->p->p->n_weights, bytes = width * 4;
-  MlirType type = ir_vector(b, width, b->f32);
+  int n = e->p->p->n_weights;
+  ir_value now[IR_MAX_RESULTS];
   for (int w = 0; w < n; w++)
-    ir_store(b, sums[w].ptr ? sums[w] : ir_float(b, type, 0), ir_offset_const(b, e->sums, w * bytes), bytes, false);
-  ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, chunks));
-  for (int w = 0; w < n; w++) sums[w] = ir_load(b, type, ir_offset_const(b, e->sums, w * bytes), bytes);
-  add_chunk(e, row, 0, width, ir_op2(b, "arith.muli", loop.index, ir_int(b, b->i64, width)), width, sums);
-  for (int w = 0; w < n; w++) ir_store(b, sums[w], ir_offset_const(b, e->sums, w * bytes), bytes, false);
-  ir_end_for(b, loop);
-  for (int w = 0; w < n; w++) sums[w] = ir_load(b, type, ir_offset_const(b, e->sums, w * bytes), bytes);
+    if (!sums[w].ptr) sums[w] = ir_float(b, ir_vector(b, width, b->f32), 0);
+  ir_loop loop = ir_for_with(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, chunks), n, sums, now);
+  add_chunk(e, row, 0, width, ir_op2(b, "arith.muli", loop.index, ir_int(b, b->i64, width)), width, now);
+  ir_end_for_with(b, loop, n, now, sums);
 }
 
 /* Lanes of a vector of terms; 0: one term, scalars. */

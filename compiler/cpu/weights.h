@@ -18,7 +18,6 @@ typedef struct weight_emitter {
   const cpu_target *target;
   int input_dtype;  /* number_type of all inputs */
   bool *has_table;  /* see chunk_emitter */
-  ir_value sums;    /* room for emit_weights_room bytes, aligned to a cache line */
 } weight_emitter;
 
 /* Where a query's values come from. */
@@ -27,7 +26,6 @@ typedef struct query_row {
   ir_value input[SPEC_MAX_INPUTS]; /* pointers to its rows */
 } query_row;
 
-int64_t emit_weights_room(const plan_widen *p);
 /* weight[n_weights]: scalars. */
 void emit_weights(weight_emitter *e, const query_row *row, ir_value *weight);
 

@@ -289,7 +289,6 @@ static void emit_function(widen_emitter *e, bool wide_inputs) {
   e->positions = ir_alloca(b, p->spec->n_axes * 8, 8);
   e->keys = ir_alloca(b, e->layout->n_lanes * 4 + CACHE_LINE, CACHE_LINE);
   e->gains = ir_alloca(b, floats * 4 + CACHE_LINE, CACHE_LINE);
-  e->weights.sums = ir_alloca(b, emit_weights_room(p), CACHE_LINE);
   emit_call_gains(b, e->memory, e->target, e->dtype, e->gains);
   ir_loop batches = ir_for(b, LOOP_I64(e, loop.batch_begin), LOOP_I64(e, loop.batch_end));
   ir_loop tokens = ir_for(b, LOOP_I64(e, loop.token_begin), LOOP_I64(e, loop.token_end));

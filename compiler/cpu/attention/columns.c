@@ -44,7 +44,6 @@ static void emit_weigh_of(weight_emitter *e, const attention_plan *p, int querie
   int count = e->p->p->n_weights;
   ir_value tile, *weight = arena_array(e->memory, ir_value, count);
   ir_function(b, emit_weigh_name(e->memory, e->target, e->input_dtype), true, (MlirType){NULL}, 1, &b->ptr, &tile);
-  e->sums = ir_alloca(b, emit_weights_room(e->p), CACHE_LINE);
   ir_loop lanes = ir_for(b, i64(b, 0), i64(b, queries));
   ir_value to =
       ir_offset(b, of_tile(b, tile, offsetof(pegen_attention_tile, weights), b->ptr), attention_mul(b, lanes.index, 4));
