@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""effort.py PEGEN [--print]: what compiling every description costs, counted where it is the same on every machine.
+
+A compilation takes a tenth of a second and some 20 microseconds for each instruction of LLVM IR in the object, most of
+them in LLVM's code generator. So the limit of .4 s for a description with its own options is 15000 instructions, all
+processors' versions and number types together, without gradients; and each has a ceiling of its own a fifth above what
+it was at when this was written, so that it does not creep up. A change that is worth more code raises it here; --print
+writes the table anew.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+MOST = 15000
+HERE = os.path.dirname(os.path.abspath(__file__))
+SPECS = os.path.join(HERE, "..", "..", "specs")
+CEILINGS = os.path.join(HERE, "ceilings.txt")
+INSTRUCTION = re.compile(r"^  \S")  # labels and the driver's assembly begin otherwise
+
+
+def most(case):
+    return MOST if " " not in case else 2 * MOST
+
+
+def instructions(pegen, case):
+    name, *options = case.split()
+    command = [pegen, os.path.join(SPECS, name + ".lua"), *options, "--no-grad", "--emit", "llvm", "-o", "-"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    inside, count = False, 0
+    for line in text.splitlines():
+        if line.startswith("define"):
+            inside = True
+        elif line == "}":
+            inside = False
+        elif inside and INSTRUCTION.match(line):
+            count += 1
+    return count
+
+
+def main():
+    pegen = sys.argv[1]
+    ceilings = {}
+    with open(CEILINGS, encoding="utf-8") as file:
+        for line in file:
+            ceiling, case = line.split(maxsplit=1)
+            ceilings[case.strip()] = int(ceiling)
+    described = {name[:-4] for name in os.listdir(SPECS) if name.endswith(".lua")}
+    missing = described - {case.split()[0] for case in ceilings}
+    with ThreadPoolExecutor(2) as pool:
+        counts = dict(zip(ceilings, pool.map(lambda case: instructions(pegen, case), ceilings)))
+    if "--print" in sys.argv:
+        for case, count in counts.items():
+            print(f"{min(most(case), -(-count * 6 // 5 // 100) * 100):6} {case}")
+        return 0
+    failed = 0
+    for case, count in counts.items():
+        ceiling = min(ceilings[case], most(case))
+        if not 1000 <= count <= ceiling:
+            print(f"{case}: {count} instructions, expected 1000 to {ceiling}")
+            failed = 1
+    for name in sorted(missing):
+        print(f"{name}: no line in {CEILINGS}")
+        failed = 1
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
