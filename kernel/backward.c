@@ -111,6 +111,13 @@ static void run_batches(walk *w, int64_t batch_begin, int64_t batch_end, int64_t
   w->encode(&w->loop);
 }
 
+/* Where heads share their rotors, and no coordinate gains of several batches, tokens go by batch, in order of memory.
+ */
+static int goes_by_batch(const walk *w) {
+  int adds = w->which >= 0 && w->call->positions[w->which].stride[PEGEN_POSITION_BATCH] == 0 && w->batches > 1;
+  return !w->driver->per_head && !adds;
+}
+
 /* Tokens [begin, end) of all batches. Those of one set of positions go together; is_first: nothing was added to what
  * positions gain. */
 static void run_tokens(walk *w, int64_t begin, int64_t end, int is_first) {
@@ -128,12 +135,16 @@ static void run_chunks(walk *w, int64_t head, int64_t heads, int64_t sums_stride
   int64_t bytes = pegen_backward_sums(w->driver);
   for (int64_t chunk = w->first_chunk; chunk < w->last_chunk; chunk++) {
     int64_t begin, end;
-    if (!pegen_share(w->tokens, (int)chunk, (int)w->chunks, &begin, &end)) continue;
+    int64_t items = goes_by_batch(w) ? w->tokens * w->batches : w->tokens;
+    if (!pegen_share(items, (int)chunk, (int)w->chunks, &begin, &end)) continue;
     w->loop.sums = w->call->of_operands ? w->workspace + chunk * bytes + head * sums_stride : 0;
     w->loop.sums_stride = sums_stride;
     w->loop.loop.head_begin = head;
     w->loop.loop.head_end = head + heads;
-    run_tokens(w, begin, end, head == 0);
+    if (!goes_by_batch(w)) run_tokens(w, begin, end, head == 0);
+    pegen_run run;
+    while (goes_by_batch(w) && pegen_next_run(w->tokens, &begin, end, &run))
+      run_batches(w, run.batch, run.batch + 1, run.begin, run.end, head == 0);
   }
 }
 
@@ -143,7 +154,8 @@ static void run_heads(walk *w, const pegen_args *args, const pegen_target_code *
   int64_t bytes = blades->prepared_bytes + 64, own = w->of->prepared_bytes + 64, both = bytes + own, tile = 1;
   int64_t heads = w->driver->per_head ? w->driver->kernel->heads : 1;
   int64_t leaves_count = blades->n_leaves > w->of->n_leaves ? blades->n_leaves : w->of->n_leaves;
-  while (tile < heads && (tile + 1) * both <= PEGEN_STACK_PREPARED) tile++;
+  int64_t larger = bytes > own ? bytes : own; /* each has as much room as encode's */
+  while (tile < heads && (tile + 1) * larger <= PEGEN_STACK_PREPARED) tile++;
   char *prepared = __builtin_alloca_with_align((size_t)(tile * both), 512);
   double *leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(leaves_count * blades->lanes) + 64, 512);
   int64_t sums_stride = w->of->n_sums * blades->lanes * 8;
@@ -187,7 +199,11 @@ static void run_pass(walk *w, const pegen_args *args, const pegen_target_code *r
   if (!w->call->positions[own].empty) w->which = own;
   pegen_set_prefetch(&w->loop.loop, tuning, pegen_by_head(first), touched);
   w->loop.loop.tile_tokens = pegen_by_head(first) ? tuning->tile_tokens : 1;
-  if (w->driver->per_head && w->batches > 1) w->loop.loop.tile_tokens = tuning->tile_rotors;
+  if (w->driver->per_head) {
+    int64_t tile =
+        w->batches > 1 ? tuning->tile_rotors / (w->driver->kernel->heads > 0 ? w->driver->kernel->heads : 1) : 1;
+    w->loop.loop.tile_tokens = tile < 1 ? 1 : tile;
+  }
   w->loop.loop.group_rows = pegen_by_head(first) ? tuning->group_rows : INT32_MAX;
   w->loop.loop.table = 0;
   w->loop.loop.table_token = w->loop.loop.table_head = 0;
@@ -258,10 +274,9 @@ static void add_head(const pegen_driver *driver, const pegen_args *args, const p
   double *gained = sums + count;
   double *leaves =
       __builtin_alloca_with_align(sizeof(double) * (size_t)(of->n_scatter_leaves * blades->lanes) + 64, 512);
-  for (int64_t i = 0; i < count; i++) {
-    sums[i] = 0;
-    for (int64_t chunk = 0; chunk < chunks; chunk++) sums[i] += from[chunk * step + i];
-  }
+  for (int64_t i = 0; i < count; i++) sums[i] = from[i];
+  for (int64_t chunk = 1; chunk < chunks; chunk++)
+    for (int64_t i = 0; i < count; i++) sums[i] += from[chunk * step + i];
   pegen_gather_leaves(of->scatter_leaves, of->n_scatter_leaves, blades->n_blocks, blades->lanes, args, head, leaves);
   code->scatter(leaves, sums, gained);
   for (int64_t i = 0; i < of->n_scatters; i++) {

@@ -31,6 +31,10 @@ static int measure_spec(arena *a, const spec *s, const compile_options *options,
   }
   if (bench->table && !f->entries.prepare)
     return bench_refuse_table(s, f->entries.encode ? "the kernel" : "the attention");
+  if (bench->backward && (bench->table || !f->entries.encode_backward)) {
+    diag_error(s->file, s->line, "bench: --backward times encode without a table, of kernels that have its gradients");
+    return STATUS_ERROR;
+  }
   compile_options compiling = *options;
   const char *processors;
   bool on_gpu = gpu_target_parse(a, options->targets, &processors) && !processors;
@@ -38,6 +42,7 @@ static int measure_spec(arena *a, const spec *s, const compile_options *options,
   if (measures[f->kind]) return measures[f->kind](a, s, options, bench);
   if (on_gpu) return bench->table ? bench_refuse_table(s, "the GPU's kernel") : bench_gpu_spec(a, s, options, bench);
   compiling.emit = EMIT_OBJ;
+  compiling.no_gradients = !bench->backward;
   if (!compiling.dtypes) compiling.dtypes = PEGEN_DTYPE_F32;
   compile_output object;
   double start = bench_now();

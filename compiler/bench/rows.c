@@ -52,6 +52,13 @@ typedef struct bed {
   DLTensor tensor[TENSOR_COUNT], positions, *operand;
   const DLTensor **operands;
   pegen_args args;
+  struct { /* of gradients: rows alone, and those of operands (or, without them, of positions), too */
+    void *kept[2], *workspace;
+    DLTensor tensor[2], positions, *operand;
+    DLTensor **operands;
+    pegen_grad_args rows_grad, all_grad;
+    pegen_args rows, all;
+  } backward;
 } bed;
 
 typedef struct contender {
@@ -59,12 +66,14 @@ typedef struct contender {
   crew *threads;
   crew_work *work;
   const bed *on;
-  pegen_entry *entry;     /* of the kernel */
-  limit_function *limit;  /* of a limit loop */
-  atomic_int error;       /* the kernel's, if it refused */
-  int calls;              /* in a sample */
+  pegen_entry *entry; /* of the kernel */
+  const pegen_args *args; /* of the call; NULL: the bed's */
+  pegen_entry *finish; /* called after all parts; or NULL */
+  limit_function *limit; /* of a limit loop */
+  atomic_int error; /* the kernel's, if it refused */
+  int calls; /* in a sample */
   double sample[REPETITIONS];
-  double seconds;         /* median of a call */
+  double seconds; /* median of a call */
 } contender;
 
 double bench_now(void) {
@@ -127,6 +136,8 @@ static void clear_bed(bed *b) {
   for (int t = 0; t < TENSOR_COUNT; t++) free(b->data[t]), free(b->scratch[t]);
   for (int i = 0; i < SPEC_MAX_INPUTS; i++) free(b->input[i]);
   free(b->table);
+  for (int i = 0; i < 2; i++) free(b->backward.kept[i]);
+  free(b->backward.workspace);
 }
 
 static void set_strides(int64_t *strides, const bench_shape *size, bench_layout layout, int64_t channels) {
@@ -218,11 +229,50 @@ static int lay_table(bed *b, const pegen_kernel *kernel) {
   return kernel->prepare(&b->args, 0, 1);
 }
 
+/* Gradients come in where q and k are and go out where their outputs are; what encode wrote is kept beside them. The
+ * kernel's error, or 0 (without room: b->backward.workspace is NULL). */
+static int lay_backward(arena *a, bed *b, const spec *s, const pegen_kernel *kernel) {
+  for (int i = 0; i < 2; i++) {
+    if (!(b->backward.kept[i] = allocate(b->bytes))) return 0;
+    memcpy(b->backward.kept[i], b->data[i], b->bytes);
+    b->backward.tensor[i] = tensor_of(b->backward.kept[i], b->type, 4, b->dims, b->strides);
+  }
+  b->backward.operand = arena_array(a, DLTensor, s->n_operands + 1);
+  b->backward.operands = arena_array(a, DLTensor *, s->n_operands + 1);
+  for (int i = 0; i < s->n_operands; i++) {
+    int64_t count = pegen_operand_size(kernel, i);
+    b->backward.operand[i] = b->operand[i];
+    b->backward.operand[i].data = arena_array(a, float, count);
+    b->backward.operands[i] = &b->backward.operand[i];
+  }
+  b->backward.positions = b->positions;
+  b->backward.positions.data = arena_array(a, float, b->positions.shape[0] * b->positions.shape[1]);
+  b->backward.rows_grad = (pegen_grad_args){.struct_size = sizeof(pegen_grad_args),
+                                            .q_out = &b->tensor[TENSOR_Q],
+                                            .k_out = &b->tensor[TENSOR_K],
+                                            .q = &b->tensor[TENSOR_Q_OUT],
+                                            .k = &b->tensor[TENSOR_K_OUT]};
+  b->backward.rows = b->args;
+  b->backward.rows.grad = &b->backward.rows_grad;
+  b->backward.rows.q = b->backward.rows.k = NULL;
+  b->backward.all_grad = b->backward.rows_grad;
+  if (s->n_operands) b->backward.all_grad.operands = b->backward.operands;
+  else b->backward.all_grad.positions = &b->backward.positions;
+  b->backward.all = b->args;
+  b->backward.all.q = &b->backward.tensor[0];
+  b->backward.all.k = &b->backward.tensor[1];
+  b->backward.all.grad = &b->backward.all_grad;
+  size_t bytes = kernel->encode_backward_workspace(&b->backward.all);
+  if (!(b->backward.workspace = allocate(bytes ? bytes : 1))) return 0;
+  b->backward.all.workspace = b->backward.workspace;
+  return kernel->encode_backward(&b->backward.all, 0, 1);
+}
+
 /* ---- contenders --------------------------------------------------------------------- */
 
 static void work_kernel(void *context, int part, int parts) {
   contender *c = context;
-  int error = c->entry(&c->on->args, part, parts);
+  int error = c->entry(c->args ? c->args : &c->on->args, part, parts);
   if (error) atomic_store(&c->error, error);
 }
 
@@ -246,6 +296,8 @@ static void work_limit(void *context, int part, int parts) {
 static void call(contender *c) {
   if (c->threads) crew_run(c->threads, c->work, c);
   else c->work(c, 0, 1);
+  int error = c->finish ? c->finish(c->args, 0, 1) : 0;
+  if (error) atomic_store(&c->error, error);
 }
 
 static int ascending(const void *x, const void *y) {
@@ -289,17 +341,27 @@ static int measure(contender *contenders, int count, const bed *b, int repetitio
 /* ---- the table ---------------------------------------------------------------------- */
 
 /* The fastest of the limit loops. */
-static const contender *limit_of(const contender *contenders, int count, int n_kernels) {
-  const contender *limit = &contenders[n_kernels];
-  for (int i = n_kernels; i < count; i++)
-    if (contenders[i].seconds < limit->seconds) limit = &contenders[i];
+static const contender *limit_of(const contender *contenders, int count) {
+  const contender *limit = NULL;
+  for (int i = 0; i < count; i++)
+    if (contenders[i].limit && (!limit || contenders[i].seconds < limit->seconds)) limit = &contenders[i];
   return limit;
 }
 
 static double bytes_of(const bed *b) { return (double)(b->moved + b->table_bytes); }
 
+/* Rows alone move what encode moves; with operands what encode wrote is read, too. */
+static void print_backward(const bed *b, const contender *forward, const contender *backward) {
+  static const char *const names[] = {"gradients of rows", "and of operands"};
+  for (int i = 0; i < 2; i++) {
+    printf("         %-25s", i && !b->backward.all_grad.operands ? "and of positions" : names[i]);
+    bench_print_time(backward[i].seconds);
+    printf(" %8.2fx of encode\n", backward[i].seconds / forward->seconds);
+  }
+}
+
 static void print_row(const bed *b, bench_layout layout, bool in_place, const contender *contenders, int count,
-                      int n_kernels, const contender *preparing) {
+                      int n_kernels, const contender *preparing, const contender *backward) {
   char dims[64];
   snprintf(dims, sizeof dims, "[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "]", b->size.batches, b->size.tokens,
            b->size.heads, b->size.head_dim);
@@ -307,7 +369,7 @@ static void print_row(const bed *b, bench_layout layout, bool in_place, const co
   const contender *kernel = &contenders[n_kernels - 1];
   bench_print_time(kernel->seconds);
   if (!b->size.time_only) {
-    const contender *limit = limit_of(contenders, count, n_kernels);
+    const contender *limit = limit_of(contenders, count);
     double bytes = bytes_of(b); /* q, k, inputs and table read, outputs written */
     printf(" %8.2f MB %7.1f %7.1f  %-9s %5.2f", bytes * 1e-6, bytes / kernel->seconds * 1e-9,
            bytes / limit->seconds * 1e-9, limit->name, limit->seconds / kernel->seconds);
@@ -319,11 +381,13 @@ static void print_row(const bed *b, bench_layout layout, bool in_place, const co
     bench_print_time(preparing->seconds);
   }
   puts("");
+  if (b->backward.workspace) print_backward(b, kernel, backward);
   fflush(stdout);
 }
 
 static void write_row(json_writer *w, const pegen_kernel *kernel, const bed *b, bench_layout layout, bool in_place,
-                      int threads, const contender *contenders, int count, int n_kernels, const contender *preparing) {
+                      int threads, const contender *contenders, int count, int n_kernels, const contender *preparing,
+                      const contender *backward) {
   report_kernel(w, kernel->name, kernel->options, kernel->targets, number_type_info(b->type)->name);
   report_sizes(w, b->size.name, b->size.batches, b->size.tokens, b->size.heads, b->size.head_dim);
   json_text(w, "layout", layout == LAYOUT_BNHD ? "bnhd" : "bhnd");
@@ -337,16 +401,21 @@ static void write_row(json_writer *w, const pegen_kernel *kernel, const bed *b, 
     json_integer(w, "table_bytes", (long long)b->table_bytes);
     json_number(w, "prepare_seconds", preparing->seconds);
   }
+  if (b->backward.workspace) {
+    json_number(w, "backward_rows_seconds", backward[0].seconds);
+    json_number(w, "backward_seconds", backward[1].seconds);
+  }
   if (!b->size.time_only) {
     json_begin(w, "limits", '[');
     for (int i = n_kernels; i < count; i++) {
+      if (!contenders[i].limit) continue;
       json_begin(w, NULL, '{');
       json_text(w, "loop", contenders[i].name);
       json_number(w, "seconds", contenders[i].seconds);
       json_end(w, '}');
     }
     json_end(w, ']');
-    json_number(w, "ratio", limit_of(contenders, count, n_kernels)->seconds / contenders[n_kernels - 1].seconds);
+    json_number(w, "ratio", limit_of(contenders, count)->seconds / contenders[n_kernels - 1].seconds);
   }
   report_row_end(w);
 }
@@ -362,8 +431,8 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
   static contender contenders[CONTENDERS_MOST];
   bed b;
   if (!lay_bed(a, &b, s, kernel, size, type, layout, in_place)) return no_memory(size);
-  int error = tabled ? lay_table(&b, kernel) : 0;
-  if (tabled && !b.table) {
+  int error = tabled ? lay_table(&b, kernel) : bench->backward ? lay_backward(a, &b, s, kernel) : 0;
+  if ((tabled && !b.table) || (bench->backward && !b.backward.workspace)) {
     clear_bed(&b);
     return no_memory(size);
   }
@@ -374,6 +443,16 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
     contenders[count++] =
         (contender){.name = "kernel", .work = work_kernel, .on = &b, .entry = kernel->encode, .threads = threads};
   int n_kernels = count;
+  const contender *backward = &contenders[count];
+  int n_backward = bench->backward ? 2 : 0;
+  for (int i = 0; i < n_backward; i++)
+    contenders[count++] = (contender){.name = "backward",
+                                      .work = work_kernel,
+                                      .on = &b,
+                                      .entry = kernel->encode_backward,
+                                      .args = i ? &b.backward.all : &b.backward.rows,
+                                      .finish = i ? kernel->encode_backward_finish : NULL,
+                                      .threads = threads};
   const limit_loop *loops;
   int n_loops = size->time_only ? 0 : limit_loops(in_place, &loops);
   for (int i = 0; i < n_loops; i++)
@@ -385,8 +464,8 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
   if (!error && tabled) error = measure(&preparing, 1, &b, REPETITIONS_PREPARING);
   if (!error) error = measure(contenders, count, &b, REPETITIONS);
   json_writer *w = error ? NULL : report_row(bench);
-  if (w) write_row(w, kernel, &b, layout, in_place, bench->threads, contenders, count, n_kernels, &preparing);
-  else if (!error) print_row(&b, layout, in_place, contenders, count, n_kernels, &preparing);
+  if (w) write_row(w, kernel, &b, layout, in_place, bench->threads, contenders, count, n_kernels, &preparing, backward);
+  else if (!error) print_row(&b, layout, in_place, contenders, count, n_kernels, &preparing, backward);
   else diag_error(NULL, 0, "bench: the kernel refused the shape %s: %s", size->name, pegen_strerror(error));
   clear_bed(&b);
   return error ? STATUS_ERROR : STATUS_OK;
@@ -424,6 +503,10 @@ int bench_refuse_table(const spec *s, const char *what) {
 
 int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned dtype, const bench_options *bench) {
   if (bench->table && !kernel->prepare) return bench_refuse_table(s, "the kernel");
+  if (bench->backward && !kernel->encode_backward) {
+    diag_error(s->file, s->line, "bench: --backward, but the kernel has no NAME_encode_backward");
+    return STATUS_ERROR;
+  }
   number_type type = NUMBER_F32;
   while (number_type_info(type)->dtype != dtype) type++;
   crew *threads = bench->threads > 1 ? crew_create(bench->threads) : NULL;

@@ -202,6 +202,12 @@ static int set_trust_spec(parser *p, const char *value) {
   return STATUS_OK;
 }
 
+static int set_backward(parser *p, const char *value) {
+  (void)value;
+  p->out->bench.backward = true;
+  return STATUS_OK;
+}
+
 static int set_no_grad(parser *p, const char *value) {
   (void)value;
   p->out->compile.no_gradients = true;
@@ -391,6 +397,8 @@ static const option_row rows[] = {
     {"table", 0, NULL, false, FOR_BENCH, set_table,
      "time NAME_encode by the table that NAME_prepare writes, and NAME_prepare; the limit reads the table, too",
      VALUES_FREE, NULL},
+    {"backward", 0, NULL, false, FOR_BENCH, set_backward,
+     "time NAME_encode_backward, too: gradients of rows alone, and with those of operands", VALUES_FREE, NULL},
     {"json", 0, NULL, false, FOR_BENCH, set_json,
      "one JSON object: the machine, the command, and all figures in rows; docs/speed.md has its members", VALUES_FREE,
      NULL},

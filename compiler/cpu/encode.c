@@ -60,6 +60,7 @@ typedef struct encode_emitter {
   conversion kind;
   const gradient_code *gradient; /* NULL: rows alone */
   gradient_values gained; /* of the call */
+  ir_value *held;         /* sums of the token's torques that are in registers; NULL: in memory */
 } encode_emitter;
 
 static ir_value field(encode_emitter *e, ir_value base, size_t offset, MlirType type) {
@@ -167,7 +168,7 @@ static void emit_wedge(encode_emitter *e, int group, const program_op *list, con
   for (const program_op *other = list; other; other = other->next)
     if (other->kind == OP_APPLY) turned = &value[other->result];
   emit_row_torques(e->gradient, &e->rows, group, &e->gained, &value[op->argument[0]], turned,
-                   op->n_arguments > 1 ? &value[op->argument[1]] : NULL, torques_at(e));
+                   op->n_arguments > 1 ? &value[op->argument[1]] : NULL, torques_at(e), e->held);
 }
 
 /* The ops of a row, one group of its vectors after the other. */
@@ -352,9 +353,22 @@ static ir_value kept_row(encode_emitter *e, const token_rows *t, ir_value head) 
   return e->gradient ? ir_pointer(e->b, add(e->b, t->kept, mul(e->b, head, t->kept_step))) : (ir_value){NULL};
 }
 
+/* From memory into registers, and back. */
+static void hold_torques(encode_emitter *e) {
+  if (!e->gradient || !emit_holds_torques(e->gradient, e->rows.t)) return;
+  e->held = arena_array(e->memory, ir_value, emit_torque_slots(e->gradient, e->rows.t) + 1);
+  emit_load_torques(e->gradient, &e->rows, torques_at(e), e->held);
+}
+
+static void put_torques(encode_emitter *e) {
+  if (e->held) emit_store_torques(e->gradient, &e->rows, torques_at(e), e->held);
+  e->held = NULL;
+}
+
 /* q and k of the head at hand, one after the other, or q alone. */
 static void walk_tensors_of_head(encode_emitter *e, const program_op *op) {
   ir *b = e->b;
+  hold_torques(e);
   for (int i = 0; i < e->n_tensors; i++) {
     const token_rows *t = &e->tensor[i];
     e->row_out = ir_pointer(b, add(b, t->out, mul(b, e->head, t->out_step)));
@@ -364,6 +378,7 @@ static void walk_tensors_of_head(encode_emitter *e, const program_op *op) {
     e->kind = t->kind;
     emit_ops(e, op->body);
   }
+  put_torques(e);
 }
 
 /* Of each tensor the heads of the group. */
@@ -377,7 +392,9 @@ static void walk_tensors(encode_emitter *e, const program_op *op) {
   ir_value last = smaller(b, sub(b, e->group.end, before), heads);
   token_rows t = rows_of_token(e, rows);
   find_kept(e, tensors.index, &t);
-  ir_loop each = ir_for(b, first, last);
+  hold_torques(e);
+  int n_held = e->held ? emit_torque_slots(e->gradient, e->rows.t) : 0;
+  ir_loop each = ir_for_with(b, first, last, n_held, e->held, e->held);
   ir_value from = add(b, t.in, mul(b, each.index, t.in_step)), to = add(b, t.out, mul(b, each.index, t.out_step));
   e->row_out = ir_pointer(b, to);
   e->row_in = ir_pointer(b, from);
@@ -385,7 +402,8 @@ static void walk_tensors(encode_emitter *e, const program_op *op) {
   e->in_place = t.in_place;
   e->kind = t.kind;
   emit_ops(e, op->body->body);
-  ir_end_for(b, each);
+  ir_end_for_with(b, each, n_held, e->held, e->held);
+  put_torques(e);
   ir_end_for(b, tensors);
 }
 

@@ -44,8 +44,23 @@ static ir_value multiply_add(row_emitter *r, ir_value x, ir_value y, ir_value su
   return ir_op2(r->b, "arith.addf", ir_op2(r->b, "arith.mulf", x, y), sum);
 }
 
+/* Sums that stay in registers over the heads of a token; more of them are in memory from row to row. */
+enum { MOST_HELD = 32 };
+
+bool emit_holds_torques(const gradient_code *g, const plan_tile *t) { return emit_torque_slots(g, t) <= MOST_HELD; }
+
+void emit_load_torques(const gradient_code *g, row_emitter *r, ir_value at, ir_value *sums) {
+  for (int i = 0; i < emit_torque_slots(g, r->t); i++)
+    sums[i] = ir_load(r->b, ir_vector(r->b, r->t->width, r->b->f32), slot_at(r->b, r->t, at, 0, i), 4);
+}
+
+void emit_store_torques(const gradient_code *g, row_emitter *r, ir_value at, const ir_value *sums) {
+  for (int i = 0; i < emit_torque_slots(g, r->t); i++) ir_store(r->b, sums[i], slot_at(r->b, r->t, at, 0, i), 4, false);
+}
+
 void emit_row_torques(const gradient_code *g, row_emitter *r, int group, const gradient_values *v,
-                      const row_vectors *gradient, const row_vectors *turned, const row_vectors *y, ir_value at) {
+                      const row_vectors *gradient, const row_vectors *turned, const row_vectors *y, ir_value at,
+                      ir_value *sums) {
   ir *b = r->b;
   MlirType type = ir_vector(b, r->t->width, b->f32);
   for (int j = 0; j < r->t->n_vectors; j++) {
@@ -53,12 +68,13 @@ void emit_row_torques(const gradient_code *g, row_emitter *r, int group, const g
     ir_value with = gradient->lanes[j];
     if (turned) with = ir_select(b, v->from_input, turned->lanes[j], with);
     for (int term = 0; term < g->of->pairs->n_terms; term++) {
-      ir_value slot = slot_at(b, r->t, at, term, j), sum;
+      ir_value slot = slot_at(b, r->t, at, term, j), *held = sums ? &sums[term * r->t->n_vectors + j] : NULL;
       ir_value other = y ? emit_vector_permuted(r, g->of->pairs, y, term, j) : with;
       if (!other.ptr) continue;
-      sum = ir_load(b, type, slot, 4);
+      ir_value sum = held ? *held : ir_load(b, type, slot, 4);
       sum = y ? multiply_add(r, with, other, sum) : ir_op2(b, "arith.addf", sum, with);
-      ir_store(b, sum, slot, 4, false);
+      if (held) *held = sum;
+      else ir_store(b, sum, slot, 4, false);
     }
   }
 }

@@ -30,9 +30,15 @@ const char *emit_scatter_name(arena *a, const cpu_target *target);
 /* Vectors in which a token's torques are summed. */
 int emit_torque_slots(const gradient_code *g, const plan_tile *t);
 gradient_values emit_load_gradient(const gradient_code *g, ir *b, ir_value loop);
-/* Adds a row's pairs, of one group of its vectors, to the sums at `at`. turned, y: NULL of sums. */
+/* Whether the sums of a token can be held in registers: those at `at`, sums [slots]. */
+bool emit_holds_torques(const gradient_code *g, const plan_tile *t);
+void emit_load_torques(const gradient_code *g, row_emitter *r, ir_value at, ir_value *sums);
+void emit_store_torques(const gradient_code *g, row_emitter *r, ir_value at, const ir_value *sums);
+/* Adds a row's pairs, of one group of its vectors, to the sums that are held, or (NULL) to those at `at`. turned, y:
+ * NULL of sums. */
 void emit_row_torques(const gradient_code *g, row_emitter *r, int group, const gradient_values *v,
-                      const row_vectors *gradient, const row_vectors *turned, const row_vectors *y, ir_value at);
+                      const row_vectors *gradient, const row_vectors *turned, const row_vectors *y, ir_value at,
+                      ir_value *sums);
 /* From the sums at `at` to what boundaries and coordinates gain; head: i64, counted from the loop's first. */
 void emit_gradient_of_token(const gradient_code *g, row_emitter *r, const gradient_values *v, ir_value at,
                             ir_value position, ir_value head);

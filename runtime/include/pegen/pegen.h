@@ -25,7 +25,7 @@
  * head_dim 64, 192 KiB up to 256, 512 KiB up to 1024, 1.7 MiB at most, however many tokens there are. A bias that is a
  * polynomial adds 64 KiB at most, and 8 bytes for each term and each factor that operands have in it (PaPE: 4 KiB).
  *
- * Backward entries take as much as encode, and 80 bytes for each block beside it.
+ * Backward entries take 64 KiB more than encode, and 80 bytes for each block.
  *
  * Dense blocks take 128 KiB up to 32 channels, 384 KiB up to 64; a change of basis of the head 128 KiB up to head_dim
  * 64, 448 KiB up to 128, which is its most.
