@@ -43,7 +43,7 @@ plan_dense *plan_dense_build(arena *a, const spec *s) {
   p->per_head = p->angles->per_head || heads_differ(p);
   /* Heads that share a matrix are rows enough to form it, small ones are formed together, and float64 is to hold its
    * bound whatever the norm. */
-  p->acts = p->per_head && !p->is_f64 && s->dense->map != DENSE_SCHUR && s->n_components > DENSE_IN_LANES;
+  p->acts = p->per_head && !p->is_f64 && s->dense->map == DENSE_EXP && s->n_components > DENSE_IN_LANES;
   return p;
 }
 
