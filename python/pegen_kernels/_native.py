@@ -38,7 +38,8 @@ class Args(ctypes.Structure):
 
     _fields_ = [("struct_size", c_uint32), ("n_operands", c_int32)] + [
         (name, c_void_p)
-        for name in ("q", "k", "v", "q_out", "k_out", "out", "positions", "k_positions", "operands", "workspace", "table")
+        for name in ("q", "k", "v", "q_out", "k_out", "out", "positions", "k_positions", "operands", "workspace",
+                     "table")
     ] + [
         ("table_bytes", c_size_t), ("workspace_bytes", c_size_t), ("inputs", c_void_p), ("n_inputs", c_int32),
         ("causal", c_int32), ("scale", c_double), ("q_scale", c_void_p), ("k_scale", c_void_p), ("grad", c_void_p),

@@ -32,7 +32,7 @@ class Operand(NamedTuple):
 
 
 class Input(NamedTuple):
-    """A tensor with a row for each query token and head: [batches, heads, tokens, size], or without size where it is 0."""
+    """A tensor with a row for each query token and head: [batches, heads, tokens, size], or [B,H,N] where size is 0."""
 
     name: str
     doc: str
@@ -155,7 +155,7 @@ def compile(
     parameters of this function go into `defines`.
     targets: processors and GPUs, ["x86-64-v4", "sm_90"]; default: the processors of this machine's kind.
     dtypes: of q and k, ["float32", "bfloat16:f8e4m3"]; default: float32, bfloat16 and float16.
-    name: what the kernel is called; label: what messages call a text. cache: a folder; default ~/.cache/pegen; "": none.
+    name: what the kernel is called; label: what messages call a text. cache: a folder (~/.cache/pegen); "": none.
     trust_spec: run the description in the compiler's own process, where the system has no seccomp.
     max_seconds, max_memory (MiB): limits of a compilation; 0: 300 s, 4096 MiB.
 
@@ -185,8 +185,8 @@ def compile(
 
 
 def load(path: str | os.PathLike[str]) -> Kernel:
-    """A kernel that `save` wrote, or `pegen SPEC.lua -o NAME.so`. It is code: load none that you would not run. It can be
-    called, but not explained, checked or timed, since its description is not with it."""
+    """A kernel that `save` wrote, or `pegen SPEC.lua -o NAME.so`. It is code: load none that you would not run. It can
+    be called, but not explained, checked or timed, since its description is not with it."""
     path = os.path.abspath(path)
     if not os.path.isfile(path):
         raise CompileError(f"path: there is no file '{path}'")
@@ -206,8 +206,8 @@ class Kernel:
     """A compiled encoding. Safe from any thread.
 
     Arrays are NumPy's, PyTorch's, or anything with DLPack; they are used where they lie, with any strides (channels
-    adjacent). Rows are [batches, heads, tokens, channels]; memory of [B,N,H,D] is the same array transposed. What is not
-    named as an output is never written.
+    adjacent). Rows are [batches, heads, tokens, channels]; memory of [B,N,H,D] is the same array transposed. What is
+    not named as an output is never written.
     """
 
     name: str
@@ -349,7 +349,7 @@ class Kernel:
         out: arrays to write to, [B,H,N,out_dim] each; in_place=True: q and k themselves. Without both, new ones.
         threads: that share the call. stream: of CUDA, as a number, for arrays on a GPU.
 
-        Returns (q, k) encoded, or one array where only one was given. Raises ArgumentError, and has then written nothing.
+        Returns (q, k) encoded, or one array where only one was given. Raises ArgumentError; nothing is written then.
         """
         sources = {name: x for name, x in (("q", q), ("k", k)) if x is not None}
         if not sources:
@@ -372,8 +372,8 @@ class Kernel:
     def encode_backward(self, grad_q: Any = None, grad_k: Any = None, positions: Any = None, *, operands: Any = None,
                         k_positions: Any = None, table: Table | None = None, out: Any = None, in_place: bool = False,
                         threads: int = 1) -> Any:  # fmt: skip
-        """Gradients of q and k from those of what `encode` returned; of the same shapes and type. Arguments otherwise as
-        in `encode`. Returns (grad_q, grad_k), or one array where only one was given."""
+        """Gradients of q and k from those of what `encode` returned; of the same shapes and type. Arguments otherwise
+        as in `encode`. Returns (grad_q, grad_k), or one array where only one was given."""
         sources = {name: x for name, x in (("q", grad_q), ("k", grad_k)) if x is not None}
         if not sources:
             raise ArgumentError("grad_q, grad_k: neither was given")
@@ -395,9 +395,9 @@ class Kernel:
                   threads: int = 1, stream: int = 0) -> Any:  # fmt: skip
         """Attention with the encoding in it: softmax(scale q k^T + bias) v, scores never stored.
 
-        q: [B,H,N,head_dim]; k: [B,Hkv,M,head_dim]; v: [B,Hkv,M,Dv]; H is a multiple of Hkv. positions: [N,P] or [B,N,P];
-        k_positions: [M,P] or [B,M,P], by default the same. causal: query i sees keys j <= i + M - N. scale: 0 is
-        1/sqrt(head_dim). Returns [B,H,N,Dv]. Other arguments as in `encode`.
+        q: [B,H,N,head_dim]; k: [B,Hkv,M,head_dim]; v: [B,Hkv,M,Dv]; H is a multiple of Hkv. positions: [N,P] or
+        [B,N,P]; k_positions: [M,P] or [B,M,P], by default the same. causal: query i sees keys j <= i + M - N.
+        scale: 0 is 1/sqrt(head_dim). Returns [B,H,N,Dv]. Other arguments as in `encode`.
         """
         tensors = {"q": view("q", q), "k": view("k", k), "v": view("v", v)}
         for name, seen in tensors.items():
@@ -438,8 +438,8 @@ class Kernel:
         return self._request
 
     def explain(self) -> dict[str, Any]:
-        """What holds of the description and how that is known: group, normal form, properties, cost per token; the members
-        of `pegen explain --format=json`."""
+        """What holds of the description and how that is known: group, normal form, properties, cost per token; the
+        members of `pegen explain --format=json`."""
         compiled = library.pegen_explain(self._described().native())
         if not compiled:
             raise MemoryError("pegen_explain")
@@ -472,8 +472,8 @@ class Kernel:
         return json.loads(done.stdout)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the shared object (for `load`, or dlopen), or to a path that ends in .h the C header. An old file stays
-        until the new one is complete."""
+        """Writes the shared object (for `load`, or dlopen), or to a path that ends in .h the C header. An old file
+        stays until the new one is complete."""
         path = pathlib.Path(path)
         content = self.header.encode() if path.suffix == ".h" else self._data
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")

@@ -41,7 +41,8 @@ def _positions(kernel: Any, name: str, seen: View, tensors: dict[str, View]) -> 
         return f"{name} have the shape {list(seen.shape)}; expected [tokens, {axes}] or [batches, tokens, {axes}]"
     rows = tensors.get("k" if name == "k_positions" else "q") or tensors.get("k")
     if rows and len(rows.shape) == 4 and seen.shape[-2] != rows.shape[2]:
-        return f"{name} are of {seen.shape[-2]} tokens; expected {rows.shape[2]}, as many as {name[:1] if name[0] == 'k' else 'q'} has"
+        of = "k" if name == "k_positions" or "q" not in tensors else "q"
+        return f"{name} are of {seen.shape[-2]} tokens; expected {rows.shape[2]}, as many as {of} has"
     if rows and len(seen.shape) == 3 and seen.shape[0] != rows.shape[0]:
         return f"{name} are of {seen.shape[0]} batches; expected {rows.shape[0]}, or [tokens, {axes}] for all of them"
     return None

@@ -3,10 +3,10 @@
     encoding = pegen_kernels.torch.Encoding("care", head_dim=64, heads=12)
     q, k = encoding(q, k, positions)
 
-The operators (`torch.ops.pegen_kernels.encode`, `encode_one`, `encode_backward`, `attention`) name their kernel by a text: the
-description, its options and the digest of both, so that an exported program that is loaded elsewhere compiles the same
-kernel there, or says that it is another one. Gradients are those of q, k, operands and positions, of encodings whose
-kernels have them: what would need others (attention, dense blocks) is refused when it is called.
+The operators (`torch.ops.pegen_kernels.encode`, `encode_one`, `encode_backward`, `attention`) name their kernel by a
+text: the description, its options and the digest of both, so that an exported program that is loaded elsewhere
+compiles the same kernel there, or says that it is another one. Gradients are those of q, k, operands and positions,
+of encodings whose kernels have them: what would need others (attention, dense blocks) is refused when it is called.
 """
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def kernel_of(name: str) -> Kernel:
     made = _kernels.compile(spec, **options)
     if made.digest != digest:
         raise CompileError(
-            f"{made.name}: the description here is not the one of the program that names it: its digest is {made.digest}"
-            f", expected {digest}"
+            f"{made.name}: the description here is not the one of the program that names it: its digest is"
+            f" {made.digest}, expected {digest}"
         )
     return _registered.setdefault(name, made)
 
@@ -69,8 +69,8 @@ for _schema in (
     f"encode_one_backward(Tensor grad, {_ROWS}) -> Tensor",
     "encode_all_backward(Tensor[] gradients, Tensor[] kept, Tensor? positions, Tensor[] operands, bool from_input,"
     " bool with_operands, bool with_positions, str kernel) -> Tensor[]",
-    "attention(Tensor q, Tensor k, Tensor v, Tensor? positions, Tensor? k_positions, Tensor[] operands, Tensor[] inputs,"
-    " bool causal, float scale, str kernel) -> Tensor",
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? positions, Tensor? k_positions, Tensor[] operands,"
+    " Tensor[] inputs, bool causal, float scale, str kernel) -> Tensor",
 ):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
 
@@ -156,8 +156,8 @@ def _results_of_all(gradients: Sequence[Tensor], positions: Tensor | None, opera
 def _encode_all_backward(gradients: Sequence[Tensor], kept: Sequence[Tensor], positions: Tensor | None,
                          operands: Sequence[Tensor], from_input: bool, with_operands: bool, with_positions: bool,
                          kernel: str) -> list[Tensor]:  # fmt: skip
-    """Gradients of rows, then of all operands, then of positions, in one pass over the rows. kept: what encode wrote, or
-    what it read."""
+    """Gradients of rows, then of all operands, then of positions, in one pass over the rows. kept: what encode wrote,
+    or what it read."""
     found = kernel_of(kernel)
     made = _results_of_all(gradients, positions, operands, with_operands, with_positions, kernel)
     given = {f"grad.{field}_out": _adjacent(x) for field, x in zip("qk", gradients)}
@@ -230,8 +230,8 @@ for _name, _function, _fake in (
 # ---- gradients ----
 
 
-def _keep(ctx: Any, rows: Sequence[Tensor], output: Any, positions: Tensor | None, operands: Sequence[Tensor], kernel: str,
-          is_forward: bool) -> None:  # fmt: skip
+def _keep(ctx: Any, rows: Sequence[Tensor], output: Any, positions: Tensor | None, operands: Sequence[Tensor],
+          kernel: str, is_forward: bool) -> None:  # fmt: skip
     found = kernel_of(kernel)
     ctx.with_positions = positions is not None and positions.requires_grad
     ctx.with_operands = any(x.requires_grad for x in operands)
@@ -246,7 +246,7 @@ def _keep(ctx: Any, rows: Sequence[Tensor], output: Any, positions: Tensor | Non
             raise ArgumentError(f"{what}, which {found.name} does not have yet; expected it detached")
         if not is_forward:
             raise ArgumentError(f"{what} of a gradient: {found.name} has second derivatives of q and k alone")
-        # What encode wrote is kept by the attention that follows in any case; rounded to 16 bits it would be too coarse.
+        # What encode wrote is kept by the attention that follows in any case; rounded to 16 bits it is too coarse.
         ctx.from_input = found.out_dim != found.head_dim or rows[0].dtype != torch.float32
         kept = rows if ctx.from_input else output if isinstance(output, (tuple, list)) else (output,)
     ctx.has_positions = positions is not None
@@ -465,8 +465,9 @@ class _Module(nn.Module):
 class Encoding(_Module):
     """An encoding of q and k by their positions.
 
-    spec, options: as of `pegen_kernels.compile`. init: first values of operands by name, tensors or functions from a shape to
-    a tensor; what is not named begins as the description says, where it says so. Operands are parameters by their names.
+    spec, options: as of `pegen_kernels.compile`. init: first values of operands by name, tensors or functions from a
+    shape to a tensor; what is not named begins as the description says, where it says so. Operands are parameters by
+    their names.
     """
 
     def __init__(self, spec: Any, *, init: Mapping[str, Any] | None = None, **options: Any) -> None:
@@ -477,9 +478,9 @@ class Encoding(_Module):
             )
 
     def forward(self, q: Tensor, k: Tensor | None = None, positions: Tensor | None = None) -> Any:
-        """q: [B,H,N,D], k: [B,Hkv,N,D] (or None), of float32, bfloat16 or float16; positions: [N,P] or [B,N,P] of float32,
-        float64, int32 or int64, in the units of the description; None where a grid is built in. Returns q and k encoded,
-        or q alone."""
+        """q: [B,H,N,D], k: [B,Hkv,N,D] (or None), of float32, bfloat16 or float16; positions: [N,P] or [B,N,P] of
+        float32, float64, int32 or int64, in the units of the description; None where a grid is built in. Returns q and
+        k encoded, or q alone."""
         if k is None:
             return call("encode_one", (q,), positions, self._operands(), self.kernel_name)
         return call("encode", (q, k), positions, self._operands(), self.kernel_name)
