@@ -42,8 +42,11 @@ static void order_tokens(program_rewrite *r, const program_op *tokens, const pro
     return;
   }
   bool of_heads = false;
-  for (int i = 0; i < n.n_token; i++)
-    of_heads = of_heads || (n.token[i]->result >= 0 && r->from->value[n.token[i]->result].spaces & IN(HEADS));
+  for (int i = 0; i < n.n_token + n.n_after;
+       i++) { /* gradients of a sum have what is of a token behind its rows alone */
+    const program_op *op = i < n.n_token ? n.token[i] : n.after[i - n.n_token];
+    of_heads = of_heads || (op->result >= 0 && r->from->value[op->result].spaces & IN(HEADS));
+  }
   const program_order *order = of_heads ? of_each_head : shared_by_heads;
   open_loops(r, order->outer, tokens->part);
   int outer = r->to.depth;

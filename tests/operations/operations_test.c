@@ -196,7 +196,7 @@ static bool agrees(const place *p, const char *targets, int only) {
   }
   if (!sum) return only >= 0;
   put(&b, sum);
-  check_options check = {.targets = targets, .dtypes = PEGEN_DTYPE_F32, .optimize = 1};
+  check_options check = {.targets = targets, .dtypes = PEGEN_DTYPE_F32, .optimize = 1, .gradients = true};
   if (!p->attends) return check_spec(b.memory, b.spec, &check) == 0;
   const char **names;
   int count = trial_targets(b.memory, targets, &names);
