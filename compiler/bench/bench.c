@@ -19,6 +19,13 @@ static int refuse_gpu(const spec *s, const char *what) {
   return STATUS_ERROR;
 }
 
+static int refuse_reading(const spec *s, const char *what) {
+  diag_error(s->file, s->line,
+             "bench: --then-read, but %s of '%s' is not timed with what comes next; expected an encode, on a processor",
+             what, s->name);
+  return STATUS_ERROR;
+}
+
 /* What is measured of a form's kernels; NULL: encode beside a loop that moves the same bytes. */
 static bench_function *const measures[FORM_COUNT] = {[FORM_ATTENTION] = bench_attention};
 
@@ -35,11 +42,13 @@ static int measure_spec(arena *a, const spec *s, const compile_options *options,
     diag_error(s->file, s->line, "bench: --backward times encode without a table, of kernels that have its gradients");
     return STATUS_ERROR;
   }
+  if (bench->then_read && measures[f->kind]) return refuse_reading(s, "the attention");
   compile_options compiling = *options;
   const char *processors;
   bool on_gpu = gpu_target_parse(a, options->targets, &processors) && !processors;
   if ((measures[f->kind] || f->out_dim) && on_gpu) return refuse_gpu(s, f->name);
   if (measures[f->kind]) return measures[f->kind](a, s, options, bench);
+  if (bench->then_read && on_gpu) return refuse_reading(s, "the GPU's kernel");
   if (on_gpu) return bench->table ? bench_refuse_table(s, "the GPU's kernel") : bench_gpu_spec(a, s, options, bench);
   compiling.emit = EMIT_OBJ;
   compiling.no_gradients = !bench->backward;

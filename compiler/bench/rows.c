@@ -70,6 +70,7 @@ typedef struct contender {
   const pegen_args *args; /* of the call; NULL: the bed's */
   pegen_entry *finish; /* called after all parts; or NULL */
   limit_function *limit; /* of a limit loop */
+  bool then_read; /* a call is followed by one reading of what it wrote */
   atomic_int error; /* the kernel's, if it refused */
   int calls; /* in a sample */
   double sample[REPETITIONS];
@@ -276,6 +277,23 @@ static void work_kernel(void *context, int part, int parts) {
   if (error) atomic_store(&c->error, error);
 }
 
+/* Reads a part of whole units at `from`. */
+static void read_part(const void *from, size_t bytes, int part, int parts) {
+  _Alignas(64) char sink[LIMIT_SINK];
+  size_t units = bytes / LIMIT_SINK, first = units * (size_t)part / (size_t)parts,
+         last = units * (size_t)(part + 1) / (size_t)parts;
+  if (last > first) limit_read()(sink, (const char *)from + first * LIMIT_SINK, (last - first) * LIMIT_SINK);
+}
+
+/* What comes next: an attention reads the outputs once. */
+static void work_reader(void *context, int part, int parts) {
+  const contender *c = context;
+  const bed *b = c->on;
+  bool is_apart = c->limit && b->scratch[0];
+  for (int t = TENSOR_Q_OUT; t <= TENSOR_K_OUT; t++)
+    read_part(is_apart ? b->scratch[t] : b->tensor[t].data, is_apart ? b->moved / 4 : b->out_bytes, part, parts);
+}
+
 /* A part is the same share of q and of k, cut at cache lines as rows are. */
 static void work_limit(void *context, int part, int parts) {
   const contender *c = context;
@@ -287,17 +305,19 @@ static void work_limit(void *context, int part, int parts) {
     if (b->scratch[t])
       c->limit((char *)b->scratch[t + TENSOR_Q_OUT] + begin, (const char *)b->scratch[t] + begin, end - begin);
     else c->limit((char *)b->tensor[t + TENSOR_Q_OUT].data + begin, (const char *)b->data[t] + begin, end - begin);
-  _Alignas(64) char sink[LIMIT_SINK];
-  size_t units = b->table_bytes / LIMIT_SINK, first = units * (size_t)part / (size_t)parts,
-         last = units * (size_t)(part + 1) / (size_t)parts;
-  if (last > first) limit_read()(sink, (const char *)b->table + first * LIMIT_SINK, (last - first) * LIMIT_SINK);
+  if (b->table) read_part(b->table, b->table_bytes, part, parts);
+}
+
+static void run(contender *c, crew_work *work) {
+  if (c->threads) crew_run(c->threads, work, c);
+  else work(c, 0, 1);
 }
 
 static void call(contender *c) {
-  if (c->threads) crew_run(c->threads, c->work, c);
-  else c->work(c, 0, 1);
+  run(c, c->work);
   int error = c->finish ? c->finish(c->args, 0, 1) : 0;
   if (error) atomic_store(&c->error, error);
+  if (c->then_read) run(c, work_reader); /* all parts are written by then */
 }
 
 static int ascending(const void *x, const void *y) {
@@ -348,7 +368,9 @@ static const contender *limit_of(const contender *contenders, int count) {
   return limit;
 }
 
-static double bytes_of(const bed *b) { return (double)(b->moved + b->table_bytes); }
+static double bytes_of(const bed *b, const contender *kernel) {
+  return (double)(b->moved + b->table_bytes + (kernel->then_read ? 2 * b->out_bytes : 0));
+}
 
 /* Rows alone move what encode moves; with operands what encode wrote is read, too. */
 static void print_backward(const bed *b, const contender *forward, const contender *backward) {
@@ -370,7 +392,7 @@ static void print_row(const bed *b, bench_layout layout, bool in_place, const co
   bench_print_time(kernel->seconds);
   if (!b->size.time_only) {
     const contender *limit = limit_of(contenders, count);
-    double bytes = bytes_of(b); /* q, k, inputs and table read, outputs written */
+    double bytes = bytes_of(b, kernel); /* q, k, inputs and table read, outputs written, and read where they are */
     printf(" %8.2f MB %7.1f %7.1f  %-9s %5.2f", bytes * 1e-6, bytes / kernel->seconds * 1e-9,
            bytes / limit->seconds * 1e-9, limit->name, limit->seconds / kernel->seconds);
   }
@@ -396,7 +418,8 @@ static void write_row(json_writer *w, const pegen_kernel *kernel, const bed *b, 
   json_integer(w, "samples", REPETITIONS);
   json_number(w, "seconds", contenders[n_kernels - 1].seconds);
   if (n_kernels > 1) json_number(w, "seconds_of_one_thread", contenders[0].seconds);
-  json_number(w, "bytes", bytes_of(b));
+  json_bool(w, "then_read", contenders[0].then_read);
+  json_number(w, "bytes", bytes_of(b, &contenders[0]));
   if (b->table) {
     json_integer(w, "table_bytes", (long long)b->table_bytes);
     json_number(w, "prepare_seconds", preparing->seconds);
@@ -458,6 +481,7 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
   for (int i = 0; i < n_loops; i++)
     contenders[count++] =
         (contender){.name = loops[i].name, .work = work_limit, .on = &b, .limit = loops[i].run, .threads = threads};
+  for (int i = 0; i < count; i++) contenders[i].then_read = bench->then_read;
   static contender preparing;
   preparing =
       (contender){.name = "prepare", .work = work_kernel, .on = &b, .entry = kernel->prepare, .threads = threads};
@@ -485,10 +509,11 @@ static int visit_row(void *context, const bench_shape *size, bench_layout layout
   return bench_row(r->memory, r->spec, r->kernel, size, r->type, layout, in_place, r->threads, r->bench);
 }
 
-static void print_head(const pegen_kernel *kernel, number_type type, int threads, bool tabled) {
-  printf("%s %s\n%s, %s, %d thread%s; times are medians of %d; the limit moves the same bytes%s\n", kernel->name,
-         kernel->options, kernel->targets, number_type_info(type)->name, threads, threads > 1 ? "s" : "", REPETITIONS,
-         tabled ? " and reads the table" : "");
+static void print_head(const pegen_kernel *kernel, number_type type, const bench_options *bench) {
+  printf("%s %s\n%s, %s, %d thread%s; times are medians of %d; the limit moves the same bytes%s%s\n", kernel->name,
+         kernel->options, kernel->targets, number_type_info(type)->name, bench->threads, bench->threads > 1 ? "s" : "",
+         REPETITIONS, bench->table ? " and reads the table" : "",
+         bench->then_read ? "; each is followed by one reading of q and k" : "");
   printf("%-8s %-16s %-4s %-3s %12s %11s %7s %7s  %-9s %5s\n", "shape", "[B,N,H,D]", "mem", "to", "a call", "bytes",
          "GB/s", "limit", "(loop)", "ratio");
 }
@@ -514,7 +539,7 @@ int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned d
     diag_error(NULL, 0, "bench: cannot start %d threads", bench->threads);
     return STATUS_ERROR;
   }
-  if (!bench->report) print_head(kernel, type, bench->threads, bench->table);
+  if (!bench->report) print_head(kernel, type, bench);
   row_request request = {a, s, kernel, type, threads, bench};
   int status = bench_each_shape(kernel, bench, BENCH_ON_CPU, visit_row, &request);
   crew_destroy(threads);

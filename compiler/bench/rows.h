@@ -3,7 +3,9 @@
  * Calls the C interface, argument checks included. In place the limit is the fastest loop that scales the same bytes in
  * place; out of place the fastest copy. Kernel and limits take turns in one process, so only their ratio is comparable
  * from run to run: machines drift, ratios do not. With a table the kernel encodes by what NAME_prepare wrote, which is
- * timed too, and the limit also reads the table's bytes.
+ * timed too, and the limit also reads the table's bytes. Where the reader is asked for, kernel and limits are each
+ * followed by one reading of what they wrote, as an attention does: so it shows what it is worth to leave outputs in
+ * the caches.
  */
 #ifndef PEGEN_BENCH_ROWS_H
 #define PEGEN_BENCH_ROWS_H

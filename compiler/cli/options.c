@@ -301,6 +301,12 @@ static int set_table(parser *p, const char *value) {
   return STATUS_OK;
 }
 
+static int set_then_read(parser *p, const char *value) {
+  (void)value;
+  p->out->bench.then_read = true;
+  return STATUS_OK;
+}
+
 static int set_json(parser *p, const char *value) {
   (void)value;
   p->out->bench.json = true;
@@ -399,6 +405,9 @@ static const option_row rows[] = {
      VALUES_FREE, NULL},
     {"backward", 0, NULL, false, FOR_BENCH, set_backward,
      "time NAME_encode_backward, too: gradients of rows alone, and with those of operands", VALUES_FREE, NULL},
+    {"then-read", 0, NULL, false, FOR_BENCH, set_then_read,
+     "time each call, and each limit, together with one reading of q and k after it, as attention reads them",
+     VALUES_FREE, NULL},
     {"json", 0, NULL, false, FOR_BENCH, set_json,
      "one JSON object: the machine, the command, and all figures in rows; docs/speed.md has its members", VALUES_FREE,
      NULL},

@@ -72,6 +72,16 @@ def rotors():
     assert "heads=2" in row["options"] and row["kernel"] == "rope_mixed", row
 
 
+def then_read():
+    """A reading counts as bytes, and takes time of the call and of its limits alike."""
+    words = [str(specs / "rope.lua"), "--shape", "4,96,12", "--out-of-place"]
+    (alone,), (read,) = bench(*words)["rows"], bench(*words, "--then-read")["rows"]
+    assert (alone["then_read"], read["then_read"]) == (False, True), (alone, read)
+    tensor = 4 * 96 * 12 * 64 * 4
+    assert (alone["bytes"], read["bytes"]) == (4 * tensor, 6 * tensor), (alone, read)
+    assert near(read["ratio"], min(loop["seconds"] for loop in read["limits"]) / read["seconds"]), read
+
+
 def attention():
     (row,) = bench(str(specs / "alibi.lua"), "--shape", "1,40,8")["rows"]
     assert row["kernel"] == "alibi" and near(row["times_plain"], row["seconds"] / row["plain_seconds"]), row
@@ -90,6 +100,8 @@ def failures_print_nothing():
         ["rope.lua", "--shape", "1,2,3,63"],
         ["pape.lua", "--table"],
         ["alibi.lua", "--shape", "1,2,3,63"],
+        ["alibi.lua", "--shape", "1,8,8", "--then-read"],
+        ["rope.lua", "--target", "sm_80", "--then-read"],
     ):
         words = [pegen, "bench", str(specs / arguments[0]), *arguments[1:], "--json"]
         done = subprocess.run(words, capture_output=True, text=True, env=environment)
@@ -100,5 +112,6 @@ if len(sys.argv) > 3:
     gpu()
 else:
     rotors()
+    then_read()
     attention()
     failures_print_nothing()
