@@ -98,14 +98,15 @@ static void emit_all_coefficients(const chunk_walk *w, const token_source *from,
     ir_loop loop = emit_begin_chunks(w, &emitters[0]);
     connect(&emitters[0], from);
     ir_value bytes = ir_int(b, b->i64, (int64_t)t->looped_slots * t->width * 4);
-    emit_coefficients(b, w->p, t, emitters, true, ir_offset(b, out, ir_op2(b, "arith.muli", loop.index, bytes)));
+    emit_coefficients(b, w->memory, w->p, t, emitters, true,
+                      ir_offset(b, out, ir_op2(b, "arith.muli", loop.index, bytes)));
     ir_end_for(b, loop);
   }
   for (int chunk = 0; chunk < t->n_chunks; chunk++) {
     emitters[chunk] = emit_chunk(w, chunk);
     connect(&emitters[chunk], from);
   }
-  emit_coefficients(b, w->p, t, emitters, false, out);
+  emit_coefficients(b, w->memory, w->p, t, emitters, false, out);
 }
 
 static void load_positions(const chunk_walk *w, ir_value from, ir_value *positions) {

@@ -67,8 +67,70 @@ static int chunk_of(const plan_tile *t, int block) {
   return chunk;
 }
 
-static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, chunk_emitter *emitters, int term,
-                                   int start) {
+/* Values of fewer lanes than a vector has, several of them in one vector: `narrow` are lanes offset .. of `whole`. */
+typedef struct packed_value {
+  ir_value narrow, whole;
+  int offset;
+} packed_value;
+
+typedef struct packing {
+  packed_value *value;
+  int count;
+} packing;
+
+static const packed_value *find_packed(const packing *known, ir_value narrow) {
+  for (int i = 0; i < known->count; i++)
+    if (known->value[i].narrow.ptr == narrow.ptr) return &known->value[i];
+  return NULL;
+}
+
+/* One vector of `count` vectors of as many lanes each, of which there are enough to fill `width`; what is missing may
+ * be anything. */
+static ir_value joined(ir *b, const ir_value *v, int count, int width) {
+  int lanes = ir_lanes(v[0]), half = width / 2;
+  if (lanes == width) return v[0];
+  int first = count < half / lanes ? count : half / lanes;
+  ir_value low = joined(b, v, first, half), high = count > first ? joined(b, v + first, count - first, half) : low;
+  int64_t mask[GATHER_MAX_LANES];
+  for (int i = 0; i < width; i++) mask[i] = i < half || count > first ? i : -1;
+  return ir_shuffle(b, low, high, width, mask);
+}
+
+/* Packs those of the values that are not yet, as they come: vectors of one term ask for the same ones. */
+static void pack(ir *b, packing *known, const ir_value *narrow, int count, int width) {
+  int lanes = ir_lanes(narrow[0]), fit = width / lanes;
+  ir_value fresh[GATHER_MAX_SOURCES];
+  int n = 0;
+  for (int i = 0; i < count; i++)
+    if (ir_lanes(narrow[i]) == lanes && !find_packed(known, narrow[i])) fresh[n++] = narrow[i];
+  for (int begin = 0; begin < n; begin += fit) {
+    int some = n - begin < fit ? n - begin : fit;
+    ir_value whole = joined(b, fresh + begin, some, width);
+    for (int i = 0; i < some; i++) known->value[known->count++] = (packed_value){fresh[begin + i], whole, i * lanes};
+  }
+}
+
+/* The same request of packed values: more than two narrow ones take fewer shuffles so. */
+static gather_request of_packed(ir *b, packing *known, const gather_request *g) {
+  ir_value narrow[GATHER_MAX_SOURCES];
+  int count = 0;
+  for (int i = 0; i < g->count; i++)
+    if (ir_lanes(g->vectors[i]) < g->width) narrow[count++] = g->vectors[i];
+  if (count <= 2) return *g;
+  pack(b, known, narrow, count, g->width);
+  gather_request packed = {.width = g->width};
+  for (int i = 0; i < g->width; i++) {
+    packed.from[i] = g->from[i];
+    if (g->from[i] < 0) continue;
+    const packed_value *p = find_packed(known, g->vectors[g->from[i]]);
+    packed.from[i] = emit_gather_source(&packed, p ? p->whole : g->vectors[g->from[i]]);
+    packed.lane[i] = g->lane[i] + (p ? p->offset : 0);
+  }
+  return packed;
+}
+
+static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, chunk_emitter *emitters, packing *known,
+                                   int term, int start) {
   gather_request g = {.width = t->width};
   for (int i = 0; i < t->width; i++) {
     const expr *x = plan_coefficient(p, term, start + i);
@@ -78,6 +140,7 @@ static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, chu
     g.from[i] = emit_gather_source(&g, emit_expr_f32(&emitters[chunk].walker, x));
     g.lane[i] = p->block_of[start + i] - t->chunk_begin[chunk];
   }
+  g = of_packed(b, known, &g);
   ir_value constants = {NULL};
   for (int i = 0; i < t->width; i++) {
     const expr *x = plan_coefficient(p, term, start + i);
@@ -89,12 +152,14 @@ static ir_value coefficient_vector(ir *b, const plan *p, const plan_tile *t, chu
   return emit_gather(b, &g);
 }
 
-void emit_coefficients(ir *b, const plan *p, const plan_tile *t, chunk_emitter *emitters, bool looped, ir_value out) {
+void emit_coefficients(ir *b, arena *a, const plan *p, const plan_tile *t, chunk_emitter *emitters, bool looped,
+                       ir_value out) {
+  packing known = {arena_array(a, packed_value, p->n_terms * t->n_vectors * GATHER_MAX_SOURCES), 0};
   for (int k = 0; k < p->n_terms; k++)
     for (int j = 0; j < t->n_vectors; j++) {
       int slot = t->slot[k * t->n_vectors + j], chunk = t->vector_chunk[j];
       if (slot < 0 || (looped ? chunk != 0 : chunk >= 0 && chunk < t->n_looped)) continue;
-      ir_value v = coefficient_vector(b, p, t, emitters, k, t->start[j]);
+      ir_value v = coefficient_vector(b, p, t, emitters, &known, k, t->start[j]);
       ir_store(b, v, ir_offset_const(b, out, (int64_t)slot * t->width * 4), 4, false);
     }
 }

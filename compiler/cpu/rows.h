@@ -19,7 +19,8 @@ ir_value emit_gather(ir *b, gather_request *g);
 /* Computes coefficient vectors of a token from its block values and stores each at out + slot * width * 4: those of
  * chunk 0, which stand for every looped chunk's, or those of no looped chunk. emitters[chunk] evaluate the chunks of
  * blocks. */
-void emit_coefficients(ir *b, const plan *p, const plan_tile *t, chunk_emitter *emitters, bool looped, ir_value out);
+void emit_coefficients(ir *b, arena *a, const plan *p, const plan_tile *t, chunk_emitter *emitters, bool looped,
+                       ir_value out);
 
 /* What the rows of one token share. */
 typedef struct row_emitter {
