@@ -411,6 +411,23 @@ static bool needs_wide(const factor *factors, int count) {
   return count > 2 || (count == 2 && !basis_planes);
 }
 
+/* The matrix of the blades from v's action on vectors, rounded. */
+static expr_matrix on_blades(arena *a, const spec *s, expr_matrix v) {
+  int size = s->n_components;
+  const expr *amplitude = expr_const(s->pool, s->inverse ? 1 / s->amplitude : s->amplitude);
+  expr_matrix m = {size, arena_array(a, const expr *, size *size)};
+  for (int i = 0; i < size; i++)
+    for (int j = 0; j < size; j++) {
+      spec_component row = s->component[i], column = s->component[j];
+      const expr *entry = expr_const(s->pool, 0);
+      if (clifford_grade(row.blade) == clifford_grade(column.blade))
+        entry = clifford_compound(s->pool, s->algebra, v, row.blade, column.blade);
+      if (row.sign * column.sign < 0) entry = expr_neg(s->pool, entry);
+      m.entry[i * size + j] = expr_unary(s->pool, EXPR_NARROW, expr_mul(s->pool, entry, amplitude));
+    }
+  return m;
+}
+
 bool block_build(arena *a, const spec *s, block_program *out) {
   builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), false, false};
   factor factors[2 * SPEC_MAX_AXES];
@@ -430,20 +447,104 @@ bool block_build(arena *a, const spec *s, block_program *out) {
     expr_matrix e = exp_on_vectors(&b, &factors[i], &out->turn[i]);
     v = i ? expr_matrix_product(a, s->pool, v, e) : e;
   }
-  int size = s->n_components;
-  const expr *amplitude = expr_const(s->pool, s->inverse ? 1 / s->amplitude : s->amplitude);
   out->spec = s;
   out->n_turns = count;
-  out->matrix = (expr_matrix){size, arena_array(a, const expr *, size *size)};
-  for (int i = 0; i < size; i++)
-    for (int j = 0; j < size; j++) {
-      spec_component row = s->component[i], column = s->component[j];
-      const expr *entry = expr_const(s->pool, 0);
-      if (clifford_grade(row.blade) == clifford_grade(column.blade))
-        entry = clifford_compound(s->pool, s->algebra, v, row.blade, column.blade);
-      if (row.sign * column.sign < 0) entry = expr_neg(s->pool, entry);
-      out->matrix.entry[i * size + j] = expr_unary(s->pool, EXPR_NARROW, expr_mul(s->pool, entry, amplitude));
-    }
+  out->matrix = on_blades(a, s, v);
+  return true;
+}
+
+/* ---- products of turns in three dimensions as unit quaternions ---- */
+
+typedef struct quaternion {
+  const expr *w, *v[3];
+} quaternion;
+
+/* A phase as what positions have part in, what operands alone do, and numbers. */
+typedef struct phase_factors {
+  const expr *moving, *prepared, *fixed;
+} phase_factors;
+
+static void take_factors(expr_pool *pool, const expr *x, phase_factors *f) {
+  if (x->op == EXPR_MUL && !expr_is_fixed(x)) {
+    take_factors(pool, x->arg[0], f);
+    take_factors(pool, x->arg[1], f);
+    return;
+  }
+  const expr **part = expr_is_fixed(x) ? &f->fixed : x->depends & DEPENDS_POSITION ? &f->moving : &f->prepared;
+  *part = *part ? expr_mul(pool, *part, x) : x;
+}
+
+/* c x with one multiplication a token. A quotient, for numbers leave products of others: they would gather again. */
+static const expr *regrouped(expr_pool *pool, const expr *x, double c) {
+  phase_factors f = {.fixed = expr_const(pool, c)};
+  take_factors(pool, x, &f);
+  const expr *one = expr_const(pool, 1);
+  if (!f.prepared) return expr_mul(pool, f.moving ? f.moving : one, f.fixed);
+  const expr *still = expr_div(pool, f.prepared, expr_div(pool, one, f.fixed));
+  return f.moving ? expr_mul(pool, f.moving, still) : still;
+}
+
+/* A turn as the quaternion of either sign. */
+static quaternion unit_quaternion(const builder *b, const factor *f) {
+  expr_pool *pool = b->pool;
+  factor clean;
+  const expr *zero = constant(b, 0);
+  if (choose_form(b, f, &clean) == CLOSED_IDENTITY) return (quaternion){constant(b, 1), {zero, zero, zero}};
+  const expr *quarters = expr_mul(pool, f->angle, normalize(b, &clean.plane));
+  const expr *half = regrouped(pool, quarters, 0.25); /* of the angle, in half turns */
+  const expr *sine = expr_unary(pool, EXPR_SIN_FOLDED, half);
+  expr_matrix u = bivector_action(b, &clean.plane);
+  const expr *axis[3] = {u.entry[2 * 3 + 1], u.entry[0 * 3 + 2], u.entry[1 * 3 + 0]};
+  quaternion q = {expr_unary(pool, EXPR_COS_FOLDED, half), {NULL}};
+  for (int i = 0; i < 3; i++) q.v[i] = expr_mul(pool, sine, axis[i]);
+  return q;
+}
+
+static quaternion quaternion_product(expr_pool *pool, const quaternion *x, const quaternion *y) {
+  quaternion q = {expr_mul(pool, x->w, y->w), {NULL}};
+  for (int i = 0; i < 3; i++) {
+    int j = (i + 1) % 3, k = (i + 2) % 3;
+    q.w = expr_sub(pool, q.w, expr_mul(pool, x->v[i], y->v[i]));
+    const expr *sum = expr_add(pool, expr_mul(pool, x->w, y->v[i]), expr_mul(pool, y->w, x->v[i]));
+    sum = expr_add(pool, sum, expr_mul(pool, x->v[j], y->v[k]));
+    q.v[i] = expr_sub(pool, sum, expr_mul(pool, x->v[k], y->v[j]));
+  }
+  return q;
+}
+
+/* I + 2 w V + 2 V^2 for V x = v x x: of q and of -q the same. */
+static expr_matrix rotation(const builder *b, const quaternion *q) {
+  expr_pool *pool = b->pool;
+  const expr *twice[3];
+  for (int i = 0; i < 3; i++) twice[i] = expr_add(pool, q->v[i], q->v[i]);
+  expr_matrix m = {3, arena_array(b->memory, const expr *, 9)};
+  for (int i = 0; i < 3; i++) {
+    int j = (i + 1) % 3, k = (i + 2) % 3;
+    int first = j < k ? j : k, second = j < k ? k : j;
+    const expr *rest = expr_sub(pool, constant(b, 1), expr_mul(pool, q->v[first], twice[first]));
+    m.entry[i * 3 + i] = expr_sub(pool, rest, expr_mul(pool, q->v[second], twice[second]));
+    const expr *even = expr_mul(pool, q->v[i], twice[j]), *odd = expr_mul(pool, q->w, twice[k]);
+    m.entry[i * 3 + j] = expr_sub(pool, even, odd);
+    m.entry[j * 3 + i] = expr_add(pool, even, odd);
+  }
+  return m;
+}
+
+bool block_build_quaternions(arena *a, const spec *s, block_program *out) {
+  builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), true, true};
+  bool euclidean = b.n == 3 && !s->exact;
+  for (int i = 0; i < b.n; i++) euclidean = euclidean && clifford_square(b.algebra, i) > 0;
+  if (!euclidean) return false;
+  factor factors[2 * SPEC_MAX_AXES];
+  int count = combine(&b, factors);
+  if (!needs_wide(factors, count)) return false;
+  quaternion all = unit_quaternion(&b, &factors[0]);
+  for (int i = 1; i < count; i++) {
+    quaternion next = unit_quaternion(&b, &factors[i]);
+    all = quaternion_product(s->pool, &all, &next);
+  }
+  *out = (block_program){.spec = s, .matrix = on_blades(a, s, rotation(&b, &all)), .n_turns = count};
+  for (int i = 0; i < count; i++) out->turn[i] = CLOSED_HALF_ANGLE;
   return true;
 }
 
@@ -479,9 +580,12 @@ bool block_mirror(arena *a, const spec *s, const expr **mirror, bool *flipped) {
 
 const char *block_normal_form(arena *a, const block_program *program) {
   /* ORDER CLOSED_FORM */
-  static const char *const forms[CLOSED_FORM_COUNT] = {
-      "the identity", "a sine and a cosine in a plane of the basis", "Rodrigues' formula with a unit plane",
-      "entire functions of B^2 in any signature", "two unit quaternions, from the left and from the right"};
+  static const char *const forms[CLOSED_FORM_COUNT] = {"the identity",
+                                                       "a sine and a cosine in a plane of the basis",
+                                                       "Rodrigues' formula with a unit plane",
+                                                       "entire functions of B^2 in any signature",
+                                                       "two unit quaternions, from the left and from the right",
+                                                       "the unit quaternion of half the angle"};
   const char *text = program->n_turns > 1 ? arena_printf(a, "%d rotations multiplied: ", program->n_turns) : "";
   for (int i = 0; i < program->n_turns; i++)
     text = arena_printf(a, "%s%s%s", text, i ? "; " : "", forms[program->turn[i]]);

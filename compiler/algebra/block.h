@@ -18,6 +18,7 @@ typedef enum closed_form {
   CLOSED_RODRIGUES,     /* a unit plane whose vectors square to +1 */
   CLOSED_ANY_SIGNATURE, /* entire functions of B^2 */
   CLOSED_QUATERNIONS,   /* two unit quaternions, from the left and from the right (algebra/block_of_four.h) */
+  CLOSED_HALF_ANGLE,    /* a factor of a product of unit quaternions */
   CLOSED_FORM_COUNT
 } closed_form;
 
@@ -39,6 +40,12 @@ bool block_build(arena *a, const spec *s, block_program *out);
  * for the unit plane U and the angle phi: n entries in place of n^2. True where the block has that form; then mirror
  * is t, [n_components], float32, and flipped the diagonal of D: true where it is -1. */
 bool block_mirror(arena *a, const spec *s, const expr **mirror, bool *flipped);
+
+/* The same of several rotations in three Euclidean dimensions as a product of unit quaternions: half the
+ * multiplications, and sines of half the angles, whose errors count twice. So those are of float64, EXPR_SIN_FOLDED and
+ * EXPR_COS_FOLDED: for targets where these are as cheap as float32's with their quadrants. False where there are no
+ * such rotations; no message. */
+bool block_build_quaternions(arena *a, const spec *s, block_program *out);
 
 /* The normal form in words, for a person. */
 const char *block_normal_form(arena *a, const block_program *program);

@@ -32,6 +32,7 @@ bool explain_blades(arena *a, const spec *s, explanation *out) {
   rotor_facts facts;
   if (s->dense) s = dense_as_vectors(a, s);
   if (!block_build(a, s, &program)) return false;
+  block_build_quaternions(a, s, &program); /* what processors compute, where that is another */
   int n = clifford_dimensions(s->algebra);
   rotor_facts_open(a, s, n > 3 ? ldexp(1, 2 * (n - 3)) : 1, &facts); /* a Cayley table has 4^n entries */
   rotor_proofs proofs = {.orthogonal = blades_are_orthogonal(s),

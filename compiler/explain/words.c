@@ -138,7 +138,9 @@ void operation_count_add(operation_count *total, const expr *x, int blocks, unsi
   case EXPR_DIV:
   case EXPR_SQRT: total->divisions += times; return;
   case EXPR_SINQ:
-  case EXPR_COSQ: total->sines += times; return;
+  case EXPR_COSQ:
+  case EXPR_SIN_FOLDED:
+  case EXPR_COS_FOLDED: total->sines += times; return;
   case EXPR_EXP:
   case EXPR_LOG: total->exponentials += times; return;
   default: total->arithmetic += times; return;

@@ -21,10 +21,18 @@ static bool takes_four(const spec *s) {
   return is_plain(s) && s->dense && s->dense->map != DENSE_SCHUR && s->n_components == 4;
 }
 
+/* Processors have vectors of float64, threads of a GPU only sums of two float32, whose sines are no better than
+ * float32.
+ */
 static void *build(arena *a, const spec *s) {
-  block_program *program = arena_new(a, block_program);
+  block_program *program = arena_new(a, block_program), *quaternions = arena_new(a, block_program);
   if (s->dense) s = dense_as_vectors(a, s);
-  return block_build(a, s, program) ? plan_build(a, program) : NULL;
+  if (!block_build(a, s, program)) return NULL;
+  plan *p = plan_build(a, program);
+  if (!block_build_quaternions(a, s, quaternions)) return p;
+  plan *halved = plan_build(a, quaternions);
+  halved->for_threads = p;
+  return halved;
 }
 
 static void *build_four(arena *a, const spec *s) {

@@ -20,9 +20,11 @@ static const gpu_program *widen(arena *a, const form *f, const void *plan, unsig
   return gpu_widen_program(a, form_program(a, f, plan, "encode"), dtypes);
 }
 
-static const gpu_program *encode(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {
-  const program *backward = gradients ? form_program(a, f, plan, "encode_transposed") : NULL;
-  return gpu_rotor_program(a, form_program(a, f, plan, "encode"), backward, dtypes);
+static const gpu_program *encode(arena *a, const form *f, const void *of, unsigned dtypes, bool gradients) {
+  const plan *p = of;
+  if (p->for_threads) p = p->for_threads;
+  const program *backward = gradients ? form_program(a, f, p, "encode_transposed") : NULL;
+  return gpu_rotor_program(a, form_program(a, f, p, "encode"), backward, dtypes);
 }
 
 static const gpu_program *dense(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {

@@ -52,6 +52,10 @@ FLOAT64(log_f64, math_log_f64)
 FLOAT64(log1p_f64, math_log1p_f64)
 FLOAT64(sinq_f64, math_sinq_f64)
 FLOAT64(cosq_f64, math_cosq_f64)
+static ir_value sin_folded(ir *b, ir_value x) { return math_sin_folded_f64(b, (math_phase){.factor = {x}}); }
+static ir_value cos_folded(ir *b, ir_value x) { return math_cos_folded_f64(b, (math_phase){.factor = {x}}); }
+FLOAT64(sin_folded_f64, sin_folded)
+FLOAT64(cos_folded_f64, cos_folded)
 
 static two_float constant_of(ir *b, MlirType element, int lanes, double value) {
   return two_float_f32(ir_float(b, lanes ? ir_vector(b, lanes, element) : element, value));
@@ -79,7 +83,8 @@ static const arithmetic FLOAT32 = {
 /* There is no floor in SSE2, and no vector of elementary functions anywhere. */
 static const arithmetic FLOAT64 = {
     .operation = {ONE_INSTRUCTION, [EXPR_FLOOR] = floor_f64, [EXPR_EXP] = exp_f64, [EXPR_LOG] = log_f64,
-                  [EXPR_LOG1P] = log1p_f64, [EXPR_SINQ] = sinq_f64, [EXPR_COSQ] = cosq_f64},
+                  [EXPR_LOG1P] = log1p_f64, [EXPR_SINQ] = sinq_f64, [EXPR_COSQ] = cosq_f64,
+                  [EXPR_SIN_FOLDED] = sin_folded_f64, [EXPR_COS_FOLDED] = cos_folded_f64},
     .constant = constant_f64,
     .convert = to_float64,
     .less = one_less,
@@ -113,6 +118,18 @@ TWO_OP1(two_log1p, two_float_log1p)
 static two_float two_sinq(context c, const two_float *v) { return two_float_f32(two_float_sinq(c->b, v[0])); }
 static two_float two_cosq(context c, const two_float *v) { return two_float_f32(two_float_cosq(c->b, v[0])); }
 
+/* Both with the sign that makes the cosine positive. */
+static two_float two_folded(context c, two_float x, bool is_sine) {
+  two_float quarters = two_float_add(c->b, x, x);
+  two_float cosine = two_float_f32(two_float_cosq(c->b, quarters));
+  if (!is_sine) return two_float_abs(c->b, cosine);
+  two_float sine = two_float_f32(two_float_sinq(c->b, quarters));
+  ir_value turned = two_float_less(c->b, cosine, two_float_const(c->b, 0));
+  return two_float_select(c->b, turned, two_float_neg(c->b, sine), sine);
+}
+static two_float two_sin_folded(context c, const two_float *v) { return two_folded(c, v[0], true); }
+static two_float two_cos_folded(context c, const two_float *v) { return two_folded(c, v[0], false); }
+
 static two_float two_min(context c, const two_float *v) {
   return two_float_select(c->b, two_float_less(c->b, v[1], v[0]), v[1], v[0]);
 }
@@ -133,7 +150,8 @@ static two_float to_narrow(ir *b, two_float x) { return two_float_f32(two_float_
 #define TWO_FLOAT_OPERATIONS(add, sub, mul) \
   [EXPR_ADD] = add, [EXPR_SUB] = sub, [EXPR_MUL] = mul, [EXPR_DIV] = two_div, [EXPR_MIN] = two_min, \
   [EXPR_MAX] = two_max, [EXPR_NEG] = two_neg, [EXPR_ABS] = two_abs, [EXPR_SQRT] = two_sqrt, [EXPR_FLOOR] = two_floor, \
-  [EXPR_EXP] = two_exp, [EXPR_LOG] = two_log, [EXPR_LOG1P] = two_log1p, [EXPR_SINQ] = two_sinq, [EXPR_COSQ] = two_cosq
+  [EXPR_EXP] = two_exp, [EXPR_LOG] = two_log, [EXPR_LOG1P] = two_log1p, [EXPR_SINQ] = two_sinq, \
+  [EXPR_COSQ] = two_cosq, [EXPR_SIN_FOLDED] = two_sin_folded, [EXPR_COS_FOLDED] = two_cos_folded
 #define TWO_FLOAT_CHOICES \
   .constant = constant_two, .convert = to_two, .less = two_float_less, .nonzero = two_float_nonzero, \
   .select = two_float_select

@@ -10,7 +10,7 @@ static two_float value(expr_walker *w, const expr *x, bool is_f32);
 static bool is_turned(const expr_walker *w, const expr *x) {
   if (!w->turned) return false;
   if (w->turned[x->id]) return w->turned[x->id] > 0;
-  bool turned = x->op == EXPR_SINQ || x->op == EXPR_COSQ;
+  bool turned = x->op == EXPR_SINQ || x->op == EXPR_COSQ || x->op == EXPR_SIN_FOLDED || x->op == EXPR_COS_FOLDED;
   for (int i = 0; i < expr_op_arity(x->op); i++) turned = is_turned(w, x->arg[i]) || turned;
   w->turned[x->id] = turned ? 1 : -1;
   return turned;
@@ -89,21 +89,32 @@ static two_float softplus(expr_walker *w, const expr *x, int lanes) {
   return two_float_f32(math_log1p_unit_f32(b, decay));
 }
 
-/* A sine that will be rounded is computed in float32 after its phase was reduced, a product's unrounded. */
+/* A phase that is a product goes unrounded into its reduction. */
+static math_phase phase_of(expr_walker *w, const expr *phase, int lanes) {
+  if (!w->context.has_fma || !lanes || phase->op != EXPR_MUL)
+    return (math_phase){.factor = {argument(w, phase, lanes, false).hi}};
+  return (math_phase){
+      .is_product = true,
+      .factor = {argument(w, phase->arg[0], lanes, false).hi, argument(w, phase->arg[1], lanes, false).hi}};
+}
+
+/* A sine that will be rounded is computed in float32 after its phase was reduced. */
 static two_float rounded_turn(expr_walker *w, const expr *turn, int lanes) {
-  const expr *phase = turn->arg[0];
-  math_phase p = {.factor = {argument(w, phase, lanes, false).hi}};
-  if (w->context.has_fma && lanes && phase->op == EXPR_MUL)
-    p = (math_phase){
-        .is_product = true,
-        .factor = {argument(w, phase->arg[0], lanes, false).hi, argument(w, phase->arg[1], lanes, false).hi}};
+  math_phase p = phase_of(w, turn->arg[0], lanes);
   return two_float_f32(turn->op == EXPR_SINQ ? math_sinq_f32(w->context.b, p) : math_cosq_f32(w->context.b, p));
+}
+
+static two_float folded_turn(expr_walker *w, const expr *turn, int lanes) {
+  math_phase p = phase_of(w, turn->arg[0], lanes);
+  ir *b = w->context.b;
+  return two_float_f32(turn->op == EXPR_SIN_FOLDED ? math_sin_folded_f64(b, p) : math_cos_folded_f64(b, p));
 }
 
 static bool idiom(expr_walker *w, const expr *x, int lanes, two_float *v) {
   if (w->context.b->exact && is_fused(x)) return *v = fused(w, x, lanes), true;
   if (!w->machine->has_idioms) return false;
   if (x->op == EXPR_LOG1P && x->is_f32 && is_decay(x->arg[0])) return *v = softplus(w, x, lanes), true;
+  if (!x->is_f32 && (x->op == EXPR_SIN_FOLDED || x->op == EXPR_COS_FOLDED)) return *v = folded_turn(w, x, lanes), true;
   if (x->op != EXPR_NARROW || (x->arg[0]->op != EXPR_SINQ && x->arg[0]->op != EXPR_COSQ)) return false;
   return *v = rounded_turn(w, x->arg[0], lanes), true;
 }

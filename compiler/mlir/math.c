@@ -1,8 +1,8 @@
 /* mlir/math: polynomials and bit tricks; see mlir/math.h.
  *
  * Coefficients of the float32 polynomials are minimax fits (iteratively reweighted
- * least squares) of sin(pi/2 f) and cos(pi/2 f) on |f| <= 1/2; those of float64 are
- * Taylor's, long enough for the interval.
+ * least squares) of sin(pi/2 f) and cos(pi/2 f) on |f| <= 1/2, and so are those of the folded sine and cosine, of
+ * sin(pi f) and cos(pi f); the others of float64 are Taylor's, long enough for the interval.
  */
 #include "mlir/math.h"
 
@@ -98,6 +98,20 @@ static ir_value sinq_f64(ir *b, ir_value x, int quarter_turns) {
 
 ir_value math_sinq_f64(ir *b, ir_value x) { return sinq_f64(b, x, 0); }
 ir_value math_cosq_f64(ir *b, ir_value x) { return sinq_f64(b, x, 1); }
+
+ir_value math_sin_folded_f64(ir *b, math_phase x) {
+  static const double series[] = {3.1415926532437517, -5.1677127412214725, 2.550162794718258,
+                                  -0.599247404872975, 0.0820312299960042,  -0.007000500120992219};
+  ir_value f = reduce(b, x).fraction;
+  return mul(b, f, polynomial(b, mul(b, f, f), series, 6));
+}
+
+ir_value math_cos_folded_f64(ir *b, math_phase x) {
+  static const double series[] = {0.99999999978066,    -4.934802137228911, 4.058709164351962,
+                                  -1.3352120567237669, 0.2349375590661747, -0.02439671660860726};
+  ir_value f = reduce(b, x).fraction;
+  return polynomial(b, mul(b, f, f), series, 6);
+}
 
 /* Rounding to an integer by adding and taking away 1.5 2^52, then down by one where that rounded up:
  * no instruction beyond SSE2 and no library call. */

@@ -36,6 +36,8 @@ typedef struct plan {
   int n_values; /* what a table holds of a token (and head): entries of the matrix that differ, up to their sign */
   const expr **value;
 
+  const struct plan *for_threads; /* the same matrix in the closed form for GPUs, where that is another; or NULL */
+
   int token_operations; /* arithmetic nodes per block and token, for --emit expr and bench */
 } plan;
 

@@ -137,6 +137,13 @@ static void back_turn(adjoint *t, const expr *x, expr_op derivative, double fact
 static void back_SINQ(adjoint *t, const expr *x) { back_turn(t, x, EXPR_COSQ, RADIANS_PER_QUARTER_TURN); }
 static void back_COSQ(adjoint *t, const expr *x) { back_turn(t, x, EXPR_SINQ, -RADIANS_PER_QUARTER_TURN); }
 
+static void back_SIN_FOLDED(adjoint *t, const expr *x) {
+  back_turn(t, x, EXPR_COS_FOLDED, 2 * RADIANS_PER_QUARTER_TURN);
+}
+static void back_COS_FOLDED(adjoint *t, const expr *x) {
+  back_turn(t, x, EXPR_SIN_FOLDED, -2 * RADIANS_PER_QUARTER_TURN);
+}
+
 static void back_NARROW(adjoint *t, const expr *x) { give(t, x->arg[0], t->incoming); }
 static void back_WIDEN(adjoint *t, const expr *x) { give(t, x->arg[0], t->incoming); }
 

@@ -221,6 +221,8 @@ const expr *expr_cotangent(expr_pool *pool, int which, unsigned depends) {
     case EXPR_LOG1P: return log1p##suffix(a); \
     case EXPR_SINQ: return sinq##suffix(a); \
     case EXPR_COSQ: return sinq##suffix(fmod##suffix(a, 4) + 1); \
+    case EXPR_SIN_FOLDED: return sinq##suffix(2 * (a - nearbyint##suffix(a))); \
+    case EXPR_COS_FOLDED: return sinq##suffix(2 * (a - nearbyint##suffix(a)) + 1); \
     case EXPR_NARROW: return a; \
     case EXPR_WIDEN: return a; \
     case EXPR_SELECT: return a != 0 ? b : c; \
@@ -300,6 +302,8 @@ static const expr *simplify_unary(expr_pool *pool, expr_op op, const expr *x) {
     return x->op == EXPR_NEG ? expr_neg(pool, expr_unary(pool, EXPR_WIDEN, x->arg[0])) : NULL;
   case EXPR_SINQ: return x->op == EXPR_NEG ? expr_neg(pool, expr_unary(pool, EXPR_SINQ, x->arg[0])) : NULL;
   case EXPR_COSQ: return x->op == EXPR_NEG ? expr_unary(pool, EXPR_COSQ, x->arg[0]) : NULL;
+  case EXPR_SIN_FOLDED: return x->op == EXPR_NEG ? expr_neg(pool, expr_unary(pool, EXPR_SIN_FOLDED, x->arg[0])) : NULL;
+  case EXPR_COS_FOLDED: return x->op == EXPR_NEG ? expr_unary(pool, EXPR_COS_FOLDED, x->arg[0]) : NULL;
   case EXPR_ABS: return x->op == EXPR_NEG || x->op == EXPR_ABS ? expr_unary(pool, EXPR_ABS, x->arg[0]) : NULL;
   default: return NULL;
   }

@@ -11,7 +11,9 @@ static int weight(const expr *x) {
   case EXPR_LOG:
   case EXPR_LOG1P:
   case EXPR_SINQ:
-  case EXPR_COSQ: return ELEMENTARY;
+  case EXPR_COSQ:
+  case EXPR_SIN_FOLDED:
+  case EXPR_COS_FOLDED: return ELEMENTARY;
   case EXPR_ELEMENT: return LOOKUP;
   default: return expr_op_arity(x->op) > 0;
   }

@@ -82,6 +82,12 @@ static dual unary(expr_op op, dual a) {
   case EXPR_LOG1P: return (dual){log1pl(x), times(t, 1 / (1 + x))};
   case EXPR_SINQ: return (dual){sine(x, 0), times(t, RADIANS_PER_QUARTER_TURN * sine(x, 1))};
   case EXPR_COSQ: return (dual){sine(x, 1), times(t, -RADIANS_PER_QUARTER_TURN * sine(x, 0))};
+  case EXPR_SIN_FOLDED:
+  case EXPR_COS_FOLDED: {
+    long double rest = 2 * (x - rintl(x)); /* quarters */
+    int turns = op == EXPR_COS_FOLDED;
+    return (dual){sine(rest, turns), times(t, 2 * RADIANS_PER_QUARTER_TURN * sine(rest, turns + 1))};
+  }
   case EXPR_NARROW:
   case EXPR_WIDEN: return a;
   default: diag_bug("dual", "operation '%s'", expr_op_name(op));

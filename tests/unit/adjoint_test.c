@@ -257,7 +257,7 @@ static void choices_pass_one_branch_alone(void **state) {
 static const expr *grown(fixture *f, const expr *a, const expr *b, uint64_t *random) {
   expr_pool *pool = f->pool;
   const expr *one = expr_const(pool, 1), *square = expr_mul(pool, a, a), *half = expr_const(pool, 0.5);
-  switch (random_below(random, 13)) {
+  switch (random_below(random, 15)) {
   case 0: return expr_mul(pool, expr_add(pool, a, b), half);
   case 1: return expr_mul(pool, expr_sub(pool, a, b), half);
   case 2: return expr_mul(pool, expr_mul(pool, a, b), half);
@@ -270,6 +270,8 @@ static const expr *grown(fixture *f, const expr *a, const expr *b, uint64_t *ran
   case 9: return expr_unary(pool, EXPR_COSQ, a);
   case 10: return expr_unary(pool, EXPR_WIDEN, expr_unary(pool, EXPR_NARROW, a));
   case 11: return expr_mul(pool, a, expr_table(pool, 1, (const double[]){0.5, -0.75}));
+  case 12: return expr_unary(pool, EXPR_SIN_FOLDED, expr_mul(pool, a, expr_const(pool, 1.0 / 16)));
+  case 13: return expr_unary(pool, EXPR_COS_FOLDED, expr_mul(pool, a, expr_const(pool, 1.0 / 16)));
   default: return expr_neg(pool, a);
   }
 }

@@ -58,12 +58,31 @@ static void constants_fold(void **state) {
   static const struct {
     expr_op op;
     double a, b, result;
-  } cases[] = {{EXPR_ADD, 2, 3, 5},         {EXPR_SUB, 2, 3, -1},  {EXPR_MUL, 2, 3, 6},     {EXPR_DIV, 3, 2, 1.5},
-               {EXPR_MIN, 2, 3, 2},         {EXPR_MAX, 2, 3, 3},   {EXPR_LESS, 2, 3, 1},    {EXPR_LESS, 3, 3, 0},
-               {EXPR_NEG, 2, 0, -2},        {EXPR_ABS, -2, 0, 2},  {EXPR_SQRT, 9, 0, 3},    {EXPR_FLOOR, -1.5, 0, -2},
-               {EXPR_EXP, 1, 0, M_E},       {EXPR_LOG, M_E, 0, 1}, {EXPR_SINQ, 1, 0, 1},    {EXPR_SINQ, -1, 0, -1},
-               {EXPR_COSQ, 0, 0, 1},        {EXPR_COSQ, 2, 0, -1}, {EXPR_SINQ, 4096, 0, 0}, {EXPR_COSQ, 1e15 + 1, 0, 0},
-               {EXPR_SINQ, 1.0 / 3, 0, 0.5}};
+  } cases[] = {{EXPR_ADD, 2, 3, 5},
+               {EXPR_SUB, 2, 3, -1},
+               {EXPR_MUL, 2, 3, 6},
+               {EXPR_DIV, 3, 2, 1.5},
+               {EXPR_MIN, 2, 3, 2},
+               {EXPR_MAX, 2, 3, 3},
+               {EXPR_LESS, 2, 3, 1},
+               {EXPR_LESS, 3, 3, 0},
+               {EXPR_NEG, 2, 0, -2},
+               {EXPR_ABS, -2, 0, 2},
+               {EXPR_SQRT, 9, 0, 3},
+               {EXPR_FLOOR, -1.5, 0, -2},
+               {EXPR_EXP, 1, 0, M_E},
+               {EXPR_LOG, M_E, 0, 1},
+               {EXPR_SINQ, 1, 0, 1},
+               {EXPR_SINQ, -1, 0, -1},
+               {EXPR_COSQ, 0, 0, 1},
+               {EXPR_COSQ, 2, 0, -1},
+               {EXPR_SINQ, 4096, 0, 0},
+               {EXPR_COSQ, 1e15 + 1, 0, 0},
+               {EXPR_SINQ, 1.0 / 3, 0, 0.5},
+               {EXPR_SIN_FOLDED, 7 + 1.0 / 6, 0, 0.5},
+               {EXPR_COS_FOLDED, 1 - 1.0 / 3, 0, 0.5},
+               {EXPR_SIN_FOLDED, 5, 0, 0},
+               {EXPR_COS_FOLDED, -5, 0, 1}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const expr *a = number(pool, cases[i].a), *b = number(pool, cases[i].b);
     assert_const(expr_op_arity(cases[i].op) == 1 ? expr_unary(pool, cases[i].op, a)
@@ -126,6 +145,8 @@ static void parity_is_used(void **state) {
   const expr *minus = expr_neg(pool, x);
   assert_ptr_equal(expr_unary(pool, EXPR_COSQ, minus), expr_unary(pool, EXPR_COSQ, x));
   assert_ptr_equal(expr_unary(pool, EXPR_SINQ, minus), expr_neg(pool, expr_unary(pool, EXPR_SINQ, x)));
+  assert_ptr_equal(expr_unary(pool, EXPR_COS_FOLDED, minus), expr_unary(pool, EXPR_COS_FOLDED, x));
+  assert_ptr_equal(expr_unary(pool, EXPR_SIN_FOLDED, minus), expr_neg(pool, expr_unary(pool, EXPR_SIN_FOLDED, x)));
   assert_ptr_equal(expr_unary(pool, EXPR_ABS, minus), expr_unary(pool, EXPR_ABS, x));
   assert_ptr_equal(expr_mul(pool, minus, expr_neg(pool, y)), expr_mul(pool, x, y));
 }

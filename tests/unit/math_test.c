@@ -21,6 +21,8 @@ static const double FACTOR = 0.63661977236758134308;
 
 static ir_value sinq_f32(ir *b, ir_value x) { return math_sinq_f32(b, (math_phase){.factor = {x}}); }
 static ir_value cosq_f32(ir *b, ir_value x) { return math_cosq_f32(b, (math_phase){.factor = {x}}); }
+static ir_value sin_folded(ir *b, ir_value x) { return math_sin_folded_f64(b, (math_phase){.factor = {x}}); }
+static ir_value cos_folded(ir *b, ir_value x) { return math_cos_folded_f64(b, (math_phase){.factor = {x}}); }
 static ir_value sinq_product(ir *b, ir_value x) {
   return math_sinq_f32(b, (math_phase){true, {x, ir_float(b, ir_type(x), FACTOR)}});
 }
@@ -38,6 +40,8 @@ static const math_row ROWS[] = {{"sinq_f32", MATH_F64, MATH_F32, false, sinq_f32
                                 {"sinq_product", MATH_F64, MATH_F32, true, sinq_product},
                                 {"sinq_f64", MATH_F64, MATH_F64, false, math_sinq_f64},
                                 {"cosq_f64", MATH_F64, MATH_F64, false, math_cosq_f64},
+                                {"sin_folded", MATH_F64, MATH_F64, false, sin_folded},
+                                {"cos_folded", MATH_F64, MATH_F64, false, cos_folded},
                                 {"exp_f64", MATH_F64, MATH_F64, false, math_exp_f64},
                                 {"log_f64", MATH_F64, MATH_F64, false, math_log_f64},
                                 {"log1p_f64", MATH_F64, MATH_F64, false, math_log1p_f64},
@@ -150,6 +154,30 @@ static void sines_f64(void **state) {
   (void)state;
   sweep_phases("sinq_f64", false, false, true, 0x1p-50L, 0x1p24);
   sweep_phases("cosq_f64", true, false, true, 0x1p-50L, 0x1p24);
+}
+
+/* Half turns, of which whole ones are taken away. */
+static void sweep_folded(const char *name, bool cosine) {
+  fill_phases(0x1p24);
+  for (int v = 0; v < VARIANT_COUNT; v++) {
+    math_function *f = find(v, name);
+    long double worst = 0;
+    if (!f) continue;
+    f(in64, out64, SWEEP);
+    for (int i = 0; i < SWEEP; i++) {
+      long double left = 2 * ((long double)in64[i] - nearbyintl(in64[i])),
+                  error = fabsl(out64[i] - turns(left, cosine));
+      if (fabsl(left) != 1 && error > worst) worst = error; /* in the middle between two integers either will do */
+    }
+    if (!(worst < 0x1p-31L)) print_error("%s for %s: error %.3Lg\n", name, VARIANTS[v].target, worst);
+    assert_true(worst < 0x1p-31L);
+  }
+}
+
+static void sines_folded(void **state) {
+  (void)state;
+  sweep_folded("sin_folded", false);
+  sweep_folded("cos_folded", true);
 }
 
 static void sweep_relative(const char *name, bool is_log, long double bound) {
@@ -399,10 +427,10 @@ static void f8_rounding(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(f8_codes),       cmocka_unit_test(f8_rounding),
-                                     cmocka_unit_test(sines_f32),      cmocka_unit_test(sines_f64),
-                                     cmocka_unit_test(exponentials),   cmocka_unit_test(logarithms),
-                                     cmocka_unit_test(softplus_parts), cmocka_unit_test(ends_of_the_range),
-                                     cmocka_unit_test(widening),       cmocka_unit_test(rounding)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(f8_codes),   cmocka_unit_test(f8_rounding),    cmocka_unit_test(sines_f32),
+      cmocka_unit_test(sines_f64),  cmocka_unit_test(sines_folded),   cmocka_unit_test(exponentials),
+      cmocka_unit_test(logarithms), cmocka_unit_test(softplus_parts), cmocka_unit_test(ends_of_the_range),
+      cmocka_unit_test(widening),   cmocka_unit_test(rounding)};
   return cmocka_run_group_tests_name("math", tests, load_all, unload_all);
 }
