@@ -117,14 +117,14 @@ static void run_tabled(pass *p, int by_batch, int64_t begin, int64_t end) {
   }
 }
 
-/* One token after the other streams best; where rotors are used again, several at a time. */
+/* Rows of one token after the other stream best; where rotors are used again, many tokens at a time. */
 static int64_t tile_tokens(const pass *p, int64_t heads) {
   int again = p->streams[0]->in.size[PEGEN_BATCH] > 1;
   if (p->driver->per_head) {
     int64_t tile = again ? p->tuning->tile_rotors / (p->by_head || heads < 1 ? 1 : heads) : 1;
     return tile < 1 ? 1 : tile;
   }
-  return p->by_head || (again && shares_batches(p)) ? p->tuning->tile_tokens : 1;
+  return p->by_head || (again && shares_batches(p)) ? p->tuning->tile_tokens : p->tuning->tile_once;
 }
 
 static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *target, int part, int parts) {

@@ -25,7 +25,8 @@ typedef struct pegen_tuning {
   int64_t stream_above;    /* from how many bytes on outputs that are elsewhere go past the caches */
   int64_t share_below;     /* up to how many bytes batches that share positions are walked together */
   int64_t tile_tokens;     /* tokens whose rotors are built at once where rows are walked over and over by a tile */
-  int64_t tile_rotors;     /* rotors built at once where every head has its own and batches share them */
+  int64_t tile_once; /* the same where each rotor serves the rows of one token, which are walked in order of memory */
+  int64_t tile_rotors; /* rotors built at once where every head has its own and batches share them */
   int64_t group_rows; /* rows walked together over a tile where a head's tokens are neighbours */
 } pegen_tuning;
 

@@ -124,6 +124,11 @@ static void far_heads_are_walked_apart(void **state) {
   traced(&h, 0, 1);
   assert_true(twin_traced.loop[0].group_rows > shape.heads + shape.kv_heads);
   host_end(&h);
+  shape.batch = 1; /* no other batch shares the rotors */
+  host_begin(&h, &twin_plain_kernel, &shape);
+  traced(&h, 0, 1);
+  assert_int_equal(twin_traced.loop[0].tile_tokens, tuning.tile_once);
+  host_end(&h);
   /* Where each head has its own, rotors of a tile serve all batches. */
   for (int batch = 1; batch < 4; batch += 2) {
     shape = host_usual(&twin_learned_kernel);

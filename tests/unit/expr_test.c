@@ -79,8 +79,8 @@ static void constants_fold(void **state) {
                {EXPR_SINQ, 4096, 0, 0},
                {EXPR_COSQ, 1e15 + 1, 0, 0},
                {EXPR_SINQ, 1.0 / 3, 0, 0.5},
-               {EXPR_SIN_FOLDED, 7 + 1.0 / 6, 0, 0.5},
-               {EXPR_COS_FOLDED, 1 - 1.0 / 3, 0, 0.5},
+               {EXPR_SIN_FOLDED, 0.75, 0, -M_SQRT1_2},
+               {EXPR_COS_FOLDED, 1.0 / 3, 0, 0.5},
                {EXPR_SIN_FOLDED, 5, 0, 0},
                {EXPR_COS_FOLDED, -5, 0, 1}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,0 +1,221 @@
+/* rotors.c: what rows whose rotors differ from head to head reach when written by hand, as a share of plain scaling.
+ *
+ *     cc -O3 -march=x86-64-v4 -mprefer-vector-width=512 bench/rotors.c -o rotors && ./rotors
+ *
+ * q and k of [8,196,12,64] in place; every head has rotors of its own, which serve eight batches. The rotors of one or
+ * two tokens are built, then their rows are walked, `together` batches of q and of k at a time while a head's
+ * coefficients are in registers: the order of compiled kernels is one batch at a time. "rows" have their coefficients
+ * for nothing, "with rotors" build them from a position and learned frequencies: 32 turns of planes a head, phases in
+ * float64, sines and cosines in float32, as accurate as those of kernels. Channels hold ones; what blocks of eight do
+ * to them is of no meaning, the operations are the ones that count.
+ */
+#define _GNU_SOURCE
+#include <immintrin.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { BATCHES = 8, TOKENS = 196, GRID = 14, HEADS = 12, CHANNELS = 64, LANES = 16, VECTORS = CHANNELS / LANES };
+enum { PLANES = CHANNELS / 2, TERMS = 3, MOST_TOKENS = 2, HUGE_PAGE = 2 << 20, RUNS = 101 };
+static const long BATCH = (long)TOKENS * HEADS * CHANNELS;
+
+/* The same in every run; volatile, or a compiler would know what scaling by 1 does. */
+static volatile float one = 1;
+
+typedef float coefficients[TERMS * VECTORS][LANES];
+static _Alignas(64) coefficients rotor[MOST_TOKENS * HEADS];
+static _Alignas(64) double frequency[HEADS][2][PLANES];
+static float *q, *k;
+static __m512i rot[2];
+
+/* ---- a rotor: 32 angles ---- */
+
+static inline __m512 all(double x) { return _mm512_set1_ps((float)x); }
+
+/* c[0] + x (c[1] + ...). */
+static inline __m512 polynomial(__m512 x, const double *c, int count) {
+  __m512 sum = all(c[count - 1]);
+  for (int i = count - 2; i >= 0; i--) sum = _mm512_fmadd_ps(sum, x, all(c[i]));
+  return sum;
+}
+
+/* Cosines and sines of 16 phases in quarter turns, x f[0] + y f[1]. */
+static inline void turns(const double *fx, const double *fy, double x, double y, __m512 *c, __m512 *s) {
+  static const double sine[] = {-4.371139006309477e-08, -0.6459634774822325, 0.07967967137586274,
+                                -0.004600198280269498};
+  static const double cosine[] = {1.0, -1.2337005433534842, 0.2536692440299347, -0.020860288508130834,
+                                  0.000904021670403158};
+  const __m512d rounder = _mm512_set1_pd(0x1.8p52);
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  __m512d shifted[2];
+  __m256 fraction[2];
+  for (int i = 0; i < 2; i++) {
+    __m512d of_y = _mm512_mul_pd(_mm512_set1_pd(y), _mm512_load_pd(fy + 8 * i));
+    __m512d phase = _mm512_fmadd_pd(_mm512_set1_pd(x), _mm512_load_pd(fx + 8 * i), of_y);
+    shifted[i] = _mm512_add_pd(phase, rounder);
+    fraction[i] = _mm512_cvtpd_ps(_mm512_sub_pd(phase, _mm512_sub_pd(shifted[i], rounder)));
+  }
+  __m512 f = _mm512_insertf32x8(_mm512_castps256_ps512(fraction[0]), fraction[1], 1), square = _mm512_mul_ps(f, f);
+  __m512i quadrant = _mm512_permutex2var_epi32(_mm512_castpd_si512(shifted[0]), even, _mm512_castpd_si512(shifted[1]));
+  __m512 of_sine = _mm512_fmadd_ps(f, all(1.5707963705062866), _mm512_mul_ps(f, polynomial(square, sine, 4)));
+  __m512 of_cosine = polynomial(square, cosine, 5);
+  __mmask16 odd = _mm512_test_epi32_mask(quadrant, _mm512_set1_epi32(1));
+  const __m512i sign = _mm512_set1_epi32((int)0x80000000), up = _mm512_slli_epi32(quadrant, 30);
+  __m512i s_sign = _mm512_and_si512(up, sign);
+  __m512i c_sign = _mm512_and_si512(_mm512_add_epi32(up, _mm512_set1_epi32(0x40000000)), sign);
+  *s = _mm512_xor_ps(_mm512_mask_blend_ps(odd, of_sine, of_cosine), _mm512_castsi512_ps(s_sign));
+  *c = _mm512_xor_ps(_mm512_mask_blend_ps(odd, of_cosine, of_sine), _mm512_castsi512_ps(c_sign));
+}
+
+static void build(int token, int head, coefficients out) {
+  const __m512i low = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+  const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+  const __m512 minus = _mm512_castsi512_ps(_mm512_set1_epi64(0x80000000));
+  double x = token / GRID, y = token % GRID; /* NOLINT(bugprone-integer-division): coordinates of a grid */
+  for (int i = 0; i < 2; i++) {
+    __m512 c, s;
+    turns(frequency[head][0] + i * LANES, frequency[head][1] + i * LANES, x, y, &c, &s);
+    _mm512_store_ps(out[2 * i], _mm512_permutexvar_ps(low, c));
+    _mm512_store_ps(out[2 * i + 1], _mm512_permutexvar_ps(high, c));
+    _mm512_store_ps(out[VECTORS + 2 * i], _mm512_xor_ps(_mm512_permutexvar_ps(low, s), minus));
+    _mm512_store_ps(out[VECTORS + 2 * i + 1], _mm512_xor_ps(_mm512_permutexvar_ps(high, s), minus));
+  }
+}
+
+/* ---- rows ---- */
+
+static inline void scale_row(const __m512 *a, const __m512 *x, __m512 *y) {
+  for (int j = 0; j < VECTORS; j++) y[j] = _mm512_mul_ps(a[0], x[j]);
+}
+
+static inline void planes_row(const __m512 *a, const __m512 *x, __m512 *y) {
+  for (int j = 0; j < VECTORS; j++)
+    y[j] = _mm512_fmadd_ps(a[VECTORS + j], _mm512_permute_ps(x[j], 0xb1), _mm512_mul_ps(a[j], x[j]));
+}
+
+static inline void eights_row(const __m512 *a, const __m512 *x, __m512 *y) {
+  for (int j = 0; j < VECTORS; j++) {
+    __m512 sum = _mm512_fmadd_ps(a[VECTORS + j], _mm512_permutexvar_ps(rot[0], x[j]), _mm512_mul_ps(a[j], x[j]));
+    y[j] = _mm512_fmadd_ps(a[2 * VECTORS + j], _mm512_permutexvar_ps(rot[1], x[j]), sum);
+  }
+}
+
+#define TURN(name, row) \
+  do { \
+    __m512 x[VECTORS], y[VECTORS]; \
+    for (int j = 0; j < VECTORS; j++) { \
+      x[j] = _mm512_load_ps((row) + j * LANES); \
+      __asm__("" : "+v"(x[j])); \
+    } \
+    name##_row(a, x, y); \
+    for (int j = 0; j < VECTORS; j++) _mm512_store_ps((row) + j * LANES, y[j]); \
+  } while (0)
+
+/* Tiles of `tile` tokens; `count` coefficient vectors a head. */
+#define WALK(name, of, count, together, builds) \
+  static __attribute__((noinline)) void name(int tile) { \
+    for (int first = 0; first < TOKENS; first += tile) { \
+      int last = first + tile < TOKENS ? first + tile : TOKENS; \
+      for (int t = first; (builds) && t < last; t++) \
+        for (int h = 0; h < HEADS; h++) build(t, h, rotor[(t - first) * HEADS + h]); \
+      for (int b = 0; b < BATCHES; b += (together)) \
+        for (int t = first; t < last; t++) \
+          for (int h = 0; h < HEADS; h++) { \
+            __m512 a[TERMS * VECTORS]; \
+            for (int i = 0; i < (count); i++) a[i] = _mm512_load_ps(rotor[(t - first) * HEADS + h][i]); \
+            for (long other = 0; other < (together); other++) { \
+              long at = (b + other) * BATCH + ((long)t * HEADS + h) * CHANNELS; \
+              TURN(of, q + at); \
+              TURN(of, k + at); \
+            } \
+          } \
+    } \
+  }
+WALK(planes_1, planes, 2 * VECTORS, 1, 0)
+WALK(planes_4, planes, 2 * VECTORS, 4, 0)
+WALK(built_1, planes, 2 * VECTORS, 1, 1)
+WALK(built_4, planes, 2 * VECTORS, 4, 1)
+WALK(eights_1, eights, 3 * VECTORS, 1, 0)
+WALK(eights_4, eights, 3 * VECTORS, 4, 0)
+
+/* The limit: rows in order of memory. */
+static __attribute__((noinline)) void scale(int tile) {
+  (void)tile;
+  const __m512 a[1] = {_mm512_set1_ps(one)};
+  float *tensor[2] = {q, k};
+  for (int t = 0; t < 2; t++)
+    for (float *row = tensor[t]; row < tensor[t] + BATCHES * BATCH; row += CHANNELS) TURN(scale, row);
+}
+
+static __attribute__((noinline)) void only_rotors(int tile) {
+  (void)tile;
+  for (int t = 0; t < TOKENS; t++)
+    for (int h = 0; h < HEADS; h++) build(t, h, rotor[h]);
+}
+
+/* ---- measuring ---- */
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static float *allocate(void) {
+  size_t bytes = sizeof(float) * (size_t)(BATCHES * BATCH);
+  char *memory = mmap(NULL, bytes + 2 * HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    perror("mmap");
+    exit(1);
+  }
+  madvise(memory, bytes + 2 * HUGE_PAGE, MADV_HUGEPAGE);
+  float *data = (float *)(((size_t)memory + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1));
+  for (long i = 0; i < BATCHES * BATCH; i++) data[i] = 1;
+  return data;
+}
+
+static int ascending(const void *x, const void *y) {
+  double a = *(const double *)x, b = *(const double *)y;
+  return (a > b) - (a < b);
+}
+
+int main(void) {
+  static const struct {
+    const char *what;
+    void (*run)(int tile);
+    int tile;
+  } loops[] = {{"scaling, in order of memory", scale, 0},
+               {"planes: rotors alone", only_rotors, 0},
+               {"planes: rows, 1 batch, 2 tokens", planes_1, 2},
+               {"planes: rows, 4 batches, 1 token", planes_4, 1},
+               {"planes: with rotors, 1 batch, 2 tokens", built_1, 2},
+               {"planes: with rotors, 4 batches, 1 token", built_4, 1},
+               {"blocks of 8: rows, 1 batch, 2 tokens", eights_1, 2},
+               {"blocks of 8: rows, 4 batches, 1 token", eights_4, 1}};
+  enum { LOOPS = sizeof loops / sizeof *loops };
+  static double sample[LOOPS][RUNS];
+  q = allocate();
+  k = allocate();
+  for (int h = 0; h < HEADS; h++)
+    for (int i = 0; i < PLANES; i++) frequency[h][0][i] = .01 * i + .1 * h, frequency[h][1][i] = .02 * i - .03 * h;
+  int lanes[2][LANES];
+  for (int i = 0; i < LANES; i++) lanes[0][i] = (i * 5 + 1) % LANES, lanes[1][i] = (i * 7 + 2) % LANES;
+  for (int r = 0; r < 2; r++) rot[r] = _mm512_loadu_si512(lanes[r]);
+  for (int round = 0; round < RUNS; round++)
+    for (int i = 0; i < LOOPS; i++) {
+      if (i == LOOPS - 2) /* what is left of the planes would shrink channels to nothing */
+        for (int r = 0; r < MOST_TOKENS * HEADS; r++)
+          for (int j = 0; j < TERMS * VECTORS * LANES; j++) ((float *)rotor[r])[j] = j < VECTORS * LANES ? one : 0;
+      loops[i].run(loops[i].tile);
+      double begin = seconds();
+      loops[i].run(loops[i].tile);
+      sample[i][round] = seconds() - begin;
+    }
+  for (int i = 0; i < LOOPS; i++) {
+    qsort(sample[i], RUNS, sizeof(double), ascending);
+    printf("%-40s %6.1f us", loops[i].what, 1e6 * sample[i][RUNS / 2]);
+    printf(i == 1 ? "\n" : "  %.2f\n", sample[0][RUNS / 2] / sample[i][RUNS / 2]);
+  }
+  return 0;
+}
