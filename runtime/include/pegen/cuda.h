@@ -15,9 +15,9 @@
 extern "C" {
 #endif
 
-/* Encodes q and k, gives the gradients of their rows, or computes attention: tensors of device kDLCUDA (or kDLCUDAManaged), on a stream (a CUstream or
- * cudaStream_t; NULL: the default one). entry: "encode", "attention" or "encode_backward"; NULL: the first of the first
- * two that the kernel has.
+/* Encodes q and k, gives the gradients of their rows, or computes attention: tensors of device kDLCUDA (or
+ * kDLCUDAManaged), on a stream (a CUstream or cudaStream_t; NULL: the default one). entry: "encode", "attention" or
+ * "encode_backward"; NULL: the first of the first two that the kernel has.
  *
  * Arguments are those of NAME_encode, NAME_attention or NAME_encode_backward and are checked like them before anything
  * is launched (gradients of operands and positions: PEGEN_ERROR_NO_GRADIENT, processors alone give them); further,
