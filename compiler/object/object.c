@@ -55,9 +55,14 @@ static void add_driver(LLVMModuleRef module, const form *f, const cpu_target *t)
 /* Everything but the kernel's own symbols becomes internal: the object exports few names and imports none.
  * What is only declared stands in the driver's assembly, so it is reached without a table. */
 static void internalize(LLVMModuleRef module, const describe_request *request) {
-  for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f)) {
+  for (LLVMValueRef f = LLVMGetFirstFunction(module), next; f; f = next) {
     size_t length;
+    next = LLVMGetNextFunction(f);
     if (LLVMIsDeclaration(f) && LLVMGetIntrinsicID(f)) continue;
+    if (LLVMIsDeclaration(f) && !LLVMGetFirstUse(f)) { /* another form's driver has it */
+      LLVMDeleteFunction(f);
+      continue;
+    }
     if (LLVMIsDeclaration(f)) LLVMSetVisibility(f, LLVMHiddenVisibility);
     else if (!describe_is_exported(request, LLVMGetValueName2(f, &length))) LLVMSetLinkage(f, LLVMInternalLinkage);
   }
