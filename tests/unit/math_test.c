@@ -44,6 +44,7 @@ static const math_row ROWS[] = {{"sinq_f32", MATH_F64, MATH_F32, false, sinq_f32
                                 {"cos_folded", MATH_F64, MATH_F64, false, cos_folded},
                                 {"exp_f64", MATH_F64, MATH_F64, false, math_exp_f64},
                                 {"log_f64", MATH_F64, MATH_F64, false, math_log_f64},
+                                {"floor_f64", MATH_F64, MATH_F64, false, math_floor_f64},
                                 {"log1p_f64", MATH_F64, MATH_F64, false, math_log1p_f64},
                                 {"exp_f32_fused", MATH_F32, MATH_F32, true, exp_f32_fused},
                                 {"exp_f32", MATH_F32, MATH_F32, false, exp_f32},
@@ -288,6 +289,23 @@ static void softplus_parts(void **state) {
   }
 }
 
+/* Integers are their own floor; both sides of them and the middle between them round down. */
+static void floors(void **state) {
+  (void)state;
+  uint64_t random = 6;
+  for (int i = 0; i < SWEEP; i++) {
+    double integer =
+        i < 64 ? i - 32 : nearbyint(random_uniform(&random, -1, 1) * pow(2, random_uniform(&random, 0, 50)));
+    double beside[] = {integer, nextafter(integer, INFINITY), nextafter(integer, -INFINITY), integer + 0.5};
+    in64[i] = beside[i % 4];
+  }
+  for (int v = 0; v < VARIANT_COUNT; v++) {
+    math_function *f = find(v, "floor_f64");
+    if (f) f(in64, out64, SWEEP);
+    for (int i = 0; f && i < SWEEP; i++) assert_true(out64[i] == floor(in64[i]));
+  }
+}
+
 /* ---- the 16-bit formats ---- */
 
 enum { PATTERNS = 1 << 16 };
@@ -431,6 +449,6 @@ int main(void) {
       cmocka_unit_test(f8_codes),   cmocka_unit_test(f8_rounding),    cmocka_unit_test(sines_f32),
       cmocka_unit_test(sines_f64),  cmocka_unit_test(sines_folded),   cmocka_unit_test(exponentials),
       cmocka_unit_test(logarithms), cmocka_unit_test(softplus_parts), cmocka_unit_test(ends_of_the_range),
-      cmocka_unit_test(widening),   cmocka_unit_test(rounding)};
+      cmocka_unit_test(floors),     cmocka_unit_test(widening),       cmocka_unit_test(rounding)};
   return cmocka_run_group_tests_name("math", tests, load_all, unload_all);
 }
