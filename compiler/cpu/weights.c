@@ -5,7 +5,6 @@
 
 enum { MOST_UNROLLED = 4, MOST_LANES = 16 };
 
-
 ir_value emit_sum_of_product(ir *b, const cpu_target *target, ir_value x, ir_value y, ir_value sum) {
   return sum.ptr ? emit_multiply_add(b, target, x, y, sum) : ir_op2(b, "arith.mulf", x, y);
 }
