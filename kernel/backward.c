@@ -215,6 +215,22 @@ static void clear(char *at, int64_t bytes) {
   for (int64_t i = 0; i < bytes / 8; i++) sums[i] = 0;
 }
 
+/* Positions of streams without rows gain nothing; where others share them, those see to it. A part's share of tokens.
+ */
+static void gain_nothing(const pegen_backward_call *call, int which, int part, int parts) {
+  const pegen_view *positions = &call->positions[which];
+  int64_t begin, end;
+  if (positions->empty || (call->grad->flags & PEGEN_GRAD_ACCUMULATE)) return;
+  if (!pegen_share(positions->size[PEGEN_POSITION_TOKEN], part, parts, &begin, &end)) return;
+  for (int64_t batch = 0; batch < positions->size[PEGEN_POSITION_BATCH]; batch++)
+    for (int64_t token = begin; token < end; token++)
+      for (int64_t axis = 0; axis < positions->size[PEGEN_POSITION_AXIS]; axis++)
+        gain((char *)(positions->base + (uintptr_t)(batch * positions->stride[PEGEN_POSITION_BATCH] +
+                                                    token * positions->stride[PEGEN_POSITION_TOKEN] +
+                                                    axis * positions->stride[PEGEN_POSITION_AXIS])),
+             call->position_is_f64[which], 0, 0);
+}
+
 static int run_torques(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call, int chosen,
                        const pegen_tuning *tuning, int part, int parts) {
   const pegen_blades *blades = driver->form;
@@ -228,6 +244,12 @@ static int run_torques(const pegen_driver *driver, const pegen_args *args, pegen
   w.workspace = args->workspace;
   w.chunks = pegen_backward_chunks(call);
   w.loop.from_input = (call->grad->flags & PEGEN_GRAD_FROM_INPUT) != 0;
+  for (int s = 0; s < 2; s++) {
+    const pegen_stream *own = &call->rows.stream[s], *q = &call->rows.stream[0], *k = &call->rows.stream[1];
+    int has_rows = own->given && !own->in.empty;
+    if (s == 0 && !args->k_positions) has_rows = (q->given && !q->in.empty) || (k->given && !k->in.empty);
+    if (!has_rows) gain_nothing(call, s, part, parts);
+  }
   if (!pegen_share(w.chunks, part, parts, &w.first_chunk, &w.last_chunk)) return 0;
   int64_t touched = 0, sums = call->of_operands ? pegen_backward_sums(driver) : 0;
   clear(w.workspace + w.first_chunk * sums, (w.last_chunk - w.first_chunk) * sums);

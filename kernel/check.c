@@ -204,7 +204,7 @@ int pegen_view_rows(const DLTensor *tensor, pegen_view *view) {
   return pegen_on_host(tensor) ? pegen_view_of(tensor, 1, view) : PEGEN_ERROR_DEVICE;
 }
 
-static int view_pair(const DLTensor *in, const DLTensor *out, pegen_stream *stream) {
+static int view_pair(const DLTensor *in, const DLTensor *out, int64_t is_written, pegen_stream *stream) {
   int error = pegen_view_rows(in, &stream->in);
   if (error) return error;
   stream->in_place = in == out; /* the usual way to say it: nothing to compute twice */
@@ -212,7 +212,7 @@ static int view_pair(const DLTensor *in, const DLTensor *out, pegen_stream *stre
   if (in != out) error = pegen_view_rows(out, &stream->out_of_place);
   if (error == PEGEN_ERROR_SIZE_OVERFLOW && out->strides) return PEGEN_ERROR_STRIDE;
   if (error) return error;
-  if (!stream->out->empty && !pegen_view_nests(stream->out)) return PEGEN_ERROR_STRIDE;
+  if (is_written && !stream->out->empty && !pegen_view_nests(stream->out)) return PEGEN_ERROR_STRIDE;
   if (!stream->in_place) stream->in_place = pegen_views_equal(&stream->in, stream->out);
   return 0;
 }
@@ -331,8 +331,8 @@ int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *arg
   return 0;
 }
 
-int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
-                pegen_call *call) {
+int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
+                        const int64_t *is_written, pegen_call *call) {
   const pegen_kernel *kernel = driver->kernel;
   int error = pegen_check_args(args, part, parts);
   if (error) return error;
@@ -373,8 +373,8 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
   keys->given = k != 0;
   queries->keys = 0;
   keys->keys = 1;
-  if ((q && (error = view_pair(q, args->q_out, queries)) != 0) ||
-      (k && (error = view_pair(k, args->k_out, keys)) != 0) ||
+  if ((q && (error = view_pair(q, args->q_out, is_written[0], queries)) != 0) ||
+      (k && (error = view_pair(k, args->k_out, is_written[1], keys)) != 0) ||
       (q && (error = view_positions(q_positions, queries)) != 0) ||
       (k && (error = view_positions(k_positions, keys)) != 0) ||
       (q && (error = view_scale(PEGEN_GIVEN(args, q_scale), &queries->scale, &queries->gain)) != 0) ||
@@ -386,13 +386,20 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
   clear_inputs(call);
   if (q && (error = pegen_view_inputs(kernel, args, call->input)) != 0) return error;
 
-  if ((q && output_overlaps(driver, args, call, 0)) || (k && output_overlaps(driver, args, call, 1)))
+  if ((q && is_written[0] && output_overlaps(driver, args, call, 0)) ||
+      (k && is_written[1] && output_overlaps(driver, args, call, 1)))
     return PEGEN_ERROR_OVERLAP;
   /* One pass knows one type beside that of the inputs. */
   int both_convert = q && k && pegen_converts(queries) && pegen_converts(keys) && queries->out_type != keys->out_type;
   call->joint = q && k && !both_convert && q_positions == k_positions && q->shape[2] == k->shape[2] &&
                 !(tabled && pegen_table_sections(args) > 1);
   return 0;
+}
+
+int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
+                pegen_call *call) {
+  static const int64_t is_written[2] = {1, 1};
+  return pegen_check_written(driver, args, part, parts, row_bytes, is_written, call);
 }
 
 /* What there is to know of positions without q and k. */

@@ -2,14 +2,14 @@
  *
  *   1. args, struct_size, part                   NULL_ARGS STRUCT_SIZE UNKNOWN_FIELD PART
  *   2. grad, its struct_size and flags           MISSING_GRADIENT STRUCT_SIZE UNKNOWN_FIELD GRADIENT_FLAGS
- *      what is asked for, what comes in          NO_GRADIENT MISSING_GRADIENT
+ *      what is asked for, what comes in          MISSING_OPERAND NO_GRADIENT MISSING_GRADIENT
  *   3. gradients of rows, positions, operands    as check.c of an encode call whose rows they are
  *      that nothing is converted                 DTYPE_MISMATCH
  *   where an operand or positions have a gradient
  *   4. what encode wrote or read                 MISSING_KEPT RANK .. HEAD_DIM SHAPE_MISMATCH DTYPE_MISMATCH
  *   5. gradients of operands and positions       GRADIENT_SHAPE GRADIENT_DTYPE
  *   6. memory of both, workspace                 DEVICE .. STRIDE WORKSPACE ALIGNMENT
- *   7. what is written against every other tensor  OVERLAP
+ *   7. what is written, the workspace too, against every other tensor  OVERLAP
  */
 #include "backward.h"
 
@@ -36,6 +36,8 @@ static int asks_for_less(const pegen_args *args, const pegen_grad_args *grad) {
 static int find_wanted(const pegen_driver *driver, const pegen_args *args, const pegen_grad_args *grad,
                        pegen_backward_call *call) {
   const pegen_gradient *of = gradient_of(driver);
+  /* grad->operands is as long as args->operands. */
+  if (grad->operands && args->n_operands < driver->kernel->n_operands) return PEGEN_ERROR_MISSING_OPERAND;
   call->of_operands = 0;
   for (int i = 0; i < driver->kernel->n_operands; i++) call->of_operands |= operand_gradient(grad, i) != 0;
   call->of_positions = grad->positions || grad->k_positions;
@@ -129,8 +131,11 @@ static int gradient_overlaps(const pegen_driver *driver, const pegen_args *args,
   return pegen_meets_operand(driver, args, view, 0);
 }
 
-static int check_overlap(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call) {
+/* workspace: empty where there is none. */
+static int check_overlap(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call,
+                         const pegen_view *workspace) {
   pegen_view view, other;
+  if (!workspace->empty && gradient_overlaps(driver, args, call, workspace, -1)) return PEGEN_ERROR_OVERLAP;
   for (int s = 0; s < 2; s++) {
     const pegen_stream *stream = &call->rows.stream[s];
     for (int i = 0; i < 2 && stream->given && call->is_written[s]; i++)
@@ -141,7 +146,8 @@ static int check_overlap(const pegen_driver *driver, const pegen_args *args, con
     const DLTensor *tensor = operand_gradient(call->grad, i);
     if (!tensor) continue;
     pegen_view_contiguous(tensor, &view);
-    if (gradient_overlaps(driver, args, call, &view, -1)) return PEGEN_ERROR_OVERLAP;
+    if (pegen_views_meet(&view, workspace) || gradient_overlaps(driver, args, call, &view, -1))
+      return PEGEN_ERROR_OVERLAP;
     for (int j = 0; j < i; j++)
       if (operand_gradient(call->grad, j) && !pegen_view_contiguous(operand_gradient(call->grad, j), &other) &&
           pegen_views_meet(&view, &other))
@@ -188,13 +194,20 @@ int64_t pegen_backward_workspace(const pegen_driver *driver, const pegen_backwar
          (of->n_sums + of->n_scatters) * ((const pegen_blades *)driver->form)->lanes * 8;
 }
 
-static int check_workspace(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call) {
+static int check_workspace(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call,
+                           pegen_view *view) {
   int64_t bytes = pegen_backward_workspace(driver, call);
-  uintptr_t end;
   if (!bytes) return 0;
   if (!args->workspace) return PEGEN_ERROR_WORKSPACE;
   if ((uintptr_t)args->workspace & 7) return PEGEN_ERROR_ALIGNMENT;
-  if (__builtin_add_overflow((uintptr_t)args->workspace, (uint64_t)bytes, &end)) return PEGEN_ERROR_SIZE_OVERFLOW;
+  view->empty = 0;
+  view->base = view->low = (uintptr_t)args->workspace;
+  view->width = bytes;
+  for (int i = 0; i < PEGEN_VIEW_DIMS; i++) {
+    view->size[i] = 1;
+    view->stride[i] = 0;
+  }
+  if (__builtin_add_overflow(view->low, (uint64_t)bytes, &view->high)) return PEGEN_ERROR_SIZE_OVERFLOW;
   size_t given = PEGEN_GIVEN(args, workspace_bytes);
   return given && given < (uint64_t)bytes ? PEGEN_ERROR_WORKSPACE : 0;
 }
@@ -243,11 +256,16 @@ int pegen_check_backward(const pegen_driver *driver, const pegen_args *args, int
   clear_views(call);
   make_forward(args, call);
   int64_t row_bytes = ((const pegen_blades *)driver->form)->values_bytes;
-  if ((error = pegen_check(driver, &call->args, part, parts, row_bytes, &call->rows)) != 0) return error;
+  error = pegen_check_written(driver, &call->args, part, parts, row_bytes, call->is_written, &call->rows);
+  if (error) return error;
   for (int s = 0; s < 2; s++)
     if (call->rows.stream[s].given && pegen_converts(&call->rows.stream[s])) return PEGEN_ERROR_DTYPE_MISMATCH;
   if (!call->of_operands && !call->of_positions) return 0;
   if ((error = check_gradients(driver, args, call)) != 0) return error;
-  if (with_workspace && (error = check_workspace(driver, args, call)) != 0) return error;
-  return check_overlap(driver, args, call);
+  /* Where k has positions of its own, they gain of k alone, be they the same tensor as q's. */
+  if (call->of_positions && args->k_positions) call->rows.joint = 0;
+  pegen_view workspace;
+  workspace.empty = 1;
+  if (with_workspace && (error = check_workspace(driver, args, call, &workspace)) != 0) return error;
+  return check_overlap(driver, args, call, &workspace);
 }

@@ -76,6 +76,11 @@ typedef struct pegen_call {
 PEGEN_INTERNAL int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                int64_t row_bytes, pegen_call *call);
 
+/* The same of a call that reads rows where is_written ([2]: q, k) is 0: their outputs are the rows themselves, which
+ * may repeat elements and meet what else is read. */
+PEGEN_INTERNAL int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int part, int parts,
+                                       int64_t row_bytes, const int64_t *is_written, pegen_call *call);
+
 /* Positions and operands alone, for prepare: fills grid, positions and position_type of both streams (the second is
  * given where k has positions of its own). */
 PEGEN_INTERNAL int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts,

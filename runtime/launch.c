@@ -132,7 +132,8 @@ int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDe
 
 const DLTensor *pegen_launch_rows(const pegen_launch_request *request) {
   const pegen_args *args = request->args;
-  if (request->entry == PEGEN_LAUNCH_ENCODE_BACKWARD) return args->grad->q_out ? args->grad->q_out : args->grad->k_out;
+  if (request->entry == PEGEN_LAUNCH_ENCODE_BACKWARD)
+    return args->grad->q ? args->grad->q_out : args->grad->k_out; /* no others are looked at */
   return args->q ? args->q : args->k;
 }
 

@@ -1,6 +1,6 @@
 /* Gradients of rows: the adjoint identity with random directions for every description that has them, with defaults for
  * every target that runs here and every number type, and for its variants; rows in other places and parts the same to
- * the bit; NaN in its block; what is refused.
+ * the bit; NaN in its block; what is refused; positions of k alone, gradients that repeat, and no rows.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 2, TOKENS = 7, ANY_HEADS = 3, ANY_K_HEADS = 2, LEAST_SPECS = 10 };
+enum { BATCH = 2, TOKENS = 7, ANY_HEADS = 3, ANY_K_HEADS = 2, LEAST_SPECS = 10, CALL_TESTS = 4 };
 
 typedef struct fixture {
   arena *memory;
@@ -411,6 +411,12 @@ static void refusals(void **state) {
   REFUSED_OPERAND(WORKSPACE, args.workspace = NULL);
   REFUSED_OPERAND(WORKSPACE, args.workspace_bytes = 8);
   REFUSED_OPERAND(ALIGNMENT, args.workspace = (char *)room + 4);
+  REFUSED_OPERAND(OVERLAP, args.workspace = f.back[0]->data);
+  REFUSED_OPERAND(OVERLAP, args.workspace = f.x[0]->data);
+  REFUSED_OPERAND(OVERLAP, args.workspace = gained[0]->data);
+  REFUSED_OPERAND(OVERLAP, (grad.positions = places, args.workspace = places->data));
+  /* Not an element of grad->operands is read where there are fewer operands. */
+  REFUSED_OPERAND(MISSING_OPERAND, (args.n_operands = 0, grad.operands = (DLTensor *const *)(uintptr_t)64));
   REFUSED_OPERAND(MISSING_POSITIONS, args.positions = NULL);
   REFUSED_OPERAND(NO_GRADIENT, grad.k_positions = places);
   DLTensor wrong = *gained[0], *changed[] = {&wrong};
@@ -445,17 +451,160 @@ static void refusals(void **state) {
   arena_destroy(a);
 }
 
+/* ---- what is unusual of a call ---- */
+
+typedef struct unusual {
+  arena *memory;
+  loaded_kernel *loaded;
+  fixture f;
+  pegen_grad_args grad;
+  pegen_args args;
+  DLTensor *gained[2], *places[2]; /* gradients of the operand, of positions of q and k */
+} unusual;
+
+/* A sound call for the gradients of rows, of the operand and of positions. */
+static void open_unusual(unusual *u) {
+  u->memory = arena_create();
+  const spec *s = loader_load(u->memory, SPECS_DIR "/rope_mixed.lua", DSL_DIR, 0, NULL);
+  const pegen_kernel *kernel = load(u->memory, s, NULL, VARIANT_DTYPES, &u->loaded);
+  u->f = open_fixture(s, kernel, NUMBER_F32);
+  fixture *f = &u->f;
+  f->positions = tensor_contiguous(f->memory, NUMBER_F64, 2, (int64_t[]){TOKENS, s->n_axes}, f->position_values);
+  u->gained[0] = full_of(f->memory, NUMBER_F64, f->operands.tensors[0], NAN);
+  for (int i = 0; i < 2; i++) u->places[i] = full_of(f->memory, NUMBER_F64, f->positions, NAN);
+  u->grad = (pegen_grad_args){.struct_size = sizeof u->grad,
+                              .flags = PEGEN_GRAD_FROM_INPUT,
+                              .q_out = f->g[0],
+                              .k_out = f->g[1],
+                              .q = f->back[0],
+                              .k = f->back[1],
+                              .operands = u->gained,
+                              .positions = u->places[0]};
+  u->args = (pegen_args){.struct_size = sizeof u->args,
+                         .n_operands = 1,
+                         .operands = f->operands.tensors,
+                         .positions = f->positions,
+                         .q = f->x[0],
+                         .k = f->x[1],
+                         .workspace = arena_alloc(f->memory, 1 << 20),
+                         .workspace_bytes = 1 << 20,
+                         .grad = &u->grad};
+}
+
+static void close_unusual(unusual *u) {
+  run_unload(u->loaded);
+  arena_destroy(u->f.memory);
+  arena_destroy(u->memory);
+}
+
+static void run_unusual(unusual *u) {
+  for (int part = 2; part >= 0; part--) assert_int_equal(u->f.kernel->encode_backward(&u->args, part, 3), 0);
+  assert_int_equal(u->f.kernel->encode_backward_finish(&u->args, 0, 1), 0);
+}
+
+static int64_t elements_of(const DLTensor *t) {
+  int64_t count = 1;
+  for (int i = 0; i < t->ndim; i++) count *= t->shape[i];
+  return count;
+}
+
+static void same_elements(const DLTensor *a, const DLTensor *b) {
+  assert_memory_equal(a->data, b->data, (size_t)elements_of(a) * sizeof(double));
+}
+
+/* One tensor given for the positions of q and for those of k is as two that are equal. */
+static void positions_twice(void **state) {
+  (void)state;
+  unusual u;
+  open_unusual(&u);
+  u.args.k_positions = tensor_copy(u.f.memory, u.f.positions);
+  u.grad.k_positions = u.places[1];
+  run_unusual(&u);
+  DLTensor *apart[] = {u.places[0], u.places[1]}, *operand = u.gained[0];
+  for (int i = 0; i < 2; i++) u.places[i] = full_of(u.f.memory, NUMBER_F64, u.f.positions, NAN);
+  u.gained[0] = full_of(u.f.memory, NUMBER_F64, u.f.operands.tensors[0], NAN);
+  u.args.k_positions = u.f.positions;
+  u.grad.positions = u.places[0];
+  u.grad.k_positions = u.places[1];
+  run_unusual(&u);
+  for (int i = 0; i < 2; i++) same_elements(u.places[i], apart[i]);
+  same_elements(u.gained[0], operand);
+  assert_true(element(u.places[0], 0) != element(u.places[1], 0));
+  close_unusual(&u);
+}
+
+/* Gradients that come in and are written nowhere may repeat their elements, as those of sums do, and be what is kept.
+ */
+static void rows_repeat(void **state) {
+  (void)state;
+  unusual u;
+  open_unusual(&u);
+  DLTensor once[2], *whole[2];
+  int64_t strides[2][4];
+  for (int i = 0; i < 2; i++) {
+    whole[i] = tensor_copy(u.f.memory, u.f.g[i]);
+    EACH(whole[i], b, h, n, c)
+    memcpy(tensor_at(whole[i], b, h, n, c), tensor_at(u.f.g[i], 0, 0, 0, c), sizeof(float));
+    once[i] = *u.f.g[i];
+    once[i].strides = memcpy(strides[i], (int64_t[]){0, 0, 0, 1}, sizeof strides[i]);
+  }
+  u.grad.q = u.grad.k = NULL;
+  u.grad.q_out = whole[0];
+  u.grad.k_out = whole[1];
+  run_unusual(&u);
+  DLTensor *operand = u.gained[0], *places = u.places[0];
+  u.gained[0] = full_of(u.f.memory, NUMBER_F64, operand, NAN);
+  u.grad.positions = full_of(u.f.memory, NUMBER_F64, places, NAN);
+  u.grad.q_out = &once[0];
+  u.grad.k_out = &once[1];
+  run_unusual(&u);
+  same_elements(u.gained[0], operand);
+  same_elements(u.grad.positions, places);
+  u.grad.k_out = u.f.x[1]; /* also read as k */
+  run_unusual(&u);
+  u.grad.q = u.f.back[0]; /* but one that is written may not be */
+  u.grad.k = &once[1];
+  u.grad.k_out = &once[1];
+  assert_int_equal(u.f.kernel->encode_backward(&u.args, 0, 1), PEGEN_ERROR_STRIDE);
+  close_unusual(&u);
+}
+
+/* Without a batch nothing is gained, and that is what is written, or added. */
+static void no_rows(void **state) {
+  (void)state;
+  unusual u;
+  open_unusual(&u);
+  DLTensor *all[] = {u.f.g[0], u.f.g[1], u.f.back[0], u.f.back[1], u.f.x[0], u.f.x[1]};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->shape[0] = 0;
+  for (int own = 0; own < 2; own++) {
+    u.args.k_positions = own ? u.f.positions : NULL;
+    u.grad.k_positions = own ? u.places[1] : NULL;
+    run_unusual(&u);
+    for (int64_t i = 0; i < elements_of(u.gained[0]); i++) assert_true(element(u.gained[0], i) == 0);
+    for (int s = 0; s <= own; s++)
+      for (int64_t i = 0; i < elements_of(u.places[s]); i++) assert_true(element(u.places[s], i) == 0);
+    u.places[0] = u.grad.positions = full_of(u.f.memory, NUMBER_F64, u.f.positions, NAN);
+  }
+  u.grad.flags |= PEGEN_GRAD_ACCUMULATE;
+  u.places[0] = u.grad.positions = full_of(u.f.memory, NUMBER_F64, u.f.positions, 3);
+  run_unusual(&u);
+  for (int64_t i = 0; i < elements_of(u.places[0]); i++) assert_true(element(u.places[0], i) == 3);
+  close_unusual(&u);
+}
+
 int main(int argc, char **argv) {
   arena *a = arena_create();
   variant *variants;
   int count = variants_read(a, SPECS_DIR, VARIANTS, argc > 1 ? argv[1] : NULL, &variants), n = 0, specs = 0;
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count + 1);
+  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count + CALL_TESTS);
   for (int i = 0; i < count; i++) {
     if (!has_gradients(&variants[i])) continue;
     specs += variants[i].n_defines == 0;
     tests[n++] = (struct CMUnitTest){variants[i].name, of_rows, NULL, NULL, &variants[i]};
   }
-  if (argc == 1) tests[n++] = (struct CMUnitTest)cmocka_unit_test(refusals);
+  const struct CMUnitTest of_calls[] = {cmocka_unit_test(refusals), cmocka_unit_test(positions_twice),
+                                        cmocka_unit_test(rows_repeat), cmocka_unit_test(no_rows)};
+  for (int i = 0; argc == 1 && i < CALL_TESTS; i++) tests[n++] = of_calls[i];
   int failed = _cmocka_run_group_tests("backward", tests, (size_t)n, NULL, NULL);
   if (argc == 1 && specs < LEAST_SPECS) { /* a form that loses its gradients is a failure here */
     print_error("%d specs have gradients\n", specs);

@@ -11,6 +11,8 @@
 #include "verify/oracle.h"
 #include "verify/run_threads.h"
 
+#include "runtime/launch.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -307,10 +309,23 @@ static void gradients(void **state) {
   arena_destroy(f.memory);
 }
 
+/* A launch's device is that of rows it reads: a gradient that comes in and goes nowhere is not looked at. */
+static void device_of_gradients(void **state) {
+  (void)state;
+  DLTensor host = {.device = {kDLCPU, 0}}, second = {.device = {kDLCUDA, 1}};
+  pegen_grad_args grad = {.struct_size = sizeof grad, .q_out = &host, .k_out = &second, .k = &second};
+  const pegen_args args = {.struct_size = sizeof args, .grad = &grad};
+  const pegen_launch_request request = {.entry = PEGEN_LAUNCH_ENCODE_BACKWARD, .args = &args};
+  assert_ptr_equal(pegen_launch_rows(&request), &second);
+  grad.q = &host;
+  assert_ptr_equal(pegen_launch_rows(&request), &host);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(shared_rotors),          cmocka_unit_test(rotors_by_head),
                                      cmocka_unit_test(operand_types),          cmocka_unit_test(width_of_access),
                                      cmocka_unit_test(more_batches_than_rows), cmocka_unit_test(gradients),
-                                     cmocka_unit_test(nothing_to_launch),      cmocka_unit_test(refusals)};
+                                     cmocka_unit_test(nothing_to_launch),      cmocka_unit_test(refusals),
+                                     cmocka_unit_test(device_of_gradients)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

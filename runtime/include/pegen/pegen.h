@@ -161,13 +161,17 @@ enum {
  * (PEGEN_GRAD_FROM_INPUT) what it read; in its type and shape. From 16-bit rows that encode wrote, rounded as they are,
  * gradients of operands carry errors of 2^-8 (bfloat16) or 2^-11 (float16) of the sum of the absolute values of what is
  * added; from what it read they do not. What it read is needed where what it wrote does not hold what was turned: an
- * amplitude of 0, outputs of another number type args->workspace      NAME_encode_backward_workspace(args) bytes,
- * 8-byte aligned Encode's other gradients are refused (NO_GRADIENT), as are those that are 0 whatever the call is.
+ * amplitude of 0, outputs of another number type; and
+ *   args->workspace      NAME_encode_backward_workspace(args) bytes, 8-byte aligned, of no tensor of the call.
+ *
+ * Encode's other gradients are refused (NO_GRADIENT), as are those that are 0 whatever the call is. A q_out or k_out
+ * that is only read (grad->q, k is NULL) may have any strides, also 0. n_operands is the length of both lists.
  *
  * Parts as in encode. Then, where an operand has a gradient and after all parts have come back (the caller's barrier),
  * NAME_encode_backward_finish(args, part, parts) with the same arguments adds up what they left in the workspace. All
  * results are the same to the bit for any number of parts of either. A gradient of positions [N,P] is the sum over
- * batches; where k has no positions of its own, that of q and k together. Tokens that are skipped give positions 0.
+ * batches; where k has no positions of its own (args->k_positions is NULL), that of q and k together. Tokens that are
+ * skipped give positions 0.
  */
 typedef struct pegen_grad_args {
   uint32_t struct_size; /* sizeof(pegen_grad_args); it grows as pegen_args does */
