@@ -3,6 +3,7 @@
 
 #include "base/diag.h"
 #include "object/lld.h"
+#include "object/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,17 +24,6 @@ static int memory_file(const char *name) {
   int low = memfd_create(name, MFD_CLOEXEC), fd = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   if (low >= 0) close(low);
   return fd;
-}
-
-static bool write_all(int fd, const char *data, size_t size) {
-  while (size > 0) {
-    ssize_t written = write(fd, data, size);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    data += written;
-    size -= (size_t)written;
-  }
-  return true;
 }
 
 static bool read_all(int fd, compile_output *out) {
@@ -90,7 +80,7 @@ static bool link_files(arena *a, const char *name, int input, int output) {
 
 bool link_shared(arena *a, const char *name, compile_output *out) {
   int input = memory_file("object"), output = memory_file("library");
-  bool ok = input >= 0 && output >= 0 && write_all(input, out->data, out->size);
+  bool ok = input >= 0 && output >= 0 && output_bytes(input, out->data, out->size);
   if (!ok) fail("write a memory file");
   ok = ok && link_files(a, name, input, output);
   if (ok && !read_all(output, out)) ok = fail("read a memory file");

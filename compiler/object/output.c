@@ -25,7 +25,7 @@ static bool fail(const output_file *file, const char *what) {
   return false;
 }
 
-static bool write_all(int fd, const char *data, size_t size) {
+bool output_bytes(int fd, const char *data, size_t size) {
   while (size > 0) {
     ssize_t written = write(fd, data, size);
     if (written < 0 && errno == EINTR) continue;
@@ -42,7 +42,7 @@ static bool write_directly(const output_file *file) {
   fflush(stdout);
   int fd = standard ? STDOUT_FILENO : open(file->path, O_WRONLY | O_CLOEXEC);
   if (fd < 0) return fail(file, "open");
-  bool ok = write_all(fd, file->data, file->size);
+  bool ok = output_bytes(fd, file->data, file->size);
   if (!ok) fail(file, "write to");
   if (!standard && close(fd) && ok) ok = fail(file, "write to");
   return ok;
@@ -72,7 +72,7 @@ static bool write_temporary(const output_file *file, place *at) {
     at->temporary[0] = 0;
     return fail(file, "create");
   }
-  bool ok = write_all(fd, file->data, file->size) && !fchmod(fd, permissions(at->path));
+  bool ok = output_bytes(fd, file->data, file->size) && !fchmod(fd, permissions(at->path));
   if (!ok) fail(file, "write");
   if (close(fd) && ok) ok = fail(file, "write");
   return ok;

@@ -23,4 +23,7 @@ bool output_is_same(const char *path, const char *other);
 /* False after a diag_error that names the file and the reason. */
 bool output_write(const output_file *files, int count);
 
+/* All bytes, however many writes that takes. False: errno. */
+bool output_bytes(int fd, const char *data, size_t size);
+
 #endif

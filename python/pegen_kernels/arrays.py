@@ -22,6 +22,7 @@ _TORCH_CODES = {
 }  # fmt: skip
 _DEVICES = {"cpu": CPU, "cuda": CUDA}
 _WORDS = {_INT: "int", _UINT: "uint", _FLOAT: "float"}
+_CODES = (*_WORDS, _BFLOAT, _E4M3, _E5M2)
 
 
 class View(NamedTuple):
@@ -92,6 +93,8 @@ def raw_view(name: str, x: Any) -> View:
 
 
 def _of_torch(name: str, x: Any, written: bool) -> View:
+    if x.is_neg():
+        raise ArgumentError(f"{name} is a view whose signs PyTorch has not turned yet; expected x.resolve_neg()")
     if x.requires_grad and sys.modules["torch"].is_grad_enabled():
         what = "would be changed behind PyTorch's back" if written else "would not be recorded"
         raise ArgumentError(
@@ -118,6 +121,8 @@ def _of_dlpack(name: str, x: Any, written: bool) -> View:
         tensor = DLTensor.from_address(managed + _VERSIONED_TENSOR)
     except ValueError:
         tensor, fixed = DLTensor.from_address(_pointer(capsule, b"dltensor")), True  # it cannot say that it is not
+    if tensor.code not in _CODES or tensor.lanes != 1:
+        raise ArgumentError(f"{name} is of type {getattr(x, 'dtype', 'unknown')}, which no kernel takes")
     if written and fixed:
         raise ArgumentError(f"{name} is read-only or immutable; expected an array that may be written")
     sizes = (ctypes.c_int64 * tensor.ndim).from_address(tensor.shape) if tensor.ndim else ()
@@ -132,7 +137,7 @@ def _of_dlpack(name: str, x: Any, written: bool) -> View:
 def view(name: str, x: Any, written: bool = False) -> View:
     """The memory of x, called `name` in messages. written: the kernel changes it."""
     kind = type(x).__module__.partition(".")[0]
-    if kind == "numpy" and hasattr(x, "__array_interface__"):
+    if kind == "numpy" and isinstance(x, sys.modules["numpy"].ndarray):  # a scalar's memory is gone at once
         return _of_numpy(name, x, written)
     if kind == "torch" or (torch := sys.modules.get("torch")) and isinstance(x, torch.Tensor):
         return _of_torch(name, x, written)

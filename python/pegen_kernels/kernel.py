@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import pathlib
+import secrets
 import subprocess
 import weakref
 from typing import Any, Mapping, NamedTuple, Sequence
@@ -64,6 +65,9 @@ class Request(NamedTuple):
     max_memory: int
 
     def native(self) -> _native.CompileRequest:
+        for name, word in (*zip(self._fields, self), *(("defines", word) for word in self.defines)):
+            if isinstance(word, str) and "\0" in word:  # where C's texts end
+                raise CompileError(f"{name}: {word!r} has a NUL in it")
         encode = lambda text: None if text is None else os.fsencode(text)  # noqa: E731
         defines = (ctypes.c_char_p * (len(self.defines) + 1))(*(os.fsencode(word) for word in self.defines))
         return _native.CompileRequest(
@@ -122,8 +126,6 @@ _SHORT = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 def _source(spec: str | os.PathLike[str]) -> tuple[str | None, str | None]:
     """File, or text."""
     if isinstance(spec, str) and "\n" in spec:
-        if "\0" in spec:
-            raise CompileError("spec: the text has a NUL in it")
         return None, spec
     path = os.fspath(spec)
     named = _native.specs() / f"{path}.lua"
@@ -190,16 +192,22 @@ def load(path: str | os.PathLike[str]) -> Kernel:
     path = os.path.abspath(path)
     if not os.path.isfile(path):
         raise CompileError(f"path: there is no file '{path}'")
+    data = pathlib.Path(path).read_bytes()
+    # The loader knows files by their names, and would give the old one where another was saved since. So what is
+    # mapped is a copy, whose descriptor stays open, and its number taken, as long as that is mapped: for good.
+    memory = os.memfd_create("pegen-kernel")
+    with open(memory, "wb", closefd=False) as copy:
+        copy.write(data)
     try:
-        shared = ctypes.CDLL(path)
+        shared = ctypes.CDLL(f"/proc/self/fd/{memory}")
         info = _native.KernelInfo.in_dll(shared, "pegen_kernel_of_library")
     except (OSError, ValueError) as e:
+        if isinstance(e, OSError):
+            os.close(memory)
         raise CompileError(f"path: '{path}' is no kernel: {e}") from e
     if not library.pegen_kernel_supported(ctypes.addressof(info)):
         raise CompileError(f"path: '{path}' was made by a pegen of another version")
-    kernel = Kernel(info, pathlib.Path(path).read_bytes(), "", None, True)
-    kernel._library = shared
-    return kernel
+    return Kernel(info, data, "", None, True)
 
 
 class Kernel:
@@ -312,7 +320,7 @@ class Kernel:
         if table is not None:
             call.args.table, call.args.table_bytes = None, 0
         if error:
-            raise refusal(self._info, name, error, tensors, operands, table is not None)
+            raise refusal(self._info, name, error, tensors, operands, inputs, table is not None)
 
     @property
     def entries(self) -> list[str]:
@@ -476,9 +484,10 @@ class Kernel:
         stays until the new one is complete."""
         path = pathlib.Path(path)
         content = self.header.encode() if path.suffix == ".h" else self._data
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")  # of this call alone
         try:
-            temporary.write_bytes(content)
+            with open(temporary, "xb") as file:
+                file.write(content)
             temporary.replace(path)
         except OSError:
             temporary.unlink(missing_ok=True)

@@ -9,6 +9,12 @@ from .arrays import CPU, View, contiguous
 from .errors import ArgumentError
 
 _ROWS = ("q", "k", "v", "q_out", "k_out", "out", "grad.q_out", "grad.k_out", "grad.q", "grad.k")
+_READ = ("q", "k", "v", "grad.q_out", "grad.k_out")
+_ARGUMENTS = {
+    "q_out": "out of q", "k_out": "out of k", "grad.q_out": "grad_q", "grad.k_out": "grad_k",
+    "grad.q": "out of grad_q", "grad.k": "out of grad_k",
+}  # fmt: skip
+_WRITTEN = (("q_out", "q"), ("k_out", "k"), ("out", "q"), ("grad.q", "grad.q_out"), ("grad.k", "grad.k_out"))
 _POSITIONS = ("float32", "float64", "int32", "int64")
 _OPERANDS = ("float32", "float64", "float16", "bfloat16")
 
@@ -17,7 +23,7 @@ def _rows(kernel: Any, name: str, seen: View) -> str | None:
     names = "[batches, heads, tokens, channels]"
     if len(seen.shape) != 4:
         return f"{name} has {len(seen.shape)} dimensions; expected four, {names}"
-    wide = name in ("q_out", "k_out")
+    wide = name in ("q_out", "k_out", "grad.q_out", "grad.k_out")
     width = kernel.out_dim if wide else kernel.head_dim
     if name not in ("v", "out") and seen.shape[3] != width:
         return (
@@ -26,9 +32,9 @@ def _rows(kernel: Any, name: str, seen: View) -> str | None:
     if seen.shape[3] > 1 and seen.key[5][3] != 1:
         return f"{name} has channels that are not adjacent (stride {seen.key[5][3]}); expected a copy where they are"
     given = {"float32": 1, "bfloat16": 2, "float16": 4}.get(seen.dtype)
-    if given is None and name in ("q", "k", "v"):
+    if given is None and name in _READ:
         return f"{name} is of type {seen.dtype}; expected float32, bfloat16 or float16"
-    if given and not kernel.dtypes & given and name in ("q", "k", "v"):
+    if given and not kernel.dtypes & given and name in _READ:
         return f"{name} is of type {seen.dtype}, for which the kernel was not compiled (dtypes)"
     return None
 
@@ -39,12 +45,33 @@ def _positions(kernel: Any, name: str, seen: View, tensors: dict[str, View]) -> 
     axes = kernel.n_axes
     if len(seen.shape) not in (2, 3) or seen.shape[-1] != axes:
         return f"{name} have the shape {list(seen.shape)}; expected [tokens, {axes}] or [batches, tokens, {axes}]"
-    rows = tensors.get("k" if name == "k_positions" else "q") or tensors.get("k")
-    if rows and len(rows.shape) == 4 and seen.shape[-2] != rows.shape[2]:
-        of = "k" if name == "k_positions" or "q" not in tensors else "q"
-        return f"{name} are of {seen.shape[-2]} tokens; expected {rows.shape[2]}, as many as {of} has"
-    if rows and len(seen.shape) == 3 and seen.shape[0] != rows.shape[0]:
-        return f"{name} are of {seen.shape[0]} batches; expected {rows.shape[0]}, or [tokens, {axes}] for all of them"
+    for of in ("k",) if name == "k_positions" else ("q", "grad.q_out", "k", "grad.k_out"):
+        rows = tensors.get(of)
+        if not rows or len(rows.shape) != 4 or (of in ("k", "grad.k_out") and name not in _places_of_k(tensors)):
+            continue
+        if seen.shape[-2] != rows.shape[2]:
+            of = _ARGUMENTS.get(of, of)
+            return f"{name} are of {seen.shape[-2]} tokens; expected {rows.shape[2]}, as many as {of} has"
+        if len(seen.shape) == 3 and seen.shape[0] != rows.shape[0]:
+            return (
+                f"{name} are of {seen.shape[0]} batches; expected {rows.shape[0]}, or [tokens, {axes}] for all of them"
+            )
+    return None
+
+
+def _places_of_k(tensors: dict[str, View]) -> str:
+    return "k_positions" if "k_positions" in tensors else "positions"
+
+
+def _input(info: Any, seen: View, rows: View | None) -> str | None:
+    name = f"input '{info.name.decode()}'"
+    if rows is None or len(rows.shape) != 4:
+        return None
+    expected = rows.shape[:3] + ((info.size,) if info.size else ())
+    if seen.shape != expected:
+        return f"{name} has the shape {list(seen.shape)}; expected {list(expected)}, a row for each of q's"
+    if seen.dtype not in ("float32", rows.dtype):
+        return f"{name} is of type {seen.dtype}; expected q's, {rows.dtype}, or float32"
     return None
 
 
@@ -69,7 +96,7 @@ def _heads(kernel: Any, tensors: dict[str, View]) -> str | None:
     return None
 
 
-def _agreement(tensors: dict[str, View]) -> str | None:
+def _agreement(tensors: dict[str, View], is_of_types: bool) -> str | None:
     q = tensors.get("q")
     for name, seen in tensors.items():
         if name == "q" or not q or name.startswith("grad.") or name not in _ROWS:
@@ -78,16 +105,39 @@ def _agreement(tensors: dict[str, View]) -> str | None:
             return f"{name} is of type {seen.dtype}, and q of {q.dtype}; expected one type"
         if seen.shape[0] != q.shape[0]:
             return f"{name} has {seen.shape[0]} batches, and q {q.shape[0]}; expected as many"
-    for name, source in (("q_out", "q"), ("k_out", "k")):
-        if name in tensors and source in tensors and tensors[name].shape[:3] != tensors[source].shape[:3]:
-            return f"{name} has the shape {list(tensors[name].shape)}, and {source} {list(tensors[source].shape)}"
+    for name, source in _WRITTEN:
+        made, given = tensors.get(name), tensors.get(source)
+        if not made or not given:
+            continue
+        of = _ARGUMENTS.get(source, source)
+        if made.shape[:3] != given.shape[:3]:
+            return f"{name} has the shape {list(made.shape)}, and {of} {list(given.shape)}"
+        if is_of_types and made.dtype != given.dtype:  # else it may be one that the kernel converts to
+            return f"{name} is of type {made.dtype}, and {of} of {given.dtype}"
+    return _attended(tensors)
+
+
+def _attended(tensors: dict[str, View]) -> str | None:
+    if "v" not in tensors:
+        return None
+    q, k, v, out = (tensors[name].shape for name in ("q", "k", "v", "out"))
+    if not k[1] or q[1] % k[1]:
+        return f"k has {k[1]} heads; expected a divisor of q's {q[1]}"
+    if v[1] != k[1] or v[2] != k[2]:
+        return f"v has {v[1]} heads of {v[2]} tokens; expected k's, {k[1]} of {k[2]}"
+    if out[3] != v[3]:
+        return f"out has {out[3]} channels; expected {v[3]}, as many as v has"
     return None
 
 
-def _find(kernel: Any, tensors: dict[str, View], operands: list[View]) -> str | None:
-    devices = {seen.key[:2] for seen in (*tensors.values(), *operands)}
-    if len(devices) > 1:
-        return f"{next(reversed(tensors))} and q are on different devices; expected one"
+def _find(kernel: Any, tensors: dict[str, View], operands: list[View], inputs: list[View],
+          is_of_types: bool) -> str | None:  # fmt: skip
+    named = list(tensors.items())
+    named += [(f"operand '{kernel.operands[i].name.decode()}'", seen) for i, seen in enumerate(operands)]
+    named += [(f"input '{kernel.inputs[i].name.decode()}'", seen) for i, seen in enumerate(inputs)]
+    for name, seen in named:
+        if seen.key[:2] != named[0][1].key[:2]:
+            return f"{name} and {named[0][0]} are on different devices; expected one"
     for name, seen in tensors.items():
         if name in _ROWS:
             reason = _rows(kernel, name, seen)
@@ -100,18 +150,24 @@ def _find(kernel: Any, tensors: dict[str, View], operands: list[View]) -> str | 
     for i, seen in enumerate(operands):
         if reason := _operand(kernel.operands[i], seen):
             return reason
+    for i, seen in enumerate(inputs):
+        if reason := _input(kernel.inputs[i], seen, tensors.get("q")):
+            return reason
     if "positions" not in tensors and not kernel.grid and kernel.n_axes and "table_bytes" not in tensors:
         return "positions are missing; this kernel has no built-in grid"
-    return _heads(kernel, tensors) or _agreement(tensors)
+    return _heads(kernel, tensors) or _agreement(tensors, is_of_types)
 
 
-def refusal(kernel: Any, entry: str, error: int, tensors: dict[str, View], operands: list[View],
+def refusal(kernel: Any, entry: str, error: int, tensors: dict[str, View], operands: list[View], inputs: list[View],
             tabled: bool = False) -> ArgumentError:  # fmt: skip
     """The exception for an error of an entry."""
     words = _native.strerror(error)
     on_cpu = all(seen.key[0] == CPU for seen in tensors.values())
     missing = "positions are missing" if tabled else ""
-    found = _find(kernel, tensors, operands) if on_cpu or error not in (30, 31, 32) else None
+    asked = on_cpu or error not in (30, 31, 32)
+    found = _find(kernel, tensors, operands, inputs, "number type" in words) if asked else None
     if found and not (missing and found.startswith(missing)):
+        field = next((field for field in _ARGUMENTS if found.startswith(f"{field} ")), "")
+        found = _ARGUMENTS.get(field, "") + found[len(field) :]
         return ArgumentError(found)
     return ArgumentError(f"{kernel.name.decode()}.{entry}: {words}")

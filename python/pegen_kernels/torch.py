@@ -29,10 +29,16 @@ __all__ = ["Attention", "Encoding", "kernel_of", "register"]
 _registered: dict[str, Kernel] = {}
 
 
+def _portable(options: dict[str, Any]) -> dict[str, Any]:
+    """Without what is for each process to decide: no program that was loaded from a file runs a description with this
+    process's rights, or chooses a folder of kernels."""
+    return {key: value for key, value in options.items() if key not in ("trust_spec", "cache")}
+
+
 def register(spec: Any, **options: Any) -> str:
     """Compiles a description (arguments of `pegen_kernels.compile`) for the operators; returns its name there."""
     found = _kernels.compile(spec, **options)
-    recipe = {"spec": str(spec), "options": options, "digest": found.digest}
+    recipe = {"spec": str(spec), "options": _portable(options), "digest": found.digest}
     name = json.dumps(recipe, sort_keys=True, default=str)
     return name if _registered.setdefault(name, found) else name
 
@@ -47,7 +53,7 @@ def kernel_of(name: str) -> Kernel:
         spec, options, digest = recipe["spec"], recipe["options"], recipe["digest"]
     except (ValueError, KeyError, TypeError) as e:
         raise ArgumentError(f"kernel: '{name[:80]}' is not what pegen_kernels.torch.register returned") from e
-    made = _kernels.compile(spec, **options)
+    made = _kernels.compile(spec, **_portable(options))
     if made.digest != digest:
         raise CompileError(
             f"{made.name}: the description here is not the one of the program that names it: its digest is"

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 char *pegen_bytes_reserve(bytes *b, size_t size) {
@@ -62,8 +63,14 @@ bool pegen_bytes_add_path(bytes *b, const char *path) {
 }
 
 bool pegen_bytes_read_file(bytes *b, const char *path) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  struct stat is;
   if (fd < 0) return false;
+  if (fstat(fd, &is) || !S_ISREG(is.st_mode)) {
+    close(fd);
+    errno = EINVAL;
+    return false;
+  }
   enum { STEP = 1 << 16 };
   ssize_t got = -1;
   for (char *end; (end = pegen_bytes_reserve(b, STEP));) {

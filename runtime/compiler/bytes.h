@@ -18,7 +18,8 @@ void pegen_bytes_print(bytes *b, const char *format, ...) __attribute__((format(
 void pegen_bytes_add_text(bytes *b, const char *text);
 /* Memory behind the end for the caller to fill; NULL after a failure. */
 char *pegen_bytes_reserve(bytes *b, size_t size);
-/* A whole file. False: errno. */
+/* A whole file. What is none (a pipe, a terminal) is left alone: reading takes its bytes from whoever they are for.
+ * False: errno. */
 bool pegen_bytes_read_file(bytes *b, const char *path);
 /* A path from the root, so that it means the same in every folder; links stay. False where the folder is not known. */
 bool pegen_bytes_add_path(bytes *b, const char *path);

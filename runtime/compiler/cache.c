@@ -71,11 +71,13 @@ static void object_path(const cache *c, const bytes *made_of, char path[PATH_MAX
            (unsigned long long)key.low64, (unsigned long long)d.high64, (unsigned long long)d.low64);
 }
 
+/* By the time of the file's last change of any kind, which nobody can set: one that is moved into another's place
+ * brings its time of writing with it. */
 static bool is_older(const char *path, struct timespec since) {
   struct stat file;
   if (stat(path, &file)) return false;
-  return file.st_mtim.tv_sec < since.tv_sec ||
-         (file.st_mtim.tv_sec == since.tv_sec && file.st_mtim.tv_nsec < since.tv_nsec);
+  return file.st_ctim.tv_sec < since.tv_sec ||
+         (file.st_ctim.tv_sec == since.tv_sec && file.st_ctim.tv_nsec < since.tv_nsec);
 }
 
 /* The key and, of every source, its name and a digest of what it holds now. since: NULL, or all must be older. */

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -438,6 +439,46 @@ static void test_modules(void **state) {
   expect_error(&r, "width");
 }
 
+/* Another file moved into the description's place while it is compiled, older than that by its time of writing: the
+ * kernel of the first is not stored as that of the second. */
+static void test_moved_during_compilation(void **state) {
+  char spec[1024], script[5 * PATH];
+  const struct timespec old[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+  (void)state;
+  write_file("turn.lua", rope, 0644);
+  snprintf(spec, sizeof spec, "%s", rope);
+  memcpy(strstr(spec, "8, 'ch"), "6", 1);
+  write_file("next.lua", spec, 0644);
+  assert_int_equal(utimensat(AT_FDCWD, path_of("next.lua"), old, 0), 0);
+  snprintf(script, sizeof script, "#!/bin/sh\n'%s' \"$@\" || exit\n[ ! -e '%s' ] || mv '%s' '%s'\n", PEGEN_PROGRAM,
+           path_of("next.lua"), path_of("next.lua"), path_of("turn.lua"));
+  write_file("program", script, 0755);
+  pegen_compile_request r = request_of(path_of("turn.lua"), NULL);
+  r.program = path_of("program");
+  expect_width(&r, 8, 0);
+  expect_width(&r, 6, 0);
+  expect_width(&r, 6, 1);
+}
+
+/* What comes over a pipe is there once: nothing is read from it but by the compiler, and nothing is stored. */
+static void test_pipe(void **state) {
+  (void)state;
+  const char *pipe = path_of("pipe.lua");
+  assert_int_equal(mkfifo(pipe, 0600), 0);
+  pegen_compile_request r = request_of(pipe, NULL);
+  for (int i = 0; i < 2; i++) {
+    pid_t child = fork();
+    if (!child) {
+      alarm(60);
+      int fd = open(pipe, O_WRONLY);
+      _exit(write(fd, rope, strlen(rope)) != (ssize_t)strlen(rope));
+    }
+    expect_kernel(&r, 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+  }
+  assert_int_equal(count_entries(".so", NULL), 0);
+}
+
 static void test_no_room(void **state) {
   (void)state;
   pegen_compile_request r = request_of(NULL, rope);
@@ -467,13 +508,22 @@ static void test_no_room(void **state) {
 int main(int argc, char **argv) {
   if (argc != 2 || snprintf(root, sizeof root, "%s-%d", argv[1], (int)getpid()) < 0 || mkdir(root, 0755)) return 2;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_file_and_text, set_up),  cmocka_unit_test_setup(test_paths, set_up),
-      cmocka_unit_test_setup(test_explain, set_up),        cmocka_unit_test_setup(test_errors, set_up),
-      cmocka_unit_test_setup(test_program, set_up),        cmocka_unit_test_setup(test_killed_while_writing, set_up),
-      cmocka_unit_test_setup(test_threads, set_up),        cmocka_unit_test_setup(test_forks, set_up),
-      cmocka_unit_test_setup(test_fork_with_turn, set_up), cmocka_unit_test_setup(test_children_ignored, set_up),
-      cmocka_unit_test_setup(test_processes, set_up),      cmocka_unit_test_setup(test_damage, set_up),
-      cmocka_unit_test_setup(test_modules, set_up),        cmocka_unit_test_setup(test_no_room, set_up),
+      cmocka_unit_test_setup(test_file_and_text, set_up),
+      cmocka_unit_test_setup(test_paths, set_up),
+      cmocka_unit_test_setup(test_explain, set_up),
+      cmocka_unit_test_setup(test_errors, set_up),
+      cmocka_unit_test_setup(test_program, set_up),
+      cmocka_unit_test_setup(test_killed_while_writing, set_up),
+      cmocka_unit_test_setup(test_threads, set_up),
+      cmocka_unit_test_setup(test_forks, set_up),
+      cmocka_unit_test_setup(test_fork_with_turn, set_up),
+      cmocka_unit_test_setup(test_children_ignored, set_up),
+      cmocka_unit_test_setup(test_processes, set_up),
+      cmocka_unit_test_setup(test_damage, set_up),
+      cmocka_unit_test_setup(test_moved_during_compilation, set_up),
+      cmocka_unit_test_setup(test_pipe, set_up),
+      cmocka_unit_test_setup(test_modules, set_up),
+      cmocka_unit_test_setup(test_no_room, set_up),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   char command[PATH + 16];

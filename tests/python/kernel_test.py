@@ -76,6 +76,17 @@ class Compile(unittest.TestCase):
                 if old:
                     os.environ["PEGEN"] = old
 
+    def test_nul(self):
+        """No text ends where C's would."""
+        for words, options in [
+            ("^defines: .* has a NUL", {"head_dim": "16\0junk"}), ("^cache: ", {"cache": "/tmp\0/x"}),
+            ("^targets: ", {"targets": "native\0"}), ("^name: ", {"name": "a\0b"}),
+        ]:  # fmt: skip
+            with self.subTest(words), self.assertRaisesRegex(pk.CompileError, words):
+                pk.compile("rope", **{**FAST, **options})
+        with self.assertRaisesRegex(pk.CompileError, "^text: "):
+            pk.compile(TURN + "\0", **FAST)
+
     def test_threads(self):
         with tempfile.TemporaryDirectory() as cache, concurrent.futures.ThreadPoolExecutor(8) as pool:
             kernels = list(pool.map(lambda _: pk.compile(TURN, cache=cache, **FAST), range(8)))
@@ -167,6 +178,11 @@ class Encode(unittest.TestCase):
         half = self.kernel.encode(jax.numpy.asarray(q, "bfloat16"), positions=positions)
         self.assertEqual(half.dtype, "bfloat16")
         self.assertLess(abs(numpy.asarray(half, "float32") - rope(q, positions)).max(), 0.05)
+        for kind in ("bool", "complex64"):
+            with self.assertRaisesRegex(pk.ArgumentError, f"^q is of type {kind}, which no kernel takes"):
+                self.kernel.encode(jax.numpy.zeros((1, 2, 5, 16), kind), positions=positions)
+            with self.assertRaisesRegex(pk.ArgumentError, f"^positions is of type {kind}, which"):
+                self.kernel.encode(q, positions=jax.numpy.zeros((5, 1), kind))
         with self.assertRaisesRegex(pk.ArgumentError, "^q is read-only or immutable"):
             self.kernel.encode(jax.numpy.asarray(q), positions=positions, in_place=True)
 
@@ -175,6 +191,14 @@ class Encode(unittest.TestCase):
         care = pk.compile("care", head_dim=16, heads=2, **FAST)
         axis, freq = (rows(*operand.shape) for operand in care.operands)
         places2 = numpy.zeros((5, 2))
+        ri = pk.compile("pape_ri", **FAST)
+        places_ri = numpy.zeros((5, len(ri.axes)))
+        parameters = [rows(*operand.shape) for operand in ri.operands]
+        pape_ri = lambda a: ri.encode(  # noqa: E731
+            rows(1, 2, 5, ri.head_dim), positions=places_ri, operands=parameters, inputs=[a]
+        )
+        biased = pk.compile("alibi", heads=4, **FAST)
+        alibi = lambda k, v, **options: biased.attention(rows(1, 4, 5, 64), k, v, places, **options)  # noqa: E731
         for words, call in [
             ("^q, k: neither", lambda: kernel.encode(positions=places)),
             ("^q has 15 channels; expected 16", lambda: kernel.encode(good[..., :15], positions=places)),
@@ -205,6 +229,22 @@ class Encode(unittest.TestCase):
              lambda: care.encode(good, positions=places2, operands=[axis, numpy.asfortranarray(freq)])),
             ("^q has 3 heads; expected 2",
              lambda: care.encode(rows(1, 3, 5, 16), positions=places2, operands=[axis, freq])),
+            ("^input 'a' has the shape", lambda: pape_ri(numpy.ones((1, 2, 4), "f4"))),
+            ("^input 'a' is of type int32", lambda: pape_ri(numpy.ones((1, 2, 5), "i4"))),
+            ("^k has 3 heads; expected a divisor of q's 4", lambda: alibi(rows(1, 3, 5, 64), rows(1, 3, 5, 64))),
+            ("^v has 4 heads of 4 tokens", lambda: alibi(rows(1, 4, 5, 64), rows(1, 4, 4, 64))),
+            ("^positions are of 5 tokens; expected 7, as many as k",
+             lambda: alibi(rows(1, 4, 7, 64), rows(1, 4, 7, 64))),
+            ("^out is of type float64", lambda: alibi(*rows(2, 1, 4, 5, 64), out=rows(1, 4, 5, 64, dtype="float64"))),
+            ("^out has the shape", lambda: alibi(*rows(2, 1, 4, 5, 64), out=rows(1, 4, 4, 64))),
+            ("^out has 32 channels; expected 64", lambda: alibi(*rows(2, 1, 4, 5, 64), out=rows(1, 4, 5, 32))),
+            ("^out of q is of type float64", lambda: kernel.encode(good, positions=places, out=good.astype(float))),
+            ("^grad_q is of type float64", lambda: kernel.encode_backward(good.astype(float), positions=places)),
+            ("^out of grad_q is of type float64",
+             lambda: kernel.encode_backward(good, positions=places, out=good.astype(float))),
+            ("^positions are of 4 tokens; expected 5, as many as grad_q has",
+             lambda: kernel.encode_backward(good, positions=places[:4])),
+            ("^positions is a float32", lambda: kernel.encode(good, positions=numpy.float32(1))),
             ("^rope has no entry 'attention'", lambda: kernel.attention(good, good, good, places)),
         ]:  # fmt: skip
             with self.subTest(words), self.assertRaisesRegex(pk.ArgumentError, words):
@@ -292,6 +332,20 @@ class Known(unittest.TestCase):
         self.assertTrue(numpy.array_equal(loaded.encode(q, positions=positions), kernel.encode(q, positions=positions)))
         with self.assertRaisesRegex(pk.CompileError, "without its description"):
             loaded.explain()
+
+    def test_saved_again(self):
+        """A file that was replaced is loaded anew, while the old kernel stays what it was."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/kernel.so"
+            for width in (8, 16):
+                pk.compile(TURN, head_dim=width, **FAST).save(path)
+                loaded = pk.load(path)
+                self.assertEqual(loaded.head_dim, width)
+                self.assertEqual(loaded.encode(rows(1, 1, 1, width), positions=[[0]] @ numpy.eye(1)).shape[3], width)
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                list(pool.map(lambda _: loaded.save(path), range(64)))
+            self.assertEqual(os.listdir(folder), ["kernel.so"])
+            self.assertEqual(pk.load(path).head_dim, 16)
 
     def test_program(self):
         out = subprocess.run([sys.executable, "-m", "pegen_kernels", "--version"], capture_output=True, text=True)

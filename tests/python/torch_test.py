@@ -1,11 +1,13 @@
 """pegen_kernels.torch: modules and operators, eager, differentiated, batched, compiled, exported."""
 import copy
 import io
+import json
 import math
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import torch
 
@@ -107,6 +109,8 @@ class Modules(unittest.TestCase):
             ("^kernel: 'rope' is not what", lambda: torch.ops.pegen_kernels.encode_one(q, positions, [], "rope")),
             ("^operands: 0 given; care takes 2",
              lambda: torch.ops.pegen_kernels.encode_one(q, torch.zeros(5, 2), [], care.kernel_name)),
+            ("^positions is a view whose signs",
+             lambda: encoding.kernel.encode(q, positions=torch.ones(5, 1, dtype=torch.complex64).conj().imag)),
             ("^spec: rope has no attention", lambda: Attention("rope", **FAST)),
             ("^spec: alibi does not encode", lambda: Encoding("alibi", **FAST)),
             ("^q requires a gradient, and this call would not be recorded",
@@ -334,6 +338,23 @@ class Transforms(unittest.TestCase):
         name = encoding.kernel_name.replace(encoding.kernel.digest, "0" * 32)
         with self.assertRaisesRegex(pk.CompileError, "the description here is not the one"):
             kernel_of(name)
+
+    def test_names(self):
+        """Whoever wrote a program that is loaded decides neither that its descriptions run unconfined nor where kernels
+        are kept."""
+        from pegen_kernels import torch as module
+
+        with tempfile.TemporaryDirectory() as folder:
+            encoding = Encoding("rope", head_dim=18, cache=folder, **FAST)
+            recipe = json.loads(encoding.kernel_name)
+            self.assertEqual(set(recipe["options"]), {"head_dim", *FAST})
+            recipe["options"] |= {"trust_spec": True, "cache": f"{folder}/other"}
+            asked = []
+            with unittest.mock.patch.object(
+                module._kernels, "compile", lambda spec, **options: asked.append(options) or encoding.kernel
+            ):
+                kernel_of(json.dumps(recipe))
+            self.assertEqual(asked, [{"head_dim": 18, **FAST}])
 
     @unittest.skipIf(torch.cuda.is_available(), "this machine has a GPU")
     def test_no_driver(self):
