@@ -100,7 +100,10 @@ def _of_torch(name: str, x: Any, written: bool) -> View:
         raise ArgumentError(
             f"{name} requires a gradient, and this call {what}; use pegen_kernels.torch, or torch.no_grad()"
         )
-    return raw_view(name, x)
+    seen = raw_view(name, x)
+    if written and not x.is_inference():  # what PyTorch kept of it for a gradient is no longer that
+        sys.modules["torch"].autograd.graph.increment_version(x)
+    return seen
 
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer

@@ -339,6 +339,21 @@ class Transforms(unittest.TestCase):
         with self.assertRaisesRegex(pk.CompileError, "the description here is not the one"):
             kernel_of(name)
 
+    def test_written(self):
+        """What PyTorch keeps for a gradient is known to have changed."""
+        kernel = Encoding("rope", head_dim=16, **FAST).kernel
+        x, out, positions = torch.randn(1, 1, 2, 16), torch.zeros(1, 1, 2, 16), torch.arange(2)[:, None]
+        for kept, call in [
+            (x, lambda: kernel.encode(x, positions=positions, in_place=True)),
+            (out, lambda: kernel.encode(x, positions=positions, out=out)),
+        ]:
+            loss = (torch.ones(16, requires_grad=True) * kept).sum()
+            call()
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                loss.backward()
+        with torch.inference_mode():
+            kernel.encode(torch.ones(1, 1, 2, 16), positions=positions, in_place=True)
+
     def test_names(self):
         """Whoever wrote a program that is loaded decides neither that its descriptions run unconfined nor where kernels
         are kept."""
