@@ -29,12 +29,18 @@ static void add_blade(torque_basis *t, unsigned blade) {
   if (find_blade(t, blade) < 0) t->element[t->count++].blade = blade;
 }
 
+/* A bivector that an axis turns in: where its angle is 0 the rotor's matrix need not mix what its planes would, and
+ * rows are read by what mixes. */
+static bool is_turned(const spec *s, int axis, int i) {
+  return !vanishes(s->angle[axis]) && !vanishes(s->generator[axis].coefficient[i]);
+}
+
 /* The generators' bivectors, and what their commutators lead to. */
 static void close_blades(torque_basis *t) {
   const spec *s = t->spec;
   for (int axis = 0; axis < s->n_axes; axis++)
     for (int i = 0; i < s->generator[axis].count; i++)
-      if (!vanishes(s->generator[axis].coefficient[i])) add_blade(t, s->generator[axis].blade[i]);
+      if (is_turned(s, axis, i)) add_blade(t, s->generator[axis].blade[i]);
   for (int i = 0; i < t->count; i++)
     for (int j = 0; j < i; j++)
       if (bracket_sign(s->algebra, t->element[i].blade, t->element[j].blade))
@@ -96,7 +102,7 @@ static void coordinates(const collector *c, int axis, const expr **m) {
   const spec_bivector *b = &c->spec->generator[axis];
   for (int k = 0; k < c->group.basis->count; k++) m[k] = NULL;
   for (int i = 0; i < b->count; i++)
-    if (!vanishes(b->coefficient[i])) m[find_blade(c->group.basis, b->blade[i])] = b->coefficient[i];
+    if (is_turned(c->spec, axis, i)) m[find_blade(c->group.basis, b->blade[i])] = b->coefficient[i];
 }
 
 static bool is_learned(const spec_bivector *b) {
@@ -119,7 +125,7 @@ static void give_generator(collector *c, int axis, double share, const expr *con
   const spec_bivector *b = &c->spec->generator[axis];
   const expr *angle = share_of_angle(c, axis, share);
   for (int i = 0; i < b->count; i++) {
-    if (!(b->coefficient[i]->depends & DEPENDS_OPERAND)) continue;
+    if (!is_turned(c->spec, axis, i) || !(b->coefficient[i]->depends & DEPENDS_OPERAND)) continue;
     const expr *x = expr_mul(c->group.pool, angle, gradient[find_blade(c->group.basis, b->blade[i])]);
     c->coefficient[axis][i] = plus(c, c->coefficient[axis][i], x);
   }

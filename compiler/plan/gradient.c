@@ -108,6 +108,7 @@ static void finish(arena *a, const plan *p, plan_gradient *g) {
     if (g->scatter[i].leaf->op != EXPR_OPERAND) diag_bug("plan/gradient", "an operand at a computed place");
     roots[i] = g->scatter[i].gradient;
   }
+  if (g->n_scatters == 0) g->n_boundaries = 0; /* floors and comparisons of operands: sums that nobody would read */
   g->leaves = plan_of_expressions(a, p->spec, roots, g->n_scatters);
 }
 
@@ -130,8 +131,8 @@ const plan_gradient *plan_gradient_build(arena *a, const plan *p) {
     g->tau[k] =
         expr_cotangent(s->pool, k, DEPENDS_BLOCK | DEPENDS_POSITION | (p->per_head ? (unsigned)DEPENDS_HEAD : 0));
   differentiate(a, p, g);
-  if (g->n_boundaries == 0 && !g->has_positions) return NULL;
   finish(a, p, g);
+  if (g->n_boundaries == 0 && !g->has_positions) return NULL;
   int count = 0;
   const expr **roots = arena_array(a, const expr *, 2 * (g->n_boundaries + s->n_axes));
   for (int frame = 0; frame < 2; frame++) {

@@ -19,7 +19,7 @@ typedef struct plan_gradient {
   int n_torques;      /* elements of the basis; 1 of a sum */
   const expr **tau;   /* [n_torques] leaves that stand for them */
   plan *pairs;        /* its terms: the pairs whose products are summed */
-  int n_boundaries;
+  int n_boundaries;   /* 0 where no element of an operand gains */
   const expr **boundary, **sum;      /* [n_boundaries] and the leaves that stand for their gradients' sums */
   const expr **of_boundary[2];       /* [torque_frame][n_boundaries] what they gain of a token's torques */
   const expr **of_position[2];       /* [torque_frame][axes] */

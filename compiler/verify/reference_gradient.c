@@ -2,7 +2,6 @@
  * verify/reference_gradient_dense.c's, sums verify/reference_gradient_sums.c's. */
 #include "verify/reference_gradient.h"
 
-#include "base/diag.h"
 #include "verify/reference.h"
 
 #include <math.h>
@@ -48,7 +47,11 @@ static multivector reversed(const algebra *t, const multivector *x) {
 static multivector exponential(const algebra *t, multivector x) {
   long double norm = 0;
   for (int i = 0; i < t->size; i++) norm += fabsl(x.value[i]);
-  if (!isfinite(norm)) diag_bug("reference", "the gradient of an exponential of what is not finite");
+  if (!isfinite(norm)) {
+    multivector undefined;
+    for (int i = 0; i < SPEC_MAX_BLADES; i++) undefined.value[i] = undefined.tangent[i] = NAN;
+    return undefined;
+  }
   int squarings = 0;
   while (ldexpl(norm, -squarings) > 0.5L) squarings++;
   for (int i = 0; i < t->size; i++) {
@@ -120,6 +123,16 @@ static multivector combined(const description *d) {
   return r;
 }
 
+/* How large a tangent's rounding errors may be: dM is 0 where the rotor commutes with all blades of the block. */
+static long double noise_of(const multivector *left, const multivector *right) {
+  long double tangents = 0, values = 0;
+  for (int i = 0; i < SPEC_MAX_BLADES; i++) {
+    tangents += fabsl(left->tangent[i]) + fabsl(right->tangent[i]);
+    values += fabsl(left->value[i]) + fabsl(right->value[i]);
+  }
+  return tangents * values * ldexpl(1, -56);
+}
+
 /* <outer, dM> and |dM|, Frobenius, for the tangent that d->value holds. */
 static void contract(const description *d, const long double *outer, long double *value, long double *norm) {
   const spec *s = d->spec;
@@ -142,6 +155,7 @@ static void contract(const description *d, const long double *outer, long double
     }
   }
   *norm = sqrtl(square);
+  if (*norm <= fabsl(amplitude) * noise_of(&left, &right)) *value = *norm = 0;
 }
 
 void reference_block_backward(const spec *s, const double *positions, const double *const *operands, int head,
