@@ -165,6 +165,8 @@ static MlirOperation function_op(ir *b, const char *name, const char *linkage, b
   op_attribute(&o, "CConv", parse_attribute(b, "#llvm.cconv<ccc>"));
   if (noinline) op_attribute(&o, "no_inline", mlirUnitAttrGet(b->context));
   op_attribute(&o, "no_unwind", mlirUnitAttrGet(b->context));
+  /* An object imports nothing: no loop of stores becomes a call of memset. */
+  op_attribute(&o, "passthrough", parse_attribute(b, "[\"no-builtins\"]"));
   target_attributes(b, &o);
   o.regions[0] = body;
   o.n_regions = 1;
