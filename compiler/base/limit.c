@@ -70,7 +70,7 @@ void limit_begin(const char *file, int line) {
   end = processor_seconds() + most_seconds;
   snprintf(late, sizeof late,
            "%.4096s:%d: error: compiling took more than %g seconds of processor time; expected a smaller description, "
-           "or another --max-seconds\n",
+           "--no-grad, or another --max-seconds\n",
            file, line, most_seconds);
   snprintf(large, sizeof large,
            "%.4096s:%d: error: compiling took more than %ld MiB of memory; expected a smaller description, or another "
