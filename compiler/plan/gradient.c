@@ -125,7 +125,7 @@ const plan_gradient *plan_gradient_build(arena *a, const plan *p) {
     g->n_torques = g->basis.count;
     lay_out_pairs(a, &g->basis, g->pairs);
   }
-  if (g->n_torques == 0) return NULL;
+  if (g->n_torques == 0 || g->pairs->n_terms == 0) return NULL; /* nothing that these blocks hold is turned */
   g->tau = arena_array(a, const expr *, g->n_torques);
   for (int k = 0; k < g->n_torques; k++)
     g->tau[k] =
@@ -139,6 +139,9 @@ const plan_gradient *plan_gradient_build(arena *a, const plan *p) {
     for (int i = 0; i < g->n_boundaries; i++) roots[count++] = g->of_boundary[frame][i];
     for (int i = 0; i < s->n_axes; i++) roots[count++] = g->of_position[frame][i];
   }
+  /* Heads that differ in what leaves no trace in the rotors: a torque of all heads cannot be told apart. */
+  for (int i = 0; i < count && !p->per_head; i++)
+    if (roots[i]->depends & DEPENDS_HEAD) return NULL;
   g->token = plan_of_expressions(a, s, roots, count);
   return g;
 }
