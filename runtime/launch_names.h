@@ -5,6 +5,7 @@
 #define PEGEN_CHECK_ANY_DEVICE
 #define pegen_check pegen_launch_check_call
 #define pegen_check_backward pegen_launch_check_backward_call
+#define pegen_check_written pegen_launch_check_written
 #define pegen_backward_chunks pegen_launch_backward_chunks
 #define pegen_backward_size pegen_launch_backward_size
 #define pegen_backward_sums pegen_launch_backward_sums
