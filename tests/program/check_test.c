@@ -193,6 +193,7 @@ static void too_few_entries(fixture *f) {
 
 static const int32_t places[] = {0, 9, 18, 27};
 static const spec_skew of_all = {0, SKEW_UPPER, 1, places}, of_heads = {0, SKEW_UPPER, 2, places};
+static const spec_skew two_of_all[] = {{0, SKEW_UPPER, 1, places}, {0, SKEW_UPPER, 1, places}};
 
 static int skew(fixture *f, program_source source, int count, const spec_skew *of, int angles) {
   return program_skew_matrix(&f->b, f->plan, f->blocks, (program_skew){source, count, of, 1, false, false}, angles);
@@ -205,12 +206,12 @@ static void no_angles(fixture *f) {
 
 static void two_for_one_angle(fixture *f) {
   rows(f);
-  skew(f, SOURCE_EXP, 2, (spec_skew[]){of_all, of_all}, numbers(f, &f->place));
+  skew(f, SOURCE_EXP, 2, two_of_all, numbers(f, &f->place));
 }
 
 static void cayley_of_two(fixture *f) {
   rows(f);
-  skew(f, SOURCE_CAYLEY, 2, (spec_skew[]){of_all, of_all}, -1);
+  skew(f, SOURCE_CAYLEY, 2, two_of_all, -1);
 }
 
 static void skew_of_heads(fixture *f) {
