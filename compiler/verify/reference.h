@@ -34,6 +34,9 @@ long double reference_norm(const spec *s, const double *positions, const double 
  * `inverse` C^T of it afterwards. */
 void reference_basis(const spec *s, const double *const *operands, int head, long double *matrix);
 
+/* system x = right, both [n][n]: elimination with pivots. right becomes x; system is spoilt. */
+void reference_solve(int n, long double *system, long double *right);
+
 /* One row of head_dim channels; channels of no block are copied, but for a change of basis. */
 void reference_row(const spec *s, const double *positions, const double *const *operands, int head, const double *in,
                    long double *out);

@@ -160,7 +160,28 @@ long double reference_norm(const spec *s, const double *positions, const double 
   return expl(logarithm);
 }
 
-/* (I + A) C = I - A by elimination with pivots: the factors of (I - A)(I + A)^-1 commute. */
+void reference_solve(int n, long double *system, long double *right) {
+  for (int k = 0; k < n; k++) {
+    int pivot = k;
+    for (int i = k + 1; i < n; i++)
+      if (fabsl(system[i * n + k]) > fabsl(system[pivot * n + k])) pivot = i;
+    for (int j = 0; j < n && pivot != k; j++) {
+      long double a = system[k * n + j], b = right[k * n + j];
+      system[k * n + j] = system[pivot * n + j], system[pivot * n + j] = a;
+      right[k * n + j] = right[pivot * n + j], right[pivot * n + j] = b;
+    }
+    for (int i = 0; i < n; i++) {
+      long double factor = system[i * n + k] / system[k * n + k];
+      if (i == k || factor == 0) continue;
+      for (int j = k; j < n; j++) system[i * n + j] -= factor * system[k * n + j];
+      for (int j = 0; j < n; j++) right[i * n + j] -= factor * right[k * n + j];
+    }
+  }
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++) right[i * n + j] /= system[i * n + i];
+}
+
+/* (I + A) C = I - A by reference_solve: the factors of (I - A)(I + A)^-1 commute. */
 void reference_basis(const spec *s, const double *const *operands, int head, long double *matrix) {
   int n = s->head_dim;
   long double *system = allocate(n * n);
@@ -168,23 +189,6 @@ void reference_basis(const spec *s, const double *const *operands, int head, lon
   add_skew(&s->basis->matrix, n, head, 0, 1, operands, 1, system);
   add_skew(&s->basis->matrix, n, head, 0, 1, operands, -1, matrix);
   for (int i = 0; i < n; i++) system[i * n + i] = matrix[i * n + i] = 1;
-  for (int k = 0; k < n; k++) {
-    int pivot = k;
-    for (int i = k + 1; i < n; i++)
-      if (fabsl(system[i * n + k]) > fabsl(system[pivot * n + k])) pivot = i;
-    for (int j = 0; j < n && pivot != k; j++) {
-      long double a = system[k * n + j], b = matrix[k * n + j];
-      system[k * n + j] = system[pivot * n + j], system[pivot * n + j] = a;
-      matrix[k * n + j] = matrix[pivot * n + j], matrix[pivot * n + j] = b;
-    }
-    for (int i = 0; i < n; i++) {
-      long double factor = system[i * n + k] / system[k * n + k];
-      if (i == k || factor == 0) continue;
-      for (int j = k; j < n; j++) system[i * n + j] -= factor * system[k * n + j];
-      for (int j = 0; j < n; j++) matrix[i * n + j] -= factor * matrix[k * n + j];
-    }
-  }
-  for (int i = 0; i < n; i++)
-    for (int j = 0; j < n; j++) matrix[i * n + j] /= system[i * n + i];
+  reference_solve(n, system, matrix);
   free(system);
 }

@@ -127,29 +127,6 @@ void reference_dense_backward(const spec *s, const double *positions, const doub
 
 /* ---- changes of basis ---- */
 
-/* system x = right, [n][n] both: elimination with pivots. right becomes x. */
-static void solve(int n, long double *system, long double *right) {
-  for (int k = 0; k < n; k++) {
-    int pivot = k;
-    for (int i = k + 1; i < n; i++)
-      if (fabsl(system[i * n + k]) > fabsl(system[pivot * n + k])) pivot = i;
-    for (int j = 0; j < n && pivot != k; j++) {
-      long double a = system[k * n + j], b = right[k * n + j];
-      system[k * n + j] = system[pivot * n + j], system[pivot * n + j] = a;
-      right[k * n + j] = right[pivot * n + j], right[pivot * n + j] = b;
-    }
-    for (int i = 0; i < n; i++) {
-      long double factor = system[i * n + k] / system[k * n + k];
-      for (int j = 0; j < n && i != k; j++) {
-        system[i * n + j] -= factor * system[k * n + j];
-        right[i * n + j] -= factor * right[k * n + j];
-      }
-    }
-  }
-  for (int i = 0; i < n; i++)
-    for (int j = 0; j < n; j++) right[i * n + j] /= system[i * n + i];
-}
-
 void reference_basis_backward(const spec *s, const double *const *operands, int head, const long double *outer,
                               long double size, const reference_gains *to) {
   arena *a = arena_create();
@@ -165,7 +142,7 @@ void reference_basis_backward(const spec *s, const double *const *operands, int 
       transposed[i * n + j] = (i == j) + c[j * n + i];
       z[i * n + j] = outer[i * n + j];
     }
-  solve(n, system, z);
+  reference_solve(n, system, z);
   add_product(n, z, transposed, gained);
   /* |dC| is at most |I + C| |(I + A)^-1| |dA|, which is 2 |dA|. */
   gain_skew(&s->basis->matrix, n, head, 0, 1, -1, gained, 2 * sqrtl(2) * size, to);
