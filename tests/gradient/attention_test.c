@@ -3,6 +3,7 @@
  */
 #include "unit.h"
 
+#include "difference.h"
 #include "variants.h"
 #include "verify/reference.h"
 #include "verify/reference_gradient_attention.h"
@@ -38,7 +39,8 @@ static long double loss_of_scores(const call *c) {
   return sum;
 }
 
-static long double loss(const call *c) {
+static long double loss(void *of) {
+  const call *c = of;
   if (!c->spec->pairwise) return loss_of_scores(c);
   int width = c->spec->pairwise->value_dim;
   long double scores[KEYS], out[SPEC_MAX_HEAD_DIM], sum = 0, total = 0;
@@ -48,21 +50,7 @@ static long double loss(const call *c) {
   return isfinite(logl(sum)) ? total + c->g_lse * logl(sum) : total;
 }
 
-static long double difference(const call *c, double *numbers, const double *direction, int64_t count) {
-  static const double weight[4] = {1, -8, 8, -1}, place[4] = {-2, -1, 1, 2};
-  const double step = 0x1p-15;
-  long double sum = 0;
-  double *here = arena_array(c->memory, double, count + 1);
-  memcpy(here, numbers, sizeof *here * (size_t)count);
-  for (int i = 0; i < 4; i++) {
-    for (int64_t k = 0; k < count; k++) numbers[k] = here[k] + place[i] * step * direction[k];
-    sum += weight[i] * loss(c);
-  }
-  memcpy(numbers, here, sizeof *here * (size_t)count);
-  return sum / (12 * (long double)step);
-}
-
-static void compare(const call *c, const char *what, uint64_t *random, double *numbers, const gradient_sum *gradient,
+static void compare(call *c, const char *what, uint64_t *random, double *numbers, const gradient_sum *gradient,
                     int64_t count) {
   double *direction = arena_array(c->memory, double, count + 1);
   for (int trial = 0; trial < 2 && count > 0; trial++) {
@@ -73,7 +61,7 @@ static void compare(const call *c, const char *what, uint64_t *random, double *n
       got += gradient[k].value * direction[k];
       size += gradient[k].size * fabs(direction[k]);
     }
-    long double exact = difference(c, numbers, direction, count);
+    long double exact = difference_along(c->memory, loss, c, numbers, direction, count);
     bool near = fabsl(got - exact) <= 1e-8L * (fabsl(exact) + 1) && fabsl(got) <= size * (1 + 1e-12L);
     if (!near) print_error("%s, %s: %.12Lg, should be %.12Lg (size %Lg)\n", c->name, what, got, exact, size);
     assert_true(near);

@@ -3,6 +3,7 @@
  */
 #include "unit.h"
 
+#include "difference.h"
 #include "forms/form.h"
 #include "variants.h"
 #include "verify/reference.h"
@@ -26,7 +27,8 @@ typedef struct call {
 static reference_rows *tensor(call *c, int which) { return which ? &c->args.k : &c->args.q; }
 
 /* sum of g y over all rows, by the reference's rows. */
-static long double loss(call *c) {
+static long double loss(void *of) {
+  call *c = of;
   const spec *s = c->spec;
   long double sum = 0, y[SPEC_MAX_HEAD_DIM];
   double grid[SPEC_MAX_AXES];
@@ -51,21 +53,6 @@ static long double loss(call *c) {
   return sum;
 }
 
-/* The derivative along direction[count] of numbers[count]; all are sums of few powers of two. */
-static long double difference(call *c, double *numbers, const double *direction, int64_t count) {
-  static const double weight[4] = {1, -8, 8, -1}, place[4] = {-2, -1, 1, 2};
-  const double step = 0x1p-15;
-  long double sum = 0;
-  double *here = arena_array(c->memory, double, count + 1);
-  memcpy(here, numbers, sizeof *here * (size_t)count);
-  for (int i = 0; i < 4; i++) {
-    for (int64_t k = 0; k < count; k++) numbers[k] = here[k] + place[i] * step * direction[k];
-    sum += weight[i] * loss(c);
-  }
-  memcpy(numbers, here, sizeof *here * (size_t)count);
-  return sum / (12 * (long double)step);
-}
-
 static void compare(call *c, const char *what, uint64_t *random, double *numbers, const gradient_sum *gradient,
                     int64_t count, bool is_row) {
   double *direction = arena_array(c->memory, double, count + 1);
@@ -77,7 +64,7 @@ static void compare(call *c, const char *what, uint64_t *random, double *numbers
       got += gradient[k].value * direction[k];
       size += gradient[k].size * fabs(direction[k]);
     }
-    long double exact = difference(c, numbers, direction, count);
+    long double exact = difference_along(c->memory, loss, c, numbers, direction, count);
     /* A row's is not the size of a sum. */
     bool near = fabsl(got - exact) <= 1e-9L * (fabsl(exact) + 1) && (is_row || fabsl(got) <= size * (1 + 1e-12L));
     if (!near) print_error("%s, %s: %.12Lg, should be %.12Lg\n", c->name, what, got, exact);
