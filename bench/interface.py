@@ -17,6 +17,15 @@ class DLTensor(c.Structure):
     ]
 
 
+class GradArgs(c.Structure):
+    _fields_ = (
+        [("struct_size", c.c_uint32), ("flags", c.c_uint32)]
+        + [(name, c.POINTER(DLTensor)) for name in ("q_out", "k_out", "out", "lse", "q", "k", "v")]
+        + [(name, c.POINTER(c.POINTER(DLTensor))) for name in ("operands", "inputs")]
+        + [(name, c.POINTER(DLTensor)) for name in ("positions", "k_positions")]
+    )
+
+
 class Args(c.Structure):
     _fields_ = (
         [("struct_size", c.c_uint32), ("n_operands", c.c_int32)]
@@ -31,6 +40,10 @@ class Args(c.Structure):
             ("n_inputs", c.c_int32),
             ("causal", c.c_int32),
             ("scale", c.c_double),
+            ("q_scale", c.POINTER(DLTensor)),
+            ("k_scale", c.POINTER(DLTensor)),
+            ("grad", c.POINTER(GradArgs)),
+            ("lse", c.POINTER(DLTensor)),
         ]
     )
 

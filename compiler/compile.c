@@ -11,6 +11,7 @@
 #include "object/describe.h"
 #include "object/object.h"
 
+#include "spec/adjoint.h"
 #include "spec/size.h"
 
 #include "pegen/pegen.h"
@@ -101,6 +102,7 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
   const form *f = form_of(s);
   if (f && !check_pairs(s, f, on.gpu, dtypes)) return false;
   const void *plan = f ? f->plan(a, s) : NULL;
+  if (plan && !options->no_gradients && !adjoint_check_size(a, s)) return false;
   const gpu_program *program = plan && on.gpu ? gpu_program_of(a, f, plan, dtypes, !options->no_gradients) : NULL;
   if (!plan || (on.gpu && !program)) return false;
   if (options->emit == EMIT_EXPR) {
@@ -126,6 +128,7 @@ static bool compile_within_limits(arena *a, const spec *s, const compile_options
                               .plan = plan,
                               .dtypes = dtypes,
                               .gradients = !options->no_gradients,
+                              .tvm_ffi = options->tvm_ffi,
                               .digest = describe_digest(a, f, s, plan),
                               .ptx = on.gpu ? gpu_compile(a, program, on.gpu, options->optimize) : NULL};
   bool ok = object_write(&b, targets, n_targets, options, &request, out);

@@ -99,6 +99,13 @@ static lua_Integer integer_at(lua_State *L, int i) {
   return value;
 }
 
+static double number_at(lua_State *L, int i) {
+  lua_rawgeti(L, -1, i + 1);
+  double value = luaL_checknumber(L, -1);
+  lua_pop(L, 1);
+  return value;
+}
+
 static const char *text_at(lua_State *L, int i) {
   lua_rawgeti(L, -1, i + 1);
   const char *text = arena_strdup(dsl_state_of(L)->memory, luaL_checkstring(L, -1));
@@ -126,12 +133,52 @@ static const expr *expr_field(lua_State *L, const char *name) {
 
 /* ---- parts of the description ---- */
 
+/* Index of a word in a list of `count`; the vocabulary has said one of them. */
+static int index_of(const char *word, const char *const *words) {
+  int i = 0;
+  while (strcmp(word, words[i]) != 0) i++;
+  return i;
+}
+
+static const spec_initial *read_initial(lua_State *L) {
+  static const char *const kinds[INITIAL_KIND_COUNT] = {
+#define X(name, text) text,
+      INITIAL_KINDS(X)
+#undef X
+  };
+  if (lua_getfield(L, -1, "initial") == LUA_TNIL) {
+    lua_pop(L, 1);
+    return NULL;
+  }
+  arena *memory = dsl_state_of(L)->memory;
+  spec_initial *first = arena_array(memory, spec_initial, 1);
+  first->kind = (spec_initial_kind)index_of(text_field(L, "kind"), kinds);
+  first->deviation = number_field(L, "deviation");
+  first->truncated = flag_field(L, "truncated");
+  first->low = number_field(L, "low");
+  first->high = number_field(L, "high");
+  first->direction = (int)integer_field(L, "direction");
+  int count = open_list(L, "same", SPEC_MAX_RANK);
+  for (int i = 0; i < count; i++) first->same |= 1u << integer_at(L, i);
+  lua_pop(L, 1);
+  count = open_list(L, "sizes", SPEC_MAX_RANK);
+  for (int i = 0; i < count; i++) first->sizes[i] = integer_at(L, i);
+  lua_pop(L, 1);
+  count = open_list(L, "factor", SPEC_MAX_FACTORS);
+  double *factor = arena_array(memory, double, count);
+  for (int i = 0; i < count; i++) factor[i] = number_at(L, i);
+  first->factor = factor;
+  lua_pop(L, 2);
+  return first;
+}
+
 static void read_operand(lua_State *L, spec_operand *o) {
   o->name = text_field(L, "name");
   o->doc = text_field(L, "doc");
   o->units = text_field(L, "units");
   o->source = text_field(L, "source");
   o->initializer = text_field(L, "init");
+  o->initial = read_initial(L);
   o->test_scale = number_field(L, "test_scale");
   o->line = (int)integer_field(L, "line");
   o->rank = open_list(L, "sizes", SPEC_MAX_RANK);
@@ -175,10 +222,7 @@ static spec_dense_map read_map(lua_State *L) {
       DENSE_MAPS(X)
 #undef X
   };
-  const char *word = text_field(L, "map");
-  int map = 0;
-  while (strcmp(word, words[map]) != 0) map++; /* the vocabulary has said one of them */
-  return (spec_dense_map)map;
+  return (spec_dense_map)index_of(text_field(L, "map"), words);
 }
 
 static void read_generators(lua_State *L, spec *d) {

@@ -428,7 +428,7 @@ function encoding.encoding(given)
   if not is_polynomial and #inputs.list() > 0 then
     check.fail("input '%s' is of a pe.polynomial, and this description has none", inputs.list()[1].name)
   end
-  described.operands, described.inputs = operands.list(), inputs.list()
+  described.operands, described.inputs = operands.list(described.axes), inputs.list()
   return core.finish(described)
 end
 

@@ -4,6 +4,7 @@
 -- then calls the spec's functions, inside which operand(axis, head, block, ...) is one element.
 local core = ...
 local check = core.include "check"
+local initial = core.include "initial"
 local operands = {}
 
 local Operand = { __metatable = "operand" }
@@ -57,7 +58,7 @@ end
 local function declare(word, given, dimensions)
   local operand = check.declare("operand", word, given, declared, 32)
   operand.dimensions = dimensions
-  operand.init = check.text(word, "init", given.init, "")
+  operand.init, operand.initial = initial.read(word, given.init, operand)
   local handle = setmetatable({}, Operand)
   hidden[handle] = operand
   return handle, operand
@@ -170,15 +171,16 @@ end
 
 function operands.close() sizes_of = nil end
 
--- For core.finish.
-function operands.list()
+-- For core.finish. axes: their names.
+function operands.list(axes)
   local list = {}
   for i, operand in ipairs(declared) do
     local dimensions = {}
     for k, dimension in ipairs(operand.dimensions) do dimensions[k] = tostring(dimension) end
     list[i] = {
       name = operand.name, doc = operand.doc, units = operand.units, source = operand.source, init = operand.init,
-      test_scale = operand.test_scale, line = operand.line, sizes = operand.sizes, dimensions = dimensions,
+      initial = initial.data(operand, axes), test_scale = operand.test_scale, line = operand.line,
+      sizes = operand.sizes, dimensions = dimensions,
     }
   end
   return list

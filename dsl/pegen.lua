@@ -6,6 +6,7 @@ local algebra = core.include "algebra"
 local coordinates = core.include "coordinates"
 local dense = core.include "dense"
 local encoding = core.include "encoding"
+local initial = core.include "initial"
 local inputs = core.include "inputs"
 local operands = core.include "operands"
 local options = core.include "options"
@@ -23,6 +24,7 @@ local pe = {
 local words = {
   option = options.option,
   input = inputs.input,
+  init = initial.init,
   polynomial = polynomial.polynomial,
   plane = algebra.plane,
   vector = algebra.vector,
@@ -42,8 +44,10 @@ local words = {
 for name, word in pairs(words) do pe[name] = core.word(word) end
 for name, word in pairs(core.arithmetic) do pe[name] = word end
 
--- log(1 + exp x), without overflow and right to the last digits for very negative x.
-pe.softplus = core.word(function(x) return pe.max(x, 0) + pe.log1p(pe.exp(-pe.abs(x))) end)
+-- log(1 + exp x), without overflow and right to the last digits for very negative x. The larger of x and 0 is half of
+-- x + |x|, whose derivative at 0 is 1/2, as softplus' is: with max it would be 0, and weights that begin at 0 would
+-- never learn.
+pe.softplus = core.word(function(x) return x / 2 + pe.abs(x) / 2 + pe.log1p(pe.exp(-pe.abs(x))) end)
 
 local check = core.include "check"
 

@@ -3,285 +3,29 @@
  * Work is cut into items, one for each tile of queries of each head (or group of heads that share what their pairs are
  * rotated by) of each batch, batch outermost: a part is a
  * contiguous run of items, and an item is computed alike in any part, so results are the same to the bit
- * however the work is parted. Prefix tokens have tiles of their own: no pair of theirs has a bias or a rotation.
- * Where pair functions are tabulated along the grid's last axis, each register of queries is a run of such neighbours.
+ * however the work is parted.
  */
-#include "check_attention.h"
+#include "attention_walk.h"
 
-/* Rows further apart than this begin in the same few sets of a cache when they are a power of two apart. */
-enum { UNKIND_STRIDE = 1024 };
-
-/* ---- coordinates ---- */
-
-static void place_of(const pegen_attention_places *p, int64_t token, double *out) {
-  if (p->positions) pegen_coordinates(p->positions + token * p->token, p->type, p->axis, p->axes, out);
-  else pegen_cell(p->grid, p->axes, token - p->skip, out);
-  for (int64_t axis = 0; axis < p->axes; axis++) out[axis] -= p->origin[axis];
-}
-
-/* The grid's points in their order: no division but the first. */
-static void cells(const pegen_attention_places *p, int64_t first, int64_t count, int64_t stride, double *out) {
-  double cell[PEGEN_MAX_ROTOR_AXES];
-  pegen_cell(p->grid, p->axes, first - p->skip, cell);
-  for (int64_t i = 0; i < count; i++) {
-    for (int64_t axis = 0; axis < p->axes; axis++) out[axis * stride + i] = cell[axis] - p->origin[axis];
-    int64_t axis = p->axes - 1;
-    for (cell[axis]++; axis > 0 && cell[axis] == (double)p->grid[axis]; cell[axis]++) cell[axis--] = 0;
-  }
-}
-
-void pegen_attention_rows(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
-                          double *out) {
-  if (!places->positions) cells(places, first, count, stride, out);
-  for (int64_t axis = 0; axis < places->axes; axis++) {
-    double *row = out + axis * stride, origin = places->origin[axis];
-    if (places->positions) {
-      pegen_coordinates(places->positions + first * places->token + axis * places->axis, places->type, places->token,
-                        count, row);
-      for (int64_t i = 0; i < count; i++) row[i] -= origin;
-    }
-    for (int64_t i = count; i < stride; i++) row[i] = 0;
-  }
-}
-
-/* Coordinates of one batch; those of keys begin at their first token, the queries' at the same. */
-static void set_places(pegen_attention_places *p, const pegen_kernel *kernel, const pegen_view *view, int64_t type,
-                       int64_t batch) {
-  p->axes = kernel->n_axes;
-  p->skip = kernel->skip_tokens;
-  p->grid = kernel->grid;
-  p->type = type;
-  p->positions = type < 0 ? 0 : (const char *)(view->base + (uintptr_t)(batch * view->stride[PEGEN_POSITION_BATCH]));
-  p->token = type < 0 ? 0 : view->stride[PEGEN_POSITION_TOKEN];
-  p->axis = type < 0 ? 0 : view->stride[PEGEN_POSITION_AXIS];
-  for (int64_t axis = 0; axis < PEGEN_MAX_ROTOR_AXES; axis++) p->origin[axis] = 0;
-}
-
-/* ---- the walk over items ---- */
-
-typedef struct walk {
-  const pegen_driver *driver;
-  const pegen_attention *form;
-  const pegen_args *args;
-  const pegen_attention_call *call;
-  pegen_attend_function *attend;
-  int64_t lanes, queries; /* of a register, of a tile */
-  int64_t heads, groups;  /* of a tile at most, and how many such make all heads */
-  int64_t tokens, keys, skip; /* N, M, prefix tokens among them */
-  int64_t prefix_tiles, tiles; /* of a head */
-  int64_t runs;                /* by rows: registers that cover the grid's last axis once */
-  pegen_prepare_function *prepare; /* of a polynomial's leaves; NULL: nothing to prepare */
-  pegen_attend_function *weigh;    /* NULL: the bias is no polynomial */
-  double *leaves;
-  char *prepared;
-  pegen_attend_function *look;     /* NULL: every query sees every key */
-  int64_t looked, looked_last; /* heads of k and v that were looked through, counted over all batches; -1: none */
-  int64_t spoilt;
-  int64_t batch, head; /* that the tile is set for, the first of its heads; -1: none */
-  pegen_attention_places places, key_places;
-  pegen_attention_tile tile;
-} walk;
-
-static uintptr_t row_zero(const pegen_view *view, int64_t batch, int64_t head) {
-  return view->base + (uintptr_t)(batch * view->stride[PEGEN_BATCH] + head * view->stride[PEGEN_HEAD]);
-}
-
-static void set_batch(walk *w, int64_t batch) {
-  const pegen_attention_call *c = w->call;
-  if (!w->form->placed) return;
-  set_places(&w->places, w->driver->kernel, &c->positions, c->position_type, batch);
-  set_places(&w->key_places, w->driver->kernel, &c->k_positions, c->k_position_type, batch);
-  if (c->k_position_type >= 0 && c->position_type >= 0 && w->keys > w->skip) {
-    double origin[PEGEN_MAX_ROTOR_AXES];
-    place_of(&w->key_places, w->skip, origin);
-    for (int64_t axis = 0; axis < w->places.axes; axis++)
-      w->places.origin[axis] = w->key_places.origin[axis] = origin[axis];
-  }
-}
-
-/* Sets *spoilt, of all heads of the tile. `look` asks of the first. */
-static void look_through(walk *w, int64_t batch, int64_t head) {
-  const pegen_attention_call *c = w->call;
-  int64_t before = batch * c->k.size[PEGEN_HEAD], first = before + head / c->group,
-          last = before + (head + w->tile.heads - 1) / c->group, some = 0;
-  if (!w->look || (first == w->looked && last == w->looked_last)) return;
-  const char *k = w->tile.k[0], *v = w->tile.v[0];
-  for (int64_t shared = first; shared <= last; shared++) {
-    w->tile.k[0] = (const char *)row_zero(&c->k, batch, shared - before);
-    w->tile.v[0] = (const char *)row_zero(&c->v, batch, shared - before);
-    w->look(&w->tile);
-    some |= w->spoilt;
-  }
-  w->tile.k[0] = k;
-  w->tile.v[0] = v;
-  w->spoilt = some;
-  w->looked = first;
-  w->looked_last = last;
-}
-
-static void set_heads(walk *w, int64_t batch, int64_t head) {
-  const pegen_attention_call *c = w->call;
-  int64_t left = c->q.size[PEGEN_HEAD] - head;
-  w->tile.heads = left < w->heads ? left : w->heads;
-  for (int64_t i = 0; i < w->tile.heads; i++) {
-    int64_t shared = (head + i) / c->group;
-    w->tile.q[i] = (const char *)row_zero(&c->q, batch, head + i);
-    w->tile.k[i] = (const char *)row_zero(&c->k, batch, shared);
-    w->tile.v[i] = (const char *)row_zero(&c->v, batch, shared);
-    w->tile.out[i] = (char *)row_zero(&c->out, batch, head + i);
-  }
-  look_through(w, batch, head);
-  for (int i = 0; i < w->driver->kernel->n_inputs; i++)
-    w->tile.input[i] = (const char *)row_zero(&c->input[i], batch, head);
-  if (!w->driver->per_head && w->head >= 0) return;
-  pegen_gather_leaves(w->form->leaves, w->form->n_leaves, w->form->n_blocks, w->form->lanes, w->args, head, w->leaves);
-  if (w->prepare) w->prepare(w->leaves, w->prepared);
-}
-
-/* Tokens of the lanes of tile `index` of a head; those of [begin, end) that follow each other, or runs of the grid. */
-static void set_tokens(walk *w, int64_t index) {
-  int64_t *tokens = w->tile.tokens;
-  int prefix = index < w->prefix_tiles;
-  int64_t base = prefix ? 0 : w->skip, end = prefix ? w->skip : w->tokens,
-          first = prefix ? index : index - w->prefix_tiles;
-  if (end > w->tokens) end = w->tokens;
-  if (prefix || !w->form->by_rows) {
-    for (int64_t lane = 0; lane < w->queries; lane++) {
-      int64_t token = base + first * w->queries + lane;
-      tokens[lane] = token < end ? token : -1;
-    }
-    return;
-  }
-  int64_t row = w->driver->kernel->grid[w->driver->kernel->n_axes - 1];
-  for (int64_t lane = 0; lane < w->queries; lane++) {
-    int64_t run = first * (w->queries / w->lanes) + lane / w->lanes,
-            column = run % w->runs * w->lanes + lane % w->lanes;
-    int64_t token = base + run / w->runs * row + column;
-    tokens[lane] = column < row && token < end ? token : -1;
-  }
-}
-
-static int64_t token_of(const walk *w, int64_t lane) {
-  return w->tile.tokens[lane] < 0 ? w->tile.tokens[0] : w->tile.tokens[lane];
-}
-
-/* Positions count from the query in the middle: a polynomial is multiplied out in coordinates no larger than they must
- * be. */
-static void centre(walk *w) {
-  double place[PEGEN_MAX_ROTOR_AXES];
-  for (int64_t axis = 0; axis < w->places.axes; axis++) w->places.origin[axis] = 0;
-  place_of(&w->places, token_of(w, w->queries / 2), place);
-  for (int64_t axis = 0; axis < w->places.axes; axis++)
-    w->places.origin[axis] = w->key_places.origin[axis] = place[axis];
-}
-
-/* What the queries see, and where they are. */
-static void set_queries(walk *w, int64_t index) {
-  pegen_attention_tile *t = &w->tile;
-  int64_t most = 0, least = w->keys, ahead = w->keys - w->tokens;
-  double place[PEGEN_MAX_ROTOR_AXES];
-  int prefix = index < w->prefix_tiles;
-  if (w->weigh && !prefix) centre(w);
-  for (int64_t lane = 0; lane < w->queries; lane++) {
-    int64_t token = token_of(w, lane), limit = w->keys;
-    if (w->call->causal) limit = token + ahead + 1 < 0 ? 0 : token + ahead + 1 < w->keys ? token + ahead + 1 : w->keys;
-    t->limits[lane] = (int32_t)limit;
-    most = limit > most ? limit : most;
-    least = limit < least ? limit : least;
-    for (int64_t axis = 0; axis < w->places.axes; axis++) t->positions[axis][lane] = 0;
-    if (prefix || !w->form->placed) continue;
-    place_of(&w->places, token, place);
-    for (int64_t axis = 0; axis < w->places.axes; axis++) t->positions[axis][lane] = place[axis];
-  }
-  t->end = most;
-  t->free = w->spoilt && w->form->hides ? 0 : least;
-  t->plain = prefix || w->skip > most ? most : w->skip;
-}
-
-static void run_item(walk *w, int64_t item) {
-  int64_t row = item / w->tiles, index = item - row * w->tiles;
-  int64_t batch = row / w->groups, head = (row - batch * w->groups) * w->heads;
-  if (batch != w->batch) set_batch(w, batch);
-  if (batch != w->batch || head != w->head) set_heads(w, batch, head);
-  w->batch = batch;
-  w->head = head;
-  set_tokens(w, index);
-  set_queries(w, index);
-  if (w->weigh) /* of prefix tokens nobody asks for weights, but the sums that nobody reads should be numbers */
-    w->weigh(&w->tile);
+static void run_item(pegen_attention_walk *w, int64_t item) {
+  int64_t row = item / w->tiles, batch = row / w->groups;
+  pegen_attention_set_heads(w, batch, (row - batch * w->groups) * w->heads);
+  pegen_attention_set_tile(w, item - row * w->tiles);
   w->attend(&w->tile);
-}
-
-/* ---- the entries ---- */
-
-static int is_unkind(const pegen_view *view) {
-  int64_t stride = view->stride[PEGEN_TOKEN] < 0 ? -view->stride[PEGEN_TOKEN] : view->stride[PEGEN_TOKEN];
-  return stride > view->width && stride % UNKIND_STRIDE == 0;
-}
-
-static void begin_walk(walk *w, const pegen_driver *driver, const pegen_args *args, const pegen_attention_call *call,
-                       int target) {
-  const pegen_attention *form = driver->form;
-  const pegen_attention_code *code = &form->targets[target];
-  const pegen_kernel *kernel = driver->kernel;
-  w->driver = driver;
-  w->form = form;
-  w->args = args;
-  w->call = call;
-  w->attend = code->attend[call->type];
-  w->look = call->causal || form->hides ? code->look[call->type] : 0;
-  w->looked = w->looked_last = -1;
-  w->heads = code->heads;
-  w->groups = (call->q.size[PEGEN_HEAD] + code->heads - 1) / code->heads;
-  w->spoilt = 0;
-  w->tile.spoilt = &w->spoilt;
-  w->prepare = code->prepare;
-  w->weigh = form->n_weights ? code->weigh[call->wide_inputs || !kernel->n_inputs ? 0 : call->type] : 0;
-  w->lanes = code->lanes;
-  w->queries = code->lanes * code->vectors;
-  w->tokens = call->q.size[PEGEN_TOKEN];
-  w->keys = call->k.size[PEGEN_TOKEN];
-  w->skip = form->placed ? kernel->skip_tokens : 0;
-  w->runs = form->by_rows ? (kernel->grid[kernel->n_axes - 1] + w->lanes - 1) / w->lanes : 0;
-  int64_t prefix = w->skip < w->tokens ? w->skip : w->tokens, rest = w->tokens - prefix;
-  w->prefix_tiles = (prefix + w->queries - 1) / w->queries;
-  int64_t registers =
-      form->by_rows ? rest / kernel->grid[kernel->n_axes - 1] * w->runs : (rest + w->lanes - 1) / w->lanes;
-  w->tiles = w->prefix_tiles + (registers + code->vectors - 1) / code->vectors;
-  w->batch = w->head = -1;
-  w->places.axes = form->placed ? kernel->n_axes : 0;
-  w->tile.q_token = call->q.stride[PEGEN_TOKEN];
-  w->tile.k_token = call->k.stride[PEGEN_TOKEN];
-  w->tile.v_token = call->v.stride[PEGEN_TOKEN];
-  w->tile.out_token = call->out.stride[PEGEN_TOKEN];
-  w->tile.n_keys = w->keys;
-  w->tile.stage = is_unkind(&call->k) || is_unkind(&call->v);
-  for (int i = 0; i < kernel->n_inputs; i++) w->tile.input_token[i] = call->input[i].stride[PEGEN_TOKEN];
-  w->tile.scale = call->scale * 1.44269504088896340736;
-  w->tile.keys = &w->key_places;
 }
 
 int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_attention_call call;
-  walk w;
+  pegen_attention_walk w;
   pegen_tuning tuning;
   int error = pegen_check_attention(driver, args, part, parts, &call);
   if (error) return error;
   int target = pegen_dispatch(driver, &tuning);
   if (target < 0) return PEGEN_ERROR_PROCESSOR;
-  begin_walk(&w, driver, args, &call, target);
+  pegen_attention_begin(&w, driver, args, &call, target);
   if (!w.attend) return PEGEN_ERROR_DTYPE;
   if (call.out.empty) return 0;
-  w.leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(w.form->n_leaves * w.form->lanes) + 64, 512);
-  w.prepared = __builtin_alloca_with_align((size_t)w.form->prepared_bytes + 64, 512);
-  w.tile.weights =
-      __builtin_alloca_with_align(sizeof(float) * (size_t)(w.form->n_weights * PEGEN_ATTENTION_QUERIES) + 64, 512);
-  const void **operands = __builtin_alloca(sizeof(void *) * (size_t)(driver->kernel->n_operands + 1));
-  for (int i = 0; i < driver->kernel->n_operands; i++)
-    operands[i] = (const char *)args->operands[i]->data + args->operands[i]->byte_offset;
-  w.tile.leaves = w.leaves;
-  w.tile.prepared = w.prepared;
-  w.tile.operands = operands;
+  PEGEN_ATTENTION_ROOM(&w);
   int64_t items = w.tiles * call.q.size[PEGEN_BATCH] * w.groups;
   int64_t begin, end;
   pegen_share(items, part, parts, &begin, &end);

@@ -10,7 +10,7 @@
 #include "loop.h"
 
 /* Most queries of a tile, on any target; most float32 lanes of a register. */
-enum { PEGEN_ATTENTION_QUERIES = 64 };
+enum { PEGEN_ATTENTION_QUERIES = PEGEN_WEIGHT_QUERIES };
 
 /* Most heads of a tile. */
 enum { PEGEN_ATTENTION_HEADS = 4 };
@@ -20,7 +20,8 @@ typedef struct pegen_attention_tile {
   int64_t heads; /* 1 to those of pegen_attention_code */
   const char *q[PEGEN_ATTENTION_HEADS], *k[PEGEN_ATTENTION_HEADS], *v[PEGEN_ATTENTION_HEADS]; /* token 0 of each */
   char *out[PEGEN_ATTENTION_HEADS];
-  int64_t q_token, k_token, v_token, out_token; /* strides in bytes */
+  char *lse[PEGEN_ATTENTION_HEADS]; /* token 0 of each, float32; NULL: not wanted */
+  int64_t q_token, k_token, v_token, out_token, lse_token; /* strides in bytes */
   int64_t stage; /* 1: rows of keys and values are copied before they are used: their stride is unkind to caches */
   int64_t plain; /* keys [0, plain) have neither bias nor rotation: prefix tokens, or all where the queries are such */
   int64_t end; /* keys [0, end) are looked at; above 0 */
@@ -36,6 +37,7 @@ typedef struct pegen_attention_tile {
   float *weights; /* [weight][PEGEN_ATTENTION_QUERIES] of the queries: weigh writes, attend reads; 0 of empty lanes */
   const void *const *operands; /* data of the operands that are read by index, by operand: float32 */
   const struct pegen_attention_places *keys;
+  int64_t queries; /* lanes from this one on are empty */
   int64_t tokens[PEGEN_ATTENTION_QUERIES]; /* of each lane; -1: the lane is empty */
   int32_t limits[PEGEN_ATTENTION_QUERIES]; /* a query sees keys below it */
   double positions[PEGEN_MAX_ROTOR_AXES][PEGEN_ATTENTION_QUERIES]; /* of the queries, from the origin of keys */
@@ -58,6 +60,7 @@ typedef void pegen_attend_function(const pegen_attention_tile *tile);
 typedef struct pegen_attention_code {
   int64_t lanes, vectors; /* queries of a tile: vectors * lanes */
   int64_t heads; /* most heads of a tile */
+  int64_t by_rows; /* 1: a register of queries are neighbours in one row of the grid */
   pegen_attend_function *attend[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_; NULL: not compiled in */
   pegen_attend_function *look[PEGEN_ROW_TYPES]; /* the same: sets *spoilt */
   /* Of a bias that is a polynomial: weights of the tile's queries from inputs of each number type; else NULL. */
@@ -65,12 +68,50 @@ typedef struct pegen_attention_code {
   pegen_attend_function *weigh[PEGEN_ROW_TYPES];
 } pegen_attention_code;
 
+/* ---- gradients ---- */
+
+/* A tile of queries of one head, as forward has it, against keys [begin, tile.end): tile.out and tile.lse are what
+ * forward wrote. What is NULL is not wanted. */
+typedef struct pegen_attention_gradient_tile {
+  pegen_attention_tile tile; /* first */
+  int64_t begin;
+  const char *g_out, *g_lse; /* token 0: gradients coming in; g_lse float32 */
+  int64_t g_out_token, g_lse_token; /* strides in bytes */
+  char *g_q; /* token 0: going out; a row is written for each of the tile's queries */
+  int64_t g_q_token;
+  /* Added to: [key][head_dim], [key][value_dim], rows rounded up to PEGEN_ATTENTION_PITCH numbers, from key 0 on. Those
+   * of keys are without the factor of q k^T. */
+  float *key_sums, *value_sums;
+  const char *const *ahead; /* [n_ahead]: rows of so many lines of a cache that are read after this tile */
+  int64_t n_ahead, ahead_lines;
+  double *operand_sums; /* [n_scatters][n_blocks] of the head, added to; NULL: no operand's gradient is wanted */
+  double *const *tables; /* [n_operands]: of those that are read by index, elements of the chunk, added to */
+  float *weight_gains; /* [weight][PEGEN_ATTENTION_QUERIES]: what weights of the queries gain; NULL: not wanted */
+  double *place_sums; /* [token][axes] of the head: what the queries' coordinates gain, written */
+  double *key_place_sums; /* [key][axes]: what the keys' gain, added to */
+} pegen_attention_gradient_tile;
+
+enum { PEGEN_ATTENTION_PITCH = 16 };
+
+typedef void pegen_attend_gradient_function(const pegen_attention_gradient_tile *tile);
+/* `count` rows of sums, times a factor, as rows of a tensor `token` bytes apart. */
+typedef void pegen_attention_store_function(const float *sums, char *to, int64_t token, int64_t count, double factor);
+
+/* The emitted functions of one target. Their tiles are those of pegen_attention_code, of one head each. */
+typedef struct pegen_attention_gradient_code {
+  pegen_attend_gradient_function *attend[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_; NULL: not compiled in */
+  pegen_attend_gradient_function
+      *attend_narrow[PEGEN_ROW_TYPES]; /* of tiles whose queries are in the first register; NULL: none */
+  pegen_attention_store_function *store_keys[PEGEN_ROW_TYPES], *store_values[PEGEN_ROW_TYPES];
+  int64_t step; /* keys that some may see the first of, so that others see the rest */
+} pegen_attention_gradient_code;
+
 /* The form of attention (compiler/forms/attention.c). */
 typedef struct pegen_attention {
   int64_t value_dim; /* Dv */
   int64_t placed; /* 1: positions are needed; 0: attention without bias or rotation */
   int64_t hides; /* 1: the bias may be -infinity */
-  int64_t by_rows; /* 1: lanes of a vector are neighbours on the grid's last axis */
+  int64_t by_rows; /* 1: made for the grid's positions alone, which some target walks by rows */
   int64_t n_blocks, n_leaves;
   const pegen_leaf *leaves;
   int64_t indexed; /* bits: operands read by index */
@@ -78,10 +119,15 @@ typedef struct pegen_attention {
   int64_t n_weights; /* of a bias that is a polynomial, whose positions count from a query of each tile; 0: none */
   int64_t prepared_bytes; /* of one head, a multiple of 64 */
   const pegen_attention_code *targets; /* [n_targets] */
+  const pegen_attention_gradient_code *gradients; /* [n_targets]; NULL: there are none */
+  int64_t n_scatters; /* sums of a head that operands' elements gain, of each block (those of a bias: of block 0) */
+  const pegen_leaf *scatters; /* which: offsets[head][n_blocks]; operand -1: nothing of this sum */
+  int64_t has_places; /* 1: coordinates have gradients */
+  int64_t gaining; /* bits: operands that have a gradient */
+  const pegen_gradient *weights; /* of a bias that is a polynomial: what its inputs and operands gain; NULL: nothing */
 } pegen_attention;
 
-/* Implemented by the driver, called by the entries and by emitted code. */
-int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+/* Implemented by the driver, called by emitted code. */
 /* Coordinates of tokens [first, first + count), less the origin, as rows, [axis][stride]; 0 from count on. */
 void pegen_attention_rows(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
                           double *out);

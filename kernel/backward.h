@@ -1,11 +1,23 @@
-/* backward.h: gradients of encodings whose rows are turned by rotors or added to; see backward.c. */
+/* backward.h: gradients of encodings; see backward.c, dense_backward.c. */
 #ifndef PEGEN_KERNEL_BACKWARD_H
 #define PEGEN_KERNEL_BACKWARD_H
 
-#include "driver.h"
+#include "gradient.h"
+
+/* What the gradients of a form's kernel are, as far as their calls are concerned. */
+typedef struct pegen_backward_facts {
+  int64_t row_bytes;                   /* of the form's tables */
+  int64_t has_operands, has_positions; /* 1: they have gradients */
+  int64_t needs_kept; /* 1: which take what encode wrote or read; 0: the gradients of rows alone */
+  int64_t most_chunks; /* of tokens */
+  int64_t sums_bytes; /* of one chunk's sums */
+  int64_t finish_bytes; /* what one of those who finish has of a head */
+  int64_t token_bytes; /* what is kept of a token until all heads are done */
+} pegen_backward_facts;
 
 /* A backward call, checked: a forward call whose rows are gradients, coming in and going out. */
 typedef struct pegen_backward_call {
+  const pegen_backward_facts *facts;
   pegen_call rows;
   pegen_args args; /* of that forward call */
   const pegen_grad_args *grad;
@@ -18,15 +30,35 @@ typedef struct pegen_backward_call {
 
 /* Checks everything in the order that check_backward.c states; fills *call where it returns 0. with_workspace: also
  * that there is one of so many bytes as pegen_backward_workspace says. */
-PEGEN_INTERNAL int pegen_check_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts,
-                                        int with_workspace, pegen_backward_call *call);
+PEGEN_INTERNAL int pegen_check_backward(const pegen_driver *driver, const pegen_backward_facts *facts,
+                                        const pegen_args *args, int part, int parts, int with_workspace,
+                                        pegen_backward_call *call);
+
+static inline int pegen_has_rows(const pegen_backward_call *call, int s) {
+  return call->rows.stream[s].given && !call->rows.stream[s].in.empty;
+}
+
+/* Which of grad->positions and k_positions the positions of streams gain that share those of `first`; -1: neither. */
+static inline int pegen_gaining_positions(const pegen_backward_call *call, const pegen_stream *first) {
+  int own = first->keys && call->args.k_positions;
+  return call->positions[own].empty ? -1 : own;
+}
+
+/* Whether all batches have one set of positions, and of what positions gain: their rows have one rotor or matrix, and
+ * what it gains may be summed over them. */
+static inline int pegen_batches_share(const pegen_backward_call *call, const pegen_stream *first) {
+  int which = pegen_gaining_positions(call, first);
+  if (which >= 0 && call->positions[which].stride[PEGEN_POSITION_BATCH] != 0) return 0;
+  return first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
+}
 
 /* Chunks of tokens whose sums are kept apart: a matter of the call's sizes alone. */
 PEGEN_INTERNAL int64_t pegen_backward_chunks(const pegen_backward_call *call);
-PEGEN_INTERNAL int64_t pegen_backward_size(const pegen_kernel *kernel, int operand); /* elements */
-/* Bytes of one chunk's sums, of the operands' elements in float64, and of all of the workspace (0: none). */
-PEGEN_INTERNAL int64_t pegen_backward_sums(const pegen_driver *driver);
-PEGEN_INTERNAL int64_t pegen_backward_elements(const pegen_driver *driver);
+/* Parts of finish that have work; more of them have none. */
+enum { PEGEN_FINISHERS = 16 };
+
+/* Bytes of the workspace; 0: none. Sums come first, behind them what is kept of tokens. */
+PEGEN_INTERNAL int64_t pegen_backward_sums(const pegen_driver *driver, const pegen_backward_call *call);
 PEGEN_INTERNAL int64_t pegen_backward_workspace(const pegen_driver *driver, const pegen_backward_call *call);
 
 /* What encode does once its call is checked, with the functions of `target`. */

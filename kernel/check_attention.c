@@ -6,11 +6,13 @@
  *                                                 MISSING_INPUT SCALE
  *   3. shapes of q, k, v, out                     RANK NULL_SHAPE NEGATIVE_SIZE HEAD_DIM VALUE_DIM
  *      and of each against the others             SHAPE_MISMATCH HEADS HEAD_GROUPS
+ *      lse, its type too                          LSE
  *   4. shapes of positions, grid, operands, inputs
  *                                                 NULL_SHAPE POSITIONS_SHAPE GRID_SIZE OPERAND_SHAPE INPUT_SHAPE
  *   5. number types                               DTYPE DTYPE_MISMATCH POSITIONS_DTYPE OPERAND_DTYPE INDEXED_OPERAND
- *   INPUT_DTYPE 6. memory of each tensor                      DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT
- *   STRIDE 7. out against every other tensor             OVERLAP
+ *                                                 INPUT_DTYPE
+ *   6. memory of each tensor                      DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT STRIDE
+ *   7. out and lse against every other tensor     OVERLAP
  */
 #include "check_attention.h"
 
@@ -50,6 +52,14 @@ static int check_rows(const DLTensor *tensor, int64_t width, int wrong) {
   return error == PEGEN_ERROR_HEAD_DIM ? wrong : error;
 }
 
+int pegen_check_lse(const DLTensor *lse, const DLTensor *q) {
+  if (!lse) return 0;
+  if (lse->ndim != 3 || !lse->shape || !pegen_one_of(lse, kDLFloat, 32)) return PEGEN_ERROR_LSE;
+  for (int i = 0; i < 3; i++)
+    if (lse->shape[i] != q->shape[i]) return PEGEN_ERROR_LSE;
+  return 0;
+}
+
 static int check_shapes(const pegen_driver *driver, const pegen_args *args, pegen_attention_call *call) {
   const pegen_attention *form = driver->form;
   const DLTensor *q = args->q, *k = args->k, *v = args->v, *out = args->out;
@@ -66,6 +76,7 @@ static int check_shapes(const pegen_driver *driver, const pegen_args *args, pege
   if (k->shape[2] > INT32_MAX) /* keys are counted in 32 bits where lanes compare them */
     return PEGEN_ERROR_SIZE_OVERFLOW;
   if (driver->per_head && q->shape[1] != driver->kernel->heads) return PEGEN_ERROR_HEADS;
+  if ((error = pegen_check_lse(PEGEN_GIVEN(args, lse), q)) != 0) return error;
   call->group = 1;
   if (q->shape[1] == k->shape[1]) return 0;
   if (k->shape[1] == 0 || q->shape[1] % k->shape[1] != 0) return PEGEN_ERROR_HEAD_GROUPS;
@@ -113,12 +124,18 @@ static int view_positions(const DLTensor *positions, int64_t type, pegen_view *v
   return pegen_on_host(positions) ? pegen_view_of(positions, 0, view) : PEGEN_ERROR_DEVICE;
 }
 
+int pegen_view_lse(const DLTensor *lse, pegen_view *view) {
+  view->empty = 1;
+  if (!lse) return 0;
+  return pegen_on_host(lse) ? pegen_view_of(lse, 0, view) : PEGEN_ERROR_DEVICE;
+}
+
 static int check_memory(const pegen_driver *driver, const pegen_args *args, pegen_attention_call *call) {
   int error;
   if ((error = pegen_view_rows(args->q, &call->q)) != 0 || (error = pegen_view_rows(args->k, &call->k)) != 0 ||
       (error = pegen_view_rows(args->v, &call->v)) != 0 || (error = pegen_view_rows(args->out, &call->out)) != 0)
     return error == PEGEN_ERROR_SIZE_OVERFLOW && call->v.high && args->out->strides ? PEGEN_ERROR_STRIDE : error;
-  if (!call->out.empty && !pegen_view_nests(&call->out)) return PEGEN_ERROR_STRIDE;
+  if ((error = pegen_view_lse(PEGEN_GIVEN(args, lse), &call->lse)) != 0) return error;
   if ((error = view_positions(args->positions, call->position_type, &call->positions)) != 0 ||
       (error = view_positions(key_positions(args), call->k_position_type, &call->k_positions)) != 0)
     return error;
@@ -128,26 +145,40 @@ static int check_memory(const pegen_driver *driver, const pegen_args *args, pege
 
 /* ---- 7. overlap ---- */
 
-static int out_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_attention_call *call) {
+int pegen_attention_meets(const pegen_driver *driver, const pegen_args *args, const pegen_attention_call *call,
+                          const pegen_view *out) {
   for (int i = 0; i < driver->kernel->n_inputs; i++)
-    if (pegen_views_meet(&call->out, &call->input[i])) return 1;
-  return pegen_views_meet(&call->out, &call->q) || pegen_views_meet(&call->out, &call->k) ||
-         pegen_views_meet(&call->out, &call->v) ||
-         (call->position_type >= 0 && pegen_views_meet(&call->out, &call->positions)) ||
-         (call->k_position_type >= 0 && pegen_views_meet(&call->out, &call->k_positions)) ||
-         pegen_meets_operand(driver, args, &call->out, 0);
+    if (pegen_views_meet(out, &call->input[i])) return 1;
+  return pegen_views_meet(out, &call->q) || pegen_views_meet(out, &call->k) || pegen_views_meet(out, &call->v) ||
+         (call->position_type >= 0 && pegen_views_meet(out, &call->positions)) ||
+         (call->k_position_type >= 0 && pegen_views_meet(out, &call->k_positions)) ||
+         pegen_meets_operand(driver, args, out, 0);
+}
+
+static int out_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_attention_call *call) {
+  return pegen_attention_meets(driver, args, call, &call->out) ||
+         (!call->lse.empty &&
+          (pegen_views_meet(&call->lse, &call->out) || pegen_attention_meets(driver, args, call, &call->lse)));
 }
 
 /* ---- all of them ---- */
 
-int pegen_check_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts,
-                          pegen_attention_call *call) {
+int pegen_check_attention_read(const pegen_driver *driver, const pegen_args *args, int part, int parts,
+                               pegen_attention_call *call) {
   int error = pegen_check_args(args, part, parts);
   if (error) return error;
   call->q.high = call->k.high = call->v.high = call->out.high = 0;
   if ((error = check_given(driver, args, call)) != 0 || (error = check_shapes(driver, args, call)) != 0 ||
-      (error = check_places(driver, args)) != 0 || (error = check_types(driver, args, call)) != 0 ||
-      (error = check_memory(driver, args, call)) != 0)
+      (error = check_places(driver, args)) != 0 || (error = check_types(driver, args, call)) != 0)
     return error;
+  return check_memory(driver, args, call);
+}
+
+int pegen_check_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts,
+                          pegen_attention_call *call) {
+  int error = pegen_check_attention_read(driver, args, part, parts, call);
+  if (error) return error;
+  if ((!call->out.empty && !pegen_view_nests(&call->out)) || (!call->lse.empty && !pegen_view_nests(&call->lse)))
+    return PEGEN_ERROR_STRIDE;
   return out_overlaps(driver, args, call) ? PEGEN_ERROR_OVERLAP : 0;
 }

@@ -7,6 +7,7 @@
 
 typedef struct pegen_attention_call {
   pegen_view q, k, v, out;
+  pegen_view lse; /* empty where it is not wanted */
   pegen_view positions, k_positions; /* unset where the grid's are used */
   int64_t position_type, k_position_type; /* pegen_position_type; -1: the built-in grid's */
   pegen_view input[PEGEN_MAX_INPUTS]; /* of the query tokens */
@@ -20,5 +21,14 @@ typedef struct pegen_attention_call {
 /* Checks everything in the order that check_attention.c states; fills *call where it returns 0. */
 PEGEN_INTERNAL int pegen_check_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                          pegen_attention_call *call);
+/* The same where out and lse are only read. */
+PEGEN_INTERNAL int pegen_check_attention_read(const pegen_driver *driver, const pegen_args *args, int part, int parts,
+                                              pegen_attention_call *call);
+/* Of an lse, or its gradient: NULL is none. */
+PEGEN_INTERNAL int pegen_check_lse(const DLTensor *lse, const DLTensor *q);
+PEGEN_INTERNAL int pegen_view_lse(const DLTensor *lse, pegen_view *view);
+/* 1: what is written meets what a call reads, out and lse apart. */
+PEGEN_INTERNAL int pegen_attention_meets(const pegen_driver *driver, const pegen_args *args,
+                                         const pegen_attention_call *call, const pegen_view *out);
 
 #endif

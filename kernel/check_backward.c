@@ -19,10 +19,6 @@ static DLTensor *operand_gradient(const pegen_grad_args *grad, int i) {
   return grad->operands ? grad->operands[i] : (DLTensor *)0;
 }
 
-static const pegen_gradient *gradient_of(const pegen_driver *driver) {
-  return ((const pegen_blades *)driver->form)->gradient;
-}
-
 /* ---- 2. what is asked for ---- */
 
 /* Positions of k are those of q where it has none of its own. */
@@ -35,14 +31,14 @@ static int asks_for_less(const pegen_args *args, const pegen_grad_args *grad) {
 
 static int find_wanted(const pegen_driver *driver, const pegen_args *args, const pegen_grad_args *grad,
                        pegen_backward_call *call) {
-  const pegen_gradient *of = gradient_of(driver);
+  const pegen_backward_facts *of = call->facts;
   /* grad->operands is as long as args->operands. */
   if (grad->operands && args->n_operands < driver->kernel->n_operands) return PEGEN_ERROR_MISSING_OPERAND;
   call->of_operands = 0;
   for (int i = 0; i < driver->kernel->n_operands; i++) call->of_operands |= operand_gradient(grad, i) != 0;
   call->of_positions = grad->positions || grad->k_positions;
   if (grad->out || grad->lse || grad->v || grad->inputs) return PEGEN_ERROR_NO_GRADIENT;
-  if ((call->of_operands && !(of && of->n_sums > 0)) || (call->of_positions && !(of && of->has_positions)))
+  if ((call->of_operands && !of->has_operands) || (call->of_positions && !of->has_positions))
     return PEGEN_ERROR_NO_GRADIENT;
   if (!grad->q_out && !grad->k_out) return PEGEN_ERROR_MISSING_GRADIENT;
   if ((grad->q && !grad->q_out) || (grad->k && !grad->k_out)) return PEGEN_ERROR_MISSING_GRADIENT;
@@ -83,35 +79,6 @@ static int check_kept(const pegen_driver *driver, const DLTensor *rows, const DL
     if (kept->shape[i] != rows->shape[i]) return PEGEN_ERROR_SHAPE_MISMATCH;
   if (!pegen_same_type(kept, rows)) return PEGEN_ERROR_DTYPE_MISMATCH;
   return pegen_view_rows(kept, view);
-}
-
-/* ---- 5. gradients of operands and positions ---- */
-
-static int is_float(const DLTensor *tensor) {
-  return pegen_one_of(tensor, kDLFloat, 32) || pegen_one_of(tensor, kDLFloat, 64);
-}
-
-static int check_operand_gradient(const pegen_operand *operand, const DLTensor *tensor, pegen_view *view) {
-  int64_t count = 1;
-  if (tensor->ndim != operand->rank || (operand->rank > 0 && !tensor->shape)) return PEGEN_ERROR_GRADIENT_SHAPE;
-  for (int i = operand->rank - 1; i >= 0; i--) {
-    if (tensor->shape[i] != operand->shape[i]) return PEGEN_ERROR_GRADIENT_SHAPE;
-    if (tensor->strides && operand->shape[i] > 1 && tensor->strides[i] != count) return PEGEN_ERROR_GRADIENT_SHAPE;
-    count *= operand->shape[i];
-  }
-  if (!is_float(tensor)) return PEGEN_ERROR_GRADIENT_DTYPE;
-  return pegen_on_host(tensor) ? pegen_view_contiguous(tensor, view) : PEGEN_ERROR_DEVICE;
-}
-
-static int check_position_gradient(const DLTensor *positions, const DLTensor *tensor, pegen_view *view) {
-  if (tensor->ndim != positions->ndim || !tensor->shape) return PEGEN_ERROR_GRADIENT_SHAPE;
-  for (int i = 0; i < tensor->ndim; i++)
-    if (tensor->shape[i] != positions->shape[i]) return PEGEN_ERROR_GRADIENT_SHAPE;
-  if (!is_float(tensor)) return PEGEN_ERROR_GRADIENT_DTYPE;
-  if (!pegen_on_host(tensor)) return PEGEN_ERROR_DEVICE;
-  int error = pegen_view_of(tensor, 0, view);
-  if (error) return error;
-  return view->empty || pegen_view_nests(view) ? 0 : PEGEN_ERROR_STRIDE;
 }
 
 /* ---- 7. overlap ---- */
@@ -158,59 +125,35 @@ static int check_overlap(const pegen_driver *driver, const pegen_args *args, con
 
 /* ---- the workspace ---- */
 
-enum { MOST_CHUNKS = 64 };
+/* Long chunks are long runs of memory where batches are walked together; few of them are work for few threads. */
+enum { FEW_CHUNKS = 8, LONG_CHUNK = 16 };
 
 int64_t pegen_backward_chunks(const pegen_backward_call *call) {
   int64_t tokens = 1;
   for (int s = 0; s < 2; s++)
     if (call->rows.stream[s].given && call->rows.stream[s].in.size[PEGEN_TOKEN] > tokens)
       tokens = call->rows.stream[s].in.size[PEGEN_TOKEN];
-  return tokens < MOST_CHUNKS ? tokens : MOST_CHUNKS;
+  int64_t few = tokens < FEW_CHUNKS ? tokens : FEW_CHUNKS, chunks = tokens / LONG_CHUNK;
+  if (chunks < few) chunks = few;
+  return chunks < call->facts->most_chunks ? chunks : call->facts->most_chunks;
 }
 
-static int64_t heads_of(const pegen_driver *driver) { return driver->per_head ? driver->kernel->heads : 1; }
-
-int64_t pegen_backward_sums(const pegen_driver *driver) {
-  return heads_of(driver) * gradient_of(driver)->n_sums * ((const pegen_blades *)driver->form)->lanes * 8;
-}
-
-int64_t pegen_backward_size(const pegen_kernel *kernel, int operand) {
-  int64_t size = 1;
-  for (int d = 0; d < kernel->operands[operand].rank; d++) size *= kernel->operands[operand].shape[d];
-  return size;
-}
-
-int64_t pegen_backward_elements(const pegen_driver *driver) {
-  int64_t count = 0;
-  for (int i = 0; i < driver->kernel->n_operands; i++) count += pegen_backward_size(driver->kernel, i);
-  return count * 8;
-}
-
-/* Sums by chunk; elements of operands; what is summed up of a head, and what comes of it. */
-int64_t pegen_backward_workspace(const pegen_driver *driver, const pegen_backward_call *call) {
-  const pegen_gradient *of = gradient_of(driver);
+/* Sums by chunk; elements of operands; what those who finish have of a head. Launches have a workspace of their own
+ * (runtime/launch_chunks.c). */
+#ifndef PEGEN_CHECK_ANY_DEVICE
+int64_t pegen_backward_sums(const pegen_driver *driver, const pegen_backward_call *call) {
   if (!call->of_operands) return 0;
-  return pegen_backward_chunks(call) * pegen_backward_sums(driver) + pegen_backward_elements(driver) +
-         (of->n_sums + of->n_scatters) * ((const pegen_blades *)driver->form)->lanes * 8;
+  return pegen_backward_chunks(call) * call->facts->sums_bytes + pegen_all_elements(driver->kernel) * 8 +
+         PEGEN_FINISHERS * call->facts->finish_bytes;
 }
 
-static int check_workspace(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call,
-                           pegen_view *view) {
-  int64_t bytes = pegen_backward_workspace(driver, call);
-  if (!bytes) return 0;
-  if (!args->workspace) return PEGEN_ERROR_WORKSPACE;
-  if ((uintptr_t)args->workspace & 7) return PEGEN_ERROR_ALIGNMENT;
-  view->empty = 0;
-  view->base = view->low = (uintptr_t)args->workspace;
-  view->width = bytes;
-  for (int i = 0; i < PEGEN_VIEW_DIMS; i++) {
-    view->size[i] = 1;
-    view->stride[i] = 0;
-  }
-  if (__builtin_add_overflow(view->low, (uint64_t)bytes, &view->high)) return PEGEN_ERROR_SIZE_OVERFLOW;
-  size_t given = PEGEN_GIVEN(args, workspace_bytes);
-  return given && given < (uint64_t)bytes ? PEGEN_ERROR_WORKSPACE : 0;
+int64_t pegen_backward_workspace(const pegen_driver *driver, const pegen_backward_call *call) {
+  int64_t bytes = pegen_backward_sums(driver, call);
+  for (int s = 0; s < 2 && (call->of_operands || call->of_positions); s++)
+    if (pegen_has_rows(call, s)) bytes += call->rows.stream[s].in.size[PEGEN_TOKEN] * call->facts->token_bytes;
+  return bytes;
 }
+#endif
 
 /* ---- all of them ---- */
 
@@ -229,24 +172,26 @@ static int check_gradients(const pegen_driver *driver, const pegen_args *args, p
   const DLTensor *positions[2] = {args->positions, args->k_positions};
   const DLTensor *gained[2] = {grad->positions, grad->k_positions};
   pegen_view view;
-  int error = 0, is_sum = ((const pegen_blades *)driver->form)->is_sum != 0; /* whose gradients need rows' alone */
+  int error = 0;
   for (int s = 0; s < 2; s++)
-    if (rows[s] && !is_sum && (error = check_kept(driver, rows[s], kept[s], &call->kept[s])) != 0) return error;
+    if (rows[s] && call->facts->needs_kept && (error = check_kept(driver, rows[s], kept[s], &call->kept[s])) != 0)
+      return error;
   for (int i = 0; i < driver->kernel->n_operands; i++)
     if (operand_gradient(grad, i) &&
-        (error = check_operand_gradient(&driver->kernel->operands[i], operand_gradient(grad, i), &view)) != 0)
+        (error = pegen_check_operand_gradient(&driver->kernel->operands[i], operand_gradient(grad, i), &view)) != 0)
       return error;
   for (int s = 0; s < 2; s++) {
     if (!gained[s]) continue;
-    if ((error = check_position_gradient(positions[s], gained[s], &call->positions[s])) != 0) return error;
+    if ((error = pegen_check_position_gradient(positions[s], gained[s], &call->positions[s])) != 0) return error;
     call->position_is_f64[s] = gained[s]->dtype.bits == 64;
   }
   return 0;
 }
 
-int pegen_check_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts, int with_workspace,
-                         pegen_backward_call *call) {
+int pegen_check_backward(const pegen_driver *driver, const pegen_backward_facts *facts, const pegen_args *args,
+                         int part, int parts, int with_workspace, pegen_backward_call *call) {
   int error = pegen_check_args(args, part, parts);
+  call->facts = facts;
   if (error) return error;
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
   if (!grad) return PEGEN_ERROR_MISSING_GRADIENT;
@@ -255,8 +200,7 @@ int pegen_check_backward(const pegen_driver *driver, const pegen_args *args, int
   if ((error = find_wanted(driver, args, grad, call)) != 0) return error;
   clear_views(call);
   make_forward(args, call);
-  int64_t row_bytes = ((const pegen_blades *)driver->form)->values_bytes;
-  error = pegen_check_written(driver, &call->args, part, parts, row_bytes, call->is_written, &call->rows);
+  error = pegen_check_written(driver, &call->args, part, parts, facts->row_bytes, call->is_written, &call->rows);
   if (error) return error;
   for (int s = 0; s < 2; s++)
     if (call->rows.stream[s].given && pegen_converts(&call->rows.stream[s])) return PEGEN_ERROR_DTYPE_MISMATCH;
@@ -266,6 +210,7 @@ int pegen_check_backward(const pegen_driver *driver, const pegen_args *args, int
   if (call->of_positions && args->k_positions) call->rows.joint = 0;
   pegen_view workspace;
   workspace.empty = 1;
-  if (with_workspace && (error = check_workspace(driver, args, call, &workspace)) != 0) return error;
+  if (with_workspace && (error = pegen_check_workspace(args, pegen_backward_workspace(driver, call), &workspace)) != 0)
+    return error;
   return check_overlap(driver, args, call, &workspace);
 }

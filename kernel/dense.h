@@ -31,6 +31,9 @@ typedef void pegen_angles_function(const double *position, const char *prepared,
 /* The matrices of a unit of blocks: see compiler/cpu/exponential.h, torus.h and dense.h. */
 typedef void pegen_matrix_function(const char *generators, const double *angles, char *matrices);
 
+/* The transposes of `blocks` matrices, in the layout that apply takes; the last of an odd number may be alone. */
+typedef void pegen_transpose_function(const char *matrices, int64_t blocks, char *transposed);
+
 /* What a norm does not exceed: see emit_exponential_sum. */
 typedef void pegen_bound_function(const char *generators, const double *angles, double *bound);
 
@@ -46,15 +49,33 @@ static inline int pegen_acts(double norm, int64_t rows, int64_t size) {
   return (double)rows * pegen_action_terms(norm) < products * (double)size;
 }
 
+/* What rows add to the torques of `count` blocks from `block` on, what these give generators and angles, and torques of
+ * what encode wrote from those of what it read: see compiler/cpu/wedge.h, exponential_adjoint.h, torus_adjoint.h,
+ * basis_adjoint.h. */
+typedef void pegen_wedge_function(const char *gradient, const char *row, int64_t block, int64_t count, char *outer);
+typedef void pegen_adjoint_function(const char *generators, const double *angles, const char *outer, double *gains,
+                                    double *sums);
+
+/* What angles' operands and a token's coordinates gain of its angles' gradients, double [gain_terms][leaf_lanes]: added
+ * to sums (an address; 0: not wanted) and, where positions is not 0, to gained. */
+typedef void pegen_gain_function(const double *position, const char *prepared, const double *of_angles, int64_t sums,
+                                 int64_t positions, double *gained);
+
 /* The emitted functions of one target. */
 typedef struct pegen_dense_code {
-  int64_t unit;                   /* blocks that one call of matrix takes */
+  int64_t unit; /* blocks that one call of matrix takes */
   int64_t lanes, padded; /* how generators lie: [terms][pairs][lanes], or where lanes is 0 [terms][padded][padded] */
   pegen_prepare_function *prepare; /* NULL: angles need no operand */
   pegen_angles_function *angles;
+  pegen_angles_function *back; /* of a change of basis: coefficient vectors of the transposed turns; else NULL */
   pegen_matrix_function *matrix,
       *matrix_rest; /* of whole units, and of what is left of the last one; NULL where nothing is */
   pegen_apply_function *apply[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_ */
+  pegen_transpose_function *transpose; /* NULL where there are no gradients */
+  pegen_wedge_function *wedge[PEGEN_ROW_TYPES]; /* these NULL where operands and positions have none */
+  pegen_adjoint_function *adjoint;
+  pegen_matrix_function *turn;
+  pegen_gain_function *gain; /* NULL: angles depend on nothing that gains */
   pegen_apply_function *stream; /* f32 that is stored past the caches, to rows of whole lines; NULL: there is none */
   pegen_matrix_function
       *sum; /* of generators times angles, where the action may be taken; else NULL, and the others, too */
@@ -74,9 +95,10 @@ typedef struct pegen_skew {
 typedef struct pegen_dense {
   int64_t size, n_blocks, terms; /* terms: generators that a block's matrix is a sum of */
   int64_t angle_lanes; /* row length of angles */
+  int64_t gain_terms, gain_lanes; /* numbers of a block that `adjoint` gives gradients of, and their row length */
   int64_t inverse; /* 1: turn back */
   int64_t is_f64; /* matrices are formed in float64 */
-  int64_t schur; /* 1: the output stays in the basis of the real Schur form (emit_turns.h), of every token */
+  int64_t schur; /* 1: the output stays in the basis of the real Schur form, of every token */
   const pegen_skew *generators; /* [terms] */
   const pegen_skew
       *basis; /* the head is one block, whose matrix is the turns of its channels times the Cayley transform of this,
@@ -85,12 +107,8 @@ typedef struct pegen_dense {
   int64_t leaf_lanes, n_leaves;
   const pegen_leaf *leaves;
   int64_t prepared_bytes; /* of one head, a multiple of 64 */
+  const pegen_gradient *gradient; /* of angles; NULL: they have none */
   const pegen_dense_code *targets; /* [n_targets] */
 } pegen_dense;
-
-/* Implemented by the driver, called by the emitted NAME_ entries. */
-int pegen_dense_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts);
-int pegen_dense_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts);
-size_t pegen_dense_table_bytes(const pegen_driver *driver, const pegen_args *args);
 
 #endif

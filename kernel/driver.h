@@ -14,11 +14,14 @@
  *     rows.c      rows as addresses and strides; tokens that pass through
  *     walk.c      parts, runs of tokens, prefetch, the order of stores
  *     table.c     what prepare and encode must agree about
- *     dense.c     form "dense": tables of matrices, and rows times them
+ *     dense.c     form "dense": tables of matrices, and rows times them; dense_maker.c: forming them
+ *     dense_backward.c  gradients of the same; finish.c: sums of chunks to operands, of all forms
  *     encode.c    form "blades": pegen_call -> calls of the emitted functions
  *     backward.c  gradients of the same; check_backward.c: their arguments
  *     widen.c     form "polynomial": the same
- *     attention.c form "attention": the same, by tiles of queries
+ *     attention.c form "attention": the same, by tiles of queries (attention_walk.c)
+ *     attention_backward.c gradients of the same; check_attention_backward.c: their arguments; weight_gains.c: what
+ *                 comes of a polynomial's weights
  *
  * Each form (compiler/forms/form.h) has driver files of its own beside the first eight; kernel/CMakeLists.txt
  * lists which, and an object carries its form's only.
@@ -81,6 +84,11 @@ PEGEN_INTERNAL int pegen_check(const pegen_driver *driver, const pegen_args *arg
 PEGEN_INTERNAL int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                        int64_t row_bytes, const int64_t *is_written, pegen_call *call);
 
+/* Heads whose rotors or matrices differ. */
+static inline int64_t pegen_heads_apart(const pegen_driver *driver) {
+  return driver->per_head ? driver->kernel->heads : 1;
+}
+
 /* Positions and operands alone, for prepare: fills grid, positions and position_type of both streams (the second is
  * given where k has positions of its own). */
 PEGEN_INTERNAL int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts,
@@ -122,6 +130,9 @@ PEGEN_INTERNAL int pegen_view_of(const DLTensor *tensor, int run, pegen_view *vi
 
 /* The same for a contiguous tensor, as one run of bytes (operands). */
 PEGEN_INTERNAL int pegen_view_contiguous(const DLTensor *tensor, pegen_view *view);
+
+/* The same for plain memory; may be SIZE_OVERFLOW. */
+PEGEN_INTERNAL int pegen_view_memory(const void *at, int64_t bytes, pegen_view *view);
 
 /* 1 where both name the same elements by the same indices. */
 PEGEN_INTERNAL int pegen_views_equal(const pegen_view *a, const pegen_view *b);
@@ -171,8 +182,14 @@ PEGEN_INTERNAL void pegen_grid_position(const pegen_kernel *kernel, int64_t toke
 /* An operand's elements at offsets[n], as doubles. */
 PEGEN_INTERNAL void pegen_gather(const DLTensor *operand, const int32_t *offsets, int64_t n, double *out);
 
-/* Items [*begin, *end) of `items`: the share of part `part`. 0 where it is empty. */
+/* Parts [first, last) of `parts`. */
+typedef struct pegen_part {
+  int first, last, parts;
+} pegen_part;
+
+/* Items [*begin, *end) of `items`: the share of part `part`, or of several. 0 where it is empty. */
 PEGEN_INTERNAL int pegen_share(int64_t items, int part, int parts, int64_t *begin, int64_t *end);
+PEGEN_INTERNAL int pegen_share_of(int64_t items, const pegen_part *of, int64_t *begin, int64_t *end);
 
 /* Tokens [begin, end) of a batch. */
 typedef struct pegen_run {

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* Every form of kernel/CMakeLists.txt. */
-#define FORMS(X) X(blades) X(dense) X(attention) X(polynomial) X(additive)
+/* Every form of kernel/CMakeLists.txt, and what can stand beside it. */
+#define FORMS(X) X(blades) X(dense) X(attention) X(polynomial) X(additive) X(tvm_ffi)
 
 #define EMBED(name, path) \
   __asm__(".section .rodata, \"a\"\n" \

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 typedef struct driver_text {
-  const char *form; /* name of the form, compiler/forms/form.h */
+  const char *form; /* name of the form, compiler/forms/form.h; "tvm_ffi": packed functions beside a form's driver */
   const unsigned char *x86_64, *aarch64;
   const size_t *x86_64_size, *aarch64_size;
 } driver_text;

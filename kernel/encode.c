@@ -82,7 +82,7 @@ static void run_prepared(pass *p, const pegen_args *args, pegen_prepare_function
   const pegen_driver *driver = p->driver;
   const pegen_blades *blades = driver->form;
   int64_t bytes = blades->prepared_bytes > 0 ? blades->prepared_bytes : 64;
-  int64_t heads = driver->per_head ? driver->kernel->heads : 1, tile = bytes;
+  int64_t heads = pegen_heads_apart(driver), tile = bytes;
   for (int64_t n = 1; n < heads && tile + bytes <= PEGEN_STACK_PREPARED; n++) tile += bytes;
   char *prepared = __builtin_alloca_with_align((size_t)tile, 512);
   double *leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(blades->n_leaves * blades->lanes) + 64, 512);
@@ -149,6 +149,8 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   p->loop.prepared_stride = 0;
   p->loop.table = 0;
   p->loop.table_token = p->loop.table_head = 0;
+  p->loop.rotor = target->rotor;
+  p->loop.unfold = target->unfold;
   if (p->table) {
     p->section = p->table->sections > 1 && first->keys;
     p->loop.table_head = p->table->row_bytes;

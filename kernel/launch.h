@@ -45,6 +45,25 @@ enum {
   PEGEN_PTX_SCALE_Q = 0,
   PEGEN_PTX_SCALE_K,
   PEGEN_PTX_SCALE_COUNT,
+  /* After the inputs, of entries of gradients of operands and positions: what encode wrote or read of q, address and
+     strides in bytes (batch, token, head); the same of k; and what a thread takes. PEGEN_PTX_ROWS are an item's. */
+  PEGEN_PTX_KEPT_Q = 0,
+  PEGEN_PTX_KEPT_ADDRESS = 0,
+  PEGEN_PTX_KEPT_BATCH,
+  PEGEN_PTX_KEPT_TOKEN,
+  PEGEN_PTX_KEPT_HEAD,
+  PEGEN_PTX_KEPT_COUNT,
+  PEGEN_PTX_KEPT_K = PEGEN_PTX_KEPT_COUNT,
+  PEGEN_PTX_FROM_INPUT = 2 * PEGEN_PTX_KEPT_COUNT, /* 1: they hold what encode read */
+  PEGEN_PTX_ITEMS, /* tokens of batches; tokens, where rotors differ by head and batches share positions */
+  PEGEN_PTX_CHUNK, /* items of a thread: its sums are those of a chunk */
+  PEGEN_PTX_SUMS, /* address of the first chunk's sums; 0: no operand's gradient is wanted */
+  PEGEN_PTX_SHARES, /* address of what threads give to positions; 0: not wanted */
+  PEGEN_PTX_GRADIENT_COUNT,
+  /* After those, of dense blocks, of which a thread block has some teams. */
+  PEGEN_PTX_MATRIX_SUMS = PEGEN_PTX_GRADIENT_COUNT, /* address: as of PEGEN_PTX_SUMS, of what generators gain */
+  PEGEN_PTX_MATRIX_ROOM, /* address of the threads' own memory, pegen_ptx_gradient.thread_bytes each */
+  PEGEN_PTX_MATRIX_GRADIENT_COUNT,
   PEGEN_PTX_MAX_PARAMETERS = 160,
   PEGEN_PTX_BLOCK = 128 /* threads of a block */
 };
@@ -72,7 +91,97 @@ enum {
   PEGEN_PTX_ATTENTION_OUT = PEGEN_PTX_ATTENTION_V + PEGEN_PTX_ROWS_COUNT,
   PEGEN_PTX_ATTENTION_OPERANDS =
       PEGEN_PTX_ATTENTION_OUT + PEGEN_PTX_ROWS_COUNT /* as above, the inputs of a query after them */
+  /* After the inputs: lse as rows of one float32, address 0: not wanted. Kernels of before lse do not have them. */
 };
+
+/* Behind those, of the entries of gradients: rows as above, address 0 where they are not given or wanted. */
+enum {
+  PEGEN_PTX_ATTENTION_G_OUT, /* coming in */
+  PEGEN_PTX_ATTENTION_G_LSE = PEGEN_PTX_ATTENTION_G_OUT + PEGEN_PTX_ROWS_COUNT,
+  PEGEN_PTX_ATTENTION_G_Q = PEGEN_PTX_ATTENTION_G_LSE + PEGEN_PTX_ROWS_COUNT, /* going out */
+  PEGEN_PTX_ATTENTION_G_K = PEGEN_PTX_ATTENTION_G_Q + PEGEN_PTX_ROWS_COUNT,
+  PEGEN_PTX_ATTENTION_G_V = PEGEN_PTX_ATTENTION_G_K + PEGEN_PTX_ROWS_COUNT,
+  PEGEN_PTX_ATTENTION_LESS = PEGEN_PTX_ATTENTION_G_V + PEGEN_PTX_ROWS_COUNT, /* address: a float32 of each query,
+       [batches][heads][queries], that the entry of queries writes and that of keys reads */
+  PEGEN_PTX_ATTENTION_ITEMS, /* tiles of queries of all heads and batches */
+  PEGEN_PTX_ATTENTION_EACH, /* items of a block, side by side */
+  PEGEN_PTX_ATTENTION_CHUNKS, /* address of numbers [blocks][PEGEN_PTX_ATTENTION_WARPS][elements of all operands];
+                                 0: no operand's gradient is wanted */
+  PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
+  PEGEN_PTX_ATTENTION_WARPS = PEGEN_PTX_BLOCK / 32
+};
+
+/* Words of the entries that a backward call of attention and its finish are made of. */
+#define PEGEN_PTX_WORD_QUERIES "attention_backward"
+#define PEGEN_PTX_WORD_KEYS "attention_backward_keys"
+#define PEGEN_PTX_WORD_ATTENTION_SUM "attention_backward_sum" /* as PEGEN_PTX_WORD_SUM */
+#define PEGEN_PTX_WORD_TOTAL "attention_backward_total"
+
+/* Words of the entries (pegen_ptx.words) that a backward call, where it asks for gradients of operands or positions,
+ * and its finish are made of. */
+#define PEGEN_PTX_WORD_GRADIENT "encode_gradient" /* rows and their torques */
+#define PEGEN_PTX_WORD_SUM "encode_gradient_sum"
+#define PEGEN_PTX_WORD_SCATTER "encode_gradient_scatter"
+#define PEGEN_PTX_WORD_GATHER "encode_gradient_gather"
+#define PEGEN_PTX_WORD_POSITIONS "encode_gradient_positions"
+#define PEGEN_PTX_WORD_MATRICES "encode_gradient_matrices"
+
+/* What follows the entries of gradients. Numbers are pairs of float32 whose sum they are, the larger one first.
+ * Sums of a chunk are numbers [sums][heads][blocks]; one head where heads share their rotors. */
+enum { /* sums of neighbouring chunks, PEGEN_PTX_SUM_MOST of them: a thread a number */
+       PEGEN_PTX_SUM_FROM, /* addresses */
+       PEGEN_PTX_SUM_TO,
+       PEGEN_PTX_SUM_NUMBERS, /* of a chunk */
+       PEGEN_PTX_SUM_CHUNKS,
+       PEGEN_PTX_SUM_COUNT,
+       PEGEN_PTX_SUM_MOST = 64
+};
+enum { /* from sums to what leaves of operands gain, numbers [leaves][heads][blocks]: a thread a head and block */
+       PEGEN_PTX_SCATTER_SUMS, /* addresses */
+       PEGEN_PTX_SCATTER_CHUNKS,
+       PEGEN_PTX_SCATTER_GAINED,
+       PEGEN_PTX_SCATTER_OPERANDS /* as of encode */
+};
+enum { /* from there to elements of operands: a thread an element, those of all operands in one line */
+       PEGEN_PTX_GATHER_GAINED, /* address */
+       PEGEN_PTX_GATHER_ADDS, /* 1: to what is there */
+       PEGEN_PTX_GATHER_OPERANDS /* of gradients: address (0: not wanted) and type (float32, float64) */
+};
+enum { /* from chunks of attention to elements of operands: a thread an element, those of all operands in one line */
+       PEGEN_PTX_TOTAL_ADDS, /* 1: to what is there */
+       PEGEN_PTX_TOTAL_SUMS, /* address: numbers [chunks][elements] */
+       PEGEN_PTX_TOTAL_CHUNKS,
+       PEGEN_PTX_TOTAL_OPERANDS /* as of PEGEN_PTX_GATHER_OPERANDS */
+};
+enum { /* of dense blocks, from sums to elements of the operands that hold generators: a thread an element, those of
+          all such operands in one line */
+       PEGEN_PTX_MATRICES_SUMS, /* address: numbers [chunks][generators][heads][blocks][padded][padded] */
+       PEGEN_PTX_MATRICES_CHUNKS,
+       PEGEN_PTX_MATRICES_ADDS, /* as of gather */
+       PEGEN_PTX_MATRICES_OPERANDS
+};
+enum { /* what threads gave to positions: a thread a set, token and axis */
+       PEGEN_PTX_POSITIONS_SHARES, /* address: numbers [sets][batches][tokens][shares][axes] */
+       PEGEN_PTX_POSITIONS_SETS,
+       PEGEN_PTX_POSITIONS_BATCHES, /* whose shares are summed, of a set; 0: nothing is gained */
+       PEGEN_PTX_POSITIONS_TOKENS,
+       PEGEN_PTX_POSITIONS_COUNT, /* shares: threads of an item */
+       PEGEN_PTX_POSITIONS_OUT, /* address, type (float32, float64), strides (set, token, axis) */
+       PEGEN_PTX_POSITIONS_OUT_TYPE,
+       PEGEN_PTX_POSITIONS_OUT_SET,
+       PEGEN_PTX_POSITIONS_OUT_TOKEN,
+       PEGEN_PTX_POSITIONS_OUT_AXIS,
+       PEGEN_PTX_POSITIONS_ADDS,
+       PEGEN_PTX_POSITIONS_PARAMETERS
+};
+
+/* Of an entry whose operands begin at `operands`: where its inputs do, and what follows them. */
+static inline int pegen_ptx_inputs(int operands, int n_operands) {
+  return operands + n_operands * PEGEN_PTX_OPERAND_COUNT;
+}
+static inline int pegen_ptx_behind_inputs(int operands, int n_operands, int n_inputs) {
+  return pegen_ptx_inputs(operands, n_operands) + n_inputs * PEGEN_PTX_INPUT_COUNT;
+}
 
 /* Number types of operands. */
 enum { PEGEN_PTX_OPERAND_F32, PEGEN_PTX_OPERAND_F64, PEGEN_PTX_OPERAND_F16, PEGEN_PTX_OPERAND_BF16 };

@@ -3,5 +3,5 @@
 file(READ ${IN} text)
 string(REGEX REPLACE "\n[ \t]*\\.(globl|hidden|file|ident|addrsig|addrsig_sym)[ \t]*[^\n]*" "" text "${text}")
 string(REGEX REPLACE "\n[ \t]*\\.section[ \t]+\"?\\.note[^\n]*" "" text "${text}")
-string(REPLACE ".L" ".Ldriver_" text "${text}")
+string(REPLACE ".L" ".L${LABELS}_" text "${text}")
 file(WRITE ${OUT} "${text}")

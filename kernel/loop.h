@@ -3,13 +3,14 @@
  *
  * The driver checks arguments, picks the processor's code, and cuts the work
  * into runs of tokens; the emitted functions do all the arithmetic. Both sides
- * read this one header: emit_encode.c takes the offsets of these structs with
+ * read this one header: the emitters take the offsets of these structs with
  * offsetof, so the layout must be the same on every 64-bit target (only
  * int64_t, double and pointers).
  */
 #ifndef PEGEN_KERNEL_LOOP_H
 #define PEGEN_KERNEL_LOOP_H
 
+#include "entries.h"
 #include "number_types.h"
 #include "pegen/pegen.h"
 
@@ -25,6 +26,11 @@ typedef struct pegen_rows {
 } pegen_rows;
 
 enum { PEGEN_MAX_ROTOR_AXES = 8 };
+
+/* A token's coefficient vectors: of its position, float64 [axes], and what is prepared of its head; or of its row of a
+ * table. Gradients of rows go through the code of rows, as a rule, by the coefficients of transposed matrices. */
+typedef void pegen_rotor_function(const double *position, const char *prepared, char *coefficients);
+typedef void pegen_unfold_function(const char *values, char *coefficients);
 
 /* Work of one call of an emitted encode function: the rows of tokens [token_begin,
  * token_end) of batches [batch_begin, batch_end), for q and k. All batches of one
@@ -48,6 +54,8 @@ typedef struct pegen_loop {
   int64_t prepared_stride; /* bytes from head to head */
   const char *table;       /* values of token 0 and head 0; NULL: rotors are built from positions */
   int64_t table_token, table_head; /* strides in bytes */
+  pegen_rotor_function *rotor;
+  pegen_unfold_function *unfold;
 } pegen_loop;
 
 typedef enum pegen_position_type {
@@ -86,6 +94,8 @@ typedef struct pegen_target_code {
   /* [PEGEN_ROW_TYPES][PEGEN_OUT_TYPES - PEGEN_ROW_TYPES]: rows of the first type, written as it or, where they convert,
    * as the second; NULL: none are compiled in. */
   pegen_encode_function *const *converting;
+  pegen_rotor_function *rotor;
+  pegen_unfold_function *unfold; /* NULL: nothing depends on the token */
 } pegen_target_code;
 
 typedef enum pegen_level {
@@ -151,6 +161,7 @@ typedef struct pegen_gradient_loop {
   int64_t from_input; /* 1: what encode read */
   char *sums; /* of head_begin: double [n_sums][lanes], added to; NULL: no operand's gradient is wanted */
   int64_t sums_stride; /* bytes from head to head */
+  int64_t chunk_tokens, chunk_bytes; /* so many tokens on, counted from 0, sums are those of the next chunk */
   const char *prepared; /* of head_begin: what `prepare` wrote */
   int64_t prepared_stride;
   char *positions; /* of token 0 of batch_begin: added to, or written; NULL: not wanted */
@@ -158,6 +169,23 @@ typedef struct pegen_gradient_loop {
 } pegen_gradient_loop;
 
 typedef void pegen_gradient_function(const pegen_gradient_loop *loop);
+
+enum { PEGEN_WEIGHT_QUERIES = 64 };
+
+/* Of some queries of a head what the weights of a polynomial bias gain, and what comes of it. */
+typedef struct pegen_weight_gains {
+  int64_t count; /* queries, at most PEGEN_WEIGHT_QUERIES */
+  const char *input[PEGEN_MAX_INPUTS]; /* of the first of them; */
+  int64_t input_step[PEGEN_MAX_INPUTS]; /* bytes from one to the next */
+  char *gain[PEGEN_MAX_INPUTS]; /* the same of what inputs gain, in the inputs' type; NULL: not wanted */
+  int64_t gain_step[PEGEN_MAX_INPUTS];
+  int64_t adds; /* 1: to what is there; else it is written */
+  const float *weights; /* [weight][PEGEN_WEIGHT_QUERIES]: what they gain */
+  const char *prepared; /* of the head: what pegen_gradient_code.prepare wrote */
+  double *sums; /* of the head: [n_sums][lanes], added to; NULL: no operand's is wanted */
+} pegen_weight_gains;
+
+typedef void pegen_weight_gains_function(const pegen_weight_gains *work);
 
 /* From a head's gathered leaves and the sums of all its tokens to what each scatter's elements gain: double
  * [n_scatters][lanes]. */
@@ -168,6 +196,7 @@ typedef struct pegen_gradient_code {
   pegen_prepare_function *prepare; /* NULL: nothing is gathered */
   pegen_gradient_function *encode[PEGEN_ROW_TYPES]; /* [PEGEN_NUMBER_]; NULL: not compiled in */
   pegen_scatter_function *scatter; /* NULL: operands have no gradient */
+  pegen_weight_gains_function *unweigh[PEGEN_ROW_TYPES]; /* of a polynomial's weights, by the inputs' type */
 } pegen_gradient_code;
 
 typedef struct pegen_gradient {
@@ -207,14 +236,15 @@ enum { PEGEN_STACK_PREPARED = 64 * 1024 };
  * those of sizes call theirs. */
 typedef int pegen_driver_entry(const pegen_driver *driver, const pegen_args *args, int part, int parts);
 int pegen_enter(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_driver_entry *entry);
-int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts);
-int pegen_driver_encode_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts);
-int pegen_driver_encode_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts);
-size_t pegen_driver_encode_backward_workspace(const pegen_driver *driver, const pegen_args *args);
+typedef size_t pegen_driver_size(const pegen_driver *driver, const pegen_args *args);
+/* pegen_driver_NAME and pegen_dense_NAME of the entries that there are. */
+#define PEGEN_DRIVER_CALL pegen_driver_entry
+#define PEGEN_DRIVER_FINISH pegen_driver_entry
+#define PEGEN_DRIVER_SIZE pegen_driver_size
+#define X(name, role, of, option, text) PEGEN_DRIVER_##role pegen_driver_##name, pegen_dense_##name;
+PEGEN_ENTRIES(X)
+#undef X
 int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int part, int parts);
-size_t pegen_driver_workspace(const pegen_driver *driver, const pegen_args *args);
-int pegen_driver_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts);
-size_t pegen_driver_table_bytes(const pegen_driver *driver, const pegen_args *args);
 /* Implemented by the driver, called by the emitted gradient functions: what a token's coordinates gain. */
 void pegen_driver_position_gradient(const pegen_gradient_loop *loop, int64_t token, int64_t axes, const double *gained);
 /* Implemented by the driver, called by the emitted encode functions: coordinates of a token, as doubles. */

@@ -28,6 +28,8 @@ typedef struct pegen_tuning {
   int64_t tile_once; /* the same where each rotor serves the rows of one token, which are walked in order of memory */
   int64_t tile_rotors; /* rotors built at once where every head has its own and batches share them */
   int64_t group_rows; /* rows walked together over a tile where a head's tokens are neighbours */
+  int64_t torque_prefetch; /* how far ahead where torques are summed head by head; 0: as elsewhere, by tiles */
+  int64_t attention_ahead; /* 1: gradients of attention ask for the next tile's rows while they multiply; 0: never */
 } pegen_tuning;
 
 #endif

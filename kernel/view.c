@@ -174,6 +174,17 @@ static int reaches_window(search *s, int at, int64_t offset) {
   return 0;
 }
 
+int pegen_view_memory(const void *at, int64_t bytes, pegen_view *view) {
+  view->empty = bytes == 0;
+  view->base = view->low = (uintptr_t)at;
+  view->width = bytes;
+  for (int i = 0; i < PEGEN_VIEW_DIMS; i++) {
+    view->size[i] = 1;
+    view->stride[i] = 0;
+  }
+  return __builtin_add_overflow(view->low, (uint64_t)bytes, &view->high) ? PEGEN_ERROR_SIZE_OVERFLOW : 0;
+}
+
 int pegen_views_meet(const pegen_view *a, const pegen_view *b) {
   search s;
   if (a->empty || b->empty || a->high <= b->low || b->high <= a->low) return 0;

@@ -1,11 +1,16 @@
 /* walk.c: how work is cut into parts and runs, whatever the form. */
 #include "driver.h"
 
-int pegen_share(int64_t items, int part, int parts, int64_t *begin, int64_t *end) {
-  int64_t each = items / parts, more = items - each * parts; /* the first `more` parts have one more */
-  *begin = part * each + (part < more ? part : more);
-  *end = *begin + each + (part < more);
+/* The first `more` parts have one more. */
+int pegen_share_of(int64_t items, const pegen_part *of, int64_t *begin, int64_t *end) {
+  int64_t each = items / of->parts, more = items - each * of->parts;
+  *begin = of->first * each + (of->first < more ? of->first : more);
+  *end = of->last * each + (of->last < more ? of->last : more);
   return *begin < *end;
+}
+
+int pegen_share(int64_t items, int part, int parts, int64_t *begin, int64_t *end) {
+  return pegen_share_of(items, &(pegen_part){part, part + 1, parts}, begin, end);
 }
 
 int pegen_next_run(int64_t tokens, int64_t *item, int64_t end, pegen_run *run) {

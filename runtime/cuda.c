@@ -193,7 +193,6 @@ static void leave_context(int ordinal) {
 
 typedef struct launcher {
   const pegen_ptx *ptx;
-  int n_parameters;
   const loaded_module *module;
   CUstream stream;
 } launcher;
@@ -201,15 +200,26 @@ typedef struct launcher {
 static int launch_step(void *context, const pegen_launch_step *step) {
   const launcher *l = context;
   void *parameters[PEGEN_PTX_MAX_PARAMETERS];
-  for (int i = 0; i < l->n_parameters; i++) parameters[i] = (void *)&step->parameter[i];
+  /* The driver takes as many as the entry has. */
+  for (int i = 0; i < PEGEN_PTX_MAX_PARAMETERS; i++) parameters[i] = (void *)&step->parameter[i];
   return cuda_error(cuda.cuLaunchKernel(l->module->function[step->entry - l->ptx->entries], step->grid_x, step->grid_y,
                                         1, (unsigned)l->ptx->block, 1, 1, 0, l->stream, parameters, NULL));
+}
+
+static int has_ptx(const pegen_kernel *kernel) {
+  return kernel->struct_size >= offsetof(pegen_kernel, prepare) && kernel->ptx;
+}
+
+size_t pegen_cuda_workspace(const pegen_kernel *kernel, const char *entry, const pegen_args *args) {
+  if (!pegen_kernel_supported(kernel) || !has_ptx(kernel)) return 0;
+  pegen_launch_request request = {kernel, pegen_launch_find(kernel, entry), args, 0};
+  return pegen_launch_workspace(&request);
 }
 
 int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args *args, void *stream) {
   error_name = "";
   if (!pegen_kernel_supported(kernel)) return PEGEN_ERROR_KERNEL;
-  if (kernel->struct_size < sizeof(pegen_kernel) || !kernel->ptx) return PEGEN_ERROR_NO_PTX;
+  if (!has_ptx(kernel)) return PEGEN_ERROR_NO_PTX;
   pegen_launch_request request = {kernel, pegen_launch_find(kernel, entry), args, 0};
   if (request.entry == PEGEN_LAUNCH_NONE) return PEGEN_ERROR_ENTRY;
   int error = pegen_launch_check(&request), pushed = 0;
@@ -221,10 +231,7 @@ int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args
   }
   int ordinal = pegen_launch_rows(&request)->device.device_id;
   error = enter_context(ordinal, &pushed);
-  int attends = request.entry == PEGEN_LAUNCH_ATTENTION;
-  launcher l = {.ptx = kernel->ptx,
-                .n_parameters = attends ? kernel->ptx->attention->n_parameters : kernel->ptx->n_parameters,
-                .stream = stream};
+  launcher l = {.ptx = kernel->ptx, .stream = stream};
   if (!error) error = find_module(kernel->ptx, &l.module);
   if (!error) {
     request.threads = l.module->threads;

@@ -5,20 +5,12 @@
 
 #include "pegen/pegen.h"
 
+#include "../kernel/entries.h"
 #include "../kernel/launch.h"
 
 #define PEGEN_HIDDEN __attribute__((visibility("hidden")))
 
-/* What a kernel's PTX can be asked for. */
-typedef enum pegen_launch_entry {
-  PEGEN_LAUNCH_NONE = -1,
-  PEGEN_LAUNCH_ENCODE,
-  PEGEN_LAUNCH_ATTENTION,
-  PEGEN_LAUNCH_ENCODE_BACKWARD
-} pegen_launch_entry;
-
-/* "encode", "attention", "encode_backward"; NULL: the first of the two that the kernel has. NONE: it has no such entry.
- */
+/* A word of kernel/entries.h; NULL: the first that the kernel has. NONE: it has no such entry. */
 PEGEN_HIDDEN pegen_launch_entry pegen_launch_find(const pegen_kernel *kernel, const char *name);
 /* NULL: it has no attention entries. */
 PEGEN_HIDDEN const pegen_ptx_attention *pegen_launch_attention_of(const pegen_kernel *kernel);
@@ -48,18 +40,86 @@ PEGEN_HIDDEN int pegen_launch_on_device(const pegen_launch_request *request, int
 /* A tensor of rows of a call that was checked: it tells the device. */
 PEGEN_HIDDEN const DLTensor *pegen_launch_rows(const pegen_launch_request *request);
 
-/* Checks alone: 0 or a pegen_error. */
+/* Bytes of the workspace; 0 where none is needed, and where the call would be refused. */
+PEGEN_HIDDEN size_t pegen_launch_workspace(const pegen_launch_request *request);
+
+/* Checks alone, all that plan would refuse: 0 or a pegen_error. */
 PEGEN_HIDDEN int pegen_launch_check(const pegen_launch_request *request);
 
-/* ---- shared by launch.c and launch_attention.c ---- */
+/* ---- what those who plan have in common. A file calls those of the lines above its own: launch_kernel.c;
+ * launch_parameters.c; launch_chunks.c; the checks of launch_check.c; launch_encode.c; launch_gradient.c; launch.c.
+ * launch_attention.c stands beside launch_encode.c, launch_attention_backward.c beside launch_gradient.c. ---- */
 
 struct pegen_view; /* kernel/driver.h */
+struct pegen_stream;
+struct pegen_call;
+struct pegen_driver;
+struct pegen_backward_call; /* kernel/backward.h */
+struct pegen_attention; /* kernel/attention.h */
+struct pegen_attention_call; /* kernel/check_attention.h */
 
-PEGEN_HIDDEN int pegen_launch_plan_attention(const pegen_launch_request *request, pegen_launch_run *run, void *context);
+/* Whether a kernel was made when it had the field already. */
+#define PEGEN_LAUNCH_HAS(kernel, field) ((kernel)->struct_size >= offsetof(pegen_kernel, field) + sizeof(kernel)->field)
+/* NULL: it has no gradients of operands and positions. */
+PEGEN_HIDDEN const pegen_ptx_gradient *pegen_launch_gradient_of(const pegen_kernel *kernel);
+/* What PTX entry i is found by. */
+PEGEN_HIDDEN const char *pegen_launch_word_of(const pegen_kernel *kernel, int i);
+/* The first PTX entry from `from` on that is found by a word; -1: there is none. */
+PEGEN_HIDDEN int pegen_launch_next(const pegen_kernel *kernel, const char *word, int from);
+/* Whether PTX entry i is launched for this. */
+PEGEN_HIDDEN int pegen_launch_is_for(const pegen_kernel *kernel, int i, pegen_launch_entry entry);
+
+PEGEN_HIDDEN int pegen_launch_is_aligned(const struct pegen_view *view, int64_t access);
+PEGEN_HIDDEN void pegen_launch_set_tensor(int64_t *parameter, const struct pegen_stream *stream, int64_t batch);
+PEGEN_HIDDEN void pegen_launch_set_positions(int64_t *parameter, const struct pegen_stream *stream, int64_t batch);
+PEGEN_HIDDEN int pegen_launch_inputs_of(const pegen_kernel *kernel); /* of a query; older kernels have none */
+/* The parameter behind those of operands, which begin at `operands`, and of inputs. */
+PEGEN_HIDDEN int pegen_launch_behind_inputs(const pegen_kernel *kernel, int operands);
 /* Fills the parameters of operands, from the first one on. */
 PEGEN_HIDDEN void pegen_launch_set_operands(int64_t *parameter, const pegen_kernel *kernel, const pegen_args *args);
-/* The same of inputs, of the batches from `batch` on; their memory as it was checked. */
-PEGEN_HIDDEN void pegen_launch_set_inputs(int64_t *parameter, const pegen_launch_request *request,
+/* The same of inputs, which follow the operands, of the batches from `batch` on; their memory as it was checked. */
+PEGEN_HIDDEN void pegen_launch_set_inputs(int64_t *operands, const pegen_launch_request *request,
                                           const struct pegen_view *inputs, int64_t batch);
+
+/* Those of operands' gradients: address, 0 where it is not wanted, and type. */
+PEGEN_HIDDEN void pegen_launch_set_gained(int64_t *parameter, const pegen_kernel *kernel, const pegen_grad_args *grad);
+PEGEN_HIDDEN void pegen_launch_set_rows(int64_t *parameter, const struct pegen_view *rows);
+
+/* A launch of so many threads along x, all parameters 0. */
+PEGEN_HIDDEN pegen_launch_step pegen_launch_threads(const pegen_kernel *kernel, const pegen_ptx_entry *entry,
+                                                    int64_t threads);
+/* That of the only entry of a word, which adds up sums of chunks (PEGEN_PTX_SUM_FROM); addresses. */
+PEGEN_HIDDEN pegen_launch_step pegen_launch_sums(const pegen_kernel *kernel, const char *word, int64_t from, int64_t to,
+                                                 int64_t numbers, int64_t chunks);
+static inline int64_t pegen_divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+/* What the checks of attention know of a kernel; form: room for it. */
+PEGEN_HIDDEN void pegen_launch_attention_driver(const pegen_kernel *kernel, struct pegen_driver *driver,
+                                                struct pegen_attention *form);
+/* All parameters of an attention entry, those of lse behind the others; where they begin. */
+PEGEN_HIDDEN void pegen_launch_set_attention(int64_t *parameter, const pegen_launch_request *request,
+                                             const struct pegen_attention_call *call);
+PEGEN_HIDDEN int pegen_launch_lse_parameter(const pegen_kernel *kernel);
+/* Blocks of so many rows each for those of heads; -1: more than can be counted. */
+PEGEN_HIDDEN int64_t pegen_launch_tiles(int64_t rows, int64_t tile, int64_t heads, int64_t batches);
+
+/* Plans of entries: without run only whether they would be refused. */
+PEGEN_HIDDEN int pegen_launch_plan_encode(const pegen_launch_request *request, pegen_launch_run *run, void *context);
+PEGEN_HIDDEN int pegen_launch_plan_attention(const pegen_launch_request *request, pegen_launch_run *run, void *context);
+PEGEN_HIDDEN int pegen_launch_plan_backward(const pegen_launch_request *request, pegen_launch_run *run, void *context);
+PEGEN_HIDDEN int pegen_launch_plan_finish(const pegen_launch_request *request, pegen_launch_run *run, void *context);
+PEGEN_HIDDEN int pegen_launch_plan_attention_backward(const pegen_launch_request *request, pegen_launch_run *run,
+                                                      void *context);
+PEGEN_HIDDEN int pegen_launch_plan_attention_finish(const pegen_launch_request *request, pegen_launch_run *run,
+                                                    void *context);
+/* Rows of a call that was checked: of encode, or gradients. */
+PEGEN_HIDDEN int pegen_launch_rows_of(const pegen_launch_request *request, const struct pegen_call *call,
+                                      pegen_launch_run *run, void *context);
+/* The arguments of a backward entry; with_workspace as pegen_check_backward. */
+PEGEN_HIDDEN int pegen_launch_check_backward(const pegen_launch_request *request, int with_workspace,
+                                             struct pegen_backward_call *call);
+/* Bytes of its workspace, as pegen_launch_workspace has them. */
+PEGEN_HIDDEN size_t pegen_launch_backward_bytes(const pegen_launch_request *request);
+PEGEN_HIDDEN size_t pegen_launch_attention_bytes(const pegen_launch_request *request);
 
 #endif

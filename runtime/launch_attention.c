@@ -13,35 +13,53 @@
 /* Blocks are counted in 32 bits, tokens and heads too. */
 static const int64_t MOST_BLOCKS = INT32_MAX - 1024;
 
-static int check(const pegen_launch_request *request, pegen_attention_call *call) {
-  const pegen_ptx_attention *of = request->kernel->ptx->attention;
-  pegen_driver driver;
-  pegen_attention form;
-  memset(&driver, 0, sizeof driver);
-  memset(&form, 0, sizeof form);
-  form.value_dim = of->value_dim;
-  form.placed = of->placed;
-  form.by_rows = of->grid_only;
-  form.indexed = of->indexed;
-  driver.kernel = request->kernel;
-  driver.per_head = request->kernel->ptx->per_head;
-  driver.form = &form;
-  return pegen_check_attention(&driver, request->args, 0, 1, call);
+int64_t pegen_launch_tiles(int64_t rows, int64_t tile, int64_t heads, int64_t batches) {
+  int64_t blocks;
+  if (!rows || !heads || !batches) return 0;
+  if (rows > MOST_BLOCKS || __builtin_mul_overflow(pegen_divide_up(rows, tile), heads, &blocks) ||
+      __builtin_mul_overflow(blocks, batches, &blocks) || blocks > MOST_BLOCKS)
+    return -1;
+  return blocks;
 }
 
-static int is_aligned(const pegen_view *view, int64_t access) {
-  uint64_t bits = (uint64_t)view->base;
-  for (int i = 0; i < PEGEN_VIEW_DIMS; i++) bits |= (uint64_t)view->stride[i];
-  return view->empty || (bits & (uint64_t)(access - 1)) == 0;
+int pegen_launch_lse_parameter(const pegen_kernel *kernel) {
+  return pegen_launch_behind_inputs(kernel, PEGEN_PTX_ATTENTION_OPERANDS);
+}
+
+/* Kernels of before lse have no parameters for it. */
+static int has_lse(const pegen_kernel *kernel) {
+  return kernel->ptx->attention->n_parameters >= pegen_launch_lse_parameter(kernel) + PEGEN_PTX_ROWS_COUNT;
+}
+
+void pegen_launch_attention_driver(const pegen_kernel *kernel, pegen_driver *driver, pegen_attention *form) {
+  const pegen_ptx_attention *of = kernel->ptx->attention;
+  memset(driver, 0, sizeof *driver);
+  memset(form, 0, sizeof *form);
+  form->value_dim = of->value_dim;
+  form->placed = of->placed;
+  form->by_rows = of->grid_only;
+  form->indexed = of->indexed;
+  driver->kernel = kernel;
+  driver->per_head = kernel->ptx->per_head;
+  driver->form = form;
+}
+
+static int check(const pegen_launch_request *request, pegen_attention_call *call) {
+  pegen_driver driver;
+  pegen_attention form;
+  pegen_launch_attention_driver(request->kernel, &driver, &form);
+  int error = pegen_check_attention(&driver, request->args, 0, 1, call);
+  return error || call->lse.empty || has_lse(request->kernel) ? error : PEGEN_ERROR_UNKNOWN_FIELD;
 }
 
 static const pegen_ptx_entry *choose_entry(const pegen_kernel *kernel, const pegen_attention_call *call) {
   const pegen_ptx *ptx = kernel->ptx;
-  for (int i = ptx->attention->first_entry; i < ptx->n_entries; i++) {
+  for (int i = 0; i < ptx->n_entries; i++) {
     const pegen_ptx_entry *entry = &ptx->entries[i];
     int64_t access = entry->access;
-    if (entry->dtype == pegen_number_at(call->type)->dtype && is_aligned(&call->q, access) &&
-        is_aligned(&call->k, access) && is_aligned(&call->v, access) && is_aligned(&call->out, access))
+    if (pegen_launch_is_for(kernel, i, PEGEN_LAUNCH_attention) && entry->dtype == pegen_number_at(call->type)->dtype &&
+        pegen_launch_is_aligned(&call->q, access) && pegen_launch_is_aligned(&call->k, access) &&
+        pegen_launch_is_aligned(&call->v, access) && pegen_launch_is_aligned(&call->out, access))
       return entry;
   }
   return NULL;
@@ -49,7 +67,7 @@ static const pegen_ptx_entry *choose_entry(const pegen_kernel *kernel, const peg
 
 /* ---- parameters ---- */
 
-static void set_rows(int64_t *parameter, const pegen_view *view) {
+void pegen_launch_set_rows(int64_t *parameter, const pegen_view *view) {
   parameter[PEGEN_PTX_ROWS_ADDRESS] = (int64_t)view->base;
   parameter[PEGEN_PTX_ROWS_BATCH] = view->stride[PEGEN_BATCH];
   parameter[PEGEN_PTX_ROWS_TOKEN] = view->stride[PEGEN_TOKEN];
@@ -74,7 +92,8 @@ static int64_t float_bits(double x) {
   return (int64_t)bits;
 }
 
-static void set_parameters(int64_t *parameter, const pegen_launch_request *request, const pegen_attention_call *call) {
+void pegen_launch_set_attention(int64_t *parameter, const pegen_launch_request *request,
+                                const pegen_attention_call *call) {
   parameter[PEGEN_PTX_ATTENTION_TOKENS] = call->q.size[PEGEN_TOKEN];
   parameter[PEGEN_PTX_ATTENTION_KEYS] = call->k.size[PEGEN_TOKEN];
   parameter[PEGEN_PTX_ATTENTION_HEADS] = call->q.size[PEGEN_HEAD];
@@ -84,36 +103,32 @@ static void set_parameters(int64_t *parameter, const pegen_launch_request *reque
   set_places(parameter + PEGEN_PTX_ATTENTION_POSITIONS, &call->positions, call->position_type);
   set_places(parameter + PEGEN_PTX_ATTENTION_KEY_POSITIONS, call->k.empty ? &call->positions : &call->k_positions,
              call->k.empty ? call->position_type : call->k_position_type);
-  set_rows(parameter + PEGEN_PTX_ATTENTION_Q, &call->q);
-  set_rows(parameter + PEGEN_PTX_ATTENTION_K, call->k.empty ? &call->q : &call->k);
-  set_rows(parameter + PEGEN_PTX_ATTENTION_V, &call->v);
-  set_rows(parameter + PEGEN_PTX_ATTENTION_OUT, &call->out);
+  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_Q, &call->q);
+  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_K, call->k.empty ? &call->q : &call->k);
+  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_V, &call->v);
+  pegen_launch_set_rows(parameter + PEGEN_PTX_ATTENTION_OUT, &call->out);
   pegen_launch_set_operands(parameter + PEGEN_PTX_ATTENTION_OPERANDS, request->kernel, request->args);
-  pegen_launch_set_inputs(parameter + PEGEN_PTX_ATTENTION_OPERANDS +
-                              request->kernel->n_operands * PEGEN_PTX_OPERAND_COUNT,
-                          request, call->input, 0);
+  pegen_launch_set_inputs(parameter + PEGEN_PTX_ATTENTION_OPERANDS, request, call->input, 0);
+  if (!call->lse.empty) pegen_launch_set_rows(parameter + pegen_launch_lse_parameter(request->kernel), &call->lse);
 }
 
 /* The checks and the one launch, step->entry NULL where there is nothing to do. Not inlined: the scale is computed in
  * it. */
 static __attribute__((noinline)) int plan(const pegen_launch_request *request, pegen_launch_step *step) {
   pegen_attention_call call;
-  int64_t blocks;
   memset(step, 0, sizeof *step);
   int error = check(request, &call);
   if (error) return error;
   const pegen_ptx_entry *entry = choose_entry(request->kernel, &call);
   if (!entry) return PEGEN_ERROR_DTYPE;
   if (call.out.empty) return 0;
-  int64_t tokens = call.q.size[PEGEN_TOKEN], keys = call.k.size[PEGEN_TOKEN];
-  if (tokens > MOST_BLOCKS || keys > MOST_BLOCKS ||
-      __builtin_mul_overflow((tokens - 1) / entry->columns + 1, call.q.size[PEGEN_HEAD], &blocks) ||
-      __builtin_mul_overflow(blocks, call.q.size[PEGEN_BATCH], &blocks) || blocks > MOST_BLOCKS)
-    return PEGEN_ERROR_SIZE_OVERFLOW;
+  const int64_t *size = call.q.size;
+  int64_t blocks = pegen_launch_tiles(size[PEGEN_TOKEN], entry->columns, size[PEGEN_HEAD], size[PEGEN_BATCH]);
+  if (blocks < 0 || call.k.size[PEGEN_TOKEN] > MOST_BLOCKS) return PEGEN_ERROR_SIZE_OVERFLOW;
   step->entry = entry;
   step->grid_x = (uint32_t)blocks;
   step->grid_y = 1;
-  set_parameters(step->parameter, request, &call);
+  pegen_launch_set_attention(step->parameter, request, &call);
   return 0;
 }
 

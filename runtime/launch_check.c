@@ -8,5 +8,6 @@
 
 #include "../kernel/check.c"
 #include "../kernel/check_backward.c"
+#include "../kernel/check_gradient.c"
 #include "../kernel/table.c"
 #include "../kernel/view.c"

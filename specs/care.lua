@@ -14,13 +14,23 @@ local basis = pe.option("basis", "e31", "the blade in the slot of e1 and e3: e31
   { "e31", "e13" })
 local order = pe.option("order", "paper", "paper: R_y R_x, x acts first; code: R_x R_y", { "paper", "code" })
 
+-- Blades of the wanted grades, in the paper's order.
+local blades = {}
+for _, blade in ipairs { "1", "e1", "e2", "e12", "e3", basis, "e23", "e123" } do
+  local grade = blade == "1" and 0 or #blade - 1
+  for _, wanted in ipairs(grades) do
+    if wanted == grade then blades[#blades + 1] = blade end
+  end
+end
+local blocks = D // #blades
+
 local axis = pe.learned {
   name = "axis",
   shape = { "axes", "heads", "blocks", 3 },
   doc = "unit vector (u1, u2, u3) of the bivector u1 e23 + u2 e31 + u3 e12 that a block turns in",
   units = "1",
   source = "CARE, appendix A",
-  init = "uniform on the unit sphere",
+  init = pe.init { direction = 4, doc = "uniform on the unit sphere" },
   test_scale = 1.0,
 }
 
@@ -30,18 +40,12 @@ local freq = pe.learned {
   doc = "speed of the turn",
   units = "radians per unit of position",
   source = "CARE, appendix A",
-  init = "base^(-i/blocks), as RoPE's",
+  init = pe.init {
+    value = function(_, _, i) return 10000 ^ (-i / blocks) end,
+    doc = "base^(-i/blocks), as RoPE's",
+  },
   test_scale = 1.0,
 }
-
--- Blades of the wanted grades, in the paper's order.
-local blades = {}
-for _, blade in ipairs { "1", "e1", "e2", "e12", "e3", basis, "e23", "e123" } do
-  local grade = blade == "1" and 0 or #blade - 1
-  for _, wanted in ipairs(grades) do
-    if wanted == grade then blades[#blades + 1] = blade end
-  end
-end
 
 return pe.encoding {
   name = "care",

@@ -12,6 +12,10 @@ local multiplier = pe.learned {
   shape = { "axes", comrope.blocks },
   doc = "factor of a block's generator on an axis",
   source = "ComRoPE-LD",
+  init = pe.init {
+    value = function(axis, g) return g % comrope.axes + 1 == comrope.index[axis] and 1 or 0 end,
+    doc = "1 on axis number g mod P, else 0: with the generators' it is RoPE",
+  },
 }
 
 local function speed(axis, g) return multiplier(axis - 1, g) end

@@ -26,6 +26,7 @@ local raw = pe.learned.skew(b, {
   doc = "raw generator of an axis: A is its upper triangle minus the transpose of that",
   units = "radians per unit of position",
   source = "LieRE, section 4",
+  init = pe.init { uniform = { 0, 2 * pe.pi }, doc = "uniform, 0 to 2 pi (LieRE, appendix C)" },
   test_scale = 1.0,
 })
 

@@ -21,7 +21,7 @@ local projection = pe.learned {
   doc = "W_p: what a parabola's argument is of the displacement",
   units = "1 per unit of position",
   source = "PaPE, eq. 6",
-  init = "uniform Kaiming",
+  init = pe.init { uniform = { -1 / math.sqrt(P), 1 / math.sqrt(P) }, doc = "uniform Kaiming" }, -- of P inputs
   test_scale = 0.5,
 }
 local a = pe.input {

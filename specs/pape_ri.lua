@@ -18,7 +18,7 @@ local projection = pe.learned {
   doc = "w_p: scale of the displacement",
   units = "1 per unit of position",
   source = "PaPE, section 4",
-  init = "uniform Kaiming",
+  init = pe.init { uniform = { -1, 1 }, doc = "uniform Kaiming" }, -- of one input
 }
 local a = pe.input {
   name = "a",

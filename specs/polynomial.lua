@@ -22,6 +22,7 @@ local projection = pe.learned {
   doc = "what a term's argument is of the displacement",
   units = "1 per unit of position",
   source = "PaPE, eq. 6",
+  init = pe.init { uniform = { -1 / math.sqrt(P), 1 / math.sqrt(P) }, doc = "uniform Kaiming" }, -- of P inputs
   test_scale = 0.2,
 }
 local coefficients = {}

@@ -16,7 +16,11 @@ local theta = pe.learned {
   doc = "i, j and k of the pure quaternion that a block turns about; its length is the speed",
   units = half and "radians per unit of position" or "half radians per unit of position",
   source = "CARE, section 4",
-  init = "a random direction times base^(-i/blocks), base 100",
+  init = pe.init {
+    direction = 4,
+    scale = function(_, _, i) return 100 ^ (-i / (D // 3)) end,
+    doc = "a random direction times base^(-i/blocks), base 100",
+  },
   test_scale = 1.0,
 }
 

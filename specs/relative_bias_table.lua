@@ -17,7 +17,7 @@ local table = pe.learned {
   shape = { 2 * H - 1, 2 * W - 1, "heads" },
   doc = "bias by displacement, query less key; the authors' [(2H-1)(2W-1), heads] is the same memory",
   source = "Liu et al., eq. 4",
-  init = "normal, standard deviation 0.02, truncated at 2",
+  init = pe.init { normal = 0.02, between = { -2, 2 }, doc = "normal, standard deviation 0.02, truncated at 2" },
 }
 
 return pe.encoding {

@@ -14,7 +14,12 @@ local freqs = pe.learned {
   doc = "frequency of a pair of channels on an axis",
   units = "radians per unit of position",
   source = "Heo et al., eq. 13-14",
-  init = "for each head a random direction phi, for each pair base^(-4j/D) (cos phi, sin phi), base 10",
+  init = pe.init {
+    direction = "axes",
+    same = { "blocks" },
+    scale = function(_, _, j) return 10 ^ (-4 * j / D) end,
+    doc = "for each head a random direction phi, for each pair base^(-4j/D) (cos phi, sin phi), base 10",
+  },
   test_scale = 1.0,
 }
 

@@ -20,6 +20,7 @@ local cayley = basis == "channels" and pe.learned.skew(D, {
   from = "upper",
   doc = "S of the change of basis (I - S)(I + S)^-1 of all heads; its upper triangle is read",
   source = "Schenck et al., Cayley-STRING",
+  init = pe.init { value = 0, doc = "0, at which it is RoPE-Mixed" },
 })
 
 local freqs = pe.learned {
@@ -28,6 +29,12 @@ local freqs = pe.learned {
   doc = "frequency of a pair of channels on an axis",
   units = "radians per unit of position",
   source = "Heo et al., eq. 13-14",
+  init = pe.init {
+    direction = "axes",
+    same = { "blocks" },
+    scale = function(_, _, j) return 10 ^ (-4 * j / D) end,
+    doc = "RoPE-Mixed's: for each head a random direction phi, for each pair base^(-4j/D) (cos phi, sin phi), base 10",
+  },
 }
 
 return pe.encoding {

@@ -89,8 +89,9 @@ static bool commute_in(const spec *s, int a, int b, int head, int block) {
       unsigned u = t ^ plane;
       int sign = t < u ? commutator_sign(s, t, u) : 0;
       if (!sign) continue;
-      add_product(s, &sum, sign, coefficient_of(s, c, t), coefficient_of(s, d, u), head, block);
-      add_product(s, &sum, -sign, coefficient_of(s, c, u), coefficient_of(s, d, t), head, block);
+      const expr *c_t = coefficient_of(s, c, t), *c_u = coefficient_of(s, c, u);
+      add_product(s, &sum, sign, c_t, coefficient_of(s, d, u), head, block);
+      add_product(s, &sum, -sign, c_u, coefficient_of(s, d, t), head, block);
     }
     if (!is_zero(&sum)) return false;
   }

@@ -117,7 +117,7 @@ static void give_angle(collector *c, int axis, double share, const expr *const *
   const expr *m[SPEC_MAX_BIVECTORS], *sum = NULL;
   coordinates(c, axis, m);
   for (int k = 0; k < c->group.basis->count; k++)
-    if (m[k]) sum = plus(c, sum, expr_mul(pool, m[k], gradient[k]));
+    if (m[k]) sum = plus(c, sum, expr_mul(pool, torque_narrow(pool, m[k]), torque_narrow(pool, gradient[k])));
   if (sum) c->angle[axis] = plus(c, c->angle[axis], expr_mul(pool, sum, expr_const(pool, share)));
 }
 
@@ -144,11 +144,21 @@ static void exponent(const collector *c, int first, int last, double share, cons
   }
 }
 
+/* |M| of one axis: what operands alone say of it is computed once a call. */
+static const expr *length_of(const collector *c, int axis, double share) {
+  const expr *b[SPEC_MAX_BIVECTORS];
+  coordinates(c, axis, b);
+  for (int k = 0; k < c->group.basis->count; k++) b[k] = b[k] ? b[k] : expr_const(c->group.pool, 0);
+  const expr *length = torque_length(&c->group, b);
+  return length ? expr_mul(c->group.pool, share_of_angle(c, axis, share), length) : NULL;
+}
+
 /* exp(M) of a sum: one factor. */
 static void through_sum(collector *c, double share, const expr *const *tau) {
   const expr *m[SPEC_MAX_BIVECTORS], *gradient[SPEC_MAX_BIVECTORS];
   exponent(c, 0, c->spec->n_axes - 1, share, m);
-  torque_through_exponential(&c->group, m, c->frame == TORQUE_OF_Y ? 1 : -1, tau, gradient);
+  const expr *length = c->spec->n_axes == 1 ? length_of(c, 0, share) : NULL;
+  torque_through_exponential(&c->group, m, length, c->frame == TORQUE_OF_Y ? 1 : -1, tau, gradient);
   for (int axis = 0; axis < c->spec->n_axes; axis++) {
     give_angle(c, axis, share, gradient);
     give_generator(c, axis, share, gradient);
@@ -158,15 +168,15 @@ static void through_sum(collector *c, double share, const expr *const *tau) {
 /* A factor exp(share angle B) of a product; tau becomes the torque of the next one. M commutes with B, so that a phase
  * needs no dexp. */
 static void through_factor(collector *c, int axis, double share, bool is_last, const expr **tau) {
-  const expr *m[SPEC_MAX_BIVECTORS], *gradient[SPEC_MAX_BIVECTORS];
+  const expr *m[SPEC_MAX_BIVECTORS], *gradient[SPEC_MAX_BIVECTORS], *length = length_of(c, axis, share);
   double sense = c->frame == TORQUE_OF_Y ? 1 : -1;
   give_angle(c, axis, share, tau);
   exponent(c, axis, axis, share, m);
   if (is_learned(&c->spec->generator[axis])) {
-    torque_through_exponential(&c->group, m, sense, tau, gradient);
+    torque_through_exponential(&c->group, m, length, sense, tau, gradient);
     give_generator(c, axis, share, gradient);
   }
-  if (!is_last) torque_through_rotor(&c->group, m, sense, tau, tau);
+  if (!is_last) torque_through_rotor(&c->group, m, length, sense, tau, tau);
 }
 
 typedef struct factor {
@@ -202,10 +212,11 @@ static int outputs_of(arena *a, const collector *c, const adjoint_output **out) 
   adjoint_output *list = arena_array(a, adjoint_output, SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS));
   int count = 0;
   for (int axis = 0; axis < s->n_axes; axis++) {
-    if (c->angle[axis]) list[count++] = (adjoint_output){s->angle[axis], c->angle[axis]};
+    if (c->angle[axis]) list[count++] = (adjoint_output){s->angle[axis], torque_widen(s->pool, c->angle[axis])};
     for (int i = 0; i < s->generator[axis].count; i++)
       if (c->coefficient[axis][i])
-        list[count++] = (adjoint_output){s->generator[axis].coefficient[i], c->coefficient[axis][i]};
+        list[count++] =
+            (adjoint_output){s->generator[axis].coefficient[i], torque_widen(s->pool, c->coefficient[axis][i])};
   }
   *out = list;
   return count;

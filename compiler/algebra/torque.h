@@ -57,8 +57,8 @@ typedef enum torque_frame {
 } torque_frame;
 
 /* What phases and generators gain of torques tau[count], expressions (as a rule expr_cotangent leaves) for all blocks:
- * values and gradients for adjoint_of and adjoint_scatters. The gradients are float64, and near the identity as good
- * as anywhere. Returns their number; *out: in a. */
+ * values and gradients for adjoint_of and adjoint_scatters. The gradients are float64, with the precision of the
+ * torques' float32, and near the identity as good as anywhere. Returns their number; *out: in a. */
 int torque_outputs(arena *a, const torque_basis *basis, torque_frame frame, const expr *const *tau,
                    const adjoint_output **out);
 

@@ -55,7 +55,7 @@ static void through_halves(const spec *s, double sense, const expr *const *m, co
       part[k] = half_of(pool, m, k, side);
       torque[k] = expr_mul(pool, half_of(pool, tau, k, side), expr_const(pool, 0.5));
     }
-    torque_through_exponential(&(torque_group){pool, &basis}, part, sense, torque, gained[h]);
+    torque_through_exponential(&(torque_group){pool, &basis}, part, NULL, sense, torque, gained[h]);
   }
   for (int k = 0; k < 3; k++) {
     const expr *difference = expr_sub(pool, gained[0][k], gained[1][k]);
@@ -84,9 +84,9 @@ int torque_four_outputs(arena *a, const spec *s, double sense, const expr *const
     const expr *sum = expr_const(pool, 0);
     for (int k = 0; k < ELEMENTS; k++) {
       sum = expr_add(pool, sum, expr_mul(pool, entry[axis][k], gradient[k]));
-      list[count++] = (adjoint_output){entry[axis][k], expr_mul(pool, angle[axis], gradient[k])};
+      list[count++] = (adjoint_output){entry[axis][k], torque_widen(pool, expr_mul(pool, angle[axis], gradient[k]))};
     }
-    list[count++] = (adjoint_output){s->angle[axis], s->inverse ? expr_neg(pool, sum) : sum};
+    list[count++] = (adjoint_output){s->angle[axis], torque_widen(pool, s->inverse ? expr_neg(pool, sum) : sum)};
   }
   *out = list;
   return count;

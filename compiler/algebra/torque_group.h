@@ -8,6 +8,10 @@
  *
  * and where beta is positive the hyperbolic functions. 1 - cos t is 2 sin^2(t/2), and what is a difference of near
  * numbers still is a series below t = 1.
+ *
+ * Torques are sums of float32, and so is what is multiplied with them here: rounded once from the angles, whose sines
+ * are float64's. But what a generator gains is multiplied by its angle afterwards, and is float64 as far as a rounding
+ * would grow with that.
  */
 #ifndef PEGEN_ALGEBRA_TORQUE_GROUP_H
 #define PEGEN_ALGEBRA_TORQUE_GROUP_H
@@ -19,19 +23,26 @@ typedef struct torque_group {
   const torque_basis *basis;
 } torque_group;
 
-/* out = exp(ad_M)^T tau: the torque of what stands behind exp(M). sense -1: of -M. out may be tau. */
-void torque_through_rotor(const torque_group *g, const expr *const *m, double sense, const expr *const *tau,
-                          const expr **out);
+/* |M|, an angle, of Euclidean vectors; else NULL. */
+const expr *torque_length(const torque_group *g, const expr *const *m);
+
+/* out = exp(ad_M)^T tau: the torque of what stands behind exp(M). sense -1: of -M. out may be tau. length: |M|, of
+ * either sign, where that is known by a shorter way; or NULL. */
+void torque_through_rotor(const torque_group *g, const expr *const *m, const expr *length, double sense,
+                          const expr *const *tau, const expr **out);
 
 /* out = dexp_M^T tau: what M gains. sense -1: dexp of -M. */
-void torque_through_exponential(const torque_group *g, const expr *const *m, double sense, const expr *const *tau,
-                                const expr **out);
+void torque_through_exponential(const torque_group *g, const expr *const *m, const expr *length, double sense,
+                                const expr *const *tau, const expr **out);
 
 /* (t - sin t)/t^3, (1 - cos t)/t^2 and sin(t)/t of square = t^2; where it may be negative (is_circular false), the
  * hyperbolic functions. */
 typedef struct torque_functions {
   const expr *sine, *cosine, *rest;
 } torque_functions;
-torque_functions torque_functions_of(expr_pool *pool, const expr *square, bool is_circular);
+torque_functions torque_functions_of(expr_pool *pool, const expr *square, bool is_circular, bool wide);
+
+const expr *torque_narrow(expr_pool *pool, const expr *x);
+const expr *torque_widen(expr_pool *pool, const expr *x);
 
 #endif

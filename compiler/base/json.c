@@ -70,10 +70,23 @@ void json_integer(json_writer *w, const char *key, long long value) {
   fprintf(w->out, "%lld", value);
 }
 
+static void number(FILE *out, double value) {
+  if (isfinite(value)) fprintf(out, "%.17g", value);
+  else fputs("null", out);
+}
+
 void json_number(json_writer *w, const char *key, double value) {
   open_value(w, key);
-  if (isfinite(value)) fprintf(w->out, "%.17g", value);
-  else fputs("null", w->out);
+  number(w->out, value);
+}
+
+void json_numbers(json_writer *w, const char *key, const double *values, int64_t count) {
+  open_value(w, key);
+  for (int64_t i = 0; i < count; i++) {
+    fputs(i ? ", " : "[", w->out);
+    number(w->out, values[i]);
+  }
+  fputs(count ? "]" : "[]", w->out);
 }
 
 void json_bool(json_writer *w, const char *key, bool value) {

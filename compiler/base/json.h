@@ -6,6 +6,7 @@
 #define PEGEN_BASE_JSON_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 typedef struct json_writer {
@@ -21,6 +22,8 @@ void json_text(json_writer *w, const char *key, const char *value);
 void json_integer(json_writer *w, const char *key, long long value);
 /* What JSON has no number for, infinities and NaN, is null. */
 void json_number(json_writer *w, const char *key, double value);
+/* An array on one line. */
+void json_numbers(json_writer *w, const char *key, const double *values, int64_t count);
 void json_bool(json_writer *w, const char *key, bool value);
 
 #endif

@@ -156,4 +156,9 @@ double random_uniform(uint64_t *state, double low, double high) {
   return low + (high - low) * (double)(random_next(state) >> 11) * 0x1p-53;
 }
 
+double random_normal(uint64_t *state) {
+  double size = sqrt(-2 * log(1 - random_uniform(state, 0, 1)));
+  return size * cos(2 * M_PI * random_uniform(state, 0, 1));
+}
+
 int random_below(uint64_t *state, int bound) { return (int)(random_next(state) % (uint64_t)bound); }

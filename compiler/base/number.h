@@ -52,6 +52,8 @@ long double number_half_ulp(number_type type, long double value);
 /* splitmix64. */
 uint64_t random_next(uint64_t *state);
 double random_uniform(uint64_t *state, double low, double high);
+/* Of mean 0 and deviation 1, by Box and Muller's way from two uniform numbers. */
+double random_normal(uint64_t *state);
 int random_below(uint64_t *state, int bound);
 
 /* A set of number types. */

@@ -8,7 +8,7 @@
 #include "base/diag.h"
 #include "bench/report.h"
 #include "verify/run.h"
-#include "verify/trial_attention.h"
+#include "verify/trial_attention_backward.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,14 +71,42 @@ static const DLTensor *cube(arena *a, int64_t tokens, int axes) {
   return tensor_contiguous(a, NUMBER_F32, 2, (int64_t[]){tokens, axes}, values);
 }
 
-static double time_of(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out, int *error) {
-  double start = now();
-  *error = attention_trial_call(kernel, t, out, 1);
-  return now() - start;
+/* One of the two kernels, with the fastest times of its entries. */
+typedef struct contender {
+  const pegen_kernel *kernel;
+  attention_trial trial;
+  DLTensor *out;
+  attention_gradients gradients; /* of --backward */
+  double seconds, backward;
+} contender;
+
+static void keep_fastest(double *best, double start) {
+  double seconds = now() - start;
+  if (*best == 0 || seconds < *best) *best = seconds;
 }
 
-static void write_row(json_writer *w, const spec *s, const pegen_kernel *kernel, const shape *size, number_type type,
-                      double seconds, double plain, double flops, double peak) {
+static int take_turn(contender *c, bool backward) {
+  double start = now();
+  int error = attention_trial_call(c->kernel, &c->trial, c->out, 1);
+  keep_fastest(&c->seconds, start);
+  if (error || !backward) return error;
+  start = now();
+  error = attention_gradients_call(c->kernel, &c->gradients, 1);
+  keep_fastest(&c->backward, start);
+  return error;
+}
+
+/* Multiplications and additions of the two products of attention without pairs; of the five of its gradients. */
+static double flops_of(const spec *s, const shape *size, bool backward) {
+  int head_dim = s->head_dim, value_dim = s->pairwise->value_dim;
+  return 2.0 * (double)(size->batch * size->heads * size->tokens * size->tokens) *
+         (backward ? 3 * head_dim + 2 * value_dim : head_dim + value_dim);
+}
+
+static void write_row(json_writer *w, const spec *s, const contender *c, const contender *without, const shape *size,
+                      number_type type, double peak, bool backward) {
+  const pegen_kernel *kernel = c->kernel;
+  double seconds = c->seconds, plain = without->seconds, flops = flops_of(s, size, false);
   report_kernel(w, kernel->name, kernel->options, kernel->targets, number_type_info(type)->name);
   report_sizes(w, "attention", size->batch, size->tokens, size->heads, s->head_dim);
   json_integer(w, "threads", 1);
@@ -89,27 +117,56 @@ static void write_row(json_writer *w, const spec *s, const pegen_kernel *kernel,
   json_number(w, "plain_flops", flops);
   json_number(w, "peak_flops_per_second", peak);
   json_number(w, "plain_of_peak", flops / plain / peak);
+  if (backward) {
+    flops = flops_of(s, size, true);
+    json_number(w, "backward_seconds", c->backward);
+    json_number(w, "backward_plain_seconds", without->backward);
+    json_number(w, "backward_times_plain", c->backward / without->backward);
+    json_number(w, "backward_plain_flops", flops);
+    json_number(w, "backward_plain_of_peak", flops / without->backward / peak);
+  }
   report_row_end(w);
+}
+
+static void print_row(const spec *s, const contender *c, const contender *without, const shape *size, double peak,
+                      bool backward) {
+  double flops = flops_of(s, size, false) / without->seconds;
+  printf("  [%d,%d,%d,%d]%*s %10.3f %10.3f %7.2f %9.1f %7.1f %7.2f\n", (int)size->batch, (int)size->heads,
+         (int)size->tokens, s->head_dim, size->tokens < 1000 ? 3 : 2, "", c->seconds * 1e3, without->seconds * 1e3,
+         c->seconds / without->seconds, flops * 1e-9, peak * 1e-9, flops / peak);
+  if (!backward) return;
+  flops = flops_of(s, size, true) / without->backward;
+  printf("    backward          %10.3f %10.3f %7.2f %9.1f %7.1f %7.2f\n", c->backward * 1e3, without->backward * 1e3,
+         c->backward / without->backward, flops * 1e-9, peak * 1e-9, flops / peak);
+}
+
+/* Gradients of all that the kernel has gradients of. */
+static int lay_gradients(arena *a, contender *c, uint64_t *random) {
+  int error = attention_gradients_fill(a, &c->gradients, &c->trial, c->kernel, false, 1, ROWS_BHND, random);
+  if (error || attention_gradients_call(c->kernel, &c->gradients, 1) != PEGEN_ERROR_NO_GRADIENT) return error;
+  c->gradients.operands = NULL; /* of rows alone */
+  return 0;
 }
 
 static int measure(const spec *s, const pegen_kernel *kernel, const spec *bare, const pegen_kernel *plain,
                    const shape *size, number_type type, const bench_options *bench) {
   arena *a = arena_create();
   uint64_t random = 1;
-  attention_trial t = {.spec = s, .operands = trial_random_operands(a, s, NUMBER_F32, &random)};
+  contender with = {.kernel = kernel}, without = {.kernel = plain};
+  attention_trial *t = &with.trial;
+  *t = (attention_trial){.spec = s, .operands = trial_random_operands(a, s, NUMBER_F32, &random)};
   attention_sizes sizes = {size->batch, size->heads, size->heads, size->tokens, size->tokens};
-  attention_trial_fill(a, &t, &sizes, type, ROWS_BHND, &random);
-  if (!s->grid[0]) t.positions = cube(a, size->tokens, s->n_axes);
-  attention_trial without = t;
-  without.spec = bare;
-  DLTensor *out = attention_trial_out(a, &t, ROWS_BHND);
-  double best = 1e30, best_plain = 1e30, peak = 0;
+  attention_trial_fill(a, t, &sizes, type, ROWS_BHND, &random);
+  if (!s->grid[0]) t->positions = cube(a, size->tokens, s->n_axes);
+  without.trial = *t;
+  without.trial.spec = bare;
+  with.out = without.out = attention_trial_out(a, t, ROWS_BHND);
+  double peak = 0;
   int error = 0, status = 0;
+  if (bench->backward && !(error = lay_gradients(a, &with, &random))) error = lay_gradients(a, &without, &random);
   for (int turn = 0; turn < REPETITIONS && !error; turn++) {
-    double seconds = time_of(kernel, &t, out, &error),
-           seconds_plain = error ? 0 : time_of(plain, &without, out, &error), flops = bench_peak_flops();
-    best = seconds < best ? seconds : best;
-    best_plain = seconds_plain < best_plain ? seconds_plain : best_plain;
+    if (!(error = take_turn(&with, bench->backward))) error = take_turn(&without, bench->backward);
+    double flops = bench_peak_flops();
     peak = flops > peak ? flops : peak;
   }
   if (error) {
@@ -117,14 +174,9 @@ static int measure(const spec *s, const pegen_kernel *kernel, const spec *bare, 
                (int)size->tokens, s->head_dim, pegen_strerror(error));
     status = 1;
   } else {
-    double flops = 2.0 * (double)(size->batch * size->heads * size->tokens * size->tokens) *
-                   (s->head_dim + s->pairwise->value_dim);
     json_writer *w = report_row(bench);
-    if (w) write_row(w, s, kernel, size, type, best, best_plain, flops, peak);
-    else
-      printf("  [%d,%d,%d,%d]%*s %10.3f %10.3f %7.2f %9.1f %7.1f %7.2f\n", (int)size->batch, (int)size->heads,
-             (int)size->tokens, s->head_dim, size->tokens < 1000 ? 3 : 2, "", best * 1e3, best_plain * 1e3,
-             best / best_plain, flops / best_plain * 1e-9, peak * 1e-9, flops / best_plain / peak);
+    if (w) write_row(w, s, &with, &without, size, type, peak, bench->backward);
+    else print_row(s, &with, &without, size, peak, bench->backward);
   }
   arena_destroy(a);
   return status;
@@ -152,6 +204,7 @@ static shape fit(shape size, const spec *s) {
 int bench_attention(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
   compile_options compiling = *options;
   compiling.emit = EMIT_OBJ;
+  compiling.no_gradients = !bench->backward;
   if (!compiling.dtypes) compiling.dtypes = PEGEN_DTYPE_F32;
   number_type type = NUMBER_F32;
   while (!(compiling.dtypes & number_type_info(type)->dtype)) type++;

@@ -58,6 +58,7 @@ typedef struct bed {
     DLTensor **operands;
     pegen_grad_args rows_grad, all_grad;
     pegen_args rows, all;
+    bool rows_alone; /* of kernels whose operands and positions have no gradients */
   } backward;
 } bed;
 
@@ -266,7 +267,9 @@ static int lay_backward(arena *a, bed *b, const spec *s, const pegen_kernel *ker
   size_t bytes = kernel->encode_backward_workspace(&b->backward.all);
   if (!(b->backward.workspace = allocate(bytes ? bytes : 1))) return 0;
   b->backward.all.workspace = b->backward.workspace;
-  return kernel->encode_backward(&b->backward.all, 0, 1);
+  int error = kernel->encode_backward(&b->backward.all, 0, 1);
+  b->backward.rows_alone = error == PEGEN_ERROR_NO_GRADIENT;
+  return b->backward.rows_alone ? kernel->encode_backward(&b->backward.rows, 0, 1) : error;
 }
 
 /* ---- contenders --------------------------------------------------------------------- */
@@ -375,7 +378,7 @@ static double bytes_of(const bed *b, const contender *kernel) {
 /* Rows alone move what encode moves; with operands what encode wrote is read, too. */
 static void print_backward(const bed *b, const contender *forward, const contender *backward) {
   static const char *const names[] = {"gradients of rows", "and of operands"};
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < (b->backward.rows_alone ? 1 : 2); i++) {
     printf("         %-25s", i && !b->backward.all_grad.operands ? "and of positions" : names[i]);
     bench_print_time(backward[i].seconds);
     printf(" %8.2fx of encode\n", backward[i].seconds / forward->seconds);
@@ -426,7 +429,7 @@ static void write_row(json_writer *w, const pegen_kernel *kernel, const bed *b, 
   }
   if (b->backward.workspace) {
     json_number(w, "backward_rows_seconds", backward[0].seconds);
-    json_number(w, "backward_seconds", backward[1].seconds);
+    if (!b->backward.rows_alone) json_number(w, "backward_seconds", backward[1].seconds);
   }
   if (!b->size.time_only) {
     json_begin(w, "limits", '[');
@@ -467,7 +470,7 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
         (contender){.name = "kernel", .work = work_kernel, .on = &b, .entry = kernel->encode, .threads = threads};
   int n_kernels = count;
   const contender *backward = &contenders[count];
-  int n_backward = bench->backward ? 2 : 0;
+  int n_backward = !bench->backward ? 0 : b.backward.rows_alone ? 1 : 2;
   for (int i = 0; i < n_backward; i++)
     contenders[count++] = (contender){.name = "backward",
                                       .work = work_kernel,

@@ -12,6 +12,8 @@
 
 #include <ctype.h>
 #include <getopt.h>
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +105,13 @@ static int each_word(parser *p, const char *list, int (*each)(parser *, const ch
   while ((word = strsep(&copy, ",")))
     if (each(p, word)) return STATUS_USAGE;
   return STATUS_OK;
+}
+
+/* One whole number from least to most; false where there is none, or more than it. */
+static bool read_integer(const char *text, long long least, long long most, long long *value) {
+  char *end;
+  *value = strtoll(text, &end, 10);
+  return end != text && !*end && *value >= least && *value <= most;
 }
 
 /* ---- one function an option; each returns 0 or STATUS_USAGE ------------------------- */
@@ -214,6 +223,17 @@ static int set_no_grad(parser *p, const char *value) {
   return STATUS_OK;
 }
 
+static const char *const abis[] = {"tvm-ffi"};
+enum { N_ABIS = sizeof abis / sizeof *abis };
+
+static const char *abi_word(int i) { return i < N_ABIS ? abis[i] : NULL; }
+
+static int set_abi(parser *p, const char *value) {
+  if (strcmp(value, abis[0])) return unknown("interface", value, abis, N_ABIS);
+  p->out->compile.tvm_ffi = true;
+  return STATUS_OK;
+}
+
 static int set_optimize(parser *p, const char *value) {
   if (value[0] < '0' || value[0] > '3' || value[1]) return usage("-O%s: expected -O0, -O1, -O2 or -O3", value);
   p->out->compile.optimize = value[0] - '0';
@@ -231,11 +251,69 @@ static int set_depend(parser *p, const char *value) {
 static int set_format(parser *p, const char *value) {
   for (int i = 0; i < EXPLAIN_FORMAT_COUNT; i++)
     if (!strcmp(value, formats[i].name)) {
-      p->out->format = (explain_format)i;
+      p->out->explain.format = (explain_format)i;
       return STATUS_OK;
     }
   NAMES(p->a, formats, EXPLAIN_FORMAT_COUNT, names);
   return unknown("format", value, names, EXPLAIN_FORMAT_COUNT);
+}
+
+static int add_grid_size(parser *p, const char *word) {
+  explain_request *request = &p->out->explain;
+  long long size;
+  if (request->n_grid == SPEC_MAX_AXES) return usage("--grid: more than %d axes", SPEC_MAX_AXES);
+  if (!read_integer(word, 1, 1 << 20, &size)) return usage("--grid: '%s' is no number of tokens", word);
+  request->grid[request->n_grid++] = size;
+  return STATUS_OK;
+}
+
+static int set_grid(parser *p, const char *value) {
+  p->out->explain.n_grid = 0;
+  return each_word(p, value, add_grid_size);
+}
+
+/* One position more: as many coordinates as those before it. */
+static int add_position(parser *p, const char *value) {
+  explain_request *request = &p->out->explain;
+  double *positions = arena_array(p->a, double, (request->n_positions + 1) * SPEC_MAX_AXES);
+  char *copy = arena_strdup(p->a, value), *word;
+  int axes = 0;
+  double *next = positions + request->n_positions * request->axes_of_positions;
+  for (; (word = strsep(&copy, ",")); axes++) {
+    char *end;
+    if (axes == SPEC_MAX_AXES) return usage("--at %s: more than %d axes", value, SPEC_MAX_AXES);
+    next[axes] = strtod(word, &end);
+    if (end == word || *end || !isfinite(next[axes])) return usage("--at %s: expected numbers, as in --at 1,2", value);
+  }
+  if (request->n_positions && axes != request->axes_of_positions)
+    return usage("--at %s: %d coordinates, after positions of %d", value, axes, request->axes_of_positions);
+  for (int i = 0; i < request->n_positions * axes; i++) positions[i] = request->position[i];
+  request->axes_of_positions = axes;
+  request->position = positions;
+  request->n_positions++;
+  return STATUS_OK;
+}
+
+static int set_seed(parser *p, const char *value) {
+  long long seed;
+  if (!read_integer(value, 0, LLONG_MAX, &seed)) return usage("--seed %s: expected a whole number", value);
+  p->out->explain.seed = (uint64_t)seed;
+  p->out->explain.is_seeded = true;
+  return STATUS_OK;
+}
+
+static int add_operand_file(parser *p, const char *value) {
+  explain_request *request = &p->out->explain;
+  explain_file *files = arena_array(p->a, explain_file, request->n_files + 1);
+  const char *equals = strchr(value, '=');
+  char *name = equals ? arena_strdup(p->a, value) : NULL;
+  if (equals == value) return usage("--operands %s: no operand is named", value);
+  if (!*value || (equals && !equals[1])) return usage("--operands %s: expected NAME=FILE.npy", value);
+  if (name) name[equals - value] = 0;
+  for (int i = 0; i < request->n_files; i++) files[i] = request->file[i];
+  files[request->n_files++] = (explain_file){name, equals ? equals + 1 : value};
+  request->file = files;
+  return STATUS_OK;
 }
 
 static int set_shape(parser *p, const char *value) {
@@ -257,10 +335,8 @@ static int add_layout(parser *p, const char *word) {
 static int set_layout(parser *p, const char *value) { return each_word(p, value, add_layout); }
 
 static int set_threads(parser *p, const char *value) {
-  char *end;
-  long threads = strtol(value, &end, 10);
-  if (*end || end == value || threads < 1 || threads > 1024)
-    return usage("--threads %s: expected a number from 1 to 1024", value);
+  long long threads;
+  if (!read_integer(value, 1, 1024, &threads)) return usage("--threads %s: expected a number from 1 to 1024", value);
   p->out->bench.threads = (int)threads;
   return STATUS_OK;
 }
@@ -275,11 +351,10 @@ static int set_max_seconds(parser *p, const char *value) {
 }
 
 static int set_max_memory(parser *p, const char *value) {
-  char *end;
-  long mebibytes = strtol(value, &end, 10);
-  if (*end || end == value || mebibytes < 0 || mebibytes > 1l << 30)
+  long long mebibytes;
+  if (!read_integer(value, 0, 1 << 30, &mebibytes))
     return usage("--max-memory %s: expected a number of MiB, 0 for no limit", value);
-  p->out->max_memory = mebibytes;
+  p->out->max_memory = (long)mebibytes;
   return STATUS_OK;
 }
 
@@ -379,6 +454,8 @@ static const option_row rows[] = {
      "(f8e4m3, f8e5m2)",
      VALUES_LIST, dtype_word},
     {"no-grad", 0, NULL, false, FOR_KERNELS, set_no_grad, "leave out the entries of gradients", VALUES_FREE, NULL},
+    {"abi", 0, "NAME", false, FOR_COMPILE, set_abi,
+     "also export the entries for callers of another interface: tvm-ffi (docs/tvm-ffi.md)", VALUES_WORDS, abi_word},
     {"define", 'D', "NAME=VALUE", false, FOR_ALL, add_define, "set an option of the description; lists with commas",
      VALUES_FREE, NULL},
     {"trust-spec", 0, NULL, false, FOR_ALL, set_trust_spec,
@@ -390,6 +467,14 @@ static const option_row rows[] = {
      VALUES_FREE, NULL},
     {NULL, 'M', "F DEPFILE", true, FOR_COMPILE, NULL, "the same, to DEPFILE", VALUES_FILE, NULL},
     {"format", 0, "FORM", false, FOR_EXPLAIN, set_format, "text (default) or json", VALUES_WORDS, format_word},
+    {"grid", 0, "SIZES", false, FOR_EXPLAIN, set_grid,
+     "tell scores by displacement over a grid of tokens, as 14,14, in JSON, and measure properties on it", VALUES_FREE,
+     NULL},
+    {"at", 0, "POSITION", false, FOR_EXPLAIN, add_position,
+     "tell the matrices of this position, as 1,2.5, in JSON; more than once for more", VALUES_FREE, NULL},
+    {"operands", 0, "NAME=FILE", false, FOR_EXPLAIN, add_operand_file,
+     "take an operand from a .npy file; others are drawn as their descriptions say", VALUES_FILE, NULL},
+    {"seed", 0, "NUMBER", false, FOR_EXPLAIN, set_seed, "of operands that are drawn; default 0", VALUES_FREE, NULL},
     {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape,
      "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit_b64, vit1024, llm, decode; default: those that fit the target",
      VALUES_WORDS, bench_shape_name},
@@ -404,7 +489,8 @@ static const option_row rows[] = {
      "time NAME_encode by the table that NAME_prepare writes, and NAME_prepare; the limit reads the table, too",
      VALUES_FREE, NULL},
     {"backward", 0, NULL, false, FOR_BENCH, set_backward,
-     "time NAME_encode_backward, too: gradients of rows alone, and with those of operands", VALUES_FREE, NULL},
+     "time gradients, too: NAME_encode_backward of rows alone and with those of operands, or NAME_attention_backward",
+     VALUES_FREE, NULL},
     {"then-read", 0, NULL, false, FOR_BENCH, set_then_read,
      "time each call, and each limit, together with one reading of q and k after it, as attention reads them",
      VALUES_FREE, NULL},

@@ -30,7 +30,7 @@ typedef struct options {
   int n_defines;
   loader_define *defines;
   bench_options bench;
-  explain_format format; /* of explain */
+  explain_request explain;
   double max_seconds;    /* of processor time for one compilation; 0: any */
   long max_memory;       /* MiB of the process while it compiles; 0: any */
 } options;

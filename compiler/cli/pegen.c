@@ -96,7 +96,7 @@ static int run_check(arena *a, const spec *s, const options *o) {
 
 static int run_bench(arena *a, const spec *s, const options *o) { return bench_spec(a, s, &o->compile, &o->bench); }
 
-static int run_explain(arena *a, const spec *s, const options *o) { return explain_spec(a, s, o->format); }
+static int run_explain(arena *a, const spec *s, const options *o) { return explain_spec(a, s, &o->explain); }
 
 /* ORDER COMMAND */
 static int (*const commands[COMMAND_COUNT])(arena *, const spec *, const options *) = {

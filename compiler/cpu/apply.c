@@ -111,8 +111,8 @@ static void emit_leftovers(applier *e, const bool *is_left, ir_value batch, cons
                           ir_compare_int(b, "eq", WORK_I64(e, block_begin), i64(b, 0)));
   ir_branch branch = ir_if(b, moves);
   ir_loop heads = ir_for(b, begin, end);
-  emit_leftover_row(e, is_left, ir_pointer(b, add(b, in, mul(b, heads.index, at->in_head))),
-                    ir_pointer(b, add(b, out, mul(b, heads.index, at->out_head))));
+  ir_value to = ir_pointer(b, add(b, out, mul(b, heads.index, at->out_head)));
+  emit_leftover_row(e, is_left, ir_pointer(b, add(b, in, mul(b, heads.index, at->in_head))), to);
   ir_end_for(b, heads);
   ir_end_if(b, branch);
 }
@@ -176,7 +176,8 @@ static void emit_shared(applier *e, const bool *is_left) {
            .out = add(b, add(b, at.out, row_shift(e)), mul(b, batches.index, at.out_batch)),
            .out_head = at.out_head,
            .heads = at.heads};
-  emit_each_block(e, matrices_of(e, tokens.index), first_block(e), last_block(e), e->shape.together, emit_run, &r);
+  ir_value end_block = last_block(e), block = first_block(e);
+  emit_each_block(e, matrices_of(e, tokens.index), block, end_block, e->shape.together, emit_run, &r);
   if (is_left) emit_leftovers(e, is_left, batches.index, &at, i64(b, 0), at.heads);
   ir_end_for(b, tensors);
   ir_end_for(b, tokens);
@@ -244,7 +245,8 @@ static void emit_listed(applier *e, ir_value matrices, ir_value head, ir_value b
     l.in[i] = add(b, ir_load(b, b->i64, entry_field(e, entry, offsetof(row_entry, in)), 8), mul(b, head, in_head));
     l.out[i] = add(b, ir_load(b, b->i64, entry_field(e, entry, offsetof(row_entry, out)), 8), mul(b, head, out_head));
   }
-  emit_each_block(e, matrices, first_block(e), last_block(e), e->shape.together, emit_listed_block, &l);
+  ir_value last = last_block(e);
+  emit_each_block(e, matrices, first_block(e), last, e->shape.together, emit_listed_block, &l);
   ir_end_for(b, loop);
   if (rows > 1) emit_listed(e, matrices, head, add(b, begin, mul(b, turns, i64(b, rows))), end, rows > 2 ? 2 : 1);
 }
@@ -252,7 +254,7 @@ static void emit_listed(applier *e, ir_value matrices, ir_value head, ir_value b
 static void emit_heads(applier *e, const bool *is_left) {
   ir *b = e->b;
   ir_value first_batch = WORK_I64(e, batch_begin), batch_end = WORK_I64(e, batch_end);
-  ir_value both = ir_compare_int(b, "ne", addresses_of(e, i64(b, 1), i64(b, 0)).heads, i64(b, 0));
+  ir_value none = i64(b, 0), both = ir_compare_int(b, "ne", addresses_of(e, i64(b, 1), none).heads, none);
   ir_value step = ir_select(b, both, i64(b, listed_rows(e) / 2), i64(b, listed_rows(e))),
            count = ir_op2(b, "arith.subi", batch_end, first_batch);
   ir_value turns = ir_op2(b, "arith.divui", ir_op2(b, "arith.subi", add(b, count, step), i64(b, 1)), step);
@@ -268,7 +270,8 @@ static void emit_heads(applier *e, const bool *is_left) {
   for (int tensor = 0; tensor < 2 && is_left; tensor++) {
     row_addresses at = addresses_of(e, i64(b, tensor), tokens.index);
     ir_loop batches = ir_for(b, first, ir_select(b, ir_compare_int(b, "ne", at.heads, i64(b, 0)), last, first));
-    emit_leftovers(e, is_left, batches.index, &at, WORK_I64(e, head_begin), WORK_I64(e, head_end));
+    ir_value head_end = WORK_I64(e, head_end);
+    emit_leftovers(e, is_left, batches.index, &at, WORK_I64(e, head_begin), head_end);
     ir_end_for(b, batches);
   }
   ir_end_for(b, some);
@@ -306,17 +309,27 @@ static const char *channel_table(ir *b, arena *a, const program_blocks *blocks, 
   return table;
 }
 
-void emit_apply(ir *b, arena *a, const apply_request *request, const cpu_target *target, const char *name) {
+applier emit_begin_applier(ir *b, arena *a, const apply_request *request, const cpu_target *target, const char *name) {
   applier e = {.b = b, .of = request, .target = target, .dtype = request->dtype, .size = request->blocks.size};
   e.shape = apply_shape_of(target, e.size, request->layout);
   e.channel_bytes = number_bytes(e.dtype);
   e.contiguous = in_order(&request->blocks);
-  const char *table = e.contiguous ? NULL : channel_table(b, a, &request->blocks, name);
+  if (!e.contiguous) e.channel_table = channel_table(b, a, &request->blocks, name);
+  return e;
+}
+
+void emit_open_applier(applier *e) {
+  ir *b = e->b;
+  if (e->channel_table) e->channels = ir_table_address(b, e->channel_table);
+  e->shift = i64(b, 0);
+  e->x_scratch = ir_alloca(b, (int64_t)LISTED * 2 * e->size * 4, CACHE_LINE);
+  e->y_scratch = ir_alloca(b, CACHE_LINE, CACHE_LINE);
+}
+
+void emit_apply(ir *b, arena *a, const apply_request *request, const cpu_target *target, const char *name) {
+  applier e = emit_begin_applier(b, a, request, target, name);
   ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e.work);
-  if (table) e.channels = ir_table_address(b, table);
-  e.shift = i64(b, 0);
-  e.x_scratch = ir_alloca(b, (int64_t)LISTED * 2 * e.size * 4, CACHE_LINE);
-  e.y_scratch = ir_alloca(b, CACHE_LINE, CACHE_LINE);
+  emit_open_applier(&e);
   if (request->layout == MATRIX_EXPONENT) e.action_scratch = ir_alloca(b, (int64_t)3 * LISTED * e.size * 4, CACHE_LINE);
   e.list = ir_alloca(b, LISTED * (int64_t)sizeof(row_entry), CACHE_LINE);
   if (request->per_head) emit_heads(&e, leftovers_of(a, request));

@@ -67,14 +67,15 @@ ir_value emit_fetch(applier *e, int which, ir_value row, int i) {
   int lanes = e->target->lanes, whole = e->size / lanes, first = 0;
   if (whole > FEW_PIECES) { /* conversions are long */
     ir_loop loop = ir_for(b, i64(b, 0), i64(b, whole));
-    fetch_piece(e, lanes, ir_offset(b, row, mul(b, loop.index, i64(b, (int64_t)lanes * e->channel_bytes))),
-                ir_offset(b, scratch, mul(b, loop.index, i64(b, (int64_t)lanes * 4))));
+    ir_value to = ir_offset(b, scratch, mul(b, loop.index, i64(b, (int64_t)lanes * 4)));
+    fetch_piece(e, lanes, ir_offset(b, row, mul(b, loop.index, i64(b, (int64_t)lanes * e->channel_bytes))), to);
     ir_end_for(b, loop);
     first = whole;
   }
-  for (int p = first; p < e->shape.n_pieces; p++)
-    fetch_piece(e, e->shape.width[p], ir_offset_const(b, row, (int64_t)e->shape.start[p] * e->channel_bytes),
-                ir_offset_const(b, scratch, (int64_t)e->shape.start[p] * 4));
+  for (int p = first; p < e->shape.n_pieces; p++) {
+    ir_value to = ir_offset_const(b, scratch, (int64_t)e->shape.start[p] * 4);
+    fetch_piece(e, e->shape.width[p], ir_offset_const(b, row, (int64_t)e->shape.start[p] * e->channel_bytes), to);
+  }
   return scratch;
 }
 

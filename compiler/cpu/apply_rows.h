@@ -32,11 +32,16 @@ typedef struct applier {
   ir_value x_scratch, y_scratch;     /* float32 [APPLY_LISTED][2][size], [lanes] */
   ir_value action_scratch;           /* float32 [3][APPLY_LISTED][size], for MATRIX_EXPONENT */
   ir_value list;                     /* of rows that one head's matrix turns */
+  const char *channel_table;         /* the name of it */
   ir_value channels;                 /* int32 [n_blocks][size], where they are not contiguous */
   ir_value shift;                    /* i64: components that the pieces at hand lie further, in a loop over pieces */
   ir_value matrix, block;            /* of the block at hand, or the first of those that are taken together */
   ir_value held[64]; /* resident: [blocks together][size][pieces], or diagonals as they lie in memory */
 } applier;
+
+/* What is known before the function `name` begins, and, in it, memory that is worked on. */
+applier emit_begin_applier(ir *b, arena *a, const apply_request *request, const cpu_target *target, const char *name);
+void emit_open_applier(applier *e);
 
 /* The channels of block `which` of a row into scratch row i, as float32, whose address it gives; and a piece of a
  * block's sums to where its channels are. */

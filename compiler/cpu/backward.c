@@ -12,17 +12,38 @@ const cpu_target *emit_backward_target(arena *a, const cpu_target *target) {
   return back;
 }
 
+/* Whether rows are turned by the transposed matrices as they are by the matrices, but for numbers that are computed
+ * of a token. */
+static bool turns_alike(const plan *p, const plan_tile *t, const plan *q, const plan_tile *u) {
+  int n = p->spec->n_components;
+  if (p->n_terms != q->n_terms) return false;
+  for (int i = 0; i < p->n_terms * n; i++)
+    if (p->source[i] != q->source[i]) return false;
+  for (int i = 0; i < p->n_terms * t->n_vectors; i++)
+    if (t->slot[i] != u->slot[i]) return false;
+  for (int channel = 0; channel < p->spec->head_dim; channel++) {
+    if (plan_is_identity(p, channel) != plan_is_identity(q, channel)) return false;
+    for (int k = 0; k < p->n_terms; k++) {
+      const expr *x = plan_coefficient(p, k, channel), *y = plan_coefficient(q, k, channel);
+      bool fixed = x && expr_is_fixed_for_heads(x), also = y && expr_is_fixed_for_heads(y);
+      if (fixed != also || (fixed && x != y)) return false;
+    }
+  }
+  return true;
+}
+
 void emit_backward(ir *b, arena *a, const program *transposed, const cpu_target *target, unsigned dtypes) {
   const cpu_target *back = emit_backward_target(a, target);
   const program *scheduled = cpu_schedule(a, transposed);
-  const plan *p = plan_transpose(a, program_plan(transposed));
+  const plan *encode = program_plan(transposed), *p = plan_transpose(a, encode);
   plan_tile *t = plan_tile_build(a, p, target->lanes);
   b->target_cpu = target->cpu;
   b->target_features = target->features;
   chunk_walk walk = emit_chunks_of(b, a, p, t, back);
   emit_rotor(&walk);
   if (p->n_values > 0) emit_unfold(&walk);
-  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
+  bool alike = turns_alike(encode, plan_tile_build(a, encode, target->lanes), p, t);
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES && !alike; dtype++)
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
       if (dtypes & 1u << dtype) emit_encode(b, a, scheduled, p, t, back, dtype, dtype, streaming);
   b->target_cpu = b->target_features = NULL;

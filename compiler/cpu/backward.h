@@ -3,7 +3,8 @@
  * Functions have the target's suffix and a word behind it, so that they stand beside those of encode:
  *
  *     rotor_T_back(positions, prepared, coefficients), unfold_T_back(values, coefficients)
- *     encode_T_back_DTYPE_STORE(loop)      rows by transposed matrices
+ *     encode_T_back_DTYPE_STORE(loop)      rows by transposed matrices; where those differ from the matrices in
+ *                                          nothing but a token's numbers, encode_T_DTYPE_STORE is it
  */
 #ifndef PEGEN_CPU_BACKWARD_H
 #define PEGEN_CPU_BACKWARD_H

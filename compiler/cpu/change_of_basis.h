@@ -6,8 +6,9 @@
 
 #include "cpu/rotors.h"
 
-/* NAME(matrix, coefficients, out): each column of a float32 [size][size] that lies column by column. */
-void emit_turned_columns(const chunk_walk *w, int size, const char *name);
+/* NAME(matrix, coefficients, out): each column of `size` float32 that lie one behind the other, `stride` and in `out`
+ * `out_stride` numbers apart. */
+void emit_turned_columns(const chunk_walk *w, int size, int stride, int out_stride, const char *name);
 
 /* Bytes of a token's coefficient vectors. */
 int64_t emit_coefficient_bytes(arena *a, const plan *p, const cpu_target *target);

@@ -128,7 +128,8 @@ static void emit_rotors(dense *d, const program_op *op, const char *name) {
 }
 
 static void emit_turned(dense *d, const program_op *op, const char *name) {
-  emit_turned_columns(&d->walk, op->blocks.size, name);
+  int size = op->blocks.size;
+  emit_turned_columns(&d->walk, size, matrix_shape_of(d->b, d->target, size, false).padded, size, name);
 }
 
 /* What makes a token's matrices, by their source; NULL: the driver does, once a call (and head). */

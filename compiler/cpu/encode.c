@@ -30,6 +30,7 @@ typedef struct conversion {
 typedef struct token_rows {
   ir_value in, out, in_step, out_step, in_place;
   ir_value kept, kept_step; /* where gradients are computed: what encode wrote or read */
+  ir_value first, last; /* heads of the group, where heads share their rotors */
   conversion kind;
 } token_rows;
 
@@ -60,7 +61,7 @@ typedef struct encode_emitter {
   conversion kind;
   const gradient_code *gradient; /* NULL: rows alone */
   gradient_values gained; /* of the call */
-  ir_value *held;         /* sums of the token's torques that are in registers; NULL: in memory */
+  ir_value *held;         /* sums of the torques of the rows at hand that are in registers; NULL: in memory */
 } encode_emitter;
 
 static ir_value field(encode_emitter *e, ir_value base, size_t offset, MlirType type) {
@@ -116,12 +117,12 @@ static void emit_token_coefficients(encode_emitter *e, ir_value prepared, ir_val
     ir_value row = add(b, table, mul(b, e->token, LOOP_I64(e, table_token)));
     if (e->head.ptr) row = add(b, row, mul(b, e->head, LOOP_I64(e, table_head)));
     ir_value arguments[] = {ir_pointer(b, row), out};
-    ir_call(b, emit_unfold_name(e->memory, e->target), 2, arguments);
+    ir_call_pointer(b, LOOP_PTR(e, unfold), 2, arguments);
   }
   ir_else(b, &branch);
   if (!e->head.ptr) emit_position(e);
   ir_value arguments[] = {e->positions, prepared, out};
-  ir_call(b, emit_rotor_name(e->memory, e->target), 3, arguments);
+  ir_call_pointer(b, LOOP_PTR(e, rotor), 3, arguments);
   ir_end_if(b, branch);
 }
 
@@ -134,14 +135,15 @@ static ir_value torques_at(encode_emitter *e) {
   return ir_offset_const(e->b, coefficients_at(e), (int64_t)e->rows.t->n_slots * e->rows.t->width * 4);
 }
 
-/* Begins the sums of a tile's tokens; what else its scratch holds is written before it is read. */
+/* Begins the sums of a tile's tokens. */
 static void clear_tile(encode_emitter *e, ir_value token_bytes) {
   ir *b = e->b;
   int width = e->rows.t->width;
   ir_value bytes = mul(b, sub(b, e->tile.end, e->tile.begin), token_bytes);
-  ir_loop loop = ir_for(b, i64(b, 0), ir_op2(b, "arith.divui", bytes, i64(b, width * 4)));
-  ir_store(b, ir_float(b, ir_vector(b, width, b->f32), 0),
-           ir_offset(b, e->coefficients, mul(b, loop.index, i64(b, width * 4))), 4, false);
+  ir_loop loop = ir_for(b, i64(b, 0), ir_op2(b, "arith.divui", bytes, i64(b, e->slot_bytes)));
+  ir_value slots = ir_offset(b, e->coefficients, mul(b, loop.index, i64(b, e->slot_bytes)));
+  for (int64_t at = (int64_t)e->rows.t->n_slots * width * 4; at < e->slot_bytes; at += width * 4)
+    ir_store(b, ir_float(b, ir_vector(b, width, b->f32), 0), ir_offset_const(b, slots, at), 4, false);
   ir_end_for(b, loop);
 }
 
@@ -150,7 +152,7 @@ static void emit_token_gradient(encode_emitter *e) {
   ir *b = e->b;
   if (!e->head.ptr) emit_position(e);
   ir_value before = e->head.ptr ? sub(b, e->head, e->heads.begin) : i64(b, 0);
-  emit_gradient_of_token(e->gradient, &e->rows, &e->gained, torques_at(e), e->positions, before);
+  emit_gradient_of_token(e->gradient, &e->rows, &e->gained, torques_at(e), e->positions, e->token, before);
 }
 
 /* ---- a row ---- */
@@ -168,7 +170,7 @@ static void emit_wedge(encode_emitter *e, int group, const program_op *list, con
   for (const program_op *other = list; other; other = other->next)
     if (other->kind == OP_APPLY) turned = &value[other->result];
   emit_row_torques(e->gradient, &e->rows, group, &e->gained, &value[op->argument[0]], turned,
-                   op->n_arguments > 1 ? &value[op->argument[1]] : NULL, torques_at(e), e->held);
+                   op->n_arguments > 1 ? &value[op->argument[1]] : NULL, e->held);
 }
 
 /* The ops of a row, one group of its vectors after the other. */
@@ -353,24 +355,24 @@ static ir_value kept_row(encode_emitter *e, const token_rows *t, ir_value head) 
   return e->gradient ? ir_pointer(e->b, add(e->b, t->kept, mul(e->b, head, t->kept_step))) : (ir_value){NULL};
 }
 
-/* From memory into registers, and back. */
-static void hold_torques(encode_emitter *e) {
-  if (!e->gradient || !emit_holds_torques(e->gradient, e->rows.t)) return;
-  e->held = arena_array(e->memory, ir_value, emit_torque_slots(e->gradient, e->rows.t) + 1);
-  emit_load_torques(e->gradient, &e->rows, torques_at(e), e->held);
-}
-
-static void put_torques(encode_emitter *e) {
-  if (e->held) emit_store_torques(e->gradient, &e->rows, torques_at(e), e->held);
-  e->held = NULL;
+/* Rows of one tensor, or of one head of both, and their torques. */
+static void walk_rows(encode_emitter *e, const program_op *op, const token_rows *t,
+                      void (*walk_them)(encode_emitter *, const program_op *, const token_rows *)) {
+  const gradient_code *g = e->gradient;
+  if (g) {
+    bool holds = emit_holds_torques(g, e->rows.t);
+    e->held = holds ? arena_array(e->memory, ir_value, emit_torque_slots(g, e->rows.t) + 1) : NULL;
+    emit_begin_torques(g, &e->rows, &e->gained, e->held);
+  }
+  walk_them(e, op, t);
+  if (g) emit_add_torques(g, &e->rows, &e->gained, e->held, torques_at(e));
 }
 
 /* q and k of the head at hand, one after the other, or q alone. */
-static void walk_tensors_of_head(encode_emitter *e, const program_op *op) {
+static void walk_both(encode_emitter *e, const program_op *op, const token_rows *tensors) {
   ir *b = e->b;
-  hold_torques(e);
   for (int i = 0; i < e->n_tensors; i++) {
-    const token_rows *t = &e->tensor[i];
+    const token_rows *t = &tensors[i];
     e->row_out = ir_pointer(b, add(b, t->out, mul(b, e->head, t->out_step)));
     e->row_in = ir_pointer(b, add(b, t->in, mul(b, e->head, t->in_step)));
     e->row_kept = kept_row(e, t, e->head);
@@ -378,7 +380,21 @@ static void walk_tensors_of_head(encode_emitter *e, const program_op *op) {
     e->kind = t->kind;
     emit_ops(e, op->body);
   }
-  put_torques(e);
+}
+
+/* The heads of the group. */
+static void walk_group(encode_emitter *e, const program_op *op, const token_rows *t) {
+  ir *b = e->b;
+  int n_held = e->held ? emit_torque_slots(e->gradient, e->rows.t) : 0;
+  ir_loop each = ir_for_with(b, t->first, t->last, n_held, e->held, e->held);
+  ir_value from = add(b, t->in, mul(b, each.index, t->in_step)), to = add(b, t->out, mul(b, each.index, t->out_step));
+  e->row_out = ir_pointer(b, to);
+  e->row_in = ir_pointer(b, from);
+  e->row_kept = kept_row(e, t, each.index);
+  e->in_place = t->in_place;
+  e->kind = t->kind;
+  emit_ops(e, op->body->body);
+  ir_end_for_with(b, each, n_held, e->held, e->held);
 }
 
 /* Of each tensor the heads of the group. */
@@ -391,19 +407,10 @@ static void walk_tensors(encode_emitter *e, const program_op *op) {
   ir_value first = larger(b, sub(b, e->group.begin, before), zero);
   ir_value last = smaller(b, sub(b, e->group.end, before), heads);
   token_rows t = rows_of_token(e, rows);
+  t.first = first;
+  t.last = last;
   find_kept(e, tensors.index, &t);
-  hold_torques(e);
-  int n_held = e->held ? emit_torque_slots(e->gradient, e->rows.t) : 0;
-  ir_loop each = ir_for_with(b, first, last, n_held, e->held, e->held);
-  ir_value from = add(b, t.in, mul(b, each.index, t.in_step)), to = add(b, t.out, mul(b, each.index, t.out_step));
-  e->row_out = ir_pointer(b, to);
-  e->row_in = ir_pointer(b, from);
-  e->row_kept = kept_row(e, &t, each.index);
-  e->in_place = t.in_place;
-  e->kind = t.kind;
-  emit_ops(e, op->body->body);
-  ir_end_for_with(b, each, n_held, e->held, e->held);
-  put_torques(e);
+  walk_rows(e, op, &t, walk_group);
   ir_end_for(b, tensors);
 }
 
@@ -459,7 +466,7 @@ static void walk(encode_emitter *e, const program_op *op) {
     break;
   case SPACE_BATCHES: walk_batches(e, op); break;
   case SPACE_TENSORS:
-    if (e->head.ptr) walk_tensors_of_head(e, op);
+    if (e->head.ptr) walk_rows(e, op, e->tensor, walk_both);
     else walk_tensors(e, op);
     break;
   case SPACE_HEADS: walk_heads(e, op); break;
@@ -514,7 +521,7 @@ static void emit_function(ir *b, arena *a, const program *scheduled, const plan 
   e.ahead = emit_load_ahead(b, e.loop);
   e.q_heads = LOOP_I64(&e, rows[0].heads);
   e.prepared = LOOP_PTR(&e, prepared);
-  if (gradient) e.gained = emit_load_gradient(gradient, b, e.loop);
+  if (gradient) e.gained = emit_load_gradient(gradient, b, t, e.loop);
   emit_tokens(&e);
   ir_return(b);
 }

@@ -1,5 +1,6 @@
 /* cpu/exponential: one matrix at a time, in tiles; see cpu/exponential.h. */
 #include "cpu/exponential.h"
+#include "cpu/exponential_matrix.h"
 #include "mlir/arith.h"
 
 #include "cpu/rotors.h"
@@ -31,21 +32,6 @@ void emit_store_lanes(ir *b, ir_value v, int count, ir_value pointer, int elemen
 
 /* ---- one matrix ---- */
 
-enum { BUFFER_M, BUFFER_X, BUFFER_X2, BUFFER_X3, BUFFER_X4, BUFFER_T, BUFFER_C, BUFFER_P, BUFFER_COUNT };
-
-typedef struct exponential {
-  ir *b;
-  const matrix_shape *m;
-  MlirType vector;
-  int n_axes;
-  ir_value generators, angles[SPEC_MAX_AXES]; /* spread over the lanes */
-  ir_value buffer[BUFFER_COUNT];
-  ir_value
-      factor[4]; /* of the polynomial that is being added up: of I, X, X2, X3; spread over the lanes but the first */
-  ir_value out, base; /* of the polynomial */
-  char upper[96], full[96], mirror[96];
-} exponential;
-
 static ir_value load(exponential *e, ir_value matrix, ir_value offset) {
   return ir_load(e->b, e->vector, ir_offset(e->b, matrix, offset), e->m->bytes);
 }
@@ -71,14 +57,14 @@ static void combine_generators(void *context, ir_value offset, ir_value *carried
     sum = sum.ptr ? emit_multiply_add(e->b, e->m->target, e->angles[axis], generator, sum)
                   : mul(e->b, e->angles[axis], generator);
   }
-  store(e, sum, e->buffer[BUFFER_M], offset);
+  store(e, sum, e->buffer[EXPONENTIAL_M], offset);
   carried[0] = emit_multiply_add(e->b, e->m->target, sum, sum, carried[0]);
 }
 
 static void scale(void *context, ir_value offset, ir_value *carried) {
   (void)carried;
   exponential *e = context;
-  store(e, mul(e->b, load(e, e->buffer[BUFFER_M], offset), e->factor[0]), e->buffer[BUFFER_M], offset);
+  store(e, mul(e->b, load(e, e->buffer[EXPONENTIAL_M], offset), e->factor[0]), e->buffer[EXPONENTIAL_M], offset);
 }
 
 /* Of base. */
@@ -92,7 +78,7 @@ static void add_squares(void *context, ir_value offset, ir_value *carried) {
 static void add_powers(void *context, ir_value offset, ir_value *carried) {
   (void)carried;
   exponential *e = context;
-  static const int powers[] = {0, BUFFER_X, BUFFER_X2, BUFFER_X3};
+  static const int powers[] = {0, EXPONENTIAL_X, EXPONENTIAL_X2, EXPONENTIAL_X3};
   ir_value sum = {NULL};
   for (int i = 3; i >= 1; i--) {
     ir_value x = load(e, e->buffer[powers[i]], offset);
@@ -106,19 +92,19 @@ static void add_powers(void *context, ir_value offset, ir_value *carried) {
 static void join(void *context, ir_value offset, ir_value *carried) {
   (void)carried;
   exponential *e = context;
-  ir_value c = load(e, e->buffer[BUFFER_C], offset), s = load(e, e->buffer[BUFFER_X], offset);
+  ir_value c = load(e, e->buffer[EXPONENTIAL_C], offset), s = load(e, e->buffer[EXPONENTIAL_X], offset);
   store(e, add(e->b, c, s), e->out, offset);
   store(e, ir_op2(e->b, "arith.subf", c, s), e->base, offset);
 }
 
-static void call(exponential *e, const char *name, ir_value out, ir_value x, ir_value y) {
+void exponential_call(exponential *e, const char *name, ir_value out, ir_value x, ir_value y) {
   ir_value arguments[] = {out, x, y};
   ir_call(e->b, name, 3, arguments);
 }
 
 /* out = x y, which is symmetric. */
-static void symmetric_product(exponential *e, int out, int x, int y) {
-  call(e, e->upper, e->buffer[out], e->buffer[x], e->buffer[y]);
+void exponential_symmetric(exponential *e, int out, int x, int y) {
+  exponential_call(e, e->upper, e->buffer[out], e->buffer[x], e->buffer[y]);
   ir_value arguments[] = {e->buffer[out], e->buffer[out]};
   ir_call(e->b, e->mirror, 2, arguments);
 }
@@ -140,7 +126,7 @@ static void polynomial(exponential *e, bool upper, int out, bool onto, const dou
   ir_end_for(b, diagonal);
 }
 
-static ir_value power_of_two(exponential *e, ir_value n) {
+ir_value exponential_power_of_two(exponential *e, ir_value n) {
   ir_value p = emit_exp2_integer(e->b, n, true);
   return e->m->bytes == 8 ? p : ir_cast(e->b, "arith.truncf", p, e->b->f32);
 }
@@ -149,53 +135,53 @@ static ir_value widened(exponential *e, ir_value x) {
   return e->m->bytes == 8 ? x : ir_cast(e->b, "arith.extf", x, e->b->f64);
 }
 
-/* Sets M, scaled to a norm of at most 1, and gives the exponent of the scale. */
-static ir_value scaled_matrix(exponential *e) {
+ir_value exponential_scale(exponential *e) {
   ir *b = e->b;
   ir_value squares = ir_float(b, e->vector, 0);
   emit_each_vector(b, e->m, false, 1, &squares, combine_generators, e);
   /* ||M||^2 is at most half the sum of squares, which is below 2^(q+1). */
   ir_value q = emit_exponent(b, widened(e, sum_of_lanes(e, squares)));
   ir_value exponent = larger(b, i64(b, 0), ir_op2(b, "arith.shrsi", ir_op2(b, "arith.addi", q, i64(b, 1)), i64(b, 1)));
-  e->factor[0] = splat(e, power_of_two(e, ir_op2(b, "arith.subi", i64(b, 0), exponent)));
+  e->factor[0] = splat(e, exponential_power_of_two(e, ir_op2(b, "arith.subi", i64(b, 0), exponent)));
   emit_each_vector(b, e->m, false, 0, NULL, scale, e);
   return exponent;
 }
 
-/* How often to square, from X2 and the scale that M has. */
-static ir_value squarings(exponential *e, ir_value exponent) {
+double exponential_reach(const matrix_shape *m) {
+  return m->bytes == 8 ? EXPONENTIAL_REACH_F64 : EXPONENTIAL_REACH_F32;
+}
+
+ir_value exponential_squarings(exponential *e, ir_value exponent, double reach) {
   ir *b = e->b;
   ir_value sum = ir_float(b, e->vector, 0);
-  e->base = e->buffer[BUFFER_X2];
+  e->base = e->buffer[EXPONENTIAL_X2];
   emit_each_vector(b, e->m, false, 1, &sum, add_squares, e);
-  double reach = e->m->bytes == 8 ? EXPONENTIAL_REACH_F64 : EXPONENTIAL_REACH_F32;
   ir_value u = mul(b, widened(e, sum_of_lanes(e, sum)), ir_float(b, b->f64, 1 / (2 * pow(reach, 8))));
   ir_value q = emit_exponent(b, u);
   ir_value steps = ir_op2(b, "arith.shrsi", ir_op2(b, "arith.addi", q, i64(b, 8)), i64(b, 3)); /* ceil((q + 1) / 8) */
   return larger(b, i64(b, 0), ir_op2(b, "arith.addi", exponent, steps));
 }
 
-/* exp of the scaled M into buffer T; P is scratch. */
-static void series(exponential *e, ir_value scale_exponent) {
+void exponential_series(exponential *e, ir_value scale_exponent) {
   ir *b = e->b;
-  symmetric_product(e, BUFFER_X3, BUFFER_X, BUFFER_X2);
-  symmetric_product(e, BUFFER_X4, BUFFER_X2, BUFFER_X2);
+  exponential_symmetric(e, EXPONENTIAL_X3, EXPONENTIAL_X, EXPONENTIAL_X2);
+  exponential_symmetric(e, EXPONENTIAL_X4, EXPONENTIAL_X2, EXPONENTIAL_X2);
   /* Powers of the scale that is still missing: M is to be multiplied by p, X by p^2, ... */
-  ir_value p = power_of_two(e, scale_exponent), even[8], odd[8];
+  ir_value p = exponential_power_of_two(e, scale_exponent), even[8], odd[8];
   even[0] = ir_float(b, e->m->element, 1);
   for (int i = 1; i < 8; i++) even[i] = exponential_kept(b, mul(b, even[i - 1], mul(b, p, p)));
   for (int i = 0; i < 8; i++) odd[i] = exponential_kept(b, mul(b, even[i], p));
-  polynomial(e, false, BUFFER_T, false, exponential_even + 4, even + 4);
-  call(e, e->upper, e->buffer[BUFFER_C], e->buffer[BUFFER_X4], e->buffer[BUFFER_T]);
-  polynomial(e, true, BUFFER_C, true, exponential_even, even);
-  polynomial(e, false, BUFFER_T, false, exponential_odd + 4, odd + 4);
-  call(e, e->upper, e->buffer[BUFFER_P], e->buffer[BUFFER_X4], e->buffer[BUFFER_T]);
-  polynomial(e, true, BUFFER_P, true, exponential_odd, odd);
-  ir_value mirrored[] = {e->buffer[BUFFER_P], e->buffer[BUFFER_P]};
+  polynomial(e, false, EXPONENTIAL_T, false, exponential_even + 4, even + 4);
+  exponential_call(e, e->upper, e->buffer[EXPONENTIAL_C], e->buffer[EXPONENTIAL_X4], e->buffer[EXPONENTIAL_T]);
+  polynomial(e, true, EXPONENTIAL_C, true, exponential_even, even);
+  polynomial(e, false, EXPONENTIAL_T, false, exponential_odd + 4, odd + 4);
+  exponential_call(e, e->upper, e->buffer[EXPONENTIAL_P], e->buffer[EXPONENTIAL_X4], e->buffer[EXPONENTIAL_T]);
+  polynomial(e, true, EXPONENTIAL_P, true, exponential_odd, odd);
+  ir_value mirrored[] = {e->buffer[EXPONENTIAL_P], e->buffer[EXPONENTIAL_P]};
   ir_call(b, e->mirror, 2, mirrored);
-  call(e, e->upper, e->buffer[BUFFER_X], e->buffer[BUFFER_M], e->buffer[BUFFER_P]);
-  e->out = e->buffer[BUFFER_T];
-  e->base = e->buffer[BUFFER_X2];
+  exponential_call(e, e->upper, e->buffer[EXPONENTIAL_X], e->buffer[EXPONENTIAL_M], e->buffer[EXPONENTIAL_P]);
+  e->out = e->buffer[EXPONENTIAL_T];
+  e->base = e->buffer[EXPONENTIAL_X2];
   emit_each_vector(b, e->m, true, 0, NULL, join, e);
   ir_value joined[] = {e->out, e->base};
   ir_call(b, e->mirror, 2, joined);
@@ -218,18 +204,18 @@ static void write_out(exponential *e, ir_value matrix, ir_value out, double ampl
   ir_end_for(b, rows);
 }
 
-/* Opens `function`, whose products are those of `name`, with buffers and angles. */
-static exponential open_function(ir *b, const matrix_shape *m, const char *name, const char *function, int n_axes,
-                                 int64_t angle_step, ir_value *arguments) {
-  enum { CACHE_LINE = 64 };
-  MlirType types[] = {b->ptr, b->ptr, b->ptr};
+exponential exponential_open(ir *b, const matrix_shape *m, const char *name, const char *function, int n_axes,
+                             int64_t angle_step, int count, ir_value *arguments) {
+  enum { CACHE_LINE = 64, MOST = 8 };
+  MlirType types[MOST];
+  for (int i = 0; i < count; i++) types[i] = b->ptr;
   exponential e = {.b = b, .m = m, .vector = ir_vector(b, m->lanes, m->element), .n_axes = n_axes};
   snprintf(e.upper, sizeof e.upper, "%s_upper", name);
   snprintf(e.full, sizeof e.full, "%s_full", name);
   snprintf(e.mirror, sizeof e.mirror, "%s_mirror", name);
-  ir_function(b, function, true, (MlirType){NULL}, 3, types, arguments);
+  ir_function(b, function, true, (MlirType){NULL}, count, types, arguments);
   e.generators = arguments[0];
-  for (int i = 0; i < BUFFER_COUNT; i++) e.buffer[i] = ir_alloca(b, matrix_bytes(m), CACHE_LINE);
+  for (int i = 0; i < EXPONENTIAL_COUNT; i++) e.buffer[i] = ir_alloca(b, matrix_bytes(m), CACHE_LINE);
   for (int axis = 0; axis < n_axes; axis++) {
     ir_value angle = ir_load(b, b->f64, ir_offset_const(b, arguments[1], axis * angle_step), 8);
     e.angles[axis] = splat(&e, m->bytes == 8 ? angle : ir_cast(b, "arith.truncf", angle, b->f32));
@@ -243,13 +229,13 @@ static void emit_bound(ir *b, const matrix_shape *m, const char *name, int n_axe
   char function[96];
   ir_value arguments[3];
   snprintf(function, sizeof function, "%s_bound", name);
-  exponential e = open_function(b, m, name, function, n_axes, angle_step, arguments);
-  ir_value exponent = scaled_matrix(&e);
-  symmetric_product(&e, BUFFER_X, BUFFER_M, BUFFER_M);
-  symmetric_product(&e, BUFFER_X2, BUFFER_X, BUFFER_X);
-  symmetric_product(&e, BUFFER_X4, BUFFER_X2, BUFFER_X2);
+  exponential e = exponential_open(b, m, name, function, n_axes, angle_step, 3, arguments);
+  ir_value exponent = exponential_scale(&e);
+  exponential_symmetric(&e, EXPONENTIAL_X, EXPONENTIAL_M, EXPONENTIAL_M);
+  exponential_symmetric(&e, EXPONENTIAL_X2, EXPONENTIAL_X, EXPONENTIAL_X);
+  exponential_symmetric(&e, EXPONENTIAL_X4, EXPONENTIAL_X2, EXPONENTIAL_X2);
   ir_value sum = ir_float(b, e.vector, 0);
-  e.base = e.buffer[BUFFER_X4];
+  e.base = e.buffer[EXPONENTIAL_X4];
   emit_each_vector(b, m, false, 1, &sum, add_squares, &e);
   ir_value root = mul(b, widened(&e, sum_of_lanes(&e, sum)), ir_float(b, b->f64, 0.5));
   for (int i = 0; i < 4; i++) root = ir_op1(b, "math.sqrt", root);
@@ -261,12 +247,22 @@ void emit_exponential_sum(ir *b, const matrix_shape *m, const char *name, int n_
   char function[96];
   ir_value arguments[3];
   snprintf(function, sizeof function, "%s_sum", name);
-  exponential e = open_function(b, m, name, function, n_axes, angle_step, arguments);
+  exponential e = exponential_open(b, m, name, function, n_axes, angle_step, 3, arguments);
   ir_value squares = ir_float(b, e.vector, 0);
   emit_each_vector(b, m, false, 1, &squares, combine_generators, &e);
-  write_out(&e, e.buffer[BUFFER_M], arguments[2], 1);
+  write_out(&e, e.buffer[EXPONENTIAL_M], arguments[2], 1);
   ir_return(b);
   emit_bound(b, m, name, n_axes, angle_step);
+}
+
+ir_value exponential_square(exponential *e, ir_value count) {
+  ir *b = e->b;
+  ir_value pair[2] = {e->buffer[EXPONENTIAL_T], e->buffer[EXPONENTIAL_P]}, current[2];
+  ir_loop loop = ir_for_with(b, i64(b, 0), count, 2, pair, current);
+  exponential_call(e, e->full, current[1], current[0], current[0]);
+  ir_value swapped[2] = {current[1], current[0]};
+  ir_end_for_with(b, loop, 2, swapped, pair);
+  return pair[0];
 }
 
 void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes, int64_t angle_step,
@@ -280,17 +276,12 @@ void emit_exponential(ir *b, const matrix_shape *m, const char *name, int n_axes
   emit_mirror(b, m, e.mirror);
 
   ir_value arguments[3];
-  e = open_function(b, m, name, name, n_axes, angle_step, arguments);
-  ir_value exponent = scaled_matrix(&e);
-  symmetric_product(&e, BUFFER_X, BUFFER_M, BUFFER_M);
-  symmetric_product(&e, BUFFER_X2, BUFFER_X, BUFFER_X);
-  ir_value count = squarings(&e, exponent);
-  series(&e, ir_op2(b, "arith.subi", exponent, count));
-  ir_value pair[2] = {e.buffer[BUFFER_T], e.buffer[BUFFER_P]}, current[2];
-  ir_loop loop = ir_for_with(b, i64(b, 0), count, 2, pair, current);
-  call(&e, e.full, current[1], current[0], current[0]);
-  ir_value swapped[2] = {current[1], current[0]};
-  ir_end_for_with(b, loop, 2, swapped, pair);
-  write_out(&e, pair[0], arguments[2], amplitude);
+  e = exponential_open(b, m, name, name, n_axes, angle_step, 3, arguments);
+  ir_value exponent = exponential_scale(&e);
+  exponential_symmetric(&e, EXPONENTIAL_X, EXPONENTIAL_M, EXPONENTIAL_M);
+  exponential_symmetric(&e, EXPONENTIAL_X2, EXPONENTIAL_X, EXPONENTIAL_X);
+  ir_value count = exponential_squarings(&e, exponent, exponential_reach(m));
+  exponential_series(&e, ir_op2(b, "arith.subi", exponent, count));
+  write_out(&e, exponential_square(&e, count), arguments[2], amplitude);
   ir_return(b);
 }

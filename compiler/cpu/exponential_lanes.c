@@ -3,6 +3,7 @@
  * A matrix is size * size vectors in memory. Of symmetric and skew ones only what is on and above the diagonal is
  * stored and read, so their products cost exactly half. Products are cut into tiles of TILE x TILE sums.
  */
+#include "cpu/exponential_lanes.h"
 #include "cpu/exponential.h"
 #include "mlir/arith.h"
 
@@ -11,32 +12,23 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { TILE = 4, MOST = 8 };
+enum { TILE = 4, MOST = LANES_MOST };
 
 typedef enum matrix_kind { SYMMETRIC, SKEW, GENERAL } matrix_kind;
-
-typedef struct lane_matrices {
-  ir *b;
-  const cpu_target *target;
-  bool is_f64;
-  int size, lanes;
-  MlirType element, vector, integers;
-  int64_t bytes; /* of a vector */
-} lane_matrices;
 
 static ir_value entry_at(const lane_matrices *m, ir_value matrix, int i, int j) {
   return ir_offset_const(m->b, matrix, (i * m->size + j) * m->bytes);
 }
 
-static ir_value load(const lane_matrices *m, ir_value matrix, int i, int j) {
+ir_value lane_load(const lane_matrices *m, ir_value matrix, int i, int j) {
   return ir_load(m->b, m->vector, entry_at(m, matrix, i, j), m->is_f64 ? 8 : 4);
 }
 
-static void store(const lane_matrices *m, ir_value v, ir_value matrix, int i, int j) {
+void lane_store(const lane_matrices *m, ir_value v, ir_value matrix, int i, int j) {
   ir_store(m->b, v, entry_at(m, matrix, i, j), m->is_f64 ? 8 : 4, false);
 }
 
-static ir_value number(const lane_matrices *m, double value) { return ir_float(m->b, m->vector, value); }
+ir_value lane_number(const lane_matrices *m, double value) { return ir_float(m->b, m->vector, value); }
 
 /* ---- products ---- */
 
@@ -55,7 +47,7 @@ static factor entry_of(const lane_matrices *m, ir_value matrix, matrix_kind kind
   if (kind == SKEW && i == j) return (factor){{NULL}, 0};
   bool below = kind != GENERAL && i > j;
   int row = below ? j : i, column = below ? i : j;
-  if (!cache[row][column].ptr) cache[row][column] = load(m, matrix, row, column);
+  if (!cache[row][column].ptr) cache[row][column] = lane_load(m, matrix, row, column);
   return (factor){cache[row][column], below && kind == SKEW ? -1 : 1};
 }
 
@@ -76,12 +68,13 @@ static void product_tile(const lane_matrices *m, const ir_value *a, matrix_kind 
       for (int j = j0; j < j0 + TILE && j < m->size; j++) {
         if (upper && i > j) continue;
         ir_value *s = &sum[i - i0][j - j0];
-        *s = accumulate(m, entry_of(m, a[1], x, i, k, cache.row), entry_of(m, a[2], y, k, j, cache.column), *s);
+        factor right = entry_of(m, a[2], y, k, j, cache.column);
+        *s = accumulate(m, entry_of(m, a[1], x, i, k, cache.row), right, *s);
       }
   }
   for (int i = i0; i < i0 + TILE && i < m->size; i++)
     for (int j = j0; j < j0 + TILE && j < m->size; j++)
-      if (sum[i - i0][j - j0].ptr) store(m, sum[i - i0][j - j0], a[0], i, j);
+      if (sum[i - i0][j - j0].ptr) lane_store(m, sum[i - i0][j - j0], a[0], i, j);
 }
 
 /* The tiles of whole matrices are one code. */
@@ -113,16 +106,7 @@ static void emit_lane_product(const lane_matrices *m, const char *name, matrix_k
 
 /* ---- the exponential ---- */
 
-enum { BUFFER_M, BUFFER_X, BUFFER_X2, BUFFER_X3, BUFFER_X4, BUFFER_T, BUFFER_C, BUFFER_P, BUFFER_R, BUFFER_COUNT };
-
-typedef struct lane_exponential {
-  lane_matrices m;
-  char square[96], symmetric[96], skew[96], general[96], sum[96], sum_onto[96];
-  ir_value buffer[BUFFER_COUNT];
-  ir_value factors; /* room for four vectors */
-} lane_exponential;
-
-static void product(lane_exponential *e, const char *name, int out, int x, int y) {
+void lane_product(lane_exponential *e, const char *name, int out, int x, int y) {
   ir_value arguments[] = {e->buffer[out], e->buffer[x], e->buffer[y]};
   ir_call(e->m.b, name, 3, arguments);
 }
@@ -144,17 +128,17 @@ static void emit_polynomial(const lane_matrices *m, const char *name, bool onto)
   ir_value arguments[COUNT], factors[4];
   for (int i = 0; i < COUNT; i++) types[i] = b->ptr;
   ir_function(b, name, true, (MlirType){NULL}, COUNT, types, arguments);
-  for (int i = 0; i < 4; i++) factors[i] = load(m, arguments[FACTORS], 0, i);
+  for (int i = 0; i < 4; i++) factors[i] = lane_load(m, arguments[FACTORS], 0, i);
   for (int i = 0; i < m->size; i++)
     for (int j = i; j < m->size; j++) {
       ir_value sum = {NULL};
       for (int k = 3; k >= 1; k--) {
-        ir_value x = load(m, arguments[k], i, j);
+        ir_value x = lane_load(m, arguments[k], i, j);
         sum = sum.ptr ? emit_multiply_add(b, m->target, factors[k], x, sum) : mul(b, factors[k], x);
       }
-      if (onto) sum = add(b, sum, load(m, arguments[OUT], i, j));
+      if (onto) sum = add(b, sum, lane_load(m, arguments[OUT], i, j));
       if (i == j) sum = add(b, sum, factors[0]);
-      store(m, sum, arguments[OUT], i, j);
+      lane_store(m, sum, arguments[OUT], i, j);
     }
   ir_return(b);
 }
@@ -162,16 +146,16 @@ static void emit_polynomial(const lane_matrices *m, const char *name, bool onto)
 /* out = [out +] c[0] p[0] I + c[1] p[1] X + ..., on and above the diagonal. */
 static void polynomial(lane_exponential *e, int out, bool onto, const double *c, const ir_value *powers) {
   ir *b = e->m.b;
-  for (int i = 0; i < 4; i++) store(&e->m, mul(b, powers[i], number(&e->m, c[i])), e->factors, 0, i);
-  ir_value arguments[] = {e->buffer[out], e->buffer[BUFFER_X], e->buffer[BUFFER_X2], e->buffer[BUFFER_X3], e->factors};
+  for (int i = 0; i < 4; i++) lane_store(&e->m, mul(b, powers[i], lane_number(&e->m, c[i])), e->factors, 0, i);
+  ir_value arguments[] = {e->buffer[out], e->buffer[LANES_X], e->buffer[LANES_X2], e->buffer[LANES_X3], e->factors};
   ir_call(b, onto ? e->sum_onto : e->sum, 5, arguments);
 }
 
 /* M scaled to norms of at most 1, lane by lane; gives the exponents of the scale. */
-static ir_value scaled_matrices(lane_exponential *e, const ir_value *arguments, int n_axes, int64_t angle_step) {
+static ir_value lane_scale(lane_exponential *e, const ir_value *arguments, int n_axes, int64_t angle_step) {
   const lane_matrices *m = &e->m;
   ir *b = m->b;
-  ir_value angles[SPEC_MAX_AXES], squares = number(m, 0), entries[MOST * MOST];
+  ir_value angles[SPEC_MAX_AXES], squares = lane_number(m, 0), entries[MOST * MOST];
   for (int axis = 0; axis < n_axes; axis++) {
     angles[axis] = ir_load(b, ir_vector(b, m->lanes, b->f64), ir_offset_const(b, arguments[1], axis * angle_step), 8);
     if (!m->is_f64) angles[axis] = ir_cast(b, "arith.truncf", angles[axis], b->f32);
@@ -194,75 +178,82 @@ static ir_value scaled_matrices(lane_exponential *e, const ir_value *arguments, 
   ir_value scale = emit_exp2_integer(b, ir_op2(b, "arith.subi", zero, exponent), m->is_f64);
   pair = 0;
   for (int i = 0; i < m->size; i++)
-    for (int j = i + 1; j < m->size; j++) store(m, mul(b, entries[pair++], scale), e->buffer[BUFFER_M], i, j);
+    for (int j = i + 1; j < m->size; j++) lane_store(m, mul(b, entries[pair++], scale), e->buffer[LANES_M], i, j);
   return exponent;
 }
 
-static ir_value squarings(lane_exponential *e, ir_value exponent) {
+static ir_value lane_squarings(lane_exponential *e, ir_value exponent) {
   const lane_matrices *m = &e->m;
   ir *b = m->b;
-  ir_value diagonal = number(m, 0), rest = number(m, 0);
+  ir_value diagonal = lane_number(m, 0), rest = lane_number(m, 0);
   for (int i = 0; i < m->size; i++)
     for (int j = i; j < m->size; j++) {
-      ir_value x = load(m, e->buffer[BUFFER_X2], i, j), *sum = i == j ? &diagonal : &rest;
+      ir_value x = lane_load(m, e->buffer[LANES_X2], i, j), *sum = i == j ? &diagonal : &rest;
       *sum = emit_multiply_add(b, m->target, x, x, *sum);
     }
   double reach = m->is_f64 ? EXPONENTIAL_REACH_F64 : EXPONENTIAL_REACH_F32;
-  ir_value sum = emit_multiply_add(b, m->target, rest, number(m, 2), diagonal);
-  ir_value q = emit_exponent(b, mul(b, sum, number(m, 1 / (2 * pow(reach, 8)))));
+  ir_value sum = emit_multiply_add(b, m->target, rest, lane_number(m, 2), diagonal);
+  ir_value q = emit_exponent(b, mul(b, sum, lane_number(m, 1 / (2 * pow(reach, 8)))));
   ir_value steps = integer_op(b, "arith.shrsi", integer_op(b, "arith.addi", q, 8), 3); /* ceil((q + 1) / 8) */
   return not_negative(b, ir_op2(b, "arith.addi", exponent, steps));
 }
 
-/* exp of the scaled matrices into buffer T, whole. */
-static void series(lane_exponential *e, ir_value scale_exponent) {
+void lane_series(lane_exponential *e, ir_value scale_exponent) {
   const lane_matrices *m = &e->m;
   ir *b = m->b;
-  product(e, e->symmetric, BUFFER_X3, BUFFER_X, BUFFER_X2);
-  product(e, e->symmetric, BUFFER_X4, BUFFER_X2, BUFFER_X2);
+  lane_product(e, e->symmetric, LANES_X3, LANES_X, LANES_X2);
+  lane_product(e, e->symmetric, LANES_X4, LANES_X2, LANES_X2);
   ir_value p = emit_exp2_integer(b, scale_exponent, m->is_f64), even[8], odd[8];
-  even[0] = number(m, 1);
+  even[0] = lane_number(m, 1);
   for (int i = 1; i < 8; i++) even[i] = exponential_kept(b, mul(b, even[i - 1], mul(b, p, p)));
   for (int i = 0; i < 8; i++) odd[i] = exponential_kept(b, mul(b, even[i], p));
-  polynomial(e, BUFFER_T, false, exponential_even + 4, even + 4);
-  product(e, e->symmetric, BUFFER_C, BUFFER_X4, BUFFER_T);
-  polynomial(e, BUFFER_C, true, exponential_even, even);
-  polynomial(e, BUFFER_T, false, exponential_odd + 4, odd + 4);
-  product(e, e->symmetric, BUFFER_P, BUFFER_X4, BUFFER_T);
-  polynomial(e, BUFFER_P, true, exponential_odd, odd);
-  product(e, e->skew, BUFFER_X, BUFFER_M, BUFFER_P);
+  polynomial(e, LANES_T, false, exponential_even + 4, even + 4);
+  lane_product(e, e->symmetric, LANES_C, LANES_X4, LANES_T);
+  polynomial(e, LANES_C, true, exponential_even, even);
+  polynomial(e, LANES_T, false, exponential_odd + 4, odd + 4);
+  lane_product(e, e->symmetric, LANES_P, LANES_X4, LANES_T);
+  polynomial(e, LANES_P, true, exponential_odd, odd);
+  lane_product(e, e->skew, LANES_X, LANES_M, LANES_P);
   for (int i = 0; i < m->size; i++)
     for (int j = i; j < m->size; j++) {
-      ir_value c = load(m, e->buffer[BUFFER_C], i, j);
+      ir_value c = lane_load(m, e->buffer[LANES_C], i, j);
       if (i == j) {
-        store(m, c, e->buffer[BUFFER_T], i, i);
+        lane_store(m, c, e->buffer[LANES_T], i, i);
         continue;
       }
-      ir_value s = load(m, e->buffer[BUFFER_X], i, j);
-      store(m, add(b, c, s), e->buffer[BUFFER_T], i, j);
-      store(m, ir_op2(b, "arith.subf", c, s), e->buffer[BUFFER_T], j, i);
+      ir_value s = lane_load(m, e->buffer[LANES_X], i, j);
+      lane_store(m, add(b, c, s), e->buffer[LANES_T], i, j);
+      lane_store(m, ir_op2(b, "arith.subf", c, s), e->buffer[LANES_T], j, i);
     }
 }
 
-/* Squares each lane as often as it wants: lanes that are done keep their matrix. */
-static void square(lane_exponential *e, ir_value count) {
-  const lane_matrices *m = &e->m;
+ir_value lane_most(const lane_matrices *m, ir_value count) {
   ir *b = m->b;
   ir_value most = ir_extract(b, count, 0);
   for (int i = 1; i < m->lanes; i++) {
     ir_value one = ir_extract(b, count, i);
     most = ir_select(b, ir_compare_int(b, "sgt", one, most), one, most);
   }
-  if (!m->is_f64) most = ir_cast(b, "arith.extsi", most, b->i64);
-  ir_loop loop = ir_for(b, i64(b, 0), most);
-  product(e, e->general, BUFFER_R, BUFFER_T, BUFFER_T);
-  ir_value turn = m->is_f64 ? loop.index : ir_cast(b, "arith.trunci", loop.index, b->i32);
-  ir_value wanted = ir_compare_int(b, "sgt", count, ir_broadcast(b, m->integers, turn));
+  return m->is_f64 ? most : ir_cast(b, "arith.extsi", most, b->i64);
+}
+
+ir_value lane_wants(const lane_matrices *m, ir_value count, ir_value turn) {
+  ir *b = m->b;
+  if (!m->is_f64) turn = ir_cast(b, "arith.trunci", turn, b->i32);
+  return ir_compare_int(b, "sgt", count, ir_broadcast(b, m->integers, turn));
+}
+
+void lane_square(lane_exponential *e, ir_value count) {
+  const lane_matrices *m = &e->m;
+  ir *b = m->b;
+  ir_loop loop = ir_for(b, i64(b, 0), lane_most(m, count));
+  lane_product(e, e->general, LANES_R, LANES_T, LANES_T);
+  ir_value wanted = lane_wants(m, count, loop.index);
   ir_loop rows = ir_for(b, i64(b, 0), i64(b, m->size));
-  ir_value row = mul(b, rows.index, i64(b, m->size * m->bytes)), squared = ir_offset(b, e->buffer[BUFFER_R], row),
-           matrix = ir_offset(b, e->buffer[BUFFER_T], row);
+  ir_value row = mul(b, rows.index, i64(b, m->size * m->bytes)), squared = ir_offset(b, e->buffer[LANES_R], row),
+           matrix = ir_offset(b, e->buffer[LANES_T], row);
   for (int j = 0; j < m->size; j++)
-    store(m, ir_select(b, wanted, load(m, squared, 0, j), load(m, matrix, 0, j)), matrix, 0, j);
+    lane_store(m, ir_select(b, wanted, lane_load(m, squared, 0, j), lane_load(m, matrix, 0, j)), matrix, 0, j);
   ir_end_for(b, rows);
   ir_end_for(b, loop);
 }
@@ -283,7 +274,7 @@ static ir_value entry_of_row(const lane_exponential *e, matrix_layout layout, ir
   const lane_matrices *m = &e->m;
   ir *b = m->b;
   ir_value row = layout == MATRIX_COLUMNS ? i : integer_op(b, "arith.xori", i, j);
-  return load(m, ir_offset(b, e->buffer[BUFFER_T], mul(b, row, i64(b, m->size * m->bytes))), 0, j);
+  return lane_load(m, ir_offset(b, e->buffer[LANES_T], mul(b, row, i64(b, m->size * m->bytes))), 0, j);
 }
 
 /* Vector by vector: entries of all lanes become a run of entries for each. */
@@ -295,7 +286,7 @@ static void write_out(const lane_exponential *e, matrix_layout layout, ir_value 
   ir_loop rows = ir_for(b, i64(b, 0), i64(b, m->size));
   for (int j = 0; j < width; j++) {
     ir_value v = entry_of_row(e, layout, rows.index, j < m->size ? j : 0);
-    if (amplitude != 1) v = mul(b, v, number(m, amplitude));
+    if (amplitude != 1) v = mul(b, v, lane_number(m, amplitude));
     if (m->is_f64) v = ir_cast(b, "arith.truncf", v, b->f32);
     int64_t mask[64];
     for (int lane = 0; lane < width; lane++) mask[lane] = lane < m->lanes ? lane : -1;
@@ -310,9 +301,7 @@ static void write_out(const lane_exponential *e, matrix_layout layout, ir_value 
   ir_end_for(b, rows);
 }
 
-void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int size, matrix_layout layout, int lanes,
-                            int used, const char *name, int n_axes, int64_t angle_step, double amplitude) {
-  enum { CACHE_LINE = 64 };
+lane_exponential lane_begin(ir *b, const cpu_target *target, bool is_f64, int size, int lanes, const char *name) {
   lane_exponential e = {.m = {.b = b, .target = target, .is_f64 = is_f64, .size = size, .lanes = lanes}};
   e.m.element = is_f64 ? b->f64 : b->f32;
   e.m.vector = ir_vector(b, lanes, e.m.element);
@@ -324,6 +313,25 @@ void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int si
   snprintf(e.general, sizeof e.general, "%s_general", name);
   snprintf(e.sum, sizeof e.sum, "%s_sum", name);
   snprintf(e.sum_onto, sizeof e.sum_onto, "%s_sum_onto", name);
+  return e;
+}
+
+ir_value lane_open(lane_exponential *e, const ir_value *arguments, int n_axes, int64_t angle_step, ir_value *scale) {
+  enum { CACHE_LINE = 64 };
+  ir *b = e->m.b;
+  for (int i = 0; i < LANES_COUNT; i++) e->buffer[i] = ir_alloca(b, e->m.size * e->m.size * e->m.bytes, CACHE_LINE);
+  e->factors = ir_alloca(b, 4 * e->m.bytes, CACHE_LINE);
+  ir_value exponent = lane_scale(e, arguments, n_axes, angle_step);
+  lane_product(e, e->square, LANES_X, LANES_M, LANES_M);
+  lane_product(e, e->symmetric, LANES_X2, LANES_X, LANES_X);
+  ir_value count = lane_squarings(e, exponent);
+  *scale = ir_op2(b, "arith.subi", exponent, count);
+  return count;
+}
+
+void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int size, matrix_layout layout, int lanes,
+                            int used, const char *name, int n_axes, int64_t angle_step, double amplitude) {
+  lane_exponential e = lane_begin(b, target, is_f64, size, lanes, name);
   emit_lane_product(&e.m, e.square, SKEW, SKEW);
   emit_lane_product(&e.m, e.symmetric, SYMMETRIC, SYMMETRIC);
   emit_lane_product(&e.m, e.skew, SKEW, SYMMETRIC);
@@ -332,16 +340,11 @@ void emit_exponential_lanes(ir *b, const cpu_target *target, bool is_f64, int si
   emit_polynomial(&e.m, e.sum_onto, true);
 
   MlirType types[] = {b->ptr, b->ptr, b->ptr};
-  ir_value arguments[3];
+  ir_value arguments[3], scale;
   ir_function(b, name, true, (MlirType){NULL}, 3, types, arguments);
-  for (int i = 0; i < BUFFER_COUNT; i++) e.buffer[i] = ir_alloca(b, size * size * e.m.bytes, CACHE_LINE);
-  e.factors = ir_alloca(b, 4 * e.m.bytes, CACHE_LINE);
-  ir_value exponent = scaled_matrices(&e, arguments, n_axes, angle_step);
-  product(&e, e.square, BUFFER_X, BUFFER_M, BUFFER_M);
-  product(&e, e.symmetric, BUFFER_X2, BUFFER_X, BUFFER_X);
-  ir_value count = squarings(&e, exponent);
-  series(&e, ir_op2(b, "arith.subi", exponent, count));
-  square(&e, count);
+  ir_value count = lane_open(&e, arguments, n_axes, angle_step, &scale);
+  lane_series(&e, scale);
+  lane_square(&e, count);
   write_out(&e, layout, arguments[2], used, amplitude);
   ir_return(b);
 }

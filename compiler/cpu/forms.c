@@ -2,8 +2,10 @@
 #include "cpu/forms.h"
 
 #include "cpu/attention/attention.h"
+#include "cpu/attention/gradient.h"
 #include "cpu/backward.h"
 #include "cpu/dense.h"
+#include "cpu/dense_backward.h"
 #include "cpu/gradient.h"
 #include "cpu/rotors.h"
 #include "cpu/widen.h"
@@ -16,7 +18,13 @@ typedef struct form_emitter {
 
 static void attention(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
   (void)f;
-  emit_attention(b, a, plan, target, dtypes);
+  emit_attention(b, a, attention_plan_on(a, plan, target), target, dtypes);
+}
+
+static void attention_backward(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target,
+                               unsigned dtypes) {
+  (void)f;
+  emit_attention_gradient(b, a, attention_plan_on(a, plan, target), target, dtypes);
 }
 
 static void widen(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
@@ -38,14 +46,20 @@ static void dense(ir *b, arena *a, const form *f, const void *plan, const cpu_ta
   emit_dense(b, a, form_program(a, f, plan, "encode"), target, dtypes);
 }
 
+static void dense_backward(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target,
+                           unsigned dtypes) {
+  emit_dense_backward(b, a, form_program(a, f, plan, "encode"), target, dtypes);
+}
+
 static const form_emitter emitters[FORM_COUNT] = {
-    [FORM_ATTENTION] = {emit_attention_imports, attention},
+    [FORM_ATTENTION] = {emit_attention_imports, attention, attention_backward},
     [FORM_POLYNOMIAL] = {emit_encoder_imports, widen},
     [FORM_ADDITIVE] = {emit_encoder_imports, encode, encode_backward},
     [FORM_BLADES] = {emit_encoder_imports, encode, encode_backward},
     [FORM_DENSE_FOUR] = {emit_encoder_imports, encode, encode_backward},
-    [FORM_DENSE] = {NULL, dense},
-    [FORM_CHANGE_OF_BASIS] = {NULL, dense},
+    [FORM_SCHUR] = {NULL, dense, dense_backward},
+    [FORM_DENSE] = {NULL, dense, dense_backward},
+    [FORM_CHANGE_OF_BASIS] = {NULL, dense, dense_backward},
 };
 
 void emit_form_imports(ir *b, const form *f) {

@@ -44,39 +44,96 @@ static ir_value multiply_add(row_emitter *r, ir_value x, ir_value y, ir_value su
   return ir_op2(r->b, "arith.addf", ir_op2(r->b, "arith.mulf", x, y), sum);
 }
 
-/* Sums that stay in registers over the heads of a token; more of them are in memory from row to row. */
+/* Sums that stay in registers over a token's rows of one tensor; more of them are in memory from row to row. */
 enum { MOST_HELD = 32 };
 
 bool emit_holds_torques(const gradient_code *g, const plan_tile *t) { return emit_torque_slots(g, t) <= MOST_HELD; }
 
-void emit_load_torques(const gradient_code *g, row_emitter *r, ir_value at, ir_value *sums) {
+void emit_begin_torques(const gradient_code *g, row_emitter *r, const gradient_values *v, ir_value *held) {
+  ir_value none = ir_float(r->b, ir_vector(r->b, r->t->width, r->b->f32), 0);
   for (int i = 0; i < emit_torque_slots(g, r->t); i++)
-    sums[i] = ir_load(r->b, ir_vector(r->b, r->t->width, r->b->f32), slot_at(r->b, r->t, at, 0, i), 4);
+    if (held) held[i] = none;
+    else ir_store(r->b, none, slot_at(r->b, r->t, v->of_rows, 0, i), 4, false);
 }
 
-void emit_store_torques(const gradient_code *g, row_emitter *r, ir_value at, const ir_value *sums) {
-  for (int i = 0; i < emit_torque_slots(g, r->t); i++) ir_store(r->b, sums[i], slot_at(r->b, r->t, at, 0, i), 4, false);
+void emit_add_torques(const gradient_code *g, row_emitter *r, const gradient_values *v, const ir_value *held,
+                      ir_value at) {
+  ir *b = r->b;
+  MlirType type = ir_vector(b, r->t->width, b->f32);
+  for (int i = 0; i < emit_torque_slots(g, r->t); i++) {
+    ir_value sum = held ? held[i] : ir_load(b, type, slot_at(b, r->t, v->of_rows, 0, i), 4);
+    ir_value slot = slot_at(b, r->t, at, 0, i);
+    ir_store(b, ir_op2(b, "arith.addf", ir_load(b, type, slot, 4), sum), slot, 4, false);
+  }
+}
+
+/* A group's vectors are at hand and no others: pairs must lie in it, as what the rows' matrix mixes does. */
+static void check_group(const gradient_code *g, const plan_tile *t, int term, int j) {
+  for (int channel = t->start[j]; channel < t->start[j] + t->width; channel++) {
+    int other = plan_source(g->of->pairs, term, channel);
+    if (other >= 0 && t->group[emit_vector_of(t, other, j)] != t->group[j])
+      diag_bug("cpu/gain", "channels %d and %d turn together, and their vectors are apart", channel, other);
+  }
+}
+
+/* Of each term and vector of the group what y is multiplied with, [slots]; null where there is nothing. */
+static void permute_group(const gradient_code *g, row_emitter *r, int group, const row_vectors *gradient,
+                          ir_value *out) {
+  for (int j = 0; j < r->t->n_vectors; j++)
+    for (int term = 0; term < g->of->pairs->n_terms && r->t->group[j] == group; term++) {
+      check_group(g, r->t, term, j);
+      out[term * r->t->n_vectors + j] = emit_vector_permuted(r, g->of->pairs, gradient, term, j);
+    }
+}
+
+static int gather_known(const ir_value *slots, int n_slots, ir_value *out) {
+  int count = 0;
+  for (int i = 0; i < n_slots; i++)
+    if (slots[i].ptr) out[count++] = slots[i];
+  return count;
+}
+
+/* The same of either frame. In that of y it is what the gradient's matrix has permuted; a branch a row costs less than
+ * permutations of what was chosen. */
+static void permute_in_frame(const gradient_code *g, row_emitter *r, int group, const gradient_values *v,
+                             const row_vectors *gradient, const row_vectors *turned, ir_value *out) {
+  int n_slots = emit_torque_slots(g, r->t);
+  ir_value *own = arena_array(r->memory, ir_value, n_slots), value[IR_MAX_RESULTS];
+  MlirType types[IR_MAX_RESULTS];
+  permute_group(g, r, group, gradient, out);
+  int count = 0;
+  for (int i = 0; i < n_slots; i++) count += out[i].ptr != NULL;
+  if (count > IR_MAX_RESULTS) diag_bug("cpu/gain", "%d permuted vectors in a row", count);
+  for (int i = 0; i < count; i++) types[i] = ir_vector(r->b, r->t->width, r->b->f32);
+  ir_choice choice = ir_choose(r->b, v->from_input, count, types);
+  permute_group(g, r, group, turned, own);
+  gather_known(own, n_slots, value);
+  ir_choose_else(r->b, &choice, count, value);
+  gather_known(out, n_slots, value);
+  ir_end_choose(r->b, choice, count, value, value);
+  for (int i = 0, k = 0; i < n_slots; i++)
+    if (out[i].ptr) out[i] = value[k++];
+}
+
+/* sum + x y, or (y null) sum + x, where sums are. */
+static void add_product(row_emitter *r, ir_value x, ir_value y, ir_value *held, ir_value at) {
+  ir_value sum = held ? *held : ir_load(r->b, ir_type(x), at, 4);
+  sum = y.ptr ? multiply_add(r, x, y, sum) : ir_op2(r->b, "arith.addf", sum, x);
+  if (held) *held = sum;
+  else ir_store(r->b, sum, at, 4, false);
 }
 
 void emit_row_torques(const gradient_code *g, row_emitter *r, int group, const gradient_values *v,
-                      const row_vectors *gradient, const row_vectors *turned, const row_vectors *y, ir_value at,
-                      ir_value *sums) {
-  ir *b = r->b;
-  MlirType type = ir_vector(b, r->t->width, b->f32);
-  for (int j = 0; j < r->t->n_vectors; j++) {
-    if (r->t->group[j] != group) continue;
-    ir_value with = gradient->lanes[j];
-    if (turned) with = ir_select(b, v->from_input, turned->lanes[j], with);
-    for (int term = 0; term < g->of->pairs->n_terms; term++) {
-      ir_value slot = slot_at(b, r->t, at, term, j), *held = sums ? &sums[term * r->t->n_vectors + j] : NULL;
-      ir_value other = y ? emit_vector_permuted(r, g->of->pairs, y, term, j) : with;
-      if (!other.ptr) continue;
-      ir_value sum = held ? *held : ir_load(b, type, slot, 4);
-      sum = y ? multiply_add(r, with, other, sum) : ir_op2(b, "arith.addf", sum, with);
-      if (held) *held = sum;
-      else ir_store(b, sum, slot, 4, false);
+                      const row_vectors *gradient, const row_vectors *turned, const row_vectors *y, ir_value *held) {
+  const plan_tile *t = r->t;
+  ir_value *with = arena_array(r->memory, ir_value, emit_torque_slots(g, t));
+  if (y) permute_in_frame(g, r, group, v, gradient, turned, with);
+  for (int j = 0; j < t->n_vectors; j++)
+    for (int term = 0; term < g->of->pairs->n_terms && t->group[j] == group; term++) {
+      int slot = term * t->n_vectors + j;
+      ir_value x = y ? with[slot] : gradient->lanes[j], other = y ? y->lanes[j] : (ir_value){NULL};
+      if (x.ptr) add_product(r, x, other, held ? &held[slot] : NULL, slot_at(r->b, t, v->of_rows, 0, slot));
     }
-  }
 }
 
 /* ---- from channels in the lanes to blocks in the lanes ---- */
@@ -85,7 +142,7 @@ void emit_row_torques(const gradient_code *g, row_emitter *r, int group, const g
 static int term_of(const plan *pairs, int row, int column) {
   int n = pairs->spec->n_components;
   for (int term = 0; term < pairs->n_terms; term++)
-    if (pairs->source[term * n + row] == column) return term;
+    if (pairs->source[term * n + column] == row) return term;
   diag_bug("cpu/gain", "no term has components %d and %d", row, column);
 }
 
@@ -119,7 +176,7 @@ static ir_value torque_of_chunk(const gradient_code *g, row_emitter *r, ir_value
   if (plan_is_sum(r->p)) sum = pair_of_chunk(g, r, loaded, at, chunk, 0, k);
   for (int i = 0; !plan_is_sum(r->p) && i < of->basis.element[k].n_entries; i++) {
     const torque_entry *e = &of->basis.element[k].entry[i];
-    ir_value x = pair_of_chunk(g, r, loaded, at, chunk, term_of(of->pairs, e->row, e->column), e->row);
+    ir_value x = pair_of_chunk(g, r, loaded, at, chunk, term_of(of->pairs, e->row, e->column), e->column);
     if (!sum.ptr) sum = e->sign < 0 ? ir_op1(b, "arith.negf", x) : x;
     else sum = ir_op2(b, e->sign < 0 ? "arith.subf" : "arith.addf", sum, x);
   }
@@ -130,12 +187,20 @@ static ir_value torque_of_chunk(const gradient_code *g, row_emitter *r, ir_value
   return ir_cast(b, "arith.extf", sum, b->f64);
 }
 
-static void emit_torques(const gradient_code *g, row_emitter *r, ir_value at, ir_value tau) {
-  ir_value *loaded = arena_array(g->memory, ir_value, emit_torque_slots(g, r->t));
-  for (int chunk = 0; chunk < r->t->n_chunks; chunk++)
+static const char *spread_name(const gradient_code *g) {
+  return arena_printf(g->memory, "spread_%s", g->target->suffix);
+}
+
+void emit_spread(const gradient_code *g, ir *b, const plan *p, const plan_tile *t) {
+  MlirType types[] = {b->ptr, b->ptr};
+  ir_value arguments[2], *loaded = arena_array(g->memory, ir_value, emit_torque_slots(g, t));
+  row_emitter r = {.b = b, .memory = g->memory, .p = p, .t = t, .target = g->target};
+  ir_function(b, spread_name(g), true, (MlirType){NULL}, 2, types, arguments);
+  for (int chunk = 0; chunk < t->n_chunks; chunk++)
     for (int k = 0; k < g->of->n_torques; k++)
-      ir_store(r->b, torque_of_chunk(g, r, loaded, at, chunk, k),
-               ir_offset_const(r->b, tau, ((int64_t)k * r->p->lanes + r->t->chunk_begin[chunk]) * 8), 8, false);
+      ir_store(b, torque_of_chunk(g, &r, loaded, arguments[0], chunk, k),
+               ir_offset_const(b, arguments[1], ((int64_t)k * p->lanes + t->chunk_begin[chunk]) * 8), 8, false);
+  ir_return(b);
 }
 
 /* ---- a token ---- */
@@ -143,17 +208,20 @@ static void emit_torques(const gradient_code *g, row_emitter *r, ir_value at, ir
 #define FIELD_OF(b, loop, name, type) \
   ir_load((b), (b)->type, ir_offset_const((b), (loop), offsetof(pegen_gradient_loop, name)), 8)
 
-gradient_values emit_load_gradient(const gradient_code *g, ir *b, ir_value loop) {
+gradient_values emit_load_gradient(const gradient_code *g, ir *b, const plan_tile *t, ir_value loop) {
   const plan *p = g->of->token;
   return (gradient_values){
       .from_input = ir_compare_int(b, "ne", FIELD_OF(b, loop, from_input, i64), i64(b, 0)),
       .sums = FIELD_OF(b, loop, sums, i64),
       .sums_stride = FIELD_OF(b, loop, sums_stride, i64),
+      .chunk_tokens = FIELD_OF(b, loop, chunk_tokens, i64),
+      .chunk_bytes = FIELD_OF(b, loop, chunk_bytes, i64),
       .prepared = FIELD_OF(b, loop, prepared, i64),
       .prepared_stride = FIELD_OF(b, loop, prepared_stride, i64),
       .positions = FIELD_OF(b, loop, positions, i64),
       .tau = ir_alloca(b, (int64_t)g->of->n_torques * p->lanes * 8 + CACHE_LINE, CACHE_LINE),
       .gained = ir_alloca(b, p->spec->n_axes * 8, 8),
+      .of_rows = ir_alloca(b, (int64_t)emit_torque_slots(g, t) * t->width * 4 + CACHE_LINE, CACHE_LINE),
   };
 }
 
@@ -162,12 +230,13 @@ static void call_token(const gradient_code *g, ir *b, torque_frame frame, const 
 }
 
 void emit_gradient_of_token(const gradient_code *g, row_emitter *r, const gradient_values *v, ir_value at,
-                            ir_value position, ir_value head) {
+                            ir_value position, ir_value token, ir_value head) {
   ir *b = r->b;
-  emit_torques(g, r, at, v->tau);
+  ir_call(b, spread_name(g), 2, (ir_value[]){at, v->tau});
   ir_value prepared = ir_pointer(b, add(b, v->prepared, mul(b, head, v->prepared_stride)));
   ir_value wanted = ir_compare_int(b, "ne", v->sums, i64(b, 0));
-  ir_value sums = ir_select(b, wanted, add(b, v->sums, mul(b, head, v->sums_stride)), i64(b, 0));
+  ir_value chunk = mul(b, ir_op2(b, "arith.divui", token, v->chunk_tokens), v->chunk_bytes);
+  ir_value sums = ir_select(b, wanted, add(b, add(b, v->sums, chunk), mul(b, head, v->sums_stride)), i64(b, 0));
   ir_value arguments[] = {position, prepared, v->tau, sums, v->positions, v->gained};
   if (!g->frames_differ) {
     call_token(g, b, TORQUE_OF_Y, arguments);

@@ -17,8 +17,10 @@ typedef struct gradient_code {
 typedef struct gradient_values {
   ir_value from_input; /* i1 */
   ir_value sums, sums_stride, prepared, prepared_stride; /* addresses, i64 */
+  ir_value chunk_tokens, chunk_bytes; /* i64 */
   ir_value positions; /* i64: 0 where no gradient of them is wanted */
   ir_value tau, gained; /* float64 [n_torques][lanes], [axes] */
+  ir_value of_rows; /* sums of the rows of one tensor that are not held */
 } gradient_values;
 
 const cpu_target *emit_gradient_target(arena *a, const cpu_target *target);
@@ -29,19 +31,21 @@ const char *emit_scatter_name(arena *a, const cpu_target *target);
 
 /* Vectors in which a token's torques are summed. */
 int emit_torque_slots(const gradient_code *g, const plan_tile *t);
-gradient_values emit_load_gradient(const gradient_code *g, ir *b, ir_value loop);
-/* Whether the sums of a token can be held in registers: those at `at`, sums [slots]. */
+gradient_values emit_load_gradient(const gradient_code *g, ir *b, const plan_tile *t, ir_value loop);
+/* A token's rows of one tensor are summed apart, in registers (held [slots]) where there is room for them, else (NULL)
+ * in memory, and then added to the token's sums: no sum is longer than the rows of a tensor, or as many as them. */
 bool emit_holds_torques(const gradient_code *g, const plan_tile *t);
-void emit_load_torques(const gradient_code *g, row_emitter *r, ir_value at, ir_value *sums);
-void emit_store_torques(const gradient_code *g, row_emitter *r, ir_value at, const ir_value *sums);
-/* Adds a row's pairs, of one group of its vectors, to the sums that are held, or (NULL) to those at `at`. turned, y:
- * NULL of sums. */
+void emit_begin_torques(const gradient_code *g, row_emitter *r, const gradient_values *v, ir_value *held);
+void emit_add_torques(const gradient_code *g, row_emitter *r, const gradient_values *v, const ir_value *held,
+                      ir_value at);
+/* Adds a row's pairs, of one group of its vectors. turned: the gradient in the frame of x; it and y: NULL of sums. */
 void emit_row_torques(const gradient_code *g, row_emitter *r, int group, const gradient_values *v,
-                      const row_vectors *gradient, const row_vectors *turned, const row_vectors *y, ir_value at,
-                      ir_value *sums);
+                      const row_vectors *gradient, const row_vectors *turned, const row_vectors *y, ir_value *held);
+/* spread_T_grad; p, t: of the rows. */
+void emit_spread(const gradient_code *g, ir *b, const plan *p, const plan_tile *t);
 /* From the sums at `at` to what boundaries and coordinates gain; head: i64, counted from the loop's first. */
 void emit_gradient_of_token(const gradient_code *g, row_emitter *r, const gradient_values *v, ir_value at,
-                            ir_value position, ir_value head);
+                            ir_value position, ir_value token, ir_value head);
 /* Around the heads of a token whose coordinates gain. */
 void emit_begin_position_gradient(const gradient_code *g, ir *b, const gradient_values *v);
 void emit_end_position_gradient(const gradient_code *g, ir *b, const gradient_values *v, ir_value loop, ir_value token);

@@ -82,7 +82,10 @@ static void token_of_chunk(const chunk_walk *w, chunk_emitter *e, const gradient
   ir_end_if(b, branch);
   branch = ir_if(b, ir_compare_int(b, "ne", arguments[4], i64(b, 0)));
   for (int axis = 0; axis < n_axes; axis++)
-    if (of_axis[axis].ptr) add_to(e, ir_offset_const(b, arguments[5], axis * 8), sum_of_blocks(w, e, of_axis[axis]));
+    if (of_axis[axis].ptr) {
+      ir_value sum = sum_of_blocks(w, e, of_axis[axis]);
+      add_to(e, ir_offset_const(b, arguments[5], axis * 8), sum);
+    }
   ir_end_if(b, branch);
 }
 
@@ -115,18 +118,23 @@ static bool differ(const plan_gradient *of) {
   return differ;
 }
 
-static void emit_expressions(ir *b, arena *a, const gradient_code *g) {
+void emit_gradient_expressions(ir *b, arena *a, const gradient_code *g) {
   const plan_gradient *of = g->of;
   int lanes = g->target->lanes;
   chunk_walk token = emit_chunks_of(b, a, of->token, plan_tile_build(a, of->token, lanes), g->target);
   if (of->token->n_leaves > 0) emit_prepare(&token);
   for (int frame = 0; frame <= g->frames_differ; frame++)
     emit_of_chunks(&token, g, (torque_frame)frame, emit_gain_name(g, (torque_frame)frame), 6, token_of_chunk);
+  emit_gradient_scatter(b, a, g);
+}
+
+void emit_gradient_scatter(ir *b, arena *a, const gradient_code *g) {
+  const plan_gradient *of = g->of;
   if (of->n_boundaries == 0) return;
   cpu_target *once = arena_new(a, cpu_target); /* tables have names of their own */
   *once = *g->target;
   once->suffix = arena_printf(a, "%s_once", g->target->suffix);
-  chunk_walk leaves = emit_chunks_of(b, a, of->leaves, plan_tile_build(a, of->leaves, lanes), once);
+  chunk_walk leaves = emit_chunks_of(b, a, of->leaves, plan_tile_build(a, of->leaves, g->target->lanes), once);
   emit_of_chunks(&leaves, g, TORQUE_OF_Y, emit_scatter_name(a, g->target), 3, scatter_of_chunk);
 }
 
@@ -139,7 +147,8 @@ void emit_gradient(ir *b, arena *a, const program *backward, const plan *p, cons
   const plan_tile *t = plan_tile_build(a, turned, target->lanes);
   b->target_cpu = target->cpu;
   b->target_features = target->features;
-  emit_expressions(b, a, &g);
+  emit_gradient_expressions(b, a, &g);
+  emit_spread(&g, b, turned, t);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype) emit_encode_gradient(b, a, cpu_schedule(a, backward), turned, t, back, dtype, &g);
   b->target_cpu = b->target_features = NULL;

@@ -3,6 +3,7 @@
  * Functions have the target's suffix and a word behind it:
  *
  *     prepare_T_grad(leaves, prepared)       what the next one takes from operands alone
+ *     spread_T_grad(torques, tau)            from a token's torques, as rows' channels give them, to blocks
  *     gain_T_grad_FRAME(position, prepared, tau, sums, wanted, gained)
  *         adds to sums (0: not wanted) what a token's boundaries gain of its torques, and to gained, where that is
  *         wanted, what its coordinates do
@@ -19,6 +20,10 @@
 #include "cpu/gain.h"
 #include "program/program.h"
 
+/* prepare, gain and scatter. */
+void emit_gradient_expressions(ir *b, arena *a, const gradient_code *g);
+/* The last of them alone. */
+void emit_gradient_scatter(ir *b, arena *a, const gradient_code *g);
 /* backward: the program of a form's rows with their torques; p: the plan of encode. */
 void emit_gradient(ir *b, arena *a, const program *backward, const plan *p, const cpu_target *target, unsigned dtypes);
 

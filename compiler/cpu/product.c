@@ -92,14 +92,14 @@ static void emit_panel(ir *b, const matrix_shape *m, const ir_value *arguments, 
   int rows = rows_of(m, vectors, end - begin), whole = (end - begin) / rows;
   ir_loop loop = ir_for(b, i64(b, 0), i64(b, whole));
   ir_value at = add(b, scaled(b, loop.index, (int64_t)rows * row_bytes(m)), i64(b, (int64_t)begin * row_bytes(m)));
-  micro_kernel(b, m, ir_offset(b, arguments[0], at), ir_offset(b, arguments[1], at), arguments[2], rows, first,
-               vectors);
+  ir_value right = ir_offset(b, arguments[1], at);
+  micro_kernel(b, m, ir_offset(b, arguments[0], at), right, arguments[2], rows, first, vectors);
   ir_end_for(b, loop);
   int left = end - begin - whole * rows;
   if (left == 0) return;
   int64_t rest = (int64_t)(end - left) * row_bytes(m);
-  micro_kernel(b, m, ir_offset_const(b, arguments[0], rest), ir_offset_const(b, arguments[1], rest), arguments[2], left,
-               first, vectors);
+  right = ir_offset_const(b, arguments[1], rest);
+  micro_kernel(b, m, ir_offset_const(b, arguments[0], rest), right, arguments[2], left, first, vectors);
 }
 
 /* Panels of `vectors` vectors from vector `first` on, in a loop where they are many: panels [from, to) of it. */
@@ -119,7 +119,10 @@ static void emit_band(ir *b, const matrix_shape *m, const ir_value *arguments, i
     int left = all - first, turns = (left + most - 1) / most, vectors = (left + turns - 1) / turns;
     int equal = left - turns * (vectors - 1); /* the others are a vector narrower */
     if (equal == 1) emit_panel(b, m, arguments, begin, end, first, vectors);
-    else emit_panels(b, m, arguments, begin, end, first, vectors, i64(b, 0), i64(b, equal));
+    else {
+      ir_value turns = i64(b, equal);
+      emit_panels(b, m, arguments, begin, end, first, vectors, i64(b, 0), turns);
+    }
     first += equal * vectors;
   }
 }
@@ -134,7 +137,8 @@ void emit_product(ir *b, const matrix_shape *m, const char *name, bool upper) {
     ir_loop bands = ir_for(b, i64(b, 0), i64(b, all / band));
     ir_value at = scaled(b, bands.index, (int64_t)m->tile * row_bytes(m));
     ir_value moved[] = {ir_offset(b, arguments[0], at), ir_offset(b, arguments[1], at), arguments[2]};
-    emit_panels(b, m, moved, 0, m->tile, 0, most, scaled(b, bands.index, band / most), i64(b, all / most));
+    ir_value last = i64(b, all / most);
+    emit_panels(b, m, moved, 0, m->tile, 0, most, scaled(b, bands.index, band / most), last);
     ir_end_for(b, bands);
   } else
     for (int begin = 0; begin < m->padded; begin += m->tile)

@@ -243,8 +243,9 @@ static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j)
   ir_value y = {NULL};
   for (int k = 0; k < r->p->n_terms; k++) {
     if (t->slot[k * t->n_vectors + j] == PLAN_ABSENT) continue;
-    ir_value sum = adds ? ir_op2(b, "arith.addf", permuted(r, r->p, x, k, j), coefficient(r, k, j))
-                        : multiply_add(r, coefficient(r, k, j), permuted(r, r->p, x, k, j), y);
+    ir_value first = adds ? coefficient(r, k, j) : permuted(r, r->p, x, k, j);
+    ir_value sum = adds ? ir_op2(b, "arith.addf", permuted(r, r->p, x, k, j), first)
+                        : multiply_add(r, coefficient(r, k, j), first, y);
     if (!mask_of_term(r, k, j, mask)) {
       ir_value rest = y.ptr ? y : ir_float(b, ir_type(sum), 0);
       sum = ir_select(b, ir_bools(b, t->width, mask), sum, rest);

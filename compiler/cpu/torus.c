@@ -35,7 +35,8 @@ void emit_turns(ir *b, const cpu_target *target, int size, const char *name, dou
     ir_value to =
         ir_offset(b, arguments[2], ir_op2(b, "arith.muli", columns.index, ir_int(b, b->i64, (int64_t)size * 4)));
     ir_value v = ir_load(b, vector, ir_offset_const(b, from, (int64_t)padded * 8 + (int64_t)at * 4), 4);
-    ir_value turned = emit_multiply_add(b, target, s, partners(b, v, at, size), ir_op2(b, "arith.mulf", c, v));
+    ir_value straight = ir_op2(b, "arith.mulf", c, v);
+    ir_value turned = emit_multiply_add(b, target, s, partners(b, v, at, size), straight);
     emit_store_lanes(b, turned, size - at < target->lanes ? size - at : target->lanes,
                      ir_offset_const(b, to, (int64_t)at * 4), 4);
     ir_end_for(b, columns);

@@ -3,7 +3,7 @@
 
 #include "cpu/product.h"
 
-enum { MOST_UNROLLED = 4, MOST_LANES = 16 };
+enum { MOST_LANES = 16 };
 
 ir_value emit_sum_of_product(ir *b, const cpu_target *target, ir_value x, ir_value y, ir_value sum) {
   return sum.ptr ? emit_multiply_add(b, target, x, y, sum) : ir_op2(b, "arith.mulf", x, y);
@@ -37,20 +37,23 @@ static void add_chunk(weight_emitter *e, const query_row *row, int begin, int wi
   }
 }
 
-/* Whether inputs are read at neighbouring places, so that one code in a loop serves all chunks. */
-static bool is_regular(const plan_widen *p, const expr *x) {
-  if (x->op == EXPR_INPUT && (x->depends & DEPENDS_BLOCK))
-    for (int i = 1; i < p->spec->n_blocks; i++)
-      if (x->offsets[i] != x->offsets[0] + i) return false;
+bool weights_in_order(const spec *s, const expr *leaf) {
+  for (int i = 1; i < s->n_blocks; i++)
+    if (leaf->offsets[i] != leaf->offsets[0] + i) return false;
+  return true;
+}
+
+bool weights_are_regular(const spec *s, const expr *x) {
+  if (x->op == EXPR_INPUT && (x->depends & DEPENDS_BLOCK) && !weights_in_order(s, x)) return false;
   for (int i = 0; i < expr_op_arity(x->op); i++)
-    if (!is_regular(p, x->arg[i])) return false;
+    if (!weights_are_regular(s, x->arg[i])) return false;
   return true;
 }
 
 static bool is_loop(const plan_widen *p, int chunks) {
   for (int i = 0; i < p->n_queries; i++)
-    if (!is_regular(p, p->query[i])) return false;
-  return chunks > MOST_UNROLLED;
+    if (!weights_are_regular(p->spec, p->query[i])) return false;
+  return chunks > WEIGHTS_MOST_UNROLLED;
 }
 
 /* There are as many weights as monomials at most, POLYNOMIAL_MAX_MONOMIALS. */

@@ -120,9 +120,9 @@ static void emit_stored_keys(column_emitter *e, arena *a, const cpu_target *targ
   widen_vectors v = widen_vectors_of(a, e->layout, target->lanes);
   for (int j = 0; j < v.count; j++) {
     ir_value lanes = ir_load(b, ir_vector(b, v.width[j], b->f32), ir_offset_const(b, keys, v.start[j] * 4), 4);
+    ir_value at = ir_offset_const(b, to, (int64_t)v.start[j] * number_bytes(dtype));
     emit_store_channels(b, target->native, dtype,
-                        emit_lane_parts(b, target, e->layout, dtype, lanes, v.start[j], false),
-                        ir_offset_const(b, to, (int64_t)v.start[j] * number_bytes(dtype)), false);
+                        emit_lane_parts(b, target, e->layout, dtype, lanes, v.start[j], false), at, false);
   }
 }
 

@@ -53,9 +53,10 @@ static property origin_property(arena *a, const sum_facts *f) {
   return property_measured(worst, "the largest number that is added there");
 }
 
-static void fill_properties(arena *a, const sum_facts *f, uint64_t random, property *out) {
+static void fill_properties(arena *a, const sum_facts *f, const int64_t *grid, uint64_t random, property *out) {
   property_probe probe = {.n_axes = f->spec->n_axes,
                           .n_values = 2 * channels_of(f->spec),
+                          .grid = grid,
                           .samples = SAMPLES,
                           .pair = probe_pair,
                           .likeness = probe_likeness,
@@ -75,7 +76,8 @@ static void fill_properties(arena *a, const sum_facts *f, uint64_t random, prope
 bool explain_additive(arena *a, const spec *s, explanation *out) {
   uint64_t random = SEED;
   sum_facts facts = {.spec = s, .operands = trial_random_operands(a, s, NUMBER_F32, &random)};
-  fill_properties(a, &facts, random, out->property);
+  if (out->operands) facts.operands.values = out->operands;
+  fill_properties(a, &facts, out->grid, random, out->property);
   const char *operands = explain_operands(a, s, &s->additive->value, 1);
   unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool));
   operation_count_add(&out->cost.token, s->additive->value, expr_pool_blocks(s->pool), seen);

@@ -1,8 +1,8 @@
 /* explain/attention: what is known of attention with a function of the displacement in it. */
-#include "plan/attention.h"
 #include "explain/explain.h"
 #include "explain/pair_facts.h"
 #include "explain/words.h"
+#include "gpu/attention_backward.h"
 
 static long double bias_of(const pair_facts *f, int head, const double *delta) {
   expr_environment env = {
@@ -18,23 +18,73 @@ static const char *bias_text(arena *a, const spec *s) {
                       operands ? operands : "");
 }
 
+/* Of all blocks: what their rotations are made of, and a row turned by them. */
+static int entry_operations(arena *a, const attention_plan *p) {
+  unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(p->spec->pool));
+  operation_count count = {0};
+  for (int i = 0; i < p->n_entries; i++) operation_count_add(&count, p->entry[i], p->spec->n_blocks, seen);
+  return operation_count_all(&count);
+}
+
+static int turn_operations(const attention_plan *p) {
+  return 2 * (p->mirror ? 2 * p->spec->n_components : p->n_coefficients) * p->spec->n_blocks;
+}
+
 /* Scores and sums of values, and what the description adds to them. */
 static int pair_operations(arena *a, const attention_plan *p) {
-  const spec *s = p->spec;
-  unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool));
+  unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(p->spec->pool));
   operation_count count = {0};
   if (p->bias) operation_count_add(&count, p->bias, 1, seen);
-  int products = p->mirror ? 2 * s->n_components : p->n_coefficients; /* of a block, beside the query's */
-  for (int i = 0; i < p->n_entries; i++) operation_count_add(&count, p->entry[i], s->n_blocks, seen);
-  return 2 * s->head_dim + 2 * p->value_dim + 2 * products * s->n_blocks + operation_count_all(&count);
+  return 2 * p->spec->head_dim + 2 * p->value_dim + turn_operations(p) + entry_operations(a, p) +
+         operation_count_all(&count);
+}
+
+/* Of a bias by columns: a key's columns times a query's, and then monomials of the displacement. */
+static int column_operations(const attention_plan *p) {
+  int count = p->columns ? 2 * p->columns->n_columns : 0;
+  for (int w = 0; p->weights && w < p->columns->p->n_weights; w++)
+    for (int i = 0; i < p->columns->p->weight[w].n_monomials; i++)
+      count += 1 + monomial_degree(&p->columns->p->weight[w].monomial[i]);
+  return count;
+}
+
+/* What GPUs have no code for; NULL: nothing. */
+static const char *on_gpus(const attention_plan *p) {
+  if (p->columns) return "on GPUs: none; a bias that is a polynomial has no code for them there";
+  if (p->matrix) return "on GPUs: none; rotations of pairs have no code for them there";
+  if (!attend_gradient_fits(p)) return "on GPUs: none; rows are too long for their shared memory";
+  return p->n_scatters && !attend_gaining(p) ? "on GPUs: of q, k and v alone; too many elements gain" : NULL;
+}
+
+/* Scores are made again, and five products in place of two, each as wide as its rows; rotations, too, once more for
+ * what queries and keys gain. */
+static void explain_attention_gradients(arena *a, const spec *s, const attention_plan *p, explain_gradient *out) {
+  out->has_rows = true;
+  out->missing = on_gpus(p);
+  operation_count count = {0};
+  unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool));
+  for (int i = 0; i < p->n_scatters; i++) operation_count_add(&count, p->scatter[i].gradient, 1, seen);
+  out->of_operands =
+      p->n_scatters > 0 || (p->weights && p->weights->n_scatters > 0) || (p->torques && p->torques->n_scatters > 0);
+  out->of_positions = p->has_places;
+  out->of_inputs = p->weights && s->n_inputs > 0;
+  out->pair_operations = pair_operations(a, p) + 2 * (2 * s->head_dim + p->value_dim) + operation_count_all(&count) +
+                         p->n_scatters + column_operations(p);
+  if (p->matrix) out->pair_operations += 2 * turn_operations(p) + entry_operations(a, p);
+  out->key_bytes = (int)sizeof(float) * (attention_pitch(s->head_dim) + attention_pitch(p->value_dim));
 }
 
 bool explain_attention(arena *a, const spec *s, explanation *out) {
-  if (s->polynomial) return explain_polynomial(a, s, out); /* the bias is all there is to tell */
+  if (s->polynomial) {
+    const attention_plan *columns = attention_plan_build(a, s);
+    if (!columns) return false;
+    explain_attention_gradients(a, s, columns, &out->gradient);
+    return explain_polynomial(a, s, out); /* the bias is all else there is to tell */
+  }
   pair_facts facts;
   const attention_plan *plan = attention_plan_build(a, s);
   if (!plan) return false;
-  pair_facts_open(a, s, &facts);
+  pair_facts_open(a, s, out, &facts);
   facts.rotates = s->pairwise->rotates;
   facts.bias = s->pairwise->bias ? bias_of : NULL;
   pair_facts_fill(&facts, out->property);
@@ -52,6 +102,7 @@ bool explain_attention(arena *a, const spec *s, explanation *out) {
   out->normal_form = arena_printf(a, "softmax in tiles of keys, scores never stored%s",
                                   plan->by_rows ? "; pair functions tabulated along the grid's last axis" : "");
   out->cost.pair_operations = pair_operations(a, plan);
+  explain_attention_gradients(a, s, plan, &out->gradient);
   out->rows_precision = "float32 scores within 2^-18 of the largest in their row";
   return true;
 }

@@ -34,7 +34,7 @@ bool explain_blades(arena *a, const spec *s, explanation *out) {
   if (!block_build(a, s, &program)) return false;
   block_build_quaternions(a, s, &program); /* what processors compute, where that is another */
   int n = clifford_dimensions(s->algebra);
-  rotor_facts_open(a, s, n > 3 ? ldexp(1, 2 * (n - 3)) : 1, &facts); /* a Cayley table has 4^n entries */
+  rotor_facts_open(a, s, n > 3 ? ldexp(1, 2 * (n - 3)) : 1, out, &facts); /* a Cayley table has 4^n entries */
   rotor_proofs proofs = {.orthogonal = blades_are_orthogonal(s),
                          .distortion = blades_distortion(s),
                          .commute = blades_commute(s),

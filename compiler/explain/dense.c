@@ -14,8 +14,6 @@
 
 #include <math.h>
 
-static const double TYPICAL_NORM = 4; /* of M, that costs are told for */
-
 /* A_ij of an axis' generator in a block. */
 static long double skew_entry(const spec *s, const double *const *operands, int axis, int head, int block, int i,
                               int j) {
@@ -103,7 +101,7 @@ static bool explain_exponential(arena *a, const spec *s, explanation *out) {
         arena_printf(a,
                      "the exponential by scaling and squaring, %.1f products of matrices where |M| is %g; "
                      "NAME_prepare forms it once a position",
-                     exponential_products(TYPICAL_NORM, plan->is_f64), TYPICAL_NORM);
+                     exponential_products(TYPICAL_NORM, plan->is_f64), (double)TYPICAL_NORM);
   out->entries_precision = plan->is_f64 ? "within 2^-22" : "within 2^-22 times the larger of 1 and |M|";
   out->rows_precision =
       plan->is_f64 || s->dense->is_f64
@@ -117,7 +115,7 @@ bool explain_dense(arena *a, const spec *s, explanation *out) {
   rotor_facts facts;
   torus found;
   torus_find(a, s, &found);
-  rotor_facts_open(a, s, pow(s->n_components / 3.0, 3), &facts);
+  rotor_facts_open(a, s, pow(s->n_components / 3.0, 3), out, &facts);
   rotor_proofs proofs = {.orthogonal = true,
                          .commute = !found.why_not,
                          .why_commute = s->n_axes == 1 ? "there is one axis" : "one matrix acts on each block",

@@ -3,6 +3,7 @@
 
 #include "base/diag.h"
 #include "base/json.h"
+#include "explain/numbers.h"
 #include "explain/words.h"
 #include "forms/form.h"
 
@@ -124,10 +125,24 @@ static void print_gradients(arena *a, const spec *s, const explanation *e) {
     line("gradients", "this kind of kernel has no entries for them");
     return;
   }
+  if (g->pair_operations) {
+    const char *also = g->of_inputs     ? g->of_operands ? ", v, inputs and operands" : ", v and inputs"
+                       : g->of_operands ? ", v and operands"
+                                        : " and v";
+    line("gradients", arena_printf(a, "of q, k%s: %d operations a pair and head; out and its log-sum-exp are kept",
+                                   also, g->pair_operations));
+    line("", arena_printf(a, "%d bytes of workspace for each key and head of k", g->key_bytes));
+    if (g->missing) line("", g->missing);
+    if (g->of_positions)
+      line("", arena_printf(a, "of positions, too, on processors: %d bytes for each token and head of q and of k",
+                            8 * s->n_axes));
+    return;
+  }
   line("gradients",
        g->row_operations
            ? arena_printf(a, "of rows: %d operations on channels; nothing of the call is kept", g->row_operations)
            : "of rows: as they come in; nothing of the call is kept");
+  if (g->missing) line("", g->missing);
   if (!g->torques) return;
   const char *operands = s->n_operands && g->chunk_bytes ? "operands and positions" : "positions";
   line("", arena_printf(
@@ -191,6 +206,40 @@ static void json_description(json_writer *w, const spec *s, const explanation *e
   json_text(w, "normal_form", e->normal_form);
 }
 
+/* First values, for programs that train: what is drawn, times factors, which are broadcast over the operand. */
+static void json_initial(json_writer *w, const spec_operand *o) {
+  static const char *const kinds[INITIAL_KIND_COUNT] = {
+#define X(name, text) text,
+      INITIAL_KINDS(X)
+#undef X
+  };
+  const spec_initial *first = o->initial;
+  if (!first) return;
+  json_begin(w, "initial", '{');
+  json_text(w, "distribution", kinds[first->kind]);
+  if (first->kind == INITIAL_NORMAL) json_number(w, "deviation", first->deviation);
+  if (first->kind == INITIAL_UNIFORM || first->truncated) {
+    json_number(w, "low", first->low);
+    json_number(w, "high", first->high);
+  }
+  if (first->direction >= 0) json_integer(w, "dimension", first->direction);
+  json_begin(w, "same", '[');
+  for (int d = 0; d < o->rank; d++)
+    if (first->same >> d & 1) json_integer(w, NULL, d);
+  json_end(w, ']');
+  int64_t count = 1;
+  json_begin(w, "factor_shape", '[');
+  for (int d = 0; d < o->rank; d++) {
+    json_integer(w, NULL, first->sizes[d]);
+    count *= first->sizes[d];
+  }
+  json_end(w, ']');
+  json_begin(w, "factor", '[');
+  for (int64_t k = 0; k < count; k++) json_number(w, NULL, first->factor[k]);
+  json_end(w, ']');
+  json_end(w, '}');
+}
+
 static void json_operands(json_writer *w, const spec *s) {
   json_begin(w, "operands", '[');
   for (int i = 0; i < s->n_operands; i++) {
@@ -201,6 +250,7 @@ static void json_operands(json_writer *w, const spec *s) {
     json_text(w, "units", o->units);
     json_text(w, "source", o->source);
     json_text(w, "init", o->initializer);
+    json_initial(w, o);
     json_begin(w, "shape", '[');
     for (int d = 0; d < o->rank; d++) json_integer(w, NULL, o->shape[d]);
     json_end(w, ']');
@@ -265,11 +315,18 @@ static void json_gradients(json_writer *w, const explanation *e) {
   json_integer(w, "per_row_torque_operations", g->torque_operations);
   json_counts(w, e->cost.per_head ? "per_token_and_head" : "per_token", &g->token);
   json_bool(w, "keeps_rows", g->keeps_rows);
+  if (g->missing) json_text(w, "missing", g->missing);
   json_integer(w, "workspace_bytes_per_chunk", g->chunk_bytes);
+  json_integer(w, "per_pair_operations", g->pair_operations);
+  json_bool(w, "of_operands_in_attention", g->of_operands);
+  json_bool(w, "of_inputs_in_attention", g->of_inputs);
+  json_bool(w, "of_positions_in_attention", g->of_positions);
+  json_integer(w, "workspace_bytes_per_key", g->key_bytes);
   json_end(w, '}');
 }
 
-static void print_json(const spec *s, const explanation *e) {
+static void print_json(arena *a, const spec *s, const explanation *e, const explain_request *request,
+                       const explain_numbers *numbers) {
   json_writer w = {.out = stdout};
   json_begin(&w, NULL, '{');
   json_text(&w, "pegen", PEGEN_VERSION);
@@ -279,30 +336,28 @@ static void print_json(const spec *s, const explanation *e) {
   json_properties(&w, e);
   json_cost(&w, s, e);
   json_gradients(&w, e);
+  numbers_print(&w, a, s, request, numbers);
   json_end(&w, '}');
 }
 
 static explain_function *const explain_form[FORM_COUNT] = {
-    [FORM_ATTENTION] = explain_attention,
-    [FORM_POLYNOMIAL] = explain_polynomial,
-    [FORM_ADDITIVE] = explain_additive,
-    [FORM_BLADES] = explain_blades,
-    [FORM_DENSE_FOUR] = explain_dense,
-    [FORM_DENSE] = explain_dense,
-    [FORM_CHANGE_OF_BASIS] = explain_change_of_basis,
+    [FORM_ATTENTION] = explain_attention, [FORM_POLYNOMIAL] = explain_polynomial,
+    [FORM_ADDITIVE] = explain_additive,   [FORM_BLADES] = explain_blades,
+    [FORM_DENSE_FOUR] = explain_dense,    [FORM_SCHUR] = explain_dense,
+    [FORM_DENSE] = explain_dense,         [FORM_CHANGE_OF_BASIS] = explain_change_of_basis,
 };
 
-int explain_spec(arena *a, const spec *s, explain_format format) {
+int explain_spec(arena *a, const spec *s, const explain_request *request) {
+  explain_numbers numbers;
   const form *f = form_of(s);
   if (!f) return 1;
-  explanation e = {.form = f->name};
+  if (!numbers_measure(a, s, request, &numbers)) return 1;
+  explanation e = {.form = f->name,
+                   .grid = request->n_grid ? request->grid : NULL,
+                   .operands = request->n_files || request->is_seeded ? numbers.operands.values : NULL};
   if (!explain_form[f->kind](a, s, &e)) return 1;
-  if (f->entries.encode_backward) {
-    const struct plan *plan = f->plan(a, s);
-    if (!plan) return 1;
-    explain_gradients(a, plan, e.cost.row_operations, &e.gradient);
-  }
-  if (format == EXPLAIN_JSON) print_json(s, &e);
+  if (!explain_gradients(a, f, s, e.cost.row_operations, &e.gradient)) return 1;
+  if (request->format == EXPLAIN_JSON) print_json(a, s, &e, request, &numbers);
   else print_text(a, s, &e);
   return 0;
 }

@@ -15,6 +15,25 @@
 /* ORDER EXPLAIN_FORMAT */
 typedef enum explain_format { EXPLAIN_TEXT, EXPLAIN_JSON, EXPLAIN_FORMAT_COUNT } explain_format;
 
+/* One operand's values, from a .npy file. */
+typedef struct explain_file {
+  const char *operand; /* NULL: the description has one */
+  const char *path;
+} explain_file;
+
+/* What is asked for beside the words. */
+typedef struct explain_request {
+  explain_format format;
+  int n_grid; /* axes of a grid over which scores are told and properties are measured; 0: none is given */
+  int64_t grid[SPEC_MAX_AXES];
+  int n_positions, axes_of_positions; /* at which rotors are told */
+  const double *position;             /* [n_positions][axes_of_positions] */
+  bool is_seeded;                     /* a seed was given: operands as they are drawn are what is explained */
+  uint64_t seed;                      /* of operands that no file gives */
+  int n_files;
+  const explain_file *file;
+} explain_request;
+
 /* Operations of one kind of work, counted as nodes of the expressions and not as instructions. */
 typedef struct operation_count {
   int arithmetic;   /* + - * min max < select floor abs neg; a multiply-add is two */
@@ -32,6 +51,8 @@ typedef struct explain_cost {
 } explain_cost;
 
 /* The entries of gradients. */
+enum { TYPICAL_NORM = 4 }; /* of M in exp(M), that costs are told for */
+
 typedef struct explain_gradient {
   bool has_rows;         /* there are such entries */
   int row_operations;    /* of a row's gradient */
@@ -39,11 +60,18 @@ typedef struct explain_gradient {
   int torque_operations; /* of a row, beside them */
   operation_count token; /* once a token (and head, where per_head): from torques to what is summed */
   bool keeps_rows;       /* operands' and positions' need the rows as they were written, or read */
+  const char *missing;   /* what has no gradient although forward depends on it; NULL: nothing */
   int64_t chunk_bytes;   /* of the workspace: sums of one chunk of tokens; 0: no operand has a gradient */
+  int pair_operations;   /* of attention: of a pair and head */
+  bool of_operands, of_inputs; /* of attention's bias */
+  bool of_positions; /* in attention */
+  int key_bytes;         /* of attention's workspace: of a key and head of k */
 } explain_gradient;
 
 typedef struct explanation {
-  const char *form;        /* its name, set by the caller */
+  const char *form;        /* its name; set by the caller, as are the two below */
+  const int64_t *grid;     /* that properties are measured on; NULL: random positions */
+  const double **operands; /* with which they are; NULL: random ones */
   const char *role;        /* "separable", "pairwise", "additive" */
   const char *block;       /* what a group of channels is */
   int block_size, n_blocks, leftover; /* channels; leftover: of the head, in no block */
@@ -65,11 +93,11 @@ typedef bool explain_function(arena *a, const spec *s, explanation *out);
 explain_function explain_blades, explain_dense, explain_change_of_basis, explain_attention, explain_polynomial,
     explain_additive;
 
-/* Of a plan whose kernels have entries of gradients. */
-struct plan;
-void explain_gradients(arena *a, const struct plan *p, int row_operations, explain_gradient *out);
+/* What a form's entries of gradients tell, where it has them; false after a diag_error. */
+struct form;
+bool explain_gradients(arena *a, const struct form *f, const spec *s, int row_operations, explain_gradient *out);
 
 /* Prints to the standard output; 0, or 1 after a diag_error. */
-int explain_spec(arena *a, const spec *s, explain_format format);
+int explain_spec(arena *a, const spec *s, const explain_request *request);
 
 #endif

@@ -10,9 +10,10 @@
 enum { MOST_BLOCKS = 16, SAMPLES = 48 };
 static const uint64_t SEED = 20260101;
 
-void pair_facts_open(arena *a, const spec *s, pair_facts *out) {
-  *out = (pair_facts){.memory = a, .spec = s, .random = SEED};
+void pair_facts_open(arena *a, const spec *s, const explanation *asked, pair_facts *out) {
+  *out = (pair_facts){.memory = a, .spec = s, .grid = asked->grid, .random = SEED};
   out->operands = trial_random_operands(a, s, NUMBER_F32, &out->random);
+  if (asked->operands) out->operands.values = asked->operands;
 }
 
 /* ---- the score as a function of the pair ---- */
@@ -110,6 +111,7 @@ void pair_facts_fill(pair_facts *f, property *out) {
   const spec *s = f->spec;
   property_probe probe = {.n_axes = s->n_axes,
                           .n_values = biases_of(f) + blocks_of(f) * s->n_components * s->n_components,
+                          .grid = f->grid,
                           .samples = SAMPLES,
                           .pair = probe_pair,
                           .likeness = probe_likeness,

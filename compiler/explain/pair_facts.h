@@ -6,7 +6,7 @@
 #ifndef PEGEN_EXPLAIN_PAIR_FACTS_H
 #define PEGEN_EXPLAIN_PAIR_FACTS_H
 
-#include "explain/property.h"
+#include "explain/explain.h"
 #include "spec/spec.h"
 #include "verify/trial.h"
 
@@ -14,7 +14,8 @@ typedef struct pair_facts pair_facts;
 struct pair_facts {
   arena *memory;
   const spec *spec;
-  trial_operands operands; /* random */
+  const int64_t *grid;     /* as a property_probe has it */
+  trial_operands operands; /* random, but for values that are given */
   uint64_t random;
   long double (*bias)(const pair_facts *f, int head, const double *delta); /* NULL: none */
   bool rotates;            /* the key's blocks are turned by the rotor of the displacement */
@@ -23,8 +24,8 @@ struct pair_facts {
   int columns;             /* that each row grows by; 0: rows are left as they are */
 };
 
-/* Sets memory, spec, operands and random. */
-void pair_facts_open(arena *a, const spec *s, pair_facts *out);
+/* Sets memory, spec, grid, operands and random. */
+void pair_facts_open(arena *a, const spec *s, const explanation *asked, pair_facts *out);
 /* Fills all properties. */
 void pair_facts_fill(pair_facts *f, property *out);
 

@@ -55,7 +55,7 @@ bool explain_polynomial(arena *a, const spec *s, explanation *out) {
   if (!plan) return false;
   if (s->pairwise) explain_fused(a, plan, out);
   else explain_widened(a, plan, out);
-  pair_facts_open(a, s, &facts);
+  pair_facts_open(a, s, out, &facts);
   facts.bias = bias_of;
   facts.inputs = random_inputs(a, s, &facts.random, &facts.reads);
   facts.columns = out->columns_added;

@@ -5,6 +5,7 @@
 #include "base/number.h"
 #include "spec/spec.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -55,6 +56,21 @@ static void draw(const property_probe *p, uint64_t *random, double low, double h
   for (int axis = 0; axis < p->n_axes; axis++) position[axis] = random_uniform(random, low, high);
 }
 
+/* A token's position: of the grid, or as a patch's in an image. */
+static void draw_position(const property_probe *p, uint64_t *random, double *position) {
+  if (!p->grid) draw(p, random, 0, REACH, position);
+  for (int axis = 0; axis < p->n_axes && p->grid; axis++)
+    position[axis] = (double)(random_next(random) % (uint64_t)p->grid[axis]);
+}
+
+/* "the 14 x 14 grid" */
+static const char *grid_text(arena *a, const property_probe *p) {
+  const char *text = "the ";
+  for (int axis = 0; axis < p->n_axes; axis++)
+    text = arena_printf(a, "%s%s%" PRId64, text, axis ? " x " : "", p->grid[axis]);
+  return arena_printf(a, "%s grid", text);
+}
+
 /* A direction, uniform on the sphere: rejection from the cube. */
 static void draw_direction(const property_probe *p, uint64_t *random, double *direction) {
   double square;
@@ -90,8 +106,9 @@ static long double difference(const property_probe *p, const long double *x, con
   return worst;
 }
 
-static const char *reason_of(arena *a, long double deviation, const char *what) {
+static const char *reason_of(arena *a, const property_probe *p, long double deviation, const char *what) {
   if (isinf(deviation)) return arena_printf(a, "scores are not finite at %s", what);
+  if (p->grid) return arena_printf(a, "over random places of %s, %s", grid_text(a, p), what);
   return arena_printf(a, "over random positions up to %g, %s", REACH, what);
 }
 
@@ -100,9 +117,9 @@ property measure_translation(arena *a, const property_probe *p, uint64_t *random
               worst = 0;
   for (int sample = 0; sample < p->samples; sample++) {
     double from[SPEC_MAX_AXES], to[SPEC_MAX_AXES], step[SPEC_MAX_AXES];
-    draw(p, random, 0, REACH, from);
-    draw(p, random, 0, REACH, to);
-    draw(p, random, 0, REACH, step);
+    draw_position(p, random, from);
+    draw_position(p, random, to);
+    draw_position(p, random, step);
     /* Quarters, so that the moved positions have the same difference to the bit. */
     for (int axis = 0; axis < p->n_axes; axis++) {
       from[axis] = rint(4 * from[axis]) / 4, to[axis] = rint(4 * to[axis]) / 4, step[axis] = rint(4 * step[axis]) / 4;
@@ -112,7 +129,7 @@ property measure_translation(arena *a, const property_probe *p, uint64_t *random
     p->pair(p, from, to, there);
     worst = fmaxl(worst, difference(p, here, there));
   }
-  return property_measured(worst, reason_of(a, worst, "both moved by one step"));
+  return property_measured(worst, reason_of(a, p, worst, "both moved by one step"));
 }
 
 property measure_rotation(arena *a, const property_probe *p, uint64_t *random) {
@@ -121,8 +138,8 @@ property measure_rotation(arena *a, const property_probe *p, uint64_t *random) {
               worst = 0;
   for (int sample = 0; sample < p->samples; sample++) {
     double from[SPEC_MAX_AXES], to[SPEC_MAX_AXES];
-    draw(p, random, 0, REACH, from);
-    draw(p, random, 0, REACH, to);
+    draw_position(p, random, from);
+    draw_position(p, random, to);
     p->pair(p, from, to, here);
     uint64_t rotation = random_next(random);
     turn_positions(p, rotation, from);
@@ -130,17 +147,65 @@ property measure_rotation(arena *a, const property_probe *p, uint64_t *random) {
     p->pair(p, from, to, there);
     worst = fmaxl(worst, difference(p, here, there));
   }
-  return property_measured(worst, reason_of(a, worst, "both turned about the origin"));
+  return property_measured(worst, reason_of(a, p, worst, "both turned about the origin"));
+}
+
+/* ---- decay ---- */
+
+/* Of pairs of the grid's tokens whose distance is beyond `above` and at most `most`: the highest score, and *mean. */
+static long double score_between(const property_probe *p, double above, double most, uint64_t *random,
+                                 long double *mean) {
+  enum { TRIES = 1000 }; /* a pair: a band has no other, or few */
+  long double highest = -INFINITY;
+  int found = 0;
+  *mean = 0;
+  for (int sample = 0; sample < p->samples; sample++) {
+    double from[SPEC_MAX_AXES], to[SPEC_MAX_AXES], distance = -1;
+    for (int i = 0; i < TRIES && !(distance > above && distance <= most); i++) {
+      draw_position(p, random, from);
+      draw_position(p, random, to);
+      distance = 0;
+      for (int axis = 0; axis < p->n_axes; axis++) distance = (double)hypotl(distance, to[axis] - from[axis]);
+    }
+    if (!(distance > above && distance <= most)) continue;
+    long double likeness = p->likeness(p, from, to);
+    highest = isnan(likeness) ? INFINITY : fmaxl(highest, likeness);
+    *mean += likeness;
+    found++;
+  }
+  *mean /= found;
+  return highest;
+}
+
+/* Over a grid: from its neighbours on, in three bands of distance. */
+static property measure_decay_on_grid(arena *a, const property_probe *p, uint64_t *random) {
+  enum { BANDS = 3 };
+  static const double end[BANDS + 1] = {0, 0.25, 0.5, 1};
+  double reach = 0;
+  for (int axis = 0; axis < p->n_axes; axis++) reach = (double)hypotl(reach, p->grid[axis] - 1);
+  if (reach < 4) return property_proved(VERDICT_NOT_APPLICABLE, "the grid has no distances to speak of");
+  long double highest = 0, mean[BANDS];
+  for (int band = 0; band < BANDS; band++)
+    highest = score_between(p, end[band] * reach, end[band + 1] * reach, random, &mean[band]);
+  return (property){.holds = highest < FAR_SCORE ? VERDICT_ON_AVERAGE : VERDICT_NO,
+                    .has_deviation = true,
+                    .deviation = highest,
+                    .reason = arena_printf(a,
+                                           "over %s, equal q and k score %.2Lf in the mean up to a distance of %.3g, "
+                                           "%.2Lf up to %.3g, %.2Lf and at most %.2Lf up to %.3g",
+                                           grid_text(a, p), mean[0], end[1] * reach, mean[1], end[2] * reach, mean[2],
+                                           highest, reach)};
 }
 
 /* Rotations bring scores down by disagreeing, so that they never fall at every step: what is looked at is the
  * highest score at distances of an octave, as the bound of RoFormer's section 3.4.3 does. */
 property measure_decay(arena *a, const property_probe *p, uint64_t *random) {
+  if (p->grid) return measure_decay_on_grid(a, p, random);
   long double highest = 0, mean = 0;
   for (int octave = FAR_OCTAVE; octave < OCTAVES; octave++)
     for (int sample = 0; sample < p->samples; sample++) {
       double from[SPEC_MAX_AXES], to[SPEC_MAX_AXES], distance = ldexp(random_uniform(random, 1, 2), octave);
-      draw(p, random, 0, REACH, from);
+      draw_position(p, random, from);
       draw_direction(p, random, to);
       for (int axis = 0; axis < p->n_axes; axis++) to[axis] = from[axis] + distance * to[axis];
       long double likeness = p->likeness(p, from, to);
@@ -161,7 +226,7 @@ property measure_fall(arena *a, const property_probe *p, uint64_t *random) {
   int rises = 0, higher = 0, finite = 0; /* what is not finite is masked */
   for (int sample = 0; sample < p->samples; sample++) {
     double from[SPEC_MAX_AXES], direction[SPEC_MAX_AXES], to[SPEC_MAX_AXES];
-    draw(p, random, 0, REACH, from);
+    draw_position(p, random, from);
     draw_direction(p, random, direction);
     p->pair(p, from, from, near);
     memcpy(far, near, sizeof *far * (size_t)p->n_values);

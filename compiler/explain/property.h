@@ -55,6 +55,7 @@ typedef struct property_probe property_probe;
 struct property_probe {
   int n_axes;
   int n_values;
+  const int64_t *grid; /* [n_axes]: positions are the places of such a grid; NULL: none was given */
   int samples; /* of a pair, so that (samples * n_values) is a bounded amount of work */
   /* The numbers that make up the score as a function of the two positions [n_axes]: values [n_values]. */
   void (*pair)(const property_probe *p, const double *from, const double *to, long double *values);

@@ -9,11 +9,12 @@
 enum { MOST_BLOCKS = 64, WORK = 2048, FEWEST_SAMPLES = 8 }; /* WORK: matrices of three channels in a measurement */
 static const uint64_t SEED = 20260101;
 
-void rotor_facts_open(arena *a, const spec *s, double work, rotor_facts *out) {
+void rotor_facts_open(arena *a, const spec *s, double work, const explanation *asked, rotor_facts *out) {
   int blocks = s->heads * s->n_blocks, room = s->n_components * s->n_components,
       most = (int)fmax(1, WORK / work / FEWEST_SAMPLES);
-  *out = (rotor_facts){.memory = a, .spec = s, .random = SEED};
+  *out = (rotor_facts){.memory = a, .spec = s, .grid = asked->grid, .random = SEED};
   out->operands = trial_random_operands(a, s, NUMBER_F32, &out->random);
+  if (asked->operands) out->operands.values = asked->operands;
   if (most > MOST_BLOCKS) most = MOST_BLOCKS;
   out->looked_at = blocks < most ? blocks : most;
   int samples = (int)(WORK / work) / out->looked_at;
@@ -119,6 +120,7 @@ void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out)
   }
   property_probe probe = {.n_axes = s->n_axes,
                           .n_values = f->looked_at * s->n_components * s->n_components,
+                          .grid = f->grid,
                           .samples = f->samples,
                           .pair = probe_pair,
                           .likeness = probe_likeness,

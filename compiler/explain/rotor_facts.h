@@ -6,22 +6,23 @@
 #ifndef PEGEN_EXPLAIN_ROTOR_FACTS_H
 #define PEGEN_EXPLAIN_ROTOR_FACTS_H
 
-#include "explain/property.h"
+#include "explain/explain.h"
 #include "spec/spec.h"
 #include "verify/trial.h"
 
 typedef struct rotor_facts {
   arena *memory;
   const spec *spec;
-  trial_operands operands; /* random */
+  const int64_t *grid;     /* as a property_probe has it */
+  trial_operands operands; /* random, but for values that are given */
   uint64_t random;
   int looked_at;           /* blocks of all heads that are looked at, spread evenly */
   int samples;             /* positions that a measurement draws */
   long double *matrix[3];  /* room for [n_components][n_components] */
 } rotor_facts;
 
-/* work: what one matrix costs, 1 for a block of three channels. */
-void rotor_facts_open(arena *a, const spec *s, double work, rotor_facts *out);
+/* work: what one matrix costs, 1 for a block of three channels; asked: its grid and operands. */
+void rotor_facts_open(arena *a, const spec *s, double work, const explanation *asked, rotor_facts *out);
 
 /* Head and block of the index-th that is looked at. */
 void rotor_facts_block(const rotor_facts *f, int index, int *head, int *block);

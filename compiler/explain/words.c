@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-static const char *blade_name(arena *a, unsigned blade) {
+const char *explain_blade(arena *a, unsigned blade) {
   if (!blade) return "1";
   const char *name = "e";
   for (int i = 0; i < SPEC_MAX_DIMENSIONS; i++)
@@ -16,7 +16,7 @@ static const char *blade_name(arena *a, unsigned blade) {
 
 /* e31 for -e13: what a component is called where its sign is turned by swapping the last two digits. */
 static const char *component_name(arena *a, const spec_component *c) {
-  char *name = arena_strdup(a, blade_name(a, c->blade));
+  char *name = arena_strdup(a, explain_blade(a, c->blade));
   size_t length = strlen(name);
   if (c->sign > 0) return name;
   if (length < 3) return arena_printf(a, "-%s", name);
@@ -53,7 +53,7 @@ const char *explain_generator(arena *a, const spec *s, int axis) {
   const char *text = NULL;
   for (int i = 0; i < b->count; i++) {
     if (expr_is_const(b->coefficient[i], 0)) continue;
-    const char *term = arena_printf(a, "%s%s", coefficient_text(a, b->coefficient[i]), blade_name(a, b->blade[i]));
+    const char *term = arena_printf(a, "%s%s", coefficient_text(a, b->coefficient[i]), explain_blade(a, b->blade[i]));
     text = text ? arena_printf(a, "%s + %s", text, term) : term;
   }
   const char *operands = explain_operands(a, s, b->coefficient, b->count);

@@ -8,6 +8,8 @@
 /* Sizes, phases and the combine rule of a description with blocks. */
 void explain_blocks(arena *a, const spec *s, explanation *out);
 
+/* "e13"; "1" of no vector. */
+const char *explain_blade(arena *a, unsigned blade);
 /* "e1, e2, e3 of Cl(3,0,0)" */
 const char *explain_blades_text(arena *a, const spec *s);
 /* "-e23", "learned e12 + learned e13, from axis" */

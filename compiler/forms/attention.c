@@ -49,7 +49,8 @@ static void for_keys(program_builder *b, const attention_plan *p, const attentio
 }
 
 /* Queries and keys at the front may be of no place: their scores are products alone. */
-static const program *attention_program(arena *a, const attention_plan *p) {
+static const program *attention_program(arena *a, const void *of) {
+  const attention_plan *p = of;
   const spec *s = p->spec;
   program_builder b = program_begin(a, s, "attention");
   attention_rows rows = {program_stream_of(&b, "q", s->head_dim, SPACES_OF_QUERY, false),
@@ -72,11 +73,6 @@ static const program *attention_program(arena *a, const attention_plan *p) {
   return b.p;
 }
 
-static int programs(arena *a, const void *plan, const program **out) {
-  out[0] = attention_program(a, plan);
-  return 1;
-}
-
 static int per_head(const void *of) {
   const attention_plan *p = of;
   return !p->per_head ? PEGEN_PER_HEAD_NONE : p->columns ? PEGEN_PER_HEAD_QUERIES : PEGEN_PER_HEAD_ALL;
@@ -85,10 +81,14 @@ static int per_head(const void *of) {
 const form form_attention = {
     .kind = FORM_ATTENTION,
     .name = "attention",
-    .entries = {.attention = "pegen_driver_attention", .workspace = "pegen_driver_workspace"},
+    .entries = {.attention = "pegen_driver_attention",
+                .workspace = "pegen_driver_workspace",
+                .attention_backward = "pegen_driver_attention_backward",
+                .attention_backward_finish = "pegen_driver_attention_backward_finish",
+                .attention_backward_workspace = "pegen_driver_attention_backward_workspace"},
     .takes = takes,
     .plan = build,
     .print = print,
-    .programs = programs,
+    .programs = {{"attention", attention_program}},
     .per_head = per_head,
 };

@@ -9,7 +9,6 @@
 #include "plan/gradient.h"
 #include "plan/plan.h"
 #include "program/encode.h"
-#include "program/passes.h"
 
 #include "kernel/loop.h"
 
@@ -49,7 +48,9 @@ static int eval_values(program_builder *b, const plan *p, int prepared) {
   return program_eval(b, p, p->value, p->n_values, &prepared, prepared >= 0);
 }
 
-static const program *prepare_program(arena *a, const plan *p) {
+static const program *prepare_program(arena *a, const void *of) {
+  const plan *p = of;
+  if (p->n_values == 0) return NULL;
   program_builder b = program_begin(a, p->spec, "prepare");
   int table = program_array_out(&b, "table", p->per_head ? IN(TOKENS) | IN(HEADS) : IN(TOKENS));
   int prepared = encode_prepared(&b, p);
@@ -83,7 +84,8 @@ static encode_rows begin_encode(arena *a, const plan *p) {
   return e;
 }
 
-static const program *encode_program(arena *a, const plan *p) {
+static const program *encode_program(arena *a, const void *of) {
+  const plan *p = of;
   encode_rows e = begin_encode(a, p);
   program_builder *b = &e.b;
   int matrix = program_matrix(b, p, e.blocks, e.entries, &e.values, e.values >= 0);
@@ -147,21 +149,15 @@ static const program *backward_program(arena *a, const plan *p, const plan_gradi
   return b.p;
 }
 
-static int add_backward_programs(arena *a, const plan *p, const program **out, int count) {
+/* NULL: nothing but rows has a gradient, or in this frame it is that of the other. */
+static const program *backward_program_of(arena *a, const plan *p, torque_frame frame) {
   const plan_gradient *g = plan_gradient_build(a, p);
-  for (int frame = 0; g && frame < (plan_is_sum(p) ? 1 : 2); frame++)
-    out[count++] = backward_program(a, p, g, (torque_frame)frame);
-  return count;
+  return g && (frame == TORQUE_OF_Y || !plan_is_sum(p)) ? backward_program(a, p, g, frame) : NULL;
 }
 
-static int programs(arena *a, const void *of, const program **out) {
-  const plan *p = of;
-  int count = 0;
-  out[count++] = encode_program(a, p);
-  if (p->n_values > 0) out[count++] = prepare_program(a, p);
-  out[count++] = program_run(a, out[0], "transpose");
-  return add_backward_programs(a, p, out, count);
-}
+static const program *backward_of_y(arena *a, const void *of) { return backward_program_of(a, of, TORQUE_OF_Y); }
+
+static const program *backward_of_x(arena *a, const void *of) { return backward_program_of(a, of, TORQUE_OF_X); }
 
 static void print(FILE *out, const void *plan) { plan_print(out, plan); }
 
@@ -193,23 +189,29 @@ static void *build_sum(arena *a, const spec *s) {
   return plan_build(a, program);
 }
 
-static int sum_programs(arena *a, const void *plan, const program **out) {
-  encode_rows e = begin_encode(a, plan);
+static const program *sum_program(arena *a, const void *of) {
+  encode_rows e = begin_encode(a, of);
   program_builder *b = &e.b;
   int number = e.values;
   if (b->p->value[number].maker->expr[0] != e.entries[0]) /* turned back: less it */
-    number = program_eval(b, plan, e.entries, 1, &e.values, 1);
+    number = program_eval(b, of, e.entries, 1, &e.values, 1);
   program_for_rows(b);
   program_store(b, e.y, program_add(b, number, program_load(b, e.x), e.blocks));
   program_end_for(b, 0);
-  out[0] = b->p;
-  out[1] = program_run(a, out[0], "transpose");
-  return add_backward_programs(a, plan, out, 2);
+  return b->p;
 }
 
 #define GRADIENT_ENTRIES \
   .encode_backward = "pegen_driver_encode_backward", .encode_backward_finish = "pegen_driver_encode_backward_finish", \
   .encode_backward_workspace = "pegen_driver_encode_backward_workspace"
+
+#define BACKWARD_PROGRAMS \
+  {"encode_backward", backward_of_y}, { "encode_backward_from_x", backward_of_x }
+#define ROTOR_PROGRAMS \
+  {{"encode", encode_program}, \
+   {"prepare", prepare_program}, \
+   {"encode_transposed", encode_program, "transpose"}, \
+   BACKWARD_PROGRAMS}
 
 const form form_additive = {
     .kind = FORM_ADDITIVE,
@@ -218,7 +220,7 @@ const form form_additive = {
     .takes = takes_sum,
     .plan = build_sum,
     .print = print,
-    .programs = sum_programs,
+    .programs = {{"encode", sum_program}, {"encode_transposed", sum_program, "transpose"}, BACKWARD_PROGRAMS},
     .per_head = per_head,
     .converts = true,
 };
@@ -234,7 +236,7 @@ const form form_blades = {
     .takes = takes,
     .plan = build,
     .print = print,
-    .programs = programs,
+    .programs = ROTOR_PROGRAMS,
     .per_head = per_head,
     .converts = true,
 };
@@ -250,7 +252,7 @@ const form form_dense_four = {
     .takes = takes_four,
     .plan = build_four,
     .print = print,
-    .programs = programs,
+    .programs = ROTOR_PROGRAMS,
     .per_head = per_head,
     .converts = true,
 };

@@ -52,7 +52,8 @@ static void store_applied(program_builder *b, int x, int y, int change, int turn
   program_store(b, y, row);
 }
 
-static const program *prepare_program(arena *a, const plan_basis *p) {
+static const program *prepare_program(arena *a, const void *of) {
+  const plan_basis *p = of;
   program_builder b = program_begin(a, p->spec, "prepare");
   int table = program_array_out(&b, "table", p->per_head ? IN(TOKENS) | IN(HEADS) : IN(TOKENS));
   int prepared = encode_prepared(&b, p->turns), changed = change(&b, p);
@@ -68,7 +69,8 @@ static const program *prepare_program(arena *a, const plan_basis *p) {
   return b.p;
 }
 
-static const program *encode_program(arena *a, const plan_basis *p) {
+static const program *encode_program(arena *a, const void *of) {
+  const plan_basis *p = of;
   const spec *s = p->spec;
   program_builder b = program_begin(a, s, "encode");
   int x = program_stream_in(&b, "x", s->head_dim), y = program_stream_out(&b, "y", s->head_dim, x);
@@ -83,22 +85,13 @@ static const program *encode_program(arena *a, const plan_basis *p) {
   return b.p;
 }
 
-static int programs(arena *a, const void *plan, const program **out) {
-  out[0] = encode_program(a, plan);
-  out[1] = prepare_program(a, plan);
-  return 2;
-}
-
 const form form_change_of_basis = {
     .kind = FORM_CHANGE_OF_BASIS,
     .name = "dense",
-    .entries = {.encode = "pegen_dense_encode",
-                .prepare = "pegen_dense_prepare",
-                .workspace = "pegen_driver_workspace",
-                .table_bytes = "pegen_dense_table_bytes"},
+    .entries = {FORM_DENSE_ENTRIES},
     .takes = takes,
     .plan = build,
     .print = print,
-    .programs = programs,
+    .programs = FORM_DENSE_PROGRAMS(encode_program, prepare_program),
     .per_head = per_head,
 };

@@ -8,10 +8,11 @@
 
 #include "kernel/loop.h"
 
-static bool takes(const spec *s) {
-  return s->dense && (s->dense->map == DENSE_SCHUR || s->n_components > 4) && !s->basis && !s->polynomial &&
-         !s->pairwise && !s->additive;
-}
+static bool is_plain(const spec *s) { return s->dense && !s->basis && !s->polynomial && !s->pairwise && !s->additive; }
+
+static bool takes_schur(const spec *s) { return is_plain(s) && s->dense->map == DENSE_SCHUR; }
+
+static bool takes(const spec *s) { return is_plain(s) && s->dense->map != DENSE_SCHUR && s->n_components > 4; }
 
 static void *build(arena *a, const spec *s) { return plan_dense_build(a, s); }
 
@@ -56,7 +57,8 @@ static int of_skipped(program_builder *b, const plan_dense *p) {
   return made;
 }
 
-static const program *prepare_program(arena *a, const plan_dense *p) {
+static const program *prepare_program(arena *a, const void *of) {
+  const plan_dense *p = of;
   program_builder b = program_begin(a, p->spec, "prepare");
   int table = program_array_out(&b, "table", p->per_head ? IN(TOKENS) | IN(HEADS) : IN(TOKENS));
   int prepared = encode_prepared(&b, p->angles), skipped = of_skipped(&b, p);
@@ -72,7 +74,8 @@ static const program *prepare_program(arena *a, const plan_dense *p) {
   return b.p;
 }
 
-static const program *encode_program(arena *a, const plan_dense *p) {
+static const program *encode_program(arena *a, const void *of) {
+  const plan_dense *p = of;
   const spec *s = p->spec;
   program_builder b = program_begin(a, s, "encode");
   int x = program_stream_in(&b, "x", s->head_dim), y = program_stream_out(&b, "y", s->head_dim, x);
@@ -89,22 +92,24 @@ static const program *encode_program(arena *a, const plan_dense *p) {
   return b.p;
 }
 
-static int programs(arena *a, const void *plan, const program **out) {
-  out[0] = encode_program(a, plan);
-  out[1] = prepare_program(a, plan);
-  return 2;
-}
+const form form_schur = {
+    .kind = FORM_SCHUR,
+    .name = "dense",
+    .entries = {FORM_DENSE_ENTRIES},
+    .takes = takes_schur,
+    .plan = build,
+    .print = print,
+    .programs = FORM_DENSE_PROGRAMS(encode_program, prepare_program),
+    .per_head = per_head,
+};
 
 const form form_dense = {
     .kind = FORM_DENSE,
     .name = "dense",
-    .entries = {.encode = "pegen_dense_encode",
-                .prepare = "pegen_dense_prepare",
-                .workspace = "pegen_driver_workspace",
-                .table_bytes = "pegen_dense_table_bytes"},
+    .entries = {FORM_DENSE_ENTRIES},
     .takes = takes,
     .plan = build,
     .print = print,
-    .programs = programs,
+    .programs = FORM_DENSE_PROGRAMS(encode_program, prepare_program),
     .per_head = per_head,
 };

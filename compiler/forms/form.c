@@ -2,6 +2,7 @@
 #include "forms/form.h"
 
 #include "base/diag.h"
+#include "program/passes.h"
 
 #include <string.h>
 
@@ -11,18 +12,39 @@ static const form *const forms[FORM_COUNT] = {
 #undef X
 };
 
+static const program *make(arena *a, const form *f, const form_program_row *row, const void *plan) {
+  const program *made = row->make(a, plan);
+  if (made && row->pass) made = program_run(a, made, row->pass);
+  if (made) program_check(a, made, f->name);
+  return made;
+}
+
 int form_programs(arena *a, const form *f, const void *plan, const program **out) {
-  int count = f->programs(a, plan, out);
-  for (int i = 0; i < count; i++) program_check(a, out[i], f->name);
+  int count = 0;
+  for (int i = 0; i < FORM_MAX_PROGRAMS && f->programs[i].word; i++)
+    if ((out[count] = make(a, f, &f->programs[i], plan)) != NULL) count++;
   return count;
 }
 
-const program *form_program(arena *a, const form *f, const void *plan, const char *entry) {
-  const program *programs[FORM_MAX_PROGRAMS];
-  int count = form_programs(a, f, plan, programs);
-  for (int i = 0; i < count; i++)
-    if (!strcmp(programs[i]->entry, entry)) return programs[i];
+const program *form_program(arena *a, const form *f, const void *plan, const char *word) {
+  for (int i = 0; i < FORM_MAX_PROGRAMS && f->programs[i].word; i++)
+    if (!strcmp(f->programs[i].word, word)) return make(a, f, &f->programs[i], plan);
   return NULL;
+}
+
+const entry_row entry_rows[PEGEN_ENTRY_COUNT] = {
+#define X(name, role, of, option, text) {#name, ENTRY_##role, PEGEN_ENTRY_##of, ENTRY_##option, text},
+    PEGEN_ENTRIES(X)
+#undef X
+};
+
+const char *form_entry(const form *f, pegen_entry_kind kind, bool gradients) {
+  const char *const names[PEGEN_ENTRY_COUNT] = {
+#define X(name, role, of, option, text) f->entries.name,
+      PEGEN_ENTRIES(X)
+#undef X
+  };
+  return entry_rows[kind].option == ENTRY_GRADIENT && !gradients ? NULL : names[kind];
 }
 
 const form *form_of(const spec *s) {

@@ -10,15 +10,36 @@
 #include "program/program.h"
 #include "spec/spec.h"
 
+#include "kernel/entries.h"
+
 #include <stdio.h>
 
-/* Names of the driver's functions behind the entries NAME_encode, ...; NULL: the form has no such entry.
- * Those of sizes (workspaces, table_bytes) are size_t (driver, args), the others int (driver, args, part, parts). The
- * last three are gradients'. */
+/* Names of the driver's functions behind the entries of kernel/entries.h; NULL: the form has no such entry. Those of
+ * sizes are size_t (driver, args), the others int (driver, args, part, parts). */
 typedef struct form_entries {
-  const char *encode, *attention, *prepare, *workspace, *table_bytes;
-  const char *encode_backward, *encode_backward_finish, *encode_backward_workspace;
+#define X(name, role, of, option, text) const char *name;
+  PEGEN_ENTRIES(X)
+#undef X
 } form_entries;
+
+/* A row of kernel/entries.h. */
+typedef enum entry_role { ENTRY_CALL, ENTRY_FINISH, ENTRY_SIZE } entry_role;
+typedef enum entry_option { ENTRY_ALWAYS, ENTRY_GRADIENT } entry_option;
+typedef struct entry_row {
+  const char *name;
+  entry_role role;
+  pegen_entry_kind of;
+  entry_option option;
+  const char *text;
+} entry_row;
+extern const entry_row entry_rows[PEGEN_ENTRY_COUNT];
+
+/* A program that a form makes of its plan: the body of an entry, or what a target makes one of. */
+typedef struct form_program_row {
+  const char *word;                                    /* program.entry: "encode" */
+  const program *(*make)(arena *a, const void *plan); /* NULL: this plan has none */
+  const char *pass; /* that is run on what is made (program/passes.h); NULL: none */
+} form_program_row;
 
 enum { FORM_MAX_PROGRAMS = 8 };
 
@@ -31,6 +52,7 @@ enum { FORM_MAX_PROGRAMS = 8 };
   X(ADDITIVE, form_additive)               /* sums with something of the position */ \
   X(BLADES, form_blades)                   /* rotors in closed form on blades of Cl(p,q,r) */ \
   X(DENSE_FOUR, form_dense_four)           /* the same machinery for exponentials of 4 x 4 skew matrices */ \
+  X(SCHUR, form_schur)                     /* dense blocks in the planes of their real Schur form */ \
   X(DENSE, form_dense)                     /* exponentials of larger skew matrices */ \
   X(CHANGE_OF_BASIS, form_change_of_basis) /* blocks in closed form after a change of basis of the whole head */
 
@@ -49,8 +71,7 @@ typedef struct form {
   /* The normal form and the loops; NULL after a diag_error. What it returns is what the others get. */
   void *(*plan)(arena *a, const spec *s);
   void (*print)(FILE *out, const void *plan); /* --emit expr */
-  /* The programs of its entries (program/program.h), at most FORM_MAX_PROGRAMS; their number. */
-  int (*programs)(arena *a, const void *plan, const program **out);
+  form_program_row programs[FORM_MAX_PROGRAMS]; /* up to the first without a word */
   /* Whether heads differ, so that a call must have the heads the kernel was made for: a PEGEN_PER_HEAD_ of
    * kernel/loop.h. */
   int (*per_head)(const void *plan);
@@ -62,10 +83,21 @@ typedef struct form {
 
 /* The form that takes the description; NULL after a diag_error where there is none. */
 const form *form_of(const spec *s);
-/* The form's programs of a plan, checked. */
+/* The form's programs of a plan, checked; their number. */
 int form_programs(arena *a, const form *f, const void *plan, const program **out);
-/* The one of an entry; NULL where there is none. */
-const program *form_program(arena *a, const form *f, const void *plan, const char *entry);
+/* The one of a word; NULL where there is none. */
+const program *form_program(arena *a, const form *f, const void *plan, const char *word);
+/* The driver's function behind an entry; NULL where the form has none, or none without gradients. */
+const char *form_entry(const form *f, pegen_entry_kind kind, bool gradients);
+
+/* Of the forms that the driver's dense text (kernel/dense.c) serves: matrices of blocks, however they are made. */
+#define FORM_DENSE_ENTRIES \
+  .encode = "pegen_dense_encode", .prepare = "pegen_dense_prepare", .workspace = "pegen_driver_workspace", \
+  .table_bytes = "pegen_dense_table_bytes", .encode_backward = "pegen_dense_encode_backward", \
+  .encode_backward_finish = "pegen_dense_encode_backward_finish", \
+  .encode_backward_workspace = "pegen_dense_encode_backward_workspace"
+#define FORM_DENSE_PROGRAMS(encode, prepare) \
+  {{"encode", encode}, {"prepare", prepare}, {"encode_transposed", encode, "transpose"}}
 
 #define X(name, row) extern const form row;
 FORMS(X)

@@ -76,7 +76,8 @@ static const int *columns_of(arena *a, const widen_layout *l, bool of_query) {
   return column;
 }
 
-static const program *encode_program(arena *a, const plan_widen *p) {
+static const program *encode_program(arena *a, const void *of) {
+  const plan_widen *p = of;
   const spec *s = p->spec;
   const widen_layout *l = &p->layout[NUMBER_F32];
   const int *of_query = columns_of(a, l, true), *of_key = columns_of(a, l, false);
@@ -101,11 +102,6 @@ static const program *encode_program(arena *a, const plan_widen *p) {
   return b.p;
 }
 
-static int programs(arena *a, const void *plan, const program **out) {
-  out[0] = encode_program(a, plan);
-  return 1;
-}
-
 static int per_head(const void *of) {
   const plan_widen *p = of;
   return p->values->per_head ? PEGEN_PER_HEAD_QUERIES : PEGEN_PER_HEAD_NONE;
@@ -126,7 +122,7 @@ const form form_polynomial = {
     .takes = takes,
     .plan = build,
     .print = print,
-    .programs = programs,
+    .programs = {{"encode", encode_program}},
     .per_head = per_head,
     .out_dim = out_dim,
 };

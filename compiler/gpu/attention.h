@@ -14,12 +14,14 @@
 #include "gpu/weights.h"
 #include "plan/attention.h"
 
-/* NULL after a diag_error where rows are too large for shared memory. */
-const gpu_program *gpu_attention_program(arena *a, const attention_plan *p, unsigned dtypes);
+/* NULL after a diag_error where rows are too large for shared memory. gradients: also the entries of gradients, where
+ * there is code for them (gpu/attention_backward.h). */
+const gpu_program *gpu_attention_program(arena *a, const attention_plan *p, unsigned dtypes, bool gradients);
 
 /* ---- shared by the files that emit it ---- */
 
-enum { ATTEND_LANES = 8, ATTEND_QUAD = 4 };
+/* Threads of a team, channels of an access; rows, pairs and quads of sums that a thread has at most. */
+enum { ATTEND_LANES = 8, ATTEND_QUAD = 4, ATTEND_MOST_ROWS = 4, ATTEND_MOST_PAIRS = 16, ATTEND_MOST_SUMS = 16 };
 
 typedef struct attend_shape {
   int rows, columns;                       /* queries and keys of a thread */
@@ -54,7 +56,8 @@ typedef struct attend {
   thread_emitter exprs;
   row_thread numbers; /* the way from a tensor's numbers to float32 and back */
   weight_lanes weights; /* of a polynomial: the thread as one of a query's lanes, */
-  ir_value origin; /* and shared memory with the place that coordinates count from */
+  ir_value origin; /* and shared memory with the place that coordinates count from, */
+  ir_value constants; /* and with what columns leave out of scores; null: it is in the queries' rows, or nothing is */
 } attend;
 
 /* A head's rows of a tensor: i64. */
@@ -63,10 +66,21 @@ typedef struct attend_rows {
   int width;
 } attend_rows;
 
+/* ---- gpu/lse.c: the log-sum-exp of queries ---- */
+
+int attend_parameters(const spec *s); /* of an entry */
+int attend_lse_parameter(const spec *s); /* the first of lse's */
+ir_value attend_lse_is_wanted(attend *t);
+/* ln 2 maximum + ln sum of query `query` of the tile, by the thread that has one (i1). */
+void attend_store_lse(attend *t, ir_value has, ir_value query, ir_value maximum, ir_value sum);
+
 /* ---- gpu/tile.c: rows in shared memory ---- */
 
 attend_shape attend_shape_of(arena *a, const attention_plan *p); /* rows 0: none fits */
 bool attend_has_columns(const attention_plan *p);
+/* Whether columns leave something out of scores that is the same of all keys, and where it is kept of a query: f32. */
+bool attend_has_constant(const attention_plan *p);
+ir_value attend_constant_at(attend *t, ir_value query);
 /* Whether something is computed of each pair's displacement: a bias that is no polynomial, a rotation. */
 bool attend_has_pairs(const attention_plan *p);
 void attend_declare_memory(attend *t);
@@ -74,6 +88,10 @@ ir_value attend_row_at(attend *t, ir_value memory, ir_value row, int pitch);
 
 /* parameter: PEGEN_PTX_ATTENTION_Q or the like. */
 attend_rows attend_rows_of(attend *t, int parameter, ir_value head, int width);
+/* Where expressions and numbers come from, in every entry. */
+void attend_set_emitters(attend *t, unsigned native);
+/* No number that is not finite has been seen. By one thread: a barrier is still to come. */
+void attend_clear_spoilt(attend *t);
 /* Rows first, first + 1, ... `count` of them, times `factor` (f32; null: 1) as float32 in shared memory; from row `end`
  * on the last one again. All threads of the block. watched: numbers that are not finite are told to t->spoilt. */
 void attend_copy(attend *t, const attend_rows *from, ir_value first, ir_value end, int count, ir_value to, int pitch,
@@ -93,8 +111,47 @@ void attend_store_coordinate(attend *t, ir_value places, ir_value index, int axi
 /* Coordinates of `count` tokens from `first` on, less `origin` (NULL: nothing). */
 void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, int count, ir_value to,
                         const two_float *origin);
+/* What goes off every coordinate: that of the first key with one, so that differences keep their digits in float32;
+ * NULL: nothing. */
+const two_float *attend_find_origin(attend *t, two_float *origin);
 /* Channels [4 lane + 32 quad, ... + 4) of query `token` of the output. */
 void attend_store_quad(attend *t, const attend_rows *to, ir_value token, int quad, ir_value values);
+
+/* ---- gpu/tile_sums.c: what a thread makes of a tile ---- */
+
+/* Rows of float32 in shared memory. */
+typedef struct attend_matrix {
+  ir_value memory;
+  int pitch;
+} attend_matrix;
+
+ir_value attend_short_parameter(attend *t, int index); /* i32 */
+ir_value attend_scale(attend *t); /* f32, times log2(e) */
+/* Tile `item` (i32) of those of shape.queries rows that all heads' `rows` (i32) are cut into, a head's side by side:
+ * t->first and t->batch; gives the head. last_first: a head's last tile comes first. */
+ir_value attend_set_tile(attend *t, ir_value item, ir_value rows, ir_value heads, bool last_first);
+/* The thread's rows and columns of a tile: rows are shape.queries, columns shape.keys. */
+ir_value attend_own_row(attend *t, int row);
+ir_value attend_own_column(attend *t, int column);
+/* The same by a number (i32) that a loop has. */
+ir_value attend_row_of_thread(attend *t, ir_value row);
+ir_value attend_column_of_thread(attend *t, ir_value column);
+ir_value attend_score_at(attend *t, ir_value row, ir_value column);
+/* What the thread tells its 8 of a row, and what all 8 have told: 8 float32. */
+ir_value attend_own_word(attend *t, int row);
+void attend_all_words(attend *t, int row, ir_value *words);
+ir_value attend_sum_words(attend *t, int row);
+/* Adds to sums[rows][columns] the products of channels [begin, end) of x's rows and y's, `step` (1 or 4) at a time. */
+void attend_add_products(attend *t, attend_matrix x, attend_matrix y, int begin, int end, int step, ir_value *sums);
+/* Adds to sums[rows][quads] the rows of a matrix, one a column, times what stands at attend_score_at; where something
+ * was spoilt nothing of a row whose weight is 0. */
+void attend_add_rows(attend *t, attend_matrix rows, int quads, ir_value *sums);
+/* The score with what the pair adds; a bias that hides the key hides its score, too, should that be no number. */
+ir_value attend_paired(attend *t, ir_value score, ir_value pair);
+/* A query sees keys below this: all, or those of its own time. */
+ir_value attend_limit_of(attend *t, ir_value query_token);
+/* Keys that some query of the tile sees: [0, end). */
+ir_value attend_end_of_keys(attend *t);
 
 /* ---- gpu/pairwise.c: what a pair adds ---- */
 
@@ -102,6 +159,8 @@ void attend_store_quad(attend *t, const attend_rows *to, ir_value token, int qua
 bool attend_pair_is_short(const attention_plan *p);
 /* What does not differ from pair to pair; once, where it dominates all pairs. */
 void attend_pair_begin(attend *t);
+/* Positions of the expressions to come: the displacement of two tokens of the tile, as float32. */
+void attend_pair_place(attend *t, ir_value query, ir_value key);
 /* query, key: of the tile; tokens: of the sequence; i32. */
 ir_value attend_pair(attend *t, ir_value query, ir_value query_token, ir_value key, ir_value key_token);
 /* i1: neither of the two is a prefix token; null: there are none. */

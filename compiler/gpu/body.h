@@ -25,6 +25,8 @@ typedef struct gpu_function {
   ir_value block, grid_row, thread; /* i32 */
 } gpu_function;
 
+/* Parameters of every entry (kernel/launch.h); those that convert have PEGEN_PTX_SCALE_COUNT more. */
+int gpu_parameters(const spec *s);
 /* blocks: of ir_kernel. */
 gpu_function gpu_open_function(ir *b, arena *a, const char *name, int count, int blocks, bool host);
 /* Coordinates of a token: [axes]. parameter: those from PEGEN_PTX_POSITIONS on, or others in their order. */
@@ -41,6 +43,10 @@ typedef struct gpu_owner_walk {
   void *context;
 } gpu_owner_walk;
 void gpu_walk_owner(const gpu_body *t, const gpu_owner_walk *walk, const program_op *list);
+/* The ops of a row, inside of loops. */
+const program_op *gpu_row_ops(const program_op *loop);
+/* A token's matrices, from operands that are loaded and its coordinates. */
+void gpu_make_coefficients(gpu_body *t);
 /* The loop over a part of the program's tokens; NULL: there is none. */
 const program_op *gpu_tokens(const program *p, program_part part);
 /* i1: the owner's token is encoded; null: all are. */
@@ -57,5 +63,8 @@ void gpu_set_owner(gpu_body *t, ir_value unit, ir_value owner);
 void gpu_load_positions(gpu_body *t);
 /* A loop over the rows, `flight` at a time; first: the number of the first. */
 ir_loop gpu_begin_rows(gpu_body *t, ir_value *first);
+
+/* Where raw matrices begin, as expressions: made before the emitter, which has room for the nodes that there are. */
+void gpu_generators(const program *of, const program_skew *skew, const expr **generator);
 
 #endif

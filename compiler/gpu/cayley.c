@@ -97,7 +97,8 @@ void team_cayley(matrix_team *g, bool is_transposed) {
   for (int i = 0; i < TILE; i++) current[2 * i] = tile[i].hi, current[2 * i + 1] = low(b, tile[i]);
   ir_end_for_with(b, loop, 2 * TILE, current, carried);
   for (int i = 0; i < TILE; i++) {
-    two_float less = {.hi = team_plus_diagonal(g, i, zero(b), ir_float(b, b->f32, -0.5)), .lo = {NULL}};
+    ir_value minus_half = ir_float(b, b->f32, -0.5);
+    two_float less = {.hi = team_plus_diagonal(g, i, zero(b), minus_half), .lo = {NULL}};
     ir_value half = two_float_narrow(
         b,
         two_float_add_loosely(b, (two_float){.hi = carried[2 * i], .lo = carried[2 * i + 1], .is_loose = true}, less));

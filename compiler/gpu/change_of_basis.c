@@ -169,10 +169,11 @@ static basis basis_of(const program *p) {
 }
 
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
-  basis m = basis_of(program->encode);
+  const struct program *turns = gpu_entry_program(program, entry);
+  basis m = basis_of(turns);
   const program_blocks *whole = &m.change->blocks;
   gpu_body t = gpu_open(b, a, m.turn->plan, program->per_head, entry, native, host);
-  t.program = gpu_schedule(a, program->encode);
+  t.program = gpu_schedule(a, turns);
   t.rows.exprs = &t.exprs;
   t.rows.streams = row_streams(b, t.parameter);
   matrix_team team = team_open(b, entry->name, whole->size, t.thread);
@@ -190,7 +191,7 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   ir_return(b);
 }
 
-const gpu_program *gpu_basis_program(arena *a, const program *encode, unsigned dtypes) {
+const gpu_program *gpu_basis_program(arena *a, const program *encode, const program *backward, unsigned dtypes) {
   const spec *s = encode->spec;
   basis m = basis_of(encode);
   unsigned spaces = 0; /* that one of the matrices is indexed by */
@@ -207,9 +208,14 @@ const gpu_program *gpu_basis_program(arena *a, const program *encode, unsigned d
   gpu_program *program = arena_new(a, gpu_program);
   *program = (gpu_program){.spec = s,
                            .encode = encode,
+                           .backward = backward,
                            .per_head = spaces & IN(HEADS),
                            .operations = m.turn->plan->token_operations,
                            .emit = emit};
-  gpu_add_team_entries(a, program, &m.change->blocks, team_threads(s->head_dim) / tokens_of(m.change), BLOCKS, dtypes);
+  gpu_entry of = {
+      .of = PEGEN_LAUNCH_encode, .units = team_threads(s->head_dim) / tokens_of(m.change), .blocks = BLOCKS};
+  gpu_add_team_entries(a, program, &m.change->blocks, of, dtypes);
+  of.of = PEGEN_LAUNCH_encode_backward;
+  if (backward) gpu_add_team_entries(a, program, &m.change->blocks, of, dtypes);
   return program;
 }

@@ -10,7 +10,8 @@
 
 #include "gpu/entries.h"
 
-/* NULL after a diag_error where the head is larger than shared memory allows. */
-const gpu_program *gpu_basis_program(arena *a, const program *encode, unsigned dtypes);
+/* NULL after a diag_error where the head is larger than shared memory allows. backward: the transposed program; NULL:
+ * gradients are not wanted. */
+const gpu_program *gpu_basis_program(arena *a, const program *encode, const program *backward, unsigned dtypes);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/number.h"
 #include "gpu/body.h"
 #include "gpu/index.h"
+#include "gpu/matrix_gradient.h"
 #include "gpu/schedule.h"
 
 #include "kernel/launch.h"
@@ -345,18 +346,20 @@ static dense dense_of(arena *a, const program *encode) {
   d.teams = WARP / d.size;
   d.slots = slots_of(d.blocks);
   d.generator = arena_array(a, const expr *, d.matrix->skew.count);
-  for (int i = 0; i < d.matrix->skew.count; i++) {
-    const spec_skew *g = &d.matrix->skew.of[i];
-    d.generator[i] = expr_operand(encode->spec->pool, g->operand, g->n_heads, g->offset);
-  }
+  gpu_generators(encode, &d.matrix->skew, d.generator);
   return d;
 }
 
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
-  dense d = dense_of(a, program->encode);
+  if (entry->kind != GPU_ROWS) {
+    gpu_emit_matrix_gradient(b, a, program, entry, native, host);
+    return;
+  }
+  const struct program *turns = gpu_entry_program(program, entry);
+  dense d = dense_of(a, turns);
   d.b = b;
   gpu_body t = gpu_open(b, a, d.matrix->plan, program->per_head, entry, native, host);
-  t.program = gpu_schedule(a, program->encode);
+  t.program = gpu_schedule(a, turns);
   t.rows.exprs = &t.exprs;
   d.body = &t;
   d.stage = (stage){.rows = &t.rows,
@@ -404,9 +407,11 @@ bool gpu_dense_fits(arena *a, const program *encode) {
   return WARPS * scratch_bytes(size, slots) + (rows > wide_rows ? rows : wide_rows) <= MOST_SHARED;
 }
 
-static void add_entry(gpu_program *program, const char *name, int dtype, const thread_tile *tile, int access) {
+static void add_entry(gpu_program *program, pegen_launch_entry of, const char *name, int dtype, const thread_tile *tile,
+                      int access) {
   program->entry[program->n_entries++] =
       (gpu_entry){.name = name,
+                  .of = of,
                   .dtype = dtype,
                   .access = access,
                   .tile = tile,
@@ -414,25 +419,33 @@ static void add_entry(gpu_program *program, const char *name, int dtype, const t
                   .blocks = 1};
 }
 
-const gpu_program *gpu_dense_program(arena *a, const program *encode, unsigned dtypes) {
-  const spec *s = encode->spec;
-  const program_value *matrix = &encode->value[program_encoded_apply(encode)->argument[0]];
-  const program_blocks *blocks = &matrix->maker->blocks;
-  gpu_program *program = arena_new(a, gpu_program);
-  *program = (gpu_program){.spec = s,
-                           .encode = encode,
-                           .per_head = matrix->spaces & IN(HEADS),
-                           .operations = blocks->size * blocks->size,
-                           .emit = emit};
+static void add_entries(arena *a, gpu_program *program, const program_blocks *blocks, pegen_launch_entry of,
+                        unsigned dtypes) {
+  const spec *s = program->spec;
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     const thread_tile *tile = make_tile(a, blocks, s->head_dim, number_bytes(dtype));
-    const char *name = arena_printf(a, "%s_encode_%s", s->name, number_name(dtype));
-    if (s->head_dim * tile->element % THREAD_PIECE) add_entry(program, name, dtype, tile, tile->element);
+    const char *name = arena_printf(a, "%s_%s_%s", s->name, pegen_launch_word(of), number_name(dtype));
+    if (s->head_dim * tile->element % THREAD_PIECE) add_entry(program, of, name, dtype, tile, tile->element);
     else {
-      add_entry(program, name, dtype, tile, THREAD_PIECE);
-      add_entry(program, arena_printf(a, "%s_narrow", name), dtype, tile, tile->element);
+      add_entry(program, of, name, dtype, tile, THREAD_PIECE);
+      add_entry(program, of, arena_printf(a, "%s_narrow", name), dtype, tile, tile->element);
     }
   }
+}
+
+const gpu_program *gpu_dense_program(arena *a, const program *encode, const program *backward, unsigned dtypes) {
+  const program_value *matrix = &encode->value[program_encoded_apply(encode)->argument[0]];
+  const program_blocks *blocks = &matrix->maker->blocks;
+  gpu_program *program = arena_new(a, gpu_program);
+  *program = (gpu_program){.spec = encode->spec,
+                           .encode = encode,
+                           .per_head = matrix->spaces & IN(HEADS),
+                           .backward = backward,
+                           .operations = blocks->size * blocks->size,
+                           .emit = emit};
+  add_entries(a, program, blocks, PEGEN_LAUNCH_encode, dtypes);
+  if (backward) add_entries(a, program, blocks, PEGEN_LAUNCH_encode_backward, dtypes);
+  gpu_add_matrix_gradients(a, program, dtypes);
   return program;
 }

@@ -12,6 +12,7 @@
 
 /* Whether a warp has room for a token's blocks: up to 8 channels, and not too many. */
 bool gpu_dense_fits(arena *a, const program *encode);
-const gpu_program *gpu_dense_program(arena *a, const program *encode, unsigned dtypes);
+/* backward: the transposed program; NULL: gradients are not wanted. */
+const gpu_program *gpu_dense_program(arena *a, const program *encode, const program *backward, unsigned dtypes);
 
 #endif

@@ -12,10 +12,28 @@
 #define PEGEN_GPU_ENTRIES_H
 
 #include "mlir/ir.h"
+#include "plan/gradient.h"
 #include "plan/thread.h"
 #include "program/program.h"
 
+#include "kernel/entries.h"
+
 #include <stdio.h>
+
+/* What an entry does. Those behind GPU_ROWS are of gradients of operands and positions (gpu/gradient.h). */
+typedef enum gpu_entry_kind {
+  GPU_ROWS,
+  GPU_GRADIENT, /* of rows, and with them torques */
+  GPU_SUM,
+  GPU_SCATTER,
+  GPU_GATHER,
+  GPU_POSITIONS,
+  GPU_MATRIX_GRADIENT, /* of rows, and with them torques of matrices (gpu/matrix_gradient.h) */
+  GPU_MATRICES,
+  GPU_ATTENTION_QUERIES, /* of attention: gpu/attention_backward.h */
+  GPU_ATTENTION_KEYS,
+  GPU_TOTAL
+} gpu_entry_kind;
 
 /* One entry: a number type and a width of access. Where a unit's accesses would leave 32-byte sectors half
  * written, or no unit is made of whole accesses, rows go through shared memory (gpu/staged_rows). */
@@ -27,7 +45,9 @@ typedef struct gpu_entry {
   const thread_tile *tile;
   int blocks;       /* of ir_kernel */
   int flight;       /* rows whose loads are under way at once */
-  bool is_backward; /* gradients of rows */
+  pegen_launch_entry of; /* what it is launched for */
+  const char *word; /* that it is found by; NULL: that of `of` */
+  gpu_entry_kind kind;
   int units; /* threads of a token, where groups of them share units and wait for one another by barriers of the block;
                 0: the tile's */
 } gpu_entry;
@@ -35,12 +55,14 @@ typedef struct gpu_entry {
 /* Whether blocks follow one another, each of neighbouring channels. */
 bool gpu_has_neighbours(const program_blocks *blocks);
 
+/* What it is found by (pegen_ptx.words). */
+const char *gpu_entry_word(const gpu_entry *entry);
 /* Threads of a token (and head, where heads differ). */
 int gpu_entry_units(const gpu_entry *entry);
 /* Whether its threads wait for one another. */
 bool gpu_entry_waits(const gpu_entry *entry);
 
-enum { GPU_MAX_ENTRIES = 24 };
+enum { GPU_MAX_ENTRIES = 40 };
 
 /* What the launcher must know of attention entries to check a call as the CPU's driver does. */
 typedef struct gpu_attention_facts {
@@ -49,7 +71,15 @@ typedef struct gpu_attention_facts {
   bool placed; /* positions are needed */
   bool grid_only; /* and must be the built-in grid's */
   unsigned indexed; /* operands that are read by index */
+  unsigned gaining; /* operands that have gradients */
 } gpu_attention_facts;
+
+/* What generators of a dense block gain, and how it is kept. */
+typedef struct gpu_matrices {
+  int numbers; /* of a chunk: [generators][heads][blocks][padded][padded] */
+  int elements; /* of the operands that hold generators */
+  int thread_bytes; /* of a thread's own memory */
+} gpu_matrices;
 
 /* What a form makes for GPUs. */
 typedef struct gpu_program gpu_program;
@@ -59,13 +89,15 @@ struct gpu_program {
   const program *encode; /* they are emitted from this */
   const program
       *backward; /* and those of gradients from this, by the plan's transposed matrices; NULL: there are none */
-  const struct plan *transposed;
+  const struct plan *transposed; /* of rotors: NULL where the same matrices are made either way */
+  const program *gradient; /* of operands and positions, from what encode wrote; NULL: there are none */
+  const struct plan_gradient *of;
+  const gpu_matrices *matrices; /* that gain of torques, and give to `of`; NULL: there are none */
   bool per_head; /* rotors differ from head to head */
   int operations; /* of a block and token */
   const char
       *summary; /* in the head of the PTX file, where there are no blocks; NULL: blocks, channels and operations */
   int n_entries; /* widest access first within a type */
-  int n_backward; /* the last of them: gradients of rows */
   const gpu_attention_facts *attention; /* NULL: all entries encode */
   gpu_entry entry[GPU_MAX_ENTRIES];
   /* Appends an entry to the module. native: of mlir/number.h; host: see above. */
@@ -74,10 +106,16 @@ struct gpu_program {
   void (*print_work)(FILE *out, const gpu_program *program);
 };
 
-/* Rotors in closed form on blades. backward: the gradient of its rows; NULL: without. */
-const gpu_program *gpu_rotor_program(arena *a, const program *encode, const program *backward, unsigned dtypes);
+/* The program whose rows an entry turns: encode's, or the transposed one. */
+const program *gpu_entry_program(const gpu_program *program, const gpu_entry *entry);
 
-/* Parameters of every entry (kernel/launch.h); those that convert have PEGEN_PTX_SCALE_COUNT more. */
-int gpu_parameters(const spec *s);
+/* Entries of rows that are written in the type they are read in, for a call that `of` says, and those that convert;
+ * their number. */
+int gpu_row_entries(arena *a, const plan *p, pegen_launch_entry of, unsigned dtypes, gpu_entry *entries);
+int gpu_converting_entries(arena *a, const plan *p, unsigned dtypes, gpu_entry *entries);
+/* Their body: rows by the program's matrices, or by the transposed ones. */
+void gpu_emit_rows(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
+/* An entry that adds up gradients, found by a word, of a call that `of` says (gpu/finish). */
+gpu_entry gpu_finish_entry(arena *a, const spec *s, pegen_launch_entry of, gpu_entry_kind kind, const char *word);
 
 #endif

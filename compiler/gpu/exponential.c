@@ -125,8 +125,7 @@ void team_write_transposed(matrix_team *g, int matrix, const ir_value *tile) {
   }
 }
 
-/* The thread's tile of the transpose of `left` times `right`. */
-static void product(matrix_team *g, int left, int right, ir_value *tile) {
+void team_product(matrix_team *g, int left, int right, ir_value *tile) {
   ir *b = g->b;
   ir_value zero[TILE], sum[TILE];
   for (int i = 0; i < TILE; i++) zero[i] = ir_float(b, b->f32, 0);
@@ -152,12 +151,10 @@ static void scale(ir *b, ir_value *tile, ir_value factor) {
 
 /* ---- norms ---- */
 
-/* The sum over the team's threads of the squares of their tiles. Barriers before others' sums are read and after. */
-static ir_value sum_of_squares(matrix_team *g, const ir_value *tile) {
+ir_value team_sum(matrix_team *g, ir_value own) {
   ir *b = g->b;
   int64_t sums = SIDES * operand_bytes(g) * teams_of(g);
-  ir_value own = mul(b, tile[0], tile[0]), none[QUAD], sum[QUAD];
-  for (int i = 1; i < TILE; i++) own = ir_fma(b, tile[i], tile[i], own);
+  ir_value none[QUAD], sum[QUAD];
   ir_store(b, own, shared(g, add(b, scaled(b, g->thread, 4), i32(b, sums))), 4, false);
   ir_wait(b, IR_BARRIER_BLOCK);
   for (int i = 0; i < QUAD; i++) none[i] = ir_float(b, b->f32, 0);
@@ -169,6 +166,14 @@ static ir_value sum_of_squares(matrix_team *g, const ir_value *tile) {
   ir_wait(b, IR_BARRIER_BLOCK);
   ir_value low = add(b, none[0], none[1]);
   return add(b, low, add(b, none[2], none[3]));
+}
+
+/* Of the squares of the tiles. */
+static ir_value sum_of_squares(matrix_team *g, const ir_value *tile) {
+  ir *b = g->b;
+  ir_value own = mul(b, tile[0], tile[0]);
+  for (int i = 1; i < TILE; i++) own = ir_fma(b, tile[i], tile[i], own);
+  return team_sum(g, own);
 }
 
 static ir_value within(ir *b, ir_value x, int64_t least, int64_t most) {
@@ -236,7 +241,7 @@ static void sum_series(matrix_team *g, const ir_value *m, const ir_value *m2, co
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, BLOCKS_OF_THREE));
   ir_value at = ir_offset(b, ir_table_address(b, name), mul(b, loop.index, ir_int(b, b->i64, QUAD_BYTES)));
   for (int k = 0; k < 3; k++) c[k] = ir_load(b, b->f32, ir_offset_const(b, at, 4LL * k), 4);
-  product(g, TEAM_LEFT, TEAM_RIGHT, tile); /* less M^3 times it, M^3 being skew */
+  team_product(g, TEAM_LEFT, TEAM_RIGHT, tile); /* less M^3 times it, M^3 being skew */
   for (int i = 0; i < TILE; i++) tile[i] = sub(b, three_terms(g, c, m, m2, i), tile[i]);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read */
   team_write(g, TEAM_RIGHT, tile);
@@ -244,17 +249,54 @@ static void sum_series(matrix_team *g, const ir_value *m, const ir_value *m2, co
   ir_end_for(b, loop);
 }
 
+/* Squarings for a matrix that 2^-exponent scaled: ||M||^6 is at most half the sum of the squares of M^3. */
+static ir_value squarings(matrix_team *g, ir_value exponent, ir_value squares_of_cube) {
+  ir *b = g->b;
+  const int64_t bias = 100; /* keeps what is divided positive */
+  ir_value q = emit_exponent(b, mul(b, squares_of_cube, ir_float(b, b->f32, 1 / (2 * pow(TEAM_REACH, 6)))));
+  ir_value steps =
+      ir_op2(b, "arith.divui", add(b, q, i32(b, 6 + 6 * bias)), i32(b, 6)); /* ceil((q + 1) / 6), and the bias */
+  return within(b, add(b, exponent, sub(b, steps, i32(b, bias))), 0, MOST_SQUARINGS);
+}
+
+ir_value team_exponential_begin(matrix_team *g, ir_value *m) {
+  ir *b = g->b;
+  ir_value m2[TILE], m3[TILE];
+  ir_wait(b, IR_BARRIER_BLOCK);
+  team_read(g, TEAM_LEFT, m);
+  /* ||M||^2 is at most half the sum of squares, which is below 2^(q+1). */
+  ir_value q = emit_exponent(b, sum_of_squares(g, m));
+  ir_value exponent = within(b, ir_op2(b, "arith.shrsi", add(b, q, i32(b, 1)), i32(b, 1)), 0, MOST_SQUARINGS);
+  scale(b, m, emit_exp2_integer(b, sub(b, i32(b, 0), exponent), false));
+  team_write(g, TEAM_LEFT, m);
+  ir_wait(b, IR_BARRIER_BLOCK);
+  team_product(g, TEAM_LEFT, TEAM_LEFT, m2);
+  for (int i = 0; i < TILE; i++) m2[i] = ir_op1(b, "arith.negf", m2[i]); /* M transposed is -M */
+  team_write(g, TEAM_RIGHT, m2);
+  ir_wait(b, IR_BARRIER_BLOCK);
+  team_product(g, TEAM_RIGHT, TEAM_LEFT, m3);
+  ir_value count = squarings(g, exponent, sum_of_squares(g, m3));
+  ir_value factor = emit_exp2_integer(b, sub(b, exponent, count), false), square_of = mul(b, factor, factor);
+  scale(b, m, factor);
+  scale(b, m2, square_of);
+  scale(b, m3, mul(b, square_of, factor));
+  team_write(g, TEAM_LEFT, m3);
+  sum_series(g, m, m2, m3);
+  return count;
+}
+
 /* The right matrix is D = exp(M / 2^count) - 1, which loses less in squaring than with the identity: (1 + D)^2 = 1 + 2
  * D + D^2. It is squared as often as any team needs; what is done stays as it is. The left one becomes the transpose
  * of 1 + D. */
-static void square(matrix_team *g, ir_value count) {
+void team_exponential_end(matrix_team *g, ir_value count, team_step *before, void *context) {
   ir *b = g->b;
   ir_value tile[TILE], own[TILE], most = largest(g, count);
   team_read(g, TEAM_RIGHT, own);
   team_write_transposed(g, TEAM_LEFT, own);
   ir_wait(b, IR_BARRIER_BLOCK);
   ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_cast(b, "arith.extsi", most, b->i64));
-  product(g, TEAM_LEFT, TEAM_RIGHT, tile);
+  if (before) before(context, ir_compare_int(b, "slt", narrow(b, loop.index), count));
+  team_product(g, TEAM_LEFT, TEAM_RIGHT, tile);
   team_read(g, TEAM_RIGHT, own);
   ir_value more = ir_compare_int(b, "slt", narrow(b, loop.index), count);
   for (int i = 0; i < TILE; i++) tile[i] = ir_select(b, more, add(b, add(b, own[i], own[i]), tile[i]), own[i]);
@@ -269,38 +311,7 @@ static void square(matrix_team *g, ir_value count) {
   ir_wait(b, IR_BARRIER_BLOCK);
 }
 
-/* Squarings for a matrix that 2^-exponent scaled: ||M||^6 is at most half the sum of the squares of M^3. */
-static ir_value squarings(matrix_team *g, ir_value exponent, ir_value squares_of_cube) {
-  ir *b = g->b;
-  const int64_t bias = 100; /* keeps what is divided positive */
-  ir_value q = emit_exponent(b, mul(b, squares_of_cube, ir_float(b, b->f32, 1 / (2 * pow(TEAM_REACH, 6)))));
-  ir_value steps =
-      ir_op2(b, "arith.divui", add(b, q, i32(b, 6 + 6 * bias)), i32(b, 6)); /* ceil((q + 1) / 6), and the bias */
-  return within(b, add(b, exponent, sub(b, steps, i32(b, bias))), 0, MOST_SQUARINGS);
-}
-
 void team_exponential(matrix_team *g) {
-  ir *b = g->b;
-  ir_value m[TILE], m2[TILE], m3[TILE];
-  ir_wait(b, IR_BARRIER_BLOCK);
-  team_read(g, TEAM_LEFT, m);
-  /* ||M||^2 is at most half the sum of squares, which is below 2^(q+1). */
-  ir_value q = emit_exponent(b, sum_of_squares(g, m));
-  ir_value exponent = within(b, ir_op2(b, "arith.shrsi", add(b, q, i32(b, 1)), i32(b, 1)), 0, MOST_SQUARINGS);
-  scale(b, m, emit_exp2_integer(b, sub(b, i32(b, 0), exponent), false));
-  team_write(g, TEAM_LEFT, m);
-  ir_wait(b, IR_BARRIER_BLOCK);
-  product(g, TEAM_LEFT, TEAM_LEFT, m2);
-  for (int i = 0; i < TILE; i++) m2[i] = ir_op1(b, "arith.negf", m2[i]); /* M transposed is -M */
-  team_write(g, TEAM_RIGHT, m2);
-  ir_wait(b, IR_BARRIER_BLOCK);
-  product(g, TEAM_RIGHT, TEAM_LEFT, m3);
-  ir_value count = squarings(g, exponent, sum_of_squares(g, m3));
-  ir_value factor = emit_exp2_integer(b, sub(b, exponent, count), false), square_of = mul(b, factor, factor);
-  scale(b, m, factor);
-  scale(b, m2, square_of);
-  scale(b, m3, mul(b, square_of, factor));
-  team_write(g, TEAM_LEFT, m3);
-  sum_series(g, m, m2, m3);
-  square(g, count);
+  ir_value m[TILE];
+  team_exponential_end(g, team_exponential_begin(g, m), NULL, NULL);
 }

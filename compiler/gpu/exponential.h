@@ -51,6 +51,20 @@ void team_write_transposed(matrix_team *g, int matrix, const ir_value *tile);
 /* x, and `value` more where element i of the tile is on the diagonal. */
 ir_value team_plus_diagonal(matrix_team *g, int i, ir_value x, ir_value value);
 
+/* The thread's tile of the transpose of `left` times `right`, both complete. */
+void team_product(matrix_team *g, int left, int right, ir_value *tile);
+/* The sum over the team's threads. Barriers before others' numbers are read and after. */
+ir_value team_sum(matrix_team *g, ir_value own);
+
+/* Half of an exponential. The left matrix is M, complete but for a barrier; then the right one is D = exp(M / 2^count)
+ * - 1, complete, the left one free, and m the tile of M / 2^count. Returns count (i32). */
+ir_value team_exponential_begin(matrix_team *g, ir_value *m);
+/* The other half: D is squared count times; the left matrix is then the transpose of exp(M), complete, and the right
+ * one free. before: called ahead of each squaring, the left matrix being D^T and the right one D, complete, as it must
+ * leave them, more (i1) whether the team's is squared once more; NULL: nothing. All threads of the block come here. */
+typedef void team_step(void *context, ir_value more);
+void team_exponential_end(matrix_team *g, ir_value count, team_step *before, void *context);
+
 /* The left matrix is M, complete but for a barrier; then it is the transpose of exp(M), complete, and the right one is
  * free. An M that is not finite gives NaN everywhere. All threads of the block come here. */
 void team_exponential(matrix_team *g);

@@ -5,14 +5,19 @@
 #include "gpu/change_of_basis.h"
 #include "gpu/dense.h"
 #include "gpu/matrix.h"
+#include "gpu/rotor.h"
 #include "gpu/widen.h"
 
 typedef const gpu_program *program_function(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients);
 
+/* That of rows' gradients; NULL where none are wanted. */
+static const program *transposed(arena *a, const form *f, const void *plan, bool gradients) {
+  return gradients ? form_program(a, f, plan, "encode_transposed") : NULL;
+}
+
 static const gpu_program *attention(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {
-  (void)gradients;
   (void)f;
-  return gpu_attention_program(a, plan, dtypes);
+  return gpu_attention_program(a, plan, dtypes, gradients);
 }
 
 static const gpu_program *widen(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {
@@ -23,24 +28,25 @@ static const gpu_program *widen(arena *a, const form *f, const void *plan, unsig
 static const gpu_program *encode(arena *a, const form *f, const void *of, unsigned dtypes, bool gradients) {
   const plan *p = of;
   if (p->for_threads) p = p->for_threads;
-  const program *backward = gradients ? form_program(a, f, p, "encode_transposed") : NULL;
-  return gpu_rotor_program(a, form_program(a, f, p, "encode"), backward, dtypes);
+  const program *backward = transposed(a, f, p, gradients);
+  const program *gradient = gradients ? form_program(a, f, p, "encode_backward") : NULL;
+  return gpu_rotor_program(a, form_program(a, f, p, "encode"), backward, gradient, dtypes);
 }
 
 static const gpu_program *dense(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {
-  (void)gradients;
-  const program *encode = form_program(a, f, plan, "encode");
-  return gpu_dense_fits(a, encode) ? gpu_dense_program(a, encode, dtypes) : gpu_matrix_program(a, encode, dtypes);
+  const program *encode = form_program(a, f, plan, "encode"), *backward = transposed(a, f, plan, gradients);
+  return gpu_dense_fits(a, encode) ? gpu_dense_program(a, encode, backward, dtypes)
+                                   : gpu_matrix_program(a, encode, backward, dtypes);
 }
 
 static const gpu_program *basis(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {
-  (void)gradients;
-  return gpu_basis_program(a, form_program(a, f, plan, "encode"), dtypes);
+  const program *encode = form_program(a, f, plan, "encode");
+  return gpu_basis_program(a, encode, transposed(a, f, plan, gradients), dtypes);
 }
 
 static program_function *const programs[FORM_COUNT] = {
-    [FORM_ATTENTION] = attention, [FORM_POLYNOMIAL] = widen, [FORM_ADDITIVE] = encode,       [FORM_BLADES] = encode,
-    [FORM_DENSE_FOUR] = encode,   [FORM_DENSE] = dense,      [FORM_CHANGE_OF_BASIS] = basis,
+    [FORM_ATTENTION] = attention, [FORM_POLYNOMIAL] = widen, [FORM_ADDITIVE] = encode, [FORM_BLADES] = encode,
+    [FORM_DENSE_FOUR] = encode,   [FORM_SCHUR] = dense,      [FORM_DENSE] = dense,     [FORM_CHANGE_OF_BASIS] = basis,
 };
 
 const gpu_program *gpu_program_of(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {

@@ -9,6 +9,7 @@
 
 static inline ir_value scaled(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, i32(b, y)); }
 static inline ir_value quotient(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.divui", x, i32(b, y)); }
+static inline ir_value quotient_up(ir *b, ir_value x, int64_t y) { return quotient(b, add(b, x, i32(b, y - 1)), y); }
 static inline ir_value rest(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.remui", x, i32(b, y)); }
 static inline ir_value both(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.andi", x, y); }
 static inline ir_value below(ir *b, ir_value x, ir_value y) { return ir_compare_int(b, "ult", x, y); }
@@ -19,5 +20,9 @@ static inline ir_value clamped(ir *b, ir_value x, ir_value end) {
 }
 static inline ir_value wide(ir *b, ir_value x) { return ir_cast(b, "arith.extui", x, b->i64); }
 static inline ir_value narrow(ir *b, ir_value x) { return ir_cast(b, "arith.trunci", x, b->i32); }
+
+#define both(b, x, y) ORDERED2(x, y, both(b, x_, y_))
+#define below(b, x, y) ORDERED2(x, y, below(b, x_, y_))
+#define less(b, x, y) ORDERED2(x, y, less(b, x_, y_))
 
 #endif

@@ -9,7 +9,8 @@
 
 #include "gpu/entries.h"
 
-/* NULL after a diag_error where matrices are asked for in more than float32. */
-const gpu_program *gpu_matrix_program(arena *a, const program *encode, unsigned dtypes);
+/* NULL after a diag_error where matrices are asked for in more than float32. backward: the transposed program; NULL:
+ * gradients are not wanted. */
+const gpu_program *gpu_matrix_program(arena *a, const program *encode, const program *backward, unsigned dtypes);
 
 #endif

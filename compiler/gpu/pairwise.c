@@ -37,15 +37,19 @@ static ir_value float_at(attend *t, ir_value row, ir_value channel) {
 
 /* ---- the bias ---- */
 
-static ir_value bias(attend *t, ir_value query, ir_value key) {
+void attend_pair_place(attend *t, ir_value query, ir_value key) {
   ir *b = t->b;
-  thread_emitter *e = &t->exprs;
-  two_float *remembered = emit_thread_remember(e);
   for (int axis = 0; axis < t->p->spec->n_axes; axis++) {
     ir_value of_key = two_float_narrow(b, attend_coordinate(t, t->places, key, axis)),
              of_query = two_float_narrow(b, attend_coordinate(t, t->query_places, query, axis));
-    e->positions[axis] = two_float_f32(sub(b, of_key, of_query));
+    t->exprs.positions[axis] = two_float_f32(sub(b, of_key, of_query));
   }
+}
+
+static ir_value bias(attend *t, ir_value query, ir_value key) {
+  thread_emitter *e = &t->exprs;
+  two_float *remembered = emit_thread_remember(e);
+  attend_pair_place(t, query, key);
   ir_value value = emit_thread_f32(e, t->p->bias, 0);
   emit_thread_forget(e, remembered);
   return value;

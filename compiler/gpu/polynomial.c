@@ -53,6 +53,26 @@ static void set_lanes(attend *t) {
   w->token = quotient(b, t->thread, w->lanes);
 }
 
+/* What the columns leave out of the query's scores, and its log-sum-exp has. */
+static void lay_constant(attend *t, ir_value query, ir_value token, ir_value scale) {
+  ir *b = t->b;
+  weight_lanes *w = &t->weights;
+  two_float place[SPEC_MAX_AXES];
+  ir_value is_first = ir_compare_int(b, "eq", w->lane, i32(b, 0));
+  ir_branch wanted = ir_if(b, attend_lse_is_wanted(t));
+  ir_wait(b, IR_BARRIER_WARP);
+  ir_branch first = ir_if(b, is_first);
+  weight_lay_constant_monomials(w, displaced(t, PEGEN_PTX_ATTENTION_POSITIONS, token, place));
+  ir_end_if(b, first);
+  ir_wait(b, IR_BARRIER_WARP);
+  ir_value constant = weight_constant(w);
+  ir_branch one = ir_if(b, is_first);
+  ir_store(b, mul(b, constant, scale), attend_constant_at(t, query), 4, false);
+  ir_end_if(b, one);
+  ir_wait(b, IR_BARRIER_WARP); /* the next query's weights come where the parts are */
+  ir_end_if(b, wanted);
+}
+
 /* Columns of query `query` of the tile, which is `token` of the sequence, or another that exists. */
 static void lay_query(attend *t, ir_value query, ir_value token, ir_value scale) {
   ir *b = t->b;
@@ -63,8 +83,7 @@ static void lay_query(attend *t, ir_value query, ir_value token, ir_value scale)
   ir_end_if(b, first);
   ir_wait(b, IR_BARRIER_WARP);
   weight_lay_gains(w);
-  const ir_value *inputs =
-      t->parameter + PEGEN_PTX_ATTENTION_OPERANDS + t->p->spec->n_operands * PEGEN_PTX_OPERAND_COUNT;
+  const ir_value *inputs = t->parameter + pegen_ptx_inputs(PEGEN_PTX_ATTENTION_OPERANDS, t->p->spec->n_operands);
   weight_set_inputs(w, inputs, t->batch, token, t->head, t->entry->dtype);
   weight_lay_weights(w);
   ir_value columns =
@@ -75,6 +94,7 @@ static void lay_query(attend *t, ir_value query, ir_value token, ir_value scale)
   ir_store(b, mul(b, weight_column(w, column), scale), ir_offset(b, columns, wide(b, scaled(b, turns.index, 4))), 4,
            false);
   end_turns(w, turns);
+  if (attend_has_constant(t->p)) lay_constant(t, query, token, scale);
 }
 
 void attend_query_columns(attend *t, ir_value scale) {

@@ -19,6 +19,25 @@ static const program_order of_each_head = {
     .held = -1,
 };
 
+/* Gradients: what a token's torques give is made of all of its rows. A thread has some tokens; where there are many
+ * batches of one position, it may have a token of some batches, for what follows a torque is linear in it. */
+static const program_order gradients_of_tokens = {
+    .outer = {SPACE_TOKENS, NO_MORE},
+    .token = {NO_MORE},
+    .rows = {SPACE_BATCHES, SPACE_TENSORS, SPACE_HEADS, NO_MORE},
+    .held = -1,
+};
+static const program_order gradients_of_heads = {
+    .outer = {SPACE_TOKENS, SPACE_HEADS, NO_MORE},
+    .token = {NO_MORE},
+    .rows = {SPACE_BATCHES, SPACE_TENSORS, NO_MORE},
+    .held = -1,
+};
+
+const program *gpu_schedule_gradient(arena *a, const program *p) {
+  return program_in_order(a, p, &gradients_of_tokens, &gradients_of_heads);
+}
+
 const program *gpu_schedule(arena *a, const program *p) {
   return program_in_order(a, p, &shared_by_heads, &of_each_head);
 }

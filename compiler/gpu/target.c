@@ -1,5 +1,6 @@
 /* gpu/target: the vendors, and MLIR of one thread to their machines' code; see gpu/target.h. */
 #include "gpu/target.h"
+#include "gpu/body.h"
 
 #include "base/diag.h"
 #include "mlir/lower.h"
@@ -132,11 +133,18 @@ static void print_parameters(FILE *f, const gpu_program *p) {
               : ",\n//   inputs of a query, address, type (as of operands) and strides (batch, token, head) each:",
             s->input[i].name);
   if (converts(p)) fprintf(f, ",\n//   of entries that convert: addresses of the scales of q_out and of k_out (0: 1)");
+  if (p->of || p->matrices)
+    fprintf(f, ",\n//   of gradients of operands and positions: q as encode wrote or read it (address, strides: batch, "
+               "token,\n"
+               "//   head), k, 1 where it was read, items, items of a chunk, sums, shares (docs/embedding-ptx.md)");
   const char *others = p->per_head ? "heads" : "batches";
   fprintf(f,
           ".\n// Strides are in bytes. Grid: x = ceil(%s * tokens * units / %d), or ceil(%s * tokens / tokens of a "
           "block)\n// where they are given; y = ceil(%s / rows a thread).\n",
           others, PEGEN_PTX_BLOCK, others, p->per_head ? "batches * tensors" : "heads of q and k");
+  if (p->of || p->matrices)
+    fprintf(f, "// Of those gradients: x = ceil(chunks * %sunits / %d), y = 1.\n", p->per_head ? "heads * " : "",
+            PEGEN_PTX_BLOCK);
 }
 
 /* Entries that encode rows. */
@@ -149,6 +157,7 @@ static void print_rows(FILE *f, const gpu_program *p) {
   fprintf(f, "// entry, units of a token, bytes of an access, tokens of a block\n");
   for (int i = 0; i < p->n_entries; i++) {
     const gpu_entry *e = &p->entry[i];
+    if (!e->tile && !e->units) continue; /* a thread a number: kernel/launch.h */
     fprintf(f, "//   %-40s %4d %4d", e->name, gpu_entry_units(e), e->access);
     if (e->tile->owners) fprintf(f, " %4d", e->tile->owners * PEGEN_PTX_BLOCK / 32);
     fputc('\n', f);
@@ -244,29 +253,35 @@ static void add_host_wait(LLVMModuleRef module, arena *a, const char *name) {
 }
 
 /* int NAME_host_ENTRY(args, part, parts) { return NAME_host_ENTRY_runner(NAME_host_context, args, part, parts); }, so
- * that the host's stand-in of a kernel knows which one it is; the variables are set after loading. */
-static void add_host_entry(LLVMModuleRef module, arena *a, const char *name, const char *entry, LLVMValueRef host) {
+ * that the host's stand-in of a kernel knows which one it is; the variables are set after loading. count: of those
+ * arguments. */
+static void add_host_entry(LLVMModuleRef module, arena *a, const char *name, const char *entry, LLVMTypeRef result,
+                           unsigned count) {
   LLVMContextRef context = LLVMGetModuleContext(module);
   LLVMTypeRef ptr = LLVMPointerTypeInContext(context, 0), i32 = LLVMInt32TypeInContext(context);
-  LLVMTypeRef outer[] = {ptr, i32, i32}, inner[] = {ptr, ptr, i32, i32};
-  LLVMValueRef f =
-      LLVMAddFunction(module, arena_printf(a, "%s_host_%s", name, entry), LLVMFunctionType(i32, outer, 3, false));
+  LLVMTypeRef types[] = {ptr, ptr, i32, i32};
+  LLVMValueRef host = LLVMGetNamedGlobal(module, arena_printf(a, "%s_host_context", name));
+  LLVMValueRef f = LLVMAddFunction(module, arena_printf(a, "%s_host_%s", name, entry),
+                                   LLVMFunctionType(result, types + 1, count, false));
   LLVMBuilderRef builder = LLVMCreateBuilderInContext(context);
   LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(context, f, "entry"));
   LLVMValueRef runner =
       LLVMBuildLoad2(builder, ptr, host_pointer(module, ptr, arena_printf(a, "%s_host_%s_runner", name, entry)), "");
-  LLVMValueRef arguments[] = {LLVMBuildLoad2(builder, ptr, host, ""), LLVMGetParam(f, 0), LLVMGetParam(f, 1),
-                              LLVMGetParam(f, 2)};
-  LLVMBuildRet(builder, LLVMBuildCall2(builder, LLVMFunctionType(i32, inner, 4, false), runner, arguments, 4, ""));
+  LLVMValueRef arguments[4] = {LLVMBuildLoad2(builder, ptr, host, "")};
+  for (unsigned i = 0; i < count; i++) arguments[i + 1] = LLVMGetParam(f, i);
+  LLVMTypeRef called = LLVMFunctionType(result, types, count + 1, false);
+  LLVMBuildRet(builder, LLVMBuildCall2(builder, called, runner, arguments, count + 1, ""));
   LLVMDisposeBuilder(builder);
 }
 
+/* Those that are launched, and the sizes of workspaces, which are a launch's own. */
 static void add_host_entries(LLVMModuleRef module, arena *a, const char *name) {
-  LLVMTypeRef ptr = LLVMPointerTypeInContext(LLVMGetModuleContext(module), 0);
-  LLVMValueRef host = host_pointer(module, ptr, arena_printf(a, "%s_host_context", name));
-  add_host_entry(module, a, name, "encode", host);
-  add_host_entry(module, a, name, "attention", host);
-  add_host_entry(module, a, name, "encode_backward", host);
+  LLVMContextRef context = LLVMGetModuleContext(module);
+  host_pointer(module, LLVMPointerTypeInContext(context, 0), arena_printf(a, "%s_host_context", name));
+  for (int e = 0; e < PEGEN_LAUNCH_COUNT; e++)
+    add_host_entry(module, a, name, pegen_launch_word((pegen_launch_entry)e), LLVMInt32TypeInContext(context), 3);
+  add_host_entry(module, a, name, "encode_backward_workspace", LLVMInt64TypeInContext(context), 1);
+  add_host_entry(module, a, name, "attention_backward_workspace", LLVMInt64TypeInContext(context), 1);
 }
 
 void gpu_write_host(arena *a, const gpu_program *p, int optimize, compile_output *out) {

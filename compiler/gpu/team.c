@@ -3,6 +3,7 @@
 
 #include "base/number.h"
 #include "gpu/index.h"
+#include "mlir/number.h"
 
 enum { QUAD = TEAM_QUAD, QUAD_BYTES = 4 * QUAD, ROWS_OF_THREAD = 2, MOST_UNROLLED = 2 };
 
@@ -91,18 +92,26 @@ void team_skew(team_rows *r, int count, const spec_skew *generator, const ir_val
 
 /* ---- rows: float32 in the team's right matrix, `padded` numbers each ---- */
 
-ir_value team_row_address(team_rows *r, ir_value row, ir_value channel) {
-  ir *b = r->b;
-  return team_bytes(r->team, add(b, scaled(b, row, 4LL * r->team->padded), scaled(b, channel, 4)));
+static row_thread *rows_of(team_rows *r) { return r->source ? r->source : &r->body->rows; }
+
+/* valid: the row (i32) is one. */
+static ir_value is_stored(team_rows *r, ir_value valid, ir_value row) {
+  return r->is_written ? both(r->b, r->is_written(r->body, row), valid) : valid;
 }
 
-/* What lies beyond the block's channels is multiplied by zeros, and must be finite. */
-static void clear_rows(team_rows *r) {
+ir_value team_row_address(team_rows *r, ir_value row, ir_value channel) {
+  ir *b = r->b;
+  ir_value at = add(b, scaled(b, row, 4LL * r->team->padded), scaled(b, channel, 4));
+  return team_bytes(r->team, r->base ? add(b, at, i32(b, r->base)) : at);
+}
+
+void team_rows_clear(team_rows *r) {
   ir *b = r->b;
   int quads = team_flight(r->blocks->size) * r->team->padded / QUAD / r->team->threads;
   if (r->team->size == r->team->padded) return;
   for (int i = 0; i < quads; i++) {
     ir_value at = scaled(b, add(b, r->team->lane, i32(b, (int64_t)i * r->team->threads)), QUAD_BYTES);
+    if (r->base) at = add(b, at, i32(b, r->base));
     ir_store(b, ir_float(b, ir_vector(b, QUAD, b->f32), 0), team_bytes(r->team, at), QUAD_BYTES, false);
   }
   ir_wait(b, IR_BARRIER_BLOCK);
@@ -126,7 +135,8 @@ static row_piece piece_of(team_rows *r, ir_value i, bool is_whole) {
 
 static row_place place_of(team_rows *r, const row_origin *origin, ir_value first, const row_piece *piece) {
   ir *b = r->b;
-  row_place place = emit_row_place(&r->body->rows, origin, clamped(b, add(b, first, piece->row), r->body->end));
+  ir_value token = clamped(b, add(b, first, piece->row), r->body->end);
+  row_place place = emit_row_place(rows_of(r), origin, token);
   ir_value at = wide(b, scaled(b, channel_of(r, piece->channel), r->body->entry->tile->element));
   place.in = ir_offset(b, place.in, at);
   place.out = ir_offset(b, place.out, at);
@@ -140,8 +150,8 @@ static void piece_in(team_rows *r, const row_origin *origin, ir_value first, con
   ir_branch branch;
   if (piece->exists.ptr) branch = ir_if(b, piece->exists);
   row_place place = place_of(r, origin, first, piece);
-  emit_row_load(&r->body->rows, &place);
-  emit_row_unpack(&r->body->rows, &place, x);
+  emit_row_load(rows_of(r), &place);
+  emit_row_unpack(rows_of(r), &place, x);
   ir_value at = team_row_address(r, piece->row, piece->channel);
   if (t->lanes == 1) ir_store(b, x[0], at, 4, false);
   for (int k = 0; t->lanes > 1 && k < t->lanes; k += QUAD)
@@ -154,7 +164,8 @@ static void piece_out(team_rows *r, const row_origin *origin, ir_value first, co
   ir *b = r->b;
   const thread_tile *t = r->body->entry->tile;
   ir_value y[QUAD_BYTES / 2], stored = both(b, r->exists, below(b, add(b, first, piece->row), r->body->end));
-  ir_branch branch = ir_if(b, piece->exists.ptr ? both(b, piece->exists, stored) : stored);
+  if (piece->exists.ptr) stored = both(b, piece->exists, stored);
+  ir_branch branch = ir_if(b, is_stored(r, stored, add(b, first, piece->row)));
   row_place place = place_of(r, origin, first, piece);
   ir_value at = team_row_address(r, piece->row, piece->channel);
   if (t->lanes == 1) y[0] = ir_load(b, b->f32, at, 4);
@@ -190,6 +201,44 @@ static void each_piece(team_rows *r, const row_origin *origin, ir_value first,
 void team_rows_in(team_rows *r, const row_origin *origin, ir_value first) { each_piece(r, origin, first, piece_in); }
 
 void team_rows_out(team_rows *r, const row_origin *origin, ir_value first) { each_piece(r, origin, first, piece_out); }
+
+/* ---- channels of no block, which pass through with the last one where the call is out of place ---- */
+
+static const char *passing_table(team_rows *r) { return arena_printf(r->memory, "%s_passing", r->body->entry->name); }
+
+int team_rows_passing(team_rows *r) {
+  const program_blocks *s = r->blocks;
+  int all = r->body->p->spec->head_dim, count = 0;
+  int32_t *channels = arena_array(r->memory, int32_t, all + 1);
+  bool *is_of_block = arena_array(r->memory, bool, all);
+  for (int i = 0; i < s->count * s->size; i++) is_of_block[s->channel[i]] = true;
+  for (int i = 0; i < all; i++)
+    if (!is_of_block[i]) channels[count++] = i;
+  if (count > 0) ir_table(r->b, passing_table(r), count, NULL, channels);
+  return count;
+}
+
+void team_rows_pass(team_rows *r, const row_origin *origin, ir_value first, int count) {
+  ir *b = r->b;
+  int element = r->body->entry->tile->element, flight = team_flight(r->blocks->size);
+  MlirType type = number_bits(b, r->body->rows.dtype);
+  if (count == 0) return;
+  ir_branch last = ir_if(b, both(b, r->exists, ir_compare_int(b, "eq", r->unit, i32(b, r->blocks->count - 1))));
+  ir_loop loop =
+      ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, (flight * count + r->team->threads - 1) / r->team->threads));
+  ir_value index = add(b, r->team->lane, scaled(b, narrow(b, loop.index), r->team->threads)),
+           row = add(b, first, quotient(b, index, count));
+  ir_value is_there = both(b, below(b, index, i32(b, (int64_t)flight * count)), below(b, row, r->body->end));
+  ir_branch branch = ir_if(b, is_stored(r, is_there, row));
+  ir_value at = ir_load(
+      b, b->i32, ir_offset(b, ir_table_address(b, passing_table(r)), wide(b, scaled(b, rest(b, index, count), 4))), 4);
+  row_place place = emit_row_place(&r->body->rows, origin, row);
+  at = wide(b, scaled(b, at, element));
+  ir_store(b, ir_load(b, type, ir_offset(b, place.in, at), element), ir_offset(b, place.out, at), element, false);
+  ir_end_if(b, branch);
+  ir_end_for(b, loop);
+  ir_end_if(b, last);
+}
 
 /* ---- applying ---- */
 
@@ -236,28 +285,40 @@ void team_rows_multiply(team_rows *r, double amplitude, ir_value changed) {
   ir_wait(b, IR_BARRIER_BLOCK); /* all have written */
 }
 
+void team_rows_turn(team_rows *r, const row_origin *origin, int passing, double amplitude, ir_value changed) {
+  ir *b = r->b;
+  ir_value first;
+  ir_loop loop = gpu_begin_rows(r->body, &first);
+  team_rows_in(r, origin, first);
+  team_rows_pass(r, origin, first, passing);
+  ir_wait(b, IR_BARRIER_BLOCK);
+  team_rows_multiply(r, amplitude, changed);
+  team_rows_out(r, origin, first);
+  ir_end_for(b, loop);
+}
+
 void team_rows_begin(team_rows *r) {
   make_channels(r);
-  clear_rows(r);
+  team_rows_clear(r);
 }
 
 /* ---- entries ---- */
 
-void gpu_add_team_entries(arena *a, gpu_program *program, const program_blocks *blocks, int units, int resident,
+void gpu_add_team_entries(arena *a, gpu_program *program, const program_blocks *blocks, gpu_entry like,
                           unsigned dtypes) {
   const spec *s = program->spec;
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     int element = number_bytes(dtype);
-    const char *name = arena_printf(a, "%s_encode_%s", s->name, number_name(dtype));
+    const char *name = arena_printf(a, "%s_%s_%s", s->name, gpu_entry_word(&like), number_name(dtype));
     for (int access = team_access(blocks, s->head_dim, element); access; access = access > element ? element : 0) {
-      program->entry[program->n_entries++] = (gpu_entry){.name = name,
-                                                         .dtype = dtype,
-                                                         .access = access,
-                                                         .tile = thread_tile_of_blocks(a, s->n_blocks, element, access),
-                                                         .units = units,
-                                                         .flight = team_flight(blocks->size),
-                                                         .blocks = resident};
+      gpu_entry *entry = &program->entry[program->n_entries++];
+      *entry = like;
+      entry->name = name;
+      entry->dtype = dtype;
+      entry->access = access;
+      entry->tile = thread_tile_of_blocks(a, s->n_blocks, element, access);
+      entry->flight = team_flight(blocks->size);
       name = arena_printf(a, "%s_narrow", name);
     }
   }

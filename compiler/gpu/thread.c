@@ -214,7 +214,8 @@ static two_float load_f32(thread_emitter *e, const element_group *g, int i) {
 static two_float load_f64(thread_emitter *e, const element_group *g, int i) {
   ir *b = e->b;
   ir_value both = ir_load(b, ir_vector(b, 2, b->i32), element_at(e, g, i, 8), 8);
-  return two_float_from_f64(b, ir_extract(b, both, 0), ir_extract(b, both, 1));
+  ir_value high = ir_extract(b, both, 1);
+  return two_float_from_f64(b, ir_extract(b, both, 0), high);
 }
 
 static two_float load_16(thread_emitter *e, const element_group *g, int i, ir_value is_bf16) {
@@ -282,8 +283,8 @@ void emit_thread_elements(thread_emitter *e, int operand, int count, const ir_va
 
 ir_value emit_thread_offset(thread_emitter *e, const expr *leaf, int slot) { return operand_offset(e, leaf, slot); }
 
-/* The element at a computed place of a float32 operand: whatever the place was, memory is read inside the operand. */
-static ir_value indexed_element(thread_emitter *e, const expr *x, ir_value index, int slot) {
+/* A computed place, whatever it was, is one inside the operand. */
+static ir_value place_of(thread_emitter *e, const expr *x, ir_value index, int slot) {
   ir *b = e->b;
   const spec_operand *operand = &e->spec->operand[x->index];
   int64_t count = 1;
@@ -291,7 +292,13 @@ static ir_value indexed_element(thread_emitter *e, const expr *x, ir_value index
   ir_value zero = i32(b, 0), last = i32(b, count - 1);
   index = add(b, ir_cast(b, "arith.fptosi", index, b->i32), operand_offset(e, x, slot));
   index = ir_select(b, ir_compare_int(b, "slt", index, zero), zero, index);
-  index = ir_select(b, ir_compare_int(b, "sgt", index, last), last, index);
+  return ir_select(b, ir_compare_int(b, "sgt", index, last), last, index);
+}
+
+/* The element there of a float32 operand. */
+static ir_value indexed_element(thread_emitter *e, const expr *x, ir_value place, int slot) {
+  ir *b = e->b;
+  ir_value index = place_of(e, x, place, slot);
   ir_value data = ir_pointer(b, e->operands[x->index * PEGEN_PTX_OPERAND_COUNT + PEGEN_PTX_OPERAND_ADDRESS]);
   return ir_load(b, b->f32, ir_offset(b, data, wide(b, mul(b, index, i32(b, 4)))), 4);
 }
@@ -337,6 +344,7 @@ static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
   case EXPR_TABLE: return *value = constants(e, x, slot), true;
   case EXPR_INPUT: return *value = two_float_f32(input_element(e, x)), true;
   case EXPR_ELEMENT: return *value = two_float_f32(indexed_element(e, x, emit_expr_f32(w, x->arg[0]), slot)), true;
+  case EXPR_COTANGENT: return *value = e->cotangents[slot * e->n_cotangents + x->index - e->first_cotangent], true;
   case EXPR_OPERAND: diag_bug("emit_thread", "operand %%%d was not loaded", x->id);
   default: return false;
   }
@@ -352,3 +360,7 @@ static expr_walker *at_slot(thread_emitter *e, int slot) {
 two_float emit_thread_value(thread_emitter *e, const expr *x, int slot) { return emit_expr_wide(at_slot(e, slot), x); }
 
 ir_value emit_thread_f32(thread_emitter *e, const expr *x, int slot) { return emit_expr_f32(at_slot(e, slot), x); }
+
+ir_value emit_thread_place(thread_emitter *e, const expr *element) {
+  return place_of(e, element, emit_expr_f32(at_slot(e, 0), element->arg[0]), 0);
+}

@@ -24,6 +24,8 @@ typedef struct thread_emitter {
       *inputs;   /* [inputs] i64: addresses of the query's rows, of float32, or of 16 bits but where wide_inputs */
   ir_value wide_inputs;     /* i1: inputs are float32; null: they are in any case */
   int input_type;           /* number_type of those that are not wide */
+  const two_float *cotangents; /* [blocks][n_cotangents]: those from first_cotangent on; NULL: there are none */
+  int n_cotangents, first_cotangent;
   unsigned native;          /* of mlir/number.h */
   two_float *memo;               /* [nodes][blocks] */
   int slot;                 /* the block that the walker is at */
@@ -46,6 +48,8 @@ void emit_thread_operands(thread_emitter *e, const expr *const *roots, int count
 void emit_thread_elements(thread_emitter *e, int operand, int count, const ir_value *offsets, two_float *values);
 /* The offset of an operand's leaf at the thread's unit and head, of block `slot` of the template. */
 ir_value emit_thread_offset(thread_emitter *e, const expr *leaf, int slot);
+/* The same of an element that is read at a computed place, inside the operand whatever was computed. */
+ir_value emit_thread_place(thread_emitter *e, const expr *element);
 /* A node of any type. */
 two_float emit_thread_value(thread_emitter *e, const expr *x, int slot);
 

@@ -188,17 +188,27 @@ void emit_row_unpack(row_thread *r, const row_place *place, ir_value *x) {
   }
 }
 
-/* Row `component` of a block's matrix times the block's channels x[component], or its number and the channel. */
-static ir_value encoded(row_thread *r, const program_op *op, int slot, int component, const ir_value *x) {
-  const char *first = op->kind == OP_ADD ? "arith.addf" : "arith.mulf";
+/* Row `component` of a block's matrix, or of its transpose, times the block's channels x[component]; first: how it
+ * begins. */
+static ir_value times(row_thread *r, const char *first, bool transposed, int slot, int component, const ir_value *x) {
   int n = r->p->spec->n_components;
   ir_value sum = {NULL};
   for (int j = 0; j < n; j++) {
-    ir_value c = r->coefficient[(slot * n + component) * n + j];
+    ir_value c = r->coefficient[(slot * n + (transposed ? j : component)) * n + (transposed ? component : j)];
     if (!c.ptr || !x[j].ptr) continue;
     sum = sum.ptr ? ir_fma(r->b, c, x[j], sum) : ir_op2(r->b, first, c, x[j]);
   }
   return sum.ptr ? sum : ir_float(r->b, r->b->f32, 0);
+}
+
+/* The same of an op: of a sum its number and the channel. */
+static ir_value encoded(row_thread *r, const program_op *op, int slot, int component, const ir_value *x) {
+  return times(r, op->kind == OP_ADD ? "arith.addf" : "arith.mulf", false, slot, component, x);
+}
+
+void emit_row_transposed(row_thread *r, int slot, const ir_value *x, ir_value *y) {
+  for (int i = 0; i < r->p->spec->n_components; i++)
+    if (x[i].ptr) y[i] = times(r, "arith.mulf", true, slot, i, x);
 }
 
 static bool is_identity_row(const plan *p, int component) {
@@ -244,7 +254,7 @@ static void store_converted(row_thread *r, const row_place *place, int access, c
 static const program_op *op_of_row(const row_thread *r) {
   const program_op *found = NULL;
   for (const program_op *op = r->ops; op; op = op->next) {
-    if (op->kind == OP_LOAD || op->kind == OP_STORE) continue;
+    if (op->kind == OP_LOAD || op->kind == OP_STORE || op->kind == OP_WEDGE) continue; /* torques: gpu/gradient */
     if (found || (op->kind != OP_ADD && op->kind != OP_APPLY))
       diag_bug("gpu/thread_rows", "'%s' in a row", program_op_word(op->kind));
     found = op;

@@ -56,6 +56,8 @@ row_place emit_row_place(row_thread *r, const row_origin *origin, ir_value row);
 void emit_row_load(row_thread *r, row_place *place);
 /* What was loaded as float32: n_accesses * lanes of them. */
 void emit_row_unpack(row_thread *r, const row_place *place, ir_value *x);
+/* A block's channels x[component] (null: not of the row) by the transpose of the matrix that it is encoded with. */
+void emit_row_transposed(row_thread *r, int slot, const ir_value *x, ir_value *y);
 /* A number in the tensors' type, as it is stored. */
 ir_value emit_row_number(row_thread *r, ir_value x);
 /* An access of numbers, lanes of them, as it is stored. */

@@ -49,10 +49,17 @@ static int64_t query_bytes(const attend_shape *s) { return 4LL * s->queries * s-
 static int64_t key_bytes(const attend_shape *s) { return 4LL * s->keys * s->key_pitch; }
 static int64_t score_bytes(const attend_shape *s) { return 4LL * s->queries * s->score_pitch; }
 
+bool attend_has_constant(const attention_plan *p) { return attend_has_columns(p) && p->columns->n_constant > 0; }
+
+/* Beside the queries' rows, where their pitch leaves no room. */
+static int64_t constant_bytes(const attention_plan *p, const attend_shape *s) {
+  return attend_has_constant(p) && s->query_pitch == s->width ? 4LL * s->queries : 0;
+}
+
 static bool fits(arena *a, const attention_plan *p, attend_shape *s) {
   int64_t room = SHARED_BYTES - PIECE - query_bytes(s), own = key_bytes(s) + score_bytes(s);
   if (attend_has_pairs(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (s->queries + s->keys);
-  if (attend_has_columns(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes;
+  if (attend_has_columns(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes + constant_bytes(p, s);
   return own <= room && (!attend_has_columns(p) || columns_fit(a, p, s, own, room));
 }
 
@@ -88,6 +95,11 @@ static ir_value declare(attend *t, const char *what, int64_t bytes) {
   return ir_shared_address(t->b, name);
 }
 
+ir_value attend_constant_at(attend *t, ir_value query) {
+  if (t->constants.ptr) return attend_row_at(t, t->constants, query, 1);
+  return ir_offset_const(t->b, attend_row_at(t, t->queries, query, t->shape.query_pitch), 4LL * t->shape.width);
+}
+
 void attend_declare_memory(attend *t) {
   const attend_shape *s = &t->shape;
   int64_t place = (int64_t)TWO_FLOAT_BYTES * t->p->spec->n_axes, keys = key_bytes(s), both = keys + score_bytes(s);
@@ -100,7 +112,11 @@ void attend_declare_memory(attend *t) {
     t->scores = declare(t, "scores", score_bytes(s));
   }
   t->spoilt = declare(t, "spoilt", 4);
-  if (attend_has_columns(t->p)) t->origin = declare(t, "origin", place);
+  if (attend_has_columns(t->p)) {
+    t->origin = declare(t, "origin", place);
+    int64_t constants = constant_bytes(t->p, s);
+    if (constants) t->constants = declare(t, "constants", constants);
+  }
   if (!attend_has_pairs(t->p)) return;
   t->query_places = declare(t, "query_places", place * s->queries);
   t->places = declare(t, "places", place * s->keys);
@@ -249,6 +265,40 @@ void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, 
   for (int axis = 0; axis < s->n_axes; axis++)
     attend_store_coordinate(t, to, t->thread, axis, origin ? two_float_sub(b, place[axis], origin[axis]) : place[axis]);
   ir_end_if(b, branch);
+}
+
+const two_float *attend_find_origin(attend *t, two_float *origin) {
+  ir *b = t->b;
+  const spec *s = t->p->spec;
+  if (s->grid[0]) return NULL;
+  ir_value token = smaller(b, i32(b, s->skip_tokens), sub(b, t->keys, i32(b, 1)));
+  token = ir_select(b, less(b, token, i32(b, 0)), i32(b, 0), token);
+  gpu_coordinates(b, s, t->parameter + PEGEN_PTX_ATTENTION_KEY_POSITIONS, t->batch, token, origin);
+  return origin;
+}
+
+/* ---- an entry ---- */
+
+void attend_set_emitters(attend *t, unsigned native) {
+  ir *b = t->b;
+  const gpu_entry *entry = t->entry;
+  t->exprs = thread_emitter_create(b, t->memory, t->p->spec, entry->tile, entry->name);
+  t->exprs.operands = t->parameter + PEGEN_PTX_ATTENTION_OPERANDS;
+  t->exprs.native = native;
+  t->exprs.unit = i32(b, 0);
+  t->numbers = (row_thread){.b = b,
+                            .memory = t->memory,
+                            .t = entry->tile,
+                            .dtype = entry->dtype,
+                            .native = native,
+                            .parameter = t->parameter};
+}
+
+void attend_clear_spoilt(attend *t) {
+  ir *b = t->b;
+  ir_branch one = ir_if(b, ir_compare_int(b, "eq", t->thread, i32(b, 0)));
+  ir_store(b, i32(b, 0), t->spoilt, 4, false);
+  ir_end_if(b, one);
 }
 
 /* ---- the output ---- */

@@ -22,10 +22,11 @@ static int part_pitch(const plan_widen *p) { return p->p->n_weights | 1; }
 static int busy_lanes(const plan_widen *p, int lanes) { return p->spec->n_blocks < lanes ? p->spec->n_blocks : lanes; }
 
 static int array_bytes(const plan_widen *p, const widen_tables *t, int lanes, int rest, int array) {
+  int gains = t->n_gains * 4, constant = t->n_constant * TWO_FLOAT_BYTES;
   int bytes[ARRAYS] = {[MONOMIALS] = t->n_monomials * TWO_FLOAT_BYTES,
-                       [GAINS] = t->n_gains * 4,
+                       [GAINS] = gains > constant ? gains : constant, /* whose monomials take their place */
                        [WEIGHTS] = p->p->n_weights * 4,
-                       [PARTS] = busy_lanes(p, lanes) * part_pitch(p) * 4,
+                       [PARTS] = busy_lanes(p, lanes) * (p->n_constant && part_pitch(p) < 2 ? 2 : part_pitch(p)) * 4,
                        [REST] = rest};
   return whole_pieces(bytes[array]);
 }
@@ -114,16 +115,21 @@ static two_float monomial_of(two_float_powers *t, const monomial *m) {
   return product.hi.ptr ? product : two_float_const(t->b, 1);
 }
 
-void weight_lay_monomials(weight_lanes *w, const two_float *place) {
+static void lay_monomials(weight_lanes *w, const two_float *place, int begin, int end) {
   ir *b = w->b;
   two_float_powers powers = {.b = b};
   for (int axis = 0; axis < w->p->spec->n_axes; axis++) powers.at[axis][1] = place[axis];
-  for (int i = 0; i < w->tables.n_monomials; i++)
-    two_float_store(b, monomial_of(&powers, &w->tables.monomial[i]),
-                    array_at(w, MONOMIALS, i32(b, (int64_t)i * TWO_FLOAT_BYTES)));
+  for (int i = begin; i < end; i++) {
+    ir_value at = array_at(w, MONOMIALS, i32(b, (int64_t)i * TWO_FLOAT_BYTES));
+    two_float_store(b, monomial_of(&powers, &w->tables.monomial[i]), at);
+  }
 }
 
-ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) {
+void weight_lay_monomials(weight_lanes *w, const two_float *place) {
+  lay_monomials(w, place, 0, w->tables.n_monomials);
+}
+
+static two_float exact_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) {
   ir *b = w->b;
   ir_value begin = weight_table_i32(w, sums->starts, index),
            end = weight_table_i32(w, sums->starts, add(b, index, i32(b, 1)));
@@ -133,10 +139,15 @@ ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) 
   two_float factor = two_float_load(b, table_at(w, sums->factors, at, TWO_FLOAT_BYTES));
   two_float x =
       two_float_load(b, array_at(w, MONOMIALS, scaled(b, weight_table_i32(w, sums->monomials, at), TWO_FLOAT_BYTES)));
-  two_float next = two_float_add(b, (two_float){.hi = now[0], .lo = now[1]}, two_float_mul(b, factor, x));
+  const two_float sum = {.hi = now[0], .lo = now[1]};
+  two_float next = two_float_add(b, sum, two_float_mul(b, factor, x));
   ir_value values[2] = {next.hi, next.lo.ptr ? next.lo : zero};
   ir_end_for_with(b, loop, 2, values, now);
-  return two_float_narrow(b, (two_float){.hi = now[0], .lo = now[1]});
+  return (two_float){.hi = now[0], .lo = now[1]};
+}
+
+ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) {
+  return two_float_narrow(w->b, exact_sum_at(w, sums, index));
 }
 
 void weight_lay_gains(weight_lanes *w) {
@@ -232,6 +243,47 @@ void weight_lay_weights(weight_lanes *w) {
   ir_wait(w->b, IR_BARRIER_WARP);
 }
 
+static ir_value weight_of_gain(weight_lanes *w, ir_value gain) {
+  ir_value weight = weight_table_i32(w, "gain_weights", gain);
+  return ir_load(w->b, w->b->f32, array_at(w, WEIGHTS, scaled(w->b, weight, 4)), 4);
+}
+
+void weight_lay_constant_monomials(weight_lanes *w, const two_float *place) {
+  lay_monomials(w, place, w->tables.n_monomials, w->tables.n_monomials + w->tables.n_constant);
+}
+
+static two_float part_of_constant(weight_lanes *w, int busy) {
+  ir *b = w->b;
+  const widen_tables *t = &w->tables;
+  int first = t->n_gains, rounds = (t->gains.count - first + busy - 1) / busy;
+  ir_value zero = ir_float(b, b->f32, 0), initial[2] = {zero, zero}, now[2];
+  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, rounds), 2, initial, now);
+  ir_value at = add(b, add(b, w->lane, i32(b, first)), scaled(b, narrow(b, loop.index), busy)),
+           exists = below(b, at, i32(b, t->gains.count));
+  at = ir_select(b, exists, at, i32(b, first));
+  two_float sum = {.hi = now[0], .lo = now[1]},
+            term = two_float_mul(b, two_float_f32(weight_of_gain(w, at)), exact_sum_at(w, &t->gains, at)),
+            next = two_float_select(b, exists, two_float_add(b, sum, term), sum);
+  ir_value values[2] = {next.hi, next.lo};
+  ir_end_for_with(b, loop, 2, values, now);
+  return (two_float){.hi = now[0], .lo = now[1]};
+}
+
+/* Its gains are used once and kept nowhere. Two-float throughout: it takes from scores what they have too much. */
+ir_value weight_constant(weight_lanes *w) {
+  ir *b = w->b;
+  int busy = busy_lanes(w->p, w->lanes);
+  ir_branch branch = ir_if(b, below(b, w->lane, i32(b, busy)));
+  ir_value at = array_at(w, PARTS, scaled(b, w->lane, TWO_FLOAT_BYTES));
+  two_float_store(b, part_of_constant(w, busy), at);
+  ir_end_if(b, branch);
+  ir_wait(b, IR_BARRIER_WARP);
+  two_float whole = two_float_load(b, array_at(w, PARTS, i32(b, 0)));
+  for (int lane = 1; lane < busy; lane++)
+    whole = two_float_add(b, whole, two_float_load(b, array_at(w, PARTS, i32(b, (int64_t)lane * TWO_FLOAT_BYTES))));
+  return two_float_narrow(b, whole);
+}
+
 ir_value weight_column(weight_lanes *w, ir_value index) {
   ir *b = w->b;
   ir_value zero = ir_float(b, b->f32, 0), sum;
@@ -239,8 +291,7 @@ ir_value weight_column(weight_lanes *w, ir_value index) {
            end = weight_table_i32(w, "column_starts", add(b, index, i32(b, 1)));
   ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), 1, &zero, &sum);
   ir_value at = narrow(b, loop.index), gain = ir_load(b, b->f32, array_at(w, GAINS, scaled(b, at, 4)), 4);
-  ir_value next = ir_fma(
-      b, ir_load(b, b->f32, array_at(w, WEIGHTS, scaled(b, weight_table_i32(w, "gain_weights", at), 4)), 4), gain, sum);
+  ir_value next = ir_fma(b, weight_of_gain(w, at), gain, sum);
   ir_end_for_with(b, loop, 1, &next, &sum);
   return sum;
 }

@@ -60,5 +60,9 @@ void weight_set_inputs(weight_lanes *w, const ir_value *parameter, ir_value batc
 void weight_lay_weights(weight_lanes *w);
 /* Column `index` of the query: the sum over weights of weight times gain. */
 ir_value weight_column(weight_lanes *w, ir_value index);
+/* What columns leave out of the query's scores (plan_widen.constant): when all lanes have done with its columns one of
+ * them lays the monomials that no column has, where gains were; then all lanes of the warp come. */
+void weight_lay_constant_monomials(weight_lanes *w, const two_float *place);
+ir_value weight_constant(weight_lanes *w);
 
 #endif

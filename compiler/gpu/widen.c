@@ -84,7 +84,7 @@ static void lay_token(void *context, const program_op *op) {
 static void lay_weights(widen *w, ir_value head) {
   weight_lanes *l = &w->lanes;
   gpu_body *t = w->body;
-  const ir_value *inputs = t->parameter + PEGEN_PTX_OPERANDS + w->p->spec->n_operands * PEGEN_PTX_OPERAND_COUNT;
+  const ir_value *inputs = t->parameter + pegen_ptx_inputs(PEGEN_PTX_OPERANDS, w->p->spec->n_operands);
   weight_set_inputs(l, inputs, t->owner.batch, t->owner.token, head, t->entry->dtype);
   t->exprs.head = head;
   weight_lay_weights(l);
@@ -193,7 +193,8 @@ static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *e
   ir_value owners = gpu_owners(&t), owner = add(b, scaled(b, t.block, tokens), l->token),
            valid = below(b, owner, owners);
   gpu_range(&t);
-  gpu_set_owner(&t, i32(b, 0), ir_select(b, valid, owner, sub(b, owners, i32(b, 1))));
+  ir_value own = ir_select(b, valid, owner, sub(b, owners, i32(b, 1)));
+  gpu_set_owner(&t, i32(b, 0), own);
   t.rows.streams = row_streams(b, t.parameter);
   t.program = program->encode;
   w.valid = valid;

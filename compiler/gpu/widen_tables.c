@@ -4,10 +4,12 @@
 #include "mlir/two_float.h"
 
 static int monomial_index(widen_tables *t, const monomial *m) {
-  for (int i = 0; i < t->n_monomials; i++)
+  int count = t->n_monomials + t->n_constant;
+  for (int i = 0; i < count; i++)
     if (monomial_equal(&t->monomial[i], m)) return i;
-  t->monomial[t->n_monomials] = *m;
-  return t->n_monomials++;
+  t->monomial[count] = *m;
+  t->n_constant++;
+  return count;
 }
 
 static widen_sums make_sums(arena *a, int most, int most_summands, const char *of) {
@@ -27,11 +29,11 @@ static void add_summand(widen_tables *t, widen_sums *s, const monomial *m, doubl
 
 static void end_sum(widen_sums *s) { s->start[++s->count] = s->n_summands; }
 
-/* Gains of one column: summands of one weight are neighbours in the plan. */
-static void add_gains(widen_tables *t, const plan_widen *p, int column, double scale) {
+/* Those of `gain` that are of one column: summands of one weight are neighbours in the plan. */
+static void add_gains(widen_tables *t, const widen_gain *gain, int count, int column, double scale) {
   int open = -1;
-  for (int i = 0; i < p->n_gains; i++) {
-    const widen_gain *g = &p->gain[i];
+  for (int i = 0; i < count; i++) {
+    const widen_gain *g = &gain[i];
     if (g->column != column) continue;
     if (open >= 0 && g->weight != open) end_sum(&t->gains);
     if (g->weight != open) t->gain_weight[t->gains.count] = g->weight;
@@ -39,7 +41,7 @@ static void add_gains(widen_tables *t, const plan_widen *p, int column, double s
     add_summand(t, &t->gains, &g->power, g->factor / scale);
   }
   if (open >= 0) end_sum(&t->gains);
-  t->column_start[column + 1] = t->gains.count;
+  t->column_start[++t->n_starts] = t->gains.count;
 }
 
 static void add_key(widen_tables *t, const widen_column *c, double scale) {
@@ -61,21 +63,26 @@ static void add_lanes(arena *a, widen_tables *t, const widen_layout *l) {
 }
 
 widen_tables widen_tables_make(arena *a, const plan_widen *p, const widen_layout *l) {
-  int n_keys = 0;
+  int n_keys = 0, n_gains = p->n_gains + p->n_constant;
   for (int c = 0; c < p->n_columns; c++) n_keys += p->column[c].n_key;
   widen_tables t = {.n_columns = p->n_columns};
-  t.monomial = arena_array(a, monomial, n_keys + p->n_gains + 1);
-  t.gains = make_sums(a, p->n_gains, p->n_gains, "gain");
+  t.monomial = arena_array(a, monomial, n_keys + n_gains + 1);
+  t.gains = make_sums(a, n_gains, n_gains, "gain");
   t.keys = make_sums(a, p->n_columns + 1, n_keys, "key");
-  t.gain_weight = arena_array(a, int32_t, p->n_gains + 1);
-  t.column_start = arena_array(a, int32_t, p->n_columns + 2);
+  t.gain_weight = arena_array(a, int32_t, n_gains + 1);
+  t.column_start = arena_array(a, int32_t, p->n_columns + 3);
   for (int c = 0; c < p->n_columns; c++) {
     double scale = l ? l->scale[c] : 1;
-    add_gains(&t, p, c, scale);
+    add_gains(&t, p->gain, p->n_gains, c, scale);
     if (l) add_key(&t, &p->column[c], scale);
   }
-  t.column_start[p->n_columns + 1] = t.n_gains = t.gains.count;
+  t.column_start[++t.n_starts] = t.gains.count;
   if (l) add_lanes(a, &t, l);
+  t.n_gains = t.gains.count;
+  t.n_monomials = t.n_constant;
+  t.n_constant = 0;
+  if (!l) add_gains(&t, p->constant, p->n_constant, 0, 1);
+  t.n_starts++;
   return t;
 }
 
@@ -99,8 +106,8 @@ void widen_tables_emit(ir *b, arena *a, const widen_tables *t, const char *prefi
   bool has_lanes = t->keys.count > 0;
   emit_sums(b, a, prefix, &t->gains);
   if (has_lanes) emit_sums(b, a, prefix, &t->keys);
-  emit_integers(b, a, prefix, "gain_weights", t->n_gains, t->gain_weight);
-  emit_integers(b, a, prefix, "column_starts", t->n_columns + 2, t->column_start);
+  emit_integers(b, a, prefix, "gain_weights", t->gains.count, t->gain_weight);
+  emit_integers(b, a, prefix, "column_starts", t->n_starts, t->column_start);
   if (!has_lanes) return;
   emit_integers(b, a, prefix, "lane_columns", t->n_lanes, t->lane_column);
   emit_integers(b, a, prefix, "lane_low_keys", t->n_lanes, t->lane_low_key);

@@ -2,7 +2,7 @@
  *
  * Sums of factor times monomial stand one after the other: sum i is summands [starts[i], starts[i + 1]).
  * Gains are those of column 0, of column 1, ...; past the last column there is one without key and gains, which padding
- * has.
+ * has, and, without lanes, one of what is constant along a row of scores and has no column.
  */
 #ifndef PEGEN_GPU_WIDEN_TABLES_H
 #define PEGEN_GPU_WIDEN_TABLES_H
@@ -20,13 +20,14 @@ typedef struct widen_sums {
 } widen_sums;
 
 typedef struct widen_tables {
-  int n_monomials;
+  int n_monomials, n_constant; /* of columns' sums, and after them those that only what is constant has */
   monomial *monomial;
-  int n_gains;
-  widen_sums gains; /* [n_gains] */
+  int n_gains;      /* of columns */
+  widen_sums gains; /* [n_gains], and after them those of what is constant */
   widen_sums keys;  /* [n_columns + 1]; without lanes none */
-  int32_t *gain_weight;  /* [n_gains] */
-  int32_t *column_start; /* [n_columns + 2]: gains of a column */
+  int32_t *gain_weight;  /* [gains.count] */
+  int n_starts;
+  int32_t *column_start; /* [n_starts]: gains of a column */
   int n_columns, n_lanes;
   int32_t *lane_column, *lane_low_key, *lane_low_query; /* [n_lanes] */
 } widen_tables;

@@ -28,4 +28,10 @@ static inline ir_value larger(ir *b, ir_value x, ir_value y) {
   return ir_select(b, ir_is_float(x) ? ir_compare_float(b, "ogt", x, y) : ir_compare_int(b, "sgt", x, y), x, y);
 }
 
+#define add(b, x, y) ORDERED2(x, y, add(b, x_, y_))
+#define sub(b, x, y) ORDERED2(x, y, sub(b, x_, y_))
+#define mul(b, x, y) ORDERED2(x, y, mul(b, x_, y_))
+#define smaller(b, x, y) ORDERED2(x, y, smaller(b, x_, y_))
+#define larger(b, x, y) ORDERED2(x, y, larger(b, x_, y_))
+
 #endif

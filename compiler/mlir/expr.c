@@ -6,11 +6,13 @@
 
 static two_float value(expr_walker *w, const expr *x, bool is_f32);
 
-/* Whether a value has been through a sine or cosine: then it carries their error, and its size is about 1. */
+/* Whether a value has been through a sine or cosine: then it carries their error, and its size is about 1. So is what
+ * comes in as a gradient. */
 static bool is_turned(const expr_walker *w, const expr *x) {
   if (!w->turned) return false;
   if (w->turned[x->id]) return w->turned[x->id] > 0;
   bool turned = x->op == EXPR_SINQ || x->op == EXPR_COSQ || x->op == EXPR_SIN_FOLDED || x->op == EXPR_COS_FOLDED;
+  turned = turned || x->op == EXPR_COTANGENT;
   for (int i = 0; i < expr_op_arity(x->op); i++) turned = is_turned(w, x->arg[i]) || turned;
   w->turned[x->id] = turned ? 1 : -1;
   return turned;
@@ -24,6 +26,12 @@ static two_float spread(expr_walker *w, two_float x, int lanes) {
   ir *b = w->context.b;
   if (!lanes || ir_lanes(x.hi)) return x;
   return two_float_f32(ir_broadcast(b, ir_vector(b, lanes, ir_type(x.hi)), x.hi));
+}
+
+/* Whether a node is computed in float32: its own type, or all that its value is worth. */
+static bool is_narrow(const expr_walker *w, const expr *x) {
+  if (x->is_f32 || !w->turns_narrow || !is_turned(w, x)) return x->is_f32;
+  return x->op == EXPR_SELECT || w->machine->narrow->operation[x->op];
 }
 
 /* An argument in the type and lanes that its user computes in: constants take that type. */
@@ -54,20 +62,22 @@ static two_float chosen(expr_walker *w, const expr *x, int lanes) {
   bool narrow = x->arg[0]->is_f32 && !w->machine->compares_wide;
   ir_value condition = of_type(w, narrow)->nonzero(b, argument(w, x->arg[0], lanes, narrow));
   two_float v[2];
-  for (int i = 0; i < 2; i++) v[i] = argument(w, x->arg[i + 1], lanes, x->is_f32);
-  return of_type(w, x->is_f32)->select(b, condition, v[0], v[1]);
+  for (int i = 0; i < 2; i++) v[i] = argument(w, x->arg[i + 1], lanes, is_narrow(w, x));
+  return of_type(w, is_narrow(w, x))->select(b, condition, v[0], v[1]);
 }
+
+static bool is_narrow_product(const expr_walker *w, const expr *x) { return x->op == EXPR_MUL && is_narrow(w, x); }
 
 /* x + y or x - y of float32, a product among them fused: said here and not left to the target, so that all machines
  * give one result. */
-static bool is_fused(const expr *x) {
-  if (!x->is_f32 || (x->op != EXPR_ADD && x->op != EXPR_SUB)) return false;
-  return (x->arg[0]->op == EXPR_MUL && x->arg[0]->is_f32) || (x->arg[1]->op == EXPR_MUL && x->arg[1]->is_f32);
+static bool is_fused(const expr_walker *w, const expr *x) {
+  if ((x->op != EXPR_ADD && x->op != EXPR_SUB) || !is_narrow(w, x)) return false;
+  return is_narrow_product(w, x->arg[0]) || is_narrow_product(w, x->arg[1]);
 }
 
 static two_float fused(expr_walker *w, const expr *x, int lanes) {
   ir *b = w->context.b;
-  int side = x->arg[1]->op == EXPR_MUL && x->arg[1]->is_f32 ? 0 : 1;
+  int side = is_narrow_product(w, x->arg[1]) ? 0 : 1;
   const expr *product = x->arg[1 - side], *other = x->arg[side];
   ir_value factor = argument(w, product->arg[0], lanes, true).hi, rest = argument(w, other, lanes, true).hi;
   if (x->op == EXPR_SUB && side == 0) factor = ir_op1(b, "arith.negf", factor);
@@ -82,7 +92,7 @@ static bool is_decay(const expr *x) {
   return x->op == EXPR_EXP && x->arg[0]->op == EXPR_NEG && x->arg[0]->arg[0]->op == EXPR_ABS;
 }
 
-/* What the exponential loses of a NaN, softplus has from max(x, 0). */
+/* What the exponential loses of a NaN, softplus has from x + |x|. */
 static two_float softplus(expr_walker *w, const expr *x, int lanes) {
   ir *b = w->context.b;
   ir_value decay = math_decay_f32(b, argument(w, x->arg[0]->arg[0], lanes, true).hi, w->context.has_fma);
@@ -111,7 +121,7 @@ static two_float folded_turn(expr_walker *w, const expr *turn, int lanes) {
 }
 
 static bool idiom(expr_walker *w, const expr *x, int lanes, two_float *v) {
-  if (w->context.b->exact && is_fused(x)) return *v = fused(w, x, lanes), true;
+  if (w->context.b->exact && is_fused(w, x)) return *v = fused(w, x, lanes), true;
   if (!w->machine->has_idioms) return false;
   if (x->op == EXPR_LOG1P && x->is_f32 && is_decay(x->arg[0])) return *v = softplus(w, x, lanes), true;
   if (!x->is_f32 && (x->op == EXPR_SIN_FOLDED || x->op == EXPR_COS_FOLDED)) return *v = folded_turn(w, x, lanes), true;
@@ -123,7 +133,7 @@ static bool idiom(expr_walker *w, const expr *x, int lanes, two_float *v) {
 
 static two_float compute(expr_walker *w, const expr *x) {
   int lanes = expr_lanes(w, x);
-  bool is_f32 = x->is_f32;
+  bool is_f32 = is_narrow(w, x);
   two_float v[3];
   if (idiom(w, x, lanes, &v[0])) return v[0];
   switch (x->op) {

@@ -19,7 +19,10 @@ struct expr_walker {
    * put some in. */
   two_float *varying, *fixed;
   int stride;
-  signed char *turned; /* by id: 1: a sine or cosine is in it, -1: none, 0: not yet asked; NULL: nobody asks */
+  signed char *turned; /* by id: 1: a sine, a cosine or a cotangent is in it, -1: none, 0: not yet asked; NULL: nobody
+                          asks */
+  bool turns_narrow; /* such values are computed in float32 where its arithmetic has the operation, though they are
+                        wide: for gradients, which need no digits that a float32 sine has not */
   /* The caller's own code of a node: of every leaf but numbers (all but ARITHMETIC ones), and of any other node that it
    * has already. false: it is computed from its arguments. is_f32: the type that is wanted of a table of numbers, which
    * fits either; whatever comes is converted. */

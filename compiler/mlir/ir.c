@@ -335,7 +335,7 @@ ir_value ir_op1(ir *b, const char *name, ir_value x) {
   return op_value(&o, ir_type(x));
 }
 
-ir_value ir_op2(ir *b, const char *name, ir_value x, ir_value y) {
+ir_value(ir_op2)(ir *b, const char *name, ir_value x, ir_value y) {
   op o = op_start(b, name);
   op_operand(&o, x);
   op_operand(&o, y);
@@ -369,18 +369,18 @@ static int64_t find(const char *const *names, int count, const char *name) {
   diag_bug("ir", "no predicate '%s'", name);
 }
 
-ir_value ir_compare_float(ir *b, const char *predicate, ir_value x, ir_value y) {
+ir_value(ir_compare_float)(ir *b, const char *predicate, ir_value x, ir_value y) {
   static const char *const names[] = {"false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
                                       "ueq",   "ugt", "uge", "ult", "ule", "une", "uno"};
   return compare(b, "arith.cmpf", find(names, 15, predicate), x, y);
 }
 
-ir_value ir_compare_int(ir *b, const char *predicate, ir_value x, ir_value y) {
+ir_value(ir_compare_int)(ir *b, const char *predicate, ir_value x, ir_value y) {
   static const char *const names[] = {"eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"};
   return compare(b, "arith.cmpi", find(names, 10, predicate), x, y);
 }
 
-ir_value ir_select(ir *b, ir_value condition, ir_value x, ir_value y) {
+ir_value(ir_select)(ir *b, ir_value condition, ir_value x, ir_value y) {
   op o = op_start(b, "arith.select");
   op_operand(&o, condition);
   op_operand(&o, x);
@@ -388,7 +388,7 @@ ir_value ir_select(ir *b, ir_value condition, ir_value x, ir_value y) {
   return op_value(&o, ir_type(x));
 }
 
-ir_value ir_fma(ir *b, ir_value x, ir_value y, ir_value z) {
+ir_value(ir_fma)(ir *b, ir_value x, ir_value y, ir_value z) {
   op o = op_start(b, ir_lanes(x) ? "vector.fma" : "math.fma");
   op_operand(&o, x);
   op_operand(&o, y);
@@ -436,7 +436,7 @@ static ir_value getelementptr(ir *b, ir_value pointer, ir_value *bytes, int64_t 
   return op_value(&o, ir_type(pointer));
 }
 
-ir_value ir_offset(ir *b, ir_value pointer, ir_value bytes) { return getelementptr(b, pointer, &bytes, 0); }
+ir_value(ir_offset)(ir *b, ir_value pointer, ir_value bytes) { return getelementptr(b, pointer, &bytes, 0); }
 
 ir_value ir_offset_const(ir *b, ir_value pointer, int64_t bytes) {
   return bytes == 0 ? pointer : getelementptr(b, pointer, NULL, bytes);
@@ -448,6 +448,12 @@ ir_value ir_pointer(ir *b, ir_value address) {
   return op_value(&o, b->ptr);
 }
 
+ir_value ir_address(ir *b, ir_value pointer) {
+  op o = op_start(b, "llvm.ptrtoint");
+  op_operand(&o, pointer);
+  return op_value(&o, b->i64);
+}
+
 ir_value ir_load(ir *b, MlirType type, ir_value pointer, int alignment) {
   op o = op_start(b, "llvm.load");
   op_operand(&o, pointer);
@@ -455,7 +461,7 @@ ir_value ir_load(ir *b, MlirType type, ir_value pointer, int alignment) {
   return op_value(&o, type);
 }
 
-void ir_store(ir *b, ir_value value, ir_value pointer, int alignment, bool nontemporal) {
+void(ir_store)(ir *b, ir_value value, ir_value pointer, int alignment, bool nontemporal) {
   op o = op_start(b, "llvm.store");
   op_operand(&o, value);
   op_operand(&o, pointer);
@@ -597,7 +603,7 @@ static void yield_values(ir *b, int count, const ir_value *values) {
 
 static void yield(ir *b) { yield_values(b, 0, NULL); }
 
-ir_loop ir_for_with(ir *b, ir_value begin, ir_value end, int count, const ir_value *initial, ir_value *current) {
+ir_loop(ir_for_with)(ir *b, ir_value begin, ir_value end, int count, const ir_value *initial, ir_value *current) {
   ir_value step = ir_int(b, b->i64, 1);
   op o = op_start(b, "scf.for");
   op_operand(&o, begin);
@@ -627,7 +633,7 @@ void ir_end_for_with(ir *b, ir_loop loop, int count, const ir_value *next, ir_va
   b->block = loop.outer;
 }
 
-ir_loop ir_for(ir *b, ir_value begin, ir_value end) { return ir_for_with(b, begin, end, 0, NULL, NULL); }
+ir_loop(ir_for)(ir *b, ir_value begin, ir_value end) { return ir_for_with(b, begin, end, 0, NULL, NULL); }
 void ir_end_for(ir *b, ir_loop loop) { ir_end_for_with(b, loop, 0, NULL, NULL); }
 
 ir_choice ir_choose(ir *b, ir_value condition, int count, const MlirType *types) {

@@ -8,6 +8,7 @@
 #ifndef PEGEN_MLIR_IR_H
 #define PEGEN_MLIR_IR_H
 
+#include "base/order.h"
 #include "mlir/gpu_dialect.h"
 
 #include <mlir-c/IR.h>
@@ -102,6 +103,7 @@ ir_value ir_elements(ir *b, MlirType vector, int count, const ir_value *values);
 ir_value ir_offset(ir *b, ir_value pointer, ir_value bytes);
 ir_value ir_offset_const(ir *b, ir_value pointer, int64_t bytes);
 ir_value ir_pointer(ir *b, ir_value address); /* an i64 as a pointer */
+ir_value ir_address(ir *b, ir_value pointer); /* and back */
 ir_value ir_load(ir *b, MlirType type, ir_value pointer, int alignment);
 void ir_store(ir *b, ir_value value, ir_value pointer, int alignment, bool nontemporal);
 void ir_prefetch(ir *b, ir_value pointer, int level); /* for reading, into the caches from this level on: 1, 2 */
@@ -143,5 +145,18 @@ typedef struct ir_choice {
 ir_choice ir_choose(ir *b, ir_value condition, int count, const MlirType *types);
 void ir_choose_else(ir *b, ir_choice *choice, int count, const ir_value *values);
 void ir_end_choose(ir *b, ir_choice choice, int count, const ir_value *values, ir_value *results);
+
+/* See base/order.h. */
+#define ir_op2(b, name, x, y) ORDERED2(x, y, ir_op2(b, name, x_, y_))
+#define ir_compare_float(b, predicate, x, y) ORDERED2(x, y, ir_compare_float(b, predicate, x_, y_))
+#define ir_compare_int(b, predicate, x, y) ORDERED2(x, y, ir_compare_int(b, predicate, x_, y_))
+#define ir_select(b, condition, x, y) ORDERED3(condition, x, y, ir_select(b, x_, y_, z_))
+#define ir_fma(b, x, y, z) ORDERED3(x, y, z, ir_fma(b, x_, y_, z_))
+#define ir_offset(b, pointer, bytes) ORDERED2(pointer, bytes, ir_offset(b, x_, y_))
+#define ir_store(b, value, pointer, alignment, nontemporal) \
+  ORDERED2(value, pointer, ir_store(b, x_, y_, alignment, nontemporal))
+#define ir_for(b, begin, end) ORDERED2(begin, end, ir_for(b, x_, y_))
+#define ir_for_with(b, begin, end, count, initial, current) \
+  ORDERED2(begin, end, ir_for_with(b, x_, y_, count, initial, current))
 
 #endif

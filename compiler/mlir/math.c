@@ -70,14 +70,15 @@ ir_value math_turn_f32(ir *b, ir_value f, ir_value quadrant, int quarter_turns) 
   static const double cosine[] = {1.0, -1.2337005433534842, 0.2536692440299347, -0.020860288508130834,
                                   0.000904021670403158};
   ir_value square = mul(b, f, f);
-  ir_value s = multiply_add(b, f, splat_f(b, f, high), mul(b, f, polynomial(b, square, sine, 4)));
+  ir_value small = mul(b, f, polynomial(b, square, sine, 4)), s = multiply_add(b, f, splat_f(b, f, high), small);
   ir_value c = polynomial(b, square, cosine, 5);
   return by_quadrant(b, quarter_turns ? iadd(b, quadrant, quarter_turns) : quadrant, s, c, 31);
 }
 
 static ir_value sinq_f32(ir *b, math_phase x, int quarter_turns) {
   reduction r = reduce(b, x);
-  return math_turn_f32(b, ir_cast(b, "arith.truncf", r.fraction, b->f32), low_bits(b, r.shifted), quarter_turns);
+  ir_value bits = low_bits(b, r.shifted);
+  return math_turn_f32(b, ir_cast(b, "arith.truncf", r.fraction, b->f32), bits, quarter_turns);
 }
 
 ir_value math_sinq_f32(ir *b, math_phase x) { return sinq_f32(b, x, 0); }

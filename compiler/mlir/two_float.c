@@ -58,7 +58,7 @@ two_float two_float_load(ir *b, ir_value at) {
   return (two_float){.hi = ir_extract(b, both, 0), .lo = ir_extract(b, both, 1)};
 }
 
-void two_float_store(ir *b, two_float x, ir_value at) {
+void(two_float_store)(ir *b, two_float x, ir_value at) {
   ir_value both[2] = {x.hi, x.lo.ptr ? x.lo : ir_float(b, b->f32, 0)};
   ir_store(b, ir_elements(b, ir_vector(b, 2, b->f32), 2, both), at, TWO_FLOAT_BYTES, false);
 }
@@ -67,7 +67,7 @@ ir_value two_float_narrow(ir *b, two_float x) { return x.is_loose && whole(x) ? 
 
 /* ---- arithmetic ---- */
 
-two_float two_float_add(ir *b, two_float x, two_float y) {
+two_float(two_float_add)(ir *b, two_float x, two_float y) {
   two_float s = two_sum(b, x.hi, y.hi);
   if (!whole(x) && !whole(y)) return s;
   if (!whole(x) || !whole(y)) return fast_two_sum(b, s.hi, add(b, s.lo, whole(x) ? x.lo : y.lo));
@@ -79,9 +79,9 @@ two_float two_float_add(ir *b, two_float x, two_float y) {
 two_float two_float_neg(ir *b, two_float x) {
   return (two_float){neg(b, x.hi), whole(x) ? neg(b, x.lo) : x.lo, x.is_loose};
 }
-two_float two_float_sub(ir *b, two_float x, two_float y) { return two_float_add(b, x, two_float_neg(b, y)); }
+two_float(two_float_sub)(ir *b, two_float x, two_float y) { return two_float_add(b, x, two_float_neg(b, y)); }
 
-two_float two_float_mul(ir *b, two_float x, two_float y) {
+two_float(two_float_mul)(ir *b, two_float x, two_float y) {
   two_float p = two_product(b, x.hi, y.hi);
   if (whole(x) && whole(y)) p.lo = ir_fma(b, x.lo, y.lo, p.lo);
   if (whole(x)) p.lo = ir_fma(b, x.lo, y.hi, p.lo);
@@ -105,7 +105,7 @@ two_float two_float_mul_loosely(ir *b, two_float x, two_float y) {
   return p;
 }
 
-two_float two_float_div(ir *b, two_float x, two_float y) {
+two_float(two_float_div)(ir *b, two_float x, two_float y) {
   ir_value inverse = divide(b, number(b, 1), y.hi);
   ir_value quotient = mul(b, x.hi, inverse);
   two_float back = two_product(b, quotient, y.hi);
@@ -147,7 +147,7 @@ ir_value two_float_less(ir *b, two_float x, two_float y) {
 
 ir_value two_float_nonzero(ir *b, two_float x) { return ir_compare_float(b, "une", x.hi, number(b, 0)); }
 
-two_float two_float_select(ir *b, ir_value condition, two_float x, two_float y) {
+two_float(two_float_select)(ir *b, ir_value condition, two_float x, two_float y) {
   ir_value lo = {NULL};
   if (whole(x) || whole(y)) lo = ir_select(b, condition, low(b, x), low(b, y));
   return (two_float){ir_select(b, condition, x.hi, y.hi), lo, x.is_loose || y.is_loose};

@@ -57,4 +57,11 @@ two_float two_float_from_i64(ir *b, ir_value low, ir_value high);
 two_float two_float_from_f64(ir *b, ir_value low,
                              ir_value high); /* below 2^-126: 0; beyond float32: infinity; NaN stays */
 
+#define two_float_store(b, x, at) ORDERED2(x, at, two_float_store(b, x_, y_))
+#define two_float_add(b, x, y) ORDERED2(x, y, two_float_add(b, x_, y_))
+#define two_float_sub(b, x, y) ORDERED2(x, y, two_float_sub(b, x_, y_))
+#define two_float_mul(b, x, y) ORDERED2(x, y, two_float_mul(b, x_, y_))
+#define two_float_div(b, x, y) ORDERED2(x, y, two_float_div(b, x_, y_))
+#define two_float_select(b, condition, x, y) ORDERED3(condition, x, y, two_float_select(b, x_, y_, z_))
+
 #endif

@@ -97,23 +97,43 @@ static LLVMValueRef ptx_attention_of(describer *d, const gpu_program *program) {
                              FIELD(pegen_ptx_attention, value_dim, describe_i32(d, of->value_dim)),
                              FIELD(pegen_ptx_attention, placed, describe_i32(d, of->placed)),
                              FIELD(pegen_ptx_attention, grid_only, describe_i32(d, of->grid_only)),
-                             FIELD(pegen_ptx_attention, indexed, describe_i32(d, (int32_t)of->indexed))};
+                             FIELD(pegen_ptx_attention, indexed, describe_i32(d, (int32_t)of->indexed)),
+                             FIELD(pegen_ptx_attention, gaining, describe_i32(d, (int32_t)of->gaining))};
   return describe_global(d, "ptx_attention", DESCRIBE(d, pegen_ptx_attention, fields), true);
+}
+
+static LLVMValueRef ptx_gradient(describer *d, const gpu_program *p) {
+  const plan_gradient *of = p->of;
+  const gpu_matrices *m = p->matrices;
+  if (!of && !m) return describe_null(d);
+  int blocks = of ? of->token->spec->n_blocks : p->spec->n_blocks;
+  describe_field fields[] = {FIELD(pegen_ptx_gradient, n_sums, describe_i32(d, of ? of->n_boundaries : 0)),
+                             FIELD(pegen_ptx_gradient, n_gained, describe_i32(d, of ? of->n_scatters : 0)),
+                             FIELD(pegen_ptx_gradient, n_blocks, describe_i32(d, blocks)),
+                             FIELD(pegen_ptx_gradient, has_positions, describe_i32(d, of && of->has_positions)),
+                             FIELD(pegen_ptx_gradient, needs_kept, describe_i32(d, m || !plan_is_sum(of->token))),
+                             FIELD(pegen_ptx_gradient, n_shares, describe_i32(d, m ? p->spec->n_blocks : 0)),
+                             FIELD(pegen_ptx_gradient, matrix_sums, describe_i32(d, m ? m->numbers : 0)),
+                             FIELD(pegen_ptx_gradient, matrix_elements, describe_i32(d, m ? m->elements : 0)),
+                             FIELD(pegen_ptx_gradient, thread_bytes, describe_i32(d, m ? m->thread_bytes : 0))};
+  return describe_global(d, "ptx_gradient", DESCRIBE(d, pegen_ptx_gradient, fields), true);
 }
 
 static LLVMValueRef ptx(describer *d) {
   const gpu_module *m = d->request->ptx;
   if (!m) return describe_null(d);
   LLVMValueRef values[GPU_MAX_ENTRIES];
+  const char *words[GPU_MAX_ENTRIES];
   for (int i = 0; i < m->program->n_entries; i++) {
     const gpu_entry *e = &m->program->entry[i];
-    unsigned dtype = number_pair(e->dtype, e->other ? e->other : e->dtype);
+    words[i] = gpu_entry_word(e);
+    unsigned dtype = e->tile ? number_pair(e->dtype, e->other ? e->other : e->dtype) : 0; /* 0: not of rows */
     describe_field fields[] = {FIELD(pegen_ptx_entry, name, describe_string(d, e->name)),
                                FIELD(pegen_ptx_entry, dtype, describe_i32(d, dtype)),
                                FIELD(pegen_ptx_entry, access, describe_i32(d, e->access)),
                                FIELD(pegen_ptx_entry, units, describe_i32(d, gpu_entry_units(e))),
                                FIELD(pegen_ptx_entry, flight, describe_i32(d, e->flight)),
-                               FIELD(pegen_ptx_entry, columns, describe_i32(d, e->tile->owners))};
+                               FIELD(pegen_ptx_entry, columns, describe_i32(d, e->tile ? e->tile->owners : 0))};
     values[i] = DESCRIBE(d, pegen_ptx_entry, fields);
   }
   XXH128_hash_t hash = XXH3_128bits(m->text, m->size);
@@ -128,22 +148,10 @@ static LLVMValueRef ptx(describer *d) {
                              FIELD(pegen_ptx, n_entries, describe_i32(d, m->program->n_entries)),
                              FIELD(pegen_ptx, entries, describe_rows(d, "ptx_entries", values, m->program->n_entries)),
                              FIELD(pegen_ptx, attention, ptx_attention_of(d, m->program)),
-                             FIELD(pegen_ptx, n_backward, describe_i32(d, m->program->n_backward))};
+                             FIELD(pegen_ptx, words, describe_strings(d, "words", words, m->program->n_entries)),
+                             FIELD(pegen_ptx, gradient, ptx_gradient(d, m->program))};
   return describe_global(d, "ptx", DESCRIBE(d, pegen_ptx, fields), true);
 }
-
-/* The exported functions, null where the form has none. ORDER entry_kinds */
-enum {
-  ENTRY_ENCODE,
-  ENTRY_ATTENTION,
-  ENTRY_PREPARE,
-  ENTRY_WORKSPACE,
-  ENTRY_TABLE_BYTES,
-  ENTRY_ENCODE_BACKWARD,
-  ENTRY_ENCODE_BACKWARD_FINISH,
-  ENTRY_ENCODE_BACKWARD_WORKSPACE,
-  ENTRY_COUNT
-};
 
 static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n_targets, const LLVMValueRef *entry) {
   const describe_request *r = d->request;
@@ -170,20 +178,16 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
       FIELD(pegen_kernel, grid, s->grid[0] ? describe_sizes(d, "grid", s->grid, s->n_axes) : describe_null(d)),
       FIELD(pegen_kernel, n_operands, describe_i32(d, s->n_operands)),
       FIELD(pegen_kernel, operands, operands(d)),
-      FIELD(pegen_kernel, encode, entry[ENTRY_ENCODE]),
-      FIELD(pegen_kernel, attention, entry[ENTRY_ATTENTION]),
-      FIELD(pegen_kernel, workspace, entry[ENTRY_WORKSPACE]),
       FIELD(pegen_kernel, ptx, ptx(d)),
-      FIELD(pegen_kernel, prepare, entry[ENTRY_PREPARE]),
-      FIELD(pegen_kernel, table_bytes, entry[ENTRY_TABLE_BYTES]),
       FIELD(pegen_kernel, n_inputs, describe_i32(d, s->n_inputs)),
       FIELD(pegen_kernel, n_columns, describe_i32(d, width.n_columns)),
       FIELD(pegen_kernel, inputs, inputs(d)),
       FIELD(pegen_kernel, columns, columns),
       FIELD(pegen_kernel, widths, widths),
-      FIELD(pegen_kernel, encode_backward, entry[ENTRY_ENCODE_BACKWARD]),
-      FIELD(pegen_kernel, encode_backward_finish, entry[ENTRY_ENCODE_BACKWARD_FINISH]),
-      FIELD(pegen_kernel, encode_backward_workspace, entry[ENTRY_ENCODE_BACKWARD_WORKSPACE])};
+#define X(name, role, of, option, text) FIELD(pegen_kernel, name, entry[PEGEN_ENTRY_##name]),
+      PEGEN_ENTRIES(X)
+#undef X
+  };
   LLVMValueRef value = DESCRIBE(d, pegen_kernel, fields);
   LLVMValueRef g = describe_global(d, arena_printf(a, "%s_kernel", s->name), value, true);
   LLVMSetLinkage(g, LLVMExternalLinkage);
@@ -193,13 +197,10 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
 /* ---- the driver's descriptor ---- */
 
 static const describe_form *const parts[FORM_COUNT] = {
-    [FORM_ATTENTION] = &describe_attention,
-    [FORM_POLYNOMIAL] = &describe_polynomial,
-    [FORM_ADDITIVE] = &describe_additive,
-    [FORM_BLADES] = &describe_blades,
-    [FORM_DENSE_FOUR] = &describe_blades,
-    [FORM_DENSE] = &describe_dense,
-    [FORM_CHANGE_OF_BASIS] = &describe_change_of_basis,
+    [FORM_ATTENTION] = &describe_attention, [FORM_POLYNOMIAL] = &describe_polynomial,
+    [FORM_ADDITIVE] = &describe_additive,   [FORM_BLADES] = &describe_blades,
+    [FORM_DENSE_FOUR] = &describe_blades,   [FORM_SCHUR] = &describe_dense,
+    [FORM_DENSE] = &describe_dense,         [FORM_CHANGE_OF_BASIS] = &describe_change_of_basis,
 };
 
 static LLVMValueRef driver(describer *d, LLVMValueRef kernel, const cpu_target *const *targets, int n_targets) {
@@ -217,35 +218,18 @@ static LLVMValueRef driver(describer *d, LLVMValueRef kernel, const cpu_target *
 
 /* ---- entries ---- */
 
-static const struct entry_kind {
-  const char *suffix;
-  size_t callee;   /* offset in form_entries */
-  bool is_size;    /* size_t (args), else int (args, part, parts) */
-  bool is_gradient; /* left out by --no-grad */
-} entry_kinds[ENTRY_COUNT] = {
-    {"_encode", offsetof(form_entries, encode), false, false},
-    {"_attention", offsetof(form_entries, attention), false, false},
-    {"_prepare", offsetof(form_entries, prepare), false, false},
-    {"_workspace", offsetof(form_entries, workspace), true, false},
-    {"_table_bytes", offsetof(form_entries, table_bytes), true, false},
-    {"_encode_backward", offsetof(form_entries, encode_backward), false, true},
-    {"_encode_backward_finish", offsetof(form_entries, encode_backward_finish), false, true},
-    {"_encode_backward_workspace", offsetof(form_entries, encode_backward_workspace), true, true},
-};
-
 /* NULL: the kernel has no such entry. */
 static const char *callee_of(const describe_request *request, int kind) {
-  if (entry_kinds[kind].is_gradient && !request->gradients) return NULL;
-  return *(const char *const *)(const void *)((const char *)&request->form->entries + entry_kinds[kind].callee);
+  return form_entry(request->form, (pegen_entry_kind)kind, request->gradients);
 }
 
 /* An exported function; the descriptor refers to the entries and they to it, so bodies come later. */
 static LLVMValueRef entry(describer *d, int kind) {
   if (!callee_of(d->request, kind)) return describe_null(d);
   LLVMTypeRef types[] = {d->ptr, d->i32, d->i32};
-  LLVMTypeRef type =
-      entry_kinds[kind].is_size ? LLVMFunctionType(d->i64, types, 1, false) : LLVMFunctionType(d->i32, types, 3, false);
-  const char *name = arena_printf(d->request->memory, "%s%s", d->request->spec->name, entry_kinds[kind].suffix);
+  bool is_size = entry_rows[kind].role == ENTRY_SIZE;
+  LLVMTypeRef type = is_size ? LLVMFunctionType(d->i64, types, 1, false) : LLVMFunctionType(d->i32, types, 3, false);
+  const char *name = arena_printf(d->request->memory, "%s_%s", d->request->spec->name, entry_rows[kind].name);
   LLVMValueRef f = LLVMAddFunction(d->module, name, type);
   LLVMSetLinkage(f, LLVMExternalLinkage);
   return f;
@@ -267,7 +251,7 @@ static void entry_body(describer *d, LLVMValueRef f, int kind, LLVMValueRef desc
     types[count] = LLVMTypeOf(arguments[count]);
   }
   LLVMValueRef target = driver_function(d, callee_of(d->request, kind), LLVMFunctionType(result, types, count, false));
-  if (!entry_kinds[kind].is_size) {
+  if (entry_rows[kind].role != ENTRY_SIZE) {
     arguments[count] = target;
     types[count++] = d->ptr;
     target = driver_function(d, "pegen_enter", LLVMFunctionType(result, types, count, false));
@@ -280,25 +264,65 @@ static void entry_body(describer *d, LLVMValueRef f, int kind, LLVMValueRef desc
   LLVMDisposeBuilder(builder);
 }
 
+/* ---- packed functions of TVM-FFI ---- */
+
+#define PACKED_PREFIX "__tvm_ffi_"
+static const int packed[] = {
+#define X(name) PEGEN_ENTRY_##name,
+    PEGEN_TVM_FFI(X)
+#undef X
+};
+enum { PACKED_COUNT = sizeof packed / sizeof *packed };
+
+/* int (handle, arguments, count, result), which calls kernel/tvm_ffi.c with the kernel and the entry for the handle. */
+static void packed_function(describer *d, LLVMValueRef kernel, int kind) {
+  LLVMTypeRef types[] = {d->ptr, d->ptr, d->i32, d->ptr}, all[] = {d->ptr, d->i32, d->ptr, d->i32, d->ptr};
+  const char *name =
+      arena_printf(d->request->memory, PACKED_PREFIX "%s_%s", d->request->spec->name, entry_rows[kind].name);
+  LLVMValueRef f = LLVMAddFunction(d->module, name, LLVMFunctionType(d->i32, types, 4, false));
+  LLVMValueRef arguments[] = {kernel, describe_i32(d, kind), LLVMGetParam(f, 1), LLVMGetParam(f, 2),
+                              LLVMGetParam(f, 3)};
+  LLVMTypeRef type = LLVMFunctionType(d->i32, all, 5, false);
+  LLVMBuilderRef builder = LLVMCreateBuilderInContext(d->context);
+  LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(d->context, f, "entry"));
+  LLVMBuildRet(builder,
+               LLVMBuildCall2(builder, type, driver_function(d, "pegen_driver_tvm_ffi", type), arguments, 5, ""));
+  LLVMDisposeBuilder(builder);
+}
+
+static bool is_packed(const describe_request *request, int kind) {
+  for (int i = 0; i < PACKED_COUNT; i++)
+    if (packed[i] == kind) return request->tvm_ffi && callee_of(request, kind);
+  return false;
+}
+
 void describe_add(LLVMModuleRef module, const describe_request *request, const cpu_target *const *targets,
                   int n_targets) {
   describer d = {.module = module, .context = LLVMGetModuleContext(module), .request = request};
   d.ptr = LLVMPointerTypeInContext(d.context, 0);
   d.i32 = LLVMInt32TypeInContext(d.context);
   d.i64 = LLVMInt64TypeInContext(d.context);
-  LLVMValueRef entries[ENTRY_COUNT];
-  for (int kind = 0; kind < ENTRY_COUNT; kind++) entries[kind] = entry(&d, kind);
-  LLVMValueRef descriptor = driver(&d, kernel(&d, targets, n_targets, entries), targets, n_targets);
-  for (int kind = 0; kind < ENTRY_COUNT; kind++)
+  LLVMValueRef entries[PEGEN_ENTRY_COUNT];
+  for (int kind = 0; kind < PEGEN_ENTRY_COUNT; kind++) entries[kind] = entry(&d, kind);
+  LLVMValueRef described = kernel(&d, targets, n_targets, entries);
+  LLVMValueRef descriptor = driver(&d, described, targets, n_targets);
+  for (int kind = 0; kind < PEGEN_ENTRY_COUNT; kind++) {
     if (callee_of(request, kind)) entry_body(&d, entries[kind], kind, descriptor);
+    if (is_packed(request, kind)) packed_function(&d, described, kind);
+  }
 }
 
 bool describe_is_exported(const describe_request *request, const char *symbol) {
   size_t length = strlen(request->spec->name);
+  bool prefixed = !strncmp(symbol, PACKED_PREFIX, strlen(PACKED_PREFIX));
+  if (prefixed) symbol += strlen(PACKED_PREFIX);
   if (strncmp(symbol, request->spec->name, length)) return false;
-  if (!strcmp(symbol + length, "_kernel")) return true;
-  for (int kind = 0; kind < ENTRY_COUNT; kind++)
-    if (callee_of(request, kind) && !strcmp(symbol + length, entry_kinds[kind].suffix)) return true;
+  symbol += length;
+  if (!prefixed && !strcmp(symbol, "_kernel")) return true;
+  for (int kind = 0; kind < PEGEN_ENTRY_COUNT; kind++)
+    if ((prefixed ? is_packed(request, kind) : callee_of(request, kind) != NULL) && *symbol == '_' &&
+        !strcmp(symbol + 1, entry_rows[kind].name))
+      return true;
   return false;
 }
 

@@ -1,12 +1,14 @@
 /* object/describe_attention: pegen_attention, what the driver of kernel/attention.h is told; see
  * object/describe_form.h. */
 #include "cpu/attention/attention.h"
+#include "cpu/attention/gradient.h"
 #include "cpu/rotors.h"
 #include "object/describe_form.h"
+#include "spec/expr_facts.h"
 
 #include "kernel/attention.h"
 
-static void add(digest *h, const void *of) {
+static void add_plan(digest *h, const void *of) {
   const attention_plan *p = of;
   const spec *s = p->spec;
   digest_bytes(h, &p->value_dim, sizeof p->value_dim);
@@ -54,6 +56,7 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
         FIELD(pegen_attention_code, lanes, describe_i64(d, shape.lanes)),
         FIELD(pegen_attention_code, vectors, describe_i64(d, shape.vectors)),
         FIELD(pegen_attention_code, heads, describe_i64(d, shape.heads)),
+        FIELD(pegen_attention_code, by_rows, describe_i64(d, attention_plan_on(a, p, targets[i])->by_rows)),
         FIELD(pegen_attention_code, attend, LLVMConstArray2(d->ptr, attend, NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_code, look, LLVMConstArray2(d->ptr, look, NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_code, prepare, describe_function(d, emit_prepare_name(a, targets[i]))),
@@ -61,6 +64,69 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
     rows[i] = DESCRIBE(d, pegen_attention_code, fields);
   }
   return describe_rows(d, "targets", rows, count);
+}
+
+/* Null where rows have no gradients. */
+static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const cpu_target *const *targets, int count) {
+  arena *a = d->request->memory;
+  LLVMValueRef rows[TARGET_MAX];
+  if (!d->request->gradients) return describe_null(d);
+  for (int i = 0; i < count; i++) {
+    LLVMValueRef attend[2][NUMBER_CHANNEL_TYPES], store[2][NUMBER_CHANNEL_TYPES];
+    for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
+      for (int narrow = 0; narrow < 2; narrow++)
+        attend[narrow][dtype] = describe_function(d, emit_attend_gradient_name(a, targets[i], dtype, narrow));
+      for (int of_values = 0; of_values < 2; of_values++)
+        store[of_values][dtype] = describe_function(d, emit_store_name(a, targets[i], dtype, of_values));
+    }
+    describe_field fields[] = {
+        FIELD(pegen_attention_gradient_code, attend, LLVMConstArray2(d->ptr, attend[0], NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_gradient_code, attend_narrow, LLVMConstArray2(d->ptr, attend[1], NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_gradient_code, store_keys, LLVMConstArray2(d->ptr, store[0], NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_gradient_code, store_values, LLVMConstArray2(d->ptr, store[1], NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_gradient_code, step,
+              describe_i64(d, emit_gradient_step(attention_plan_on(a, p, targets[i]), targets[i])))};
+    rows[i] = DESCRIBE(d, pegen_attention_gradient_code, fields);
+  }
+  return describe_rows(d, "gradients", rows, count);
+}
+
+/* Those of a bias, and behind them those of rotations. */
+static int scatter_count(const attention_plan *p) { return p->n_scatters + (p->torques ? p->torques->n_scatters : 0); }
+
+static const expr *scatter_leaf(const attention_plan *p, int i) {
+  return i < p->n_scatters ? p->scatter[i].leaf : p->torques->scatter[i - p->n_scatters].leaf;
+}
+
+/* Where a sum of scatters goes; of elements at computed places nowhere, they are in their tables. */
+static LLVMValueRef scatters(describer *d, const attention_plan *p) {
+  int n = scatter_count(p);
+  LLVMValueRef *rows = arena_array(d->request->memory, LLVMValueRef, n + 1);
+  for (int i = 0; i < n; i++) {
+    const expr *x = scatter_leaf(p, i);
+    int count = x->n_heads * expr_pool_blocks(p->spec->pool);
+    LLVMValueRef *offsets = arena_array(d->request->memory, LLVMValueRef, count);
+    for (int j = 0; j < count; j++) offsets[j] = describe_i32(d, x->offsets[j]);
+    describe_field fields[] = {FIELD(pegen_leaf, operand, describe_i32(d, x->op == EXPR_OPERAND ? x->index : -1)),
+                               FIELD(pegen_leaf, n_heads, describe_i32(d, x->n_heads)),
+                               FIELD(pegen_leaf, offsets, describe_array(d, "scatter", d->i32, offsets, count)),
+                               FIELD(pegen_leaf, values, describe_null(d))};
+    rows[i] = DESCRIBE(d, pegen_leaf, fields);
+  }
+  return n ? describe_rows(d, "scatters", rows, n) : describe_null(d);
+}
+
+static int64_t gaining(const attention_plan *p) {
+  int64_t bits = 0;
+  for (int i = 0; p->weights && i < p->weights->n_scatters; i++)
+    bits |= (int64_t)1 << p->weights->scatter[i].leaf->index;
+  for (int i = 0; i < scatter_count(p); i++) bits |= (int64_t)1 << scatter_leaf(p, i)->index;
+  /* On the grid rotations have none of their operands, and what a bias reads of the same would be a part of it. */
+  bool turns[64] = {false};
+  for (int k = 0; k < p->n_entries && !p->torques; k++) expr_mark_operands(p->entry[k], turns);
+  for (int i = 0; i < p->spec->n_operands; i++)
+    if (turns[i]) bits &= ~((int64_t)1 << i);
+  return bits;
 }
 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
@@ -79,8 +145,15 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
       FIELD(pegen_attention, lanes, describe_i64(d, values ? values->lanes : blocks)),
       FIELD(pegen_attention, n_weights, describe_i64(d, values ? p->columns->p->n_weights : 0)),
       FIELD(pegen_attention, prepared_bytes, describe_i64(d, values ? emit_prepared_bytes(values) : 0)),
-      FIELD(pegen_attention, targets, target_rows(d, p, targets, n_targets))};
+      FIELD(pegen_attention, targets, target_rows(d, p, targets, n_targets)),
+      FIELD(pegen_attention, gradients, gradient_rows(d, p, targets, n_targets)),
+      FIELD(pegen_attention, n_scatters, describe_i64(d, scatter_count(p))),
+      FIELD(pegen_attention, scatters, scatters(d, p)),
+      FIELD(pegen_attention, has_places, describe_i64(d, p->has_places)),
+      FIELD(pegen_attention, gaining, describe_i64(d, gaining(p))),
+      FIELD(pegen_attention, weights,
+            describe_gradient(d, d->request->gradients ? p->weights : NULL, targets, n_targets))};
   return describe_global(d, "attention", DESCRIBE(d, pegen_attention, fields), true);
 }
 
-const describe_form describe_attention = {describe, add};
+const describe_form describe_attention = {describe, add_plan};

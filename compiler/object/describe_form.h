@@ -13,6 +13,11 @@ typedef struct describe_form {
   void (*digest)(digest *d, const void *plan);
 } describe_form;
 
+/* A pegen_gradient; null of NULL. */
+struct plan_gradient;
+LLVMValueRef describe_gradient(describer *d, const struct plan_gradient *g, const cpu_target *const *targets,
+                               int n_targets);
+
 extern const describe_form describe_attention, describe_polynomial, describe_additive, describe_blades, describe_dense,
     describe_change_of_basis;
 

@@ -18,6 +18,7 @@ typedef struct describe_request {
   const void *plan; /* the form's */
   unsigned dtypes;  /* PEGEN_DTYPE_ bits compiled in */
   bool gradients;   /* entries of gradients are compiled in */
+  bool tvm_ffi;     /* entries are packed functions of TVM-FFI, too */
   const char *digest;
   const gpu_module *ptx; /* NULL: none is compiled in */
 } describe_request;

@@ -34,11 +34,22 @@ static const char *prefix_of(arena *a, const char *name) {
   return copy;
 }
 
-/* The constant of item `index`: its name in capitals, or as it is where another item's, or that of their number
- * (COUNT, which spec_validate keeps free), would be the same. */
+/* What the macros and constants of a header are called behind NAME_; OUT_DIM_, OPERAND_ and INPUT_ go on. */
+static bool is_word_of_header(const char *name) {
+  static const char *const words[] = {"HEAD_DIM", "AXES", "HEADS", "SKIP_TOKENS", "VALUE_DIM", "GRID_TOKENS"};
+  static const char *const fronts[] = {"OUT_DIM_", "OPERAND_", "INPUT_"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strcmp(name, words[i])) return true;
+  for (size_t i = 0; i < sizeof fronts / sizeof *fronts; i++)
+    if (!strncmp(name, fronts[i], strlen(fronts[i]))) return true;
+  return false;
+}
+
+/* The constant of item `index`: its name in capitals, or as it is where another item's, that of their number (COUNT,
+ * which spec_validate keeps free), or a constant of a kernel called NAME_operand would be the same. */
 static const char *constant_of(arena *a, const char *const *names, int count, int index) {
   const char *name = upper(a, names[index]);
-  bool is_taken = !strcmp(name, "COUNT");
+  bool is_taken = !strcmp(name, "COUNT") || is_word_of_header(name);
   for (int i = 0; i < count; i++) is_taken = is_taken || (i != index && !strcasecmp(name, names[i]));
   return is_taken ? names[index] : name;
 }
@@ -230,31 +241,32 @@ static void print_sizes(FILE *f, arena *a, const spec *s, const char *NAME) {
   fprintf(f, "\n");
 }
 
-static void print_table(FILE *f, const spec *s) {
-  const form *kind = form_of(s);
-  if (!kind || !kind->entries.prepare) return;
-  fprintf(f,
-          "/* Writes args->table, of table_bytes(args) bytes: all that encode needs of positions and operands, which "
-          "then need not be\n"
-          " * given. To be called again when they change. q and k are not looked at. Parts as in encode. */\n"
-          "int %s_prepare(const pegen_args *args, int part, int parts);\n"
-          "/* 0 where positions or operands are wrong. */\nsize_t %s_table_bytes(const pegen_args *args);\n\n",
-          s->name, s->name);
+/* An entry's text as a comment; %s in it: what softmax is taken of. */
+static void print_text(FILE *f, const spec *s, const char *text) {
+  for (fputs("/* ", f); *text; text++)
+    if (*text == '\n') fputs("\n * ", f);
+    else if (text[0] != '%' || text[1] != 's') fputc(*text, f);
+    else fputs(s->polynomial ? "scale (q k^T + bias)" : "scale q k^T + bias", f), text++;
+  fputs(" */\n", f);
 }
 
-static void print_gradients(FILE *f, const spec *s) {
+static void print_entry(FILE *f, const spec *s, const entry_row *row) {
+  if (row->text) print_text(f, s, row->text);
+  if (row->role == ENTRY_SIZE) fprintf(f, "size_t %s_%s(const pegen_args *args);\n", s->name, row->name);
+  else fprintf(f, "int %s_%s(const pegen_args *args, int part, int parts);\n", s->name, row->name);
+}
+
+/* Entries of a role that belong to none but themselves, each before those that belong to it. */
+static void print_entries(FILE *f, const spec *s, entry_role role, bool gradients) {
   const form *kind = form_of(s);
-  if (!kind || !kind->entries.encode_backward) return;
-  fprintf(
-      f,
-      "/* Gradients, of what args->grad asks for; see pegen_grad_args. finish after all parts have come back, where "
-      "an\n"
-      " * operand has a gradient. Parts as in encode. */\n"
-      "int %s_encode_backward(const pegen_args *args, int part, int parts);\n"
-      "int %s_encode_backward_finish(const pegen_args *args, int part, int parts);\n"
-      "/* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */\n"
-      "size_t %s_encode_backward_workspace(const pegen_args *args);\n\n",
-      s->name, s->name, s->name);
+  for (int of = 0; kind && of < PEGEN_ENTRY_COUNT; of++) {
+    bool is_first = entry_rows[of].role == role && (int)entry_rows[of].of == of;
+    if (!is_first || !form_entry(kind, (pegen_entry_kind)of, gradients)) continue;
+    for (int i = of; i < PEGEN_ENTRY_COUNT; i++)
+      if ((int)entry_rows[i].of == of && form_entry(kind, (pegen_entry_kind)i, gradients))
+        print_entry(f, s, &entry_rows[i]);
+    fputc('\n', f);
+  }
 }
 
 char *header_text(arena *a, const spec *s, unsigned dtypes, bool gradients) {
@@ -273,20 +285,8 @@ char *header_text(arena *a, const spec *s, unsigned dtypes, bool gradients) {
   print_operands(f, a, s, NAME);
   print_inputs(f, a, s, NAME);
   fprintf(f, "/* What the object says of itself. */\nextern const pegen_kernel %s_kernel;\n\n", s->name);
-  if (s->pairwise)
-    fprintf(f,
-            "/* out = softmax(%s) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and\n"
-            " * then nothing was written. */\nint %s_attention(const pegen_args *args, int part, int parts);\n\n",
-            s->polynomial ? "scale (q k^T + bias)" : "scale q k^T + bias", s->name);
-  else
-    fprintf(f,
-            "/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then\n"
-            " * nothing was written. */\nint %s_encode(const pegen_args *args, int part, int parts);\n\n",
-            s->name);
-  print_table(f, s);
-  if (gradients) print_gradients(f, s);
-  fprintf(f, "/* Bytes that args->workspace must have; 0: none. */\nsize_t %s_workspace(const pegen_args *args);\n\n",
-          s->name);
+  print_entries(f, s, ENTRY_CALL, gradients);
+  print_entries(f, s, ENTRY_SIZE, gradients);
   fprintf(f, "#ifdef __cplusplus\n}\n#endif\n#endif\n");
 
   if (fclose(f)) arena_must(NULL);

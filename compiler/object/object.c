@@ -44,12 +44,12 @@ static LLVMTargetMachineRef create_machine(const cpu_target *t, int optimize) {
 }
 
 /* The driver joins as assembly: compiled once, when pegen was built. */
-static void add_driver(LLVMModuleRef module, const form *f, const cpu_target *t) {
+static void add_driver(LLVMModuleRef module, const char *name, const cpu_target *t) {
   bool x86 = !strcmp(t->triple, TARGET_X86_TRIPLE);
-  const driver_text *driver = driver_text_of(f->name);
-  if (!driver) diag_bug("object", "no driver of the form '%s'", f->name);
-  LLVMSetModuleInlineAsm2(module, (const char *)(x86 ? driver->x86_64 : driver->aarch64),
-                          x86 ? *driver->x86_64_size : *driver->aarch64_size);
+  const driver_text *driver = driver_text_of(name);
+  if (!driver) diag_bug("object", "no driver of the form '%s'", name);
+  LLVMAppendModuleInlineAsm(module, (const char *)(x86 ? driver->x86_64 : driver->aarch64),
+                            x86 ? *driver->x86_64_size : *driver->aarch64_size);
 }
 
 /* Everything but the kernel's own symbols becomes internal: the object exports few names and imports none.
@@ -85,7 +85,8 @@ bool object_write(ir *b, const cpu_target *const *targets, int n_targets, const 
   LLVMSetModuleIdentifier(module, describe->spec->name, strlen(describe->spec->name));
   LLVMSetSourceFileName(module, describe->spec->name, strlen(describe->spec->name));
   lower_optimize(module, machine, options->optimize);
-  add_driver(module, describe->form, targets[0]);
+  add_driver(module, describe->form->name, targets[0]);
+  if (describe->tvm_ffi) add_driver(module, "tvm_ffi", targets[0]);
   describe_add(module, describe, targets, n_targets);
   internalize(module, describe);
   char *message = NULL;

@@ -19,7 +19,8 @@ static const double LOG2_E = 1.44269504088896340736;
 static const expr *in_f32(arena *a, expr_pool *pool, const expr *x) {
   const expr *v[3] = {NULL}, *y;
   int arity = expr_op_arity(x->op);
-  if (x->op == EXPR_POSITION || x->op == EXPR_OPERAND) return expr_unary(pool, EXPR_NARROW, x);
+  if (x->op == EXPR_POSITION || x->op == EXPR_OPERAND || x->op == EXPR_COTANGENT)
+    return expr_unary(pool, EXPR_NARROW, x);
   if (arity == 0) return x;
   for (int i = 0; i < arity; i++) v[i] = in_f32(a, pool, x->arg[i]);
   if (x->op == EXPR_ELEMENT) y = expr_element(pool, x->index, x->n_heads, x->offsets, v[0]);
@@ -117,16 +118,70 @@ static void find_entries(arena *a, attention_plan *p) {
   }
 }
 
+/* ---- gradients ---- */
+
+static void find_scatters(arena *a, attention_plan *p, const expr *bias) {
+  expr_pool *pool = p->spec->pool;
+  adjoint_output output = {bias, expr_cotangent(pool, 0, DEPENDS_POSITION)};
+  const adjoint_scatter *found;
+  int count = adjoint_scatters(a, pool, &output, 1, ADJOINT_OPERANDS | ADJOINT_POSITIONS, &found);
+  adjoint_scatter *narrow = arena_array(a, adjoint_scatter, count + 1);
+  for (int i = 0; i < count; i++) {
+    const expr *gradient = in_f32(a, pool, found[i].gradient);
+    if (found[i].leaf->op == EXPR_POSITION) p->place[found[i].leaf->index] = gradient;
+    else narrow[p->n_scatters++] = (adjoint_scatter){found[i].leaf, gradient};
+  }
+  p->scatter = narrow;
+}
+
+static void find_torques(arena *a, attention_plan *p) {
+  const spec *s = p->spec;
+  attention_torques *t = arena_new(a, attention_torques);
+  const adjoint_output *outputs;
+  const adjoint_scatter *found;
+  torque_basis_of(a, s, &t->basis);
+  const expr **tau = arena_array(a, const expr *, t->basis.count + 1);
+  for (int k = 0; k < t->basis.count; k++) tau[k] = expr_cotangent(s->pool, 1 + k, DEPENDS_BLOCK | DEPENDS_POSITION);
+  int n_outputs = torque_outputs(a, &t->basis, TORQUE_OF_Y, tau, &outputs),
+      count = adjoint_scatters(a, s->pool, outputs, n_outputs, ADJOINT_OPERANDS | ADJOINT_POSITIONS, &found);
+  t->scatter = arena_array(a, adjoint_scatter, count + 1);
+  t->place = arena_array(a, const expr *, s->n_axes);
+  for (int i = 0; i < count; i++)
+    if (found[i].leaf->op == EXPR_POSITION) t->place[found[i].leaf->index] = found[i].gradient;
+    else t->scatter[t->n_scatters++] = found[i];
+  p->torques = t;
+}
+
+/* Leaves of gradients; what they cost is none of the scores'. */
+static void visit_gradients(attention_plan *p, bool *seen) {
+  int operations = p->operations;
+  bool hides = p->hides;
+  for (int i = 0; i < p->n_scatters; i++) visit(p, p->scatter[i].gradient, seen);
+  for (int axis = 0; axis < p->spec->n_axes; axis++) {
+    if (p->place[axis]) visit(p, p->place[axis], seen);
+    if (p->torques && p->torques->place[axis]) visit(p, p->torques->place[axis], seen);
+  }
+  for (int i = 0; p->torques && i < p->torques->n_scatters; i++) visit(p, p->torques->scatter[i].gradient, seen);
+  p->operations = operations;
+  p->hides = hides;
+}
+
 bool attention_is_placed(const attention_plan *p) { return p->bias || p->matrix || p->columns; }
 
 attention_plan *attention_plan_build(arena *a, const spec *s) {
   const spec_pairwise *pair = s->pairwise;
   attention_plan *p = arena_new(a, attention_plan);
   *p = (attention_plan){.spec = s, .head_dim = s->head_dim, .value_dim = pair->value_dim};
-  if (pair->bias) p->bias = expr_mul(s->pool, in_f32(a, s->pool, pair->bias), expr_const(s->pool, LOG2_E));
+  p->place = arena_array(a, const expr *, s->n_axes);
+  if (pair->bias) {
+    const expr *bias = in_f32(a, s->pool, pair->bias);
+    p->bias = expr_mul(s->pool, bias, expr_const(s->pool, LOG2_E));
+    find_scatters(a, p, bias);
+  }
   if (s->polynomial) {
     if (!(p->columns = plan_widen_build(a, s))) return NULL;
     p->per_head = p->columns->values->per_head;
+    p->weights = plan_widen_gradient(a, p->columns);
   }
   if (pair->rotates) {
     block_program program;
@@ -136,6 +191,8 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
     find_entries(a, p);
   }
   p->by_rows = s->grid[0] && (p->matrix || (p->bias && is_dear(p->bias, s->grid[s->n_axes - 1] % 16 == 0)));
+  if (p->matrix && !p->by_rows) find_torques(a, p);
+  p->has_places = attention_is_placed(p) && !p->columns && !p->by_rows;
   p->by_tiles = p->bias && !p->by_rows && is_dear(p->bias, false);
   int count = expr_pool_count(s->pool);
   bool *seen = arena_array(a, bool, count);
@@ -144,7 +201,17 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   for (int i = 0; i < count; i++) p->leaf_index[i] = -1;
   if (p->bias) visit(p, p->bias, seen);
   for (int i = 0; i < p->n_entries; i++) visit(p, p->entry[i], seen);
+  visit_gradients(p, seen);
   return p;
+}
+
+const attention_plan *attention_plan_on(arena *a, const attention_plan *p, const cpu_target *target) {
+  if (!p->by_rows || p->matrix || 2 * p->spec->grid[p->spec->n_axes - 1] > target->lanes) return p;
+  attention_plan *on = arena_new(a, attention_plan);
+  *on = *p;
+  on->by_rows = false;
+  on->by_tiles = is_dear(p->bias, false);
+  return on;
 }
 
 void attention_plan_print(FILE *out, const attention_plan *p) {
@@ -202,4 +269,19 @@ attention_shape attention_shape_of(const attention_plan *p, const cpu_target *ta
   s.heads = !p->matrix || p->per_head ? 1 : (int)(HEADS_ROOM / head);
   s.heads = s.heads < 1 ? 1 : s.heads > PEGEN_ATTENTION_HEADS ? PEGEN_ATTENTION_HEADS : s.heads;
   return s;
+}
+
+bool attention_has_narrow(const attention_plan *p, const attention_shape *s) {
+  return s->lanes >= 16 && !p->matrix && !p->n_scatters;
+}
+
+attention_shape attention_narrow_shape(const attention_shape *s) {
+  attention_shape narrow = *s;
+  narrow.is_narrow = true;
+  narrow.vectors = narrow.heads = 1;
+  return narrow;
+}
+
+int attention_pitch(int width) {
+  return (width + PEGEN_ATTENTION_PITCH - 1) / PEGEN_ATTENTION_PITCH * PEGEN_ATTENTION_PITCH;
 }

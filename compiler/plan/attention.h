@@ -10,16 +10,28 @@
 #ifndef PEGEN_PLAN_ATTENTION_H
 #define PEGEN_PLAN_ATTENTION_H
 
-#include "plan/widen.h"
+#include "algebra/torque.h"
+#include "plan/widen_gradient.h"
+#include "spec/adjoint.h"
 #include "target/processor.h"
 
 #include <stdio.h>
+
+/* What rotations of pairs are made of gains, of a pair's torques tau[basis.count], cotangents 1, 2, ...: float64
+ * expressions of the displacement. */
+typedef struct attention_torques {
+  torque_basis basis;
+  int n_scatters; /* of operands */
+  adjoint_scatter *scatter;
+  const expr **place; /* [n_axes] of the displacement; NULL where it is 0 */
+} attention_torques;
 
 typedef struct attention_plan {
   const spec *spec;
   int head_dim, value_dim;
   const plan_widen *columns; /* of a bias that is a polynomial: monomials of the key's position, and a query's factors
                               * of them, which are summed as further channels of q . k; NULL: none */
+  const plan_gradient *weights; /* what inputs and operands gain of the same; NULL: nothing */
   const expr *bias;      /* of the displacement, in powers of two, float32; NULL: none */
   bool hides;            /* the bias may be -infinity: the key is not seen */
   const expr **matrix; /* [n_components][n_components] of a block, of the displacement, float32; NULL: no rotation */
@@ -41,12 +53,22 @@ typedef struct attention_plan {
   bool by_tiles; /* a dear bias off the grid: computed for a tile of keys, by one code that all number types share */
   bool by_rows; /* on the grid: pair functions are tabulated along its last axis */
   int operations; /* arithmetic nodes of a pair's bias and of a block's rotation */
+  /* What elements of operands gain of a pair's bias: float32 expressions of the displacement and of what the score
+   * gains (cotangent 0). Of an ELEMENT the place is leaf->arg[0]. */
+  int n_scatters;
+  const adjoint_scatter *scatter;
+  const expr **place; /* [n_axes] what a displacement's coordinates gain of the bias, the same; NULL where it is 0 */
+  const attention_torques *torques; /* off the grid; NULL: there are none */
+  bool has_places; /* coordinates have gradients: not on the grid, where none are given, nor of columns */
 } attention_plan;
 
 /* Whether there is something of positions in it. */
 bool attention_is_placed(const attention_plan *p);
 
 attention_plan *attention_plan_build(arena *a, const spec *s);
+/* The same for a target: a bias is not tabulated along rows that fill half of its registers at most, whose other lanes
+ * would be empty. */
+const attention_plan *attention_plan_on(arena *a, const attention_plan *p, const cpu_target *target);
 void attention_plan_print(FILE *out, const attention_plan *p);
 
 /* Tiles of a target. Queries are in the lanes: a score's row holds vectors * lanes of them. The accumulators,
@@ -54,11 +76,12 @@ void attention_plan_print(FILE *out, const attention_plan *p);
 typedef struct attention_shape {
   int lanes; /* float32 in a register */
   int vectors; /* registers of queries */
-  int queries; /* vectors * lanes */
+  int queries; /* numbers of a row: vectors * lanes, those of the wider tile of a narrow one, too */
   int rows; /* keys whose scores are summed together */
   int channels; /* channels of the output that are summed together */
   int keys; /* of a tile, a multiple of rows */
   int heads; /* of a tile: some where their pairs are rotated alike, else 1 */
+  bool is_narrow; /* one register of queries where the others have more: of the queries that are left */
   int unroll; /* channels of a score, and keys of the output, in one turn of the innermost loops */
 } attention_shape;
 
@@ -78,5 +101,12 @@ typedef struct grid_shape {
 } grid_shape;
 
 attention_shape attention_shape_of(const attention_plan *p, const cpu_target *target);
+/* Tiles of one head whose queries fill one register at most: what a head's last tile often is. Where registers are
+ * wide, a tile of them is worth code of its own; none where pairs are rotated or operands gain, whose code is long:
+ * what gradients cost to compile is bounded (tests/effort). */
+bool attention_has_narrow(const attention_plan *p, const attention_shape *s);
+attention_shape attention_narrow_shape(const attention_shape *s);
+/* Numbers of a row of `width` channels, rounded up to whole registers of any target. */
+int attention_pitch(int width);
 
 #endif

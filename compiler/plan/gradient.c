@@ -11,8 +11,8 @@ static void join(int *label, int count, int x, int y) {
     if (label[i] == drop) label[i] = keep;
 }
 
-/* A term holds at most one pair of each row: pair (i, j) goes into the first term where i has none, by the distance of
- * j from i among the components that mix, so that terms are few and their permutations regular. */
+/* A term holds at most one pair of each column: pair (i, j) goes into the term of the distance of i from j among the
+ * components that mix, so that terms are few and their permutations those by which a matrix is applied to rows. */
 static void lay_out_pairs(arena *a, const torque_basis *basis, plan *pairs) {
   int n = pairs->spec->n_components, label[SPEC_MAX_BLADES], rank[SPEC_MAX_BLADES], size[SPEC_MAX_BLADES] = {0};
   for (int i = 0; i < n; i++) label[i] = i;
@@ -26,8 +26,8 @@ static void lay_out_pairs(arena *a, const torque_basis *basis, plan *pairs) {
   for (int k = 0; k < basis->count; k++)
     for (int e = 0; e < basis->element[k].n_entries; e++) {
       const torque_entry *at = &basis->element[k].entry[e];
-      int m = size[label[at->row]], distance = (rank[at->column] - rank[at->row] + m) % m;
-      by_distance[distance * n + at->row] = at->column;
+      int m = size[label[at->row]], distance = (rank[at->row] - rank[at->column] + m) % m;
+      by_distance[distance * n + at->column] = at->row;
       used[distance] = true;
     }
   pairs->n_terms = 0;
@@ -50,7 +50,7 @@ typedef struct finder {
 static void find_boundaries(finder *f, const expr *x) {
   if (f->seen[x->id] || !(x->depends & DEPENDS_OPERAND)) return;
   f->seen[x->id] = 1;
-  if (!(x->depends & DEPENDS_POSITION)) {
+  if (!(x->depends & (DEPENDS_POSITION | DEPENDS_QUERY))) {
     f->found[f->count++] = x;
     return;
   }
@@ -70,11 +70,10 @@ static int outputs_of(arena *a, const plan *p, const plan_gradient *g, torque_fr
   return 1;
 }
 
-static void differentiate(arena *a, const plan *p, plan_gradient *g) {
+/* outputs: by frame. */
+static void differentiate(arena *a, const plan *p, plan_gradient *g, const adjoint_output *const *outputs,
+                          const int *count) {
   const spec *s = p->spec;
-  const adjoint_output *outputs[2];
-  int count[2];
-  for (int frame = 0; frame < 2; frame++) count[frame] = outputs_of(a, p, g, (torque_frame)frame, &outputs[frame]);
   finder f = {.found = arena_array(a, const expr *, expr_pool_count(s->pool) + 1),
               .seen = arena_alloc(a, (size_t)expr_pool_count(s->pool) + 1)};
   for (int i = 0; i < count[0]; i++) find_boundaries(&f, outputs[0][i].value);
@@ -112,6 +111,35 @@ static void finish(arena *a, const plan *p, plan_gradient *g) {
   g->leaves = plan_of_expressions(a, p->spec, roots, g->n_scatters);
 }
 
+static void name_torques(arena *a, const plan *p, plan_gradient *g) {
+  unsigned depends = DEPENDS_BLOCK | DEPENDS_POSITION | (p->per_head ? (unsigned)DEPENDS_HEAD : 0);
+  g->tau = arena_array(a, const expr *, g->n_torques);
+  for (int k = 0; k < g->n_torques; k++) g->tau[k] = expr_cotangent(p->spec->pool, k, depends);
+}
+
+/* NULL: nothing gains. */
+static const plan_gradient *complete(arena *a, const plan *p, plan_gradient *g, const adjoint_output *const *outputs,
+                                     const int *n_outputs) {
+  const spec *s = p->spec;
+  differentiate(a, p, g, outputs, n_outputs);
+  finish(a, p, g);
+  if (s->n_inputs > 0)
+    g->n_inputs = adjoint_scatters(a, s->pool, outputs[0], n_outputs[0], ADJOINT_INPUTS, &g->of_input);
+  if (g->n_boundaries == 0 && !g->has_positions && g->n_inputs == 0) return NULL;
+  int count = 0;
+  const expr **roots = arena_array(a, const expr *, 2 * (g->n_boundaries + s->n_axes) + g->n_inputs);
+  for (int i = 0; i < g->n_inputs; i++) roots[count++] = g->of_input[i].gradient;
+  for (int frame = 0; frame < 2; frame++) {
+    for (int i = 0; i < g->n_boundaries; i++) roots[count++] = g->of_boundary[frame][i];
+    for (int i = 0; i < s->n_axes; i++) roots[count++] = g->of_position[frame][i];
+  }
+  /* Heads that differ in what leaves no trace in the rotors: a torque of all heads cannot be told apart. */
+  for (int i = 0; i < count && !p->per_head; i++)
+    if (roots[i]->depends & DEPENDS_HEAD) return NULL;
+  g->token = plan_of_expressions(a, s, roots, count);
+  return g;
+}
+
 const plan_gradient *plan_gradient_build(arena *a, const plan *p) {
   const spec *s = p->spec;
   plan_gradient *g = arena_new(a, plan_gradient);
@@ -126,22 +154,39 @@ const plan_gradient *plan_gradient_build(arena *a, const plan *p) {
     lay_out_pairs(a, &g->basis, g->pairs);
   }
   if (g->n_torques == 0 || g->pairs->n_terms == 0) return NULL; /* nothing that these blocks hold is turned */
-  g->tau = arena_array(a, const expr *, g->n_torques);
-  for (int k = 0; k < g->n_torques; k++)
-    g->tau[k] =
-        expr_cotangent(s->pool, k, DEPENDS_BLOCK | DEPENDS_POSITION | (p->per_head ? (unsigned)DEPENDS_HEAD : 0));
-  differentiate(a, p, g);
-  finish(a, p, g);
-  if (g->n_boundaries == 0 && !g->has_positions) return NULL;
-  int count = 0;
-  const expr **roots = arena_array(a, const expr *, 2 * (g->n_boundaries + s->n_axes));
-  for (int frame = 0; frame < 2; frame++) {
-    for (int i = 0; i < g->n_boundaries; i++) roots[count++] = g->of_boundary[frame][i];
-    for (int i = 0; i < s->n_axes; i++) roots[count++] = g->of_position[frame][i];
+  name_torques(a, p, g);
+  const adjoint_output *outputs[2];
+  int n_outputs[2];
+  for (int frame = 0; frame < 2; frame++) n_outputs[frame] = outputs_of(a, p, g, (torque_frame)frame, &outputs[frame]);
+  return complete(a, p, g, outputs, n_outputs);
+}
+
+const plan_gradient *plan_gradient_of_values(arena *a, const plan *p, bool per_head, const expr *const *values,
+                                             int count) {
+  plan_gradient *g = arena_new(a, plan_gradient);
+  plan *of = arena_new(a, plan);
+  *of = *p;
+  of->per_head = per_head;
+  g->n_torques = count;
+  name_torques(a, of, g);
+  adjoint_output *outputs = arena_array(a, adjoint_output, count);
+  for (int i = 0; i < count; i++) outputs[i] = (adjoint_output){values[i], g->tau[i]};
+  return complete(a, of, g, (const adjoint_output *const[]){outputs, outputs}, (int[]){count, count});
+}
+
+const plan_gradient *plan_gradient_of_sums(arena *a, const plan *p, const expr *const *sums, int count) {
+  expr_pool *pool = p->spec->pool;
+  plan_gradient *g = arena_new(a, plan_gradient);
+  unsigned depends = DEPENDS_QUERY | (p->per_head ? (unsigned)DEPENDS_HEAD : 0);
+  const expr **tau = arena_array(a, const expr *, count + 1);
+  adjoint_output *outputs = arena_array(a, adjoint_output, count + 1);
+  g->n_torques = count;
+  g->tau = tau;
+  for (int i = 0; i < count; i++) {
+    tau[i] = expr_unary(pool, EXPR_NARROW, expr_cotangent(pool, i, depends));
+    outputs[i] = (adjoint_output){sums[i], tau[i]};
   }
-  /* Heads that differ in what leaves no trace in the rotors: a torque of all heads cannot be told apart. */
-  for (int i = 0; i < count && !p->per_head; i++)
-    if (roots[i]->depends & DEPENDS_HEAD) return NULL;
-  g->token = plan_of_expressions(a, s, roots, count);
+  if (!complete(a, p, g, (const adjoint_output *const[]){outputs, outputs}, (int[]){count, count})) return NULL;
+  g->token->lanes = g->leaves->lanes = p->lanes;
   return g;
 }

@@ -1,8 +1,9 @@
 /* plan/gradient: how the gradients of operands and positions of a block program are computed.
  *
  * Rows give torques (algebra/torque.h): sums over rows of g_i y_j, for the pairs (i, j) of components that some element
- * of the torque's basis has, laid out as terms of a row are (plan/plan.h): a fixed permutation of y times g, lane by
- * lane. Of sums, whose coefficients are added to rows, the torque is the sum of g itself.
+ * of the torque's basis has, laid out as terms of a row are (plan/plan.h): a fixed permutation of g times y, lane by
+ * lane. What the matrix of g is applied by are the same permutations, as a rule. Of sums, whose coefficients are added
+ * to rows, the torque is the sum of g itself.
  *
  * Once a token (and head, where heads differ) torques become gradients of *boundaries*, which are whatever the rotors
  * take from operands alone, and of the token's coordinates; once a call and head the boundaries' sums over tokens
@@ -24,6 +25,8 @@ typedef struct plan_gradient {
   const expr **of_boundary[2];       /* [torque_frame][n_boundaries] what they gain of a token's torques */
   const expr **of_position[2];       /* [torque_frame][axes] */
   bool has_positions;                /* some of which are not 0 */
+  int n_inputs;
+  const adjoint_scatter *of_input;   /* what elements of the query's inputs gain of the same */
   plan *token;                       /* what is gathered and prepared for the two above */
   int n_scatters;
   const adjoint_scatter *scatter;    /* of `sum`: what each leaf's element gains */
@@ -35,5 +38,12 @@ static inline bool plan_is_sum(const plan *p) { return p->spec->additive != NULL
 
 /* NULL: neither operands nor positions have a gradient. */
 const plan_gradient *plan_gradient_build(arena *a, const plan *p);
+/* The same of expressions of a token, whose own gradients stand for torques: count numbers of each block (and head,
+ * where per_head). */
+const plan_gradient *plan_gradient_of_values(arena *a, const plan *p, bool per_head, const expr *const *values,
+                                             int count);
+/* The same of numbers of a query, float32 sums over blocks of what its inputs and operands are: what a sum gains is
+ * one number for all of its blocks. p: where those expressions are evaluated. */
+const plan_gradient *plan_gradient_of_sums(arena *a, const plan *p, const expr *const *sums, int count);
 
 #endif

@@ -6,6 +6,9 @@
 /* Registers for a unit's channels and coefficients. Staged units are as many as one likes, so they are small: three
  * blocks of three, with which ptxas takes 64 to 72 registers a thread where four took 96. */
 enum { WIDEST_ACCESS = 16, REGISTER_BUDGET = 120, STAGED_REGISTER_BUDGET = 36, MAX_MERGED = 8 };
+
+/* Of a thread that has two rows at a time, coefficients and torques, and expressions to evaluate beside them. */
+enum { GRADIENT_REGISTER_BUDGET = 56 };
 enum {
   WARP = 32,
   BANKS = 32,
@@ -177,6 +180,15 @@ thread_tile *thread_tile_widest(arena *a, const plan *p, int element) {
   for (int access = WIDEST_ACCESS; access >= element && !t; access /= 2) t = thread_tile_build(a, p, element, access);
   if (!t) diag_bug("plan", "blocks of '%s' do not lie over one another", p->spec->name);
   return t;
+}
+
+thread_tile *thread_tile_of_gradient(arena *a, const plan *p, int element, int of_block) {
+  for (int access = WIDEST_ACCESS; access > element; access /= 2) {
+    thread_tile *t = lay_units(a, p, element, access, true);
+    if (t && count_registers(p, t) + t->n_accesses * t->lanes + t->n_blocks * of_block <= GRADIENT_REGISTER_BUDGET)
+      return t;
+  }
+  return thread_tile_build(a, p, element, element);
 }
 
 /* ---- staged rows ---- */

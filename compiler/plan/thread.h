@@ -27,6 +27,9 @@ thread_tile *thread_tile_build(arena *a, const plan *p, int element, int access)
 /* The widest access that fits. */
 thread_tile *thread_tile_widest(arena *a, const plan *p, int element);
 
+/* The widest one of which two rows fit, and so many numbers more of every block. */
+thread_tile *thread_tile_of_gradient(arena *a, const plan *p, int element, int of_block);
+
 /* Of an entry that moves rows itself, in accesses of `access` bytes: units of one block each. */
 thread_tile *thread_tile_of_blocks(arena *a, int blocks, int element, int access);
 

@@ -27,6 +27,7 @@ typedef struct expansion {
   const spec *spec;
   int n_rows;
   row *row;
+  row constant; /* of key 1, where it is dropped */
   bool failed;
 } expansion;
 
@@ -67,14 +68,13 @@ static void multiply_out(expansion *e, int weight, const monomial *alpha, double
       rest.power[a] = (unsigned char)(alpha->power[a] - key.power[a]);
       product *= binomial(alpha->power[a], key.power[a]) * (rest.power[a] & 1 ? -1 : 1);
     }
-    if (monomial_degree(&key) > 0 || plan_widen_keeps_constant(e->spec)) {
-      row *r = row_of(e, &key);
-      if (!r) {
-        e->failed = true;
-        return;
-      }
-      add_gain(e, r, weight, &rest, product);
+    bool kept = monomial_degree(&key) > 0 || plan_widen_keeps_constant(e->spec);
+    row *r = kept ? row_of(e, &key) : &e->constant;
+    if (!r) {
+      e->failed = true;
+      return;
     }
+    add_gain(e, r, weight, &rest, product);
     int a = 0;
     while (a < n && key.power[a] == alpha->power[a]) key.power[a++] = 0;
     if (a == n) return;
@@ -120,12 +120,12 @@ static int by_weight(const widen_gain *x, const widen_gain *y) {
   return x->weight != y->weight ? x->weight - y->weight : x->column - y->column;
 }
 
-static void sort_gains(plan_widen *p) {
-  for (int i = 1; i < p->n_gains; i++) {
-    widen_gain g = p->gain[i];
+static void sort_gains(widen_gain *gain, int count) {
+  for (int i = 1; i < count; i++) {
+    widen_gain g = gain[i];
     int at = i;
-    for (; at > 0 && by_weight(&p->gain[at - 1], &g) > 0; at--) p->gain[at] = p->gain[at - 1];
-    p->gain[at] = g;
+    for (; at > 0 && by_weight(&gain[at - 1], &g) > 0; at--) gain[at] = gain[at - 1];
+    gain[at] = g;
   }
 }
 
@@ -166,7 +166,11 @@ static bool build_columns(arena *a, plan_widen *p) {
       }
       add_key(a, &p->column[c], &r->key, factor, e.n_rows);
     }
-  sort_gains(p);
+  sort_gains(p->gain, p->n_gains);
+  drop_zeros(&e.constant);
+  p->n_constant = e.constant.count;
+  p->constant = e.constant.gain;
+  sort_gains(p->constant, p->n_constant);
   return true;
 }
 

@@ -64,6 +64,8 @@ struct plan_widen {
   widen_column *column;
   int n_gains;
   widen_gain *gain; /* sorted by weight, then column */
+  int n_constant;
+  widen_gain *constant; /* the query side of the dropped column of key 1, sorted by weight; empty where it is kept */
   widen_layout layout[NUMBER_CHANNEL_TYPES]; /* by number_type; of rows that are widened */
 
   plan *values;        /* what is prepared once per call and head */

@@ -274,6 +274,10 @@ static const program_op *find_apply(const program_op *list) {
 
 const program_op *program_encoded_apply(const program *p) { return find_apply(p->body); }
 
+const program_op *program_encoded_matrix(const program *p) {
+  return p->value[program_encoded_apply(p)->argument[0]].maker;
+}
+
 static const program_op *find_row(const program_op *list, program_part tensor) {
   for (const program_op *op = list; op; op = op->next) {
     if (op->kind == OP_LOAD) return list;

@@ -272,6 +272,8 @@ int program_op_arguments(program_op_kind kind); /* -1: any number */
 const plan *program_plan(const program *p);
 /* The first apply of rows of tokens that are encoded; NULL: there is none. */
 const program_op *program_encoded_apply(const program *p);
+/* The op that makes its matrix. */
+const program_op *program_encoded_matrix(const program *p);
 /* The ops of a row of tokens that are encoded, of q (PART_Q) or k. */
 const program_op *program_row_ops(const program *p, program_part tensor);
 /* What columns are computed by, in a program that has them. */

@@ -251,11 +251,50 @@ void adjoint_unrounded(arena *a, expr_pool *pool, const expr *const *values, int
 
 /* ---- size ---- */
 
-bool adjoint_check_size(arena *a, const spec *s, const adjoint_scatter *gradients, int count, const char *what) {
+typedef struct field {
+  const expr *value;
+  const char *name;
+} field;
+
+/* Whatever of a description gradients go through, with its name. */
+static int fields_of(arena *a, const spec *s, field *out) {
+  int count = 0;
+  for (int axis = 0; s->n_components > 0 && axis < s->n_axes; axis++) {
+    out[count++] = (field){s->angle[axis], arena_printf(a, "the phase of axis '%s'", s->axis[axis])};
+    for (int i = 0; !s->dense && i < s->generator[axis].count; i++)
+      out[count++] =
+          (field){s->generator[axis].coefficient[i], arena_printf(a, "the generator of axis '%s'", s->axis[axis])};
+  }
+  if (s->additive) out[count++] = (field){s->additive->value, "what is added to a channel"};
+  if (s->pairwise && s->pairwise->bias) out[count++] = (field){s->pairwise->bias, "the bias of a pair"};
+  if (s->polynomial) out[count++] = (field){s->polynomial->value, "a term of the bias"};
+  return count;
+}
+
+static bool fits(arena *a, const spec *s, const adjoint_output *outputs, int n_outputs, const char *what) {
+  unsigned wanted = ADJOINT_OPERANDS | ADJOINT_INPUTS | ADJOINT_POSITIONS;
+  const adjoint_scatter *gradients;
+  int count = adjoint_scatters(a, s->pool, outputs, n_outputs, wanted, &gradients);
   const expr **roots = arena_array(a, const expr *, count + 1);
   for (int i = 0; i < count; i++) roots[i] = gradients[i].gradient;
   int64_t size = expr_size_of_all(a, s->pool, roots, count);
   if (size <= ADJOINT_MOST_OPERATIONS) return true;
-  diag_error(s->file, s->line, "%s take %lld operations, %d at most", what, (long long)size, ADJOINT_MOST_OPERATIONS);
+  diag_error(s->file, s->line,
+             "the gradients of %s take %lld operations, %d at most; expected a smaller description, or --no-grad", what,
+             (long long)size, ADJOINT_MOST_OPERATIONS);
   return false;
+}
+
+bool adjoint_check_size(arena *a, const spec *s) {
+  field fields[SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS) + 3];
+  adjoint_output outputs[SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS) + 3];
+  const expr *values[SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS) + 3];
+  int count = fields_of(a, s, fields);
+  for (int i = 0; i < count; i++) values[i] = fields[i].value;
+  if (expr_size_of_all(a, s->pool, values, count) < ADJOINT_MOST_OPERATIONS / 16) return true; /* and makes no nodes */
+  for (int i = 0; i < count; i++) {
+    outputs[i] = (adjoint_output){fields[i].value, expr_cotangent(s->pool, i, fields[i].value->depends)};
+    if (!fits(a, s, &outputs[i], 1, fields[i].name)) return false;
+  }
+  return fits(a, s, outputs, count, "all phases and generators together");
 }

@@ -55,11 +55,11 @@ int adjoint_scatters(arena *a, expr_pool *pool, const adjoint_output *outputs, i
  * 1 - cos(x) of a small x, a gradient would be short of. Leaves that are float32 stay what they are. */
 void adjoint_unrounded(arena *a, expr_pool *pool, const expr *const *values, int count, const expr **out);
 
-/* Of all gradients of a kernel together: four times what an expression may have (spec/size.h), since a gradient takes
- * three to four times the operations of what it is of. */
+/* Of all gradients of a description together: four times what one expression may have (spec/size.h), since a gradient
+ * takes three to four times the operations of what it is of. */
 enum { ADJOINT_MOST_OPERATIONS = 4 * SIZE_MOST_OPERATIONS };
 
-/* False after a diag_error: as code, the gradients would be too large. what: "the gradients of ..." */
-bool adjoint_check_size(arena *a, const spec *s, const adjoint_scatter *gradients, int count, const char *what);
+/* False after a diag_error that names what has gradients that would be too large as code. */
+bool adjoint_check_size(arena *a, const spec *s);
 
 #endif

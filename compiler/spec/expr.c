@@ -371,7 +371,7 @@ const expr *expr_unary(expr_pool *pool, expr_op op, const expr *x) {
   return simple ? simple : intern(pool, (expr){.op = op, .arg = {x}});
 }
 
-const expr *expr_binary(expr_pool *pool, expr_op op, const expr *x, const expr *y) {
+const expr *(expr_binary)(expr_pool * pool, expr_op op, const expr *x, const expr *y) {
   bool commutes = op == EXPR_ADD || op == EXPR_MUL;
   /* Canonical order of commuting operations: constants right, older nodes left. */
   if (commutes && (expr_is_fixed(x) ? !expr_is_fixed(y) : !expr_is_fixed(y) && x->id > y->id)) {
@@ -383,7 +383,7 @@ const expr *expr_binary(expr_pool *pool, expr_op op, const expr *x, const expr *
   return simple ? simple : intern(pool, (expr){.op = op, .arg = {x, y}});
 }
 
-const expr *expr_select(expr_pool *pool, const expr *condition, const expr *x, const expr *y) {
+const expr *(expr_select)(expr_pool * pool, const expr *condition, const expr *x, const expr *y) {
   if (x == y) return x;
   if (condition->op == EXPR_CONST) return condition->value != 0 ? x : y;
   if (expr_is_fixed(condition) && expr_is_fixed(x) && expr_is_fixed(y)) return fold(pool, EXPR_SELECT, condition, x, y);

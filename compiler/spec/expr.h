@@ -15,6 +15,7 @@
 #define PEGEN_SPEC_EXPR_H
 
 #include "base/arena.h"
+#include "base/order.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -109,6 +110,10 @@ const expr *expr_cotangent(expr_pool *pool, int which, unsigned depends);
 const expr *expr_unary(expr_pool *pool, expr_op op, const expr *x);
 const expr *expr_binary(expr_pool *pool, expr_op op, const expr *x, const expr *y);
 const expr *expr_select(expr_pool *pool, const expr *condition, const expr *x, const expr *y);
+
+/* See base/order.h. */
+#define expr_binary(p, op, x, y) ORDERED2(x, y, expr_binary(p, op, x_, y_))
+#define expr_select(p, condition, x, y) ORDERED3(condition, x, y, expr_select(p, x_, y_, z_))
 
 #define expr_add(p, x, y) expr_binary((p), EXPR_ADD, (x), (y))
 #define expr_sub(p, x, y) expr_binary((p), EXPR_SUB, (x), (y))

@@ -202,6 +202,20 @@ static bool check_order(const spec *s) {
   return true;
 }
 
+static bool check_initial(const spec *s, const spec_operand *o) {
+  const spec_initial *first = o->initial;
+  if (!first) return true;
+  bool is_normal = first->kind == INITIAL_NORMAL;
+  if (is_normal && !(first->deviation > 0)) return wrong(s, "first values of '%s' have no deviation", o->name);
+  if ((first->kind == INITIAL_UNIFORM || first->truncated) && !(first->low < first->high))
+    return wrong(s, "first values of '%s' are from an empty interval", o->name);
+  if ((first->kind == INITIAL_DIRECTION) != (first->direction >= 0) || (first->truncated && !is_normal))
+    return wrong(s, "first values of '%s' have what is another distribution's", o->name);
+  if (first->direction >= 0 && first->same >> first->direction & 1)
+    return wrong(s, "first values of '%s' are a direction of equal numbers", o->name);
+  return true;
+}
+
 static bool check_operands(const spec *s) {
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *o = &s->operand[i];
@@ -209,6 +223,7 @@ static bool check_operands(const spec *s) {
     if (o->rank < 1 || o->rank > SPEC_MAX_RANK) return wrong(s, "operand '%s' has rank %d", o->name, o->rank);
     for (int k = 0; k < o->rank; k++)
       if (o->shape[k] < 1) return wrong(s, "operand '%s' has a dimension of %lld", o->name, (long long)o->shape[k]);
+    if (!check_initial(s, o)) return false;
   }
   return true;
 }
@@ -262,6 +277,18 @@ bool spec_validate(const spec *s) {
   free(done);
   if (valid && s->dense && s->dense->map == DENSE_SCHUR && s->inverse) valid = wrong(s, "pe.schur with an inverse");
   return valid;
+}
+
+int64_t spec_operand_elements(const spec_operand *operand) {
+  int64_t count = 1;
+  for (int d = 0; d < operand->rank; d++) count *= operand->shape[d];
+  return count;
+}
+
+int64_t spec_elements_before(const spec *s, int operand) {
+  int64_t count = 0;
+  for (int i = 0; i < operand; i++) count += spec_operand_elements(&s->operand[i]);
+  return count;
 }
 
 int64_t spec_grid_tokens(const spec *s) {

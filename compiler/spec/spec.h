@@ -59,12 +59,42 @@ typedef struct spec_bivector {
   const expr *coefficient[SPEC_MAX_BIVECTORS];  /* no positions in it */
 } spec_bivector;
 
+/* What first values of an operand are drawn from: name, its word in the vocabulary and in explain's data.
+ *                                                                                            ORDER INITIAL_KIND */
+#define INITIAL_KINDS(X) \
+  X(VALUE, "value") \
+  X(UNIFORM, "uniform") \
+  X(NORMAL, "normal") \
+  X(DIRECTION, "direction")
+
+typedef enum spec_initial_kind {
+#define X(name, text) INITIAL_##name,
+  INITIAL_KINDS(X)
+#undef X
+      INITIAL_KIND_COUNT
+} spec_initial_kind;
+
+enum { SPEC_MAX_FACTORS = 1 << 16 };
+
+/* First values: what is drawn (of VALUE: 1), times a factor. */
+typedef struct spec_initial {
+  spec_initial_kind kind;
+  double deviation; /* of NORMAL, around 0 */
+  bool truncated;   /* NORMAL, to low .. high */
+  double low, high; /* of UNIFORM, too */
+  int direction;    /* DIRECTION: dimension along which a vector of length 1 lies, uniform on the sphere; else -1 */
+  unsigned same;    /* bit d: what is drawn is the same along dimension d */
+  int64_t sizes[SPEC_MAX_RANK]; /* of factor: the operand's, or 1 where it does not vary */
+  const double *factor;
+} spec_initial;
+
 typedef struct spec_operand {
   const char *name;   /* C identifier */
   const char *doc;    /* what it is */
   const char *units;  /* "1", "radians per unit of position" */
   const char *source; /* paper and equation; may be "" */
   const char *initializer; /* how to initialise it for training; may be "" */
+  const spec_initial *initial; /* the same as data, or NULL */
   int rank;
   int64_t shape[SPEC_MAX_RANK];
   const char *dimension[SPEC_MAX_RANK]; /* "axes", "heads", "blocks" or the number as text */
@@ -221,5 +251,9 @@ bool spec_validate(const spec *s);
 
 /* Tokens of the built-in grid, skipped ones included; 0: there is no grid. */
 int64_t spec_grid_tokens(const spec *s);
+/* Numbers that an operand holds. */
+int64_t spec_operand_elements(const spec_operand *operand);
+/* Those that operands before this one hold; before n_operands: all. */
+int64_t spec_elements_before(const spec *s, int operand);
 
 #endif

@@ -24,7 +24,9 @@ typedef struct wire {
 
 /* A field that is added to these structs is added to the functions below. */
 #if defined(__LP64__)
-_Static_assert(sizeof(spec) == 1728 && sizeof(spec_operand) == 160 && sizeof(spec_input) == 56, "fields of wire.c");
+_Static_assert(sizeof(spec) == 1728 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
+                   sizeof(spec_input) == 56,
+               "fields of wire.c");
 _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(spec_polynomial) == 88,
                "fields of wire.c");
 _Static_assert(sizeof(spec_pairwise) == 24 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 32,
@@ -247,6 +249,39 @@ static void root(wire *w, const spec *s, const expr **x) {
 
 /* ---- parts of a description ---- */
 
+static void initial(wire *w, const spec_operand *o, const spec_initial **first) {
+  bool is_there = *first != NULL;
+  flag(w, &is_there);
+  if (!is_there) {
+    *first = NULL;
+    return;
+  }
+  spec_initial *i = arena_array(w->memory, spec_initial, 1);
+  if (!w->reading) *i = **first;
+  NUMBER(w, i->kind, 0, INITIAL_KIND_COUNT - 1);
+  finite_real(w, &i->deviation);
+  flag(w, &i->truncated);
+  finite_real(w, &i->low);
+  finite_real(w, &i->high);
+  NUMBER(w, i->direction, -1, o->rank - 1);
+  NUMBER(w, i->same, 0, (1 << o->rank) - 1);
+  int64_t count = 1;
+  for (int d = 0; d < o->rank; d++) {
+    NUMBER(w, i->sizes[d], 1, o->shape[d]);
+    if (i->sizes[d] != 1 && i->sizes[d] != o->shape[d]) wrong(w, "factors for part of a dimension");
+    count *= i->sizes[d];
+    if (count > SPEC_MAX_FACTORS) {
+      wrong(w, "too many factors of first values");
+      count = 1;
+    }
+  }
+  double *factor = arena_array(w->memory, double, count);
+  if (!w->reading) memcpy(factor, i->factor, (size_t)count * sizeof *factor);
+  for (int64_t k = 0; k < count; k++) finite_real(w, &factor[k]);
+  i->factor = factor;
+  *first = i;
+}
+
 static void operand(wire *w, spec_operand *o) {
   identifier(w, &o->name);
   text(w, &o->doc, WIRE_TEXT);
@@ -260,6 +295,7 @@ static void operand(wire *w, spec_operand *o) {
     elements *= o->shape[i];
     dimension(w, &o->dimension[i]);
   }
+  initial(w, o, &o->initial);
   finite_real(w, &o->test_scale);
   NUMBER(w, o->line, 0, INT32_MAX);
 }

@@ -24,12 +24,17 @@
  *   outputs         2^-18 of the row's largest score (1 at least) times the largest value; 16-bit types half a unit in
  *   the
  *                   last place more. To the bit: parts and strides
+ *   log-sum-exp     2^-18 of the row's largest score (1 at least); of a polynomial, whose scores are multiplied out in
+ *                   float32 around the middle of a tile of queries, 2^-15
+ *   gradients       2^-18 of the sum of absolute values of what is added times the largest score; 16-bit types half a
+ *   of rows         unit in the last place more, once of the result and once of that sum. To the bit: parts
  *
  * Gradients of encodings (not of those whose rows stay in a basis of their own):
  *
  *   rows            as the rows themselves
  *   operands and    2^-18 of the sum over rows of |gradient| |derivative of the block's matrix| |row|; where what was
- *   positions       written is taken in 16 bits, half a unit in their last place. To the bit: parts
+ *   positions       written is taken in 16 bits, half a unit in their last place; of exponentials in float32 2^-22
+ *                   times the largest |M|, where that is more. To the bit: parts
  *
  * Columns that widen q and k, by scores of the widened rows against the product plus the bias as it is written:
  *

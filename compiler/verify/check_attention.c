@@ -2,7 +2,7 @@
 #include "verify/check_kind.h"
 #include "verify/trial_attention.h"
 
-static const long double OUTPUT_BOUND = 0x1p-18L;
+static const long double OUTPUT_BOUND = 0x1p-18L, COLUMNS_LSE_BOUND = 0x1p-15L;
 enum { TOKENS = 37, KEYS = 85, ANY_HEADS = 4, K_HEADS = 2, PAIRS_SEEN = 20000 };
 
 /* Whole numbers of a window as large as the bias' tables are likely to be, or real ones. */
@@ -39,11 +39,25 @@ static int64_t step_of(const attention_trial *t) {
   return (pairs * blocks / PAIRS_SEEN) | 1;
 }
 
+/* A call that is asked for the log-sum-exp, too. */
+static void check_lse(checker *c, const attention_trial *without, const DLTensor *out, const char *name,
+                      const char *what) {
+  attention_trial t = *without;
+  t.lse = attention_trial_lse(c->memory, &t);
+  DLTensor *again = attention_trial_out(c->memory, &t, ROWS_BHND);
+  int error = attention_trial_call(c->kernel, &t, again, CHECK_PARTS);
+  if (!check_called(c, name, what, error)) return;
+  trial_error worst = {0};
+  attention_trial_compare_lse(c->memory, &t, step_of(&t), &worst);
+  check_report(c, name, what, t.spec->polynomial ? COLUMNS_LSE_BOUND : OUTPUT_BOUND, &worst);
+  check_report_bits(c, name, "outputs beside log-sum-exp", tensor_identical(out, again));
+}
+
 static void check_outputs(checker *c, number_type type, number_type input_type, bool causal) {
   arena *a = c->memory;
   const char *name = number_type_info(type)->name;
-  const char *what =
-      arena_printf(a, "outputs%s%s", causal ? ", causal" : "", type == input_type ? "" : ", inputs of f32");
+  const char *kind = arena_printf(a, "%s%s", causal ? ", causal" : "", type == input_type ? "" : ", inputs of f32"),
+             *what = arena_printf(a, "outputs%s", kind);
   attention_trial t = make_trial(c, type, input_type, causal);
   DLTensor *out = attention_trial_out(a, &t, ROWS_BHND), *again = attention_trial_out(a, &t, ROWS_BNHD);
   if (!check_called(c, name, what, attention_trial_call(c->kernel, &t, out, 1))) return;
@@ -52,6 +66,10 @@ static void check_outputs(checker *c, number_type type, number_type input_type, 
   check_report(c, name, what, OUTPUT_BOUND, &worst);
   if (!check_called(c, name, "parts", attention_trial_call(c->kernel, &t, again, CHECK_PARTS))) return;
   check_report_bits(c, name, "in 3 parts, other strides", tensor_identical(out, again));
+  check_lse(c, &t, out, name, arena_printf(a, "log-sum-exp%s", kind));
+  /* The reference makes a query's scores three times there. */
+  check_attention_backward(c, &t, name, arena_printf(a, "gradients of rows%s", kind),
+                           t.spec->pairwise->rotates ? 3 * step_of(&t) : step_of(&t));
 }
 
 static void check_type(checker *c, number_type type) {

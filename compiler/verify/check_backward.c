@@ -5,6 +5,7 @@
  * number types hold, so that one reference serves them.
  */
 #include "verify/check_kind.h"
+#include "verify/reference.h"
 #include "verify/reference_gradient.h"
 #include "verify/trial.h"
 
@@ -36,6 +37,10 @@ typedef struct check_gradients {
 
 /* ---- the sample ---- */
 
+/* Rows, and with them their gradients, lie in a basis that the kernel alone knows. Gradients are those of scores, which
+ * it does not change. */
+static bool is_rebased(const spec *s) { return s->dense && s->dense->map == DENSE_SCHUR; }
+
 static bool is_compact(const spec *s) { return s->algebra.q == 0 && s->algebra.r == 0; }
 
 static void choose_positions(checker *c, sample *t) {
@@ -62,7 +67,7 @@ static trial_operands alike(checker *c, operand_set set) {
   const spec *s = c->spec;
   const double **values = arena_array(c->memory, const double *, s->n_operands + 1);
   for (int i = 0; i < s->n_operands; i++) {
-    int64_t size = reference_elements(&s->operand[i]);
+    int64_t size = spec_operand_elements(&s->operand[i]);
     double *numbers = arena_array(c->memory, double, size + 1);
     for (int64_t k = 0; k < size; k++) numbers[k] = set == OPERANDS_ZERO ? 0 : (float)(s->operand[i].test_scale / 2);
     values[i] = numbers;
@@ -95,7 +100,7 @@ static void choose_rows(checker *c, sample *t) {
 
 static double *const *gradients_in(const sample *t, operand_set set) { return set == OPERANDS_FAR ? t->g_far : t->g; }
 
-static void find_answer(checker *c, sample *t, operand_set set) {
+static void find_answer(checker *c, sample *t, operand_set set, double *const *g) {
   const spec *s = c->spec;
   answer *out = &t->answer[set];
   out->operand = reference_operand_sums(c->memory, s);
@@ -103,7 +108,7 @@ static void find_answer(checker *c, sample *t, operand_set set) {
   reference_rows rows[2];
   for (int which = 0; which < 2; which++) {
     out->row[which] = arena_array(c->memory, gradient_sum, BATCH * t->heads[which] * t->tokens * s->head_dim);
-    rows[which] = (reference_rows){t->heads[which], t->x[which], gradients_in(t, set)[which], out->row[which]};
+    rows[which] = (reference_rows){t->heads[which], t->x[which], g[which], out->row[which]};
   }
   reference_encode_backward(s, &(reference_backward){.batches = BATCH,
                                                      .tokens = t->tokens,
@@ -119,22 +124,6 @@ static void find_answer(checker *c, sample *t, operand_set set) {
 static bool has_set(const checker *c, const sample *t, operand_set set) {
   if (set == OPERANDS_RANDOM) return true;
   return set == OPERANDS_FAR ? t->positions != NULL : c->spec->n_operands > 0;
-}
-
-static const sample *choose(checker *c) {
-  const spec *s = c->spec;
-  sample *t = arena_new(c->memory, sample);
-  t->heads[0] = s->heads > 1 ? s->heads : ANY_HEADS;
-  t->heads[1] = s->heads > 1 ? s->heads : ANY_K_HEADS;
-  t->answer[OPERANDS_RANDOM].operands = trial_random_operands(c->memory, s, NUMBER_F32, &c->random);
-  if (s->grid[0]) t->tokens = spec_grid_tokens(s);
-  else choose_positions(c, t);
-  choose_rows(c, t);
-  t->answer[OPERANDS_FAR].operands = t->answer[OPERANDS_RANDOM].operands;
-  for (int set = OPERANDS_ZERO; set < OPERAND_SETS; set++) t->answer[set].operands = alike(c, (operand_set)set);
-  for (int set = 0; set < OPERAND_SETS; set++)
-    if (has_set(c, t, (operand_set)set)) find_answer(c, t, (operand_set)set);
-  return t;
 }
 
 /* ---- calls ---- */
@@ -169,7 +158,7 @@ static gradients make_gradients(checker *c, number_type rows, number_type sums) 
   if (s->n_operands) to.operand = arena_array(c->memory, DLTensor *, s->n_operands);
   for (int i = 0; i < s->n_operands; i++)
     to.operand[i] = tensor_contiguous(c->memory, sums, s->operand[i].rank, s->operand[i].shape,
-                                      arena_array(c->memory, double, reference_elements(&s->operand[i]) + 1));
+                                      arena_array(c->memory, double, spec_operand_elements(&s->operand[i]) + 1));
   if (t->positions)
     to.position = tensor_contiguous(c->memory, sums, 2, (int64_t[]){t->tokens, s->n_axes},
                                     arena_array(c->memory, double, t->tokens * s->n_axes));
@@ -205,6 +194,78 @@ static int run_call(const checker *c, const call *of, const gradients *to, int p
   return error;
 }
 
+/* ---- the reference ---- */
+
+/* The number type in which a kernel that knows the basis of its rows says what it is. */
+static number_type finest_type(const checker *c) {
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
+    if (c->kernel->dtypes & 1u << type) return (number_type)type;
+  return NUMBER_F32;
+}
+
+/* [batch][head][token][channel] */
+static double *numbers_of(const checker *c, number_type type, int which, const DLTensor *rows) {
+  const spec *s = c->spec;
+  const sample *t = c->gradients;
+  double *numbers = arena_array(c->memory, double, BATCH * t->heads[which] * t->tokens * s->head_dim), *at = numbers;
+  for (int64_t b = 0; b < BATCH; b++)
+    for (int64_t h = 0; h < t->heads[which]; h++)
+      for (int64_t n = 0; n < t->tokens; n++)
+        for (int i = 0; i < s->head_dim; i++) *at++ = number_load(type, tensor_at(rows, b, h, n, i));
+  return numbers;
+}
+
+/* Such numbers, in their place. */
+static void change_to_channels(const checker *c, int which, const double *const *operands, double *numbers) {
+  const spec *s = c->spec;
+  const sample *t = c->gradients;
+  double grid[SPEC_MAX_AXES], *rows[BATCH];
+  for (int64_t h = 0; h < t->heads[which]; h++)
+    for (int64_t n = s->skip_tokens; n < t->tokens; n++) {
+      for (int64_t b = 0; b < BATCH; b++) rows[b] = numbers + ((b * t->heads[which] + h) * t->tokens + n) * s->head_dim;
+      if (!t->values) reference_grid(s, n, grid);
+      reference_gradients_in_channels(s, t->values ? t->values + n * s->n_axes : grid, operands,
+                                      (int)(s->heads > 1 ? h : 0), BATCH, rows);
+    }
+}
+
+/* Gradients of what the kernel writes, as the reference has them: of rows in the channels' basis. */
+static double *const *in_channels(checker *c, const sample *t, operand_set set) {
+  double **g = arena_array(c->memory, double *, 2);
+  number_type type = finest_type(c);
+  call of = {.type = type, .operands = &t->answer[set].operands};
+  gradients to = {.row = {NULL, NULL}};
+  c->gradients = t;
+  for (int which = 0; which < 2; which++) {
+    of.g[which] = rows_of(c, type, which, gradients_in(t, set)[which]);
+    to.row[which] = rows_of(c, type, which, NULL);
+  }
+  check_called(c, number_type_info(type)->name, "gradients of rows", run_call(c, &of, &to, 1));
+  for (int which = 0; which < 2; which++) {
+    g[which] = numbers_of(c, type, which, to.row[which]);
+    change_to_channels(c, which, of.operands->values, g[which]);
+  }
+  return g;
+}
+
+static const sample *choose(checker *c) {
+  const spec *s = c->spec;
+  sample *t = arena_new(c->memory, sample);
+  t->heads[0] = s->heads > 1 ? s->heads : ANY_HEADS;
+  t->heads[1] = s->heads > 1 ? s->heads : ANY_K_HEADS;
+  t->answer[OPERANDS_RANDOM].operands = trial_random_operands(c->memory, s, NUMBER_F32, &c->random);
+  if (s->grid[0]) t->tokens = spec_grid_tokens(s);
+  else choose_positions(c, t);
+  choose_rows(c, t);
+  t->answer[OPERANDS_FAR].operands = t->answer[OPERANDS_RANDOM].operands;
+  for (int set = OPERANDS_ZERO; set < OPERAND_SETS; set++) t->answer[set].operands = alike(c, (operand_set)set);
+  for (int set = 0; set < OPERAND_SETS; set++)
+    if (has_set(c, t, (operand_set)set))
+      find_answer(c, t, (operand_set)set,
+                  is_rebased(s) ? in_channels(c, t, (operand_set)set) : gradients_in(t, (operand_set)set));
+  return t;
+}
+
 /* ---- comparisons ---- */
 
 static void note(trial_error *worst, const trial_error *e, long double unit) {
@@ -224,13 +285,20 @@ static long double scale_of(checker *c, oracle *o, int64_t token, int head, int 
   return scale;
 }
 
+/* The block of each channel; -1: none. */
+static const int *blocks_of(checker *c) {
+  const spec *s = c->spec;
+  int *block = arena_array(c->memory, int, s->head_dim);
+  for (int i = 0; i < s->head_dim; i++) block[i] = -1;
+  for (int i = 0; !s->additive && i < s->n_components * s->n_blocks; i++) block[s->channel[i]] = i % s->n_blocks;
+  return block;
+}
+
 static void compare_rows(checker *c, const answer *exact, const gradients *got, number_type type, trial_error *worst) {
   const spec *s = c->spec;
   const sample *t = c->gradients;
   oracle *o = oracle_create(c->memory, s, 1, t->tokens, t->values, &exact->operands);
-  int *block = arena_array(c->memory, int, s->head_dim);
-  for (int i = 0; i < s->head_dim; i++) block[i] = -1;
-  for (int i = 0; !s->additive && i < s->n_components * s->n_blocks; i++) block[s->channel[i]] = i % s->n_blocks;
+  const int *block = blocks_of(c);
   for (int which = 0; which < 2; which++) {
     const gradient_sum *row = exact->row[which];
     for (int64_t b = 0; b < BATCH; b++)
@@ -245,6 +313,36 @@ static void compare_rows(checker *c, const answer *exact, const gradients *got, 
                  row->size * scale_of(c, o, n, (int)(s->heads > 1 ? h : 0), block[i]));
           }
   }
+}
+
+/* Rows that lie in a basis of the kernel's own, which the reference does not know: y = a O x with O orthogonal, as
+ * scores have shown, so that what came back by the transpose and is encoded again is what came in, times a^2. */
+static void compare_encoded(checker *c, const answer *exact, const call *of, const gradients *got, trial_error *worst) {
+  const spec *s = c->spec;
+  const sample *t = c->gradients;
+  const int *block = blocks_of(c);
+  oracle *o = oracle_create(c->memory, s, 1, t->tokens, t->values, &exact->operands);
+  long double amplitude = fabsl((long double)s->amplitude);
+  DLTensor *y[2] = {rows_of(c, of->type, 0, NULL), rows_of(c, of->type, 1, NULL)};
+  if (!check_called(c, number_type_info(of->type)->name, "gradients of rows, encoded",
+                    trial_call(c->kernel, t->positions, of->operands, got->row[0], y[0], got->row[1], y[1], 1)))
+    return;
+  for (int which = 0; which < 2; which++)
+    for (int64_t b = 0; b < BATCH; b++)
+      for (int64_t h = 0; h < t->heads[which]; h++)
+        for (int64_t n = 0; n < t->tokens; n++) {
+          long double norm = 0;
+          for (int i = 0; i < s->head_dim; i++)
+            norm = hypotl(norm, number_load(of->type, tensor_at(of->g[which], b, h, n, i)));
+          for (int i = 0; i < s->head_dim && norm > 0; i++) {
+            long double factor = n < s->skip_tokens || block[i] < 0 ? 1 : amplitude;
+            long double scale = scale_of(c, o, n, (int)(s->heads > 1 ? h : 0), block[i]);
+            long double right = factor * factor * number_load(of->type, tensor_at(of->g[which], b, h, n, i));
+            double value = number_load(of->type, tensor_at(y[which], b, h, n, i));
+            long double error = isnan(value) ? INFINITY : fabsl(value - right);
+            note(worst, &(trial_error){error, false, b, h, n, i, value, right}, norm * fmaxl(1, factor * scale));
+          }
+        }
 }
 
 /* Elements of a contiguous tensor; `channel` of the message is which. */
@@ -263,10 +361,25 @@ static bool same_bytes(const DLTensor *x, const DLTensor *y, int64_t count) {
 
 /* ---- the checks ---- */
 
+/* Errors of exp(M) in float32 grow with M, and with them those of what M gains: by the largest |M|. */
+static long double float32_bound(const checker *c, const trial_operands *operands) {
+  const spec *s = c->spec;
+  const sample *t = c->gradients;
+  double largest = 0;
+  if (!s->dense || s->dense->is_f64 || is_rebased(s)) return 0; /* planes turn by phases in float64 */
+  for (int64_t n = s->skip_tokens; n < t->tokens; n++) {
+    double grid[SPEC_MAX_AXES];
+    if (!t->values) reference_grid(s, n, grid);
+    largest = fmax(largest, trial_largest_phase(s, t->values ? t->values + n * s->n_axes : grid, operands));
+  }
+  return 0x1p-22L * largest;
+}
+
 /* What rounding of what was kept leaves of a sum, where it is more than the bound of exact numbers. */
-static long double sum_bound(const call *of) {
-  if (of->from_input || of->type == NUMBER_F32) return SUM_BOUND;
-  return number_half_ulp(of->type, 1);
+static long double sum_bound(const checker *c, const call *of) {
+  long double exact = fmaxl(SUM_BOUND, float32_bound(c, of->operands));
+  if (is_rebased(c->spec) && finest_type(c) != NUMBER_F32) exact += 2 * number_half_ulp(finest_type(c), 1);
+  return of->from_input || of->type == NUMBER_F32 ? exact : fmaxl(exact, number_half_ulp(of->type, 1));
 }
 
 static void check_sums(checker *c, const call *of, operand_set set) {
@@ -279,21 +392,22 @@ static void check_sums(checker *c, const call *of, operand_set set) {
   if (error == PEGEN_ERROR_NO_GRADIENT) return; /* a form whose sums have no code: `explain` says so */
   if (!check_called(c, name, "gradients of operands and positions", error)) return;
   const char *from = of->from_input ? "inputs" : "outputs";
+  long double bound = sum_bound(c, of);
   trial_error operands = {0}, positions = {0};
   for (int i = 0; i < s->n_operands; i++)
-    compare_sums(exact->operand[i], to.operand[i], reference_elements(&s->operand[i]), &operands);
+    compare_sums(exact->operand[i], to.operand[i], spec_operand_elements(&s->operand[i]), &operands);
   if (s->n_operands)
-    check_report(c, name, arena_printf(c->memory, "gradients of operands from %s%s", from, SET_NAME[set]),
-                 sum_bound(of), &operands);
+    check_report(c, name, arena_printf(c->memory, "gradients of operands from %s%s", from, SET_NAME[set]), bound,
+                 &operands);
   if (to.position) {
     compare_sums(exact->position, to.position, t->tokens * s->n_axes, &positions);
-    check_report(c, name, arena_printf(c->memory, "gradients of positions from %s%s", from, SET_NAME[set]),
-                 sum_bound(of), &positions);
+    check_report(c, name, arena_printf(c->memory, "gradients of positions from %s%s", from, SET_NAME[set]), bound,
+                 &positions);
   }
   if (!check_called(c, name, "gradients in parts", run_call(c, of, &parted, CHECK_PARTS))) return;
   bool same = same_bytes(to.position, parted.position, t->tokens * s->n_axes);
   for (int i = 0; i < s->n_operands; i++)
-    same = same && same_bytes(to.operand[i], parted.operand[i], reference_elements(&s->operand[i]));
+    same = same && same_bytes(to.operand[i], parted.operand[i], spec_operand_elements(&s->operand[i]));
   for (int which = 0; which < 2; which++) same = same && tensor_identical(to.row[which], parted.row[which]);
   check_report_bits(c, name, arena_printf(c->memory, "gradients in 3 parts and in one, from %s", from), same);
 }
@@ -316,9 +430,15 @@ static void check_set(checker *c, number_type type, operand_set set) {
       !check_called(c, name, "gradients of rows", run_call(c, &of, &rows, 1)))
     return;
   trial_error worst = {0};
-  compare_rows(c, exact, &rows, type, &worst);
-  const char *what = type == NUMBER_F32 ? "gradients of rows" : "gradients of rows, beyond half a unit";
-  check_report(c, name, arena_printf(c->memory, "%s%s", what, SET_NAME[set]), ROW_BOUND, &worst);
+  if (is_rebased(s)) {
+    compare_encoded(c, exact, &of, &rows, &worst);
+    check_report(c, name, arena_printf(c->memory, "gradients of rows, encoded%s", SET_NAME[set]),
+                 ROW_BOUND + (type == NUMBER_F32 ? 0 : 2 * number_half_ulp(type, 1)), &worst);
+  } else {
+    compare_rows(c, exact, &rows, type, &worst);
+    const char *what = type == NUMBER_F32 ? "gradients of rows" : "gradients of rows, beyond half a unit";
+    check_report(c, name, arena_printf(c->memory, "%s%s", what, SET_NAME[set]), ROW_BOUND, &worst);
+  }
   if (!s->n_operands && !t->positions) return;
   for (int from_input = s->amplitude == 0; from_input < 2; from_input++) {
     of.from_input = from_input;

@@ -26,6 +26,8 @@ typedef struct checker {
   bool failed;
 } checker;
 
+struct attention_trial;
+
 typedef struct check_kind check_kind;
 struct check_kind {
   const char *(*units)(const spec *s); /* what errors are relative to, in words */
@@ -55,6 +57,11 @@ void check_each_pair(checker *c, const converted_call *call);
 /* Gradients of rows, and of operands and positions where the kernel has them, against the reference's; nothing where it
  * has no entry for them (verify/check_backward). */
 void check_encode_backward(checker *c);
+
+/* The same of attention, on the tensors of a forward call; every step-th query has a gradient coming in
+ * (verify/check_attention_backward). */
+void check_attention_backward(checker *c, const struct attention_trial *trial, const char *name, const char *what,
+                              int64_t step);
 
 /* A position in a random direction whose largest phase is `phase` radians, or as large as it gets. */
 void check_position_of_phase(checker *c, const trial_operands *operands, double phase, double *position);

@@ -39,12 +39,13 @@ void reference_attention(const spec *s, const reference_query *query, long doubl
   long double largest = -INFINITY, sum = 0;
   for (int64_t key = 0; key < query->keys; key++) {
     scores[key] = key < query->visible ? score_of(s, query, key) : -INFINITY;
-    if (scores[key] > largest) largest = scores[key];
+    if (!(scores[key] <= largest) && !isnan(largest)) largest = scores[key]; /* NaN stays */
   }
   for (int c = 0; c < width; c++) out[c] = 0;
   if (largest == -INFINITY) return;
   for (int64_t key = 0; key < query->keys; key++) {
     long double p = expl(scores[key] - largest);
+    if (scores[key] == -INFINITY) continue; /* 0 times what may be no number */
     sum += p;
     for (int c = 0; c < width; c++) out[c] += p * query->v[key * width + c];
   }

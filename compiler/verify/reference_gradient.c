@@ -327,6 +327,26 @@ static void token_backward(walk *w, int64_t set, int64_t token, int head) {
   w->memory = outside;
 }
 
+/* The definition's matrix is a exp(theta A) = a S R S^T. */
+void reference_gradients_in_channels(const spec *s, const double *positions, const double *const *operands, int head,
+                                     int count, double *const *rows) {
+  int n = s->n_components;
+  arena *a = arena_create();
+  long double *matrix = arena_array(a, long double, n *n), *in = arena_array(a, long double, n);
+  for (int block = 0; block < s->n_blocks; block++) {
+    reference_block(s, positions, operands, head, block, matrix);
+    for (int row = 0; row < count; row++) {
+      for (int j = 0; j < n; j++) in[j] = rows[row][s->channel[j * s->n_blocks + block]];
+      for (int i = 0; i < n; i++) {
+        long double sum = 0;
+        for (int j = 0; j < n; j++) sum += matrix[i * n + j] * in[j];
+        rows[row][s->channel[i * s->n_blocks + block]] = (double)(sum / s->amplitude / s->amplitude);
+      }
+    }
+  }
+  arena_destroy(a);
+}
+
 /* ---- sums of the position ---- */
 
 /* g passes through; what was added gains the sum of g over rows. */

@@ -38,12 +38,17 @@ typedef struct reference_backward {
   gradient_sum *position;       /* [position_sets][tokens][axes], added to; of a grid too */
 } reference_backward;
 
-/* Of encode: blocks that turn, changes of basis, sums. Not where dense->map == DENSE_SCHUR: rows lie in a basis of the
- * kernel's own then, and so do their gradients. */
+/* Of encode: blocks that turn, changes of basis, sums. Where dense->map == DENSE_SCHUR rows lie in a basis of the
+ * kernel's own; here what is written, its gradients and those of rows are of the channels' basis, whose scores are the
+ * same. */
 void reference_encode_backward(const spec *s, const reference_backward *call);
 
-/* Elements of an operand, and arrays for all gradients, zeros. */
-int64_t reference_elements(const spec_operand *operand);
+/* Of a kernel whose rows y = a R S^T x lie in the basis of a Schur form: from what it gives back of gradients g, rows a
+ * S R^T g of a token and head, to the gradients S g of the same rows in the channels' basis, in their place. */
+void reference_gradients_in_channels(const spec *s, const double *positions, const double *const *operands, int head,
+                                     int count, double *const *rows);
+
+/* Arrays for the gradients of all operands, zeros. */
 gradient_sum **reference_operand_sums(arena *a, const spec *s);
 
 /* ---- what the above is made of ---- */
@@ -51,7 +56,7 @@ gradient_sum **reference_operand_sums(arena *a, const spec *s);
 /* Where gradients of one token and head go. */
 typedef struct reference_gains {
   gradient_sum *const *operand;
-  gradient_sum *position;     /* [axes] */
+  gradient_sum *position; /* [axes] */
   gradient_sum *const *input; /* [n_inputs] of the query's rows */
 } reference_gains;
 

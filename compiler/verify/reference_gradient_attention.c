@@ -21,6 +21,7 @@ typedef struct pair {
   const double *k;
   double delta[SPEC_MAX_AXES];
   gradient_sum g;    /* of the score */
+  const double *const *magnitudes; /* of operands, where the bias is a polynomial */
   long double scale; /* of the product */
 } pair;
 
@@ -48,7 +49,7 @@ static void plain_product(const pair *p, const bool *is_blocked) {
   }
 }
 
-/* scale q . M k of a block, M of the displacement. */
+/* scale q . M k of a block, M of the displacement; gains NULL: nobody asks for what M is made of. */
 static void turned_block(const pair *p, int block, const reference_gains *gains) {
   const spec *s = p->spec;
   int n = s->n_components;
@@ -74,6 +75,7 @@ static void turned_block(const pair *p, int block, const reference_gains *gains)
     if (p->to->q) p->to->q[at].size += g.size * sqrtl(k_square);
     if (p->to->k) p->to->k[p->key * s->head_dim + at].size += g.size * sqrtl(q_square);
   }
+  if (!gains) return;
   reference_block_backward(s, p->delta, p->query->operands, p->query->head, block, outer,
                            g.size * sqrtl(q_square * k_square), gains);
 }
@@ -86,20 +88,30 @@ static void turned_product(const pair *p, const reference_gains *gains) {
   for (int block = 0; block < s->n_blocks; block++) turned_block(p, block, gains);
 }
 
+/* Kernels multiply a polynomial out: its errors are those of its products, whose sizes are what it is of magnitudes. */
+static void polynomial_bias(const pair *p, expr_environment *env, const reference_gains *gains) {
+  const spec *s = p->spec;
+  gradient_sum g = scaled(p->g, p->scale), value = {g.value, 0}, size = {0, g.size};
+  double delta[SPEC_MAX_AXES];
+  for (int axis = 0; axis < s->n_axes; axis++) delta[axis] = fabs(p->delta[axis]);
+  for (env->block = 0; env->block < s->polynomial->n_terms; env->block++) {
+    expr_environment magnitude = *env;
+    magnitude.positions = delta;
+    magnitude.operands = p->magnitudes;
+    reference_expr_backward(s->pool, env, &s->polynomial->value, 1, &value, gains);
+    reference_expr_backward(s->pool, &magnitude, &s->polynomial->value, 1, &size, gains);
+  }
+}
+
 static void bias(const pair *p, const reference_gains *gains) {
   const spec *s = p->spec;
-  const expr *x = s->polynomial ? s->polynomial->value : s->pairwise->bias;
-  gradient_sum g = s->polynomial ? scaled(p->g, p->scale) : p->g;
-  if (!x) return;
-  for (int term = 0; term < (s->polynomial ? s->polynomial->n_terms : 1); term++) {
-    expr_environment env = {.head = p->query->head,
-                            .block = term,
-                            .blocks = expr_pool_blocks(s->pool),
-                            .positions = p->delta,
-                            .operands = p->query->operands,
-                            .inputs = p->query->inputs};
-    reference_expr_backward(s->pool, &env, &x, 1, &g, gains);
-  }
+  expr_environment env = {.head = p->query->head,
+                          .blocks = expr_pool_blocks(s->pool),
+                          .positions = p->delta,
+                          .operands = p->query->operands,
+                          .inputs = p->query->inputs};
+  if (s->polynomial) polynomial_bias(p, &env, gains);
+  else if (s->pairwise->bias) reference_expr_backward(s->pool, &env, &s->pairwise->bias, 1, &p->g, gains);
 }
 
 static void pair_backward(const pair *p) {
@@ -110,15 +122,29 @@ static void pair_backward(const pair *p) {
   }
   gradient_sum delta[SPEC_MAX_AXES] = {{0, 0}};
   reference_gains gains = {.operand = p->to->operand, .position = delta, .input = p->to->input};
-  if (s->pairwise && s->pairwise->rotates) turned_product(p, &gains);
+  bool gain = p->to->operand || p->to->position || p->to->k_positions;
+  if (s->pairwise && s->pairwise->rotates) turned_product(p, gain ? &gains : NULL); /* dear */
   else plain_product(p, NULL);
   bias(p, &gains);
   give_positions(p, delta);
 }
 
+static const double *const *magnitudes_of(arena *a, const spec *s, const double *const *operands) {
+  const double **all = arena_array(a, const double *, s->n_operands + 1);
+  for (int i = 0; i < s->n_operands; i++) {
+    int64_t count = spec_operand_elements(&s->operand[i]);
+    double *of = arena_array(a, double, count + 1);
+    for (int64_t k = 0; k < count; k++) of[k] = fabs(operands[i][k]);
+    all[i] = of;
+  }
+  return all;
+}
+
 void reference_scores_backward(const spec *s, const reference_query *query, const gradient_sum *g,
                                const reference_query_gradients *to) {
+  arena *a = arena_create();
   pair p = {.spec = s, .query = query, .to = to, .scale = query->scale == 0 ? 1 / sqrtl(s->head_dim) : query->scale};
+  if (s->polynomial) p.magnitudes = magnitudes_of(a, s, query->operands);
   for (p.key = 0; p.key < query->visible; p.key++) {
     p.g = g[p.key];
     if (p.g.value == 0 && p.g.size == 0) continue;
@@ -127,6 +153,7 @@ void reference_scores_backward(const spec *s, const reference_query *query, cons
       p.delta[axis] = query->positions[p.key * s->n_axes + axis] - query->position[axis];
     pair_backward(&p);
   }
+  arena_destroy(a);
 }
 
 /* ---- softmax ---- */

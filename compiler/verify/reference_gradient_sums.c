@@ -3,16 +3,10 @@
 
 #include <math.h>
 
-int64_t reference_elements(const spec_operand *operand) {
-  int64_t size = 1;
-  for (int d = 0; d < operand->rank; d++) size *= operand->shape[d];
-  return size;
-}
-
 gradient_sum **reference_operand_sums(arena *a, const spec *s) {
   gradient_sum **sums = arena_array(a, gradient_sum *, s->n_operands + 1);
   for (int i = 0; i < s->n_operands; i++)
-    sums[i] = arena_array(a, gradient_sum, reference_elements(&s->operand[i]) + 1);
+    sums[i] = arena_array(a, gradient_sum, spec_operand_elements(&s->operand[i]) + 1);
   return sums;
 }
 

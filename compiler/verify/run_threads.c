@@ -53,16 +53,21 @@ static int run_entry(threads *t, pegen_launch_entry entry, const pegen_args *arg
   return part == 0 ? pegen_launch_plan(&request, run_step, t) : 0;
 }
 
-static int encode(void *context, const pegen_args *args, int part, int parts) {
-  return run_entry(context, PEGEN_LAUNCH_ENCODE, args, part, parts);
+#define X(name) \
+  static int name(void *context, const pegen_args *args, int part, int parts) { \
+    return run_entry(context, PEGEN_LAUNCH_##name, args, part, parts); \
+  }
+PEGEN_LAUNCHED(X)
+#undef X
+
+static size_t encode_backward_workspace(void *context, const pegen_args *args) {
+  threads *t = context;
+  return pegen_launch_workspace(&(pegen_launch_request){&t->kernel, PEGEN_LAUNCH_encode_backward, args, t->wanted});
 }
 
-static int attention(void *context, const pegen_args *args, int part, int parts) {
-  return run_entry(context, PEGEN_LAUNCH_ATTENTION, args, part, parts);
-}
-
-static int encode_backward(void *context, const pegen_args *args, int part, int parts) {
-  return run_entry(context, PEGEN_LAUNCH_ENCODE_BACKWARD, args, part, parts);
+static size_t attention_backward_workspace(void *context, const pegen_args *args) {
+  threads *t = context;
+  return pegen_launch_workspace(&(pegen_launch_request){&t->kernel, PEGEN_LAUNCH_attention_backward, args, t->wanted});
 }
 
 const char *run_threads_entry(const pegen_kernel *kernel) { return ((const threads *)(const void *)kernel)->last; }
@@ -74,14 +79,29 @@ static bool set_pointer(const loaded_kernel *loaded, const char *symbol, const v
   return at != NULL;
 }
 
-/* Puts `runner` behind one of the kernel's entries, which is called `entry` in the host's object. */
-static bool connect_entry(arena *a, loaded_kernel *loaded, const char *name, const char *entry,
-                          int (*runner)(void *, const pegen_args *, int, int), pegen_entry **of) {
-  void *own = run_find(loaded, arena_printf(a, "%s_host_%s", name, entry));
-  if (!own || !set_pointer(loaded, arena_printf(a, "%s_host_%s_runner", name, entry), &runner, sizeof runner))
-    return false;
-  if (*of) memcpy(of, &own, sizeof own);
+/* Puts the function at `runner` behind one of the kernel's entries, at `of`, which is called `entry` in the host's
+ * object. */
+static bool connect_entry(arena *a, loaded_kernel *loaded, const char *name, const char *entry, const void *runner,
+                          void *of) {
+  void *own = run_find(loaded, arena_printf(a, "%s_host_%s", name, entry)), *none = NULL;
+  if (!own || !set_pointer(loaded, arena_printf(a, "%s_host_%s_runner", name, entry), runner, sizeof own)) return false;
+  if (memcmp(of, &none, sizeof none) != 0) memcpy(of, &own, sizeof own);
   return true;
+}
+
+/* All that the kernel has; what its text has no entries for, it has not. */
+static bool connect_entries(arena *a, loaded_kernel *loaded, const char *name, pegen_kernel *kernel) {
+  size_t (*of_encode)(void *, const pegen_args *) = encode_backward_workspace;
+  size_t (*of_attention)(void *, const pegen_args *) = attention_backward_workspace;
+#define X(entry) \
+  int (*entry##_runner)(void *, const pegen_args *, int, int) = entry; \
+  if (pegen_launch_find(kernel, #entry) == PEGEN_LAUNCH_NONE) kernel->entry = NULL; \
+  if (!connect_entry(a, loaded, name, #entry, &entry##_runner, &kernel->entry)) return false;
+  PEGEN_LAUNCHED(X)
+#undef X
+  return connect_entry(a, loaded, name, "encode_backward_workspace", &of_encode, &kernel->encode_backward_workspace) &&
+         connect_entry(a, loaded, name, "attention_backward_workspace", &of_attention,
+                       &kernel->attention_backward_workspace);
 }
 
 static bool connect(arena *a, loaded_kernel *loaded, const gpu_program *program, int64_t wanted) {
@@ -97,9 +117,7 @@ static bool connect(arena *a, loaded_kernel *loaded, const gpu_program *program,
     t->waits[i] = gpu_entry_waits(&program->entry[i]);
   }
   void (*waiter)(int32_t) = run_block_wait;
-  if (!connect_entry(a, loaded, name, "encode", encode, &t->kernel.encode) ||
-      !connect_entry(a, loaded, name, "attention", attention, &t->kernel.attention) ||
-      !connect_entry(a, loaded, name, "encode_backward", encode_backward, &t->kernel.encode_backward) ||
+  if (!connect_entries(a, loaded, name, &t->kernel) ||
       !set_pointer(loaded, arena_printf(a, "%s_host_context", name), &t, sizeof t) ||
       !set_pointer(loaded, arena_printf(a, "%s_host_waiter", name), &waiter, sizeof waiter))
     return false;

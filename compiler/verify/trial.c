@@ -168,18 +168,12 @@ loaded_kernel *trial_load_gradients(arena *a, const spec *s, const char *targets
   return load(a, s, &(compile_options){.targets = targets, .dtypes = dtypes, .optimize = optimize});
 }
 
-static int64_t operand_size(const spec_operand *operand) {
-  int64_t size = 1;
-  for (int d = 0; d < operand->rank; d++) size *= operand->shape[d];
-  return size;
-}
-
 trial_operands trial_random_operands(arena *a, const spec *s, number_type type, uint64_t *random) {
   trial_operands result = {arena_array(a, const double *, s->n_operands + 1),
                            arena_array(a, const DLTensor *, s->n_operands + 1)};
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *operand = &s->operand[i];
-    int64_t size = operand_size(operand);
+    int64_t size = spec_operand_elements(operand);
     double *values = arena_array(a, double, size + 1);
     for (int64_t j = 0; j < size; j++)
       values[j] = number_round(type, random_uniform(random, -operand->test_scale, operand->test_scale));
@@ -219,7 +213,7 @@ trial_operands trial_rounded_operands(arena *a, const spec *s, const double *con
   trial_operands result = {arena_array(a, const double *, s->n_operands + 1),
                            arena_array(a, const DLTensor *, s->n_operands + 1)};
   for (int i = 0; i < s->n_operands; i++) {
-    int64_t size = operand_size(&s->operand[i]);
+    int64_t size = spec_operand_elements(&s->operand[i]);
     double *rounded = arena_array(a, double, size + 1);
     for (int64_t j = 0; j < size; j++) rounded[j] = number_round(type, values[i][j]);
     result.values[i] = rounded;

@@ -24,20 +24,34 @@ DLTensor *attention_trial_out(arena *a, const attention_trial *t, row_order orde
   return tensor_rows(a, number_type_of(t->q->dtype), order, shape[0], shape[1], shape[2], t->spec->pairwise->value_dim);
 }
 
+DLTensor *attention_trial_lse(arena *a, const attention_trial *t) {
+  const int64_t *shape = t->q->shape;
+  DLTensor *lse =
+      tensor_contiguous(a, NUMBER_F32, 3, shape, arena_array(a, double, shape[0] * shape[1] * shape[2] + 1));
+  lse->strides = arena_array(a, int64_t, 3);
+  lse->strides[0] = shape[1] * shape[2], lse->strides[1] = 1, lse->strides[2] = shape[1];
+  return lse;
+}
+
+pegen_args attention_trial_args(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out) {
+  return (pegen_args){.struct_size = sizeof(pegen_args),
+                      .n_operands = kernel->n_operands,
+                      .q = t->q,
+                      .k = t->k,
+                      .v = t->v,
+                      .out = out,
+                      .positions = t->positions,
+                      .k_positions = t->k_positions,
+                      .operands = t->operands.tensors,
+                      .inputs = t->inputs.tensors,
+                      .n_inputs = kernel->n_inputs,
+                      .causal = t->causal,
+                      .scale = t->scale,
+                      .lse = t->lse};
+}
+
 int attention_trial_call(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out, int parts) {
-  pegen_args args = {.struct_size = sizeof args,
-                     .n_operands = kernel->n_operands,
-                     .q = t->q,
-                     .k = t->k,
-                     .v = t->v,
-                     .out = out,
-                     .positions = t->positions,
-                     .k_positions = t->k_positions,
-                     .operands = t->operands.tensors,
-                     .inputs = t->inputs.tensors,
-                     .n_inputs = kernel->n_inputs,
-                     .causal = t->causal,
-                     .scale = t->scale};
+  pegen_args args = attention_trial_args(kernel, t, out);
   args.workspace_bytes = kernel->workspace(&args);
   if (args.workspace_bytes) args.workspace = malloc(args.workspace_bytes);
   int error = 0;
@@ -81,14 +95,42 @@ static long double largest(const double *values, int64_t count) {
   return size;
 }
 
-static void compare_row(const attention_trial *t, const reference_query *query, const DLTensor *out, int64_t b,
-                        int64_t h, long double *scores, long double *exact, trial_error *worst) {
-  number_type type = number_type_of(out->dtype);
-  int width = t->spec->pairwise->value_dim;
-  reference_attention(t->spec, query, scores, exact);
-  long double score = 1, size = largest(query->v, query->keys * width);
+/* What a query is compared with, and what is compared. */
+typedef struct comparison {
+  const attention_trial *trial;
+  const DLTensor *out; /* NULL: the trial's lse */
+  long double *scores, *exact;
+  trial_error *worst;
+} comparison;
+
+/* The largest finite score, 1 at least. */
+static long double largest_score(const comparison *c, const reference_query *query) {
+  long double score = 1;
   for (int64_t key = 0; key < query->visible; key++)
-    if (isfinite(scores[key])) score = fmaxl(score, fabsl(scores[key]));
+    if (isfinite(c->scores[key])) score = fmaxl(score, fabsl(c->scores[key]));
+  return score;
+}
+
+static void compare_lse(const comparison *c, const reference_query *query, int64_t b, int64_t h) {
+  const attention_trial *t = c->trial;
+  long double sum = 0, most = -INFINITY;
+  for (int64_t key = 0; key < query->visible; key++) most = fmaxl(most, c->scores[key]);
+  for (int64_t key = 0; key < query->visible && most > -INFINITY; key++) sum += expl(c->scores[key] - most);
+  long double exact = most == -INFINITY ? most : most + logl(sum);
+  const int64_t *stride = t->lse->strides;
+  double got = ((const float *)t->lse->data)[b * stride[0] + h * stride[1] + query->token * stride[2]];
+  long double error = got == exact ? 0 : fabsl(got - exact) / largest_score(c, query);
+  if (isnan(error)) error = INFINITY;
+  if (error > c->worst->error || isnan(got))
+    *c->worst = (trial_error){error, isnan(got), b, h, query->token, 0, got, exact};
+}
+
+static void compare_row(const comparison *c, const reference_query *query, int64_t b, int64_t h) {
+  const DLTensor *out = c->out;
+  number_type type = number_type_of(out->dtype);
+  int width = c->trial->spec->pairwise->value_dim;
+  long double score = largest_score(c, query), size = largest(query->v, query->keys * width), *exact = c->exact;
+  trial_error *worst = c->worst;
   for (int c = 0; c < width; c++) {
     double got = number_load(type, tensor_at(out, b, h, query->token, c));
     long double error = fabsl(got - exact[c]);
@@ -100,13 +142,11 @@ static void compare_row(const attention_trial *t, const reference_query *query, 
   }
 }
 
-void attention_trial_compare(arena *a, const attention_trial *t, const DLTensor *out, int64_t step,
-                             trial_error *worst) {
+void attention_trial_queries(arena *a, const attention_trial *t, int64_t step, attention_query_visitor *visit,
+                             void *context) {
   const spec *s = t->spec;
   int64_t heads = t->q->shape[1], tokens = t->q->shape[2], keys = t->k->shape[2],
           group = t->k->shape[1] ? heads / t->k->shape[1] : 1;
-  long double *scores = arena_array(a, long double, keys + 1),
-              *exact = arena_array(a, long double, s->pairwise->value_dim);
   const DLTensor *of_keys = t->k_positions ? t->k_positions : t->positions;
   for (int64_t b = 0; b < t->q->shape[0]; b++) {
     const double *at = places(a, s, t->positions, b, tokens), *keys_at = places(a, s, of_keys, b, keys);
@@ -130,8 +170,29 @@ void attention_trial_compare(arena *a, const attention_trial *t, const DLTensor 
                                  .scale = t->scale,
                                  .operands = t->operands.values,
                                  .inputs = inputs};
-        compare_row(t, &query, out, b, h, scores, exact, worst);
+        visit(context, &query, b, h);
       }
     }
   }
+}
+
+static void compare_query(void *context, const reference_query *query, int64_t b, int64_t h) {
+  const comparison *c = context;
+  reference_attention(c->trial->spec, query, c->scores, c->exact);
+  (c->out ? compare_row : compare_lse)(c, query, b, h);
+}
+
+static void compare_all(arena *a, comparison *c, int64_t step) {
+  c->scores = arena_array(a, long double, c->trial->k->shape[2] + 1);
+  c->exact = arena_array(a, long double, c->trial->spec->pairwise->value_dim);
+  attention_trial_queries(a, c->trial, step, compare_query, c);
+}
+
+void attention_trial_compare(arena *a, const attention_trial *t, const DLTensor *out, int64_t step,
+                             trial_error *worst) {
+  compare_all(a, &(comparison){.trial = t, .out = out, .worst = worst}, step);
+}
+
+void attention_trial_compare_lse(arena *a, const attention_trial *t, int64_t step, trial_error *worst) {
+  compare_all(a, &(comparison){.trial = t, .worst = worst}, step);
 }

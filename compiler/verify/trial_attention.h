@@ -4,6 +4,7 @@
 #define PEGEN_VERIFY_TRIAL_ATTENTION_H
 
 #include "verify/oracle.h"
+#include "verify/reference_attention.h"
 #include "verify/trial.h"
 
 /* A call: tensors, and what the reference reads of them. */
@@ -15,6 +16,7 @@ typedef struct attention_trial {
   trial_inputs inputs;
   int causal;
   double scale;
+  DLTensor *lse; /* that a call fills; NULL: not asked for */
 } attention_trial;
 
 /* Sizes of a random trial. */
@@ -27,6 +29,11 @@ void attention_trial_fill(arena *a, attention_trial *t, const attention_sizes *s
                           uint64_t *random);
 
 DLTensor *attention_trial_out(arena *a, const attention_trial *t, row_order order);
+/* [B,H,N] float32, for t->lse; in memory [B,N,H]. */
+DLTensor *attention_trial_lse(arena *a, const attention_trial *t);
+
+/* Of a call; without a workspace. */
+pegen_args attention_trial_args(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out);
 
 /* One call, as `parts` parts from the last to the first; the first error. */
 int attention_trial_call(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out, int parts);
@@ -34,5 +41,13 @@ int attention_trial_call(const pegen_kernel *kernel, const attention_trial *t, D
 /* The largest error of `out`, beyond half a unit in the last place of 16-bit types, in units of the row's largest
  * score (1 at least) times the largest number of v. step: rows that are looked at. */
 void attention_trial_compare(arena *a, const attention_trial *t, const DLTensor *out, int64_t step, trial_error *worst);
+/* The same of t->lse, in units of the row's largest score (1 at least). */
+void attention_trial_compare_lse(arena *a, const attention_trial *t, int64_t step, trial_error *worst);
+
+/* Every step-th query, the first and the last, as the reference is asked about it; what it points to lasts as long as
+ * the visit. */
+typedef void attention_query_visitor(void *context, const reference_query *query, int64_t batch, int64_t head);
+void attention_trial_queries(arena *a, const attention_trial *t, int64_t step, attention_query_visitor *visit,
+                             void *context);
 
 #endif

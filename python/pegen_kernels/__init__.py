@@ -15,4 +15,4 @@ __all__ = [
     "ArgumentError", "CheckFailed", "CompileError", "Input", "Kernel", "Operand", "PegenError", "Table", "compile",
     "load", "stock",
 ]  # fmt: skip
-__version__ = "0.1.0"
+__version__ = "0.2.0"

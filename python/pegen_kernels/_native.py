@@ -43,6 +43,7 @@ class Args(ctypes.Structure):
     ] + [
         ("table_bytes", c_size_t), ("workspace_bytes", c_size_t), ("inputs", c_void_p), ("n_inputs", c_int32),
         ("causal", c_int32), ("scale", c_double), ("q_scale", c_void_p), ("k_scale", c_void_p), ("grad", c_void_p),
+        ("lse", c_void_p),
     ]  # fmt: skip
 
 
@@ -61,19 +62,24 @@ class InputInfo(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("doc", c_char_p), ("units", c_char_p), ("size", c_int64)]
 
 
+Entry = ctypes.CFUNCTYPE(ctypes.c_int, POINTER(Args), ctypes.c_int, ctypes.c_int)
+SizeEntry = ctypes.CFUNCTYPE(c_size_t, POINTER(Args))
+
+
 class KernelInfo(ctypes.Structure):
-    """pegen_kernel."""
+    """pegen_kernel; its entries are the fields of type Entry and SizeEntry."""
 
     _fields_ = [("struct_size", c_uint32), ("abi_version", c_uint32)] + [
         (name, c_char_p) for name in ("name", "doc", "digest", "options", "targets")
     ] + [
         ("dtypes", c_uint32), ("head_dim", c_int32), ("out_dim", c_int32), ("n_axes", c_int32),
         ("axes", POINTER(c_char_p)), ("heads", c_int32), ("skip_tokens", c_int32), ("grid", POINTER(c_int64)),
-        ("n_operands", c_int32), ("operands", POINTER(OperandInfo)), ("encode", c_void_p), ("attention", c_void_p),
-        ("workspace", c_void_p), ("ptx", c_void_p), ("prepare", c_void_p), ("table_bytes", c_void_p),
+        ("n_operands", c_int32), ("operands", POINTER(OperandInfo)), ("encode", Entry), ("attention", Entry),
+        ("workspace", SizeEntry), ("ptx", c_void_p), ("prepare", Entry), ("table_bytes", SizeEntry),
         ("n_inputs", c_int32), ("n_columns", c_int32), ("inputs", POINTER(InputInfo)), ("columns", POINTER(c_char_p)),
-        ("widths", c_void_p), ("encode_backward", c_void_p), ("encode_backward_finish", c_void_p),
-        ("encode_backward_workspace", c_void_p),
+        ("widths", c_void_p), ("encode_backward", Entry), ("encode_backward_finish", Entry),
+        ("encode_backward_workspace", SizeEntry), ("attention_backward", Entry), ("attention_backward_finish", Entry),
+        ("attention_backward_workspace", SizeEntry),
     ]  # fmt: skip
 
 
@@ -84,7 +90,8 @@ class CompileRequest(ctypes.Structure):
         (name, c_char_p) for name in ("file", "text", "label")
     ] + [("defines", POINTER(c_char_p))] + [
         (name, c_char_p) for name in ("targets", "dtypes", "name", "program", "cache")
-    ] + [("max_seconds", c_double), ("max_memory", c_int64), ("trust_spec", c_int32)]  # fmt: skip
+    ] + [("max_seconds", c_double), ("max_memory", c_int64), ("trust_spec", c_int32),
+         ("max_cache", c_int64)]  # fmt: skip
 
 
 class Compiled(ctypes.Structure):
@@ -94,10 +101,6 @@ class Compiled(ctypes.Structure):
         ("struct_size", c_uint32), ("from_cache", c_int32), ("error", c_char_p), ("kernel", POINTER(KernelInfo)),
         ("header", c_char_p), ("explanation", c_char_p), ("object", c_void_p), ("object_size", c_size_t),
     ]  # fmt: skip
-
-
-Entry = ctypes.CFUNCTYPE(ctypes.c_int, POINTER(Args), ctypes.c_int, ctypes.c_int)
-SizeEntry = ctypes.CFUNCTYPE(c_size_t, POINTER(Args))
 
 
 def field(kernel: KernelInfo, name: str) -> Any:
@@ -117,7 +120,9 @@ def _load() -> ctypes.CDLL:
         ("pegen_kernel_supported", ctypes.c_int, [c_void_p]),
         ("pegen_parallel", ctypes.c_int, [c_void_p, POINTER(Args), ctypes.c_int]),
         ("pegen_launch", ctypes.c_int, [c_void_p, c_char_p, POINTER(Args), c_void_p]),
+        ("pegen_cuda_workspace", c_size_t, [c_void_p, c_char_p, POINTER(Args)]),
         ("pegen_cuda_error_name", c_char_p, []),
+        ("pegen_xla_register", ctypes.c_int, [c_void_p, c_int64]),
     ]:
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments

@@ -21,8 +21,9 @@ _TORCH_CODES = {
     "torch.float8_e4m3fn": (_E4M3, 8), "torch.float8_e5m2": (_E5M2, 8),
 }  # fmt: skip
 _DEVICES = {"cpu": CPU, "cuda": CUDA}
-_WORDS = {_INT: "int", _UINT: "uint", _FLOAT: "float"}
-_CODES = (*_WORDS, _BFLOAT, _E4M3, _E5M2)
+_CODES = (_INT, _UINT, _FLOAT, _BFLOAT, _E4M3, _E5M2)
+_WORDS = {_INT: "int", _UINT: "uint", _FLOAT: "float", 5: "complex"}
+_WHOLE_WORDS = {_BFLOAT: "bfloat16", _E4M3: "float8_e4m3fn", _E5M2: "float8_e5m2", 6: "bool"}
 
 
 class View(NamedTuple):
@@ -39,7 +40,7 @@ class View(NamedTuple):
     @property
     def dtype(self) -> str:
         code, bits = self.key[2:4]
-        return {_BFLOAT: "bfloat16", _E4M3: "float8_e4m3fn", _E5M2: "float8_e5m2"}.get(code) or f"{_WORDS[code]}{bits}"
+        return _WHOLE_WORDS.get(code) or f"{_WORDS.get(code, 'unknown')}{bits or ''}"
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -64,13 +65,18 @@ def _numpy_code(name: str, dtype: Any) -> tuple[int, int]:
     return code
 
 
+def code_of(name: str, dtype: Any) -> tuple[int, int]:
+    """DLPack's code and bits of a number type of NumPy's."""
+    return _numpy_seen.get(dtype) or _numpy_code(name, dtype)
+
+
 def _of_numpy(name: str, x: Any, written: bool) -> View:
     interface = x.__array_interface__
     address, fixed = interface["data"]
     if written and fixed:
         raise ArgumentError(f"{name} is read-only; expected an array that may be written")
     dtype = x.dtype
-    code = _numpy_seen.get(dtype) or _numpy_code(name, dtype)
+    code = code_of(name, dtype)
     size = dtype.itemsize
     if interface["strides"] is None:
         strides = contiguous(x.shape)
@@ -165,6 +171,16 @@ def empty_like(x: Any, shape: tuple[int, ...]) -> Any:
     return numpy.empty(sizes, dtype=x.dtype if isinstance(x, numpy.ndarray) else _numpy_dtype(seen.dtype)).transpose(
         places
     )
+
+
+def room_beside(seen: View, size: int) -> tuple[int, Any]:
+    """Memory of so many bytes where an array of a GPU lies: its address, and what must live until the work on it is
+    queued. PyTorch's allocator hands it out again behind that work, on the same stream."""
+    torch = sys.modules.get("torch")
+    if not torch or not isinstance(seen.keeps, torch.Tensor):
+        raise ArgumentError("workspace: memory of a GPU is only asked for of PyTorch; expected its tensors")
+    room = torch.empty(size, dtype=torch.uint8, device=seen.keeps.device)
+    return room.data_ptr(), room
 
 
 def _numpy_dtype(name: str) -> Any:

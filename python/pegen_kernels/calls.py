@@ -2,19 +2,21 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any
 
 from . import _native
 from ._native import Args, DLTensor, GradArgs, library
-from .arrays import CUDA, View
+from .arrays import CPU, CUDA, View, room_beside
+from .refusals import NO_GRADIENT
 
 
 class Call:
     """pegen_args with all that it points to. Of one thread at a time.
 
     tensors: by field of pegen_args; those of pegen_grad_args are called "grad.q_out" and so on; operands and inputs are
-    lists of their own; of those, gradients are "grad.operand.0" and so on. numbers: scale, causal; flags of the
-    gradients."""
+    lists of their own; of those, gradients are "grad.operand.0", "grad.input.0" and so on. numbers: scale, causal;
+    flags of the gradients."""
 
     def __init__(self, kernel: Any, size_of_workspace: Any, tensors: dict[str, View], operands: list[View],
                  inputs: list[View], numbers: dict[str, Any]) -> None:  # fmt: skip
@@ -30,11 +32,15 @@ class Call:
         base, step = ctypes.addressof(self._slots), ctypes.sizeof(DLTensor)
         places = [base + i * step for i in range(len(every))]
         self._grad = GradArgs(struct_size=ctypes.sizeof(GradArgs), flags=flags)
-        self._grad_operands = (ctypes.c_void_p * (len(operands) + 1))()
+        self._grad_lists = {
+            kind: (ctypes.c_void_p * (len(given) + 1))() for kind, given in (("operand", operands), ("input", inputs))
+        }
         for name, place in zip(tensors, places):
-            if name.startswith("grad.operand."):
-                self._grad_operands[int(name[13:])] = place
-                self._grad.operands = ctypes.addressof(self._grad_operands)
+            kind, _, index = name.removeprefix("grad.").partition(".")
+            if index:
+                self._grad_lists[kind][int(index)] = place
+                setattr(self._grad, f"{kind}s", ctypes.addressof(self._grad_lists[kind]))
+                self.args.grad = ctypes.addressof(self._grad)
             elif name.startswith("grad."):
                 setattr(self._grad, name[5:], place)
                 self.args.grad = ctypes.addressof(self._grad)
@@ -46,7 +52,9 @@ class Call:
         self.args.operands = ctypes.addressof(self._operands)
         self.args.inputs = ctypes.addressof(self._inputs)
         self.reference = ctypes.byref(self.args)
-        self._workspace = self._room(size_of_workspace)
+        self._size = size_of_workspace(self.reference) if size_of_workspace else 0
+        self._on_host = every[0].key[0] == CPU if every else True
+        self._workspace = self._host_room() if self._size and self._on_host else None
 
     def _describe(self, slot: DLTensor, key: tuple[Any, ...]) -> None:
         slot.device_type, slot.device_id, slot.code, slot.bits, shape, strides = key
@@ -56,13 +64,18 @@ class Call:
         slot.shape = ctypes.addressof(sizes)
         slot.strides = slot.shape + 8 * len(shape)
 
-    def _room(self, size_of_workspace: Any) -> Any:
-        size = size_of_workspace(self.reference) if size_of_workspace else 0
-        if not size:
-            return None
-        room = ctypes.create_string_buffer(size + 64)
+    def _host_room(self) -> Any:
+        room = ctypes.create_string_buffer(self._size + 64)
         self.args.workspace = (ctypes.addressof(room) + 63) & ~63
-        self.args.workspace_bytes = size
+        self.args.workspace_bytes = self._size
+        return room
+
+    def borrow(self, views: list[View]) -> Any:
+        """A GPU's workspace, for one call: what it returns is to be kept until the work is queued."""
+        if not self._size or self._on_host:
+            return None
+        self.args.workspace, room = room_beside(views[0], self._size)
+        self.args.workspace_bytes = self._size
         return room
 
     def point(self, views: list[View]) -> None:
@@ -80,7 +93,31 @@ def run(kernel: Any, entry: Any, name: str, call: Call, device: int, threads: in
     return entry(call.reference, 0, 1)
 
 
-def entry_of(kernel: Any, field: str, prototype: Any = _native.Entry) -> Any:
+def cuda_workspace(kernel: Any, name: str) -> Any:
+    """What says of arguments how many bytes of a GPU's memory a call and its finish have; 0 where it is refused."""
+    return lambda reference: library.pegen_cuda_workspace(ctypes.addressof(kernel), name.encode(), reference)
+
+
+def entry_of(kernel: Any, field: str) -> Any:
     """The function at a field of pegen_kernel, or None."""
-    address = _native.field(kernel, field)
-    return prototype(address) if address else None
+    return _native.field(kernel, field) or None
+
+
+@functools.lru_cache(maxsize=None)
+def gains_of_attention(kernel: Any) -> frozenset[str]:
+    """What has a gradient of a Kernel's attention: "q" (with k and v), "operand.0", "input.0", "positions" and so on.
+    It is asked for one alone of a call without rows, which it refuses in any case: what has no gradient it says
+    first."""
+    entry, some = kernel._entries["attention_backward"], View(64, (CPU, 0, 2, 32, (1,), (1,)), None)
+    if not entry:
+        return frozenset()
+    names = ["q", "positions", "k_positions", *(f"operand.{i}" for i in range(len(kernel.operands)))]
+    names += [f"input.{i}" for i in range(len(kernel.inputs))]
+
+    def has(name: str) -> bool:
+        lists = [some] * len(kernel.operands), [some] * len(kernel.inputs)
+        given = {"positions": some, "k_positions": some, f"grad.{name}": some}  # what is not given gains nothing
+        call = Call(kernel._info, None, given, *lists, {})
+        return entry(call.reference, 0, 1) != NO_GRADIENT
+
+    return frozenset(filter(has, names))

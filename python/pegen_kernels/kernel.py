@@ -6,14 +6,15 @@ import json
 import os
 import pathlib
 import secrets
+import struct
 import subprocess
 import weakref
 from typing import Any, Mapping, NamedTuple, Sequence
 
 from . import _native
 from ._native import library
-from .arrays import CPU, View, empty_like, give_back, view
-from .calls import Call, entry_of, run
+from .arrays import CPU, CUDA, View, empty_like, give_back, view
+from .calls import Call, cuda_workspace, entry_of, run
 from .errors import ArgumentError, CheckFailed, CompileError
 from .refusals import refusal
 
@@ -54,15 +55,16 @@ class Request(NamedTuple):
 
     file: str | None
     text: str | None
-    label: str | None
     defines: tuple[str, ...]
     targets: str | None
     dtypes: str | None
-    name: str | None
-    cache: str | None
-    trust_spec: bool
-    max_seconds: float
-    max_memory: int
+    label: str | None = None
+    name: str | None = None
+    cache: str | None = None
+    trust_spec: bool = False
+    max_seconds: float = 0
+    max_memory: int = 0
+    max_cache: int = 0
 
     def native(self) -> _native.CompileRequest:
         for name, word in (*zip(self._fields, self), *(("defines", word) for word in self.defines)):
@@ -75,7 +77,7 @@ class Request(NamedTuple):
             text=encode(self.text), label=encode(self.label), defines=defines, targets=encode(self.targets),
             dtypes=encode(self.dtypes), name=encode(self.name), program=encode(_native.program()),
             cache=encode(self.cache), max_seconds=self.max_seconds, max_memory=self.max_memory,
-            trust_spec=self.trust_spec,
+            trust_spec=self.trust_spec, max_cache=self.max_cache,
         )  # fmt: skip
 
     def run(self, command: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -116,8 +118,12 @@ def _word(value: Any) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
-def _listed(value: str | Sequence[str] | None) -> str | None:
-    return value if value is None or isinstance(value, str) else ",".join(value)
+def _listed(name: str, value: str | Sequence[str] | None) -> str | None:
+    words = [value] if isinstance(value, str) or not hasattr(value, "__iter__") else list(value)
+    for word in words:
+        if not isinstance(word, str) and value is not None:
+            raise CompileError(f"{name}: {word!r} is a {type(word).__name__}; expected a text or a list of texts")
+    return None if value is None else ",".join(words)
 
 
 _SHORT = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
@@ -127,6 +133,8 @@ def _source(spec: str | os.PathLike[str]) -> tuple[str | None, str | None]:
     """File, or text."""
     if isinstance(spec, str) and "\n" in spec:
         return None, spec
+    if not isinstance(spec, (str, os.PathLike)):
+        raise CompileError(f"spec is a {type(spec).__name__}; expected a text or a path")
     path = os.fspath(spec)
     named = _native.specs() / f"{path}.lua"
     if isinstance(spec, str) and spec.isidentifier() and not os.path.exists(path) and named.is_file():
@@ -134,6 +142,22 @@ def _source(spec: str | os.PathLike[str]) -> tuple[str | None, str | None]:
     if not os.path.isfile(path):
         raise CompileError(f"spec: no description '{path}'; expected a file, Lua text, or one of {', '.join(stock())}")
     return path, None
+
+
+def request_of(
+    spec: str | os.PathLike[str],
+    defines: Mapping[str, Any],
+    targets: str | Sequence[str] | None = None,
+    dtypes: str | Sequence[str] | None = None,
+    **more: Any,
+) -> Request:
+    """What `compile` is asked for, as it has them; more: other fields of a Request."""
+    file, text = _source(spec)
+    words = tuple(f"{key}={_word(value)}" for key, value in defines.items())
+    types = _listed("dtypes", dtypes)
+    for long, short in _SHORT.items():
+        types = types and types.replace(long, short)
+    return Request(file, text, words, _listed("targets", targets), types, **more)
 
 
 def compile(
@@ -148,6 +172,7 @@ def compile(
     trust_spec: bool = False,
     max_seconds: float = 0,
     max_memory: int = 0,
+    max_cache: int = 0,
     **options: Any,
 ) -> Kernel:
     """Compiles a description, or finds what was compiled of it before.
@@ -160,17 +185,14 @@ def compile(
     name: what the kernel is called; label: what messages call a text. cache: a folder (~/.cache/pegen); "": none.
     trust_spec: run the description in the compiler's own process, where the system has no seccomp.
     max_seconds, max_memory (MiB): limits of a compilation; 0: 300 s, 4096 MiB.
+    max_cache (MiB): of the cache's folder, where what was used least recently goes first; 0: 1024; -1: any.
 
     Raises CompileError with the file and line of a mistake.
     """
-    file, text = _source(spec)
-    words = tuple(f"{key}={_word(value)}" for key, value in {**(defines or {}), **options}.items())
-    types = _listed(dtypes)
-    for long, short in _SHORT.items():
-        types = types and types.replace(long, short)
-    request = Request(
-        file, text, label, words, _listed(targets), types, name, None if cache is None else os.fspath(cache),
-        trust_spec, max_seconds, max_memory,
+    request = request_of(
+        spec, {**(defines or {}), **options}, targets, dtypes, label=label, name=name,
+        cache=None if cache is None else os.fspath(cache), trust_spec=trust_spec, max_seconds=max_seconds,
+        max_memory=max_memory, max_cache=max_cache,
     )  # fmt: skip
     compiled = library.pegen_compile(request.native())
     if not compiled:
@@ -186,6 +208,16 @@ def compile(
     return kernel
 
 
+def _is_whole(data: bytes) -> bool:
+    """Whether an ELF file has all that its program headers name: the loader maps what is missing and dies of it."""
+    try:
+        place, size, count = struct.unpack_from("<Q", data, 32)[0], *struct.unpack_from("<HH", data, 54)
+        headers = [struct.unpack_from("<6Q", data, place + i * size + 8) for i in range(count)]
+    except struct.error:
+        return False
+    return data[:6] == b"\x7fELF\2\1" and all(offset + in_file <= len(data) for offset, _, _, in_file, _, _ in headers)
+
+
 def load(path: str | os.PathLike[str]) -> Kernel:
     """A kernel that `save` wrote, or `pegen SPEC.lua -o NAME.so`. It is code: load none that you would not run. It can
     be called, but not explained, checked or timed, since its description is not with it."""
@@ -193,6 +225,8 @@ def load(path: str | os.PathLike[str]) -> Kernel:
     if not os.path.isfile(path):
         raise CompileError(f"path: there is no file '{path}'")
     data = pathlib.Path(path).read_bytes()
+    if not _is_whole(data):
+        raise CompileError(f"path: '{path}' is no kernel: not a whole shared object")
     # The loader knows files by their names, and would give the old one where another was saved since. So what is
     # mapped is a copy, whose descriptor stays open, and its number taken, as long as that is mapped: for good.
     memory = os.memfd_create("pegen-kernel")
@@ -208,6 +242,26 @@ def load(path: str | os.PathLike[str]) -> Kernel:
     if not library.pegen_kernel_supported(ctypes.addressof(info)):
         raise CompileError(f"path: '{path}' was made by a pegen of another version")
     return Kernel(info, data, "", None, True)
+
+
+def in_order(kernel: str, what: str, infos: Sequence[Any], given: Any) -> list[Any]:
+    """Operands or inputs of the kernel of that name in their order, from a mapping by name or a sequence."""
+    names = [info.name for info in infos]
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        if not hasattr(given, "__len__"):
+            raise ArgumentError(f"{what}s is a {type(given).__name__}; expected a mapping by name or a sequence")
+        if len(given) > len(names):
+            raise ArgumentError(f"{what}s: {len(given)} given; {kernel} has {len(names)}: {', '.join(names) or 'none'}")
+        given = dict(zip(names, given))
+    for name in given:
+        if name not in names:
+            raise ArgumentError(f"{what}s: {kernel} has no {what} '{name}'; it has: {', '.join(names) or 'none'}")
+    for name in names:
+        if name not in given:
+            raise ArgumentError(f"{what}s: '{name}' is missing; {kernel} takes {', '.join(names)}")
+    return [given[name] for name in names]
 
 
 class Kernel:
@@ -251,14 +305,9 @@ class Kernel:
         n_inputs = _native.field(info, "n_inputs") or 0
         given = (info.inputs[i] for i in range(n_inputs))
         self.inputs = [Input(text(i.name), text(i.doc), text(i.units), i.size) for i in given]
-        self._entries = {
-            name: entry_of(info, name)
-            for name in ("encode", "attention", "prepare", "encode_backward", "encode_backward_finish")
-        }
-        self._sizes = {
-            name: entry_of(info, name, _native.SizeEntry)
-            for name in ("workspace", "table_bytes", "encode_backward_workspace")
-        }
+        fields = _native.KernelInfo._fields_
+        self._entries = {name: entry_of(info, name) for name, kind in fields if kind is _native.Entry}
+        self._sizes = {name: entry_of(info, name) for name, kind in fields if kind is _native.SizeEntry}
         self._calls: dict[Any, Call] = {}
 
     @staticmethod
@@ -278,42 +327,32 @@ class Kernel:
 
     def _named(self, what: str, infos: Sequence[Any], given: Any) -> list[View]:
         """Operands or inputs in their order, from a mapping by name or a sequence."""
-        names = [info.name for info in infos]
-        if given is None:
-            given = {}
-        if not isinstance(given, Mapping):
-            if len(given) > len(names):
-                raise ArgumentError(f"{what}s: {len(given)} given; {self.name} has {len(names)} ({', '.join(names)})")
-            given = dict(zip(names, given))
-        for name in given:
-            if name not in names:
-                raise ArgumentError(
-                    f"{what}s: {self.name} has no {what} '{name}'; it has: {', '.join(names) or 'none'}"
-                )
-        for name in names:
-            if name not in given:
-                raise ArgumentError(f"{what}s: '{name}' is missing; {self.name} takes {', '.join(names)}")
-        return [view(f"{what} '{name}'", given[name]) for name in names]
+        return [view(f"{what} '{info.name}'", x) for info, x in zip(infos, in_order(self.name, what, infos, given))]
 
     def _call(self, name: str, tensors: dict[str, View], operands: list[View], inputs: list[View],
               numbers: dict[str, Any], *, threads: int = 1, stream: int = 0, table: Table | None = None,
               workspace: str = "workspace", finish: str = "") -> None:  # fmt: skip
         entry = self._entries[name]
         if entry is None:
-            raise ArgumentError(f"{self.name} has no entry '{name}'; it has: {', '.join(self.entries)}")
+            raise ArgumentError(f"{name}: {self.name} has no such entry; it has: {', '.join(self.entries)}")
         views = [*tensors.values(), *operands, *inputs]
         key = (name, tuple(tensors), tuple([seen.key for seen in views]), tuple(numbers.items()))
+        device = views[0].key[0] if views else CPU
         call = self._calls.pop(key, None)
         if call is None:
-            call = Call(self._info, self._sizes[workspace], tensors, operands, inputs, numbers)
+            size_of = cuda_workspace(self._info, name) if device == CUDA else self._sizes[workspace]
+            call = Call(self._info, size_of, tensors, operands, inputs, numbers)
         else:
             call.point(views)
         if table is not None:
+            if not isinstance(table, Table):
+                raise ArgumentError(f"table is a {type(table).__name__}; expected what prepare returned")
             call.args.table, call.args.table_bytes = table.address, table.size
-        device = views[0].key[0] if views else CPU
+        room = call.borrow(views)
         error = run(self._info, entry, name, call, device, threads, stream)
         if finish and not error:
             error = run(self._info, self._entries[finish], finish, call, device, threads, stream)
+        del room
         if len(self._calls) >= _MOST_CALLS:
             self._calls.clear()
         self._calls[key] = call
@@ -428,7 +467,7 @@ class Kernel:
         tokens, until positions or operands change."""
         size_of = self._sizes["table_bytes"]
         if not self._entries["prepare"] or not size_of:
-            raise ArgumentError(f"{self.name} has no entry 'prepare'; it has: {', '.join(self.entries)}")
+            raise ArgumentError(f"prepare: {self.name} has no such entry; it has: {', '.join(self.entries)}")
         tensors = self._places(positions, k_positions)
         parameters = self._named("operand", self.operands, operands)
         asked = Call(self._info, None, tensors, parameters, [], {})
@@ -439,6 +478,11 @@ class Kernel:
         return table
 
     # ---- what is known of it ----
+
+    @property
+    def object(self) -> bytes:
+        """The shared object, as `save` writes it."""
+        return self._data
 
     def _described(self) -> Request:
         if self._request is None:

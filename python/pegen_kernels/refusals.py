@@ -12,7 +12,8 @@ _ROWS = ("q", "k", "v", "q_out", "k_out", "out", "grad.q_out", "grad.k_out", "gr
 _READ = ("q", "k", "v", "grad.q_out", "grad.k_out")
 _ARGUMENTS = {
     "q_out": "out of q", "k_out": "out of k", "grad.q_out": "grad_q", "grad.k_out": "grad_k",
-    "grad.q": "out of grad_q", "grad.k": "out of grad_k",
+    "grad.q": "out of grad_q", "grad.k": "out of grad_k", "grad.v": "out of grad_v", "grad.out": "grad",
+    "grad.lse": "grad_lse", "grad.positions": "out of grad_positions", "grad.k_positions": "out of grad_k_positions",
 }  # fmt: skip
 _WRITTEN = (("q_out", "q"), ("k_out", "k"), ("out", "q"), ("grad.q", "grad.q_out"), ("grad.k", "grad.k_out"))
 _POSITIONS = ("float32", "float64", "int32", "int64")
@@ -71,7 +72,9 @@ def _input(info: Any, seen: View, rows: View | None) -> str | None:
     if seen.shape != expected:
         return f"{name} has the shape {list(seen.shape)}; expected {list(expected)}, a row for each of q's"
     if seen.dtype not in ("float32", rows.dtype):
-        return f"{name} is of type {seen.dtype}; expected q's, {rows.dtype}, or float32"
+        return f"{name} is of type {seen.dtype}; expected float32" + f", or q's {rows.dtype}" * (
+            rows.dtype != "float32"
+        )
     return None
 
 
@@ -89,9 +92,9 @@ def _operand(info: Any, seen: View) -> str | None:
 
 
 def _heads(kernel: Any, tensors: dict[str, View]) -> str | None:
-    for name in ("q", "k"):
+    for name in ("q",) if "v" in tensors else ("q", "k"):  # pairs may have fewer heads of keys
         seen = tensors.get(name)
-        if seen and len(seen.shape) == 4 and kernel.heads and seen.shape[1] != kernel.heads and "v" not in tensors:
+        if seen and len(seen.shape) == 4 and kernel.heads and seen.shape[1] != kernel.heads:
             return f"{name} has {seen.shape[1]} heads; expected {kernel.heads}, which the kernel was made for (heads)"
     return None
 
@@ -130,8 +133,9 @@ def _attended(tensors: dict[str, View]) -> str | None:
     return None
 
 
-def _find(kernel: Any, tensors: dict[str, View], operands: list[View], inputs: list[View],
-          is_of_types: bool) -> str | None:  # fmt: skip
+def find(kernel: Any, tensors: dict[str, View], operands: list[View], inputs: list[View],
+         is_of_types: bool) -> str | None:  # fmt: skip
+    """What is wrong with the arguments, where a reason is found. is_of_types: outputs are of their inputs' type."""
     named = list(tensors.items())
     named += [(f"operand '{kernel.operands[i].name.decode()}'", seen) for i, seen in enumerate(operands)]
     named += [(f"input '{kernel.inputs[i].name.decode()}'", seen) for i, seen in enumerate(inputs)]
@@ -158,16 +162,70 @@ def _find(kernel: Any, tensors: dict[str, View], operands: list[View], inputs: l
     return _heads(kernel, tensors) or _agreement(tensors, is_of_types)
 
 
+_STRIDE, _ALIGNMENT, _OVERLAP, _INDEXED = 23, 24, 25, 54
+NO_GRADIENT = 56
+_SUBJECTS = {
+    7: "operands", 16: "positions", 27: "targets", 28: "workspace", 30: "targets", 37: "inputs", 40: "table",
+    41: "table", 42: "table", 43: "q_scale, k_scale", 53: "scale", 55: "positions", 57: "lse",
+}  # fmt: skip
+"""What an error is about, of those that no look at the arguments finds."""
+
+
+def _extent(seen: View) -> tuple[int, int]:
+    """The first byte of a tensor and the one behind its last."""
+    low = high = 0
+    for size, stride in zip(seen.shape, seen.key[5]):
+        low, high = low + min(0, (size - 1) * stride), high + max(0, (size - 1) * stride)
+    width = seen.key[3] // 8
+    empty = 0 in seen.shape
+    return seen.address + low * width, seen.address + (low if empty else high + 1) * width
+
+
+def _of_memory(error: int, named: dict[str, View]) -> str | None:
+    """Of addresses and strides: which argument it is."""
+    outputs = [name for name in named if name.startswith("out") or name == "lse"]
+    if error == _ALIGNMENT:
+        name = next((name for name, seen in named.items() if seen.address % max(1, seen.key[3] // 8)), None)
+        return name and f"{name} is not aligned to its elements; expected a copy that is"
+    if error == _STRIDE:
+        for name in outputs:
+            if any(size > 1 and not stride for size, stride in zip(named[name].shape, named[name].key[5])):
+                return f"{name} has elements that share memory; expected an array without strides of 0"
+    if error == _OVERLAP:
+        for name in outputs:
+            low, high = _extent(named[name])
+            for other, seen in named.items():
+                begin, end = _extent(seen)
+                same = (seen.address, seen.key) == (named[name].address, named[name].key)
+                if other != name and not same and begin < high and low < end:
+                    return f"{name} overlaps {other}; expected memory of its own, or all of its input's"
+    if error == _INDEXED:
+        for name, seen in named.items():
+            if name.startswith("operand '") and seen.dtype != "float32":
+                return f"{name} is of type {seen.dtype}; expected float32, since it is read at computed places"
+    return None
+
+
+def _subject(error: int, entry: str, named: dict[str, View]) -> str:
+    if error == NO_GRADIENT:
+        asked = [name[12:] for name in named if name.startswith("out of grad_")]
+        return ", ".join(asked) or f"gradients of {entry}"
+    return _SUBJECTS.get(error) or next(iter(named), f"arguments of {entry}")
+
+
 def refusal(kernel: Any, entry: str, error: int, tensors: dict[str, View], operands: list[View], inputs: list[View],
             tabled: bool = False) -> ArgumentError:  # fmt: skip
     """The exception for an error of an entry."""
     words = _native.strerror(error)
     on_cpu = all(seen.key[0] == CPU for seen in tensors.values())
-    missing = "positions are missing" if tabled else ""
+    missing = "positions are missing" if tabled and entry != "prepare" else ""
     asked = on_cpu or error not in (30, 31, 32)
-    found = _find(kernel, tensors, operands, inputs, "number type" in words) if asked else None
+    named = {_ARGUMENTS.get(name, name): seen for name, seen in tensors.items()}
+    found = find(kernel, tensors, operands, inputs, "number type" in words) if asked else None
     if found and not (missing and found.startswith(missing)):
         field = next((field for field in _ARGUMENTS if found.startswith(f"{field} ")), "")
         found = _ARGUMENTS.get(field, "") + found[len(field) :]
         return ArgumentError(found)
-    return ArgumentError(f"{kernel.name.decode()}.{entry}: {words}")
+    named = named | {f"operand '{kernel.operands[i].name.decode()}'": seen for i, seen in enumerate(operands)}
+    about = _of_memory(error, named) or f"{_subject(error, entry, named)}: {words}"
+    return ArgumentError(about)

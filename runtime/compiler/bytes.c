@@ -86,6 +86,17 @@ bool pegen_bytes_read_file(bytes *b, const char *path) {
   return got == 0;
 }
 
+bool pegen_bytes_write(int fd, const char *data, size_t size) {
+  while (size > 0) {
+    ssize_t written = write(fd, data, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    data += written;
+    size -= (size_t)written;
+  }
+  return true;
+}
+
 void pegen_bytes_free(bytes *b) {
   free(b->data);
   *b = (bytes){0};

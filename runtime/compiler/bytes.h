@@ -23,6 +23,8 @@ char *pegen_bytes_reserve(bytes *b, size_t size);
 bool pegen_bytes_read_file(bytes *b, const char *path);
 /* A path from the root, so that it means the same in every folder; links stay. False where the folder is not known. */
 bool pegen_bytes_add_path(bytes *b, const char *path);
+/* All of it, however many calls that takes. False: errno. */
+bool pegen_bytes_write(int fd, const char *data, size_t size);
 void pegen_bytes_free(bytes *b);
 
 #endif

@@ -97,17 +97,6 @@ static bool list_contents(const cache *c, const bytes *sources, const struct tim
 
 /* ---- files --------------------------------------------------------------------------- */
 
-static bool write_all(int fd, const char *data, size_t size) {
-  while (size > 0) {
-    ssize_t written = write(fd, data, size);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    data += written;
-    size -= (size_t)written;
-  }
-  return true;
-}
-
 /* Complete under its name, or not there. */
 static bool write_file(const char *path, const bytes *content) {
   char temporary[PATH_MAX + 8];
@@ -115,7 +104,7 @@ static bool write_file(const char *path, const bytes *content) {
   if (content->failed) return false;
   int fd = mkostemp(temporary, O_CLOEXEC);
   if (fd < 0) return false;
-  bool ok = write_all(fd, content->data, content->size);
+  bool ok = pegen_bytes_write(fd, content->data, content->size);
   ok = !close(fd) && ok && !rename(temporary, path);
   if (!ok) unlink(temporary);
   return ok;
@@ -166,6 +155,10 @@ bool pegen_cache_find(const cache *c, bytes *object, bytes *header, char path[PA
   if (ok) {
     object_path(c, &made_of, path);
     ok = read_entry(path, &made_of, object, header);
+  }
+  if (ok) { /* its time of use; a folder that cannot be written to is not trimmed either */
+    utimensat(AT_FDCWD, path, NULL, 0);
+    utimensat(AT_FDCWD, list, NULL, 0);
   }
   pegen_bytes_free(&sources);
   pegen_bytes_free(&made_of);

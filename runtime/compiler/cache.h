@@ -11,6 +11,7 @@
 #include "bytes.h"
 
 #include <limits.h>
+#include <stdint.h>
 #include <time.h>
 
 typedef struct cache {
@@ -21,12 +22,17 @@ typedef struct cache {
 /* folder: the request's. The folder is made where it is missing; one that others could write to is not used. */
 void pegen_cache_open(cache *c, const char *folder, const bytes *key);
 
-/* object and header as stored, and the path of the file. False where there is no such entry, or a damaged one. */
+/* object and header as stored, and the path of the file; the entry then counts as used. False where there is no such
+ * entry, or a damaged one. */
 bool pegen_cache_find(const cache *c, bytes *object, bytes *header, char path[PATH_MAX]);
 
 /* read_from: names, a NUL after each. since: when the compilation began; what has changed later is not stored. False
  * where it could not be; that is no error. */
 bool pegen_cache_store(const cache *c, const bytes *read_from, struct timespec since, const bytes *object,
                        const bytes *header, char path[PATH_MAX]);
+
+/* Removes what was used least recently where all entries together have more than `most` bytes; never the one at path,
+ * which has just been stored. Also what a process that died has left half written. */
+void pegen_cache_trim(const cache *c, int64_t most, const char *path);
 
 #endif

@@ -89,16 +89,7 @@ static bool run_program(result *r, const pegen_compile_request *request, const c
 
 static bool map_memory(result *r) {
   int fd = memfd_create("pegen-kernel", MFD_CLOEXEC);
-  const char *data = r->object.data;
-  size_t rest = r->object.size;
-  while (fd >= 0 && rest) {
-    ssize_t written = write(fd, data, rest);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) break;
-    data += written;
-    rest -= (size_t)written;
-  }
-  if (fd < 0 || rest) {
+  if (fd < 0 || !pegen_bytes_write(fd, r->object.data, r->object.size)) {
     pegen_bytes_print(&r->error, "cannot put the kernel into memory: %s", strerror(errno));
     if (fd >= 0) close(fd);
     return false;
@@ -124,6 +115,11 @@ static void map(result *r, const char *path) {
 
 /* ---- entries ------------------------------------------------------------------------- */
 
+static int64_t most_cached(const pegen_compile_request *request) {
+  if (request->max_cache < 0 || request->max_cache > INT64_MAX >> 20) return INT64_MAX;
+  return (request->max_cache ? request->max_cache : PEGEN_CACHE_MIB) << 20;
+}
+
 static void compile(result *r, const pegen_compile_request *request, const char *program, const cache *c) {
   char path[PATH_MAX] = "";
   bytes texts = {0};
@@ -142,7 +138,9 @@ static void compile(result *r, const pegen_compile_request *request, const char 
     r->object = run.stream[SPAWN_OUTPUT];
     r->header = run.stream[SPAWN_HEADER_STREAM];
     run.stream[SPAWN_OUTPUT] = run.stream[SPAWN_HEADER_STREAM] = (bytes){0};
-    if (!pegen_cache_store(c, &run.stream[SPAWN_SOURCES_STREAM], since, &r->object, &r->header, path)) path[0] = 0;
+    if (pegen_cache_store(c, &run.stream[SPAWN_SOURCES_STREAM], since, &r->object, &r->header, path))
+      pegen_cache_trim(c, most_cached(request), path);
+    else path[0] = 0;
     map(r, path);
   }
   free(arguments);

@@ -39,20 +39,11 @@ static void close_all(int *fds, int count) {
 
 static int text_file(const char *text) {
   int fd = lift(memfd_create("description", MFD_CLOEXEC));
-  size_t size = strlen(text);
-  while (fd >= 0 && size) {
-    ssize_t written = write(fd, text, size);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      int error = errno;
-      close(fd);
-      errno = error;
-      return -1;
-    }
-    text += written;
-    size -= (size_t)written;
-  }
-  return fd;
+  if (fd < 0 || pegen_bytes_write(fd, text, strlen(text))) return fd;
+  int error = errno;
+  close(fd);
+  errno = error;
+  return -1;
 }
 
 static bool open_pipes(int *ours, int *theirs) {

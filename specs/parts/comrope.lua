@@ -23,6 +23,9 @@ local prepare = pe.option("prepare", "float32",
 local AXES = P == 1 and { "t" } or P == 2 and { "h", "w" } or { "t", "h", "w" }
 local position = pe.coordinates(AXES)
 
+-- First values: those with which it is RoPE ("vanilla RoPE", appendix D.1), block g's planes turning with axis g mod P.
+local function frequency(g, plane) return 10000 ^ (-2 * P * (g // P * (b // 2) + plane) / D) end
+
 -- Blocks of planes, for weights that the generators' basis is folded into.
 local function planes(speed)
   local G, n = D // b, b // 2 -- of an odd block one channel is not turned
@@ -32,6 +35,10 @@ local function planes(speed)
     doc = "eigenvalue of a block's generator in a plane, as pegen_fold_basis gives it",
     units = "radians per unit of position",
     source = "ComRoPE, definition of R; real Schur form of F - F^T",
+    init = pe.init {
+      value = function(_, g, plane) return frequency(g, plane) end,
+      doc = "RoPE's (ComRoPE, appendix D.1)",
+    },
   }
   return {
     block = pe.plane(),
@@ -52,6 +59,12 @@ local function matrices(speed)
       doc = "raw generator F of a block: A = F - F^T",
       units = "radians per unit of position",
       source = "ComRoPE, trainable angle matrices",
+      init = pe.init {
+        value = function(_, g, row, column)
+          return row == column + 1 and column % 2 == 0 and frequency(g, column // 2) or 0
+        end,
+        doc = "RoPE's planes (ComRoPE, appendix D.1): F = frequency at (2c + 1, 2c), else 0",
+      },
     }),
     phase = speed,
     basis = basis == "schur" and pe.schur or nil,
@@ -60,12 +73,13 @@ end
 
 -- The encoding in which block g of axis number a (from 1) turns by speed(a, g) times its generator; blocks: how many
 -- there are.
+local index = {}
+for i, axis in ipairs(AXES) do index[axis] = i end
 return {
   axes = P,
+  index = index, -- of axes, from 1
   blocks = D // b,
   encoding = function(name, doc, speed)
-    local index = {}
-    for i, axis in ipairs(AXES) do index[axis] = i end
     local function of_axis(axis, g) return speed(index[axis], g) end
     local fields = basis == "folded" and planes(of_axis) or matrices(of_axis)
     fields.name, fields.doc, fields.axes = name, doc, AXES

@@ -22,7 +22,11 @@ for spec; do
   for wanted in vgpr_spill_count:0 private_segment_fixed_size:0 max_flat_workgroup_size:128; do
     [ "$(count "^ *\.${wanted%:*}: *${wanted#*:}\$")" = "$entries" ] || fail "$name: not all entries have $wanted"
   done
-  grep -nE '^\s*(s_swappc|scratch_|v_[a-z_]*f64)' "$folder/k.s" && fail "$name: the above has no place there"
+  # float64 only where a gradient is stored as one: the entries that end sums over tokens, pairs and chunks
+  stores='_\(encode_gradient_\(gather\|positions\|matrices\)\|attention_backward_total\)'
+  sed "/^[A-Za-z0-9_]*$stores:/,/^\.Lfunc_end/d" "$folder/k.s" >"$folder/most.s"
+  grep -nE '^\s*(s_swappc|scratch_)' "$folder/k.s" && fail "$name: the above has no place there"
+  grep -nE '^\s*v_[a-z_]*f64' "$folder/most.s" && fail "$name: the above has no place there"
   registers=$(awk '$1 == ".vgpr_count:" && $2 > most { most = $2 } END { print most }' "$folder/k.s")
   echo "$name: $entries entries, most vector registers $registers"
 done

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "loader.h"
+#include "runtime/launch.h"
 #include "verify/trial_attention.h"
 
 #include <math.h>
@@ -17,10 +18,11 @@ enum { B = 2, H = 4, HKV = 2, N = 5, M = 7, D = 8, DV = 6 };
 
 typedef struct call {
   arena *memory;
-  DLTensor q, k, v, out, positions, k_positions, table;
-  int64_t q_shape[4], k_shape[4], v_shape[4], out_shape[4], place_shape[3], k_place_shape[3], table_shape[3];
+  DLTensor q, k, v, out, positions, k_positions, table, lse;
+  int64_t q_shape[4], k_shape[4], v_shape[4], out_shape[4], place_shape[3], k_place_shape[3], table_shape[3],
+      lse_shape[4];
   int64_t strides[4];
-  float memory_of[7][1024];
+  float memory_of[8][1024];
   const DLTensor *operands[1];
   pegen_args args;
 } call;
@@ -49,6 +51,8 @@ static void fill(call *c) {
   c->positions = tensor(c->memory_of[4], 2, c->place_shape, f32);
   c->k_positions = tensor(c->memory_of[5], 2, c->k_place_shape, f32);
   c->table = tensor(c->memory_of[6], 3, c->table_shape, f32);
+  memcpy(c->lse_shape, (int64_t[]){B, H, N}, 3 * sizeof(int64_t));
+  c->lse = tensor(c->memory_of[7], 3, c->lse_shape, f32);
   c->operands[0] = &c->table;
   c->args = (pegen_args){.struct_size = sizeof(pegen_args),
                          .n_operands = 1,
@@ -128,6 +132,18 @@ static void refusals(void **state) {
   REFUSED(OVERLAP, c->k_positions.data = c->memory_of[3] + 100);
   REFUSED(OVERLAP, c->k.data = c->memory_of[3]);
   REFUSED(OVERLAP, c->table.data = c->memory_of[3]);
+  REFUSED(LSE, (c->args.lse = &c->lse, c->lse.ndim = 4));
+  REFUSED(LSE, (c->args.lse = &c->lse, c->lse.shape = NULL));
+  REFUSED(LSE, (c->args.lse = &c->lse, c->lse_shape[2] = M));
+  REFUSED(LSE, (c->args.lse = &c->lse, c->lse.dtype.bits = 64));
+  if (strncmp(target, "sm_", 3)) REFUSED(DEVICE, (c->args.lse = &c->lse, c->lse.device.device_type = kDLCUDA));
+  REFUSED(NULL_DATA, (c->args.lse = &c->lse, c->lse.data = NULL));
+  REFUSED(ALIGNMENT, (c->args.lse = &c->lse, c->lse.byte_offset = 2));
+  REFUSED(STRIDE, (c->args.lse = &c->lse, memcpy(c->strides, (int64_t[]){1, 1, 1}, 24), c->lse.strides = c->strides));
+  REFUSED(OVERLAP, (c->args.lse = &c->lse, c->lse.data = c->memory_of[3]));
+  REFUSED(OVERLAP, (c->args.lse = &c->lse, c->lse.data = c->memory_of[0]));
+  REFUSED(OVERLAP, (c->args.lse = &c->lse, c->lse.data = c->memory_of[2] + 20));
+  REFUSED(OVERLAP, (c->args.lse = &c->lse, c->lse.data = c->memory_of[6]));
 }
 
 /* A kernel with tables of its grid takes no other positions, and as many tokens as the grid has. */
@@ -150,11 +166,30 @@ static void grid_alone(void **state) {
   arena_destroy(a);
 }
 
+/* PTX that was compiled before attention wrote the log-sum-exp has no parameters for it. */
+static void without_lse(void **state) {
+  call *c = *state;
+  fill(c);
+  pegen_kernel old = *kernel;
+  if (!old.ptx) return;
+  pegen_ptx ptx = *old.ptx;
+  pegen_ptx_attention attention = *ptx.attention;
+  old.ptx = &ptx;
+  ptx.attention = &attention;
+  pegen_launch_request request = {.kernel = &old, .entry = PEGEN_LAUNCH_attention, .args = &c->args};
+  c->args.lse = &c->lse;
+  assert_int_equal(pegen_launch_check(&request), 0);
+  attention.n_parameters -= PEGEN_PTX_ROWS_COUNT;
+  assert_int_equal(pegen_launch_check(&request), PEGEN_ERROR_UNKNOWN_FIELD);
+  c->args.lse = NULL;
+  assert_int_equal(pegen_launch_check(&request), 0);
+}
+
 /* Every refusal has a sentence of its own. */
 static void sentences(void **state) {
   (void)state;
-  static const int errors[] = {PEGEN_ERROR_MISSING_TENSOR, PEGEN_ERROR_VALUE_DIM, PEGEN_ERROR_HEAD_GROUPS,
-                               PEGEN_ERROR_SCALE, PEGEN_ERROR_INDEXED_OPERAND};
+  static const int errors[] = {PEGEN_ERROR_MISSING_TENSOR, PEGEN_ERROR_VALUE_DIM,       PEGEN_ERROR_HEAD_GROUPS,
+                               PEGEN_ERROR_SCALE,          PEGEN_ERROR_INDEXED_OPERAND, PEGEN_ERROR_LSE};
   for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
     assert_string_not_equal(pegen_strerror(errors[i]), "unknown error");
 }
@@ -170,7 +205,7 @@ int main(int argc, char **argv) {
   kernel = run_kernel(loaded);
   static call c;
   const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(refusals, &c), cmocka_unit_test_prestate(grid_alone, &c),
-                                     cmocka_unit_test(sentences)};
+                                     cmocka_unit_test_prestate(without_lse, &c), cmocka_unit_test(sentences)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   run_unload(loaded);
   arena_destroy(a);

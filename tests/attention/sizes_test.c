@@ -7,8 +7,7 @@
 
 #include <cmocka.h>
 
-#include "loader.h"
-#include "verify/trial_attention.h"
+#include "fixture.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,21 +17,8 @@ static const double BOUND = 0x1p-18;
 
 static const char *wanted; /* target; NULL: all that this machine runs */
 
-typedef struct fixture {
-  arena *memory;
-  spec *spec;
-  int n_targets;
-  const char **targets;
-  uint64_t random;
-} fixture;
-
 static fixture open_spec(const char *folder, const char *name, int n_defines, const loader_define *defines) {
-  fixture f = {.memory = arena_create(), .random = 7};
-  f.spec = loader_load(f.memory, arena_printf(f.memory, "%s/%s.lua", folder, name), DSL_DIR, n_defines, defines);
-  assert_non_null(f.spec);
-  f.n_targets = trial_targets(f.memory, wanted, &f.targets);
-  assert_true(f.n_targets > 0);
-  return f;
+  return fixture_open(folder, name, n_defines, defines, wanted, 7);
 }
 
 static loaded_kernel *load(const fixture *f, int target) {
@@ -41,18 +27,10 @@ static loaded_kernel *load(const fixture *f, int target) {
   return loaded;
 }
 
-static const DLTensor *positions_of(fixture *f, number_type type, int64_t batch, int64_t tokens) {
-  int64_t axes = f->spec->n_axes, count = (batch ? batch : 1) * tokens * axes;
-  double *values = arena_array(f->memory, double, count + 1);
-  for (int64_t i = 0; i < count; i++) values[i] = random_below(&f->random, 24);
-  int64_t shape[] = {batch, tokens, axes};
-  return batch ? tensor_contiguous(f->memory, type, 3, shape, values)
-               : tensor_contiguous(f->memory, type, 2, shape + 1, values);
-}
-
 static void compare(const fixture *f, const attention_trial *t, const DLTensor *out) {
   trial_error worst = {0};
   attention_trial_compare(f->memory, t, out, 1, &worst);
+  if (t->lse) attention_trial_compare_lse(f->memory, t, 1, &worst);
   if (worst.spoilt || worst.error > BOUND) fail_msg("%s", trial_error_text(f->memory, &worst));
 }
 
@@ -74,9 +52,10 @@ static void sizes_and_strides(void **state) {
         attention_trial t = {.spec = f.spec, .causal = round & 1, .scale = round % 3 ? 0 : 0.3};
         attention_trial_fill(f.memory, &t, &sizes[i], (number_type)type, (row_order)(round % ROW_ORDER_COUNT),
                              &f.random);
-        t.positions = positions_of(&f, places[round % 4], round % 3 ? 0 : sizes[i].batch, sizes[i].tokens);
-        t.k_positions = positions_of(&f, places[(round + 1) % 4], round % 5 ? 0 : sizes[i].batch, sizes[i].keys);
+        t.positions = fixture_positions(&f, places[round % 4], round % 3 ? 0 : sizes[i].batch, sizes[i].tokens);
+        t.k_positions = fixture_positions(&f, places[(round + 1) % 4], round % 5 ? 0 : sizes[i].batch, sizes[i].keys);
         t.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
+        if (round % 2) t.lse = attention_trial_lse(f.memory, &t);
         DLTensor *out = attention_trial_out(f.memory, &t, ROWS_GAPS), *before = tensor_copy(f.memory, out);
         assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
         compare(&f, &t, out);
@@ -154,6 +133,7 @@ static void nothing_seen(void **state) {
     t.positions = tensor_contiguous(f.memory, NUMBER_I32, 2, (int64_t[]){50, 1}, places);
     t.k_positions = tensor_contiguous(f.memory, NUMBER_I32, 2, (int64_t[]){40, 1}, places);
     DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BHND);
+    t.lse = attention_trial_lse(f.memory, &t);
     for (t.causal = 0; t.causal < 2; t.causal++) {
       assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
       compare(&f, &t, out);
@@ -164,6 +144,8 @@ static void nothing_seen(void **state) {
           double seen = number_load(NUMBER_F32, tensor_at(out, 0, 0, n, c)),
                  hidden = number_load(NUMBER_F32, tensor_at(out, 0, 1, n, c));
           assert_true(hidden == 0 && (!blind || seen == 0));
+          const float *lse = t.lse ? (const float *)t.lse->data + n * 2 : NULL;
+          if (lse) assert_true(lse[1] == -INFINITY && (!blind || lse[0] == -INFINITY));
         }
     }
     run_unload(loaded);
@@ -197,9 +179,10 @@ static void heads_together(void **state) {
     attention_trial t = {.spec = f.spec, .causal = round / 2 & 1};
     attention_trial_fill(f.memory, &t, of, NUMBER_F32, ROWS_BNHD, &f.random);
     if (round % 2 == 0) {
-      t.positions = positions_of(&f, NUMBER_F32, of->batch, of->tokens);
-      t.k_positions = positions_of(&f, NUMBER_F32, 0, of->keys);
+      t.positions = fixture_positions(&f, NUMBER_F32, of->batch, of->tokens);
+      t.k_positions = fixture_positions(&f, NUMBER_F32, 0, of->keys);
     }
+    t.lse = attention_trial_lse(f.memory, &t);
     DLTensor *out = attention_trial_out(f.memory, &t, ROWS_BNHD), *parts = attention_trial_out(f.memory, &t, ROWS_BNHD),
              *alone = attention_trial_out(f.memory, &t, ROWS_BNHD);
     assert_int_equal(attention_trial_call(run_kernel(loaded), &t, out, 1), 0);
@@ -208,6 +191,7 @@ static void heads_together(void **state) {
     assert_true(tensor_identical(parts, out));
     for (int64_t h = 0; h < of->heads; h++) {
       attention_trial one = t;
+      one.lse = NULL;
       one.q = one_head(f.memory, t.q, h);
       one.k = one_head(f.memory, t.k, h / (of->heads / of->k_heads));
       one.v = one_head(f.memory, t.v, h / (of->heads / of->k_heads));
@@ -229,7 +213,7 @@ static void fused_and_unfused(void **state) {
   loaded_kernel *kernels[] = {load(&fused, 0), load(&encoding, 0), load(&plain, 0)};
   attention_trial t = {.spec = fused.spec};
   attention_trial_fill(fused.memory, &t, &(attention_sizes){1, 2, 2, 45, 45}, NUMBER_F32, ROWS_BHND, &fused.random);
-  t.positions = positions_of(&fused, NUMBER_I32, 0, 45);
+  t.positions = fixture_positions(&fused, NUMBER_I32, 0, 45);
   DLTensor *out = attention_trial_out(fused.memory, &t, ROWS_BHND),
            *other = attention_trial_out(fused.memory, &t, ROWS_BHND);
   assert_int_equal(attention_trial_call(run_kernel(kernels[0]), &t, out, 1), 0);

@@ -132,6 +132,10 @@ def main():
     accepted(name="caps", operands=["count"])
     accepted(name="cases", operands=["Aa", "aA", "b"])
     accepted(name="given", inputs=["Aa", "aA", "count"])
+    uses += ["BODY_OPERAND_head_dim + BODY_OPERAND_HEAD_DIM + BODY_OPERAND_operand_x + BODY_INPUT_axes"]
+    accepted(name="body", operands=["head_dim", "operand_x"], inputs=["axes", "axis"])
+    accepted(name="body_operand", operands=["x"])
+    accepted(name="body_input")
     refused("COUNT", operands=["COUNT"])
     refused("COUNT", inputs=["COUNT"])
     for name, prefix in (("rope_a", "ROPE_A"), ("Rope_a", "Rope_a"), ("ROPE_A", "rope_a"), ("Rope_A", "Rope_A")):

@@ -479,6 +479,98 @@ static void test_pipe(void **state) {
   assert_int_equal(count_entries(".so", NULL), 0);
 }
 
+/* A file of the cache's folder that was used so many seconds ago. */
+static void leave_file(const char *name, long kib, long seconds) {
+  char path[2 * PATH];
+  struct timespec used[2];
+  clock_gettime(CLOCK_REALTIME, &used[0]);
+  used[0].tv_sec -= seconds;
+  used[1] = used[0];
+  snprintf(path, sizeof path, "%s/pegen/%s", folder, name);
+  FILE *f = fopen(path, "w");
+  assert_non_null(f);
+  assert_int_equal(ftruncate(fileno(f), kib << 10), 0);
+  fclose(f);
+  assert_int_equal(utimensat(AT_FDCWD, path, used, 0), 0);
+}
+
+static bool is_left(const char *name) {
+  char path[2 * PATH];
+  snprintf(path, sizeof path, "%s/pegen/%s", folder, name);
+  return !access(path, F_OK);
+}
+
+#define KEY "0123456789abcdef0123456789abcdef"
+#define OTHER "fedcba9876543210fedcba9876543210"
+
+/* What was used least recently goes, once an entry is stored and the folder is too large; what is not ours stays. */
+static void test_trimmed(void **state) {
+  (void)state;
+  const char *oldest = KEY "-" KEY ".so", *older = KEY ".sources", *newer = "0" KEY, *broken = KEY ".sources.aBc123";
+  const char *being_written = KEY "-" KEY ".so.xYz789", *foreign = "notes.so";
+  pegen_compile_request r = request_of(NULL, rope);
+  const char *defines[] = {"head_dim=16"}, *more[] = {"head_dim=24"};
+  r.max_cache = 1;
+  expect_kernel(&r, 0);
+  leave_file(oldest, 400, 400);
+  leave_file(older, 400, 300);
+  leave_file(newer, 700, 200); /* not a name of ours */
+  leave_file(foreign, 4000, 9000);
+  leave_file(broken, 10, 7200);
+  leave_file(being_written, 10, 60);
+  expect_kernel(&r, 1);
+  assert_true(is_left(oldest) && is_left(broken)); /* what is found makes no room */
+  r.defines = defines, r.n_defines = 1;
+  pegen_compiled_free(pegen_compile(&r));
+  assert_true(is_left(oldest) && is_left(older) && !is_left(broken) && is_left(being_written));
+  leave_file(OTHER "-" KEY ".so", 300, 250);
+  leave_file(OTHER ".sources", 300, 1);
+  r.defines = more;
+  pegen_compiled_free(pegen_compile(&r));
+  assert_false(is_left(oldest) || is_left(older));
+  assert_true(is_left(OTHER "-" KEY ".so") && is_left(OTHER ".sources"));
+  assert_true(is_left(newer) && is_left(foreign) && is_left(being_written));
+  expect_width(&r, 24, 1); /* the new one and what was used last are there */
+  r.n_defines = 0;
+  expect_kernel(&r, 1);
+  leave_file(oldest, 4000, 400);
+  r.max_cache = -1;
+  r.defines = (const char *[]){"head_dim=32"}, r.n_defines = 1;
+  expect_width(&r, 32, 0);
+  assert_true(is_left(oldest));
+  /* An entry that alone is too large stays: it has just been asked for. */
+  r.max_cache = 1;
+  expect_width(&r, 32, 1);
+}
+
+/* Five processes that store, find and trim in one folder all get their kernels. */
+static void test_trimmed_by_all(void **state) {
+  enum { PROCESSES = 5, ROUNDS = 6 };
+  pid_t child[PROCESSES];
+  (void)state;
+  pegen_compile_request r = request_of(NULL, rope);
+  r.max_cache = 1;
+  expect_kernel(&r, 0);
+  for (int i = 0; i < PROCESSES; i++)
+    if (!(child[i] = fork()))
+      for (int round = 0;; round++) {
+        char define[32], name[PATH];
+        if (round == ROUNDS) _exit(0);
+        snprintf(define, sizeof define, "head_dim=%d", 8 * (1 + (i + round) % 4));
+        snprintf(name, sizeof name, "%032x-" KEY ".so", i * ROUNDS + round);
+        leave_file(name, 900, 100);
+        r.defines = (const char *[]){define}, r.n_defines = 1;
+        pegen_compiled *c = pegen_compile(&r);
+        if (!c || !c->kernel || c->kernel->head_dim != 8 * (1 + (i + round) % 4)) _exit(1);
+        pegen_compiled_free(c);
+      }
+  for (int i = 0; i < PROCESSES; i++) {
+    int status;
+    assert_int_equal(waitpid(child[i], &status, 0), child[i]);
+    assert_int_equal(status, 0);
+  }
+}
+
 static void test_no_room(void **state) {
   (void)state;
   pegen_compile_request r = request_of(NULL, rope);
@@ -523,6 +615,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test_setup(test_moved_during_compilation, set_up),
       cmocka_unit_test_setup(test_pipe, set_up),
       cmocka_unit_test_setup(test_modules, set_up),
+      cmocka_unit_test_setup(test_trimmed, set_up),
+      cmocka_unit_test_setup(test_trimmed_by_all, set_up),
       cmocka_unit_test_setup(test_no_room, set_up),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """readme_test.py PEGEN SOURCE CC: the way from an idea to a kernel, by the README's own commands.
 
-Every command of the section "From an idea to a kernel" runs as it stands, in a folder with the project's examples;
-what the words beside them promise is looked for in what they print. -lpegen is the runtime's sources here, so that
-nothing need be installed. Python's line runs where NumPy can be imported.
+Every command of the section "From an idea to a kernel" runs as it stands, in a folder with the project's examples and
+specs; what the words beside them promise is looked for in what they print. -lpegen is the runtime's sources here, so
+that nothing need be installed. Python's line runs where NumPy can be imported.
 """
 import os
 import pathlib
@@ -25,7 +25,8 @@ promised = {
     ],
     "pegen check": [r"^spindle: pass$"],
     "pegen bench": [r"^vit_b8 .* in +[\d.]+ [mu]s", r"^vit_b8 .* out "],
-    "cc -O2": [r"^spindle \(", r"4 threads\nchecksum -?[\d.]+, root mean square 0\.\d+"],
+    "cc -O2 examples/engine": [r"^spindle \(", r"4 threads\nchecksum -?[\d.]+, root mean square 0\.\d+"],
+    "cc -O2 -I. examples/train": [r"^step  0: loss 13\.8", r"^step 60: loss 0\.1"],
     "python3": [r"numpy: the same memory: True; changed: True"],
 }
 failures = []
@@ -54,7 +55,8 @@ def run(command, folder):
 
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
-    (folder / "examples").symlink_to(source / "examples")
+    for part in ("examples", "specs"):
+        (folder / part).symlink_to(source / part)
     for command in commands:
         if command.startswith("python3") and not has_numpy():
             print("NumPy is not installed: not run:", command)

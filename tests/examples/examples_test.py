@@ -47,6 +47,19 @@ def engine(folder, kernel, *words):
     return [float(text) for text in numbers.groups()] if numbers else [0, 0]
 
 
+def check_training(folder):
+    """The loss falls from print to print, to a hundredth of what it was."""
+    for name in ("quatro", "attention"):
+        run(pegen, source / f"specs/{name}.lua", "-D", "head_dim=24", "-o", folder / f"{name}.o",
+            "--header", folder / f"{name}.h")  # fmt: skip
+    run(compiler, "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-I", source / "runtime/include", "-I", folder,
+        source / "examples/train.c", folder / "quatro.o", folder / "attention.o", "-lm",
+        "-o", folder / "train")  # fmt: skip
+    losses = [float(text) for text in re.findall(r"loss ([\d.]+)", run(folder / "train"))]
+    expect(len(losses) > 5 and losses == sorted(losses, reverse=True), f"the loss does not fall: {losses}")
+    expect(losses and losses[-1] < 0.01 * losses[0], f"the loss hardly falls: {losses}")
+
+
 def near(x, y):
     return all(abs(a - b) < 2e-3 * max(1, abs(a)) for a, b in zip(x, y))
 
@@ -145,6 +158,7 @@ def check_python(folder):
 
 with tempfile.TemporaryDirectory() as name:
     check_engine(pathlib.Path(name))
+    check_training(pathlib.Path(name))
     check_python(pathlib.Path(name))
 print(f"{failures} failures")
 sys.exit(1 if failures else 0)

@@ -229,9 +229,10 @@ static int run_step(void *context, const pegen_launch_step *step) {
   const int64_t *p = step->parameter, *q = p + PEGEN_PTX_Q, *k = p + PEGEN_PTX_K;
   int64_t batches = p[PEGEN_PTX_BATCHES], heads = q[PEGEN_PTX_TENSOR_HEADS] + k[PEGEN_PTX_TENSOR_HEADS];
   bool both = q[PEGEN_PTX_TENSOR_HEADS] && k[PEGEN_PTX_TENSOR_HEADS];
-  int64_t rows = ptx->per_head ? batches * (both ? 2 : 1) : heads;
+  __int128 rows = ptx->per_head ? (__int128)batches * (both ? 2 : 1) : heads; /* of no tokens as many as one likes */
   EXPECT(step->grid_x > 0 && step->grid_y > 0 && step->grid_y <= 65535 && batches > 0);
-  EXPECT(p[PEGEN_PTX_ROWS] * step->grid_y >= rows && p[PEGEN_PTX_ROWS] * (step->grid_y - 1) < rows);
+  __int128 of_block = p[PEGEN_PTX_ROWS];
+  EXPECT(of_block * step->grid_y >= rows && of_block * (step->grid_y - 1) < rows);
   const DLTensor *any = args->q ? args->q : args->k;
   expect_rows(l, step, q, any, batches);
   expect_rows(l, step, k, any, batches);
@@ -245,7 +246,7 @@ static int on_gpu(DLDevice device) { return device.device_type == kDLCUDA; }
 static void run_launch(const fuzz_call *c) {
   roles r;
   launched l = {.call = c};
-  pegen_launch_request request = {c->kernel, PEGEN_LAUNCH_ENCODE, c->given, (int64_t)(c->part & 0xff) * 1000};
+  pegen_launch_request request = {c->kernel, PEGEN_LAUNCH_encode, c->given, (int64_t)(c->part & 0xff) * 1000};
   int error = pegen_launch_check(&request);
   if (c->sound) EXPECT(error == PEGEN_ERROR_OK);
   if (!error) {

@@ -8,11 +8,7 @@
 
 /* ---- a sound call ---- */
 
-typedef struct layout {
-  int64_t batch, heads[2], tokens[2]; /* of q, k */
-  DLDataType type;
-  size_t used; /* bytes of the world */
-} layout;
+typedef fuzz_layout layout;
 
 static DLDataType number_type(int64_t number) {
   const pegen_number *of = pegen_number_at(number);
@@ -67,11 +63,16 @@ static void place(reader *r, fuzz_tensor *t, const int *order, layout *l) {
   }
 }
 
-static void place_rows(reader *r, fuzz_tensor *t, layout *l, int which, int64_t channels) {
+void fuzz_place(reader *r, fuzz_tensor *t, layout *l, int rank, const int64_t *shape, DLDataType type,
+                const int *order) {
+  describe(t, rank, shape, type);
+  place(r, t, order, l);
+}
+
+void fuzz_place_rows(reader *r, fuzz_tensor *t, layout *l, int which, int64_t channels) {
   static const int orders[6][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {1, 0, 2, 3}, {1, 2, 0, 3}, {2, 0, 1, 3}, {2, 1, 0, 3}};
   const int64_t shape[4] = {l->batch, l->heads[which], l->tokens[which], channels};
-  describe(t, 4, shape, l->type);
-  place(r, t, orders[below(r, 6)], l);
+  fuzz_place(r, t, l, 4, shape, l->type, orders[below(r, 6)]);
 }
 
 static void place_positions(reader *r, fuzz_tensor *t, layout *l, int which, int64_t axes) {
@@ -170,12 +171,12 @@ static void place_tensors(reader *r, fuzz_call *c, layout *l) {
   const pegen_attention *attention = c->of.attention;
   fuzz_tensor *t = c->tensor;
   for (int i = 0; i < 2; i++) {
-    place_rows(r, &t[FUZZ_Q + i], l, i, kernel->head_dim);
-    if (!attention) place_rows(r, &t[FUZZ_Q_OUT + i], l, i, out_dim(kernel, l->type));
+    fuzz_place_rows(r, &t[FUZZ_Q + i], l, i, kernel->head_dim);
+    if (!attention) fuzz_place_rows(r, &t[FUZZ_Q_OUT + i], l, i, out_dim(kernel, l->type));
     place_positions(r, &t[FUZZ_POSITIONS + i], l, i, kernel->n_axes);
   }
-  if (attention) place_rows(r, &t[FUZZ_V], l, 1, attention->value_dim);
-  if (attention) place_rows(r, &t[FUZZ_OUT], l, 0, attention->value_dim);
+  if (attention) fuzz_place_rows(r, &t[FUZZ_V], l, 1, attention->value_dim);
+  if (attention) fuzz_place_rows(r, &t[FUZZ_OUT], l, 0, attention->value_dim);
   for (int i = 0; i < kernel->n_operands; i++) {
     place_operand(r, &t[FUZZ_OPERAND + i], l, &kernel->operands[i], attention && attention->indexed >> i & 1);
     c->operands[i] = &t[FUZZ_OPERAND + i].dl;
@@ -202,9 +203,25 @@ static void give_rows(reader *r, fuzz_call *c) {
   if (streams != 2) c->args.k = &t[FUZZ_K].dl, c->args.k_out = (places & 2) && same ? &t[FUZZ_K].dl : &t[FUZZ_K_OUT].dl;
 }
 
-static void read_sound(reader *r, fuzz_call *c, layout *l) {
-  const pegen_kernel *kernel = c->kernel;
+/* Halves that are small numbers as bfloat16, finite ones as any type; the same in every run. */
+static void fill_world(void) {
+  static unsigned char filled[WORLD];
+  static bool done;
+  uint32_t x = 1;
+  for (size_t i = 0; !done && i < WORLD; i += 2) {
+    x = x * 1664525u + 1013904223u;
+    uint16_t half = (uint16_t)((x >> 31) << 15 | (0x3f00 + (x >> 8) % 0x180));
+    memcpy(filled + i, &half, 2);
+  }
+  done = true;
+  memcpy(world, filled, WORLD);
+}
+
+void fuzz_call_read_sound(reader *r, fuzz_call *c, layout *l) {
+  const pegen_kernel *kernel = c->kernel = c->of.kernel;
   bool grid, own_positions;
+  fill_world();
+  c->given = &c->args;
   read_sizes(r, c, l, &grid, &own_positions);
   l->type = row_type(r, kernel);
   place_tensors(r, c, l);
@@ -230,37 +247,21 @@ static fuzz_entry choose_entry(reader *r, const fuzz_kernel *of) {
   return choice > 5 && of->kernel->ptx ? FUZZ_LAUNCH : FUZZ_ENCODE;
 }
 
-/* Halves that are small numbers as bfloat16, finite ones as any type; the same in every run. */
-static void fill_world(void) {
-  static unsigned char filled[WORLD];
-  static bool done;
-  uint32_t x = 1;
-  for (size_t i = 0; !done && i < WORLD; i += 2) {
-    x = x * 1664525u + 1013904223u;
-    uint16_t half = (uint16_t)((x >> 31) << 15 | (0x3f00 + (x >> 8) % 0x180));
-    memcpy(filled + i, &half, 2);
-  }
-  done = true;
-  memcpy(world, filled, WORLD);
-}
-
 void fuzz_call_read(fuzz_call *c, const uint8_t *data, size_t size) {
   reader r = {data, size};
   layout l = {0};
   memset(c, 0, sizeof *c);
-  fill_world();
+  c->n_tensors = FUZZ_TENSORS;
   c->of = fuzz_kernel_at(below(&r, FUZZ_KERNELS));
-  c->kernel = c->of.kernel;
   c->entry = choose_entry(&r, &c->of);
-  c->given = &c->args;
-  read_sound(&r, c, &l);
+  fuzz_call_read_sound(&r, c, &l);
   unsigned edits = below(&r, 8);
   c->sound = edits == 0;
   for (unsigned i = 0; i < edits; i++) fuzz_call_edit(&r, c);
 }
 
 void fuzz_call_free(fuzz_call *c) {
-  for (int i = 0; i < FUZZ_TENSORS; i++) {
+  for (int i = 0; i < FUZZ_ALL_TENSORS; i++) {
     free(c->tensor[i].shape);
     free(c->tensor[i].strides);
   }

@@ -20,7 +20,10 @@
     } \
   } while (0)
 
-enum { WORLD = 96 * 1024, FUZZ_RANK = 6, FUZZ_OPERANDS = 4, FUZZ_INPUTS = 2 };
+#ifndef FUZZ_WORLD_KIB
+#define FUZZ_WORLD_KIB 96
+#endif
+enum { WORLD = FUZZ_WORLD_KIB * 1024, FUZZ_RANK = 6, FUZZ_OPERANDS = 4, FUZZ_INPUTS = 2 };
 
 /* All memory that tensors are laid into. */
 extern unsigned char world[WORLD];
@@ -41,7 +44,20 @@ enum {
   FUZZ_V = FUZZ_OPERAND + FUZZ_OPERANDS,
   FUZZ_OUT,
   FUZZ_INPUT,
-  FUZZ_TENSORS = FUZZ_INPUT + FUZZ_INPUTS
+  FUZZ_TENSORS = FUZZ_INPUT + FUZZ_INPUTS, /* of forward calls; what follows is of backward ones */
+  FUZZ_LSE = FUZZ_TENSORS,
+  FUZZ_G_Q_OUT, /* coming in */
+  FUZZ_G_K_OUT,
+  FUZZ_G_OUT,
+  FUZZ_G_LSE,
+  FUZZ_G_Q, /* going out */
+  FUZZ_G_K,
+  FUZZ_G_V,
+  FUZZ_G_POSITIONS,
+  FUZZ_G_K_POSITIONS,
+  FUZZ_G_OPERAND,
+  FUZZ_G_INPUT = FUZZ_G_OPERAND + FUZZ_OPERANDS,
+  FUZZ_ALL_TENSORS = FUZZ_G_INPUT + FUZZ_INPUTS
 };
 
 /* What is called: an entry of the kernel, or pegen_launch_plan for its PTX. */
@@ -61,7 +77,8 @@ typedef struct fuzz_call {
   fuzz_kernel of;
   const pegen_kernel *kernel; /* of.kernel */
   fuzz_entry entry;
-  fuzz_tensor tensor[FUZZ_TENSORS];
+  unsigned n_tensors; /* of which edits choose one */
+  fuzz_tensor tensor[FUZZ_ALL_TENSORS];
   const DLTensor *operands[FUZZ_OPERANDS], *inputs[FUZZ_INPUTS];
   union {
     pegen_args args;
@@ -75,7 +92,21 @@ typedef struct fuzz_call {
   bool table_edited;
 } fuzz_call;
 
+/* What the tensors of a sound call have in common. */
+typedef struct fuzz_layout {
+  int64_t batch, heads[2], tokens[2]; /* of q, k */
+  DLDataType type;
+  size_t used; /* bytes of the world */
+} fuzz_layout;
+
 void fuzz_call_read(fuzz_call *call, const uint8_t *data, size_t size);
+/* Its sound part, of `of` and `entry`, which are set; fills *layout. */
+void fuzz_call_read_sound(reader *r, fuzz_call *call, fuzz_layout *layout);
+/* A tensor with strides of its own in the next free bytes of the world: rows of q (which 0) or k, or of any shape,
+ * whose dimensions lie in memory in that order, outermost first. */
+void fuzz_place_rows(reader *r, fuzz_tensor *t, fuzz_layout *layout, int which, int64_t channels);
+void fuzz_place(reader *r, fuzz_tensor *t, fuzz_layout *layout, int rank, const int64_t *shape, DLDataType type,
+                const int *order);
 void fuzz_call_free(fuzz_call *call);
 
 /* One edit of the call; it may leave it sound. */

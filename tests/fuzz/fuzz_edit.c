@@ -67,7 +67,7 @@ static void edit_tensor(reader *r, fuzz_call *c, fuzz_tensor *t) {
     t->shape = NULL;
     break;
   case 10: { /* where another one is, with its strides: slices, overlaps, in place by another struct */
-    const fuzz_tensor *other = &c->tensor[below(r, FUZZ_TENSORS)];
+    const fuzz_tensor *other = &c->tensor[below(r, c->n_tensors)];
     if (!other->dl.data) break;
     t->dl.data = (char *)((uintptr_t)other->dl.data + (uintptr_t)(below(r, 2) ? number(r) : 0));
     t->dl.byte_offset = other->dl.byte_offset;
@@ -85,7 +85,7 @@ static void edit_tensor(reader *r, fuzz_call *c, fuzz_tensor *t) {
 }
 
 static void edit_call(reader *r, fuzz_call *c) {
-  DLTensor *any = &c->tensor[below(r, FUZZ_TENSORS)].dl;
+  DLTensor *any = &c->tensor[below(r, c->n_tensors)].dl;
   pegen_args *args = &c->args;
   switch (below(r, 18)) {
   case 0: c->given = NULL; break;
@@ -119,7 +119,7 @@ static void edit_call(reader *r, fuzz_call *c) {
 
 /* Of what prepare is to write: elsewhere, over another tensor, with more or less room. */
 static void edit_room(reader *r, fuzz_call *c) {
-  const DLTensor *any = &c->tensor[below(r, FUZZ_TENSORS)].dl;
+  const DLTensor *any = &c->tensor[below(r, c->n_tensors)].dl;
   switch (below(r, 4)) {
   case 0: c->args.table = byte(r) & 1 ? NULL : world + (size_t)(number(r) & 0xffff); break;
   case 1: c->args.table = any->data; break;
@@ -129,9 +129,9 @@ static void edit_room(reader *r, fuzz_call *c) {
 }
 
 void fuzz_call_edit(reader *r, fuzz_call *c) {
-  fuzz_tensor *placed[FUZZ_TENSORS];
+  fuzz_tensor *placed[FUZZ_ALL_TENSORS];
   unsigned count = 0;
-  for (int i = 0; i < FUZZ_TENSORS; i++)
+  for (int i = 0; i < FUZZ_ALL_TENSORS; i++)
     if (c->tensor[i].dl.data || c->tensor[i].shape) placed[count++] = &c->tensor[i];
   unsigned what = below(r, count + 4);
   if (what < count) edit_tensor(r, c, placed[what]);

@@ -6,26 +6,17 @@
  */
 #include "fuzz_twins.h"
 
-#include "attention.h"
 #include "driver.h"
+#include "fuzz_twin_parts.h"
 #include "twin.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
-static const int64_t level[] = {PEGEN_LEVEL_BASELINE};
-static const int64_t grid_sizes[] = {2, 3};
-static const char *const axis_names[] = {"h", "w"};
-enum { AXES = 2, HEADS = 2, DTYPES = PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16 };
-
-#define TITLE(title) \
-  .struct_size = sizeof(pegen_kernel), .abi_version = PEGEN_ABI_VERSION, .name = title, .doc = "a hand-written twin", \
-  .digest = "", .options = "", .targets = "native", .dtypes = DTYPES, .n_axes = AXES, .axes = axis_names
-
 /* ---- attention ---- */
 
-enum { HEAD_DIM = 6, VALUE_DIM = 4, LANES = 4, VECTORS = 2, NUMBERS = 4 };
+enum { LANES = 4 };
 
 static float product(const twin_number *type, const char *q, const char *k) {
   float sum = 0;
@@ -67,8 +58,6 @@ static void learned_bf16(const pegen_attention_tile *t) { attend(t, &twin_bf16, 
 static void rows_f32(const pegen_attention_tile *t) { attend(t, &twin_f32, false); }
 static void rows_bf16(const pegen_attention_tile *t) { attend(t, &twin_bf16, false); }
 
-static const int64_t slope_shape[] = {HEADS}, numbers_shape[] = {NUMBERS};
-static const char *const slope_dimension[] = {"heads"}, *const numbers_dimension[] = {"4"};
 /* All that a look may read. */
 static void look(const pegen_attention_tile *t, const twin_number *type) {
   float sum = 0;
@@ -82,10 +71,6 @@ static void look(const pegen_attention_tile *t, const twin_number *type) {
 static void look_f32(const pegen_attention_tile *t) { look(t, &twin_f32); }
 static void look_bf16(const pegen_attention_tile *t) { look(t, &twin_bf16); }
 
-static const pegen_operand learned_operands[] = {{"slope", "", "1", "", 1, slope_shape, slope_dimension},
-                                                 {"numbers", "", "1", "", 1, numbers_shape, numbers_dimension}};
-static const int32_t slope_offsets[] = {0, 1};
-static const pegen_leaf slope_leaf[] = {{0, HEADS, slope_offsets, NULL}};
 static const pegen_attention_code learned_code[] = {{.lanes = LANES,
                                                      .vectors = VECTORS,
                                                      .heads = 1,
@@ -94,6 +79,7 @@ static const pegen_attention_code learned_code[] = {{.lanes = LANES,
 static const pegen_attention_code rows_code[] = {{.lanes = LANES,
                                                   .vectors = VECTORS,
                                                   .heads = PEGEN_ATTENTION_HEADS,
+                                                  .by_rows = 1,
                                                   .attend = {rows_f32, rows_bf16},
                                                   .look = {look_f32, look_bf16}}};
 const pegen_attention fuzz_learned_form = {.value_dim = VALUE_DIM,
@@ -130,7 +116,7 @@ const pegen_kernel fuzz_learned_kernel = {TITLE("twin_learned_attention"),
                                           .skip_tokens = 1,
                                           .grid = grid_sizes,
                                           .n_operands = 2,
-                                          .operands = learned_operands,
+                                          .operands = slope_and_numbers,
                                           .attention = learned_attention};
 const pegen_kernel fuzz_rows_kernel = {TITLE("twin_rows_attention"), .head_dim = HEAD_DIM,
                                        .out_dim = HEAD_DIM,          .skip_tokens = 2,

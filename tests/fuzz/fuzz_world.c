@@ -115,6 +115,8 @@ void world_unpoison(void) { ASAN_UNPOISON_MEMORY_REGION(world, WORLD); }
 
 void world_remember(void) { memcpy(before, world, WORLD); }
 
+void world_restore(void) { memcpy(world, before, WORLD); }
+
 void world_expect_unchanged(bool but_written) {
   if (!memcmp(world, before, WORLD)) return;
   for (size_t i = 0; i < WORLD; i++)
@@ -156,7 +158,12 @@ void world_copy_free(DLTensor *t) {
 
 static bool is_nan(const unsigned char *at, DLDataType type) {
   uint32_t bits = 0;
+  double wide;
   if (type.code == kDLUInt) return false;
+  if (type.bits == 64) {
+    memcpy(&wide, at, 8);
+    return wide != wide;
+  }
   memcpy(&bits, at, type.bits / 8);
   if (type.bits == 32) return (bits & 0x7fffffff) > 0x7f800000;
   return (bits & 0x7fff) > (type.code == kDLBfloat ? 0x7f80 : 0x7c00);

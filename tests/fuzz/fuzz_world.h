@@ -25,6 +25,7 @@ bool world_owned(const void *at, size_t bytes, bool written);
 /* What the world is, for world_expect_unchanged: but_written: bytes of world_write may have changed. */
 void world_remember(void);
 void world_expect_unchanged(bool but_written);
+void world_restore(void);
 
 /* A contiguous copy, elsewhere; its owner frees it by world_copy_free. */
 DLTensor *world_copy(const DLTensor *t);

@@ -94,7 +94,7 @@ static void prepare(call *c, uint64_t *random) {
   c->operands = arena_array(a, double *, s->n_operands + 1);
   c->inputs = arena_array(a, double *, s->n_inputs + 1);
   for (int i = 0; i < s->n_operands; i++) {
-    int64_t size = reference_elements(&s->operand[i]);
+    int64_t size = spec_operand_elements(&s->operand[i]);
     c->operands[i] = memcpy(arena_array(a, double, size + 1), operands.values[i], sizeof(double) * (size_t)size);
   }
   for (int i = 0; i < s->n_inputs; i++) c->inputs[i] = random_numbers(a, s->input[i].size + 1, random);
@@ -148,7 +148,7 @@ static bool check_query(const variant *v, uint64_t *random) {
     compare(&c, "position", random, c.position, to.position, s->n_axes);
     compare(&c, "positions", random, c.positions, to.k_positions, VISIBLE * s->n_axes);
     for (int i = 0; i < s->n_operands; i++)
-      compare(&c, s->operand[i].name, random, c.operands[i], to.operand[i], reference_elements(&s->operand[i]));
+      compare(&c, s->operand[i].name, random, c.operands[i], to.operand[i], spec_operand_elements(&s->operand[i]));
     for (int i = 0; i < s->n_inputs; i++)
       compare(&c, s->input[i].name, random, c.inputs[i], to.input[i], s->input[i].size ? s->input[i].size : 1);
     for (int i = VISIBLE * s->head_dim; i < KEYS * s->head_dim; i++) assert_true(to.k[i].value == 0);
@@ -183,6 +183,9 @@ static void unseen_keys_leave_no_trace(void **state) {
     gradient_sum q[SPEC_MAX_HEAD_DIM] = {{0, 0}};
     c.query.visible = visible;
     reference_attention_backward(c.spec, &c.query, c.g, c.g_lse, &(reference_query_gradients){.q = q});
+    long double scores[KEYS], out[SPEC_MAX_HEAD_DIM];
+    reference_attention(c.spec, &c.query, scores, out);
+    for (int i = 0; i < width; i++) assert_true(visible ? isfinite(out[i]) && out[i] != 0 : out[i] == 0);
     for (int i = 0; i < d; i++) assert_true(visible ? isfinite(q[i].value) && q[i].value != 0 : q[i].value == 0);
   }
   arena_destroy(c.memory);

@@ -84,7 +84,7 @@ static void prepare(call *c, bool is_shared, uint64_t *random) {
   trial_operands operands = trial_random_operands(a, s, NUMBER_F32, random);
   c->operands = arena_array(a, double *, s->n_operands + 1);
   for (int i = 0; i < s->n_operands; i++) {
-    int64_t size = reference_elements(&s->operand[i]);
+    int64_t size = spec_operand_elements(&s->operand[i]);
     c->operands[i] = memcpy(arena_array(a, double, size + 1), operands.values[i], sizeof(double) * (size_t)size);
   }
   int sets = is_shared || s->grid[0] ? 1 : BATCHES;
@@ -123,7 +123,7 @@ static bool check_call(const variant *v, bool inverse, bool is_shared, uint64_t 
     prepare(&c, is_shared, random);
     reference_encode_backward(s, &c.args);
     for (int i = 0; i < s->n_operands; i++)
-      compare(&c, s->operand[i].name, random, c.operands[i], c.args.operand[i], reference_elements(&s->operand[i]),
+      compare(&c, s->operand[i].name, random, c.operands[i], c.args.operand[i], spec_operand_elements(&s->operand[i]),
               false);
     if (c.args.positions)
       compare(&c, "positions", random, c.positions, c.args.position, c.args.position_sets * TOKENS * s->n_axes, false);

@@ -310,7 +310,7 @@ static void functions_are_exact_everywhere(void **state) {
   double points[] = {0, 1e-300, 1e-30, 1e-16,   1e-8, 1e-4,        0.01, 0.5, 0.999,
                      1, 1.001,  2,     pi * pi, 9.5,  4 * pi * pi, 60,   100};
   for (int is_circular = 0; is_circular < 2; is_circular++) {
-    torque_functions f = torque_functions_of(pool, expr_position(pool, 0), is_circular);
+    torque_functions f = torque_functions_of(pool, expr_position(pool, 0), is_circular, false);
     const expr *x[] = {f.sine, f.cosine, f.rest};
     for (size_t i = 0; i < 2 * sizeof points / sizeof *points; i++) {
       double at = points[i / 2] * (i % 2 ? -1 : 1);

@@ -264,7 +264,7 @@ static void gains_reference(const variant *v, const loader_define *more, const c
       }
   array += g->n_boundaries > 0;
   for (int i = 0; i < s->n_operands; i++)
-    for (int64_t k = 0; k < reference_elements(&s->operand[i]); k++)
+    for (int64_t k = 0; k < spec_operand_elements(&s->operand[i]); k++)
       if (!(fabsl(operands[i][k].value) <= BOUND * operands[i][k].size))
         fail_msg("%s, %s: %s, element %d: off by %Lg of %Lg", v->name, entry, s->operand[i].name, (int)k,
                  operands[i][k].value, operands[i][k].size);

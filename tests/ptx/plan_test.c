@@ -265,7 +265,8 @@ static double product(const DLTensor *x, const DLTensor *y, double *size) {
   return sum;
 }
 
-static void gradients_of(const char *name, int count, const loader_define *defines) {
+/* of_positions: what becomes of a call that asks for their gradients without a workspace. */
+static void gradients_of(const char *name, int count, const loader_define *defines, int of_positions) {
   static const int64_t wanted[] = {1, (int64_t)1 << 40};
   fixture f = open_spec(name, count, defines);
   int64_t heads = f.spec->heads > 1 ? f.spec->heads : HEADS;
@@ -287,11 +288,11 @@ static void gradients_of(const char *name, int count, const loader_define *defin
       assert_true(!first || tensor_identical(first, out));
       if (!first) first = out;
     }
-    /* In place; gradients of positions are processors'. */
+    /* In place. */
     DLTensor *here = tensor_copy(f.memory, g);
     assert_int_equal(backward(&f, kernel, positions, here, here, NULL), 0);
     assert_true(tensor_identical(here, first));
-    assert_int_equal(backward(&f, kernel, positions, g, here, positions), PEGEN_ERROR_NO_GRADIENT);
+    assert_int_equal(backward(&f, kernel, positions, g, here, positions), of_positions);
     run_unload(loaded);
   }
   arena_destroy(f.memory);
@@ -299,9 +300,14 @@ static void gradients_of(const char *name, int count, const loader_define *defin
 
 static void gradients(void **state) {
   (void)state;
-  gradients_of("geope3d", 0, NULL);
-  gradients_of("geope2d", 2, (loader_define[]){{"layout", "split"}, {"skip_tokens", "2"}}); /* staged */
-  gradients_of("quatro", 2, (loader_define[]){{"heads", "3"}, {"inverse", "true"}});
+  const int workspace = PEGEN_ERROR_WORKSPACE, none = PEGEN_ERROR_NO_GRADIENT;
+  gradients_of("geope3d", 0, NULL, workspace);
+  gradients_of("geope2d", 2, (loader_define[]){{"layout", "split"}, {"skip_tokens", "2"}}, workspace); /* staged */
+  gradients_of("quatro", 2, (loader_define[]){{"heads", "3"}, {"inverse", "true"}}, workspace);
+  gradients_of("liere", 2, (loader_define[]){{"block", "6"}, {"skip_tokens", "1"}}, workspace);
+  gradients_of("liere", 3, (loader_define[]){{"block", "12"}, {"heads", "3"}, {"head_dim", "39"}}, workspace);
+  gradients_of("comrope_ld", 3, (loader_define[]){{"block", "8"}, {"basis", "schur"}, {"skip_tokens", "2"}}, none);
+  gradients_of("string_cayley", 2, (loader_define[]){{"head_dim", "16"}, {"skip_tokens", "1"}}, none);
   fixture f = open_spec("rope", 0, NULL);
   loaded_kernel *without = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   assert_null(run_kernel(without)->encode_backward);
@@ -315,7 +321,7 @@ static void device_of_gradients(void **state) {
   DLTensor host = {.device = {kDLCPU, 0}}, second = {.device = {kDLCUDA, 1}};
   pegen_grad_args grad = {.struct_size = sizeof grad, .q_out = &host, .k_out = &second, .k = &second};
   const pegen_args args = {.struct_size = sizeof args, .grad = &grad};
-  const pegen_launch_request request = {.entry = PEGEN_LAUNCH_ENCODE_BACKWARD, .args = &args};
+  const pegen_launch_request request = {.entry = PEGEN_LAUNCH_encode_backward, .args = &args};
   assert_ptr_equal(pegen_launch_rows(&request), &second);
   grad.q = &host;
   assert_ptr_equal(pegen_launch_rows(&request), &host);

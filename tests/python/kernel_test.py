@@ -10,6 +10,7 @@ import unittest
 import numpy
 
 import pegen_kernels as pk
+from pegen_kernels import arrays
 
 FAST = {"targets": "native", "dtypes": "float32"}
 TURN = """local pe = require "pegen"
@@ -61,6 +62,8 @@ class Compile(unittest.TestCase):
         self.assertEqual((caught.exception.file, caught.exception.line), ("model.lua", 2))
         for spec, words, options in [
             ("no_such", "spec: no description 'no_such'", {}), ("rope", "no option 'hed_dim'", {"hed_dim": 2}),
+            (5, "^spec is a int; expected a text or a path", {}), ("rope", "^targets: 5 is a int", {"targets": 5}),
+            ("rope", "^dtypes: <class 'float'> is a type; expected a text", {"dtypes": [float]}),
             ("rope", "unknown target", {"targets": "z80"}), ("rope", "cannot run the compiler", {"PEGEN": "/none"}),
         ]:  # fmt: skip
             old = os.environ.pop("PEGEN", None)
@@ -224,6 +227,11 @@ class Encode(unittest.TestCase):
             ("^operands: care has no operand 'fre'",
              lambda: care.encode(good, positions=places2, operands={"fre": freq})),
             ("^operand 'freq' has the shape", lambda: care.encode(good, positions=places2, operands=[axis, axis])),
+            ("^operands is a int; expected a mapping", lambda: care.encode(good, positions=places2, operands=3)),
+            ("^inputs: 1 given; rope has 0: none", lambda: kernel.encode(good, positions=places, inputs=[good])),
+            ("^table is a int; expected what prepare returned", lambda: kernel.encode(good, table=5)),
+            ("^positions are missing", lambda: kernel.prepare()),
+            ("^q has 3 heads; expected 4", lambda: biased.attention(*rows(3, 1, 3, 5, 64), places)),
             ("^operands: 3 given", lambda: care.encode(good, positions=places2, operands=[axis, freq, freq])),
             ("^operand 'freq' is not contiguous",
              lambda: care.encode(good, positions=places2, operands=[axis, numpy.asfortranarray(freq)])),
@@ -245,15 +253,40 @@ class Encode(unittest.TestCase):
             ("^positions are of 4 tokens; expected 5, as many as grad_q has",
              lambda: kernel.encode_backward(good, positions=places[:4])),
             ("^positions is a float32", lambda: kernel.encode(good, positions=numpy.float32(1))),
-            ("^rope has no entry 'attention'", lambda: kernel.attention(good, good, good, places)),
+            ("^attention: rope has no such entry; it has: encode", lambda: kernel.attention(good, good, good, places)),
         ]:  # fmt: skip
             with self.subTest(words), self.assertRaisesRegex(pk.ArgumentError, words):
                 call()
         whole = rows(1, 2, 6, 16)
         before = whole.copy()
-        with self.assertRaisesRegex(pk.ArgumentError, "overlaps"):
+        with self.assertRaisesRegex(pk.ArgumentError, "^out of q overlaps q; expected memory of its own"):
             kernel.encode(whole[:, :, :5], positions=places, out=whole[:, :, 1:])
+        shared = numpy.lib.stride_tricks.as_strided(whole.copy(), (1, 2, 5, 16), (0, 0, 64, 4))
+        odd = numpy.frombuffer(bytearray(4 * 160 + 1), numpy.float32, 160, 1).reshape(1, 2, 5, 16)
+        for words, out in [
+            ("^out of q has elements that share memory", shared), ("^out of q is not aligned", odd),
+        ]:  # fmt: skip
+            with self.subTest(words), self.assertRaisesRegex(pk.ArgumentError, words):
+                kernel.encode(whole[:, :, :5], positions=places, out=out)
+        with self.assertRaisesRegex(pk.ArgumentError, "^scale: scale is not a finite number"):
+            biased.attention(*rows(3, 1, 4, 5, 64), places, scale=numpy.inf)
         self.assertTrue(numpy.array_equal(whole, before))
+
+    def test_gpu(self):
+        """What lies on a GPU, where there is none: a sentence, whatever the kernel was compiled for."""
+        there = lambda x: arrays.View(x.ctypes.data, (arrays.CUDA, *arrays.view("x", x).key[1:]), x)  # noqa: E731
+        q, places = rows(1, 2, 5, 16), numpy.arange(5.0)[:, None]
+        for targets, words in (
+            ("native", "^targets: this object was compiled without a GPU target"),
+            ("native,sm_80", "^q: no CUDA driver: libcuda.so.1 cannot be loaded, or finds no device$"),
+        ):
+            kernel = pk.compile("rope", head_dim=16, targets=targets, dtypes="float32")
+            given = {"q": there(q), "q_out": there(q.copy()), "positions": there(places)}
+            with self.subTest(targets), self.assertRaisesRegex(pk.ArgumentError, words):
+                kernel._call("encode", given, [], [], {})
+            apart = "^positions and q are on different devices" if "sm" in targets else words
+            with self.assertRaisesRegex(pk.ArgumentError, apart):
+                kernel._call("encode", given | {"positions": arrays.view("positions", places)}, [], [], {})
 
     def test_table_and_operands(self):
         care = pk.compile("care", head_dim=16, heads=2, **FAST)
@@ -266,7 +299,7 @@ class Encode(unittest.TestCase):
         self.assertLess(abs((named**2).sum() / (q**2).sum() - 1), 1e-5)
         table = care.prepare(positions, operands=[axis, freq])
         self.assertTrue(numpy.array_equal(care.encode(q, table=table), named))
-        with self.assertRaisesRegex(pk.ArgumentError, "table"):
+        with self.assertRaisesRegex(pk.ArgumentError, "^table: the table was not made by"):
             care.encode(rows(2, 2, 6, 16), table=table)
 
     def test_backward(self):

@@ -3,6 +3,17 @@
 python=$1 test=$2
 cd "$(dirname "$0")" || exit 1
 module=${test%_test.py}
-[ "$module" != kernel ] || module=numpy
-"$python" -c "import $module" 2>/dev/null || { echo "$module is not installed: not tested"; exit 77; }
+case $module in
+  kernel | hostile) modules="numpy" ;;
+  explore) modules="numpy pandas altair vl_convert" ;;
+  cuda | packed | distributed | torch_attention) modules="torch" ;;
+  models | vit) modules="torch transformers torchvision timm" ;;
+  *) modules=$module ;;
+esac
+for module in $modules; do
+  "$python" -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$module') is None)" || {
+    echo "$module is not installed: not tested"
+    exit 77
+  }
+done
 exec "$python" -W error::DeprecationWarning:pegen_kernels "$test"

@@ -1,8 +1,10 @@
 """pegen_kernels.torch: modules and operators, eager, differentiated, batched, compiled, exported."""
 import copy
 import io
-import json
 import math
+import os
+import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,16 @@ def rope(x, positions, base=10000.0):
     angle = positions[:, :1].double() * base ** (-2 * torch.arange(d // 2) / d)
     even, odd = x[..., 0::2].double(), x[..., 1::2].double()
     return torch.stack([angle.cos() * even - angle.sin() * odd, angle.sin() * even + angle.cos() * odd], -1).flatten(-2)
+
+
+WITHOUT = ("pape", "pape_ri", "polynomial")  # a gradient
+
+
+def gradcheck(call, inputs, eps=1e-2, tolerance=2e-3):
+    """torch.autograd.gradcheck by one random direction an input, with sums in float64."""
+    return torch.autograd.gradcheck(
+        call, tuple(inputs), eps=eps, atol=tolerance, rtol=tolerance, nondet_tol=0, check_undefined_grad=False
+    )
 
 
 class Modules(unittest.TestCase):
@@ -67,8 +79,15 @@ class Modules(unittest.TestCase):
         mixed = Encoding("rope_mixed", heads=2, head_dim=16, **FAST).freqs
         length = mixed.norm(dim=0)
         self.assertTrue(torch.allclose(length[0], 10.0 ** (-4 * torch.arange(8) / 16), rtol=1e-5))
-        with self.assertRaisesRegex(pk.ArgumentError, "^init: 'generators' of liere needs first values"):
-            Encoding("liere", block=8, **FAST)
+        with self.assertRaisesRegex(pk.ArgumentError, "^init: 'w' of plain needs first values"):
+            Encoding(
+                """local pe = require "pegen"
+                local w = pe.learned { name = "w", shape = { "blocks" }, doc = "speed", init = "as one likes" }
+                return pe.encoding { name = "plain", axes = { "t" }, head_dim = 8, block = pe.plane(),
+                  generators = pe.turn "e12", phase = function(_, i) return w(i) end }
+                """,
+                **FAST,
+            )
         with self.assertRaisesRegex(pk.ArgumentError, "^init: 'generators' has the shape"):
             Encoding("liere", block=8, init={"generators": torch.zeros(3)}, **FAST)
         with self.assertRaisesRegex(pk.ArgumentError, "^init: liere has no operand 'x'"):
@@ -83,10 +102,9 @@ class Modules(unittest.TestCase):
         bias = (-slopes * (positions - positions.T).abs()).masked_fill(~torch.ones(6, 6).tril().bool(), -math.inf)
         expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias.expand(2, 4, 6, 6))
         self.assertLess((attention(q, k, v, positions) - expected).abs().max(), 1e-5)
-        with self.assertRaisesRegex(pk.ArgumentError, "no gradients yet; expected torch.no_grad"):
-            attention(q.requires_grad_(), k, v, positions)
-        with torch.no_grad():
-            attention(q, k, v, positions)
+        for half in (torch.float64, torch.int32):
+            with self.assertRaisesRegex(pk.ArgumentError, "^q is of type"):
+                attention(q.to(half), k, v, positions)
 
     def test_refusals(self):
         encoding = Encoding("rope", head_dim=16, **FAST)
@@ -94,23 +112,26 @@ class Modules(unittest.TestCase):
         q, positions = torch.randn(1, 2, 5, 16), torch.arange(5)[:, None]
         fixed = Encoding("liere", block=8, init={"generators": torch.zeros}, **FAST)
         liere, wide = copy.deepcopy(fixed).requires_grad_(True), torch.randn(1, 2, 5, 64)
+        alibi, pape = Attention("alibi", heads=2, **FAST), Attention("pape", heads=2, role="pairwise", **FAST)
+        string = Encoding("string_cayley", init={"cayley": torch.zeros, "freqs": torch.zeros}, **FAST)
         for words, call in [
             ("^positions are of 4 tokens", lambda: encoding(q, positions=positions[:4])),
             ("^q has 15 channels", lambda: encoding(q[..., :15], positions=positions)),
             ("^q has 3 dimensions", lambda: encoding(q[0], positions=positions)),
             ("^q is of type torch.float64|^q is of type float64", lambda: encoding(q.double(), positions=positions)),
-            ("^q is of type torch.complex64", lambda: encoding(q.to(torch.complex64), positions=positions)),
+            ("^q is of type (torch.)?complex64", lambda: encoding(q.to(torch.complex64), positions=positions)),
             ("^k is of type bfloat16, and q of float32", lambda: encoding(q, q.bfloat16(), positions)),
             ("^positions are missing", lambda: encoding(q)),
-            ("^operand 'generators' requires a gradient, which liere",
-             lambda: liere(wide, positions=torch.zeros(5, 2))),
-            ("^q and k require gradients, which liere",
-             lambda: fixed(wide.clone().requires_grad_(), positions=torch.zeros(5, 2))),
-            ("^kernel: 'rope' is not what", lambda: torch.ops.pegen_kernels.encode_one(q, positions, [], "rope")),
-            ("^operands: 0 given; care takes 2",
-             lambda: torch.ops.pegen_kernels.encode_one(q, torch.zeros(5, 2), [], care.kernel_name)),
             ("^positions is a view whose signs",
              lambda: encoding.kernel.encode(q, positions=torch.ones(5, 1, dtype=torch.complex64).conj().imag)),
+            ("^inputs: 1 given; rope takes 0", lambda: encoding(q, positions=positions, inputs=[q])),
+            ("^q is a ndarray; expected a torch.Tensor", lambda: encoding(q.numpy(), positions=positions)),
+            ("^q is a NoneType; expected", lambda: encoding(None, positions=positions)),
+            ("^positions is a ndarray; expected", lambda: encoding(q, positions=positions.numpy())),
+            ("^q is torch.sparse_coo; expected a dense", lambda: encoding(q.to_sparse(), positions=positions)),
+            ("^k is a list; expected a torch.Tensor", lambda: alibi(wide, [wide], wide, positions)),
+            ("^k_positions is a list; expected", lambda: alibi(wide, wide, wide, positions, [positions])),
+            ("^input 'a' is a str; expected", lambda: pape(wide, wide, wide, positions, inputs={"a": q, "b": q})),
             ("^spec: rope has no attention", lambda: Attention("rope", **FAST)),
             ("^spec: alibi does not encode", lambda: Encoding("alibi", **FAST)),
             ("^q requires a gradient, and this call would not be recorded",
@@ -118,6 +139,167 @@ class Modules(unittest.TestCase):
         ]:  # fmt: skip
             with self.subTest(words), self.assertRaisesRegex(pk.ArgumentError, words):
                 call()
+        encode_one = torch.ops.pegen_kernels.encode_one  # whose exceptions are PyTorch's
+        for words, call in [
+            ("^kernel: 'rope' is not what", lambda: encode_one(q, positions, [], "rope")),
+            ("^operands: 0 given; care takes 2", lambda: encode_one(q, torch.zeros(5, 2), [], care.kernel_name)),
+            ("^positions are of 4 tokens", lambda: encode_one(q, positions[:4], [], encoding.kernel_name)),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex((RuntimeError, pk.ArgumentError), words):
+                call()
+        rows = wide.clone().requires_grad_()
+        fixed(rows, positions=torch.zeros(5, 2)).sum().backward()  # rows of dense blocks have gradients
+        self.assertTrue(torch.equal(rows.grad, torch.ones_like(rows)))
+        liere(wide, positions=torch.ones(5, 2)).square()[..., 0].sum().backward()  # at 0 y_0 gains A_0j x_j
+        expected = (2 * wide[..., :1] * wide).sum((0, 1, 2))[:8]
+        self.assertLess((liere.generators.grad[0, 0, 0, 0, 1:] - expected[1:]).abs().max(), 1e-4)
+        string.requires_grad_(True)
+        string(wide, positions=torch.zeros(5, 2)).square()[..., 0].sum().backward()  # at 0 C = I - 2 A
+        expected = -2 * (2 * wide[..., :1] * wide).sum((0, 1, 2))
+        self.assertLess((string.cayley.grad.flatten()[1:64] - expected[1:]).abs().max(), 1e-3)
+
+
+class FirstValues(unittest.TestCase):
+    """What descriptions state as data, in parameters."""
+
+    def test_stock(self):
+        """Every operand of every stock description has first values, by what it states."""
+        torch.manual_seed(5)
+        for spec in pk.stock():
+            kernel = pk.compile(spec, **FAST)
+            stated = {operand["name"]: operand["initial"] for operand in kernel.explain()["operands"]}
+            if not stated:
+                continue
+            module = (Encoding if "encode" in kernel.entries else Attention)(spec, **FAST)
+            for name, value in module.named_parameters():
+                with self.subTest(f"{spec} {name}"):
+                    factor = torch.tensor(stated[name]["factor"]).reshape(stated[name]["factor_shape"])
+                    self.assertTrue(value.isfinite().all())
+                    kind, plain = stated[name]["distribution"], value.detach() / factor
+                    if kind == "value":
+                        self.assertTrue(torch.equal(value, factor.expand(value.shape).float()))
+                    elif kind == "uniform":
+                        low, high = stated[name]["low"], stated[name]["high"]
+                        self.assertTrue((plain >= low).all() and (plain <= high).all())
+                        if plain.numel() > 50:
+                            self.assertLess((plain.mean() - (low + high) / 2).abs(), 0.15 * (high - low))
+                    elif kind == "normal":
+                        self.assertLess((plain.std() / stated[name]["deviation"] - 1).abs(), 0.15)
+                    else:
+                        self.assertLess((plain.norm(dim=stated[name]["dimension"]) - 1).abs().max(), 1e-5)
+
+    def test_kinds(self):
+        from pegen_kernels.torch.initial import draw
+
+        torch.manual_seed(6)
+        whole = {"same": [], "factor_shape": [1, 1], "factor": [1]}
+        normal = draw({"distribution": "normal", "deviation": 3, **whole}, (200, 50))
+        self.assertLess((normal.std() - 3).abs(), 0.1)
+        cut = draw({"distribution": "normal", "deviation": 1, "low": -0.5, "high": 2, **whole}, (200, 50))
+        self.assertTrue(cut.min() >= -0.5 and cut.max() <= 2 and cut.min() < -0.49 and cut.max() > 1.7)
+        self.assertLess((cut.mean() - 0.4476).abs(), 0.03)  # (pdf(-.5) - pdf(2)) / (cdf(2) - cdf(-.5))
+        uniform = draw({"distribution": "uniform", "low": 1, "high": 3, **whole, "same": [0]}, (4, 50))
+        self.assertTrue(torch.equal(uniform[0], uniform[3]) and uniform.std() > 0.3)
+        scaled = {"distribution": "direction", "dimension": 0, "same": [1], "factor_shape": [1, 3], "factor": [1, 2, 4]}
+        drawn = draw(scaled, (2, 3))
+        self.assertTrue(torch.allclose(drawn.norm(dim=0), torch.tensor([1.0, 2, 4])))
+        self.assertTrue(torch.allclose(drawn[:, 1], 2 * drawn[:, 0]))
+
+    def test_comrope_is_rope(self):
+        """As ComRoPE's appendix D.1 has it: with these values it is RoPE on halves of the channels."""
+        for spec in ("comrope_ap", "comrope_ld"):
+            encoding = Encoding(spec, head_dim=16, block=4, **FAST)
+            x, positions = torch.randn(1, 1, 6, 16), torch.rand(6, 2) * 9
+            made = encoding(x, positions=positions)
+            for g in range(4):
+                for c in range(2):
+                    angle = positions[:, g % 2] * 10000.0 ** (-2 * 2 * (g // 2 * 2 + c) / 16)
+                    a, b = x[0, 0, :, 4 * g + 2 * c], x[0, 0, :, 4 * g + 2 * c + 1]
+                    turned = torch.stack([angle.cos() * a - angle.sin() * b, angle.sin() * a + angle.cos() * b], -1)
+                    self.assertLess((made[0, 0, :, 4 * g + 2 * c : 4 * g + 2 * c + 2] - turned).abs().max(), 1e-5)
+
+
+class Extension(unittest.TestCase):
+    """The operators in C, and the same in Python, where the library or what it needs of PyTorch is not there."""
+
+    def test_both(self):
+        script = """
+import sys, torch, pegen_kernels as pk
+from pegen_kernels.torch import Encoding, extension
+torch.manual_seed(0)
+encoding = Encoding("care", head_dim=16, heads=2, targets="native", dtypes=["float32"])
+q, k = torch.randn(2, 2, 5, 16, requires_grad=True), torch.randn(2, 5, 2, 32)[..., ::2].transpose(1, 2)
+positions = torch.rand(5, 2, requires_grad=True)
+new_q, new_k = encoding(q, k, positions)
+((new_q - 1).square().sum() + new_k.pow(3).sum()).backward()
+made = [new_q, new_k, q.grad, positions.grad, *(p.grad for p in encoding.parameters())]
+try:
+    encoding(q, k, positions[:3])
+except pk.ArgumentError as e:
+    words = str(e)
+torch.save((extension.reason, [x.detach() for x in made], [x.stride() for x in made], words), sys.argv[1])
+"""
+        found = []
+        for path in (None, "/nowhere/libpegen_torch.so"):
+            with tempfile.NamedTemporaryFile() as file:
+                environment = dict(os.environ, **({"PEGEN_TORCH_LIBRARY": path} if path else {}))
+                command = [sys.executable, "-c", script, file.name]
+                done = subprocess.run(command, capture_output=True, text=True, env=environment)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                found.append(torch.load(file.name))
+        self.assertIn("/nowhere/libpegen_torch.so", found[1][0])
+        if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 10):
+            self.assertEqual(found[0][0], "")
+        self.assertTrue(all(map(torch.equal, found[0][1], found[1][1])))
+        self.assertEqual(found[0][2:], found[1][2:])
+        self.assertRegex(found[0][3], "^positions are of 3 tokens")
+
+    def test_memory(self):
+        """Results lie in memory as torch.empty_like has it, which is what operators promise compilers."""
+        encoding = Encoding("rope", head_dim=8, **FAST)
+        base, positions = torch.randn(3, 2, 5, 24), torch.arange(5)[:, None]
+        for x in (
+            base[..., :8], base[..., ::3], base.transpose(1, 2)[:, :, :2, 8:16], base[:, :1, :, 16:],
+            base[:1, :, :, :8],
+            base[..., :8].transpose(0, 1), base[:, :1, :, :8].expand(3, 4, 5, 8), base[:0, :, :, :8],
+            base[..., :8].contiguous(), base[..., :8].permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3),
+            torch.randn(2, 3, 8, 5).transpose(2, 3), torch.randn(1, 1, 5, 8).expand(2, 1, 5, 8),
+        ):  # fmt: skip
+            rows = x.shape[2]
+            made = encoding(x, positions=positions[:rows])
+            with self.subTest(f"{list(x.shape)} {x.stride()}"):
+                alike = torch.empty_like(x if x.stride(-1) == 1 else x.contiguous())
+                self.assertEqual(made.stride(), alike.stride())
+                self.assertLess((made - rope(x, positions[:rows])).abs().max() if x.numel() else 0, 2e-6)
+
+    def test_threads(self):
+        encoding = Encoding("geope3d", head_dim=48, **FAST)
+        q, positions, most = torch.randn(2, 8, 300, 48), torch.rand(300, 3), torch.get_num_threads()
+        made = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            made.append(encoding(q, positions=positions))
+        torch.set_num_threads(most)
+        self.assertTrue(torch.equal(made[0], made[1]) and torch.equal(made[0], made[2]))
+
+    def test_freed(self):
+        """Neither calls nor refusals keep memory."""
+        encoding = Encoding("rope", head_dim=64, **FAST)
+        x, positions = torch.randn(1, 16, 1024, 64), torch.arange(1024)[:, None]
+
+        def size():
+            return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+        def work(n):
+            for _ in range(n):
+                encoding(x, x, positions=positions)
+                with self.assertRaises(pk.ArgumentError):
+                    encoding(x, positions=positions[:7])
+
+        work(3)
+        before = size()
+        work(20)
+        self.assertLess(size() - before, 8 * x.nbytes)
 
 
 class Gradients(unittest.TestCase):
@@ -136,20 +318,43 @@ class Gradients(unittest.TestCase):
         self.assertEqual(torch.autograd.grad(only_q.sum(), q)[0].shape, q.shape)
 
     def test_gradcheck(self):
-        """The kernels compute in float32: steps of 1e-2 are exact for what is linear in the rows."""
-        for spec, axes in (
-            ("rope", 1),
-            ("geope3d", 3),
-            ("spherical", 2),
-            ("care", 2),
-            ("quatro", 2),
-            ("rope_mixed", 2),
-        ):
+        """Of every stock description, all that its kernel has gradients of. The kernels compute in float32, and float64
+        differences need steps of 1e-2, exact for what is linear in the rows."""
+        checked = set()
+        for spec in pk.stock():
+            kernel = pk.compile(spec, **FAST)
+            options = {"block": 4, "head_dim": 8} if spec in ("liere", "comrope_ap", "comrope_ld") else {"head_dim": 16}
+            if spec not in ("sincos", "lingeope", "lookhere", "relative_bias_table"):
+                kernel = pk.compile(spec, **options, **FAST)
+            else:
+                options = {}
             with self.subTest(spec):
-                encoding = Encoding(spec, head_dim=16, **FAST)
-                x = torch.randn(1, 1, 2, 16, requires_grad=True)
-                call = lambda x: encoding(x, positions=torch.arange(2.0 * axes).reshape(2, axes))  # noqa: B023, E731
-                self.assertTrue(torch.autograd.gradcheck(call, x, eps=1e-2, atol=1e-3, rtol=1e-3, nondet_tol=0))
+                torch.manual_seed(7)
+                entry = "attention" if "attention" in kernel.entries else "encode"
+                module = (Attention if entry == "attention" else Encoding)(spec, **options, **FAST)
+                heads, tokens = kernel.heads or 1, math.prod(kernel.grid or (3,))
+                rows = [torch.randn(1, heads, tokens, kernel.head_dim, requires_grad=True) for _ in range(3)]
+                inputs = [torch.randn((1, heads, tokens, info.size)[: 4 if info.size else 3]) for info in kernel.inputs]
+                positions = (
+                    None if kernel.grid else torch.arange(1.0 * tokens * len(kernel.axes)).reshape(tokens, -1) % 4
+                )
+                if spec in WITHOUT:
+                    with self.assertRaisesRegex(
+                        pk.ArgumentError, "^q and k require gradients, which|^q, k and v require gradients, which"
+                    ):
+                        made = module(*rows[: 3 if entry == "attention" else 2], positions, inputs=inputs)
+                        made.sum().backward()
+                    with torch.no_grad():
+                        module(*rows[: 3 if entry == "attention" else 2], positions, inputs=inputs)
+                    continue
+                checked.add(spec)
+                if entry == "encode":
+                    call = lambda q, k: module(q, k, positions)  # noqa: B023, E731
+                    self.assertTrue(gradcheck(call, rows[:2]))
+                else:
+                    call = lambda q, k, v: module(q, k, v, positions, with_lse=True)  # noqa: B023, E731
+                    self.assertTrue(gradcheck(call, rows))
+        self.assertEqual(set(pk.stock()) - checked, set(WITHOUT))
 
     def test_operands(self):
         """Of every operand and of positions, by central differences in float64 sums of float32 kernels."""
@@ -339,6 +544,40 @@ class Transforms(unittest.TestCase):
         with self.assertRaisesRegex(pk.CompileError, "the description here is not the one"):
             kernel_of(name)
 
+    def test_file(self):
+        """A program that names a file's description loads where there is no such file."""
+        text = (pk.kernel._native.specs() / "rope.lua").read_text().replace('"rope"', '"my_rope"')
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/mine.lua"
+            with open(path, "w") as file:
+                file.write(text)
+            name = Encoding(path, head_dim=10, **FAST).kernel_name
+        script = "import sys\nfrom pegen_kernels.torch import kernel_of\nprint(kernel_of(sys.argv[1]).name)"
+        done = subprocess.run([sys.executable, "-c", script, name], capture_output=True, text=True)
+        self.assertEqual((done.stdout, done.returncode), ("my_rope\n", 0), done.stderr)
+
+    def test_graphs(self):
+        """Compiled graphs hold kernels alone, forward and backward, without autograd's layers."""
+        from torch._dynamo.backends.common import aot_autograd
+
+        for spec, operands in (("rope", False), ("care", True)):
+            encoding = Encoding(spec, head_dim=16, heads=3, **FAST) if operands else Encoding(spec, head_dim=16, **FAST)
+            places, graphs = torch.rand(5, 2 if operands else 1), []
+
+            def keep(graph, inputs):
+                graphs.append({str(node.target) for node in graph.graph.nodes if "pegen" in str(node.target)})
+                return graph.forward
+
+            torch._dynamo.reset()
+            backend = aot_autograd(fw_compiler=keep, bw_compiler=keep)
+            compiled = torch.compile(lambda q, k: encoding(q, k, places), fullgraph=True, backend=backend)
+            q, k = torch.randn(2, 1, 3, 5, 16).unbind()
+            compiled(q.requires_grad_(), k)[0].sum().backward()
+            backward = (
+                "pegen_kernels.encode_all_backward.kernel" if operands else "pegen_kernels.encode_backward.kernel"
+            )
+            self.assertEqual(graphs, [{"pegen_kernels.encode.kernel"}, {backward}])
+
     def test_written(self):
         """What PyTorch keeps for a gradient is known to have changed."""
         kernel = Encoding("rope", head_dim=16, **FAST).kernel
@@ -357,18 +596,19 @@ class Transforms(unittest.TestCase):
     def test_names(self):
         """Whoever wrote a program that is loaded decides neither that its descriptions run unconfined nor where kernels
         are kept."""
-        from pegen_kernels import torch as module
+        from pegen_kernels.torch import names as module
 
         with tempfile.TemporaryDirectory() as folder:
             encoding = Encoding("rope", head_dim=18, cache=folder, **FAST)
-            recipe = json.loads(encoding.kernel_name)
+            self.assertNotRegex(encoding.kernel_name, r'["\\\\\n]')
+            recipe = module._read(encoding.kernel_name)
             self.assertEqual(set(recipe["options"]), {"head_dim", *FAST})
             recipe["options"] |= {"trust_spec": True, "cache": f"{folder}/other"}
             asked = []
             with unittest.mock.patch.object(
                 module._kernels, "compile", lambda spec, **options: asked.append(options) or encoding.kernel
             ):
-                kernel_of(json.dumps(recipe))
+                kernel_of(module._write(recipe))
             self.assertEqual(asked, [{"head_dim": 18, **FAST}])
 
     @unittest.skipIf(torch.cuda.is_available(), "this machine has a GPU")

@@ -32,7 +32,8 @@ static void print_skew(const spec *s, const char *what, const spec_skew *m, int 
 
 static void print_block(const spec *s) {
   char text[16];
-  if (s->dense) {
+  if (!s->n_components) printf("no blocks\n");
+  else if (s->dense) {
     printf("dense block of %d%s%s\n", s->n_components, s->dense->map == DENSE_SCHUR ? ", schur" : "",
            s->dense->is_f64 ? ", float64" : "");
     for (int a = 0; a < s->n_axes; a++) print_skew(s, s->axis[a], &s->dense->generator[a], s->n_blocks);
@@ -51,8 +52,9 @@ static void print(const spec *s) {
   printf("head_dim %d heads %d blocks %d amplitude %.17g inverse %d skip %d\n", s->head_dim, s->heads, s->n_blocks,
          s->amplitude, s->inverse, s->skip_tokens);
   print_block(s);
-  printf("combine %s", combine[s->combine]);
-  for (int i = 0; i < s->n_axes; i++) printf(" %s", s->axis[s->order[i]]);
+  printf("%s", s->n_components ? "combine" : "axes");
+  if (s->n_components) printf(" %s", combine[s->combine]);
+  for (int i = 0; i < s->n_axes; i++) printf(" %s", s->axis[s->n_components ? s->order[i] : i]);
   printf("\ngrid");
   for (int i = 0; s->grid[0] && i < s->n_axes; i++) printf(" %lld", (long long)s->grid[i]);
   printf("\nchannels");
@@ -65,11 +67,12 @@ static void print(const spec *s) {
 }
 
 static void print_expressions(arena *a, const spec *s) {
-  const expr *roots[SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS)];
-  const char *names[SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS)];
+  enum { MOST = SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS) + 3 };
+  const expr *roots[MOST];
+  const char *names[MOST];
   char text[16];
   int count = 0;
-  for (int i = 0; i < s->n_axes; i++) {
+  for (int i = 0; i < s->n_axes && s->n_components; i++) {
     names[count] = arena_printf(a, "angle %s", s->axis[i]);
     roots[count++] = s->angle[i];
     for (int k = 0; k < s->generator[i].count; k++) {
@@ -77,6 +80,11 @@ static void print_expressions(arena *a, const spec *s) {
       roots[count++] = s->generator[i].coefficient[k];
     }
   }
+  const expr *others[] = {s->additive ? s->additive->value : NULL, s->pairwise ? s->pairwise->bias : NULL,
+                          s->polynomial ? s->polynomial->value : NULL};
+  static const char *const words[] = {"added", "bias", "polynomial"};
+  for (int i = 0; i < 3; i++)
+    if (others[i]) names[count] = words[i], roots[count++] = others[i];
   expr_print_roots(stdout, roots, names, count);
 }
 

@@ -467,15 +467,14 @@ static void gradients_that_are_too_large_are_refused(void **state) {
     const expr *e = f.x;
     for (int i = 0; i < (large ? 800 : 40); i++)
       e = expr_unary(f.pool, EXPR_SINQ, expr_mul(f.pool, e, expr_add(f.pool, e, f.y)));
-    const adjoint_scatter *list;
-    int count = adjoint_scatters(f.memory, f.pool, &(adjoint_output){e, f.c}, 1, ADJOINT_POSITIONS, &list);
-    spec s = {.file = "by hand", .line = 3, .pool = f.pool};
+    spec s = {
+        .file = "by hand", .line = 3, .pool = f.pool, .n_components = 1, .n_axes = 1, .axis = {"x"}, .angle = {e}};
     said[0] = 0;
     diag_send_to(hear);
-    bool fits = adjoint_check_size(f.memory, &s, list, count, "the gradients of the phases");
+    bool fits = adjoint_check_size(f.memory, &s);
     diag_send_to(NULL);
     assert_true(fits == !large);
-    assert_true(!large == !strstr(said, "the gradients of the phases take"));
+    assert_true(!large == !strstr(said, "the gradients of the phase of axis 'x' take"));
     assert_true(!large == !strstr(said, "16384 at most"));
     arena_destroy(f.memory);
   }

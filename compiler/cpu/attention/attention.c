@@ -6,6 +6,7 @@
 #include "cpu/attention/attention.h"
 
 #include "cpu/attention/blocks.h"
+#include "cpu/attention/lse.h"
 #include "cpu/attention/queries.h"
 #include "cpu/attention/scores.h"
 #include "mlir/arith.h"
@@ -26,9 +27,6 @@ typedef struct attend {
   ir_value maximum, sum;      /* [queries] */
   ir_value row_table, stride; /* where some heads' rows of a tile of keys begin, and the bytes between them */
 } attend;
-
-static ir_value load(const attention_emitter *e, ir_value at) { return ir_load(e->b, e->lanes, at, 4); }
-static void store(const attention_emitter *e, ir_value v, ir_value at) { ir_store(e->b, v, at, 4, false); }
 
 static int64_t row_bytes(const attend *f, int rows) { return (int64_t)rows * f->e.shape.queries * 4; }
 
@@ -142,9 +140,9 @@ static void emit_keys(attend *f, ir_value begin, ir_value end, bool paired) {
   const attention_emitter *e = &f->e;
   ir *b = e->b;
   ir_value tile = i64(b, e->shape.keys), total = sub(b, end, begin);
-  ir_value count = ir_op2(b, "arith.divsi", attention_add(b, total, i64(b, e->shape.keys - 1)), tile);
+  ir_value count = ir_op2(b, "arith.divsi", add(b, total, i64(b, e->shape.keys - 1)), tile);
   ir_loop tiles = ir_for(b, e->zero, count);
-  ir_value first = attention_add(b, begin, ir_op2(b, "arith.muli", tiles.index, tile));
+  ir_value first = add(b, begin, ir_op2(b, "arith.muli", tiles.index, tile));
   emit_key_tile(f, first, smaller(b, sub(b, end, first), tile), paired);
   ir_end_for(b, tiles);
 }
@@ -210,6 +208,7 @@ static void emit_attend(attend *f) {
   heads = attention_heads_begin(e);
   of = attend_of_head(f, &heads);
   emit_attention_output(&of.e, &of.rows, of.output, of.sum);
+  emit_attention_lse(&of.e, of.maximum, of.sum);
   attention_heads_end(e, heads);
   ir_return(b);
   e->heads = (ir_value){NULL};

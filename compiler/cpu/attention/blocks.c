@@ -26,10 +26,14 @@ void emit_block_rows(const attention_emitter *e, ir_value index, block_rows *blo
   }
 }
 
-void emit_key_components(const attention_emitter *e, ir_value row, const block_rows *block, ir_value *k) {
+void emit_components(const attention_emitter *e, ir_value row, const ir_value *channel, int n, ir_value *k) {
   ir *b = e->b;
-  for (int i = 0; i < e->p->spec->n_components; i++)
-    k[i] = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset(b, row, attention_mul(b, block->channel[i], 4)), 4));
+  for (int i = 0; i < n; i++)
+    k[i] = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset(b, row, attention_mul(b, channel[i], 4)), 4));
+}
+
+void emit_key_components(const attention_emitter *e, ir_value row, const block_rows *block, ir_value *k) {
+  emit_components(e, row, block->channel, e->p->spec->n_components, k);
 }
 
 /* sum + x y, or sum - x y; a sum that is null is 0. */
@@ -72,4 +76,45 @@ ir_value emit_turned_score(const attention_emitter *e, const ir_value *entry, co
     if (turned.ptr) score = attention_multiply_add(b, q[i], turned, score);
   }
   return score;
+}
+
+/* (I - t t^T) D x, or back: D (I - t t^T) x. */
+static void emit_mirrored(const attention_emitter *e, const ir_value *entry, const ir_value *x, bool back,
+                          ir_value *turned) {
+  ir *b = e->b;
+  const attention_plan *p = e->p;
+  int n = p->spec->n_components;
+  ir_value product = {NULL};
+  for (int i = 0; i < n; i++) {
+    bool flips = p->flipped[i] && !back;
+    if (p->entry_of[i] >= 0)
+      product = emit_signed_product(b, product, p->entry_negated[i] != flips, entry[p->entry_of[i]], x[i]);
+  }
+  for (int i = 0; i < n; i++) { /* D x and R x, or x and R^T x, up to the sign of D */
+    bool flips = p->flipped[i] && !back;
+    turned[i] = x[i];
+    if (p->entry_of[i] >= 0)
+      turned[i] = emit_signed_product(b, x[i], p->entry_negated[i] == flips, entry[p->entry_of[i]], product);
+    if (p->flipped[i]) turned[i] = ir_op1(b, "arith.negf", turned[i]);
+  }
+}
+
+void emit_turned_components(const attention_emitter *e, const ir_value *entry, const ir_value *x, bool back,
+                            ir_value *turned) {
+  ir *b = e->b;
+  const attention_plan *p = e->p;
+  int n = p->spec->n_components;
+  if (p->mirror) {
+    emit_mirrored(e, entry, x, back, turned);
+    return;
+  }
+  for (int i = 0; i < n; i++) {
+    turned[i] = (ir_value){NULL};
+    for (int j = 0; j < n; j++) {
+      int at = back ? j * n + i : i * n + j;
+      if (p->entry_of[at] >= 0)
+        turned[i] = emit_signed_product(b, turned[i], p->entry_negated[at], entry[p->entry_of[at]], x[j]);
+    }
+    if (!turned[i].ptr) turned[i] = ir_float(b, e->lanes, 0);
+  }
 }

@@ -76,19 +76,26 @@ void emit_weigh(ir *b, arena *a, const attention_plan *p, const cpu_target *targ
 
 /* ---- columns ---- */
 
-/* Of the queries of a register: the sum over weights of weight times gain, and the scale. */
+ir_value emit_query_coordinate(const attention_emitter *e, int axis, int vector) {
+  int64_t at = (int64_t)offsetof(pegen_attention_tile, positions) +
+               ((int64_t)axis * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 8;
+  return ir_load(e->b, ir_vector(e->b, e->shape.lanes, e->b->f64), ir_offset_const(e->b, e->tile, at), 8);
+}
+
+static ir_value query_weight(const attention_emitter *e, int weight, int vector) {
+  ir_value weights = of_tile(e->b, e->tile, offsetof(pegen_attention_tile, weights), e->b->ptr);
+  int64_t at = ((int64_t)weight * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 4;
+  return ir_load(e->b, e->lanes, ir_offset_const(e->b, weights, at), 4);
+}
+
+/* The sum over weights of weight times gain, and the scale. */
 static void emit_query_columns(const column_emitter *c, int vector, ir_value scale) {
   const attention_emitter *e = c->e;
   ir *b = e->b;
   const plan_widen *p = e->p->columns;
   power_table t = {.b = b, .type = ir_vector(b, e->shape.lanes, b->f64)};
-  for (int axis = 0; axis < p->spec->n_axes; axis++) {
-    int64_t from = (int64_t)offsetof(pegen_attention_tile, positions) +
-                   ((int64_t)axis * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 8;
-    t.at[axis][1] = ir_load(b, t.type, ir_offset_const(b, e->tile, from), 8);
-  }
-  ir_value weights = of_tile(b, e->tile, offsetof(pegen_attention_tile, weights), b->ptr),
-           *sum = arena_array(e->memory, ir_value, p->n_columns);
+  for (int axis = 0; axis < p->spec->n_axes; axis++) t.at[axis][1] = emit_query_coordinate(e, axis, vector);
+  ir_value *sum = arena_array(e->memory, ir_value, p->n_columns);
   for (int first = 0, end; first < p->n_gains; first = end) {
     const widen_gain *of = &p->gain[first]; /* those of one weight and column are neighbours */
     ir_value gain = {NULL};
@@ -97,13 +104,30 @@ static void emit_query_columns(const column_emitter *c, int vector, ir_value sca
       ir_value term = emit_monomial(&t, &p->gain[end].power, p->gain[end].factor);
       gain = gain.ptr ? ir_op2(b, "arith.addf", gain, term) : term;
     }
-    int64_t at = ((int64_t)of->weight * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 4;
-    ir_value weight = ir_load(b, e->lanes, ir_offset_const(b, weights, at), 4);
+    ir_value weight = query_weight(e, of->weight, vector);
     sum[of->column] =
         emit_sum_of_product(b, e->target, weight, ir_cast(b, "arith.truncf", gain, b->f32), sum[of->column]);
   }
   for (int i = 0; i < p->n_columns; i++)
     ir_store(b, ir_op2(b, "arith.mulf", sum[i], scale), attention_at(e, c->queries, i64(b, i), vector), 4, false);
+}
+
+ir_value emit_columns_constant(const attention_emitter *e, int vector) {
+  ir *b = e->b;
+  const plan_widen *p = e->p->columns;
+  if (!p->n_constant) return (ir_value){NULL};
+  power_table t = {.b = b, .type = ir_vector(b, e->shape.lanes, b->f64)};
+  for (int axis = 0; axis < p->spec->n_axes; axis++) t.at[axis][1] = emit_query_coordinate(e, axis, vector);
+  ir_value sum = {NULL};
+  for (int i = 0; i < p->n_constant; i++) {
+    const widen_gain *of = &p->constant[i];
+    ir_value gain = emit_monomial(&t, &of->power, of->factor);
+    ir_value weight = ir_cast(b, "arith.extf", query_weight(e, of->weight, vector), b->f64);
+    ir_value term = mul(b, weight, gain);
+    sum = sum.ptr ? add(b, sum, term) : term;
+  }
+  sum = mul(b, sum, ir_broadcast(b, t.type, of_tile(b, e->tile, offsetof(pegen_attention_tile, scale), b->f64)));
+  return ir_cast(b, "arith.truncf", sum, b->f32);
 }
 
 column_emitter emit_columns_begin(const attention_emitter *e) {
@@ -124,8 +148,7 @@ void emit_columns_keys(const column_emitter *columns, const key_tile *t) {
   ir *b = e->b;
   const plan_widen *p = e->p->columns;
   emit_key_places(e, &columns->places, t);
-  ir_value registers =
-      ir_op2(b, "arith.divui", attention_add(b, t->count, i64(b, e->shape.lanes - 1)), i64(b, e->shape.lanes));
+  ir_value registers = attention_groups(b, t->count, e->shape.lanes);
   ir_loop loop = ir_for(b, e->zero, registers); /* what stands past the last key is masked as scores are */
   ir_value offset = attention_mul(b, loop.index, e->shape.lanes * 4);
   power_table powers = {.b = b, .type = e->lanes};

@@ -17,6 +17,11 @@ const char *emit_weigh_name(arena *a, const cpu_target *target, int input_dtype)
 column_emitter emit_columns_begin(const attention_emitter *e);
 /* Those of a tile of keys. */
 void emit_columns_keys(const column_emitter *columns, const key_tile *t);
+/* A coordinate of a register of queries, from the tile's origin: float64 lanes. */
+ir_value emit_query_coordinate(const attention_emitter *e, int axis, int vector);
+/* What the columns leave out of the scores of a register of queries, for it is the same of all keys: float32 lanes, in
+ * the units of scores. Null: nothing. */
+ir_value emit_columns_constant(const attention_emitter *e, int vector);
 /* Adds to the scores [rows][vectors] of keys from `key` on. */
 void emit_columns_products(const column_emitter *columns, ir_value key, ir_value *sums);
 

@@ -26,20 +26,25 @@ static ir_value clamped(ir *b, ir_value index, int64_t count) {
   return ir_select(b, ir_compare_int(b, "sgt", index, high), high, index);
 }
 
-/* Elements of an operand, float32: data[offset of the head + index], lane by lane. */
-static ir_value element(delta_emitter *d, const expr *x) {
+ir_value emit_element_place(delta_emitter *d, const expr *x) {
   ir *b = d->e->b;
   const spec_operand *operand = &d->e->p->spec->operand[x->index];
   int64_t count = 1;
   for (int i = 0; i < operand->rank; i++) count *= operand->shape[i];
   int lanes = expr_lanes(&d->walker, x);
-  ir_value operands = ir_load(b, b->ptr, ir_offset_const(b, d->e->tile, offsetof(pegen_attention_tile, operands)), 8);
-  ir_value data = ir_load(b, b->ptr, ir_offset_const(b, operands, x->index * 8), 8);
   ir_value index = ir_cast(b, "arith.fptosi", emit_expr(&d->walker, x->arg[0]), b->i32);
   ir_value base = ir_cast(b, "arith.fptosi", gathered(d, x), b->i32);
   if (lanes) base = ir_broadcast(b, ir_type(index), base);
-  index = clamped(b, ir_op2(b, "arith.addi", index, base), count);
-  ir_value values[64];
+  return clamped(b, ir_op2(b, "arith.addi", index, base), count);
+}
+
+/* Elements of an operand, float32: data[offset of the head + index], lane by lane. */
+static ir_value element(delta_emitter *d, const expr *x) {
+  ir *b = d->e->b;
+  int lanes = expr_lanes(&d->walker, x);
+  ir_value operands = ir_load(b, b->ptr, ir_offset_const(b, d->e->tile, offsetof(pegen_attention_tile, operands)), 8);
+  ir_value data = ir_load(b, b->ptr, ir_offset_const(b, operands, x->index * 8), 8);
+  ir_value index = emit_element_place(d, x), values[64];
   for (int i = 0; i < (lanes ? lanes : 1); i++) {
     ir_value at = ir_cast(b, "arith.extsi", lanes ? ir_extract(b, index, i) : index, b->i64);
     values[i] = ir_load(b, b->f32, ir_offset(b, data, attention_mul(b, at, 4)), 4);
@@ -56,6 +61,10 @@ static bool leaf(expr_walker *w, const expr *x, bool is_f32, two_float *value) {
     value->hi = d->wide[x->index];
   } else if (x->op == EXPR_NARROW && x->arg[0]->op == EXPR_POSITION && d->narrow) {
     value->hi = d->narrow[x->arg[0]->index];
+  } else if (x->op == EXPR_NARROW && x->arg[0]->op == EXPR_COTANGENT) {
+    value->hi = x->arg[0]->index ? d->torques[x->arg[0]->index - 1] : d->cotangent;
+  } else if (x->op == EXPR_COTANGENT && d->torques) {
+    value->hi = ir_cast(d->e->b, "arith.extf", d->torques[x->index - 1], d->e->b->f64);
   } else if (x->op == EXPR_TABLE || x->op == EXPR_OPERAND) value->hi = gathered(d, x);
   else if (x->op == EXPR_ELEMENT) value->hi = element(d, x);
   else return false;
@@ -71,6 +80,13 @@ delta_emitter delta_emitter_create(const attention_emitter *e, two_float *fixed)
                                     .stride = 1,
                                     .leaf = leaf},
                          .e = e};
+}
+
+delta_emitter delta_emitter_at(const attention_emitter *e, two_float *fixed, const ir_value *narrow) {
+  delta_emitter d = delta_emitter_create(e, fixed);
+  d.walker.varying = delta_memo(e);
+  d.narrow = narrow;
+  return d;
 }
 
 two_float *delta_memo(const attention_emitter *e) {

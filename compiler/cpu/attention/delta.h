@@ -13,9 +13,16 @@ typedef struct delta_emitter {
   ir_value block;         /* i64; null: block 0 */
   const ir_value *wide;   /* [axes] displacement, lanes of float64; NULL: not needed */
   const ir_value *narrow; /* [axes] the same as float32; NULL: rounded from wide */
+  ir_value cotangent;     /* lanes of float32: what the displacement's scores gain; null: not needed */
+  const ir_value *torques; /* [n_torques] the same of blocks; NULL: not needed */
+  ir_value key, vector;   /* i64: of which pairs it is, off the grid */
 } delta_emitter;
 
 delta_emitter delta_emitter_create(const attention_emitter *e, two_float *fixed);
+/* Of one displacement, as float32. */
+delta_emitter delta_emitter_at(const attention_emitter *e, two_float *fixed, const ir_value *narrow);
+/* Where the element of an operand is that a node (ELEMENT) reads: i32, lanes where it varies. */
+ir_value emit_element_place(delta_emitter *d, const expr *x);
 /* Values by expr id, none of them known. */
 two_float *delta_memo(const attention_emitter *e);
 

@@ -63,17 +63,16 @@ void emit_grid_keys(const attention_emitter *e, const grid_shape *g, ir_value be
   ir_value total = sub(b, end, begin), width = i64(b, g->width);
   if (g->segments == 1) {
     ir_value step = i64(b, g->runs * g->width);
-    ir_loop tiles =
-        ir_for(b, e->zero, ir_op2(b, "arith.divsi", attention_add(b, total, i64(b, g->runs * g->width - 1)), step));
-    ir_value first = attention_add(b, begin, mul(b, tiles.index, step));
+    ir_loop tiles = ir_for(b, e->zero, ir_op2(b, "arith.divsi", add(b, total, i64(b, g->runs * g->width - 1)), step));
+    ir_value first = add(b, begin, mul(b, tiles.index, step));
     tile(context, first, smaller(b, sub(b, end, first), step), true);
     ir_end_for(b, tiles);
     return;
   }
-  ir_loop rows = ir_for(b, e->zero, ir_op2(b, "arith.divsi", attention_add(b, total, i64(b, g->width - 1)), width));
+  ir_loop rows = ir_for(b, e->zero, ir_op2(b, "arith.divsi", add(b, total, i64(b, g->width - 1)), width));
   ir_loop segments = ir_for(b, e->zero, i64(b, g->segments));
   ir_value column = attention_mul(b, segments.index, g->segment);
-  ir_value first = attention_add(b, begin, attention_add(b, mul(b, rows.index, width), column));
+  ir_value first = add(b, begin, add(b, mul(b, rows.index, width), column));
   ir_value count = smaller(b, sub(b, end, first), smaller(b, i64(b, g->segment), sub(b, width, column)));
   ir_branch some = ir_if(b, ir_compare_int(b, "sgt", count, e->zero)); /* causal queries end inside a row */
   tile(context, first, count, true);
@@ -128,8 +127,8 @@ grid_emitter emit_grid_begin(const attention_emitter *e, two_float *fixed) {
     ir_value run = smaller(b, ir_op2(b, "arith.divui", keys.index, i64(b, g->shape.segment)), i64(b, runs - 1));
     ir_value column =
         smaller(b, sub(b, keys.index, attention_mul(b, run, g->shape.segment)), i64(b, g->shape.segment - 1));
-    ir_value at = attention_add(b, attention_mul(b, run, groups * table_bytes(g)),
-                                attention_mul(b, sub(b, i64(b, g->shape.segment - 1), column), 4));
+    ir_value at = add(b, attention_mul(b, run, groups * table_bytes(g)),
+                      attention_mul(b, sub(b, i64(b, g->shape.segment - 1), column), 4));
     ir_store(b, at, ir_offset(b, g->bias_at, attention_mul(b, keys.index, 8)), 8, false);
     ir_end_for(b, keys);
   }
@@ -142,41 +141,98 @@ grid_emitter emit_grid_begin(const attention_emitter *e, two_float *fixed) {
 /* Runs of a tile of keys. */
 static ir_value run_count(const grid_emitter *g, const key_tile *t) {
   const attention_emitter *e = g->e;
-  return ir_op2(e->b, "arith.divui", attention_add(e->b, t->count, i64(e->b, g->shape.segment - 1)),
-                i64(e->b, g->shape.segment));
+  return attention_groups(e->b, t->count, g->shape.segment);
 }
 
-void emit_grid_bias_table(const grid_emitter *g, const key_tile *t) {
+/* A run's table of a group. */
+static ir_value table_at(const grid_emitter *g, ir_value tables, ir_value run, int group) {
+  ir *b = g->e->b;
+  ir_value index = add(b, attention_mul(b, run, g->shape.groups), i64(b, group));
+  return ir_offset(b, tables, attention_mul(b, index, table_bytes(g)));
+}
+
+ir_value emit_grid_sums_room(const grid_emitter *g) {
+  return ir_alloca(g->e->b, (int64_t)g->shape.runs * g->shape.groups * table_bytes(g), CACHE_LINE);
+}
+
+/* Where a key and the queries of a register find their displacements in tables. */
+static ir_value bias_at(const grid_emitter *g, ir_value tables, ir_value key, int vector) {
+  ir *b = g->e->b;
+  ir_value at = ir_load(b, b->i64, ir_offset(b, g->bias_at, attention_mul(b, key, 8)), 8);
+  int64_t group = group_of(&g->shape, vector) * table_bytes(g);
+  return ir_offset_const(b, ir_offset(b, tables, at), group + lane_offset(g, vector));
+}
+
+static void sum_by_displacement(const grid_emitter *g, const key_tile *t, ir_value numbers, ir_value room) {
+  const attention_emitter *e = g->e;
+  ir *b = e->b;
+  int64_t registers = (int64_t)g->shape.runs * g->shape.groups * g->shape.vectors;
+  ir_loop clear = ir_for(b, e->zero, i64(b, registers));
+  ir_store(b, ir_float(b, e->lanes, 0), ir_offset(b, room, attention_mul(b, clear.index, e->shape.lanes * 4)), 4,
+           false);
+  ir_end_for(b, clear);
+  ir_loop keys = ir_for(b, e->zero, t->count);
+  for (int x = 0; x < e->shape.vectors; x++) {
+    ir_value at = bias_at(g, room, keys.index, x),
+             more = ir_load(b, e->lanes, attention_at(e, numbers, keys.index, x), 4);
+    ir_store(b, add(b, ir_load(b, e->lanes, at, 4), more), at, 4, false);
+  }
+  ir_end_for(b, keys);
+}
+
+/* What is done at a register of displacements; `at`: its place in the tables. */
+typedef void at_displacements(const grid_emitter *g, void *context, delta_emitter *d, ir_value at);
+
+static void walk_displacements(const grid_emitter *g, const key_tile *t, ir_value tables, at_displacements *visit,
+                               void *context) {
   const attention_emitter *e = g->e;
   ir *b = e->b;
   ir_loop runs = ir_for(b, e->zero, run_count(g, t));
-  ir_value key = attention_add(b, t->first, attention_mul(b, runs.index, g->shape.segment));
+  ir_value key = add(b, t->first, attention_mul(b, runs.index, g->shape.segment));
   for (int group = 0; group < g->shape.groups; group++) {
     ir_value corner[SPEC_MAX_AXES], wide[SPEC_MAX_AXES], narrow[SPEC_MAX_AXES];
     emit_corner(e, key, group, corner);
-    ir_value table =
-        ir_offset(b, g->bias_table,
-                  attention_mul(b, attention_add(b, attention_mul(b, runs.index, g->shape.groups), i64(b, group)),
-                                table_bytes(g)));
+    ir_value table = table_at(g, tables, runs.index, group);
     ir_loop vectors = ir_for(b, e->zero, i64(b, g->shape.vectors));
     emit_displacements(g, corner, vectors.index, wide);
     for (int axis = 0; axis < e->p->spec->n_axes; axis++) narrow[axis] = ir_cast(b, "arith.truncf", wide[axis], b->f32);
-    delta_emitter d = delta_emitter_create(e, g->fixed);
-    d.walker.varying = delta_memo(e);
-    d.narrow = narrow;
-    ir_store(b, emit_expr_f32(&d.walker, e->p->bias),
-             ir_offset(b, table, attention_mul(b, vectors.index, e->shape.lanes * 4)), 4, false);
+    delta_emitter d = delta_emitter_at(e, g->fixed, narrow);
+    visit(g, context, &d, ir_offset(b, table, attention_mul(b, vectors.index, e->shape.lanes * 4)));
     ir_end_for(b, vectors);
   }
   ir_end_for(b, runs);
 }
 
+typedef struct visitor_of {
+  emit_displacement_visitor *visitor;
+  void *context;
+} visitor_of;
+
+static void visit_sums(const grid_emitter *g, void *context, delta_emitter *d, ir_value at) {
+  const visitor_of *v = context;
+  d->cotangent = ir_load(g->e->b, g->e->lanes, at, 4);
+  v->visitor(v->context, d);
+}
+
+void emit_grid_sums(const grid_emitter *g, const key_tile *t, ir_value numbers, ir_value room,
+                    emit_displacement_visitor *visitor, void *context) {
+  visitor_of v = {visitor, context};
+  sum_by_displacement(g, t, numbers, room);
+  walk_displacements(g, t, room, visit_sums, &v);
+}
+
+static void store_bias(const grid_emitter *g, void *context, delta_emitter *d, ir_value at) {
+  (void)context;
+  ir_store(g->e->b, emit_expr_f32(&d->walker, g->e->p->bias), at, 4, false);
+}
+
+void emit_grid_bias_table(const grid_emitter *g, const key_tile *t) {
+  walk_displacements(g, t, g->bias_table, store_bias, NULL);
+}
+
 ir_value emit_grid_bias(const grid_emitter *g, ir_value key, int vector) {
   const attention_emitter *e = g->e;
-  ir *b = e->b;
-  ir_value at = ir_load(b, b->i64, ir_offset(b, g->bias_at, attention_mul(b, key, 8)), 8);
-  int64_t group = group_of(&g->shape, vector) * table_bytes(g);
-  return ir_load(b, e->lanes, ir_offset_const(b, ir_offset(b, g->bias_table, at), group + lane_offset(g, vector)), 4);
+  return ir_load(e->b, e->lanes, bias_at(g, g->bias_table, key, vector), 4);
 }
 
 /* ---- rotations ---- */
@@ -244,6 +300,26 @@ static void emit_tables(const grid_emitter *g, ir_value first, ir_value end) {
   ir_end_for(b, blocks);
 }
 
+/* from: the tables, as far on as the key's column. */
+static void load_entries(const grid_emitter *g, ir_value from, int vector, ir_value *entry) {
+  const attention_emitter *e = g->e;
+  for (int i = 0; i < e->p->n_entries; i++) {
+    int64_t at = entry_offset(g, i, group_of(&g->shape, vector)) + lane_offset(g, vector);
+    entry[i] = ir_load(e->b, e->lanes, ir_offset_const(e->b, from, at), 4);
+  }
+}
+
+ir_value emit_grid_block_tables(const grid_emitter *g, const grid_part *part, ir_value block) {
+  ir *b = g->e->b;
+  return ir_offset(b, g->entry_table, mul(b, sub(b, block, part->first), i64(b, block_bytes(g))));
+}
+
+void emit_grid_entry(const grid_emitter *g, ir_value tables, ir_value key, int vector, ir_value *entry) {
+  ir *b = g->e->b;
+  ir_value column = attention_mul(b, sub(b, i64(b, g->shape.segment - 1), key), 4);
+  load_entries(g, ir_offset(b, tables, column), vector, entry);
+}
+
 /* Keys whose scores are summed together: where they stand in the tile, their rows, and where the first lane of the
  * first register finds their displacements in a table. */
 typedef struct turned_keys {
@@ -262,9 +338,7 @@ static void emit_turned_block(const grid_emitter *g, const attention_emitter *e,
     emit_key_components(e, keys->row[r], &block, k);
     for (int x = 0; x < vectors; x++) {
       ir_value entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES], *sum = &sums[r * vectors + x];
-      for (int i = 0; i < e->p->n_entries; i++)
-        entry[i] = ir_load(b, e->lanes,
-                           ir_offset_const(b, from, entry_offset(g, i, group_of(&g->shape, x)) + lane_offset(g, x)), 4);
+      load_entries(g, from, x, entry);
       *sum = emit_turned_score(e, entry, block.q[x], k, *sum);
     }
   }
@@ -276,12 +350,12 @@ static void emit_turned_keys(const grid_emitter *g, const attention_emitter *e, 
                              ir_value last, ir_value first, ir_value end) {
   ir *b = e->b;
   int n = g->shape.keys, vectors = e->shape.vectors, count = n * vectors;
-  ir_value groups = ir_op2(b, "arith.divui", attention_add(b, sub(b, last, begin), i64(b, n)), i64(b, n));
+  ir_value groups = ir_op2(b, "arith.divui", add(b, sub(b, last, begin), i64(b, n)), i64(b, n));
   ir_loop loop = ir_for(b, e->zero, groups);
   turned_keys keys;
   ir_value sums[ATTENTION_MAX_SUMS], now[ATTENTION_MAX_SUMS];
   for (int r = 0; r < n; r++) {
-    ir_value key = attention_add(b, begin, attention_add(b, attention_mul(b, loop.index, n), i64(b, r)));
+    ir_value key = add(b, begin, add(b, attention_mul(b, loop.index, n), i64(b, r)));
     keys.key[r] = key = smaller(b, key, last);
     keys.row[r] = ir_offset(b, t->rows, mul(b, key, t->stride));
     keys.column[r] = attention_mul(b, sub(b, i64(b, g->shape.segment - 1), sub(b, key, begin)), 4);
@@ -298,23 +372,39 @@ static void emit_turned_keys(const grid_emitter *g, const attention_emitter *e, 
   ir_end_for(b, loop);
 }
 
-void emit_grid_rotations(const grid_emitter *g, const key_tile *t) {
+void emit_grid_parts(const grid_emitter *g, const key_tile *t, emit_grid_part_visitor *visit, void *context) {
   const attention_emitter *e = g->e;
   ir *b = e->b;
   int n = e->p->spec->n_blocks, part = g->shape.blocks;
+  grid_part at;
   ir_loop runs = ir_for(b, e->zero, run_count(g, t));
-  ir_value begin = attention_mul(b, runs.index, g->shape.segment),
-           last = sub(b, smaller(b, attention_add(b, begin, i64(b, g->shape.segment)), t->count), i64(b, 1));
-  emit_shared(g, attention_add(b, t->first, begin));
+  at.begin = attention_mul(b, runs.index, g->shape.segment);
+  at.last = sub(b, smaller(b, add(b, at.begin, i64(b, g->shape.segment)), t->count), i64(b, 1));
+  emit_shared(g, add(b, t->first, at.begin));
   ir_loop parts = ir_for(b, e->zero, i64(b, (n + part - 1) / part));
-  ir_value first = attention_mul(b, parts.index, part),
-           end = smaller(b, attention_add(b, first, i64(b, part)), i64(b, n));
-  emit_tables(g, first, end);
-  head_loop heads = attention_heads_begin(e);
-  attention_emitter of = attention_emitter_of_head(e, &heads);
-  key_tile own = key_tile_of_head(e, &heads, t);
-  emit_turned_keys(g, &of, &own, begin, last, first, end);
-  attention_heads_end(e, heads);
+  at.first = attention_mul(b, parts.index, part);
+  at.end = smaller(b, add(b, at.first, i64(b, part)), i64(b, n));
+  emit_tables(g, at.first, at.end);
+  visit(context, &at);
   ir_end_for(b, parts);
   ir_end_for(b, runs);
+}
+
+typedef struct turned_part {
+  const grid_emitter *g;
+  const key_tile *t;
+} turned_part;
+
+static void visit_scores(void *context, const grid_part *part) {
+  const turned_part *of = context;
+  const attention_emitter *e = of->g->e;
+  head_loop heads = attention_heads_begin(e);
+  attention_emitter of_head = attention_emitter_of_head(e, &heads);
+  key_tile own = key_tile_of_head(e, &heads, of->t);
+  emit_turned_keys(of->g, &of_head, &own, part->begin, part->last, part->first, part->end);
+  attention_heads_end(e, heads);
+}
+
+void emit_grid_rotations(const grid_emitter *g, const key_tile *t) {
+  emit_grid_parts(g, t, visit_scores, &(turned_part){g, t});
 }

@@ -49,15 +49,15 @@ void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t) {
   }
   emit_key_places(e, &pairs->places, t);
   if (!e->p->by_tiles) return;
-  ir_value arguments[] = {e->tile, pairs->places.narrow, pairs->query_places, t->count, pairs->biases};
-  ir_call(e->b, bias_name(e->memory, e->target), 5, arguments);
+  ir_value arguments[] = {e->tile,  pairs->places.narrow, pairs->query_places,
+                          t->count, pairs->biases,        i64(e->b, e->shape.vectors)};
+  ir_call(e->b, bias_name(e->memory, e->target), 6, arguments);
 }
 
-/* vector: i64, the register of queries. */
-static ir_value pair_bias(const pair_emitter *pairs, ir_value key, ir_value vector) {
+/* Displacements of a key and the queries of a register, float32; vector: i64. */
+static void emit_narrow(const pair_emitter *pairs, ir_value key, ir_value vector, ir_value *narrow) {
   const attention_emitter *e = pairs->e;
   ir *b = e->b;
-  ir_value narrow[SPEC_MAX_AXES];
   int axes = e->p->spec->n_axes;
   ir_value queries = ir_offset(b, pairs->query_places, attention_mul(b, vector, e->shape.lanes * 4));
   ir_value at = ir_offset(b, pairs->places.narrow, attention_mul(b, key, 4));
@@ -67,9 +67,34 @@ static ir_value pair_bias(const pair_emitter *pairs, ir_value key, ir_value vect
     ir_value q = ir_load(b, e->lanes, ir_offset_const(b, queries, (int64_t)axis * e->shape.queries * 4), 4);
     narrow[axis] = ir_op2(b, "arith.subf", k, q);
   }
-  delta_emitter d = delta_emitter_create(e, pairs->fixed);
-  d.walker.varying = delta_memo(e);
-  d.narrow = narrow;
+}
+
+void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains, ir_value room,
+                     emit_displacement_visitor *visit, void *context) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  if (e->p->by_rows) {
+    emit_grid_sums(&pairs->grid, t, gains, room, visit, context);
+    return;
+  }
+  ir_loop keys = ir_for(b, e->zero, t->count);
+  ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
+  ir_value narrow[SPEC_MAX_AXES], row = ir_offset(b, gains, attention_mul(b, keys.index, e->shape.queries * 4));
+  emit_narrow(pairs, keys.index, vectors.index, narrow);
+  delta_emitter d = delta_emitter_at(e, pairs->fixed, narrow);
+  d.key = keys.index, d.vector = vectors.index;
+  d.cotangent = ir_load(b, e->lanes, ir_offset(b, row, attention_mul(b, vectors.index, e->shape.lanes * 4)), 4);
+  visit(context, &d);
+  ir_end_for(b, vectors);
+  ir_end_for(b, keys);
+}
+
+/* vector: i64, the register of queries. */
+static ir_value pair_bias(const pair_emitter *pairs, ir_value key, ir_value vector) {
+  const attention_emitter *e = pairs->e;
+  ir_value narrow[SPEC_MAX_AXES];
+  emit_narrow(pairs, key, vector, narrow);
+  delta_emitter d = delta_emitter_at(e, pairs->fixed, narrow);
   return emit_expr_f32(&d.walker, e->p->bias);
 }
 
@@ -82,9 +107,9 @@ ir_value emit_pair_bias(const pair_emitter *pairs, ir_value key, int vector) {
 
 void emit_pair_biases(ir *b, arena *a, const attention_plan *p, const cpu_target *target) {
   attention_emitter e = attention_emitter_create(b, a, p, target);
-  MlirType types[] = {b->ptr, b->ptr, b->ptr, b->i64, b->ptr};
-  ir_value arguments[5];
-  ir_function(b, bias_name(a, target), true, (MlirType){NULL}, 5, types, arguments);
+  MlirType types[] = {b->ptr, b->ptr, b->ptr, b->i64, b->ptr, b->i64};
+  ir_value arguments[6];
+  ir_function(b, bias_name(a, target), true, (MlirType){NULL}, 6, types, arguments);
   e.zero = i64(b, 0);
   e.tile = arguments[0];
   pair_emitter pairs = {.e = &e,
@@ -94,7 +119,7 @@ void emit_pair_biases(ir *b, arena *a, const attention_plan *p, const cpu_target
   delta_emitter d = delta_emitter_create(&e, pairs.fixed);
   emit_expr_fixed(&d.walker, p->bias);
   ir_loop keys = ir_for(b, e.zero, arguments[3]);
-  ir_loop vectors = ir_for(b, e.zero, i64(b, e.shape.vectors));
+  ir_loop vectors = ir_for(b, e.zero, arguments[5]);
   ir_value row = ir_offset(b, arguments[4], attention_mul(b, keys.index, e.shape.queries * 4));
   ir_value at = ir_offset(b, row, attention_mul(b, vectors.index, e.shape.lanes * 4));
   ir_store(b, pair_bias(&pairs, keys.index, vectors.index), at, 4, false);
@@ -121,6 +146,23 @@ static void emit_wide(const pair_emitter *pairs, ir_value key, int vector, ir_va
   }
 }
 
+delta_emitter emit_pair_entries_begin(const pair_emitter *pairs, ir_value block) {
+  const attention_emitter *e = pairs->e;
+  delta_emitter d = delta_emitter_create(e, delta_memo(e));
+  d.block = block;
+  for (int i = 0; i < e->p->n_entries; i++) emit_expr_fixed(&d.walker, e->p->entry[i]);
+  return d;
+}
+
+void emit_pair_entries(const pair_emitter *pairs, delta_emitter *d, ir_value key, int vector, ir_value *wide,
+                       ir_value *entry) {
+  const attention_emitter *e = pairs->e;
+  emit_wide(pairs, key, vector, wide);
+  d->walker.varying = delta_memo(e);
+  d->wide = wide;
+  for (int i = 0; i < e->p->n_entries; i++) entry[i] = emit_expr_f32(&d->walker, e->p->entry[i]);
+}
+
 void emit_pair_rotations(const pair_emitter *pairs, const key_tile *t) {
   const attention_emitter *e = pairs->e;
   ir *b = e->b;
@@ -130,16 +172,11 @@ void emit_pair_rotations(const pair_emitter *pairs, const key_tile *t) {
     return;
   }
   ir_loop blocks = ir_for(b, e->zero, i64(b, s->n_blocks));
-  delta_emitter d = delta_emitter_create(e, delta_memo(e));
-  d.block = blocks.index;
-  for (int i = 0; i < e->p->n_entries; i++) emit_expr_fixed(&d.walker, e->p->entry[i]);
+  delta_emitter d = emit_pair_entries_begin(pairs, blocks.index);
   ir_loop keys = ir_for(b, e->zero, t->count);
   for (int x = 0; x < e->shape.vectors; x++) {
     ir_value wide[SPEC_MAX_AXES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
-    emit_wide(pairs, keys.index, x, wide);
-    d.walker.varying = delta_memo(e);
-    d.wide = wide;
-    for (int i = 0; i < e->p->n_entries; i++) entry[i] = emit_expr_f32(&d.walker, e->p->entry[i]);
+    emit_pair_entries(pairs, &d, keys.index, x, wide, entry);
     head_loop heads = attention_heads_begin(e);
     attention_emitter of = attention_emitter_of_head(e, &heads);
     key_tile own = key_tile_of_head(e, &heads, t);

@@ -24,6 +24,16 @@ pair_emitter emit_pairs_begin(const attention_emitter *e);
 void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t);
 /* bias of key `key` (counted from the tile's first) with the queries of register `vector`. */
 ir_value emit_pair_bias(const pair_emitter *pairs, ir_value key, int vector);
+/* What the pairs of a tile of keys gain, [key][queries], with their displacements, a register at a time; room: of
+ * emit_grid_sums_room, where the plan goes by rows. */
+void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains, ir_value room,
+                     emit_displacement_visitor *visit, void *context);
+/* Off the grid: the entries of block `block` (i64), of its pairs; once a block, and then those of key `key` (counted
+ * from the tile's first) with the queries of register `vector`. wide: room for their displacements, which *d then
+ * stands at. */
+delta_emitter emit_pair_entries_begin(const pair_emitter *pairs, ir_value block);
+void emit_pair_entries(const pair_emitter *pairs, delta_emitter *d, ir_value key, int vector, ir_value *wide,
+                       ir_value *entry);
 /* Adds the rotated part of the scores of a tile. */
 void emit_pair_rotations(const pair_emitter *pairs, const key_tile *t);
 

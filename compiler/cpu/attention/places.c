@@ -19,7 +19,7 @@ void emit_key_places(const attention_emitter *e, const key_places *places, const
   ir_value where = ir_load(b, b->ptr, ir_offset_const(b, e->tile, offsetof(pegen_attention_tile, keys)), 8);
   ir_value arguments[] = {where, t->first, t->count, i64(b, places->room), places->wide};
   ir_call(b, "pegen_attention_rows", 5, arguments);
-  if (e->p->matrix && !e->p->bias) return;
+  if (e->p->matrix && !e->p->bias) return; /* all is of float64 */
   ir_loop loop = ir_for(b, e->zero, i64(b, (int64_t)e->p->spec->n_axes * (places->room / lanes)));
   ir_value wide = ir_load(b, ir_vector(b, lanes, b->f64),
                           ir_offset(b, places->wide, attention_mul(b, loop.index, (int64_t)lanes * 8)), 8);

@@ -10,10 +10,7 @@
 
 enum { MOST_LANES = 16 };
 
-static ir_value load(const attention_emitter *e, ir_value at) { return ir_load(e->b, e->lanes, at, 4); }
-static void store(const attention_emitter *e, ir_value v, ir_value at) { ir_store(e->b, v, at, 4, false); }
-
-static void emit_turn(const attention_emitter *e, ir_value *rows) {
+void emit_turn(const attention_emitter *e, ir_value *rows) {
   int lanes = e->shape.lanes;
   int64_t low[MOST_LANES], high[MOST_LANES];
   for (int i = 0; i < lanes; i++) {
@@ -30,23 +27,33 @@ static void emit_turn(const attention_emitter *e, ir_value *rows) {
   }
 }
 
-/* The token of lane `lane` of register `vector`; both i64. */
-static ir_value lane_token(const attention_emitter *e, ir_value vector, ir_value lane) {
+ir_value emit_lane_sums(const attention_emitter *e, ir_value *x) {
+  int lanes = e->shape.lanes;
+  int64_t even[64], odd[64];
+  for (int i = 0; i < lanes; i++) even[i] = 2 * i, odd[i] = 2 * i + 1;
+  for (int count = lanes; count > 1; count /= 2)
+    for (int i = 0; i < count / 2; i++)
+      x[i] = add(e->b, ir_shuffle(e->b, x[2 * i], x[2 * i + 1], lanes, even),
+                 ir_shuffle(e->b, x[2 * i], x[2 * i + 1], lanes, odd));
+  return x[0];
+}
+
+ir_value attention_lane_token(const attention_emitter *e, ir_value vector, ir_value lane) {
   ir *b = e->b;
   ir_value tokens = ir_offset_const(b, e->tile, offsetof(pegen_attention_tile, tokens));
-  ir_value index = attention_add(b, attention_mul(b, vector, e->shape.lanes), lane);
+  ir_value index = add(b, attention_mul(b, vector, e->shape.lanes), lane);
   return ir_load(b, b->i64, ir_offset(b, tokens, attention_mul(b, index, 8)), 8);
 }
 
-/* A register's rows, [lane][width] at `room`, and the same numbers as columns of [width][queries] at `columns`: whole
+/* A register's rows, [lane][pitch] at `room`, and the same numbers as columns of [width][queries] at `columns`: whole
  * squares from one to the other. */
 typedef struct square {
   ir_value room, columns;
-  int width;
+  int width, pitch;
 } square;
 
 static ir_value row_at(const attention_emitter *e, const square *s, ir_value channel, int lane) {
-  return ir_offset_const(e->b, ir_offset(e->b, s->room, attention_mul(e->b, channel, 4)), (int64_t)lane * s->width * 4);
+  return ir_offset_const(e->b, ir_offset(e->b, s->room, attention_mul(e->b, channel, 4)), (int64_t)lane * s->pitch * 4);
 }
 
 static ir_value column_at(const attention_emitter *e, const square *s, ir_value channel, int further) {
@@ -80,9 +87,34 @@ static void emit_squares(const attention_emitter *e, const square *s, ir_value f
   }
 }
 
-/* The square of register `vector` of [width][queries] numbers at `base`, its rows at `room`. */
-static square square_of(const attention_emitter *e, ir_value room, ir_value base, ir_value vector, int width) {
-  return (square){room, ir_offset(e->b, base, attention_mul(e->b, vector, (int64_t)e->shape.lanes * 4)), width};
+/* The square of register `vector` of [width][queries] numbers at `columns`, its rows at `room`. */
+static square square_of(const attention_emitter *e, ir_value room, ir_value columns, ir_value vector, int width,
+                        int pitch) {
+  return (square){room, ir_offset(e->b, columns, attention_mul(e->b, vector, (int64_t)e->shape.lanes * 4)), width,
+                  pitch};
+}
+
+void emit_turned_rows(const attention_emitter *e, const turned_rows *t, ir_value factor) {
+  ir *b = e->b;
+  ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
+  ir_value register_room = t->room;
+  if (t->keeps) register_room = ir_offset(b, t->room, attention_mul(b, vectors.index, e->shape.lanes * t->pitch * 4));
+  ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.lanes));
+  ir_value token = attention_lane_token(e, vectors.index, lanes.index),
+           room = ir_offset(b, register_room, attention_mul(b, lanes.index, (int64_t)t->pitch * 4));
+  ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
+  ir_value one_row[] = {ir_offset(b, t->rows.at, ir_op2(b, "arith.muli", token, t->rows.stride)), t->rows.stride,
+                        i64(b, 1), room};
+  ir_call_pointer(b, t->read, 4, one_row);
+  ir_else(b, &given);
+  ir_loop empty = ir_for(b, e->zero, i64(b, t->width));
+  ir_store(b, ir_float(b, b->f32, 0), ir_offset(b, room, attention_mul(b, empty.index, 4)), 4, false);
+  ir_end_for(b, empty);
+  ir_end_if(b, (ir_branch){given.outer, {NULL}});
+  ir_end_for(b, lanes);
+  square s = square_of(e, register_room, t->columns, vectors.index, t->width, t->pitch);
+  emit_squares(e, &s, factor, false);
+  ir_end_for(b, vectors);
 }
 
 void emit_attention_queries(const attention_emitter *e, const attention_rows *r) {
@@ -90,41 +122,37 @@ void emit_attention_queries(const attention_emitter *e, const attention_rows *r)
   int width = e->p->head_dim;
   ir_value scale = ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", ATTENTION_TILE(e, scale, b->f64), b->f32));
   ir_value q = ATTENTION_HEAD(e, q), stride = ATTENTION_TILE(e, q_token, b->i64);
-  ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
-  ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.lanes));
-  ir_value token = lane_token(e, vectors.index, lanes.index),
-           room = ir_offset(b, r->key_room, attention_mul(b, lanes.index, (int64_t)width * 4));
-  ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
-  ir_value one_row[] = {ir_offset(b, q, ir_op2(b, "arith.muli", token, stride)), stride, i64(b, 1), room};
-  ir_call_pointer(b, r->read_keys, 4, one_row);
-  ir_else(b, &given);
-  ir_loop empty = ir_for(b, e->zero, i64(b, width));
-  ir_store(b, ir_float(b, b->f32, 0), ir_offset(b, room, attention_mul(b, empty.index, 4)), 4, false);
-  ir_end_for(b, empty);
-  ir_end_if(b, (ir_branch){given.outer, {NULL}});
-  ir_end_for(b, lanes);
-  square s = square_of(e, r->key_room, e->queries, vectors.index, width);
-  emit_squares(e, &s, scale, false);
-  ir_end_for(b, vectors);
+  turned_rows t = {{q, stride}, r->read_keys, width, width, r->key_room, false, e->queries};
+  emit_turned_rows(e, &t, scale);
 }
 
-void emit_attention_output(const attention_emitter *e, const attention_rows *r, ir_value output, ir_value sums) {
+void emit_turned_back(const attention_emitter *e, const turned_back *t, lane_factor *factor, void *context) {
   ir *b = e->b;
-  int width = e->p->value_dim;
-  ir_value zero = ir_float(b, e->lanes, 0), one = ir_float(b, e->lanes, 1);
-  ir_value out = ATTENTION_HEAD(e, out), stride = ATTENTION_TILE(e, out_token, b->i64);
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
-  ir_value sum = load(e, ir_offset(b, sums, attention_mul(b, vectors.index, (int64_t)e->shape.lanes * 4)));
-  ir_value inverse = ir_select(b, ir_compare_float(b, "oeq", sum, zero), zero, ir_op2(b, "arith.divf", one, sum));
-  square s = square_of(e, r->value_room, output, vectors.index, width);
-  emit_squares(e, &s, inverse, true);
+  ir_value by = factor(e, context, vectors.index);
+  square s = square_of(e, t->room, t->columns, vectors.index, t->width, t->width);
+  emit_squares(e, &s, by, true);
   ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.lanes));
-  ir_value token = lane_token(e, vectors.index, lanes.index);
+  ir_value token = attention_lane_token(e, vectors.index, lanes.index);
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
-  ir_value row[] = {ir_offset(b, r->value_room, attention_mul(b, lanes.index, (int64_t)width * 4)),
-                    ir_offset(b, out, ir_op2(b, "arith.muli", token, stride))};
-  ir_call_pointer(b, r->write, 2, row);
+  ir_value row[] = {ir_offset(b, t->room, attention_mul(b, lanes.index, (int64_t)t->width * 4)),
+                    ir_offset(b, t->rows.at, ir_op2(b, "arith.muli", token, t->rows.stride))};
+  ir_call_pointer(b, t->write, 2, row);
   ir_end_if(b, given);
   ir_end_for(b, lanes);
   ir_end_for(b, vectors);
+}
+
+/* 1 / sum, 0 of a query that saw nothing. */
+static ir_value inverse_sum(const attention_emitter *e, void *context, ir_value vector) {
+  ir *b = e->b;
+  ir_value zero = ir_float(b, e->lanes, 0), one = ir_float(b, e->lanes, 1), sums = *(const ir_value *)context;
+  ir_value sum = load(e, ir_offset(b, sums, attention_mul(b, vector, (int64_t)e->shape.lanes * 4)));
+  return ir_select(b, ir_compare_float(b, "oeq", sum, zero), zero, ir_op2(b, "arith.divf", one, sum));
+}
+
+void emit_attention_output(const attention_emitter *e, const attention_rows *r, ir_value output, ir_value sums) {
+  ir_value out = ATTENTION_HEAD(e, out), stride = ATTENTION_TILE(e, out_token, e->b->i64);
+  turned_back t = {{out, stride}, r->write, e->p->value_dim, r->value_room, output};
+  emit_turned_back(e, &t, inverse_sum, &sums);
 }

@@ -9,4 +9,38 @@ void emit_attention_queries(const attention_emitter *e, const attention_rows *r)
 /* output / sums as rows of the tensor; 0 where a query saw nothing. */
 void emit_attention_output(const attention_emitter *e, const attention_rows *r, ir_value output, ir_value sums);
 
+/* The token of lane `lane` of register `vector`, both i64; -1: the lane is empty. */
+ir_value attention_lane_token(const attention_emitter *e, ir_value vector, ir_value lane);
+
+/* Rows of the tile's queries on their way into lanes. */
+typedef struct turned_rows {
+  row_view rows;    /* of token 0 */
+  ir_value read;    /* a number type's function, as attention_rows has them */
+  int width, pitch; /* channels of a row, and float32 from row to row of the room */
+  ir_value room;    /* of a register's rows as float32 */
+  bool keeps;       /* it is room for all of them, and they stay there */
+  ir_value columns; /* [width][queries] */
+} turned_rows;
+
+/* Columns = rows times a factor (lanes that are all the same); 0 in empty lanes. */
+void emit_turned_rows(const attention_emitter *e, const turned_rows *t, ir_value factor);
+
+/* And on their way back. */
+typedef struct turned_back {
+  row_view rows;
+  ir_value write;
+  int width;
+  ir_value room, columns;
+} turned_back;
+
+/* The factor of a register's lanes; vector: i64. */
+typedef ir_value lane_factor(const attention_emitter *e, void *context, ir_value vector);
+/* Rows = columns times factors. */
+void emit_turned_back(const attention_emitter *e, const turned_back *t, lane_factor *factor, void *context);
+
+/* Lane j of row i and lane i of row j change places; as many rows as a register has lanes. */
+void emit_turn(const attention_emitter *e, ir_value *rows);
+/* As many registers, whose lanes are to be summed, become one of their sums, two at a time. */
+ir_value emit_lane_sums(const attention_emitter *e, ir_value *x);
+
 #endif

@@ -23,6 +23,15 @@ void emit_attend_room(const attention_emitter *e, attention_rows *r);
 void emit_attend_rows(attention_emitter *e, int dtype);
 const char *emit_attend_name(arena *a, const cpu_target *target, int dtype);
 
+/* The same of gradients: attend_gradient_T, whose `write` is of a row of q's gradient, and attend_narrow_gradient_T of
+ * the emitter's narrow shape; a number type's functions (those of emit_attend_rows, which come first, are shared) for
+ * all shapes, store_keys_T_DTYPE and store_values_T_DTYPE; those that call the emitter's own. */
+attention_rows emit_gradient_begin(attention_emitter *e);
+void emit_gradient_rows(attention_emitter *e, int dtype);
+void emit_gradient_entry(attention_emitter *e, int dtype);
+const char *emit_attend_gradient_name(arena *a, const cpu_target *target, int dtype, bool narrow);
+const char *emit_store_name(arena *a, const cpu_target *target, int dtype, bool of_values);
+
 /* Rows first, first + 1, ... of keys and of values as float32: where they are, or in their room. */
 row_view emit_key_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count);
 row_view emit_value_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count);

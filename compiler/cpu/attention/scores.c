@@ -1,36 +1,8 @@
 /* cpu/attention/scores: see cpu/attention/scores.h. */
 #include "cpu/attention/scores.h"
 
+#include "cpu/attention/products.h"
 #include "mlir/arith.h"
-
-static ir_value load(const attention_emitter *e, ir_value at) { return ir_load(e->b, e->lanes, at, 4); }
-static void store(const attention_emitter *e, ir_value v, ir_value at) { ir_store(e->b, v, at, 4, false); }
-
-/* sums += a register of queries times a key's channel. */
-static void emit_channel(const attention_emitter *e, const ir_value *rows, ir_value channel, ir_value *sums) {
-  ir *b = e->b;
-  int vectors = e->shape.vectors;
-  ir_value q[ATTENTION_MAX_VECTORS], offset = attention_mul(b, channel, 4);
-  for (int x = 0; x < vectors; x++) q[x] = load(e, attention_at(e, e->queries, channel, x));
-  for (int r = 0; r < e->shape.rows; r++) {
-    ir_value k = ir_broadcast(b, e->lanes, ir_load(b, b->f32, ir_offset(b, rows[r], offset), 4));
-    for (int x = 0; x < vectors; x++) sums[r * vectors + x] = attention_multiply_add(b, k, q[x], sums[r * vectors + x]);
-  }
-}
-
-/* The same over channels [begin, end). */
-static void emit_products(const attention_emitter *e, const ir_value *rows, int begin, int end, ir_value *sums) {
-  ir *b = e->b;
-  int count = e->shape.rows * e->shape.vectors, turn = e->shape.unroll, turns = (end - begin) / turn;
-  ir_value now[ATTENTION_MAX_SUMS];
-  if (turns > 0) {
-    ir_loop loop = ir_for_with(b, e->zero, i64(b, turns), count, sums, now);
-    ir_value channel = attention_add(b, attention_mul(b, loop.index, turn), i64(b, begin));
-    for (int i = 0; i < turn; i++) emit_channel(e, rows, attention_add(b, channel, i64(b, i)), now);
-    ir_end_for_with(b, loop, count, now, sums);
-  }
-  for (int i = begin + turns * turn; i < end; i++) emit_channel(e, rows, i64(b, i), sums);
-}
 
 /* A bias that hides the key hides its score, too, should that be no number. */
 static ir_value emit_biased(const attention_emitter *e, ir_value score, ir_value bias, bool checked) {
@@ -52,7 +24,7 @@ static void emit_finish_key(const score_emitter *s, const key_tile *t, ir_value 
       ir_value limits =
           ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_tile, limits) + x * e->shape.lanes * 4);
       MlirType integers = ir_vector(b, e->shape.lanes, b->i32);
-      ir_value index = ir_broadcast(b, integers, ir_cast(b, "arith.trunci", attention_add(b, t->first, key), b->i32));
+      ir_value index = ir_broadcast(b, integers, ir_cast(b, "arith.trunci", add(b, t->first, key), b->i32));
       ir_value seen = ir_compare_int(b, "slt", index, ir_load(b, integers, limits, 4));
       score = ir_select(b, seen, score, ir_float(b, e->lanes, -__builtin_inf()));
     }
@@ -74,13 +46,11 @@ static void emit_finish(const score_emitter *s, const key_tile *t, ir_value key,
     types[x] = e->lanes;
     sides[0][x] = sides[1][x] = maxima[x];
   }
-  ir_value last = attention_add(b, t->first, attention_add(b, key, i64(b, rows)));
+  ir_value last = add(b, t->first, add(b, key, i64(b, rows)));
   ir_choice choice = ir_choose(b, ir_compare_int(b, "sgt", last, ATTENTION_TILE(e, free, b->i64)), vectors, types);
-  for (int r = 0; r < rows; r++)
-    emit_finish_key(s, t, attention_add(b, key, i64(b, r)), true, sums + r * vectors, sides[0]);
+  for (int r = 0; r < rows; r++) emit_finish_key(s, t, add(b, key, i64(b, r)), true, sums + r * vectors, sides[0]);
   ir_choose_else(b, &choice, vectors, sides[0]);
-  for (int r = 0; r < rows; r++)
-    emit_finish_key(s, t, attention_add(b, key, i64(b, r)), false, sums + r * vectors, sides[1]);
+  for (int r = 0; r < rows; r++) emit_finish_key(s, t, add(b, key, i64(b, r)), false, sums + r * vectors, sides[1]);
   ir_end_choose(b, choice, vectors, sides[1], maxima);
 }
 
@@ -99,14 +69,13 @@ void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima) {
   ir *b = e->b;
   int n = e->shape.rows, vectors = e->shape.vectors;
   bool rotates = t->paired && e->p->matrix;
-  ir_value groups = ir_op2(b, "arith.divui", attention_add(b, t->count, i64(b, n - 1)), i64(b, n)),
-           last = sub(b, t->count, i64(b, 1));
+  ir_value groups = attention_groups(b, t->count, n), last = sub(b, t->count, i64(b, 1));
   ir_value now[ATTENTION_MAX_SUMS];
   ir_loop loop = ir_for_with(b, e->zero, groups, vectors, maxima, now);
   ir_value key = attention_mul(b, loop.index, n), rows[ATTENTION_MAX_ROWS], sums[ATTENTION_MAX_SUMS],
            next[ATTENTION_MAX_VECTORS];
   for (int r = 0; r < n; r++) {
-    ir_value row = smaller(b, attention_add(b, key, i64(b, r)), last); /* rows past the end repeat it, and are masked */
+    ir_value row = smaller(b, add(b, key, i64(b, r)), last); /* rows past the end repeat it, and are masked */
     rows[r] = ir_offset(b, t->rows, ir_op2(b, "arith.muli", row, t->stride));
   }
   for (int i = 0; i < n * vectors; i++) sums[i] = ir_float(b, e->lanes, 0);
@@ -117,7 +86,7 @@ void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima) {
   if (!rotates) emit_finish(s, t, key, n, sums, next);
   else
     for (int i = 0; i < n * vectors; i++)
-      store(e, sums[i], attention_at(e, t->scores, attention_add(b, key, i64(b, i / vectors)), i % vectors));
+      store(e, sums[i], attention_at(e, t->scores, add(b, key, i64(b, i / vectors)), i % vectors));
   ir_end_for_with(b, loop, vectors, next, maxima);
 }
 

@@ -12,8 +12,30 @@ attention_emitter attention_emitter_create(ir *b, arena *a, const attention_plan
   return e;
 }
 
-ir_value attention_add(ir *b, ir_value x, ir_value y) { return ir_op2(b, "arith.addi", x, y); }
+void emit_zeros(const attention_emitter *e, ir_value at, int64_t numbers) {
+  ir *b = e->b;
+  ir_loop loop = ir_for(b, e->zero, i64(b, numbers / e->shape.lanes));
+  store(e, ir_float(b, e->lanes, 0), ir_offset(b, at, attention_mul(b, loop.index, e->shape.lanes * 4)));
+  ir_end_for(b, loop);
+}
+
+void emit_add_lanes(const attention_emitter *e, ir_value lanes, ir_value to) {
+  ir *b = e->b;
+  ir_value sum = ir_load(b, b->f64, to, 8);
+  for (int lane = 0; lane < e->shape.lanes; lane++)
+    sum = add(b, sum, ir_load(b, b->f64, ir_offset_const(b, lanes, (int64_t)lane * 8), 8));
+  ir_store(b, sum, to, 8, false);
+}
+
 ir_value attention_mul(ir *b, ir_value x, int64_t y) { return ir_op2(b, "arith.muli", x, ir_int(b, b->i64, y)); }
+
+ir_value attention_groups(ir *b, ir_value count, int64_t n) {
+  return ir_op2(b, "arith.divui", add(b, count, i64(b, n - 1)), i64(b, n));
+}
+
+ir_value attention_is_given(const attention_emitter *e, ir_value pointer) {
+  return ir_compare_int(e->b, "ne", ir_address(e->b, pointer), e->zero);
+}
 
 ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z) {
   return ir_op2(b, "arith.addf", ir_op2(b, "arith.mulf", x, y), z);

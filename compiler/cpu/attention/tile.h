@@ -4,7 +4,7 @@
 #ifndef PEGEN_CPU_ATTENTION_TILE_H
 #define PEGEN_CPU_ATTENTION_TILE_H
 
-#include "mlir/ir.h"
+#include "mlir/arith.h"
 #include "plan/attention.h"
 
 #include "kernel/attention.h"
@@ -44,8 +44,16 @@ typedef struct key_tile {
   bool paired;     /* with bias and rotation */
 } key_tile;
 
-ir_value attention_add(ir *b, ir_value x, ir_value y);
+/* A register of float32 in the tile's own memory. */
+static inline ir_value load(const attention_emitter *e, ir_value at) { return ir_load(e->b, e->lanes, at, 4); }
+static inline void store(const attention_emitter *e, ir_value v, ir_value at) { ir_store(e->b, v, at, 4, false); }
+#define store(e, v, at) ORDERED2(v, at, store(e, x_, y_))
+void emit_zeros(const attention_emitter *e, ir_value at, int64_t numbers); /* whole registers of them */
+/* Adds lanes of float64, one after the other, to one number. */
+void emit_add_lanes(const attention_emitter *e, ir_value lanes, ir_value to);
 ir_value attention_mul(ir *b, ir_value x, int64_t y);
+/* Groups of n that hold `count`: the last one may be less. */
+ir_value attention_groups(ir *b, ir_value count, int64_t n);
 ir_value attention_multiply_add(ir *b, ir_value x, ir_value y, ir_value z);
 /* Register x of row `row` of [..][queries] numbers. */
 ir_value attention_at(const attention_emitter *e, ir_value base, ir_value row, int vector);
@@ -72,5 +80,10 @@ ir_value attention_head_pointer(const attention_emitter *e, int64_t offset);
 /* A field of the tile: a pointer, or 64 bits. */
 #define ATTENTION_TILE(e, name, type) \
   ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_tile, name)), 8)
+/* The same of the gradient's tile. */
+#define GRADIENT_TILE(e, name, type) \
+  ir_load((e)->b, (type), ir_offset_const((e)->b, (e)->tile, (int64_t)offsetof(pegen_attention_gradient_tile, name)), 8)
+/* Whether a pointer is not 0: i1. */
+ir_value attention_is_given(const attention_emitter *e, ir_value pointer);
 
 #endif

@@ -22,8 +22,9 @@ static ir_value of_tile(const attention_emitter *e, size_t offset, MlirType type
 /* What a tile of keys is added to. */
 typedef struct running_output {
   const key_tile *keys; /* their scores have become p */
-  ir_value output;      /* [value_dim][queries] */
-  const ir_value *decay;
+  int width;
+  ir_value output; /* [width][queries] */
+  const ir_value *decay; /* NULL: none */
 } running_output;
 
 /* A block of the output's channels: sums += p v over keys. */
@@ -57,8 +58,8 @@ static void emit_value_keys(const attention_emitter *e, const value_block *block
   int count = block->n * e->shape.vectors;
   ir_value now[MOST_SUMS];
   ir_loop loop = ir_for_with(b, e->zero, turns, count, sums, now);
-  ir_value key = attention_add(b, attention_mul(b, loop.index, step), first);
-  for (int i = 0; i < step; i++) emit_key(e, block, attention_add(b, key, i64(b, i)), now);
+  ir_value key = add(b, attention_mul(b, loop.index, step), first);
+  for (int i = 0; i < step; i++) emit_key(e, block, add(b, key, i64(b, i)), now);
   ir_end_for_with(b, loop, count, now, sums);
 }
 
@@ -69,8 +70,9 @@ static void emit_channels(const attention_emitter *e, const running_output *o, c
   int vectors = e->shape.vectors, step = guarded ? 1 : e->shape.unroll;
   ir_value sums[MOST_SUMS], at[MOST_SUMS];
   for (int i = 0; i < n * vectors; i++) {
-    at[i] = attention_at(e, o->output, attention_add(b, channel, i64(b, i / vectors)), i % vectors);
-    sums[i] = ir_op2(b, "arith.mulf", ir_load(b, e->lanes, at[i], 4), o->decay[i % vectors]);
+    at[i] = attention_at(e, o->output, add(b, channel, i64(b, i / vectors)), i % vectors);
+    sums[i] = ir_load(b, e->lanes, at[i], 4);
+    if (o->decay) sums[i] = ir_op2(b, "arith.mulf", sums[i], o->decay[i % vectors]);
   }
   value_block block = {o->keys->scores, ir_offset(b, rows->at, attention_mul(b, channel, 4)), rows->stride, n, guarded};
   ir_value turns = ir_op2(b, "arith.divui", o->keys->count, i64(b, step)), whole = attention_mul(b, turns, step);
@@ -82,7 +84,7 @@ static void emit_channels(const attention_emitter *e, const running_output *o, c
 static void emit_all_channels(const attention_emitter *e, const running_output *o, const row_view *rows, int n,
                               bool guarded) {
   ir *b = e->b;
-  int width = e->p->value_dim;
+  int width = o->width;
   ir_loop blocks = ir_for(b, e->zero, i64(b, width / n));
   emit_channels(e, o, rows, attention_mul(b, blocks.index, n), n, guarded);
   ir_end_for(b, blocks);
@@ -141,17 +143,27 @@ void emit_look(attention_emitter *e, int dtype) {
 
 /* ---- the tile's part ---- */
 
+ir_value emit_is_guarded(const attention_emitter *e, const key_tile *t) {
+  ir *b = e->b;
+  ir_value spoilt = ir_load(b, b->i64, of_tile(e, offsetof(pegen_attention_tile, spoilt), b->ptr), 8);
+  ir_value hides =
+      ir_compare_int(b, "sgt", add(b, t->first, t->count), of_tile(e, offsetof(pegen_attention_tile, free), b->i64));
+  return ir_op2(b, "arith.andi", hides, ir_compare_int(b, "ne", spoilt, e->zero));
+}
+
+void emit_weighted_rows(const attention_emitter *e, const row_view *rows, const key_tile *t, int width, ir_value output,
+                        const ir_value *decay) {
+  ir *b = e->b;
+  running_output o = {t, width, output, decay};
+  ir_branch guarded = ir_if(b, emit_is_guarded(e, t));
+  emit_all_channels(e, &o, rows, 1, true);
+  ir_else(b, &guarded);
+  emit_all_channels(e, &o, rows, e->shape.channels, false);
+  ir_end_if(b, (ir_branch){guarded.outer, {NULL}});
+}
+
 void emit_attention_values(const attention_emitter *e, const attention_rows *r, const key_tile *t, ir_value output,
                            const ir_value *decay) {
-  ir *b = e->b;
   row_view rows = emit_value_rows(e, r, t->first, t->count);
-  running_output o = {t, output, decay};
-  ir_value spoilt = ir_load(b, b->i64, of_tile(e, offsetof(pegen_attention_tile, spoilt), b->ptr), 8);
-  ir_value hides = ir_compare_int(b, "sgt", attention_add(b, t->first, t->count),
-                                  of_tile(e, offsetof(pegen_attention_tile, free), b->i64));
-  ir_branch guarded = ir_if(b, ir_op2(b, "arith.andi", hides, ir_compare_int(b, "ne", spoilt, e->zero)));
-  emit_all_channels(e, &o, &rows, 1, true);
-  ir_else(b, &guarded);
-  emit_all_channels(e, &o, &rows, e->shape.channels, false);
-  ir_end_if(b, (ir_branch){guarded.outer, {NULL}});
+  emit_weighted_rows(e, &rows, t, e->p->value_dim, output, decay);
 }

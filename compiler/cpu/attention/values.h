@@ -10,5 +10,11 @@ const char *emit_look_name(arena *a, const cpu_target *target, int dtype);
 /* The tile's scores are p; decay: one a register of queries. */
 void emit_attention_values(const attention_emitter *e, const attention_rows *r, const key_tile *t, ir_value output,
                            const ir_value *decay);
+/* output [width][queries] = output decay + rows of a tile of keys times its weights, which stand where scores do; decay
+ * NULL: none. */
+void emit_weighted_rows(const attention_emitter *e, const row_view *rows, const key_tile *t, int width, ir_value output,
+                        const ir_value *decay);
+/* i1: products of weights of 0 must be left out, for what they multiply may be no number. */
+ir_value emit_is_guarded(const attention_emitter *e, const key_tile *t);
 
 #endif

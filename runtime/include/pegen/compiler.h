@@ -15,7 +15,8 @@
  * Safe from any thread; threads that ask for the same at once wait for one compilation. What was compiled is kept in a
  * cache on disk, which any number of processes may share: a folder of files that can be removed at any time. It is
  * found by content (the description with every file that it reads, the options, the program), belongs to the user
- * alone, and is checked before it is used. Where it cannot be read or written (a full disk, a folder of another's)
+ * alone, and is checked before it is used. What was used least recently is removed where it grows too large. Where it
+ * cannot be read or written (a full disk, a folder of another's)
  * compilation does without.
  */
 #ifndef PEGEN_COMPILER_H
@@ -43,7 +44,11 @@ typedef struct pegen_compile_request {
   double max_seconds; /* processor time of a compilation; 0: pegen's default, 300 s */
   int64_t max_memory; /* MiB of its process; 0: pegen's default, 4096 */
   int32_t trust_spec; /* 1: as --trust-spec, for your own descriptions on systems without seccomp */
+  /* What follows came with 0.2. */
+  int64_t max_cache; /* MiB that the cache's folder may have after an entry is stored; 0: PEGEN_CACHE_MIB; -1: any */
 } pegen_compile_request;
+
+enum { PEGEN_CACHE_MIB = 1024 };
 
 /* What came of it: kernel, or error. */
 typedef struct pegen_compiled {

@@ -15,20 +15,27 @@
 extern "C" {
 #endif
 
-/* Encodes q and k, gives the gradients of their rows, or computes attention: tensors of device kDLCUDA (or
- * kDLCUDAManaged), on a stream (a CUstream or cudaStream_t; NULL: the default one). entry: "encode", "attention" or
- * "encode_backward"; NULL: the first of the first two that the kernel has.
+/* Encodes q and k, gives gradients, or computes attention: tensors of device kDLCUDA (or
+ * kDLCUDAManaged), on a stream (a CUstream or cudaStream_t; NULL: the default one). entry: "encode", "attention",
+ * "encode_backward", "attention_backward" or one of those with "_finish"; NULL: the first of the first two that the
+ * kernel has.
  *
- * Arguments are those of NAME_encode, NAME_attention or NAME_encode_backward and are checked like them before anything
- * is launched (gradients of operands and positions: PEGEN_ERROR_NO_GRADIENT, processors alone give them); further,
- * all tensors must be on one device (PEGEN_ERROR_DEVICE). Rows
- * whose addresses and strides are multiples of 16 bytes are accessed 16 bytes at a time, others
- * one channel at a time: right, and slower.
+ * Arguments are those of NAME_encode, NAME_attention or their backward entries and are checked like them before
+ * anything is launched (attention's lse of a kernel that was compiled before there was one: PEGEN_ERROR_UNKNOWN_FIELD);
+ * further, all tensors must be on one device (PEGEN_ERROR_DEVICE). A backward call that asks for gradients of operands
+ * or positions, be it of positions alone, and any of attention, has a workspace of pegen_cuda_workspace() bytes on that
+ * device; where operands gain, the entry with "_finish" is launched on the same stream, which is the barrier. Rows
+ * whose addresses and strides are multiples of 16 bytes are accessed 16 bytes at a time, others one channel at a time:
+ * right, and slower.
  *
  * Returns when the work is queued. The caller keeps tensors alive until the stream is done. The first
  * launch of a kernel in a context loads its module, which may wait for the device and
  * must not happen while the stream is captured. Safe from any thread. */
 int pegen_launch(const pegen_kernel *kernel, const char *entry, const pegen_args *args, void *stream);
+
+/* Bytes of args->workspace for an entry, by the sizes of the call alone; 0 where none is needed, and where the call
+ * would be refused, for its size, too. No device is asked. */
+size_t pegen_cuda_workspace(const pegen_kernel *kernel, const char *entry, const pegen_args *args);
 
 /* After PEGEN_ERROR_CUDA in this thread: the driver's name of it, "CUDA_ERROR_NO_BINARY_FOR_GPU". After
  * PEGEN_ERROR_NO_CUDA_DRIVER: why a driver that is there did not start, or "" where there is none. Otherwise "". */

@@ -22,10 +22,15 @@
  * may be called from any thread. They check every argument before they write a
  * byte and return 0 or a pegen_error. A call works on its stack: 160 KiB are
  * enough up to head_dim 256, 256 KiB up to 1024, 1.2 MiB for any kernel; attention takes 96 KiB up to
- * head_dim 64, 192 KiB up to 256, 512 KiB up to 1024, 1.7 MiB at most, however many tokens there are. A bias that is a
+ * head_dim 64 (value_dim where it is larger), 192 KiB up to 256, 512 KiB up to 1024, 1.7 MiB at most, however many
+ * tokens there are; where it rotates pairs, 256 KiB up to 256. A bias that is a
  * polynomial adds 64 KiB at most, and 8 bytes for each term and each factor that operands have in it (PaPE: 4 KiB).
  *
- * Backward entries take 64 KiB more than encode, and 80 bytes for each block.
+ * Backward entries take 64 KiB more than encode, and 80 bytes for each block; in a basis of Schur forms 64 KiB more; of
+ * dense blocks of more than 32 channels, and with a change of basis of as many, 256 KiB more. Those of attention take
+ * 160 KiB up to head_dim 64, 320 KiB up to 256, 1 MiB up to 1024, 3.25 MiB at most; where it rotates pairs, 512 KiB up
+ * to 256, 1.25 MiB up to 1024, 4.5 MiB at most, and off a grid 128 bytes more for each block and each number that
+ * operands have in it.
  *
  * Dense blocks take 128 KiB up to 32 channels, 384 KiB up to 64; a change of basis of the head 128 KiB up to head_dim
  * 64, 448 KiB up to 128, which is its most.
@@ -123,7 +128,8 @@ extern "C" {
   X(MISSING_GRADIENT, 45, "a backward call without args->grad, or with neither q_out nor k_out in it") \
   X(GRADIENT_SHAPE, 46, \
     "a gradient has another shape than what it is the gradient of, or is an operand's and not contiguous") \
-  X(GRADIENT_DTYPE, 47, "gradients of rows have the rows' type, those of operands and positions float32 or float64") \
+  X(GRADIENT_DTYPE, 47, \
+    "gradients of rows and inputs have their type, those of operands and positions float32 or float64") \
   X(MISSING_KEPT, 48, "gradients of operands and positions need q and k: what encode wrote, or what it read") \
   X(GRADIENT_FLAGS, 49, "grad->flags has a bit that this object does not know") \
   X(MISSING_TENSOR, 50, "attention needs q, k, v and out") \
@@ -132,7 +138,8 @@ extern "C" {
   X(SCALE, 53, "scale is not a finite number") \
   X(INDEXED_OPERAND, 54, "an operand that is read at a computed index must be float32") \
   X(GRID_ONLY, 55, "this kernel is made for its built-in grid alone: positions and k_positions must be NULL") \
-  X(NO_GRADIENT, 56, "a gradient was asked for that this kernel's entry does not have")
+  X(NO_GRADIENT, 56, "a gradient was asked for that this kernel's entry does not have") \
+  X(LSE, 57, "lse is not float32 of the shape [B,H,N] of q")
 
 typedef enum pegen_error {
   PEGEN_ERROR_NONE = 0 /* PEGEN_ERROR_OK; it stands first so that no comma stands last, which C89 and C++98 refuse */
@@ -144,7 +151,8 @@ typedef enum pegen_error {
 /* ---- gradients ---- */
 
 enum {
-  PEGEN_GRAD_ACCUMULATE = 1, /* of operands and positions: added to what is there; without it what is there is lost */
+  /* of operands, inputs and positions: added to what is there; without it what is there is lost */
+  PEGEN_GRAD_ACCUMULATE = 1,
   PEGEN_GRAD_FROM_INPUT = 2  /* q and k hold what encode read; without it what encode wrote */
 };
 
@@ -164,14 +172,37 @@ enum {
  * amplitude of 0, outputs of another number type; and
  *   args->workspace      NAME_encode_backward_workspace(args) bytes, 8-byte aligned, of no tensor of the call.
  *
- * Encode's other gradients are refused (NO_GRADIENT), as are those that are 0 whatever the call is. A q_out or k_out
- * that is only read (grad->q, k is NULL) may have any strides, also 0. n_operands is the length of both lists.
+ * Encode's other gradients are refused (NO_GRADIENT), as are those that are 0 whatever the call is, and those of
+ * operands and positions where boosts or translations follow a change of basis. In the basis of a Schur form gradients
+ * of operands are those of scores, which do not depend on it: of S y for rows y, where S is what the basis lacks. A
+ * q_out or k_out that is only read (grad->q, k is NULL) may have any strides, also 0. n_operands is the length of both
+ * lists.
  *
  * Parts as in encode. Then, where an operand has a gradient and after all parts have come back (the caller's barrier),
- * NAME_encode_backward_finish(args, part, parts) with the same arguments adds up what they left in the workspace. All
- * results are the same to the bit for any number of parts of either. A gradient of positions [N,P] is the sum over
- * batches; where k has no positions of its own (args->k_positions is NULL), that of q and k together. Tokens that are
- * skipped give positions 0.
+ * NAME_encode_backward_finish(args, part, parts) with the same arguments adds up what they left in the workspace, each
+ * part (of the first 16) some of the elements. All results are the same to the bit for any number of parts of either. A
+ * gradient of positions [N,P] is the sum over batches; where k has no positions of its own (args->k_positions is NULL),
+ * that of q and k together. Tokens that are skipped give positions 0.
+ *
+ * NAME_attention_backward takes the arguments of NAME_attention (q, k, v, out, positions, operands, inputs, causal,
+ * scale), where out and lse are what that wrote, and
+ *   grad->out            coming in, of out's shape and type
+ *   grad->lse            coming in, [B,H,N] float32; NULL: the loss does not look at lse
+ *   grad->q, k, v        going out, of the shapes and type of q, k, v, rounded once; no tensor of the call
+ *   grad->operands       of those that a bias or a rotation of pairs is a function of, as encode's; read at computed
+ *                        places, too
+ *   grad->inputs         [n_inputs] of a polynomial's, each of its input's shape and type, rounded once, any strides
+ *   grad->positions,     of those given, float32 or float64, as encode's: displacements turn and add, and a token gains
+ *   grad->k_positions    as a query and, where k has no positions of its own, as a key
+ *   args->workspace      NAME_attention_backward_workspace(args) bytes, 8-byte aligned: float32 rows of k and v, and
+ *                        float64 sums of operands, at most as many numbers as q and as one of all operands; where
+ *                        positions have a gradient a float64 for each axis of each row of q, and of k, too.
+ * Gradients of rows of 16 bits carry what rounding took from out: 2^-8 (bfloat16) or 2^-11 (float16) of the sum of the
+ * absolute values of what is added. What is not seen leaves no trace, whatever it holds; a query that sees nothing
+ * gains 0, and so do inputs of tokens that are skipped. Gradients that there are none of are refused (NO_GRADIENT):
+ * of positions of a polynomial, of what is not given, as of a built-in grid that is tabulated, and there of operands
+ * that rotate pairs. Where an operand or positions have a gradient NAME_attention_backward_finish follows as in encode.
+ * Results are the same to the bit for any number of parts; up to as many as k has heads in all batches share no work.
  */
 typedef struct pegen_grad_args {
   uint32_t struct_size; /* sizeof(pegen_grad_args); it grows as pegen_args does */
@@ -218,6 +249,10 @@ typedef struct pegen_args {
    * NaN. Outputs of other types have no scale. */
   const DLTensor *q_scale, *k_scale;
   const pegen_grad_args *grad; /* backward entries only; others do not look at it */
+  /* attention: [B,H,N] float32, any strides: ln of the sum over keys of exp(score), of exactly the scores that the
+   * description says; -infinity where a query sees no key. NULL: not wanted, and costs nothing. Its backward reads it.
+   */
+  DLTensor *lse;
 } pegen_args;
 
 /* What struct_size may be: at least the first version's, at most what any version will have, a multiple of 8. */
@@ -273,7 +308,23 @@ typedef struct pegen_ptx_attention {
   int32_t placed; /* 1: positions are needed */
   int32_t grid_only; /* 1: and must be the built-in grid's */
   uint32_t indexed; /* bits: operands that are read at computed places, and must be float32 */
+  uint32_t
+      gaining; /* bits: operands that have gradients; kernels without "attention_backward" among words end before it
+                */
 } pegen_ptx_attention;
+
+/* What a launch must know of the entries of gradients of operands and positions. */
+typedef struct pegen_ptx_gradient {
+  int32_t n_sums; /* numbers of a head and block that chunks keep; 0: operands have no gradient */
+  int32_t n_gained; /* and that leaves of operands gain */
+  int32_t n_blocks;
+  int32_t has_positions; /* 1: positions have a gradient */
+  int32_t needs_kept; /* 1: what encode wrote or read is asked for */
+  int32_t n_shares; /* that positions gain of an item and head; 0: one a thread */
+  int32_t matrix_sums; /* numbers of a chunk that learned matrices gain; 0: there are none */
+  int32_t matrix_elements; /* of the operands that hold them */
+  int32_t thread_bytes; /* of the workspace, a thread's own */
+} pegen_ptx_gradient;
 
 typedef struct pegen_ptx {
   const char *text; /* NUL-terminated; size without the NUL */
@@ -287,8 +338,9 @@ typedef struct pegen_ptx {
   int32_t n_entries;
   const pegen_ptx_entry *entries; /* of one number type the widest access first; the last takes any address */
   const pegen_ptx_attention *attention; /* of a kernel with NAME_attention; other kernels' structs may end before it */
-  int32_t n_backward; /* of a kernel with NAME_encode_backward (others' structs may end before it): so many of the last
-                         entries give gradients of rows */
+  const char *const *words; /* [n_entries]: "encode", "attention", "encode_backward", what each is launched for; kernels
+                               whose struct_size ends before attention_backward do not have it */
+  const pegen_ptx_gradient *gradient; /* of the same kernels; NULL: there are none of operands and positions */
 } pegen_ptx;
 
 /* Of an encoding that widens, the rows of one number type. */
@@ -333,6 +385,8 @@ typedef struct pegen_kernel {
   /* Gradients; NULL: compiled with --no-grad, or there are none of this kind of kernel. */
   pegen_entry *encode_backward, *encode_backward_finish;
   pegen_workspace_entry *encode_backward_workspace; /* bytes of args->workspace for them; 0 where none is needed */
+  pegen_entry *attention_backward, *attention_backward_finish;
+  pegen_workspace_entry *attention_backward_workspace;
 } pegen_kernel;
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */

@@ -1,6 +1,6 @@
 /* attention: attention without position encoding
  *
- * Made by pegen 0.1.0 from the description attention with
+ * Made by pegen 0.2.0 from the description attention with
  *   head_dim=64 value_dim=0 skip_tokens=0 grid=.
  * Link the object that was written together with this file; it needs no library.
  *
@@ -38,6 +38,13 @@ extern const pegen_kernel attention_kernel;
 /* out = softmax(scale q k^T + bias) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and
  * then nothing was written. */
 int attention_attention(const pegen_args *args, int part, int parts);
+
+/* Gradients, of what args->grad asks for; see pegen_grad_args. finish after all parts have come back, where an
+ * operand has a gradient. Parts as in attention. */
+int attention_attention_backward(const pegen_args *args, int part, int parts);
+int attention_attention_backward_finish(const pegen_args *args, int part, int parts);
+/* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
+size_t attention_attention_backward_workspace(const pegen_args *args);
 
 /* Bytes that args->workspace must have; 0: none. */
 size_t attention_workspace(const pegen_args *args);

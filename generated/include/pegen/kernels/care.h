@@ -1,6 +1,6 @@
 /* care: Clifford algebraic rotary embedding in Cl(3,0) (CARE, appendix A)
  *
- * Made by pegen 0.1.0 from the description care with
+ * Made by pegen 0.2.0 from the description care with
  *   head_dim=64 heads=1 grades=0,1,2,3 basis=e31 order=paper skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *

@@ -1,6 +1,6 @@
 /* comrope_ld: ComRoPE-LD, linearly dependent (Yu et al.)
  *
- * Made by pegen 0.1.0 from the description comrope_ld with
+ * Made by pegen 0.2.0 from the description comrope_ld with
  *   head_dim=64 heads=1 axes=2 block=8 basis=channels prepare=float32 coordinates=given cells= origin=0 skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
@@ -31,11 +31,13 @@ enum {
   /* multiplier: factor of a block's generator on an axis
    * shape  [axes=2, 8], contiguous; float32, float64, float16 or bfloat16
    * units  1
+   * start  1 on axis number g mod P, else 0: with the generators' it is RoPE
    * source ComRoPE-LD */
   COMROPE_LD_OPERAND_MULTIPLIER = 0,
   /* generators: raw generator F of a block: A = F - F^T
    * shape  [heads=1, blocks=8, 8, 8], contiguous; float32, float64, float16 or bfloat16
    * units  radians per unit of position
+   * start  RoPE's planes (ComRoPE, appendix D.1): F = frequency at (2c + 1, 2c), else 0
    * source ComRoPE, trainable angle matrices */
   COMROPE_LD_OPERAND_GENERATORS = 1,
   COMROPE_LD_OPERAND_COUNT = 2
@@ -53,6 +55,13 @@ int comrope_ld_encode(const pegen_args *args, int part, int parts);
 int comrope_ld_prepare(const pegen_args *args, int part, int parts);
 /* 0 where positions or operands are wrong. */
 size_t comrope_ld_table_bytes(const pegen_args *args);
+
+/* Gradients, of what args->grad asks for; see pegen_grad_args. finish after all parts have come back, where an
+ * operand has a gradient. Parts as in encode. */
+int comrope_ld_encode_backward(const pegen_args *args, int part, int parts);
+int comrope_ld_encode_backward_finish(const pegen_args *args, int part, int parts);
+/* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
+size_t comrope_ld_encode_backward_workspace(const pegen_args *args);
 
 /* Bytes that args->workspace must have; 0: none. */
 size_t comrope_ld_workspace(const pegen_args *args);

@@ -1,6 +1,6 @@
 /* geope2d: GeoPE, two axes (eq. 3-4)
  *
- * Made by pegen 0.1.0 from the description geope2d with
+ * Made by pegen 0.2.0 from the description geope2d with
  *   head_dim=64 base=100 exponent_sign=1 layout=interleaved skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *

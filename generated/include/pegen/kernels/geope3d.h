@@ -1,6 +1,6 @@
 /* geope3d: GeoPE, three axes (eq. 5-6)
  *
- * Made by pegen 0.1.0 from the description geope3d with
+ * Made by pegen 0.2.0 from the description geope3d with
  *   head_dim=64 base=100 exponent_sign=1 layout=interleaved skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *

@@ -1,6 +1,6 @@
 /* liere: Lie rotational position encoding, LieRE_b (Ostmeier et al., section 4)
  *
- * Made by pegen 0.1.0 from the description liere with
+ * Made by pegen 0.2.0 from the description liere with
  *   head_dim=64 heads=1 axes=2 block=64 prepare=float32 coordinates=given cells= origin=0 skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
@@ -31,6 +31,7 @@ enum {
   /* generators: raw generator of an axis: A is its upper triangle minus the transpose of that
    * shape  [axes=2, heads=1, blocks=1, 64, 64], contiguous; float32, float64, float16 or bfloat16
    * units  radians per unit of position
+   * start  uniform, 0 to 2 pi (LieRE, appendix C)
    * source LieRE, section 4 */
   LIERE_OPERAND_GENERATORS = 0,
   LIERE_OPERAND_COUNT = 1
@@ -48,6 +49,13 @@ int liere_encode(const pegen_args *args, int part, int parts);
 int liere_prepare(const pegen_args *args, int part, int parts);
 /* 0 where positions or operands are wrong. */
 size_t liere_table_bytes(const pegen_args *args);
+
+/* Gradients, of what args->grad asks for; see pegen_grad_args. finish after all parts have come back, where an
+ * operand has a gradient. Parts as in encode. */
+int liere_encode_backward(const pegen_args *args, int part, int parts);
+int liere_encode_backward_finish(const pegen_args *args, int part, int parts);
+/* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
+size_t liere_encode_backward_workspace(const pegen_args *args);
 
 /* Bytes that args->workspace must have; 0: none. */
 size_t liere_workspace(const pegen_args *args);

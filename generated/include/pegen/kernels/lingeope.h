@@ -1,6 +1,6 @@
 /* lingeope: Linear GeoPE: GeoPE's rotor of the displacement between query and key
  *
- * Made by pegen 0.1.0 from the description lingeope with
+ * Made by pegen 0.2.0 from the description lingeope with
  *   head_dim=64 value_dim=0 axes=2 base=100 exponent_sign=-1 layout=interleaved skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
@@ -39,6 +39,13 @@ extern const pegen_kernel lingeope_kernel;
 /* out = softmax(scale q k^T + bias) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and
  * then nothing was written. */
 int lingeope_attention(const pegen_args *args, int part, int parts);
+
+/* Gradients, of what args->grad asks for; see pegen_grad_args. finish after all parts have come back, where an
+ * operand has a gradient. Parts as in attention. */
+int lingeope_attention_backward(const pegen_args *args, int part, int parts);
+int lingeope_attention_backward_finish(const pegen_args *args, int part, int parts);
+/* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
+size_t lingeope_attention_backward_workspace(const pegen_args *args);
 
 /* Bytes that args->workspace must have; 0: none. */
 size_t lingeope_workspace(const pegen_args *args);

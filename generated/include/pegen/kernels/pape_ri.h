@@ -1,6 +1,6 @@
 /* pape_ri: rotation invariant parabolic position encoding (PaPE, section 4)
  *
- * Made by pegen 0.1.0 from the description pape_ri with
+ * Made by pegen 0.2.0 from the description pape_ri with
  *   head_dim=64 heads=1 axes=3 role=separable exact_scores=false split_columns=true skip_tokens=0 grid=.
  * Link the object that was written together with this file; it needs no library.
  *

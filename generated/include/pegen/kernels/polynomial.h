@@ -1,6 +1,6 @@
 /* polynomial: a polynomial bias of each token's own (PaPE, appendix C)
  *
- * Made by pegen 0.1.0 from the description polynomial with
+ * Made by pegen 0.2.0 from the description polynomial with
  *   head_dim=64 heads=1 axes=2 degree=3 terms=8 leading=free role=separable exact_scores=false split_columns=true skip_tokens=0 grid=.
  * Link the object that was written together with this file; it needs no library.
  *
@@ -119,6 +119,7 @@ enum {
   /* projection: what a term's argument is of the displacement
    * shape  [heads=1, 8, axes=2], contiguous; float32, float64, float16 or bfloat16
    * units  1 per unit of position
+   * start  uniform Kaiming
    * source PaPE, eq. 6 */
   POLYNOMIAL_OPERAND_PROJECTION = 0,
   POLYNOMIAL_OPERAND_COUNT = 1

@@ -1,6 +1,6 @@
 /* quatro: quaternion rotary embedding (CARE, section 4)
  *
- * Made by pegen 0.1.0 from the description quatro with
+ * Made by pegen 0.2.0 from the description quatro with
  *   head_dim=64 heads=1 half_angle=false skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *

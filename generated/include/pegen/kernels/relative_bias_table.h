@@ -1,6 +1,6 @@
 /* relative_bias_table: relative position bias from a learned table (Swin, Liu et al., eq. 4)
  *
- * Made by pegen 0.1.0 from the description relative_bias_table with
+ * Made by pegen 0.2.0 from the description relative_bias_table with
  *   head_dim=32 heads=4 value_dim=0 window_h=7 window_w=7 skip_tokens=0 grid=.
  * Link the object that was written together with this file; it needs no library.
  *
@@ -44,6 +44,13 @@ extern const pegen_kernel relative_bias_table_kernel;
 /* out = softmax(scale q k^T + bias) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and
  * then nothing was written. */
 int relative_bias_table_attention(const pegen_args *args, int part, int parts);
+
+/* Gradients, of what args->grad asks for; see pegen_grad_args. finish after all parts have come back, where an
+ * operand has a gradient. Parts as in attention. */
+int relative_bias_table_attention_backward(const pegen_args *args, int part, int parts);
+int relative_bias_table_attention_backward_finish(const pegen_args *args, int part, int parts);
+/* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
+size_t relative_bias_table_attention_backward_workspace(const pegen_args *args);
 
 /* Bytes that args->workspace must have; 0: none. */
 size_t relative_bias_table_workspace(const pegen_args *args);

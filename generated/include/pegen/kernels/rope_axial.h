@@ -1,6 +1,6 @@
 /* rope_axial: axial rotary position embedding (Heo et al., eq. 9-10; VisionLLaMA; M-RoPE)
  *
- * Made by pegen 0.1.0 from the description rope_axial with
+ * Made by pegen 0.2.0 from the description rope_axial with
  *   head_dim=64 axes=2 arrangement=sequential base=100 layout=interleaved sections= skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *

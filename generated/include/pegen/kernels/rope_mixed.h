@@ -1,6 +1,6 @@
 /* rope_mixed: rotary position embedding with learned mixed frequencies (Heo et al., eq. 13-14)
  *
- * Made by pegen 0.1.0 from the description rope_mixed with
+ * Made by pegen 0.2.0 from the description rope_mixed with
  *   head_dim=64 heads=1 axes=2 layout=interleaved skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *

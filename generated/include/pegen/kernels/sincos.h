@@ -1,6 +1,6 @@
 /* sincos: sines and cosines added to the embedding (Vaswani et al., section 3.5, in n dimensions)
  *
- * Made by pegen 0.1.0 from the description sincos with
+ * Made by pegen 0.2.0 from the description sincos with
  *   channels=64 axes=2 base=10000 skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *

@@ -1,6 +1,6 @@
 /* spherical: Spherical RoPE (van de Geijn et al.; CARE, section 3.3)
  *
- * Made by pegen 0.1.0 from the description spherical with
+ * Made by pegen 0.2.0 from the description spherical with
  *   head_dim=64 base=100 exponent_sign=-1 layout=interleaved skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *

@@ -1,6 +1,6 @@
 /* string_cayley: STRING with a Cayley change of basis (Schenck et al.)
  *
- * Made by pegen 0.1.0 from the description string_cayley with
+ * Made by pegen 0.2.0 from the description string_cayley with
  *   head_dim=64 heads=1 axes=2 layout=interleaved basis=channels skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
@@ -31,11 +31,13 @@ enum {
   /* cayley: S of the change of basis (I - S)(I + S)^-1 of all heads; its upper triangle is read
    * shape  [64, 64], contiguous; float32, float64, float16 or bfloat16
    * units  1
+   * start  0, at which it is RoPE-Mixed
    * source Schenck et al., Cayley-STRING */
   STRING_CAYLEY_OPERAND_CAYLEY = 0,
   /* freqs: frequency of a pair of channels on an axis
    * shape  [axes=2, heads=1, blocks=32], contiguous; float32, float64, float16 or bfloat16
    * units  radians per unit of position
+   * start  RoPE-Mixed's: for each head a random direction phi, for each pair base^(-4j/D) (cos phi, sin phi), base 10
    * source Heo et al., eq. 13-14 */
   STRING_CAYLEY_OPERAND_FREQS = 1,
   STRING_CAYLEY_OPERAND_COUNT = 2
@@ -53,6 +55,13 @@ int string_cayley_encode(const pegen_args *args, int part, int parts);
 int string_cayley_prepare(const pegen_args *args, int part, int parts);
 /* 0 where positions or operands are wrong. */
 size_t string_cayley_table_bytes(const pegen_args *args);
+
+/* Gradients, of what args->grad asks for; see pegen_grad_args. finish after all parts have come back, where an
+ * operand has a gradient. Parts as in encode. */
+int string_cayley_encode_backward(const pegen_args *args, int part, int parts);
+int string_cayley_encode_backward_finish(const pegen_args *args, int part, int parts);
+/* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
+size_t string_cayley_encode_backward_workspace(const pegen_args *args);
 
 /* Bytes that args->workspace must have; 0: none. */
 size_t string_cayley_workspace(const pegen_args *args);

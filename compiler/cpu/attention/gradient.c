@@ -1,0 +1,372 @@
+/* cpu/attention/gradient: the loops of one tile of queries; see cpu/attention/gradient.h.
+ *
+ * With D_i = <g_i, o_i> - g_lse_i, for every tile of keys (Dao's FlashAttention, arXiv 2205.14135, appendix B):
+ *
+ *     P = 2^(S - lse),  V' += P^T g,  S' = P (g V^T - D),  K' += S'^T Q,  Q' += S' K
+ *
+ * S and g V^T are the product that makes scores, Q' the one that makes outputs; V' and K' have channels in the lanes
+ * (cpu/attention/key_sums). Queries stay: what they gain is written once, and what keys gain goes through memory once a
+ * tile. A pair that is not seen has P = 0, whatever its score and its numbers are, and S' = 0.
+ */
+#include "cpu/attention/gradient.h"
+
+#include "cpu/attention/ahead.h"
+#include "cpu/attention/column_sums.h"
+#include "cpu/attention/key_sums.h"
+#include "cpu/attention/operand_sums.h"
+#include "cpu/attention/products.h"
+#include "cpu/attention/queries.h"
+#include "cpu/attention/scores.h"
+#include "cpu/attention/turned_gains.h"
+#include "cpu/attention/values.h"
+#include "cpu/weight_gains.h"
+#include "mlir/arith.h"
+#include "mlir/exp2.h"
+
+static const double LN_2 = 0.69314718055994530942, LOG2_E = 1.44269504088896340736;
+
+typedef struct gradient_emitter {
+  attention_emitter e;
+  attention_rows rows;
+  pair_emitter pairs;
+  column_emitter columns;
+  rows_ahead ahead;       /* asked for between the stages of a tile of keys */
+  operand_sums operands;  /* of a plan with scatters */
+  column_sums weights_gain; /* of one with columns */
+  place_sums places;         /* of one whose coordinates gain */
+  turned_torques torques;    /* of one with torques */
+  turned_gains turned_gains; /* of one with a matrix */
+  query_rows q, g;        /* rows of the queries and of what came in for them */
+  ir_value g_columns;     /* [value_dim][queries] */
+  ir_value lse, less;     /* [queries]: in powers of two, as scores are; D */
+  ir_value weights, turned; /* P and S', [keys][queries] */
+  ir_value g_q;           /* Q' [head_dim][queries] */
+  ir_value is_wanted[3];  /* i1: of q, k, v */
+} gradient_emitter;
+
+enum { OF_Q, OF_K, OF_V };
+enum { CALLS_OF_A_TILE = 5 }; /* of emit_ahead */
+
+static int64_t row_bytes(const gradient_emitter *f, int rows) { return (int64_t)rows * f->e.shape.queries * 4; }
+
+/* ---- what is known of the queries before the first key ---- */
+
+/* A number of each query, `empty` in empty lanes, to room [queries]; pointer: of token 0. */
+static void emit_numbers(const attention_emitter *e, ir_value pointer, ir_value token_bytes, double empty,
+                         ir_value room) {
+  ir *b = e->b;
+  MlirType type = b->f32;
+  ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.vectors * e->shape.lanes));
+  ir_value token = attention_lane_token(e, e->zero, lanes.index), other = ir_float(b, b->f32, empty), x;
+  ir_choice given = ir_choose(b, ir_compare_int(b, "sge", token, e->zero), 1, &type);
+  ir_value there = ir_load(b, b->f32, ir_offset(b, pointer, mul(b, token, token_bytes)), 4);
+  ir_choose_else(b, &given, 1, &there);
+  ir_end_choose(b, given, 1, &other, &x);
+  ir_store(b, x, ir_offset(b, room, attention_mul(b, lanes.index, 4)), 4, false);
+  ir_end_for(b, lanes);
+}
+
+/* lse as scores are counted; a query that saw nothing, and an empty lane, have weights of 0 by an infinite one. */
+static void emit_lse(const gradient_emitter *f) {
+  const attention_emitter *e = &f->e;
+  ir *b = e->b;
+  ir_value least = ir_float(b, e->lanes, -__builtin_inf()), most = ir_float(b, e->lanes, __builtin_inf());
+  ir_value step = ATTENTION_TILE(e, lse_token, b->i64);
+  emit_numbers(e, ATTENTION_HEAD(e, lse), step, -__builtin_inf(), f->lse);
+  for (int x = 0; x < e->shape.vectors; x++) {
+    ir_value at = attention_at_constant(e, f->lse, 0, x), lse = load(e, at),
+             scaled = mul(b, lse, ir_float(b, e->lanes, LOG2_E));
+    ir_value constant = e->p->columns ? emit_columns_constant(e, x) : (ir_value){NULL};
+    if (constant.ptr) scaled = sub(b, scaled, constant);
+    store(e, ir_select(b, ir_compare_float(b, "oeq", lse, least), most, scaled), at);
+  }
+}
+
+/* <g_i, o_i> of the queries of a register, rows of both at hand: sums of registers, turned and added. */
+static ir_value emit_outputs_gain(const gradient_emitter *f, ir_value partial, int vector) {
+  const attention_emitter *e = &f->e;
+  ir *b = e->b;
+  ir_value sums[64], total = {NULL};
+  for (int i = 0; i < e->shape.lanes; i++)
+    sums[i] = load(e, ir_offset_const(b, partial, ((int64_t)vector * e->shape.lanes + i) * e->shape.lanes * 4));
+  emit_turn(e, sums);
+  for (int i = 0; i < e->shape.lanes; i++) total = total.ptr ? add(b, total, sums[i]) : sums[i];
+  return total;
+}
+
+/* D. Rows of outputs go through room of one. */
+static void emit_less(const gradient_emitter *f, ir_value partial, ir_value row) {
+  const attention_emitter *e = &f->e;
+  ir *b = e->b;
+  int lanes = e->shape.lanes, pitch = f->g.pitch;
+  ir_value out = ATTENTION_HEAD(e, out), token_bytes = ATTENTION_TILE(e, out_token, b->i64);
+  emit_zeros(e, row, pitch);
+  ir_loop queries = ir_for(b, e->zero, i64(b, e->shape.vectors * e->shape.lanes));
+  ir_value token = attention_lane_token(e, e->zero, queries.index), to = attention_mul(b, queries.index, lanes * 4);
+  store(e, ir_float(b, e->lanes, 0), ir_offset(b, partial, to));
+  ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
+  ir_value one_row[] = {ir_offset(b, out, mul(b, token, token_bytes)), token_bytes, i64(b, 1), row};
+  ir_call_pointer(b, f->rows.read_values, 4, one_row);
+  ir_value initial = ir_float(b, e->lanes, 0), now, sum;
+  ir_value g = ir_offset(b, f->g.room, attention_mul(b, queries.index, (int64_t)pitch * 4));
+  ir_loop channels = ir_for_with(b, e->zero, i64(b, pitch / lanes), 1, &initial, &now);
+  ir_value at = attention_mul(b, channels.index, lanes * 4);
+  ir_value gained = load(e, ir_offset(b, g, at));
+  ir_value next = attention_multiply_add(b, load(e, ir_offset(b, row, at)), gained, now);
+  ir_end_for_with(b, channels, 1, &next, &sum);
+  store(e, sum, ir_offset(b, partial, to));
+  ir_end_if(b, given);
+  ir_end_for(b, queries);
+  ir_value g_lse = GRADIENT_TILE(e, g_lse, b->ptr);
+  ir_branch wanted = ir_if(b, attention_is_given(e, g_lse));
+  emit_numbers(e, g_lse, GRADIENT_TILE(e, g_lse_token, b->i64), 0, f->less);
+  ir_else(b, &wanted);
+  emit_zeros(e, f->less, e->shape.queries);
+  ir_end_if(b, (ir_branch){wanted.outer, {NULL}});
+  for (int x = 0; x < e->shape.vectors; x++) {
+    ir_value at_lanes = attention_at_constant(e, f->less, 0, x);
+    store(e, sub(b, emit_outputs_gain(f, partial, x), load(e, at_lanes)), at_lanes);
+  }
+}
+
+/* ---- a tile of keys ---- */
+
+/* Scores become P. */
+static void emit_weights(const gradient_emitter *f, const key_tile *t) {
+  const attention_emitter *e = &f->e;
+  ir *b = e->b;
+  ir_value lse[ATTENTION_MAX_VECTORS], hidden = ir_float(b, e->lanes, -__builtin_inf());
+  for (int x = 0; x < e->shape.vectors; x++) lse[x] = load(e, attention_at_constant(e, f->lse, 0, x));
+  ir_loop keys = ir_for(b, e->zero, t->count);
+  for (int x = 0; x < e->shape.vectors; x++) {
+    ir_value at = attention_at(e, t->scores, keys.index, x), score = load(e, at);
+    ir_value p = emit_exp2(b, sub(b, score, lse[x]));
+    store(e, ir_select(b, ir_compare_float(b, "oeq", score, hidden), ir_float(b, e->lanes, 0), p), at);
+  }
+  ir_end_for(b, keys);
+}
+
+/* S' = P (g V^T - D). */
+static void emit_score_gradients(const gradient_emitter *f, const key_tile *t) {
+  attention_emitter of = f->e, *e = &of;
+  ir *b = e->b;
+  int n = e->shape.rows, vectors = e->shape.vectors;
+  of.queries = f->g_columns;
+  row_view rows = emit_value_rows(e, &f->rows, t->first, t->count);
+  ir_value groups = attention_groups(b, t->count, n), last = sub(b, t->count, i64(b, 1)), less[ATTENTION_MAX_VECTORS],
+           zero = ir_float(b, e->lanes, 0);
+  for (int x = 0; x < vectors; x++) less[x] = load(e, attention_at_constant(e, f->less, 0, x));
+  ir_loop loop = ir_for(b, e->zero, groups);
+  ir_value key = attention_mul(b, loop.index, n), row[ATTENTION_MAX_ROWS], sums[ATTENTION_MAX_SUMS];
+  for (int r = 0; r < n; r++)
+    row[r] = ir_offset(b, rows.at, mul(b, smaller(b, add(b, key, i64(b, r)), last), rows.stride));
+  for (int i = 0; i < n * vectors; i++) sums[i] = zero;
+  emit_products(e, row, 0, e->p->value_dim, sums);
+  for (int i = 0; i < n * vectors; i++) {
+    ir_value index = add(b, key, i64(b, i / vectors)), p = load(e, attention_at(e, f->weights, index, i % vectors)),
+             gain = mul(b, p, sub(b, sums[i], less[i % vectors]));
+    gain = ir_select(b, ir_compare_float(b, "une", p, zero), gain, zero);
+    store(e, gain, attention_at(e, f->turned, index, i % vectors));
+  }
+  ir_end_for(b, loop);
+}
+
+static void emit_key_tile(void *context, ir_value first, ir_value count, bool paired) {
+  const gradient_emitter *f = context;
+  const attention_emitter *e = &f->e;
+  ir *b = e->b;
+  score_emitter scores = {e, &f->pairs, &f->columns};
+  ir_value maxima[ATTENTION_MAX_VECTORS]; /* which nobody asks for */
+  row_view rows = emit_key_rows(e, &f->rows, first, count);
+  key_tile t = {
+      .first = first, .count = count, .rows = rows.at, .stride = rows.stride, .scores = f->weights, .paired = paired};
+  if (paired && e->p->columns) emit_columns_keys(&f->columns, &t);
+  else if (paired) emit_pairs_keys(&f->pairs, &t);
+  for (int x = 0; x < e->shape.vectors; x++) maxima[x] = ir_float(b, e->lanes, 0);
+  emit_scores(&scores, &t, maxima);
+  if (paired && e->p->matrix) {
+    emit_pair_rotations(&f->pairs, &t);
+    emit_rotated_maxima(&scores, &t, maxima);
+  }
+  emit_ahead(e, &f->ahead);
+  emit_weights(f, &t);
+  emit_ahead(e, &f->ahead);
+  ir_value guarded = emit_is_guarded(e, &t);
+  ir_branch values = ir_if(b, f->is_wanted[OF_V]);
+  emit_key_sums(e, &t, f->weights, &f->g, GRADIENT_TILE(e, value_sums, b->ptr), guarded);
+  ir_end_if(b, values);
+  emit_ahead(e, &f->ahead);
+  emit_score_gradients(f, &t);
+  emit_ahead(e, &f->ahead);
+  if (paired && e->p->n_scatters) emit_operand_sums(&f->operands, &t, f->turned);
+  if (paired && e->p->columns) emit_columns_sums(&f->weights_gain, &t, f->turned);
+  if (paired && e->p->has_places) {
+    emit_place_sums_open(&f->places);
+    if (e->p->bias) emit_bias_place_gains(&f->places, &t, f->turned);
+  }
+  bool turns = paired && e->p->matrix; /* those gains are queries' and keys', too */
+  if (turns) emit_turned_gains(&f->turned_gains, &t, f->turned, GRADIENT_TILE(e, key_sums, b->ptr), guarded);
+  if (paired && e->p->has_places) emit_place_sums_close(&f->places, &t);
+  if (turns) return;
+  ir_branch keys = ir_if(b, f->is_wanted[OF_K]);
+  emit_key_sums(e, &t, f->turned, &f->q, GRADIENT_TILE(e, key_sums, b->ptr), guarded);
+  ir_end_if(b, keys);
+  emit_ahead(e, &f->ahead);
+  ir_branch queries = ir_if(b, f->is_wanted[OF_Q]);
+  key_tile turned = t;
+  turned.scores = f->turned;
+  emit_weighted_rows(e, &rows, &turned, e->p->head_dim, f->g_q, NULL);
+  ir_end_if(b, queries);
+}
+
+/* Keys [begin, end). */
+static void emit_keys(gradient_emitter *f, ir_value begin, ir_value end, bool paired) {
+  const attention_emitter *e = &f->e;
+  ir *b = e->b;
+  if (paired && e->p->by_rows) {
+    emit_grid_keys(e, &f->pairs.grid.shape, begin, end, emit_key_tile, f);
+    return;
+  }
+  ir_value tile = i64(b, e->shape.keys), total = sub(b, end, begin);
+  ir_value count = ir_op2(b, "arith.divsi", add(b, total, i64(b, e->shape.keys - 1)), tile);
+  ir_loop tiles = ir_for(b, e->zero, count);
+  ir_value first = add(b, begin, mul(b, tiles.index, tile));
+  emit_key_tile(f, first, smaller(b, sub(b, end, first), tile), paired);
+  ir_end_for(b, tiles);
+}
+
+/* ---- the tile ---- */
+
+static ir_value product_factor(const attention_emitter *e, void *context, ir_value vector) {
+  (void)context, (void)vector;
+  ir *b = e->b;
+  ir_value scale = mul(b, ATTENTION_TILE(e, scale, b->f64), ir_float(b, b->f64, LN_2));
+  return ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", scale, b->f32));
+}
+
+static void emit_begin(gradient_emitter *f) {
+  attention_emitter *e = &f->e;
+  ir *b = e->b;
+  const attention_shape *s = &e->shape;
+  e->zero = i64(b, 0);
+  e->queries = ir_alloca(b, row_bytes(f, e->p->head_dim), CACHE_LINE);
+  f->g_columns = ir_alloca(b, row_bytes(f, e->p->value_dim), CACHE_LINE);
+  f->g_q = ir_alloca(b, row_bytes(f, e->p->head_dim), CACHE_LINE);
+  f->weights = ir_alloca(b, row_bytes(f, s->keys), CACHE_LINE);
+  f->turned = ir_alloca(b, row_bytes(f, s->keys), CACHE_LINE);
+  f->lse = ir_alloca(b, row_bytes(f, 1), CACHE_LINE);
+  f->less = ir_alloca(b, row_bytes(f, 1), CACHE_LINE);
+  ir_value nowhere = ir_alloca(b, KEY_SUMS_NOWHERE, CACHE_LINE);
+  int pitch_q = attention_pitch(e->p->head_dim), pitch_g = attention_pitch(e->p->value_dim);
+  f->q = (query_rows){ir_alloca(b, row_bytes(f, pitch_q), CACHE_LINE), pitch_q, nowhere};
+  f->g = (query_rows){ir_alloca(b, row_bytes(f, pitch_g), CACHE_LINE), pitch_g, nowhere};
+  emit_attend_room(e, &f->rows);
+  static const size_t wanted[] = {offsetof(pegen_attention_gradient_tile, g_q),
+                                  offsetof(pegen_attention_gradient_tile, key_sums),
+                                  offsetof(pegen_attention_gradient_tile, value_sums)};
+  for (int i = 0; i < 3; i++)
+    f->is_wanted[i] = attention_is_given(e, ir_load(b, b->ptr, ir_offset_const(b, e->tile, (int64_t)wanted[i]), 8));
+}
+
+/* Rows of queries and of what comes in for them, as they are and turned. */
+static void emit_queries(const gradient_emitter *f) {
+  const attention_emitter *e = &f->e;
+  ir *b = e->b;
+  ir_value scale = ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", ATTENTION_TILE(e, scale, b->f64), b->f32));
+  emit_zeros(e, f->q.room, (int64_t)f->q.pitch * e->shape.queries);
+  emit_zeros(e, f->g.room, (int64_t)f->g.pitch * e->shape.queries);
+  row_view q = {ATTENTION_HEAD(e, q), ATTENTION_TILE(e, q_token, b->i64)},
+           g = {GRADIENT_TILE(e, g_out, b->ptr), GRADIENT_TILE(e, g_out_token, b->i64)};
+  emit_turned_rows(e, &(turned_rows){q, f->rows.read_keys, e->p->head_dim, f->q.pitch, f->q.room, true, e->queries},
+                   scale);
+  emit_turned_rows(e,
+                   &(turned_rows){g, f->rows.read_values, e->p->value_dim, f->g.pitch, f->g.room, true, f->g_columns},
+                   ir_float(b, e->lanes, 1));
+}
+
+/* Of pairs that are turned: the queries once more, without a factor. */
+static void emit_turned(gradient_emitter *f) {
+  const attention_emitter *e = &f->e;
+  ir *b = e->b;
+  row_view q = {ATTENTION_HEAD(e, q), ATTENTION_TILE(e, q_token, b->i64)};
+  f->turned_gains = (turned_gains){.pairs = &f->pairs,
+                                   .q = ir_alloca(b, row_bytes(f, e->p->head_dim), CACHE_LINE),
+                                   .g_q = f->g_q,
+                                   .nowhere = f->q.nowhere,
+                                   .wants_keys = f->is_wanted[OF_K]};
+  if (e->p->torques) {
+    f->torques = emit_turned_torques_begin(&f->places, product_factor(e, NULL, e->zero));
+    f->turned_gains.torques = &f->torques;
+  }
+  emit_turned_gains_begin(&f->turned_gains);
+  turned_rows rows = {q, f->rows.read_keys, e->p->head_dim, f->q.pitch, f->q.room, true, f->turned_gains.q};
+  emit_turned_rows(e, &rows, ir_float(b, e->lanes, 1));
+}
+
+static void emit_attend_gradient(gradient_emitter *f) {
+  attention_emitter *e = &f->e;
+  ir *b = e->b;
+  const attention_plan *p = e->p;
+  f->rows = emit_gradient_begin(e);
+  emit_begin(f);
+  emit_queries(f);
+  emit_zeros(e, f->g_q, (int64_t)p->head_dim * e->shape.queries);
+  emit_lse(f);
+  emit_less(f, f->turned, f->rows.value_room);
+  ir_value begin = GRADIENT_TILE(e, begin, b->i64), end = ATTENTION_TILE(e, end, b->i64);
+  bool pairs = attention_is_placed(p);
+  ir_value plain = pairs ? smaller(b, ATTENTION_TILE(e, plain, b->i64), end) : end;
+  f->ahead = emit_ahead_begin(e, sub(b, end, begin), CALLS_OF_A_TILE);
+  if (p->columns) {
+    f->columns = emit_columns_begin(e);
+    f->weights_gain = emit_columns_sums_begin(&f->columns);
+  } else if (pairs) f->pairs = emit_pairs_begin(e);
+  if (p->n_scatters) f->operands = emit_operand_sums_begin(&f->pairs);
+  if (p->has_places) f->places = emit_place_sums_begin(&f->pairs);
+  if (p->matrix) emit_turned(f);
+  if (!pairs || p->spec->skip_tokens > 0) emit_keys(f, smaller(b, begin, plain), plain, false);
+  if (pairs) {
+    ir_value first = larger(b, begin, plain);
+    emit_keys(f, first, larger(b, first, end), true);
+  }
+  if (p->n_scatters) emit_operand_sums_end(&f->operands);
+  if (p->columns) emit_columns_sums_end(&f->weights_gain);
+  if (p->torques) emit_turned_torques_end(&f->torques);
+  if (p->has_places) emit_place_sums_end(&f->places);
+  ir_branch queries = ir_if(b, f->is_wanted[OF_Q]);
+  row_view g_q = {GRADIENT_TILE(e, g_q, b->ptr), GRADIENT_TILE(e, g_q_token, b->i64)};
+  emit_turned_back(e, &(turned_back){g_q, f->rows.write, p->head_dim, f->rows.key_room, f->g_q}, product_factor, NULL);
+  ir_end_if(b, queries);
+  ir_return(b);
+}
+
+/* Of the emitter's shape. */
+static void emit_tiles(gradient_emitter *f, unsigned dtypes) {
+  emit_attend_gradient(f);
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
+    if (dtypes & 1u << dtype) emit_gradient_entry(&f->e, dtype);
+}
+
+void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes) {
+  gradient_emitter f = {.e = attention_emitter_create(b, a, p, target)};
+  f.e.shape.heads = 1;
+  b->target_cpu = target->cpu;
+  b->target_features = target->features;
+  emit_unturned_channels(b, a, p, target);
+  emit_weight_gains(b, a, p->weights, target, dtypes);
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
+    if (dtypes & 1u << dtype) emit_gradient_rows(&f.e, dtype);
+  emit_tiles(&f, dtypes);
+  if (attention_has_narrow(p, &f.e.shape)) {
+    f.e.shape = attention_narrow_shape(&f.e.shape);
+    emit_tiles(&f, dtypes);
+  }
+  b->target_cpu = b->target_features = NULL;
+}
+
+int64_t emit_gradient_step(const attention_plan *p, const cpu_target *target) {
+  attention_shape shape = attention_shape_of(p, target);
+  if (!p->by_rows) return shape.keys;
+  grid_shape grid = grid_shape_of(p, &shape);
+  return grid.segments == 1 ? grid.runs * grid.width : grid.width;
+}

@@ -1,0 +1,15 @@
+/* cpu/attention/gradient: the backward of attention of one tile of queries, as MLIR for one CPU target; see
+ * kernel/attention.h. */
+#ifndef PEGEN_CPU_ATTENTION_GRADIENT_H
+#define PEGEN_CPU_ATTENTION_GRADIENT_H
+
+#include "cpu/attention/rows.h"
+
+/* attend_gradient_T_DTYPE(tile), store_keys_T_DTYPE and store_values_T_DTYPE for each number type; behind what
+ * emit_attention makes of the same target. */
+void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes);
+
+/* Keys between which a tile's keys may be cut, so that others see the rest: whole tiles of them. */
+int64_t emit_gradient_step(const attention_plan *p, const cpu_target *target);
+
+#endif

@@ -1,0 +1,21 @@
+/* cpu/attention/key_sums: what keys gain of a tile of queries: channels in the lanes. */
+#ifndef PEGEN_CPU_ATTENTION_KEY_SUMS_H
+#define PEGEN_CPU_ATTENTION_KEY_SUMS_H
+
+#include "cpu/attention/tile.h"
+
+/* Rows of the tile's queries, float32 [queries][pitch], the pitch a multiple of a register. */
+typedef struct query_rows {
+  ir_value room;
+  int pitch;
+  ir_value nowhere; /* room of KEY_SUMS_NOWHERE bytes for what is not wanted */
+} query_rows;
+
+enum { KEY_SUMS_NOWHERE = 2 * CACHE_LINE };
+
+/* sums [key][pitch], from key 0 on, += weights [key][queries] of a tile of keys times the queries' rows. guarded (i1):
+ * products of weights of 0 are left out. */
+void emit_key_sums(const attention_emitter *e, const key_tile *t, ir_value weights, const query_rows *rows,
+                   ir_value sums, ir_value guarded);
+
+#endif

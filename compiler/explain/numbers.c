@@ -1,0 +1,256 @@
+/* explain/numbers: phases, generators, rotors and scores as arrays; see explain/numbers.h.
+ *
+ * An array is an object: its units, the names of its dimensions, its shape, and its values in row-major order.
+ */
+#include "explain/numbers.h"
+
+#include "base/diag.h"
+#include "explain/words.h"
+#include "verify/reference.h"
+
+#include <math.h>
+
+enum { MOST_NUMBERS = 1 << 22, MOST_DIMENSIONS = SPEC_MAX_AXES + 2 };
+
+typedef struct shape {
+  int rank;
+  const char *name[MOST_DIMENSIONS];
+  int64_t size[MOST_DIMENSIONS];
+} shape;
+
+static void add(shape *d, const char *name, int64_t size) {
+  d->name[d->rank] = name;
+  d->size[d->rank++] = size;
+}
+
+static int64_t count_of(const shape *d) {
+  int64_t count = 1;
+  for (int i = 0; i < d->rank; i++) count *= d->size[i];
+  return count;
+}
+
+static void begin_array(json_writer *w, const char *key, const char *units, const shape *d) {
+  json_begin(w, key, '{');
+  json_text(w, "units", units);
+  json_begin(w, "dimensions", '[');
+  for (int i = 0; i < d->rank; i++) json_text(w, NULL, d->name[i]);
+  json_end(w, ']');
+  double sizes[MOST_DIMENSIONS];
+  for (int i = 0; i < d->rank; i++) sizes[i] = (double)d->size[i];
+  json_numbers(w, "shape", sizes, d->rank);
+}
+
+static void put_array(json_writer *w, const char *key, const char *units, const shape *d, const double *values) {
+  begin_array(w, key, units, d);
+  json_numbers(w, "values", values, count_of(d));
+  json_end(w, '}');
+}
+
+/* ---- operands ---- */
+
+static void put_operands(json_writer *w, const spec *s, const operand_values *operands) {
+  json_begin(w, "operands", '{');
+  for (int i = 0; i < s->n_operands; i++) {
+    const spec_operand *o = &s->operand[i];
+    shape d = {0};
+    for (int k = 0; k < o->rank; k++) add(&d, o->dimension[k] ? o->dimension[k] : "", o->shape[k]);
+    begin_array(w, o->name, o->units, &d);
+    json_text(w, "from", operands->from[i]);
+    json_numbers(w, "values", operands->values[i], count_of(&d));
+    json_end(w, '}');
+  }
+  json_end(w, '}');
+}
+
+/* ---- phases and generators ---- */
+
+static shape of_blocks(const spec *s) {
+  shape d = {0};
+  add(&d, "heads", s->heads);
+  add(&d, "blocks", s->n_blocks);
+  add(&d, "axes", s->n_axes);
+  return d;
+}
+
+static expr_environment at(const spec *s, const operand_values *operands, int head, int block,
+                           const double *positions) {
+  return (expr_environment){.head = head,
+                            .block = block,
+                            .blocks = expr_pool_blocks(s->pool),
+                            .positions = positions,
+                            .operands = operands->values};
+}
+
+/* Of each axis' first step away from the origin: where phases are linear, of every step. */
+static void put_phases(json_writer *w, arena *a, const spec *s, const operand_values *operands) {
+  shape d = of_blocks(s);
+  double *values = arena_array(a, double, count_of(&d)), *next = values;
+  for (int head = 0; head < s->heads; head++)
+    for (int block = 0; block < s->n_blocks; block++)
+      for (int axis = 0; axis < s->n_axes; axis++) {
+        double positions[SPEC_MAX_AXES] = {0};
+        expr_environment env = at(s, operands, head, block, positions);
+        double origin = expr_eval(s->angle[axis], &env);
+        positions[axis] = 1;
+        *next++ = expr_eval(s->angle[axis], &env) - origin;
+      }
+  put_array(w, "phases", "radians for the first unit of position", &d, values);
+}
+
+static double coefficient(const spec *s, const operand_values *operands, int head, int block, int axis,
+                          unsigned blade) {
+  const double origin[SPEC_MAX_AXES] = {0};
+  const spec_bivector *b = &s->generator[axis];
+  expr_environment env = at(s, operands, head, block, origin);
+  for (int i = 0; i < b->count; i++)
+    if (b->blade[i] == blade) return expr_eval(b->coefficient[i], &env);
+  return 0;
+}
+
+/* Coefficients of the bivectors that some axis has, in the order of their bits. */
+static void put_bivectors(json_writer *w, arena *a, const spec *s, const operand_values *operands) {
+  unsigned blades[SPEC_MAX_BLADES];
+  int count = 0;
+  for (unsigned blade = 0; blade < SPEC_MAX_BLADES; blade++) {
+    bool used = false;
+    for (int axis = 0; axis < s->n_axes; axis++)
+      for (int i = 0; i < s->generator[axis].count; i++) used |= s->generator[axis].blade[i] == blade;
+    if (used) blades[count++] = blade;
+  }
+  shape d = of_blocks(s);
+  add(&d, "bivectors", count);
+  double *values = arena_array(a, double, count_of(&d) + 1), *next = values;
+  for (int head = 0; head < s->heads; head++)
+    for (int block = 0; block < s->n_blocks; block++)
+      for (int axis = 0; axis < s->n_axes; axis++)
+        for (int i = 0; i < count; i++) *next++ = coefficient(s, operands, head, block, axis, blades[i]);
+  begin_array(w, "generators", "1", &d);
+  json_begin(w, "bivectors", '[');
+  for (int i = 0; i < count; i++) json_text(w, NULL, explain_blade(a, blades[i]));
+  json_end(w, ']');
+  json_numbers(w, "values", values, count_of(&d));
+  json_end(w, '}');
+}
+
+static void put_matrices(json_writer *w, arena *a, const spec *s, const operand_values *operands) {
+  int n = s->n_components;
+  shape d = of_blocks(s);
+  add(&d, "rows", n);
+  add(&d, "columns", n);
+  double *values = arena_array(a, double, count_of(&d)), *next = values;
+  long double *matrix = arena_array(a, long double, n *n);
+  for (int head = 0; head < s->heads; head++)
+    for (int block = 0; block < s->n_blocks; block++)
+      for (int axis = 0; axis < s->n_axes; axis++) {
+        reference_skew(&s->dense->generator[axis], n, head, block, s->n_blocks, operands->values, matrix);
+        for (int i = 0; i < n * n; i++) *next++ = (double)matrix[i];
+      }
+  put_array(w, "generators", "1", &d, values);
+}
+
+/* ---- rotors ---- */
+
+static void put_rotors(json_writer *w, arena *a, const spec *s, const explain_request *request,
+                       const operand_values *operands) {
+  int n = s->n_components;
+  shape d = {0}, positions = {0};
+  add(&d, "positions", request->n_positions);
+  add(&d, "heads", s->heads);
+  add(&d, "blocks", s->n_blocks);
+  add(&d, "rows", n);
+  add(&d, "columns", n);
+  double *values = arena_array(a, double, count_of(&d)), *next = values;
+  long double *matrix = arena_array(a, long double, n *n);
+  for (int p = 0; p < request->n_positions; p++)
+    for (int head = 0; head < s->heads; head++)
+      for (int block = 0; block < s->n_blocks; block++) {
+        reference_block(s, request->position + p * s->n_axes, operands->values, head, block, matrix);
+        for (int i = 0; i < n * n; i++) *next++ = (double)matrix[i];
+      }
+  add(&positions, "positions", request->n_positions);
+  add(&positions, "axes", s->n_axes);
+  put_array(w, "positions", "units of position", &positions, request->position);
+  put_array(w, s->pairwise ? "rotors_of_displacements" : "rotors", "1", &d, values);
+}
+
+/* ---- scores ---- */
+
+static void put_quantiles(json_writer *w, const score_map *m, const shape *of_heads) {
+  shape d = *of_heads;
+  d.name[0] = "quantiles";
+  d.size[0] = SCORE_QUANTILES;
+  begin_array(w, "random", "1", &d);
+  json_text(w, "meaning", "a random query and a random key, of all heads that are shown");
+  json_numbers(w, "quantiles", score_quantile, SCORE_QUANTILES);
+  json_numbers(w, "values", m->random, count_of(&d));
+  json_end(w, '}');
+}
+
+static void put_scores(json_writer *w, const spec *s, const score_map *m) {
+  shape d = {0};
+  double first[SPEC_MAX_AXES], grid[SPEC_MAX_AXES];
+  add(&d, "heads", m->n_heads);
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    add(&d, s->axis[axis], m->size[axis]);
+    first[axis] = -(grid[axis] = (double)m->grid[axis]) + 1;
+  }
+  json_begin(w, "scores", '{');
+  json_numbers(w, "grid", grid, s->n_axes);
+  json_begin(w, "heads", '[');
+  for (int i = 0; i < m->n_heads; i++) json_integer(w, NULL, m->head[i]);
+  json_end(w, ']');
+  json_numbers(w, "first_displacement", first, s->n_axes);
+  if (m->equal) {
+    begin_array(w, "equal", "1", &d);
+    json_text(w, "meaning", m->meaning);
+    json_numbers(w, "values", m->equal, count_of(&d));
+    json_numbers(w, "lowest", m->lowest, count_of(&d));
+    json_numbers(w, "highest", m->highest, count_of(&d));
+    json_end(w, '}');
+  }
+  if (m->random) put_quantiles(w, m, &d);
+  if (m->bias) put_array(w, "bias", "scale q . k; null hides the key", &d, m->bias);
+  json_end(w, '}');
+}
+
+/* ---- all of it ---- */
+
+static bool has_blocks(const spec *s) { return s->n_components > 0 && !s->polynomial && !s->additive; }
+
+/* Numbers of the largest arrays. */
+static double size_of(const spec *s, const explain_request *request) {
+  double blocks = (double)s->heads * s->n_blocks, block = (double)s->n_components * s->n_components, operands = 0;
+  for (int i = 0; i < s->n_operands; i++) operands += (double)spec_operand_elements(&s->operand[i]);
+  return operands + (has_blocks(s) ? blocks * ((s->dense ? s->n_axes * block : 0) + request->n_positions * block) : 0);
+}
+
+bool numbers_measure(arena *a, const spec *s, const explain_request *request, explain_numbers *out) {
+  *out = (explain_numbers){.scores = {.count = 0}};
+  if (request->n_positions && request->axes_of_positions != s->n_axes) {
+    diag_error(s->file, s->line, "--at has %d coordinates; the description has %d ax%s", request->axes_of_positions,
+               s->n_axes, s->n_axes > 1 ? "es" : "is");
+    return false;
+  }
+  if (size_of(s, request) > MOST_NUMBERS) {
+    diag_error(s->file, s->line, "its arrays have %.0f numbers; at most %d are written: fewer heads, or fewer --at",
+               size_of(s, request), MOST_NUMBERS);
+    return false;
+  }
+  if (request->n_grid && !scores_open(s, request, &out->scores)) return false;
+  if (!operand_values_find(a, s, request, &out->operands)) return false;
+  if (request->n_grid && request->format == EXPLAIN_JSON) scores_measure(a, s, &out->operands, &out->scores);
+  return true;
+}
+
+void numbers_print(json_writer *w, arena *a, const spec *s, const explain_request *request, const explain_numbers *n) {
+  json_begin(w, "numbers", '{');
+  put_operands(w, s, &n->operands);
+  if (has_blocks(s)) {
+    put_phases(w, a, s, &n->operands);
+    if (s->dense) put_matrices(w, a, s, &n->operands);
+    else put_bivectors(w, a, s, &n->operands);
+    if (request->n_positions) put_rotors(w, a, s, request, &n->operands);
+  }
+  if (n->scores.count) put_scores(w, s, &n->scores);
+  json_end(w, '}');
+}

@@ -1,0 +1,18 @@
+/* explain/numbers: what a description is made of, as arrays for programs. docs/explain.md names the members. */
+#ifndef PEGEN_EXPLAIN_NUMBERS_H
+#define PEGEN_EXPLAIN_NUMBERS_H
+
+#include "base/json.h"
+#include "explain/scores.h"
+
+typedef struct explain_numbers {
+  operand_values operands;
+  score_map scores; /* count 0: no grid was given */
+} explain_numbers;
+
+/* Everything that can fail, and what JSON is to hold; false after a diag_error. */
+bool numbers_measure(arena *a, const spec *s, const explain_request *request, explain_numbers *out);
+/* The member "numbers". */
+void numbers_print(json_writer *w, arena *a, const spec *s, const explain_request *request, const explain_numbers *n);
+
+#endif

@@ -1,0 +1,334 @@
+/* explain/scores: by the long double reference, stored in float64; see explain/scores.h. */
+#include "explain/scores.h"
+
+#include "base/diag.h"
+#include "base/number.h"
+#include "verify/reference.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { DRAWS = 4 };               /* random queries, and keys, of a head */
+static const double WORK = 4e9;   /* operations that matrices may take: heads that are more are left out */
+static const uint64_t SEED = 20260101;
+const double score_quantile[SCORE_QUANTILES] = {0.05, 0.25, 0.5, 0.75, 0.95};
+
+typedef struct work {
+  arena *memory;
+  const spec *spec;
+  const operand_values *operands;
+  score_map *map;
+  int width;        /* of a row: channels of blocks, then the others */
+  double *matrix;   /* [tokens][blocks][n * n], of one head */
+  double *queries;  /* [n_heads][DRAWS][tokens][width], as they are encoded */
+  double *keys;
+  uint64_t random;
+} work;
+
+/* ---- the grid ---- */
+
+static void position_of(const score_map *m, int axes, int64_t token, double *position) {
+  for (int axis = axes - 1; axis >= 0; axis--) {
+    position[axis] = (double)(token % m->grid[axis]);
+    token /= m->grid[axis];
+  }
+}
+
+static void displacement_of(const score_map *m, int axes, int64_t index, int64_t *delta) {
+  for (int axis = axes - 1; axis >= 0; axis--) {
+    delta[axis] = index % m->size[axis] - (m->grid[axis] - 1);
+    index /= m->size[axis];
+  }
+}
+
+static void displacement_as_position(const score_map *m, int axes, int64_t index, double *position) {
+  int64_t delta[SPEC_MAX_AXES];
+  displacement_of(m, axes, index, delta);
+  for (int axis = 0; axis < axes; axis++) position[axis] = (double)delta[axis];
+}
+
+/* The token that lies `delta` from one; -1: outside of the grid. */
+static int64_t neighbour(const score_map *m, int axes, int64_t token, const int64_t *delta) {
+  int64_t found = 0, scale = 1;
+  for (int axis = axes - 1; axis >= 0; axis--) {
+    int64_t at = token % m->grid[axis] + delta[axis];
+    if (at < 0 || at >= m->grid[axis]) return -1;
+    found += at * scale;
+    scale *= m->grid[axis];
+    token /= m->grid[axis];
+  }
+  return found;
+}
+
+bool scores_open(const spec *s, const explain_request *request, score_map *m) {
+  if (request->n_grid != s->n_axes) {
+    diag_error(s->file, s->line, "--grid has %d sizes; the description has %d ax%s", request->n_grid, s->n_axes,
+               s->n_axes > 1 ? "es" : "is");
+    return false;
+  }
+  *m = (score_map){.tokens = 1, .count = 1};
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    m->grid[axis] = request->grid[axis];
+    m->size[axis] = 2 * m->grid[axis] - 1;
+    m->tokens *= m->grid[axis];
+    m->count *= m->size[axis];
+    if (m->tokens <= SCORE_MOST_TOKENS) continue;
+    diag_error(s->file, s->line, "--grid has more than %d tokens: all their pairs are looked at", SCORE_MOST_TOKENS);
+    return false;
+  }
+  return true;
+}
+
+/* Long double operations of the matrices of one token and head, roughly. */
+static double work_of_token(const spec *s) {
+  enum { STEPS = 40 }; /* of a series, and squarings */
+  double n = s->n_components;
+  if (s->dense) return s->n_blocks * n * n * n * STEPS;
+  return s->n_blocks * s->n_axes * ldexp(STEPS, 2 * (s->algebra.p + s->algebra.q + s->algebra.r));
+}
+
+static void choose_heads(arena *a, const spec *s, score_map *m) {
+  double all = s->n_components ? WORK / (work_of_token(s) * (double)m->tokens) : s->heads;
+  m->n_heads = all < 1 ? 1 : all < s->heads ? (int)all : s->heads;
+  m->head = arena_array(a, int, m->n_heads);
+  for (int i = 0; i < m->n_heads; i++) m->head[i] = i * s->heads / m->n_heads;
+}
+
+/* ---- rotations ---- */
+
+/* Channels in no block: each is the same in a query and in its key. */
+static int channels_through(const work *w) { return w->width - w->spec->n_blocks * w->spec->n_components; }
+
+static int blocks_size(const spec *s) { return s->n_blocks * s->n_components * s->n_components; }
+
+static void make_matrix(const work *w, int head, const double *position, double *matrix) {
+  const spec *s = w->spec;
+  long double block[SPEC_MAX_BLOCK * SPEC_MAX_BLOCK];
+  int entries = s->n_components * s->n_components;
+  for (int b = 0; b < s->n_blocks; b++) {
+    reference_block(s, position, w->operands->values, head, b, block);
+    for (int i = 0; i < entries; i++) matrix[b * entries + i] = (double)block[i];
+  }
+}
+
+static void apply(const spec *s, const double *matrix, const double *x, int width, double *y) {
+  int n = s->n_components, i = 0;
+  for (int b = 0; b < s->n_blocks; b++)
+    for (int row = 0; row < n; row++, i++) {
+      y[i] = 0;
+      for (int c = 0; c < n; c++) y[i] += matrix[(b * n + row) * n + c] * x[b * n + c];
+    }
+  for (; i < width; i++) y[i] = x[i];
+}
+
+static void draw_row(work *w, double *x) {
+  double size = 0;
+  for (int i = 0; i < w->width; i++) {
+    x[i] = random_normal(&w->random);
+    size = (double)hypotl(size, x[i]); /* hypot itself asks for a libc of 2022 (cli/old_libc.c) */
+  }
+  for (int i = 0; i < w->width; i++) x[i] /= size;
+}
+
+static double product(const double *x, const double *y, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += x[i] * y[i];
+  return sum;
+}
+
+/* The products of what `size` numbers say of two tokens, and `more`, over `whole`: of one head, all pairs of each
+ * displacement. */
+static void compare_tokens(const work *w, int index, const double *of_tokens, int64_t size, double more, double whole) {
+  score_map *m = w->map;
+  int64_t delta[SPEC_MAX_AXES];
+  for (int64_t d = 0; d < m->count; d++) {
+    int64_t pairs = 0, at = index * m->count + d;
+    displacement_of(m, w->spec->n_axes, d, delta);
+    m->lowest[at] = INFINITY;
+    m->highest[at] = -INFINITY;
+    for (int64_t from = 0; from < m->tokens; from++) {
+      int64_t to = neighbour(m, w->spec->n_axes, from, delta);
+      if (to < 0) continue;
+      double score = (product(of_tokens + from * size, of_tokens + to * size, size) + more) / whole;
+      m->equal[at] += score;
+      m->lowest[at] = fmin(m->lowest[at], score);
+      m->highest[at] = fmax(m->highest[at], score);
+      pairs++;
+    }
+    m->equal[at] /= (double)pairs;
+  }
+}
+
+static void encode_draws(work *w, int index) {
+  int64_t size = blocks_size(w->spec), tokens = w->map->tokens;
+  double *x = arena_array(w->memory, double, 2 * w->width), *y = x + w->width;
+  for (int draw = 0; draw < DRAWS; draw++) {
+    int64_t row = (index * DRAWS + draw) * tokens;
+    draw_row(w, x);
+    draw_row(w, y);
+    for (int64_t token = 0; token < tokens; token++) {
+      apply(w->spec, w->matrix + token * size, x, w->width, w->queries + (row + token) * w->width);
+      apply(w->spec, w->matrix + token * size, y, w->width, w->keys + (row + token) * w->width);
+    }
+  }
+}
+
+static int by_value(const void *x, const void *y) {
+  double a = *(const double *)x, b = *(const double *)y;
+  return (a > b) - (a < b);
+}
+
+static void set_quantiles(score_map *m, int64_t d, double *values, int64_t count) {
+  qsort(values, (size_t)count, sizeof *values, by_value);
+  for (int i = 0; i < SCORE_QUANTILES; i++)
+    m->random[i * m->count + d] = values[(int64_t)(score_quantile[i] * (double)(count - 1) + 0.5)];
+}
+
+static void compare_draws(const work *w) {
+  score_map *m = w->map;
+  int64_t rows = (int64_t)m->n_heads * DRAWS, delta[SPEC_MAX_AXES];
+  double *values = arena_array(w->memory, double, rows * m->tokens);
+  for (int64_t d = 0; d < m->count; d++) {
+    int64_t count = 0;
+    displacement_of(m, w->spec->n_axes, d, delta);
+    for (int64_t from = 0; from < m->tokens; from++) {
+      int64_t to = neighbour(m, w->spec->n_axes, from, delta);
+      for (int64_t row = 0; row < rows && to >= 0; row++)
+        values[count++] = product(w->queries + (row * m->tokens + from) * w->width,
+                                  w->keys + (row * m->tokens + to) * w->width, w->width);
+    }
+    set_quantiles(m, d, values, count);
+  }
+}
+
+static void measure_tokens(work *w) {
+  score_map *m = w->map;
+  int64_t size = blocks_size(w->spec);
+  for (int index = 0; index < m->n_heads; index++) {
+    for (int64_t token = 0; token < m->tokens; token++) {
+      double position[SPEC_MAX_AXES];
+      position_of(m, w->spec->n_axes, token, position);
+      make_matrix(w, m->head[index], position, w->matrix + token * size);
+    }
+    /* The mean over queries that are also the keys is the trace of the product of their matrices. */
+    compare_tokens(w, index, w->matrix, size, channels_through(w), w->width);
+    encode_draws(w, index);
+  }
+  compare_draws(w);
+}
+
+/* The key alone is turned, by the displacement: a matrix for each. */
+static void measure_displacements(work *w) {
+  score_map *m = w->map;
+  double *values = arena_array(w->memory, double, m->n_heads *DRAWS), *x = arena_array(w->memory, double, 3 * w->width);
+  for (int64_t d = 0; d < m->count; d++) {
+    int64_t count = 0;
+    double position[SPEC_MAX_AXES];
+    displacement_as_position(m, w->spec->n_axes, d, position);
+    for (int index = 0; index < m->n_heads; index++) {
+      double trace = channels_through(w);
+      int64_t at = index * m->count + d;
+      int n = w->spec->n_components;
+      make_matrix(w, m->head[index], position, w->matrix);
+      for (int i = 0; i < w->spec->n_blocks * n; i++) trace += w->matrix[i * n + i % n];
+      m->equal[at] = m->lowest[at] = m->highest[at] = trace / w->width;
+      for (int draw = 0; draw < DRAWS; draw++) {
+        draw_row(w, x);
+        draw_row(w, x + w->width);
+        apply(w->spec, w->matrix, x + w->width, w->width, x + 2 * w->width);
+        values[count++] = product(x, x + 2 * w->width, w->width);
+      }
+    }
+    set_quantiles(m, d, values, count);
+  }
+}
+
+static void add_equal(work *w) {
+  score_map *m = w->map;
+  int64_t numbers = m->n_heads * m->count;
+  m->equal = arena_array(w->memory, double, 3 * numbers);
+  m->lowest = m->equal + numbers;
+  m->highest = m->lowest + numbers;
+}
+
+static void measure_turns(work *w) {
+  score_map *m = w->map;
+  int64_t rows = (int64_t)m->n_heads * DRAWS * m->tokens * w->width;
+  bool of_pairs = w->spec->pairwise != NULL;
+  m->meaning = of_pairs ? "a query and the same as a key that is turned by its displacement"
+                        : "a query and the same as a key, each turned by its position";
+  add_equal(w);
+  m->random = arena_array(w->memory, double, SCORE_QUANTILES * m->count);
+  w->matrix = arena_array(w->memory, double, (of_pairs ? 1 : m->tokens) * blocks_size(w->spec));
+  if (of_pairs) {
+    measure_displacements(w);
+    return;
+  }
+  w->queries = arena_array(w->memory, double, 2 * rows);
+  w->keys = w->queries + rows;
+  measure_tokens(w);
+}
+
+/* ---- what is added, to rows and to scores ---- */
+
+static void measure_sums(work *w) {
+  score_map *m = w->map;
+  const spec *s = w->spec;
+  double *added = arena_array(w->memory, double, m->tokens * s->head_dim);
+  m->meaning = "the cosine of what is added at two positions";
+  add_equal(w);
+  for (int index = 0; index < m->n_heads; index++) {
+    for (int64_t token = 0; token < m->tokens; token++) {
+      double position[SPEC_MAX_AXES], *row = added + token * s->head_dim;
+      position_of(m, s->n_axes, token, position);
+      for (int c = 0; c < s->head_dim; c++)
+        row[c] = (double)reference_sum(s, position, w->operands->values, m->head[index], c);
+      double size = sqrt(product(row, row, s->head_dim));
+      for (int c = 0; c < s->head_dim && size > 0; c++) row[c] /= size;
+    }
+    compare_tokens(w, index, added, s->head_dim, 0, 1);
+  }
+}
+
+/* A token's inputs. */
+static const double *const *draw_inputs(work *w) {
+  const spec *s = w->spec;
+  double **rows = arena_array(w->memory, double *, s->n_inputs + 1);
+  for (int i = 0; i < s->n_inputs; i++) {
+    int64_t size = s->input[i].size ? s->input[i].size : 1;
+    rows[i] = arena_array(w->memory, double, size);
+    for (int64_t c = 0; c < size; c++)
+      rows[i][c] = random_uniform(&w->random, -s->input[i].test_scale, s->input[i].test_scale);
+  }
+  return (const double *const *)rows;
+}
+
+static void measure_biases(work *w) {
+  score_map *m = w->map;
+  const spec *s = w->spec;
+  const double *const *inputs = draw_inputs(w);
+  m->bias = arena_array(w->memory, double, m->n_heads * m->count);
+  for (int64_t d = 0; d < m->count; d++) {
+    double position[SPEC_MAX_AXES];
+    displacement_as_position(m, s->n_axes, d, position);
+    for (int index = 0; index < m->n_heads; index++) {
+      expr_environment env = {.head = m->head[index],
+                              .blocks = expr_pool_blocks(s->pool),
+                              .positions = position,
+                              .operands = w->operands->values,
+                              .inputs = inputs};
+      m->bias[index * m->count + d] =
+          s->polynomial ? (double)reference_bias(s, position, w->operands->values, inputs, m->head[index])
+                        : (double)expr_eval_long(s->pairwise->bias, &env);
+    }
+  }
+}
+
+void scores_measure(arena *a, const spec *s, const operand_values *operands, score_map *out) {
+  choose_heads(a, s, out);
+  work w = {.memory = a, .spec = s, .operands = operands, .map = out, .width = s->head_dim, .random = SEED};
+  if (s->additive) measure_sums(&w);
+  else if (s->n_components && !s->polynomial) measure_turns(&w);
+  if (s->polynomial || (s->pairwise && s->pairwise->bias)) measure_biases(&w);
+}

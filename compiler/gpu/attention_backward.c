@@ -1,0 +1,467 @@
+/* gpu/attention_backward: the walks of both entries; see gpu/attention_backward.h.
+ *
+ * As on processors (cpu/attention/gradient), with D_i = <g_i, o_i> - g_lse_i:
+ *
+ *     P = 2^(S - lse),  V' += P^T g,  S' = P (g V^T - D),  K' += S'^T Q,  Q' += S' K
+ *
+ * A pair that is not seen has P = 0, whatever its score and its numbers are, and S' = 0. Rows of queries lie in shared
+ * memory times the scale and log2(e), as forward has them, so that both ways make the same scores.
+ */
+#include "gpu/attention_backward.h"
+
+#include "base/diag.h"
+#include "base/number.h"
+#include "gpu/index.h"
+
+#include "kernel/launch.h"
+
+#include <math.h>
+
+enum { CHANNELS = ATTEND_QUAD * ATTEND_LANES };
+
+static const double LN_2 = 0.69314718055994530942, LOG2_E = 1.44269504088896340736;
+
+static ir_value zero(const attend *t) { return ir_float(t->b, t->b->f32, 0); }
+
+static ir_value is_wanted(attend_gradient *g, int rows) {
+  return ir_compare_int(g->t.b, "ne", g->parameter[rows + PEGEN_PTX_ROWS_ADDRESS], i64(g->t.b, 0));
+}
+
+/* Whether what operands gain is wanted. */
+static ir_value has_chunk(attend_gradient *g) { return ir_compare_int(g->t.b, "ne", g->chunk, i64(g->t.b, 0)); }
+
+static attend_rows rows_of(attend_gradient *g, int parameter, ir_value head, int width) {
+  return attend_rows_of(&g->t, (int)(g->parameter - g->t.parameter) + parameter, head, width);
+}
+
+/* ---- what is known of queries ---- */
+
+/* The address of a query's number among [batches][heads][queries]. */
+static ir_value less_at(attend_gradient *g, ir_value head, ir_value token) {
+  ir *b = g->t.b;
+  ir_value heads = g->t.parameter[PEGEN_PTX_ATTENTION_HEADS], tokens = g->t.parameter[PEGEN_PTX_ATTENTION_TOKENS];
+  ir_value row = add(b, mul(b, wide(b, g->t.batch), heads), wide(b, head));
+  ir_value at = add(b, mul(b, row, tokens), wide(b, token));
+  return ir_pointer(b, add(b, g->parameter[PEGEN_PTX_ATTENTION_LESS], mul(b, at, i64(b, 4))));
+}
+
+/* A query that saw nothing has weights of 0 by an infinite one. */
+static ir_value load_lse(attend_gradient *g, ir_value head, ir_value token) {
+  ir *b = g->t.b;
+  attend_rows rows = attend_rows_of(&g->t, attend_lse_parameter(g->t.p->spec), head, 1);
+  ir_value lse = ir_load(b, b->f32, ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride))), 4);
+  ir_value none = ir_compare_float(b, "oeq", lse, ir_float(b, b->f32, -INFINITY));
+  return ir_select(b, none, ir_float(b, b->f32, INFINITY), mul(b, lse, ir_float(b, b->f32, LOG2_E)));
+}
+
+/* Those past the last see no key. */
+static ir_value limit_of(attend_gradient *g, ir_value token) {
+  ir *b = g->t.b;
+  return ir_select(b, less(b, token, g->t.tokens), attend_limit_of(&g->t, token), i32(b, 0));
+}
+
+/* <g_i, o_i> of the thread's channels: outputs lie where q will, g_out in its place. */
+static ir_value outputs_gain(attend_gradient *g, int row) {
+  ir *b = g->t.b;
+  MlirType four = ir_vector(b, ATTEND_QUAD, b->f32);
+  ir_value at[2], sum = zero(&g->t), channel = scaled(b, g->t.lane, ATTEND_QUAD);
+  for (int i = 0; i < 2; i++) {
+    at[i] = attend_row_at(&g->t, g->own[i].memory, attend_own_row(&g->t, row), g->own[i].pitch);
+    at[i] = ir_offset(b, at[i], wide(b, scaled(b, channel, 4)));
+  }
+  for (int quad = 0; quad < g->shape.quads[ATTEND_OF_VALUES]; quad++) {
+    ir_value x[2], own = zero(&g->t);
+    for (int i = 0; i < 2; i++) x[i] = ir_load(b, four, ir_offset_const(b, at[i], 4LL * quad * CHANNELS), 16);
+    for (int c = 0; c < ATTEND_QUAD; c++) {
+      ir_value out = ir_extract(b, x[0], c), gained = ir_extract(b, x[1], c);
+      own = ir_fma(b, out, gained, own);
+    }
+    if ((quad + 1) * CHANNELS > g->t.p->value_dim) {
+      ir_value inside = less(b, add(b, channel, i32(b, (int64_t)quad * CHANNELS)), i32(b, g->t.p->value_dim));
+      own = ir_select(b, inside, own, zero(&g->t));
+    }
+    sum = add(b, sum, own);
+  }
+  return sum;
+}
+
+/* The gradient of lse that comes in; 0 where there is none. */
+static ir_value load_g_lse(attend_gradient *g, ir_value token) {
+  ir *b = g->t.b;
+  ir_value x, none;
+  attend_rows rows = rows_of(g, PEGEN_PTX_ATTENTION_G_LSE, g->t.head, 1);
+  ir_choice given = ir_choose(b, is_wanted(g, PEGEN_PTX_ATTENTION_G_LSE), 1, &b->f32);
+  x = ir_load(b, b->f32, ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride))), 4);
+  ir_choose_else(b, &given, 1, &x);
+  none = zero(&g->t);
+  ir_end_choose(b, given, 1, &none, &x);
+  return x;
+}
+
+/* D of the thread's queries, which all of a team have; the second entry reads it, too. */
+static void make_less(attend_gradient *g, attend_query_facts *facts) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  for (int i = 0; i < t->shape.rows; i++) {
+    ir_value part = outputs_gain(g, i);
+    ir_store(b, part, attend_own_word(t, i), 4, false);
+  }
+  ir_wait(b, IR_BARRIER_WARP);
+  for (int i = 0; i < t->shape.rows; i++) {
+    ir_value token = add(b, t->first, attend_own_row(t, i)), sum = attend_sum_words(t, i);
+    facts[i].less = sub(b, sum, load_g_lse(g, clamped(b, token, t->tokens)));
+    ir_value writes = both(b, ir_compare_int(b, "eq", t->lane, i32(b, 0)), less(b, token, t->tokens));
+    ir_branch one = ir_if(b, writes);
+    ir_store(b, facts[i].less, less_at(g, t->head, token), 4, false);
+    ir_end_if(b, one);
+  }
+}
+
+/* ---- rows into shared memory ---- */
+
+static void copy_own(attend_gradient *g, int rows, const attend_rows *from, ir_value end, ir_value factor) {
+  attend_copy(&g->t, from, g->t.first, end, g->t.shape.queries, g->own[rows].memory, g->own[rows].pitch, factor, false);
+}
+
+/* What pairs of a tile are made of: two kinds of rows that pass, of one head. */
+typedef struct passing_rows {
+  attend_rows rows[2];
+  ir_value end, factor[2];
+  bool watched[2];
+} passing_rows;
+
+static void copy_passing(attend_gradient *g, const passing_rows *from, int rows, ir_value first) {
+  attend_copy(&g->t, &from->rows[rows], first, from->end, g->t.shape.keys, g->passing[rows].memory,
+              g->passing[rows].pitch, from->factor[rows], from->watched[rows]);
+}
+
+/* In one room rows of the other kind take their place. */
+static void take_turns(attend_gradient *g, const passing_rows *from, int rows, ir_value first) {
+  if (!g->shape.is_shared) return;
+  ir_wait(g->t.b, IR_BARRIER_BLOCK);
+  copy_passing(g, from, rows, first);
+  ir_wait(g->t.b, IR_BARRIER_BLOCK);
+}
+
+static void begin_passing(attend_gradient *g, const passing_rows *from, ir_value first) {
+  copy_passing(g, from, ATTEND_OF_KEYS, first);
+  if (!g->shape.is_shared) copy_passing(g, from, ATTEND_OF_VALUES, first);
+}
+
+static void clear_sums(attend_gradient *g, int count, ir_value *sums) {
+  for (int i = 0; i < count; i++) sums[i] = ir_float(g->t.b, ir_vector(g->t.b, ATTEND_QUAD, g->t.b->f32), 0);
+}
+
+/* Rows [first ...) of the block's tile below `end`, times a factor. */
+static void store_sums(attend_gradient *g, int parameter, ir_value head, ir_value end, int rows, double factor,
+                       ir_value scale, const ir_value *sums) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  ir_branch wanted = ir_if(b, is_wanted(g, parameter));
+  attend_rows to = rows_of(g, parameter, head, rows == ATTEND_OF_KEYS ? t->p->head_dim : t->p->value_dim);
+  for (int i = 0; i < t->shape.rows; i++) {
+    ir_value token = add(b, t->first, attend_own_row(t, i));
+    ir_branch given = ir_if(b, less(b, token, end));
+    for (int quad = 0; quad < g->shape.quads[rows]; quad++) {
+      ir_value x = sums[i * g->shape.quads[rows] + quad], by = ir_float(b, b->f32, factor);
+      if (scale.ptr) by = mul(b, scale, by);
+      attend_store_quad(t, &to, token, quad, mul(b, x, ir_broadcast(b, ir_type(x), by)));
+    }
+    ir_end_if(b, given);
+  }
+  ir_end_if(b, wanted);
+}
+
+/* ---- places ---- */
+
+static void copy_places(attend_gradient *g, bool of_queries, ir_value first, int count, const two_float *origin) {
+  attend *t = &g->t;
+  if (!t->places.ptr) return;
+  attend_copy_places(t, of_queries ? PEGEN_PTX_ATTENTION_POSITIONS : PEGEN_PTX_ATTENTION_KEY_POSITIONS, first,
+                     of_queries ? t->tokens : t->keys, count, of_queries ? t->query_places : t->places, origin);
+}
+
+/* ---- tiles of queries ---- */
+
+/* A tile's sums in one list: what queries gain, then what operands do. */
+static int n_query_sums(const attend_gradient *g) { return g->t.shape.rows * g->shape.quads[ATTEND_OF_KEYS]; }
+
+static void add_gains(attend_gradient *g, ir_value first, ir_value *sums) {
+  ir *b = g->t.b;
+  int count = attend_gain_values(g->t.p);
+  MlirType types[2 * ATTEND_MOST_GAINS];
+  ir_value more[2 * ATTEND_MOST_GAINS];
+  if (!attend_gaining(g->t.p)) return;
+  for (int i = 0; i < count; i++) types[i] = b->f32, more[i] = sums[i];
+  ir_choice choice = ir_choose(b, has_chunk(g), count, types);
+  attend_gains_add(g, first, more);
+  ir_choose_else(b, &choice, count, more);
+  ir_end_choose(b, choice, count, sums, sums);
+}
+
+static void emit_key_tile(attend_gradient *g, const passing_rows *from, const attend_query_facts *facts, ir_value first,
+                          const two_float *origin, ir_value *sums) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  attend_pair_tile p = {.first = first, .row = facts};
+  begin_passing(g, from, first);
+  copy_places(g, false, first, t->shape.keys, origin);
+  ir_wait(b, IR_BARRIER_BLOCK);
+  attend_make_weights(g, &p);
+  take_turns(g, from, ATTEND_OF_VALUES, first);
+  attend_make_gains(g, &p);
+  take_turns(g, from, ATTEND_OF_KEYS, first);
+  attend_lay_numbers(g, p.gained);
+  attend_add_sums(g, is_wanted(g, PEGEN_PTX_ATTENTION_G_Q), ATTEND_OF_KEYS, sums);
+  add_gains(g, first, sums + n_query_sums(g));
+  ir_wait(b, IR_BARRIER_BLOCK); /* all have read the rows */
+}
+
+/* Keys that some query of the tile sees, where anything comes of them: [0, end). */
+static ir_value end_of_keys(attend_gradient *g) {
+  ir *b = g->t.b;
+  ir_value gains = ir_op2(b, "arith.ori", is_wanted(g, PEGEN_PTX_ATTENTION_G_Q), has_chunk(g));
+  return ir_select(b, gains, attend_end_of_keys(&g->t), i32(b, 0));
+}
+
+/* q and g_out of the block's queries and what is known of them. */
+static void begin_queries(attend_gradient *g, attend_query_facts *facts, const two_float *origin) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  attend_rows q = attend_rows_of(t, PEGEN_PTX_ATTENTION_Q, t->head, t->p->head_dim),
+              out = attend_rows_of(t, PEGEN_PTX_ATTENTION_OUT, t->head, t->p->value_dim),
+              g_out = rows_of(g, PEGEN_PTX_ATTENTION_G_OUT, t->head, t->p->value_dim);
+  attend_clear_spoilt(&g->t);
+  copy_own(g, ATTEND_OF_KEYS, &out, t->tokens, (ir_value){NULL});
+  copy_own(g, ATTEND_OF_VALUES, &g_out, t->tokens, (ir_value){NULL});
+  ir_wait(b, IR_BARRIER_BLOCK);
+  make_less(g, facts);
+  for (int i = 0; i < t->shape.rows; i++) {
+    ir_value token = add(b, t->first, attend_own_row(t, i));
+    facts[i].limit = limit_of(g, token);
+    facts[i].lse = load_lse(g, t->head, clamped(b, token, t->tokens));
+  }
+  ir_wait(b, IR_BARRIER_BLOCK); /* all have read the outputs */
+  copy_own(g, ATTEND_OF_KEYS, &q, t->tokens, attend_scale(&g->t));
+  copy_places(g, true, t->first, t->shape.queries, origin);
+}
+
+static void emit_query_tile(attend_gradient *g) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  ir_value of_keys = ir_op2(b, "arith.divui", t->head, attend_short_parameter(t, PEGEN_PTX_ATTENTION_GROUP));
+  passing_rows from = {.rows = {attend_rows_of(t, PEGEN_PTX_ATTENTION_K, of_keys, t->p->head_dim),
+                                attend_rows_of(t, PEGEN_PTX_ATTENTION_V, of_keys, t->p->value_dim)},
+                       .end = t->keys,
+                       .watched = {true, false}};
+  attend_query_facts facts[ATTEND_MOST_ROWS];
+  two_float place[SPEC_MAX_AXES];
+  const two_float *origin = t->places.ptr ? attend_find_origin(t, place) : NULL;
+  ir_value sums[IR_MAX_RESULTS], now[IR_MAX_RESULTS];
+  int of_queries = n_query_sums(g), count = of_queries;
+  clear_sums(g, of_queries, sums);
+  begin_queries(g, facts, origin);
+  if (t->places.ptr) attend_pair_begin(t);
+  if (attend_gaining(t->p)) {
+    attend_gains_begin(g, sums + of_queries);
+    count += attend_gain_values(t->p);
+  }
+  ir_value tiles = quotient_up(b, end_of_keys(g), t->shape.keys);
+  ir_loop loop = ir_for_with(b, i64(b, 0), wide(b, tiles), count, sums, now);
+  emit_key_tile(g, &from, facts, scaled(b, narrow(b, loop.index), t->shape.keys), origin, now);
+  ir_end_for_with(b, loop, count, now, sums);
+  store_sums(g, PEGEN_PTX_ATTENTION_G_Q, t->head, t->tokens, ATTEND_OF_KEYS, LN_2, attend_scale(&g->t), sums);
+  if (attend_gaining(t->p)) {
+    ir_branch wanted = ir_if(b, has_chunk(g));
+    attend_gains_end(g, sums + of_queries);
+    ir_end_if(b, wanted);
+  }
+  ir_wait(b, IR_BARRIER_BLOCK); /* memory is free for the next */
+}
+
+/* The address of the warp's sums; 0 where they are not wanted. */
+static void find_chunk(attend_gradient *g) {
+  ir *b = g->t.b;
+  const spec *s = g->t.p->spec;
+  int64_t bytes = TWO_FLOAT_BYTES * spec_elements_before(s, s->n_operands);
+  ir_value chunks = g->parameter[PEGEN_PTX_ATTENTION_CHUNKS], none = i64(b, 0);
+  ir_value warp = add(b, scaled(b, g->t.block, ATTEND_WARPS), quotient(b, g->t.thread, PEGEN_PTX_BLOCK / ATTEND_WARPS));
+  ir_value own = add(b, chunks, mul(b, wide(b, warp), i64(b, bytes)));
+  g->chunk = ir_select(b, ir_compare_int(b, "eq", chunks, none), none, own);
+  if (!attend_gaining(g->t.p)) return;
+  ir_branch wanted = ir_if(b, has_chunk(g));
+  attend_gains_clear(g);
+  ir_end_if(b, wanted);
+}
+
+static void emit_queries(attend_gradient *g) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  ir_value each = g->parameter[PEGEN_PTX_ATTENTION_EACH], items = g->parameter[PEGEN_PTX_ATTENTION_ITEMS];
+  find_chunk(g);
+  ir_value begin = mul(b, wide(b, t->block), each), end = smaller(b, add(b, begin, each), items);
+  ir_loop loop = ir_for(b, begin, end);
+  two_float *remembered = emit_thread_remember(&t->exprs);
+  /* The last tiles first: with a causal mask they have the most to do. */
+  ir_value heads = attend_short_parameter(t, PEGEN_PTX_ATTENTION_HEADS);
+  t->head = t->exprs.head = attend_set_tile(t, narrow(b, loop.index), t->tokens, heads, true);
+  emit_query_tile(g);
+  emit_thread_forget(&t->exprs, remembered);
+  ir_end_for(b, loop);
+}
+
+/* ---- tiles of keys ---- */
+
+static ir_value number_at(attend_gradient *g, int kind, ir_value column) {
+  ir *b = g->t.b;
+  return ir_offset(b, g->numbers, wide(b, scaled(b, add(b, column, i32(b, (int64_t)kind * g->t.shape.keys)), 4)));
+}
+
+/* Those of the queries that pass, by the first threads. */
+static void lay_query_numbers(attend_gradient *g, ir_value first) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  ir_branch some = ir_if(b, below(b, t->thread, i32(b, t->shape.keys)));
+  ir_value token = clamped(b, add(b, first, t->thread), t->tokens);
+  ir_store(b, load_lse(g, t->head, token), number_at(g, 0, t->thread), 4, false);
+  ir_store(b, ir_load(b, b->f32, less_at(g, t->head, token), 4), number_at(g, 1, t->thread), 4, false);
+  ir_end_if(b, some);
+}
+
+static void load_query_numbers(attend_gradient *g, ir_value first, attend_query_facts *facts) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  for (int j = 0; j < t->shape.columns; j++) {
+    ir_value column = attend_own_column(t, j);
+    facts[j].limit = limit_of(g, add(b, first, column));
+    facts[j].lse = ir_load(b, b->f32, number_at(g, 0, column), 4);
+    facts[j].less = ir_load(b, b->f32, number_at(g, 1, column), 4);
+  }
+}
+
+static void emit_passing_queries(attend_gradient *g, const passing_rows *from, ir_value first, const two_float *origin,
+                                 ir_value *sums) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  attend_query_facts facts[ATTEND_MOST_ROWS];
+  attend_pair_tile p = {.first = first, .column = facts};
+  begin_passing(g, from, first);
+  lay_query_numbers(g, first);
+  copy_places(g, true, first, t->shape.keys, origin);
+  ir_wait(b, IR_BARRIER_BLOCK);
+  load_query_numbers(g, first, facts);
+  attend_make_weights(g, &p);
+  take_turns(g, from, ATTEND_OF_VALUES, first);
+  attend_make_gains(g, &p);
+  attend_lay_numbers(g, p.weight);
+  attend_add_sums(g, is_wanted(g, PEGEN_PTX_ATTENTION_G_V), ATTEND_OF_VALUES, sums + n_query_sums(g));
+  take_turns(g, from, ATTEND_OF_KEYS, first);
+  attend_lay_numbers(g, p.gained);
+  attend_add_sums(g, is_wanted(g, PEGEN_PTX_ATTENTION_G_K), ATTEND_OF_KEYS, sums);
+  ir_wait(b, IR_BARRIER_BLOCK); /* all have read the rows */
+}
+
+/* The queries of one head: the first tile that sees the block's first key, and all after it. */
+static void emit_head(attend_gradient *g, const two_float *origin, int count, ir_value *sums) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  passing_rows from = {.rows = {attend_rows_of(t, PEGEN_PTX_ATTENTION_Q, t->head, t->p->head_dim),
+                                rows_of(g, PEGEN_PTX_ATTENTION_G_OUT, t->head, t->p->value_dim)},
+                       .end = t->tokens,
+                       .factor = {attend_scale(&g->t), {NULL}},
+                       .watched = {true, true}};
+  ir_value now[IR_MAX_RESULTS], none = i32(b, 0);
+  if (t->places.ptr) attend_pair_begin(t);
+  ir_value causal = ir_compare_int(b, "ne", t->parameter[PEGEN_PTX_ATTENTION_CAUSAL], i64(b, 0));
+  ir_value seeing = larger(b, add(b, sub(b, t->first, t->keys), t->tokens), none);
+  ir_value begin = quotient(b, ir_select(b, causal, seeing, none), t->shape.keys),
+           end = quotient_up(b, t->tokens, t->shape.keys);
+  ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), count, sums, now);
+  emit_passing_queries(g, &from, scaled(b, narrow(b, loop.index), t->shape.keys), origin, now);
+  ir_end_for_with(b, loop, count, now, sums);
+}
+
+static void emit_keys(attend_gradient *g) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  ir_value group = attend_short_parameter(t, PEGEN_PTX_ATTENTION_GROUP),
+           heads_of_keys = ir_op2(b, "arith.divui", attend_short_parameter(t, PEGEN_PTX_ATTENTION_HEADS), group);
+  /* The first tiles first: with a causal mask they have the most to do. */
+  ir_value shared = attend_set_tile(t, t->block, t->keys, heads_of_keys, false);
+  attend_rows k = attend_rows_of(t, PEGEN_PTX_ATTENTION_K, shared, t->p->head_dim),
+              v = attend_rows_of(t, PEGEN_PTX_ATTENTION_V, shared, t->p->value_dim);
+  int of_keys = n_query_sums(g), count = of_keys + t->shape.rows * g->shape.quads[ATTEND_OF_VALUES];
+  ir_value sums[IR_MAX_RESULTS], now[IR_MAX_RESULTS];
+  two_float place[SPEC_MAX_AXES];
+  const two_float *origin = t->places.ptr ? attend_find_origin(t, place) : NULL;
+  clear_sums(g, count, sums);
+  attend_clear_spoilt(&g->t);
+  copy_own(g, ATTEND_OF_KEYS, &k, t->keys, (ir_value){NULL});
+  copy_own(g, ATTEND_OF_VALUES, &v, t->keys, (ir_value){NULL});
+  copy_places(g, false, t->first, t->shape.queries, origin);
+  ir_wait(b, IR_BARRIER_BLOCK); /* before a row that passes is watched */
+  ir_loop heads = ir_for_with(b, i64(b, 0), wide(b, group), count, sums, now);
+  two_float *remembered = emit_thread_remember(&t->exprs);
+  t->head = t->exprs.head = add(b, mul(b, shared, group), narrow(b, heads.index));
+  emit_head(g, origin, count, now);
+  emit_thread_forget(&t->exprs, remembered);
+  ir_end_for_with(b, heads, count, now, sums);
+  store_sums(g, PEGEN_PTX_ATTENTION_G_K, shared, t->keys, ATTEND_OF_KEYS, LN_2, (ir_value){NULL}, sums);
+  store_sums(g, PEGEN_PTX_ATTENTION_G_V, shared, t->keys, ATTEND_OF_VALUES, 1, (ir_value){NULL}, sums + of_keys);
+}
+
+/* ---- an entry ---- */
+
+static ir_value declare(attend_gradient *g, const char *what, int64_t bytes) {
+  const char *name = arena_printf(g->t.memory, "%s_%s", g->t.entry->name, what);
+  ir_shared(g->t.b, name, bytes);
+  return ir_shared_address(g->t.b, name);
+}
+
+static void declare_memory(attend_gradient *g, bool of_keys) {
+  attend *t = &g->t;
+  const attend_shape *s = &t->shape;
+  int64_t place = (int64_t)TWO_FLOAT_BYTES * t->p->spec->n_axes;
+  int64_t own = 4LL * s->queries * s->query_pitch, passing = 4LL * s->keys * s->key_pitch;
+  for (int i = 0; i < 2; i++) {
+    g->own[i] = (attend_matrix){declare(g, i ? "own_values" : "own", own), s->query_pitch};
+    g->passing[i] = g->passing[0];
+    if (i && g->shape.is_shared) continue;
+    g->passing[i] = (attend_matrix){declare(g, i ? "passing_values" : "passing", passing), s->key_pitch};
+  }
+  t->scores = declare(g, "scores", 4LL * s->queries * s->score_pitch);
+  t->spoilt = declare(g, "spoilt", 4);
+  if (of_keys) g->numbers = declare(g, "numbers", 8LL * s->keys);
+  else if (attend_gaining(t->p) && attend_gains_bytes(t->p, s))
+    g->gains = declare(g, "gains", attend_gains_bytes(t->p, s));
+  if (!attend_has_pairs(t->p)) return;
+  t->query_places = declare(g, "query_places", place * (of_keys ? s->keys : s->queries));
+  t->places = declare(g, "places", place * (of_keys ? s->queries : s->keys));
+}
+
+void gpu_emit_attention_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
+                                 bool host) {
+  const attend_design *design = program->plan;
+  const attention_plan *p = design->p;
+  bool of_keys = entry->kind == GPU_ATTENTION_KEYS;
+  attend_gradient g = {.shape = attend_gradient_shape_of(p)};
+  g.t = (attend){.b = b, .memory = a, .p = p, .entry = entry, .shape = g.shape.tile};
+  attend *t = &g.t;
+  int first = attend_parameters(p->spec);
+  gpu_function f =
+      gpu_open_function(b, a, entry->name, first + PEGEN_PTX_ATTENTION_GRADIENT_COUNT, entry->blocks, host);
+  t->parameter = f.parameter;
+  g.parameter = f.parameter + first;
+  t->block = f.block;
+  t->thread = f.thread;
+  declare_memory(&g, of_keys);
+  t->tokens = attend_short_parameter(t, PEGEN_PTX_ATTENTION_TOKENS);
+  t->keys = attend_short_parameter(t, PEGEN_PTX_ATTENTION_KEYS);
+  t->team = quotient(b, t->thread, ATTEND_LANES);
+  t->lane = rest(b, t->thread, ATTEND_LANES);
+  g.lane = rest(b, t->thread, PEGEN_PTX_BLOCK / ATTEND_WARPS);
+  attend_set_emitters(t, native);
+  if (of_keys) emit_keys(&g);
+  else emit_queries(&g);
+  ir_return(b);
+}

@@ -1,0 +1,200 @@
+/* gpu/attention_gains: see gpu/attention_backward.h.
+ *
+ * Where an element stands by itself (a slope), a thread sums what its pairs give it in two-float arithmetic, and at the
+ * end of an item its warp's threads are added up in order. Where a place is computed (a table of displacements), a warp
+ * lays its pairs' gains and places side by side, and each of its lanes goes through all of them in order and takes
+ * those whose place is its own: places are dealt out to lanes by their last five bits. A warp's sums are its own
+ * chunk's, in memory that no other touches.
+ */
+#include "gpu/attention_backward.h"
+#include "gpu/index.h"
+
+#include "kernel/launch.h"
+
+enum { WARP = 32, NUMBER = TWO_FLOAT_BYTES, NOWHERE = -1 };
+
+static bool is_placed(const adjoint_scatter *s) { return s->leaf->op == EXPR_ELEMENT; }
+
+int attend_gain_values(const attention_plan *p) {
+  int count = 0;
+  for (int i = 0; i < p->n_scatters; i++) count += is_placed(&p->scatter[i]) ? 0 : 2;
+  return count;
+}
+
+static bool has_places(const attention_plan *p) { return 2 * p->n_scatters > attend_gain_values(p); }
+
+int64_t attend_gains_bytes(const attention_plan *p, const attend_shape *tile) {
+  return has_places(p) ? (int64_t)PEGEN_PTX_BLOCK * tile->columns * NUMBER : 0;
+}
+
+static ir_value element_at(attend_gradient *g, ir_value element) {
+  ir *b = g->t.b;
+  return ir_pointer(b, add(b, g->chunk, mul(b, wide(b, element), i64(b, NUMBER))));
+}
+
+static void gain_element(attend_gradient *g, ir_value element, two_float gain) {
+  ir *b = g->t.b;
+  ir_value at = element_at(g, element);
+  two_float_store(b, two_float_add(b, two_float_load(b, at), gain), at);
+}
+
+void attend_gains_clear(attend_gradient *g) {
+  ir *b = g->t.b;
+  const spec *s = g->t.p->spec;
+  int64_t count = spec_elements_before(s, s->n_operands);
+  ir_loop loop = ir_for(b, i64(b, 0), i64(b, (count + WARP - 1) / WARP));
+  ir_value element = add(b, g->lane, scaled(b, narrow(b, loop.index), WARP));
+  ir_branch inside = ir_if(b, below(b, element, i32(b, count)));
+  two_float_store(b, two_float_const(b, 0), element_at(g, element));
+  ir_end_if(b, inside);
+  ir_end_for(b, loop);
+}
+
+void attend_gains_begin(attend_gradient *g, ir_value *sums) {
+  const attention_plan *p = g->t.p;
+  const expr **roots = arena_array(g->t.memory, const expr *, 2 * p->n_scatters + 1);
+  int count = 0;
+  for (int i = 0; i < p->n_scatters; i++) {
+    roots[count++] = p->scatter[i].gradient;
+    if (is_placed(&p->scatter[i])) roots[count++] = p->scatter[i].leaf->arg[0];
+  }
+  emit_thread_operands(&g->t.exprs, roots, count);
+  for (int i = 0; i < attend_gain_values(p); i++) sums[i] = ir_float(g->t.b, g->t.b->f32, 0);
+}
+
+/* ---- a pair ---- */
+
+/* Its expressions' leaves, until emit_thread_forget. row, column: of the thread's. */
+static two_float *open_pair(attend_gradient *g, ir_value query, ir_value key, two_float *gained) {
+  thread_emitter *e = &g->t.exprs;
+  two_float *remembered = emit_thread_remember(e);
+  attend_pair_place(&g->t, query, key);
+  e->cotangents = gained;
+  e->n_cotangents = 1;
+  e->first_cotangent = 0;
+  return remembered;
+}
+
+/* What a pair's score gains; 0 of a pair that has no bias. */
+static ir_value gain_of_pair(attend_gradient *g, ir_value query, ir_value key, ir_value first) {
+  ir *b = g->t.b;
+  ir_value gained = ir_load(b, b->f32, attend_score_at(&g->t, query, key), 4), query_token = add(b, g->t.first, query);
+  ir_value encoded = attend_encoded(&g->t, query_token, add(b, first, key));
+  return encoded.ptr ? ir_select(b, encoded, gained, ir_float(b, b->f32, 0)) : gained;
+}
+
+/* A pair that is not seen gives nothing, whatever its bias is. */
+static ir_value gradient_of(attend_gradient *g, const adjoint_scatter *s, ir_value gained) {
+  ir *b = g->t.b;
+  ir_value zero = ir_float(b, b->f32, 0), x = emit_thread_f32(&g->t.exprs, s->gradient, 0);
+  return ir_select(b, ir_compare_float(b, "une", gained, zero), x, zero);
+}
+
+/* ---- elements that stand by themselves ---- */
+
+static void add_single(attend_gradient *g, ir_value first, ir_value *sums) {
+  ir *b = g->t.b;
+  const attention_plan *p = g->t.p;
+  const attend_shape *s = &g->t.shape;
+  int count = attend_gain_values(p), at = 0;
+  ir_value now[2 * ATTEND_MOST_GAINS], next[2 * ATTEND_MOST_GAINS];
+  if (!count) return;
+  ir_loop pairs = ir_for_with(b, i64(b, 0), i64(b, (int64_t)s->rows * s->columns), count, sums, now);
+  ir_value pair = narrow(b, pairs.index);
+  ir_value row = attend_row_of_thread(&g->t, quotient(b, pair, s->columns)),
+           column = attend_column_of_thread(&g->t, rest(b, pair, s->columns));
+  ir_value gained = gain_of_pair(g, row, column, first);
+  two_float cotangent = two_float_f32(gained), *remembered = open_pair(g, row, column, &cotangent);
+  for (int i = 0; i < p->n_scatters; i++) {
+    if (is_placed(&p->scatter[i])) continue;
+    two_float old = {.hi = now[at], .lo = now[at + 1]};
+    two_float sum = two_float_add(b, old, two_float_f32(gradient_of(g, &p->scatter[i], gained)));
+    next[at++] = sum.hi;
+    next[at++] = sum.lo;
+  }
+  emit_thread_forget(&g->t.exprs, remembered);
+  ir_end_for_with(b, pairs, count, next, sums);
+}
+
+void attend_gains_end(attend_gradient *g, const ir_value *sums) {
+  ir *b = g->t.b;
+  const attention_plan *p = g->t.p;
+  int at = 0;
+  for (int i = 0; i < p->n_scatters; i++) {
+    if (is_placed(&p->scatter[i])) continue;
+    ir_value warp = scaled(b, sub(b, g->t.thread, g->lane), NUMBER), room = ir_offset(b, g->t.scores, wide(b, warp));
+    two_float own = {.hi = sums[at], .lo = sums[at + 1]};
+    at += 2;
+    two_float_store(b, own, ir_offset(b, room, wide(b, scaled(b, g->lane, NUMBER))));
+    ir_wait(b, IR_BARRIER_WARP);
+    ir_branch first = ir_if(b, ir_compare_int(b, "eq", g->lane, i32(b, 0)));
+    ir_value values[2] = {ir_float(b, b->f32, 0), ir_float(b, b->f32, 0)};
+    ir_loop lanes = ir_for_with(b, i64(b, 0), i64(b, WARP), 2, values, values);
+    two_float old = {.hi = values[0], .lo = values[1]};
+    two_float sum = two_float_add(b, old, two_float_load(b, ir_offset(b, room, mul(b, lanes.index, i64(b, NUMBER)))));
+    ir_end_for_with(b, lanes, 2, (ir_value[]){sum.hi, sum.lo}, values);
+    const expr *leaf = p->scatter[i].leaf;
+    ir_value element =
+        add(b, emit_thread_offset(&g->t.exprs, leaf, 0), i32(b, spec_elements_before(p->spec, leaf->index)));
+    gain_element(g, element, (two_float){.hi = values[0], .lo = values[1]});
+    ir_end_if(b, first);
+    ir_wait(b, IR_BARRIER_WARP); /* the room is free, and the element seen by those it may be dealt out to */
+  }
+}
+
+/* ---- elements at computed places ---- */
+
+/* Entry `index` of the warp's room: what is gained and where. */
+static ir_value gain_at(attend_gradient *g, ir_value index) {
+  ir *b = g->t.b;
+  ir_value warp = scaled(b, quotient(b, g->t.thread, WARP), (int64_t)WARP * g->t.shape.columns);
+  return ir_offset(b, g->gains, wide(b, scaled(b, add(b, warp, index), NUMBER)));
+}
+
+static void lay_gains(attend_gradient *g, const adjoint_scatter *s, ir_value row, ir_value first) {
+  ir *b = g->t.b;
+  ir_loop columns = ir_for(b, i64(b, 0), i64(b, g->t.shape.columns));
+  ir_value index = narrow(b, columns.index), column = attend_column_of_thread(&g->t, index);
+  ir_value gained = gain_of_pair(g, row, column, first);
+  two_float cotangent = two_float_f32(gained), *remembered = open_pair(g, row, column, &cotangent);
+  ir_value gain = gradient_of(g, s, gained);
+  ir_value place =
+      add(b, emit_thread_place(&g->t.exprs, s->leaf), i32(b, spec_elements_before(g->t.p->spec, s->leaf->index)));
+  emit_thread_forget(&g->t.exprs, remembered);
+  ir_value is_some = ir_compare_float(b, "une", gain, ir_float(b, b->f32, 0));
+  place = ir_select(b, is_some, place, i32(b, NOWHERE));
+  ir_value both[] = {ir_cast(b, "arith.bitcast", gain, b->i32), place};
+  ir_store(b, ir_elements(b, ir_vector(b, 2, b->i32), 2, both), gain_at(g, add(b, g->lane, scaled(b, index, WARP))),
+           NUMBER, false);
+  ir_end_for(b, columns);
+}
+
+/* The lane's own of them. A place below 0 is nobody's. */
+static void take_gains(attend_gradient *g) {
+  ir *b = g->t.b;
+  ir_loop all = ir_for(b, i64(b, 0), i64(b, (int64_t)WARP * g->t.shape.columns));
+  ir_value both = ir_load(b, ir_vector(b, 2, b->i32), gain_at(g, narrow(b, all.index)), NUMBER),
+           place = ir_extract(b, both, 1);
+  ir_value dealt = ir_op2(b, "arith.andi", place, i32(b, INT32_MIN | (WARP - 1)));
+  ir_branch own = ir_if(b, ir_compare_int(b, "eq", dealt, g->lane));
+  gain_element(g, place, two_float_f32(ir_cast(b, "arith.bitcast", ir_extract(b, both, 0), b->f32)));
+  ir_end_if(b, own);
+  ir_end_for(b, all);
+}
+
+static void add_placed(attend_gradient *g, const adjoint_scatter *s, ir_value first) {
+  ir *b = g->t.b;
+  ir_loop rows = ir_for(b, i64(b, 0), i64(b, g->t.shape.rows));
+  lay_gains(g, s, attend_row_of_thread(&g->t, narrow(b, rows.index)), first);
+  ir_wait(b, IR_BARRIER_WARP);
+  take_gains(g);
+  ir_wait(b, IR_BARRIER_WARP);
+  ir_end_for(b, rows);
+}
+
+void attend_gains_add(attend_gradient *g, ir_value first, ir_value *sums) {
+  const attention_plan *p = g->t.p;
+  add_single(g, first, sums);
+  for (int i = 0; i < p->n_scatters; i++)
+    if (is_placed(&p->scatter[i])) add_placed(g, &p->scatter[i], first);
+}

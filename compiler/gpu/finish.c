@@ -1,0 +1,252 @@
+/* gpu/finish: from chunks' sums to operands, from threads' shares to positions; see gpu/gradient.h.
+ *
+ * Every number is added up by one thread, in an order that the call's sizes alone decide. Sums are pairs of float32;
+ * float64 is used where a gradient is stored as one, and nowhere else.
+ */
+#include "gpu/finish.h"
+#include "base/diag.h"
+#include "gpu/body.h"
+#include "gpu/gradient.h"
+#include "gpu/index.h"
+
+#include "kernel/launch.h"
+
+enum { TOGETHER = 8 };
+
+static int heads_of(const finisher *f) { return f->program->per_head ? f->program->spec->heads : 1; }
+/* The description that leaves are of. */
+static const spec *spec_of(const finisher *f) {
+  return f->program->of ? f->program->of->token->spec : f->program->spec;
+}
+static int blocks_of(const finisher *f) { return spec_of(f)->n_blocks; }
+static int scatters_of(const finisher *f) { return f->program->of ? f->program->of->n_scatters : 0; }
+
+/* Sums of `count` arrays, the one after the other: from[i] the first number of each, i64, `step` numbers apart. */
+static void sum_series(ir *b, int count, const ir_value *from, ir_value step, ir_value begin, ir_value end,
+                       ir_value array, two_float *out) {
+  ir_value values[2 * TOGETHER];
+  for (int i = 0; i < 2 * count; i++) values[i] = ir_float(b, b->f32, 0);
+  ir_loop loop = ir_for_with(b, begin, end, 2 * count, values, values);
+  for (int i = 0; i < count; i++) {
+    two_float x = two_float_load(b, finish_number_at(b, array, add(b, from[i], mul(b, loop.index, step))));
+    two_float old = {.hi = values[2 * i], .lo = values[2 * i + 1]}, sum = two_float_add(b, old, x);
+    values[2 * i] = sum.hi;
+    values[2 * i + 1] = sum.lo;
+  }
+  ir_end_for_with(b, loop, 2 * count, values, values);
+  for (int i = 0; i < count; i++) out[i] = (two_float){.hi = values[2 * i], .lo = values[2 * i + 1]};
+}
+
+/* ---- sums of chunks ---- */
+
+static void emit_sum(finisher *f, bool host) {
+  ir *b = f->b;
+  finish_open(f, PEGEN_PTX_SUM_COUNT, host);
+  const ir_value *p = f->parameter;
+  ir_value numbers = p[PEGEN_PTX_SUM_NUMBERS], chunks = p[PEGEN_PTX_SUM_CHUNKS], most = i64(b, PEGEN_PTX_SUM_MOST);
+  ir_value line = wide(b, f->line), group = ir_op2(b, "arith.divui", line, numbers),
+           number = ir_op2(b, "arith.remui", line, numbers), begin = mul(b, group, most);
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", begin, chunks));
+  two_float sum;
+  sum_series(b, 1, &number, numbers, begin, smaller(b, add(b, begin, most), chunks), p[PEGEN_PTX_SUM_FROM], &sum);
+  two_float_store(b, sum, finish_number_at(b, p[PEGEN_PTX_SUM_TO], line));
+  ir_end_if(b, inside);
+}
+
+/* ---- from sums to leaves ---- */
+
+static void emit_scatter(finisher *f, bool host) {
+  ir *b = f->b;
+  const plan_gradient *of = f->program->of;
+  const spec *s = of->token->spec;
+  int n = of->n_boundaries, heads = heads_of(f), blocks = blocks_of(f);
+  finish_open(f, PEGEN_PTX_SCATTER_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT, host);
+  const ir_value *p = f->parameter;
+  const thread_tile *tile = thread_tile_of_blocks(f->memory, blocks, 4, 4);
+  thread_emitter e = thread_emitter_create(b, f->memory, s, tile, f->entry->name);
+  two_float *sums = arena_array(f->memory, two_float, n);
+  const expr **roots = arena_array(f->memory, const expr *, of->n_scatters + 1);
+  ir_value *from = arena_array(f->memory, ir_value, n);
+  e.operands = p + PEGEN_PTX_SCATTER_OPERANDS;
+  e.cotangents = sums;
+  e.n_cotangents = n;
+  e.first_cotangent = SPEC_MAX_BIVECTORS;
+  ir_branch inside = ir_if(b, below(b, f->line, i32(b, (int64_t)heads * blocks)));
+  e.unit = rest(b, f->line, blocks);
+  e.head = quotient(b, f->line, blocks);
+  ir_value step = i64(b, (int64_t)n * heads * blocks);
+  for (int i = 0; i < n; i++) from[i] = add(b, wide(b, f->line), i64(b, (int64_t)i * heads * blocks));
+  for (int i = 0; i < n; i += TOGETHER)
+    sum_series(b, n - i < TOGETHER ? n - i : TOGETHER, from + i, step, i64(b, 0), p[PEGEN_PTX_SCATTER_CHUNKS],
+               p[PEGEN_PTX_SCATTER_SUMS], sums + i);
+  for (int i = 0; i < of->n_scatters; i++) roots[i] = of->scatter[i].gradient;
+  emit_thread_operands(&e, roots, of->n_scatters);
+  for (int i = 0; i < of->n_scatters; i++) {
+    ir_value at = add(b, wide(b, f->line), i64(b, (int64_t)i * heads * blocks));
+    two_float_store(b, emit_thread_value(&e, roots[i], 0), finish_number_at(b, p[PEGEN_PTX_SCATTER_GAINED], at));
+  }
+  ir_end_if(b, inside);
+}
+
+/* ---- what an element gains ---- */
+
+/* Which of the numbers that leaves gain are an element's, heads and blocks as on processors: terms[first[e]] up to
+ * terms[first[e + 1]]. */
+typedef struct element_terms {
+  int count; /* of elements */
+  int32_t *first, *terms;
+} element_terms;
+
+/* Those that hold generators gain of matrices (finish_matrices). */
+static bool is_gathered(const finisher *f, int operand) {
+  return !f->program->matrices || !gpu_generates(program_encoded_matrix(f->program->encode), operand);
+}
+
+static element_terms terms_of(const finisher *f) {
+  const plan_gradient *of = f->program->of;
+  const spec *s = spec_of(f);
+  int heads = heads_of(f), blocks = blocks_of(f), *start = arena_array(f->memory, int, s->n_operands + 1);
+  element_terms t = {.count = 0};
+  for (int i = 0; i < s->n_operands; i++) {
+    start[i] = t.count;
+    if (is_gathered(f, i)) t.count += (int)spec_operand_elements(&s->operand[i]);
+  }
+  t.first = arena_array(f->memory, int32_t, t.count + 2);
+  t.terms = arena_array(f->memory, int32_t, scatters_of(f) * heads * blocks + 1);
+  for (int pass = 0; pass < 2; pass++) { /* counts, then places */
+    for (int head = 0; head < heads; head++)
+      for (int i = 0; i < scatters_of(f); i++)
+        for (int block = 0; block < blocks; block++) {
+          const expr *leaf = of->scatter[i].leaf;
+          int at = start[leaf->index] + leaf->offsets[(leaf->n_heads > 1 ? head * blocks : 0) + block];
+          if (pass == 0) t.first[at + 2]++;
+          else t.terms[t.first[at + 1]++] = (i * heads + head) * blocks + block;
+        }
+    for (int e = 0; pass == 0 && e <= t.count; e++) t.first[e + 1] += t.first[e];
+  }
+  return t;
+}
+
+static ir_value table_element(ir *b, const char *name, ir_value index) {
+  return ir_load(b, b->i32, ir_offset(b, ir_table_address(b, name), mul(b, index, i64(b, 4))), 4);
+}
+
+/* The thread's element, of all gathered operands' in one line; of: address and type of each of their gradients. */
+typedef struct gained_element {
+  ir_value wanted, is_f64; /* i1 */
+  ir_value at; /* i64 */
+} gained_element;
+
+static gained_element find_element(const finisher *f, const spec *s, const ir_value *of) {
+  ir *b = f->b;
+  ir_value address = i64(b, 0), type = address, element = wide(b, f->line);
+  int count = 0;
+  for (int i = 0; i < s->n_operands; i++, of += PEGEN_PTX_OPERAND_COUNT) {
+    if (!is_gathered(f, i)) continue;
+    if (count) {
+      ir_value behind = ir_compare_int(b, "uge", f->line, i32(b, count));
+      address = ir_select(b, behind, of[PEGEN_PTX_OPERAND_ADDRESS], address);
+      type = ir_select(b, behind, of[PEGEN_PTX_OPERAND_TYPE], type);
+      element = ir_select(b, behind, wide(b, sub(b, f->line, i32(b, count))), element);
+    } else {
+      address = of[PEGEN_PTX_OPERAND_ADDRESS];
+      type = of[PEGEN_PTX_OPERAND_TYPE];
+    }
+    count += (int)spec_operand_elements(&s->operand[i]);
+  }
+  ir_value is_f64 = ir_compare_int(b, "eq", type, i64(b, PEGEN_PTX_OPERAND_F64));
+  ir_value bytes = ir_select(b, is_f64, i64(b, 8), i64(b, 4));
+  return (gained_element){.wanted =
+                              both(b, below(b, f->line, i32(b, count)), ir_compare_int(b, "ne", address, i64(b, 0))),
+                          .is_f64 = is_f64,
+                          .at = add(b, address, mul(b, element, bytes))};
+}
+
+static void emit_total(finisher *f, bool host) {
+  ir *b = f->b;
+  const spec *s = f->program->spec;
+  finish_open(f, PEGEN_PTX_TOTAL_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT, host);
+  const ir_value *p = f->parameter;
+  gained_element to = find_element(f, s, p + PEGEN_PTX_TOTAL_OPERANDS);
+  ir_branch inside = ir_if(b, to.wanted);
+  ir_value line = wide(b, f->line);
+  two_float sum;
+  ir_value first = i64(b, 0);
+  sum_series(b, 1, &line, i64(b, spec_elements_before(s, s->n_operands)), first, p[PEGEN_PTX_TOTAL_CHUNKS],
+             p[PEGEN_PTX_TOTAL_SUMS], &sum);
+  ir_value at = ir_pointer(b, to.at);
+  finish_store(b, to.is_f64, ir_compare_int(b, "ne", p[PEGEN_PTX_TOTAL_ADDS], i64(b, 0)), sum, at);
+  ir_end_if(b, inside);
+}
+
+static void emit_gather(finisher *f, bool host) {
+  ir *b = f->b;
+  const spec *s = spec_of(f);
+  element_terms terms = terms_of(f);
+  const char *first = arena_printf(f->memory, "%s_first", f->entry->name),
+             *list = arena_printf(f->memory, "%s_terms", f->entry->name);
+  finish_open(f, PEGEN_PTX_GATHER_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT, host);
+  ir_table(b, first, terms.count + 1, NULL, terms.first);
+  ir_table(b, list, scatters_of(f) * heads_of(f) * blocks_of(f) + (scatters_of(f) == 0), NULL, terms.terms);
+  const ir_value *p = f->parameter;
+  gained_element to = find_element(f, s, p + PEGEN_PTX_GATHER_OPERANDS);
+  ir_branch inside = ir_if(b, to.wanted);
+  ir_value line = wide(b, f->line), begin = table_element(b, first, line),
+           end = table_element(b, first, add(b, line, i64(b, 1)));
+  ir_value values[2] = {ir_float(b, b->f32, 0), ir_float(b, b->f32, 0)};
+  ir_loop loop = ir_for_with(b, wide(b, begin), wide(b, end), 2, values, values);
+  ir_value at = wide(b, table_element(b, list, loop.index));
+  two_float old = {.hi = values[0], .lo = values[1]};
+  two_float sum = two_float_add(b, old, two_float_load(b, finish_number_at(b, p[PEGEN_PTX_GATHER_GAINED], at)));
+  ir_end_for_with(b, loop, 2, (ir_value[]){sum.hi, sum.lo}, values);
+  ir_value element = ir_pointer(b, to.at);
+  finish_store(b, to.is_f64, ir_compare_int(b, "ne", p[PEGEN_PTX_GATHER_ADDS], i64(b, 0)),
+               (two_float){.hi = values[0], .lo = values[1]}, element);
+  ir_end_if(b, inside);
+}
+
+/* ---- positions ---- */
+
+static void emit_positions(finisher *f, bool host) {
+  ir *b = f->b;
+  int axes = f->program->spec->n_axes;
+  finish_open(f, PEGEN_PTX_POSITIONS_PARAMETERS, host);
+  const ir_value *p = f->parameter;
+  ir_value tokens = p[PEGEN_PTX_POSITIONS_TOKENS], count = p[PEGEN_PTX_POSITIONS_COUNT],
+           batches = p[PEGEN_PTX_POSITIONS_BATCHES], line = wide(b, f->line), of_axes = i64(b, axes);
+  ir_value axis = ir_op2(b, "arith.remui", line, of_axes), place = ir_op2(b, "arith.divui", line, of_axes),
+           token = ir_op2(b, "arith.remui", place, tokens), set = ir_op2(b, "arith.divui", place, tokens);
+  ir_branch inside = ir_if(b, ir_compare_int(b, "ult", set, p[PEGEN_PTX_POSITIONS_SETS]));
+  ir_value is_turned = ir_compare_int(b, "sge", token, i64(b, f->program->spec->skip_tokens));
+  ir_value shares = ir_select(b, is_turned, count, i64(b, 0)),
+           values[2] = {ir_float(b, b->f32, 0), ir_float(b, b->f32, 0)};
+  ir_loop loop = ir_for_with(b, i64(b, 0), batches, 2, values, values);
+  ir_value item = add(b, mul(b, add(b, mul(b, set, batches), loop.index), tokens), token),
+           from = add(b, mul(b, mul(b, item, count), of_axes), axis);
+  two_float sum, old = {.hi = values[0], .lo = values[1]};
+  sum_series(b, 1, &from, of_axes, i64(b, 0), shares, p[PEGEN_PTX_POSITIONS_SHARES], &sum);
+  sum = two_float_add(b, old, sum);
+  ir_end_for_with(b, loop, 2, (ir_value[]){sum.hi, sum.lo}, values);
+  ir_value at = add(b, p[PEGEN_PTX_POSITIONS_OUT], mul(b, set, p[PEGEN_PTX_POSITIONS_OUT_SET]));
+  at = add(b, at, mul(b, token, p[PEGEN_PTX_POSITIONS_OUT_TOKEN]));
+  at = add(b, at, mul(b, axis, p[PEGEN_PTX_POSITIONS_OUT_AXIS]));
+  at = ir_pointer(b, at);
+  ir_value adds = ir_compare_int(b, "ne", p[PEGEN_PTX_POSITIONS_ADDS], i64(b, 0));
+  ir_value is_f64 = ir_compare_int(b, "eq", p[PEGEN_PTX_POSITIONS_OUT_TYPE], i64(b, PEGEN_PTX_OPERAND_F64));
+  finish_store(b, is_f64, adds, (two_float){.hi = values[0], .lo = values[1]}, at);
+  ir_end_if(b, inside);
+}
+
+void gpu_emit_finish(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, bool host) {
+  finisher f = {.b = b, .memory = a, .program = program, .entry = entry};
+  switch (entry->kind) {
+  case GPU_SUM: emit_sum(&f, host); break;
+  case GPU_SCATTER: emit_scatter(&f, host); break;
+  case GPU_GATHER: emit_gather(&f, host); break;
+  case GPU_POSITIONS: emit_positions(&f, host); break;
+  case GPU_TOTAL: emit_total(&f, host); break;
+  case GPU_MATRICES: finish_matrices(&f, host); break;
+  default: diag_bug("gpu/finish", "'%s' finishes nothing", entry->name);
+  }
+  ir_return(b);
+}

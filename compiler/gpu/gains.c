@@ -1,0 +1,153 @@
+/* gpu/gains: see gpu/gains.h. */
+#include "gpu/gains.h"
+
+#include "gpu/index.h"
+
+#include "kernel/launch.h"
+
+enum { NUMBER = TWO_FLOAT_BYTES };
+
+/* ---- rows ---- */
+
+const ir_value *gpu_kept_parameters(const gpu_gains *g) {
+  static const int strides[] = {PEGEN_PTX_TENSOR_IN_BATCH, PEGEN_PTX_TENSOR_IN_TOKEN, PEGEN_PTX_TENSOR_IN_HEAD};
+  ir_value *parameter = arena_array(g->body->rows.memory, ir_value, PEGEN_PTX_OPERANDS);
+  for (int i = 0; i < PEGEN_PTX_OPERANDS; i++) parameter[i] = g->body->parameter[i];
+  for (int k = 0; k < 2; k++) {
+    ir_value *of = parameter + (k ? PEGEN_PTX_K : PEGEN_PTX_Q);
+    const ir_value *kept = g->own + (k ? PEGEN_PTX_KEPT_K : PEGEN_PTX_KEPT_Q);
+    of[PEGEN_PTX_TENSOR_IN] = kept[PEGEN_PTX_KEPT_ADDRESS];
+    for (int i = 0; i < 3; i++) of[strides[i]] = kept[PEGEN_PTX_KEPT_BATCH + i];
+  }
+  return parameter;
+}
+
+void gpu_set_item(gpu_gains *g, ir_value item) {
+  gpu_body *t = g->body;
+  ir *b = t->b;
+  ir_value tokens = narrow(b, t->parameter[PEGEN_PTX_TOKENS]), rows = narrow(b, t->parameter[PEGEN_PTX_ROWS]);
+  g->item = item;
+  ir_value set = ir_op2(b, "arith.divui", item, tokens);
+  t->owner.token = ir_op2(b, "arith.remui", item, tokens);
+  t->owner.batch = set;
+  t->begin = t->per_head ? mul(b, set, rows) : i32(b, 0);
+  t->end = add(b, t->begin, rows);
+}
+
+ir_value gpu_is_written(gpu_body *t, ir_value row) {
+  ir *b = t->b;
+  ir_value out[2], is_k;
+  for (int k = 0; k < 2; k++) out[k] = t->parameter[(k ? PEGEN_PTX_K : PEGEN_PTX_Q) + PEGEN_PTX_TENSOR_OUT];
+  if (t->per_head) {
+    ir_value two = ir_compare_int(b, "eq", t->rows.streams, i32(b, 2));
+    is_k = both(b, two, ir_compare_int(b, "ne", ir_op2(b, "arith.andi", row, i32(b, 1)), i32(b, 0)));
+  } else {
+    ir_value heads = narrow(b, t->parameter[PEGEN_PTX_Q + PEGEN_PTX_TENSOR_HEADS]);
+    is_k = ir_compare_int(b, "sge", row, heads);
+  }
+  return ir_compare_int(b, "ne", ir_select(b, is_k, out[1], out[0]), i64(b, 0));
+}
+
+/* ---- what torques give ---- */
+
+/* Where number i of the head and block stands among a chunk's: bytes, i64. */
+static ir_value sum_at(gpu_gains *g, int i, int slot) {
+  ir *b = g->body->b;
+  const thread_tile *t = g->body->entry->tile;
+  int blocks = g->body->p->spec->n_blocks, heads = g->body->per_head ? g->body->p->spec->heads : 1;
+  ir_value block = emit_thread_index(&g->body->exprs, t->block_at + slot * t->n_units),
+           row = i32(b, (int64_t)i * heads);
+  if (g->body->per_head) row = add(b, row, g->body->exprs.head);
+  ir_value of_chunk = i64(b, (int64_t)g->of->n_boundaries * heads * blocks);
+  ir_value at = add(b, mul(b, wide(b, g->chunk), of_chunk), wide(b, add(b, scaled(b, row, blocks), block)));
+  return add(b, g->own[PEGEN_PTX_SUMS], mul(b, at, i64(b, NUMBER)));
+}
+
+static ir_branch if_wanted(gpu_gains *g, int parameter) {
+  ir *b = g->body->b;
+  ir_value wanted = ir_compare_int(b, "ne", g->own[parameter], i64(b, 0));
+  return ir_if(b, g->stores.ptr ? both(b, wanted, g->stores) : wanted);
+}
+
+/* Calls for a slot's blocks that are there. */
+static ir_branch if_present(gpu_gains *g, int slot) {
+  ir_value present = g->body->rows.block_present[slot];
+  return ir_if(g->body->b, present.ptr ? present : ir_int(g->body->b, g->body->b->i1, 1));
+}
+
+void gpu_clear_sums(gpu_gains *g) {
+  ir *b = g->body->b;
+  if (g->of->n_boundaries == 0) return;
+  ir_branch wanted = if_wanted(g, PEGEN_PTX_SUMS);
+  for (int slot = 0; slot < g->body->entry->tile->n_blocks; slot++) {
+    ir_branch present = if_present(g, slot);
+    for (int i = 0; i < g->of->n_boundaries; i++)
+      two_float_store(b, two_float_const(b, 0), ir_pointer(b, sum_at(g, i, slot)));
+    ir_end_if(b, present);
+  }
+  ir_end_if(b, wanted);
+}
+
+static void add_to_sums(gpu_gains *g, const two_float *gained) {
+  ir *b = g->body->b;
+  int count = g->of->n_boundaries;
+  ir_branch wanted = if_wanted(g, PEGEN_PTX_SUMS);
+  for (int slot = 0; slot < g->body->entry->tile->n_blocks; slot++) {
+    ir_branch present = if_present(g, slot);
+    for (int i = 0; i < count; i++) {
+      if (!gained[slot * count + i].hi.ptr) continue;
+      ir_value at = ir_pointer(b, sum_at(g, i, slot));
+      two_float_store(b, two_float_add(b, two_float_load(b, at), gained[slot * count + i]), at);
+    }
+    ir_end_if(b, present);
+  }
+  ir_end_if(b, wanted);
+}
+
+/* Sums over the thread's blocks, to a place of its own. */
+static void give_positions(gpu_gains *g, const two_float *gained) {
+  ir *b = g->body->b;
+  int axes = g->body->p->spec->n_axes, heads = g->body->per_head ? g->body->p->spec->heads : 1;
+  const thread_tile *t = g->body->entry->tile;
+  ir_value share = g->body->exprs.unit;
+  if (g->body->per_head) share = add(b, scaled(b, g->body->exprs.head, t->n_units), share);
+  ir_branch wanted = if_wanted(g, PEGEN_PTX_SHARES);
+  ir_value row = add(b, mul(b, wide(b, g->item), i64(b, (int64_t)heads * t->n_units)), wide(b, share));
+  ir_value at = add(b, g->own[PEGEN_PTX_SHARES], mul(b, row, i64(b, (int64_t)axes * NUMBER)));
+  for (int axis = 0; axis < axes; axis++) {
+    two_float sum = two_float_const(b, 0);
+    for (int slot = 0; slot < t->n_blocks; slot++) {
+      two_float x = gained[slot * axes + axis];
+      ir_value present = g->body->rows.block_present[slot];
+      if (x.hi.ptr && present.ptr) x = two_float_select(b, present, x, two_float_const(b, 0));
+      if (x.hi.ptr) sum = two_float_add(b, sum, x);
+    }
+    two_float_store(b, sum, ir_offset_const(b, ir_pointer(b, at), (int64_t)axis * NUMBER));
+  }
+  ir_end_if(b, wanted);
+}
+
+/* The values of expressions for every block of the thread; null where they are 0. */
+static two_float *values_of(gpu_gains *g, const expr *const *exprs, int count) {
+  const thread_tile *t = g->body->entry->tile;
+  two_float *values = arena_array(g->body->rows.memory, two_float, t->n_blocks * count + 1);
+  for (int slot = 0; slot < t->n_blocks; slot++)
+    for (int i = 0; i < count; i++)
+      if (!expr_is_const(exprs[i], 0)) values[slot * count + i] = emit_thread_value(&g->body->exprs, exprs[i], slot);
+  return values;
+}
+
+int gpu_gain_roots(const gpu_gains *g, const expr **roots) {
+  const plan_gradient *of = g->of;
+  int count = 0;
+  for (int i = 0; i < of->n_boundaries; i++) roots[count++] = of->of_boundary[TORQUE_OF_Y][i];
+  for (int axis = 0; axis < g->body->p->spec->n_axes; axis++) roots[count++] = of->of_position[TORQUE_OF_Y][axis];
+  return count;
+}
+
+void gpu_add_gains(gpu_gains *g) {
+  const plan_gradient *of = g->of;
+  int axes = g->body->p->spec->n_axes;
+  if (of->n_boundaries) add_to_sums(g, values_of(g, of->of_boundary[TORQUE_OF_Y], of->n_boundaries));
+  if (of->has_positions) give_positions(g, values_of(g, of->of_position[TORQUE_OF_Y], axes));
+}

@@ -1,0 +1,273 @@
+/* gpu/gradient: see gpu/gradient.h. */
+#include "gpu/gradient.h"
+
+#include "base/diag.h"
+#include "gpu/gains.h"
+#include "gpu/index.h"
+#include "gpu/schedule.h"
+
+#include "kernel/launch.h"
+
+enum { FLIGHT_BYTES = 64, FLIGHT_ROWS = 4, NUMBER = TWO_FLOAT_BYTES };
+
+/* Of a multiprocessor: the assembler, left alone, spills a register or two to have one more. */
+enum { BLOCKS = 2 };
+
+/* ---- entries ---- */
+
+static gpu_entry entry_of(arena *a, const plan *p, int dtype, const thread_tile *t, const char *suffix) {
+  int flight = FLIGHT_BYTES / (2 * t->n_accesses * t->access); /* a row and what was kept of it */
+  return (gpu_entry){.name = arena_printf(a, "%s_encode_gradient_%s%s", p->spec->name, number_name(dtype), suffix),
+                     .of = PEGEN_LAUNCH_encode_backward,
+                     .word = PEGEN_PTX_WORD_GRADIENT,
+                     .kind = GPU_GRADIENT,
+                     .dtype = dtype,
+                     .access = t->access,
+                     .tile = t,
+                     .blocks = BLOCKS,
+                     .flight = flight < 1             ? 1
+                               : flight > FLIGHT_ROWS ? FLIGHT_ROWS
+                                                      : flight};
+}
+
+static gpu_entry finishing(arena *a, const plan *p, gpu_entry_kind kind, const char *word) {
+  return gpu_finish_entry(a, p->spec, PEGEN_LAUNCH_encode_backward_finish, kind, word);
+}
+
+int gpu_gradient_entries(arena *a, const plan *p, const plan_gradient *of, unsigned dtypes, gpu_entry *entries) {
+  int count = 0;
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
+    if (!(dtypes & 1u << dtype)) continue;
+    int element = number_bytes(dtype);
+    const thread_tile *t = thread_tile_of_gradient(a, p, element, 2 * of->n_torques + of->n_boundaries);
+    entries[count++] = entry_of(a, p, dtype, t, "");
+    if (t->access > element)
+      entries[count++] = entry_of(a, p, dtype, thread_tile_build(a, p, element, element), "_narrow");
+  }
+  if (of->n_boundaries) {
+    entries[count++] = finishing(a, p, GPU_SUM, PEGEN_PTX_WORD_SUM);
+    entries[count++] = finishing(a, p, GPU_SCATTER, PEGEN_PTX_WORD_SCATTER);
+    entries[count++] = finishing(a, p, GPU_GATHER, PEGEN_PTX_WORD_GATHER);
+  }
+  if (of->has_positions) entries[count++] = finishing(a, p, GPU_POSITIONS, PEGEN_PTX_WORD_POSITIONS);
+  return count;
+}
+
+/* ---- a thread ---- */
+
+typedef struct gradient_thread {
+  gpu_body t;
+  const plan_gradient *of;
+  row_thread kept; /* rows that encode wrote or read */
+  gpu_gains gains;
+  ir_value from_input; /* i1 */
+  two_float *tau; /* [blocks][n_torques] */
+} gradient_thread;
+
+static int n_tau(const gradient_thread *g) { return g->t.entry->tile->n_blocks * g->of->n_torques; }
+
+static void begin_thread(gradient_thread *g) {
+  gpu_body *t = &g->t;
+  ir *b = t->b;
+  t->rows.exprs = &t->exprs;
+  t->rows.coefficient = arena_array(t->rows.memory, ir_value,
+                                    t->entry->tile->n_blocks * t->p->spec->n_components * t->p->spec->n_components + 1);
+  g->gains = (gpu_gains){.body = t, .of = g->of, .own = t->parameter + gpu_parameters(t->p->spec)};
+  g->from_input = ir_compare_int(b, "ne", g->gains.own[PEGEN_PTX_FROM_INPUT], i64(b, 0));
+  g->tau = arena_array(t->rows.memory, two_float, n_tau(g) + 1);
+  t->exprs.walker.turns_narrow = true;
+  t->exprs.cotangents = g->tau;
+  t->exprs.n_cotangents = g->of->n_torques;
+}
+
+/* ---- rows ---- */
+
+/* Blocks' channels of a row: component c of the template's block s at [s * n + c]; null: not of it. */
+static ir_value *blocks_of_row(row_thread *r, const row_place *place) {
+  const thread_tile *t = r->t;
+  int n = r->p->spec->n_components, width = t->n_accesses * t->lanes;
+  ir_value *x = arena_array(r->memory, ir_value, width),
+           *of_block = arena_array(r->memory, ir_value, t->n_blocks * n + 1);
+  emit_row_unpack(r, place, x);
+  for (int i = 0; i < width; i++)
+    if (t->role_block[i] >= 0) of_block[t->role_block[i] * n + t->role_component[i]] = x[i];
+  return of_block;
+}
+
+/* y of a block: what was kept, or what encode makes of it. */
+static void written_row(gradient_thread *g, int slot, const ir_value *kept, ir_value *y) {
+  int n = g->t.p->spec->n_components;
+  ir_value made[SPEC_MAX_BLADES] = {{NULL}};
+  emit_row_transposed(&g->t.rows, slot, kept, made);
+  for (int i = 0; i < n; i++) y[i] = kept[i].ptr ? ir_select(g->t.b, g->from_input, made[i], kept[i]) : kept[i];
+}
+
+/* Adds a row's torques of a block to sum[n_torques], null where they are still 0. y NULL: of g alone. */
+static void add_torques(gradient_thread *g, const ir_value *in, const ir_value *y, ir_value *sum) {
+  ir *b = g->t.b;
+  for (int k = 0; k < g->of->n_torques; k++) {
+    const torque_element *e = &g->of->basis.element[k];
+    if (!y) {
+      sum[k] = sum[k].ptr ? add(b, sum[k], in[k]) : in[k];
+      continue;
+    }
+    for (int i = 0; i < e->n_entries; i++) {
+      ir_value left = in[e->entry[i].row], right = y[e->entry[i].column];
+      if (!left.ptr || !right.ptr) diag_bug("gpu/gradient", "a torque of channels that pass through");
+      if (e->entry[i].sign < 0) left = ir_op1(b, "arith.negf", left);
+      sum[k] = sum[k].ptr ? ir_fma(b, left, right, sum[k]) : mul(b, left, right);
+    }
+  }
+}
+
+/* The torques of one row of a flight, 0 of one past the end. */
+static void row_torques(gradient_thread *g, const row_place *place, const row_place *kept, ir_value valid,
+                        ir_value *sums) {
+  ir *b = g->t.b;
+  int n = g->t.p->spec->n_components, count = n_tau(g);
+  ir_value *in = blocks_of_row(&g->t.rows, place), y[SPEC_MAX_BLADES] = {{NULL}};
+  ir_value *old = kept ? blocks_of_row(&g->kept, kept) : NULL,
+           *own = arena_array(g->t.rows.memory, ir_value, count + 1);
+  for (int slot = 0; slot < g->t.entry->tile->n_blocks; slot++) {
+    if (old) written_row(g, slot, old + slot * n, y);
+    add_torques(g, in + slot * n, old ? y : NULL, own + slot * g->of->n_torques);
+  }
+  for (int i = 0; i < count; i++) {
+    ir_value zero = ir_float(b, b->f32, 0);
+    if (!own[i].ptr) own[i] = zero;
+    if (valid.ptr) own[i] = ir_select(b, valid, own[i], zero);
+    sums[i] = sums[i].ptr ? add(b, sums[i], own[i]) : own[i];
+  }
+}
+
+/* Some rows whose loads are under way together; carried: torques so far. */
+static void flight_of_rows(gradient_thread *g, const row_origin *origin, const row_origin *kept, ir_value first,
+                           bool has_torques, two_float *carried) {
+  gpu_body *t = &g->t;
+  ir *b = t->b;
+  int flight = t->entry->flight;
+  row_place *place = arena_array(t->rows.memory, row_place, 2 * flight), *old = place + flight;
+  ir_value *valid = arena_array(t->rows.memory, ir_value, 2 * flight), *stored = valid + flight;
+  ir_value last = sub(b, t->end, i32(b, 1)), *sums = arena_array(t->rows.memory, ir_value, n_tau(g) + 1);
+  for (int i = 0; i < flight; i++) {
+    ir_value row = i ? add(b, first, i32(b, i)) : first;
+    if (i) valid[i] = less(b, row, t->end);
+    if (i) row = ir_select(b, valid[i], row, last);
+    stored[i] = gpu_is_written(t, row);
+    if (i) stored[i] = both(b, stored[i], valid[i]);
+    place[i] = emit_row_place(&t->rows, origin, row);
+    emit_row_load(&t->rows, &place[i]);
+    if (!kept || !has_torques) continue;
+    old[i] = emit_row_place(&g->kept, kept, row);
+    emit_row_load(&g->kept, &old[i]);
+  }
+  for (int i = 0; i < flight; i++) {
+    if (has_torques) row_torques(g, &place[i], kept ? &old[i] : NULL, valid[i], sums);
+    emit_row_store(&t->rows, &place[i], stored[i]);
+  }
+  for (int i = 0; has_torques && i < n_tau(g); i++) carried[i] = two_float_add(b, carried[i], two_float_f32(sums[i]));
+}
+
+/* The rows of an item. */
+static void walk_rows(gradient_thread *g, const program_op *ops) {
+  gpu_body *t = &g->t;
+  ir *b = t->b;
+  bool has_torques = false;
+  for (const program_op *op = ops; op; op = op->next) has_torques = has_torques || op->kind == OP_WEDGE;
+  int count = has_torques ? n_tau(g) : 0;
+  ir_value *values = arena_array(t->rows.memory, ir_value, 2 * count + 1);
+  for (int i = 0; i < 2 * count; i++) values[i] = ir_float(b, b->f32, 0);
+  t->rows.ops = ops;
+  row_origin origin = emit_row_origin(&t->rows, &t->owner, t->rows.delta[0]), kept = {.base = {{{NULL}}}};
+  if (!plan_is_sum(t->p)) kept = emit_row_origin(&g->kept, &t->owner, t->rows.delta[0]);
+  ir_value span = sub(b, t->end, t->begin), flight = i32(b, t->entry->flight),
+           steps = ir_op2(b, "arith.divsi", add(b, span, sub(b, flight, i32(b, 1))), flight);
+  ir_loop loop = ir_for_with(b, i64(b, 0), ir_cast(b, "arith.extsi", steps, b->i64), 2 * count, values, values);
+  ir_value first = add(b, t->begin, mul(b, narrow(b, loop.index), flight));
+  two_float *carried = arena_array(t->rows.memory, two_float, count + 1);
+  for (int i = 0; i < count; i++) carried[i] = (two_float){.hi = values[2 * i], .lo = values[2 * i + 1]};
+  flight_of_rows(g, &origin, plan_is_sum(t->p) ? NULL : &kept, first, has_torques, carried);
+  for (int i = 0; i < count; i++) values[2 * i] = carried[i].hi, values[2 * i + 1] = carried[i].lo;
+  ir_end_for_with(b, loop, 2 * count, values, values);
+  for (int i = 0; i < count; i++) g->tau[i] = (two_float){.hi = values[2 * i], .lo = values[2 * i + 1]};
+}
+
+/* ---- the program ---- */
+
+static bool is_of_token(const program_op *op) { return op && (op->kind == OP_EVAL || op->kind == OP_MATRIX); }
+
+/* What is done of a token: its matrices, its rows, what their torques give. */
+static void walk_token(gradient_thread *g, const program_op *list) {
+  gpu_body *t = &g->t;
+  for (const program_op *op = list; op; op = op->next) switch (op->kind) {
+    case OP_FOR:
+      if (op->space == SPACE_HEADS && t->per_head) walk_token(g, op->body); /* threads */
+      else walk_rows(g, gpu_row_ops(op));
+      break;
+    case OP_EVAL:
+    case OP_MATRIX:
+      if (!is_of_token(op->next)) gpu_make_coefficients(t);
+      break;
+    case OP_REDUCE: gpu_add_gains(&g->gains); return; /* the evals behind it are of the torques */
+    default: diag_bug("gpu/gradient", "'%s' of a token", program_op_word(op->kind));
+    }
+}
+
+static void walk_item(gradient_thread *g) {
+  gpu_body *t = &g->t;
+  ir *b = t->b;
+  const program_op *encoded = gpu_tokens(t->program, PART_ENCODED), *skipped = gpu_tokens(t->program, PART_SKIPPED);
+  if (!skipped || skipped == encoded) {
+    gpu_load_positions(t);
+    walk_token(g, encoded->body);
+    return;
+  }
+  ir_branch branch = ir_if(b, less(b, t->owner.token, i32(b, t->p->spec->skip_tokens)));
+  walk_token(g, skipped->body);
+  ir_else(b, &branch);
+  gpu_load_positions(t);
+  walk_token(g, encoded->body);
+  ir_end_if(b, branch);
+}
+
+/* Operands are read once a thread. */
+static void load_operands(gradient_thread *g) {
+  const plan_gradient *of = g->of;
+  const spec *s = g->t.p->spec;
+  int n = s->n_components * s->n_components, count = 0;
+  const expr **roots = arena_array(g->t.rows.memory, const expr *, n + of->n_boundaries + s->n_axes);
+  for (int i = 0; i < n; i++) roots[count++] = g->t.p->program->matrix.entry[i];
+  count += gpu_gain_roots(&g->gains, roots + count);
+  emit_thread_operands(&g->t.exprs, roots, count);
+}
+
+void gpu_emit_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
+                       bool host) {
+  const plan *p = plan_is_sum(program_plan(program->encode)) ? program_plan(program->encode) : program->transposed;
+  gradient_thread g = {.t = gpu_open(b, a, p, p->per_head, entry, native, host), .of = program->of};
+  gpu_body *t = &g.t;
+  begin_thread(&g);
+  t->program = gpu_schedule_gradient(a, program->gradient);
+  ir_value units = i32(b, entry->tile->n_units), heads = i32(b, p->per_head ? p->spec->heads : 1);
+  ir_value line = add(b, scaled(b, t->block, PEGEN_PTX_BLOCK), t->thread);
+  ir_value items = narrow(b, g.gains.own[PEGEN_PTX_ITEMS]), size = narrow(b, g.gains.own[PEGEN_PTX_CHUNK]);
+  ir_value owner = ir_op2(b, "arith.divui", line, units);
+  g.gains.chunk = ir_op2(b, "arith.divui", owner, heads);
+  ir_value begin = mul(b, g.gains.chunk, size);
+  ir_branch inside = ir_if(b, below(b, begin, items));
+  t->exprs.unit = ir_op2(b, "arith.remui", line, units);
+  t->exprs.head = t->owner.head = ir_op2(b, "arith.remui", owner, heads);
+  emit_row_accesses(&t->rows);
+  emit_row_blocks(&t->rows);
+  g.kept = t->rows;
+  g.kept.parameter = gpu_kept_parameters(&g.gains);
+  load_operands(&g);
+  gpu_clear_sums(&g.gains);
+  ir_value end = smaller(b, add(b, begin, size), items);
+  ir_loop loop = ir_for(b, wide(b, begin), wide(b, end));
+  gpu_set_item(&g.gains, narrow(b, loop.index));
+  walk_item(&g);
+  ir_end_for(b, loop);
+  ir_end_if(b, inside);
+  ir_return(b);
+}

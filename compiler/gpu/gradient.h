@@ -1,0 +1,24 @@
+/* gpu/gradient: gradients of operands and positions on GPUs, of rotors and sums.
+ *
+ * A thread has a unit of channels of a chunk of tokens (and of one head, where heads differ). Of each token it turns
+ * the gradients of rows back, as an entry of rows' gradients does, and sums its blocks' torques over them; what the
+ * torques give goes on as expressions (plan/gradient.h). Nothing is added by two threads: sums over a chunk's tokens
+ * have a place of their own, and so has what a thread's blocks give to a position. Entries of their own then add those
+ * up, in order (gpu/finish). How many chunks there are is the launcher's affair, by the sizes of the call alone.
+ *
+ * From what encode read (x) it is the torque of y = M x, which a thread makes as it goes: rounded to float32 only.
+ */
+#ifndef PEGEN_GPU_GRADIENT_H
+#define PEGEN_GPU_GRADIENT_H
+
+#include "gpu/entries.h"
+
+/* Entries of a form's rows with their torques, and those that finish: NAME_encode_gradient_DTYPE, ..._sum, _scatter,
+ * _gather, _positions. p: the plan of encode on GPUs. Their number. */
+int gpu_gradient_entries(arena *a, const plan *p, const plan_gradient *of, unsigned dtypes, gpu_entry *entries);
+void gpu_emit_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
+
+/* gpu/finish: the entries of kernel/launch.h from PEGEN_PTX_SUM_FROM on. */
+void gpu_emit_finish(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, bool host);
+
+#endif

@@ -1,0 +1,46 @@
+/* gpu/lse: the log-sum-exp of queries on a GPU, where the caller wants it; see gpu/attention.h and cpu/attention/lse.c.
+ */
+#include "gpu/attention.h"
+#include "gpu/index.h"
+#include "mlir/two_float.h"
+
+#include "kernel/launch.h"
+
+#include <math.h>
+
+static const double LN_2 = 0.69314718055994530942;
+
+int attend_lse_parameter(const spec *s) {
+  return pegen_ptx_behind_inputs(PEGEN_PTX_ATTENTION_OPERANDS, s->n_operands, s->n_inputs);
+}
+
+int attend_parameters(const spec *s) { return attend_lse_parameter(s) + PEGEN_PTX_ROWS_COUNT; }
+
+ir_value attend_lse_is_wanted(attend *t) {
+  ir *b = t->b;
+  return ir_compare_int(b, "ne", t->parameter[attend_lse_parameter(t->p->spec) + PEGEN_PTX_ROWS_ADDRESS], i64(b, 0));
+}
+
+/* In two-float arithmetic, rounded once: beside a maximum of some hundreds the logarithm has no digits to lose. */
+static ir_value lse_of(attend *t, ir_value query, ir_value maximum, ir_value sum) {
+  ir *b = t->b;
+  two_float most = {.hi = maximum};
+  if (attend_has_constant(t->p)) {
+    ir_value constant = ir_load(b, b->f32, attend_constant_at(t, query), 4);
+    most = two_float_add(b, most, (two_float){.hi = constant});
+  }
+  two_float log = two_float_log(b, (two_float){.hi = sum});
+  two_float lse = two_float_add(b, two_float_mul(b, most, two_float_const(b, LN_2)), log);
+  ir_value seen = ir_compare_float(b, "une", sum, ir_float(b, b->f32, 0));
+  return ir_select(b, seen, two_float_narrow(b, lse), ir_float(b, b->f32, -INFINITY));
+}
+
+void attend_store_lse(attend *t, ir_value has, ir_value query, ir_value maximum, ir_value sum) {
+  ir *b = t->b;
+  ir_value token = add(b, t->first, query), given = ir_op2(b, "arith.andi", has, less(b, token, t->tokens));
+  ir_branch one = ir_if(b, ir_op2(b, "arith.andi", given, attend_lse_is_wanted(t)));
+  attend_rows rows = attend_rows_of(t, attend_lse_parameter(t->p->spec), t->head, 1);
+  ir_value at = ir_pointer(b, add(b, rows.base, mul(b, wide(b, token), rows.stride)));
+  ir_store(b, lse_of(t, query, maximum, sum), at, 4, false);
+  ir_end_if(b, one);
+}

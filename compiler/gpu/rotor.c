@@ -1,0 +1,30 @@
+/* gpu/rotor: see gpu/rotor.h. */
+#include "gpu/rotor.h"
+
+#include "gpu/gradient.h"
+
+static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
+  if (entry->kind == GPU_ROWS) gpu_emit_rows(b, a, program, entry, native, host);
+  else if (entry->kind == GPU_GRADIENT) gpu_emit_gradient(b, a, program, entry, native, host);
+  else gpu_emit_finish(b, a, program, entry, host);
+}
+
+const gpu_program *gpu_rotor_program(arena *a, const program *encode, const program *backward, const program *gradient,
+                                     unsigned dtypes) {
+  const plan *p = program_plan(encode);
+  gpu_program *program = arena_new(a, gpu_program);
+  *program = (gpu_program){
+      .spec = p->spec, .encode = encode, .per_head = p->per_head, .operations = p->token_operations, .emit = emit};
+  program->n_entries = gpu_row_entries(a, p, PEGEN_LAUNCH_encode, dtypes, program->entry);
+  program->n_entries += gpu_converting_entries(a, p, dtypes, program->entry + program->n_entries);
+  if (!backward) return program;
+  program->backward = backward;
+  program->transposed = plan_transpose(a, p);
+  program->n_entries += gpu_row_entries(a, program->transposed, PEGEN_LAUNCH_encode_backward, dtypes,
+                                        program->entry + program->n_entries);
+  program->of = gradient ? plan_gradient_build(a, p) : NULL;
+  program->gradient = gradient;
+  if (program->of)
+    program->n_entries += gpu_gradient_entries(a, p, program->of, dtypes, program->entry + program->n_entries);
+  return program;
+}

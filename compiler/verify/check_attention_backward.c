@@ -1,0 +1,78 @@
+/* verify/check_attention_backward: gradients of attention against the reference's; see verify/check_kind.h. */
+#include "verify/check_kind.h"
+#include "verify/trial_attention_backward.h"
+
+static const long double ROW_BOUND = 0x1p-18L;
+
+/* Where outputs are rounded to 16 bits, so is what they lose of scores' gradients. */
+static long double bound_of(number_type type) {
+  return type == NUMBER_F32 ? ROW_BOUND : ROW_BOUND + number_half_ulp(type, 1);
+}
+
+static void check_rows(checker *c, const char *name, const char *what, const attention_gradients *g,
+                       const attention_answer *exact) {
+  const DLTensor *got[] = {g->q, g->k, g->v};
+  const gradient_sum *sums[] = {exact->q, exact->k, exact->v};
+  trial_error worst = {0};
+  for (int i = 0; i < 3; i++) attention_gradients_compare(got[i], sums[i], exact->score, &worst);
+  check_report(c, name, what, bound_of(number_type_of(g->q->dtype)), &worst);
+}
+
+static void check_operands(checker *c, const char *name, const attention_gradients *g, const attention_answer *exact) {
+  trial_error worst = {0};
+  if (!g->operands) return;
+  attention_gradients_compare_operands(g, exact, &worst);
+  check_report(c, name, "gradients of operands", bound_of(number_type_of(g->q->dtype)), &worst);
+}
+
+static void check_inputs(checker *c, const char *name, const attention_gradients *g, const attention_answer *exact) {
+  trial_error worst = {0};
+  if (!g->inputs) return;
+  attention_gradients_compare_inputs(g, exact, &worst);
+  check_report(c, name, "gradients of inputs", bound_of(number_type_of(g->q->dtype)), &worst);
+}
+
+static void check_positions(checker *c, const char *name, const attention_gradients *g, const attention_answer *exact) {
+  trial_error worst = {0};
+  if (!g->positions) return;
+  attention_gradients_compare_positions(g, exact, &worst);
+  check_report(c, name, "gradients of positions", bound_of(number_type_of(g->q->dtype)), &worst);
+}
+
+/* A call for all gradients that there are: of operands and positions, of one of the two, of rows alone. */
+static int call_for_most(checker *c, attention_gradients *g) {
+  DLTensor **operands = g->operands;
+  int error = PEGEN_ERROR_NO_GRADIENT;
+  for (int less = 0; less < 4 && error == PEGEN_ERROR_NO_GRADIENT; less++) {
+    g->operands = less & 2 ? NULL : operands;
+    g->positions = g->k_positions = NULL;
+    if (!(less & 1)) attention_gradients_of_positions(c->memory, g, NUMBER_F64);
+    error = attention_gradients_call(c->kernel, g, 1);
+  }
+  return error;
+}
+
+void check_attention_backward(checker *c, const attention_trial *trial, const char *name, const char *what,
+                              int64_t step) {
+  if (!c->kernel->attention_backward) return;
+  attention_gradients g;
+  int error = attention_gradients_fill(c->memory, &g, trial, c->kernel, !trial->causal, step, ROWS_BNHD, &c->random);
+  if (!check_called(c, name, what, error)) return;
+  error = call_for_most(c, &g);
+  if (error == PEGEN_ERROR_NO_GRADIENT) return; /* a kind without: `explain` says so */
+  if (!check_called(c, name, what, error)) return;
+  attention_answer exact = attention_gradients_answer(c->memory, &g, step);
+  check_rows(c, name, what, &g, &exact);
+  check_operands(c, name, &g, &exact);
+  check_inputs(c, name, &g, &exact);
+  check_positions(c, name, &g, &exact);
+  /* Fewer parts than heads of k, and more, which share them. */
+  int many = (int)(2 * trial->k->shape[0] * trial->k->shape[1] + 1);
+  bool same = true;
+  for (int i = 0; i < 2; i++) {
+    attention_gradients parted = attention_gradients_room(c->memory, &g);
+    if (!check_called(c, name, what, attention_gradients_call(c->kernel, &parted, i ? many : CHECK_PARTS))) return;
+    same = same && attention_gradients_same(&g, &parted);
+  }
+  check_report_bits(c, name, arena_printf(c->memory, "gradients in 1, 3 and %d parts", many), same);
+}

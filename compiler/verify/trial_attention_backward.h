@@ -1,0 +1,69 @@
+/* verify/trial_attention_backward: gradients of attention kernels on tensors, compared with the reference's. */
+#ifndef PEGEN_VERIFY_TRIAL_ATTENTION_BACKWARD_H
+#define PEGEN_VERIFY_TRIAL_ATTENTION_BACKWARD_H
+
+#include "verify/reference_gradient_attention.h"
+#include "verify/trial_attention.h"
+
+/* A call: what forward is given and gives, what comes in, what goes out. NULL is not asked for. */
+typedef struct attention_gradients {
+  attention_trial forward; /* with lse */
+  DLTensor *out;           /* forward's */
+  DLTensor *g_out, *g_lse; /* g_lse: float32, strides as forward.lse; or NULL */
+  DLTensor *q, *k, *v;
+  DLTensor **operands; /* [n_operands], or NULL */
+  DLTensor **inputs;   /* [n_inputs], or NULL */
+  DLTensor *positions, *k_positions;
+  uint32_t flags; /* PEGEN_GRAD_ */
+} attention_gradients;
+
+/* Random gradients coming in, of every step-th query alone, and room in a memory order for those of q, k and v;
+ * forward's outputs by the kernel itself. The forward call's error. */
+int attention_gradients_fill(arena *a, attention_gradients *g, const attention_trial *forward,
+                             const pegen_kernel *kernel, bool has_lse, int64_t step, row_order order, uint64_t *random);
+
+/* Room for operand i's, float64. */
+DLTensor *attention_gradients_operand(arena *a, const spec *s, int i);
+
+/* Room for input i's, of its type and in gaps of odd sizes. */
+DLTensor *attention_gradients_input(arena *a, const attention_trial *t, int i);
+
+/* Room like that of another call, for the same; and whether both hold the same bits. */
+attention_gradients attention_gradients_room(arena *a, const attention_gradients *g);
+bool attention_gradients_same(const attention_gradients *x, const attention_gradients *y);
+
+/* Room for the gradients of the call's positions, of a number type; what is not given has none. */
+void attention_gradients_of_positions(arena *a, attention_gradients *g, number_type type);
+
+/* What args->grad is; the rest is attention_trial_args'. */
+pegen_grad_args attention_gradients_args(const attention_gradients *g);
+
+/* Calls in parts, from the last to the first, and then those of the sums. */
+int attention_gradients_call(const pegen_kernel *kernel, const attention_gradients *g, int parts);
+
+/* What the reference says of a call, [of q, k, v: as their tensors, batches outermost, channels last]. */
+typedef struct attention_answer {
+  gradient_sum *q, *k, *v;
+  gradient_sum **operand;
+  gradient_sum **input; /* [n_inputs][B H N size] */
+  gradient_sum *positions, *k_positions; /* [N][P], [M][P], of all batches; one array where k has none of its own */
+  long double score; /* the largest, 1 at least */
+} attention_answer;
+
+attention_answer attention_gradients_answer(arena *a, const attention_gradients *g, int64_t step);
+
+/* The largest error of rows, beyond half a unit in the last place of 16-bit types, in units of the sum of the absolute
+ * values of what is added times the largest score. exact: of the answer, in the order of `rows`. */
+void attention_gradients_compare(const DLTensor *rows, const gradient_sum *exact, long double score,
+                                 trial_error *worst);
+/* The same of inputs' rows. */
+void attention_gradients_compare_inputs(const attention_gradients *g, const attention_answer *exact,
+                                        trial_error *worst);
+/* The same of operands' elements; `token` of the error is which operand, `channel` the element. */
+void attention_gradients_compare_operands(const attention_gradients *g, const attention_answer *exact,
+                                          trial_error *worst);
+/* And of positions, [N][P]; `token` and `channel` of the error are the coordinate's, `head` is 1 of k's own. */
+void attention_gradients_compare_positions(const attention_gradients *g, const attention_answer *exact,
+                                           trial_error *worst);
+
+#endif

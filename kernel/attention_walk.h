@@ -1,0 +1,64 @@
+/* attention_walk.h: tiles of queries and where they are, for attention and its gradients. */
+#ifndef PEGEN_KERNEL_ATTENTION_WALK_H
+#define PEGEN_KERNEL_ATTENTION_WALK_H
+
+#include "check_attention.h"
+
+typedef struct pegen_attention_walk {
+  const pegen_driver *driver;
+  const pegen_attention *form;
+  const pegen_args *args;
+  const pegen_attention_call *call;
+  pegen_attend_function *attend;
+  int64_t lanes, queries; /* of a register, of a tile */
+  int64_t heads, groups;  /* of a tile at most, and how many such make all heads */
+  int64_t tokens, keys, skip; /* N, M, prefix tokens among them */
+  int64_t prefix_tiles, tiles; /* of a head */
+  int64_t runs;                /* by rows: registers that cover the grid's last axis once */
+  pegen_prepare_function *prepare; /* of a polynomial's leaves; NULL: nothing to prepare */
+  pegen_attend_function *weigh;    /* NULL: the bias is no polynomial */
+  double *leaves;
+  char *prepared;
+  pegen_attend_function *look;     /* NULL: every query sees every key */
+  int64_t looked, looked_last; /* heads of k and v that were looked through, counted over all batches; -1: none */
+  int64_t spoilt;
+  int64_t batch, head; /* that the tile is set for, the first of its heads; -1: none */
+  pegen_attention_places places, key_places;
+  pegen_attention_tile tile;
+} pegen_attention_walk;
+
+/* All that a call's tiles share, with the functions of `target`. Room for leaves, prepared values, weights and operands
+ * is the caller's (PEGEN_ATTENTION_ROOM). */
+PEGEN_INTERNAL void pegen_attention_begin(pegen_attention_walk *w, const pegen_driver *driver, const pegen_args *args,
+                                          const pegen_attention_call *call, int target);
+/* Makes what follows that of a batch and of `heads` heads from `head` on, or as many as there are. */
+PEGEN_INTERNAL void pegen_attention_set_heads(pegen_attention_walk *w, int64_t batch, int64_t head);
+/* Tile `index` of the heads: its tokens, what they see and where they are. */
+PEGEN_INTERNAL void pegen_attention_set_tile(pegen_attention_walk *w, int64_t index);
+/* 1 where a head's rows of two tensors, as wide as keys and as values, are not all finite, and it matters: some pairs
+ * may not see each other. */
+PEGEN_INTERNAL int64_t pegen_attention_spoils(pegen_attention_walk *w, const pegen_view *keys, const pegen_view *values,
+                                              int64_t batch, int64_t head);
+
+static inline uintptr_t row_zero(const pegen_view *view, int64_t batch, int64_t head) {
+  return view->base + (uintptr_t)(batch * view->stride[PEGEN_BATCH] + head * view->stride[PEGEN_HEAD]);
+}
+
+/* On the stack of the call. */
+#define PEGEN_ATTENTION_ROOM(w) \
+  do { \
+    const pegen_driver *of = (w)->driver; \
+    (w)->leaves = \
+        __builtin_alloca_with_align(sizeof(double) * (size_t)((w)->form->n_leaves * (w)->form->lanes) + 64, 512); \
+    (w)->prepared = __builtin_alloca_with_align((size_t)(w)->form->prepared_bytes + 64, 512); \
+    (w)->tile.weights = __builtin_alloca_with_align( \
+        sizeof(float) * (size_t)((w)->form->n_weights * PEGEN_ATTENTION_QUERIES) + 64, 512); \
+    const void **operands = __builtin_alloca(sizeof(void *) * (size_t)(of->kernel->n_operands + 1)); \
+    for (int i = 0; i < of->kernel->n_operands; i++) \
+      operands[i] = (const char *)(w)->args->operands[i]->data + (w)->args->operands[i]->byte_offset; \
+    (w)->tile.leaves = (w)->leaves; \
+    (w)->tile.prepared = (w)->prepared; \
+    (w)->tile.operands = operands; \
+  } while (0)
+
+#endif

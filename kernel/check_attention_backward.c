@@ -1,0 +1,236 @@
+/* check_attention_backward.c: every argument of a call for the gradients of attention, in this order, before a byte is
+ * written:
+ *
+ *   1. args, struct_size, part                    NULL_ARGS STRUCT_SIZE UNKNOWN_FIELD PART
+ *   2. grad, its struct_size and flags            MISSING_GRADIENT STRUCT_SIZE UNKNOWN_FIELD GRADIENT_FLAGS
+ *      what is asked for, what comes in           NO_GRADIENT MISSING_INPUT MISSING_OPERAND MISSING_GRADIENT LSE
+ *   3. the forward call                           as check_attention.c, but that out and lse are not written
+ *   4. gradients: shapes and types                RANK NULL_SHAPE NEGATIVE_SIZE GRADIENT_SHAPE GRADIENT_DTYPE LSE
+ *   5. memory of each, workspace                  DEVICE CHANNEL_STRIDE SIZE_OVERFLOW NULL_DATA ALIGNMENT STRIDE
+ *                                                 WORKSPACE
+ *   6. what is written, the workspace too, against every other tensor  OVERLAP
+ */
+#include "attention_backward.h"
+
+enum { FLAGS = PEGEN_GRAD_ACCUMULATE };
+
+/* ---- 2. what is asked for ---- */
+
+static int check_wanted(const pegen_driver *driver, const pegen_args *args, pegen_attention_backward_call *call) {
+  const pegen_grad_args *grad = call->grad;
+  const pegen_attention *form = driver->form;
+  if (grad->flags & ~(uint32_t)FLAGS) return PEGEN_ERROR_GRADIENT_FLAGS;
+  if (grad->q_out || grad->k_out) return PEGEN_ERROR_NO_GRADIENT;
+  /* grad->inputs is as long as args->inputs, grad->operands as args->operands. */
+  if (grad->inputs && PEGEN_GIVEN(args, n_inputs) < driver->kernel->n_inputs) return PEGEN_ERROR_MISSING_INPUT;
+  if (!form->gradients) return PEGEN_ERROR_NO_GRADIENT;
+  call->of_inputs = 0;
+  for (int i = 0; grad->inputs && i < driver->kernel->n_inputs; i++) {
+    if (!grad->inputs[i]) continue;
+    if (!form->weights) return PEGEN_ERROR_NO_GRADIENT;
+    call->of_inputs = 1;
+  }
+  if ((grad->positions && !(form->has_places && args->positions)) ||
+      (grad->k_positions && !(form->has_places && args->k_positions)))
+    return PEGEN_ERROR_NO_GRADIENT;
+  if (grad->operands && args->n_operands < driver->kernel->n_operands) return PEGEN_ERROR_MISSING_OPERAND;
+  call->of_operands = 0;
+  for (int i = 0; grad->operands && i < driver->kernel->n_operands; i++) {
+    if (!grad->operands[i]) continue;
+    if (!(form->gaining >> i & 1)) return PEGEN_ERROR_NO_GRADIENT;
+    call->of_operands = 1;
+  }
+  if (!grad->out) return PEGEN_ERROR_MISSING_GRADIENT;
+  return PEGEN_GIVEN(args, lse) ? 0 : PEGEN_ERROR_LSE;
+}
+
+/* ---- 4., 5. gradients of rows ---- */
+
+/* Of the shape and type of `of`. */
+static int check_rows(const DLTensor *rows, const DLTensor *of, pegen_view *view, int is_written) {
+  view->empty = 1;
+  if (!rows) return 0;
+  int error = pegen_check_rows_shape(rows, of->shape[3]);
+  if (error) return error == PEGEN_ERROR_HEAD_DIM ? PEGEN_ERROR_GRADIENT_SHAPE : error;
+  for (int i = 0; i < 3; i++)
+    if (rows->shape[i] != of->shape[i]) return PEGEN_ERROR_GRADIENT_SHAPE;
+  if (!pegen_same_type(rows, of)) return PEGEN_ERROR_GRADIENT_DTYPE;
+  if ((error = pegen_view_rows(rows, view)) != 0) return error;
+  return !is_written || view->empty || pegen_view_nests(view) ? 0 : PEGEN_ERROR_STRIDE;
+}
+
+static int check_rows_of_all(const pegen_args *args, pegen_attention_backward_call *call) {
+  const pegen_grad_args *grad = call->grad;
+  int error;
+  if ((error = check_rows(grad->out, args->out, &call->g_out, 0)) != 0 ||
+      (error = check_rows(grad->q, args->q, &call->g_q, 1)) != 0 ||
+      (error = check_rows(grad->k, args->k, &call->g_k, 1)) != 0 ||
+      (error = check_rows(grad->v, args->v, &call->g_v, 1)) != 0)
+    return error;
+  if ((error = pegen_check_lse(grad->lse, args->q)) != 0) return error;
+  return pegen_view_lse(grad->lse, &call->g_lse);
+}
+
+/* ---- gradients of operands and inputs ---- */
+
+static int check_operands(const pegen_driver *driver, const pegen_grad_args *grad) {
+  pegen_view view;
+  int error = 0;
+  for (int i = 0; grad->operands && i < driver->kernel->n_operands && !error; i++)
+    if (grad->operands[i]) error = pegen_check_operand_gradient(&driver->kernel->operands[i], grad->operands[i], &view);
+  return error;
+}
+
+static int check_inputs(const pegen_driver *driver, const pegen_args *args, pegen_attention_backward_call *call) {
+  const pegen_kernel *kernel = driver->kernel;
+  DLTensor *const *inputs = call->grad->inputs;
+  int error = 0;
+  for (int i = 0; i < kernel->n_inputs && !error; i++) {
+    call->g_input[i].empty = 1;
+    if (inputs && inputs[i])
+      error = pegen_check_input_gradient(&kernel->inputs[i], args->inputs[i], inputs[i], &call->g_input[i]);
+  }
+  return error;
+}
+
+static int check_positions(const pegen_args *args, pegen_attention_backward_call *call) {
+  const pegen_grad_args *grad = call->grad;
+  int error = 0;
+  call->g_positions[0].empty = call->g_positions[1].empty = 1;
+  if (grad->positions) error = pegen_check_position_gradient(args->positions, grad->positions, &call->g_positions[0]);
+  if (!error && grad->k_positions)
+    error = pegen_check_position_gradient(args->k_positions, grad->k_positions, &call->g_positions[1]);
+  return error;
+}
+
+/* ---- 5. the workspace ---- */
+
+#ifndef PEGEN_CHECK_ANY_DEVICE /* the launcher's is another (runtime/launch_attention_backward.c) */
+
+enum { MOST_CHUNKS = 64 };
+
+/* So many chunks that their sums are not more numbers than q. */
+void pegen_attention_cut_of(const pegen_driver *driver, const pegen_attention_backward_call *call,
+                            pegen_attention_cut *cut) {
+  int is_empty = call->forward.q.empty && call->forward.k.empty; /* then sizes may be any */
+  int64_t items = is_empty ? 0 : call->forward.k.size[PEGEN_BATCH] * call->forward.k.size[PEGEN_HEAD],
+          numbers = pegen_view_bytes(&call->forward.q) / (int64_t)sizeof(float), most = MOST_CHUNKS;
+  cut->items = cut->units = items;
+  cut->chunks = 0;
+  if (!call->of_operands || !items) return;
+  if (numbers / pegen_all_elements(driver->kernel) < most) most = numbers / pegen_all_elements(driver->kernel);
+  if (most < 1) most = 1;
+  if (items > most) cut->units = most;
+  cut->chunks = most / cut->units;
+}
+
+int64_t pegen_attention_key_numbers(const pegen_attention_backward_call *call) {
+  int64_t of_keys = call->g_k.empty ? 0 : pegen_attention_pitch(call->grad->k->shape[3]),
+          of_values = call->g_v.empty ? 0 : pegen_attention_pitch(call->grad->v->shape[3]);
+  return of_keys + of_values;
+}
+
+int64_t pegen_attention_key_bytes(const pegen_attention_backward_call *call) {
+  const pegen_view *k = &call->forward.k;
+  int64_t bytes = pegen_attention_key_numbers(call) * (int64_t)sizeof(float);
+  for (int i = 0; i < PEGEN_VIEW_DIMS && bytes; i++)
+    if (__builtin_mul_overflow(bytes, k->size[i], &bytes)) return -1;
+  return bytes;
+}
+
+/* -1: more than can be addressed. */
+static int64_t place_bytes(const pegen_driver *driver, const pegen_args *args,
+                           const pegen_attention_backward_call *call, int of_keys) {
+  const pegen_view *rows = of_keys ? &call->forward.k : &call->forward.q;
+  int64_t bytes = driver->kernel->n_axes * (int64_t)sizeof(double);
+  if (!pegen_attention_wants_places(call, args, of_keys)) return 0;
+  for (int i = 0; i < PEGEN_VIEW_DIMS; i++)
+    if (__builtin_mul_overflow(bytes, rows->size[i], &bytes)) return -1;
+  return bytes;
+}
+
+static int64_t chunk_bytes(const pegen_driver *driver, const pegen_attention_backward_call *call) {
+  pegen_attention_cut cut;
+  pegen_attention_cut_of(driver, call, &cut);
+  return cut.units * cut.chunks * pegen_all_elements(driver->kernel) * (int64_t)sizeof(double);
+}
+
+double *pegen_attention_place_sums(const pegen_driver *driver, const pegen_args *args,
+                                   const pegen_attention_backward_call *call, int of_keys) {
+  if (!pegen_attention_wants_places(call, args, of_keys)) return 0;
+  int64_t before = pegen_attention_key_bytes(call) + chunk_bytes(driver, call);
+  if (of_keys) before += place_bytes(driver, args, call, 0);
+  return (double *)(void *)((char *)args->workspace + before);
+}
+
+int64_t pegen_attention_backward_bytes(const pegen_driver *driver, const pegen_args *args,
+                                       const pegen_attention_backward_call *call) {
+  int64_t bytes = pegen_attention_key_bytes(call),
+          more[] = {chunk_bytes(driver, call), place_bytes(driver, args, call, 0), place_bytes(driver, args, call, 1)};
+  for (int i = 0; i < 3; i++)
+    if (bytes < 0 || more[i] < 0 || __builtin_add_overflow(bytes, more[i], &bytes)) return -1;
+  return bytes;
+}
+
+#endif
+
+/* ---- 6. overlap ---- */
+
+/* Is what is written something of a call's, the first `n_written` of its own outputs among them? */
+static int meets_any(const pegen_driver *driver, const pegen_args *args, const pegen_attention_backward_call *call,
+                     const pegen_view *view, const pegen_view *const *written, int n_written) {
+  const pegen_view *read[] = {&call->forward.out, &call->forward.lse, &call->g_out, &call->g_lse};
+  int meets = pegen_attention_meets(driver, args, &call->forward, view);
+  for (int i = 0; i < 4 && !meets; i++) meets = pegen_views_meet(view, read[i]);
+  for (int i = 0; i < n_written && !meets; i++) meets = pegen_views_meet(view, written[i]);
+  return meets;
+}
+
+static int check_overlap(const pegen_driver *driver, const pegen_args *args, const pegen_attention_backward_call *call,
+                         const pegen_view *workspace) {
+  const pegen_view *written[6 + PEGEN_MAX_INPUTS];
+  DLTensor *const *operands = call->grad->operands;
+  pegen_view view, other;
+  int n_written = 6 + driver->kernel->n_inputs;
+  written[0] = &call->g_q;
+  written[1] = &call->g_k;
+  written[2] = &call->g_v;
+  written[3] = workspace;
+  written[4] = &call->g_positions[0];
+  written[5] = &call->g_positions[1];
+  for (int i = 6; i < n_written; i++) written[i] = &call->g_input[i - 6];
+  for (int i = 0; i < n_written; i++)
+    if (!written[i]->empty && meets_any(driver, args, call, written[i], written, i)) return PEGEN_ERROR_OVERLAP;
+  for (int i = 0; operands && i < driver->kernel->n_operands; i++) {
+    if (!operands[i]) continue;
+    pegen_view_contiguous(operands[i], &view);
+    if (meets_any(driver, args, call, &view, written, n_written)) return PEGEN_ERROR_OVERLAP;
+    for (int k = 0; k < i; k++)
+      if (operands[k] && !pegen_view_contiguous(operands[k], &other) && pegen_views_meet(&view, &other))
+        return PEGEN_ERROR_OVERLAP;
+  }
+  return 0;
+}
+
+/* ---- all of them ---- */
+
+int pegen_check_attention_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts,
+                                   int with_workspace, pegen_attention_backward_call *call) {
+  int error = pegen_check_args(args, part, parts);
+  if (error) return error;
+  const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
+  if (!grad) return PEGEN_ERROR_MISSING_GRADIENT;
+  if ((error = pegen_check_struct(grad, grad->struct_size, sizeof *grad, sizeof *grad)) != 0 ||
+      (error = check_wanted(driver, args, call)) != 0 ||
+      (error = pegen_check_attention_read(driver, args, part, parts, &call->forward)) != 0 ||
+      (error = check_rows_of_all(args, call)) != 0 || (error = check_inputs(driver, args, call)) != 0 ||
+      (error = check_operands(driver, grad)) != 0 || (error = check_positions(args, call)) != 0)
+    return error;
+  pegen_view workspace;
+  workspace.empty = 1;
+  if (!with_workspace) return 0;
+  int64_t bytes = pegen_attention_backward_bytes(driver, args, call);
+  if (bytes < 0) return PEGEN_ERROR_SIZE_OVERFLOW;
+  if ((error = pegen_check_workspace(args, bytes, &workspace)) != 0) return error;
+  return check_overlap(driver, args, call, &workspace);
+}

@@ -1,0 +1,63 @@
+/* check_gradient.c: what the checks of all backward calls have in common: gradients of operands, and the workspace. */
+#include "gradient.h"
+
+int64_t pegen_operand_elements(const pegen_kernel *kernel, int operand) {
+  int64_t size = 1;
+  for (int d = 0; d < kernel->operands[operand].rank; d++) size *= kernel->operands[operand].shape[d];
+  return size;
+}
+
+int64_t pegen_elements_before(const pegen_kernel *kernel, int operand) {
+  int64_t count = 0;
+  for (int i = 0; i < operand; i++) count += pegen_operand_elements(kernel, i);
+  return count;
+}
+
+int64_t pegen_all_elements(const pegen_kernel *kernel) { return pegen_elements_before(kernel, kernel->n_operands); }
+
+int pegen_is_gradient_type(const DLTensor *tensor) {
+  return pegen_one_of(tensor, kDLFloat, 32) || pegen_one_of(tensor, kDLFloat, 64);
+}
+
+int pegen_check_operand_gradient(const pegen_operand *operand, const DLTensor *tensor, pegen_view *view) {
+  int64_t count = 1;
+  if (tensor->ndim != operand->rank || (operand->rank > 0 && !tensor->shape)) return PEGEN_ERROR_GRADIENT_SHAPE;
+  for (int i = operand->rank - 1; i >= 0; i--) {
+    if (tensor->shape[i] != operand->shape[i]) return PEGEN_ERROR_GRADIENT_SHAPE;
+    if (tensor->strides && operand->shape[i] > 1 && tensor->strides[i] != count) return PEGEN_ERROR_GRADIENT_SHAPE;
+    count *= operand->shape[i];
+  }
+  if (!pegen_is_gradient_type(tensor)) return PEGEN_ERROR_GRADIENT_DTYPE;
+  return pegen_on_host(tensor) ? pegen_view_contiguous(tensor, view) : PEGEN_ERROR_DEVICE;
+}
+
+/* Of a tensor like another one, which may have its own strides; a number type of its own, too. */
+static int check_like(const DLTensor *like, const DLTensor *tensor, int has_type, int has_channels, pegen_view *view) {
+  if (tensor->ndim != like->ndim || !tensor->shape) return PEGEN_ERROR_GRADIENT_SHAPE;
+  for (int i = 0; i < tensor->ndim; i++)
+    if (tensor->shape[i] != like->shape[i]) return PEGEN_ERROR_GRADIENT_SHAPE;
+  if (!has_type) return PEGEN_ERROR_GRADIENT_DTYPE;
+  if (!pegen_on_host(tensor)) return PEGEN_ERROR_DEVICE;
+  int error = pegen_view_of(tensor, has_channels, view);
+  if (error) return error;
+  return view->empty || pegen_view_nests(view) ? 0 : PEGEN_ERROR_STRIDE;
+}
+
+int pegen_check_input_gradient(const pegen_input *info, const DLTensor *input, const DLTensor *tensor,
+                               pegen_view *view) {
+  return check_like(input, tensor, pegen_same_type(tensor, input), info->size > 0, view);
+}
+
+int pegen_check_position_gradient(const DLTensor *positions, const DLTensor *tensor, pegen_view *view) {
+  return check_like(positions, tensor, pegen_is_gradient_type(tensor), 0, view);
+}
+
+int pegen_check_workspace(const pegen_args *args, int64_t bytes, pegen_view *view) {
+  if (!bytes) return 0;
+  if (!args->workspace) return PEGEN_ERROR_WORKSPACE;
+  if ((uintptr_t)args->workspace & 7) return PEGEN_ERROR_ALIGNMENT;
+  int error = pegen_view_memory(args->workspace, bytes, view);
+  if (error) return error;
+  size_t given = PEGEN_GIVEN(args, workspace_bytes);
+  return given && given < (uint64_t)bytes ? PEGEN_ERROR_WORKSPACE : 0;
+}

@@ -1,0 +1,79 @@
+/* entries.h: the functions that an object exports, one row each. From it the compiler makes the exported functions, the
+ * fields of pegen_kernel that point at them, the header's declarations and what a form says it has; the launcher, the
+ * host's run of GPU threads and tests take the names from it.
+ *
+ *     X(name, role, of, option, text)
+ *
+ * name    NAME_name, the field of pegen_kernel (runtime/include/pegen/pegen.h), and what a form calls its driver's
+ *         function by (compiler/forms/form.h)
+ * role    CALL: int (args, part, parts); FINISH: the same, after all parts of another have come back; SIZE: size_t
+ *         (args)
+ * of      the entry that it belongs to: a CALL to itself, its FINISH and its sizes to it
+ * option  ALWAYS; GRADIENT: --no-grad leaves it out
+ * text    a comment in the header, without its marks; %s: what softmax is taken of; NULL: the text before says it all
+ *
+ * Rows come in the order of pegen_kernel; a new one is the last.
+ */
+#ifndef PEGEN_KERNEL_ENTRIES_H
+#define PEGEN_KERNEL_ENTRIES_H
+
+#define PEGEN_ENTRIES(X) \
+  X(encode, CALL, encode, ALWAYS, \
+    "Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then\n" \
+    "nothing was written.") \
+  X(attention, CALL, attention, ALWAYS, \
+    "out = softmax(%s) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and\n" \
+    "then nothing was written.") \
+  X(prepare, CALL, prepare, ALWAYS, \
+    "Writes args->table, of table_bytes(args) bytes: all that encode needs of positions and operands, which then " \
+    "need " \
+    "not be\n" \
+    "given. To be called again when they change. q and k are not looked at. Parts as in encode.") \
+  X(workspace, SIZE, workspace, ALWAYS, "Bytes that args->workspace must have; 0: none.") \
+  X(table_bytes, SIZE, prepare, ALWAYS, "0 where positions or operands are wrong.") \
+  X(encode_backward, CALL, encode_backward, GRADIENT, \
+    "Gradients, of what args->grad asks for; see pegen_grad_args. finish after all parts have come back, where an\n" \
+    "operand has a gradient. Parts as in encode.") \
+  X(encode_backward_finish, FINISH, encode_backward, GRADIENT, NULL) \
+  X(encode_backward_workspace, SIZE, encode_backward, GRADIENT, \
+    "Bytes that args->workspace must have for them; 0: none, or the arguments are wrong.") \
+  X(attention_backward, CALL, attention_backward, GRADIENT, \
+    "Gradients, of what args->grad asks for; see pegen_grad_args. finish after all parts have come back, where an\n" \
+    "operand has a gradient. Parts as in attention.") \
+  X(attention_backward_finish, FINISH, attention_backward, GRADIENT, NULL) \
+  X(attention_backward_workspace, SIZE, attention_backward, GRADIENT, \
+    "Bytes that args->workspace must have for them; 0: none, or the arguments are wrong.")
+
+typedef enum pegen_entry_kind {
+#define X(name, role, of, option, text) PEGEN_ENTRY_##name,
+  PEGEN_ENTRIES(X)
+#undef X
+      PEGEN_ENTRY_COUNT
+} pegen_entry_kind;
+
+/* Entries that --abi tvm-ffi makes packed functions of (kernel/tvm_ffi.c). */
+#define PEGEN_TVM_FFI(X) X(encode) X(attention) X(encode_backward) X(encode_backward_workspace)
+
+/* The words of entries that GPUs have, too: what pegen_launch is asked for, and what the PTX entries of such a call are
+ * found by (pegen_ptx.words). */
+#define PEGEN_LAUNCHED(X) \
+  X(encode) X(attention) X(encode_backward) X(encode_backward_finish) X(attention_backward) X(attention_backward_finish)
+
+typedef enum pegen_launch_entry {
+  PEGEN_LAUNCH_NONE = -1,
+#define X(name) PEGEN_LAUNCH_##name,
+  PEGEN_LAUNCHED(X)
+#undef X
+      PEGEN_LAUNCH_COUNT
+} pegen_launch_entry;
+
+static inline const char *pegen_launch_word(pegen_launch_entry entry) {
+  static const char *const words[] = {
+#define X(name) #name,
+      PEGEN_LAUNCHED(X)
+#undef X
+  };
+  return words[entry];
+}
+
+#endif

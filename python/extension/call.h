@@ -1,0 +1,72 @@
+/* call.h: a call of a kernel's entry with PyTorch's tensors: from what stands on an operator's stack to pegen_args, the
+ * call in as many parts as PyTorch has threads, and what is left on the stack.
+ *
+ * The steps of an operator may fail one by one; the first failure is kept, the others do nothing then, and end_call
+ * says it, with all references given back.
+ */
+#ifndef PEGEN_TORCH_CALL_H
+#define PEGEN_TORCH_CALL_H
+
+#include "shim.h"
+
+enum { MOST_TENSORS = 256, MOST_LISTED = 64, TEXT_SIZE = 1024 };
+
+struct call {
+  const pegen_kernel *kernel;
+  pegen_args args;
+  pegen_grad_args grad;
+  int n_held, n_results;
+  torch_tensor *held[MOST_TENSORS]; /* references of this call's */
+  DLTensor views[MOST_TENSORS]; /* of `held` */
+  int results[2 * MOST_LISTED]; /* indices into them */
+  const DLTensor *operands[MOST_LISTED], *inputs[MOST_LISTED];
+  DLTensor *grad_operands[MOST_LISTED], *grad_inputs[MOST_LISTED];
+  char failure[TEXT_SIZE]; /* "": none */
+};
+
+/* How Python answers: finds a kernel by its name (add_kernel is called within), and puts a refusal in words. Both write
+ * a sentence; an empty one of find_kernel means that it is there. */
+typedef void torch_find_kernel(const char *name, char *text, size_t size);
+typedef void torch_explain(const pegen_kernel *kernel, const char *entry, int error, const pegen_args *args, char *text,
+                           size_t size);
+/* What is about to be thrown, for Python to make an exception of its own of. */
+typedef void torch_tell(const char *text);
+void set_answers(torch_find_kernel *find, torch_explain *explain, torch_tell *tell);
+
+/* Makes a kernel known to the operators of this process; it and its name stay. Of one thread at a time. 0 where there
+ * is no memory. */
+int add_kernel(const char *name, const pegen_kernel *kernel);
+
+/* Begins a call of the kernel whose name is a text on the stack. */
+void begin_call(struct call *call, torch_value name);
+
+/* Arguments from the stack, as views; NULL of what is left out or after a failure. rows_of: with channels side by side,
+ * of a copy where they are not. list_of: how many there are, at most MOST_LISTED. */
+DLTensor *tensor_of(struct call *call, torch_value value);
+DLTensor *rows_of(struct call *call, torch_value value);
+DLTensor *optional_of(struct call *call, torch_value value);
+int list_of(struct call *call, torch_value value, const DLTensor **views, bool is_rows, const char *what);
+
+/* A new tensor for results: rows of `width` channels that lie in memory as x does, as torch.empty_like has it; of x's
+ * shape, contiguous, float32 or, as x, float64; of x's shape and type, contiguous; a float32 for each of x's rows. */
+DLTensor *new_rows(struct call *call, const DLTensor *x, int64_t width);
+DLTensor *new_gradient(struct call *call, const DLTensor *x);
+DLTensor *new_like(struct call *call, const DLTensor *x);
+DLTensor *new_numbers(struct call *call, const DLTensor *x);
+
+/* Fails with the sentence. */
+void fail_call(struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Runs the entry of that name and, where there is one, `finish` behind it. work: how much there is to do, in elements
+ * that are read and written. */
+void run_entry(struct call *call, const char *name, pegen_entry *entry, pegen_entry *finish,
+               pegen_workspace_entry *workspace, int64_t work);
+
+/* Puts the results on the stack, singly or (as_list) as one list, or throws PyTorch's exception. */
+void end_call(struct call *call, torch_value *stack, bool as_list);
+
+/* Of NULL, which stands for what could not be read: 0. */
+int64_t count_elements(const DLTensor *x);
+int64_t last_size(const DLTensor *x);
+
+#endif

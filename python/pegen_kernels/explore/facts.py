@@ -1,0 +1,154 @@
+"""What `pegen explain --format=json` tells of a description, with its arrays as NumPy's."""
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass
+from typing import Any, Mapping, Sequence
+
+import numpy
+
+from ..errors import ArgumentError, CompileError
+from ..kernel import request_of
+
+DEFAULT_GRID = {1: (64,), 2: (14, 14), 3: (6, 6, 6)}
+_MOST_TOKENS = 1024  # as explain has it
+_MOST_NUMBERS = 1 << 21  # of rotors, beyond which their pictures are left out
+_ORBIT_STEPS = 49
+
+
+def _array(data: Mapping[str, Any], member: str = "values") -> numpy.ndarray:
+    """null, which is what hides a key, is minus infinity."""
+    values = [-math.inf if x is None else x for x in data[member]]
+    return numpy.array(values, dtype=float).reshape(data["shape"])
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A description with its options, and what holds of it.
+
+    All arrays are float64; scores are those of a query and a key of length 1, displacements count from -(g - 1) to
+    g - 1 along an axis of g tokens.
+    """
+
+    label: str
+    data: dict[str, Any]  # all members of explain's JSON
+    grid: tuple[int, ...]
+    phases: numpy.ndarray | None  # [heads, blocks, axes], radians for the first unit of position
+    equal: numpy.ndarray | None  # [heads, displacements...]: mean score of a query and itself as a key
+    lowest: numpy.ndarray | None  # of the pairs of that displacement
+    highest: numpy.ndarray | None
+    random: numpy.ndarray | None  # [5, displacements...]: quantiles .05, .25, .5, .75, .95
+    bias: numpy.ndarray | None  # [heads, displacements...], in units of scale q . k; -infinity hides the key
+    tokens: numpy.ndarray | None  # [tokens, heads, blocks, n, n]: rotors of the grid's tokens, row-major
+    steps: numpy.ndarray | None  # [axes, heads, blocks, n, n]: rotors of the first unit of each axis
+    orbits: numpy.ndarray | None  # [axes, ORBIT_STEPS, heads, blocks, n, n]: along each axis, through the grid
+
+    @property
+    def axes(self) -> list[str]:
+        return [axis["name"] for axis in self.data["axes"]]
+
+    @property
+    def displacements(self) -> list[numpy.ndarray]:
+        """By axis, of every displacement: [displacements...]."""
+        return numpy.meshgrid(*(numpy.arange(1 - g, g) for g in self.grid), indexing="ij")
+
+    @property
+    def distance(self) -> numpy.ndarray:
+        return numpy.sqrt(sum(d.astype(float) ** 2 for d in self.displacements))
+
+    @property
+    def operands(self) -> dict[str, str]:
+        """Where the values of each operand are from."""
+        return {name: operand["from"] for name, operand in self.data["numbers"]["operands"].items()}
+
+
+def run_explain(request: Any, label: str, words: Sequence[str] = ()) -> dict[str, Any]:
+    """The members of its JSON. Raises CompileError."""
+    done = request.run("explain", "--format=json", *words)
+    if done.returncode:
+        raise CompileError(f"{label}: {(done.stderr or done.stdout).strip()}")
+    return json.loads(done.stdout)
+
+
+def _positions(grid: Sequence[int], with_tokens: bool) -> numpy.ndarray:
+    """Units of the axes, steps through the grid along each, and its tokens."""
+    units = numpy.eye(len(grid))
+    orbits = [unit * at for unit, g in zip(units, grid) for at in numpy.linspace(0, g - 1, _ORBIT_STEPS)]
+    tokens = numpy.stack(numpy.meshgrid(*map(numpy.arange, grid), indexing="ij"), -1).reshape(-1, len(grid))
+    return numpy.concatenate([units, orbits, *([tokens] if with_tokens else [])])
+
+
+def _places(data: dict[str, Any], grid: Sequence[int]) -> tuple[int, bool]:
+    """How many rotors of units and orbits there are to tell, and whether those of tokens are: of large blocks none."""
+    phases = data["numbers"].get("phases")
+    if phases is None:
+        return 0, False
+    heads, blocks, axes = phases["shape"]
+    size = heads * blocks * data["block"]["size"] ** 2
+    few, tokens = axes * (1 + _ORBIT_STEPS), math.prod(grid)
+    if few * size > _MOST_NUMBERS:
+        return 0, False
+    return few, data["role"] == "separable" and tokens <= 256 and (few + tokens) * size <= _MOST_NUMBERS
+
+
+def _rotors(numbers: dict[str, Any], few: int) -> dict[str, numpy.ndarray]:
+    """What was told of the positions of `_positions`."""
+    rotors = _array(numbers.get("rotors") or numbers["rotors_of_displacements"])
+    axes = few // (1 + _ORBIT_STEPS)
+    parts = {"steps": rotors[:axes], "orbits": rotors[axes:few].reshape(axes, _ORBIT_STEPS, *rotors.shape[1:])}
+    return parts | ({"tokens": rotors[few:]} if len(rotors) > few else {})
+
+
+def explain(
+    spec: str | os.PathLike[str],
+    *,
+    grid: Sequence[int] | None = None,
+    operands: Mapping[str, str | os.PathLike[str]] | None = None,
+    seed: int | None = None,
+    label: str | None = None,
+    defines: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Facts:
+    """grid: tokens along each axis; default: the description's own, or 64, 14 x 14, 6 x 6 x 6. operands: .npy files by
+    name; others are drawn as the description says, from `seed`. options: the description's own; those
+    whose names are parameters of this function go into `defines`.
+
+    Raises CompileError with the file and line of a mistake.
+    """
+    request = request_of(spec, {**(defines or {}), **options})
+    words = [f"--operands={name}={os.fspath(path)}" for name, path in (operands or {}).items()]
+    if seed is not None:
+        words.append(f"--seed={seed}")
+    name = label or os.path.basename(os.fspath(spec)).removesuffix(".lua")
+    data = run_explain(request, name, words)  # the axes and the size of what there is to ask for
+    grid = grid or tuple(axis["grid"] for axis in data["axes"] if "grid" in axis) or DEFAULT_GRID.get(len(data["axes"]))
+    if grid is None or math.prod(grid) > _MOST_TOKENS:
+        raise ArgumentError(
+            f"grid: {name} has {len(data['axes'])} axes; expected sizes of at most {_MOST_TOKENS} tokens"
+        )
+    grid = tuple(int(size) for size in grid)
+    words.append(f"--grid={','.join(map(str, grid))}")
+    few, with_tokens = _places(data, grid)
+    if few and len(grid) == len(data["axes"]):  # explain refuses another grid
+        words += [f"--at={','.join(map(repr, map(float, row)))}" for row in _positions(grid, with_tokens)]
+    data = run_explain(request, name, words)
+    scores = data["numbers"]["scores"]
+    equal, random, bias = (scores.get(member) for member in ("equal", "random", "bias"))
+    rotors = _rotors(data["numbers"], few) if few else {}
+    phases = data["numbers"].get("phases")
+    return Facts(
+        label=name,
+        data=data,
+        grid=grid,
+        phases=phases and _array(phases),
+        equal=equal and _array(equal),
+        lowest=equal and _array(equal, "lowest"),
+        highest=equal and _array(equal, "highest"),
+        random=random and _array(random),
+        bias=bias and _array(bias),
+        tokens=rotors.get("tokens"),
+        steps=rotors.get("steps"),
+        orbits=rotors.get("orbits"),
+    )

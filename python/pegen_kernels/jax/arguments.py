@@ -1,0 +1,120 @@
+"""What is called with: arrays that are checked, and put as calls take them."""
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+from jax import numpy as jnp
+
+from ..arrays import code_of
+from ..errors import ArgumentError
+from ..kernel import Kernel, in_order
+from .calls import axes_of
+
+
+class Rest(NamedTuple):
+    """What is read beside rows."""
+
+    positions: Any
+    k_positions: Any
+    operands: tuple[Any, ...]
+    inputs: tuple[Any, ...]
+
+    def named(self) -> dict[str, Any]:
+        places = {"positions": self.positions, "k_positions": self.k_positions}
+        lists = {f"operand.{i}": x for i, x in enumerate(self.operands)}
+        lists |= {f"input.{i}": x for i, x in enumerate(self.inputs)}
+        return {name: x for name, x in places.items() if x is not None} | lists
+
+    def gradients(self, made: dict[str, Any]) -> Rest:
+        """Those that a call made, by their names, in the types of what they are of; None where there is none."""
+        of = {name: made[f"grad.{name}"].astype(x.dtype) for name, x in self.named().items() if f"grad.{name}" in made}
+        lists = [
+            tuple(of.get(f"{kind}.{i}") for i in range(len(xs)))
+            for kind, xs in (("operand", self.operands), ("input", self.inputs))
+        ]
+        return Rest(of.get("positions"), of.get("k_positions"), *lists)
+
+
+def like(x: Any, width: int) -> Any:
+    return jax.ShapeDtypeStruct((*x.shape[:-1], width), x.dtype)
+
+
+def of_sums(rest: Rest, names: frozenset[str]) -> dict[str, Any]:
+    """Shapes and types of the gradients of those names: of sums over rows, and of inputs, in the types of these."""
+
+    def type_of(name: str, x: Any) -> Any:
+        return x.dtype if name.startswith("input") or x.dtype == jnp.float64 else jnp.float32
+
+    named = [(name, x) for name, x in rest.named().items() if name in names]
+    return {f"grad.{name}": jax.ShapeDtypeStruct(x.shape, type_of(name, x)) for name, x in named}
+
+
+# ---- what JAX says of gradients ----
+
+
+def is_zero(x: Any) -> bool:
+    return isinstance(x, jax.custom_derivatives.SymbolicZero)
+
+
+def dense(gradients: Any) -> tuple[Any, ...]:
+    return tuple(jnp.zeros(x.shape, x.dtype) if is_zero(x) else x for x in gradients)
+
+
+def never(*given: Any) -> Any:
+    raise AssertionError("refused when it was traced")
+
+
+def values(x: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.value, x, is_leaf=lambda leaf: hasattr(leaf, "perturbed"))
+
+
+def is_perturbed(x: Any) -> bool:
+    return any(leaf.perturbed for leaf in jax.tree.leaves(x, is_leaf=lambda leaf: hasattr(leaf, "perturbed")))
+
+
+# ---- arguments ----
+
+
+def _varying(tree: Any) -> Any:
+    """All of its arrays varying along the axes along which one of them does, as calls inside shard_map demand. Done
+    outside of what has a gradient, so that JAX itself sums that of what is the same on several devices."""
+    axes = frozenset().union(*(axes_of(x) for x in jax.tree.leaves(tree)))
+
+    def cast(x: Any) -> Any:
+        missing = tuple(axes - axes_of(x))
+        return jax.lax.pcast(x, missing, to="varying") if missing else x
+
+    return jax.tree.map(cast, tree)
+
+
+def _array(name: str, x: Any) -> Any:
+    try:
+        x = jnp.asarray(x)
+    except (TypeError, ValueError) as e:
+        raise ArgumentError(f"{name} is a {type(x).__name__}; expected an array") from e
+    code_of(name, x.dtype)
+    return x
+
+
+def prepared(kernel: Kernel, entry: str, rows: dict[str, Any], positions: Any, k_positions: Any, operands: Any,
+             inputs: Any, layout: str) -> tuple[tuple[str, ...], tuple[Any, ...], Rest]:  # fmt: skip
+    if not isinstance(kernel, Kernel):
+        raise ArgumentError(f"kernel is a {type(kernel).__name__}; expected what pegen_kernels.compile returned")
+    if entry not in kernel.entries:
+        raise ArgumentError(f"kernel: {kernel.name} has no entry '{entry}'; it has: {', '.join(kernel.entries)}")
+    if layout not in ("BHND", "BNHD"):
+        raise ArgumentError(f"layout is {layout!r}; expected 'BHND' or 'BNHD'")
+    given = {name: _array(name, x) for name, x in rows.items() if x is not None}
+    if not given:
+        raise ArgumentError("q, k: neither was given")
+    for name, x in given.items():
+        if x.ndim != 4:
+            raise ArgumentError(f"{name} has {x.ndim} dimensions; expected four, {layout}")
+    places = [None if x is None else _array(name, x) for name, x in
+              (("positions", positions), ("k_positions", k_positions))]  # fmt: skip
+    lists = [
+        tuple(_array(f"{what} '{info.name}'", x) for info, x in zip(infos, in_order(kernel.name, what, infos, of)))
+        for what, infos, of in (("operand", kernel.operands, operands), ("input", kernel.inputs, inputs))
+    ]
+    return tuple(given), *_varying((tuple(given.values()), Rest(*places, *lists)))

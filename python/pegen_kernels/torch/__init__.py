@@ -1,0 +1,11 @@
+"""PyTorch: encodings as modules, and as operators that compile, export, differentiate and batch.
+
+    encoding = pegen_kernels.torch.Encoding("care", head_dim=64, heads=12)
+    q, k = encoding(q, k, positions)
+"""
+from .gradients import call
+from .models import patch, unpatch
+from .modules import Attention, Encoding
+from .names import kernel_of, register
+
+__all__ = ["Attention", "Encoding", "call", "kernel_of", "patch", "register", "unpatch"]

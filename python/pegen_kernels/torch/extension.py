@@ -1,0 +1,116 @@
+"""The operators on processors as C (libpegen_torch), where it is installed and this PyTorch has what it needs of
+PyTorch's stable interface, 2.10 or later. Nothing else depends on it: without it the same operators are Python.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from typing import Any, Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from .. import _native
+from .._native import Args, DLTensor, GradArgs, KernelInfo
+from ..arrays import View
+from ..errors import ArgumentError, PegenError
+from ..refusals import refusal
+
+_FIND = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+_EXPLAIN = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
+)
+_TELL = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+_ROWS = ("q", "k", "v", "q_out", "k_out", "out", "positions", "k_positions")
+_GRADIENTS = ("q_out", "k_out", "out", "lse", "q", "k", "v", "positions", "k_positions")
+
+_library: ctypes.CDLL | None = None
+_callbacks: list[Any] = []  # C keeps their addresses
+_last = threading.local()  # .error: what was last refused on this thread
+reason = "not started"  # why the operators are Python; "": they are C
+
+
+def _say(error: Exception, text: int, size: int) -> None:
+    _last.error = error
+    words = str(error).encode()[: size - 1]
+    ctypes.memmove(text, words + b"\0", len(words) + 1)
+
+
+def _tell(text: bytes) -> None:
+    """What the operator is about to throw."""
+    if str(getattr(_last, "error", None)) != text.decode():
+        _last.error = ArgumentError(text.decode())
+
+
+def _seen(address: int) -> View:
+    x = DLTensor.from_address(address)
+    sizes = (ctypes.c_int64 * x.ndim).from_address(x.shape) if x.ndim else ()
+    strides = (ctypes.c_int64 * x.ndim).from_address(x.strides) if x.ndim else ()
+    return View(x.data or 0, (x.device_type, x.device_id, x.code, x.bits, tuple(sizes), tuple(strides)), None)
+
+
+def _listed(address: int, n: int) -> list[View]:
+    return [_seen(place) for place in (ctypes.c_void_p * n).from_address(address)] if n else []
+
+
+def _explain(kernel: int, entry: bytes, error: int, args: int, text: int, size: int) -> None:
+    given = Args.from_address(args)
+    tensors = {name: _seen(place) for name in _ROWS if (place := getattr(given, name))}
+    if given.grad:
+        grad = GradArgs.from_address(given.grad)
+        tensors |= {f"grad.{name}": _seen(place) for name in _GRADIENTS if (place := getattr(grad, name))}
+    operands, inputs = _listed(given.operands, given.n_operands), _listed(given.inputs, given.n_inputs)
+    _say(refusal(KernelInfo.from_address(kernel), entry.decode(), error, tensors, operands, inputs), text, size)
+
+
+def start(kernel_of: Callable[[str], Any]) -> bool:
+    """Registers the operators in C; kernel_of finds those that they ask for by name. False where they cannot be had."""
+    global _library, reason
+    path = os.environ.get("PEGEN_TORCH_LIBRARY") or str(_native.PACKAGE / "lib" / "libpegen_torch.so")
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as e:
+        reason = str(e)
+        return False
+
+    def find(name: bytes, text: int, size: int) -> None:
+        try:
+            add(name.decode(), kernel_of(name.decode()))
+        except PegenError as e:
+            _say(e, text, size)
+
+    library.pegen_torch_start.restype = ctypes.c_char_p
+    library.pegen_torch_add.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
+    _callbacks[:] = [_FIND(find), _EXPLAIN(_explain), _TELL(_tell)]
+    missing = library.pegen_torch_start(*_callbacks)
+    if missing:
+        reason = f"this PyTorch has no {missing.decode()}"
+        return False
+    _library, reason = library, ""
+    return True
+
+
+def add(name: str, kernel: Any) -> None:
+    """Makes a kernel known to the operators; it is kept for as long as the process lives."""
+    if _library and not _library.pegen_torch_add(name.encode(), ctypes.addressof(kernel._info)):
+        raise MemoryError("pegen_torch_add")
+
+
+def stranger(kernel: Any, rows: dict[str, Any], places: dict[str, Any], rest: Sequence[Any]) -> ArgumentError | None:
+    """After a failure: the first argument that is no tensor which operators take. rest: operands, then inputs."""
+    names = [f"operand '{info.name}'" for info in kernel.operands] + [f"input '{info.name}'" for info in kernel.inputs]
+    places = {name: x for name, x in places.items() if x is not None}
+    for name, x in [*rows.items(), *places.items(), *zip(names, rest)]:
+        if not isinstance(x, Tensor):
+            return ArgumentError(f"{name} is a {type(x).__name__}; expected a torch.Tensor")
+        if x.layout != torch.strided or x.is_nested:
+            return ArgumentError(f"{name} is {'nested' if x.is_nested else x.layout}; expected a dense tensor")
+    return None
+
+
+def own(error: Exception) -> Exception:
+    """What an operator in C refused, as this package's exception: PyTorch has none but RuntimeError for it."""
+    said = getattr(_last, "error", None)
+    _last.error = None
+    return said if said is not None and str(error).startswith(str(said)) else error

@@ -1,0 +1,102 @@
+"""Modules: an encoding, attention."""
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ArgumentError
+from ..kernel import Kernel
+from .attention import attend, gaining
+from .gradients import call
+from .initial import values_of
+from .names import kernel_of, register
+
+
+class _Module(nn.Module):
+    def _learned(self) -> int:
+        """Bits: the operands that have gradients."""
+        return -1 if "encode_backward_finish" in self.kernel.entries else 0
+
+    def __init__(self, spec: Any, init: Mapping[str, Any] | None, options: dict[str, Any]) -> None:
+        super().__init__()
+        self.kernel_name = register(spec, **options)
+        found = self.kernel
+        self._names = [info.name for info in found.operands]
+        self._n_inputs = len(found.inputs)
+        learned = self._learned()
+        for i, (name, value) in enumerate(values_of(found, init or {}).items()):
+            self.register_parameter(name, nn.Parameter(value, requires_grad=bool(learned >> i & 1)))
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, with what it says of itself."""
+        return kernel_of(self.kernel_name)
+
+    def _operands(self) -> list[Tensor]:
+        """Of 16 bits in float32, which what is read at computed places (a table of displacements) has to be."""
+        given = (getattr(self, name) for name in self._names)
+        return [x.float() if x.dtype in (torch.float16, torch.bfloat16) else x for x in given]
+
+    def extra_repr(self) -> str:
+        return f"{self.kernel.name}: {', '.join(f'{k}={v}' for k, v in self.kernel.options.items())}"
+
+
+class Encoding(_Module):
+    """An encoding of q and k by their positions.
+
+    spec, options: as of `pegen_kernels.compile`. init: first values of operands by name, tensors or functions from a
+    shape to a tensor; what is not named begins as the description says, where it says so. Operands are parameters by
+    their names.
+    """
+
+    def __init__(self, spec: Any, *, init: Mapping[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(spec, init, options)
+        if "encode" not in self.kernel.entries:
+            raise ArgumentError(
+                f"spec: {self.kernel.name} does not encode q and k; expected pegen_kernels.torch.Attention"
+            )
+
+    def forward(self, q: Tensor, k: Tensor | None = None, positions: Tensor | None = None,
+                inputs: Sequence[Tensor] = ()) -> Any:  # fmt: skip
+        """q: [B,H,N,D], k: [B,Hkv,N,D] (or None), of float32, bfloat16 or float16; positions: [N,P] or [B,N,P] of
+        float32, float64, int32 or int64, in the units of the description; None where a grid is built in; inputs: of
+        each query, [B,H,N,size], in the order of `kernel.inputs`. Returns q and k encoded, or q alone."""
+        if len(inputs) != self._n_inputs:
+            raise ArgumentError(f"inputs: {len(inputs)} given; {self.kernel.name} takes {self._n_inputs}")
+        given = [*self._operands(), *inputs]
+        if k is None:
+            return call("encode_one", (q,), positions, given, self.kernel_name)
+        return call("encode", (q, k), positions, given, self.kernel_name)
+
+
+class Attention(_Module):
+    """Attention with a pairwise encoding or a bias in it, whose scores are never stored.
+
+    spec, init, options: as of Encoding; what is learned (slopes, a table of displacements) has gradients, and so have
+    inputs and positions where the kernel has them. causal: query i sees keys j <= i + M - N. scale: of q k^T; 0:
+    1/sqrt(head_dim).
+    """
+
+    def __init__(self, spec: Any, *, causal: bool = False, scale: float = 0.0, init: Mapping[str, Any] | None = None,
+                 **options: Any) -> None:  # fmt: skip
+        super().__init__(spec, init, options)
+        self.causal, self.scale = causal, float(scale)
+        if "attention" not in self.kernel.entries:
+            raise ArgumentError(f"spec: {self.kernel.name} has no attention; expected pegen_kernels.torch.Encoding")
+
+    def _learned(self) -> int:
+        return max(gaining(self.kernel_name), 0)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, positions: Tensor | None = None,
+                k_positions: Tensor | None = None, inputs: Sequence[Tensor] = (),
+                with_lse: bool = False) -> Any:  # fmt: skip
+        """q: [B,H,N,D], k: [B,Hkv,M,D], v: [B,Hkv,M,Dv]; positions [N,P] or [B,N,P]; k_positions: [M,P] or [B,M,P], by
+        default the same; inputs: of each query, in the order of `kernel.inputs`. Returns [B,H,N,Dv]; with_lse: and the
+        logarithms of the sums of exponentials of each query's scores, [B,H,N] in float32, by which outputs over
+        different keys can be merged."""
+        return attend(
+            "attention_with_lse" if with_lse else "attention", q, k, v, positions, k_positions, self._operands(),
+            list(inputs), self.causal, self.scale, self.kernel_name,
+        )  # fmt: skip

@@ -1,0 +1,43 @@
+/* launch_chunks.h: how a call for gradients of operands and positions is cut into chunks, and what its workspace holds;
+ * see launch_chunks.c. */
+#ifndef PEGEN_RUNTIME_LAUNCH_CHUNKS_H
+#define PEGEN_RUNTIME_LAUNCH_CHUNKS_H
+
+#include "launch.h"
+
+#include "launch_names.h"
+
+#include "../kernel/backward.h"
+
+enum { PEGEN_LAUNCH_NUMBER = 8 /* bytes of a pair of float32 */ };
+
+/* One pass: the tensors that share tokens and positions. */
+typedef struct pegen_gradient_pass {
+  const pegen_stream *stream[2];
+  int n, which; /* which: of grad->positions and k_positions; -1: neither */
+  int by_batch; /* rotors that differ by head: positions, or what they gain, differ from batch to batch */
+  int64_t items, rows, chunk, chunks;
+} pegen_gradient_pass;
+
+/* What the workspace holds: shares of positions, sums of chunks, sums of those, what leaves gain; of dense blocks sums
+ * of what their matrices gain, too, and the threads' own memory. Bytes from its begin. */
+typedef struct pegen_gradient_places {
+  int64_t shares, sums, groups, gained, matrix_sums, matrix_groups, room, end;
+} pegen_gradient_places;
+
+typedef struct pegen_gradient_cut {
+  const pegen_kernel *kernel;
+  const pegen_backward_call *call;
+  const pegen_ptx_gradient *of;
+  int64_t heads, numbers; /* that differ; sums of a chunk */
+  int64_t chunks, groups; /* of all passes; of PEGEN_PTX_SUM_MOST chunks */
+  int n; /* of passes */
+  pegen_gradient_pass pass[2];
+  pegen_gradient_places at;
+} pegen_gradient_cut;
+
+/* Of a call that asks for such gradients, by its sizes alone; the workspace is not looked at. 0, or
+ * PEGEN_ERROR_SIZE_OVERFLOW where launches cannot count what there is. */
+PEGEN_HIDDEN int pegen_launch_cut(const pegen_kernel *kernel, const pegen_backward_call *call, pegen_gradient_cut *g);
+
+#endif

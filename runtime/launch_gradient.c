@@ -1,0 +1,266 @@
+/* launch_gradient.c: launches of gradients: of rows, and of operands and positions; see launch.h and kernel/launch.h.
+ *
+ * Gradients of rows alone are launches of rows (launch_encode.c). With those of operands or positions, tokens are cut
+ * into chunks (launch_chunks.c), whose sums the launches of `finish` add up in order. All is queued on one stream,
+ * which is the barrier.
+ */
+#include "launch_chunks.h"
+
+#include <string.h>
+
+enum { NUMBER = PEGEN_LAUNCH_NUMBER };
+/* Threads of a launch are counted in 32 bits. */
+static const int64_t MOST_THREADS = INT32_MAX / 2;
+
+/* A call of which launches are made. Without run: only whether they would be refused. */
+typedef struct gradient_launch {
+  const pegen_gradient_cut *cut;
+  const pegen_args *args;
+  int64_t workspace; /* address */
+  pegen_launch_run *run;
+  void *context;
+} gradient_launch;
+
+static gradient_launch launch_of(const pegen_launch_request *request, const pegen_gradient_cut *cut,
+                                 pegen_launch_run *run, void *context) {
+  return (gradient_launch){cut, request->args, (int64_t)(uintptr_t)request->args->workspace, run, context};
+}
+
+/* ---- checks ---- */
+
+/* call->facts stay behind nothing: only the check reads them. */
+int pegen_launch_check_backward(const pegen_launch_request *request, int with_workspace, pegen_backward_call *call) {
+  const pegen_ptx_gradient *of = pegen_launch_gradient_of(request->kernel);
+  pegen_backward_facts facts;
+  pegen_driver driver;
+  memset(&facts, 0, sizeof facts);
+  if (of) {
+    facts.has_operands = of->n_sums > 0 || of->matrix_sums > 0;
+    facts.has_positions = of->has_positions;
+    facts.needs_kept = of->needs_kept;
+  }
+  memset(&driver, 0, sizeof driver);
+  driver.kernel = request->kernel;
+  driver.per_head = request->kernel->ptx->per_head;
+  int error = pegen_check_backward(&driver, &facts, request->args, 0, 1, with_workspace, call);
+  call->facts = NULL;
+  return error;
+}
+
+/* ---- entries ---- */
+
+/* A launch of the only entry of a word: pegen_ptx.gradient says that it is there. */
+static pegen_launch_step step_of(const pegen_gradient_cut *g, const char *word, int64_t threads) {
+  return pegen_launch_threads(g->kernel, &g->kernel->ptx->entries[pegen_launch_next(g->kernel, word, 0)], threads);
+}
+
+static const pegen_ptx_entry *choose_entry(const pegen_gradient_cut *g, const pegen_gradient_pass *p) {
+  uint32_t dtype = pegen_number_pair(p->stream[0]->in_type, p->stream[0]->in_type);
+  for (int i = pegen_launch_next(g->kernel, PEGEN_PTX_WORD_GRADIENT, 0); i >= 0;
+       i = pegen_launch_next(g->kernel, PEGEN_PTX_WORD_GRADIENT, i + 1)) {
+    const pegen_ptx_entry *entry = &g->kernel->ptx->entries[i];
+    int fits = entry->dtype == dtype;
+    for (int s = 0; fits && s < p->n; s++) {
+      const pegen_stream *stream = p->stream[s];
+      fits = pegen_launch_is_aligned(&stream->in, entry->access) &&
+             (!g->call->is_written[stream->keys] || pegen_launch_is_aligned(stream->out, entry->access)) &&
+             (!g->of->needs_kept || pegen_launch_is_aligned(&g->call->kept[stream->keys], entry->access));
+    }
+    if (fits) return entry;
+  }
+  return NULL;
+}
+
+/* ---- rows and positions ---- */
+
+static void set_kept(int64_t *parameter, const pegen_view *kept) {
+  parameter[PEGEN_PTX_KEPT_ADDRESS] = (int64_t)kept->base;
+  parameter[PEGEN_PTX_KEPT_BATCH] = kept->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_KEPT_TOKEN] = kept->stride[PEGEN_TOKEN];
+  parameter[PEGEN_PTX_KEPT_HEAD] = kept->stride[PEGEN_HEAD];
+}
+
+static void set_rows(pegen_launch_step *step, const pegen_gradient_cut *g, const pegen_gradient_pass *p, int64_t *own) {
+  for (int s = 0; s < p->n; s++) {
+    int64_t *of = step->parameter + (s ? PEGEN_PTX_K : PEGEN_PTX_Q);
+    pegen_launch_set_tensor(of, p->stream[s], 0);
+    if (!g->call->is_written[p->stream[s]->keys]) of[PEGEN_PTX_TENSOR_OUT] = 0;
+    if (g->of->needs_kept)
+      set_kept(own + (s ? PEGEN_PTX_KEPT_K : PEGEN_PTX_KEPT_Q), &g->call->kept[p->stream[s]->keys]);
+  }
+}
+
+static int launch_positions(const gradient_launch *l, int which, int64_t batches, int64_t count) {
+  const pegen_gradient_cut *g = l->cut;
+  const pegen_view *out = &g->call->positions[which];
+  int64_t sets = out->size[PEGEN_POSITION_BATCH], tokens = out->size[PEGEN_POSITION_TOKEN];
+  pegen_launch_step step = step_of(g, PEGEN_PTX_WORD_POSITIONS, sets * tokens * out->size[PEGEN_POSITION_AXIS]);
+  int64_t *p = step.parameter;
+  p[PEGEN_PTX_POSITIONS_SHARES] = l->workspace + g->at.shares;
+  p[PEGEN_PTX_POSITIONS_SETS] = sets;
+  p[PEGEN_PTX_POSITIONS_BATCHES] = batches;
+  p[PEGEN_PTX_POSITIONS_TOKENS] = tokens;
+  p[PEGEN_PTX_POSITIONS_COUNT] = count;
+  p[PEGEN_PTX_POSITIONS_OUT] = (int64_t)out->base;
+  p[PEGEN_PTX_POSITIONS_OUT_TYPE] = g->call->position_is_f64[which] ? PEGEN_PTX_OPERAND_F64 : PEGEN_PTX_OPERAND_F32;
+  p[PEGEN_PTX_POSITIONS_OUT_SET] = out->stride[PEGEN_POSITION_BATCH];
+  p[PEGEN_PTX_POSITIONS_OUT_TOKEN] = out->stride[PEGEN_POSITION_TOKEN];
+  p[PEGEN_PTX_POSITIONS_OUT_AXIS] = out->stride[PEGEN_POSITION_AXIS];
+  p[PEGEN_PTX_POSITIONS_ADDS] = (g->call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0;
+  return l->run(l->context, &step);
+}
+
+/* first_chunk: of all chunks of the call, the pass' first. */
+static int launch_pass(const gradient_launch *l, const pegen_gradient_pass *p, int64_t first_chunk) {
+  const pegen_gradient_cut *g = l->cut;
+  const pegen_stream *first = p->stream[0];
+  const pegen_ptx_entry *entry = choose_entry(g, p);
+  if (!entry) return PEGEN_ERROR_DTYPE;
+  if (entry->units * g->heads > MOST_THREADS / p->chunks) return PEGEN_ERROR_SIZE_OVERFLOW;
+  if (!l->run) return 0;
+  pegen_launch_step step = pegen_launch_threads(g->kernel, entry, entry->units * g->heads * p->chunks);
+  int64_t *own = step.parameter + pegen_launch_behind_inputs(g->kernel, PEGEN_PTX_OPERANDS);
+  set_rows(&step, g, p, own);
+  pegen_launch_set_positions(step.parameter, first, 0);
+  pegen_launch_set_operands(step.parameter + PEGEN_PTX_OPERANDS, g->kernel, l->args);
+  step.parameter[PEGEN_PTX_BATCHES] = first->in.size[PEGEN_BATCH];
+  step.parameter[PEGEN_PTX_TOKENS] = first->in.size[PEGEN_TOKEN];
+  step.parameter[PEGEN_PTX_ROWS] = p->rows;
+  own[PEGEN_PTX_FROM_INPUT] = (g->call->grad->flags & PEGEN_GRAD_FROM_INPUT) != 0;
+  own[PEGEN_PTX_ITEMS] = p->items;
+  own[PEGEN_PTX_CHUNK] = p->chunk;
+  own[PEGEN_PTX_SUMS] = g->call->of_operands ? l->workspace + g->at.sums + first_chunk * g->numbers * NUMBER : 0;
+  own[PEGEN_PTX_SHARES] = p->which >= 0 ? l->workspace + g->at.shares : 0;
+  if (g->of->matrix_sums) {
+    int64_t sums = l->workspace + g->at.matrix_sums + first_chunk * g->of->matrix_sums * NUMBER;
+    own[PEGEN_PTX_MATRIX_SUMS] = g->call->of_operands ? sums : 0;
+    own[PEGEN_PTX_MATRIX_ROOM] = l->workspace + g->at.room;
+  }
+  int error = l->run(l->context, &step);
+  if (error || p->which < 0) return error;
+  int64_t sets = g->call->positions[p->which].size[PEGEN_POSITION_BATCH];
+  int64_t batches = p->items / first->in.size[PEGEN_TOKEN] / sets; /* whose shares meet in one coordinate */
+  return launch_positions(l, p->which, batches, g->heads * (g->of->n_shares ? g->of->n_shares : entry->units));
+}
+
+/* Positions of tensors without rows gain nothing, which is written. */
+static int launch_nothing(const gradient_launch *l) {
+  const pegen_gradient_cut *g = l->cut;
+  int error = 0;
+  for (int which = 0; which < 2 && !error; which++) {
+    int gains = g->call->positions[which].empty || (g->call->grad->flags & PEGEN_GRAD_ACCUMULATE);
+    for (int i = 0; i < g->n; i++) gains = gains || g->pass[i].which == which;
+    if (!gains && l->run) error = launch_positions(l, which, 0, 0);
+  }
+  return error;
+}
+
+static int launch_all(const gradient_launch *l) {
+  int64_t first_chunk = 0;
+  int error = launch_nothing(l);
+  for (int i = 0; i < l->cut->n && !error; i++) {
+    error = launch_pass(l, &l->cut->pass[i], first_chunk);
+    first_chunk += l->cut->pass[i].chunks;
+  }
+  return error;
+}
+
+/* ---- finish ---- */
+
+/* Sums of a chunk, `numbers` of them: where they are, and of how many chunks, once there are few. */
+typedef struct chunk_sums {
+  int64_t at, chunks;
+} chunk_sums;
+
+static int sum_chunks(const gradient_launch *l, int64_t numbers, int64_t sums, int64_t groups, chunk_sums *out) {
+  const pegen_gradient_cut *g = l->cut;
+  *out = (chunk_sums){l->workspace + sums, g->chunks};
+  if (g->chunks <= PEGEN_PTX_SUM_MOST) return 0;
+  *out = (chunk_sums){l->workspace + groups, g->groups};
+  pegen_launch_step step =
+      pegen_launch_sums(g->kernel, PEGEN_PTX_WORD_SUM, l->workspace + sums, l->workspace + groups, numbers, g->chunks);
+  return l->run(l->context, &step);
+}
+
+static int64_t adds(const gradient_launch *l) { return (l->cut->call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0; }
+
+static int launch_scatter(const gradient_launch *l) {
+  const pegen_gradient_cut *g = l->cut;
+  chunk_sums sums;
+  int error = sum_chunks(l, g->numbers, g->at.sums, g->at.groups, &sums);
+  pegen_launch_step step = step_of(g, PEGEN_PTX_WORD_SCATTER, g->heads * g->of->n_blocks);
+  step.parameter[PEGEN_PTX_SCATTER_SUMS] = sums.at;
+  step.parameter[PEGEN_PTX_SCATTER_CHUNKS] = sums.chunks;
+  step.parameter[PEGEN_PTX_SCATTER_GAINED] = l->workspace + g->at.gained;
+  pegen_launch_set_operands(step.parameter + PEGEN_PTX_SCATTER_OPERANDS, g->kernel, l->args);
+  return error ? error : l->run(l->context, &step);
+}
+
+static int launch_gather(const gradient_launch *l) {
+  const pegen_gradient_cut *g = l->cut;
+  int64_t elements = pegen_all_elements(g->kernel) - g->of->matrix_elements;
+  if (elements == 0) return 0;
+  pegen_launch_step step = step_of(g, PEGEN_PTX_WORD_GATHER, elements);
+  step.parameter[PEGEN_PTX_GATHER_GAINED] = l->workspace + g->at.gained;
+  step.parameter[PEGEN_PTX_GATHER_ADDS] = adds(l);
+  pegen_launch_set_gained(step.parameter + PEGEN_PTX_GATHER_OPERANDS, g->kernel, g->call->grad);
+  return l->run(l->context, &step);
+}
+
+static int launch_matrices(const gradient_launch *l) {
+  const pegen_gradient_cut *g = l->cut;
+  chunk_sums sums;
+  int error = sum_chunks(l, g->of->matrix_sums, g->at.matrix_sums, g->at.matrix_groups, &sums);
+  pegen_launch_step step = step_of(g, PEGEN_PTX_WORD_MATRICES, g->of->matrix_elements);
+  step.parameter[PEGEN_PTX_MATRICES_SUMS] = sums.at;
+  step.parameter[PEGEN_PTX_MATRICES_CHUNKS] = sums.chunks;
+  step.parameter[PEGEN_PTX_MATRICES_ADDS] = adds(l);
+  pegen_launch_set_gained(step.parameter + PEGEN_PTX_MATRICES_OPERANDS, g->kernel, g->call->grad);
+  return error ? error : l->run(l->context, &step);
+}
+
+static int launch_finish(const gradient_launch *l) {
+  int error = l->cut->of->matrix_sums ? launch_matrices(l) : 0;
+  if (!error && l->cut->of->n_sums) error = launch_scatter(l);
+  return error ? error : launch_gather(l);
+}
+
+/* ---- the calls ---- */
+
+/* What of the call is more than its rows: refused, or cut; *cut.call NULL where there is nothing. */
+static int cut_checked(const pegen_launch_request *request, const pegen_backward_call *call, pegen_gradient_cut *cut) {
+  cut->call = NULL;
+  return call->of_operands || call->of_positions ? pegen_launch_cut(request->kernel, call, cut) : 0;
+}
+
+int pegen_launch_plan_backward(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
+  pegen_backward_call call;
+  pegen_gradient_cut cut;
+  int error = pegen_launch_check_backward(request, 1, &call);
+  if (!error) error = cut_checked(request, &call, &cut);
+  if (error) return error;
+  pegen_launch_request rows = *request;
+  rows.args = &call.args;
+  gradient_launch checked = launch_of(request, &cut, NULL, NULL), run_now = launch_of(request, &cut, run, context);
+  error = cut.call ? launch_all(&checked) : pegen_launch_rows_of(&rows, &call.rows, NULL, NULL);
+  if (error || !run) return error;
+  return cut.call ? launch_all(&run_now) : pegen_launch_rows_of(&rows, &call.rows, run, context);
+}
+
+int pegen_launch_plan_finish(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
+  pegen_backward_call call;
+  pegen_gradient_cut cut;
+  int error = pegen_launch_check_backward(request, 1, &call);
+  if (!error) error = cut_checked(request, &call, &cut);
+  if (error || !run || !call.of_operands) return error;
+  gradient_launch l = launch_of(request, &cut, run, context);
+  return launch_finish(&l);
+}
+
+size_t pegen_launch_backward_bytes(const pegen_launch_request *request) {
+  pegen_backward_call call;
+  pegen_gradient_cut cut;
+  if (pegen_launch_check_backward(request, 0, &call) || cut_checked(request, &call, &cut) || !cut.call) return 0;
+  gradient_launch l = launch_of(request, &cut, NULL, NULL);
+  return launch_all(&l) ? 0 : (size_t)cut.at.end;
+}

@@ -1,0 +1,43 @@
+/* launch_kernel.c: what a kernel has for GPUs, of this version or an older one; see launch.h. */
+#include "launch.h"
+
+#include <string.h>
+
+const pegen_ptx_attention *pegen_launch_attention_of(const pegen_kernel *kernel) {
+  return kernel->attention ? kernel->ptx->attention
+                           : NULL; /* older kernels with PTX had no attention, nor that field */
+}
+
+/* Older kernels with PTX had no words: entries for encode and, behind them, attention; those of version 0.1 gradients
+ * of rows as the last, which are not launched. */
+const char *pegen_launch_word_of(const pegen_kernel *kernel, int i) {
+  const pegen_ptx_attention *attention = pegen_launch_attention_of(kernel);
+  if (PEGEN_LAUNCH_HAS(kernel, attention_backward)) return kernel->ptx->words[i];
+  return attention && i >= attention->first_entry ? "attention" : "encode";
+}
+
+const pegen_ptx_gradient *pegen_launch_gradient_of(const pegen_kernel *kernel) {
+  return PEGEN_LAUNCH_HAS(kernel, attention_backward) ? kernel->ptx->gradient : NULL;
+}
+
+int pegen_launch_next(const pegen_kernel *kernel, const char *word, int from) {
+  for (int i = from; i < kernel->ptx->n_entries; i++)
+    if (strcmp(pegen_launch_word_of(kernel, i), word) == 0) return i;
+  return -1;
+}
+
+int pegen_launch_is_for(const pegen_kernel *kernel, int i, pegen_launch_entry entry) {
+  return strcmp(pegen_launch_word_of(kernel, i), pegen_launch_word(entry)) == 0;
+}
+
+pegen_launch_entry pegen_launch_find(const pegen_kernel *kernel, const char *name) {
+  for (int e = 0; e < PEGEN_LAUNCH_COUNT; e++) {
+    pegen_launch_entry entry = (pegen_launch_entry)e, found_by = entry;
+    if (entry == PEGEN_LAUNCH_encode_backward_finish) found_by = PEGEN_LAUNCH_encode_backward;
+    if (entry == PEGEN_LAUNCH_attention_backward_finish) found_by = PEGEN_LAUNCH_attention_backward;
+    if (name && strcmp(name, pegen_launch_word(entry)) != 0) continue;
+    for (int i = 0; i < kernel->ptx->n_entries; i++)
+      if (pegen_launch_is_for(kernel, i, found_by)) return entry;
+  }
+  return PEGEN_LAUNCH_NONE;
+}

@@ -1,0 +1,101 @@
+/* launch_parameters.c: what launches of all entries set alike; see launch.h and kernel/launch.h. */
+#include "launch.h"
+
+#include "launch_names.h"
+
+#include "../kernel/driver.h"
+
+#include <string.h>
+
+pegen_launch_step pegen_launch_threads(const pegen_kernel *kernel, const pegen_ptx_entry *entry, int64_t threads) {
+  pegen_launch_step step;
+  memset(&step, 0, sizeof step);
+  step.entry = entry;
+  step.grid_x = (uint32_t)pegen_divide_up(threads, kernel->ptx->block);
+  step.grid_y = 1;
+  return step;
+}
+
+pegen_launch_step pegen_launch_sums(const pegen_kernel *kernel, const char *word, int64_t from, int64_t to,
+                                    int64_t numbers, int64_t chunks) {
+  const pegen_ptx_entry *entry = &kernel->ptx->entries[pegen_launch_next(kernel, word, 0)];
+  pegen_launch_step step = pegen_launch_threads(kernel, entry, pegen_divide_up(chunks, PEGEN_PTX_SUM_MOST) * numbers);
+  step.parameter[PEGEN_PTX_SUM_FROM] = from;
+  step.parameter[PEGEN_PTX_SUM_TO] = to;
+  step.parameter[PEGEN_PTX_SUM_NUMBERS] = numbers;
+  step.parameter[PEGEN_PTX_SUM_CHUNKS] = chunks;
+  return step;
+}
+
+int pegen_launch_inputs_of(const pegen_kernel *kernel) {
+  return PEGEN_LAUNCH_HAS(kernel, n_inputs) ? kernel->n_inputs : 0;
+}
+
+int pegen_launch_behind_inputs(const pegen_kernel *kernel, int operands) {
+  return pegen_ptx_behind_inputs(operands, kernel->n_operands, pegen_launch_inputs_of(kernel));
+}
+
+int pegen_launch_is_aligned(const pegen_view *view, int64_t access) {
+  uint64_t bits = (uint64_t)view->base;
+  for (int i = 0; i < PEGEN_VIEW_DIMS; i++) bits |= (uint64_t)view->stride[i];
+  return view->empty || (bits & (uint64_t)(access - 1)) == 0;
+}
+
+void pegen_launch_set_tensor(int64_t *parameter, const pegen_stream *stream, int64_t batch) {
+  const pegen_view *in = &stream->in, *out = stream->out;
+  parameter[PEGEN_PTX_TENSOR_IN] = (int64_t)in->base + batch * in->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_TENSOR_OUT] = (int64_t)out->base + batch * out->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_TENSOR_HEADS] = in->size[PEGEN_HEAD];
+  parameter[PEGEN_PTX_TENSOR_IN_BATCH] = in->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_TENSOR_IN_TOKEN] = in->stride[PEGEN_TOKEN];
+  parameter[PEGEN_PTX_TENSOR_IN_HEAD] = in->stride[PEGEN_HEAD];
+  parameter[PEGEN_PTX_TENSOR_OUT_BATCH] = out->stride[PEGEN_BATCH];
+  parameter[PEGEN_PTX_TENSOR_OUT_TOKEN] = out->stride[PEGEN_TOKEN];
+  parameter[PEGEN_PTX_TENSOR_OUT_HEAD] = out->stride[PEGEN_HEAD];
+}
+
+void pegen_launch_set_positions(int64_t *parameter, const pegen_stream *stream, int64_t batch) {
+  if (stream->grid) return; /* all zero: the built-in grid */
+  const pegen_view *positions = &stream->positions;
+  parameter[PEGEN_PTX_POSITIONS] = (int64_t)positions->base + batch * positions->stride[PEGEN_POSITION_BATCH];
+  parameter[PEGEN_PTX_POSITION_TYPE] = stream->position_type;
+  parameter[PEGEN_PTX_POSITION_BATCH] = positions->stride[PEGEN_POSITION_BATCH];
+  parameter[PEGEN_PTX_POSITION_TOKEN] = positions->stride[PEGEN_POSITION_TOKEN];
+  parameter[PEGEN_PTX_POSITION_AXIS] = positions->stride[PEGEN_POSITION_AXIS];
+}
+
+/* Of the types that the check let through. */
+static int64_t operand_type(DLDataType type) { return pegen_number_at(pegen_number_of(type))->operand; }
+
+void pegen_launch_set_operands(int64_t *parameter, const pegen_kernel *kernel, const pegen_args *args) {
+  for (int i = 0; i < kernel->n_operands; i++) {
+    const DLTensor *operand = args->operands[i];
+    int64_t *of = parameter + i * PEGEN_PTX_OPERAND_COUNT;
+    of[PEGEN_PTX_OPERAND_ADDRESS] = (int64_t)((uintptr_t)operand->data + operand->byte_offset);
+    of[PEGEN_PTX_OPERAND_TYPE] = operand_type(operand->dtype);
+  }
+}
+
+void pegen_launch_set_gained(int64_t *parameter, const pegen_kernel *kernel, const pegen_grad_args *grad) {
+  for (int i = 0; i < kernel->n_operands; i++) {
+    const DLTensor *tensor = grad->operands[i];
+    int64_t *of = parameter + i * PEGEN_PTX_OPERAND_COUNT;
+    if (!tensor) continue;
+    of[PEGEN_PTX_OPERAND_ADDRESS] = (int64_t)((uintptr_t)tensor->data + tensor->byte_offset);
+    of[PEGEN_PTX_OPERAND_TYPE] = tensor->dtype.bits == 64 ? PEGEN_PTX_OPERAND_F64 : PEGEN_PTX_OPERAND_F32;
+  }
+}
+
+void pegen_launch_set_inputs(int64_t *operands, const pegen_launch_request *request, const pegen_view *inputs,
+                             int64_t batch) {
+  int64_t *parameter = operands + pegen_ptx_inputs(0, request->kernel->n_operands);
+  for (int i = 0; i < pegen_launch_inputs_of(request->kernel); i++) {
+    const pegen_view *view = &inputs[i];
+    int64_t *of = parameter + i * PEGEN_PTX_INPUT_COUNT;
+    of[PEGEN_PTX_INPUT_ADDRESS] = (int64_t)view->base + batch * view->stride[PEGEN_BATCH];
+    of[PEGEN_PTX_INPUT_TYPE] = operand_type(request->args->inputs[i]->dtype);
+    of[PEGEN_PTX_INPUT_BATCH] = view->stride[PEGEN_BATCH];
+    of[PEGEN_PTX_INPUT_TOKEN] = view->stride[PEGEN_TOKEN];
+    of[PEGEN_PTX_INPUT_HEAD] = view->stride[PEGEN_HEAD];
+  }
+}

@@ -1,0 +1,176 @@
+/* handler.c: what XLA calls; see pegen/xla.h. */
+#include "call.h"
+
+#include "pegen/cuda.h"
+
+#include <stdio.h>
+
+/* ---- errors ---- */
+
+static void *refuse(const xla_frame *frame, int code, const char *message) {
+  xla_error_request request = {sizeof request, NULL, message, code};
+  return frame->api->create_error(&request);
+}
+
+static const char *const entry_names[] = {"encode", "attention", "encode_backward", "attention_backward"};
+
+static void *refuse_call(const xla_frame *frame, const xla_request *request, int error) {
+  char text[512];
+  snprintf(text, sizeof text, "%s.%s: %s", request->kernel->name, entry_names[request->entry], pegen_strerror(error));
+  return refuse(frame, XLA_INVALID_ARGUMENT, text);
+}
+
+/* XLA asks once which version a handler is of. */
+static bool tell_version(xla_frame *frame) {
+  for (xla_extension *e = frame->extension_start; e; e = e->next)
+    if (e->type == XLA_EXTENSION_METADATA) {
+      xla_metadata *metadata = ((xla_metadata_extension *)e)->metadata;
+      metadata->version.major = XLA_API_MAJOR;
+      metadata->version.minor = XLA_API_MINOR;
+      metadata->traits = 0;
+      return true;
+    }
+  return false;
+}
+
+/* ---- entries ---- */
+
+typedef struct entries {
+  pegen_entry *first, *finish; /* NULL: there is none */
+} entries;
+
+#define HAS(kernel, field) ((kernel)->struct_size >= offsetof(pegen_kernel, field) + sizeof(kernel)->field)
+
+static bool find_entries(const xla_request *request, entries *found) {
+  const pegen_kernel *kernel = request->kernel;
+  *found = (entries){0};
+  if (request->entry == PEGEN_XLA_ENCODE) found->first = kernel->encode;
+  if (request->entry == PEGEN_XLA_ATTENTION) found->first = kernel->attention;
+  if (request->entry == PEGEN_XLA_ENCODE_BACKWARD && HAS(kernel, encode_backward_finish)) {
+    found->first = kernel->encode_backward;
+    found->finish = kernel->encode_backward_finish;
+  }
+  if (request->entry == PEGEN_XLA_ATTENTION_BACKWARD && HAS(kernel, attention_backward_finish)) {
+    found->first = kernel->attention_backward;
+    found->finish = kernel->attention_backward_finish;
+  }
+  return found->first;
+}
+
+static bool is_backward(int64_t entry) {
+  return entry == PEGEN_XLA_ENCODE_BACKWARD || entry == PEGEN_XLA_ATTENTION_BACKWARD;
+}
+
+/* Whether something is left to add up: what operands gain, of attention what positions gain, too. */
+static bool has_finish(const xla_call *call) {
+  const pegen_grad_args *grad = &call->grad;
+  bool of_pairs = call->request.entry == PEGEN_XLA_ATTENTION_BACKWARD;
+  return grad->operands || (of_pairs && (grad->positions || grad->k_positions));
+}
+
+static void set_args(xla_call *call) {
+  const xla_request *request = &call->request;
+  call->args = (pegen_args){.struct_size = sizeof call->args, .causal = (int32_t)request->causal};
+  call->args.scale = request->scale;
+  call->grad = (pegen_grad_args){.struct_size = sizeof call->grad, .flags = (uint32_t)request->flags};
+  if (is_backward(request->entry)) call->args.grad = &call->grad;
+  for (int i = 0; i < PEGEN_XLA_MOST_BUFFERS; i++) {
+    call->operands[i] = call->inputs[i] = NULL;
+    call->operand_gradients[i] = call->input_gradients[i] = NULL;
+  }
+}
+
+/* What is read and written, and of attention as many times more as a tile of keys is walked. */
+static int64_t work_of(const xla_call *call) {
+  int64_t bytes = 0;
+  for (int i = 0; i < call->n_tensors; i++) {
+    const DLTensor *t = &call->tensors[i].tensor;
+    int64_t size = t->dtype.bits / 8;
+    for (int axis = 0; axis < t->ndim; axis++) size *= t->shape[axis];
+    bytes += size;
+  }
+  const DLTensor *k = call->args.k;
+  bool of_pairs = call->request.entry == PEGEN_XLA_ATTENTION || call->request.entry == PEGEN_XLA_ATTENTION_BACKWARD;
+  if (of_pairs && k && k->ndim == 4) bytes *= 1 + k->shape[2] / 64;
+  return bytes;
+}
+
+/* ---- one element in front after the other ---- */
+
+static void set_place(xla_call *call, const int64_t place[MOST_FRONT]) {
+  for (int i = 0; i < call->n_tensors; i++) {
+    xla_tensor *t = &call->tensors[i];
+    t->tensor.byte_offset = 0;
+    for (int axis = 0; axis < call->n_front; axis++) t->tensor.byte_offset += (uint64_t)(place[axis] * t->step[axis]);
+    if (t->role == PEGEN_XLA_WORKSPACE) /* of which a size of 0 would not be checked */
+      call->args.workspace = t->tensor.data && t->shape[0] ? (char *)t->tensor.data + t->tensor.byte_offset : NULL;
+  }
+}
+
+static bool next_place(const xla_call *call, int64_t place[MOST_FRONT]) {
+  for (int axis = call->n_front - 1; axis >= 0; axis--) {
+    if (++place[axis] < call->front[axis]) return true;
+    place[axis] = 0;
+  }
+  return false;
+}
+
+static int run_once(const xla_frame *frame, const xla_call *call, const entries *entry, int64_t bytes) {
+  int error = pegen_xla_run_parts(frame, entry->first, &call->args, bytes);
+  if (!error && entry->finish && has_finish(call))
+    error = pegen_xla_run_parts(frame, entry->finish, &call->args, bytes);
+  return error;
+}
+
+static int launch(const xla_call *call, void *stream) {
+  const pegen_kernel *kernel = call->request.kernel;
+  int64_t entry = call->request.entry;
+  int error = pegen_launch(kernel, entry_names[entry], &call->args, stream);
+  if (error || !is_backward(entry) || !has_finish(call)) return error;
+  const char *finish = entry == PEGEN_XLA_ENCODE_BACKWARD ? "encode_backward_finish" : "attention_backward_finish";
+  return pegen_launch(kernel, finish, &call->args, stream);
+}
+
+/* stream: NULL on processors. */
+static int run(const xla_frame *frame, xla_call *call, const entries *entry, bool on_gpu, void *stream) {
+  int64_t place[MOST_FRONT] = {0}, bytes = work_of(call);
+  for (int i = 0; i < call->n_front; i++)
+    if (!call->front[i]) return 0;
+  do {
+    int error;
+    set_place(call, place);
+    if ((error = on_gpu ? launch(call, stream) : run_once(frame, call, entry, bytes)) != 0) return error;
+  } while (next_place(call, place));
+  return 0;
+}
+
+static void *handle(xla_frame *frame, bool on_gpu, DLDevice device, void *stream) {
+  xla_call call;
+  entries entry;
+  call.n_front = 0;
+  const char *wrong = pegen_xla_read_request(frame, &call.request);
+  if (wrong) return refuse(frame, XLA_FAILED_PRECONDITION, wrong);
+  if (!find_entries(&call.request, &entry)) return refuse(frame, XLA_INVALID_ARGUMENT, "the kernel has no such entry");
+  set_args(&call);
+  if ((wrong = pegen_xla_read_buffers(frame, &call, device))) return refuse(frame, XLA_INVALID_ARGUMENT, wrong);
+  pegen_xla_fold(&call);
+  int error = run(frame, &call, &entry, on_gpu, stream);
+  return error ? refuse_call(frame, &call.request, error) : NULL;
+}
+
+void *pegen_xla_call(void *call_frame) {
+  xla_frame *frame = call_frame;
+  if (tell_version(frame) || frame->stage != XLA_STAGE_EXECUTE) return NULL;
+  return handle(frame, false, (DLDevice){kDLCPU, 0}, NULL);
+}
+
+void *pegen_xla_call_cuda(void *call_frame) {
+  xla_frame *frame = call_frame;
+  if (tell_version(frame) || frame->stage != XLA_STAGE_EXECUTE) return NULL;
+  xla_stream_request stream = {sizeof stream, NULL, frame->context, NULL};
+  void *error = frame->api->get_stream(&stream);
+  if (error) return error;
+  xla_ordinal_request ordinal = {sizeof ordinal, NULL, frame->context, 0};
+  if (frame->api->struct_size >= sizeof *frame->api && (error = frame->api->get_ordinal(&ordinal))) return error;
+  return handle(frame, true, (DLDevice){kDLCUDA, ordinal.ordinal}, stream.stream);
+}

@@ -1,0 +1,39 @@
+/* gradients.h: what a call for gradients of attention gave, against the reference and against other calls; behind
+ * cmocka's header. */
+#ifndef PEGEN_TESTS_ATTENTION_GRADIENTS_H
+#define PEGEN_TESTS_ATTENTION_GRADIENTS_H
+
+#include "verify/trial_attention_backward.h"
+
+#include <string.h>
+
+/* All that was asked for; g has rows of q, k and v. step: of the queries that gradients come in for. */
+static inline void gradients_compare(arena *a, const attention_gradients *g, int64_t step) {
+  static const char *const names[] = {"q", "k", "v", "inputs", "operands", "positions"};
+  attention_answer exact = attention_gradients_answer(a, g, step);
+  number_type type = number_type_of(g->q->dtype);
+  double bound = 0x1p-18 + (type == NUMBER_F32 ? 0 : number_half_ulp(type, 1));
+  trial_error worst[6];
+  memset(worst, 0, sizeof worst);
+  attention_gradients_compare(g->q, exact.q, exact.score, &worst[0]);
+  attention_gradients_compare(g->k, exact.k, exact.score, &worst[1]);
+  attention_gradients_compare(g->v, exact.v, exact.score, &worst[2]);
+  if (g->inputs) attention_gradients_compare_inputs(g, &exact, &worst[3]);
+  if (g->operands) attention_gradients_compare_operands(g, &exact, &worst[4]);
+  attention_gradients_compare_positions(g, &exact, &worst[5]);
+  for (int i = 0; i < 6; i++)
+    if (worst[i].spoilt || !(worst[i].error <= bound)) fail_msg("%s: %s", names[i], trial_error_text(a, &worst[i]));
+}
+
+/* The first `counts` of some numbers of parts, 4 at most: each gives the same bits. */
+static inline void gradients_assert_parts(arena *a, const pegen_kernel *kernel, const attention_gradients *g,
+                                          int counts) {
+  static const int parts[] = {2, 3, 9, 40};
+  for (int i = 0; i < counts; i++) {
+    attention_gradients other = attention_gradients_room(a, g);
+    assert_int_equal(attention_gradients_call(kernel, &other, parts[i]), 0);
+    assert_true(attention_gradients_same(g, &other));
+  }
+}
+
+#endif

@@ -1,0 +1,270 @@
+/* polynomial_backward_test: gradients of attention whose bias is a polynomial, of its inputs and operands beside q, k
+ * and v, against the reference's; what is not asked for, not seen, added to, and refused.
+ *
+ *     polynomial_backward_test [SEED COUNT]    with them random biases
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "gradients.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- calls ---- */
+
+static const DLTensor *places(fixture *f, int64_t tokens, double extent) {
+  int64_t count = tokens * f->spec->n_axes;
+  double *values = arena_array(f->memory, double, count + 1);
+  for (int64_t i = 0; i < count; i++) values[i] = random_uniform(&f->random, -extent, extent);
+  return tensor_contiguous(f->memory, NUMBER_F64, 2, (int64_t[]){tokens, f->spec->n_axes}, values);
+}
+
+static attention_trial trial_of(fixture *f, const attention_sizes *sizes, number_type type, row_order order) {
+  attention_trial t = {.spec = f->spec};
+  attention_trial_fill(f->memory, &t, sizes, type, order, &f->random);
+  t.operands = trial_random_operands(f->memory, f->spec, NUMBER_F32, &f->random);
+  if (f->spec->grid[0]) return t;
+  t.positions = places(f, sizes->tokens, 3);
+  t.k_positions = places(f, sizes->keys, 3);
+  return t;
+}
+
+static attention_gradients filled(fixture *f, const attention_trial *t, const pegen_kernel *kernel, bool has_lse) {
+  attention_gradients g;
+  assert_int_equal(attention_gradients_fill(f->memory, &g, t, kernel, has_lse, 1, ROWS_GAPS, &f->random), 0);
+  return g;
+}
+
+static void called(const pegen_kernel *kernel, const attention_gradients *g, int parts) {
+  assert_int_equal(attention_gradients_call(kernel, g, parts), 0);
+}
+
+/* ---- against the reference ---- */
+
+/* Tokens and keys around the sizes of tiles, grouped heads, prefix tokens, all types, strides and types of inputs. */
+static void sizes_and_strides(void **state) {
+  (void)state;
+  static const attention_sizes sizes[] = {{1, 4, 4, 1, 1}, {2, 4, 2, 3, 70}, {1, 4, 1, 33, 64}, {1, 4, 4, 36, 66},
+                                          {1, 4, 4, 5, 0}, {0, 4, 4, 5, 5},  {1, 4, 4, 0, 5},   {1, 4, 4, 2, 5}};
+  loader_define defines[] = {{"role", "pairwise"}, {"heads", "4"},     {"head_dim", "20"},
+                             {"value_dim", "35"},  {"parabolas", "7"}, {"skip_tokens", "2"}};
+  fixture f = fixture_open(SPECS_DIR, "pape", 6, defines, NULL, 3);
+  int round = 0;
+  for (int target = 0; target < f.n_targets; target++) {
+    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], 0, 3);
+    const pegen_kernel *kernel = run_kernel(loaded);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++, round++) {
+      number_type type = (number_type)(round % NUMBER_CHANNEL_TYPES);
+      attention_trial t = trial_of(&f, &sizes[i], type, (row_order)(round / 2 % ROW_ORDER_COUNT));
+      t.causal = round & 1;
+      if (round % 5 == 0)
+        t.inputs = trial_random_inputs(f.memory, f.spec, NUMBER_F32, sizes[i].batch, 4, sizes[i].tokens, &f.random);
+      attention_gradients g = filled(&f, &t, kernel, round % 4 > 1), before = attention_gradients_room(f.memory, &g);
+      called(kernel, &g, 1);
+      gradients_compare(f.memory, &g, 1);
+      for (int k = 0; k < f.spec->n_inputs; k++) assert_true(tensor_gaps_identical(g.inputs[k], before.inputs[k]));
+      gradients_assert_parts(f.memory, kernel, &g, 4);
+    }
+    run_unload(loaded);
+  }
+  arena_destroy(f.memory);
+}
+
+/* Of what is asked for alone, the same bits. */
+static void assert_some(const fixture *f, const pegen_kernel *kernel, const attention_gradients *g) {
+  for (int wanted = 1; wanted < 8; wanted++) {
+    attention_gradients some = attention_gradients_room(f->memory, g);
+    if (!(wanted & 1)) some.q = some.k = some.v = NULL;
+    if (!(wanted & 2)) some.inputs = NULL;
+    if (!(wanted & 4)) some.operands = NULL;
+    called(kernel, &some, 1 + wanted % 3 * 7);
+    assert_true(attention_gradients_same(g, &some));
+  }
+}
+
+static void stock_descriptions(void **state) {
+  (void)state;
+  static const struct {
+    const char *name;
+    loader_define defines[5];
+  } cases[] = {
+      {"pape", {{"axes", "3"}, {"parabolas", "90"}, {"grid", "3,2,6"}, {"skip_tokens", "1"}}},
+      {"pape_ri", {{"heads", "3"}, {"axes", "2"}, {"head_dim", "9"}}},
+      {"polynomial", {{"degree", "5"}, {"leading", "softplus"}, {"axes", "1"}, {"terms", "3"}}},
+      {"polynomial", {{"degree", "4"}, {"axes", "3"}, {"terms", "5"}, {"heads", "2"}}},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    loader_define defines[6] = {{"role", "pairwise"}};
+    int count = 1;
+    for (int k = 0; k < 5 && cases[i].defines[k].name; k++) defines[count++] = cases[i].defines[k];
+    fixture f = fixture_open(SPECS_DIR, cases[i].name, count, defines, NULL, 5);
+    for (int target = (int)i % f.n_targets; target < f.n_targets; target += 2) {
+      loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 3);
+      int64_t heads = f.spec->heads > 1 ? f.spec->heads : 1, tokens = f.spec->grid[0] ? spec_grid_tokens(f.spec) : 37;
+      attention_trial t = trial_of(&f, &(attention_sizes){1, heads, heads, tokens, tokens}, NUMBER_F32, ROWS_BNHD);
+      attention_gradients g = filled(&f, &t, run_kernel(loaded), true);
+      called(run_kernel(loaded), &g, 1);
+      gradients_compare(f.memory, &g, 1);
+      gradients_assert_parts(f.memory, run_kernel(loaded), &g, 4);
+      assert_some(&f, run_kernel(loaded), &g);
+      run_unload(loaded);
+    }
+    arena_destroy(f.memory);
+  }
+}
+
+/* A second call doubles what inputs and operands gain, and rows stay. */
+static void added_to(void **state) {
+  (void)state;
+  loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "21"}, {"skip_tokens", "3"}};
+  fixture f = fixture_open(SPECS_DIR, "pape", 3, defines, NULL, 7);
+  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], 0, 3);
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
+    attention_trial t = trial_of(&f, &(attention_sizes){1, 2, 2, 37, 37}, (number_type)type, ROWS_BHND);
+    attention_gradients g = filled(&f, &t, run_kernel(loaded), true), twice = attention_gradients_room(f.memory, &g);
+    called(run_kernel(loaded), &g, 1);
+    called(run_kernel(loaded), &twice, 1);
+    twice.flags = PEGEN_GRAD_ACCUMULATE;
+    called(run_kernel(loaded), &twice, 2);
+    assert_true(tensor_identical(g.q, twice.q) && tensor_identical(g.k, twice.k));
+    for (int i = 0; i < f.spec->n_inputs; i++)
+      for (int64_t n = 0; n < 37; n++)
+        for (int64_t c = 0; c < 21; c++)
+          assert_true(2 * number_load((number_type)type, tensor_at(g.inputs[i], 0, 1, n, c)) ==
+                      number_load((number_type)type, tensor_at(twice.inputs[i], 0, 1, n, c)));
+    for (int k = 0; k < 42; k++)
+      assert_true(2 * ((double *)g.operands[0]->data)[k] == ((double *)twice.operands[0]->data)[k]);
+  }
+  run_unload(loaded);
+  arena_destroy(f.memory);
+}
+
+/* ---- what is not seen ---- */
+
+/* Keys that are nowhere and hold nothing, from some on, reach those queries alone that see them; prefix tokens' inputs
+ * are not read and gain 0. */
+static void unseen_keys_leave_no_trace(void **state) {
+  (void)state;
+  enum { TOKENS = 70, SPOILT = 50, SKIP = 2 };
+  loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "5"}, {"head_dim", "8"}, {"skip_tokens", "2"}};
+  fixture f = fixture_open(SPECS_DIR, "pape", 4, defines, NULL, 9);
+  for (int target = 0; target < f.n_targets; target++) {
+    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 3);
+    attention_trial t = trial_of(&f, &(attention_sizes){1, 1, 1, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND);
+    t.causal = 1;
+    for (int i = 0; i < 5 * SKIP; i++) ((float *)t.inputs.tensors[0]->data)[i] = NAN;
+    attention_gradients good = filled(&f, &t, run_kernel(loaded), false);
+    called(run_kernel(loaded), &good, 1);
+    attention_gradients bad = attention_gradients_room(f.memory, &good);
+    for (int64_t n = SPOILT; n < TOKENS; n++) {
+      ((double *)t.k_positions->data)[2 * n] = NAN;
+      ((float *)tensor_at(t.k, 0, 0, n, 3))[0] = NAN;
+    }
+    assert_int_equal(attention_trial_call(run_kernel(loaded), &bad.forward, bad.out, 1), 0);
+    called(run_kernel(loaded), &bad, 1);
+    for (int i = 0; i < f.spec->n_inputs; i++)
+      for (int64_t n = 0; n < TOKENS; n++) {
+        const float *x = tensor_at(good.inputs[i], 0, 0, n, 0), *y = tensor_at(bad.inputs[i], 0, 0, n, 0);
+        if (n >= SPOILT) assert_true(isnan(y[0]));
+        else assert_memory_equal(x, y, 5 * sizeof *x);
+        for (int c = 0; c < 5 && n < SKIP; c++) assert_true(x[c] == 0);
+      }
+    run_unload(loaded);
+  }
+  arena_destroy(f.memory);
+}
+
+/* ---- refusals ---- */
+
+static void refusals(void **state) {
+  (void)state;
+  loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "5"}, {"head_dim", "8"}};
+  fixture f = fixture_open(SPECS_DIR, "pape", 3, defines, NULL, 9);
+  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], 0, 1);
+  attention_trial t = trial_of(&f, &(attention_sizes){1, 2, 2, 6, 6}, NUMBER_BF16, ROWS_BHND);
+  attention_gradients g = filled(&f, &t, run_kernel(loaded), false);
+  DLTensor good = *g.inputs[0];
+  int64_t shape[] = {1, 2, 6, 6}, strides[] = {60, 30, 5, 1};
+#define REFUSED(error, change) \
+  do { \
+    DLTensor wrong = good; \
+    g.inputs[0] = &wrong; \
+    change; \
+    assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), PEGEN_ERROR_##error); \
+    g.inputs[0] = &good; \
+  } while (0)
+  REFUSED(GRADIENT_SHAPE, wrong.shape = shape);
+  REFUSED(GRADIENT_SHAPE, wrong.ndim = 3);
+  REFUSED(GRADIENT_DTYPE, wrong.dtype = g.forward.lse->dtype);
+  REFUSED(DEVICE, wrong.device.device_type = kDLCUDA);
+  REFUSED(NULL_DATA, wrong.data = NULL);
+  REFUSED(ALIGNMENT, wrong.byte_offset = 1);
+  REFUSED(STRIDE, (wrong.strides = strides, strides[2] = 4));
+  REFUSED(CHANNEL_STRIDE, (wrong.strides = strides, strides[2] = 5, strides[3] = 2));
+  void *const taken[] = {g.q->data,          t.q->data,   t.inputs.tensors[0]->data,
+                         g.inputs[1]->data,  g.out->data, t.operands.tensors[0]->data,
+                         g.operands[0]->data};
+  for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) REFUSED(OVERLAP, wrong.data = taken[i]);
+#undef REFUSED
+  called(run_kernel(loaded), &g, 1);
+  run_unload(loaded);
+  arena_destroy(f.memory);
+}
+
+/* ---- random biases ---- */
+
+static int seed = 0, count = 0;
+
+static void one_random(int number) {
+  char seed_text[16], skip_text[16];
+  snprintf(seed_text, sizeof seed_text, "%d", number);
+  snprintf(skip_text, sizeof skip_text, "%d", number % 3 == 0 ? 2 : 0);
+  loader_define defines[] = {{"role", "pairwise"}, {"seed", seed_text}, {"skip_tokens", skip_text}};
+  fixture f = fixture_open(RANDOM_DIR, "random", 3, defines, NULL, (uint64_t)number * 77 + 5);
+  unsigned dtype = 1u << number % NUMBER_CHANNEL_TYPES;
+  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[number % f.n_targets], dtype, number % 4);
+  int64_t heads = f.spec->heads > 1 ? f.spec->heads : 2, tokens = 5 + number % 40, keys = 9 + number * 7 % 60;
+  attention_trial t = trial_of(&f, &(attention_sizes){2, heads, heads, tokens, keys},
+                               (number_type)(number % NUMBER_CHANNEL_TYPES), (row_order)(number % ROW_ORDER_COUNT));
+  if (number % 2) t.inputs = trial_random_inputs(f.memory, f.spec, NUMBER_F32, 2, heads, tokens, &f.random);
+  t.causal = number % 5 == 4;
+  attention_gradients g = filled(&f, &t, run_kernel(loaded), number % 7 > 2);
+  int error = attention_gradients_call(run_kernel(loaded), &g, 1);
+  for (int i = 0; i < f.spec->n_operands && error == PEGEN_ERROR_NO_GRADIENT; i++) { /* one that is not read */
+    attention_gradients alone = attention_gradients_room(f.memory, &g);
+    for (int k = 0; k < f.spec->n_operands; k++) alone.operands[k] = k == i ? alone.operands[k] : NULL;
+    if (attention_gradients_call(run_kernel(loaded), &alone, 1)) g.operands[i] = NULL;
+  }
+  called(run_kernel(loaded), &g, 1);
+  gradients_compare(f.memory, &g, 1);
+  attention_gradients parted = attention_gradients_room(f.memory, &g);
+  called(run_kernel(loaded), &parted, 5);
+  assert_true(attention_gradients_same(&g, &parted));
+  run_unload(loaded);
+  arena_destroy(f.memory);
+}
+
+static void random_biases(void **state) {
+  (void)state;
+  for (int i = 0; i < count; i++) one_random(seed + i);
+}
+
+int main(int arguments, char **argument) {
+  if (arguments > 2) {
+    seed = atoi(argument[1]);
+    count = atoi(argument[2]);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_biases)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+  }
+  const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_and_strides), cmocka_unit_test(stock_descriptions),
+                                     cmocka_unit_test(added_to), cmocka_unit_test(unseen_keys_leave_no_trace),
+                                     cmocka_unit_test(refusals)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,53 @@
+/* rope_mixed: rotary position embedding with learned mixed frequencies (Heo et al., eq. 13-14)
+ *
+ * Made by pegen 0.1.0 from the description rope_mixed with
+ *   head_dim=16 heads=2 axes=2 layout=interleaved skip_tokens=0 inverse=false grid=.
+ * Link the object that was written together with this file; it needs no library.
+ *
+ *   q, k, q_out, k_out  [B,2,N,16] of float32
+ *   positions           [N,2] or [B,N,2]: h, w
+ *   blocks              8 of 2 channels each
+ */
+#ifndef PEGEN_KERNEL_ROPE_MIXED_H
+#define PEGEN_KERNEL_ROPE_MIXED_H
+
+#include <pegen/pegen.h>
+
+#if PEGEN_ABI_VERSION != 1
+#error "rope_mixed was made for another version of pegen/pegen.h"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ROPE_MIXED_HEAD_DIM 16 /* channels of a row */
+#define ROPE_MIXED_AXES 2 /* coordinates of a position */
+#define ROPE_MIXED_HEADS 2 /* heads it is made for */
+#define ROPE_MIXED_SKIP_TOKENS 0 /* tokens at the front that pass through */
+
+/* Index of each operand in pegen_args.operands. */
+enum {
+  /* freqs: frequency of a pair of channels on an axis
+   * shape  [axes=2, heads=2, blocks=8], contiguous; float32, float64, float16 or bfloat16
+   * units  radians per unit of position
+   * start  for each head a random direction phi, for each pair base^(-4j/D) (cos phi, sin phi), base 10
+   * source Heo et al., eq. 13-14 */
+  ROPE_MIXED_OPERAND_FREQS = 0,
+  ROPE_MIXED_OPERAND_COUNT = 1
+};
+
+/* What the object says of itself. */
+extern const pegen_kernel rope_mixed_kernel;
+
+/* Encodes q and k; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and then
+ * nothing was written. */
+int rope_mixed_encode(const pegen_args *args, int part, int parts);
+
+/* Bytes that args->workspace must have; 0: none. */
+size_t rope_mixed_workspace(const pegen_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

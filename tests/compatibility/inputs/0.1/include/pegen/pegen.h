@@ -1,0 +1,361 @@
+/* pegen.h: what a program that links pegen's kernels needs.
+ *
+ * `pegen NAME.lua -o NAME.o --header NAME.h` writes an object that exports
+ *
+ *     extern const pegen_kernel NAME_kernel;
+ *     int    NAME_encode(const pegen_args *args, int part, int parts);
+ *     size_t NAME_workspace(const pegen_args *args);
+ *     int    NAME_prepare(const pegen_args *args, int part, int parts);     where encode can do with a table
+ *     size_t NAME_table_bytes(const pegen_args *args);
+ *     int    NAME_encode_backward(const pegen_args *args, int part, int parts);     gradients: see pegen_grad_args
+ *     int    NAME_encode_backward_finish(const pegen_args *args, int part, int parts);
+ *     size_t NAME_encode_backward_workspace(const pegen_args *args);
+ *
+ * `-o NAME.so` writes a shared object that exports the same, for dlopen, and whatever NAME is
+ *
+ *     extern const pegen_kernel pegen_kernel_of_library;                    the same as NAME_kernel
+ *
+ * The object needs nothing else: no library, no start-up call. The runtime
+ * library (-lpegen) adds error texts, look-ups by name and a parallel-for.
+ *
+ * Kernels are pure: they allocate nothing, print nothing, lock nothing, and
+ * may be called from any thread. They check every argument before they write a
+ * byte and return 0 or a pegen_error. A call works on its stack: 160 KiB are
+ * enough up to head_dim 256, 256 KiB up to 1024, 1.2 MiB for any kernel; attention takes 96 KiB up to
+ * head_dim 64, 192 KiB up to 256, 512 KiB up to 1024, 1.7 MiB at most, however many tokens there are. A bias that is a
+ * polynomial adds 64 KiB at most, and 8 bytes for each term and each factor that operands have in it (PaPE: 4 KiB).
+ *
+ * Backward entries take 64 KiB more than encode, and 80 bytes for each block.
+ *
+ * Dense blocks take 128 KiB up to 32 channels, 384 KiB up to 64; a change of basis of the head 128 KiB up to head_dim
+ * 64, 448 KiB up to 128, which is its most.
+ *
+ * Tables: prepare turns positions and operands into what encode needs of them (coefficients of rotors, matrices of
+ * dense blocks), in memory of the caller's. An engine calls it when positions or weights change, and hands the same
+ * table to every call, every layer that shares them and every thread; positions and operands are then neither needed
+ * nor looked at. Without a table encode computes the same itself. A table says what it was made for, and one of another
+ * kernel, another number of tokens or other batches of positions is refused. Nothing that it says is believed: a table
+ * from a stranger can hold wrong numbers, but no call reads outside of it. It holds for every processor that the object
+ * has code for.
+ *
+ * Floating-point state: entries compute with rounding to nearest, denormals kept and exceptions masked, whatever the
+ * thread that calls has set (fesetround, flush-to-zero, traps), and give its state back on every way out;
+ * pegen_fold_basis too. Flags of exceptions that their arithmetic raises stay raised. Where the state is the usual one
+ * nothing is written.
+ *
+ * Phases are right to 2^-22 up to 2^24 radians, and lose their last digits with
+ * float64's own beyond. Exponentials of learned matrices M are right to 2^-22 max(1, |M|), entry by entry, up to |M| =
+ * 500 and on in proportion; where an element of M is not finite, its block is NaN and the others are right. Channels
+ * that pass through keep their values; a signalling NaN of 16 bits may come out quiet.
+ */
+#ifndef PEGEN_PEGEN_H
+#define PEGEN_PEGEN_H
+
+/* DLPack's header: the machine's, where there is one, or the copy that is installed beside this file. */
+#ifdef __has_include
+#if __has_include(<dlpack/dlpack.h>)
+#include <dlpack/dlpack.h>
+#else
+#include "dlpack/dlpack.h"
+#endif
+#else
+#include <dlpack/dlpack.h>
+#endif
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Grows by one whenever a struct below changes in a way that struct_size cannot express. */
+#define PEGEN_ABI_VERSION 1
+
+/* Why a kernel refused; pegen_strerror gives the sentence. 33 is retired: operands of a GPU launch had
+ * to be float32.                                              ORDER PEGEN_ERROR */
+#define PEGEN_ERRORS(X) \
+  X(OK, 0, "no error") \
+  X(NULL_ARGS, 1, "args is NULL") \
+  X(STRUCT_SIZE, 2, "args->struct_size is not the size of a pegen_args of any version") \
+  X(PART, 3, "part and parts must satisfy 0 <= part < parts") \
+  X(NOTHING_TO_DO, 4, "neither q with q_out nor k with k_out was given") \
+  X(MISSING_OUTPUT, 5, "q without q_out, q_out without q, or the same of k") \
+  X(MISSING_POSITIONS, 6, "positions is NULL, and this kernel has no built-in grid") \
+  X(MISSING_OPERAND, 7, "fewer operands were given than the kernel has, or one of them is NULL") \
+  X(NULL_DATA, 8, "a tensor with elements has a NULL data pointer") \
+  X(NULL_SHAPE, 9, "a tensor of rank above 0 has a NULL shape") \
+  X(RANK, 10, "a tensor has the wrong number of dimensions") \
+  X(NEGATIVE_SIZE, 11, "a tensor has a negative size") \
+  X(HEAD_DIM, 12, "the last dimension of q, k or an output is not the kernel's head_dim") \
+  X(SHAPE_MISMATCH, 13, "sizes of two tensors that must agree do not") \
+  X(HEADS, 14, "the number of heads is not the one this kernel was made for (operands or phases per head)") \
+  X(POSITIONS_SHAPE, 15, "positions is neither [N,P] nor [B,N,P], or disagrees with q or k") \
+  X(GRID_SIZE, 16, "the number of tokens is not skip_tokens plus the size of the built-in grid") \
+  X(OPERAND_SHAPE, 17, "an operand has another shape than the header says, or is not contiguous") \
+  X(DTYPE, 18, "a number type that this kernel has no code for") \
+  X(DTYPE_MISMATCH, 19, \
+    "q, k and their outputs must have one number type; outputs may have one that the kernel converts to") \
+  X(POSITIONS_DTYPE, 20, "positions must be float32, float64, int32 or int64") \
+  X(OPERAND_DTYPE, 21, "an operand must be float32, float64, float16 or bfloat16") \
+  X(CHANNEL_STRIDE, 22, "channels must be adjacent: the stride of the last dimension must be 1") \
+  X(STRIDE, 23, "an output has strides with which two of its elements share memory, or that overflow") \
+  X(ALIGNMENT, 24, "a data pointer is not aligned to its element") \
+  X(OVERLAP, 25, "an output overlaps another tensor without being its own input, element for element") \
+  X(DEVICE, 26, "a tensor is not in the memory of the device that this entry runs on") \
+  X(PROCESSOR, 27, "this object has no code for this processor; compile with --target x86-64-v2 added") \
+  X(WORKSPACE, 28, "workspace is NULL, and NAME_workspace() is not 0") \
+  X(SIZE_OVERFLOW, 29, "a tensor is too large to address") \
+  X(NO_PTX, 30, "this object was compiled without a GPU target; add sm_80 or another to --target") \
+  X(NO_CUDA_DRIVER, 31, "no CUDA driver: libcuda.so.1 cannot be loaded, or finds no device") \
+  X(CUDA, 32, "the CUDA driver reported an error; pegen_cuda_error_name() says which") \
+  X(ENTRY, 34, "this kernel has no entry of that name; NULL and \"encode\" name the one it has") \
+  X(KERNEL, 35, "the kernel is NULL, or was made for another version of pegen/pegen.h than the runtime") \
+  X(NO_MEMORY, 36, "no memory on the host, for a kernel's module or for what folding works on") \
+  X(MISSING_INPUT, 37, "fewer inputs were given than the kernel has, or one of them is NULL") \
+  X(INPUT_SHAPE, 38, "an input is neither [B,H,N,size] nor, where its size is 0, [B,H,N], or disagrees with q") \
+  X(INPUT_DTYPE, 39, "inputs must all have q's number type, or all be float32") \
+  X(MISSING_TABLE, 40, "prepare needs a table to write") \
+  X(TABLE_BYTES, 41, "table_bytes is less than NAME_table_bytes() says") \
+  X(TABLE, 42, "the table was not made by this kernel's prepare, or for other numbers of tokens or batches") \
+  X(OUTPUT_SCALE, 43, "q_scale or k_scale is not one float32, or its output is not of float8") \
+  X(UNKNOWN_FIELD, 44, \
+    "args has a field that is not 0 and that this object, made before there was one, does not know") \
+  X(MISSING_GRADIENT, 45, "a backward call without args->grad, or with neither q_out nor k_out in it") \
+  X(GRADIENT_SHAPE, 46, \
+    "a gradient has another shape than what it is the gradient of, or is an operand's and not contiguous") \
+  X(GRADIENT_DTYPE, 47, "gradients of rows have the rows' type, those of operands and positions float32 or float64") \
+  X(MISSING_KEPT, 48, "gradients of operands and positions need q and k: what encode wrote, or what it read") \
+  X(GRADIENT_FLAGS, 49, "grad->flags has a bit that this object does not know") \
+  X(MISSING_TENSOR, 50, "attention needs q, k, v and out") \
+  X(VALUE_DIM, 51, "the last dimension of v or out is not the kernel's value_dim") \
+  X(HEAD_GROUPS, 52, "the number of heads of q is no multiple of that of k and v") \
+  X(SCALE, 53, "scale is not a finite number") \
+  X(INDEXED_OPERAND, 54, "an operand that is read at a computed index must be float32") \
+  X(GRID_ONLY, 55, "this kernel is made for its built-in grid alone: positions and k_positions must be NULL") \
+  X(NO_GRADIENT, 56, "a gradient was asked for that this kernel's entry does not have")
+
+typedef enum pegen_error {
+  PEGEN_ERROR_NONE = 0 /* PEGEN_ERROR_OK; it stands first so that no comma stands last, which C89 and C++98 refuse */
+#define PEGEN_ERROR_ENUM(name, value, text) , PEGEN_ERROR_##name = value
+  PEGEN_ERRORS(PEGEN_ERROR_ENUM)
+#undef PEGEN_ERROR_ENUM
+} pegen_error;
+
+/* ---- gradients ---- */
+
+enum {
+  PEGEN_GRAD_ACCUMULATE = 1, /* of operands and positions: added to what is there; without it what is there is lost */
+  PEGEN_GRAD_FROM_INPUT = 2  /* q and k hold what encode read; without it what encode wrote */
+};
+
+/* What a backward entry reads and writes beside the arguments of the forward one: gradients of a loss, those of what
+ * forward wrote coming in, those of what it read going out. Any that goes out may be NULL, and costs nothing then.
+ *
+ * NAME_encode_backward takes the arguments of NAME_encode (positions, operands, a table) and
+ *   grad->q_out, k_out   coming in, [B,H,N,D], [B,Hkv,M,D] of the kernel's row types; NULL: no rows of that tensor
+ *   grad->q, k           going out, of the same shapes and type, rounded once; may be q_out and k_out themselves
+ *   grad->operands       [n_operands], each of its operand's shape, contiguous, float32 or float64
+ *   grad->positions      of the shape of args->positions, any strides, float32 or float64; also grad->k_positions
+ * and, only where an operand or positions have a gradient, positions and operands beside any table, and
+ *   args->q, k           (not of what is added to rows) of every tensor of q_out and k_out what encode wrote, or
+ * (PEGEN_GRAD_FROM_INPUT) what it read; in its type and shape. From 16-bit rows that encode wrote, rounded as they are,
+ * gradients of operands carry errors of 2^-8 (bfloat16) or 2^-11 (float16) of the sum of the absolute values of what is
+ * added; from what it read they do not. What it read is needed where what it wrote does not hold what was turned: an
+ * amplitude of 0, outputs of another number type; and
+ *   args->workspace      NAME_encode_backward_workspace(args) bytes, 8-byte aligned, of no tensor of the call.
+ *
+ * Encode's other gradients are refused (NO_GRADIENT), as are those that are 0 whatever the call is. A q_out or k_out
+ * that is only read (grad->q, k is NULL) may have any strides, also 0. n_operands is the length of both lists.
+ *
+ * Parts as in encode. Then, where an operand has a gradient and after all parts have come back (the caller's barrier),
+ * NAME_encode_backward_finish(args, part, parts) with the same arguments adds up what they left in the workspace. All
+ * results are the same to the bit for any number of parts of either. A gradient of positions [N,P] is the sum over
+ * batches; where k has no positions of its own (args->k_positions is NULL), that of q and k together. Tokens that are
+ * skipped give positions 0.
+ */
+typedef struct pegen_grad_args {
+  uint32_t struct_size; /* sizeof(pegen_grad_args); it grows as pegen_args does */
+  uint32_t flags;       /* PEGEN_GRAD_ */
+  const DLTensor *q_out, *k_out, *out, *lse; /* coming in; out and lse are attention's */
+  DLTensor *q, *k, *v;                       /* going out */
+  DLTensor *const *operands, *const *inputs; /* in the order of args->operands and args->inputs */
+  DLTensor *positions, *k_positions;
+} pegen_grad_args;
+
+/* Arguments of every entry. Zero it, set struct_size = sizeof(pegen_args) and what you use.
+ *
+ * It grows at its end. Caller and object may be of different versions, either the older one: fields that a caller's
+ * struct ends before count as 0, and fields that an object does not know must be 0, or it refuses (UNKNOWN_FIELD)
+ * rather than leave out what was asked for.
+ *
+ * Strides are DLPack's, in elements; NULL strides mean contiguous. Any batch,
+ * head and token stride will do (also negative and 0 for inputs); the stride
+ * of channels is 1. [B,N,H,D] memory is the same tensor with other strides. */
+typedef struct pegen_args {
+  uint32_t struct_size;
+  int32_t n_operands;
+  const DLTensor *q;             /* [B,H,N,D]; NULL together with q_out */
+  const DLTensor *k;             /* [B,Hkv,M,D]; NULL together with k_out */
+  const DLTensor *v;             /* [B,Hkv,M,Dv]; attention only */
+  DLTensor *q_out, *k_out;       /* encode: [B,H,N,E], [B,Hkv,M,E]; may be q and k themselves where E = D */
+  DLTensor *out;                 /* attention: [B,H,N,Dv] */
+  const DLTensor *positions; /* [N,P] or [B,N,P] of float32, float64, int32 or int64; NULL where a grid is built in */
+  const DLTensor *k_positions; /* [M,P] or [B,M,P]; NULL: the same as positions */
+  const DLTensor *const *operands; /* in the order of the header's NAME_OPERAND_ enum */
+  void *workspace; /* NAME_workspace() bytes, or NULL where that is 0 */
+  /* What follows came later. */
+  void *table; /* NAME_table_bytes() bytes, 64-byte aligned: prepare writes, encode reads; NULL: encode does without */
+  size_t table_bytes; /* bytes at table */
+  size_t workspace_bytes; /* bytes at workspace; 0: not told, and not checked */
+  const DLTensor *const *inputs; /* of each query token, in the order of the header's NAME_INPUT_ enum */
+  int32_t n_inputs;
+  int32_t causal; /* attention: 1: query i sees keys j <= i + M - N only; what it does not see may hold NaN */
+  double scale; /* attention: factor of q k^T (and of a bias that shares it); 0: 1/sqrt(D) */
+  /* What follows came with outputs of float8: one float32 on the kernel's device, read at the call; NULL: 1. What is
+   * stored is the value divided by the scale, as vLLM's and FlashInfer's caches hold it: value = stored * scale. The
+   * product with the scale's reciprocal, rounded to float32, is rounded to nearest even; what is too large becomes the
+   * largest number (448, 57344), NaN stays NaN. A scale that is no positive, finite, normal number makes every element
+   * NaN. Outputs of other types have no scale. */
+  const DLTensor *q_scale, *k_scale;
+  const pegen_grad_args *grad; /* backward entries only; others do not look at it */
+} pegen_args;
+
+/* What struct_size may be: at least the first version's, at most what any version will have, a multiple of 8. */
+#define PEGEN_ARGS_FIRST_SIZE offsetof(pegen_args, table)
+enum { PEGEN_ARGS_MOST_SIZE = 4096 };
+
+typedef struct pegen_operand {
+  const char *name;
+  const char *doc; /* what it is, with units and source */
+  const char *units; /* "1", "radians per unit of position" */
+  const char *initializer; /* how to initialise it for training; "" where unknown */
+  int32_t rank;
+  const int64_t *shape; /* [rank] */
+  const char *const *dimension; /* [rank]: "axes", "heads", "blocks" or a number as text */
+} pegen_operand;
+
+/* A tensor with a row for each query token and head: [B,H,N,size]. */
+typedef struct pegen_input {
+  const char *name;
+  const char *doc;
+  const char *units;
+  int64_t size; /* of the last dimension; 0: the input is [B,H,N] */
+} pegen_input;
+
+/* Type codes of float8 in DLPack 1.1 (kDLFloat8_e4m3fn, kDLFloat8_e5m2); headers of before do not have them. */
+enum { PEGEN_DL_FLOAT8_E4M3FN = 10, PEGEN_DL_FLOAT8_E5M2 = 12 };
+
+/* Bits of pegen_kernel.dtypes: rows that are written in the type they are read in. Of rows that are read in one type
+ * and written as float8, the type's bit moved up: PEGEN_DTYPE_BF16 << PEGEN_TO_F8E4M3. */
+enum { PEGEN_DTYPE_F32 = 1, PEGEN_DTYPE_BF16 = 2, PEGEN_DTYPE_F16 = 4 };
+enum { PEGEN_TO_F8E4M3 = 8, PEGEN_TO_F8E5M2 = 16 };
+
+typedef int pegen_entry(const pegen_args *args, int part, int parts);
+typedef size_t pegen_workspace_entry(const pegen_args *args);
+
+/* A GPU entry of the PTX that is compiled into an object; see pegen/cuda.h for how to launch it. */
+typedef struct pegen_ptx_entry {
+  const char *name; /* of the .entry */
+  uint32_t dtype; /* its bit of pegen_kernel.dtypes */
+  int32_t access; /* addresses and strides of q, k and outputs must be multiples of this many bytes */
+  int32_t units; /* threads of a token (and head, where per_head) */
+  int32_t flight; /* rows a thread has under way: rows a thread should be a multiple */
+  int32_t columns; /* tokens (of a batch, or a head where per_head) that a warp has; 0: units lie in one line over all
+                      warps */
+} pegen_ptx_entry;
+
+/* What attention entries need to be launched. Their `columns` are the queries of a block, `flight` the keys of a tile.
+ */
+typedef struct pegen_ptx_attention {
+  int32_t first_entry; /* of pegen_ptx.entries: this one and all after it are of attention */
+  int32_t n_parameters;
+  int32_t value_dim; /* Dv */
+  int32_t placed; /* 1: positions are needed */
+  int32_t grid_only; /* 1: and must be the built-in grid's */
+  uint32_t indexed; /* bits: operands that are read at computed places, and must be float32 */
+} pegen_ptx_attention;
+
+typedef struct pegen_ptx {
+  const char *text; /* NUL-terminated; size without the NUL */
+  uint64_t size;
+  uint64_t digest[2]; /* of the text: equal digests, equal modules */
+  const char *chip; /* "sm_90": it runs on this and later ones */
+  int32_t block; /* threads of a block */
+  int32_t n_parameters;
+  int32_t per_head; /* 1: rotors differ from head to head, and a thread's rows are batches of one head; 2: the heads of
+                       q differ */
+  int32_t n_entries;
+  const pegen_ptx_entry *entries; /* of one number type the widest access first; the last takes any address */
+  const pegen_ptx_attention *attention; /* of a kernel with NAME_attention; other kernels' structs may end before it */
+  int32_t n_backward; /* of a kernel with NAME_encode_backward (others' structs may end before it): so many of the last
+                         entries give gradients of rows */
+} pegen_ptx;
+
+/* Of an encoding that widens, the rows of one number type. */
+typedef struct pegen_width {
+  int32_t out_dim; /* E */
+  int32_t n_columns; /* E - D */
+  const char *const *columns; /* [n_columns] as pegen_kernel's */
+} pegen_width;
+
+/* What an object says of itself. struct_size first, so that fields can be added at the end. */
+typedef struct pegen_kernel {
+  uint32_t struct_size;
+  uint32_t abi_version; /* PEGEN_ABI_VERSION of the compiler that made it */
+  const char *name;
+  const char *doc; /* one line from the spec */
+  const char *digest; /* of the description and its options: equal digests, equal mathematics */
+  const char *options; /* "head_dim=64 base=100 ..." */
+  const char *targets; /* "x86-64-v3 x86-64-v4" */
+  uint32_t dtypes; /* PEGEN_DTYPE_ bits, and those of pairs */
+  int32_t head_dim; /* D */
+  int32_t out_dim; /* E; equal to D unless the encoding widens */
+  int32_t n_axes; /* P */
+  const char *const *axes; /* [P] names */
+  int32_t heads; /* number of heads it is made for; 0: any */
+  int32_t skip_tokens; /* tokens at the front that pass through */
+  const int64_t *grid; /* [P] sizes of the built-in grid, or NULL */
+  int32_t n_operands;
+  const pegen_operand *operands;
+  pegen_entry *encode;
+  pegen_entry *attention; /* NULL for separable encodings */
+  pegen_workspace_entry *workspace;
+  const pegen_ptx *ptx; /* NULL: compiled without a GPU target */
+  /* What follows came later: kernels whose struct_size ends here do not have it. */
+  pegen_entry *prepare; /* writes args->table; NULL: there is no table */
+  pegen_workspace_entry *table_bytes; /* bytes of the table that args asks for; NULL: there is no table */
+  int32_t n_inputs;
+  int32_t n_columns; /* out_dim - head_dim: what an encoding that widens appends to q and k, padding included */
+  const pegen_input *inputs;
+  const char *const *columns; /* [n_columns] meaning of each: "h^2 w"; "0" of padding; NULL where there are none */
+  const pegen_width
+      *widths; /* [f32, bf16, f16] where they differ: out_dim and columns are those of the first compiled in; or NULL */
+  /* Gradients; NULL: compiled with --no-grad, or there are none of this kind of kernel. */
+  pegen_entry *encode_backward, *encode_backward_finish;
+  pegen_workspace_entry *encode_backward_workspace; /* bytes of args->workspace for them; 0 where none is needed */
+} pegen_kernel;
+
+/* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */
+
+/* The sentence for an error; "unknown error" for other numbers. Never NULL. */
+const char *pegen_strerror(int error);
+/* "PEGEN_ERROR_SHAPE_MISMATCH"; "PEGEN_ERROR_UNKNOWN" for other numbers. */
+const char *pegen_error_name(int error);
+
+/* Index of the operand of that name, or -1. */
+int pegen_find_operand(const pegen_kernel *kernel, const char *name);
+/* Elements of operand i; 0 where i is out of range. */
+int64_t pegen_operand_size(const pegen_kernel *kernel, int i);
+/* 1 where this runtime understands the kernel (abi_version, struct_size), else 0. */
+int pegen_kernel_supported(const pegen_kernel *kernel);
+
+/* Runs entry(args, part, parts) for every part on `threads` threads (the caller is one of
+ * them) and returns the first error in the order of parts. threads <= 1 calls it directly.
+ * Threads are created and joined inside the call: an engine with a pool of its own
+ * calls the entry from it instead. Results do not depend on threads. */
+int pegen_parallel(pegen_entry *entry, const pegen_args *args, int threads);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,196 @@
+"""Pictures: every stock description has a page; what stands in it is what explain says, and no browser complains."""
+import contextlib
+import html.parser
+import io
+import json
+import math
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+import numpy
+
+import pegen_kernels as pk
+from pegen_kernels.explore import explain
+from pegen_kernels.explore import compare, plot
+from pegen_kernels.explore import facts as facts_of
+from pegen_kernels.explore.pictures import all_pictures, score_matrix
+
+HOSTILE = """local pe = require "pegen"
+return pe.encoding { name = "hostile", axes = { "x" }, head_dim = 4, block = pe.plane(),
+  doc = "</script><script>console.error('doc')</script><b id=broken>",
+  generators = { x = pe.bivector { e12 = 1 } }, phase = function(_, i) return 1 / (i + 1) end }
+"""
+
+
+def run(*words, status=0, main=plot.main):
+    """The command, in this process; what it says."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        try:
+            code = main(list(map(str, words)))
+        except SystemExit as end:
+            code = end.code
+    assert code == status, (words, code, said.getvalue())
+    return said.getvalue()
+
+
+class Labels(html.parser.HTMLParser):
+    """Values that readers of the screen are told, by picture."""
+
+    def __init__(self):
+        super().__init__()
+        self.section, self.found, self.ids = "", {}, set()
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.ids.add(attributes.get("id"))
+        if tag == "section":
+            self.section = attributes["id"]
+        if "aria-label" in attributes:
+            self.found.setdefault(self.section, []).append(attributes["aria-label"])
+
+
+def opened(page):
+    """What the page says in a browser; None where there is none."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if not browser:
+        return None
+    words = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=20000"]
+    done = subprocess.run([browser, *words, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=240)
+    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    assert not said, said
+    labels = Labels()
+    labels.feed(done.stdout)
+    return labels
+
+
+def value_at(labels, section, wanted):
+    found = [label for label in labels.found[section] if all(word in label.split("; ") for word in wanted)]
+    assert found, (section, wanted, labels.found[section][:3])
+    return float(re.search(r"score: (−?-?[0-9.e−-]+)", found[0])[1].replace("−", "-"))
+
+
+def check_every_description():
+    facts_of.DEFAULT_GRID = {1: (9,), 2: (5, 5), 3: (3, 3, 3)}
+    for name in pk.stock():
+        facts = explain(name, label=name)
+        pictures = list(all_pictures([facts]))
+        assert pictures or name == "attention", name
+        for picture in pictures:
+            picture.charts[name].to_dict()  # Altair validates it
+
+
+def check_numbers():
+    """RoPE's mean score is that of cosines, its score matrix Toeplitz; GeoPE's matrix is that of its rotors."""
+    f = explain("rope", grid=(20,))
+    frequency = 10000 ** (-2 * numpy.arange(32) / 64)
+    exact = numpy.cos(numpy.outer(numpy.arange(-19, 20), frequency)).mean(axis=1)
+    assert abs(f.equal[0] - exact).max() < 1e-12 and abs(f.lowest - f.highest).max() < 1e-12
+    matrix = score_matrix(f)
+    assert abs(matrix[3, 11] - exact[19 + 8]) < 1e-12 and f.tokens is not None
+    g = explain("geope2d", grid=(3, 4))
+    matrix, lowest, highest = score_matrix(g), g.lowest[0, 2 + 1, 3 + 2], g.highest[0, 2 + 1, 3 + 2]
+    pairs = [matrix[h * 4 + w, (h + 1) * 4 + w + 2] for h in range(2) for w in range(2)]
+    assert abs(min(pairs) - lowest) < 1e-12 and abs(max(pairs) - highest) < 1e-12
+    hidden = explain("lookhere", grid=(4, 4))
+    assert numpy.isneginf(hidden.bias).any() and hidden.equal is None
+    assert explain("rope_mixed", seed=4).operands == {"freqs": "drawn as its init says, seed 4"}
+
+
+def check_page(folder):
+    page = folder / "report.html"
+    hostile = folder / "hostile.lua"
+    hostile.write_text(HOSTILE)
+    run("rope_axial", "geope2d,exponent_sign=-1", "lookhere", "--grid", "7,7", "-o", page)
+    text = page.read_text()
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", text), "the page asks the network for something"
+    facts = explain("rope_axial", grid=(7, 7))
+    labels = opened(page)
+    if labels is None:
+        print("no browser here: pages were not opened")
+        return
+    for h, w in ((0, 0), (3, -2), (-6, 6)):
+        shown = value_at(labels, "map", [f"h displacement: {h}", f"w displacement: {w}"])
+        assert math.isclose(shown, facts.equal[0, 6 + h, 6 + w], rel_tol=1e-9), (h, w, shown)
+    sections = {"decay", "map", "directions", "bias", "changes", "wavelengths", "orbits", "commutators", "spectrum"}
+    assert sections <= set(labels.found), set(labels.found)
+    run(hostile, "-o", page)
+    labels = opened(page)
+    assert "broken" not in labels.ids and "wavelengths" in labels.found
+
+
+def check_images(folder):
+    run("rope_axial", "--grid", "4,4", "--only", "decay,map", "-o", folder / "a.svg")
+    assert (folder / "a.svg").read_text().count("displacement: 3") > 4
+    run("rope_axial", "--grid", "4,4", "--only", "decay", "-o", folder / "a.png")
+    assert (folder / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def check_refusals(folder):
+    page = folder / "kept.html"
+    page.write_text("kept")
+    assert "expected one of .html" in run("rope", "-o", folder / "a.pdf", status=1)
+    assert "no such picture" in run("rope", "-o", page, "--only", "nothing", status=1)
+    assert "--grid has 1 sizes" in run("geope2d", "--grid", "14", "-o", page, status=1)
+    assert "at most 1024 tokens" in run("geope2d", "-D", "grid=64,64", "-o", page, status=1)
+    assert "no description 'none'" in run("none", "-o", page, status=1)
+    assert "unknown option 'heds'" in run("rope,heds=2", "-o", page, status=1).replace("no option", "unknown option")
+    assert "no operand 'x'" in run("rope_mixed", "--operands", "x=y.npy", "-o", page, status=1)
+    assert "two descriptions are called 'rope'" in run("rope", "rope", "-o", page, status=1)
+    assert "expected whole numbers" in run("rope", "--grid", "a", "-o", page, status=2)
+    assert "expected NAME=VALUE" in run("rope", "-D", "base", "-o", page, status=2)
+    assert "there is no folder" in run("rope", "-o", folder / "nowhere" / "a.html", status=1)
+    assert page.read_text() == "kept"
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
+
+
+def check_compare(folder):
+    """A row a variant; what an interrupted run has done is not done again; a mistake in the last is told first."""
+    assert compare.values_of("10,100") == ["10", "100"] and compare.values_of("[8,12],[4,16]") == ["8,12", "4,16"]
+    table = folder / "table.json"
+    words = ["rope", "rope_axial,axes=3", "-D", "base=10,100", "--shape", "1,8,2", "-o", table]
+    bad = run(*words[:2], "rope,layout=spilt", *words[2:], status=1, main=compare.main)
+    assert "spilt" in bad and "1 of" not in bad and not table.exists(), bad
+    kept, count = compare.measure, 0
+
+    def interrupted(*arguments):
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise KeyboardInterrupt
+        return kept(*arguments)
+
+    compare.measure = interrupted
+    try:
+        assert "2 of 4 are done" in run(*words, status=130, main=compare.main)
+    finally:
+        compare.measure = kept
+    with open(folder / "table.json.part", "a") as part:
+        part.write('{"key": "cut sho')
+    said = run(*words, main=compare.main)
+    assert "3 of 4" in said and "2 of 4" not in said, said
+    rows = json.loads(table.read_text())
+    assert [(row["description"], row["base"]) for row in rows] == [
+        ("rope", "10"), ("rope", "100"), ("rope_axial", "10"), ("rope_axial", "100"),
+    ]  # fmt: skip
+    for row in rows:
+        assert (
+            row["check"] == "passes"
+            and row["largest error, log2"] < -20
+            and row["translation invariant"] == "yes (proved)"
+        )
+        assert min(row["forward, us"], row["backward, us"], row["compile, s"], row["object, bytes"]) > 0
+    assert not (folder / "table.json.part").exists()
+
+
+with tempfile.TemporaryDirectory() as name:
+    check_compare(pathlib.Path(name))
+    check_numbers()
+    check_every_description()
+    check_page(pathlib.Path(name))
+    check_images(pathlib.Path(name))
+    check_refusals(pathlib.Path(name))
+print("explore_test: pages hold what explain says")

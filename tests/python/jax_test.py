@@ -1,0 +1,524 @@
+"""pegen_kernels.jax: what XLA computes through kernels, under jit, vmap, shard_map and grad, and what is refused."""
+import os
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import functools
+import pathlib
+import shutil
+import subprocess
+import time
+import unittest
+
+import jax
+import numpy
+from jax import numpy as jnp
+
+import pegen_kernels as pk
+from pegen_kernels.jax import attention, encode
+
+SLOPES = str(pathlib.Path(__file__).parents[1] / "attention" / "slopes.lua")
+compile = functools.lru_cache(None)(functools.partial(pk.compile, targets="native"))
+
+
+def rows(*shape, seed=1, dtype="float32"):
+    return jnp.asarray(numpy.random.default_rng(seed).standard_normal(shape), dtype)
+
+
+def places(*shape, seed=3):
+    return jnp.asarray(numpy.random.default_rng(seed).uniform(-3, 3, shape), "float32")
+
+
+def mixed(x, positions, freqs):
+    """RoPE-Mixed of x [B,H,N,D] in JAX; positions [N,P] or [B,N,P], freqs [P,H,D/2]."""
+    positions = positions if positions.ndim == 3 else positions[None]
+    angle = jnp.einsum("bnp,phd->bhnd", positions, freqs)
+    even, odd = x[..., 0::2], x[..., 1::2]
+    out = jnp.stack([jnp.cos(angle) * even - jnp.sin(angle) * odd, jnp.sin(angle) * even + jnp.cos(angle) * odd], -1)
+    return out.reshape(x.shape)
+
+
+def loss(outputs):
+    """With gradients that are neither constant nor zero."""
+    outputs = [x.astype("float32") for x in outputs]
+    return sum((x * jnp.cos(jnp.arange(x.size, dtype=x.dtype).reshape(x.shape)) + x**2 / 2).sum() for x in outputs)
+
+
+class Case(unittest.TestCase):
+    def equal(self, a, b):
+        a, b = jax.tree.leaves(a), jax.tree.leaves(b)
+        self.assertEqual(len(a), len(b))
+        for x, y in zip(a, b):
+            self.assertTrue(numpy.array_equal(numpy.asarray(x), numpy.asarray(y)))
+
+    def close(self, a, b, tolerance=2e-5):
+        for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+            x, y = numpy.asarray(x), numpy.asarray(y)
+            self.assertEqual(x.shape, y.shape)
+            self.assertLess(numpy.abs(x - y).max(), tolerance * max(1, numpy.abs(y).max()))
+
+
+class Encode(Case):
+    def test_values(self):
+        """Of jit and without, the same to the bit as the kernel called on NumPy's arrays."""
+        rope, care = compile("rope", head_dim=16), compile("care", head_dim=64, heads=4)
+        turned = {info.name: rows(*info.shape, seed=i) for i, info in enumerate(care.operands)}
+        for kernel, dtype, shape, given in [
+            (rope, "float32", (2, 4, 7, 16), {"positions": places(7, 1)}),
+            (rope, "bfloat16", (2, 4, 7, 16), {"positions": places(2, 7, 1)}),
+            (rope, "float16", (2, 4, 7, 16), {"positions": jnp.arange(7)[:, None]}),
+            (rope, "float32", (1, 3, 4, 16), {"positions": places(4, 1), "k_positions": places(4, 1, seed=9)}),
+            (care, "float32", (2, 4, 7, 64), {"positions": places(7, 2), "operands": turned}),
+            (care, "bfloat16", (2, 4, 7, 64), {"positions": places(7, 2), "operands": list(turned.values())}),
+            (compile("geope3d", grid=(1, 2, 3), skip_tokens=1), "float32", (2, 3, 7, 64), {}),
+        ]:
+            q, k = rows(*shape, dtype=dtype), rows(*shape, seed=2, dtype=dtype)
+            with self.subTest(kernel=kernel.name, dtype=dtype):
+                expected = kernel.encode(q, k, **given)
+                self.equal(encode(kernel, q, k, **given), expected)
+                self.equal(jax.jit(lambda q, k, given: encode(kernel, q, k, **given))(q, k, given), expected)
+                self.equal(jax.jit(lambda q, given: encode(kernel, q, **given))(q, given), expected[0])
+                self.equal(encode(kernel, k=k, **given), expected[1])
+                swapped = [x.swapaxes(1, 2) for x in encode(
+                    kernel, q.swapaxes(1, 2), k.swapaxes(1, 2), layout="BNHD", **given)]  # fmt: skip
+                self.equal(swapped, expected)
+
+    def test_columns_and_inputs(self):
+        pape = compile("pape", heads=2)
+        given = {"operands": [rows(*info.shape, seed=i) for i, info in enumerate(pape.operands)],
+                 "inputs": [rows(*((1, 2, 5) + ((i.size,) if i.size else ())), seed=7) for i in pape.inputs],
+                 "positions": places(5, 2)}  # fmt: skip
+        q, k = rows(1, 2, 5, 64), rows(1, 2, 5, 64, seed=2)
+        if "encode" in pape.entries:
+            self.equal(jax.jit(lambda q, k: encode(pape, q, k, **given))(q, k), pape.encode(q, k, **given))
+
+    def test_threads(self):
+        """XLA's threads share a call, and no bit depends on it."""
+        kernel = compile("rope_mixed", heads=8, head_dim=64)
+        q, positions, freqs = rows(4, 8, 512, 64), places(512, 2), rows(2, 8, 32)
+        f = jax.jit(lambda q: encode(kernel, q, positions=positions, operands=[freqs]))
+        self.equal(f(q), kernel.encode(q, positions=positions, operands=[freqs]))
+        back = jax.jit(jax.grad(lambda q, freqs: loss([encode(kernel, q, positions=positions, operands=[freqs])]), 1))
+        gradients = [back(q, freqs) for _ in range(3)]
+        self.close(gradients[0], jax.grad(lambda freqs: loss([mixed(q, positions, freqs)]))(freqs), 1e-4)
+        self.equal(gradients[1], gradients[0])
+        self.equal(gradients[2], gradients[0])
+
+    def test_memory(self):
+        """What JAX calls immutable stays as it is, donated or not, in place or not."""
+        kernel, positions = compile("rope", head_dim=16), places(7, 1)
+        q = rows(2, 4, 7, 16)
+        before, expected = numpy.array(q), kernel.encode(q, positions=positions)
+        for in_place in (False, True):
+            f = lambda q: encode(kernel, q, positions=positions, in_place=in_place)  # noqa: B023,E731
+            self.equal(f(q), expected)
+            self.equal(jax.jit(f)(q), expected)
+            self.equal(jax.jit(lambda q: (f(q), q + 1))(q), (expected, before + 1))  # noqa: B023
+            self.equal(jax.jit(lambda q: f(q + 1))(q), kernel.encode(before + 1, positions=positions))  # noqa: B023
+            gone = jnp.array(before)
+            self.equal(jax.jit(f, donate_argnums=0)(gone), expected)
+            self.assertTrue(not in_place or gone.is_deleted())
+            self.equal(jax.jit(jax.vmap(f))(jnp.stack([q, q + 1]))[0], expected)
+            self.equal(q, before)
+        text = jax.jit(lambda q: encode(kernel, q, positions=positions, in_place=True)).lower(q).as_text()
+        self.assertIn("output_operand_aliases", text.replace("output_operand_alias<", "output_operand_aliases<"))
+
+    def test_cost(self):
+        """At most 5 us of a call in a jitted graph, the kernel's own work on a row of 64 channels included."""
+        kernel, q, positions = compile("rope", head_dim=64), rows(1, 1, 1, 64), places(1, 1)
+
+        def seconds(n):
+            f = jax.jit(lambda q: functools.reduce(lambda x, _: encode(kernel, x, positions=positions), range(n), q))
+            f(q).block_until_ready()
+            times = []
+            for _ in range(30):
+                start = time.perf_counter()
+                f(q).block_until_ready()
+                times.append(time.perf_counter() - start)
+            return min(times)
+
+        self.assertLess((seconds(201) - seconds(1)) / 200, 5e-6)
+
+
+class Gradients(Case):
+    def setUp(self):
+        self.kernel = compile("rope_mixed", heads=4, head_dim=16)
+        self.q, self.k = rows(2, 4, 7, 16), rows(2, 4, 7, 16, seed=2)
+        self.positions, self.freqs = places(7, 2), rows(2, 4, 8, seed=5)
+
+    def both(self, q, k, positions, freqs):
+        return encode(self.kernel, q, k, positions, operands=[freqs])
+
+    def reference(self, q, k, positions, freqs):
+        return mixed(q, positions, freqs), mixed(k, positions, freqs)
+
+    def test_all(self):
+        given = (self.q, self.k, self.positions, self.freqs)
+        for wanted in [(0,), (1,), (0, 1), (0, 3), (2,), (3,), (0, 1, 2, 3)]:
+            got = jax.jit(jax.grad(lambda *x: loss(self.both(*x)), wanted))(*given)
+            self.close(got, jax.grad(lambda *x: loss(self.reference(*x)), wanted)(*given), 1e-4)
+        one = jax.grad(lambda q: loss(self.both(q, *given[1:])[:1]))(self.q)
+        self.close(one, jax.grad(lambda q: loss(self.reference(q, *given[1:])[:1]))(self.q))
+        batches = (self.q, self.k, places(2, 7, 2), self.freqs)
+        got = jax.grad(lambda *x: loss(self.both(*x)), (2, 3))(*batches)
+        self.close(got, jax.grad(lambda *x: loss(self.reference(*x)), (2, 3))(*batches), 1e-4)
+
+    def test_layout_and_types(self):
+        swap = lambda x: x.swapaxes(1, 2)  # noqa: E731
+
+        def f(q, freqs, in_place=False):
+            return loss([swap(encode(self.kernel, swap(q), positions=self.positions, operands=[freqs], layout="BNHD",
+                                     in_place=in_place))])  # fmt: skip
+
+        expected = jax.grad(lambda q, freqs: loss([mixed(q, self.positions, freqs)]), (0, 1))(self.q, self.freqs)
+        self.close(jax.grad(f, (0, 1))(self.q, self.freqs), expected, 1e-4)
+        self.close(jax.jit(jax.grad(functools.partial(f, in_place=True), (0, 1)))(self.q, self.freqs), expected, 1e-4)
+        small = self.q.astype("bfloat16")
+        got = jax.grad(f, (0, 1))(small, self.freqs)
+        self.assertEqual([x.dtype.name for x in got], ["bfloat16", "float32"])
+        expected = jax.grad(lambda q, freqs: loss([mixed(q, self.positions, freqs)]), (0, 1))(
+            small.astype("float32"), self.freqs
+        )
+        self.close([x.astype("float32") for x in got], expected, 0.03)
+
+    def test_integer_positions(self):
+        kernel, at = compile("rope", head_dim=16), jnp.arange(7)[:, None]
+        got = jax.grad(lambda q: loss([encode(kernel, q, positions=at)]))(self.q)
+        self.close(got, jax.grad(lambda q: loss([encode(kernel, q, positions=at.astype("float32"))]))(self.q))
+        with self.assertRaisesRegex(TypeError, "int32"):
+            jax.grad(lambda at: loss([encode(kernel, self.q, positions=at)]))(at)
+
+    def test_second(self):
+        """Of rows; what else there is of them is refused."""
+        f = lambda q, *rest: (self.both(q, *rest)[0] ** 3).sum()  # noqa: E731
+        g = lambda q, *rest: (self.reference(q, *rest)[0] ** 3).sum()  # noqa: E731
+        twice = lambda f: jax.grad(lambda q, *rest: (jax.grad(f)(q, *rest) ** 2).sum())  # noqa: E731
+        given = (self.q, self.k, self.positions, self.freqs)
+        self.close(jax.jit(twice(f))(*given), twice(g)(*given), 1e-4)
+        with self.assertRaisesRegex(pk.ArgumentError, "gradients of gradients"):
+            jax.grad(lambda freqs: jax.grad(f, 3)(*given[:3], freqs).sum())(self.freqs)
+
+    def test_refused(self):
+        liere = compile("liere", head_dim=16, heads=2)
+        q, positions = rows(1, 2, 3, 16), places(3, 2)
+        operands = [rows(*info.shape) for info in liere.operands]
+        if "encode_backward" not in liere.entries:
+            with self.assertRaisesRegex(pk.ArgumentError, "require gradients, which liere does not have"):
+                jax.grad(lambda q: encode(liere, q, positions=positions, operands=operands).sum())(q)
+        if "encode_backward_finish" not in liere.entries:
+            with self.assertRaisesRegex(pk.ArgumentError, "^operand '.*' requires a gradient"):
+                jax.grad(lambda x: encode(liere, q, positions=positions, operands=x).sum())(operands)
+
+
+class Batches(Case):
+    def setUp(self):
+        self.kernel = compile("rope_mixed", heads=4, head_dim=16)
+        self.q, self.positions, self.freqs = rows(3, 2, 4, 7, 16), places(3, 7, 2), rows(3, 2, 4, 8, seed=5)
+
+    def f(self, q, positions, freqs):
+        return encode(self.kernel, q, positions=positions, operands=[freqs])
+
+    def test_vmap(self):
+        """Along rows, positions, operands, and all that can be of them."""
+        given = (self.q, self.positions, self.freqs)
+        for axes in [(0, None, None), (0, 0, None), (0, 0, 0), (None, 0, None), (0, None, 0), (None, None, 0)]:
+            at = [x if axis == 0 else x[0] for x, axis in zip(given, axes)]
+            expected = [self.f(*(x[i] if axis == 0 else x for x, axis in zip(at, axes))) for i in range(3)]
+            with self.subTest(axes):
+                self.equal(jax.jit(jax.vmap(self.f, axes))(*at), jnp.stack(expected))
+        batches = places(3, 2, 7, 2)
+        expected = jnp.stack([self.f(self.q[i], batches[i], self.freqs[0]) for i in range(3)])
+        self.equal(jax.vmap(self.f, (0, 0, None))(self.q, batches, self.freqs[0]), expected)
+        twice = jax.vmap(jax.vmap(self.f, (0, None, None)), (0, None, 0))
+        q = jnp.stack([self.q, self.q + 1, self.q * 2])
+        expected = jnp.stack([
+            jnp.stack([self.f(q[i, j], self.positions[0], self.freqs[i]) for j in range(3)]) for i in range(3)
+        ])  # fmt: skip
+        self.equal(twice(q, self.positions[0], self.freqs), expected)
+        last = jax.vmap(self.f, (4, None, None), 4)(jnp.moveaxis(self.q, 0, 4), self.positions[0], self.freqs[0])
+        self.equal(
+            last, jnp.moveaxis(jax.vmap(self.f, (0, None, None))(self.q, self.positions[0], self.freqs[0]), 0, 4)
+        )
+
+    def test_gradients_of_samples(self):
+        """One for each sample, of what all share, too."""
+        one = jax.grad(lambda freqs, q, positions: loss([self.f(q, positions, freqs)]), (0, 1))
+        got = jax.jit(jax.vmap(one, (None, 0, 0)))(self.freqs[0], self.q, self.positions)
+        expected = [one(self.freqs[0], self.q[i], self.positions[i]) for i in range(3)]
+        self.equal(got, jax.tree.map(lambda *x: jnp.stack(x), *expected))
+        reference = jax.grad(lambda freqs, q, positions: loss([mixed(q, positions, freqs)]), (0, 1))
+        self.close(got, jax.vmap(reference, (None, 0, 0))(self.freqs[0], self.q, self.positions), 1e-4)
+
+
+class Shards(Case):
+    def test_shard_map(self):
+        """Batches, and tokens with their positions, over four devices: values to the bit, gradients of what is on all
+        devices summed over them."""
+        kernel = compile("rope_mixed", heads=4, head_dim=16)
+        mesh = jax.make_mesh((2, 2), ("data", "tokens"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+        P = jax.sharding.PartitionSpec
+        q, positions, freqs = rows(4, 4, 8, 16), places(8, 2), rows(2, 4, 8, seed=5)
+
+        def f(q, positions, freqs):
+            return encode(kernel, q, positions=positions, operands=[freqs])
+
+        by, at = P("data", None, "tokens"), P("tokens")
+        sharded = jax.jit(jax.shard_map(f, mesh=mesh, in_specs=(by, at, P()), out_specs=by))
+        self.equal(sharded(q, positions, freqs), f(q, positions, freqs))
+        got = jax.grad(lambda *x: loss([sharded(*x)]), (0, 1, 2))(q, positions, freqs)
+        expected = jax.grad(lambda *x: loss([f(*x)]), (0, 1, 2))(q, positions, freqs)
+        self.equal(got[0], expected[0])
+        self.close(got, expected, 1e-5)
+
+    def test_heads(self):
+        """Of operands that differ from head to head every device has its heads', and a kernel for as many."""
+        whole, half = (compile("rope_mixed", heads=heads, head_dim=16) for heads in (4, 2))
+        mesh = jax.make_mesh((2,), ("heads",), axis_types=(jax.sharding.AxisType.Auto,))
+        P = jax.sharding.PartitionSpec
+        q, positions, freqs = rows(2, 4, 8, 16), places(8, 2), rows(2, 4, 8, seed=5)
+        sharded = jax.shard_map(
+            lambda q, freqs: encode(half, q, positions=positions, operands=[freqs]), mesh=mesh,
+            in_specs=(P(None, "heads"), P(None, "heads")), out_specs=P(None, "heads"))  # fmt: skip
+        self.equal(jax.jit(sharded)(q, freqs), encode(whole, q, positions=positions, operands=[freqs]))
+
+
+class Attention(Case):
+    def test_values(self):
+        alibi, linear = compile("alibi", heads=4), compile("lingeope", head_dim=48)
+        for kernel, axes in ((alibi, 1), (linear, len(linear.axes))):
+            q, k, v = (rows(2, h, 9, kernel.head_dim, seed=i) for i, h in enumerate((4, 2, 2)))
+            positions = places(9, axes)
+            for causal in (False, True):
+                f = lambda q, k, v: attention(kernel, q, k, v, positions, causal=causal)  # noqa: B023,E731
+                expected = kernel.attention(q, k, v, positions, causal=causal)
+                self.equal(jax.jit(f)(q, k, v), expected)
+                self.equal(jax.vmap(f)(*(jnp.stack([x, x]) for x in (q, k, v)))[1], expected)
+            swap = lambda x: x.swapaxes(1, 2)  # noqa: E731
+            out = attention(kernel, swap(q), swap(k), swap(v), positions, layout="BNHD", scale=0.5)
+            self.equal(swap(out), kernel.attention(q, k, v, positions, scale=0.5))
+            out, lse = attention(kernel, swap(q), swap(k), swap(v), positions, layout="BNHD", with_lse=True)
+            self.equal((swap(out), lse), attention(kernel, q, k, v, positions, with_lse=True))
+
+
+def biased(q, k, v, at, k_at, slope, gain):
+    """tests/attention/slopes.lua in JAX: the output and the log-sum-exps."""
+    k, v = (jnp.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
+    h, w = jnp.moveaxis(k_at[:, None, None] - at[:, None, :, None], -1, 0)
+    bias = jnp.where(h**2 < 9, gain[1] * h, gain[0] * jnp.cos(w))
+    bias = bias - jax.nn.softplus(slope)[:, None, None] * jnp.sqrt(h * h + w * w)
+    scores = jnp.einsum("bhnd,bhmd->bhnm", q, k, precision="highest") / q.shape[-1] ** 0.5 + bias
+    lse = jax.nn.logsumexp(scores, -1)
+    return jnp.einsum("bhnm,bhmd->bhnd", jnp.exp(scores - lse[..., None]), v, precision="highest"), lse
+
+
+class AttentionGradients(Case):
+    """Of q, k, v and of what a bias is a function of, beside the formula's."""
+
+    def setUp(self):
+        self.kernel = compile(SLOPES, heads=4)
+        q, k, v = (rows(3, 2, h, 9, 64, seed=i) for i, h in enumerate((4, 2, 2)))
+        self.many = (q, k, v, places(3, 2, 9, 2), places(3, 2, 9, 2, seed=4), rows(3, 4, seed=5), rows(3, 2, seed=6))
+        self.given = tuple(x[0] for x in self.many)
+
+    def run_kernel(self, q, k, v, at, k_at, slope, gain, **options):
+        operands = {"slope": slope, "gain": gain}
+        return attention(self.kernel, q, k, v, at, k_positions=k_at, operands=operands, **options)
+
+    def loss(self, *x):
+        return loss(self.run_kernel(*x, with_lse=True))
+
+    def test_values(self):
+        expected = dict(enumerate(jax.grad(lambda *x: loss(biased(*x)), range(7))(*self.given)))
+        for wanted in [(0,), (2,), (1, 2), (5,), (0, 6), (3,), (4,), (3, 6), (0, 1, 2, 5, 6), tuple(range(7))]:
+            with self.subTest(wanted):
+                got = jax.jit(jax.grad(self.loss, wanted))(*self.given)
+                self.close(got, [expected[i] for i in wanted], 5e-5)
+        for i in (0, 1):  # a loss that looks at one of them, then a call for the output alone
+            of = lambda f: jax.grad(lambda *x: loss([f(*x)[i]]), (0, 2, 5))(*self.given)  # noqa: B023,E731
+            with self.subTest(of=("out", "lse")[i]):
+                self.close(of(functools.partial(self.run_kernel, with_lse=True)), of(biased), 5e-5)
+        alone = jax.grad(lambda *x: loss([self.run_kernel(*x)]), (0, 2, 5))(*self.given)
+        self.close(alone, jax.grad(lambda *x: loss([biased(*x)[0]]), (0, 2, 5))(*self.given), 5e-5)
+
+    def test_polynomial(self):
+        """PaPE's projection and its inputs."""
+        kernel = compile("pape", head_dim=32, heads=2, role="pairwise", parabolas=3)
+        rows_, at = [rows(1, 2, 7, 32, seed=i) for i in range(3)], places(7, 2)
+        given = (*rows_, rows(1, 2, 7, 3, seed=4), rows(1, 2, 7, 3, seed=5), rows(2, 3, 2, seed=6))
+
+        def f(q, k, v, a, b, w):
+            return loss([attention(kernel, q, k, v, at, operands=[w], inputs=[a, b])])
+
+        def formula(q, k, v, a, b, w):
+            away = jnp.einsum("hmp,ijp->hijm", w, at[None] - at[:, None])
+            bias = jnp.einsum("bhim,hijm->bhij", -jax.nn.softplus(a), away**2) + jnp.einsum(
+                "bhim,hijm->bhij", b, away
+            )
+            scores = (jnp.einsum("bhid,bhjd->bhij", q, k) + bias) / 32**0.5
+            return loss([jnp.einsum("bhij,bhjd->bhid", jax.nn.softmax(scores), v)])
+
+        self.close(jax.jit(jax.grad(f, range(6)))(*given), jax.grad(formula, range(6))(*given), 1e-4)
+        self.close(jax.grad(f, (3,))(*given), jax.grad(formula, (3,))(*given), 1e-4)
+
+    def test_positions(self):
+        """Of queries and keys alike: what a token gains as both, of an encoding without operands."""
+        kernel, given = compile("lingeope", head_dim=16), [rows(1, 2, 7, 16, seed=i) for i in range(3)]
+        at = places(7, 2)
+        f = lambda x, y: loss([attention(kernel, *given, x, k_positions=y)])  # noqa: E731
+        both = jax.grad(f, (0, 1))(at, at)
+        once = jax.jit(jax.grad(lambda x: loss([attention(kernel, *given, x)])))(at)
+        self.close([once], [both[0] + both[1]], 1e-5)
+        self.assertGreater(jnp.abs(once).max(), 1e-3)
+
+    def test_layout_and_types(self):
+        swap = lambda x: x.swapaxes(1, 2)  # noqa: E731
+
+        def f(q, k, v, *rest):
+            out, lse = self.run_kernel(swap(q), swap(k), swap(v), *rest, layout="BNHD", with_lse=True)
+            return loss([swap(out), lse])
+
+        self.equal(jax.grad(f, (0, 1, 2, 5))(*self.given), jax.grad(self.loss, (0, 1, 2, 5))(*self.given))
+        small = [x.astype("bfloat16") for x in self.given[:3]]
+        got = jax.grad(self.loss, (0, 1, 2, 5))(*small, *self.given[3:])
+        self.assertEqual([x.dtype.name for x in got], ["bfloat16"] * 3 + ["float32"])
+        wide = [x.astype("float32") for x in small]
+        right = jax.grad(lambda *x: loss(biased(*x)), (0, 1, 2, 5))(*wide, *self.given[3:])
+        for x, y in zip(got, right):
+            self.assertLess(jnp.linalg.norm(x.astype("float32") - y), 0.03 * jnp.linalg.norm(y))
+
+    def test_samples(self):
+        """Under vmap one for each sample, of what all share, too."""
+        for axes in [(0,) * 7, (0, 0, 0, None, None, None, None), (None, 0, 0, 0, None, None, 0)]:
+            at = [x if axis == 0 else x[0] for x, axis in zip(self.many, axes)]
+            one = jax.grad(self.loss, tuple(range(7)))
+            expected = [one(*(x[i] if axis == 0 else x for x, axis in zip(at, axes))) for i in range(3)]
+            with self.subTest(axes):
+                got = jax.jit(jax.vmap(one, axes))(*at)
+                self.equal(got, jax.tree.map(lambda *x: jnp.stack(x), *expected))
+
+    def test_threads(self):
+        """XLA's threads share a call, and no bit depends on it."""
+        kernel, q = compile("alibi", heads=4), rows(2, 4, 512, 64)
+        f = jax.jit(jax.grad(lambda q, k: loss([attention(kernel, q, k, k, places(512, 1), causal=True)]), (0, 1)))
+        first = f(q, q)
+        for _ in range(3):
+            self.equal(f(q, q), first)
+
+    def test_shards(self):
+        """Batches and heads over four devices; what all have gains the sum over them."""
+        kernel = compile(SLOPES, heads=2)
+        mesh = jax.make_mesh((2, 2), ("data", "heads"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+        P = jax.sharding.PartitionSpec
+
+        def f(q, k, v, at, k_at, slope, gain):
+            operands = {"slope": slope, "gain": gain}
+            return attention(kernel, q, k, v, at, k_positions=k_at, operands=operands, with_lse=True)
+
+        by = P("data", "heads")
+        specs = (by, by, by, P("data"), P("data"), P("heads"), P())
+        sharded = jax.jit(jax.shard_map(f, mesh=mesh, in_specs=specs, out_specs=(by, by)))
+        self.equal(sharded(*self.given), self.run_kernel(*self.given, with_lse=True))
+        got = jax.grad(lambda *x: loss(sharded(*x)), range(7))(*self.given)
+        expected = jax.grad(self.loss, range(7))(*self.given)
+        self.equal(got[:3], expected[:3])
+        self.close(got, expected, 1e-5)
+
+    def test_refused(self):
+        pape = compile("pape", role="pairwise", head_dim=16, heads=2)
+        q, at = rows(1, 2, 5, pape.head_dim), places(5, len(pape.axes))
+        operands = [jnp.ones(info.shape) for info in pape.operands]
+        inputs = [jnp.ones((1, 2, 5, info.size)[: 4 if info.size else 3]) for info in pape.inputs]
+        for words, call in [
+            ("^positions require a gradient, which attention of pape does not have yet",
+             lambda: jax.grad(lambda x: attention(pape, q, q, q, x, operands=operands, inputs=inputs).sum())(at)),
+            ("slopes: attention has no gradients of gradients",
+             lambda: jax.grad(lambda x: jax.grad(self.loss)(x, *self.given[1:]).sum())(self.given[0])),
+        ]:  # fmt: skip
+            with self.subTest(words):
+                self.assertRaisesRegex(pk.ArgumentError, words, call)
+                self.assertRaisesRegex(pk.ArgumentError, words, jax.jit(call))
+
+
+class Refused(Case):
+    def test_sentences(self):
+        kernel, alibi = compile("rope", head_dim=16), compile("alibi", heads=4)
+        q, at = rows(1, 2, 3, 16), places(3, 1)
+        for words, call in [
+            ("^kernel is a str; expected what", lambda: encode("rope", q, positions=at)),
+            ("^q, k: neither was given", lambda: encode(kernel, positions=at)),
+            ("^q has 3 dimensions; expected four, BHND", lambda: encode(kernel, q[0], positions=at)),
+            ("^q has 8 channels; expected 16", lambda: encode(kernel, q[..., :8], positions=at)),
+            ("^positions are of 2 tokens; expected 3", lambda: encode(kernel, q, positions=at[:2])),
+            ("^positions are missing", lambda: encode(kernel, q)),
+            ("^positions are of type", lambda: encode(kernel, q, positions=at.astype("float16"))),
+            ("^q is of type int32", lambda: encode(kernel, q.astype("int32"), positions=at)),
+            ("^k is of type bfloat16, and q", lambda: encode(kernel, q, q.astype("bfloat16"), at)),
+            ("^operands: 1 given; rope has 0", lambda: encode(kernel, q, positions=at, operands=[at])),
+            ("^layout is 'NBHD'; expected", lambda: encode(kernel, q, positions=at, layout="NBHD")),
+            ("has no entry 'encode'", lambda: encode(alibi, q, positions=at)),
+            ("has no entry 'attention'", lambda: attention(kernel, q, q, q, at)),
+            ("^q is a object; expected an array", lambda: encode(kernel, object(), positions=at)),
+        ]:
+            with self.subTest(words):
+                self.assertRaisesRegex(pk.ArgumentError, words, call)
+                self.assertRaisesRegex(pk.ArgumentError, words, jax.jit(call))
+        self.equal(encode(kernel, q, positions=at), kernel.encode(q, positions=at))
+
+    def test_strangers(self):
+        """Programs with other roles, attributes or kernels than this package writes are refused by the handler."""
+        kernel, q, at = compile("rope", head_dim=16), rows(1, 2, 3, 16), places(3, 1)
+        encode(kernel, q, positions=at)
+        from pegen_kernels.jax.calls import number_of
+
+        def call(arguments=(0, 6), results=(3,), given=(q, at), **other):
+            numbers = {"kernel": number_of(kernel), "entry": 0, "layout": 0, "flags": 0, "causal": 0} | other
+            out = jax.ffi.ffi_call("pegen_kernels", [jax.ShapeDtypeStruct(q.shape, q.dtype)])(
+                *given, scale=numpy.float64(0), arguments=numpy.array(arguments, "int64"),
+                results=numpy.array(results, "int64"), **{k: numpy.int64(x) for k, x in numbers.items()},
+            )  # fmt: skip
+            return out[0].block_until_ready()
+
+        self.equal(call(), kernel.encode(q, positions=at))
+        for words, choices in [
+            ("has not registered the kernel", {"kernel": 5}), ("no such entry", {"entry": 1}),
+            *(("no such entry", {"entry": entry}) for entry in (3, 77)), ("the attributes that", {"arguments": (0,)}),
+            ("a role that it cannot have", {"results": (0,)}), ("a role that it cannot have", {"arguments": (3, 6)}),
+            ("a role that it cannot have", {"arguments": (0, 0)}), ("a role that there is not", {"arguments": (0, 99)}),
+            ("a role", {"arguments": (0, 1 << 40)}), ("a role", {"arguments": (0, -1)}),
+            ("without rows", {"arguments": (6, 6)}), ("too few", {"given": (jnp.ones((1, 1, *q.shape)), at[0])}),
+            ("positions is NULL", {"arguments": (0, 256)}), ("too many", {"given": (jnp.ones((1,) * 10), at)}),
+            ("a number type", {"given": (q, at > 0)}), ("rope.encode: the last dim", {"given": (q[..., :8], at)}),
+        ]:  # fmt: skip
+            with self.subTest(words, **choices), self.assertRaisesRegex(Exception, words):
+                call(**choices)
+        self.equal(call(), kernel.encode(q, positions=at))
+
+    def test_workspace(self):
+        """One that is too small is refused, be its size 0."""
+        kernel, q, at = compile("rope_mixed", head_dim=16, heads=2), rows(1, 2, 3, 16), places(3, 2)
+        freqs = jnp.ones(kernel.operands[0].shape, "float32")
+        encode(kernel, q, positions=at, operands=[freqs])
+        from pegen_kernels.jax.calls import number_of
+
+        for size in (0, 8):
+            made = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (q, freqs, numpy.empty(size, "uint8"))]
+            call = jax.ffi.ffi_call("pegen_kernels", made)
+            with self.subTest(size), self.assertRaisesRegex(Exception, "workspace"):
+                out = call(q, q, at, freqs, kernel=numpy.int64(number_of(kernel)), entry=numpy.int64(2),
+                           layout=numpy.int64(0), flags=numpy.int64(2), causal=numpy.int64(0), scale=numpy.float64(0),
+                           arguments=numpy.array((8, 0, 6, 256), "int64"),
+                           results=numpy.array((10, 768, 14), "int64"))  # fmt: skip
+                jax.block_until_ready(out)
+
+    @unittest.skipUnless(shutil.which("cc"), "no C compiler")
+    def test_declarations(self):
+        """Ours are those of jaxlib's header."""
+        text = pathlib.Path(__file__).with_name("xla_abi.c")
+        words = ["cc", "-std=c11", "-Wall", "-Werror", "-fsyntax-only", "-I", jax.ffi.include_dir(), text]
+        done = subprocess.run(words, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,337 @@
+"""pegen_kernels.torch.Attention: gradients of q, k, v and of what its bias learns."""
+import copy
+import math
+import pathlib
+import unittest
+
+import torch
+
+import pegen_kernels as pk
+from pegen_kernels.torch import Attention
+
+FAST = {"targets": "native", "dtypes": ["float32", "bfloat16"]}
+SLOPES = pathlib.Path(__file__).parents[1] / "attention" / "slopes.lua"
+
+
+class AttentionGradients(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(8)
+        self.attention = Attention("alibi", head_dim=16, heads=4, causal=True, **FAST)
+        self.rows = torch.randn(2, 4, 7, 16), torch.randn(2, 2, 9, 16), torch.randn(2, 2, 9, 16)
+        self.places = torch.arange(2.0, 9)[:, None], torch.arange(9.0)[:, None]
+        self.weight = torch.randn(2, 4, 7, 16)
+
+    def call(self, q, k, v, **options):
+        return self.attention(q, k, v, *self.places, **options)
+
+    def expected(self, q, k, v):
+        """The formula in float64: the output and lse."""
+        q, k, v = q.double(), k.double().repeat_interleave(2, 1), v.double().repeat_interleave(2, 1)
+        far = (self.places[0] - self.places[1].T).abs()
+        scores = q @ k.transpose(-1, -2) / 4 - 2.0 ** (-2 * torch.arange(1, 5))[:, None, None] * far
+        scores = scores.masked_fill(~torch.ones(7, 9).tril(2).bool(), -math.inf)
+        return scores.softmax(-1) @ v, scores.logsumexp(-1)
+
+    def test_values(self):
+        rows = [x.requires_grad_() for x in self.rows]
+        out, lse = self.call(*rows, with_lse=True)
+        right, right_lse = self.expected(*rows)
+        self.assertLess((out - right).abs().max(), 1e-5)
+        self.assertLess((lse - right_lse).abs().max(), 1e-5)
+        weight_lse = torch.randn(lse.shape)
+        made = torch.autograd.grad((out * self.weight).sum() + (lse * weight_lse).sum(), rows)
+        expected = torch.autograd.grad((right * self.weight).sum() + (right_lse * weight_lse).sum(), rows)
+        for x, y in zip(made, expected):
+            self.assertLess((x - y).abs().max(), 1e-5)
+        only = torch.autograd.grad(self.call(*rows, with_lse=True)[1].sum(), rows, allow_unused=True)
+        self.assertLess((only[0] - torch.autograd.grad(self.expected(*rows)[1].sum(), rows[0])[0]).abs().max(), 1e-5)
+        self.assertEqual(only[2].abs().max(), 0)
+
+    def test_layouts(self):
+        """[B,N,H,D] memory, gradients of any strides, bfloat16."""
+        rows = [x.transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for x in self.rows]
+        out = self.call(*rows)
+        self.assertEqual(out.stride(), rows[0].stride())
+        (summed,) = torch.autograd.grad(out.sum(), rows[:1])  # whose gradient has strides of 0
+        self.assertLess((summed - torch.autograd.grad(self.expected(*rows)[0].sum(), rows[0])[0]).abs().max(), 1e-5)
+        half = [x.detach().bfloat16().requires_grad_() for x in self.rows]
+        made = torch.autograd.grad((self.call(*half) * self.weight.bfloat16()).sum(), half)
+        right = torch.autograd.grad((self.expected(*half)[0] * self.weight.bfloat16()).sum(), half)
+        for x, y in zip(made, right):
+            self.assertEqual(x.dtype, torch.bfloat16)
+            self.assertLess((x - y).norm() / y.norm(), 2e-2)
+
+    def test_transforms(self):
+        q, k, v = self.rows
+        loss = lambda q: (self.call(q, k, v) * self.weight).sum()  # noqa: E731
+        plain = torch.autograd.grad(loss(x := q.clone().requires_grad_()), x)[0]
+        self.assertTrue(torch.equal(torch.func.grad(loss)(q), plain))
+        kept = torch.utils.checkpoint.checkpoint(loss, y := q.clone().requires_grad_(), use_reentrant=False)
+        self.assertTrue(torch.equal(torch.autograd.grad(kept, y)[0], plain))
+        many = torch.stack([q, 2 * q, q - 1])
+        self.assertTrue(torch.equal(torch.vmap(lambda q: self.call(q, k, v))(many)[1], self.call(2 * q, k, v)))
+        samples = torch.vmap(torch.func.grad(loss))(many)
+        self.assertTrue(torch.allclose(samples[2], torch.func.grad(loss)(q - 1), atol=1e-6))
+        for backend in ("aot_eager", "inductor"):
+            torch._dynamo.reset()
+            compiled = torch.compile(loss, fullgraph=True, backend=backend)
+            found = torch.autograd.grad(compiled(x := q.clone().requires_grad_()), x)[0]
+            with self.subTest(backend):
+                self.assertLess((found - plain).abs().max(), 1e-5)
+        name = self.attention.kernel_name
+        given = (x, k, v, *self.places, [], [], True, 0.0, name)
+        torch.library.opcheck(torch.ops.pegen_kernels.attention_with_lse.default, given)
+        torch.library.opcheck(torch.ops.pegen_kernels.attention.default, given)
+
+        class Model(torch.nn.Module):
+            def __init__(self, attention):
+                super().__init__()
+                self.attention = attention
+
+            def forward(self, q, k, v, positions, k_positions):
+                return self.attention(q, k, v, positions, k_positions)
+
+        exported = torch.export.export(Model(self.attention), (q, k, v, *self.places))
+        self.assertTrue(torch.equal(exported.module()(q, k, v, *self.places), self.call(q, k, v)))
+
+    def test_refusals(self):
+        q, k, v = (x.requires_grad_() for x in self.rows)
+        with self.assertRaisesRegex(pk.ArgumentError, "alibi: attention has no gradients of gradients"):
+            torch.autograd.grad(self.call(q, k, v).sum(), q, create_graph=True)
+        with self.assertRaisesRegex(pk.ArgumentError, "^k has 3 heads; expected a divisor of q's 4"):
+            self.attention(q, torch.randn(2, 3, 7, 16), torch.randn(2, 3, 7, 16), self.places[0])
+
+
+class LearnedBias(unittest.TestCase):
+    """Slopes and gains that stand by themselves, beside the formula in float64."""
+
+    def setUp(self):
+        torch.manual_seed(9)
+        first = {"slope": torch.randn, "gain": torch.randn}
+        self.attention = Attention(SLOPES, heads=4, init=first, **FAST)
+        self.rows = torch.randn(2, 4, 7, 64), torch.randn(2, 2, 9, 64), torch.randn(2, 2, 9, 64)
+        self.places = torch.rand(2, 7, 2) * 6, torch.rand(2, 9, 2) * 6
+        self.weight, self.weight_lse = torch.randn(2, 4, 7, 64), torch.randn(2, 4, 7)
+
+    def loss(self, q, k, v, slope, gain, at=None, k_at=None):
+        given = {"slope": slope, "gain": gain}
+        places = [y if x is None else x for x, y in zip((at, k_at), self.places)]
+        run = lambda *rows: torch.func.functional_call(self.attention, given, rows, {"with_lse": True})  # noqa: E731
+        out, lse = run(q, k, v, *places)
+        return (out * self.weight).sum() + (lse * self.weight_lse).sum()
+
+    def expected(self, q, k, v, slope, gain, at, k_at):
+        k, v = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
+        h, w = (k_at[:, None, None] - at[:, None, :, None]).unbind(-1)
+        bias = torch.where(h.square() < 9, gain[1] * h, gain[0] * w.cos())
+        bias = bias - torch.nn.functional.softplus(slope)[:, None, None] * (h * h + w * w).sqrt()
+        scores = q @ k.mT / 8 + bias
+        out = scores.softmax(-1) @ v
+        return (out * self.weight).sum() + (scores.logsumexp(-1) * self.weight_lse).sum()
+
+    def given(self, dtype=torch.float32):
+        every = [*self.rows, self.attention.slope, self.attention.gain, *self.places]
+        return [x.detach().to(dtype).requires_grad_() for x in every]
+
+    def test_values(self):
+        self.assertTrue(all(x.requires_grad for x in self.attention.parameters()))
+        wide = self.given(torch.float64)
+        right = torch.autograd.grad(self.expected(*wide), wide)
+        made = torch.autograd.grad(self.loss(*(given := self.given())), given)
+        for x, y in zip(made, right):
+            self.assertEqual(x.dtype, torch.float32)
+            self.assertLess((x - y).abs().max(), 2e-5 * max(1, y.abs().max()))
+        q, k, v, slope, gain, at, k_at = given
+        (of_places,) = torch.autograd.grad(self.loss(*self.rows, slope.detach(), gain.detach(), at), at)
+        self.assertTrue(torch.equal(of_places, made[5]))
+        far = at.detach().double().requires_grad_()
+        (of_far,) = torch.autograd.grad(self.loss(*self.rows, slope.detach(), gain.detach(), far), far)
+        self.assertEqual(of_far.dtype, torch.float64)
+        self.assertLess((of_far - right[5]).abs().max(), 2e-5 * right[5].abs().max())
+        (only,) = torch.autograd.grad(self.loss(*self.rows, slope.detach(), gain), gain)
+        self.assertTrue(torch.equal(only, made[4]))
+        (of_wide,) = torch.autograd.grad(self.loss(*self.rows, slope.detach(), wide[4]), wide[4])
+        self.assertEqual(of_wide.dtype, torch.float64)
+        self.assertLess((of_wide - right[4]).abs().max(), 2e-5 * right[4].abs().max())
+
+    def test_python(self):
+        """The operators in Python, as where the PyTorch is an older one, write the same."""
+        from pegen_kernels.torch.attention import _attention_backward
+
+        q, k, v, slope, gain = (x.detach() for x in self.given()[:5])
+        choices = (False, 0.0, self.attention.kernel_name)
+        places = (*self.places, [slope, gain], [])
+        out, lse = torch.ops.pegen_kernels.attention_with_lse(q, k, v, *places, *choices)
+        for wanted, n in ((0, 3), (1, 4), (2, 4), (3, 5), (4, 4), (8, 4), (13, 6)):
+            given = (self.weight, self.weight_lse, q, k, v, out, lse, *places, *choices, wanted)
+            made = torch.ops.pegen_kernels.attention_backward(*given)
+            self.assertEqual(len(made), n)
+            for x, y in zip(made, _attention_backward(*given)):
+                self.assertTrue(torch.equal(x, y))
+            torch.library.opcheck(torch.ops.pegen_kernels.attention_backward.default, given)
+        self.assertEqual(len(torch.ops.pegen_kernels.attention_backward(*given[:-1])), 3)
+
+    def test_transforms(self):
+        q, k, v, slope, gain, at, _ = (x.detach() for x in self.given())
+        of_slope = lambda slope, q=q: self.loss(q, k, v, slope, gain)  # noqa: E731
+        plain = torch.autograd.grad(of_slope(x := slope.clone().requires_grad_()), x)[0]
+        self.assertTrue(torch.equal(torch.func.grad(of_slope)(slope), plain))
+        samples = torch.vmap(torch.func.grad(of_slope), (None, 0))(slope, torch.stack([q, 2 * q]))
+        self.assertTrue(torch.equal(samples[0], plain))
+        self.assertTrue(torch.equal(samples[1], torch.func.grad(of_slope)(slope, 2 * q)))
+        of_places = lambda at, q=q: self.loss(q, k, v, slope, gain, at)  # noqa: E731
+        right = torch.autograd.grad(of_places(x := at.clone().requires_grad_()), x)[0]
+        self.assertTrue(torch.equal(torch.func.grad(of_places)(at), right))
+        samples = torch.vmap(torch.func.grad(of_places))(torch.stack([at, at + 1]), torch.stack([q, 2 * q]))
+        self.assertTrue(torch.equal(samples[1], torch.func.grad(of_places)(at + 1, 2 * q)))
+        compiled = torch.compile(of_places, fullgraph=True, backend="aot_eager")
+        found = torch.autograd.grad(compiled(x := at.clone().requires_grad_()), x)[0]
+        self.assertLess((found - right).abs().max(), 1e-5 * right.abs().max())
+        kept = torch.utils.checkpoint.checkpoint(of_slope, y := slope.clone().requires_grad_(), use_reentrant=False)
+        self.assertTrue(torch.equal(torch.autograd.grad(kept, y)[0], plain))
+        compiled = torch.compile(of_slope, fullgraph=True, backend="aot_eager")
+        found = torch.autograd.grad(compiled(x := slope.clone().requires_grad_()), x)[0]
+        self.assertLess((found - plain).abs().max(), 1e-5 * plain.abs().max())
+
+    def test_empty(self):
+        """What no query reads gains 0."""
+        for batches, tokens in ((0, 7), (2, 0)):
+            self.attention.zero_grad()
+            q, k = torch.randn(batches, 4, tokens, 64), torch.randn(batches, 2, 9, 64)
+            self.attention(q, k, k, self.places[0][:batches, :tokens], self.places[1][:batches]).sum().backward()
+            for x in self.attention.parameters():
+                self.assertEqual(x.grad.abs().max(), 0)
+
+
+class LearnedTable(unittest.TestCase):
+    def test_values(self):
+        """By positions and on a grid, of float32 and bfloat16 rows: the table beside its elements by their indices."""
+        torch.manual_seed(10)
+        at = torch.tensor([[h, w] for h in range(3) for w in range(3)])
+        index = (2 + at[:, None] - at).unbind(-1)
+        for grid, width in (("", 16), ((3, 3), 16), ("", 24)):
+            bias = Attention("relative_bias_table", head_dim=16, heads=4, window_h=3, window_w=3, value_dim=width,
+                             grid=grid, **FAST)  # fmt: skip
+            table = bias.relative_position_bias_table
+            self.assertTrue(table.requires_grad)
+            for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2)):
+                q, k = torch.randn(2, 2, 4, 9, 16).to(dtype)
+                v, weight = torch.randn(2, 2, 4, 9, width).to(dtype)
+                with self.subTest(f"{grid} {width} {dtype}"):
+                    out = bias(q, k, v, None if grid else at)
+                    (made,) = torch.autograd.grad((out * weight).sum(), table)
+                    wide = table.detach().double().requires_grad_()
+                    scores = q.double() @ k.double().mT / 4 + wide[index].permute(2, 0, 1)
+                    (right,) = torch.autograd.grad((scores.softmax(-1) @ v.double() * weight).sum(), wide)
+                    self.assertLess((made - right).norm() / right.norm(), tolerance)
+
+    def test_half(self):
+        """A model in bfloat16: its table has gradients, of the table's type."""
+        torch.manual_seed(12)
+        bias = Attention("relative_bias_table", head_dim=16, heads=2, window_h=3, window_w=3, **FAST)
+        rounded = copy.deepcopy(bias).bfloat16()
+        with torch.no_grad():
+            bias.relative_position_bias_table.copy_(rounded.relative_position_bias_table)
+        rows, at = torch.randn(3, 1, 2, 9, 16).bfloat16(), torch.cartesian_prod(torch.arange(3), torch.arange(3))
+        out = [module(*rows, at) for module in (bias, rounded)]
+        self.assertTrue(torch.equal(*out))
+        made = [torch.autograd.grad(x.sum(), m.parameters())[0] for x, m in zip(out, (bias, rounded))]
+        self.assertTrue(torch.equal(made[0].bfloat16(), made[1]))
+
+    def test_learning(self):
+        """A table that made an output is found again by descent."""
+        torch.manual_seed(11)
+        at = torch.tensor([[h, w] for h in range(3) for w in range(3)])
+        options = dict(head_dim=16, heads=2, window_h=3, window_w=3, **FAST)
+        name = "relative_position_bias_table"
+        right = Attention("relative_bias_table", init={name: torch.randn}, **options)
+        learner = Attention("relative_bias_table", **options)
+        q, k, v = torch.randn(3, 8, 2, 9, 16)
+        optimizer = torch.optim.Adam(learner.parameters(), lr=0.1)
+        with torch.no_grad():
+            goal = right(q, k, v, at)
+        losses = []
+        for _ in range(60):
+            optimizer.zero_grad()
+            losses.append((learner(q, k, v, at) - goal).square().mean())
+            losses[-1].backward()
+            optimizer.step()
+        self.assertLess(losses[-1], losses[0] / 100)
+
+    def test_refusals(self):
+        module = Attention("pape", role="pairwise", head_dim=16, heads=2, **FAST)
+        q = torch.randn(1, 2, 3, 16)
+        inputs = [torch.randn((1, 2, 3, info.size)[: 4 if info.size else 3]) for info in module.kernel.inputs]
+        places = torch.rand(3, len(module.kernel.axes))
+        module(q, q, q, places, inputs=inputs)
+        with self.assertRaisesRegex(pk.ArgumentError, "^positions: a gradient is required"):
+            module(q, q, q, places.requires_grad_(), inputs=inputs)
+
+
+class Polynomials(unittest.TestCase):
+    """PaPE beside its formula in float64: what its parabolas are made of, too."""
+
+    def test_gradients(self):
+        torch.manual_seed(7)
+        m, at = 5, torch.rand(9, 2) * 4
+        attention = Attention("pape", role="pairwise", head_dim=12, heads=3, parabolas=m, causal=True, **FAST)
+        rows, (a, b) = [torch.randn(2, 3, 9, 12) for _ in range(3)], torch.randn(2, 2, 3, 9, m)
+        a[0, 0] = 0  # as weights that begin at 0 have it: softplus falls by a half there
+        b = b.transpose(1, 2).contiguous().transpose(1, 2)  # [B,N,H,m] in memory
+        weight = torch.randn(2, 3, 9, 12)
+
+        def expected(q, k, v, a, b, w):
+            x = torch.einsum("hma,ija->hijm", w, (at[None] - at[:, None]).double())
+            bias = torch.einsum("hijm,bhim->bhij", x, b) - torch.einsum(
+                "hijm,bhim->bhij", x * x, torch.nn.functional.softplus(a)
+            )
+            scores = (q @ k.mT + bias) / 12**0.5
+            return ((scores + torch.full((9, 9), -torch.inf).triu(1)).softmax(-1) @ v * weight).sum()
+
+        leaves = [x.double().requires_grad_() for x in (*rows, a, b, attention.projection.detach())]
+        exact = torch.autograd.grad(expected(*leaves), leaves)
+        given = [x.detach().requires_grad_() for x in (*rows, a, b)]
+        out = attention(*given[:3], at, inputs=given[3:])
+        made = torch.autograd.grad((out * weight).sum(), (*given, attention.projection))
+        for right, x in zip(exact, made):
+            self.assertLess((right - x).abs().max() / right.abs().max(), 1e-5)
+        alone = torch.autograd.grad((attention(*rows, at, inputs=given[3:]) * weight).sum(), given[3:4])
+        self.assertTrue(torch.equal(alone[0], made[3]))
+
+    def test_compiled(self):
+        """One graph, forward and backward."""
+        attention = Attention("pape_ri", role="pairwise", head_dim=8, axes=2, **FAST)
+        q, at, a = torch.randn(1, 2, 6, 8), torch.rand(6, 2), torch.randn(1, 2, 6, requires_grad=True)
+        made = []
+        for call in (attention, torch.compile(attention, fullgraph=True, backend="aot_eager")):
+            made.append(torch.autograd.grad(call(q, q, q, at, inputs=[a]).square().sum(), [a, attention.projection]))
+        for eager, compiled in zip(*made):
+            self.assertTrue(torch.equal(eager, compiled))
+
+
+class Rotations(unittest.TestCase):
+    """Linear GeoPE beside its formula in float64."""
+
+    def test_gradients(self):
+        torch.manual_seed(5)
+        rows, at = [torch.randn(2, 3, 7, 20) for _ in range(3)], torch.rand(7, 2) * 6
+        weight, attention = torch.randn(2, 3, 7, 20), Attention("lingeope", head_dim=20, **FAST)
+
+        def expected(q, k, v, at):
+            delta = (at[None] - at[:, None])[..., None] * 100.0 ** (-2 * torch.arange(6).double() / 20)
+            zero = torch.zeros_like(delta[:, :, 0])
+            _, y, z = (x / 4 for x in (zero, delta[:, :, 0], delta[:, :, 1]))  # the mean of half angles, twice
+            skew = torch.stack([zero, -z, y, z, zero, zero, -y, zero, zero], -1).unflatten(-1, (3, 3)) * 2
+            turned = torch.einsum("ijgab,nhjgb->nhijga", skew.matrix_exp(), k[..., :18].unflatten(-1, (6, 3)))
+            scores = torch.einsum("bhia,bhija->bhij", q[..., :18], turned.flatten(-2)) + q[..., 18:] @ k[..., 18:].mT
+            return ((scores / 20**0.5).softmax(-1) @ v * weight).sum()
+
+        rows.append(at)  # of queries and keys: a token gains as both
+        right = torch.autograd.grad(expected(*(wide := [x.double().requires_grad_() for x in rows])), wide)
+        loss = (attention(*(given := [x.clone().requires_grad_() for x in rows])) * weight).sum()
+        for x, y in zip(torch.autograd.grad(loss, given), right):
+            self.assertLess((x - y).abs().max(), 1e-5)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,58 @@
+"""Objects and shared objects of --abi tvm-ffi in apache-tvm-ffi: loaded, called on arrays of NumPy, refused."""
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import numpy
+import tvm_ffi
+
+import pegen_kernels as pk
+from pegen_kernels import _native
+
+
+def rows(*shape, seed=1):
+    return numpy.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+class Module(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.kernel = pk.compile("rope_mixed", heads=4, head_dim=16, targets="native")
+        for ending in ("so", "o"):
+            subprocess.run([_native.program(), os.fspath(_native.specs() / "rope_mixed.lua"), "-D", "heads=4", "-D",
+                            "head_dim=16", "--target", "native", "--abi", "tvm-ffi", "-o",
+                            os.fspath(cls.path(ending))], check=True)  # fmt: skip
+
+    @classmethod
+    def path(cls, ending):
+        return pathlib.Path(cls.folder.name, f"kernel.{ending}")
+
+    def check(self, module):
+        q, k, places, freqs = rows(2, 4, 7, 16), rows(2, 4, 7, 16, seed=2), rows(7, 2), rows(2, 4, 8)
+        out = [numpy.zeros_like(q), numpy.zeros_like(k)]
+        tensors = [tvm_ffi.from_dlpack(x) for x in (q, k, places, freqs, *out)]
+        module.rope_mixed_encode(*tensors[:3], None, *tensors[3:])
+        for got, expected in zip(out, self.kernel.encode(q, k, places, operands=[freqs])):
+            self.assertTrue(numpy.array_equal(got, expected))
+        with self.assertRaisesRegex(ValueError, "rope_mixed_encode: positions is neither"):
+            module.rope_mixed_encode(*tensors[:2], tvm_ffi.from_dlpack(places[:3]), None, *tensors[3:])
+        with self.assertRaisesRegex(TypeError, "rope_mixed_encode: q: expected a tensor, or None"):
+            module.rope_mixed_encode("q", *tensors[1:3], None, *tensors[3:])
+        self.assertTrue(numpy.array_equal(q, rows(2, 4, 7, 16)))
+
+    def test_shared(self):
+        self.check(tvm_ffi.load_module(os.fspath(self.path("so"))))
+
+    def test_object(self):
+        try:
+            import tvm_ffi_orcjit
+        except ImportError:
+            self.skipTest("apache-tvm-ffi-orcjit is not installed")
+        self.check(tvm_ffi_orcjit.default_session().load_module(os.fspath(self.path("o"))))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,295 @@
+/* How much of a thread's stack each entry takes: no more than pegen.h says, for every kind of kernel at large sizes of
+ * each promise, on the target with the widest registers that runs here, which works on the most. stack_test [--print]:
+ * what was measured, too.
+ *
+ * A call runs on a thread whose stack was filled with a pattern: what it has left of that from the far end on it did
+ * not reach. Entries are those of kernel/entries.h, so that a new one is measured, or the test says that it is not
+ * called.
+ */
+#include "forms/form.h"
+#include "loader.h"
+#include "plan/attention.h"
+#include "verify/trial_attention_backward.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { STACK = 8 << 20, PATTERN = 0x5a, BATCH = 2, TOKENS = 40, MOST_DEFINES = 6, KIB = 1024 };
+
+/* ---- a call on a stack of its own ---- */
+
+typedef struct job {
+  pegen_entry *entry; /* NULL: nothing */
+  const pegen_args *args;
+  int answer;
+} job;
+
+static void *run_job(void *context) {
+  job *j = context;
+  if (j->entry) j->answer = j->entry(j->args, 0, 1);
+  return NULL;
+}
+
+/* Bytes that were written, the thread's own among them. */
+static size_t touched(job *j) {
+  static unsigned char *stack;
+  pthread_attr_t attributes;
+  pthread_t thread;
+  size_t untouched = 0;
+  if (!stack) stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (stack == MAP_FAILED) abort();
+  memset(stack, PATTERN, STACK);
+  if (pthread_attr_init(&attributes) || pthread_attr_setstack(&attributes, stack, STACK) ||
+      pthread_create(&thread, &attributes, run_job, j) || pthread_join(thread, NULL))
+    abort();
+  pthread_attr_destroy(&attributes);
+  while (untouched < STACK && stack[untouched] == PATTERN) untouched++;
+  return STACK - untouched;
+}
+
+static size_t stack_of(pegen_entry *entry, const pegen_args *args, int *answer) {
+  job nothing = {0}, j = {.entry = entry, .args = args};
+  size_t own = touched(&nothing), all = touched(&j);
+  *answer = j.answer;
+  return all > own ? all - own : 0;
+}
+
+/* ---- what is promised ---- */
+
+/* Of pegen_kernel, by entry_rows. */
+static const size_t fields[] = {
+#define X(name, role, of, option, text) offsetof(pegen_kernel, name),
+    PEGEN_ENTRIES(X)
+#undef X
+};
+
+/* Of forward entries: the first size that the head's channels (dense blocks': the block's) do not pass. */
+typedef struct promise {
+  int most, kib;
+} promise;
+
+static int promised(const promise *of, int size) {
+  while (of->most && size > of->most) of++;
+  return of->kib;
+}
+
+/* Of rotations of pairs off a grid: of each block and each number that operands have in them. */
+static size_t torque_bytes(const spec *s) {
+  arena *a = arena_create();
+  const attention_plan *p = s->pairwise->rotates && !s->grid[0] ? attention_plan_build(a, s) : NULL;
+  size_t numbers = p ? (size_t)p->torques->n_scatters * (size_t)s->n_blocks : 0;
+  arena_destroy(a);
+  return 128 * numbers;
+}
+
+static size_t limit_of(const spec *s, const entry_row *entry) {
+  static const promise of_rotors[] = {{256, 160}, {1024, 256}, {0, 1229}}, of_dense[] = {{32, 128}, {64, 384}, {0, 0}},
+                       of_basis[] = {{64, 128}, {128, 448}, {0, 0}},
+                       of_attention[] = {{64, 96}, {256, 192}, {1024, 512}, {0, 1741}},
+                       of_rotated_pairs[] = {{256, 256}, {1024, 512}, {0, 1741}},
+                       of_attention_backward[] = {{64, 160}, {256, 320}, {1024, 1024}, {0, 3328}},
+                       of_rotated_pairs_backward[] = {{256, 512}, {1024, 1280}, {0, 4608}};
+  bool is_gradient = entry->option == ENTRY_GRADIENT, rotates = s->pairwise && s->pairwise->rotates;
+  bool is_attention = entry->of == PEGEN_ENTRY_attention || entry->of == PEGEN_ENTRY_attention_backward;
+  const promise *attends = rotates ? (is_gradient ? of_rotated_pairs_backward : of_rotated_pairs)
+                                   : (is_gradient ? of_attention_backward : of_attention);
+  int widest = is_attention && s->pairwise->value_dim > s->head_dim ? s->pairwise->value_dim : s->head_dim;
+  int kib = is_attention ? promised(attends, widest)
+            : s->basis   ? promised(of_basis, s->head_dim)
+            : s->dense   ? promised(of_dense, s->n_components)
+                         : promised(of_rotors, s->head_dim);
+  if (s->n_inputs) kib += 64;
+  size_t bytes = (size_t)kib * KIB;
+  if (is_gradient && is_attention) return bytes + torque_bytes(s);
+  if (!is_gradient || is_attention) return bytes;
+  bool is_wide = s->basis ? s->head_dim > 32 : s->dense && s->n_components > 32;
+  return bytes + 64 * KIB + 80 * (size_t)s->n_blocks + (is_wide ? 256 * KIB : 0);
+}
+
+/* ---- the calls ---- */
+
+typedef struct subject {
+  arena *memory;
+  const spec *spec;
+  const pegen_kernel *kernel;
+  uint64_t random;
+  pegen_args args;
+  pegen_grad_args grad;
+} subject;
+
+static DLTensor *new_rows(subject *t, number_type type, int64_t heads, int64_t channels) {
+  DLTensor *rows = tensor_rows(t->memory, type, ROWS_BNHD, BATCH, heads, TOKENS, channels);
+  tensor_randomize(rows, &t->random);
+  return rows;
+}
+
+static void set_operands(subject *t, bool with_gradients) {
+  const spec *s = t->spec;
+  trial_operands operands = trial_random_operands(t->memory, s, NUMBER_F32, &t->random);
+  DLTensor **gained = arena_array(t->memory, DLTensor *, s->n_operands + 1);
+  for (int i = 0; i < s->n_operands; i++) gained[i] = attention_gradients_operand(t->memory, s, i);
+  t->args.operands = operands.tensors;
+  t->args.n_operands = s->n_operands;
+  t->grad.operands = with_gradients && s->n_operands ? gained : NULL;
+}
+
+static void set_positions(subject *t, bool with_gradients) {
+  int64_t shape[] = {TOKENS, t->spec->n_axes}, count = TOKENS * t->spec->n_axes;
+  double *values = arena_array(t->memory, double, count);
+  for (int64_t i = 0; i < count; i++) values[i] = random_uniform(&t->random, -4, 4);
+  t->args.positions = tensor_contiguous(t->memory, NUMBER_F64, 2, shape, values);
+  if (with_gradients) t->grad.positions = tensor_contiguous(t->memory, NUMBER_F64, 2, shape, values);
+}
+
+/* A call of everything that the kernel has, of rows of a type; `gains`: also what operands and positions gain. */
+static void set_call(subject *t, number_type type, bool gains, bool of_positions) {
+  const spec *s = t->spec;
+  int64_t heads = s->heads > 1 ? s->heads : 2, channels = s->head_dim,
+          wide = t->kernel->widths ? t->kernel->widths[type].out_dim : t->kernel->out_dim;
+  bool attends = t->kernel->attention != NULL;
+  int64_t values = attends ? s->pairwise->value_dim : channels;
+  memset(&t->args, 0, sizeof t->args);
+  memset(&t->grad, 0, sizeof t->grad);
+  t->args.struct_size = sizeof t->args;
+  t->grad.struct_size = sizeof t->grad;
+  t->args.grad = &t->grad;
+  t->args.q = new_rows(t, type, heads, channels), t->args.k = new_rows(t, type, heads, channels);
+  if (s->n_inputs) {
+    trial_inputs inputs = trial_random_inputs(t->memory, s, type, BATCH, heads, TOKENS, &t->random);
+    t->args.inputs = inputs.tensors;
+    t->args.n_inputs = s->n_inputs;
+  }
+  t->grad.q = new_rows(t, type, heads, channels), t->grad.k = new_rows(t, type, heads, channels);
+  if (attends) {
+    t->args.v = new_rows(t, type, heads, values), t->args.out = new_rows(t, type, heads, values);
+    t->args.lse = tensor_contiguous(t->memory, NUMBER_F32, 3, (int64_t[]){BATCH, heads, TOKENS},
+                                    arena_array(t->memory, double, BATCH * heads * TOKENS));
+    t->grad.out = new_rows(t, type, heads, values), t->grad.v = new_rows(t, type, heads, values);
+  } else {
+    t->args.q_out = new_rows(t, type, heads, wide), t->args.k_out = new_rows(t, type, heads, wide);
+    t->grad.q_out = new_rows(t, type, heads, channels), t->grad.k_out = new_rows(t, type, heads, channels);
+  }
+  set_operands(t, gains);
+  set_positions(t, gains && of_positions);
+}
+
+static void *room(subject *t, size_t bytes) {
+  uintptr_t at = (uintptr_t)arena_alloc(t->memory, bytes + 64);
+  return (void *)((at + 63) / 64 * 64);
+}
+
+static pegen_workspace_entry *size_of(const subject *t, pegen_entry_kind of) {
+  pegen_workspace_entry *function = NULL;
+  for (int i = 0; i < PEGEN_ENTRY_COUNT; i++)
+    if (entry_rows[i].of == of && entry_rows[i].role == ENTRY_SIZE)
+      memcpy(&function, (const char *)t->kernel + fields[i], sizeof function);
+  return function;
+}
+
+static bool is_printed;
+static int failed, measured[PEGEN_ENTRY_COUNT];
+
+/* 0: the entry has no such gradients. */
+static int measure(subject *t, pegen_entry_kind kind, const char *target, const char *what) {
+  const entry_row *entry = &entry_rows[kind];
+  pegen_entry *function;
+  int answer;
+  memcpy(&function, (const char *)t->kernel + fields[kind], sizeof function);
+  if (!function || entry->role == ENTRY_SIZE) return 1;
+  pegen_workspace_entry *size = size_of(t, entry->of);
+  if (size && entry->of == PEGEN_ENTRY_prepare) {
+    t->args.table_bytes = size(&t->args);
+    t->args.table = room(t, t->args.table_bytes);
+  } else if (size) t->args.workspace = room(t, size(&t->args));
+  size_t bytes = stack_of(function, &t->args, &answer), limit = limit_of(t->spec, entry);
+  t->args.table = NULL;
+  t->args.table_bytes = 0;
+  if (answer == PEGEN_ERROR_NO_GRADIENT) return 0;
+  if (is_printed || answer || bytes > limit)
+    printf("%s%s, head_dim %d, %s, %s: answer %d, %zu bytes of %zu\n", t->spec->name, what, t->spec->head_dim, target,
+           entry->name, answer, bytes, limit);
+  failed += answer || bytes > limit || bytes == 0;
+  measured[kind]++;
+  return 1;
+}
+
+static void measure_kernel(const spec *s, const char *target, const pegen_kernel *kernel) {
+  static const number_type types[] = {NUMBER_F32, NUMBER_BF16};
+  for (int n = 0; n < 2 && kernel->dtypes & number_type_info(types[n])->dtype; n++)
+    for (int i = 0; i < PEGEN_ENTRY_COUNT; i++)
+      for (int gains = 0; gains <= (entry_rows[i].option == ENTRY_GRADIENT); gains++) {
+        subject t = {.memory = arena_create(), .spec = s, .kernel = kernel, .random = 1};
+        set_call(&t, types[n], gains, true);
+        if (!measure(&t, (pegen_entry_kind)i, target, gains ? " with operands" : "")) {
+          set_call(&t, types[n], gains, false);
+          measure(&t, (pegen_entry_kind)i, target, gains ? " with operands alone" : "");
+        }
+        arena_destroy(t.memory);
+      }
+}
+
+typedef struct test_case {
+  const char *name;
+  loader_define define[MOST_DEFINES]; /* up to one without a name */
+} test_case;
+
+/* The largest sizes of each promise; many heads of their own; what is learned as well as what is not. */
+static const test_case cases[] = {
+    {"rope", {{"head_dim", "256"}}},
+    {"rope_mixed", {{"head_dim", "256"}, {"heads", "16"}, {"axes", "3"}}},
+    {"rope_mixed", {{"head_dim", "1024"}, {"heads", "8"}}},
+    {"quatro", {{"head_dim", "256"}, {"heads", "12"}}},
+    {"care", {{"head_dim", "256"}, {"heads", "12"}}},
+    {"sincos", {{"channels", "1024"}}},
+    {"liere", {{"head_dim", "64"}, {"block", "32"}, {"heads", "4"}}},
+    {"liere", {{"head_dim", "128"}, {"block", "64"}}},
+    {"comrope_ld", {{"head_dim", "64"}, {"block", "32"}, {"basis", "schur"}, {"heads", "2"}}},
+    {"comrope_ap", {{"head_dim", "64"}, {"block", "8"}, {"heads", "2"}}},
+    {"string_cayley", {{"head_dim", "64"}, {"heads", "2"}}},
+    {"string_cayley", {{"head_dim", "128"}}},
+    {"pape", {{"head_dim", "64"}}},
+    {"pape", {{"head_dim", "64"}, {"role", "pairwise"}}},
+    {"attention", {{"head_dim", "64"}}},
+    {"attention", {{"head_dim", "256"}}},
+    {"attention", {{"head_dim", "1024"}}},
+    {"alibi", {{"head_dim", "256"}, {"axes", "3"}}},
+    {"relative_bias_table", {{"head_dim", "64"}, {"window_h", "14"}, {"window_w", "14"}}},
+    {"lingeope", {{"head_dim", "64"}}},
+    {"lingeope", {{"head_dim", "192"}}},
+    {"attention", {{"head_dim", "4096"}}},
+    {"attention", {{"head_dim", "16"}, {"value_dim", "256"}}},
+    {"lingeope", {{"head_dim", "1022"}}},
+    {"lingeope", {{"head_dim", "4095"}}},
+    {"../tests/attention/turning", {{"head_dim", "256"}}},
+    {"../tests/attention/turning", {{"head_dim", "1022"}}},
+};
+
+static void run_case(const test_case *of) {
+  arena *memory = arena_create();
+  const char **targets;
+  int count = 0, n_targets = trial_targets(memory, NULL, &targets);
+  while (count < MOST_DEFINES && of->define[count].name) count++;
+  const spec *s =
+      loader_load(memory, arena_printf(memory, "%s/%s.lua", SPECS_DIR, of->name), DSL_DIR, count, of->define);
+  if (!s || n_targets == 0) exit(1);
+  unsigned dtypes = s->head_dim > 64 ? PEGEN_DTYPE_F32 : PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16;
+  loaded_kernel *loaded = trial_load_gradients(memory, s, targets[0], dtypes, 1);
+  if (!loaded) exit(1);
+  measure_kernel(s, targets[0], run_kernel(loaded));
+  run_unload(loaded);
+  arena_destroy(memory);
+}
+
+int main(int argc, char **argv) {
+  is_printed = argc > 1 && strcmp(argv[1], "--print") == 0;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_case(&cases[i]);
+  for (int i = 0; i < PEGEN_ENTRY_COUNT; i++) {
+    if (entry_rows[i].role == ENTRY_SIZE || measured[i]) continue;
+    printf("no case calls %s\n", entry_rows[i].name);
+    failed++;
+  }
+  return failed ? 1 : 0;
+}

@@ -1,0 +1,217 @@
+/* Packed functions beside the entries that they call: the same numbers, None for what is left out, and errors by the
+ * one function that an object imports, or without words where there is none (RAISES 0). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pegen/pegen.h>
+#include <stdio.h>
+#include <string.h>
+
+/* TVMFFIAny, as its documentation has it. */
+typedef struct value {
+  int32_t type;
+  uint32_t zero;
+  union {
+    int64_t integer;
+    double number;
+    const void *pointer;
+  } u;
+} value;
+
+typedef int packed(void *handle, const value *given, int32_t count, value *result);
+extern packed __tvm_ffi_rope_mixed_encode, __tvm_ffi_rope_mixed_encode_backward,
+    __tvm_ffi_rope_mixed_encode_backward_workspace, __tvm_ffi_alibi_attention;
+extern const pegen_kernel rope_mixed_kernel, alibi_kernel;
+
+static char raised_kind[32], raised[600];
+
+#if RAISES
+void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *message);
+void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *message) {
+  strcpy(raised_kind, kind);
+  strcpy(raised, message);
+}
+#endif
+
+enum { B = 2, H = 2, N = 5, D = 64, AXES = 2 };
+static float q[B][H][N][D], k[B][H][N][D], q_out[B][H][N][D], k_out[B][H][N][D], expected[B][H][N][D];
+static float places[N][AXES], freqs[AXES][H][D / 2], gained[2][AXES][H][D / 2];
+static double workspace[1 << 16];
+
+static int64_t row_shape[] = {B, H, N, D}, place_shape[] = {N, AXES}, freq_shape[] = {AXES, H, D / 2};
+
+static DLTensor tensor(void *data, int rank, int64_t *shape) {
+  return (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = rank, .dtype = {kDLFloat, 32, 1}, .shape = shape};
+}
+
+static value of(const DLTensor *t) { return (value){.type = 7, .u.pointer = t}; }
+static value none(void) { return (value){0}; }
+static value integer(int64_t i) { return (value){.type = 1, .u.integer = i}; }
+
+/* A tensor of TVM's own, which has a head before it. */
+typedef struct object {
+  char head[24];
+  DLTensor tensor;
+} object;
+
+static int set_up(void **state) {
+  (void)state;
+  float *arrays[] = {&q[0][0][0][0], &k[0][0][0][0], &places[0][0], &freqs[0][0][0]};
+  size_t sizes[] = {B * H * N * D, B * H * N * D, N * AXES, AXES * H * D / 2};
+  for (int a = 0; a < 4; a++)
+    for (size_t i = 0; i < sizes[a]; i++) arrays[a][i] = (float)((i * 37 + (size_t)a * 11) % 101) / 50 - 1;
+  raised[0] = raised_kind[0] = 0;
+  return 0;
+}
+
+static void test_encode(void **state) {
+  (void)state;
+  DLTensor tq = tensor(q, 4, row_shape), tk = tensor(k, 4, row_shape), out = tensor(expected, 4, row_shape);
+  DLTensor p = tensor(places, 2, place_shape), f = tensor(freqs, 3, freq_shape);
+  object mine = {.tensor = tensor(q_out, 4, row_shape)};
+  DLTensor mine_k = tensor(k_out, 4, row_shape);
+  const DLTensor *operands[] = {&f};
+  pegen_args args = {
+      .struct_size = sizeof args, .n_operands = 1, .q = &tq, .q_out = &out, .positions = &p, .operands = operands};
+  assert_int_equal(rope_mixed_kernel.encode(&args, 0, 1), 0);
+  value q_object = {.type = 70, .u.pointer = &mine}, result = integer(5);
+  value given[] = {of(&tq), of(&tk), of(&p), none(), of(&f), q_object, of(&mine_k)};
+  assert_int_equal(__tvm_ffi_rope_mixed_encode(NULL, given, 7, &result), 0);
+  assert_int_equal(result.type, 0);
+  assert_memory_equal(q_out, expected, sizeof expected);
+  out.data = expected, args.q = &tk;
+  assert_int_equal(rope_mixed_kernel.encode(&args, 0, 1), 0);
+  assert_memory_equal(k_out, expected, sizeof expected);
+  /* None at the end need not be there: k is left out with its output. */
+  memset(q_out, 0, sizeof q_out);
+  given[1] = none();
+  assert_int_equal(__tvm_ffi_rope_mixed_encode(NULL, given, 6, &result), 0);
+  args.q = &tq;
+  assert_int_equal(rope_mixed_kernel.encode(&args, 0, 1), 0);
+  assert_memory_equal(q_out, expected, sizeof expected);
+}
+
+static void test_backward(void **state) {
+  (void)state;
+  DLTensor tq = tensor(q, 4, row_shape), grad = tensor(k, 4, row_shape), out = tensor(expected, 4, row_shape);
+  DLTensor p = tensor(places, 2, place_shape), f = tensor(freqs, 3, freq_shape);
+  DLTensor sums = tensor(gained[0], 3, freq_shape), *gradients[] = {&sums};
+  const DLTensor *operands[] = {&f};
+  pegen_grad_args back = {.struct_size = sizeof back, .flags = PEGEN_GRAD_FROM_INPUT, .q_out = &grad, .q = &out};
+  pegen_args args = {.struct_size = sizeof args, .n_operands = 1, .q = &tq, .positions = &p, .operands = operands};
+  back.operands = gradients;
+  args.grad = &back;
+  args.workspace = workspace;
+  size_t bytes = rope_mixed_kernel.encode_backward_workspace(&args);
+  assert_in_range(bytes, 1, sizeof workspace);
+  assert_int_equal(rope_mixed_kernel.encode_backward(&args, 0, 1), 0);
+  assert_int_equal(rope_mixed_kernel.encode_backward_finish(&args, 0, 1), 0);
+
+  int64_t room_shape[] = {(int64_t)sizeof workspace};
+  DLTensor room = tensor(workspace, 1, room_shape), mine = tensor(q_out, 4, row_shape);
+  DLTensor summed = tensor(gained[1], 3, freq_shape);
+  room.dtype = (DLDataType){kDLUInt, 8, 1};
+  value result, given[] = {of(&grad), none(), of(&p),     none(), of(&f), of(&mine),   none(),
+                           of(&tq),   none(), integer(1), none(), none(), of(&summed), of(&room)};
+  assert_int_equal(__tvm_ffi_rope_mixed_encode_backward_workspace(NULL, given, 13, &result), 0);
+  assert_int_equal(result.type, 1);
+  assert_int_equal(result.u.integer, bytes);
+  assert_int_equal(__tvm_ffi_rope_mixed_encode_backward(NULL, given, 14, &result), 0);
+  assert_memory_equal(q_out, expected, sizeof expected);
+  assert_memory_equal(gained[1], gained[0], sizeof gained[0]);
+}
+
+static void test_attention(void **state) {
+  (void)state;
+  int64_t line_shape[] = {N, 1};
+  DLTensor tq = tensor(q, 4, row_shape), tk = tensor(k, 4, row_shape), out = tensor(expected, 4, row_shape);
+  DLTensor p = tensor(places, 2, line_shape), mine = tensor(q_out, 4, row_shape);
+  pegen_args args = {
+      .struct_size = sizeof args, .q = &tq, .k = &tk, .v = &tk, .out = &out, .positions = &p, .causal = 1, .scale = 2};
+  assert_int_equal(alibi_kernel.attention(&args, 0, 1), 0);
+  value result, two = {.type = 3, .u.number = 2};
+  value given[] = {of(&tq), of(&tk), of(&tk), of(&p), none(), of(&mine), none(), integer(1), two};
+  assert_int_equal(__tvm_ffi_alibi_attention(NULL, given, 9, &result), 0);
+  assert_memory_equal(q_out, expected, sizeof expected);
+  given[8] = integer(2);
+  memset(q_out, 0, sizeof q_out);
+  assert_int_equal(__tvm_ffi_alibi_attention(NULL, given, 9, &result), 0);
+  assert_memory_equal(q_out, expected, sizeof expected);
+}
+
+static const char *words_of(int error) {
+  switch (error) {
+#define CASE(name, value, words) \
+  case value: return words;
+    PEGEN_ERRORS(CASE)
+#undef CASE
+  }
+  return "";
+}
+
+static void refused(packed *f, const value *given, int count, const char *kind, const char *words) {
+  value result;
+  raised[0] = 0;
+  assert_int_equal(f(NULL, given, count, &result), -1);
+  if (!RAISES) return;
+  assert_string_equal(raised_kind, kind);
+  assert_string_equal(raised, words);
+}
+
+static void test_refused(void **state) {
+  (void)state;
+  DLTensor tq = tensor(q, 4, row_shape), p = tensor(places, 2, place_shape), f = tensor(freqs, 3, freq_shape);
+  DLTensor out = tensor(q_out, 4, row_shape);
+  value given[9] = {of(&tq), none(), of(&p), none(), of(&f), of(&out), none(), none()};
+  packed *encode = &__tvm_ffi_rope_mixed_encode;
+  refused(encode, given, 8, "TypeError", "rope_mixed_encode: more arguments than it takes");
+  refused(encode, given, 0, "ValueError", "rope_mixed_encode: neither q with q_out nor k with k_out was given");
+  given[2] = integer(3);
+  refused(encode, given, 7, "TypeError", "rope_mixed_encode: positions: expected a tensor, or None");
+  given[2] = none();
+  refused(encode, given, 7, "ValueError", "rope_mixed_encode: positions is NULL, and this kernel has no built-in grid");
+  given[2] = of(&p), given[4] = none();
+  refused(encode, given, 7, "ValueError",
+          "rope_mixed_encode: fewer operands were given than the kernel has, or one of them is NULL");
+  value attended[9] = {of(&tq), of(&tq), of(&tq), of(&p), none(), of(&out), none(), of(&tq), none()};
+  refused(&__tvm_ffi_alibi_attention, attended, 9, "TypeError",
+          "alibi_attention: causal: expected an integer, or None");
+  attended[7] = none(), attended[8] = of(&tq);
+  refused(&__tvm_ffi_alibi_attention, attended, 9, "TypeError", "alibi_attention: scale: expected a number, or None");
+  value back[14] = {of(&tq), none(), of(&p), none(), of(&f), of(&out), none(),
+                    none(),  none(), none(), none(), none(), none(),   of(&p)};
+  refused(&__tvm_ffi_rope_mixed_encode_backward, back, 14, "ValueError",
+          "rope_mixed_encode_backward: workspace: expected one dense dimension of bytes");
+  back[13] = integer(1);
+  refused(&__tvm_ffi_rope_mixed_encode_backward, back, 14, "TypeError",
+          "rope_mixed_encode_backward: workspace: expected a tensor, or None");
+}
+
+/* A workspace that is not there, too small, or elsewhere. */
+static void test_workspace(void **state) {
+  (void)state;
+  int64_t size = 0;
+  DLTensor tq = tensor(q, 4, row_shape), p = tensor(places, 2, place_shape), f = tensor(freqs, 3, freq_shape);
+  DLTensor out = tensor(q_out, 4, row_shape), sums = tensor(gained[0], 3, freq_shape);
+  DLTensor room = tensor(workspace, 1, &size);
+  value back[14] = {of(&tq), none(), of(&p), none(), of(&f), of(&out),  none(),
+                    of(&tq), none(), none(), none(), none(), of(&sums), of(&room)};
+  packed *backward = &__tvm_ffi_rope_mixed_encode_backward;
+  char words[600];
+  snprintf(words, sizeof words, "rope_mixed_encode_backward: %s", words_of(PEGEN_ERROR_WORKSPACE));
+  for (size = -8; size <= 8; size += 8) refused(backward, back, 14, "ValueError", words);
+  size = 1 << 16;
+  room.device.device_type = kDLCUDA;
+  refused(backward, back, 14, "ValueError", "rope_mixed_encode_backward: workspace: expected memory of the processor");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup(test_encode, set_up), cmocka_unit_test_setup(test_backward, set_up),
+      cmocka_unit_test_setup(test_attention, set_up), cmocka_unit_test_setup(test_refused, set_up),
+      cmocka_unit_test_setup(test_workspace, set_up)};
+  return cmocka_run_group_tests_name("tvm_ffi", tests, NULL, NULL);
+}
