@@ -3,20 +3,10 @@ local core = ...
 local check = core.include "check"
 local operands = core.include "operands"
 local options = core.include "options"
+local place = core.include "place"
 local additive = {}
 
 local WORD = "pe.encoding"
-
--- r.h, r.w, ...: a position's coordinates.
-local function position(axes)
-  local r = {}
-  for i, axis in ipairs(axes) do r[axis] = core.position(i - 1) end
-  return setmetatable(r, {
-    __metatable = "position",
-    __index = function(_, axis) check.fail("the position has no axis %s%s", check.show(axis), check.hint(axis,
-      axes)) end,
-  })
-end
 
 -- Fills `described`, which core.finish takes: `add` is called for every channel (and head).
 function additive.describe(given, described)
@@ -28,7 +18,7 @@ function additive.describe(given, described)
   end
   core.begin(channels)
   operands.open(described.axes, heads, channels)
-  local r, rows, values = position(described.axes), core.parameters(add) < 3 and 1 or heads, {}
+  local r, rows, values = place.coordinates_of("position", described.axes), core.parameters(add) < 3 and 1 or heads, {}
   for head = 0, rows - 1 do
     for channel = 0, channels - 1 do
       local value = add(r, channel, head)

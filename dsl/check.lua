@@ -7,6 +7,12 @@ function check.fail(message, ...) core.fail(string.format(message, ...)) end
 function check.fail_field(field, message, ...) core.fail_field(field, string.format(message, ...)) end
 function check.fail_in(source, message, ...) core.fail(string.format(message, ...), source) end
 
+-- What the vocabulary's own tables are called, by what their metatables show.
+local KINDS = {
+  operand = "a whole operand", input = "a whole input", matrix = "a skew matrix", displacement = "a whole displacement",
+  position = "a whole position", polynomial = "a pe.polynomial", combine = "a rule of 'combine'",
+}
+
 -- A value as an error message shows it.
 function check.show(value)
   if type(value) == "string" then
@@ -14,7 +20,7 @@ function check.show(value)
     for i = 1, math.min(#value, 40) do text = text .. (value:byte(i) < 32 and "?" or value:sub(i, i)) end
     return "'" .. text .. (#value > 40 and "..." or "") .. "'"
   end
-  if type(value) == "table" then return "a table" end
+  if type(value) == "table" then return KINDS[getmetatable(value)] or "a table" end
   if type(value) == "function" then return "a function" end
   return tostring(value)
 end

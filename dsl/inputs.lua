@@ -3,6 +3,7 @@
 -- Declared like operands; inside the functions that pe.encoding calls, input(i) is element i of the query's row.
 local core = ...
 local check = core.include "check"
+local remedy = core.include "remedy"
 local inputs = {}
 
 local Input = { __metatable = "input" }
@@ -45,6 +46,20 @@ Input.__call = core.word(function(handle, ...)
     check.fail("input '%s': the index is %s, 0 to %d was expected", input.name, check.show(given[1]), input.size - 1)
   end
   return core.input(input.index, index)
+end)
+
+local function is_input(value) return type(value) == "table" and hidden[value] ~= nil end
+local function reading(input) return input.name .. (input.size == 0 and "()" or "(i)") end
+
+remedy.number(Input, is_input, function(handle)
+  local input = hidden[handle]
+  check.fail("arithmetic on input '%s', a whole tensor; an element of the query's row is %s", input.name,
+    reading(input))
+end)
+
+Input.__index = core.word(function(handle)
+  local input = hidden[handle]
+  check.fail("input '%s' is read with parentheses: %s", input.name, reading(input))
 end)
 
 function inputs.open() are_open = true end

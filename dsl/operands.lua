@@ -5,6 +5,7 @@
 local core = ...
 local check = core.include "check"
 local initial = core.include "initial"
+local remedy = core.include "remedy"
 local operands = {}
 
 local Operand = { __metatable = "operand" }
@@ -30,11 +31,30 @@ function operands.show(value)
   return string.format("operand '%s' of %s", hidden[value].name, kind)
 end
 
-for _, event in ipairs { "__add", "__sub", "__mul", "__div", "__unm", "__pow", "__idiv", "__mod" } do
-  Matrix[event] = core.word(function()
-    check.fail "arithmetic on a skew matrix; its factor of a block and axis is what 'phase' gives"
-  end)
+remedy.number(Matrix, operands.matrix,
+  function() check.fail "arithmetic on a skew matrix; its factor of a block and axis is what 'phase' gives" end)
+
+-- How an element is read: w(axis, head, i, k), of the dimensions that take an index.
+local INDICES = { axes = "axis", heads = "head", blocks = "i" }
+local function reading(operand)
+  local names, letter = {}, string.byte "j"
+  for i, dimension in ipairs(operand.leading or operand.dimensions) do
+    names[i] = INDICES[dimension]
+    if not names[i] then letter, names[i] = letter + 1, string.char(letter + 1) end
+  end
+  return string.format("%s(%s)", operand.name, check.join(names))
 end
+
+remedy.number(Operand, operands.is, function(handle)
+  local operand = hidden[handle]
+  local one = operand.skew and "one of its matrices" or "an element of it"
+  check.fail("arithmetic on operand '%s', a whole tensor; %s is %s", operand.name, one, reading(operand))
+end)
+
+Operand.__index = core.word(function(handle)
+  local operand = hidden[handle]
+  check.fail("operand '%s' is read with parentheses: %s", operand.name, reading(operand))
+end)
 
 local FIELDS = { "name", "shape", "doc", "units", "source", "init", "test_scale" }
 

@@ -2,6 +2,7 @@
 local core = ...
 local check = core.include "check"
 local operands = core.include "operands"
+local place = core.include "place"
 local polynomial = core.include "polynomial"
 local pairwise = {}
 
@@ -12,7 +13,7 @@ pairwise.masked = core.masked()
 
 -- norm(delta): the Euclidean length of a displacement, or of any list of expressions.
 function pairwise.norm(delta)
-  local is_list = type(delta) == "table" and getmetatable(delta) == nil
+  local is_list = type(delta) == "table" and (getmetatable(delta) == nil or place.is(delta))
   local count = is_list and rawlen(delta) or 0
   if count == 0 then check.fail("pe.norm takes a displacement or a list of expressions, not %s", check.show(delta)) end
   for i = 1, count do
@@ -26,21 +27,11 @@ function pairwise.norm(delta)
   return core.arithmetic.sqrt(sum)
 end
 
--- A displacement as a bias function sees it: coordinates by number from 1 and by the axis' name.
-local function displacement(axes)
-  local delta = {}
-  for i, axis in ipairs(axes) do
-    delta[i] = core.position(i - 1)
-    delta[axis] = delta[i]
-  end
-  return delta
-end
-
 -- The bias of all heads as one expression; bias(delta [, head]).
 local function bias_of(bias, described)
   local heads = core.parameters(bias) < 2 and 1 or described.heads
   local blocks = described.blocks and described.blocks.blocks or 1
-  local delta, parts = displacement(described.axes), {}
+  local delta, parts = place.coordinates_of("displacement", described.axes), {}
   for head = 0, heads - 1 do
     local value = bias(delta, head)
     if not core.is_expression(value) then

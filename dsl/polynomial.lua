@@ -5,6 +5,7 @@ local check = core.include "check"
 local inputs = core.include "inputs"
 local operands = core.include "operands"
 local options = core.include "options"
+local place = core.include "place"
 local polynomial = {}
 
 local WORD = "pe.polynomial"
@@ -38,18 +39,6 @@ function polynomial.polynomial(given)
   return handle
 end
 
--- delta.h, delta.w, ...: the coordinates of r_j - r_i.
-local function displacement(axes)
-  local delta = {}
-  for i, axis in ipairs(axes) do delta[axis] = core.position(i - 1) end
-  return setmetatable(delta, {
-    __metatable = "displacement",
-    __index = function(_, axis)
-      check.fail("the displacement has no axis %s%s", check.show(axis), check.hint(axis, axes))
-    end,
-  })
-end
-
 -- The middle of the built-in grid; 0 where positions are given at the call.
 local function default_origin(axes, grid)
   local origin = {}
@@ -72,7 +61,7 @@ function polynomial.describe(given, described, fused)
   core.begin(terms)
   operands.open(axes, heads, terms)
   inputs.open()
-  local delta = displacement(axes)
+  local delta = place.coordinates_of("displacement", axes)
   local rows = core.parameters(bias.value) < 3 and 1 or heads
   local values = {}
   for head = 0, rows - 1 do

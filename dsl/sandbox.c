@@ -7,6 +7,7 @@
  */
 #include "sandbox.h"
 #include "state.h"
+#include "trace.h"
 
 #include <lualib.h>
 #include <string.h>
@@ -81,12 +82,32 @@ static void push_table(lua_State *L, int from) {
   lua_setfield(L, -2, "sort");
 }
 
-static void push_math(lua_State *L) {
+/* A function of Lua's math (upvalue 1, its name upvalue 2), which takes numbers and is asked for expressions. */
+static int math_word(lua_State *L) {
+  for (int i = 1; i <= lua_gettop(L); i++)
+    if (trace_is_expression(L, i)) trace_refuse_math(L, lua_tostring(L, lua_upvalueindex(2)));
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+/* for_specs: an expression where a number is expected is answered by the word that takes both. */
+static void push_math(lua_State *L, bool for_specs) {
   luaopen_math(L);
-  lua_pushnil(L);
-  lua_setfield(L, -2, "random");
-  lua_pushnil(L);
-  lua_setfield(L, -2, "randomseed");
+  static const char *const gone[] = {"random", "randomseed"};
+  for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
+    lua_pushnil(L);
+    lua_setfield(L, -2, gone[i]);
+  }
+  static const char *const guarded[] = {"abs",  "acos", "asin", "atan", "ceil", "cos", "deg", "exp",  "floor",
+                                        "fmod", "log",  "max",  "min",  "modf", "rad", "sin", "sqrt", "tan"};
+  for (size_t i = 0; for_specs && i < sizeof guarded / sizeof *guarded; i++) {
+    lua_getfield(L, -1, guarded[i]);
+    lua_pushstring(L, guarded[i]);
+    lua_pushcclosure(L, math_word, 2);
+    lua_setfield(L, -2, guarded[i]);
+  }
 }
 
 /* Methods of strings, s:rep(3), come from their metatable: a table of their own, out of a spec's reach. */
@@ -120,7 +141,7 @@ static void push_globals(lua_State *L, int base, int string, int table, bool is_
   lua_setfield(L, -2, "string");
   push_table(L, table);
   lua_setfield(L, -2, "table");
-  push_math(L);
+  push_math(L, !is_vocabulary);
   lua_setfield(L, -2, "math");
   lua_newtable(L);
   lua_pushcfunction(L, missing_global);

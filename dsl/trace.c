@@ -4,6 +4,7 @@
 #include "state.h"
 
 #include <math.h>
+#include <string.h>
 
 #define EXPRESSION "pegen expression"
 
@@ -49,9 +50,19 @@ bool trace_is(lua_State *L, int index) {
   return luaL_testudata(L, index, EXPRESSION) != NULL;
 }
 
+bool trace_is_expression(lua_State *L, int index) { return luaL_testudata(L, index, EXPRESSION) != NULL; }
+
+/* A value of the vocabulary's that is no number may say what was meant (dsl/remedy.lua); it then does not return. */
+static void ask_remedy(lua_State *L, int index) {
+  if (luaL_getmetafield(L, index, "__remedy") == LUA_TNIL) return;
+  lua_pushvalue(L, index);
+  lua_call(L, 1, 0);
+}
+
 const trace *trace_check(lua_State *L, int index) {
   const trace *const *t = luaL_testudata(L, index, EXPRESSION);
   if (t) return *t;
+  if (lua_type(L, index) == LUA_TTABLE) ask_remedy(L, index);
   if (lua_type(L, index) != LUA_TNUMBER)
     where_fail(L, "arithmetic on a %s, a number or an expression was expected", luaL_typename(L, index));
   double value = lua_tonumber(L, index);
@@ -124,8 +135,19 @@ static int power(lua_State *L) {
 }
 
 static int not_a_number(lua_State *L) {
-  where_fail(L, "an expression has no value yet and cannot be compared; use pe.min, pe.max or pe.where");
+  where_fail(L, "an expression has no value yet and cannot be compared; use pe.min, pe.max or pe.where"
+                " (pe.where(x, y, a, b) is a where x < y, else b)");
 }
+
+static int no_field(lua_State *L) {
+  const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "...";
+  where_fail(L,
+             "'.%.20s' of an expression, which is one number; a function that is called for each axis, as "
+             "position = function(axis, r) is, is given that axis' coordinate alone",
+             name);
+}
+
+static int no_call(lua_State *L) { where_fail(L, "an expression is one number, and was called as if it were more"); }
 
 static int as_text(lua_State *L) {
   lua_pushliteral(L, "expression");
@@ -186,30 +208,43 @@ static int fold_word(lua_State *L) {
 
 /* where(a < b ...): where(x, y, then, otherwise) is `then` where x < y. */
 static int where_word(lua_State *L) {
-  lua_settop(L, 4);
+  if (lua_gettop(L) != 4)
+    where_fail(L, "pe.where takes four values, it was given %d: pe.where(x, y, a, b) is a where x < y, else b",
+               lua_gettop(L));
   const trace *x = trace_check(L, 1);
   push_operation(L, EXPR_LESS, x, trace_check(L, 2), NULL);
   const trace *then = trace_check(L, 3);
   return push_operation(L, EXPR_SELECT, trace_check(L, 5), then, trace_check(L, 4));
 }
 
+static const struct {
+  const char *name;
+  expr_op op;
+  lua_CFunction function;
+} words[] = {
+    {"abs", EXPR_ABS, unary_word},  {"sqrt", EXPR_SQRT, unary_word},    {"exp", EXPR_EXP, unary_word},
+    {"log", EXPR_LOG, unary_word},  {"log1p", EXPR_LOG1P, unary_word},  {"floor", EXPR_FLOOR, unary_word},
+    {"sin", EXPR_SINQ, unary_word}, {"cos", EXPR_COSQ, unary_word},     {"min", EXPR_MIN, fold_word},
+    {"max", EXPR_MAX, fold_word},   {"where", EXPR_SELECT, where_word},
+};
+enum { WORDS = sizeof words / sizeof *words };
+
 int trace_words(lua_State *L) {
-  static const struct {
-    const char *name;
-    expr_op op;
-    lua_CFunction function;
-  } words[] = {
-      {"abs", EXPR_ABS, unary_word},  {"sqrt", EXPR_SQRT, unary_word},    {"exp", EXPR_EXP, unary_word},
-      {"log", EXPR_LOG, unary_word},  {"log1p", EXPR_LOG1P, unary_word},  {"floor", EXPR_FLOOR, unary_word},
-      {"sin", EXPR_SINQ, unary_word}, {"cos", EXPR_COSQ, unary_word},     {"min", EXPR_MIN, fold_word},
-      {"max", EXPR_MAX, fold_word},   {"where", EXPR_SELECT, where_word},
-  };
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+  for (int i = 0; i < WORDS; i++) {
     lua_pushinteger(L, words[i].op);
     lua_pushcclosure(L, words[i].function, 1);
     lua_setfield(L, -2, words[i].name);
   }
   return 1;
+}
+
+void trace_refuse_math(lua_State *L, const char *name) {
+  for (int i = 0; i < WORDS; i++)
+    if (strcmp(name, words[i].name) == 0)
+      where_fail(L, "math.%s takes numbers, and an expression has no value yet; pe.%s takes both", name, name);
+  where_fail(L,
+             "math.%s takes numbers, and an expression has no value yet; no word of the vocabulary is the same of it",
+             name);
 }
 
 /* ---- leaves, for the vocabulary ---- */
@@ -257,7 +292,7 @@ static int core_is_expression(lua_State *L) {
 }
 
 static int core_is_traced(lua_State *L) {
-  lua_pushboolean(L, luaL_testudata(L, 1, EXPRESSION) != NULL);
+  lua_pushboolean(L, trace_is_expression(L, 1));
   return 1;
 }
 
@@ -274,7 +309,8 @@ void trace_open(lua_State *L) {
       {"__add", EXPR_ADD, binary_event},  {"__sub", EXPR_SUB, binary_event},   {"__mul", EXPR_MUL, binary_event},
       {"__div", EXPR_DIV, binary_event},  {"__unm", EXPR_NEG, negate},         {"__pow", EXPR_EXP, power},
       {"__idiv", EXPR_DIV, floor_divide}, {"__mod", EXPR_DIV, modulo},         {"__lt", EXPR_LESS, not_a_number},
-      {"__le", EXPR_LESS, not_a_number},  {"__tostring", EXPR_CONST, as_text},
+      {"__le", EXPR_LESS, not_a_number},  {"__tostring", EXPR_CONST, as_text}, {"__index", EXPR_CONST, no_field},
+      {"__call", EXPR_CONST, no_call},
   };
   luaL_setfuncs(L, functions, 0);
   if (luaL_newmetatable(L, EXPRESSION)) {

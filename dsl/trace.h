@@ -31,6 +31,11 @@ const trace *trace_check(lua_State *L, int index);
 /* Whether the value at an index is an expression or a number that is finite. */
 bool trace_is(lua_State *L, int index);
 
+/* Whether the value at an index is an expression and no number. */
+bool trace_is_expression(lua_State *L, int index);
+/* Raises at the user's line: math.NAME of an expression, and the word of the vocabulary that was meant. */
+_Noreturn void trace_refuse_math(lua_State *L, const char *name);
+
 /* One expression of parts [heads][blocks of pool]; where a part differs in form from the
  * first, NULL and its index in *odd. */
 const expr *trace_merge(lua_State *L, expr_pool *pool, int heads, const trace *const *parts, int *odd);

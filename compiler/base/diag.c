@@ -87,7 +87,8 @@ const char *diag_nearest(const char *word, const char *const *candidates, int co
   int least = 2 + (int)strlen(word) / 4;
   for (int i = 0; i < count; i++) {
     int d = distance(word, candidates[i]);
-    if (d < least) {
+    int longest = (int)(strlen(word) > strlen(candidates[i]) ? strlen(word) : strlen(candidates[i]));
+    if (d < least && d < longest) { /* no letter of it in place: another word, as x for h */
       least = d;
       best = candidates[i];
     }

@@ -1,4 +1,4 @@
--- error: the position has no axis 'w'
+-- error: the position has no axis 'w'; there is: 
 local pe = require "pegen"
 return pe.encoding {
   name = "x", axes = { "h" }, head_dim = 8,

@@ -1,4 +1,4 @@
--- error: the displacement has no axis 'w'
+-- error: the displacement has no axis 'w'; there is: 
 local pe = require "pegen"
 return pe.encoding {
   name = "x", axes = { "h", "v" }, head_dim = 8,
