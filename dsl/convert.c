@@ -304,6 +304,39 @@ static void read_inputs(lua_State *L, spec *d, arena *memory) {
   lua_pop(L, 1);
 }
 
+/* The list on the top, of which each entry's text is made by `text`. */
+static const char **read_texts(lua_State *L, const char *field, int most, int *count,
+                               const char *(*text)(lua_State *L)) {
+  *count = open_list(L, field, most);
+  const char **texts = arena_array(dsl_state_of(L)->memory, const char *, *count + 1);
+  for (int i = 0; i < *count; i++) {
+    lua_rawgeti(L, -1, i + 1);
+    texts[i] = text(L);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return texts;
+}
+
+static const char *text_on_top(lua_State *L) { return arena_strdup(dsl_state_of(L)->memory, luaL_checkstring(L, -1)); }
+
+static const char *define_on_top(lua_State *L) {
+  return arena_printf(dsl_state_of(L)->memory, "%s=%s", text_field(L, "name"), text_field(L, "value"));
+}
+
+static void read_models(lua_State *L, spec *d, arena *memory) {
+  d->n_models = open_list(L, "models", SPEC_MAX_MODELS);
+  d->model = arena_array(memory, spec_model, d->n_models + 1);
+  for (int i = 0; i < d->n_models; i++) {
+    spec_model *m = &d->model[i];
+    lua_rawgeti(L, -1, i + 1);
+    m->name = read_texts(L, "names", SPEC_MAX_MODELS, &m->n_names, text_on_top);
+    m->define = read_texts(L, "defines", DSL_OPTIONS, &m->n_defines, define_on_top);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
 static void read_polynomial(lua_State *L, spec *d, arena *memory) {
   spec_polynomial *p = arena_new(memory, spec_polynomial);
   p->value = expr_field(L, "value");
@@ -382,6 +415,7 @@ int convert_finish(lua_State *L) {
   }
   lua_pop(L, 1);
   read_inputs(L, d, s->memory);
+  read_models(L, d, s->memory);
   if (lua_getfield(L, -1, "blocks") != LUA_TNIL) {
     d->amplitude = number_field(L, "amplitude");
     d->basis = read_basis(L);

@@ -167,7 +167,7 @@ static void push_limits(lua_State *L) {
                 {"rank", SPEC_MAX_RANK},     {"head_dim", SPEC_MAX_HEAD_DIM},
                 {"rows", DSL_MAX_ROWS},      {"block", SPEC_MAX_BLOCK},
                 {"inputs", SPEC_MAX_INPUTS}, {"terms", SPEC_MAX_TERMS},
-                {"degree", SPEC_MAX_DEGREE}};
+                {"degree", SPEC_MAX_DEGREE}, {"models", SPEC_MAX_MODELS}};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
     lua_pushinteger(L, limits[i].value);

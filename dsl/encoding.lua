@@ -3,6 +3,7 @@
 local core = ...
 local check = core.include "check"
 local inputs = core.include "inputs"
+local models = core.include "models"
 local additive = core.include "additive"
 local algebra = core.include "algebra"
 local dense = core.include "dense"
@@ -14,7 +15,7 @@ local polynomial = core.include "polynomial"
 local WORD = "pe.encoding"
 local FIELDS = {
   "name", "doc", "axes", "head_dim", "heads", "block", "layout", "span", "generators", "combine", "phase",
-  "amplitude", "position", "basis", "bias", "add", "role", "value_dim",
+  "amplitude", "position", "basis", "bias", "add", "role", "value_dim", "models",
 }
 local encoding = {}
 
@@ -429,6 +430,7 @@ function encoding.encoding(given)
     check.fail("input '%s' is of a pe.polynomial, and this description has none", inputs.list()[1].name)
   end
   described.operands, described.inputs = operands.list(described.axes), inputs.list()
+  described.models = models.list(given.models)
   return core.finish(described)
 end
 

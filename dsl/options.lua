@@ -56,13 +56,17 @@ local function text_of(value)
   return table.concat(texts, ",")
 end
 
-local function check_choices(name, value, choices)
+-- field: where the value stands, if not where the option does.
+local function check_choices(name, value, choices, field)
   local values = type(value) == "table" and value or { value }
   for _, each in ipairs(values) do
     if not check.contains(choices, each) then
       local texts = {}
       for i, choice in ipairs(choices) do texts[i] = text_of(choice) end
-      check.fail("option '%s' is %s, one of these was expected: %s", name, check.show(each), check.join(texts))
+      local message = string.format("option '%s' is %s, one of these was expected: %s", name, check.show(each),
+        check.join(texts))
+      if field then core.fail_field(field, message) end
+      core.fail(message)
     end
   end
 end
@@ -80,7 +84,7 @@ function options.option(name, default, doc, choices)
   if type(doc) ~= "string" then check.fail("option '%s' lacks its description: pe.option(name, default, doc)", name) end
   check.text("pe.option", "doc", doc)
   if declared[name] then check.fail("option '%s' is declared twice", name) end
-  declared[name] = true
+  declared[name] = { kind = kind_of(default), choices = choices }
   local text = core.define(name)
   local value = default
   if text then
@@ -96,6 +100,27 @@ function options.option(name, default, doc, choices)
   end
   core.option(name, text_of(value), doc, text ~= nil)
   return value
+end
+
+-- The text by which -D gives an option, declared before, this value. place: what it stands in, for messages.
+function options.given_text(name, value, place)
+  local option = declared[name]
+  if not option then
+    local names = {}
+    for known in pairs(declared) do names[#names + 1] = known end
+    check.fail_field("models", "%s sets the option '%s', which the spec has not got%s", place, name,
+      check.hint(name, names))
+  end
+  if type(value) == "table" then value = check.list("models", name, value, "whole numbers") end
+  if option.kind == "number" and math.type(value) == "integer" then value = value + 0.0 end
+  local fits = kind_of(value) == option.kind and KINDS[option.kind].parse(text_of(value)) ~= nil
+  if not fits then
+    check.fail_field("models", "%s sets the option '%s' to %s, %s was expected", place, name, check.show(value),
+      KINDS[option.kind].expected)
+  end
+  if type(value) == "string" then check.text("models", name, value) end
+  if option.choices ~= nil then check_choices(name, value, option.choices, "models") end
+  return text_of(value)
 end
 
 -- The options of every spec; pe.encoding declares them after the spec's own. has_inverse: of encodings that can be

@@ -27,5 +27,11 @@ return pe.encoding {
   head_dim = D,
   value_dim = Dv > 0 and Dv or D,
   heads = H,
+  models = {
+    { "MPT-7B", head_dim = 128, heads = 32 },
+    { "BLOOM 176B", head_dim = 128, heads = 112 },
+    { "Baichuan-13B", head_dim = 128, heads = 40 },
+    { "CROMA", axes = 2, head_dim = 48, heads = 16 },
+  },
   bias = function(delta, head) return -slope(head) * pe.norm(delta) end,
 }

@@ -27,5 +27,9 @@ return pe.encoding {
   head_dim = D,
   value_dim = Dv > 0 and Dv or D,
   heads = heads,
+  models = {
+    { "Swin-T (first stage)", "Swin-S (first stage)", window_h = 7, window_w = 7, heads = 3, head_dim = 32 },
+    { "Swin-B (first stage)", window_h = 7, window_w = 7, heads = 4, head_dim = 32 },
+  },
   bias = function(delta, head) return table(H - 1 - delta.h, W - 1 - delta.w, head) end,
 }

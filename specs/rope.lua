@@ -80,4 +80,51 @@ return pe.encoding {
   generators = pe.turn "e12",
   phase = function(_, i) return rules[scaling](i) end,
   amplitude = amplitude,
+  models = {
+    { "RoFormer", head_dim = 64 },
+    { "Llama 1", "Llama 2", layout = "split", head_dim = 128 },
+    { "Code Llama", layout = "split", head_dim = 128, base = 1000000 },
+    { "Llama 3", layout = "split", head_dim = 128, base = 500000 },
+    {
+      "Llama 3.1", "Llama 3.3", layout = "split", head_dim = 128, base = 500000, scaling = "llama3", factor = 8,
+      original_max_position = 8192,
+    },
+    {
+      "Llama 3.2 1B", layout = "split", head_dim = 64, base = 500000, scaling = "llama3", factor = 32,
+      original_max_position = 8192,
+    },
+    {
+      "Llama 3.2 3B", layout = "split", head_dim = 128, base = 500000, scaling = "llama3", factor = 32,
+      original_max_position = 8192,
+    },
+    {
+      "Llama 4 Scout", head_dim = 128, base = 500000, scaling = "llama3", factor = 16, high_freq_factor = 1,
+      original_max_position = 8192,
+    },
+    { "Mistral 7B v0.1", layout = "split", head_dim = 128 },
+    { "Mistral 7B v0.2", "Mistral 7B v0.3", "Mixtral 8x7B", layout = "split", head_dim = 128, base = 1000000 },
+    { "Qwen2", "Qwen2.5", "Qwen3", layout = "split", head_dim = 128, base = 1000000 },
+    { "Gemma", "Gemma 2", "Gemma 3 (layers of local attention)", layout = "split", head_dim = 256 },
+    {
+      "Gemma 3 4B, 12B (layers of global attention)", layout = "split", head_dim = 256, base = 1000000,
+      scaling = "linear", factor = 8,
+    },
+    { "Phi-2", layout = "split", head_dim = 80, rotary_dim = 32 },
+    { "Phi-3-mini-4k", layout = "split", head_dim = 96 },
+    { "GPT-J 6B", head_dim = 256, rotary_dim = 64 },
+    { "GPT-NeoX 20B", layout = "split", head_dim = 96, rotary_dim = 24 },
+    { "Pythia 6.9B", layout = "split", head_dim = 128, rotary_dim = 32 },
+    { "OLMo 2", layout = "split", head_dim = 128, base = 500000 },
+    { "ESM-2 650M", layout = "split", head_dim = 64 },
+    { "ModernBERT (layers of global attention)", layout = "split", head_dim = 64, base = 160000 },
+    { "ModernBERT (layers of local attention)", layout = "split", head_dim = 64 },
+    {
+      "gpt-oss", layout = "split", head_dim = 64, base = 150000, scaling = "yarn", factor = 32, truncate = false,
+      original_max_position = 4096,
+    },
+    {
+      "DeepSeek-V3 (the 64 channels that turn)", "DeepSeek-R1 (the 64 channels that turn)", head_dim = 64,
+      scaling = "yarn", factor = 40, original_max_position = 4096, attention_factor = 1,
+    },
+  },
 }

@@ -64,5 +64,12 @@ return pe.encoding {
   layout = layout,
   generators = pe.turn "e12",
   combine = pe.sum,
+  models = {
+    { "RoPE-ViT (axial)", base = 100, head_dim = 64 },
+    { "VisionLLaMA", arrangement = "alternating", head_dim = 64 },
+    { "EVA-02", base = 10000, head_dim = 64 },
+    { "Qwen2-VL", "Qwen2.5-VL", axes = 3, arrangement = "sections", sections = { 16, 24, 24 }, head_dim = 128 },
+    { "Qwen2-VL (vision)", "Qwen2.5-VL (vision)", base = 10000, layout = "split", head_dim = 80 },
+  },
   phase = function(axis, i) return axes[axis_of(i) + 1] == axis and frequency_of(i) or 0 end,
 }

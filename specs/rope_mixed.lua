@@ -34,4 +34,5 @@ return pe.encoding {
   generators = pe.turn "e12",
   combine = pe.sum,
   phase = freqs,
+  models = { { "RoPE-ViT (mixed)", head_dim = 64, heads = 6 } },
 }

@@ -108,6 +108,7 @@ static const char *const examples[][2] = {
     {"Both in one object, the best chosen at the first call:",
      "pegen specs/rope.lua \\-o rope.o \\-\\-target x86\\-64\\-v3,x86\\-64\\-v4"},
     {"PTX:", "pegen specs/care.lua \\-o care.ptx \\-\\-target sm_90"},
+    {"What Llama 3 uses, and with which options:", "pegen specs llama3"},
     {"What is known of an encoding, for a program:", "pegen explain specs/care.lua \\-\\-format=json"},
 };
 
@@ -205,7 +206,12 @@ void option_print_bash(FILE *out, const option_table *t) {
     fputs("\" ;;\n", out);
   }
   fputs("  esac\n  if [[ $current == -* ]]; then COMPREPLY=($(compgen -W \"$options\" -- \"$current\")); return; fi\n"
-        "  COMPREPLY=($(compgen -f -X '!*.lua' -- \"$current\") $(compgen -d -- \"$current\"))\n"
+        "  case $command in",
+        out);
+  const char *bar = " ";
+  for (int c = 1; c < COMMAND_COUNT; c++)
+    if (t->commands[c].takes_no_file) fprintf(out, "%s%s", bar, t->commands[c].name), bar = "|";
+  fputs(") return ;; esac\n  COMPREPLY=($(compgen -f -X '!*.lua' -- \"$current\") $(compgen -d -- \"$current\"))\n"
         "  if ((COMP_CWORD == 1)); then COMPREPLY+=($(compgen -W \"",
         out);
   for (int c = 1; c < COMMAND_COUNT; c++) fprintf(out, "%s%s", c > 1 ? " " : "", t->commands[c].name);
@@ -272,6 +278,12 @@ void option_print_zsh(FILE *out, const option_table *t) {
     fputs("      ) ;;\n", out);
   }
   fputs("  esac\n  (( CURRENT == 2 )) && [[ $words[2] != -* ]] && _describe -t commands command names\n"
-        "  _arguments -s $options '*:description:_files -g \"*.lua\"'\n}\n_pegen \"$@\"\n",
+        "  case $command in",
+        out);
+  const char *bar = " ";
+  for (int c = 1; c < COMMAND_COUNT; c++)
+    if (t->commands[c].takes_no_file) fprintf(out, "%s%s", bar, t->commands[c].name), bar = "|";
+  fputs(") _arguments -s $options ':name: ' ;;\n"
+        "    *) _arguments -s $options '*:description:_files -g \"*.lua\"' ;;\n  esac\n}\n_pegen \"$@\"\n",
         out);
 }

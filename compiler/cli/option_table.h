@@ -14,10 +14,12 @@ enum {
   FOR_COMPILE = 1 << COMMAND_COMPILE,
   FOR_CHECK = 1 << COMMAND_CHECK,
   FOR_EXPLAIN = 1 << COMMAND_EXPLAIN,
-  FOR_BENCH = 1 << COMMAND_BENCH
+  FOR_BENCH = 1 << COMMAND_BENCH,
+  FOR_SPECS = 1 << COMMAND_SPECS
 };
 #define FOR_KERNELS (FOR_COMPILE | FOR_CHECK | FOR_BENCH)
-#define FOR_ALL (FOR_KERNELS | FOR_EXPLAIN)
+#define FOR_DESCRIPTIONS (FOR_KERNELS | FOR_EXPLAIN)
+#define FOR_ALL (FOR_DESCRIPTIONS | FOR_SPECS)
 
 /* What completion offers for a value. */
 typedef enum option_values {
@@ -42,6 +44,7 @@ typedef struct option_row {
 
 typedef struct command_row {
   const char *name, *synopsis, *help; /* name NULL: compiling needs no word */
+  bool takes_no_file;
 } command_row;
 
 typedef struct option_table {

@@ -384,7 +384,7 @@ static int set_then_read(parser *p, const char *value) {
 
 static int set_json(parser *p, const char *value) {
   (void)value;
-  p->out->bench.json = true;
+  p->out->json = p->out->bench.json = true;
   return STATUS_OK;
 }
 
@@ -431,6 +431,10 @@ static const command_row commands[COMMAND_COUNT] = {
                          "what was understood: group, normal form, properties, cost per token"},
     [COMMAND_BENCH] = {"bench", "pegen bench SPEC.lua [options]",
                        "time the kernel against a copy of the same bytes in the same run"},
+    [COMMAND_SPECS] =
+        {"specs", "pegen specs [NAME] [options]",
+         "list the descriptions that come with pegen, or those that a model of this name uses, with options",
+         .takes_no_file = true},
 };
 
 static const option_row rows[] = {
@@ -456,9 +460,9 @@ static const option_row rows[] = {
     {"no-grad", 0, NULL, false, FOR_KERNELS, set_no_grad, "leave out the entries of gradients", VALUES_FREE, NULL},
     {"abi", 0, "NAME", false, FOR_COMPILE, set_abi,
      "also export the entries for callers of another interface: tvm-ffi (docs/tvm-ffi.md)", VALUES_WORDS, abi_word},
-    {"define", 'D', "NAME=VALUE", false, FOR_ALL, add_define, "set an option of the description; lists with commas",
-     VALUES_FREE, NULL},
-    {"trust-spec", 0, NULL, false, FOR_ALL, set_trust_spec,
+    {"define", 'D', "NAME=VALUE", false, FOR_DESCRIPTIONS, add_define,
+     "set an option of the description; lists with commas", VALUES_FREE, NULL},
+    {"trust-spec", 0, NULL, false, FOR_DESCRIPTIONS, set_trust_spec,
      "run the description in this process, not in one that can reach nothing: for your own, where the system has no "
      "seccomp",
      VALUES_FREE, NULL},
@@ -494,9 +498,9 @@ static const option_row rows[] = {
     {"then-read", 0, NULL, false, FOR_BENCH, set_then_read,
      "time each call, and each limit, together with one reading of q and k after it, as attention reads them",
      VALUES_FREE, NULL},
-    {"json", 0, NULL, false, FOR_BENCH, set_json,
-     "one JSON object: the machine, the command, and all figures in rows; docs/speed.md has its members", VALUES_FREE,
-     NULL},
+    {"json", 0, NULL, false, FOR_BENCH | FOR_SPECS, set_json,
+     "JSON: of bench the machine, the command and all figures in rows (docs/speed.md), of specs a list (docs/specs.md)",
+     VALUES_FREE, NULL},
     {"max-seconds", 0, "SECONDS", false, FOR_KERNELS, set_max_seconds,
      "processor time that one compilation may take; default 300, 0: any", VALUES_FREE, NULL},
     {"max-memory", 0, "MIB", false, FOR_KERNELS, set_max_memory,
@@ -645,13 +649,16 @@ static int decide_bench(const parser *p) {
 }
 
 static int decide_spec(parser *p, int argc, char **argv) {
-  if (optind == argc) return usage("no description: give a SPEC.lua");
+  bool takes_no_file = commands[p->out->command].takes_no_file;
+  if (optind == argc && takes_no_file) return STATUS_OK;
+  if (optind == argc) return usage("no description: give a SPEC.lua, or the name of one that pegen specs lists");
   p->out->spec = argv[optind];
   if (optind + 1 == argc) return STATUS_OK;
   const char *names[COMMAND_COUNT];
   int count = 0;
   for (int c = 1; c < COMMAND_COUNT; c++) names[count++] = commands[c].name;
   const char *nearest = diag_nearest(argv[optind], names, count);
+  if (takes_no_file) return usage("unexpected argument '%s': one name a call", argv[optind + 1]);
   if (nearest) return usage("unknown command '%s', did you mean '%s'?", argv[optind], nearest);
   return usage("unexpected argument '%s': one description a call", argv[optind + 1]);
 }

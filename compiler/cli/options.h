@@ -18,14 +18,22 @@
 #include <stdint.h>
 
 /* What the program is asked to do.                              ORDER COMMAND */
-typedef enum command { COMMAND_COMPILE, COMMAND_CHECK, COMMAND_EXPLAIN, COMMAND_BENCH, COMMAND_COUNT } command;
+typedef enum command {
+  COMMAND_COMPILE,
+  COMMAND_CHECK,
+  COMMAND_EXPLAIN,
+  COMMAND_BENCH,
+  COMMAND_SPECS,
+  COMMAND_COUNT
+} command;
 
 typedef struct options {
   command command;
-  const char *spec; /* the spec file */
+  const char *spec; /* the spec file, or the name of a stock one; of COMMAND_SPECS what is looked for, or NULL */
   const char *name; /* prefix of the kernel's symbols; NULL: the description's */
   const char *output, *header, *depfile, *sources; /* NULL: not asked for; "-" is the standard output */
   compile_options compile;
+  bool json; /* bench, specs */
   bool trust_spec; /* the description runs in this process */
   int n_defines;
   loader_define *defines;

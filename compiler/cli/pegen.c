@@ -6,6 +6,7 @@
 #include "bench/bench.h"
 #include "cli/depfile.h"
 #include "cli/options.h"
+#include "cli/specs.h"
 #include "compile.h"
 #include "dsl/loader.h"
 #include "object/header.h"
@@ -40,8 +41,11 @@ static spec *load(arena *a, const options *o) {
     diag_error(NULL, 0, "cannot read the vocabulary '%s/pegen.lua'; PEGEN_DSL can name its folder", dsl);
     return NULL;
   }
-  spec *s = o->trust_spec ? loader_load(a, o->spec, dsl, o->n_defines, o->defines)
-                          : loader_load_isolated(a, o->spec, dsl, o->n_defines, o->defines, NULL);
+  /* A name with no file of its own is a stock description's. */
+  const char *stock = access(o->spec, F_OK) ? specs_find(a, dsl, o->spec) : NULL;
+  const char *file = stock ? stock : o->spec;
+  spec *s = o->trust_spec ? loader_load(a, file, dsl, o->n_defines, o->defines)
+                          : loader_load_isolated(a, file, dsl, o->n_defines, o->defines, NULL);
   if (s && o->name) s->name = o->name;
   return s && spec_validate(s) ? s : NULL;
 }
@@ -98,12 +102,15 @@ static int run_bench(arena *a, const spec *s, const options *o) { return bench_s
 
 static int run_explain(arena *a, const spec *s, const options *o) { return explain_spec(a, s, &o->explain); }
 
+static int run_specs(arena *a, const spec *s, const options *o) {
+  (void)s;
+  return specs_list(a, find_dsl(a), o->spec, o->json);
+}
+
 /* ORDER COMMAND */
 static int (*const commands[COMMAND_COUNT])(arena *, const spec *, const options *) = {
-    [COMMAND_COMPILE] = run_compile,
-    [COMMAND_CHECK] = run_check,
-    [COMMAND_EXPLAIN] = run_explain,
-    [COMMAND_BENCH] = run_bench,
+    [COMMAND_COMPILE] = run_compile, [COMMAND_CHECK] = run_check, [COMMAND_EXPLAIN] = run_explain,
+    [COMMAND_BENCH] = run_bench,     [COMMAND_SPECS] = run_specs,
 };
 
 int main(int argc, char **argv) {
@@ -112,8 +119,9 @@ int main(int argc, char **argv) {
   int status;
   if (options_parse(a, argc, argv, &o, &status)) {
     limit_of_process(o.max_seconds, o.max_memory);
-    const spec *s = load(a, &o);
-    status = s ? commands[o.command](a, s, &o) : STATUS_ERROR;
+    bool describes = o.command != COMMAND_SPECS;
+    const spec *s = describes ? load(a, &o) : NULL;
+    status = s || !describes ? commands[o.command](a, s, &o) : STATUS_ERROR;
   }
   if (fflush(stdout) || ferror(stdout)) {
     diag_error(NULL, 0, "cannot write to the standard output");

@@ -31,7 +31,8 @@ enum {
   SPEC_MAX_HEAD_DIM = 4096,
   SPEC_MAX_INPUTS = 8,
   SPEC_MAX_TERMS = 1024, /* that a bias sums over */
-  SPEC_MAX_DEGREE = 16
+  SPEC_MAX_DEGREE = 16,
+  SPEC_MAX_MODELS = 256
 };
 
 typedef enum spec_combine {
@@ -162,6 +163,13 @@ typedef struct spec_option {
   bool given; /* set by -D, not the default */
 } spec_option;
 
+/* Models that use the encoding with these options: for people who look for it, and no part of a kernel. */
+typedef struct spec_model {
+  int n_names, n_defines;
+  const char **name;
+  const char **define; /* "layout=split", as -D takes it */
+} spec_model;
+
 /* Inside attention: something of the displacement r_j - r_i of a key j from a query i. In these expressions a
  * position leaf is a coordinate of the displacement. */
 typedef struct spec_pairwise {
@@ -238,6 +246,8 @@ typedef struct spec {
   spec_input *input;
   int n_options;
   spec_option *option;
+  int n_models;
+  spec_model *model;
   int n_sources; /* files read: the spec, what it requires, the vocabulary (for -MD) */
   const char **source;
 

@@ -24,12 +24,13 @@ typedef struct wire {
 
 /* A field that is added to these structs is added to the functions below. */
 #if defined(__LP64__)
-_Static_assert(sizeof(spec) == 1728 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
+_Static_assert(sizeof(spec) == 1744 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
                    sizeof(spec_input) == 56,
                "fields of wire.c");
 _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(spec_polynomial) == 88,
                "fields of wire.c");
-_Static_assert(sizeof(spec_pairwise) == 24 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 32,
+_Static_assert(sizeof(spec_pairwise) == 24 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 32 &&
+                   sizeof(spec_model) == 24,
                "fields of wire.c");
 #endif
 
@@ -327,6 +328,14 @@ static void option(wire *w, spec_option *o) {
     for (int i = 0; i < (count); i++) each((w), &(list)[i]); \
   } while (0)
 
+static void model_name(wire *w, const char **value) { text(w, value, WIRE_TEXT); }
+static void model_define(wire *w, const char **value) { text(w, value, TEXT_IDENTIFIER_LENGTH + 1 + WIRE_VALUE); }
+
+static void model(wire *w, spec_model *m) {
+  LIST(w, m->name, m->n_names, SPEC_MAX_MODELS, model_name);
+  LIST(w, m->define, m->n_defines, 256, model_define);
+}
+
 static void skew(wire *w, const spec *s, spec_skew *m, int blocks) {
   NUMBER(w, m->operand, 0, s->n_operands - 1);
   NUMBER(w, m->rule, SKEW_UPPER, SKEW_DIFFERENCE);
@@ -427,6 +436,7 @@ static void description(wire *w, spec *s) {
   LIST(w, s->operand, s->n_operands, 64, operand);
   LIST(w, s->input, s->n_inputs, SPEC_MAX_INPUTS, input);
   LIST(w, s->option, s->n_options, 256, option);
+  LIST(w, s->model, s->n_models, SPEC_MAX_MODELS, model);
   if (w->why) return;
   pool(w, s);
   if (w->why) return;

@@ -148,3 +148,8 @@ def specs() -> pathlib.Path:
     """Folder of the stock descriptions."""
     installed = PACKAGE / "share" / "pegen" / "specs"
     return installed if installed.is_dir() else PACKAGE.parents[1] / "specs"
+
+
+def spec_folders() -> list[pathlib.Path]:
+    """Folders of the stock descriptions: of those that `libpegen_kernels` has, and of the others."""
+    return [specs(), specs() / "more"]

@@ -107,7 +107,7 @@ class Request(NamedTuple):
 
 def stock() -> list[str]:
     """Names of the descriptions that come with the package."""
-    return sorted(path.stem for path in _native.specs().glob("*.lua"))
+    return sorted(path.stem for folder in _native.spec_folders() for path in folder.glob("*.lua"))
 
 
 def _word(value: Any) -> str:
@@ -136,9 +136,10 @@ def _source(spec: str | os.PathLike[str]) -> tuple[str | None, str | None]:
     if not isinstance(spec, (str, os.PathLike)):
         raise CompileError(f"spec is a {type(spec).__name__}; expected a text or a path")
     path = os.fspath(spec)
-    named = _native.specs() / f"{path}.lua"
-    if isinstance(spec, str) and spec.isidentifier() and not os.path.exists(path) and named.is_file():
-        return str(named), None
+    if isinstance(spec, str) and spec.isidentifier() and not os.path.exists(path):
+        for folder in _native.spec_folders():
+            if (folder / f"{path}.lua").is_file():
+                return str(folder / f"{path}.lua"), None
     if not os.path.isfile(path):
         raise CompileError(f"spec: no description '{path}'; expected a file, Lua text, or one of {', '.join(stock())}")
     return path, None

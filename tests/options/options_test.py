@@ -35,7 +35,8 @@ def output(*arguments):
 # "  -o, --output FILE   what ...": the spellings, their help, and the commands in brackets at its end.
 help_text = output("--help")
 rows = re.findall(r"^  (-\S+?(?:, --\S+)?)( [A-Z=]+)? {2,}(.+)$", help_text, re.M)
-commands = re.findall(r"^  pegen (?!SPEC)(\w+) SPEC", help_text, re.M)
+synopses = re.findall(r"^  (pegen (?!SPEC)(\w+) \S+)", help_text, re.M)
+commands = [command for _, command in synopses]
 options = {}
 for spelling, argument, text in rows:
     of = re.search(r" \(([a-z, ]+)\)$", text)
@@ -54,8 +55,8 @@ def check_man():
             f"\n{spelling}{argument}\n{text}.\n" in plain,
             f"the manual page has no {spelling}{argument}, or with another text",
         )
-    for command in commands:
-        expect(f"pegen {command} SPEC.lua" in plain, f"the manual page has no command {command}")
+    for synopsis, command in synopses:
+        expect(synopsis in plain, f"the manual page has no command {command}")
     expect(not re.search(r"\b20\d\d\b", page), "the manual page has a date in it")
     checkers = {
         "man": ["--warnings", "-l", "-E", "UTF-8"],
@@ -103,6 +104,7 @@ def check_bash():
                 expect(word in offered, f"bash does not offer {word}")
         expect(set(offered) <= set(options), f"bash offers {set(offered) - set(options)}, which the help does not have")
     expect(set(commands) <= set(bash_complete(["pegen", ""])), "bash does not offer the commands")
+    expect(bash_complete(["pegen", "specs", ""]) == [], "bash: a name of a model is no file")
     expect(bash_complete(["pegen", "x.lua", "--emit=pt"]) == ["ptx"], "bash: --emit=pt")
     expect(bash_complete(["pegen", "x.lua", "--emit", "as"]) == ["asm"], "bash: --emit as")
     expect(bash_complete(["pegen", "x.lua", "--dtype", "f32,b"]) == ["f32,bf16"], "bash: the second of a list")

@@ -63,6 +63,12 @@ static void print(const spec *s) {
   for (int i = 0; i < s->n_operands; i++) print_operand(&s->operand[i]);
   for (int i = 0; i < s->n_options; i++)
     printf("option %s=%s%s\n", s->option[i].name, s->option[i].value, s->option[i].given ? " (given)" : "");
+  for (int i = 0; i < s->n_models; i++) {
+    printf("model");
+    for (int k = 0; k < s->model[i].n_names; k++) printf("%s %s", k ? "," : "", s->model[i].name[k]);
+    for (int k = 0; k < s->model[i].n_defines; k++) printf(" -D %s", s->model[i].define[k]);
+    printf("\n");
+  }
   for (int i = 0; i < s->n_sources; i++) printf("source %s\n", s->source[i]);
 }
 

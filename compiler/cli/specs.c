@@ -1,0 +1,210 @@
+/* cli/specs: see cli/specs.h. What is told of a description is its own word: its `doc` and its `models`. */
+#include "cli/specs.h"
+
+#include "base/diag.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "dsl/loader.h"
+#include "dsl/sources.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STOCK_MOST = 1024 };
+
+/* Below the folder of descriptions: those with a kernel in libpegen_kernels, and those without. */
+static const char *const folders[] = {"", "more/"};
+enum { FOLDERS = sizeof folders / sizeof *folders };
+
+typedef struct stock {
+  const char *name, *file;
+  const spec *spec;
+  bool named;         /* what was asked for is in its name or text */
+  const bool *models; /* [n_models]: the same of its models */
+} stock;
+
+/* Below which the folders lie. */
+static const char *root_of(arena *a, const char *dsl) {
+  const char *path = arena_printf(a, "%s/../specs", dsl);
+  char whole[PATH_MAX];
+  return realpath(path, whole) ? arena_strdup(a, whole) : path;
+}
+
+static const char *file_of(arena *a, const char *root, int folder, const char *name) {
+  return arena_printf(a, "%s/%s%s.lua", root, folders[folder], name);
+}
+
+const char *specs_find(arena *a, const char *dsl, const char *name) {
+  const char *root = root_of(a, dsl);
+  for (int i = 0; source_is_plain(name) && i < FOLDERS; i++) {
+    const char *file = file_of(a, root, i, name);
+    if (!access(file, R_OK)) return file;
+  }
+  return NULL;
+}
+
+/* ---- what there is ---- */
+
+static int by_name(const void *x, const void *y) { return strcmp(((const stock *)x)->name, ((const stock *)y)->name); }
+
+static int read_folder(arena *a, const char *root, int folder, stock *list, int count) {
+  DIR *directory = opendir(arena_printf(a, "%s/%s", root, folders[folder]));
+  for (struct dirent *entry; directory && count < STOCK_MOST && (entry = readdir(directory));) {
+    size_t length = strlen(entry->d_name);
+    if (length < 5 || strcmp(entry->d_name + length - 4, ".lua")) continue;
+    const char *name = arena_printf(a, "%.*s", (int)length - 4, entry->d_name);
+    if (source_is_plain(name)) list[count++] = (stock){.name = name, .file = file_of(a, root, folder, name)};
+  }
+  if (directory) closedir(directory);
+  return count;
+}
+
+/* All of them, in the order of their names; a description that does not load has said so. They are the program's own,
+ * as the vocabulary is: the sandbox of Lua is all that they run in. */
+static int read_stock(arena *a, const char *dsl, stock *list) {
+  int found = 0, count = 0;
+  const char *root = root_of(a, dsl);
+  for (int i = 0; i < FOLDERS; i++) found = read_folder(a, root, i, list, found);
+  qsort(list, (size_t)found, sizeof *list, by_name);
+  for (int i = 0; i < found; i++) {
+    list[count] = list[i];
+    if ((list[count].spec = loader_load(a, list[i].file, dsl, 0, NULL))) count++;
+  }
+  return count;
+}
+
+/* ---- what was asked for ---- */
+
+/* Letters and digits, small: "Llama 3.1" and "llama-3.1" are llama31. */
+static const char *plain(arena *a, const char *text) {
+  char *result = arena_strdup(a, text), *end = result;
+  for (const char *c = result; *c; c++)
+    if (isalnum((unsigned char)*c)) *end++ = (char)tolower((unsigned char)*c);
+  *end = 0;
+  return result;
+}
+
+static bool has(arena *a, const char *text, const char *word) { return strstr(plain(a, text), word) != NULL; }
+
+static bool matches(arena *a, stock *s, const char *word) {
+  bool *models = arena_array(a, bool, s->spec->n_models + 1), any = false;
+  for (int i = 0; i < s->spec->n_models; i++)
+    for (int k = 0; k < s->spec->model[i].n_names; k++)
+      if (!word || has(a, s->spec->model[i].name[k], word)) models[i] = any = true;
+  s->models = models;
+  s->named = !word || has(a, s->name, word) || has(a, s->spec->doc, word);
+  return any || s->named;
+}
+
+/* The name of a description or a model that is nearest to the word. */
+static const char *nearest(arena *a, const stock *list, int count, const char *word) {
+  int most = 0, n = 0;
+  for (int i = 0; i < count; i++) {
+    most++;
+    for (int k = 0; k < list[i].spec->n_models; k++) most += list[i].spec->model[k].n_names;
+  }
+  const char **names = arena_array(a, const char *, most + 1), **plains = arena_array(a, const char *, most + 1);
+  for (int i = 0; i < count; i++) {
+    names[n++] = list[i].name;
+    for (int k = 0; k < list[i].spec->n_models; k++)
+      for (int j = 0; j < list[i].spec->model[k].n_names; j++) names[n++] = list[i].spec->model[k].name[j];
+  }
+  for (int i = 0; i < n; i++) plains[i] = plain(a, names[i]);
+  const char *found = diag_nearest(word, plains, n);
+  for (int i = 0; found && i < n; i++)
+    if (plains[i] == found) return names[i];
+  return NULL;
+}
+
+/* ---- told ---- */
+
+static void print_names(const spec_model *m) {
+  for (int i = 0; i < m->n_names; i++) printf("%s%s", i ? ", " : "", m->name[i]);
+}
+
+/* word: models are told, too; those asked for, or all where the description itself was. */
+static void print_text(const stock *s, bool models) {
+  printf("%-20s %s\n", s->name, s->spec->doc);
+  bool some = false;
+  for (int i = 0; i < s->spec->n_models; i++) some = some || s->models[i];
+  for (int i = 0; models && i < s->spec->n_models; i++) {
+    const spec_model *m = &s->spec->model[i];
+    if (some && !s->models[i]) continue;
+    printf("  ");
+    print_names(m);
+    printf("\n    pegen %s", s->name);
+    for (int k = 0; k < m->n_defines; k++) printf(" -D %s", m->define[k]);
+    printf(" -o %s.o\n", s->name);
+  }
+}
+
+static void print_model(arena *a, json_writer *w, const spec_model *m) {
+  json_begin(w, NULL, '{');
+  json_begin(w, "names", '[');
+  for (int i = 0; i < m->n_names; i++) json_text(w, NULL, m->name[i]);
+  json_end(w, ']');
+  json_begin(w, "options", '{');
+  for (int i = 0; i < m->n_defines; i++) {
+    const char *equals = strchr(m->define[i], '=');
+    json_text(w, arena_printf(a, "%.*s", (int)(equals - m->define[i]), m->define[i]), equals + 1);
+  }
+  json_end(w, '}');
+  json_end(w, '}');
+}
+
+static void print_json(arena *a, json_writer *w, const stock *s) {
+  json_begin(w, NULL, '{');
+  json_text(w, "name", s->name);
+  json_text(w, "doc", s->spec->doc);
+  json_text(w, "file", s->file);
+  json_begin(w, "axes", '[');
+  for (int i = 0; i < s->spec->n_axes; i++) json_text(w, NULL, s->spec->axis[i]);
+  json_end(w, ']');
+  json_begin(w, "options", '[');
+  for (int i = 0; i < s->spec->n_options; i++) {
+    json_begin(w, NULL, '{');
+    json_text(w, "name", s->spec->option[i].name);
+    json_text(w, "default", s->spec->option[i].value);
+    json_text(w, "doc", s->spec->option[i].doc);
+    json_end(w, '}');
+  }
+  json_end(w, ']');
+  json_begin(w, "models", '[');
+  for (int i = 0; i < s->spec->n_models; i++)
+    if (s->models[i] || s->named) print_model(a, w, &s->spec->model[i]);
+  json_end(w, ']');
+  json_end(w, '}');
+}
+
+int specs_list(arena *a, const char *dsl, const char *word, bool json) {
+  stock *list = arena_array(a, stock, STOCK_MOST);
+  int count = read_stock(a, dsl, list), told = 0;
+  const char *asked = word ? plain(a, word) : NULL;
+  if (!count) {
+    diag_error(NULL, 0, "there are no descriptions in '%s'", root_of(a, dsl));
+    return STATUS_ERROR;
+  }
+  if (asked && !*asked) {
+    diag_error(NULL, 0, "'%s' has no letter or digit to look for", word);
+    return STATUS_ERROR;
+  }
+  json_writer w = {.out = stdout};
+  if (json) json_begin(&w, NULL, '[');
+  for (int i = 0; i < count; i++) {
+    if (!matches(a, &list[i], asked)) continue;
+    told++;
+    if (json) print_json(a, &w, &list[i]);
+    else print_text(&list[i], asked != NULL);
+  }
+  if (json) json_end(&w, ']');
+  if (told) return STATUS_OK;
+  const char *near = nearest(a, list, count, asked);
+  if (near) diag_error(NULL, 0, "no description and no model of one is called '%s', did you mean '%s'?", word, near);
+  else diag_error(NULL, 0, "no description and no model of one is called '%s'; pegen specs lists them", word);
+  return STATUS_ERROR;
+}

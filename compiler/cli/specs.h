@@ -1,0 +1,17 @@
+/* cli/specs: the descriptions that come with the program, by their names and by those of the models that use them. */
+#ifndef PEGEN_CLI_SPECS_H
+#define PEGEN_CLI_SPECS_H
+
+#include "base/arena.h"
+
+#include <stdbool.h>
+
+/* The file of the stock description `name`; NULL: there is none. dsl: the folder of the vocabulary, beside which
+ * descriptions lie, as in an installed tree, so in the source tree. */
+const char *specs_find(arena *a, const char *dsl, const char *name);
+
+/* Prints what there is, a line each, or of what `word` is in the name, the text or a model's name of, all of it; an
+ * exit status. word: NULL for everything. */
+int specs_list(arena *a, const char *dsl, const char *word, bool json);
+
+#endif
