@@ -1,20 +1,21 @@
 """The program pegen, as it is in the package: `pegen SPEC.lua -o kernel.so`, `python -m pegen_kernels --help`; and the
-commands that are Python's: `pegen plot`, `pegen compare`."""
+commands that are Python's: `pegen plot`, `pegen compare`, `pegen lab`."""
 import importlib
 import os
 import sys
 
 from . import _native
 
-COMMANDS = ("plot", "compare")  # modules of explore
+COMMANDS = {"plot": "explore", "compare": "explore", "lab": "lab"}  # what each needs, which is also its folder
 
 
 def main() -> None:
     if sys.argv[1:2] and sys.argv[1] in COMMANDS:
+        name = sys.argv[1]
         try:
-            command = importlib.import_module(f".explore.{sys.argv[1]}", __package__)
+            command = importlib.import_module(f".{COMMANDS[name]}.{name}", __package__)
         except ImportError as e:
-            sys.exit(f"pegen {sys.argv[1]}: needs the package '{e.name}': pip install 'pegen-kernels[explore]'")
+            sys.exit(f"pegen {name}: needs the package '{e.name}': pip install 'pegen-kernels[{COMMANDS[name]}]'")
         sys.exit(command.main(sys.argv[2:]))
     program = _native.program()
     try:

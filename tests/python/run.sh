@@ -6,6 +6,7 @@ module=${test%_test.py}
 case $module in
   kernel | hostile) modules="numpy" ;;
   explore) modules="numpy pandas altair vl_convert" ;;
+  lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
   cuda | packed | distributed | torch_attention) modules="torch" ;;
   models | vit) modules="torch transformers torchvision timm" ;;
   *) modules=$module ;;

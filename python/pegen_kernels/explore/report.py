@@ -1,18 +1,17 @@
 """One file that holds the pictures: a page that needs no network, or an image."""
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 from typing import Any, Sequence
 
 import altair
-import jinja2
 import vl_convert
 
 from ..errors import ArgumentError
 from .facts import Facts
 from .files import ending, replace
+from .page import page
 from .pictures import Picture, all_pictures
 
 ENDINGS = (".html", ".svg", ".png")
@@ -56,19 +55,14 @@ def _table(all_facts: Sequence[Facts]) -> list[tuple[str, list[dict[str, str]]]]
 
 
 def _page(title: str, all_facts: Sequence[Facts], pictures: Sequence[Picture]) -> str:
-    template = pathlib.Path(__file__).with_name("report.html.j2").read_text()
     charts = [
-        [f"{picture.key}-{i}", chart.to_dict()]
+        (f"{picture.key}-{i}", chart)
         for picture in pictures
         for i, chart in ((i, picture.charts.get(f.label)) for i, f in enumerate(all_facts))
         if chart is not None
     ]
-    # Inside of a script's element: its end and comments must not stand there, whatever a description says.
-    data = json.dumps(charts, allow_nan=False).replace("<", "\\u003c")
-    return jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template).render(
-        title=title, facts=list(enumerate(all_facts)), table=_table(all_facts), pictures=pictures, charts=data,
-        library=vl_convert.javascript_bundle(),
-    )  # fmt: skip
+    return page(pathlib.Path(__file__).with_name("report.html.j2"), charts, title=title,
+                facts=list(enumerate(all_facts)), table=_table(all_facts), pictures=pictures)  # fmt: skip
 
 
 def _image(pictures: Sequence[Picture], all_facts: Sequence[Facts], kind: str) -> bytes:

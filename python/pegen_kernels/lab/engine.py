@@ -1,0 +1,137 @@
+"""Runs as tasks of Optuna: a task is a trial of a study in a storage that any number of processes share.
+
+Optuna rather than Ray, since a table in a database is all that processes have to share: the same command, started once
+more on any machine with the same --storage, is one more worker, and none is special. A trial is claimed by one worker;
+those whose worker was lost are tried again: at once where this machine sees that it is gone (its lock is free), else
+when its heartbeat has been silent for a while. Results lie in the storage, states of runs in the folder.
+"""
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import pathlib
+import socket
+import sys
+import warnings
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, NamedTuple
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from ..errors import ArgumentError
+from .study import Study
+
+_HEARTBEAT = 20  # seconds
+_LIVE = (TrialState.WAITING, TrialState.RUNNING, TrialState.COMPLETE)
+
+
+class Task(NamedTuple):
+    variant: str
+    seed: int
+    key: str  # of all that decides its result
+
+
+def tasks_of(study: Study, digests: dict[str, str]) -> list[Task]:
+    """All variants of the first seed first. digests: of each variant's kernels."""
+    found = []
+    for seed in study.seeds:
+        for name, variant in study.variants.items():
+            parts = [study.settings(), variant.spec and digests[name], variant.scale, variant.fixed, variant.init, seed]
+            key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
+            found.append(Task(name, seed, key))
+    return found
+
+
+def _again(study: optuna.Study, trial: FrozenTrial) -> None:
+    """What a lost worker had goes back."""
+    kept = {name: trial.user_attrs[name] for name in ("variant", "seed", "key") if name in trial.user_attrs}
+    if "key" in kept:
+        study.enqueue_trial({}, user_attrs=kept)
+
+
+class Engine:
+    """folder: where states and, without a storage of its own (a URL as SQLAlchemy has it), the storage lie."""
+
+    def __init__(self, study: Study, folder: pathlib.Path, storage: str | None) -> None:
+        self.states = folder / "runs"
+        self.states.mkdir(exist_ok=True)
+        url = storage or f"sqlite:///{(folder / 'runs.db').resolve()}"
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            try:
+                kept = optuna.storages.RDBStorage(
+                    url, heartbeat_interval=_HEARTBEAT, grace_period=4 * _HEARTBEAT,
+                    heartbeat_stale_trial_callback=_again,
+                    engine_kwargs={"connect_args": {"timeout": 60}} if url.startswith("sqlite:") else None,
+                )  # fmt: skip
+                self.trials = optuna.create_study(storage=kept, study_name=study.name, load_if_exists=True)
+            except Exception as e:  # of SQLAlchemy, of a database's own client
+                raise ArgumentError(f"--storage {url}: {str(e).splitlines()[0]}") from e
+
+    def add(self, tasks: list[Task]) -> None:
+        """What is not there yet, and what a process of this machine left that is gone."""
+        for trial in self.trials.get_trials(states=(TrialState.RUNNING,)):
+            if trial.user_attrs.get("host") == socket.gethostname():
+                with self._lock(trial.user_attrs["key"]) as held:
+                    if held:
+                        self.trials.tell(trial.number, state=TrialState.FAIL)
+        known = {trial.user_attrs.get("key") for trial in self.trials.get_trials(states=_LIVE)}
+        for task in tasks:
+            if task.key not in known:
+                self.trials.enqueue_trial({}, user_attrs=task._asdict())
+
+    @contextmanager
+    def _lock(self, key: str) -> Iterator[bool]:
+        """Whether it was free. It is the system's, which frees it when a process ends in whatever way."""
+        with open(self.states / f"{key}.lock", "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    def results(self, tasks: list[Task]) -> dict[Task, dict[str, Any]]:
+        found = {}
+        for trial in self.trials.get_trials(states=(TrialState.COMPLETE,)):
+            found.setdefault(trial.user_attrs.get("key"), trial.user_attrs.get("result"))
+        return {task: found[task.key] for task in tasks if task.key in found}
+
+    def _done(self, trial: optuna.Trial) -> bool:
+        """Whether another trial has the same task, or this one none: Optuna makes a new one where nothing waits."""
+        key = trial.user_attrs.get("key")
+        others = self.trials.get_trials(states=(TrialState.RUNNING, TrialState.COMPLETE))
+        return key is None or any(t.number < trial.number and t.user_attrs.get("key") == key for t in others)
+
+    def work(self, tasks: list[Task], do: Callable[[Task, pathlib.Path], dict[str, Any]]) -> None:
+        """Until nothing waits. do: a run, which may keep its state in the file that it is given."""
+        by_key = {task.key: task for task in tasks}
+
+        def objective(trial: optuna.Trial) -> float:
+            task = by_key.get(trial.user_attrs.get("key"))
+            if task is None or self._done(trial):
+                raise optuna.TrialPruned
+            with self._lock(task.key):
+                trial.set_user_attr("host", socket.gethostname())
+                left = len(self.waiting(by_key))
+                print(f"{task.variant}, seed {task.seed} ({left} more wait)", file=sys.stderr, flush=True)
+                state = self.states / f"{task.key}.pt"
+                result = do(task, state)
+                trial.set_user_attr("result", result)
+                state.unlink(missing_ok=True)
+            return float(next(iter(result["values"].values())) or 0)
+
+        while self.waiting(by_key):
+            self.trials.optimize(objective, n_trials=1)
+
+    def waiting(self, keys: Any) -> list[FrozenTrial]:
+        """Of these tasks: a study that has changed leaves others behind."""
+        return [t for t in self.trials.get_trials(states=(TrialState.WAITING,)) if t.user_attrs.get("key") in keys]
+
+    def elsewhere(self, keys: Any) -> int:
+        """How many of these run now."""
+        running = self.trials.get_trials(states=(TrialState.RUNNING,))
+        return sum(t.user_attrs.get("key") in keys for t in running)

@@ -1,0 +1,139 @@
+"""The transformer: layers of PyTorch's modules, alike in every variant, with an encoding in each layer's attention.
+
+What all variants share has the same first values for a seed: it is made first, from a seed of its own.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from ..errors import ArgumentError
+from ..torch import Attention, Encoding
+from .data import Data
+from .study import Shape, Study, Variant
+
+
+class Layer(nn.Module):
+    """A layer that normalises before attention and before the perceptron."""
+
+    def __init__(self, shape: Shape, causal: bool) -> None:
+        super().__init__()
+        self.heads, self.causal = shape.heads, causal
+        self.of_attention, self.of_perceptron = nn.LayerNorm(shape.dim), nn.LayerNorm(shape.dim)
+        self.qkv, self.out = nn.Linear(shape.dim, 3 * shape.dim), nn.Linear(shape.dim, shape.dim)
+        wide = int(shape.widening * shape.dim)
+        self.perceptron = nn.Sequential(nn.Linear(shape.dim, wide), nn.GELU(), nn.Linear(wide, shape.dim))
+        self.encoding: Encoding | Attention | None = None
+        self.of_token: nn.Linear | None = None  # what an encoding reads of a query's token
+
+    def encode(self, encoding: Encoding | Attention) -> None:
+        self.encoding = encoding
+        self.sizes = [given.size for given in encoding.kernel.inputs]
+        if self.sizes:
+            columns = self.heads * sum(size or 1 for size in self.sizes)
+            self.of_token = nn.Linear(self.qkv.in_features, columns, bias=False)
+
+    def inputs(self, x: Tensor) -> list[Tensor]:
+        if self.of_token is None:
+            return []
+        made = self.of_token(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        parts = made.split([size or 1 for size in self.sizes], -1)
+        return [part if size else part.squeeze(-1) for part, size in zip(parts, self.sizes)]
+
+    def attend(self, x: Tensor, positions: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        if isinstance(self.encoding, Attention):
+            return self.encoding(q, k, v, positions, inputs=self.inputs(x))
+        scale = q.shape[-1] ** -0.5  # of what they are before columns are added
+        if self.encoding is not None:
+            q, k = self.encoding(q, k, positions, inputs=self.inputs(x))
+        return scaled_dot_product_attention(q, k, v, is_causal=self.causal, scale=scale)
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        made = self.attend(self.of_attention(x), positions)
+        x = x + self.out(made.transpose(1, 2).flatten(2))
+        return x + self.perceptron(self.of_perceptron(x))
+
+
+class Transformer(nn.Module):
+    """Tokens and positions to scores of classes: of each sample by the mean of its tokens, or of each token."""
+
+    def __init__(self, shape: Shape, data: Data, scale: float) -> None:
+        super().__init__()
+        self.of_tokens = data.causal
+        self.register_buffer("scale", torch.tensor(scale), persistent=False)
+        kind = nn.Linear if data.train.tokens.is_floating_point() else nn.Embedding
+        self.embed = kind(data.features, shape.dim)
+        self.layers = nn.ModuleList(Layer(shape, data.causal) for _ in range(shape.depth))
+        self.norm, self.classes = nn.LayerNorm(shape.dim), nn.Linear(shape.dim, data.classes)
+        self.added: Encoding | None = None  # what is added to the embedding
+
+    def encodings(self) -> list[nn.Module]:
+        every = [self.added, *(layer.encoding for layer in self.layers)]
+        return [encoding for encoding in every if encoding is not None]
+
+    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        x, positions = self.embed(tokens), positions * self.scale
+        if self.added is not None:
+            x = self.added(x[:, None], positions=positions)[:, 0]
+        for layer in self.layers:
+            x = layer(x, positions)
+        x = self.norm(x)
+        return self.classes(x if self.of_tokens else x.mean(1))
+
+
+def _own(variant: Variant, settings: dict[str, Any]) -> dict[str, Any]:
+    """Options of a description: those of the study, and of the model's those that it has."""
+    known = {name: value for name, value in settings.items() if name in variant.declared}
+    return known | variant.options
+
+
+def _made(variant: Variant, kind: type, settings: dict[str, Any], **more: Any) -> Any:
+    try:
+        return kind(variant.spec, init=variant.first_values(), targets="native", dtypes="float32",
+                    defines=_own(variant, settings), **more)  # fmt: skip
+    except ArgumentError as e:
+        raise ArgumentError(f"[variants.{variant.name}]: {e}") from e
+
+
+def _fix(variant: Variant, encodings: list[nn.Module]) -> None:
+    """Operands that are not trained."""
+    for encoding in encodings:
+        known = dict(encoding.named_parameters())
+        for name in variant.fixed:
+            if name not in known:
+                names = ", ".join(known) or "none"
+                raise ArgumentError(f"[variants.{variant.name}]: fixed: no operand '{name}'; there are: {names}")
+            known[name].requires_grad_(False)
+
+
+def build(study: Study, variant: Variant, data: Data, seed: int) -> Transformer:
+    """Raises ArgumentError where an encoding does not fit the model or the data."""
+    shape, where = study.model, f"[variants.{variant.name}]"
+    torch.manual_seed(seed)
+    model = Transformer(shape, data, variant.scale)
+    if variant.spec is None:
+        return model
+    torch.manual_seed(seed)
+    width = shape.dim if variant.role == "additive" else shape.dim // shape.heads
+    settings = {"head_dim": width, "channels": shape.dim, "heads": shape.heads, "axes": len(data.axes),
+                "depth": shape.depth}  # fmt: skip
+    if variant.role == "additive":
+        model.added = _made(variant, Encoding, settings)
+    else:
+        kind, more = (Attention, {"causal": data.causal}) if variant.role == "pairwise" else (Encoding, {})
+        for i, layer in enumerate(model.layers):
+            layer.encode(_made(variant, kind, settings | {"layer": i}, **more))
+    kernel = model.encodings()[0].kernel
+    if len(kernel.axes) != len(data.axes):
+        raise ArgumentError(
+            f"{where}: {kernel.name} has {len(kernel.axes)} axes ({', '.join(kernel.axes)}); [data] '{study.data_set}'"
+            f" has {len(data.axes)} ({', '.join(data.axes)})"
+        )
+    if kernel.head_dim != width:
+        raise ArgumentError(f"{where}: {kernel.name} is of {kernel.head_dim} channels; expected {width}")
+    _fix(variant, model.encodings())
+    return model

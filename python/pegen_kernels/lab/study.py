@@ -1,0 +1,219 @@
+"""A study: a TOML file that says what is trained on what. All of it is read and checked before anything is trained."""
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import typing
+from dataclasses import dataclass, field
+from typing import Any, List, Mapping, Optional
+
+import numpy
+import torch
+
+from ..errors import ArgumentError, PegenError
+from ..explore.facts import run_explain
+from ..kernel import request_of
+from .data import SETS
+
+try:
+    import tomllib
+except ImportError:  # before Python 3.11
+    import tomli as tomllib  # type: ignore[no-redef]
+
+_WORDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "a table",
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of the transformer."""
+
+    dim: int = 48  # channels, of all heads together
+    heads: int = 2
+    depth: int = 2
+    widening: float = 2.0  # of the perceptron
+
+
+@dataclass(frozen=True)
+class Training:
+    """By AdamW, on a rate that rises for a tenth of the steps and falls as a cosine does (PyTorch's OneCycleLR)."""
+
+    epochs: int = 10
+    batch: int = 64
+    rate: float = 2e-3
+    weight_decay: float = 0.05
+
+
+@dataclass(frozen=True)
+class Variant:
+    """An encoding as it is tried."""
+
+    name: str
+    spec: Optional[str] = None  # a stock description's name or a file beside the study; none: no encoding
+    options: dict[str, Any] = field(default_factory=dict)
+    scale: float = 1.0  # by which positions are multiplied
+    fixed: list[str] = field(default_factory=list)  # operands that are not trained
+    init: dict[str, Any] = field(default_factory=dict)  # first values: a deviation of normal ones, or a .npy file
+    role: str = ""  # as explain has it
+    declared: tuple[str, ...] = ()  # options that the description has
+
+    def first_values(self) -> dict[str, Any]:
+        """As modules take them."""
+        return {name: _first(given) for name, given in self.init.items()}
+
+
+def _first(given: Any) -> Any:
+    if isinstance(given, str):
+        return numpy.load(given)
+    return lambda shape: given * torch.randn(shape)
+
+
+@dataclass(frozen=True)
+class Study:
+    name: str
+    claim: str  # what is to be seen, and who says so
+    seeds: list[int]
+    baseline: str  # the variant that others are compared with
+    data_set: str
+    data: Any  # a row of SETS with its fields
+    model: Shape
+    training: Training
+    variants: dict[str, Variant]
+    text: str  # the file
+
+    def settings(self) -> dict[str, Any]:
+        """What decides a run, but for its variant and seed."""
+        parts = {"data": self.data, "model": self.model, "training": self.training}
+        return {"set": self.data_set} | {name: dataclasses.asdict(part) for name, part in parts.items()}
+
+
+def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A type and those of its elements; of Optional what it is where it is there."""
+    inner = tuple(part for part in typing.get_args(kind) if part is not type(None))
+    if type(None) in typing.get_args(kind):
+        return _parts(inner[0])
+    return typing.get_origin(kind) or kind, inner
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    kind, inner = _parts(kind)
+    if isinstance(value, bool):
+        return kind is bool
+    if kind is float:
+        return isinstance(value, (int, float))
+    return isinstance(value, kind) and (kind is not list or all(_fits(x, inner[0]) for x in value))
+
+
+def _expected(kind: Any) -> str:
+    kind, inner = _parts(kind)
+    return f"{_WORDS[kind]} of which each is {_WORDS[inner[0]]}" if kind is list else _WORDS[kind]
+
+
+def _read(kind: type, table: Mapping[str, Any], where: str, hidden: tuple[str, ...] = ()) -> Any:
+    """A dataclass from a table of the file: no unknown names, all values of the types of its fields."""
+    hints = {name: hint for name, hint in typing.get_type_hints(kind).items() if name not in hidden}
+    for name, value in table.items():
+        if name not in hints:
+            raise ArgumentError(f"{where}: no setting '{name}'; there are: {', '.join(hints)}")
+        if not _fits(value, hints[name]):
+            raise ArgumentError(f"{where}: {name} is {value!r}; expected {_expected(hints[name])}")
+    return kind(**table)
+
+
+def _table(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = document.get(name, {})
+    if not isinstance(found, dict):
+        raise ArgumentError(f"{name} is {found!r}; expected a table, [{name}]")
+    return dict(found)
+
+
+def _variant(name: str, table: Any, shared: Mapping[str, Any], folder: pathlib.Path) -> Variant:
+    where = f"[variants.{name}]"
+    if not isinstance(table, dict):
+        raise ArgumentError(f"{where}: is {table!r}; expected a table")
+    found: Variant = _read(Variant, {"name": name, **table}, where, ("role", "declared"))
+    if found.spec is None:
+        if set(table) - {"scale"}:
+            raise ArgumentError(f"{where}: names no spec, which is no encoding at all, and says '{min(table)}' of it")
+        return found
+    spec = str(folder / found.spec) if os.path.isfile(folder / found.spec) else found.spec
+    init = {}
+    for operand, given in found.init.items():
+        if isinstance(given, str) and not os.path.isfile(folder / given):
+            raise ArgumentError(f"{where}: init: '{operand}': there is no file '{given}'")
+        if isinstance(given, bool) or not isinstance(given, (int, float, str)):
+            raise ArgumentError(f"{where}: init: '{operand}' is {given!r}; expected a deviation or the name of a file")
+        init[operand] = str(folder / given) if isinstance(given, str) else float(given)
+    try:
+        plain = run_explain(request_of(spec, {}), found.spec)
+        own = {key: value for key, value in shared.items() if key in plain["options"]} | found.options
+        facts = run_explain(request_of(spec, own), found.spec)
+    except PegenError as e:
+        raise ArgumentError(f"{where}: {e}") from e
+    role = "pairwise" if facts["form"] == "attention" else facts["role"]
+    return dataclasses.replace(found, spec=spec, options=own, init=init, role=role, declared=tuple(plain["options"]))
+
+
+def _checked(study: Study) -> Study:
+    shape, training = study.model, study.training
+    for where, part in (("[model]", shape), ("[training]", training)):
+        for name, value in dataclasses.asdict(part).items():
+            if value <= 0 and name != "weight_decay":
+                raise ArgumentError(f"{where}: {name} is {value}; expected more than 0")
+    if shape.dim % shape.heads:
+        raise ArgumentError(f"[model]: dim is {shape.dim}; expected a multiple of heads, {shape.heads}")
+    if not study.seeds or len(set(study.seeds)) < len(study.seeds):
+        raise ArgumentError(f"seeds are {study.seeds}; expected one or more, each once")
+    if study.baseline not in study.variants:
+        names = ", ".join(study.variants)
+        raise ArgumentError(f"baseline is '{study.baseline}'; expected one of the variants: {names}")
+    return study
+
+
+def load(path: str | os.PathLike[str]) -> Study:
+    """Raises ArgumentError with what is wrong in the file."""
+    path = pathlib.Path(path)
+    try:
+        text = path.read_text()
+        document = tomllib.loads(text)
+    except OSError as e:
+        raise ArgumentError(f"{path}: cannot be read: {e.strerror}") from e
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise ArgumentError(f"{path}: {e}") from e
+    try:
+        return _checked(_study(document, text, path))
+    except ArgumentError as e:
+        raise ArgumentError(f"{path}: {e}") from e
+
+
+def _study(document: Mapping[str, Any], text: str, path: pathlib.Path) -> Study:
+    known = ("name", "claim", "seeds", "baseline", "data", "model", "training", "options", "variants")
+    for name in document:
+        if name not in known:
+            raise ArgumentError(f"no setting '{name}'; there are: {', '.join(known)}")
+    head = {"name": path.stem, "claim": "", "seeds": [0, 1, 2], "baseline": ""} | {
+        name: document[name] for name in known[:4] if name in document
+    }
+    for name, kind in (("name", str), ("claim", str), ("seeds", List[int]), ("baseline", str)):
+        if not _fits(head[name], kind):
+            raise ArgumentError(f"{name} is {head[name]!r}; expected {_expected(kind)}")
+    data = _table(document, "data")
+    data_set = data.pop("set", None)
+    if not isinstance(data_set, str) or data_set not in SETS:
+        said = "names no data" if data_set is None else f"set is {data_set!r}"
+        raise ArgumentError(f"[data]: {said}; expected set, one of {', '.join(map(repr, SETS))}")
+    made = {"data": _read(SETS[data_set], data, "[data]"), "model": _read(Shape, _table(document, "model"), "[model]"),
+            "training": _read(Training, _table(document, "training"), "[training]")}  # fmt: skip
+    shared, tables = _table(document, "options"), _table(document, "variants")
+    if not tables:
+        raise ArgumentError("has no variants; expected [variants.NAME] with a spec, two or more")
+    variants = {name: _variant(name, table, shared, path.parent) for name, table in tables.items()}
+    head["baseline"] = head["baseline"] or next(iter(variants))
+    return Study(**head, **made, data_set=data_set, variants=variants, text=text)

@@ -1,0 +1,267 @@
+"""The laboratory: a study of seconds, killed and taken up again, ends as one that was not; what is wrong with a study
+is said before anything is trained."""
+import contextlib
+import io
+import itertools
+import json
+import math
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy
+import pandas
+import torch
+
+from explore_test import opened
+from pegen_kernels.lab import lab, statistics
+from pegen_kernels.lab.data import SETS, Part, _bits, _shape_bias
+from pegen_kernels.lab.model import build
+from pegen_kernels.lab.study import load
+
+STUDIES = pathlib.Path(__file__).resolve().parents[2] / "studies"
+SHORT = """
+name = "short"
+claim = "Without positions there is nothing to learn."
+seeds = [0, 1]
+baseline = "none"
+[data]
+set = "arrows"
+cells = [3, 4]
+arrows = 2
+letters = 1
+samples = 640
+tested = 100
+[model]
+dim = 32
+heads = 2
+depth = 1
+[training]
+epochs = 6
+rate = 6e-3
+[variants.none]
+[variants.rope]
+spec = "rope_axial"
+options = { base = 100 }
+"""
+
+
+def run(*words, status=0):
+    """The command, in this process; what it says."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        try:
+            code = lab.main(list(map(str, words)))
+        except SystemExit as end:
+            code = end.code
+    assert code == status, (words, code, said.getvalue())
+    return said.getvalue()
+
+
+def results(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def plain(folder):
+    """What a run's result holds that no clock decides."""
+    clocks = {"step_seconds", "seconds"}
+    return [{k: v for k, v in row.items() if k not in clocks} for row in results(folder)["runs"]]
+
+
+def check_killed(folder):
+    """Killed while it trains, the same command goes on and ends with the numbers of a run that nobody killed."""
+    study = folder / "short.toml"
+    study.write_text(SHORT)
+    whole, killed = folder / "whole", folder / "killed"
+    for place in (whole, killed):
+        place.mkdir()
+    run(study, "-o", whole)
+    # Keeps its state after every epoch, and stops for good in the third of the second run.
+    program = """
+import sys, time, pathlib
+from pegen_kernels.lab import lab, train
+train._SECONDS = 0
+kept, count = train.Run.epoch, [0]
+def epoch(self):
+    count[0] += 1
+    if count[0] == 9:
+        pathlib.Path(sys.argv[-1], "stuck").touch()
+        time.sleep(600)
+    kept(self)
+train.Run.epoch = epoch
+lab.main(sys.argv[1:])
+"""
+    started = subprocess.Popen(
+        [sys.executable, "-c", program, str(study), "-o", str(killed)], stderr=subprocess.DEVNULL
+    )
+    try:
+        while not (killed / "stuck").exists():
+            assert started.poll() is None, "it ended by itself"
+            time.sleep(0.05)
+    finally:
+        started.kill()
+        assert started.wait() == -signal.SIGKILL
+    run(study, "-o", killed, "--report")
+    assert results(killed)["missing"] == 3 and "3 of 4 runs are missing" in (killed / "report.html").read_text()
+    assert len(list((killed / "runs").glob("*.pt"))) == 1
+    said = run(study, "-o", killed)
+    assert "rope, seed 0" in said and "none, seed 0" not in said, said
+    assert plain(killed) == plain(whole)
+    assert results(killed)["missing"] == 0 and not list((killed / "runs").glob("*.pt"))
+    # All is done: nothing is trained again, unless the study changes.
+    assert "seed" not in run(study, "-o", killed)
+    study.write_text(SHORT.replace("seeds = [0, 1]", "seeds = [1, 2]"))
+    said = run(study, "-o", killed)
+    assert "seed 2" in said and "seed 1" not in said, said
+    return whole
+
+
+def check_report(folder):
+    found = results(folder)
+    assert [(r["variant"], r["seed"]) for r in found["runs"]] == [("none", 0), ("rope", 0), ("none", 1), ("rope", 1)]
+    by = {(r["variant"], r["seed"]): r["values"]["3 x 3"] for r in found["runs"]}
+    rows = {(c["variant"], c["test"]): c for c in found["comparisons"]}
+    difference = numpy.mean([by["rope", s] - by["none", s] for s in (0, 1)])
+    assert math.isclose(rows["rope", "3 x 3"]["difference"], difference)
+    table = pandas.read_csv(folder / "results.csv")
+    assert len(table) == 8 and set(table["test"]) == {"3 x 3", "4 x 4"}
+    assert f"{by['rope', 0]:.4f}"[:5] in f"{table[(table.variant == 'rope') & (table.seed == 0)]['value'].iloc[0]:.4f}"
+    text = (folder / "results.md").read_text()
+    assert "2 seeds are few" in text and "| none |" in text and "pegen lab" in text
+    page = (folder / "report.html").read_text()
+    assert 'src="http' not in page and 'href="http' not in page
+    labels = opened(folder / "report.html")
+    if labels is None:
+        return print("no browser here: the page was not opened")
+    shown = [label for label in labels.found["values"] if "variant: rope" in label and "seed: 0" in label]
+    assert any(f"{by['rope', 0]:.4f}" in label.replace("−", "-") for label in shown), (shown, by)
+    assert {"values", "curves", "cost"} <= set(labels.found)
+
+
+def check_statistics():
+    """A difference in all of five seeds is found, chance is not; one seed tells nothing; no spread is no proof."""
+    with tempfile.TemporaryDirectory() as name:
+        study_file = pathlib.Path(name) / "short.toml"
+        study_file.write_text(SHORT + '[variants.other]\nspec = "rope_mixed"\n')
+        study = load(study_file)
+    chance = numpy.random.default_rng(1).normal(0.5, 0.05, (2, 5))
+
+    def runs(seeds):
+        values = {"none": chance[0], "rope": chance[0] + 0.2 + 0.1 * (chance[1] - 0.5), "other": chance[1]}
+        return pandas.DataFrame([
+            {"variant": v, "seed": s, "test": "t", "measure": "accuracy", "value": values[v][s]}
+            for v, s in itertools.product(values, range(seeds))
+        ])  # fmt: skip
+
+    rope, other = statistics.compared(study, runs(5))
+    assert rope["verdict"] == "better" and other["verdict"] == "not told apart", (rope, other)
+    assert rope["low"] < 0.2 < rope["high"] and rope["p_corrected"] > rope["p"]
+    one = statistics.compared(study, runs(1))
+    assert all(row["p"] is None and row["verdict"] == "not told apart" for row in one)
+    assert "One seed" in statistics.said(study, one)
+    assert statistics._against(numpy.array([0.1, 0.1, 0.1]))["p"] == 0.25
+    assert statistics._against(numpy.zeros(3))["p"] == 1
+
+
+def check_data():
+    """Every set makes what it says, the same of a seed anywhere, another of another seed."""
+    small = {"samples": 40, "tested": 20}
+    for name, kind in SETS.items():
+        data = kind(**({} if name == "digits" else small)).make(1)
+        for part in (data.train, *data.tests.values()):
+            assert part.positions.shape[-1] == len(data.axes) and len(part.targets) == len(part.tokens)
+            assert part.positions.shape[-2] == part.tokens.shape[1], name
+            assert int(part.targets.max()) < data.classes
+        assert data.digest() == kind(**({} if name == "digits" else small)).make(1).digest() != kind(
+            **({} if name == "digits" else small)).make(2).digest()  # fmt: skip
+    scores = torch.eye(4)[[0, 1, 2, 3]]
+    pairs = torch.tensor([[0, 1], [0, 1], [1, 0], [3, 0]])  # shape, texture, neither, shape
+    assert _shape_bias(scores, pairs) == (2, 3)
+    bits, count = _bits(torch.zeros(1, 4, 8), torch.zeros(1, 4, dtype=torch.int64))
+    assert math.isclose(bits, 6, rel_tol=1e-6) and count == 2
+    arrows = SETS["arrows"](cells=[5], samples=50, tested=1).make(0).train
+    for cells, target in zip(arrows.tokens.reshape(-1, 5, 5), arrows.targets):
+        (at,) = ((cells >= 5) & (cells <= 8)).nonzero().tolist()
+        step = [(0, 1), (1, 0), (0, -1), (-1, 0)][cells[tuple(at)] - 5]
+        assert cells[at[0] + step[0], at[1] + step[1]] == 1 + target and ((cells > 0) & (cells < 5)).sum() == 8
+
+
+def check_alike(folder):
+    """Variants differ in nothing but the encoding: what they share begins alike, to the bit."""
+    file = folder / "alike.toml"
+    file.write_text(SHORT + '[variants.mixed]\nspec = "rope_mixed"\n[variants.pape]\nspec = "pape"\n'
+                    'options = { parabolas = 4, role = "pairwise" }\n[variants.sincos]\nspec = "sincos"\n')  # fmt: skip
+    study = load(file)
+    data = study.data.make(0)
+    first = build(study, study.variants["none"], data, 3).state_dict()
+    for variant in study.variants.values():
+        own = build(study, variant, data, 3).state_dict()
+        assert all(torch.equal(own[name], value) for name, value in first.items()), variant.name
+
+
+REFUSED = (
+    ('set = "arrows"', "", "[data]: names no data; expected set, one of 'digits'"),
+    ('set = "arrows"', 'set = "imagenet"', "[data]: set is 'imagenet'"),
+    ('"rope_axial"', '"rope_axail"', "[variants.rope]: spec: no description 'rope_axail'"),
+    ('"rope_axial"', '"geope3d"', "has 3 axes (d, h, w); [data] 'arrows' has 2 (h, w)"),
+    ("{ base = 100 }", "{ bse = 100 }", "no option 'bse'"),
+    ("{ base = 100 }", "{ base = 100 }\ninit = { freqs = 0.1 }", "rope_axial has no operand 'freqs'"),
+    ("{ base = 100 }", '{ base = 100 }\ninit = { freqs = "f.npy" }', "there is no file 'f.npy'"),
+    ("{ base = 100 }", '{ base = 100 }\nfixed = ["freqs"]', "fixed: no operand 'freqs'; there are: none"),
+    ("seeds = [0, 1]", "seeds = [0, 0]", "expected one or more, each once"),
+    ("seeds = [0, 1]", 'seeds = "0"', "seeds is '0'; expected a list"),
+    ('baseline = "none"', 'baseline = "alibi"', "expected one of the variants: none, rope"),
+    ("depth = 1", "deep = 1", "[model]: no setting 'deep'; there are: dim, heads"),
+    ("depth = 1", "depth = 1.5", "[model]: depth is 1.5; expected a whole number"),
+    ("heads = 2", "heads = 3", "expected a multiple of heads, 3"),
+    ("arrows = 2", "arrows = 9", "do not fit [3, 4] cells"),
+    ("epochs = 6", "epochs = 0", "[training]: epochs is 0; expected more than 0"),
+    ("[variants.none]", "[variants.none]\nfixed = []", "names no spec"),
+    ("seeds = [0, 1]", "seeds = [0, 1", "Unclosed array"),
+)
+
+
+def check_refusals(folder):
+    """In words, before a second of training: nothing is written."""
+    file, out = folder / "wrong.toml", folder / "refused"
+    out.mkdir()
+    for old, new, words in REFUSED:
+        file.write_text(SHORT.replace(old, new))
+        said = run(file, "-o", out, status=1)
+        assert words in said, (new, said)
+        assert not list(out.iterdir()), new
+    file.write_text(SHORT)
+    assert "there is no such folder" in run(file, "-o", folder / "nowhere", status=1)
+    assert "cannot be read" in run(folder / "none.toml", "-o", out, status=1)
+    assert "--storage nonsense://x" in run(file, "-o", out, "--storage", "nonsense://x", status=1)
+    assert "expected 1 or more" in run(file, "-o", out, "--threads", "0", status=2)
+
+
+def check_studies():
+    """Those of the repository can be read, and each has its results, in files and in docs/studies.md."""
+    text = (STUDIES.parent / "docs" / "studies.md").read_text()
+    for file in sorted(STUDIES.glob("*.toml")):
+        study = load(file)
+        assert len(study.seeds) >= 3 and study.claim and study.name == file.stem, file
+        assert f"studies/{file.name}" in text, file
+        kept = STUDIES / "results" / f"{study.name}.json"
+        if kept.exists():
+            found = json.loads(kept.read_text())
+            assert found["missing"] == 0 and found["study"] == file.read_text(), f"{kept} is of another study"
+
+
+if __name__ == "__main__":
+    os.nice(5)
+    torch.set_num_threads(1)
+    check_statistics()
+    check_data()
+    check_studies()
+    with tempfile.TemporaryDirectory() as name:
+        check_refusals(pathlib.Path(name))
+        check_alike(pathlib.Path(name))
+        check_report(check_killed(pathlib.Path(name)))
+    print("lab_test: studies are killed, taken up again and reported")
