@@ -10,6 +10,7 @@ local dense = core.include "dense"
 local operands = core.include "operands"
 local options = core.include "options"
 local pairwise = core.include "pairwise"
+local place = core.include "place"
 local polynomial = core.include "polynomial"
 
 local WORD = "pe.encoding"
@@ -260,13 +261,30 @@ local function generator_table(generators, axes, index_of)
   return by_axis
 end
 
-local function position_of(map, axis, index)
-  local r = core.position(index - 1)
-  if map == nil then return r end
-  if type(map) ~= "function" then check.wrong(WORD, "position", map, "function(axis, r)") end
-  local mapped = map(axis, r)
-  if not core.is_expression(mapped) then
-    check.fail_in(map, "position of axis '%s' is %s, an expression of r was expected", axis, check.show(mapped))
+-- The coordinates that phases multiply, one an axis: of function(axis, r) each made of its own, of function(r) all made
+-- of all (polar and spherical coordinates).
+local function positions_of(map, axes)
+  local mapped = {}
+  if map == nil then
+    for i = 1, #axes do mapped[i] = core.position(i - 1) end
+    return mapped
+  end
+  if type(map) ~= "function" then check.wrong(WORD, "position", map, "function(axis, r) or function(r)") end
+  local is_whole = core.parameters(map) == 1
+  if is_whole then
+    local given = map(place.coordinates_of("position", axes))
+    if type(given) ~= "table" or getmetatable(given) ~= nil or rawlen(given) ~= #axes then
+      check.fail_in(map, "position is %s; of function(r), a list of %d expressions, one an axis, was expected",
+        type(given) == "table" and "another list" or check.show(given), #axes)
+    end
+    for i = 1, #axes do mapped[i] = given[i] end
+  else
+    for i, axis in ipairs(axes) do mapped[i] = map(axis, core.position(i - 1)) end
+  end
+  for i, axis in ipairs(axes) do
+    if not core.is_expression(mapped[i]) then
+      check.fail_in(map, "position of axis '%s' is %s, an expression of r was expected", axis, check.show(mapped[i]))
+    end
   end
   return mapped
 end
@@ -316,7 +334,7 @@ local function describe_blocks(given, described, index_of)
   end
   operands.close()
   local schur, basis = dense.basis(given.basis, block, head_dim, heads)
-  for a, axis in ipairs(axes) do positions[a] = core.merge(position_of(given.position, axis, a), 1) end
+  for a, mapped in ipairs(positions_of(given.position, axes)) do positions[a] = core.merge(mapped, 1) end
   described.blocks = {
     algebra = block.algebra,
     size = block.size,

@@ -143,7 +143,8 @@ static int no_field(lua_State *L) {
   const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "...";
   where_fail(L,
              "'.%.20s' of an expression, which is one number; a function that is called for each axis, as "
-             "position = function(axis, r) is, is given that axis' coordinate alone",
+             "position = function(axis, r) is, is given that axis' coordinate alone; position = function(r) is "
+             "given all of them",
              name);
 }
 
@@ -165,6 +166,7 @@ static double number_function(expr_op op, double x) {
   case EXPR_EXP: return exp(x);
   case EXPR_LOG: return log(x);
   case EXPR_LOG1P: return log1p(x);
+  case EXPR_TANH: return tanh(x);
   case EXPR_FLOOR: return floor(x);
   case EXPR_SINQ: return sin(x);
   default: return cos(x);
@@ -184,6 +186,18 @@ static int unary_word(lua_State *L) {
     x = trace_check(L, -1);
   }
   return push_operation(L, op, x, NULL, NULL);
+}
+
+static int atan2_word(lua_State *L) {
+  if (lua_gettop(L) != 2)
+    where_fail(L, "pe.atan2 takes two values, it was given %d: pe.atan2(y, x) is the angle of (x, y) from (1, 0)",
+               lua_gettop(L));
+  if (lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 2) == LUA_TNUMBER) {
+    lua_pushnumber(L, atan2(lua_tonumber(L, 1) + 0.0, lua_tonumber(L, 2) + 0.0)); /* zeros have no sign */
+    return 1;
+  }
+  const trace *y = trace_check(L, 1);
+  return push_operation(L, EXPR_ATAN2, y, trace_check(L, 2), NULL);
 }
 
 /* min(a, b, ...), max(a, b, ...). */
@@ -222,10 +236,11 @@ static const struct {
   expr_op op;
   lua_CFunction function;
 } words[] = {
-    {"abs", EXPR_ABS, unary_word},  {"sqrt", EXPR_SQRT, unary_word},    {"exp", EXPR_EXP, unary_word},
-    {"log", EXPR_LOG, unary_word},  {"log1p", EXPR_LOG1P, unary_word},  {"floor", EXPR_FLOOR, unary_word},
-    {"sin", EXPR_SINQ, unary_word}, {"cos", EXPR_COSQ, unary_word},     {"min", EXPR_MIN, fold_word},
-    {"max", EXPR_MAX, fold_word},   {"where", EXPR_SELECT, where_word},
+    {"abs", EXPR_ABS, unary_word},     {"sqrt", EXPR_SQRT, unary_word},    {"exp", EXPR_EXP, unary_word},
+    {"log", EXPR_LOG, unary_word},     {"log1p", EXPR_LOG1P, unary_word},  {"floor", EXPR_FLOOR, unary_word},
+    {"sin", EXPR_SINQ, unary_word},    {"cos", EXPR_COSQ, unary_word},     {"min", EXPR_MIN, fold_word},
+    {"max", EXPR_MAX, fold_word},      {"where", EXPR_SELECT, where_word}, {"tanh", EXPR_TANH, unary_word},
+    {"atan2", EXPR_ATAN2, atan2_word},
 };
 enum { WORDS = sizeof words / sizeof *words };
 

@@ -7,6 +7,8 @@
 --   sections     M-RoPE of "Qwen2-VL" (Wang et al.), section 2.1: the first sections[1] pairs turn with axis 0,
 --                the next with axis 1, ...; base^(-2i/D) over all pairs; split layout; `sections` is mrope_section in
 --                Hugging Face transformers (16,24,24 for 128 channels); base 1000000.
+-- order=1,0 gives the first pairs to the columns, as RoPE-ViT's code does. Coordinates of other resolutions than that
+-- of training: coordinates=resampled (EVA-02).
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
@@ -22,9 +24,11 @@ local sections = pe.option("sections", {}, "sections: pairs of each axis, as mro
 if base <= 0 then error("option 'base' is " .. base .. ", a positive number was expected") end
 
 local axes = P == 2 and { "h", "w" } or { "t", "h", "w" }
+local order = require "order" (axes)
+local position = pe.coordinates(axes)
 local pairs_per_axis = D // (2 * P)
 local span = 2 * P * pairs_per_axis
-local axis_of, frequency_of -- of pair i; axes counted from 0
+local axis_of, frequency_of -- of pair i; axes counted from 1
 
 if arrangement == "sections" then
   if #sections ~= P then
@@ -43,14 +47,14 @@ if arrangement == "sections" then
   axis_of = function(i)
     local a = 1
     while i >= ends[a] do a = a + 1 end
-    return a - 1
+    return a
   end
   frequency_of = function(i) return base ^ (-2 * i / span) end
 elseif arrangement == "alternating" then
-  axis_of = function(i) return i % P end
+  axis_of = function(i) return i % P + 1 end
   frequency_of = function(i) return base ^ (-2 * P * (i // P) / D) end
 else
-  axis_of = function(i) return i // pairs_per_axis end
+  axis_of = function(i) return i // pairs_per_axis + 1 end
   frequency_of = function(i) return base ^ (-2 * P * (i % pairs_per_axis) / D) end
 end
 
@@ -65,11 +69,16 @@ return pe.encoding {
   generators = pe.turn "e12",
   combine = pe.sum,
   models = {
-    { "RoPE-ViT (axial)", base = 100, head_dim = 64 },
+    { "RoPE-ViT (axial)", base = 100, head_dim = 64, order = { 1, 0 } },
     { "VisionLLaMA", arrangement = "alternating", head_dim = 64 },
-    { "EVA-02", base = 10000, head_dim = 64 },
+    { "EVA-02 at the resolution of its training", base = 10000, head_dim = 64 },
+    {
+      "EVA-02 B/L at 448 pixels (32 x 32 patches, trained with 16 x 16)", base = 10000, head_dim = 64,
+      coordinates = "resampled", cells = { 32, 32 }, trained = { 16, 16 },
+    },
     { "Qwen2-VL", "Qwen2.5-VL", axes = 3, arrangement = "sections", sections = { 16, 24, 24 }, head_dim = 128 },
     { "Qwen2-VL (vision)", "Qwen2.5-VL (vision)", base = 10000, layout = "split", head_dim = 80 },
   },
-  phase = function(axis, i) return axes[axis_of(i) + 1] == axis and frequency_of(i) or 0 end,
+  phase = function(axis, i) return axes[order[axis_of(i)]] == axis and frequency_of(i) or 0 end,
+  position = position,
 }

@@ -8,6 +8,11 @@ local heads = pe.option("heads", 1, "heads with frequencies of their own; 1: all
 local P = pe.option("axes", 2, "axes of a position: h, w or t, h, w", { 2, 3 })
 local layout = pe.option("layout", "interleaved", "pairs (2j, 2j+1) or (j, j + n/2)", { "interleaved", "split" })
 
+local axes = P == 2 and { "h", "w" } or { "t", "h", "w" }
+local order = require "order" (axes) -- of the rows of freqs; RoPE-ViT's code has those of the columns first
+local row = {}
+for k, axis in ipairs(order) do row[axes[axis]] = k - 1 end
+
 local freqs = pe.learned {
   name = "freqs",
   shape = { "axes", "heads", "blocks" },
@@ -26,13 +31,13 @@ local freqs = pe.learned {
 return pe.encoding {
   name = "rope_mixed",
   doc = "rotary position embedding with learned mixed frequencies (Heo et al., eq. 13-14)",
-  axes = P == 2 and { "h", "w" } or { "t", "h", "w" },
+  axes = axes,
   head_dim = D,
   heads = heads,
   block = pe.plane(),
   layout = layout,
   generators = pe.turn "e12",
   combine = pe.sum,
-  phase = freqs,
-  models = { { "RoPE-ViT (mixed)", head_dim = 64, heads = 6 } },
+  phase = function(axis, i, head) return freqs(row[axis], head, i) end,
+  models = { { "RoPE-ViT (mixed)", head_dim = 64, heads = 6, order = { 1, 0 } } },
 }

@@ -141,7 +141,10 @@ void operation_count_add(operation_count *total, const expr *x, int blocks, unsi
   case EXPR_COSQ:
   case EXPR_SIN_FOLDED:
   case EXPR_COS_FOLDED: total->sines += times; return;
+  case EXPR_ATAN2:
   case EXPR_EXP:
+  case EXPR_LOG1P:
+  case EXPR_TANH:
   case EXPR_LOG: total->exponentials += times; return;
   default: total->arithmetic += times; return;
   }

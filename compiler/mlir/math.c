@@ -176,6 +176,47 @@ ir_value math_log1p_f64(ir *b, ir_value x) {
   return add(b, math_log_f64(b, u), ir_select(b, usable, correction, splat_f(b, x, 0)));
 }
 
+/* Below 1/4 its series, (2n + 1) c_n = -sum of c_i c_j for i + j = n - 1 (tanh' = 1 - tanh^2); beyond, what an
+ * exponential that does not overflow gives. */
+ir_value math_tanh_f64(ir *b, ir_value x) {
+  double series[11] = {1};
+  for (int n = 1; n < 11; n++) {
+    for (int i = 0; i < n; i++) series[n] -= series[i] * series[n - 1 - i];
+    series[n] /= 2 * n + 1;
+  }
+  ir_value one = splat_f(b, x, 1), size = ir_op1(b, "math.absf", x);
+  ir_value near = mul(b, x, polynomial(b, mul(b, x, x), series, 11));
+  ir_value decay = math_exp_f64(b, mul(b, size, splat_f(b, x, -2)));
+  ir_value far = ir_op2(b, "arith.divf", sub(b, one, decay), add(b, one, decay));
+  ir_value is_negative = ir_compare_float(b, "olt", x, splat_f(b, x, 0));
+  far = ir_select(b, is_negative, ir_op1(b, "arith.negf", far), far);
+  return ir_select(b, ir_compare_float(b, "olt", size, splat_f(b, x, 0.25)), near, far);
+}
+
+ir_value math_atan2_f64(ir *b, ir_value y, ir_value x) {
+  static const double pi = 3.14159265358979323846, tan_8th = 0.41421356237309504880 /* tan(pi/8) */,
+                      tan_16th = 0.19891236737965800691, tan_3_16th = 0.66817863791929891999;
+  double series[12];
+  for (int k = 0; k < 12; k++) series[k] = (k % 2 ? -1.0 : 1.0) / (2 * k + 1);
+  ir_value zero = splat_f(b, x, 0), abs_x = ir_op1(b, "math.absf", x), abs_y = ir_op1(b, "math.absf", y);
+  ir_value is_steep = ir_compare_float(b, "ogt", abs_y, abs_x);
+  ir_value small = ir_select(b, is_steep, abs_x, abs_y), large = ir_select(b, is_steep, abs_y, abs_x);
+  /* Taken off: 0, pi/8 or pi/4, whose tangent is c; tan of what is left is (small - c large) / (large + c small). */
+  ir_value beyond_16th = ir_compare_float(b, "ogt", small, mul(b, large, splat_f(b, x, tan_16th)));
+  ir_value beyond_3_16th = ir_compare_float(b, "ogt", small, mul(b, large, splat_f(b, x, tan_3_16th)));
+  ir_value c = ir_select(b, beyond_16th, splat_f(b, x, tan_8th), zero);
+  c = ir_select(b, beyond_3_16th, splat_f(b, x, 1), c);
+  ir_value taken = ir_select(b, beyond_16th, splat_f(b, x, pi / 8), zero);
+  taken = ir_select(b, beyond_3_16th, splat_f(b, x, pi / 4), taken);
+  ir_value divisor = add(b, large, mul(b, c, small));
+  divisor = ir_select(b, ir_compare_float(b, "oeq", large, zero), splat_f(b, x, 1), divisor);
+  ir_value z = ir_op2(b, "arith.divf", sub(b, small, mul(b, c, large)), divisor);
+  ir_value angle = add(b, taken, mul(b, z, polynomial(b, mul(b, z, z), series, 12)));
+  angle = ir_select(b, is_steep, sub(b, splat_f(b, x, pi / 2), angle), angle);
+  angle = ir_select(b, ir_compare_float(b, "olt", x, zero), sub(b, splat_f(b, x, pi), angle), angle);
+  return ir_select(b, ir_compare_float(b, "olt", y, zero), ir_op1(b, "arith.negf", angle), angle);
+}
+
 /* ---- float32 ---- */
 
 /* is_decay: x <= 0, so that 2^n can be added to the exponent; else it is a factor, and NaN of any payload stays. */

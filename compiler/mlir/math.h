@@ -33,6 +33,10 @@ ir_value math_floor_f64(ir *b, ir_value x); /* |x| < 2^51, as positions are */
 ir_value math_exp_f64(ir *b, ir_value x); /* relative error < 2^-48; overflows to infinity, underflows to 0 */
 ir_value math_log_f64(ir *b, ir_value x); /* relative error < 2^-45 for normal x > 0; NaN for x < 0 */
 ir_value math_log1p_f64(ir *b, ir_value x); /* log(1 + x); relative error < 2^-44 for x > -1/2 */
+ir_value math_tanh_f64(ir *b, ir_value x); /* relative error < 2^-45 */
+/* The angle of (x, y) from (1, 0), in radians: absolute error < 2^-49, relative error of small ones < 2^-45; of (0, 0):
+ * 0. Zeros have no sign. */
+ir_value math_atan2_f64(ir *b, ir_value y, ir_value x);
 /* float32 throughout, on any number of lanes. */
 ir_value math_decay_f32(ir *b, ir_value x, bool has_fma); /* the same for x <= 0, a little faster; of NaN any number */
 ir_value math_exp_f32(ir *b, ir_value x,

@@ -252,6 +252,55 @@ two_float two_float_log1p(ir *b, two_float x) {
   return two_float_select(b, small, series, two_float_log(b, two_float_add(b, two_float_const(b, 1), x)));
 }
 
+/* Below 1/4 its series, the first two terms as pairs; beyond, what an exponential that does not overflow gives. */
+two_float two_float_tanh(ir *b, two_float x) {
+  static const double tail[] = {2.0 / 15,         -17.0 / 315,       62.0 / 2835,
+                                -1382.0 / 155925, 21844.0 / 6081075, -929569.0 / 638512875};
+  two_float one = two_float_const(b, 1), size = two_float_abs(b, x), square = two_float_mul(b, x, x);
+  two_float cube = two_float_mul(b, square, x);
+  two_float near = two_float_sub(b, x, two_float_mul(b, cube, two_float_const(b, 1.0 / 3)));
+  ir_value fifth = mul(b, cube.hi, square.hi);
+  near = two_float_add(b, near, two_float_f32(mul(b, fifth, polynomial(b, square.hi, tail, 6))));
+  two_float decay = two_float_exp(b, two_float_mul(b, size, two_float_const(b, -2)));
+  two_float less = two_float_sub(b, one, decay), more = two_float_add(b, one, decay);
+  two_float far = two_float_div(b, less, more);
+  two_float opposite = two_float_neg(b, far);
+  far = two_float_select(b, ir_compare_float(b, "olt", x.hi, number(b, 0)), opposite, far);
+  return two_float_select(b, ir_compare_float(b, "olt", size.hi, number(b, 0.25)), near, far);
+}
+
+static two_float subtract_from(ir *b, double value, two_float x) {
+  return two_float_sub(b, two_float_const(b, value), x);
+}
+
+/* As in math_atan2_f64: what is taken off is 0, pi/8 or pi/4; the first two terms of the series as pairs. */
+two_float(two_float_atan2)(ir *b, two_float y, two_float x) {
+  static const double pi = 3.14159265358979323846, tan_8th = 0.41421356237309504880;
+  static const double tail[] = {1.0 / 5, -1.0 / 7, 1.0 / 9, -1.0 / 11, 1.0 / 13, -1.0 / 15};
+  ir_value zero = number(b, 0);
+  two_float abs_x = two_float_abs(b, x), abs_y = two_float_abs(b, y), none = two_float_const(b, 0);
+  ir_value is_steep = two_float_less(b, abs_x, abs_y);
+  two_float small = two_float_select(b, is_steep, abs_x, abs_y), large = two_float_select(b, is_steep, abs_y, abs_x);
+  ir_value beyond_16th = ir_compare_float(b, "ogt", small.hi, mul(b, large.hi, number(b, 0.198912367379658)));
+  ir_value beyond_3_16th = ir_compare_float(b, "ogt", small.hi, mul(b, large.hi, number(b, 0.6681786379192989)));
+  two_float c = two_float_select(b, beyond_16th, two_float_const(b, tan_8th), none);
+  c = two_float_select(b, beyond_3_16th, two_float_const(b, 1), c);
+  two_float taken = two_float_select(b, beyond_16th, two_float_const(b, pi / 8), none);
+  taken = two_float_select(b, beyond_3_16th, two_float_const(b, pi / 4), taken);
+  two_float divisor = two_float_add(b, large, two_float_mul(b, c, small));
+  divisor = two_float_select(b, ir_compare_float(b, "oeq", large.hi, zero), two_float_const(b, 1), divisor);
+  two_float z = two_float_div(b, two_float_sub(b, small, two_float_mul(b, c, large)), divisor);
+  two_float square = two_float_mul(b, z, z), cube = two_float_mul(b, square, z);
+  two_float angle = two_float_sub(b, z, two_float_mul(b, cube, two_float_const(b, 1.0 / 3)));
+  ir_value fifth = mul(b, cube.hi, square.hi);
+  angle = two_float_add(b, angle, two_float_f32(mul(b, fifth, polynomial(b, square.hi, tail, 6))));
+  angle = two_float_add(b, taken, angle);
+  angle = two_float_select(b, is_steep, subtract_from(b, pi / 2, angle), angle);
+  angle = two_float_select(b, ir_compare_float(b, "olt", x.hi, zero), subtract_from(b, pi, angle), angle);
+  two_float below = two_float_neg(b, angle);
+  return two_float_select(b, ir_compare_float(b, "olt", y.hi, zero), below, angle);
+}
+
 /* ---- conversions ---- */
 
 two_float two_float_from_i64(ir *b, ir_value low_half, ir_value high_half) {

@@ -51,6 +51,8 @@ ir_value two_float_cosq(ir *b, two_float x);
 two_float two_float_exp(ir *b, two_float x); /* relative error < 2^-30 */
 two_float two_float_log(ir *b, two_float x); /* relative error < 2^-30 */
 two_float two_float_log1p(ir *b, two_float x); /* log(1 + x), relative error < 2^-30 */
+two_float two_float_tanh(ir *b, two_float x); /* relative error < 2^-28 */
+two_float two_float_atan2(ir *b, two_float y, two_float x); /* as math_atan2_f64, relative error < 2^-30 */
 
 /* Conversions without an operation on float64: the 64 bits of a number as two int32. */
 two_float two_float_from_i64(ir *b, ir_value low, ir_value high);
@@ -62,6 +64,7 @@ two_float two_float_from_f64(ir *b, ir_value low,
 #define two_float_sub(b, x, y) ORDERED2(x, y, two_float_sub(b, x_, y_))
 #define two_float_mul(b, x, y) ORDERED2(x, y, two_float_mul(b, x_, y_))
 #define two_float_div(b, x, y) ORDERED2(x, y, two_float_div(b, x_, y_))
+#define two_float_atan2(b, y, x) ORDERED2(y, x, two_float_atan2(b, x_, y_))
 #define two_float_select(b, condition, x, y) ORDERED3(condition, x, y, two_float_select(b, x_, y_, z_))
 
 #endif

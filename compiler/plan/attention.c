@@ -59,9 +59,7 @@ static void visit(attention_plan *p, const expr *x, bool *seen) {
 /* Whether a pair's bias is dearer than the load of a tabulated one: elementary functions and tables read lane by
  * lane. Roots and quotients are where no lane stays empty, which rows of a multiple of 16 grant on every target. */
 static bool is_dear(const expr *x, bool fills_lanes) {
-  if (x->op == EXPR_EXP || x->op == EXPR_LOG || x->op == EXPR_LOG1P || x->op == EXPR_SINQ || x->op == EXPR_COSQ ||
-      x->op == EXPR_SIN_FOLDED || x->op == EXPR_COS_FOLDED || x->op == EXPR_ELEMENT)
-    return true;
+  if (expr_op_is_elementary(x->op) || x->op == EXPR_ELEMENT) return true;
   if (fills_lanes && (x->op == EXPR_SQRT || x->op == EXPR_DIV)) return true;
   for (int i = 0; i < expr_op_arity(x->op); i++)
     if (is_dear(x->arg[i], fills_lanes)) return true;

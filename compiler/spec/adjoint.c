@@ -129,6 +129,20 @@ static void back_LOG1P(adjoint *t, const expr *x) {
   give(t, x->arg[0], over(t, t->incoming, expr_add(t->pool, x->arg[0], expr_const(t->pool, 1))));
 }
 
+static void back_TANH(adjoint *t, const expr *x) {
+  give(t, x->arg[0], times(t, t->incoming, expr_sub(t->pool, expr_const(t->pool, 1), expr_mul(t->pool, x, x))));
+}
+
+/* x = angle of (b, a): g b / (a^2 + b^2), and -g a of the same; where there is no angle, nothing. */
+static void back_ATAN2(adjoint *t, const expr *x) {
+  const expr *a = x->arg[0], *b = x->arg[1];
+  const expr *square = expr_mul(t->pool, a, a), *size = expr_add(t->pool, square, expr_mul(t->pool, b, b));
+  const expr *share = expr_select(t->pool, size, expr_div(t->pool, t->incoming, size), t->zero);
+  share = guarded(t, t->incoming, share);
+  if (is_active(t, a)) give(t, a, times(t, share, b));
+  if (is_active(t, b)) give(t, b, expr_neg(t->pool, times(t, share, a)));
+}
+
 static void back_turn(adjoint *t, const expr *x, expr_op derivative, double factor) {
   const expr *turned = expr_unary(t->pool, derivative, x->arg[0]);
   give(t, x->arg[0], expr_mul(t->pool, times(t, t->incoming, turned), expr_const(t->pool, factor)));

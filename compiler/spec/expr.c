@@ -31,6 +31,21 @@ static const struct {
 const char *expr_op_name(expr_op op) { return OPS[op].name; }
 int expr_op_arity(expr_op op) { return OPS[op].arity; }
 
+bool expr_op_is_elementary(expr_op op) {
+  switch (op) {
+  case EXPR_ATAN2:
+  case EXPR_EXP:
+  case EXPR_LOG:
+  case EXPR_LOG1P:
+  case EXPR_TANH:
+  case EXPR_SINQ:
+  case EXPR_COSQ:
+  case EXPR_SIN_FOLDED:
+  case EXPR_COS_FOLDED: return true;
+  default: return false;
+  }
+}
+
 /* ---- the pool ---- */
 
 expr_pool *expr_pool_create(arena *a, int blocks) {
@@ -211,6 +226,7 @@ const expr *expr_cotangent(expr_pool *pool, int which, unsigned depends) {
     case EXPR_DIV: return a / b; \
     case EXPR_MIN: return b < a ? b : a; \
     case EXPR_MAX: return b > a ? b : a; \
+    case EXPR_ATAN2: return atan2##suffix(a + (type)0, b + (type)0); /* -0 + 0 is 0 */ \
     case EXPR_LESS: return a < b; \
     case EXPR_NEG: return -a; \
     case EXPR_ABS: return fabs##suffix(a); \
@@ -219,6 +235,7 @@ const expr *expr_cotangent(expr_pool *pool, int which, unsigned depends) {
     case EXPR_EXP: return exp##suffix(a); \
     case EXPR_LOG: return log##suffix(a); \
     case EXPR_LOG1P: return log1p##suffix(a); \
+    case EXPR_TANH: return tanh##suffix(a); \
     case EXPR_SINQ: return sinq##suffix(a); \
     case EXPR_COSQ: return sinq##suffix(fmod##suffix(a, 4) + 1); \
     case EXPR_SIN_FOLDED: return sinq##suffix(2 * (a - nearbyint##suffix(a))); \

@@ -36,6 +36,7 @@
   X(DIV, 2, "/") \
   X(MIN, 2, "min") \
   X(MAX, 2, "max") \
+  X(ATAN2, 2, "atan2") /* the angle of (b, a) from (1, 0), in radians; of (0, 0): 0. Zeros have no sign */ \
   X(LESS, 2, "<")      /* 1 where a < b, else 0                           */ \
   X(NEG, 1, "neg") \
   X(ABS, 1, "abs") \
@@ -44,6 +45,7 @@
   X(EXP, 1, "exp") \
   X(LOG, 1, "log") \
   X(LOG1P, 1, "log1p") /* log(1 + x), also of small x to the last digits */ \
+  X(TANH, 1, "tanh") \
   X(SINQ, 1, "sinq")   /* sin(pi/2 x): x in quarter turns                 */ \
   X(COSQ, 1, "cosq")   /* cos(pi/2 x)                                     */ \
   X(ELEMENT, 1, "element") /* an operand's element at offset[head][block] + x, rounded down */ \
@@ -154,5 +156,7 @@ long double expr_eval_known(const expr *x, const expr_environment *env, expr_mem
 void expr_print_roots(FILE *out, const expr *const *roots, const char *const *names, int count);
 const char *expr_op_name(expr_op op);
 int expr_op_arity(expr_op op);
+/* A function that takes tens of instructions: sines, exponentials, logarithms and their like. */
+bool expr_op_is_elementary(expr_op op);
 
 #endif

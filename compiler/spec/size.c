@@ -6,17 +6,8 @@
 enum { ELEMENTARY = 16, LOOKUP = 16 };
 
 static int weight(const expr *x) {
-  switch (x->op) {
-  case EXPR_EXP:
-  case EXPR_LOG:
-  case EXPR_LOG1P:
-  case EXPR_SINQ:
-  case EXPR_COSQ:
-  case EXPR_SIN_FOLDED:
-  case EXPR_COS_FOLDED: return ELEMENTARY;
-  case EXPR_ELEMENT: return LOOKUP;
-  default: return expr_op_arity(x->op) > 0;
-  }
+  if (expr_op_is_elementary(x->op)) return ELEMENTARY;
+  return x->op == EXPR_ELEMENT ? LOOKUP : expr_op_arity(x->op) > 0;
 }
 
 static int64_t visit(const expr *x, bool *seen) {

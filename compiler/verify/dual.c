@@ -80,6 +80,7 @@ static dual unary(expr_op op, dual a) {
   case EXPR_EXP: return y = expl(x), (dual){y, times(t, y)};
   case EXPR_LOG: return (dual){logl(x), times(t, 1 / x)};
   case EXPR_LOG1P: return (dual){log1pl(x), times(t, 1 / (1 + x))};
+  case EXPR_TANH: return y = 1 / coshl(x), (dual){tanhl(x), times(t, y * y)};
   case EXPR_SINQ: return (dual){sine(x, 0), times(t, RADIANS_PER_QUARTER_TURN * sine(x, 1))};
   case EXPR_COSQ: return (dual){sine(x, 1), times(t, -RADIANS_PER_QUARTER_TURN * sine(x, 0))};
   case EXPR_SIN_FOLDED:
@@ -105,6 +106,11 @@ static dual binary(expr_op op, dual a, dual b) {
   }
   case EXPR_MIN: return b.value < a.value ? b : a.value < b.value ? a : (dual){a.value, 0};
   case EXPR_MAX: return b.value > a.value ? b : a.value > b.value ? a : (dual){a.value, 0};
+  case EXPR_ATAN2: { /* b turns towards a */
+    long double size = a.value * a.value + b.value * b.value;
+    long double tangent = times(a.tangent, b.value) - times(b.tangent, a.value);
+    return (dual){atan2l(a.value + 0.0L, b.value + 0.0L), size == 0 ? 0 : tangent / size};
+  }
   case EXPR_LESS: return (dual){a.value < b.value, 0};
   default: diag_bug("dual", "operation '%s'", expr_op_name(op));
   }

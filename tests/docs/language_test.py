@@ -38,7 +38,7 @@ FRAME_FIELDS = {
 
 # Words that are called with nothing, or with numbers and expressions alone.
 VALUES = {"pe.pi", "pe.sum", "pe.mean", "pe.schur", "pe.plane"}
-ARITHMETIC = {"pe." + name for name in "abs sqrt exp log log1p softplus floor sin cos min max where".split()}
+ARITHMETIC = {"pe." + name for name in "abs sqrt exp log log1p softplus tanh atan2 floor sin cos min max where".split()}
 
 
 def expect(condition, message):
@@ -132,7 +132,7 @@ def main():
         for word in set(vocabulary) - VALUES - ARITHMETIC:
             expect(re.search(re.escape(word) + r"\b", refused_examples), f"{word} is in no example that is refused")
         good = re.sub(r"^```lua[^`]*-- error:[^`]*^```$", "", text, flags=re.M)
-        for word in set(re.findall(r"\bpe(?:\.[a-z_]+)+", good)):
+        for word in set(re.findall(r"\bpe(?:\.[a-z_][a-z_0-9]*)+", good)):
             expect(word in vocabulary, f"the document names {word}, which is no word")
         for word, arguments in (
             ("pe.encoding", ""),

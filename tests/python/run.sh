@@ -4,7 +4,7 @@ python=$1 test=$2
 cd "$(dirname "$0")" || exit 1
 module=${test%_test.py}
 case $module in
-  kernel | hostile) modules="numpy" ;;
+  kernel | hostile | formulas) modules="numpy" ;;
   explore) modules="numpy pandas altair vl_convert" ;;
   lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
   cuda | packed | distributed | torch_attention) modules="torch" ;;

@@ -204,6 +204,7 @@ static void at_kinks_the_derivative_is_zero(void **state) {
   const expr *square = expr_add(f.pool, expr_mul(f.pool, f.x, f.x), expr_mul(f.pool, f.y, f.y));
   point origin = {.cotangents = {3}};
   assert_true(value(f.pool, gradient(&f, expr_unary(f.pool, EXPR_SQRT, square), f.x), &origin) == 0);
+  assert_true(value(f.pool, gradient(&f, expr_binary(f.pool, EXPR_ATAN2, f.x, f.y), f.x), &origin) == 0);
   arena_destroy(f.memory);
 }
 
@@ -259,7 +260,7 @@ static void choices_pass_one_branch_alone(void **state) {
 static const expr *grown(fixture *f, const expr *a, const expr *b, uint64_t *random) {
   expr_pool *pool = f->pool;
   const expr *one = expr_const(pool, 1), *square = expr_mul(pool, a, a), *half = expr_const(pool, 0.5);
-  switch (random_below(random, 15)) {
+  switch (random_below(random, 17)) {
   case 0: return expr_mul(pool, expr_add(pool, a, b), half);
   case 1: return expr_mul(pool, expr_sub(pool, a, b), half);
   case 2: return expr_mul(pool, expr_mul(pool, a, b), half);
@@ -274,6 +275,8 @@ static const expr *grown(fixture *f, const expr *a, const expr *b, uint64_t *ran
   case 11: return expr_mul(pool, a, expr_table(pool, 1, (const double[]){0.5, -0.75}));
   case 12: return expr_unary(pool, EXPR_SIN_FOLDED, expr_mul(pool, a, expr_const(pool, 1.0 / 16)));
   case 13: return expr_unary(pool, EXPR_COS_FOLDED, expr_mul(pool, a, expr_const(pool, 1.0 / 16)));
+  case 14: return expr_unary(pool, EXPR_TANH, a);
+  case 15: return expr_binary(pool, EXPR_ATAN2, a, expr_add(pool, one, expr_mul(pool, b, b)));
   default: return expr_neg(pool, a);
   }
 }

@@ -7,6 +7,7 @@
 #include "base/number.h"
 #include "math_harness.h"
 #include "mlir/number.h"
+#include "mlir/two_float.h"
 #include "verify/trial.h"
 
 #include <float.h>
@@ -25,6 +26,38 @@ static ir_value sin_folded(ir *b, ir_value x) { return math_sin_folded_f64(b, (m
 static ir_value cos_folded(ir *b, ir_value x) { return math_cos_folded_f64(b, (math_phase){.factor = {x}}); }
 static ir_value sinq_product(ir *b, ir_value x) {
   return math_sinq_f32(b, (math_phase){true, {x, ir_float(b, ir_type(x), FACTOR)}});
+}
+
+/* The other argument of an angle. */
+static ir_value atan2_right(ir *b, ir_value x) { return math_atan2_f64(b, x, ir_float(b, ir_type(x), 1)); }
+static ir_value atan2_left(ir *b, ir_value x) { return math_atan2_f64(b, x, ir_float(b, ir_type(x), -0.3)); }
+static ir_value atan2_above(ir *b, ir_value x) { return math_atan2_f64(b, ir_float(b, ir_type(x), 2), x); }
+
+/* Of two float32, where code is scalar and every operation rounds by itself; elsewhere those of float64. */
+static two_float halves(ir *b, ir_value x) {
+  ir_value hi = ir_cast(b, "arith.truncf", x, b->f32);
+  ir_value rest = ir_op2(b, "arith.subf", x, ir_cast(b, "arith.extf", hi, b->f64));
+  return (two_float){.hi = hi, .lo = ir_cast(b, "arith.truncf", rest, b->f32)};
+}
+static ir_value whole(ir *b, two_float x) {
+  ir_value hi = ir_cast(b, "arith.extf", x.hi, b->f64);
+  return x.lo.ptr ? ir_op2(b, "arith.addf", hi, ir_cast(b, "arith.extf", x.lo, b->f64)) : hi;
+}
+static bool is_two_float(const ir *b, ir_value x) { return b->exact && ir_lanes(x) == 0; }
+static ir_value two_tanh(ir *b, ir_value x) {
+  return is_two_float(b, x) ? whole(b, two_float_tanh(b, halves(b, x))) : math_tanh_f64(b, x);
+}
+static ir_value two_atan2_right(ir *b, ir_value x) {
+  if (!is_two_float(b, x)) return atan2_right(b, x);
+  return whole(b, two_float_atan2(b, halves(b, x), two_float_const(b, 1)));
+}
+static ir_value two_atan2_left(ir *b, ir_value x) {
+  if (!is_two_float(b, x)) return atan2_left(b, x);
+  return whole(b, two_float_atan2(b, halves(b, x), two_float_const(b, -0.3)));
+}
+static ir_value two_atan2_above(ir *b, ir_value x) {
+  if (!is_two_float(b, x)) return atan2_above(b, x);
+  return whole(b, two_float_atan2(b, two_float_const(b, 2), halves(b, x)));
 }
 
 static ir_value exp_f32_fused(ir *b, ir_value x) { return math_exp_f32(b, x, true); }
@@ -46,6 +79,14 @@ static const math_row ROWS[] = {{"sinq_f32", MATH_F64, MATH_F32, false, sinq_f32
                                 {"log_f64", MATH_F64, MATH_F64, false, math_log_f64},
                                 {"floor_f64", MATH_F64, MATH_F64, false, math_floor_f64},
                                 {"log1p_f64", MATH_F64, MATH_F64, false, math_log1p_f64},
+                                {"tanh_f64", MATH_F64, MATH_F64, false, math_tanh_f64},
+                                {"atan2_right", MATH_F64, MATH_F64, false, atan2_right},
+                                {"atan2_left", MATH_F64, MATH_F64, false, atan2_left},
+                                {"atan2_above", MATH_F64, MATH_F64, false, atan2_above},
+                                {"two_tanh", MATH_F64, MATH_F64, false, two_tanh},
+                                {"two_atan2_right", MATH_F64, MATH_F64, false, two_atan2_right},
+                                {"two_atan2_left", MATH_F64, MATH_F64, false, two_atan2_left},
+                                {"two_atan2_above", MATH_F64, MATH_F64, false, two_atan2_above},
                                 {"exp_f32_fused", MATH_F32, MATH_F32, true, exp_f32_fused},
                                 {"exp_f32", MATH_F32, MATH_F32, false, exp_f32},
                                 {"decay_f32_fused", MATH_F32, MATH_F32, true, decay_f32_fused},
@@ -234,6 +275,52 @@ static void ends_of_the_range(void **state) {
                 out[7] == 0);
     h(in, out, COUNT);
     assert_true(isnan(out[0]) && isnan(out[1]) && isnan(out[2]) && out[5] == 0 && out[6] == -1 && out[7] == 1);
+  }
+}
+
+static long double right(long double x) { return atan2l(x, 1); }
+static long double left(long double x) { return atan2l(x, -0.3); }
+static long double above(long double x) { return atan2l(2, x); }
+
+/* Of numbers of all sizes, both signs, 0, infinities and NaN: relative errors. */
+static void saturating(void **state) {
+  (void)state;
+  static const struct {
+    const char *name;
+    long double (*exact)(long double), bound;
+  } cases[] = {{"tanh_f64", tanhl, 0x1p-45L},      {"atan2_right", right, 0x1p-45L},
+               {"atan2_left", left, 0x1p-49L},     {"atan2_above", above, 0x1p-49L},
+               {"two_tanh", tanhl, 0x1p-28L},      {"two_atan2_right", right, 0x1p-30L},
+               {"two_atan2_left", left, 0x1p-30L}, {"two_atan2_above", above, 0x1p-30L}};
+  uint64_t random = 9;
+  for (int i = 0; i < SWEEP; i++)
+    in64[i] = i % 2 ? random_uniform(&random, -4, 4)
+                    : (i % 4 ? -1 : 1) * exp(random_uniform(&random, -20, 10)); /* float32 holds them, too */
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+    for (int v = 0; v < VARIANT_COUNT; v++) {
+      math_function *f = find(v, cases[c].name);
+      long double worst = 0;
+      if (!f) continue;
+      f(in64, out64, SWEEP);
+      for (int i = 0; i < SWEEP; i++) {
+        long double value = cases[c].exact(in64[i]), error = fabsl(out64[i] / value - 1);
+        if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
+      }
+      if (!(worst < cases[c].bound))
+        print_error("%s for %s, %d lanes: error %.3Lg\n", cases[c].name, VARIANTS[v].target, VARIANTS[v].lanes, worst);
+      assert_true(worst < cases[c].bound);
+    }
+  enum { COUNT = 16 };
+  double x[COUNT] = {0, -0.0, INFINITY, -INFINITY, NAN, 800, -800}, y[COUNT];
+  for (int v = 0; v < VARIANT_COUNT; v++) {
+    math_function *f = find(v, "tanh_f64"), *g = find(v, "atan2_left"), *h = find(v, "atan2_above");
+    if (!f) continue;
+    f(x, y, COUNT);
+    assert_true(y[0] == 0 && y[1] == 0 && y[2] == 1 && y[3] == -1 && isnan(y[4]) && y[5] == 1 && y[6] == -1);
+    g(x, y, COUNT);
+    assert_true(fabs(y[0] - 3.14159265358979323846) < 1e-15 && y[1] == y[0] && isnan(y[4]));
+    h(x, y, COUNT);
+    assert_true(fabs(y[0] - 1.57079632679489661923) < 1e-15 && y[1] == y[0] && isnan(y[4]));
   }
 }
 
@@ -446,9 +533,10 @@ static void f8_rounding(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(f8_codes),   cmocka_unit_test(f8_rounding),    cmocka_unit_test(sines_f32),
-      cmocka_unit_test(sines_f64),  cmocka_unit_test(sines_folded),   cmocka_unit_test(exponentials),
-      cmocka_unit_test(logarithms), cmocka_unit_test(softplus_parts), cmocka_unit_test(ends_of_the_range),
-      cmocka_unit_test(floors),     cmocka_unit_test(widening),       cmocka_unit_test(rounding)};
+      cmocka_unit_test(f8_codes),          cmocka_unit_test(f8_rounding),  cmocka_unit_test(sines_f32),
+      cmocka_unit_test(sines_f64),         cmocka_unit_test(sines_folded), cmocka_unit_test(exponentials),
+      cmocka_unit_test(logarithms),        cmocka_unit_test(saturating),   cmocka_unit_test(softplus_parts),
+      cmocka_unit_test(ends_of_the_range), cmocka_unit_test(floors),       cmocka_unit_test(widening),
+      cmocka_unit_test(rounding)};
   return cmocka_run_group_tests_name("math", tests, load_all, unload_all);
 }
