@@ -13,6 +13,8 @@ typedef struct pegen_backward_facts {
   int64_t sums_bytes; /* of one chunk's sums */
   int64_t finish_bytes; /* what one of those who finish has of a head */
   int64_t token_bytes; /* what is kept of a token until all heads are done */
+  int64_t widens; /* 1: encode widens rows, whose gradients come in as wide as that and go out narrower */
+  int64_t has_inputs; /* 1: inputs have gradients */
 } pegen_backward_facts;
 
 /* A backward call, checked: a forward call whose rows are gradients, coming in and going out. */
@@ -21,11 +23,12 @@ typedef struct pegen_backward_call {
   pegen_call rows;
   pegen_args args; /* of that forward call */
   const pegen_grad_args *grad;
-  int64_t of_operands, of_positions; /* 1: some are wanted */
+  int64_t of_operands, of_positions, of_inputs; /* 1: some are wanted */
   int64_t is_written[2]; /* 1: gradients of q's, k's rows go out */
   pegen_view kept[2]; /* what encode wrote or read, where the gradient of an operand or of positions is wanted */
   pegen_view positions[2]; /* gradients of positions and k_positions; empty: not wanted */
   int64_t position_is_f64[2];
+  pegen_view inputs[PEGEN_MAX_INPUTS]; /* gradients of inputs; empty: not wanted */
 } pegen_backward_call;
 
 /* Checks everything in the order that check_backward.c states; fills *call where it returns 0. with_workspace: also

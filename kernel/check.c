@@ -47,21 +47,22 @@ static int64_t out_dim(const pegen_kernel *kernel, const DLTensor *tensor) {
   return kernel->widths && type >= 0 ? kernel->widths[type].out_dim : kernel->out_dim;
 }
 
-static int check_pair_shape(const pegen_kernel *kernel, const DLTensor *in, const DLTensor *out) {
-  int error = pegen_check_rows_shape(in, kernel->head_dim);
-  if (!error) error = pegen_check_rows_shape(out, out_dim(kernel, out));
+static int check_pair_shape(const pegen_kernel *kernel, const DLTensor *in, const DLTensor *out, int64_t narrows) {
+  int error = pegen_check_rows_shape(in, narrows ? out_dim(kernel, in) : kernel->head_dim);
+  if (!error && !(narrows && in == out)) /* what goes nowhere is as wide as it came */
+    error = pegen_check_rows_shape(out, narrows ? kernel->head_dim : out_dim(kernel, out));
   if (error) return error;
   for (int i = 0; i < 3; i++)
     if (in->shape[i] != out->shape[i]) return PEGEN_ERROR_SHAPE_MISMATCH;
   return 0;
 }
 
-static int check_shapes(const pegen_driver *driver, const pegen_args *args) {
+static int check_shapes(const pegen_driver *driver, const pegen_args *args, int64_t narrows) {
   const pegen_kernel *kernel = driver->kernel;
   const DLTensor *q = args->q, *k = args->k;
   int error = 0;
-  if (q) error = check_pair_shape(kernel, q, args->q_out);
-  if (!error && k) error = check_pair_shape(kernel, k, args->k_out);
+  if (q) error = check_pair_shape(kernel, q, args->q_out, narrows);
+  if (!error && k) error = check_pair_shape(kernel, k, args->k_out, narrows);
   if (error) return error;
   if (q && k && q->shape[0] != k->shape[0]) return PEGEN_ERROR_SHAPE_MISMATCH;
   int of_keys = driver->per_head == PEGEN_PER_HEAD_ALL;
@@ -332,7 +333,7 @@ int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *arg
 }
 
 int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
-                        const int64_t *is_written, pegen_call *call) {
+                        const int64_t *is_written, int64_t narrows, pegen_call *call) {
   const pegen_kernel *kernel = driver->kernel;
   int error = pegen_check_args(args, part, parts);
   if (error) return error;
@@ -353,7 +354,7 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
       (q && (error = pegen_check_inputs_given(kernel, args)) != 0))
     return error;
 
-  if ((error = check_shapes(driver, args)) != 0) return error;
+  if ((error = check_shapes(driver, args, narrows)) != 0) return error;
   if (!tabled && ((q && (error = pegen_check_coordinates(kernel, q_positions, q)) != 0) ||
                   (k && (error = pegen_check_coordinates(kernel, k_positions, k)) != 0) ||
                   (error = pegen_check_operand_shapes(kernel, args)) != 0))
@@ -399,7 +400,7 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
 int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
                 pegen_call *call) {
   static const int64_t is_written[2] = {1, 1};
-  return pegen_check_written(driver, args, part, parts, row_bytes, is_written, call);
+  return pegen_check_written(driver, args, part, parts, row_bytes, is_written, 0, call);
 }
 
 /* What there is to know of positions without q and k. */

@@ -2,13 +2,14 @@
  *
  *   1. args, struct_size, part                   NULL_ARGS STRUCT_SIZE UNKNOWN_FIELD PART
  *   2. grad, its struct_size and flags           MISSING_GRADIENT STRUCT_SIZE UNKNOWN_FIELD GRADIENT_FLAGS
- *      what is asked for, what comes in          MISSING_OPERAND NO_GRADIENT MISSING_GRADIENT
- *   3. gradients of rows, positions, operands    as check.c of an encode call whose rows they are
+ *      what is asked for, what comes in          MISSING_OPERAND MISSING_INPUT NO_GRADIENT MISSING_GRADIENT
+ *   3. gradients of rows, positions, operands,   as check.c of an encode call whose rows they are; where encode widens
+ *      inputs                                    rows, as wide as it writes them, and going out as it reads them
  *      that nothing is converted                 DTYPE_MISMATCH
- *   where an operand or positions have a gradient
+ *   where an operand, positions or inputs have a gradient
  *   4. what encode wrote or read                 MISSING_KEPT RANK .. HEAD_DIM SHAPE_MISMATCH DTYPE_MISMATCH
- *   5. gradients of operands and positions       GRADIENT_SHAPE GRADIENT_DTYPE
- *   6. memory of both, workspace                 DEVICE .. STRIDE WORKSPACE ALIGNMENT
+ *   5. gradients of operands, positions, inputs  GRADIENT_SHAPE GRADIENT_DTYPE
+ *   6. memory of all, workspace                  DEVICE .. STRIDE WORKSPACE ALIGNMENT
  *   7. what is written, the workspace too, against every other tensor  OVERLAP
  */
 #include "backward.h"
@@ -19,11 +20,22 @@ static DLTensor *operand_gradient(const pegen_grad_args *grad, int i) {
   return grad->operands ? grad->operands[i] : (DLTensor *)0;
 }
 
+static DLTensor *input_gradient(const pegen_grad_args *grad, int i) {
+  return grad->inputs ? grad->inputs[i] : (DLTensor *)0;
+}
+
+/* Whether more than rows has a gradient. */
+static int is_more(const pegen_backward_call *call) {
+  return call->of_operands || call->of_positions || call->of_inputs;
+}
+
 /* ---- 2. what is asked for ---- */
 
 /* Positions of k are those of q where it has none of its own. */
-static int asks_for_less(const pegen_args *args, const pegen_grad_args *grad) {
+static int asks_for_less(const pegen_args *args, const pegen_backward_call *call) {
+  const pegen_grad_args *grad = call->grad;
   int q = grad->q_out != 0, k = grad->k_out != 0;
+  if (call->of_inputs && !q) return 0;
   if (grad->positions && (!args->positions || !(q || (k && !args->k_positions)))) return 0;
   if (grad->k_positions && (!args->k_positions || !k)) return 0;
   return 1;
@@ -37,12 +49,16 @@ static int find_wanted(const pegen_driver *driver, const pegen_args *args, const
   call->of_operands = 0;
   for (int i = 0; i < driver->kernel->n_operands; i++) call->of_operands |= operand_gradient(grad, i) != 0;
   call->of_positions = grad->positions || grad->k_positions;
-  if (grad->out || grad->lse || grad->v || grad->inputs) return PEGEN_ERROR_NO_GRADIENT;
+  if (grad->out || grad->lse || grad->v || (grad->inputs && !of->has_inputs)) return PEGEN_ERROR_NO_GRADIENT;
+  /* grad->inputs is as long as args->inputs. */
+  if (grad->inputs && PEGEN_GIVEN(args, n_inputs) < driver->kernel->n_inputs) return PEGEN_ERROR_MISSING_INPUT;
+  call->of_inputs = 0;
+  for (int i = 0; i < driver->kernel->n_inputs; i++) call->of_inputs |= input_gradient(grad, i) != 0;
   if ((call->of_operands && !of->has_operands) || (call->of_positions && !of->has_positions))
     return PEGEN_ERROR_NO_GRADIENT;
   if (!grad->q_out && !grad->k_out) return PEGEN_ERROR_MISSING_GRADIENT;
   if ((grad->q && !grad->q_out) || (grad->k && !grad->k_out)) return PEGEN_ERROR_MISSING_GRADIENT;
-  return asks_for_less(args, grad) ? 0 : PEGEN_ERROR_NO_GRADIENT;
+  return asks_for_less(args, call) ? 0 : PEGEN_ERROR_NO_GRADIENT;
 }
 
 /* ---- 3. the forward call that turns gradients as the backward one does ---- */
@@ -50,7 +66,7 @@ static int find_wanted(const pegen_driver *driver, const pegen_args *args, const
 static void make_forward(const pegen_args *args, pegen_backward_call *call) {
   const pegen_grad_args *grad = call->grad;
   pegen_args *rows = &call->args;
-  int torques = call->of_operands || call->of_positions;
+  int torques = is_more(call);
   char *bytes = (char *)rows;
   for (size_t i = 0; i < sizeof *rows; i++) bytes[i] = 0;
   rows->struct_size = sizeof *rows;
@@ -58,6 +74,8 @@ static void make_forward(const pegen_args *args, pegen_backward_call *call) {
   rows->operands = args->operands;
   rows->positions = args->positions;
   rows->k_positions = args->k_positions;
+  rows->inputs = PEGEN_GIVEN(args, inputs);
+  rows->n_inputs = PEGEN_GIVEN(args, n_inputs);
   rows->table = torques ? 0 : PEGEN_GIVEN(args, table); /* which does not say what its values were made of */
   rows->table_bytes = PEGEN_GIVEN(args, table_bytes);
   call->is_written[0] = grad->q != 0;
@@ -83,9 +101,10 @@ static int check_kept(const pegen_driver *driver, const DLTensor *rows, const DL
 
 /* ---- 7. overlap ---- */
 
-/* Does a gradient that is written meet anything that is read, or another one? own: which of positions it is. */
+/* Does a gradient that is written meet anything that is read, or another one? It may be that of positions or inputs
+ * itself. */
 static int gradient_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call,
-                             const pegen_view *view, int own) {
+                             const pegen_view *view) {
   for (int s = 0; s < 2; s++) {
     const pegen_stream *stream = &call->rows.stream[s];
     if (!stream->given) continue;
@@ -94,7 +113,11 @@ static int gradient_overlaps(const pegen_driver *driver, const pegen_args *args,
       return 1;
   }
   for (int s = 0; s < 2; s++)
-    if (s != own && pegen_views_meet(view, &call->positions[s])) return 1;
+    if (view != &call->positions[s] && pegen_views_meet(view, &call->positions[s])) return 1;
+  for (int i = 0; i < driver->kernel->n_inputs; i++)
+    if (pegen_views_meet(view, &call->rows.input[i]) ||
+        (view != &call->inputs[i] && pegen_views_meet(view, &call->inputs[i])))
+      return 1;
   return pegen_meets_operand(driver, args, view, 0);
 }
 
@@ -102,19 +125,20 @@ static int gradient_overlaps(const pegen_driver *driver, const pegen_args *args,
 static int check_overlap(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call,
                          const pegen_view *workspace) {
   pegen_view view, other;
-  if (!workspace->empty && gradient_overlaps(driver, args, call, workspace, -1)) return PEGEN_ERROR_OVERLAP;
+  if (!workspace->empty && gradient_overlaps(driver, args, call, workspace)) return PEGEN_ERROR_OVERLAP;
   for (int s = 0; s < 2; s++) {
     const pegen_stream *stream = &call->rows.stream[s];
     for (int i = 0; i < 2 && stream->given && call->is_written[s]; i++)
       if (call->rows.stream[i].given && pegen_views_meet(stream->out, &call->kept[i])) return PEGEN_ERROR_OVERLAP;
-    if (gradient_overlaps(driver, args, call, &call->positions[s], s)) return PEGEN_ERROR_OVERLAP;
+    if (gradient_overlaps(driver, args, call, &call->positions[s])) return PEGEN_ERROR_OVERLAP;
   }
+  for (int i = 0; i < driver->kernel->n_inputs; i++)
+    if (gradient_overlaps(driver, args, call, &call->inputs[i])) return PEGEN_ERROR_OVERLAP;
   for (int i = 0; i < driver->kernel->n_operands; i++) {
     const DLTensor *tensor = operand_gradient(call->grad, i);
     if (!tensor) continue;
     pegen_view_contiguous(tensor, &view);
-    if (pegen_views_meet(&view, workspace) || gradient_overlaps(driver, args, call, &view, -1))
-      return PEGEN_ERROR_OVERLAP;
+    if (pegen_views_meet(&view, workspace) || gradient_overlaps(driver, args, call, &view)) return PEGEN_ERROR_OVERLAP;
     for (int j = 0; j < i; j++)
       if (operand_gradient(call->grad, j) && !pegen_view_contiguous(operand_gradient(call->grad, j), &other) &&
           pegen_views_meet(&view, &other))
@@ -164,6 +188,7 @@ static void clear_views(pegen_backward_call *call) {
     for (int i = 0; i < PEGEN_VIEW_DIMS; i++) call->kept[s].stride[i] = 0;
     call->position_is_f64[s] = 0;
   }
+  for (int i = 0; i < PEGEN_MAX_INPUTS; i++) call->inputs[i].empty = 1;
 }
 
 static int check_gradients(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call) {
@@ -185,7 +210,11 @@ static int check_gradients(const pegen_driver *driver, const pegen_args *args, p
     if ((error = pegen_check_position_gradient(positions[s], gained[s], &call->positions[s])) != 0) return error;
     call->position_is_f64[s] = gained[s]->dtype.bits == 64;
   }
-  return 0;
+  for (int i = 0; i < driver->kernel->n_inputs && !error; i++)
+    if (input_gradient(grad, i))
+      error = pegen_check_input_gradient(&driver->kernel->inputs[i], args->inputs[i], input_gradient(grad, i),
+                                         &call->inputs[i]);
+  return error;
 }
 
 int pegen_check_backward(const pegen_driver *driver, const pegen_backward_facts *facts, const pegen_args *args,
@@ -200,11 +229,12 @@ int pegen_check_backward(const pegen_driver *driver, const pegen_backward_facts 
   if ((error = find_wanted(driver, args, grad, call)) != 0) return error;
   clear_views(call);
   make_forward(args, call);
-  error = pegen_check_written(driver, &call->args, part, parts, facts->row_bytes, call->is_written, &call->rows);
+  error = pegen_check_written(driver, &call->args, part, parts, facts->row_bytes, call->is_written, facts->widens,
+                              &call->rows);
   if (error) return error;
   for (int s = 0; s < 2; s++)
     if (call->rows.stream[s].given && pegen_converts(&call->rows.stream[s])) return PEGEN_ERROR_DTYPE_MISMATCH;
-  if (!call->of_operands && !call->of_positions) return 0;
+  if (!is_more(call)) return 0;
   if ((error = check_gradients(driver, args, call)) != 0) return error;
   /* Where k has positions of its own, they gain of k alone, be they the same tensor as q's. */
   if (call->of_positions && args->k_positions) call->rows.joint = 0;

@@ -43,6 +43,7 @@ void pegen_dense_facts(const pegen_driver *driver, pegen_backward_facts *facts) 
   facts->sums_bytes = pegen_heads_apart(driver) * most * 8;
   facts->finish_bytes = (of_angles > of_block ? of_angles : of_block) * 8;
   facts->token_bytes = pegen_dense_is_rebased(d) ? (d->gain_terms * d->gain_lanes + driver->kernel->n_axes) * 8 : 0;
+  facts->widens = facts->has_inputs = 0;
 }
 
 /* ---- generators ---- */

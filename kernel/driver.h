@@ -18,7 +18,7 @@
  *     dense_backward.c  gradients of the same; finish.c: sums of chunks to operands, of all forms
  *     encode.c    form "blades": pegen_call -> calls of the emitted functions
  *     backward.c  gradients of the same; check_backward.c: their arguments
- *     widen.c     form "polynomial": the same
+ *     widen.c     form "polynomial": the same; widen_backward.c: gradients of the same
  *     attention.c form "attention": the same, by tiles of queries (attention_walk.c)
  *     attention_backward.c gradients of the same; check_attention_backward.c: their arguments; weight_gains.c: what
  *                 comes of a polynomial's weights
@@ -80,9 +80,10 @@ PEGEN_INTERNAL int pegen_check(const pegen_driver *driver, const pegen_args *arg
                                int64_t row_bytes, pegen_call *call);
 
 /* The same of a call that reads rows where is_written ([2]: q, k) is 0: their outputs are the rows themselves, which
- * may repeat elements and meet what else is read. */
+ * may repeat elements and meet what else is read. narrows: 1: rows are read as wide as encode writes them, and written
+ * as wide as it reads them. */
 PEGEN_INTERNAL int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int part, int parts,
-                                       int64_t row_bytes, const int64_t *is_written, pegen_call *call);
+                                       int64_t row_bytes, const int64_t *is_written, int64_t narrows, pegen_call *call);
 
 /* Heads whose rotors or matrices differ. */
 static inline int64_t pegen_heads_apart(const pegen_driver *driver) {

@@ -211,6 +211,26 @@ typedef struct pegen_gradient {
   const pegen_gradient_code *targets; /* [n_targets] */
 } pegen_gradient;
 
+/* Of rows of gradients of widened q and k, tokens token_begin to token_end, at most PEGEN_WEIGHT_QUERIES, of one batch:
+ * `in` of loop.rows is of token 0 of that batch; rows[0] is one head of q, rows[1] all of k; loop.prepared is of the
+ * head. */
+typedef struct pegen_column_gains {
+  pegen_loop loop; /* first: pegen_driver_position reads it */
+  const char *input[PEGEN_MAX_INPUTS]; /* of token 0 of that batch and head */
+  int64_t input_step[PEGEN_MAX_INPUTS]; /* bytes from token to token */
+  float *weights; /* [weight][PEGEN_WEIGHT_QUERIES]: what they gain, from token_begin on */
+  double *places; /* [token - token_begin][axes]: what positions gain, added to */
+} pegen_column_gains;
+
+typedef void pegen_column_gains_function(const pegen_column_gains *gains);
+
+/* The emitted functions of one target. NULL: not compiled in. */
+typedef struct pegen_widen_gradient_code {
+  pegen_column_gains_function *weights[PEGEN_ROW_TYPES]; /* of queries: what their weights gain of their columns */
+  pegen_column_gains_function *queries[PEGEN_ROW_TYPES][2]; /* what their positions do; inputs of that type, float32 */
+  pegen_column_gains_function *keys[PEGEN_ROW_TYPES]; /* what positions of keys gain */
+} pegen_widen_gradient_code;
+
 typedef void pegen_widen_function(const pegen_widen_loop *loop);
 
 /* The emitted functions of one target. */
@@ -226,6 +246,9 @@ typedef struct pegen_widen {
   const pegen_leaf *leaves;
   int64_t prepared_bytes; /* of one head, a multiple of 64 */
   const pegen_widen_code *targets; /* [n_targets] */
+  int64_t n_weights;
+  const pegen_widen_gradient_code *backward; /* [n_targets]; NULL: there are no gradients */
+  const pegen_gradient *gradient; /* of inputs and operands; NULL: there are none of these */
 } pegen_widen;
 
 /* Prepared values live on the stack of the call, as many heads at a time as fit in this
@@ -245,6 +268,9 @@ typedef size_t pegen_driver_size(const pegen_driver *driver, const pegen_args *a
 PEGEN_ENTRIES(X)
 #undef X
 int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+int pegen_driver_widen_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+int pegen_driver_widen_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts);
+size_t pegen_driver_widen_backward_workspace(const pegen_driver *driver, const pegen_args *args);
 /* Implemented by the driver, called by the emitted gradient functions: what a token's coordinates gain. */
 void pegen_driver_position_gradient(const pegen_gradient_loop *loop, int64_t token, int64_t axes, const double *gained);
 /* Implemented by the driver, called by the emitted encode functions: coordinates of a token, as doubles. */

@@ -69,7 +69,18 @@ static int tvm_refuse(const char *kind, const pegen_kernel *kernel, const char *
 
 enum { MOST_LISTED = 32 }; /* operands that a description may have (dsl/operands.lua) */
 
-typedef enum kind { OF_ARGS, OF_GRAD, OPERANDS, INPUTS, OPERAND_GRADIENTS, WORKSPACE, CAUSAL, SCALE, FROM_INPUT } kind;
+typedef enum kind {
+  OF_ARGS,
+  OF_GRAD,
+  OPERANDS,
+  INPUTS,
+  OPERAND_GRADIENTS,
+  INPUT_GRADIENTS,
+  WORKSPACE,
+  CAUSAL,
+  SCALE,
+  FROM_INPUT
+} kind;
 
 typedef struct parameter {
   int64_t kind, offset; /* of the tensor's field */
@@ -98,6 +109,7 @@ static const parameter tvm_encode_backward[] = {GRAD(q_out, "grad_q_out"),
                                                 ARGS(positions),
                                                 ARGS(k_positions),
                                                 {OPERANDS, 0, "operand"},
+                                                {INPUTS, 0, "input"},
                                                 GRAD(q, "grad_q"),
                                                 GRAD(k, "grad_k"),
                                                 ARGS(q),
@@ -106,6 +118,7 @@ static const parameter tvm_encode_backward[] = {GRAD(q_out, "grad_q_out"),
                                                 GRAD(positions, "grad_positions"),
                                                 GRAD(k_positions, "grad_k_positions"),
                                                 {OPERAND_GRADIENTS, 0, "gradient of an operand"},
+                                                {INPUT_GRADIENTS, 0, "gradient of an input"},
                                                 {WORKSPACE, 0, "workspace"}};
 
 typedef struct signature {
@@ -135,7 +148,7 @@ typedef struct call {
   pegen_args args;
   pegen_grad_args grad;
   const DLTensor *operands[MOST_LISTED], *inputs[MOST_LISTED];
-  DLTensor *gradients[MOST_LISTED];
+  DLTensor *gradients[MOST_LISTED], *input_gradients[MOST_LISTED];
 } call;
 
 /* The next argument; one beyond the last is None. */
@@ -202,6 +215,11 @@ static int tvm_take_parameter(call *c, const parameter *p) {
     error = tvm_take_tensors(c, p->name, c->kernel->n_operands, c->gradients);
     for (int i = 0; i < c->kernel->n_operands && !error; i++)
       if (c->gradients[i]) c->grad.operands = c->gradients;
+    return error;
+  case INPUT_GRADIENTS:
+    error = tvm_take_tensors(c, p->name, c->kernel->n_inputs, c->input_gradients);
+    for (int i = 0; i < c->kernel->n_inputs && !error; i++)
+      if (c->input_gradients[i]) c->grad.inputs = c->input_gradients;
     return error;
   case WORKSPACE: return tvm_take_workspace(c, p->name);
   case CAUSAL:

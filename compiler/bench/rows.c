@@ -52,10 +52,10 @@ typedef struct bed {
   DLTensor tensor[TENSOR_COUNT], positions, *operand;
   const DLTensor **operands;
   pegen_args args;
-  struct { /* of gradients: rows alone, and those of operands (or, without them, of positions), too */
-    void *kept[2], *workspace;
-    DLTensor tensor[2], positions, *operand;
-    DLTensor **operands;
+  struct { /* of gradients: rows alone, and those of inputs and operands (or, without them, of positions), too */
+    void *kept[2], *input[SPEC_MAX_INPUTS], *workspace;
+    DLTensor tensor[2], positions, *operand, input_tensor[SPEC_MAX_INPUTS];
+    DLTensor **operands, *inputs[SPEC_MAX_INPUTS];
     pegen_grad_args rows_grad, all_grad;
     pegen_args rows, all;
     bool rows_alone; /* of kernels whose operands and positions have no gradients */
@@ -139,6 +139,7 @@ static void clear_bed(bed *b) {
   for (int i = 0; i < SPEC_MAX_INPUTS; i++) free(b->input[i]);
   free(b->table);
   for (int i = 0; i < 2; i++) free(b->backward.kept[i]);
+  for (int i = 0; i < SPEC_MAX_INPUTS; i++) free(b->backward.input[i]);
   free(b->backward.workspace);
 }
 
@@ -231,8 +232,33 @@ static int lay_table(bed *b, const pegen_kernel *kernel) {
   return kernel->prepare(&b->args, 0, 1);
 }
 
-/* Gradients come in where q and k are and go out where their outputs are; what encode wrote is kept beside them. The
- * kernel's error, or 0 (without room: b->backward.workspace is NULL). */
+static bool lay_input_gradients(bed *b, const spec *s) {
+  for (int i = 0; i < s->n_inputs; i++) {
+    DLTensor *of = &b->backward.input_tensor[i];
+    size_t count = 1;
+    for (int d = 0; d < b->input_tensor[i].ndim; d++) count *= (size_t)b->input_tensor[i].shape[d];
+    if (!(b->backward.input[i] = allocate(count * (size_t)number_type_info(b->type)->bytes))) return false;
+    *of = b->input_tensor[i];
+    of->data = b->backward.input[i];
+    b->backward.inputs[i] = of;
+  }
+  return true;
+}
+
+/* Rows' gradients come in where q and k are and go out where their outputs are; of outputs that are wider, the other
+ * way around. */
+static pegen_grad_args rows_gradients(bed *b) {
+  bool widens = b->out_bytes != b->bytes;
+  int in = widens ? TENSOR_Q_OUT : TENSOR_Q, out = widens ? TENSOR_Q : TENSOR_Q_OUT;
+  return (pegen_grad_args){.struct_size = sizeof(pegen_grad_args),
+                           .q_out = &b->tensor[in],
+                           .k_out = &b->tensor[in + 1],
+                           .q = &b->tensor[out],
+                           .k = &b->tensor[out + 1]};
+}
+
+/* What encode wrote is kept beside the gradients. The kernel's error, or 0 (without room: b->backward.workspace is
+ * NULL). */
 static int lay_backward(arena *a, bed *b, const spec *s, const pegen_kernel *kernel) {
   for (int i = 0; i < 2; i++) {
     if (!(b->backward.kept[i] = allocate(b->bytes))) return 0;
@@ -249,17 +275,15 @@ static int lay_backward(arena *a, bed *b, const spec *s, const pegen_kernel *ker
   }
   b->backward.positions = b->positions;
   b->backward.positions.data = arena_array(a, float, b->positions.shape[0] * b->positions.shape[1]);
-  b->backward.rows_grad = (pegen_grad_args){.struct_size = sizeof(pegen_grad_args),
-                                            .q_out = &b->tensor[TENSOR_Q],
-                                            .k_out = &b->tensor[TENSOR_K],
-                                            .q = &b->tensor[TENSOR_Q_OUT],
-                                            .k = &b->tensor[TENSOR_K_OUT]};
+  if (!lay_input_gradients(b, s)) return 0;
+  b->backward.rows_grad = rows_gradients(b);
   b->backward.rows = b->args;
   b->backward.rows.grad = &b->backward.rows_grad;
   b->backward.rows.q = b->backward.rows.k = NULL;
   b->backward.all_grad = b->backward.rows_grad;
+  if (s->n_inputs) b->backward.all_grad.inputs = b->backward.inputs;
   if (s->n_operands) b->backward.all_grad.operands = b->backward.operands;
-  else b->backward.all_grad.positions = &b->backward.positions;
+  else if (!s->n_inputs) b->backward.all_grad.positions = &b->backward.positions;
   b->backward.all = b->args;
   b->backward.all.q = &b->backward.tensor[0];
   b->backward.all.k = &b->backward.tensor[1];
@@ -377,9 +401,12 @@ static double bytes_of(const bed *b, const contender *kernel) {
 
 /* Rows alone move what encode moves; with operands what encode wrote is read, too. */
 static void print_backward(const bed *b, const contender *forward, const contender *backward) {
-  static const char *const names[] = {"gradients of rows", "and of operands"};
+  const pegen_grad_args *all = &b->backward.all_grad;
+  const char *const names[] = {"gradients of rows", all->inputs ? all->operands ? "of inputs and operands" : "of inputs"
+                                                    : all->operands ? "and of operands"
+                                                                    : "and of positions"};
   for (int i = 0; i < (b->backward.rows_alone ? 1 : 2); i++) {
-    printf("         %-25s", i && !b->backward.all_grad.operands ? "and of positions" : names[i]);
+    printf("         %-25s", names[i]);
     bench_print_time(backward[i].seconds);
     printf(" %8.2fx of encode\n", backward[i].seconds / forward->seconds);
   }

@@ -9,6 +9,7 @@
 #include "cpu/gradient.h"
 #include "cpu/rotors.h"
 #include "cpu/widen.h"
+#include "cpu/widen_backward.h"
 
 typedef struct form_emitter {
   void (*imports)(ir *b); /* NULL: none are needed */
@@ -29,6 +30,12 @@ static void attention_backward(ir *b, arena *a, const form *f, const void *plan,
 
 static void widen(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
   emit_widen(b, a, form_program(a, f, plan, "encode"), target, dtypes);
+}
+
+static void widen_backward(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target,
+                           unsigned dtypes) {
+  (void)f;
+  emit_widen_backward(b, a, plan, target, dtypes);
 }
 
 static void encode(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
@@ -53,7 +60,7 @@ static void dense_backward(ir *b, arena *a, const form *f, const void *plan, con
 
 static const form_emitter emitters[FORM_COUNT] = {
     [FORM_ATTENTION] = {emit_attention_imports, attention, attention_backward},
-    [FORM_POLYNOMIAL] = {emit_encoder_imports, widen},
+    [FORM_POLYNOMIAL] = {emit_encoder_imports, widen, widen_backward},
     [FORM_ADDITIVE] = {emit_encoder_imports, encode, encode_backward},
     [FORM_BLADES] = {emit_encoder_imports, encode, encode_backward},
     [FORM_DENSE_FOUR] = {emit_encoder_imports, encode, encode_backward},

@@ -110,8 +110,8 @@ static ir_value fold_within(ir *b, segments x) {
   return x.lanes;
 }
 
-/* Vectors become the sums of their lanes: up to four at a time, which share most of the additions. */
-static void fold_sums(ir *b, ir_value *sums, int count) {
+/* Up to four at a time, which share most of the additions. */
+void emit_fold_sums(ir *b, ir_value *sums, int count) {
   for (int first = 0, few; first < count; first += few) {
     few = count - first < FOLDED ? count - first : FOLDED;
     while (few > ir_lanes(sums[first])) few /= 2;
@@ -124,8 +124,7 @@ static void fold_sums(ir *b, ir_value *sums, int count) {
   }
 }
 
-/* The same numbers in the first lanes of a longer vector, zeros in the others. */
-static ir_value lengthened(ir *b, ir_value x, int lanes) {
+ir_value emit_lengthened(ir *b, ir_value x, int lanes) {
   int64_t mask[MOST_LANES];
   int given = ir_lanes(x);
   for (int i = 0; i < lanes; i++) mask[i] = i < given ? i : given;
@@ -144,9 +143,9 @@ void emit_weights(weight_emitter *e, const query_row *row, ir_value *weight) {
   int chunks = terms / width, rest = terms % width, short_width = width < 4 ? width : 4;
   while (short_width < rest) short_width *= 2;
   if (rest) add_chunk(e, row, terms - short_width, short_width, none, rest, weight);
-  for (int w = 0; w < n && rest; w++) weight[w] = lengthened(e->b, weight[w], width);
+  for (int w = 0; w < n && rest; w++) weight[w] = emit_lengthened(e->b, weight[w], width);
   if (is_loop(e->p, chunks)) loop_over_chunks(e, row, width, chunks, weight);
   else
     for (int i = 0; i < chunks; i++) add_chunk(e, row, i * width, width, none, width, weight);
-  fold_sums(e->b, weight, n);
+  emit_fold_sums(e->b, weight, n);
 }

@@ -32,6 +32,11 @@ void emit_weights(weight_emitter *e, const query_row *row, ir_value *weight);
 /* x y + sum, with one rounding where the target has it; sum null: x y. */
 ir_value emit_sum_of_product(ir *b, const cpu_target *target, ir_value x, ir_value y, ir_value sum);
 
+/* Vectors become the sums of their lanes. */
+void emit_fold_sums(ir *b, ir_value *sums, int count);
+/* The same numbers in the first lanes of a longer vector, zeros in the others. */
+ir_value emit_lengthened(ir *b, ir_value x, int lanes);
+
 /* Whether a leaf reads neighbouring elements from term to term, and whether all that x reads of inputs by term is read
  * so: one code in a loop serves all chunks then, which is worth it where there are more than so many. */
 bool weights_in_order(const spec *s, const expr *leaf);

@@ -119,10 +119,27 @@ static void print_cost(arena *a, const spec *s, const explanation *e) {
   line(e->entries_precision ? "" : "precision", e->rows_precision);
 }
 
+static void print_column_gradients(arena *a, const explain_gradient *g) {
+  const char *what = g->of_inputs     ? g->of_operands ? "inputs, operands and positions" : "inputs and positions"
+                     : g->of_operands ? "operands and positions"
+                                      : "positions";
+  line("gradients", "of rows: the channels that were there, moved back; nothing of the call is kept");
+  line("", g->missing);
+  line("", arena_printf(a, "of %s, too: %d operations on columns a row of q, for %d weight%s", what,
+                        g->torque_operations, g->weights, g->weights > 1 ? "s" : ""));
+  if (operation_count_all(&g->token)) line("", arena_printf(a, "%s a row of q", count_text(a, &g->token)));
+  if (g->chunk_bytes)
+    line("", arena_printf(a, "%" PRId64 " bytes of workspace for each chunk of tokens", g->chunk_bytes));
+}
+
 static void print_gradients(arena *a, const spec *s, const explanation *e) {
   const explain_gradient *g = &e->gradient;
   if (!g->has_rows) {
     line("gradients", "this kind of kernel has no entries for them");
+    return;
+  }
+  if (g->weights) {
+    print_column_gradients(a, g);
     return;
   }
   if (g->pair_operations) {
@@ -312,14 +329,15 @@ static void json_gradients(json_writer *w, const explanation *e) {
   json_bool(w, "entries", g->has_rows);
   json_integer(w, "per_row_operations", g->row_operations);
   json_integer(w, "torques", g->torques);
+  json_integer(w, "weights", g->weights);
   json_integer(w, "per_row_torque_operations", g->torque_operations);
   json_counts(w, e->cost.per_head ? "per_token_and_head" : "per_token", &g->token);
   json_bool(w, "keeps_rows", g->keeps_rows);
   if (g->missing) json_text(w, "missing", g->missing);
   json_integer(w, "workspace_bytes_per_chunk", g->chunk_bytes);
   json_integer(w, "per_pair_operations", g->pair_operations);
-  json_bool(w, "of_operands_in_attention", g->of_operands);
-  json_bool(w, "of_inputs_in_attention", g->of_inputs);
+  json_bool(w, "of_operands_in_attention", !g->weights && g->of_operands);
+  json_bool(w, "of_inputs_in_attention", !g->weights && g->of_inputs);
   json_bool(w, "of_positions_in_attention", g->of_positions);
   json_integer(w, "workspace_bytes_per_key", g->key_bytes);
   json_end(w, '}');

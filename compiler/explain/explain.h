@@ -62,8 +62,9 @@ typedef struct explain_gradient {
   bool keeps_rows;       /* operands' and positions' need the rows as they were written, or read */
   const char *missing;   /* what has no gradient although forward depends on it; NULL: nothing */
   int64_t chunk_bytes;   /* of the workspace: sums of one chunk of tokens; 0: no operand has a gradient */
+  int weights;           /* of a query, from which inputs, operands and its position gain; 0: there are no columns */
   int pair_operations;   /* of attention: of a pair and head */
-  bool of_operands, of_inputs; /* of attention's bias */
+  bool of_operands, of_inputs; /* of attention's bias, of columns */
   bool of_positions; /* in attention */
   int key_bytes;         /* of attention's workspace: of a key and head of k */
 } explain_gradient;

@@ -7,6 +7,7 @@
 #include "plan/change_of_basis.h"
 #include "plan/dense.h"
 #include "plan/gradient.h"
+#include "plan/widen_gradient.h"
 
 #include <math.h>
 
@@ -90,11 +91,31 @@ static void of_planes(arena *a, const void *of, int row_operations, explain_grad
   out->chunk_bytes = (int64_t)(p->per_head ? s->heads : 1) * s->n_blocks * b * b * 8;
 }
 
+/* Weights gain sums over columns, products of which and queries' halves their terms do; where positions gain, weights
+ * are made again. */
+static void of_columns(arena *a, const void *of, int row_operations, explain_gradient *out) {
+  const plan_widen *p = of;
+  const spec *s = p->spec;
+  const plan_gradient *g = plan_widen_gradient(a, p);
+  (void)row_operations;
+  out->weights = p->p->n_weights;
+  out->torque_operations = 2 * p->n_gains;
+  out->missing = "on GPUs: none; columns have no code for them there";
+  if (!g) return;
+  unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool) + 1);
+  for (int i = 0; i < g->n_inputs; i++) operation_count_add(&out->token, g->of_input[i].gradient, s->n_blocks, seen);
+  for (int i = 0; i < g->n_boundaries; i++) operation_count_add(&out->token, g->of_boundary[0][i], s->n_blocks, seen);
+  out->of_inputs = g->n_inputs > 0;
+  out->of_operands = g->n_boundaries > 0;
+  out->chunk_bytes = (int64_t)(p->values->per_head ? s->heads : 1) * g->n_boundaries * p->values->lanes * 8;
+}
+
 typedef void gradient_function(arena *a, const void *plan, int row_operations, explain_gradient *out);
 
-static gradient_function *const of_form[FORM_COUNT] = {
-    [FORM_ADDITIVE] = of_rotors, [FORM_BLADES] = of_rotors,      [FORM_DENSE_FOUR] = of_rotors,
-    [FORM_SCHUR] = of_planes,    [FORM_DENSE] = of_exponentials, [FORM_CHANGE_OF_BASIS] = of_basis};
+static gradient_function *const of_form[FORM_COUNT] = {[FORM_POLYNOMIAL] = of_columns,   [FORM_ADDITIVE] = of_rotors,
+                                                       [FORM_BLADES] = of_rotors,        [FORM_DENSE_FOUR] = of_rotors,
+                                                       [FORM_SCHUR] = of_planes,         [FORM_DENSE] = of_exponentials,
+                                                       [FORM_CHANGE_OF_BASIS] = of_basis};
 
 bool explain_gradients(arena *a, const form *f, const spec *s, int row_operations, explain_gradient *out) {
   const void *plan = of_form[f->kind] ? f->plan(a, s) : NULL;

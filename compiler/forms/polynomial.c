@@ -118,7 +118,11 @@ static int out_dim(arena *a, const void *of, int dtype, const char ***columns) {
 const form form_polynomial = {
     .kind = FORM_POLYNOMIAL,
     .name = "polynomial",
-    .entries = {.encode = "pegen_driver_widen", .workspace = "pegen_driver_workspace"},
+    .entries = {.encode = "pegen_driver_widen",
+                .workspace = "pegen_driver_workspace",
+                .encode_backward = "pegen_driver_widen_backward",
+                .encode_backward_finish = "pegen_driver_widen_backward_finish",
+                .encode_backward_workspace = "pegen_driver_widen_backward_workspace"},
     .takes = takes,
     .plan = build,
     .print = print,

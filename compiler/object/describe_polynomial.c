@@ -1,8 +1,10 @@
 /* object/describe_polynomial: pegen_widen, of columns that widen q and k: kernel/loop.h; see object/describe_form.h. */
 #include "cpu/rotors.h"
 #include "cpu/widen.h"
+#include "cpu/widen_backward.h"
 #include "object/describe_form.h"
 #include "plan/widen.h"
+#include "plan/widen_gradient.h"
 
 #include "kernel/loop.h"
 
@@ -32,14 +34,40 @@ static LLVMValueRef target_rows(describer *d, const plan_widen *p, const cpu_tar
   return describe_rows(d, "targets", rows, count);
 }
 
+static LLVMValueRef gradient_rows(describer *d, const plan_widen *p, const cpu_target *const *targets, int count) {
+  arena *a = d->request->memory;
+  LLVMValueRef rows[TARGET_MAX];
+  if (!d->request->gradients) return describe_null(d);
+  for (int i = 0; i < count; i++) {
+    LLVMValueRef weights[NUMBER_CHANNEL_TYPES], queries[NUMBER_CHANNEL_TYPES * 2], keys[NUMBER_CHANNEL_TYPES];
+    for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
+      weights[type] = describe_function(d, emit_weights_gain_name(a, targets[i], type));
+      keys[type] = describe_function(d, emit_keys_gain_name(a, targets[i], type));
+      for (int wide = 0; wide < 2; wide++)
+        queries[2 * type + wide] =
+            describe_function(d, emit_queries_gain_name(a, targets[i], type, wide && p->spec->n_inputs > 0));
+    }
+    describe_field fields[] = {
+        FIELD(pegen_widen_gradient_code, weights, LLVMConstArray2(d->ptr, weights, NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_widen_gradient_code, queries, LLVMConstArray2(d->ptr, queries, NUMBER_CHANNEL_TYPES * 2)),
+        FIELD(pegen_widen_gradient_code, keys, LLVMConstArray2(d->ptr, keys, NUMBER_CHANNEL_TYPES))};
+    rows[i] = DESCRIBE(d, pegen_widen_gradient_code, fields);
+  }
+  return describe_rows(d, "gradients", rows, count);
+}
+
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const plan_widen *p = of;
+  const plan_gradient *gradient = d->request->gradients ? plan_widen_gradient(d->request->memory, p) : NULL;
   describe_field fields[] = {FIELD(pegen_widen, n_blocks, describe_i64(d, p->spec->n_blocks)),
                              FIELD(pegen_widen, lanes, describe_i64(d, p->values->lanes)),
                              FIELD(pegen_widen, n_leaves, describe_i64(d, p->values->n_leaves)),
                              FIELD(pegen_widen, leaves, describe_leaves(d, p->values)),
                              FIELD(pegen_widen, prepared_bytes, describe_i64(d, emit_prepared_bytes(p->values))),
-                             FIELD(pegen_widen, targets, target_rows(d, p, targets, n_targets))};
+                             FIELD(pegen_widen, targets, target_rows(d, p, targets, n_targets)),
+                             FIELD(pegen_widen, n_weights, describe_i64(d, p->p->n_weights)),
+                             FIELD(pegen_widen, backward, gradient_rows(d, p, targets, n_targets)),
+                             FIELD(pegen_widen, gradient, describe_gradient(d, gradient, targets, n_targets))};
   return describe_global(d, "widen", DESCRIBE(d, pegen_widen, fields), true);
 }
 

@@ -1,7 +1,7 @@
 /* verify/check_widen: scores of widened rows against the product plus the bias as it is written; see
  * verify/check_kind.h. */
 #include "verify/check_kind.h"
-#include "verify/trial_widen.h"
+#include "verify/trial_widen_backward.h"
 
 #include <math.h>
 
@@ -71,9 +71,55 @@ static void check_scores(checker *c, number_type type, number_type input_type) {
   check_report_bits(c, name, "other strides, q and k apart", true);
 }
 
+/* ---- gradients ---- */
+
+/* In parts, of each gradient alone, and added to what is there. */
+static void check_gradient_bits(checker *c, const char *name, const widen_gradients *g) {
+  const attention_gradients *all = &g->out;
+  bool same = true;
+  for (int alone = 0; alone < 4; alone++) {
+    attention_gradients some = attention_gradients_room(c->memory, all);
+    if (alone == 1) some.operands = some.inputs = NULL;
+    if (alone == 2) some.positions = some.k_positions = NULL;
+    if (alone == 3) some.q = some.k = NULL;
+    if (!check_called(c, name, "gradients in parts", widen_gradients_call(c->kernel, g, &some, 0, CHECK_PARTS))) return;
+    same = same && attention_gradients_same(all, &some);
+  }
+  check_report_bits(c, name, "gradients in 3 parts, and of some alone", same);
+}
+
+static void check_gradients(checker *c, number_type type, number_type input_type) {
+  enum { SAMPLED = 3 };
+  arena *a = c->memory;
+  const sample *s = c->sample;
+  const char *name = number_type_info(type)->name, *of = type == input_type ? "" : ", inputs of f32";
+  widen_trial t =
+      widen_trial_create(a, c->spec, c->kernel, type, input_type, ROWS_GAPS, &s->shape, s->positions, NULL, &c->random);
+  widen_gradients g;
+  int error = widen_gradients_fill(a, &g, &t, c->kernel, s->shape.tokens / SAMPLED + 1, ROWS_BNHD, &c->random);
+  if (!error) error = widen_gradients_call(c->kernel, &g, &g.out, 0, 1);
+  if (!check_called(c, name, "gradients", error)) return;
+  attention_answer exact = widen_gradients_answer(a, &g);
+  trial_error rows = {0}, inputs = {0}, operands = {0}, positions = {0};
+  attention_gradients_compare(g.out.q, exact.q, exact.score, &rows);
+  attention_gradients_compare(g.out.k, exact.k, exact.score, &rows);
+  attention_gradients_compare_inputs(&g.out, &exact, &inputs);
+  attention_gradients_compare_operands(&g.out, &exact, &operands);
+  attention_gradients_compare_positions(&g.out, &exact, &positions);
+  long double bound = widen_gradients_bound(type);
+  check_report(c, name, arena_printf(a, "gradients of rows%s", of), bound, &rows);
+  if (g.out.inputs) check_report(c, name, arena_printf(a, "gradients of inputs%s", of), bound, &inputs);
+  if (g.out.operands) check_report(c, name, arena_printf(a, "gradients of operands%s", of), bound, &operands);
+  if (g.out.positions) check_report(c, name, arena_printf(a, "gradients of positions%s", of), bound, &positions);
+  check_gradient_bits(c, name, &g);
+}
+
 static void check_type(checker *c, number_type type) {
   check_scores(c, type, type);
-  if (type != NUMBER_F32 && c->spec->n_inputs > 0) check_scores(c, type, NUMBER_F32);
+  if (c->kernel->encode_backward) check_gradients(c, type, type);
+  if (type == NUMBER_F32 || c->spec->n_inputs == 0) return;
+  check_scores(c, type, NUMBER_F32);
+  if (c->kernel->encode_backward) check_gradients(c, type, NUMBER_F32);
 }
 
 static void run(checker *c) { check_each_type(c, check_type); }

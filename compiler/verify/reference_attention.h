@@ -21,6 +21,7 @@ typedef struct reference_query {
   double scale;            /* 0: 1/sqrt(head_dim) */
   const double *const *operands;
   const double *const *inputs; /* [inputs] the query's rows */
+  const double *origin; /* [axes] from which a polynomial is multiplied out, of widened rows; NULL: from nearby */
 } reference_query;
 
 /* scores [keys], -infinity where a key is not seen; out [value_dim], zeros where none is. */

@@ -88,12 +88,20 @@ static void turned_product(const pair *p, const reference_gains *gains) {
   for (int block = 0; block < s->n_blocks; block++) turned_block(p, block, gains);
 }
 
+/* How far a kernel that multiplies a polynomial out counts. */
+static double reach(const pair *p, int axis) {
+  const double *origin = p->query->origin;
+  if (!origin) return fabs(p->delta[axis]);
+  return fabs(p->query->positions[p->key * p->spec->n_axes + axis] - origin[axis]) +
+         fabs(p->query->position[axis] - origin[axis]);
+}
+
 /* Kernels multiply a polynomial out: its errors are those of its products, whose sizes are what it is of magnitudes. */
 static void polynomial_bias(const pair *p, expr_environment *env, const reference_gains *gains) {
   const spec *s = p->spec;
   gradient_sum g = scaled(p->g, p->scale), value = {g.value, 0}, size = {0, g.size};
   double delta[SPEC_MAX_AXES];
-  for (int axis = 0; axis < s->n_axes; axis++) delta[axis] = fabs(p->delta[axis]);
+  for (int axis = 0; axis < s->n_axes; axis++) delta[axis] = reach(p, axis);
   for (env->block = 0; env->block < s->polynomial->n_terms; env->block++) {
     expr_environment magnitude = *env;
     magnitude.positions = delta;

@@ -4,8 +4,8 @@
  */
 #include "call.h"
 
-/* What every operator has: positions, operands, and behind them (of encode, whose schema has no list of them) inputs.
- */
+/* What every operator has: positions, operands, and behind them (of all but attention's, whose schema has a list of
+ * them) inputs. */
 static void take_places(struct call *call, torch_value positions, torch_value operands, int n_inputs) {
   pegen_args *args = &call->args;
   args->positions = optional_of(call, positions);
@@ -51,7 +51,7 @@ static void backward_of_rows(torch_value *stack, int n) {
   begin_call(&call, stack[n + 2]);
   const pegen_kernel *kernel = call.kernel;
   DLTensor *q = rows_of(&call, stack[0]), *k = n > 1 ? rows_of(&call, stack[1]) : NULL;
-  take_places(&call, stack[n], stack[n + 1], 0);
+  take_places(&call, stack[n], stack[n + 1], kernel->n_inputs);
   call.args.grad = &call.grad;
   call.grad.q_out = q;
   call.grad.k_out = k;
@@ -73,7 +73,7 @@ static void encode_one_backward(torch_value *stack, uint64_t n_arguments, uint64
 }
 
 /* encode_all_backward(Tensor[] gradients, Tensor[] kept, Tensor? positions, Tensor[] operands, bool from_input,
- * bool with_operands, bool with_positions, str kernel) -> Tensor[]: of rows, of operands, of positions */
+ * bool with_operands, bool with_positions, str kernel) -> Tensor[]: of rows, of operands and inputs, of positions */
 static void encode_all_backward(torch_value *stack, uint64_t n_arguments, uint64_t n_results) {
   (void)n_arguments, (void)n_results;
   struct call call;
@@ -82,7 +82,7 @@ static void encode_all_backward(torch_value *stack, uint64_t n_arguments, uint64
   const DLTensor *gradients[MOST_LISTED] = {NULL}, *kept[MOST_LISTED] = {NULL};
   int n = list_of(&call, stack[0], gradients, true, "gradients");
   if (list_of(&call, stack[1], kept, true, "kept") != n) fail_call(&call, "kept: expected as many as gradients");
-  take_places(&call, stack[2], stack[3], 0);
+  take_places(&call, stack[2], stack[3], kernel->n_inputs);
   pegen_args *args = &call.args;
   pegen_grad_args *grad = &call.grad;
   args->grad = grad;
@@ -96,6 +96,8 @@ static void encode_all_backward(torch_value *stack, uint64_t n_arguments, uint64
   if (stack[5] & 1) {
     for (int i = 0; i < args->n_operands; i++) call.grad_operands[i] = new_gradient(&call, args->operands[i]);
     grad->operands = call.grad_operands;
+    for (int i = 0; i < args->n_inputs; i++) call.grad_inputs[i] = new_like(&call, args->inputs[i]);
+    if (args->n_inputs) grad->inputs = call.grad_inputs;
   }
   if (stack[6] & 1) grad->positions = new_gradient(&call, args->positions);
   run_entry(&call, "encode_backward", kernel->encode_backward, kernel->encode_backward_finish,

@@ -418,14 +418,17 @@ class Kernel:
         return results[0] if len(results) == 1 else tuple(results)
 
     def encode_backward(self, grad_q: Any = None, grad_k: Any = None, positions: Any = None, *, operands: Any = None,
-                        k_positions: Any = None, table: Table | None = None, out: Any = None, in_place: bool = False,
-                        threads: int = 1) -> Any:  # fmt: skip
-        """Gradients of q and k from those of what `encode` returned; of the same shapes and type. Arguments otherwise
-        as in `encode`. Returns (grad_q, grad_k), or one array where only one was given."""
+                        inputs: Any = None, k_positions: Any = None, table: Table | None = None, out: Any = None,
+                        in_place: bool = False, threads: int = 1) -> Any:  # fmt: skip
+        """Gradients of q and k from those of what `encode` returned, of the same type and shapes (of q's and k's own
+        where columns were appended, which are not written in place). Arguments otherwise as in `encode`. Returns
+        (grad_q, grad_k), or one array where only one was given."""
         sources = {name: x for name, x in (("q", grad_q), ("k", grad_k)) if x is not None}
         if not sources:
             raise ArgumentError("grad_q, grad_k: neither was given")
         tensors = {f"grad.{name}_out": view(f"grad_{name}", x) for name, x in sources.items()}
+        if in_place and self.out_dim != self.head_dim:
+            raise ArgumentError(f"in_place: {self.name} appends columns to q and k; expected in_place=False")
         if in_place or out is not None:
             made = self._outputs(sources, out, in_place)
         else:
@@ -433,7 +436,8 @@ class Kernel:
         tensors |= {f"grad.{name}": view(f"grad_{name}", x, True) for name, x in made.items()}
         tensors |= self._places(positions, k_positions)
         parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
-        self._call("encode_backward", tensors, parameters, [], {}, threads=threads, table=table,
+        given = self._named("input", self.inputs, inputs) if grad_q is not None else []
+        self._call("encode_backward", tensors, parameters, given, {}, threads=threads, table=table,
                    workspace="encode_backward_workspace")  # fmt: skip
         results = [give_back(sources[name], x) for name, x in made.items()]
         return results[0] if len(results) == 1 else tuple(results)

@@ -49,7 +49,8 @@ static bool passes(arena *a, const spec *s, const pegen_kernel *kernel) {
   fflush(stdout);
   int out = dup(1);
   assert_non_null(freopen("/dev/null", "w", stdout));
-  check_encode_backward(&c);
+  if (s->polynomial) c.sample = check_widen.choose(&c), check_widen.run(&c);
+  else check_encode_backward(&c);
   fflush(stdout);
   dup2(out, 1);
   close(out);
@@ -58,7 +59,7 @@ static bool passes(arena *a, const spec *s, const pegen_kernel *kernel) {
 
 static void what_is_spoilt_fails(void **state) {
   (void)state;
-  static const char *const specs[] = {"rope_mixed", "geope3d", "sincos"};
+  static const char *const specs[] = {"rope_mixed", "geope3d", "sincos", "pape_ri"};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
     arena *a = arena_create();
     spec *s = loader_load(a, arena_printf(a, "%s/%s.lua", SPECS_DIR, specs[i]), DSL_DIR, 0, NULL);

@@ -26,9 +26,6 @@ def rope(x, positions, base=10000.0):
     return torch.stack([angle.cos() * even - angle.sin() * odd, angle.sin() * even + angle.cos() * odd], -1).flatten(-2)
 
 
-WITHOUT = ("pape", "pape_ri", "polynomial")  # a gradient
-
-
 def gradcheck(call, inputs, eps=1e-2, tolerance=2e-3):
     """torch.autograd.gradcheck by one random direction an input, with sums in float64."""
     return torch.autograd.gradcheck(
@@ -338,23 +335,14 @@ class Gradients(unittest.TestCase):
                 positions = (
                     None if kernel.grid else torch.arange(1.0 * tokens * len(kernel.axes)).reshape(tokens, -1) % 4
                 )
-                if spec in WITHOUT:
-                    with self.assertRaisesRegex(
-                        pk.ArgumentError, "^q and k require gradients, which|^q, k and v require gradients, which"
-                    ):
-                        made = module(*rows[: 3 if entry == "attention" else 2], positions, inputs=inputs)
-                        made.sum().backward()
-                    with torch.no_grad():
-                        module(*rows[: 3 if entry == "attention" else 2], positions, inputs=inputs)
-                    continue
                 checked.add(spec)
                 if entry == "encode":
-                    call = lambda q, k: module(q, k, positions)  # noqa: B023, E731
+                    call = lambda q, k: module(q, k, positions, inputs=inputs)  # noqa: B023, E731
                     self.assertTrue(gradcheck(call, rows[:2]))
                 else:
                     call = lambda q, k, v: module(q, k, v, positions, with_lse=True)  # noqa: B023, E731
                     self.assertTrue(gradcheck(call, rows))
-        self.assertEqual(set(pk.stock()) - checked, set(WITHOUT))
+        self.assertEqual(set(pk.stock()), checked)
 
     def test_operands(self):
         """Of every operand and of positions, by central differences in float64 sums of float32 kernels."""
@@ -381,6 +369,33 @@ class Gradients(unittest.TestCase):
                     x.add_(step * direction)
                     with self.subTest(f"{spec} {list(x.shape)}"):
                         self.assertLess((slope - (gradient * direction).sum()).abs(), 2e-2 * (1 + slope.abs()))
+
+    def test_columns(self):
+        """Of scores by widened rows: q, k, projection, what queries are given, positions, against the formula."""
+        torch.manual_seed(5)
+        m, pape = 6, Encoding("pape", head_dim=16, parabolas=6, heads=2, exact_scores=True, **FAST)
+        q, k = (torch.randn(2, h, 5, 16, requires_grad=True) for h in (2, 2))
+        a, b = (torch.randn(2, 2, 5, m, requires_grad=True) for _ in range(2))
+        positions = (4 * torch.rand(5, 2)).requires_grad_()
+        weights = torch.randn(2, 2, 5, 5)
+        given = [q, k, a, b, positions, *pape.parameters()]
+
+        def formula(q, k, a, b, positions, projection):
+            z = torch.einsum("hmp,ijp->hijm", projection, positions[None] - positions[:, None])
+            bias = torch.einsum("bhim,hijm->bhij", b, z)
+            bias = bias - torch.einsum("bhim,hijm->bhij", torch.nn.functional.softplus(a), z * z)
+            return torch.einsum("bhid,bhjd->bhij", q, k) + bias
+
+        new_q, new_k = pape(q, k, positions, inputs=[a, b])
+        got = torch.autograd.grad((torch.einsum("bhid,bhjd->bhij", new_q, new_k) * weights).sum(), given)
+        wide = [x.detach().double().requires_grad_() for x in given]
+        right = torch.autograd.grad((formula(*wide) * weights.double()).sum(), wide)
+        for x, y in zip(got, right):
+            self.assertLess((x - y).abs().max(), 1e-4 * y.abs().max())
+        with self.assertRaisesRegex(pk.ArgumentError, "appends columns to q and k, and has no gradients of gradients"):
+            fixed = pape.requires_grad_(False)(q, k, positions.detach(), inputs=[a.detach(), b.detach()])
+            first = torch.autograd.grad(fixed[0].square().sum(), q, create_graph=True)
+            first[0].sum().backward()
 
     def test_training(self):
         """An optimiser finds the frequencies that made the data; 16-bit rows and torch.func give the same gradients."""

@@ -144,6 +144,11 @@ static void set_positions(subject *t, bool with_gradients) {
   if (with_gradients) t->grad.positions = tensor_contiguous(t->memory, NUMBER_F64, 2, shape, values);
 }
 
+static DLTensor *const *input_gradients(subject *t, int64_t heads, number_type type) {
+  trial_inputs rows = trial_random_inputs(t->memory, t->spec, type, BATCH, heads, TOKENS, &t->random);
+  return (DLTensor *const *)(uintptr_t)rows.tensors;
+}
+
 /* A call of everything that the kernel has, of rows of a type; `gains`: also what operands and positions gain. */
 static void set_call(subject *t, number_type type, bool gains, bool of_positions) {
   const spec *s = t->spec;
@@ -170,7 +175,8 @@ static void set_call(subject *t, number_type type, bool gains, bool of_positions
     t->grad.out = new_rows(t, type, heads, values), t->grad.v = new_rows(t, type, heads, values);
   } else {
     t->args.q_out = new_rows(t, type, heads, wide), t->args.k_out = new_rows(t, type, heads, wide);
-    t->grad.q_out = new_rows(t, type, heads, channels), t->grad.k_out = new_rows(t, type, heads, channels);
+    t->grad.q_out = new_rows(t, type, heads, wide), t->grad.k_out = new_rows(t, type, heads, wide);
+    if (gains && s->n_inputs) t->grad.inputs = input_gradients(t, heads, type);
   }
   set_operands(t, gains);
   set_positions(t, gains && of_positions);
@@ -251,6 +257,7 @@ static const test_case cases[] = {
     {"string_cayley", {{"head_dim", "64"}, {"heads", "2"}}},
     {"string_cayley", {{"head_dim", "128"}}},
     {"pape", {{"head_dim", "64"}}},
+    {"pape", {{"head_dim", "64"}, {"axes", "3"}, {"parabolas", "300"}, {"heads", "8"}}},
     {"pape", {{"head_dim", "64"}, {"role", "pairwise"}}},
     {"attention", {{"head_dim", "64"}}},
     {"attention", {{"head_dim", "256"}}},

@@ -12,7 +12,7 @@
 
 #include "loader.h"
 #include "verify/reference.h"
-#include "verify/trial_widen.h"
+#include "verify/trial_widen_backward.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -314,16 +314,184 @@ static void bad_calls_are_refused(void **state) {
   arena_destroy(c.memory);
 }
 
+/* ---- gradients ---- */
+
+/* A small call for all gradients, of descriptions whose queries have inputs and operands. */
+typedef struct gradient_call {
+  arena *memory;
+  loaded_kernel *loaded;
+  const pegen_kernel *kernel;
+  widen_gradients g;
+} gradient_call;
+
+enum { GRAD_BATCH = 2, GRAD_TOKENS = 70 }; /* more than go through a kernel in one block */
+
+static gradient_call make_gradient_call(const char *defines) {
+  arena *a = arena_create();
+  gradient_call c = {.memory = a};
+  spec *s = load_bias(a, "pape", defines);
+  c.loaded = trial_load_gradients(a, s, "native", PEGEN_DTYPE_F32, 1);
+  assert_non_null(c.loaded);
+  c.kernel = run_kernel(c.loaded);
+  uint64_t random = 11;
+  double *positions = arena_array(a, double, GRAD_TOKENS * s->n_axes);
+  for (int i = 0; i < GRAD_TOKENS * s->n_axes; i++) positions[i] = random_uniform(&random, -5, 5);
+  widen_shape shape = {GRAD_BATCH, s->heads > 1 ? s->heads : 4, 2, GRAD_TOKENS, GRAD_TOKENS};
+  widen_trial t =
+      widen_trial_create(a, s, c.kernel, NUMBER_F32, NUMBER_F32, ROWS_BNHD, &shape, positions, NULL, &random);
+  assert_int_equal(widen_gradients_fill(a, &c.g, &t, c.kernel, 23, ROWS_GAPS, &random), 0);
+  assert_int_equal(widen_gradients_call(c.kernel, &c.g, &c.g.out, 0, 1), 0);
+  return c;
+}
+
+static void end_gradient_call(const gradient_call *c) {
+  run_unload(c->loaded);
+  arena_destroy(c->memory);
+}
+
+/* Twice as much, to the bit: rows are written, the others are added to. */
+static void gradients_are_added(void **state) {
+  (void)state;
+  gradient_call c = make_gradient_call("axes=2 parabolas=21 heads=4 skip_tokens=1");
+  const spec *s = c.g.forward.spec;
+  attention_gradients twice = attention_gradients_room(c.memory, &c.g.out);
+  assert_int_equal(widen_gradients_call(c.kernel, &c.g, &twice, 0, 3), 0);
+  assert_int_equal(widen_gradients_call(c.kernel, &c.g, &twice, PEGEN_GRAD_ACCUMULATE, 2), 0);
+  assert_true(tensor_identical(twice.q, c.g.out.q) && tensor_identical(twice.k, c.g.out.k));
+  for (int64_t i = 0; i < spec_operand_elements(&s->operand[0]); i++)
+    assert_true(((double *)twice.operands[0]->data)[i] == 2 * ((double *)c.g.out.operands[0]->data)[i]);
+  for (int64_t i = 0; i < GRAD_TOKENS * s->n_axes; i++)
+    assert_true(((double *)twice.positions->data)[i] == 2 * ((double *)c.g.out.positions->data)[i]);
+  for (int i = 0; i < s->n_inputs; i++)
+    for (int64_t h = 0; h < 4; h++)
+      for (int64_t n = 0; n < GRAD_TOKENS; n++)
+        for (int64_t m = 0; m < 21; m++)
+          assert_true(*(float *)tensor_at(twice.inputs[i], 1, h, n, m) ==
+                      2 * *(float *)tensor_at(c.g.out.inputs[i], 1, h, n, m));
+  end_gradient_call(&c);
+}
+
+/* Positions of each batch, alike, gain together what shared ones do; and all else is the same. */
+static void batches_have_their_positions(void **state) {
+  (void)state;
+  gradient_call c = make_gradient_call("axes=3 parabolas=6");
+  int64_t axes = c.g.forward.spec->n_axes, count = GRAD_TOKENS * axes, shape[] = {GRAD_BATCH, GRAD_TOKENS, axes};
+  double *values = arena_array(c.memory, double, GRAD_BATCH *count);
+  for (int b = 0; b < GRAD_BATCH; b++) memcpy(values + b * count, c.g.forward.q_values, sizeof *values * (size_t)count);
+  attention_gradients own = attention_gradients_room(c.memory, &c.g.out);
+  widen_gradients g = c.g;
+  g.forward.positions = tensor_contiguous(c.memory, NUMBER_F64, 3, shape, values);
+  own.positions = tensor_contiguous(c.memory, NUMBER_F64, 3, shape, values);
+  for (int parts = 1; parts < 4; parts += 2) {
+    assert_int_equal(widen_gradients_call(c.kernel, &g, &own, 0, parts), 0);
+    const double *each = own.positions->data, *all = c.g.out.positions->data;
+    for (int64_t i = 0; i < count; i++)
+      assert_true(fabs(each[i] + each[count + i] - all[i]) <= 1e-12 * (fabs(each[i]) + fabs(each[count + i])));
+  }
+  own.positions = c.g.out.positions;
+  double *sum = own.operands[0]->data, *shared = c.g.out.operands[0]->data; /* in another order */
+  for (int64_t i = 0; i < spec_operand_elements(&c.g.forward.spec->operand[0]); i++)
+    assert_true(fabs(sum[i] - shared[i]) <= 1e-10 * fabs(shared[i]) + 1e-12), sum[i] = shared[i];
+  assert_true(attention_gradients_same(&own, &c.g.out));
+  end_gradient_call(&c);
+}
+
+/* What it answers, where it refuses, and nothing is written. */
+static int gradients_refused(const gradient_call *c, attention_gradients *out) {
+  attention_gradients room = attention_gradients_room(c->memory, &c->g.out), before = room;
+  if (out->q == c->g.out.q) out->q = room.q, before.q = tensor_copy(c->memory, room.q);
+  int error = widen_gradients_call(c->kernel, &c->g, out, 0, 1);
+  if (error) assert_true(tensor_identical(before.q, room.q));
+  return error;
+}
+
+static void bad_gradient_calls_are_refused(void **state) {
+  (void)state;
+  gradient_call c = make_gradient_call("axes=2 parabolas=5 heads=2");
+  const widen_gradients good = c.g;
+  DLTensor other, *inputs[2] = {&other, NULL};
+  int64_t shape[4];
+  attention_gradients out = good.out;
+  assert_int_equal(gradients_refused(&c, &out), 0);
+  out.inputs = inputs;
+  other = *good.out.inputs[0]; /* one of two inputs */
+  assert_int_equal(gradients_refused(&c, &out), 0);
+  other.shape = memcpy(shape, good.out.inputs[0]->shape, sizeof shape);
+  shape[3] = 4;
+  assert_int_equal(gradients_refused(&c, &out), PEGEN_ERROR_GRADIENT_SHAPE);
+  other = *good.out.inputs[0];
+  other.dtype.bits = 16;
+  assert_int_equal(gradients_refused(&c, &out), PEGEN_ERROR_GRADIENT_DTYPE);
+  other = *good.out.inputs[0];
+  other.data = good.forward.inputs.tensors[1]->data;
+  assert_int_equal(gradients_refused(&c, &out), PEGEN_ERROR_OVERLAP);
+  other.data = good.q_out->data;
+  assert_int_equal(gradients_refused(&c, &out), PEGEN_ERROR_OVERLAP);
+  other.data = good.out.operands[0]->data;
+  assert_int_equal(gradients_refused(&c, &out), PEGEN_ERROR_OVERLAP);
+  out = good.out;
+  out.q = &other;
+  other = *good.q_out; /* as wide as what came in */
+  assert_int_equal(gradients_refused(&c, &out), PEGEN_ERROR_HEAD_DIM);
+  other = *good.out.q;
+  other.data = good.q_out->data;
+  assert_int_equal(gradients_refused(&c, &out), PEGEN_ERROR_OVERLAP);
+  out = good.out;
+  c.g.q_out = &other;
+  other = *good.forward.q; /* not widened */
+  assert_int_equal(gradients_refused(&c, &out), PEGEN_ERROR_HEAD_DIM);
+  c.g.q_out = NULL; /* without which inputs and q gain nothing */
+  out.q = NULL;
+  assert_int_equal(gradients_refused(&c, &out), PEGEN_ERROR_NO_GRADIENT);
+  out.inputs = NULL;
+  assert_int_equal(gradients_refused(&c, &out), 0); /* positions gain of k alone, the operand 0 */
+  for (int64_t i = 0; i < spec_operand_elements(&good.forward.spec->operand[0]); i++)
+    assert_true(((double *)out.operands[0]->data)[i] == 0);
+  c.g = good;
+  c.g.forward.inputs.tensors = NULL;
+  out = good.out;
+  assert_int_equal(gradients_refused(&c, &out), PEGEN_ERROR_MISSING_INPUT);
+  c.g = good;
+  end_gradient_call(&c);
+}
+
 /* ---- random biases ---- */
 
 static int seed = 0, count = 0;
+
+static void expect_gradients(const widen_gradients *g, const char *what, long double error, const char *defines) {
+  if (error > widen_gradients_bound(g->forward.type))
+    fail_msg("%s, %s: gradients of %s are off by %Lg", defines, number_name(g->forward.type), what, error);
+}
+
+static void random_gradients(arena *a, const widen_trial *t, const pegen_kernel *kernel, const char *defines,
+                             uint64_t *random) {
+  widen_gradients g;
+  trial_error rows = {0}, inputs = {0}, operands = {0}, positions = {0};
+  assert_int_equal(widen_gradients_fill(a, &g, t, kernel, 4, (row_order)random_below(random, ROW_ORDER_COUNT), random),
+                   0);
+  attention_answer exact = widen_gradients_answer(a, &g);
+  assert_int_equal(widen_gradients_call(kernel, &g, &g.out, 0, 1), 0);
+  attention_gradients_compare(g.out.q, exact.q, 1, &rows);
+  attention_gradients_compare(g.out.k, exact.k, 1, &rows);
+  attention_gradients_compare_inputs(&g.out, &exact, &inputs);
+  attention_gradients_compare_operands(&g.out, &exact, &operands);
+  attention_gradients_compare_positions(&g.out, &exact, &positions);
+  expect_gradients(&g, "rows", rows.error, defines);
+  expect_gradients(&g, "inputs", inputs.error, defines);
+  expect_gradients(&g, "operands", operands.error, defines);
+  expect_gradients(&g, "positions", positions.error, defines);
+  attention_gradients parted = attention_gradients_room(a, &g.out);
+  assert_int_equal(widen_gradients_call(kernel, &g, &parted, 0, 5), 0);
+  assert_true(attention_gradients_same(&g.out, &parted));
+}
 
 static void one_random(arena *a, int number, const char *target, int optimize) {
   const char *defines = arena_printf(a, "seed=%d skip_tokens=%d exact_scores=%s", number, number % 3 == 0 ? 2 : 0,
                                      number % 4 == 1 ? "true" : "false");
   spec *s = load(a, RANDOM_SPEC, defines);
   assert_non_null(s);
-  loaded_kernel *loaded = trial_load(a, s, target, 0, optimize);
+  loaded_kernel *loaded = trial_load_gradients(a, s, target, 0, optimize);
   assert_non_null(loaded);
   const pegen_kernel *kernel = run_kernel(loaded);
   uint64_t random = (uint64_t)number * 77 + 5;
@@ -350,6 +518,8 @@ static void one_random(arena *a, int number, const char *target, int optimize) {
     assert_int_equal(widen_trial_call(kernel, &t, q_out, k_out, 3, 4), 0);
     assert_true(tensor_identical(q_out, t.q_out) && tensor_identical(k_out, t.k_out));
     assert_true(tensor_gaps_identical(q_out, t.q_out));
+    if (kernel->encode_backward && number % NUMBER_CHANNEL_TYPES == type)
+      random_gradients(a, &t, kernel, defines, &random);
   }
   run_unload(loaded);
 }
@@ -374,9 +544,15 @@ int main(int arguments, char **argument) {
     return cmocka_run_group_tests(tests, NULL, NULL);
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pape_of_images),          cmocka_unit_test(pape_of_volumes),
-      cmocka_unit_test(pape_rotation_invariant), cmocka_unit_test(sincos_of_volumes),
-      cmocka_unit_test(columns_are_monomials),   cmocka_unit_test(bad_calls_are_refused),
+      cmocka_unit_test(pape_of_images),
+      cmocka_unit_test(pape_of_volumes),
+      cmocka_unit_test(pape_rotation_invariant),
+      cmocka_unit_test(sincos_of_volumes),
+      cmocka_unit_test(columns_are_monomials),
+      cmocka_unit_test(bad_calls_are_refused),
+      cmocka_unit_test(gradients_are_added),
+      cmocka_unit_test(batches_have_their_positions),
+      cmocka_unit_test(bad_gradient_calls_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

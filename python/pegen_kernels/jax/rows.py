@@ -62,7 +62,7 @@ def _refuse_unknown(kernel: Kernel, names: frozenset[str], rest: Rest) -> None:
     of |= {name: f"{name} require a gradient" for name in ("positions", "k_positions")}
     of |= {f"input.{i}": f"input '{info.name}' requires a gradient" for i, info in enumerate(kernel.inputs)}
     for name, what in of.items():
-        if name in names and (name.startswith("input") or "encode_backward_finish" not in kernel.entries):
+        if name in names and "encode_backward_finish" not in kernel.entries:
             raise ArgumentError(f"{what}, which {kernel.name} does not have yet; expected jax.lax.stop_gradient of it")
     if names and "encode_backward" not in kernel.entries:
         raise ArgumentError(
@@ -78,8 +78,9 @@ def _encode_forward(static: Static, rows: Any, rest: Any) -> tuple[Any, Any]:
     _refuse_unknown(static.kernel, names, plain)
     kernel = static.kernel
     # Attention keeps what encode wrote in any case; rounded to 16 bits it is too coarse.
-    from_input = kernel.out_dim != kernel.head_dim or given[0].dtype != jnp.float32
-    needs_rows = bool(names - {"rows"})
+    widens = kernel.out_dim != kernel.head_dim
+    from_input = widens or given[0].dtype != jnp.float32
+    needs_rows = bool(names - {"rows"}) and not widens
     if needs_rows and from_input:
         static = static._replace(in_place=False)
     out = _encode(static, given, plain)
@@ -93,7 +94,7 @@ def _encode_backward(static: Static, residual: _Residual, gradients: Any) -> tup
         return (None,) * len(gradients), rest.gradients({})
     if wanted.names <= {"rows"}:
         return _back(wanted.static, dense(gradients), rest), rest.gradients({})
-    made = _back_all(wanted, dense(gradients), residual.kept, rest)
+    made = _back_all(wanted, dense(gradients), residual.kept, rest)  # of columns nothing is kept
     return tuple(made[f"grad.{name}"] for name in wanted.static.names), rest.gradients(made)
 
 
@@ -104,6 +105,8 @@ def _back_forward(static: Static, gradients: Any, rest: Any) -> tuple[Any, Any]:
 
 
 def _back_backward(static: Static, rest: Rest, gradients: Any) -> tuple[Any, Any]:
+    if static.kernel.out_dim != static.kernel.head_dim:
+        raise ArgumentError(f"{static.kernel.name} appends columns to q and k, and has no gradients of gradients")
     return _encode(static, dense(gradients), rest), rest.gradients({})
 
 
@@ -126,7 +129,8 @@ def encode(kernel: Kernel, q: Any = None, k: Any = None, positions: Any = None, 
     """Encodes q and k by their positions; under jit, vmap, shard_map and reverse-mode differentiation.
 
     q: [B,H,N,head_dim], k: [B,Hkv,M,head_dim] of float32, bfloat16 or float16 (layout "BNHD": [B,N,H,head_dim]); one of
-    them may be left out. positions, k_positions, operands, inputs: as of `Kernel.encode`; operands have gradients.
+    them may be left out. positions, k_positions, operands, inputs: as of `Kernel.encode`; operands and inputs
+    have gradients.
     in_place: the results take the memory of q and k where XLA has no more use for these (in a jitted model that is
     always; q and k that are still read, and arguments that are not donated, are copied first).
 

@@ -1,7 +1,7 @@
 """Gradients and batches of the operators: for PyTorch's own autograd, for `torch.func`, and for what compiles graphs.
 
-Gradients are those of q, k, operands and positions, of encodings whose kernels have them: what would need others is
-refused when it is called.
+Gradients are those of q, k, operands, inputs and positions, of encodings whose kernels have them: what would need
+others is refused when it is called.
 """
 from __future__ import annotations
 
@@ -72,36 +72,43 @@ def _keep(ctx: Any, rows: Sequence[Tensor], output: Any, positions: Tensor | Non
     found = kernel_of(kernel)
     ctx.with_positions = positions is not None and positions.requires_grad
     ctx.with_operands = any(x.requires_grad for x in operands)
-    wanted = [info.name for info, x in zip(found.operands, operands) if x.requires_grad]
-    what = f"operand '{wanted[0]}' requires a gradient" if wanted else "positions require a gradient"
+    infos = [("operand", x) for x in found.operands] + [("input", x) for x in found.inputs]
+    wanted = [f"{kind} '{info.name}'" for (kind, info), x in zip(infos, operands) if x.requires_grad]
+    what = f"{wanted[0]} requires a gradient" if wanted else "positions require a gradient"
+    widens = found.out_dim != found.head_dim
     kept: Sequence[Tensor] = ()
     if "encode_backward" not in found.entries:
         raise ArgumentError(f"{what if wanted else 'q and k require gradients'}, which {found.name} does not have yet; "
                             "expected torch.no_grad()")  # fmt: skip
+    if widens and not is_forward:
+        raise ArgumentError(f"{found.name} appends columns to q and k, and has no gradients of gradients")
     if ctx.with_positions or ctx.with_operands:
         if "encode_backward_finish" not in found.entries:
             raise ArgumentError(f"{what}, which {found.name} does not have yet; expected it detached")
         if not is_forward:
             raise ArgumentError(f"{what} of a gradient: {found.name} has second derivatives of q and k alone")
         # What encode wrote is kept by the attention that follows in any case; rounded to 16 bits it is too coarse.
-        ctx.from_input = found.out_dim != found.head_dim or rows[0].dtype != torch.float32
-        kept = rows if ctx.from_input else output if isinstance(output, (tuple, list)) else (output,)
+        ctx.from_input = rows[0].dtype != torch.float32
+        if not widens:
+            kept = rows if ctx.from_input else output if isinstance(output, (tuple, list)) else (output,)
+    ctx.with_all = ctx.with_positions or ctx.with_operands
     ctx.has_positions = positions is not None
     ctx.save_for_backward(*kept, *([positions] if ctx.has_positions else []), *operands)
     ctx.kernel, ctx.n_kept, ctx.n_operands = kernel, len(kept), len(operands)
 
 
 def _gradients(backward: str, ctx: Any, gradients: Sequence[Tensor]) -> tuple[Any, Any, list[Any]]:
-    """Of rows, of positions, and of operands."""
+    """Of rows, of positions, and of operands. Where columns are appended nothing is kept: what stands in its place is
+    not looked at."""
     saved = list(ctx.saved_tensors)
     kept, rest = saved[: ctx.n_kept], saved[ctx.n_kept :]
     positions, operands = (rest[0], rest[1:]) if ctx.has_positions else (None, rest)
     none = [None] * ctx.n_operands
-    if not kept:
+    if not ctx.with_all:
         made = call(backward, gradients, positions, operands, ctx.kernel)
         return made if len(gradients) == 2 else (made,), None, none
     choices = (ctx.from_input, ctx.with_operands, ctx.with_positions, ctx.kernel)
-    made = _call_all_backward(gradients, kept, positions, operands, *choices)
+    made = _call_all_backward(gradients, kept or gradients, positions, operands, *choices)
     of_positions = made.pop().to(positions.dtype) if ctx.with_positions else None
     of_operands = made[len(gradients) :] if ctx.with_operands else none
     return tuple(made[: len(gradients)]), of_positions, [

@@ -46,7 +46,7 @@ def _run(entry: str, name: str, rows: dict[str, Tensor], results: dict[str, Tens
             raise ArgumentError(f"{field} has {x.shape[-1]} channels; expected {width}")
     if positions is not None:
         views["positions"] = raw_view("positions", positions)
-    infos = [*found.operands, *(found.inputs if entry == "encode" else ())]  # whose schema has no list of inputs
+    infos = [*found.operands, *found.inputs]  # the schema has no list of inputs
     if len(operands) != len(infos):
         raise ArgumentError(f"operands: {len(operands)} given; {found.name} takes {len(infos)}")
     given = [raw_view(f"'{info.name}'", x) for info, x in zip(infos, operands)]
@@ -97,7 +97,9 @@ def _results_of_all(gradients: Sequence[Tensor], positions: Tensor | None, opera
     width = kernel_of(kernel).head_dim
     made = {f"grad.{field}": result(adjacent(x), width) for field, x in zip("qk", gradients)}
     if with_operands:
-        made |= {f"grad.operand.{i}": gradient_of(x) for i, x in enumerate(operands)}
+        n = len(kernel_of(kernel).operands)
+        made |= {f"grad.operand.{i}": gradient_of(x) for i, x in enumerate(operands[:n])}
+        made |= {f"grad.input.{i}": x.new_empty(x.shape) for i, x in enumerate(operands[n:])}
     if with_positions and positions is not None:
         made["grad.positions"] = gradient_of(positions)
     return made
@@ -106,8 +108,8 @@ def _results_of_all(gradients: Sequence[Tensor], positions: Tensor | None, opera
 def _encode_all_backward(gradients: Sequence[Tensor], kept: Sequence[Tensor], positions: Tensor | None,
                          operands: Sequence[Tensor], from_input: bool, with_operands: bool, with_positions: bool,
                          kernel: str) -> list[Tensor]:  # fmt: skip
-    """Gradients of rows, then of all operands, then of positions, in one pass over the rows. kept: what encode wrote,
-    or what it read."""
+    """Gradients of rows, then of all operands and inputs, then of positions, in one pass over the rows. kept: what
+    encode wrote, or what it read."""
     found = kernel_of(kernel)
     made = _results_of_all(gradients, positions, operands, with_operands, with_positions, kernel)
     given = {f"grad.{field}_out": adjacent(x) for field, x in zip("qk", gradients)}
@@ -115,8 +117,10 @@ def _encode_all_backward(gradients: Sequence[Tensor], kept: Sequence[Tensor], po
     views = {field: raw_view(field, x) for field, x in {**given, **made}.items()}
     if positions is not None:
         views["positions"] = raw_view("positions", positions)
+    n = len(found.operands)
     parameters = [raw_view(f"operand '{info.name}'", x) for info, x in zip(found.operands, operands)]
-    found._call("encode_backward", views, parameters, [], {"flags": _FROM_INPUT if from_input else 0},
+    inputs = [raw_view(f"input '{info.name}'", x) for info, x in zip(found.inputs, operands[n:])]
+    found._call("encode_backward", views, parameters, inputs, {"flags": _FROM_INPUT if from_input else 0},
                 stream=stream_of(gradients[0]), workspace="encode_backward_workspace",
                 finish="encode_backward_finish")  # fmt: skip
     return list(made.values())

@@ -24,7 +24,8 @@
  * enough up to head_dim 256, 256 KiB up to 1024, 1.2 MiB for any kernel; attention takes 96 KiB up to
  * head_dim 64 (value_dim where it is larger), 192 KiB up to 256, 512 KiB up to 1024, 1.7 MiB at most, however many
  * tokens there are; where it rotates pairs, 256 KiB up to 256. A bias that is a
- * polynomial adds 64 KiB at most, and 8 bytes for each term and each factor that operands have in it (PaPE: 4 KiB).
+ * polynomial adds 64 KiB at most, and 8 bytes for each term and each factor that operands have in it (PaPE: 4 KiB), in
+ * backward entries six times as many.
  *
  * Backward entries take 64 KiB more than encode, and 80 bytes for each block; in a basis of Schur forms 64 KiB more; of
  * dense blocks of more than 32 channels, and with a change of basis of as many, 256 KiB more. Those of attention take
@@ -159,18 +160,20 @@ enum {
 /* What a backward entry reads and writes beside the arguments of the forward one: gradients of a loss, those of what
  * forward wrote coming in, those of what it read going out. Any that goes out may be NULL, and costs nothing then.
  *
- * NAME_encode_backward takes the arguments of NAME_encode (positions, operands, a table) and
- *   grad->q_out, k_out   coming in, [B,H,N,D], [B,Hkv,M,D] of the kernel's row types; NULL: no rows of that tensor
- *   grad->q, k           going out, of the same shapes and type, rounded once; may be q_out and k_out themselves
+ * NAME_encode_backward takes the arguments of NAME_encode (positions, operands, inputs, a table) and
+ *   grad->q_out, k_out   coming in, [B,H,N,E], [B,Hkv,M,E] of the kernel's row types; NULL: no rows of that tensor
+ *   grad->q, k           going out, [B,H,N,D], [B,Hkv,M,D] of the same type, rounded once; may be q_out and k_out
+ *                        themselves where E = D
  *   grad->operands       [n_operands], each of its operand's shape, contiguous, float32 or float64
+ *   grad->inputs         [n_inputs], each of its input's shape and type, rounded once, any strides; only with q_out
  *   grad->positions      of the shape of args->positions, any strides, float32 or float64; also grad->k_positions
- * and, only where an operand or positions have a gradient, positions and operands beside any table, and
- *   args->q, k           (not of what is added to rows) of every tensor of q_out and k_out what encode wrote, or
- * (PEGEN_GRAD_FROM_INPUT) what it read; in its type and shape. From 16-bit rows that encode wrote, rounded as they are,
- * gradients of operands carry errors of 2^-8 (bfloat16) or 2^-11 (float16) of the sum of the absolute values of what is
- * added; from what it read they do not. What it read is needed where what it wrote does not hold what was turned: an
- * amplitude of 0, outputs of another number type; and
- *   args->workspace      NAME_encode_backward_workspace(args) bytes, 8-byte aligned, of no tensor of the call.
+ * and, only where an operand, an input or positions have a gradient, positions and operands beside any table, and
+ *   args->q, k           (not of what is added to rows, nor where E is not D) of every tensor of q_out and k_out what
+ * encode wrote, or (PEGEN_GRAD_FROM_INPUT) what it read; in its type and shape. From 16-bit rows that encode wrote,
+ * rounded as they are, gradients of operands carry errors of 2^-8 (bfloat16) or 2^-11 (float16) of the sum of the
+ * absolute values of what is added; from what it read they do not. What it read is needed where what it wrote does not
+ * hold what was turned: an amplitude of 0, outputs of another number type; and args->workspace
+ * NAME_encode_backward_workspace(args) bytes, 8-byte aligned, of no tensor of the call.
  *
  * Encode's other gradients are refused (NO_GRADIENT), as are those that are 0 whatever the call is, and those of
  * operands and positions where boosts or translations follow a change of basis. In the basis of a Schur form gradients
@@ -182,7 +185,10 @@ enum {
  * NAME_encode_backward_finish(args, part, parts) with the same arguments adds up what they left in the workspace, each
  * part (of the first 16) some of the elements. All results are the same to the bit for any number of parts of either. A
  * gradient of positions [N,P] is the sum over batches; where k has no positions of its own (args->k_positions is NULL),
- * that of q and k together. Tokens that are skipped give positions 0.
+ * that of q and k together. Tokens that are skipped give positions and inputs 0. Where encode appends columns (E is not
+ * D) q and k gain the channels that it moved; what the columns gain goes on to inputs, operands and positions. In 16
+ * bits, where a column is a rounded value beside what rounding took, rounding counts as exact: the value gains what a
+ * product of columns that was not rounded would give it.
  *
  * NAME_attention_backward takes the arguments of NAME_attention (q, k, v, out, positions, operands, inputs, causal,
  * scale), where out and lse are what that wrote, and
