@@ -246,6 +246,12 @@ static void read_generators(lua_State *L, spec *d) {
   for (int i = 0; i < d->n_axes; i++) position[i] = expr_at(L, i);
   lua_pop(L, 1);
   for (int i = 0; i < d->n_axes; i++) d->angle[i] = expr_mul(d->pool, phase[i], position[i]);
+  if (!flag_field(L, "rounds_phases")) return;
+  for (int i = 0; i < d->n_axes; i++) { /* two float32 multiplied as a float32 */
+    const expr *speed = expr_unary(d->pool, EXPR_ROUND32, phase[i]);
+    const expr *r = expr_unary(d->pool, EXPR_ROUND32, position[i]);
+    d->angle[i] = expr_unary(d->pool, EXPR_ROUND32, expr_mul(d->pool, speed, r));
+  }
 }
 
 static void read_blades(lua_State *L, spec *d) {

@@ -16,7 +16,7 @@ local polynomial = core.include "polynomial"
 local WORD = "pe.encoding"
 local FIELDS = {
   "name", "doc", "axes", "head_dim", "heads", "block", "layout", "span", "generators", "combine", "phase",
-  "amplitude", "position", "basis", "bias", "add", "role", "value_dim", "models",
+  "amplitude", "position", "precision", "basis", "bias", "add", "role", "value_dim", "models",
 }
 local encoding = {}
 
@@ -291,6 +291,8 @@ end
 
 ---- rotors on blocks of channels ----
 
+local PRECISIONS = { "exact phases", "float32 phases" }
+
 -- Fills `described`, which core.finish takes, from pe.encoding's fields.
 local function describe_blocks(given, described, index_of)
   check.required(WORD, given, { "block", "generators", "phase" })
@@ -335,7 +337,12 @@ local function describe_blocks(given, described, index_of)
   operands.close()
   local schur, basis = dense.basis(given.basis, block, head_dim, heads)
   for a, mapped in ipairs(positions_of(given.position, axes)) do positions[a] = core.merge(mapped, 1) end
+  local precision = given.precision == nil and "exact phases" or given.precision
+  if not check.contains(PRECISIONS, precision) then
+    check.wrong(WORD, "precision", precision, "\"exact phases\" or \"float32 phases\"")
+  end
   described.blocks = {
+    rounds_phases = precision == "float32 phases",
     algebra = block.algebra,
     size = block.size,
     dense = block.dense or false,
@@ -360,7 +367,9 @@ local function describe_blocks(given, described, index_of)
 end
 
 -- Fields that say something of blocks: none of them goes without one.
-local OF_BLOCKS = { "layout", "span", "generators", "combine", "phase", "amplitude", "position", "basis" }
+local OF_BLOCKS = {
+  "layout", "span", "generators", "combine", "phase", "amplitude", "position", "precision", "basis",
+}
 
 -- What goes with a rotation alone, where there is none.
 local function refuse_blocks(given)

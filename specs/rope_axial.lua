@@ -7,6 +7,9 @@
 --   sections     M-RoPE of "Qwen2-VL" (Wang et al.), section 2.1: the first sections[1] pairs turn with axis 0,
 --                the next with axis 1, ...; base^(-2i/D) over all pairs; split layout; `sections` is mrope_section in
 --                Hugging Face transformers (16,24,24 for 128 channels); base 1000000.
+--   woven        interleaved M-RoPE of Qwen3-VL ("Qwen3-VL Technical Report", section 2; transformers,
+--                apply_interleaved_mrope): pair i turns with axis i mod P while that has pairs left, then with axis 0;
+--                frequencies, layout and `sections` (24,20,20) as there; base 5000000.
 -- order=1,0 gives the first pairs to the columns, as RoPE-ViT's code does. Coordinates of other resolutions than that
 -- of training: coordinates=resampled (EVA-02).
 local pe = require "pegen"
@@ -14,12 +17,14 @@ local pe = require "pegen"
 local D = pe.option("head_dim", 64, "channels per head")
 local P = pe.option("axes", 2, "axes of a position: h, w or t, h, w", { 2, 3 })
 local arrangement = pe.option("arrangement", "sequential", "which pairs turn with which axis",
-  { "sequential", "alternating", "sections" })
-local bases = { sequential = 100.0, alternating = 10000.0, sections = 1000000.0 }
-local base = pe.option("base", bases[arrangement], "frequency base; 100, 10000 or 1000000 by arrangement")
-local layout = pe.option("layout", arrangement == "sections" and "split" or "interleaved",
-  "pairs (2j, 2j+1) or (j, j + n/2); split for sections", { "interleaved", "split" })
-local sections = pe.option("sections", {}, "sections: pairs of each axis, as mrope_section")
+  { "sequential", "alternating", "sections", "woven" })
+local bases = { sequential = 100.0, alternating = 10000.0, sections = 1000000.0, woven = 5000000.0 }
+local has_sections = arrangement == "sections" or arrangement == "woven"
+local base = pe.option("base", bases[arrangement], "frequency base; 100, 10000, 1000000 or 5000000 by arrangement")
+local layout = pe.option("layout", has_sections and "split" or "interleaved",
+  "pairs (2j, 2j+1) or (j, j + n/2); split for sections and woven", { "interleaved", "split" })
+local sections = pe.option("sections", {}, "sections, woven: pairs of each axis, as mrope_section")
+local factor = pe.option("factor", 1.0, "of all frequencies; 2 pi where coordinates are whole turns (DINOv3)")
 
 if base <= 0 then error("option 'base' is " .. base .. ", a positive number was expected") end
 
@@ -30,7 +35,7 @@ local pairs_per_axis = D // (2 * P)
 local span = 2 * P * pairs_per_axis
 local axis_of, frequency_of -- of pair i; axes counted from 1
 
-if arrangement == "sections" then
+if has_sections then
   if #sections ~= P then
     error("option 'sections' needs the pairs of each of the " .. P .. " axes, as in -D sections=16,24,24")
   end
@@ -46,6 +51,10 @@ if arrangement == "sections" then
   end
   axis_of = function(i)
     local a = 1
+    if arrangement == "woven" then
+      a = i % P + 1
+      return i < P * sections[a] and a or 1
+    end
     while i >= ends[a] do a = a + 1 end
     return a
   end
@@ -77,8 +86,15 @@ return pe.encoding {
       coordinates = "resampled", cells = { 32, 32 }, trained = { 16, 16 },
     },
     { "Qwen2-VL", "Qwen2.5-VL", axes = 3, arrangement = "sections", sections = { 16, 24, 24 }, head_dim = 128 },
+    {
+      "Qwen3-VL", axes = 3, arrangement = "woven", sections = { 24, 20, 20 }, head_dim = 128,
+    },
+    {
+      "DINOv3 (14 x 14 patches)", layout = "split", head_dim = 64, factor = 2 * pe.pi, coordinates = "signed",
+      cells = { 14, 14 },
+    },
     { "Qwen2-VL (vision)", "Qwen2.5-VL (vision)", base = 10000, layout = "split", head_dim = 80 },
   },
-  phase = function(axis, i) return axes[order[axis_of(i)]] == axis and frequency_of(i) or 0 end,
+  phase = function(axis, i) return axes[order[axis_of(i)]] == axis and factor * frequency_of(i) or 0 end,
   position = position,
 }

@@ -134,6 +134,7 @@ void operation_count_add(operation_count *total, const expr *x, int blocks, unsi
   if (expr_op_arity(x->op) == 0 || expr_is_fixed(x)) return;
   switch (x->op) {
   case EXPR_NARROW:
+  case EXPR_ROUND32:
   case EXPR_WIDEN: return;
   case EXPR_DIV:
   case EXPR_SQRT: total->divisions += times; return;

@@ -53,6 +53,9 @@ FLOAT64(log1p_f64, math_log1p_f64)
 FLOAT64(tanh_f64, math_tanh_f64)
 FLOAT64(sinq_f64, math_sinq_f64)
 FLOAT64(cosq_f64, math_cosq_f64)
+static two_float round32_f64(context c, const two_float *v) {
+  return two_float_f32(ir_cast(c->b, "arith.extf", ir_cast(c->b, "arith.truncf", v[0].hi, c->b->f32), c->b->f64));
+}
 static two_float atan2_f64(context c, const two_float *v) {
   return two_float_f32(math_atan2_f64(c->b, v[0].hi, v[1].hi));
 }
@@ -87,8 +90,9 @@ static const arithmetic FLOAT32 = {
 /* There is no floor in SSE2, and no vector of elementary functions anywhere. */
 static const arithmetic FLOAT64 = {
     .operation = {ONE_INSTRUCTION, [EXPR_FLOOR] = floor_f64, [EXPR_EXP] = exp_f64, [EXPR_LOG] = log_f64,
-                  [EXPR_LOG1P] = log1p_f64, [EXPR_TANH] = tanh_f64, [EXPR_ATAN2] = atan2_f64, [EXPR_SINQ] = sinq_f64,
-                  [EXPR_COSQ] = cosq_f64, [EXPR_SIN_FOLDED] = sin_folded_f64, [EXPR_COS_FOLDED] = cos_folded_f64},
+                  [EXPR_LOG1P] = log1p_f64, [EXPR_TANH] = tanh_f64, [EXPR_ATAN2] = atan2_f64,
+                  [EXPR_ROUND32] = round32_f64, [EXPR_SINQ] = sinq_f64, [EXPR_COSQ] = cosq_f64,
+                  [EXPR_SIN_FOLDED] = sin_folded_f64, [EXPR_COS_FOLDED] = cos_folded_f64},
     .constant = constant_f64,
     .convert = to_float64,
     .less = one_less,
@@ -121,6 +125,7 @@ TWO_OP1(two_log, two_float_log)
 TWO_OP1(two_log1p, two_float_log1p)
 TWO_OP1(two_tanh, two_float_tanh)
 TWO_OP2(two_atan2, two_float_atan2)
+static two_float two_round32(context c, const two_float *v) { return two_float_f32(two_float_narrow(c->b, v[0])); }
 static two_float two_sinq(context c, const two_float *v) { return two_float_f32(two_float_sinq(c->b, v[0])); }
 static two_float two_cosq(context c, const two_float *v) { return two_float_f32(two_float_cosq(c->b, v[0])); }
 
@@ -157,8 +162,8 @@ static two_float to_narrow(ir *b, two_float x) { return two_float_f32(two_float_
   [EXPR_ADD] = add, [EXPR_SUB] = sub, [EXPR_MUL] = mul, [EXPR_DIV] = two_div, [EXPR_MIN] = two_min, \
   [EXPR_MAX] = two_max, [EXPR_NEG] = two_neg, [EXPR_ABS] = two_abs, [EXPR_SQRT] = two_sqrt, [EXPR_FLOOR] = two_floor, \
   [EXPR_EXP] = two_exp, [EXPR_LOG] = two_log, [EXPR_LOG1P] = two_log1p, [EXPR_TANH] = two_tanh, \
-  [EXPR_ATAN2] = two_atan2, [EXPR_SINQ] = two_sinq, [EXPR_COSQ] = two_cosq, [EXPR_SIN_FOLDED] = two_sin_folded, \
-  [EXPR_COS_FOLDED] = two_cos_folded
+  [EXPR_ATAN2] = two_atan2, [EXPR_ROUND32] = two_round32, [EXPR_SINQ] = two_sinq, [EXPR_COSQ] = two_cosq, \
+  [EXPR_SIN_FOLDED] = two_sin_folded, [EXPR_COS_FOLDED] = two_cos_folded
 #define TWO_FLOAT_CHOICES \
   .constant = constant_two, .convert = to_two, .less = two_float_less, .nonzero = two_float_nonzero, \
   .select = two_float_select

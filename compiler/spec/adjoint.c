@@ -159,6 +159,7 @@ static void back_COS_FOLDED(adjoint *t, const expr *x) {
 }
 
 static void back_NARROW(adjoint *t, const expr *x) { give(t, x->arg[0], t->incoming); }
+static void back_ROUND32(adjoint *t, const expr *x) { give(t, x->arg[0], t->incoming); } /* as if it were not rounded */
 static void back_WIDEN(adjoint *t, const expr *x) { give(t, x->arg[0], t->incoming); }
 
 static void back_SELECT(adjoint *t, const expr *x) {

@@ -242,6 +242,7 @@ const expr *expr_cotangent(expr_pool *pool, int which, unsigned depends) {
     case EXPR_COS_FOLDED: return sinq##suffix(2 * (a - nearbyint##suffix(a)) + 1); \
     case EXPR_NARROW: return a; \
     case EXPR_WIDEN: return a; \
+    case EXPR_ROUND32: return (type)(float)a; \
     case EXPR_SELECT: return a != 0 ? b : c; \
     default: diag_bug("expr", "operation %d has no arithmetic", (int)op); \
     } \
@@ -317,6 +318,9 @@ static const expr *simplify_unary(expr_pool *pool, expr_op op, const expr *x) {
   case EXPR_WIDEN:
     if (!x->is_f32) return x;
     return x->op == EXPR_NEG ? expr_neg(pool, expr_unary(pool, EXPR_WIDEN, x->arg[0])) : NULL;
+  case EXPR_ROUND32:
+    if (x->is_f32 || x->op == EXPR_ROUND32) return x;
+    return x->op == EXPR_NEG ? expr_neg(pool, expr_unary(pool, EXPR_ROUND32, x->arg[0])) : NULL;
   case EXPR_SINQ: return x->op == EXPR_NEG ? expr_neg(pool, expr_unary(pool, EXPR_SINQ, x->arg[0])) : NULL;
   case EXPR_COSQ: return x->op == EXPR_NEG ? expr_unary(pool, EXPR_COSQ, x->arg[0]) : NULL;
   case EXPR_SIN_FOLDED: return x->op == EXPR_NEG ? expr_neg(pool, expr_unary(pool, EXPR_SIN_FOLDED, x->arg[0])) : NULL;

@@ -51,6 +51,7 @@
   X(ELEMENT, 1, "element") /* an operand's element at offset[head][block] + x, rounded down */ \
   X(NARROW, 1, "f32")  /* round to float32: what follows needs no more    */ \
   X(WIDEN, 1, "f64")   /* the same value as a float64: sums of it round there  */ \
+  X(ROUND32, 1, "round32") /* rounded to float32, whoever computes it: what is described is what a float32 loses */ \
   X(SELECT, 3, "select") /* a != 0 ? b : c                                */ \
   X(SIN_FOLDED, 1, "sinfold") /* sin(pi (x - n)), n the integer next to x: a unit quaternion's, of either sign */ \
   X(COS_FOLDED, 1, "cosfold") /* cos(pi (x - n))                                  */

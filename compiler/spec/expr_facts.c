@@ -15,6 +15,7 @@ bool expr_is_zero_in(const expr *x, int head, int block, int blocks) {
   case EXPR_SQRT:
   case EXPR_FLOOR:
   case EXPR_TANH:
+  case EXPR_ROUND32:
   case EXPR_SINQ:
   case EXPR_NARROW:
   case EXPR_WIDEN: return expr_is_zero_in(a[0], head, block, blocks);

@@ -89,6 +89,7 @@ static dual unary(expr_op op, dual a) {
     int turns = op == EXPR_COS_FOLDED;
     return (dual){sine(rest, turns), times(t, 2 * RADIANS_PER_QUARTER_TURN * sine(rest, turns + 1))};
   }
+  case EXPR_ROUND32: return (dual){(float)x, t}; /* of what it rounds: the stairs have none */
   case EXPR_NARROW:
   case EXPR_WIDEN: return a;
   default: diag_bug("dual", "operation '%s'", expr_op_name(op));

@@ -53,6 +53,7 @@ static const char *const operation[EXPR_OP_COUNT] = {
     [EXPR_EXP] = "4 * pe.exp(-pe.abs($x))",
     [EXPR_LOG] = "pe.log(1 + ($x) ^ 2)",
     [EXPR_LOG1P] = "pe.log1p(pe.abs($x))",
+    [EXPR_ROUND32] = "pe.float32($x)",
     [EXPR_TANH] = "pe.tanh($x)",
     [EXPR_ATAN2] = "pe.atan2($x, 1 + pe.abs($y))",
     [EXPR_SINQ] = "pe.sin($x)",

@@ -1,4 +1,6 @@
 """Descriptions against the formulas of their papers or their authors' code, written again in NumPy and float64."""
+import importlib
+import importlib.util
 import unittest
 
 import numpy
@@ -29,6 +31,19 @@ def turned(x, angle, layout="interleaved"):
 
 
 class Formulas(unittest.TestCase):
+    def theirs(self, module):
+        """PyTorch and a module of transformers' models."""
+        if not importlib.util.find_spec("torch") or not importlib.util.find_spec("transformers"):
+            self.skipTest("transformers is not installed")
+        try:
+            importlib.import_module("torchvision")
+        except ImportError:
+            pass
+        except RuntimeError:  # of another version than PyTorch: transformers does without what it does not find
+            found = importlib.util.find_spec
+            importlib.util.find_spec = lambda name, *rest: None if name == "torchvision" else found(name, *rest)
+        return importlib.import_module("torch"), importlib.import_module(f"transformers.models.{module}")
+
     def near(self, found, expected, bound):
         self.assertEqual(numpy.shape(found), numpy.shape(expected))
         self.assertLess(numpy.abs(found - expected).max(), bound)
@@ -106,6 +121,127 @@ class Coordinates(Formulas):
         angle = numpy.hypot(r[:, :1], r[:, 1:]) * (i + 1) + numpy.arctan2(r[:, 1:], r[:, :1]) * 2 * i
         kernel = pk.compile(text, **FAST)
         self.near(kernel.encode(self.x, positions=r), turned(self.x, angle), 4e-6)
+
+
+class Frequencies(Formulas):
+    """rope_frequencies: the product of position and inv_freq as transformers and Meta's code round it."""
+
+    positions = numpy.array([0.0, 1, 7, 4095, 65537, 99991, 100000, 131071])[:, None]
+    inv_freq = (1 / 500000.0 ** (numpy.arange(0, 64, 2, dtype="float32") / numpy.float32(64))).astype("float32")
+
+    def angle(self):
+        return (self.positions.astype("float32") * self.inv_freq).astype("float32")
+
+    def test_float32_phases(self):
+        x, operands = rows(1, 2, 8, 64), {"inv_freq": self.inv_freq}
+        kernel = pk.compile("rope_frequencies", head_dim=64, precision="float32", **FAST)
+        rounded = turned(x, self.angle().astype(float), "split")
+        self.near(kernel.encode(x, positions=self.positions, operands=operands), rounded, 4 * 2.0**-20)
+        found = kernel.encode(x, positions=self.positions, operands=operands)
+        self.assertLess(numpy.abs(found - rounded).max() / numpy.abs(x).max(), 2.0**-20)
+        exact = pk.compile("rope_frequencies", head_dim=64, **FAST)
+        apart = numpy.abs(exact.encode(x, positions=self.positions, operands=operands) - rounded).max()
+        self.assertGreater(apart, 1e-3)  # what the rounding is worth
+        unrounded = turned(x, self.positions * self.inv_freq.astype(float), "split")
+        self.near(exact.encode(x, positions=self.positions, operands=operands), unrounded, 4e-6)
+
+    def test_transformers(self):
+        torch, llama = self.theirs("llama.modeling_llama")
+        rotary = llama.LlamaRotaryEmbedding(llama.LlamaConfig(hidden_size=128, num_attention_heads=2))
+        x = rows(1, 2, 8, 64)
+        place = torch.tensor(self.positions[:, 0]).long()[None]
+        cos, sin = rotary(torch.zeros(1), place)
+        theirs, _ = llama.apply_rotary_pos_emb(torch.tensor(x), torch.tensor(x), cos, sin)
+        kernel = pk.compile("rope_frequencies", head_dim=64, precision="float32", **FAST)
+        ours = kernel.encode(x, positions=self.positions, operands={"inv_freq": rotary.inv_freq.numpy()})
+        self.assertLess(numpy.abs(ours - theirs.numpy()).max() / numpy.abs(x).max(), 2.0**-20)
+
+    def test_partial(self):
+        x = rows(1, 2, 8, 80)
+        kernel = pk.compile("rope_frequencies", head_dim=80, rotary_dim=64, attention_factor=1.5, **FAST)
+        found = kernel.encode(x, positions=self.positions, operands={"inv_freq": self.inv_freq})
+        angle = self.positions * self.inv_freq.astype(float)
+        self.near(found[..., :64], 1.5 * turned(x[..., :64], angle, "split"), 6e-6)
+        self.near(found[..., 64:], x[..., 64:], 1e-9)
+
+
+class Axial(Formulas):
+    def test_woven(self):
+        """Qwen3-VL: of 8 pairs, 4, 2 and 2 of t, h and w; pair i turns with axis i mod 3 while that has pairs left."""
+        x, r = rows(1, 2, 24, 16), cells(2, 3, 4)
+        axis = [0, 1, 2, 0, 1, 2, 0, 0]
+        angle = r[:, axis] * 5e6 ** (-2 * numpy.arange(8) / 16)
+        self.encoded("rope_axial", x, angle, "split", grid=(2, 3, 4), axes=3, arrangement="woven", sections=(4, 2, 2))
+
+    def test_dinov3(self):
+        """DINOv3's code: coords 2 (p + 1/2) / n - 1, angles 2 pi coords / base^(4j/D), tiled over both halves."""
+        x, r = rows(1, 2, 12, 16), 2 * (cells(3, 4) + 0.5) / numpy.array([3, 4]) - 1
+        periods = 100.0 ** (4 * numpy.arange(4) / 16)
+        angle = 2 * numpy.pi * numpy.concatenate([r[:, :1] / periods, r[:, 1:] / periods], -1)
+        kernel = pk.compile("rope_axial", head_dim=16, layout="split", grid=(3, 4), coordinates="signed", cells=(3, 4),
+                            factor=2 * numpy.pi, **FAST)  # fmt: skip
+        self.near(kernel.encode(x), turned(x, angle, "split"), 2e-6)
+
+
+class Biases(Formulas):
+    n = 200
+
+    def scores(self, spec, operands=None, **options):
+        """What is added to scores: the logarithm of weights of q = 0, up to a constant of each row."""
+        kernel = pk.compile(spec, head_dim=8, value_dim=self.n, **options, **FAST)
+        zero = numpy.zeros((1, kernel.heads, self.n, 8), "float32")
+        v = numpy.broadcast_to(numpy.eye(self.n, dtype="float32"), (1, kernel.heads, self.n, self.n)).copy()
+        place = numpy.arange(self.n, dtype=float)[:, None]
+        out = kernel.attention(zero, zero, v, place, operands=operands, scale=1.0)
+        return (out[0] if isinstance(out, tuple) else out)[0]
+
+    def softmax(self, bias):
+        e = numpy.exp(bias - bias.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    def delta(self):
+        return numpy.arange(self.n) - numpy.arange(self.n)[:, None]
+
+    def bucket(self, d, causal):
+        """transformers, T5Attention._relative_position_bucket, with numbers in place of tensors."""
+        buckets, result = (32, 0) if causal else (16, 16 * (d > 0))
+        n, exact = (max(-d, 0) if causal else abs(d)), buckets // 2
+        if n < exact:
+            return result + n
+        place = exact + int(numpy.log(n / exact) / numpy.log(128 / exact) * (buckets - exact) + 1e-9)
+        return result + min(place, buckets - 1)
+
+    def test_t5(self):
+        table = rows(32, 2)
+        for causal in (False, True):
+            places = numpy.vectorize(lambda d: self.bucket(d, causal))(self.delta())  # noqa: B023
+            bias = table.astype(float)[places].transpose(2, 0, 1)
+            found = self.scores("t5", {"relative_attention_bias": table}, heads=2, causal=causal)
+            self.near(found, self.softmax(bias), 2e-6)
+
+    def test_t5_buckets(self):
+        torch, t5 = self.theirs("t5.modeling_t5")
+        for causal in (False, True):
+            theirs = t5.T5Attention._relative_position_bucket(torch.tensor(self.delta()), not causal, 32, 128).numpy()
+            places = numpy.vectorize(lambda d: self.bucket(d, causal))(self.delta())  # noqa: B023
+            self.assertTrue((theirs == places).all())
+
+    def test_kerple(self):
+        r1, r2 = numpy.array([0.5, 1.5], "float32"), numpy.array([0.25, 0.001], "float32")
+        n, clamped = abs(self.delta()), numpy.maximum(r2, 0.01)[:, None, None]
+        logarithmic = -r1[:, None, None] * numpy.log1p(clamped * n)
+        power = -r1[:, None, None] * numpy.where(n > 0, numpy.maximum(n, 1e-9) ** clamped, 0)
+        for kind, bias in (("logarithmic", logarithmic), ("power", power)):
+            found = self.scores("kerple", {"r1": r1, "r2": r2}, heads=2, kind=kind)
+            self.near(found, self.softmax(bias.astype(float)), 2e-6)
+
+    def test_sandwich(self):
+        """The products of the embeddings themselves, as in the appendix' code."""
+        place, i = numpy.arange(self.n)[:, None], numpy.arange(8)
+        angle = place / 1e4 ** (2 * i / 16)
+        embedded = numpy.concatenate([numpy.sin(angle), numpy.cos(angle)], -1)
+        bias = (embedded @ embedded.T)[None] / (numpy.arange(1, 4) * 8 / 3)[:, None, None]
+        self.near(self.scores("sandwich", heads=3, embedding_dim=16), self.softmax(bias), 2e-6)
 
 
 if __name__ == "__main__":

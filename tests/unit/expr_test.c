@@ -72,6 +72,8 @@ static void constants_fold(void **state) {
                {EXPR_FLOOR, -1.5, 0, -2},
                {EXPR_EXP, 1, 0, M_E},
                {EXPR_LOG, M_E, 0, 1},
+               {EXPR_ROUND32, 1 + 0x1p-25, 0, 1},
+               {EXPR_ROUND32, 1 + 0x1p-23 + 0x1p-24, 0, 1 + 0x1p-22},
                {EXPR_TANH, -0.5, 0, -0.46211715726000975},
                {EXPR_ATAN2, 1, -1, 2.356194490192345},
                {EXPR_ATAN2, -0.0, -2, M_PI},
