@@ -15,6 +15,26 @@ enum { PEGEN_ATTENTION_QUERIES = PEGEN_WEIGHT_QUERIES };
 /* Most heads of a tile. */
 enum { PEGEN_ATTENTION_HEADS = 4 };
 
+/* Keys that are computed one behind the other. Those of [whole_begin, whole_end) are seen by all queries but for
+ * `causal`. */
+typedef struct pegen_attention_run {
+  int64_t begin, end;
+  int64_t whole_begin, whole_end;
+} pegen_attention_run;
+
+enum { PEGEN_ATTENTION_MIXED, PEGEN_ATTENTION_UNSEEN, PEGEN_ATTENTION_WHOLE };
+
+/* Blocks of keys behind the prefix, and what is known of them (attention_seen.c). */
+typedef struct pegen_attention_seen {
+  int64_t keys, blocks; /* of a block, a multiple of the code's `block`; how many there are */
+  int64_t pitch;        /* numbers of a row below: blocks, rounded up to the lanes of any register */
+  float *bounds; /* [axis][2][pitch]: the least and the greatest coordinate, from the origin; NaN: some are no numbers,
+                    or too large */
+  int32_t *states; /* [pitch], of a tile of queries, which attend writes: PEGEN_ATTENTION_MIXED, ... */
+  pegen_attention_run *runs; /* [(blocks + 1) / 2] of keys that are not unseen, which pegen_attention_runs writes */
+  int64_t n_runs;
+} pegen_attention_seen;
+
 /* One tile: queries of one head against its keys; or, where pairs of all heads are rotated alike, of some heads. */
 typedef struct pegen_attention_tile {
   int64_t heads; /* 1 to those of pegen_attention_code */
@@ -27,6 +47,9 @@ typedef struct pegen_attention_tile {
   int64_t end; /* keys [0, end) are looked at; above 0 */
   int64_t free; /* keys below it are seen by every query of the tile; 0: masks must be looked at (a head with *spoilt,
                    and a bias that hides) */
+  int64_t limit; /* keys below it are seen by every query of the tile but for the bias */
+  pegen_attention_seen *seen; /* of a form that skips; else NULL */
+  float reach[PEGEN_MAX_ROTOR_AXES][2]; /* the same of the tile's queries as of a block of keys */
   int64_t n_keys; /* of the head */
   int64_t *spoilt; /* 1: some key or value of the heads is not finite, so that what is not seen must be left out */
   double scale; /* of q k^T: the caller's factor times log2(e) */
@@ -61,6 +84,8 @@ typedef struct pegen_attention_code {
   int64_t lanes, vectors; /* queries of a tile: vectors * lanes */
   int64_t heads; /* most heads of a tile */
   int64_t by_rows; /* 1: a register of queries are neighbours in one row of the grid */
+  int64_t block; /* keys: whole groups of those whose scores are summed together, so that wherever a run of keys begins,
+                    a key is in the same group */
   pegen_attend_function *attend[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_; NULL: not compiled in */
   pegen_attend_function *look[PEGEN_ROW_TYPES]; /* the same: sets *spoilt */
   /* Of a bias that is a polynomial: weights of the tile's queries from inputs of each number type; else NULL. */
@@ -111,6 +136,7 @@ typedef struct pegen_attention {
   int64_t value_dim; /* Dv */
   int64_t placed; /* 1: positions are needed; 0: attention without bias or rotation */
   int64_t hides; /* 1: the bias may be -infinity */
+  int64_t skips; /* 1: blocks of keys are asked for */
   int64_t by_rows; /* 1: made for the grid's positions alone, which some target walks by rows */
   int64_t n_blocks, n_leaves;
   const pegen_leaf *leaves;
@@ -131,5 +157,9 @@ typedef struct pegen_attention {
 /* Coordinates of tokens [first, first + count), less the origin, as rows, [axis][stride]; 0 from count on. */
 void pegen_attention_rows(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
                           double *out);
+
+/* From the states of blocks of keys [begin, end), behind `skip` prefix tokens: runs. step: what keys of a run are a
+ * multiple of, counted from the prefix. */
+void pegen_attention_runs(pegen_attention_seen *seen, int64_t skip, int64_t begin, int64_t end, int64_t step);
 
 #endif

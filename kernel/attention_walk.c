@@ -58,6 +58,14 @@ static void set_places(pegen_attention_places *p, const pegen_kernel *kernel, co
 
 /* ---- batches, heads, tiles ---- */
 
+/* Batches may share their positions. */
+static void bound_keys(walk *w) {
+  if (!w->form->skips || (w->is_bounded && w->bounded == w->key_places.positions)) return;
+  pegen_attention_bound_keys(&w->seen, &w->key_places, w->keys - w->skip);
+  w->is_bounded = 1;
+  w->bounded = w->key_places.positions;
+}
+
 static void set_batch(walk *w, int64_t batch) {
   const pegen_attention_call *c = w->call;
   if (!w->form->placed) return;
@@ -69,6 +77,7 @@ static void set_batch(walk *w, int64_t batch) {
     for (int64_t axis = 0; axis < w->places.axes; axis++)
       w->places.origin[axis] = w->key_places.origin[axis] = origin[axis];
   }
+  bound_keys(w);
 }
 
 /* Sets *spoilt, of all heads of the tile. `look` asks of the first. */
@@ -171,7 +180,11 @@ static void set_queries(walk *w, int64_t index) {
     place_of(&w->places, token, place);
     for (int64_t axis = 0; axis < w->places.axes; axis++) t->positions[axis][lane] = place[axis];
   }
+  if (w->form->skips && !prefix)
+    pegen_attention_bound_queries((const double (*)[PEGEN_ATTENTION_QUERIES])t->positions, w->places.axes, w->queries,
+                                  t->reach);
   t->end = most;
+  t->limit = least;
   t->free = w->spoilt && w->form->hides ? 0 : least;
   t->plain = prefix || w->skip > most ? most : w->skip;
 }
@@ -243,6 +256,8 @@ void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args
       code->by_rows ? rest / kernel->grid[kernel->n_axes - 1] * w->runs : (rest + w->lanes - 1) / w->lanes;
   w->tiles = w->prefix_tiles + (registers + code->vectors - 1) / code->vectors;
   w->batch = w->head = -1;
+  w->is_bounded = 0;
+  if (form->skips) pegen_attention_set_blocks(&w->seen, w->keys - w->skip, code->block);
   w->places.axes = form->placed ? kernel->n_axes : 0;
   w->tile.q_token = call->q.stride[PEGEN_TOKEN];
   w->tile.k_token = call->k.stride[PEGEN_TOKEN];

@@ -2,6 +2,7 @@
 #ifndef PEGEN_KERNEL_ATTENTION_WALK_H
 #define PEGEN_KERNEL_ATTENTION_WALK_H
 
+#include "attention_seen.h"
 #include "check_attention.h"
 
 typedef struct pegen_attention_walk {
@@ -24,6 +25,9 @@ typedef struct pegen_attention_walk {
   int64_t spoilt;
   int64_t batch, head; /* that the tile is set for, the first of its heads; -1: none */
   pegen_attention_places places, key_places;
+  pegen_attention_seen seen;   /* of a form that skips */
+  int is_bounded;              /* 1: where keys are that stand at key_places.positions is known */
+  const char *bounded;
   pegen_attention_tile tile;
 } pegen_attention_walk;
 
@@ -56,6 +60,12 @@ static inline uintptr_t row_zero(const pegen_view *view, int64_t batch, int64_t 
     const void **operands = __builtin_alloca(sizeof(void *) * (size_t)(of->kernel->n_operands + 1)); \
     for (int i = 0; i < of->kernel->n_operands; i++) \
       operands[i] = (const char *)(w)->args->operands[i]->data + (w)->args->operands[i]->byte_offset; \
+    pegen_attention_seen *seen = &(w)->seen; \
+    size_t blocks = (w)->form->skips ? (size_t)seen->pitch : 0, axes = (size_t)(w)->places.axes; \
+    seen->bounds = __builtin_alloca_with_align(sizeof(float) * (2 * axes * blocks + 1), 512); \
+    seen->states = __builtin_alloca_with_align(sizeof(int32_t) * (blocks + 1), 512); \
+    seen->runs = __builtin_alloca(sizeof(pegen_attention_run) * (blocks / 2 + 1)); \
+    (w)->tile.seen = (w)->form->skips ? seen : 0; \
     (w)->tile.leaves = (w)->leaves; \
     (w)->tile.prepared = (w)->prepared; \
     (w)->tile.operands = operands; \

@@ -1,5 +1,6 @@
 /* explain/attention: what is known of attention with a function of the displacement in it. */
 #include "explain/explain.h"
+#include "explain/mask.h"
 #include "explain/pair_facts.h"
 #include "explain/words.h"
 #include "gpu/attention_backward.h"
@@ -99,8 +100,9 @@ bool explain_attention(arena *a, const spec *s, explanation *out) {
   out->group = !facts.rotates && !facts.bias ? "trivial: positions act on nothing"
                : facts.rotates               ? "pairwise: a rotation of the key by its displacement"
                                              : "pairwise: a bias of the displacement";
-  out->normal_form = arena_printf(a, "softmax in tiles of keys, scores never stored%s",
-                                  plan->by_rows ? "; pair functions tabulated along the grid's last axis" : "");
+  out->normal_form = arena_printf(a, "softmax in tiles of keys, scores never stored%s%s",
+                                  plan->by_rows ? "; pair functions tabulated along the grid's last axis" : "",
+                                  explain_mask(a, s, plan));
   out->cost.pair_operations = pair_operations(a, plan);
   explain_attention_gradients(a, s, plan, &out->gradient);
   out->rows_precision = "float32 scores within 2^-18 of the largest in their row";

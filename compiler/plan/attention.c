@@ -150,10 +150,15 @@ static void find_torques(arena *a, attention_plan *p) {
   p->torques = t;
 }
 
-/* Leaves of gradients; what they cost is none of the scores'. */
-static void visit_gradients(attention_plan *p, bool *seen) {
+/* Leaves of gradients and of what is asked of tiles; what they cost is none of the scores'. */
+static void visit_others(attention_plan *p, bool *seen) {
   int operations = p->operations;
   bool hides = p->hides;
+  if (p->mask) visit(p, p->mask->unseen, seen);
+  if (p->mask && p->mask->whole) {
+    visit(p, p->mask->whole, seen);
+    visit(p, p->mask->open, seen);
+  }
   for (int i = 0; i < p->n_scatters; i++) visit(p, p->scatter[i].gradient, seen);
   for (int axis = 0; axis < p->spec->n_axes; axis++) {
     if (p->place[axis]) visit(p, p->place[axis], seen);
@@ -171,10 +176,13 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   attention_plan *p = arena_new(a, attention_plan);
   *p = (attention_plan){.spec = s, .head_dim = s->head_dim, .value_dim = pair->value_dim};
   p->place = arena_array(a, const expr *, s->n_axes);
+  bool may_hide = false;
   if (pair->bias) {
     const expr *bias = in_f32(a, s->pool, pair->bias);
     p->bias = expr_mul(s->pool, bias, expr_const(s->pool, LOG2_E));
     find_scatters(a, p, bias);
+    may_hide = attention_may_hide(a, s, p->bias);
+    if (may_hide && interval_has_infinity(a, s->pool, p->bias)) p->mask = attention_mask_of(a, s, p->bias);
   }
   if (s->polynomial) {
     if (!(p->columns = plan_widen_build(a, s))) return NULL;
@@ -199,7 +207,8 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   for (int i = 0; i < count; i++) p->leaf_index[i] = -1;
   if (p->bias) visit(p, p->bias, seen);
   for (int i = 0; i < p->n_entries; i++) visit(p, p->entry[i], seen);
-  visit_gradients(p, seen);
+  visit_others(p, seen);
+  p->hides = p->hides && may_hide;
   return p;
 }
 
@@ -272,6 +281,8 @@ attention_shape attention_shape_of(const attention_plan *p, const cpu_target *ta
 bool attention_has_narrow(const attention_plan *p, const attention_shape *s) {
   return s->lanes >= 16 && !p->matrix && !p->n_scatters;
 }
+
+int attention_block(const attention_shape *s) { return s->rows; }
 
 attention_shape attention_narrow_shape(const attention_shape *s) {
   attention_shape narrow = *s;

@@ -11,6 +11,7 @@
 #define PEGEN_PLAN_ATTENTION_H
 
 #include "algebra/torque.h"
+#include "plan/mask.h"
 #include "plan/widen_gradient.h"
 #include "spec/adjoint.h"
 #include "target/processor.h"
@@ -34,6 +35,7 @@ typedef struct attention_plan {
   const plan_gradient *weights; /* what inputs and operands gain of the same; NULL: nothing */
   const expr *bias;      /* of the displacement, in powers of two, float32; NULL: none */
   bool hides;            /* the bias may be -infinity: the key is not seen */
+  const attention_mask *mask; /* of a bias that hides: what is asked of tiles; NULL: nothing */
   const expr **matrix; /* [n_components][n_components] of a block, of the displacement, float32; NULL: no rotation */
   const expr *
       *mirror; /* [n_components]: the matrix is (I - t t^T) D (algebra/block.h), and this is t; NULL: it is not */
@@ -105,6 +107,9 @@ attention_shape attention_shape_of(const attention_plan *p, const cpu_target *ta
  * wide, a tile of them is worth code of its own; none where pairs are rotated or operands gain, whose code is long:
  * what gradients cost to compile is bounded (tests/effort). */
 bool attention_has_narrow(const attention_plan *p, const attention_shape *s);
+/* Keys of the smallest block that is asked of whether it is seen (plan/mask): those whose scores are summed together.
+ */
+int attention_block(const attention_shape *s);
 attention_shape attention_narrow_shape(const attention_shape *s);
 /* Numbers of a row of `width` channels, rounded up to whole registers of any target. */
 int attention_pitch(int width);

@@ -9,6 +9,7 @@
 #include "cpu/attention/lse.h"
 #include "cpu/attention/queries.h"
 #include "cpu/attention/scores.h"
+#include "cpu/attention/seen.h"
 #include "mlir/arith.h"
 #include "mlir/exp2.h"
 
@@ -25,6 +26,7 @@ typedef struct attend {
   ir_value scores;            /* [keys][queries] of a tile of keys */
   ir_value output;            /* [value_dim][queries] */
   ir_value maximum, sum;      /* [queries] */
+  ir_value whole_begin, whole_end; /* of the run of keys at hand; null: none are seen whole */
   ir_value row_table, stride; /* where some heads' rows of a tile of keys begin, and the bytes between them */
 } attend;
 
@@ -81,8 +83,14 @@ static key_tile emit_unrotated(const attend *f, ir_value first, ir_value count) 
   head_loop heads = attention_heads_begin(e);
   attend of = attend_of_head(f, &heads);
   row_view rows = emit_key_rows(&of.e, &of.rows, first, count);
-  key_tile t = {
-      .first = first, .count = count, .rows = rows.at, .stride = rows.stride, .scores = of.scores, .paired = true};
+  key_tile t = {.first = first,
+                .count = count,
+                .rows = rows.at,
+                .stride = rows.stride,
+                .scores = of.scores,
+                .paired = true,
+                .whole_begin = f->whole_begin,
+                .whole_end = f->whole_end};
   ir_value maxima[ATTENTION_MAX_VECTORS];
   load_maxima(&of, maxima);
   emit_scores(&(score_emitter){&of.e, &f->pairs, NULL}, &t, maxima);
@@ -127,6 +135,10 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   row_view rows = emit_key_rows(e, &f->rows, first, count);
   key_tile t = {
       .first = first, .count = count, .rows = rows.at, .stride = rows.stride, .scores = f->scores, .paired = paired};
+  if (paired) {
+    t.whole_begin = f->whole_begin;
+    t.whole_end = f->whole_end;
+  }
   if (paired && e->p->columns) emit_columns_keys(&f->columns, &t);
   else if (paired) emit_pairs_keys(&f->pairs, &t);
   load_maxima(f, maxima);
@@ -145,6 +157,18 @@ static void emit_keys(attend *f, ir_value begin, ir_value end, bool paired) {
   ir_value first = add(b, begin, ir_op2(b, "arith.muli", tiles.index, tile));
   emit_key_tile(f, first, smaller(b, sub(b, end, first), tile), paired);
   ir_end_for(b, tiles);
+}
+
+static void emit_paired_keys(attend *f, ir_value begin, ir_value end) {
+  if (f->e.p->by_rows) emit_grid_keys(&f->e, &f->pairs.grid.shape, begin, end, emit_key_tile, f);
+  else emit_keys(f, begin, end, true);
+}
+
+static void emit_run(void *context, ir_value begin, ir_value end, ir_value whole_begin, ir_value whole_end) {
+  attend of = *(const attend *)context;
+  of.whole_begin = whole_begin;
+  of.whole_end = whole_end;
+  emit_paired_keys(&of, begin, end);
 }
 
 static void emit_begin(attend *f) {
@@ -203,8 +227,8 @@ static void emit_attend(attend *f) {
     emit_keys(&of, e->zero, plain, false);
     attention_heads_end(e, heads);
   }
-  if (pairs && p->by_rows) emit_grid_keys(e, &f->pairs.grid.shape, plain, end, emit_key_tile, f);
-  else if (pairs) emit_keys(f, plain, end, true);
+  if (pairs && p->mask) emit_seen_keys(&f->pairs, plain, end, emit_run, f);
+  else if (pairs) emit_paired_keys(f, plain, end);
   heads = attention_heads_begin(e);
   of = attend_of_head(f, &heads);
   emit_attention_output(&of.e, &of.rows, of.output, of.sum);
@@ -233,4 +257,6 @@ void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *
 void emit_attention_imports(ir *b) {
   MlirType types[] = {b->ptr, b->i64, b->i64, b->i64, b->ptr};
   ir_declare(b, "pegen_attention_rows", (MlirType){NULL}, 5, types);
+  MlirType of_runs[] = {b->ptr, b->i64, b->i64, b->i64, b->i64};
+  ir_declare(b, "pegen_attention_runs", (MlirType){NULL}, 5, of_runs);
 }

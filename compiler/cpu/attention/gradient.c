@@ -17,6 +17,7 @@
 #include "cpu/attention/products.h"
 #include "cpu/attention/queries.h"
 #include "cpu/attention/scores.h"
+#include "cpu/attention/seen.h"
 #include "cpu/attention/turned_gains.h"
 #include "cpu/attention/values.h"
 #include "cpu/weight_gains.h"
@@ -41,6 +42,7 @@ typedef struct gradient_emitter {
   ir_value lse, less;     /* [queries]: in powers of two, as scores are; D */
   ir_value weights, turned; /* P and S', [keys][queries] */
   ir_value g_q;           /* Q' [head_dim][queries] */
+  ir_value whole_begin, whole_end; /* of the run of keys at hand; null: none are seen whole */
   ir_value is_wanted[3];  /* i1: of q, k, v */
 } gradient_emitter;
 
@@ -180,6 +182,10 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   row_view rows = emit_key_rows(e, &f->rows, first, count);
   key_tile t = {
       .first = first, .count = count, .rows = rows.at, .stride = rows.stride, .scores = f->weights, .paired = paired};
+  if (paired) {
+    t.whole_begin = f->whole_begin;
+    t.whole_end = f->whole_end;
+  }
   if (paired && e->p->columns) emit_columns_keys(&f->columns, &t);
   else if (paired) emit_pairs_keys(&f->pairs, &t);
   for (int x = 0; x < e->shape.vectors; x++) maxima[x] = ir_float(b, e->lanes, 0);
@@ -233,6 +239,13 @@ static void emit_keys(gradient_emitter *f, ir_value begin, ir_value end, bool pa
   ir_value first = add(b, begin, mul(b, tiles.index, tile));
   emit_key_tile(f, first, smaller(b, sub(b, end, first), tile), paired);
   ir_end_for(b, tiles);
+}
+
+static void emit_run(void *context, ir_value begin, ir_value end, ir_value whole_begin, ir_value whole_end) {
+  gradient_emitter of = *(const gradient_emitter *)context;
+  of.whole_begin = whole_begin;
+  of.whole_end = whole_end;
+  emit_keys(&of, begin, end, true);
 }
 
 /* ---- the tile ---- */
@@ -327,7 +340,8 @@ static void emit_attend_gradient(gradient_emitter *f) {
   if (!pairs || p->spec->skip_tokens > 0) emit_keys(f, smaller(b, begin, plain), plain, false);
   if (pairs) {
     ir_value first = larger(b, begin, plain);
-    emit_keys(f, first, larger(b, first, end), true);
+    if (p->mask) emit_seen_keys(&f->pairs, first, larger(b, first, end), emit_run, f);
+    else emit_keys(f, first, larger(b, first, end), true);
   }
   if (p->n_scatters) emit_operand_sums_end(&f->operands);
   if (p->columns) emit_columns_sums_end(&f->weights_gain);

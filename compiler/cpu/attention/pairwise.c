@@ -14,12 +14,20 @@ static const char *bias_name(arena *a, const cpu_target *target) { return arena_
 
 /* ---- a bias that is computed pair by pair ---- */
 
+static void emit_mask_fixed(delta_emitter *d, const attention_mask *mask) {
+  emit_expr_fixed(&d->walker, mask->unseen);
+  if (!mask->whole) return;
+  emit_expr_fixed(&d->walker, mask->whole);
+  emit_expr_fixed(&d->walker, mask->open);
+}
+
 pair_emitter emit_pairs_begin(const attention_emitter *e) {
   ir *b = e->b;
   int axes = e->p->spec->n_axes;
   pair_emitter pairs = {.e = e, .fixed = delta_memo(e)};
   delta_emitter d = delta_emitter_create(e, pairs.fixed);
   if (e->p->bias && !e->p->by_tiles) emit_expr_fixed(&d.walker, e->p->bias);
+  if (e->p->mask) emit_mask_fixed(&d, e->p->mask);
   if (e->p->by_rows) {
     pairs.grid = emit_grid_begin(e, pairs.fixed);
     return pairs;
@@ -89,13 +97,22 @@ void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gain
   ir_end_for(b, keys);
 }
 
-/* vector: i64, the register of queries. */
-static ir_value pair_bias(const pair_emitter *pairs, ir_value key, ir_value vector) {
+/* A function of a pair; vector: i64, the register of queries. */
+static ir_value pair_value(const pair_emitter *pairs, const expr *x, ir_value key, ir_value vector) {
   const attention_emitter *e = pairs->e;
   ir_value narrow[SPEC_MAX_AXES];
   emit_narrow(pairs, key, vector, narrow);
   delta_emitter d = delta_emitter_at(e, pairs->fixed, narrow);
-  return emit_expr_f32(&d.walker, e->p->bias);
+  return emit_expr_f32(&d.walker, x);
+}
+
+static ir_value pair_bias(const pair_emitter *pairs, ir_value key, ir_value vector) {
+  return pair_value(pairs, pairs->e->p->bias, key, vector);
+}
+
+ir_value emit_open_pair_bias(const pair_emitter *pairs, ir_value key, int vector) {
+  ir *b = pairs->e->b;
+  return pair_value(pairs, pairs->e->p->mask->open, key, i64(b, vector));
 }
 
 ir_value emit_pair_bias(const pair_emitter *pairs, ir_value key, int vector) {

@@ -24,6 +24,8 @@ pair_emitter emit_pairs_begin(const attention_emitter *e);
 void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t);
 /* bias of key `key` (counted from the tile's first) with the queries of register `vector`. */
 ir_value emit_pair_bias(const pair_emitter *pairs, ir_value key, int vector);
+/* The same where all of the tile's pairs are seen: mask->open. */
+ir_value emit_open_pair_bias(const pair_emitter *pairs, ir_value key, int vector);
 /* What the pairs of a tile of keys gain, [key][queries], with their displacements, a register at a time; room: of
  * emit_grid_sums_room, where the plan goes by rows. */
 void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains, ir_value room,

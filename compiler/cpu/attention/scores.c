@@ -2,6 +2,7 @@
 #include "cpu/attention/scores.h"
 
 #include "cpu/attention/products.h"
+#include "cpu/attention/seen.h"
 #include "mlir/arith.h"
 
 /* A bias that hides the key hides its score, too, should that be no number. */
@@ -19,7 +20,9 @@ static void emit_finish_key(const score_emitter *s, const key_tile *t, ir_value 
   ir *b = e->b;
   for (int x = 0; x < e->shape.vectors; x++) {
     ir_value score = sums[x];
-    if (t->paired && e->p->bias) score = emit_biased(e, score, emit_pair_bias(s->pairs, key, x), checked);
+    bool open = t->whole_begin.ptr && !checked;
+    if (open && !expr_is_const(e->p->mask->open, 0)) score = add(b, score, emit_open_pair_bias(s->pairs, key, x));
+    if (!open && t->paired && e->p->bias) score = emit_biased(e, score, emit_pair_bias(s->pairs, key, x), checked);
     if (checked) {
       ir_value limits =
           ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_tile, limits) + x * e->shape.lanes * 4);
@@ -34,7 +37,7 @@ static void emit_finish_key(const score_emitter *s, const key_tile *t, ir_value 
 }
 
 /* Both ways to finish `rows` keys from `key` on: where some query may not see some of them, and where all see all (or,
- * where the bias hides, all keys are finite). */
+ * where the bias hides, all keys are finite and it is not known which are seen whole). */
 static void emit_finish(const score_emitter *s, const key_tile *t, ir_value key, int rows, const ir_value *sums,
                         ir_value *maxima) {
   const attention_emitter *e = s->e;
@@ -46,8 +49,10 @@ static void emit_finish(const score_emitter *s, const key_tile *t, ir_value key,
     types[x] = e->lanes;
     sides[0][x] = sides[1][x] = maxima[x];
   }
-  ir_value last = add(b, t->first, add(b, key, i64(b, rows)));
-  ir_choice choice = ir_choose(b, ir_compare_int(b, "sgt", last, ATTENTION_TILE(e, free, b->i64)), vectors, types);
+  ir_value first = add(b, t->first, key), last = add(b, first, i64(b, rows));
+  ir_value hides = t->whole_begin.ptr ? ir_op2(b, "arith.xori", emit_is_whole(e, t, first, last), ir_int(b, b->i1, 1))
+                                      : ir_compare_int(b, "sgt", last, ATTENTION_TILE(e, free, b->i64));
+  ir_choice choice = ir_choose(b, hides, vectors, types);
   for (int r = 0; r < rows; r++) emit_finish_key(s, t, add(b, key, i64(b, r)), true, sums + r * vectors, sides[0]);
   ir_choose_else(b, &choice, vectors, sides[0]);
   for (int r = 0; r < rows; r++) emit_finish_key(s, t, add(b, key, i64(b, r)), false, sums + r * vectors, sides[1]);

@@ -42,6 +42,7 @@ typedef struct key_tile {
   ir_value scores; /* [keys][queries] */
   ir_value row_table; /* of some heads: where each one's rows begin; their scores follow each other */
   bool paired;     /* with bias and rotation */
+  ir_value whole_begin, whole_end; /* i64: keys that are seen whole (cpu/attention/seen); null: none are */
 } key_tile;
 
 /* A register of float32 in the tile's own memory. */

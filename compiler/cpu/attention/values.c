@@ -5,6 +5,7 @@
  * and their products p v left out, pair by pair. Otherwise nothing is asked.
  */
 #include "cpu/attention/values.h"
+#include "cpu/attention/seen.h"
 #include "cpu/rows.h"
 #include "mlir/arith.h"
 #include "mlir/number.h"
@@ -146,8 +147,12 @@ void emit_look(attention_emitter *e, int dtype) {
 ir_value emit_is_guarded(const attention_emitter *e, const key_tile *t) {
   ir *b = e->b;
   ir_value spoilt = ir_load(b, b->i64, of_tile(e, offsetof(pegen_attention_tile, spoilt), b->ptr), 8);
-  ir_value hides =
-      ir_compare_int(b, "sgt", add(b, t->first, t->count), of_tile(e, offsetof(pegen_attention_tile, free), b->i64));
+  ir_value end = add(b, t->first, t->count);
+  ir_value hides = ir_compare_int(b, "sgt", end, of_tile(e, offsetof(pegen_attention_tile, free), b->i64));
+  if (t->whole_begin.ptr) {
+    ir_value is_mixed = ir_op2(b, "arith.xori", emit_is_whole(e, t, t->first, end), ir_int(b, b->i1, 1));
+    hides = ir_op2(b, "arith.andi", hides, is_mixed);
+  }
   return ir_op2(b, "arith.andi", hides, ir_compare_int(b, "ne", spoilt, e->zero));
 }
 

@@ -1,0 +1,103 @@
+/* cpu/attention/seen: see cpu/attention/seen.h.
+ *
+ * Blocks are in the lanes: bounds of a block's keys less those of the tile's queries bound every displacement of their
+ * pairs, as float32 rounds it, since a difference rounds monotonely in both.
+ */
+#include "cpu/attention/seen.h"
+
+#include "cpu/attention/delta.h"
+
+static ir_value of_seen(const attention_emitter *e, ir_value seen, size_t offset, MlirType type) {
+  return ir_load(e->b, type, ir_offset_const(e->b, seen, (int64_t)offset), 8);
+}
+#define OF_SEEN(e, seen, name, type) of_seen((e), (seen), offsetof(pegen_attention_seen, name), (type))
+
+static ir_value lane_constant(const attention_emitter *e, double x) { return ir_float(e->b, e->lanes, x); }
+
+/* Displacements of the blocks in the lanes, [axis][2]; i1 lanes: whether all of them are numbers that are not too
+ * large. */
+static ir_value emit_bounds(const attention_emitter *e, ir_value seen, ir_value at, ir_value *bounds) {
+  ir *b = e->b;
+  int64_t reach = offsetof(pegen_attention_tile, reach);
+  ir_value numbers = OF_SEEN(e, seen, bounds, b->ptr), row = attention_mul(b, OF_SEEN(e, seen, pitch, b->i64), 4),
+           furthest = lane_constant(e, INTERVAL_FURTHEST), is_known = {NULL};
+  for (int axis = 0; axis < e->p->spec->n_axes; axis++)
+    for (int side = 0; side < 2; side++) {
+      ir_value from = ir_offset(b, numbers, attention_mul(b, row, 2 * axis + side));
+      ir_value keys = ir_load(b, e->lanes, ir_offset(b, from, attention_mul(b, at, 4)), 4);
+      ir_value queries = ir_load(b, b->f32, ir_offset_const(b, e->tile, reach + (2 * axis + 1 - side) * 4), 4);
+      ir_value difference = sub(b, keys, ir_broadcast(b, e->lanes, queries));
+      ir_value fits = ir_compare_float(b, "olt", ir_op1(b, "math.absf", difference), furthest);
+      is_known = is_known.ptr ? ir_op2(b, "arith.andi", is_known, fits) : fits;
+      bounds[mask_bound(axis, side)] = difference;
+    }
+  return is_known;
+}
+
+/* i1 lanes of a flag. */
+static ir_value emit_flag(delta_emitter *d, const expr *flag) {
+  const attention_emitter *e = d->e;
+  return ir_compare_float(e->b, "ogt", emit_expr_f32(&d->walker, flag), lane_constant(e, 0));
+}
+
+bool attention_opens(const attention_plan *p) { return p->mask && p->mask->open && !p->by_rows && !p->by_tiles; }
+
+static void emit_states(const pair_emitter *pairs, ir_value seen, ir_value at) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  const attention_mask *mask = e->p->mask;
+  ir_value bounds[MASK_BOUNDS * SPEC_MAX_AXES], is_known = emit_bounds(e, seen, at, bounds);
+  delta_emitter d = delta_emitter_create(e, pairs->fixed);
+  d.walker.varying = delta_memo(e);
+  d.torques = bounds;
+  MlirType integers = ir_vector(b, e->shape.lanes, b->i32);
+  ir_value state = ir_int(b, integers, PEGEN_ATTENTION_MIXED);
+  if (attention_opens(e->p))
+    state = ir_select(b, emit_flag(&d, mask->whole), ir_int(b, integers, PEGEN_ATTENTION_WHOLE), state);
+  state = ir_select(b, emit_flag(&d, mask->unseen), ir_int(b, integers, PEGEN_ATTENTION_UNSEEN), state);
+  state = ir_select(b, is_known, state, ir_int(b, integers, PEGEN_ATTENTION_MIXED));
+  ir_store(b, state, ir_offset(b, OF_SEEN(e, seen, states, b->ptr), attention_mul(b, at, 4)), 4, false);
+}
+
+/* Of all blocks with keys in [begin, end). */
+static void emit_all_states(const pair_emitter *pairs, ir_value seen, ir_value begin, ir_value end) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  int lanes = e->shape.lanes;
+  ir_value skip = i64(b, e->p->spec->skip_tokens), step = attention_mul(b, OF_SEEN(e, seen, keys, b->i64), lanes);
+  ir_value first = ir_op2(b, "arith.divsi", sub(b, begin, skip), step);
+  ir_value last = add(b, sub(b, end, skip), sub(b, step, i64(b, 1)));
+  ir_loop vectors = ir_for(b, first, ir_op2(b, "arith.divsi", last, step));
+  emit_states(pairs, seen, attention_mul(b, vectors.index, lanes));
+  ir_end_for(b, vectors);
+}
+
+/* Keys that runs are multiples of. */
+static int64_t step_of(const pair_emitter *pairs) {
+  const grid_shape *g = &pairs->grid.shape;
+  if (!pairs->e->p->by_rows) return 1;
+  return g->segments == 1 ? g->runs * g->width : g->width;
+}
+
+void emit_seen_keys(const pair_emitter *pairs, ir_value begin, ir_value end, emit_seen_visitor *visit, void *context) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  ir_value seen = ATTENTION_TILE(e, seen, b->ptr);
+  emit_all_states(pairs, seen, begin, end);
+  ir_value arguments[] = {seen, i64(b, e->p->spec->skip_tokens), begin, end, i64(b, step_of(pairs))};
+  ir_call(b, "pegen_attention_runs", 5, arguments);
+  ir_value runs = OF_SEEN(e, seen, runs, b->ptr), part[4];
+  ir_loop loop = ir_for(b, e->zero, OF_SEEN(e, seen, n_runs, b->i64));
+  ir_value run = ir_offset(b, runs, attention_mul(b, loop.index, sizeof(pegen_attention_run)));
+  for (int i = 0; i < 4; i++) part[i] = ir_load(b, b->i64, ir_offset_const(b, run, i * 8), 8);
+  bool opens = attention_opens(e->p);
+  visit(context, part[0], part[1], opens ? part[2] : (ir_value){NULL}, opens ? part[3] : (ir_value){NULL});
+  ir_end_for(b, loop);
+}
+
+ir_value emit_is_whole(const attention_emitter *e, const key_tile *t, ir_value first, ir_value end) {
+  ir *b = e->b;
+  ir_value last = smaller(b, t->whole_end, ATTENTION_TILE(e, limit, b->i64));
+  ir_value begins = ir_compare_int(b, "sge", first, t->whole_begin), ends = ir_compare_int(b, "sle", end, last);
+  return ir_op2(b, "arith.andi", begins, ends);
+}

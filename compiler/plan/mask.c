@@ -1,0 +1,33 @@
+/* plan/mask: see plan/mask.h. */
+#include "plan/mask.h"
+
+bool attention_may_hide(arena *a, const spec *s, const expr *bias) {
+  return interval_may_hide(a, s->pool, bias, s->n_axes);
+}
+
+static const expr *bound(const spec *s, int axis, bool greatest) {
+  const expr *x = expr_cotangent(s->pool, 1 + mask_bound(axis, greatest), DEPENDS_POSITION);
+  return expr_unary(s->pool, EXPR_NARROW, x);
+}
+
+const attention_mask *attention_mask_of(arena *a, const spec *s, const expr *bias) {
+  /* Cells of a grid are numbers that float32 holds. */
+  for (int axis = 0; s->grid[0] && axis < s->n_axes; axis++)
+    if (s->grid[axis] > 1 << 24) return NULL;
+  interval displacement[SPEC_MAX_AXES];
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    displacement[axis].lo = bound(s, axis, false);
+    displacement[axis].hi = bound(s, axis, true);
+    displacement[axis].unknown = expr_const(s->pool, 0);
+  }
+  interval_mask found;
+  interval_of_mask(a, s->pool, bias, s->n_axes, displacement, &found);
+  bool is_whole = found.open && !expr_is_const(found.whole, 0);
+  if (expr_is_const(found.unseen, 0) && !is_whole) return NULL;
+  attention_mask *mask = arena_new(a, attention_mask);
+  mask->unseen = found.unseen;
+  if (!is_whole) return mask;
+  mask->whole = found.whole;
+  mask->open = found.open;
+  return mask;
+}

@@ -1,0 +1,30 @@
+/* plan/mask: what is asked of tiles of pairs before they are computed, where a bias may hide keys: whether it hides all
+ * of a tile's pairs, and whether it hides none of them.
+ *
+ * Both are expressions of bounds of the tile's displacements (spec/interval), so that they hold for every pair whose
+ * displacement lies between them, as kernels round.
+ */
+#ifndef PEGEN_PLAN_MASK_H
+#define PEGEN_PLAN_MASK_H
+
+#include "spec/interval.h"
+#include "spec/spec.h"
+
+typedef struct attention_mask {
+  const expr *unseen; /* 1: no pair is seen; else 0 */
+  const expr *whole; /* 1: all are, and the bias is `open`; NULL: it is never asked */
+  const expr *open;
+} attention_mask;
+
+/* The leaves of both: NARROW of cotangent 1 + 2 axis is the least displacement on an axis, the next one the greatest.
+ */
+enum { MASK_BOUNDS = 2 };
+static inline int mask_bound(int axis, bool greatest) { return MASK_BOUNDS * axis + greatest; }
+
+/* Of a bias in float32, of displacements that are no further than INTERVAL_FURTHEST from 0; NULL: nothing can be
+ * proved of tiles, and nothing need be asked. */
+const attention_mask *attention_mask_of(arena *a, const spec *s, const expr *bias);
+/* Whether it may be -infinity at all. */
+bool attention_may_hide(arena *a, const spec *s, const expr *bias);
+
+#endif

@@ -1,0 +1,109 @@
+/* attention_seen.c: bounds of coordinates, and runs of the keys that some query may see; see attention_seen.h.
+ *
+ * Bounds are in float32, as the coordinates are that displacements are made of (compiler/cpu/attention/pairwise): what
+ * is between two bounds rounds to something between them. Coordinates that are no numbers, or so large that sums of
+ * them could be infinite, make a bound of NaN, of which nothing is known.
+ */
+#include "attention_seen.h"
+
+static const double FURTHEST = 0x1p39; /* INTERVAL_FURTHEST (compiler/spec/interval.h) is above differences of two */
+
+void pegen_attention_set_blocks(pegen_attention_seen *seen, int64_t keys, int64_t block) {
+  int64_t smallest = (keys + block - 1) / block;
+  seen->keys = block * ((smallest + PEGEN_ATTENTION_BLOCKS - 1) / PEGEN_ATTENTION_BLOCKS);
+  if (keys <= 0) seen->keys = block;
+  seen->blocks = keys > 0 ? (keys + seen->keys - 1) / seen->keys : 0;
+  seen->pitch =
+      (seen->blocks + PEGEN_ATTENTION_BLOCK_PITCH - 1) / PEGEN_ATTENTION_BLOCK_PITCH * PEGEN_ATTENTION_BLOCK_PITCH;
+  seen->n_runs = 0;
+}
+
+typedef struct extent {
+  double least, greatest;
+  int is_known;
+} extent;
+
+static void clear(extent *of) {
+  of->least = FURTHEST;
+  of->greatest = -FURTHEST;
+  of->is_known = 1;
+}
+
+static void widen(extent *of, const double *numbers, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    double x = numbers[i];
+    if (!(x > -FURTHEST && x < FURTHEST)) of->is_known = 0;
+    if (x < of->least) of->least = x;
+    if (x > of->greatest) of->greatest = x;
+  }
+}
+
+static float bound(const extent *of, double x) { return of->is_known ? (float)x : __builtin_nanf(""); }
+
+void pegen_attention_bound_keys(pegen_attention_seen *seen, const pegen_attention_places *places, int64_t keys) {
+  double rows[PEGEN_MAX_ROTOR_AXES * PEGEN_ATTENTION_PIECE];
+  extent extents[PEGEN_MAX_ROTOR_AXES];
+  for (int64_t block = 0; block < seen->pitch; block++) {
+    int64_t first = block * seen->keys, end = first + seen->keys < keys ? first + seen->keys : keys;
+    for (int64_t axis = 0; axis < places->axes; axis++) {
+      clear(&extents[axis]);
+      if (first >= keys) extents[axis].is_known = 0;
+    }
+    for (int64_t key = first; key < end; key += PEGEN_ATTENTION_PIECE) {
+      int64_t count = end - key < PEGEN_ATTENTION_PIECE ? end - key : PEGEN_ATTENTION_PIECE;
+      pegen_attention_rows(places, places->skip + key, count, PEGEN_ATTENTION_PIECE, rows);
+      for (int64_t axis = 0; axis < places->axes; axis++)
+        widen(&extents[axis], rows + axis * PEGEN_ATTENTION_PIECE, count);
+    }
+    for (int64_t axis = 0; axis < places->axes; axis++) {
+      float *bounds = seen->bounds + 2 * axis * seen->pitch + block;
+      bounds[0] = bound(&extents[axis], extents[axis].least);
+      bounds[seen->pitch] = bound(&extents[axis], extents[axis].greatest);
+    }
+  }
+}
+
+void pegen_attention_bound_queries(const double (*positions)[PEGEN_ATTENTION_QUERIES], int64_t axes, int64_t count,
+                                   float (*reach)[2]) {
+  for (int64_t axis = 0; axis < axes; axis++) {
+    extent of;
+    clear(&of);
+    widen(&of, positions[axis], count);
+    reach[axis][0] = bound(&of, of.least);
+    reach[axis][1] = bound(&of, of.greatest);
+  }
+}
+
+/* ---- runs ---- */
+
+/* Keys [first, end) behind the last run, or with it. */
+static void add_run(pegen_attention_seen *seen, int64_t first, int64_t end, int is_whole) {
+  pegen_attention_run *last = seen->n_runs ? &seen->runs[seen->n_runs - 1] : 0;
+  int follows = last && first <= last->end;
+  if (follows && is_whole && last->whole_end == first) last->end = last->whole_end = end;
+  else if (follows && (!is_whole || last->whole_begin == last->whole_end)) {
+    last->end = end > last->end ? end : last->end;
+    if (!is_whole) return;
+    last->whole_begin = first;
+    last->whole_end = end;
+  } else {
+    pegen_attention_run *run = &seen->runs[seen->n_runs++];
+    run->begin = run->whole_begin = first;
+    run->end = end;
+    run->whole_end = is_whole ? end : first;
+  }
+}
+
+void pegen_attention_runs(pegen_attention_seen *seen, int64_t skip, int64_t begin, int64_t end, int64_t step) {
+  seen->n_runs = 0;
+  if (begin >= end) return;
+  int64_t last = (end - skip + seen->keys - 1) / seen->keys;
+  for (int64_t block = (begin - skip) / seen->keys; block < last; block++) {
+    if (seen->states[block] == PEGEN_ATTENTION_UNSEEN) continue;
+    int64_t first = block * seen->keys, stop = first + seen->keys;
+    first = skip + first / step * step;
+    stop = skip + (stop + step - 1) / step * step;
+    add_run(seen, first > begin ? first : begin, stop < end ? stop : end,
+            step == 1 && seen->states[block] == PEGEN_ATTENTION_WHOLE);
+  }
+}

@@ -1,0 +1,186 @@
+/* sparse_test SEED COUNT: attention under masks, so that tiles are skipped and others are not masked, against the
+ * reference, which asks every pair: the masks of masked.lua and random ones, positions of all kinds, gradients, parts.
+ *
+ * Masks are comparisons of whole numbers below 2^24, which float32 computes as the reference does, on their borders
+ * too.
+ */
+#include "loader.h"
+#include "verify/trial_attention_backward.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const long double BOUND = 0x1p-17L, GRADIENT_BOUND = 0x1p-14L;
+enum { MANY_PARTS = 7 };
+
+typedef struct draw {
+  arena *memory;
+  uint64_t random;
+  const char **targets;
+  int n_targets, failed;
+  long double largest;
+} draw;
+
+static int below(draw *d, int bound) { return random_below(&d->random, bound); }
+
+/* How tokens lie: in rows of `width`, each coordinate times `step` from `origin`. */
+typedef struct layout {
+  const char *name;
+  double origin, step;
+  number_type type;
+  int width;
+  bool is_shuffled;
+} layout;
+
+static const layout LAYOUTS[] = {
+    {"in rows", 0, 1, NUMBER_F32, 40, false},
+    {"far away", 1e6, 1, NUMBER_F64, 24, false},
+    {"in steps of .25", -3, 0.25, NUMBER_F64, 64, false},
+    {"shuffled", 0, 1, NUMBER_F32, 24, true},
+};
+
+static const DLTensor *places(draw *d, const spec *s, const layout *l, int64_t tokens) {
+  double *values = arena_array(d->memory, double, tokens * s->n_axes + 1);
+  for (int64_t i = 0; i < tokens; i++) {
+    int64_t token = l->is_shuffled ? below(d, (int)tokens) : i;
+    for (int axis = s->n_axes - 1; axis >= 0; axis--) {
+      int64_t rest = axis ? token % l->width : token;
+      values[i * s->n_axes + axis] = l->origin + l->step * (double)rest;
+      token /= l->width;
+    }
+  }
+  return tensor_contiguous(d->memory, l->type, 2, (int64_t[]){tokens, s->n_axes}, values);
+}
+
+static void fail(draw *d, const char *what, const char *how, const trial_error *worst) {
+  d->failed++;
+  printf("FAILED: %s, %s %s\n", what, how, worst ? trial_error_text(d->memory, worst) : "");
+}
+
+static void note(draw *d, const char *what, const char *how, const trial_error *worst, long double bound) {
+  if (worst->spoilt || !(worst->error <= bound)) fail(d, what, how, worst);
+  d->largest = fmaxl(d->largest, worst->error);
+}
+
+static void gradients(draw *d, const pegen_kernel *kernel, const attention_trial *t, const char *what) {
+  attention_gradients g;
+  trial_error worst = {0};
+  int error = attention_gradients_fill(d->memory, &g, t, kernel, true, 1, ROWS_BHND, &d->random);
+  g.operands = NULL; /* no mask gives them any */
+  if (error || attention_gradients_call(kernel, &g, 1)) {
+    fail(d, what, "gradients are refused", NULL);
+    return;
+  }
+  attention_answer exact = attention_gradients_answer(d->memory, &g, 1);
+  const DLTensor *rows[] = {g.q, g.k, g.v};
+  const gradient_sum *sums[] = {exact.q, exact.k, exact.v};
+  for (int i = 0; i < 3; i++) attention_gradients_compare(rows[i], sums[i], exact.score, &worst);
+  note(d, what, "gradients", &worst, GRADIENT_BOUND);
+  attention_gradients parted = attention_gradients_room(d->memory, &g);
+  if (attention_gradients_call(kernel, &parted, MANY_PARTS) || !attention_gradients_same(&g, &parted))
+    fail(d, what, "gradients in parts", NULL);
+}
+
+static void forward(draw *d, const pegen_kernel *kernel, attention_trial *t, const char *what) {
+  trial_error worst = {0};
+  DLTensor *out = attention_trial_out(d->memory, t, ROWS_BHND), *parted = attention_trial_out(d->memory, t, ROWS_BHND);
+  t->lse = attention_trial_lse(d->memory, t);
+  if (attention_trial_call(kernel, t, out, 1)) {
+    fail(d, what, "is refused", NULL);
+    return;
+  }
+  attention_trial_compare(d->memory, t, out, 1, &worst);
+  note(d, what, "outputs", &worst, BOUND);
+  attention_trial_compare_lse(d->memory, t, 1, &worst);
+  note(d, what, "log-sum-exp", &worst, BOUND);
+  if (attention_trial_call(kernel, t, parted, MANY_PARTS) || !tensor_identical(out, parted))
+    fail(d, what, "parts", NULL);
+}
+
+static void ask(draw *d, const spec *s, const char *name, bool has_gradients) {
+  const char *target = d->targets[below(d, d->n_targets)];
+  loaded_kernel *loaded = has_gradients ? trial_load_gradients(d->memory, s, target, PEGEN_DTYPE_F32, 1)
+                                        : trial_load(d->memory, s, target, PEGEN_DTYPE_F32, 1);
+  if (!loaded) exit(2);
+  for (size_t i = 0; i < sizeof LAYOUTS / sizeof *LAYOUTS; i++) {
+    const layout *l = &LAYOUTS[i];
+    attention_trial t = {.spec = s, .causal = below(d, 2)};
+    attention_sizes sizes = {1, 2, 1 + below(d, 2), 1 + below(d, 70), below(d, 9) ? 1 + below(d, 300) : 0};
+    const char *what = arena_printf(d->memory, "%s, %s, %lld x %lld%s, %s", name, l->name, (long long)sizes.tokens,
+                                    (long long)sizes.keys, t.causal ? ", causal" : "", target);
+    attention_trial_fill(d->memory, &t, &sizes, NUMBER_F32, ROWS_BHND, &d->random);
+    t.positions = places(d, s, l, sizes.tokens);
+    t.k_positions = places(d, s, l, sizes.keys);
+    t.operands = trial_random_operands(d->memory, s, NUMBER_F32, &d->random);
+    forward(d, run_kernel(loaded), &t, what);
+    if (has_gradients && sizes.keys) gradients(d, run_kernel(loaded), &t, what);
+  }
+  run_unload(loaded);
+}
+
+/* ---- random masks ---- */
+
+#define TEXT(...) arena_printf(d->memory, __VA_ARGS__)
+
+/* Whole numbers, or quarters of them, below 2^24. */
+static const char *whole(draw *d, int depth) {
+  const char *coordinate = below(d, 2) ? "delta.s" : "delta.t";
+  if (depth == 0) return below(d, 3) ? coordinate : TEXT("%d", below(d, 25) - 12);
+  const char *x = whole(d, depth - 1), *y = whole(d, depth - 1);
+  switch (below(d, 10)) {
+  case 0: return TEXT("(%s + %s)", x, y);
+  case 1: return TEXT("(%s - %s)", x, y);
+  case 2: return TEXT("(%s) * %s", coordinate, whole(d, 0));
+  case 3: return TEXT("pe.abs(%s)", x);
+  case 4: return TEXT("pe.min(%s, %s)", x, y);
+  case 5: return TEXT("pe.max(%s, %s)", x, y);
+  case 6: return TEXT("-(%s)", x);
+  case 7: return TEXT("pe.floor(0.5 * (%s))", x);
+  case 8: return TEXT("(%s) * (1 - 2 * head)", x);
+  default: return TEXT("pe.where(%s, %s, %s, %s)", x, y, coordinate, y);
+  }
+}
+
+static const char *mask(draw *d, int depth) {
+  const char *x = whole(d, 1 + below(d, 2)), *y = whole(d, below(d, 2));
+  const char *seen = depth ? mask(d, depth - 1) : below(d, 2) ? "-0.125 * pe.abs(delta.t)" : "0";
+  if (below(d, 2)) return TEXT("pe.where(%s, %s, %s, pe.masked)", x, y, seen);
+  return TEXT("pe.where(%s, %s, pe.masked, %s) + 0.5", x, y, seen);
+}
+
+static void random_mask(draw *d, uint64_t seed, int index) {
+  const char *path = TEXT("sparse_%llu_%d.lua", (unsigned long long)seed, index);
+  const char *text = TEXT("local pe = require \"pegen\"\n"
+                          "return pe.encoding { name = \"random\", axes = { \"s\", \"t\" }, head_dim = 8, heads = 2,\n"
+                          "  bias = function(delta, head) return %s + 0 * head end }\n",
+                          mask(d, below(d, 3)));
+  FILE *file = fopen(path, "w");
+  if (!file || fputs(text, file) < 0 || fclose(file)) exit(2);
+  const spec *s = loader_load(d->memory, path, DSL_DIR, 0, NULL);
+  int failed = d->failed;
+  if (s) ask(d, s, path, index % 3 == 0);
+  else d->failed++;
+  if (d->failed == failed) remove(path);
+  else printf("kept as %s\n%s", path, text);
+}
+
+int main(int argc, char **argv) {
+  uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
+  int count = argc > 2 ? atoi(argv[2]) : 12;
+  static const char *const kinds[] = {"window", "document", "ring",   "corner", "learned",  "dilated",
+                                      "table",  "clamped",  "nested", "never",  "logarithm"};
+  draw d = {.memory = arena_create(), .random = seed};
+  d.n_targets = trial_targets(d.memory, NULL, &d.targets);
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    loader_define define = {"kind", kinds[i]};
+    const spec *s = loader_load(d.memory, LOCAL_DIR "/masked.lua", DSL_DIR, 1, &define);
+    if (!s) return 2;
+    ask(&d, s, kinds[i], i % 2 == 0);
+  }
+  for (int i = 0; i < count; i++) random_mask(&d, seed, i);
+  printf("%d failed; largest error 2^%.1Lf\n", d.failed, log2l(d.largest));
+  arena_destroy(d.memory);
+  return d.failed != 0;
+}
