@@ -367,11 +367,43 @@ static void read_additive(lua_State *L, spec *d, arena *memory) {
   d->additive = sum;
 }
 
+static void read_rotor(lua_State *L, spec_rotor *r) {
+  static const char *const words[ROTOR_OP_COUNT] = {
+#define X(name, text) text,
+      ROTOR_OPS(X)
+#undef X
+  };
+  r->op = (spec_rotor_op)index_of(text_field(L, "op"), words);
+  r->axis = (int)integer_field(L, "axis");
+  r->n_args = open_list(L, "arguments", SPEC_MAX_ARGUMENTS);
+  for (int i = 0; i < r->n_args; i++) r->arg[i] = (int)integer_at(L, i);
+  lua_pop(L, 1);
+  int factors = open_list(L, "factors", SPEC_MAX_ARGUMENTS);
+  for (int i = 0; i < factors; i++) r->factor[i] = expr_at(L, i);
+  lua_pop(L, 1);
+}
+
+/* A function of rotors, on the top. */
+static const spec_function *read_function(lua_State *L) {
+  arena *memory = dsl_state_of(L)->memory;
+  spec_function *f = arena_new(memory, spec_function);
+  f->text = text_field(L, "text");
+  f->count = open_list(L, "nodes", SPEC_MAX_ROTORS);
+  f->node = arena_array(memory, spec_rotor, f->count);
+  for (int i = 0; i < f->count; i++) {
+    lua_rawgeti(L, -1, i + 1);
+    read_rotor(L, &f->node[i]);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return f;
+}
+
 static void read_combine(lua_State *L, spec *d) {
-  static const char *const names[] = {"sum", "mean", "product", "symmetric"}; /* ORDER spec_combine */
-  const char *combine = text_field(L, "combine");
-  for (int i = 0; i < 4; i++)
-    if (strcmp(combine, names[i]) == 0) d->combine = (spec_combine)i;
+  static const char *const names[] = {"sum", "mean", "product", "symmetric", "function"}; /* ORDER spec_combine */
+  d->combine = (spec_combine)index_of(text_field(L, "combine"), names);
+  if (lua_getfield(L, -1, "rotors") != LUA_TNIL) d->function = read_function(L);
+  lua_pop(L, 1);
   if (d->dense && d->combine == COMBINE_MEAN) { /* a sum of smaller angles */
     for (int i = 0; i < d->n_axes; i++)
       d->angle[i] = expr_mul(d->pool, d->angle[i], expr_const(d->pool, 1.0 / d->n_axes));

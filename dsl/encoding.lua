@@ -12,6 +12,7 @@ local options = core.include "options"
 local pairwise = core.include "pairwise"
 local place = core.include "place"
 local polynomial = core.include "polynomial"
+local rotors = core.include "rotors"
 
 local WORD = "pe.encoding"
 local FIELDS = {
@@ -315,11 +316,12 @@ local function describe_blocks(given, described, index_of)
   if combine == nil then
     check.fail("%s lacks the field 'combine', which says how its %d axes become one rotor", WORD, #axes)
   end
-  combine = type(combine) == "table" and rules[combine]
+  combine = type(combine) == "table" and rules[combine] or rotors.rule(combine, axes, index_of)
   if not combine then
-    check.wrong(WORD, "combine", given.combine, "pe.sum, pe.mean, pe.product{...} or pe.symmetric{...}")
+    check.wrong(WORD, "combine", given.combine, "pe.sum, pe.mean, pe.product{...}, pe.symmetric{...}, pe.chordal, "
+      .. "pe.karcher{...}, pe.slerp{...} or function(R, block, head)")
   end
-  if block.dense and combine.order then
+  if block.dense and (combine.order or combine.apply) then
     check.fail_field("combine", "pe.%s combines rotors; for dense blocks pe.sum or pe.mean was expected", combine.kind)
   end
   local order = combine_order(combine, axes, index_of)
@@ -334,6 +336,7 @@ local function describe_blocks(given, described, index_of)
     generators[a] = generator(by_axis[axis], axis, heads, blocks, block)
     phases[a] = phase_of(given.phase, axis, heads, blocks)
   end
+  local combined = combine.apply and rotors.describe(combine, axes, heads, blocks)
   operands.close()
   local schur, basis = dense.basis(given.basis, block, head_dim, heads)
   for a, mapped in ipairs(positions_of(given.position, axes)) do positions[a] = core.merge(mapped, 1) end
@@ -353,8 +356,9 @@ local function describe_blocks(given, described, index_of)
     signs = block.signs,
     blocks = blocks,
     channels = channels,
-    combine = combine.kind,
+    combine = combined and "function" or combine.kind,
     order = order,
+    rotors = combined or nil,
     generators = generators,
     phases = phases,
     positions = positions,

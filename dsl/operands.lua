@@ -158,6 +158,8 @@ Operand.__call = core.word(function(handle, ...)
   return matrix
 end)
 
+local FIELD_TEXT = { phase = "phase", generators = "generator", weights = "weight", at = "place between two rotors" }
+
 -- The value of an operand whose dimensions are named: what `phase = freqs` and `generators = A` mean.
 function operands.element(handle, axis, i, head, field)
   local operand = hidden[handle]
@@ -168,7 +170,7 @@ function operands.element(handle, axis, i, head, field)
     if indices[k] == nil then
       check.fail_field(field,
         "operand '%s' as a %s has a dimension of %s; only axes, heads and blocks were expected",
-        operand.name, field == "phase" and "phase" or "generator", dimension)
+        operand.name, FIELD_TEXT[field], dimension)
     end
   end
   return handle(table.unpack(indices))

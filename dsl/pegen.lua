@@ -12,12 +12,16 @@ local operands = core.include "operands"
 local options = core.include "options"
 local pairwise = core.include "pairwise"
 local polynomial = core.include "polynomial"
+local rotors = core.include "rotors"
 
 local pe = {
   pi = math.pi,
   sum = encoding.sum,
   mean = encoding.mean,
   schur = dense.schur,
+  chordal = rotors.chordal,
+  karcher = rotors.karcher,
+  slerp = rotors.slerp,
   masked = pairwise.masked,
 }
 
@@ -43,6 +47,7 @@ local words = {
 
 for name, word in pairs(words) do pe[name] = core.word(word) end
 for name, word in pairs(core.arithmetic) do pe[name] = word end
+pe.exp, pe.log = core.word(rotors.exp), core.word(rotors.log) -- of rotors, too
 
 -- log(1 + exp x), without overflow and right to the last digits for very negative x. The larger of x and 0 is half of
 -- x + |x|, whose derivative at 0 is 1/2, as softplus' is: with max it would be 0, and weights that begin at 0 would

@@ -7,7 +7,10 @@
  */
 #include "algebra/block.h"
 
+#include "algebra/quaternion.h"
+#include "algebra/rotors.h"
 #include "base/diag.h"
+#include "spec/size.h"
 
 #include <math.h>
 #include <string.h>
@@ -399,6 +402,7 @@ static int combine(const builder *b, factor *factors) {
       count = append(b, factors, count, (factor){angle, s->generator[a]});
     }
     break;
+  case COMBINE_FUNCTION: diag_bug("algebra/block", "a function of rotors as a product");
   }
   return count;
 }
@@ -428,7 +432,35 @@ static expr_matrix on_blades(arena *a, const spec *s, expr_matrix v) {
   return m;
 }
 
+/* A function of the axes' rotors (algebra/rotors.h). */
+static bool build_function(arena *a, const spec *s, block_program *out) {
+  int n = clifford_dimensions(s->algebra);
+  if (!rotors_are_quaternions(s)) {
+    diag_error(
+        s->file, s->line,
+        "combine of '%s' is a function of rotors in Cl(%d,%d,%d); means, logarithms and powers of rotors are there "
+        "for two and three dimensions of one sign, and elsewhere pe.sum, pe.mean, pe.product{...} and "
+        "pe.symmetric{...}",
+        s->name, s->algebra.p, s->algebra.q, s->algebra.r);
+    return false;
+  }
+  rotors r = rotors_build(a, s);
+  quaternion whole = r.value[s->function->count - 1];
+  for (int i = 0; i < 3 && s->inverse; i++) whole.v[i] = expr_neg(s->pool, whole.v[i]);
+  expr_matrix space = quaternion_rotation(a, s->pool, &whole), v = {n, arena_array(a, const expr *, n *n)};
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++) v.entry[i * n + j] = space.entry[i * 3 + j];
+  *out = (block_program){.spec = s, .matrix = on_blades(a, s, v), .n_turns = 1, .turn = {CLOSED_FUNCTION}};
+  int64_t size =
+      expr_size_of_all(a, s->pool, (const expr *const *)out->matrix.entry, s->n_components * s->n_components);
+  if (size <= BLOCK_MOST_OPERATIONS) return true;
+  diag_error(s->file, s->line, "combine of '%s' takes %lld operations, %d at most", s->name, (long long)size,
+             BLOCK_MOST_OPERATIONS);
+  return false;
+}
+
 bool block_build(arena *a, const spec *s, block_program *out) {
+  if (s->combine == COMBINE_FUNCTION) return build_function(a, s, out);
   builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), false, false};
   factor factors[2 * SPEC_MAX_AXES];
   int count = combine(&b, factors);
@@ -454,10 +486,6 @@ bool block_build(arena *a, const spec *s, block_program *out) {
 }
 
 /* ---- products of turns in three dimensions as unit quaternions ---- */
-
-typedef struct quaternion {
-  const expr *w, *v[3];
-} quaternion;
 
 /* A phase as what positions have part in, what operands alone do, and numbers. */
 typedef struct phase_factors {
@@ -500,39 +528,9 @@ static quaternion unit_quaternion(const builder *b, const factor *f) {
   return q;
 }
 
-static quaternion quaternion_product(expr_pool *pool, const quaternion *x, const quaternion *y) {
-  quaternion q = {expr_mul(pool, x->w, y->w), {NULL}};
-  for (int i = 0; i < 3; i++) {
-    int j = (i + 1) % 3, k = (i + 2) % 3;
-    q.w = expr_sub(pool, q.w, expr_mul(pool, x->v[i], y->v[i]));
-    const expr *sum = expr_add(pool, expr_mul(pool, x->w, y->v[i]), expr_mul(pool, y->w, x->v[i]));
-    sum = expr_add(pool, sum, expr_mul(pool, x->v[j], y->v[k]));
-    q.v[i] = expr_sub(pool, sum, expr_mul(pool, x->v[k], y->v[j]));
-  }
-  return q;
-}
-
-/* I + 2 w V + 2 V^2 for V x = v x x: of q and of -q the same. */
-static expr_matrix rotation(const builder *b, const quaternion *q) {
-  expr_pool *pool = b->pool;
-  const expr *twice[3];
-  for (int i = 0; i < 3; i++) twice[i] = expr_add(pool, q->v[i], q->v[i]);
-  expr_matrix m = {3, arena_array(b->memory, const expr *, 9)};
-  for (int i = 0; i < 3; i++) {
-    int j = (i + 1) % 3, k = (i + 2) % 3;
-    int first = j < k ? j : k, second = j < k ? k : j;
-    const expr *rest = expr_sub(pool, constant(b, 1), expr_mul(pool, q->v[first], twice[first]));
-    m.entry[i * 3 + i] = expr_sub(pool, rest, expr_mul(pool, q->v[second], twice[second]));
-    const expr *even = expr_mul(pool, q->v[i], twice[j]), *odd = expr_mul(pool, q->w, twice[k]);
-    m.entry[i * 3 + j] = expr_sub(pool, even, odd);
-    m.entry[j * 3 + i] = expr_add(pool, even, odd);
-  }
-  return m;
-}
-
 bool block_build_quaternions(arena *a, const spec *s, block_program *out) {
   builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), true, true};
-  bool euclidean = b.n == 3 && !s->exact;
+  bool euclidean = b.n == 3 && !s->exact && s->combine != COMBINE_FUNCTION;
   for (int i = 0; i < b.n; i++) euclidean = euclidean && clifford_square(b.algebra, i) > 0;
   if (!euclidean) return false;
   factor factors[2 * SPEC_MAX_AXES];
@@ -543,7 +541,7 @@ bool block_build_quaternions(arena *a, const spec *s, block_program *out) {
     quaternion next = unit_quaternion(&b, &factors[i]);
     all = quaternion_product(s->pool, &all, &next);
   }
-  *out = (block_program){.spec = s, .matrix = on_blades(a, s, rotation(&b, &all)), .n_turns = count};
+  *out = (block_program){.spec = s, .matrix = on_blades(a, s, quaternion_rotation(a, s->pool, &all)), .n_turns = count};
   for (int i = 0; i < count; i++) out->turn[i] = CLOSED_HALF_ANGLE;
   return true;
 }
@@ -585,7 +583,8 @@ const char *block_normal_form(arena *a, const block_program *program) {
                                                        "Rodrigues' formula with a unit plane",
                                                        "entire functions of B^2 in any signature",
                                                        "two unit quaternions, from the left and from the right",
-                                                       "the unit quaternion of half the angle"};
+                                                       "the unit quaternion of half the angle",
+                                                       "a function of unit quaternions"};
   const char *text = program->n_turns > 1 ? arena_printf(a, "%d rotations multiplied: ", program->n_turns) : "";
   for (int i = 0; i < program->n_turns; i++)
     text = arena_printf(a, "%s%s%s", text, i ? "; " : "", forms[program->turn[i]]);

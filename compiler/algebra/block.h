@@ -19,6 +19,7 @@ typedef enum closed_form {
   CLOSED_ANY_SIGNATURE, /* entire functions of B^2 */
   CLOSED_QUATERNIONS,   /* two unit quaternions, from the left and from the right (algebra/block_of_four.h) */
   CLOSED_HALF_ANGLE,    /* a factor of a product of unit quaternions */
+  CLOSED_FUNCTION,      /* of the axes' unit quaternions (algebra/rotors.h) */
   CLOSED_FORM_COUNT
 } closed_form;
 
@@ -28,6 +29,9 @@ typedef struct block_program {
   int n_turns;        /* rotors that are multiplied */
   closed_form turn[2 * SPEC_MAX_AXES];
 } block_program;
+
+/* That a function of rotors may take. */
+enum { BLOCK_MOST_OPERATIONS = 16384 };
 
 /* False after a diag_error where the description has no closed form (a sum that is not simple). */
 bool block_build(arena *a, const spec *s, block_program *out);

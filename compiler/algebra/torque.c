@@ -5,6 +5,7 @@
 #include "algebra/dense_vectors.h"
 #include "algebra/torque_four.h"
 #include "algebra/torque_group.h"
+#include "algebra/torque_rotors.h"
 
 #include <stdlib.h>
 
@@ -86,6 +87,8 @@ typedef struct collector {
   torque_frame frame;
   /* Sums over the factors in which an axis stands; NULL: nothing yet. */
   const expr *angle[SPEC_MAX_AXES], *coefficient[SPEC_MAX_AXES][SPEC_MAX_BIVECTORS];
+  int n_factors; /* of a function of rotors */
+  const adjoint_output *factor;
 } collector;
 
 static const expr *plus(const collector *c, const expr *sum, const expr *x) {
@@ -207,10 +210,22 @@ static void through_product(collector *c, const expr *const *tau) {
   }
 }
 
+/* A function of the axes' rotors, each of which is an exponential of its own. */
+static void through_function(arena *a, collector *c, const expr *const *tau) {
+  const spec *s = c->spec;
+  const expr *axis_tau[SPEC_MAX_AXES][SPEC_MAX_BIVECTORS];
+  adjoint_output *factor = arena_array(a, adjoint_output, s->function->count * SPEC_MAX_ARGUMENTS);
+  c->n_factors = torque_through_function(a, c->group.basis, c->frame, tau, axis_tau, factor);
+  c->factor = factor;
+  c->frame = TORQUE_OF_Y; /* that of the axes' torques, whatever tau's is */
+  for (int axis = 0; axis < s->n_axes; axis++) through_factor(c, axis, 1, true, axis_tau[axis]);
+}
+
 static int outputs_of(arena *a, const collector *c, const adjoint_output **out) {
   const spec *s = c->spec;
-  adjoint_output *list = arena_array(a, adjoint_output, SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS));
+  adjoint_output *list = arena_array(a, adjoint_output, SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS) + c->n_factors);
   int count = 0;
+  for (; count < c->n_factors; count++) list[count] = c->factor[count];
   for (int axis = 0; axis < s->n_axes; axis++) {
     if (c->angle[axis]) list[count++] = (adjoint_output){s->angle[axis], torque_widen(s->pool, c->angle[axis])};
     for (int i = 0; i < s->generator[axis].count; i++)
@@ -231,6 +246,7 @@ int torque_outputs(arena *a, const torque_basis *basis, torque_frame frame, cons
   switch (s->combine) {
   case COMBINE_SUM: through_sum(&c, turn, tau); break;
   case COMBINE_MEAN: through_sum(&c, turn / s->n_axes, tau); break;
+  case COMBINE_FUNCTION: through_function(a, &c, tau); break;
   default: through_product(&c, tau); break;
   }
   return outputs_of(a, &c, out);

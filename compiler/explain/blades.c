@@ -36,6 +36,7 @@ bool explain_blades(arena *a, const spec *s, explanation *out) {
   int n = clifford_dimensions(s->algebra);
   rotor_facts_open(a, s, n > 3 ? ldexp(1, 2 * (n - 3)) : 1, out, &facts); /* a Cayley table has 4^n entries */
   rotor_proofs proofs = {.orthogonal = blades_are_orthogonal(s),
+                         .is_function = s->function != NULL,
                          .distortion = blades_distortion(s),
                          .commute = blades_commute(s),
                          .why_commute = why_commute(s),
@@ -51,8 +52,13 @@ bool explain_blades(arena *a, const spec *s, explanation *out) {
   out->normal_form = block_normal_form(a, &program);
   explain_program_cost(a, plan_build(a, &program), &out->cost);
   bool compact = s->algebra.q == 0 && s->algebra.r == 0;
-  out->entries_precision = compact ? "within 2^-22 for phases up to 2^24 radians"
-                                   : "within 2^-22 of the largest number that the axes' actions pass through";
+  if (s->function)
+    out->entries_precision =
+        "within 2^-22 and as far as they move where the axes' rotations move by 2^-42 and 2^-48 of "
+        "their angles";
+  else
+    out->entries_precision = compact ? "within 2^-22 for phases up to 2^24 radians"
+                                     : "within 2^-22 of the largest number that the axes' actions pass through";
   out->rows_precision =
       "float32 within 2^-20 of a block's norm; bfloat16 and float16 half a unit in the last place more";
   return true;

@@ -88,8 +88,12 @@ static property norm_property(rotor_facts *f, const rotor_proofs *proofs) {
     worst = from_identity(s, f->matrix[2], worst);
   }
   if (proofs->orthogonal)
-    return property_confirmed(PROPERTY_NORM, "every generator is a skew matrix, so its exponential is orthogonal",
-                              property_measured(worst, ""));
+    return property_confirmed(
+        PROPERTY_NORM,
+        proofs->is_function ? "the axes' generators are skew, so their exponentials are rotations, and so is what "
+                              "products, inverses, logarithms, exponentials and nearest rotations make of these"
+                            : "every generator is a skew matrix, so its exponential is orthogonal",
+        property_measured(worst, ""));
   return property_measured(worst, arena_printf(f->memory, "the largest entry of R^T R - I: %s", proofs->distortion));
 }
 
@@ -105,8 +109,12 @@ static property origin_property(const rotor_facts *f, const rotor_proofs *proofs
     worst = from_identity(s, f->matrix[2], worst);
   }
   property measured = property_measured(worst, "the largest entry of R(0) - I");
-  return linear && s->amplitude == 1 ? property_confirmed(PROPERTY_ORIGIN, "all phases are 0 there", measured)
-                                     : measured;
+  return linear && s->amplitude == 1
+             ? property_confirmed(PROPERTY_ORIGIN,
+                                  proofs->is_function ? "all axes are the identity there, and so is what is made of it"
+                                                      : "all phases are 0 there",
+                                  measured)
+             : measured;
 }
 
 /* ---- all of them ---- */
@@ -131,7 +139,7 @@ void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out)
   out[PROPERTY_COMMUTING] =
       proofs->commute ? property_confirmed(PROPERTY_COMMUTING, proofs->why_commute, commuting) : commuting;
   out[PROPERTY_TRANSLATION] =
-      proofs->commute && proofs->orthogonal && affine
+      proofs->commute && proofs->orthogonal && affine && !proofs->is_function
           ? property_confirmed(
                 PROPERTY_TRANSLATION,
                 "generators commute and are skew, and phases are linear in the position: R(r)^T R(s) = R(s - r)",

@@ -30,11 +30,12 @@ void rotor_facts_block(const rotor_facts *f, int index, int *head, int *block);
 /* What a form knows of its generators from the description. */
 typedef struct rotor_proofs {
   bool orthogonal;        /* every generator acts by a skew matrix */
+  bool is_function; /* the rotors of the axes go through a function of rotations; else an exponential or products */
   const char *distortion; /* where not: what the others do to lengths */
   bool commute;
   const char *why_commute;
   long double commutator; /* the largest of two axes, relative to their sizes; measured either way */
-  bool rebased;        /* rows stay in another basis: nothing is the identity */
+  bool rebased; /* rows stay in another basis: nothing is the identity */
   const char *inverse; /* why the encoding can be undone */
 } rotor_proofs;
 

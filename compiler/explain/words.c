@@ -90,6 +90,7 @@ static const char *phase_text(arena *a, const spec *s, int axis) {
 }
 
 static const char *combine_text(arena *a, const spec *s) {
+  if (s->function) return s->function->text;
   if (s->n_axes == 1) return "one axis";
   if (s->combine == COMBINE_SUM) return "sum: the exponential of the sum of the axes' generators";
   if (s->combine == COMBINE_MEAN) return "mean: the exponential of the mean of the axes' generators";

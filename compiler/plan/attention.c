@@ -2,6 +2,7 @@
 #include "plan/attention.h"
 
 #include "algebra/block.h"
+#include "base/diag.h"
 
 #include "kernel/attention.h"
 
@@ -191,6 +192,13 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   }
   if (pair->rotates) {
     block_program program;
+    if (s->function) { /* of every pair, in the lanes of a tile: code and time for that are not there */
+      diag_error(s->file, s->line,
+                 "combine of '%s' is a function of rotors, which attention does not compute pair by pair; expected "
+                 "role = \"separable\", or pe.sum, pe.mean, pe.product{...} or pe.symmetric{...}",
+                 s->name);
+      return NULL;
+    }
     if (!block_build(a, s, &program)) return NULL;
     p->matrix = program.matrix.entry;
     find_mirror(a, p);

@@ -202,6 +202,40 @@ static bool check_order(const spec *s) {
   return true;
 }
 
+static int arguments_of(const spec_rotor *r) {
+  switch (r->op) {
+  case ROTOR_AXIS: return 0;
+  case ROTOR_PRODUCT: return 2;
+  case ROTOR_INVERSE:
+  case ROTOR_LOG:
+  case ROTOR_EXP: return 1;
+  default: return r->n_args > 0 && r->n_args <= SPEC_MAX_ARGUMENTS ? r->n_args : -1;
+  }
+}
+
+static bool check_function(const spec *s, bool *done) {
+  const spec_function *f = s->function;
+  if ((s->combine == COMBINE_FUNCTION) != (f != NULL)) return wrong(s, "a rule of rotors without its function");
+  if (!f) return true;
+  if (s->dense) return wrong(s, "a function of the rotors of dense blocks");
+  if (f->count < 1 || f->count > SPEC_MAX_ROTORS) return wrong(s, "a function of %d rotors", f->count);
+  for (int i = 0; i < f->count; i++) {
+    const spec_rotor *r = &f->node[i];
+    if (r->op == ROTOR_AXIS && (r->axis < 0 || r->axis >= s->n_axes)) return wrong(s, "a rotor of axis %d", r->axis);
+    if (r->n_args != arguments_of(r)) return wrong(s, "a rotor of %d others", r->n_args);
+    for (int k = 0; k < r->n_args; k++) {
+      if (r->arg[k] < 0 || r->arg[k] >= i) return wrong(s, "a rotor of what comes behind it");
+      if (spec_rotor_is_bivector(&f->node[r->arg[k]]) != (r->op == ROTOR_SUM || r->op == ROTOR_EXP))
+        return wrong(s, "a rotor in place of a bivector");
+      bool has_factor = r->op == ROTOR_CHORDAL || r->op == ROTOR_SUM;
+      if (has_factor &&
+          !check_expr(s, r->factor[k], DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND, done, "a weight of rotors"))
+        return false;
+    }
+  }
+  return !spec_rotor_is_bivector(&f->node[f->count - 1]) || wrong(s, "a bivector in place of a rotor");
+}
+
 static bool check_initial(const spec *s, const spec_operand *o) {
   const spec_initial *first = o->initial;
   if (!first) return true;
@@ -272,8 +306,9 @@ bool spec_validate(const spec *s) {
   if (s->n_components > 0 && (!check_block(s) || !check_order(s))) return false;
   if (s->basis && !check_skew(s, &s->basis->matrix, s->head_dim, 1, "the change of basis")) return false;
   bool *done = arena_must(calloc((size_t)expr_pool_count(s->pool), sizeof *done));
-  bool valid = (s->n_components == 0 || check_generators(s, done)) && (!s->pairwise || check_pairwise(s, done)) &&
-               (!s->polynomial || check_polynomial(s, done)) && (!s->additive || check_additive(s, done));
+  bool valid = (s->n_components == 0 || (check_generators(s, done) && check_function(s, done))) &&
+               (!s->pairwise || check_pairwise(s, done)) && (!s->polynomial || check_polynomial(s, done)) &&
+               (!s->additive || check_additive(s, done));
   free(done);
   if (valid && s->dense && s->dense->map == DENSE_SCHUR && s->inverse) valid = wrong(s, "pe.schur with an inverse");
   return valid;

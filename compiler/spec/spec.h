@@ -32,15 +32,57 @@ enum {
   SPEC_MAX_INPUTS = 8,
   SPEC_MAX_TERMS = 1024, /* that a bias sums over */
   SPEC_MAX_DEGREE = 16,
-  SPEC_MAX_MODELS = 256
+  SPEC_MAX_MODELS = 256,
+  SPEC_MAX_ROTORS = 256, /* nodes of a function of rotors */
+  SPEC_MAX_ARGUMENTS = 8 /* of one of them: at least the axes */
 };
 
 typedef enum spec_combine {
   COMBINE_SUM,      /* exp(sum_a theta_a/2 B_a) */
   COMBINE_MEAN,     /* exp(1/P sum_a theta_a/2 B_a), GeoPE, eq. 5-6 */
   COMBINE_PRODUCT,  /* R_{o0} R_{o1} ...: order[0] is leftmost, acts last */
-  COMBINE_SYMMETRIC /* exp(A_o0/2) exp(A_o1/2) ... exp(A_on) ... exp(A_o1/2) exp(A_o0/2) (Strang) */
+  COMBINE_SYMMETRIC, /* exp(A_o0/2) exp(A_o1/2) ... exp(A_on) ... exp(A_o1/2) exp(A_o0/2) (Strang) */
+  COMBINE_FUNCTION   /* spec_function: means of rotations, slerp, what the spec writes of the axes' rotors */
 } spec_combine;
+
+/* Name, its word between the vocabulary and the loader. Values are rotors or, of LOG and SUM, bivectors: rotation
+ * vectors of at most half a turn and sums of them. Rotors stand for rotations: R and -R are one.     ORDER ROTOR_OP
+ *
+ * CHORDAL: the rotation nearest in Frobenius' norm to the sum of factor[i] arg[i]; factors are not below 0, and their
+ * sum is 1, or all of them are 0: then the identity. Where several are nearest it is one of those. LOG: of the shortest
+ * turn; of half a turn either of the two. */
+#define ROTOR_OPS(X) \
+  X(AXIS, "axis")       /* the rotor of an axis */ \
+  X(PRODUCT, "product") /* arg[0] arg[1]: the right one acts first */ \
+  X(INVERSE, "inverse") \
+  X(CHORDAL, "chordal") \
+  X(LOG, "log") \
+  X(SUM, "sum")         /* of bivectors: sum of factor[i] arg[i] */ \
+  X(EXP, "exp")
+
+typedef enum spec_rotor_op {
+#define X(name, text) ROTOR_##name,
+  ROTOR_OPS(X)
+#undef X
+      ROTOR_OP_COUNT
+} spec_rotor_op;
+
+typedef struct spec_rotor {
+  spec_rotor_op op;
+  int axis;                                 /* AXIS */
+  int n_args, arg[SPEC_MAX_ARGUMENTS];      /* nodes before this one */
+  const expr *factor[SPEC_MAX_ARGUMENTS];   /* CHORDAL, SUM: no positions in it */
+} spec_rotor;
+
+/* The last node is the rotor of all axes. */
+typedef struct spec_function {
+  const char *text; /* what it is, for people */
+  int count;
+  spec_rotor *node;
+} spec_function;
+
+/* Whether a node is a bivector. */
+static inline bool spec_rotor_is_bivector(const spec_rotor *r) { return r->op == ROTOR_LOG || r->op == ROTOR_SUM; }
 
 /* Cl(p,q,r): the first p basis vectors square to +1, the next q to -1, the last r to 0.
  * A blade is a bit mask: bit i stands for e_{i+1}. */
@@ -223,6 +265,7 @@ typedef struct spec {
 
   spec_combine combine;
   int order[SPEC_MAX_AXES]; /* of a product: axes, leftmost first; otherwise 0, 1, ... */
+  const spec_function *function; /* of COMBINE_FUNCTION, else NULL */
   spec_bivector generator[SPEC_MAX_AXES];
   const expr *angle[SPEC_MAX_AXES]; /* theta_a in radians, positions included */
   double amplitude; /* factor of the encoded channels (YaRN's attention factor) */

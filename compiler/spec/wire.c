@@ -24,7 +24,7 @@ typedef struct wire {
 
 /* A field that is added to these structs is added to the functions below. */
 #if defined(__LP64__)
-_Static_assert(sizeof(spec) == 1744 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
+_Static_assert(sizeof(spec) == 1752 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
                    sizeof(spec_input) == 56,
                "fields of wire.c");
 _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(spec_polynomial) == 88,
@@ -32,6 +32,7 @@ _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(s
 _Static_assert(sizeof(spec_pairwise) == 24 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 32 &&
                    sizeof(spec_model) == 24,
                "fields of wire.c");
+_Static_assert(sizeof(spec_function) == 24 && sizeof(spec_rotor) == 112, "fields of wire.c");
 #endif
 
 static void wrong(wire *w, const char *why) {
@@ -368,6 +369,25 @@ static void blades(wire *w, spec *s) {
   }
 }
 
+static void rotor(wire *w, const spec *s, spec_rotor *r) {
+  NUMBER(w, r->op, 0, ROTOR_OP_COUNT - 1);
+  NUMBER(w, r->axis, 0, s->n_axes - 1);
+  NUMBER(w, r->n_args, 0, SPEC_MAX_ARGUMENTS);
+  for (int i = 0; i < r->n_args; i++) {
+    NUMBER(w, r->arg[i], 0, SPEC_MAX_ROTORS - 1);
+    if (r->op == ROTOR_CHORDAL || r->op == ROTOR_SUM) root(w, s, &r->factor[i]);
+  }
+}
+
+static void function(wire *w, const spec *s, spec_function *f) {
+  text(w, &f->text, WIRE_TEXT);
+  NUMBER(w, f->count, 1, SPEC_MAX_ROTORS);
+  spec_rotor *node = arena_array(w->memory, spec_rotor, f->count);
+  if (!w->reading) memcpy(node, f->node, sizeof *node * (size_t)f->count);
+  f->node = node;
+  for (int i = 0; i < f->count && !w->why; i++) rotor(w, s, &f->node[i]);
+}
+
 /* What turns; n_components above 0. */
 static void rotors(wire *w, spec *s) {
   if (s->n_components * s->n_blocks > s->head_dim) {
@@ -375,7 +395,7 @@ static void rotors(wire *w, spec *s) {
     return;
   }
   ARRAY(w, s->channel, s->n_components * s->n_blocks);
-  NUMBER(w, s->combine, COMBINE_SUM, COMBINE_SYMMETRIC);
+  NUMBER(w, s->combine, COMBINE_SUM, COMBINE_FUNCTION);
   for (int axis = 0; axis < s->n_axes; axis++) {
     NUMBER(w, s->order[axis], 0, s->n_axes - 1);
     root(w, s, &s->angle[axis]);
@@ -384,6 +404,9 @@ static void rotors(wire *w, spec *s) {
   if (found) dense(w, s, found);
   else blades(w, s);
   s->dense = found;
+  spec_function *made = optional(w, s->function, sizeof *made);
+  if (made) function(w, s, made);
+  s->function = made;
   spec_basis *basis = optional(w, s->basis, sizeof *basis);
   if (basis) skew(w, s, &basis->matrix, 1);
   s->basis = basis;

@@ -82,7 +82,24 @@ static bool is_sampled(const sample *t, int64_t token) {
   return t->positions || token % (t->tokens / GRID_SAMPLE | 1) == 0;
 }
 
+/* Where a function of rotors has a cut (logarithms of half turns, means of rotations that several are nearest to) it
+ * has no derivative: nothing is compared there. What is nearer to one than a phase's last digits is one. */
+static bool is_at_cut(const checker *c, const sample *t, int64_t token) {
+  const spec *s = c->spec;
+  double grid[SPEC_MAX_AXES];
+  const double *positions = t->values ? t->values + token * s->n_axes : grid;
+  if (!s->function || token < s->skip_tokens) return false;
+  if (!t->values) reference_grid(s, token, grid);
+  for (int set = 0; set < OPERAND_SETS; set++)
+    for (int head = 0; head < s->heads; head++)
+      for (int block = 0; block < s->n_blocks; block++)
+        if (reference_reach(s, positions, t->answer[set].operands.values, head, block) > 0x1p-30L) return true;
+  return false;
+}
+
 static void choose_rows(checker *c, sample *t) {
+  bool *is_cut = arena_array(c->memory, bool, t->tokens);
+  for (int64_t n = 0; n < t->tokens; n++) is_cut[n] = is_at_cut(c, t, n);
   int64_t d = c->spec->head_dim;
   for (int which = 0; which < 2; which++) {
     int64_t rows = BATCH * t->heads[which] * t->tokens;
@@ -93,6 +110,7 @@ static void choose_rows(checker *c, sample *t) {
       for (int64_t i = row * d; i < (row + 1) * d; i++) {
         t->x[which][i] = fraction(&c->random);
         t->g_far[which][i] = is_sampled(t, row % t->tokens) ? fraction(&c->random) : 0;
+        if (is_cut[row % t->tokens]) t->g_far[which][i] = 0;
         t->g[which][i] = t->positions && row % t->tokens == t->tokens - 1 ? 0 : t->g_far[which][i];
       }
   }
@@ -256,9 +274,9 @@ static const sample *choose(checker *c) {
   t->answer[OPERANDS_RANDOM].operands = trial_random_operands(c->memory, s, NUMBER_F32, &c->random);
   if (s->grid[0]) t->tokens = spec_grid_tokens(s);
   else choose_positions(c, t);
-  choose_rows(c, t);
   t->answer[OPERANDS_FAR].operands = t->answer[OPERANDS_RANDOM].operands;
   for (int set = OPERANDS_ZERO; set < OPERAND_SETS; set++) t->answer[set].operands = alike(c, (operand_set)set);
+  choose_rows(c, t);
   for (int set = 0; set < OPERAND_SETS; set++)
     if (has_set(c, t, (operand_set)set))
       find_answer(c, t, (operand_set)set,

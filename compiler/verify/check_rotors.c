@@ -19,7 +19,8 @@ enum {
   DENSE_DOUBLINGS = 9,
   BATCH = 2,
   ANY_HEADS = 3,
-  ANY_K_HEADS = 2
+  ANY_K_HEADS = 2,
+  CUTS = 3 /* axes; with all of them at once four of the moderate positions */
 };
 
 static const long double ENTRY_BOUND = 0x1p-22L, ROW_BOUND = 0x1p-20L;
@@ -34,6 +35,20 @@ typedef struct sample {
   trial_operands operands;
   oracle *oracle;
 } sample;
+
+/* Where functions of rotors have their cuts: the first axes alone at a phase of pi in the block that turns fastest, and
+ * all of them at once. */
+static void place_cuts(const spec *s, const sample *t, double *values) {
+  const double pi = 3.14159265358979323846;
+  double *all = values + CUTS * s->n_axes;
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    double one[SPEC_MAX_AXES] = {0}, phase;
+    one[axis] = 1;
+    phase = trial_largest_phase(s, one, &t->operands);
+    all[axis] = one[axis] = phase > 0 ? pi / phase : 0;
+    if (axis < CUTS) memcpy(values + axis * s->n_axes, one, sizeof *one * (size_t)s->n_axes);
+  }
+}
 
 static const void *choose(checker *c) {
   const spec *s = c->spec;
@@ -64,6 +79,7 @@ static const void *choose(checker *c) {
           values[n * s->n_axes + a] = n & 1 ? rint(value) : value;
         }
     }
+    if (s->function) place_cuts(s, t, values + t->moderate * s->n_axes);
     for (int64_t n = t->sweep; n < t->tokens; n++)
       check_position_of_phase(c, &t->operands, ldexp(1, (int)(n - t->sweep) * t->sweep_step), values + n * s->n_axes);
     t->values = values;
@@ -103,6 +119,30 @@ static void check_entries(checker *c) {
   }
 }
 
+/* Rotations everywhere, whatever a function of rotors is where it has cuts. */
+static void check_lengths(checker *c, const DLTensor *in, const DLTensor *out) {
+  const spec *s = c->spec;
+  const sample *t = c->sample;
+  long double amplitude = s->inverse ? 1 / (long double)s->amplitude : s->amplitude;
+  trial_error worst = {0};
+  for (int64_t b = 0; b < BATCH; b++)
+    for (int64_t h = 0; h < t->heads; h++)
+      for (int64_t n = s->skip_tokens; n < t->tokens; n++)
+        for (int block = 0; block < s->n_blocks; block++) {
+          long double before = 0, after = 0;
+          for (int i = 0; i < s->n_components; i++) {
+            int channel = s->channel[i * s->n_blocks + block];
+            before = hypotl(before, number_load(NUMBER_F32, tensor_at(in, b, h, n, channel)));
+            after = hypotl(after, number_load(NUMBER_F32, tensor_at(out, b, h, n, channel)));
+          }
+          before *= amplitude;
+          long double error = before > 0 ? fabsl(after - before) / before : after;
+          if (error <= worst.error) continue;
+          worst = (trial_error){error, !isfinite((double)error), b, h, n, s->channel[block], (double)after, before};
+        }
+  check_report(c, "f32", "lengths of blocks, at cuts too", ROW_BOUND, &worst);
+}
+
 static void check_rows(checker *c, number_type type) {
   const spec *s = c->spec;
   const sample *t = c->sample;
@@ -118,6 +158,7 @@ static void check_rows(checker *c, number_type type) {
   trial_compare_rows(t->oracle, q, q_out, &worst);
   trial_compare_rows(t->oracle, k, k_out, &worst);
   check_report(c, name, type == NUMBER_F32 ? "rows" : "rows, beyond half a unit in the last place", ROW_BOUND, &worst);
+  if (s->function && !s->basis && type == NUMBER_F32) check_lengths(c, q, q_out);
 
   DLTensor *q_here = tensor_copy(a, q), *k_here = tensor_copy(a, k);
   int error = trial_call(c->kernel, t->positions, &t->operands, q_here, q_here, k_here, k_here, 1);

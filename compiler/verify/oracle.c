@@ -78,6 +78,7 @@ static long double growth(const spec *s, const double *positions, const double *
 static long double scale_of(const spec *s, const double *positions, const double *const *operands, int head,
                             int block) {
   long double scale = fabsl(s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude);
+  if (s->function) return scale * (1 + ldexpl(4 * reference_reach(s, positions, operands, head, block), 22));
   if (s->dense && !s->dense->is_f64) return scale * fmaxl(1, reference_norm(s, positions, operands, head, block));
   return s->algebra.q || s->algebra.r ? scale * growth(s, positions, operands, head, block) : scale;
 }

@@ -11,6 +11,7 @@
 #include "verify/reference.h"
 
 #include "base/diag.h"
+#include "verify/reference_rotors.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -138,8 +139,29 @@ static multivector combined_rotor(const spec *s, const cayley *table, const expr
       rotor = multiply(table, &rotor, &half);
     }
     return rotor;
+  case COMBINE_FUNCTION: break;
   }
   diag_bug("reference", "combine rule %d", (int)s->combine);
+}
+
+/* verify/reference_rotors.h */
+static void function_block(const spec *s, const expr_environment *env, long double *matrix) {
+  const expr *input[REFERENCE_ROTORS_MOST];
+  long double value[REFERENCE_ROTORS_MOST];
+  int count = reference_rotors_inputs(s, input);
+  for (int i = 0; i < count; i++) value[i] = expr_eval_long(input[i], env);
+  reference_rotors_block(s, value, 0, NULL, matrix);
+}
+
+long double reference_reach(const spec *s, const double *positions, const double *const *operands, int head,
+                            int block) {
+  const expr *input[REFERENCE_ROTORS_MOST];
+  long double value[REFERENCE_ROTORS_MOST];
+  expr_environment env = {
+      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  int count = reference_rotors_inputs(s, input);
+  for (int i = 0; i < count; i++) value[i] = expr_eval_long(input[i], &env);
+  return reference_rotors_reach(s, value, 0x1p-42L, 0x1p-48L);
 }
 
 void reference_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
@@ -152,6 +174,10 @@ void reference_block(const spec *s, const double *positions, const double *const
   cayley_table(&table, &s->algebra);
   expr_environment env = {
       .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  if (s->function) {
+    function_block(s, &env, matrix);
+    return;
+  }
   multivector left = combined_rotor(s, &table, &env);
   multivector right = reverse(&table, &left);
   if (s->inverse) {

@@ -30,6 +30,11 @@ void reference_skew(const spec_skew *m, int n, int head, int block, int blocks, 
 /* The spectral norm of M in exp(M) of a dense block, to 4 %; errors of its exponential are measured by it. */
 long double reference_norm(const spec *s, const double *positions, const double *const *operands, int head, int block);
 
+/* Of a function of rotors: by how much the block's matrix moves where the axes' rotations move by 2^-42 and 2^-48 of
+ * their angles, which float64 and pairs of float32 leave open however well they are used; large at its cuts, where
+ * nearby rotations have far values. */
+long double reference_reach(const spec *s, const double *positions, const double *const *operands, int head, int block);
+
 /* C [head_dim][head_dim] of a description with a basis: a row is C x before its blocks are turned, and with
  * `inverse` C^T of it afterwards. */
 void reference_basis(const spec *s, const double *const *operands, int head, long double *matrix);

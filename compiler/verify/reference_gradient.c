@@ -164,6 +164,10 @@ void reference_block_backward(const spec *s, const double *positions, const doub
     reference_dense_backward(s, positions, operands, head, block, outer, size, to);
     return;
   }
+  if (s->function) {
+    reference_rotors_backward(s, positions, operands, head, block, outer, size, to);
+    return;
+  }
   arena *scratch = arena_create();
   expr_environment env = {
       .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};

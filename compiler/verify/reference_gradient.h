@@ -66,6 +66,9 @@ void reference_block_backward(const spec *s, const double *positions, const doub
 /* The same of dense blocks. */
 void reference_dense_backward(const spec *s, const double *positions, const double *const *operands, int head,
                               int block, const long double *outer, long double size, const reference_gains *to);
+/* The same of functions of rotors. */
+void reference_rotors_backward(const spec *s, const double *positions, const double *const *operands, int head,
+                               int block, const long double *outer, long double size, const reference_gains *to);
 /* outer: the gradient of C [head_dim][head_dim] of a head. */
 void reference_basis_backward(const spec *s, const double *const *operands, int head, const long double *outer,
                               long double size, const reference_gains *to);

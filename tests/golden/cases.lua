@@ -110,6 +110,24 @@ return {
     expect = {
       out = { file = "geope3d_decaying.out.f64", shape = { 1, 2, 12, 96 } },
     } },
+  { name = "geope3d_chordal", encoding = "geope3d", -- SciPy: U V^T of the mean matrix, by its SVD
+    options = { head_dim = 48, base = 100.0, exponent_sign = -1, mean = "chordal" },
+    inputs = {
+      x = { file = "geope3d_chordal.x.f64", shape = { 2, 3, 10, 48 } },
+      positions = { file = "geope3d_chordal.positions.f64", shape = { 10, 3 } },
+    },
+    expect = {
+      out = { file = "geope3d_chordal.out.f64", shape = { 2, 3, 10, 48 } },
+    } },
+  { name = "geope3d_karcher", encoding = "geope3d", -- SciPy: from there means of rotation vectors, three times
+    options = { head_dim = 48, base = 100.0, exponent_sign = -1, mean = "karcher", steps = 3 },
+    inputs = {
+      x = { file = "geope3d_karcher.x.f64", shape = { 2, 3, 10, 48 } },
+      positions = { file = "geope3d_karcher.positions.f64", shape = { 10, 3 } },
+    },
+    expect = {
+      out = { file = "geope3d_karcher.out.f64", shape = { 2, 3, 10, 48 } },
+    } },
   { name = "geope1d", encoding = "geope1d",
     options = { head_dim = 32, base = 100.0, exponent_sign = -1 },
     inputs = {

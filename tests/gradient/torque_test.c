@@ -227,6 +227,67 @@ static void algebras_agree_with_differences(void **state) {
       }
 }
 
+/* Of every operation on rotors with learned weights, and of each mean, in two and three dimensions. */
+static spec_function *some_function(arena *a, spec *s, int which) {
+  spec_function *f = arena_new(a, spec_function);
+  const expr *half = expr_const(s->pool, 0.5), *third = expr_const(s->pool, 1.0 / 3),
+             *back = expr_const(s->pool, -0.75);
+  int32_t *offsets = arena_array(a, int32_t, s->heads * s->n_blocks);
+  for (int i = 0; i < s->heads * s->n_blocks; i++) offsets[i] = i;
+  const expr *learned = expr_unary(s->pool, EXPR_EXP, expr_operand(s->pool, 0, s->heads, offsets));
+  spec_rotor nodes[] = {
+      {.op = ROTOR_AXIS, .axis = 0},
+      {.op = ROTOR_AXIS, .axis = 1},
+      {.op = ROTOR_AXIS, .axis = 2},
+      {.op = ROTOR_CHORDAL, .n_args = 3, .arg = {0, 1, 2}, .factor = {third, third, third}},
+      {.op = ROTOR_CHORDAL, .n_args = 2, .arg = {0, 1}, .factor = {learned, half}},
+      {.op = ROTOR_CHORDAL, .n_args = 4, .arg = {0, 1, 2, 3}, .factor = {learned, half, half, third}},
+      {.op = ROTOR_INVERSE, .n_args = 1, .arg = {2}},
+      {.op = ROTOR_PRODUCT, .n_args = 2, .arg = {1, 6}},
+      {.op = ROTOR_LOG, .n_args = 1, .arg = {7}},
+      {.op = ROTOR_LOG, .n_args = 1, .arg = {0}},
+      {.op = ROTOR_SUM, .n_args = 2, .arg = {8, 9}, .factor = {learned, back}},
+      {.op = ROTOR_EXP, .n_args = 1, .arg = {10}},
+      {.op = ROTOR_PRODUCT, .n_args = 2, .arg = {11, 2}},
+  };
+  static const int last[] = {3, 4, 5, 12};
+  *f = (spec_function){"of a test", last[which] + 1, arena_array(a, spec_rotor, last[which] + 1)};
+  memcpy(f->node, nodes, sizeof *nodes * (size_t)f->count);
+  return f;
+}
+
+static void functions_agree_with_differences(void **state) {
+  (void)state;
+  static const spec_algebra algebras[] = {{2, 0, 0}, {3, 0, 0}, {0, 3, 0}};
+  uint64_t random = 6;
+  for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
+    for (int which = 0; which < 4; which++)
+      for (int inverse = 0; inverse < 2; inverse++) {
+        hand_request request = {.algebra = algebras[i],
+                                .combine = COMBINE_PRODUCT,
+                                .axes = 3,
+                                .blocks = 2,
+                                .heads = 2,
+                                .grades = which % 2 ? 6 : 2,
+                                .learned = true,
+                                .inverse = inverse,
+                                .amplitude = 1};
+        trial_block t = {.memory = arena_create()};
+        spec *s = hand_spec(t.memory, &request, &random);
+        s->combine = COMBINE_FUNCTION;
+        s->function = some_function(t.memory, s, which);
+        assert_true(spec_validate(s));
+        t.name =
+            arena_printf(t.memory, "Cl(%d,%d,0) function %d inverse %d", s->algebra.p, s->algebra.q, which, inverse);
+        t.spec = s;
+        t.operands = (const double **)hand_operands(t.memory, s, &random);
+        for (int k = 0; k < s->n_axes * s->heads * s->n_blocks; k++)
+          ((double *)t.operands[0])[k] = (float)t.operands[0][k];
+        check_places(&t, &random);
+        arena_destroy(t.memory);
+      }
+}
+
 /* ---- the basis ---- */
 
 /* E_k act on the block as the reference's generators do, and their commutators are what the table says. */
@@ -335,7 +396,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(elements_are_closed_under_commutators), cmocka_unit_test(planes_have_one_torque),
       cmocka_unit_test(functions_are_exact_everywhere),        cmocka_unit_test(algebras_agree_with_differences),
-      cmocka_unit_test(descriptions_agree_with_differences),
+      cmocka_unit_test(functions_agree_with_differences),      cmocka_unit_test(descriptions_agree_with_differences),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ static void print_block(const spec *s) {
 }
 
 static void print(const spec *s) {
-  static const char *const combine[] = {"sum", "mean", "product", "symmetric"}; /* ORDER spec_combine */
+  static const char *const combine[] = {"sum", "mean", "product", "symmetric", "function"}; /* ORDER spec_combine */
   printf("spec %s: %s\n", s->name, s->doc);
   printf("head_dim %d heads %d blocks %d amplitude %.17g inverse %d skip %d\n", s->head_dim, s->heads, s->n_blocks,
          s->amplitude, s->inverse, s->skip_tokens);

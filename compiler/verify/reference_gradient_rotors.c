@@ -1,0 +1,80 @@
+/* verify/reference_gradient_rotors: functions of rotors, by differences of their matrices in long double along the
+ * tangents of what they are of; see verify/reference_gradient.h. No rule of reverse mode and no derivative of a mean or
+ * a logarithm is written down here.
+ */
+#include "verify/reference_gradient.h"
+#include "verify/reference_rotors.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct differences {
+  const spec *spec;
+  int count;
+  const expr **input;
+  dual *value;
+  long double *moved;
+} differences;
+
+/* How fast rotations and shares move along the tangents. */
+static long double rate_of(const differences *d) {
+  const dual *v = d->value, *end = d->value + d->count;
+  long double rate = 0;
+  for (int axis = 0; axis < d->spec->n_axes; axis++) {
+    const dual *angle = v++;
+    for (int i = 0; i < d->spec->generator[axis].count; i++, v++)
+      rate += fabsl(angle->tangent * v->value) + fabsl(angle->value * v->tangent);
+  }
+  for (; v < end; v++) rate += fabsl(v->tangent);
+  return rate;
+}
+
+static void matrix_at(const differences *d, long double step, long double *matrix) {
+  for (int i = 0; i < d->count; i++) d->moved[i] = d->value[i].value + step * d->value[i].tangent;
+  reference_rotors_block(d->spec, d->moved, 0, NULL, matrix);
+}
+
+/* <outer, dM> and |dM|. */
+static void contract(const differences *d, const long double *outer, long double *value, long double *norm) {
+  static const int weight[4] = {1, -8, 8, -1}, place[4] = {-2, -1, 1, 2};
+  int entries = d->spec->n_components * d->spec->n_components;
+  long double rate = rate_of(d), sum[SPEC_MAX_BLADES * SPEC_MAX_BLADES] = {0},
+              matrix[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
+  *value = *norm = 0;
+  if (rate == 0) return;
+  for (int i = 0; i < d->count; i++) d->moved[i] = d->value[i].value;
+  long double stiff = fmaxl(1, ldexpl(reference_rotors_reach(d->spec, d->moved, 0x1p-30L, 0), 30));
+  long double step = ldexpl(1, -12) / (rate * stiff);
+  for (int k = 0; k < 4; k++) {
+    matrix_at(d, place[k] * step, matrix);
+    for (int i = 0; i < entries; i++) sum[i] += weight[k] * matrix[i] / (12 * step);
+  }
+  for (int i = 0; i < entries; i++) {
+    *value += outer[i] * sum[i];
+    *norm += sum[i] * sum[i];
+  }
+  *norm = sqrtl(*norm);
+  if (*norm <= ldexpl(rate * stiff, -44)) *value = *norm = 0; /* of rounding */
+}
+
+void reference_rotors_backward(const spec *s, const double *positions, const double *const *operands, int head,
+                               int block, const long double *outer, long double size, const reference_gains *to) {
+  arena *scratch = arena_create();
+  expr_environment env = {
+      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  dual_place place = dual_at(scratch, s->pool, &env);
+  differences d = {.spec = s,
+                   .input = arena_array(scratch, const expr *, REFERENCE_ROTORS_MOST),
+                   .value = arena_array(scratch, dual, REFERENCE_ROTORS_MOST),
+                   .moved = arena_array(scratch, long double, REFERENCE_ROTORS_MOST)};
+  const dual_variable *by;
+  d.count = reference_rotors_inputs(s, d.input);
+  int count = dual_variables(&place, d.input, d.count, &by);
+  for (int i = 0; i < count; i++) {
+    long double value, norm;
+    dual_eval(&place, &by[i], d.input, d.count, d.value);
+    contract(&d, outer, &value, &norm);
+    reference_gain(to, &by[i], value, size * norm);
+  }
+  arena_destroy(scratch);
+}
