@@ -193,13 +193,14 @@ int emit_vector_of(const plan_tile *t, int channel, int asking) {
   return j < t->n_vectors - 1 ? j : t->n_vectors - 1;
 }
 
-static ir_value permuted(row_emitter *r, const plan *p, const ir_value *x, int term, int j) {
+/* Null where no lane takes anything. skips: lanes that are known to stay as they are take nothing. */
+static ir_value permuted(row_emitter *r, const plan *p, const ir_value *x, int term, int j, bool skips) {
   const plan_tile *t = r->t;
   gather_request g = {.width = t->width};
   for (int i = 0; i < t->width; i++) {
     int source = plan_source(p, term, t->start[j] + i);
     g.from[i] = -1;
-    if (source < 0 || plan_is_identity(p, t->start[j] + i)) continue;
+    if (source < 0 || (skips && plan_is_identity(p, t->start[j] + i))) continue;
     int from = emit_vector_of(t, source, j);
     g.from[i] = emit_gather_source(&g, x[from]);
     g.lane[i] = source - t->start[from];
@@ -208,7 +209,9 @@ static ir_value permuted(row_emitter *r, const plan *p, const ir_value *x, int t
 }
 
 ir_value emit_vector_permuted(row_emitter *r, const plan *p, const row_vectors *x, int term, int j) {
-  return permuted(r, p, x->lanes, term, j);
+  /* What a channel is multiplied with: one whose own row of the matrix is the identity's may turn others (a boost along
+   * a null vector, a translation). */
+  return permuted(r, p, x->lanes, term, j, false);
 }
 
 /* Lanes that a term leaves alone although other terms change them: a coefficient of 0 there would
@@ -243,8 +246,8 @@ static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j)
   ir_value y = {NULL};
   for (int k = 0; k < r->p->n_terms; k++) {
     if (t->slot[k * t->n_vectors + j] == PLAN_ABSENT) continue;
-    ir_value first = adds ? coefficient(r, k, j) : permuted(r, r->p, x, k, j);
-    ir_value sum = adds ? ir_op2(b, "arith.addf", permuted(r, r->p, x, k, j), first)
+    ir_value first = adds ? coefficient(r, k, j) : permuted(r, r->p, x, k, j, true);
+    ir_value sum = adds ? ir_op2(b, "arith.addf", permuted(r, r->p, x, k, j, true), first)
                         : multiply_add(r, coefficient(r, k, j), first, y);
     if (!mask_of_term(r, k, j, mask)) {
       ir_value rest = y.ptr ? y : ir_float(b, ir_type(sum), 0);

@@ -1,10 +1,12 @@
-/* Random descriptions against the slow reference: random_test [SEED [COUNT [FIRST]]].
+/* Random descriptions against the slow reference: random_test [SEED [COUNT [FIRST]]]. Of every GRADIENTS-th the
+ * gradients of float32 rows, of operands and of positions, as `pegen check` holds them.
  *
  * Case i of a seed is always the same, whatever the count: "random_test SEED 1 i" repeats it.
  * A failing case is printed and its spec stays in the folder as random_SEED_i.lua.
  */
 #include "random_spec.h"
 
+#include "verify/check_kind.h"
 #include "verify/oracle.h"
 #include "verify/reference.h"
 #include "verify/trial_program.h"
@@ -13,8 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { PLACES = 6 }; /* tokens with positions of their own: zero, three moderate, two far */
+enum { GRADIENTS = 8, PLACES = 6 }; /* tokens with positions of their own: zero, three moderate, two far */
 
 /* 2^-20 of a block's norm for rows, 2^-22 for rotor entries, as for all kernels. In groups that are
  * not compact the size that errors are measured by is an estimate, and has a margin. */
@@ -160,6 +163,27 @@ static bool run_case(trial_case *c, const char *target, unsigned dtypes, int opt
   return passed;
 }
 
+/* What check says of them is printed where it finds something wrong. */
+static bool gradients_agree(trial_case *c, const char *target) {
+  loaded_kernel *loaded = trial_load_gradients(c->memory, c->spec, target, PEGEN_DTYPE_F32, 1);
+  if (!loaded) return false;
+  checker check = {.memory = c->memory, .spec = c->spec, .kernel = run_kernel(loaded), .random = c->random};
+  FILE *table = tmpfile();
+  int out = dup(1);
+  if (!table || out < 0) exit(2);
+  fflush(stdout);
+  dup2(fileno(table), 1);
+  check_encode_backward(&check);
+  fflush(stdout);
+  dup2(out, 1);
+  close(out);
+  rewind(table);
+  for (int byte; check.failed && (byte = fgetc(table)) != EOF;) putchar(byte);
+  fclose(table);
+  run_unload(loaded);
+  return !check.failed;
+}
+
 static bool write_text(const char *path, const char *text) {
   FILE *file = fopen(path, "w");
   if (!file) return false;
@@ -184,6 +208,7 @@ static void one(uint64_t seed, int index, const char *const *targets, int n_targ
   summary here = {0};
   c.spec = loader_load(c.memory, path, DSL_DIR, drawn.n_defines, drawn.define);
   bool passed = c.spec && run_case(&c, target, dtypes, optimize, &here);
+  if (c.spec && !on_gpu && index % GRADIENTS == 5) passed = gradients_agree(&c, target) && passed;
   if (c.spec && compact(c.spec)) {
     total->rows = fmaxl(total->rows, here.rows);
     total->entries = fmaxl(total->entries, here.entries);

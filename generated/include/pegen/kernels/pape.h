@@ -107,6 +107,13 @@ extern const pegen_kernel pape_kernel;
  * nothing was written. */
 int pape_encode(const pegen_args *args, int part, int parts);
 
+/* Gradients, of what args->grad asks for; see pegen_grad_args. finish after all parts have come back, where an
+ * operand has a gradient. Parts as in encode. */
+int pape_encode_backward(const pegen_args *args, int part, int parts);
+int pape_encode_backward_finish(const pegen_args *args, int part, int parts);
+/* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
+size_t pape_encode_backward_workspace(const pegen_args *args);
+
 /* Bytes that args->workspace must have; 0: none. */
 size_t pape_workspace(const pegen_args *args);
 
