@@ -25,6 +25,7 @@ local table = pe.learned {
   shape = { buckets, "heads" },
   doc = "bias of a bucket of distances: weight of the embedding of that name",
   source = "Raffel et al., section 2.1",
+  init = pe.init { normal = 512 ^ -0.5, doc = "normal, standard deviation d_model^-0.5, here that of d_model = 512" },
 }
 
 -- Bucket exact + k begins at this distance: found here, so that no rounding of a logarithm decides.
