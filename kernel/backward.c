@@ -8,12 +8,15 @@
  * are added in order by `finish`, so that results are the same to the bit however the work is parted. Batches that
  * share their positions are walked together, as many as the rounding of float32 sums of torques allows, so that what
  * becomes of a token's torque is computed once.
+ *
+ * Where rotors come of a table, nothing becomes of torques but sums in another table (gradient_table.h), of which
+ * prepare_backward.c makes the gradients. The walk is the same; its chunks are no more than shares of the work.
  */
-#include "finish.h"
+#include "prepare_backward.h"
 
 enum { MOST_TERMS = 64, MOST_CHUNKS = 64 };
 
-static void find_facts(const pegen_driver *driver, pegen_backward_facts *facts) {
+void pegen_blades_facts(const pegen_driver *driver, pegen_backward_facts *facts) {
   const pegen_blades *blades = driver->form;
   const pegen_gradient *of = blades->gradient;
   int64_t row = blades->lanes * 8;
@@ -26,6 +29,8 @@ static void find_facts(const pegen_driver *driver, pegen_backward_facts *facts) 
   facts->finish_bytes = of ? (of->n_sums + of->n_scatters) * row : 0; /* sums, and what comes of them */
   facts->token_bytes = 0;
   facts->widens = facts->has_inputs = 0;
+  facts->torque_bytes = of && driver->kernel->prepare ? of->n_torques * row : 0;
+  facts->torque_layout = 0;
 }
 
 /* ---- rows alone ---- */
@@ -58,6 +63,10 @@ typedef struct walk {
   int64_t chunks, first_chunk, last_chunk;
   char *workspace;
   int which; /* of grad->positions and k_positions; -1: neither */
+  const pegen_table_header *table; /* NULL: rotors are built */
+  int section;
+  pegen_torque_rows torques; /* of the section, where there is a table */
+  int clears; /* 1: nothing was added to them yet */
   pegen_gradient_loop loop;
 } walk;
 
@@ -88,7 +97,18 @@ static void skip_tokens(walk *w, int64_t batch_begin, int64_t batch_end, int64_t
     pegen_driver_position_gradient(&w->loop, token, w->driver->kernel->n_axes, nothing);
 }
 
+/* Rows of tables of tokens [begin, end), which batches of one call share or which are those of one batch. */
+static void set_table(walk *w, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
+  const pegen_table_header *h = w->table;
+  int64_t batch = h->batches[w->section] > 1 ? batch_begin : 0;
+  w->loop.loop.table =
+      (const char *)h + pegen_table_section(h, w->section) + batch * h->tokens[w->section] * w->loop.loop.table_token;
+  w->loop.torques = w->torques.at + batch * w->torques.batch;
+  if (w->clears) pegen_clear_torques(&w->torques, batch_begin, batch_end, begin, end);
+}
+
 static void run_batches(walk *w, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end, int is_first) {
+  if (w->table) set_table(w, batch_begin, batch_end, begin, end);
   int64_t skip = w->driver->kernel->skip_tokens, stop = end < skip ? end : skip;
   const pegen_view *positions = w->which < 0 ? 0 : &w->call->positions[w->which];
   w->loop.positions = 0;
@@ -108,7 +128,7 @@ static void run_batches(walk *w, int64_t batch_begin, int64_t batch_end, int64_t
   w->loop.loop.token_end = end;
   w->loop.loop.batch_begin = batch_begin;
   w->loop.loop.batch_end = batch_end;
-  pegen_set_positions(&w->loop.loop, w->streams[0], batch_begin);
+  if (!w->table) pegen_set_positions(&w->loop.loop, w->streams[0], batch_begin);
   w->encode(&w->loop);
 }
 
@@ -202,8 +222,25 @@ static int64_t most_together(const walk *w) {
   return MOST_TERMS - rows > sums ? (MOST_TERMS - rows) / sums : 1;
 }
 
+/* The rows of both tables: `is_first`: none of the call were added to torques yet. */
+static void open_tables(walk *w, int is_first) {
+  const pegen_backward_call *call = w->call;
+  w->table = call->of_table ? call->args.table : 0;
+  w->loop.loop.table = 0;
+  w->loop.loop.table_token = w->loop.loop.table_head = 0;
+  w->loop.torques = 0;
+  if (!w->table) return;
+  w->section = pegen_torque_section(call, w->streams[0]);
+  w->loop.loop.table_head = w->table->row_bytes;
+  w->loop.loop.table_token = w->table->heads * w->table->row_bytes;
+  pegen_torque_rows_of(call, w->section, &w->torques);
+  w->loop.torque_token = w->torques.token;
+  w->loop.torque_head = w->torques.head;
+  w->clears = !(call->grad->flags & PEGEN_GRAD_ACCUMULATE) && (is_first || w->section == 1);
+}
+
 static void run_pass(walk *w, const pegen_args *args, const pegen_target_code *rows, const pegen_tuning *tuning,
-                     int64_t touched, char *scratch) {
+                     int64_t touched, char *scratch, int is_first) {
   const pegen_stream *first = w->streams[0];
   for (int i = 0; i < w->n; i++) set_rows(w, i, w->streams[i], scratch);
   if (w->n == 1) {
@@ -225,11 +262,11 @@ static void run_pass(walk *w, const pegen_args *args, const pegen_target_code *r
   }
   w->loop.loop.group_rows = pegen_by_head(first) ? tuning->group_rows : INT32_MAX;
   w->together = most_together(w);
-  w->loop.loop.table = 0;
-  w->loop.loop.table_token = w->loop.loop.table_head = 0;
   w->loop.loop.rotor = rows ? rows->rotor : 0;
-  w->loop.loop.unfold = 0;
-  run_heads(w, args, rows);
+  w->loop.loop.unfold = rows ? rows->unfold : 0;
+  open_tables(w, is_first);
+  if (w->table) run_chunks(w, 0, w->driver->per_head ? w->driver->kernel->heads : w->loop.loop.rows[0].heads, 0);
+  else run_heads(w, args, rows);
 }
 
 static int run_torques(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call, int chosen,
@@ -244,7 +281,11 @@ static int run_torques(const pegen_driver *driver, const pegen_args *args, pegen
   if (!w.encode) return PEGEN_ERROR_DTYPE;
   w.workspace = args->workspace;
   w.chunks = pegen_backward_chunks(call);
-  w.loop.from_input = (call->grad->flags & PEGEN_GRAD_FROM_INPUT) != 0;
+  w.loop.from_input = call->from_input;
+  if (call->of_table && !(call->grad->flags & PEGEN_GRAD_ACCUMULATE)) {
+    if (part == 0) pegen_gradient_table_sign(call);
+    pegen_clear_torques_without_rows(call, part, parts);
+  }
   pegen_gain_without_rows(call, part, parts);
   if (!pegen_share(w.chunks, part, parts, &w.first_chunk, &w.last_chunk)) return 0;
   int64_t touched = 0, sums = call->of_operands ? call->facts->sums_bytes : 0;
@@ -256,10 +297,10 @@ static int run_torques(const pegen_driver *driver, const pegen_args *args, pegen
     if (stream->given) touched += 3 * pegen_view_bytes(&stream->in);
   }
   w.n = 0;
-  for (int s = 0; s < 2; s++) {
+  for (int s = 0, passes = 0; s < 2; s++) {
     if (call->rows.stream[s].given) w.streams[w.n++] = &call->rows.stream[s];
     if (w.n == 0 || (call->rows.joint && s == 0)) continue;
-    run_pass(&w, args, blades->backward ? &blades->backward[chosen] : 0, tuning, touched, scratch);
+    run_pass(&w, args, blades->backward ? &blades->backward[chosen] : 0, tuning, touched, scratch, passes++ == 0);
     w.n = 0;
   }
   return 0;
@@ -273,39 +314,44 @@ int pegen_driver_encode_backward(const pegen_driver *driver, const pegen_args *a
   pegen_backward_facts facts;
   pegen_tuning tuning;
   int chosen;
-  find_facts(driver, &facts);
+  pegen_blades_facts(driver, &facts);
   int error = pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &chosen);
   if (error) return error;
-  if (call.of_operands || call.of_positions) return run_torques(driver, args, &call, chosen, &tuning, part, parts);
+  if (call.of_operands || call.of_positions || call.of_table)
+    return run_torques(driver, args, &call, chosen, &tuning, part, parts);
   if (blades->backward)
     return pegen_encode_checked(driver, &call.args, &call.rows, &blades->backward[chosen], &tuning, part, parts);
   copy_rows(&call.rows, part, parts);
   return 0;
 }
 
-int pegen_driver_encode_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_backward_call call;
-  pegen_backward_facts facts;
-  pegen_tuning tuning;
-  pegen_finish f;
-  int chosen;
-  find_facts(driver, &facts);
-  int error = pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &chosen);
-  if (error) return error;
+void pegen_blades_finish(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call,
+                         int chosen, int part, int parts) {
   const pegen_blades *blades = driver->form;
+  pegen_finish f;
   f.of = blades->gradient;
   f.code = &f.of->targets[chosen];
   f.n_blocks = blades->n_blocks;
   f.lanes = blades->lanes;
-  if (!pegen_finish_begin(&f, driver, args, &call, part, parts)) return 0;
+  if (!pegen_finish_begin(&f, driver, args, call, part, parts)) return;
   int64_t count = f.of->n_sums * f.lanes;
   for (int64_t head = 0; head < pegen_heads_apart(driver); head++) pegen_finish_head(&f, head, head * count);
   pegen_finish_store(&f);
-  return 0;
+}
+
+int pegen_driver_encode_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+  pegen_backward_call call;
+  pegen_backward_facts facts;
+  pegen_tuning tuning;
+  int chosen;
+  pegen_blades_facts(driver, &facts);
+  int error = pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &chosen);
+  if (!error) pegen_blades_finish(driver, args, &call, chosen, part, parts);
+  return error;
 }
 
 size_t pegen_driver_encode_backward_workspace(const pegen_driver *driver, const pegen_args *args) {
   pegen_backward_facts facts;
-  find_facts(driver, &facts);
+  pegen_blades_facts(driver, &facts);
   return pegen_backward_needs(driver, &facts, args);
 }

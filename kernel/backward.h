@@ -3,6 +3,7 @@
 #define PEGEN_KERNEL_BACKWARD_H
 
 #include "gradient.h"
+#include "table.h"
 
 /* What the gradients of a form's kernel are, as far as their calls are concerned. */
 typedef struct pegen_backward_facts {
@@ -15,6 +16,8 @@ typedef struct pegen_backward_facts {
   int64_t token_bytes; /* what is kept of a token until all heads are done */
   int64_t widens; /* 1: encode widens rows, whose gradients come in as wide as that and go out narrower */
   int64_t has_inputs; /* 1: inputs have gradients */
+  int64_t torque_bytes; /* of a row of tables of gradients; 0: there are none */
+  int64_t torque_layout; /* in which processor's order; 0: the same for all */
 } pegen_backward_facts;
 
 /* A backward call, checked: a forward call whose rows are gradients, coming in and going out. */
@@ -24,6 +27,10 @@ typedef struct pegen_backward_call {
   pegen_args args; /* of that forward call */
   const pegen_grad_args *grad;
   int64_t of_operands, of_positions, of_inputs; /* 1: some are wanted */
+  int64_t of_table; /* 1: grad->table is added to, or read */
+  int64_t from_input; /* 1: what encode read is at hand, or was when the table was filled */
+  pegen_table_header torques; /* what its header is */
+  pegen_view torque_memory; /* empty: there is none */
   int64_t is_written[2]; /* 1: gradients of q's, k's rows go out */
   pegen_view kept[2]; /* what encode wrote or read, where the gradient of an operand or of positions is wanted */
   pegen_view positions[2]; /* gradients of positions and k_positions; empty: not wanted */
@@ -51,6 +58,7 @@ static inline int pegen_gaining_positions(const pegen_backward_call *call, const
  * what it gains may be summed over them. */
 static inline int pegen_batches_share(const pegen_backward_call *call, const pegen_stream *first) {
   int which = pegen_gaining_positions(call, first);
+  if (call->of_table) return call->torques.batches[call->torques.sections > 1 && first->keys] == 1;
   if (which >= 0 && call->positions[which].stride[PEGEN_POSITION_BATCH] != 0) return 0;
   return first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
 }
@@ -63,6 +71,15 @@ enum { PEGEN_FINISHERS = 16 };
 /* Bytes of the workspace; 0: none. Sums come first, behind them what is kept of tokens. */
 PEGEN_INTERNAL int64_t pegen_backward_sums(const pegen_driver *driver, const pegen_backward_call *call);
 PEGEN_INTERNAL int64_t pegen_backward_workspace(const pegen_driver *driver, const pegen_backward_call *call);
+
+/* Parts of the checks, of prepare_backward's calls, too (check_prepare_backward.c): gradients of operands and positions
+ * and what was kept; what is written against every other tensor. */
+PEGEN_INTERNAL int pegen_check_gained(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call);
+PEGEN_INTERNAL int pegen_check_gained_overlap(const pegen_driver *driver, const pegen_args *args,
+                                              const pegen_backward_call *call, const pegen_view *workspace);
+/* Flags that no entry knows, and what an older caller's struct does not have. */
+PEGEN_INTERNAL int pegen_check_grad(const pegen_grad_args *grad);
+PEGEN_INTERNAL void pegen_clear_backward_call(const pegen_backward_facts *facts, pegen_backward_call *call);
 
 /* What encode does once its call is checked, with the functions of `target`. */
 PEGEN_INTERNAL int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, pegen_call *call,

@@ -20,7 +20,7 @@ static int check_wanted(const pegen_driver *driver, const pegen_args *args, pege
   const pegen_grad_args *grad = call->grad;
   const pegen_attention *form = driver->form;
   if (grad->flags & ~(uint32_t)FLAGS) return PEGEN_ERROR_GRADIENT_FLAGS;
-  if (grad->q_out || grad->k_out) return PEGEN_ERROR_NO_GRADIENT;
+  if (grad->q_out || grad->k_out || PEGEN_GRAD_GIVEN(grad, table)) return PEGEN_ERROR_NO_GRADIENT;
   /* grad->inputs is as long as args->inputs, grad->operands as args->operands. */
   if (grad->inputs && PEGEN_GIVEN(args, n_inputs) < driver->kernel->n_inputs) return PEGEN_ERROR_MISSING_INPUT;
   if (!form->gradients) return PEGEN_ERROR_NO_GRADIENT;
@@ -220,7 +220,7 @@ int pegen_check_attention_backward(const pegen_driver *driver, const pegen_args 
   if (error) return error;
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
   if (!grad) return PEGEN_ERROR_MISSING_GRADIENT;
-  if ((error = pegen_check_struct(grad, grad->struct_size, sizeof *grad, sizeof *grad)) != 0 ||
+  if ((error = pegen_check_struct(grad, grad->struct_size, PEGEN_GRAD_ARGS_FIRST_SIZE, sizeof *grad)) != 0 ||
       (error = check_wanted(driver, args, call)) != 0 ||
       (error = pegen_check_attention_read(driver, args, part, parts, &call->forward)) != 0 ||
       (error = check_rows_of_all(args, call)) != 0 || (error = check_inputs(driver, args, call)) != 0 ||

@@ -11,8 +11,11 @@
  *   5. gradients of operands, positions, inputs  GRADIENT_SHAPE GRADIENT_DTYPE
  *   6. memory of all, workspace                  DEVICE .. STRIDE WORKSPACE ALIGNMENT
  *   7. what is written, the workspace too, against every other tensor  OVERLAP
+ *
+ * With grad->table 4. and 7. are asked, too, and it is checked between them: in 2. NO_GRADIENT MISSING_TABLE, then
+ * ALIGNMENT SIZE_OVERFLOW TABLE_BYTES GRADIENT_TABLE.
  */
-#include "backward.h"
+#include "gradient_table.h"
 
 enum { FLAGS = PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT };
 
@@ -49,6 +52,7 @@ static int find_wanted(const pegen_driver *driver, const pegen_args *args, const
   call->of_operands = 0;
   for (int i = 0; i < driver->kernel->n_operands; i++) call->of_operands |= operand_gradient(grad, i) != 0;
   call->of_positions = grad->positions || grad->k_positions;
+  call->of_table = PEGEN_GRAD_GIVEN(grad, table) != 0;
   if (grad->out || grad->lse || grad->v || (grad->inputs && !of->has_inputs)) return PEGEN_ERROR_NO_GRADIENT;
   /* grad->inputs is as long as args->inputs. */
   if (grad->inputs && PEGEN_GIVEN(args, n_inputs) < driver->kernel->n_inputs) return PEGEN_ERROR_MISSING_INPUT;
@@ -56,6 +60,8 @@ static int find_wanted(const pegen_driver *driver, const pegen_args *args, const
   for (int i = 0; i < driver->kernel->n_inputs; i++) call->of_inputs |= input_gradient(grad, i) != 0;
   if ((call->of_operands && !of->has_operands) || (call->of_positions && !of->has_positions))
     return PEGEN_ERROR_NO_GRADIENT;
+  if (call->of_table && (!of->torque_bytes || call->of_operands || call->of_positions)) return PEGEN_ERROR_NO_GRADIENT;
+  if (call->of_table && !PEGEN_GIVEN(args, table)) return PEGEN_ERROR_MISSING_TABLE;
   if (!grad->q_out && !grad->k_out) return PEGEN_ERROR_MISSING_GRADIENT;
   if ((grad->q && !grad->q_out) || (grad->k && !grad->k_out)) return PEGEN_ERROR_MISSING_GRADIENT;
   return asks_for_less(args, call) ? 0 : PEGEN_ERROR_NO_GRADIENT;
@@ -66,7 +72,7 @@ static int find_wanted(const pegen_driver *driver, const pegen_args *args, const
 static void make_forward(const pegen_args *args, pegen_backward_call *call) {
   const pegen_grad_args *grad = call->grad;
   pegen_args *rows = &call->args;
-  int torques = is_more(call);
+  int made = is_more(call), torques = made || call->of_table;
   char *bytes = (char *)rows;
   for (size_t i = 0; i < sizeof *rows; i++) bytes[i] = 0;
   rows->struct_size = sizeof *rows;
@@ -76,7 +82,7 @@ static void make_forward(const pegen_args *args, pegen_backward_call *call) {
   rows->k_positions = args->k_positions;
   rows->inputs = PEGEN_GIVEN(args, inputs);
   rows->n_inputs = PEGEN_GIVEN(args, n_inputs);
-  rows->table = torques ? 0 : PEGEN_GIVEN(args, table); /* which does not say what its values were made of */
+  rows->table = made ? 0 : PEGEN_GIVEN(args, table); /* which does not say what its values were made of */
   rows->table_bytes = PEGEN_GIVEN(args, table_bytes);
   call->is_written[0] = grad->q != 0;
   call->is_written[1] = grad->k != 0;
@@ -118,12 +124,13 @@ static int gradient_overlaps(const pegen_driver *driver, const pegen_args *args,
     if (pegen_views_meet(view, &call->rows.input[i]) ||
         (view != &call->inputs[i] && pegen_views_meet(view, &call->inputs[i])))
       return 1;
-  return pegen_meets_operand(driver, args, view, 0);
+  if (view != &call->torque_memory && pegen_views_meet(view, &call->torque_memory)) return 1;
+  return pegen_meets_operand(driver, args, view, call->rows.tabled != 0);
 }
 
 /* workspace: empty where there is none. */
-static int check_overlap(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call,
-                         const pegen_view *workspace) {
+int pegen_check_gained_overlap(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call,
+                               const pegen_view *workspace) {
   pegen_view view, other;
   if (!workspace->empty && gradient_overlaps(driver, args, call, workspace)) return PEGEN_ERROR_OVERLAP;
   for (int s = 0; s < 2; s++) {
@@ -134,6 +141,8 @@ static int check_overlap(const pegen_driver *driver, const pegen_args *args, con
   }
   for (int i = 0; i < driver->kernel->n_inputs; i++)
     if (gradient_overlaps(driver, args, call, &call->inputs[i])) return PEGEN_ERROR_OVERLAP;
+  int is_filled = call->of_table && call->rows.tabled; /* else the rows of the call are its own */
+  if (is_filled && gradient_overlaps(driver, args, call, &call->torque_memory)) return PEGEN_ERROR_OVERLAP;
   for (int i = 0; i < driver->kernel->n_operands; i++) {
     const DLTensor *tensor = operand_gradient(call->grad, i);
     if (!tensor) continue;
@@ -181,7 +190,9 @@ int64_t pegen_backward_workspace(const pegen_driver *driver, const pegen_backwar
 
 /* ---- all of them ---- */
 
-static void clear_views(pegen_backward_call *call) {
+void pegen_clear_backward_call(const pegen_backward_facts *facts, pegen_backward_call *call) {
+  call->facts = facts;
+  call->torque_memory.empty = 1;
   for (int s = 0; s < 2; s++) {
     call->kept[s].empty = call->positions[s].empty = 1;
     call->kept[s].base = 0;
@@ -191,7 +202,14 @@ static void clear_views(pegen_backward_call *call) {
   for (int i = 0; i < PEGEN_MAX_INPUTS; i++) call->inputs[i].empty = 1;
 }
 
-static int check_gradients(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call) {
+int pegen_check_grad(const pegen_grad_args *grad) {
+  if (!grad) return PEGEN_ERROR_MISSING_GRADIENT;
+  int error = pegen_check_struct(grad, grad->struct_size, PEGEN_GRAD_ARGS_FIRST_SIZE, sizeof *grad);
+  if (error) return error;
+  return grad->flags & ~(uint32_t)FLAGS ? PEGEN_ERROR_GRADIENT_FLAGS : 0;
+}
+
+int pegen_check_gained(const pegen_driver *driver, const pegen_args *args, pegen_backward_call *call) {
   const pegen_grad_args *grad = call->grad;
   const DLTensor *rows[2] = {grad->q_out, grad->k_out}, *kept[2] = {args->q, args->k};
   const DLTensor *positions[2] = {args->positions, args->k_positions};
@@ -217,30 +235,45 @@ static int check_gradients(const pegen_driver *driver, const pegen_args *args, p
   return error;
 }
 
+/* The table of torques, after args->table. */
+static int check_table(const pegen_args *args, pegen_backward_call *call) {
+#ifdef PEGEN_CHECK_ANY_DEVICE /* tables are for processors: of_table was refused */
+  (void)args;
+  (void)call;
+  return 0;
+#else
+  const pegen_grad_args *grad = call->grad;
+  if (!call->of_table) return 0;
+  pegen_gradient_table_plan(call->facts, args->table, call->from_input != 0, &call->torques);
+  return pegen_check_gradient_table(grad, &call->torques, (grad->flags & PEGEN_GRAD_ACCUMULATE) != 0,
+                                    &call->torque_memory);
+#endif
+}
+
 int pegen_check_backward(const pegen_driver *driver, const pegen_backward_facts *facts, const pegen_args *args,
                          int part, int parts, int with_workspace, pegen_backward_call *call) {
   int error = pegen_check_args(args, part, parts);
   call->facts = facts;
   if (error) return error;
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
-  if (!grad) return PEGEN_ERROR_MISSING_GRADIENT;
-  if ((error = pegen_check_struct(grad, grad->struct_size, sizeof *grad, sizeof *grad)) != 0) return error;
-  if (grad->flags & ~(uint32_t)FLAGS) return PEGEN_ERROR_GRADIENT_FLAGS;
+  if ((error = pegen_check_grad(grad)) != 0) return error;
+  pegen_clear_backward_call(facts, call);
+  call->from_input = (grad->flags & PEGEN_GRAD_FROM_INPUT) != 0;
   if ((error = find_wanted(driver, args, grad, call)) != 0) return error;
-  clear_views(call);
   make_forward(args, call);
   error = pegen_check_written(driver, &call->args, part, parts, facts->row_bytes, call->is_written, facts->widens,
                               &call->rows);
   if (error) return error;
   for (int s = 0; s < 2; s++)
     if (call->rows.stream[s].given && pegen_converts(&call->rows.stream[s])) return PEGEN_ERROR_DTYPE_MISMATCH;
-  if (!is_more(call)) return 0;
-  if ((error = check_gradients(driver, args, call)) != 0) return error;
+  if (!is_more(call) && !call->of_table) return 0;
+  if ((error = pegen_check_gained(driver, args, call)) != 0) return error;
+  if ((error = check_table(args, call)) != 0) return error;
   /* Where k has positions of its own, they gain of k alone, be they the same tensor as q's. */
   if (call->of_positions && args->k_positions) call->rows.joint = 0;
   pegen_view workspace;
   workspace.empty = 1;
   if (with_workspace && (error = pegen_check_workspace(args, pegen_backward_workspace(driver, call), &workspace)) != 0)
     return error;
-  return check_overlap(driver, args, call, &workspace);
+  return pegen_check_gained_overlap(driver, args, call, &workspace);
 }

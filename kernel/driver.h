@@ -15,6 +15,8 @@
  *     walk.c      parts, runs of tokens, prefetch, the order of stores
  *     table.c     what prepare and encode must agree about
  *     dense.c     form "dense": tables of matrices, and rows times them; dense_maker.c: forming them
+ *     gradient_table.c  what encode_backward and prepare_backward must agree about; prepare_backward.c: the latter, of
+ *                 form "blades", and check_prepare_backward.c its arguments
  *     dense_backward.c  gradients of the same; finish.c: sums of chunks to operands, of all forms
  *     encode.c    form "blades": pegen_call -> calls of the emitted functions
  *     backward.c  gradients of the same; check_backward.c: their arguments
@@ -213,5 +215,8 @@ PEGEN_INTERNAL int pegen_streams_aligned(const pegen_stream *stream, int64_t byt
 /* A field of args that older callers' structs end before: 0 there. */
 #define PEGEN_GIVEN(args, field) \
   ((args)->struct_size >= offsetof(pegen_args, field) + sizeof(args)->field ? (args)->field : 0)
+/* The same of args->grad. */
+#define PEGEN_GRAD_GIVEN(grad, field) \
+  ((grad)->struct_size >= offsetof(pegen_grad_args, field) + sizeof(grad)->field ? (grad)->field : 0)
 
 #endif

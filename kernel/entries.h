@@ -42,6 +42,17 @@
     "operand has a gradient. Parts as in attention.") \
   X(attention_backward_finish, FINISH, attention_backward, GRADIENT, NULL) \
   X(attention_backward_workspace, SIZE, attention_backward, GRADIENT, \
+    "Bytes that args->workspace must have for them; 0: none, or the arguments are wrong.") \
+  X(prepare_backward, CALL, prepare_backward, GRADIENT, \
+    "From args->grad->table, which encode_backward of calls that read a table has filled, to gradients of operands " \
+    "and\n" \
+    "positions; see pegen_grad_args. finish after all parts have come back, where an operand has a gradient. Parts " \
+    "as\n" \
+    "in prepare.") \
+  X(prepare_backward_finish, FINISH, prepare_backward, GRADIENT, NULL) \
+  X(gradient_table_bytes, SIZE, prepare_backward, GRADIENT, \
+    "Bytes of args->grad->table; 0 where positions or operands are wrong.") \
+  X(prepare_backward_workspace, SIZE, prepare_backward, GRADIENT, \
     "Bytes that args->workspace must have for them; 0: none, or the arguments are wrong.")
 
 typedef enum pegen_entry_kind {

@@ -166,6 +166,9 @@ typedef struct pegen_gradient_loop {
   int64_t prepared_stride;
   char *positions; /* of token 0 of batch_begin: added to, or written; NULL: not wanted */
   int64_t position_is_f64, position_token, position_axis, position_adds;
+  char *torques; /* of token 0 of batch_begin and of head_begin: double [n_torques][lanes], to which a token's torques
+                    are added, and nothing is made of them; NULL: no such table */
+  int64_t torque_token, torque_head; /* strides in bytes */
 } pegen_gradient_loop;
 
 typedef void pegen_gradient_function(const pegen_gradient_loop *loop);
@@ -191,12 +194,18 @@ typedef void pegen_weight_gains_function(const pegen_weight_gains *work);
  * [n_scatters][lanes]. */
 typedef void pegen_scatter_function(const double *leaves, const double *sums, double *gained);
 
+/* What a token (and head) gives of its torques, double [n_torques][lanes]: adds to sums [n_sums][lanes] (an address; 0:
+ * not wanted), and to gained, where positions is not 0, what its coordinates do. */
+typedef void pegen_torque_function(const double *position, const char *prepared, const double *torques, int64_t sums,
+                                   int64_t positions, double *gained);
+
 /* The emitted functions of one target. */
 typedef struct pegen_gradient_code {
   pegen_prepare_function *prepare; /* NULL: nothing is gathered */
   pegen_gradient_function *encode[PEGEN_ROW_TYPES]; /* [PEGEN_NUMBER_]; NULL: not compiled in */
   pegen_scatter_function *scatter; /* NULL: operands have no gradient */
   pegen_weight_gains_function *unweigh[PEGEN_ROW_TYPES]; /* of a polynomial's weights, by the inputs' type */
+  pegen_torque_function *gain[2]; /* of torques in the frame of what encode wrote, and read */
 } pegen_gradient_code;
 
 typedef struct pegen_gradient {
@@ -208,6 +217,7 @@ typedef struct pegen_gradient {
   int64_t n_scatters;
   const pegen_leaf *scatters; /* where the operands' elements are that gain */
   int64_t has_positions; /* 1: positions have a gradient */
+  int64_t n_torques; /* of a block */
   const pegen_gradient_code *targets; /* [n_targets] */
 } pegen_gradient;
 

@@ -32,15 +32,22 @@ int64_t pegen_table_section(const pegen_table_header *h, int s) {
   return (int64_t)sizeof(pegen_table_header) + (s ? section_bytes(h, 0) : 0);
 }
 
-/* What a table for the call would be: positions of the call's streams are known. */
-static void plan_table(const pegen_driver *driver, const pegen_call *call, int64_t row_bytes, pegen_table_header *h) {
+static void seal_sizes(pegen_table_header *h) {
+  h->bytes = (int64_t)sizeof(pegen_table_header);
+  for (int s = 0; s < h->sections; s++) {
+    int64_t bytes = section_bytes(h, s);
+    h->bytes = bytes < 0 || h->bytes < 0 ? -1 : h->bytes + bytes;
+  }
+  h->seal = pegen_table_seal(h);
+}
+
+void pegen_table_plan(const pegen_driver *driver, const pegen_call *call, int64_t row_bytes, pegen_table_header *h) {
   const pegen_kernel *kernel = driver->kernel;
   h->magic = MAGIC;
   digest_of(kernel, h->digest);
   h->row_bytes = row_bytes;
   h->heads = driver->per_head ? kernel->heads : 1;
   h->sections = call->stream[1].given ? 2 : 1;
-  h->bytes = (int64_t)sizeof(pegen_table_header);
   h->unused[0] = h->unused[1] = 0;
   for (int s = 0; s < 2; s++) {
     const pegen_stream *stream = &call->stream[s];
@@ -48,10 +55,16 @@ static void plan_table(const pegen_driver *driver, const pegen_call *call, int64
     if (s >= h->sections) continue;
     h->batches[s] = stream->grid ? 1 : stream->positions.size[PEGEN_POSITION_BATCH];
     h->tokens[s] = stream->grid ? grid_tokens(kernel) : stream->positions.size[PEGEN_POSITION_TOKEN];
-    int64_t bytes = section_bytes(h, s);
-    h->bytes = bytes < 0 || h->bytes < 0 ? -1 : h->bytes + bytes;
   }
-  h->seal = pegen_table_seal(h);
+  seal_sizes(h);
+}
+
+void pegen_table_like(const pegen_table_header *of, uint64_t magic, int64_t row_bytes, pegen_table_header *h) {
+  const uint64_t *from = (const uint64_t *)of;
+  for (size_t i = 0; i < sizeof *h / sizeof *from; i++) ((uint64_t *)h)[i] = from[i];
+  h->magic = magic;
+  h->row_bytes = row_bytes;
+  seal_sizes(h);
 }
 
 int64_t pegen_table_sections(const pegen_args *args) { return ((const pegen_table_header *)args->table)->sections; }
@@ -143,7 +156,7 @@ int pegen_table_begin(const pegen_driver *driver, const pegen_args *args, int pa
   pegen_tuning tuning;
   int error = pegen_check_prepare(driver, args, part, parts, call);
   if (error) return error;
-  plan_table(driver, call, row_bytes, h);
+  pegen_table_plan(driver, call, row_bytes, h);
   if ((error = check_room(driver, args, call, h)) != 0) return error;
   *target = pegen_dispatch(driver, &tuning);
   if (*target < 0) return PEGEN_ERROR_PROCESSOR;
@@ -157,6 +170,6 @@ size_t pegen_table_size(const pegen_driver *driver, const pegen_args *args, int6
   pegen_call call;
   pegen_table_header h;
   if (pegen_check_prepare(driver, args, 0, 1, &call) != 0) return 0;
-  plan_table(driver, &call, row_bytes, &h);
+  pegen_table_plan(driver, &call, row_bytes, &h);
   return h.bytes < 0 ? 0 : (size_t)h.bytes;
 }

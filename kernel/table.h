@@ -45,6 +45,14 @@ PEGEN_INTERNAL int64_t pegen_table_extent(const pegen_args *args); /* bytes, of 
 /* Its first `bytes`: what is read or written, however much room the caller says there is. */
 PEGEN_INTERNAL void pegen_table_view(const pegen_args *args, int64_t bytes, pegen_view *view);
 
+/* What a table for a call of NAME_prepare would be, whose positions are checked: its rows, of so many bytes, are what
+ * `magic` names. bytes < 0: too large. */
+PEGEN_INTERNAL void pegen_table_plan(const pegen_driver *driver, const pegen_call *call, int64_t row_bytes,
+                                     pegen_table_header *header);
+/* Another one of the same tokens, batches and heads. */
+PEGEN_INTERNAL void pegen_table_like(const pegen_table_header *of, uint64_t magic, int64_t row_bytes,
+                                     pegen_table_header *header);
+
 /* Begins NAME_prepare: checks the call, plans the table, chooses the target, and part 0 writes the header.
  * What pegen_check_prepare returns, MISSING_TABLE ALIGNMENT SIZE_OVERFLOW TABLE_BYTES OVERLAP PROCESSOR */
 PEGEN_INTERNAL int pegen_table_begin(const pegen_driver *driver, const pegen_args *args, int part, int parts,

@@ -148,11 +148,15 @@ static void clear_tile(encode_emitter *e, ir_value token_bytes) {
 }
 
 /* From a token's torques (and head's) to what its boundaries and coordinates gain. */
+static void find_position(void *of) { emit_position(of); }
+
 static void emit_token_gradient(encode_emitter *e) {
   ir *b = e->b;
-  if (!e->head.ptr) emit_position(e);
-  ir_value before = e->head.ptr ? sub(b, e->head, e->heads.begin) : i64(b, 0);
-  emit_gradient_of_token(e->gradient, &e->rows, &e->gained, torques_at(e), e->positions, e->token, before);
+  gradient_token t = {.position = e->positions, .token = e->token, .of = e};
+  t.at = torques_at(e);
+  t.head = e->head.ptr ? sub(b, e->head, e->heads.begin) : i64(b, 0);
+  if (!e->head.ptr) t.find_position = find_position;
+  emit_gradient_of_token(e->gradient, &e->rows, &e->gained, &t);
 }
 
 /* ---- a row ---- */

@@ -2,6 +2,7 @@
 #include "cpu/gain.h"
 
 #include "base/diag.h"
+#include "cpu/collect.h"
 #include "mlir/arith.h"
 
 #include "kernel/loop.h"
@@ -29,6 +30,21 @@ const char *emit_scatter_name(arena *a, const cpu_target *target) {
 
 const char *emit_gain_name(const gradient_code *g, torque_frame frame) {
   return arena_printf(g->memory, "gain_%s_%s", g->target->suffix, frame == TORQUE_OF_X && g->frames_differ ? "x" : "y");
+}
+
+static const char *collect_name(const gradient_code *g) {
+  return arena_printf(g->memory, "collect_%s", g->target->suffix);
+}
+
+static bool differ(const plan_gradient *of) {
+  bool differ = false;
+  for (int i = 0; i < of->n_boundaries; i++) differ = differ || of->of_boundary[0][i] != of->of_boundary[1][i];
+  for (int i = 0; i < of->token->spec->n_axes; i++) differ = differ || of->of_position[0][i] != of->of_position[1][i];
+  return differ;
+}
+
+gradient_code emit_gradient_code(arena *a, const plan_gradient *of, const cpu_target *target) {
+  return (gradient_code){a, of, emit_gradient_target(a, target), differ(of)};
 }
 
 /* ---- a row's torques ---- */
@@ -219,6 +235,9 @@ gradient_values emit_load_gradient(const gradient_code *g, ir *b, const plan_til
       .prepared = FIELD_OF(b, loop, prepared, i64),
       .prepared_stride = FIELD_OF(b, loop, prepared_stride, i64),
       .positions = FIELD_OF(b, loop, positions, i64),
+      .torques = FIELD_OF(b, loop, torques, i64),
+      .torque_token = FIELD_OF(b, loop, torque_token, i64),
+      .torque_head = FIELD_OF(b, loop, torque_head, i64),
       .tau = ir_alloca(b, (int64_t)g->of->n_torques * p->lanes * 8 + CACHE_LINE, CACHE_LINE),
       .gained = ir_alloca(b, p->spec->n_axes * 8, 8),
       .of_rows = ir_alloca(b, (int64_t)emit_torque_slots(g, t) * t->width * 4 + CACHE_LINE, CACHE_LINE),
@@ -229,15 +248,17 @@ static void call_token(const gradient_code *g, ir *b, torque_frame frame, const 
   ir_call(b, emit_gain_name(g, frame), 6, arguments);
 }
 
-void emit_gradient_of_token(const gradient_code *g, row_emitter *r, const gradient_values *v, ir_value at,
-                            ir_value position, ir_value token, ir_value head) {
-  ir *b = r->b;
-  ir_call(b, spread_name(g), 2, (ir_value[]){at, v->tau});
-  ir_value prepared = ir_pointer(b, add(b, v->prepared, mul(b, head, v->prepared_stride)));
+void emit_collect_torques(const gradient_code *g, ir *b) {
+  emit_collect(b, g->target, true, (int64_t)g->of->n_torques * g->of->token->lanes, collect_name(g));
+}
+
+static void emit_gains_of_token(const gradient_code *g, ir *b, const gradient_values *v, const gradient_token *t) {
+  if (t->find_position) t->find_position(t->of);
+  ir_value prepared = ir_pointer(b, add(b, v->prepared, mul(b, t->head, v->prepared_stride)));
   ir_value wanted = ir_compare_int(b, "ne", v->sums, i64(b, 0));
-  ir_value chunk = mul(b, ir_op2(b, "arith.divui", token, v->chunk_tokens), v->chunk_bytes);
-  ir_value sums = ir_select(b, wanted, add(b, add(b, v->sums, chunk), mul(b, head, v->sums_stride)), i64(b, 0));
-  ir_value arguments[] = {position, prepared, v->tau, sums, v->positions, v->gained};
+  ir_value chunk = mul(b, ir_op2(b, "arith.divui", t->token, v->chunk_tokens), v->chunk_bytes);
+  ir_value sums = ir_select(b, wanted, add(b, add(b, v->sums, chunk), mul(b, t->head, v->sums_stride)), i64(b, 0));
+  ir_value arguments[] = {t->position, prepared, v->tau, sums, v->positions, v->gained};
   if (!g->frames_differ) {
     call_token(g, b, TORQUE_OF_Y, arguments);
     return;
@@ -246,6 +267,18 @@ void emit_gradient_of_token(const gradient_code *g, row_emitter *r, const gradie
   call_token(g, b, TORQUE_OF_X, arguments);
   ir_else(b, &branch);
   call_token(g, b, TORQUE_OF_Y, arguments);
+  ir_end_if(b, branch);
+}
+
+void emit_gradient_of_token(const gradient_code *g, row_emitter *r, const gradient_values *v, const gradient_token *t) {
+  ir *b = r->b;
+  ir_call(b, spread_name(g), 2, (ir_value[]){t->at, v->tau});
+  ir_branch branch = ir_if(b, ir_compare_int(b, "ne", v->torques, i64(b, 0)));
+  ir_value of_token = mul(b, t->token, v->torque_token), of_head = mul(b, t->head, v->torque_head);
+  ir_value row = add(b, add(b, v->torques, of_token), of_head);
+  ir_call(b, collect_name(g), 2, (ir_value[]){v->tau, ir_pointer(b, row)});
+  ir_else(b, &branch);
+  emit_gains_of_token(g, b, v, t);
   ir_end_if(b, branch);
 }
 

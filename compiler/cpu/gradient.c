@@ -111,13 +111,6 @@ static void emit_of_chunks(const chunk_walk *w, const gradient_code *g, torque_f
 
 /* ---- the functions of a target ---- */
 
-static bool differ(const plan_gradient *of) {
-  bool differ = false;
-  for (int i = 0; i < of->n_boundaries; i++) differ = differ || of->of_boundary[0][i] != of->of_boundary[1][i];
-  for (int i = 0; i < of->token->spec->n_axes; i++) differ = differ || of->of_position[0][i] != of->of_position[1][i];
-  return differ;
-}
-
 void emit_gradient_expressions(ir *b, arena *a, const gradient_code *g) {
   const plan_gradient *of = g->of;
   int lanes = g->target->lanes;
@@ -141,7 +134,7 @@ void emit_gradient_scatter(ir *b, arena *a, const gradient_code *g) {
 void emit_gradient(ir *b, arena *a, const program *backward, const plan *p, const cpu_target *target, unsigned dtypes) {
   const plan_gradient *of = plan_gradient_build(a, p);
   if (!of) return;
-  gradient_code g = {a, of, emit_gradient_target(a, target), differ(of)};
+  gradient_code g = emit_gradient_code(a, of, target);
   const cpu_target *back = emit_backward_target(a, target); /* whose rotors have the transposed matrices */
   const plan *turned = plan_is_sum(p) ? p : plan_transpose(a, p);
   const plan_tile *t = plan_tile_build(a, turned, target->lanes);
@@ -149,6 +142,7 @@ void emit_gradient(ir *b, arena *a, const program *backward, const plan *p, cons
   b->target_features = target->features;
   emit_gradient_expressions(b, a, &g);
   emit_spread(&g, b, turned, t);
+  emit_collect_torques(&g, b);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype) emit_encode_gradient(b, a, cpu_schedule(a, backward), turned, t, back, dtype, &g);
   b->target_cpu = b->target_features = NULL;

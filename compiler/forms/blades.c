@@ -205,6 +205,13 @@ static const program *sum_program(arena *a, const void *of) {
   .encode_backward = "pegen_driver_encode_backward", .encode_backward_finish = "pegen_driver_encode_backward_finish", \
   .encode_backward_workspace = "pegen_driver_encode_backward_workspace"
 
+#define TABLE_ENTRIES \
+  .prepare = "pegen_driver_prepare", .table_bytes = "pegen_driver_table_bytes", \
+  .prepare_backward = "pegen_driver_prepare_backward", \
+  .prepare_backward_finish = "pegen_driver_prepare_backward_finish", \
+  .prepare_backward_workspace = "pegen_driver_prepare_backward_workspace", \
+  .gradient_table_bytes = "pegen_driver_gradient_table_bytes"
+
 #define BACKWARD_PROGRAMS \
   {"encode_backward", backward_of_y}, { "encode_backward_from_x", backward_of_x }
 #define ROTOR_PROGRAMS \
@@ -229,9 +236,8 @@ const form form_blades = {
     .kind = FORM_BLADES,
     .name = "blades",
     .entries = {.encode = "pegen_driver_encode",
-                .prepare = "pegen_driver_prepare",
                 .workspace = "pegen_driver_workspace",
-                .table_bytes = "pegen_driver_table_bytes",
+                TABLE_ENTRIES,
                 GRADIENT_ENTRIES},
     .takes = takes,
     .plan = build,
@@ -245,9 +251,8 @@ const form form_dense_four = {
     .kind = FORM_DENSE_FOUR,
     .name = "blades",
     .entries = {.encode = "pegen_driver_encode",
-                .prepare = "pegen_driver_prepare",
                 .workspace = "pegen_driver_workspace",
-                .table_bytes = "pegen_driver_table_bytes",
+                TABLE_ENTRIES,
                 GRADIENT_ENTRIES},
     .takes = takes_four,
     .plan = build_four,

@@ -17,12 +17,17 @@ static LLVMValueRef gradient_codes(describer *d, const plan_gradient *g, const c
       encode[type] = describe_function(d, emit_gradient_name(a, grad, type));
       unweigh[type] = describe_function(d, emit_unweigh_name(a, grad, type));
     }
+    gradient_code code = emit_gradient_code(a, g, targets[i]);
+    LLVMValueRef gain[2];
+    for (int frame = 0; frame < 2; frame++)
+      gain[frame] = describe_function(d, emit_gain_name(&code, (torque_frame)frame));
     LLVMValueRef prepare = g->token->n_leaves ? describe_function(d, emit_prepare_name(a, grad)) : describe_null(d);
     describe_field fields[] = {
         FIELD(pegen_gradient_code, prepare, prepare),
         FIELD(pegen_gradient_code, encode, LLVMConstArray2(d->ptr, encode, NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_gradient_code, scatter, describe_function(d, emit_scatter_name(a, grad))),
-        FIELD(pegen_gradient_code, unweigh, LLVMConstArray2(d->ptr, unweigh, NUMBER_CHANNEL_TYPES))};
+        FIELD(pegen_gradient_code, unweigh, LLVMConstArray2(d->ptr, unweigh, NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_gradient_code, gain, LLVMConstArray2(d->ptr, gain, 2))};
     rows[i] = DESCRIBE(d, pegen_gradient_code, fields);
   }
   return describe_rows(d, "gradient_targets", rows, count);
@@ -48,6 +53,7 @@ LLVMValueRef describe_gradient(describer *d, const plan_gradient *g, const cpu_t
                              FIELD(pegen_gradient, n_scatters, describe_i64(d, g->n_scatters)),
                              FIELD(pegen_gradient, scatters, scatters(d, g)),
                              FIELD(pegen_gradient, has_positions, describe_i64(d, g->has_positions)),
+                             FIELD(pegen_gradient, n_torques, describe_i64(d, g->n_torques)),
                              FIELD(pegen_gradient, targets, gradient_codes(d, g, targets, n_targets))};
   return describe_global(d, "gradient", DESCRIBE(d, pegen_gradient, fields), true);
 }

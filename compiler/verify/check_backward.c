@@ -212,6 +212,62 @@ static int run_call(const checker *c, const call *of, const gradients *to, int p
   return error;
 }
 
+/* 64-byte aligned, as tables are; `given`: what to free. */
+static void *new_table(size_t bytes, void **given) {
+  *given = arena_must(malloc(bytes + 64));
+  return (void *)(((uintptr_t)*given + 63) & ~(uintptr_t)63);
+}
+
+/* The calls that fill the table of gradients: of q, and then of k. */
+static int fill_table(const checker *c, const call *of, const gradients *to, pegen_args *prepare, pegen_grad_args *grad,
+                      int parts) {
+  int error = c->kernel->prepare(prepare, 0, 1);
+  for (int which = 0; which < 2 && !error; which++) {
+    pegen_args args = {.struct_size = sizeof args,
+                       .table = prepare->table,
+                       .table_bytes = prepare->table_bytes,
+                       .q = which ? NULL : of->kept[0],
+                       .k = which ? of->kept[1] : NULL,
+                       .grad = grad};
+    grad->flags = (of->from_input ? PEGEN_GRAD_FROM_INPUT : 0) | (which ? PEGEN_GRAD_ACCUMULATE : 0);
+    grad->q_out = which ? NULL : of->g[0];
+    grad->k_out = which ? of->g[1] : NULL;
+    grad->q = which ? NULL : to->row[0];
+    grad->k = which ? to->row[1] : NULL;
+    for (int part = parts - 1; part >= 0 && !error; part--) error = c->kernel->encode_backward(&args, part, parts);
+  }
+  return error;
+}
+
+/* The same gradients by way of a table. */
+static int run_tabled(const checker *c, const call *of, const gradients *to, int parts) {
+  void *given[2];
+  pegen_grad_args grad = {.struct_size = sizeof grad};
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = c->kernel->n_operands,
+                     .operands = of->operands->tensors,
+                     .positions = c->gradients->positions,
+                     .grad = &grad};
+  args.table_bytes = c->kernel->table_bytes(&args);
+  grad.table_bytes = c->kernel->gradient_table_bytes(&args);
+  args.table = new_table(args.table_bytes, &given[0]);
+  grad.table = new_table(grad.table_bytes, &given[1]);
+  int error = fill_table(c, of, to, &args, &grad, parts);
+  grad.q_out = grad.k_out = grad.q = grad.k = NULL;
+  grad.flags = 0;
+  grad.operands = to->operand;
+  grad.positions = to->position;
+  size_t workspace = c->kernel->prepare_backward_workspace(&args);
+  if (workspace) args.workspace = arena_must(malloc(workspace));
+  for (int part = parts - 1; part >= 0 && !error; part--) error = c->kernel->prepare_backward(&args, part, parts);
+  for (int part = parts - 1; part >= 0 && !error && to->operand; part--)
+    error = c->kernel->prepare_backward_finish(&args, part, parts);
+  free(args.workspace);
+  free(given[0]);
+  free(given[1]);
+  return error;
+}
+
 /* ---- the reference ---- */
 
 /* The number type in which a kernel that knows the basis of its rows says what it is. */
@@ -400,16 +456,22 @@ static long double sum_bound(const checker *c, const call *of) {
   return of->from_input || of->type == NUMBER_F32 ? exact : fmaxl(exact, number_half_ulp(of->type, 1));
 }
 
-static void check_sums(checker *c, const call *of, operand_set set) {
+/* By which calls gradients of operands and positions come. */
+typedef struct gradient_way {
+  int (*run)(const checker *c, const call *of, const gradients *to, int parts);
+  const char *words;
+} gradient_way;
+
+static void check_sums(checker *c, const call *of, operand_set set, const gradient_way *way) {
   const spec *s = c->spec;
   const sample *t = c->gradients;
   const answer *exact = &t->answer[set];
   const char *name = number_type_info(of->type)->name;
   gradients to = make_gradients(c, of->type, NUMBER_F64), parted = make_gradients(c, of->type, NUMBER_F64);
-  int error = run_call(c, of, &to, 1);
+  int error = way->run(c, of, &to, 1);
   if (error == PEGEN_ERROR_NO_GRADIENT) return; /* a form whose sums have no code: `explain` says so */
   if (!check_called(c, name, "gradients of operands and positions", error)) return;
-  const char *from = of->from_input ? "inputs" : "outputs";
+  const char *from = arena_printf(c->memory, "%s%s", of->from_input ? "inputs" : "outputs", way->words);
   long double bound = sum_bound(c, of);
   trial_error operands = {0}, positions = {0};
   for (int i = 0; i < s->n_operands; i++)
@@ -422,7 +484,7 @@ static void check_sums(checker *c, const call *of, operand_set set) {
     check_report(c, name, arena_printf(c->memory, "gradients of positions from %s%s", from, SET_NAME[set]), bound,
                  &positions);
   }
-  if (!check_called(c, name, "gradients in parts", run_call(c, of, &parted, CHECK_PARTS))) return;
+  if (!check_called(c, name, "gradients in parts", way->run(c, of, &parted, CHECK_PARTS))) return;
   bool same = same_bytes(to.position, parted.position, t->tokens * s->n_axes);
   for (int i = 0; i < s->n_operands; i++)
     same = same && same_bytes(to.operand[i], parted.operand[i], spec_operand_elements(&s->operand[i]));
@@ -461,7 +523,8 @@ static void check_set(checker *c, number_type type, operand_set set) {
   for (int from_input = s->amplitude == 0; from_input < 2; from_input++) {
     of.from_input = from_input;
     for (int which = 0; which < 2; which++) of.kept[which] = from_input ? x[which] : y[which];
-    check_sums(c, &of, set);
+    check_sums(c, &of, set, &(gradient_way){run_call, ""});
+    if (c->kernel->prepare_backward) check_sums(c, &of, set, &(gradient_way){run_tabled, " by a table"});
   }
 }
 

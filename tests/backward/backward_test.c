@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 2, TOKENS = 7, ANY_HEADS = 3, ANY_K_HEADS = 2, LEAST_SPECS = 10, CALL_TESTS = 5 };
+enum { BATCH = 2, TOKENS = 7, ANY_HEADS = 3, ANY_K_HEADS = 2, LEAST_SPECS = 10, CALL_TESTS = 6 };
 
 typedef struct fixture {
   arena *memory;
@@ -246,6 +246,57 @@ static void all_gradients(const fixture *f, bool of_positions, DLTensor *const *
     assert_int_equal(f->kernel->encode_backward_finish(&args, part, finishers), 0);
 }
 
+/* The same by way of a table, of two calls: what rows of q give, and then those of k; the first one twice, for what it
+ * does not find there it does not add to. */
+static void gradients_by_table(const fixture *f, bool of_positions, DLTensor *const *kept, gradients *g) {
+  arena *a = f->memory;
+  const pegen_kernel *kernel = f->kernel;
+  pegen_grad_args grad = {.struct_size = sizeof grad};
+  pegen_args prepare = {.struct_size = sizeof prepare,
+                        .n_operands = kernel->n_operands,
+                        .operands = f->operands.tensors,
+                        .positions = f->positions,
+                        .grad = &grad};
+  prepare.table_bytes = kernel->table_bytes(&prepare);
+  prepare.table = arena_alloc(a, prepare.table_bytes + 64);
+  prepare.table = (char *)prepare.table + (64 - (uintptr_t)prepare.table % 64) % 64;
+  assert_int_equal(kernel->prepare(&prepare, 0, 1), 0);
+  grad.table_bytes = kernel->gradient_table_bytes(&prepare);
+  assert_true(grad.table_bytes > 128);
+  char *torques = arena_alloc(a, grad.table_bytes + 128);
+  grad.table = torques += (64 - (uintptr_t)torques % 64) % 64;
+  memset(torques, 0xff, grad.table_bytes + 64); /* NaN */
+  for (int i = 0; i < 3; i++) {
+    pegen_args args = {
+        .struct_size = sizeof args, .table = prepare.table, .table_bytes = prepare.table_bytes, .grad = &grad};
+    bool is_k = i == 2;
+    grad.flags = (is_k ? PEGEN_GRAD_ACCUMULATE : 0) | (g->flags & PEGEN_GRAD_FROM_INPUT);
+    grad.q_out = is_k ? NULL : f->g[0];
+    grad.k_out = is_k ? f->g[1] : NULL;
+    grad.q = is_k ? NULL : g->back[0];
+    grad.k = is_k ? g->back[1] : NULL;
+    args.q = is_k ? NULL : kept[0];
+    args.k = is_k ? kept[1] : NULL;
+    for (int part = g->parts - 1; part >= 0; part--)
+      assert_int_equal(kernel->encode_backward(&args, part, g->parts), 0);
+  }
+  grad.q_out = grad.k_out = grad.q = grad.k = NULL;
+  grad.flags = g->flags;
+  grad.operands = f->spec->n_operands ? g->operands : NULL;
+  grad.positions = of_positions ? g->positions : NULL;
+  prepare.table = NULL; /* which is not looked at */
+  size_t bytes = kernel->prepare_backward_workspace(&prepare);
+  prepare.workspace = arena_alloc(a, bytes + 8);
+  prepare.workspace_bytes = bytes;
+  memset(prepare.workspace, 0xff, bytes);
+  for (int part = g->parts - 1; part >= 0; part--)
+    assert_int_equal(kernel->prepare_backward(&prepare, part, g->parts), 0);
+  int finishers = 4 * g->parts - 3;
+  for (int part = finishers - 1; part >= 0; part--)
+    assert_int_equal(kernel->prepare_backward_finish(&prepare, part, finishers), 0);
+  for (int i = 0; i < 64; i++) assert_int_equal(torques[grad.table_bytes + (size_t)i] & 0xff, 0xff);
+}
+
 /* Rows as float64 [B][H][N][D]. */
 static double *numbers_of(fixture *f, const DLTensor *t) {
   double *values = arena_array(f->memory, double, t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3] + 1),
@@ -286,7 +337,27 @@ static double *gradients_of(fixture *f, int which) {
   return g;
 }
 
-static int compared_operands, compared_positions;
+static int compared_operands, compared_positions, compared_tables;
+
+typedef void gradient_way(const fixture *f, bool of_positions, DLTensor *const *kept, gradients *g);
+
+/* Gradients of all parts in one, and of several: the same. */
+static void is_same_in_parts(fixture *f, bool of_positions, DLTensor *const *kept, const gradients *g, double before,
+                             gradient_way *way) {
+  const spec *s = f->spec;
+  int64_t sets = f->positions->ndim == 3 ? BATCH : 1;
+  for (int parts = 2; parts < 7; parts += 3) {
+    gradients same = new_gradients(f, NUMBER_F64, g->flags, parts, before);
+    way(f, of_positions, kept, &same);
+    for (int i = 0; i < s->n_operands; i++)
+      assert_memory_equal(same.operands[i]->data, g->operands[i]->data,
+                          (size_t)spec_operand_elements(&s->operand[i]) * sizeof(double));
+    if (of_positions)
+      assert_memory_equal(same.positions->data, g->positions->data,
+                          (size_t)(sets * TOKENS * s->n_axes) * sizeof(double));
+    for (int i = 0; i < 2; i++) assert_true(tensor_identical(same.back[i], g->back[i]));
+  }
+}
 
 static void against_reference(fixture *f, const char *name, bool of_positions) {
   const spec *s = f->spec;
@@ -323,15 +394,17 @@ static void against_reference(fixture *f, const char *name, bool of_positions) {
               bound);
     if (of_positions) compare(name, "positions", g.positions, positions, sets * TOKENS * s->n_axes, before, bound);
     for (int i = 0; i < 2; i++) assert_true(tensor_identical(g.back[i], f->back[i])); /* of rows alone */
-    for (int parts = 2; parts < 7; parts += 3) {
-      gradients same = new_gradients(f, NUMBER_F64, flags, parts, from_x ? before : NAN);
-      all_gradients(f, of_positions, from_x ? f->x : f->y, &same);
+    is_same_in_parts(f, of_positions, from_x ? f->x : f->y, &g, from_x ? before : NAN, all_gradients);
+    if (f->kernel->prepare_backward) {
+      gradients tabled = new_gradients(f, NUMBER_F64, flags, 1, from_x ? before : NAN);
+      gradients_by_table(f, of_positions, from_x ? f->x : f->y, &tabled);
       for (int i = 0; i < s->n_operands; i++)
-        assert_memory_equal(same.operands[i]->data, g.operands[i]->data,
-                            (size_t)spec_operand_elements(&s->operand[i]) * sizeof(double));
+        compare(name, s->operand[i].name, tabled.operands[i], operands[i], spec_operand_elements(&s->operand[i]),
+                before, bound);
       if (of_positions)
-        assert_memory_equal(same.positions->data, g.positions->data,
-                            (size_t)(sets * TOKENS * s->n_axes) * sizeof(double));
+        compare(name, "positions", tabled.positions, positions, sets * TOKENS * s->n_axes, before, bound);
+      is_same_in_parts(f, of_positions, from_x ? f->x : f->y, &tabled, from_x ? before : NAN, gradients_by_table);
+      compared_tables++;
     }
     gradients narrow = new_gradients(f, NUMBER_F32, flags, 3, before);
     all_gradients(f, of_positions, from_x ? f->x : f->y, &narrow);
@@ -504,6 +577,96 @@ static void refusals(void **state) {
   REFUSED(SHAPE_MISMATCH, grad.q = f.back[1]);
   assert_int_equal(kernel->encode_backward(NULL, 0, 1), PEGEN_ERROR_NULL_ARGS);
   assert_int_equal(kernel->encode_backward(&sound, 1, 1), PEGEN_ERROR_PART);
+  run_unload(loaded);
+  arena_destroy(f.memory);
+  arena_destroy(a);
+}
+
+/* What grad->table is refused for, in the call that fills it and in the one that reads it. */
+static void refusals_of_tables(void **state) {
+  (void)state;
+  arena *a = arena_create();
+  loaded_kernel *loaded;
+  const spec *s = loader_load(a, SPECS_DIR "/rope_mixed.lua", DSL_DIR, 0, NULL);
+  const pegen_kernel *kernel = load(a, s, NULL, VARIANT_DTYPES, &loaded);
+  fixture f = open_fixture(s, kernel, NUMBER_F32);
+  pegen_args prepare = {
+      .struct_size = sizeof prepare, .n_operands = 1, .operands = f.operands.tensors, .positions = f.positions};
+  size_t bytes = prepare.table_bytes = kernel->table_bytes(&prepare), gained = kernel->gradient_table_bytes(&prepare);
+  char *room = arena_alloc(a, bytes + gained + 256), *torques;
+  room += (64 - (uintptr_t)room % 64) % 64;
+  torques = room + (bytes + 63) / 64 * 64;
+  memset(torques, 0x5a, gained);
+  prepare.table = room;
+  assert_int_equal(kernel->prepare(&prepare, 0, 1), 0);
+  DLTensor *of_operands[] = {full_of(a, NUMBER_F64, f.operands.tensors[0], 0)}, *none[] = {NULL};
+  DLTensor *places = full_of(a, NUMBER_F64, f.positions, 0);
+  pegen_grad_args sound_grad = {
+      .struct_size = sizeof sound_grad, .q_out = f.g[0], .q = f.back[0], .table = torques, .table_bytes = gained};
+  pegen_args sound = {.struct_size = sizeof sound, .q = f.x[0], .table = room, .table_bytes = bytes}, args;
+  pegen_grad_args grad;
+  REFUSED(MISSING_TABLE, args.table = NULL);
+  REFUSED(NO_GRADIENT, (args.n_operands = 1, grad.operands = of_operands));
+  REFUSED(NO_GRADIENT, (args.positions = f.positions, grad.positions = places));
+  REFUSED(MISSING_KEPT, args.q = NULL);
+  REFUSED(ALIGNMENT, grad.table = torques + 8);
+  REFUSED(TABLE_BYTES, grad.table_bytes--);
+  REFUSED(OVERLAP, grad.table = room);
+  REFUSED(GRADIENT_TABLE, grad.flags = PEGEN_GRAD_ACCUMULATE);
+  DLTensor inside = *f.x[0];
+  inside.data = torques + 128;
+  REFUSED(OVERLAP, args.q = &inside);
+  for (size_t i = 0; i < gained; i++) assert_int_equal(torques[i], 0x5a);
+  REFUSED(OK, grad.struct_size = PEGEN_GRAD_ARGS_FIRST_SIZE); /* where there is no such field */
+  for (size_t i = 0; i < gained; i++) assert_int_equal(torques[i], 0x5a);
+  REFUSED(OK, args.n_operands = 0);
+  REFUSED(OK, (grad.flags = PEGEN_GRAD_ACCUMULATE, grad.operands = none, args.n_operands = 1));
+  REFUSED(GRADIENT_TABLE, grad.flags = PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT);
+  /* prepare_backward */
+  sound_grad = (pegen_grad_args){
+      .struct_size = sizeof sound_grad, .operands = of_operands, .table = torques, .table_bytes = gained};
+  sound = prepare;
+  sound.table = NULL;
+  sound.workspace = arena_alloc(a, 1 << 20);
+#define REFUSED_PREPARE(error, change) \
+  do { \
+    grad = sound_grad; \
+    args = sound; \
+    args.grad = &grad; \
+    change; \
+    assert_int_equal(kernel->prepare_backward(&args, 0, 1), PEGEN_ERROR_##error); \
+    assert_int_equal(kernel->prepare_backward_finish(&args, 0, 1), PEGEN_ERROR_##error); \
+  } while (0)
+  REFUSED_PREPARE(OK, (void)0);
+  REFUSED_PREPARE(OK, grad.operands = NULL); /* nothing is asked for */
+  REFUSED_PREPARE(MISSING_GRADIENT, args.grad = NULL);
+  REFUSED_PREPARE(MISSING_TABLE, grad.table = NULL);
+  REFUSED_PREPARE(MISSING_TABLE, grad.struct_size = PEGEN_GRAD_ARGS_FIRST_SIZE);
+  REFUSED_PREPARE(STRUCT_SIZE, grad.struct_size = PEGEN_GRAD_ARGS_FIRST_SIZE - 8);
+  REFUSED_PREPARE(NO_GRADIENT, grad.q_out = f.g[0]);
+  REFUSED_PREPARE(NO_GRADIENT, grad.k_positions = places);
+  REFUSED_PREPARE(MISSING_OPERAND, args.n_operands = 0);
+  REFUSED_PREPARE(MISSING_POSITIONS, args.positions = NULL);
+  REFUSED_PREPARE(TABLE_BYTES, grad.table_bytes--);
+  REFUSED_PREPARE(WORKSPACE, args.workspace = NULL);
+  REFUSED_PREPARE(OVERLAP, args.workspace = torques + 128);
+  REFUSED_PREPARE(OVERLAP, args.workspace = torques); /* its header, too */
+  inside = *of_operands[0];
+  inside.data = torques + gained - 64;
+  DLTensor *inside_of[] = {&inside};
+  REFUSED_PREPARE(OVERLAP, grad.operands = inside_of);
+  DLTensor shared = *f.positions;
+  shared.ndim = 2;
+  shared.shape++;
+  shared.strides = NULL;
+  REFUSED_PREPARE(GRADIENT_TABLE, (args.positions = &shared, grad.table = torques)); /* made for two batches */
+  torques[16] ^= 1;
+  REFUSED_PREPARE(GRADIENT_TABLE, (void)0);
+  torques[16] ^= 1;
+  REFUSED_PREPARE(GRADIENT_TABLE, (grad.table = room, grad.table_bytes = bytes + gained)); /* a table of prepare */
+  assert_int_equal(kernel->gradient_table_bytes(NULL), 0);
+  sound.n_operands = 0;
+  assert_int_equal(kernel->gradient_table_bytes(&sound), 0);
   run_unload(loaded);
   arena_destroy(f.memory);
   arena_destroy(a);
@@ -686,17 +849,20 @@ int main(int argc, char **argv) {
     specs += variants[i].n_defines == 0;
     tests[n++] = (struct CMUnitTest){variants[i].name, of_rows, NULL, NULL, &variants[i]};
   }
-  const struct CMUnitTest of_calls[] = {cmocka_unit_test(refusals), cmocka_unit_test(positions_twice),
-                                        cmocka_unit_test(rows_repeat), cmocka_unit_test(no_rows),
-                                        cmocka_unit_test(finish_is_shared)};
-  for (int i = 0; argc == 1 && i < CALL_TESTS; i++) tests[n++] = of_calls[i];
+  const struct CMUnitTest of_calls[] = {cmocka_unit_test(refusals),        cmocka_unit_test(refusals_of_tables),
+                                        cmocka_unit_test(positions_twice), cmocka_unit_test(rows_repeat),
+                                        cmocka_unit_test(no_rows),         cmocka_unit_test(finish_is_shared)};
+  bool calls = argc == 1 || !strcmp(argv[1], "calls"); /* of no description in particular */
+  for (int i = 0; calls && i < CALL_TESTS; i++) tests[n++] = of_calls[i];
   int failed = _cmocka_run_group_tests("backward", tests, (size_t)n, NULL, NULL);
   if (argc == 1 && specs < LEAST_SPECS) { /* a form that loses its gradients is a failure here */
     print_error("%d specs have gradients\n", specs);
     failed++;
   }
-  if (argc == 1 && (compared_operands < LEAST_SPECS || compared_positions < 2 * LEAST_SPECS)) {
-    print_error("%d operands and %d positions were compared\n", compared_operands, compared_positions);
+  if (argc == 1 &&
+      (compared_operands < LEAST_SPECS || compared_positions < 2 * LEAST_SPECS || compared_tables < 2 * LEAST_SPECS)) {
+    print_error("%d operands, %d positions and %d tables were compared\n", compared_operands, compared_positions,
+                compared_tables);
     failed++;
   }
   arena_destroy(a);

@@ -40,6 +40,29 @@ pegen_workspace_entry *fuzz_gradient_size(const pegen_kernel *kernel, pegen_entr
   return (pegen_workspace_entry *)(uintptr_t)function_of(kernel, entry, SIZE);
 }
 
+/* ---- tables ---- */
+
+enum { TABLE_ROOM = 512 * 1024 };
+
+/* Of the forward call's positions and operands: args->table prepared, and room for one of torques at grad->table. False
+ * where the kernel has none, or they are too large. */
+static bool place_tables(fuzz_gradient_call *c) {
+  static _Alignas(64) unsigned char room[2][TABLE_ROOM];
+  const pegen_kernel *kernel = c->forward.kernel;
+  pegen_args *args = &c->forward.args;
+  if (!kernel->prepare_backward) return false;
+  args->struct_size = sizeof *args;
+  args->table_bytes = kernel->table_bytes(args);
+  c->grad.table_bytes = kernel->gradient_table_bytes(args);
+  EXPECT(args->table_bytes && c->grad.table_bytes);
+  args->table = room[0] + (TABLE_ROOM - args->table_bytes) / 64 * 64; /* which ends where the room does */
+  c->grad.table = room[1] + (TABLE_ROOM - c->grad.table_bytes) / 64 * 64;
+  bool fits = args->table_bytes <= TABLE_ROOM && c->grad.table_bytes <= TABLE_ROOM;
+  if (fits) EXPECT(kernel->prepare(args, 0, 1) == PEGEN_ERROR_OK);
+  else args->table = c->grad.table = NULL;
+  return fits;
+}
+
 /* ---- sound calls ---- */
 
 static const int in_order[FUZZ_RANK] = {0, 1, 2, 3, 4, 5}, tokens_first[3] = {0, 2, 1};
@@ -100,10 +123,38 @@ static void read_encode(reader *r, fuzz_gradient_call *c, fuzz_layout *l) {
     c->grad.k_out = in;
     c->grad.k = places & 2 ? in : place_gradient_rows(r, c, l, 1, channels, FUZZ_G_K);
   }
+  if (!torques && c->of.operands && byte(r) % 4 == 0) torques = place_tables(c);
   if (torques && (places & 12) == 12) c->grad.q = NULL;
   if (torques && (places & 48) == 48) c->grad.k = NULL;
   if (!torques && (places & 64)) args->q = args->k = NULL; /* nor are they looked at */
   if (places & 128) args->q_out = args->k_out = NULL;
+  c->grad.flags = below(r, 4);
+  if (c->grad.table) c->grad.flags &= PEGEN_GRAD_FROM_INPUT; /* nothing is there to be added to */
+}
+
+/* The table is what gradients of q or k, which are q's or k's own rows, begin. */
+static void read_prepare(reader *r, fuzz_gradient_call *c, fuzz_layout *l) {
+  pegen_args *args = &c->forward.args;
+  unsigned gains = c->of.positions ? byte(r) : 0;
+  if (place_tables(c)) {
+    pegen_grad_args begins = {.struct_size = sizeof begins,
+                              .flags = byte(r) & PEGEN_GRAD_FROM_INPUT,
+                              .q_out = (DLTensor *)(uintptr_t)args->q,
+                              .k_out = (DLTensor *)(uintptr_t)args->k,
+                              .table = c->grad.table,
+                              .table_bytes = c->grad.table_bytes};
+    pegen_args fills = *args;
+    fills.struct_size = sizeof fills;
+    fills.grad = &begins;
+    EXPECT(c->forward.kernel->encode_backward(&fills, 0, 1) == PEGEN_ERROR_OK);
+  }
+  args->q = args->k = NULL;
+  args->q_out = args->k_out = NULL;
+  args->table = NULL;
+  place_operands(r, c, l);
+  if ((gains & 1) && args->positions) c->grad.positions = place_positions(r, c, l, args->positions, FUZZ_G_POSITIONS);
+  if ((gains & 2) && args->k_positions)
+    c->grad.k_positions = place_positions(r, c, l, args->k_positions, FUZZ_G_K_POSITIONS);
   c->grad.flags = below(r, 4);
 }
 
@@ -126,6 +177,7 @@ static const struct {
 } makers[PEGEN_ENTRY_COUNT] = {
     [PEGEN_ENTRY_encode_backward] = {FUZZ_ENCODE, read_encode},
     [PEGEN_ENTRY_attention_backward] = {FUZZ_ATTENTION, read_attention},
+    [PEGEN_ENTRY_prepare_backward] = {FUZZ_ENCODE, read_prepare},
 };
 
 /* One of the kernel's; an entry that nobody makes calls of is a hole in this file. */
@@ -186,12 +238,17 @@ static void edit_pointers(reader *r, fuzz_gradient_call *c) {
 }
 
 static void edit_struct(reader *r, fuzz_gradient_call *c) {
-  switch (below(r, 5)) {
+  switch (below(r, 8)) {
   case 0: c->grad.struct_size = (uint32_t)number(r); break;
   case 1: c->grad.flags = (uint32_t)number(r); break;
   case 2: c->forward.args.grad = NULL; break;
   case 3: c->grad.struct_size = sizeof c->grad + 8 * below(r, 64); break; /* a later version's */
   case 4: c->room[sizeof c->grad + below(r, 64) * 8] = (unsigned char)byte(r); break;
+  case 5: c->grad.table = byte(r) & 1 ? NULL : (void *)((uintptr_t)c->grad.table + 8 * below(r, 8)); break;
+  case 6: c->grad.table_bytes -= below(r, 255); break;
+  case 7:
+    if (c->grad.table) ((unsigned char *)c->grad.table)[below(r, 128)] ^= 1u << below(r, 8);
+    break;
   }
 }
 

@@ -71,12 +71,20 @@ static void write_parameters(const fuzz_gradient_call *c, fuzz_args *a, roles *r
   writes(r, NULL, SLOT(a->grad.k_positions), false);
 }
 
+/* Of an accepted call of prepare_backward: the table lies elsewhere. */
+static void prepare_roles(const fuzz_gradient_call *c, fuzz_args *a, roles *r) {
+  reads(r, SLOT(a->args.positions));
+  reads(r, SLOT(a->args.k_positions));
+  for (int i = 0; i < c->forward.kernel->n_operands; i++) reads(r, SLOT(a->operands[i]));
+  write_parameters(c, a, r);
+}
+
 /* Of an accepted call; pegen.h says what is looked at. */
 static void encode_roles(const fuzz_gradient_call *c, fuzz_args *a, roles *r) {
   const pegen_kernel *kernel = c->forward.kernel;
-  bool torques = any_operand(a, kernel) || a->grad.positions || a->grad.k_positions;
+  bool made = any_operand(a, kernel) || a->grad.positions || a->grad.k_positions, torques = made || a->grad.table;
   bool of_q = a->grad.q_out && (torques || a->grad.q), of_k = a->grad.k_out && (torques || a->grad.k);
-  bool tabled = a->args.table && !torques;
+  bool tabled = a->args.table && !made;
   if (of_q && !a->grad.q) reads(r, SLOT(a->grad.q_out));
   if (of_k && !a->grad.k) reads(r, SLOT(a->grad.k_out));
   if (torques && !c->of.is_sum && of_q) reads(r, SLOT(a->args.q));
@@ -129,7 +137,8 @@ static void copy_args(const fuzz_gradient_call *c, fuzz_args *a) {
 static void find_roles(const fuzz_gradient_call *c, fuzz_args *a, roles *r) {
   memset(r, 0, sizeof *r);
   copy_args(c, a);
-  (c->forward.entry == FUZZ_ATTENTION ? attention_roles : encode_roles)(c, a, r);
+  if (c->entry == PEGEN_ENTRY_prepare_backward) prepare_roles(c, a, r);
+  else (c->forward.entry == FUZZ_ATTENTION ? attention_roles : encode_roles)(c, a, r);
 }
 
 /* ---- what is accepted ---- */
@@ -166,8 +175,15 @@ static void expect_parameters(const fuzz_gradient_call *c, const fuzz_args *a) {
   expect_gradient(a->grad.k_positions, a->args.k_positions, false);
 }
 
+static void expect_prepare(const fuzz_gradient_call *c, const fuzz_args *a) {
+  EXPECT(a->grad.flags <= (PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT));
+  EXPECT(!a->grad.q_out && !a->grad.k_out && !a->grad.out && !a->grad.lse && !a->grad.q && !a->grad.k && !a->grad.v);
+  EXPECT(a->grad.table && (uintptr_t)a->grad.table % 64 == 0);
+  expect_parameters(c, a);
+}
+
 static void expect_encode(const fuzz_gradient_call *c, const fuzz_args *a) {
-  bool torques = any_operand(a, c->forward.kernel) || a->grad.positions || a->grad.k_positions;
+  bool torques = any_operand(a, c->forward.kernel) || a->grad.positions || a->grad.k_positions || a->grad.table;
   EXPECT(a->grad.flags <= (PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT));
   EXPECT(!a->grad.out && !a->grad.lse && !a->grad.v);
   EXPECT(a->grad.q_out || a->grad.k_out);
@@ -369,7 +385,8 @@ static void run_call(const fuzz_gradient_call *c) {
   workspace w;
   find_roles(c, &a, &r);
   find_workspace(c, bytes, &w);
-  (c->forward.entry == FUZZ_ATTENTION ? expect_attention : expect_encode)(c, &a);
+  if (c->entry == PEGEN_ENTRY_prepare_backward) expect_prepare(c, &a);
+  else (c->forward.entry == FUZZ_ATTENTION ? expect_attention : expect_encode)(c, &a);
   if (bytes) EXPECT(given->workspace && (uintptr_t)given->workspace % 8 == 0);
   if (!all_in_world(&r) || !w.is_reached) return; /* the caller's lie, which nobody can see */
   EXPECT(own_all(&r, &w));

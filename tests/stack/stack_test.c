@@ -195,6 +195,24 @@ static pegen_workspace_entry *size_of(const subject *t, pegen_entry_kind of) {
   return function;
 }
 
+/* What calls of encode_backward have left of a table, and no rows. */
+static bool fill_gradients(subject *t) {
+  const pegen_kernel *kernel = t->kernel;
+  pegen_args *args = &t->args;
+  pegen_grad_args *grad = &t->grad, gained = *grad;
+  args->table_bytes = kernel->table_bytes(args);
+  args->table = room(t, args->table_bytes);
+  grad->table_bytes = kernel->gradient_table_bytes(args);
+  grad->table = room(t, grad->table_bytes);
+  grad->operands = NULL;
+  grad->positions = NULL;
+  bool is_filled = grad->table_bytes && !kernel->prepare(args, 0, 1) && !kernel->encode_backward(args, 0, 1);
+  grad->operands = gained.operands;
+  grad->positions = gained.positions;
+  grad->q_out = grad->k_out = grad->q = grad->k = NULL;
+  return is_filled;
+}
+
 static bool is_printed;
 static int failed, measured[PEGEN_ENTRY_COUNT];
 
@@ -206,6 +224,7 @@ static int measure(subject *t, pegen_entry_kind kind, const char *target, const 
   memcpy(&function, (const char *)t->kernel + fields[kind], sizeof function);
   if (!function || entry->role == ENTRY_SIZE) return 1;
   pegen_workspace_entry *size = size_of(t, entry->of);
+  if (entry->of == PEGEN_ENTRY_prepare_backward && !fill_gradients(t)) return 0;
   if (size && entry->of == PEGEN_ENTRY_prepare) {
     t->args.table_bytes = size(&t->args);
     t->args.table = room(t, t->args.table_bytes);

@@ -10,6 +10,10 @@
  *     int    NAME_encode_backward(const pegen_args *args, int part, int parts);     gradients: see pegen_grad_args
  *     int    NAME_encode_backward_finish(const pegen_args *args, int part, int parts);
  *     size_t NAME_encode_backward_workspace(const pegen_args *args);
+ *     int    NAME_prepare_backward(const pegen_args *args, int part, int parts);    the same by way of a table
+ *     int    NAME_prepare_backward_finish(const pegen_args *args, int part, int parts);
+ *     size_t NAME_prepare_backward_workspace(const pegen_args *args);
+ *     size_t NAME_gradient_table_bytes(const pegen_args *args);
  *
  * `-o NAME.so` writes a shared object that exports the same, for dlopen, and whatever NAME is
  *
@@ -120,8 +124,10 @@ extern "C" {
   X(MISSING_INPUT, 37, "fewer inputs were given than the kernel has, or one of them is NULL") \
   X(INPUT_SHAPE, 38, "an input is neither [B,H,N,size] nor, where its size is 0, [B,H,N], or disagrees with q") \
   X(INPUT_DTYPE, 39, "inputs must all have q's number type, or all be float32") \
-  X(MISSING_TABLE, 40, "prepare needs a table to write") \
-  X(TABLE_BYTES, 41, "table_bytes is less than NAME_table_bytes() says") \
+  X(MISSING_TABLE, 40, \
+    "prepare needs a table to write, grad->table an args->table, and prepare_backward a grad->table") \
+  X(TABLE_BYTES, 41, \
+    "table_bytes is less than NAME_table_bytes() says, or that of grad than NAME_gradient_table_bytes()") \
   X(TABLE, 42, "the table was not made by this kernel's prepare, or for other numbers of tokens or batches") \
   X(OUTPUT_SCALE, 43, "q_scale or k_scale is not one float32, or its output is not of float8") \
   X(UNKNOWN_FIELD, 44, \
@@ -140,7 +146,10 @@ extern "C" {
   X(INDEXED_OPERAND, 54, "an operand that is read at a computed index must be float32") \
   X(GRID_ONLY, 55, "this kernel is made for its built-in grid alone: positions and k_positions must be NULL") \
   X(NO_GRADIENT, 56, "a gradient was asked for that this kernel's entry does not have") \
-  X(LSE, 57, "lse is not float32 of the shape [B,H,N] of q")
+  X(LSE, 57, "lse is not float32 of the shape [B,H,N] of q") \
+  X(GRADIENT_TABLE, 58, \
+    "grad->table was not begun by this kernel's encode_backward on this processor, or for other numbers of tokens or " \
+    "batches, or holds what comes of the other of what encode wrote and read")
 
 typedef enum pegen_error {
   PEGEN_ERROR_NONE = 0 /* PEGEN_ERROR_OK; it stands first so that no comma stands last, which C89 and C++98 refuse */
@@ -152,7 +161,7 @@ typedef enum pegen_error {
 /* ---- gradients ---- */
 
 enum {
-  /* of operands, inputs and positions: added to what is there; without it what is there is lost */
+  /* of operands, inputs, positions and a table: added to what is there; without it what is there is lost */
   PEGEN_GRAD_ACCUMULATE = 1,
   PEGEN_GRAD_FROM_INPUT = 2  /* q and k hold what encode read; without it what encode wrote */
 };
@@ -190,6 +199,21 @@ enum {
  * bits, where a column is a rounded value beside what rounding took, rounding counts as exact: the value gains what a
  * product of columns that was not rounded would give it.
  *
+ * By way of a table that many calls read (layers that share positions and operands, batches), what operands and
+ * positions gain is computed once for all of them: each call's
+ *   NAME_encode_backward with args->table and
+ *   grad->table          NAME_gradient_table_bytes(args) bytes, 64-byte aligned, of no tensor of the call; table_bytes
+ * adds there what its rows give each token and head of the table (torques), where PEGEN_GRAD_ACCUMULATE is set, and
+ * begins the table anew where it is not: that is for the first call. It takes q and k as above, no positions, operands
+ * or workspace, and gradients of those in the same call are refused (NO_GRADIENT). Calls that share a grad->table come
+ * one after the other, all with PEGEN_GRAD_FROM_INPUT or all without; their order is that of the sums. Then
+ *   NAME_prepare_backward, once, takes the arguments of NAME_prepare but for the table, and grad->table, which it
+ * reads, writes grad->operands, positions and k_positions as above, with NAME_prepare_backward_workspace(args) bytes of
+ * workspace, and is followed by NAME_prepare_backward_finish where an operand has a gradient. NAME_gradient_table_bytes
+ * takes the arguments of NAME_prepare. A table of gradients is of the processor that it was begun on. What it holds is
+ * float64 of rotors, and of dense blocks of the type that their matrices are formed in: of float32 each call that adds
+ * to it rounds once.
+ *
  * NAME_attention_backward takes the arguments of NAME_attention (q, k, v, out, positions, operands, inputs, causal,
  * scale), where out and lse are what that wrote, and
  *   grad->out            coming in, of out's shape and type
@@ -217,7 +241,13 @@ typedef struct pegen_grad_args {
   DLTensor *q, *k, *v;                       /* going out */
   DLTensor *const *operands, *const *inputs; /* in the order of args->operands and args->inputs */
   DLTensor *positions, *k_positions;
+  /* What follows came later. */
+  void *table; /* of encodings that read args->table: encode_backward adds to it, prepare_backward reads it */
+  size_t table_bytes; /* bytes at table */
 } pegen_grad_args;
+
+/* The least that its struct_size may be; see PEGEN_ARGS_FIRST_SIZE. */
+#define PEGEN_GRAD_ARGS_FIRST_SIZE offsetof(pegen_grad_args, table)
 
 /* Arguments of every entry. Zero it, set struct_size = sizeof(pegen_args) and what you use.
  *
@@ -393,6 +423,9 @@ typedef struct pegen_kernel {
   pegen_workspace_entry *encode_backward_workspace; /* bytes of args->workspace for them; 0 where none is needed */
   pegen_entry *attention_backward, *attention_backward_finish;
   pegen_workspace_entry *attention_backward_workspace;
+  pegen_entry *prepare_backward, *prepare_backward_finish; /* NULL: as above, or there is no table */
+  pegen_workspace_entry *gradient_table_bytes; /* bytes of grad->table; 0 where positions or operands are wrong */
+  pegen_workspace_entry *prepare_backward_workspace;
 } pegen_kernel;
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */
