@@ -61,6 +61,9 @@ typedef void pegen_adjoint_function(const char *generators, const double *angles
 typedef void pegen_gain_function(const double *position, const char *prepared, const double *of_angles, int64_t sums,
                                  int64_t positions, double *gained);
 
+/* Adds a unit's torques to those of all calls that have read a table: compiler/cpu/collect.h. */
+typedef void pegen_collect_function(const char *outer, char *to);
+
 /* The emitted functions of one target. */
 typedef struct pegen_dense_code {
   int64_t unit; /* blocks that one call of matrix takes */
@@ -76,6 +79,7 @@ typedef struct pegen_dense_code {
   pegen_adjoint_function *adjoint;
   pegen_matrix_function *turn;
   pegen_gain_function *gain; /* NULL: angles depend on nothing that gains */
+  pegen_collect_function *collect;
   pegen_apply_function *stream; /* f32 that is stored past the caches, to rows of whole lines; NULL: there is none */
   pegen_matrix_function
       *sum; /* of generators times angles, where the action may be taken; else NULL, and the others, too */

@@ -8,6 +8,9 @@
  * the rows, which may lie where what comes in does. What generators gain, and operands that angles are made of, is
  * summed chunk by chunk, and added in order by `finish` (dense_finish.c).
  *
+ * Of calls by a table the torques of a token's units are kept instead, in a table of their own (gradient_table.h):
+ * encode_backward adds to it, and prepare_backward goes on from there as encode_backward does from rows.
+ *
  * Generators of exponentials are gathered again for every tile of a few tokens. Bases are dear: a part's chunks are one
  * tile then, whose angles' gradients have room in the workspace.
  */
@@ -30,6 +33,8 @@ typedef struct torques {
   int64_t row_bytes;
   int64_t chunks, first, last; /* chunks [first, last) are walked together */
   char *sums; /* of all chunks; NULL: no operand gains */
+  int reads;  /* 1: torques are those of a table */
+  pegen_torque_rows table; /* its section, where there is one */
   pegen_maker maker;
   int64_t units; /* whose generators it has at a time */
   pegen_gradient_loop loop;
@@ -88,6 +93,48 @@ static void add_rows(torques *t, int64_t begin, int64_t end, int64_t head, int64
   if (flushed) add_floats((float *)t->outer, (const float *)t->total, bytes / 4);
 }
 
+/* ---- tables of torques ---- */
+
+/* Of one unit, in the row of a table. */
+static char *torques_at(const torques *t, int64_t batch, int64_t head, int64_t block, int64_t token) {
+  return t->table.at + batch * t->table.batch + token * t->table.token + head * t->table.head +
+         block / t->code->unit * pegen_dense_outer_bytes(t->dense, t->code);
+}
+
+static void open_table(torques *t) {
+  pegen_torque_rows_of(t->call, pegen_torque_section(t->call, t->streams[0]), &t->table);
+}
+
+/* What a table has: t->outer, which is worked on. */
+static void load_torques(torques *t, int64_t batch, int64_t head, int64_t block, int64_t token) {
+  const double *from = (const double *)torques_at(t, batch, head, block, token);
+  double *to = (double *)t->outer;
+  for (int64_t i = 0; i < pegen_dense_outer_bytes(t->dense, t->code) / 8; i++) to[i] = from[i];
+}
+
+/* Adds what rows of a token make in batches [begin, end), which share a row of the table. */
+static void fill_token(torques *t, int64_t begin, int64_t end, int64_t token) {
+  const pegen_dense *d = t->dense;
+  for (int64_t head = 0; head < pegen_heads_apart(t->driver); head++)
+    for (int64_t block = 0; block < d->n_blocks; block += t->code->unit) {
+      add_rows(t, begin, end, head, block, token);
+      t->code->collect(t->outer, torques_at(t, begin, head, block, token));
+    }
+}
+
+/* Tokens [begin, end) of the streams at hand. is_first: none of the call's rows were added yet. */
+static void fill_tokens(torques *t, int64_t begin, int64_t end, int is_first) {
+  const pegen_stream *first = t->streams[0];
+  int64_t batches = first->in.size[PEGEN_BATCH], skip = t->dense->basis ? 0 : t->driver->kernel->skip_tokens;
+  int64_t step = pegen_batches_share(t->call, first) ? batches : 1;
+  if (is_first && !(t->call->grad->flags & PEGEN_GRAD_ACCUMULATE))
+    pegen_clear_torques(&t->table, 0, t->table.batches, begin, end);
+  for (int64_t token = begin < skip ? skip : begin; token < end; token++)
+    for (int64_t batch = 0; batch < batches; batch += step) fill_token(t, batch, batch + step, token);
+}
+
+/* ---- what torques give ---- */
+
 static double *gains_of(const torques *t, int64_t token) {
   return t->gains + (token - t->tile) * t->dense->gain_terms * t->dense->gain_lanes;
 }
@@ -119,7 +166,7 @@ static int next_span(const torques *t, int64_t head, int64_t end, span *s) {
 static void run_adjoint(torques *t, int64_t token, int64_t block, double *sums) {
   pegen_maker *f = &t->maker;
   const pegen_dense_code *code = t->code;
-  int64_t grid = t->streams[0]->grid, from_input = t->call->grad->flags & PEGEN_GRAD_FROM_INPUT;
+  int64_t grid = t->streams[0]->grid, from_input = t->call->from_input;
   const double *angles = token < t->driver->kernel->skip_tokens ? 0 : f->angles + block;
   pegen_angles_function *of_adjoint = code->back ? code->back : code->angles;
   pegen_angles_function *of_turn = t->dense->inverse ? of_adjoint : code->angles;
@@ -140,7 +187,8 @@ static void run_unit(torques *t, int64_t batch_begin, int64_t batch_end, int64_t
   while (next_span(t, head, end, &s)) {
     double *sums = s.sums ? s.sums + block / t->code->unit * each : 0;
     for (int64_t token = s.begin; token < s.end; token++) {
-      add_rows(t, batch_begin, batch_end, head, block, token);
+      if (t->reads) load_torques(t, batch_begin, head, block, token);
+      else add_rows(t, batch_begin, batch_end, head, block, token);
       run_adjoint(t, token, block, sums);
     }
   }
@@ -271,6 +319,7 @@ static void run_chunks_torques(torques *t) {
     if (t->n == 0 || (call->rows.joint && s == 0)) continue;
     set_positions(t);
     set_room(t, s);
+    if (t->reads) open_table(t);
     run_torques(t);
     t->n = 0;
   }
@@ -282,6 +331,39 @@ static int64_t units_at_once(const pegen_dense *d, const pegen_dense_code *code)
   int64_t units = (d->n_blocks + code->unit - 1) / code->unit;
   if (!pegen_dense_is_rebased(d) || most < 1) return 1;
   return units < most ? units : most;
+}
+
+/* The rows whose gradients go out, of the chunks at hand. */
+static void run_rows(const torques *t, int target, const pegen_tuning *tuning) {
+  const pegen_backward_call *call = t->call;
+  pegen_part part = {(int)t->first, (int)t->last, (int)t->chunks};
+  pegen_call written;
+  char *to = (char *)&written;
+  for (size_t i = 0; i < sizeof written; i++) to[i] = ((const char *)&call->rows)[i];
+  for (int s = 0; s < 2; s++) written.stream[s].given = pegen_has_rows(call, s) && call->is_written[s];
+  pegen_dense_run(t->driver, &call->args, &written, target, tuning, 1, 1, &part);
+}
+
+/* All chunks [t->first, t->last) of the part: first a chunk's torques, for its rows may be written where they are. */
+static void fill_chunks(torques *t, int target, const pegen_tuning *tuning) {
+  const pegen_backward_call *call = t->call;
+  int64_t bytes = pegen_dense_outer_bytes(t->dense, t->code), begin, end;
+  t->outer = __builtin_alloca_with_align((size_t)bytes, PEGEN_CACHE_LINE_BITS);
+  t->total = __builtin_alloca_with_align((size_t)bytes, PEGEN_CACHE_LINE_BITS);
+  int64_t last = t->last;
+  for (; t->first < last; t->first++) {
+    t->last = t->first + 1;
+    t->n = 0;
+    for (int s = 0, passes = 0; s < 2; s++) {
+      if (pegen_has_rows(call, s)) t->streams[t->n++] = &call->rows.stream[s];
+      if (t->n == 0 || (call->rows.joint && s == 0)) continue;
+      open_table(t);
+      int is_first = passes++ == 0 || pegen_torque_section(call, t->streams[0]) == 1;
+      if (share_of_chunks(t, t->streams[0], &begin, &end)) fill_tokens(t, begin, end, is_first);
+      t->n = 0;
+    }
+    run_rows(t, target, tuning);
+  }
 }
 
 /* All chunks [t->first, t->last) of the part, whose room is on the stack of the call. */
@@ -306,17 +388,12 @@ static void run_chunks(torques *t, int target, const pegen_tuning *tuning) {
   int64_t prepared = d->gradient ? d->gradient->prepared_bytes : 0;
   t->leaves = __builtin_alloca_with_align((size_t)leaves + 64, PEGEN_CACHE_LINE_BITS);
   t->prepared = __builtin_alloca_with_align((size_t)prepared + 64, PEGEN_CACHE_LINE_BITS);
-  pegen_call written;
-  char *to = (char *)&written;
-  for (size_t i = 0; i < sizeof written; i++) to[i] = ((const char *)&call->rows)[i];
-  for (int s = 0; s < 2; s++) written.stream[s].given = pegen_has_rows(call, s) && call->is_written[s];
   int64_t last = t->last, step = pegen_dense_is_rebased(d) ? last - t->first : 1;
   for (; t->first < last; t->first += step) {
     t->last = t->first + step;
     if (t->sums) pegen_clear(t->sums + t->first * sums, step * sums);
     run_chunks_torques(t);
-    pegen_part part = {(int)t->first, (int)t->last, (int)t->chunks};
-    pegen_dense_run(t->driver, &call->args, &written, target, tuning, 1, 1, &part);
+    if (!t->reads) run_rows(t, target, tuning);
   }
 }
 
@@ -332,10 +409,14 @@ int pegen_dense_encode_backward(const pegen_driver *driver, const pegen_args *ar
   int error = pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &target);
   if (error) return error;
   pegen_part all = {part, part + 1, parts};
-  if (!call.of_operands && !call.of_positions)
+  if (!call.of_operands && !call.of_positions && !call.of_table)
     return pegen_dense_run(driver, &call.args, &call.rows, target, &tuning, 1, 0, &all);
   if (!d->targets[target].wedge[call.rows.type]) return PEGEN_ERROR_DTYPE;
   pegen_gain_without_rows(&call, part, parts);
+  if (call.of_table && !(call.grad->flags & PEGEN_GRAD_ACCUMULATE)) {
+    if (part == 0) pegen_gradient_table_sign(&call);
+    pegen_clear_torques_without_rows(&call, part, parts);
+  }
   torques t;
   t.driver = driver;
   t.args = args;
@@ -345,6 +426,31 @@ int pegen_dense_encode_backward(const pegen_driver *driver, const pegen_args *ar
   t.row_bytes = driver->kernel->head_dim * pegen_number_at((int)call.rows.type)->bits / 8;
   t.chunks = pegen_backward_chunks(&call);
   t.sums = call.of_operands ? args->workspace : 0;
-  if (pegen_share(t.chunks, part, parts, &t.first, &t.last)) run_chunks(&t, target, &tuning);
+  t.reads = 0;
+  if (!pegen_share(t.chunks, part, parts, &t.first, &t.last)) return 0;
+  if (call.of_table) fill_chunks(&t, target, &tuning);
+  else run_chunks(&t, target, &tuning);
+  return 0;
+}
+
+int pegen_dense_prepare_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+  const pegen_dense *d = driver->form;
+  pegen_backward_call call;
+  pegen_backward_facts facts;
+  int target;
+  pegen_dense_facts(driver, &facts);
+  int error = pegen_prepare_backward_begin(driver, &facts, args, part, parts, &call, &target);
+  if (error || (!call.of_operands && !call.of_positions)) return error;
+  pegen_gain_without_rows(&call, part, parts);
+  torques t;
+  t.driver = driver;
+  t.args = args;
+  t.call = &call;
+  t.dense = d;
+  t.code = &d->targets[target];
+  t.chunks = pegen_backward_chunks(&call);
+  t.sums = call.of_operands ? args->workspace : 0;
+  t.reads = 1;
+  if (pegen_share(t.chunks, part, parts, &t.first, &t.last)) run_chunks(&t, target, 0);
   return 0;
 }

@@ -4,6 +4,7 @@
 
 #include "dense_maker.h"
 #include "finish.h"
+#include "gradient_table.h"
 
 /* Doubles that a generator of a unit gains, and bytes of a unit's torques. */
 PEGEN_INTERNAL int64_t pegen_dense_gained(const pegen_dense *dense, const pegen_dense_code *code);
@@ -12,6 +13,7 @@ PEGEN_INTERNAL int64_t pegen_dense_outer_bytes(const pegen_dense *dense, const p
  * first alone. */
 PEGEN_INTERNAL int64_t pegen_dense_head_sums(const pegen_dense *dense, const pegen_dense_code *code);
 PEGEN_INTERNAL int64_t pegen_dense_generator_sums(const pegen_dense *dense, const pegen_dense_code *code);
+/* Tables of gradients are of the functions of the target that is chosen: their rows are its units' torques. */
 PEGEN_INTERNAL void pegen_dense_facts(const pegen_driver *driver, pegen_backward_facts *facts);
 
 #endif

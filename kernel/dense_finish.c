@@ -44,6 +44,12 @@ void pegen_dense_facts(const pegen_driver *driver, pegen_backward_facts *facts) 
   facts->finish_bytes = (of_angles > of_block ? of_angles : of_block) * 8;
   facts->token_bytes = pegen_dense_is_rebased(d) ? (d->gain_terms * d->gain_lanes + driver->kernel->n_axes) * 8 : 0;
   facts->widens = facts->has_inputs = 0;
+  pegen_tuning tuning;
+  int target = pegen_dispatch(driver, &tuning);
+  const pegen_dense_code *code = &d->targets[target < 0 ? 0 : target];
+  int64_t units = (d->n_blocks + code->unit - 1) / code->unit;
+  facts->torque_bytes = facts->has_operands ? (units * pegen_dense_outer_bytes(d, code) + 63) / 64 * 64 : 0;
+  facts->torque_layout = target + 1;
 }
 
 /* ---- generators ---- */
@@ -168,22 +174,16 @@ static void add_basis(const pegen_finish *f, const pegen_dense_code *code, int64
   add_skew(f, g, first, 1);
 }
 
-int pegen_dense_encode_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+static void finish_sums(const pegen_driver *driver, const pegen_args *args, const pegen_backward_call *call, int target,
+                        int part, int parts) {
   const pegen_dense *d = driver->form;
-  pegen_backward_call call;
-  pegen_backward_facts facts;
-  pegen_tuning tuning;
   pegen_finish f;
-  int target;
-  pegen_dense_facts(driver, &facts);
-  int error = pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &target);
-  if (error) return error;
   const pegen_dense_code *code = &d->targets[target];
   f.of = d->gradient;
   f.code = d->gradient ? &d->gradient->targets[target] : 0;
   f.n_blocks = d->leaf_blocks;
   f.lanes = d->leaf_lanes;
-  if (!pegen_finish_begin(&f, driver, args, &call, part, parts)) return 0;
+  if (!pegen_finish_begin(&f, driver, args, call, part, parts)) return;
   for (int64_t head = 0; head < pegen_heads_apart(driver); head++) {
     if (d->basis) add_basis(&f, code, head);
     for (int64_t term = 0; term < d->terms && !d->basis; term++) add_generator(&f, code, head, term);
@@ -191,7 +191,39 @@ int pegen_dense_encode_backward_finish(const pegen_driver *driver, const pegen_a
       pegen_finish_head(&f, head, head * pegen_dense_head_sums(d, code) + pegen_dense_generator_sums(d, code));
   }
   pegen_finish_store(&f);
-  return 0;
+}
+
+int pegen_dense_encode_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+  pegen_backward_call call;
+  pegen_backward_facts facts;
+  pegen_tuning tuning;
+  int target;
+  pegen_dense_facts(driver, &facts);
+  int error = pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &target);
+  if (!error) finish_sums(driver, args, &call, target, part, parts);
+  return error;
+}
+
+int pegen_dense_prepare_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+  pegen_backward_call call;
+  pegen_backward_facts facts;
+  int target;
+  pegen_dense_facts(driver, &facts);
+  int error = pegen_prepare_backward_begin(driver, &facts, args, part, parts, &call, &target);
+  if (!error) finish_sums(driver, args, &call, target, part, parts);
+  return error;
+}
+
+size_t pegen_dense_prepare_backward_workspace(const pegen_driver *driver, const pegen_args *args) {
+  pegen_backward_facts facts;
+  pegen_dense_facts(driver, &facts);
+  return pegen_prepare_backward_needs(driver, &facts, args);
+}
+
+size_t pegen_dense_gradient_table_bytes(const pegen_driver *driver, const pegen_args *args) {
+  pegen_backward_facts facts;
+  pegen_dense_facts(driver, &facts);
+  return pegen_gradient_table_size(driver, &facts, args);
 }
 
 size_t pegen_dense_encode_backward_workspace(const pegen_driver *driver, const pegen_args *args) {

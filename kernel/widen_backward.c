@@ -28,6 +28,7 @@ static void find_facts(const pegen_driver *driver, pegen_backward_facts *facts) 
   facts->sums_bytes = of ? pegen_heads_apart(driver) * of->n_sums * row : 0;
   facts->finish_bytes = of ? (of->n_sums + of->n_scatters) * row : 0; /* sums, and what comes of them */
   facts->token_bytes = 0;
+  facts->torque_bytes = facts->torque_layout = 0; /* there are no tables */
 }
 
 /* ---- the walk ---- */

@@ -3,6 +3,7 @@
 
 #include "cpu/apply_rows.h"
 #include "cpu/basis_adjoint.h"
+#include "cpu/collect.h"
 #include "cpu/exponential_adjoint.h"
 #include "cpu/gradient.h"
 #include "cpu/product.h"
@@ -17,6 +18,10 @@ const char *emit_transpose_name(arena *a, const cpu_target *target) {
 
 const char *emit_wedge_name(arena *a, const cpu_target *target, int dtype) {
   return arena_printf(a, "wedge_%s_%s", target->suffix, number_name(dtype));
+}
+
+const char *emit_collect_name(arena *a, const cpu_target *target) {
+  return arena_printf(a, "collect_%s", target->suffix);
 }
 
 const char *emit_adjoint_of(arena *a, const dense_shape *shape, const cpu_target *target) {
@@ -64,6 +69,11 @@ static void emit_gains(ir *b, arena *a, const program *scheduled, const dense_sh
                        unsigned dtypes) {
   const plan_gradient *of = dense_gradient_of(a, scheduled, shape);
   emit_adjoint(b, a, scheduled, shape, target);
+  int size = shape->matrix->blocks.size;
+  bool is_f64 = shape->matrix->skew.in_f64;
+  int64_t padded = matrix_shape_of(b, target, size, is_f64).padded;
+  emit_collect(b, target, is_f64, shape->in_lanes ? (int64_t)size * size * shape->unit : padded * padded,
+               emit_collect_name(a, target));
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype) emit_wedge(b, a, shape, dtype, target, emit_wedge_name(a, target, dtype));
   if (!of) return;

@@ -17,6 +17,8 @@ gradient_code dense_gradient_code(arena *a, const plan_gradient *of, const cpu_t
 
 const char *emit_transpose_name(arena *a, const cpu_target *target);
 const char *emit_wedge_name(arena *a, const cpu_target *target, int dtype);
+/* Of a unit's torques, as wedge makes them (cpu/collect). */
+const char *emit_collect_name(arena *a, const cpu_target *target);
 /* The exponential whose matrix gains: that of whole units, where there is one. */
 const char *emit_adjoint_of(arena *a, const dense_shape *shape, const cpu_target *target);
 

@@ -95,7 +95,11 @@ const char *form_entry(const form *f, pegen_entry_kind kind, bool gradients);
   .encode = "pegen_dense_encode", .prepare = "pegen_dense_prepare", .workspace = "pegen_driver_workspace", \
   .table_bytes = "pegen_dense_table_bytes", .encode_backward = "pegen_dense_encode_backward", \
   .encode_backward_finish = "pegen_dense_encode_backward_finish", \
-  .encode_backward_workspace = "pegen_dense_encode_backward_workspace"
+  .encode_backward_workspace = "pegen_dense_encode_backward_workspace", \
+  .prepare_backward = "pegen_dense_prepare_backward", \
+  .prepare_backward_finish = "pegen_dense_prepare_backward_finish", \
+  .gradient_table_bytes = "pegen_dense_gradient_table_bytes", \
+  .prepare_backward_workspace = "pegen_dense_prepare_backward_workspace"
 #define FORM_DENSE_PROGRAMS(encode, prepare) \
   {{"encode", encode}, {"prepare", prepare}, {"encode_transposed", encode, "transpose"}}
 

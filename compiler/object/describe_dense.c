@@ -67,6 +67,7 @@ static LLVMValueRef target_row(describer *d, const program *encode, const cpu_ta
       FIELD(pegen_dense_code, adjoint, describe_function(d, arena_printf(a, "%s_adjoint", adjoint))),
       FIELD(pegen_dense_code, turn, describe_function(d, arena_printf(a, "%s_turn", adjoint))),
       FIELD(pegen_dense_code, gain, describe_function(d, gain)),
+      FIELD(pegen_dense_code, collect, describe_function(d, emit_collect_name(a, t))),
       FIELD(pegen_dense_code, stream, describe_function(d, emit_stream_name(a, t))),
       FIELD(pegen_dense_code, sum, describe_function(d, arena_printf(a, "%s_sum", name))),
       FIELD(pegen_dense_code, bound, describe_function(d, arena_printf(a, "%s_bound", name))),
