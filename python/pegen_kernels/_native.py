@@ -29,8 +29,9 @@ class GradArgs(ctypes.Structure):
 
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32)] + [
         (name, c_void_p)
-        for name in ("q_out", "k_out", "out", "lse", "q", "k", "v", "operands", "inputs", "positions", "k_positions")
-    ]
+        for name in ("q_out", "k_out", "out", "lse", "q", "k", "v", "operands", "inputs", "positions", "k_positions",
+                     "table")
+    ] + [("table_bytes", c_size_t)]  # fmt: skip
 
 
 class Args(ctypes.Structure):
@@ -79,7 +80,8 @@ class KernelInfo(ctypes.Structure):
         ("n_inputs", c_int32), ("n_columns", c_int32), ("inputs", POINTER(InputInfo)), ("columns", POINTER(c_char_p)),
         ("widths", c_void_p), ("encode_backward", Entry), ("encode_backward_finish", Entry),
         ("encode_backward_workspace", SizeEntry), ("attention_backward", Entry), ("attention_backward_finish", Entry),
-        ("attention_backward_workspace", SizeEntry),
+        ("attention_backward_workspace", SizeEntry), ("prepare_backward", Entry), ("prepare_backward_finish", Entry),
+        ("gradient_table_bytes", SizeEntry), ("prepare_backward_workspace", SizeEntry),
     ]  # fmt: skip
 
 

@@ -167,6 +167,7 @@ NO_GRADIENT = 56
 _SUBJECTS = {
     7: "operands", 16: "positions", 27: "targets", 28: "workspace", 30: "targets", 37: "inputs", 40: "table",
     41: "table", 42: "table", 43: "q_scale, k_scale", 53: "scale", 55: "positions", 57: "lse",
+    58: "grad.table",
 }  # fmt: skip
 """What an error is about, of those that no look at the arguments finds."""
 
