@@ -1,7 +1,7 @@
 /* comrope_ap: ComRoPE-AP, axial partition (Yu et al.)
  *
  * Made by pegen 0.2.0 from the description comrope_ap with
- *   head_dim=64 heads=1 axes=2 block=8 basis=channels prepare=float32 coordinates=given cells= origin=0 skip_tokens=0 inverse=false grid=.
+ *   head_dim=64 heads=1 axes=2 block=8 basis=channels prepare=float32 coordinates=given cells= trained= origin=0 skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
@@ -56,6 +56,16 @@ int comrope_ap_encode_backward(const pegen_args *args, int part, int parts);
 int comrope_ap_encode_backward_finish(const pegen_args *args, int part, int parts);
 /* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
 size_t comrope_ap_encode_backward_workspace(const pegen_args *args);
+
+/* From args->grad->table, which encode_backward of calls that read a table has filled, to gradients of operands and
+ * positions; see pegen_grad_args. finish after all parts have come back, where an operand has a gradient. Parts as
+ * in prepare. */
+int comrope_ap_prepare_backward(const pegen_args *args, int part, int parts);
+int comrope_ap_prepare_backward_finish(const pegen_args *args, int part, int parts);
+/* Bytes of args->grad->table; 0 where positions or operands are wrong. */
+size_t comrope_ap_gradient_table_bytes(const pegen_args *args);
+/* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
+size_t comrope_ap_prepare_backward_workspace(const pegen_args *args);
 
 /* Bytes that args->workspace must have; 0: none. */
 size_t comrope_ap_workspace(const pegen_args *args);

@@ -1,7 +1,7 @@
 /* sincos: sines and cosines added to the embedding (Vaswani et al., section 3.5, in n dimensions)
  *
  * Made by pegen 0.2.0 from the description sincos with
- *   channels=64 axes=2 base=10000 skip_tokens=0 inverse=false grid=.
+ *   channels=64 axes=2 base=10000 arrangement=axes order= skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16

@@ -63,6 +63,16 @@ int string_cayley_encode_backward_finish(const pegen_args *args, int part, int p
 /* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
 size_t string_cayley_encode_backward_workspace(const pegen_args *args);
 
+/* From args->grad->table, which encode_backward of calls that read a table has filled, to gradients of operands and
+ * positions; see pegen_grad_args. finish after all parts have come back, where an operand has a gradient. Parts as
+ * in prepare. */
+int string_cayley_prepare_backward(const pegen_args *args, int part, int parts);
+int string_cayley_prepare_backward_finish(const pegen_args *args, int part, int parts);
+/* Bytes of args->grad->table; 0 where positions or operands are wrong. */
+size_t string_cayley_gradient_table_bytes(const pegen_args *args);
+/* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
+size_t string_cayley_prepare_backward_workspace(const pegen_args *args);
+
 /* Bytes that args->workspace must have; 0: none. */
 size_t string_cayley_workspace(const pegen_args *args);
 
