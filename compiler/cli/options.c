@@ -308,11 +308,28 @@ static int add_operand_file(parser *p, const char *value) {
   const char *equals = strchr(value, '=');
   char *name = equals ? arena_strdup(p->a, value) : NULL;
   if (equals == value) return usage("--operands %s: no operand is named", value);
-  if (!*value || (equals && !equals[1])) return usage("--operands %s: expected NAME=FILE.npy", value);
+  if (!*value || (equals && !equals[1]))
+    return usage("--operands %s: expected NAME=FILE.npy, or a checkpoint, FILE.safetensors", value);
   if (name) name[equals - value] = 0;
   for (int i = 0; i < request->n_files; i++) files[i] = request->file[i];
   files[request->n_files++] = (explain_file){name, equals ? equals + 1 : value};
   request->file = files;
+  return STATUS_OK;
+}
+
+static int add_map(parser *p, const char *value) {
+  explain_request *request = &p->out->explain;
+  explain_map *maps = arena_array(p->a, explain_map, request->n_maps + 1);
+  const char *equals = strchr(value, '=');
+  if (!equals || equals == value || !equals[1]) return usage("--map %s: expected NAME=TENSOR", value);
+  char *name = arena_strdup(p->a, value);
+  name[equals - value] = 0;
+  for (int i = 0; i < request->n_maps; i++) {
+    maps[i] = request->map[i];
+    if (!strcmp(maps[i].operand, name)) return usage("--map %s: operand '%s' has one already", value, name);
+  }
+  maps[request->n_maps++] = (explain_map){name, equals + 1};
+  request->map = maps;
   return STATUS_OK;
 }
 
@@ -477,7 +494,11 @@ static const option_row rows[] = {
     {"at", 0, "POSITION", false, FOR_EXPLAIN, add_position,
      "tell the matrices of this position, as 1,2.5, in JSON; more than once for more", VALUES_FREE, NULL},
     {"operands", 0, "NAME=FILE", false, FOR_EXPLAIN, add_operand_file,
-     "take an operand from a .npy file; others are drawn as their descriptions say", VALUES_FILE, NULL},
+     "take an operand from a .npy file, or operands from a checkpoint, FILE.safetensors; others are drawn as their "
+     "descriptions say",
+     VALUES_FILE, NULL},
+    {"map", 0, "NAME=TENSOR", false, FOR_EXPLAIN, add_map,
+     "what an operand is called in the checkpoint, as axis=blocks.0.attn.pe.axis", VALUES_FREE, NULL},
     {"seed", 0, "NUMBER", false, FOR_EXPLAIN, set_seed, "of operands that are drawn; default 0", VALUES_FREE, NULL},
     {"shape", 0, "SHAPE", false, FOR_BENCH, set_shape,
      "B,N,H or B,N,H,D or one of vit_b1, vit_b8, vit_b64, vit1024, llm, decode; default: those that fit the target",

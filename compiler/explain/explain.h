@@ -15,11 +15,16 @@
 /* ORDER EXPLAIN_FORMAT */
 typedef enum explain_format { EXPLAIN_TEXT, EXPLAIN_JSON, EXPLAIN_FORMAT_COUNT } explain_format;
 
-/* One operand's values, from a .npy file. */
+/* Values of operands, from a .npy file or a checkpoint (.safetensors). */
 typedef struct explain_file {
-  const char *operand; /* NULL: the description has one */
+  const char *operand; /* NULL: the description has one, or the checkpoint has all that are mapped */
   const char *path;
 } explain_file;
+
+/* What an operand is called in a checkpoint. */
+typedef struct explain_map {
+  const char *operand, *tensor;
+} explain_map;
 
 /* What is asked for beside the words. */
 typedef struct explain_request {
@@ -32,6 +37,8 @@ typedef struct explain_request {
   uint64_t seed;                      /* of operands that no file gives */
   int n_files;
   const explain_file *file;
+  int n_maps;
+  const explain_map *map;
 } explain_request;
 
 /* Operations of one kind of work, counted as nodes of the expressions and not as instructions. */

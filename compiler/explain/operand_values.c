@@ -4,6 +4,7 @@
 #include "base/diag.h"
 #include "base/number.h"
 #include "explain/npy.h"
+#include "explain/safetensors.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -67,20 +68,83 @@ static const char *draw(arena *a, const spec_operand *o, uint64_t seed, uint64_t
 
 /* ---- from files ---- */
 
-static int find(arena *a, const spec *s, const explain_file *file) {
-  const char **names = arena_array(a, const char *, s->n_operands + 1);
-  if (!file->operand && s->n_operands == 1) return 0;
+/* The operand of that name; -1 after a diag_error. */
+static int find_named(arena *a, const spec *s, const char *operand) {
+  const char **names = arena_array(a, const char *, s->n_operands + 1), *all = "none";
   for (int i = 0; i < s->n_operands; i++) {
     names[i] = s->operand[i].name;
-    if (file->operand && !strcmp(names[i], file->operand)) return i;
+    if (!strcmp(names[i], operand)) return i;
+    all = i ? arena_printf(a, "%s, %s", all, names[i]) : names[i];
   }
-  const char *all = "none";
-  for (int i = 0; i < s->n_operands; i++) all = i ? arena_printf(a, "%s, %s", all, names[i]) : names[i];
-  const char *nearest = file->operand ? diag_nearest(file->operand, names, s->n_operands) : NULL;
-  if (!file->operand) diag_error(file->path, 0, "for which operand? Expected NAME=%s; operands: %s", file->path, all);
-  else if (nearest) diag_error(s->file, s->line, "no operand '%s', did you mean '%s'?", file->operand, nearest);
-  else diag_error(s->file, s->line, "no operand '%s'; operands: %s", file->operand, all);
+  const char *nearest = diag_nearest(operand, names, s->n_operands);
+  if (nearest) diag_error(s->file, s->line, "no operand '%s', did you mean '%s'?", operand, nearest);
+  else diag_error(s->file, s->line, "no operand '%s'; operands: %s", operand, all);
   return -1;
+}
+
+/* Of a file that names none. */
+static int find_only(arena *a, const spec *s, const char *path) {
+  const char *all = "none";
+  if (s->n_operands == 1) return 0;
+  for (int i = 0; i < s->n_operands; i++)
+    all = i ? arena_printf(a, "%s, %s", all, s->operand[i].name) : s->operand[i].name;
+  if (safetensors_is(path))
+    diag_error(path, 0, "which tensors are meant? Expected --map NAME=TENSOR; operands: %s", all);
+  else diag_error(path, 0, "for which operand? Expected NAME=%s; operands: %s", path, all);
+  return -1;
+}
+
+static bool take(arena *a, const spec *s, int i, const char *path, const char *tensor, double *values,
+                 const char **from) {
+  const spec_operand *o = &s->operand[i];
+  const char *what = arena_printf(a, "operand '%s'", o->name);
+  *from = tensor ? arena_printf(a, "%s of %s", tensor, path) : path;
+  return tensor ? safetensors_read(a, path, tensor, what, o->rank, o->shape, values)
+                : npy_read(a, path, what, o->rank, o->shape, values);
+}
+
+/* What an operand is called in a checkpoint: its own name, where nothing else is said. */
+static const char *tensor_of(const explain_request *request, const char *operand) {
+  for (int k = 0; k < request->n_maps; k++)
+    if (!strcmp(request->map[k].operand, operand)) return request->map[k].tensor;
+  return operand;
+}
+
+static bool take_file(arena *a, const spec *s, const explain_request *request, const explain_file *file,
+                      double **values, const char **from) {
+  bool is_checkpoint = safetensors_is(file->path);
+  if (is_checkpoint && !file->operand && request->n_maps) {
+    for (int k = 0; k < request->n_maps; k++) {
+      int i = find_named(a, s, request->map[k].operand);
+      if (i < 0 || !take(a, s, i, file->path, request->map[k].tensor, values[i], &from[i])) return false;
+    }
+    return true;
+  }
+  int i = file->operand ? find_named(a, s, file->operand) : find_only(a, s, file->path);
+  if (i < 0) return false;
+  const char *tensor = is_checkpoint ? tensor_of(request, s->operand[i].name) : NULL;
+  return take(a, s, i, file->path, tensor, values[i], &from[i]);
+}
+
+/* A map that no file makes use of would be passed over in silence. */
+static bool maps_are_used(arena *a, const spec *s, const explain_request *request) {
+  bool all = false, some = false;
+  for (int f = 0; f < request->n_files; f++) {
+    some |= safetensors_is(request->file[f].path);
+    all |= safetensors_is(request->file[f].path) && !request->file[f].operand;
+  }
+  for (int k = 0; k < request->n_maps; k++) {
+    const explain_map *map = &request->map[k];
+    if (find_named(a, s, map->operand) < 0) return false;
+    bool named = all;
+    for (int f = 0; f < request->n_files && !named; f++)
+      named = safetensors_is(request->file[f].path) && !strcmp(request->file[f].operand, map->operand);
+    if (named) continue;
+    diag_error(NULL, 0, "--map %s=%s: no checkpoint %s; expected --operands FILE.safetensors", map->operand,
+               map->tensor, some ? "is for that operand" : "is given");
+    return false;
+  }
+  return true;
 }
 
 bool operand_values_find(arena *a, const spec *s, const explain_request *request, operand_values *out) {
@@ -92,13 +156,8 @@ bool operand_values_find(arena *a, const spec *s, const explain_request *request
     values[i] = arena_array(a, double, spec_operand_elements(&s->operand[i]) + 1);
     out->from[i] = draw(a, &s->operand[i], request->seed, &random, values[i]);
   }
-  for (int k = 0; k < request->n_files; k++) {
-    int i = find(a, s, &request->file[k]);
-    if (i < 0) return false;
-    const spec_operand *o = &s->operand[i];
-    if (!npy_read(a, request->file[k].path, arena_printf(a, "operand '%s'", o->name), o->rank, o->shape, values[i]))
-      return false;
-    out->from[i] = request->file[k].path;
-  }
+  if (!maps_are_used(a, s, request)) return false;
+  for (int k = 0; k < request->n_files; k++)
+    if (!take_file(a, s, request, &request->file[k], values, out->from)) return false;
   return true;
 }

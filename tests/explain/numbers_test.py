@@ -141,6 +141,75 @@ def check_operands(folder):
         refused("bad.npy: error:", "rope_mixed", "--operands", at)
 
 
+def checkpoint(path, tensors, kind="F32", more=None):
+    """As the library of that name writes it; more: what stands in the header otherwise."""
+    entries, data = {"__metadata__": {"format": "pt"}}, b""
+    letter = {"F32": "f", "F64": "d", "F16": "e", "BF16": "f"}[kind]
+    for name, (shape, values) in tensors.items():
+        numbers = [struct.pack(f"<{letter}", value) for value in values]
+        raw = b"".join(n[2:] if kind == "BF16" else n for n in numbers)
+        entries[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    header = json.dumps(entries | (more or {})).encode()
+    header += b" " * (-len(header) % 8)
+    path.write_bytes(struct.pack("<Q", len(header)) + header + data)
+    return path
+
+
+def check_checkpoint(folder):
+    axis, freq = (numbers("care")["operands"][name]["shape"] for name in ("axis", "freq"))
+    values = {"axis": [1 + k % 7 for k in range(math.prod(axis))], "freq": [k / 64 for k in range(math.prod(freq))]}
+    tensors = {f"blocks.0.{name}": (shape, values[name]) for name, shape in (("axis", axis), ("freq", freq))}
+    mapped = ("--map", "axis=blocks.0.axis", "--map", "freq=blocks.0.freq")
+    for kind in ("F32", "F64", "F16", "BF16"):
+        file = checkpoint(folder / f"{kind}.safetensors", tensors, kind)
+        found = numbers("care", "--operands", str(file), *mapped)["operands"]
+        for name in ("axis", "freq"):
+            near(found[name]["values"], values[name], f"care from {kind}")
+            expect(found[name]["from"] == f"blocks.0.{name} of {file}", "care: where its operand is from")
+    one = numbers("care", "--operands", f"freq={file}", "--map", "freq=blocks.0.freq")["operands"]
+    expect(one["freq"]["values"] == found["freq"]["values"] and "drawn" in one["axis"]["from"], "care: one of two")
+    own = checkpoint(folder / "own.safetensors", {"freqs": ([2, 1, 32], [1.0] * 64)})
+    found = numbers("rope_mixed", "--operands", str(own))["operands"]["freqs"]
+    expect(set(found["values"]) == {1.0}, "rope_mixed: a tensor of the operand's own name")
+    at = ("--operands", str(file))
+    bad = folder / "bad.safetensors"
+    refused("did you mean 'blocks.0.axis'", "care", *at, "--map", "axis=blocks.0.axs")
+    refused("of 2 it has: blocks.0.axis, blocks.0.freq", "care", *at, "--map", "axis=nothing.like.it")
+    refused("no operand 'axes', did you mean 'axis'?", "care", *at, "--map", "axes=blocks.0.axis")
+    refused("has the shape [", "care", *at, "--map", "axis=blocks.0.freq")
+    refused("which tensors are meant? Expected --map NAME=TENSOR", "care", *at)
+    refused("no checkpoint is given", "care", "--map", "axis=blocks.0.axis")
+    refused("no checkpoint is for that operand", "care", "--operands", f"freq={file}", *mapped)
+    refused("expected NAME=TENSOR", "care", *at, "--map", "axis", status=2)
+    refused("has one already", "care", *at, "--map", "axis=a", "--map", "axis=b", status=2)
+    refused("cannot be opened", "care", "--operands", str(folder / "none.safetensors"), *mapped)
+    entry = {"dtype": "I64", "shape": axis, "data_offsets": [0, 8 * math.prod(axis)]}
+    wrong = (
+        ("is of type I64; expected F64", entry),
+        ("lie outside of it", entry | {"dtype": "F32"}),
+        ("lie outside of it", entry | {"dtype": "F64", "data_offsets": [1 << 62, (1 << 62) + 8 * math.prod(axis)]}),
+        ("lie outside of it", entry | {"dtype": "F64", "data_offsets": [-8, 8 * math.prod(axis) - 8]}),
+        ("has no dtype, shape and data_offsets", {"dtype": "F32", "shape": axis}),
+        ("has no dtype, shape and data_offsets", [1]),
+        ("has the shape [1e+300, 2]", entry | {"dtype": "F64", "shape": [1e300, 2]}),
+    )
+    for words, given in wrong:
+        checkpoint(bad, tensors, more={"blocks.0.axis": given})
+        refused(words, "care", "--operands", str(bad), *mapped)
+    checkpoint(bad, {"blocks.0.axis": (axis, [math.nan] * math.prod(axis))})
+    refused("number 0 is not finite", "care", "--operands", f"axis={bad}", *mapped[:2])
+    whole = file.read_bytes()
+    for cut in (0, 7, 8, 60, len(whole) - 1):
+        bad.write_bytes(whole[:cut])
+        refused("bad.safetensors: error:", "care", "--operands", str(bad), *mapped)
+    bad.write_bytes(struct.pack("<Q", 1 << 63) + whole[8:])
+    refused("longer than the file", "care", "--operands", str(bad), *mapped)
+    twice = b'{"a": 1, "a": 2}'
+    bad.write_bytes(struct.pack("<Q", len(twice)) + twice)
+    refused("has 2 tensors 'a'", "care", "--operands", f"axis={bad}", "--map", "axis=a")
+
+
 def check_measured():
     """Properties are measured on the grid that is given, from its neighbours on."""
     done = run("rope_axial", "--grid", "14,14").stdout
@@ -164,6 +233,7 @@ def main():
     refused("whole number", "geope2d", "--seed", "-1", status=2)
     with tempfile.TemporaryDirectory() as folder:
         check_operands(pathlib.Path(folder))
+        check_checkpoint(pathlib.Path(folder))
     print(f"numbers_test: {len(failures)} failures")
     sys.exit(bool(failures))
 

@@ -100,6 +100,17 @@ def check_numbers():
     assert explain("rope_mixed", seed=4).operands == {"freqs": "drawn as its init says, seed 4"}
 
 
+def check_gallery():
+    """Every stock description is in it."""
+    gallery = pathlib.Path(__file__).resolve().parents[2] / "docs" / "gallery"
+    index = (gallery / "README.md").read_text()
+    shown = set(re.findall(r"\]\((\w+)\.png\)", index))
+    for name in pk.stock():
+        assert f"## {name}\n" in index, f"docs/gallery: no {name}; scripts/gallery draws it"
+        assert name == "attention" or name in shown, name
+    assert all((gallery / f"{name}.png").stat().st_size < 150_000 for name in shown)
+
+
 def check_page(folder):
     page = folder / "report.html"
     hostile = folder / "hostile.lua"
@@ -127,6 +138,22 @@ def check_images(folder):
     assert (folder / "a.svg").read_text().count("displacement: 3") > 4
     run("rope_axial", "--grid", "4,4", "--only", "decay", "-o", folder / "a.png")
     assert (folder / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def check_checkpoint(folder):
+    """Operands of a checkpoint are those that pictures are of."""
+    shape = next(o.shape for o in pk.compile("rope_mixed", targets="native", dtypes="f32").operands)
+    values = numpy.full(shape, 0.25, dtype=numpy.float32)
+    entry = {"dtype": "F32", "shape": list(shape), "data_offsets": [0, values.nbytes]}
+    header = json.dumps({"blocks.3.freqs": entry}).encode()
+    file = folder / "model.safetensors"
+    file.write_bytes(len(header).to_bytes(8, "little") + header + values.tobytes())
+    f = explain("rope_mixed", checkpoint=file, tensors={"freqs": "blocks.3.freqs"}, grid=(3, 3))
+    assert set(abs(f.phases.ravel())) == {0.25} and f.operands["freqs"] == f"blocks.3.freqs of {file}"
+    words = ["rope_mixed", "--operands", file, "--grid", "3,3", "--only", "wavelengths", "-o", folder / "c.svg"]
+    run(*words, "--map", "freqs=blocks.3.freqs")
+    assert "did you mean 'blocks.3.freqs'" in run(*words, "--map", "freqs=blocks.3.freq", status=1)
+    assert "there is a checkpoint already" in run(*words, "--operands", file, status=2)
 
 
 def check_refusals(folder):
@@ -190,8 +217,10 @@ if __name__ == "__main__":  # lab_test.py opens pages, too
     with tempfile.TemporaryDirectory() as name:
         check_compare(pathlib.Path(name))
         check_numbers()
+        check_gallery()
         check_every_description()
         check_page(pathlib.Path(name))
         check_images(pathlib.Path(name))
+        check_checkpoint(pathlib.Path(name))
         check_refusals(pathlib.Path(name))
     print("explore_test: pages hold what explain says")

@@ -106,19 +106,25 @@ def explain(
     *,
     grid: Sequence[int] | None = None,
     operands: Mapping[str, str | os.PathLike[str]] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    tensors: Mapping[str, str] | None = None,
     seed: int | None = None,
     label: str | None = None,
     defines: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Facts:
-    """grid: tokens along each axis; default: the description's own, or 64, 14 x 14, 6 x 6 x 6. operands: .npy files by
-    name; others are drawn as the description says, from `seed`. options: the description's own; those
-    whose names are parameters of this function go into `defines`.
+    """grid: tokens along each axis; default: the description's own, or 64, 14 x 14, 6 x 6 x 6. operands: .npy files or
+    checkpoints (.safetensors) by name. checkpoint: a file of safetensors that has all operands of `tensors`, which says
+    what they are called there. Others are drawn as the description says, from `seed`. options: the description's own;
+    those whose names are parameters of this function go into `defines`.
 
     Raises CompileError with the file and line of a mistake.
     """
     request = request_of(spec, {**(defines or {}), **options})
     words = [f"--operands={name}={os.fspath(path)}" for name, path in (operands or {}).items()]
+    if checkpoint is not None:
+        words.append(f"--operands={os.fspath(checkpoint)}")
+    words += [f"--map={name}={tensor}" for name, tensor in (tensors or {}).items()]
     if seed is not None:
         words.append(f"--seed={seed}")
     name = label or os.path.basename(os.fspath(spec)).removesuffix(".lua")
