@@ -130,6 +130,7 @@ def check_report(folder):
     table = pandas.read_csv(folder / "results.csv")
     assert len(table) == 8 and set(table["test"]) == {"3 x 3", "4 x 4"}
     assert f"{by['rope', 0]:.4f}"[:5] in f"{table[(table.variant == 'rope') & (table.seed == 0)]['value'].iloc[0]:.4f}"
+    assert (folder / "results.png").read_bytes().startswith(b"\x89PNG")
     text = (folder / "results.md").read_text()
     assert "2 seeds are few" in text and "| none |" in text and "pegen lab" in text
     page = (folder / "report.html").read_text()
@@ -165,6 +166,8 @@ def check_statistics():
     assert "One seed" in statistics.said(study, one)
     assert statistics._against(numpy.array([0.1, 0.1, 0.1]))["p"] == 0.25
     assert statistics._against(numpy.zeros(3))["p"] == 1
+    # Holm's own example of four: .005 x 4, .01 x 3, .03 x 2, and .04 not below the one before it.
+    assert numpy.allclose(statistics._corrected([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
 
 
 def check_data():

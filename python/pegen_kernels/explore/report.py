@@ -78,6 +78,15 @@ def _image(pictures: Sequence[Picture], all_facts: Sequence[Facts], kind: str) -
     return vl_convert.vegalite_to_png(chart.to_json(), scale=1.5)
 
 
+def mosaic(pictures: Sequence[Picture], label: str, columns: int) -> bytes:
+    """Pictures of one description as a PNG, so many side by side."""
+    charts = [picture.charts[label].properties(title=picture.title) for picture in pictures]
+    chart = altair.concat(*charts, columns=columns, background="white").resolve_scale(
+        color="independent", shape="independent", strokeDash="independent"
+    )
+    return vl_convert.vegalite_to_png(chart.to_json(), scale=1.3)
+
+
 def write(path: str | os.PathLike[str], all_facts: Sequence[Facts], only: Sequence[str] = ()) -> None:
     """Writes a report: .html, one page with everything in it; .svg or .png, its pictures. only: their keys. An old file
     stays until the new one is complete.

@@ -1,5 +1,5 @@
-"""What came of a study: report.html, one page that needs no network; results.md, its tables; results.csv, a row for
-each run and test; results.json, everything."""
+"""What came of a study: report.html, one page that needs no network; results.png, its first picture; results.md, its
+tables; results.csv, a row for each run and test; results.json, everything."""
 from __future__ import annotations
 
 import dataclasses
@@ -13,6 +13,7 @@ from typing import Any, Sequence
 import altair
 import pandas
 import torch
+import vl_convert
 
 from ..explore.files import replace
 from ..explore.page import page
@@ -248,6 +249,11 @@ def _cost(found: Findings) -> Picture:
 # ---- files ----
 
 
+def _image(picture: Picture) -> bytes:
+    chart = altair.hconcat(*picture.charts, background="white")
+    return vl_convert.vegalite_to_png(chart.to_json(), scale=1.3)
+
+
 def _json(found: Findings, command: str) -> str:
     study = found.study
     content = {
@@ -269,6 +275,8 @@ def write(folder: pathlib.Path, found: Findings, command: str) -> None:
                 missing=found.missing, pictures=pictures, tables=tables)  # fmt: skip
     lines = [f"# {found.study.name}", *claim, *facts, *filter(None, [found.missing])]
     replace(folder / "report.html", html.encode())
+    if pictures:
+        replace(folder / "results.png", _image(pictures[0]))
     replace(folder / "results.md", "\n\n".join([*lines, *(table.markdown() for table in tables)]).encode())
     replace(folder / "results.csv", found.runs.to_csv(index=False).encode())
     replace(folder / "results.json", _json(found, command).encode())

@@ -1,6 +1,7 @@
 """What can be told from few seeds. Runs of one seed share data, first values and the order of batches, so variants are
 compared seed by seed: Student's t-test of the differences (SciPy), with all p-values of a study corrected together by
-Benjamini and Yekutieli's rule, which holds however comparisons depend on each other (as those with one baseline do)."""
+Holm's rule, which holds however comparisons depend on each other, as those with one baseline do. (SciPy has rules for
+the share of false discoveries; the one of them that needs no independence is the weaker one for as few comparisons.)"""
 from __future__ import annotations
 
 from typing import Any
@@ -16,7 +17,8 @@ LEVEL = 0.05
 HONEST = (
     "{n} seeds are few: an interval holds where differences are about normal, which so few numbers cannot show, and"
     " where one is not told apart from 0 it may be anything inside of its interval. Called better or worse is what has"
-    " p < 0.05 after correction for all {tests} comparisons of this study (false discovery rate, Benjamini-Yekutieli)."
+    " p < 0.05 after correction for all {tests} comparisons of this study (Holm: that any of them is called so by chance"
+    " has a probability below 5 %)."
 )
 _ONE = "One seed says nothing about chance: no interval and no test."
 
@@ -42,6 +44,15 @@ def _against(difference: numpy.ndarray) -> dict[str, Any]:
     return row
 
 
+def _corrected(p: list[float]) -> numpy.ndarray:
+    """Holm's: the smallest of m times m, the next times m - 1, and none below one before it."""
+    order = numpy.argsort(p)
+    grown = numpy.asarray(p, dtype=float)[order] * numpy.arange(len(p), 0, -1)
+    found = numpy.empty(len(p))
+    found[order] = numpy.minimum(numpy.maximum.accumulate(grown), 1)
+    return found
+
+
 def compared(study: Study, runs: pandas.DataFrame) -> list[dict[str, Any]]:
     """Every variant with the baseline, on every test. runs: a row for each run and test, with variant, seed, test,
     measure and value."""
@@ -58,8 +69,7 @@ def compared(study: Study, runs: pandas.DataFrame) -> list[dict[str, Any]]:
                 row = {"test": test, "variant": name, "seeds": len(pairs), **_against(difference)}
                 rows.append(row | {"sign": 1 if measure.higher_is_better else -1})
     tested = [row for row in rows if row["p"] is not None]
-    corrected = stats.false_discovery_control([row["p"] for row in tested], method="by") if tested else []
-    for row, p in zip(tested, corrected):
+    for row, p in zip(tested, _corrected([row["p"] for row in tested])):
         row["p_corrected"] = float(p)
     for row in rows:
         p, sign = row.setdefault("p_corrected", None), row.pop("sign")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import pathlib
 import typing
@@ -134,6 +135,12 @@ def _table(document: Mapping[str, Any], name: str) -> dict[str, Any]:
     return dict(found)
 
 
+@functools.lru_cache(maxsize=None)
+def _explained(request: Any, label: str) -> dict[str, Any]:
+    """Studies ask for the same descriptions again and again."""
+    return run_explain(request, label)
+
+
 def _variant(name: str, table: Any, shared: Mapping[str, Any], folder: pathlib.Path) -> Variant:
     where = f"[variants.{name}]"
     if not isinstance(table, dict):
@@ -152,9 +159,9 @@ def _variant(name: str, table: Any, shared: Mapping[str, Any], folder: pathlib.P
             raise ArgumentError(f"{where}: init: '{operand}' is {given!r}; expected a deviation or the name of a file")
         init[operand] = str(folder / given) if isinstance(given, str) else float(given)
     try:
-        plain = run_explain(request_of(spec, {}), found.spec)
+        plain = _explained(request_of(spec, {}), found.spec)
         own = {key: value for key, value in shared.items() if key in plain["options"]} | found.options
-        facts = run_explain(request_of(spec, own), found.spec)
+        facts = _explained(request_of(spec, own), found.spec)
     except PegenError as e:
         raise ArgumentError(f"{where}: {e}") from e
     role = "pairwise" if facts["form"] == "attention" else facts["role"]
