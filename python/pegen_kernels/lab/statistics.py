@@ -17,8 +17,8 @@ LEVEL = 0.05
 HONEST = (
     "{n} seeds are few: an interval holds where differences are about normal, which so few numbers cannot show, and"
     " where one is not told apart from 0 it may be anything inside of its interval. Called better or worse is what has"
-    " p < 0.05 after correction for all {tests} comparisons of this study (Holm: that any of them is called so by chance"
-    " has a probability below 5 %)."
+    " p < 0.05 after correction for all {tests} comparisons of this study (Holm: the probability that any of them is so"
+    " called by chance is below 5 %)."
 )
 _ONE = "One seed says nothing about chance: no interval and no test."
 
