@@ -187,8 +187,8 @@ def _colour(found: Findings) -> dict[str, Any]:
     """Colour and shape, so that neither is needed."""
     legend = altair.Legend(title=None, orient="bottom", columns=2, labelLimit=0)
     order = list(found.study.variants)
-    return {"color": altair.Color("variant:N", sort=order, legend=legend).scale(scheme="tableau10"),
-            "shape": altair.Shape("variant:N", sort=order, legend=legend)}  # fmt: skip
+    return {"color": altair.Color("variant:N", sort=order, legend=legend).scale(scheme="tableau10", domain=order),
+            "shape": altair.Shape("variant:N", sort=order, legend=legend).scale(domain=order)}  # fmt: skip
 
 
 def _by_test(found: Findings) -> Picture:
