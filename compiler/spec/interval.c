@@ -291,6 +291,7 @@ static interval monotone(bounder *t, const operands *o) {
 }
 #define bound_FLOOR monotone
 #define bound_NARROW monotone
+#define bound_ROUND32 monotone
 #define bound_WIDEN monotone
 #define bound_ROUND32 monotone
 
