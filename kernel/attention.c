@@ -5,7 +5,7 @@
  * contiguous run of items, and an item is computed alike in any part, so results are the same to the bit
  * however the work is parted.
  */
-#include "attention_walk.h"
+#include "attention_few_walk.h"
 
 static void run_item(pegen_attention_walk *w, int64_t item) {
   int64_t row = item / w->tiles, batch = row / w->groups;
@@ -26,6 +26,7 @@ int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, i
   if (!w.attend) return PEGEN_ERROR_DTYPE;
   if (call.out.empty) return 0;
   PEGEN_ATTENTION_ROOM(&w);
+  if (pegen_attention_is_few(&w, target)) return pegen_attention_few_call(&w, target, part, parts);
   int64_t items = w.tiles * call.q.size[PEGEN_BATCH] * w.groups;
   int64_t begin, end;
   pegen_share(items, part, parts, &begin, &end);

@@ -146,6 +146,7 @@ typedef struct pegen_attention {
   int64_t prepared_bytes; /* of one head, a multiple of 64 */
   const pegen_attention_code *targets; /* [n_targets] */
   const pegen_attention_gradient_code *gradients; /* [n_targets]; NULL: there are none */
+  const struct pegen_attention_few_code *few; /* [n_targets] of few queries (attention_few.h); NULL: there are none */
   int64_t n_scatters; /* sums of a head that operands' elements gain, of each block (those of a bias: of block 0) */
   const pegen_leaf *scatters; /* which: offsets[head][n_blocks]; operand -1: nothing of this sum */
   int64_t has_places; /* 1: coordinates have gradients */

@@ -12,7 +12,7 @@ typedef pegen_attention_walk walk;
 
 /* ---- coordinates ---- */
 
-static void place_of(const pegen_attention_places *p, int64_t token, double *out) {
+void pegen_attention_place(const pegen_attention_places *p, int64_t token, double *out) {
   if (p->positions) pegen_coordinates(p->positions + token * p->token, p->type, p->axis, p->axes, out);
   else pegen_cell(p->grid, p->axes, token - p->skip, out);
   for (int64_t axis = 0; axis < p->axes; axis++) out[axis] -= p->origin[axis];
@@ -60,24 +60,23 @@ static void set_places(pegen_attention_places *p, const pegen_kernel *kernel, co
 
 /* Batches may share their positions. */
 static void bound_keys(walk *w) {
-  if (!w->form->skips || (w->is_bounded && w->bounded == w->key_places.positions)) return;
+  if (!w->form->placed || !w->form->skips || (w->is_bounded && w->bounded == w->key_places.positions)) return;
   pegen_attention_bound_keys(&w->seen, &w->key_places, w->keys - w->skip);
   w->is_bounded = 1;
   w->bounded = w->key_places.positions;
 }
 
-static void set_batch(walk *w, int64_t batch) {
+void pegen_attention_set_batch(walk *w, int64_t batch) {
   const pegen_attention_call *c = w->call;
   if (!w->form->placed) return;
   set_places(&w->places, w->driver->kernel, &c->positions, c->position_type, batch);
   set_places(&w->key_places, w->driver->kernel, &c->k_positions, c->k_position_type, batch);
   if (c->k_position_type >= 0 && c->position_type >= 0 && w->keys > w->skip) {
     double origin[PEGEN_MAX_ROTOR_AXES];
-    place_of(&w->key_places, w->skip, origin);
+    pegen_attention_place(&w->key_places, w->skip, origin);
     for (int64_t axis = 0; axis < w->places.axes; axis++)
       w->places.origin[axis] = w->key_places.origin[axis] = origin[axis];
   }
-  bound_keys(w);
 }
 
 /* Sets *spoilt, of all heads of the tile. `look` asks of the first. */
@@ -102,7 +101,10 @@ static void look_through(walk *w, int64_t batch, int64_t head) {
 
 void pegen_attention_set_heads(walk *w, int64_t batch, int64_t head) {
   if (batch == w->batch && head == w->head) return;
-  if (batch != w->batch) set_batch(w, batch);
+  if (batch != w->batch) {
+    pegen_attention_set_batch(w, batch);
+    bound_keys(w);
+  }
   const pegen_attention_call *c = w->call;
   int is_first = w->head < 0;
   w->batch = batch;
@@ -157,7 +159,7 @@ static int64_t token_of(const walk *w, int64_t lane) {
 static void centre(walk *w) {
   double place[PEGEN_MAX_ROTOR_AXES];
   for (int64_t axis = 0; axis < w->places.axes; axis++) w->places.origin[axis] = 0;
-  place_of(&w->places, token_of(w, w->queries / 2), place);
+  pegen_attention_place(&w->places, token_of(w, w->queries / 2), place);
   for (int64_t axis = 0; axis < w->places.axes; axis++)
     w->places.origin[axis] = w->key_places.origin[axis] = place[axis];
 }
@@ -177,7 +179,7 @@ static void set_queries(walk *w, int64_t index) {
     least = limit < least ? limit : least;
     for (int64_t axis = 0; axis < w->places.axes; axis++) t->positions[axis][lane] = 0;
     if (prefix || !w->form->placed) continue;
-    place_of(&w->places, token, place);
+    pegen_attention_place(&w->places, token, place);
     for (int64_t axis = 0; axis < w->places.axes; axis++) t->positions[axis][lane] = place[axis];
   }
   if (w->form->skips && !prefix)

@@ -35,6 +35,10 @@ typedef struct pegen_attention_walk {
  * is the caller's (PEGEN_ATTENTION_ROOM). */
 PEGEN_INTERNAL void pegen_attention_begin(pegen_attention_walk *w, const pegen_driver *driver, const pegen_args *args,
                                           const pegen_attention_call *call, int target);
+/* Where tokens of a batch are. */
+PEGEN_INTERNAL void pegen_attention_set_batch(pegen_attention_walk *w, int64_t batch);
+/* Coordinates of a token, less the origin. */
+PEGEN_INTERNAL void pegen_attention_place(const pegen_attention_places *places, int64_t token, double *out);
 /* Makes what follows that of a batch and of `heads` heads from `head` on, or as many as there are. */
 PEGEN_INTERNAL void pegen_attention_set_heads(pegen_attention_walk *w, int64_t batch, int64_t head);
 /* Tile `index` of the heads: its tokens, what they see and where they are. */

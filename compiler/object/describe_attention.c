@@ -3,6 +3,7 @@
 #include "cpu/attention/attention.h"
 #include "cpu/attention/gradient.h"
 #include "cpu/rotors.h"
+#include "object/describe_attention_few.h"
 #include "object/describe_form.h"
 #include "spec/expr_facts.h"
 
@@ -149,6 +150,7 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
       FIELD(pegen_attention, prepared_bytes, describe_i64(d, values ? emit_prepared_bytes(values) : 0)),
       FIELD(pegen_attention, targets, target_rows(d, p, targets, n_targets)),
       FIELD(pegen_attention, gradients, gradient_rows(d, p, targets, n_targets)),
+      FIELD(pegen_attention, few, describe_attention_few(d, p, targets, n_targets)),
       FIELD(pegen_attention, n_scatters, describe_i64(d, scatter_count(p))),
       FIELD(pegen_attention, scatters, scatters(d, p)),
       FIELD(pegen_attention, has_places, describe_i64(d, p->has_places)),

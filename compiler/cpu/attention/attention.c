@@ -6,6 +6,7 @@
 #include "cpu/attention/attention.h"
 
 #include "cpu/attention/blocks.h"
+#include "cpu/attention/few.h"
 #include "cpu/attention/lse.h"
 #include "cpu/attention/queries.h"
 #include "cpu/attention/scores.h"
@@ -251,6 +252,7 @@ void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *
     emit_look(&f.e, dtype);
     emit_attend_rows(&f.e, dtype);
   }
+  emit_attention_few(b, a, p, target, dtypes);
   b->target_cpu = b->target_features = NULL;
 }
 

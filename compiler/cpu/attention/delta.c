@@ -13,7 +13,7 @@ static ir_value gathered(delta_emitter *d, const expr *x) {
   const attention_plan *p = d->e->p;
   int index = p->leaf_index[x->id];
   if (index < 0) diag_bug("emit_delta", "leaf %%%d was not gathered", x->id);
-  ir_value leaves = ir_load(b, b->ptr, ir_offset_const(b, d->e->tile, offsetof(pegen_attention_tile, leaves)), 8);
+  ir_value leaves = d->e->leaves.ptr ? d->e->leaves : ATTENTION_TILE(d->e, leaves, b->ptr);
   ir_value at = ir_offset_const(b, leaves, (int64_t)index * expr_pool_blocks(p->spec->pool) * 8);
   if (d->block.ptr) at = ir_offset(b, at, attention_mul(b, d->block, 8));
   return ir_load(b, b->f64, at, 8);

@@ -30,6 +30,7 @@ typedef struct attention_emitter {
   ir_value queries; /* [head_dim][queries] of a head, or of each: scaled */
   ir_value heads;   /* i64, of the tile; null where it has one */
   ir_value head;    /* i64: whose rows are read; null: the only one */
+  ir_value leaves;  /* numbers that the driver gathered for the head; null: the tile's */
 } attention_emitter;
 
 attention_emitter attention_emitter_create(ir *b, arena *a, const attention_plan *p, const cpu_target *target);

@@ -1,0 +1,174 @@
+/* cpu/attention/few_soften: what stands between scores and values; see cpu/attention/few_stages.h.
+ *
+ * Scores have keys in the lanes here, and a row after the other is done: bias, mask and maximum, and then
+ * p = 2^(score - maximum) and its sum. Of a bias that hides, what the tile hides is told: values are then left out key
+ * by key, or the tile as a whole.
+ */
+#include "cpu/attention/delta.h"
+#include "cpu/attention/few_stages.h"
+#include "cpu/attention/places.h"
+#include "mlir/exp2.h"
+
+typedef struct soften {
+  const attention_emitter *e;
+  bool paired;
+  key_places places;
+  ir_value count, first, registers;
+  ir_value extremes; /* the least and the largest power of the tile; null: nobody asks */
+} soften;
+
+/* One row. */
+typedef struct soften_row {
+  const soften *s;
+  attention_emitter e; /* leaves are those of the row's head */
+  two_float *fixed;
+  ir_value place[SPEC_MAX_AXES]; /* of the query, float32 */
+  ir_value scores, limit;        /* limit: i32, of keys from the tile's first on */
+} soften_row;
+
+static ir_value lane_numbers(ir *b, int lanes) {
+  ir_value numbers[64];
+  for (int i = 0; i < lanes; i++) numbers[i] = i32(b, i);
+  return ir_elements(b, ir_vector(b, lanes, b->i32), lanes, numbers);
+}
+
+static ir_value infinity(const attention_emitter *e) { return ir_float(e->b, e->lanes, -__builtin_inf()); }
+
+/* A bias that hides the key hides its score, too, should that be no number. */
+static ir_value biased(const soften_row *row, ir_value score, ir_value index) {
+  const attention_emitter *e = &row->e;
+  ir *b = e->b;
+  ir_value narrow[SPEC_MAX_AXES], at = ir_offset(b, row->s->places.narrow, attention_mul(b, index, e->shape.lanes * 4));
+  for (int axis = 0; axis < e->p->spec->n_axes; axis++) {
+    ir_value keys = load(e, ir_offset_const(b, at, (int64_t)axis * row->s->places.room * 4));
+    narrow[axis] = sub(b, keys, ir_broadcast(b, e->lanes, row->place[axis]));
+  }
+  delta_emitter d = delta_emitter_at(e, row->fixed, narrow);
+  ir_value bias = emit_expr_f32(&d.walker, e->p->bias), sum = add(b, score, bias);
+  if (!e->p->hides) return sum;
+  return ir_select(b, ir_compare_float(b, "oeq", bias, infinity(e)), infinity(e), sum);
+}
+
+static ir_value across(ir *b, ir_value x, bool least) {
+  ir_value best = ir_extract(b, x, 0);
+  for (int i = 1; i < ir_lanes(x); i++) {
+    ir_value next = ir_extract(b, x, i);
+    best = least ? smaller(b, next, best) : larger(b, next, best);
+  }
+  return best;
+}
+
+/* Scores with bias and mask go back; their maximum, with what was so far, in all lanes. */
+static ir_value emit_maximum(const soften_row *row, ir_value so_far) {
+  const soften *s = row->s;
+  const attention_emitter *e = &row->e;
+  ir *b = e->b;
+  int lanes = e->shape.lanes;
+  MlirType integers = ir_vector(b, lanes, b->i32);
+  ir_value numbers = lane_numbers(b, lanes), limits = ir_broadcast(b, integers, row->limit), now, found;
+  ir_loop loop = ir_for_with(b, e->zero, s->registers, 1, &so_far, &now);
+  ir_value at = ir_offset(b, row->scores, attention_mul(b, loop.index, lanes * 4)), score = load(e, at);
+  if (s->paired) score = biased(row, score, loop.index);
+  ir_value key = ir_cast(b, "arith.trunci", attention_mul(b, loop.index, lanes), b->i32);
+  ir_value seen = ir_compare_int(b, "slt", add(b, numbers, ir_broadcast(b, integers, key)), limits);
+  score = ir_select(b, seen, score, infinity(e));
+  store(e, score, at);
+  ir_value next = larger(b, score, now);
+  ir_end_for_with(b, loop, 1, &next, &found);
+  return ir_broadcast(b, e->lanes, across(b, found, false));
+}
+
+/* Scores become powers; their sum, lane by lane. */
+static ir_value emit_powers(const soften_row *row, ir_value maximum, ir_value sum) {
+  const soften *s = row->s;
+  const attention_emitter *e = &row->e;
+  ir *b = e->b;
+  int count = s->extremes.ptr ? 3 : 1;
+  ir_value begin[3] = {sum}, now[3], next[3], found[3];
+  ir_value least = s->extremes, largest = s->extremes;
+  if (s->extremes.ptr) {
+    largest = ir_offset_const(b, s->extremes, e->shape.lanes * 4);
+    begin[1] = load(e, least), begin[2] = load(e, largest);
+  }
+  ir_loop loop = ir_for_with(b, e->zero, s->registers, count, begin, now);
+  ir_value at = ir_offset(b, row->scores, attention_mul(b, loop.index, e->shape.lanes * 4)),
+           p = emit_exp2(b, sub(b, load(e, at), maximum));
+  store(e, p, at);
+  next[0] = add(b, now[0], p);
+  if (s->extremes.ptr) next[1] = smaller(b, p, now[1]), next[2] = larger(b, p, now[2]);
+  ir_end_for_with(b, loop, count, next, found);
+  if (s->extremes.ptr) {
+    store(e, found[1], least);
+    store(e, found[2], largest);
+  }
+  return found[0];
+}
+
+static void begin_bias(soften_row *row, ir_value index) {
+  attention_emitter *e = &row->e;
+  ir *b = e->b;
+  ir_value leaves = ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_few, leaves));
+  e->leaves = ir_load(b, b->ptr, ir_offset(b, leaves, attention_mul(b, index, 8)), 8);
+  row->fixed = delta_memo(e);
+  delta_emitter d = delta_emitter_create(e, row->fixed);
+  emit_expr_fixed(&d.walker, e->p->bias);
+  for (int axis = 0; axis < e->p->spec->n_axes; axis++) {
+    ir_value at = ir_offset_const(
+        b, e->tile, (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)axis * PEGEN_ATTENTION_QUERIES * 8);
+    ir_value place = ir_load(b, b->f64, ir_offset(b, at, attention_mul(b, index, 8)), 8);
+    row->place[axis] = ir_cast(b, "arith.truncf", place, b->f32);
+  }
+}
+
+static void emit_row(const soften *s, ir_value index) {
+  const attention_emitter *e = s->e;
+  ir *b = e->b;
+  soften_row row = {.s = s, .e = *e};
+  if (s->paired) begin_bias(&row, index);
+  row.scores = ir_offset(b, FEW(e, scores, b->ptr), attention_mul(b, index, FEW_SCORE_BYTES));
+  ir_value limits = ir_offset_const(b, e->tile, (int64_t)offsetof(pegen_attention_tile, limits));
+  ir_value limit =
+      ir_cast(b, "arith.extsi", ir_load(b, b->i32, ir_offset(b, limits, attention_mul(b, index, 4)), 4), b->i64);
+  row.limit = ir_cast(b, "arith.trunci", smaller(b, sub(b, limit, s->first), s->count), b->i32);
+  ir_value state = ir_offset(b, FEW(e, state, b->ptr), attention_mul(b, index, pegen_few_state_bytes(e->p->value_dim))),
+           maximum_at = ir_offset_const(b, state, few_maximum_offset(e->p)),
+           sum_at = ir_offset_const(b, state, few_sum_offset(e->p)), before = load(e, maximum_at);
+  ir_value maximum = emit_maximum(&row, before), decay = emit_exp2(b, sub(b, before, maximum));
+  store(e, maximum, maximum_at);
+  store(e, emit_powers(&row, maximum, mul(b, load(e, sum_at), decay)), sum_at);
+  store(e, decay, ir_offset(b, FEW(e, decay, b->ptr), attention_mul(b, index, FEW_DECAY_BYTES)));
+}
+
+static void tell(const attention_emitter *e, ir_value power, size_t offset) {
+  ir *b = e->b;
+  ir_value is_zero = ir_compare_float(b, "oeq", power, ir_float(b, b->f32, 0));
+  ir_store(b, ir_cast(b, "arith.extui", is_zero, b->i64), ir_offset_const(b, e->tile, (int64_t)offset), 8, false);
+}
+
+void emit_few_soften(attention_emitter *e, const char *name, bool paired) {
+  ir *b = e->b;
+  soften s = {.e = e, .paired = paired && e->p->bias};
+  ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
+  e->zero = i64(b, 0);
+  s.count = FEW(e, count, b->i64), s.first = FEW(e, first, b->i64);
+  s.registers = attention_groups(b, s.count, e->shape.lanes);
+  if (s.paired) {
+    key_tile t = {.first = s.first, .count = s.count};
+    s.places = emit_key_places_begin(e);
+    emit_key_places(e, &s.places, &t);
+  }
+  if (e->p->hides) {
+    s.extremes = ir_alloca(b, (int64_t)e->shape.lanes * 8, CACHE_LINE);
+    store(e, ir_float(b, e->lanes, 1), s.extremes);
+    store(e, ir_float(b, e->lanes, 0), ir_offset_const(b, s.extremes, e->shape.lanes * 4));
+  }
+  ir_loop rows = ir_for(b, e->zero, FEW(e, rows, b->i64));
+  emit_row(&s, rows.index);
+  ir_end_for(b, rows);
+  if (e->p->hides) {
+    tell(e, across(b, load(e, s.extremes), true), offsetof(pegen_attention_few, some_are_zero));
+    tell(e, across(b, load(e, ir_offset_const(b, s.extremes, e->shape.lanes * 4)), false),
+         offsetof(pegen_attention_few, most_is_zero));
+  }
+  ir_return(b);
+}

@@ -1,0 +1,154 @@
+/* attention_few.c: a checked call with few queries becomes calls of the functions of attention_few.h.
+ *
+ * An item is the rows of queries of all heads that share a head of k and v, or 32 of them at most, prefix tokens apart
+ * from the others, of which no pair has a bias. It goes through the keys once.
+ */
+#include "attention_few_walk.h"
+
+typedef pegen_few_walk walk;
+
+int pegen_attention_is_few(const pegen_attention_walk *w, int target) {
+  const pegen_attention_few_code *code = w->form->few ? &w->form->few[target] : 0;
+  return code && code->keys && w->tokens < code->queries && code->begin[w->call->type] != 0;
+}
+
+/* Items of `rows` rows: as many of them as there must be, of nearly one size. */
+static int64_t sets_of(int64_t rows) { return (rows + PEGEN_FEW_ROWS - 1) / PEGEN_FEW_ROWS; }
+
+void pegen_few_begin(walk *f, pegen_attention_walk *w, int target) {
+  int64_t prefix = w->skip < w->tokens ? w->skip : w->tokens;
+  f->w = w;
+  f->code = &w->form->few[target];
+  f->group = w->call->group;
+  f->prefix_rows = prefix * f->group;
+  f->rows = w->tokens * f->group;
+  f->prefix_sets = sets_of(f->prefix_rows);
+  f->sets = f->prefix_sets + sets_of(f->rows - f->prefix_rows);
+  f->items = w->call->k.size[PEGEN_BATCH] * w->call->k.size[PEGEN_HEAD] * f->sets;
+  f->batch = f->head = -1;
+  f->few.tile.k_token = w->call->k.stride[PEGEN_TOKEN];
+  f->few.tile.v_token = w->call->v.stride[PEGEN_TOKEN];
+  f->few.tile.scale = w->tile.scale;
+  f->few.tile.operands = w->tile.operands;
+  f->few.tile.keys = &w->key_places;
+  f->state = 0;
+}
+
+/* ---- an item ---- */
+
+/* Leaves of all heads of the group; of one where they do not differ. */
+static void gather(walk *f, int64_t head) {
+  const pegen_attention *form = f->w->form;
+  int64_t apart = f->w->driver->per_head ? f->group : 1, room = form->n_leaves * form->lanes;
+  for (int64_t i = 0; i < apart; i++)
+    pegen_gather_leaves(form->leaves, form->n_leaves, form->n_blocks, form->lanes, f->w->args, head + i,
+                        f->leaves + i * room);
+}
+
+static void set_head(walk *f, int64_t batch, int64_t head) {
+  const pegen_attention_call *c = f->w->call;
+  if (batch != f->batch) pegen_attention_set_batch(f->w, batch);
+  if (f->w->driver->per_head || f->head < 0) gather(f, head * f->group);
+  f->batch = batch;
+  f->head = head;
+  f->few.tile.k[0] = (const char *)row_zero(&c->k, batch, head);
+  f->few.tile.v[0] = (const char *)row_zero(&c->v, batch, head);
+}
+
+static void set_row(walk *f, int64_t lane, int64_t token, int64_t of_group) {
+  const pegen_attention_walk *w = f->w;
+  const pegen_attention_call *c = w->call;
+  pegen_attention_few *few = &f->few;
+  int64_t head = f->head * f->group + of_group, limit = w->keys, ahead = w->keys - w->tokens;
+  double place[PEGEN_MAX_ROTOR_AXES];
+  few->q[lane] = (const char *)row_zero(&c->q, f->batch, head) + token * c->q.stride[PEGEN_TOKEN];
+  few->out[lane] = (char *)row_zero(&c->out, f->batch, head) + token * c->out.stride[PEGEN_TOKEN];
+  if (!c->lse.empty) few->lse[lane] = (char *)row_zero(&c->lse, f->batch, head) + token * c->lse.stride[PEGEN_TOKEN];
+  few->leaves[lane] = f->leaves + (w->driver->per_head ? of_group * w->form->n_leaves * w->form->lanes : 0);
+  if (c->causal) limit = token + ahead + 1 < 0 ? 0 : token + ahead + 1 < w->keys ? token + ahead + 1 : w->keys;
+  few->tile.limits[lane] = (int32_t)limit;
+  f->most = limit > f->most ? limit : f->most;
+  f->least = limit < f->least ? limit : f->least;
+  if (!w->form->placed || token < w->skip) return;
+  pegen_attention_place(&w->places, token, place);
+  for (int64_t axis = 0; axis < w->places.axes; axis++) few->tile.positions[axis][lane] = place[axis];
+}
+
+void pegen_few_set_item(walk *f, int64_t item) {
+  int64_t pair = item / f->sets, set = item - pair * f->sets, heads = f->w->call->k.size[PEGEN_HEAD];
+  int64_t batch = pair / heads, head = pair - batch * heads, prefix = set < f->prefix_sets;
+  int64_t base = prefix ? 0 : f->prefix_rows, rows = prefix ? f->prefix_rows : f->rows - base,
+          sets = prefix ? f->prefix_sets : f->sets - f->prefix_sets, index = prefix ? set : set - f->prefix_sets;
+  int64_t first = base + rows * index / sets, end = base + rows * (index + 1) / sets;
+  if (batch != f->batch || head != f->head) set_head(f, batch, head);
+  f->most = 0;
+  f->least = f->w->keys;
+  f->few.rows = end - first;
+  for (int64_t row = first; row < end; row++) set_row(f, row - first, row / f->group, row % f->group);
+  f->plain = prefix || f->w->skip > f->most ? f->most : f->w->skip;
+}
+
+/* ---- its keys ---- */
+
+/* Rows that share what is read of a key, as long as there are some, and then one by one. */
+static void run_blocks(walk *f, pegen_few_function *const code[PEGEN_FEW_KINDS][PEGEN_ROW_TYPES]) {
+  pegen_few_function *one = code[PEGEN_FEW_ONE][f->w->call->type], *some = code[PEGEN_FEW_SOME][f->w->call->type];
+  for (int64_t row = 0, next; row < f->few.rows; row = next) {
+    int64_t together = some && row + PEGEN_FEW_BLOCK <= f->few.rows;
+    next = row + (together ? PEGEN_FEW_BLOCK : 1);
+    f->few.row = row;
+    (together ? some : one)(&f->few);
+    f->few.k_ahead = f->few.v_ahead = 0; /* once a tile */
+  }
+}
+
+/* 0 times what is no number is none: keys that some row does not see are left out one by one. */
+static void run_seen_values(walk *f) {
+  for (f->few.row = 0; f->few.row < f->few.rows; f->few.row++) f->code->seen_values[f->w->call->type](&f->few);
+}
+
+static void run_tile(walk *f, int64_t first, int64_t end, int paired) {
+  pegen_attention_few *few = &f->few;
+  int64_t hides = f->w->form->hides && paired, keys = f->code->keys;
+  few->first = first;
+  few->count = end - first < keys ? end - first : keys;
+  few->k_ahead = few->tile.k_token * keys;
+  run_blocks(f, f->code->scores);
+  (paired || !f->code->soften_plain ? f->code->soften : f->code->soften_plain)(few);
+  if (hides && few->most_is_zero) return; /* and no maximum has changed */
+  few->v_ahead = few->tile.v_token * keys;
+  if (first + few->count > f->least || (hides && few->some_are_zero)) run_seen_values(f);
+  else run_blocks(f, f->code->values);
+}
+
+static void run_range(walk *f, int64_t begin, int64_t end, int paired) {
+  for (int64_t first = begin; first < end; first += f->code->keys) run_tile(f, first, end, paired);
+}
+
+void pegen_few_run(walk *f, int64_t begin, int64_t end, char *state) {
+  int64_t last = end < f->most ? end : f->most, plain = f->plain < last ? f->plain : last;
+  f->few.state = state;
+  f->code->begin[f->w->call->type](&f->few);
+  run_range(f, begin, plain, 0);
+  run_range(f, begin > plain ? begin : plain, last, 1);
+}
+
+void pegen_few_end(walk *f, char *state) {
+  f->few.state = state;
+  f->code->end[f->w->call->type](&f->few);
+  if (!f->w->call->lse.empty) f->code->lse(&f->few);
+}
+
+int pegen_attention_few_call(pegen_attention_walk *w, int target, int part, int parts) {
+  walk f;
+  int64_t begin, end;
+  pegen_few_begin(&f, w, target);
+  PEGEN_FEW_ROOM(&f);
+  pegen_share(f.items, part, parts, &begin, &end);
+  for (int64_t item = begin; item < end; item++) {
+    pegen_few_set_item(&f, item);
+    pegen_few_run(&f, 0, w->keys, f.state);
+    pegen_few_end(&f, f.state);
+  }
+  return 0;
+}

@@ -1,0 +1,62 @@
+/* attention_few.h: the border between the driver of attention with few queries (attention_few.c) and the code that the
+ * compiler emits for it (compiler/cpu/attention/few.h).
+ *
+ * A tile of attention.h has its queries in the lanes, which are empty where there is one query. Here rows of queries
+ * stand as they are: those of all heads that share a head of k and v, against the same keys, which are read once and
+ * where they lie. The driver walks tiles of keys; for each it calls scores for a few rows at a time, soften for all of
+ * them and values for a few rows at a time. Only int64_t, double and pointers, as in loop.h.
+ */
+#ifndef PEGEN_KERNEL_ATTENTION_FEW_H
+#define PEGEN_KERNEL_ATTENTION_FEW_H
+
+#include "attention.h"
+
+/* Most rows of an item; rows that share what is read of a key, one or so many; most keys of a tile. */
+enum { PEGEN_FEW_ROWS = 32, PEGEN_FEW_BLOCK = 3, PEGEN_FEW_KEYS = 64 };
+
+/* What code is emitted twice for: of one row, and of PEGEN_FEW_BLOCK. */
+enum { PEGEN_FEW_ONE, PEGEN_FEW_SOME, PEGEN_FEW_KINDS };
+
+/* One item: rows of queries and what became of the keys so far. */
+typedef struct pegen_attention_few {
+  /* First. k[0] and v[0], strides, the scale, operands and the keys' places are of all rows; row r has lane r of
+   * limits and positions. Nothing else of it is set. */
+  pegen_attention_tile tile;
+  int64_t rows;
+  int64_t row, count; /* of scores and values: the first of their rows; of soften too: keys [first, first + count) */
+  int64_t first;
+  int64_t k_ahead, v_ahead; /* bytes from a key's row to one that is asked for ahead; 0: none */
+  const char *q[PEGEN_FEW_ROWS]; /* of row r */
+  char *out[PEGEN_FEW_ROWS];
+  char *lse[PEGEN_FEW_ROWS]; /* set where it is wanted */
+  const double *leaves[PEGEN_FEW_ROWS]; /* of row r's head */
+  float *queries; /* [row][head_dim, whole registers]: scaled, in the order that scores take */
+  float *scores; /* [row][PEGEN_FEW_KEYS]: scores of a tile, and then their powers */
+  float *decay; /* [row][PEGEN_ATTENTION_PITCH]: what sums so far are multiplied by */
+  char *state; /* [row]: see pegen_few_state_bytes */
+  int64_t most_is_zero, some_are_zero; /* of a bias that hides, written by soften: all powers of the tile are 0; some */
+} pegen_attention_few;
+
+/* A row's state: output [value_dim, rounded up to PEGEN_ATTENTION_PITCH], maximum and sum [PEGEN_ATTENTION_PITCH each],
+ * all float32; the maximum is the same in all lanes, and the sum that of all lanes. */
+static inline int64_t pegen_few_state_bytes(int64_t value_dim) {
+  return ((value_dim + PEGEN_ATTENTION_PITCH - 1) / PEGEN_ATTENTION_PITCH + 2) * PEGEN_ATTENTION_PITCH * 4;
+}
+
+typedef void pegen_few_function(pegen_attention_few *few);
+
+/* The emitted functions of one target; by PEGEN_NUMBER_, NULL: not compiled in. */
+typedef struct pegen_attention_few_code {
+  int64_t keys; /* of a tile; 0: this target has none of them */
+  int64_t queries; /* fewer queries of a head are few */
+  pegen_few_function *begin[PEGEN_ROW_TYPES]; /* queries from q; nothing seen yet */
+  pegen_few_function *scores[PEGEN_FEW_KINDS][PEGEN_ROW_TYPES]; /* of rows from `row` on; some: may be NULL */
+  pegen_few_function *soften; /* bias, mask, maximum and powers of all rows */
+  pegen_few_function *soften_plain; /* the same without bias; NULL: all keys have it */
+  pegen_few_function *values[PEGEN_FEW_KINDS][PEGEN_ROW_TYPES];
+  pegen_few_function *seen_values[PEGEN_ROW_TYPES]; /* of one row, without keys whose power is 0 */
+  pegen_few_function *end[PEGEN_ROW_TYPES]; /* out */
+  pegen_few_function *lse;
+} pegen_attention_few_code;
+
+#endif

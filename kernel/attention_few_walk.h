@@ -1,0 +1,53 @@
+/* attention_few_walk.h: items of attention with few queries; see attention_few.c. */
+#ifndef PEGEN_KERNEL_ATTENTION_FEW_WALK_H
+#define PEGEN_KERNEL_ATTENTION_FEW_WALK_H
+
+#include "attention_few.h"
+#include "attention_walk.h"
+
+typedef struct pegen_few_walk {
+  pegen_attention_walk *w;
+  const pegen_attention_few_code *code;
+  int64_t group; /* heads of q that share one of k and v */
+  int64_t prefix_rows, rows; /* of a head of k and v: of prefix tokens, all */
+  int64_t prefix_sets, sets; /* items of it, the same */
+  int64_t items;
+  int64_t batch, head; /* of k, that the item is of; -1: none yet */
+  int64_t least, most; /* keys that all of the item's rows see, that some see */
+  int64_t plain;       /* keys below it have no bias */
+  double *leaves;      /* [heads of the group, or 1][n_leaves][lanes] */
+  char *state;         /* of an item's rows */
+  pegen_attention_few few;
+} pegen_few_walk;
+
+/* 1: so few queries that they go this way. */
+PEGEN_INTERNAL int pegen_attention_is_few(const pegen_attention_walk *w, int target);
+/* All of a call that has begun (pegen_attention_begin). */
+PEGEN_INTERNAL int pegen_attention_few_call(pegen_attention_walk *w, int target, int part, int parts);
+
+/* Its steps. What all items share; room is the caller's (PEGEN_FEW_ROOM). */
+PEGEN_INTERNAL void pegen_few_begin(pegen_few_walk *f, pegen_attention_walk *w, int target);
+PEGEN_INTERNAL void pegen_few_set_item(pegen_few_walk *f, int64_t item);
+/* Keys [begin, end) of the item, as far as some row sees them: their state, from nothing. */
+PEGEN_INTERNAL void pegen_few_run(pegen_few_walk *f, int64_t begin, int64_t end, char *state);
+
+/* Writes the item's rows of out and lse. */
+PEGEN_INTERNAL void pegen_few_end(pegen_few_walk *f, char *state);
+
+/* On the stack of the call. */
+#define PEGEN_FEW_ROOM(f) \
+  do { \
+    const pegen_attention *few_form = (f)->w->form; \
+    int64_t heads = (f)->w->driver->per_head ? (f)->group : 1, \
+            width = ((f)->w->driver->kernel->head_dim + PEGEN_ATTENTION_PITCH - 1) / PEGEN_ATTENTION_PITCH * \
+                    PEGEN_ATTENTION_PITCH, \
+            rows = (f)->rows < PEGEN_FEW_ROWS ? (f)->rows : PEGEN_FEW_ROWS; \
+    (f)->leaves = __builtin_alloca_with_align( \
+        sizeof(double) * (size_t)(heads * few_form->n_leaves * few_form->lanes) + 64, 512); \
+    (f)->few.queries = __builtin_alloca_with_align(sizeof(float) * (size_t)(rows * width) + 64, 512); \
+    (f)->few.scores = __builtin_alloca_with_align(sizeof(float) * (size_t)(rows * PEGEN_FEW_KEYS) + 64, 512); \
+    (f)->few.decay = __builtin_alloca_with_align(sizeof(float) * (size_t)(rows * PEGEN_ATTENTION_PITCH) + 64, 512); \
+    (f)->state = __builtin_alloca_with_align((size_t)(rows * pegen_few_state_bytes(few_form->value_dim)) + 64, 512); \
+  } while (0)
+
+#endif
