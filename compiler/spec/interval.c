@@ -293,7 +293,6 @@ static interval monotone(bounder *t, const operands *o) {
 #define bound_NARROW monotone
 #define bound_ROUND32 monotone
 #define bound_WIDEN monotone
-#define bound_ROUND32 monotone
 
 /* Also no number where the argument may be `below` or less. */
 static interval monotone_above(bounder *t, const operands *o, double below, bool is_below) {
