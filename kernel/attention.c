@@ -27,9 +27,12 @@ int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, i
   if (call.out.empty) return 0;
   PEGEN_ATTENTION_ROOM(&w);
   if (pegen_attention_is_few(&w, target)) return pegen_attention_few_call(&w, target, part, parts);
+  if (w.form->turned) pegen_attention_cut_tiles(&w, 0);
   int64_t items = w.tiles * call.q.size[PEGEN_BATCH] * w.groups;
   int64_t begin, end;
   pegen_share(items, part, parts, &begin, &end);
-  for (int64_t item = begin; item < end; item++) run_item(&w, item);
+  if (w.form->turned) pegen_attention_run_turned(&w, target, begin, end);
+  else
+    for (int64_t item = begin; item < end; item++) run_item(&w, item);
   return 0;
 }

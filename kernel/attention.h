@@ -15,6 +15,10 @@ enum { PEGEN_ATTENTION_QUERIES = PEGEN_WEIGHT_QUERIES };
 /* Most heads of a tile. */
 enum { PEGEN_ATTENTION_HEADS = 4 };
 
+/* Most tiles of queries that go through the keys together where rows are turned, and tokens whose rotors are built
+ * before their rows are turned. */
+enum { PEGEN_ATTENTION_TURNED_TILES = 8, PEGEN_ATTENTION_TURNED_ROTORS = 16 };
+
 /* Keys that are computed one behind the other. Those of [whole_begin, whole_end) are seen by all queries but for
  * `causal`. */
 typedef struct pegen_attention_run {
@@ -64,7 +68,21 @@ typedef struct pegen_attention_tile {
   int64_t tokens[PEGEN_ATTENTION_QUERIES]; /* of each lane; -1: the lane is empty */
   int32_t limits[PEGEN_ATTENTION_QUERIES]; /* a query sees keys below it */
   double positions[PEGEN_MAX_ROTOR_AXES][PEGEN_ATTENTION_QUERIES]; /* of the queries, from the origin of keys */
+  /* Of rows that come turned, which are float32: k and k_token are a panel's, and keys [begin, end) are looked at. */
+  int64_t stages; /* pegen_attention_stage bits */
+  int64_t begin;
+  int64_t vector; /* for PEGEN_STAGE_QUERIES: a register of its queries, whose rows are */
+  const float *rows; /* [lanes][head_dim] */
+  float *state; /* pegen_attention_turned.state_numbers */
 } pegen_attention_tile;
+
+/* What a call of an emitted function does for a tile beside its keys: an empty sum, its queries' rows into the state,
+ * out and lse from it. */
+typedef enum pegen_attention_stage {
+  PEGEN_STAGE_EMPTY = 1,
+  PEGEN_STAGE_QUERIES = 2,
+  PEGEN_STAGE_OUT = 4
+} pegen_attention_stage;
 
 /* Where tokens are: positions of a tensor, or the built-in grid's. */
 typedef struct pegen_attention_places {
@@ -78,6 +96,8 @@ typedef struct pegen_attention_places {
 } pegen_attention_places;
 
 typedef void pegen_attend_function(const pegen_attention_tile *tile);
+/* `count` rows of a number type, `token` bytes apart, as float32. */
+typedef void pegen_attention_read_function(const char *from, int64_t token, int64_t count, float *to);
 
 /* The emitted functions of one target. */
 typedef struct pegen_attention_code {
@@ -91,7 +111,16 @@ typedef struct pegen_attention_code {
   /* Of a bias that is a polynomial: weights of the tile's queries from inputs of each number type; else NULL. */
   pegen_prepare_function *prepare; /* NULL: nothing to prepare */
   pegen_attend_function *weigh[PEGEN_ROW_TYPES];
+  pegen_attention_read_function *read[PEGEN_ROW_TYPES]; /* rows of q and k, where they come turned; else NULL */
 } pegen_attention_code;
+
+/* Rotations that leave the pairs: rows of q and k are turned at their own positions, each key once for some tiles. */
+typedef struct pegen_attention_turned {
+  int64_t tiles; /* of queries that go through the keys together: at most PEGEN_ATTENTION_TURNED_TILES */
+  int64_t keys; /* of a panel */
+  int64_t state_numbers; /* float32 of a tile, a multiple of a register's lanes */
+  const pegen_blades *rows; /* whose encode functions of float32 turn them */
+} pegen_attention_turned;
 
 /* ---- gradients ---- */
 
@@ -152,6 +181,7 @@ typedef struct pegen_attention {
   int64_t has_places; /* 1: coordinates have gradients */
   int64_t gaining; /* bits: operands that have a gradient */
   const pegen_gradient *weights; /* of a bias that is a polynomial: what its inputs and operands gain; NULL: nothing */
+  const pegen_attention_turned *turned; /* [n_targets] of out, not of gradients; NULL: pairs are rotated, or nothing */
 } pegen_attention;
 
 /* Implemented by the driver, called by emitted code. */

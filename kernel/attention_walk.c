@@ -228,6 +228,16 @@ static int is_unkind(const pegen_view *view) {
   return stride > view->width && stride % UNKIND_STRIDE == 0;
 }
 
+void pegen_attention_cut_tiles(walk *w, int64_t by_rows) {
+  const pegen_kernel *kernel = w->driver->kernel;
+  int64_t row = by_rows ? kernel->grid[kernel->n_axes - 1] : 0, vectors = w->queries / w->lanes;
+  w->runs = by_rows ? (row + w->lanes - 1) / w->lanes : 0;
+  int64_t prefix = w->skip < w->tokens ? w->skip : w->tokens, rest = w->tokens - prefix;
+  w->prefix_tiles = (prefix + w->queries - 1) / w->queries;
+  int64_t registers = by_rows ? rest / row * w->runs : (rest + w->lanes - 1) / w->lanes;
+  w->tiles = w->prefix_tiles + (registers + vectors - 1) / vectors;
+}
+
 void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args *args,
                            const pegen_attention_call *call, int target) {
   const pegen_attention *form = driver->form;
@@ -251,12 +261,7 @@ void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args
   w->tokens = call->q.size[PEGEN_TOKEN];
   w->keys = call->k.size[PEGEN_TOKEN];
   w->skip = form->placed ? kernel->skip_tokens : 0;
-  w->runs = code->by_rows ? (kernel->grid[kernel->n_axes - 1] + w->lanes - 1) / w->lanes : 0;
-  int64_t prefix = w->skip < w->tokens ? w->skip : w->tokens, rest = w->tokens - prefix;
-  w->prefix_tiles = (prefix + w->queries - 1) / w->queries;
-  int64_t registers =
-      code->by_rows ? rest / kernel->grid[kernel->n_axes - 1] * w->runs : (rest + w->lanes - 1) / w->lanes;
-  w->tiles = w->prefix_tiles + (registers + code->vectors - 1) / code->vectors;
+  pegen_attention_cut_tiles(w, code->by_rows);
   w->batch = w->head = -1;
   w->is_bounded = 0;
   if (form->skips) pegen_attention_set_blocks(&w->seen, w->keys - w->skip, code->block);

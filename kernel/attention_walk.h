@@ -39,6 +39,9 @@ PEGEN_INTERNAL void pegen_attention_begin(pegen_attention_walk *w, const pegen_d
 PEGEN_INTERNAL void pegen_attention_set_batch(pegen_attention_walk *w, int64_t batch);
 /* Coordinates of a token, less the origin. */
 PEGEN_INTERNAL void pegen_attention_place(const pegen_attention_places *places, int64_t token, double *out);
+/* Cuts a head's queries into tiles: of registers of neighbours in one row of the grid, or of any that follow each
+ * other. */
+PEGEN_INTERNAL void pegen_attention_cut_tiles(pegen_attention_walk *w, int64_t by_rows);
 /* Makes what follows that of a batch and of `heads` heads from `head` on, or as many as there are. */
 PEGEN_INTERNAL void pegen_attention_set_heads(pegen_attention_walk *w, int64_t batch, int64_t head);
 /* Tile `index` of the heads: its tokens, what they see and where they are. */
@@ -51,6 +54,10 @@ PEGEN_INTERNAL int64_t pegen_attention_spoils(pegen_attention_walk *w, const peg
 static inline uintptr_t row_zero(const pegen_view *view, int64_t batch, int64_t head) {
   return view->base + (uintptr_t)(batch * view->stride[PEGEN_BATCH] + head * view->stride[PEGEN_HEAD]);
 }
+
+/* Items [begin, end), tiles of queries of heads, where rows of q and k are turned at their own positions; target: of
+ * the driver's. */
+PEGEN_INTERNAL void pegen_attention_run_turned(pegen_attention_walk *w, int target, int64_t begin, int64_t end);
 
 /* On the stack of the call. */
 #define PEGEN_ATTENTION_ROOM(w) \

@@ -12,6 +12,7 @@
 
 #include "kernel/loop.h"
 
+#include <limits.h>
 #include <stddef.h>
 
 enum { CACHE_LINE = 64 };
@@ -510,7 +511,8 @@ static int most_rotors(int64_t slot_bytes, bool per_head) {
 }
 
 static void emit_function(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t,
-                          const cpu_target *target, int dtype, int out, bool streaming, const gradient_code *gradient) {
+                          const cpu_target *target, int dtype, int out, bool streaming, const gradient_code *gradient,
+                          int most) {
   encode_emitter e = {.b = b, .memory = a, .p = p, .program = scheduled, .target = target, .gradient = gradient};
   e.rows = (row_emitter){
       .b = b, .memory = a, .p = p, .t = t, .target = target, .dtype = dtype, .out = out, .streaming = streaming};
@@ -519,6 +521,7 @@ static void emit_function(ir *b, arena *a, const program *scheduled, const plan 
   if (gradient) name = emit_gradient_name(a, gradient->target, dtype);
   e.slot_bytes = (int64_t)(t->n_slots + (gradient ? emit_torque_slots(gradient, t) : 0)) * t->width * 4;
   e.most = most_rotors(e.slot_bytes, p->per_head);
+  if (e.most > most) e.most = most;
   ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e.loop);
   e.positions = ir_alloca(b, p->spec->n_axes * 8, 8);
   e.coefficients = ir_alloca(b, e.most * e.slot_bytes + CACHE_LINE, CACHE_LINE);
@@ -532,10 +535,15 @@ static void emit_function(ir *b, arena *a, const program *scheduled, const plan 
 
 void emit_encode(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t, const cpu_target *target,
                  int dtype, int out, bool streaming) {
-  emit_function(b, a, scheduled, p, t, target, dtype, out, streaming, NULL);
+  emit_function(b, a, scheduled, p, t, target, dtype, out, streaming, NULL, INT_MAX);
+}
+
+void emit_encode_few(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t,
+                     const cpu_target *target, int most) {
+  emit_function(b, a, scheduled, p, t, target, NUMBER_F32, NUMBER_F32, false, NULL, most);
 }
 
 void emit_encode_gradient(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t,
                           const cpu_target *target, int dtype, const gradient_code *gradient) {
-  emit_function(b, a, scheduled, p, t, target, dtype, dtype, false, gradient);
+  emit_function(b, a, scheduled, p, t, target, dtype, dtype, false, gradient, INT_MAX);
 }

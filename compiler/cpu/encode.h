@@ -12,6 +12,10 @@ void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir
  * scheduled: of cpu_schedule; p: of its evals and matrices. */
 void emit_encode(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t, const cpu_target *target,
                  int dtype, int out, bool streaming);
+/* Float32 rows in the caches, the rotors of at most so many tokens (of heads of them) at a time, which stand on the
+ * stack. */
+void emit_encode_few(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t,
+                     const cpu_target *target, int most);
 /* Rows' gradients and what operands and positions gain of them; p: the plan of the transposed matrices. */
 typedef struct gradient_code gradient_code;
 void emit_encode_gradient(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t,

@@ -17,9 +17,16 @@ typedef struct form_emitter {
   void (*gradients)(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes);
 } form_emitter;
 
+static void attention_imports(ir *b) {
+  emit_attention_imports(b);
+  emit_encoder_imports(b);
+}
+
 static void attention(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
   (void)f;
-  emit_attention(b, a, attention_plan_on(a, plan, target), target, dtypes);
+  const attention_plan *p = attention_plan_forward(a, plan, target);
+  emit_attention(b, a, p, target, dtypes);
+  if (p->turned) emit_float_encoder(b, a, form_program(a, &form_blades, p->turned, "encode"), target);
 }
 
 static void attention_backward(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target,
@@ -59,7 +66,7 @@ static void dense_backward(ir *b, arena *a, const form *f, const void *plan, con
 }
 
 static const form_emitter emitters[FORM_COUNT] = {
-    [FORM_ATTENTION] = {emit_attention_imports, attention, attention_backward},
+    [FORM_ATTENTION] = {attention_imports, attention, attention_backward},
     [FORM_POLYNOMIAL] = {emit_encoder_imports, widen, widen_backward},
     [FORM_ADDITIVE] = {emit_encoder_imports, encode, encode_backward},
     [FORM_BLADES] = {emit_encoder_imports, encode, encode_backward},

@@ -5,6 +5,8 @@
 #include "cpu/rows.h"
 #include "cpu/schedule.h"
 
+#include "kernel/attention.h"
+
 enum { CACHE_LINE = 64 };
 
 int64_t emit_values_bytes(const plan *p) {
@@ -155,6 +157,18 @@ static void emit_values(const chunk_walk *w) {
     values_of_chunk(w, &e, &from, arguments[2]);
   }
   ir_return(b);
+}
+
+void emit_float_encoder(ir *b, arena *a, const program *encode, const cpu_target *target) {
+  const plan *p = program_plan(encode);
+  plan_tile *t = plan_tile_build(a, p, target->lanes);
+  b->target_cpu = target->cpu;
+  b->target_features = target->features;
+  chunk_walk walk = emit_chunks_of(b, a, p, t, target);
+  if (p->n_leaves > 0) emit_prepare(&walk);
+  emit_rotor(&walk);
+  emit_encode_few(b, a, cpu_schedule(a, encode), p, t, target, PEGEN_ATTENTION_TURNED_ROTORS);
+  b->target_cpu = b->target_features = NULL;
 }
 
 void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes) {

@@ -21,6 +21,8 @@
 
 /* encode: a program whose evals and matrices are of one plan. */
 void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes);
+/* Of them what turns float32 rows by their positions, in the caches: prepare_T, rotor_T, encode_T_f32_cached. */
+void emit_float_encoder(ir *b, arena *a, const program *encode, const cpu_target *target);
 /* Declarations of what the driver provides; once per module, before emit_encoders. */
 void emit_encoder_imports(ir *b);
 

@@ -36,8 +36,8 @@ static int pair_operations(arena *a, const attention_plan *p) {
   unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(p->spec->pool));
   operation_count count = {0};
   if (p->bias) operation_count_add(&count, p->bias, 1, seen);
-  return 2 * p->spec->head_dim + 2 * p->value_dim + turn_operations(p) + entry_operations(a, p) +
-         operation_count_all(&count);
+  int rotations = p->rows ? 0 : turn_operations(p) + entry_operations(a, p);
+  return 2 * p->spec->head_dim + 2 * p->value_dim + rotations + operation_count_all(&count);
 }
 
 /* Of a bias by columns: a key's columns times a query's, and then monomials of the displacement. */
@@ -71,8 +71,19 @@ static void explain_attention_gradients(arena *a, const spec *s, const attention
   out->of_inputs = p->weights && s->n_inputs > 0;
   out->pair_operations = pair_operations(a, p) + 2 * (2 * s->head_dim + p->value_dim) + operation_count_all(&count) +
                          p->n_scatters + column_operations(p);
-  if (p->matrix) out->pair_operations += 2 * turn_operations(p) + entry_operations(a, p);
+  if (p->matrix)
+    out->pair_operations += (p->rows ? 3 : 2) * turn_operations(p) + (p->rows ? 2 : 1) * entry_operations(a, p);
   out->key_bytes = (int)sizeof(float) * (attention_pitch(s->head_dim) + attention_pitch(p->value_dim));
+}
+
+/* What a kernel makes of pairs, and why no less. */
+static const char *normal_form(arena *a, const attention_plan *p) {
+  const char *rotations = "";
+  if (p->rows)
+    rotations = "; R(s - r) = R(r)^-1 R(s): processors turn rows of q and k once each, at their own positions";
+  if (p->stays) rotations = arena_printf(a, "; rotated pair by pair: %s", p->stays);
+  return arena_printf(a, "softmax in tiles of keys, scores never stored%s%s",
+                      p->by_rows && !p->rows ? "; pair functions tabulated along the grid's last axis" : "", rotations);
 }
 
 bool explain_attention(arena *a, const spec *s, explanation *out) {
@@ -100,9 +111,7 @@ bool explain_attention(arena *a, const spec *s, explanation *out) {
   out->group = !facts.rotates && !facts.bias ? "trivial: positions act on nothing"
                : facts.rotates               ? "pairwise: a rotation of the key by its displacement"
                                              : "pairwise: a bias of the displacement";
-  out->normal_form = arena_printf(a, "softmax in tiles of keys, scores never stored%s%s",
-                                  plan->by_rows ? "; pair functions tabulated along the grid's last axis" : "",
-                                  explain_mask(a, s, plan));
+  out->normal_form = arena_printf(a, "%s%s", normal_form(a, plan), explain_mask(a, s, plan));
   out->cost.pair_operations = pair_operations(a, plan);
   explain_attention_gradients(a, s, plan, &out->gradient);
   out->rows_precision = "float32 scores within 2^-18 of the largest in their row";

@@ -1,6 +1,7 @@
 /* explain/rotor_facts: properties of matrices of the position; see explain/rotor_facts.h. */
 #include "explain/rotor_facts.h"
 
+#include "algebra/relative.h"
 #include "spec/expr_facts.h"
 #include "verify/reference.h"
 
@@ -121,11 +122,8 @@ static property origin_property(const rotor_facts *f, const rotor_proofs *proofs
 
 void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out) {
   const spec *s = f->spec;
-  bool affine = true, linear = true;
-  for (int axis = 0; axis < s->n_axes; axis++) {
-    affine = affine && expr_is_affine(s->angle[axis]);
-    linear = linear && expr_is_linear(s->angle[axis]);
-  }
+  bool linear = true;
+  for (int axis = 0; axis < s->n_axes; axis++) linear = linear && expr_is_linear(s->angle[axis]);
   property_probe probe = {.n_axes = s->n_axes,
                           .n_values = f->looked_at * s->n_components * s->n_components,
                           .grid = f->grid,
@@ -139,7 +137,7 @@ void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out)
   out[PROPERTY_COMMUTING] =
       proofs->commute ? property_confirmed(PROPERTY_COMMUTING, proofs->why_commute, commuting) : commuting;
   out[PROPERTY_TRANSLATION] =
-      proofs->commute && proofs->orthogonal && affine && !proofs->is_function
+      rotations_are_relative(s, proofs->commute, proofs->orthogonal)
           ? property_confirmed(
                 PROPERTY_TRANSLATION,
                 "generators commute and are skew, and phases are linear in the position: R(r)^T R(s) = R(s - r)",

@@ -12,7 +12,11 @@
 
 static bool takes(const spec *s) { return s->pairwise && !s->dense && !s->basis && !s->additive; }
 
-static void *build(arena *a, const spec *s) { return attention_plan_build(a, s); }
+static void *build(arena *a, const spec *s) {
+  attention_plan *p = attention_plan_build(a, s);
+  if (p && p->rows && !(p->turned = form_blades.plan(a, p->rows))) return NULL;
+  return p;
+}
 
 static void print(FILE *out, const void *plan) { attention_plan_print(out, plan); }
 

@@ -44,14 +44,15 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
-    attention_shape shape = attention_shape_of(p, targets[i]);
-    LLVMValueRef attend[NUMBER_CHANNEL_TYPES];
+    attention_shape shape = attention_shape_of(attention_plan_forward(a, p, targets[i]), targets[i]);
+    LLVMValueRef attend[NUMBER_CHANNEL_TYPES], read[NUMBER_CHANNEL_TYPES];
     for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
       attend[dtype] = describe_function(d, emit_attend_name(a, targets[i], dtype));
     LLVMValueRef weigh[NUMBER_CHANNEL_TYPES], look[NUMBER_CHANNEL_TYPES];
     for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
       weigh[dtype] = describe_function(d, emit_weigh_name(a, targets[i], dtype));
       look[dtype] = describe_function(d, emit_look_name(a, targets[i], dtype));
+      read[dtype] = p->turned ? describe_function(d, emit_read_name(a, targets[i], dtype)) : describe_null(d);
     }
     describe_field fields[] = {
         FIELD(pegen_attention_code, lanes, describe_i64(d, shape.lanes)),
@@ -61,11 +62,37 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
         FIELD(pegen_attention_code, block, describe_i64(d, attention_block(&shape))),
         FIELD(pegen_attention_code, attend, LLVMConstArray2(d->ptr, attend, NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_code, look, LLVMConstArray2(d->ptr, look, NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_code, prepare, describe_function(d, emit_prepare_name(a, targets[i]))),
-        FIELD(pegen_attention_code, weigh, LLVMConstArray2(d->ptr, weigh, NUMBER_CHANNEL_TYPES))};
+        FIELD(pegen_attention_code, prepare,
+              p->columns ? describe_function(d, emit_prepare_name(a, targets[i])) : describe_null(d)),
+        FIELD(pegen_attention_code, weigh, LLVMConstArray2(d->ptr, weigh, NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_code, read, LLVMConstArray2(d->ptr, read, NUMBER_CHANNEL_TYPES))};
     rows[i] = DESCRIBE(d, pegen_attention_code, fields);
   }
   return describe_rows(d, "targets", rows, count);
+}
+
+/* Null where rows are not turned. */
+static LLVMValueRef turned_rows(describer *d, const attention_plan *p, const cpu_target *const *targets, int count) {
+  arena *a = d->request->memory;
+  LLVMValueRef rows[TARGET_MAX];
+  if (!p->turned) return describe_null(d);
+  describe_request request = *d->request;
+  describer of_rows = *d;
+  request.form = &form_blades;
+  request.gradients = false; /* those of pairs have what is turned */
+  of_rows.request = &request;
+  LLVMValueRef turned = describe_blades.describe(&of_rows, p->turned, targets, count);
+  for (int i = 0; i < count; i++) {
+    const attention_plan *on = attention_plan_forward(a, p, targets[i]);
+    attention_shape shape = attention_shape_of(on, targets[i]);
+    turned_shape of = turned_shape_of(on, &shape);
+    describe_field fields[] = {FIELD(pegen_attention_turned, tiles, describe_i64(d, of.tiles)),
+                               FIELD(pegen_attention_turned, keys, describe_i64(d, of.keys)),
+                               FIELD(pegen_attention_turned, state_numbers, describe_i64(d, of.state_numbers)),
+                               FIELD(pegen_attention_turned, rows, turned)};
+    rows[i] = DESCRIBE(d, pegen_attention_turned, fields);
+  }
+  return describe_rows(d, "turned", rows, count);
 }
 
 /* Null where rows have no gradients. */
@@ -156,7 +183,8 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
       FIELD(pegen_attention, has_places, describe_i64(d, p->has_places)),
       FIELD(pegen_attention, gaining, describe_i64(d, gaining(p))),
       FIELD(pegen_attention, weights,
-            describe_gradient(d, d->request->gradients ? p->weights : NULL, targets, n_targets))};
+            describe_gradient(d, d->request->gradients ? p->weights : NULL, targets, n_targets)),
+      FIELD(pegen_attention, turned, turned_rows(d, p, targets, n_targets))};
   return describe_global(d, "attention", DESCRIBE(d, pegen_attention, fields), true);
 }
 

@@ -2,6 +2,7 @@
 #include "plan/attention.h"
 
 #include "algebra/block.h"
+#include "algebra/relative.h"
 #include "base/diag.h"
 
 #include "kernel/attention.h"
@@ -203,6 +204,8 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
     p->matrix = program.matrix.entry;
     find_mirror(a, p);
     find_entries(a, p);
+    p->stays = rotations_stay_on_pairs(a, s);
+    if (!p->stays) p->rows = rotations_of_rows(a, s);
   }
   p->by_rows = s->grid[0] && (p->matrix || (p->bias && is_dear(p->bias, s->grid[s->n_axes - 1] % 16 == 0)));
   if (p->matrix && !p->by_rows) find_torques(a, p);
@@ -229,6 +232,19 @@ const attention_plan *attention_plan_on(arena *a, const attention_plan *p, const
   return on;
 }
 
+bool attention_is_turned(const attention_plan *p) { return p->turned && !p->matrix; }
+
+const attention_plan *attention_plan_forward(arena *a, const attention_plan *p, const cpu_target *target) {
+  if (!p->turned) return attention_plan_on(a, p, target);
+  attention_plan *on = arena_new(a, attention_plan);
+  *on = *p;
+  on->matrix = on->mirror = NULL;
+  on->n_entries = on->n_coefficients = 0;
+  on->by_rows = false;
+  on->by_tiles = on->bias && is_dear(on->bias, false);
+  return on;
+}
+
 void attention_plan_print(FILE *out, const attention_plan *p) {
   const spec *s = p->spec;
   fprintf(out, "%s: attention, head_dim %d, value_dim %d\n", s->name, p->head_dim, p->value_dim);
@@ -243,6 +259,7 @@ void attention_plan_print(FILE *out, const attention_plan *p) {
   if (p->by_rows)
     fprintf(out, "computed once for each displacement along axis '%s' of the grid, and read by pairs\n",
             s->axis[s->n_axes - 1]);
+  if (p->rows) fprintf(out, "processors turn rows of q and k by their own positions, once each\n");
   if (p->bias) {
     const char *name = "log2(e) bias";
     expr_print_roots(out, &p->bias, &name, 1);
@@ -264,7 +281,7 @@ void attention_plan_print(FILE *out, const attention_plan *p) {
 
 /* ---- tiles ---- */
 
-enum { HEADS_ROOM = 192 << 10 };
+enum { HEADS_ROOM = 192 << 10, TURNED_ROOM = 192 << 10 };
 
 attention_shape attention_shape_of(const attention_plan *p, const cpu_target *target) {
   /* Accumulators, the registers of queries and one for a key's channel: 16 + 2 + 1 of 32, 12 + 2 + 1 of 16. */
@@ -297,6 +314,14 @@ attention_shape attention_narrow_shape(const attention_shape *s) {
   narrow.is_narrow = true;
   narrow.vectors = narrow.heads = 1;
   return narrow;
+}
+
+turned_shape turned_shape_of(const attention_plan *p, const attention_shape *s) {
+  turned_shape t = {.keys = s->keys, .state_numbers = (p->head_dim + p->value_dim + 2) * s->queries};
+  int64_t state = (int64_t)t.state_numbers * 4 + (int64_t)sizeof(pegen_attention_tile),
+          panel = (int64_t)t.keys * p->head_dim * 4, most = (TURNED_ROOM - panel) / state;
+  t.tiles = most < 1 ? 1 : most > PEGEN_ATTENTION_TURNED_TILES ? PEGEN_ATTENTION_TURNED_TILES : (int)most;
+  return t;
 }
 
 int attention_pitch(int width) {

@@ -62,6 +62,10 @@ typedef struct attention_plan {
   const expr **place; /* [n_axes] what a displacement's coordinates gain of the bias, the same; NULL where it is 0 */
   const attention_torques *torques; /* off the grid; NULL: there are none */
   bool has_places; /* coordinates have gradients: not on the grid, where none are given, nor of columns */
+  /* Rotations that leave the pairs (algebra/relative.h): processors turn rows of q and k instead, once each. */
+  const char *stays; /* of rotations: why they stay on the pairs; NULL: rows are turned, or nothing is */
+  const spec *rows;  /* the separable description of a row; NULL: rows are not turned */
+  const struct plan *turned; /* its plan, which the form makes (forms/attention.c) */
 } attention_plan;
 
 /* Whether there is something of positions in it. */
@@ -71,6 +75,10 @@ attention_plan *attention_plan_build(arena *a, const spec *s);
 /* The same for a target: a bias is not tabulated along rows that fill half of its registers at most, whose other lanes
  * would be empty. */
 const attention_plan *attention_plan_on(arena *a, const attention_plan *p, const cpu_target *target);
+/* The same of out itself, whose rows come turned where they can: then it has no matrix, and no tables of a grid. */
+const attention_plan *attention_plan_forward(arena *a, const attention_plan *p, const cpu_target *target);
+/* Whether rows of queries and keys come turned. */
+bool attention_is_turned(const attention_plan *p);
 void attention_plan_print(FILE *out, const attention_plan *p);
 
 /* Tiles of a target. Queries are in the lanes: a score's row holds vectors * lanes of them. The accumulators,
@@ -103,6 +111,16 @@ typedef struct grid_shape {
 } grid_shape;
 
 attention_shape attention_shape_of(const attention_plan *p, const cpu_target *target);
+
+/* Of rows that come turned: tiles of queries that go through a panel of turned keys before the next ones are turned.
+ * What a tile remembers between its panels is its state. */
+typedef struct turned_shape {
+  int tiles;
+  int keys;          /* of a panel: of a tile */
+  int state_numbers; /* float32: queries and output [channels][queries], maximum and sum [queries] */
+} turned_shape;
+
+turned_shape turned_shape_of(const attention_plan *p, const attention_shape *s);
 /* Tiles of one head whose queries fill one register at most: what a head's last tile often is. Where registers are
  * wide, a tile of them is worth code of its own; none where pairs are rotated or operands gain, whose code is long:
  * what gradients cost to compile is bounded (tests/effort). */

@@ -291,6 +291,10 @@ static const test_case cases[] = {
     {"lingeope", {{"head_dim", "4095"}}},
     {"../tests/attention/turning", {{"head_dim", "256"}}},
     {"../tests/attention/turning", {{"head_dim", "1022"}}},
+    {"../tests/attention/rows_turned", {{"head_dim", "64"}, {"value_dim", "64"}}},
+    {"../tests/attention/rows_turned", {{"head_dim", "256"}, {"value_dim", "256"}}},
+    {"../tests/attention/rows_turned", {{"head_dim", "1024"}, {"value_dim", "1024"}}},
+    {"../tests/attention/rows_turned", {{"head_dim", "4096"}, {"value_dim", "4096"}, {"heads", "1"}}},
 };
 
 static void run_case(const test_case *of) {

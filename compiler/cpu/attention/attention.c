@@ -77,6 +77,13 @@ static void load_maxima(const attend *f, ir_value *maxima) {
   for (int x = 0; x < f->e.shape.vectors; x++) maxima[x] = load(&f->e, attention_at_constant(&f->e, f->maximum, 0, x));
 }
 
+/* Rows of keys as float32; those that come turned lie in their panel. */
+static row_view key_rows(const attention_emitter *e, const attention_rows *rows, ir_value first, ir_value count) {
+  if (!attention_is_turned(e->p)) return emit_key_rows(e, rows, first, count);
+  ir_value k = ATTENTION_HEAD(e, k), stride = ATTENTION_TILE(e, k_token, e->b->i64);
+  return (row_view){ir_offset(e->b, k, mul(e->b, first, stride)), stride};
+}
+
 /* Scores without what rotations add, of each head. */
 static key_tile emit_unrotated(const attend *f, ir_value first, ir_value count) {
   const attention_emitter *e = &f->e;
@@ -133,7 +140,7 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   }
   score_emitter scores = {e, &f->pairs, &f->columns};
   ir_value maxima[ATTENTION_MAX_VECTORS], decay[ATTENTION_MAX_VECTORS];
-  row_view rows = emit_key_rows(e, &f->rows, first, count);
+  row_view rows = key_rows(e, &f->rows, first, count);
   key_tile t = {
       .first = first, .count = count, .rows = rows.at, .stride = rows.stride, .scores = f->scores, .paired = paired};
   if (paired) {
@@ -172,6 +179,14 @@ static void emit_run(void *context, ir_value begin, ir_value end, ir_value whole
   emit_paired_keys(&of, begin, end);
 }
 
+/* Of what a tile knows beside its keys: on the stack, or, where it is to remember it, the next of its state. */
+static ir_value state_room(const attend *f, ir_value *state, int rows) {
+  if (!state->ptr) return attention_heads_room(&f->e, row_bytes(f, rows));
+  ir_value room = *state;
+  *state = ir_offset_const(f->e.b, room, row_bytes(f, rows));
+  return room;
+}
+
 static void emit_begin(attend *f) {
   attention_emitter *e = &f->e;
   ir *b = e->b;
@@ -182,16 +197,17 @@ static void emit_begin(attend *f) {
     f->row_table = attention_heads_room(e, 8);
     f->stride = ir_alloca(b, 8, 8);
   }
-  e->queries = attention_heads_room(e, row_bytes(f, e->p->head_dim));
-  f->output = attention_heads_room(e, row_bytes(f, e->p->value_dim));
+  bool is_turned = attention_is_turned(e->p);
+  ir_value state = is_turned ? ATTENTION_TILE(e, state, b->ptr) : (ir_value){NULL};
+  e->queries = state_room(f, &state, e->p->head_dim);
+  f->output = state_room(f, &state, e->p->value_dim);
   f->scores = attention_heads_room(e, row_bytes(f, s->keys));
   emit_attend_room(e, &f->rows);
-  f->maximum = attention_heads_room(e, row_bytes(f, 1));
-  f->sum = attention_heads_room(e, row_bytes(f, 1));
+  f->maximum = state_room(f, &state, 1);
+  f->sum = state_room(f, &state, 1);
 }
 
-/* A head's queries, and an empty sum. */
-static void emit_begin_head(const attend *f) {
+static void emit_empty(const attend *f) {
   const attention_emitter *e = &f->e;
   ir *b = e->b;
   const attention_shape *s = &e->shape;
@@ -203,7 +219,62 @@ static void emit_begin_head(const attend *f) {
   for (int x = 0; x < s->vectors; x++)
     store(e, ir_float(b, e->lanes, 0), attention_at(e, f->output, channels.index, x));
   ir_end_for(b, channels);
-  emit_attention_queries(e, &f->rows);
+}
+
+/* Opens what a stage of tiles does that remember their state. */
+static ir_branch emit_stage(const attention_emitter *e, pegen_attention_stage stage) {
+  ir *b = e->b;
+  ir_value asked = ir_op2(b, "arith.andi", ATTENTION_TILE(e, stages, b->i64), i64(b, stage));
+  return ir_if(b, ir_compare_int(b, "ne", asked, e->zero));
+}
+
+/* A head's queries, and an empty sum. */
+static void emit_begin_head(const attend *f) {
+  const attention_emitter *e = &f->e;
+  if (!attention_is_turned(e->p)) {
+    emit_empty(f);
+    emit_attention_queries(e, &f->rows);
+    return;
+  }
+  ir_branch empty = emit_stage(e, PEGEN_STAGE_EMPTY);
+  emit_empty(f);
+  ir_end_if(e->b, empty);
+  ir_branch queries = emit_stage(e, PEGEN_STAGE_QUERIES);
+  ir_value vector = ATTENTION_TILE(e, vector, e->b->i64), rows = ATTENTION_TILE(e, rows, e->b->ptr);
+  emit_attention_columns(e, vector, rows);
+  ir_end_if(e->b, queries);
+}
+
+/* Keys that have neither bias nor rotation, those of tiles that remember their state from `begin` on. */
+static void emit_plain_keys(attend *f, ir_value plain) {
+  attention_emitter *e = &f->e;
+  ir *b = e->b;
+  if (!attention_is_turned(e->p)) {
+    emit_keys(f, e->zero, plain, false);
+    return;
+  }
+  emit_keys(f, smaller(b, ATTENTION_TILE(e, begin, b->i64), plain), plain, false);
+}
+
+/* Keys that may be seen, of those that have a bias or a rotation. */
+static void emit_placed_keys(attend *f, ir_value plain, ir_value end) {
+  attention_emitter *e = &f->e;
+  ir_value first = plain, last = end;
+  if (attention_is_turned(e->p)) {
+    first = larger(e->b, ATTENTION_TILE(e, begin, e->b->i64), plain);
+    last = larger(e->b, first, end);
+  }
+  if (e->p->mask) emit_seen_keys(&f->pairs, first, last, emit_run, f);
+  else emit_paired_keys(f, first, last);
+}
+
+static void emit_end_head(const attend *f) {
+  const attention_emitter *e = &f->e;
+  ir_branch out = {.outer = NULL};
+  if (attention_is_turned(e->p)) out = emit_stage(e, PEGEN_STAGE_OUT);
+  emit_attention_output(e, &f->rows, f->output, f->sum);
+  emit_attention_lse(e, f->maximum, f->sum);
+  if (attention_is_turned(e->p)) ir_end_if(e->b, out);
 }
 
 /* attend_T(tile, rows): what all number types share. */
@@ -218,22 +289,20 @@ static void emit_attend(attend *f) {
   emit_begin_head(&of);
   attention_heads_end(e, heads);
   ir_value end = ATTENTION_TILE(e, end, b->i64);
-  bool pairs = attention_is_placed(p);
+  bool pairs = attention_is_placed(p), plains = !pairs || p->spec->skip_tokens > 0;
   ir_value plain = pairs ? smaller(b, ATTENTION_TILE(e, plain, b->i64), end) : end;
   if (p->columns) f->columns = emit_columns_begin(e);
   else if (pairs) f->pairs = emit_pairs_begin(e);
-  if (!pairs || p->spec->skip_tokens > 0) {
+  if (plains) {
     heads = attention_heads_begin(e);
     of = attend_of_head(f, &heads);
-    emit_keys(&of, e->zero, plain, false);
+    emit_plain_keys(&of, plain);
     attention_heads_end(e, heads);
   }
-  if (pairs && p->mask) emit_seen_keys(&f->pairs, plain, end, emit_run, f);
-  else if (pairs) emit_paired_keys(f, plain, end);
+  if (pairs) emit_placed_keys(f, plain, end);
   heads = attention_heads_begin(e);
   of = attend_of_head(f, &heads);
-  emit_attention_output(&of.e, &of.rows, of.output, of.sum);
-  emit_attention_lse(&of.e, of.maximum, of.sum);
+  emit_end_head(&of);
   attention_heads_end(e, heads);
   ir_return(b);
   e->heads = (ir_value){NULL};
@@ -243,7 +312,7 @@ void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *
   attend f = {.e = attention_emitter_create(b, a, p, target)};
   b->target_cpu = target->cpu;
   b->target_features = target->features;
-  emit_block_channels(b, a, p, target);
+  if (p->matrix) emit_block_channels(b, a, p, target);
   if (p->columns) emit_weigh(b, a, p, target, dtypes);
   if (p->by_tiles) emit_pair_biases(b, a, p, target);
   emit_attend(&f);

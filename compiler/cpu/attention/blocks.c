@@ -9,9 +9,8 @@ static const char *channel_table(const attention_emitter *e) {
 
 void emit_block_channels(ir *b, arena *a, const attention_plan *p, const cpu_target *target) {
   const spec *s = p->spec;
-  if (p->matrix)
-    ir_table(b, arena_printf(a, "channels_%s", target->suffix), s->n_components * s->n_blocks, NULL,
-             (const int32_t *)s->channel);
+  ir_table(b, arena_printf(a, "channels_%s", target->suffix), s->n_components * s->n_blocks, NULL,
+           (const int32_t *)s->channel);
 }
 
 void emit_block_rows(const attention_emitter *e, ir_value index, block_rows *block) {

@@ -11,6 +11,7 @@
 #include "cpu/attention/gradient.h"
 
 #include "cpu/attention/ahead.h"
+#include "cpu/attention/blocks.h"
 #include "cpu/attention/column_sums.h"
 #include "cpu/attention/key_sums.h"
 #include "cpu/attention/operand_sums.h"
@@ -366,6 +367,7 @@ void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const cpu
   f.e.shape.heads = 1;
   b->target_cpu = target->cpu;
   b->target_features = target->features;
+  if (p->turned) emit_block_channels(b, a, p, target); /* which out does not need */
   emit_unturned_channels(b, a, p, target);
   emit_weight_gains(b, a, p->weights, target, dtypes);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)

@@ -14,6 +14,10 @@ const char *emit_attend_name(arena *a, const cpu_target *target, int dtype) {
   return arena_printf(a, "attend_%s_%s", target->suffix, number_name(dtype));
 }
 
+const char *emit_read_name(arena *a, const cpu_target *target, int dtype) {
+  return arena_printf(a, "read_%s_%s", target->suffix, number_name(dtype));
+}
+
 static const char *shared_name(const attention_emitter *e) {
   return arena_printf(e->memory, "attend_%s", e->target->suffix);
 }

@@ -21,6 +21,8 @@ attention_rows emit_attend_begin(attention_emitter *e);
 void emit_attend_room(const attention_emitter *e, attention_rows *r);
 /* A number type's functions, and attend_T_DTYPE, which calls attend_T with them. */
 void emit_attend_rows(attention_emitter *e, int dtype);
+/* read_T_DTYPE: rows of q and k as float32. */
+const char *emit_read_name(arena *a, const cpu_target *target, int dtype);
 const char *emit_attend_name(arena *a, const cpu_target *target, int dtype);
 
 /* The same of gradients: attend_gradient_T, whose `write` is of a row of q's gradient, and attend_narrow_gradient_T of
