@@ -55,5 +55,11 @@
 #define pegen_table_view pegen_launch_table_view
 #define pegen_table_extent pegen_launch_table_extent
 #define pegen_table_size pegen_launch_table_size
+#define pegen_check_gained pegen_launch_check_gained
+#define pegen_check_gained_overlap pegen_launch_check_gained_overlap
+#define pegen_check_grad pegen_launch_check_grad
+#define pegen_clear_backward_call pegen_launch_clear_backward_call
+#define pegen_table_like pegen_launch_table_like
+#define pegen_table_plan pegen_launch_table_plan
 
 #endif
