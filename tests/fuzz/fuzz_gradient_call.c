@@ -244,10 +244,10 @@ static void edit_struct(reader *r, fuzz_gradient_call *c) {
   case 2: c->forward.args.grad = NULL; break;
   case 3: c->grad.struct_size = sizeof c->grad + 8 * below(r, 64); break; /* a later version's */
   case 4: c->room[sizeof c->grad + below(r, 64) * 8] = (unsigned char)byte(r); break;
-  case 5: c->grad.table = byte(r) & 1 ? NULL : (void *)((uintptr_t)c->grad.table + 8 * below(r, 8)); break;
+  case 5: c->grad.table = byte(r) & 1 || !c->room_of_table ? NULL : c->room_of_table + 8 * below(r, 8); break;
   case 6: c->grad.table_bytes -= below(r, 255); break;
   case 7:
-    if (c->grad.table) ((unsigned char *)c->grad.table)[below(r, 128)] ^= 1u << below(r, 8);
+    if (c->room_of_table) c->room_of_table[below(r, 128)] ^= 1u << below(r, 8);
     break;
   }
 }
@@ -307,6 +307,7 @@ void fuzz_gradient_call_read(fuzz_gradient_call *c, const uint8_t *data, size_t 
   fuzz_call_read_sound(&r, forward, &l);
   c->grad.struct_size = sizeof c->grad;
   makers[c->entry].read(&r, c, &l);
+  c->room_of_table = c->grad.table;
   forward->args.grad = &c->grad;
   bool older = forward->entry == FUZZ_ENCODE && (byte(&r) & 1);
   forward->args.struct_size = older ? offsetof(pegen_args, lse) : sizeof(pegen_args);

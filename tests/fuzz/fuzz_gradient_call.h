@@ -30,6 +30,7 @@ typedef struct fuzz_gradient_call {
   DLTensor *operands[FUZZ_OPERANDS], *inputs[FUZZ_INPUTS];
   unsigned char *placed; /* where the workspace of the sound call begins, ... */
   size_t placed_bytes; /* ... behind which memory ends */
+  unsigned char *room_of_table; /* where grad.table was placed, or NULL; edits move it or change what lies there */
 } fuzz_gradient_call;
 
 /* The functions of a row of PEGEN_ENTRIES, of its finish and of its workspace's size; NULL: the kernel has none. */
