@@ -8,6 +8,8 @@
 
 #include "mlir/arith.h"
 
+#include <math.h>
+
 /* Adding it to |x| < 2^51 rounds to the nearest integer and leaves that integer in the low bits. */
 static const double ROUNDER = 0x1.8p52;
 
@@ -201,6 +203,13 @@ ir_value math_atan2_f64(ir *b, ir_value y, ir_value x) {
   ir_value zero = splat_f(b, x, 0), abs_x = ir_op1(b, "math.absf", x), abs_y = ir_op1(b, "math.absf", y);
   ir_value is_steep = ir_compare_float(b, "ogt", abs_y, abs_x);
   ir_value small = ir_select(b, is_steep, abs_x, abs_y), large = ir_select(b, is_steep, abs_y, abs_x);
+  /* Beside an infinity what is finite is 0, two of them are alike, and NaN stays. */
+  ir_value infinity = splat_f(b, x, INFINITY), one = splat_f(b, x, 1);
+  ir_value is_infinite = ir_compare_float(b, "oeq", large, infinity);
+  ir_value are_alike = ir_compare_float(b, "oeq", small, infinity), none = mul(b, small, zero);
+  ir_value beside = ir_select(b, are_alike, one, none);
+  small = ir_select(b, is_infinite, beside, small);
+  large = ir_select(b, is_infinite, one, large);
   /* Taken off: 0, pi/8 or pi/4, whose tangent is c; tan of what is left is (small - c large) / (large + c small). */
   ir_value beyond_16th = ir_compare_float(b, "ogt", small, mul(b, large, splat_f(b, x, tan_16th)));
   ir_value beyond_3_16th = ir_compare_float(b, "ogt", small, mul(b, large, splat_f(b, x, tan_3_16th)));

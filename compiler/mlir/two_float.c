@@ -281,6 +281,12 @@ two_float(two_float_atan2)(ir *b, two_float y, two_float x) {
   two_float abs_x = two_float_abs(b, x), abs_y = two_float_abs(b, y), none = two_float_const(b, 0);
   ir_value is_steep = two_float_less(b, abs_x, abs_y);
   two_float small = two_float_select(b, is_steep, abs_x, abs_y), large = two_float_select(b, is_steep, abs_y, abs_x);
+  ir_value infinity = number(b, INFINITY), one = number(b, 1); /* as in math_atan2_f64 */
+  ir_value is_infinite = ir_compare_float(b, "oeq", large.hi, infinity);
+  ir_value are_alike = ir_compare_float(b, "oeq", small.hi, infinity), nothing = mul(b, small.hi, zero);
+  ir_value beside = ir_select(b, are_alike, one, nothing);
+  small = two_float_select(b, is_infinite, two_float_f32(beside), small);
+  large = two_float_select(b, is_infinite, two_float_f32(one), large);
   ir_value beyond_16th = ir_compare_float(b, "ogt", small.hi, mul(b, large.hi, number(b, 0.198912367379658)));
   ir_value beyond_3_16th = ir_compare_float(b, "ogt", small.hi, mul(b, large.hi, number(b, 0.6681786379192989)));
   two_float c = two_float_select(b, beyond_16th, two_float_const(b, tan_8th), none);

@@ -319,8 +319,18 @@ static void saturating(void **state) {
     assert_true(y[0] == 0 && y[1] == 0 && y[2] == 1 && y[3] == -1 && isnan(y[4]) && y[5] == 1 && y[6] == -1);
     g(x, y, COUNT);
     assert_true(fabs(y[0] - 3.14159265358979323846) < 1e-15 && y[1] == y[0] && isnan(y[4]));
+    assert_true(fabs(y[2] - 1.57079632679489661923) < 1e-15 && y[3] == -y[2]);
     h(x, y, COUNT);
     assert_true(fabs(y[0] - 1.57079632679489661923) < 1e-15 && y[1] == y[0] && isnan(y[4]));
+    assert_true(fabs(y[2]) < 1e-15 && fabs(y[3] - 3.14159265358979323846) < 1e-15);
+  }
+  for (int v = 0; v < VARIANT_COUNT; v++) {
+    math_function *g = find(v, "two_atan2_left"), *h = find(v, "two_atan2_above");
+    if (!g) continue;
+    g(x, y, COUNT);
+    assert_true(fabs(y[2] - 1.57079632679489661923) < 1e-7 && y[3] == -y[2] && isnan(y[4]));
+    h(x, y, COUNT);
+    assert_true(fabs(y[2]) < 1e-7 && fabs(y[3] - 3.14159265358979323846) < 1e-6 && isnan(y[4]));
   }
 }
 
