@@ -6,7 +6,7 @@
  * queries, sums and outputs from panel to panel. How many go together changes no bit, since panels are tiles of keys
  * and a tile of queries knows nothing of others. All of it is on the stack of the call, however many keys there are.
  *
- * Phases count from the place of the first key that has one, as displacements do.
+ * Phases count from the place of the first key that has a finite one, as displacements do.
  */
 #include "attention_walk.h"
 

@@ -66,17 +66,27 @@ static void bound_keys(walk *w) {
   w->bounded = w->key_places.positions;
 }
 
+/* Coordinates count from the first key that has finite ones: from a key that is nowhere, which a mask may hide, the
+ * others would be nowhere, too. */
+static void set_origin(walk *w) {
+  double place[PEGEN_MAX_ROTOR_AXES];
+  for (int64_t key = w->skip; key < w->keys; key++) {
+    int is_finite = 1;
+    pegen_attention_place(&w->key_places, key, place);
+    for (int64_t axis = 0; axis < w->places.axes; axis++) is_finite &= __builtin_isfinite(place[axis]) != 0;
+    if (!is_finite) continue;
+    for (int64_t axis = 0; axis < w->places.axes; axis++)
+      w->places.origin[axis] = w->key_places.origin[axis] = place[axis];
+    return;
+  }
+}
+
 void pegen_attention_set_batch(walk *w, int64_t batch) {
   const pegen_attention_call *c = w->call;
   if (!w->form->placed) return;
   set_places(&w->places, w->driver->kernel, &c->positions, c->position_type, batch);
   set_places(&w->key_places, w->driver->kernel, &c->k_positions, c->k_position_type, batch);
-  if (c->k_position_type >= 0 && c->position_type >= 0 && w->keys > w->skip) {
-    double origin[PEGEN_MAX_ROTOR_AXES];
-    pegen_attention_place(&w->key_places, w->skip, origin);
-    for (int64_t axis = 0; axis < w->places.axes; axis++)
-      w->places.origin[axis] = w->key_places.origin[axis] = origin[axis];
-  }
+  if (c->k_position_type >= 0 && c->position_type >= 0) set_origin(w);
 }
 
 /* Sets *spoilt, of all heads of the tile. `look` asks of the first. */

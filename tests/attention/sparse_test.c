@@ -120,6 +120,28 @@ static void ask(draw *d, const spec *s, const char *name, bool has_gradients) {
   run_unload(loaded);
 }
 
+/* Keys that a window hides because they are nowhere, the first among them, from which others may not count. */
+static void nowhere(draw *d, const spec *s) {
+  loaded_kernel *loaded = trial_load_gradients(d->memory, s, d->targets[0], PEGEN_DTYPE_F32, 1);
+  if (!loaded) exit(2);
+  for (int tokens = 3; tokens <= 60; tokens += 57) { /* few queries, and many */
+    attention_trial t = {.spec = s};
+    attention_sizes sizes = {1, 2, 2, tokens, 60};
+    attention_trial_fill(d->memory, &t, &sizes, NUMBER_F32, ROWS_BHND, &d->random);
+    t.positions = places(d, s, &LAYOUTS[0], sizes.tokens);
+    t.k_positions = places(d, s, &LAYOUTS[0], sizes.keys);
+    float *values = (float *)t.k_positions->data;
+    for (int axis = 0; axis < s->n_axes; axis++) {
+      values[axis] = NAN;
+      values[s->n_axes + axis] = -INFINITY;
+    }
+    t.operands = trial_random_operands(d->memory, s, NUMBER_F32, &d->random);
+    forward(d, run_kernel(loaded), &t, "keys nowhere");
+    gradients(d, run_kernel(loaded), &t, "keys nowhere");
+  }
+  run_unload(loaded);
+}
+
 /* ---- random masks ---- */
 
 #define TEXT(...) arena_printf(d->memory, __VA_ARGS__)
@@ -178,6 +200,7 @@ int main(int argc, char **argv) {
     const spec *s = loader_load(d.memory, LOCAL_DIR "/masked.lua", DSL_DIR, 1, &define);
     if (!s) return 2;
     ask(&d, s, kinds[i], i % 2 == 0);
+    if (i == 0) nowhere(&d, s);
   }
   for (int i = 0; i < count; i++) random_mask(&d, seed, i);
   printf("%d failed; largest error 2^%.1Lf\n", d.failed, log2l(d.largest));
