@@ -9,7 +9,7 @@ typedef pegen_few_walk walk;
 
 int pegen_attention_is_few(const pegen_attention_walk *w, int target) {
   const pegen_attention_few_code *code = w->form->few ? &w->form->few[target] : 0;
-  return code && code->keys && w->tokens < code->queries && code->begin[w->call->type] != 0;
+  return code && code->keys && w->tokens < code->queries;
 }
 
 /* Items of `rows` rows: as many of them as there must be, of nearly one size. */
@@ -26,6 +26,7 @@ void pegen_few_begin(walk *f, pegen_attention_walk *w, int target) {
   f->sets = f->prefix_sets + sets_of(f->rows - f->prefix_rows);
   f->items = w->call->k.size[PEGEN_BATCH] * w->call->k.size[PEGEN_HEAD] * f->sets;
   f->batch = f->head = -1;
+  f->few.type = w->call->type;
   f->few.tile.k_token = w->call->k.stride[PEGEN_TOKEN];
   f->few.tile.v_token = w->call->v.stride[PEGEN_TOKEN];
   f->few.tile.scale = w->tile.scale;
@@ -91,20 +92,19 @@ void pegen_few_set_item(walk *f, int64_t item) {
 /* ---- its keys ---- */
 
 /* Rows that share what is read of a key, as long as there are some, and then one by one. */
-static void run_blocks(walk *f, pegen_few_function *const code[PEGEN_FEW_KINDS][PEGEN_ROW_TYPES]) {
-  pegen_few_function *one = code[PEGEN_FEW_ONE][f->w->call->type], *some = code[PEGEN_FEW_SOME][f->w->call->type];
+static void run_blocks(walk *f, pegen_few_function *const code[PEGEN_FEW_KINDS]) {
   for (int64_t row = 0, next; row < f->few.rows; row = next) {
-    int64_t together = some && row + PEGEN_FEW_BLOCK <= f->few.rows;
+    int64_t together = row + PEGEN_FEW_BLOCK <= f->few.rows;
     next = row + (together ? PEGEN_FEW_BLOCK : 1);
     f->few.row = row;
-    (together ? some : one)(&f->few);
+    code[together ? PEGEN_FEW_SOME : PEGEN_FEW_ONE](&f->few);
     f->few.k_ahead = f->few.v_ahead = 0; /* once a tile */
   }
 }
 
 /* 0 times what is no number is none: keys that some row does not see are left out one by one. */
 static void run_seen_values(walk *f) {
-  for (f->few.row = 0; f->few.row < f->few.rows; f->few.row++) f->code->seen_values[f->w->call->type](&f->few);
+  for (f->few.row = 0; f->few.row < f->few.rows; f->few.row++) f->code->values[PEGEN_FEW_ONE](&f->few);
 }
 
 static void run_tile(walk *f, int64_t first, int64_t end, int paired) {
@@ -128,14 +128,14 @@ static void run_range(walk *f, int64_t begin, int64_t end, int paired) {
 void pegen_few_run(walk *f, int64_t begin, int64_t end, char *state) {
   int64_t last = end < f->most ? end : f->most, plain = f->plain < last ? f->plain : last;
   f->few.state = state;
-  f->code->begin[f->w->call->type](&f->few);
+  f->code->begin(&f->few);
   run_range(f, begin, plain, 0);
   run_range(f, begin > plain ? begin : plain, last, 1);
 }
 
 void pegen_few_end(walk *f, char *state) {
   f->few.state = state;
-  f->code->end[f->w->call->type](&f->few);
+  f->code->end(&f->few);
   if (!f->w->call->lse.empty) f->code->lse(&f->few);
 }
 

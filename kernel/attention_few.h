@@ -22,6 +22,7 @@ typedef struct pegen_attention_few {
   /* First. k[0] and v[0], strides, the scale, operands and the keys' places are of all rows; row r has lane r of
    * limits and positions. Nothing else of it is set. */
   pegen_attention_tile tile;
+  int64_t type; /* of q, k, v and out: PEGEN_NUMBER_ */
   int64_t rows;
   int64_t row, count; /* of scores and values: the first of their rows; of soften too: keys [first, first + count) */
   int64_t first;
@@ -45,17 +46,17 @@ static inline int64_t pegen_few_state_bytes(int64_t value_dim) {
 
 typedef void pegen_few_function(pegen_attention_few *few);
 
-/* The emitted functions of one target; by PEGEN_NUMBER_, NULL: not compiled in. */
+/* The emitted functions of one target. A type is asked for where rows are read: a function of each would take as long
+ * again to compile, and a branch that always goes the same way takes next to nothing beside the products. */
 typedef struct pegen_attention_few_code {
   int64_t keys; /* of a tile; 0: this target has none of them */
   int64_t queries; /* fewer queries of a head are few */
-  pegen_few_function *begin[PEGEN_ROW_TYPES]; /* queries from q; nothing seen yet */
-  pegen_few_function *scores[PEGEN_FEW_KINDS][PEGEN_ROW_TYPES]; /* of rows from `row` on; some: may be NULL */
+  pegen_few_function *begin; /* queries from q; nothing seen yet */
+  pegen_few_function *scores[PEGEN_FEW_KINDS]; /* of rows from `row` on */
   pegen_few_function *soften; /* bias, mask, maximum and powers of all rows */
   pegen_few_function *soften_plain; /* the same without bias; NULL: all keys have it */
-  pegen_few_function *values[PEGEN_FEW_KINDS][PEGEN_ROW_TYPES];
-  pegen_few_function *seen_values[PEGEN_ROW_TYPES]; /* of one row, without keys whose power is 0 */
-  pegen_few_function *end[PEGEN_ROW_TYPES]; /* out */
+  pegen_few_function *values[PEGEN_FEW_KINDS]; /* of one row without keys whose power is 0 */
+  pegen_few_function *end; /* out */
   pegen_few_function *lse;
 } pegen_attention_few_code;
 

@@ -3,20 +3,17 @@
 
 #include "cpu/attention/few.h"
 
-static LLVMValueRef by_type(describer *d, const cpu_target *target, const char *what, int rows) {
-  LLVMValueRef functions[NUMBER_CHANNEL_TYPES];
-  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
-    functions[dtype] = describe_function(d, emit_few_name(d->request->memory, target, what, dtype, rows));
-  return LLVMConstArray2(d->ptr, functions, NUMBER_CHANNEL_TYPES);
-}
-
-static LLVMValueRef by_rows(describer *d, const cpu_target *target, const char *what) {
-  LLVMValueRef kinds[PEGEN_FEW_KINDS] = {by_type(d, target, what, 1), by_type(d, target, what, PEGEN_FEW_BLOCK)};
-  return LLVMConstArray2(LLVMTypeOf(kinds[0]), kinds, PEGEN_FEW_KINDS);
+static LLVMValueRef of_rows(describer *d, const cpu_target *target, const char *what, int rows) {
+  return describe_function(d, emit_few_name(d->request->memory, target, what, rows));
 }
 
 static LLVMValueRef of_all(describer *d, const cpu_target *target, const char *what) {
-  return describe_function(d, emit_few_name(d->request->memory, target, what, -1, 0));
+  return of_rows(d, target, what, 0);
+}
+
+static LLVMValueRef by_rows(describer *d, const cpu_target *target, const char *what) {
+  LLVMValueRef kinds[PEGEN_FEW_KINDS] = {of_rows(d, target, what, 1), of_rows(d, target, what, PEGEN_FEW_BLOCK)};
+  return LLVMConstArray2(d->ptr, kinds, PEGEN_FEW_KINDS);
 }
 
 static LLVMValueRef row_of(describer *d, const attention_plan *p, const cpu_target *target) {
@@ -24,13 +21,12 @@ static LLVMValueRef row_of(describer *d, const attention_plan *p, const cpu_targ
   describe_field fields[] = {
       FIELD(pegen_attention_few_code, keys, describe_i64(d, attention_few_keys(on, target))),
       FIELD(pegen_attention_few_code, queries, describe_i64(d, attention_few_queries(on, target))),
-      FIELD(pegen_attention_few_code, begin, by_type(d, target, "begin", 0)),
+      FIELD(pegen_attention_few_code, begin, of_all(d, target, "begin")),
       FIELD(pegen_attention_few_code, scores, by_rows(d, target, "scores")),
       FIELD(pegen_attention_few_code, soften, of_all(d, target, "soften")),
       FIELD(pegen_attention_few_code, soften_plain, of_all(d, target, "soften_plain")),
       FIELD(pegen_attention_few_code, values, by_rows(d, target, "values")),
-      FIELD(pegen_attention_few_code, seen_values, by_type(d, target, "seen_values", 0)),
-      FIELD(pegen_attention_few_code, end, by_type(d, target, "end", 0)),
+      FIELD(pegen_attention_few_code, end, of_all(d, target, "end")),
       FIELD(pegen_attention_few_code, lse, of_all(d, target, "lse"))};
   return DESCRIBE(d, pegen_attention_few_code, fields);
 }

@@ -22,7 +22,7 @@ int attention_few_queries(const attention_plan *p, const cpu_target *target);
 /* All functions of a target; nothing where it has none. */
 void emit_attention_few(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes);
 
-/* few_WHAT_T, few_WHAT_T_DTYPE, few_WHAT_T_DTYPE_ROWS; without the parts that are negative or 0. */
-const char *emit_few_name(arena *a, const cpu_target *target, const char *what, int dtype, int rows);
+/* few_WHAT_T, few_WHAT_T_ROWS; 0 rows: any number. */
+const char *emit_few_name(arena *a, const cpu_target *target, const char *what, int rows);
 
 #endif

@@ -3,76 +3,111 @@
 
 #include "mlir/number.h"
 
-few_row few_row_of(const attention_emitter *e, int type, int width) {
-  few_row row = {.type = type, .width = width, .lanes = e->target->lanes};
+few_row few_row_of(const attention_emitter *e, unsigned dtypes, int width) {
+  few_row row = {.dtypes = dtypes, .width = width, .lanes = e->target->lanes, .type = FEW(e, type, e->b->i64)};
   while (row.lanes > width) row.lanes /= 2;
-  row.registers = type == NUMBER_BF16 ? 2 : 1;
-  row.unit = row.registers * row.lanes;
-  row.units = width / row.unit;
-  int at = row.units * row.unit;
-  if (width - at >= row.lanes) {
-    row.tail_channel[row.tail] = at;
-    row.tail_counted[row.tail++] = row.lanes;
-    at += row.lanes;
-  }
-  if (at < width) {
+  row.units = width / row.lanes;
+  if (width % row.lanes) {
     row.tail_channel[row.tail] = width - row.lanes;
-    row.tail_counted[row.tail++] = width - at;
+    row.tail_counted[row.tail++] = width % row.lanes;
   }
   return row;
 }
 
-int few_row_registers(const few_row *row) { return row->units * row->registers + row->tail; }
+int few_row_registers(const few_row *row) { return row->units + row->tail; }
 
 MlirType few_row_lanes(const attention_emitter *e, const few_row *row) {
   return ir_vector(e->b, row->lanes, e->b->f32);
 }
 
-void emit_few_unit(const attention_emitter *e, const few_row *row, ir_value at, ir_value *x) {
-  ir *b = e->b;
-  if (row->registers == 1) {
-    x[0] = emit_load_channels(b, e->target->native, row->type, row->lanes, at);
+few_place few_tail_place(const few_row *row, int i, ir_value at) {
+  return (few_place){at, row->tail_channel[i], {NULL}};
+}
+
+static ir_value address(const attention_emitter *e, const few_row *row, const few_place *place, int type) {
+  ir_value at = ir_offset_const(e->b, place->row, place->channel * number_bytes(type));
+  return place->index.ptr ? ir_offset(e->b, at, attention_mul(e->b, place->index, row->lanes * number_bytes(type)))
+                          : at;
+}
+
+static void load_as(const attention_emitter *e, const few_row *row, int type, int count, const few_place *places,
+                    ir_value ahead, ir_value *x) {
+  for (int i = 0; i < count; i++) {
+    ir_value at = address(e, row, &places[i], type);
+    x[i] = emit_load_channels(e->b, e->target->native, type, row->lanes, at);
+    if (ahead.ptr && i * row->lanes * number_bytes(type) % CACHE_LINE == 0)
+      ir_prefetch(e->b, ir_offset(e->b, at, ahead), 1);
+  }
+}
+
+static int first_of(unsigned dtypes) {
+  int type = 0;
+  while (!(dtypes >> type & 1)) type++;
+  return type;
+}
+
+static ir_value is_type(const attention_emitter *e, const few_row *row, int type) {
+  return ir_compare_int(e->b, "eq", row->type, i64(e->b, type));
+}
+
+static void load_any(const attention_emitter *e, const few_row *row, unsigned dtypes, int count,
+                     const few_place *places, ir_value ahead, ir_value *x) {
+  int type = first_of(dtypes);
+  unsigned others = dtypes & ~(1u << type);
+  MlirType types[FEW_MAX_LOADS];
+  ir_value side[FEW_MAX_LOADS];
+  if (!others) {
+    load_as(e, row, type, count, places, ahead, x);
     return;
   }
-  MlirType words = ir_vector(b, row->lanes, b->i32);
-  ir_value both = ir_load(b, words, at, 2);
-  x[0] = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.shli", both, ir_int(b, words, 16)), b->f32);
-  x[1] = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.andi", both, ir_int(b, words, 0xffff0000ll)), b->f32);
+  for (int i = 0; i < count; i++) types[i] = few_row_lanes(e, row);
+  ir_choice choice = ir_choose(e->b, is_type(e, row, type), count, types);
+  load_as(e, row, type, count, places, ahead, side);
+  ir_choose_else(e->b, &choice, count, side);
+  load_any(e, row, others, count, places, ahead, side);
+  ir_end_choose(e->b, choice, count, side, x);
 }
 
-static ir_value tail_at(const attention_emitter *e, const few_row *row, int i, ir_value at) {
-  return ir_offset_const(e->b, at, (int64_t)row->tail_channel[i] * number_bytes(row->type));
+void emit_few_load(const attention_emitter *e, const few_row *row, int count, const few_place *places, ir_value ahead,
+                   ir_value *x) {
+  load_any(e, row, row->dtypes, count, places, ahead, x);
 }
 
-ir_value emit_few_tail(const attention_emitter *e, const few_row *row, int i, ir_value at) {
-  return emit_load_channels(e->b, e->target->native, row->type, row->lanes, tail_at(e, row, i, at));
+ir_value emit_few_lines(const attention_emitter *e, const few_row *row) {
+  ir *b = e->b;
+  ir_value lines = e->zero;
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
+    if (!(row->dtypes >> type & 1)) continue;
+    int64_t of_type = ((int64_t)row->width * number_bytes(type) + CACHE_LINE - 1) / CACHE_LINE;
+    lines = ir_select(b, is_type(e, row, type), i64(b, of_type), lines);
+  }
+  return lines;
 }
 
-ir_value emit_few_counted(const attention_emitter *e, const few_row *row, int i, ir_value at) {
-  ir_value x = emit_few_tail(e, row, i, at);
+ir_value emit_few_counted(const attention_emitter *e, const few_row *row, int i, ir_value x) {
   if (row->tail_counted[i] == row->lanes) return x;
   bool counted[64];
   for (int lane = 0; lane < row->lanes; lane++) counted[lane] = lane >= row->lanes - row->tail_counted[i];
   return ir_select(e->b, ir_bools(e->b, row->lanes, counted), x, ir_float(e->b, few_row_lanes(e, row), 0));
 }
 
-void emit_few_store_unit(const attention_emitter *e, const few_row *row, const ir_value *x, ir_value at) {
-  ir *b = e->b;
-  int lanes = row->lanes;
-  for (int i = 0; i < row->registers; i++) {
-    ir_value in_order = x[0];
-    if (row->registers == 2) {
-      int64_t mask[64];
-      for (int lane = 0; lane < lanes; lane++) mask[lane] = lane % 2 * lanes + (i * lanes + lane) / 2;
-      in_order = ir_shuffle(b, x[0], x[1], lanes, mask);
-    }
-    ir_value to = ir_offset_const(b, at, (int64_t)i * lanes * number_bytes(row->type));
-    emit_store_channels(b, e->target->native, row->type, in_order, to, false);
+void emit_few_store(const attention_emitter *e, const few_row *row, const few_place *place, ir_value x) {
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
+    if (!(row->dtypes >> type & 1)) continue;
+    ir_branch branch = ir_if(e->b, is_type(e, row, type));
+    emit_store_channels(e->b, e->target->native, type, x, address(e, row, place, type), false);
+    ir_end_if(e->b, branch);
   }
 }
 
-void emit_few_store_tail(const attention_emitter *e, const few_row *row, int i, ir_value x, ir_value at) {
-  emit_store_channels(e->b, e->target->native, row->type, x, tail_at(e, row, i, at), false);
+ir_value emit_few_across(ir *b, ir_value x, few_fold *fold) {
+  int64_t low[32], high[32];
+  for (int lanes = ir_lanes(x) / 2; lanes >= 1; lanes /= 2) {
+    for (int i = 0; i < lanes; i++) low[i] = i, high[i] = lanes + i;
+    ir_value one = ir_shuffle(b, x, x, lanes, low), other = ir_shuffle(b, x, x, lanes, high);
+    x = fold(b, one, other);
+  }
+  return ir_extract(b, x, 0);
 }
 
 int64_t few_query_bytes(const attention_plan *p) { return (int64_t)attention_pitch(p->head_dim) * 4; }

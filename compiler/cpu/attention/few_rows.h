@@ -6,31 +6,43 @@
 
 #include "kernel/attention_few.h"
 
-enum { FEW_MAX_UNIT = 2, FEW_MAX_TAIL = 2 };
+enum { FEW_MAX_TAIL = 2, FEW_MAX_LOADS = 8 };
 
-/* How a row is cut. Units of channels follow each other, and behind them registers of what is left, which may begin
- * inside what was counted before: their first lanes are then of channels that others have, too. A unit is a register;
- * of a type that is the upper half of a float32 two, of its even channels and its odd ones, for which nothing has to be
- * moved between lanes. */
+/* How a row is cut: whole registers of channels follow each other, and behind them stand registers of what is left,
+ * which may begin inside what was counted before: their first lanes are then of channels that others have, too. */
 typedef struct few_row {
-  int type, width, lanes;
-  int unit, registers; /* of a unit: channels, registers */
-  int units, tail;     /* of the row: units, registers behind them */
+  unsigned dtypes; /* that it may have, as bits */
+  ir_value type;   /* i64: which of them it has */
+  int width, lanes;
+  int units, tail; /* registers: whole ones, behind them */
   int tail_channel[FEW_MAX_TAIL], tail_counted[FEW_MAX_TAIL]; /* where one begins; its lanes that no other has */
 } few_row;
 
-few_row few_row_of(const attention_emitter *e, int type, int width);
+/* A register of a row in the tensor's own type: from `channel` on, and `index` registers further. */
+typedef struct few_place {
+  ir_value row;
+  int64_t channel;
+  ir_value index; /* null: none */
+} few_place;
+
+/* In the function that is open. */
+few_row few_row_of(const attention_emitter *e, unsigned dtypes, int width);
 /* All registers of a row. */
 int few_row_registers(const few_row *row);
 MlirType few_row_lanes(const attention_emitter *e, const few_row *row);
-/* A unit at its first channel; a register of the tail of the row at its first. */
-void emit_few_unit(const attention_emitter *e, const few_row *row, ir_value at, ir_value *x);
-ir_value emit_few_tail(const attention_emitter *e, const few_row *row, int i, ir_value at);
-/* The same, 0 in the lanes that others have. */
-ir_value emit_few_counted(const attention_emitter *e, const few_row *row, int i, ir_value at);
-/* And back. */
-void emit_few_store_unit(const attention_emitter *e, const few_row *row, const ir_value *x, ir_value at);
-void emit_few_store_tail(const attention_emitter *e, const few_row *row, int i, ir_value x, ir_value at);
+few_place few_tail_place(const few_row *row, int i, ir_value at);
+/* FEW_MAX_LOADS registers at most: the type is asked for once for all of them. Of neighbours every line that lies
+ * `ahead` bytes further is asked for, too; null: none. */
+void emit_few_load(const attention_emitter *e, const few_row *row, int count, const few_place *places, ir_value ahead,
+                   ir_value *x);
+/* Lines of a cache that a row takes. */
+ir_value emit_few_lines(const attention_emitter *e, const few_row *row);
+/* 0 in the lanes of a register of the tail that others have. */
+ir_value emit_few_counted(const attention_emitter *e, const few_row *row, int i, ir_value x);
+void emit_few_store(const attention_emitter *e, const few_row *row, const few_place *place, ir_value x);
+/* The sum, or what `fold` makes, of all lanes: a half with the other, again and again. */
+typedef ir_value few_fold(ir *b, ir_value x, ir_value y);
+ir_value emit_few_across(ir *b, ir_value x, few_fold *fold);
 
 /* Bytes between rows: of queries, of scores, and of the decay. */
 int64_t few_query_bytes(const attention_plan *p);

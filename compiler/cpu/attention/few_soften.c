@@ -49,14 +49,10 @@ static ir_value biased(const soften_row *row, ir_value score, ir_value index) {
   return ir_select(b, ir_compare_float(b, "oeq", bias, infinity(e)), infinity(e), sum);
 }
 
-static ir_value across(ir *b, ir_value x, bool least) {
-  ir_value best = ir_extract(b, x, 0);
-  for (int i = 1; i < ir_lanes(x); i++) {
-    ir_value next = ir_extract(b, x, i);
-    best = least ? smaller(b, next, best) : larger(b, next, best);
-  }
-  return best;
-}
+static ir_value smaller_of(ir *b, ir_value x, ir_value y) { return smaller(b, x, y); }
+static ir_value larger_of(ir *b, ir_value x, ir_value y) { return larger(b, x, y); }
+
+static ir_value across(ir *b, ir_value x, bool least) { return emit_few_across(b, x, least ? smaller_of : larger_of); }
 
 /* Scores with bias and mask go back; their maximum, with what was so far, in all lanes. */
 static ir_value emit_maximum(const soften_row *row, ir_value so_far) {

@@ -5,7 +5,7 @@
  */
 #include "cpu/attention/few_stages.h"
 
-enum { UNDER_WAY = 8, MOST_SUMS = 48 };
+enum { UNDER_WAY = 4, MOST_SUMS = 48 };
 
 /* Registers [unit, unit + units) of a row, and its tail or not. */
 typedef struct value_chunk {
@@ -13,50 +13,64 @@ typedef struct value_chunk {
   few_row row;
   int rows, units;
   bool has_tail;
-  ir_value unit; /* i64 */
+  ir_value unit; /* i64; null: `first_unit` */
+  int first_unit;
   ir_value values, stride, ahead, weights, state; /* of the tile's first key; of the first row */
 } value_chunk;
 
-static int chunk_registers(const value_chunk *c) {
-  return c->units * c->row.registers + (c->has_tail ? c->row.tail : 0);
-}
+static int chunk_registers(const value_chunk *c) { return c->units + (c->has_tail ? c->row.tail : 0); }
 
 /* Where register i of a row's output stands. */
 static ir_value output_at(const value_chunk *c, int r, int i) {
   ir *b = c->e->b;
-  int behind = c->units * c->row.registers;
-  int64_t lane_bytes = (int64_t)c->row.lanes * 4;
-  ir_value at = ir_offset_const(b, c->state, r * pegen_few_state_bytes(c->e->p->value_dim));
-  if (i >= behind) return ir_offset_const(b, at, (c->row.units * c->row.registers + i - behind) * lane_bytes);
-  return ir_offset_const(b, ir_offset(b, at, attention_mul(b, c->unit, c->row.registers * lane_bytes)), i * lane_bytes);
+  int64_t lane_bytes = (int64_t)c->row.lanes * 4, row = r * pegen_few_state_bytes(c->e->p->value_dim);
+  if (i >= c->units) return ir_offset_const(b, c->state, row + (c->row.units + i - c->units) * lane_bytes);
+  ir_value at = ir_offset_const(b, c->state, row + (c->first_unit + i) * lane_bytes);
+  return c->unit.ptr ? ir_offset(b, at, attention_mul(b, c->unit, lane_bytes)) : at;
 }
 
 static void load_value(const value_chunk *c, ir_value row, ir_value *v) {
   const attention_emitter *e = c->e;
-  ir *b = e->b;
-  int bytes = c->row.unit * number_bytes(c->row.type);
-  ir_value at = ir_offset(b, row, attention_mul(b, c->unit, bytes));
-  for (int i = 0; i < c->units; i++)
-    emit_few_unit(e, &c->row, ir_offset_const(b, at, (int64_t)i * bytes), v + (size_t)i * c->row.registers);
-  for (int i = 0; c->has_tail && i < c->row.tail; i++)
-    v[c->units * c->row.registers + i] = emit_few_tail(e, &c->row, i, row);
-  for (int line = 0; c->units && line < c->units * bytes; line += CACHE_LINE)
-    ir_prefetch(b, ir_offset_const(b, ir_offset(b, at, c->ahead), line), 1);
+  int n = chunk_registers(c), together = e->target->registers >= 32 ? FEW_MAX_LOADS : FEW_MAX_LOADS / 2;
+  few_place places[MOST_SUMS];
+  ir_value none = {NULL};
+  for (int i = 0; i < n; i++)
+    places[i] = i < c->units ? (few_place){row, (int64_t)(c->first_unit + i) * c->row.lanes, c->unit}
+                             : few_tail_place(&c->row, i - c->units, row);
+  for (int i = 0; i < n; i += together)
+    emit_few_load(e, &c->row, n - i < together ? n - i : together, places + i, i < c->units ? c->ahead : none, v + i);
 }
 
-/* Adds p v of a key to sums [row][register]. */
-static void emit_key(const value_chunk *c, ir_value key, ir_value *sums) {
-  const attention_emitter *e = c->e;
-  ir *b = e->b;
+static void add_products(const value_chunk *c, ir_value row, const ir_value *weights, ir_value *sums) {
+  ir_value v[MOST_SUMS];
   int n = chunk_registers(c);
-  ir_value v[MOST_SUMS], row = ir_offset(b, c->values, mul(b, key, c->stride)),
-                         weight = ir_offset(b, c->weights, attention_mul(b, key, 4));
   load_value(c, row, v);
+  for (int r = 0; r < c->rows; r++)
+    for (int i = 0; i < n; i++) sums[r * n + i] = attention_multiply_add(c->e->b, v[i], weights[r], sums[r * n + i]);
+}
+
+/* Adds p v of a key to sums [row][register]. Of a row that is alone what its power leaves out is not read: it may be no
+ * number. */
+static void emit_key(const value_chunk *c, ir_value key, ir_value *sums) {
+  ir *b = c->e->b;
+  int n = chunk_registers(c);
+  MlirType lanes = few_row_lanes(c->e, &c->row), types[MOST_SUMS];
+  ir_value p[PEGEN_FEW_BLOCK], weights[PEGEN_FEW_BLOCK], side[MOST_SUMS],
+      row = ir_offset(b, c->values, mul(b, key, c->stride)), at = ir_offset(b, c->weights, attention_mul(b, key, 4));
   for (int r = 0; r < c->rows; r++) {
-    ir_value p = ir_load(b, b->f32, ir_offset_const(b, weight, (int64_t)r * FEW_SCORE_BYTES), 4),
-             lanes = ir_broadcast(b, few_row_lanes(e, &c->row), p);
-    for (int i = 0; i < n; i++) sums[r * n + i] = attention_multiply_add(b, v[i], lanes, sums[r * n + i]);
+    p[r] = ir_load(b, b->f32, ir_offset_const(b, at, (int64_t)r * FEW_SCORE_BYTES), 4);
+    weights[r] = ir_broadcast(b, lanes, p[r]);
   }
+  if (c->rows > 1) {
+    add_products(c, row, weights, sums);
+    return;
+  }
+  for (int i = 0; i < n; i++) types[i] = lanes, side[i] = sums[i];
+  ir_choice counts = ir_choose(b, ir_compare_float(b, "une", p[0], ir_float(b, b->f32, 0)), n, types);
+  add_products(c, row, weights, side);
+  ir_choose_else(b, &counts, n, side);
+  ir_end_choose(b, counts, n, sums, side);
+  for (int i = 0; i < n; i++) sums[i] = side[i];
 }
 
 static void emit_keys(const value_chunk *c, ir_value first, ir_value turns, int step, int count, ir_value *sums) {
@@ -97,11 +111,11 @@ static void emit_chunk(const value_chunk *c) {
     for (int i = 0; i < n; i++) ir_store(b, sums[r * n + i], output_at(c, r, i), 4, false);
 }
 
-static value_chunk begin(attention_emitter *e, const char *name, int dtype, int rows) {
+static value_chunk begin(attention_emitter *e, const char *name, unsigned dtypes, int rows) {
   ir *b = e->b;
   ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
   e->zero = i64(b, 0);
-  value_chunk c = {.e = e, .row = few_row_of(e, dtype, e->p->value_dim), .rows = rows, .unit = e->zero};
+  value_chunk c = {.e = e, .row = few_row_of(e, dtypes, e->p->value_dim), .rows = rows};
   c.stride = ATTENTION_TILE(e, v_token, b->i64);
   c.ahead = FEW(e, v_ahead, b->i64);
   c.values = ir_offset(b, ATTENTION_TILE(e, v, b->ptr), mul(b, FEW(e, first, b->i64), c.stride));
@@ -111,63 +125,31 @@ static value_chunk begin(attention_emitter *e, const char *name, int dtype, int 
   return c;
 }
 
-void emit_few_values(attention_emitter *e, const char *name, int dtype, int rows) {
+void emit_few_values(attention_emitter *e, const char *name, unsigned dtypes, int rows) {
   ir *b = e->b;
-  value_chunk c = begin(e, name, dtype, rows);
-  int most = (e->target->registers >= 32 ? 24 : 12) / rows, units = 8 / c.row.registers;
-  while (units * c.row.registers > most) units /= 2; /* rows are of a power of two channels, as a rule */
+  value_chunk c = begin(e, name, dtypes, rows);
+  int most = (e->target->registers >= 32 ? 24 : 12) / rows, units = 8;
+  while (units > most) units /= 2; /* rows are of a power of two channels, as a rule */
   int whole = c.row.units / units, rest = c.row.units % units;
-  ir_loop chunks = ir_for(b, e->zero, i64(b, whole));
+  if (whole == 1 && rest == 0) whole = 0, rest = units; /* no loop */
   c.units = units;
-  c.unit = attention_mul(b, chunks.index, units);
-  emit_chunk(&c);
-  ir_end_for(b, chunks);
+  if (whole > 0) {
+    ir_loop chunks = ir_for(b, e->zero, i64(b, whole));
+    c.unit = attention_mul(b, chunks.index, units);
+    emit_chunk(&c);
+    ir_end_for(b, chunks);
+  }
+  c.unit = (ir_value){NULL};
+  c.first_unit = whole * units;
   c.units = rest;
-  c.unit = i64(b, (int64_t)whole * units);
+  c.has_tail = rest + c.row.tail <= most;
+  emit_chunk(&c);
+  if (c.has_tail) {
+    ir_return(b);
+    return;
+  }
+  c.units = 0;
   c.has_tail = true;
-  if (chunk_registers(&c) <= most) {
-    emit_chunk(&c);
-  } else {
-    c.has_tail = false;
-    emit_chunk(&c);
-    c.units = 0;
-    c.has_tail = true;
-    emit_chunk(&c);
-  }
-  ir_return(b);
-}
-
-/* Sums in memory, and a branch for each key: what it leaves out may be no number. */
-void emit_few_seen_values(attention_emitter *e, const char *name, int dtype) {
-  ir *b = e->b;
-  value_chunk c = begin(e, name, dtype, 1);
-  MlirType lanes = few_row_lanes(e, &c.row);
-  int n = few_row_registers(&c.row);
-  ir_value decay = decay_of(&c, 0), v[FEW_MAX_UNIT];
-  ir_loop registers = ir_for(b, e->zero, i64(b, n));
-  ir_value at = ir_offset(b, c.state, attention_mul(b, registers.index, (int64_t)c.row.lanes * 4));
-  ir_store(b, mul(b, ir_load(b, lanes, at, 4), decay), at, 4, false);
-  ir_end_for(b, registers);
-  ir_loop keys = ir_for(b, e->zero, FEW(e, count, b->i64));
-  ir_value p = ir_load(b, b->f32, ir_offset(b, c.weights, attention_mul(b, keys.index, 4)), 4),
-           row = ir_offset(b, c.values, mul(b, keys.index, c.stride));
-  ir_branch seen = ir_if(b, ir_compare_float(b, "une", p, ir_float(b, b->f32, 0)));
-  ir_value weight = ir_broadcast(b, lanes, p);
-  ir_loop units = ir_for(b, e->zero, i64(b, c.row.units));
-  ir_value from = ir_offset(b, row, attention_mul(b, units.index, (int64_t)c.row.unit * number_bytes(dtype))),
-           to = ir_offset(b, c.state, attention_mul(b, units.index, (int64_t)c.row.unit * 4));
-  emit_few_unit(e, &c.row, from, v);
-  for (int i = 0; i < c.row.registers; i++) {
-    at = ir_offset_const(b, to, (int64_t)i * c.row.lanes * 4);
-    ir_store(b, attention_multiply_add(b, v[i], weight, ir_load(b, lanes, at, 4)), at, 4, false);
-  }
-  ir_end_for(b, units);
-  for (int i = 0; i < c.row.tail; i++) {
-    at = ir_offset_const(b, c.state, ((int64_t)c.row.units * c.row.registers + i) * c.row.lanes * 4);
-    v[0] = emit_few_tail(e, &c.row, i, row);
-    ir_store(b, attention_multiply_add(b, v[0], weight, ir_load(b, lanes, at, 4)), at, 4, false);
-  }
-  ir_end_if(b, seen);
-  ir_end_for(b, keys);
+  emit_chunk(&c);
   ir_return(b);
 }
