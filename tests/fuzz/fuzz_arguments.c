@@ -239,7 +239,11 @@ static int run_step(void *context, const pegen_launch_step *step) {
   return 0;
 }
 
-static int64_t rows_of(const DLTensor *t) { return t ? t->shape[0] * t->shape[1] * t->shape[2] : 0; }
+/* Where one size is 0, the others are as large as one likes. */
+static int64_t rows_of(const DLTensor *t) {
+  if (!t || !t->shape[0] || !t->shape[1] || !t->shape[2]) return 0;
+  return t->shape[0] * t->shape[1] * t->shape[2];
+}
 
 static int on_gpu(DLDevice device) { return device.device_type == kDLCUDA; }
 
