@@ -58,6 +58,7 @@ static bool place_tables(fuzz_gradient_call *c) {
   args->table = room[0] + (TABLE_ROOM - args->table_bytes) / 64 * 64; /* which ends where the room does */
   c->grad.table = room[1] + (TABLE_ROOM - c->grad.table_bytes) / 64 * 64;
   bool fits = args->table_bytes <= TABLE_ROOM && c->grad.table_bytes <= TABLE_ROOM;
+  c->forward.table_words = args->table_bytes / 8 < 16 ? args->table_bytes / 8 : 16;
   if (fits) EXPECT(kernel->prepare(args, 0, 1) == PEGEN_ERROR_OK);
   else args->table = c->grad.table = NULL;
   return fits;
