@@ -267,12 +267,38 @@ void attend_copy_places(attend *t, int parameter, ir_value first, ir_value end, 
   ir_end_if(b, branch);
 }
 
+static ir_value key_is_somewhere(attend *t, ir_value key, two_float *place) {
+  ir *b = t->b;
+  ir_value zero = ir_float(b, b->f32, 0), sum = zero;
+  gpu_coordinates(b, t->p->spec, t->parameter + PEGEN_PTX_ATTENTION_KEY_POSITIONS, t->batch, key, place);
+  for (int axis = 0; axis < t->p->spec->n_axes; axis++) sum = ir_fma(b, place[axis].hi, zero, sum);
+  return ir_compare_float(b, "oeq", sum, zero);
+}
+
+/* The first key from `first` on that is somewhere, the last one where none is. Mostly that is `first`, and the loop is
+ * not entered. */
+static ir_value first_somewhere(attend *t, ir_value first) {
+  ir *b = t->b;
+  two_float place[SPEC_MAX_AXES];
+  ir_value last = larger(b, sub(b, t->keys, i32(b, 1)), i32(b, 0));
+  first = smaller(b, first, last);
+  ir_value end = ir_select(b, key_is_somewhere(t, first, place), first, last), found = end;
+  ir_loop loop = ir_for_with(b, wide(b, first), wide(b, end), 1, &found, &found);
+  ir_value key = ir_cast(b, "arith.trunci", loop.index, b->i32), next;
+  /* Behind the one that was found nothing is read. */
+  ir_choice open = ir_choose(b, ir_compare_int(b, "eq", found, last), 1, &b->i32);
+  ir_value here = ir_select(b, key_is_somewhere(t, key, place), key, found);
+  ir_choose_else(b, &open, 1, &here);
+  ir_end_choose(b, open, 1, &found, &next);
+  ir_end_for_with(b, loop, 1, &next, &found);
+  return found;
+}
+
 const two_float *attend_find_origin(attend *t, two_float *origin) {
   ir *b = t->b;
   const spec *s = t->p->spec;
   if (s->grid[0]) return NULL;
-  ir_value token = smaller(b, i32(b, s->skip_tokens), sub(b, t->keys, i32(b, 1)));
-  token = ir_select(b, less(b, token, i32(b, 0)), i32(b, 0), token);
+  ir_value token = first_somewhere(t, i32(b, s->skip_tokens));
   gpu_coordinates(b, s, t->parameter + PEGEN_PTX_ATTENTION_KEY_POSITIONS, t->batch, token, origin);
   return origin;
 }
