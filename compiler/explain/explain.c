@@ -166,9 +166,13 @@ static void print_gradients(arena *a, const spec *s, const explanation *e) {
                a, "of %s: %d operations more a row, for %s of each %s%s", operands, g->torque_operations,
                g->keeps_rows ? (g->torques > 1 ? arena_printf(a, "%d torques", g->torques) : "one torque") : "one sum",
                g->keeps_rows ? "block" : "channel", g->keeps_rows ? "; rows as written, or as read, are kept" : ""));
-  line("", arena_printf(a, "%s a token%s", count_text(a, &g->token), e->cost.per_head ? " and head" : ""));
+  const char *token = e->cost.per_head ? "token and head" : "token";
+  line("", arena_printf(a, "%s a %s", count_text(a, &g->token), token));
   if (g->chunk_bytes)
     line("", arena_printf(a, "%" PRId64 " bytes of workspace for each chunk of tokens", g->chunk_bytes));
+  if (g->table_bytes)
+    line("", arena_printf(a, "by a table: %" PRId64 " bytes for each %s, whose operations are done once for all calls",
+                          g->table_bytes, token));
 }
 
 static void print_text(arena *a, const spec *s, const explanation *e) {
@@ -335,6 +339,7 @@ static void json_gradients(json_writer *w, const explanation *e) {
   json_bool(w, "keeps_rows", g->keeps_rows);
   if (g->missing) json_text(w, "missing", g->missing);
   json_integer(w, "workspace_bytes_per_chunk", g->chunk_bytes);
+  json_integer(w, "table_bytes", g->table_bytes);
   json_integer(w, "per_pair_operations", g->pair_operations);
   json_bool(w, "of_operands_in_attention", !g->weights && g->of_operands);
   json_bool(w, "of_inputs_in_attention", !g->weights && g->of_inputs);

@@ -69,25 +69,27 @@ typedef struct explain_gradient {
   bool keeps_rows;       /* operands' and positions' need the rows as they were written, or read */
   const char *missing;   /* what has no gradient although forward depends on it; NULL: nothing */
   int64_t chunk_bytes;   /* of the workspace: sums of one chunk of tokens; 0: no operand has a gradient */
-  int weights;           /* of a query, from which inputs, operands and its position gain; 0: there are no columns */
-  int pair_operations;   /* of attention: of a pair and head */
+  int64_t table_bytes; /* of a table of gradients: of a token (and head, where per_head), without what processors add
+                        * to fill vectors up; 0: there is none */
+  int weights; /* of a query, from which inputs, operands and its position gain; 0: there are no columns */
+  int pair_operations; /* of attention: of a pair and head */
   bool of_operands, of_inputs; /* of attention's bias, of columns */
   bool of_positions; /* in attention */
-  int key_bytes;         /* of attention's workspace: of a key and head of k */
+  int key_bytes; /* of attention's workspace: of a key and head of k */
 } explain_gradient;
 
 typedef struct explanation {
-  const char *form;        /* its name; set by the caller, as are the two below */
-  const int64_t *grid;     /* that properties are measured on; NULL: random positions */
+  const char *form; /* its name; set by the caller, as are the two below */
+  const int64_t *grid; /* that properties are measured on; NULL: random positions */
   const double **operands; /* with which they are; NULL: random ones */
-  const char *role;        /* "separable", "pairwise", "additive" */
-  const char *block;       /* what a group of channels is */
+  const char *role; /* "separable", "pairwise", "additive" */
+  const char *block; /* what a group of channels is */
   int block_size, n_blocks, leftover; /* channels; leftover: of the head, in no block */
   const char *generator[SPEC_MAX_AXES]; /* by axis; NULL where nothing turns, as are phases and combine */
   const char *phase[SPEC_MAX_AXES];
   const char *combine;
-  const char *bias;        /* of attention, or what is added; NULL: none */
-  const char *group;       /* "SO(3)" */
+  const char *bias; /* of attention, or what is added; NULL: none */
+  const char *group; /* "SO(3)" */
   const char *normal_form; /* what the kernel computes */
   property property[PROPERTY_COUNT];
   explain_cost cost;

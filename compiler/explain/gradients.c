@@ -36,6 +36,7 @@ static void of_rotors(arena *a, const void *of, int row_operations, explain_grad
   out->torque_operations = torque_operations(g, p);
   out->keeps_rows = !plan_is_sum(p);
   count_token(a, g, p, &out->token);
+  out->table_bytes = (int64_t)g->n_torques * p->lanes * 8;
   out->chunk_bytes = (int64_t)(p->per_head ? p->spec->heads : 1) * g->n_boundaries * p->lanes * 8;
 }
 
@@ -52,6 +53,7 @@ static void of_basis(arena *a, const void *of, int row_operations, explain_gradi
     return;
   }
   out->torques = d * (d - 1) / 2;
+  out->table_bytes = (int64_t)d * d * 8;
   out->torque_operations = 2 * d * d;
   out->keeps_rows = true;
   if (g) count_token(a, g, p->turns, &out->token);
@@ -72,6 +74,7 @@ static void of_exponentials(arena *a, const void *of, int row_operations, explai
   out->torques = s->n_components * (s->n_components - 1) / 2;
   out->torque_operations = 2 * s->n_components * s->n_components * s->n_blocks;
   out->keeps_rows = true;
+  out->table_bytes = (int64_t)s->n_blocks * s->n_components * s->n_components * (p->is_f64 ? 8 : 4);
   out->token.arithmetic = (int)(s->n_blocks * (2 * products * b * b * b + 4 * p->n_generators * b * b));
   out->chunk_bytes =
       (int64_t)(p->per_head ? s->heads : 1) * p->n_generators * s->n_blocks * s->n_components * s->n_components * 8;
@@ -87,6 +90,7 @@ static void of_planes(arena *a, const void *of, int row_operations, explain_grad
   out->torques = b * (b - 1) / 2;
   out->torque_operations = 2 * b * b * s->n_blocks;
   out->keeps_rows = true;
+  out->table_bytes = (int64_t)s->n_blocks * b * b * (p->is_f64 ? 8 : 4);
   out->token.arithmetic = 60 * ((b + 1) / 2) * b * s->n_blocks;
   out->chunk_bytes = (int64_t)(p->per_head ? s->heads : 1) * s->n_blocks * b * b * 8;
 }
@@ -123,5 +127,6 @@ bool explain_gradients(arena *a, const form *f, const spec *s, int row_operation
   if (!plan) return false;
   out->has_rows = true;
   of_form[f->kind](a, plan, row_operations, out);
+  if (!f->entries.prepare_backward) out->table_bytes = 0;
   return true;
 }

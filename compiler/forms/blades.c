@@ -8,6 +8,7 @@
 #include "forms/form.h"
 #include "plan/gradient.h"
 #include "plan/plan.h"
+#include "program/backward.h"
 #include "program/encode.h"
 
 #include "kernel/loop.h"
@@ -42,12 +43,6 @@ static void *build_four(arena *a, const spec *s) {
 
 /* ---- programs ---- */
 
-/* A token's numbers, which a table may hold; -1: there are none. */
-static int eval_values(program_builder *b, const plan *p, int prepared) {
-  if (p->n_values == 0) return -1;
-  return program_eval(b, p, p->value, p->n_values, &prepared, prepared >= 0);
-}
-
 static const program *prepare_program(arena *a, const void *of) {
   const plan *p = of;
   if (p->n_values == 0) return NULL;
@@ -55,7 +50,7 @@ static const program *prepare_program(arena *a, const void *of) {
   int table = program_array_out(&b, "table", p->per_head ? IN(TOKENS) | IN(HEADS) : IN(TOKENS));
   int prepared = encode_prepared(&b, p);
   encode_for_tokens(&b, p->per_head);
-  program_write(&b, table, eval_values(&b, p, prepared));
+  program_write(&b, table, encode_values(&b, p, prepared));
   program_end_for(&b, 0);
   return b.p;
 }
@@ -79,7 +74,7 @@ static encode_rows begin_encode(arena *a, const plan *p) {
   int prepared = encode_prepared(b, p);
   encode_copy_skipped(b, e.x, e.y);
   encode_for_tokens(b, p->per_head);
-  e.values = eval_values(b, p, prepared);
+  e.values = encode_values(b, p, prepared);
   if (e.values >= 0) program_set_tabled(b, e.values);
   return e;
 }
@@ -95,69 +90,21 @@ static const program *encode_program(arena *a, const void *of) {
   return b->p;
 }
 
-/* What operands gain, element by element of each leaf; it is the driver that adds it to where the leaf was read. */
-static void write_operands(program_builder *b, const plan *p, const plan_gradient *g, int token, int array) {
-  int depth = b->depth;
-  const expr **gained = arena_array(b->memory, const expr *, g->n_scatters + 1);
-  for (int i = 0; i < g->n_scatters; i++) gained[i] = g->scatter[i].gradient;
-  if (p->per_head) program_for(b, SPACE_HEADS, PART_ALL);
-  int sums = program_reduce(b, token, IN(TOKENS), false, g->sum);
-  program_write(b, array, program_eval(b, g->leaves, gained, g->n_scatters, &sums, 1));
-  program_end_for(b, depth);
-}
-
-static void write_positions(program_builder *b, const plan *p, int token, int array) {
-  program_for(b, SPACE_TOKENS, p->spec->skip_tokens ? PART_ENCODED : PART_ALL);
-  program_write(b, array, program_reduce(b, token, p->per_head ? IN(HEADS) : 0, true, NULL));
-  program_end_for(b, 0);
-}
-
-/* Gradients of rows, operands and positions from what was written (y) or read (x): the rows of the transposed program,
- * and beside them the torques, which their token's expressions take. */
-static const program *backward_program(arena *a, const plan *p, const plan_gradient *g, torque_frame frame) {
-  const spec *s = p->spec;
-  const expr *const *entries = (const expr *const *)p->program->matrix.entry;
-  program_blocks blocks = {s->n_components, s->n_blocks, s->channel};
-  program_builder b = program_begin(a, s, frame == TORQUE_OF_Y ? "encode_backward" : "encode_backward_from_x");
-  int in = program_stream_in(&b, "y'", s->head_dim), out = program_stream_out(&b, "x'", s->head_dim, in);
-  int kept = program_stream_in(&b, frame == TORQUE_OF_Y ? "y" : "x", s->head_dim), matrix = -1;
-  unsigned of_token = p->per_head ? IN(TOKENS) | IN(HEADS) : IN(TOKENS);
-  int operands = g->n_boundaries ? program_array_out(&b, "operands'", of_token & IN(HEADS)) : -1;
-  int positions = g->has_positions ? program_array_out(&b, "positions'", IN(TOKENS)) : -1;
-  int prepared = plan_is_sum(p) ? -1 : encode_prepared(&b, p), of_operands = -1, of_positions = -1;
-  encode_copy_skipped(&b, in, out);
-  encode_for_tokens(&b, p->per_head);
-  int depth = b.depth;
-  if (!plan_is_sum(p)) {
-    int values = eval_values(&b, p, prepared);
-    matrix = program_matrix(&b, p, blocks, entries, &values, values >= 0);
-  }
-  program_for_rows(&b);
-  int gradient = program_load(&b, in), row = plan_is_sum(p) ? -1 : program_load(&b, kept), turned = gradient;
-  if (!plan_is_sum(p)) turned = program_apply(&b, matrix, gradient, true);
-  program_store(&b, out, turned);
-  int tau = program_wedge(&b, plan_is_sum(p) ? NULL : &g->basis, blocks, g->tau, g->n_torques,
-                          frame == TORQUE_OF_Y ? gradient : turned, row);
-  unsigned of_rows = b.spaces & SPACES_OF_ROW & ~of_token;
-  program_end_for(&b, depth);
-  tau = program_reduce(&b, tau, of_rows, false, g->tau);
-  if (operands >= 0) of_operands = program_eval(&b, g->token, g->of_boundary[frame], g->n_boundaries, &tau, 1);
-  if (positions >= 0) of_positions = program_eval(&b, g->token, g->of_position[frame], s->n_axes, &tau, 1);
-  program_end_for(&b, 0);
-  if (operands >= 0) write_operands(&b, p, g, of_operands, operands);
-  if (positions >= 0) write_positions(&b, p, of_positions, positions);
-  return b.p;
-}
-
-/* NULL: nothing but rows has a gradient, or in this frame it is that of the other. */
-static const program *backward_program_of(arena *a, const plan *p, torque_frame frame) {
+/* NULL: nothing but rows has a gradient, or in this frame it is that of the other, or there is no table. */
+static const program *backward_program(arena *a, const plan *p, torque_frame frame, backward_way way) {
   const plan_gradient *g = plan_gradient_build(a, p);
-  return g && (frame == TORQUE_OF_Y || !plan_is_sum(p)) ? backward_program(a, p, g, frame) : NULL;
+  if (!g || (plan_is_sum(p) && (frame == TORQUE_OF_X || way != BACKWARD_AT_ONCE))) return NULL;
+  return backward_build(a, p, g, frame, way);
 }
 
-static const program *backward_of_y(arena *a, const void *of) { return backward_program_of(a, of, TORQUE_OF_Y); }
-
-static const program *backward_of_x(arena *a, const void *of) { return backward_program_of(a, of, TORQUE_OF_X); }
+#define BACKWARD(name, frame, way) \
+  static const program *name(arena *a, const void *of) { return backward_program(a, of, frame, way); }
+BACKWARD(backward_of_y, TORQUE_OF_Y, BACKWARD_AT_ONCE)
+BACKWARD(backward_of_x, TORQUE_OF_X, BACKWARD_AT_ONCE)
+BACKWARD(to_table_of_y, TORQUE_OF_Y, BACKWARD_TO_TABLE)
+BACKWARD(to_table_of_x, TORQUE_OF_X, BACKWARD_TO_TABLE)
+BACKWARD(from_table_of_y, TORQUE_OF_Y, BACKWARD_FROM_TABLE)
+BACKWARD(from_table_of_x, TORQUE_OF_X, BACKWARD_FROM_TABLE)
 
 static void print(FILE *out, const void *plan) { plan_print(out, plan); }
 
@@ -215,10 +162,13 @@ static const program *sum_program(arena *a, const void *of) {
 #define BACKWARD_PROGRAMS \
   {"encode_backward", backward_of_y}, { "encode_backward_from_x", backward_of_x }
 #define ROTOR_PROGRAMS \
-  {{"encode", encode_program}, \
-   {"prepare", prepare_program}, \
-   {"encode_transposed", encode_program, "transpose"}, \
-   BACKWARD_PROGRAMS}
+  { \
+    {"encode", encode_program}, {"prepare", prepare_program}, {"encode_transposed", encode_program, "transpose"}, \
+        BACKWARD_PROGRAMS, {"encode_backward_by_table", to_table_of_y}, \
+        {"encode_backward_by_table_from_x", to_table_of_x}, {"prepare_backward", from_table_of_y}, { \
+      "prepare_backward_from_x", from_table_of_x \
+    } \
+  }
 
 const form form_additive = {
     .kind = FORM_ADDITIVE,

@@ -41,7 +41,7 @@ typedef struct form_program_row {
   const char *pass; /* that is run on what is made (program/passes.h); NULL: none */
 } form_program_row;
 
-enum { FORM_MAX_PROGRAMS = 8 };
+enum { FORM_MAX_PROGRAMS = 12 };
 
 /* The forms, special before general: the first that takes a description has it. Rooms that know something of a form's
  * kernels beyond what stands here have a table by this number: emitters (cpu/forms, gpu/forms), the driver's

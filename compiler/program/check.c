@@ -318,11 +318,24 @@ static void check_reduce(checker *c, const program_op *op) {
   if (op->over & c->around) fail(c, op, "sums over %s inside of a loop over it", spaces_text(c, op->over & c->around));
 }
 
+static bool check_array(checker *c, const program_op *op, bool is_output) {
+  bool there = op->array >= 0 && op->array < c->p->n_arrays;
+  if (!there) fail(c, op, "no such array");
+  else if (c->p->array[op->array].is_output != is_output)
+    fail(c, op, "an array that is not %s", is_output ? "written" : "read");
+  return !c->fault;
+}
+
+static void check_read(checker *c, const program_op *op) {
+  if (!check_array(c, op, false)) return;
+  unsigned spaces = c->p->array[op->array].spaces, around = c->around & SPACES_OF_VALUES;
+  if (spaces & ~around)
+    fail(c, op, "elements of %s, inside loops over %s", spaces_text(c, spaces), spaces_text(c, around));
+  if (op->n_exprs != c->p->value[op->result].count || !op->n_exprs) fail(c, op, "%d names", op->n_exprs);
+}
+
 static void check_write(checker *c, const program_op *op) {
-  if (op->array < 0 || op->array >= c->p->n_arrays) {
-    fail(c, op, "no such array");
-    return;
-  }
+  if (!check_array(c, op, true)) return;
   unsigned spaces = c->p->array[op->array].spaces;
   if (spaces != (c->around & SPACES_OF_VALUES))
     fail(c, op, "elements of %s, inside loops over %s", spaces_text(c, spaces), spaces_text(c, c->around));
@@ -355,6 +368,7 @@ static void check_op(checker *c, const program_op *op) {
   case OP_APPLY:
   case OP_ADD: check_apply(c, op); break;
   case OP_WRITE: check_write(c, op); break;
+  case OP_READ: check_read(c, op); break;
   case OP_COLUMNS: check_columns(c, op); break;
   case OP_SCORE: check_score(c, op); break;
   case OP_ATTEND: check_attend(c, op); break;
@@ -382,7 +396,7 @@ const char *program_fault(arena *a, const program *p) {
     if (p->stream[i].is_output && c.stored[i] != region(&c))
       return arena_printf(a, "rows %s: not all are stored", p->stream[i].name);
   for (int i = 0; i < p->n_arrays; i++)
-    if (!c.written[i]) return arena_printf(a, "array %s is not written", p->array[i].name);
+    if (p->array[i].is_output && !c.written[i]) return arena_printf(a, "array %s is not written", p->array[i].name);
   return NULL;
 }
 

@@ -10,6 +10,11 @@ int encode_prepared(program_builder *b, const plan *p) {
   return prepared;
 }
 
+int encode_values(program_builder *b, const plan *p, int prepared) {
+  if (p->n_values == 0) return -1;
+  return program_eval(b, p, p->value, p->n_values, &prepared, prepared >= 0);
+}
+
 void encode_for_tokens(program_builder *b, bool per_head) {
   program_for(b, SPACE_TOKENS, b->p->spec->skip_tokens ? PART_ENCODED : PART_ALL);
   if (per_head) program_for(b, SPACE_HEADS, PART_ALL);

@@ -6,6 +6,8 @@
 
 /* What tokens need of operands alone, once a call (and head); -1: nothing. */
 int encode_prepared(program_builder *b, const plan *p);
+/* A token's numbers, which a table may hold, of those; -1: there are none. */
+int encode_values(program_builder *b, const plan *p, int prepared);
 /* Loops over the tokens that are encoded, and their heads where heads differ. */
 void encode_for_tokens(program_builder *b, bool per_head);
 /* Loops over the rows of skipped tokens; false: there are none. */

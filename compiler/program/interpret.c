@@ -345,10 +345,18 @@ static void run_reduce(interpreter *t, const program_op *op) {
   memcpy(t->index, index, sizeof index);
 }
 
+static long double *array_at(const interpreter *t, const program_op *op, int64_t numbers) {
+  return t->call->arrays[op->array] + element_at(t, t->p->array[op->array].spaces) * numbers;
+}
+
 static void run_write(interpreter *t, const program_op *op) {
   int64_t numbers = numbers_of(t, op->argument[0]);
-  memcpy(t->call->arrays[op->array] + element_at(t, t->p->array[op->array].spaces) * numbers,
-         value_at(t, op->argument[0]), sizeof(long double) * (size_t)numbers);
+  memcpy(array_at(t, op, numbers), value_at(t, op->argument[0]), sizeof(long double) * (size_t)numbers);
+}
+
+static void run_read(interpreter *t, const program_op *op) {
+  int64_t numbers = numbers_of(t, op->result);
+  memcpy(value_at(t, op->result), array_at(t, op, numbers), sizeof(long double) * (size_t)numbers);
 }
 
 /* ---- loops ---- */
@@ -407,6 +415,7 @@ static void run_list(interpreter *t, const program_op *list, unsigned around) {
     case OP_APPLY: run_apply(t, op); break;
     case OP_ADD: run_add(t, op); break;
     case OP_WRITE: run_write(t, op); break;
+    case OP_READ: run_read(t, op); break;
     case OP_SUM: run_sum(t, op); break;
     case OP_COLUMNS: run_columns(t, op); break;
     case OP_SCORE: run_score(t, op); break;

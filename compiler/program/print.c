@@ -65,12 +65,13 @@ static void print_what(const printer *t, const program_op *op) {
   case OP_SCORE: fprintf(out, op->scales_all ? " scaled" : ""); break;
   default: break;
   }
-  if (op->kind == OP_WEDGE) fprintf(out, " %d number%s", op->n_exprs, op->n_exprs == 1 ? "" : "s");
-  if (op->kind == OP_EVAL || op->kind == OP_MATRIX || op->kind == OP_WEDGE)
+  if (op->kind == OP_WEDGE || op->kind == OP_READ)
+    fprintf(out, " %d number%s", op->n_exprs, op->n_exprs == 1 ? "" : "s");
+  if (op->kind == OP_EVAL || op->kind == OP_MATRIX || op->kind == OP_WEDGE || op->kind == OP_READ)
     fprintf(out, " of %d block%s", op->blocks.count, op->blocks.count == 1 ? "" : "s");
   print_source(t, op);
   if (op->stream >= 0) fprintf(out, " %s", t->p->stream[op->stream].name);
-  if (op->array >= 0) fprintf(out, " %s", t->p->array[op->array].name);
+  if (op->array >= 0) fprintf(out, "%s %s", op->kind == OP_READ ? " of" : "", t->p->array[op->array].name);
   const char *separator = op->kind == OP_EVAL || op->kind == OP_MATRIX ? " with"
                           : op->kind == OP_WEDGE                       ? ":"
                           : op->stream >= 0 || op->array >= 0          ? ","
@@ -124,7 +125,7 @@ static void add_root(const printer *t, roots *r, const expr *x, const char *text
 static void collect(const printer *t, const program_op *list, roots *r) {
   for (const program_op *op = list; op; op = op->next) {
     collect(t, op->body, r);
-    if (op->kind == OP_WEDGE || op->kind == OP_REDUCE) continue;
+    if (op->kind == OP_WEDGE || op->kind == OP_REDUCE || op->kind == OP_READ) continue;
     for (int i = 0; i < op->n_exprs; i++) {
       const char *of = name(t, op->result);
       int size = op->blocks.size;
@@ -149,6 +150,7 @@ void program_print(FILE *out, const program *p) {
     fprintf(out, "array %s of", p->array[i].name);
     for (int s = 0; s < SPACE_COUNT; s++)
       if (p->array[i].spaces & 1u << s) fprintf(out, " %s", program_space_word((program_space)s));
+    if (!p->array[i].is_output) fprintf(out, ", read");
     fputc('\n', out);
   }
   print_list(&t, p->body, 0);

@@ -66,10 +66,18 @@ int program_stream_of(program_builder *b, const char *name, int channels, unsign
   return new_stream(b, (program_stream){name, channels, spaces, is_output, -1});
 }
 
-int program_array_out(program_builder *b, const char *name, unsigned spaces) {
+static int new_array(program_builder *b, program_array array) {
   if (b->p->n_arrays == PROGRAM_MAX_ARRAYS) diag_bug("program", "more than %d arrays", PROGRAM_MAX_ARRAYS);
-  b->p->array[b->p->n_arrays] = (program_array){name, spaces};
+  b->p->array[b->p->n_arrays] = array;
   return b->p->n_arrays++;
+}
+
+int program_array_out(program_builder *b, const char *name, unsigned spaces) {
+  return new_array(b, (program_array){name, spaces, true});
+}
+
+int program_array_in(program_builder *b, const char *name, unsigned spaces) {
+  return new_array(b, (program_array){name, spaces, false});
 }
 
 static program_op *append(program_builder *b, program_op op) {
@@ -255,6 +263,14 @@ void program_store(program_builder *b, int stream, int row) { of_one(b, OP_STORE
 void program_hold(program_builder *b, int value) { of_one(b, OP_HOLD, value, -1, -1); }
 void program_write(program_builder *b, int array, int value) { of_one(b, OP_WRITE, value, -1, array); }
 
+int program_read(program_builder *b, int array, int blocks, const expr *const *names, int count, number_type type) {
+  program_op *op = append(b, (program_op){.kind = OP_READ, .stream = -1, .array = array});
+  op->blocks.count = blocks;
+  op->n_exprs = count;
+  op->expr = names;
+  return make(b, op, (program_value){.kind = KIND_NUMBERS, .type = type, .count = count});
+}
+
 void program_set_tabled(program_builder *b, int value) { ((program_op *)b->p->value[value].maker)->is_tabled = true; }
 
 const plan *program_plan(const program *p) {
@@ -302,7 +318,7 @@ const plan_widen *program_widen_plan(const program *p) {
 program_rewrite program_begin_rewrite(arena *a, const program *from, const char *entry) {
   program_rewrite r = {.from = from, .to = program_begin(a, from->spec, entry)};
   for (int i = 0; i < from->n_streams; i++) new_stream(&r.to, from->stream[i]);
-  for (int i = 0; i < from->n_arrays; i++) program_array_out(&r.to, from->array[i].name, from->array[i].spaces);
+  for (int i = 0; i < from->n_arrays; i++) new_array(&r.to, from->array[i]);
   for (int i = 0; i < from->n_values; i++) r.value[i] = -1;
   return r;
 }

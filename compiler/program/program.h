@@ -84,10 +84,11 @@ typedef struct program_stream {
   int replaces; /* the input stream in whose place an output may lie; -1: none */
 } program_stream;
 
-/* An array that is written beside the rows, such as a table: one element for each index of its spaces. */
+/* An array that is written, or read, beside the rows, such as a table: one element for each index of its spaces. */
 typedef struct program_array {
   const char *name;
   unsigned spaces;
+  bool is_output;
 } program_array;
 
 /* Name, its word, arguments (-1: any number).                                                       ORDER PROGRAM_OP */
@@ -103,6 +104,7 @@ typedef struct program_array {
   X(REDUCE, "reduce", 1) /* numbers summed over spaces, and over blocks */ \
   X(HOLD, "hold", 1) /* a schedule's: keep a value near for what follows (registers, shared memory) */ \
   X(WRITE, "write", 1) /* an element of an array */ \
+  X(READ, "read", 0) /* numbers of an element of an array, that an earlier call has written */ \
   X(SUM, "sum", 1) /* of a number over all blocks */ \
   X(COLUMNS, "columns", -1) /* a row with more channels: numbers, weights times a matrix of numbers, or zeros */ \
   X(SCORE, "score", -1) /* of a pair: scale times the product of a query's row and a key's, and a number */ \
@@ -159,10 +161,10 @@ struct program_op {
   program_part part; /* FOR tokens */
   int result; /* a value; -1: none */
   int n_arguments, argument[PROGRAM_MAX_ARGUMENTS]; /* values */
-  int stream, array; /* LOAD, STORE; WRITE */
+  int stream, array; /* LOAD, STORE; WRITE, READ */
   bool transposed; /* APPLY */
-  /* EVAL, MATRIX: expressions, of a matrix [size][size]. WEDGE, REDUCE: leaves that stand for the numbers in evals
-   * that use them. ADD, MATRIX, WEDGE: the blocks. */
+  /* EVAL, MATRIX: expressions, of a matrix [size][size]. WEDGE, REDUCE, READ: leaves that stand for the numbers in
+   * evals that use them. ADD, MATRIX, WEDGE: the blocks. */
   int n_exprs;
   const expr *const *expr;
   program_blocks blocks;
@@ -208,6 +210,7 @@ int program_stream_out(program_builder *b, const char *name, int channels, int r
 /* Of one tensor: its rows' spaces. */
 int program_stream_of(program_builder *b, const char *name, int channels, unsigned spaces, bool is_output);
 int program_array_out(program_builder *b, const char *name, unsigned spaces);
+int program_array_in(program_builder *b, const char *name, unsigned spaces);
 
 void program_for(program_builder *b, program_space space, program_part part);
 /* The loops over what is not walked yet of a token's rows. */
@@ -246,6 +249,8 @@ int program_reduce(program_builder *b, int value, unsigned over, bool over_block
 void program_store(program_builder *b, int stream, int row);
 void program_hold(program_builder *b, int value);
 void program_write(program_builder *b, int array, int value);
+/* names: leaves as in wedge, one a number of each of that many blocks. */
+int program_read(program_builder *b, int array, int blocks, const expr *const *names, int count, number_type type);
 /* Marks what a table holds. */
 void program_set_tabled(program_builder *b, int value);
 

@@ -309,6 +309,48 @@ static void not_written(fixture *f) {
   sound(f);
 }
 
+static const expr *const *sum(fixture *f) {
+  const expr **name = arena_array(f->memory, const expr *, 1);
+  *name = expr_cotangent(f->plan->spec->pool, 0, DEPENDS_POSITION);
+  return name;
+}
+
+static int read_element(fixture *f, int array, int count) {
+  return program_read(&f->b, array, f->blocks.count, sum(f), count, NUMBER_F64);
+}
+
+static void an_array_read(fixture *f) {
+  int torques = program_array_in(&f->b, "torques", IN(TOKENS)), table = program_array_out(&f->b, "table", IN(TOKENS));
+  sound(f);
+  program_end_for(&f->b, 0);
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  program_write(&f->b, table, read_element(f, torques, 1));
+}
+
+static void read_of_other_spaces(fixture *f) {
+  int torques = program_array_in(&f->b, "torques", IN(TOKENS) | IN(HEADS));
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  read_element(f, torques, 1);
+}
+
+static void read_what_is_written(fixture *f) {
+  int table = program_array_out(&f->b, "table", IN(TOKENS));
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  read_element(f, table, 1);
+}
+
+static void write_what_is_read(fixture *f) {
+  int torques = program_array_in(&f->b, "torques", IN(TOKENS));
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  program_write(&f->b, torques, numbers(f, &f->place));
+}
+
+static void nothing_read(fixture *f) {
+  int torques = program_array_in(&f->b, "torques", IN(TOKENS));
+  program_for(&f->b, SPACE_TOKENS, PART_ALL);
+  read_element(f, torques, 0);
+}
+
 static void of_another_op(fixture *f) {
   rows(f);
   int row = load(f);
@@ -477,6 +519,11 @@ static const struct {
     {"an element for each row", write_of_other_spaces, "write table: elements of tokens"},
     {"an element twice", write_twice, "write table: elements are written twice"},
     {"an array left out", not_written, "array table is not written"},
+    {"an array that is read", an_array_read, NULL},
+    {"a head's element for all heads", read_of_other_spaces, "read torques: elements of tokens, heads"},
+    {"an element of what is written", read_what_is_written, "read table: an array that is not read"},
+    {"an element of what is read", write_what_is_read, "write torques: an array that is not written"},
+    {"an element of no numbers", nothing_read, "read torques: 0 names"},
     {"another op's value", of_another_op, "the value is another op's"},
     {"a value of other loops", of_other_spaces, "the loops around walk tokens, batches, tensors, heads"},
 };

@@ -208,6 +208,41 @@ static bool turns_back(const variant *v) {
   return turns;
 }
 
+/* Room for what a program reads or writes beside its rows. */
+static int64_t array_elements(const fixture *f, const plan_gradient *g) {
+  return (TOKENS * f->spec->heads + 1) * (g->n_scatters + g->n_torques + 1) * expr_pool_blocks(f->spec->pool);
+}
+
+static void lay_arrays(fixture *f, const program *p, const plan_gradient *g, program_call *call) {
+  for (int i = 0; i < p->n_arrays; i++) call->arrays[i] = arena_array(f->memory, long double, array_elements(f, g));
+}
+
+/* By way of a table the same, to the bit. call: of the program of it all, whose arrays are filled. */
+static void gains_by_table(fixture *f, const program *back, const char *entry, const plan_gradient *g,
+                           const program_call *call) {
+  bool from_x = strstr(entry, "from_x");
+  const char *words[] = {from_x ? "encode_backward_by_table_from_x" : "encode_backward_by_table",
+                         from_x ? "prepare_backward_from_x" : "prepare_backward"};
+  const program *to = trial_program(f->memory, f->spec, words[0]), *from = trial_program(f->memory, f->spec, words[1]);
+  if (!to || !from) { /* what is added to rows has no table */
+    assert_true(f->spec->additive && !to && !from);
+    return;
+  }
+  program_call first = *call, second = *call;
+  assert_null(program_fault(f->memory, cpu_schedule(f->memory, to)));
+  lay_arrays(f, to, g, &first);
+  program_interpret(to, &first);
+  lay_arrays(f, from, g, &second);
+  second.arrays[0] = first.arrays[0];
+  program_interpret(from, &second);
+  assert_int_equal(from->n_arrays, back->n_arrays + 1);
+  for (int i = 0; i < back->n_arrays; i++)
+    for (int64_t k = 0; k < array_elements(f, g); k++)
+      if (!(call->arrays[i][k] == second.arrays[i + 1][k]))
+        fail_msg("%s: %s, element %d: %Lg by a table, not %Lg", f->spec->name, back->array[i].name, (int)k,
+                 second.arrays[i + 1][k], call->arrays[i][k]);
+}
+
 /* What operands and positions gain by the backward programs, from y and from x, against the reference. */
 static void gains_reference(const variant *v, const loader_define *more, const char *entry) {
   fixture f;
@@ -237,11 +272,9 @@ static void gains_reference(const variant *v, const loader_define *more, const c
                                     .g = given,
                                     .gradient = arena_array(f.memory, gradient_sum, count)};
   }
-  for (int i = 0; i < back->n_arrays; i++) {
-    int64_t count = (int64_t)s->heads * (g->n_scatters + 1) * expr_pool_blocks(s->pool) + TOKENS * s->n_axes;
-    call.arrays[i] = arena_array(f.memory, long double, count);
-  }
+  lay_arrays(&f, back, g, &call);
   program_interpret(back, &call);
+  gains_by_table(&f, back, entry, g, &call);
   gradient_sum **operands = reference_operand_sums(f.memory, s);
   gradient_sum *positions = arena_array(f.memory, gradient_sum, TOKENS * s->n_axes);
   reference_encode_backward(s, &(reference_backward){.batches = BATCHES,

@@ -1,0 +1,18 @@
+/* program/backward: gradients of rows, operands and positions as programs.
+ *
+ * Rows are those of the transposed program; beside them stand the torques, which their token's expressions take
+ * (plan/gradient.h). By way of a table the same is two programs: one that ends at the torques, and one that begins
+ * with those that many calls have added up.
+ */
+#ifndef PEGEN_PROGRAM_BACKWARD_H
+#define PEGEN_PROGRAM_BACKWARD_H
+
+#include "plan/gradient.h"
+#include "program/program.h"
+
+typedef enum backward_way { BACKWARD_AT_ONCE, BACKWARD_TO_TABLE, BACKWARD_FROM_TABLE } backward_way;
+
+/* From what was written (TORQUE_OF_Y) or read. Of sums: TORQUE_OF_Y, at once. */
+const program *backward_build(arena *a, const plan *p, const plan_gradient *g, torque_frame frame, backward_way way);
+
+#endif
