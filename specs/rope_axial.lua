@@ -80,11 +80,18 @@ return pe.encoding {
   models = {
     { "RoPE-ViT (axial)", base = 100, head_dim = 64, order = { 1, 0 } },
     { "VisionLLaMA", arrangement = "alternating", head_dim = 64 },
-    { "EVA-02 at the resolution of its training", base = 10000, head_dim = 64 },
+    {
+      "EVA-02 at the resolution of its training", "timm's vit_*_patch16_rope_reg*_gap_256", base = 10000, head_dim = 64,
+    },
+    {
+      "EVA-02 Ti/S at 336 pixels (24 x 24 patches, trained with 16 x 16)", base = 10000, head_dim = 64,
+      coordinates = "resampled", cells = { 24, 24 }, trained = { 16, 16 },
+    },
     {
       "EVA-02 B/L at 448 pixels (32 x 32 patches, trained with 16 x 16)", base = 10000, head_dim = 64,
       coordinates = "resampled", cells = { 32, 32 }, trained = { 16, 16 },
     },
+    { "Perception Encoder", base = 10000, head_dim = 64, order = { 1, 0 }, origin = -1 },
     { "Qwen2-VL", "Qwen2.5-VL", axes = 3, arrangement = "sections", sections = { 16, 24, 24 }, head_dim = 128 },
     {
       "Qwen3-VL", axes = 3, arrangement = "woven", sections = { 24, 20, 20 }, head_dim = 128,
@@ -92,6 +99,10 @@ return pe.encoding {
     {
       "DINOv3 (14 x 14 patches)", layout = "split", head_dim = 64, factor = 2 * pe.pi, coordinates = "signed",
       cells = { 14, 14 },
+    },
+    {
+      "DINOv3 (16 x 16 patches)", layout = "split", head_dim = 64, factor = 2 * pe.pi, coordinates = "signed",
+      cells = { 16, 16 },
     },
     { "Qwen2-VL (vision)", "Qwen2.5-VL (vision)", base = 10000, layout = "split", head_dim = 80 },
   },

@@ -8,7 +8,7 @@ case $module in
   explore) modules="numpy pandas altair vl_convert" ;;
   lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
   cuda | packed | distributed | torch_attention) modules="torch" ;;
-  models | vit) modules="torch transformers torchvision timm" ;;
+  models | checkpoints | vit) modules="torch transformers torchvision timm" ;;
   *) modules=$module ;;
 esac
 for module in $modules; do

@@ -1,0 +1,362 @@
+"""Models of transformers and timm with random weights, and how far the kernels of their commands are from their own
+code: what checkpoints_test.py measures.
+
+The options of a command are those that the description says that the model uses (its `models`): what is tested is them.
+"""
+import functools
+import json
+import pathlib
+import subprocess
+from typing import Callable, NamedTuple
+
+import torch
+import vision  # noqa: F401 (before timm and transformers)
+
+import timm
+import transformers
+from timm.layers import apply_rot_embed_cat
+from timm.layers.pos_embed_sincos import build_sincos2d_pos_embed
+from timm.models.swin_transformer import WindowAttention
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek_v3
+from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
+from transformers.models.gemma3 import modeling_gemma3 as gemma3
+from transformers.models.gpt_neox import modeling_gpt_neox as gpt_neox
+from transformers.models.gpt_oss import modeling_gpt_oss as gpt_oss
+from transformers.models.gptj import modeling_gptj as gptj
+from transformers.models.llama import modeling_llama as llama
+from transformers.models.llama4 import modeling_llama4 as llama4
+from transformers.models.modernbert import modeling_modernbert as modernbert
+from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+from transformers.models.phi import modeling_phi as phi
+from transformers.models.phi3 import modeling_phi3 as phi3
+from transformers.models.qwen2 import modeling_qwen2 as qwen2
+from transformers.models.qwen2_vl import modeling_qwen2_vl as qwen2_vl
+from transformers.models.qwen3 import modeling_qwen3 as qwen3
+from transformers.models.qwen3_vl import modeling_qwen3_vl as qwen3_vl
+from transformers.models.swin.modeling_swin import SwinRelativePositionBias
+from transformers.models.t5.modeling_t5 import T5Attention
+from transformers.models.vit_mae import modeling_vit_mae as vit_mae
+
+import pegen_kernels as pk
+from pegen_kernels import _native
+
+FAST = {"targets": "native", "dtypes": "float32"}
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def rows(*shape, seed=1):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def places(last):
+    """Whole positions from 0 to `last`, these two among them."""
+    return torch.cat(
+        [torch.tensor([0, last]), torch.randint(0, last, (94,), generator=torch.Generator().manual_seed(2))]
+    )
+
+
+def cells(*sizes):
+    """Positions of a row-major grid."""
+    return torch.stack(torch.meshgrid(*map(torch.arange, sizes), indexing="ij"), -1).flatten(0, -2)
+
+
+def apart(found, expected):
+    assert found.shape == tuple(expected.shape)
+    return float((torch.from_numpy(found).double() - expected.detach().double()).abs().max())
+
+
+class Used:
+    """What the descriptions say that a model uses: a kernel of these options, and the command that makes it."""
+
+    def __init__(self, model, **more):
+        for spec in self.descriptions():
+            for entry in spec["models"]:
+                if model in entry["names"]:
+                    self.spec, self.options = spec, {**entry["options"], **{k: str(v) for k, v in more.items()}}
+                    return
+        raise AssertionError(f"no description says that {model} uses it")
+
+    @staticmethod
+    @functools.lru_cache(None)
+    def descriptions():
+        return json.loads(
+            subprocess.run([_native.program(), "specs", "--json"], check=True, capture_output=True).stdout
+        )
+
+    @property
+    def command(self):
+        file = pathlib.Path(self.spec["file"]).resolve().relative_to(ROOT)
+        return f"pegen {file}" + "".join(f" -D {name}={value}" for name, value in sorted(self.options.items()))
+
+    @functools.cached_property
+    def kernel(self):
+        return pk.compile(self.spec["name"], **self.options, **FAST)
+
+    def encoded(self, x, positions=None, **operands):
+        numbers = {name: value.detach().numpy() for name, value in operands.items()}
+        if positions is not None:
+            positions = positions.double().reshape(x.shape[-2], -1).numpy()
+        return self.kernel.encode(x.numpy(), positions=positions, operands=numbers or None)
+
+    def weighted(self, bias, positions, causal=False, scale=0.0, k_positions=None, **operands):
+        """The difference of attention from that of a model's own bias [H,N,N], of random q, k and v."""
+        q, k, v = (rows(1, bias.shape[0], bias.shape[-1], self.kernel.head_dim, seed=seed) for seed in (1, 2, 3))
+        scores = q @ k.transpose(-1, -2) * (scale or q.shape[-1] ** -0.5) + bias.detach()
+        if causal:
+            scores = scores + torch.full(bias.shape[-2:], -torch.inf).triu(1)
+        numbers = {name: value.detach().numpy() for name, value in operands.items()}
+        place = lambda r: None if r is None else r.double().reshape(q.shape[-2], -1).numpy()  # noqa: E731
+        found = self.kernel.attention(q.numpy(), k.numpy(), v.numpy(), place(positions), k_positions=place(k_positions),
+                                      operands=numbers or None, causal=causal, scale=scale)  # fmt: skip
+        return apart(found[0] if isinstance(found, tuple) else found, scores.softmax(-1) @ v)
+
+
+# ---- Language: rotations of q and k by one position, with the exact product of position and frequency and with the
+# model's own frequencies, rounded as it does
+
+
+class Rotation(NamedTuple):
+    turn: Callable  # of rows [B,H,N,D] and positions [N]
+    frequencies: Callable  # those of the last turn: some rules choose them by the length of the text
+    factor: float = 1.0
+
+
+def halves(module, config, layer=None):
+    """The rotation of a module of transformers that has a class of its own for it."""
+    name = next(name for name in vars(module) if name.endswith("RotaryEmbedding") and "Vision" not in name)
+    rotary, prefix = getattr(module, name)(config), f"{layer}_" if layer else ""
+
+    def turn(x, positions):
+        cos, sin = rotary(x, positions[None], *((layer,) if layer else ()))
+        own = 2 * len(getattr(rotary, f"{prefix}inv_freq"))
+        return torch.cat([module.apply_rotary_pos_emb(*2 * [x[..., :own]], cos, sin)[0], x[..., own:]], -1)
+
+    return Rotation(turn, lambda: getattr(rotary, f"{prefix}inv_freq"), getattr(rotary, f"{prefix}attention_scaling"))
+
+
+def of_llama(**options):
+    """transformers' code of Llama is that of many others: they differ in their options."""
+    sizes = {"hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 131072}
+    return halves(llama, transformers.LlamaConfig(**{**sizes, **options}))
+
+
+def rule(kind, base, trained, **words):
+    given = {"rope_type": kind, "rope_theta": base, "original_max_position_embeddings": trained, **words}
+    return {"rope_parameters": given, "max_position_embeddings": 131072}
+
+
+def of_llama3(factor, high=4.0, **sizes):
+    return {**rule("llama3", 500000.0, 8192, factor=factor, low_freq_factor=1.0, high_freq_factor=high), **sizes}
+
+
+def of_gptj():
+    table = gptj.create_sinusoidal_positions(131072, 64)
+
+    def turn(x, positions):
+        sin, cos = table[positions][None].chunk(2, -1)
+        turned = gptj.apply_rotary_pos_emb(x[..., :64].transpose(1, 2), sin, cos).transpose(1, 2)
+        return torch.cat([turned, x[..., 64:]], -1)
+
+    return Rotation(turn, lambda: 1 / 10000 ** (torch.arange(0, 64, 2, dtype=torch.int64) / 64))
+
+
+def of_llama4():
+    rotary = llama4.Llama4TextRotaryEmbedding(transformers.Llama4TextConfig(**of_llama3(16.0, 1.0)))
+
+    def turn(x, positions):
+        return llama4.apply_rotary_emb(*2 * [x.transpose(1, 2)], rotary(x, positions[None]))[0].transpose(1, 2)
+
+    return Rotation(turn, lambda: rotary.inv_freq)
+
+
+def of_deepseek():
+    """Its code writes the pairs apart from one another, of q and k alike, which scores do not see."""
+    words = {"factor": 40.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}
+    rotary = deepseek_v3.DeepseekV3RotaryEmbedding(
+        transformers.DeepseekV3Config(**rule("yarn", 10000.0, 4096, **words))
+    )
+
+    def turn(x, positions):
+        turned, _ = deepseek_v3.apply_rotary_pos_emb_interleave(x, x, *rotary(x, positions[None]))
+        return turned.unflatten(-1, (2, 32)).transpose(-1, -2).flatten(-2)
+
+    return Rotation(turn, lambda: rotary.inv_freq, rotary.attention_scaling)
+
+
+def of_longrope():
+    steps = torch.arange(48) / 48.0
+    factors = {"short_factor": (1 + steps).tolist(), "long_factor": (1 + 60 * steps**2).tolist()}
+    return halves(phi3, transformers.Phi3Config(**rule("longrope", 10000.0, 4096, **factors)))
+
+
+def gemma3_4b():
+    rules = {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+             "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0}}  # fmt: skip
+    return transformers.Gemma3TextConfig(rope_parameters=rules)
+
+
+def of_neox(share, **sizes):
+    words = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": share}
+    return halves(gpt_neox, transformers.GPTNeoXConfig(rope_parameters=words, **sizes))
+
+
+def layers(module, config, layer):
+    return lambda: halves(module, config(), layer)
+
+
+LANGUAGE = {
+    "Llama 2": of_llama,
+    "Code Llama": lambda: of_llama(rope_theta=1000000.0),
+    "Llama 3": lambda: of_llama(rope_theta=500000.0),
+    "Llama 3.1": lambda: of_llama(**of_llama3(8.0)),
+    "Llama 3.2 1B": lambda: of_llama(**of_llama3(32.0, hidden_size=2048)),
+    "Llama 4 Scout": of_llama4,
+    "Qwen2": lambda: halves(qwen2, transformers.Qwen2Config(hidden_size=4096, rope_theta=1000000.0)),
+    "Qwen3": lambda: halves(qwen3, transformers.Qwen3Config(head_dim=128, rope_theta=1000000.0)),
+    "Gemma 3 (layers of local attention)": layers(gemma3, gemma3_4b, "sliding_attention"),
+    "Gemma 3 4B, 12B (layers of global attention)": layers(gemma3, gemma3_4b, "full_attention"),
+    "Phi-2": lambda: halves(phi, transformers.PhiConfig(hidden_size=2560, rope_parameters={
+        "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.4})),
+    "Phi-3-mini-4k": lambda: halves(phi3, transformers.Phi3Config()),
+    "Phi-3-mini-128k (longrope)": of_longrope,
+    "GPT-J 6B": of_gptj,
+    "GPT-NeoX 20B": lambda: of_neox(0.25, hidden_size=6144, num_attention_heads=64),
+    "Pythia 6.9B": lambda: of_neox(0.25, hidden_size=4096, num_attention_heads=32),
+    "gpt-oss": lambda: halves(gpt_oss, transformers.GptOssConfig()),
+    "DeepSeek-V3 (the 64 channels that turn)": of_deepseek,
+    "ModernBERT (layers of global attention)": layers(modernbert, transformers.ModernBertConfig, "full_attention"),
+    "ModernBERT (layers of local attention)": layers(modernbert, transformers.ModernBertConfig, "sliding_attention"),
+}  # fmt: skip
+
+
+def language(model):
+    """Differences of the command, whose phases are exact, up to position 4095; and up to 131071 with the model's own
+    frequencies and phases rounded to float32."""
+    used, rotation = Used(model), LANGUAGE[model]()
+    x, near, far = rows(1, 2, 96, int(used.options["head_dim"])), places(4095), places(131071)
+    theirs = rotation.turn(x, near)
+    if used.spec["name"] == "rope":
+        exact = used.encoded(x, near)
+    else:
+        exact = Used(model, precision="exact").encoded(x, near, inv_freq=rotation.frequencies())
+    kept = {
+        name: used.options.get(name, other)
+        for name, other in (
+            ("head_dim", 64),
+            ("layout", "interleaved" if used.spec["name"] == "rope" else "split"),
+            ("rotary_dim", 0),
+        )
+    }
+    rounded = Used("Llama 2 with dynamic NTK", **kept, attention_factor=rotation.factor)
+    expected = rotation.turn(x, far)
+    return apart(exact, theirs), apart(rounded.encoded(x, far, inv_freq=rotation.frequencies()), expected)
+
+
+# ---- Images, volumes and biases: what a command is held against says which differences are its
+
+
+def of_timm(name, model):
+    """A model of timm of one layer: the sines and cosines that it makes, and how it applies them."""
+    net = timm.create_model(name, depth=1, num_classes=0).eval()
+    (h, w), skip, block = net.patch_embed.grid_size, net.num_prefix_tokens, net.blocks[0].attn
+    used, x = Used(model, skip_tokens=skip, grid=f"{h},{w}"), rows(1, block.num_heads, skip + h * w, 64)
+    table, operands = net.rope.get_embed([h, w]), {}
+    if hasattr(net.rope, "freqs"):  # of each layer and head
+        table, operands = table[0], {"freqs": net.rope.freqs[:, 0]}
+    turned = apply_rot_embed_cat(x[:, :, skip:], table, half=getattr(block, "rotate_half", False))
+    return used, apart(used.encoded(x, **operands), torch.cat([x[:, :, :skip], turned], 2))
+
+
+def of_dinov3(model):
+    used = Used(model, grid="14,14", skip_tokens=5)
+    rope = dinov3.DINOv3ViTRopePositionEmbedding(transformers.DINOv3ViTConfig()).eval()
+    x = rows(1, 6, 5 + 14 * 14, 64)
+    return used, apart(used.encoded(x), dinov3.apply_rotary_pos_emb(x, x, *rope(torch.zeros(1, 3, 224, 224)))[0])
+
+
+def of_qwen_vision(model):
+    used, x = Used(model, grid="16,24"), rows(1, 2, 16 * 24, 80)
+    cos, sin = qwen2_vl.Qwen2VLVisionRotaryEmbedding(qwen2_vl.Qwen2VLVisionConfig())(x, cells(16, 24))
+    turned, _ = qwen2_vl.apply_rotary_pos_emb_vision(*2 * [x[0].transpose(0, 1)], cos, sin)
+    return used, apart(used.encoded(x), turned.transpose(0, 1)[None])
+
+
+def of_sections(model, module, config, base, sections):
+    """Text, then an image, then text on, at positions below 4096."""
+    words = {"rope_type": "default", "rope_theta": base, "mrope_section": sections}
+    rotary = getattr(module, config.__name__.replace("Config", "RotaryEmbedding").replace("Qwen2VLText", "Qwen2VL"))(
+        config(hidden_size=4096, num_attention_heads=32, rope_parameters=words)
+    )
+    text = lambda t: t[:, None].expand(-1, 3)  # noqa: E731
+    place = torch.cat([text(torch.arange(20)), 20 + cells(4, 6, 8), text(places(4095))])
+    used, x = Used(model), rows(1, 2, len(place), 128)
+    return used, apart(used.encoded(x, place), module.apply_rotary_pos_emb(x, x, *rotary(x, place.T[:, None]))[0])
+
+
+def of_mae(model):
+    used, made = Used(model, grid="14,14", skip_tokens=1), vit_mae.ViTMAEEmbeddings(transformers.ViTMAEConfig())
+    made.initialize_weights()
+    return used, apart(used.encoded(torch.zeros(1, 1, 197, 768)), made.position_embeddings[None])
+
+
+def of_sincos(model):
+    used = Used(model, grid="14,14")
+    return used, apart(used.encoded(torch.zeros(1, 1, 196, 768)), build_sincos2d_pos_embed([14, 14], 768)[None, None])
+
+
+def of_swin(model, window):
+    used, heads = Used(model), window.relative_position_bias_table.shape[-1]
+    torch.nn.init.normal_(window.relative_position_bias_table)
+    table = window.relative_position_bias_table.reshape(13, 13, heads)
+    bias = window() if isinstance(window, SwinRelativePositionBias) else window._get_rel_pos_bias()
+    return used, used.weighted(bias[0], cells(7, 7), relative_position_bias_table=table)
+
+
+def of_t5(model, causal):
+    used = Used(model)
+    heads = int(used.options["heads"])
+    config = transformers.T5Config(num_heads=heads, d_kv=64, d_model=64 * heads, is_decoder=causal)
+    layer = T5Attention(config, has_relative_attention_bias=True)
+    table, bias = torch.nn.init.normal_(layer.relative_attention_bias.weight), layer.compute_bias(200, 200)[0]
+    return used, used.weighted(bias, torch.arange(200), causal, scale=1.0, relative_attention_bias=table)
+
+
+def of_alibi(model, make):
+    used = Used(model)
+    bias = make(int(used.options["heads"])).expand(-1, 200, 200)
+    return used, used.weighted(bias, torch.arange(200), causal=True)
+
+
+# Whose code, the function that measures, and its further arguments.
+TIMM, HUGGING = f"timm {timm.__version__}", f"transformers {transformers.__version__}"
+REST = {
+    "Qwen2-VL": (HUGGING, of_sections, qwen2_vl, transformers.Qwen2VLTextConfig, 1000000.0, [16, 24, 24]),
+    "Qwen3-VL": (HUGGING, of_sections, qwen3_vl, transformers.Qwen3VLTextConfig, 5000000.0, [24, 20, 20]),
+    "Qwen2-VL (vision)": (HUGGING, of_qwen_vision),
+    "RoPE-ViT (axial)": (TIMM, functools.partial(of_timm, "vit_small_patch16_rope_224")),
+    "RoPE-ViT (mixed)": (TIMM, functools.partial(of_timm, "vit_small_patch16_rope_mixed_224")),
+    "timm's vit_*_patch16_rope_reg*_gap_256":
+        (TIMM, functools.partial(of_timm, "vit_medium_patch16_rope_reg1_gap_256")),
+    "EVA-02 at the resolution of its training": (TIMM, functools.partial(of_timm, "eva02_tiny_patch14_224")),
+    "EVA-02 Ti/S at 336 pixels (24 x 24 patches, trained with 16 x 16)":
+        (TIMM, functools.partial(of_timm, "eva02_tiny_patch14_336")),
+    "Perception Encoder": (TIMM, functools.partial(of_timm, "vit_pe_core_tiny_patch16_384")),
+    "DINOv3 (16 x 16 patches)": (TIMM, functools.partial(of_timm, "vit_tiny_patch16_dinov3_qkvb")),
+    "DINOv3 (14 x 14 patches)": (HUGGING, of_dinov3),
+    "MAE": (HUGGING, of_mae),
+    "timm's build_sincos2d_pos_embed": (TIMM, of_sincos),
+    "Swin-T (first stage)": (HUGGING, of_swin, SwinRelativePositionBias(3, (7, 7))),
+    "Swin-B (first stage)": (TIMM, of_swin, WindowAttention(128, 4, 32, (7, 7))),
+    "T5-small (encoder)": (HUGGING, of_t5, False),
+    "T5-base (decoder)": (HUGGING, of_t5, True),
+    "MPT-7B": (HUGGING, of_alibi, lambda heads: build_mpt_alibi_tensor(heads, 200)),
+    "BLOOM 176B": (HUGGING, of_alibi, lambda heads: build_alibi_tensor(torch.ones(1, 200), heads, torch.float32)),
+}  # fmt: skip
+
+
+def other(model):
+    whose, how, *more = REST[model]
+    torch.manual_seed(4)
+    used, difference = how(model, *more)
+    return whose, used.command, difference
