@@ -174,6 +174,8 @@ typedef struct pegen_gradient_loop {
 typedef void pegen_gradient_function(const pegen_gradient_loop *loop);
 
 enum { PEGEN_WEIGHT_QUERIES = 64 };
+/* So many of them, from the first on, are summed in float32 before they are added to sums. */
+enum { PEGEN_WEIGHT_FEW = 8 };
 
 /* Of some queries of a head what the weights of a polynomial bias gain, and what comes of it. */
 typedef struct pegen_weight_gains {

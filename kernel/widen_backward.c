@@ -4,8 +4,8 @@
  * some queries of a head at a time, and of these inputs and operands gain (weight_gains.c); the columns of both, by
  * what monomials do where coordinates move, is what positions gain. Rows of k hold nothing else.
  *
- * Work is cut into items, tokens of one batch after the other, or, where batches share what their positions gain,
- * tokens of all batches. Where an operand has a gradient, items make chunks, whose sums have places of their own in the
+ * Work is cut into items, a few tokens each, of one batch after the other, or, where batches share what their positions
+ * gain, of all batches. Where an operand has a gradient, items make chunks, whose sums have places of their own in the
  * workspace and are added in order by `finish`; else each part has its share of items, and what is computed of one does
  * not depend on it.
  */
@@ -152,15 +152,21 @@ static void run_block(walk *w, int64_t first, int64_t begin, int64_t end, int is
   write_places(w, first, begin, end);
 }
 
+static int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
+
+/* Tokens that are summed together are the same, whatever else is asked for and however work is cut. */
 static void run_items(walk *w, int64_t begin, int64_t end) {
-  int64_t tokens = any_stream(w)->in.size[PEGEN_TOKEN], skip = w->driver->kernel->skip_tokens;
+  const int64_t few = PEGEN_WEIGHT_FEW, most = PEGEN_WEIGHT_QUERIES, skip = w->driver->kernel->skip_tokens,
+                tokens = any_stream(w)->in.size[PEGEN_TOKEN];
   pegen_run run;
-  while (pegen_next_run(tokens, &begin, end, &run))
-    for (int64_t token = run.begin, stop; token < run.end; token = stop) {
-      stop = token + PEGEN_WEIGHT_QUERIES < run.end ? token + PEGEN_WEIGHT_QUERIES : run.end;
+  while (pegen_next_run((tokens + few - 1) / few, &begin, end, &run)) {
+    int64_t last = smaller(run.end * few, tokens);
+    for (int64_t token = run.begin * few, stop; token < last; token = stop) {
+      stop = smaller(token % few ? token + few - token % few : token + most, last);
       if (token < skip && stop > skip) stop = skip;
       run_block(w, run.batch, token, stop, token < skip);
     }
+  }
 }
 
 /* ---- passes ---- */
@@ -170,7 +176,7 @@ static int64_t items_of(walk *w) {
   int64_t all = first->in.size[PEGEN_BATCH];
   w->which = pegen_gaining_positions(w->call, first);
   w->batches = w->which >= 0 && pegen_batches_share(w->call, first) ? all : 1;
-  return first->in.size[PEGEN_TOKEN] * (all / w->batches);
+  return (first->in.size[PEGEN_TOKEN] + PEGEN_WEIGHT_FEW - 1) / PEGEN_WEIGHT_FEW * (all / w->batches);
 }
 
 /* Sums are those of rows of q. */

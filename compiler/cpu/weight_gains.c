@@ -1,8 +1,9 @@
 /* cpu/weight_gains: see cpu/weight_gains.h.
  *
- * Queries go one after the other, terms are in the lanes. What a term's inputs gain is added to a row of float32 on the
- * stack, which is rounded once; what operands' halves of the products gain is added, term by term, to float64 sums over
- * queries.
+ * Terms are in the lanes, queries go one after the other inside a chunk of terms, some of them at a time. What a term's
+ * inputs gain is added to rows of float32 on the stack, which are rounded once. What operands' halves of the products
+ * gain is added up over those few queries in float32, and then, term by term, to float64 sums: of 16 terms these are
+ * two vectors to load, add and store for every product, more than all arithmetic of a query.
  */
 #include "cpu/weight_gains.h"
 
@@ -28,10 +29,12 @@ typedef struct gain_emitter {
   int dtype;                /* of inputs */
   bool *has_table;          /* see chunk_emitter */
   ir_value work;            /* const pegen_weight_gains * */
-  ir_value query;           /* i64 */
+  ir_value first, query;    /* i64: of some queries, and the one at hand */
   ir_value prepared, sums;  /* sums: i64, 0 where they are not wanted */
   ir_value input[SPEC_MAX_INPUTS]; /* rows of the query at hand */
-  ir_value room[SPEC_MAX_INPUTS];  /* float32 [elements]: what the row gains */
+  ir_value rooms[SPEC_MAX_INPUTS]; /* float32 [PEGEN_WEIGHT_FEW][elements]: what their rows gain */
+  ir_value room[SPEC_MAX_INPUTS];  /* that of the query at hand */
+  ir_value few;                    /* float32 [boundaries][lanes]: sums of a chunk over some queries */
 } gain_emitter;
 
 const char *emit_unweigh_name(arena *a, const cpu_target *target, int input_dtype) {
@@ -82,22 +85,40 @@ static void add_to_input(const gain_emitter *e, chunk_emitter *x, const adjoint_
   }
 }
 
-static void add_to_sums(const gain_emitter *e, chunk_emitter *x) {
+static int64_t few_at(const gain_emitter *e, int boundary) { return (int64_t)boundary * e->target->lanes * 4; }
+
+static void clear_few(const gain_emitter *e, int width) {
   ir *b = e->b;
-  const plan_gradient *of = e->of;
-  ir_value *gained = arena_array(e->memory, ir_value, of->n_boundaries + 1);
-  for (int i = 0; i < of->n_boundaries; i++) gained[i] = emit_expr_f32(&x->walker, of->of_boundary[0][i]);
+  for (int i = 0; i < e->of->n_boundaries; i++)
+    ir_store(b, ir_float(b, ir_vector(b, width, b->f32), 0), ir_offset_const(b, e->few, few_at(e, i)), 4, false);
+}
+
+static void add_to_few(const gain_emitter *e, chunk_emitter *x) {
+  ir *b = e->b;
   ir_branch wanted = ir_if(b, ir_compare_int(b, "ne", e->sums, i64(b, 0)));
-  for (int i = 0; i < of->n_boundaries; i++) {
-    ir_value at = ir_offset_const(b, ir_pointer(b, e->sums), ((int64_t)i * of->token->lanes + x->begin) * 8);
-    if (x->shift.ptr) at = ir_offset(b, at, mul(b, x->shift, i64(b, 8)));
-    ir_value wide = ir_cast(b, "arith.extf", gained[i], b->f64);
+  for (int i = 0; i < e->of->n_boundaries; i++) {
+    ir_value gained = emit_expr_f32(&x->walker, e->of->of_boundary[0][i]),
+             at = ir_offset_const(b, e->few, few_at(e, i));
+    ir_store(b, add(b, ir_load(b, ir_type(gained), at, 4), gained), at, 4, false);
+  }
+  ir_end_if(b, wanted);
+}
+
+static void add_few_to_sums(const gain_emitter *e, int begin, int width, ir_value shift) {
+  ir *b = e->b;
+  ir_branch wanted = ir_if(b, ir_compare_int(b, "ne", e->sums, i64(b, 0)));
+  for (int i = 0; i < e->of->n_boundaries; i++) {
+    ir_value few = ir_load(b, ir_vector(b, width, b->f32), ir_offset_const(b, e->few, few_at(e, i)), 4),
+             at = ir_offset_const(b, ir_pointer(b, e->sums), ((int64_t)i * e->of->token->lanes + begin) * 8);
+    if (shift.ptr) at = ir_offset(b, at, mul(b, shift, i64(b, 8)));
+    ir_value wide = ir_cast(b, "arith.extf", few, b->f64);
     ir_store(b, add(b, ir_load(b, ir_type(wide), at, 8), wide), at, 8, false);
   }
   ir_end_if(b, wanted);
 }
 
-static void emit_chunk_of_terms(const gain_emitter *e, int begin, int width, ir_value shift) {
+/* Of the query at hand. */
+static void emit_terms_of_query(const gain_emitter *e, int begin, int width, ir_value shift) {
   ir *b = e->b;
   const plan_gradient *of = e->of;
   chunk_emitter x = chunk_emitter_create(b, e->memory, of->token, e->target, e->has_table, begin, width);
@@ -110,7 +131,29 @@ static void emit_chunk_of_terms(const gain_emitter *e, int begin, int width, ir_
     expr_known(&x.walker, of->tau[w])->hi =
         ir_load(b, b->f32, ir_offset_const(b, weights, (int64_t)w * PEGEN_WEIGHT_QUERIES * 4), 4);
   for (int i = 0; i < of->n_inputs; i++) add_to_input(e, &x, &of->of_input[i]);
-  if (of->n_boundaries > 0) add_to_sums(e, &x);
+  if (of->n_boundaries > 0) add_to_few(e, &x);
+}
+
+/* Opens the loop over the queries from e->first on. */
+static ir_loop begin_few(gain_emitter *e) {
+  ir *b = e->b;
+  ir_value left = sub(b, WORK(e, count, 0, b->i64), e->first), few = i64(b, PEGEN_WEIGHT_FEW),
+           is_last = ir_compare_int(b, "slt", left, few);
+  ir_loop loop = ir_for(b, i64(b, 0), ir_select(b, is_last, left, few));
+  e->query = add(b, e->first, loop.index);
+  for (int i = 0; i < spec_of(e)->n_inputs; i++) {
+    e->input[i] = ir_offset(b, WORK(e, input, i, b->ptr), mul(b, e->query, WORK(e, input_step, i, b->i64)));
+    e->room[i] = ir_offset(b, e->rooms[i], mul(b, loop.index, i64(b, (int64_t)elements_of(e, i) * 4)));
+  }
+  return loop;
+}
+
+static void emit_chunk_of_terms(gain_emitter *e, int begin, int width, ir_value shift) {
+  clear_few(e, width);
+  ir_loop queries = begin_few(e);
+  emit_terms_of_query(e, begin, width, shift);
+  ir_end_for(e->b, queries);
+  if (e->of->n_boundaries > 0) add_few_to_sums(e, begin, width, shift);
 }
 
 /* Whether one code in a loop serves all whole chunks. */
@@ -124,7 +167,7 @@ static bool is_loop(const gain_emitter *e, int chunks) {
   return chunks > WEIGHTS_MOST_UNROLLED;
 }
 
-static void emit_terms(const gain_emitter *e) {
+static void emit_terms(gain_emitter *e) {
   ir *b = e->b;
   int terms = spec_of(e)->n_blocks, width = e->target->lanes, chunks = terms / width;
   ir_value none = {NULL};
@@ -200,16 +243,21 @@ static void emit_unweigh(gain_emitter *e) {
   ir_function(b, emit_unweigh_name(e->memory, e->target, e->dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->work);
   e->prepared = WORK(e, prepared, 0, b->ptr);
   e->sums = ir_address(b, WORK(e, sums, 0, b->ptr));
-  for (int i = 0; i < n_inputs; i++) e->room[i] = ir_alloca(b, (int64_t)elements_of(e, i) * 4, CACHE_LINE);
-  ir_loop queries = ir_for(b, i64(b, 0), WORK(e, count, 0, b->i64));
-  e->query = queries.index;
-  for (int i = 0; i < n_inputs; i++) {
-    e->input[i] = ir_offset(b, WORK(e, input, i, b->ptr), mul(b, e->query, WORK(e, input_step, i, b->i64)));
-    each_piece(e, i, e->room[i], clear_piece);
-  }
+  for (int i = 0; i < n_inputs; i++)
+    e->rooms[i] = ir_alloca(b, (int64_t)elements_of(e, i) * PEGEN_WEIGHT_FEW * 4, CACHE_LINE);
+  e->few = ir_alloca(b, few_at(e, e->of->n_boundaries) + CACHE_LINE, CACHE_LINE);
+  ir_value few = i64(b, PEGEN_WEIGHT_FEW), up = add(b, WORK(e, count, 0, b->i64), i64(b, PEGEN_WEIGHT_FEW - 1)),
+           steps = ir_op2(b, "arith.divsi", up, few);
+  ir_loop groups = ir_for(b, i64(b, 0), steps);
+  e->first = mul(b, groups.index, few);
+  ir_loop cleared = begin_few(e);
+  for (int i = 0; i < n_inputs; i++) each_piece(e, i, e->room[i], clear_piece);
+  ir_end_for(b, cleared);
   emit_terms(e);
+  ir_loop written = begin_few(e);
   for (int i = 0; i < n_inputs; i++) write_input(e, i);
-  ir_end_for(b, queries);
+  ir_end_for(b, written);
+  ir_end_for(b, groups);
   ir_return(b);
 }
 
