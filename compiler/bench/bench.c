@@ -38,8 +38,8 @@ static int measure_spec(arena *a, const spec *s, const compile_options *options,
   }
   if (bench->table && !f->entries.prepare)
     return bench_refuse_table(s, f->entries.encode ? "the kernel" : "the attention");
-  if (bench->backward && (bench->table || !(f->entries.encode_backward || f->entries.attention_backward))) {
-    diag_error(s->file, s->line, "bench: --backward times calls without a table, of kernels that have gradients");
+  if (bench->backward && !(f->entries.encode_backward || f->entries.attention_backward)) {
+    diag_error(s->file, s->line, "bench: --backward times calls of kernels that have gradients");
     return STATUS_ERROR;
   }
   if (bench->then_read && measures[f->kind]) return refuse_reading(s, "the attention");

@@ -514,7 +514,8 @@ static const option_row rows[] = {
      "time NAME_encode by the table that NAME_prepare writes, and NAME_prepare; the limit reads the table, too",
      VALUES_FREE, NULL},
     {"backward", 0, NULL, false, FOR_BENCH, set_backward,
-     "time gradients, too: NAME_encode_backward of rows alone and with those of operands, or NAME_attention_backward",
+     "time gradients, too: NAME_encode_backward of rows alone and with those of operands (with --table by a table, and "
+     "NAME_prepare_backward), or NAME_attention_backward",
      VALUES_FREE, NULL},
     {"then-read", 0, NULL, false, FOR_BENCH, set_then_read,
      "time each call, and each limit, together with one reading of q and k after it, as attention reads them",

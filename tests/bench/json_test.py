@@ -70,6 +70,13 @@ def rotors():
     assert row["shape"] == "decode" and "ratio" not in row and "limits" not in row, row
     assert row["table_bytes"] > 0 and row["prepare_seconds"] > 0 and row["seconds_of_one_thread"] > 0, row
     assert "heads=2" in row["options"] and row["kernel"] == "rope_mixed", row
+    assert "gradient_table_bytes" not in row, row
+    (row,) = bench(
+        str(specs / "rope_mixed.lua"), "-D", "heads=2", "--shape", "1,8,2", "--table", "--backward", "--in-place"
+    )["rows"]
+    assert row["gradient_table_bytes"] >= 8 * 2 * 32 * 8, row  # tokens, heads, a float64 of each block
+    assert row["backward_seconds"] > 0 and row["backward_rows_seconds"] > 0, row
+    assert row["prepare_seconds"] > 0 and row["prepare_backward_seconds"] > 0, row
 
 
 def then_read():
