@@ -4,6 +4,8 @@
 Encodings with learned operands: NAME_encode_backward with the gradients of q, k and every operand, and its finish,
 beside NAME_encode, and beside PyTorch's autograd through the formula as its paper has it (vit_formulas.py), eager and
 by torch.compile: its backward pass alone, of a graph that forward has left. LieRE's formula is torch.matrix_exp.
+Tables: NAME_prepare_backward and its finish, beside NAME_prepare and beside PyTorch's autograd from all matrices to
+generators.
 Attention: NAME_attention_backward beside the backward of scaled_dot_product_attention; with learned slopes and with a
 Swin table also beside its own without them.
 
@@ -91,11 +93,14 @@ class Library:
 
         return call
 
+    def size(self, word, args):
+        size = getattr(self.library, f"{self.name}_{word}")
+        size.restype = c.c_size_t
+        return size(c.byref(args))
+
     def with_workspace(self, word, args):
         """Backward and finish as one call; the bytes that they work on."""
-        size = getattr(self.library, f"{self.name}_{word}_workspace")
-        size.restype = c.c_size_t
-        count = size(c.byref(args))
+        count = self.size(f"{word}_workspace", args)
         room = torch.empty(count // 8 + 1, dtype=torch.float64)
         args.workspace = room.data_ptr()
         args.workspace_bytes = count
@@ -220,6 +225,58 @@ def encoding(options, folder, case, shape, heads):
     print("; ".join(words), flush=True)
 
 
+# ---- tables ----
+
+TABLES = [("liere", ["block=8"], (8, 8)), ("liere", ["block=64"], (1, 64))]
+
+
+def aligned(size):
+    room = torch.empty(size // 8 + 9, dtype=torch.float64)
+    skip = -room.data_ptr() % 64 // 8
+    return room[skip : skip + (size + 7) // 8]
+
+
+def table(options, folder, case, tokens, heads):
+    """Of one row of q for each head and token, so that a matrix gains the product of ours and of what it turned."""
+    spec, defines, (blocks, size) = case
+    library = Library(options.pegen, folder, spec, [*defines, f"heads={heads}"])
+    positions = grid_positions(tokens) * 0.05
+    generators = torch.randn(2, heads, blocks, size, size) * 0.1
+    q, g = (torch.randn(1, heads, tokens, 64) for _ in range(2))
+    out, turned, gained = torch.empty_like(q), torch.empty_like(q), torch.empty_like(generators)
+    prepare = arguments([generators], positions=positions)
+    encode = arguments([generators], positions=positions, q=q, q_out=out)
+    tables = [aligned(library.size(word, prepare)) for word in ("table_bytes", "gradient_table_bytes")]
+    for args in (prepare, encode):
+        args.table, args.table_bytes = tables[0].data_ptr(), tables[0].numel() * 8
+    contenders = {"forward": library.entry("prepare", prepare)}
+    contenders["forward"]()
+    library.entry("encode", encode)()
+    rows, back = arguments([generators], positions=positions, q=out), arguments([generators], positions=positions)
+    rows.table, rows.table_bytes = encode.table, encode.table_bytes
+    gradients(rows, q_out=g, q=turned)
+    gradients(back, [gained])
+    for args in (rows, back):
+        args.grad.contents.table, args.grad.contents.table_bytes = tables[1].data_ptr(), tables[1].numel() * 8
+    library.entry("encode_backward", rows)()
+    contenders["backward"], workspace = library.with_workspace("prepare_backward", back)
+    described = Description({"generators": (2, "H", blocks, size, size)}, heads)
+    model = formulas.LieRE(described, positions)
+    with torch.no_grad():
+        model.generators.copy_(generators)
+    matrices = torch.matrix_exp(model.exponents())
+    gains = torch.einsum("bhngi,bhngj->hngij", g.unflatten(-1, (blocks, size)), q.unflatten(-1, (blocks, size)))
+    contenders["torch"] = backward_of(matrices, list(model.parameters()), gains.contiguous())
+    difference = far([gained], (contenders["backward"](), contenders["torch"]())[1])
+    times = least(contenders, options.turns)
+    mine = times["backward"]
+    words = [f"prepare_backward of {' '.join([spec, *defines])}, {tokens} tokens, {heads} heads"]
+    words[0] += f": {mine / times['forward']:.2f} times prepare [4]"
+    words.append(f"autograd from torch.matrix_exp / ours {times['torch'] / mine:.1f} [15]")
+    words.append(f"difference {difference:.0e}, {tables[1].numel() * 8} bytes of table, {workspace} of workspace")
+    print("; ".join(words), flush=True)
+
+
 # ---- attention ----
 
 ATTENTION = [("attention", []), ("learned_slopes", []), ("relative_bias_table", ["head_dim=64", "heads=12"])]
@@ -277,7 +334,7 @@ def attention(options, folder, batch, tokens):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pegen")
-    parser.add_argument("--only", help="a description's name")
+    parser.add_argument("--only", help="a description's name, tables or attention")
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave out torch.compile")
     options = parser.parse_args()
@@ -291,6 +348,10 @@ def main():
                     if options.only not in (None, case[0]) or (case[0] == "liere" and shape[1] > 196):
                         continue
                     encoding(options, pathlib.Path(folder), case, shape, heads)
+        for case in TABLES:
+            for heads in (12, 1):
+                if options.only in (None, "tables"):
+                    table(options, pathlib.Path(folder), case, 196, heads)
         for batch, tokens in ((8, 196), (1, 1024)):
             if options.only in (None, "attention"):
                 attention(options, pathlib.Path(folder), batch, tokens)

@@ -23,6 +23,7 @@ class GradArgs(c.Structure):
         + [(name, c.POINTER(DLTensor)) for name in ("q_out", "k_out", "out", "lse", "q", "k", "v")]
         + [(name, c.POINTER(c.POINTER(DLTensor))) for name in ("operands", "inputs")]
         + [(name, c.POINTER(DLTensor)) for name in ("positions", "k_positions")]
+        + [("table", c.c_void_p), ("table_bytes", c.c_size_t)]
     )
 
 
