@@ -3,15 +3,16 @@
 many keys beside PyTorch's and beside a pass over the same keys and values.
 
 N queries of H heads, M keys of HKV heads. Needs PyTorch (the figures of docs/speed.md are 2.13's) and a C compiler, to
-link kernels into shared libraries. All take turns in one process; printed are the fastest, in wall time: pegen's,
-with --bias ALiBi's beside it, PyTorch's, and a sum over k and v, which reads them once and does nothing else.
+link kernels into shared libraries. All take turns in one process; printed are the fastest, in wall time: pegen's, the
+same with its keys in chunks (split_keys), with --bias ALiBi's, PyTorch's, and a sum over k and v, which reads them once
+and does nothing else.
 """
 import argparse
+import concurrent.futures
 import ctypes
 import pathlib
 import subprocess
 import tempfile
-import threading
 import time
 
 import torch
@@ -64,27 +65,42 @@ def in_parts(call, parts):
     if parts == 1:
         return lambda: call(0, 1)
 
+    pool = concurrent.futures.ThreadPoolExecutor(parts - 1)
+
     def run():
-        others = [threading.Thread(target=call, args=(part, parts)) for part in range(1, parts)]
-        for other in others:
-            other.start()
+        others = [pool.submit(call, part, parts) for part in range(1, parts)]
         call(0, parts)
         for other in others:
-            other.join()
+            other.result()
 
     return run
 
 
-def attention(library, name, tensors, threads):
-    args = Args(struct_size=ctypes.sizeof(Args), **tensors)
-    entry = getattr(library, f"{name}_attention")
+def attention(library, name, tensors, threads, split=False):
+    args = Args(struct_size=ctypes.sizeof(Args), split_keys=split, **tensors)
+    size_of = getattr(library, f"{name}_attention_workspace")
+    size_of.restype = ctypes.c_size_t
+    args.workspace_bytes = size_of(ctypes.byref(args))
+    room = ctypes.create_string_buffer(args.workspace_bytes + 64)
+    args.workspace = ctypes.addressof(room) + 63 & ~63
 
-    def call(part, parts):
-        error = entry(ctypes.byref(args), part, parts)
-        if error:
-            raise SystemExit(f"the kernel refused: error {error}")
+    def caller(entry):
+        def call(part, parts):
+            error = entry(ctypes.byref(args), part, parts)
+            if error:
+                raise SystemExit(f"the kernel refused: error {error}")
 
-    return in_parts(call, threads)
+        return in_parts(call, threads), room
+
+    works = [caller(getattr(library, f"{name}_attention"))]
+    if split:
+        works.append(caller(getattr(library, f"{name}_attention_finish")))
+
+    def run():
+        for work, _ in works:
+            work()
+
+    return run
 
 
 def seconds(work):
@@ -113,6 +129,7 @@ def measure(given, shape, folder, read):
     plain = build(given.pegen, folder, "attention", given.dtype, [f"head_dim={width}"])
     works = {
         "pegen": attention(plain, "attention", rows, given.threads),
+        "split": attention(plain, "attention", rows, given.threads, True),
         "PyTorch": theirs,
         "reading": in_parts(read_part, given.threads),
     }
@@ -125,7 +142,7 @@ def measure(given, shape, folder, read):
     turns = max(15, min(400, int(2e9 / (k.nbytes * 8 + 1e6))))
     times = [{name: seconds(work) for name, work in works.items()} for _ in range(turns)]
     best = {name: min(turn[name] for turn in times) for name in works}
-    works["pegen"]()
+    works["split"]()
     difference = (out - torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=heads != shared)).abs()
     peak = 4 * batch * heads * n * m * width / best["pegen"] * 1e-9
     print(

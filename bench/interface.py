@@ -45,6 +45,7 @@ class Args(c.Structure):
             ("k_scale", c.POINTER(DLTensor)),
             ("grad", c.POINTER(GradArgs)),
             ("lse", c.POINTER(DLTensor)),
+            ("split_keys", c.c_int64),
         ]
     )
 

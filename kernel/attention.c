@@ -6,6 +6,7 @@
  * however the work is parted.
  */
 #include "attention_few_walk.h"
+#include "gradient.h"
 
 static void run_item(pegen_attention_walk *w, int64_t item) {
   int64_t row = item / w->tiles, batch = row / w->groups;
@@ -14,18 +15,37 @@ static void run_item(pegen_attention_walk *w, int64_t item) {
   w->attend(&w->tile);
 }
 
+/* The workspace is another tensor's memory nowhere. */
+static int check_split(const pegen_attention_walk *w, int target) {
+  const pegen_attention_call *c = w->call;
+  int64_t bytes = pegen_attention_split_bytes(w, target);
+  pegen_view room;
+  if (bytes < 0) return PEGEN_ERROR_SIZE_OVERFLOW;
+  int error = bytes ? pegen_check_workspace(w->args, bytes, &room) : 0;
+  if (error || !bytes) return error;
+  int meets = pegen_views_meet(&room, &c->out) || (!c->lse.empty && pegen_views_meet(&room, &c->lse)) ||
+              pegen_attention_meets(w->driver, w->args, c, &room);
+  return meets ? PEGEN_ERROR_OVERLAP : 0;
+}
+
+int pegen_attention_open(pegen_attention_walk *w, pegen_attention_call *call, const pegen_driver *driver,
+                         const pegen_args *args, int part, int parts, int *target) {
+  pegen_tuning tuning;
+  int error = pegen_check_attention(driver, args, part, parts, call);
+  if (error) return error;
+  *target = pegen_dispatch(driver, &tuning);
+  if (*target < 0) return PEGEN_ERROR_PROCESSOR;
+  pegen_attention_begin(w, driver, args, call, *target);
+  return w->attend ? check_split(w, *target) : PEGEN_ERROR_DTYPE;
+}
+
 int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_attention_call call;
   pegen_attention_walk w;
-  pegen_tuning tuning;
-  int error = pegen_check_attention(driver, args, part, parts, &call);
-  if (error) return error;
-  int target = pegen_dispatch(driver, &tuning);
-  if (target < 0) return PEGEN_ERROR_PROCESSOR;
-  pegen_attention_begin(&w, driver, args, &call, target);
-  if (!w.attend) return PEGEN_ERROR_DTYPE;
-  if (call.out.empty) return 0;
+  int target, error = pegen_attention_open(&w, &call, driver, args, part, parts, &target);
+  if (error || call.out.empty) return error;
   PEGEN_ATTENTION_ROOM(&w);
+  if (pegen_attention_split_bytes(&w, target)) return pegen_attention_split_call(&w, target, part, parts);
   if (pegen_attention_is_few(&w, target)) return pegen_attention_few_call(&w, target, part, parts);
   if (w.form->turned) pegen_attention_cut_tiles(&w, 0);
   int64_t items = w.tiles * call.q.size[PEGEN_BATCH] * w.groups;

@@ -84,6 +84,7 @@ void pegen_few_set_item(walk *f, int64_t item) {
   if (batch != f->batch || head != f->head) set_head(f, batch, head);
   f->most = 0;
   f->least = f->w->keys;
+  f->first_row = first;
   f->few.rows = end - first;
   for (int64_t row = first; row < end; row++) set_row(f, row - first, row / f->group, row % f->group);
   f->plain = prefix || f->w->skip > f->most ? f->most : f->w->skip;

@@ -35,6 +35,7 @@ typedef struct pegen_attention_few {
   float *scores; /* [row][PEGEN_FEW_KEYS]: scores of a tile, and then their powers */
   float *decay; /* [row][PEGEN_ATTENTION_PITCH]: what sums so far are multiplied by */
   char *state; /* [row]: see pegen_few_state_bytes */
+  const char *other; /* the same of keys that follow those of state, for merge */
   int64_t most_is_zero, some_are_zero; /* of a bias that hides, written by soften: all powers of the tile are 0; some */
 } pegen_attention_few;
 
@@ -56,6 +57,7 @@ typedef struct pegen_attention_few_code {
   pegen_few_function *soften; /* bias, mask, maximum and powers of all rows */
   pegen_few_function *soften_plain; /* the same without bias; NULL: all keys have it */
   pegen_few_function *values[PEGEN_FEW_KINDS]; /* of one row without keys whose power is 0 */
+  pegen_few_function *merge; /* what keys of `other` add to `state` */
   pegen_few_function *end; /* out */
   pegen_few_function *lse;
 } pegen_attention_few_code;

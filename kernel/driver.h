@@ -22,7 +22,7 @@
  *     backward.c  gradients of the same; check_backward.c: their arguments
  *     widen.c     form "polynomial": the same; widen_backward.c: gradients of the same
  *     attention.c form "attention": the same, by tiles of queries (attention_walk.c)
- *     attention_few.c the same of few queries, by tiles of keys
+ *     attention_few.c the same of few queries, by tiles of keys; attention_split.c: of chunks of keys
  *     attention_backward.c gradients of the same; check_attention_backward.c: their arguments; weight_gains.c: what
  *                 comes of a polynomial's weights
  *

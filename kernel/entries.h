@@ -53,7 +53,13 @@
   X(gradient_table_bytes, SIZE, prepare_backward, GRADIENT, \
     "Bytes of args->grad->table; 0 where positions or operands are wrong.") \
   X(prepare_backward_workspace, SIZE, prepare_backward, GRADIENT, \
-    "Bytes that args->workspace must have for them; 0: none, or the arguments are wrong.")
+    "Bytes that args->workspace must have for them; 0: none, or the arguments are wrong.") \
+  X(attention_finish, FINISH, attention, ALWAYS, \
+    "After all parts of attention have come back, where args->split_keys is set: out, of what they left in the\n" \
+    "workspace; nothing where attention_workspace is 0. Parts as in attention.") \
+  X(attention_workspace, SIZE, attention, ALWAYS, \
+    "Bytes that args->workspace must have for a call with split_keys; 0: it is not split, or the arguments are\n" \
+    "wrong.")
 
 typedef enum pegen_entry_kind {
 #define X(name, role, of, option, text) PEGEN_ENTRY_##name,

@@ -87,6 +87,8 @@ const form form_attention = {
     .name = "attention",
     .entries = {.attention = "pegen_driver_attention",
                 .workspace = "pegen_driver_workspace",
+                .attention_finish = "pegen_driver_attention_finish",
+                .attention_workspace = "pegen_driver_attention_workspace",
                 .attention_backward = "pegen_driver_attention_backward",
                 .attention_backward_finish = "pegen_driver_attention_backward_finish",
                 .attention_backward_workspace = "pegen_driver_attention_backward_workspace"},

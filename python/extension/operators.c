@@ -140,7 +140,12 @@ static void attend(torch_value *stack, bool with_lse) {
   args->v = v;
   args->out = new_rows(&call, q, last_size(v));
   if (with_lse) args->lse = new_numbers(&call, q);
-  run_entry(&call, "attention", call.kernel->attention, NULL, call.kernel->workspace, attention_work(q, k));
+  const pegen_kernel *kernel = call.kernel;
+  bool splits = kernel->struct_size >= offsetof(pegen_kernel, attention_workspace) + sizeof kernel->attention_workspace;
+  pegen_workspace_entry *size = splits ? kernel->attention_workspace : NULL;
+  args->split_keys = size != NULL;
+  run_entry(&call, "attention", kernel->attention, size ? kernel->attention_finish : NULL,
+            size ? size : kernel->workspace, attention_work(q, k));
   end_call(&call, stack, false);
 }
 

@@ -44,7 +44,7 @@ class Args(ctypes.Structure):
     ] + [
         ("table_bytes", c_size_t), ("workspace_bytes", c_size_t), ("inputs", c_void_p), ("n_inputs", c_int32),
         ("causal", c_int32), ("scale", c_double), ("q_scale", c_void_p), ("k_scale", c_void_p), ("grad", c_void_p),
-        ("lse", c_void_p),
+        ("lse", c_void_p), ("split_keys", c_int64),
     ]  # fmt: skip
 
 
@@ -82,6 +82,7 @@ class KernelInfo(ctypes.Structure):
         ("encode_backward_workspace", SizeEntry), ("attention_backward", Entry), ("attention_backward_finish", Entry),
         ("attention_backward_workspace", SizeEntry), ("prepare_backward", Entry), ("prepare_backward_finish", Entry),
         ("gradient_table_bytes", SizeEntry), ("prepare_backward_workspace", SizeEntry),
+        ("attention_finish", Entry), ("attention_workspace", SizeEntry),
     ]  # fmt: skip
 
 

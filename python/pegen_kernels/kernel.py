@@ -449,7 +449,8 @@ class Kernel:
 
         q: [B,H,N,head_dim]; k: [B,Hkv,M,head_dim]; v: [B,Hkv,M,Dv]; H is a multiple of Hkv. positions: [N,P] or
         [B,N,P]; k_positions: [M,P] or [B,M,P], by default the same. causal: query i sees keys j <= i + M - N.
-        scale: 0 is 1/sqrt(head_dim). Returns [B,H,N,Dv]. Other arguments as in `encode`.
+        scale: 0 is 1/sqrt(head_dim). Returns [B,H,N,Dv]. Threads share the keys where there are few queries, with the
+        same results for any number of them. Other arguments as in `encode`.
         """
         tensors = {"q": view("q", q), "k": view("k", k), "v": view("v", v)}
         for name, seen in tensors.items():
@@ -460,9 +461,13 @@ class Kernel:
         made = empty_like(q, (*tensors["q"].shape[:3], tensors["v"].shape[3])) if out is None else out
         tensors["out"] = view("out", made, True)
         tensors |= self._places(positions, k_positions)
+        numbers, more = {"causal": int(causal), "scale": float(scale)}, {}
+        if self._sizes["attention_workspace"] and tensors["q"].key[0] == CPU:
+            numbers["split_keys"] = 1
+            more = {"workspace": "attention_workspace", "finish": "attention_finish"}
         self._call("attention", tensors, self._named("operand", self.operands, operands),
-                   self._named("input", self.inputs, inputs), {"causal": int(causal), "scale": float(scale)},
-                   threads=threads, stream=stream)  # fmt: skip
+                   self._named("input", self.inputs, inputs), numbers, threads=threads, stream=stream,
+                   **more)  # fmt: skip
         return give_back(q, made)
 
     def prepare(

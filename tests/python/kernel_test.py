@@ -336,6 +336,14 @@ class Attention(unittest.TestCase):
         with self.assertRaisesRegex(pk.ArgumentError, "^v has 3 dimensions"):
             kernel.attention(q, k, v[0], positions)
 
+    def test_threads_share_keys(self):
+        kernel = pk.compile("attention", head_dim=16, **FAST)
+        q, k, v = rows(1, 2, 1, 16), rows(1, 1, 1500, 16, seed=2), rows(1, 1, 1500, 16, seed=3)
+        out, *others = (kernel.attention(q, k, v, threads=threads) for threads in (1, 2, 5))
+        self.assertTrue(all(numpy.array_equal(out, other) for other in others))
+        weights = numpy.exp(q.astype(float) @ k.swapaxes(2, 3) / 4)
+        self.assertLess(abs(out - weights / weights.sum(-1, keepdims=True) @ v).max(), 1e-5)
+
 
 class Known(unittest.TestCase):
     def test_explain_check_bench(self):

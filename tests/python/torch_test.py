@@ -102,6 +102,11 @@ class Modules(unittest.TestCase):
         for half in (torch.float64, torch.int32):
             with self.assertRaisesRegex(pk.ArgumentError, "^q is of type"):
                 attention(q.to(half), k, v, positions)
+        q, (k, v) = torch.randn(1, 4, 1, 16), torch.randn(2, 1, 4, 1500, 16)  # so many keys go in chunks
+        positions, k_positions = torch.tensor([[1499]]), torch.arange(1500)[:, None]
+        bias = -slopes * (k_positions - positions).abs().T
+        expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias[None])
+        self.assertLess((attention(q, k, v, positions, k_positions=k_positions) - expected).abs().max(), 1e-5)
 
     def test_refusals(self):
         encoding = Encoding("rope", head_dim=16, **FAST)

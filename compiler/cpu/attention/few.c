@@ -87,6 +87,35 @@ static void emit_begin(attention_emitter *e, unsigned dtypes) {
   close_rows(e, rows);
 }
 
+/* ---- merge ---- */
+
+/* A register at `at` of both rows' states: x of_state + y of_other. */
+static void emit_merged(const attention_emitter *e, ir_value state, ir_value other, const ir_value *factors,
+                        ir_value at) {
+  ir *b = e->b;
+  ir_value to = ir_offset(b, state, at), x = mul(b, load(e, to), factors[0]);
+  store(e, attention_multiply_add(b, load(e, ir_offset(b, other, at)), factors[1], x), to);
+}
+
+/* Two sums of the same rows become one, whose maximum is the larger of theirs. */
+static void emit_merge(attention_emitter *e) {
+  ir *b = e->b;
+  int bytes = e->shape.lanes * 4;
+  ir_loop rows = open_rows(e, emit_few_name(e->memory, e->target, "merge", 0));
+  ir_value state = state_of(e, FEW(e, state, b->ptr), rows.index),
+           other = state_of(e, FEW(e, other, b->ptr), rows.index),
+           maximum_at = ir_offset_const(b, state, few_maximum_offset(e->p)), x = load(e, maximum_at),
+           y = load(e, ir_offset_const(b, other, few_maximum_offset(e->p))), maximum = larger(b, x, y);
+  ir_value factors[2] = {emit_exp2(b, sub(b, x, maximum))};
+  factors[1] = emit_exp2(b, sub(b, y, maximum));
+  ir_loop output = ir_for(b, e->zero, i64(b, few_maximum_offset(e->p) / bytes));
+  emit_merged(e, state, other, factors, attention_mul(b, output.index, bytes));
+  ir_end_for(b, output);
+  store(e, maximum, maximum_at);
+  emit_merged(e, state, other, factors, i64(b, few_sum_offset(e->p)));
+  close_rows(e, rows);
+}
+
 /* ---- end ---- */
 
 static ir_value sum_of(ir *b, ir_value x, ir_value y) { return add(b, x, y); }
@@ -152,6 +181,7 @@ void emit_attention_few(ir *b, arena *a, const attention_plan *p, const cpu_targ
   }
   emit_few_soften(&e, emit_few_name(a, target, "soften", 0), true);
   if (p->bias && p->spec->skip_tokens > 0) emit_few_soften(&e, emit_few_name(a, target, "soften_plain", 0), false);
+  emit_merge(&e);
   emit_end(&e, dtypes);
   emit_lse(&e);
 }

@@ -14,6 +14,8 @@
  *     int    NAME_prepare_backward_finish(const pegen_args *args, int part, int parts);
  *     size_t NAME_prepare_backward_workspace(const pegen_args *args);
  *     size_t NAME_gradient_table_bytes(const pegen_args *args);
+ *     int    NAME_attention_finish(const pegen_args *args, int part, int parts);     keys in chunks: see split_keys
+ *     size_t NAME_attention_workspace(const pegen_args *args);
  *
  * `-o NAME.so` writes a shared object that exports the same, for dlopen, and whatever NAME is
  *
@@ -289,6 +291,13 @@ typedef struct pegen_args {
    * description says; -infinity where a query sees no key. NULL: not wanted, and costs nothing. Its backward reads it.
    */
   DLTensor *lse;
+  /* attention: 1: where there are few queries and many keys, parts share the keys, too (flash decoding). They write
+   * what becomes of chunks of keys to workspace, of NAME_attention_workspace(args) bytes, 8-byte aligned, of no tensor
+   * of the call, and NAME_attention_finish(args, part, parts) writes out and lse after all of them have come back (the
+   * caller's barrier). Chunks depend on the number of keys alone: the same bits for any number of parts of both. Where
+   * NAME_attention_workspace says 0 the call is not split, needs no workspace, and finish does nothing. 0: attention
+   * does it all, and looks at no workspace. GPUs do not split. */
+  int64_t split_keys;
 } pegen_args;
 
 /* What struct_size may be: at least the first version's, at most what any version will have, a multiple of 8. */
@@ -426,6 +435,8 @@ typedef struct pegen_kernel {
   pegen_entry *prepare_backward, *prepare_backward_finish; /* NULL: as above, or there is no table */
   pegen_workspace_entry *gradient_table_bytes; /* bytes of grad->table; 0 where positions or operands are wrong */
   pegen_workspace_entry *prepare_backward_workspace;
+  pegen_entry *attention_finish; /* of calls whose args->split_keys is set */
+  pegen_workspace_entry *attention_workspace;
 } pegen_kernel;
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */
