@@ -2,6 +2,8 @@
 -- "A circular argument: Does RoPE need to be equivariant for vision?" (van de Geijn et al.), as
 -- "Clifford Algebraic Rotary Embeddings" (CARE) prints it in section 3.3:
 --   x' = Rot_x(theta r_0) Rot_z(theta r_1) x, theta = base^(-2i/D).
+-- turns = "code" is the code of CARE's authors (ChasevdG/CARE, Spherical_RoPE), which turns e1 towards e3 for the
+-- second axis, where the paper has e1 towards e2.
 -- Neither prints the base; 100 is that of axial RoPE in vision (Heo et al.).
 local pe = require "pegen"
 
@@ -10,6 +12,8 @@ local base = pe.option("base", 100.0, "frequency base")
 local sign = pe.option("exponent_sign", -1, "-1: frequencies decay, as in RoPE; +1: they grow", { 1, -1 })
 local layout = pe.option("layout", "interleaved", "triples (3i, 3i+1, 3i+2) or (i, i + n, i + 2n)", { "interleaved",
   "split" })
+local turns = pe.option("turns", "paper", "planes of the two axes: e23 and e12, or as in the code e23 and e13", {
+  "paper", "code" })
 
 return pe.encoding {
   name = "spherical",
@@ -18,7 +22,7 @@ return pe.encoding {
   head_dim = D,
   block = pe.vector(3),
   layout = layout,
-  generators = { h = pe.quaternion "i", w = pe.quaternion "k" },
+  generators = { h = pe.quaternion "i", w = turns == "paper" and pe.quaternion "k" or pe.turn "e13" },
   combine = pe.product { "h", "w" },
   phase = function(_, i) return base ^ (sign * 2 * i / D) end,
 }

@@ -1,8 +1,8 @@
 -- Swin's shifted windows: a bias by displacement inside a window; pairs of different windows do not see each other.
 -- "Swin Transformer" (Liu et al.), section 3.2, eq. 4, with the windows of its figure 4. The authors roll the image by
--- the shift, cut it into windows and mask what came together by the rolling; what may see each other is the same as where
--- windows lie shifted in the image as it is and those at its rim are cut off. So tokens keep their h and w, and a third
--- coordinate is the number of their window (any numbers that differ, whole ones below 2^24):
+-- the shift, cut it into windows and mask what came together by the rolling; what may see each other is the same as
+-- where windows lie shifted in the image as it is and those at its rim are cut off. So tokens keep their h and w, and a
+-- third coordinate is the number of their window (any numbers that differ, whole ones below 2^24):
 --   floor((h + window - shift) / window) * (more than there are across) + floor((w + window - shift) / window).
 -- Tokens in the order of their windows are the fastest: windows that a tile of queries does not see are skipped.
 local pe = require "pegen"

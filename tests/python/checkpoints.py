@@ -16,7 +16,9 @@ import timm
 import transformers
 from timm.layers import apply_rot_embed_cat
 from timm.layers.pos_embed_sincos import build_sincos2d_pos_embed
-from timm.models.swin_transformer import WindowAttention
+from timm.models.beit import Attention as BeitAttention
+from timm.models.swin_transformer import SwinTransformerBlock, WindowAttention
+from transformers.models.beit.modeling_beit import BeitRelativePositionBias
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek_v3
 from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
@@ -105,11 +107,15 @@ class Used:
         scores = q @ k.transpose(-1, -2) * (scale or q.shape[-1] ** -0.5) + bias.detach()
         if causal:
             scores = scores + torch.full(bias.shape[-2:], -torch.inf).triu(1)
+        found = self.attended(q, k, v, positions, k_positions, causal=causal, scale=scale, **operands)
+        return apart(found, scores.softmax(-1) @ v)
+
+    def attended(self, q, k, v, positions, k_positions=None, causal=False, scale=0.0, **operands):
         numbers = {name: value.detach().numpy() for name, value in operands.items()}
         place = lambda r: None if r is None else r.double().reshape(q.shape[-2], -1).numpy()  # noqa: E731
-        found = self.kernel.attention(q.numpy(), k.numpy(), v.numpy(), place(positions), k_positions=place(k_positions),
-                                      operands=numbers or None, causal=causal, scale=scale)  # fmt: skip
-        return apart(found[0] if isinstance(found, tuple) else found, scores.softmax(-1) @ v)
+        out = self.kernel.attention(*(x.contiguous().numpy() for x in (q, k, v)), place(positions), causal=causal,
+                                    k_positions=place(k_positions), operands=numbers or None, scale=scale)  # fmt: skip
+        return out[0] if isinstance(out, tuple) else out
 
 
 # ---- Language: rotations of q and k by one position, with the exact product of position and frequency and with the
@@ -313,6 +319,43 @@ def of_swin(model, window):
     return used, used.weighted(bias[0], cells(7, 7), relative_position_bias_table=table)
 
 
+def shifted(sizes, window, shift):
+    """Numbers of the windows that tokens lie in, which swin.lua takes as their third coordinate."""
+    at = (cells(*sizes) + window - shift) // window
+    return at[:, 0] * (sizes[1] + 1) + at[:, 1]
+
+
+def of_swin_layer(model, heads):
+    """A layer of timm with shifted windows: it rolls, cuts, masks, and puts together again."""
+    block = SwinTransformerBlock(32 * heads, (14, 14), heads, 32, 7, 3).eval()
+    attention = block.attn
+    torch.nn.init.normal_(attention.relative_position_bias_table)
+    attention.proj, x = torch.nn.Identity(), rows(1, 14, 14, 32 * heads)
+    with torch.no_grad():
+        torch.nn.init.normal_(attention.qkv.weight, std=(32 * heads) ** -0.5)
+        theirs = block._attn(x).reshape(196, heads, 32).transpose(0, 1)[None]
+        q, k, v = attention.qkv(x).reshape(1, 196, 3, heads, 32).permute(2, 0, 3, 1, 4)
+    place = torch.cat([cells(14, 14), shifted((14, 14), 7, 3)[:, None]], 1)
+    order = place[:, 2].argsort(stable=True)  # windows side by side, which is the fastest
+    used, found = Used(model), torch.empty_like(v)
+    table = attention.relative_position_bias_table.reshape(13, 13, heads)
+    out = used.attended(*(rows[:, :, order] for rows in (q, k, v)), place[order], relative_position_bias_table=table)
+    found[:, :, order] = torch.from_numpy(out)
+    return used, apart(found.numpy(), theirs)
+
+
+def of_beit(model, made):
+    """made: the module of a bias for 14 x 14 patches. The class token is one coordinate in q, another one in k."""
+    used, heads = Used(model), made.relative_position_bias_table.shape[-1]
+    table = torch.nn.init.normal_(made.relative_position_bias_table)
+    bias = made((14, 14)) if isinstance(made, BeitRelativePositionBias) else made._get_rel_pos_bias()
+    place = torch.zeros(197, 3)
+    place[1:, :2] = cells(14, 14)
+    q, k = place.clone(), place.clone()
+    q[0, 2], k[0, 2] = 1, 2
+    return used, used.weighted(bias.reshape(heads, 197, 197), q, k_positions=k, relative_position_bias_table=table)
+
+
 def of_t5(model, causal):
     used = Used(model)
     heads = int(used.options["heads"])
@@ -348,6 +391,9 @@ REST = {
     "timm's build_sincos2d_pos_embed": (TIMM, of_sincos),
     "Swin-T (first stage)": (HUGGING, of_swin, SwinRelativePositionBias(3, (7, 7))),
     "Swin-B (first stage)": (TIMM, of_swin, WindowAttention(128, 4, 32, (7, 7))),
+    "Swin-T (first stage, shifted windows)": (TIMM, of_swin_layer, 3),
+    "BEiT-B/16": (HUGGING, of_beit, BeitRelativePositionBias(transformers.BeitConfig())),
+    "BEiT-L/16": (TIMM, of_beit, BeitAttention(1024, 16, window_size=(14, 14))),
     "T5-small (encoder)": (HUGGING, of_t5, False),
     "T5-base (decoder)": (HUGGING, of_t5, True),
     "MPT-7B": (HUGGING, of_alibi, lambda heads: build_mpt_alibi_tensor(heads, 200)),

@@ -165,6 +165,23 @@ class Frequencies(Formulas):
         self.near(found[..., 64:], x[..., 64:], 1e-9)
 
 
+class Boosts(Formulas):
+    def test_boosts(self):
+        """Dai et al.: pairs by cosh and sinh; q by a position and k by the inverse of another have a score of their
+        difference."""
+        x, r = rows(1, 2, 12, 16), numpy.linspace(-40, 60, 12)[:, None]
+        u = r * 0.01 * 10000.0 ** (-2 * numpy.arange(8) / 16)
+        first, second, cosh, sinh = x[..., 0::2].astype(float), x[..., 1::2].astype(float), numpy.cosh(u), numpy.sinh(u)
+        expected = numpy.stack([cosh * first - sinh * second, cosh * second - sinh * first], -1).reshape(x.shape)
+        kernel = pk.compile("boosts", head_dim=16, **FAST)
+        self.near(kernel.encode(x, positions=r), expected, 4e-6)
+        inverse = pk.compile("boosts", head_dim=16, inverse=True, **FAST)
+        scores = [
+            kernel.encode(x, positions=r + by) @ inverse.encode(x, positions=r + by).swapaxes(-1, -2) for by in (0, 9)
+        ]
+        self.near(*scores, 2e-5)
+
+
 class Axial(Formulas):
     def test_woven(self):
         """Qwen3-VL: of 8 pairs, 4, 2 and 2 of t, h and w; pair i turns with axis i mod 3 while that has pairs left."""
@@ -172,6 +189,23 @@ class Axial(Formulas):
         axis = [0, 1, 2, 0, 1, 2, 0, 0]
         angle = r[:, axis] * 5e6 ** (-2 * numpy.arange(8) / 16)
         self.encoded("rope_axial", x, angle, "split", grid=(2, 3, 4), axes=3, arrangement="woven", sections=(4, 2, 2))
+
+    def test_spherical(self):
+        """Rot(theta r_h) Rot(theta r_w) x as matrices: about x and z as printed; e1 towards e3 as in the code."""
+        x, r = rows(1, 2, 12, 12), cells(3, 4)
+        for turns, (a, b) in (("paper", (0, 1)), ("code", (0, 2))):
+            expected = numpy.empty(x.shape)
+            for i in range(4):
+                turn = numpy.tile(numpy.eye(3), (12, 1, 1))
+                for plane, angle in (((1, 2), r[:, 0]), ((a, b), r[:, 1])):
+                    cos, sin = (f(angle * 100.0 ** (-2 * i / 12)) for f in (numpy.cos, numpy.sin))
+                    one = numpy.tile(numpy.eye(3), (12, 1, 1))
+                    one[:, plane[0], plane[0]] = one[:, plane[1], plane[1]] = cos
+                    one[:, plane[1], plane[0]], one[:, plane[0], plane[1]] = sin, -sin
+                    turn = turn @ one
+                expected[..., 3 * i : 3 * i + 3] = numpy.einsum("nab,chnb->chna", turn, x[..., 3 * i : 3 * i + 3])
+            kernel = pk.compile("spherical", head_dim=12, turns=turns, **FAST)
+            self.near(kernel.encode(x, positions=r), expected, 2e-6)
 
     def test_dinov3(self):
         """DINOv3's code: coords 2 (p + 1/2) / n - 1, angles 2 pi coords / base^(4j/D), tiled over both halves."""
@@ -186,13 +220,13 @@ class Axial(Formulas):
 class Biases(Formulas):
     n = 200
 
-    def scores(self, spec, operands=None, **options):
+    def scores(self, spec, operands=None, positions=None, k_positions=None, **options):
         """What is added to scores: the logarithm of weights of q = 0, up to a constant of each row."""
         kernel = pk.compile(spec, head_dim=8, value_dim=self.n, **options, **FAST)
         zero = numpy.zeros((1, kernel.heads, self.n, 8), "float32")
         v = numpy.broadcast_to(numpy.eye(self.n, dtype="float32"), (1, kernel.heads, self.n, self.n)).copy()
-        place = numpy.arange(self.n, dtype=float)[:, None]
-        out = kernel.attention(zero, zero, v, place, operands=operands, scale=1.0)
+        place = numpy.arange(self.n, dtype=float)[:, None] if positions is None else positions
+        out = kernel.attention(zero, zero, v, place, k_positions=k_positions, operands=operands, scale=1.0)
         return (out[0] if isinstance(out, tuple) else out)[0]
 
     def softmax(self, bias):
@@ -234,6 +268,22 @@ class Biases(Formulas):
         for kind, bias in (("logarithmic", logarithmic), ("power", power)):
             found = self.scores("kerple", {"r1": r1, "r2": r2}, heads=2, kind=kind)
             self.near(found, self.softmax(bias.astype(float)), 2e-6)
+
+    def test_fire(self):
+        """Li et al., the code of the appendix; the query's own position is a second coordinate, 0 of keys."""
+        random, i = numpy.random.default_rng(2), numpy.arange(self.n, dtype=float)
+        operands = {
+            "c": random.uniform(0.1, 0.5, 1), "threshold": numpy.array([-64.0]), "w1": random.standard_normal(32),
+            "b1": random.standard_normal(32), "w2": random.standard_normal((3, 32)), "b2": random.standard_normal(3),
+        }  # fmt: skip
+        operands = {name: value.astype("float32") for name, value in operands.items()}
+        c, threshold, w1, b1, w2, b2 = (value.astype(float) for value in operands.values())
+        near = numpy.log(abs(c * (i[:, None] - i)) + 1)
+        reach = numpy.log(abs(c * numpy.maximum(i, abs(threshold)))[:, None] + 1) + 1e-6
+        hidden = numpy.maximum((near / reach)[..., None] * w1 + b1, 0)
+        bias = (hidden @ w2.T + b2).transpose(2, 0, 1)
+        place = {"positions": numpy.stack([i, i], -1), "k_positions": numpy.stack([i, 0 * i], -1)}
+        self.near(self.scores("fire", operands, heads=3, **place), self.softmax(bias), 4e-6)
 
     def test_sandwich(self):
         """The products of the embeddings themselves, as in the appendix' code."""
