@@ -9,10 +9,10 @@ A description is the name of a stock one (`pk.stock()`), a file, or Lua text. `p
 operators for PyTorch.
 """
 from .errors import ArgumentError, CheckFailed, CompileError, PegenError
-from .kernel import Input, Kernel, Operand, Table, compile, load, stock
+from .kernel import Gained, GradientTable, Input, Kernel, Operand, Table, compile, load, stock
 
 __all__ = [
-    "ArgumentError", "CheckFailed", "CompileError", "Input", "Kernel", "Operand", "PegenError", "Table", "compile",
-    "load", "stock",
+    "ArgumentError", "CheckFailed", "CompileError", "Gained", "GradientTable", "Input", "Kernel", "Operand",
+    "PegenError", "Table", "compile", "load", "stock",
 ]  # fmt: skip
 __version__ = "0.2.0"

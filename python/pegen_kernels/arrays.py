@@ -153,6 +153,16 @@ def view(name: str, x: Any, written: bool = False) -> View:
     return _of_dlpack(name, x, written)
 
 
+def zeros_like(x: Any, dtype: str) -> Any:
+    """A contiguous array of x's library and shape, of that number type; for `give_back` as below."""
+    torch = sys.modules.get("torch")
+    if torch and isinstance(x, torch.Tensor):
+        return torch.zeros(x.shape, dtype=getattr(torch, dtype), device=x.device)
+    import numpy
+
+    return numpy.zeros(view("array", x).shape, dtype=dtype)
+
+
 def empty_like(x: Any, shape: tuple[int, ...]) -> Any:
     """An array of x's library and number type with another shape, whose axes lie in memory as x's do, channels last. Of
     libraries whose arrays cannot be written, one of NumPy, for `give_back`."""

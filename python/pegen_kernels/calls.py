@@ -16,10 +16,10 @@ class Call:
 
     tensors: by field of pegen_args; those of pegen_grad_args are called "grad.q_out" and so on; operands and inputs are
     lists of their own; of those, gradients are "grad.operand.0", "grad.input.0" and so on. numbers: scale, causal;
-    flags of the gradients."""
+    flags of the gradients. tables: as of set_tables, for the first call."""
 
     def __init__(self, kernel: Any, size_of_workspace: Any, tensors: dict[str, View], operands: list[View],
-                 inputs: list[View], numbers: dict[str, Any]) -> None:  # fmt: skip
+                 inputs: list[View], numbers: dict[str, Any], tables: Any = ((0, 0), (0, 0), 0)) -> None:  # fmt: skip
         every = [*tensors.values(), *operands, *inputs]
         self._slots = (DLTensor * len(every))()
         self._sizes = []
@@ -52,6 +52,8 @@ class Call:
         self.args.operands = ctypes.addressof(self._operands)
         self.args.inputs = ctypes.addressof(self._inputs)
         self.reference = ctypes.byref(self.args)
+        self.flags = flags
+        self.set_tables(*tables[:2], flags | tables[2])
         self._size = size_of_workspace(self.reference) if size_of_workspace else 0
         self._on_host = every[0].key[0] == CPU if every else True
         self._workspace = self._host_room() if self._size and self._on_host else None
@@ -77,6 +79,12 @@ class Call:
         self.args.workspace, room = room_beside(views[0], self._size)
         self.args.workspace_bytes = self._size
         return room
+
+    def set_tables(self, table: tuple[int, int], gradients: tuple[int, int], flags: int) -> None:
+        """Address and bytes of the table and of that of gradients, and the gradients' flags; 0: there is none."""
+        self.args.table, self.args.table_bytes = table
+        self._grad.table, self._grad.table_bytes = gradients
+        self._grad.flags = flags
 
     def point(self, views: list[View]) -> None:
         """Sets the addresses, in the order of tensors, operands, inputs."""

@@ -13,12 +13,13 @@ from typing import Any, Mapping, NamedTuple, Sequence
 
 from . import _native
 from ._native import library
-from .arrays import CPU, CUDA, View, empty_like, give_back, view
+from .arrays import CPU, CUDA, View, empty_like, give_back, view, zeros_like
 from .calls import Call, cuda_workspace, entry_of, run
 from .errors import ArgumentError, CheckFailed, CompileError
-from .refusals import refusal
+from .refusals import find, refusal
 
 _MOST_CALLS = 256  # kept, by shapes
+_ACCUMULATE, _FROM_INPUT = 1, 2  # PEGEN_GRAD_
 _DTYPES = {0: "float32", 1: "bfloat16", 2: "float16"}
 
 
@@ -48,6 +49,27 @@ class Table(NamedTuple):
     address: int
     size: int
     keeps: Any
+
+
+class GradientTable:
+    """Sums of what the rows of many calls gave the tokens of a table: `encode_backward` adds to them, one call after
+    the other, `prepare_backward` goes on from there. Of this process."""
+
+    def __init__(self, address: int, size: int, keeps: Any) -> None:
+        self.address, self.size, self.keeps = address, size, keeps
+        self.is_begun = False
+
+    def clear(self) -> None:
+        """The next `encode_backward` begins anew."""
+        self.is_begun = False
+
+
+class Gained(NamedTuple):
+    """Gradients that `prepare_backward` made."""
+
+    operands: dict[str, Any]  # by name
+    positions: Any  # None: not asked for; k_positions: or not given
+    k_positions: Any
 
 
 class Request(NamedTuple):
@@ -332,23 +354,26 @@ class Kernel:
 
     def _call(self, name: str, tensors: dict[str, View], operands: list[View], inputs: list[View],
               numbers: dict[str, Any], *, threads: int = 1, stream: int = 0, table: Table | None = None,
-              workspace: str = "workspace", finish: str = "") -> None:  # fmt: skip
+              gradients: GradientTable | None = None, flags: int = 0, workspace: str = "workspace",
+              finish: str = "") -> None:  # fmt: skip
         entry = self._entries[name]
+        if table is not None and not isinstance(table, Table):
+            raise ArgumentError(f"table is a {type(table).__name__}; expected what prepare returned")
+        if gradients is not None and not isinstance(gradients, GradientTable):
+            raise ArgumentError(f"gradients is a {type(gradients).__name__}; expected what gradient_table returned")
         if entry is None:
             raise ArgumentError(f"{name}: {self.name} has no such entry; it has: {', '.join(self.entries)}")
+        places = [(0, 0) if x is None else (x.address, x.size) for x in (table, gradients)]
         views = [*tensors.values(), *operands, *inputs]
         key = (name, tuple(tensors), tuple([seen.key for seen in views]), tuple(numbers.items()))
         device = views[0].key[0] if views else CPU
         call = self._calls.pop(key, None)
         if call is None:
             size_of = cuda_workspace(self._info, name) if device == CUDA else self._sizes[workspace]
-            call = Call(self._info, size_of, tensors, operands, inputs, numbers)
+            call = Call(self._info, size_of, tensors, operands, inputs, numbers, (*places, flags))
         else:
             call.point(views)
-        if table is not None:
-            if not isinstance(table, Table):
-                raise ArgumentError(f"table is a {type(table).__name__}; expected what prepare returned")
-            call.args.table, call.args.table_bytes = table.address, table.size
+            call.set_tables(*places, call.flags | flags)
         room = call.borrow(views)
         error = run(self._info, entry, name, call, device, threads, stream)
         if finish and not error:
@@ -357,8 +382,6 @@ class Kernel:
         if len(self._calls) >= _MOST_CALLS:
             self._calls.clear()
         self._calls[key] = call
-        if table is not None:
-            call.args.table, call.args.table_bytes = None, 0
         if error:
             raise refusal(self._info, name, error, tensors, operands, inputs, table is not None)
 
@@ -419,14 +442,20 @@ class Kernel:
 
     def encode_backward(self, grad_q: Any = None, grad_k: Any = None, positions: Any = None, *, operands: Any = None,
                         inputs: Any = None, k_positions: Any = None, table: Table | None = None, out: Any = None,
-                        in_place: bool = False, threads: int = 1) -> Any:  # fmt: skip
+                        in_place: bool = False, threads: int = 1, gradients: GradientTable | None = None,
+                        q: Any = None, k: Any = None, from_input: bool = False) -> Any:  # fmt: skip
         """Gradients of q and k from those of what `encode` returned, of the same type and shapes (of q's and k's own
         where columns were appended, which are not written in place). Arguments otherwise as in `encode`. Returns
-        (grad_q, grad_k), or one array where only one was given."""
+        (grad_q, grad_k), or one array where only one was given.
+
+        gradients: of `gradient_table`, of a call with `table`: what the rows give the tokens of that table is added
+        there, for `prepare_backward`. It takes q, k: what `encode` returned, or, with from_input=True, what it was
+        given (exact in 16 bits, where what it returned is rounded); the same in all calls with these gradients."""
         sources = {name: x for name, x in (("q", grad_q), ("k", grad_k)) if x is not None}
         if not sources:
             raise ArgumentError("grad_q, grad_k: neither was given")
         tensors = {f"grad.{name}_out": view(f"grad_{name}", x) for name, x in sources.items()}
+        tensors |= {name: view(name, x) for name, x in (("q", q), ("k", k)) if x is not None}
         if in_place and self.out_dim != self.head_dim:
             raise ArgumentError(f"in_place: {self.name} appends columns to q and k; expected in_place=False")
         if in_place or out is not None:
@@ -437,8 +466,19 @@ class Kernel:
         tensors |= self._places(positions, k_positions)
         parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
         given = self._named("input", self.inputs, inputs) if grad_q is not None else []
-        self._call("encode_backward", tensors, parameters, given, {}, threads=threads, table=table,
-                   workspace="encode_backward_workspace")  # fmt: skip
+        flags = 0
+        if gradients is not None:
+            if table is None:
+                raise ArgumentError("gradients: given without table; expected both")
+            flags = _FROM_INPUT * from_input | _ACCUMULATE * (
+                isinstance(gradients, GradientTable) and gradients.is_begun
+            )
+        elif (q, k) != (None, None) or from_input:
+            raise ArgumentError("q, k: given without gradients, which alone need what encode read or wrote")
+        self._call("encode_backward", tensors, parameters, given, {}, threads=threads, table=table, gradients=gradients,
+                   flags=flags, workspace="encode_backward_workspace")  # fmt: skip
+        if gradients is not None:
+            gradients.is_begun = True
         results = [give_back(sources[name], x) for name, x in made.items()]
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -475,17 +515,67 @@ class Kernel:
     ) -> Table:
         """Computes once what `encode` needs of positions and operands. The table holds for every call with as many
         tokens, until positions or operands change."""
-        size_of = self._sizes["table_bytes"]
-        if not self._entries["prepare"] or not size_of:
-            raise ArgumentError(f"prepare: {self.name} has no such entry; it has: {', '.join(self.entries)}")
         tensors = self._places(positions, k_positions)
         parameters = self._named("operand", self.operands, operands)
-        asked = Call(self._info, None, tensors, parameters, [], {})
-        size = size_of(asked.reference)
-        room = ctypes.create_string_buffer(size + 64)
-        table = Table((ctypes.addressof(room) + 63) & ~63, size, room)
+        table = Table(*self._table_room("prepare", "table_bytes", tensors, parameters))
         self._call("prepare", tensors, parameters, [], {}, threads=threads, table=table)
         return table
+
+    def _table_room(
+        self, entry: str, size: str, tensors: dict[str, View], operands: list[View]
+    ) -> tuple[int, int, Any]:
+        """Address, bytes and owner of a table's memory; 0 bytes where the arguments will be refused."""
+        size_of = self._sizes[size]
+        if not self._entries[entry] or not size_of:
+            raise ArgumentError(f"{entry}: {self.name} has no such entry; it has: {', '.join(self.entries)}")
+        asked = Call(self._info, None, tensors, operands, [], {})
+        count = size_of(asked.reference)
+        room = ctypes.create_string_buffer(count + 64)
+        return (ctypes.addressof(room) + 63) & ~63, count, room
+
+    def gradient_table(self, positions: Any = None, *, operands: Any = None, k_positions: Any = None) -> GradientTable:
+        """Room for what the rows of many calls of `encode_backward` give the tokens of a table. Arguments as in
+        `prepare`, of the same shapes."""
+        parameters = self._named("operand", self.operands, operands)
+        places = self._places(positions, k_positions)
+        address, size, room = self._table_room("prepare_backward", "gradient_table_bytes", places, parameters)
+        if not size:
+            reason = find(self._info, places, parameters, [], True)
+            raise ArgumentError(
+                reason or f"gradient_table: neither operands nor positions of {self.name} have gradients"
+            )
+        return GradientTable(address, size, room)
+
+    def prepare_backward(self, gradients: GradientTable, positions: Any = None, *, operands: Any = None,
+                         k_positions: Any = None, of_positions: bool = False, threads: int = 1) -> Gained:  # fmt: skip
+        """Gradients of operands, and of positions where asked for, from what all calls of `encode_backward` have added
+        to `gradients`: once for all of them. Arguments otherwise as in `prepare`. New arrays, float64 where what they
+        are gradients of is float64, else float32; `gradients` stay as they are."""
+        if isinstance(gradients, GradientTable) and not gradients.is_begun:
+            raise ArgumentError("gradients: nothing was added; expected encode_backward with these gradients before")
+        given = in_order(self.name, "operand", self.operands, operands)
+        parameters = [view(f"operand '{info.name}'", x) for info, x in zip(self.operands, given)]
+        places = self._places(positions, k_positions)
+        sources = {f"grad.operand.{i}": (x, seen) for i, (x, seen) in enumerate(zip(given, parameters))}
+        if of_positions:
+            sources |= {
+                f"grad.{name}": (x, places[name])
+                for name, x in (("positions", positions), ("k_positions", k_positions))
+                if x is not None
+            }
+        if not sources:
+            raise ArgumentError(f"operands: {self.name} has none, and of_positions is False; nothing has a gradient")
+        made = {
+            name: zeros_like(x, "float64" if seen.dtype == "float64" else "float32")
+            for name, (x, seen) in sources.items()
+        }
+        outputs = {name: view(f"out of {name}", x, True) for name, x in made.items()}
+        finish = "prepare_backward_finish" if parameters else ""
+        self._call("prepare_backward", outputs | places, parameters, [], {}, threads=threads, gradients=gradients,
+                   workspace="prepare_backward_workspace", finish=finish)  # fmt: skip
+        results = {name: give_back(sources[name][0], x) for name, x in made.items()}
+        names = {info.name: results[f"grad.operand.{i}"] for i, info in enumerate(self.operands)}
+        return Gained(names, results.get("grad.positions"), results.get("grad.k_positions"))
 
     # ---- what is known of it ----
 

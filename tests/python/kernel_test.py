@@ -310,6 +310,65 @@ class Encode(unittest.TestCase):
         self.assertLess(abs((forward * y).sum() - (backward * x).sum()), 1e-4)
         self.assertGreater(abs((forward * y).sum() - (x * y).sum()), 1e-2)
 
+    def test_backward_by_table(self):
+        """Of two layers, against differences of the loss."""
+        care = pk.compile("care", head_dim=16, heads=2, **FAST)
+        freq, positions = rows(*care.operands[1].shape), rows(5, 2, seed=4)
+        axis = rows(*care.operands[0].shape, seed=5)
+        axis /= numpy.linalg.norm(axis, axis=-1, keepdims=True)
+        x, y = ([rows(2, 2, 5, 16, seed=seed + i) for i in range(2)] for seed in (6, 8))
+
+        def loss(operands, positions):
+            outs = [care.encode(layer, positions=positions, operands=operands) for layer in x]
+            return sum((out.astype(float) * g).sum() for out, g in zip(outs, y))
+
+        table = care.prepare(positions, operands=[axis, freq])
+        for from_input, threads in ((False, 1), (True, 3)):
+            gradients = care.gradient_table(positions, operands=[axis, freq])
+            for layer, g in zip(x, y):
+                kept = layer if from_input else care.encode(layer, table=table)
+                turned = care.encode_backward(
+                    g, table=table, gradients=gradients, q=kept, from_input=from_input, threads=threads
+                )
+                self.assertTrue(numpy.array_equal(turned, care.encode_backward(g, table=table)))
+            gained = care.prepare_backward(
+                gradients, positions, operands=[axis, freq.astype("float64")], of_positions=True, threads=threads
+            )
+            self.assertEqual((set(gained.operands), gained.k_positions), ({"axis", "freq"}, None))
+            self.assertEqual((gained.operands["axis"].dtype, gained.operands["freq"].dtype), ("float32", "float64"))
+            for at, gradient, name in (
+                (freq, gained.operands["freq"], "freq"),
+                (positions, gained.positions, "places"),
+            ):
+                step = rows(*at.shape, seed=10) * numpy.float32(0.01)
+                moved = [(axis, at + sign * step) if name == "freq" else (axis, freq) for sign in (1, -1)]
+                places = [positions if name == "freq" else at + sign * step for sign in (1, -1)]
+                difference = (loss(moved[0], places[0]) - loss(moved[1], places[1])) / 2
+                self.assertLess(abs(difference - (gradient * step).sum()), 2e-3 * abs(gradient * step).sum(), name)
+        again = care.prepare_backward(gradients, positions, operands=[axis, freq])
+        self.assertTrue(numpy.array_equal(again.operands["axis"], gained.operands["axis"]))
+        gradients.clear()
+        for words, call in (
+            (
+                "^gradients: nothing was added",
+                lambda: care.prepare_backward(gradients, positions, operands=[axis, freq]),
+            ),
+            (
+                "^gradients: given without table",
+                lambda: care.encode_backward(y[0], None, positions, operands=[axis, freq], gradients=gradients),
+            ),
+            ("^q, k: given without gradients", lambda: care.encode_backward(y[0], table=table, from_input=True)),
+            ("^gradients is a int", lambda: care.encode_backward(y[0], table=table, gradients=1)),
+            ("^table is a str", lambda: care.encode(x[0], table="no")),
+            ("^positions are missing", lambda: care.gradient_table(operands=[axis, freq])),
+            ("^prepare_backward: alibi has no such entry", lambda: pk.compile("alibi", **FAST).gradient_table()),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(pk.ArgumentError, words):
+                call()
+        care.encode_backward(y[0], table=table, gradients=gradients, q=x[0])
+        with self.assertRaisesRegex(pk.ArgumentError, "^grad.table: "):
+            care.prepare_backward(gradients, rows(4, 2), operands=[axis, freq])
+
     def test_threads_of_the_host(self):
         q, positions = rows(1, 8, 64, 16), numpy.arange(64)[:, None]
         expected = self.kernel.encode(q, positions=positions)
