@@ -77,6 +77,9 @@ void host_assert_same_outputs(const host *a, const host *b);
 /* A number type that the kernel has no code for is skipped by tests. */
 int host_supports(const pegen_kernel *kernel, host_number dtype);
 
+/* Gradients by way of a table, of a kernel that has them: see gradients.c. */
+void host_gradients_by_table(const pegen_kernel *kernel);
+
 /* Runs the walk over the interface, and that over refusals, as two cmocka groups. Returns the number of failures. */
 int walk_interface(const pegen_kernel *kernel);
 int walk_refusals(const pegen_kernel *kernel);

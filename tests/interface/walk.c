@@ -321,6 +321,11 @@ static void callers_of_other_versions(void **state) {
   host_end(&a);
 }
 
+static void gradients_by_table(void **state) {
+  (void)state;
+  host_gradients_by_table(kernel);
+}
+
 int walk_interface(const pegen_kernel *tested) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(describes_itself),
@@ -338,6 +343,7 @@ int walk_interface(const pegen_kernel *tested) {
       cmocka_unit_test(large_calls_agree),
       cmocka_unit_test(threads_agree),
       cmocka_unit_test(callers_of_other_versions),
+      cmocka_unit_test(gradients_by_table),
   };
   kernel = tested;
   printf("interface of %s\n", kernel->name);

@@ -306,6 +306,7 @@ static void many_tokens(void **state) {
 
 static void refusals(void **state) {
   (void)state;
+  static _Alignas(64) char room[64];
   fixture f = open_spec("rope_mixed", 0, NULL);
   const pegen_kernel *kernel = run_kernel(f.loaded[1]);
   const shape s = {.name = "refusals", .sums = NUMBER_F64, .of_input = true};
@@ -327,6 +328,8 @@ static void refusals(void **state) {
   REFUSED(OVERLAP, c.args.workspace = r[1].x->data);
   REFUSED(MISSING_KEPT, c.args.k = NULL);
   REFUSED(NO_GRADIENT, c.grad.v = r[0].g);
+  REFUSED(NO_GRADIENT, c.grad.table = room); /* GPUs have no tables */
+  REFUSED(NO_GRADIENT, (c.grad.table = room, c.grad.operands = NULL, c.grad.positions = NULL));
   REFUSED(GRADIENT_FLAGS, c.grad.flags = 64);
   DLTensor elsewhere = *out.operand[0], *given[] = {&elsewhere};
   elsewhere.device.device_type = kDLCUDA;

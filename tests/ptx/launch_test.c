@@ -153,7 +153,11 @@ static void refusals(void **state) {
   int launched = fake->launches;
   DLTensor *in = on_device(q);
   pegen_args args = arguments(in, in);
-  assert_int_equal(pegen_launch(kernel, "attention", &args, NULL), PEGEN_ERROR_ENTRY);
+  const char *const of_processors[] = {"attention", "prepare", "prepare_backward", "prepare_backward_finish"};
+  for (size_t i = 0; i < sizeof of_processors / sizeof *of_processors; i++) {
+    assert_int_equal(pegen_launch(kernel, of_processors[i], &args, NULL), PEGEN_ERROR_ENTRY);
+    assert_int_equal(pegen_cuda_workspace(kernel, of_processors[i], &args), 0);
+  }
   assert_int_equal(pegen_launch(NULL, NULL, &args, NULL), PEGEN_ERROR_KERNEL);
   pegen_kernel bare = *kernel;
   bare.abi_version++;
