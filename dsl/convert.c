@@ -284,6 +284,9 @@ static void read_pairwise(lua_State *L, spec *d, arena *memory) {
   bool biased = lua_getfield(L, -1, "bias") != LUA_TNIL;
   lua_pop(L, 1);
   p->bias = biased ? expr_field(L, "bias") : NULL;
+  bool scored = lua_getfield(L, -1, "score") != LUA_TNIL;
+  lua_pop(L, 1);
+  p->score = scored ? expr_field(L, "score") : NULL;
   p->rotates = d->n_components > 0;
   if (!p->rotates) d->n_blocks = 1;
   d->pairwise = p;

@@ -174,7 +174,10 @@ static void push_limits(lua_State *L) {
                 {"degree", SPEC_MAX_DEGREE},
                 {"rotors", SPEC_MAX_ROTORS},
                 {"arguments", SPEC_MAX_ARGUMENTS},
-                {"models", SPEC_MAX_MODELS}};
+                {"models", SPEC_MAX_MODELS},
+                {"place_score", SPEC_OF_SCORE},
+                {"place_query", SPEC_OF_QUERY},
+                {"place_key", SPEC_OF_KEY}};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
     lua_pushinteger(L, limits[i].value);

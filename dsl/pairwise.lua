@@ -27,26 +27,38 @@ function pairwise.norm(delta)
   return core.arithmetic.sqrt(sum)
 end
 
--- The bias of all heads as one expression; bias(delta [, head]).
-local function bias_of(bias, described)
-  local heads = core.parameters(bias) < 2 and 1 or described.heads
+-- A function's values in all heads as one expression. what: "bias" or "score"; own: how many parameters come before the
+-- head; value_in(delta, head): the function's value.
+local function merged_of(what, given, own, described, value_in)
+  local heads = core.parameters(given) <= own and 1 or described.heads
   local blocks = described.blocks and described.blocks.blocks or 1
   local delta, parts = place.coordinates_of("displacement", described.axes), {}
   for head = 0, heads - 1 do
-    local value = bias(delta, head)
+    local value = value_in(delta, head)
     if not core.is_expression(value) then
-      check.fail_in(bias, "bias is %s in head %d, an expression of the displacement or a number was expected",
-        check.show(value), head)
+      check.fail_in(given, "%s is %s in head %d, an expression of the displacement or a number was expected",
+        what, check.show(value), head)
     end
     for block = 1, blocks do parts[head * blocks + block] = value end
   end
   local merged, head = core.merge(parts, heads)
   if not merged then
-    check.fail_in(bias,
-      "bias has another form in head %d than in head 0: the same operations on other numbers were expected",
-      head)
+    check.fail_in(given,
+      "%s has another form in head %d than in head 0: the same operations on other numbers were expected",
+      what, head)
   end
   return merged
+end
+
+-- bias(delta [, head])
+local function bias_of(bias, described)
+  return merged_of("bias", bias, 1, described, function(delta, head) return bias(delta, head) end)
+end
+
+-- score(s, delta [, head [, query, key]])
+local function score_of(score, described)
+  local s, query, key = place.product(), place.token_of("query", "i"), place.token_of("key", "j")
+  return merged_of("score", score, 2, described, function(delta, head) return score(s, delta, head, query, key) end)
 end
 
 -- Adds what pe.encoding's fields say of pairs; the expressions' pool is open. A pe.polynomial is described by its own
@@ -59,6 +71,17 @@ function pairwise.describe(given, described)
       "function(delta, head) or a pe.polynomial") end
     operands.open(described.axes, described.heads, described.blocks and described.blocks.blocks or 1, true)
     pair.bias = bias_of(given.bias, described)
+    operands.close()
+  end
+  if given.score ~= nil then
+    if type(given.score) ~= "function" then
+      check.wrong(WORD, "score", given.score, "function(s, delta, head, query, key)")
+    end
+    if given.bias ~= nil then
+      check.fail_field("score", "field 'score' of %s goes without a 'bias': what is added to s is written in it", WORD)
+    end
+    operands.open(described.axes, described.heads, described.blocks and described.blocks.blocks or 1, true)
+    pair.score = score_of(given.score, described)
     operands.close()
   end
   described.pairwise = pair

@@ -39,6 +39,12 @@ typedef struct pegen_attention_seen {
   int64_t n_runs;
 } pegen_attention_seen;
 
+/* A number of keys, or of queries, that is a coordinate behind those of positions, 0 of the others: a displacement is
+ * a key's number, or a query's with the other sign. */
+typedef struct pegen_attention_number {
+  int64_t of_key; /* 1: of keys */
+} pegen_attention_number;
+
 /* One tile: queries of one head against its keys; or, where pairs of all heads are rotated alike, of some heads. */
 typedef struct pegen_attention_tile {
   int64_t heads; /* 1 to those of pegen_attention_code */
@@ -90,6 +96,10 @@ typedef struct pegen_attention_places {
   int64_t type; /* pegen_position_type */
   int64_t token, axis; /* strides in bytes */
   int64_t axes, skip;
+  int64_t n_numbers; /* coordinates behind them, which the origin leaves alone */
+  const pegen_attention_number *numbers;
+  int64_t of_keys; /* 1: places of keys */
+  int64_t ahead; /* index of token 0 in the sequence of keys */
   const int64_t *grid;
   double
       origin[PEGEN_MAX_ROTOR_AXES]; /* taken off every coordinate, so that differences keep their digits in float32 */
@@ -163,7 +173,10 @@ typedef struct pegen_attention_gradient_code {
 /* The form of attention (compiler/forms/attention.c). */
 typedef struct pegen_attention {
   int64_t value_dim; /* Dv */
-  int64_t placed; /* 1: positions are needed; 0: attention without bias or rotation */
+  int64_t paired; /* 1: pairs have something of their own, but those with a prefix token */
+  int64_t placed; /* 1: positions are needed */
+  int64_t n_numbers; /* of tokens, which pairs are computed from beside their positions */
+  const pegen_attention_number *numbers;
   int64_t hides; /* 1: the bias may be -infinity */
   int64_t skips; /* 1: blocks of keys are asked for */
   int64_t by_rows; /* 1: made for the grid's positions alone, which some target walks by rows */
@@ -185,7 +198,8 @@ typedef struct pegen_attention {
 } pegen_attention;
 
 /* Implemented by the driver, called by emitted code. */
-/* Coordinates of tokens [first, first + count), less the origin, as rows, [axis][stride]; 0 from count on. */
+/* Coordinates of tokens [first, first + count), numbers behind positions among them, less the origin, as rows,
+ * [axis][stride]; 0 from count on. */
 void pegen_attention_rows(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
                           double *out);
 

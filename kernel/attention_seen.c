@@ -43,19 +43,19 @@ static float bound(const extent *of, double x) { return of->is_known ? (float)x 
 void pegen_attention_bound_keys(pegen_attention_seen *seen, const pegen_attention_places *places, int64_t keys) {
   double rows[PEGEN_MAX_ROTOR_AXES * PEGEN_ATTENTION_PIECE];
   extent extents[PEGEN_MAX_ROTOR_AXES];
+  int64_t axes = places->axes + places->n_numbers;
   for (int64_t block = 0; block < seen->pitch; block++) {
     int64_t first = block * seen->keys, end = first + seen->keys < keys ? first + seen->keys : keys;
-    for (int64_t axis = 0; axis < places->axes; axis++) {
+    for (int64_t axis = 0; axis < axes; axis++) {
       clear(&extents[axis]);
       if (first >= keys) extents[axis].is_known = 0;
     }
     for (int64_t key = first; key < end; key += PEGEN_ATTENTION_PIECE) {
       int64_t count = end - key < PEGEN_ATTENTION_PIECE ? end - key : PEGEN_ATTENTION_PIECE;
       pegen_attention_rows(places, places->skip + key, count, PEGEN_ATTENTION_PIECE, rows);
-      for (int64_t axis = 0; axis < places->axes; axis++)
-        widen(&extents[axis], rows + axis * PEGEN_ATTENTION_PIECE, count);
+      for (int64_t axis = 0; axis < axes; axis++) widen(&extents[axis], rows + axis * PEGEN_ATTENTION_PIECE, count);
     }
-    for (int64_t axis = 0; axis < places->axes; axis++) {
+    for (int64_t axis = 0; axis < axes; axis++) {
       float *bounds = seen->bounds + 2 * axis * seen->pitch + block;
       bounds[0] = bound(&extents[axis], extents[axis].least);
       bounds[seen->pitch] = bound(&extents[axis], extents[axis].greatest);

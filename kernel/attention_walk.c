@@ -12,10 +12,16 @@ typedef pegen_attention_walk walk;
 
 /* ---- coordinates ---- */
 
+/* A token's index is one of its numbers: of the last query and the last key the same. */
+static double number_of(const pegen_attention_places *p, int64_t number, int64_t token) {
+  return p->numbers[number].of_key == p->of_keys ? (double)(token + p->ahead) : 0;
+}
+
 void pegen_attention_place(const pegen_attention_places *p, int64_t token, double *out) {
   if (p->positions) pegen_coordinates(p->positions + token * p->token, p->type, p->axis, p->axes, out);
-  else pegen_cell(p->grid, p->axes, token - p->skip, out);
+  else if (p->axes) pegen_cell(p->grid, p->axes, token - p->skip, out);
   for (int64_t axis = 0; axis < p->axes; axis++) out[axis] -= p->origin[axis];
+  for (int64_t i = 0; i < p->n_numbers; i++) out[p->axes + i] = number_of(p, i, token);
 }
 
 /* The grid's points in their order: no division but the first. */
@@ -31,7 +37,7 @@ static void cells(const pegen_attention_places *p, int64_t first, int64_t count,
 
 void pegen_attention_rows(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
                           double *out) {
-  if (!places->positions) cells(places, first, count, stride, out);
+  if (!places->positions && places->axes) cells(places, first, count, stride, out);
   for (int64_t axis = 0; axis < places->axes; axis++) {
     double *row = out + axis * stride, origin = places->origin[axis];
     if (places->positions) {
@@ -41,12 +47,20 @@ void pegen_attention_rows(const pegen_attention_places *places, int64_t first, i
     }
     for (int64_t i = count; i < stride; i++) row[i] = 0;
   }
+  for (int64_t number = 0; number < places->n_numbers; number++) {
+    double *row = out + (places->axes + number) * stride;
+    for (int64_t i = 0; i < stride; i++) row[i] = i < count ? number_of(places, number, first + i) : 0;
+  }
 }
 
 /* Coordinates of one batch; those of keys begin at their first token, the queries' at the same. */
-static void set_places(pegen_attention_places *p, const pegen_kernel *kernel, const pegen_view *view, int64_t type,
+static void set_places(pegen_attention_places *p, const pegen_driver *driver, const pegen_view *view, int64_t type,
                        int64_t batch) {
-  p->axes = kernel->n_axes;
+  const pegen_kernel *kernel = driver->kernel;
+  const pegen_attention *form = driver->form;
+  p->axes = form->placed ? kernel->n_axes : 0;
+  p->n_numbers = form->n_numbers;
+  p->numbers = form->numbers;
   p->skip = kernel->skip_tokens;
   p->grid = kernel->grid;
   p->type = type;
@@ -60,7 +74,7 @@ static void set_places(pegen_attention_places *p, const pegen_kernel *kernel, co
 
 /* Batches may share their positions. */
 static void bound_keys(walk *w) {
-  if (!w->form->placed || !w->form->skips || (w->is_bounded && w->bounded == w->key_places.positions)) return;
+  if (!w->form->paired || !w->form->skips || (w->is_bounded && w->bounded == w->key_places.positions)) return;
   pegen_attention_bound_keys(&w->seen, &w->key_places, w->keys - w->skip);
   w->is_bounded = 1;
   w->bounded = w->key_places.positions;
@@ -83,10 +97,14 @@ static void set_origin(walk *w) {
 
 void pegen_attention_set_batch(walk *w, int64_t batch) {
   const pegen_attention_call *c = w->call;
-  if (!w->form->placed) return;
-  set_places(&w->places, w->driver->kernel, &c->positions, c->position_type, batch);
-  set_places(&w->key_places, w->driver->kernel, &c->k_positions, c->k_position_type, batch);
-  if (c->k_position_type >= 0 && c->position_type >= 0) set_origin(w);
+  if (!w->form->paired) return;
+  set_places(&w->places, w->driver, &c->positions, c->position_type, batch);
+  set_places(&w->key_places, w->driver, &c->k_positions, c->k_position_type, batch);
+  w->places.of_keys = 0;
+  w->places.ahead = w->keys - w->tokens;
+  w->key_places.of_keys = 1;
+  w->key_places.ahead = 0;
+  if (w->form->placed && c->k_position_type >= 0 && c->position_type >= 0) set_origin(w);
 }
 
 /* Sets *spoilt, of all heads of the tile. `look` asks of the first. */
@@ -177,7 +195,7 @@ static void centre(walk *w) {
 /* What the queries see, and where they are. */
 static void set_queries(walk *w, int64_t index) {
   pegen_attention_tile *t = &w->tile;
-  int64_t most = 0, least = w->keys, ahead = w->keys - w->tokens;
+  int64_t most = 0, least = w->keys, ahead = w->keys - w->tokens, axes = w->places.axes + w->form->n_numbers;
   double place[PEGEN_MAX_ROTOR_AXES];
   int prefix = index < w->prefix_tiles;
   if (w->weigh && !prefix) centre(w);
@@ -187,14 +205,13 @@ static void set_queries(walk *w, int64_t index) {
     t->limits[lane] = (int32_t)limit;
     most = limit > most ? limit : most;
     least = limit < least ? limit : least;
-    for (int64_t axis = 0; axis < w->places.axes; axis++) t->positions[axis][lane] = 0;
-    if (prefix || !w->form->placed) continue;
+    for (int64_t axis = 0; axis < axes; axis++) t->positions[axis][lane] = 0;
+    if (prefix || !w->form->paired) continue;
     pegen_attention_place(&w->places, token, place);
-    for (int64_t axis = 0; axis < w->places.axes; axis++) t->positions[axis][lane] = place[axis];
+    for (int64_t axis = 0; axis < axes; axis++) t->positions[axis][lane] = place[axis];
   }
   if (w->form->skips && !prefix)
-    pegen_attention_bound_queries((const double (*)[PEGEN_ATTENTION_QUERIES])t->positions, w->places.axes, w->queries,
-                                  t->reach);
+    pegen_attention_bound_queries((const double (*)[PEGEN_ATTENTION_QUERIES])t->positions, axes, w->queries, t->reach);
   t->end = most;
   t->limit = least;
   t->free = w->spoilt && w->form->hides ? 0 : least;
@@ -270,7 +287,7 @@ void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args
   w->queries = code->lanes * code->vectors;
   w->tokens = call->q.size[PEGEN_TOKEN];
   w->keys = call->k.size[PEGEN_TOKEN];
-  w->skip = form->placed ? kernel->skip_tokens : 0;
+  w->skip = form->paired ? kernel->skip_tokens : 0;
   pegen_attention_cut_tiles(w, code->by_rows);
   w->batch = w->head = -1;
   w->is_bounded = 0;

@@ -72,7 +72,8 @@ PEGEN_INTERNAL void pegen_attention_run_turned(pegen_attention_walk *w, int targ
     for (int i = 0; i < of->kernel->n_operands; i++) \
       operands[i] = (const char *)(w)->args->operands[i]->data + (w)->args->operands[i]->byte_offset; \
     pegen_attention_seen *seen = &(w)->seen; \
-    size_t blocks = (w)->form->skips ? (size_t)seen->pitch : 0, axes = (size_t)(w)->places.axes; \
+    size_t blocks = (w)->form->skips ? (size_t)seen->pitch : 0, \
+           axes = (size_t)((w)->places.axes + (w)->form->n_numbers); \
     seen->bounds = __builtin_alloca_with_align(sizeof(float) * (2 * axes * blocks + 1), 512); \
     seen->states = __builtin_alloca_with_align(sizeof(int32_t) * (blocks + 1), 512); \
     seen->runs = __builtin_alloca(sizeof(pegen_attention_run) * (blocks / 2 + 1)); \

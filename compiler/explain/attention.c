@@ -4,11 +4,45 @@
 #include "explain/pair_facts.h"
 #include "explain/words.h"
 #include "gpu/attention_backward.h"
+#include "spec/expr_facts.h"
 
 static long double bias_of(const pair_facts *f, int head, const double *delta) {
   expr_environment env = {
       .head = head, .blocks = expr_pool_blocks(f->spec->pool), .positions = delta, .operands = f->operands.values};
   return expr_eval_long(f->spec->pairwise->bias, &env);
+}
+
+/* What a score adds to a product of 0, which is what there is of it that is a function of positions alone. */
+static long double score_of(const pair_facts *f, int head, const double *delta) {
+  double at[SPEC_MAX_PLACES] = {0};
+  for (int axis = 0; axis < f->spec->n_axes; axis++) at[axis] = delta[axis];
+  expr_environment env = {
+      .head = head, .blocks = expr_pool_blocks(f->spec->pool), .positions = at, .operands = f->operands.values};
+  return expr_eval_long(f->spec->pairwise->score, &env);
+}
+
+static bool reads(const expr *x, int place) {
+  if (x->op == EXPR_POSITION) return x->index == place;
+  for (int i = 0; i < expr_op_arity(x->op); i++)
+    if (reads(x->arg[i], place)) return true;
+  return false;
+}
+
+static const char *score_text(arena *a, const spec *s) {
+  const expr *score = s->pairwise->score;
+  const char *operands = explain_operands(a, s, &score, 1), *text = "";
+  const struct {
+    bool is_read;
+    const char *name;
+  } parts[] = {{reads(score, SPEC_OF_SCORE), "the product scale q . k"},
+               {expr_reads_axes(score, s->n_axes), "the displacement"},
+               {reads(score, SPEC_OF_QUERY), "the query's index"},
+               {reads(score, SPEC_OF_KEY), "the key's index"}};
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    if (parts[i].is_read) text = arena_printf(a, "%s%s%s", text, *text ? ", " : "", parts[i].name);
+  return arena_printf(a, "a function of %s%s%s%s", *text ? text : "nothing",
+                      score->depends & DEPENDS_HEAD ? ", another in each head" : "", operands ? ", from " : "",
+                      operands ? operands : "");
 }
 
 static const char *bias_text(arena *a, const spec *s) {
@@ -36,6 +70,7 @@ static int pair_operations(arena *a, const attention_plan *p) {
   unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(p->spec->pool));
   operation_count count = {0};
   if (p->bias) operation_count_add(&count, p->bias, 1, seen);
+  if (p->score) operation_count_add(&count, p->score, 1, seen);
   int rotations = p->rows ? 0 : turn_operations(p) + entry_operations(a, p);
   return 2 * p->spec->head_dim + 2 * p->value_dim + rotations + operation_count_all(&count);
 }
@@ -53,6 +88,7 @@ static int column_operations(const attention_plan *p) {
 static const char *on_gpus(const attention_plan *p) {
   if (p->columns) return "on GPUs: none; a bias that is a polynomial has no code for them there";
   if (p->matrix) return "on GPUs: none; rotations of pairs have no code for them there";
+  if (p->score) return "on GPUs: none, and no kernel: scores that are functions of the product are for processors";
   if (!attend_gradient_fits(p)) return "on GPUs: none; rows are too long for their shared memory";
   return p->n_scatters && !attend_gaining(p) ? "on GPUs: of q, k and v alone; too many elements gain" : NULL;
 }
@@ -67,6 +103,7 @@ static void explain_attention_gradients(arena *a, const spec *s, const attention
   for (int i = 0; i < p->n_scatters; i++) operation_count_add(&count, p->scatter[i].gradient, 1, seen);
   out->of_operands =
       p->n_scatters > 0 || (p->weights && p->weights->n_scatters > 0) || (p->torques && p->torques->n_scatters > 0);
+  if (p->gain) operation_count_add(&count, p->gain, 1, seen);
   out->of_positions = p->has_places;
   out->of_inputs = p->weights && s->n_inputs > 0;
   out->pair_operations = pair_operations(a, p) + 2 * (2 * s->head_dim + p->value_dim) + operation_count_all(&count) +
@@ -98,7 +135,8 @@ bool explain_attention(arena *a, const spec *s, explanation *out) {
   if (!plan) return false;
   pair_facts_open(a, s, out, &facts);
   facts.rotates = s->pairwise->rotates;
-  facts.bias = s->pairwise->bias ? bias_of : NULL;
+  const expr *score = s->pairwise->score;
+  facts.bias = s->pairwise->bias ? bias_of : score && expr_reads_axes(score, s->n_axes) ? score_of : NULL;
   pair_facts_fill(&facts, out->property);
   out->role = "pairwise";
   out->block = "none: queries and keys are left as they are";
@@ -107,10 +145,12 @@ bool explain_attention(arena *a, const spec *s, explanation *out) {
     out->block = explain_blades_text(a, s);
     for (int axis = 0; axis < s->n_axes; axis++) out->generator[axis] = explain_generator(a, s, axis);
   }
-  if (facts.bias) out->bias = bias_text(a, s);
-  out->group = !facts.rotates && !facts.bias ? "trivial: positions act on nothing"
-               : facts.rotates               ? "pairwise: a rotation of the key by its displacement"
-                                             : "pairwise: a bias of the displacement";
+  if (score) out->score = score_text(a, s);
+  if (s->pairwise->bias) out->bias = bias_text(a, s);
+  out->group = !facts.rotates && score         ? "pairwise: a function of the product and of the pair"
+               : !facts.rotates && !facts.bias ? "trivial: positions act on nothing"
+               : facts.rotates                 ? "pairwise: a rotation of the key by its displacement"
+                                               : "pairwise: a bias of the displacement";
   out->normal_form = arena_printf(a, "%s%s", normal_form(a, plan), explain_mask(a, s, plan));
   out->cost.pair_operations = pair_operations(a, plan);
   explain_attention_gradients(a, s, plan, &out->gradient);

@@ -55,6 +55,7 @@ static void print_description(arena *a, const spec *s, const explanation *e) {
   for (int i = 0; i < s->n_axes && e->phase[0]; i++)
     line(i ? "" : "phases", arena_printf(a, "%-8s %s", s->axis[i], e->phase[i]));
   if (e->combine) line("combine", e->combine);
+  if (e->score) line("score", e->score);
   if (e->bias) line("bias", e->bias);
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *o = &s->operand[i];
@@ -220,6 +221,7 @@ static void json_description(json_writer *w, const spec *s, const explanation *e
   }
   json_end(w, ']');
   if (e->combine) json_text(w, "combine", e->combine);
+  if (e->score) json_text(w, "score", e->score);
   if (e->bias) json_text(w, "bias", e->bias);
   json_integer(w, "skip_tokens", s->skip_tokens);
   json_bool(w, "inverse", s->inverse);

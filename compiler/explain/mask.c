@@ -14,7 +14,8 @@ static const double USUAL = 0x1p30; /* what only larger displacements prove is n
 
 typedef struct half_axis {
   const spec *s;
-  const expr *bias;
+  const expr *bias; /* or score */
+  int n_places; /* that it is a function of, beside the product */
   int axis;
   bool above, in_some; /* displacements from the bound on, or up to it; some head is enough */
 } half_axis;
@@ -31,14 +32,14 @@ static bool is_unseen(const half_axis *h, double bound) {
   arena *memory = arena_create();
   expr_pool *pool = h->s->pool;
   interval displacement[SPEC_MAX_AXES];
-  for (int axis = 0; axis < h->s->n_axes; axis++) {
+  for (int axis = 0; axis < h->n_places; axis++) {
     bool here = axis == h->axis;
     displacement[axis].lo = expr_const(pool, here && h->above ? bound : -INTERVAL_FURTHEST);
     displacement[axis].hi = expr_const(pool, here && !h->above ? bound : INTERVAL_FURTHEST);
     displacement[axis].unknown = expr_const(pool, 0);
   }
   interval_mask mask;
-  interval_of_mask(memory, pool, h->bias, h->s->n_axes, displacement, &mask);
+  interval_of_mask(memory, pool, h->bias, h->n_places, displacement, &mask);
   bool set = is_set(h, mask.unseen);
   arena_destroy(memory);
   return set;
@@ -66,8 +67,8 @@ static bool find_bound(const half_axis *h, double *bound) {
   return true;
 }
 
-static const char *half_text(arena *a, const spec *s, const expr *bias, int axis, bool above) {
-  half_axis h = {s, bias, axis, above, false};
+static const char *half_text(arena *a, const spec *s, const attention_plan *p, int axis, bool above) {
+  half_axis h = {s, p->score ? p->score : p->bias, p->n_places, axis, above, false};
   double bound;
   bool found = find_bound(&h, &bound);
   if (!found) {
@@ -81,13 +82,16 @@ static const char *half_text(arena *a, const spec *s, const expr *bias, int axis
 
 const char *explain_mask(arena *a, const spec *s, const attention_plan *p) {
   if (!p->hides) return "";
+  if (!p->mask && p->score) return "; which of them the score hides is not known before they are computed";
   if (!p->mask) return "; which of them the bias hides is not known before they are computed";
   const char *halves = "";
-  for (int axis = 0; axis < s->n_axes; axis++)
+  for (int axis = 0; axis < p->n_places - p->n_numbers; axis++)
     for (int above = 0; above < 2; above++) {
-      const char *half = half_text(a, s, p->bias, axis, above);
+      const char *half = half_text(a, s, p, axis, above);
       if (half) halves = arena_printf(a, "%s%s%s", halves, *halves ? " or " : "", half);
     }
   if (*halves) return arena_printf(a, "; skipped where all of their pairs have %s", halves);
+  if (p->score)
+    return "; skipped where bounds of their displacements and indices prove that the score hides all of them";
   return "; skipped where bounds of their displacements prove that the bias hides all of them";
 }

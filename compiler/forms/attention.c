@@ -35,6 +35,14 @@ static int eval_bias(program_builder *b, const spec *s) {
   return s->polynomial ? program_sum(b, program_eval(b, NULL, bias, 1, NULL, 0)) : program_eval_once(b, NULL, bias, 1);
 }
 
+/* The score that is a function of the product. */
+static int eval_score(program_builder *b, const spec *s, int product) {
+  const expr **score = arena_array(b->memory, const expr *, 1);
+  program_name_score(b, product, expr_position(s->pool, SPEC_OF_SCORE));
+  score[0] = expr_unary(s->pool, EXPR_NARROW, s->pairwise->score);
+  return program_eval_once_of(b, score, 1, &product, 1);
+}
+
 /* Scores and values of a part of the keys, with what the description says of pairs or without. */
 static void for_keys(program_builder *b, const attention_plan *p, const attention_rows *rows, int query,
                      program_part part, bool placed, int *score_and_row) {
@@ -48,6 +56,7 @@ static void for_keys(program_builder *b, const attention_plan *p, const attentio
   }
   if (placed) bias = eval_bias(b, s);
   score_and_row[0] = program_score(b, query, key, bias, s->polynomial);
+  if (placed && s->pairwise->score) score_and_row[0] = eval_score(b, s, score_and_row[0]);
   score_and_row[1] = program_load(b, rows->v);
   program_end_for(b, depth);
 }

@@ -359,6 +359,12 @@ static void print_work(FILE *f, const gpu_program *program) {
 static const attend_design *make_design(arena *a, const attention_plan *p) {
   const spec *s = p->spec;
   attend_design *d = arena_new(a, attend_design);
+  if (p->score) {
+    diag_error(s->file, s->line,
+               "scores that are functions of the product are made for processors only; expected a bias, or --target "
+               "x86-64-v3 or the like");
+    return NULL;
+  }
   *d = (attend_design){.p = p, .shape = attend_shape_of(a, p)};
   if (d->shape.rows > 0) return d;
   const char *columns = p->columns ? arena_printf(a, " and %d columns", p->columns->n_columns) : "";

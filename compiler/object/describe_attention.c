@@ -15,6 +15,8 @@ static void add_plan(digest *h, const void *of) {
   digest_bytes(h, &p->value_dim, sizeof p->value_dim);
   if (p->columns) digest_expr(h, s->polynomial->value);
   if (p->bias) digest_expr(h, p->bias);
+  if (p->score) digest_expr(h, p->score);
+  digest_bytes(h, p->number, sizeof *p->number * (size_t)p->n_numbers);
   for (int i = 0; p->matrix && i < s->n_components * s->n_components; i++) digest_expr(h, p->matrix[i]);
 }
 
@@ -158,12 +160,24 @@ static int64_t gaining(const attention_plan *p) {
   return bits;
 }
 
+static LLVMValueRef numbers(describer *d, const attention_plan *p) {
+  LLVMValueRef rows[SPEC_MAX_AXES];
+  for (int i = 0; i < p->n_numbers; i++) {
+    describe_field fields[] = {FIELD(pegen_attention_number, of_key, describe_i64(d, p->number[i].of_key))};
+    rows[i] = DESCRIBE(d, pegen_attention_number, fields);
+  }
+  return p->n_numbers ? describe_rows(d, "numbers", rows, p->n_numbers) : describe_null(d);
+}
+
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
   const attention_plan *p = of;
   const plan *values = p->columns ? p->columns->values : NULL;
   int blocks = expr_pool_blocks(p->spec->pool);
   describe_field fields[] = {
       FIELD(pegen_attention, value_dim, describe_i64(d, p->value_dim)),
+      FIELD(pegen_attention, paired, describe_i64(d, attention_has_pairs(p))),
+      FIELD(pegen_attention, n_numbers, describe_i64(d, p->n_numbers)),
+      FIELD(pegen_attention, numbers, numbers(d, p)),
       FIELD(pegen_attention, placed, describe_i64(d, attention_is_placed(p))),
       FIELD(pegen_attention, hides, describe_i64(d, p->hides)),
       FIELD(pegen_attention, skips, describe_i64(d, p->mask != NULL)),

@@ -241,12 +241,17 @@ static void print_sizes(FILE *f, arena *a, const spec *s, const char *NAME) {
   fprintf(f, "\n");
 }
 
+static const char *scores_text(const spec *s) {
+  if (s->pairwise && s->pairwise->score) return "score(scale q k^T)";
+  return s->polynomial ? "scale (q k^T + bias)" : "scale q k^T + bias";
+}
+
 /* An entry's text as a comment; %s in it: what softmax is taken of. */
 static void print_text(FILE *f, const spec *s, const char *text) {
   for (fputs("/* ", f); *text; text++)
     if (*text == '\n') fputs("\n * ", f);
     else if (text[0] != '%' || text[1] != 's') fputc(*text, f);
-    else fputs(s->polynomial ? "scale (q k^T + bias)" : "scale q k^T + bias", f), text++;
+    else fputs(scores_text(s), f), text++;
   fputs(" */\n", f);
 }
 

@@ -4,6 +4,7 @@
 #include "algebra/block.h"
 #include "algebra/relative.h"
 #include "base/diag.h"
+#include "spec/expr_facts.h"
 
 #include "kernel/attention.h"
 
@@ -11,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double LOG2_E = 1.44269504088896340736;
+static const double LOG2_E = 1.44269504088896340736, LN_2 = 0.69314718055994530942;
 
 /* ---- the pair's expressions ---- */
 
@@ -128,7 +129,10 @@ static void find_scatters(arena *a, attention_plan *p, const expr *bias) {
   adjoint_scatter *narrow = arena_array(a, adjoint_scatter, count + 1);
   for (int i = 0; i < count; i++) {
     const expr *gradient = in_f32(a, pool, found[i].gradient);
-    if (found[i].leaf->op == EXPR_POSITION) p->place[found[i].leaf->index] = gradient;
+    /* The product's leaf is in powers of two; what it gains is of natural numbers, as cotangents are. */
+    if (found[i].leaf->op == EXPR_POSITION && found[i].leaf->index == SPEC_OF_SCORE)
+      p->gain = in_f32(a, pool, expr_mul(pool, found[i].gradient, expr_const(pool, LOG2_E)));
+    else if (found[i].leaf->op == EXPR_POSITION) p->place[found[i].leaf->index] = gradient;
     else narrow[p->n_scatters++] = (adjoint_scatter){found[i].leaf, gradient};
   }
   p->scatter = narrow;
@@ -162,6 +166,7 @@ static void visit_others(attention_plan *p, bool *seen) {
     visit(p, p->mask->open, seen);
   }
   for (int i = 0; i < p->n_scatters; i++) visit(p, p->scatter[i].gradient, seen);
+  if (p->gain) visit(p, p->gain, seen);
   for (int axis = 0; axis < p->spec->n_axes; axis++) {
     if (p->place[axis]) visit(p, p->place[axis], seen);
     if (p->torques && p->torques->place[axis]) visit(p, p->torques->place[axis], seen);
@@ -171,20 +176,89 @@ static void visit_others(attention_plan *p, bool *seen) {
   p->hides = hides;
 }
 
-bool attention_is_placed(const attention_plan *p) { return p->bias || p->matrix || p->columns; }
+bool attention_has_pairs(const attention_plan *p) { return p->bias || p->score || p->matrix || p->columns; }
+
+bool attention_is_placed(const attention_plan *p) {
+  return p->bias || p->matrix || p->columns || p->n_places > p->n_numbers;
+}
+
+/* ---- scores ---- */
+
+/* The axis of a number of tokens, which is added where it is not there yet; -1: there are too many. */
+static int axis_of_number(attention_plan *p, bool of_key) {
+  int first = p->n_places - p->n_numbers;
+  for (int i = 0; i < p->n_numbers; i++)
+    if (p->number[i].of_key == of_key) return first + i;
+  if (p->n_places == SPEC_MAX_AXES) return -1;
+  p->number[p->n_numbers++] = (attention_number){.of_key = of_key};
+  return p->n_places++;
+}
+
+/* The same with what is read of tokens as coordinates of displacements, and the product in powers of two. NULL: tokens
+ * have too many. */
+static const expr *placed(arena *a, attention_plan *p, const expr *x) {
+  expr_pool *pool = p->spec->pool;
+  const expr *arg[3] = {NULL};
+  int arity = expr_op_arity(x->op);
+  if (x->op == EXPR_POSITION && x->index == SPEC_OF_SCORE) return expr_mul(pool, x, expr_const(pool, LN_2));
+  if (x->op == EXPR_POSITION && x->index > SPEC_OF_SCORE) {
+    int axis = axis_of_number(p, x->index == SPEC_OF_KEY);
+    if (axis < 0) return NULL;
+    const expr *number = expr_position(pool, axis);
+    return x->index == SPEC_OF_KEY ? number : expr_neg(pool, number);
+  }
+  if (arity == 0) return x;
+  for (int i = 0; i < arity; i++)
+    if (!(arg[i] = placed(a, p, x->arg[i]))) return NULL;
+  if (x->op == EXPR_ELEMENT) return expr_element(pool, x->index, x->n_heads, x->offsets, arg[0]);
+  if (arity == 1) return expr_unary(pool, x->op, arg[0]);
+  return arity == 2 ? expr_binary(pool, x->op, arg[0], arg[1]) : expr_select(pool, arg[0], arg[1], arg[2]);
+}
+
+/* x times a factor, inside of its choices: the product itself then is what it was before it was made natural. */
+static const expr *times(expr_pool *pool, const expr *x, double factor) {
+  if (x->op == EXPR_CONST && isinf(x->value)) return x;
+  if (x->op == EXPR_NARROW) return expr_unary(pool, EXPR_NARROW, times(pool, x->arg[0], factor));
+  if (x->op != EXPR_SELECT) return expr_mul(pool, x, expr_const(pool, factor));
+  const expr *one = times(pool, x->arg[1], factor), *other = times(pool, x->arg[2], factor);
+  return expr_select(pool, x->arg[0], one, other);
+}
+
+static bool find_score(arena *a, attention_plan *p) {
+  const spec *s = p->spec;
+  const expr *score = s->pairwise->score, *natural;
+  p->n_places = expr_reads_axes(score, s->n_axes) || p->spec->pairwise->rotates ? s->n_axes : 0;
+  if (!(natural = placed(a, p, score))) {
+    diag_error(s->file, s->line,
+               "the score reads more of queries and keys than there is room for beside %d coordinates; %d of all are",
+               s->n_axes, SPEC_MAX_AXES);
+    return false;
+  }
+  natural = in_f32(a, s->pool, natural);
+  p->score = times(s->pool, natural, LOG2_E);
+  find_scatters(a, p, natural);
+  return true;
+}
 
 attention_plan *attention_plan_build(arena *a, const spec *s) {
   const spec_pairwise *pair = s->pairwise;
   attention_plan *p = arena_new(a, attention_plan);
   *p = (attention_plan){.spec = s, .head_dim = s->head_dim, .value_dim = pair->value_dim};
-  p->place = arena_array(a, const expr *, s->n_axes);
+  p->place = arena_array(a, const expr *, SPEC_MAX_PLACES);
+  p->n_places = pair->bias || pair->rotates || s->polynomial ? s->n_axes : 0;
   bool may_hide = false;
+  if (pair->score) {
+    if (!find_score(a, p)) return NULL;
+    may_hide = attention_may_hide(a, s, p->score, p->n_places);
+    if (may_hide && interval_has_infinity(a, s->pool, p->score))
+      p->mask = attention_mask_of(a, s, p->score, p->n_places);
+  }
   if (pair->bias) {
     const expr *bias = in_f32(a, s->pool, pair->bias);
     p->bias = expr_mul(s->pool, bias, expr_const(s->pool, LOG2_E));
     find_scatters(a, p, bias);
-    may_hide = attention_may_hide(a, s, p->bias);
-    if (may_hide && interval_has_infinity(a, s->pool, p->bias)) p->mask = attention_mask_of(a, s, p->bias);
+    may_hide = attention_may_hide(a, s, p->bias, p->n_places);
+    if (may_hide && interval_has_infinity(a, s->pool, p->bias)) p->mask = attention_mask_of(a, s, p->bias, p->n_places);
   }
   if (s->polynomial) {
     if (!(p->columns = plan_widen_build(a, s))) return NULL;
@@ -207,7 +281,8 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
     p->stays = rotations_stay_on_pairs(a, s);
     if (!p->stays) p->rows = rotations_of_rows(a, s);
   }
-  p->by_rows = s->grid[0] && (p->matrix || (p->bias && is_dear(p->bias, s->grid[s->n_axes - 1] % 16 == 0)));
+  p->by_rows =
+      s->grid[0] && !p->score && (p->matrix || (p->bias && is_dear(p->bias, s->grid[s->n_axes - 1] % 16 == 0)));
   if (p->matrix && !p->by_rows) find_torques(a, p);
   p->has_places = attention_is_placed(p) && !p->columns && !p->by_rows;
   p->by_tiles = p->bias && !p->by_rows && is_dear(p->bias, false);
@@ -217,6 +292,7 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   p->leaf_index = arena_array(a, int, count);
   for (int i = 0; i < count; i++) p->leaf_index[i] = -1;
   if (p->bias) visit(p, p->bias, seen);
+  if (p->score) visit(p, p->score, seen);
   for (int i = 0; i < p->n_entries; i++) visit(p, p->entry[i], seen);
   visit_others(p, seen);
   p->hides = p->hides && may_hide;
@@ -251,6 +327,9 @@ void attention_plan_print(FILE *out, const attention_plan *p) {
   if (p->columns)
     fprintf(out, "score(i, j) = log2(e) scale (q_i . k_j + bias(r_j - r_i)), the bias by columns, counted from a query "
                  "of the tile\n");
+  else if (p->score)
+    fprintf(out, "score(i, j) = log2(e) score(scale q_i . k_j, r_j - r_i, i, j)%s\n",
+            p->matrix ? ", the blocks of k_j turned by r_j - r_i" : "");
   else
     fprintf(out, "score(i, j) = log2(e) (scale q_i . k_j%s)%s\n", p->bias ? " + bias(r_j - r_i)" : "",
             p->matrix ? ", the blocks of k_j turned by r_j - r_i" : "");
@@ -263,6 +342,10 @@ void attention_plan_print(FILE *out, const attention_plan *p) {
   if (p->bias) {
     const char *name = "log2(e) bias";
     expr_print_roots(out, &p->bias, &name, 1);
+  }
+  if (p->score) {
+    const char *name = "log2(e) score";
+    expr_print_roots(out, &p->score, &name, 1);
   }
   if (p->matrix) {
     int n = s->n_components;

@@ -2,7 +2,7 @@
  *
  *     out_i = sum_j p_ij v_j / sum_j p_ij,   p_ij = 2^(s_ij - max_j s_ij),
  *     s_ij = log2(e) (scale q_i . k_j + bias(r_j - r_i)), or log2(e) scale (q_i . k_j + bias(r_j - r_i)) of a
- *     polynomial,
+ *     polynomial, or log2(e) score(scale q_i . k_j, r_j - r_i, i, j),
  *
  * over tiles of keys with a running maximum (Milakov and Gimelshein's online softmax), so that scores
  * are never stored beyond a tile.
@@ -27,6 +27,12 @@ typedef struct attention_torques {
   const expr **place; /* [n_axes] of the displacement; NULL where it is 0 */
 } attention_torques;
 
+/* A number of keys, or of queries, that is no coordinate of positions. Kernels have it as one, which is 0 of the
+ * others: on its axis a displacement is a key's number, or a query's with the other sign. */
+typedef struct attention_number {
+  bool of_key;
+} attention_number;
+
 typedef struct attention_plan {
   const spec *spec;
   int head_dim, value_dim;
@@ -34,6 +40,12 @@ typedef struct attention_plan {
                               * of them, which are summed as further channels of q . k; NULL: none */
   const plan_gradient *weights; /* what inputs and operands gain of the same; NULL: nothing */
   const expr *bias;      /* of the displacement, in powers of two, float32; NULL: none */
+  const expr *score; /* in place of product and bias, in powers of two, float32, of the same and of POSITION
+                      * SPEC_OF_SCORE, the product in powers of two; NULL: none */
+  const expr *gain;  /* of a score: what the product gains of what the score does (cotangent 0) */
+  int n_places;      /* coordinates that pairs are computed from: those of positions, if these are asked for, and */
+  int n_numbers;     /* numbers of tokens behind them, in all no more than SPEC_MAX_AXES */
+  attention_number number[SPEC_MAX_AXES];
   bool hides;            /* the bias may be -infinity: the key is not seen */
   const attention_mask *mask; /* of a bias that hides: what is asked of tiles; NULL: nothing */
   const expr **matrix; /* [n_components][n_components] of a block, of the displacement, float32; NULL: no rotation */
@@ -68,6 +80,8 @@ typedef struct attention_plan {
   const struct plan *turned; /* its plan, which the form makes (forms/attention.c) */
 } attention_plan;
 
+/* Whether pairs have something of their own: a bias, a rotation, a score. */
+bool attention_has_pairs(const attention_plan *p);
 /* Whether there is something of positions in it. */
 bool attention_is_placed(const attention_plan *p);
 

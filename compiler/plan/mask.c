@@ -1,8 +1,10 @@
 /* plan/mask: see plan/mask.h. */
 #include "plan/mask.h"
 
-bool attention_may_hide(arena *a, const spec *s, const expr *bias) {
-  return interval_may_hide(a, s->pool, bias, s->n_axes);
+_Static_assert((int)INTERVAL_OF_SCORE == (int)SPEC_OF_SCORE, "one leaf");
+
+bool attention_may_hide(arena *a, const spec *s, const expr *bias, int n_places) {
+  return interval_may_hide(a, s->pool, bias, n_places);
 }
 
 static const expr *bound(const spec *s, int axis, bool greatest) {
@@ -10,18 +12,18 @@ static const expr *bound(const spec *s, int axis, bool greatest) {
   return expr_unary(s->pool, EXPR_NARROW, x);
 }
 
-const attention_mask *attention_mask_of(arena *a, const spec *s, const expr *bias) {
+const attention_mask *attention_mask_of(arena *a, const spec *s, const expr *bias, int n_places) {
   /* Cells of a grid are numbers that float32 holds. */
   for (int axis = 0; s->grid[0] && axis < s->n_axes; axis++)
     if (s->grid[axis] > 1 << 24) return NULL;
   interval displacement[SPEC_MAX_AXES];
-  for (int axis = 0; axis < s->n_axes; axis++) {
+  for (int axis = 0; axis < n_places; axis++) {
     displacement[axis].lo = bound(s, axis, false);
     displacement[axis].hi = bound(s, axis, true);
     displacement[axis].unknown = expr_const(s->pool, 0);
   }
   interval_mask found;
-  interval_of_mask(a, s->pool, bias, s->n_axes, displacement, &found);
+  interval_of_mask(a, s->pool, bias, n_places, displacement, &found);
   bool is_whole = found.open && !expr_is_const(found.whole, 0);
   if (expr_is_const(found.unseen, 0) && !is_whole) return NULL;
   attention_mask *mask = arena_new(a, attention_mask);

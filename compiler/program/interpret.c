@@ -68,6 +68,8 @@ static const double *coordinates(const interpreter *t, const program_op *op, dou
   if (!(t->p->value[op->result].spaces & IN(KEYS))) return at;
   const double *key = (c->k_positions ? c->k_positions : c->positions) + t->index[SPACE_KEYS] * axes;
   for (int axis = 0; axis < axes; axis++) delta[axis] = key[axis] - at[axis];
+  delta[SPEC_OF_QUERY] = (double)(t->index[SPACE_TOKENS] + c->keys - c->tokens);
+  delta[SPEC_OF_KEY] = (double)t->index[SPACE_KEYS];
   return delta;
 }
 
@@ -85,7 +87,7 @@ static void input_rows(const interpreter *t, const double **rows) {
 static void evaluate(interpreter *t, const program_op *op, int block, long double *out, int64_t step) {
   const spec *s = t->p->spec;
   int head = s->heads > 1 ? (int)t->index[SPACE_HEADS] : 0;
-  double delta[SPEC_MAX_AXES];
+  double delta[SPEC_MAX_PLACES];
   const double *inputs[SPEC_MAX_INPUTS];
   input_rows(t, inputs);
   expr_environment env = {.head = head,

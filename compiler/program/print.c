@@ -125,7 +125,7 @@ static void add_root(const printer *t, roots *r, const expr *x, const char *text
 static void collect(const printer *t, const program_op *list, roots *r) {
   for (const program_op *op = list; op; op = op->next) {
     collect(t, op->body, r);
-    if (op->kind == OP_WEDGE || op->kind == OP_REDUCE || op->kind == OP_READ) continue;
+    if (op->kind == OP_WEDGE || op->kind == OP_REDUCE || op->kind == OP_READ || op->kind == OP_SCORE) continue;
     for (int i = 0; i < op->n_exprs; i++) {
       const char *of = name(t, op->result);
       int size = op->blocks.size;

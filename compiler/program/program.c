@@ -144,10 +144,17 @@ int program_eval(program_builder *b, const plan *how, const expr *const *exprs, 
   return make(b, op, (program_value){.kind = KIND_NUMBERS, .type = type_of(exprs, count), .count = count});
 }
 
-int program_eval_once(program_builder *b, const plan *how, const expr *const *exprs, int count) {
-  int numbers = program_eval(b, how, exprs, count, NULL, 0);
+static int of_one_block(program_builder *b, int numbers) {
   ((program_op *)b->p->value[numbers].maker)->blocks.count = 1;
   return numbers;
+}
+
+int program_eval_once(program_builder *b, const plan *how, const expr *const *exprs, int count) {
+  return of_one_block(b, program_eval(b, how, exprs, count, NULL, 0));
+}
+
+int program_eval_once_of(program_builder *b, const expr *const *exprs, int count, const int *used, int n_used) {
+  return of_one_block(b, program_eval(b, NULL, exprs, count, used, n_used));
 }
 
 int program_matrix(program_builder *b, const plan *how, program_blocks blocks, const expr *const *entries,
@@ -220,6 +227,14 @@ int program_score(program_builder *b, int query, int key, int number, bool scale
   op->scales_all = scales_all;
   op->blocks.count = 1;
   return make(b, op, (program_value){.kind = KIND_NUMBERS, .type = NUMBER_F32, .count = 1});
+}
+
+void program_name_score(program_builder *b, int score, const expr *leaf) {
+  program_op *op = (program_op *)b->p->value[score].maker;
+  const expr **name = arena_array(b->memory, const expr *, 1);
+  name[0] = leaf;
+  op->expr = name;
+  op->n_exprs = 1;
 }
 
 int program_attend(program_builder *b, const int *scores_and_rows, int count) {

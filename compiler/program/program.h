@@ -222,6 +222,7 @@ void program_end_for(program_builder *b, int depth);
 int program_eval(program_builder *b, const plan *how, const expr *const *exprs, int count, const int *used, int n_used);
 /* Of expressions in which blocks have no part: as of one block. */
 int program_eval_once(program_builder *b, const plan *how, const expr *const *exprs, int count);
+int program_eval_once_of(program_builder *b, const expr *const *exprs, int count, const int *used, int n_used);
 int program_matrix(program_builder *b, const plan *how, program_blocks blocks, const expr *const *entries,
                    const int *used, int n_used);
 /* numbers: of the matrices' eval; -1: there is none. */
@@ -238,6 +239,8 @@ int program_columns(program_builder *b, const plan_widen *how, int row, int numb
                     int count);
 /* number -1: none; scales_all: it is scaled as the product is. */
 int program_score(program_builder *b, int query, int key, int number, bool scales_all);
+/* The leaf that stands for a score in the evals that use it. */
+void program_name_score(program_builder *b, int score, const expr *leaf);
 /* Pairs of a score and a key's row, one after the other. */
 int program_attend(program_builder *b, const int *scores_and_rows, int count);
 /* tau: leaves that stand for the numbers. y -1: of g alone. */

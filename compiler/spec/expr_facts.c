@@ -54,3 +54,11 @@ void expr_mark_operands(const expr *x, bool *operand_read) {
   if (x->op == EXPR_OPERAND || x->op == EXPR_ELEMENT) operand_read[x->index] = true;
   for (int i = 0; i < expr_op_arity(x->op); i++) expr_mark_operands(x->arg[i], operand_read);
 }
+
+bool expr_reads_axes(const expr *x, int n_axes) {
+  if (x->op == EXPR_POSITION) return x->index < n_axes;
+  if (!(x->depends & DEPENDS_POSITION)) return false;
+  for (int i = 0; i < expr_op_arity(x->op); i++)
+    if (expr_reads_axes(x->arg[i], n_axes)) return true;
+  return false;
+}

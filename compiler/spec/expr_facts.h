@@ -16,6 +16,9 @@ bool expr_is_affine(const expr *x);
 /* The same with c0 = 0: no phase at the origin. */
 bool expr_is_linear(const expr *x);
 
+/* Whether x reads a coordinate of the first n_axes: a score may read others. */
+bool expr_reads_axes(const expr *x, int n_axes);
+
 /* Sets operand_read[i] for every operand that x reads. */
 void expr_mark_operands(const expr *x, bool *operand_read);
 

@@ -155,7 +155,11 @@ static interval bound_TABLE(bounder *t, const operands *o) {
   return exactly(t, rounded(t, o->x, to_float));
 }
 
-static interval bound_POSITION(bounder *t, const operands *o) { return t->displacement[o->x->index]; }
+static interval bound_POSITION(bounder *t, const operands *o) {
+  if (o->x->index != INTERVAL_OF_SCORE) return t->displacement[o->x->index];
+  const expr *lo = number(t, -0x1p119), *hi = number(t, 0x1p119);
+  return (interval){lo, hi, number(t, 0)};
+}
 
 /* Of a number that the call brings: itself, where it is finite. */
 static interval bound_OPERAND(bounder *t, const operands *o) {

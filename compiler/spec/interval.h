@@ -22,6 +22,9 @@ typedef struct interval {
 /* No displacement that bounds are asked of is larger, so that sums of some are finite in float32. */
 #define INTERVAL_FURTHEST 0x1p40
 
+/* The POSITION leaf that is no displacement, but scale q . k (SPEC_OF_SCORE): any finite number. */
+enum { INTERVAL_OF_SCORE = 8 };
+
 /* Bounds of x; displacement: of each axis, expressions of float32. */
 interval interval_of(arena *a, expr_pool *pool, const expr *x, int axes, const interval *displacement);
 

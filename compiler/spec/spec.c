@@ -114,6 +114,14 @@ static int64_t elements_of(const spec_operand *o) {
   return elements;
 }
 
+/* Beside the DEPENDS_ bits: what a score may read. */
+enum { READS_SCORE = 1 << 16 };
+
+static bool is_place(const spec *s, int index, unsigned allowed) {
+  return index >= 0 &&
+         (index < s->n_axes || (allowed & READS_SCORE && index >= SPEC_OF_SCORE && index < SPEC_MAX_PLACES));
+}
+
 /* Leaves of an expression: finite, known axes and operands, offsets inside the operand.
  * allowed: the DEPENDS_ bits it may have. done: [expr_pool_count], visited nodes. */
 static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *done, const char *what) {
@@ -128,8 +136,7 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *don
   for (int i = 0; x->op == EXPR_TABLE && i < leaves; i++)
     if (!isfinite(x->table[i]) && !(s->pairwise && x->table[i] == -INFINITY))
       return wrong(s, "%s is not finite in block %d", what, i % s->n_blocks);
-  if (x->op == EXPR_POSITION && (x->index < 0 || x->index >= s->n_axes))
-    return wrong(s, "%s reads axis %d", what, x->index);
+  if (x->op == EXPR_POSITION && !is_place(s, x->index, allowed)) return wrong(s, "%s reads axis %d", what, x->index);
   if (x->op == EXPR_OPERAND || x->op == EXPR_ELEMENT) {
     if (x->index < 0 || x->index >= s->n_operands) return wrong(s, "%s reads operand %d", what, x->index);
     const spec_operand *o = &s->operand[x->index];
@@ -269,7 +276,9 @@ static bool check_pairwise(const spec *s, bool *done) {
   if (p->rotates != (s->n_components > 0))
     return wrong(s, "a rotation of pairs and no block, or a block and no rotation");
   const unsigned all = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION;
-  return !p->bias || check_expr(s, p->bias, all, done, "the bias");
+  if (p->score && (p->bias || s->polynomial)) return wrong(s, "a score beside a bias");
+  return (!p->bias || check_expr(s, p->bias, all, done, "the bias")) &&
+         (!p->score || check_expr(s, p->score, all | READS_SCORE, done, "the score"));
 }
 
 static bool check_inputs(const spec *s) {
@@ -307,8 +316,8 @@ bool spec_validate(const spec *s) {
   if (s->basis && !check_skew(s, &s->basis->matrix, s->head_dim, 1, "the change of basis")) return false;
   bool *done = arena_must(calloc((size_t)expr_pool_count(s->pool), sizeof *done));
   bool valid = (s->n_components == 0 || (check_generators(s, done) && check_function(s, done))) &&
-               (!s->pairwise || check_pairwise(s, done)) && (!s->polynomial || check_polynomial(s, done)) &&
-               (!s->additive || check_additive(s, done));
+               (!s->polynomial || check_polynomial(s, done)) && (!s->additive || check_additive(s, done)) &&
+               (!s->pairwise || check_pairwise(s, done)); /* last: what a score may read is no other's */
   free(done);
   if (valid && s->dense && s->dense->map == DENSE_SCHUR && s->inverse) valid = wrong(s, "pe.schur with an inverse");
   return valid;

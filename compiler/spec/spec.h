@@ -212,11 +212,17 @@ typedef struct spec_model {
   const char **define; /* "layout=split", as -D takes it */
 } spec_model;
 
+/* POSITION leaves of a score that are no axis: scale q . k, and the indices of the query's and the key's token in the
+ * sequence of keys, whose last one the last query stands beside. */
+enum { SPEC_OF_SCORE = SPEC_MAX_AXES, SPEC_OF_QUERY, SPEC_OF_KEY, SPEC_MAX_PLACES };
+
 /* Inside attention: something of the displacement r_j - r_i of a key j from a query i. In these expressions a
  * position leaf is a coordinate of the displacement. */
 typedef struct spec_pairwise {
   int value_dim; /* channels of a value row, Dv */
   const expr *bias; /* added to scale q.k; may be -infinity, which hides the key; NULL: none */
+  const expr *score; /* in place of scale q . k, of which it is a function; may be -infinity, too. NULL: there is none,
+                      * or else no bias */
   bool rotates; /* the key's blocks are turned by the rotor of r_j - r_i: generator, angle and combine as they stand.
                  * Without it there are no blocks: n_components is 0, and expressions have one block */
 } spec_pairwise;

@@ -29,7 +29,7 @@ _Static_assert(sizeof(spec) == 1752 && sizeof(spec_operand) == 168 && sizeof(spe
                "fields of wire.c");
 _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(spec_polynomial) == 88,
                "fields of wire.c");
-_Static_assert(sizeof(spec_pairwise) == 24 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 32 &&
+_Static_assert(sizeof(spec_pairwise) == 32 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 32 &&
                    sizeof(spec_model) == 24,
                "fields of wire.c");
 _Static_assert(sizeof(spec_function) == 24 && sizeof(spec_rotor) == 112, "fields of wire.c");
@@ -183,7 +183,7 @@ static bool is_as_asked(const expr *made, const expr *x) {
 /* What a leaf may index, from 0; 0: this operation has no index. */
 static int indexed(const spec *s, expr_op op) {
   switch (op) {
-  case EXPR_POSITION: return s->n_axes;
+  case EXPR_POSITION: return SPEC_MAX_PLACES; /* of which spec_validate knows more */
   case EXPR_OPERAND:
   case EXPR_ELEMENT: return s->n_operands;
   case EXPR_INPUT: return s->n_inputs;
@@ -427,6 +427,9 @@ static void pairwise(wire *w, const spec *s, spec_pairwise *p) {
   bool biased = p->bias != NULL;
   flag(w, &biased);
   if (biased) root(w, s, &p->bias);
+  bool scored = p->score != NULL;
+  flag(w, &scored);
+  if (scored) root(w, s, &p->score);
 }
 
 /* What comes before the expressions, whose leaves speak of it. */

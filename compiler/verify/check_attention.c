@@ -25,7 +25,7 @@ static attention_trial make_trial(checker *c, number_type type, number_type inpu
   attention_trial_fill(c->memory, &t, &sizes, type, ROWS_BHND, &c->random);
   if (input_type != type)
     t.inputs = trial_random_inputs(c->memory, s, input_type, sizes.batch, sizes.heads, sizes.tokens, &c->random);
-  if (!s->grid[0] && (s->pairwise->bias || s->pairwise->rotates || s->polynomial)) {
+  if (!s->grid[0] && (s->pairwise->bias || s->pairwise->score || s->pairwise->rotates || s->polynomial)) {
     bool whole = !s->polynomial; /* masks have edges, on which only whole numbers stand exactly */
     double from = causal && s->pairwise->rotates ? FAR_AWAY : 0;
     t.positions = random_positions(c, sizes.tokens, whole, from);

@@ -20,18 +20,53 @@ static long double product(const spec *s, const double *q, const double *k) {
   return sum;
 }
 
-static long double score_of(const spec *s, const reference_query *query, int64_t key) {
-  const double *k = query->k + key * s->head_dim;
-  long double scale = query->scale == 0 ? 1 / sqrtl(s->head_dim) : query->scale;
-  if (query->token < s->skip_tokens || key < s->skip_tokens) return scale * product(s, query->q, k);
-  double delta[SPEC_MAX_AXES];
+static bool is_plain(const spec *s, const reference_query *query, int64_t key) {
+  return query->token < s->skip_tokens || key < s->skip_tokens;
+}
+
+static void displace(const spec *s, const reference_query *query, int64_t key, double *delta) {
   for (int axis = 0; axis < s->n_axes; axis++)
     delta[axis] = query->positions[key * s->n_axes + axis] - query->position[axis];
+}
+
+long double reference_pair_product(const spec *s, const reference_query *query, int64_t key) {
+  const double *k = query->k + key * s->head_dim;
+  long double scale = query->scale == 0 ? 1 / sqrtl(s->head_dim) : query->scale;
+  if (is_plain(s, query, key)) return scale * product(s, query->q, k);
+  double delta[SPEC_MAX_AXES];
+  displace(s, query, key, delta);
   long double score = scale * (s->pairwise->rotates ? turned_product(s, query, k, delta) : product(s, query->q, k));
-  if (s->polynomial) return score + scale * reference_bias(s, delta, query->operands, query->inputs, query->head);
+  if (!s->polynomial) return score;
+  return score + scale * reference_bias(s, delta, query->operands, query->inputs, query->head);
+}
+
+void reference_score_places(const spec *s, const reference_query *query, int64_t key, long double product,
+                            double *delta) {
+  displace(s, query, key, delta);
+  delta[SPEC_OF_SCORE] = (double)product;
+  delta[SPEC_OF_QUERY] = (double)query->index;
+  delta[SPEC_OF_KEY] = (double)key;
+}
+
+/* A key that would be hidden whatever finite product it had is hidden. */
+static long double final_score(const spec *s, const expr_environment *env, double *delta) {
+  if (isfinite(delta[SPEC_OF_SCORE])) return expr_eval_long(s->pairwise->score, env);
+  double product = delta[SPEC_OF_SCORE];
+  delta[SPEC_OF_SCORE] = 0;
+  if (expr_eval_long(s->pairwise->score, env) == -INFINITY) return -INFINITY;
+  delta[SPEC_OF_SCORE] = product;
+  return expr_eval_long(s->pairwise->score, env);
+}
+
+static long double score_of(const spec *s, const reference_query *query, int64_t key) {
+  long double product = reference_pair_product(s, query, key);
+  const spec_pairwise *pair = s->pairwise;
+  if (is_plain(s, query, key) || (!pair->bias && !pair->score)) return product;
+  double delta[SPEC_MAX_PLACES];
+  reference_score_places(s, query, key, product, delta);
   expr_environment env = {
       .head = query->head, .blocks = expr_pool_blocks(s->pool), .positions = delta, .operands = query->operands};
-  return s->pairwise->bias ? score + expr_eval_long(s->pairwise->bias, &env) : score;
+  return pair->score ? final_score(s, &env, delta) : product + expr_eval_long(pair->bias, &env);
 }
 
 void reference_attention(const spec *s, const reference_query *query, long double *scores, long double *out) {

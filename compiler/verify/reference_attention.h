@@ -13,6 +13,7 @@ typedef struct reference_query {
   const double *q;         /* [head_dim] */
   const double *position;  /* [axes] */
   int64_t token;           /* index of the query: prefix tokens have no bias and no rotation */
+  int64_t index;           /* the same in the sequence of keys, as a score reads it */
   const double *k, *v;     /* [keys][head_dim], [keys][value_dim] */
   const double *positions; /* [keys][axes] */
   int64_t keys;
@@ -23,6 +24,12 @@ typedef struct reference_query {
   const double *const *inputs; /* [inputs] the query's rows */
   const double *origin; /* [axes] from which a polynomial is multiplied out, of widened rows; NULL: from nearby */
 } reference_query;
+
+/* Where the pair is, for a score: delta [SPEC_MAX_PLACES], of which `product` is scale q . k. */
+void reference_score_places(const spec *s, const reference_query *query, int64_t key, long double product,
+                            double *delta);
+/* scale q . k, turned, with a polynomial's bias: what a score is a function of. */
+long double reference_pair_product(const spec *s, const reference_query *query, int64_t key);
 
 /* scores [keys], -infinity where a key is not seen; out [value_dim], zeros where none is. */
 void reference_attention(const spec *s, const reference_query *query, long double *scores, long double *out);

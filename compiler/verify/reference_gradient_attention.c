@@ -122,15 +122,27 @@ static void bias(const pair *p, const reference_gains *gains) {
   else if (s->pairwise->bias) reference_expr_backward(s->pool, &env, &s->pairwise->bias, 1, &p->g, gains);
 }
 
-static void pair_backward(const pair *p) {
+/* What scale q . k gains of the score that is a function of it, which gives the rest what it is made of. */
+static gradient_sum through_score(const pair *p, const reference_gains *gains) {
+  const spec *s = p->spec;
+  double at[SPEC_MAX_PLACES];
+  reference_score_places(s, p->query, p->key, reference_pair_product(s, p->query, p->key), at);
+  expr_environment env = {
+      .head = p->query->head, .blocks = expr_pool_blocks(s->pool), .positions = at, .operands = p->query->operands};
+  reference_expr_backward(s->pool, &env, &s->pairwise->score, 1, &p->g, gains);
+  return gains->position[SPEC_OF_SCORE];
+}
+
+static void pair_backward(pair *p) {
   const spec *s = p->spec;
   if (p->query->token < s->skip_tokens || p->key < s->skip_tokens) {
     plain_product(p, NULL);
     return;
   }
-  gradient_sum delta[SPEC_MAX_AXES] = {{0, 0}};
+  gradient_sum delta[SPEC_MAX_PLACES] = {{0, 0}};
   reference_gains gains = {.operand = p->to->operand, .position = delta, .input = p->to->input};
   bool gain = p->to->operand || p->to->position || p->to->k_positions;
+  if (s->pairwise && s->pairwise->score) p->g = through_score(p, &gains);
   if (s->pairwise && s->pairwise->rotates) turned_product(p, gain ? &gains : NULL); /* dear */
   else plain_product(p, NULL);
   bias(p, &gains);

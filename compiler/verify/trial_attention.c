@@ -161,6 +161,7 @@ void attention_trial_queries(arena *a, const attention_trial *t, int64_t step, a
         reference_query query = {.q = q + n * s->head_dim,
                                  .position = at + n * s->n_axes,
                                  .token = n,
+                                 .index = n + keys - tokens,
                                  .k = k,
                                  .v = v,
                                  .positions = keys_at,

@@ -1,4 +1,4 @@
-/* random_bias_test SEED COUNT: random expressions as pair functions against the reference.
+/* random_bias_test SEED COUNT: random expressions as pair functions, biases and scores, against the reference.
  *
  * Every operation keeps its result within +-8, so that float32 loses the same few digits everywhere; what
  * jumps (where, floor) is asked of whole coordinates alone.
@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const long double BOUND = 0x1p-18L;
 
@@ -16,12 +17,16 @@ typedef struct draw {
   arena *memory;
   uint64_t random;
   int axes, heads;
+  bool scores; /* functions of the product and of indices, too */
 } draw;
 
 static int below(draw *d, int bound) { return random_below(&d->random, bound); }
 #define TEXT(...) arena_printf(d->memory, __VA_ARGS__)
 
-static const char *coordinate(draw *d) { return TEXT("delta[%d]", 1 + below(d, d->axes)); }
+static const char *coordinate(draw *d) {
+  if (d->scores && below(d, 2)) return below(d, 2) ? "(0.125 * query.i)" : "(0.125 * key.j)";
+  return TEXT("delta[%d]", 1 + below(d, d->axes));
+}
 
 static const char *number(draw *d) {
   double value = random_uniform(&d->random, -4, 4);
@@ -88,6 +93,7 @@ static const char *filled(draw *d, const char *pattern, int depth) {
 }
 
 static const char *expression(draw *d, int depth) {
+  if (depth == 0 && d->scores && below(d, 2)) return below(d, 2) ? "2 * pe.tanh(s)" : "pe.min(pe.max(s, -2), 2)";
   if (depth == 0 && below(d, 5) == 0) return "0.25 * pe.norm(delta)";
   for (;;) {
     int op = below(d, EXPR_OP_COUNT);
@@ -101,8 +107,9 @@ static const char *expression(draw *d, int depth) {
 }
 
 /* A third of them hide keys. No operation is done on what hides: infinity times 0 would be no number. */
-static const char *bias(draw *d) {
+static const char *function(draw *d) {
   const char *x = expression(d, 1 + below(d, 4));
+  if (d->scores) x = TEXT("(%s + 0.5 * s)", x);
   return below(d, 3) ? x : TEXT("pe.where(%s, %d, pe.masked, %s)", coordinate(d), below(d, 7) - 6, x);
 }
 
@@ -113,8 +120,9 @@ static const char *description(draw *d) {
       "local w = pe.learned { name = \"w\", shape = { \"heads\", 3 }, doc = \"numbers\", test_scale = 4.0 }\n"
       "local table = pe.learned { name = \"tables\", shape = { 17, \"heads\" }, doc = \"a table\", test_scale = 4.0 }\n"
       "return pe.encoding { name = \"random\", axes = { %s }, head_dim = %d, value_dim = %d, heads = %d,\n"
-      "  bias = function(delta, head) return %s end }\n",
-      axes[d->axes - 1], 1 + below(d, 20), 1 + below(d, 20), d->heads, bias(d));
+      "  %s = function(%sdelta, head%s) return %s end }\n",
+      axes[d->axes - 1], 1 + below(d, 20), 1 + below(d, 20), d->heads, d->scores ? "score" : "bias",
+      d->scores ? "s, " : "", d->scores ? ", query, key" : "", function(d));
 }
 
 static const DLTensor *places(draw *d, int64_t tokens) {
@@ -145,6 +153,7 @@ static bool one(uint64_t seed, int index, const char *const *targets, int n_targ
   d.random = random_next(&d.random) ^ random_next(&which);
   d.axes = 1 + below(&d, 3);
   d.heads = 1 + below(&d, 3);
+  d.scores = index % 3 == 0 && (!targets[0] || strncmp(targets[0], "sm_", 3));
   const char *path = arena_printf(d.memory, "random_bias_%llu_%d.lua", (unsigned long long)seed, index),
              *text = description(&d);
   FILE *file = fopen(path, "w");

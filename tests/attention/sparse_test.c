@@ -21,6 +21,7 @@ typedef struct draw {
   uint64_t random;
   const char **targets;
   int n_targets, failed;
+  bool scores; /* random masks are those of scores */
   long double largest;
 } draw;
 
@@ -144,13 +145,41 @@ static void nowhere(draw *d, const spec *s, const char *target) {
   run_unload(loaded);
 }
 
+/* Keys that a score hides, whose rows are no numbers: what is added to the product, and a choice. */
+static void hidden_faults(draw *d) {
+  static const char *const kinds[] = {"document", "window"};
+  for (int i = 0; i < 2; i++) {
+    loader_define define = {"kind", kinds[i]};
+    const spec *s = loader_load(d->memory, LOCAL_DIR "/scores.lua", DSL_DIR, 1, &define);
+    loaded_kernel *loaded =
+        s ? trial_load_gradients(d->memory, s, d->targets[i % d->n_targets], PEGEN_DTYPE_F32, 1) : NULL;
+    if (!loaded) exit(2);
+    attention_trial t = {.spec = s};
+    attention_sizes sizes = {1, 2, 2, 40, 60};
+    attention_trial_fill(d->memory, &t, &sizes, NUMBER_F32, ROWS_BHND, &d->random);
+    t.positions = places(d, s, &LAYOUTS[0], sizes.tokens);
+    t.k_positions = places(d, s, &LAYOUTS[0], sizes.keys);
+    float *values = (float *)t.k_positions->data;
+    values[0] = values[30] = 1000;
+    for (int head = 0; head < 2; head++) {
+      *(float *)tensor_at(t.k, 0, head, 0, 3) = NAN;
+      *(float *)tensor_at(t.k, 0, head, 30, 1) = INFINITY;
+      *(float *)tensor_at(t.v, 0, head, 30, 2) = NAN;
+    }
+    t.operands = trial_random_operands(d->memory, s, NUMBER_F32, &d->random);
+    forward(d, run_kernel(loaded), &t, "hidden faults of a score");
+    run_unload(loaded);
+  }
+}
+
 /* ---- random masks ---- */
 
 #define TEXT(...) arena_printf(d->memory, __VA_ARGS__)
 
-/* Whole numbers, or quarters of them, below 2^24. */
+/* Whole numbers, or quarters of them, below 2^24; of a score also the tokens' own. */
 static const char *whole(draw *d, int depth) {
   const char *coordinate = below(d, 2) ? "delta.s" : "delta.t";
+  if (d->scores && below(d, 2)) coordinate = below(d, 2) ? "query.i" : "(key.j - query.i)";
   if (depth == 0) return below(d, 3) ? coordinate : TEXT("%d", below(d, 25) - 12);
   const char *x = whole(d, depth - 1), *y = whole(d, depth - 1);
   switch (below(d, 10)) {
@@ -169,7 +198,7 @@ static const char *whole(draw *d, int depth) {
 
 static const char *mask(draw *d, int depth) {
   const char *x = whole(d, 1 + below(d, 2)), *y = whole(d, below(d, 2));
-  const char *seen = depth ? mask(d, depth - 1) : below(d, 2) ? "-0.125 * pe.abs(delta.t)" : "0";
+  const char *seen = depth ? mask(d, depth - 1) : below(d, 2) ? "t - 0.125 * pe.abs(delta.t)" : "t";
   if (below(d, 2)) return TEXT("pe.where(%s, %s, %s, pe.masked)", x, y, seen);
   return TEXT("pe.where(%s, %s, pe.masked, %s) + 0.5", x, y, seen);
 }
@@ -178,7 +207,10 @@ static void random_mask(draw *d, uint64_t seed, int index) {
   const char *path = TEXT("sparse_%llu_%d.lua", (unsigned long long)seed, index);
   const char *text = TEXT("local pe = require \"pegen\"\n"
                           "return pe.encoding { name = \"random\", axes = { \"s\", \"t\" }, head_dim = 8, heads = 2,\n"
-                          "  bias = function(delta, head) return %s + 0 * head end }\n",
+                          "  %s return %s + 0 * head end }\n",
+                          d->scores ? below(d, 2) ? "score = function(s, delta, head, query, key) local t = s;"
+                                                  : "score = function(s, delta, head, query, key) local t = 2 * s;"
+                                    : "bias = function(delta, head) local t = 0;",
                           mask(d, below(d, 3)));
   FILE *file = fopen(path, "w");
   if (!file || fputs(text, file) < 0 || fclose(file)) exit(2);
@@ -205,7 +237,11 @@ int main(int argc, char **argv) {
     if (!target) ask(&d, s, kinds[i], i % 2 == 0);
     if (i == 0) nowhere(&d, s, target ? target : d.targets[0]);
   }
-  for (int i = 0; i < count; i++) random_mask(&d, seed, i);
+  for (int i = 0; i < count; i++) {
+    d.scores = i % 2;
+    random_mask(&d, seed, i);
+  }
+  if (!target) hidden_faults(&d);
   printf("%d failed; largest error 2^%.1Lf\n", d.failed, log2l(d.largest));
   arena_destroy(d.memory);
   return d.failed != 0;

@@ -109,6 +109,7 @@ static void prepare(call *c, uint64_t *random) {
   c->query = (reference_query){.q = c->q,
                                .position = c->position,
                                .token = s->skip_tokens + 1,
+                               .index = s->skip_tokens + 2,
                                .k = c->k,
                                .v = c->v,
                                .positions = c->positions,
@@ -168,6 +169,16 @@ static void queries_agree_with_differences(void **state) {
   arena_destroy(memory);
 }
 
+static void scores_agree_with_differences(void **state) {
+  (void)state;
+  static const char *const kinds[] = {"softcap", "squared", "learned", "turned", "tempered", "table"};
+  uint64_t random = 15;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    loader_define kind = {"kind", kinds[i]};
+    assert_true(check_query(&(variant){.name = kinds[i], .file = SCORES, .n_defines = 1, .define = {kind}}, &random));
+  }
+}
+
 /* Keys that are not seen may hold anything, and a query that sees nothing gains nothing. */
 static void unseen_keys_leave_no_trace(void **state) {
   (void)state;
@@ -193,6 +204,7 @@ static void unseen_keys_leave_no_trace(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(queries_agree_with_differences),
+                                     cmocka_unit_test(scores_agree_with_differences),
                                      cmocka_unit_test(unseen_keys_leave_no_trace)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

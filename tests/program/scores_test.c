@@ -101,6 +101,7 @@ static void attends(const variant *v, const loader_define *more, bool is_causal)
     reference_query query = {.q = q + row * s->head_dim,
                              .position = f.call.positions + token * s->n_axes,
                              .token = token,
+                             .index = token + KEYS - TOKENS,
                              .k = k + of_keys * s->head_dim,
                              .v = values + of_keys * width,
                              .positions = f.call.k_positions,
@@ -181,11 +182,19 @@ static void reference(void **state) {
   attends(*state, &fused, true); /* the same bias inside attention */
 }
 
+/* Scores that are functions of the product. */
+static void of_products(void **state) {
+  (void)state;
+  static const char *const kinds[] = {"prefix", "learned", "turned", "table"};
+  variant v = {.name = "scores", .file = SCORES};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) attends(&v, &(loader_define){"kind", kinds[i]}, i % 2);
+}
+
 int main(void) {
   arena *a = arena_create();
   variant *variants;
   int count = variants_read(a, SPECS_DIR, VARIANTS, NULL, &variants), n = 0;
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count);
+  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count + 1);
   for (int i = 0; i < count; i++) {
     fixture f;
     bool has = open_fixture(&f, &variants[i], NULL, "encode");
@@ -196,7 +205,8 @@ int main(void) {
     }
     if (has) tests[n++] = (struct CMUnitTest){variants[i].name, reference, NULL, NULL, &variants[i]};
   }
-  int failed = _cmocka_run_group_tests("scores", tests, (size_t)n, NULL, NULL);
+  tests[n] = (struct CMUnitTest)cmocka_unit_test(of_products);
+  int failed = _cmocka_run_group_tests("scores", tests, (size_t)n + 1, NULL, NULL);
   if (n < LEAST) { /* a form that loses its programs is a failure here */
     print_error("%d specs have a program\n", n);
     failed++;

@@ -101,7 +101,7 @@ static key_tile emit_unrotated(const attend *f, ir_value first, ir_value count) 
                 .whole_end = f->whole_end};
   ir_value maxima[ATTENTION_MAX_VECTORS];
   load_maxima(&of, maxima);
-  emit_scores(&(score_emitter){&of.e, &f->pairs, NULL}, &t, maxima);
+  emit_scores(&(score_emitter){.e = &of.e, .pairs = &f->pairs}, &t, maxima);
   if (heads.is_loop) {
     ir_store(b, rows.at, attention_of_head(e, &heads, f->row_table, 8), 8, false);
     ir_store(b, rows.stride, f->stride, 8, false);
@@ -125,7 +125,7 @@ static void emit_rotated_tile(const attend *f, ir_value first, ir_value count) {
   key_tile own = key_tile_of_head(e, &heads, &t);
   ir_value maxima[ATTENTION_MAX_VECTORS], decay[ATTENTION_MAX_VECTORS];
   load_maxima(&of, maxima);
-  emit_rotated_maxima(&(score_emitter){&of.e, &f->pairs, NULL}, &own, maxima);
+  emit_final_maxima(&(score_emitter){.e = &of.e, .pairs = &f->pairs}, &own, maxima);
   emit_softmax(&of, &own, maxima, decay);
   emit_attention_values(&of.e, &of.rows, &own, of.output, decay);
   attention_heads_end(e, heads);
@@ -138,7 +138,7 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
     emit_rotated_tile(f, first, count);
     return;
   }
-  score_emitter scores = {e, &f->pairs, &f->columns};
+  score_emitter scores = {.e = e, .pairs = &f->pairs, .columns = &f->columns};
   ir_value maxima[ATTENTION_MAX_VECTORS], decay[ATTENTION_MAX_VECTORS];
   row_view rows = key_rows(e, &f->rows, first, count);
   key_tile t = {
@@ -151,6 +151,7 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   else if (paired) emit_pairs_keys(&f->pairs, &t);
   load_maxima(f, maxima);
   emit_scores(&scores, &t, maxima);
+  if (paired && e->p->score) emit_final_maxima(&scores, &t, maxima);
   emit_softmax(f, &t, maxima, decay);
   emit_attention_values(e, &f->rows, &t, f->output, decay);
 }
@@ -289,7 +290,7 @@ static void emit_attend(attend *f) {
   emit_begin_head(&of);
   attention_heads_end(e, heads);
   ir_value end = ATTENTION_TILE(e, end, b->i64);
-  bool pairs = attention_is_placed(p), plains = !pairs || p->spec->skip_tokens > 0;
+  bool pairs = attention_has_pairs(p), plains = !pairs || p->spec->skip_tokens > 0;
   ir_value plain = pairs ? smaller(b, ATTENTION_TILE(e, plain, b->i64), end) : end;
   if (p->columns) f->columns = emit_columns_begin(e);
   else if (pairs) f->pairs = emit_pairs_begin(e);

@@ -178,7 +178,7 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   const gradient_emitter *f = context;
   const attention_emitter *e = &f->e;
   ir *b = e->b;
-  score_emitter scores = {e, &f->pairs, &f->columns};
+  score_emitter scores = {.e = e, .pairs = &f->pairs, .columns = &f->columns, .products = f->pairs.products};
   ir_value maxima[ATTENTION_MAX_VECTORS]; /* which nobody asks for */
   row_view rows = emit_key_rows(e, &f->rows, first, count);
   key_tile t = {
@@ -191,10 +191,8 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   else if (paired) emit_pairs_keys(&f->pairs, &t);
   for (int x = 0; x < e->shape.vectors; x++) maxima[x] = ir_float(b, e->lanes, 0);
   emit_scores(&scores, &t, maxima);
-  if (paired && e->p->matrix) {
-    emit_pair_rotations(&f->pairs, &t);
-    emit_rotated_maxima(&scores, &t, maxima);
-  }
+  if (paired && e->p->matrix) emit_pair_rotations(&f->pairs, &t);
+  if (paired && (e->p->matrix || e->p->score)) emit_final_maxima(&scores, &t, maxima);
   emit_ahead(e, &f->ahead);
   emit_weights(f, &t);
   emit_ahead(e, &f->ahead);
@@ -209,8 +207,9 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   if (paired && e->p->columns) emit_columns_sums(&f->weights_gain, &t, f->turned);
   if (paired && e->p->has_places) {
     emit_place_sums_open(&f->places);
-    if (e->p->bias) emit_bias_place_gains(&f->places, &t, f->turned);
+    if (e->p->bias || e->p->score) emit_bias_place_gains(&f->places, &t, f->turned);
   }
+  if (paired && e->p->score) emit_product_gains(&f->pairs, &t, f->turned);
   bool turns = paired && e->p->matrix; /* those gains are queries' and keys', too */
   if (turns) emit_turned_gains(&f->turned_gains, &t, f->turned, GRADIENT_TILE(e, key_sums, b->ptr), guarded);
   if (paired && e->p->has_places) emit_place_sums_close(&f->places, &t);
@@ -328,13 +327,14 @@ static void emit_attend_gradient(gradient_emitter *f) {
   emit_lse(f);
   emit_less(f, f->turned, f->rows.value_room);
   ir_value begin = GRADIENT_TILE(e, begin, b->i64), end = ATTENTION_TILE(e, end, b->i64);
-  bool pairs = attention_is_placed(p);
+  bool pairs = attention_has_pairs(p);
   ir_value plain = pairs ? smaller(b, ATTENTION_TILE(e, plain, b->i64), end) : end;
   f->ahead = emit_ahead_begin(e, sub(b, end, begin), CALLS_OF_A_TILE);
   if (p->columns) {
     f->columns = emit_columns_begin(e);
     f->weights_gain = emit_columns_sums_begin(&f->columns);
   } else if (pairs) f->pairs = emit_pairs_begin(e);
+  if (p->score) f->pairs.products = ir_alloca(b, row_bytes(f, e->shape.keys), CACHE_LINE);
   if (p->n_scatters) f->operands = emit_operand_sums_begin(&f->pairs);
   if (p->has_places) f->places = emit_place_sums_begin(&f->pairs);
   if (p->matrix) emit_turned(f);

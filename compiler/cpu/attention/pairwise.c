@@ -23,10 +23,12 @@ static void emit_mask_fixed(delta_emitter *d, const attention_mask *mask) {
 
 pair_emitter emit_pairs_begin(const attention_emitter *e) {
   ir *b = e->b;
-  int axes = e->p->spec->n_axes;
+  int axes = e->p->n_places;
   pair_emitter pairs = {.e = e, .fixed = delta_memo(e)};
   delta_emitter d = delta_emitter_create(e, pairs.fixed);
   if (e->p->bias && !e->p->by_tiles) emit_expr_fixed(&d.walker, e->p->bias);
+  if (e->p->score) emit_expr_fixed(&d.walker, e->p->score);
+  if (e->p->gain) emit_expr_fixed(&d.walker, e->p->gain);
   if (e->p->mask) emit_mask_fixed(&d, e->p->mask);
   if (e->p->by_rows) {
     pairs.grid = emit_grid_begin(e, pairs.fixed);
@@ -34,7 +36,7 @@ pair_emitter emit_pairs_begin(const attention_emitter *e) {
   }
   pairs.places = emit_key_places_begin(e);
   if (e->p->by_tiles) pairs.biases = ir_alloca(b, (int64_t)e->shape.keys * e->shape.queries * 4, 64);
-  if (e->p->bias) {
+  if (e->p->bias || e->p->score) {
     pairs.query_places = ir_alloca(b, (int64_t)axes * e->shape.queries * 4, 64);
     for (int axis = 0; axis < axes; axis++) {
       ir_loop lanes = ir_for(b, e->zero, i64(b, e->shape.queries));
@@ -62,11 +64,16 @@ void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t) {
   ir_call(e->b, bias_name(e->memory, e->target), 6, arguments);
 }
 
-/* Displacements of a key and the queries of a register, float32; vector: i64. */
+/* Displacements of a key and the queries of a register, float32, and their products, where they stand in memory;
+ * vector: i64. */
 static void emit_narrow(const pair_emitter *pairs, ir_value key, ir_value vector, ir_value *narrow) {
   const attention_emitter *e = pairs->e;
   ir *b = e->b;
-  int axes = e->p->spec->n_axes;
+  int axes = e->p->n_places;
+  if (pairs->products.ptr) {
+    ir_value row = ir_offset(b, pairs->products, attention_mul(b, key, (int64_t)e->shape.queries * 4));
+    narrow[SPEC_OF_SCORE] = load(e, ir_offset(b, row, attention_mul(b, vector, (int64_t)e->shape.lanes * 4)));
+  }
   ir_value queries = ir_offset(b, pairs->query_places, attention_mul(b, vector, e->shape.lanes * 4));
   ir_value at = ir_offset(b, pairs->places.narrow, attention_mul(b, key, 4));
   for (int axis = 0; axis < axes; axis++) {
@@ -87,7 +94,7 @@ void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gain
   }
   ir_loop keys = ir_for(b, e->zero, t->count);
   ir_loop vectors = ir_for(b, e->zero, i64(b, e->shape.vectors));
-  ir_value narrow[SPEC_MAX_AXES], row = ir_offset(b, gains, attention_mul(b, keys.index, e->shape.queries * 4));
+  ir_value narrow[SPEC_MAX_PLACES], row = ir_offset(b, gains, attention_mul(b, keys.index, e->shape.queries * 4));
   emit_narrow(pairs, keys.index, vectors.index, narrow);
   delta_emitter d = delta_emitter_at(e, pairs->fixed, narrow);
   d.key = keys.index, d.vector = vectors.index;
@@ -100,10 +107,55 @@ void emit_pair_gains(const pair_emitter *pairs, const key_tile *t, ir_value gain
 /* A function of a pair; vector: i64, the register of queries. */
 static ir_value pair_value(const pair_emitter *pairs, const expr *x, ir_value key, ir_value vector) {
   const attention_emitter *e = pairs->e;
-  ir_value narrow[SPEC_MAX_AXES];
+  ir_value narrow[SPEC_MAX_PLACES];
   emit_narrow(pairs, key, vector, narrow);
   delta_emitter d = delta_emitter_at(e, pairs->fixed, narrow);
   return emit_expr_f32(&d.walker, x);
+}
+
+/* ---- a score, of the product and of the pair ---- */
+
+static ir_value score_of(const pair_emitter *pairs, const expr *x, ir_value *narrow, ir_value product) {
+  narrow[SPEC_OF_SCORE] = product;
+  delta_emitter d = delta_emitter_at(pairs->e, pairs->fixed, narrow);
+  return emit_expr_f32(&d.walker, x);
+}
+
+ir_value emit_pair_score(const pair_emitter *pairs, ir_value key, int vector, ir_value product, bool hides) {
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  ir_value narrow[SPEC_MAX_PLACES], zero = ir_float(b, e->lanes, 0), infinity = ir_float(b, e->lanes, __builtin_inf()),
+                                    hidden = ir_float(b, e->lanes, -__builtin_inf());
+  emit_narrow(pairs, key, i64(b, vector), narrow);
+  ir_value score = score_of(pairs, e->p->score, narrow, product);
+  if (!hides) return score;
+  ir_value of_zero = score_of(pairs, e->p->score, narrow, zero),
+           is_number = ir_compare_float(b, "olt", ir_op1(b, "math.absf", product), infinity);
+  ir_value others = ir_select(b, ir_compare_float(b, "oeq", of_zero, hidden), hidden, score);
+  return ir_select(b, is_number, score, others);
+}
+
+ir_value emit_open_pair_score(const pair_emitter *pairs, ir_value key, int vector, ir_value product) {
+  ir_value narrow[SPEC_MAX_PLACES];
+  emit_narrow(pairs, key, i64(pairs->e->b, vector), narrow);
+  return score_of(pairs, pairs->e->p->mask->open, narrow, product);
+}
+
+/* Of a pair that is not seen nothing, whatever its product is. */
+static void give_product(void *context, delta_emitter *d) {
+  const pair_emitter *pairs = context;
+  const attention_emitter *e = pairs->e;
+  ir *b = e->b;
+  ir_value zero = ir_float(b, e->lanes, 0), counts = ir_compare_float(b, "une", d->cotangent, zero), gain = zero;
+  if (e->p->gain) gain = emit_expr_f32(&d->walker, e->p->gain);
+  ir_value row = ir_offset(b, pairs->gains, attention_mul(b, d->key, e->shape.queries * 4));
+  store(e, ir_select(b, counts, gain, zero), ir_offset(b, row, attention_mul(b, d->vector, e->shape.lanes * 4)));
+}
+
+void emit_product_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains) {
+  pair_emitter of = *pairs;
+  of.gains = gains;
+  emit_pair_gains(pairs, t, gains, (ir_value){NULL}, give_product, &of);
 }
 
 static ir_value pair_bias(const pair_emitter *pairs, ir_value key, ir_value vector) {

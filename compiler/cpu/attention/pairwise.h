@@ -12,6 +12,8 @@ typedef struct pair_emitter {
   key_places places;
   ir_value query_places; /* of the queries: [axis][queries], float32 */
   ir_value biases;       /* by_tiles: those of a tile, [key][queries] */
+  ir_value gains;        /* of a tile's scores, while they become those of its products */
+  ir_value products;     /* of a score, where products are not at hand: those of a tile, [key][queries] */
 } pair_emitter;
 
 /* bias_T(tile, places of keys, places of queries, keys, biases) of a plan by_tiles: one code for all number types, in
@@ -24,6 +26,13 @@ pair_emitter emit_pairs_begin(const attention_emitter *e);
 void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t);
 /* bias of key `key` (counted from the tile's first) with the queries of register `vector`. */
 ir_value emit_pair_bias(const pair_emitter *pairs, ir_value key, int vector);
+/* The score that `product` becomes. A product that is no number is none of a key that the score hides whatever its
+ * product, where `hides`. */
+ir_value emit_pair_score(const pair_emitter *pairs, ir_value key, int vector, ir_value product, bool hides);
+/* The same where all pairs are seen. */
+ir_value emit_open_pair_score(const pair_emitter *pairs, ir_value key, int vector, ir_value product);
+/* Gains of a tile's scores become gains of its products, [key][queries]; pairs->products are these. */
+void emit_product_gains(const pair_emitter *pairs, const key_tile *t, ir_value gains);
 /* The same where all of the tile's pairs are seen: mask->open. */
 ir_value emit_open_pair_bias(const pair_emitter *pairs, ir_value key, int vector);
 /* What the pairs of a tile of keys gain, [key][queries], with their displacements, a register at a time; room: of

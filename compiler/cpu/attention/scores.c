@@ -21,7 +21,9 @@ static void emit_finish_key(const score_emitter *s, const key_tile *t, ir_value 
   for (int x = 0; x < e->shape.vectors; x++) {
     ir_value score = sums[x];
     bool open = t->whole_begin.ptr && !checked;
-    if (open && !expr_is_const(e->p->mask->open, 0)) score = add(b, score, emit_open_pair_bias(s->pairs, key, x));
+    if (open && e->p->score) score = emit_open_pair_score(s->pairs, key, x, score);
+    else if (t->paired && e->p->score) score = emit_pair_score(s->pairs, key, x, score, e->p->hides && checked);
+    else if (open && !expr_is_const(e->p->mask->open, 0)) score = add(b, score, emit_open_pair_bias(s->pairs, key, x));
     if (!open && t->paired && e->p->bias) score = emit_biased(e, score, emit_pair_bias(s->pairs, key, x), checked);
     if (checked) {
       ir_value limits =
@@ -73,7 +75,7 @@ void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima) {
   const attention_emitter *e = s->e;
   ir *b = e->b;
   int n = e->shape.rows, vectors = e->shape.vectors;
-  bool rotates = t->paired && e->p->matrix;
+  bool rotates = t->paired && e->p->matrix, is_finished = !rotates && !(t->paired && e->p->score);
   ir_value groups = attention_groups(b, t->count, n), last = sub(b, t->count, i64(b, 1));
   ir_value now[ATTENTION_MAX_SUMS];
   ir_loop loop = ir_for_with(b, e->zero, groups, vectors, maxima, now);
@@ -88,14 +90,14 @@ void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima) {
     emit_products(e, rows, begin, end, sums);
   if (t->paired && e->p->columns) emit_columns_products(s->columns, key, sums);
   for (int x = 0; x < vectors; x++) next[x] = now[x];
-  if (!rotates) emit_finish(s, t, key, n, sums, next);
+  if (is_finished) emit_finish(s, t, key, n, sums, next);
   else
     for (int i = 0; i < n * vectors; i++)
       store(e, sums[i], attention_at(e, t->scores, add(b, key, i64(b, i / vectors)), i % vectors));
   ir_end_for_with(b, loop, vectors, next, maxima);
 }
 
-void emit_rotated_maxima(const score_emitter *s, const key_tile *t, ir_value *maxima) {
+void emit_final_maxima(const score_emitter *s, const key_tile *t, ir_value *maxima) {
   const attention_emitter *e = s->e;
   ir *b = e->b;
   int vectors = e->shape.vectors;
@@ -103,6 +105,7 @@ void emit_rotated_maxima(const score_emitter *s, const key_tile *t, ir_value *ma
   ir_loop keys = ir_for_with(b, e->zero, t->count, vectors, maxima, now_of_key);
   for (int x = 0; x < vectors; x++) {
     sums[x] = load(e, attention_at(e, t->scores, keys.index, x));
+    if (s->products.ptr) store(e, sums[x], attention_at(e, s->products, keys.index, x));
     next[x] = now_of_key[x];
   }
   emit_finish(s, t, keys.index, 1, sums, next);

@@ -8,14 +8,15 @@
 
 typedef struct score_emitter {
   const attention_emitter *e;
-  const pair_emitter *pairs;     /* of a plan with a bias or a matrix */
+  const pair_emitter *pairs;     /* of a plan with a bias, a score or a matrix */
   const column_emitter *columns; /* of one with columns */
+  ir_value products; /* of a score: where products are kept, [key][queries]; null: nowhere */
 } score_emitter;
 
 /* The tile's scores, and their maxima with those so far: [register]. Of a tile that is rotated, those of channels that
- * no rotation turns, and no maxima yet. */
+ * no rotation turns, and no maxima yet; of one with a score its products, and none either. */
 void emit_scores(const score_emitter *s, const key_tile *t, ir_value *maxima);
-/* The maxima when rotations have been added, with biases and masks. */
-void emit_rotated_maxima(const score_emitter *s, const key_tile *t, ir_value *maxima);
+/* The maxima when rotations have been added, with biases, scores and masks. */
+void emit_final_maxima(const score_emitter *s, const key_tile *t, ir_value *maxima);
 
 #endif

@@ -21,7 +21,7 @@ static ir_value emit_bounds(const attention_emitter *e, ir_value seen, ir_value 
   int64_t reach = offsetof(pegen_attention_tile, reach);
   ir_value numbers = OF_SEEN(e, seen, bounds, b->ptr), row = attention_mul(b, OF_SEEN(e, seen, pitch, b->i64), 4),
            furthest = lane_constant(e, INTERVAL_FURTHEST), is_known = {NULL};
-  for (int axis = 0; axis < e->p->spec->n_axes; axis++)
+  for (int axis = 0; axis < e->p->n_places; axis++)
     for (int side = 0; side < 2; side++) {
       ir_value from = ir_offset(b, numbers, attention_mul(b, row, 2 * axis + side));
       ir_value keys = ir_load(b, e->lanes, ir_offset(b, from, attention_mul(b, at, 4)), 4);
@@ -55,7 +55,7 @@ static void emit_states(const pair_emitter *pairs, ir_value seen, ir_value at) {
   if (attention_opens(e->p))
     state = ir_select(b, emit_flag(&d, mask->whole), ir_int(b, integers, PEGEN_ATTENTION_WHOLE), state);
   state = ir_select(b, emit_flag(&d, mask->unseen), ir_int(b, integers, PEGEN_ATTENTION_UNSEEN), state);
-  state = ir_select(b, is_known, state, ir_int(b, integers, PEGEN_ATTENTION_MIXED));
+  if (is_known.ptr) state = ir_select(b, is_known, state, ir_int(b, integers, PEGEN_ATTENTION_MIXED));
   ir_store(b, state, ir_offset(b, OF_SEEN(e, seen, states, b->ptr), attention_mul(b, at, 4)), 4, false);
 }
 
