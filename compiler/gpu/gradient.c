@@ -75,7 +75,8 @@ static void begin_thread(gradient_thread *g) {
   g->gains = (gpu_gains){.body = t, .of = g->of, .own = t->parameter + gpu_parameters(t->p->spec)};
   g->from_input = ir_compare_int(b, "ne", g->gains.own[PEGEN_PTX_FROM_INPUT], i64(b, 0));
   g->tau = arena_array(t->rows.memory, two_float, n_tau(g) + 1);
-  t->exprs.walker.turns_narrow = true;
+  /* Of a function of rotors, what one of them gains may be what is left of parts that cancel (slerp near its end). */
+  t->exprs.walker.turns_narrow = !t->p->spec->function;
   t->exprs.cotangents = g->tau;
   t->exprs.n_cotangents = g->of->n_torques;
 }
