@@ -4,9 +4,8 @@
 #include "base/diag.h"
 #include "forms/form.h"
 #include "mlir/lower.h"
+#include "object/driver.h"
 #include "object/link.h"
-
-#include "kernel/embedded.h"
 
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Core.h>
@@ -43,13 +42,18 @@ static LLVMTargetMachineRef create_machine(const cpu_target *t, int optimize) {
   return machine;
 }
 
-/* The driver joins as assembly: compiled once, when pegen was built. */
-static void add_driver(LLVMModuleRef module, const char *name, const cpu_target *t) {
-  bool x86 = !strcmp(t->triple, TARGET_X86_TRIPLE);
+static const driver_text *driver_of(const char *name) {
   const driver_text *driver = driver_text_of(name);
   if (!driver) diag_bug("object", "no driver of the form '%s'", name);
-  LLVMAppendModuleInlineAsm(module, (const char *)(x86 ? driver->x86_64 : driver->aarch64),
-                            x86 ? *driver->x86_64_size : *driver->aarch64_size);
+  return driver;
+}
+
+/* The driver joins as assembly: compiled once, when pegen was built. */
+static void add_driver(LLVMModuleRef module, const describe_request *request, const cpu_target *t) {
+  const driver_text *texts[2] = {driver_of(request->form->name)};
+  int n = 1;
+  if (request->tvm_ffi) texts[n++] = driver_of("tvm_ffi");
+  driver_add(request->memory, module, texts, n, !strcmp(t->triple, TARGET_X86_TRIPLE));
 }
 
 /* Everything but the kernel's own symbols becomes internal: the object exports few names and imports none.
@@ -85,10 +89,9 @@ bool object_write(ir *b, const cpu_target *const *targets, int n_targets, const 
   LLVMSetModuleIdentifier(module, describe->spec->name, strlen(describe->spec->name));
   LLVMSetSourceFileName(module, describe->spec->name, strlen(describe->spec->name));
   lower_optimize(module, machine, options->optimize);
-  add_driver(module, describe->form->name, targets[0]);
-  if (describe->tvm_ffi) add_driver(module, "tvm_ffi", targets[0]);
   describe_add(module, describe, targets, n_targets);
   internalize(module, describe);
+  add_driver(module, describe, targets[0]);
   char *message = NULL;
   if (LLVMVerifyModule(module, LLVMReturnStatusAction, &message)) diag_bug("object", "%s", message);
   LLVMDisposeMessage(message);
