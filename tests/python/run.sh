@@ -7,7 +7,7 @@ case $module in
   kernel | hostile | formulas) modules="numpy" ;;
   explore) modules="numpy pandas altair vl_convert" ;;
   lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
-  cuda | packed | distributed | torch_attention) modules="torch" ;;
+  cuda | packed | distributed | torch_attention | attention_gallery) modules="torch" ;;
   models | checkpoints | vit) modules="torch transformers torchvision timm" ;;
   *) modules=$module ;;
 esac
