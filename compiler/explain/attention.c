@@ -88,7 +88,7 @@ static int column_operations(const attention_plan *p) {
 static const char *on_gpus(const attention_plan *p) {
   if (p->columns) return "on GPUs: none; a bias that is a polynomial has no code for them there";
   if (p->matrix) return "on GPUs: none; rotations of pairs have no code for them there";
-  if (p->score) return "on GPUs: none, and no kernel: scores that are functions of the product are for processors";
+  if (p->score) return "on GPUs: none; scores that are functions of the product have no code for them there";
   if (!attend_gradient_fits(p)) return "on GPUs: none; rows are too long for their shared memory";
   return p->n_scatters && !attend_gaining(p) ? "on GPUs: of q, k and v alone; too many elements gain" : NULL;
 }

@@ -62,6 +62,29 @@ static ir_value pair_of(attend *t, int row, int column, ir_value first_key) {
   return attend_pair(t, query, add(b, t->first, query), key, of_key);
 }
 
+/* Final scores of the thread's pairs: those that are long one after the other in a loop, laid where products were. */
+static void finish_scores(attend *t, ir_value first_key, ir_value *score) {
+  ir *b = t->b;
+  const attend_shape *s = &t->shape;
+  for (int i = 0; i < s->rows * s->columns; i++) {
+    ir_value query = attend_own_row(t, i / s->columns), key = attend_own_column(t, i % s->columns);
+    if (attend_pair_is_short(t->p)) score[i] = attend_score(t, score[i], query, key, first_key);
+    else ir_store(b, score[i], attend_score_at(t, query, key), 4, false);
+  }
+  if (attend_pair_is_short(t->p)) return;
+  ir_loop keys = ir_for(b, i64(b, 0), i64(b, s->columns));
+  ir_value key = attend_column_of_thread(t, narrow(b, keys.index));
+  ir_loop rows = ir_for(b, i64(b, 0), i64(b, s->rows));
+  ir_value query = attend_row_of_thread(t, narrow(b, rows.index)), at = attend_score_at(t, query, key);
+  ir_store(b, attend_score(t, ir_load(b, b->f32, at, 4), query, key, first_key), at, 4, false);
+  ir_end_for(b, rows);
+  ir_end_for(b, keys);
+  for (int i = 0; i < s->rows * s->columns; i++) {
+    ir_value own_query = attend_own_row(t, i / s->columns), own_key = attend_own_column(t, i % s->columns);
+    score[i] = ir_load(b, b->f32, attend_score_at(t, own_query, own_key), 4);
+  }
+}
+
 static void add_products(attend *t, int begin, int end, int step, ir_value *sums) {
   attend_add_products(t, (attend_matrix){t->queries, t->shape.query_pitch}, key_rows(t), begin, end, step, sums);
 }
@@ -82,17 +105,19 @@ static void add_columns(attend *t, ir_value first_key, ir_value *score) {
 static void emit_scores(attend *t, key_run *k) {
   ir *b = t->b;
   const attend_shape *s = &t->shape;
-  bool pairs = attend_has_pairs(t->p);
+  bool pairs = t->p->bias || t->p->matrix;
   for (int i = 0; i < s->rows * s->columns; i++) k->score[i] = ir_float(b, b->f32, 0);
   if (attend_has_columns(t->p)) add_columns(t, k->first, k->score);
   for (int begin = 0, end; (begin = attend_next_plain(t->p, begin, &end)) < t->p->head_dim; begin = end)
     add_products(t, begin, end, begin == 0 && end == t->p->head_dim ? ATTEND_QUAD : 1, k->score);
   if (pairs && !attend_pair_is_short(t->p)) lay_pairs(t, k->first);
+  for (int i = 0; pairs && i < s->rows * s->columns; i++)
+    k->score[i] = attend_paired(t, k->score[i], pair_of(t, i / s->columns, i % s->columns, k->first));
+  if (t->p->score) finish_scores(t, k->first, k->score);
   for (int i = 0; i < s->rows; i++) {
     ir_value limit = attend_limit_of(t, add(b, t->first, attend_own_row(t, i)));
     for (int j = 0; j < s->columns; j++) {
       ir_value *score = &k->score[i * s->columns + j];
-      if (pairs) *score = attend_paired(t, *score, pair_of(t, i, j, k->first));
       *score = ir_select(b, less(b, add(b, k->first, attend_own_column(t, j)), limit), *score,
                          ir_float(b, b->f32, -INFINITY));
     }
@@ -247,8 +272,8 @@ static void emit_walk(attend *t) {
     origin = attend_find_origin(t, place);
     attend_copy_places(t, PEGEN_PTX_ATTENTION_POSITIONS, t->first, t->tokens, t->shape.queries, t->query_places,
                        origin);
-    attend_pair_begin(t);
   }
+  if (attend_has_pairs(p)) attend_pair_begin(t);
   ir_value values[IR_MAX_RESULTS], inside[IR_MAX_RESULTS];
   ir_value tiles = quotient_up(b, attend_end_of_keys(t), t->shape.keys);
   int count = flatten(t, &now, n_ahead, values);
@@ -359,12 +384,6 @@ static void print_work(FILE *f, const gpu_program *program) {
 static const attend_design *make_design(arena *a, const attention_plan *p) {
   const spec *s = p->spec;
   attend_design *d = arena_new(a, attend_design);
-  if (p->score) {
-    diag_error(s->file, s->line,
-               "scores that are functions of the product are made for processors only; expected a bias, or --target "
-               "x86-64-v3 or the like");
-    return NULL;
-  }
   *d = (attend_design){.p = p, .shape = attend_shape_of(a, p)};
   if (d->shape.rows > 0) return d;
   const char *columns = p->columns ? arena_printf(a, " and %d columns", p->columns->n_columns) : "";

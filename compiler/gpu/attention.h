@@ -81,8 +81,10 @@ bool attend_has_columns(const attention_plan *p);
 /* Whether columns leave something out of scores that is the same of all keys, and where it is kept of a query: f32. */
 bool attend_has_constant(const attention_plan *p);
 ir_value attend_constant_at(attend *t, ir_value query);
-/* Whether something is computed of each pair's displacement: a bias that is no polynomial, a rotation. */
+/* Whether something is computed of each pair: a bias that is no polynomial, a rotation, a score; of its displacement.
+ */
 bool attend_has_pairs(const attention_plan *p);
+bool attend_has_places(const attention_plan *p);
 void attend_declare_memory(attend *t);
 ir_value attend_row_at(attend *t, ir_value memory, ir_value row, int pitch);
 
@@ -163,6 +165,8 @@ void attend_pair_begin(attend *t);
 void attend_pair_place(attend *t, ir_value query, ir_value key);
 /* query, key: of the tile; tokens: of the sequence; i32. */
 ir_value attend_pair(attend *t, ir_value query, ir_value query_token, ir_value key, ir_value key_token);
+/* The score that a product becomes: of a pair of the tile, whose keys begin at token first_key; i32. */
+ir_value attend_score(attend *t, ir_value product, ir_value query, ir_value key, ir_value first_key);
 /* i1: neither of the two is a prefix token; null: there are none. */
 ir_value attend_encoded(attend *t, ir_value query_token, ir_value key_token);
 /* Runs of channels that no rotation turns. */

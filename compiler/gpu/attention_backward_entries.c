@@ -45,7 +45,7 @@ attend_gradient_shape attend_gradient_shape_of(const attention_plan *p) {
 }
 
 bool attend_gradient_fits(const attention_plan *p) {
-  return !p->matrix && !p->columns && attend_gradient_shape_of(p).tile.rows > 0;
+  return !p->matrix && !p->columns && !p->score && attend_gradient_shape_of(p).tile.rows > 0;
 }
 
 unsigned attend_gaining(const attention_plan *p) {

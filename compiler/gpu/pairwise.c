@@ -24,8 +24,9 @@ int attend_next_plain(const attention_plan *p, int from, int *end) {
 
 void attend_pair_begin(attend *t) {
   const attention_plan *p = t->p;
-  const expr **roots = arena_array(t->memory, const expr *, p->n_shared + 2);
+  const expr **roots = arena_array(t->memory, const expr *, p->n_shared + 3);
   int count = 0;
+  if (p->score) roots[count++] = p->score;
   if (p->bias) roots[count++] = p->bias;
   for (int i = 0; i < p->n_shared; i++) roots[count++] = p->shared[i];
   emit_thread_operands(&t->exprs, roots, count);
@@ -39,7 +40,7 @@ static ir_value float_at(attend *t, ir_value row, ir_value channel) {
 
 void attend_pair_place(attend *t, ir_value query, ir_value key) {
   ir *b = t->b;
-  for (int axis = 0; axis < t->p->spec->n_axes; axis++) {
+  for (int axis = 0; axis < t->p->n_places - t->p->n_numbers; axis++) {
     ir_value of_key = two_float_narrow(b, attend_coordinate(t, t->places, key, axis)),
              of_query = two_float_narrow(b, attend_coordinate(t, t->query_places, query, axis));
     t->exprs.positions[axis] = two_float_f32(sub(b, of_key, of_query));
@@ -53,6 +54,46 @@ static ir_value bias(attend *t, ir_value query, ir_value key) {
   ir_value value = emit_thread_f32(e, t->p->bias, 0);
   emit_thread_forget(e, remembered);
   return value;
+}
+
+/* ---- a score ---- */
+
+/* Numbers of tokens, the query's or the key's, are coordinates of which the other has 0. */
+static void place_numbers(attend *t, ir_value query_token, ir_value key_token) {
+  ir *b = t->b;
+  const attention_plan *p = t->p;
+  ir_value index = add(b, query_token, sub(b, t->keys, t->tokens));
+  for (int i = 0; i < p->n_numbers; i++) {
+    ir_value x = ir_cast(b, "arith.sitofp", p->number[i].of_key ? key_token : index, b->f32);
+    if (!p->number[i].of_key) x = ir_op1(b, "arith.negf", x);
+    t->exprs.positions[p->n_places - p->n_numbers + i] = two_float_f32(x);
+  }
+}
+
+static ir_value score_of(attend *t, ir_value product) {
+  thread_emitter *e = &t->exprs;
+  two_float *remembered = emit_thread_remember(e);
+  e->positions[SPEC_OF_SCORE] = two_float_f32(product);
+  ir_value score = emit_thread_f32(e, t->p->score, 0);
+  emit_thread_forget(e, remembered);
+  return score;
+}
+
+ir_value attend_score(attend *t, ir_value product, ir_value query, ir_value key, ir_value first_key) {
+  ir *b = t->b;
+  ir_value query_token = add(b, t->first, query), key_token = add(b, first_key, key);
+  ir_value encoded = attend_encoded(t, query_token, key_token), hidden = ir_float(b, b->f32, -__builtin_inf());
+  if (t->places.ptr) attend_pair_place(t, query, key);
+  place_numbers(t, query_token, key_token);
+  ir_value score = score_of(t, product);
+  if (t->p->hides) { /* a key that is hidden whatever its product is, should that be no number */
+    ir_value is_number =
+        ir_compare_float(b, "olt", ir_op1(b, "math.absf", product), ir_float(b, b->f32, __builtin_inf()));
+    ir_value hides = ir_compare_float(b, "oeq", score_of(t, ir_float(b, b->f32, 0)), hidden);
+    ir_value others = ir_select(b, hides, hidden, score);
+    score = ir_select(b, is_number, score, others);
+  }
+  return encoded.ptr ? ir_select(b, encoded, score, product) : score;
 }
 
 /* ---- the rotation ---- */

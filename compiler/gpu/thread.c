@@ -30,7 +30,7 @@ thread_emitter thread_emitter_create(ir *b, arena *a, const spec *s, const threa
                       .t = t,
                       .prefix = prefix};
   e.memo = arena_array(a, two_float, memo_count(&e));
-  e.positions = arena_array(a, two_float, SPEC_MAX_AXES);
+  e.positions = arena_array(a, two_float, SPEC_MAX_PLACES);
   e.has_table = arena_array(a, bool, nodes);
   return e;
 }

@@ -30,7 +30,9 @@ static int tight_pitch_of(int width) {
   return whole_quads(width) / ATTEND_QUAD % 2 ? whole_quads(width) : whole_quads(width) + ATTEND_QUAD;
 }
 
-bool attend_has_pairs(const attention_plan *p) { return p->bias || p->matrix; }
+bool attend_has_pairs(const attention_plan *p) { return p->bias || p->matrix || p->score; }
+
+bool attend_has_places(const attention_plan *p) { return !p->columns && p->n_places > p->n_numbers; }
 
 bool attend_has_columns(const attention_plan *p) { return p->columns && p->columns->n_columns > 0; }
 
@@ -58,7 +60,7 @@ static int64_t constant_bytes(const attention_plan *p, const attend_shape *s) {
 
 static bool fits(arena *a, const attention_plan *p, attend_shape *s) {
   int64_t room = SHARED_BYTES - PIECE - query_bytes(s), own = key_bytes(s) + score_bytes(s);
-  if (attend_has_pairs(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (s->queries + s->keys);
+  if (attend_has_places(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (s->queries + s->keys);
   if (attend_has_columns(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes + constant_bytes(p, s);
   return own <= room && (!attend_has_columns(p) || columns_fit(a, p, s, own, room));
 }
@@ -117,7 +119,7 @@ void attend_declare_memory(attend *t) {
     int64_t constants = constant_bytes(t->p, s);
     if (constants) t->constants = declare(t, "constants", constants);
   }
-  if (!attend_has_pairs(t->p)) return;
+  if (!attend_has_places(t->p)) return;
   t->query_places = declare(t, "query_places", place * s->queries);
   t->places = declare(t, "places", place * s->keys);
 }

@@ -148,7 +148,7 @@ void attend_add_rows(attend *t, attend_matrix rows, int quads, ir_value *sums) {
 ir_value attend_paired(attend *t, ir_value score, ir_value pair) {
   ir *b = t->b;
   ir_value sum = add(b, score, pair), hidden = ir_float(b, b->f32, -INFINITY);
-  return t->p->hides ? ir_select(b, ir_compare_float(b, "oeq", pair, hidden), hidden, sum) : sum;
+  return t->p->hides && t->p->bias ? ir_select(b, ir_compare_float(b, "oeq", pair, hidden), hidden, sum) : sum;
 }
 
 ir_value attend_limit_of(attend *t, ir_value query_token) {
