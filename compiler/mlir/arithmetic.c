@@ -43,6 +43,9 @@ static two_float one_max(context c, const two_float *v) {
 static two_float exp_f32(context c, const two_float *v) {
   return two_float_f32(math_exp_f32(c->b, v[0].hi, c->has_fma));
 }
+static two_float tanh_f32(context c, const two_float *v) {
+  return two_float_f32(math_tanh_f32(c->b, v[0].hi, c->has_fma));
+}
 
 #define FLOAT64(name, function) \
   static two_float name(context c, const two_float *v) { return two_float_f32(function(c->b, v[0].hi)); }
@@ -79,7 +82,7 @@ static two_float to_float64(ir *b, two_float x) {
 }
 
 static const arithmetic FLOAT32 = {
-    .operation = {ONE_INSTRUCTION, [EXPR_EXP] = exp_f32},
+    .operation = {ONE_INSTRUCTION, [EXPR_EXP] = exp_f32, [EXPR_TANH] = tanh_f32},
     .constant = constant_f32,
     .convert = to_float32,
     .less = one_less,

@@ -256,6 +256,20 @@ static ir_value exp_f32(ir *b, ir_value x, bool has_fma, bool is_decay) {
 ir_value math_exp_f32(ir *b, ir_value x, bool has_fma) { return exp_f32(b, x, has_fma, false); }
 ir_value math_decay_f32(ir *b, ir_value x, bool has_fma) { return exp_f32(b, x, has_fma, true); }
 
+/* As math_tanh_f64. Below 5/8 Cephes' minimax series (tanhf), beyond what an exponential that does not overflow gives.
+ */
+ir_value math_tanh_f32(ir *b, ir_value x, bool has_fma) {
+  static const double series[] = {
+      1, -3.33332819422e-1, 1.33314422036e-1, -5.37397155531e-2, 2.06390887954e-2, -5.70498872745e-3};
+  ir_value one = splat_f(b, x, 1), size = ir_op1(b, "math.absf", x);
+  ir_value near = mul(b, x, polynomial(b, mul(b, x, x), series, 6));
+  ir_value decay = math_exp_f32(b, mul(b, size, splat_f(b, x, -2)), has_fma);
+  ir_value far = ir_op2(b, "arith.divf", sub(b, one, decay), add(b, one, decay));
+  ir_value is_negative = ir_compare_float(b, "olt", x, splat_f(b, x, 0));
+  far = ir_select(b, is_negative, ir_op1(b, "arith.negf", far), far);
+  return ir_select(b, ir_compare_float(b, "olt", size, splat_f(b, x, 0.625)), near, far);
+}
+
 ir_value math_log1p_unit_f32(ir *b, ir_value x) {
   /* log(1 + x) / x on [0, 1]: minimax in the relative error, 2^-22.3. */
   static const double series[] = {0.9999998056665795,   -0.49997405392426736, 0.33275479720463563,

@@ -41,6 +41,7 @@ ir_value math_atan2_f64(ir *b, ir_value y, ir_value x);
 ir_value math_decay_f32(ir *b, ir_value x, bool has_fma); /* the same for x <= 0, a little faster; of NaN any number */
 ir_value math_exp_f32(ir *b, ir_value x,
                       bool has_fma); /* relative error < 2^-21; infinity above x = 88, e^-87 below -87; NaN stays */
+ir_value math_tanh_f32(ir *b, ir_value x, bool has_fma); /* relative error < 2^-21 */
 ir_value math_log1p_unit_f32(ir *b, ir_value x); /* log(1 + x) for 0 <= x <= 1: relative error < 2^-21 */
 
 /* Conversions that no instruction of the target does; x float32, bits int16 with x's lanes. Round to

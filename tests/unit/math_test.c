@@ -62,6 +62,8 @@ static ir_value two_atan2_above(ir *b, ir_value x) {
 
 static ir_value exp_f32_fused(ir *b, ir_value x) { return math_exp_f32(b, x, true); }
 static ir_value exp_f32(ir *b, ir_value x) { return math_exp_f32(b, x, false); }
+static ir_value tanh_f32_fused(ir *b, ir_value x) { return math_tanh_f32(b, x, true); }
+static ir_value tanh_f32(ir *b, ir_value x) { return math_tanh_f32(b, x, false); }
 static ir_value decay_f32_fused(ir *b, ir_value x) { return math_decay_f32(b, x, true); }
 static ir_value decay_f32(ir *b, ir_value x) { return math_decay_f32(b, x, false); }
 
@@ -89,6 +91,8 @@ static const math_row ROWS[] = {{"sinq_f32", MATH_F64, MATH_F32, false, sinq_f32
                                 {"two_atan2_above", MATH_F64, MATH_F64, false, two_atan2_above},
                                 {"exp_f32_fused", MATH_F32, MATH_F32, true, exp_f32_fused},
                                 {"exp_f32", MATH_F32, MATH_F32, false, exp_f32},
+                                {"tanh_f32_fused", MATH_F32, MATH_F32, true, tanh_f32_fused},
+                                {"tanh_f32", MATH_F32, MATH_F32, false, tanh_f32},
                                 {"decay_f32_fused", MATH_F32, MATH_F32, true, decay_f32_fused},
                                 {"decay_f32", MATH_F32, MATH_F32, false, decay_f32},
                                 {"log1p_unit_f32", MATH_F32, MATH_F32, false, math_log1p_unit_f32},
@@ -355,6 +359,24 @@ static void sweep_f32(const char *name, long double (*exact)(long double), long 
   }
 }
 
+static void tanh_of_floats(void **state) {
+  (void)state;
+  static const char *const names[] = {"tanh_f32", "tanh_f32_fused"};
+  for (int n = 0; n < 2; n++) {
+    for (int i = 0; i < SWEEP; i++) /* around the border of its two ways, far out and near 0 */
+      in32[i] = (float)(i % 3 == 0 ? -2 + 4.0 * i / SWEEP : i % 3 == 1 ? -120 + 240.0 * i / SWEEP : 1e-3 * i / SWEEP);
+    in32[0] = 0.625f, in32[1] = -0.62499994f, in32[2] = 0, in32[3] = 1e-30f;
+    sweep_f32(names[n], tanhl, 0x1p-21L);
+    in32[0] = INFINITY, in32[1] = -INFINITY, in32[2] = NAN;
+    for (int v = 0; v < VARIANT_COUNT; v++) {
+      math_function *f = find(v, names[n]);
+      if (!f) continue;
+      f(in32, out32, SWEEP);
+      assert_true(out32[0] == 1 && out32[1] == -1 && isnan(out32[2]));
+    }
+  }
+}
+
 static void softplus_parts(void **state) {
   (void)state;
   for (int i = 0; i < SWEEP; i++) in32[i] = (float)(-87 + 175.0 * i / (SWEEP - 1));
@@ -543,10 +565,10 @@ static void f8_rounding(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(f8_codes),          cmocka_unit_test(f8_rounding),  cmocka_unit_test(sines_f32),
-      cmocka_unit_test(sines_f64),         cmocka_unit_test(sines_folded), cmocka_unit_test(exponentials),
-      cmocka_unit_test(logarithms),        cmocka_unit_test(saturating),   cmocka_unit_test(softplus_parts),
-      cmocka_unit_test(ends_of_the_range), cmocka_unit_test(floors),       cmocka_unit_test(widening),
-      cmocka_unit_test(rounding)};
+      cmocka_unit_test(f8_codes),       cmocka_unit_test(f8_rounding),       cmocka_unit_test(sines_f32),
+      cmocka_unit_test(sines_f64),      cmocka_unit_test(sines_folded),      cmocka_unit_test(exponentials),
+      cmocka_unit_test(logarithms),     cmocka_unit_test(saturating),        cmocka_unit_test(tanh_of_floats),
+      cmocka_unit_test(softplus_parts), cmocka_unit_test(ends_of_the_range), cmocka_unit_test(floors),
+      cmocka_unit_test(widening),       cmocka_unit_test(rounding)};
   return cmocka_run_group_tests_name("math", tests, load_all, unload_all);
 }
