@@ -47,9 +47,10 @@ static int64_t out_dim(const pegen_kernel *kernel, const DLTensor *tensor) {
   return kernel->widths && type >= 0 ? kernel->widths[type].out_dim : kernel->out_dim;
 }
 
-static int check_pair_shape(const pegen_kernel *kernel, const DLTensor *in, const DLTensor *out, int64_t narrows) {
+static int check_pair_shape(const pegen_kernel *kernel, const DLTensor *in, const DLTensor *out, int64_t is_written,
+                            int64_t narrows) {
   int error = pegen_check_rows_shape(in, narrows ? out_dim(kernel, in) : kernel->head_dim);
-  if (!error && !(narrows && in == out)) /* what goes nowhere is as wide as it came */
+  if (!error && !(narrows && !is_written)) /* what goes nowhere is as wide as it came */
     error = pegen_check_rows_shape(out, narrows ? kernel->head_dim : out_dim(kernel, out));
   if (error) return error;
   for (int i = 0; i < 3; i++)
@@ -57,12 +58,13 @@ static int check_pair_shape(const pegen_kernel *kernel, const DLTensor *in, cons
   return 0;
 }
 
-static int check_shapes(const pegen_driver *driver, const pegen_args *args, int64_t narrows) {
+static int check_shapes(const pegen_driver *driver, const pegen_args *args, const int64_t *is_written,
+                        int64_t narrows) {
   const pegen_kernel *kernel = driver->kernel;
   const DLTensor *q = args->q, *k = args->k;
   int error = 0;
-  if (q) error = check_pair_shape(kernel, q, args->q_out, narrows);
-  if (!error && k) error = check_pair_shape(kernel, k, args->k_out, narrows);
+  if (q) error = check_pair_shape(kernel, q, args->q_out, is_written[0], narrows);
+  if (!error && k) error = check_pair_shape(kernel, k, args->k_out, is_written[1], narrows);
   if (error) return error;
   if (q && k && q->shape[0] != k->shape[0]) return PEGEN_ERROR_SHAPE_MISMATCH;
   int of_keys = driver->per_head == PEGEN_PER_HEAD_ALL;
@@ -354,7 +356,7 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
       (q && (error = pegen_check_inputs_given(kernel, args)) != 0))
     return error;
 
-  if ((error = check_shapes(driver, args, narrows)) != 0) return error;
+  if ((error = check_shapes(driver, args, is_written, narrows)) != 0) return error;
   if (!tabled && ((q && (error = pegen_check_coordinates(kernel, q_positions, q)) != 0) ||
                   (k && (error = pegen_check_coordinates(kernel, k_positions, k)) != 0) ||
                   (error = pegen_check_operand_shapes(kernel, args)) != 0))

@@ -162,7 +162,7 @@ static void read_sizes(reader *r, const fuzz_call *c, layout *l, bool *grid, boo
   if (attention && kernel->heads == 0) l->heads[0] = l->heads[1] * (1 + below(r, 3));
 }
 
-static int64_t out_dim(const pegen_kernel *kernel, DLDataType type) {
+int64_t fuzz_out_dim(const pegen_kernel *kernel, DLDataType type) {
   return kernel->widths ? kernel->widths[pegen_number_of(type)].out_dim : kernel->out_dim;
 }
 
@@ -172,7 +172,7 @@ static void place_tensors(reader *r, fuzz_call *c, layout *l) {
   fuzz_tensor *t = c->tensor;
   for (int i = 0; i < 2; i++) {
     fuzz_place_rows(r, &t[FUZZ_Q + i], l, i, kernel->head_dim);
-    if (!attention) fuzz_place_rows(r, &t[FUZZ_Q_OUT + i], l, i, out_dim(kernel, l->type));
+    if (!attention) fuzz_place_rows(r, &t[FUZZ_Q_OUT + i], l, i, fuzz_out_dim(kernel, l->type));
     place_positions(r, &t[FUZZ_POSITIONS + i], l, i, kernel->n_axes);
   }
   if (attention) fuzz_place_rows(r, &t[FUZZ_V], l, 1, attention->value_dim);

@@ -99,6 +99,9 @@ typedef struct fuzz_layout {
   size_t used; /* bytes of the world */
 } fuzz_layout;
 
+/* Channels that encode writes of rows of a type. */
+int64_t fuzz_out_dim(const pegen_kernel *kernel, DLDataType type);
+
 void fuzz_call_read(fuzz_call *call, const uint8_t *data, size_t size);
 /* Its sound part, of `of` and `entry`, which are set; fills *layout. */
 void fuzz_call_read_sound(reader *r, fuzz_call *call, fuzz_layout *layout);

@@ -102,9 +102,24 @@ static void place_operands(reader *r, fuzz_gradient_call *c, fuzz_layout *l) {
   if (wanted || (byte(r) & 1)) c->grad.operands = c->operands;
 }
 
+/* Of the inputs' shapes and type. */
+static void place_inputs(reader *r, fuzz_gradient_call *c, fuzz_layout *l) {
+  unsigned wanted = byte(r);
+  for (int i = 0; i < c->forward.kernel->n_inputs; i++) {
+    const DLTensor *of = c->forward.inputs[i];
+    fuzz_tensor *t = &c->forward.tensor[FUZZ_G_INPUT + i];
+    if (!(wanted >> i & 1)) continue;
+    fuzz_place(r, t, l, of->ndim, of->shape, of->dtype, in_order);
+    c->inputs[i] = &t->dl;
+  }
+  if (wanted) c->grad.inputs = c->inputs;
+}
+
 static void read_encode(reader *r, fuzz_gradient_call *c, fuzz_layout *l) {
   pegen_args *args = &c->forward.args;
-  int64_t channels = c->forward.kernel->head_dim;
+  const pegen_kernel *kernel = c->forward.kernel;
+  int64_t channels = kernel->head_dim, written = fuzz_out_dim(kernel, l->type);
+  bool widens = written != channels;
   bool of_q = args->q != NULL, of_k = args->k != NULL;
   unsigned places = byte(r), gains = c->of.positions ? byte(r) : 0;
   place_operands(r, c, l);
@@ -112,17 +127,19 @@ static void read_encode(reader *r, fuzz_gradient_call *c, fuzz_layout *l) {
     c->grad.positions = place_positions(r, c, l, args->positions, FUZZ_G_POSITIONS);
   if ((gains & 2) && args->k_positions && of_k)
     c->grad.k_positions = place_positions(r, c, l, args->k_positions, FUZZ_G_K_POSITIONS);
+  if (of_q && kernel->n_inputs) place_inputs(r, c, l);
   bool torques = c->grad.positions || c->grad.k_positions;
+  for (int i = 0; i < FUZZ_INPUTS; i++) torques = torques || c->inputs[i];
   for (int i = 0; i < FUZZ_OPERANDS; i++) torques = torques || c->operands[i];
   if (of_q) {
-    DLTensor *in = place_gradient_rows(r, c, l, 0, channels, FUZZ_G_Q_OUT);
+    DLTensor *in = place_gradient_rows(r, c, l, 0, written, FUZZ_G_Q_OUT);
     c->grad.q_out = in;
-    c->grad.q = places & 1 ? in : place_gradient_rows(r, c, l, 0, channels, FUZZ_G_Q);
+    c->grad.q = (places & 1) && !widens ? in : place_gradient_rows(r, c, l, 0, channels, FUZZ_G_Q);
   }
   if (of_k) {
-    DLTensor *in = place_gradient_rows(r, c, l, 1, channels, FUZZ_G_K_OUT);
+    DLTensor *in = place_gradient_rows(r, c, l, 1, written, FUZZ_G_K_OUT);
     c->grad.k_out = in;
-    c->grad.k = places & 2 ? in : place_gradient_rows(r, c, l, 1, channels, FUZZ_G_K);
+    c->grad.k = (places & 2) && !widens ? in : place_gradient_rows(r, c, l, 1, channels, FUZZ_G_K);
   }
   if (!torques && c->of.operands && byte(r) % 4 == 0) torques = place_tables(c);
   if (torques && (places & 12) == 12) c->grad.q = NULL;

@@ -10,7 +10,7 @@ typedef struct fuzz_gradient_kernel {
   fuzz_kernel of;
   unsigned operands; /* bits */
   bool positions;
-  bool is_sum; /* encode adds to rows: what it wrote is not needed */
+  bool keeps_nothing; /* what encode wrote is not needed: it adds to rows, or appends to them */
   bool is_twin; /* its sums are the same in any order */
 } fuzz_gradient_kernel;
 

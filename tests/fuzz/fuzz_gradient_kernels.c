@@ -5,7 +5,7 @@
 
 /* Emitted for this test, see CMakeLists.txt. */
 extern const pegen_kernel fuzz_dense_kernel, fuzz_g_mixed_kernel, fuzz_g_quatro_kernel, fuzz_g_sums_kernel,
-    fuzz_g_basis_kernel, fuzz_g_slopes_kernel, fuzz_g_numbers_kernel, fuzz_g_plain_kernel;
+    fuzz_g_basis_kernel, fuzz_g_slopes_kernel, fuzz_g_numbers_kernel, fuzz_g_plain_kernel, fuzz_columns_kernel;
 
 enum { ALL = 15 }; /* operands */
 
@@ -23,6 +23,7 @@ static const fuzz_gradient_kernel own[] = {
     {{&fuzz_g_basis_kernel, PEGEN_PER_HEAD_ALL, NULL}, 0, false, false, false},
     {{&fuzz_g_slopes_kernel, PEGEN_PER_HEAD_ALL, &slopes}, ALL, false, false, false},
     {{&fuzz_g_numbers_kernel, PEGEN_PER_HEAD_ALL, &numbers}, ALL, false, false, false},
+    {{&fuzz_columns_kernel, PEGEN_PER_HEAD_QUERIES, NULL}, ALL, true, true, false},
     {{&fuzz_g_plain_kernel, PEGEN_PER_HEAD_NONE, &plain}, 0, false, false, false},
 };
 

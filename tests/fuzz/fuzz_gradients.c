@@ -66,9 +66,15 @@ static bool any_operand(const fuzz_args *a, const pegen_kernel *kernel) {
 static void write_parameters(const fuzz_gradient_call *c, fuzz_args *a, roles *r) {
   for (int i = 0; i < c->forward.kernel->n_operands && a->grad.operands; i++)
     writes(r, NULL, SLOT(a->of_operands[i]), false);
-  for (int i = 0; i < c->forward.kernel->n_inputs && a->grad.inputs; i++) writes(r, NULL, SLOT(a->of_inputs[i]), false);
+  for (int i = 0; i < c->forward.kernel->n_inputs && a->grad.inputs; i++) writes(r, NULL, SLOT(a->of_inputs[i]), true);
   writes(r, NULL, SLOT(a->grad.positions), false);
   writes(r, NULL, SLOT(a->grad.k_positions), false);
+}
+
+static bool any_input(const fuzz_args *a, const pegen_kernel *kernel) {
+  bool any = false;
+  for (int i = 0; i < kernel->n_inputs && a->grad.inputs; i++) any = any || a->of_inputs[i];
+  return any;
 }
 
 /* Of an accepted call of prepare_backward: the table lies elsewhere. */
@@ -82,18 +88,22 @@ static void prepare_roles(const fuzz_gradient_call *c, fuzz_args *a, roles *r) {
 /* Of an accepted call; pegen.h says what is looked at. */
 static void encode_roles(const fuzz_gradient_call *c, fuzz_args *a, roles *r) {
   const pegen_kernel *kernel = c->forward.kernel;
-  bool made = any_operand(a, kernel) || a->grad.positions || a->grad.k_positions, torques = made || a->grad.table;
+  bool made = any_operand(a, kernel) || any_input(a, kernel) || a->grad.positions || a->grad.k_positions,
+       torques = made || a->grad.table, widens = kernel->n_inputs > 0;
   bool of_q = a->grad.q_out && (torques || a->grad.q), of_k = a->grad.k_out && (torques || a->grad.k);
   bool tabled = a->args.table && !made;
   if (of_q && !a->grad.q) reads(r, SLOT(a->grad.q_out));
   if (of_k && !a->grad.k) reads(r, SLOT(a->grad.k_out));
-  if (torques && !c->of.is_sum && of_q) reads(r, SLOT(a->args.q));
-  if (torques && !c->of.is_sum && of_k) reads(r, SLOT(a->args.k));
+  if (torques && !c->of.keeps_nothing && of_q) reads(r, SLOT(a->args.q));
+  if (torques && !c->of.keeps_nothing && of_k) reads(r, SLOT(a->args.k));
   if (!tabled && (of_q || !a->args.k_positions)) reads(r, SLOT(a->args.positions));
   if (!tabled && of_k) reads(r, SLOT(a->args.k_positions));
   for (int i = 0; i < kernel->n_operands && !tabled; i++) reads(r, SLOT(a->operands[i]));
-  if (of_q) writes(r, SLOT(a->grad.q_out), SLOT(a->grad.q), true);
-  if (of_k) writes(r, SLOT(a->grad.k_out), SLOT(a->grad.k), true);
+  for (int i = 0; i < kernel->n_inputs && of_q && made; i++) reads(r, SLOT(a->inputs[i]));
+  if (widens && of_q && a->grad.q) reads(r, SLOT(a->grad.q_out)); /* of other rows than they are */
+  if (widens && of_k && a->grad.k) reads(r, SLOT(a->grad.k_out));
+  if (of_q) writes(r, widens ? NULL : SLOT(a->grad.q_out), SLOT(a->grad.q), true);
+  if (of_k) writes(r, widens ? NULL : SLOT(a->grad.k_out), SLOT(a->grad.k), true);
   write_parameters(c, a, r);
 }
 
@@ -153,12 +163,20 @@ static bool same_type(const DLTensor *x, const DLTensor *y) {
   return x->dtype.code == y->dtype.code && x->dtype.bits == y->dtype.bits && x->dtype.lanes == y->dtype.lanes;
 }
 
-/* x, where it is given, is a gradient of y: rows of its type, parameters in float32 or float64. */
+/* x, where it is given, is a gradient of y: rows and inputs of its type, the others in float32 or float64. */
 static void expect_gradient(const DLTensor *x, const DLTensor *y, bool is_rows) {
   if (!x) return;
   EXPECT(y && same_shape(x, y));
   if (is_rows) EXPECT(same_type(x, y));
   else EXPECT(x->dtype.code == kDLFloat && (x->dtype.bits == 32 || x->dtype.bits == 64) && x->dtype.lanes == 1);
+}
+
+/* Channels that encode moves, of rows that it may have widened. */
+static void expect_moved(const pegen_kernel *kernel, const DLTensor *x, const DLTensor *y) {
+  if (!x) return;
+  EXPECT(y && x->ndim == 4 && y->ndim == 4 && same_type(x, y));
+  for (int i = 0; i < 3; i++) EXPECT(x->shape[i] == y->shape[i]);
+  EXPECT(x->shape[3] == kernel->head_dim && y->shape[3] == fuzz_out_dim(kernel, y->dtype));
 }
 
 static void expect_lse(const DLTensor *lse, const DLTensor *q) {
@@ -170,7 +188,7 @@ static void expect_parameters(const fuzz_gradient_call *c, const fuzz_args *a) {
   const pegen_kernel *kernel = c->forward.kernel;
   for (int i = 0; i < kernel->n_operands && a->grad.operands; i++)
     expect_gradient(a->of_operands[i], a->operands[i], false);
-  for (int i = 0; i < kernel->n_inputs && a->grad.inputs; i++) expect_gradient(a->of_inputs[i], a->inputs[i], false);
+  for (int i = 0; i < kernel->n_inputs && a->grad.inputs; i++) expect_gradient(a->of_inputs[i], a->inputs[i], true);
   expect_gradient(a->grad.positions, a->args.positions, false);
   expect_gradient(a->grad.k_positions, a->args.k_positions, false);
 }
@@ -183,14 +201,15 @@ static void expect_prepare(const fuzz_gradient_call *c, const fuzz_args *a) {
 }
 
 static void expect_encode(const fuzz_gradient_call *c, const fuzz_args *a) {
-  bool torques = any_operand(a, c->forward.kernel) || a->grad.positions || a->grad.k_positions || a->grad.table;
+  const pegen_kernel *kernel = c->forward.kernel;
+  bool torques = any_operand(a, kernel) || a->grad.positions || a->grad.k_positions || a->grad.table;
   EXPECT(a->grad.flags <= (PEGEN_GRAD_ACCUMULATE | PEGEN_GRAD_FROM_INPUT));
   EXPECT(!a->grad.out && !a->grad.lse && !a->grad.v);
   EXPECT(a->grad.q_out || a->grad.k_out);
-  expect_gradient(a->grad.q, a->grad.q_out, true);
-  expect_gradient(a->grad.k, a->grad.k_out, true);
+  expect_moved(kernel, a->grad.q, a->grad.q_out);
+  expect_moved(kernel, a->grad.k, a->grad.k_out);
   expect_parameters(c, a);
-  if (!torques || c->of.is_sum) return;
+  if (!torques || c->of.keeps_nothing) return;
   if (a->grad.q_out) expect_gradient(a->args.q, a->grad.q_out, true);
   if (a->grad.k_out) expect_gradient(a->args.k, a->grad.k_out, true);
 }

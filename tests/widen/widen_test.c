@@ -433,6 +433,9 @@ static void bad_gradient_calls_are_refused(void **state) {
   out.q = &other;
   other = *good.q_out; /* as wide as what came in */
   assert_int_equal(gradients_refused(&c, &out), PEGEN_ERROR_HEAD_DIM);
+  out.q = (DLTensor *)(uintptr_t)good.q_out; /* the tensor itself */
+  assert_int_equal(gradients_refused(&c, &out), PEGEN_ERROR_HEAD_DIM);
+  out.q = &other;
   other = *good.out.q;
   other.data = good.q_out->data;
   assert_int_equal(gradients_refused(&c, &out), PEGEN_ERROR_OVERLAP);
