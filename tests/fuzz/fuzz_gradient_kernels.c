@@ -15,6 +15,7 @@ static const pegen_attention slopes = {.value_dim = 8, .placed = 1},
 static const fuzz_gradient_kernel own[] = {
     {{&fuzz_turned_kernel, PEGEN_PER_HEAD_ALL, NULL}, ALL, true, false, true},
     {{&fuzz_shared_kernel, PEGEN_PER_HEAD_NONE, NULL}, ALL, true, false, true},
+    {{&fuzz_widened_kernel, PEGEN_PER_HEAD_QUERIES, NULL}, ALL, true, true, true},
     {{&fuzz_attended_kernel, PEGEN_PER_HEAD_ALL, &fuzz_attended_form}, ALL, false, false, true},
     {{&fuzz_dense_kernel, PEGEN_PER_HEAD_ALL, NULL}, ALL, true, false, false},
     {{&fuzz_g_mixed_kernel, PEGEN_PER_HEAD_ALL, NULL}, ALL, true, false, false},
