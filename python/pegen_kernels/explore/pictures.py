@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Callable, Iterable, Sequence
+from typing import Any, Callable, Iterable, Sequence
 
 import altair
 import numpy
@@ -61,6 +61,17 @@ def _shape(name: str) -> altair.Shape:
 
 def _points(base: altair.Chart, *tips: str | altair.Tooltip, size: int = 30) -> altair.Chart:
     return base.mark_point(filled=True, size=size, opacity=1).encode(tooltip=list(tips))
+
+
+def _kinds(
+    table: pandas.DataFrame, x: altair.X, y: altair.Y, of: str | None, *tips: str | altair.Tooltip, size: int = 30,
+    line: bool = True, **channels: Any,
+) -> altair.Chart:  # fmt: skip
+    """A table's points, with lines through them or without, each kind that the column `of` names in a colour."""
+    colour = {"color": _colour(of)} if of else {}
+    base = _chart(table).encode(x=x, y=y, **colour, **channels)
+    points = _points(base, *([f"{of}:N"] if of else []), *tips, size=size)
+    return base.mark_line() + points if line else points
 
 
 def _tables(picture: Picture, all_facts: Sequence[Facts], of: Callable) -> dict[str, pandas.DataFrame]:
@@ -157,14 +168,10 @@ def directions(all_facts: Sequence[Facts]) -> Picture:
     tables = _tables(picture, all_facts, _direction_table)
     low, reach = _range(tables, "score")[0], _range(tables, "steps")[1]
     for label, table in tables.items():
-        base = _chart(table).encode(
-            x=altair.X("steps:Q", **_axis("steps", 0, reach)),
-            y=altair.Y("score:Q", **_axis("score", min(low, 0), 1)),
-            color=_colour("direction"),
-            strokeDash=altair.StrokeDash("direction:N", legend=_legend()),
-        )
-        points = _points(base, "direction:N", "steps:Q", _number("score", "score"))
-        picture.charts[label] = base.mark_line() + points
+        x = altair.X("steps:Q", **_axis("steps", 0, reach))
+        y = altair.Y("score:Q", **_axis("score", min(low, 0), 1))
+        dash = altair.StrokeDash("direction:N", legend=_legend())
+        picture.charts[label] = _kinds(table, x, y, "direction", "steps:Q", _number("score", "score"), strokeDash=dash)
     return picture
 
 
@@ -220,11 +227,8 @@ def _line(f: Facts, maps: Sequence[tuple[str, numpy.ndarray]], scale: altair.Sca
         for name, values in maps
         for d, value in zip(f.displacements[0].tolist(), values)
     ]
-    base = _chart(pandas.DataFrame(rows)).encode(
-        x=altair.X(f"{across}:Q"), y=altair.Y("score:Q", title="score", scale=altair.Scale(domain=scale.domain)),
-        color=_colour("of"),
-    )  # fmt: skip
-    return base.mark_line() + _points(base, "of:N", f"{across}:Q", _number("score", "score"))
+    y = altair.Y("score:Q", title="score", scale=altair.Scale(domain=scale.domain))
+    return _kinds(pandas.DataFrame(rows), altair.X(f"{across}:Q"), y, "of", f"{across}:Q", _number("score", "score"))
 
 
 def _maps(key: str, title: str, text: str, all_facts: Sequence[Facts], of: Callable, scale: altair.Scale) -> Picture:
@@ -297,14 +301,10 @@ def wavelengths(all_facts: Sequence[Facts]) -> Picture:
     extents = {f.label: max(f.grid) for f in all_facts}
     most = max(high, *extents.values())
     for label, table in tables.items():
-        base = _chart(table).encode(
-            x=altair.X("block:Q", title="block"),
-            y=altair.Y("wavelength:Q", **_axis("units of position", low / 1.2, most * 1.2, "log")),
-            color=_colour("axis"),
-            shape=_shape("axis"),
-        )
+        y = altair.Y("wavelength:Q", **_axis("units of position", low / 1.2, most * 1.2, "log"))
         rule = altair.Chart(pandas.DataFrame({"extent": [extents[label]]})).mark_rule(strokeDash=[6, 4])
-        points = _points(base, "axis:N", "block:Q", _number("wavelength", "wavelength"), size=40)
+        points = _kinds(table, altair.X("block:Q", title="block"), y, "axis", "block:Q",
+                        _number("wavelength", "wavelength"), size=40, line=False, shape=_shape("axis"))  # fmt: skip
         picture.charts[label] = points + rule.encode(y="extent:Q")
     return picture
 
@@ -363,12 +363,9 @@ def commutators(all_facts: Sequence[Facts]) -> Picture:
     tables = _tables(picture, all_facts, _commutator_table)
     high = max(_range(tables, "commutator")[1] * 1.05, 0.1)
     for label, table in tables.items():
-        base = _chart(table).encode(
-            x=altair.X("block:Q", title="block"),
-            y=altair.Y("commutator:Q", **_axis("norm", 0, high)),
-            color=_colour("axes"),
-        )
-        picture.charts[label] = _points(base, "axes:N", "block:Q", _number("commutator", "norm"), size=40)
+        y = altair.Y("commutator:Q", **_axis("norm", 0, high))
+        picture.charts[label] = _kinds(table, altair.X("block:Q", title="block"), y, "axes", "block:Q",
+                                       _number("commutator", "norm"), size=40, line=False)  # fmt: skip
     return picture
 
 
@@ -406,14 +403,9 @@ def changes(all_facts: Sequence[Facts]) -> Picture:
     tables = _tables(picture, all_facts, _change_table)
     high = max(_range(tables, "change")[1] * 1.05, 0.1)
     for label, table in tables.items():
-        base = _chart(table).encode(
-            x=altair.X("distance:Q", title="distance"),
-            y=altair.Y("change:Q", **_axis("difference of scores", 0, high)),
-            color=_colour("what"),
-            shape=_shape("what"),
-        )
-        points = _points(base, "what:N", "distance:Q", _number("change", "difference"), size=40)
-        picture.charts[label] = base.mark_line() + points
+        y = altair.Y("change:Q", **_axis("difference of scores", 0, high))
+        picture.charts[label] = _kinds(table, altair.X("distance:Q", title="distance"), y, "what", "distance:Q",
+                                       _number("change", "difference"), size=40, shape=_shape("what"))  # fmt: skip
     return picture
 
 
@@ -448,11 +440,9 @@ def spectrum(all_facts: Sequence[Facts]) -> Picture:
         " they fall, the fewer places can be told apart.",
     )
     for label, table in _tables(picture, all_facts, _spectrum_table).items():
-        base = _chart(table).encode(
-            x=altair.X("rank:Q", title="rank").scale(type="log", nice=False),
-            y=altair.Y("share:Q", **_axis("share", _LEAST_SHARE, 1, "log")),
-        )
-        picture.charts[label] = base.mark_line() + _points(base, "rank:Q", _number("share", "share"))
+        x = altair.X("rank:Q", title="rank").scale(type="log", nice=False)
+        y = altair.Y("share:Q", **_axis("share", _LEAST_SHARE, 1, "log"))
+        picture.charts[label] = _kinds(table, x, y, None, "rank:Q", _number("share", "share"))
     return picture
 
 
