@@ -15,6 +15,7 @@ import numpy
 import pegen_kernels as pk
 from pegen_kernels.explore import explain
 from pegen_kernels.explore import compare, plot
+from pegen_kernels.explore.words import Operands
 from pegen_kernels.explore import facts as facts_of
 from pegen_kernels.explore.pictures import all_pictures, score_matrix
 
@@ -140,14 +141,19 @@ def check_images(folder):
     assert (folder / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def check_checkpoint(folder):
-    """Operands of a checkpoint are those that pictures are of."""
-    shape = next(o.shape for o in pk.compile("rope_mixed", targets="native", dtypes="f32").operands)
-    values = numpy.full(shape, 0.25, dtype=numpy.float32)
-    entry = {"dtype": "F32", "shape": list(shape), "data_offsets": [0, values.nbytes]}
+def checkpoint_of(folder, value):
+    """A checkpoint that has the frequencies of rope_mixed's 32 pairs, all of this value."""
+    values = numpy.full((2, 1, 32), value, dtype=numpy.float32)
+    entry = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [0, values.nbytes]}
     header = json.dumps({"blocks.3.freqs": entry}).encode()
     file = folder / "model.safetensors"
     file.write_bytes(len(header).to_bytes(8, "little") + header + values.tobytes())
+    return file
+
+
+def check_checkpoint(folder):
+    """Operands of a checkpoint are those that pictures are of."""
+    file = checkpoint_of(folder, 0.25)
     f = explain("rope_mixed", checkpoint=file, tensors={"freqs": "blocks.3.freqs"}, grid=(3, 3))
     assert set(abs(f.phases.ravel())) == {0.25} and f.operands["freqs"] == f"blocks.3.freqs of {file}"
     words = ["rope_mixed", "--operands", file, "--grid", "3,3", "--only", "wavelengths", "-o", folder / "c.svg"]
@@ -213,9 +219,33 @@ def check_compare(folder):
     assert not (folder / "table.json.part").exists()
 
 
+def check_compared_checkpoint(folder):
+    """Operands of a checkpoint are those that properties are measured of, in the descriptions that have them."""
+    file, table = checkpoint_of(folder, 0.0), folder / "checkpoint.json"
+    words = ["rope_mixed", "rope_axial", "--grid", "6,6", "--shape", "1,36,2", "-o", table, "--operands", file]
+    for tensors, word in (
+        ("freqs=blocks.3.freq", "did you mean 'blocks.3.freqs'"),
+        ("freq=blocks.3.freqs", "operand 'freq': no description has it; expected one of freqs"),
+    ):
+        said = run(*words, "--map", tensors, status=1, main=compare.main)
+        assert word in said and "1 of" not in said and not table.exists(), said
+    assert "6,x" in run("rope", "-o", table, "--grid", "6,x", status=2, main=compare.main)
+    run(*words, "--map", "freqs=blocks.3.freqs", main=compare.main)
+    mixed, axial = json.loads(table.read_text())
+    assert mixed["operands"] == f"freqs: blocks.3.freqs of {file}" and axial["operands"] is None, (mixed, axial)
+    assert mixed["distance decay"] == "no (measured)" and axial["distance decay"] != "no (measured)"  # nothing turns
+    tensors = {"freqs": "blocks.3.freqs"}
+    facts = [
+        compare._explained([("rope_mixed", {})], Operands({}, checkpoint_of(folder, value), tensors, None), None)
+        for value in (0.5, 0.25)
+    ]
+    assert facts[0] != facts[1]  # a checkpoint that has changed under its name is measured anew
+
+
 if __name__ == "__main__":  # lab_test.py opens pages, too
     with tempfile.TemporaryDirectory() as name:
         check_compare(pathlib.Path(name))
+        check_compared_checkpoint(pathlib.Path(name))
         check_numbers()
         check_gallery()
         check_every_description()

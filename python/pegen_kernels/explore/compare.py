@@ -19,7 +19,7 @@ from ..errors import ArgumentError, PegenError
 from ..kernel import Kernel, compile, request_of
 from .facts import run_explain
 from .files import ending, replace
-from .words import command, described, pair
+from .words import Operands, command, described, grid_of, operands_of, pair, takes_operands
 
 ENDINGS = (".html", ".csv", ".json")
 _PAGE = """<!doctype html>
@@ -75,12 +75,38 @@ def _timed(request: Any, label: str, shape: str) -> dict[str, Any]:
     }
 
 
+def _explained(
+    wanted: Sequence[tuple[str, dict[str, str]]], operands: Operands, grid: str | None
+) -> list[dict[str, Any]]:
+    """What explain tells of each variant, with those of the operands that it has. All are read before anything is
+    timed: a mistake in the last is told before hours are spent on the others."""
+    words = [f"--grid={grid}"] if grid else []
+    found = [run_explain(request_of(spec, options), spec, words) for spec, options in wanted]
+    named = {*operands.files, *operands.tensors}
+    if not named and operands.checkpoint is None and operands.seed is None:
+        return found
+    own = [{operand["name"] for operand in facts["operands"]} for facts in found]
+    for name in sorted(named - set().union(*own)):
+        there = ", ".join(sorted(set().union(*own))) or "none"
+        raise ArgumentError(f"operand '{name}': no description has it; expected one of {there}")
+    for i, (spec, options) in enumerate(wanted):
+        given = operands.of(own[i]) if named else operands  # a checkpoint without --map is refused by explain
+        if own[i]:
+            found[i] = run_explain(request_of(spec, options), spec, words + given.words())
+            found[i]["operands are"] = "; ".join(
+                f"{name}: {operand['from']}" for name, operand in found[i]["numbers"]["operands"].items()
+            )
+    return found
+
+
 def measure(spec: str, options: dict[str, str], shape: str, explained: dict[str, Any]) -> dict[str, Any]:
     """A row of the table."""
     label = os.path.basename(spec).removesuffix(".lua")
     cost = explained["cost"]
     each = cost.get("per_token") or cost["per_token_and_head"]
     row: dict[str, Any] = {"description": label, **options, "form": explained["form"], "group": explained["group"]}
+    if "operands are" in explained:
+        row["operands"] = explained["operands are"]
     for key, found in explained["properties"].items():
         row[key.replace("_", " ")] = f"{found['holds']} ({found['known']})"
     row["operations a token"] = sum(each.values())
@@ -129,7 +155,8 @@ def write(path: pathlib.Path, rows: Sequence[dict[str, Any]], shape: str) -> Non
     else:
         title = html.escape("Position encodings at " + shape)
         note = (
-            "float32, one thread of this machine; forward in place where that is possible. docs/explain.md says more."
+            "float32, one thread of this machine; forward in place where that is possible. Errors and times are with"
+            " operands that are drawn. docs/explain.md says more."
         )
         content = _PAGE.format(
             title=title, note=note, table=table.to_html(index=False, na_rep="", float_format="{:.4g}".format)
@@ -145,6 +172,7 @@ def _parser() -> argparse.ArgumentParser:
         "table.html, .csv or .json",
         ("NAME=VALUES", "values to try of an option: base=10,100,1000; of lists sections=[8,12,12],[16,8,8]"),
     )
+    takes_operands(parser)
     parser.add_argument("--shape", default="vit_b1", help="as pegen bench has it; default vit_b1")
     return parser
 
@@ -156,12 +184,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sweep = {name: values_of(text) for name, text in (pair(parser, word, "-D") for word in given.define)}
     specs = [(spec, options) for spec, _, options in (described(parser, word) for word in given.spec)]
     wanted = list(variants(specs, sweep))
+    grid, operands = grid_of(parser, given), operands_of(parser, given)
     done = 0
     try:
         ending(output, ENDINGS)
         progress, rows = Progress(output), []
-        # All of them are read first: a mistake in the last is told before hours are spent on the others.
-        explained = [run_explain(request_of(spec, options), spec) for spec, options in wanted]
+        explained = _explained(wanted, operands, grid and ",".join(map(str, grid)))
         for (spec, options), facts in zip(wanted, explained):
             text = json.dumps([facts, options, given.shape], sort_keys=True)
             key = hashlib.sha256(text.encode()).hexdigest()

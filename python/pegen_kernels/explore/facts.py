@@ -11,6 +11,7 @@ import numpy
 
 from ..errors import ArgumentError, CompileError
 from ..kernel import request_of
+from .words import Operands
 
 DEFAULT_GRID = {1: (64,), 2: (14, 14), 3: (6, 6, 6)}
 _MOST_TOKENS = 1024  # as explain has it
@@ -121,12 +122,9 @@ def explain(
     Raises CompileError with the file and line of a mistake.
     """
     request = request_of(spec, {**(defines or {}), **options})
-    words = [f"--operands={name}={os.fspath(path)}" for name, path in (operands or {}).items()]
-    if checkpoint is not None:
-        words.append(f"--operands={os.fspath(checkpoint)}")
-    words += [f"--map={name}={tensor}" for name, tensor in (tensors or {}).items()]
-    if seed is not None:
-        words.append(f"--seed={seed}")
+    files = {name: os.fspath(path) for name, path in (operands or {}).items()}
+    kept = None if checkpoint is None else os.fspath(checkpoint)
+    words = Operands(files, kept, dict(tensors or {}), seed).words()
     name = label or os.path.basename(os.fspath(spec)).removesuffix(".lua")
     data = run_explain(request, name, words)  # the axes and the size of what there is to ask for
     grid = grid or tuple(axis["grid"] for axis in data["axes"] if "grid" in axis) or DEFAULT_GRID.get(len(data["axes"]))
