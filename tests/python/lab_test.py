@@ -72,15 +72,8 @@ def plain(folder):
     return [{k: v for k, v in row.items() if k not in clocks} for row in results(folder)["runs"]]
 
 
-def check_killed(folder):
-    """Killed while it trains, the same command goes on and ends with the numbers of a run that nobody killed."""
-    study = folder / "short.toml"
-    study.write_text(SHORT)
-    whole, killed = folder / "whole", folder / "killed"
-    for place in (whole, killed):
-        place.mkdir()
-    run(study, "-o", whole)
-    # Keeps its state after every epoch, and stops for good in the third of the second run.
+def kill(study, folder, *words):
+    """Ends the command for good in the third epoch of its second run."""
     program = """
 import sys, time, pathlib
 from pegen_kernels.lab import lab, train
@@ -89,22 +82,33 @@ kept, count = train.Run.epoch, [0]
 def epoch(self):
     count[0] += 1
     if count[0] == 9:
-        pathlib.Path(sys.argv[-1], "stuck").touch()
+        pathlib.Path(sys.argv[3], "stuck").touch()
         time.sleep(600)
     kept(self)
 train.Run.epoch = epoch
 lab.main(sys.argv[1:])
 """
     started = subprocess.Popen(
-        [sys.executable, "-c", program, str(study), "-o", str(killed)], stderr=subprocess.DEVNULL
+        [sys.executable, "-c", program, str(study), "-o", str(folder), *words], stderr=subprocess.DEVNULL
     )
     try:
-        while not (killed / "stuck").exists():
+        while not (folder / "stuck").exists():
             assert started.poll() is None, "it ended by itself"
             time.sleep(0.05)
     finally:
         started.kill()
         assert started.wait() == -signal.SIGKILL
+
+
+def check_killed(folder):
+    """Killed while it trains, the same command goes on and ends with the numbers of a run that nobody killed."""
+    study = folder / "short.toml"
+    study.write_text(SHORT)
+    whole, killed = folder / "whole", folder / "killed"
+    for place in (whole, killed):
+        place.mkdir()
+    run(study, "-o", whole)
+    kill(study, killed)
     run(study, "-o", killed, "--report")
     assert results(killed)["missing"] == 3 and "3 of 4 runs are missing" in (killed / "report.html").read_text()
     assert len(list((killed / "runs").glob("*.pt"))) == 1
@@ -118,6 +122,20 @@ lab.main(sys.argv[1:])
     said = run(study, "-o", killed)
     assert "seed 2" in said and "seed 1" not in said, said
     return whole
+
+
+def check_journal(folder, whole):
+    """The same in a storage without a database."""
+    study, killed = folder / "short.toml", folder / "journal"
+    study.write_text(SHORT)
+    killed.mkdir()
+    words = ("--storage", f"journal:{folder / 'shared.log'}")
+    kill(study, killed, *words)
+    said = run(study, "-o", killed, *words)
+    assert "rope, seed 0" in said and "none, seed 0" not in said, said
+    assert plain(killed) == plain(whole) and "seed" not in run(study, "-o", killed, *words)
+    said = run(study, "-o", killed, "--storage", f"journal:{folder / 'nowhere' / 'shared.log'}", status=1)
+    assert "expected journal:FILE" in said and "nowhere" in said, said
 
 
 def check_report(folder):
@@ -266,5 +284,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         check_refusals(pathlib.Path(name))
         check_alike(pathlib.Path(name))
-        check_report(check_killed(pathlib.Path(name)))
+        whole = check_killed(pathlib.Path(name))
+        check_report(whole)
+        check_journal(pathlib.Path(name), whole)
     print("lab_test: studies are killed, taken up again and reported")

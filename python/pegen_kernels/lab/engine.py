@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from typing import Any, Callable, Iterator, NamedTuple
 
 import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from ..errors import ArgumentError
@@ -51,8 +53,23 @@ def _again(study: optuna.Study, trial: FrozenTrial) -> None:
         study.enqueue_trial({}, user_attrs=kept)
 
 
+def _storage(url: str) -> optuna.storages.BaseStorage:
+    """journal:FILE is Optuna's journal, a file that grows by a line a change and needs no database. It has no
+    heartbeat: what a lost worker had is taken up on that worker's own machine alone."""
+    kind, _, path = url.partition(":")
+    if kind == "journal":
+        if not path or not pathlib.Path(path).resolve().parent.is_dir():
+            raise ArgumentError(f"there is no folder for the file '{path}'; expected journal:FILE")
+        return JournalStorage(JournalFileBackend(path))
+    return optuna.storages.RDBStorage(
+        url, heartbeat_interval=_HEARTBEAT, grace_period=4 * _HEARTBEAT, heartbeat_stale_trial_callback=_again,
+        engine_kwargs={"connect_args": {"timeout": 60}} if kind == "sqlite" else None,
+    )  # fmt: skip
+
+
 class Engine:
-    """folder: where states and, without a storage of its own (a URL as SQLAlchemy has it), the storage lie."""
+    """folder: where states and, without a storage of its own (a URL as SQLAlchemy has it, or journal:FILE), the storage
+    lie."""
 
     def __init__(self, study: Study, folder: pathlib.Path, storage: str | None) -> None:
         self.states = folder / "runs"
@@ -62,13 +79,8 @@ class Engine:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             try:
-                kept = optuna.storages.RDBStorage(
-                    url, heartbeat_interval=_HEARTBEAT, grace_period=4 * _HEARTBEAT,
-                    heartbeat_stale_trial_callback=_again,
-                    engine_kwargs={"connect_args": {"timeout": 60}} if url.startswith("sqlite:") else None,
-                )  # fmt: skip
-                self.trials = optuna.create_study(storage=kept, study_name=study.name, load_if_exists=True)
-            except Exception as e:  # of SQLAlchemy, of a database's own client
+                self.trials = optuna.create_study(storage=_storage(url), study_name=study.name, load_if_exists=True)
+            except Exception as e:  # of SQLAlchemy, of a database's own client, of files
                 raise ArgumentError(f"--storage {url}: {str(e).splitlines()[0]}") from e
 
     def add(self, tasks: list[Task]) -> None:

@@ -26,7 +26,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("study", metavar="STUDY.toml", help="docs/studies.md says what is in it")
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="for reports and states of runs")
-    parser.add_argument("--storage", metavar="URL", help="of Optuna, as postgresql://...; default: FOLDER/runs.db")
+    parser.add_argument(
+        "--storage", metavar="URL", help="of Optuna, as postgresql://... or journal:FILE; default: FOLDER/runs.db"
+    )
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch; default 1, for repeatable results")
     parser.add_argument("--check", action="store_true", help="only read the study and try a step of every variant")
     parser.add_argument("--report", action="store_true", help="only write the report of what is done")
