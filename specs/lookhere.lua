@@ -6,13 +6,18 @@
 -- sees its own token. h grows downwards, w to the right. Directions are given as the authors name them, one word for
 -- each group of heads (the first words get more heads where they do not come out even):
 --   LH-180 "halves-none", LH-90 "corners-triangles-none", LH-45 "eighths1-eighths2-none".
+-- The appendix' variants: none1zero3 and its like, of which some heads see no distance; zerohalves, zerocorners and
+-- zerotriangles, which have a field of view and no distance in it; center, whose distance is the key's from the image's
+-- centre: a third axis, `centre`, that distance in `k_positions` and 0 in `positions`.
 -- Prefix tokens (-D skip_tokens=1) see all and are seen by all.
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
 local Dv = pe.option("value_dim", 0, "channels of a value; 0: head_dim")
-local H = pe.option("heads", 12, "heads", { 4, 8, 12, 16 })
+local H = pe.option("heads", 12, "heads", { 4, 6, 8, 12, 16 })
 local directions = pe.option("directions", "halves-none", "groups of heads, words joined by '-'")
+local distance = pe.option("distance", "linear", "what a slope multiplies: the distance, its root or its square", {
+  "linear", "sqrt", "square" })
 local layer = pe.option("layer", 0, "layer, from 0")
 local depth = pe.option("depth", 12, "layers")
 local first = pe.option("first_slope", 1.5, "slope of the first layer")
@@ -36,17 +41,26 @@ local VIEWS = {
   eighths1 = { { up_right, left }, { down_right, left }, { down_left, up }, { down_right, up } },
   eighths2 = { { up_left, right }, { down_left, right }, { up_left, down }, { up_right, down } },
 }
+-- From which of a word's four heads on slopes are 0, and whether all of its slopes are those of heads that see all.
+local FLAT_FROM = {
+  zero = 1, none1zero3 = 2, none2zero2 = 3, none3zero1 = 4, zerohalves = 1, zerocorners = 1, zerotriangles = 1,
+}
+for word in pairs(FLAT_FROM) do VIEWS[word] = VIEWS[word:match "^zero(%l+)"] or VIEWS.none end
+VIEWS.center = VIEWS.none
 
 -- Heads of each word: four at a time, the first words again where heads are left.
 local words = {}
 for word in directions:gmatch "[^-]+" do
   assert(VIEWS[word], "option 'directions' has the word '" .. word ..
-    "'; none, zero, halves, corners, triangles, diagonals, eighths1 and eighths2 were expected")
+    "'; none, zero, halves, corners, triangles, diagonals, eighths1, eighths2, center, none1zero3, none2zero2, " ..
+    "none3zero1, zerohalves, zerocorners and zerotriangles were expected")
   words[#words + 1] = word
 end
-assert(#words >= 1 and 4 * #words <= H, "option 'directions' needs four heads for each of its words")
+assert(H == 6 and #words == 2 or #words >= 1 and H % 4 == 0 and 4 * #words <= H,
+  "option 'directions' needs four heads for each of its words; of 6 heads two words, the second one of two")
 
-local views, slopes = {}, {}
+local views, slopes, centres = {}, {}, {}
+local has_centre = false
 local left_over = H // 4 - #words
 for index, word in ipairs(words) do
   local times = 1
@@ -55,13 +69,17 @@ for index, word in ipairs(words) do
     times = 2
     left_over = left_over - 1
   end
-  local is_open = word == "none" or word == "zero"
+  local is_open = word == "none" or word == "center" or FLAT_FROM[word] ~= nil
+  assert(H ~= 6 or index == 1 or is_open, "option 'directions' of 6 heads has '" .. word ..
+    "' as its second word; one of heads that see all was expected, as none")
   for turn = 1, times do
-    for i = 1, 4 do
+    for i = 1, H == 6 and index == 2 and 2 or 4 do
       views[#views + 1] = VIEWS[word][i]
       local slope = 2.0 ^ -turn
       if is_open then slope = 0.25 ^ (times == 1 and i or (4 * (turn - 1) + i - 1) // times + 1) end
-      slopes[#slopes + 1] = word == "zero" and 0.0 or slope
+      if FLAT_FROM[word] and i >= FLAT_FROM[word] then slope = 0.0 end
+      has_centre = has_centre or word == "center"
+      slopes[#slopes + 1], centres[#centres + 1] = word == "center" and 0.0 or slope, word == "center" and slope or 0.0
     end
   end
 end
@@ -73,15 +91,22 @@ for _, view in ipairs(views) do most = math.max(most, #view) end
 
 local layer_slope = depth > 1 and first + (last - first) * layer / (depth - 1) or first
 
+local function weighed(length)
+  if distance == "sqrt" then return pe.sqrt(length) end
+  return distance == "square" and length ^ 2 or length
+end
+
 return pe.encoding {
   name = "lookhere",
   doc = "LookHere (Fuller et al.): directed heads with a field of view and a slope",
-  axes = { "h", "w" },
+  axes = has_centre and { "h", "w", "centre" } or { "h", "w" },
   head_dim = D,
   value_dim = Dv > 0 and Dv or D,
   heads = H,
   bias = function(delta, head)
-    local bias, inside = -(global * layer_slope * slopes[head + 1]) * pe.norm(delta), nil
+    local factor, inside = -global * layer_slope, nil
+    local bias = factor * slopes[head + 1] * weighed(pe.norm { delta.h, delta.w })
+    if has_centre then bias = bias + factor * centres[head + 1] * delta.centre end
     for i = 1, most do
       local half = views[head + 1][i] or { 0, 0 }
       local side = half[1] * delta.h + half[2] * delta.w

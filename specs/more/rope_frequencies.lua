@@ -42,5 +42,6 @@ return pe.encoding {
     { "Phi-3-mini-128k (longrope)", head_dim = 96, attention_factor = 1.1902380714238083, precision = "float32" },
     { "Llama 2 with dynamic NTK", head_dim = 128, precision = "float32" },
     { "Gemma 3 (either kind of layer)", head_dim = 256, precision = "float32" },
+    { "Gemma 4 (layers of global attention, proportional)", head_dim = 512, precision = "float32" },
   },
 }

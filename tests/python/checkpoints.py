@@ -196,6 +196,12 @@ def of_longrope():
     return halves(phi3, transformers.Phi3Config(**rule("longrope", 10000.0, 4096, **factors)))
 
 
+def of_proportional():
+    """Gemma 4's rule, by the code of Llama, which takes any: of most pairs the frequency is 0."""
+    words = rule("proportional", 1000000.0, 131072, partial_rotary_factor=0.25)
+    return of_llama(head_dim=512, **words)
+
+
 def gemma3_4b():
     rules = {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
              "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0}}  # fmt: skip
@@ -222,6 +228,7 @@ LANGUAGE = {
     "Qwen3": lambda: halves(qwen3, transformers.Qwen3Config(head_dim=128, rope_theta=1000000.0)),
     "Gemma 3 (layers of local attention)": layers(gemma3, gemma3_4b, "sliding_attention"),
     "Gemma 3 4B, 12B (layers of global attention)": layers(gemma3, gemma3_4b, "full_attention"),
+    "Gemma 4 (layers of global attention, proportional)": of_proportional,
     "Phi-2": lambda: halves(phi, transformers.PhiConfig(hidden_size=2560, rope_parameters={
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.4})),
     "Phi-3-mini-4k": lambda: halves(phi3, transformers.Phi3Config()),

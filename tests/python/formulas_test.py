@@ -285,6 +285,58 @@ class Biases(Formulas):
         place = {"positions": numpy.stack([i, i], -1), "k_positions": numpy.stack([i, 0 * i], -1)}
         self.near(self.scores("fire", operands, heads=3, **place), self.softmax(bias), 4e-6)
 
+    def looks(self, directions, heads, distance=lambda d: d):
+        """Fuller et al., appendix, on 5 x 6 patches, a field of view at a time: slope, what it multiplies, and the view
+        of each head, as a predicate of (down, right)."""
+        everywhere, r = lambda y, x: numpy.ones_like(y, bool), cells(5, 6)  # noqa: E731
+        halves = [lambda y, x: y <= 0, lambda y, x: y >= 0, lambda y, x: x <= 0, lambda y, x: x >= 0]
+        away, y, x = numpy.hypot(*(r[None] - r[:, None]).transpose(2, 0, 1)), *(r[None] - r[:, None]).transpose(2, 0, 1)
+        centre = numpy.broadcast_to(numpy.hypot(*(r - r.mean(0)).T), away.shape)
+        quarter = [0.25, 0.0625, 0.015625, 0.00390625]
+        views = {
+            "none": [(s, distance(away), everywhere) for s in quarter],
+            "none1zero3": [(s, distance(away) * (s == 0.25), everywhere) for s in quarter],
+            "center": [(s, centre, everywhere) for s in quarter],
+            "halves": [(0.5, distance(away), view) for view in halves],
+            "zerohalves": [(0, away, view) for view in halves],
+        }
+        found = [head for word in directions.split("-") for head in views[word]][:heads]
+        return (
+            numpy.stack([numpy.where(view(y, x), -1.5 * slope * of, -numpy.inf) for slope, of, view in found]),
+            centre,
+        )
+
+    def test_lookhere(self):
+        r, self.n = cells(5, 6), 30
+        for words, heads, options, distance in [
+            ("none1zero3-zerohalves-center", 12, {}, lambda d: d), ("halves-none", 6, {"distance": "sqrt"}, numpy.sqrt),
+            ("halves-none1zero3", 8, {"distance": "square"}, numpy.square),
+        ]:  # fmt: skip
+            bias, centre = self.looks(words, heads, distance)
+            places = {"positions": r}
+            if "center" in words:
+                places = {"positions": numpy.c_[r, 0 * centre[0]], "k_positions": numpy.c_[r, centre[0]]}
+            found = self.scores("lookhere", directions=words, heads=heads, **options, **places)
+            self.near(found, self.softmax(bias), 2e-6)
+        for words, heads in [("halves", 6), ("none-halves", 6), ("halves-none-zero", 8)]:
+            with self.assertRaisesRegex(pk.CompileError, "option 'directions'"):
+                pk.compile("lookhere", directions=words, heads=heads, **FAST)
+
+    def test_rounded_table(self):
+        """LookHere's biases as its authors keep them, in bfloat16 and with the largest number of that where nothing is
+        seen: a table of displacements for relative_bias_table."""
+        r, self.n, far = cells(5, 6), 30, -(2 - 2.0**-7) * 2.0**127
+        bias, _ = self.looks("halves-none", 6)
+        kept = bias.astype("float32").view("uint32") + 0x7FFF + (bias.astype("float32").view("uint32") >> 16 & 1)
+        kept = numpy.where(numpy.isinf(bias), far, (kept & 0xFFFF0000).view("float32").astype(float))
+        self.assertGreater(numpy.abs(numpy.where(kept == far, 0, kept - numpy.maximum(bias, far))).max(), 1e-3)
+        table = numpy.full((9, 11, 6), far, "float32")
+        index = (r[:, None] - r[None] + [4, 5]).astype(int)
+        table[index[..., 0], index[..., 1]] = kept.transpose(1, 2, 0)
+        found = self.scores("relative_bias_table", {"relative_position_bias_table": table}, heads=6, window_h=5,
+                            window_w=6, positions=r)  # fmt: skip
+        self.near(found, self.softmax(kept), 2e-6)
+
     def test_sandwich(self):
         """The products of the embeddings themselves, as in the appendix' code."""
         place, i = numpy.arange(self.n)[:, None], numpy.arange(8)
