@@ -53,6 +53,13 @@ def of_sums(rest: Rest, names: frozenset[str]) -> dict[str, Any]:
 # ---- what JAX says of gradients ----
 
 
+def asked(kernel: Kernel) -> dict[str, str]:
+    """What a loss can ask a gradient of beside rows, by its name in the call, in the words of a refusal."""
+    of = {f"operand.{i}": f"operand '{info.name}' requires a gradient" for i, info in enumerate(kernel.operands)}
+    of |= {f"input.{i}": f"input '{info.name}' requires a gradient" for i, info in enumerate(kernel.inputs)}
+    return of | {name: f"{name} require a gradient" for name in ("positions", "k_positions")}
+
+
 def is_zero(x: Any) -> bool:
     return isinstance(x, jax.custom_derivatives.SymbolicZero)
 

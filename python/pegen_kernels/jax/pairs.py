@@ -10,7 +10,7 @@ from jax import numpy as jnp
 from ..calls import gains_of_attention
 from ..errors import ArgumentError
 from ..kernel import Kernel
-from .arguments import Rest, dense, is_perturbed, is_zero, like, never, of_sums, prepared, values
+from .arguments import Rest, asked, dense, is_perturbed, is_zero, like, never, of_sums, prepared, values
 from .calls import Static, call
 
 
@@ -74,10 +74,7 @@ def _back(wanted: _Wanted, gradients: dict[str, Any], rows: tuple[Any, ...], kep
 
 def _refuse_unknown(kernel: Kernel, names: frozenset[str]) -> None:
     gains = gains_of_attention(kernel)
-    of = {f"operand.{i}": f"operand '{info.name}' requires a gradient" for i, info in enumerate(kernel.operands)}
-    of |= {f"input.{i}": f"input '{info.name}' requires a gradient" for i, info in enumerate(kernel.inputs)}
-    of |= {name: f"{name} require a gradient" for name in ("positions", "k_positions")}
-    lacks = [what for name, what in of.items() if name in names - gains]
+    lacks = [what for name, what in asked(kernel).items() if name in names - gains]
     if "q" not in gains:
         lacks.append("q, k and v require gradients")
     if lacks:

@@ -9,7 +9,7 @@ from jax import numpy as jnp
 
 from ..errors import ArgumentError
 from ..kernel import Kernel
-from .arguments import Rest, dense, is_perturbed, is_zero, like, never, of_sums, prepared, values
+from .arguments import Rest, asked, dense, is_perturbed, is_zero, like, never, of_sums, prepared, values
 from .calls import FROM_INPUT, Static, call
 
 
@@ -58,10 +58,7 @@ class _Residual:
 
 
 def _refuse_unknown(kernel: Kernel, names: frozenset[str], rest: Rest) -> None:
-    of = {f"operand.{i}": f"operand '{info.name}' requires a gradient" for i, info in enumerate(kernel.operands)}
-    of |= {name: f"{name} require a gradient" for name in ("positions", "k_positions")}
-    of |= {f"input.{i}": f"input '{info.name}' requires a gradient" for i, info in enumerate(kernel.inputs)}
-    for name, what in of.items():
+    for name, what in asked(kernel).items():
         if name in names and "encode_backward_finish" not in kernel.entries:
             raise ArgumentError(f"{what}, which {kernel.name} does not have yet; expected jax.lax.stop_gradient of it")
     if names and "encode_backward" not in kernel.entries:
