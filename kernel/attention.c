@@ -6,6 +6,7 @@
  * however the work is parted.
  */
 #include "attention_few_walk.h"
+#include "attention_sequences.h"
 #include "gradient.h"
 
 static void run_item(pegen_attention_walk *w, int64_t item) {
@@ -13,6 +14,20 @@ static void run_item(pegen_attention_walk *w, int64_t item) {
   pegen_attention_set_heads(w, batch, (row - batch * w->groups) * w->heads);
   pegen_attention_set_tile(w, item - row * w->tiles);
   w->attend(&w->tile);
+}
+
+int64_t pegen_attention_items(pegen_attention_walk *w, int target) {
+  if (pegen_attention_is_few(w, target)) return pegen_attention_few_items(w, target);
+  if (w->form->turned) pegen_attention_cut_tiles(w, 0);
+  return w->tiles * w->call->q.size[PEGEN_BATCH] * w->groups;
+}
+
+void pegen_attention_run_items(pegen_attention_walk *w, int target, int64_t begin, int64_t end) {
+  PEGEN_ATTENTION_ROOM(w);
+  if (pegen_attention_is_few(w, target)) pegen_attention_few_run(w, target, begin, end);
+  else if (w->form->turned) pegen_attention_run_turned(w, target, begin, end);
+  else
+    for (int64_t item = begin; item < end; item++) run_item(w, item);
 }
 
 /* The workspace is another tensor's memory nowhere. */
@@ -42,17 +57,12 @@ int pegen_attention_open(pegen_attention_walk *w, pegen_attention_call *call, co
 int pegen_driver_attention(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_attention_call call;
   pegen_attention_walk w;
+  int64_t begin, end;
+  if (pegen_has_sequences(args)) return pegen_attention_sequences(driver, args, part, parts, 1);
   int target, error = pegen_attention_open(&w, &call, driver, args, part, parts, &target);
   if (error || call.out.empty) return error;
-  PEGEN_ATTENTION_ROOM(&w);
   if (pegen_attention_split_bytes(&w, target)) return pegen_attention_split_call(&w, target, part, parts);
-  if (pegen_attention_is_few(&w, target)) return pegen_attention_few_call(&w, target, part, parts);
-  if (w.form->turned) pegen_attention_cut_tiles(&w, 0);
-  int64_t items = w.tiles * call.q.size[PEGEN_BATCH] * w.groups;
-  int64_t begin, end;
-  pegen_share(items, part, parts, &begin, &end);
-  if (w.form->turned) pegen_attention_run_turned(&w, target, begin, end);
-  else
-    for (int64_t item = begin; item < end; item++) run_item(&w, item);
+  if (pegen_share(pegen_attention_items(&w, target), part, parts, &begin, &end))
+    pegen_attention_run_items(&w, target, begin, end);
   return 0;
 }

@@ -140,16 +140,19 @@ void pegen_few_end(walk *f, char *state) {
   if (!f->w->call->lse.empty) f->code->lse(&f->few);
 }
 
-int pegen_attention_few_call(pegen_attention_walk *w, int target, int part, int parts) {
+int64_t pegen_attention_few_items(pegen_attention_walk *w, int target) {
   walk f;
-  int64_t begin, end;
+  pegen_few_begin(&f, w, target);
+  return f.items;
+}
+
+void pegen_attention_few_run(pegen_attention_walk *w, int target, int64_t begin, int64_t end) {
+  walk f;
   pegen_few_begin(&f, w, target);
   PEGEN_FEW_ROOM(&f);
-  pegen_share(f.items, part, parts, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     pegen_few_set_item(&f, item);
     pegen_few_run(&f, 0, w->keys, f.state);
     pegen_few_end(&f, f.state);
   }
-  return 0;
 }

@@ -23,8 +23,9 @@ typedef struct pegen_few_walk {
 
 /* 1: so few queries that they go this way. */
 PEGEN_INTERNAL int pegen_attention_is_few(const pegen_attention_walk *w, int target);
-/* All of a call that has begun (pegen_attention_begin). */
-PEGEN_INTERNAL int pegen_attention_few_call(pegen_attention_walk *w, int target, int part, int parts);
+/* Items of a call that has begun (pegen_attention_begin), and [begin, end) of them. */
+PEGEN_INTERNAL int64_t pegen_attention_few_items(pegen_attention_walk *w, int target);
+PEGEN_INTERNAL void pegen_attention_few_run(pegen_attention_walk *w, int target, int64_t begin, int64_t end);
 
 /* Its steps. What all items share; room is the caller's (PEGEN_FEW_ROOM). */
 PEGEN_INTERNAL void pegen_few_begin(pegen_few_walk *f, pegen_attention_walk *w, int target);

@@ -6,6 +6,7 @@
  * do not depend on what else is in the call.
  */
 #include "attention_few_walk.h"
+#include "attention_sequences.h"
 #include "gradient.h"
 
 /* Keys of a chunk: long enough that what is written of it is next to nothing beside what is read. */
@@ -36,7 +37,7 @@ static char *state_of(const walk *f, int64_t item, int64_t chunk) {
   return states_of(f, item / f->sets) + chunk * f->few.rows * pegen_few_state_bytes(f->w->form->value_dim);
 }
 
-int pegen_attention_split_call(pegen_attention_walk *w, int target, int part, int parts) {
+static void run(pegen_attention_walk *w, int target, int part, int parts) {
   walk f;
   int64_t begin, end, chunks = chunks_of(w->keys), set = -1;
   pegen_few_begin(&f, w, target);
@@ -48,6 +49,11 @@ int pegen_attention_split_call(pegen_attention_walk *w, int target, int part, in
     set = item;
     if (chunk * CHUNK < f.most) pegen_few_run(&f, chunk * CHUNK, (chunk + 1) * CHUNK, state_of(&f, item, chunk));
   }
+}
+
+int pegen_attention_split_call(pegen_attention_walk *w, int target, int part, int parts) {
+  PEGEN_ATTENTION_ROOM(w);
+  run(w, target, part, parts);
   return 0;
 }
 
@@ -71,6 +77,7 @@ static void finish(pegen_attention_walk *w, int target, int part, int parts) {
 int pegen_driver_attention_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_attention_call call;
   pegen_attention_walk w;
+  if (pegen_has_sequences(args)) return pegen_attention_sequences(driver, args, part, parts, 0);
   int target, error = pegen_attention_open(&w, &call, driver, args, part, parts, &target);
   if (error || !pegen_attention_split_bytes(&w, target)) return error;
   PEGEN_ATTENTION_ROOM(&w);

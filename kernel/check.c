@@ -1,6 +1,6 @@
 /* check.c: every argument of an encode call, in this order, before a byte is written:
  *
- *   1. args, struct_size, part                   NULL_ARGS STRUCT_SIZE UNKNOWN_FIELD PART
+ *   1. args, struct_size, part                   NULL_ARGS STRUCT_SIZE UNKNOWN_FIELD PART NO_SEQUENCES
  *   2. what is given: q and k with their outputs, positions, operands, inputs of q
  *                                                MISSING_OUTPUT NOTHING_TO_DO MISSING_POSITIONS MISSING_OPERAND
  *                                                MISSING_INPUT
@@ -308,7 +308,9 @@ int pegen_check_args(const pegen_args *args, int part, int parts) {
   if (!args) return PEGEN_ERROR_NULL_ARGS;
   int error = pegen_check_struct(args, args->struct_size, PEGEN_ARGS_FIRST_SIZE, sizeof *args);
   if (error) return error;
-  return part < 0 || part >= parts ? PEGEN_ERROR_PART : 0;
+  if (part < 0 || part >= parts) return PEGEN_ERROR_PART;
+  /* what takes them looks at a call without (attention_sequences.c) */
+  return PEGEN_GIVEN(args, cu_seqlens) || PEGEN_GIVEN(args, k_cu_seqlens) ? PEGEN_ERROR_NO_SEQUENCES : 0;
 }
 
 int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *args) {

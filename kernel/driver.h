@@ -23,6 +23,7 @@
  *     widen.c     form "polynomial": the same; widen_backward.c: gradients of the same
  *     attention.c form "attention": the same, by tiles of queries (attention_walk.c)
  *     attention_few.c the same of few queries, by tiles of keys; attention_split.c: of chunks of keys
+ *     attention_sequences.c sequences of different lengths as windows of one call
  *     attention_backward.c gradients of the same; check_attention_backward.c: their arguments; weight_gains.c: what
  *                 comes of a polynomial's weights
  *

@@ -44,7 +44,7 @@ class Args(ctypes.Structure):
     ] + [
         ("table_bytes", c_size_t), ("workspace_bytes", c_size_t), ("inputs", c_void_p), ("n_inputs", c_int32),
         ("causal", c_int32), ("scale", c_double), ("q_scale", c_void_p), ("k_scale", c_void_p), ("grad", c_void_p),
-        ("lse", c_void_p), ("split_keys", c_int64),
+        ("lse", c_void_p), ("split_keys", c_int64), ("cu_seqlens", c_void_p), ("k_cu_seqlens", c_void_p),
     ]  # fmt: skip
 
 

@@ -484,22 +484,29 @@ class Kernel:
 
     def attention(self, q: Any, k: Any, v: Any, positions: Any = None, *, operands: Any = None, inputs: Any = None,
                   k_positions: Any = None, causal: bool = False, scale: float = 0.0, out: Any = None,
-                  threads: int = 1, stream: int = 0) -> Any:  # fmt: skip
+                  cu_seqlens: Any = None, k_cu_seqlens: Any = None, threads: int = 1,
+                  stream: int = 0) -> Any:  # fmt: skip
         """Attention with the encoding in it: softmax(scale q k^T + bias) v, scores never stored.
 
         q: [B,H,N,head_dim]; k: [B,Hkv,M,head_dim]; v: [B,Hkv,M,Dv]; H is a multiple of Hkv. positions: [N,P] or
         [B,N,P]; k_positions: [M,P] or [B,M,P], by default the same. causal: query i sees keys j <= i + M - N.
         scale: 0 is 1/sqrt(head_dim). Returns [B,H,N,Dv]. Threads share the keys where there are few queries, with the
         same results for any number of them. Other arguments as in `encode`.
+
+        cu_seqlens: [B+1] int32, sequences of different lengths whose rows follow each other: q [total,H,head_dim] has
+        those of sequence b from cu_seqlens[b] to cu_seqlens[b+1], and so have k and v by k_cu_seqlens, which is
+        cu_seqlens where it is left out. Positions are [total,P], inputs [total,H,size], and what is returned
+        [total,H,Dv]. On processors.
         """
         tensors = {"q": view("q", q), "k": view("k", k), "v": view("v", v)}
         for name, seen in tensors.items():
-            if len(seen.shape) != 4:
-                raise ArgumentError(
-                    f"{name} has {len(seen.shape)} dimensions; expected [batches, heads, tokens, channels]"
-                )
-        made = empty_like(q, (*tensors["q"].shape[:3], tensors["v"].shape[3])) if out is None else out
+            expected = "batches, heads, tokens, channels" if cu_seqlens is None else "tokens, heads, channels"
+            if len(seen.shape) != expected.count(",") + 1:
+                raise ArgumentError(f"{name} has {len(seen.shape)} dimensions; expected [{expected}]")
+        made = empty_like(q, (*tensors["q"].shape[:-1], tensors["v"].shape[-1])) if out is None else out
         tensors["out"] = view("out", made, True)
+        bounds = {"cu_seqlens": cu_seqlens, "k_cu_seqlens": k_cu_seqlens}
+        tensors |= {name: view(name, x) for name, x in bounds.items() if x is not None}
         tensors |= self._places(positions, k_positions)
         numbers, more = {"causal": int(causal), "scale": float(scale)}, {}
         if self._sizes["attention_workspace"] and tensors["q"].key[0] == CPU:

@@ -48,7 +48,7 @@ def _positions(kernel: Any, name: str, seen: View, tensors: dict[str, View]) -> 
         return f"{name} have the shape {list(seen.shape)}; expected [tokens, {axes}] or [batches, tokens, {axes}]"
     for of in ("k",) if name == "k_positions" else ("q", "grad.q_out", "k", "grad.k_out"):
         rows = tensors.get(of)
-        if not rows or len(rows.shape) != 4 or (of in ("k", "grad.k_out") and name not in _places_of_k(tensors)):
+        if not rows or len(rows.shape) != 4 or (of in ("k", "grad.k_out") and name != _places_of_k(tensors)):
             continue
         if seen.shape[-2] != rows.shape[2]:
             of = _ARGUMENTS.get(of, of)
@@ -167,7 +167,7 @@ NO_GRADIENT = 56
 _SUBJECTS = {
     7: "operands", 16: "positions", 27: "targets", 28: "workspace", 30: "targets", 37: "inputs", 40: "table",
     41: "table", 42: "table", 43: "q_scale, k_scale", 53: "scale", 55: "positions", 57: "lse",
-    58: "grad.table",
+    58: "grad.table", 59: "cu_seqlens, k_cu_seqlens", 60: "cu_seqlens",
 }  # fmt: skip
 """What an error is about, of those that no look at the arguments finds."""
 
@@ -214,6 +214,18 @@ def _subject(error: int, entry: str, named: dict[str, View]) -> str:
     return _SUBJECTS.get(error) or next(iter(named), f"arguments of {entry}")
 
 
+def _of_one_batch(seen: View) -> View:
+    """Rows [total,H,D] as [1,H,total,D], [total,H] as [1,H,total]."""
+    *type_of, shape, strides = seen.key
+    if len(shape) < 2:
+        return seen
+    sizes, steps = (1, shape[1], shape[0], *shape[2:]), (0, strides[1], strides[0], *strides[2:])
+    return View(seen.address, (*type_of, sizes, steps), seen.keeps)
+
+
+_OF_ROWS = ("q", "k", "v", "out", "lse")
+
+
 def refusal(kernel: Any, entry: str, error: int, tensors: dict[str, View], operands: list[View], inputs: list[View],
             tabled: bool = False) -> ArgumentError:  # fmt: skip
     """The exception for an error of an entry."""
@@ -222,7 +234,11 @@ def refusal(kernel: Any, entry: str, error: int, tensors: dict[str, View], opera
     missing = "positions are missing" if tabled and entry != "prepare" else ""
     asked = on_cpu or error not in (30, 31, 32)
     named = {_ARGUMENTS.get(name, name): seen for name, seen in tensors.items()}
-    found = find(kernel, tensors, operands, inputs, "number type" in words) if asked else None
+    if "cu_seqlens" in tensors:
+        flat = {name: _of_one_batch(seen) if name in _OF_ROWS else seen for name, seen in tensors.items()}
+        found = find(kernel, flat, operands, [_of_one_batch(seen) for seen in inputs], "number type" in words)
+    else:
+        found = find(kernel, tensors, operands, inputs, "number type" in words) if asked else None
     if found and not (missing and found.startswith(missing)):
         field = next((field for field in _ARGUMENTS if found.startswith(f"{field} ")), "")
         found = _ARGUMENTS.get(field, "") + found[len(field) :]

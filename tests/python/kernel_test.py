@@ -395,6 +395,25 @@ class Attention(unittest.TestCase):
         with self.assertRaisesRegex(pk.ArgumentError, "^v has 3 dimensions"):
             kernel.attention(q, k, v[0], positions)
 
+    def test_sequences(self):
+        kernel = pk.compile("alibi", head_dim=16, heads=2, **FAST)
+        q, k, v, places = rows(9, 2, 16), rows(20, 1, 16, seed=2), rows(20, 1, 16, seed=3), numpy.arange(20)[:, None]
+        bounds, k_bounds = numpy.array([0, 2, 9], "int32"), numpy.array([0, 11, 20], "int32")
+        options = {"k_positions": places, "causal": True}
+        out = kernel.attention(q, k, v, places[:9], cu_seqlens=bounds, k_cu_seqlens=k_bounds, threads=3, **options)
+        for i in range(2):
+            own, keys = slice(*bounds[i : i + 2]), slice(*k_bounds[i : i + 2])
+            one = [x.swapaxes(0, 1)[None] for x in (q[own], k[keys], v[keys])]
+            apart = kernel.attention(*one, places[:9][own], k_positions=places[keys], causal=True)
+            self.assertTrue(numpy.array_equal(out[own], apart[0].swapaxes(0, 1)))
+        for words, wrong in [
+            ("^q has 3 dimensions", {}),
+            ("cu_seqlens", {"cu_seqlens": bounds + 1, "k_cu_seqlens": k_bounds}),
+            ("cu_seqlens", {"cu_seqlens": bounds}),
+        ]:
+            with self.assertRaisesRegex(pk.ArgumentError, words):
+                kernel.attention(q, k, v, places[:9], **options, **wrong)
+
     def test_threads_share_keys(self):
         kernel = pk.compile("attention", head_dim=16, **FAST)
         q, k, v = rows(1, 2, 1, 16), rows(1, 1, 1500, 16, seed=2), rows(1, 1, 1500, 16, seed=3)

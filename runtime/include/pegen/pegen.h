@@ -151,7 +151,13 @@ extern "C" {
   X(LSE, 57, "lse is not float32 of the shape [B,H,N] of q") \
   X(GRADIENT_TABLE, 58, \
     "grad->table was not begun by this kernel's encode_backward on this processor, or for other numbers of tokens or " \
-    "batches, or holds what comes of the other of what encode wrote and read")
+    "batches, or holds what comes of the other of what encode wrote and read") \
+  X(SEQUENCES, 59, \
+    "cu_seqlens and k_cu_seqlens must be adjacent int32 [B+1], from 0 to the number of rows of q and k, never " \
+    "falling; " \
+    "and positions be given") \
+  X(NO_SEQUENCES, 60, \
+    "cu_seqlens is for attention on processors; this entry takes rows of one batch of all tokens instead")
 
 typedef enum pegen_error {
   PEGEN_ERROR_NONE = 0 /* PEGEN_ERROR_OK; it stands first so that no comma stands last, which C89 and C++98 refuse */
@@ -298,6 +304,14 @@ typedef struct pegen_args {
    * NAME_attention_workspace says 0 the call is not split, needs no workspace, and finish does nothing. 0: attention
    * does it all, and looks at no workspace. GPUs do not split. */
   int64_t split_keys;
+  /* attention on processors: sequences of different lengths, whose rows follow each other. [B+1] int32: sequence b has
+   * rows [cu_seqlens[b], cu_seqlens[b + 1]) of q, and [k_cu_seqlens[b], k_cu_seqlens[b + 1]) of k; 0 first, never
+   * falling, the number of rows last. NULL for k: as for q. Then q, k, v and out are [total,H,D], any strides but of
+   * channels, lse [total,H], inputs [total,H,size], positions [total,P], k_positions [rows of k,P]. Each sequence is
+   * computed as by a call of its own, to the bit: queries see its keys alone, causal counts from its end, prefix tokens
+   * are its first. A built-in grid is one sequence's. split_keys has no effect. Other entries and GPUs refuse them
+   * (NO_SEQUENCES). */
+  const DLTensor *cu_seqlens, *k_cu_seqlens;
 } pegen_args;
 
 /* What struct_size may be: at least the first version's, at most what any version will have, a multiple of 8. */
