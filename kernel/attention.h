@@ -166,6 +166,8 @@ typedef struct pegen_attention_gradient_code {
   pegen_attend_gradient_function *attend[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_; NULL: not compiled in */
   pegen_attend_gradient_function
       *attend_narrow[PEGEN_ROW_TYPES]; /* of tiles whose queries are in the first register; NULL: none */
+  pegen_attend_gradient_function
+      *attend_operands[PEGEN_ROW_TYPES]; /* of operands alone, by tiles that are not runs of the grid; NULL: attend */
   pegen_attention_store_function *store_keys[PEGEN_ROW_TYPES], *store_values[PEGEN_ROW_TYPES];
   int64_t step; /* keys that some may see the first of, so that others see the rest */
 } pegen_attention_gradient_code;

@@ -21,6 +21,7 @@ typedef struct backward {
   const pegen_attention_gradient_code *code;
   pegen_attention_gradient_tile tile;
   pegen_attend_gradient_function *attend, *attend_narrow;
+  int of_operands_alone;    /* in a walk of its own, behind that of rows */
   int64_t group;            /* heads of q of an item */
   float *key_sums, *value_sums; /* of the item; NULL: not wanted */
   pegen_attention_cut cut;
@@ -176,7 +177,7 @@ static void run_chunks(backward *w, int64_t batch, int64_t shared, int64_t unit,
     set_chunk(w, chunk);
     while (begin < end) { /* head by head */
       int64_t head = begin / w->walk.tiles, stop = (head + 1) * w->walk.tiles;
-      run_tiles(w, batch, shared, begin, stop < end ? stop : end, 0, w->walk.keys, 1, of_keys);
+      run_tiles(w, batch, shared, begin, stop < end ? stop : end, 0, w->walk.keys, !w->of_operands_alone, of_keys);
       add_head(w, chunk, shared * w->group + head);
       begin = stop;
     }
@@ -193,6 +194,13 @@ static void store(const pegen_view *rows, pegen_attention_store_function *write,
   if (!sums || begin >= end) return;
   char *to = (char *)row_zero(rows, batch, shared) + begin * rows->stride[PEGEN_TOKEN];
   write(sums + begin * pitch, to, rows->stride[PEGEN_TOKEN], end - begin, factor);
+}
+
+/* Chunks of share `share` of `shares` of an item. */
+static void run_operands(backward *w, int64_t unit, int64_t item, int share, int shares) {
+  int64_t heads = w->call->forward.k.size[PEGEN_HEAD], first, last;
+  pegen_share(w->cut.chunks, share, shares, &first, &last);
+  run_chunks(w, item / heads, item % heads, unit, first, last, 0);
 }
 
 /* Share `share` of `shares` of an item: tiles of queries, and keys; one share does both in one walk. sums: room of one
@@ -241,9 +249,36 @@ static void run_units(backward *w, int64_t begin, int64_t end, int share, int sh
     for (int64_t item = first; item < last; item++) { /* one room for all, so that it stays in the cache */
       int64_t room = shares == 1 ? own : item;
       w->next = shares == 1 && (item + 1 < last || unit + 1 < end) ? item + 1 : -1;
-      run_item(w, unit, item, share, shares, (float *)(void *)workspace + room * item_numbers);
+      if (w->of_operands_alone) run_operands(w, unit, item, share, shares);
+      else run_item(w, unit, item, share, shares, (float *)(void *)workspace + room * item_numbers);
     }
   }
+}
+
+static void run_part(backward *w, int part, int parts, char *workspace) {
+  int64_t begin, end;
+  if (parts <= w->cut.units) {
+    pegen_share(w->cut.units, part, parts, &begin, &end);
+    run_units(w, begin, end, 0, 1, workspace);
+    return;
+  }
+  for (int64_t unit = 0; unit < w->cut.units; unit++) {
+    pegen_share(parts, (int)unit, (int)w->cut.units, &begin, &end);
+    if (part >= begin && part < end) run_units(w, unit, unit + 1, part - (int)begin, (int)(end - begin), workspace);
+  }
+}
+
+/* Rows as where no operand gains, and then operands, by tiles of another cut. */
+static void run_apart(backward *w, int part, int parts, char *workspace) {
+  int64_t chunks = w->cut.chunks;
+  w->cut.chunks = 0;
+  if (!w->call->g_q.empty || !w->call->g_k.empty || !w->call->g_v.empty) run_part(w, part, parts, workspace);
+  w->cut.chunks = chunks;
+  w->of_operands_alone = 1;
+  w->attend = w->code->attend_operands[w->call->forward.type];
+  w->attend_narrow = 0;
+  pegen_attention_cut_tiles(&w->walk, 0);
+  run_part(w, part, parts, workspace);
 }
 
 /* ---- the entries ---- */
@@ -263,6 +298,7 @@ int pegen_driver_attention_backward(const pegen_driver *driver, const pegen_args
   w.attend_narrow = w.code->attend_narrow[call.forward.type];
   if (!w.attend) return PEGEN_ERROR_DTYPE;
   w.walk.heads = 1; /* of a tile */
+  w.of_operands_alone = 0;
   w.group = call.forward.group;
   w.looks_ahead = tuning.attention_ahead != 0;
   w.tile.ahead = w.ahead;
@@ -287,16 +323,8 @@ int pegen_driver_attention_backward(const pegen_driver *driver, const pegen_args
   pegen_attention_cut_of(driver, &call, &w.cut);
   w.chunk_sums = (double *)(void *)(workspace + pegen_attention_key_bytes(&call));
   set_chunk(&w, 0);
-  int64_t begin, end;
-  if (parts <= w.cut.units) {
-    pegen_share(w.cut.units, part, parts, &begin, &end);
-    run_units(&w, begin, end, 0, 1, workspace);
-    return 0;
-  }
-  for (int64_t unit = 0; unit < w.cut.units; unit++) {
-    pegen_share(parts, (int)unit, (int)w.cut.units, &begin, &end);
-    if (part >= begin && part < end) run_units(&w, unit, unit + 1, part - (int)begin, (int)(end - begin), workspace);
-  }
+  int apart = w.cut.chunks && w.code->attend_operands[call.forward.type];
+  (apart ? run_apart : run_part)(&w, part, parts, workspace);
   return 0;
 }
 

@@ -32,7 +32,8 @@ static void attention(ir *b, arena *a, const form *f, const void *plan, const cp
 static void attention_backward(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target,
                                unsigned dtypes) {
   (void)f;
-  emit_attention_gradient(b, a, attention_plan_on(a, plan, target), target, dtypes);
+  const attention_plan *p = attention_plan_gradient(a, plan, target), *operands = attention_plan_operands(a, plan);
+  emit_attention_gradient(b, a, p, operands, target, dtypes);
 }
 
 static void widen(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {

@@ -103,10 +103,11 @@ static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const c
   LLVMValueRef rows[TARGET_MAX];
   if (!d->request->gradients) return describe_null(d);
   for (int i = 0; i < count; i++) {
-    LLVMValueRef attend[2][NUMBER_CHANNEL_TYPES], store[2][NUMBER_CHANNEL_TYPES];
+    const attention_plan *on = attention_plan_gradient(a, p, targets[i]);
+    LLVMValueRef attend[ATTEND_GRADIENTS][NUMBER_CHANNEL_TYPES], store[2][NUMBER_CHANNEL_TYPES];
     for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
-      for (int narrow = 0; narrow < 2; narrow++)
-        attend[narrow][dtype] = describe_function(d, emit_attend_gradient_name(a, targets[i], dtype, narrow));
+      for (int kind = 0; kind < ATTEND_GRADIENTS; kind++)
+        attend[kind][dtype] = describe_function(d, emit_attend_gradient_name(a, targets[i], dtype, kind));
       for (int of_values = 0; of_values < 2; of_values++)
         store[of_values][dtype] = describe_function(d, emit_store_name(a, targets[i], dtype, of_values));
     }
@@ -115,8 +116,8 @@ static LLVMValueRef gradient_rows(describer *d, const attention_plan *p, const c
         FIELD(pegen_attention_gradient_code, attend_narrow, LLVMConstArray2(d->ptr, attend[1], NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_gradient_code, store_keys, LLVMConstArray2(d->ptr, store[0], NUMBER_CHANNEL_TYPES)),
         FIELD(pegen_attention_gradient_code, store_values, LLVMConstArray2(d->ptr, store[1], NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_gradient_code, step,
-              describe_i64(d, emit_gradient_step(attention_plan_on(a, p, targets[i]), targets[i])))};
+        FIELD(pegen_attention_gradient_code, attend_operands, LLVMConstArray2(d->ptr, attend[2], NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_gradient_code, step, describe_i64(d, emit_gradient_step(on, targets[i])))};
     rows[i] = DESCRIBE(d, pegen_attention_gradient_code, fields);
   }
   return describe_rows(d, "gradients", rows, count);
@@ -152,11 +153,6 @@ static int64_t gaining(const attention_plan *p) {
   for (int i = 0; p->weights && i < p->weights->n_scatters; i++)
     bits |= (int64_t)1 << p->weights->scatter[i].leaf->index;
   for (int i = 0; i < scatter_count(p); i++) bits |= (int64_t)1 << scatter_leaf(p, i)->index;
-  /* On the grid rotations have none of their operands, and what a bias reads of the same would be a part of it. */
-  bool turns[64] = {false};
-  for (int k = 0; k < p->n_entries && !p->torques; k++) expr_mark_operands(p->entry[k], turns);
-  for (int i = 0; i < p->spec->n_operands; i++)
-    if (turns[i]) bits &= ~((int64_t)1 << i);
   return bits;
 }
 

@@ -153,6 +153,8 @@ static void find_torques(arena *a, attention_plan *p) {
   for (int i = 0; i < count; i++)
     if (found[i].leaf->op == EXPR_POSITION) t->place[found[i].leaf->index] = found[i].gradient;
     else t->scatter[t->n_scatters++] = found[i];
+  if (p->by_rows && t->n_scatters == 0) return;
+  for (int axis = 0; axis < s->n_axes && p->by_rows; axis++) t->place[axis] = NULL; /* nobody gives the grid's */
   p->torques = t;
 }
 
@@ -283,7 +285,7 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
   }
   p->by_rows =
       s->grid[0] && !p->score && (p->matrix || (p->bias && is_dear(p->bias, s->grid[s->n_axes - 1] % 16 == 0)));
-  if (p->matrix && !p->by_rows) find_torques(a, p);
+  if (p->matrix) find_torques(a, p);
   p->has_places = attention_is_placed(p) && !p->columns && !p->by_rows;
   p->by_tiles = p->bias && !p->by_rows && is_dear(p->bias, false);
   int count = expr_pool_count(s->pool);
@@ -305,6 +307,25 @@ const attention_plan *attention_plan_on(arena *a, const attention_plan *p, const
   *on = *p;
   on->by_rows = false;
   on->by_tiles = is_dear(p->bias, false);
+  return on;
+}
+
+const attention_plan *attention_plan_gradient(arena *a, const attention_plan *p, const cpu_target *target) {
+  if (!p->by_rows || !p->torques) return attention_plan_on(a, p, target);
+  attention_plan *on = arena_new(a, attention_plan);
+  *on = *p;
+  on->torques = NULL;
+  return on;
+}
+
+const attention_plan *attention_plan_operands(arena *a, const attention_plan *p) {
+  if (!p->by_rows || !p->torques) return NULL;
+  attention_plan *on = arena_new(a, attention_plan);
+  *on = *p;
+  on->by_rows = false;
+  on->by_tiles = on->bias && is_dear(on->bias, false);
+  on->of_operands = on->has_places = true; /* what torques are summed beside; that none are wanted the driver says */
+  on->place = arena_array(a, const expr *, p->spec->n_axes);
   return on;
 }
 

@@ -72,8 +72,9 @@ typedef struct attention_plan {
   int n_scatters;
   const adjoint_scatter *scatter;
   const expr **place; /* [n_axes] what a displacement's coordinates gain of the bias, the same; NULL where it is 0 */
-  const attention_torques *torques; /* off the grid; NULL: there are none */
+  const attention_torques *torques; /* NULL: there are none, or on the grid no operand's */
   bool has_places; /* coordinates have gradients: not on the grid, where none are given, nor of columns */
+  bool of_operands; /* gradients of operands alone (attention_plan_operands) */
   /* Rotations that leave the pairs (algebra/relative.h): processors turn rows of q and k instead, once each. */
   const char *stays; /* of rotations: why they stay on the pairs; NULL: rows are turned, or nothing is */
   const spec *rows;  /* the separable description of a row; NULL: rows are not turned */
@@ -91,6 +92,10 @@ attention_plan *attention_plan_build(arena *a, const spec *s);
 const attention_plan *attention_plan_on(arena *a, const attention_plan *p, const cpu_target *target);
 /* The same of out itself, whose rows come turned where they can: then it has no matrix, and no tables of a grid. */
 const attention_plan *attention_plan_forward(arena *a, const attention_plan *p, const cpu_target *target);
+/* The same of gradients, and, where operands that rotate the grid's tabulated pairs gain, of operands alone: pairs are
+ * then computed one by one, as off the grid. NULL: the first does it all. */
+const attention_plan *attention_plan_gradient(arena *a, const attention_plan *p, const cpu_target *target);
+const attention_plan *attention_plan_operands(arena *a, const attention_plan *p);
 /* Whether rows of queries and keys come turned. */
 bool attention_is_turned(const attention_plan *p);
 void attention_plan_print(FILE *out, const attention_plan *p);

@@ -362,7 +362,8 @@ static void emit_tiles(gradient_emitter *f, unsigned dtypes) {
     if (dtypes & 1u << dtype) emit_gradient_entry(&f->e, dtype);
 }
 
-void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes) {
+void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const attention_plan *operands,
+                             const cpu_target *target, unsigned dtypes) {
   gradient_emitter f = {.e = attention_emitter_create(b, a, p, target)};
   f.e.shape.heads = 1;
   b->target_cpu = target->cpu;
@@ -375,6 +376,11 @@ void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const cpu
   emit_tiles(&f, dtypes);
   if (attention_has_narrow(p, &f.e.shape)) {
     f.e.shape = attention_narrow_shape(&f.e.shape);
+    emit_tiles(&f, dtypes);
+  }
+  if (operands) {
+    f = (gradient_emitter){.e = attention_emitter_create(b, a, operands, target)};
+    f.e.shape.heads = 1;
     emit_tiles(&f, dtypes);
   }
   b->target_cpu = b->target_features = NULL;

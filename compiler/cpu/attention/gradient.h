@@ -6,8 +6,10 @@
 #include "cpu/attention/rows.h"
 
 /* attend_gradient_T_DTYPE(tile), store_keys_T_DTYPE and store_values_T_DTYPE for each number type; behind what
- * emit_attention makes of the same target. */
-void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes);
+ * emit_attention makes of the same target. operands: the plan of what they alone gain,
+ * attend_operands_gradient_T_DTYPE; NULL: there is none. */
+void emit_attention_gradient(ir *b, arena *a, const attention_plan *p, const attention_plan *operands,
+                             const cpu_target *target, unsigned dtypes);
 
 /* Keys between which a tile's keys may be cut, so that others see the rest: whole tiles of them. */
 int64_t emit_gradient_step(const attention_plan *p, const cpu_target *target);

@@ -95,10 +95,19 @@ void emit_attend_rows(attention_emitter *e, int dtype) {
 
 /* ---- gradients ---- */
 
-static const char *gradient_prefix(bool narrow) { return narrow ? "attend_narrow_gradient" : "attend_gradient"; }
+static const char *const gradient_prefix[ATTEND_GRADIENTS] = {[ATTEND_GRADIENT] = "attend_gradient",
+                                                              [ATTEND_GRADIENT_NARROW] = "attend_narrow_gradient",
+                                                              [ATTEND_GRADIENT_OF_OPERANDS] =
+                                                                  "attend_operands_gradient"};
 
-const char *emit_attend_gradient_name(arena *a, const cpu_target *target, int dtype, bool narrow) {
-  return arena_printf(a, "%s_%s_%s", gradient_prefix(narrow), target->suffix, number_name(dtype));
+static attend_gradient_kind kind_of(const attention_emitter *e) {
+  return e->p->of_operands    ? ATTEND_GRADIENT_OF_OPERANDS
+         : e->shape.is_narrow ? ATTEND_GRADIENT_NARROW
+                              : ATTEND_GRADIENT;
+}
+
+const char *emit_attend_gradient_name(arena *a, const cpu_target *target, int dtype, attend_gradient_kind kind) {
+  return arena_printf(a, "%s_%s_%s", gradient_prefix[kind], target->suffix, number_name(dtype));
 }
 
 const char *emit_store_name(arena *a, const cpu_target *target, int dtype, bool of_values) {
@@ -106,7 +115,7 @@ const char *emit_store_name(arena *a, const cpu_target *target, int dtype, bool 
 }
 
 static const char *shared_gradient_name(const attention_emitter *e) {
-  return arena_printf(e->memory, "%s_%s", gradient_prefix(e->shape.is_narrow), e->target->suffix);
+  return arena_printf(e->memory, "%s_%s", gradient_prefix[kind_of(e)], e->target->suffix);
 }
 
 /* name(sums, to, token, count, factor) */
@@ -136,8 +145,8 @@ void emit_gradient_entry(attention_emitter *e, int dtype) {
   bool alike = e->p->value_dim == e->p->head_dim;
   const char *keys = function_name(e, "read", dtype), *values = alike ? keys : function_name(e, "read_values", dtype),
              *write = function_name(e, alike ? "write" : "write_keys", dtype);
-  ir_function(b, emit_attend_gradient_name(e->memory, e->target, dtype, e->shape.is_narrow), true, (MlirType){NULL}, 1,
-              &b->ptr, &e->tile);
+  ir_function(b, emit_attend_gradient_name(e->memory, e->target, dtype, kind_of(e)), true, (MlirType){NULL}, 1, &b->ptr,
+              &e->tile);
   ir_value copied = dtype == NUMBER_F32 ? ATTENTION_TILE(e, stage, b->i64) : i64(b, 1);
   ir_value arguments[] = {e->tile, ir_function_address(b, keys), ir_function_address(b, values),
                           ir_function_address(b, write), copied};

@@ -25,13 +25,20 @@ void emit_attend_rows(attention_emitter *e, int dtype);
 const char *emit_read_name(arena *a, const cpu_target *target, int dtype);
 const char *emit_attend_name(arena *a, const cpu_target *target, int dtype);
 
-/* The same of gradients: attend_gradient_T, whose `write` is of a row of q's gradient, and attend_narrow_gradient_T of
- * the emitter's narrow shape; a number type's functions (those of emit_attend_rows, which come first, are shared) for
- * all shapes, store_keys_T_DTYPE and store_values_T_DTYPE; those that call the emitter's own. */
+/* The same of gradients: attend_gradient_T, whose `write` is of a row of q's gradient, attend_narrow_gradient_T of the
+ * emitter's narrow shape, attend_operands_gradient_T of its plan of operands alone; a number type's functions (those of
+ * emit_attend_rows, which come first, are shared) for all shapes, store_keys_T_DTYPE and store_values_T_DTYPE; those
+ * that call the emitter's own. */
 attention_rows emit_gradient_begin(attention_emitter *e);
 void emit_gradient_rows(attention_emitter *e, int dtype);
 void emit_gradient_entry(attention_emitter *e, int dtype);
-const char *emit_attend_gradient_name(arena *a, const cpu_target *target, int dtype, bool narrow);
+typedef enum attend_gradient_kind {
+  ATTEND_GRADIENT,
+  ATTEND_GRADIENT_NARROW,
+  ATTEND_GRADIENT_OF_OPERANDS,
+  ATTEND_GRADIENTS
+} attend_gradient_kind;
+const char *emit_attend_gradient_name(arena *a, const cpu_target *target, int dtype, attend_gradient_kind kind);
 const char *emit_store_name(arena *a, const cpu_target *target, int dtype, bool of_values);
 
 /* Rows first, first + 1, ... of keys and of values as float32: where they are, or in their room. */

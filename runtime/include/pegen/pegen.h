@@ -36,8 +36,8 @@
  * Backward entries take 64 KiB more than encode, and 80 bytes for each block; in a basis of Schur forms 64 KiB more; of
  * dense blocks of more than 32 channels, and with a change of basis of as many, 256 KiB more. Those of attention take
  * 160 KiB up to head_dim 64, 320 KiB up to 256, 1 MiB up to 1024, 3.25 MiB at most; where it rotates pairs, 512 KiB up
- * to 256, 1.25 MiB up to 1024, 4.5 MiB at most, and off a grid 128 bytes more for each block and each number that
- * operands have in it.
+ * to 256, 1.25 MiB up to 1024, 4.5 MiB at most, and 128 bytes more for each block and each number that operands have in
+ * it.
  *
  * Dense blocks take 128 KiB up to 32 channels, 384 KiB up to 64; a change of basis of the head 128 KiB up to head_dim
  * 64, 448 KiB up to 128, which is its most.
@@ -238,8 +238,8 @@ enum {
  * Gradients of rows of 16 bits carry what rounding took from out: 2^-8 (bfloat16) or 2^-11 (float16) of the sum of the
  * absolute values of what is added. What is not seen leaves no trace, whatever it holds; a query that sees nothing
  * gains 0, and so do inputs of tokens that are skipped. Gradients that there are none of are refused (NO_GRADIENT):
- * of positions of a polynomial, of what is not given, as of a built-in grid that is tabulated, and there of operands
- * that rotate pairs. Where an operand or positions have a gradient NAME_attention_backward_finish follows as in encode.
+ * of positions of a polynomial, and of what is not given, as those of a built-in grid that is tabulated. Where an
+ * operand or positions have a gradient NAME_attention_backward_finish follows as in encode.
  * Results are the same to the bit for any number of parts; up to as many as k has heads in all batches share no work.
  */
 typedef struct pegen_grad_args {
