@@ -399,6 +399,21 @@ static void run_chunks(torques *t, int target, const pegen_tuning *tuning) {
 
 /* ---- the entries ---- */
 
+/* The part's chunks; false: there are none. */
+static int begin_torques(torques *t, const pegen_driver *driver, const pegen_args *args,
+                         const pegen_backward_call *call, int target, int part, int parts) {
+  t->driver = driver;
+  t->args = args;
+  t->call = call;
+  t->dense = driver->form;
+  t->code = &t->dense->targets[target];
+  t->row_bytes = 0;
+  t->chunks = pegen_backward_chunks(call);
+  t->sums = call->of_operands ? args->workspace : 0;
+  t->reads = 0;
+  return pegen_share(t->chunks, part, parts, &t->first, &t->last);
+}
+
 int pegen_dense_encode_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   const pegen_dense *d = driver->form;
   pegen_backward_call call;
@@ -418,23 +433,14 @@ int pegen_dense_encode_backward(const pegen_driver *driver, const pegen_args *ar
     pegen_clear_torques_without_rows(&call, part, parts);
   }
   torques t;
-  t.driver = driver;
-  t.args = args;
-  t.call = &call;
-  t.dense = d;
-  t.code = &d->targets[target];
+  if (!begin_torques(&t, driver, args, &call, target, part, parts)) return 0;
   t.row_bytes = driver->kernel->head_dim * pegen_number_at((int)call.rows.type)->bits / 8;
-  t.chunks = pegen_backward_chunks(&call);
-  t.sums = call.of_operands ? args->workspace : 0;
-  t.reads = 0;
-  if (!pegen_share(t.chunks, part, parts, &t.first, &t.last)) return 0;
   if (call.of_table) fill_chunks(&t, target, &tuning);
   else run_chunks(&t, target, &tuning);
   return 0;
 }
 
 int pegen_dense_prepare_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  const pegen_dense *d = driver->form;
   pegen_backward_call call;
   pegen_backward_facts facts;
   int target;
@@ -443,14 +449,8 @@ int pegen_dense_prepare_backward(const pegen_driver *driver, const pegen_args *a
   if (error || (!call.of_operands && !call.of_positions)) return error;
   pegen_gain_without_rows(&call, part, parts);
   torques t;
-  t.driver = driver;
-  t.args = args;
-  t.call = &call;
-  t.dense = d;
-  t.code = &d->targets[target];
-  t.chunks = pegen_backward_chunks(&call);
-  t.sums = call.of_operands ? args->workspace : 0;
+  if (!begin_torques(&t, driver, args, &call, target, part, parts)) return 0;
   t.reads = 1;
-  if (pegen_share(t.chunks, part, parts, &t.first, &t.last)) run_chunks(&t, target, 0);
+  run_chunks(&t, target, 0);
   return 0;
 }
