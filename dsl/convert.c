@@ -417,6 +417,13 @@ static void read_combine(lua_State *L, spec *d) {
   lua_pop(L, 1);
 }
 
+/* Of q and of k. */
+static void read_gains(lua_State *L, spec *d) {
+  if (lua_getfield(L, -1, "gains") == LUA_TTABLE)
+    for (int side = 0; side < 2; side++) d->gain[side] = expr_at(L, side);
+  lua_pop(L, 1);
+}
+
 static const spec_basis *read_basis(lua_State *L) {
   spec_basis *basis = NULL;
   if (lua_getfield(L, -1, "basis") != LUA_TNIL) {
@@ -459,6 +466,7 @@ int convert_finish(lua_State *L) {
   read_models(L, d, s->memory);
   if (lua_getfield(L, -1, "blocks") != LUA_TNIL) {
     d->amplitude = number_field(L, "amplitude");
+    read_gains(L, d);
     d->basis = read_basis(L);
     read_generators(L, d);
     read_block(L, d, s->memory);

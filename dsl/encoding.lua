@@ -290,6 +290,49 @@ local function positions_of(map, axes)
   return mapped
 end
 
+---- amplitude ----
+
+local SIDES = { "q", "k" }
+
+-- A factor of one side (nil: of both) as one expression of all blocks: a number, or function(r, block, head).
+local function factor_of(factor, side, axes, heads, blocks)
+  if type(factor) == "number" then
+    local number = check.positive(WORD, "amplitude", factor)
+    factor = function(_, _) return number end
+  end
+  if type(factor) ~= "function" then
+    check.wrong(WORD, "amplitude", factor,
+      "a positive number, function(r, block, head), or a table { q = ..., k = ... }")
+  end
+  local values, rows = for_blocks(factor, place.coordinates_of("position", axes), heads, blocks)
+  local what = side and string.format("amplitude of %s", side) or "amplitude"
+  for n = 1, rows * blocks do
+    if not core.is_expression(values[n]) then
+      check.fail_in(factor, "%s is %s in %s, an expression of the position was expected", what, check.show(values[n]),
+        place_of(n, rows, blocks))
+    end
+  end
+  return merge(values, rows, what, factor)
+end
+
+-- The field `amplitude`: the factor of all encoded channels, and what multiplies it on each side; nil: nothing does.
+local function amplitude_of(given, axes, heads, blocks)
+  if given == nil or type(given) == "number" then
+    return given == nil and 1.0 or check.positive(WORD, "amplitude", given)
+  end
+  if type(given) ~= "table" then
+    local both = factor_of(given, nil, axes, heads, blocks)
+    return 1.0, { q = both, k = both }
+  end
+  local sides = check.fields("amplitude", given, SIDES)
+  local gains = {}
+  for _, side in ipairs(SIDES) do
+    if sides[side] == nil then check.fail_field("amplitude", "amplitude lacks the field '%s'", side) end
+    gains[side] = factor_of(sides[side], side, axes, heads, blocks)
+  end
+  return 1.0, gains
+end
+
 ---- rotors on blocks of channels ----
 
 local PRECISIONS = { "exact phases", "float32 phases" }
@@ -337,7 +380,12 @@ local function describe_blocks(given, described, index_of)
     phases[a] = phase_of(given.phase, axis, heads, blocks)
   end
   local combined = combine.apply and rotors.describe(combine, axes, heads, blocks)
+  local amplitude, gains = amplitude_of(given.amplitude, axes, heads, blocks)
   operands.close()
+  if gains and (block.dense or given.basis ~= nil) then
+    check.fail_field("amplitude", "an amplitude that is a function, or another of q than of k, goes with blocks of "
+      .. "blades and no 'basis'; a number was expected")
+  end
   local schur, basis = dense.basis(given.basis, block, head_dim, heads)
   for a, mapped in ipairs(positions_of(given.position, axes)) do positions[a] = core.merge(mapped, 1) end
   local precision = given.precision == nil and "exact phases" or given.precision
@@ -362,7 +410,8 @@ local function describe_blocks(given, described, index_of)
     generators = generators,
     phases = phases,
     positions = positions,
-    amplitude = given.amplitude == nil and 1.0 or check.positive(WORD, "amplitude", given.amplitude),
+    amplitude = amplitude,
+    gains = gains and { gains.q, gains.k },
   }
   described.skip_tokens, described.grid, described.inverse = options.tokens(#axes, true)
   if schur and described.inverse then
@@ -386,7 +435,12 @@ end
 
 -- Attention with a function of the displacement in it: a bias, a rotation of the keys' blocks, both or neither.
 local function describe_pairwise(given, described, index_of)
-  if given.block ~= nil then describe_blocks(given, described, index_of)
+  if given.block ~= nil then
+    describe_blocks(given, described, index_of)
+    if described.blocks.gains then
+      check.fail_field("amplitude", "an amplitude that is a function, or another of q than of k, is for separable "
+        .. "encodings: a pair has one displacement and no side; a number was expected")
+    end
   else
     refuse_blocks(given)
     core.begin(1)

@@ -63,6 +63,7 @@ typedef struct walk {
   int64_t chunks, first_chunk, last_chunk;
   char *workspace;
   int which; /* of grad->positions and k_positions; -1: neither */
+  int again; /* 1: the pass before gave to the same */
   const pegen_table_header *table; /* NULL: rotors are built */
   int section;
   pegen_torque_rows torques; /* of the section, where there is a table */
@@ -117,7 +118,7 @@ static void run_batches(walk *w, int64_t batch_begin, int64_t batch_end, int64_t
     w->loop.position_is_f64 = w->call->position_is_f64[w->which];
     w->loop.position_token = positions->stride[PEGEN_POSITION_TOKEN];
     w->loop.position_axis = positions->stride[PEGEN_POSITION_AXIS];
-    w->loop.position_adds = !is_first || (w->call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0;
+    w->loop.position_adds = !is_first || w->again || (w->call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0;
   }
   if (begin < stop) {
     if (is_first || batch_begin > 0) skip_tokens(w, batch_begin, batch_end, begin, stop);
@@ -240,7 +241,7 @@ static void open_tables(walk *w, int is_first) {
 }
 
 static void run_pass(walk *w, const pegen_args *args, const pegen_target_code *rows, const pegen_tuning *tuning,
-                     int64_t touched, char *scratch, int is_first) {
+                     int64_t touched, char *scratch, int is_first_pass) {
   const pegen_stream *first = w->streams[0];
   for (int i = 0; i < w->n; i++) set_rows(w, i, w->streams[i], scratch);
   if (w->n == 1) {
@@ -249,7 +250,9 @@ static void run_pass(walk *w, const pegen_args *args, const pegen_target_code *r
   }
   w->tokens = first->in.size[PEGEN_TOKEN];
   w->batches = first->in.size[PEGEN_BATCH];
+  int before = is_first_pass ? -1 : w->which;
   w->which = pegen_gaining_positions(w->call, first);
+  w->again = w->which >= 0 && w->which == before;
   pegen_set_prefetch(&w->loop.loop, tuning, pegen_by_head(first), touched);
   w->loop.loop.tile_tokens = pegen_by_head(first) || !goes_by_batch(w) ? tuning->tile_tokens : 1;
   if (w->driver->per_head && tuning->torque_prefetch) {
@@ -264,7 +267,8 @@ static void run_pass(walk *w, const pegen_args *args, const pegen_target_code *r
   w->together = most_together(w);
   w->loop.loop.rotor = rows ? rows->rotor : 0;
   w->loop.loop.unfold = rows ? rows->unfold : 0;
-  open_tables(w, is_first);
+  w->loop.loop.side = (double)first->keys;
+  open_tables(w, is_first_pass);
   if (w->table) run_chunks(w, 0, w->driver->per_head ? w->driver->kernel->heads : w->loop.loop.rows[0].heads, 0);
   else run_heads(w, args, rows);
 }

@@ -396,8 +396,8 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
     return PEGEN_ERROR_OVERLAP;
   /* One pass knows one type beside that of the inputs. */
   int both_convert = q && k && pegen_converts(queries) && pegen_converts(keys) && queries->out_type != keys->out_type;
-  call->joint = q && k && !both_convert && q_positions == k_positions && q->shape[2] == k->shape[2] &&
-                !(tabled && pegen_table_sections(args) > 1);
+  call->joint = q && k && !both_convert && !driver->has_sides && q_positions == k_positions &&
+                q->shape[2] == k->shape[2] && !(tabled && pegen_table_sections(args) > 1);
   return 0;
 }
 
@@ -422,6 +422,7 @@ int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int 
   int error = pegen_check_args(args, part, parts);
   if (error) return error;
   const DLTensor *positions[2] = {args->positions, args->k_positions};
+  if (driver->has_sides && !positions[1]) positions[1] = positions[0];
   if (!positions[0] && !kernel->grid) return PEGEN_ERROR_MISSING_POSITIONS;
   if ((error = pegen_check_operands_given(kernel, args)) != 0) return error;
   for (int s = 0; s < 2; s++)
@@ -431,7 +432,7 @@ int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int 
     if (positions[s] && pegen_position_type_of(positions[s]) < 0) return PEGEN_ERROR_POSITIONS_DTYPE;
   if ((error = pegen_check_operand_types(driver, args)) != 0) return error;
   for (int s = 0; s < 2; s++) {
-    call->stream[s].given = s == 0 || positions[s];
+    call->stream[s].given = s == 0 || positions[s] || driver->has_sides;
     if (call->stream[s].given && (error = view_positions(positions[s], &call->stream[s])) != 0) return error;
   }
   return pegen_check_operand_memory(kernel, args);

@@ -151,6 +151,7 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   p->loop.table_token = p->loop.table_head = 0;
   p->loop.rotor = target->rotor;
   p->loop.unfold = target->unfold;
+  p->loop.side = (double)first->keys;
   if (p->table) {
     p->section = p->table->sections > 1 && first->keys;
     p->loop.table_head = p->table->row_bytes;
@@ -242,8 +243,9 @@ static void table_section(const pegen_driver *driver, const pegen_args *args, co
   char *section = (char *)args->table + pegen_table_section(h, s);
   char *prepared = __builtin_alloca_with_align((size_t)blades->prepared_bytes + 64, 512);
   double *leaves = __builtin_alloca_with_align(sizeof(double) * (size_t)(blades->n_leaves * blades->lanes) + 64, 512);
-  double position[PEGEN_MAX_ROTOR_AXES];
+  double position[PEGEN_MAX_PLACE];
   pegen_loop loop;
+  position[driver->kernel->n_axes] = s;
   for (int64_t head = 0; head < h->heads; head++) {
     if (target->prepare) prepare_head(blades, args, target->prepare, head, leaves, prepared);
     for (int64_t item = begin; item < end; item++) {

@@ -27,6 +27,10 @@ typedef struct pegen_rows {
 
 enum { PEGEN_MAX_ROTOR_AXES = 8 };
 
+/* Positions of tokens, float64 [axes], have pegen_loop.side behind their coordinates in kernels whose q and k differ.
+ */
+enum { PEGEN_MAX_PLACE = PEGEN_MAX_ROTOR_AXES + 1 };
+
 /* A token's coefficient vectors: of its position, float64 [axes], and what is prepared of its head; or of its row of a
  * table. Gradients of rows go through the code of rows, as a rule, by the coefficients of transposed matrices. */
 typedef void pegen_rotor_function(const double *position, const char *prepared, char *coefficients);
@@ -56,6 +60,7 @@ typedef struct pegen_loop {
   int64_t table_token, table_head; /* strides in bytes */
   pegen_rotor_function *rotor;
   pegen_unfold_function *unfold;
+  double side; /* of kernels whose q and k differ, where rows[0] is one of them: 0 of q, 1 of k */
 } pegen_loop;
 
 typedef enum pegen_position_type {
@@ -113,6 +118,7 @@ enum { PEGEN_PER_HEAD_NONE, PEGEN_PER_HEAD_ALL, PEGEN_PER_HEAD_QUERIES };
 typedef struct pegen_driver {
   const pegen_kernel *kernel;
   int64_t per_head; /* PEGEN_PER_HEAD_ */
+  int64_t has_sides; /* 1: rows of q and k of one token are encoded differently */
   int64_t n_targets;
   const int64_t *levels; /* [n_targets] pegen_level that the processor must have, best first */
   int32_t *chosen; /* the dispatcher's choice: 0 none yet, else what pegen_choice (driver.h) makes; atomic */

@@ -21,6 +21,7 @@ typedef struct walk {
   char *prepared;
   double *leaves;
   int which; /* of grad->positions and k_positions; -1: neither */
+  int again; /* 1: the section before gave to the same */
   pegen_gradient_loop loop;
 } walk;
 
@@ -32,16 +33,17 @@ static void set_positions(walk *w, int64_t batch) {
   w->loop.position_is_f64 = w->call->position_is_f64[w->which];
   w->loop.position_token = gained->stride[PEGEN_POSITION_TOKEN];
   w->loop.position_axis = gained->stride[PEGEN_POSITION_AXIS];
-  w->loop.position_adds = w->head > 0 || (w->call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0;
+  w->loop.position_adds = w->head > 0 || w->again || (w->call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0;
 }
 
 /* sums: of the chunk; NULL: no operand gains. Tokens that are skipped give nothing. */
 static void run_token(walk *w, int64_t batch, int64_t token, char *sums) {
   const pegen_kernel *kernel = w->driver->kernel;
   int64_t axes = kernel->n_axes, lanes = ((const pegen_blades *)w->driver->form)->lanes;
-  double position[PEGEN_MAX_ROTOR_AXES], gained[PEGEN_MAX_ROTOR_AXES];
+  double position[PEGEN_MAX_PLACE], gained[PEGEN_MAX_ROTOR_AXES];
   pegen_clear((char *)gained, axes * 8);
   for (int64_t i = 0; i < w->heads && token >= kernel->skip_tokens; i++) {
+    if (i == 0) position[axes] = w->loop.loop.side;
     if (i == 0 && w->stream->grid) pegen_grid_position(kernel, token, position);
     else if (i == 0) pegen_driver_position(&w->loop.loop, token, axes, position);
     const char *row = w->rows.at + batch * w->rows.batch + token * w->rows.token + (w->head + i) * w->rows.head;
@@ -78,7 +80,10 @@ static void run_sections(walk *w) {
     w->stream = &w->call->rows.stream[s];
     if (w->stream->in.empty) continue;
     pegen_torque_rows_of(w->call, s, &w->rows);
+    int before = s > 0 && !w->call->rows.stream[0].in.empty ? w->which : -1;
     w->which = pegen_gaining_positions(w->call, w->stream);
+    w->again = w->which >= 0 && w->which == before;
+    w->loop.loop.side = s;
     run_chunks(w);
   }
 }

@@ -86,7 +86,7 @@ void pegen_table_view(const pegen_args *args, int64_t bytes, pegen_view *view) {
 static int is_whole(const pegen_driver *driver, const pegen_table_header *h, int64_t row_bytes) {
   int64_t total = (int64_t)sizeof *h;
   if (h->seal != pegen_table_seal(h) || h->heads != pegen_heads_apart(driver) || h->row_bytes != row_bytes ||
-      (h->sections != 1 && h->sections != 2) || h->unused[0] || h->unused[1])
+      (h->sections != 1 && h->sections != 2) || (driver->has_sides && h->sections != 2) || h->unused[0] || h->unused[1])
     return 0;
   if (h->sections == 1 && (h->batches[1] || h->tokens[1])) return 0;
   for (int s = 0; s < h->sections; s++) {

@@ -72,6 +72,10 @@ PEGEN_HIDDEN int pegen_launch_is_for(const pegen_kernel *kernel, int i, pegen_la
 PEGEN_HIDDEN int pegen_launch_is_aligned(const struct pegen_view *view, int64_t access);
 PEGEN_HIDDEN void pegen_launch_set_tensor(int64_t *parameter, const struct pegen_stream *stream, int64_t batch);
 PEGEN_HIDDEN void pegen_launch_set_positions(int64_t *parameter, const struct pegen_stream *stream, int64_t batch);
+/* Rows of q and k of one token are encoded differently; older kernels' are not. */
+static inline int pegen_launch_has_sides(const pegen_kernel *kernel) {
+  return PEGEN_LAUNCH_HAS(kernel, has_sides) && kernel->has_sides;
+}
 PEGEN_HIDDEN int pegen_launch_inputs_of(const pegen_kernel *kernel); /* of a query; older kernels have none */
 /* The parameter behind those of operands, which begin at `operands`, and of inputs. */
 PEGEN_HIDDEN int pegen_launch_behind_inputs(const pegen_kernel *kernel, int operands);

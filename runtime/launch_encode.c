@@ -94,6 +94,7 @@ static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t f
                      (is_second ? PEGEN_PTX_SCALE_K : PEGEN_PTX_SCALE_Q)] = (int64_t)p->stream[s]->scale.base;
     rows += by_head(ptx) ? batches : p->stream[s]->in.size[PEGEN_HEAD];
   }
+  if (pegen_launch_has_sides(p->request->kernel)) step.parameter[PEGEN_PTX_SIDE] = stream->keys;
   pegen_launch_set_positions(step.parameter, stream, first);
   pegen_launch_set_operands(step.parameter + PEGEN_PTX_OPERANDS, p->request->kernel, p->request->args);
   if (p->request->args->q)
@@ -161,6 +162,7 @@ static int check(const pegen_kernel *kernel, const pegen_args *args, pegen_call 
   memset(&driver, 0, sizeof driver);
   driver.kernel = kernel;
   driver.per_head = kernel->ptx->per_head;
+  driver.has_sides = pegen_launch_has_sides(kernel);
   return pegen_check(&driver, args, 0, 1, 0, call);
 }
 

@@ -42,6 +42,7 @@ int pegen_launch_check_backward(const pegen_launch_request *request, int with_wo
   memset(&driver, 0, sizeof driver);
   driver.kernel = request->kernel;
   driver.per_head = request->kernel->ptx->per_head;
+  driver.has_sides = pegen_launch_has_sides(request->kernel);
   int error = pegen_check_backward(&driver, &facts, request->args, 0, 1, with_workspace, call);
   call->facts = NULL;
   return error;

@@ -415,10 +415,19 @@ static bool needs_wide(const factor *factors, int count) {
   return count > 2 || (count == 2 && !basis_planes);
 }
 
+/* What multiplies every entry beside the amplitude, a float32; NULL: nothing. */
+static const expr *gain_of(const spec *s) {
+  if (!s->gain[0]) return NULL;
+  const expr *gain = s->gain[0];
+  if (spec_has_sides(s)) gain = expr_select(s->pool, spec_side(s), s->gain[1], s->gain[0]);
+  if (s->inverse) gain = expr_div(s->pool, expr_const(s->pool, 1), gain);
+  return expr_unary(s->pool, EXPR_NARROW, gain);
+}
+
 /* The matrix of the blades from v's action on vectors, rounded. */
 static expr_matrix on_blades(arena *a, const spec *s, expr_matrix v) {
   int size = s->n_components;
-  const expr *amplitude = expr_const(s->pool, s->inverse ? 1 / s->amplitude : s->amplitude);
+  const expr *amplitude = expr_const(s->pool, s->inverse ? 1 / s->amplitude : s->amplitude), *gain = gain_of(s);
   expr_matrix m = {size, arena_array(a, const expr *, size *size)};
   for (int i = 0; i < size; i++)
     for (int j = 0; j < size; j++) {
@@ -427,7 +436,8 @@ static expr_matrix on_blades(arena *a, const spec *s, expr_matrix v) {
       if (clifford_grade(row.blade) == clifford_grade(column.blade))
         entry = clifford_compound(s->pool, s->algebra, v, row.blade, column.blade);
       if (row.sign * column.sign < 0) entry = expr_neg(s->pool, entry);
-      m.entry[i * size + j] = expr_unary(s->pool, EXPR_NARROW, expr_mul(s->pool, entry, amplitude));
+      entry = expr_unary(s->pool, EXPR_NARROW, expr_mul(s->pool, entry, amplitude));
+      m.entry[i * size + j] = gain ? expr_mul(s->pool, entry, gain) : entry;
     }
   return m;
 }
@@ -555,7 +565,8 @@ static int shared_vector(const spec_bivector *plane) {
 
 bool block_mirror(arena *a, const spec *s, const expr **mirror, bool *flipped) {
   builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), s->exact, s->exact};
-  if ((s->combine != COMBINE_SUM && s->combine != COMBINE_MEAN) || s->amplitude != 1 || s->exact) return false;
+  if ((s->combine != COMBINE_SUM && s->combine != COMBINE_MEAN) || s->amplitude != 1 || s->gain[0] || s->exact)
+    return false;
   for (int i = 0; i < s->n_components; i++)
     if (clifford_grade(s->component[i].blade) != 1) return false;
   double half = (s->inverse ? -0.5 : 0.5) / (s->combine == COMBINE_MEAN ? s->n_axes : 1);

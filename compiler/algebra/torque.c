@@ -77,6 +77,10 @@ void torque_basis_of(arena *a, const spec *s, torque_basis *out) {
   close_blades(out);
   for (int k = 0; k < out->count; k++) find_entries(out->spec, &out->element[k]);
   find_brackets(out);
+  out->stretches = s->gain[0] != NULL;
+  torque_element *whole = &out->element[out->count];
+  for (int i = 0; i < s->n_components && out->stretches; i++)
+    whole->entry[whole->n_entries++] = (torque_entry){i, i, 1};
 }
 
 /* ---- from torques to phases and generators ---- */
@@ -221,11 +225,21 @@ static void through_function(arena *a, collector *c, const expr *const *tau) {
   for (int axis = 0; axis < s->n_axes; axis++) through_factor(c, axis, 1, true, axis_tau[axis]);
 }
 
-static int outputs_of(arena *a, const collector *c, const adjoint_output **out) {
+/* y = gain R x, of which log(gain) gains <g, y>, in either frame; where it divides as much less. */
+static adjoint_output stretched(const collector *c, const expr *const *tau) {
   const spec *s = c->spec;
-  adjoint_output *list = arena_array(a, adjoint_output, SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS) + c->n_factors);
+  const expr *gain = s->gain[0], *gained = torque_widen(s->pool, tau[c->group.basis->count]);
+  if (spec_has_sides(s)) gain = expr_select(s->pool, spec_side(s), s->gain[1], s->gain[0]);
+  const expr *logarithm = expr_unary(s->pool, EXPR_LOG, gain);
+  return (adjoint_output){logarithm, s->inverse ? expr_neg(s->pool, gained) : gained};
+}
+
+static int outputs_of(arena *a, const collector *c, const expr *const *tau, const adjoint_output **out) {
+  const spec *s = c->spec;
+  adjoint_output *list = arena_array(a, adjoint_output, SPEC_MAX_AXES * (1 + SPEC_MAX_BIVECTORS) + c->n_factors + 1);
   int count = 0;
-  for (; count < c->n_factors; count++) list[count] = c->factor[count];
+  if (c->group.basis->stretches) list[count++] = stretched(c, tau);
+  for (int i = 0; i < c->n_factors; i++) list[count++] = c->factor[i];
   for (int axis = 0; axis < s->n_axes; axis++) {
     if (c->angle[axis]) list[count++] = (adjoint_output){s->angle[axis], torque_widen(s->pool, c->angle[axis])};
     for (int i = 0; i < s->generator[axis].count; i++)
@@ -243,11 +257,12 @@ int torque_outputs(arena *a, const torque_basis *basis, torque_frame frame, cons
   if (s->dense) return torque_four_outputs(a, s, frame == TORQUE_OF_Y ? 1 : -1, tau, out);
   collector c = {.group = {s->pool, basis}, .spec = s, .frame = frame};
   double turn = s->inverse ? -1 : 1;
+  if (basis->count == 0) return outputs_of(a, &c, tau, out);
   switch (s->combine) {
   case COMBINE_SUM: through_sum(&c, turn, tau); break;
   case COMBINE_MEAN: through_sum(&c, turn / s->n_axes, tau); break;
   case COMBINE_FUNCTION: through_function(a, &c, tau); break;
   default: through_product(&c, tau); break;
   }
-  return outputs_of(a, &c, out);
+  return outputs_of(a, &c, tau, out);
 }

@@ -37,11 +37,16 @@ typedef struct torque_element {
   torque_entry entry[SPEC_MAX_BLADES];
 } torque_element;
 
+/* Torques of a block at most: those of bivectors, and one of a gain. */
+enum { TORQUE_MOST = SPEC_MAX_BIVECTORS + 1 };
+
 /* [E_i, E_j] = sign[i][j] E_to[i][j], sign 0 where they commute. */
 typedef struct torque_basis {
   const spec *spec;
   int count;
-  torque_element element[SPEC_MAX_BIVECTORS];
+  bool stretches; /* rows have a gain (spec.gain): element[count] is the identity, whose torque is what log(gain) gains
+                   */
+  torque_element element[TORQUE_MOST];
   signed char sign[SPEC_MAX_BIVECTORS][SPEC_MAX_BIVECTORS];
   signed char to[SPEC_MAX_BIVECTORS][SPEC_MAX_BIVECTORS];
 } torque_basis;
@@ -50,15 +55,18 @@ typedef struct torque_basis {
  * 2 and 3 channels as algebra/dense_vectors.h writes them (the spec in the basis is then that one) or of 4. */
 void torque_basis_of(arena *a, const spec *s, torque_basis *out);
 
+/* How many torques there are. */
+static inline int torque_count(const torque_basis *basis) { return basis->count + basis->stretches; }
+
 /* Which frame torques are in. */
 typedef enum torque_frame {
   TORQUE_OF_Y, /* g^T E_k y */
   TORQUE_OF_X /* (R^T g)^T E_k x */
 } torque_frame;
 
-/* What phases and generators gain of torques tau[count], expressions (as a rule expr_cotangent leaves) for all blocks:
- * values and gradients for adjoint_of and adjoint_scatters. The gradients are float64, with the precision of the
- * torques' float32, and near the identity as good as anywhere. Returns their number; *out: in a. */
+/* What phases, generators and a gain do of torques tau[torque_count], expressions (as a rule expr_cotangent leaves) for
+ * all blocks: values and gradients for adjoint_of and adjoint_scatters. The gradients are float64, with the precision
+ * of the torques' float32, and near the identity as good as anywhere. Returns their number; *out: in a. */
 int torque_outputs(arena *a, const torque_basis *basis, torque_frame frame, const expr *const *tau,
                    const adjoint_output **out);
 

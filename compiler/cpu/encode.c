@@ -97,6 +97,15 @@ void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir
   ir_end_if(b, branch);
 }
 
+void emit_token_place(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out) {
+  emit_token_position(b, s, loop, token, out);
+  if (!spec_has_sides(s)) return;
+  ir_value side = ir_load(b, b->f64, ir_offset_const(b, loop, offsetof(pegen_loop, side)), 8);
+  ir_store(b, side, ir_offset_const(b, out, s->n_axes * 8), 8, false);
+}
+
+int emit_place_numbers(const spec *s) { return s->n_axes + spec_has_sides(s); }
+
 /* ---- what is computed of a token ---- */
 
 /* Where coefficients are in the tile's scratch: the token's, or the head's of it. */
@@ -106,7 +115,7 @@ static ir_value coefficients_at(encode_emitter *e) {
   return ir_offset(b, e->coefficients, mul(b, sub(b, e->token, e->tile.begin), i64(b, e->slot_bytes)));
 }
 
-static void emit_position(encode_emitter *e) { emit_token_position(e->b, e->p->spec, e->loop, e->token, e->positions); }
+static void emit_position(encode_emitter *e) { emit_token_place(e->b, e->p->spec, e->loop, e->token, e->positions); }
 
 /* A token's coefficients: of its row of a table where there is one, else from its position. */
 static void emit_token_coefficients(encode_emitter *e, ir_value prepared, ir_value out) {
@@ -523,7 +532,7 @@ static void emit_function(ir *b, arena *a, const program *scheduled, const plan 
   e.most = most_rotors(e.slot_bytes, p->per_head);
   if (e.most > most) e.most = most;
   ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e.loop);
-  e.positions = ir_alloca(b, p->spec->n_axes * 8, 8);
+  e.positions = ir_alloca(b, emit_place_numbers(p->spec) * 8, 8);
   e.coefficients = ir_alloca(b, e.most * e.slot_bytes + CACHE_LINE, CACHE_LINE);
   e.ahead = emit_load_ahead(b, e.loop);
   e.q_heads = LOOP_I64(&e, rows[0].heads);

@@ -7,6 +7,9 @@
 
 /* Coordinates of a token as float64 [axes] at out: those of the call's positions or of the built-in grid. */
 void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out);
+/* The same and, behind them, the side where rows of q and k differ (spec_side): float64 [emit_place_numbers]. */
+void emit_token_place(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out);
+int emit_place_numbers(const spec *s);
 
 /* Rows of one number type, written as it, or as either it or `out`, as a call says of q and of k.
  * scheduled: of cpu_schedule; p: of its evals and matrices. */

@@ -6,6 +6,8 @@
 #include "cpu/schedule.h"
 #include "mlir/arith.h"
 
+#include "kernel/loop.h"
+
 /* ---- expressions: blocks in the lanes ---- */
 
 typedef void chunk_body(const chunk_walk *w, chunk_emitter *e, const gradient_code *g, torque_frame frame,
@@ -46,7 +48,7 @@ static void add_to(chunk_emitter *e, ir_value at, ir_value x) {
 
 /* A token's leaves: coordinates, what is prepared of its head, its torques. */
 static void connect(const chunk_walk *w, chunk_emitter *e, const ir_value *arguments, ir_value *positions) {
-  for (int axis = 0; axis < w->p->spec->n_axes; axis++)
+  for (int axis = 0; axis < emit_place_numbers(w->p->spec); axis++)
     positions[axis] = ir_load(w->b, w->b->f64, ir_offset_const(w->b, arguments[0], axis * 8), 8);
   e->positions = positions;
   e->prepared = arguments[1];
@@ -69,7 +71,7 @@ static void token_of_chunk(const chunk_walk *w, chunk_emitter *e, const gradient
   ir *b = w->b;
   const plan_gradient *of = g->of;
   int n_axes = w->p->spec->n_axes;
-  ir_value positions[SPEC_MAX_AXES], of_axis[SPEC_MAX_AXES] = {{NULL}};
+  ir_value positions[PEGEN_MAX_PLACE], of_axis[SPEC_MAX_AXES] = {{NULL}};
   ir_value *of_boundary = arena_array(w->memory, ir_value, of->n_boundaries + 1);
   connect(w, e, arguments, positions);
   for (int i = 0; i < of->n_boundaries; i++)
@@ -95,7 +97,7 @@ static void scatter_of_chunk(const chunk_walk *w, chunk_emitter *e, const gradie
   e->has_leaves = true;
   e->leaves = arguments[0];
   e->cotangents = arguments[1];
-  e->first_cotangent = SPEC_MAX_BIVECTORS;
+  e->first_cotangent = TORQUE_MOST;
   for (int i = 0; i < g->of->n_scatters; i++)
     ir_store(w->b, wide(e, g->of->scatter[i].gradient), row_at(e, arguments[2], i), 8, false);
 }

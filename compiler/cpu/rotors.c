@@ -112,13 +112,13 @@ static void emit_all_coefficients(const chunk_walk *w, const token_source *from,
 }
 
 static void load_positions(const chunk_walk *w, ir_value from, ir_value *positions) {
-  for (int axis = 0; axis < w->p->spec->n_axes; axis++)
+  for (int axis = 0; axis < emit_place_numbers(w->p->spec); axis++)
     positions[axis] = ir_load(w->b, w->b->f64, ir_offset_const(w->b, from, axis * 8), 8);
 }
 
 void emit_rotor(const chunk_walk *w) {
   MlirType types[] = {w->b->ptr, w->b->ptr, w->b->ptr};
-  ir_value arguments[3], positions[SPEC_MAX_AXES];
+  ir_value arguments[3], positions[PEGEN_MAX_PLACE];
   ir_function(w->b, emit_rotor_name(w->memory, w->target), true, (MlirType){NULL}, 3, types, arguments);
   load_positions(w, arguments[0], positions);
   emit_all_coefficients(w, &(token_source){positions, arguments[1], {NULL}}, arguments[2]);
@@ -142,7 +142,7 @@ static void values_of_chunk(const chunk_walk *w, chunk_emitter *e, const token_s
 static void emit_values(const chunk_walk *w) {
   ir *b = w->b;
   MlirType types[] = {b->ptr, b->ptr, b->ptr};
-  ir_value arguments[3], positions[SPEC_MAX_AXES];
+  ir_value arguments[3], positions[PEGEN_MAX_PLACE];
   ir_function(b, emit_values_name(w->memory, w->target), true, (MlirType){NULL}, 3, types, arguments);
   load_positions(w, arguments[0], positions);
   token_source from = {positions, arguments[1], {NULL}};

@@ -56,6 +56,9 @@ static void print_description(arena *a, const spec *s, const explanation *e) {
     line(i ? "" : "phases", arena_printf(a, "%-8s %s", s->axis[i], e->phase[i]));
   if (e->combine) line("combine", e->combine);
   if (e->score) line("score", e->score);
+  if (s->gain[0])
+    line("amplitude", spec_has_sides(s) ? "of each block and position, of q another than of k"
+                                        : "of each block and position, of q and of k alike");
   if (e->bias) line("bias", e->bias);
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *o = &s->operand[i];

@@ -15,7 +15,7 @@
 static int torque_operations(const plan_gradient *g, const plan *p) {
   int count = 0;
   if (plan_is_sum(p)) return p->spec->head_dim;
-  for (int k = 0; k < g->basis.count; k++) count += g->basis.element[k].n_entries;
+  for (int k = 0; k < torque_count(&g->basis); k++) count += g->basis.element[k].n_entries;
   return 2 * count * p->spec->n_blocks;
 }
 

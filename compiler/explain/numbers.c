@@ -150,10 +150,10 @@ static void put_matrices(json_writer *w, arena *a, const spec *s, const operand_
 
 /* ---- rotors ---- */
 
-static void put_rotors(json_writer *w, arena *a, const spec *s, const explain_request *request,
-                       const operand_values *operands) {
+static void put_rotors_of(json_writer *w, arena *a, const spec *s, const char *name, const explain_request *request,
+                          const operand_values *operands) {
   int n = s->n_components;
-  shape d = {0}, positions = {0};
+  shape d = {0};
   add(&d, "positions", request->n_positions);
   add(&d, "heads", s->heads);
   add(&d, "blocks", s->n_blocks);
@@ -167,10 +167,20 @@ static void put_rotors(json_writer *w, arena *a, const spec *s, const explain_re
         reference_block(s, request->position + p * s->n_axes, operands->values, head, block, matrix);
         for (int i = 0; i < n * n; i++) *next++ = (double)matrix[i];
       }
+  put_array(w, name, "1", &d, values);
+}
+
+/* Where rows of q and k differ, those of each. */
+static void put_rotors(json_writer *w, arena *a, const spec *s, const explain_request *request,
+                       const operand_values *operands) {
+  shape positions = {0};
   add(&positions, "positions", request->n_positions);
   add(&positions, "axes", s->n_axes);
   put_array(w, "positions", "units of position", &positions, request->position);
-  put_array(w, s->pairwise ? "rotors_of_displacements" : "rotors", "1", &d, values);
+  put_rotors_of(w, a, s, s->pairwise ? "rotors_of_displacements" : "rotors", request, operands);
+  if (!spec_has_sides(s)) return;
+  spec keys = spec_of_side(s, 1);
+  put_rotors_of(w, a, &keys, "rotors_of_keys", request, operands);
 }
 
 /* ---- scores ---- */

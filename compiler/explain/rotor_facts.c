@@ -31,15 +31,16 @@ void rotor_facts_block(const rotor_facts *f, int index, int *head, int *block) {
 
 static long double amplitude_of(const spec *s) { return s->inverse ? 1 / (long double)s->amplitude : s->amplitude; }
 
-/* relative = R(from)^T R(to) / amplitude^2 of the index-th block. */
+/* relative = R(from)^T R(to) / amplitude^2 of the index-th block, gains of q and of k included. */
 static void relative_rotation(const rotor_facts *f, int index, const double *from, const double *to,
                               long double *relative) {
   const spec *s = f->spec;
   int n = s->n_components, head, block;
   long double *x = f->matrix[0], *y = f->matrix[1], square = amplitude_of(s) * amplitude_of(s);
+  spec query = spec_of_side(s, 0), key = spec_of_side(s, 1);
   rotor_facts_block(f, index, &head, &block);
-  reference_block(s, from, f->operands.values, head, block, x);
-  reference_block(s, to, f->operands.values, head, block, y);
+  reference_block(&query, from, f->operands.values, head, block, x);
+  reference_block(&key, to, f->operands.values, head, block, y);
   for (int i = 0; i < n; i++)
     for (int j = 0; j < n; j++) {
       long double sum = 0;
@@ -82,6 +83,11 @@ static property norm_property(rotor_facts *f, const rotor_proofs *proofs) {
   if (fabsl(amplitude_of(s)) != 1)
     return property_proved(VERDICT_NO,
                            arena_printf(f->memory, "encoded channels are scaled by %.6Lg", fabsl(amplitude_of(s))));
+  if (s->gain[0])
+    return property_proved(VERDICT_NO, spec_has_sides(s)
+                                           ? "'amplitude' scales channels, those of q and of k each their "
+                                             "own way"
+                                           : "'amplitude' scales channels by a function of the position");
   for (int i = 0; i < f->looked_at; i++) {
     double position[SPEC_MAX_AXES];
     for (int axis = 0; axis < s->n_axes; axis++) position[axis] = random_uniform(&f->random, 0, 8);
@@ -110,12 +116,41 @@ static property origin_property(const rotor_facts *f, const rotor_proofs *proofs
     worst = from_identity(s, f->matrix[2], worst);
   }
   property measured = property_measured(worst, "the largest entry of R(0) - I");
-  return linear && s->amplitude == 1
+  return linear && s->amplitude == 1 && !s->gain[0]
              ? property_confirmed(PROPERTY_ORIGIN,
                                   proofs->is_function ? "all axes are the identity there, and so is what is made of it"
                                                       : "all phases are 0 there",
                                   measured)
              : measured;
+}
+
+/* Whether gains of q and of k multiply to a function of the displacement, far from the origin too: the largest change
+ * of the product's logarithm where both tokens move. */
+static long double gain_drift(rotor_facts *f) {
+  enum { PAIRS = 32 };
+  const double far = 0x1p16;
+  const spec *s = f->spec;
+  spec side[2] = {spec_of_side(s, 0), spec_of_side(s, 1)};
+  long double worst = 0;
+  for (int pair = 0; pair < PAIRS; pair++)
+    for (int i = 0; i < f->looked_at; i++) {
+      long double change = 0;
+      double at[2][SPEC_MAX_AXES], moved[SPEC_MAX_AXES];
+      int head, block;
+      rotor_facts_block(f, i, &head, &block);
+      for (int axis = 0; axis < s->n_axes; axis++) {
+        double step = random_uniform(&f->random, 0, far);
+        for (int t = 0; t < 2; t++) at[t][axis] = random_uniform(&f->random, 0, far);
+        moved[axis] = step;
+      }
+      for (int t = 0; t < 2; t++) {
+        long double here = reference_gain_of(&side[t], at[t], f->operands.values, head, block);
+        for (int axis = 0; axis < s->n_axes; axis++) at[t][axis] += moved[axis];
+        change += logl(reference_gain_of(&side[t], at[t], f->operands.values, head, block) / here);
+      }
+      if (!(fabsl(change) <= worst)) worst = isnan(change) ? INFINITY : fabsl(change);
+    }
+  return worst;
 }
 
 /* ---- all of them ---- */
@@ -137,12 +172,16 @@ void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out)
   out[PROPERTY_COMMUTING] =
       proofs->commute ? property_confirmed(PROPERTY_COMMUTING, proofs->why_commute, commuting) : commuting;
   out[PROPERTY_TRANSLATION] =
-      rotations_are_relative(s, proofs->commute, proofs->orthogonal)
+      !s->gain[0] && rotations_are_relative(s, proofs->commute, proofs->orthogonal)
           ? property_confirmed(
                 PROPERTY_TRANSLATION,
                 "generators commute and are skew, and phases are linear in the position: R(r)^T R(s) = R(s - r)",
                 translation)
           : translation;
+  long double drift = s->gain[0] ? gain_drift(f) : 0;
+  if (drift > 1e-6L)
+    out[PROPERTY_TRANSLATION] = property_measured(
+        drift, "what 'amplitude' gives to a query and its key as both move, its logarithm, at positions up to 65536");
   out[PROPERTY_NORM] = norm_property(f, proofs);
   out[PROPERTY_ROTATION] = measure_rotation(f->memory, &probe, &f->random);
   out[PROPERTY_INVERTIBLE] = property_proved(VERDICT_YES, proofs->inverse);

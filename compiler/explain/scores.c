@@ -21,6 +21,7 @@ typedef struct work {
   score_map *map;
   int width;        /* of a row: channels of blocks, then the others */
   double *matrix;   /* [tokens][blocks][n * n], of one head */
+  double *of_keys;  /* the same of keys; matrix itself where they are turned as queries are */
   double *queries;  /* [n_heads][DRAWS][tokens][width], as they are encoded */
   double *keys;
   uint64_t random;
@@ -102,8 +103,8 @@ static int channels_through(const work *w) { return w->width - w->spec->n_blocks
 
 static int blocks_size(const spec *s) { return s->n_blocks * s->n_components * s->n_components; }
 
-static void make_matrix(const work *w, int head, const double *position, double *matrix) {
-  const spec *s = w->spec;
+/* of: the description of one side. */
+static void make_matrix(const work *w, const spec *s, int head, const double *position, double *matrix) {
   long double block[SPEC_MAX_BLOCK * SPEC_MAX_BLOCK];
   int entries = s->n_components * s->n_components;
   for (int b = 0; b < s->n_blocks; b++) {
@@ -139,7 +140,8 @@ static double product(const double *x, const double *y, int64_t count) {
 
 /* The products of what `size` numbers say of two tokens, and `more`, over `whole`: of one head, all pairs of each
  * displacement. */
-static void compare_tokens(const work *w, int index, const double *of_tokens, int64_t size, double more, double whole) {
+static void compare_tokens(const work *w, int index, const double *of_tokens, const double *of_keys, int64_t size,
+                           double more, double whole) {
   score_map *m = w->map;
   int64_t delta[SPEC_MAX_AXES];
   for (int64_t d = 0; d < m->count; d++) {
@@ -150,7 +152,7 @@ static void compare_tokens(const work *w, int index, const double *of_tokens, in
     for (int64_t from = 0; from < m->tokens; from++) {
       int64_t to = neighbour(m, w->spec->n_axes, from, delta);
       if (to < 0) continue;
-      double score = (product(of_tokens + from * size, of_tokens + to * size, size) + more) / whole;
+      double score = (product(of_tokens + from * size, of_keys + to * size, size) + more) / whole;
       m->equal[at] += score;
       m->lowest[at] = fmin(m->lowest[at], score);
       m->highest[at] = fmax(m->highest[at], score);
@@ -169,7 +171,7 @@ static void encode_draws(work *w, int index) {
     draw_row(w, y);
     for (int64_t token = 0; token < tokens; token++) {
       apply(w->spec, w->matrix + token * size, x, w->width, w->queries + (row + token) * w->width);
-      apply(w->spec, w->matrix + token * size, y, w->width, w->keys + (row + token) * w->width);
+      apply(w->spec, w->of_keys + token * size, y, w->width, w->keys + (row + token) * w->width);
     }
   }
 }
@@ -203,16 +205,18 @@ static void compare_draws(const work *w) {
 }
 
 static void measure_tokens(work *w) {
+  spec keys = spec_of_side(w->spec, 1);
   score_map *m = w->map;
   int64_t size = blocks_size(w->spec);
   for (int index = 0; index < m->n_heads; index++) {
     for (int64_t token = 0; token < m->tokens; token++) {
       double position[SPEC_MAX_AXES];
       position_of(m, w->spec->n_axes, token, position);
-      make_matrix(w, m->head[index], position, w->matrix + token * size);
+      make_matrix(w, w->spec, m->head[index], position, w->matrix + token * size);
+      if (w->of_keys != w->matrix) make_matrix(w, &keys, m->head[index], position, w->of_keys + token * size);
     }
     /* The mean over queries that are also the keys is the trace of the product of their matrices. */
-    compare_tokens(w, index, w->matrix, size, channels_through(w), w->width);
+    compare_tokens(w, index, w->matrix, w->of_keys, size, channels_through(w), w->width);
     encode_draws(w, index);
   }
   compare_draws(w);
@@ -230,7 +234,7 @@ static void measure_displacements(work *w) {
       double trace = channels_through(w);
       int64_t at = index * m->count + d;
       int n = w->spec->n_components;
-      make_matrix(w, m->head[index], position, w->matrix);
+      make_matrix(w, w->spec, m->head[index], position, w->matrix);
       for (int i = 0; i < w->spec->n_blocks * n; i++) trace += w->matrix[i * n + i % n];
       m->equal[at] = m->lowest[at] = m->highest[at] = trace / w->width;
       for (int draw = 0; draw < DRAWS; draw++) {
@@ -260,7 +264,9 @@ static void measure_turns(work *w) {
                         : "a query and the same as a key, each turned by its position";
   add_equal(w);
   m->random = arena_array(w->memory, double, SCORE_QUANTILES * m->count);
-  w->matrix = arena_array(w->memory, double, (of_pairs ? 1 : m->tokens) * blocks_size(w->spec));
+  int64_t numbers = (of_pairs ? 1 : m->tokens) * blocks_size(w->spec);
+  w->matrix = w->of_keys = arena_array(w->memory, double, numbers);
+  if (spec_has_sides(w->spec)) w->of_keys = arena_array(w->memory, double, numbers);
   if (of_pairs) {
     measure_displacements(w);
     return;
@@ -287,7 +293,7 @@ static void measure_sums(work *w) {
       double size = sqrt(product(row, row, s->head_dim));
       for (int c = 0; c < s->head_dim && size > 0; c++) row[c] /= size;
     }
-    compare_tokens(w, index, added, s->head_dim, 0, 1);
+    compare_tokens(w, index, added, added, s->head_dim, 0, 1);
   }
 }
 

@@ -69,6 +69,10 @@ static ir_value short_parameter(gpu_body *t, int index) {
 void gpu_load_positions(gpu_body *t) {
   gpu_coordinates(t->b, t->p->spec, t->parameter + PEGEN_PTX_POSITIONS, t->owner.batch, t->owner.token,
                   t->exprs.positions);
+  if (!spec_has_sides(t->p->spec)) return;
+  ir *b = t->b;
+  ir_value side = ir_cast(b, "arith.sitofp", short_parameter(t, PEGEN_PTX_SIDE), b->f32);
+  t->exprs.positions[t->p->spec->n_axes] = two_float_f32(side);
 }
 
 /* Columns are tokens of all batches, or of all heads where rotors differ by head, heads fastest. Threads lie in

@@ -70,7 +70,7 @@ static void emit_scatter(finisher *f, bool host) {
   e.operands = p + PEGEN_PTX_SCATTER_OPERANDS;
   e.cotangents = sums;
   e.n_cotangents = n;
-  e.first_cotangent = SPEC_MAX_BIVECTORS;
+  e.first_cotangent = TORQUE_MOST;
   ir_branch inside = ir_if(b, below(b, f->line, i32(b, (int64_t)heads * blocks)));
   e.unit = rest(b, f->line, blocks);
   e.head = quotient(b, f->line, blocks);

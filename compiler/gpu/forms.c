@@ -29,7 +29,7 @@ static const gpu_program *encode(arena *a, const form *f, const void *of, unsign
   const plan *p = of;
   if (p->for_threads) p = p->for_threads;
   const program *backward = transposed(a, f, p, gradients);
-  const program *gradient = gradients ? form_program(a, f, p, "encode_backward") : NULL;
+  const program *gradient = gradients && !p->spec->gain[0] ? form_program(a, f, p, "encode_backward") : NULL;
   return gpu_rotor_program(a, form_program(a, f, p, "encode"), backward, gradient, dtypes);
 }
 

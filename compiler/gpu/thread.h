@@ -19,7 +19,7 @@ typedef struct thread_emitter {
   ir_value unit;            /* i32 */
   ir_value head;            /* i32; where rotors differ from head to head */
   const ir_value *operands; /* i64: PEGEN_PTX_OPERAND_COUNT parameters each (kernel/launch.h) */
-  two_float *positions;          /* [axes], of a score [SPEC_MAX_PLACES] */
+  two_float *positions;          /* [axes], and the side (spec_side); of a score [SPEC_MAX_PLACES] */
   const ir_value
       *inputs;   /* [inputs] i64: addresses of the query's rows, of float32, or of 16 bits but where wide_inputs */
   ir_value wide_inputs;     /* i1: inputs are float32; null: they are in any case */

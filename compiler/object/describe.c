@@ -184,6 +184,7 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
       FIELD(pegen_kernel, inputs, inputs(d)),
       FIELD(pegen_kernel, columns, columns),
       FIELD(pegen_kernel, widths, widths),
+      FIELD(pegen_kernel, has_sides, describe_i32(d, spec_has_sides(s))),
 #define X(name, role, of, option, text) FIELD(pegen_kernel, name, entry[PEGEN_ENTRY_##name]),
       PEGEN_ENTRIES(X)
 #undef X
@@ -209,6 +210,7 @@ static LLVMValueRef driver(describer *d, LLVMValueRef kernel, const cpu_target *
   for (int i = 0; i < n_targets; i++) levels[i] = describe_i64(d, targets[i]->level);
   describe_field fields[] = {FIELD(pegen_driver, kernel, kernel),
                              FIELD(pegen_driver, per_head, describe_i64(d, r->form->per_head(r->plan))),
+                             FIELD(pegen_driver, has_sides, describe_i64(d, spec_has_sides(r->spec))),
                              FIELD(pegen_driver, n_targets, describe_i64(d, n_targets)),
                              FIELD(pegen_driver, levels, describe_array(d, "levels", d->i64, levels, n_targets)),
                              FIELD(pegen_driver, chosen, describe_global(d, "chosen", describe_i32(d, 0), false)),

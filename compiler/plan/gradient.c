@@ -16,14 +16,14 @@ static void join(int *label, int count, int x, int y) {
 static void lay_out_pairs(arena *a, const torque_basis *basis, plan *pairs) {
   int n = pairs->spec->n_components, label[SPEC_MAX_BLADES], rank[SPEC_MAX_BLADES], size[SPEC_MAX_BLADES] = {0};
   for (int i = 0; i < n; i++) label[i] = i;
-  for (int k = 0; k < basis->count; k++)
+  for (int k = 0; k < torque_count(basis); k++)
     for (int e = 0; e < basis->element[k].n_entries; e++)
       join(label, n, basis->element[k].entry[e].row, basis->element[k].entry[e].column);
   for (int i = 0; i < n; i++) rank[i] = size[label[i]]++;
   int *by_distance = arena_array(a, int, n *n);
   bool *used = arena_array(a, bool, n);
   for (int i = 0; i < n * n; i++) by_distance[i] = -1;
-  for (int k = 0; k < basis->count; k++)
+  for (int k = 0; k < torque_count(basis); k++)
     for (int e = 0; e < basis->element[k].n_entries; e++) {
       const torque_entry *at = &basis->element[k].entry[e];
       int m = size[label[at->row]], distance = (rank[at->row] - rank[at->column] + m) % m;
@@ -98,7 +98,7 @@ static void finish(arena *a, const plan *p, plan_gradient *g) {
   adjoint_output *outputs = arena_array(a, adjoint_output, g->n_boundaries + 1);
   g->sum = arena_array(a, const expr *, g->n_boundaries + 1);
   for (int i = 0; i < g->n_boundaries; i++) {
-    g->sum[i] = expr_cotangent(pool, SPEC_MAX_BIVECTORS + i, DEPENDS_BLOCK);
+    g->sum[i] = expr_cotangent(pool, TORQUE_MOST + i, DEPENDS_BLOCK);
     outputs[i] = (adjoint_output){g->boundary[i], g->sum[i]};
   }
   g->n_scatters = adjoint_scatters(a, pool, outputs, g->n_boundaries, ADJOINT_OPERANDS, &g->scatter);
@@ -150,7 +150,7 @@ const plan_gradient *plan_gradient_build(arena *a, const plan *p) {
     g->pairs->n_terms = 1;
   } else {
     torque_basis_of(a, s, &g->basis);
-    g->n_torques = g->basis.count;
+    g->n_torques = torque_count(&g->basis);
     lay_out_pairs(a, &g->basis, g->pairs);
   }
   if (g->n_torques == 0 || g->pairs->n_terms == 0) return NULL; /* nothing that these blocks hold is turned */

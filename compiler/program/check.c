@@ -304,7 +304,7 @@ static void check_store(checker *c, const program_op *op) {
 
 /* Every number has a sum of its own, and stands for a leaf of its own. */
 static void check_wedge(checker *c, const program_op *op) {
-  int expected = op->n_arguments > 1 ? op->basis->count : op->blocks.size;
+  int expected = op->n_arguments > 1 ? torque_count(op->basis) : op->blocks.size;
   if (op->n_arguments < 1 || op->n_arguments > 2 || (op->n_arguments > 1) != (op->basis != NULL))
     fail(c, op, "%d rows", op->n_arguments);
   else if (c->p->value[op->result].count != expected)

@@ -59,12 +59,17 @@ static long double *value_at(const interpreter *t, int value) {
 
 /* ---- expressions ---- */
 
-/* Coordinates of the token at hand, of a pair the displacement of the key from it. */
+/* Coordinates of the token at hand, and its side, of a pair the displacement of the key from it. */
 static const double *coordinates(const interpreter *t, const program_op *op, double *delta) {
   const program_call *c = t->call;
   int axes = t->p->spec->n_axes;
   if (!c->positions) return NULL;
   const double *at = c->positions + t->index[SPACE_TOKENS] * axes;
+  if (spec_has_sides(t->p->spec)) {
+    memcpy(delta, at, sizeof *delta * (size_t)axes);
+    delta[axes] = c->side;
+    return delta;
+  }
   if (!(t->p->value[op->result].spaces & IN(KEYS))) return at;
   const double *key = (c->k_positions ? c->k_positions : c->positions) + t->index[SPACE_KEYS] * axes;
   for (int axis = 0; axis < axes; axis++) delta[axis] = key[axis] - at[axis];

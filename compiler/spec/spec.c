@@ -196,6 +196,10 @@ static bool check_generators(const spec *s, bool *done) {
     }
     if (!check_expr(s, s->angle[a], constant | DEPENDS_POSITION, done, "an angle")) return false;
   }
+  for (int side = 0; side < 2 && (s->gain[0] || s->gain[1]); side++) {
+    if (!s->gain[side]) return wrong(s, "an amplitude of one side alone");
+    if (!check_expr(s, s->gain[side], constant | DEPENDS_POSITION, done, "an amplitude")) return false;
+  }
   return true;
 }
 
@@ -313,6 +317,8 @@ static bool check_additive(const spec *s, bool *done) {
 bool spec_validate(const spec *s) {
   if (!check_sizes(s) || !check_operands(s) || !check_inputs(s)) return false;
   if (s->n_components > 0 && (!check_block(s) || !check_order(s))) return false;
+  if (s->gain[0] && (s->basis || s->dense || s->pairwise || s->n_components == 0))
+    return wrong(s, "an amplitude that is a function, of no blocks of blades");
   if (s->basis && !check_skew(s, &s->basis->matrix, s->head_dim, 1, "the change of basis")) return false;
   bool *done = arena_must(calloc((size_t)expr_pool_count(s->pool), sizeof *done));
   bool valid = (s->n_components == 0 || (check_generators(s, done) && check_function(s, done))) &&

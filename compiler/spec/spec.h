@@ -275,6 +275,8 @@ typedef struct spec {
   spec_bivector generator[SPEC_MAX_AXES];
   const expr *angle[SPEC_MAX_AXES]; /* theta_a in radians, positions included */
   double amplitude; /* factor of the encoded channels (YaRN's attention factor) */
+  /* A further factor of those of q and of k (xPos, Sun et al., eq. 14), of positions and operands; NULL, both: 1. */
+  const expr *gain[2];
   bool exact; /* closed forms stay in float64 and are rounded once: small dense blocks that say is_f64 */
 
   const spec_dense *dense; /* NULL: blocks of blades */
@@ -283,7 +285,7 @@ typedef struct spec {
   const spec_pairwise *pairwise;
   const spec_additive *additive;
 
-  bool inverse; /* turn back: x -> R^-1 x R, and divide by the amplitude */
+  bool inverse; /* turn back: x -> R^-1 x R, and divide by the amplitude and the gain */
   /* Tokens at the front that are not turned (CLS, registers). They pass through as they are, but for a
    * change of basis (`basis`, dense->map == DENSE_SCHUR): that is every token's, or scores would compare two bases. */
   int skip_tokens;
@@ -302,6 +304,18 @@ typedef struct spec {
 
   expr_pool *pool;
 } spec;
+
+/* Whether rows of q and of k of one token are encoded differently. */
+static inline bool spec_has_sides(const spec *s) { return s->gain[0] != s->gain[1]; }
+/* The description as it is of q (0) or k (1) alone. */
+static inline spec spec_of_side(const spec *s, int side) {
+  spec one = *s;
+  one.gain[0] = one.gain[1] = s->gain[side];
+  return one;
+}
+/* In expressions that a kernel computes of a token: 0 of rows of q, 1 of k. It is a coordinate behind those of the
+ * axes, which whoever computes them provides where spec_has_sides. */
+static inline const expr *spec_side(const spec *s) { return expr_position(s->pool, s->n_axes); }
 
 /* Consistency of the whole (channels in range, no doubles, finite tables, axes with
  * generators...). The loader catches users' mistakes with their lines; this catches

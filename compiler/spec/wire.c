@@ -24,7 +24,7 @@ typedef struct wire {
 
 /* A field that is added to these structs is added to the functions below. */
 #if defined(__LP64__)
-_Static_assert(sizeof(spec) == 1752 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
+_Static_assert(sizeof(spec) == 1768 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
                    sizeof(spec_input) == 56,
                "fields of wire.c");
 _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(spec_polynomial) == 88,
@@ -404,6 +404,9 @@ static void rotors(wire *w, spec *s) {
   if (found) dense(w, s, found);
   else blades(w, s);
   s->dense = found;
+  bool gains = s->gain[0] != NULL;
+  flag(w, &gains);
+  for (int side = 0; side < 2 && gains; side++) root(w, s, &s->gain[side]);
   spec_function *made = optional(w, s->function, sizeof *made);
   if (made) function(w, s, made);
   s->function = made;

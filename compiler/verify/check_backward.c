@@ -59,6 +59,7 @@ static void choose_positions(checker *c, sample *t) {
     if (s->additive || phases[i] == 0)
       for (int axis = 0; axis < axes; axis++) values[n * axes + axis] = i < 2 ? 10 : 1e6 - axis;
     else check_position_of_phase(c, &t->answer[OPERANDS_RANDOM].operands, phases[i], values + n * axes);
+  for (int64_t at = 0; at < n; at++) check_keep_gain(c, &t->answer[OPERANDS_RANDOM].operands, values + at * axes);
   t->values = values;
   t->positions = tensor_contiguous(c->memory, NUMBER_F64, 2, (int64_t[]){t->tokens, axes}, values);
 }
@@ -355,7 +356,7 @@ static long double scale_of(checker *c, oracle *o, int64_t token, int head, int 
   const spec *s = c->spec;
   long double scale = fabsl(s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude);
   if (s->additive || block < 0 || token < s->skip_tokens) return 1;
-  if (s->dense || !is_compact(s)) oracle_matrix(o, 0, token, head, block, &scale);
+  if (s->dense || s->gain[0] || !is_compact(s)) oracle_matrix(o, 0, token, head, block, &scale);
   return scale;
 }
 
@@ -371,9 +372,11 @@ static const int *blocks_of(checker *c) {
 static void compare_rows(checker *c, const answer *exact, const gradients *got, number_type type, trial_error *worst) {
   const spec *s = c->spec;
   const sample *t = c->gradients;
-  oracle *o = oracle_create(c->memory, s, 1, t->tokens, t->values, &exact->operands);
   const int *block = blocks_of(c);
   for (int which = 0; which < 2; which++) {
+    spec *one = arena_new(c->memory, spec);
+    *one = spec_of_side(s, which);
+    oracle *o = oracle_create(c->memory, one, 1, t->tokens, t->values, &exact->operands);
     const gradient_sum *row = exact->row[which];
     for (int64_t b = 0; b < BATCH; b++)
       for (int64_t h = 0; h < t->heads[which]; h++)

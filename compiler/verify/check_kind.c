@@ -1,6 +1,8 @@
 /* verify/check_kind: the table that is printed; see verify/check_kind.h. */
 #include "verify/check_kind.h"
 
+#include "verify/reference.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -33,10 +35,30 @@ bool check_called(checker *c, const char *type, const char *what, int error) {
 
 /* ---- positions ---- */
 
+/* The largest factor by which a gain there makes channels longer or shorter. */
+static long double largest_gain(const spec *s, const double *position, const double *const *operands) {
+  long double largest = 1;
+  for (int side = 0; side < 2; side++) {
+    spec one = spec_of_side(s, side);
+    for (int head = 0; head < s->heads; head++)
+      for (int block = 0; block < s->n_blocks; block++) {
+        long double gain = reference_gain_of(&one, position, operands, head, block);
+        largest = fmaxl(largest, fmaxl(gain, 1 / gain));
+      }
+  }
+  return largest;
+}
+
+void check_keep_gain(const checker *c, const trial_operands *operands, double *position) {
+  const spec *s = c->spec;
+  for (int step = 0; step < 64 && s->gain[0] && largest_gain(s, position, operands->values) > 0x1p8L; step++)
+    for (int a = 0; a < s->n_axes; a++) position[a] /= 2;
+}
+
 /* A random direction, scaled until the largest phase is `phase` radians, or as large as it gets: where a
  * step does not bring it nearer, as for a bounded map of positions, or leads beyond 2^26, where the two
  * float32 of a GPU begin to lose a position's fraction, it is taken back. */
-void check_position_of_phase(checker *c, const trial_operands *operands, double phase, double *position) {
+static void go_to_phase(checker *c, const trial_operands *operands, double phase, double *position) {
   const spec *s = c->spec;
   for (int a = 0; a < s->n_axes; a++)
     position[a] = random_uniform(&c->random, 0.3, 1) * (random_below(&c->random, 2) ? 1 : -1);
@@ -53,6 +75,11 @@ void check_position_of_phase(checker *c, const trial_operands *operands, double 
     for (int a = 0; a < s->n_axes; a++) position[a] /= scale;
     return;
   }
+}
+
+void check_position_of_phase(checker *c, const trial_operands *operands, double phase, double *position) {
+  go_to_phase(c, operands, phase, position);
+  check_keep_gain(c, operands, position);
 }
 
 /* ---- types ---- */

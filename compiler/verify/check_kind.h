@@ -64,6 +64,8 @@ void check_attention_backward(checker *c, const struct attention_trial *trial, c
                               int64_t step);
 
 /* A position in a random direction whose largest phase is `phase` radians, or as large as it gets. */
+/* Halves the position until no gain there is beyond 2^8 or below 2^-8: rows would leave the range of their type. */
+void check_keep_gain(const checker *c, const trial_operands *operands, double *position);
 void check_position_of_phase(checker *c, const trial_operands *operands, double phase, double *position);
 
 /* A line of the table: the largest error beside its bound; where it failed, another that says where. */

@@ -57,6 +57,7 @@ static long double growth(const spec *s, const double *positions, const double *
   long double product = 1, matrix[SPEC_MAX_DIMENSIONS * SPEC_MAX_DIMENSIONS];
   spec one = *s;
   one.amplitude = 1;
+  one.gain[0] = one.gain[1] = NULL;
   one.combine = COMBINE_SUM;
   one.n_components = n;
   for (int i = 0; i < n; i++) one.component[i] = (spec_component){1u << i, 1};
@@ -77,7 +78,8 @@ static long double growth(const spec *s, const double *positions, const double *
 /* What errors of a block's matrix are measured by. */
 static long double scale_of(const spec *s, const double *positions, const double *const *operands, int head,
                             int block) {
-  long double scale = fabsl(s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude);
+  long double scale = fabsl(s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude) *
+                      fabsl(reference_gain_of(s, positions, operands, head, block));
   if (s->function) return scale * (1 + ldexpl(4 * reference_reach(s, positions, operands, head, block), 22));
   if (s->dense && !s->dense->is_f64) return scale * fmaxl(1, reference_norm(s, positions, operands, head, block));
   return s->algebra.q || s->algebra.r ? scale * growth(s, positions, operands, head, block) : scale;

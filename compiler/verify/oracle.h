@@ -8,7 +8,8 @@
 
 typedef struct oracle oracle;
 
-/* positions [batches][tokens][axes], batches 1 where shared; NULL where the spec has a grid. */
+/* positions [batches][tokens][axes], batches 1 where shared; NULL where the spec has a grid. Of a description whose q
+ * and k differ it is of q (spec_of_side). */
 oracle *oracle_create(arena *a, const spec *s, int64_t batches, int64_t tokens, const double *positions,
                       const trial_operands *operands);
 /* Comparisons look at the first and last tokens and at every step-th; 1 where not called. */

@@ -164,10 +164,27 @@ long double reference_reach(const spec *s, const double *positions, const double
   return reference_rotors_reach(s, value, 0x1p-42L, 0x1p-48L);
 }
 
+long double reference_gain_of(const spec *s, const double *positions, const double *const *operands, int head,
+                              int block) {
+  if (!s->gain[0]) return 1;
+  expr_environment env = {
+      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  long double gain = expr_eval_long(s->gain[0], &env);
+  return s->inverse ? 1 / gain : gain;
+}
+
 void reference_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
                      long double *matrix) {
   if (s->dense) {
     reference_dense_block(s, positions, operands, head, block, matrix);
+    return;
+  }
+  if (s->gain[0]) {
+    spec rotation = *s;
+    rotation.gain[0] = rotation.gain[1] = NULL;
+    reference_block(&rotation, positions, operands, head, block, matrix);
+    long double gain = reference_gain_of(s, positions, operands, head, block);
+    for (int i = 0; i < s->n_components * s->n_components; i++) matrix[i] *= gain;
     return;
   }
   cayley table;

@@ -14,9 +14,14 @@ int reference_sign(const spec_algebra *algebra, unsigned a, unsigned b);
 
 /* The matrix by which block `block` of head `head` is encoded at `positions` [n_axes]:
  * out component i = sum_j matrix[i * n_components + j] * in component j. The
- * amplitude and `inverse` are included. operands[i]: elements of operand i as doubles. */
+ * amplitude, the gain and `inverse` are included. operands[i]: elements of operand i as doubles. Where rows of q and k
+ * differ it is of q; spec_of_side makes a description of either. */
 void reference_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
                      long double *matrix);
+
+/* By how much its rows are longer for the gain, or shorter with `inverse`; 1 where there is none. */
+long double reference_gain_of(const spec *s, const double *positions, const double *const *operands, int head,
+                              int block);
 
 /* The same of a description with dense blocks; reference_block calls it. Of dense->map == DENSE_SCHUR it is the matrix
  * in the channels' own basis: what the kernel gives is this up to one rotation for all tokens of a head. */

@@ -158,10 +158,33 @@ static void contract(const description *d, const long double *outer, long double
   if (*norm <= fabsl(amplitude) * noise_of(&left, &right)) *value = *norm = 0;
 }
 
+/* Of gain R by its two factors. */
+static void gained_block_backward(const spec *s, const double *positions, const double *const *operands, int head,
+                                  int block, const long double *outer, long double size, const reference_gains *to) {
+  int entries = s->n_components * s->n_components;
+  spec rotation = *s;
+  rotation.gain[0] = rotation.gain[1] = NULL;
+  long double scaled[SPEC_MAX_BLADES * SPEC_MAX_BLADES], matrix[SPEC_MAX_BLADES * SPEC_MAX_BLADES],
+      product = 0, square = 0, gain = reference_gain_of(s, positions, operands, head, block);
+  for (int i = 0; i < entries; i++) scaled[i] = gain * outer[i];
+  reference_block_backward(&rotation, positions, operands, head, block, scaled, fabsl(gain) * size, to);
+  reference_block(&rotation, positions, operands, head, block, matrix);
+  for (int i = 0; i < entries; i++) product += outer[i] * matrix[i], square += matrix[i] * matrix[i];
+  long double slope = s->inverse ? -gain * gain : 1; /* of 1 / gain */
+  expr_environment env = {
+      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  gradient_sum sum = {slope * product, fabsl(slope) * size * sqrtl(square)};
+  reference_expr_backward(s->pool, &env, &s->gain[0], 1, &sum, to);
+}
+
 void reference_block_backward(const spec *s, const double *positions, const double *const *operands, int head,
                               int block, const long double *outer, long double size, const reference_gains *to) {
   if (s->dense) {
     reference_dense_backward(s, positions, operands, head, block, outer, size, to);
+    return;
+  }
+  if (s->gain[0]) {
+    gained_block_backward(s, positions, operands, head, block, outer, size, to);
     return;
   }
   if (s->function) {
@@ -397,7 +420,7 @@ static void begin_basis(walk *w) {
   }
 }
 
-void reference_encode_backward(const spec *s, const reference_backward *call) {
+static void backward_of(const spec *s, const reference_backward *call) {
   walk w = {.memory = arena_create(), .spec = s, .call = call};
   begin_basis(&w);
   for (int64_t set = 0; set < call->position_sets; set++)
@@ -410,4 +433,17 @@ void reference_encode_backward(const spec *s, const reference_backward *call) {
   for (int head = 0; s->basis && head < s->heads; head++)
     reference_basis_backward(s, call->operands, head, w.basis_outer[head], w.basis_size[head], &gains);
   arena_destroy(w.memory);
+}
+
+void reference_encode_backward(const spec *s, const reference_backward *call) {
+  if (!spec_has_sides(s)) {
+    backward_of(s, call);
+    return;
+  }
+  for (int side = 0; side < 2; side++) {
+    spec one = spec_of_side(s, side);
+    reference_backward half = *call;
+    *(side ? &half.q : &half.k) = (reference_rows){.heads = 0};
+    backward_of(&one, &half);
+  }
 }

@@ -82,7 +82,7 @@ class KernelInfo(ctypes.Structure):
         ("encode_backward_workspace", SizeEntry), ("attention_backward", Entry), ("attention_backward_finish", Entry),
         ("attention_backward_workspace", SizeEntry), ("prepare_backward", Entry), ("prepare_backward_finish", Entry),
         ("gradient_table_bytes", SizeEntry), ("prepare_backward_workspace", SizeEntry),
-        ("attention_finish", Entry), ("attention_workspace", SizeEntry),
+        ("attention_finish", Entry), ("attention_workspace", SizeEntry), ("has_sides", c_int32), ("unused", c_int32),
     ]  # fmt: skip
 
 

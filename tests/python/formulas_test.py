@@ -217,6 +217,33 @@ class Axial(Formulas):
         self.near(kernel.encode(x), turned(x, angle, "split"), 2e-6)
 
 
+class Amplitudes(Formulas):
+    def test_xpos(self):
+        q, k, t, i = rows(1, 2, 9, 16), rows(1, 2, 9, 16, seed=2), numpy.arange(9) * 7.5 - 20, numpy.arange(8)
+        angle = t[:, None] * 1000.0 ** (-i / 8)
+        zeta = numpy.repeat(((2 * i / 16 + 0.4) / 1.4) ** (t[:, None] / 64), 2, -1)
+        options = {"head_dim": 16, "base": 1000.0, "scale_base": 64.0}
+        kernel = pk.compile("xpos", **options, **FAST)
+        found = kernel.encode(q, k, positions=t[:, None])
+        self.near(found[0], turned(q, angle) * zeta, 2e-6)
+        self.near(found[1], turned(k, angle) / zeta, 2e-6)
+        self.near(kernel.encode(k=k, positions=t[:, None]), turned(k, angle) / zeta, 2e-6)
+        table = kernel.prepare(t[:, None])
+        for one, other in zip(kernel.encode(q, k, table=table), found):
+            self.assertEqual(one.tobytes(), other.tobytes())
+        back = pk.compile("xpos", inverse=True, **options, **FAST).encode(*found, positions=t[:, None])
+        self.near(back[0], q, 2e-6)
+        self.near(back[1], k, 2e-6)
+
+    def test_temperature(self):
+        q, k, t = rows(1, 2, 6, 16), rows(1, 1, 6, 16, seed=2), numpy.array([0, 3, 7, 8191, 8192, 10**6])[:, None]
+        kernel = pk.compile("position_temperature", head_dim=16, **FAST)
+        found = kernel.encode(q, k, positions=t)
+        scale = numpy.log(numpy.floor((t + 1) / 8192) + 1) * 0.1 + 1  # as Llama4TextAttention has it
+        self.near(found[0], q * scale, 1e-6)
+        self.assertEqual(found[1].tobytes(), k.tobytes())
+
+
 class Biases(Formulas):
     n = 200
 

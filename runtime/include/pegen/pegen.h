@@ -451,6 +451,8 @@ typedef struct pegen_kernel {
   pegen_workspace_entry *prepare_backward_workspace;
   pegen_entry *attention_finish; /* of calls whose args->split_keys is set */
   pegen_workspace_entry *attention_workspace;
+  int32_t has_sides; /* 1: rows of q and k of one token are encoded differently (an amplitude of each) */
+  int32_t unused;
 } pegen_kernel;
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */
