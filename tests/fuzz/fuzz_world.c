@@ -169,6 +169,16 @@ static bool is_nan(const unsigned char *at, DLDataType type) {
   return (bits & 0x7fff) > (type.code == kDLBfloat ? 0x7f80 : 0x7c00);
 }
 
+static void print_difference(const DLTensor *t, int64_t index, const unsigned char *x, const unsigned char *y) {
+  fprintf(stderr, "element %lld of", (long long)index);
+  for (int i = 0; i < t->ndim; i++) fprintf(stderr, " %lld", (long long)t->shape[i]);
+  fprintf(stderr, ": 0x");
+  for (int b = t->dtype.bits / 8; b--;) fprintf(stderr, "%02x", x[b]);
+  fprintf(stderr, " where 0x");
+  for (int b = t->dtype.bits / 8; b--;) fprintf(stderr, "%02x", y[b]);
+  fprintf(stderr, " is expected\n");
+}
+
 void world_expect_same(const DLTensor *t, const DLTensor *expected) {
   int64_t count = elements(t);
   int bytes = t->dtype.bits / 8;
@@ -176,6 +186,8 @@ void world_expect_same(const DLTensor *t, const DLTensor *expected) {
     const unsigned char *x = world + offset_of(t, i), *y = (unsigned char *)expected->data + i * bytes;
     bool same = true;
     for (int b = 0; b < bytes; b++) same = same && x[b] == y[b];
-    EXPECT(same || (is_nan(x, t->dtype) && is_nan(y, t->dtype)));
+    same = same || (is_nan(x, t->dtype) && is_nan(y, t->dtype));
+    if (!same) print_difference(t, i, x, y);
+    EXPECT(same);
   }
 }

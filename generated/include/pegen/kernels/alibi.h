@@ -38,6 +38,12 @@ extern const pegen_kernel alibi_kernel;
 /* out = softmax(scale q k^T + bias) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and
  * then nothing was written. */
 int alibi_attention(const pegen_args *args, int part, int parts);
+/* After all parts of attention have come back, where args->split_keys is set: out, of what they left in the
+ * workspace; nothing where attention_workspace is 0. Parts as in attention. */
+int alibi_attention_finish(const pegen_args *args, int part, int parts);
+/* Bytes that args->workspace must have for a call with split_keys; 0: it is not split, or the arguments are
+ * wrong. */
+size_t alibi_attention_workspace(const pegen_args *args);
 
 /* Gradients, of what args->grad asks for; see pegen_grad_args. finish after all parts have come back, where an
  * operand has a gradient. Parts as in attention. */

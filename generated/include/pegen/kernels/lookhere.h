@@ -1,7 +1,7 @@
 /* lookhere: LookHere (Fuller et al.): directed heads with a field of view and a slope
  *
  * Made by pegen 0.2.0 from the description lookhere with
- *   head_dim=64 value_dim=0 heads=12 directions=halves-none layer=0 depth=12 first_slope=1.5 last_slope=0.5 global_slope=1 skip_tokens=0 grid=.
+ *   head_dim=64 value_dim=0 heads=12 directions=halves-none distance=linear layer=0 depth=12 first_slope=1.5 last_slope=0.5 global_slope=1 skip_tokens=0 grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k                [B,12,N,64], [B,Hkv,M,64]; Hkv divides H
@@ -38,6 +38,12 @@ extern const pegen_kernel lookhere_kernel;
 /* out = softmax(scale q k^T + bias) v; part `part` of `parts`, (0, 1) does it all. Returns 0 or a pegen_error, and
  * then nothing was written. */
 int lookhere_attention(const pegen_args *args, int part, int parts);
+/* After all parts of attention have come back, where args->split_keys is set: out, of what they left in the
+ * workspace; nothing where attention_workspace is 0. Parts as in attention. */
+int lookhere_attention_finish(const pegen_args *args, int part, int parts);
+/* Bytes that args->workspace must have for a call with split_keys; 0: it is not split, or the arguments are
+ * wrong. */
+size_t lookhere_attention_workspace(const pegen_args *args);
 
 /* Gradients, of what args->grad asks for; see pegen_grad_args. finish after all parts have come back, where an
  * operand has a gradient. Parts as in attention. */
