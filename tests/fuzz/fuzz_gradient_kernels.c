@@ -9,8 +9,9 @@ extern const pegen_kernel fuzz_dense_kernel, fuzz_g_mixed_kernel, fuzz_g_quatro_
 
 enum { ALL = 15 }; /* operands */
 
-static const pegen_attention slopes = {.value_dim = 8, .placed = 1},
-                             numbers = {.value_dim = 8, .placed = 1, .indexed = 1}, plain = {.value_dim = 8};
+static const pegen_attention slopes = {.value_dim = 8, .paired = 1, .placed = 1},
+                             numbers = {.value_dim = 8, .paired = 1, .placed = 1, .indexed = 1},
+                             plain = {.value_dim = 8};
 
 static const fuzz_gradient_kernel own[] = {
     {{&fuzz_turned_kernel, PEGEN_PER_HEAD_ALL, NULL}, ALL, true, false, true},

@@ -301,6 +301,7 @@ static const pegen_attention_gradient_code attended_gradients[] = {{.attend = {a
                                                                     .store_values = {values_f32, values_bf16},
                                                                     .step = STEP}};
 const pegen_attention fuzz_attended_form = {.value_dim = VALUE_DIM,
+                                            .paired = 1,
                                             .placed = 1,
                                             .hides = 1,
                                             .n_blocks = 1,

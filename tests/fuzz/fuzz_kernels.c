@@ -16,9 +16,9 @@ static fuzz_kernel stock(const char *name) {
 }
 
 fuzz_kernel fuzz_kernel_at(unsigned index) {
-  static const pegen_attention slopes = {.value_dim = 5, .placed = 1},
-                               numbers = {.value_dim = 8, .placed = 1, .indexed = 1},
-                               pairs = {.value_dim = 7, .placed = 1, .by_rows = 1};
+  static const pegen_attention slopes = {.value_dim = 5, .paired = 1, .placed = 1},
+                               numbers = {.value_dim = 8, .paired = 1, .placed = 1, .indexed = 1},
+                               pairs = {.value_dim = 7, .paired = 1, .placed = 1, .by_rows = 1};
   static const fuzz_kernel own[] = {
       {&twin_plain_kernel, PEGEN_PER_HEAD_NONE, NULL},
       {&twin_grid_kernel, PEGEN_PER_HEAD_NONE, NULL},

@@ -83,6 +83,7 @@ static const pegen_attention_code rows_code[] = {{.lanes = LANES,
                                                   .attend = {rows_f32, rows_bf16},
                                                   .look = {look_f32, look_bf16}}};
 const pegen_attention fuzz_learned_form = {.value_dim = VALUE_DIM,
+                                           .paired = 1,
                                            .placed = 1,
                                            .hides = 1,
                                            .n_blocks = 1,
@@ -92,7 +93,7 @@ const pegen_attention fuzz_learned_form = {.value_dim = VALUE_DIM,
                                            .indexed = 2,
                                            .targets = learned_code};
 const pegen_attention fuzz_rows_form = {
-    .value_dim = VALUE_DIM, .placed = 1, .by_rows = 1, .n_blocks = 1, .lanes = 1, .targets = rows_code};
+    .value_dim = VALUE_DIM, .paired = 1, .placed = 1, .by_rows = 1, .n_blocks = 1, .lanes = 1, .targets = rows_code};
 
 static int32_t learned_chosen, rows_chosen;
 static const pegen_driver learned_driver = {.kernel = &fuzz_learned_kernel,
