@@ -17,7 +17,7 @@ from pegen_kernels.explore import explain
 from pegen_kernels.explore import compare, plot
 from pegen_kernels.explore.words import Operands
 from pegen_kernels.explore import facts as facts_of
-from pegen_kernels.explore.pictures import all_pictures, score_matrix
+from pegen_kernels.explore.pictures import KINDS, all_pictures, score_matrix
 
 HOSTILE = """local pe = require "pegen"
 return pe.encoding { name = "hostile", axes = { "x" }, head_dim = 4, block = pe.plane(),
@@ -66,6 +66,30 @@ def opened(page):
     labels = Labels()
     labels.feed(done.stdout)
     return labels
+
+
+PROBE = """<script>setInterval(() => parent.postMessage([document.documentElement.scrollWidth, innerWidth,
+  ...[...document.querySelectorAll("figure svg")].map(e => Math.round(e.getBoundingClientRect().right))], "*"), 200)
+</script>"""
+PHONE = """<iframe src="{}" style="width:360px;height:800px"></iframe><section id="said"></section><script>
+addEventListener("message", e => document.getElementById("said").setAttribute("aria-label", JSON.stringify(e.data)))
+</script>"""
+
+
+def on_a_phone(page):
+    """How wide the page is, the window, and where each chart ends, in a window of 360 pixels."""
+    before, end, after = page.read_text().rpartition("</body>")
+    (page.parent / "probed.html").write_text(before + PROBE + end + after)
+    (page.parent / "phone.html").write_text(PHONE.format("probed.html"))
+    return json.loads(opened(page.parent / "phone.html").found["said"][0])
+
+
+def on_paper(page):
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    paper = page.with_suffix(".pdf")
+    words = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", f"--print-to-pdf={paper}"]
+    subprocess.run([browser, *words, page.as_uri()], capture_output=True, check=True, timeout=240)
+    return paper.read_bytes()
 
 
 def value_at(labels, section, wanted):
@@ -129,9 +153,39 @@ def check_page(folder):
         assert math.isclose(shown, facts.equal[0, 6 + h, 6 + w], rel_tol=1e-9), (h, w, shown)
     sections = {"decay", "map", "directions", "bias", "changes", "wavelengths", "orbits", "commutators", "spectrum"}
     assert sections <= set(labels.found), set(labels.found)
+    page_width, window, *ends = on_a_phone(page)
+    assert page_width <= window == 360 and len(ends) >= 9 and max(ends) <= window, (page_width, window, ends)
+    paper = on_paper(page)
+    assert paper.startswith(b"%PDF") and len(re.findall(rb"/Type */Page\b", paper)) > 1
     run(hostile, "-o", page)
     labels = opened(page)
     assert "broken" not in labels.ids and "wavelengths" in labels.found
+
+
+# What red, green and blue become to eyes without one kind of cone (G. Machado, M. Oliveira and L. Fernandes, "A
+# physiologically-based model for simulation of color vision deficiency", 2009, severity 1).
+DEFICIENCIES = {
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+}
+
+
+def lab(linear):
+    """CIE L*a*b* of linear sRGB, white D65."""
+    of = [[0.412456, 0.357576, 0.180438], [0.212673, 0.715152, 0.072175], [0.019334, 0.119192, 0.950304]]
+    relative = numpy.array(of) @ linear / [0.950489, 1, 1.08884]
+    f = numpy.where(relative > 0.008856, numpy.cbrt(relative), 7.787 * relative + 16 / 116)
+    return numpy.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def check_colours():
+    """Kinds of one picture are told apart by colour (more than 10 in L*a*b*), with two kinds of cones, too."""
+    for seen in ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], *DEFICIENCIES.values()):
+        channels = [numpy.array([int(c[i : i + 2], 16) for i in (1, 3, 5)]) / 255 for c in KINDS]
+        linear = [numpy.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) for c in channels]
+        kinds = [lab(numpy.clip(numpy.array(seen) @ c, 0, 1)) for c in linear]
+        least = min(numpy.linalg.norm(a - b) for i, a in enumerate(kinds) for b in kinds[:i])
+        assert least > 10, least
 
 
 def check_images(folder):
@@ -247,6 +301,7 @@ if __name__ == "__main__":  # lab_test.py opens pages, too
         check_compare(pathlib.Path(name))
         check_compared_checkpoint(pathlib.Path(name))
         check_numbers()
+        check_colours()
         check_gallery()
         check_every_description()
         check_page(pathlib.Path(name))

@@ -37,6 +37,11 @@ def _chart(rows: pandas.DataFrame) -> altair.Chart:
     return altair.Chart(rows).properties(width=_SIZE, height=_SIZE)
 
 
+# Told apart by people who cannot tell red from green, too: M. Okabe and K. Ito, "Color universal design", without the
+# yellow that white paper swallows.
+KINDS = ["#0072b2", "#e69f00", "#000000", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"]
+
+
 def _axis(title: str, low: float, high: float, kind: str = "linear") -> dict:
     zero = {} if kind == "log" else {"zero": False}
     return {"title": title, "scale": altair.Scale(domain=[low, high], type=kind, nice=False, **zero)}
@@ -52,7 +57,7 @@ def _legend() -> altair.Legend:
 
 
 def _colour(name: str) -> altair.Color:
-    return altair.Color(f"{name}:N", legend=_legend()).scale(scheme="tableau10")
+    return altair.Color(f"{name}:N", legend=_legend()).scale(range=KINDS)
 
 
 def _shape(name: str) -> altair.Shape:
