@@ -149,6 +149,11 @@ def _is_operand(name: str) -> bool:
     return name.startswith("operand")
 
 
+def _is_summed(name: str) -> bool:
+    """Over many rows, so in float64; the parts of a call leave sums that another entry adds up."""
+    return not name.startswith("input")
+
+
 def _attend_back(
     name: str,
     rows: Sequence[Tensor],
@@ -159,12 +164,12 @@ def _attend_back(
     numbers: dict[str, Any],
     wanted: Sequence[tuple[str, Tensor]],
 ) -> list[Tensor]:
-    """Gradients of q, k, v and of what is `wanted` of operands and inputs through this stretch of the keys. of_all:
+    """Gradients of q, k, v and of what is `wanted` of all else through this stretch of the keys. of_all:
     what attention to all keys gave, and its gradient; with its log-sum-exps the weights of a stretch are those that its
     keys have among all."""
-    finish = "attention_backward_finish" if any(_is_operand(key) for key, _ in wanted) else ""
+    finish = "attention_backward_finish" if any(_is_summed(key) for key, _ in wanted) else ""
     made = [torch.empty_like(x) for x in rows]
-    made += [torch.empty(x.shape, dtype=torch.float64 if _is_operand(name) else x.dtype) for name, x in wanted]
+    made += [torch.empty(x.shape, dtype=torch.float64 if _is_summed(key) else x.dtype) for key, x in wanted]
     views = {**dict(zip("qkv", rows)), "positions": places[0], "k_positions": places[1], **of_all}
     views |= dict(zip(("grad.q", "grad.k", "grad.v", *(f"grad.{key}" for key, _ in wanted)), made))
     _torch.kernel_of(name)._call("attention_backward", {key: raw_view(key, x) for key, x in views.items()},
@@ -176,22 +181,25 @@ def _attend_back(
 
 def _ring_back(name: str, rows: Sequence[Tensor], positions: Tensor, of_all: dict[str, Tensor],
                operands: Sequence[Tensor], inputs: Sequence[Tensor], causal: bool, scale: float, group: Any,
-               wanted: Sequence[tuple[str, Tensor]]) -> list[Tensor]:  # fmt: skip
-    """Keys and values go around once more; the sums of their gradients go with them, and arrive at home. What operands
-    gain is of the queries here."""
+               wanted: Sequence[tuple[str, Tensor]], with_positions: bool) -> list[Tensor]:  # fmt: skip
+    """Keys, values and their positions go around once more; the sums of their gradients go with them, and arrive at
+    home. What operands gain is of the queries here. Positions gain as queries' and as keys'."""
     (q, k, v), rank, size = rows, dist.get_rank(group), dist.get_world_size(group)
     places = positions.expand(q.shape[0], -1, -1) if positions.ndim == 3 else positions
+    here = [*wanted, *([("positions", places)] if with_positions else [])]
     totals = [torch.zeros_like(q, dtype=torch.float32)]
-    totals += [torch.zeros(x.shape, dtype=torch.float64 if _is_operand(key) else torch.float32) for key, x in wanted]
+    totals += [torch.zeros(x.shape, dtype=torch.float64 if _is_summed(key) else torch.float32) for key, x in here]
     held = [k.contiguous(), v.contiguous(), places.contiguous()]
     sums = [torch.zeros_like(x, dtype=torch.float32) for x in held[:2]]
+    sums += [torch.zeros_like(held[2], dtype=torch.float64)] if with_positions else []
     for step in range(size):
         coming, waits = _pass_on(held, group, rank, size) if step + 1 < size else ([], [])
         owner = (rank - step) % size
         if not causal or owner <= rank:
             numbers = {"causal": int(causal and owner == rank), "scale": float(scale)}
-            made = _attend_back(name, (q, *held[:2]), (positions, held[2]), of_all, operands, inputs, numbers, wanted)
-            for total, x in zip((totals[0], *sums, *totals[1:]), made):
+            of = [*here, *([("k_positions", held[2])] if with_positions else [])]
+            made = _attend_back(name, (q, *held[:2]), (positions, held[2]), of_all, operands, inputs, numbers, of)
+            for total, x in zip((totals[0], *sums[:2], *totals[1:], *sums[2:]), made):
                 total += x
         for wait in waits:
             wait.wait()
@@ -199,8 +207,9 @@ def _ring_back(name: str, rows: Sequence[Tensor], positions: Tensor, of_all: dic
         for wait in waits:
             wait.wait()
         held = coming
-    of_rest = (total.to(x.dtype) for (_, x), total in zip(wanted, totals[1:]))
-    return [*(total.to(x.dtype) for total, x in zip((totals[0], *sums), rows)), *of_rest]
+    made = [total.to(x.dtype) for total, x in zip((totals[0], *sums[:2]), rows)]
+    made += [total.to(x.dtype) for (_, x), total in zip(wanted, totals[1:])]
+    return made + ([(totals[-1] + sums[2]).sum_to_size(positions.shape).to(positions.dtype)] if with_positions else [])
 
 
 class _Ring(torch.autograd.Function):
@@ -222,9 +231,11 @@ class _Ring(torch.autograd.Function):
         bits = sum(needed << i for i, needed in enumerate(ctx.needs_input_grad[5:]))
         wanted = wanted_of(bits, rest[:n], rest[n:])
         of_all = {"out": out, "lse": lse, "grad.out": gradient.contiguous()}
-        made = _ring_back(name, rows, positions, of_all, rest[:n], rest[n:], causal, scale, group, wanted)
+        places = ctx.needs_input_grad[3]
+        made = _ring_back(name, rows, positions, of_all, rest[:n], rest[n:], causal, scale, group, wanted, places)
         of_rest = iter(made[3:])
-        return *made[:3], None, None, *(next(of_rest) if bits >> i & 1 else None for i in range(len(rest)))
+        of_rest = [next(of_rest) if bits >> i & 1 else None for i in range(len(rest))]
+        return *made[:3], made[-1] if places else None, None, *of_rest
 
 
 def _check_ring(q: Tensor, k: Tensor, v: Tensor, positions: Any, name: str, group: Any) -> None:
@@ -244,7 +255,7 @@ def _check_gradients(name: str, positions: Tensor, operands: Sequence[Tensor], i
     """(Not on the way back, when others wait.)"""
     found = _torch.kernel_of(name)
     gains = gains_of_attention(found)
-    of = [("", "positions require", positions)]
+    of = [("positions", "positions require", positions)]
     of += [(f"operand.{i}", f"operand '{info.name}' requires", operands[i]) for i, info in enumerate(found.operands)]
     of += [(f"input.{i}", f"input '{info.name}' requires", inputs[i]) for i, info in enumerate(found.inputs)]
     for key, what, x in of:
@@ -260,9 +271,9 @@ def ring_attention(attention: Any, q: Tensor, k: Tensor, v: Tensor, positions: T
 
     attention: a pegen_kernels.torch.Attention; q, k, v, positions, inputs: this machine's tokens, as of its call;
     machine i has the i-th stretch of them, as many as every other. Keys, values and their positions go around once;
-    what was computed for each stretch is merged by its log-sum-exp. q, k, v, operands and inputs have gradients where
-    the encoding's own attention has them; keys go around once more for that. Operands' are of this machine's queries:
-    to be summed over machines as those of a model's other parameters. Positions have none.
+    what was computed for each stretch is merged by its log-sum-exp. q, k, v, positions, operands and inputs have
+    gradients where the encoding's own attention has them; keys go around once more for that. Operands' are of this
+    machine's queries: to be summed over machines as those of a model's other parameters.
     """
     if not isinstance(attention, _torch.Attention):
         raise ArgumentError(f"attention is a {type(attention).__name__}; expected a pegen_kernels.torch.Attention")
@@ -346,11 +357,25 @@ def _attention(name: str, given: dict[str, Any]) -> Any:
     return (out, p.spread(made[1], shape[:3])) if name == "attention_with_lse" else out
 
 
+def _gradients_of_places(made: Sequence[Tensor], p: _Parts, given: dict[str, Any], bits: int) -> list[Any]:
+    """made: of positions as queries', and as keys' (around a ring these are in the former). bits: 1 positions, 2
+    k_positions."""
+    positions, keys = given["positions"], given["k_positions"]
+    of_keys = positions if keys is None else keys
+    spread, made = [], list(made)
+    if bits & 1:
+        spread.append(_total(made.pop(0), positions, sharding.of_positions(p.cuts, positions), p.mesh, p.cuts))
+    if made:  # those that come after the last query here are not in it
+        whole = [None if cut == TOKENS else cut for cut in p.cuts]
+        seen = torch.nn.functional.pad(made[0], (0, 0, 0, of_keys.shape[-2] - made[0].shape[-2]))
+        spread.append(_total(seen, of_keys, sharding.of_positions(whole, of_keys), p.mesh, p.cuts))
+    return spread if keys is not None else [sum(spread[1:], spread[0])]
+
+
 def _attention_backward(name: str, given: dict[str, Any]) -> list[Any]:
     p, kernel = _parts(given), _torch.kernel_of(given["kernel"])
-    bits = given.get("wanted", 0)
-    if bits >> len(p.operands) + len(p.inputs):
-        raise ArgumentError(f"{kernel.name}: positions require gradients, which attention of DTensors does not have")
+    n, bits = len(p.operands) + len(p.inputs), given.get("wanted", 0)
+    of_places = bits >> n
     wanted = wanted_of(bits, p.operands, p.inputs)
     of_all = {key: p.local(given[of]) for key, of in (("out", "out"), ("lse", "lse"), ("grad.out", "grad"))}
     of_lse = p.local(given["grad_lse"])
@@ -359,8 +384,9 @@ def _attention_backward(name: str, given: dict[str, Any]) -> list[Any]:
         of_all |= {} if of_lse is None else {"grad.lse": of_lse}
         of_all["grad.out"] = adjacent(of_all["grad.out"])
         made = _ring_back(p.name, p.rows, p.positions, of_all, p.operands, p.inputs, *numbers, p.mesh.get_group(p.ring),
-                          wanted)  # fmt: skip
+                          wanted, bool(of_places))  # fmt: skip
     else:
+        bits |= (2 if of_places and given["k_positions"] is None else 0) << n  # of keys at positions apart
         made = torch.ops.pegen_kernels.attention_backward.kernel(
             of_all["grad.out"], of_lse, *p.rows, of_all["out"], of_all["lse"], p.positions, p.k_positions, p.operands,
             p.inputs, *numbers, p.name, bits)  # fmt: skip
@@ -373,7 +399,7 @@ def _attention_backward(name: str, given: dict[str, Any]) -> list[Any]:
         kind, _, i = key.partition(".")
         placed = sharding.of_operand(p.cuts, kernel.operands[int(i)]) if _is_operand(kind) else p.placed
         spread.append(_total(y, given[f"{kind}s"][int(i)], placed, p.mesh, p.cuts))
-    return spread
+    return spread + (_gradients_of_places(made[3 + len(wanted) :], p, given, of_places) if of_places else [])
 
 
 # ---- what DTensor is taught ----

@@ -165,6 +165,27 @@ class Attentions(Case):
         dist.all_reduce(made)
         self.near(made, right, 2.0**-18)
 
+    def test_gradients_of_positions(self):
+        """As queries' and as keys', around the ring and through DTensor; of batches that share them and of others."""
+        for causal, batches in ((False, ()), (True, ()), (True, (2,))):
+            attention, q, k, v, positions, _, _ = self.whole("alibi", heads=8, causal=causal)
+            weights, here = numbers(2, 8, 16, 32, seed=9), slice(4 * self.rank, 4 * self.rank + 4)
+            whole = (positions.expand(*batches, 16, 1) + 0.25).clone().requires_grad_()
+            (right,) = torch.autograd.grad((attention(q, k, v, whole) * weights).sum(), whole)
+            part = whole.detach()[..., here, :].clone().requires_grad_()
+            with self.subTest(causal=causal, batches=batches, around="ring"):
+                out = ring_attention(attention, *(x[:, :, here] for x in (q, k, v)), part)
+                (made,) = torch.autograd.grad((out * weights[:, :, here]).sum(), part)
+                self.near(made, right[..., here, :], 2.0**-16)
+            for along in (0, 1, 2):
+                for keys in (along, 0) if along == 2 else (along,):
+                    with self.subTest(causal=causal, batches=batches, along=along, keys=keys):
+                        cut = [self.cut(x, Shard(y)) for x, y in ((q, along), (k, keys), (v, keys))]
+                        placed = self.cut(whole.detach(), Replicate()).requires_grad_()
+                        out = copy.deepcopy(attention)(*cut, placed)
+                        (out * distribute_tensor(weights, self.mesh, out.placements)).sum().backward()
+                        self.near(placed.grad.full_tensor(), right, 2.0**-16)
+
     def test_gradients_of_a_polynomial(self):
         """PaPE's projection and inputs, around the ring and through DTensor."""
         attention, q, k, v, positions, inputs, _ = self.whole("pape", heads=8, role="pairwise", parabolas=4)
@@ -275,12 +296,12 @@ class Attentions(Case):
             ring_attention(attention, q, k, v, None)
         with self.assertRaisesRegex(pk.ArgumentError, "^attention is a Encoding; expected a"):
             ring_attention(Encoding("rope", head_dim=32, **FAST), q, k, v, positions)
-        with self.assertRaisesRegex(pk.ArgumentError, "^positions requires? a gradient"):
-            ring_attention(attention, q, k, v, positions.clone().requires_grad_())
-        cut = [self.cut(x, Shard(0)) for x in (q, k, v)]
-        out = attention(*cut, self.cut(positions, Replicate()).requires_grad_())
-        with self.assertRaisesRegex(pk.ArgumentError, "^alibi: positions require gradients"):
-            out.sum().backward()
+        polynomial, *rest, places, given, _ = self.whole("pape", heads=8, role="pairwise", parabolas=4)
+        with self.assertRaisesRegex(pk.ArgumentError, "^positions require a gradient, which attention of pape around"):
+            ring_attention(polynomial, *rest, places.clone().requires_grad_(), given)
+        cut = [self.cut(x, Shard(0)) for x in (*rest, *given)]
+        with self.assertRaisesRegex(pk.ArgumentError, "^positions: a gradient is required"):
+            polynomial(*cut[:3], self.cut(places, Replicate()).requires_grad_(), inputs=cut[3:])
         tokens = 3 + self.rank % 2
         with self.assertRaisesRegex(pk.ArgumentError, "^q and k are of different numbers of tokens"):
             ring_attention(attention, q[:, :, :tokens], k[:, :, :tokens], v[:, :, :tokens], positions[:tokens])
