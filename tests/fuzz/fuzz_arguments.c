@@ -11,10 +11,13 @@
  *     but its own input's by the same index;
  *   - an accepted call writes its outputs and nothing else, and they are those of contiguous copies in one part;
  *   - a launch names every row of an accepted call once, at its tensors' addresses and as the entry's access demands;
- *   - a sound call is accepted.
+ *   - a sound call is accepted;
+ *   - a call of sequences writes what it accepts, the same for any number of parts, and reads boundaries as long as
+ * they are.
  */
 #include "check_attention.h"
 #include "driver.h"
+#include "fuzz_sequences.h"
 #include "fuzz_world.h"
 #include "runtime/launch.h"
 
@@ -198,6 +201,49 @@ static void run_call(const fuzz_call *c) {
   }
 }
 
+/* ---- sequences ---- */
+
+/* Parts of so many that this one has no share of what fits into the world. */
+enum { PARTS = INT32_MAX, NO_SHARE = PARTS / 2 - 1000 };
+
+/* Tensors of which the parts above would have a share. */
+static bool is_huge(const DLTensor *t) {
+  int64_t count = 1;
+  for (int i = 0; t->shape && i < t->ndim && i < FUZZ_RANK; i++)
+    if (t->shape[i] > 1 && __builtin_mul_overflow(count, t->shape[i], &count)) return true;
+  return count >= 1 << 20;
+}
+
+static void run_all_parts(const fuzz_call *c, int parts) {
+  world_poison();
+  for (int part = parts - 1; part >= 0; part--) EXPECT(enter(c, part, parts) == PEGEN_ERROR_OK);
+  world_unpoison();
+  world_expect_unchanged(true);
+}
+
+static void run_sequences(const fuzz_call *c, bool is_sound) {
+  roles r;
+  for (int i = 0; i < FUZZ_TENSORS; i++)
+    if (is_huge(&c->tensor[i].dl)) return;
+  int answer = enter(c, NO_SHARE, PARTS);
+  world_expect_unchanged(false);
+  if (is_sound) expect_answer(c, answer, PEGEN_ERROR_OK);
+  if (answer || c->part < 0 || c->part >= c->parts) {
+    EXPECT(enter(c, c->part, c->parts) != PEGEN_ERROR_OK);
+    world_expect_unchanged(false);
+    return;
+  }
+  find_roles(c, &r);
+  if (!all_in_world(&r)) return; /* the caller's lie, which nobody can see */
+  EXPECT(own_all(&r));
+  run_all_parts(c, c->parts > 64 ? 1 : c->parts);
+  DLTensor *first = world_copy(r.write[0].out);
+  world_restore();
+  run_all_parts(c, 1);
+  world_expect_same(r.write[0].out, first);
+  world_copy_free(first);
+}
+
 /* ---- launches ---- */
 
 typedef struct launched {
@@ -267,11 +313,21 @@ static void run_launch(const fuzz_call *c) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  enum { TAIL = 16 }; /* bytes that say what sequences there are */
   static fuzz_call call;
   fuzz_call_read(&call, data, size);
   world_remember();
-  if (call.entry == FUZZ_LAUNCH) run_launch(&call);
-  else run_call(&call);
+  if (call.entry == FUZZ_ATTENTION && call.given && size > TAIL && data[0] >= 128) {
+    reader r = {data + size - TAIL, TAIL};
+    fuzz_sequences sequences;
+    fuzz_sequences_make(&r, &call, &sequences);
+    run_sequences(&call, sequences.sound);
+    fuzz_sequences_free(&sequences);
+  } else if (call.entry == FUZZ_LAUNCH) {
+    run_launch(&call);
+  } else {
+    run_call(&call);
+  }
   fuzz_call_free(&call);
   return 0;
 }
