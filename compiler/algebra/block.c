@@ -417,9 +417,8 @@ static bool needs_wide(const factor *factors, int count) {
 
 /* What multiplies every entry beside the amplitude, a float32; NULL: nothing. */
 static const expr *gain_of(const spec *s) {
-  if (!s->gain[0]) return NULL;
-  const expr *gain = s->gain[0];
-  if (spec_has_sides(s)) gain = expr_select(s->pool, spec_side(s), s->gain[1], s->gain[0]);
+  const expr *gain = spec_gain(s);
+  if (!gain) return NULL;
   if (s->inverse) gain = expr_div(s->pool, expr_const(s->pool, 1), gain);
   return expr_unary(s->pool, EXPR_NARROW, gain);
 }

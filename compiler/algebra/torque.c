@@ -228,9 +228,8 @@ static void through_function(arena *a, collector *c, const expr *const *tau) {
 /* y = gain R x, of which log(gain) gains <g, y>, in either frame; where it divides as much less. */
 static adjoint_output stretched(const collector *c, const expr *const *tau) {
   const spec *s = c->spec;
-  const expr *gain = s->gain[0], *gained = torque_widen(s->pool, tau[c->group.basis->count]);
-  if (spec_has_sides(s)) gain = expr_select(s->pool, spec_side(s), s->gain[1], s->gain[0]);
-  const expr *logarithm = expr_unary(s->pool, EXPR_LOG, gain);
+  const expr *gained = torque_widen(s->pool, tau[c->group.basis->count]);
+  const expr *logarithm = expr_unary(s->pool, EXPR_LOG, spec_gain(s));
   return (adjoint_output){logarithm, s->inverse ? expr_neg(s->pool, gained) : gained};
 }
 

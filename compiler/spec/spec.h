@@ -316,6 +316,10 @@ static inline spec spec_of_side(const spec *s, int side) {
 /* In expressions that a kernel computes of a token: 0 of rows of q, 1 of k. It is a coordinate behind those of the
  * axes, which whoever computes them provides where spec_has_sides. */
 static inline const expr *spec_side(const spec *s) { return expr_position(s->pool, s->n_axes); }
+/* The gain of rows of whichever side; NULL: there is none. */
+static inline const expr *spec_gain(const spec *s) {
+  return spec_has_sides(s) ? expr_select(s->pool, spec_side(s), s->gain[1], s->gain[0]) : s->gain[0];
+}
 
 /* Consistency of the whole (channels in range, no doubles, finite tables, axes with
  * generators...). The loader catches users' mistakes with their lines; this catches

@@ -203,16 +203,7 @@ static void run_call(const fuzz_call *c) {
 
 /* ---- sequences ---- */
 
-/* Parts of so many that this one has no share of what fits into the world. */
-enum { PARTS = INT32_MAX, NO_SHARE = PARTS / 2 - 1000 };
-
-/* Tensors of which the parts above would have a share. */
-static bool is_huge(const DLTensor *t) {
-  int64_t count = 1;
-  for (int i = 0; t->shape && i < t->ndim && i < FUZZ_RANK; i++)
-    if (t->shape[i] > 1 && __builtin_mul_overflow(count, t->shape[i], &count)) return true;
-  return count >= 1 << 20;
-}
+static const int64_t MOST_ITEMS = 1 << 20; /* an item's work grows with its keys */
 
 static void run_all_parts(const fuzz_call *c, int parts) {
   world_poison();
@@ -223,9 +214,8 @@ static void run_all_parts(const fuzz_call *c, int parts) {
 
 static void run_sequences(const fuzz_call *c, bool is_sound) {
   roles r;
-  for (int i = 0; i < FUZZ_TENSORS; i++)
-    if (is_huge(&c->tensor[i].dl)) return;
-  int answer = enter(c, NO_SHARE, PARTS);
+  if (fuzz_any_huge(c, MOST_ITEMS)) return;
+  int answer = enter(c, FUZZ_NO_SHARE, FUZZ_PARTS);
   world_expect_unchanged(false);
   if (is_sound) expect_answer(c, answer, PEGEN_ERROR_OK);
   if (answer || c->part < 0 || c->part >= c->parts) {

@@ -266,3 +266,16 @@ void fuzz_call_free(fuzz_call *c) {
     free(c->tensor[i].strides);
   }
 }
+
+static bool is_huge(const DLTensor *t, int64_t most) {
+  int64_t count = 1;
+  for (int i = 0; t->shape && i < t->ndim && i < FUZZ_RANK; i++)
+    if (t->shape[i] > 1 && __builtin_mul_overflow(count, t->shape[i], &count)) return true;
+  return count >= most;
+}
+
+bool fuzz_any_huge(const fuzz_call *c, int64_t most) {
+  bool any = false;
+  for (int i = 0; i < FUZZ_ALL_TENSORS; i++) any = any || is_huge(&c->tensor[i].dl, most);
+  return any;
+}

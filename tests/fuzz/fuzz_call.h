@@ -112,6 +112,11 @@ void fuzz_place(reader *r, fuzz_tensor *t, fuzz_layout *layout, int rank, const 
                 const int *order);
 void fuzz_call_free(fuzz_call *call);
 
+/* Parts of so many that this one has no share of what fits into the world. */
+enum { FUZZ_PARTS = INT32_MAX, FUZZ_NO_SHARE = FUZZ_PARTS / 2 - 1000 };
+/* Whether a tensor has `most` elements or more, of which the parts above could have a share. */
+bool fuzz_any_huge(const fuzz_call *call, int64_t most);
+
 /* One edit of the call; it may leave it sound. */
 void fuzz_call_edit(reader *r, fuzz_call *call);
 

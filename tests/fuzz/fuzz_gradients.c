@@ -364,23 +364,7 @@ static void run_accepted(const fuzz_gradient_call *c, const entries *e, const ro
 
 /* ---- any call ---- */
 
-/* Parts of so many that this one has no share of what fits into the world. */
-enum { PARTS = INT32_MAX, NO_SHARE = PARTS / 2 - 1000 };
 static const int64_t MOST_ITEMS = 1 << 28;
-
-/* Tensors of which the parts above would have a share. */
-static bool is_huge(const DLTensor *t) {
-  int64_t count = 1;
-  for (int i = 0; t->shape && i < t->ndim && i < FUZZ_RANK; i++)
-    if (t->shape[i] > 1 && __builtin_mul_overflow(count, t->shape[i], &count)) return true;
-  return count >= MOST_ITEMS;
-}
-
-static bool any_huge(const fuzz_call *c) {
-  bool any = false;
-  for (int i = 0; i < FUZZ_ALL_TENSORS; i++) any = any || is_huge(&c->tensor[i].dl);
-  return any;
-}
 
 static void run_call(const fuzz_gradient_call *c) {
   entries e = entries_of(c);
@@ -388,10 +372,10 @@ static void run_call(const fuzz_gradient_call *c) {
   bool is_part = c->forward.part >= 0 && c->forward.part < c->forward.parts;
   size_t bytes = e.size(given);
   world_expect_unchanged(false);
-  if (any_huge(&c->forward)) return;
-  int answer = e.call(given, NO_SHARE, PARTS);
+  if (fuzz_any_huge(&c->forward, MOST_ITEMS)) return;
+  int answer = e.call(given, FUZZ_NO_SHARE, FUZZ_PARTS);
   world_expect_unchanged(false);
-  if (e.finish) EXPECT(e.finish(given, NO_SHARE, PARTS) == answer);
+  if (e.finish) EXPECT(e.finish(given, FUZZ_NO_SHARE, FUZZ_PARTS) == answer);
   world_expect_unchanged(false);
   if (c->forward.sound && answer) fprintf(stderr, "%s refuses with %d\n", c->forward.kernel->name, answer);
   if (c->forward.sound) EXPECT(answer == PEGEN_ERROR_OK);

@@ -54,13 +54,19 @@ class Labels(html.parser.HTMLParser):
             self.found.setdefault(self.section, []).append(attributes["aria-label"])
 
 
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+def browse(page, *words):
+    words = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", *words]
+    return subprocess.run([BROWSER, *words, page.as_uri()], capture_output=True, text=True, timeout=240)
+
+
 def opened(page):
     """What the page says in a browser; None where there is none."""
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if not browser:
+    if not BROWSER:
         return None
-    words = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=20000"]
-    done = subprocess.run([browser, *words, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=240)
+    done = browse(page, "--enable-logging=stderr", "--dump-dom")
     said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     assert not said, said
     labels = Labels()
@@ -85,10 +91,8 @@ def on_a_phone(page):
 
 
 def on_paper(page):
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
     paper = page.with_suffix(".pdf")
-    words = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", f"--print-to-pdf={paper}"]
-    subprocess.run([browser, *words, page.as_uri()], capture_output=True, check=True, timeout=240)
+    browse(page, f"--print-to-pdf={paper}").check_returncode()
     return paper.read_bytes()
 
 
