@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""decode.py PEGEN [B,H,HKV,N,M,D ...] [--dtype f32|bf16|f16] [--bias] [--threads N]: attention of few queries against
-many keys beside PyTorch's and beside a pass over the same keys and values.
+"""decode.py PEGEN [B,H,HKV,N,M,D ...] [--dtype f32|bf16|f16] [--bias] [--threads N] [--json]: attention of few queries
+against many keys beside PyTorch's and beside a pass over the same keys and values.
 
 N queries of H heads, M keys of HKV heads. Needs PyTorch (the figures of docs/speed.md are 2.13's) and a C compiler, to
 link kernels into shared libraries. All take turns in one process; printed are the fastest, in wall time: pegen's, the
 same with its keys in chunks (split_keys), with --bias ALiBi's, PyTorch's, and a sum over k and v, which reads them once
-and does nothing else.
+and does nothing else. With --json a row is an object, and all of them are one array.
 """
 import argparse
 import concurrent.futures
 import ctypes
+import json
 import pathlib
 import subprocess
 import tempfile
@@ -144,14 +145,30 @@ def measure(given, shape, folder, read):
     best = {name: min(turn[name] for turn in times) for name in works}
     works["split"]()
     difference = (out - torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=heads != shared)).abs()
-    peak = 4 * batch * heads * n * m * width / best["pegen"] * 1e-9
+    flops = 4 * batch * heads * n * m * width / best["pegen"]
+    return {
+        "attention": "few queries",
+        "shape": dict(zip(("batch", "heads", "k_heads", "queries", "keys", "head_dim"), map(int, shape.split(",")))),
+        "dtype": given.dtype,
+        "threads": given.threads,
+        "samples": turns,
+        "seconds": best,
+        "of_reading": best["reading"] / best["pegen"],
+        "flops_per_second": flops,
+        "difference": difference.max().item(),
+    }
+
+
+def tell(row):
+    best = row["seconds"]
+    shape = ",".join(map(str, row["shape"].values()))
     print(
-        f"[{shape}] {given.dtype}, {given.threads} threads: "
-        + ", ".join(f"{name} {best[name] * 1e3:.3f} ms" for name in works)
-        + f"; of reading {best['reading'] / best['pegen']:.2f}, {peak:.0f} Gflop/s, "
-        + ("" if given.alone else f"PyTorch/pegen {best['PyTorch'] / best['pegen']:.2f}")
-        + (f", alibi/plain {best['alibi'] / best['pegen']:.2f}" if given.bias else "")
-        + f"; difference {difference.max().item():.1e}",
+        f"[{shape}] {row['dtype']}, {row['threads']} threads: "
+        + ", ".join(f"{name} {of * 1e3:.3f} ms" for name, of in best.items())
+        + f"; of reading {row['of_reading']:.2f}, {row['flops_per_second'] * 1e-9:.0f} Gflop/s, "
+        + (f"PyTorch/pegen {best['PyTorch'] / best['pegen']:.2f}" if "PyTorch" in best else "")
+        + (f", alibi/plain {best['alibi'] / best['pegen']:.2f}" if "alibi" in best else "")
+        + f"; difference {row['difference']:.1e}",
         flush=True,
     )
 
@@ -164,14 +181,19 @@ def main():
     parser.add_argument("--bias", action="store_true")
     parser.add_argument("--alone", action="store_true", help="without PyTorch, whose 16-bit types take long")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     with tempfile.TemporaryDirectory() as folder:
-        read = reader(pathlib.Path(folder))
+        read, rows = reader(pathlib.Path(folder)), []
         for index, shape in enumerate(given.shapes):
             room = pathlib.Path(folder) / str(index)
             room.mkdir()
-            measure(given, shape, room, read)
+            rows.append(measure(given, shape, room, read))
+            if not given.json:
+                tell(rows[-1])
+        if given.json:
+            print(json.dumps(rows, indent=1))
 
 
 main()

@@ -4,6 +4,8 @@
 Encodings with learned operands: NAME_encode_backward with the gradients of q, k and every operand, and its finish,
 beside NAME_encode, and beside PyTorch's autograd through the formula as its paper has it (vit_formulas.py), eager and
 by torch.compile: its backward pass alone, of a graph that forward has left. LieRE's formula is torch.matrix_exp.
+Columns: the same of PaPE's q, k, inputs and projection. Ours are fewer than the paper's, so what comes in is what a
+gradient of scores gives either, rows of which sum to 0: a constant added to a row of scores changes no softmax.
 Tables: NAME_prepare_backward and its finish, beside NAME_prepare and beside PyTorch's autograd from all matrices to
 generators.
 Attention: NAME_attention_backward beside the backward of scaled_dot_product_attention; with learned slopes and with a
@@ -24,7 +26,7 @@ import time
 import torch
 import torch._functorch.config
 import vit_formulas as formulas
-from interface import Args, DLTensor, GradArgs, pointers
+from interface import Args, DLTensor, GradArgs, Kernel, pointers
 from torch import nn
 
 SPECS = pathlib.Path(__file__).resolve().parent.parent / "specs"
@@ -113,21 +115,23 @@ class Library:
         return call, count
 
 
-def arguments(operands=(), **tensors):
-    held = [pointer(operand) for operand in operands]
-    args = Args(struct_size=c.sizeof(Args), n_operands=len(held))
-    args.operands = pointers([p.contents for p in held])
-    args.kept = [operands, tensors]  # whose memory lives as long as the call
+def arguments(operands=(), inputs=(), **tensors):
+    args = Args(struct_size=c.sizeof(Args), n_operands=len(operands), n_inputs=len(inputs))
+    args.operands = pointers([tensor(operand) for operand in operands])
+    args.inputs = pointers([tensor(of) for of in inputs])
+    args.kept = [operands, inputs, tensors]  # whose memory lives as long as the call
     for name, of in tensors.items():
         setattr(args, name, pointer(of))
     return args
 
 
-def gradients(args, operands=(), **tensors):
+def gradients(args, operands=(), inputs=(), **tensors):
     grad = GradArgs(struct_size=c.sizeof(GradArgs))
-    args.kept += [operands, tensors]
+    args.kept += [operands, inputs, tensors]
     if operands:
         grad.operands = pointers([tensor(operand) for operand in operands])
+    if inputs:
+        grad.inputs = pointers([tensor(of) for of in inputs])
     for name, of in tensors.items():
         setattr(grad, name, pointer(of))
     args.grad = c.pointer(grad)
@@ -221,6 +225,48 @@ def encoding(options, folder, case, shape, heads):
     words.append(f"eager / ours {times['eager'] / mine:.1f} [{goals[1]}]")
     if "compiled" in times:
         words.append(f"compiled / ours {times['compiled'] / mine:.1f} [{goals[2]}]")
+    words.append(f"difference {difference:.0e}, {workspace} bytes of workspace")
+    print("; ".join(words), flush=True)
+
+
+# ---- columns ----
+
+
+def columns(options, folder, shape, heads):
+    batch, tokens, rows, channels = shape
+    parabolas = 50
+    library = Library(options.pegen, folder, "pape", ["role=separable", f"heads={heads}"])
+    width = Kernel.in_dll(library.library, "pape_kernel").out_dim
+    positions = grid_positions(tokens)
+    described = Description({"projection": ("H", parabolas, 2)}, heads)
+    model = formulas.PaPE(described, positions)
+    operand = described.projection.detach()
+    q, k = (torch.randn(batch, tokens, rows, channels).transpose(1, 2) for _ in range(2))
+    a, b = (torch.randn(batch, tokens, rows, parabolas).transpose(1, 2) for _ in range(2))
+    wide = [torch.empty(batch, tokens, rows, width).transpose(1, 2) for _ in range(2)]
+    gained = [torch.empty_like(x) for x in (q, k, a, b, operand)]
+    forward = arguments([operand], [a, b], q=q, k=k, q_out=wide[0], k_out=wide[1], positions=positions)
+    contenders = {"forward": library.entry("encode", forward)}
+    contenders["forward"]()
+    scores = torch.randn(batch, rows, tokens, tokens) / tokens
+    scores -= scores.mean(-1, keepdim=True)
+    args = arguments([operand], [a, b], positions=positions)
+    gradients(
+        args, gained[4:], gained[2:4], q_out=scores @ wide[1], k_out=scores.mT @ wide[0], q=gained[0], k=gained[1]
+    )
+    contenders["backward"], workspace = library.with_workspace("encode_backward", args)
+    inputs = [x.requires_grad_() for x in (q, k, a, b)] + [model.projection]
+    encoded = model(q, k, a, b)
+    directions = [x.detach() for x in (scores @ encoded[1], scores.mT @ encoded[0])]
+    contenders["eager"] = backward_of(encoded, inputs, directions)
+    if options.compile:
+        contenders["compiled"] = backward_of(torch.compile(model)(q, k, a, b), inputs, directions)
+    difference = far(gained, (contenders["backward"](), contenders["eager"]())[1])
+    times = least(contenders, options.turns)
+    mine = times["backward"]
+    words = [f"pape, columns, {list(shape)}, {'heads of their own' if heads > 1 else 'shared heads'}"]
+    words[0] += f": {mine / times['forward']:.2f} times forward"
+    words += [f"{name} / ours {times[name] / mine:.1f}" for name in ("eager", "compiled") if name in times]
     words.append(f"difference {difference:.0e}, {workspace} bytes of workspace")
     print("; ".join(words), flush=True)
 
@@ -334,7 +380,7 @@ def attention(options, folder, batch, tokens):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pegen")
-    parser.add_argument("--only", help="a description's name, tables or attention")
+    parser.add_argument("--only", help="a description's name, columns, tables or attention")
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave out torch.compile")
     options = parser.parse_args()
@@ -348,6 +394,10 @@ def main():
                     if options.only not in (None, case[0]) or (case[0] == "liere" and shape[1] > 196):
                         continue
                     encoding(options, pathlib.Path(folder), case, shape, heads)
+        for shape in ((1, 196, 12, 64), (8, 196, 12, 64)):
+            for heads in (12, 1):
+                if options.only in (None, "columns"):
+                    columns(options, pathlib.Path(folder), shape, heads)
         for case in TABLES:
             for heads in (12, 1):
                 if options.only in (None, "tables"):

@@ -47,6 +47,9 @@ class Args(c.Structure):
             ("lse", c.POINTER(DLTensor)),
             ("split_keys", c.c_int64),
         ]
+        + [(name, c.POINTER(DLTensor)) for name in ("cu_seqlens", "k_cu_seqlens", "block_table", "lengths", "slots")]
+        + [(name, c.POINTER(DLTensor)) for name in ("v_out", "v_scale", "q_norm", "k_norm")]
+        + [("norm_epsilon", c.c_double)]
     )
 
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""sparse.py PEGEN [--flex]: what masks leave out, one thread, float32, in one process.
+"""sparse.py PEGEN [--flex] [--json]: what masks leave out, one thread, float32, in one process.
 
 A causal window of 256 and causal attention over [1,4,4096,64] beside the same without a mask, and eight documents told
 apart by an axis in one call beside eight calls. With --flex also FlexAttention, compiled, its block mask made before.
-Calls take turns; printed are the fastest, in processor time. Needs PyTorch and a C compiler.
+Calls take turns; printed are the fastest, in processor time, with --json as an array of rows. Needs PyTorch and a C
+compiler.
 """
 import ctypes
+import json
 import pathlib
 import subprocess
 import sys
@@ -17,7 +19,7 @@ import torch
 from interface import Args, DLTensor
 
 HEADS, TOKENS, DIM, WINDOW, DOCUMENTS = 4, 4096, 64, 256, 8
-TURNS = 7
+TURNS = 9
 SPEC = """local pe = require "pegen"
 return pe.encoding {{ name = "{name}", axes = {{ {axes} }}, head_dim = {dim},
   bias = function(delta) return {bias} end }}
@@ -110,7 +112,7 @@ def main():
         others = flexes(q, k, v) if "--flex" in sys.argv else {}
         for name, other in others.items():
             difference = (other() - works[name]()).abs().max().item()
-            print(f"{name}: largest difference from FlexAttention {difference:.1e}")
+            print(f"{name}: largest difference from FlexAttention {difference:.1e}", file=sys.stderr)
         for i, part in enumerate(apart):
             part()
             together = works["documents"]()[:, :, i * length : (i + 1) * length]
@@ -124,11 +126,18 @@ def main():
     best = {name: min(of) for name, of in times.items()}
     pairs = TOKENS * WINDOW - WINDOW * (WINDOW - 1) // 2
     shares = {"window": best["full"] * pairs / TOKENS**2, "causal": best["full"], "documents": best["eight calls"]}
-    for name, of in best.items():
-        share = (
-            f", {of / shares[name]:.2f} times {'full' if name == 'causal' else 'its share'}" if name in shares else ""
-        )
-        print(f"{name}: {of * 1e3:.2f} ms{share}")
+    rows = [
+        {"attention": name, "shape": [1, HEADS, TOKENS, DIM], "samples": TURNS, "seconds": of}
+        | ({"times_share": of / shares[name]} if name in shares else {})
+        for name, of in best.items()
+    ]
+    if "--json" in sys.argv:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        of = "full" if row["attention"] == "causal" else "its share"
+        share = f", {row['times_share']:.2f} times {of}" if "times_share" in row else ""
+        print(f"{row['attention']}: {row['seconds'] * 1e3:.2f} ms{share}")
 
 
 main()

@@ -1,11 +1,14 @@
 -- check: what the words of the vocabulary ask of their arguments.
 local core = ...
-local check = { sealed = false } -- set when pe.encoding begins: operands and inputs are declared before
+local check = {
+  sealed = false, -- set when pe.encoding begins: operands and inputs are declared before
+  about = "",     -- what messages are of: "part 2: " of one of several parts
+}
 
-function check.fail(message, ...) core.fail(string.format(message, ...)) end
+function check.fail(message, ...) core.fail(check.about .. string.format(message, ...)) end
 -- At the line of a field, or where a function of the spec is defined.
-function check.fail_field(field, message, ...) core.fail_field(field, string.format(message, ...)) end
-function check.fail_in(source, message, ...) core.fail(string.format(message, ...), source) end
+function check.fail_field(field, message, ...) core.fail_field(field, check.about .. string.format(message, ...)) end
+function check.fail_in(source, message, ...) core.fail(check.about .. string.format(message, ...), source) end
 
 -- What the vocabulary's own tables are called, by what their metatables show.
 local KINDS = {

@@ -1,7 +1,8 @@
 /* convert: from the vocabulary's checked tables to struct spec.
  *
  * encoding.lua has checked everything that a user can get wrong and calls
- * core.begin, core.merge and core.finish in this order. What arrives here is
+ * core.begin, core.merge and core.finish in this order, where a head has parts core.begin, core.merge and core.part
+ * for each of them before. What arrives here is
  * flat: lists of numbers and strings, axes counted from 0.
  */
 #include "base/diag.h"
@@ -288,6 +289,9 @@ static void read_pairwise(lua_State *L, spec *d, arena *memory) {
   lua_pop(L, 1);
   p->score = scored ? expr_field(L, "score") : NULL;
   p->rotates = d->n_components > 0;
+  lua_getfield(L, -1, "turns_values");
+  p->turns_values = lua_toboolean(L, -1);
+  lua_pop(L, 1);
   if (!p->rotates) d->n_blocks = 1;
   d->pairwise = p;
 }
@@ -298,6 +302,9 @@ static void read_input(lua_State *L, spec_input *in) {
   in->units = text_field(L, "units");
   in->source = text_field(L, "source");
   in->size = integer_field(L, "size");
+  lua_getfield(L, -1, "of_keys");
+  in->of_keys = lua_toboolean(L, -1);
+  lua_pop(L, 1);
   in->test_scale = number_field(L, "test_scale");
   in->line = (int)integer_field(L, "line");
 }
@@ -434,6 +441,46 @@ static const spec_basis *read_basis(lua_State *L) {
   return basis;
 }
 
+/* What turns, from the table on the top. */
+static void read_blocks(lua_State *L, spec *d, arena *memory) {
+  d->amplitude = number_field(L, "amplitude");
+  read_gains(L, d);
+  d->dual_axes = (unsigned)integer_field(L, "dual_axes");
+  d->basis = read_basis(L);
+  read_generators(L, d);
+  read_block(L, d, memory);
+  read_combine(L, d);
+}
+
+/* core.part(description): blocks on some of the channels; what is the whole's follows with core.finish. */
+int convert_part(lua_State *L) {
+  dsl_state *s = dsl_state_of(L);
+  if (s->n_parts == SPEC_MAX_PARTS) diag_bug("spec loader", "more than %d parts", SPEC_MAX_PARTS);
+  spec_part *part = &s->part[s->n_parts++];
+  spec *d = arena_new(s->memory, spec);
+  lua_settop(L, 1);
+  part->of = d;
+  part->first = (int)integer_field(L, "first");
+  part->count = (int)integer_field(L, "count");
+  d->pool = s->pool;
+  d->n_axes = open_list(L, "axes", SPEC_MAX_AXES);
+  for (int i = 0; i < d->n_axes; i++) part->axis[i] = (int)integer_at(L, i);
+  lua_pop(L, 1);
+  lua_getfield(L, -1, "blocks");
+  read_blocks(L, d, s->memory);
+  return 0;
+}
+
+static void read_parts(dsl_state *s, spec *d) {
+  if (s->n_parts == 0) return;
+  d->n_parts = s->n_parts;
+  d->n_blocks = expr_pool_blocks(d->pool);
+  spec_part *parts = arena_array(s->memory, spec_part, d->n_parts);
+  memcpy(parts, s->part, sizeof *parts * (size_t)d->n_parts);
+  d->part = parts;
+  spec_share_with_parts(d);
+}
+
 /* core.finish(description): the finished spec, as the value that a spec file returns. */
 int convert_finish(lua_State *L) {
   dsl_state *s = dsl_state_of(L);
@@ -464,14 +511,7 @@ int convert_finish(lua_State *L) {
   lua_pop(L, 1);
   read_inputs(L, d, s->memory);
   read_models(L, d, s->memory);
-  if (lua_getfield(L, -1, "blocks") != LUA_TNIL) {
-    d->amplitude = number_field(L, "amplitude");
-    read_gains(L, d);
-    d->basis = read_basis(L);
-    read_generators(L, d);
-    read_block(L, d, s->memory);
-    read_combine(L, d);
-  }
+  if (lua_getfield(L, -1, "blocks") != LUA_TNIL) read_blocks(L, d, s->memory);
   lua_pop(L, 1);
   if (lua_getfield(L, -1, "pairwise") != LUA_TNIL) read_pairwise(L, d, s->memory);
   lua_pop(L, 1);
@@ -479,6 +519,7 @@ int convert_finish(lua_State *L) {
   lua_pop(L, 1);
   if (lua_getfield(L, -1, "additive") != LUA_TNIL) read_additive(L, d, s->memory);
   lua_pop(L, 1);
+  read_parts(s, d);
   s->result = d;
   /* A spec can hold what is returned and raise it as an error: it stands for the description, and is nothing of it. */
   lua_newuserdatauv(L, 0, 0);

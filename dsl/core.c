@@ -175,6 +175,7 @@ static void push_limits(lua_State *L) {
                 {"rotors", SPEC_MAX_ROTORS},
                 {"arguments", SPEC_MAX_ARGUMENTS},
                 {"models", SPEC_MAX_MODELS},
+                {"parts", SPEC_MAX_PARTS},
                 {"place_score", SPEC_OF_SCORE},
                 {"place_query", SPEC_OF_QUERY},
                 {"place_key", SPEC_OF_KEY}};
@@ -200,6 +201,7 @@ void core_push(lua_State *L) {
                                        {"number_text", number_text},
                                        {"begin", convert_begin},
                                        {"merge", convert_merge},
+                                       {"part", convert_part},
                                        {"finish", convert_finish},
                                        {NULL, NULL}};
   if (lua_getfield(L, LUA_REGISTRYINDEX, KEY) != LUA_TNIL) return;

@@ -17,8 +17,13 @@ local rotors = core.include "rotors"
 local WORD = "pe.encoding"
 local FIELDS = {
   "name", "doc", "axes", "head_dim", "heads", "block", "layout", "span", "generators", "combine", "phase",
-  "amplitude", "position", "precision", "basis", "bias", "score", "add", "role", "value_dim", "models",
+  "amplitude", "position", "precision", "basis", "bias", "score", "add", "role", "value_dim", "values", "sides",
+  "models", "parts",
 }
+local PART_FIELDS = {
+  "span", "axes", "block", "layout", "generators", "combine", "phase", "amplitude", "position", "precision",
+}
+local word = WORD -- of what is described: the whole, or a part of it
 local encoding = {}
 
 ---- combine rules ----
@@ -71,12 +76,12 @@ end
 ---- axes, span and layout ----
 
 local function check_axes(axes)
-  local names, index_of = check.list(WORD, "axes", axes, "names"), {}
+  local names, index_of = check.list(word, "axes", axes, "names"), {}
   if #names < 1 or #names > core.limits.axes then
-    check.wrong(WORD, "axes", axes, string.format("a list of 1 to %d names", core.limits.axes))
+    check.wrong(word, "axes", axes, string.format("a list of 1 to %d names", core.limits.axes))
   end
   for i, name in ipairs(names) do
-    check.identifier(WORD, "axes", name)
+    check.identifier(word, "axes", name)
     if index_of[name] then check.fail_field("axes", "the axis '%s' is named twice", name) end
     index_of[name] = i
   end
@@ -86,14 +91,14 @@ end
 -- span = { first channel, count }: where the blocks lie in a head.
 local function check_span(span, head_dim)
   if span == nil then return 0, head_dim end
-  local numbers = check.list(WORD, "span", span, "two numbers { first, count }")
-  if #numbers ~= 2 then check.wrong(WORD, "span", span, "a list { first channel, count }") end
-  local first = check.integer(WORD, "span", numbers[1], 0, head_dim)
-  return first, check.integer(WORD, "span", numbers[2], 0, head_dim - first)
+  local numbers = check.list(word, "span", span, "two numbers { first, count }")
+  if #numbers ~= 2 then check.wrong(word, "span", span, "a list { first channel, count }") end
+  local first = check.integer(word, "span", numbers[1], 0, head_dim)
+  return first, check.integer(word, "span", numbers[2], 0, head_dim - first)
 end
 
 -- Channels by component and block: channels[component * blocks + block + 1].
-local function lay_out(layout, block, blocks, first, head_dim)
+local function lay_out(layout, block, blocks, first, least, most)
   local size = block.size
   local place = layout
   if layout == nil or layout == "interleaved" then
@@ -101,16 +106,16 @@ local function lay_out(layout, block, blocks, first, head_dim)
   elseif layout == "split" then
     place = function(component, i) return first + component * blocks + i end
   elseif type(layout) ~= "function" then
-    check.wrong(WORD, "layout", layout, "\"interleaved\", \"split\" or function(component, block)")
+    check.wrong(word, "layout", layout, "\"interleaved\", \"split\" or function(component, block)")
   end
   local channels, taken = {}, {}
   for component = 0, size - 1 do
     for i = 0, blocks - 1 do
       local channel = place(component, i)
       local whole = type(channel) == "number" and math.tointeger(channel)
-      if not whole or whole < 0 or whole >= head_dim then
-        check.fail_in(layout, "layout puts component %d of block %d at %s, a channel from 0 to %d was expected",
-          component, i, check.show(channel), head_dim - 1)
+      if not whole or whole < least or whole > most then
+        check.fail_in(layout, "layout puts component %d of block %d at %s, a channel from %d to %d was expected",
+          component, i, check.show(channel), least, most)
       end
       if taken[whole] then
         check.fail_in(layout, "layout puts component %d of block %d at channel %d, where another is", component, i,
@@ -165,7 +170,7 @@ local function phase_of(phase, axis, heads, blocks)
   elseif type(phase) == "number" then
     f = function(_, _) return phase end
   elseif type(phase) ~= "function" then
-    check.wrong(WORD, "phase", phase, "function(axis, block, head), a number or a learned operand")
+    check.wrong(word, "phase", phase, "function(axis, block, head), a number or a learned operand")
   end
   local values, rows = for_blocks(f, axis, heads, blocks)
   for k = 1, rows * blocks do
@@ -245,10 +250,10 @@ local function generator_table(generators, axes, index_of)
     return by_axis
   end
   if type(generators) ~= "table" then
-    check.wrong(WORD, "generators", generators,
+    check.wrong(word, "generators", generators,
       "a bivector or skew operand, a table of them by axis, or function(axis, block, head)")
   end
-  if getmetatable(generators) ~= nil then check.wrong(WORD, "generators", generators, "a table without a metatable") end
+  if getmetatable(generators) ~= nil then check.wrong(word, "generators", generators, "a table without a metatable") end
   local by_axis = {}
   for axis, generator in pairs(generators) do
     by_axis[axis] = generator
@@ -270,7 +275,7 @@ local function positions_of(map, axes)
     for i = 1, #axes do mapped[i] = core.position(i - 1) end
     return mapped
   end
-  if type(map) ~= "function" then check.wrong(WORD, "position", map, "function(axis, r) or function(r)") end
+  if type(map) ~= "function" then check.wrong(word, "position", map, "function(axis, r) or function(r)") end
   local is_whole = core.parameters(map) == 1
   if is_whole then
     local given = map(place.coordinates_of("position", axes))
@@ -297,11 +302,11 @@ local SIDES = { "q", "k" }
 -- A factor of one side (nil: of both) as one expression of all blocks: a number, or function(r, block, head).
 local function factor_of(factor, side, axes, heads, blocks)
   if type(factor) == "number" then
-    local number = check.positive(WORD, "amplitude", factor)
+    local number = check.positive(word, "amplitude", factor)
     factor = function(_, _) return number end
   end
   if type(factor) ~= "function" then
-    check.wrong(WORD, "amplitude", factor,
+    check.wrong(word, "amplitude", factor,
       "a positive number, function(r, block, head), or a table { q = ..., k = ... }")
   end
   local values, rows = for_blocks(factor, place.coordinates_of("position", axes), heads, blocks)
@@ -318,7 +323,7 @@ end
 -- The field `amplitude`: the factor of all encoded channels, and what multiplies it on each side; nil: nothing does.
 local function amplitude_of(given, axes, heads, blocks)
   if given == nil or type(given) == "number" then
-    return given == nil and 1.0 or check.positive(WORD, "amplitude", given)
+    return given == nil and 1.0 or check.positive(word, "amplitude", given)
   end
   if type(given) ~= "table" then
     local both = factor_of(given, nil, axes, heads, blocks)
@@ -333,19 +338,54 @@ local function amplitude_of(given, axes, heads, blocks)
   return 1.0, gains
 end
 
+---- sides ----
+
+-- The field `sides`: the axes by which q is boosted back, as bits. What turns in a plane of equal squares is its own
+-- inverse transpose, what boosts in one of different squares has it at the negative angle, and other bivectors have
+-- none that is a rotor of the same axis.
+local function dual_axes_of(given, axes, block, generators, combine, basis)
+  if given == nil or given == "same" then return 0 end
+  if given ~= "dual" then check.wrong(word, "sides", given, "\"same\" or \"dual\"") end
+  if block.dense or combine.apply then return 0 end -- turns all of them
+  local p, q = block.algebra[1], block.algebra[2]
+  local negative, null = ((1 << q) - 1) << p, ~((1 << (p + q)) - 1)
+  local bits = 0
+  for a, axis in ipairs(axes) do
+    local boosts, turns = false, false
+    for _, plane in ipairs(generators[a].blades) do
+      if plane & null ~= 0 then
+        check.fail_field("sides", "the generator of axis '%s' has %s, whose rotors have no inverse transpose that is "
+          .. "one: \"dual\" goes with turns and boosts", axis, algebra.name_of(plane))
+      end
+      local minus = plane & negative
+      if minus ~= 0 and minus ~= plane then boosts = true else turns = true end
+    end
+    if boosts and turns then
+      check.fail_field("sides", "the generator of axis '%s' turns and boosts at once: \"dual\" goes with axes that do "
+        .. "one of them", axis)
+    end
+    if boosts then bits = bits | 1 << (a - 1) end
+  end
+  if bits ~= 0 and basis then
+    check.fail_field("sides", "\"dual\" goes with no 'basis' where an axis boosts: behind one, rows of q and of k are "
+      .. "turned by the same matrices")
+  end
+  return bits
+end
+
 ---- rotors on blocks of channels ----
 
 local PRECISIONS = { "exact phases", "float32 phases" }
 
--- Fills `described`, which core.finish takes, from pe.encoding's fields.
-local function describe_blocks(given, described, index_of)
-  check.required(WORD, given, { "block", "generators", "phase" })
-  local axes, head_dim, heads = described.axes, described.head_dim, described.heads
+-- What core.part and core.finish take of the blocks on `count` channels from `first` on, which may lie on channels
+-- least to most; described: the whole. index_of: of `axes`, which are all of the whole's or a part's.
+local function blocks_of(given, described, axes, index_of, first, count, least, most)
+  check.required(word, given, { "block", "generators", "phase" })
+  local head_dim, heads = described.head_dim, described.heads
   local block = algebra.block(given.block) or dense.block(given.block)
   if not block then
-    check.wrong(WORD, "block", given.block, "pe.plane(), pe.vector(n), pe.multivector{...} or pe.dense(b)")
+    check.wrong(word, "block", given.block, "pe.plane(), pe.vector(n), pe.multivector{...} or pe.dense(b)")
   end
-  local first, count = check_span(given.span, head_dim)
   local blocks = count // block.size
   if blocks == 0 then
     local field = given.span and "span" or "head_dim"
@@ -357,11 +397,11 @@ local function describe_blocks(given, described, index_of)
   end
   local combine = given.combine == nil and #axes == 1 and encoding.sum or given.combine
   if combine == nil then
-    check.fail("%s lacks the field 'combine', which says how its %d axes become one rotor", WORD, #axes)
+    check.fail("%s lacks the field 'combine', which says how its %d axes become one rotor", word, #axes)
   end
   combine = type(combine) == "table" and rules[combine] or rotors.rule(combine, axes, index_of)
   if not combine then
-    check.wrong(WORD, "combine", given.combine, "pe.sum, pe.mean, pe.product{...}, pe.symmetric{...}, pe.chordal, "
+    check.wrong(word, "combine", given.combine, "pe.sum, pe.mean, pe.product{...}, pe.symmetric{...}, pe.chordal, "
       .. "pe.karcher{...}, pe.slerp{...} or function(R, block, head)")
   end
   if block.dense and (combine.order or combine.apply) then
@@ -369,18 +409,20 @@ local function describe_blocks(given, described, index_of)
   end
   local order = combine_order(combine, axes, index_of)
   local by_axis = generator_table(given.generators, axes, index_of)
-  local channels = lay_out(given.layout, block, blocks, first, head_dim)
+  local channels = lay_out(given.layout, block, blocks, first, least, most)
 
   core.begin(blocks)
-  operands.open(axes, heads, blocks)
+  operands.open(described.axes, heads, blocks)
+  inputs.open(true)
   local generators, phases, positions = {}, {}, {}
   for a, axis in ipairs(axes) do
     local generator = block.dense and matrices_of or generator_of
     generators[a] = generator(by_axis[axis], axis, heads, blocks, block)
     phases[a] = phase_of(given.phase, axis, heads, blocks)
   end
-  local combined = combine.apply and rotors.describe(combine, axes, heads, blocks)
   local amplitude, gains = amplitude_of(given.amplitude, axes, heads, blocks)
+  inputs.close()
+  local combined = combine.apply and rotors.describe(combine, axes, heads, blocks)
   operands.close()
   if gains and (block.dense or given.basis ~= nil) then
     check.fail_field("amplitude", "an amplitude that is a function, or another of q than of k, goes with blocks of "
@@ -390,9 +432,9 @@ local function describe_blocks(given, described, index_of)
   for a, mapped in ipairs(positions_of(given.position, axes)) do positions[a] = core.merge(mapped, 1) end
   local precision = given.precision == nil and "exact phases" or given.precision
   if not check.contains(PRECISIONS, precision) then
-    check.wrong(WORD, "precision", precision, "\"exact phases\" or \"float32 phases\"")
+    check.wrong(word, "precision", precision, "\"exact phases\" or \"float32 phases\"")
   end
-  described.blocks = {
+  return {
     rounds_phases = precision == "float32 phases",
     algebra = block.algebra,
     size = block.size,
@@ -412,16 +454,24 @@ local function describe_blocks(given, described, index_of)
     positions = positions,
     amplitude = amplitude,
     gains = gains and { gains.q, gains.k },
+    dual_axes = dual_axes_of(given.sides, axes, block, generators, combine, given.basis ~= nil),
   }
-  described.skip_tokens, described.grid, described.inverse = options.tokens(#axes, true)
-  if schur and described.inverse then
+end
+
+-- Fills `described`, which core.finish takes, from pe.encoding's fields.
+local function describe_blocks(given, described, index_of)
+  local first, count = check_span(given.span, described.head_dim)
+  described.blocks =
+    blocks_of(given, described, described.axes, index_of, first, count, 0, described.head_dim - 1)
+  described.skip_tokens, described.grid, described.inverse = options.tokens(#described.axes, true)
+  if described.blocks.map == "schur" and described.inverse then
     check.fail_field("basis", "pe.schur has no inverse: its basis is known to the kernel alone")
   end
 end
 
 -- Fields that say something of blocks: none of them goes without one.
 local OF_BLOCKS = {
-  "layout", "span", "generators", "combine", "phase", "amplitude", "position", "precision", "basis",
+  "layout", "span", "generators", "combine", "phase", "amplitude", "position", "precision", "basis", "sides",
 }
 
 -- What goes with a rotation alone, where there is none.
@@ -433,6 +483,74 @@ local function refuse_blocks(given)
   end
 end
 
+---- several kinds of blocks in one head ----
+
+-- The axes that a part reads, their indices by name, and which of the whole's they are, counted from 0.
+local function axes_of_part(part, described, index_of)
+  if part.axes == nil then part.axes = described.axes end
+  local names, own = check_axes(part.axes)
+  local indices = {}
+  for i, name in ipairs(names) do
+    if not index_of[name] then
+      check.fail_field("axes", "%s reads the axis '%s'%s", word, name, check.hint(name, described.axes))
+    end
+    indices[i] = index_of[name] - 1
+  end
+  return names, own, indices
+end
+
+-- A part that turns its channels; what it may be is what a whole may be that has blocks of blades and no inputs.
+local function describe_part(part, described, index_of, first, count)
+  if dense.block(part.block) then
+    check.fail_field("block", "blocks of pe.dense do not stand in 'parts'; pe.plane(), pe.vector(n) or "
+      .. "pe.multivector{...} was expected")
+  end
+  if type(part.amplitude) == "table" then
+    check.fail_field("amplitude", "another amplitude of q than of k does not stand in 'parts'; a number or "
+      .. "function(r, block, head) was expected")
+  end
+  local axes, own, indices = axes_of_part(part, described, index_of)
+  local blocks = blocks_of(part, described, axes, own, first, count, first, first + count - 1)
+  core.part { first = first, count = count, axes = indices, blocks = blocks }
+end
+
+local function describe_parts(given, described, index_of)
+  for _, field in ipairs { "block", table.unpack(OF_BLOCKS) } do
+    if given[field] ~= nil then
+      check.fail_field(field, "field '%s' of %s stands beside 'parts'; expected it in a part", field, WORD)
+    end
+  end
+  local parts, behind, turning = check.list(WORD, "parts", given.parts, "parts"), 0, 0
+  for n, part in ipairs(parts) do
+    check.about, word = string.format("part %d: ", n), "a part"
+    part = check.fields(word, part, PART_FIELDS)
+    check.required(word, part, { "span" })
+    local first, count = check_span(part.span, described.head_dim)
+    if first < behind then
+      check.fail_field("span", "its span begins at channel %d, the part before it ends at %d; parts stand in the order "
+        .. "of their channels and share none", first, behind - 1)
+    end
+    behind = first + count
+    if part.block ~= nil then
+      turning = turning + 1
+      if turning > core.limits.parts then
+        check.fail("%d parts with blocks, at most %d were expected", turning, core.limits.parts)
+      end
+      describe_part(part, described, index_of, first, count)
+    else
+      for _, field in ipairs(PART_FIELDS) do
+        if part[field] ~= nil and field ~= "span" then
+          check.fail_field(field, "field '%s' of %s goes with a 'block', and there is none", field, word)
+        end
+      end
+    end
+  end
+  check.about, word = "", WORD
+  if turning == 0 then check.fail_field("parts", "no part has a 'block'; expected one at least") end
+  core.begin(1)
+  described.skip_tokens, described.grid, described.inverse = options.tokens(#described.axes, true)
+end
+
 -- Attention with a function of the displacement in it: a bias, a rotation of the keys' blocks, both or neither.
 local function describe_pairwise(given, described, index_of)
   if given.block ~= nil then
@@ -440,6 +558,10 @@ local function describe_pairwise(given, described, index_of)
     if described.blocks.gains then
       check.fail_field("amplitude", "an amplitude that is a function, or another of q than of k, is for separable "
         .. "encodings: a pair has one displacement and no side; a number was expected")
+    end
+    if given.sides ~= nil then
+      check.fail_field("sides", "field 'sides' is for separable encodings: a pair has one displacement, and its keys "
+        .. "turn by that alone")
     end
   else
     refuse_blocks(given)
@@ -464,7 +586,7 @@ end
 
 -- Something that is added to the channels.
 local function describe_sum(given, described)
-  for _, field in ipairs { "block", "bias", "score", "value_dim" } do
+  for _, field in ipairs { "block", "bias", "score", "value_dim", "values" } do
     if given[field] ~= nil then check.fail_field(field, "field '%s' of %s does not go with 'add'", field, WORD) end
   end
   refuse_blocks(given)
@@ -472,6 +594,27 @@ local function describe_sum(given, described)
 end
 
 ---- the whole ----
+
+-- Of what is no polynomial: inputs that nothing reads.
+local function refuse_inputs(given, described, role)
+  if given.score ~= nil or (role == "pairwise" and given.bias ~= nil) then
+    for _, input in ipairs(inputs.list()) do
+      if not input.is_read then check.fail("input '%s' is read by no score and no bias", input.name) end
+    end
+    return
+  end
+  local blocks = role == "separable" and given.basis == nil and described.blocks
+  for _, input in ipairs(inputs.list()) do
+    if not blocks or blocks.dense then
+      local message = string.format("input '%s' goes with a pe.polynomial, with 'score' and 'bias' of attention, or "
+        .. "with 'phase', 'amplitude' and 'generators' of blades in separable encodings without 'basis' and 'parts'; "
+        .. "this description has none of these", input.name)
+      if given.phase == nil then check.fail("%s", message) end
+      check.fail_field("phase", "%s", message)
+    end
+    if not input.is_read then check.fail("input '%s' is read by no phase, amplitude or generator", input.name) end
+  end
+end
 
 local begun = false
 local ROLES = { "separable", "pairwise", "additive" }
@@ -497,24 +640,27 @@ function encoding.encoding(given)
   if (given.add ~= nil) ~= (role == "additive") then
     check.fail_field("role", "role = \"additive\" goes with the field 'add', and 'add' with no other role")
   end
+  if given.parts ~= nil and (role ~= "separable" or is_polynomial) then
+    check.fail_field("parts", "'parts' turn rows of q and k before attention; expected role = \"separable\" and none "
+      .. "of 'bias', 'score' and 'add'")
+  end
   if role == "pairwise" then
     if is_polynomial then describe_polynomial(given, described, true)
     else describe_pairwise(given, described, index_of) end
   elseif role == "additive" then describe_sum(given, described)
   elseif role == "separable" then
-    for _, field in ipairs { "bias", "score", "value_dim" } do
+    for _, field in ipairs { "bias", "score", "value_dim", "values" } do
       if given[field] ~= nil and not (field == "bias" and is_polynomial) then
         check.fail_field(field, "field '%s' of %s goes with role = \"pairwise\"", field, WORD)
       end
     end
     if is_polynomial then describe_polynomial(given, described)
+    elseif given.parts ~= nil then describe_parts(given, described, index_of)
     else describe_blocks(given, described, index_of) end
   else
     check.wrong(WORD, "role", role, "\"separable\", \"pairwise\" or \"additive\"" .. check.hint(role, ROLES))
   end
-  if not is_polynomial and #inputs.list() > 0 then
-    check.fail("input '%s' is of a pe.polynomial, and this description has none", inputs.list()[1].name)
-  end
+  if not is_polynomial or given.score ~= nil then refuse_inputs(given, described, role) end
   described.operands, described.inputs = operands.list(described.axes), inputs.list()
   described.models = models.list(given.models)
   return core.finish(described)

@@ -1,6 +1,7 @@
--- inputs: tensors that a kernel is given with a row for each query token and head, beside q.
+-- inputs: tensors that a kernel is given with a row for each token and head, beside q (of blocks of blades: or k; of
+-- scores: or k, as `of` says).
 --
--- Declared like operands; inside the functions that pe.encoding calls, input(i) is element i of the query's row.
+-- Declared like operands; inside the functions that pe.encoding calls, input(i) is element i of the token's row.
 local core = ...
 local check = core.include "check"
 local remedy = core.include "remedy"
@@ -9,9 +10,9 @@ local inputs = {}
 local Input = { __metatable = "input" }
 local hidden = setmetatable({}, { __mode = "k" }) -- what the tables that a spec holds stand for
 local declared = {} -- in order
-local are_open = false
+local are_open, are_wide, are_of_pairs = false, false, false
 
-local FIELDS = { "name", "shape", "doc", "units", "source", "test_scale" }
+local FIELDS = { "name", "shape", "of", "doc", "units", "source", "test_scale" }
 
 function inputs.input(given)
   local word = "pe.input"
@@ -19,11 +20,15 @@ function inputs.input(given)
   check.required(word, given, { "name", "shape", "doc" })
   local shape = check.list(word, "shape", given.shape, "numbers")
   if #shape > 1 then
-    check.wrong(word, "shape", given.shape, "{} or { size }: what there is of it for each query token and head")
+    check.wrong(word, "shape", given.shape, "{} or { size }: what there is of it for each token and head")
+  end
+  if given.of ~= nil and given.of ~= "query" and given.of ~= "key" then
+    check.wrong(word, "of", given.of, "\"query\" or \"key\": whose tokens have a row of it")
   end
   local size = shape[1] and check.integer(word, "shape", shape[1], 1, core.limits.terms) or 0
   local input = check.declare("input", word, given, declared, core.limits.inputs)
   input.size = size
+  input.of_keys = given.of == "key"
   local handle = setmetatable({}, Input)
   hidden[handle] = input
   return handle
@@ -35,17 +40,26 @@ Input.__call = core.word(function(handle, ...)
   if not are_open then
     check.fail("input '%s' has elements only inside the functions that pe.encoding calls", input.name)
   end
+  if input.of_keys and not are_of_pairs then
+    check.fail("input '%s' is of keys, which scores read, and biases that are functions; elsewhere of = \"query\" was "
+      .. "expected", input.name)
+  end
   local given = { ... }
   local wanted = input.size == 0 and 0 or 1
   if #given ~= wanted then
     check.fail("input '%s' takes %d indices, it was given %d", input.name, wanted, #given)
   end
-  if wanted == 0 then return core.input(input.index, 0) end
+  if input.is_read and input.is_of_pairs ~= are_of_pairs then
+    check.fail("input '%s' is read by the pe.polynomial and by the score, which take rows of their own; two inputs "
+      .. "were expected", input.name)
+  end
+  input.is_read, input.is_of_pairs = true, are_of_pairs
+  if wanted == 0 then return core.input(input.index, 0, are_wide) end
   local index = type(given[1]) == "number" and math.tointeger(given[1])
   if not index or index < 0 or index >= input.size then
     check.fail("input '%s': the index is %s, 0 to %d was expected", input.name, check.show(given[1]), input.size - 1)
   end
-  return core.input(input.index, index)
+  return core.input(input.index, index, are_wide)
 end)
 
 local function is_input(value) return type(value) == "table" and hidden[value] ~= nil end
@@ -53,7 +67,7 @@ local function reading(input) return input.name .. (input.size == 0 and "()" or 
 
 remedy.number(Input, is_input, function(handle)
   local input = hidden[handle]
-  check.fail("arithmetic on input '%s', a whole tensor; an element of the query's row is %s", input.name,
+  check.fail("arithmetic on input '%s', a whole tensor; an element of the token's row is %s", input.name,
     reading(input))
 end)
 
@@ -62,7 +76,8 @@ Input.__index = core.word(function(handle)
   check.fail("input '%s' is read with parentheses: %s", input.name, reading(input))
 end)
 
-function inputs.open() are_open = true end
+-- wide: what is computed of them is float64, as phases are; else float32. of_pairs: of a query and a key.
+function inputs.open(wide, of_pairs) are_open, are_wide, are_of_pairs = true, wide or false, of_pairs or false end
 function inputs.close() are_open = false end
 -- For core.finish.
 function inputs.list() return declared end

@@ -159,6 +159,7 @@ static spec *take_spec(parent *p, const unsigned char *data, size_t size) {
     return NULL;
   }
   s->file = p->file;
+  spec_share_with_parts(s);
   s->n_sources = p->n_paths;
   s->source = arena_array(p->a, const char *, p->n_paths + 1);
   memcpy(s->source, p->path, sizeof *p->path * (size_t)p->n_paths);

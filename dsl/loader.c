@@ -78,6 +78,7 @@ static const char *module_of(arena *a, const char *file) {
 static void finish(dsl_state *s) {
   spec *result = s->result;
   result->file = s->file;
+  spec_share_with_parts(result);
   result->n_options = s->n_options;
   result->option = s->option;
   result->n_sources = s->n_sources;

@@ -128,6 +128,10 @@ Operand.__call = core.word(function(handle, ...)
     check.fail("operand '%s' takes %d indices (%s), it was given %d", operand.name, #indexed, check.join(indexed),
       #given)
   end
+  if operand.misfit then
+    check.fail("operand '%s' is %s; an operand of each part was expected", operand.name, operand.misfit)
+  end
+  operand.is_read = true
   local offset, computed = 0, nil
   for i = 1, #indexed do
     local size = operand.sizes[i]
@@ -176,18 +180,28 @@ function operands.element(handle, axis, i, head, field)
   return handle(table.unpack(indices))
 end
 
+-- How sizes differ from those that another part of the head has read an operand with; nil: they do not.
+local function misfit(dimensions, before, now)
+  for i, dimension in ipairs(dimensions) do
+    if before[i] ~= now[i] then
+      return string.format("of %d %s where another part read it, which is of %d here", before[i], dimension, now[i])
+    end
+  end
+end
+
 -- Fixes the sizes of all operands; elements exist until operands.close(). computed: at computed indices, too.
 function operands.open(axes, heads, blocks, computed)
   sizes_of = { axes = #axes, heads = heads, blocks = blocks, axis = {}, computed = computed }
   for i, name in ipairs(axes) do sizes_of.axis[name] = i - 1 end
   for _, operand in ipairs(declared) do
-    operand.sizes = {}
-    local elements = 1
+    local sizes, elements = {}, 1
     for i, dimension in ipairs(operand.dimensions) do
-      operand.sizes[i] = sizes_of[dimension] or dimension
-      elements = elements * operand.sizes[i]
+      sizes[i] = sizes_of[dimension] or dimension
+      elements = elements * sizes[i]
       if elements > 1 << 28 then check.fail("operand '%s' has more than 2^28 elements", operand.name) end
     end
+    operand.misfit = operand.is_read and misfit(operand.dimensions, operand.sizes, sizes) or nil
+    if not operand.is_read then operand.sizes = sizes end
   end
 end
 

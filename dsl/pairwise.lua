@@ -1,6 +1,7 @@
 -- pairwise: functions of the displacement r_j - r_i of a key from a query, inside attention.
 local core = ...
 local check = core.include "check"
+local inputs = core.include "inputs"
 local operands = core.include "operands"
 local place = core.include "place"
 local polynomial = core.include "polynomial"
@@ -27,11 +28,17 @@ function pairwise.norm(delta)
   return core.arithmetic.sqrt(sum)
 end
 
+-- Of the pool that is open: blocks of channels, or a polynomial's terms.
+local function blocks_of(described)
+  if described.polynomial then return described.polynomial.terms end
+  return described.blocks and described.blocks.blocks or 1
+end
+
 -- A function's values in all heads as one expression. what: "bias" or "score"; own: how many parameters come before the
 -- head; value_in(delta, head): the function's value.
 local function merged_of(what, given, own, described, value_in)
   local heads = core.parameters(given) <= own and 1 or described.heads
-  local blocks = described.blocks and described.blocks.blocks or 1
+  local blocks = blocks_of(described)
   local delta, parts = place.coordinates_of("displacement", described.axes), {}
   for head = 0, heads - 1 do
     local value = value_in(delta, head)
@@ -55,33 +62,68 @@ local function bias_of(bias, described)
   return merged_of("bias", bias, 1, described, function(delta, head) return bias(delta, head) end)
 end
 
+-- The same as a score, which reads inputs of the query and the key: s + bias(delta [, head])
+local function biased_score_of(bias, described)
+  local s = place.product()
+  return merged_of("bias", bias, 1, described, function(delta, head)
+    local value = bias(delta, head)
+    return core.is_expression(value) and s + value or value
+  end)
+end
+
 -- score(s, delta [, head [, query, key]])
 local function score_of(score, described)
   local s, query, key = place.product(), place.token_of("query", "i"), place.token_of("key", "j")
   return merged_of("score", score, 2, described, function(delta, head) return score(s, delta, head, query, key) end)
 end
 
+-- values = "same": rows of v are turned by what turns their keys, and outputs back by what turns their queries.
+local function turns_values(given, described, value_dim)
+  local function refuse(why) check.fail_field("values", "field 'values' of %s: " .. why, WORD) end
+  if given.values == nil then return false end
+  if given.values ~= "same" then check.wrong(WORD, "values", given.values, "\"same\"") end
+  if not described.blocks then refuse "what turns keys turns values, and there is no 'block'" end
+  if value_dim ~= described.head_dim then
+    refuse(string.format("channels of values turn as those of keys do, value_dim is %d and head_dim %d",
+      value_dim, described.head_dim))
+  end
+  if described.skip_tokens > 0 then
+    refuse "skip_tokens is not 0: a query's output is turned as a whole, also what comes from keys that are not"
+  end
+  if described.blocks.amplitude ~= 1 then
+    refuse "values are turned and not stretched, an amplitude of 1 was expected"
+  end
+  return true
+end
+
 -- Adds what pe.encoding's fields say of pairs; the expressions' pool is open. A pe.polynomial is described by its own
--- room.
+-- room, before this: a score beside it is given its sum with the product.
 function pairwise.describe(given, described)
   local value_dim = given.value_dim == nil and described.head_dim or given.value_dim
   local pair = { value_dim = check.integer(WORD, "value_dim", value_dim, 1, core.limits.head_dim) }
+  pair.turns_values = turns_values(given, described, pair.value_dim)
   if given.bias ~= nil and not polynomial.is(given.bias) then
     if type(given.bias) ~= "function" then check.wrong(WORD, "bias", given.bias,
       "function(delta, head) or a pe.polynomial") end
     operands.open(described.axes, described.heads, described.blocks and described.blocks.blocks or 1, true)
-    pair.bias = bias_of(given.bias, described)
+    inputs.open(true, true)
+    if #inputs.list() > 0 then pair.score = biased_score_of(given.bias, described)
+    else pair.bias = bias_of(given.bias, described) end
+    inputs.close()
     operands.close()
   end
   if given.score ~= nil then
     if type(given.score) ~= "function" then
       check.wrong(WORD, "score", given.score, "function(s, delta, head, query, key)")
     end
-    if given.bias ~= nil then
-      check.fail_field("score", "field 'score' of %s goes without a 'bias': what is added to s is written in it", WORD)
+    if given.bias ~= nil and not polynomial.is(given.bias) then
+      check.fail_field("score", "field 'score' of %s goes without a 'bias' that is a function: what is added to s is "
+        .. "written in it", WORD)
     end
-    operands.open(described.axes, described.heads, described.blocks and described.blocks.blocks or 1, true)
+    operands.open(described.axes, described.heads, blocks_of(described), true)
+    inputs.open(true, true)
     pair.score = score_of(given.score, described)
+    inputs.close()
     operands.close()
   end
   described.pairwise = pair

@@ -83,6 +83,8 @@ typedef struct dsl_state {
   expr_pool *pool;
   int n_options, options_room;
   spec_option *option;
+  int n_parts;
+  spec_part part[SPEC_MAX_PARTS];
   spec *result;
   struct {
     bool known;

@@ -293,12 +293,15 @@ static int core_element(lua_State *L) {
 /* core.masked(): minus infinity, which no arithmetic of a spec gives. */
 static int core_masked(lua_State *L) { return push(L, constant(L, -INFINITY)); }
 
-/* core.input(input from 0, element from 0) */
+/* core.input(input from 0, element from 0, whether what is computed of it is float64) */
 static int core_input(lua_State *L) {
+  lua_settop(L, 3);
   trace *t = fresh(L, EXPR_INPUT);
   t->index = (int)luaL_checkinteger(L, 1);
   t->offset = (int32_t)luaL_checkinteger(L, 2);
-  return push(L, t);
+  push(L, t);
+  if (lua_toboolean(L, 3)) push_operation(L, EXPR_WIDEN, trace_check(L, 4), NULL, NULL);
+  return 1;
 }
 
 /* core.is_expression(value): an expression or a finite number */

@@ -17,7 +17,7 @@ enum { PEGEN_ATTENTION_HEADS = 4 };
 
 /* Most tiles of queries that go through the keys together where rows are turned, and tokens whose rotors are built
  * before their rows are turned. */
-enum { PEGEN_ATTENTION_TURNED_TILES = 8, PEGEN_ATTENTION_TURNED_ROTORS = 16 };
+enum { PEGEN_ATTENTION_TURNED_TILES = 8, PEGEN_ATTENTION_TURNED_ROTORS = 16, PEGEN_ATTENTION_TURNED_KEYS = 72 };
 
 /* Keys that are computed one behind the other. Those of [whole_begin, whole_end) are seen by all queries but for
  * `causal`. */
@@ -37,13 +37,25 @@ typedef struct pegen_attention_seen {
   int32_t *states; /* [pitch], of a tile of queries, which attend writes: PEGEN_ATTENTION_MIXED, ... */
   pegen_attention_run *runs; /* [(blocks + 1) / 2] of keys that are not unseen, which pegen_attention_runs writes */
   int64_t n_runs;
+  double *wide; /* bounds of positions, not from the tile's origin; NULL: all tiles have one */
 } pegen_attention_seen;
 
 /* A number of keys, or of queries, that is a coordinate behind those of positions, 0 of the others: a displacement is
  * a key's number, or a query's with the other sign. */
 typedef struct pegen_attention_number {
   int64_t of_key; /* 1: of keys */
+  int64_t input, element; /* of which input, and of a row of it; -1: the token's index in the sequence of keys */
 } pegen_attention_number;
+
+/* Where rows of keys and values are in pages: those of a tile's head are in page 0, key 0 in its first row, as
+ * addresses count. */
+typedef struct pegen_attention_pages {
+  const int32_t *table; /* [pages of the sequence] in its order */
+  int64_t size; /* keys of a page, a multiple of 16 */
+  int64_t k_page, v_page; /* strides in bytes */
+} pegen_attention_pages;
+
+struct pegen_attention_turner;
 
 /* One tile: queries of one head against its keys; or, where pairs of all heads are rotated alike, of some heads. */
 typedef struct pegen_attention_tile {
@@ -68,6 +80,7 @@ typedef struct pegen_attention_tile {
   const char *input[PEGEN_MAX_INPUTS]; /* of the head: token 0 of each input */
   int64_t input_token[PEGEN_MAX_INPUTS]; /* strides in bytes */
   float *weights; /* [weight][PEGEN_ATTENTION_QUERIES] of the queries: weigh writes, attend reads; 0 of empty lanes */
+  const struct pegen_attention_turner *turner; /* of gradients whose values are turned */
   const void *const *operands; /* data of the operands that are read by index, by operand: float32 */
   const struct pegen_attention_places *keys;
   int64_t queries; /* lanes from this one on are empty */
@@ -80,6 +93,7 @@ typedef struct pegen_attention_tile {
   int64_t vector; /* for PEGEN_STAGE_QUERIES: a register of its queries, whose rows are */
   const float *rows; /* [lanes][head_dim] */
   float *state; /* pegen_attention_turned.state_numbers */
+  const pegen_attention_pages *pages; /* of k and v; NULL: their rows follow each other. Then `stage` is 1 */
 } pegen_attention_tile;
 
 /* What a call of an emitted function does for a tile beside its keys: an empty sum, its queries' rows into the state,
@@ -100,6 +114,8 @@ typedef struct pegen_attention_places {
   const pegen_attention_number *numbers;
   int64_t of_keys; /* 1: places of keys */
   int64_t ahead; /* index of token 0 in the sequence of keys */
+  const char *input[PEGEN_MAX_INPUTS]; /* rows of token 0 of the head, float32; those that numbers are read of */
+  int64_t input_token[PEGEN_MAX_INPUTS]; /* strides in bytes */
   const int64_t *grid;
   double
       origin[PEGEN_MAX_ROTOR_AXES]; /* taken off every coordinate, so that differences keep their digits in float32 */
@@ -108,6 +124,9 @@ typedef struct pegen_attention_places {
 typedef void pegen_attend_function(const pegen_attention_tile *tile);
 /* `count` rows of a number type, `token` bytes apart, as float32. */
 typedef void pegen_attention_read_function(const char *from, int64_t token, int64_t count, float *to);
+
+/* A row of float32 as one of a number type. */
+typedef void pegen_attention_write_function(const float *from, char *to);
 
 /* The emitted functions of one target. */
 typedef struct pegen_attention_code {
@@ -122,6 +141,7 @@ typedef struct pegen_attention_code {
   pegen_prepare_function *prepare; /* NULL: nothing to prepare */
   pegen_attend_function *weigh[PEGEN_ROW_TYPES];
   pegen_attention_read_function *read[PEGEN_ROW_TYPES]; /* rows of q and k, where they come turned; else NULL */
+  pegen_attention_write_function *write[PEGEN_ROW_TYPES]; /* a row of out, where values come turned; else NULL */
 } pegen_attention_code;
 
 /* Rotations that leave the pairs: rows of q and k are turned at their own positions, each key once for some tiles. */
@@ -129,6 +149,7 @@ typedef struct pegen_attention_turned {
   int64_t tiles; /* of queries that go through the keys together: at most PEGEN_ATTENTION_TURNED_TILES */
   int64_t keys; /* of a panel */
   int64_t state_numbers; /* float32 of a tile, a multiple of a register's lanes */
+  int64_t values; /* 1: rows of v, too, and outputs back: v and out of a tile are float32 */
   const pegen_blades *rows; /* whose encode functions of float32 turn them */
 } pegen_attention_turned;
 
@@ -153,9 +174,15 @@ typedef struct pegen_attention_gradient_tile {
   float *weight_gains; /* [weight][PEGEN_ATTENTION_QUERIES]: what weights of the queries gain; NULL: not wanted */
   double *place_sums; /* [token][axes] of the head: what the queries' coordinates gain, written */
   double *key_place_sums; /* [key][axes]: what the keys' gain, added to */
+  /* Of pairs that are alike in some batches (pegen_attention.keeps): tiles of these follow each other, and what is
+   * computed of the pairs, from key 0 on, stays; NULL: of this tile alone. */
+  float *biases; /* [key][queries], in powers of two; the first tile writes */
+  float *pair_sums; /* [key][queries]: what their scores gain, of which the last tile gives to operands */
+  int64_t is_first, is_last;
 } pegen_attention_gradient_tile;
 
-enum { PEGEN_ATTENTION_PITCH = 16 };
+/* Keys behind the last one that rooms of pairs have: of those whose scores are summed together some may be none. */
+enum { PEGEN_ATTENTION_PITCH = 16, PEGEN_ATTENTION_MORE_KEYS = 8 };
 
 typedef void pegen_attend_gradient_function(const pegen_attention_gradient_tile *tile);
 /* `count` rows of sums, times a factor, as rows of a tensor `token` bytes apart. */
@@ -193,8 +220,10 @@ typedef struct pegen_attention {
   const struct pegen_attention_few_code *few; /* [n_targets] of few queries (attention_few.h); NULL: there are none */
   int64_t n_scatters; /* sums of a head that operands' elements gain, of each block (those of a bias: of block 0) */
   const pegen_leaf *scatters; /* which: offsets[head][n_blocks]; operand -1: nothing of this sum */
-  int64_t has_places; /* 1: coordinates have gradients */
+  int64_t has_places; /* 1: coordinates of positions have gradients */
+  int64_t n_sums; /* coordinates that gains are summed of, numbers of inputs among them behind those; 0: none */
   int64_t gaining; /* bits: operands that have a gradient */
+  int64_t keeps; /* 1: where batches share positions, gradients keep biases of pairs and sums of what these gain */
   const pegen_gradient *weights; /* of a bias that is a polynomial: what its inputs and operands gain; NULL: nothing */
   const pegen_attention_turned *turned; /* [n_targets] of out, not of gradients; NULL: pairs are rotated, or nothing */
 } pegen_attention;
@@ -204,6 +233,14 @@ typedef struct pegen_attention {
  * [axis][stride]; 0 from count on. */
 void pegen_attention_rows(const pegen_attention_places *places, int64_t first, int64_t count, int64_t stride,
                           double *out);
+
+/* Rows [first, first + count) of keys, or of values, that are in pages, as float32: `width` numbers each. rows: of the
+ * head, in page 0. */
+void pegen_attention_read_pages(const pegen_attention_tile *tile, const char *rows, int64_t of_values, int64_t first,
+                                int64_t count, pegen_attention_read_function *read, float *to, int64_t width);
+
+/* Values of keys [first, first + count) as they come turned, at most PEGEN_ATTENTION_TURNED_KEYS. */
+void pegen_attention_values(const pegen_attention_tile *tile, int64_t first, int64_t count, float *out);
 
 /* From the states of blocks of keys [begin, end), behind `skip` prefix tokens: runs. step: what keys of a run are a
  * multiple of, counted from the prefix. */

@@ -9,10 +9,14 @@
  * Where operands have gradients, a unit of items (one, or some where there are many) has chunks of its tiles, whose
  * number the call's sizes alone decide; what a chunk gives the elements of operands has a place of its own in the
  * workspace, in float64, and `finish` adds chunks in order.
+ *
+ * Where operands are read at computed places and batches share positions, pairs of all batches have the same biases and
+ * give to the same places: a unit is batches of one head, which go through a tile of queries one after the other. The
+ * first computes the biases, and the last gives what all of them summed.
  */
 #include "attention_backward.h"
 
-#include "attention_walk.h"
+#include "attention_turner.h"
 #include "weight_gains.h"
 
 typedef struct backward {
@@ -26,13 +30,18 @@ typedef struct backward {
   float *key_sums, *value_sums; /* of the item; NULL: not wanted */
   pegen_attention_cut cut;
   int64_t next;    /* item, after this one; -1: none */
+  int64_t run_begin, run_end; /* batches whose tiles follow each other, index by index; none: those of a batch do */
   int looks_ahead; /* 1: rows that are read next are asked for */
   const char *ahead[5 * PEGEN_ATTENTION_QUERIES]; /* of q, k, v, out and its gradient */
   double *chunk_sums; /* [unit][chunk][elements] */
+  float *pair_rooms;  /* of a cut that keeps pairs: [unit][chunk][2][pairs of a tile] */
   double *head_sums;  /* [n_scatters][n_blocks] */
   double *place_sums[2]; /* of queries and keys, all heads; NULL: not wanted */
   double **tables;    /* [n_operands] */
   pegen_weights weights; /* of a bias that is a polynomial */
+  int turns_values;
+  pegen_attention_turner turner; /* of values that are turned */
+  int64_t frame; /* head of q by whose rotors value_sums are turned; -1: they are 0 */
 } backward;
 
 /* ---- an item ---- */
@@ -71,6 +80,20 @@ static void add_head(backward *w, double *chunk, int64_t head) {
   }
 }
 
+/* What is computed of pairs is not kept for other tiles. */
+static void set_alone(backward *w) {
+  w->tile.biases = w->tile.pair_sums = 0;
+  w->tile.is_first = w->tile.is_last = 1;
+  w->run_begin = w->run_end = 0;
+}
+
+/* Room for what keys gain, or NULL where nothing is wanted of them. */
+static void set_sums(backward *w, float *sums) {
+  int64_t of_keys = w->walk.keys * pegen_attention_pitch(w->walk.driver->kernel->head_dim);
+  w->key_sums = w->call->g_k.empty ? 0 : sums;
+  w->value_sums = w->call->g_v.empty ? 0 : sums + (w->key_sums ? of_keys : 0);
+}
+
 static void set_chunk(backward *w, double *chunk) {
   const pegen_kernel *kernel = w->walk.driver->kernel;
   w->tile.operand_sums = chunk ? w->head_sums : 0;
@@ -105,20 +128,33 @@ static void add_ahead(backward *w, const pegen_view *view, int64_t batch, int64_
   for (int64_t i = begin; i < end; i++, row += stride) w->ahead[w->tile.n_ahead++] = row;
 }
 
-/* During tile `index` of the item's: the rows of the next tile's queries, and a share of the next item's keys. */
+/* Item `item`: its batch, and head of k and v. */
+static int64_t batch_of(const backward *w, int64_t item) {
+  const pegen_view *k = &w->call->forward.k;
+  return w->cut.keeps ? item % k->size[PEGEN_BATCH] : item / k->size[PEGEN_HEAD];
+}
+
+static int64_t head_of(const backward *w, int64_t item) {
+  const pegen_view *k = &w->call->forward.k;
+  return w->cut.keeps ? item / k->size[PEGEN_BATCH] : item % k->size[PEGEN_HEAD];
+}
+
+/* During tile `index` of the item's: the rows of the next tile's queries, and a share of the next item's keys; in a run
+ * of batches, of which the first tile alone brings another item's, all of them. */
 static void set_ahead(backward *w, int64_t batch, int64_t shared, int64_t index) {
   const pegen_attention_call *c = &w->call->forward;
-  int64_t heads = c->k.size[PEGEN_HEAD], tiles = w->group * w->walk.tiles, begin, end;
+  int64_t tiles = w->group * w->walk.tiles, begin, end;
   w->tile.n_ahead = 0;
   if (!w->looks_ahead) return;
   if (w->next >= 0) {
-    pegen_share(w->walk.keys, (int)index, (int)tiles, &begin, &end);
-    add_ahead(w, &c->k, w->next / heads, w->next % heads, begin, end);
-    add_ahead(w, &c->v, w->next / heads, w->next % heads, begin, end);
+    pegen_share(w->walk.keys, w->run_end ? 0 : (int)index, w->run_end ? 1 : (int)tiles, &begin, &end);
+    add_ahead(w, &c->k, batch_of(w, w->next), head_of(w, w->next), begin, end);
+    add_ahead(w, &c->v, batch_of(w, w->next), head_of(w, w->next), begin, end);
   }
-  if (++index == tiles) {
+  if (w->run_end && ++batch == w->run_end) batch = w->run_begin;
+  if ((!w->run_end || batch == w->run_begin) && ++index == tiles) {
     if (w->next < 0) return;
-    batch = w->next / heads, shared = w->next % heads, index = 0;
+    batch = batch_of(w, w->next), shared = head_of(w, w->next), index = 0;
   }
   int64_t head = shared * w->group + index / w->walk.tiles;
   begin = index % w->walk.tiles * w->walk.queries;
@@ -128,12 +164,23 @@ static void set_ahead(backward *w, int64_t batch, int64_t shared, int64_t index)
   add_ahead(w, &w->call->g_out, batch, head, begin, end);
 }
 
-/* What the coordinates of a head of q, or of k, gain; NULL: not wanted. */
+/* What the coordinates of a head of q, or of its keys, gain; NULL: not wanted. */
 static double *place_sums_of(const backward *w, int of_keys, int64_t batch, int64_t head) {
-  const pegen_view *rows = of_keys ? &w->call->forward.k : &w->call->forward.q;
-  int64_t of_head = rows->size[PEGEN_TOKEN] * w->walk.driver->kernel->n_axes;
+  int64_t sizes[PEGEN_VIEW_DIMS];
   if (!w->place_sums[of_keys]) return 0;
-  return w->place_sums[of_keys] + (batch * rows->size[PEGEN_HEAD] + head) * of_head;
+  pegen_attention_place_sizes(w->walk.driver, w->call, of_keys, sizes);
+  if (sizes[PEGEN_HEAD] < w->call->forward.q.size[PEGEN_HEAD]) head /= w->group;
+  return w->place_sums[of_keys] + (batch * sizes[PEGEN_HEAD] + head) * sizes[PEGEN_TOKEN] * w->walk.form->n_sums;
+}
+
+/* Heads that share values may turn them by rotors of their own: sums of keys [begin, end) into the frame of another. */
+static void set_frame(backward *w, int64_t head, int64_t begin, int64_t end, int of_keys) {
+  int64_t pitch = pegen_attention_pitch(w->walk.form->value_dim);
+  int moves = of_keys && w->value_sums && w->frame >= 0 && w->frame != head && w->walk.driver->per_head;
+  if (moves) pegen_attention_turn_sums(&w->turner, w->value_sums, pitch, begin, end, 1);
+  pegen_attention_turner_set_head(&w->turner, head);
+  if (moves) pegen_attention_turn_sums(&w->turner, w->value_sums, pitch, begin, end, 0);
+  if (of_keys) w->frame = head;
 }
 
 /* Tiles [first, last) of the item's heads, against keys [begin, end). */
@@ -148,10 +195,13 @@ static void run_tiles(backward *w, int64_t batch, int64_t shared, int64_t first,
       pegen_attention_set_heads(&w->walk, batch, head);
       if (of_group < 0) is_spoilt = w->walk.spoilt;
       set_head(w, batch, head, is_spoilt);
+      if (w->turns_values) set_frame(w, head, begin, end, of_keys);
       of_group = head;
     }
-    pegen_attention_set_tile(&w->walk, i % w->walk.tiles);
+    if (t->is_first || w->walk.look) pegen_attention_set_tile(&w->walk, i % w->walk.tiles); /* else it stands */
     copy_tile(w);
+    if (w->turns_values)
+      pegen_attention_turn_gradient(&w->turner, t, &w->call->forward.out, &w->call->g_out, batch, head);
     set_ahead(w, batch, shared, i);
     if (t->tile.end > end) t->tile.end = end;
     t->begin = begin;
@@ -160,7 +210,7 @@ static void run_tiles(backward *w, int64_t batch, int64_t shared, int64_t first,
     t->value_sums = of_keys ? w->value_sums : 0;
     t->weight_gains = of_queries && w->weights.unweigh ? (float *)(uintptr_t)w->weights.work.weights : 0;
     t->place_sums = of_queries ? place_sums_of(w, 0, batch, head) : 0;
-    t->key_place_sums = of_keys ? place_sums_of(w, 1, batch, shared) : 0;
+    t->key_place_sums = of_keys ? place_sums_of(w, 1, batch, head) : 0;
     (is_narrow(w) ? w->attend_narrow : w->attend)(t);
     if (t->weight_gains) run_weights(w, i % w->walk.tiles);
   }
@@ -185,6 +235,45 @@ static void run_chunks(backward *w, int64_t batch, int64_t shared, int64_t unit,
   set_chunk(w, 0);
 }
 
+enum { MOST_OF_RUN = 16 }; /* sums of pairs over so many batches are float32 */
+
+/* Rooms of what chunk `chunk` of a unit keeps of its pairs. */
+static void set_rooms(backward *w, int64_t unit, int64_t chunk) {
+  int64_t numbers = pegen_attention_pair_numbers(w->call);
+  w->tile.biases = w->pair_rooms + 2 * (unit * w->cut.chunks + chunk) * numbers;
+  w->tile.pair_sums = w->tile.biases + numbers;
+}
+
+/* Chunks [first, last) of a unit, of batches [begin, end) of a head, whose pairs are kept: tile by tile. sums: of the
+ * keys of each batch, so many numbers; NULL: what they gain is not wanted. */
+static void run_kept(backward *w, int64_t unit, int64_t shared, int64_t first, int64_t last, int64_t begin, int64_t end,
+                     float *sums, int64_t item_numbers) {
+  int64_t tiles = w->group * w->walk.tiles, elements = pegen_all_elements(w->walk.driver->kernel), after = w->next,
+          item = shared * w->call->forward.k.size[PEGEN_BATCH];
+  w->run_begin = begin;
+  w->run_end = end;
+  for (int64_t c = first; c < last; c++) {
+    double *chunk = w->chunk_sums + (unit * w->cut.chunks + c) * elements;
+    int64_t tile, start, stop;
+    pegen_share(tiles, (int)c, (int)w->cut.chunks, &start, &stop);
+    set_chunk(w, chunk);
+    if (end - begin > 1) set_rooms(w, unit, c);
+    for (tile = start; tile < stop; tile++) {
+      for (int64_t batch = begin; batch < end; batch++) {
+        int is_opening = c == first && tile == start, is_closing = c == last - 1 && tile == stop - 1;
+        w->next = batch == end - 1 ? (is_closing ? after : -1) : is_opening ? item + batch + 1 : -1;
+        w->tile.is_first = batch == begin;
+        w->tile.is_last = batch == end - 1;
+        if (sums) set_sums(w, sums + (batch - begin) * item_numbers);
+        run_tiles(w, batch, shared, tile, tile + 1, 0, w->walk.keys, 1, sums != 0);
+      }
+      add_head(w, chunk, shared * w->group + tile / w->walk.tiles);
+    }
+  }
+  set_alone(w);
+  set_chunk(w, 0);
+}
+
 static void clear(float *sums, int64_t from, int64_t to) {
   for (int64_t i = from; sums && i < to; i++) sums[i] = 0;
 }
@@ -198,42 +287,93 @@ static void store(const pegen_view *rows, pegen_attention_store_function *write,
 
 /* Chunks of share `share` of `shares` of an item. */
 static void run_operands(backward *w, int64_t unit, int64_t item, int share, int shares) {
-  int64_t heads = w->call->forward.k.size[PEGEN_HEAD], first, last;
+  int64_t first, last;
   pegen_share(w->cut.chunks, share, shares, &first, &last);
-  run_chunks(w, item / heads, item % heads, unit, first, last, 0);
+  run_chunks(w, batch_of(w, item), head_of(w, item), unit, first, last, 0);
+}
+
+/* Keys [begin, end) are those of share `share` of `shares` of an item. */
+static void share_keys(const backward *w, int share, int shares, int64_t *begin, int64_t *end) {
+  int64_t keys = w->walk.keys, skip = w->walk.skip < keys ? w->walk.skip : keys, step = w->code->step;
+  pegen_share((keys - skip + step - 1) / step, share, shares, begin, end);
+  *end = skip + *end * step < keys && share < shares - 1 ? skip + *end * step : keys;
+  *begin = share == 0 ? 0 : skip + *begin * step < keys ? skip + *begin * step : keys;
+}
+
+/* Nothing has been gained by keys [begin, end) of an item; sums: its room. Whether anything is wanted of them. */
+static int begin_keys(backward *w, int64_t item, int64_t begin, int64_t end, float *sums) {
+  int64_t k_pitch = pegen_attention_pitch(w->walk.driver->kernel->head_dim),
+          v_pitch = pegen_attention_pitch(w->walk.form->value_dim), sums_of_key = w->walk.form->n_sums;
+  set_sums(w, sums);
+  clear(w->key_sums, begin * k_pitch, end * k_pitch);
+  clear(w->value_sums, begin * v_pitch, end * v_pitch);
+  w->frame = -1;
+  for (int64_t i = 0; i < w->group && w->place_sums[1]; i++) { /* more than once where heads have them in common */
+    double *places = place_sums_of(w, 1, batch_of(w, item), head_of(w, item) * w->group + i);
+    for (int64_t k = begin * sums_of_key; k < end * sums_of_key; k++) places[k] = 0;
+  }
+  return w->key_sums || w->value_sums || w->place_sums[1];
+}
+
+/* What keys [begin, end) of an item gained is stored. */
+static void end_keys(backward *w, int64_t item, int64_t begin, int64_t end, float *sums) {
+  const pegen_attention_call *c = &w->call->forward;
+  int64_t k_pitch = pegen_attention_pitch(w->walk.driver->kernel->head_dim),
+          v_pitch = pegen_attention_pitch(w->walk.form->value_dim), batch = batch_of(w, item),
+          shared = head_of(w, item);
+  set_sums(w, sums);
+  store(&w->call->g_k, w->code->store_keys[c->type], w->key_sums, k_pitch, batch, shared, begin, end, c->scale);
+  if (w->turns_values && w->value_sums && w->frame >= 0)
+    pegen_attention_turn_sums(&w->turner, w->value_sums, v_pitch, begin, end, 1);
+  store(&w->call->g_v, w->code->store_values[c->type], w->value_sums, v_pitch, batch, shared, begin, end, 1);
+}
+
+/* What keys of share `share` of `shares` of an item gain, in a walk of their own. */
+static void run_keys(backward *w, int64_t item, int share, int shares, float *sums) {
+  int64_t begin, end;
+  share_keys(w, share, shares, &begin, &end);
+  if (begin_keys(w, item, begin, end, sums) && begin < end)
+    run_tiles(w, batch_of(w, item), head_of(w, item), 0, w->group * w->walk.tiles, begin, end, 0, 1);
+  end_keys(w, item, begin, end, sums);
 }
 
 /* Share `share` of `shares` of an item: tiles of queries, and keys; one share does both in one walk. sums: room of one
  * item. */
 static void run_item(backward *w, int64_t unit, int64_t item, int share, int shares, float *sums) {
-  const pegen_attention_call *c = &w->call->forward;
-  int64_t heads = c->k.size[PEGEN_HEAD], batch = item / heads, shared = item - batch * heads, keys = w->walk.keys;
-  int64_t k_pitch = pegen_attention_pitch(w->walk.driver->kernel->head_dim),
-          v_pitch = pegen_attention_pitch(w->walk.form->value_dim);
-  int64_t tiles = w->group * w->walk.tiles, first, last, begin, end, skip = w->walk.skip < keys ? w->walk.skip : keys;
-  w->key_sums = w->call->g_k.empty ? 0 : sums;
-  w->value_sums = w->call->g_v.empty ? 0 : sums + (w->key_sums ? keys * k_pitch : 0);
-  pegen_share(tiles, share, shares, &first, &last);
-  pegen_share((keys - skip + w->code->step - 1) / w->code->step, share, shares, &begin, &end);
-  end = skip + end * w->code->step < keys && share < shares - 1 ? skip + end * w->code->step : keys;
-  begin = share == 0 ? 0 : skip + begin * w->code->step < keys ? skip + begin * w->code->step : keys;
-  clear(w->key_sums, begin * k_pitch, end * k_pitch);
-  clear(w->value_sums, begin * v_pitch, end * v_pitch);
-  double *places = place_sums_of(w, 1, batch, shared);
-  int64_t axes = w->walk.driver->kernel->n_axes;
-  for (int64_t i = begin * axes; places && i < end * axes; i++) places[i] = 0;
-  int of_keys = w->key_sums || w->value_sums || places, is_whole = shares == 1,
-      of_queries = !w->call->g_q.empty || w->call->of_inputs || w->place_sums[0];
+  int64_t batch = batch_of(w, item), shared = head_of(w, item), tiles = w->group * w->walk.tiles, first, last;
+  int is_whole = shares == 1, of_queries = !w->call->g_q.empty || w->call->of_inputs || w->place_sums[0],
+      of_keys = is_whole && begin_keys(w, item, 0, w->walk.keys, sums);
   if (w->cut.chunks) {
     pegen_share(w->cut.chunks, share, shares, &first, &last);
-    run_chunks(w, batch, shared, unit, first, last, is_whole && of_keys);
-  } else if (is_whole) run_tiles(w, batch, shared, 0, tiles, 0, keys, 1, of_keys);
-  if (!is_whole) {
-    if (!w->cut.chunks && of_queries) run_tiles(w, batch, shared, first, last, 0, keys, 1, 0);
-    if (of_keys && begin < end) run_tiles(w, batch, shared, 0, tiles, begin, end, 0, 1);
+    run_chunks(w, batch, shared, unit, first, last, of_keys);
+  } else {
+    pegen_share(tiles, share, shares, &first, &last);
+    if (is_whole || of_queries) run_tiles(w, batch, shared, first, last, 0, w->walk.keys, 1, of_keys);
   }
-  store(&w->call->g_k, w->code->store_keys[c->type], w->key_sums, k_pitch, batch, shared, begin, end, c->scale);
-  store(&w->call->g_v, w->code->store_values[c->type], w->value_sums, v_pitch, batch, shared, begin, end, 1);
+  if (is_whole) end_keys(w, item, 0, w->walk.keys, sums);
+  else run_keys(w, item, share, shares, sums);
+}
+
+/* The same of items [first, last), batches of one head whose pairs are kept; each has room for its sums. */
+static void run_batches(backward *w, int64_t unit, int64_t first, int64_t last, int share, int shares, float *sums,
+                        int64_t item_numbers) {
+  int64_t batch = batch_of(w, first), keys = w->walk.keys, begin, end;
+  int is_whole = shares == 1, of_keys = 0;
+  for (int64_t i = first; i < last && is_whole; i++)
+    of_keys = begin_keys(w, i, 0, keys, sums + (i - first) * item_numbers);
+  pegen_share(w->cut.chunks, share, shares, &begin, &end);
+  run_kept(w, unit, head_of(w, first), begin, end, batch, batch + last - first, of_keys ? sums : 0, item_numbers);
+  for (int64_t i = first; i < last; i++) {
+    if (is_whole) end_keys(w, i, 0, keys, sums + (i - first) * item_numbers);
+    else run_keys(w, i, share, shares, sums + (i - first) * item_numbers);
+  }
+}
+
+/* How many items from `item` on, of those before `last`, keep what is computed of pairs together. */
+static int64_t batches_from(const backward *w, int64_t item, int64_t last) {
+  int64_t count = w->call->forward.k.size[PEGEN_BATCH] - batch_of(w, item);
+  if (count > last - item) count = last - item;
+  return !w->cut.keeps ? 1 : count < MOST_OF_RUN ? count : MOST_OF_RUN;
 }
 
 /* Units [begin, end), or share `share` of `shares` of one. */
@@ -246,11 +386,14 @@ static void run_units(backward *w, int64_t begin, int64_t end, int share, int sh
     for (int64_t i = first * elements; i < last * elements; i++) sums[i] = 0;
     pegen_share(w->cut.items, (int)unit, (int)w->cut.units, &first, &last);
     if (unit == begin) own = first; /* of its items: other parts may share theirs, one room each */
-    for (int64_t item = first; item < last; item++) { /* one room for all, so that it stays in the cache */
-      int64_t room = shares == 1 ? own : item;
-      w->next = shares == 1 && (item + 1 < last || unit + 1 < end) ? item + 1 : -1;
+    int64_t count;
+    for (int64_t item = first; item < last; item += count) { /* one room for all, so that it stays in the cache */
+      float *room = (float *)(void *)workspace + (shares == 1 ? own : item) * item_numbers;
+      count = batches_from(w, item, last);
+      w->next = shares == 1 && (item + count < last || unit + 1 < end) ? item + count : -1;
       if (w->of_operands_alone) run_operands(w, unit, item, share, shares);
-      else run_item(w, unit, item, share, shares, (float *)(void *)workspace + room * item_numbers);
+      else if (w->cut.keeps) run_batches(w, unit, item, item + count, share, shares, room, item_numbers);
+      else run_item(w, unit, item, share, shares, room);
     }
   }
 }
@@ -281,81 +424,51 @@ static void run_apart(backward *w, int part, int parts, char *workspace) {
   run_part(w, part, parts, workspace);
 }
 
-/* ---- the entries ---- */
+/* ---- one call ---- */
 
-int pegen_driver_attention_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_attention_backward_call call;
+void pegen_attention_backward_run(const pegen_driver *driver, const pegen_args *args,
+                                  const pegen_attention_backward_call *call, int target, const pegen_tuning *tuning,
+                                  int part, int parts, char *workspace) {
   backward w;
-  pegen_tuning tuning;
-  int error = pegen_check_attention_backward(driver, args, part, parts, 1, &call);
-  if (error) return error;
-  int target = pegen_dispatch(driver, &tuning);
-  if (target < 0) return PEGEN_ERROR_PROCESSOR;
-  pegen_attention_begin(&w.walk, driver, args, &call.forward, target);
-  w.call = &call;
+  pegen_attention_begin(&w.walk, driver, args, &call->forward, target);
+  w.call = call;
   w.code = &w.walk.form->gradients[target];
-  w.attend = w.code->attend[call.forward.type];
-  w.attend_narrow = w.code->attend_narrow[call.forward.type];
-  if (!w.attend) return PEGEN_ERROR_DTYPE;
+  w.attend = w.code->attend[call->forward.type];
+  w.attend_narrow = w.code->attend_narrow[call->forward.type];
   w.walk.heads = 1; /* of a tile */
   w.of_operands_alone = 0;
-  w.group = call.forward.group;
-  w.looks_ahead = tuning.attention_ahead != 0;
+  w.group = call->forward.group;
+  w.looks_ahead = tuning->attention_ahead != 0;
   w.tile.ahead = w.ahead;
-  w.tile.ahead_lines = (larger_of(call.forward.q.width, call.forward.out.width) + CACHE_LINE - 1) / CACHE_LINE;
+  w.tile.ahead_lines = (larger_of(call->forward.q.width, call->forward.out.width) + CACHE_LINE - 1) / CACHE_LINE;
   PEGEN_ATTENTION_ROOM(&w.walk);
   int64_t n_sums = w.walk.form->n_scatters * w.walk.form->n_blocks;
   w.head_sums = __builtin_alloca(sizeof(double) * (size_t)(n_sums + 1));
   for (int of_keys = 0; of_keys < 2; of_keys++)
-    w.place_sums[of_keys] = pegen_attention_place_sums(driver, args, &call, of_keys);
+    w.place_sums[of_keys] = pegen_attention_place_sums(driver, args, call, workspace, of_keys);
   w.tables = __builtin_alloca(sizeof(double *) * (size_t)(driver->kernel->n_operands + 1));
-  const pegen_gradient *weights = call.of_inputs || call.of_operands ? w.walk.form->weights : 0;
+  const pegen_gradient *weights = call->of_inputs || call->of_operands ? w.walk.form->weights : 0;
   w.weights.lanes = w.walk.form->lanes;
   w.weights.n_blocks = w.walk.form->n_blocks;
   w.weights.unweigh = 0;
   PEGEN_WEIGHTS_ROOM(&w.weights, weights, w.weights.lanes, w.walk.form->n_weights);
   if (weights)
     pegen_weights_begin(&w.weights, driver, args, weights, target,
-                        call.forward.wide_inputs || !driver->kernel->n_inputs ? PEGEN_NUMBER_F32 : call.forward.type,
-                        call.forward.input, call.g_input);
+                        call->forward.wide_inputs || !driver->kernel->n_inputs ? PEGEN_NUMBER_F32 : call->forward.type,
+                        call->forward.input, call->g_input);
   for (int64_t i = 0; i < n_sums; i++) w.head_sums[i] = 0;
-  char *workspace = args->workspace;
-  pegen_attention_cut_of(driver, &call, &w.cut);
-  w.chunk_sums = (double *)(void *)(workspace + pegen_attention_key_bytes(&call));
-  set_chunk(&w, 0);
-  int apart = w.cut.chunks && w.code->attend_operands[call.forward.type];
-  (apart ? run_apart : run_part)(&w, part, parts, workspace);
-  return 0;
-}
-
-int pegen_driver_attention_backward_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_attention_backward_call call;
-  pegen_attention_cut cut;
-  int error = pegen_check_attention_backward(driver, args, part, parts, 1, &call);
-  if (error) return error;
-  pegen_attention_finish_places(driver, args, &call, part, parts);
-  if (!call.of_operands) return 0;
-  pegen_attention_cut_of(driver, &call, &cut);
-  int64_t all = pegen_all_elements(driver->kernel), before = 0, begin, end;
-  const double *sums = (const double *)(const void *)((const char *)args->workspace + pegen_attention_key_bytes(&call));
-  pegen_share(all, part, parts, &begin, &end);
-  for (int i = 0; i < driver->kernel->n_operands; i++) {
-    int64_t size = pegen_operand_elements(driver->kernel, i);
-    const DLTensor *tensor = call.grad->operands[i];
-    for (int64_t element = before; tensor && element < before + size; element++) {
-      if (element < begin || element >= end) continue;
-      double sum = 0;
-      for (int64_t chunk = 0; chunk < cut.units * cut.chunks; chunk++) sum += sums[chunk * all + element];
-      pegen_gain_element(tensor, element - before, call.grad->flags & PEGEN_GRAD_ACCUMULATE, sum);
-    }
-    before += size;
+  w.turns_values = w.walk.form->turned && w.walk.form->turned[target].values;
+  if (w.turns_values) {
+    size_t lanes = sizeof(float) * (size_t)(2 * PEGEN_ATTENTION_QUERIES * driver->kernel->head_dim);
+    pegen_attention_turner_begin(&w.turner, &w.walk, target);
+    PEGEN_ATTENTION_TURNER_ROOM(&w.turner);
+    w.turner.lanes = __builtin_alloca_with_align(lanes, 8 * CACHE_LINE);
   }
-  return 0;
-}
-
-size_t pegen_driver_attention_backward_workspace(const pegen_driver *driver, const pegen_args *args) {
-  pegen_attention_backward_call call;
-  if (pegen_check_attention_backward(driver, args, 0, 1, 0, &call)) return 0;
-  int64_t bytes = pegen_attention_backward_bytes(driver, args, &call);
-  return bytes < 0 ? 0 : (size_t)bytes;
+  pegen_attention_cut_of(driver, call, &w.cut);
+  w.chunk_sums = (double *)(void *)(workspace + pegen_attention_key_bytes(call));
+  w.pair_rooms = w.cut.keeps ? pegen_attention_pair_rooms(driver, args, call, workspace) : 0;
+  set_chunk(&w, 0);
+  set_alone(&w);
+  int apart = w.cut.chunks && w.code->attend_operands[call->forward.type];
+  (apart ? run_apart : run_part)(&w, part, parts, workspace);
 }

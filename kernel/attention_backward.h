@@ -28,27 +28,56 @@ static inline int64_t pegen_attention_pitch(int64_t width) {
 /* Items, heads of k of a batch, are taken in units: one each, or as many as there may be chunks where operands gain. */
 typedef struct pegen_attention_cut {
   int64_t items, units, chunks; /* chunks: of a unit; 0: no operand has a gradient */
+  int64_t keeps; /* 1: items are ordered by heads, and what is computed of pairs stays for the batches of a unit */
 } pegen_attention_cut;
 PEGEN_INTERNAL void pegen_attention_cut_of(const pegen_driver *driver, const pegen_attention_backward_call *call,
                                            pegen_attention_cut *cut);
-/* Coordinates' sums, float64 [B][H][N][axes] of queries and [B][Hkv][M][axes] of keys: whether each is wanted, and
- * where it stands in the workspace, behind all else. */
+/* Coordinates' sums, float64 [B][H][N][n_sums] of queries and [B][Hkv][M][n_sums] of keys, [B][H][M][n_sums] where
+ * something is read of their inputs: sizes of them, whether each is wanted, and where it stands in the workspace,
+ * behind all else. */
+static inline void pegen_attention_place_sizes(const pegen_driver *driver, const pegen_attention_backward_call *call,
+                                               int of_keys, int64_t sizes[PEGEN_VIEW_DIMS]) {
+  const pegen_view *q = &call->forward.q, *rows = of_keys ? &call->forward.k : q;
+  for (int i = 0; i < PEGEN_VIEW_DIMS; i++) sizes[i] = rows->size[i];
+  if (driver->kernel->key_inputs) sizes[PEGEN_HEAD] = q->size[PEGEN_HEAD];
+}
 static inline int pegen_attention_wants_places(const pegen_attention_backward_call *call, const pegen_args *args,
                                                int of_keys) {
   const pegen_view *rows = of_keys ? &call->forward.k : &call->forward.q;
   return !rows->empty && !call->g_positions[of_keys && args->k_positions].empty;
 }
+PEGEN_INTERNAL int pegen_attention_wants_sums(const pegen_driver *driver, const pegen_attention_backward_call *call,
+                                              const pegen_args *args, int of_keys);
 PEGEN_INTERNAL double *pegen_attention_place_sums(const pegen_driver *driver, const pegen_args *args,
-                                                  const pegen_attention_backward_call *call, int of_keys);
-/* Part `part` of `parts` of what positions gain of those. */
+                                                  const pegen_attention_backward_call *call, char *workspace,
+                                                  int of_keys);
+/* Part `part` of `parts` of what positions, and inputs of scores, gain of those. */
 PEGEN_INTERNAL void pegen_attention_finish_places(const pegen_driver *driver, const pegen_args *args,
-                                                  const pegen_attention_backward_call *call, int part, int parts);
+                                                  const pegen_attention_backward_call *call, char *workspace, int part,
+                                                  int parts);
 /* Float32 of the sums of one key: those that are wanted. */
 PEGEN_INTERNAL int64_t pegen_attention_key_numbers(const pegen_attention_backward_call *call);
+/* Float32 of the pairs of a tile of queries with all keys, where they are kept. */
+static inline int64_t pegen_attention_pair_numbers(const pegen_attention_backward_call *call) {
+  return (call->forward.k.size[PEGEN_TOKEN] + PEGEN_ATTENTION_MORE_KEYS) * PEGEN_ATTENTION_QUERIES;
+}
+/* Biases, and behind them sums, of a tile of each chunk, where these stand in the workspace. */
+PEGEN_INTERNAL float *pegen_attention_pair_rooms(const pegen_driver *driver, const pegen_args *args,
+                                                 const pegen_attention_backward_call *call, char *workspace);
 /* Bytes of the sums of keys, which stand first in the workspace, and of all of it; 0: none. -1: more than can be
  * addressed. */
 PEGEN_INTERNAL int64_t pegen_attention_key_bytes(const pegen_attention_backward_call *call);
+PEGEN_INTERNAL int64_t pegen_attention_sequence_bytes(const pegen_driver *driver, const pegen_args *args,
+                                                      const pegen_attention_backward_call *call);
+/* The same of all sequences of a call, whose rooms follow each other; of a call without it is that. */
 PEGEN_INTERNAL int64_t pegen_attention_backward_bytes(const pegen_driver *driver, const pegen_args *args,
                                                       const pegen_attention_backward_call *call);
+/* A call of sequences becomes the window of `to`, as pegen_attention_go_to. */
+PEGEN_INTERNAL void pegen_attention_backward_go_to(const pegen_driver *driver, pegen_attention_backward_call *call,
+                                                   int64_t from, int64_t to);
+/* Part `part` of `parts` of a call or a window, whose room is at `workspace`. */
+PEGEN_INTERNAL void pegen_attention_backward_run(const pegen_driver *driver, const pegen_args *args,
+                                                 const pegen_attention_backward_call *call, int target,
+                                                 const pegen_tuning *tuning, int part, int parts, char *workspace);
 
 #endif

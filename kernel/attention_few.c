@@ -7,9 +7,20 @@
 
 typedef pegen_few_walk walk;
 
+/* Whether heads of a group read other inputs of keys, which are one for all rows of an item. */
+static int has_own_keys(const pegen_attention_walk *w) {
+  const pegen_attention_call *c = w->call;
+  int has = 0;
+  for (int64_t i = 0; i < w->form->n_numbers; i++) {
+    const pegen_attention_number *n = &w->form->numbers[i];
+    has |= n->input >= 0 && n->of_key && c->input[n->input].size[PEGEN_HEAD] > c->k.size[PEGEN_HEAD];
+  }
+  return has;
+}
+
 int pegen_attention_is_few(const pegen_attention_walk *w, int target) {
   const pegen_attention_few_code *code = w->form->few ? &w->form->few[target] : 0;
-  return code && code->keys && w->tokens < code->queries;
+  return code && code->keys && w->tokens < code->queries && !has_own_keys(w);
 }
 
 /* Items of `rows` rows: as many of them as there must be, of nearly one size. */
@@ -29,9 +40,11 @@ void pegen_few_begin(walk *f, pegen_attention_walk *w, int target) {
   f->few.type = w->call->type;
   f->few.tile.k_token = w->call->k.stride[PEGEN_TOKEN];
   f->few.tile.v_token = w->call->v.stride[PEGEN_TOKEN];
+  f->few.tile.pages = w->tile.pages;
   f->few.tile.scale = w->tile.scale;
   f->few.tile.operands = w->tile.operands;
   f->few.tile.keys = &w->key_places;
+  f->few.tile.seen = &w->seen;
   f->state = 0;
 }
 
@@ -48,6 +61,7 @@ static void gather(walk *f, int64_t head) {
 
 static void set_head(walk *f, int64_t batch, int64_t head) {
   const pegen_attention_call *c = f->w->call;
+  pegen_attention_set_inputs(f->w, batch, head * f->group);
   if (batch != f->batch) pegen_attention_set_batch(f->w, batch);
   if (f->w->driver->per_head || f->head < 0) gather(f, head * f->group);
   f->batch = batch;
@@ -57,7 +71,7 @@ static void set_head(walk *f, int64_t batch, int64_t head) {
 }
 
 static void set_row(walk *f, int64_t lane, int64_t token, int64_t of_group) {
-  const pegen_attention_walk *w = f->w;
+  pegen_attention_walk *w = f->w;
   const pegen_attention_call *c = w->call;
   pegen_attention_few *few = &f->few;
   int64_t head = f->head * f->group + of_group, limit = w->keys, ahead = w->keys - w->tokens;
@@ -70,9 +84,11 @@ static void set_row(walk *f, int64_t lane, int64_t token, int64_t of_group) {
   few->tile.limits[lane] = (int32_t)limit;
   f->most = limit > f->most ? limit : f->most;
   f->least = limit < f->least ? limit : f->least;
-  if (!w->form->placed || token < w->skip) return;
+  if (!w->form->paired || token < w->skip) return;
+  pegen_attention_set_inputs(w, f->batch, head);
   pegen_attention_place(&w->places, token, place);
-  for (int64_t axis = 0; axis < w->places.axes; axis++) few->tile.positions[axis][lane] = place[axis];
+  for (int64_t axis = 0; axis < w->places.axes + w->form->n_numbers; axis++)
+    few->tile.positions[axis][lane] = place[axis];
 }
 
 void pegen_few_set_item(walk *f, int64_t item) {
@@ -85,6 +101,7 @@ void pegen_few_set_item(walk *f, int64_t item) {
   f->most = 0;
   f->least = f->w->keys;
   f->first_row = first;
+  f->knows_states = 0;
   f->few.rows = end - first;
   for (int64_t row = first; row < end; row++) set_row(f, row - first, row / f->group, row % f->group);
   f->plain = prefix || f->w->skip > f->most ? f->most : f->w->skip;
@@ -103,27 +120,107 @@ static void run_blocks(walk *f, pegen_few_function *const code[PEGEN_FEW_KINDS])
   }
 }
 
-/* 0 times what is no number is none: keys that some row does not see are left out one by one. */
+/* Of one row without keys whose power is 0. 0 times what is no number is none: keys that some row does not see are left
+ * out one by one. */
 static void run_seen_values(walk *f) {
   for (f->few.row = 0; f->few.row < f->few.rows; f->few.row++) f->code->values[PEGEN_FEW_ONE](&f->few);
 }
 
-static void run_tile(walk *f, int64_t first, int64_t end, int paired) {
-  pegen_attention_few *few = &f->few;
-  int64_t hides = f->w->form->hides && paired, keys = f->code->keys;
-  few->first = first;
-  few->count = end - first < keys ? end - first : keys;
-  few->k_ahead = few->tile.k_token * keys;
-  run_blocks(f, f->code->scores);
-  (paired || !f->code->soften_plain ? f->code->soften : f->code->soften_plain)(few);
-  if (hides && few->most_is_zero) return; /* and no maximum has changed */
-  few->v_ahead = few->tile.v_token * keys;
-  if (first + few->count > f->least || (hides && few->some_are_zero)) run_seen_values(f);
-  else run_blocks(f, f->code->values);
+static void run_scores(walk *f) { run_blocks(f, f->code->scores); }
+static void run_values(walk *f) { run_blocks(f, f->code->values); }
+
+/* Where keys of a tensor of pages are: `rows` so that a key's number times `token` leads to it, and how far it is to a
+ * key that comes after some others. */
+static const char *place_rows(const walk *f, const char *rows, int64_t page, int64_t token, int64_t key,
+                              int64_t *ahead) {
+  const pegen_attention_pages *p = f->few.tile.pages;
+  uintptr_t at = pegen_paged_row(p, rows, page, token, key);
+  int64_t later = key + f->code->keys;
+  *ahead = later < f->most ? (int64_t)(pegen_paged_row(p, rows, page, token, later) - at) : 0;
+  return (const char *)(at - (uintptr_t)(key * token));
 }
 
+/* What is added to the values of a tile's first page is not multiplied again. */
+static void end_decay(walk *f) {
+  for (int64_t i = 0; i < f->few.rows * PEGEN_ATTENTION_PITCH; i++) f->few.decay[i] = 1;
+}
+
+/* One stage of a tile's keys, page by page where they are in pages. */
+static void run_stage(walk *f, void (*stage)(walk *f), int of_values) {
+  pegen_attention_few *few = &f->few;
+  const pegen_attention_pages *p = few->tile.pages;
+  const char **rows = of_values ? few->tile.v : few->tile.k, *first_row = rows[0];
+  int64_t token = of_values ? few->tile.v_token : few->tile.k_token, first = few->first, count = few->count,
+          *ahead = of_values ? &few->v_ahead : &few->k_ahead;
+  float *scores = few->scores;
+  *ahead = token * f->code->keys;
+  if (!p) {
+    stage(f);
+    return;
+  }
+  for (int64_t key = first; key < first + count; key += few->count) {
+    few->first = key;
+    few->count = pegen_page_end(p, key, first + count) - key;
+    few->scores = scores + (key - first);
+    rows[0] = place_rows(f, first_row, of_values ? p->v_page : p->k_page, token, key, ahead);
+    stage(f);
+    if (of_values && key == first) end_decay(f);
+  }
+  rows[0] = first_row;
+  few->first = first;
+  few->count = count;
+  few->scores = scores;
+}
+
+/* Keys [first, end) of a tile. */
+static void run_tile(walk *f, int64_t first, int64_t end, int paired) {
+  pegen_attention_few *few = &f->few;
+  int64_t hides = f->w->form->hides && paired;
+  few->first = first;
+  few->count = end - first;
+  run_stage(f, run_scores, 0);
+  (paired || !f->code->soften_plain ? f->code->soften : f->code->soften_plain)(few);
+  if (hides && few->most_is_zero) return; /* and no maximum has changed */
+  run_stage(f, end > f->least || (hides && few->some_are_zero) ? run_seen_values : run_values, 1);
+}
+
+/* Tiles end at multiples of their keys, wherever they begin, and so between pages' rows by 16. */
 static void run_range(walk *f, int64_t begin, int64_t end, int paired) {
-  for (int64_t first = begin; first < end; first += f->code->keys) run_tile(f, first, end, paired);
+  int64_t keys = f->code->keys;
+  for (int64_t first = begin, next; first < end; first = next) {
+    next = (first / keys + 1) * keys;
+    if (next > end) next = end;
+    run_tile(f, first, next, paired);
+  }
+}
+
+/* A block of keys is unseen where each head's rows, wherever they all are, see none of it. */
+static void find_states(walk *f) {
+  pegen_attention_walk *w = f->w;
+  const pegen_attention *form = w->form;
+  pegen_attention_tile *t = &f->few.tile;
+  int64_t heads = w->driver->per_head ? f->group : 1;
+  pegen_attention_bound(w);
+  pegen_attention_bound_queries((const double (*)[PEGEN_ATTENTION_QUERIES])t->positions,
+                                w->places.axes + form->n_numbers, f->few.rows, t->reach);
+  for (int64_t block = 0; block < w->seen.pitch; block++) w->seen.states[block] = PEGEN_ATTENTION_UNSEEN;
+  for (int64_t head = 0; head < heads; head++) {
+    t->leaves = f->leaves + head * form->n_leaves * form->lanes;
+    f->code->seen(&f->few);
+  }
+  f->knows_states = 1;
+}
+
+/* Keys [begin, end), which have a bias: those of blocks that some row may see. */
+static void run_seen(walk *f, int64_t begin, int64_t end) {
+  pegen_attention_seen *seen = &f->w->seen;
+  if (begin >= end || !f->w->form->skips || !f->code->seen) {
+    run_range(f, begin, end, 1);
+    return;
+  }
+  if (!f->knows_states) find_states(f);
+  pegen_attention_runs(seen, f->w->skip, begin, end, 1);
+  for (int64_t i = 0; i < seen->n_runs; i++) run_range(f, seen->runs[i].begin, seen->runs[i].end, 1);
 }
 
 void pegen_few_run(walk *f, int64_t begin, int64_t end, char *state) {
@@ -131,7 +228,7 @@ void pegen_few_run(walk *f, int64_t begin, int64_t end, char *state) {
   f->few.state = state;
   f->code->begin(&f->few);
   run_range(f, begin, plain, 0);
-  run_range(f, begin > plain ? begin : plain, last, 1);
+  run_seen(f, begin > plain ? begin : plain, last);
 }
 
 void pegen_few_end(walk *f, char *state) {

@@ -20,7 +20,8 @@ enum { PEGEN_FEW_ONE, PEGEN_FEW_SOME, PEGEN_FEW_KINDS };
 /* One item: rows of queries and what became of the keys so far. */
 typedef struct pegen_attention_few {
   /* First. k[0] and v[0], strides, the scale, operands and the keys' places are of all rows; row r has lane r of
-   * limits and positions. Nothing else of it is set. */
+   * limits and positions. Seen and reach are of all rows, too, where blocks of keys are asked for, and leaves then
+   * of one head after the other. Nothing else of it is set. */
   pegen_attention_tile tile;
   int64_t type; /* of q, k, v and out: PEGEN_NUMBER_ */
   int64_t rows;
@@ -60,6 +61,8 @@ typedef struct pegen_attention_few_code {
   pegen_few_function *merge; /* what keys of `other` add to `state` */
   pegen_few_function *end; /* out */
   pegen_few_function *lse;
+  pegen_few_function *seen; /* of tile.leaves, the rows' reach and blocks of keys (attention_seen.c): those that were
+                               unseen stay so if no row sees any of their keys; NULL: nothing is asked */
 } pegen_attention_few_code;
 
 #endif

@@ -16,6 +16,7 @@ typedef struct pegen_few_walk {
   int64_t batch, head; /* of k, that the item is of; -1: none yet */
   int64_t least, most; /* keys that all of the item's rows see, that some see */
   int64_t plain;       /* keys below it have no bias */
+  int knows_states;    /* 1: blocks of keys have their states, of the item's rows */
   double *leaves;      /* [heads of the group, or 1][n_leaves][lanes] */
   char *state;         /* of an item's rows */
   pegen_attention_few few;
@@ -35,16 +36,6 @@ PEGEN_INTERNAL void pegen_few_run(pegen_few_walk *f, int64_t begin, int64_t end,
 
 /* Writes the item's rows of out and lse. */
 PEGEN_INTERNAL void pegen_few_end(pegen_few_walk *f, char *state);
-
-/* ---- the keys in chunks, each an item's part (attention_split.c) ---- */
-
-/* Checks a call, with its workspace, and begins it: 0 or a pegen_error. */
-PEGEN_INTERNAL int pegen_attention_open(pegen_attention_walk *w, pegen_attention_call *call, const pegen_driver *driver,
-                                        const pegen_args *args, int part, int parts, int *target);
-/* Bytes of a checked call's workspace; 0: its keys are not split; -1: too many. */
-PEGEN_INTERNAL int64_t pegen_attention_split_bytes(const pegen_attention_walk *w, int target);
-/* All of a call that is split and has begun. */
-PEGEN_INTERNAL int pegen_attention_split_call(pegen_attention_walk *w, int target, int part, int parts);
 
 /* On the stack of the call. */
 #define PEGEN_FEW_ROOM(f) \

@@ -1,24 +1,74 @@
-/* attention_places.c: from what coordinates gain in each head to what positions gain: sums over heads, and over batches
- * that share them, in order. */
+/* attention_places.c: from what coordinates gain in each head to what positions, and inputs of scores, gain: sums over
+ * heads, and over batches, that share them, in order. */
 #include "attention_backward.h"
 
-/* The sum over heads of a token's coordinate in batches [first, last). */
-static double sum_of(const pegen_view *rows, int64_t axes, const double *sums, int64_t first, int64_t last,
-                     int64_t token, int64_t axis) {
-  int64_t heads = rows->size[PEGEN_HEAD], tokens = rows->size[PEGEN_TOKEN];
+/* What coordinates of queries, or of keys, gained. */
+typedef struct place_sums {
+  const double *at; /* [B][H][tokens][n]; NULL: nothing */
+  int64_t heads, tokens, n;
+} place_sums;
+
+static place_sums sums_of(const pegen_driver *driver, const pegen_args *args, const pegen_attention_backward_call *call,
+                          char *workspace, int of_keys) {
+  int64_t sizes[PEGEN_VIEW_DIMS];
+  const pegen_attention *form = driver->form;
+  pegen_attention_place_sizes(driver, call, of_keys, sizes);
+  return (place_sums){pegen_attention_place_sums(driver, args, call, workspace, of_keys), sizes[PEGEN_HEAD],
+                      sizes[PEGEN_TOKEN], form->n_sums};
+}
+
+/* The sum over heads [of, end) of a token's coordinate in batches [first, last). */
+static double sum_of(const place_sums *s, int64_t first, int64_t last, int64_t of, int64_t end, int64_t token,
+                     int64_t axis) {
   double sum = 0;
-  for (int64_t head = first * heads; sums && head < last * heads; head++)
-    sum += sums[(head * tokens + token) * axes + axis];
+  for (int64_t batch = first; s->at && batch < last; batch++)
+    for (int64_t head = of; head < end; head++)
+      sum += s->at[((batch * s->heads + head) * s->tokens + token) * s->n + axis];
   return sum;
 }
 
+/* What element `element` of input `input` gains at a token, in one of its heads: as many of q are its. */
+static double input_sum(const pegen_attention *form, const place_sums *s, const pegen_view *view, int64_t input,
+                        int64_t element, int64_t batches, int64_t batch, int64_t head, int64_t token) {
+  int64_t own = form->n_sums - form->n_numbers, shared = view->size[PEGEN_BATCH] == 1,
+          group = s->heads / view->size[PEGEN_HEAD];
+  double sum = 0;
+  for (int64_t i = 0; i < form->n_numbers; i++)
+    if (form->numbers[i].input == input && form->numbers[i].element == element)
+      sum +=
+          sum_of(s, shared ? 0 : batch, shared ? batches : batch + 1, head * group, (head + 1) * group, token, own + i);
+  return sum;
+}
+
+/* Part `part` of `parts`, by tokens, of what input `input` gains. */
+static void finish_input(const pegen_driver *driver, const pegen_args *args, const pegen_attention_backward_call *call,
+                         char *workspace, int input, int part, int parts) {
+  const pegen_view *view = &call->g_input[input];
+  int64_t size = driver->kernel->inputs[input].size, batches = call->forward.q.size[PEGEN_BATCH], begin, end;
+  place_sums s = sums_of(driver, args, call, workspace, pegen_input_is_of_keys(driver->kernel, input));
+  pegen_share(view->size[PEGEN_TOKEN], part, parts, &begin, &end);
+  for (int64_t batch = 0; batch < view->size[PEGEN_BATCH]; batch++)
+    for (int64_t head = 0; head < view->size[PEGEN_HEAD]; head++)
+      for (int64_t token = begin; token < end; token++)
+        for (int64_t element = 0; element < (size ? size : 1); element++) {
+          char *row =
+              (char *)(view->base + (uintptr_t)(batch * view->stride[PEGEN_BATCH] + head * view->stride[PEGEN_HEAD] +
+                                                token * view->stride[PEGEN_TOKEN]));
+          double sum = input_sum(driver->form, &s, view, input, element, batches, batch, head, token);
+          pegen_gain(row + element * (int64_t)sizeof(float), 0, call->grad->flags & PEGEN_GRAD_ACCUMULATE, sum);
+        }
+}
+
 void pegen_attention_finish_places(const pegen_driver *driver, const pegen_args *args,
-                                   const pegen_attention_backward_call *call, int part, int parts) {
-  const pegen_view *q = &call->forward.q, *k = &call->forward.k;
+                                   const pegen_attention_backward_call *call, char *workspace, int part, int parts) {
   const DLTensor *tensor[] = {call->grad->positions, call->grad->k_positions};
-  const double *of_q = pegen_attention_place_sums(driver, args, call, 0),
-               *of_k = pegen_attention_place_sums(driver, args, call, 1);
-  int64_t axes = driver->kernel->n_axes, batches = q->size[PEGEN_BATCH], begin, end;
+  place_sums of_q = sums_of(driver, args, call, workspace, 0), of_k = sums_of(driver, args, call, workspace, 1), none;
+  int64_t axes = driver->kernel->n_axes, batches = call->forward.q.size[PEGEN_BATCH], begin, end;
+  none = of_q;
+  none.at = 0;
+  for (int i = 0; i < driver->kernel->n_inputs; i++)
+    if (pegen_input_is_of_pairs(driver->kernel, i) && !call->g_input[i].empty)
+      finish_input(driver, args, call, workspace, i, part, parts);
   for (int own = 0; own < 2; own++) {
     const pegen_view *view = &call->g_positions[own];
     int takes_q = !own, takes_k = own || !args->k_positions;
@@ -28,8 +78,8 @@ void pegen_attention_finish_places(const pegen_driver *driver, const pegen_args 
     for (int64_t i = 0; i < sets * (end - begin) * axes; i++) {
       int64_t set = i / ((end - begin) * axes), token = begin + i / axes % (end - begin), axis = i % axes;
       int64_t first = sets > 1 ? set : 0, last = sets > 1 ? set + 1 : batches;
-      double sum = sum_of(q, axes, takes_q ? of_q : 0, first, last, token, axis) +
-                   sum_of(k, axes, takes_k ? of_k : 0, first, last, token, axis);
+      double sum = sum_of(takes_q ? &of_q : &none, first, last, 0, of_q.heads, token, axis) +
+                   sum_of(takes_k ? &of_k : &none, first, last, 0, of_k.heads, token, axis);
       uintptr_t at = view->base +
                      (uintptr_t)(set * view->stride[PEGEN_POSITION_BATCH] + token * view->stride[PEGEN_POSITION_TOKEN] +
                                  axis * view->stride[PEGEN_POSITION_AXIS]);

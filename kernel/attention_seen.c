@@ -59,8 +59,19 @@ void pegen_attention_bound_keys(pegen_attention_seen *seen, const pegen_attentio
       float *bounds = seen->bounds + 2 * axis * seen->pitch + block;
       bounds[0] = bound(&extents[axis], extents[axis].least);
       bounds[seen->pitch] = bound(&extents[axis], extents[axis].greatest);
+      if (!seen->wide || axis >= places->axes) continue;
+      double *wide = seen->wide + 2 * axis * seen->pitch + block;
+      wide[0] = extents[axis].is_known ? extents[axis].least : __builtin_nan("");
+      wide[seen->pitch] = extents[axis].is_known ? extents[axis].greatest : __builtin_nan("");
     }
   }
+}
+
+/* Coordinates less an origin round monotonely, too. */
+void pegen_attention_shift_keys(pegen_attention_seen *seen, const pegen_attention_places *places) {
+  for (int64_t axis = 0; axis < places->axes; axis++)
+    for (int64_t i = 2 * axis * seen->pitch; i < 2 * (axis + 1) * seen->pitch; i++)
+      seen->bounds[i] = (float)(seen->wide[i] - places->origin[axis]);
 }
 
 void pegen_attention_bound_queries(const double (*positions)[PEGEN_ATTENTION_QUERIES], int64_t axes, int64_t count,
@@ -94,11 +105,20 @@ static void add_run(pegen_attention_seen *seen, int64_t first, int64_t end, int 
   }
 }
 
+/* Eight blocks at once: a narrow window hides nearly all. */
+static int are_unseen(const int32_t *states) {
+  int32_t other = 0;
+  for (int i = 0; i < 8; i++) other |= states[i] ^ PEGEN_ATTENTION_UNSEEN;
+  return !other;
+}
+
 void pegen_attention_runs(pegen_attention_seen *seen, int64_t skip, int64_t begin, int64_t end, int64_t step) {
   seen->n_runs = 0;
   if (begin >= end) return;
   int64_t last = (end - skip + seen->keys - 1) / seen->keys;
   for (int64_t block = (begin - skip) / seen->keys; block < last; block++) {
+    while (block + 8 <= last && are_unseen(seen->states + block)) block += 8;
+    if (block == last) return;
     if (seen->states[block] == PEGEN_ATTENTION_UNSEEN) continue;
     int64_t first = block * seen->keys, stop = first + seen->keys;
     first = skip + first / step * step;

@@ -5,9 +5,8 @@
  * item's, in their order. So results are the same to the bit for any number of parts of either, and those of a sequence
  * do not depend on what else is in the call.
  */
+#include "attention_split.h"
 #include "attention_few_walk.h"
-#include "attention_sequences.h"
-#include "gradient.h"
 
 /* Keys of a chunk: long enough that what is written of it is next to nothing beside what is read. */
 enum { CHUNK = 512, LINE = 64 };
@@ -37,12 +36,16 @@ static char *state_of(const walk *f, int64_t item, int64_t chunk) {
   return states_of(f, item / f->sets) + chunk * f->few.rows * pegen_few_state_bytes(f->w->form->value_dim);
 }
 
-static void run(pegen_attention_walk *w, int target, int part, int parts) {
+int64_t pegen_attention_split_items(pegen_attention_walk *w, int target) {
+  return pegen_attention_few_items(w, target) * chunks_of(w->keys);
+}
+
+void pegen_attention_split_run(pegen_attention_walk *w, int target, int64_t begin, int64_t end) {
+  PEGEN_ATTENTION_ROOM(w);
   walk f;
-  int64_t begin, end, chunks = chunks_of(w->keys), set = -1;
+  int64_t chunks = chunks_of(w->keys), set = -1;
   pegen_few_begin(&f, w, target);
   PEGEN_FEW_ROOM(&f);
-  pegen_share(f.items * chunks, part, parts, &begin, &end);
   for (int64_t i = begin; i < end; i++) {
     int64_t item = i / chunks, chunk = i - item * chunks;
     if (item != set) pegen_few_set_item(&f, item);
@@ -51,18 +54,11 @@ static void run(pegen_attention_walk *w, int target, int part, int parts) {
   }
 }
 
-int pegen_attention_split_call(pegen_attention_walk *w, int target, int part, int parts) {
+void pegen_attention_split_finish(pegen_attention_walk *w, int target, int64_t begin, int64_t end) {
   PEGEN_ATTENTION_ROOM(w);
-  run(w, target, part, parts);
-  return 0;
-}
-
-static void finish(pegen_attention_walk *w, int target, int part, int parts) {
   walk f;
-  int64_t begin, end;
   pegen_few_begin(&f, w, target);
   PEGEN_FEW_ROOM(&f);
-  pegen_share(f.items, part, parts, &begin, &end);
   for (int64_t item = begin; item < end; item++) {
     pegen_few_set_item(&f, item);
     pegen_few_run(&f, 0, 0, f.state); /* nothing seen */
@@ -72,27 +68,4 @@ static void finish(pegen_attention_walk *w, int target, int part, int parts) {
     }
     pegen_few_end(&f, f.state);
   }
-}
-
-int pegen_driver_attention_finish(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
-  pegen_attention_call call;
-  pegen_attention_walk w;
-  if (pegen_has_sequences(args)) return pegen_attention_sequences(driver, args, part, parts, 0);
-  int target, error = pegen_attention_open(&w, &call, driver, args, part, parts, &target);
-  if (error || !pegen_attention_split_bytes(&w, target)) return error;
-  PEGEN_ATTENTION_ROOM(&w);
-  finish(&w, target, part, parts);
-  return 0;
-}
-
-size_t pegen_driver_attention_workspace(const pegen_driver *driver, const pegen_args *args) {
-  pegen_attention_call call;
-  pegen_attention_walk w;
-  pegen_tuning tuning;
-  if (pegen_check_attention(driver, args, 0, 1, &call)) return 0;
-  int target = pegen_dispatch(driver, &tuning);
-  if (target < 0) return 0;
-  pegen_attention_begin(&w, driver, args, &call, target);
-  int64_t bytes = pegen_attention_split_bytes(&w, target);
-  return bytes < 0 ? 0 : (size_t)bytes;
 }

@@ -8,63 +8,41 @@
  *
  * Phases count from the place of the first key that has a finite one, as displacements do.
  */
-#include "attention_walk.h"
+#include "attention_turner.h"
 
-enum { CACHE_LINE = 64, NO_LIMIT = 1 << 30 };
+enum { CACHE_LINE = 64 };
 
 typedef struct turned {
   pegen_attention_walk *w;
   const pegen_attention_turned *form;
-  const pegen_target_code *code;
-  pegen_attention_read_function *read;
+  pegen_attention_turner turner;
+  pegen_attention_write_function *write;
   pegen_attention_tile *tiles;
   float *states, *panel; /* panel: of keys, and of a tile's queries on their way into its state */
+  float *values;         /* of the same keys, and of a tile's outputs on their way out; NULL: values are not turned */
   double *places;        /* [axes][keys] */
-  double *leaves;        /* of rotors */
-  char *prepared;
-  int64_t head;          /* whose rotors are prepared; -1: none */
   int64_t n_tiles, width;
 } turned;
 
 /* ---- rows ---- */
 
-/* `count` float32 rows, `token` bytes apart, into the panel, at their coordinates [axes][stride]. */
-static void turn(turned *t, const char *rows, int64_t token, int64_t count, const double *places, int64_t stride) {
-  pegen_loop loop;
-  char *bytes = (char *)&loop;
-  for (size_t i = 0; i < sizeof loop; i++) bytes[i] = 0;
-  pegen_rows *of = &loop.rows[0];
-  of->in = rows;
-  of->out = (char *)t->panel;
-  of->heads = 1;
-  of->in_token = token;
-  of->out_token = t->width * (int64_t)sizeof(float);
-  of->gain = 1;
-  loop.rows[1] = *of;
-  loop.rows[1].heads = 0;
-  loop.token_end = count;
-  loop.batch_end = loop.head_end = 1;
-  loop.tile_tokens = PEGEN_ATTENTION_TURNED_ROTORS;
-  loop.group_rows = NO_LIMIT;
-  loop.positions = (const char *)places;
-  loop.position_type = PEGEN_POSITION_F64;
-  loop.position_token = sizeof(double);
-  loop.position_axis = stride * (int64_t)sizeof(double);
-  loop.prepared = t->prepared;
-  loop.prepared_stride = t->form->rows->prepared_bytes;
-  loop.rotor = t->code->rotor;
-  loop.unfold = t->code->unfold;
-  t->code->encode[PEGEN_NUMBER_F32][0](&loop);
+/* `count` rows of the call's type, `token` bytes apart, into a panel: where that is not where they are turned. */
+static pegen_turned_rows take(const turned *t, const char *from, int64_t token, int64_t count, float *to, int turns) {
+  int64_t bytes = t->width * (int64_t)sizeof(float);
+  if (turns && t->w->call->type == PEGEN_NUMBER_F32) return (pegen_turned_rows){from, token, to, bytes};
+  t->turner.read(from, token, count, to);
+  return (pegen_turned_rows){(const char *)to, bytes, to, bytes};
 }
 
-/* `count` rows of the call's type, `token` bytes apart, into the panel; turned where they have coordinates. */
-static void take_rows(turned *t, const char *from, int64_t token, int64_t count, const double *places, int64_t stride) {
-  if (places && t->w->call->type == PEGEN_NUMBER_F32) {
-    turn(t, from, token, count, places, stride);
-    return;
-  }
-  t->read(from, token, count, t->panel);
-  if (places) turn(t, (const char *)t->panel, t->width * (int64_t)sizeof(float), count, places, stride);
+/* Keys [first, first + count), or their values, into their panel. */
+static pegen_turned_rows take_keys(const turned *t, int64_t first, int64_t count, int of_values, int turns) {
+  const pegen_attention_tile *tile = &t->w->tile;
+  const char *from = of_values ? tile->v[0] : tile->k[0];
+  float *to = of_values ? t->values : t->panel;
+  int64_t token = of_values ? tile->v_token : tile->k_token, bytes = t->width * (int64_t)sizeof(float);
+  if (!tile->pages) return take(t, from + first * token, token, count, to, turns);
+  pegen_attention_read_pages(tile, from, of_values, first, count, t->turner.read, to, t->width);
+  return (pegen_turned_rows){(const char *)to, bytes, to, bytes};
 }
 
 /* ---- tiles ---- */
@@ -84,8 +62,10 @@ static void take_queries(turned *t, pegen_attention_tile *tile, int64_t stages, 
   for (int64_t first = 0; first < w->queries; first += w->lanes, stages = 0) {
     int64_t left = tile->queries - first, count = left < 0 ? 0 : left < w->lanes ? left : w->lanes;
     const char *rows = count ? tile->q[0] + tile->tokens[first] * tile->q_token : 0;
-    if (count)
-      take_rows(t, rows, tile->q_token, count, turns ? &tile->positions[0][first] : 0, PEGEN_ATTENTION_QUERIES);
+    if (count) {
+      pegen_turned_rows both[2] = {take(t, rows, tile->q_token, count, t->panel, turns), {0, 0, 0, 0}};
+      if (turns) pegen_attention_turn(&t->turner, both, count, &tile->positions[0][first], PEGEN_ATTENTION_QUERIES);
+    }
     for (int64_t i = count * t->width; i < w->lanes * t->width; i++) t->panel[i] = 0;
     tile->vector = first / w->lanes;
     tile->rows = t->panel;
@@ -96,20 +76,34 @@ static void take_queries(turned *t, pegen_attention_tile *tile, int64_t stages, 
 /* Keys [begin, end), or those of them that each tile sees. */
 static void run_keys(turned *t, int64_t begin, int64_t end, int turns) {
   const pegen_attention_walk *w = t->w;
-  const char *k = w->tile.k[0];
   int64_t bytes = t->width * (int64_t)sizeof(float);
   for (int64_t first = begin, last; first < end; first = last) {
     last = first + t->form->keys < end ? first + t->form->keys : end;
     if (turns) pegen_attention_rows(&w->key_places, first, last - first, last - first, t->places);
-    take_rows(t, k + first * w->tile.k_token, w->tile.k_token, last - first, turns ? t->places : 0, last - first);
+    pegen_turned_rows rows[2] = {take_keys(t, first, last - first, 0, turns), {0, 0, 0, 0}};
+    if (t->values) rows[1] = take_keys(t, first, last - first, 1, turns);
+    if (turns) pegen_attention_turn(&t->turner, rows, last - first, t->places, last - first);
     for (int64_t i = 0; i < t->n_tiles; i++) {
       pegen_attention_tile *tile = &t->tiles[i];
       if (tile->end <= first) continue;
       tile->k[0] = (const char *)((uintptr_t)t->panel - (uintptr_t)(first * bytes));
       tile->k_token = bytes;
+      if (t->values) tile->v[0] = (const char *)((uintptr_t)t->values - (uintptr_t)(first * bytes));
+      if (t->values) tile->v_token = bytes;
       attend(t, tile, 0, first, tile->end < last ? tile->end : last);
     }
   }
+}
+
+/* Outputs of tiles whose values came turned, turned back. */
+static void give_outputs(const turned *t, pegen_attention_tile *tile) {
+  int64_t bytes = t->width * (int64_t)sizeof(float), out_token = tile->out_token;
+  char *out = tile->out[0] + tile->tokens[0] * out_token;
+  tile->out[0] = (char *)((uintptr_t)t->values - (uintptr_t)(tile->tokens[0] * bytes));
+  tile->out_token = bytes;
+  attend(t, tile, PEGEN_STAGE_OUT, 0, 0);
+  pegen_attention_turn_back(&t->turner, t->values, bytes, tile->queries, tile->positions[0], PEGEN_ATTENTION_QUERIES);
+  for (int64_t i = 0; i < tile->queries; i++) t->write(t->values + i * t->width, out + i * out_token);
 }
 
 /* Prefix tokens have neither bias nor rotation: with them rows are as they are. */
@@ -124,33 +118,30 @@ static void run_tiles(turned *t) {
   run_keys(t, 0, plain, 0);
   for (int64_t i = 0; plain && plain < end && i < t->n_tiles; i++) take_queries(t, &t->tiles[i], 0, 1);
   run_keys(t, plain, end, 1);
-  for (int64_t i = 0; i < t->n_tiles; i++) attend(t, &t->tiles[i], PEGEN_STAGE_OUT, 0, 0);
+  for (int64_t i = 0; i < t->n_tiles; i++)
+    if (t->values) give_outputs(t, &t->tiles[i]);
+    else attend(t, &t->tiles[i], PEGEN_STAGE_OUT, 0, 0);
   t->n_tiles = 0;
 }
 
 /* ---- items ---- */
-
-static void prepare(turned *t, int64_t head) {
-  const pegen_blades *rows = t->form->rows;
-  if (!t->code->prepare || t->head == head || (t->head >= 0 && !t->w->driver->per_head)) return;
-  t->head = head;
-  pegen_gather_leaves(rows->leaves, rows->n_leaves, rows->n_blocks, rows->lanes, t->w->args, head, t->leaves);
-  t->code->prepare(t->leaves, t->prepared);
-}
 
 static void add_tile(turned *t, int64_t index) {
   pegen_attention_tile *tile = &t->tiles[t->n_tiles];
   const char *from = (const char *)&t->w->tile;
   pegen_attention_set_tile(t->w, index);
   for (size_t i = 0; i < sizeof *tile; i++) ((char *)tile)[i] = from[i];
+  if (t->values) tile->stage = 0, tile->pages = 0; /* of panels */
   tile->state = t->states + t->n_tiles++ * t->form->state_numbers;
 }
 
-/* Items of a group have a head of k in common, and its rotors; prefix tokens stay among themselves. */
+/* Items of a group have a head of k in common, its rotors, and what is read of it; prefix tokens stay among themselves.
+ */
 static int64_t group_of(const pegen_attention_walk *w, int64_t item) {
   int64_t row = item / w->tiles, heads = w->groups, batch = row / heads, head = row - batch * heads,
           prefix = item - row * w->tiles < w->prefix_tiles;
-  return ((w->driver->per_head ? row : batch * heads + head / w->call->group) << 1) | prefix;
+  return ((w->driver->per_head || w->driver->kernel->key_inputs ? row : batch * heads + head / w->call->group) << 1) |
+         prefix;
 }
 
 static void run_groups(turned *t, int64_t begin, int64_t end) {
@@ -158,7 +149,7 @@ static void run_groups(turned *t, int64_t begin, int64_t end) {
   for (int64_t item = begin; item < end; item++) {
     int64_t row = item / w->tiles, batch = row / w->groups, head = row - batch * w->groups;
     pegen_attention_set_heads(w, batch, head);
-    prepare(t, head);
+    pegen_attention_turner_set_head(&t->turner, head);
     add_tile(t, item - row * w->tiles);
     if (t->n_tiles == t->form->tiles || item + 1 == end || group_of(w, item + 1) != group_of(w, item)) run_tiles(t);
   }
@@ -168,18 +159,17 @@ void pegen_attention_run_turned(pegen_attention_walk *w, int target, int64_t beg
   const pegen_attention_turned *form = &w->form->turned[target];
   turned t = {.w = w,
               .form = form,
-              .code = &form->rows->targets[target],
-              .read = w->form->targets[target].read[w->call->type],
-              .head = -1,
+              .write = w->form->targets[target].write[w->call->type],
               .width = w->driver->kernel->head_dim};
-  size_t keys = (size_t)form->keys, lanes = (size_t)form->rows->lanes;
-  size_t rows = form->keys > w->lanes ? keys : (size_t)w->lanes;
+  size_t keys = (size_t)form->keys, row = sizeof(float) * (size_t)t.width;
+  size_t panel = row * (form->keys > w->lanes ? keys : (size_t)w->lanes),
+         values = row * (form->keys > w->queries ? keys : (size_t)w->queries);
+  pegen_attention_turner_begin(&t.turner, w, target);
+  PEGEN_ATTENTION_TURNER_ROOM(&t.turner);
   t.tiles = __builtin_alloca(sizeof(pegen_attention_tile) * (size_t)form->tiles);
   t.states = __builtin_alloca_with_align(sizeof(float) * (size_t)(form->tiles * form->state_numbers), 8 * CACHE_LINE);
-  t.panel = __builtin_alloca_with_align(sizeof(float) * rows * (size_t)t.width, 8 * CACHE_LINE);
+  t.panel = __builtin_alloca_with_align(panel, 8 * CACHE_LINE);
+  t.values = form->values ? __builtin_alloca_with_align(values, 8 * CACHE_LINE) : 0;
   t.places = __builtin_alloca(sizeof(double) * keys * PEGEN_MAX_ROTOR_AXES);
-  t.prepared = __builtin_alloca_with_align((size_t)form->rows->prepared_bytes + CACHE_LINE, 8 * CACHE_LINE);
-  t.leaves =
-      __builtin_alloca_with_align(sizeof(double) * (size_t)form->rows->n_leaves * lanes + CACHE_LINE, 8 * CACHE_LINE);
   run_groups(&t, begin, end);
 }

@@ -12,9 +12,12 @@ typedef pegen_attention_walk walk;
 
 /* ---- coordinates ---- */
 
-/* A token's index is one of its numbers: of the last query and the last key the same. */
+/* A token's index is one of its numbers: of the last query and the last key the same. Others are of its inputs. */
 static double number_of(const pegen_attention_places *p, int64_t number, int64_t token) {
-  return p->numbers[number].of_key == p->of_keys ? (double)(token + p->ahead) : 0;
+  const pegen_attention_number *n = &p->numbers[number];
+  if (n->of_key != p->of_keys) return 0;
+  if (n->input < 0) return (double)(token + p->ahead);
+  return ((const float *)(const void *)(p->input[n->input] + token * p->input_token[n->input]))[n->element];
 }
 
 void pegen_attention_place(const pegen_attention_places *p, int64_t token, double *out) {
@@ -72,9 +75,10 @@ static void set_places(pegen_attention_places *p, const pegen_driver *driver, co
 
 /* ---- batches, heads, tiles ---- */
 
-/* Batches may share their positions. */
-static void bound_keys(walk *w) {
+/* Batches may share their positions, heads the inputs that are read of keys. */
+void pegen_attention_bound(walk *w) {
   if (!w->form->paired || !w->form->skips || (w->is_bounded && w->bounded == w->key_places.positions)) return;
+  for (int64_t axis = 0; axis < w->key_places.axes && w->seen.wide; axis++) w->key_places.origin[axis] = 0;
   pegen_attention_bound_keys(&w->seen, &w->key_places, w->keys - w->skip);
   w->is_bounded = 1;
   w->bounded = w->key_places.positions;
@@ -107,6 +111,29 @@ void pegen_attention_set_batch(walk *w, int64_t batch) {
   if (w->form->placed && c->k_position_type >= 0 && c->position_type >= 0) set_origin(w);
 }
 
+/* Sets *spoilt, of the tile's first head of k and v. */
+static void look(walk *w) {
+  pegen_attention_tile *t = &w->tile;
+  const pegen_attention_pages *p = t->pages;
+  if (!p) {
+    w->look(t);
+    return;
+  }
+  const char *k = t->k[0], *v = t->v[0];
+  int64_t some = 0;
+  for (int64_t key = 0; key < w->keys; key += t->n_keys) {
+    t->n_keys = pegen_page_end(p, key, w->keys) - key;
+    t->k[0] = (const char *)pegen_paged_row(p, k, p->k_page, t->k_token, key);
+    t->v[0] = (const char *)pegen_paged_row(p, v, p->v_page, t->v_token, key);
+    w->look(t);
+    some |= w->spoilt;
+  }
+  t->k[0] = k;
+  t->v[0] = v;
+  t->n_keys = w->keys;
+  w->spoilt = some;
+}
+
 /* Sets *spoilt, of all heads of the tile. `look` asks of the first. */
 static void look_through(walk *w, int64_t batch, int64_t head) {
   const pegen_attention_call *c = w->call;
@@ -117,7 +144,7 @@ static void look_through(walk *w, int64_t batch, int64_t head) {
   for (int64_t shared = first; shared <= last; shared++) {
     w->tile.k[0] = (const char *)row_zero(&c->k, batch, shared - before);
     w->tile.v[0] = (const char *)row_zero(&c->v, batch, shared - before);
-    w->look(&w->tile);
+    look(w);
     some |= w->spoilt;
   }
   w->tile.k[0] = k;
@@ -127,12 +154,26 @@ static void look_through(walk *w, int64_t batch, int64_t head) {
   w->looked_last = last;
 }
 
+void pegen_attention_set_inputs(walk *w, int64_t batch, int64_t head) {
+  const pegen_attention_call *c = w->call;
+  for (int64_t i = 0; i < w->form->n_numbers; i++) {
+    const pegen_attention_number *n = &w->form->numbers[i];
+    if (n->input < 0) continue;
+    const pegen_view *view = &c->input[n->input];
+    pegen_attention_places *p = n->of_key ? &w->key_places : &w->places;
+    const char *rows = (const char *)row_zero(view, view->size[PEGEN_BATCH] == 1 ? 0 : batch,
+                                              pegen_attention_input_head(view, head, c->q.size[PEGEN_HEAD]));
+    if (n->of_key && rows != p->input[n->input]) w->is_bounded = 0;
+    p->input[n->input] = rows;
+    p->input_token[n->input] = view->stride[PEGEN_TOKEN];
+  }
+}
+
 void pegen_attention_set_heads(walk *w, int64_t batch, int64_t head) {
   if (batch == w->batch && head == w->head) return;
-  if (batch != w->batch) {
-    pegen_attention_set_batch(w, batch);
-    bound_keys(w);
-  }
+  pegen_attention_set_inputs(w, batch, head);
+  if (batch != w->batch) pegen_attention_set_batch(w, batch);
+  pegen_attention_bound(w);
   const pegen_attention_call *c = w->call;
   int is_first = w->head < 0;
   w->batch = batch;
@@ -148,8 +189,9 @@ void pegen_attention_set_heads(walk *w, int64_t batch, int64_t head) {
     w->tile.lse[i] = c->lse.empty ? 0 : (char *)row_zero(&c->lse, batch, head + i);
   }
   look_through(w, batch, head);
-  for (int i = 0; i < w->driver->kernel->n_inputs; i++)
-    w->tile.input[i] = (const char *)row_zero(&c->input[i], batch, head);
+  for (int i = 0; i < w->driver->kernel->n_inputs && w->weigh; i++)
+    if (!pegen_input_is_of_pairs(w->driver->kernel, i))
+      w->tile.input[i] = (const char *)row_zero(&c->input[i], batch, head);
   if (!w->driver->per_head && !is_first) return;
   pegen_gather_leaves(w->form->leaves, w->form->n_leaves, w->form->n_blocks, w->form->lanes, w->args, head, w->leaves);
   if (w->prepare) w->prepare(w->leaves, w->prepared);
@@ -182,14 +224,25 @@ static int64_t token_of(const walk *w, int64_t lane) {
   return w->tile.tokens[lane] < 0 ? w->tile.tokens[0] : w->tile.tokens[lane];
 }
 
-/* Positions count from the query in the middle: a polynomial is multiplied out in coordinates no larger than they must
- * be. */
+/* Whether a query has finite coordinates. */
+static int place_query(const walk *w, int64_t lane, double *place) {
+  int is_finite = 1;
+  pegen_attention_place(&w->places, token_of(w, lane), place);
+  for (int64_t axis = 0; axis < w->places.axes; axis++) is_finite &= __builtin_isfinite(place[axis]) != 0;
+  return is_finite;
+}
+
+/* Positions count from the query in the middle, or the next that is somewhere: a polynomial is multiplied out in
+ * coordinates no larger than they must be. */
 static void centre(walk *w) {
   double place[PEGEN_MAX_ROTOR_AXES];
+  int64_t middle = w->queries / 2, lane = 0;
   for (int64_t axis = 0; axis < w->places.axes; axis++) w->places.origin[axis] = 0;
-  pegen_attention_place(&w->places, token_of(w, w->queries / 2), place);
+  while (lane < w->queries && !place_query(w, (middle + lane) % w->queries, place)) lane++;
+  if (lane == w->queries) place_query(w, middle, place);
   for (int64_t axis = 0; axis < w->places.axes; axis++)
     w->places.origin[axis] = w->key_places.origin[axis] = place[axis];
+  if (w->seen.wide) pegen_attention_shift_keys(&w->seen, &w->key_places);
 }
 
 /* What the queries see, and where they are. */
@@ -293,13 +346,15 @@ void pegen_attention_begin(walk *w, const pegen_driver *driver, const pegen_args
   w->is_bounded = 0;
   if (form->skips) pegen_attention_set_blocks(&w->seen, w->keys - w->skip, code->block);
   w->places.axes = form->placed ? kernel->n_axes : 0;
+  for (int i = 0; i < kernel->n_inputs; i++) w->places.input[i] = w->key_places.input[i] = 0;
   w->tile.q_token = call->q.stride[PEGEN_TOKEN];
   w->tile.k_token = call->k.stride[PEGEN_TOKEN];
   w->tile.v_token = call->v.stride[PEGEN_TOKEN];
   w->tile.out_token = call->out.stride[PEGEN_TOKEN];
   w->tile.lse_token = call->lse.empty ? 0 : call->lse.stride[PEGEN_TOKEN];
   w->tile.n_keys = w->keys;
-  w->tile.stage = is_unkind(&call->k) || is_unkind(&call->v);
+  w->tile.pages = call->pages.size ? &call->pages : 0;
+  w->tile.stage = w->tile.pages || is_unkind(&call->k) || is_unkind(&call->v);
   for (int i = 0; i < kernel->n_inputs; i++) w->tile.input_token[i] = call->input[i].stride[PEGEN_TOKEN];
   w->tile.scale = call->scale * 1.44269504088896340736;
   w->tile.keys = &w->key_places;

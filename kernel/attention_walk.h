@@ -35,6 +35,8 @@ typedef struct pegen_attention_walk {
  * is the caller's (PEGEN_ATTENTION_ROOM). */
 PEGEN_INTERNAL void pegen_attention_begin(pegen_attention_walk *w, const pegen_driver *driver, const pegen_args *args,
                                           const pegen_attention_call *call, int target);
+/* Rows of inputs that head `head` of q reads of its tokens and of keys, which heads may have in common. */
+PEGEN_INTERNAL void pegen_attention_set_inputs(pegen_attention_walk *w, int64_t batch, int64_t head);
 /* Where tokens of a batch are. */
 PEGEN_INTERNAL void pegen_attention_set_batch(pegen_attention_walk *w, int64_t batch);
 /* Coordinates of a token, less the origin. */
@@ -50,6 +52,25 @@ PEGEN_INTERNAL void pegen_attention_set_tile(pegen_attention_walk *w, int64_t in
  * may not see each other. */
 PEGEN_INTERNAL int64_t pegen_attention_spoils(pegen_attention_walk *w, const pegen_view *keys, const pegen_view *values,
                                               int64_t batch, int64_t head);
+
+/* A key's row in pages, and the first key behind it that is in another page, `end` at most. */
+static inline uintptr_t pegen_paged_row(const pegen_attention_pages *p, const char *rows, int64_t page, int64_t token,
+                                        int64_t key) {
+  int64_t index = key / p->size;
+  return (uintptr_t)rows + (uintptr_t)(p->table[index] * page + (key - index * p->size) * token);
+}
+static inline int64_t pegen_page_end(const pegen_attention_pages *p, int64_t key, int64_t end) {
+  int64_t next = (key / p->size + 1) * p->size;
+  return next < end ? next : end;
+}
+
+/* The head of an input that head `head` of `heads` of q reads: of its own, of k's, or the one there is. */
+static inline int64_t pegen_attention_input_head(const pegen_view *view, int64_t head, int64_t heads) {
+  return view->size[PEGEN_HEAD] ? head / (heads / view->size[PEGEN_HEAD]) : 0;
+}
+
+/* Where the keys of the batch and heads at hand are, of forms that skip. */
+PEGEN_INTERNAL void pegen_attention_bound(pegen_attention_walk *w);
 
 static inline uintptr_t row_zero(const pegen_view *view, int64_t batch, int64_t head) {
   return view->base + (uintptr_t)(batch * view->stride[PEGEN_BATCH] + head * view->stride[PEGEN_HEAD]);
@@ -75,6 +96,9 @@ PEGEN_INTERNAL void pegen_attention_run_turned(pegen_attention_walk *w, int targ
     size_t blocks = (w)->form->skips ? (size_t)seen->pitch : 0, \
            axes = (size_t)((w)->places.axes + (w)->form->n_numbers); \
     seen->bounds = __builtin_alloca_with_align(sizeof(float) * (2 * axes * blocks + 1), 512); \
+    seen->wide = 0; \
+    if ((w)->form->skips && (w)->form->n_weights) \
+      seen->wide = __builtin_alloca_with_align(sizeof(double) * (2 * (size_t)(w)->places.axes * blocks + 1), 512); \
     seen->states = __builtin_alloca_with_align(sizeof(int32_t) * (blocks + 1), 512); \
     seen->runs = __builtin_alloca(sizeof(pegen_attention_run) * (blocks / 2 + 1)); \
     (w)->tile.seen = (w)->form->skips ? seen : 0; \

@@ -28,7 +28,8 @@ void pegen_blades_facts(const pegen_driver *driver, pegen_backward_facts *facts)
   facts->sums_bytes = of ? pegen_heads_apart(driver) * of->n_sums * row : 0;
   facts->finish_bytes = of ? (of->n_sums + of->n_scatters) * row : 0; /* sums, and what comes of them */
   facts->token_bytes = 0;
-  facts->widens = facts->has_inputs = 0;
+  facts->widens = 0;
+  facts->has_inputs = driver->turns_rows && of;
   facts->torque_bytes = of && driver->kernel->prepare ? of->n_torques * row : 0;
   facts->torque_layout = 0;
 }
@@ -63,13 +64,26 @@ typedef struct walk {
   int64_t chunks, first_chunk, last_chunk;
   char *workspace;
   int which; /* of grad->positions and k_positions; -1: neither */
-  int again; /* 1: the pass before gave to the same */
+  int again; /* 1: a pass before gave to the same */
+  unsigned given; /* bits of those that passes have given to */
   const pegen_table_header *table; /* NULL: rotors are built */
   int section;
   pegen_torque_rows torques; /* of the section, where there is a table */
   int clears; /* 1: nothing was added to them yet */
+  pegen_input_rows input[PEGEN_MAX_INPUTS], input_gains[PEGEN_MAX_INPUTS]; /* of rows that turn by inputs */
   pegen_gradient_loop loop;
 } walk;
+
+void pegen_driver_input_gradient(const pegen_gradient_loop *loop, int64_t batch, int64_t token, int64_t head,
+                                 const double *gained) {
+  for (int i = 0; i < loop->kernel->n_inputs; i++) {
+    const pegen_input_rows *rows = &loop->input_gains[i];
+    int64_t size = loop->kernel->inputs[i].size ? loop->kernel->inputs[i].size : 1;
+    float *row = (float *)(uintptr_t)(rows->data + batch * rows->batch + token * rows->token + head * rows->head);
+    for (int64_t k = 0; k < size && rows->data; k++) row[k] = (float)(row[k] + gained[k]);
+    gained += size;
+  }
+}
 
 static void set_kept(pegen_input_rows *rows, const pegen_view *kept) {
   rows->data = (const char *)kept->base;
@@ -85,6 +99,29 @@ static void set_rows(walk *w, int i, const pegen_stream *stream, char *scratch) 
   if (w->call->is_written[stream->keys]) return;
   w->loop.loop.rows[i].out = scratch;
   w->loop.loop.rows[i].out_batch = w->loop.loop.rows[i].out_token = w->loop.loop.rows[i].out_head = 0;
+}
+
+/* Rows of inputs, and of what they gain, of tokens [begin, end), which begins as 0 unless it is added to. */
+static void set_inputs(walk *w, int64_t begin, int64_t end) {
+  int adds = (w->call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0;
+  for (int i = 0; i < w->driver->kernel->n_inputs; i++) {
+    const pegen_view *gains = &w->call->inputs[i];
+    set_kept(&w->input[i], &w->call->rows.input[i]);
+    w->input_gains[i].data = 0;
+    if (gains->empty) continue;
+    set_kept(&w->input_gains[i], gains);
+    for (int64_t b = 0; b < gains->size[PEGEN_BATCH] && !adds; b++)
+      for (int64_t h = 0; h < gains->size[PEGEN_HEAD]; h++)
+        for (int64_t n = begin; n < end; n++) {
+          float *row =
+              (float *)(gains->base + (uintptr_t)(b * gains->stride[PEGEN_BATCH] + h * gains->stride[PEGEN_HEAD] +
+                                                  n * gains->stride[PEGEN_TOKEN]));
+          for (int64_t k = 0; k < gains->width / (int64_t)sizeof *row; k++) row[k] = 0;
+        }
+  }
+  w->loop.loop.inputs = w->input;
+  w->loop.input_gains = w->call->of_inputs ? w->input_gains : 0;
+  w->loop.kernel = w->driver->kernel;
 }
 
 /* Tokens that are skipped: their rows go on as they came, and their positions gain nothing. */
@@ -129,14 +166,29 @@ static void run_batches(walk *w, int64_t batch_begin, int64_t batch_end, int64_t
   w->loop.loop.token_end = end;
   w->loop.loop.batch_begin = batch_begin;
   w->loop.loop.batch_end = batch_end;
+  if (w->driver->turns_rows && w->loop.positions && !w->loop.position_adds) { /* row after row adds to them */
+    static const double nothing[PEGEN_MAX_ROTOR_AXES] = {0};
+    for (int64_t token = begin; token < end; token++)
+      pegen_driver_position_gradient(&w->loop, token, w->driver->kernel->n_axes, nothing);
+    w->loop.position_adds = 1;
+  }
   if (!w->table) pegen_set_positions(&w->loop.loop, w->streams[0], batch_begin);
   w->encode(&w->loop);
 }
 
 static int is_shared(const walk *w) { return pegen_batches_share(w->call, w->streams[0]); }
 
-/* Where heads share their rotors and batches do not, tokens go by batch, in order of memory. */
-static int goes_by_batch(const walk *w) { return !w->driver->per_head && (w->batches == 1 || !is_shared(w)); }
+/* Where heads share their rotors and batches do not, tokens go by batch, in order of memory; not where inputs gain of q
+ * and of k, and perhaps of all batches: a token is one part's. */
+static int goes_by_batch(const walk *w) {
+  return !w->driver->per_head && !w->driver->turns_rows && (w->batches == 1 || !is_shared(w));
+}
+
+/* Of the tensors of a pass; of kernels that are made for some all of them have as many. */
+static int64_t most_heads(const walk *w) {
+  int64_t q = w->loop.loop.rows[0].heads, k = w->loop.loop.rows[1].heads;
+  return w->driver->turns_rows && k > q ? k : q;
+}
 
 /* Tokens [begin, end) of all batches. Those of one set of positions go together; is_first: nothing was added to what
  * positions gain. */
@@ -207,7 +259,7 @@ static void run_heads(walk *w, const pegen_args *args, const pegen_target_code *
         w->code->prepare(leaves, prepared + tile * bytes + i * own);
       }
     }
-    run_chunks(w, head, w->driver->per_head ? count : w->loop.loop.rows[0].heads, sums_stride);
+    run_chunks(w, head, w->driver->per_head ? count : most_heads(w), sums_stride);
   }
 }
 
@@ -250,9 +302,10 @@ static void run_pass(walk *w, const pegen_args *args, const pegen_target_code *r
   }
   w->tokens = first->in.size[PEGEN_TOKEN];
   w->batches = first->in.size[PEGEN_BATCH];
-  int before = is_first_pass ? -1 : w->which;
+  if (is_first_pass) w->given = 0;
   w->which = pegen_gaining_positions(w->call, first);
-  w->again = w->which >= 0 && w->which == before;
+  w->again = w->which >= 0 && (w->given >> w->which & 1);
+  if (w->which >= 0) w->given |= 1u << w->which;
   pegen_set_prefetch(&w->loop.loop, tuning, pegen_by_head(first), touched);
   w->loop.loop.tile_tokens = pegen_by_head(first) || !goes_by_batch(w) ? tuning->tile_tokens : 1;
   if (w->driver->per_head && tuning->torque_prefetch) {
@@ -266,6 +319,7 @@ static void run_pass(walk *w, const pegen_args *args, const pegen_target_code *r
   w->loop.loop.group_rows = pegen_by_head(first) ? tuning->group_rows : INT32_MAX;
   w->together = most_together(w);
   w->loop.loop.rotor = rows ? rows->rotor : 0;
+  w->loop.loop.rotor_own = rows ? rows->rotor_own : 0;
   w->loop.loop.unfold = rows ? rows->unfold : 0;
   w->loop.loop.side = (double)first->keys;
   open_tables(w, is_first_pass);
@@ -279,6 +333,7 @@ static int run_torques(const pegen_driver *driver, const pegen_args *args, pegen
   walk w;
   w.driver = driver;
   w.call = call;
+  w.loop.input_gains = 0;
   w.of = blades->gradient;
   w.code = &w.of->targets[chosen];
   w.encode = w.code->encode[call->rows.type];
@@ -300,12 +355,22 @@ static int run_torques(const pegen_driver *driver, const pegen_args *args, pegen
     if (stream->given && stream->in.empty) stream->given = 0;
     if (stream->given) touched += 3 * pegen_view_bytes(&stream->in);
   }
+  if (driver->turns_rows) {
+    int64_t tokens = call->rows.stream[!call->rows.stream[0].given].in.size[PEGEN_TOKEN];
+    int64_t length = (tokens + w.chunks - 1) / w.chunks, begin = w.first_chunk * length, end = w.last_chunk * length;
+    set_inputs(&w, begin, end < tokens ? end : tokens);
+  }
   w.n = 0;
-  for (int s = 0, passes = 0; s < 2; s++) {
-    if (call->rows.stream[s].given) w.streams[w.n++] = &call->rows.stream[s];
-    if (w.n == 0 || (call->rows.joint && s == 0)) continue;
-    run_pass(&w, args, blades->backward ? &blades->backward[chosen] : 0, tuning, touched, scratch, passes++ == 0);
-    w.n = 0;
+  pegen_head_groups groups;
+  int64_t rounds = pegen_group_heads(&call->rows, &call->kept[0], &groups);
+  for (int64_t round = 0, passes = 0; round < rounds; round++) {
+    pegen_take_group(&groups, round);
+    for (int s = 0; s < (round ? 1 : 2); s++) {
+      if (call->rows.stream[s].given) w.streams[w.n++] = &call->rows.stream[s];
+      if (w.n == 0 || (call->rows.joint && s == 0)) continue;
+      run_pass(&w, args, blades->backward ? &blades->backward[chosen] : 0, tuning, touched, scratch, passes++ == 0);
+      w.n = 0;
+    }
   }
   return 0;
 }
@@ -321,7 +386,7 @@ int pegen_driver_encode_backward(const pegen_driver *driver, const pegen_args *a
   pegen_blades_facts(driver, &facts);
   int error = pegen_backward_begin(driver, &facts, args, part, parts, &call, &tuning, &chosen);
   if (error) return error;
-  if (call.of_operands || call.of_positions || call.of_table)
+  if (call.of_operands || call.of_positions || call.of_inputs || call.of_table)
     return run_torques(driver, args, &call, chosen, &tuning, part, parts);
   if (blades->backward)
     return pegen_encode_checked(driver, &call.args, &call.rows, &blades->backward[chosen], &tuning, part, parts);

@@ -1,6 +1,7 @@
 /* check.c: every argument of an encode call, in this order, before a byte is written:
  *
- *   1. args, struct_size, part                   NULL_ARGS STRUCT_SIZE UNKNOWN_FIELD PART NO_SEQUENCES
+ *   1. args, struct_size, part                   NULL_ARGS STRUCT_SIZE UNKNOWN_FIELD PART NO_SEQUENCES NO_PAGES
+ *                                                NO_SLOTS NO_NORM
  *   2. what is given: q and k with their outputs, positions, operands, inputs of q
  *                                                MISSING_OUTPUT NOTHING_TO_DO MISSING_POSITIONS MISSING_OPERAND
  *                                                MISSING_INPUT
@@ -29,11 +30,19 @@ int pegen_one_of(const DLTensor *tensor, int code, int bits) {
 /* ---- 3. shapes ---- */
 
 int pegen_check_rows_shape(const DLTensor *tensor, int64_t head_dim) {
-  if (tensor->ndim != 4) return PEGEN_ERROR_RANK;
+  int rank = tensor->ndim;
+  if (rank != 4 && rank != 3) return PEGEN_ERROR_RANK;
   if (!tensor->shape) return PEGEN_ERROR_NULL_SHAPE;
-  for (int i = 0; i < 4; i++)
+  for (int i = 0; i < rank; i++)
     if (tensor->shape[i] < 0) return PEGEN_ERROR_NEGATIVE_SIZE;
-  return tensor->shape[3] == head_dim ? 0 : PEGEN_ERROR_HEAD_DIM;
+  return tensor->shape[rank - 1] == head_dim ? 0 : PEGEN_ERROR_HEAD_DIM;
+}
+
+int pegen_same_rows(const DLTensor *a, int rank_a, const DLTensor *b, int rank_b) {
+  if (rank_a - a->ndim != rank_b - b->ndim) return 0;
+  for (int i = 0; i < PEGEN_VIEW_DIMS - (rank_a - a->ndim); i++)
+    if (a->shape[i] != b->shape[i]) return 0;
+  return 1;
 }
 
 int64_t pegen_row_type(const DLTensor *tensor) {
@@ -49,13 +58,19 @@ static int64_t out_dim(const pegen_kernel *kernel, const DLTensor *tensor) {
 
 static int check_pair_shape(const pegen_kernel *kernel, const DLTensor *in, const DLTensor *out, int64_t is_written,
                             int64_t narrows) {
+  if (in->ndim != out->ndim) return PEGEN_ERROR_RANK;
   int error = pegen_check_rows_shape(in, narrows ? out_dim(kernel, in) : kernel->head_dim);
   if (!error && !(narrows && !is_written)) /* what goes nowhere is as wide as it came */
     error = pegen_check_rows_shape(out, narrows ? kernel->head_dim : out_dim(kernel, out));
   if (error) return error;
-  for (int i = 0; i < 3; i++)
-    if (in->shape[i] != out->shape[i]) return PEGEN_ERROR_SHAPE_MISMATCH;
-  return 0;
+  return pegen_same_rows(in, 4, out, 4) ? 0 : PEGEN_ERROR_SHAPE_MISMATCH;
+}
+
+/* Heads of q that share operands; 0: they are no multiple of those that operands have. */
+static int64_t group_of(const pegen_driver *driver, const DLTensor *q) {
+  int64_t heads = pegen_rows_size(q, 4, PEGEN_HEAD), of = driver->kernel->heads;
+  if (driver->per_head != PEGEN_PER_HEAD_ALL || driver->turns_rows) return !driver->per_head || heads == of;
+  return heads % of == 0 ? heads / of : 0;
 }
 
 static int check_shapes(const pegen_driver *driver, const pegen_args *args, const int64_t *is_written,
@@ -66,30 +81,78 @@ static int check_shapes(const pegen_driver *driver, const pegen_args *args, cons
   if (q) error = check_pair_shape(kernel, q, args->q_out, is_written[0], narrows);
   if (!error && k) error = check_pair_shape(kernel, k, args->k_out, is_written[1], narrows);
   if (error) return error;
-  if (q && k && q->shape[0] != k->shape[0]) return PEGEN_ERROR_SHAPE_MISMATCH;
+  if (q && k && q->ndim != k->ndim) return PEGEN_ERROR_RANK;
+  if (q && k && pegen_rows_size(q, 4, PEGEN_BATCH) != pegen_rows_size(k, 4, PEGEN_BATCH))
+    return PEGEN_ERROR_SHAPE_MISMATCH;
+  if (!driver->per_head) return 0;
   int of_keys = driver->per_head == PEGEN_PER_HEAD_ALL;
-  if (driver->per_head && ((q && q->shape[1] != kernel->heads) || (of_keys && k && k->shape[1] != kernel->heads)))
-    return PEGEN_ERROR_HEADS;
-  return 0;
+  if (of_keys && k && pegen_rows_size(k, 4, PEGEN_HEAD) != kernel->heads) return PEGEN_ERROR_HEADS;
+  return !q || group_of(driver, q) ? 0 : PEGEN_ERROR_HEADS;
 }
 
 /* ---- 4. positions, grid, operands ---- */
 
+int pegen_bare_positions(const pegen_kernel *kernel, const DLTensor *positions, int64_t tokens) {
+  const int64_t *shape = positions->shape;
+  if (kernel->n_axes != 1) return 0;
+  if (positions->ndim == 1) return 1;
+  return positions->ndim == 2 && shape && (shape[1] != 1 || (tokens == 1 && shape[0] != 1));
+}
+
 static int check_positions_shape(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows) {
-  int rank = positions->ndim;
+  int64_t tokens = pegen_rows_size(rows, 4, PEGEN_TOKEN);
+  int bare = pegen_bare_positions(kernel, positions, tokens), rank = positions->ndim + bare;
+  const int64_t *shape = positions->shape;
   if (rank != 2 && rank != 3) return PEGEN_ERROR_POSITIONS_SHAPE;
-  if (!positions->shape) return PEGEN_ERROR_NULL_SHAPE;
-  if (positions->shape[rank - 1] != kernel->n_axes || positions->shape[rank - 2] != rows->shape[2] ||
-      (rank == 3 && positions->shape[0] != rows->shape[0]))
+  if (!shape) return PEGEN_ERROR_NULL_SHAPE;
+  if ((!bare && shape[rank - 1] != kernel->n_axes) || shape[rank - 2] != tokens ||
+      (rank == 3 && shape[0] != pegen_rows_size(rows, 4, PEGEN_BATCH)))
     return PEGEN_ERROR_POSITIONS_SHAPE;
   return 0;
 }
 
 int pegen_check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows) {
   if (positions) return check_positions_shape(kernel, positions, rows);
-  int64_t tokens = kernel->skip_tokens, points = 1;
+  return pegen_rows_size(rows, 4, PEGEN_TOKEN) == pegen_grid_tokens(kernel) ? 0 : PEGEN_ERROR_GRID_SIZE;
+}
+
+int64_t pegen_grid_tokens(const pegen_kernel *kernel) {
+  int64_t points = 1;
   for (int i = 0; i < kernel->n_axes; i++) points *= kernel->grid[i];
-  return rows->shape[2] == tokens + points ? 0 : PEGEN_ERROR_GRID_SIZE;
+  return kernel->skip_tokens + points;
+}
+
+/* Sequences, of rows without batches: of a grid, each is one, and these are batches from then on. With positions rows
+ * are what they are in one batch, but for tokens that pass through at the front of each. */
+static int check_sequences(const pegen_kernel *kernel, const pegen_args *args, pegen_call *call) {
+  const DLTensor *rows[2] = {args->q, args->k};
+  int64_t several = 0;
+  for (int s = 0; s < 2; s++) {
+    int error = 0;
+    call->as_batches[s] = 0;
+    pegen_no_bounds(&call->bounds[s]);
+    if (!rows[s] || !pegen_has_bounds(args)) continue;
+    if (rows[s]->ndim != 3) return PEGEN_ERROR_RANK;
+    error = pegen_read_bounds(args, s, rows[s]->shape[0], &call->bounds[s]);
+    if (error) return error;
+    several |= pegen_count_sequences(&call->bounds[s]) > 1;
+  }
+  if (rows[0] && rows[1] && call->bounds[0].sequences != call->bounds[1].sequences) return PEGEN_ERROR_SEQUENCES;
+  if (!several) return 0;
+  if (call->tabled) return kernel->grid || kernel->skip_tokens ? PEGEN_ERROR_NO_SEQUENCES : 0;
+  for (int s = 0; s < 2; s++) {
+    const DLTensor *positions = s && args->k_positions ? args->k_positions : args->positions;
+    if (!rows[s]) continue;
+    if (positions && kernel->skip_tokens) return PEGEN_ERROR_NO_SEQUENCES;
+    if (!positions) call->as_batches[s] = pegen_count_sequences(&call->bounds[s]);
+  }
+  return 0;
+}
+
+static int check_places(const pegen_kernel *kernel, const pegen_call *call, int s, const DLTensor *positions,
+                        const DLTensor *rows) {
+  if (positions || !call->bounds[s].sequences) return pegen_check_coordinates(kernel, positions, rows);
+  return pegen_are_of_length(&call->bounds[s], pegen_grid_tokens(kernel)) ? 0 : PEGEN_ERROR_GRID_SIZE;
 }
 
 static int check_operand_shape(const pegen_operand *want, const DLTensor *tensor) {
@@ -104,14 +167,20 @@ static int check_operand_shape(const pegen_operand *want, const DLTensor *tensor
   return 0;
 }
 
-/* An input is [B,H,N,size], or [B,H,N] where size is 0, as q is. */
-static int check_input_shape(const pegen_input *want, const DLTensor *tensor, const DLTensor *q) {
+/* An input is [B,H,N,size], or [B,H,N] where size is 0, as the rows are; [N,H,size] and [N,H] where those are [N,H,D].
+ * repeats: or has one batch, or head, for all; of keys it may have heads, those of queries. */
+static int check_input_shape(const pegen_input *want, const DLTensor *tensor, const DLTensor *rows, int64_t heads,
+                             int64_t repeats) {
   int rank = want->size ? 4 : 3;
-  if (tensor->ndim != rank) return PEGEN_ERROR_INPUT_SHAPE;
+  if (tensor->ndim != rows->ndim - (4 - rank)) return PEGEN_ERROR_INPUT_SHAPE;
   if (!tensor->shape) return PEGEN_ERROR_NULL_SHAPE;
-  for (int i = 0; i < 3; i++)
-    if (tensor->shape[i] != q->shape[i]) return PEGEN_ERROR_INPUT_SHAPE;
-  return rank == 3 || tensor->shape[3] == want->size ? 0 : PEGEN_ERROR_INPUT_SHAPE;
+  for (int i = 0; i < PEGEN_VIEW_DIMS; i++) {
+    int64_t size = pegen_rows_size(tensor, rank, i);
+    if (size != pegen_rows_size(rows, 4, i) && !(repeats && i != PEGEN_TOKEN && size == 1) &&
+        !(i == PEGEN_HEAD && size == heads))
+      return PEGEN_ERROR_INPUT_SHAPE;
+  }
+  return rank == 3 || tensor->shape[tensor->ndim - 1] == want->size ? 0 : PEGEN_ERROR_INPUT_SHAPE;
 }
 
 int pegen_check_inputs_given(const pegen_kernel *kernel, const pegen_args *args) {
@@ -123,9 +192,14 @@ int pegen_check_inputs_given(const pegen_kernel *kernel, const pegen_args *args)
   return 0;
 }
 
-int pegen_check_input_shapes(const pegen_kernel *kernel, const pegen_args *args) {
-  for (int i = 0, error; i < kernel->n_inputs; i++)
-    if ((error = check_input_shape(&kernel->inputs[i], args->inputs[i], args->q)) != 0) return error;
+int pegen_check_input_shapes(const pegen_driver *driver, const pegen_args *args, const DLTensor *rows) {
+  const pegen_kernel *kernel = driver->kernel;
+  for (int i = 0, error; i < kernel->n_inputs; i++) {
+    const DLTensor *of = pegen_input_is_of_keys(kernel, i) ? args->k : rows;
+    int64_t heads = pegen_rows_size(rows, 4, PEGEN_HEAD),
+            repeats = driver->turns_rows || pegen_input_is_of_pairs(kernel, i);
+    if ((error = check_input_shape(&kernel->inputs[i], args->inputs[i], of, heads, repeats)) != 0) return error;
+  }
   return 0;
 }
 
@@ -180,14 +254,20 @@ int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args
   return 0;
 }
 
-/* All inputs are of q's type, or all of float32. */
+/* Inputs that pairs read are of float32; all others of q's type, or all of float32. */
 int pegen_check_input_types(const pegen_kernel *kernel, const pegen_args *args, int64_t type, int64_t *are_wide) {
+  int is_first = 1;
   *are_wide = 0;
   for (int i = 0; i < kernel->n_inputs; i++) {
     const DLTensor *input = args->inputs[i];
-    int wide = type > 0 && pegen_one_of(input, kDLFloat, 32);
-    if ((!wide && pegen_row_type(input) != type) || (i > 0 && wide != *are_wide)) return PEGEN_ERROR_INPUT_DTYPE;
+    int is_f32 = pegen_one_of(input, kDLFloat, 32), wide = type > 0 && is_f32;
+    if (pegen_input_is_of_pairs(kernel, i)) {
+      if (!is_f32) return PEGEN_ERROR_INPUT_DTYPE;
+      continue;
+    }
+    if ((!wide && pegen_row_type(input) != type) || (!is_first && wide != *are_wide)) return PEGEN_ERROR_INPUT_DTYPE;
     *are_wide = wide;
+    is_first = 0;
   }
   return 0;
 }
@@ -204,7 +284,7 @@ int pegen_on_host(const DLTensor *tensor) {
 }
 
 int pegen_view_rows(const DLTensor *tensor, pegen_view *view) {
-  return pegen_on_host(tensor) ? pegen_view_of(tensor, 1, view) : PEGEN_ERROR_DEVICE;
+  return pegen_on_host(tensor) ? pegen_view_like_rows(tensor, 1, view) : PEGEN_ERROR_DEVICE;
 }
 
 static int view_pair(const DLTensor *in, const DLTensor *out, int64_t is_written, pegen_stream *stream) {
@@ -220,18 +300,23 @@ static int view_pair(const DLTensor *in, const DLTensor *out, int64_t is_written
   return 0;
 }
 
-static int view_positions(const DLTensor *positions, pegen_stream *stream) {
+/* tokens: of the stream's rows; -1: there are none. */
+static int view_positions(const pegen_kernel *kernel, const DLTensor *positions, int64_t tokens, pegen_stream *stream) {
   stream->grid = !positions;
+  stream->bare = 0;
   if (!positions) return 0;
   stream->position_type = pegen_position_type_of(positions);
-  return pegen_on_host(positions) ? pegen_view_of(positions, 0, &stream->positions) : PEGEN_ERROR_DEVICE;
+  stream->bare = pegen_bare_positions(kernel, positions, tokens);
+  return pegen_on_host(positions) ? pegen_view_positions(positions, stream->bare, &stream->positions)
+                                  : PEGEN_ERROR_DEVICE;
 }
 
 int pegen_view_inputs(const pegen_kernel *kernel, const pegen_args *args, pegen_view *views) {
   int error = 0;
   for (int i = 0; i < kernel->n_inputs && !error; i++)
-    error = pegen_on_host(args->inputs[i]) ? pegen_view_of(args->inputs[i], kernel->inputs[i].size > 0, &views[i])
-                                           : PEGEN_ERROR_DEVICE;
+    error = pegen_on_host(args->inputs[i])
+                ? pegen_view_like_rows(args->inputs[i], kernel->inputs[i].size > 0, &views[i])
+                : PEGEN_ERROR_DEVICE;
   return error;
 }
 
@@ -275,7 +360,7 @@ int pegen_meets_operand(const pegen_driver *driver, const pegen_args *args, cons
 }
 
 /* Does the output of stream s meet anything that it may not meet? */
-static int output_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_call *call, int s) {
+int pegen_output_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_call *call, int s) {
   const pegen_stream *own = &call->stream[s], *other = &call->stream[1 - s];
   if (!own->in_place && pegen_views_meet(own->out, &own->in)) return 1;
   for (int i = 0; i < 2; i++)
@@ -287,10 +372,11 @@ static int output_overlaps(const pegen_driver *driver, const pegen_args *args, c
      * other is in place it has just been asked. */
     if (s == 0 && !other->in_place && pegen_views_meet(own->out, other->out)) return 1;
   }
-  for (int i = 0; call->stream[0].given && i < driver->kernel->n_inputs; i++)
+  for (int i = 0; i < driver->kernel->n_inputs; i++) /* of calls without them nothing meets them */
     if (pegen_views_meet(own->out, &call->input[i])) return 1;
   for (int i = 0; i < 2; i++)
     if (call->stream[i].given && pegen_views_meet(own->out, &call->stream[i].scale)) return 1;
+  if (pegen_views_meet(own->out, &call->bounds[0].view) || pegen_views_meet(own->out, &call->bounds[1].view)) return 1;
   return pegen_meets_operand(driver, args, own->out, call->tabled != 0);
 }
 
@@ -304,13 +390,24 @@ int pegen_check_struct(const void *given, uint32_t size, size_t first, size_t kn
   return 0;
 }
 
-int pegen_check_args(const pegen_args *args, int part, int parts) {
+int pegen_check_part(const pegen_args *args, int part, int parts) {
   if (!args) return PEGEN_ERROR_NULL_ARGS;
   int error = pegen_check_struct(args, args->struct_size, PEGEN_ARGS_FIRST_SIZE, sizeof *args);
   if (error) return error;
   if (part < 0 || part >= parts) return PEGEN_ERROR_PART;
+#ifdef PEGEN_CHECK_ANY_DEVICE /* boundaries are read here */
+  if (pegen_has_bounds(args)) return PEGEN_ERROR_NO_SEQUENCES;
+#endif
   /* what takes them looks at a call without (attention_sequences.c) */
-  return PEGEN_GIVEN(args, cu_seqlens) || PEGEN_GIVEN(args, k_cu_seqlens) ? PEGEN_ERROR_NO_SEQUENCES : 0;
+  if (PEGEN_GIVEN(args, block_table) || PEGEN_GIVEN(args, lengths)) return PEGEN_ERROR_NO_PAGES;
+  if (PEGEN_GIVEN(args, slots)) return PEGEN_ERROR_NO_SLOTS; /* what takes them: check_slots.c */
+  /* what takes them: append.c */
+  return PEGEN_GIVEN(args, q_norm) || PEGEN_GIVEN(args, k_norm) || PEGEN_GIVEN(args, v_out) ? PEGEN_ERROR_NO_NORM : 0;
+}
+
+int pegen_check_args(const pegen_args *args, int part, int parts) {
+  int error = pegen_check_part(args, part, parts);
+  return error || !pegen_has_bounds(args) ? error : PEGEN_ERROR_NO_SEQUENCES;
 }
 
 int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *args) {
@@ -339,9 +436,9 @@ int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *arg
 int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
                         const int64_t *is_written, int64_t narrows, pegen_call *call) {
   const pegen_kernel *kernel = driver->kernel;
-  int error = pegen_check_args(args, part, parts);
+  int error = pegen_check_part(args, part, parts);
   if (error) return error;
-  const DLTensor *q = args->q, *k = args->k;
+  const DLTensor *q = args->q, *k = args->k, *with_inputs = driver->turns_rows && !q ? k : q;
   if (!q != !args->q_out || !k != !args->k_out) return PEGEN_ERROR_MISSING_OUTPUT;
   if (!q && !k) return PEGEN_ERROR_NOTHING_TO_DO;
   /* With a table, positions and operands are not needed and not looked at. */
@@ -355,33 +452,42 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
   const DLTensor *k_positions = tabled ? 0 : args->k_positions ? args->k_positions : args->positions;
   if (!tabled && !kernel->grid && ((q && !q_positions) || (k && !k_positions))) return PEGEN_ERROR_MISSING_POSITIONS;
   if ((!tabled && (error = pegen_check_operands_given(kernel, args)) != 0) ||
-      (q && (error = pegen_check_inputs_given(kernel, args)) != 0))
+      (with_inputs && (error = pegen_check_inputs_given(kernel, args)) != 0))
     return error;
 
-  if ((error = check_shapes(driver, args, is_written, narrows)) != 0) return error;
-  if (!tabled && ((q && (error = pegen_check_coordinates(kernel, q_positions, q)) != 0) ||
-                  (k && (error = pegen_check_coordinates(kernel, k_positions, k)) != 0) ||
+  if ((error = check_shapes(driver, args, is_written, narrows)) != 0 ||
+      (error = check_sequences(kernel, args, call)) != 0)
+    return error;
+  if (!tabled && ((q && (error = check_places(kernel, call, 0, q_positions, q)) != 0) ||
+                  (k && (error = check_places(kernel, call, 1, k_positions, k)) != 0) ||
                   (error = pegen_check_operand_shapes(kernel, args)) != 0))
     return error;
-  if (q && (error = pegen_check_input_shapes(kernel, args)) != 0) return error;
+  if ((with_inputs && (error = pegen_check_input_shapes(driver, args, with_inputs)) != 0) ||
+      (driver->turns_rows && k && (error = pegen_check_input_shapes(driver, args, k)) != 0))
+    return error;
 
   if ((error = check_types(driver, args, call)) != 0) return error;
   if ((q && q_positions && pegen_position_type_of(q_positions) < 0) ||
       (k && k_positions && pegen_position_type_of(k_positions) < 0))
     return PEGEN_ERROR_POSITIONS_DTYPE;
   if ((!tabled && (error = pegen_check_operand_types(driver, args)) != 0) ||
-      (q && (error = pegen_check_input_types(kernel, args, call->type, &call->wide_inputs)) != 0))
+      (with_inputs && (error = pegen_check_input_types(kernel, args, driver->turns_rows ? PEGEN_NUMBER_F32 : call->type,
+                                                       &call->wide_inputs)) != 0))
     return error;
 
   pegen_stream *queries = &call->stream[0], *keys = &call->stream[1];
   queries->given = q != 0;
   keys->given = k != 0;
   queries->keys = 0;
-  keys->keys = 1;
+  queries->group = q ? group_of(driver, q) : 1;
+  keys->keys = keys->group = 1;
+  queries->slots = keys->slots = 0;
+  queries->norm = keys->norm = 0;
+  queries->epsilon = keys->epsilon = 0;
   if ((q && (error = view_pair(q, args->q_out, is_written[0], queries)) != 0) ||
       (k && (error = view_pair(k, args->k_out, is_written[1], keys)) != 0) ||
-      (q && (error = view_positions(q_positions, queries)) != 0) ||
-      (k && (error = view_positions(k_positions, keys)) != 0) ||
+      (q && (error = view_positions(kernel, q_positions, pegen_rows_size(q, 4, PEGEN_TOKEN), queries)) != 0) ||
+      (k && (error = view_positions(kernel, k_positions, pegen_rows_size(k, 4, PEGEN_TOKEN), keys)) != 0) ||
       (q && (error = view_scale(PEGEN_GIVEN(args, q_scale), &queries->scale, &queries->gain)) != 0) ||
       (k && (error = view_scale(PEGEN_GIVEN(args, k_scale), &keys->scale, &keys->gain)) != 0))
     return error;
@@ -389,15 +495,21 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
   if (tabled && (error = pegen_table_check(driver, args, row_bytes)) != 0) return error;
 
   clear_inputs(call);
-  if (q && (error = pegen_view_inputs(kernel, args, call->input)) != 0) return error;
+  if (with_inputs && (error = pegen_view_inputs(kernel, args, call->input)) != 0) return error;
 
-  if ((q && is_written[0] && output_overlaps(driver, args, call, 0)) ||
-      (k && is_written[1] && output_overlaps(driver, args, call, 1)))
+  if ((q && is_written[0] && pegen_output_overlaps(driver, args, call, 0)) ||
+      (k && is_written[1] && pegen_output_overlaps(driver, args, call, 1)))
     return PEGEN_ERROR_OVERLAP;
   /* One pass knows one type beside that of the inputs. */
   int both_convert = q && k && pegen_converts(queries) && pegen_converts(keys) && queries->out_type != keys->out_type;
   call->joint = q && k && !both_convert && !driver->has_sides && q_positions == k_positions &&
-                q->shape[2] == k->shape[2] && !(tabled && pegen_table_sections(args) > 1);
+                pegen_rows_size(q, 4, PEGEN_TOKEN) == pegen_rows_size(k, 4, PEGEN_TOKEN) &&
+                !(tabled && pegen_table_sections(args) > 1) && call->as_batches[0] == call->as_batches[1];
+  pegen_as_batches(&queries->in, call->as_batches[0]);
+  pegen_as_batches(&queries->out_of_place, queries->given && queries->out != &queries->in ? call->as_batches[0] : 0);
+  pegen_as_batches(&keys->in, call->as_batches[1]);
+  pegen_as_batches(&keys->out_of_place, keys->given && keys->out != &keys->in ? call->as_batches[1] : 0);
+  for (int i = 0; i < kernel->n_inputs && q; i++) pegen_as_batches(&call->input[i], call->as_batches[0]);
   return 0;
 }
 
@@ -410,11 +522,13 @@ int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, in
 /* What there is to know of positions without q and k. */
 static int check_positions_alone(const pegen_kernel *kernel, const DLTensor *positions) {
   int rank = positions->ndim;
-  if (rank != 2 && rank != 3) return PEGEN_ERROR_POSITIONS_SHAPE;
+  if (rank != 2 && rank != 3 && !(rank == 1 && kernel->n_axes == 1)) return PEGEN_ERROR_POSITIONS_SHAPE;
   if (!positions->shape) return PEGEN_ERROR_NULL_SHAPE;
   for (int i = 0; i < rank; i++)
     if (positions->shape[i] < 0) return PEGEN_ERROR_NEGATIVE_SIZE;
-  return positions->shape[rank - 1] == kernel->n_axes ? 0 : PEGEN_ERROR_POSITIONS_SHAPE;
+  return pegen_bare_positions(kernel, positions, -1) || positions->shape[rank - 1] == kernel->n_axes
+             ? 0
+             : PEGEN_ERROR_POSITIONS_SHAPE;
 }
 
 int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts, pegen_call *call) {
@@ -433,7 +547,8 @@ int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int 
   if ((error = pegen_check_operand_types(driver, args)) != 0) return error;
   for (int s = 0; s < 2; s++) {
     call->stream[s].given = s == 0 || positions[s] || driver->has_sides;
-    if (call->stream[s].given && (error = view_positions(positions[s], &call->stream[s])) != 0) return error;
+    if (call->stream[s].given && (error = view_positions(kernel, positions[s], -1, &call->stream[s])) != 0)
+      return error;
   }
   return pegen_check_operand_memory(kernel, args);
 }

@@ -54,10 +54,8 @@ static int check_rows(const DLTensor *tensor, int64_t width, int wrong) {
 
 int pegen_check_lse(const DLTensor *lse, const DLTensor *q) {
   if (!lse) return 0;
-  if (lse->ndim != 3 || !lse->shape || !pegen_one_of(lse, kDLFloat, 32)) return PEGEN_ERROR_LSE;
-  for (int i = 0; i < 3; i++)
-    if (lse->shape[i] != q->shape[i]) return PEGEN_ERROR_LSE;
-  return 0;
+  if (lse->ndim != q->ndim - 1 || !lse->shape || !pegen_one_of(lse, kDLFloat, 32)) return PEGEN_ERROR_LSE;
+  return pegen_same_rows(lse, 3, q, 4) ? 0 : PEGEN_ERROR_LSE;
 }
 
 static int check_shapes(const pegen_driver *driver, const pegen_args *args, pegen_attention_call *call) {
@@ -65,36 +63,56 @@ static int check_shapes(const pegen_driver *driver, const pegen_args *args, pege
   const DLTensor *q = args->q, *k = args->k, *v = args->v, *out = args->out;
   int64_t dim = driver->kernel->head_dim;
   int error;
+  if (k->ndim != q->ndim || v->ndim != q->ndim || out->ndim != q->ndim) return PEGEN_ERROR_RANK;
   if ((error = check_rows(q, dim, PEGEN_ERROR_HEAD_DIM)) != 0 ||
       (error = check_rows(k, dim, PEGEN_ERROR_HEAD_DIM)) != 0 ||
       (error = check_rows(v, form->value_dim, PEGEN_ERROR_VALUE_DIM)) != 0 ||
       (error = check_rows(out, form->value_dim, PEGEN_ERROR_VALUE_DIM)) != 0)
     return error;
-  for (int i = 0; i < 3; i++)
-    if (q->shape[i] != out->shape[i] || k->shape[i] != v->shape[i]) return PEGEN_ERROR_SHAPE_MISMATCH;
-  if (q->shape[0] != k->shape[0]) return PEGEN_ERROR_SHAPE_MISMATCH;
-  if (k->shape[2] > INT32_MAX) /* keys are counted in 32 bits where lanes compare them */
+  if (!pegen_same_rows(q, 4, out, 4) || !pegen_same_rows(k, 4, v, 4)) return PEGEN_ERROR_SHAPE_MISMATCH;
+  int64_t heads = pegen_rows_size(q, 4, PEGEN_HEAD), k_heads = pegen_rows_size(k, 4, PEGEN_HEAD);
+  if (pegen_rows_size(q, 4, PEGEN_BATCH) != pegen_rows_size(k, 4, PEGEN_BATCH)) return PEGEN_ERROR_SHAPE_MISMATCH;
+  if (pegen_rows_size(k, 4, PEGEN_TOKEN) > INT32_MAX) /* keys are counted in 32 bits where lanes compare them */
     return PEGEN_ERROR_SIZE_OVERFLOW;
-  if (driver->per_head && q->shape[1] != driver->kernel->heads) return PEGEN_ERROR_HEADS;
+  if (driver->per_head && heads != driver->kernel->heads) return PEGEN_ERROR_HEADS;
   if ((error = pegen_check_lse(PEGEN_GIVEN(args, lse), q)) != 0) return error;
   call->group = 1;
-  if (q->shape[1] == k->shape[1]) return 0;
-  if (k->shape[1] == 0 || q->shape[1] % k->shape[1] != 0) return PEGEN_ERROR_HEAD_GROUPS;
-  call->group = q->shape[1] / k->shape[1];
+  if (heads == k_heads) return 0;
+  if (k_heads == 0 || heads % k_heads != 0) return PEGEN_ERROR_HEAD_GROUPS;
+  call->group = heads / k_heads;
   return 0;
 }
 
 /* ---- 4. positions, operands ---- */
 
-static int check_places(const pegen_driver *driver, const pegen_args *args) {
+static int check_bounds(const pegen_args *args, pegen_attention_call *call) {
+  const DLTensor *rows[2] = {args->q, args->k};
+  for (int s = 0, error; s < 2; s++) {
+    pegen_no_bounds(&call->bounds[s]);
+    if (!pegen_has_bounds(args)) continue;
+    if (rows[s]->ndim != 3) return PEGEN_ERROR_RANK;
+    if ((error = pegen_read_bounds(args, s, rows[s]->shape[0], &call->bounds[s])) != 0) return error;
+  }
+  return call->bounds[0].sequences == call->bounds[1].sequences ? 0 : PEGEN_ERROR_SEQUENCES;
+}
+
+/* The grid's points are of one sequence. */
+static int check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows,
+                             const pegen_bounds *bounds) {
+  if (!positions && bounds->sequences > 1) return PEGEN_ERROR_SEQUENCES;
+  return pegen_check_coordinates(kernel, positions, rows);
+}
+
+static int check_places(const pegen_driver *driver, const pegen_args *args, pegen_attention_call *call) {
   const pegen_attention *form = driver->form;
   const pegen_kernel *kernel = driver->kernel;
-  int error;
-  if (form->placed && ((error = pegen_check_coordinates(kernel, args->positions, args->q)) != 0 ||
-                       (error = pegen_check_coordinates(kernel, key_positions(args), args->k)) != 0))
+  int error = check_bounds(args, call);
+  if (error) return error;
+  if (form->placed && ((error = check_coordinates(kernel, args->positions, args->q, &call->bounds[0])) != 0 ||
+                       (error = check_coordinates(kernel, key_positions(args), args->k, &call->bounds[1])) != 0))
     return error;
   error = pegen_check_operand_shapes(kernel, args);
-  return error ? error : pegen_check_input_shapes(kernel, args);
+  return error ? error : pegen_check_input_shapes(driver, args, args->q);
 }
 
 /* ---- 5. number types ---- */
@@ -119,15 +137,18 @@ static int check_types(const pegen_driver *driver, const pegen_args *args, pegen
 
 /* ---- 6. memory ---- */
 
-static int view_positions(const DLTensor *positions, int64_t type, pegen_view *view) {
+static int view_positions(const pegen_kernel *kernel, const DLTensor *positions, const pegen_view *rows, int64_t type,
+                          int64_t *is_bare, pegen_view *view) {
+  *is_bare = 0;
   if (type < 0) return 0;
-  return pegen_on_host(positions) ? pegen_view_of(positions, 0, view) : PEGEN_ERROR_DEVICE;
+  *is_bare = pegen_bare_positions(kernel, positions, rows->size[PEGEN_TOKEN]);
+  return pegen_on_host(positions) ? pegen_view_positions(positions, *is_bare, view) : PEGEN_ERROR_DEVICE;
 }
 
 int pegen_view_lse(const DLTensor *lse, pegen_view *view) {
   view->empty = 1;
   if (!lse) return 0;
-  return pegen_on_host(lse) ? pegen_view_of(lse, 0, view) : PEGEN_ERROR_DEVICE;
+  return pegen_on_host(lse) ? pegen_view_like_rows(lse, 0, view) : PEGEN_ERROR_DEVICE;
 }
 
 static int check_memory(const pegen_driver *driver, const pegen_args *args, pegen_attention_call *call) {
@@ -136,11 +157,18 @@ static int check_memory(const pegen_driver *driver, const pegen_args *args, pege
       (error = pegen_view_rows(args->v, &call->v)) != 0 || (error = pegen_view_rows(args->out, &call->out)) != 0)
     return error == PEGEN_ERROR_SIZE_OVERFLOW && call->v.high && args->out->strides ? PEGEN_ERROR_STRIDE : error;
   if ((error = pegen_view_lse(PEGEN_GIVEN(args, lse), &call->lse)) != 0) return error;
-  if ((error = view_positions(args->positions, call->position_type, &call->positions)) != 0 ||
-      (error = view_positions(key_positions(args), call->k_position_type, &call->k_positions)) != 0)
+  if ((error = view_positions(driver->kernel, args->positions, &call->q, call->position_type, &call->bare,
+                              &call->positions)) != 0 ||
+      (error = view_positions(driver->kernel, key_positions(args), &call->k, call->k_position_type, &call->k_bare,
+                              &call->k_positions)) != 0)
     return error;
-  error = pegen_check_operand_memory(driver->kernel, args);
-  return error ? error : pegen_view_inputs(driver->kernel, args, call->input);
+  if ((error = pegen_check_operand_memory(driver->kernel, args)) != 0 ||
+      (error = pegen_view_inputs(driver->kernel, args, call->input)) != 0)
+    return error;
+  for (int i = 0; i < driver->kernel->n_inputs; i++)
+    if (pegen_input_is_of_pairs(driver->kernel, i) && call->input[i].size[PEGEN_BATCH] == 1)
+      call->input[i].stride[PEGEN_BATCH] = 0; /* of all batches */
+  return 0;
 }
 
 /* ---- 7. overlap ---- */
@@ -152,6 +180,7 @@ int pegen_attention_meets(const pegen_driver *driver, const pegen_args *args, co
   return pegen_views_meet(out, &call->q) || pegen_views_meet(out, &call->k) || pegen_views_meet(out, &call->v) ||
          (call->position_type >= 0 && pegen_views_meet(out, &call->positions)) ||
          (call->k_position_type >= 0 && pegen_views_meet(out, &call->k_positions)) ||
+         pegen_views_meet(out, &call->bounds[0].view) || pegen_views_meet(out, &call->bounds[1].view) ||
          pegen_meets_operand(driver, args, out, 0);
 }
 
@@ -165,11 +194,12 @@ static int out_overlaps(const pegen_driver *driver, const pegen_args *args, cons
 
 int pegen_check_attention_read(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                pegen_attention_call *call) {
-  int error = pegen_check_args(args, part, parts);
+  int error = pegen_check_part(args, part, parts);
   if (error) return error;
+  call->pages.size = 0;
   call->q.high = call->k.high = call->v.high = call->out.high = 0;
   if ((error = check_given(driver, args, call)) != 0 || (error = check_shapes(driver, args, call)) != 0 ||
-      (error = check_places(driver, args)) != 0 || (error = check_types(driver, args, call)) != 0)
+      (error = check_places(driver, args, call)) != 0 || (error = check_types(driver, args, call)) != 0)
     return error;
   return check_memory(driver, args, call);
 }
@@ -181,4 +211,18 @@ int pegen_check_attention(const pegen_driver *driver, const pegen_args *args, in
   if ((!call->out.empty && !pegen_view_nests(&call->out)) || (!call->lse.empty && !pegen_view_nests(&call->lse)))
     return PEGEN_ERROR_STRIDE;
   return out_overlaps(driver, args, call) ? PEGEN_ERROR_OVERLAP : 0;
+}
+
+void pegen_attention_go_to(const pegen_driver *driver, pegen_attention_call *c, int64_t from, int64_t to) {
+  const pegen_bounds *q = &c->bounds[0], *k = &c->bounds[1];
+  pegen_go_to_sequence(&c->q, PEGEN_TOKEN, q, from, to);
+  pegen_go_to_sequence(&c->out, PEGEN_TOKEN, q, from, to);
+  if (!c->lse.empty) pegen_go_to_sequence(&c->lse, PEGEN_TOKEN, q, from, to);
+  for (int i = 0; i < driver->kernel->n_inputs; i++) /* no call whose keys are in pages has any of keys */
+    pegen_go_to_sequence(&c->input[i], PEGEN_TOKEN, pegen_input_is_of_keys(driver->kernel, i) ? k : q, from, to);
+  if (c->position_type >= 0) pegen_go_to_sequence(&c->positions, PEGEN_POSITION_TOKEN, q, from, to);
+  if (!k->sequences) return; /* in pages: attention_sequences.c */
+  pegen_go_to_sequence(&c->k, PEGEN_TOKEN, k, from, to);
+  pegen_go_to_sequence(&c->v, PEGEN_TOKEN, k, from, to);
+  if (c->k_position_type >= 0) pegen_go_to_sequence(&c->k_positions, PEGEN_POSITION_TOKEN, k, from, to);
 }

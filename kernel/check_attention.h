@@ -10,8 +10,11 @@ typedef struct pegen_attention_call {
   pegen_view lse; /* empty where it is not wanted */
   pegen_view positions, k_positions; /* unset where the grid's are used */
   int64_t position_type, k_position_type; /* pegen_position_type; -1: the built-in grid's */
-  pegen_view input[PEGEN_MAX_INPUTS]; /* of the query tokens */
+  int64_t bare, k_bare; /* 1: positions have no dimension of axes */
+  pegen_bounds bounds[2]; /* of q's rows and k's, as many sequences; 0: the call is one of batches */
+  pegen_view input[PEGEN_MAX_INPUTS]; /* of the query tokens, or of keys */
   int64_t wide_inputs; /* 1: inputs are float32, and q is not */
+  pegen_attention_pages pages; /* of k and v, whose views are those of one sequence; size 0: there are none */
   int64_t group;  /* heads of q that share a head of k and v */
   int64_t type;   /* row of pegen_attention_code.attend */
   int64_t causal;
@@ -24,6 +27,9 @@ PEGEN_INTERNAL int pegen_check_attention(const pegen_driver *driver, const pegen
 /* The same where out and lse are only read. */
 PEGEN_INTERNAL int pegen_check_attention_read(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                               pegen_attention_call *call);
+/* A call's views, of sequence `from` (0 at first, and as if it began with the first one), become those of `to`. */
+PEGEN_INTERNAL void pegen_attention_go_to(const pegen_driver *driver, pegen_attention_call *call, int64_t from,
+                                          int64_t to);
 /* Of an lse, or its gradient: NULL is none. */
 PEGEN_INTERNAL int pegen_check_lse(const DLTensor *lse, const DLTensor *q);
 PEGEN_INTERNAL int pegen_view_lse(const DLTensor *lse, pegen_view *view);

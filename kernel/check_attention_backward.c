@@ -27,7 +27,7 @@ static int check_wanted(const pegen_driver *driver, const pegen_args *args, pege
   call->of_inputs = 0;
   for (int i = 0; grad->inputs && i < driver->kernel->n_inputs; i++) {
     if (!grad->inputs[i]) continue;
-    if (!form->weights) return PEGEN_ERROR_NO_GRADIENT;
+    if (!form->weights && !form->n_sums) return PEGEN_ERROR_NO_GRADIENT;
     call->of_inputs = 1;
   }
   if ((grad->positions && !(form->has_places && args->positions)) ||
@@ -50,10 +50,10 @@ static int check_wanted(const pegen_driver *driver, const pegen_args *args, pege
 static int check_rows(const DLTensor *rows, const DLTensor *of, pegen_view *view, int is_written) {
   view->empty = 1;
   if (!rows) return 0;
-  int error = pegen_check_rows_shape(rows, of->shape[3]);
+  if (rows->ndim != of->ndim) return PEGEN_ERROR_RANK;
+  int error = pegen_check_rows_shape(rows, of->shape[of->ndim - 1]);
   if (error) return error == PEGEN_ERROR_HEAD_DIM ? PEGEN_ERROR_GRADIENT_SHAPE : error;
-  for (int i = 0; i < 3; i++)
-    if (rows->shape[i] != of->shape[i]) return PEGEN_ERROR_GRADIENT_SHAPE;
+  if (!pegen_same_rows(rows, 4, of, 4)) return PEGEN_ERROR_GRADIENT_SHAPE;
   if (!pegen_same_type(rows, of)) return PEGEN_ERROR_GRADIENT_DTYPE;
   if ((error = pegen_view_rows(rows, view)) != 0) return error;
   return !is_written || view->empty || pegen_view_nests(view) ? 0 : PEGEN_ERROR_STRIDE;
@@ -97,9 +97,11 @@ static int check_positions(const pegen_args *args, pegen_attention_backward_call
   const pegen_grad_args *grad = call->grad;
   int error = 0;
   call->g_positions[0].empty = call->g_positions[1].empty = 1;
-  if (grad->positions) error = pegen_check_position_gradient(args->positions, grad->positions, &call->g_positions[0]);
+  if (grad->positions)
+    error = pegen_check_position_gradient(args->positions, grad->positions, call->forward.bare, &call->g_positions[0]);
   if (!error && grad->k_positions)
-    error = pegen_check_position_gradient(args->k_positions, grad->k_positions, &call->g_positions[1]);
+    error = pegen_check_position_gradient(args->k_positions, grad->k_positions, call->forward.k_bare,
+                                          &call->g_positions[1]);
   return error;
 }
 
@@ -107,7 +109,29 @@ static int check_positions(const pegen_args *args, pegen_attention_backward_call
 
 #ifndef PEGEN_CHECK_ANY_DEVICE /* the launcher's is another (runtime/launch_attention_backward.c) */
 
-enum { MOST_CHUNKS = 64 };
+enum { MOST_CHUNKS = 64, KEPT_BATCHES = 8 };
+
+static int64_t smaller_of(int64_t x, int64_t y) { return x < y ? x : y; }
+
+/* Whether pairs of all batches have the same places, and more than one batch makes use of what is kept of them. */
+static int is_shared(const pegen_attention_call *c) {
+  return c->k.size[PEGEN_BATCH] > 1 && (c->position_type < 0 || c->positions.stride[PEGEN_POSITION_BATCH] == 0) &&
+         (c->k_position_type < 0 || c->k_positions.stride[PEGEN_POSITION_BATCH] == 0);
+}
+
+/* Units of some batches of a head: the more batches, the less what is kept of pairs costs, and the fewer parts have
+ * keys of their own. Not where that takes more room than q and k do. */
+static void keep_pairs(const pegen_attention_backward_call *call, int64_t most, pegen_attention_cut *cut) {
+  const pegen_view *k = &call->forward.k;
+  int64_t batches = k->size[PEGEN_BATCH], of_head = (batches + KEPT_BATCHES - 1) / KEPT_BATCHES,
+          units = smaller_of(k->size[PEGEN_HEAD] * of_head, most), chunks = most / units,
+          numbers = (pegen_view_bytes(&call->forward.q) + pegen_view_bytes(k)) / (int64_t)sizeof(float);
+  if (numbers / (2 * PEGEN_ATTENTION_QUERIES * units * chunks) < k->size[PEGEN_TOKEN] + PEGEN_ATTENTION_MORE_KEYS)
+    return;
+  cut->keeps = 1;
+  cut->units = units;
+  cut->chunks = chunks;
+}
 
 /* So many chunks that their sums are not more numbers than q. */
 void pegen_attention_cut_of(const pegen_driver *driver, const pegen_attention_backward_call *call,
@@ -116,17 +140,18 @@ void pegen_attention_cut_of(const pegen_driver *driver, const pegen_attention_ba
   int64_t items = is_empty ? 0 : call->forward.k.size[PEGEN_BATCH] * call->forward.k.size[PEGEN_HEAD],
           numbers = pegen_view_bytes(&call->forward.q) / (int64_t)sizeof(float), most = MOST_CHUNKS;
   cut->items = cut->units = items;
-  cut->chunks = 0;
+  cut->chunks = cut->keeps = 0;
   if (!call->of_operands || !items) return;
   if (numbers / pegen_all_elements(driver->kernel) < most) most = numbers / pegen_all_elements(driver->kernel);
   if (most < 1) most = 1;
   if (items > most) cut->units = most;
   cut->chunks = most / cut->units;
+  if (((const pegen_attention *)driver->form)->keeps && is_shared(&call->forward)) keep_pairs(call, most, cut);
 }
 
 int64_t pegen_attention_key_numbers(const pegen_attention_backward_call *call) {
-  int64_t of_keys = call->g_k.empty ? 0 : pegen_attention_pitch(call->grad->k->shape[3]),
-          of_values = call->g_v.empty ? 0 : pegen_attention_pitch(call->grad->v->shape[3]);
+  int64_t of_keys = call->g_k.empty ? 0 : pegen_attention_pitch(call->grad->k->shape[call->grad->k->ndim - 1]),
+          of_values = call->g_v.empty ? 0 : pegen_attention_pitch(call->grad->v->shape[call->grad->v->ndim - 1]);
   return of_keys + of_values;
 }
 
@@ -138,14 +163,25 @@ int64_t pegen_attention_key_bytes(const pegen_attention_backward_call *call) {
   return bytes;
 }
 
+int pegen_attention_wants_sums(const pegen_driver *driver, const pegen_attention_backward_call *call,
+                               const pegen_args *args, int of_keys) {
+  const pegen_view *rows = of_keys ? &call->forward.k : &call->forward.q;
+  int wants = pegen_attention_wants_places(call, args, of_keys);
+  for (int i = 0; i < driver->kernel->n_inputs; i++)
+    wants |= pegen_input_is_of_pairs(driver->kernel, i) && !call->g_input[i].empty &&
+             pegen_input_is_of_keys(driver->kernel, i) == of_keys;
+  return wants && !rows->empty;
+}
+
 /* -1: more than can be addressed. */
 static int64_t place_bytes(const pegen_driver *driver, const pegen_args *args,
                            const pegen_attention_backward_call *call, int of_keys) {
-  const pegen_view *rows = of_keys ? &call->forward.k : &call->forward.q;
-  int64_t bytes = driver->kernel->n_axes * (int64_t)sizeof(double);
-  if (!pegen_attention_wants_places(call, args, of_keys)) return 0;
+  const pegen_attention *form = driver->form;
+  int64_t bytes = form->n_sums * (int64_t)sizeof(double), sizes[PEGEN_VIEW_DIMS];
+  if (!pegen_attention_wants_sums(driver, call, args, of_keys)) return 0;
+  pegen_attention_place_sizes(driver, call, of_keys, sizes);
   for (int i = 0; i < PEGEN_VIEW_DIMS; i++)
-    if (__builtin_mul_overflow(bytes, rows->size[i], &bytes)) return -1;
+    if (__builtin_mul_overflow(bytes, sizes[i], &bytes)) return -1;
   return bytes;
 }
 
@@ -156,19 +192,67 @@ static int64_t chunk_bytes(const pegen_driver *driver, const pegen_attention_bac
 }
 
 double *pegen_attention_place_sums(const pegen_driver *driver, const pegen_args *args,
-                                   const pegen_attention_backward_call *call, int of_keys) {
-  if (!pegen_attention_wants_places(call, args, of_keys)) return 0;
+                                   const pegen_attention_backward_call *call, char *workspace, int of_keys) {
+  if (!pegen_attention_wants_sums(driver, call, args, of_keys)) return 0;
   int64_t before = pegen_attention_key_bytes(call) + chunk_bytes(driver, call);
   if (of_keys) before += place_bytes(driver, args, call, 0);
-  return (double *)(void *)((char *)args->workspace + before);
+  return (double *)(void *)(workspace + before);
+}
+
+static int64_t pair_bytes(const pegen_driver *driver, const pegen_attention_backward_call *call) {
+  pegen_attention_cut cut;
+  pegen_attention_cut_of(driver, call, &cut);
+  if (!cut.keeps) return 0;
+  return cut.units * cut.chunks * 2 * pegen_attention_pair_numbers(call) * (int64_t)sizeof(float);
+}
+
+float *pegen_attention_pair_rooms(const pegen_driver *driver, const pegen_args *args,
+                                  const pegen_attention_backward_call *call, char *workspace) {
+  int64_t before = pegen_attention_key_bytes(call) + chunk_bytes(driver, call) + place_bytes(driver, args, call, 0) +
+                   place_bytes(driver, args, call, 1);
+  return (float *)(void *)(workspace + before);
+}
+
+int64_t pegen_attention_sequence_bytes(const pegen_driver *driver, const pegen_args *args,
+                                       const pegen_attention_backward_call *call) {
+  int64_t bytes = pegen_attention_key_bytes(call),
+          more[] = {chunk_bytes(driver, call), place_bytes(driver, args, call, 0), place_bytes(driver, args, call, 1),
+                    pair_bytes(driver, call)};
+  for (int i = 0; i < 4; i++)
+    if (bytes < 0 || more[i] < 0 || __builtin_add_overflow(bytes, more[i], &bytes)) return -1;
+  return bytes;
+}
+
+static void go_to(pegen_view *view, int dim, const pegen_bounds *b, int64_t from, int64_t to) {
+  if (!view->empty) pegen_go_to_sequence(view, dim, b, from, to);
+}
+
+void pegen_attention_backward_go_to(const pegen_driver *driver, pegen_attention_backward_call *c, int64_t from,
+                                    int64_t to) {
+  const pegen_bounds *q = &c->forward.bounds[0], *k = &c->forward.bounds[1];
+  pegen_view *of_q[] = {&c->g_out, &c->g_lse, &c->g_q}, *of_k[] = {&c->g_k, &c->g_v};
+  pegen_attention_go_to(driver, &c->forward, from, to);
+  c->forward.q.empty = pegen_view_bytes(&c->forward.q) == 0;
+  c->forward.k.empty = pegen_view_bytes(&c->forward.k) == 0;
+  for (int i = 0; i < 3; i++) go_to(of_q[i], PEGEN_TOKEN, q, from, to);
+  for (int i = 0; i < 2; i++) go_to(of_k[i], PEGEN_TOKEN, k, from, to);
+  for (int i = 0; i < driver->kernel->n_inputs; i++)
+    go_to(&c->g_input[i], PEGEN_TOKEN, pegen_input_is_of_keys(driver->kernel, i) ? k : q, from, to);
+  go_to(&c->g_positions[0], PEGEN_POSITION_TOKEN, q, from, to);
+  go_to(&c->g_positions[1], PEGEN_POSITION_TOKEN, k, from, to);
 }
 
 int64_t pegen_attention_backward_bytes(const pegen_driver *driver, const pegen_args *args,
                                        const pegen_attention_backward_call *call) {
-  int64_t bytes = pegen_attention_key_bytes(call),
-          more[] = {chunk_bytes(driver, call), place_bytes(driver, args, call, 0), place_bytes(driver, args, call, 1)};
-  for (int i = 0; i < 3; i++)
-    if (bytes < 0 || more[i] < 0 || __builtin_add_overflow(bytes, more[i], &bytes)) return -1;
+  pegen_attention_backward_call window;
+  int64_t sequences = call->forward.bounds[0].sequences, bytes = 0;
+  if (!sequences) return pegen_attention_sequence_bytes(driver, args, call);
+  for (size_t i = 0; i < sizeof window; i++) ((char *)&window)[i] = ((const char *)call)[i];
+  for (int64_t i = 0; i < sequences; i++) {
+    pegen_attention_backward_go_to(driver, &window, i ? i - 1 : 0, i);
+    int64_t own = pegen_attention_sequence_bytes(driver, args, &window);
+    if (own < 0 || __builtin_add_overflow(bytes, own, &bytes)) return -1;
+  }
   return bytes;
 }
 
@@ -216,7 +300,7 @@ static int check_overlap(const pegen_driver *driver, const pegen_args *args, con
 
 int pegen_check_attention_backward(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                    int with_workspace, pegen_attention_backward_call *call) {
-  int error = pegen_check_args(args, part, parts);
+  int error = pegen_check_part(args, part, parts);
   if (error) return error;
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);
   if (!grad) return PEGEN_ERROR_MISSING_GRADIENT;
@@ -226,6 +310,9 @@ int pegen_check_attention_backward(const pegen_driver *driver, const pegen_args 
       (error = check_rows_of_all(args, call)) != 0 || (error = check_inputs(driver, args, call)) != 0 ||
       (error = check_operands(driver, grad)) != 0 || (error = check_positions(args, call)) != 0)
     return error;
+  /* Positions that k shares gain of both: of the same tokens. */
+  if (grad->positions && !args->k_positions && !pegen_same_bounds(&call->forward.bounds[0], &call->forward.bounds[1]))
+    return PEGEN_ERROR_SEQUENCES;
   pegen_view workspace;
   workspace.empty = 1;
   if (!with_workspace) return 0;

@@ -38,7 +38,7 @@ static int is_more(const pegen_backward_call *call) {
 static int asks_for_less(const pegen_args *args, const pegen_backward_call *call) {
   const pegen_grad_args *grad = call->grad;
   int q = grad->q_out != 0, k = grad->k_out != 0;
-  if (call->of_inputs && !q) return 0;
+  if (call->of_inputs && !q && call->facts->widens) return 0;
   if (grad->positions && (!args->positions || !(q || (k && !args->k_positions)))) return 0;
   if (grad->k_positions && (!args->k_positions || !k)) return 0;
   return 1;
@@ -84,6 +84,8 @@ static void make_forward(const pegen_args *args, pegen_backward_call *call) {
   rows->n_inputs = PEGEN_GIVEN(args, n_inputs);
   rows->table = made ? 0 : PEGEN_GIVEN(args, table); /* which does not say what its values were made of */
   rows->table_bytes = PEGEN_GIVEN(args, table_bytes);
+  rows->cu_seqlens = PEGEN_GIVEN(args, cu_seqlens);
+  rows->k_cu_seqlens = PEGEN_GIVEN(args, k_cu_seqlens);
   call->is_written[0] = grad->q != 0;
   call->is_written[1] = grad->k != 0;
   /* A gradient that does not go out is read where it is, and written nowhere. */
@@ -99,8 +101,8 @@ static int check_kept(const pegen_driver *driver, const DLTensor *rows, const DL
   if (!kept) return PEGEN_ERROR_MISSING_KEPT;
   int error = pegen_check_rows_shape(kept, driver->kernel->head_dim);
   if (error) return error;
-  for (int i = 0; i < 3; i++)
-    if (kept->shape[i] != rows->shape[i]) return PEGEN_ERROR_SHAPE_MISMATCH;
+  if (kept->ndim != rows->ndim) return PEGEN_ERROR_RANK;
+  if (!pegen_same_rows(kept, 4, rows, 4)) return PEGEN_ERROR_SHAPE_MISMATCH;
   if (!pegen_same_type(kept, rows)) return PEGEN_ERROR_DTYPE_MISMATCH;
   return pegen_view_rows(kept, view);
 }
@@ -125,6 +127,8 @@ static int gradient_overlaps(const pegen_driver *driver, const pegen_args *args,
         (view != &call->inputs[i] && pegen_views_meet(view, &call->inputs[i])))
       return 1;
   if (view != &call->torque_memory && pegen_views_meet(view, &call->torque_memory)) return 1;
+  for (int s = 0; s < 2; s++)
+    if (pegen_views_meet(view, &call->rows.bounds[s].view)) return 1;
   return pegen_meets_operand(driver, args, view, call->rows.tabled != 0);
 }
 
@@ -225,13 +229,17 @@ int pegen_check_gained(const pegen_driver *driver, const pegen_args *args, pegen
       return error;
   for (int s = 0; s < 2; s++) {
     if (!gained[s]) continue;
-    if ((error = pegen_check_position_gradient(positions[s], gained[s], &call->positions[s])) != 0) return error;
+    const pegen_stream *stream = &call->rows.stream[s || !call->rows.stream[0].given];
+    error = pegen_check_position_gradient(positions[s], gained[s], stream->bare, &call->positions[s]);
+    if (error) return error;
     call->position_is_f64[s] = gained[s]->dtype.bits == 64;
   }
   for (int i = 0; i < driver->kernel->n_inputs && !error; i++)
     if (input_gradient(grad, i))
       error = pegen_check_input_gradient(&driver->kernel->inputs[i], args->inputs[i], input_gradient(grad, i),
                                          &call->inputs[i]);
+  for (int s = 0; s < 2 && !error; s++) pegen_as_batches(&call->kept[s], call->rows.as_batches[s]);
+  for (int i = 0; i < PEGEN_MAX_INPUTS && !error; i++) pegen_as_batches(&call->inputs[i], call->rows.as_batches[0]);
   return error;
 }
 
@@ -252,7 +260,7 @@ static int check_table(const pegen_args *args, pegen_backward_call *call) {
 
 int pegen_check_backward(const pegen_driver *driver, const pegen_backward_facts *facts, const pegen_args *args,
                          int part, int parts, int with_workspace, pegen_backward_call *call) {
-  int error = pegen_check_args(args, part, parts);
+  int error = pegen_check_part(args, part, parts);
   call->facts = facts;
   if (error) return error;
   const pegen_grad_args *grad = call->grad = PEGEN_GIVEN(args, grad);

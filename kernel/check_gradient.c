@@ -32,24 +32,30 @@ int pegen_check_operand_gradient(const pegen_operand *operand, const DLTensor *t
 }
 
 /* Of a tensor like another one, which may have its own strides; a number type of its own, too. */
-static int check_like(const DLTensor *like, const DLTensor *tensor, int has_type, int has_channels, pegen_view *view) {
+static int check_like(const DLTensor *like, const DLTensor *tensor, int has_type) {
   if (tensor->ndim != like->ndim || !tensor->shape) return PEGEN_ERROR_GRADIENT_SHAPE;
   for (int i = 0; i < tensor->ndim; i++)
     if (tensor->shape[i] != like->shape[i]) return PEGEN_ERROR_GRADIENT_SHAPE;
   if (!has_type) return PEGEN_ERROR_GRADIENT_DTYPE;
-  if (!pegen_on_host(tensor)) return PEGEN_ERROR_DEVICE;
-  int error = pegen_view_of(tensor, has_channels, view);
-  if (error) return error;
+  return pegen_on_host(tensor) ? 0 : PEGEN_ERROR_DEVICE;
+}
+
+static int check_nests(const pegen_view *view) {
   return view->empty || pegen_view_nests(view) ? 0 : PEGEN_ERROR_STRIDE;
 }
 
 int pegen_check_input_gradient(const pegen_input *info, const DLTensor *input, const DLTensor *tensor,
                                pegen_view *view) {
-  return check_like(input, tensor, pegen_same_type(tensor, input), info->size > 0, view);
+  int error = check_like(input, tensor, pegen_same_type(tensor, input));
+  if (error || (error = pegen_view_like_rows(tensor, info->size > 0, view)) != 0) return error;
+  return check_nests(view);
 }
 
-int pegen_check_position_gradient(const DLTensor *positions, const DLTensor *tensor, pegen_view *view) {
-  return check_like(positions, tensor, pegen_is_gradient_type(tensor), 0, view);
+int pegen_check_position_gradient(const DLTensor *positions, const DLTensor *tensor, int64_t is_bare,
+                                  pegen_view *view) {
+  int error = check_like(positions, tensor, pegen_is_gradient_type(tensor));
+  if (error || (error = pegen_view_positions(tensor, is_bare, view)) != 0) return error;
+  return check_nests(view);
 }
 
 int pegen_check_workspace(const pegen_args *args, int64_t bytes, pegen_view *view) {

@@ -49,6 +49,8 @@ static void make_forward(const pegen_args *args, pegen_backward_call *call) {
 static void set_rows(pegen_backward_call *call) {
   call->rows.joint = call->rows.tabled = 0;
   for (int s = 0; s < 2; s++) {
+    pegen_no_bounds(&call->rows.bounds[s]);
+    call->rows.as_batches[s] = 0;
     pegen_stream *stream = &call->rows.stream[s];
     pegen_torque_rows rows;
     stream->keys = s;

@@ -249,7 +249,7 @@ static int is_streamed(const pegen_call *call, const pegen_tuning *tuning) {
   return touched > tuning->stream_above;
 }
 
-int pegen_dense_run(const pegen_driver *driver, const pegen_args *args, const pegen_call *call, int target,
+int pegen_dense_run(const pegen_driver *driver, const pegen_args *args, pegen_call *call, int target,
                     const pegen_tuning *tuning, int transposed, int by_token, const pegen_part *part) {
   const pegen_dense *dense = driver->form;
   dense_pass p;
@@ -265,11 +265,16 @@ int pegen_dense_run(const pegen_driver *driver, const pegen_args *args, const pe
   int streamed = p.tabled && !transposed && p.code->stream && call->type == 0 && is_streamed(call, tuning);
   if (streamed) p.apply = p.code->stream;
   p.n = 0;
-  for (int s = 0; s < 2; s++) {
-    if (call->stream[s].given && !call->stream[s].in.empty) p.streams[p.n++] = &call->stream[s];
-    if (!call->joint || s == 1) {
-      run_pass(&p, part);
-      p.n = 0;
+  pegen_head_groups groups;
+  int64_t rounds = pegen_group_heads(call, 0, &groups);
+  for (int64_t round = 0; round < rounds; round++) {
+    pegen_take_group(&groups, round);
+    for (int s = 0; s < (round ? 1 : 2); s++) {
+      if (call->stream[s].given && !call->stream[s].in.empty) p.streams[p.n++] = &call->stream[s];
+      if (!call->joint || s == 1) {
+        run_pass(&p, part);
+        p.n = 0;
+      }
     }
   }
   pegen_order_stores(streamed);

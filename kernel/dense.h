@@ -70,7 +70,8 @@ typedef struct pegen_dense_code {
   int64_t lanes, padded; /* how generators lie: [terms][pairs][lanes], or where lanes is 0 [terms][padded][padded] */
   pegen_prepare_function *prepare; /* NULL: angles need no operand */
   pegen_angles_function *angles;
-  pegen_angles_function *back; /* of a change of basis: coefficient vectors of the transposed turns; else NULL */
+  pegen_angles_function *back; /* of a change of basis: coefficient vectors of the transposed turns, and of boosts and
+                                 translations those of their inverse behind them; else NULL */
   pegen_matrix_function *matrix,
       *matrix_rest; /* of whole units, and of what is left of the last one; NULL where nothing is */
   pegen_apply_function *apply[PEGEN_ROW_TYPES]; /* by PEGEN_NUMBER_ */

@@ -30,6 +30,8 @@ typedef struct torques {
   const pegen_dense_code *code;
   const pegen_stream *streams[2];
   int n, which; /* of grad->positions and k_positions; -1: neither */
+  pegen_head_groups groups;
+  int64_t rounds; /* of groups */
   int64_t row_bytes;
   int64_t chunks, first, last; /* chunks [first, last) are walked together */
   char *sums; /* of all chunks; NULL: no operand gains */
@@ -285,14 +287,16 @@ static void run_torques(torques *t) {
       run_tile(t, batch, batch + step, tile, tile + length < end ? tile + length : end);
 }
 
-static void set_positions(torques *t) {
+/* *given: bits of those that tokens of the chunks at hand have given to before. */
+static void set_positions(torques *t, unsigned *given) {
   const pegen_backward_call *call = t->call;
   t->which = pegen_gaining_positions(call, t->streams[0]);
   if (t->which < 0) return;
   t->loop.position_is_f64 = call->position_is_f64[t->which];
   t->loop.position_token = call->positions[t->which].stride[PEGEN_POSITION_TOKEN];
   t->loop.position_axis = call->positions[t->which].stride[PEGEN_POSITION_AXIS];
-  t->loop.position_adds = (call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0;
+  t->loop.position_adds = (call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0 || (*given >> t->which & 1);
+  *given |= 1u << t->which;
 }
 
 /* Room for a tile's gradients of angles and coordinates, of q's tokens and behind them of k's, if they are in the
@@ -313,15 +317,19 @@ static void set_room(torques *t, int s) {
 /* Of the chunks at hand what q and k give together, or one after the other. */
 static void run_chunks_torques(torques *t) {
   const pegen_backward_call *call = t->call;
+  unsigned given = 0;
   t->n = 0;
-  for (int s = 0; s < 2; s++) {
-    if (pegen_has_rows(call, s)) t->streams[t->n++] = &call->rows.stream[s];
-    if (t->n == 0 || (call->rows.joint && s == 0)) continue;
-    set_positions(t);
-    set_room(t, s);
-    if (t->reads) open_table(t);
-    run_torques(t);
-    t->n = 0;
+  for (int64_t round = 0; round < t->rounds; round++) {
+    pegen_take_group(&t->groups, round);
+    for (int s = 0; s < (round ? 1 : 2); s++) {
+      if (pegen_has_rows(call, s)) t->streams[t->n++] = &call->rows.stream[s];
+      if (t->n == 0 || (call->rows.joint && s == 0)) continue;
+      set_positions(t, &given);
+      set_room(t, s);
+      if (t->reads) open_table(t);
+      run_torques(t);
+      t->n = 0;
+    }
   }
 }
 
@@ -334,14 +342,18 @@ static int64_t units_at_once(const pegen_dense *d, const pegen_dense_code *code)
 }
 
 /* The rows whose gradients go out, of the chunks at hand. */
-static void run_rows(const torques *t, int target, const pegen_tuning *tuning) {
+static void run_rows(torques *t, int target, const pegen_tuning *tuning) {
   const pegen_backward_call *call = t->call;
   pegen_part part = {(int)t->first, (int)t->last, (int)t->chunks};
   pegen_call written;
-  char *to = (char *)&written;
-  for (size_t i = 0; i < sizeof written; i++) to[i] = ((const char *)&call->rows)[i];
-  for (int s = 0; s < 2; s++) written.stream[s].given = pegen_has_rows(call, s) && call->is_written[s];
-  pegen_dense_run(t->driver, &call->args, &written, target, tuning, 1, 1, &part);
+  for (int64_t round = 0; round < t->rounds; round++) {
+    char *to = (char *)&written;
+    pegen_take_group(&t->groups, round);
+    for (size_t i = 0; i < sizeof written; i++) to[i] = ((const char *)&call->rows)[i];
+    for (int s = 0; s < 2; s++)
+      written.stream[s].given = pegen_has_rows(call, s) && call->is_written[s] && (round == 0 || s == 0);
+    pegen_dense_run(t->driver, &call->args, &written, target, tuning, 1, 1, &part);
+  }
 }
 
 /* All chunks [t->first, t->last) of the part: first a chunk's torques, for its rows may be written where they are. */
@@ -354,13 +366,16 @@ static void fill_chunks(torques *t, int target, const pegen_tuning *tuning) {
   for (; t->first < last; t->first++) {
     t->last = t->first + 1;
     t->n = 0;
-    for (int s = 0, passes = 0; s < 2; s++) {
-      if (pegen_has_rows(call, s)) t->streams[t->n++] = &call->rows.stream[s];
-      if (t->n == 0 || (call->rows.joint && s == 0)) continue;
-      open_table(t);
-      int is_first = passes++ == 0 || pegen_torque_section(call, t->streams[0]) == 1;
-      if (share_of_chunks(t, t->streams[0], &begin, &end)) fill_tokens(t, begin, end, is_first);
-      t->n = 0;
+    for (int64_t round = 0, passes = 0; round < t->rounds; round++) {
+      pegen_take_group(&t->groups, round);
+      for (int s = 0; s < (round ? 1 : 2); s++) {
+        if (pegen_has_rows(call, s)) t->streams[t->n++] = &call->rows.stream[s];
+        if (t->n == 0 || (call->rows.joint && s == 0)) continue;
+        open_table(t);
+        int is_first = passes++ == 0 || pegen_torque_section(call, t->streams[0]) == 1;
+        if (share_of_chunks(t, t->streams[0], &begin, &end)) fill_tokens(t, begin, end, is_first);
+        t->n = 0;
+      }
     }
     run_rows(t, target, tuning);
   }
@@ -411,6 +426,8 @@ static int begin_torques(torques *t, const pegen_driver *driver, const pegen_arg
   t->chunks = pegen_backward_chunks(call);
   t->sums = call->of_operands ? args->workspace : 0;
   t->reads = 0;
+  t->rounds = 1;
+  t->groups.n = 0;
   return pegen_share(t->chunks, part, parts, &t->first, &t->last);
 }
 
@@ -435,6 +452,7 @@ int pegen_dense_encode_backward(const pegen_driver *driver, const pegen_args *ar
   torques t;
   if (!begin_torques(&t, driver, args, &call, target, part, parts)) return 0;
   t.row_bytes = driver->kernel->head_dim * pegen_number_at((int)call.rows.type)->bits / 8;
+  t.rounds = pegen_group_heads(&call.rows, &call.kept[0], &t.groups);
   if (call.of_table) fill_chunks(&t, target, &tuning);
   else run_chunks(&t, target, &tuning);
   return 0;

@@ -74,8 +74,7 @@ PEGEN_INTERNAL void pegen_maker_unit(const pegen_maker *f, const pegen_loop *loo
 
 /* What encode does once its call is checked, with the functions of `target`: rows times the matrices, or
  * (transposed 1) times their transposes; a share of the tokens of each batch (by_token 1) or of all. */
-PEGEN_INTERNAL int pegen_dense_run(const pegen_driver *driver, const pegen_args *args, const pegen_call *call,
-                                   int target, const pegen_tuning *tuning, int transposed, int by_token,
-                                   const pegen_part *part);
+PEGEN_INTERNAL int pegen_dense_run(const pegen_driver *driver, const pegen_args *args, pegen_call *call, int target,
+                                   const pegen_tuning *tuning, int transposed, int by_token, const pegen_part *part);
 
 #endif

@@ -11,21 +11,25 @@
  *     dispatch.c  the processor -> the first target that it can run
  *     processor.c what each kind of processor wants of a walk through memory
  *     position.c  coordinates and operands of any number type -> doubles
+ *     sequences.c boundaries of sequences whose rows follow each other
  *     rows.c      rows as addresses and strides; tokens that pass through
+ *     head_groups.c  heads of q that share operands with one of k
  *     walk.c      parts, runs of tokens, prefetch, the order of stores
  *     table.c     what prepare and encode must agree about
  *     dense.c     form "dense": tables of matrices, and rows times them; dense_maker.c: forming them
  *     gradient_table.c  what encode_backward and prepare_backward must agree about; prepare_backward.c: the latter, of
  *                 form "blades", and check_prepare_backward.c its arguments
  *     dense_backward.c  gradients of the same; finish.c: sums of chunks to operands, of all forms
- *     encode.c    form "blades": pegen_call -> calls of the emitted functions
+ *     encode.c    form "blades": pegen_call -> calls of the emitted functions; check_slots.c: of k to a cache in pages
+ *     append.c    the same with norms before and v beside: all that a token that is served needs
  *     backward.c  gradients of the same; check_backward.c: their arguments
  *     widen.c     form "polynomial": the same; widen_backward.c: gradients of the same
- *     attention.c form "attention": the same, by tiles of queries (attention_walk.c)
+ *     attention.c form "attention": the same, by items (attention_items.c): tiles of queries (attention_walk.c)
  *     attention_few.c the same of few queries, by tiles of keys; attention_split.c: of chunks of keys
- *     attention_sequences.c sequences of different lengths as windows of one call
- *     attention_backward.c gradients of the same; check_attention_backward.c: their arguments; weight_gains.c: what
- *                 comes of a polynomial's weights
+ *     attention_sequences.c sequences of different lengths as windows of one call; attention_pages.c: whose keys are in
+ *                 pages
+ *     attention_gradients.c, attention_backward.c gradients of the same; check_attention_backward.c: their arguments;
+ *                 weight_gains.c: what comes of a polynomial's weights
  *
  * Each form (compiler/forms/form.h) has driver files of its own beside the first eight; kernel/CMakeLists.txt
  * lists which, and an object carries its form's only.
@@ -51,7 +55,23 @@ typedef struct pegen_view {
 } pegen_view;
 
 enum { PEGEN_BATCH, PEGEN_HEAD, PEGEN_TOKEN }; /* dimensions of the view of q, k and their outputs */
+
+/* A tensor of rows is [B,H,N,D], or of one batch [N,H,D], as engines have them; lse and inputs of one number a row lack
+ * D. `rank`: with all dimensions. The size of PEGEN_BATCH, PEGEN_HEAD or PEGEN_TOKEN. */
+static inline int64_t pegen_rows_size(const DLTensor *rows, int rank, int dim) {
+  if (rows->ndim == rank) return rows->shape[dim];
+  return dim == PEGEN_BATCH ? 1 : rows->shape[dim == PEGEN_HEAD];
+}
+/* 1: two have the same rows, in tensors of the same layout. */
+PEGEN_INTERNAL int pegen_same_rows(const DLTensor *a, int rank_a, const DLTensor *b, int rank_b);
 enum { PEGEN_POSITION_BATCH, PEGEN_POSITION_TOKEN, PEGEN_POSITION_AXIS }; /* of positions */
+
+/* Where sequences begin whose rows follow each other, and where the last one ends. */
+typedef struct pegen_bounds {
+  const int32_t *at; /* [sequences + 1] */
+  int64_t sequences; /* 0 where there are no bounds */
+  pegen_view view; /* empty: the same */
+} pegen_bounds;
 
 /* One of q and k, checked. */
 typedef struct pegen_stream {
@@ -60,10 +80,18 @@ typedef struct pegen_stream {
   double gain; /* of rows that are converted; see pegen_rows */
   pegen_view scale; /* what gain was made of, empty where there is none */
   int64_t keys; /* 1: of k */
+  int64_t group; /* heads that share operands per head: 1 but of q where k has fewer heads, and operands are of those */
   int64_t in_place; /* out is in, element for element */
+  const int64_t
+      *slots; /* [batch][token]: where rows of out are, a view of one page of no batches; NULL: as rows of in */
+  uintptr_t cache; /* of slots: row 0 of page 0; tokens of a page, and bytes from one to the next */
+  int64_t page_size, page;
+  const float *norm; /* weights of what rows are normalised by before they are encoded; NULL: they are not */
+  double epsilon; /* of norms */
   pegen_view in, out_of_place;
   const pegen_view *out; /* &in or &out_of_place */
   int64_t grid; /* 1: coordinates are those of the built-in grid; 0: of positions */
+  int64_t bare; /* 1: positions have no dimension of axes */
   pegen_view positions;
   int64_t position_type; /* pegen_position_type */
 } pegen_stream;
@@ -74,6 +102,8 @@ typedef struct pegen_call {
   int64_t joint; /* 1: q and k have the same tokens and positions, and go in one pass */
   int64_t type; /* PEGEN_NUMBER_ of q and k, and of outputs that do not convert */
   int64_t tabled; /* 1: args->table stands for positions and operands, which were not looked at */
+  pegen_bounds bounds[2]; /* of q's rows and k's */
+  int64_t as_batches[2]; /* 1: so many sequences of one length, which are the stream's batches from here on; 0: none */
   pegen_view input[PEGEN_MAX_INPUTS]; /* of the query tokens, where q is given; the others are all zeros */
   int64_t wide_inputs; /* 1: inputs are float32, and q is not */
 } pegen_call;
@@ -94,10 +124,31 @@ static inline int64_t pegen_heads_apart(const pegen_driver *driver) {
   return driver->per_head ? driver->kernel->heads : 1;
 }
 
+/* The same of a call with args->slots, which are not NULL. cache: receives the view of all of k_out; NULL: not wanted.
+ */
+PEGEN_INTERNAL int pegen_check_slots(const pegen_driver *driver, const pegen_args *args, int part, int parts,
+                                     int64_t row_bytes, pegen_call *call, pegen_view *cache);
+/* 1: what stream s writes meets what it may not meet. */
+PEGEN_INTERNAL int pegen_output_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_call *call,
+                                         int s);
+
 /* Positions and operands alone, for prepare: fills grid, positions and position_type of both streams (the second is
  * given where k has positions of its own). */
 PEGEN_INTERNAL int pegen_check_prepare(const pegen_driver *driver, const pegen_args *args, int part, int parts,
                                        pegen_call *call);
+
+/* Views of q, which pegen_group_heads has made those of one head of each group. */
+typedef struct pegen_head_groups {
+  pegen_view *view[3];
+  uintptr_t first[3];
+  int64_t step[3];
+  int n;
+} pegen_head_groups;
+
+/* A checked call, and what was kept of q's rows (NULL: nothing): from then on as one with as many heads of q as
+ * operands have. How often it is to be walked, k in the first round alone; pegen_take_group before each. */
+PEGEN_INTERNAL int64_t pegen_group_heads(pegen_call *call, pegen_view *kept, pegen_head_groups *g);
+PEGEN_INTERNAL void pegen_take_group(pegen_head_groups *g, int64_t round);
 
 /* Parts of it, for the checks of other forms; each returns 0 or a pegen_error unless it says otherwise. */
 PEGEN_INTERNAL int pegen_one_of(const DLTensor *tensor, int code, int bits); /* 1: its elements are of that type */
@@ -105,27 +156,56 @@ PEGEN_INTERNAL int pegen_same_type(const DLTensor *a, const DLTensor *b); /* 1: 
 PEGEN_INTERNAL int64_t pegen_row_type(const DLTensor *tensor); /* PEGEN_NUMBER_, below PEGEN_ROW_TYPES; -1: another */
 PEGEN_INTERNAL int64_t pegen_position_type_of(const DLTensor *tensor); /* pegen_position_type, -1: none of them */
 PEGEN_INTERNAL int pegen_check_rows_shape(const DLTensor *tensor, int64_t head_dim);
+/* Of the built-in grid, tokens that are skipped with its points. */
+PEGEN_INTERNAL int64_t pegen_grid_tokens(const pegen_kernel *kernel);
 PEGEN_INTERNAL int pegen_check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows);
 /* A struct that its caller says is so long: `first` bytes or more, and beyond those that are known nothing but zeros.
  */
 PEGEN_INTERNAL int pegen_check_struct(const void *given, uint32_t size, size_t first, size_t known);
+PEGEN_INTERNAL int pegen_check_part(const pegen_args *args, int part, int parts);
+/* The same of entries that know no sequences. */
 PEGEN_INTERNAL int pegen_check_args(const pegen_args *args, int part, int parts);
 PEGEN_INTERNAL int pegen_check_operands_given(const pegen_kernel *kernel, const pegen_args *args);
 PEGEN_INTERNAL int pegen_check_operand_shapes(const pegen_kernel *kernel, const pegen_args *args);
 PEGEN_INTERNAL int pegen_check_operand_memory(const pegen_kernel *kernel, const pegen_args *args);
 PEGEN_INTERNAL int pegen_check_operand_types(const pegen_driver *driver, const pegen_args *args);
-/* Inputs of the query tokens: all given, of q's sizes, of q's type (type, as pegen_row_type) or all float32, and their
- * memory. */
+/* Inputs of the tokens of q, or of whichever rows they are: all given, of the rows' sizes, of q's type (type, as
+ * pegen_row_type) or all float32, and their memory. */
+/* Inputs of scores: float32, of all heads or batches where these are one. */
+static inline int pegen_input_is_of_pairs(const pegen_kernel *kernel, int input) {
+  return kernel->pair_inputs >> input & 1;
+}
+static inline int pegen_input_is_of_keys(const pegen_kernel *kernel, int input) {
+  return kernel->key_inputs >> input & 1;
+}
 PEGEN_INTERNAL int pegen_check_inputs_given(const pegen_kernel *kernel, const pegen_args *args);
-PEGEN_INTERNAL int pegen_check_input_shapes(const pegen_kernel *kernel, const pegen_args *args);
+PEGEN_INTERNAL int pegen_check_input_shapes(const pegen_driver *driver, const pegen_args *args, const DLTensor *rows);
 PEGEN_INTERNAL int pegen_check_input_types(const pegen_kernel *kernel, const pegen_args *args, int64_t type,
                                            int64_t *are_wide);
 PEGEN_INTERNAL int pegen_view_inputs(const pegen_kernel *kernel, const pegen_args *args, pegen_view *views);
 PEGEN_INTERNAL int pegen_on_host(const DLTensor *tensor); /* 1: its memory can be read here */
+/* Rows of channels, of either layout; of all that have the shape of rows but for `run` channels. */
 PEGEN_INTERNAL int pegen_view_rows(const DLTensor *tensor, pegen_view *view);
+PEGEN_INTERNAL int pegen_view_like_rows(const DLTensor *tensor, int run, pegen_view *view);
+/* 1: positions are [N] or [B,N], of a kernel with one axis. tokens: of the rows that they are of; -1: there are none,
+ * and [x,1] is [N,P]. */
+PEGEN_INTERNAL int pegen_bare_positions(const pegen_kernel *kernel, const DLTensor *positions, int64_t tokens);
+PEGEN_INTERNAL int pegen_view_positions(const DLTensor *positions, int64_t is_bare, pegen_view *view);
 /* 1: out meets an operand, or, with `tabled`, the table. */
 PEGEN_INTERNAL int pegen_meets_operand(const pegen_driver *driver, const pegen_args *args, const pegen_view *out,
                                        int tabled);
+
+/* Sequences (sequences.c): the boundaries of q's rows or of k's, checked; none; 1: two are alike; sequences that have
+ * tokens; 1: each has so many, or none. */
+PEGEN_INTERNAL int pegen_read_bounds(const pegen_args *args, int of_keys, int64_t total, pegen_bounds *b);
+PEGEN_INTERNAL void pegen_no_bounds(pegen_bounds *b);
+PEGEN_INTERNAL int pegen_same_bounds(const pegen_bounds *a, const pegen_bounds *b);
+PEGEN_INTERNAL int64_t pegen_count_sequences(const pegen_bounds *b);
+PEGEN_INTERNAL int pegen_are_of_length(const pegen_bounds *b, int64_t tokens);
+/* A view of sequence `from`, in whose dimension `dim` tokens are, becomes that of sequence `to`. */
+PEGEN_INTERNAL void pegen_go_to_sequence(pegen_view *view, int dim, const pegen_bounds *b, int64_t from, int64_t to);
+/* Rows of one batch become those of so many, of as many tokens each. */
+PEGEN_INTERNAL void pegen_as_batches(pegen_view *view, int64_t sequences);
 
 /* Fills *view from a tensor whose rank, shape and dtype are checked. The last `run` dimensions (0 or 1)
  * must be adjacent elements and become the width (at least one); dimensions of the tensor fill the view's
@@ -165,8 +245,9 @@ PEGEN_INTERNAL void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream)
 PEGEN_INTERNAL void pegen_set_prefetch(pegen_loop *loop, const pegen_tuning *tuning, int broken, int64_t touched);
 /* 1: a head's tokens are nearer in memory than a token's heads. */
 PEGEN_INTERNAL int pegen_by_head(const pegen_stream *stream);
-/* Copies tokens [begin, end) of a batch as they are, or converted; zeros where the output is wider. */
+/* Copies tokens [begin, end) of a batch as they are, or converted; zeros where the output is wider. A row of them. */
 PEGEN_INTERNAL void pegen_copy_tokens(const pegen_stream *stream, int64_t batch, int64_t begin, int64_t end);
+PEGEN_INTERNAL void pegen_copy_row(const pegen_stream *stream, char *to, const char *from);
 static inline int pegen_converts(const pegen_stream *stream) { return stream->in_type != stream->out_type; }
 
 /* Where pegen_driver_position finds the coordinates of a stream's batch; nowhere where a grid is built in. */
@@ -220,5 +301,20 @@ PEGEN_INTERNAL int pegen_streams_aligned(const pegen_stream *stream, int64_t byt
 /* The same of args->grad. */
 #define PEGEN_GRAD_GIVEN(grad, field) \
   ((grad)->struct_size >= offsetof(pegen_grad_args, field) + sizeof(grad)->field ? (grad)->field : 0)
+
+/* A caller's struct of another version as this one's; its size was checked. */
+static inline void pegen_copy_args(pegen_args *to, const pegen_args *from) {
+  for (size_t i = 0; i < sizeof *to; i += 8) { /* by memcpy: fields are of many types */
+    uint64_t word = 0;
+    if (i < from->struct_size) __builtin_memcpy(&word, (const char *)from + i, 8);
+    __builtin_memcpy((char *)to + i, &word, 8);
+  }
+  to->struct_size = sizeof *to;
+}
+
+/* 1: rows of sequences follow each other. */
+static inline int pegen_has_bounds(const pegen_args *args) {
+  return args && (PEGEN_GIVEN(args, cu_seqlens) || PEGEN_GIVEN(args, k_cu_seqlens));
+}
 
 #endif

@@ -7,6 +7,7 @@
  * positions go in one loop that builds each rotor once; there an item is a token. The same
  * goes for data that stay in caches faster than the arithmetic.
  */
+#include "append.h"
 #include "backward.h"
 #include "table.h"
 
@@ -31,7 +32,11 @@ typedef struct pass {
   int64_t touched;   /* bytes read and written */
   const pegen_table_header *table; /* NULL: none */
   int section;       /* of the table */
+  const pegen_view *inputs; /* of the call */
+  pegen_input_rows input[PEGEN_MAX_INPUTS];
   int copy_prefix; /* once, though tiles of heads walk the tokens several times */
+  pegen_stream *slotted; /* whose rows go to slots, the last of the pass; NULL: none */
+  const pegen_target_code *target;
   pegen_loop loop;
 } pass;
 
@@ -40,15 +45,24 @@ typedef struct pass {
  * faster than it computes, a loss elsewhere. */
 static int shares_batches(const pass *p) { return p->touched <= p->tuning->share_below; }
 
-/* Tokens [begin, end) of batches [batch_begin, batch_end), which share their positions. */
-static void run_tokens(pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
+/* Tokens that no rotor turns. */
+static void pass_through(pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
+  for (int i = 0; i < p->n; i++) {
+    const pegen_stream *stream = p->streams[i];
+    const pegen_rows *rows = &p->loop.rows[i];
+    if ((stream->in_place && !stream->norm) || (stream->slots && !rows->heads)) continue;
+    for (int64_t batch = batch_begin; batch < batch_end; batch++)
+      if (stream->norm) pegen_normalise_tokens(p->target, stream, rows, batch, begin, end);
+      else pegen_copy_tokens(stream, batch, begin, end);
+  }
+}
+
+/* The same where rows go: all, or tokens whose slots follow each other. */
+static void run_neighbours(pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
   int64_t skip = p->driver->kernel->skip_tokens;
   if (begin < skip) {
     int64_t stop = end < skip ? end : skip;
-    if (p->copy_prefix)
-      for (int i = 0; i < p->n; i++)
-        for (int64_t batch = batch_begin; batch < batch_end && !p->streams[i]->in_place; batch++)
-          pegen_copy_tokens(p->streams[i], batch, begin, stop);
+    if (p->copy_prefix) pass_through(p, batch_begin, batch_end, begin, stop);
     begin = stop;
   }
   if (begin >= end) return;
@@ -63,6 +77,44 @@ static void run_tokens(pass *p, int64_t batch_begin, int64_t batch_end, int64_t 
   }
   pegen_set_positions(&p->loop, p->streams[0], batch_begin);
   p->encode(&p->loop);
+}
+
+/* Tokens from `first` on whose slots follow each other in a page, or that have none: the first behind them. */
+static int64_t neighbours_end(const pegen_stream *k, const int64_t *slots, int64_t first, int64_t end) {
+  int64_t slot = slots[first], token = first + 1;
+  if (slot < 0)
+    while (token < end && slots[token] < 0) token++;
+  else
+    while (token < end && slots[token] == slot + token - first && slots[token] % k->page_size) token++;
+  return token;
+}
+
+/* Tokens of one batch, some of whose rows go to slots. */
+static void run_slots(pass *p, int64_t batch, int64_t begin, int64_t end) {
+  pegen_stream *k = p->slotted;
+  pegen_view *out = &k->out_of_place;
+  pegen_rows *rows = &p->loop.rows[p->n - 1];
+  const int64_t *slots = k->slots + batch * k->in.size[PEGEN_TOKEN];
+  int64_t heads = rows->heads;
+  for (int64_t token = begin, next; token < end; token = next) {
+    int64_t slot = slots[token], page = slot < 0 ? 0 : slot / k->page_size; /* pages of nothing have no slots */
+    next = neighbours_end(k, slots, token, end);
+    if (slot < 0 && p->n == 1) continue;
+    rows->heads = slot < 0 ? 0 : heads;
+    if (slot >= 0)
+      out->base =
+          k->cache + (uintptr_t)(page * k->page + (slot - page * k->page_size - token) * out->stride[PEGEN_TOKEN]);
+    rows->out = (char *)out->base;
+    run_neighbours(p, batch, batch + 1, token, next);
+  }
+  rows->heads = heads;
+}
+
+/* Tokens [begin, end) of batches [batch_begin, batch_end), which share their positions; of one, where rows go to
+ * slots. */
+static void run_tokens(pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
+  if (p->slotted) run_slots(p, batch_begin, begin, end);
+  else run_neighbours(p, batch_begin, batch_end, begin, end);
 }
 
 /* Items [begin, end): tokens of all batches at once, or tokens of one batch after the other. */
@@ -127,6 +179,17 @@ static int64_t tile_tokens(const pass *p, int64_t heads) {
   return p->by_head || (again && shares_batches(p)) ? p->tuning->tile_tokens : p->tuning->tile_once;
 }
 
+static void set_inputs(pass *p) {
+  for (int i = 0; i < p->driver->kernel->n_inputs; i++) {
+    const pegen_view *view = &p->inputs[i];
+    p->input[i].data = (const char *)view->base;
+    p->input[i].batch = view->stride[PEGEN_BATCH];
+    p->input[i].token = view->stride[PEGEN_TOKEN];
+    p->input[i].head = view->stride[PEGEN_HEAD];
+  }
+  p->loop.inputs = p->input;
+}
+
 static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *target, int part, int parts) {
   if (p->n == 0) return;
   const pegen_stream *first = p->streams[0];
@@ -150,8 +213,10 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   p->loop.table = 0;
   p->loop.table_token = p->loop.table_head = 0;
   p->loop.rotor = target->rotor;
+  p->loop.rotor_own = target->rotor_own;
   p->loop.unfold = target->unfold;
   p->loop.side = (double)first->keys;
+  set_inputs(p);
   if (p->table) {
     p->section = p->table->sections > 1 && first->keys;
     p->loop.table_head = p->table->row_bytes;
@@ -160,7 +225,7 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
 
   int shared =
       p->table ? p->table->batches[p->section] == 1 : first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
-  int by_batch = !(shared && (p->driver->per_head || shares_batches(p)));
+  int by_batch = p->slotted || !(shared && (p->driver->per_head || shares_batches(p)));
   int64_t items = first->in.size[PEGEN_TOKEN] * (by_batch ? first->in.size[PEGEN_BATCH] : 1);
   int64_t begin, end;
   if (!pegen_share(items, part, parts, &begin, &end)) return;
@@ -195,27 +260,36 @@ int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, peg
     if (!stream->given) continue;
     touched += pegen_view_bytes(&stream->in);
     if (!stream->in_place) touched += pegen_view_bytes(stream->out);
-    streaming = streaming && pegen_streams_aligned(stream, 64); /* whole lines */
+    streaming = streaming && !stream->slots && pegen_streams_aligned(stream, 64); /* whole lines */
   }
   p.tuning = tuning;
+  p.target = target;
   streaming = streaming && touched > tuning->stream_above && target->encode[call->type][1];
   p.driver = driver;
   p.table = call->tabled ? args->table : 0;
   p.section = 0;
+  p.inputs = call->input;
   for (int s = 0; s < 2; s++) { /* before anything is written */
     const pegen_stream *alone = &call->stream[s];
     int cached = 0;
     if (alone->given && !function_of(target, &alone, 1, &cached)) return PEGEN_ERROR_DTYPE;
+    if (alone->given && alone->norm && !pegen_can_normalise(driver, target, alone)) return PEGEN_ERROR_DTYPE;
   }
   p.touched = touched;
   p.n = 0;
-  for (int s = 0; s < 2; s++) {
-    if (call->stream[s].given) p.streams[p.n++] = &call->stream[s];
-    if (p.n > 0 && (!call->joint || s == 1)) {
-      int past_caches = streaming;
-      p.encode = function_of(target, p.streams, p.n, &past_caches);
-      run_pass(&p, args, target, part, parts);
-      p.n = 0;
+  pegen_head_groups groups;
+  int64_t rounds = pegen_group_heads(call, 0, &groups);
+  for (int64_t round = 0; round < rounds; round++) {
+    pegen_take_group(&groups, round);
+    for (int s = 0; s < (round ? 1 : 2); s++) {
+      if (call->stream[s].given) p.streams[p.n++] = &call->stream[s];
+      p.slotted = call->stream[s].given && call->stream[s].slots ? &call->stream[s] : 0;
+      if (p.n > 0 && (!call->joint || s == 1)) {
+        int past_caches = streaming;
+        p.encode = function_of(target, p.streams, p.n, &past_caches);
+        run_pass(&p, args, target, part, parts);
+        p.n = 0;
+      }
     }
   }
   pegen_order_stores(streaming);
@@ -225,7 +299,9 @@ int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, peg
 int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_call call;
   pegen_tuning tuning;
-  int error = pegen_check(driver, args, part, parts, ((const pegen_blades *)driver->form)->values_bytes, &call);
+  int64_t row_bytes = ((const pegen_blades *)driver->form)->values_bytes;
+  int error = args && PEGEN_GIVEN(args, slots) ? pegen_check_slots(driver, args, part, parts, row_bytes, &call, 0)
+                                               : pegen_check(driver, args, part, parts, row_bytes, &call);
   if (error) return error;
   int chosen = pegen_dispatch(driver, &tuning);
   if (chosen < 0) return PEGEN_ERROR_PROCESSOR;

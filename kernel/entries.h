@@ -59,7 +59,10 @@
     "workspace; nothing where attention_workspace is 0. Parts as in attention.") \
   X(attention_workspace, SIZE, attention, ALWAYS, \
     "Bytes that args->workspace must have for a call with split_keys; 0: it is not split, or the arguments are\n" \
-    "wrong.")
+    "wrong.") \
+  X(append, CALL, append, ALWAYS, \
+    "What serves a token: RMS norms of q and k where they are given, encode, k and v to their caches at\n" \
+    "args->slots. Parts as in encode.")
 
 typedef enum pegen_entry_kind {
 #define X(name, role, of, option, text) PEGEN_ENTRY_##name,
@@ -69,7 +72,7 @@ typedef enum pegen_entry_kind {
 } pegen_entry_kind;
 
 /* Entries that --abi tvm-ffi makes packed functions of (kernel/tvm_ffi.c). */
-#define PEGEN_TVM_FFI(X) X(encode) X(attention) X(encode_backward) X(encode_backward_workspace)
+#define PEGEN_TVM_FFI(X) X(encode) X(attention) X(encode_backward) X(encode_backward_workspace) X(append)
 
 /* The words of entries that GPUs have, too: what pegen_launch is asked for, and what the PTX entries of such a call are
  * found by (pegen_ptx.words). */

@@ -71,7 +71,7 @@ static int add_scatter(const pegen_finish *f, const pegen_leaf *leaf, int64_t he
   if (!f->call->grad->operands[leaf->operand]) return 0;
   for (int64_t block = 0; block < n_blocks; block++) {
     int64_t at = first + offsets[block];
-    if (at < f->begin || at >= f->end) continue;
+    if (offsets[block] < 0 || at < f->begin || at >= f->end) continue;
     if (gained) f->elements[at] += gained[block];
     any = 1;
   }

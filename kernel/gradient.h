@@ -17,7 +17,8 @@ PEGEN_INTERNAL int pegen_check_operand_gradient(const pegen_operand *operand, co
 PEGEN_INTERNAL int pegen_check_input_gradient(const pegen_input *info, const DLTensor *input, const DLTensor *tensor,
                                               pegen_view *view);
 /* The same of positions'. */
-PEGEN_INTERNAL int pegen_check_position_gradient(const DLTensor *positions, const DLTensor *tensor, pegen_view *view);
+PEGEN_INTERNAL int pegen_check_position_gradient(const DLTensor *positions, const DLTensor *tensor, int64_t is_bare,
+                                                 pegen_view *view);
 /* That there is one of `bytes`; fills *view where that is not 0. */
 PEGEN_INTERNAL int pegen_check_workspace(const pegen_args *args, int64_t bytes, pegen_view *view);
 

@@ -63,10 +63,14 @@ enum {
   PEGEN_PTX_SUMS, /* address of the first chunk's sums; 0: no operand's gradient is wanted */
   PEGEN_PTX_SHARES, /* address of what threads give to positions; 0: not wanted */
   PEGEN_PTX_GRADIENT_COUNT,
-  /* After those, of dense blocks, of which a thread block has some teams. */
+  /* After those, of dense blocks and changes of basis, of which a thread block has some teams. */
   PEGEN_PTX_MATRIX_SUMS = PEGEN_PTX_GRADIENT_COUNT, /* address: as of PEGEN_PTX_SUMS, of what generators gain */
   PEGEN_PTX_MATRIX_ROOM, /* address of the threads' own memory, pegen_ptx_gradient.thread_bytes each */
   PEGEN_PTX_MATRIX_GRADIENT_COUNT,
+  /* After those, of columns: 1: to what inputs' gradients are; and gradients of inputs, as inputs themselves are;
+     address 0: not wanted. */
+  PEGEN_PTX_COLUMN_ADDS = PEGEN_PTX_GRADIENT_COUNT,
+  PEGEN_PTX_COLUMN_INPUTS,
   PEGEN_PTX_MAX_PARAMETERS = 160,
   PEGEN_PTX_BLOCK = 128 /* threads of a block */
 };
@@ -110,6 +114,8 @@ enum {
   PEGEN_PTX_ATTENTION_EACH, /* items of a block, side by side */
   PEGEN_PTX_ATTENTION_CHUNKS, /* address of numbers [blocks][PEGEN_PTX_ATTENTION_WARPS][elements of all operands];
                                  0: no operand's gradient is wanted */
+  PEGEN_PTX_ATTENTION_SHARES, /* address of what positions gain: numbers [batches][queries][heads][axes] of the entry of
+       queries, of that of keys [batches][keys][heads of k][axes]; 0: not wanted. Older kernels do not have it. */
   PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
   PEGEN_PTX_ATTENTION_WARPS = PEGEN_PTX_BLOCK / 32
 };
@@ -119,6 +125,8 @@ enum {
 #define PEGEN_PTX_WORD_KEYS "attention_backward_keys"
 #define PEGEN_PTX_WORD_ATTENTION_SUM "attention_backward_sum" /* as PEGEN_PTX_WORD_SUM */
 #define PEGEN_PTX_WORD_TOTAL "attention_backward_total"
+#define PEGEN_PTX_WORD_ATTENTION_POSITIONS \
+  "attention_backward_positions" /* as PEGEN_PTX_WORD_POSITIONS; shares are heads */
 
 /* Words of the entries (pegen_ptx.words) that a backward call, where it asks for gradients of operands or positions,
  * and its finish are made of. */
@@ -156,8 +164,8 @@ enum { /* from chunks of attention to elements of operands: a thread an element,
        PEGEN_PTX_TOTAL_CHUNKS,
        PEGEN_PTX_TOTAL_OPERANDS /* as of PEGEN_PTX_GATHER_OPERANDS */
 };
-enum { /* of dense blocks, from sums to elements of the operands that hold generators: a thread an element, those of
-          all such operands in one line */
+enum { /* of dense blocks and changes of basis, from sums to elements of the operands that hold generators: a thread an
+          element, those of all such operands in one line */
        PEGEN_PTX_MATRICES_SUMS, /* address: numbers [chunks][generators][heads][blocks][padded][padded] */
        PEGEN_PTX_MATRICES_CHUNKS,
        PEGEN_PTX_MATRICES_ADDS, /* as of gather */

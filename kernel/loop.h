@@ -23,18 +23,26 @@ typedef struct pegen_rows {
   int64_t out_batch, out_token, out_head;
   int64_t converts; /* 1: written as the other type of an encode function that has two */
   double gain;      /* of rows that are converted: what they are multiplied by before they are rounded, a float32 */
+  const float *norm; /* weights [head_dim] of the RMS norm of rows before they are encoded; NULL: none */
+  double epsilon;    /* of the norm: what is added to the mean of the squares, a float32 */
 } pegen_rows;
 
 enum { PEGEN_MAX_ROTOR_AXES = 8 };
 
-/* Positions of tokens, float64 [axes], have pegen_loop.side behind their coordinates in kernels whose q and k differ.
- */
+/* Positions of tokens, float64 [axes], have pegen_loop.side behind their coordinates in kernels whose q and k differ,
+ * and behind these, where rows turn by inputs, the address of the row of each, of float32, in as many bytes. */
 enum { PEGEN_MAX_PLACE = PEGEN_MAX_ROTOR_AXES + 1 };
 
 /* A token's coefficient vectors: of its position, float64 [axes], and what is prepared of its head; or of its row of a
  * table. Gradients of rows go through the code of rows, as a rule, by the coefficients of transposed matrices. */
 typedef void pegen_rotor_function(const double *position, const char *prepared, char *coefficients);
 typedef void pegen_unfold_function(const char *values, char *coefficients);
+
+/* Rows of an input, or of a tensor that is read alone; strides in bytes. */
+typedef struct pegen_input_rows {
+  const char *data; /* of token 0 of batch 0 (and head 0, or the first of the call) */
+  int64_t batch, token, head;
+} pegen_input_rows;
 
 /* Work of one call of an emitted encode function: the rows of tokens [token_begin,
  * token_end) of batches [batch_begin, batch_end), for q and k. All batches of one
@@ -59,9 +67,23 @@ typedef struct pegen_loop {
   const char *table;       /* values of token 0 and head 0; NULL: rotors are built from positions */
   int64_t table_token, table_head; /* strides in bytes */
   pegen_rotor_function *rotor;
+  pegen_rotor_function *rotor_own; /* of what differs from head to head, where not all does; else NULL */
   pegen_unfold_function *unfold;
   double side; /* of kernels whose q and k differ, where rows[0] is one of them: 0 of q, 1 of k */
+  const struct pegen_input_rows *inputs; /* [kernel->n_inputs] of kernels that turn each row by its own */
 } pegen_loop;
+
+/* Rows of head_dim channels that are not encoded: v, and of tokens that are skipped (append.c). */
+typedef struct pegen_plain_rows {
+  const char *in;
+  char *out; /* of rows that are not converted perhaps where in is */
+  int64_t rows, in_step, out_step; /* steps in bytes */
+  double gain;                     /* of rows that are converted: as of pegen_rows, */
+  const float *norm;               /* as are these; where tokens are skipped */
+  double epsilon;
+} pegen_plain_rows;
+
+typedef void pegen_plain_function(const pegen_plain_rows *rows);
 
 typedef enum pegen_position_type {
   PEGEN_POSITION_F32,
@@ -77,7 +99,8 @@ typedef enum pegen_position_type {
 typedef struct pegen_leaf {
   int32_t operand;
   int32_t n_heads;        /* rows stored: 1 where all heads read the same elements */
-  const int32_t *offsets; /* [n_heads][n_blocks]; NULL where operand is -1 */
+  const int32_t
+      *offsets; /* [n_heads][n_blocks]; NULL where operand is -1. Of places that gain: -1 of a missing block */
   const double *values;   /* [n_heads][n_blocks] where operand is -1 */
 } pegen_leaf;
 
@@ -100,7 +123,11 @@ typedef struct pegen_target_code {
    * as the second; NULL: none are compiled in. */
   pegen_encode_function *const *converting;
   pegen_rotor_function *rotor;
+  pegen_rotor_function *rotor_own; /* NULL: all heads are alike, or nothing is shared by them */
   pegen_unfold_function *unfold; /* NULL: nothing depends on the token */
+  /* Of rows that are not encoded: normalised, of kernels that skip tokens, and converted, by types as `converting`. */
+  pegen_plain_function *norm[PEGEN_ROW_TYPES];
+  pegen_plain_function *const *convert;
 } pegen_target_code;
 
 typedef enum pegen_level {
@@ -119,6 +146,7 @@ typedef struct pegen_driver {
   const pegen_kernel *kernel;
   int64_t per_head; /* PEGEN_PER_HEAD_ */
   int64_t has_sides; /* 1: rows of q and k of one token are encoded differently */
+  int64_t turns_rows; /* 1: inputs have a row for each of q and for each of k, of float32 */
   int64_t n_targets;
   const int64_t *levels; /* [n_targets] pegen_level that the processor must have, best first */
   int32_t *chosen; /* the dispatcher's choice: 0 none yet, else what pegen_choice (driver.h) makes; atomic */
@@ -143,12 +171,6 @@ typedef struct pegen_blades {
 /* ---- the form that widens q and k by the columns of a polynomial bias (compiler/forms/polynomial.c) ---- */
 
 enum { PEGEN_MAX_INPUTS = 8 };
-
-/* An input's rows of the query tokens, at the heads of the call; strides in bytes. */
-typedef struct pegen_input_rows {
-  const char *data; /* of token 0 of batch 0 */
-  int64_t batch, token, head;
-} pegen_input_rows;
 
 /* Work of one call: as a pegen_loop, in which rows[0] is q and rows[1] k, either with 0 heads; all heads of each are
  * walked, from where `in` and `out` point. prepared is of the first head of q, prepared_stride 0 where heads share
@@ -175,6 +197,10 @@ typedef struct pegen_gradient_loop {
   char *torques; /* of token 0 of batch_begin and of head_begin: double [n_torques][lanes], to which a token's torques
                     are added, and nothing is made of them; NULL: no such table */
   int64_t torque_token, torque_head; /* strides in bytes */
+  /* Of kernels that turn each row by its own inputs: [kernel->n_inputs] what their rows gain, float32, added to; data
+   * 0: not wanted. NULL: none are. */
+  const pegen_input_rows *input_gains;
+  const pegen_kernel *kernel;
 } pegen_gradient_loop;
 
 typedef void pegen_gradient_function(const pegen_gradient_loop *loop);
@@ -291,6 +317,9 @@ int pegen_driver_widen_backward_finish(const pegen_driver *driver, const pegen_a
 size_t pegen_driver_widen_backward_workspace(const pegen_driver *driver, const pegen_args *args);
 /* Implemented by the driver, called by the emitted gradient functions: what a token's coordinates gain. */
 void pegen_driver_position_gradient(const pegen_gradient_loop *loop, int64_t token, int64_t axes, const double *gained);
+/* The same of what the rows of inputs of a token and head gain: elements of one input after the other. */
+void pegen_driver_input_gradient(const pegen_gradient_loop *loop, int64_t batch, int64_t token, int64_t head,
+                                 const double *gained);
 /* Implemented by the driver, called by the emitted encode functions: coordinates of a token, as doubles. */
 void pegen_driver_position(const pegen_loop *loop, int64_t token, int64_t axes, double *out);
 

@@ -35,6 +35,11 @@ static void convert_row(char *out, const char *in, const pegen_stream *stream) {
         pegen_number_narrow(stream->out_type, read_number(stream->in_type, in + i * bytes) * (float)stream->gain);
 }
 
+void pegen_copy_row(const pegen_stream *stream, char *to, const char *from) {
+  if (pegen_converts(stream)) convert_row(to, from, stream);
+  else copy_row(to, from, stream->in.width, stream->out->width);
+}
+
 void pegen_copy_tokens(const pegen_stream *stream, int64_t batch, int64_t token_begin, int64_t token_end) {
   const pegen_view *in = &stream->in, *out = stream->out;
   for (int64_t token = token_begin; token < token_end; token++)
@@ -44,8 +49,7 @@ void pegen_copy_tokens(const pegen_stream *stream, int64_t batch, int64_t token_
       const char *from =
           (const char *)(in->base + (uintptr_t)(batch * in->stride[PEGEN_BATCH] + token * in->stride[PEGEN_TOKEN] +
                                                 head * in->stride[PEGEN_HEAD]));
-      if (pegen_converts(stream)) convert_row(to, from, stream);
-      else copy_row(to, from, in->width, out->width);
+      pegen_copy_row(stream, to, from);
     }
 }
 
@@ -61,6 +65,8 @@ void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream) {
   rows->out_head = stream->out->stride[PEGEN_HEAD];
   rows->converts = pegen_converts(stream);
   rows->gain = stream->gain;
+  rows->norm = stream->norm;
+  rows->epsilon = stream->epsilon;
 }
 
 void pegen_set_positions(pegen_loop *loop, const pegen_stream *stream, int64_t batch) {

@@ -14,12 +14,6 @@ static void digest_of(const pegen_kernel *kernel, uint64_t *words) {
   }
 }
 
-static int64_t grid_tokens(const pegen_kernel *kernel) {
-  int64_t points = 1;
-  for (int i = 0; i < kernel->n_axes; i++) points *= kernel->grid[i];
-  return kernel->skip_tokens + points;
-}
-
 static int64_t section_bytes(const pegen_table_header *h, int s) {
   int64_t bytes;
   if (__builtin_mul_overflow(h->batches[s], h->tokens[s], &bytes) || __builtin_mul_overflow(bytes, h->heads, &bytes) ||
@@ -54,7 +48,7 @@ void pegen_table_plan(const pegen_driver *driver, const pegen_call *call, int64_
     h->batches[s] = h->tokens[s] = 0;
     if (s >= h->sections) continue;
     h->batches[s] = stream->grid ? 1 : stream->positions.size[PEGEN_POSITION_BATCH];
-    h->tokens[s] = stream->grid ? grid_tokens(kernel) : stream->positions.size[PEGEN_POSITION_TOKEN];
+    h->tokens[s] = stream->grid ? pegen_grid_tokens(kernel) : stream->positions.size[PEGEN_POSITION_TOKEN];
   }
   seal_sizes(h);
 }
@@ -97,7 +91,8 @@ static int is_whole(const pegen_driver *driver, const pegen_table_header *h, int
 }
 
 static int fits(const pegen_table_header *h, int s, const DLTensor *rows) {
-  return h->tokens[s] == rows->shape[2] && (h->batches[s] == 1 || h->batches[s] == rows->shape[0]);
+  return h->tokens[s] == pegen_rows_size(rows, 4, PEGEN_TOKEN) &&
+         (h->batches[s] == 1 || h->batches[s] == pegen_rows_size(rows, 4, PEGEN_BATCH));
 }
 
 /* Memory that a table begins in: aligned, and `bytes` of it before the last address. */

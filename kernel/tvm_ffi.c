@@ -78,16 +78,17 @@ typedef enum kind {
   INPUT_GRADIENTS,
   WORKSPACE,
   CAUSAL,
-  SCALE,
+  NUMBER_OF_ARGS,
   FROM_INPUT
 } kind;
 
 typedef struct parameter {
-  int64_t kind, offset; /* of the tensor's field */
+  int64_t kind, offset; /* of the tensor's field, or the number's */
   char name[24];        /* in place: a pointer would need a relocation */
 } parameter;
 
 #define ARGS(name) {OF_ARGS, offsetof(pegen_args, name), #name}
+#define FLOAT(name) {NUMBER_OF_ARGS, offsetof(pegen_args, name), #name}
 #define GRAD(name, text) {OF_GRAD, offsetof(pegen_grad_args, name), text}
 
 static const parameter tvm_encode[] = {
@@ -103,7 +104,24 @@ static const parameter tvm_attention[] = {ARGS(q),
                                           ARGS(out),
                                           ARGS(lse),
                                           {CAUSAL, 0, "causal"},
-                                          {SCALE, 0, "scale"}};
+                                          FLOAT(scale)};
+static const parameter tvm_append[] = {ARGS(q),
+                                       ARGS(k),
+                                       ARGS(v),
+                                       ARGS(positions),
+                                       ARGS(k_positions),
+                                       {OPERANDS, 0, "operand"},
+                                       {INPUTS, 0, "input"},
+                                       ARGS(slots),
+                                       ARGS(q_out),
+                                       ARGS(k_out),
+                                       ARGS(v_out),
+                                       ARGS(q_norm),
+                                       ARGS(k_norm),
+                                       FLOAT(norm_epsilon),
+                                       ARGS(q_scale),
+                                       ARGS(k_scale),
+                                       ARGS(v_scale)};
 static const parameter tvm_encode_backward[] = {GRAD(q_out, "grad_q_out"),
                                                 GRAD(k_out, "grad_k_out"),
                                                 ARGS(positions),
@@ -134,6 +152,7 @@ static int tvm_find_signature(int entry, signature *found) {
   case PEGEN_ENTRY_attention: return FOUND(tvm_attention, "attention");
   case PEGEN_ENTRY_encode_backward: return FOUND(tvm_encode_backward, "encode_backward");
   case PEGEN_ENTRY_encode_backward_workspace: return FOUND(tvm_encode_backward, "encode_backward_workspace");
+  case PEGEN_ENTRY_append: return FOUND(tvm_append, "append");
   default: return 0;
   }
 }
@@ -226,7 +245,7 @@ static int tvm_take_parameter(call *c, const parameter *p) {
     error = tvm_take_integer(c, p->name, &integer);
     c->args.causal = integer != 0;
     return error;
-  case SCALE: return tvm_take_number(c, p->name, &c->args.scale);
+  case NUMBER_OF_ARGS: return tvm_take_number(c, p->name, (double *)(void *)((char *)&c->args + p->offset));
   case FROM_INPUT:
     error = tvm_take_integer(c, p->name, &integer);
     c->grad.flags = integer ? PEGEN_GRAD_FROM_INPUT : 0;
@@ -253,6 +272,7 @@ static int tvm_run(const call *c, int entry) {
   const pegen_kernel *kernel = c->kernel;
   if (entry == PEGEN_ENTRY_encode) return kernel->encode(&c->args, 0, 1);
   if (entry == PEGEN_ENTRY_attention) return kernel->attention(&c->args, 0, 1);
+  if (entry == PEGEN_ENTRY_append) return kernel->append(&c->args, 0, 1);
   int error = kernel->encode_backward(&c->args, 0, 1);
   if (!error && c->grad.operands) error = kernel->encode_backward_finish(&c->args, 0, 1);
   return error;

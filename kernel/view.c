@@ -63,6 +63,29 @@ int pegen_view_of(const DLTensor *tensor, int run, pegen_view *view) {
   return place(tensor, element, low, high, view);
 }
 
+static void exchange(int64_t *a, int64_t *b) {
+  int64_t held = *a;
+  *a = *b;
+  *b = held;
+}
+
+int pegen_view_like_rows(const DLTensor *tensor, int run, pegen_view *view) {
+  int error = pegen_view_of(tensor, run, view);
+  if (error || tensor->ndim - run == PEGEN_VIEW_DIMS) return error;
+  exchange(&view->size[PEGEN_HEAD], &view->size[PEGEN_TOKEN]); /* [N,H] */
+  exchange(&view->stride[PEGEN_HEAD], &view->stride[PEGEN_TOKEN]);
+  return error;
+}
+
+int pegen_view_positions(const DLTensor *positions, int64_t is_bare, pegen_view *view) {
+  int error = pegen_view_of(positions, 0, view);
+  for (int i = 0; i < PEGEN_VIEW_DIMS && is_bare; i++) {
+    view->size[i] = i + 1 < PEGEN_VIEW_DIMS ? view->size[i + 1] : 1;
+    view->stride[i] = i + 1 < PEGEN_VIEW_DIMS ? view->stride[i + 1] : 0;
+  }
+  return error;
+}
+
 int pegen_view_contiguous(const DLTensor *tensor, pegen_view *view) {
   int64_t element = tensor->dtype.bits / 8, count = 1, empty = 0;
   for (int i = 0; i < tensor->ndim; i++) empty |= tensor->shape[i] == 0;

@@ -29,7 +29,7 @@ static char *row_of(const pegen_view *view, int64_t batch, int64_t head) {
 void pegen_weights_set_head(pegen_weights *w, int64_t batch, int64_t head) {
   for (int i = 0; i < w->driver->kernel->n_inputs; i++) {
     w->input_row[i] = row_of(&w->input[i], batch, head);
-    w->gain_row[i] = row_of(&w->gain[i], batch, head);
+    w->gain_row[i] = pegen_input_is_of_pairs(w->driver->kernel, i) ? 0 : row_of(&w->gain[i], batch, head);
   }
   if (w->head >= 0 && (w->head == head || !w->driver->per_head)) return;
   w->head = head;

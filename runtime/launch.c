@@ -41,7 +41,7 @@ static void tensors_of_backward(const pegen_launch_request *request, tensor_list
   set_rows_of(&call.args, list); /* gradients in the places of rows */
   list[4] = call.args.q_out;
   list[5] = call.args.k_out;
-  if (!call.of_operands && !call.of_positions) return;
+  if (!call.of_operands && !call.of_positions && !call.of_inputs) return;
   int is_kept = pegen_launch_gradient_of(request->kernel)->needs_kept;
   list[6] = call.grad->positions;
   list[7] = call.grad->k_positions;
@@ -120,7 +120,12 @@ int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDe
   DLTensor *const *gained = is_backward(request->entry) ? args->grad->operands : NULL;
   for (int i = 0; gained && i < request->kernel->n_operands; i++)
     if (is_elsewhere(gained[i], first, fits)) return 0;
-  for (int i = 0; args->q && i < pegen_launch_inputs_of(request->kernel); i++)
+  /* Of columns' gradients, inputs are read where rows of q come in. */
+  int of_columns = request->entry == PEGEN_LAUNCH_encode_backward && pegen_launch_has_columns(request->kernel);
+  int reads_inputs = of_columns ? args->grad->q_out != NULL : args->q != NULL;
+  for (int i = 0; reads_inputs && i < pegen_launch_inputs_of(request->kernel); i++) {
     if (is_elsewhere(args->inputs[i], first, fits)) return 0;
+    if (of_columns && args->grad->inputs && is_elsewhere(args->grad->inputs[i], first, fits)) return 0;
+  }
   return 1;
 }

@@ -76,6 +76,11 @@ PEGEN_HIDDEN void pegen_launch_set_positions(int64_t *parameter, const struct pe
 static inline int pegen_launch_has_sides(const pegen_kernel *kernel) {
   return PEGEN_LAUNCH_HAS(kernel, has_sides) && kernel->has_sides;
 }
+/* Whether encode appends columns: then rows of q and k are not encoded alike. */
+static inline int pegen_launch_has_columns(const pegen_kernel *kernel) {
+  return PEGEN_LAUNCH_HAS(kernel, n_columns) &&
+         (kernel->n_columns > 0 || (PEGEN_LAUNCH_HAS(kernel, widths) && kernel->widths));
+}
 PEGEN_HIDDEN int pegen_launch_inputs_of(const pegen_kernel *kernel); /* of a query; older kernels have none */
 /* The parameter behind those of operands, which begin at `operands`, and of inputs. */
 PEGEN_HIDDEN int pegen_launch_behind_inputs(const pegen_kernel *kernel, int operands);

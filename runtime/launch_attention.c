@@ -41,6 +41,7 @@ void pegen_launch_attention_driver(const pegen_kernel *kernel, pegen_driver *dri
   form->indexed = of->indexed;
   driver->kernel = kernel;
   driver->per_head = kernel->ptx->per_head;
+  driver->turns_rows = 0;
   driver->form = form;
 }
 

@@ -1,10 +1,11 @@
 /* launch_attention_backward.c: a backward call of attention becomes a launch of tiles of queries and then one of tiles
  * of keys, its finish one or two of what operands gain; see launch.h and kernel/launch.h.
  *
- * The workspace has a number of each query, which the first launch writes and the second reads, and behind those the
- * sums of chunks: every warp of the first launch has a place for all elements. How many blocks there are then, each
- * with a run of tiles, the call's sizes alone decide: few enough that their sums are not more numbers than q has, or
- * SMALL bytes. All is queued on one stream, which is the barrier.
+ * The workspace has a number of each query, which the first launch writes and the second reads, behind those what
+ * positions gain by token and head, which a launch of finish adds up, and the sums of chunks: every warp of the first
+ * launch has a place for all elements. How many blocks there are then, each with a run of tiles, the call's sizes alone
+ * decide: few enough that their sums are not more numbers than q has, or SMALL bytes. All is queued on one stream,
+ * which is the barrier.
  */
 #include "launch.h"
 
@@ -23,7 +24,8 @@ typedef struct backward_plan {
   const pegen_attention_backward_call *call;
   int64_t items, each, blocks, key_blocks;
   int64_t elements, chunks;          /* of all operands; 0: they gain nothing */
-  int64_t less, sums, groups, bytes; /* where they begin in the workspace, and its end */
+  int64_t shares[2]; /* of queries, of keys; where they begin in the workspace, as the others */
+  int64_t less, sums, groups, bytes; /* bytes: its end */
 } backward_plan;
 
 /* ---- the call ---- */
@@ -37,6 +39,7 @@ static int check(const pegen_launch_request *request, int with_workspace, pegen_
   pegen_launch_attention_driver(request->kernel, &driver, &form);
   form.gradients = &some;
   form.gaining = of->gaining;
+  form.has_places = pegen_launch_next(request->kernel, PEGEN_PTX_WORD_ATTENTION_POSITIONS, 0) >= 0;
   return pegen_check_attention_backward(&driver, request->args, 0, 1, with_workspace, call);
 }
 
@@ -45,6 +48,28 @@ static int64_t count_of(const pegen_view *rows) {
   for (int i = 0; i < PEGEN_VIEW_DIMS && count; i++)
     if (__builtin_mul_overflow(count, rows->size[i], &count)) return -1;
   return count;
+}
+
+/* What positions gain has threads that 31 bits count, and stands behind all that the workspace has so far. 0: there is
+ * more. */
+static int place_shares(const pegen_launch_request *request, const pegen_attention_backward_call *call,
+                        backward_plan *p) {
+  for (int which = 0; which < 2; which++) {
+    const pegen_view *out = &call->g_positions[which];
+    if (!out->empty && (out->size[PEGEN_POSITION_TOKEN] > INT32_MAX / 2 / out->size[PEGEN_POSITION_AXIS] ||
+                        out->size[PEGEN_POSITION_BATCH] >
+                            INT32_MAX / 2 / out->size[PEGEN_POSITION_AXIS] / out->size[PEGEN_POSITION_TOKEN]))
+      return 0;
+  }
+  for (int of_keys = 0; of_keys < 2; of_keys++) {
+    int64_t numbers = count_of(of_keys ? &call->forward.k : &call->forward.q), bytes;
+    p->shares[of_keys] = p->bytes;
+    if (!pegen_attention_wants_places(call, request->args, of_keys)) continue;
+    if (numbers < 0 || __builtin_mul_overflow(numbers, (int64_t)NUMBER * request->kernel->n_axes, &bytes) ||
+        __builtin_add_overflow(p->bytes, bytes, &p->bytes))
+      return 0;
+  }
+  return 1;
 }
 
 /* 0: the sizes are more than can be counted. */
@@ -61,7 +86,9 @@ static int make_plan(const pegen_launch_request *request, const pegen_attention_
   p->key_blocks = pegen_launch_tiles(k->size[PEGEN_TOKEN], tile, k->size[PEGEN_HEAD], k->size[PEGEN_BATCH]);
   if (p->items < 0 || p->key_blocks < 0 || queries < 0 || queries > INT64_MAX / 2 / NUMBER / kernel->head_dim) return 0;
   p->blocks = p->items;
-  p->sums = p->groups = p->bytes = pegen_divide_up(queries * (int64_t)sizeof(float), NUMBER) * NUMBER;
+  p->bytes = pegen_divide_up(queries * (int64_t)sizeof(float), NUMBER) * NUMBER;
+  if (!place_shares(request, call, p)) return 0;
+  p->sums = p->groups = p->bytes;
   if (!call->of_operands) return 1;
   int64_t chunk = pegen_all_elements(kernel) * NUMBER, block = chunk * PEGEN_PTX_ATTENTION_WARPS,
           room = queries * kernel->head_dim * NUMBER, most;
@@ -115,7 +142,7 @@ static void set_given(int64_t *parameter, const pegen_view *rows) {
 }
 
 /* Not inlined: the scale is computed in it. */
-static __attribute__((noinline)) void set_parameters(const backward_plan *p, pegen_launch_step *step) {
+static __attribute__((noinline)) void set_parameters(const backward_plan *p, int of_keys, pegen_launch_step *step) {
   const pegen_attention_backward_call *c = p->call;
   int64_t workspace = (int64_t)(uintptr_t)p->request->args->workspace;
   pegen_launch_set_attention(step->parameter, p->request, &c->forward);
@@ -129,17 +156,19 @@ static __attribute__((noinline)) void set_parameters(const backward_plan *p, peg
   own[PEGEN_PTX_ATTENTION_ITEMS] = p->items;
   own[PEGEN_PTX_ATTENTION_EACH] = p->each;
   own[PEGEN_PTX_ATTENTION_CHUNKS] = c->of_operands ? workspace + p->sums : 0;
+  if (pegen_attention_wants_places(c, p->request->args, of_keys))
+    own[PEGEN_PTX_ATTENTION_SHARES] = workspace + p->shares[of_keys];
 }
 
-static int launch_rows(const backward_plan *p, const char *word, int64_t blocks, pegen_launch_run *run, void *context) {
+static int launch_rows(const backward_plan *p, int of_keys, pegen_launch_run *run, void *context) {
   pegen_launch_step step;
   memset(&step, 0, sizeof step);
-  step.entry = choose_entry(p, word);
+  step.entry = choose_entry(p, of_keys ? PEGEN_PTX_WORD_KEYS : PEGEN_PTX_WORD_QUERIES);
   if (!step.entry) return PEGEN_ERROR_DTYPE;
-  step.grid_x = (uint32_t)blocks;
+  step.grid_x = (uint32_t)(of_keys ? p->key_blocks : p->blocks);
   step.grid_y = 1;
   uint64_t found = pegen_float_begin();
-  set_parameters(p, &step);
+  set_parameters(p, of_keys, &step);
   pegen_float_end(found);
   return run ? run(context, &step) : 0;
 }
@@ -150,36 +179,89 @@ int pegen_launch_plan_attention_backward(const pegen_launch_request *request, pe
   int error = check(request, 1, &call);
   if (error) return error;
   if (!make_plan(request, &call, &p)) return PEGEN_ERROR_SIZE_OVERFLOW;
-  if (p.blocks) error = launch_rows(&p, PEGEN_PTX_WORD_QUERIES, p.blocks, run, context);
-  if (!error && p.key_blocks && !(call.g_k.empty && call.g_v.empty))
-    error = launch_rows(&p, PEGEN_PTX_WORD_KEYS, p.key_blocks, run, context);
-  return error;
+  int of_keys = !call.g_k.empty || !call.g_v.empty || pegen_attention_wants_places(&call, request->args, 1);
+  if (p.blocks) error = launch_rows(&p, 0, run, context);
+  return !error && p.key_blocks && of_keys ? launch_rows(&p, 1, run, context) : error;
 }
 
 /* ---- finish ---- */
 
-/* pegen_ptx_attention.gaining says that the entries are there. */
-static int launch_groups(const backward_plan *p, int64_t workspace, pegen_launch_run *run, void *context) {
-  pegen_launch_step step = pegen_launch_sums(p->request->kernel, PEGEN_PTX_WORD_ATTENTION_SUM, workspace + p->sums,
-                                             workspace + p->groups, p->elements, p->chunks);
-  return run(context, &step);
+/* A call of finish; pegen_ptx_attention.gaining, and that positions may gain, say that the entries are there. */
+typedef struct finish {
+  const backward_plan *p;
+  int64_t workspace, adds;
+  pegen_launch_run *run;
+  void *context;
+} finish;
+
+/* Shares of queries or keys become what positions `which` gain; of neither: zeros. */
+static int launch_positions(const finish *f, int which, const pegen_view *rows, int64_t shares, int64_t adds) {
+  const pegen_kernel *kernel = f->p->request->kernel;
+  const pegen_attention_backward_call *call = f->p->call;
+  const pegen_view *out = &call->g_positions[which];
+  const DLTensor *tensor = which ? call->grad->k_positions : call->grad->positions;
+  int64_t sets = out->size[PEGEN_POSITION_BATCH], tokens = out->size[PEGEN_POSITION_TOKEN];
+  const pegen_ptx_entry *entry =
+      &kernel->ptx->entries[pegen_launch_next(kernel, PEGEN_PTX_WORD_ATTENTION_POSITIONS, 0)];
+  pegen_launch_step step = pegen_launch_threads(kernel, entry, sets * tokens * out->size[PEGEN_POSITION_AXIS]);
+  int64_t *p = step.parameter;
+  p[PEGEN_PTX_POSITIONS_SHARES] = f->workspace + shares;
+  p[PEGEN_PTX_POSITIONS_SETS] = sets;
+  p[PEGEN_PTX_POSITIONS_BATCHES] = rows ? rows->size[PEGEN_BATCH] / sets : 0;
+  p[PEGEN_PTX_POSITIONS_TOKENS] = tokens;
+  p[PEGEN_PTX_POSITIONS_COUNT] = rows ? rows->size[PEGEN_HEAD] : 0;
+  p[PEGEN_PTX_POSITIONS_OUT] = (int64_t)out->base;
+  p[PEGEN_PTX_POSITIONS_OUT_TYPE] = tensor->dtype.bits == 64 ? PEGEN_PTX_OPERAND_F64 : PEGEN_PTX_OPERAND_F32;
+  p[PEGEN_PTX_POSITIONS_OUT_SET] = out->stride[PEGEN_POSITION_BATCH];
+  p[PEGEN_PTX_POSITIONS_OUT_TOKEN] = out->stride[PEGEN_POSITION_TOKEN];
+  p[PEGEN_PTX_POSITIONS_OUT_AXIS] = out->stride[PEGEN_POSITION_AXIS];
+  p[PEGEN_PTX_POSITIONS_ADDS] = adds;
+  return f->run(f->context, &step);
 }
+
+static int finish_positions(const finish *f, int which) {
+  const backward_plan *p = f->p;
+  const pegen_args *args = p->request->args;
+  int64_t adds = f->adds;
+  int error = 0, gains = 0;
+  if (p->call->g_positions[which].empty) return 0;
+  for (int of_keys = 0; of_keys < 2 && !error; of_keys++) {
+    const pegen_view *rows = of_keys ? &p->call->forward.k : &p->call->forward.q;
+    if ((of_keys && args->k_positions) != which || !pegen_attention_wants_places(p->call, args, of_keys)) continue;
+    error = launch_positions(f, which, rows, p->shares[of_keys], adds);
+    adds = gains = 1;
+  }
+  return error || gains || adds ? error : launch_positions(f, which, NULL, 0, 0);
+}
+
+static int launch_groups(const finish *f) {
+  const backward_plan *p = f->p;
+  pegen_launch_step step = pegen_launch_sums(p->request->kernel, PEGEN_PTX_WORD_ATTENTION_SUM, f->workspace + p->sums,
+                                             f->workspace + p->groups, p->elements, p->chunks);
+  return f->run(f->context, &step);
+}
+
+static int finish_operands(const finish *f) {
+  const backward_plan *p = f->p;
+  const pegen_kernel *kernel = p->request->kernel;
+  int in_groups = p->chunks > PEGEN_PTX_SUM_MOST, error = in_groups ? launch_groups(f) : 0;
+  const pegen_ptx_entry *total = &kernel->ptx->entries[pegen_launch_next(kernel, PEGEN_PTX_WORD_TOTAL, 0)];
+  pegen_launch_step step = pegen_launch_threads(kernel, total, p->elements);
+  step.parameter[PEGEN_PTX_TOTAL_SUMS] = f->workspace + (in_groups ? p->groups : p->sums);
+  step.parameter[PEGEN_PTX_TOTAL_CHUNKS] = in_groups ? pegen_divide_up(p->chunks, PEGEN_PTX_SUM_MOST) : p->chunks;
+  step.parameter[PEGEN_PTX_TOTAL_ADDS] = f->adds;
+  pegen_launch_set_gained(step.parameter + PEGEN_PTX_TOTAL_OPERANDS, kernel, p->call->grad);
+  return error ? error : f->run(f->context, &step);
+}
+
 int pegen_launch_plan_attention_finish(const pegen_launch_request *request, pegen_launch_run *run, void *context) {
   pegen_attention_backward_call call;
   backward_plan p;
   int error = check(request, 1, &call);
-  if (error || !run || !call.of_operands) return error;
+  if (error || !run) return error;
   if (!make_plan(request, &call, &p)) return PEGEN_ERROR_SIZE_OVERFLOW;
-  int64_t workspace = (int64_t)(uintptr_t)request->args->workspace;
-  int in_groups = p.chunks > PEGEN_PTX_SUM_MOST;
-  if (in_groups) error = launch_groups(&p, workspace, run, context);
-  if (error) return error;
-  const pegen_kernel *kernel = request->kernel;
-  const pegen_ptx_entry *total = &kernel->ptx->entries[pegen_launch_next(kernel, PEGEN_PTX_WORD_TOTAL, 0)];
-  pegen_launch_step step = pegen_launch_threads(kernel, total, p.elements);
-  step.parameter[PEGEN_PTX_TOTAL_SUMS] = workspace + (in_groups ? p.groups : p.sums);
-  step.parameter[PEGEN_PTX_TOTAL_CHUNKS] = in_groups ? pegen_divide_up(p.chunks, PEGEN_PTX_SUM_MOST) : p.chunks;
-  step.parameter[PEGEN_PTX_TOTAL_ADDS] = (call.grad->flags & PEGEN_GRAD_ACCUMULATE) != 0;
-  pegen_launch_set_gained(step.parameter + PEGEN_PTX_TOTAL_OPERANDS, request->kernel, call.grad);
-  return run(context, &step);
+  finish f = {&p, (int64_t)(uintptr_t)request->args->workspace, (call.grad->flags & PEGEN_GRAD_ACCUMULATE) != 0, run,
+              context};
+  for (int which = 0; which < 2 && !error; which++) error = finish_positions(&f, which);
+  return error || !call.of_operands ? error : finish_operands(&f);
 }

@@ -55,6 +55,7 @@ static void find_passes(pegen_gradient_cut *g) {
     if (pegen_has_rows(g->call, s)) p->stream[p->n++] = &g->call->rows.stream[s];
     if (p->n == 0 || (g->call->rows.joint && s == 0)) continue;
     measure(g, p);
+    p->again = g->n > 0 && p->which >= 0 && p->which == g->pass[0].which;
     g->chunks += p->chunks;
     g->n++;
   }
@@ -91,7 +92,7 @@ static int find_places(pegen_gradient_cut *g) {
   g->at.shares = reserve(&r, items, of_positions ? g->heads * shares * g->kernel->n_axes : 0);
   g->at.sums = reserve(&r, g->chunks, set);
   g->at.groups = reserve(&r, g->groups, set);
-  g->at.gained = reserve(&r, g->of->n_gained, of_operands ? g->heads * g->of->n_blocks : 0);
+  g->at.gained = reserve(&r, g->of->n_gained, of_operands ? g->sum_heads * g->of->n_blocks : 0);
   g->at.matrix_sums = reserve(&r, g->chunks, matrices);
   g->at.matrix_groups = reserve(&r, g->groups, matrices);
   g->at.room = reserve(&r, threads, g->of->thread_bytes / NUMBER);
@@ -126,7 +127,8 @@ int pegen_launch_cut(const pegen_kernel *kernel, const pegen_backward_call *call
   g->call = call;
   g->of = pegen_launch_gradient_of(kernel);
   g->heads = kernel->ptx->per_head == PEGEN_PER_HEAD_ALL ? kernel->heads : 1;
-  g->numbers = g->of->n_sums * g->heads * g->of->n_blocks;
+  g->sum_heads = kernel->ptx->per_head == PEGEN_PER_HEAD_NONE ? 1 : kernel->heads;
+  g->numbers = g->of->n_sums * g->sum_heads * g->of->n_blocks;
   find_passes(g);
   return is_too_large(g) || find_places(g) ? PEGEN_ERROR_SIZE_OVERFLOW : 0;
 }

@@ -15,6 +15,7 @@ enum { PEGEN_LAUNCH_NUMBER = 8 /* bytes of a pair of float32 */ };
 typedef struct pegen_gradient_pass {
   const pegen_stream *stream[2];
   int n, which; /* which: of grad->positions and k_positions; -1: neither */
+  int again; /* 1: the pass before gave to the same positions */
   int by_batch; /* rotors that differ by head: positions, or what they gain, differ from batch to batch */
   int64_t items, rows, chunk, chunks;
 } pegen_gradient_pass;
@@ -30,6 +31,7 @@ typedef struct pegen_gradient_cut {
   const pegen_backward_call *call;
   const pegen_ptx_gradient *of;
   int64_t heads, numbers; /* that differ; sums of a chunk */
+  int64_t sum_heads; /* whose sums are kept apart */
   int64_t chunks, groups; /* of all passes; of PEGEN_PTX_SUM_MOST chunks */
   int n; /* of passes */
   pegen_gradient_pass pass[2];

@@ -32,12 +32,6 @@ static int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
 /* Whether rows of a thread are batches of one head. */
 static int by_head(const pegen_ptx *ptx) { return ptx->per_head == PEGEN_PER_HEAD_ALL; }
 
-/* Whether encode appends columns: then rows of q and k are not encoded alike. */
-static int has_columns(const pegen_kernel *kernel) {
-  return PEGEN_LAUNCH_HAS(kernel, n_columns) &&
-         (kernel->n_columns > 0 || (PEGEN_LAUNCH_HAS(kernel, widths) && kernel->widths));
-}
-
 /* ---- entry ---- */
 
 /* Bytes of an access to what is written for those of one to what is read. */
@@ -87,7 +81,7 @@ static int launch_batches(const pass *p, const pegen_ptx_entry *entry, int64_t f
   memset(&step, 0, sizeof step);
   step.entry = entry;
   for (int s = 0; s < p->n; s++) {
-    int is_second = s || (has_columns(p->request->kernel) && p->stream[s]->keys);
+    int is_second = s || (pegen_launch_has_columns(p->request->kernel) && p->stream[s]->keys);
     pegen_launch_set_tensor(step.parameter + (is_second ? PEGEN_PTX_K : PEGEN_PTX_Q), p->stream[s], first);
     if (pegen_converts(p->stream[s]) && !p->stream[s]->scale.empty)
       step.parameter[pegen_launch_behind_inputs(p->request->kernel, PEGEN_PTX_OPERANDS) +
@@ -134,11 +128,11 @@ static uint32_t pass_dtype(const pass *p) {
   return p->n ? pegen_number_pair(p->stream[0]->in_type, p->stream[0]->out_type) : 0;
 }
 
-int pegen_launch_rows_of(const pegen_launch_request *request, const pegen_call *call, pegen_launch_run *run,
-                         void *context) {
+static int launch_streams(const pegen_launch_request *request, const pegen_call *call, int streams,
+                          pegen_launch_run *run, void *context) {
   pass p = {.request = request, .call = call};
   int error = 0;
-  for (int s = 0; s < 2 && !error; s++) {
+  for (int s = 0; s < streams && !error; s++) {
     const pegen_stream *stream = &call->stream[s];
     /* An entry writes one type. */
     if (p.n > 0 && stream->given && p.stream[0]->out_type != stream->out_type) {
@@ -147,10 +141,27 @@ int pegen_launch_rows_of(const pegen_launch_request *request, const pegen_call *
     }
     if (error) break;
     if (stream->given && !stream->in.empty) p.stream[p.n++] = stream;
-    if (!call->joint || s == 1) {
+    if (!call->joint || s == streams - 1) {
       error = launch_pass(&p, pass_dtype(&p), run, context);
       p.n = 0;
     }
+  }
+  return error;
+}
+
+int pegen_launch_rows_of(const pegen_launch_request *request, const pegen_call *call, pegen_launch_run *run,
+                         void *context) {
+  pegen_call of = *call;
+  pegen_head_groups groups;
+  for (int s = 0; s < 2; s++) {
+    pegen_stream *stream = &of.stream[s];
+    if (stream->given) stream->out = stream->out == &call->stream[s].in ? &stream->in : &stream->out_of_place;
+  }
+  int error = 0;
+  int64_t rounds = pegen_group_heads(&of, NULL, &groups);
+  for (int64_t round = 0; round < rounds && !error; round++) {
+    pegen_take_group(&groups, round);
+    error = launch_streams(request, &of, round ? 1 : 2, run, context);
   }
   return error;
 }
@@ -163,6 +174,7 @@ static int check(const pegen_kernel *kernel, const pegen_args *args, pegen_call 
   driver.kernel = kernel;
   driver.per_head = kernel->ptx->per_head;
   driver.has_sides = pegen_launch_has_sides(kernel);
+  driver.turns_rows = 0; /* no such kernel has PTX */
   return pegen_check(&driver, args, 0, 1, 0, call);
 }
 

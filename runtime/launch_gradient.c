@@ -39,10 +39,13 @@ int pegen_launch_check_backward(const pegen_launch_request *request, int with_wo
     facts.has_positions = of->has_positions;
     facts.needs_kept = of->needs_kept;
   }
+  facts.widens = pegen_launch_has_columns(request->kernel);
+  facts.has_inputs = of && facts.widens && pegen_launch_inputs_of(request->kernel) > 0;
   memset(&driver, 0, sizeof driver);
   driver.kernel = request->kernel;
   driver.per_head = request->kernel->ptx->per_head;
   driver.has_sides = pegen_launch_has_sides(request->kernel);
+  driver.turns_rows = 0; /* no such kernel has PTX */
   int error = pegen_check_backward(&driver, &facts, request->args, 0, 1, with_workspace, call);
   call->facts = NULL;
   return error;
@@ -83,7 +86,8 @@ static void set_kept(int64_t *parameter, const pegen_view *kept) {
 
 static void set_rows(pegen_launch_step *step, const pegen_gradient_cut *g, const pegen_gradient_pass *p, int64_t *own) {
   for (int s = 0; s < p->n; s++) {
-    int64_t *of = step->parameter + (s ? PEGEN_PTX_K : PEGEN_PTX_Q);
+    int is_second = s || (pegen_launch_has_columns(g->kernel) && p->stream[s]->keys);
+    int64_t *of = step->parameter + (is_second ? PEGEN_PTX_K : PEGEN_PTX_Q);
     pegen_launch_set_tensor(of, p->stream[s], 0);
     if (!g->call->is_written[p->stream[s]->keys]) of[PEGEN_PTX_TENSOR_OUT] = 0;
     if (g->of->needs_kept)
@@ -91,7 +95,28 @@ static void set_rows(pegen_launch_step *step, const pegen_gradient_cut *g, const
   }
 }
 
-static int launch_positions(const gradient_launch *l, int which, int64_t batches, int64_t count) {
+static int accumulates(const gradient_launch *l) { return (l->cut->call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0; }
+
+/* Those that a query's rows are made with, and what they gain. */
+static void set_inputs(pegen_launch_step *step, const gradient_launch *l, int64_t *own) {
+  const pegen_gradient_cut *g = l->cut;
+  pegen_launch_request request = {g->kernel, PEGEN_LAUNCH_encode_backward, l->args, 0};
+  pegen_launch_set_inputs(step->parameter + PEGEN_PTX_OPERANDS, &request, g->call->rows.input, 0);
+  own[PEGEN_PTX_COLUMN_ADDS] = accumulates(l);
+  const int64_t *in = step->parameter + pegen_ptx_inputs(PEGEN_PTX_OPERANDS, g->kernel->n_operands);
+  for (int i = 0; i < pegen_launch_inputs_of(g->kernel); i++) {
+    const pegen_view *gained = &g->call->inputs[i];
+    int64_t *of = own + PEGEN_PTX_COLUMN_INPUTS + i * PEGEN_PTX_INPUT_COUNT;
+    if (gained->empty) continue;
+    of[PEGEN_PTX_INPUT_ADDRESS] = (int64_t)gained->base;
+    of[PEGEN_PTX_INPUT_TYPE] = in[i * PEGEN_PTX_INPUT_COUNT + PEGEN_PTX_INPUT_TYPE];
+    of[PEGEN_PTX_INPUT_BATCH] = gained->stride[PEGEN_BATCH];
+    of[PEGEN_PTX_INPUT_TOKEN] = gained->stride[PEGEN_TOKEN];
+    of[PEGEN_PTX_INPUT_HEAD] = gained->stride[PEGEN_HEAD];
+  }
+}
+
+static int launch_positions(const gradient_launch *l, int which, int64_t batches, int64_t count, int adds) {
   const pegen_gradient_cut *g = l->cut;
   const pegen_view *out = &g->call->positions[which];
   int64_t sets = out->size[PEGEN_POSITION_BATCH], tokens = out->size[PEGEN_POSITION_TOKEN];
@@ -107,7 +132,7 @@ static int launch_positions(const gradient_launch *l, int which, int64_t batches
   p[PEGEN_PTX_POSITIONS_OUT_SET] = out->stride[PEGEN_POSITION_BATCH];
   p[PEGEN_PTX_POSITIONS_OUT_TOKEN] = out->stride[PEGEN_POSITION_TOKEN];
   p[PEGEN_PTX_POSITIONS_OUT_AXIS] = out->stride[PEGEN_POSITION_AXIS];
-  p[PEGEN_PTX_POSITIONS_ADDS] = (g->call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0;
+  p[PEGEN_PTX_POSITIONS_ADDS] = adds;
   return l->run(l->context, &step);
 }
 
@@ -122,8 +147,10 @@ static int launch_pass(const gradient_launch *l, const pegen_gradient_pass *p, i
   pegen_launch_step step = pegen_launch_threads(g->kernel, entry, entry->units * g->heads * p->chunks);
   int64_t *own = step.parameter + pegen_launch_behind_inputs(g->kernel, PEGEN_PTX_OPERANDS);
   set_rows(&step, g, p, own);
+  if (pegen_launch_has_sides(g->kernel)) step.parameter[PEGEN_PTX_SIDE] = first->keys;
   pegen_launch_set_positions(step.parameter, first, 0);
   pegen_launch_set_operands(step.parameter + PEGEN_PTX_OPERANDS, g->kernel, l->args);
+  if (pegen_launch_has_columns(g->kernel) && !first->keys) set_inputs(&step, l, own);
   step.parameter[PEGEN_PTX_BATCHES] = first->in.size[PEGEN_BATCH];
   step.parameter[PEGEN_PTX_TOKENS] = first->in.size[PEGEN_TOKEN];
   step.parameter[PEGEN_PTX_ROWS] = p->rows;
@@ -141,7 +168,8 @@ static int launch_pass(const gradient_launch *l, const pegen_gradient_pass *p, i
   if (error || p->which < 0) return error;
   int64_t sets = g->call->positions[p->which].size[PEGEN_POSITION_BATCH];
   int64_t batches = p->items / first->in.size[PEGEN_TOKEN] / sets; /* whose shares meet in one coordinate */
-  return launch_positions(l, p->which, batches, g->heads * (g->of->n_shares ? g->of->n_shares : entry->units));
+  return launch_positions(l, p->which, batches, g->heads * (g->of->n_shares ? g->of->n_shares : entry->units),
+                          p->again || accumulates(l));
 }
 
 /* Positions of tensors without rows gain nothing, which is written. */
@@ -149,9 +177,9 @@ static int launch_nothing(const gradient_launch *l) {
   const pegen_gradient_cut *g = l->cut;
   int error = 0;
   for (int which = 0; which < 2 && !error; which++) {
-    int gains = g->call->positions[which].empty || (g->call->grad->flags & PEGEN_GRAD_ACCUMULATE);
+    int gains = g->call->positions[which].empty || accumulates(l);
     for (int i = 0; i < g->n; i++) gains = gains || g->pass[i].which == which;
-    if (!gains && l->run) error = launch_positions(l, which, 0, 0);
+    if (!gains && l->run) error = launch_positions(l, which, 0, 0, 0);
   }
   return error;
 }
@@ -183,13 +211,11 @@ static int sum_chunks(const gradient_launch *l, int64_t numbers, int64_t sums, i
   return l->run(l->context, &step);
 }
 
-static int64_t adds(const gradient_launch *l) { return (l->cut->call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0; }
-
 static int launch_scatter(const gradient_launch *l) {
   const pegen_gradient_cut *g = l->cut;
   chunk_sums sums;
   int error = sum_chunks(l, g->numbers, g->at.sums, g->at.groups, &sums);
-  pegen_launch_step step = step_of(g, PEGEN_PTX_WORD_SCATTER, g->heads * g->of->n_blocks);
+  pegen_launch_step step = step_of(g, PEGEN_PTX_WORD_SCATTER, g->sum_heads * g->of->n_blocks);
   step.parameter[PEGEN_PTX_SCATTER_SUMS] = sums.at;
   step.parameter[PEGEN_PTX_SCATTER_CHUNKS] = sums.chunks;
   step.parameter[PEGEN_PTX_SCATTER_GAINED] = l->workspace + g->at.gained;
@@ -203,7 +229,7 @@ static int launch_gather(const gradient_launch *l) {
   if (elements == 0) return 0;
   pegen_launch_step step = step_of(g, PEGEN_PTX_WORD_GATHER, elements);
   step.parameter[PEGEN_PTX_GATHER_GAINED] = l->workspace + g->at.gained;
-  step.parameter[PEGEN_PTX_GATHER_ADDS] = adds(l);
+  step.parameter[PEGEN_PTX_GATHER_ADDS] = accumulates(l);
   pegen_launch_set_gained(step.parameter + PEGEN_PTX_GATHER_OPERANDS, g->kernel, g->call->grad);
   return l->run(l->context, &step);
 }
@@ -215,7 +241,7 @@ static int launch_matrices(const gradient_launch *l) {
   pegen_launch_step step = step_of(g, PEGEN_PTX_WORD_MATRICES, g->of->matrix_elements);
   step.parameter[PEGEN_PTX_MATRICES_SUMS] = sums.at;
   step.parameter[PEGEN_PTX_MATRICES_CHUNKS] = sums.chunks;
-  step.parameter[PEGEN_PTX_MATRICES_ADDS] = adds(l);
+  step.parameter[PEGEN_PTX_MATRICES_ADDS] = accumulates(l);
   pegen_launch_set_gained(step.parameter + PEGEN_PTX_MATRICES_OPERANDS, g->kernel, g->call->grad);
   return error ? error : l->run(l->context, &step);
 }
@@ -231,7 +257,10 @@ static int launch_finish(const gradient_launch *l) {
 /* What of the call is more than its rows: refused, or cut; *cut.call NULL where there is nothing. */
 static int cut_checked(const pegen_launch_request *request, const pegen_backward_call *call, pegen_gradient_cut *cut) {
   cut->call = NULL;
-  return call->of_operands || call->of_positions ? pegen_launch_cut(request->kernel, call, cut) : 0;
+  if (!call->of_operands && !call->of_positions && !call->of_inputs) return 0;
+  for (int s = 0; s < 2; s++) /* sums of heads that share operands are the processors' */
+    if (call->rows.stream[s].given && call->rows.stream[s].group > 1) return PEGEN_ERROR_HEADS;
+  return pegen_launch_cut(request->kernel, call, cut);
 }
 
 int pegen_launch_plan_backward(const pegen_launch_request *request, pegen_launch_run *run, void *context) {

@@ -33,6 +33,7 @@
 #define pegen_on_host pegen_launch_on_host
 #define pegen_view_rows pegen_launch_view_rows
 #define pegen_meets_operand pegen_launch_meets_operand
+#define pegen_output_overlaps pegen_launch_output_overlaps
 #define pegen_one_of pegen_launch_one_of
 #define pegen_check_args pegen_launch_check_args
 #define pegen_check_operands_given pegen_launch_check_operands_given
@@ -61,5 +62,21 @@
 #define pegen_clear_backward_call pegen_launch_clear_backward_call
 #define pegen_table_like pegen_launch_table_like
 #define pegen_table_plan pegen_launch_table_plan
+#define pegen_same_rows pegen_launch_same_rows
+#define pegen_view_like_rows pegen_launch_view_like_rows
+#define pegen_view_positions pegen_launch_view_positions
+#define pegen_bare_positions pegen_launch_bare_positions
+#define pegen_group_heads pegen_launch_group_heads
+#define pegen_take_group pegen_launch_take_group
+#define pegen_check_part pegen_launch_check_part
+#define pegen_attention_go_to pegen_launch_attention_go_to
+#define pegen_grid_tokens pegen_launch_grid_tokens
+#define pegen_read_bounds pegen_launch_read_bounds
+#define pegen_no_bounds pegen_launch_no_bounds
+#define pegen_same_bounds pegen_launch_same_bounds
+#define pegen_count_sequences pegen_launch_count_sequences
+#define pegen_are_of_length pegen_launch_are_of_length
+#define pegen_go_to_sequence pegen_launch_go_to_sequence
+#define pegen_as_batches pegen_launch_as_batches
 
 #endif

@@ -1,16 +1,18 @@
-/* parallel.c: one call of a kernel's entry, cut into as many parts as threads.
+/* parallel.c: one call of a kernel's entry, or of anything else that comes in parts, cut into as many parts as threads.
  *
  * A part whose thread cannot be created runs in the caller: a machine short of threads
  * is slower, never wrong.
  */
+#include "parallel.h"
+
 #include "pegen/pegen.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 typedef struct worker {
-  pegen_entry *entry;
-  const pegen_args *args;
+  pegen_part_of *run;
+  const void *of;
   int part, parts;
   int error;
   int started;
@@ -19,20 +21,20 @@ typedef struct worker {
 
 static void *work(void *data) {
   worker *w = data;
-  w->error = w->entry(w->args, w->part, w->parts);
+  w->error = w->run(w->of, w->part, w->parts);
   return NULL;
 }
 
-int pegen_parallel(pegen_entry *entry, const pegen_args *args, int threads) {
+int pegen_run_parts(pegen_part_of *run, const void *of, int threads) {
   worker *workers;
   int error;
-  if (threads <= 1) return entry(args, 0, 1);
+  if (threads <= 1) return run(of, 0, 1);
   workers = calloc((size_t)threads, sizeof *workers);
-  if (!workers) return entry(args, 0, 1);
+  if (!workers) return run(of, 0, 1);
   for (int i = threads - 1; i >= 0; i--) { /* the caller's own part, 0, comes last */
     worker *w = &workers[i];
-    w->entry = entry;
-    w->args = args;
+    w->run = run;
+    w->of = of;
     w->part = i;
     w->parts = threads;
     w->started = i > 0 && pthread_create(&w->thread, NULL, work, w) == 0;
@@ -44,4 +46,19 @@ int pegen_parallel(pegen_entry *entry, const pegen_args *args, int threads) {
   for (int i = 0; i < threads && !error; i++) error = workers[i].error;
   free(workers);
   return error;
+}
+
+typedef struct call {
+  pegen_entry *entry;
+  const pegen_args *args;
+} call;
+
+static int run_call(const void *of, int part, int parts) {
+  const call *c = of;
+  return c->entry(c->args, part, parts);
+}
+
+int pegen_parallel(pegen_entry *entry, const pegen_args *args, int threads) {
+  call of = {entry, args};
+  return pegen_run_parts(run_call, &of, threads);
 }

@@ -4,15 +4,23 @@
 --   x' = R_y R_x x R_x^-1 R_y^-1, R_a = exp(theta_a / 2 B_a), B = u1 e23 + u2 e31 + u3 e12, theta_a = freq_a r_a.
 -- Note the sense: e1 -> cos(theta) e1 - sin(theta) e2 under e12.
 -- Defaults are the paper's. The authors' code holds e13 = -e31 in that slot, of the channels and of B (basis = "e13"),
--- and composes x after y in one class (order = "code").
+-- and composes x after y in one class (order = "code"). The paper has the axes x, y; one axis, and three in the same
+-- order (R_z R_y R_x), are read off it (its Future Work).
 local pe = require "pegen"
 
 local D = pe.option("head_dim", 64, "channels per head")
 local heads = pe.option("heads", 1, "heads with generators of their own; 1: all heads share them")
+local P = pe.option("axes", 2, "axes of a position: x, y or x, y, z", { 1, 2, 3 })
 local grades = pe.option("grades", { 0, 1, 2, 3 }, "grades that a block holds", { 0, 1, 2, 3 })
 local basis = pe.option("basis", "e31", "the blade in the slot of e1 and e3: e31 as in the paper, e13 as in the code",
   { "e31", "e13" })
 local order = pe.option("order", "paper", "paper: R_y R_x, x acts first; code: R_x R_y", { "paper", "code" })
+
+local axes, composed = {}, {} -- the leftmost rotor acts last
+for a = 1, P do
+  axes[a] = ({ "x", "y", "z" })[a]
+  table.insert(composed, order == "paper" and 1 or a, axes[a])
+end
 
 -- Blades of the wanted grades, in the paper's order.
 local blades = {}
@@ -50,7 +58,7 @@ local freq = pe.learned {
 return pe.encoding {
   name = "care",
   doc = "Clifford algebraic rotary embedding in Cl(3,0) (CARE, appendix A)",
-  axes = { "x", "y" },
+  axes = axes,
   head_dim = D,
   heads = heads,
   block = pe.multivector { algebra = { 3, 0, 0 }, blades = blades },
@@ -61,6 +69,6 @@ return pe.encoding {
       e12 = axis(a, head, i, 2),
     }
   end,
-  combine = pe.product(order == "paper" and { "y", "x" } or { "x", "y" }),
+  combine = pe.product(composed),
   phase = freq,
 }

@@ -33,6 +33,19 @@ const char *blades_distortion(const spec *s) {
   return mixed ? "planes of mixed signature stretch" : degenerate ? "degenerate planes shear" : NULL;
 }
 
+bool blades_have_duals(const spec *s) {
+  int boosts = 0;
+  for (int axis = 0; axis < s->n_axes; axis++) {
+    spec one = *s;
+    one.n_axes = 1;
+    one.generator[0] = s->generator[axis];
+    if (turns_in(&one, PLANE_DEGENERATE) || (turns_in(&one, PLANE_MIXED) && turns_in(&one, PLANE_EUCLIDEAN)))
+      return false;
+    boosts += turns_in(&one, PLANE_MIXED);
+  }
+  return boosts > 0;
+}
+
 static const expr *coefficient_of(const spec *s, const spec_bivector *b, unsigned blade) {
   for (int i = 0; i < b->count; i++)
     if (b->blade[i] == blade) return b->coefficient[i];

@@ -11,6 +11,9 @@
 bool blades_are_orthogonal(const spec *s);
 /* What generators that act by no skew matrix do to lengths, in words; NULL where all are skew. */
 const char *blades_distortion(const spec *s);
+/* Some axes boost, in planes whose two vectors square to different signs, and all others turn: then R^-T is a rotor of
+ * the same axes, the boosts' angles negated (spec.dual_axes). */
+bool blades_have_duals(const spec *s);
 
 /* The axes' generators commute in every block that listens to more than one; and why, in words. */
 #define BLADES_COMMUTE "the axes' generators are multiples of one, of planes apart, or their commutator's terms cancel"

@@ -9,6 +9,7 @@
 
 #include "algebra/quaternion.h"
 #include "algebra/rotors.h"
+#include "algebra/split.h"
 #include "base/diag.h"
 #include "spec/size.h"
 
@@ -69,16 +70,8 @@ static const expr *turned(const builder *b, expr_op op, const expr *phi) {
 
 static const expr *entry_type(const builder *b, const expr *x) { return b->wide ? x : narrow(b->pool, x); }
 
-/* The matrix of x -> 1/2 (B x - x B) on vectors: e_i -> -s_i e_j, e_j -> s_j e_i for B = e_ij. */
 static expr_matrix bivector_action(const builder *b, const spec_bivector *plane) {
-  expr_matrix m = {b->n, arena_array(b->memory, const expr *, b->n * b->n)};
-  for (int i = 0; i < b->n * b->n; i++) m.entry[i] = constant(b, 0);
-  for (int t = 0; t < plane->count; t++) {
-    int i = __builtin_ctz(plane->blade[t]), j = 31 - __builtin_clz(plane->blade[t]);
-    m.entry[j * b->n + i] = expr_mul(b->pool, plane->coefficient[t], constant(b, -clifford_square(b->algebra, i)));
-    m.entry[i * b->n + j] = expr_mul(b->pool, plane->coefficient[t], constant(b, clifford_square(b->algebra, j)));
-  }
-  return m;
+  return clifford_bivector_action(b->memory, b->pool, b->algebra, plane);
 }
 
 /* I + s M + c M^2. */
@@ -175,9 +168,9 @@ static const expr *projection(const builder *b, expr_matrix unit, expr_matrix sq
 
 /* Whether a direction is computed for each token and block anew. */
 static bool is_of_token_and_block(const spec_bivector *plane) {
-  const unsigned both = DEPENDS_POSITION | DEPENDS_BLOCK;
+  const unsigned of_token = DEPENDS_POSITION | DEPENDS_QUERY;
   for (int t = 0; t < plane->count; t++)
-    if ((plane->coefficient[t]->depends & both) == both) return true;
+    if (plane->coefficient[t]->depends & of_token && plane->coefficient[t]->depends & DEPENDS_BLOCK) return true;
   return false;
 }
 
@@ -242,23 +235,25 @@ static expr_matrix exp_any_signature(const builder *b, const factor *f) {
   return v;
 }
 
-static bool vanishes(const expr *x) { return expr_is_const(x, 0); }
-
 /* The closed form of a rotor; *clean is it without the planes whose coefficient is 0. */
 static closed_form choose_form(const builder *b, const factor *f, factor *clean) {
   bool euclidean = true;
-  *clean = (factor){f->angle, {0}};
-  for (int t = 0; t < f->plane.count; t++) {
-    unsigned blade = f->plane.blade[t];
-    if (vanishes(f->plane.coefficient[t])) continue;
-    clean->plane.blade[clean->plane.count] = blade;
-    clean->plane.coefficient[clean->plane.count++] = f->plane.coefficient[t];
-    for (unsigned left = blade; left; left &= left - 1)
-      euclidean = euclidean && clifford_square(b->algebra, __builtin_ctz(left)) > 0;
-  }
+  *clean = (factor){f->angle, split_without_zeros(&f->plane)};
+  unsigned vectors = split_vectors(&clean->plane);
+  for (unsigned left = vectors; left; left &= left - 1)
+    euclidean = euclidean && clifford_square(b->algebra, __builtin_ctz(left)) > 0;
   if (clean->plane.count == 0) return CLOSED_IDENTITY;
   if (clean->plane.count == 1) return CLOSED_BASIS_PLANE;
+  if (!split_is_simple(b->spec, &clean->plane))
+    return (closed_form)(CLOSED_HALVES + (int)split_kind_of(b->algebra, vectors)); /* ORDER SPLIT_KIND */
   return euclidean ? CLOSED_RODRIGUES : CLOSED_ANY_SIGNATURE;
+}
+
+/* Not a simple one. */
+static expr_matrix exp_split(const builder *b, const factor *f) {
+  expr_matrix v = split_exponential(b->memory, b->spec, f->angle, &f->plane);
+  for (int i = 0; i < b->n * b->n; i++) v.entry[i] = entry_type(b, v.entry[i]);
+  return v;
 }
 
 static expr_matrix exp_on_vectors(const builder *b, const factor *f, closed_form *form) {
@@ -269,65 +264,11 @@ static expr_matrix exp_on_vectors(const builder *b, const factor *f, closed_form
     return exp_basis_plane(b, clean.plane.blade[0], expr_mul(b->pool, f->angle, clean.plane.coefficient[0]));
   case CLOSED_RODRIGUES: return exp_euclidean(b, &clean);
   case CLOSED_ANY_SIGNATURE: return exp_any_signature(b, &clean);
+  case CLOSED_HALVES:
+  case CLOSED_BOOST_AND_TURN:
+  case CLOSED_SCREW: return exp_split(b, &clean);
   default: return expr_matrix_identity(b->memory, b->pool, b->n);
   }
-}
-
-/* ---- simple or not ---- */
-
-/* Whether x is zero for all positions and operands: an oracle evaluates it at random points
- * of every head and block, as FFTW's genfft decides equality. `size` is the natural magnitude of x. */
-static bool is_zero_everywhere(const builder *b, const expr *x, const expr *size) {
-  if (vanishes(x)) return true;
-  const spec *s = b->spec;
-  uint64_t state = 0x243f6a8885a308d3ull;
-  double positions[SPEC_MAX_AXES];
-  const double **operands = arena_array(b->memory, const double *, s->n_operands + 1);
-  for (int sample = 0; sample < 3; sample++) {
-    for (int a = 0; a < s->n_axes; a++) {
-      state = state * 6364136223846793005ull + 1442695040888963407ull;
-      positions[a] = (double)(int64_t)state * 0x1p-60;
-    }
-    for (int o = 0; o < s->n_operands; o++) {
-      int64_t count = 1;
-      for (int d = 0; d < s->operand[o].rank; d++) count *= s->operand[o].shape[d];
-      double *values = arena_array(b->memory, double, count);
-      for (int64_t i = 0; i < count; i++) {
-        state = state * 6364136223846793005ull + 1442695040888963407ull;
-        values[i] = (double)(int64_t)state * 0x1p-63;
-      }
-      operands[o] = values;
-    }
-    for (int head = 0; head < s->heads; head++)
-      for (int block = 0; block < s->n_blocks; block++) {
-        expr_environment env = {
-            .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
-        if (fabs(expr_eval(x, &env)) > 1e-12 * expr_eval(size, &env)) return false;
-      }
-  }
-  return true;
-}
-
-/* B ^ B = 0: the Plücker relations, one per four basis vectors; below four dimensions always. */
-static bool is_simple(const builder *b, const spec_bivector *plane) {
-  expr_pool *pool = b->pool;
-  const expr *coefficient[SPEC_MAX_BLADES];
-  for (int i = 0; i < SPEC_MAX_BLADES; i++) coefficient[i] = constant(b, 0);
-  for (int t = 0; t < plane->count; t++) coefficient[plane->blade[t]] = plane->coefficient[t];
-  const expr *size = euclidean_square(b, plane);
-  for (unsigned four = 0; four < 1u << b->n; four++) {
-    if (clifford_grade(four) != 4) continue;
-    int e[4], count = 0;
-    for (unsigned left = four; left; left &= left - 1) e[count++] = __builtin_ctz(left);
-    const expr *relation = constant(b, 0);
-    for (int k = 1; k < 4; k++) {
-      unsigned with = 1u << e[0] | 1u << e[k], without = four & ~with;
-      const expr *term = expr_mul(pool, coefficient[with], coefficient[without]);
-      relation = k == 2 ? expr_sub(pool, relation, term) : expr_add(pool, relation, term);
-    }
-    if (!is_zero_everywhere(b, relation, size)) return false;
-  }
-  return true;
 }
 
 /* ---- combining the axes ---- */
@@ -349,7 +290,7 @@ static factor summed(const builder *b, double share) {
   factor f = {constant(b, one_plane ? 0 : 1), {0}};
   if (one_plane) f.plane = s->generator[0];
   for (int a = 0; a < s->n_axes; a++) {
-    const expr *angle = scaled(pool, s->angle[a], share * QUARTER_TURNS_PER_RADIAN);
+    const expr *angle = scaled(pool, spec_angle(s, a), share * QUARTER_TURNS_PER_RADIAN);
     if (one_plane) f.angle = expr_add(pool, f.angle, angle);
     for (int t = 0; !one_plane && t < s->generator[a].count; t++) {
       unsigned blade = s->generator[a].blade[t];
@@ -367,7 +308,7 @@ static factor summed(const builder *b, double share) {
 }
 
 /* Puts a rotation to the right of those there are; turns of one plane become one turn. */
-static int append(const builder *b, factor *factors, int count, factor next) {
+static int append_one(const builder *b, factor *factors, int count, factor next) {
   if (next.plane.count == 1) { /* the coefficient of a basis plane is a factor of its angle */
     next.angle = expr_mul(b->pool, next.angle, next.plane.coefficient[0]);
     next.plane.coefficient[0] = constant(b, 1);
@@ -381,6 +322,16 @@ static int append(const builder *b, factor *factors, int count, factor next) {
   return count;
 }
 
+/* The same of a rotor whose planes may be apart: of commuting ones, one after the other. */
+static int append(const builder *b, factor *factors, int count, factor next) {
+  spec_bivector group[SPLIT_MOST_GROUPS];
+  int groups = split_groups(&next.plane, group);
+  if (groups < 2 || split_is_simple(b->spec, &next.plane)) return append_one(b, factors, count, next);
+  for (int g = 0; g < groups; g++) count = append_one(b, factors, count, (factor){next.angle, group[g]});
+  return count;
+}
+
+/* Room for BLOCK_MOST_TURNS. */
 static int combine(const builder *b, factor *factors) {
   const spec *s = b->spec;
   double turn = s->inverse ? -1 : 1;
@@ -391,14 +342,14 @@ static int combine(const builder *b, factor *factors) {
   case COMBINE_PRODUCT:
     for (int i = 0; i <= last; i++) {
       int a = s->order[s->inverse ? last - i : i];
-      const expr *angle = scaled(b->pool, s->angle[a], turn * QUARTER_TURNS_PER_RADIAN);
+      const expr *angle = scaled(b->pool, spec_angle(s, a), turn * QUARTER_TURNS_PER_RADIAN);
       count = append(b, factors, count, (factor){angle, s->generator[a]});
     }
     break;
   case COMBINE_SYMMETRIC: /* a palindrome: its own reverse */
     for (int i = -last; i <= last; i++) {
       int a = s->order[last - (i < 0 ? -i : i)];
-      const expr *angle = scaled(b->pool, s->angle[a], (i == 0 ? turn : turn / 2) * QUARTER_TURNS_PER_RADIAN);
+      const expr *angle = scaled(b->pool, spec_angle(s, a), (i == 0 ? turn : turn / 2) * QUARTER_TURNS_PER_RADIAN);
       count = append(b, factors, count, (factor){angle, s->generator[a]});
     }
     break;
@@ -468,23 +419,44 @@ static bool build_function(arena *a, const spec *s, block_program *out) {
   return false;
 }
 
+/* In five dimensions two parts of a bivector whose planes are not apart are not found. False after a diag_error. */
+static bool has_closed_form(const builder *b, const factor *f) {
+  const spec *s = b->spec;
+  spec_bivector clean = split_without_zeros(&f->plane);
+  if (clifford_grade(split_vectors(&clean)) <= 4 || split_is_simple(s, &clean)) return true;
+  diag_error(s->file, s->line,
+             "generators of '%s' make a bivector that is not simple and whose planes mix five vectors of Cl(%d,%d,%d); "
+             "the split into two commuting parts is there for four vectors, and for planes that share none; "
+             "expected such generators, or combine = pe.product{...} of simple ones",
+             s->name, s->algebra.p, s->algebra.q, s->algebra.r);
+  return false;
+}
+
+/* Gradients go back through a factor that is not simple among its own four vectors. False after a diag_error. */
+static bool has_gradients(const builder *b, const factor *factors, int count, int which) {
+  const spec *s = b->spec;
+  spec_bivector clean = split_without_zeros(&factors[which].plane);
+  unsigned own = split_vectors(&clean), others = 0;
+  for (int i = 0; i < count; i++) others |= split_vectors(&factors[i].plane);
+  if (!(others & ~own) || split_is_simple(s, &clean)) return true;
+  diag_error(s->file, s->line,
+             "a factor of '%s' is a bivector that is not simple, and other factors lead out of its four vectors; there "
+             "is no closed form of its gradients in five dimensions; expected factors of simple bivectors, or all "
+             "among four vectors",
+             s->name);
+  return false;
+}
+
 bool block_build(arena *a, const spec *s, block_program *out) {
   if (s->combine == COMBINE_FUNCTION) return build_function(a, s, out);
   builder b = {a, s->pool, s, s->algebra, clifford_dimensions(s->algebra), false, false};
-  factor factors[2 * SPEC_MAX_AXES];
+  factor factors[BLOCK_MOST_TURNS];
   int count = combine(&b, factors);
   b.wide = s->exact || needs_wide(factors, count);
   b.exact = s->exact || count > 3;
   expr_matrix v = {0};
   for (int i = 0; i < count; i++) {
-    if (!is_simple(&b, &factors[i].plane)) {
-      diag_error(s->file, s->line,
-                 "generators of '%s' make a bivector that is not simple in Cl(%d,%d,%d), and its exponential has no "
-                 "closed form here; "
-                 "expected generators that share a plane or a vector, or combine = pe.product{...} of simple ones",
-                 s->name, s->algebra.p, s->algebra.q, s->algebra.r);
-      return false;
-    }
+    if (!has_closed_form(&b, &factors[i]) || !has_gradients(&b, factors, count, i)) return false;
     expr_matrix e = exp_on_vectors(&b, &factors[i], &out->turn[i]);
     v = i ? expr_matrix_product(a, s->pool, v, e) : e;
   }
@@ -507,7 +479,8 @@ static void take_factors(expr_pool *pool, const expr *x, phase_factors *f) {
     take_factors(pool, x->arg[1], f);
     return;
   }
-  const expr **part = expr_is_fixed(x) ? &f->fixed : x->depends & DEPENDS_POSITION ? &f->moving : &f->prepared;
+  bool moves = x->depends & (DEPENDS_POSITION | DEPENDS_QUERY);
+  const expr **part = expr_is_fixed(x) ? &f->fixed : moves ? &f->moving : &f->prepared;
   *part = *part ? expr_mul(pool, *part, x) : x;
 }
 
@@ -542,7 +515,7 @@ bool block_build_quaternions(arena *a, const spec *s, block_program *out) {
   bool euclidean = b.n == 3 && !s->exact && s->combine != COMBINE_FUNCTION;
   for (int i = 0; i < b.n; i++) euclidean = euclidean && clifford_square(b.algebra, i) > 0;
   if (!euclidean) return false;
-  factor factors[2 * SPEC_MAX_AXES];
+  factor factors[BLOCK_MOST_TURNS];
   int count = combine(&b, factors);
   if (!needs_wide(factors, count)) return false;
   quaternion all = unit_quaternion(&b, &factors[0]);
@@ -592,6 +565,9 @@ const char *block_normal_form(arena *a, const block_program *program) {
                                                        "a sine and a cosine in a plane of the basis",
                                                        "Rodrigues' formula with a unit plane",
                                                        "entire functions of B^2 in any signature",
+                                                       "two commuting halves with squares that are numbers",
+                                                       "a boost and a turn that commute",
+                                                       "a screw, entire functions of one square",
                                                        "two unit quaternions, from the left and from the right",
                                                        "the unit quaternion of half the angle",
                                                        "a function of unit quaternions"};

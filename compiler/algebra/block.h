@@ -3,7 +3,8 @@
  * In: struct spec. Out: the matrix by which a block of channels is multiplied, its
  * entries float32 expressions of positions and operands. Closed forms only (a
  * simple bivector satisfies M^3 = beta M in its action on vectors, so exp(M) =
- * I + S M + C M^2); grades follow from vectors by the outermorphism.
+ * I + S M + C M^2, one that is not is split into two that commute, algebra/split.h); grades follow from vectors by the
+ * outermorphism.
  */
 #ifndef PEGEN_ALGEBRA_BLOCK_H
 #define PEGEN_ALGEBRA_BLOCK_H
@@ -17,23 +18,30 @@ typedef enum closed_form {
   CLOSED_BASIS_PLANE,   /* circular, parabolic or hyperbolic in one plane e_ij */
   CLOSED_RODRIGUES,     /* a unit plane whose vectors square to +1 */
   CLOSED_ANY_SIGNATURE, /* entire functions of B^2 */
+  CLOSED_HALVES,        /* what is not simple, by its two commuting parts (algebra/split.h), ORDER SPLIT_KIND */
+  CLOSED_BOOST_AND_TURN,
+  CLOSED_SCREW,
   CLOSED_QUATERNIONS,   /* two unit quaternions, from the left and from the right (algebra/block_of_four.h) */
   CLOSED_HALF_ANGLE,    /* a factor of a product of unit quaternions */
   CLOSED_FUNCTION,      /* of the axes' unit quaternions (algebra/rotors.h) */
   CLOSED_FORM_COUNT
 } closed_form;
 
+/* A palindrome of the axes, each of them two commuting rotors at most. */
+enum { BLOCK_MOST_TURNS = 4 * SPEC_MAX_AXES };
+
 typedef struct block_program {
   const spec *spec;
   expr_matrix matrix; /* [n_components][n_components]; zeros are the constant 0 */
   int n_turns;        /* rotors that are multiplied */
-  closed_form turn[2 * SPEC_MAX_AXES];
+  closed_form turn[BLOCK_MOST_TURNS];
 } block_program;
 
 /* That a function of rotors may take. */
 enum { BLOCK_MOST_OPERATIONS = 16384 };
 
-/* False after a diag_error where the description has no closed form (a sum that is not simple). */
+/* False after a diag_error where the description has no closed form (five vectors mixed by a bivector that is not
+ * simple). */
 bool block_build(arena *a, const spec *s, block_program *out);
 
 /* A rotation whose axes all share a vector e of the basis, as two reflections (Cartan and Dieudonné): with D = I - 2 e

@@ -29,6 +29,18 @@ expr_matrix expr_matrix_product(arena *a, expr_pool *pool, expr_matrix x, expr_m
   return m;
 }
 
+expr_matrix clifford_bivector_action(arena *a, expr_pool *pool, spec_algebra g, const spec_bivector *plane) {
+  int n = clifford_dimensions(g);
+  expr_matrix m = {n, arena_array(a, const expr *, n *n)};
+  for (int i = 0; i < n * n; i++) m.entry[i] = expr_const(pool, 0);
+  for (int t = 0; t < plane->count; t++) {
+    int i = __builtin_ctz(plane->blade[t]), j = 31 - __builtin_clz(plane->blade[t]);
+    m.entry[j * n + i] = expr_mul(pool, plane->coefficient[t], expr_const(pool, -clifford_square(g, i)));
+    m.entry[i * n + j] = expr_mul(pool, plane->coefficient[t], expr_const(pool, clifford_square(g, j)));
+  }
+  return m;
+}
+
 /* Determinant of v on the given rows and columns (bit masks of equal weight), by Laplace expansion
  * along the lowest row; conjugate: each entry times the squares of its row's and column's vectors. */
 static const expr *minor_of(expr_pool *pool, spec_algebra g, expr_matrix v, unsigned rows, unsigned columns,

@@ -28,6 +28,9 @@ typedef struct expr_matrix {
 expr_matrix expr_matrix_identity(arena *a, expr_pool *pool, int size);
 expr_matrix expr_matrix_product(arena *a, expr_pool *pool, expr_matrix x, expr_matrix y);
 
+/* The matrix of x -> 1/2 (B x - x B) on vectors: e_i -> -s_i e_j, e_j -> s_j e_i for B = e_ij. */
+expr_matrix clifford_bivector_action(arena *a, expr_pool *pool, spec_algebra g, const spec_bivector *plane);
+
 /* The entry (row blade, column blade) of the outermorphism of the vector action v, both of one
  * grade: the minor of v on the blades' rows and columns. v must be in the identity component of
  * the orthogonal group of g (determinant 1): grades above half are then taken from the complementary

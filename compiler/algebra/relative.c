@@ -32,6 +32,7 @@ const spec *rotations_of_rows(arena *a, const spec *s) {
   spec *rows = arena_new(a, spec);
   *rows = *s;
   rows->pairwise = NULL;
+  rows->n_inputs = 0; /* which scores read, and no rotation */
   rows->amplitude = sqrt(s->amplitude); /* which is positive, and a pair's once */
   rows->skip_tokens = 0; /* whose rows are not turned at all */
   rows->grid[0] = 0;     /* positions are handed over */

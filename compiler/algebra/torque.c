@@ -101,7 +101,7 @@ static const expr *plus(const collector *c, const expr *sum, const expr *x) {
 
 /* The angle of an axis in a factor that has a share of it; turning back is a negative share. */
 static const expr *share_of_angle(const collector *c, int axis, double share) {
-  return expr_mul(c->group.pool, c->spec->angle[axis], expr_const(c->group.pool, share));
+  return expr_mul(c->group.pool, spec_angle(c->spec, axis), expr_const(c->group.pool, share));
 }
 
 /* Coordinates of an axis' generator: coefficient by element of the basis, NULL where it has none. */
@@ -114,7 +114,7 @@ static void coordinates(const collector *c, int axis, const expr **m) {
 
 static bool is_learned(const spec_bivector *b) {
   for (int i = 0; i < b->count; i++)
-    if (b->coefficient[i]->depends & DEPENDS_OPERAND) return true;
+    if (b->coefficient[i]->depends & (DEPENDS_OPERAND | DEPENDS_QUERY)) return true;
   return false;
 }
 
@@ -132,7 +132,7 @@ static void give_generator(collector *c, int axis, double share, const expr *con
   const spec_bivector *b = &c->spec->generator[axis];
   const expr *angle = share_of_angle(c, axis, share);
   for (int i = 0; i < b->count; i++) {
-    if (!is_turned(c->spec, axis, i) || !(b->coefficient[i]->depends & DEPENDS_OPERAND)) continue;
+    if (!is_turned(c->spec, axis, i) || !(b->coefficient[i]->depends & (DEPENDS_OPERAND | DEPENDS_QUERY))) continue;
     const expr *x = expr_mul(c->group.pool, angle, gradient[find_blade(c->group.basis, b->blade[i])]);
     c->coefficient[axis][i] = plus(c, c->coefficient[axis][i], x);
   }
@@ -160,18 +160,6 @@ static const expr *length_of(const collector *c, int axis, double share) {
   return length ? expr_mul(c->group.pool, share_of_angle(c, axis, share), length) : NULL;
 }
 
-/* exp(M) of a sum: one factor. */
-static void through_sum(collector *c, double share, const expr *const *tau) {
-  const expr *m[SPEC_MAX_BIVECTORS], *gradient[SPEC_MAX_BIVECTORS];
-  exponent(c, 0, c->spec->n_axes - 1, share, m);
-  const expr *length = c->spec->n_axes == 1 ? length_of(c, 0, share) : NULL;
-  torque_through_exponential(&c->group, m, length, c->frame == TORQUE_OF_Y ? 1 : -1, tau, gradient);
-  for (int axis = 0; axis < c->spec->n_axes; axis++) {
-    give_angle(c, axis, share, gradient);
-    give_generator(c, axis, share, gradient);
-  }
-}
-
 /* A factor exp(share angle B) of a product; tau becomes the torque of the next one. M commutes with B, so that a phase
  * needs no dexp. */
 static void through_factor(collector *c, int axis, double share, bool is_last, const expr **tau) {
@@ -184,6 +172,22 @@ static void through_factor(collector *c, int axis, double share, bool is_last, c
     give_generator(c, axis, share, gradient);
   }
   if (!is_last) torque_through_rotor(&c->group, m, length, sense, tau, tau);
+}
+
+/* exp(M) of a sum: one factor. Of one axis M is a multiple of its bivector. */
+static void through_sum(collector *c, double share, const expr *const *tau) {
+  const expr *m[SPEC_MAX_BIVECTORS], *gradient[SPEC_MAX_BIVECTORS];
+  if (c->spec->n_axes == 1) {
+    for (int k = 0; k < c->group.basis->count; k++) gradient[k] = tau[k];
+    through_factor(c, 0, share, true, gradient);
+    return;
+  }
+  exponent(c, 0, c->spec->n_axes - 1, share, m);
+  torque_through_exponential(&c->group, m, NULL, c->frame == TORQUE_OF_Y ? 1 : -1, tau, gradient);
+  for (int axis = 0; axis < c->spec->n_axes; axis++) {
+    give_angle(c, axis, share, gradient);
+    give_generator(c, axis, share, gradient);
+  }
 }
 
 typedef struct factor {
@@ -240,7 +244,7 @@ static int outputs_of(arena *a, const collector *c, const expr *const *tau, cons
   if (c->group.basis->stretches) list[count++] = stretched(c, tau);
   for (int i = 0; i < c->n_factors; i++) list[count++] = c->factor[i];
   for (int axis = 0; axis < s->n_axes; axis++) {
-    if (c->angle[axis]) list[count++] = (adjoint_output){s->angle[axis], torque_widen(s->pool, c->angle[axis])};
+    if (c->angle[axis]) list[count++] = (adjoint_output){spec_angle(s, axis), torque_widen(s->pool, c->angle[axis])};
     for (int i = 0; i < s->generator[axis].count; i++)
       if (c->coefficient[axis][i])
         list[count++] =

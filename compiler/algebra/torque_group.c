@@ -1,89 +1,14 @@
 /* algebra/torque_group: see algebra/torque_group.h. */
 #include "algebra/torque_group.h"
 
-#include "algebra/clifford.h"
-
-static const double QUARTER_TURNS_PER_RADIAN = 0.63661977236758134308;
-
-/* Below this an angle counts as it: sin(t)/t is 1 there in any case. */
-static const double TINY_ANGLE = 0x1p-50;
+#include "base/diag.h"
 
 static const expr *number(expr_pool *pool, double value) { return expr_const(pool, value); }
 static const expr *scaled(expr_pool *pool, const expr *x, double c) { return expr_mul(pool, x, number(pool, c)); }
 static const expr *squared(expr_pool *pool, const expr *x) { return expr_mul(pool, x, x); }
 
-const expr *torque_narrow(expr_pool *pool, const expr *x) {
-  return x->is_f32 || expr_is_fixed(x) ? x : expr_unary(pool, EXPR_NARROW, x);
-}
-
-const expr *torque_widen(expr_pool *pool, const expr *x) { return x->is_f32 ? expr_unary(pool, EXPR_WIDEN, x) : x; }
-
-/* ---- entire functions ---- */
-
-enum { TERMS = 9 };
-
-/* sum over k of (-square)^k / (2k + first)!: below 1 to the last digits of a float64. */
-static const expr *series(expr_pool *pool, const expr *square, int first) {
-  double factorial[TERMS];
-  for (int k = 0; k < TERMS; k++) {
-    factorial[k] = 1;
-    for (int i = 2; i <= 2 * k + first; i++) factorial[k] *= i;
-  }
-  const expr *sum = number(pool, 1 / factorial[TERMS - 1]), *minus = expr_neg(pool, square);
-  for (int k = TERMS - 2; k >= 0; k--) sum = expr_add(pool, expr_mul(pool, sum, minus), number(pool, 1 / factorial[k]));
-  return sum;
-}
-
-/* (1 - sine)/size: exact where size is not small. */
-static const expr *rest_of(expr_pool *pool, const expr *sine, const expr *size) {
-  return expr_div(pool, expr_sub(pool, number(pool, 1), sine), size);
-}
-
 /* What is float64 where `wide`, and float32 elsewhere. */
 static const expr *as(expr_pool *pool, bool wide, const expr *x) { return wide ? x : torque_narrow(pool, x); }
-
-static const expr *sine_of_radians(expr_pool *pool, const expr *t, double factor) {
-  return expr_unary(pool, EXPR_SINQ, scaled(pool, t, factor * QUARTER_TURNS_PER_RADIAN));
-}
-
-/* Of an angle t >= 0: its sines are those of the float64, all else is float32 unless wide. */
-static torque_functions circular(expr_pool *pool, const expr *t, bool wide) {
-  t = expr_binary(pool, EXPR_MAX, t, number(pool, TINY_ANGLE));
-  const expr *size = as(pool, wide, t), *square = squared(pool, size), *one = number(pool, 1);
-  torque_functions f = {.sine = expr_div(pool, as(pool, wide, sine_of_radians(pool, t, 1)), size)};
-  f.cosine = scaled(pool, squared(pool, expr_div(pool, as(pool, wide, sine_of_radians(pool, t, 0.5)), size)), 2);
-  const expr *far = rest_of(pool, f.sine, expr_binary(pool, EXPR_MAX, square, one));
-  f.rest = expr_select(pool, expr_binary(pool, EXPR_LESS, square, one), series(pool, square, 3), far);
-  return f;
-}
-
-/* sinh(t)/t, (cosh t - 1)/t^2 and (sinh t - t)/t^3 of size = t^2, which is not small. */
-static torque_functions hyperbolic(expr_pool *pool, const expr *size, bool wide) {
-  const expr *t = expr_unary(pool, EXPR_SQRT, size), *grow = expr_unary(pool, EXPR_EXP, t);
-  const expr *decay = expr_div(pool, number(pool, 1), grow);
-  const expr *sine = expr_div(pool, scaled(pool, expr_sub(pool, grow, decay), 0.5), t);
-  const expr *cosh = scaled(pool, expr_add(pool, grow, decay), 0.5);
-  return (torque_functions){
-      .sine = as(pool, wide, sine),
-      .cosine = as(pool, wide, expr_div(pool, expr_sub(pool, cosh, number(pool, 1)), size)),
-      .rest = as(pool, wide, expr_neg(pool, rest_of(pool, sine, size))),
-  };
-}
-
-torque_functions torque_functions_of(expr_pool *pool, const expr *square, bool is_circular, bool wide) {
-  if (is_circular) return circular(pool, expr_unary(pool, EXPR_SQRT, square), wide);
-  const expr *size = expr_binary(pool, EXPR_MAX, expr_unary(pool, EXPR_ABS, square), number(pool, 1));
-  const expr *narrow = as(pool, wide, square);
-  torque_functions c = circular(pool, expr_unary(pool, EXPR_SQRT, size), wide), h = hyperbolic(pool, size, wide);
-  const expr *is_far = expr_binary(pool, EXPR_LESS, number(pool, 1), narrow);
-  const expr *is_grown = expr_binary(pool, EXPR_LESS, narrow, number(pool, -1));
-  const expr *turned[] = {c.sine, c.cosine, c.rest}, *grown[] = {h.sine, h.cosine, h.rest}, *f[3];
-  for (int i = 0; i < 3; i++) {
-    const expr *near = series(pool, narrow, i + 1);
-    f[i] = expr_select(pool, is_far, turned[i], expr_select(pool, is_grown, grown[i], near));
-  }
-  return (torque_functions){f[0], f[1], f[2]};
-}
 
 /* ---- on torques ---- */
 
@@ -139,9 +64,106 @@ enum { THREE = 3 };
 
 typedef enum which { OF_ROTOR, OF_EXPONENTIAL } which;
 
+/* ---- not simple ---- */
+
+static spec_bivector bivector_of(const torque_group *g, const expr *const *m) {
+  spec_bivector b = {0};
+  for (int k = 0; k < g->basis->count; k++) {
+    if (vanishes(m[k])) continue;
+    b.blade[b.count] = g->basis->element[k].blade;
+    b.coefficient[b.count++] = m[k];
+  }
+  return b;
+}
+
+/* Blocks of 4 channels come as halves, whose elements' planes are no blades. */
+static bool is_split(const torque_group *g, const spec_bivector *m) {
+  const spec *s = g->basis->spec;
+  return !s->dense && clifford_dimensions(s->algebra) > 3 && !split_is_simple(s, m);
+}
+
+/* Whether an element of the basis does not commute with a plane of a bivector. */
+static bool is_moved(const torque_basis *b, int element, const spec_bivector *by) {
+  for (int i = 0; i < b->count; i++)
+    for (int t = 0; t < by->count; t++)
+      if (b->element[i].blade == by->blade[t] && b->sign[i][element]) return true;
+  return false;
+}
+
+static bool move_nothing_together(const torque_basis *b, const spec_bivector *first, const spec_bivector *second) {
+  for (int k = 0; k < b->count; k++)
+    if (is_moved(b, k, first) && is_moved(b, k, second)) return false;
+  return true;
+}
+
+/* (first + second J)^T x of a bivector's Z, J = e_0123. */
+static void scaled_by_pair(const torque_group *g, unsigned four, const expr *real, const expr *dual,
+                           const expr *const *x, const expr **out) {
+  const torque_basis *b = g->basis;
+  for (int k = 0; k < b->count; k++) {
+    unsigned blade = b->element[k].blade;
+    int sign = clifford_reorder_sign(four, blade);
+    for (unsigned left = blade; left; left &= left - 1) sign *= clifford_square(b->spec->algebra, __builtin_ctz(left));
+    out[k] = expr_mul(g->pool, real, x[k]);
+    for (int i = 0; i < b->count && sign; i++)
+      if (b->element[i].blade == (four ^ blade))
+        out[k] = expr_add(g->pool, out[k], expr_mul(g->pool, dual, scaled(g->pool, x[i], sign)));
+  }
+}
+
+/* ad^3 = Z ad among planes of four vectors. All float64: parts of Z's two values cancel. */
+static void through_four(const torque_group *g, which what, const spec_bivector *b, const expr *const *m, double sense,
+                         const expr *const *tau, const expr **out) {
+  const expr *of[SPEC_MAX_BIVECTORS] = {NULL}, *once[SPEC_MAX_BIVECTORS], *twice[SPEC_MAX_BIVECTORS];
+  unsigned four = split_vectors(b);
+  for (int k = 0; k < g->basis->count; k++) {
+    if (g->basis->element[k].blade & ~four) diag_bug("torque", "a bivector that is not simple, in five dimensions");
+    of[k] = torque_widen(g->pool, tau[k]);
+  }
+  turn_torque(g, m, of, once);
+  turn_torque(g, m, once, twice);
+  torque_pair f = torque_functions_of_split(g->basis->spec, b);
+  bool is_rotor = what == OF_ROTOR;
+  const expr *odd = is_rotor ? f.real.sine : f.real.cosine, *odd_dual = is_rotor ? f.dual.sine : f.dual.cosine;
+  const expr *even = is_rotor ? f.real.cosine : f.real.rest, *even_dual = is_rotor ? f.dual.cosine : f.dual.rest;
+  odd = scaled(g->pool, odd, sense);
+  odd_dual = scaled(g->pool, odd_dual, sense);
+  const expr *first[SPEC_MAX_BIVECTORS], *second[SPEC_MAX_BIVECTORS];
+  scaled_by_pair(g, four, odd, odd_dual, once, first);
+  scaled_by_pair(g, four, even, even_dual, twice, second);
+  for (int k = 0; k < g->basis->count; k++) out[k] = expr_add(g->pool, expr_add(g->pool, of[k], first[k]), second[k]);
+}
+
+static void through(const torque_group *g, which what, const expr *const *m, const expr *length, double sense,
+                    const expr *const *tau, const expr **out);
+
+/* Of a bivector whose planes are of two groups that commute: through one and then through the other. */
+static void through_groups(const torque_group *g, which what, const spec_bivector *group, const expr *const *m,
+                           double sense, const expr *const *tau, const expr **out) {
+  const expr *part[SPEC_MAX_BIVECTORS], *between[SPEC_MAX_BIVECTORS];
+  for (int i = 0; i < SPLIT_MOST_GROUPS; i++) {
+    unsigned vectors = split_vectors(&group[i]);
+    for (int k = 0; k < g->basis->count; k++)
+      part[k] = g->basis->element[k].blade & vectors && !vanishes(m[k]) ? m[k] : number(g->pool, 0);
+    through(g, what, part, NULL, sense, i ? between : tau, i ? out : between);
+  }
+}
+
+static bool through_split(const torque_group *g, which what, const expr *const *m, double sense, const expr *const *tau,
+                          const expr **out) {
+  spec_bivector whole = bivector_of(g, m), group[SPLIT_MOST_GROUPS];
+  if (!is_split(g, &whole)) return false;
+  bool is_apart = split_groups(&whole, group) == SPLIT_MOST_GROUPS;
+  if (is_apart && (what == OF_ROTOR || move_nothing_together(g->basis, &group[0], &group[1])))
+    through_groups(g, what, group, m, sense, tau, out);
+  else through_four(g, what, &whole, m, sense, tau, out);
+  return true;
+}
+
 static void through(const torque_group *g, which what, const expr *const *m, const expr *length, double sense,
                     const expr *const *tau, const expr **out) {
   const expr *low[SPEC_MAX_BIVECTORS], *of[SPEC_MAX_BIVECTORS], *once[SPEC_MAX_BIVECTORS], *twice[SPEC_MAX_BIVECTORS];
+  if (through_split(g, what, m, sense, tau, out)) return;
   bool wide = what == OF_EXPONENTIAL; /* what a generator gains is multiplied by its angle; see through_three */
   for (int k = 0; k < g->basis->count; k++) {
     low[k] = as(g->pool, wide, m[k]);
@@ -152,7 +174,7 @@ static void through(const torque_group *g, which what, const expr *const *m, con
     return;
   }
   turn_torque(g, low, once, twice);
-  torque_functions f = length ? circular(g->pool, expr_unary(g->pool, EXPR_ABS, length), wide)
+  torque_functions f = length ? torque_circular(g->pool, expr_unary(g->pool, EXPR_ABS, length), wide)
                               : torque_functions_of(g->pool, square_of(g, m), is_euclidean(g), wide);
   const expr *odd = what == OF_ROTOR ? f.sine : f.cosine, *even = what == OF_ROTOR ? f.cosine : f.rest;
   combine(g, of, once, twice, scaled(g->pool, odd, sense), even, out);
@@ -176,7 +198,7 @@ static void through_three(const torque_group *g, const expr *const *m, const exp
   }
   turn_torque(g, low, of, once);
   length = length ? expr_unary(g->pool, EXPR_ABS, length) : torque_length(g, m);
-  torque_functions f = circular(g->pool, length, false);
+  torque_functions f = torque_circular(g->pool, length, false);
   const expr *along = torque_widen(g->pool, expr_mul(g->pool, f.rest, dot)), *odd = scaled(g->pool, f.cosine, sense);
   for (int k = 0; k < THREE; k++) {
     const expr *across = expr_add(g->pool, expr_mul(g->pool, f.sine, of[k]), expr_mul(g->pool, odd, once[k]));

@@ -1,4 +1,4 @@
-/* algebra/torque_group: Ad and dexp of simple bivectors, transposed, as expressions.
+/* algebra/torque_group: Ad and dexp of bivectors, transposed, as expressions.
  *
  * In: coordinates of M over a torque basis, as expressions, and a torque. A simple bivector's action on vectors has
  * M^3 = beta M, and its action on bivectors (its commutators) ad^3 = beta ad with the same beta. With t^2 = -beta
@@ -9,6 +9,10 @@
  * and where beta is positive the hyperbolic functions. 1 - cos t is 2 sin^2(t/2), and what is a difference of near
  * numbers still is a series below t = 1.
  *
+ * Where M is not simple, ad^3 = Z ad with Z = M^2 of R[J], which acts on bivectors by the product with J, and the same
+ * functions are those of Z (algebra/torque_functions.h). Parts that share no vector each go through their own, one
+ * after the other, unless something of the basis is moved by both.
+ *
  * Torques are sums of float32, and so is what is multiplied with them here: rounded once from the angles, whose sines
  * are float64's. But what a generator gains is multiplied by its angle afterwards, and is float64 as far as a rounding
  * would grow with that.
@@ -17,6 +21,7 @@
 #define PEGEN_ALGEBRA_TORQUE_GROUP_H
 
 #include "algebra/torque.h"
+#include "algebra/torque_functions.h"
 
 typedef struct torque_group {
   expr_pool *pool;
@@ -34,15 +39,5 @@ void torque_through_rotor(const torque_group *g, const expr *const *m, const exp
 /* out = dexp_M^T tau: what M gains. sense -1: dexp of -M. */
 void torque_through_exponential(const torque_group *g, const expr *const *m, const expr *length, double sense,
                                 const expr *const *tau, const expr **out);
-
-/* (t - sin t)/t^3, (1 - cos t)/t^2 and sin(t)/t of square = t^2; where it may be negative (is_circular false), the
- * hyperbolic functions. */
-typedef struct torque_functions {
-  const expr *sine, *cosine, *rest;
-} torque_functions;
-torque_functions torque_functions_of(expr_pool *pool, const expr *square, bool is_circular, bool wide);
-
-const expr *torque_narrow(expr_pool *pool, const expr *x);
-const expr *torque_widen(expr_pool *pool, const expr *x);
 
 #endif

@@ -86,7 +86,8 @@ static bool lay_inputs(arena *a, bed *b, const spec *s, bench_layout layout, uin
                    random_uniform(seed, -s->input[i].test_scale, s->input[i].test_scale));
     b->input_tensor[i] = bed_tensor(b->input[i], b->type, s->input[i].size ? 4 : 3, dims, strides);
     b->inputs[i] = &b->input_tensor[i];
-    b->moved += (size_t)count * element;
+    b->input_bytes[i] = (size_t)count * element;
+    b->moved += b->input_bytes[i];
   }
   return true;
 }

@@ -25,6 +25,7 @@ typedef struct bed {
   void *data[TENSOR_COUNT]; /* outputs are NULL in place */
   void *scratch[TENSOR_COUNT]; /* what limit loops read and write instead, where outputs have other sizes; or NULL */
   void *input[SPEC_MAX_INPUTS];
+  size_t input_bytes[SPEC_MAX_INPUTS];
   DLTensor input_tensor[SPEC_MAX_INPUTS];
   const DLTensor *inputs[SPEC_MAX_INPUTS];
   const char *pattern;      /* random values, repeated over q and k */

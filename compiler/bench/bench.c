@@ -3,10 +3,12 @@
 
 #include "base/diag.h"
 #include "base/number.h"
+#include "bench/append.h"
 #include "bench/attention.h"
 #include "bench/gpu.h"
 #include "bench/report.h"
 #include "bench/rows.h"
+#include "bench/turns.h"
 #include "forms/form.h"
 #include "gpu/target.h"
 #include "verify/run.h"
@@ -46,6 +48,13 @@ static int measure_spec(arena *a, const spec *s, const compile_options *options,
   compile_options compiling = *options;
   const char *processors;
   bool on_gpu = gpu_target_parse(a, options->targets, &processors) && !processors;
+  if (bench->append && (bench->backward || bench->then_read)) {
+    diag_error(s->file, s->line,
+               "bench: --append times NAME_append alone; expected it without --backward, --then-read");
+    return STATUS_ERROR;
+  }
+  if (bench->append && (on_gpu || !f->entries.append))
+    return bench_refuse_append(s, on_gpu ? "the GPU's kernel" : "the kernel");
   if ((measures[f->kind] || f->out_dim) && on_gpu) return refuse_gpu(s, f->name);
   if (measures[f->kind]) return measures[f->kind](a, s, options, bench);
   if (bench->then_read && on_gpu) return refuse_reading(s, "the GPU's kernel");
@@ -54,15 +63,16 @@ static int measure_spec(arena *a, const spec *s, const compile_options *options,
   compiling.no_gradients = !bench->backward;
   if (!compiling.dtypes) compiling.dtypes = PEGEN_DTYPE_F32;
   compile_output object;
-  double start = bench_now();
+  double start = turns_now();
   if (!compile(a, s, &compiling, &object)) return STATUS_ERROR;
-  if (!bench->report) printf("compiled in %.0f ms to %zu bytes\n", (bench_now() - start) * 1e3, object.size);
+  if (!bench->report) printf("compiled in %.0f ms to %zu bytes\n", (turns_now() - start) * 1e3, object.size);
   loaded_kernel *loaded = run_load(object.data, object.size, s->name);
   free(object.data);
   if (!loaded) return STATUS_ERROR;
   int status = STATUS_OK;
   for (unsigned dtype = 1; dtype <= compiling.dtypes && !status; dtype <<= 1)
-    if (compiling.dtypes & dtype) status = bench_kernel(a, s, run_kernel(loaded), dtype, bench);
+    if (compiling.dtypes & dtype)
+      status = (bench->append ? bench_append : bench_kernel)(a, s, run_kernel(loaded), dtype, bench);
   run_unload(loaded);
   return status;
 }

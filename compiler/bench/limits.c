@@ -57,14 +57,14 @@ enum { AHEAD_NEAR = 4096, AHEAD_FAR = 8192, UNROLL = 4 };
              for (int u = 0; u < UNROLL; u++) sum[u] = set1(0), \
              sum[(j - i) / (lanes)] = add(sum[(j - i) / (lanes)], load(in + j)), \
              for (int u = 0; u < UNROLL; u++) store(out + u * (lanes), sum[u])) \
-  static const limit_loop loops_##suffix[] = {{"scale", true, scale_##suffix}, \
-                                              {"scale+4K", true, scale_near_##suffix}, \
-                                              {"scale+8K", true, scale_far_##suffix}, \
-                                              {"copy", false, copy_##suffix}, \
-                                              {"copy-nt", false, copy_stream_##suffix}, \
-                                              {"nt+4K", false, copy_stream_near_##suffix}, \
-                                              {move_name, false, move}, \
-                                              {"read", false, read_##suffix}};
+  static const limit_loop loops_##suffix[] = {{"scale", true, false, scale_##suffix}, \
+                                              {"scale+4K", true, false, scale_near_##suffix}, \
+                                              {"scale+8K", true, false, scale_far_##suffix}, \
+                                              {"copy", false, false, copy_##suffix}, \
+                                              {"copy-nt", false, true, copy_stream_##suffix}, \
+                                              {"nt+4K", false, true, copy_stream_near_##suffix}, \
+                                              {move_name, false, false, move}, \
+                                              {"read", false, false, read_##suffix}};
 
 enum { LOOPS_IN_PLACE = 3, LOOPS_OUT_OF_PLACE = 4 }; /* then the one that reads */
 

@@ -12,6 +12,7 @@ typedef void limit_function(void *out, const void *in, size_t bytes);
 typedef struct limit_loop {
   const char *name;
   bool in_place;
+  bool whole_lines; /* writes whole lines of 64 bytes only, at their addresses */
   limit_function *run;
 } limit_loop;
 

@@ -1,65 +1,20 @@
 /* bench/rows: measures a kernel through its C interface; see bench/rows.h.
- *
- * A contender is the kernel or a limit loop over the same buffers. Contenders take
- * turns; a sample is as many calls as fill SAMPLE_SECONDS after some that are not
- * timed, and what is printed are medians of REPETITIONS samples.
+ * Contenders are the kernel and limit loops over the same buffers, which take turns (bench/turns.h).
  */
 #include "bench/rows.h"
 
 #include "base/diag.h"
 #include "base/number.h"
-#include "bench/bed.h"
-#include "bench/limits.h"
 #include "bench/report.h"
+#include "bench/turns.h"
 #include "verify/run.h"
 
-#include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { REPETITIONS = 23, REPETITIONS_PREPARING = 7, WARM_UP_CALLS = 2, CONTENDERS_MOST = 8 };
-static const double SAMPLE_SECONDS = 250e-6;
-
-typedef struct contender {
-  const char *name;
-  crew *threads;
-  crew_work *work;
-  const bed *on;
-  pegen_entry *entry; /* of the kernel */
-  const pegen_args *args; /* of the call; NULL: the bed's */
-  pegen_entry *finish; /* called after all parts; or NULL */
-  limit_function *limit; /* of a limit loop */
-  bool then_read; /* a call is followed by one reading of what it wrote */
-  atomic_int error; /* the kernel's, if it refused */
-  int calls; /* in a sample */
-  double sample[REPETITIONS];
-  double seconds; /* median of a call */
-} contender;
-
-double bench_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+enum { REPETITIONS = TURNS_MOST, REPETITIONS_PREPARING = 7, CONTENDERS_MOST = 8 };
 
 /* ---- contenders --------------------------------------------------------------------- */
-
-static void work_kernel(void *context, int part, int parts) {
-  contender *c = context;
-  int error = c->entry(c->args ? c->args : &c->on->args, part, parts);
-  if (error) atomic_store(&c->error, error);
-}
-
-/* Reads a part of whole units at `from`. */
-static void read_part(const void *from, size_t bytes, int part, int parts) {
-  _Alignas(64) char sink[LIMIT_SINK];
-  size_t units = bytes / LIMIT_SINK, first = units * (size_t)part / (size_t)parts,
-         last = units * (size_t)(part + 1) / (size_t)parts;
-  if (last > first) limit_read()(sink, (const char *)from + first * LIMIT_SINK, (last - first) * LIMIT_SINK);
-}
 
 /* What comes next: an attention reads the outputs once. */
 static void work_reader(void *context, int part, int parts) {
@@ -67,7 +22,7 @@ static void work_reader(void *context, int part, int parts) {
   const bed *b = c->on;
   bool is_apart = c->limit && b->scratch[0];
   for (int t = TENSOR_Q_OUT; t <= TENSOR_K_OUT; t++)
-    read_part(is_apart ? b->scratch[t] : b->tensor[t].data, is_apart ? b->moved / 4 : b->out_bytes, part, parts);
+    turns_read_part(is_apart ? b->scratch[t] : b->tensor[t].data, is_apart ? b->moved / 4 : b->out_bytes, part, parts);
 }
 
 /* A part is the same share of q and of k, cut at cache lines as rows are. */
@@ -81,71 +36,13 @@ static void work_limit(void *context, int part, int parts) {
     if (b->scratch[t])
       c->limit((char *)b->scratch[t + TENSOR_Q_OUT] + begin, (const char *)b->scratch[t] + begin, end - begin);
     else c->limit((char *)b->tensor[t + TENSOR_Q_OUT].data + begin, (const char *)b->data[t] + begin, end - begin);
-  if (b->table) read_part(b->table, b->table_bytes, part, parts);
-}
-
-static void run(contender *c, crew_work *work) {
-  if (c->threads) crew_run(c->threads, work, c);
-  else work(c, 0, 1);
-}
-
-static void call(contender *c) {
-  run(c, c->work);
-  int error = c->finish ? c->finish(c->args, 0, 1) : 0;
-  if (error) atomic_store(&c->error, error);
-  if (c->then_read) run(c, work_reader); /* all parts are written by then */
-}
-
-static int ascending(const void *x, const void *y) {
-  double a = *(const double *)x, b = *(const double *)y;
-  return (a > b) - (a < b);
-}
-
-static void calibrate(contender *c) {
-  for (c->calls = 1;; c->calls *= 2) {
-    double start = bench_now();
-    for (int i = 0; i < c->calls; i++) call(c);
-    double seconds = bench_now() - start;
-    if (atomic_load(&c->error)) return;
-    if (seconds >= SAMPLE_SECONDS) return;
-  }
-}
-
-/* The kernel's error, or 0. */
-static int measure(contender *contenders, int count, const bed *b, int repetitions) {
-  for (int i = 0; i < count; i++) {
-    calibrate(&contenders[i]);
-    if (atomic_load(&contenders[i].error)) return atomic_load(&contenders[i].error);
-  }
-  for (int r = 0; r < repetitions; r++) {
-    bed_fill(b); /* an encoding that grows (or shrinks) vectors must not reach infinity (or subnormals) */
-    for (int i = 0; i < count; i++) {
-      contender *c = &contenders[(i + r) % count]; /* so that none always follows the same one */
-      for (int n = 0; n < WARM_UP_CALLS; n++) call(c);
-      double start = bench_now();
-      for (int n = 0; n < c->calls; n++) call(c);
-      c->sample[r] = (bench_now() - start) / c->calls;
-    }
-  }
-  for (int i = 0; i < count; i++) {
-    qsort(contenders[i].sample, (size_t)repetitions, sizeof(double), ascending);
-    contenders[i].seconds = contenders[i].sample[repetitions / 2];
-  }
-  return 0;
+  if (b->table) turns_read_part(b->table, b->table_bytes, part, parts);
 }
 
 /* ---- the table ---------------------------------------------------------------------- */
 
-/* The fastest of the limit loops. */
-static const contender *limit_of(const contender *contenders, int count) {
-  const contender *limit = NULL;
-  for (int i = 0; i < count; i++)
-    if (contenders[i].limit && (!limit || contenders[i].seconds < limit->seconds)) limit = &contenders[i];
-  return limit;
-}
-
 static double bytes_of(const bed *b, const contender *kernel) {
-  return (double)(b->moved + b->table_bytes + (kernel->then_read ? 2 * b->out_bytes : 0));
+  return (double)(b->moved + b->table_bytes + (kernel->then ? 2 * b->out_bytes : 0));
 }
 
 static const char *gained_words(const pegen_grad_args *all) {
@@ -172,14 +69,11 @@ static void print_backward(const bed *b, const contender *forward, const contend
 
 static void print_row(const bed *b, bench_layout layout, bool in_place, const contender *contenders, int count,
                       int n_kernels, const contender *preparing, const contender *backward) {
-  char dims[64];
-  snprintf(dims, sizeof dims, "[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "]", b->size.batches, b->size.tokens,
-           b->size.heads, b->size.head_dim);
-  printf("%-8s %-16s %-4s %-3s", b->size.name, dims, layout == LAYOUT_BNHD ? "bnhd" : "bhnd", in_place ? "in" : "out");
+  bench_print_shape(&b->size, layout, in_place);
   const contender *kernel = &contenders[n_kernels - 1];
   bench_print_time(kernel->seconds);
   if (!b->size.time_only) {
-    const contender *limit = limit_of(contenders, count);
+    const contender *limit = turns_limit(contenders, count);
     double bytes = bytes_of(b, kernel); /* q, k, inputs and table read, outputs written, and read where they are */
     printf(" %8.2f MB %7.1f %7.1f  %-9s %5.2f", bytes * 1e-6, bytes / kernel->seconds * 1e-9,
            bytes / limit->seconds * 1e-9, limit->name, limit->seconds / kernel->seconds);
@@ -206,7 +100,7 @@ static void write_row(json_writer *w, const pegen_kernel *kernel, const bed *b, 
   json_integer(w, "samples", REPETITIONS);
   json_number(w, "seconds", contenders[n_kernels - 1].seconds);
   if (n_kernels > 1) json_number(w, "seconds_of_one_thread", contenders[0].seconds);
-  json_bool(w, "then_read", contenders[0].then_read);
+  json_bool(w, "then_read", contenders[0].then != NULL);
   json_number(w, "bytes", bytes_of(b, &contenders[0]));
   if (b->table) {
     json_integer(w, "table_bytes", (long long)b->table_bytes);
@@ -221,23 +115,10 @@ static void write_row(json_writer *w, const pegen_kernel *kernel, const bed *b, 
     json_number(w, "prepare_backward_seconds", preparing[1].seconds);
   }
   if (!b->size.time_only) {
-    json_begin(w, "limits", '[');
-    for (int i = n_kernels; i < count; i++) {
-      if (!contenders[i].limit) continue;
-      json_begin(w, NULL, '{');
-      json_text(w, "loop", contenders[i].name);
-      json_number(w, "seconds", contenders[i].seconds);
-      json_end(w, '}');
-    }
-    json_end(w, ']');
-    json_number(w, "ratio", limit_of(contenders, count)->seconds / contenders[n_kernels - 1].seconds);
+    turns_json_limits(w, contenders, count);
+    json_number(w, "ratio", turns_limit(contenders, count)->seconds / contenders[n_kernels - 1].seconds);
   }
   report_row_end(w);
-}
-
-static int no_memory(const bench_shape *size) {
-  diag_error(NULL, 0, "bench: not enough memory for the shape %s", size->name);
-  return STATUS_ERROR;
 }
 
 static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const bench_shape *size, number_type type,
@@ -245,7 +126,7 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
   bool tabled = bench->table;
   static contender contenders[CONTENDERS_MOST];
   bed b;
-  if (!bed_lay(a, &b, s, kernel, size, type, layout, in_place)) return no_memory(size);
+  if (!bed_lay(a, &b, s, kernel, size, type, layout, in_place)) return bench_no_memory(size);
   int error = tabled ? bed_lay_table(&b, kernel) : 0;
   bool has_room = !tabled || b.table;
   if (!error && has_room && bench->backward) {
@@ -254,20 +135,20 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
   }
   if (!has_room) {
     bed_clear(&b);
-    return no_memory(size);
+    return bench_no_memory(size);
   }
   int count = 0;
   memset(contenders, 0, sizeof contenders);
-  contenders[count++] = (contender){.name = "kernel", .work = work_kernel, .on = &b, .entry = kernel->encode};
+  contenders[count++] = (contender){.name = "kernel", .work = turns_call_kernel, .on = &b, .entry = kernel->encode};
   if (threads)
     contenders[count++] =
-        (contender){.name = "kernel", .work = work_kernel, .on = &b, .entry = kernel->encode, .threads = threads};
+        (contender){.name = "kernel", .work = turns_call_kernel, .on = &b, .entry = kernel->encode, .threads = threads};
   int n_kernels = count;
   const contender *backward = &contenders[count];
   int n_backward = !bench->backward ? 0 : b.backward.rows_alone ? 1 : 2;
   for (int i = 0; i < n_backward; i++)
     contenders[count++] = (contender){.name = "backward",
-                                      .work = work_kernel,
+                                      .work = turns_call_kernel,
                                       .on = &b,
                                       .entry = kernel->encode_backward,
                                       .args = i ? &b.backward.all : &b.backward.rows,
@@ -278,19 +159,19 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
   for (int i = 0; i < n_loops; i++)
     contenders[count++] =
         (contender){.name = loops[i].name, .work = work_limit, .on = &b, .limit = loops[i].run, .threads = threads};
-  for (int i = 0; i < count; i++) contenders[i].then_read = bench->then_read;
+  for (int i = 0; i < count; i++) contenders[i].then = bench->then_read ? work_reader : NULL;
   static contender preparing[2];
   preparing[0] =
-      (contender){.name = "prepare", .work = work_kernel, .on = &b, .entry = kernel->prepare, .threads = threads};
+      (contender){.name = "prepare", .work = turns_call_kernel, .on = &b, .entry = kernel->prepare, .threads = threads};
   preparing[1] = (contender){.name = "prepare_backward",
-                             .work = work_kernel,
+                             .work = turns_call_kernel,
                              .on = &b,
                              .entry = kernel->prepare_backward,
                              .args = &b.backward.prepare,
                              .finish = kernel->prepare_backward_finish,
                              .threads = threads};
-  if (!error && tabled) error = measure(preparing, b.backward.torques ? 2 : 1, &b, REPETITIONS_PREPARING);
-  if (!error) error = measure(contenders, count, &b, REPETITIONS);
+  if (!error && tabled) error = turns_measure(preparing, b.backward.torques ? 2 : 1, &b, REPETITIONS_PREPARING);
+  if (!error) error = turns_measure(contenders, count, &b, REPETITIONS);
   json_writer *w = error ? NULL : report_row(bench);
   if (w) write_row(w, kernel, &b, layout, in_place, bench->threads, contenders, count, n_kernels, preparing, backward);
   else if (!error) print_row(&b, layout, in_place, contenders, count, n_kernels, preparing, backward);
@@ -299,17 +180,8 @@ static int bench_row(arena *a, const spec *s, const pegen_kernel *kernel, const 
   return error ? STATUS_ERROR : STATUS_OK;
 }
 
-typedef struct row_request {
-  arena *memory;
-  const spec *spec;
-  const pegen_kernel *kernel;
-  number_type type;
-  crew *threads;
-  const bench_options *bench;
-} row_request;
-
 static int visit_row(void *context, const bench_shape *size, bench_layout layout, bool in_place) {
-  const row_request *r = context;
+  const turns_request *r = context;
   return bench_row(r->memory, r->spec, r->kernel, size, r->type, layout, in_place, r->threads, r->bench);
 }
 
@@ -338,13 +210,10 @@ int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned d
   }
   number_type type = NUMBER_F32;
   while (number_type_info(type)->dtype != dtype) type++;
-  crew *threads = bench->threads > 1 ? crew_create(bench->threads) : NULL;
-  if (bench->threads > 1 && !threads) {
-    diag_error(NULL, 0, "bench: cannot start %d threads", bench->threads);
-    return STATUS_ERROR;
-  }
+  crew *threads;
+  if (!turns_crew(bench->threads, &threads)) return STATUS_ERROR;
   if (!bench->report) print_head(kernel, type, bench);
-  row_request request = {a, s, kernel, type, threads, bench};
+  turns_request request = {a, s, kernel, type, threads, bench};
   int status = bench_each_shape(kernel, bench, BENCH_ON_CPU, visit_row, &request);
   crew_destroy(threads);
   return status;

@@ -21,7 +21,4 @@ int bench_kernel(arena *a, const spec *s, const pegen_kernel *kernel, unsigned d
 /* Says that `what` has no table, and gives the exit code of that. */
 int bench_refuse_table(const spec *s, const char *what);
 
-/* Seconds of the monotonic clock. */
-double bench_now(void);
-
 #endif

@@ -3,6 +3,8 @@
 
 #include "base/diag.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,4 +116,16 @@ float *bench_positions(arena *a, int64_t tokens, int axes) {
     }
   }
   return out;
+}
+
+void bench_print_shape(const bench_shape *size, bench_layout layout, bool in_place) {
+  char dims[64];
+  snprintf(dims, sizeof dims, "[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "]", size->batches, size->tokens,
+           size->heads, size->head_dim);
+  printf("%-8s %-16s %-4s %-3s", size->name, dims, layout == LAYOUT_BNHD ? "bnhd" : "bhnd", in_place ? "in" : "out");
+}
+
+int bench_no_memory(const bench_shape *size) {
+  diag_error(NULL, 0, "bench: not enough memory for the shape %s", size->name);
+  return STATUS_ERROR;
 }

@@ -29,6 +29,11 @@ bool bench_shape_known(const char *text);
 /* The name of the i-th built-in shape, NULL beyond the last. */
 const char *bench_shape_name(int i);
 
+/* Of a row of figures its first columns: the shape, its memory order and whether it is in place. */
+void bench_print_shape(const bench_shape *size, bench_layout layout, bool in_place);
+/* A message; the exit code. */
+int bench_no_memory(const bench_shape *size);
+
 /* Strides of [B,H,N,D] in elements. */
 void bench_strides(const bench_shape *size, bench_layout layout, int64_t strides[4]);
 

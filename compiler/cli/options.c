@@ -393,6 +393,12 @@ static int set_table(parser *p, const char *value) {
   return STATUS_OK;
 }
 
+static int set_append(parser *p, const char *value) {
+  (void)value;
+  p->out->bench.append = true;
+  return STATUS_OK;
+}
+
 static int set_then_read(parser *p, const char *value) {
   (void)value;
   p->out->bench.then_read = true;
@@ -516,6 +522,9 @@ static const option_row rows[] = {
     {"backward", 0, NULL, false, FOR_BENCH, set_backward,
      "time gradients, too: NAME_encode_backward of rows alone and with those of operands (with --table by a table, and "
      "NAME_prepare_backward), or NAME_attention_backward",
+     VALUES_FREE, NULL},
+    {"append", 0, NULL, false, FOR_BENCH, set_append,
+     "time NAME_append instead: with norms and without, beside NAME_encode and a copy of k and v to their slots",
      VALUES_FREE, NULL},
     {"then-read", 0, NULL, false, FOR_BENCH, set_then_read,
      "time each call, and each limit, together with one reading of q and k after it, as attention reads them",

@@ -21,7 +21,7 @@ static bool turns_alike(const plan *p, const plan_tile *t, const plan *q, const 
     if (p->source[i] != q->source[i]) return false;
   for (int i = 0; i < p->n_terms * t->n_vectors; i++)
     if (t->slot[i] != u->slot[i]) return false;
-  for (int channel = 0; channel < p->spec->head_dim; channel++) {
+  for (int channel = p->begin; channel < p->end; channel++) {
     if (plan_is_identity(p, channel) != plan_is_identity(q, channel)) return false;
     for (int k = 0; k < p->n_terms; k++) {
       const expr *x = plan_coefficient(p, k, channel), *y = plan_coefficient(q, k, channel);
@@ -32,19 +32,32 @@ static bool turns_alike(const plan *p, const plan_tile *t, const plan *q, const 
   return true;
 }
 
+static bool rows_turn_alike(const row_code *forward, const row_code *back) {
+  for (int i = 0; i < forward->n_parts; i++)
+    if (!turns_alike(forward->part[i].p, forward->part[i].t, back->part[i].p, back->part[i].t)) return false;
+  return true;
+}
+
 void emit_backward(ir *b, arena *a, const program *transposed, const cpu_target *target, unsigned dtypes) {
   const cpu_target *back = emit_backward_target(a, target);
   const program *scheduled = cpu_schedule(a, transposed);
-  const plan *encode = program_plan(transposed), *p = plan_transpose(a, encode);
-  plan_tile *t = plan_tile_build(a, p, target->lanes);
+  const plan *encode[SPEC_MAX_PARTS], *turned[SPEC_MAX_PARTS];
+  int count = program_plans(transposed, encode);
+  bool has_table = false;
+  for (int i = 0; i < count; i++) {
+    turned[i] = plan_transpose(a, encode[i]);
+    has_table = has_table || (turned[i]->n_values > 0 && !turned[i]->of_rows);
+  }
+  row_code forward = emit_row_code(a, transposed->spec, encode, count, target),
+           row = emit_row_code(a, transposed->spec, turned, count, target);
   b->target_cpu = target->cpu;
   b->target_features = target->features;
-  chunk_walk walk = emit_chunks_of(b, a, p, t, back);
-  emit_rotor(&walk);
-  if (p->n_values > 0) emit_unfold(&walk);
-  bool alike = turns_alike(encode, plan_tile_build(a, encode, target->lanes), p, t);
+  const chunk_walk *walk = emit_walks_of(b, a, &row, back);
+  emit_rotor(walk);
+  if (has_table) emit_unfold(walk);
+  bool alike = rows_turn_alike(&forward, &row);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES && !alike; dtype++)
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
-      if (dtypes & 1u << dtype) emit_encode(b, a, scheduled, p, t, back, dtype, dtype, streaming);
+      if (dtypes & 1u << dtype) emit_encode(b, a, scheduled, &row, back, dtype, dtype, streaming, false);
   b->target_cpu = b->target_features = NULL;
 }

@@ -15,6 +15,7 @@ typedef struct basis {
   const plan_gradient *of;
   matrix_shape m;
   const char *name;
+  int64_t inverse_at; /* bytes of coefficients that stand before those of p->inverse */
   ir_value matrix, coefficients, outer; /* arguments */
   ir_value buffer[2];
 } basis;
@@ -57,6 +58,16 @@ static void multiply(const basis *s, ir_value out, ir_value x, ir_value y) {
 /* Rows of `in` turned, or turned by the transposes. What lies beyond their channels is not written. */
 static void turn_rows(const basis *s, const char *word, ir_value out, ir_value in) {
   ir_call(s->b, part_of(s, word), 3, (ir_value[]){in, s->coefficients, out});
+}
+
+/* Rows of `in` turned by R^-1, but for the factor of amplitudes where that is R^T. */
+static void turn_rows_inversely(const basis *s, ir_value out, ir_value in) {
+  if (!s->p->inverse) {
+    turn_rows(s, "rows_back", out, in);
+    return;
+  }
+  ir_value coefficients = ir_offset_const(s->b, s->coefficients, s->inverse_at);
+  ir_call(s->b, part_of(s, "rows_inverse"), 3, (ir_value[]){in, coefficients, out});
 }
 
 static void clear(void *context, ir_value offset, ir_value *carried) {
@@ -142,6 +153,8 @@ static void change_back(const basis *s) {
   multiply(s, s->buffer[0], s->buffer[1], s->matrix);
 }
 
+static bool is_scaled(const basis *s) { return s->p->spec->amplitude != 1 && !s->p->spec->inverse && !s->p->inverse; }
+
 /* y = R u is turned back by R^-1, where R^T is at hand: of channels in blocks the amplitude's square times that. */
 static void emit_factors(const basis *s) {
   const spec *of = s->p->spec;
@@ -151,11 +164,11 @@ static void emit_factors(const basis *s) {
   ir_table_floats(s->b, factors_name(s), false, s->m.padded, factor);
 }
 
-/* (R^T G R)^T, in the first buffer. */
+/* (R^T G R^-T)^T, in the first buffer. */
 static void turn_back(const basis *s) {
   ir *b = s->b;
   ir_branch turned = ir_if(b, is_turned(s));
-  turn_rows(s, "rows_back", s->buffer[0], s->outer);
+  turn_rows_inversely(s, s->buffer[0], s->outer);
   transpose(s, s->buffer[1], s->buffer[0]);
   turn_rows(s, "rows_back", s->buffer[0], s->buffer[1]);
   ir_else(b, &turned);
@@ -184,7 +197,7 @@ static void emit_adjoint(basis *s) {
   } else {
     turn_back(s);
     ir_branch scaled = ir_if(b, is_turned(s));
-    add_sums(s, s->buffer[0], arguments[SUMS], of->amplitude != 1);
+    add_sums(s, s->buffer[0], arguments[SUMS], is_scaled(s));
     ir_else(b, &scaled);
     add_sums(s, s->buffer[0], arguments[SUMS], false);
     ir_end_if(b, scaled);
@@ -216,21 +229,69 @@ static void emit_turn(basis *s) {
   ir_return(b);
 }
 
+/* ---- rotors ---- */
+
+static const cpu_target *inverse_target(arena *a, const cpu_target *target) {
+  cpu_target *inverse = arena_new(a, cpu_target);
+  *inverse = *target;
+  inverse->suffix = arena_printf(a, "%s_inverse", target->suffix);
+  return inverse;
+}
+
+static int64_t in_lines(int64_t bytes) { return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE; }
+
+/* Where coefficients of the transposed turns end and those of the inverse begin. */
+static int64_t transposed_bytes(arena *a, const plan *turns, const cpu_target *target) {
+  int64_t bytes = emit_coefficient_bytes(a, plan_transpose(a, turns), target);
+  return turns->inverse ? in_lines(bytes) : bytes;
+}
+
+int64_t emit_turned_back_bytes(arena *a, const plan *turns, const cpu_target *target) {
+  int64_t inverse = turns->inverse ? emit_coefficient_bytes(a, turns->inverse, target) : 0;
+  return transposed_bytes(a, turns, target) + inverse;
+}
+
+const char *emit_turned_back_name(arena *a, const plan *turns, const cpu_target *target) {
+  const char *transposed = emit_rotor_name(a, emit_backward_target(a, target));
+  return turns->inverse ? arena_printf(a, "%s_both", transposed) : transposed;
+}
+
+/* Both rotors, one after the other. */
+static void emit_both_rotors(const basis *s, const cpu_target *target) {
+  ir *b = s->b;
+  MlirType types[] = {b->ptr, b->ptr, b->ptr};
+  ir_value arguments[3];
+  ir_function(b, emit_turned_back_name(s->memory, s->p, target), true, (MlirType){NULL}, 3, types, arguments);
+  ir_call(b, emit_rotor_name(s->memory, emit_backward_target(s->memory, target)), 3, arguments);
+  arguments[2] = ir_offset_const(b, arguments[2], s->inverse_at);
+  ir_call(b, emit_rotor_name(s->memory, inverse_target(s->memory, target)), 3, arguments);
+  ir_return(b);
+}
+
+/* The rotor of a plan beside the turns, and its function of a matrix' rows. */
+static void emit_turns(const basis *s, const plan *p, const cpu_target *suffixed, const char *word) {
+  chunk_walk walk = emit_chunks_of(s->b, s->memory, p, plan_tile_build(s->memory, p, suffixed->lanes), suffixed);
+  emit_rotor(&walk);
+  emit_turned_columns(&walk, s->p->spec->head_dim, s->m.padded, s->m.padded, part_of(s, word));
+}
+
 void emit_basis_adjoint(const chunk_walk *turns, const plan_gradient *of, const char *name) {
   ir *b = turns->b;
   arena *a = turns->memory;
-  const cpu_target *target = turns->target, *back = emit_backward_target(a, target);
-  const plan *p = plan_transpose(a, turns->p);
-  int size = turns->p->spec->head_dim;
-  basis s = {.b = b, .memory = a, .p = turns->p, .of = of, .name = name};
+  const cpu_target *target = turns->target;
+  const plan *p = turns->p;
+  int size = p->spec->head_dim;
+  basis s = {.b = b, .memory = a, .p = p, .of = of, .name = name, .inverse_at = transposed_bytes(a, p, target)};
   s.m = matrix_shape_of(b, target, size, false);
-  chunk_walk transposed = emit_chunks_of(b, a, p, plan_tile_build(a, p, target->lanes), back);
-  emit_rotor(&transposed);
-  emit_turned_columns(&transposed, size, s.m.padded, s.m.padded, part_of(&s, "rows_back"));
+  emit_turns(&s, plan_transpose(a, p), emit_backward_target(a, target), "rows_back");
   emit_turned_columns(turns, size, s.m.padded, s.m.padded, part_of(&s, "rows"));
+  if (p->inverse) {
+    emit_turns(&s, p->inverse, inverse_target(a, target), "rows_inverse");
+    emit_both_rotors(&s, target);
+  }
   emit_product(b, &s.m, part_of(&s, "product"), false);
   emit_transposed(&s);
-  if (turns->p->spec->amplitude != 1 && !turns->p->spec->inverse) emit_factors(&s);
+  if (is_scaled(&s)) emit_factors(&s);
   emit_adjoint(&s);
   emit_turn(&s);
 }

@@ -23,7 +23,9 @@ static MlirType type_of(const chunk_emitter *e, const expr *x, bool is_f32) {
 
 /* A chunk's part of a table in memory. */
 static ir_value shifted_constant(chunk_emitter *e, const expr *x, bool is_f32) {
-  const char *name = arena_printf(e->memory, "table%d_%s_%s", x->id, is_f32 ? "f32" : "f64", e->target->suffix);
+  const char *of =
+      e->p->part ? arena_printf(e->memory, "_%d", e->p->part->first) : ""; /* parts count their own nodes */
+  const char *name = arena_printf(e->memory, "table%d%s_%s_%s", x->id, of, is_f32 ? "f32" : "f64", e->target->suffix);
   bool *known = &e->has_table[2 * x->id + is_f32];
   if (!*known) ir_table_floats(e->b, name, is_f32, e->p->spec->n_blocks, x->table);
   *known = true;

@@ -30,21 +30,15 @@ const char *emit_adjoint_of(arena *a, const dense_shape *shape, const cpu_target
 
 /* ---- what operands and positions gain ---- */
 
-bool dense_has_gradients(const program *encode, const dense_shape *shape) {
-  const spec *s = encode->spec;
-  if (shape->matrix->skew.source != SOURCE_PRODUCT) return true;
-  return s->dense || (s->algebra.q == 0 && s->algebra.r == 0); /* boosts and translations turn back otherwise */
-}
-
 const plan_gradient *dense_gradient_of(arena *a, const program *scheduled, const dense_shape *shape) {
-  if (!dense_has_gradients(scheduled, shape)) return NULL;
   if (shape->matrix->skew.source == SOURCE_PRODUCT) return plan_gradient_build(a, program_plan(scheduled));
   const program_op *eval = scheduled->value[shape->matrix->argument[0]].maker;
   return plan_gradient_of_values(a, eval->plan, shape->per_head, eval->expr, eval->n_exprs);
 }
 
 gradient_code dense_gradient_code(arena *a, const plan_gradient *of, const cpu_target *target) {
-  return (gradient_code){.memory = a, .of = of, .target = emit_gradient_target(a, target)};
+  return (gradient_code){
+      .memory = a, .of = of, .target = emit_gradient_target(a, target), .whole = of ? of->token->spec : NULL};
 }
 
 /* From torques to angles and generators. */
@@ -178,6 +172,6 @@ void emit_dense_backward(ir *b, arena *a, const program *encode, const cpu_targe
   b->target_cpu = target->cpu;
   b->target_features = target->features;
   emit_transposes(b, target, shape.matrix->blocks.size, shape.layout, emit_transpose_name(a, target));
-  if (dense_has_gradients(scheduled, &shape)) emit_gains(b, a, scheduled, &shape, target, dtypes);
+  emit_gains(b, a, scheduled, &shape, target, dtypes);
   b->target_cpu = b->target_features = NULL;
 }

@@ -9,8 +9,6 @@
 
 void emit_dense_backward(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes);
 
-/* Where operands and positions have gradients: everywhere, but for boosts and translations after a change of basis. */
-bool dense_has_gradients(const program *encode, const dense_shape *shape);
 /* Of the angles of a program in the order of the target; NULL: they depend on nothing that gains. */
 const plan_gradient *dense_gradient_of(arena *a, const program *scheduled, const dense_shape *shape);
 gradient_code dense_gradient_code(arena *a, const plan_gradient *of, const cpu_target *target);

@@ -6,105 +6,25 @@
 #include "cpu/encode.h"
 
 #include "base/diag.h"
-#include "cpu/gain.h"
-#include "cpu/rows.h"
-#include "mlir/arith.h"
-
-#include "kernel/loop.h"
+#include "cpu/encode_emitter.h"
+#include "cpu/place.h"
+#include "cpu/shared.h"
 
 #include <limits.h>
-#include <stddef.h>
 
-enum { CACHE_LINE = 64 };
-
-/* From one index to another. */
-typedef struct run {
-  ir_value begin, end;
-} run;
-
-/* How a tensor's rows are written; nothing of functions that know one type. */
-typedef struct conversion {
-  ir_value is_other, gain; /* i1: the function's other type; float32 */
-} conversion;
-
-/* Where row 0 of a token lies in a tensor, and the bytes from head to head. in_place: i1. */
-typedef struct token_rows {
-  ir_value in, out, in_step, out_step, in_place;
-  ir_value kept, kept_step; /* where gradients are computed: what encode wrote or read */
-  ir_value first, last; /* heads of the group, where heads share their rotors */
-  conversion kind;
-} token_rows;
-
-typedef struct encode_emitter {
-  ir *b;
-  arena *memory;
-  const plan *p;
-  const program *program;
-  const cpu_target *target;
-  row_emitter rows;
-  ir_value loop;                    /* const pegen_loop * */
-  prefetch_ahead ahead;
-  ir_value positions;               /* scratch of a token: float64 [axes] */
-  ir_value coefficients; /* scratch of a tile: coefficient vectors [tile][heads, where they differ][slots] */
-  int64_t slot_bytes; /* of one token, or head of it */
-  int most; /* of them that the scratch has room for */
-  ir_value q_heads, prepared;
-  /* what loops walk, and in what steps */
-  run tokens, heads;
-  ir_value tile_tokens, group_rows, all_rows, groups, run_heads, token_bytes, has_k;
-  /* where the open loops are */
-  run tile, group, run; /* of tokens; of rows, q's heads counted first and k's after them; of heads */
-  ir_value batch, token, head; /* head: where rotors differ, else null */
-  ir_value of_token; /* the token's part of the scratch, where heads differ */
-  token_rows tensor[2]; /* the first: of the tensor at hand, where tensors are walked by a loop */
-  int n_tensors;
-  ir_value row_in, row_out, row_kept, in_place; /* pointers; i1 */
-  conversion kind;
-  const gradient_code *gradient; /* NULL: rows alone */
-  gradient_values gained; /* of the call */
-  ir_value *held;         /* sums of the torques of the rows at hand that are in registers; NULL: in memory */
-} encode_emitter;
-
-static ir_value field(encode_emitter *e, ir_value base, size_t offset, MlirType type) {
-  return ir_load(e->b, type, ir_offset_const(e->b, base, (int64_t)offset), 8);
-}
-
-#define LOOP_I64(e, name) field((e), (e)->loop, offsetof(pegen_loop, name), (e)->b->i64)
-#define LOOP_PTR(e, name) field((e), (e)->loop, offsetof(pegen_loop, name), (e)->b->ptr)
-#define ROWS_I64(e, rows, name) field((e), (rows), offsetof(pegen_rows, name), (e)->b->i64)
-
-/* Row-major coordinates of the built-in grid, the last axis fastest. */
-static void grid_position(ir *b, const spec *s, ir_value token, ir_value out) {
-  ir_value rest = sub(b, token, i64(b, s->skip_tokens));
-  for (int axis = s->n_axes - 1; axis >= 0; axis--) {
-    ir_value coordinate = axis ? ir_op2(b, "arith.remui", rest, i64(b, s->grid[axis])) : rest;
-    ir_store(b, ir_cast(b, "arith.sitofp", coordinate, b->f64), ir_offset_const(b, out, axis * 8), 8, false);
-    if (axis) rest = ir_op2(b, "arith.divui", rest, i64(b, s->grid[axis]));
+/* Addresses of the row of each input, behind all else of a place. */
+static void emit_input_rows(encode_emitter *e) {
+  ir *b = e->b;
+  const spec *s = e->row->spec;
+  for (int i = 0; i < s->n_inputs; i++) {
+    ir_value rows = ir_offset_const(b, LOOP_PTR(e, inputs), i * (int64_t)sizeof(pegen_input_rows));
+    ir_value of_batch = mul(b, e->batch, KEPT_I64(e, rows, batch)),
+             of_token = mul(b, e->token, KEPT_I64(e, rows, token)),
+             of_head = mul(b, e->row_head, KEPT_I64(e, rows, head));
+    ir_value row = add(b, KEPT_I64(e, rows, data), add(b, add(b, of_batch, of_token), of_head));
+    ir_store(b, row, ir_offset_const(b, e->positions, (emit_place_numbers(s) - s->n_inputs + i) * 8), 8, false);
   }
 }
-
-void emit_token_position(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out) {
-  ir_value arguments[] = {loop, token, i64(b, s->n_axes), out};
-  if (s->grid[0] == 0) {
-    ir_call(b, "pegen_driver_position", 4, arguments);
-    return;
-  }
-  ir_value given = ir_load(b, b->i64, ir_offset_const(b, loop, offsetof(pegen_loop, positions)), 8);
-  ir_branch branch = ir_if(b, ir_compare_int(b, "eq", given, i64(b, 0)));
-  grid_position(b, s, token, out);
-  ir_else(b, &branch);
-  ir_call(b, "pegen_driver_position", 4, arguments);
-  ir_end_if(b, branch);
-}
-
-void emit_token_place(ir *b, const spec *s, ir_value loop, ir_value token, ir_value out) {
-  emit_token_position(b, s, loop, token, out);
-  if (!spec_has_sides(s)) return;
-  ir_value side = ir_load(b, b->f64, ir_offset_const(b, loop, offsetof(pegen_loop, side)), 8);
-  ir_store(b, side, ir_offset_const(b, out, s->n_axes * 8), 8, false);
-}
-
-int emit_place_numbers(const spec *s) { return s->n_axes + spec_has_sides(s); }
 
 /* ---- what is computed of a token ---- */
 
@@ -115,15 +35,36 @@ static ir_value coefficients_at(encode_emitter *e) {
   return ir_offset(b, e->coefficients, mul(b, sub(b, e->token, e->tile.begin), i64(b, e->slot_bytes)));
 }
 
-static void emit_position(encode_emitter *e) { emit_token_place(e->b, e->p->spec, e->loop, e->token, e->positions); }
+static void emit_position(encode_emitter *e) {
+  emit_token_place(e->b, e->row->spec, e->loop, e->token, e->positions);
+  if (e->p->of_rows) emit_input_rows(e);
+}
+
+static bool has_values(const row_code *row) {
+  for (int i = 0; i < row->n_parts; i++)
+    if (row->part[i].p->n_values > 0) return true;
+  return false;
+}
+
+static bool has_shared(const row_code *row) {
+  for (int i = 0; i < row->n_parts; i++)
+    if (emit_is_shared(row->part[i].p)) return true;
+  return false;
+}
 
 /* A token's coefficients: of its row of a table where there is one, else from its position. */
 static void emit_token_coefficients(encode_emitter *e, ir_value prepared, ir_value out) {
   ir *b = e->b;
-  if (e->rows.t->n_slots == 0) return;
+  if (e->row->slot_bytes == 0) return;
+  ir_value place_arguments[] = {e->positions, prepared, out};
+  if (e->p->of_rows) { /* there is no table */
+    emit_position(e);
+    ir_call_pointer(b, LOOP_PTR(e, rotor), 3, place_arguments);
+    return;
+  }
   ir_value table = LOOP_I64(e, table);
   ir_branch branch = ir_if(b, ir_compare_int(b, "ne", table, i64(b, 0)));
-  if (e->p->n_values > 0) {
+  if (has_values(e->row)) {
     ir_value row = add(b, table, mul(b, e->token, LOOP_I64(e, table_token)));
     if (e->head.ptr) row = add(b, row, mul(b, e->head, LOOP_I64(e, table_head)));
     ir_value arguments[] = {ir_pointer(b, row), out};
@@ -131,29 +72,34 @@ static void emit_token_coefficients(encode_emitter *e, ir_value prepared, ir_val
   }
   ir_else(b, &branch);
   if (!e->head.ptr) emit_position(e);
-  ir_value arguments[] = {e->positions, prepared, out};
-  ir_call_pointer(b, LOOP_PTR(e, rotor), 3, arguments);
+  if (has_shared(e->row)) {
+    ir_branch first = ir_if(b, ir_compare_int(b, "eq", e->head, e->run.begin));
+    ir_call_pointer(b, LOOP_PTR(e, rotor), 3, place_arguments);
+    ir_else(b, &first);
+    ir_call_pointer(b, LOOP_PTR(e, rotor_own), 3, place_arguments);
+    ir_end_if(b, first);
+  } else ir_call_pointer(b, LOOP_PTR(e, rotor), 3, place_arguments);
   ir_end_if(b, branch);
 }
 
 /* ---- gradients ---- */
 
-#define KEPT_I64(e, kept, name) field((e), (kept), offsetof(pegen_input_rows, name), (e)->b->i64)
-
 /* Where torques of the token, or of the head of it, are summed: behind its coefficients. */
-static ir_value torques_at(encode_emitter *e) {
-  return ir_offset_const(e->b, coefficients_at(e), (int64_t)e->rows.t->n_slots * e->rows.t->width * 4);
-}
+static ir_value torques_at(encode_emitter *e) { return ir_offset_const(e->b, coefficients_at(e), e->row->slot_bytes); }
 
 /* Begins the sums of a tile's tokens. */
 static void clear_tile(encode_emitter *e, ir_value token_bytes) {
   ir *b = e->b;
-  int width = e->rows.t->width;
   ir_value bytes = mul(b, sub(b, e->tile.end, e->tile.begin), token_bytes);
   ir_loop loop = ir_for(b, i64(b, 0), ir_op2(b, "arith.divui", bytes, i64(b, e->slot_bytes)));
   ir_value slots = ir_offset(b, e->coefficients, mul(b, loop.index, i64(b, e->slot_bytes)));
-  for (int64_t at = (int64_t)e->rows.t->n_slots * width * 4; at < e->slot_bytes; at += width * 4)
-    ir_store(b, ir_float(b, ir_vector(b, width, b->f32), 0), ir_offset_const(b, slots, at), 4, false);
+  int64_t at = e->row->slot_bytes;
+  for (const gradient_code *g = e->gradient; g; g = g->next) {
+    const plan_tile *t = e->part[g->part].t;
+    ir_value none = ir_float(b, ir_vector(b, t->width, b->f32), 0);
+    for (int i = 0; i < emit_torque_slots(g, t); i++, at += t->width * 4)
+      ir_store(b, none, ir_offset_const(b, slots, at), 4, false);
+  }
   ir_end_for(b, loop);
 }
 
@@ -164,67 +110,10 @@ static void emit_token_gradient(encode_emitter *e) {
   ir *b = e->b;
   gradient_token t = {.position = e->positions, .token = e->token, .of = e};
   t.at = torques_at(e);
-  t.head = e->head.ptr ? sub(b, e->head, e->heads.begin) : i64(b, 0);
+  ir_value head = e->p->of_rows && e->p->per_head ? e->row_head : e->head;
+  t.head = head.ptr ? sub(b, head, e->heads.begin) : i64(b, 0);
   if (!e->head.ptr) t.find_position = find_position;
-  emit_gradient_of_token(e->gradient, &e->rows, &e->gained, &t);
-}
-
-/* ---- a row ---- */
-
-/* Rows that are neither written nor in whose place anything is: what encode wrote or read. */
-static bool is_kept(const program *p, int stream) {
-  bool kept = !p->stream[stream].is_output;
-  for (int i = 0; i < p->n_streams; i++) kept = kept && p->stream[i].replaces != stream;
-  return kept;
-}
-
-static void emit_wedge(encode_emitter *e, int group, const program_op *list, const program_op *op,
-                       const row_vectors *value) {
-  const row_vectors *turned = NULL;
-  for (const program_op *other = list; other; other = other->next)
-    if (other->kind == OP_APPLY) turned = &value[other->result];
-  emit_row_torques(e->gradient, &e->rows, group, &e->gained, &value[op->argument[0]], turned,
-                   op->n_arguments > 1 ? &value[op->argument[1]] : NULL, e->held);
-}
-
-/* The ops of a row, one group of its vectors after the other. */
-static void emit_row_ops(encode_emitter *e, const program_op *list) {
-  for (const program_op *op = list; op; op = op->next)
-    if (op->kind == OP_APPLY && op->transposed != e->p->is_transposed)
-      diag_bug("cpu/encode", "the plan's matrices are not those of the program");
-  for (int group = 0; group < e->rows.t->n_vectors; group++) {
-    row_vectors value[PROGRAM_MAX_VALUES];
-    for (const program_op *op = list; op; op = op->next) switch (op->kind) {
-      case OP_LOAD:
-        value[op->result] =
-            emit_vectors_load(&e->rows, group, is_kept(e->program, op->stream) ? e->row_kept : e->row_in);
-        break;
-      case OP_WEDGE: emit_wedge(e, group, list, op, value); break;
-      case OP_ADD: value[op->result] = emit_vectors_add(&e->rows, group, &value[op->argument[1]]); break;
-      case OP_APPLY: value[op->result] = emit_vectors_apply(&e->rows, group, &value[op->argument[1]]); break;
-      case OP_STORE: emit_vectors_store(&e->rows, group, &value[op->argument[0]], e->row_out, e->in_place); break;
-      default: diag_bug("cpu/encode", "'%s' in a row", program_op_word(op->kind));
-      }
-  }
-}
-
-/* A row, written as the function's one type, or as either of two. */
-static void emit_row(encode_emitter *e, const program_op *list) {
-  int own = e->rows.dtype, other = e->rows.out;
-  emit_prefetch(e->b, e->ahead, e->row_in, e->p->spec->head_dim * number_bytes(own));
-  if (e->gradient) emit_prefetch(e->b, e->ahead, e->row_kept, e->p->spec->head_dim * number_bytes(own));
-  if (!e->kind.is_other.ptr) {
-    emit_row_ops(e, list);
-    return;
-  }
-  ir_branch branch = ir_if(e->b, e->kind.is_other);
-  e->rows.gain = e->kind.gain;
-  emit_row_ops(e, list);
-  ir_else(e->b, &branch);
-  e->rows.out = own;
-  emit_row_ops(e, list);
-  e->rows.out = other;
-  ir_end_if(e->b, branch);
+  emit_gradient_of_token(e->gradient, e->b, &e->gained, &t);
 }
 
 /* ---- loops ---- */
@@ -245,6 +134,13 @@ static void measure_rows(encode_emitter *e) {
   e->group_rows = LOOP_I64(e, group_rows);
   e->all_rows = add(b, LOOP_I64(e, rows[0].heads), LOOP_I64(e, rows[1].heads));
   e->groups = steps(b, e->all_rows, e->group_rows);
+}
+
+static void measure_tiles(encode_emitter *e) {
+  ir *b = e->b;
+  e->tokens = (run){LOOP_I64(e, token_begin), LOOP_I64(e, token_end)};
+  e->heads = (run){LOOP_I64(e, head_begin), LOOP_I64(e, head_end)};
+  e->tile_tokens = smaller(b, LOOP_I64(e, tile_tokens), i64(b, e->most));
 }
 
 static void measure_heads(encode_emitter *e) {
@@ -272,7 +168,7 @@ static ir_loop begin_runs(encode_emitter *e, run all, ir_value step, run *at) {
 
 static void walk_tiles(encode_emitter *e, const program_op *op) {
   ir_loop tiles = begin_runs(e, e->tokens, e->tile_tokens, &e->tile);
-  if (e->gradient) clear_tile(e, e->p->per_head ? e->token_bytes : i64(e->b, e->slot_bytes));
+  if (e->gradient) clear_tile(e, e->p->per_head && !e->p->of_rows ? e->token_bytes : i64(e->b, e->slot_bytes));
   emit_ops(e, op->body);
   ir_end_for(e->b, tiles);
 }
@@ -296,8 +192,14 @@ static bool is_of_token(const program_op *op) {
   return op->kind == OP_EVAL || op->kind == OP_MATRIX || op->kind == OP_REDUCE;
 }
 
+static void walk_tile_rows(encode_emitter *e, const program_op *op);
+
 static void walk_tokens(encode_emitter *e, const program_op *op) {
   ir *b = e->b;
+  if (e->p->of_rows && !is_of_token(op->body)) {
+    walk_tile_rows(e, op);
+    return;
+  }
   bool has_heads = op->body->kind == OP_FOR && op->body->space == SPACE_HEADS;
   ir_loop tokens = ir_for(b, e->tile.begin, e->tile.end);
   e->token = tokens.index;
@@ -311,6 +213,8 @@ static void walk_tokens(encode_emitter *e, const program_op *op) {
   if (gains) emit_begin_position_gradient(e->gradient, b, &e->gained);
   emit_ops(e, op->body);
   if (gains) emit_end_position_gradient(e->gradient, b, &e->gained, e->loop, e->token);
+  if (gains && e->p->of_rows)
+    emit_end_input_gradient(e->gradient, b, &e->gained, e->loop, e->batch, e->token, e->row_head);
   ir_end_for(b, tokens);
 }
 
@@ -340,9 +244,33 @@ static ir_value token_row(encode_emitter *e, ir_value rows, int side, ir_value *
 
 static conversion conversion_of(encode_emitter *e, ir_value rows) {
   ir *b = e->b;
-  if (e->rows.out == e->rows.dtype) return (conversion){{NULL}, {NULL}};
+  if (e->part[0].out == e->part[0].dtype) return (conversion){{NULL}, {NULL}};
   return (conversion){.is_other = ir_compare_int(b, "ne", ROWS_I64(e, rows, converts), i64(b, 0)),
                       .gain = ir_cast(b, "arith.truncf", field(e, rows, offsetof(pegen_rows, gain), b->f64), b->f32)};
+}
+
+/* Weights of rows that are not normalised. */
+static const char *encode_ones(arena *a, const cpu_target *target) {
+  return arena_printf(a, "ones_%s", target->suffix);
+}
+
+void emit_encode_tables(ir *b, arena *a, const spec *s, const cpu_target *target) {
+  if (!target->is_compact) return;
+  float *ones = arena_array(a, float, s->head_dim);
+  for (int i = 0; i < s->head_dim; i++) ones[i] = 1;
+  ir_table(b, encode_ones(a, target), s->head_dim, ones, NULL);
+}
+
+static normalisation normalisation_of(encode_emitter *e, ir_value rows) {
+  ir *b = e->b;
+  if (!e->normalises) return (normalisation){.is_certain = false};
+  ir_value epsilon = field(e, rows, offsetof(pegen_rows, epsilon), b->f64);
+  ir_value is_wanted = ir_compare_int(b, "ne", ROWS_I64(e, rows, norm), i64(b, 0));
+  ir_value weights = field(e, rows, offsetof(pegen_rows, norm), b->ptr);
+  if (e->target->is_compact)
+    weights = ir_select(b, is_wanted, weights, ir_table_address(b, encode_ones(e->memory, e->target)));
+  return (normalisation){
+      .is_wanted = is_wanted, .weights = weights, .epsilon = ir_cast(b, "arith.truncf", epsilon, b->f32)};
 }
 
 static token_rows rows_of_token(encode_emitter *e, ir_value rows) {
@@ -351,6 +279,7 @@ static token_rows rows_of_token(encode_emitter *e, ir_value rows) {
   t.out = token_row(e, rows, 1, &t.out_step);
   t.in_place = ir_compare_int(e->b, "eq", ROWS_I64(e, rows, in), ROWS_I64(e, rows, out));
   t.kind = conversion_of(e, rows);
+  t.norm = normalisation_of(e, rows);
   return t;
 }
 
@@ -374,12 +303,18 @@ static void walk_rows(encode_emitter *e, const program_op *op, const token_rows 
                       void (*walk_them)(encode_emitter *, const program_op *, const token_rows *)) {
   const gradient_code *g = e->gradient;
   if (g) {
-    bool holds = emit_holds_torques(g, e->rows.t);
-    e->held = holds ? arena_array(e->memory, ir_value, emit_torque_slots(g, e->rows.t) + 1) : NULL;
-    emit_begin_torques(g, &e->rows, &e->gained, e->held);
+    e->n_held = emit_held_torques(g, e->row);
+    e->held = e->n_held ? arena_array(e->memory, ir_value, e->n_held) : NULL;
+    emit_begin_torques(g, e->part, &e->gained, e->held);
   }
   walk_them(e, op, t);
-  if (g) emit_add_torques(g, &e->rows, &e->gained, e->held, torques_at(e));
+  if (g) emit_add_torques(g, e->part, &e->gained, e->held, torques_at(e));
+}
+
+/* Where what a head is multiplied by stands, of those that were looked at from `first` on. */
+static ir_value factor_at(encode_emitter *e, const token_rows *t, ir_value head, ir_value first) {
+  if (!t->norm.factor.ptr) return t->norm.factor;
+  return ir_offset(e->b, t->norm.factor, mul(e->b, sub(e->b, head, first), i64(e->b, 4)));
 }
 
 /* q and k of the head at hand, one after the other, or q alone. */
@@ -392,6 +327,8 @@ static void walk_both(encode_emitter *e, const program_op *op, const token_rows 
     e->row_kept = kept_row(e, t, e->head);
     e->in_place = t->in_place;
     e->kind = t->kind;
+    e->norm = t->norm;
+    e->norm.factor = factor_at(e, t, e->head, e->run.begin);
     emit_ops(e, op->body);
   }
 }
@@ -399,7 +336,7 @@ static void walk_both(encode_emitter *e, const program_op *op, const token_rows 
 /* The heads of the group. */
 static void walk_group(encode_emitter *e, const program_op *op, const token_rows *t) {
   ir *b = e->b;
-  int n_held = e->held ? emit_torque_slots(e->gradient, e->rows.t) : 0;
+  int n_held = e->n_held;
   ir_loop each = ir_for_with(b, t->first, t->last, n_held, e->held, e->held);
   ir_value from = add(b, t->in, mul(b, each.index, t->in_step)), to = add(b, t->out, mul(b, each.index, t->out_step));
   e->row_out = ir_pointer(b, to);
@@ -407,8 +344,44 @@ static void walk_group(encode_emitter *e, const program_op *op, const token_rows
   e->row_kept = kept_row(e, t, each.index);
   e->in_place = t->in_place;
   e->kind = t->kind;
+  e->norm = t->norm;
+  e->norm.factor = factor_at(e, t, each.index, t->first);
   emit_ops(e, op->body->body);
   ir_end_for_with(b, each, n_held, e->held, e->held);
+}
+
+/* The same of rows that are normalised: what some of them are multiplied by, and then they. */
+static void walk_normalised_group(encode_emitter *e, const program_op *op, const token_rows *t) {
+  ir *b = e->b;
+  run some;
+  run all = {t->first, larger(b, t->first, t->last)}; /* groups may end before a tensor begins */
+  ir_loop runs = begin_runs(e, all, i64(b, NORM_ROWS), &some);
+  token_rows of_run = *t;
+  of_run.first = some.begin;
+  of_run.last = some.end;
+  of_run.norm.is_certain = true;
+  of_run.norm.factor = e->factors;
+  encode_find_factors(e, t, some.begin, some.end, e->factors);
+  walk_group(e, op, &of_run);
+  ir_end_for(b, runs);
+}
+
+static void walk_group_as_asked(encode_emitter *e, const program_op *op, const token_rows *t) {
+  if (!e->normalises) {
+    walk_group(e, op, t);
+    return;
+  }
+  if (e->target->is_compact) {
+    walk_normalised_group(e, op, t);
+    return;
+  }
+  ir_branch branch = ir_if(e->b, t->norm.is_wanted);
+  walk_normalised_group(e, op, t);
+  ir_else(e->b, &branch);
+  e->is_plain = true;
+  walk_group(e, op, t);
+  e->is_plain = false;
+  ir_end_if(e->b, branch);
 }
 
 /* Of each tensor the heads of the group. */
@@ -424,7 +397,7 @@ static void walk_tensors(encode_emitter *e, const program_op *op) {
   t.first = first;
   t.last = last;
   find_kept(e, tensors.index, &t);
-  walk_rows(e, op, &t, walk_group);
+  walk_rows(e, op, &t, walk_group_as_asked);
   ir_end_for(b, tensors);
 }
 
@@ -441,6 +414,16 @@ static void walk_heads_of_token(encode_emitter *e, const program_op *op) {
   ir_end_for(b, heads);
 }
 
+static void find_factors_of_run(encode_emitter *e, token_rows *t, int tensor) {
+  if (!e->normalises) return;
+  ir_value factors = ir_offset_const(e->b, e->factors, (int64_t)tensor * e->most * 4);
+  ir_branch branch;
+  if (!e->target->is_compact) branch = ir_if(e->b, t->norm.is_wanted);
+  encode_find_factors(e, t, e->run.begin, e->run.end, factors);
+  if (!e->target->is_compact) ir_end_if(e->b, branch);
+  t->norm.factor = factors;
+}
+
 /* and their rows in the first `tensors` tensors, whose coefficients serve q and k at once. */
 static void walk_heads_of_rows(encode_emitter *e, const program_op *op, int tensors) {
   ir *b = e->b;
@@ -448,6 +431,7 @@ static void walk_heads_of_rows(encode_emitter *e, const program_op *op, int tens
   for (int t = 0; t < tensors; t++) {
     e->tensor[t] = rows_of_token(e, rows_of_tensor(e, i64(b, t)));
     find_kept(e, i64(b, t), &e->tensor[t]);
+    find_factors_of_run(e, &e->tensor[t], t);
   }
   ir_loop heads = ir_for(b, e->run.begin, e->run.end);
   e->head = heads.index;
@@ -468,6 +452,50 @@ static void walk_heads(encode_emitter *e, const program_op *op) {
   ir_end_if(e->b, branch);
 }
 
+/* ---- rows of their own: tensors, heads of each, tiles, tokens ---- */
+
+static void walk_each_tensor(encode_emitter *e, const program_op *op) {
+  ir *b = e->b;
+  ir_loop tensors = ir_for(b, i64(b, 0), i64(b, 2));
+  e->row_tensor = tensors.index;
+  emit_ops(e, op->body);
+  ir_end_for(b, tensors);
+}
+
+static void walk_each_head(encode_emitter *e, const program_op *op) {
+  ir *b = e->b;
+  ir_value heads = ROWS_I64(e, rows_of_tensor(e, e->row_tensor), heads), all = e->prepared;
+  ir_loop each = ir_for(b, e->heads.begin, smaller(b, e->heads.end, heads));
+  e->row_head = each.index;
+  if (e->p->per_head)
+    e->prepared = ir_offset(b, all, mul(b, sub(b, each.index, e->heads.begin), LOOP_I64(e, prepared_stride)));
+  emit_ops(e, op->body);
+  e->prepared = all;
+  ir_end_for(b, each);
+}
+
+static void walk_own(encode_emitter *e, const program_op *op, const token_rows *t) {
+  ir *b = e->b;
+  e->row_out = ir_pointer(b, add(b, t->out, mul(b, e->row_head, t->out_step)));
+  e->row_in = ir_pointer(b, add(b, t->in, mul(b, e->row_head, t->in_step)));
+  e->row_kept = kept_row(e, t, e->row_head);
+  e->in_place = t->in_place;
+  e->kind = t->kind;
+  e->norm = t->norm;
+  emit_ops(e, op->body);
+}
+
+/* The row of each token of the tile. */
+static void walk_tile_rows(encode_emitter *e, const program_op *op) {
+  ir *b = e->b;
+  ir_loop tokens = ir_for(b, e->tile.begin, e->tile.end);
+  e->token = tokens.index;
+  token_rows t = rows_of_token(e, rows_of_tensor(e, e->row_tensor));
+  find_kept(e, e->row_tensor, &t);
+  walk_rows(e, op, &t, walk_own);
+  ir_end_for(b, tokens);
+}
+
 /* ---- ops ---- */
 
 static void walk(encode_emitter *e, const program_op *op) {
@@ -480,12 +508,25 @@ static void walk(encode_emitter *e, const program_op *op) {
     break;
   case SPACE_BATCHES: walk_batches(e, op); break;
   case SPACE_TENSORS:
-    if (e->head.ptr) walk_rows(e, op, e->tensor, walk_both);
+    if (e->p->of_rows) walk_each_tensor(e, op);
+    else if (e->head.ptr) walk_rows(e, op, e->tensor, walk_both);
     else walk_tensors(e, op);
     break;
-  case SPACE_HEADS: walk_heads(e, op); break;
+  case SPACE_HEADS:
+    if (e->p->of_rows) walk_each_head(e, op);
+    else walk_heads(e, op);
+    break;
   default: diag_bug("cpu/encode", "a loop over %s", program_space_word(op->space));
   }
+}
+
+static void hold_coefficients(encode_emitter *e, const program_op *op) {
+  ir_value coefficients = coefficients_at(e);
+  for (int i = 0; i < e->row->n_parts; i++)
+    if (encode_is_of_part(e, op, i)) {
+      ir_value from = emit_is_shared(e->part[i].p) ? e->of_token : coefficients; /* of the run's first head */
+      emit_load_slots(&e->part[i], ir_offset_const(e->b, from, e->row->part[i].slots));
+    }
 }
 
 static void emit_ops(encode_emitter *e, const program_op *list) {
@@ -496,16 +537,18 @@ static void emit_ops(encode_emitter *e, const program_op *list) {
       if (!op->next || !is_of_token(op->next)) emit_token_coefficients(e, e->prepared, coefficients_at(e));
       break;
     case OP_REDUCE: emit_token_gradient(e); return;
-    case OP_HOLD: emit_load_slots(&e->rows, coefficients_at(e)); break;
-    default: emit_row(e, op); return;
+    case OP_HOLD: hold_coefficients(e, op); break;
+    default: encode_row(e, op); return;
     }
 }
 
 /* prepare_T does the evals of the call; what is left are the loops that a schedule has cut. */
 static void emit_tokens(encode_emitter *e) {
   for (const program_op *op = e->program->body; op; op = op->next) {
-    if (op->kind != OP_FOR || (op->space != SPACE_RUNS && op->space != SPACE_TILES)) continue;
-    if (op->space == SPACE_RUNS) measure_heads(e);
+    bool is_cut = op->space == SPACE_RUNS || op->space == SPACE_TILES || op->space == SPACE_BATCHES;
+    if (op->kind != OP_FOR || !is_cut) continue;
+    if (op->space == SPACE_BATCHES) measure_tiles(e);
+    else if (op->space == SPACE_RUNS) measure_heads(e);
     else measure_rows(e);
     walk(e, op);
   }
@@ -519,40 +562,59 @@ static int most_rotors(int64_t slot_bytes, bool per_head) {
   return count < 1 ? 1 : count > MOST ? MOST : (int)count;
 }
 
-static void emit_function(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t,
-                          const cpu_target *target, int dtype, int out, bool streaming, const gradient_code *gradient,
+/* Stores past the caches are of whole vectors where these begin at multiples of their size. */
+static bool may_stream(const plan_tile *t) {
+  for (int j = 0; j < t->n_vectors; j++)
+    if (t->start[j] % t->width) return false;
+  return true;
+}
+
+static void emit_function(ir *b, arena *a, const program *scheduled, const row_code *row, const cpu_target *target,
+                          int dtype, int out, bool streaming, bool normalises, const gradient_code *gradient,
                           int most) {
-  encode_emitter e = {.b = b, .memory = a, .p = p, .program = scheduled, .target = target, .gradient = gradient};
-  e.rows = (row_emitter){
-      .b = b, .memory = a, .p = p, .t = t, .target = target, .dtype = dtype, .out = out, .streaming = streaming};
+  const plan *p = row->part[0].p;
+  encode_emitter e = {
+      .b = b, .memory = a, .p = p, .row = row, .program = scheduled, .target = target, .gradient = gradient};
+  e.normalises = normalises;
+  for (int i = 0; i < row->n_parts; i++)
+    e.part[i] = (row_emitter){.b = b,
+                              .memory = a,
+                              .p = row->part[i].p,
+                              .t = row->part[i].t,
+                              .target = target,
+                              .dtype = dtype,
+                              .out = out,
+                              .streaming = streaming && (row->n_parts == 1 || may_stream(row->part[i].t)),
+                              .by_chunks = target->is_compact && !gradient && row->part[i].t->row_step > 0};
   const char *name =
       out == dtype ? emit_encode_name(a, target, dtype, streaming) : emit_converting_name(a, target, dtype, out);
   if (gradient) name = emit_gradient_name(a, gradient->target, dtype);
-  e.slot_bytes = (int64_t)(t->n_slots + (gradient ? emit_torque_slots(gradient, t) : 0)) * t->width * 4;
-  e.most = most_rotors(e.slot_bytes, p->per_head);
+  e.slot_bytes = row->slot_bytes + (gradient ? emit_row_torque_bytes(gradient, row) : 0);
+  e.most = most_rotors(e.slot_bytes, p->per_head && !p->of_rows);
   if (e.most > most) e.most = most;
   ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e.loop);
-  e.positions = ir_alloca(b, emit_place_numbers(p->spec) * 8, 8);
+  e.positions = ir_alloca(b, emit_place_numbers(row->spec) * 8, 8);
   e.coefficients = ir_alloca(b, e.most * e.slot_bytes + CACHE_LINE, CACHE_LINE);
+  if (normalises) e.factors = ir_alloca(b, 4 * (p->per_head ? 2 * e.most : NORM_ROWS), 4);
   e.ahead = emit_load_ahead(b, e.loop);
   e.q_heads = LOOP_I64(&e, rows[0].heads);
   e.prepared = LOOP_PTR(&e, prepared);
-  if (gradient) e.gained = emit_load_gradient(gradient, b, t, e.loop);
+  if (gradient) e.gained = emit_load_gradient(gradient, b, row, e.loop);
   emit_tokens(&e);
   ir_return(b);
 }
 
-void emit_encode(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t, const cpu_target *target,
-                 int dtype, int out, bool streaming) {
-  emit_function(b, a, scheduled, p, t, target, dtype, out, streaming, NULL, INT_MAX);
+void emit_encode(ir *b, arena *a, const program *scheduled, const row_code *row, const cpu_target *target, int dtype,
+                 int out, bool streaming, bool normalises) {
+  emit_function(b, a, scheduled, row, target, dtype, out, streaming, normalises, NULL, INT_MAX);
 }
 
-void emit_encode_few(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t,
-                     const cpu_target *target, int most) {
-  emit_function(b, a, scheduled, p, t, target, NUMBER_F32, NUMBER_F32, false, NULL, most);
+void emit_encode_few(ir *b, arena *a, const program *scheduled, const row_code *row, const cpu_target *target,
+                     int most) {
+  emit_function(b, a, scheduled, row, target, NUMBER_F32, NUMBER_F32, false, false, NULL, most);
 }
 
-void emit_encode_gradient(ir *b, arena *a, const program *scheduled, const plan *p, const plan_tile *t,
-                          const cpu_target *target, int dtype, const gradient_code *gradient) {
-  emit_function(b, a, scheduled, p, t, target, dtype, dtype, false, gradient, INT_MAX);
+void emit_encode_gradient(ir *b, arena *a, const program *scheduled, const row_code *row, const cpu_target *target,
+                          int dtype, const gradient_code *gradient) {
+  emit_function(b, a, scheduled, row, target, dtype, dtype, false, false, gradient, INT_MAX);
 }

@@ -53,8 +53,18 @@ static void encode(ir *b, arena *a, const form *f, const void *plan, const cpu_t
 static void encode_backward(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target,
                             unsigned dtypes) {
   const struct plan *p = plan;
+  const plan_gradient_row *of = plan_gradient_build_row(a, &p, 1);
   if (!plan_is_sum(p)) emit_backward(b, a, form_program(a, f, plan, "encode_transposed"), target, dtypes);
-  emit_gradient(b, a, form_program(a, f, plan, "encode_backward"), p, target, dtypes);
+  if (of) emit_gradient(b, a, form_program(a, f, plan, "encode_backward"), &p, of, target, dtypes);
+}
+
+static void parts_backward(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target,
+                           unsigned dtypes) {
+  const plan_row *row = plan;
+  const struct plan *const *plans = (const struct plan *const *)row->part;
+  const plan_gradient_row *of = plan_gradient_build_row(a, plans, row->n_parts);
+  emit_backward(b, a, form_program(a, f, plan, "encode_transposed"), target, dtypes);
+  if (of) emit_gradient(b, a, form_program(a, f, plan, "encode_backward"), plans, of, target, dtypes);
 }
 
 static void dense(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {
@@ -70,7 +80,9 @@ static const form_emitter emitters[FORM_COUNT] = {
     [FORM_ATTENTION] = {attention_imports, attention, attention_backward},
     [FORM_POLYNOMIAL] = {emit_encoder_imports, widen, widen_backward},
     [FORM_ADDITIVE] = {emit_encoder_imports, encode, encode_backward},
+    [FORM_PARTS] = {emit_encoder_imports, encode, parts_backward},
     [FORM_BLADES] = {emit_encoder_imports, encode, encode_backward},
+    [FORM_ROW_BLADES] = {emit_encoder_imports, encode, encode_backward},
     [FORM_DENSE_FOUR] = {emit_encoder_imports, encode, encode_backward},
     [FORM_SCHUR] = {NULL, dense, dense_backward},
     [FORM_DENSE] = {NULL, dense, dense_backward},

@@ -40,16 +40,65 @@ static bool differ(const plan_gradient *of) {
   bool differ = false;
   for (int i = 0; i < of->n_boundaries; i++) differ = differ || of->of_boundary[0][i] != of->of_boundary[1][i];
   for (int i = 0; i < of->token->spec->n_axes; i++) differ = differ || of->of_position[0][i] != of->of_position[1][i];
+  differ = differ || of->n_row_inputs[0] != of->n_row_inputs[1];
+  for (int i = 0; i < of->n_row_inputs[0] && !differ; i++)
+    differ = of->of_row_input[0][i].gradient != of->of_row_input[1][i].gradient;
   return differ;
 }
 
 gradient_code emit_gradient_code(arena *a, const plan_gradient *of, const cpu_target *target) {
-  return (gradient_code){a, of, emit_gradient_target(a, target), differ(of)};
+  return (gradient_code){.memory = a,
+                         .of = of,
+                         .target = emit_gradient_target(a, target),
+                         .frames_differ = differ(of),
+                         .whole = of->token->spec};
+}
+
+const gradient_code *emit_gradient_codes(arena *a, const spec *s, const plan_gradient_row *of,
+                                         const cpu_target *target) {
+  gradient_code *codes = arena_array(a, gradient_code, of->n_parts), *last = NULL;
+  bool frames_differ = false;
+  int torques = 0, sums = 0, scatters = 0, count = 0;
+  for (int i = 0; i < of->n_parts; i++) {
+    const plan_gradient *g = of->part[i];
+    if (!g) continue;
+    gradient_code *code = &codes[count++];
+    *code = emit_gradient_code(a, g, target);
+    code->whole = s;
+    code->part = i;
+    code->torques = torques;
+    code->sums = sums;
+    code->scatters = scatters;
+    torques += g->n_torques;
+    sums += g->n_boundaries;
+    scatters += g->n_scatters;
+    frames_differ = frames_differ || code->frames_differ;
+    if (last) last->next = code;
+    last = code;
+  }
+  for (int i = 0; i < count; i++) codes[i].frames_differ = frames_differ;
+  return codes;
+}
+
+int emit_all_torques(const gradient_code *g) {
+  int count = 0;
+  for (; g; g = g->next) count += g->of->n_torques;
+  return count;
 }
 
 /* ---- a row's torques ---- */
 
 int emit_torque_slots(const gradient_code *g, const plan_tile *t) { return g->of->pairs->n_terms * t->n_vectors; }
+
+int64_t emit_torque_bytes(const gradient_code *g, const plan_tile *t) {
+  return (int64_t)emit_torque_slots(g, t) * t->width * 4;
+}
+
+int64_t emit_row_torque_bytes(const gradient_code *g, const row_code *row) {
+  int64_t bytes = 0;
+  for (; g; g = g->next) bytes += emit_torque_bytes(g, row->part[g->part].t);
+  return bytes;
+}
 
 static ir_value slot_at(ir *b, const plan_tile *t, ir_value at, int term, int vector) {
   return ir_offset_const(b, at, ((int64_t)term * t->n_vectors + vector) * t->width * 4);
@@ -63,23 +112,41 @@ static ir_value multiply_add(row_emitter *r, ir_value x, ir_value y, ir_value su
 /* Sums that stay in registers over a token's rows of one tensor; more of them are in memory from row to row. */
 enum { MOST_HELD = 32 };
 
-bool emit_holds_torques(const gradient_code *g, const plan_tile *t) { return emit_torque_slots(g, t) <= MOST_HELD; }
+int emit_held_torques(const gradient_code *g, const row_code *row) {
+  int slots = 0;
+  for (; g; g = g->next) slots += emit_torque_slots(g, row->part[g->part].t);
+  return slots <= MOST_HELD ? slots : 0;
+}
 
 void emit_begin_torques(const gradient_code *g, row_emitter *r, const gradient_values *v, ir_value *held) {
-  ir_value none = ir_float(r->b, ir_vector(r->b, r->t->width, r->b->f32), 0);
-  for (int i = 0; i < emit_torque_slots(g, r->t); i++)
-    if (held) held[i] = none;
-    else ir_store(r->b, none, slot_at(r->b, r->t, v->of_rows, 0, i), 4, false);
+  ir *b = r->b;
+  ir_value of_rows = v->of_rows;
+  for (; g; g = g->next) {
+    const plan_tile *t = r[g->part].t;
+    ir_value none = ir_float(b, ir_vector(b, t->width, b->f32), 0);
+    int slots = emit_torque_slots(g, t);
+    for (int i = 0; i < slots; i++)
+      if (held) *held++ = none;
+      else ir_store(b, none, slot_at(b, t, of_rows, 0, i), 4, false);
+    of_rows = ir_offset_const(b, of_rows, emit_torque_bytes(g, t));
+  }
 }
 
 void emit_add_torques(const gradient_code *g, row_emitter *r, const gradient_values *v, const ir_value *held,
                       ir_value at) {
   ir *b = r->b;
-  MlirType type = ir_vector(b, r->t->width, b->f32);
-  for (int i = 0; i < emit_torque_slots(g, r->t); i++) {
-    ir_value sum = held ? held[i] : ir_load(b, type, slot_at(b, r->t, v->of_rows, 0, i), 4);
-    ir_value slot = slot_at(b, r->t, at, 0, i);
-    ir_store(b, ir_op2(b, "arith.addf", ir_load(b, type, slot, 4), sum), slot, 4, false);
+  ir_value of_rows = v->of_rows;
+  for (; g; g = g->next) {
+    const plan_tile *t = r[g->part].t;
+    MlirType type = ir_vector(b, t->width, b->f32);
+    int slots = emit_torque_slots(g, t);
+    for (int i = 0; i < slots; i++) {
+      ir_value sum = held ? *held++ : ir_load(b, type, slot_at(b, t, of_rows, 0, i), 4);
+      ir_value slot = slot_at(b, t, at, 0, i);
+      ir_store(b, ir_op2(b, "arith.addf", ir_load(b, type, slot, 4), sum), slot, 4, false);
+    }
+    of_rows = ir_offset_const(b, of_rows, emit_torque_bytes(g, t));
+    at = ir_offset_const(b, at, emit_torque_bytes(g, t));
   }
 }
 
@@ -139,7 +206,7 @@ static void add_product(row_emitter *r, ir_value x, ir_value y, ir_value *held, 
   else ir_store(r->b, sum, at, 4, false);
 }
 
-void emit_row_torques(const gradient_code *g, row_emitter *r, int group, const gradient_values *v,
+void emit_row_torques(const gradient_code *g, row_emitter *r, int group, const gradient_values *v, ir_value of_rows,
                       const row_vectors *gradient, const row_vectors *turned, const row_vectors *y, ir_value *held) {
   const plan_tile *t = r->t;
   ir_value *with = arena_array(r->memory, ir_value, emit_torque_slots(g, t));
@@ -148,7 +215,7 @@ void emit_row_torques(const gradient_code *g, row_emitter *r, int group, const g
     for (int term = 0; term < g->of->pairs->n_terms && t->group[j] == group; term++) {
       int slot = term * t->n_vectors + j;
       ir_value x = y ? with[slot] : gradient->lanes[j], other = y ? y->lanes[j] : (ir_value){NULL};
-      if (x.ptr) add_product(r, x, other, held ? &held[slot] : NULL, slot_at(r->b, t, v->of_rows, 0, slot));
+      if (x.ptr) add_product(r, x, other, held ? &held[slot] : NULL, slot_at(r->b, t, of_rows, 0, slot));
     }
 }
 
@@ -207,15 +274,41 @@ static const char *spread_name(const gradient_code *g) {
   return arena_printf(g->memory, "spread_%s", g->target->suffix);
 }
 
-void emit_spread(const gradient_code *g, ir *b, const plan *p, const plan_tile *t) {
-  MlirType types[] = {b->ptr, b->ptr};
-  ir_value arguments[2], *loaded = arena_array(g->memory, ir_value, emit_torque_slots(g, t));
-  row_emitter r = {.b = b, .memory = g->memory, .p = p, .t = t, .target = g->target};
-  ir_function(b, spread_name(g), true, (MlirType){NULL}, 2, types, arguments);
+/* Lanes that other parts' blocks have and this one's do not: tables of torques hold them, too. */
+static void clear_rest(const gradient_code *g, ir *b, ir_value tau, int begin, int lanes) {
+  while (begin < lanes) {
+    int width = g->target->lanes;
+    while (width > lanes - begin) width /= 2;
+    ir_value none = ir_float(b, ir_vector(b, width, b->f64), 0);
+    for (int k = 0; k < g->of->n_torques; k++)
+      ir_store(b, none, ir_offset_const(b, tau, ((int64_t)k * lanes + begin) * 8), 8, false);
+    begin += width;
+  }
+}
+
+static void spread_part(const gradient_code *g, row_emitter *r, ir_value at, ir_value tau) {
+  ir *b = r->b;
+  const plan_tile *t = r->t;
+  int lanes = r->p->lanes, last = t->n_chunks - 1;
+  ir_value *loaded = arena_array(g->memory, ir_value, emit_torque_slots(g, t));
   for (int chunk = 0; chunk < t->n_chunks; chunk++)
     for (int k = 0; k < g->of->n_torques; k++)
-      ir_store(b, torque_of_chunk(g, &r, loaded, arguments[0], chunk, k),
-               ir_offset_const(b, arguments[1], ((int64_t)k * p->lanes + t->chunk_begin[chunk]) * 8), 8, false);
+      ir_store(b, torque_of_chunk(g, r, loaded, at, chunk, k),
+               ir_offset_const(b, tau, ((int64_t)k * lanes + t->chunk_begin[chunk]) * 8), 8, false);
+  clear_rest(g, b, tau, t->chunk_begin[last] + t->chunk_width[last], lanes);
+}
+
+void emit_spread(const gradient_code *g, ir *b, const row_code *row) {
+  MlirType types[] = {b->ptr, b->ptr};
+  ir_value arguments[2];
+  ir_function(b, spread_name(g), true, (MlirType){NULL}, 2, types, arguments);
+  ir_value at = arguments[0];
+  for (; g; g = g->next) {
+    const plan *p = row->part[g->part].p;
+    row_emitter r = {.b = b, .memory = g->memory, .p = p, .t = row->part[g->part].t, .target = g->target};
+    spread_part(g, &r, at, ir_offset_const(b, arguments[1], (int64_t)g->torques * p->lanes * 8));
+    at = ir_offset_const(b, at, emit_torque_bytes(g, r.t));
+  }
   ir_return(b);
 }
 
@@ -224,8 +317,9 @@ void emit_spread(const gradient_code *g, ir *b, const plan *p, const plan_tile *
 #define FIELD_OF(b, loop, name, type) \
   ir_load((b), (b)->type, ir_offset_const((b), (loop), offsetof(pegen_gradient_loop, name)), 8)
 
-gradient_values emit_load_gradient(const gradient_code *g, ir *b, const plan_tile *t, ir_value loop) {
-  const plan *p = g->of->token;
+gradient_values emit_load_gradient(const gradient_code *g, ir *b, const row_code *row, ir_value loop) {
+  const spec *s = row->spec;
+  int64_t tau_bytes = (int64_t)emit_all_torques(g) * g->of->token->lanes * 8;
   return (gradient_values){
       .from_input = ir_compare_int(b, "ne", FIELD_OF(b, loop, from_input, i64), i64(b, 0)),
       .sums = FIELD_OF(b, loop, sums, i64),
@@ -238,18 +332,19 @@ gradient_values emit_load_gradient(const gradient_code *g, ir *b, const plan_til
       .torques = FIELD_OF(b, loop, torques, i64),
       .torque_token = FIELD_OF(b, loop, torque_token, i64),
       .torque_head = FIELD_OF(b, loop, torque_head, i64),
-      .tau = ir_alloca(b, (int64_t)g->of->n_torques * p->lanes * 8 + CACHE_LINE, CACHE_LINE),
-      .gained = ir_alloca(b, p->spec->n_axes * 8, 8),
-      .of_rows = ir_alloca(b, (int64_t)emit_torque_slots(g, t) * t->width * 4 + CACHE_LINE, CACHE_LINE),
+      .inputs = spec_turns_rows(s) ? FIELD_OF(b, loop, input_gains, i64) : i64(b, 0),
+      .tau = ir_alloca(b, tau_bytes + CACHE_LINE, CACHE_LINE),
+      .gained = ir_alloca(b, emit_gained_numbers(s) * 8, 8),
+      .of_rows = ir_alloca(b, emit_row_torque_bytes(g, row) + CACHE_LINE, CACHE_LINE),
   };
 }
 
 static void call_token(const gradient_code *g, ir *b, torque_frame frame, const ir_value *arguments) {
-  ir_call(b, emit_gain_name(g, frame), 6, arguments);
+  ir_call(b, emit_gain_name(g, frame), spec_turns_rows(g->whole) ? 7 : 6, arguments);
 }
 
 void emit_collect_torques(const gradient_code *g, ir *b) {
-  emit_collect(b, g->target, true, (int64_t)g->of->n_torques * g->of->token->lanes, collect_name(g));
+  emit_collect(b, g->target, true, (int64_t)emit_all_torques(g) * g->of->token->lanes, collect_name(g));
 }
 
 static void emit_gains_of_token(const gradient_code *g, ir *b, const gradient_values *v, const gradient_token *t) {
@@ -258,7 +353,7 @@ static void emit_gains_of_token(const gradient_code *g, ir *b, const gradient_va
   ir_value wanted = ir_compare_int(b, "ne", v->sums, i64(b, 0));
   ir_value chunk = mul(b, ir_op2(b, "arith.divui", t->token, v->chunk_tokens), v->chunk_bytes);
   ir_value sums = ir_select(b, wanted, add(b, add(b, v->sums, chunk), mul(b, t->head, v->sums_stride)), i64(b, 0));
-  ir_value arguments[] = {t->position, prepared, v->tau, sums, v->positions, v->gained};
+  ir_value arguments[] = {t->position, prepared, v->tau, sums, v->positions, v->gained, v->inputs};
   if (!g->frames_differ) {
     call_token(g, b, TORQUE_OF_Y, arguments);
     return;
@@ -270,8 +365,7 @@ static void emit_gains_of_token(const gradient_code *g, ir *b, const gradient_va
   ir_end_if(b, branch);
 }
 
-void emit_gradient_of_token(const gradient_code *g, row_emitter *r, const gradient_values *v, const gradient_token *t) {
-  ir *b = r->b;
+void emit_gradient_of_token(const gradient_code *g, ir *b, const gradient_values *v, const gradient_token *t) {
   ir_call(b, spread_name(g), 2, (ir_value[]){t->at, v->tau});
   ir_branch branch = ir_if(b, ir_compare_int(b, "ne", v->torques, i64(b, 0)));
   ir_value of_token = mul(b, t->token, v->torque_token), of_head = mul(b, t->head, v->torque_head);
@@ -282,15 +376,37 @@ void emit_gradient_of_token(const gradient_code *g, row_emitter *r, const gradie
   ir_end_if(b, branch);
 }
 
+int64_t emit_gained_input(const spec *s, int i) {
+  int64_t at = s->n_axes;
+  for (int k = 0; k < i; k++) at += s->input[k].size ? s->input[k].size : 1;
+  return at;
+}
+
+int64_t emit_gained_numbers(const spec *s) { return emit_gained_input(s, spec_turns_rows(s) ? s->n_inputs : 0); }
+
 void emit_begin_position_gradient(const gradient_code *g, ir *b, const gradient_values *v) {
-  for (int axis = 0; axis < g->of->token->spec->n_axes; axis++)
+  const spec *s = g->whole;
+  for (int axis = 0; axis < s->n_axes; axis++)
     ir_store(b, ir_float(b, b->f64, 0), ir_offset_const(b, v->gained, axis * 8), 8, false);
+  if (!spec_turns_rows(s)) return;
+  ir_loop each = ir_for(b, i64(b, s->n_axes), i64(b, emit_gained_numbers(s)));
+  ir_store(b, ir_float(b, b->f64, 0), ir_offset(b, v->gained, mul(b, each.index, i64(b, 8))), 8, false);
+  ir_end_for(b, each);
+}
+
+void emit_end_input_gradient(const gradient_code *g, ir *b, const gradient_values *v, ir_value loop, ir_value batch,
+                             ir_value token, ir_value head) {
+  ir_branch branch = ir_if(b, ir_compare_int(b, "ne", v->inputs, i64(b, 0)));
+  ir_value gained = ir_offset_const(b, v->gained, g->whole->n_axes * 8);
+  ir_value arguments[] = {loop, batch, token, head, gained};
+  ir_call(b, "pegen_driver_input_gradient", 5, arguments);
+  ir_end_if(b, branch);
 }
 
 void emit_end_position_gradient(const gradient_code *g, ir *b, const gradient_values *v, ir_value loop,
                                 ir_value token) {
   ir_branch branch = ir_if(b, ir_compare_int(b, "ne", v->positions, i64(b, 0)));
-  ir_value arguments[] = {loop, token, i64(b, g->of->token->spec->n_axes), v->gained};
+  ir_value arguments[] = {loop, token, i64(b, g->whole->n_axes), v->gained};
   ir_call(b, "pegen_driver_position_gradient", 4, arguments);
   ir_end_if(b, branch);
 }

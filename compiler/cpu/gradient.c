@@ -3,10 +3,13 @@
 
 #include "cpu/backward.h"
 #include "cpu/encode.h"
+#include "cpu/place.h"
 #include "cpu/schedule.h"
 #include "mlir/arith.h"
 
 #include "kernel/loop.h"
+
+#include <string.h>
 
 /* ---- expressions: blocks in the lanes ---- */
 
@@ -47,12 +50,19 @@ static void add_to(chunk_emitter *e, ir_value at, ir_value x) {
 }
 
 /* A token's leaves: coordinates, what is prepared of its head, its torques. */
-static void connect(const chunk_walk *w, chunk_emitter *e, const ir_value *arguments, ir_value *positions) {
-  for (int axis = 0; axis < emit_place_numbers(w->p->spec); axis++)
-    positions[axis] = ir_load(w->b, w->b->f64, ir_offset_const(w->b, arguments[0], axis * 8), 8);
+static void connect(const chunk_walk *w, chunk_emitter *e, const gradient_code *g, const ir_value *arguments,
+                    ir_value *positions) {
+  ir_value own[PEGEN_MAX_PLACE + SPEC_MAX_INPUTS];
+  emit_load_place(w->b, w->whole, arguments[0], positions);
+  if (w->p->part) {
+    emit_place_of_part(w, positions, own);
+    memcpy(positions, own, sizeof own);
+  }
   e->positions = positions;
-  e->prepared = arguments[1];
-  e->cotangents = arguments[2];
+  e->input = emit_place_inputs(w->p->spec, positions);
+  e->input_dtype = NUMBER_F32;
+  e->prepared = ir_offset_const(w->b, arguments[1], w->prepared);
+  e->cotangents = ir_offset_const(w->b, arguments[2], (int64_t)g->torques * w->p->lanes * 8);
 }
 
 /* Lanes beyond the last block are left out. */
@@ -65,87 +75,137 @@ static ir_value sum_of_blocks(const chunk_walk *w, const chunk_emitter *e, ir_va
   return sum;
 }
 
+/* Adds what a leaf's element gains in each block of the chunk to what the row's inputs do, at `gained`. */
+static void add_to_inputs(const chunk_walk *w, chunk_emitter *e, const expr *leaf, ir_value lanes, ir_value gained) {
+  ir *b = w->b;
+  const spec *s = w->p->spec;
+  int64_t first = emit_gained_input(s, leaf->index);
+  if (!(leaf->depends & DEPENDS_BLOCK)) {
+    ir_value sum = sum_of_blocks(w, e, lanes);
+    add_to(e, ir_offset_const(b, gained, (first + leaf->offsets[0]) * 8), sum);
+    return;
+  }
+  for (int i = 0; i < e->width && e->begin + i < s->n_blocks; i++) { /* of a loop over chunks blocks are in order */
+    ir_value at = ir_offset_const(b, gained, (first + leaf->offsets[e->begin + i]) * 8);
+    if (e->shift.ptr) at = ir_offset(b, at, mul(b, e->shift, i64(b, 8)));
+    ir_value lane = ir_extract(b, lanes, i);
+    add_to(e, at, lane);
+  }
+}
+
+static void inputs_of_chunk(const chunk_walk *w, chunk_emitter *e, const gradient_code *g, torque_frame frame,
+                            const ir_value *arguments) {
+  ir *b = w->b;
+  int count = g->of->n_row_inputs[frame];
+  const adjoint_scatter *of = g->of->of_row_input[frame];
+  ir_value *lanes = arena_array(w->memory, ir_value, count + 1);
+  for (int i = 0; i < count; i++) lanes[i] = wide(e, of[i].gradient);
+  ir_branch branch = ir_if(b, ir_compare_int(b, "ne", arguments[6], i64(b, 0)));
+  for (int i = 0; i < count; i++) add_to_inputs(w, e, of[i].leaf, lanes[i], arguments[5]);
+  ir_end_if(b, branch);
+}
+
 /* Both at once, for they share most of their expressions. */
 static void token_of_chunk(const chunk_walk *w, chunk_emitter *e, const gradient_code *g, torque_frame frame,
                            const ir_value *arguments) {
   ir *b = w->b;
   const plan_gradient *of = g->of;
   int n_axes = w->p->spec->n_axes;
-  ir_value positions[PEGEN_MAX_PLACE], of_axis[SPEC_MAX_AXES] = {{NULL}};
+  ir_value positions[PEGEN_MAX_PLACE + SPEC_MAX_INPUTS], of_axis[SPEC_MAX_AXES] = {{NULL}};
   ir_value *of_boundary = arena_array(w->memory, ir_value, of->n_boundaries + 1);
-  connect(w, e, arguments, positions);
+  connect(w, e, g, arguments, positions);
   for (int i = 0; i < of->n_boundaries; i++)
     if (!expr_is_const(of->of_boundary[frame][i], 0)) of_boundary[i] = wide(e, of->of_boundary[frame][i]);
   for (int axis = 0; axis < n_axes; axis++)
     if (!expr_is_const(of->of_position[frame][axis], 0)) of_axis[axis] = wide(e, of->of_position[frame][axis]);
   ir_branch branch = ir_if(b, ir_compare_int(b, "ne", arguments[3], i64(b, 0)));
   for (int i = 0; i < of->n_boundaries; i++)
-    if (of_boundary[i].ptr) add_to(e, row_at(e, ir_pointer(b, arguments[3]), i), of_boundary[i]);
+    if (of_boundary[i].ptr) add_to(e, row_at(e, ir_pointer(b, arguments[3]), g->sums + i), of_boundary[i]);
   ir_end_if(b, branch);
   branch = ir_if(b, ir_compare_int(b, "ne", arguments[4], i64(b, 0)));
   for (int axis = 0; axis < n_axes; axis++)
     if (of_axis[axis].ptr) {
       ir_value sum = sum_of_blocks(w, e, of_axis[axis]);
-      add_to(e, ir_offset_const(b, arguments[5], axis * 8), sum);
+      add_to(e, ir_offset_const(b, arguments[5], (w->p->part ? w->p->part->axis[axis] : axis) * 8), sum);
     }
   ir_end_if(b, branch);
+  if (w->p->of_rows) inputs_of_chunk(w, e, g, frame, arguments);
 }
 
 static void scatter_of_chunk(const chunk_walk *w, chunk_emitter *e, const gradient_code *g, torque_frame frame,
                              const ir_value *arguments) {
   (void)frame;
   e->has_leaves = true;
-  e->leaves = arguments[0];
-  e->cotangents = arguments[1];
+  e->leaves = ir_offset_const(w->b, arguments[0], w->leaves);
+  e->cotangents = ir_offset_const(w->b, arguments[1], (int64_t)g->sums * w->p->lanes * 8);
   e->first_cotangent = TORQUE_MOST;
   for (int i = 0; i < g->of->n_scatters; i++)
-    ir_store(w->b, wide(e, g->of->scatter[i].gradient), row_at(e, arguments[2], i), 8, false);
+    ir_store(w->b, wide(e, g->of->scatter[i].gradient), row_at(e, arguments[2], g->scatters + i), 8, false);
 }
 
 static void emit_of_chunks(const chunk_walk *w, const gradient_code *g, torque_frame frame, const char *name, int count,
                            chunk_body *body) {
-  MlirType types[] = {w->b->ptr, w->b->ptr, w->b->ptr, w->b->i64, w->b->i64, w->b->ptr};
-  ir_value arguments[6];
+  MlirType types[] = {w->b->ptr, w->b->ptr, w->b->ptr, w->b->i64, w->b->i64, w->b->ptr, w->b->i64};
+  ir_value arguments[7];
   ir_function(w->b, name, true, (MlirType){NULL}, count, types, arguments);
-  each_chunk(w, g, frame, arguments, body);
-  ir_return(w->b);
+  ir *b = w->b;
+  for (; w; w = w->next, g = g->next) each_chunk(w, g, frame, arguments, body);
+  ir_return(b);
 }
 
 /* ---- the functions of a target ---- */
 
+/* What is computed of the parts' tokens, or once: a walk for each of g. */
+typedef const plan *plan_of(const plan_gradient *g);
+
+static const plan *of_token(const plan_gradient *g) { return g->token; }
+static const plan *of_leaves(const plan_gradient *g) { return g->leaves; }
+
+static const chunk_walk *walks_of(ir *b, arena *a, const gradient_code *g, plan_of *of, const cpu_target *target) {
+  const plan *plans[SPEC_MAX_PARTS];
+  const spec *s = g->whole;
+  int count = 0;
+  for (; g; g = g->next) plans[count++] = of(g->of);
+  row_code row = emit_row_code(a, s, plans, count, target);
+  return emit_walks_of(b, a, &row, target);
+}
+
 void emit_gradient_expressions(ir *b, arena *a, const gradient_code *g) {
-  const plan_gradient *of = g->of;
-  int lanes = g->target->lanes;
-  chunk_walk token = emit_chunks_of(b, a, of->token, plan_tile_build(a, of->token, lanes), g->target);
-  if (of->token->n_leaves > 0) emit_prepare(&token);
+  const chunk_walk *token = walks_of(b, a, g, of_token, g->target);
+  bool has_leaves = false;
+  for (const gradient_code *part = g; part; part = part->next) has_leaves |= part->of->token->n_leaves > 0;
+  if (has_leaves) emit_prepare(token);
   for (int frame = 0; frame <= g->frames_differ; frame++)
-    emit_of_chunks(&token, g, (torque_frame)frame, emit_gain_name(g, (torque_frame)frame), 6, token_of_chunk);
+    emit_of_chunks(token, g, (torque_frame)frame, emit_gain_name(g, (torque_frame)frame), token->p->of_rows ? 7 : 6,
+                   token_of_chunk);
   emit_gradient_scatter(b, a, g);
 }
 
 void emit_gradient_scatter(ir *b, arena *a, const gradient_code *g) {
-  const plan_gradient *of = g->of;
-  if (of->n_boundaries == 0) return;
+  bool some = false;
+  for (const gradient_code *part = g; part; part = part->next) some |= part->of->n_boundaries > 0;
+  if (!some) return;
   cpu_target *once = arena_new(a, cpu_target); /* tables have names of their own */
   *once = *g->target;
   once->suffix = arena_printf(a, "%s_once", g->target->suffix);
-  chunk_walk leaves = emit_chunks_of(b, a, of->leaves, plan_tile_build(a, of->leaves, g->target->lanes), once);
-  emit_of_chunks(&leaves, g, TORQUE_OF_Y, emit_scatter_name(a, g->target), 3, scatter_of_chunk);
+  emit_of_chunks(walks_of(b, a, g, of_leaves, once), g, TORQUE_OF_Y, emit_scatter_name(a, g->target), 3,
+                 scatter_of_chunk);
 }
 
-void emit_gradient(ir *b, arena *a, const program *backward, const plan *p, const cpu_target *target, unsigned dtypes) {
-  const plan_gradient *of = plan_gradient_build(a, p);
-  if (!of) return;
-  gradient_code g = emit_gradient_code(a, of, target);
+void emit_gradient(ir *b, arena *a, const program *backward, const plan *const *plans, const plan_gradient_row *of,
+                   const cpu_target *target, unsigned dtypes) {
+  const spec *s = plans[0]->part ? backward->spec : plans[0]->spec;
+  const gradient_code *g = emit_gradient_codes(a, s, of, target);
   const cpu_target *back = emit_backward_target(a, target); /* whose rotors have the transposed matrices */
-  const plan *turned = plan_is_sum(p) ? p : plan_transpose(a, p);
-  const plan_tile *t = plan_tile_build(a, turned, target->lanes);
+  const plan *turned[SPEC_MAX_PARTS];
+  for (int i = 0; i < of->n_parts; i++) turned[i] = plan_is_sum(plans[i]) ? plans[i] : plan_transpose(a, plans[i]);
+  row_code row = emit_row_code(a, s, turned, of->n_parts, target);
   b->target_cpu = target->cpu;
   b->target_features = target->features;
-  emit_gradient_expressions(b, a, &g);
-  emit_spread(&g, b, turned, t);
-  emit_collect_torques(&g, b);
+  emit_gradient_expressions(b, a, g);
+  emit_spread(g, b, &row);
+  emit_collect_torques(g, b);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
-    if (dtypes & 1u << dtype) emit_encode_gradient(b, a, cpu_schedule(a, backward), turned, t, back, dtype, &g);
+    if (dtypes & 1u << dtype) emit_encode_gradient(b, a, cpu_schedule(a, backward), &row, back, dtype, g);
   b->target_cpu = b->target_features = NULL;
 }

@@ -24,7 +24,8 @@
 void emit_gradient_expressions(ir *b, arena *a, const gradient_code *g);
 /* The last of them alone. */
 void emit_gradient_scatter(ir *b, arena *a, const gradient_code *g);
-/* backward: the program of a form's rows with their torques; p: the plan of encode. */
-void emit_gradient(ir *b, arena *a, const program *backward, const plan *p, const cpu_target *target, unsigned dtypes);
+/* backward: the program of a form's rows with their torques; plans: of encode, one for each of the row's parts. */
+void emit_gradient(ir *b, arena *a, const program *backward, const plan *const *plans, const plan_gradient_row *of,
+                   const cpu_target *target, unsigned dtypes);
 
 #endif

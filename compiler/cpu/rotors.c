@@ -2,8 +2,11 @@
 #include "cpu/rotors.h"
 
 #include "cpu/encode.h"
+#include "cpu/place.h"
+#include "cpu/plain.h"
 #include "cpu/rows.h"
 #include "cpu/schedule.h"
+#include "cpu/shared.h"
 
 #include "kernel/attention.h"
 
@@ -23,12 +26,20 @@ void emit_encoder_imports(ir *b) {
   MlirType types[] = {b->ptr, b->i64, b->i64, b->ptr};
   ir_declare(b, "pegen_driver_position", (MlirType){NULL}, 4, types);
   ir_declare(b, "pegen_driver_position_gradient", (MlirType){NULL}, 4, types);
+  MlirType of_inputs[] = {b->ptr, b->i64, b->i64, b->i64, b->ptr};
+  ir_declare(b, "pegen_driver_input_gradient", (MlirType){NULL}, 5, of_inputs);
 }
 
 /* ---- prepare and rotor: blocks in the lanes ---- */
 
 chunk_walk emit_chunks_of(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target) {
-  return (chunk_walk){b, a, p, t, target, arena_array(a, bool, 2 * expr_pool_count(p->spec->pool))};
+  return (chunk_walk){.b = b,
+                      .memory = a,
+                      .p = p,
+                      .t = t,
+                      .target = target,
+                      .has_table = arena_array(a, bool, 2 * expr_pool_count(p->spec->pool)),
+                      .whole = p->spec};
 }
 
 chunk_emitter emit_chunk(const chunk_walk *w, int chunk) {
@@ -51,20 +62,27 @@ static void prepare_chunk(const chunk_walk *w, chunk_emitter *e, const ir_value 
     ir_store(w->b, emit_expr_lanes(&e->walker, w->p->prepared[i]), emit_prepared_at(e, arguments[1], i), 4, false);
 }
 
+static void prepare_part(const chunk_walk *w, const ir_value *arguments) {
+  chunk_emitter e;
+  if (w->t->n_looped) {
+    ir_loop loop = emit_begin_chunks(w, &e);
+    prepare_chunk(w, &e, arguments);
+    ir_end_for(w->b, loop);
+  }
+  for (int chunk = w->t->n_looped; chunk < w->t->n_chunks; chunk++) {
+    e = emit_chunk(w, chunk);
+    prepare_chunk(w, &e, arguments);
+  }
+}
+
 void emit_prepare(const chunk_walk *w) {
   ir *b = w->b;
   MlirType types[] = {b->ptr, b->ptr};
   ir_value arguments[2];
   ir_function(b, emit_prepare_name(w->memory, w->target), true, (MlirType){NULL}, 2, types, arguments);
-  chunk_emitter e;
-  if (w->t->n_looped) {
-    ir_loop loop = emit_begin_chunks(w, &e);
-    prepare_chunk(w, &e, arguments);
-    ir_end_for(b, loop);
-  }
-  for (int chunk = w->t->n_looped; chunk < w->t->n_chunks; chunk++) {
-    e = emit_chunk(w, chunk);
-    prepare_chunk(w, &e, arguments);
+  for (; w; w = w->next) {
+    ir_value own[] = {ir_offset_const(b, arguments[0], w->leaves), ir_offset_const(b, arguments[1], w->prepared)};
+    prepare_part(w, own);
   }
   ir_return(b);
 }
@@ -85,6 +103,8 @@ static void connect(chunk_emitter *e, const token_source *from) {
   ir *b = e->b;
   e->prepared = from->prepared;
   e->positions = from->positions;
+  e->input = from->positions ? emit_place_inputs(e->p->spec, from->positions) : NULL;
+  e->input_dtype = NUMBER_F32;
   for (int i = 0; i < e->p->n_values && from->values.ptr; i++) {
     const expr *x = e->p->value[i];
     MlirType type = x->depends & DEPENDS_BLOCK ? ir_vector(b, e->width, b->f32) : b->f32;
@@ -111,26 +131,47 @@ static void emit_all_coefficients(const chunk_walk *w, const token_source *from,
   emit_coefficients(b, w->memory, w->p, t, emitters, false, out);
 }
 
-static void load_positions(const chunk_walk *w, ir_value from, ir_value *positions) {
-  for (int axis = 0; axis < emit_place_numbers(w->p->spec); axis++)
-    positions[axis] = ir_load(w->b, w->b->f64, ir_offset_const(w->b, from, axis * 8), 8);
+ir_value *emit_place_of_part(const chunk_walk *w, ir_value *positions, ir_value *own) {
+  const spec_part *part = w->p->part;
+  if (!part) return positions;
+  for (int axis = 0; axis < part->of->n_axes; axis++) own[axis] = positions[part->axis[axis]];
+  return own;
+}
+
+/* Of all parts, or (own) of those whose heads differ. */
+static void emit_rotor_of(const chunk_walk *w, const char *name, bool own) {
+  MlirType types[] = {w->b->ptr, w->b->ptr, w->b->ptr};
+  ir_value arguments[3], positions[PEGEN_MAX_PLACE + SPEC_MAX_INPUTS];
+  ir *b = w->b;
+  ir_function(b, name, true, (MlirType){NULL}, 3, types, arguments);
+  emit_load_place(b, w->whole, arguments[0], positions);
+  for (; w; w = w->next) {
+    ir_value place[PEGEN_MAX_PLACE + SPEC_MAX_INPUTS];
+    if (own && emit_is_shared(w->p)) continue;
+    token_source from = {
+        emit_place_of_part(w, positions, place), ir_offset_const(b, arguments[1], w->prepared), {NULL}};
+    emit_all_coefficients(w, &from, ir_offset_const(b, arguments[2], w->slots));
+  }
+  ir_return(b);
 }
 
 void emit_rotor(const chunk_walk *w) {
-  MlirType types[] = {w->b->ptr, w->b->ptr, w->b->ptr};
-  ir_value arguments[3], positions[PEGEN_MAX_PLACE];
-  ir_function(w->b, emit_rotor_name(w->memory, w->target), true, (MlirType){NULL}, 3, types, arguments);
-  load_positions(w, arguments[0], positions);
-  emit_all_coefficients(w, &(token_source){positions, arguments[1], {NULL}}, arguments[2]);
-  ir_return(w->b);
+  bool shared = false;
+  for (const chunk_walk *part = w; part; part = part->next) shared = shared || emit_is_shared(part->p);
+  emit_rotor_of(w, emit_rotor_name(w->memory, w->target), false);
+  if (shared) emit_rotor_of(w, emit_rotor_own_name(w->memory, w->target), true);
 }
 
 void emit_unfold(const chunk_walk *w) {
   MlirType types[] = {w->b->ptr, w->b->ptr};
   ir_value arguments[2];
   ir_function(w->b, emit_unfold_name(w->memory, w->target), true, (MlirType){NULL}, 2, types, arguments);
-  emit_all_coefficients(w, &(token_source){NULL, {NULL}, arguments[0]}, arguments[1]);
-  ir_return(w->b);
+  ir *b = w->b;
+  for (; w; w = w->next) {
+    token_source from = {NULL, {NULL}, ir_offset_const(b, arguments[0], w->values)};
+    emit_all_coefficients(w, &from, ir_offset_const(b, arguments[1], w->slots));
+  }
+  ir_return(b);
 }
 
 static void values_of_chunk(const chunk_walk *w, chunk_emitter *e, const token_source *from, ir_value out) {
@@ -139,56 +180,132 @@ static void values_of_chunk(const chunk_walk *w, chunk_emitter *e, const token_s
     ir_store(w->b, emit_expr_f32(&e->walker, w->p->value[i]), value_at(e, out, i), 4, false);
 }
 
-static void emit_values(const chunk_walk *w) {
-  ir *b = w->b;
-  MlirType types[] = {b->ptr, b->ptr, b->ptr};
-  ir_value arguments[3], positions[PEGEN_MAX_PLACE];
-  ir_function(b, emit_values_name(w->memory, w->target), true, (MlirType){NULL}, 3, types, arguments);
-  load_positions(w, arguments[0], positions);
-  token_source from = {positions, arguments[1], {NULL}};
+static void values_of_part(const chunk_walk *w, const token_source *from, ir_value out) {
   chunk_emitter e;
   if (w->t->n_looped) {
     ir_loop loop = emit_begin_chunks(w, &e);
-    values_of_chunk(w, &e, &from, arguments[2]);
-    ir_end_for(b, loop);
+    values_of_chunk(w, &e, from, out);
+    ir_end_for(w->b, loop);
   }
   for (int chunk = w->t->n_looped; chunk < w->t->n_chunks; chunk++) {
     e = emit_chunk(w, chunk);
-    values_of_chunk(w, &e, &from, arguments[2]);
+    values_of_chunk(w, &e, from, out);
+  }
+}
+
+static void emit_values(const chunk_walk *w) {
+  ir *b = w->b;
+  MlirType types[] = {b->ptr, b->ptr, b->ptr};
+  ir_value arguments[3], positions[PEGEN_MAX_PLACE + SPEC_MAX_INPUTS];
+  ir_function(b, emit_values_name(w->memory, w->target), true, (MlirType){NULL}, 3, types, arguments);
+  emit_load_place(b, w->whole, arguments[0], positions);
+  for (; w; w = w->next) {
+    ir_value own[PEGEN_MAX_PLACE + SPEC_MAX_INPUTS];
+    token_source from = {emit_place_of_part(w, positions, own), ir_offset_const(b, arguments[1], w->prepared), {NULL}};
+    values_of_part(w, &from, ir_offset_const(b, arguments[2], w->values));
   }
   ir_return(b);
 }
 
+/* ---- the functions of a target ---- */
+
+/* Vectors of a row that parts share, as no matrix cuts them. */
+static const plan_tile *whole_row(arena *a, const spec *s, const plan *of_part, const cpu_target *target) {
+  plan all = *of_part;
+  all.begin = 0;
+  all.end = s->head_dim;
+  all.n_terms = 0;
+  return plan_tile_build(a, &all, target->lanes);
+}
+
+row_code emit_row_code(arena *a, const spec *s, const plan *const *plans, int count, const cpu_target *target) {
+  row_code row = {.spec = s, .n_parts = count};
+  for (int i = 0; i < count; i++) {
+    const plan_tile *t = plan_tile_looped(a, plans[i], target->lanes, target->is_compact ? 2 : PLAN_LEAST_LOOPED);
+    row.part[i].p = plans[i];
+    row.part[i].t = t;
+    row.part[i].slots = row.slot_bytes;
+    row.slot_bytes += (int64_t)t->n_slots * t->width * 4;
+  }
+  row.whole = count == 1 ? row.part[0].t : whole_row(a, s, plans[0], target);
+  return row;
+}
+
+const chunk_walk *emit_walks_of(ir *b, arena *a, const row_code *row, const cpu_target *target) {
+  chunk_walk *walks = arena_array(a, chunk_walk, row->n_parts);
+  int64_t leaves = 0, prepared = 0, values = 0;
+  for (int i = 0; i < row->n_parts; i++) {
+    const plan *p = row->part[i].p;
+    walks[i] = emit_chunks_of(b, a, p, row->part[i].t, target);
+    walks[i].whole = row->spec;
+    walks[i].next = i + 1 < row->n_parts ? &walks[i + 1] : NULL;
+    walks[i].leaves = leaves;
+    walks[i].prepared = prepared;
+    walks[i].values = values;
+    walks[i].slots = row->part[i].slots;
+    leaves += (int64_t)p->n_leaves * p->lanes * 8;
+    prepared += emit_prepared_bytes(p);
+    values += emit_values_bytes(p);
+  }
+  return walks;
+}
+
+static row_code row_of(arena *a, const program *encode, const cpu_target *target) {
+  const plan *plans[SPEC_MAX_PARTS];
+  int count = program_plans(encode, plans);
+  return emit_row_code(a, encode->spec, plans, count, target);
+}
+
+static bool has_leaves(const row_code *row) {
+  for (int i = 0; i < row->n_parts; i++)
+    if (row->part[i].p->n_leaves > 0) return true;
+  return false;
+}
+
+static bool has_table(const row_code *row) {
+  for (int i = 0; i < row->n_parts; i++)
+    if (row->part[i].p->n_values > 0 && !row->part[i].p->of_rows) return true;
+  return false;
+}
+
 void emit_float_encoder(ir *b, arena *a, const program *encode, const cpu_target *target) {
-  const plan *p = program_plan(encode);
-  plan_tile *t = plan_tile_build(a, p, target->lanes);
+  row_code row = row_of(a, encode, target);
   b->target_cpu = target->cpu;
   b->target_features = target->features;
-  chunk_walk walk = emit_chunks_of(b, a, p, t, target);
-  if (p->n_leaves > 0) emit_prepare(&walk);
-  emit_rotor(&walk);
-  emit_encode_few(b, a, cpu_schedule(a, encode), p, t, target, PEGEN_ATTENTION_TURNED_ROTORS);
+  const chunk_walk *walk = emit_walks_of(b, a, &row, target);
+  if (has_leaves(&row)) emit_prepare(walk);
+  emit_rotor(walk);
+  emit_encode_few(b, a, cpu_schedule(a, encode), &row, target, PEGEN_ATTENTION_TURNED_ROTORS);
   b->target_cpu = b->target_features = NULL;
 }
 
 void emit_encoders(ir *b, arena *a, const program *encode, const cpu_target *target, unsigned dtypes) {
   const program *scheduled = cpu_schedule(a, encode);
-  const plan *p = program_plan(encode);
-  plan_tile *t = plan_tile_build(a, p, target->lanes);
+  row_code row = row_of(a, encode, target);
   b->target_cpu = target->cpu;
   b->target_features = target->features;
-  chunk_walk walk = emit_chunks_of(b, a, p, t, target);
-  if (p->n_leaves > 0) emit_prepare(&walk);
-  emit_rotor(&walk);
-  if (p->n_values > 0) {
-    emit_values(&walk);
-    emit_unfold(&walk);
+  const chunk_walk *walk = emit_walks_of(b, a, &row, target);
+  if (has_leaves(&row)) emit_prepare(walk);
+  emit_rotor(walk);
+  if (has_table(&row)) {
+    emit_values(walk);
+    emit_unfold(walk);
   }
-  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
+  emit_encode_tables(b, a, row.spec, target);
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
+    unsigned reads = 1u << dtype;
+    for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++) reads |= number_pair(dtype, out);
+    if (dtypes & reads) emit_factors(b, a, row.whole, target, dtype);
+    if (!(dtypes & 1u << dtype)) continue;
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
-      if (dtypes & 1u << dtype) emit_encode(b, a, scheduled, p, t, target, dtype, dtype, streaming);
+      emit_encode(b, a, scheduled, &row, target, dtype, dtype, streaming, !streaming);
+    if (row.spec->skip_tokens > 0) emit_norm(b, a, row.whole, target, dtype);
+  }
   for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++)
     for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++)
-      if (dtypes & number_pair(in, out)) emit_encode(b, a, scheduled, p, t, target, in, out, false);
+      if (dtypes & number_pair(in, out)) {
+        emit_encode(b, a, scheduled, &row, target, in, out, false, true);
+        emit_convert(b, a, row.whole, target, in, out, row.spec->skip_tokens > 0);
+      }
   b->target_cpu = b->target_features = NULL;
 }

@@ -4,6 +4,7 @@
  *
  *     prepare_T(leaves, prepared)                    what depends on operands alone
  *     rotor_T(positions, prepared, coefficients)     a token's coefficient vectors
+ *     rotor_own_T(positions, prepared, coefficients) those of parts whose heads differ, where other parts' are shared
  *     values_T(positions, prepared, values)          what a table holds of them
  *     unfold_T(values, coefficients)                 and back
  *     encode_T_DTYPE_STORE(loop)                     tokens, heads, q and k; see kernel/loop.h
@@ -34,16 +35,39 @@ typedef struct chunk_walk {
   const plan_tile *t;
   const cpu_target *target;
   bool *has_table; /* see chunk_emitter */
+  /* Of one of a row's parts: what comes behind it, and where its own begins, in bytes, in what the parts share: leaves,
+   * what is prepared of them, a token's values and its coefficients. */
+  const struct chunk_walk *next;
+  const spec *whole; /* of positions */
+  int64_t leaves, prepared, values, slots;
 } chunk_walk;
+
+/* A row's plan and its vectors, or those of each of its parts, in the order of their channels. */
+typedef struct row_code {
+  const spec *spec; /* of positions */
+  int n_parts;
+  struct {
+    const plan *p;
+    const plan_tile *t;
+    int64_t slots; /* byte of a token's coefficients where its own begin */
+  } part[SPEC_MAX_PARTS];
+  int64_t slot_bytes; /* of a token, or of a head of it */
+  const plan_tile *whole; /* vectors of all channels */
+} row_code;
+row_code emit_row_code(arena *a, const spec *s, const plan *const *plans, int count, const cpu_target *target);
+/* Functions of all parts, of which each is a walk of its own: the first of a list. */
+const chunk_walk *emit_walks_of(ir *b, arena *a, const row_code *row, const cpu_target *target);
 
 chunk_walk emit_chunks_of(ir *b, arena *a, const plan *p, const plan_tile *t, const cpu_target *target);
 /* What evaluates a chunk; where its values come from is the caller's to say. */
 chunk_emitter emit_chunk(const chunk_walk *w, int chunk);
 /* Opens the loop over the first chunks that are alike; *e evaluates chunk 0, shifted to the one at hand. */
 ir_loop emit_begin_chunks(const chunk_walk *w, chunk_emitter *e);
-/* prepare_T of a plan that has leaves. */
+/* A part's coordinates among the whole's `positions`: own, or, of no part, these. */
+ir_value *emit_place_of_part(const chunk_walk *w, ir_value *positions, ir_value *own);
+/* prepare_T of a plan that has leaves. These and rotor_T are of a walk and of all that are behind it. */
 void emit_prepare(const chunk_walk *w);
-/* rotor_T, unfold_T. */
+/* rotor_T and rotor_own_T, unfold_T. */
 void emit_unfold(const chunk_walk *w);
 void emit_rotor(const chunk_walk *w);
 

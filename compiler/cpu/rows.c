@@ -164,12 +164,23 @@ void emit_coefficients(ir *b, arena *a, const plan *p, const plan_tile *t, chunk
     }
 }
 
-void emit_load_slots(row_emitter *r, ir_value coefficients) {
-  r->slots = arena_array(r->memory, ir_value, r->t->n_slots + 1);
-  for (int i = 0; i < r->t->n_slots; i++) {
-    ir_value at = ir_offset_const(r->b, coefficients, (int64_t)i * r->t->width * 4);
+static void load_slots(row_emitter *r, ir_value from, int begin, int end) {
+  for (int i = begin; i < end; i++) {
+    ir_value at = ir_offset_const(r->b, from, (int64_t)i * r->t->width * 4);
     r->slots[i] = ir_load(r->b, ir_vector(r->b, r->t->width, r->b->f32), at, 4);
   }
+}
+
+void emit_load_slots(row_emitter *r, ir_value coefficients) {
+  r->slots = arena_array(r->memory, ir_value, r->t->n_slots + 1);
+  r->coefficients = coefficients;
+  load_slots(r, coefficients, r->by_chunks ? r->t->n_looped * r->t->looped_slots : 0, r->t->n_slots);
+}
+
+void emit_load_chunk(row_emitter *r, ir_value chunk) {
+  ir *b = r->b;
+  ir_value bytes = ir_int(b, b->i64, (int64_t)r->t->looped_slots * r->t->width * 4);
+  load_slots(r, ir_offset(b, r->coefficients, ir_op2(b, "arith.muli", chunk, bytes)), 0, r->t->looped_slots);
 }
 
 /* ---- rows ---- */
@@ -189,7 +200,7 @@ static void store_channels(row_emitter *r, ir_value v, ir_value row, int start) 
 /* Which vector holds a channel: the one that asks where it can, for then no shuffle is needed. */
 int emit_vector_of(const plan_tile *t, int channel, int asking) {
   if (channel >= t->start[asking] && channel < t->start[asking] + t->width) return asking;
-  int j = channel / t->width;
+  int j = (channel - t->start[0]) / t->width;
   return j < t->n_vectors - 1 ? j : t->n_vectors - 1;
 }
 
@@ -260,6 +271,11 @@ static ir_value transformed(row_emitter *r, bool adds, const ir_value *x, int j)
   return y.ptr && some ? ir_select(b, ir_bools(b, t->width, mask), x[j], y) : y;
 }
 
+ir_value emit_normalised(ir *b, ir_value x, ir_value factor, ir_value weights) {
+  x = ir_op2(b, "arith.mulf", x, ir_broadcast(b, ir_type(x), factor));
+  return ir_op2(b, "arith.mulf", x, ir_load(b, ir_type(x), weights, 4));
+}
+
 static row_vectors new_vectors(row_emitter *r) {
   return (row_vectors){arena_array(r->memory, ir_value, r->t->n_vectors),
                        arena_array(r->memory, bool, r->t->n_vectors)};
@@ -270,7 +286,10 @@ row_vectors emit_vectors_load(row_emitter *r, int group, ir_value in) {
   for (int j = 0; j < r->t->n_vectors; j++) {
     if (r->t->group[j] != group) continue;
     x.lanes[j] = load_channels(r, in, r->t->start[j]);
-    x.kept[j] = true;
+    x.kept[j] = !r->weights.ptr;
+    if (r->weights.ptr)
+      x.lanes[j] =
+          emit_normalised(r->b, x.lanes[j], r->factor, ir_offset_const(r->b, r->weights, (int64_t)r->t->start[j] * 4));
   }
   return x;
 }

@@ -32,12 +32,18 @@ typedef struct row_emitter {
   int dtype;
   int out;             /* number_type of what is written: dtype, or one that is converted to */
   ir_value gain;       /* float32, of rows that are converted */
+  ir_value weights;    /* pointer to float32 [head_dim], of rows that are normalised; null: of rows as they are */
+  ir_value factor;     /* float32, of rows that are normalised: one over the root of their mean square */
   bool streaming;      /* stores go past the caches */
   ir_value *slots;     /* [n_slots] coefficient vectors */
+  bool by_chunks;      /* looped chunks are a loop of the row, too, and their coefficients stay in memory */
+  ir_value coefficients; /* by_chunks: where */
 } row_emitter;
 
-/* Loads the coefficient vectors that emit_coefficients stored. */
+/* Loads the coefficient vectors that emit_coefficients stored; by_chunks: those of no looped chunk, */
 void emit_load_slots(row_emitter *r, ir_value coefficients);
+/* and those of one (i64), in the place of chunk 0's. */
+void emit_load_chunk(row_emitter *r, ir_value chunk);
 
 /* A row in registers, or a group of its vectors (plan_tile) that are loaded before any is stored. */
 typedef struct row_vectors {
@@ -55,6 +61,9 @@ ir_value emit_vector_permuted(row_emitter *r, const plan *p, const row_vectors *
 int emit_vector_of(const plan_tile *t, int channel, int asking);
 /* in_place (i1): out is where the row was loaded from, and vectors that were kept are not stored. */
 void emit_vectors_store(row_emitter *r, int group, const row_vectors *y, ir_value out, ir_value in_place);
+
+/* Channels of a row times its factor and their weights, the address of which is given. */
+ir_value emit_normalised(ir *b, ir_value x, ir_value factor, ir_value weights);
 
 /* How far ahead rows are asked for, pegen_loop's: bytes into the nearest cache, and into the second; 0: not at all. */
 typedef struct prefetch_ahead {

@@ -24,6 +24,14 @@ static const program_order of_each_head = {
     .held = 3,
 };
 
+/* Rotors differ from row to row: those of a tile of tokens of one head are built, and then its rows are turned. */
+static const program_order of_each_row = {
+    .outer = {SPACE_BATCHES, SPACE_TENSORS, SPACE_HEADS, SPACE_TILES, NO_MORE},
+    .token = {SPACE_TOKENS, NO_MORE},
+    .rows = {SPACE_TOKENS, NO_MORE},
+    .held = 1,
+};
+
 const program *cpu_schedule(arena *a, const program *p) {
-  return program_in_order(a, program_run(a, p, "product"), &shared_by_heads, &of_each_head);
+  return program_in_order(a, program_run(a, p, "product"), &shared_by_heads, &of_each_head, &of_each_row);
 }

@@ -263,7 +263,7 @@ static void emit_unweigh(gain_emitter *e) {
 
 void emit_weight_gains(ir *b, arena *a, const plan_gradient *of, const cpu_target *target, unsigned dtypes) {
   if (!of) return;
-  gradient_code g = {.memory = a, .of = of, .target = emit_gradient_target(a, target)};
+  gradient_code g = {.memory = a, .of = of, .target = emit_gradient_target(a, target), .whole = of->token->spec};
   chunk_walk walk = emit_chunks_of(b, a, of->token, plan_tile_build(a, of->token, target->lanes), g.target);
   if (of->token->n_leaves > 0) emit_prepare(&walk);
   emit_gradient_scatter(b, a, &g);

@@ -9,7 +9,7 @@
 #include "mlir/number.h"
 
 #include "base/diag.h"
-#include "cpu/encode.h"
+#include "cpu/place.h"
 #include "cpu/rotors.h"
 #include "cpu/rows.h"
 #include "cpu/weights.h"

@@ -6,7 +6,7 @@
 #include "cpu/widen_backward.h"
 
 #include "cpu/backward.h"
-#include "cpu/encode.h"
+#include "cpu/place.h"
 #include "cpu/rotors.h"
 #include "cpu/weight_gains.h"
 #include "cpu/weights.h"

@@ -16,28 +16,25 @@ static long double bias_of(const pair_facts *f, int head, const double *delta) {
 static long double score_of(const pair_facts *f, int head, const double *delta) {
   double at[SPEC_MAX_PLACES] = {0};
   for (int axis = 0; axis < f->spec->n_axes; axis++) at[axis] = delta[axis];
-  expr_environment env = {
-      .head = head, .blocks = expr_pool_blocks(f->spec->pool), .positions = at, .operands = f->operands.values};
+  expr_environment env = {.head = head,
+                          .blocks = expr_pool_blocks(f->spec->pool),
+                          .positions = at,
+                          .operands = f->operands.values,
+                          .inputs = f->operands.values + f->spec->n_operands};
   return expr_eval_long(f->spec->pairwise->score, &env);
-}
-
-static bool reads(const expr *x, int place) {
-  if (x->op == EXPR_POSITION) return x->index == place;
-  for (int i = 0; i < expr_op_arity(x->op); i++)
-    if (reads(x->arg[i], place)) return true;
-  return false;
 }
 
 static const char *score_text(arena *a, const spec *s) {
   const expr *score = s->pairwise->score;
-  const char *operands = explain_operands(a, s, &score, 1), *text = "";
+  const char *operands = explain_sources(a, s, &score, 1), *text = "";
   const struct {
     bool is_read;
     const char *name;
-  } parts[] = {{reads(score, SPEC_OF_SCORE), "the product scale q . k"},
-               {expr_reads_axes(score, s->n_axes), "the displacement"},
-               {reads(score, SPEC_OF_QUERY), "the query's index"},
-               {reads(score, SPEC_OF_KEY), "the key's index"}};
+  } parts[] = {{expr_reads_places(score, SPEC_OF_SCORE, SPEC_OF_SCORE + 1),
+                s->polynomial ? "scale (q . k + bias)" : "the product scale q . k"},
+               {expr_reads_places(score, 0, s->n_axes), "the displacement"},
+               {expr_reads_places(score, SPEC_OF_QUERY, SPEC_OF_QUERY + 1), "the query's index"},
+               {expr_reads_places(score, SPEC_OF_KEY, SPEC_OF_KEY + 1), "the key's index"}};
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     if (parts[i].is_read) text = arena_printf(a, "%s%s%s", text, *text ? ", " : "", parts[i].name);
   return arena_printf(a, "a function of %s%s%s%s", *text ? text : "nothing",
@@ -86,11 +83,13 @@ static int column_operations(const attention_plan *p) {
 
 /* What GPUs have no code for; NULL: nothing. */
 static const char *on_gpus(const attention_plan *p) {
-  if (p->columns) return "on GPUs: none; a bias that is a polynomial has no code for them there";
-  if (p->matrix) return "on GPUs: none; rotations of pairs have no code for them there";
-  if (p->score) return "on GPUs: none; scores that are functions of the product have no code for them there";
+  if (p->turns_values) return "on GPUs: none; values that turn have no code for them there";
+  if (p->columns && attend_gradient_fits(p))
+    return "on GPUs: of q, k and v alone; what a polynomial's weights gain has no code for them there";
   if (!attend_gradient_fits(p)) return "on GPUs: none; rows are too long for their shared memory";
-  return p->n_scatters && !attend_gaining(p) ? "on GPUs: of q, k and v alone; too many elements gain" : NULL;
+  if (p->torques && p->torques->n_scatters && !attend_turning_operands(p))
+    return "on GPUs: none of operands that rotate pairs; too many elements gain";
+  return p->n_scatters && !attend_gaining(p) ? "on GPUs: none of operands; too many elements gain" : NULL;
 }
 
 /* Scores are made again, and five products in place of two, each as wide as its rows; rotations, too, once more for
@@ -105,7 +104,7 @@ static void explain_attention_gradients(arena *a, const spec *s, const attention
       p->n_scatters > 0 || (p->weights && p->weights->n_scatters > 0) || (p->torques && p->torques->n_scatters > 0);
   if (p->gain) operation_count_add(&count, p->gain, 1, seen);
   out->of_positions = p->has_places;
-  out->of_inputs = p->weights && s->n_inputs > 0;
+  out->of_inputs = (p->weights && s->n_inputs > 0) || p->sums_inputs;
   out->pair_operations = pair_operations(a, p) + 2 * (2 * s->head_dim + p->value_dim) + operation_count_all(&count) +
                          p->n_scatters + column_operations(p);
   if (p->matrix)
@@ -118,9 +117,23 @@ static const char *normal_form(arena *a, const attention_plan *p) {
   const char *rotations = "";
   if (p->rows)
     rotations = "; R(s - r) = R(r)^-1 R(s): processors turn rows of q and k once each, at their own positions";
+  if (p->turns_values)
+    rotations = "; R(s - r) = R(r)^-1 R(s): rows of q, k and v are turned once each, at their own positions, and "
+                "outputs back; what turns them has no gradient, and GPUs have no kernel";
   if (p->stays) rotations = arena_printf(a, "; rotated pair by pair: %s", p->stays);
   return arena_printf(a, "softmax in tiles of keys, scores never stored%s%s",
                       p->by_rows && !p->rows ? "; pair functions tabulated along the grid's last axis" : "", rotations);
+}
+
+/* Beside what is told of the bias: the score that is a function of it. */
+static bool explain_score_of_columns(arena *a, const spec *s, const attention_plan *p, explanation *out) {
+  operation_count count = {0};
+  operation_count_add(&count, p->score, 1, arena_alloc(a, (size_t)expr_pool_count(s->pool)));
+  out->score = score_text(a, s);
+  out->group = arena_printf(a, "%s; and a score that is a function of the sum and of the pair", out->group);
+  out->normal_form = arena_printf(a, "%s%s", out->normal_form, explain_mask(a, s, p));
+  out->cost.pair_operations += operation_count_all(&count);
+  return true;
 }
 
 bool explain_attention(arena *a, const spec *s, explanation *out) {
@@ -128,7 +141,7 @@ bool explain_attention(arena *a, const spec *s, explanation *out) {
     const attention_plan *columns = attention_plan_build(a, s);
     if (!columns) return false;
     explain_attention_gradients(a, s, columns, &out->gradient);
-    return explain_polynomial(a, s, out); /* the bias is all else there is to tell */
+    return explain_polynomial(a, s, out) && (!s->pairwise->score || explain_score_of_columns(a, s, columns, out));
   }
   pair_facts facts;
   const attention_plan *plan = attention_plan_build(a, s);
@@ -136,7 +149,7 @@ bool explain_attention(arena *a, const spec *s, explanation *out) {
   pair_facts_open(a, s, out, &facts);
   facts.rotates = s->pairwise->rotates;
   const expr *score = s->pairwise->score;
-  facts.bias = s->pairwise->bias ? bias_of : score && expr_reads_axes(score, s->n_axes) ? score_of : NULL;
+  facts.bias = s->pairwise->bias ? bias_of : score && expr_reads_places(score, 0, s->n_axes) ? score_of : NULL;
   pair_facts_fill(&facts, out->property);
   out->role = "pairwise";
   out->block = "none: queries and keys are left as they are";

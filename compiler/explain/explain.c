@@ -38,6 +38,44 @@ static const char *units_text(arena *a, const char *units) {
   return strcmp(units, "1") ? arena_printf(a, " (%s)", units) : "";
 }
 
+static const char *leftover_text(arena *a, const explanation *e) {
+  if (!e->leftover) return "";
+  return arena_printf(a, "; %d channel%s through", e->leftover, e->leftover > 1 ? "s pass" : " passes");
+}
+
+/* What turns, or what is in place of it. */
+static void print_blocks(arena *a, const spec *s, const explanation *e) {
+  const char *rest = leftover_text(a, e);
+  if (e->n_blocks)
+    line("block", arena_printf(a, "%d of %d channels: %s%s", e->n_blocks, e->block_size, e->block, rest));
+  else line(e->n_parts ? "blocks" : "block", e->n_parts ? arena_printf(a, "%s%s", e->block, rest) : e->block);
+  for (int i = 0; i < s->n_axes && e->generator[0]; i++)
+    line(i ? "" : "generators", arena_printf(a, "%-8s %s", s->axis[i], e->generator[i]));
+  for (int i = 0; i < s->n_axes && e->phase[0]; i++)
+    line(i ? "" : "phases", arena_printf(a, "%-8s %s", s->axis[i], e->phase[i]));
+  if (e->combine) line("combine", e->combine);
+  if (s->gain[0])
+    line("amplitude", s->gain[0] != s->gain[1] ? "of each block and position, of q another than of k"
+                                               : "of each block and position, of q and of k alike");
+  if (s->dual_axes) line("sides", "dual: rows of k take R, those of q take R^-T, its boosts turned back");
+}
+
+static void print_group(const explanation *e) {
+  line("group", e->group);
+  line("normal form", e->normal_form);
+}
+
+static void print_parts(arena *a, const spec *s, const explanation *e) {
+  for (int i = 0; i < e->n_parts; i++) {
+    const spec_part *part = &s->part[i];
+    printf("\n");
+    line(arena_printf(a, "part %d", i + 1),
+         arena_printf(a, "channels %d to %d", part->first, part->first + part->count - 1));
+    print_blocks(a, part->of, &e->part[i]);
+    print_group(&e->part[i]);
+  }
+}
+
 static void print_description(arena *a, const spec *s, const explanation *e) {
   printf("%s%s%s\n\n", s->name, *s->doc ? ": " : "", s->doc);
   const char *axes = "";
@@ -45,20 +83,8 @@ static void print_description(arena *a, const spec *s, const explanation *e) {
   line("axes", axes);
   const char *heads = s->heads > 1 ? arena_printf(a, "%d heads that differ", s->heads) : "all heads alike";
   line("head", arena_printf(a, "%d channels, %s", s->head_dim, heads));
-  const char *rest =
-      e->leftover ? arena_printf(a, "; %d channel%s through", e->leftover, e->leftover > 1 ? "s pass" : " passes") : "";
-  if (e->n_blocks)
-    line("block", arena_printf(a, "%d of %d channels: %s%s", e->n_blocks, e->block_size, e->block, rest));
-  else line("block", e->block);
-  for (int i = 0; i < s->n_axes && e->generator[0]; i++)
-    line(i ? "" : "generators", arena_printf(a, "%-8s %s", s->axis[i], e->generator[i]));
-  for (int i = 0; i < s->n_axes && e->phase[0]; i++)
-    line(i ? "" : "phases", arena_printf(a, "%-8s %s", s->axis[i], e->phase[i]));
-  if (e->combine) line("combine", e->combine);
+  print_blocks(a, s, e);
   if (e->score) line("score", e->score);
-  if (s->gain[0])
-    line("amplitude", spec_has_sides(s) ? "of each block and position, of q another than of k"
-                                        : "of each block and position, of q and of k alike");
   if (e->bias) line("bias", e->bias);
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *o = &s->operand[i];
@@ -72,7 +98,10 @@ static void print_description(arena *a, const spec *s, const explanation *e) {
   }
   for (int i = 0; i < s->n_inputs; i++) {
     const char *size = s->input[i].size ? arena_printf(a, " [%" PRId64 "]", s->input[i].size) : "";
-    line(i ? "" : "inputs", arena_printf(a, "%s%s of each query token and head: %s%s", s->input[i].name, size,
+    line(i ? "" : "inputs", arena_printf(a, "%s%s of each %stoken and head: %s%s", s->input[i].name, size,
+                                         spec_turns_rows(s)    ? ""
+                                         : s->input[i].of_keys ? "key's "
+                                                               : "query ",
                                          s->input[i].doc, units_text(a, s->input[i].units)));
   }
   if (s->grid[0]) {
@@ -83,8 +112,8 @@ static void print_description(arena *a, const spec *s, const explanation *e) {
   if (s->skip_tokens)
     line("skipped", s->skip_tokens > 1 ? arena_printf(a, "the first %d tokens", s->skip_tokens) : "the first token");
   if (s->inverse) line("inverse", "turns back");
-  line("group", e->group);
-  line("normal form", e->normal_form);
+  if (!e->n_parts) print_group(e);
+  print_parts(a, s, e);
 }
 
 static void print_properties(const explanation *e) {
@@ -101,12 +130,13 @@ static void print_properties(const explanation *e) {
 
 static void print_cost(arena *a, const spec *s, const explanation *e) {
   const explain_cost *c = &e->cost;
-  int heads = s->heads > 1 ? s->heads : EXAMPLE_HEADS, rows = c->per_head ? 2 : 2 * heads;
+  int heads = s->heads > 1 ? s->heads : EXAMPLE_HEADS, rows = c->per_row ? 1 : c->per_head ? 2 : 2 * heads;
+  const char *shared = c->per_row    ? ", for each row of q and of k"
+                       : c->per_head ? ", for each head; q and k share it"
+                                     : "; q, k and all heads share it";
   putchar('\n');
   if (operation_count_all(&c->prepared)) line("once a call", count_text(a, &c->prepared));
-  if (operation_count_all(&c->token))
-    line("a token", arena_printf(a, "%s%s", count_text(a, &c->token),
-                                 c->per_head ? ", for each head; q and k share it" : "; q, k and all heads share it"));
+  if (operation_count_all(&c->token)) line("a token", arena_printf(a, "%s%s", count_text(a, &c->token), shared));
   if (c->row_operations) {
     double share = (double)operation_count_all(&c->token) / rows;
     line("a row", arena_printf(a, "%d operations on channels; its share of the token's, with %d heads, is %.1f",
@@ -128,7 +158,7 @@ static void print_column_gradients(arena *a, const explain_gradient *g) {
                      : g->of_operands ? "operands and positions"
                                       : "positions";
   line("gradients", "of rows: the channels that were there, moved back; nothing of the call is kept");
-  line("", g->missing);
+  if (g->missing) line("", g->missing);
   line("", arena_printf(a, "of %s, too: %d operations on columns a row of q, for %d weight%s", what,
                         g->torque_operations, g->weights, g->weights > 1 ? "s" : ""));
   if (operation_count_all(&g->token)) line("", arena_printf(a, "%s a row of q", count_text(a, &g->token)));
@@ -166,10 +196,14 @@ static void print_gradients(arena *a, const spec *s, const explanation *e) {
   if (g->missing) line("", g->missing);
   if (!g->torques) return;
   const char *operands = s->n_operands && g->chunk_bytes ? "operands and positions" : "positions";
-  line("", arena_printf(
-               a, "of %s: %d operations more a row, for %s of each %s%s", operands, g->torque_operations,
-               g->keeps_rows ? (g->torques > 1 ? arena_printf(a, "%d torques", g->torques) : "one torque") : "one sum",
-               g->keeps_rows ? "block" : "channel", g->keeps_rows ? "; rows as written, or as read, are kept" : ""));
+  if (spec_turns_rows(s)) operands = arena_printf(a, "inputs, %s", operands);
+  line("", arena_printf(a, "of %s: %d operations more a row, for %s of %s%s", operands, g->torque_operations,
+                        g->keeps_rows ? (g->torques > 1 ? arena_printf(a, "%d torques", g->torques) : "one torque")
+                                      : "one sum",
+                        !g->keeps_rows ? "each channel"
+                        : e->n_parts   ? "a block of each kind"
+                                       : "each block",
+                        g->keeps_rows ? "; rows as written, or as read, are kept" : ""));
   const char *token = e->cost.per_head ? "token and head" : "token";
   line("", arena_printf(a, "%s a %s", count_text(a, &g->token), token));
   if (g->chunk_bytes)
@@ -197,22 +231,16 @@ static void json_counts(json_writer *w, const char *key, const operation_count *
   json_end(w, '}');
 }
 
-static void json_description(json_writer *w, const spec *s, const explanation *e) {
-  json_text(w, "name", s->name);
-  json_text(w, "doc", s->doc);
-  json_begin(w, "options", '{');
-  for (int i = 0; i < s->n_options; i++) json_text(w, s->option[i].name, s->option[i].value);
-  json_end(w, '}');
-  json_text(w, "form", e->form);
-  json_text(w, "role", e->role);
-  json_integer(w, "head_dim", s->head_dim);
-  json_integer(w, "heads", s->heads);
+static void json_block(json_writer *w, const explanation *e) {
   json_begin(w, "block", '{');
   json_text(w, "what", e->block);
   json_integer(w, "size", e->block_size);
   json_integer(w, "count", e->n_blocks);
   json_integer(w, "leftover_channels", e->leftover);
   json_end(w, '}');
+}
+
+static void json_axes(json_writer *w, const spec *s, const explanation *e) {
   json_begin(w, "axes", '[');
   for (int i = 0; i < s->n_axes; i++) {
     json_begin(w, NULL, '{');
@@ -224,12 +252,47 @@ static void json_description(json_writer *w, const spec *s, const explanation *e
   }
   json_end(w, ']');
   if (e->combine) json_text(w, "combine", e->combine);
+  if (s->dual_axes) json_text(w, "sides", "dual");
+}
+
+static void json_group(json_writer *w, const explanation *e) {
+  json_text(w, "group", e->group);
+  json_text(w, "normal_form", e->normal_form);
+}
+
+static void json_parts(json_writer *w, const spec *s, const explanation *e) {
+  if (!e->n_parts) return;
+  json_begin(w, "parts", '[');
+  for (int i = 0; i < e->n_parts; i++) {
+    json_begin(w, NULL, '{');
+    json_integer(w, "first_channel", s->part[i].first);
+    json_integer(w, "channels", s->part[i].count);
+    json_block(w, &e->part[i]);
+    json_axes(w, s->part[i].of, &e->part[i]);
+    json_group(w, &e->part[i]);
+    json_end(w, '}');
+  }
+  json_end(w, ']');
+}
+
+static void json_description(json_writer *w, const spec *s, const explanation *e) {
+  json_text(w, "name", s->name);
+  json_text(w, "doc", s->doc);
+  json_begin(w, "options", '{');
+  for (int i = 0; i < s->n_options; i++) json_text(w, s->option[i].name, s->option[i].value);
+  json_end(w, '}');
+  json_text(w, "form", e->form);
+  json_text(w, "role", e->role);
+  json_integer(w, "head_dim", s->head_dim);
+  json_integer(w, "heads", s->heads);
+  json_block(w, e);
+  json_axes(w, s, e);
   if (e->score) json_text(w, "score", e->score);
   if (e->bias) json_text(w, "bias", e->bias);
   json_integer(w, "skip_tokens", s->skip_tokens);
   json_bool(w, "inverse", s->inverse);
-  json_text(w, "group", e->group);
-  json_text(w, "normal_form", e->normal_form);
+  json_group(w, e);
+  json_parts(w, s, e);
 }
 
 /* First values, for programs that train: what is drawn, times factors, which are broadcast over the operand. */
@@ -296,6 +359,7 @@ static void json_inputs(json_writer *w, const spec *s) {
     json_text(w, "doc", s->input[i].doc);
     json_text(w, "units", s->input[i].units);
     json_integer(w, "size", s->input[i].size);
+    if (s->input[i].of_keys) json_text(w, "of", "key");
     json_end(w, '}');
   }
   json_end(w, ']');
@@ -370,7 +434,8 @@ static void print_json(arena *a, const spec *s, const explanation *e, const expl
 
 static explain_function *const explain_form[FORM_COUNT] = {
     [FORM_ATTENTION] = explain_attention, [FORM_POLYNOMIAL] = explain_polynomial,
-    [FORM_ADDITIVE] = explain_additive,   [FORM_BLADES] = explain_blades,
+    [FORM_ADDITIVE] = explain_additive,   [FORM_PARTS] = explain_parts,
+    [FORM_BLADES] = explain_blades,       [FORM_ROW_BLADES] = explain_blades,
     [FORM_DENSE_FOUR] = explain_dense,    [FORM_SCHUR] = explain_dense,
     [FORM_DENSE] = explain_dense,         [FORM_CHANGE_OF_BASIS] = explain_change_of_basis,
 };

@@ -53,6 +53,7 @@ typedef struct explain_cost {
   operation_count prepared;  /* once a call: of operands alone */
   operation_count token;     /* once a token; once a token and head where per_head */
   bool per_head;             /* a token's work is not shared by heads; it always is by q and k */
+  bool per_row;              /* nor by q and k */
   int row_operations;        /* a row of q or k: head_dim channels */
   int pair_operations;       /* a pair of tokens and head, in attention */
 } explain_cost;
@@ -78,7 +79,10 @@ typedef struct explain_gradient {
   int key_bytes; /* of attention's workspace: of a key and head of k */
 } explain_gradient;
 
-typedef struct explanation {
+typedef struct explanation explanation;
+struct explanation {
+  int n_parts;       /* of a head that several kinds of blocks share */
+  explanation *part; /* what each of them is; blocks, generators, phases, group and normal form are theirs alone */
   const char *form; /* its name; set by the caller, as are the two below */
   const int64_t *grid; /* that properties are measured on; NULL: random positions */
   const double **operands; /* with which they are; NULL: random ones */
@@ -97,12 +101,12 @@ typedef struct explanation {
   explain_gradient gradient;
   int columns_added, columns_of_zeros; /* to each row of q and k; those of them that only fill it up */
   const char *entries_precision, *rows_precision;
-} explanation;
+};
 
 /* What a form tells; false after a diag_error where the description cannot be compiled. */
 typedef bool explain_function(arena *a, const spec *s, explanation *out);
 explain_function explain_blades, explain_dense, explain_change_of_basis, explain_attention, explain_polynomial,
-    explain_additive;
+    explain_additive, explain_parts;
 
 /* What a form's entries of gradients tell, where it has them; false after a diag_error. */
 struct form;

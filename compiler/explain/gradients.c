@@ -4,6 +4,7 @@
 #include "explain/explain.h"
 #include "explain/words.h"
 #include "forms/form.h"
+#include "gpu/widen_gains.h"
 #include "plan/change_of_basis.h"
 #include "plan/dense.h"
 #include "plan/gradient.h"
@@ -48,10 +49,6 @@ static void of_basis(arena *a, const void *of, int row_operations, explain_gradi
   const plan_gradient *g = plan_gradient_build(a, p->turns);
   int d = s->head_dim;
   out->row_operations = row_operations;
-  if (!s->dense && (s->algebra.q > 0 || s->algebra.r > 0)) {
-    out->missing = "of operands and positions: refused; this kind of kernel has no code for them";
-    return;
-  }
   out->torques = d * (d - 1) / 2;
   out->table_bytes = (int64_t)d * d * 8;
   out->torque_operations = 2 * d * d;
@@ -71,6 +68,8 @@ static void of_exponentials(arena *a, const void *of, int row_operations, explai
   double halvings = TYPICAL_NORM > reach ? ceil(log2(TYPICAL_NORM / reach)) : 0;
   products += 2 * halvings + torque_series(2 * reach, p->is_f64, series) - 1;
   out->row_operations = row_operations;
+  if (p->is_f64)
+    out->missing = "where a GPU has a kernel: of rows alone; torques go back through exponentials there in float32";
   out->torques = s->n_components * (s->n_components - 1) / 2;
   out->torque_operations = 2 * s->n_components * s->n_components * s->n_blocks;
   out->keeps_rows = true;
@@ -104,7 +103,8 @@ static void of_columns(arena *a, const void *of, int row_operations, explain_gra
   (void)row_operations;
   out->weights = p->p->n_weights;
   out->torque_operations = 2 * p->n_gains;
-  out->missing = "on GPUs: none; columns have no code for them there";
+  if (!gpu_widen_gains_fit(a, p, g))
+    out->missing = "on GPUs: of rows alone; what a token has does not fit in their shared memory";
   if (!g) return;
   unsigned char *seen = arena_alloc(a, (size_t)expr_pool_count(s->pool) + 1);
   for (int i = 0; i < g->n_inputs; i++) operation_count_add(&out->token, g->of_input[i].gradient, s->n_blocks, seen);
@@ -114,12 +114,30 @@ static void of_columns(arena *a, const void *of, int row_operations, explain_gra
   out->chunk_bytes = (int64_t)(p->values->per_head ? s->heads : 1) * g->n_boundaries * p->values->lanes * 8;
 }
 
+/* Torques are those of a block of each kind. */
+static void of_parts(arena *a, const void *of, int row_operations, explain_gradient *out) {
+  const plan_row *row = of;
+  int lanes = row->part[0]->lanes;
+  out->row_operations = row_operations;
+  for (int i = 0; i < row->n_parts; i++) {
+    const plan *p = row->part[i];
+    const plan_gradient *g = plan_gradient_build(a, p);
+    if (!g) continue;
+    out->torques += g->n_torques;
+    out->torque_operations += torque_operations(g, p);
+    out->keeps_rows = true;
+    count_token(a, g, p, &out->token);
+    out->table_bytes += (int64_t)g->n_torques * lanes * 8;
+    out->chunk_bytes += (int64_t)(p->per_head ? p->spec->heads : 1) * g->n_boundaries * lanes * 8;
+  }
+}
+
 typedef void gradient_function(arena *a, const void *plan, int row_operations, explain_gradient *out);
 
-static gradient_function *const of_form[FORM_COUNT] = {[FORM_POLYNOMIAL] = of_columns,   [FORM_ADDITIVE] = of_rotors,
-                                                       [FORM_BLADES] = of_rotors,        [FORM_DENSE_FOUR] = of_rotors,
-                                                       [FORM_SCHUR] = of_planes,         [FORM_DENSE] = of_exponentials,
-                                                       [FORM_CHANGE_OF_BASIS] = of_basis};
+static gradient_function *const of_form[FORM_COUNT] = {
+    [FORM_PARTS] = of_parts,       [FORM_POLYNOMIAL] = of_columns, [FORM_ADDITIVE] = of_rotors,
+    [FORM_ROW_BLADES] = of_rotors, [FORM_BLADES] = of_rotors,      [FORM_DENSE_FOUR] = of_rotors,
+    [FORM_SCHUR] = of_planes,      [FORM_DENSE] = of_exponentials, [FORM_CHANGE_OF_BASIS] = of_basis};
 
 bool explain_gradients(arena *a, const form *f, const spec *s, int row_operations, explain_gradient *out) {
   const void *plan = of_form[f->kind] ? f->plan(a, s) : NULL;

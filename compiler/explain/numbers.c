@@ -74,11 +74,9 @@ static shape of_blocks(const spec *s) {
 
 static expr_environment at(const spec *s, const operand_values *operands, int head, int block,
                            const double *positions) {
-  return (expr_environment){.head = head,
-                            .block = block,
-                            .blocks = expr_pool_blocks(s->pool),
-                            .positions = positions,
-                            .operands = operands->values};
+  expr_environment env = reference_environment(s, positions, operands->values, head, block);
+  env.blocks = expr_pool_blocks(s->pool);
+  return env;
 }
 
 /* Of each axis' first step away from the origin: where phases are linear, of every step. */
@@ -170,17 +168,47 @@ static void put_rotors_of(json_writer *w, arena *a, const spec *s, const char *n
   put_array(w, name, "1", &d, values);
 }
 
-/* Where rows of q and k differ, those of each. */
-static void put_rotors(json_writer *w, arena *a, const spec *s, const explain_request *request,
-                       const operand_values *operands) {
+static void put_positions(json_writer *w, const spec *s, const explain_request *request) {
   shape positions = {0};
   add(&positions, "positions", request->n_positions);
   add(&positions, "axes", s->n_axes);
   put_array(w, "positions", "units of position", &positions, request->position);
+}
+
+/* Where rows of q and k differ, those of each. */
+static void put_rotors(json_writer *w, arena *a, const spec *s, const explain_request *request,
+                       const operand_values *operands) {
+  put_positions(w, s, request);
   put_rotors_of(w, a, s, s->pairwise ? "rotors_of_displacements" : "rotors", request, operands);
   if (!spec_has_sides(s)) return;
   spec keys = spec_of_side(s, 1);
   put_rotors_of(w, a, &keys, "rotors_of_keys", request, operands);
+}
+
+/* ---- heads of several parts ---- */
+
+static void put_part(json_writer *w, arena *a, const spec *whole, const spec_part *part, const explain_request *request,
+                     const operand_values *operands) {
+  const spec *s = part->of;
+  double *own = arena_array(a, double, request->n_positions * s->n_axes + 1);
+  explain_request at = *request;
+  for (int p = 0; p < request->n_positions; p++)
+    reference_place_of_part(part, request->position + p * whole->n_axes, own + p * s->n_axes);
+  at.position = own;
+  json_begin(w, NULL, '{');
+  put_phases(w, a, s, operands);
+  put_bivectors(w, a, s, operands);
+  if (at.n_positions) put_rotors_of(w, a, s, "rotors", &at, operands);
+  json_end(w, '}');
+}
+
+/* Of the head the positions; of each part what one kind of blocks has, by the part's own axes. */
+static void put_parts(json_writer *w, arena *a, const spec *s, const explain_request *request,
+                      const operand_values *operands) {
+  if (request->n_positions) put_positions(w, s, request);
+  json_begin(w, "parts", '[');
+  for (int i = 0; i < s->n_parts; i++) put_part(w, a, s, &s->part[i], request, operands);
+  json_end(w, ']');
 }
 
 /* ---- scores ---- */
@@ -231,6 +259,10 @@ static bool has_blocks(const spec *s) { return s->n_components > 0 && !s->polyno
 static double size_of(const spec *s, const explain_request *request) {
   double blocks = (double)s->heads * s->n_blocks, block = (double)s->n_components * s->n_components, operands = 0;
   for (int i = 0; i < s->n_operands; i++) operands += (double)spec_operand_elements(&s->operand[i]);
+  for (int i = 0; i < s->n_parts; i++) {
+    const spec *of = s->part[i].of;
+    operands += (double)s->heads * of->n_blocks * request->n_positions * of->n_components * of->n_components;
+  }
   return operands + (has_blocks(s) ? blocks * ((s->dense ? s->n_axes * block : 0) + request->n_positions * block) : 0);
 }
 
@@ -261,6 +293,7 @@ void numbers_print(json_writer *w, arena *a, const spec *s, const explain_reques
     else put_bivectors(w, a, s, &n->operands);
     if (request->n_positions) put_rotors(w, a, s, request, &n->operands);
   }
+  if (s->n_parts) put_parts(w, a, s, request, &n->operands);
   if (n->scores.count) put_scores(w, s, &n->scores);
   json_end(w, '}');
 }

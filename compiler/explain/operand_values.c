@@ -5,6 +5,7 @@
 #include "base/number.h"
 #include "explain/npy.h"
 #include "explain/safetensors.h"
+#include "verify/trial.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -148,7 +149,7 @@ static bool maps_are_used(arena *a, const spec *s, const explain_request *reques
 }
 
 bool operand_values_find(arena *a, const spec *s, const explain_request *request, operand_values *out) {
-  double **values = arena_array(a, double *, s->n_operands + 1);
+  double **values = arena_array(a, double *, s->n_operands + s->n_inputs + 1);
   *out = (operand_values){(const double **)values, arena_array(a, const char *, s->n_operands + 1)};
   for (int i = 0; i < s->n_operands; i++) {
     /* A stream of each operand's own: one more file changes none of the others. */
@@ -156,6 +157,8 @@ bool operand_values_find(arena *a, const spec *s, const explain_request *request
     values[i] = arena_array(a, double, spec_operand_elements(&s->operand[i]) + 1);
     out->from[i] = draw(a, &s->operand[i], request->seed, &random, values[i]);
   }
+  uint64_t random = request->seed + 1;
+  trial_typical_inputs(a, s, &random, out->values + s->n_operands);
   if (!maps_are_used(a, s, request)) return false;
   for (int k = 0; k < request->n_files; k++)
     if (!take_file(a, s, request, &request->file[k], values, out->from)) return false;

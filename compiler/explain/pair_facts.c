@@ -1,5 +1,6 @@
 /* explain/pair_facts: properties of functions of the displacement; see explain/pair_facts.h. */
 #include "explain/pair_facts.h"
+#include "explain/words.h"
 
 #include "algebra/blade_facts.h"
 #include "verify/reference.h"
@@ -123,9 +124,14 @@ void pair_facts_fill(pair_facts *f, property *out) {
   out[PROPERTY_COMMUTING] = commuting_property(f);
   out[PROPERTY_INVERTIBLE] = invertible_property(f);
   out[PROPERTY_DECAY] = decay_property(f, &probe);
-  out[PROPERTY_CONTEXT] =
-      f->reads
-          ? property_proved(VERDICT_YES, arena_printf(f->memory, "the bias reads %s of the query's token", f->reads))
-          : property_proved(VERDICT_NO, "nothing is computed from a token's content");
+  if (s->n_inputs > 0 && !s->polynomial)
+    out[PROPERTY_CONTEXT] =
+        property_proved(VERDICT_YES, arena_printf(f->memory, "scores are functions of %s of a query's or a key's token",
+                                                  explain_inputs(f->memory, s)));
+  else
+    out[PROPERTY_CONTEXT] =
+        f->reads
+            ? property_proved(VERDICT_YES, arena_printf(f->memory, "the bias reads %s of the query's token", f->reads))
+            : property_proved(VERDICT_NO, "nothing is computed from a token's content");
   out[PROPERTY_ORIGIN] = origin_property(f, &probe);
 }

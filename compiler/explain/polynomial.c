@@ -5,6 +5,7 @@
 #include "explain/pair_facts.h"
 #include "explain/words.h"
 #include "plan/widen.h"
+#include "spec/expr_facts.h"
 #include "verify/reference.h"
 
 static long double bias_of(const pair_facts *f, int head, const double *delta) {
@@ -19,6 +20,7 @@ static const double **random_inputs(arena *a, const spec *s, uint64_t *random, c
     double *row = arena_array(a, double, size);
     for (int64_t c = 0; c < size; c++) row[c] = random_uniform(random, -s->input[i].test_scale, s->input[i].test_scale);
     inputs[i] = row;
+    if (!expr_reads_input(s->polynomial->value, i)) continue;
     *names = *names ? arena_printf(a, "%s, %s", *names, s->input[i].name) : s->input[i].name;
   }
   return inputs;

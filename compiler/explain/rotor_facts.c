@@ -1,7 +1,9 @@
 /* explain/rotor_facts: properties of matrices of the position; see explain/rotor_facts.h. */
 #include "explain/rotor_facts.h"
 
+#include "algebra/blade_facts.h"
 #include "algebra/relative.h"
+#include "explain/words.h"
 #include "spec/expr_facts.h"
 #include "verify/reference.h"
 
@@ -31,16 +33,16 @@ void rotor_facts_block(const rotor_facts *f, int index, int *head, int *block) {
 
 static long double amplitude_of(const spec *s) { return s->inverse ? 1 / (long double)s->amplitude : s->amplitude; }
 
-/* relative = R(from)^T R(to) / amplitude^2 of the index-th block, gains of q and of k included. */
-static void relative_rotation(const rotor_facts *f, int index, const double *from, const double *to,
-                              long double *relative) {
+/* relative = R(from)^T R(to) / amplitude^2 of the index-th block, gains included, of rows of two sides. */
+static void relative_of_sides(const rotor_facts *f, int index, int side, const double *from, int other,
+                              const double *to, long double *relative) {
   const spec *s = f->spec;
   int n = s->n_components, head, block;
   long double *x = f->matrix[0], *y = f->matrix[1], square = amplitude_of(s) * amplitude_of(s);
-  spec query = spec_of_side(s, 0), key = spec_of_side(s, 1);
+  spec left = spec_of_side(s, side), right = spec_of_side(s, other);
   rotor_facts_block(f, index, &head, &block);
-  reference_block(&query, from, f->operands.values, head, block, x);
-  reference_block(&key, to, f->operands.values, head, block, y);
+  reference_block(&left, from, f->operands.values, head, block, x);
+  reference_block(&right, to, f->operands.values, head, block, y);
   for (int i = 0; i < n; i++)
     for (int j = 0; j < n; j++) {
       long double sum = 0;
@@ -49,14 +51,20 @@ static void relative_rotation(const rotor_facts *f, int index, const double *fro
     }
 }
 
-static void probe_pair(const property_probe *p, const double *from, const double *to, long double *values) {
-  const rotor_facts *f = p->context;
+/* The same of a query and a key. */
+static void relative_rotation(const rotor_facts *f, int index, const double *from, const double *to,
+                              long double *relative) {
+  relative_of_sides(f, index, 0, from, 1, to, relative);
+}
+
+int rotor_facts_values(const rotor_facts *f) { return f->looked_at * f->spec->n_components * f->spec->n_components; }
+
+void rotor_facts_pair(const rotor_facts *f, const double *from, const double *to, long double *values) {
   int n = f->spec->n_components;
   for (int i = 0; i < f->looked_at; i++) relative_rotation(f, i, from, to, values + i * n * n);
 }
 
-static long double probe_likeness(const property_probe *p, const double *from, const double *to) {
-  const rotor_facts *f = p->context;
+long double rotor_facts_likeness(const rotor_facts *f, const double *from, const double *to) {
   int n = f->spec->n_components;
   long double *relative = f->matrix[2], sum = 0;
   for (int i = 0; i < f->looked_at; i++) {
@@ -64,6 +72,14 @@ static long double probe_likeness(const property_probe *p, const double *from, c
     for (int c = 0; c < n; c++) sum += relative[c * n + c];
   }
   return sum / (f->looked_at * n);
+}
+
+static void probe_pair(const property_probe *p, const double *from, const double *to, long double *values) {
+  rotor_facts_pair(p->context, from, to, values);
+}
+
+static long double probe_likeness(const property_probe *p, const double *from, const double *to) {
+  return rotor_facts_likeness(p->context, from, to);
 }
 
 /* ---- one position ---- */
@@ -84,14 +100,14 @@ static property norm_property(rotor_facts *f, const rotor_proofs *proofs) {
     return property_proved(VERDICT_NO,
                            arena_printf(f->memory, "encoded channels are scaled by %.6Lg", fabsl(amplitude_of(s))));
   if (s->gain[0])
-    return property_proved(VERDICT_NO, spec_has_sides(s)
+    return property_proved(VERDICT_NO, s->gain[0] != s->gain[1]
                                            ? "'amplitude' scales channels, those of q and of k each their "
                                              "own way"
                                            : "'amplitude' scales channels by a function of the position");
   for (int i = 0; i < f->looked_at; i++) {
     double position[SPEC_MAX_AXES];
     for (int axis = 0; axis < s->n_axes; axis++) position[axis] = random_uniform(&f->random, 0, 8);
-    relative_rotation(f, i, position, position, f->matrix[2]);
+    relative_of_sides(f, i, 1, position, 1, position, f->matrix[2]);
     worst = from_identity(s, f->matrix[2], worst);
   }
   if (proofs->orthogonal)
@@ -153,6 +169,27 @@ static long double gain_drift(rotor_facts *f) {
   return worst;
 }
 
+static property translation_property(rotor_facts *f, const rotor_proofs *proofs, const property_probe *probe) {
+  const spec *s = f->spec;
+  property measured = measure_translation(f->memory, probe, &f->random);
+  if (!s->gain[0] && rotations_are_relative(s, proofs->commute, proofs->orthogonal || s->dual_axes))
+    return property_confirmed(
+        PROPERTY_TRANSLATION,
+        s->dual_axes ? "generators commute, phases are linear in the position, and q takes R^-T: scores are of "
+                       "R(r)^-1 R(s) = R(s - r)"
+                     : "generators commute and are skew, and phases are linear in the position: R(r)^T R(s) = R(s - r)",
+        measured);
+  long double drift = s->gain[0] ? gain_drift(f) : 0;
+  if (drift > 1e-6L)
+    return property_measured(
+        drift, "what 'amplitude' gives to a query and its key as both move, its logarithm, at positions up to 65536");
+  if (measured.holds == VERDICT_NO && !s->dual_axes && !s->basis && blades_have_duals(s) &&
+      rotations_are_relative(s, proofs->commute, true))
+    measured.reason = arena_printf(f->memory, "%s (boosts are no rotations; sides = \"dual\" makes scores relative)",
+                                   measured.reason);
+  return measured;
+}
+
 /* ---- all of them ---- */
 
 void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out) {
@@ -160,7 +197,7 @@ void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out)
   bool linear = true;
   for (int axis = 0; axis < s->n_axes; axis++) linear = linear && expr_is_linear(s->angle[axis]);
   property_probe probe = {.n_axes = s->n_axes,
-                          .n_values = f->looked_at * s->n_components * s->n_components,
+                          .n_values = rotor_facts_values(f),
                           .grid = f->grid,
                           .samples = f->samples,
                           .pair = probe_pair,
@@ -168,24 +205,20 @@ void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out)
                           .context = f};
   property commuting =
       property_measured(proofs->commutator, "the largest commutator of two axes' generators, relative to their sizes");
-  property translation = measure_translation(f->memory, &probe, &f->random);
   out[PROPERTY_COMMUTING] =
       proofs->commute ? property_confirmed(PROPERTY_COMMUTING, proofs->why_commute, commuting) : commuting;
-  out[PROPERTY_TRANSLATION] =
-      !s->gain[0] && rotations_are_relative(s, proofs->commute, proofs->orthogonal)
-          ? property_confirmed(
-                PROPERTY_TRANSLATION,
-                "generators commute and are skew, and phases are linear in the position: R(r)^T R(s) = R(s - r)",
-                translation)
-          : translation;
-  long double drift = s->gain[0] ? gain_drift(f) : 0;
-  if (drift > 1e-6L)
-    out[PROPERTY_TRANSLATION] = property_measured(
-        drift, "what 'amplitude' gives to a query and its key as both move, its logarithm, at positions up to 65536");
+  out[PROPERTY_TRANSLATION] = translation_property(f, proofs, &probe);
   out[PROPERTY_NORM] = norm_property(f, proofs);
   out[PROPERTY_ROTATION] = measure_rotation(f->memory, &probe, &f->random);
   out[PROPERTY_INVERTIBLE] = property_proved(VERDICT_YES, proofs->inverse);
   out[PROPERTY_DECAY] = measure_decay(f->memory, &probe, &f->random);
   out[PROPERTY_CONTEXT] = property_proved(VERDICT_NO, "nothing is computed from a token's content");
+  if (spec_turns_rows(s)) {
+    out[PROPERTY_CONTEXT] = property_proved(
+        VERDICT_YES, arena_printf(f->memory, "rows turn by %s of their own tokens", explain_inputs(f->memory, s)));
+    out[PROPERTY_TRANSLATION] = property_proved(
+        VERDICT_NO, arena_printf(f->memory, "scores depend on %s of both tokens, not on the displacement alone",
+                                 explain_inputs(f->memory, s)));
+  }
   out[PROPERTY_ORIGIN] = origin_property(f, proofs, linear);
 }

@@ -27,6 +27,12 @@ void rotor_facts_open(arena *a, const spec *s, double work, const explanation *a
 /* Head and block of the index-th that is looked at. */
 void rotor_facts_block(const rotor_facts *f, int index, int *head, int *block);
 
+/* Scores of two positions as numbers [rotor_facts_values]: the entries of R(from)^T R(to) of what is looked at; and of
+ * equal queries and keys their mean, 1 at one place. */
+int rotor_facts_values(const rotor_facts *f);
+void rotor_facts_pair(const rotor_facts *f, const double *from, const double *to, long double *values);
+long double rotor_facts_likeness(const rotor_facts *f, const double *from, const double *to);
+
 /* What a form knows of its generators from the description. */
 typedef struct rotor_proofs {
   bool orthogonal;        /* every generator acts by a skew matrix */

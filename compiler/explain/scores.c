@@ -84,13 +84,15 @@ bool scores_open(const spec *s, const explain_request *request, score_map *m) {
 /* Long double operations of the matrices of one token and head, roughly. */
 static double work_of_token(const spec *s) {
   enum { STEPS = 40 }; /* of a series, and squarings */
-  double n = s->n_components;
+  double n = s->n_components, of_parts = 0;
+  for (int i = 0; i < s->n_parts; i++) of_parts += work_of_token(s->part[i].of);
+  if (s->n_parts) return of_parts;
   if (s->dense) return s->n_blocks * n * n * n * STEPS;
   return s->n_blocks * s->n_axes * ldexp(STEPS, 2 * (s->algebra.p + s->algebra.q + s->algebra.r));
 }
 
 static void choose_heads(arena *a, const spec *s, score_map *m) {
-  double all = s->n_components ? WORK / (work_of_token(s) * (double)m->tokens) : s->heads;
+  double all = s->n_components || s->n_parts ? WORK / (work_of_token(s) * (double)m->tokens) : s->heads;
   m->n_heads = all < 1 ? 1 : all < s->heads ? (int)all : s->heads;
   m->head = arena_array(a, int, m->n_heads);
   for (int i = 0; i < m->n_heads; i++) m->head[i] = i * s->heads / m->n_heads;
@@ -98,29 +100,55 @@ static void choose_heads(arena *a, const spec *s, score_map *m) {
 
 /* ---- rotations ---- */
 
-/* Channels in no block: each is the same in a query and in its key. */
-static int channels_through(const work *w) { return w->width - w->spec->n_blocks * w->spec->n_components; }
+static int channels_of_blocks(const spec *s) {
+  int channels = s->n_blocks * s->n_components;
+  for (int i = 0; i < s->n_parts; i++) channels += channels_of_blocks(s->part[i].of);
+  return channels;
+}
 
-static int blocks_size(const spec *s) { return s->n_blocks * s->n_components * s->n_components; }
+/* Channels in no block: each is the same in a query and in its key. */
+static int channels_through(const work *w) { return w->width - channels_of_blocks(w->spec); }
+
+/* The head's matrix is that of its blocks, of a head of several parts theirs, one after the other. */
+static int blocks_size(const spec *s) {
+  int size = s->n_blocks * s->n_components * s->n_components;
+  for (int i = 0; i < s->n_parts; i++) size += blocks_size(s->part[i].of);
+  return size;
+}
 
 /* of: the description of one side. */
 static void make_matrix(const work *w, const spec *s, int head, const double *position, double *matrix) {
   long double block[SPEC_MAX_BLOCK * SPEC_MAX_BLOCK];
   int entries = s->n_components * s->n_components;
-  for (int b = 0; b < s->n_blocks; b++) {
+  for (int i = 0; i < s->n_parts; i++) {
+    double own[SPEC_MAX_AXES];
+    reference_place_of_part(&s->part[i], position, own);
+    make_matrix(w, s->part[i].of, head, own, matrix);
+    matrix += blocks_size(s->part[i].of);
+  }
+  for (int b = 0; b < s->n_blocks && entries > 0; b++) {
     reference_block(s, position, w->operands->values, head, b, block);
     for (int i = 0; i < entries; i++) matrix[b * entries + i] = (double)block[i];
   }
 }
 
-static void apply(const spec *s, const double *matrix, const double *x, int width, double *y) {
+/* The channels of blocks; how many they are. */
+static int apply_blocks(const spec *s, const double *matrix, const double *x, double *y) {
   int n = s->n_components, i = 0;
-  for (int b = 0; b < s->n_blocks; b++)
+  for (int k = 0; k < s->n_parts; k++) {
+    i += apply_blocks(s->part[k].of, matrix, x + i, y + i);
+    matrix += blocks_size(s->part[k].of);
+  }
+  for (int b = 0; b < s->n_blocks && n > 0; b++)
     for (int row = 0; row < n; row++, i++) {
       y[i] = 0;
       for (int c = 0; c < n; c++) y[i] += matrix[(b * n + row) * n + c] * x[b * n + c];
     }
-  for (; i < width; i++) y[i] = x[i];
+  return i;
+}
+
+static void apply(const spec *s, const double *matrix, const double *x, int width, double *y) {
+  for (int i = apply_blocks(s, matrix, x, y); i < width; i++) y[i] = x[i];
 }
 
 static void draw_row(work *w, double *x) {
@@ -335,6 +363,6 @@ void scores_measure(arena *a, const spec *s, const operand_values *operands, sco
   choose_heads(a, s, out);
   work w = {.memory = a, .spec = s, .operands = operands, .map = out, .width = s->head_dim, .random = SEED};
   if (s->additive) measure_sums(&w);
-  else if (s->n_components && !s->polynomial) measure_turns(&w);
+  else if ((s->n_components || s->n_parts) && !s->polynomial) measure_turns(&w);
   if (s->polynomial || (s->pairwise && s->pairwise->bias)) measure_biases(&w);
 }

@@ -43,7 +43,33 @@ const char *explain_operands(arena *a, const spec *s, const expr *const *x, int 
   return text;
 }
 
+const char *explain_inputs(arena *a, const spec *s) {
+  const char *text = NULL;
+  for (int i = 0; i < s->n_inputs; i++)
+    text = text ? arena_printf(a, "%s, %s", text, s->input[i].name) : s->input[i].name;
+  return text;
+}
+
+/* Inputs that expressions read, by index. */
+static void mark_inputs(const expr *x, bool *read) {
+  if (!(x->depends & DEPENDS_QUERY)) return;
+  if (x->op == EXPR_INPUT) read[x->index] = true;
+  for (int i = 0; i < expr_op_arity(x->op); i++) mark_inputs(x->arg[i], read);
+}
+
+const char *explain_sources(arena *a, const spec *s, const expr *const *x, int count) {
+  bool read[SPEC_MAX_INPUTS] = {false};
+  for (int i = 0; i < count; i++) mark_inputs(x[i], read);
+  const char *text = explain_operands(a, s, x, count);
+  for (int i = 0; i < s->n_inputs; i++)
+    if (read[i])
+      text = text ? arena_printf(a, "%s, input %s", text, s->input[i].name)
+                  : arena_printf(a, "input %s", s->input[i].name);
+  return text;
+}
+
 static const char *coefficient_text(arena *a, const expr *x) {
+  if (x->depends & DEPENDS_QUERY) return "given ";
   if (x->op != EXPR_CONST) return x->depends & DEPENDS_OPERAND ? "learned " : "(by block) ";
   return x->value == 1 ? "" : x->value == -1 ? "-" : arena_printf(a, "%.6g ", x->value);
 }
@@ -56,7 +82,7 @@ const char *explain_generator(arena *a, const spec *s, int axis) {
     const char *term = arena_printf(a, "%s%s", coefficient_text(a, b->coefficient[i]), explain_blade(a, b->blade[i]));
     text = text ? arena_printf(a, "%s + %s", text, term) : term;
   }
-  const char *operands = explain_operands(a, s, b->coefficient, b->count);
+  const char *operands = explain_sources(a, s, b->coefficient, b->count);
   if (!text) return "0";
   return operands ? arena_printf(a, "%s, from %s", text, operands) : text;
 }
@@ -64,7 +90,7 @@ const char *explain_generator(arena *a, const spec *s, int axis) {
 /* Radians that one unit of position adds, over all heads and blocks. */
 static const char *phase_text(arena *a, const spec *s, int axis) {
   const expr *angle = s->angle[axis];
-  const char *operands = explain_operands(a, s, &angle, 1);
+  const char *operands = explain_sources(a, s, &angle, 1);
   if (!expr_is_affine(angle))
     return operands ? arena_printf(a, "nonlinear in the position, from %s", operands) : "nonlinear in the position";
   if (operands) return arena_printf(a, "from %s", operands);
@@ -120,7 +146,8 @@ void explain_program_cost(arena *a, const plan *p, explain_cost *cost) {
     bool kept = i % (s->n_components + 1) == 0 && expr_is_const(x, 1);
     if (!kept && !expr_is_const(x, 0)) entries++;
   }
-  cost->per_head = p->per_head;
+  cost->per_head = p->per_head || p->of_rows;
+  cost->per_row = p->of_rows;
   cost->row_operations = 2 * entries * s->n_blocks; /* each product is a multiplication and an addition */
 }
 

@@ -15,6 +15,9 @@ const char *explain_blades_text(arena *a, const spec *s);
 /* "-e23", "learned e12 + learned e13, from axis" */
 const char *explain_generator(arena *a, const spec *s, int axis);
 /* "axis, freq": the operands that the expressions read; NULL: none */
+/* Operands and inputs that expressions read; NULL: neither. */
+const char *explain_sources(arena *a, const spec *s, const expr *const *x, int count);
+const char *explain_inputs(arena *a, const spec *s); /* the same of all inputs */
 const char *explain_operands(arena *a, const spec *s, const expr *const *x, int count);
 
 /* Adds the operations of x that were not counted yet. seen: [expr_pool_count]. */

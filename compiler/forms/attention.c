@@ -47,17 +47,19 @@ static int eval_score(program_builder *b, const spec *s, int product) {
 static void for_keys(program_builder *b, const attention_plan *p, const attention_rows *rows, int query,
                      program_part part, bool placed, int *score_and_row) {
   const spec *s = p->spec;
-  int depth = b->depth, key, bias = -1;
+  int depth = b->depth, key, bias = -1, matrix = -1;
   program_for(b, SPACE_KEYS, part);
   key = program_load(b, rows->k);
   if (placed && p->matrix) {
     program_blocks blocks = {s->n_components, s->n_blocks, s->channel};
-    key = program_apply(b, program_matrix(b, NULL, blocks, (const expr *const *)p->matrix, NULL, 0), key, false);
+    matrix = program_matrix(b, NULL, blocks, (const expr *const *)p->matrix, NULL, 0);
+    key = program_apply(b, matrix, key, false);
   }
   if (placed) bias = eval_bias(b, s);
   score_and_row[0] = program_score(b, query, key, bias, s->polynomial);
   if (placed && s->pairwise->score) score_and_row[0] = eval_score(b, s, score_and_row[0]);
   score_and_row[1] = program_load(b, rows->v);
+  if (placed && p->turns_values) score_and_row[1] = program_apply(b, matrix, score_and_row[1], false);
   program_end_for(b, depth);
 }
 

@@ -15,7 +15,9 @@
 
 static bool is_plain(const spec *s) { return !s->basis && !s->polynomial && !s->pairwise && !s->additive; }
 
-static bool takes(const spec *s) { return dense_is_vectors(s) || (is_plain(s) && !s->dense); }
+static bool takes(const spec *s) { return !s->n_inputs && (dense_is_vectors(s) || (is_plain(s) && !s->dense)); }
+
+static bool takes_inputs(const spec *s) { return spec_turns_rows(s) && is_plain(s) && !s->dense; }
 
 static bool takes_four(const spec *s) {
   return is_plain(s) && s->dense && s->dense->map != DENSE_SCHUR && s->n_components == 4;
@@ -49,7 +51,7 @@ static const program *prepare_program(arena *a, const void *of) {
   program_builder b = program_begin(a, p->spec, "prepare");
   int table = program_array_out(&b, "table", p->per_head ? IN(TOKENS) | IN(HEADS) : IN(TOKENS));
   int prepared = encode_prepared(&b, p);
-  encode_for_tokens(&b, p->per_head);
+  encode_for_tokens_of(&b, p);
   program_write(&b, table, encode_values(&b, p, prepared));
   program_end_for(&b, 0);
   return b.p;
@@ -73,9 +75,9 @@ static encode_rows begin_encode(arena *a, const plan *p) {
   e.y = program_stream_out(b, "y", s->head_dim, e.x);
   int prepared = encode_prepared(b, p);
   encode_copy_skipped(b, e.x, e.y);
-  encode_for_tokens(b, p->per_head);
+  encode_for_tokens_of(b, p);
   e.values = encode_values(b, p, prepared);
-  if (e.values >= 0) program_set_tabled(b, e.values);
+  if (e.values >= 0 && !p->of_rows) program_set_tabled(b, e.values);
   return e;
 }
 
@@ -173,7 +175,10 @@ static const program *sum_program(arena *a, const void *of) {
 const form form_additive = {
     .kind = FORM_ADDITIVE,
     .name = "additive",
-    .entries = {.encode = "pegen_driver_encode", .workspace = "pegen_driver_workspace", GRADIENT_ENTRIES},
+    .entries = {.encode = "pegen_driver_encode",
+                .append = "pegen_driver_append",
+                .workspace = "pegen_driver_workspace",
+                GRADIENT_ENTRIES},
     .takes = takes_sum,
     .plan = build_sum,
     .print = print,
@@ -186,6 +191,7 @@ const form form_blades = {
     .kind = FORM_BLADES,
     .name = "blades",
     .entries = {.encode = "pegen_driver_encode",
+                .append = "pegen_driver_append",
                 .workspace = "pegen_driver_workspace",
                 TABLE_ENTRIES,
                 GRADIENT_ENTRIES},
@@ -197,10 +203,27 @@ const form form_blades = {
     .converts = true,
 };
 
+/* Matrices of rows are made where rows are: there is nothing that a table could hold. */
+const form form_row_blades = {
+    .kind = FORM_ROW_BLADES,
+    .name = "blades",
+    .entries = {.encode = "pegen_driver_encode",
+                .append = "pegen_driver_append",
+                .workspace = "pegen_driver_workspace",
+                GRADIENT_ENTRIES},
+    .takes = takes_inputs,
+    .plan = build,
+    .print = print,
+    .programs = {{"encode", encode_program}, {"encode_transposed", encode_program, "transpose"}, BACKWARD_PROGRAMS},
+    .per_head = per_head,
+    .converts = true,
+};
+
 const form form_dense_four = {
     .kind = FORM_DENSE_FOUR,
     .name = "blades",
     .entries = {.encode = "pegen_driver_encode",
+                .append = "pegen_driver_append",
                 .workspace = "pegen_driver_workspace",
                 TABLE_ENTRIES,
                 GRADIENT_ENTRIES},

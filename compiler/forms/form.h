@@ -50,7 +50,9 @@ enum { FORM_MAX_PROGRAMS = 12 };
   X(ATTENTION, form_attention)             /* attention with functions of the displacement in it */ \
   X(POLYNOMIAL, form_polynomial)           /* columns that widen q and k */ \
   X(ADDITIVE, form_additive)               /* sums with something of the position */ \
+  X(PARTS, form_parts)                     /* rotors in closed form of several kinds of blocks in one head */ \
   X(BLADES, form_blades)                   /* rotors in closed form on blades of Cl(p,q,r) */ \
+  X(ROW_BLADES, form_row_blades)           /* the same, of inputs: a matrix for each row */ \
   X(DENSE_FOUR, form_dense_four)           /* the same machinery for exponentials of 4 x 4 skew matrices */ \
   X(SCHUR, form_schur)                     /* dense blocks in the planes of their real Schur form */ \
   X(DENSE, form_dense)                     /* exponentials of larger skew matrices */ \

@@ -62,13 +62,18 @@ static ir_value pair_of(attend *t, int row, int column, ir_value first_key) {
   return attend_pair(t, query, add(b, t->first, query), key, of_key);
 }
 
+static ir_value score_of(attend *t, ir_value product, ir_value query, ir_value key, ir_value first_key) {
+  ir_value query_token = add(t->b, t->first, query), key_token = add(t->b, first_key, key);
+  return attend_score(t, product, query, query_token, key, key_token);
+}
+
 /* Final scores of the thread's pairs: those that are long one after the other in a loop, laid where products were. */
 static void finish_scores(attend *t, ir_value first_key, ir_value *score) {
   ir *b = t->b;
   const attend_shape *s = &t->shape;
   for (int i = 0; i < s->rows * s->columns; i++) {
     ir_value query = attend_own_row(t, i / s->columns), key = attend_own_column(t, i % s->columns);
-    if (attend_pair_is_short(t->p)) score[i] = attend_score(t, score[i], query, key, first_key);
+    if (attend_pair_is_short(t->p)) score[i] = score_of(t, score[i], query, key, first_key);
     else ir_store(b, score[i], attend_score_at(t, query, key), 4, false);
   }
   if (attend_pair_is_short(t->p)) return;
@@ -76,7 +81,7 @@ static void finish_scores(attend *t, ir_value first_key, ir_value *score) {
   ir_value key = attend_column_of_thread(t, narrow(b, keys.index));
   ir_loop rows = ir_for(b, i64(b, 0), i64(b, s->rows));
   ir_value query = attend_row_of_thread(t, narrow(b, rows.index)), at = attend_score_at(t, query, key);
-  ir_store(b, attend_score(t, ir_load(b, b->f32, at, 4), query, key, first_key), at, 4, false);
+  ir_store(b, score_of(t, ir_load(b, b->f32, at, 4), query, key, first_key), at, 4, false);
   ir_end_for(b, rows);
   ir_end_for(b, keys);
   for (int i = 0; i < s->rows * s->columns; i++) {
@@ -134,12 +139,12 @@ static void emit_softmax(attend *t, key_run *k, progress *now) {
   for (int i = 0; i < s->rows; i++) {
     ir_value most = k->score[i * s->columns];
     for (int j = 1; j < s->columns; j++) most = larger(b, k->score[i * s->columns + j], most);
-    ir_store(b, most, attend_own_word(t, i), 4, false);
+    ir_store(b, most, attend_own_word(t, attend_own_row(t, i)), 4, false);
   }
   ir_wait(b, IR_BARRIER_WARP);
   for (int i = 0; i < s->rows; i++) {
     ir_value words[ATTEND_LANES], maximum = now->maximum[i];
-    attend_all_words(t, i, words);
+    attend_all_words(t, attend_own_row(t, i), words);
     for (int lane = 0; lane < ATTEND_LANES; lane++) maximum = larger(b, words[lane], maximum);
     k->decay[i] = emit_exp2(b, sub(b, now->maximum[i], maximum));
     now->maximum[i] = maximum;
@@ -182,10 +187,10 @@ static void emit_result(attend *t, const progress *end) {
   const attend_shape *s = &t->shape;
   attend_rows out = attend_rows_of(t, PEGEN_PTX_ATTENTION_OUT, t->head, t->p->value_dim);
   ir_value zero = ir_float(b, b->f32, 0), one = ir_float(b, b->f32, 1), sums[ATTEND_MOST_ROWS] = {{NULL}};
-  for (int i = 0; i < s->rows; i++) ir_store(b, end->sum[i], attend_own_word(t, i), 4, false);
+  for (int i = 0; i < s->rows; i++) ir_store(b, end->sum[i], attend_own_word(t, attend_own_row(t, i)), 4, false);
   ir_wait(b, IR_BARRIER_WARP);
   for (int i = 0; i < s->rows; i++) {
-    ir_value token = add(b, t->first, attend_own_row(t, i)), sum = sums[i] = attend_sum_words(t, i);
+    ir_value token = add(b, t->first, attend_own_row(t, i)), sum = sums[i] = attend_sum_words(t, attend_own_row(t, i));
     ir_value inverse = ir_select(b, ir_compare_float(b, "oeq", sum, zero), zero, ir_op2(b, "arith.divf", one, sum));
     ir_branch given = ir_if(b, less(b, token, t->tokens));
     for (int quad = 0; quad < s->quads; quad++) {
@@ -238,7 +243,8 @@ static void emit_tile(attend *t, const attend_rows *k, const attend_rows *v, ir_
   attend_store(t, k, first, t->keys, now->ahead, false);
   if (t->places.ptr)
     attend_copy_places(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, first, t->keys, t->shape.keys, t->places, origin);
-  if (attend_has_columns(t->p)) attend_key_columns(t, first);
+  if (attend_has_columns(t->p))
+    attend_key_columns(t, &(attend_column_rows){t->rows, t->shape.key_pitch, first, t->shape.keys});
   ir_wait(b, IR_BARRIER_BLOCK);
   attend_load(t, v, first, t->keys, values);
   emit_scores(t, &run);
@@ -262,7 +268,10 @@ static void emit_walk(attend *t) {
   progress now = begin_progress(t);
   int n_ahead = attend_ahead(t, p->head_dim);
   attend_clear_spoilt(t);
-  if (attend_has_columns(p)) attend_query_columns(t, scale);
+  if (attend_has_columns(p)) {
+    attend_column_rows queries = {t->queries, t->shape.query_pitch, t->first, t->shape.queries};
+    attend_query_columns(t, &queries, t->rows, scale);
+  }
   ir_value at_least_one = ir_select(b, less(b, i32(b, 0), t->keys), t->keys, i32(b, 1));
   attend_load(t, &k, i32(b, 0), at_least_one, now.ahead);
   attend_copy(t, &q, t->first, t->tokens, t->shape.queries, t->queries, t->shape.query_pitch, scale, false);
@@ -322,6 +331,7 @@ static void emit_attention(ir *b, arena *a, const gpu_program *program, const gp
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   switch (entry->kind) {
   case GPU_SUM:
+  case GPU_POSITIONS:
   case GPU_TOTAL: gpu_emit_finish(b, a, program, entry, host); break;
   case GPU_ATTENTION_QUERIES:
   case GPU_ATTENTION_KEYS: gpu_emit_attention_gradient(b, a, program, entry, native, host); break;
@@ -383,6 +393,25 @@ static void print_work(FILE *f, const gpu_program *program) {
 /* NULL after a diag_error: what does not fit, in words. */
 static const attend_design *make_design(arena *a, const attention_plan *p) {
   const spec *s = p->spec;
+  if (p->turns_values) {
+    diag_error(s->file, s->line,
+               "values = \"same\" is made for processors only; on GPUs two encode calls do the same: of v with the "
+               "kernel of these rotations, and of out with that of their inverse (-D inverse=true)");
+    return NULL;
+  }
+  if (attention_reads_inputs(p)) {
+    diag_error(s->file, s->line,
+               "scores and biases that read inputs are made for processors only; expected --target x86-64-v3 or the "
+               "like, or a description without pe.input");
+    return NULL;
+  }
+  if (p->columns && p->score) {
+    diag_error(
+        s->file, s->line,
+        "a score beside a pe.polynomial is made for processors only; expected --target x86-64-v3 or the like, or "
+        "a description without 'score'");
+    return NULL;
+  }
   attend_design *d = arena_new(a, attend_design);
   *d = (attend_design){.p = p, .shape = attend_shape_of(a, p)};
   if (d->shape.rows > 0) return d;

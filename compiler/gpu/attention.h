@@ -78,6 +78,10 @@ void attend_store_lse(attend *t, ir_value has, ir_value query, ir_value maximum,
 
 attend_shape attend_shape_of(arena *a, const attention_plan *p); /* rows 0: none fits */
 bool attend_has_columns(const attention_plan *p);
+/* Where columns stand in rows; how many lanes make a query's, and in how much memory: the fewest that have room in
+ * `own` bytes or else in `room`. False: none have. */
+void attend_set_columns(const attention_plan *p, attend_shape *s);
+bool attend_columns_fit(arena *a, const attention_plan *p, attend_shape *s, int64_t own, int64_t room);
 /* Whether columns leave something out of scores that is the same of all keys, and where it is kept of a query: f32. */
 bool attend_has_constant(const attention_plan *p);
 ir_value attend_constant_at(attend *t, ir_value query);
@@ -139,10 +143,10 @@ ir_value attend_own_column(attend *t, int column);
 ir_value attend_row_of_thread(attend *t, ir_value row);
 ir_value attend_column_of_thread(attend *t, ir_value column);
 ir_value attend_score_at(attend *t, ir_value row, ir_value column);
-/* What the thread tells its 8 of a row, and what all 8 have told: 8 float32. */
-ir_value attend_own_word(attend *t, int row);
-void attend_all_words(attend *t, int row, ir_value *words);
-ir_value attend_sum_words(attend *t, int row);
+/* What the thread tells its 8 of one of its rows (of the tile), and what all 8 have told: 8 float32. */
+ir_value attend_own_word(attend *t, ir_value row);
+void attend_all_words(attend *t, ir_value row, ir_value *words);
+ir_value attend_sum_words(attend *t, ir_value row);
 /* Adds to sums[rows][columns] the products of channels [begin, end) of x's rows and y's, `step` (1 or 4) at a time. */
 void attend_add_products(attend *t, attend_matrix x, attend_matrix y, int begin, int end, int step, ir_value *sums);
 /* Adds to sums[rows][quads] the rows of a matrix, one a column, times what stands at attend_score_at; where something
@@ -165,19 +169,37 @@ void attend_pair_begin(attend *t);
 void attend_pair_place(attend *t, ir_value query, ir_value key);
 /* query, key: of the tile; tokens: of the sequence; i32. */
 ir_value attend_pair(attend *t, ir_value query, ir_value query_token, ir_value key, ir_value key_token);
-/* The score that a product becomes: of a pair of the tile, whose keys begin at token first_key; i32. */
-ir_value attend_score(attend *t, ir_value product, ir_value query, ir_value key, ir_value first_key);
+/* The same of numbers of tokens, which scores read. */
+void attend_pair_numbers(attend *t, ir_value query_token, ir_value key_token);
+/* The score that a product becomes: of a pair of the tile. */
+ir_value attend_score(attend *t, ir_value product, ir_value query, ir_value query_token, ir_value key,
+                      ir_value key_token);
 /* i1: neither of the two is a prefix token; null: there are none. */
 ir_value attend_encoded(attend *t, ir_value query_token, ir_value key_token);
+/* Of a rotation that pairs have: calls for its blocks, one after the other in a loop, with the entries of the emitter's
+ * unit; what it gives goes on to the next block, from 0 on, and out. */
+typedef ir_value attend_visit_block(void *context, attend *t, const ir_value *entry, ir_value sum);
+ir_value attend_walk_blocks(attend *t, ir_value query, ir_value key, attend_visit_block *visit, void *context);
+/* The block's channels of a row in shared memory; R x of a pair that is encoded (i1; null: all are), or R^T x. */
+void attend_block_of_row(attend *t, ir_value row, ir_value *x);
+void attend_turn_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
+                       ir_value *turned);
 /* Runs of channels that no rotation turns. */
 int attend_next_plain(const attention_plan *p, int from, int *end);
 
 /* ---- gpu/polynomial.c: a bias that is a polynomial, as columns of the queries and keys of a tile ---- */
 
-/* The columns of all queries, times the scale (f32). Once, before keys are stored; all threads of the block, which meet
- * at the end. */
-void attend_query_columns(attend *t, ir_value scale);
-/* Those of the tile of keys from `first` on. */
-void attend_key_columns(attend *t, ir_value first);
+/* Rows in shared memory that end in columns: of `count` tokens from `first` (i32) on. */
+typedef struct attend_column_rows {
+  ir_value memory;
+  int pitch;
+  ir_value first;
+  int count;
+} attend_column_rows;
+
+/* The columns of queries, times the scale (f32), made in `scratch`; those of keys made next count from the same origin.
+ * All threads of the block, which meet at the end. */
+void attend_query_columns(attend *t, const attend_column_rows *rows, ir_value scratch, ir_value scale);
+void attend_key_columns(attend *t, const attend_column_rows *rows);
 
 #endif

@@ -104,11 +104,11 @@ static void make_less(attend_gradient *g, attend_query_facts *facts) {
   ir *b = t->b;
   for (int i = 0; i < t->shape.rows; i++) {
     ir_value part = outputs_gain(g, i);
-    ir_store(b, part, attend_own_word(t, i), 4, false);
+    ir_store(b, part, attend_own_word(t, attend_own_row(t, i)), 4, false);
   }
   ir_wait(b, IR_BARRIER_WARP);
   for (int i = 0; i < t->shape.rows; i++) {
-    ir_value token = add(b, t->first, attend_own_row(t, i)), sum = attend_sum_words(t, i);
+    ir_value token = add(b, t->first, attend_own_row(t, i)), sum = attend_sum_words(t, attend_own_row(t, i));
     facts[i].less = sub(b, sum, load_g_lse(g, clamped(b, token, t->tokens)));
     ir_value writes = both(b, ir_compare_int(b, "eq", t->lane, i32(b, 0)), less(b, token, t->tokens));
     ir_branch one = ir_if(b, writes);
@@ -172,6 +172,12 @@ static void store_sums(attend_gradient *g, int parameter, ir_value head, ir_valu
   ir_end_if(b, wanted);
 }
 
+/* What rows of q or k that stay gain, at the parameter, of those that pass. */
+static void add_row_sums(attend_gradient *g, int parameter, ir_value first, ir_value *sums) {
+  if (attend_has_plain(g->t.p)) attend_add_sums(g, is_wanted(g, parameter), ATTEND_OF_KEYS, sums);
+  attend_turned_add(g, is_wanted(g, parameter), first);
+}
+
 /* ---- places ---- */
 
 static void copy_places(attend_gradient *g, bool of_queries, ir_value first, int count, const two_float *origin) {
@@ -179,6 +185,32 @@ static void copy_places(attend_gradient *g, bool of_queries, ir_value first, int
   if (!t->places.ptr) return;
   attend_copy_places(t, of_queries ? PEGEN_PTX_ATTENTION_POSITIONS : PEGEN_PTX_ATTENTION_KEY_POSITIONS, first,
                      of_queries ? t->tokens : t->keys, count, of_queries ? t->query_places : t->places, origin);
+}
+
+/* What pairs share, where a head is known. */
+static void begin_pairs(attend_gradient *g) {
+  if (!attend_has_pairs(g->t.p)) return;
+  attend_pair_begin(&g->t);
+  attend_products_begin(g);
+}
+
+/* ---- columns ---- */
+
+static void lay_query_columns(attend_gradient *g, attend_matrix to, ir_value first, int count) {
+  if (!attend_has_columns(g->t.p)) return;
+  attend_column_rows rows = {to.memory, to.pitch, first, count};
+  attend_query_columns(&g->t, &rows, g->scratch, attend_scale(&g->t));
+}
+
+static void lay_key_columns(attend_gradient *g, attend_matrix to, ir_value first, int count) {
+  if (attend_has_columns(g->t.p)) attend_key_columns(&g->t, &(attend_column_rows){to.memory, to.pitch, first, count});
+}
+
+/* Log-sum-exps have what columns leave out of the scores of query `query` of the tile. */
+static ir_value without_constant(attend_gradient *g, ir_value lse, ir_value query) {
+  ir *b = g->t.b;
+  if (!attend_has_constant(g->t.p)) return lse;
+  return sub(b, lse, ir_load(b, b->f32, attend_constant_at(&g->t, query), 4));
 }
 
 /* ---- tiles of queries ---- */
@@ -205,6 +237,7 @@ static void emit_key_tile(attend_gradient *g, const passing_rows *from, const at
   ir *b = t->b;
   attend_pair_tile p = {.first = first, .row = facts};
   begin_passing(g, from, first);
+  lay_key_columns(g, g->passing[ATTEND_OF_KEYS], first, t->shape.keys);
   copy_places(g, false, first, t->shape.keys, origin);
   ir_wait(b, IR_BARRIER_BLOCK);
   attend_make_weights(g, &p);
@@ -212,15 +245,19 @@ static void emit_key_tile(attend_gradient *g, const passing_rows *from, const at
   attend_make_gains(g, &p);
   take_turns(g, from, ATTEND_OF_KEYS, first);
   attend_lay_numbers(g, p.gained);
-  attend_add_sums(g, is_wanted(g, PEGEN_PTX_ATTENTION_G_Q), ATTEND_OF_KEYS, sums);
   add_gains(g, first, sums + n_query_sums(g));
+  attend_places_add(g, first);
+  attend_lay_product_gains(g, first);
+  attend_torques_add(g, first);
+  add_row_sums(g, PEGEN_PTX_ATTENTION_G_Q, first, sums);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read the rows */
 }
 
 /* Keys that some query of the tile sees, where anything comes of them: [0, end). */
 static ir_value end_of_keys(attend_gradient *g) {
   ir *b = g->t.b;
-  ir_value gains = ir_op2(b, "arith.ori", is_wanted(g, PEGEN_PTX_ATTENTION_G_Q), has_chunk(g));
+  ir_value of_rows = is_wanted(g, PEGEN_PTX_ATTENTION_G_Q), gains = ir_op2(b, "arith.ori", of_rows, has_chunk(g));
+  if (attend_gives_places(g->t.p)) gains = ir_op2(b, "arith.ori", gains, attend_places_wanted(g));
   return ir_select(b, gains, attend_end_of_keys(&g->t), i32(b, 0));
 }
 
@@ -242,6 +279,8 @@ static void begin_queries(attend_gradient *g, attend_query_facts *facts, const t
     facts[i].lse = load_lse(g, t->head, clamped(b, token, t->tokens));
   }
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read the outputs */
+  lay_query_columns(g, g->own[ATTEND_OF_KEYS], t->first, t->shape.queries);
+  for (int i = 0; i < t->shape.rows; i++) facts[i].lse = without_constant(g, facts[i].lse, attend_own_row(t, i));
   copy_own(g, ATTEND_OF_KEYS, &q, t->tokens, attend_scale(&g->t));
   copy_places(g, true, t->first, t->shape.queries, origin);
 }
@@ -261,7 +300,10 @@ static void emit_query_tile(attend_gradient *g) {
   int of_queries = n_query_sums(g), count = of_queries;
   clear_sums(g, of_queries, sums);
   begin_queries(g, facts, origin);
-  if (t->places.ptr) attend_pair_begin(t);
+  begin_pairs(g);
+  attend_places_begin(g);
+  attend_places_clear(g);
+  attend_turned_clear(g);
   if (attend_gaining(t->p)) {
     attend_gains_begin(g, sums + of_queries);
     count += attend_gain_values(t->p);
@@ -270,6 +312,7 @@ static void emit_query_tile(attend_gradient *g) {
   ir_loop loop = ir_for_with(b, i64(b, 0), wide(b, tiles), count, sums, now);
   emit_key_tile(g, &from, facts, scaled(b, narrow(b, loop.index), t->shape.keys), origin, now);
   ir_end_for_with(b, loop, count, now, sums);
+  attend_turned_merge(g, sums);
   store_sums(g, PEGEN_PTX_ATTENTION_G_Q, t->head, t->tokens, ATTEND_OF_KEYS, LN_2, attend_scale(&g->t), sums);
   if (attend_gaining(t->p)) {
     ir_branch wanted = ir_if(b, has_chunk(g));
@@ -304,7 +347,7 @@ static void emit_queries(attend_gradient *g) {
   two_float *remembered = emit_thread_remember(&t->exprs);
   /* The last tiles first: with a causal mask they have the most to do. */
   ir_value heads = attend_short_parameter(t, PEGEN_PTX_ATTENTION_HEADS);
-  t->head = t->exprs.head = attend_set_tile(t, narrow(b, loop.index), t->tokens, heads, true);
+  t->head = t->exprs.head = g->owner = attend_set_tile(t, narrow(b, loop.index), t->tokens, heads, true);
   emit_query_tile(g);
   emit_thread_forget(&t->exprs, remembered);
   ir_end_for(b, loop);
@@ -334,7 +377,7 @@ static void load_query_numbers(attend_gradient *g, ir_value first, attend_query_
   for (int j = 0; j < t->shape.columns; j++) {
     ir_value column = attend_own_column(t, j);
     facts[j].limit = limit_of(g, add(b, first, column));
-    facts[j].lse = ir_load(b, b->f32, number_at(g, 0, column), 4);
+    facts[j].lse = without_constant(g, ir_load(b, b->f32, number_at(g, 0, column), 4), column);
     facts[j].less = ir_load(b, b->f32, number_at(g, 1, column), 4);
   }
 }
@@ -346,6 +389,8 @@ static void emit_passing_queries(attend_gradient *g, const passing_rows *from, i
   attend_query_facts facts[ATTEND_MOST_ROWS];
   attend_pair_tile p = {.first = first, .column = facts};
   begin_passing(g, from, first);
+  lay_query_columns(g, g->passing[ATTEND_OF_KEYS], first, t->shape.keys);
+  lay_key_columns(g, g->own[ATTEND_OF_KEYS], t->first, t->shape.queries); /* from the queries' origin */
   lay_query_numbers(g, first);
   copy_places(g, true, first, t->shape.keys, origin);
   ir_wait(b, IR_BARRIER_BLOCK);
@@ -357,7 +402,10 @@ static void emit_passing_queries(attend_gradient *g, const passing_rows *from, i
   attend_add_sums(g, is_wanted(g, PEGEN_PTX_ATTENTION_G_V), ATTEND_OF_VALUES, sums + n_query_sums(g));
   take_turns(g, from, ATTEND_OF_KEYS, first);
   attend_lay_numbers(g, p.gained);
-  attend_add_sums(g, is_wanted(g, PEGEN_PTX_ATTENTION_G_K), ATTEND_OF_KEYS, sums);
+  attend_places_add(g, first);
+  attend_lay_product_gains(g, first);
+  attend_torques_add(g, first);
+  add_row_sums(g, PEGEN_PTX_ATTENTION_G_K, first, sums);
   ir_wait(b, IR_BARRIER_BLOCK); /* all have read the rows */
 }
 
@@ -371,7 +419,8 @@ static void emit_head(attend_gradient *g, const two_float *origin, int count, ir
                        .factor = {attend_scale(&g->t), {NULL}},
                        .watched = {true, true}};
   ir_value now[IR_MAX_RESULTS], none = i32(b, 0);
-  if (t->places.ptr) attend_pair_begin(t);
+  begin_pairs(g);
+  attend_places_begin(g);
   ir_value causal = ir_compare_int(b, "ne", t->parameter[PEGEN_PTX_ATTENTION_CAUSAL], i64(b, 0));
   ir_value seeing = larger(b, add(b, sub(b, t->first, t->keys), t->tokens), none);
   ir_value begin = quotient(b, ir_select(b, causal, seeing, none), t->shape.keys),
@@ -387,7 +436,7 @@ static void emit_keys(attend_gradient *g) {
   ir_value group = attend_short_parameter(t, PEGEN_PTX_ATTENTION_GROUP),
            heads_of_keys = ir_op2(b, "arith.divui", attend_short_parameter(t, PEGEN_PTX_ATTENTION_HEADS), group);
   /* The first tiles first: with a causal mask they have the most to do. */
-  ir_value shared = attend_set_tile(t, t->block, t->keys, heads_of_keys, false);
+  ir_value shared = g->owner = attend_set_tile(t, t->block, t->keys, heads_of_keys, false);
   attend_rows k = attend_rows_of(t, PEGEN_PTX_ATTENTION_K, shared, t->p->head_dim),
               v = attend_rows_of(t, PEGEN_PTX_ATTENTION_V, shared, t->p->value_dim);
   int of_keys = n_query_sums(g), count = of_keys + t->shape.rows * g->shape.quads[ATTEND_OF_VALUES];
@@ -395,6 +444,8 @@ static void emit_keys(attend_gradient *g) {
   two_float place[SPEC_MAX_AXES];
   const two_float *origin = t->places.ptr ? attend_find_origin(t, place) : NULL;
   clear_sums(g, count, sums);
+  attend_places_clear(g);
+  attend_turned_clear(g);
   attend_clear_spoilt(&g->t);
   copy_own(g, ATTEND_OF_KEYS, &k, t->keys, (ir_value){NULL});
   copy_own(g, ATTEND_OF_VALUES, &v, t->keys, (ir_value){NULL});
@@ -406,6 +457,7 @@ static void emit_keys(attend_gradient *g) {
   emit_head(g, origin, count, now);
   emit_thread_forget(&t->exprs, remembered);
   ir_end_for_with(b, heads, count, now, sums);
+  attend_turned_merge(g, sums);
   store_sums(g, PEGEN_PTX_ATTENTION_G_K, shared, t->keys, ATTEND_OF_KEYS, LN_2, (ir_value){NULL}, sums);
   store_sums(g, PEGEN_PTX_ATTENTION_G_V, shared, t->keys, ATTEND_OF_VALUES, 1, (ir_value){NULL}, sums + of_keys);
 }
@@ -434,7 +486,19 @@ static void declare_memory(attend_gradient *g, bool of_keys) {
   if (of_keys) g->numbers = declare(g, "numbers", 8LL * s->keys);
   else if (attend_gaining(t->p) && attend_gains_bytes(t->p, s))
     g->gains = declare(g, "gains", attend_gains_bytes(t->p, s));
-  if (!attend_has_pairs(t->p)) return;
+  t->queries = (of_keys ? g->passing : g->own)[ATTEND_OF_KEYS].memory;
+  t->rows = (of_keys ? g->own : g->passing)[ATTEND_OF_KEYS].memory;
+  if (t->p->matrix) {
+    g->turned = (attend_matrix){declare(g, "turned", 4LL * s->queries * s->query_pitch), s->query_pitch};
+    g->turned_words = declare(g, "turned_words", attend_turned_word_bytes(t->p));
+  }
+  if (attend_has_columns(t->p)) {
+    t->origin = declare(g, "origin", place);
+    t->constants = declare(g, "constants", attend_columns_bytes(t->p, s) - place);
+    g->scratch = declare(g, "scratch", s->scratch);
+  }
+  if (t->p->score) g->products = declare(g, "products", 4LL * s->queries * s->score_pitch);
+  if (!attend_has_places(t->p)) return;
   t->query_places = declare(g, "query_places", place * (of_keys ? s->keys : s->queries));
   t->places = declare(g, "places", place * (of_keys ? s->queries : s->keys));
 }
@@ -444,7 +508,7 @@ void gpu_emit_attention_gradient(ir *b, arena *a, const gpu_program *program, co
   const attend_design *design = program->plan;
   const attention_plan *p = design->p;
   bool of_keys = entry->kind == GPU_ATTENTION_KEYS;
-  attend_gradient g = {.shape = attend_gradient_shape_of(p)};
+  attend_gradient g = {.shape = attend_gradient_shape_of(p), .of_keys = of_keys};
   g.t = (attend){.b = b, .memory = a, .p = p, .entry = entry, .shape = g.shape.tile};
   attend *t = &g.t;
   int first = attend_parameters(p->spec);

@@ -7,7 +7,8 @@
  * stay with the block are the rows of the tile (gpu/attention.h), those that pass are its columns.
  *
  * What pairs give operands has a place for each warp of the first entry's blocks, whose sums two small entries add up
- * in order (gpu/finish).
+ * in order (gpu/finish). What they give positions is a number of each query and head in the first entry, of each key
+ * and head in the second; a small entry adds up heads, and batches that share positions.
  */
 #ifndef PEGEN_GPU_ATTENTION_BACKWARD_H
 #define PEGEN_GPU_ATTENTION_BACKWARD_H
@@ -18,13 +19,14 @@
 #include "kernel/launch.h"
 
 /* Appends the entries: NAME_attention_backward_DTYPE, ..._attention_backward_keys_DTYPE, and where operands gain
- * ..._attention_backward_sum and ..._total. Nothing where the plan has no gradients here (attend_gradient_fits). */
+ * ..._attention_backward_sum and ..._total, where positions do ..._positions. Nothing where the plan has no gradients
+ * here (attend_gradient_fits). */
 void gpu_add_attention_gradients(arena *a, gpu_program *program, const attention_plan *p, unsigned dtypes);
 void gpu_emit_attention_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
                                  bool host);
 /* What stands of them in the head of the PTX file. */
 void attend_print_gradients(FILE *out, const gpu_program *program);
-/* Whether there is code for it: a bias or none, rows that fit in shared memory. */
+/* Whether there is code for it: biases and rotations or neither, rows that fit in shared memory. */
 bool attend_gradient_fits(const attention_plan *p);
 /* Bits: operands that gain. */
 unsigned attend_gaining(const attention_plan *p);
@@ -43,16 +45,24 @@ typedef struct attend_gradient_shape {
 
 attend_gradient_shape attend_gradient_shape_of(const attention_plan *p); /* tile.rows 0: none fits */
 
+int64_t attend_columns_bytes(const attention_plan *p, const attend_shape *tile); /* of shared memory, beside scratch */
+
 typedef struct attend_gradient {
   attend t;
   attend_gradient_shape shape;
   const ir_value *parameter; /* those behind forward's: PEGEN_PTX_ATTENTION_G_OUT ... */
-  attend_matrix own[2];      /* q and g_out, or k and v */
-  attend_matrix passing[2];  /* k and v, or q and g_out */
-  ir_value numbers;          /* of queries that pass: log-sum-exps, then what is taken off */
-  ir_value gains;            /* shared memory of a warp's gains and their places; null: no place is computed */
-  ir_value lane;             /* i32: the thread of its warp */
-  ir_value chunk;            /* i64: address of the warp's sums of elements; 0: not wanted */
+  attend_matrix own[2]; /* q and g_out, or k and v */
+  attend_matrix passing[2]; /* k and v, or q and g_out */
+  ir_value numbers; /* of queries that pass: log-sum-exps, then what is taken off */
+  ir_value gains; /* shared memory of a warp's gains and their places; null: no place is computed */
+  attend_matrix turned; /* of rows that stay, what they gain of pairs that are rotated; null: none are */
+  ir_value turned_words; /* where a team adds it up */
+  ir_value scratch; /* shared memory in which columns of queries are made; null: there are none */
+  ir_value products; /* shared memory of what a score is a function of, as pairs stand in t.scores; null: of nothing */
+  ir_value lane; /* i32: the thread of its warp */
+  ir_value chunk; /* i64: address of the warp's sums of elements; 0: not wanted */
+  bool of_keys; /* rows that stay are keys */
+  ir_value owner; /* i32: their head */
 } attend_gradient;
 
 /* ---- gpu/attention_backward_pairs.c: a tile of pairs ---- */
@@ -64,8 +74,8 @@ typedef struct attend_query_facts {
 
 /* A tile of pairs: of rows that stay and rows that pass. */
 typedef struct attend_pair_tile {
-  ir_value first;                          /* i32: the first row that passes */
-  const attend_query_facts *row, *column;         /* of the queries, whichever they are; the other is NULL */
+  ir_value first; /* i32: the first row that passes */
+  const attend_query_facts *row, *column; /* of the queries, whichever they are; the other is NULL */
   ir_value weight[ATTEND_MOST_PAIRS]; /* P; [rows][columns] */
   ir_value gained[ATTEND_MOST_PAIRS]; /* S' */
 } attend_pair_tile;
@@ -78,15 +88,66 @@ void attend_lay_numbers(attend_gradient *g, const ir_value *of_pairs);
 /* Adds rows that pass, of the kind, times what stands in the tile, where somebody wants (i1) the sums. */
 void attend_add_sums(attend_gradient *g, ir_value wanted, int kind, ir_value *sums);
 
+/* ---- gpu/attention_products.c: scores that are functions of the product; nothing where there are none ---- */
+
+void attend_products_begin(attend_gradient *g); /* once where a head is known */
+/* p->weight, products, become scores; the products are kept. */
+void attend_finish_scores(attend_gradient *g, attend_pair_tile *p);
+/* In place of what scores gain, at attend_score_at, what products do. All threads of a warp. */
+void attend_lay_product_gains(attend_gradient *g, ir_value first);
+
+/* ---- gpu/attention_turned.c: what rows gain of pairs that are rotated ---- */
+
+bool attend_has_plain(const attention_plan *p); /* channels that no rotation turns */
+int64_t attend_turned_word_bytes(const attention_plan *p); /* of a block of threads */
+int64_t attend_turned_bytes(const attention_plan *p, const attend_shape *tile); /* of shared memory */
+/* Nothing where no pairs are rotated. All threads of a warp. */
+void attend_turned_clear(attend_gradient *g); /* before the first tile of rows that pass */
+/* Of the tile from `first` on, whose rows of q or k stand in shared memory, its gains of scores at attend_score_at. */
+void attend_turned_add(attend_gradient *g, ir_value wanted, ir_value first);
+void attend_turned_merge(attend_gradient *g, ir_value *sums); /* to those of channels that no rotation turns */
+
 /* ---- gpu/attention_gains.c: what operands of a bias gain ---- */
 
 /* Sums of a tile's pairs that go from tile to tile: two numbers a scatter that stands by itself. */
 int attend_gain_values(const attention_plan *p);
-void attend_gains_clear(attend_gradient *g);                 /* the warp's sums of elements, before the first item */
+void attend_gains_clear(attend_gradient *g); /* the warp's sums of elements, before the first item */
 void attend_gains_begin(attend_gradient *g, ir_value *sums); /* of an item; loads what gradients are made of */
 /* Of the tile of keys from `first` on, whose gains of scores stand at attend_score_at. All threads of a warp. */
 void attend_gains_add(attend_gradient *g, ir_value first, ir_value *sums);
 void attend_gains_end(attend_gradient *g, const ir_value *sums); /* after a barrier; to elements */
 int64_t attend_gains_bytes(const attention_plan *p, const attend_shape *tile); /* of shared memory */
+/* Where the product of a pair of the tile is, of which its score is a function; row, column: i32. */
+ir_value attend_product_at(attend_gradient *g, ir_value row, ir_value column);
+/* Begins what a pair of the tile gives, of what its score gains: expressions' leaves, until emit_thread_forget. first:
+ * of the rows that pass; row, column: of the tile; i32. */
+two_float *attend_gain_open(attend_gradient *g, ir_value first, ir_value row, ir_value column, two_float *gained);
+/* What its score gains; 0 of a pair that is not encoded. */
+ir_value attend_gain_of_pair(attend_gradient *g, ir_value first, ir_value row, ir_value column);
+/* What the threads of a warp sum up, in order, to the leaf's element at the emitter's unit, by way of a room for a
+ * number of each thread of the block. */
+void attend_gain_by_warp(attend_gradient *g, ir_value room, const expr *leaf, two_float own);
+/* The value of a gradient: 0 of a pair that is not seen, whatever its bias is. */
+ir_value attend_gain_value(attend_gradient *g, const expr *gradient, ir_value gained);
+
+/* ---- gpu/attention_places.c: what coordinates gain of a bias or a score ---- */
+
+bool attend_gives_places(const attention_plan *p);
+ir_value attend_places_wanted(attend_gradient *g); /* i1; of a plan that gives some */
+/* Of the rows that stay: zeros, before their first tile; operands, once where a head is known; what the tile of rows
+ * that pass from `first` on gives, whose gains of scores stand at attend_score_at. All threads of a warp. */
+void attend_places_clear(attend_gradient *g);
+void attend_places_begin(attend_gradient *g);
+void attend_places_add(attend_gradient *g, ir_value first);
+/* A sum of the thread's columns, with those of its team, to an axis of the row's (i32) place. */
+void attend_place_give(attend_gradient *g, ir_value row, int axis, ir_value sum);
+
+/* ---- gpu/attention_torques.c: what operands and coordinates gain of rotations that pairs have ---- */
+
+/* Operands (bits) that gain of them: few enough to be summed in registers. */
+unsigned attend_turning_operands(const attention_plan *p);
+/* Of the tile of rows that pass from `first` on, whose products' gains stand at attend_score_at. All threads of a warp.
+ */
+void attend_torques_add(attend_gradient *g, ir_value first);
 
 #endif

@@ -17,25 +17,48 @@ enum {
 
 static int pitch_of(int width) { return (width + BANKS - 1) / BANKS * BANKS + ATTEND_QUAD; }
 
-static bool fits(const attention_plan *p, const attend_gradient_shape *s) {
-  const attend_shape *t = &s->tile;
+/* The origin, and what columns leave out of the scores of each query. */
+int64_t attend_columns_bytes(const attention_plan *p, const attend_shape *t) {
+  int most = t->queries > t->keys ? t->queries : t->keys;
+  return (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes + 4LL * most;
+}
+
+/* Of what columns of queries are made in, and where they count from. */
+static bool columns_fit(const attention_plan *p, attend_shape *t, int64_t room) {
+  arena *a = arena_create();
+  room -= attend_columns_bytes(p, t);
+  bool fit = attend_columns_fit(a, p, t, room, room);
+  arena_destroy(a);
+  return fit;
+}
+
+static bool fits(const attention_plan *p, attend_gradient_shape *s) {
+  attend_shape *t = &s->tile;
   int64_t room = 4LL * t->query_pitch * (2 * t->queries + (s->is_shared ? 1 : 2) * t->keys) +
-                 4LL * t->queries * t->score_pitch + 8LL * t->keys + attend_gains_bytes(p, t) + SMALL;
-  if (attend_has_pairs(p)) room += (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (t->queries + t->keys);
+                 4LL * t->queries * t->score_pitch + 8LL * t->keys + attend_gains_bytes(p, t) +
+                 attend_turned_bytes(p, t) + SMALL;
+  if (p->score) room += 4LL * t->queries * t->score_pitch;
+  if (attend_has_places(p)) room += (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (t->queries + t->keys);
+  if (attend_has_columns(p) && !columns_fit(p, t, SHARED_BYTES - room)) return false;
   return room <= SHARED_BYTES && t->rows * s->quads[0] <= MOST_QUADS && t->rows * s->quads[1] <= MOST_QUADS;
 }
 
 attend_gradient_shape attend_gradient_shape_of(const attention_plan *p) {
   static const int sizes[][2] = {{4, 4}, {2, 4}, {2, 2}, {1, 4}, {1, 2}, {1, 1}}; /* rows and columns of a thread */
-  int widest = p->head_dim > p->value_dim ? p->head_dim : p->value_dim;
+  attend_shape columns;
+  attend_set_columns(p, &columns);
+  int widest = columns.width > p->value_dim ? columns.width : p->value_dim;
   for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++)
-    for (int is_shared = 0; is_shared < 2; is_shared++) {
+    /* What a rotation is made of takes registers, and far more time than loads. */
+    for (int is_shared = 0; is_shared < 2 && (!p->matrix || sizes[i][1] <= 2); is_shared++) {
       attend_gradient_shape s = {.tile = {.rows = sizes[i][0],
                                           .columns = sizes[i][1],
                                           .queries = TEAMS * sizes[i][0],
                                           .keys = ATTEND_LANES * sizes[i][1],
                                           .query_pitch = pitch_of(widest),
                                           .key_pitch = pitch_of(widest),
+                                          .columns_at = columns.columns_at,
+                                          .width = columns.width,
                                           .score_pitch = ATTEND_LANES * sizes[i][1] + ATTEND_LANES},
                                  .quads = {(p->head_dim + BANKS - 1) / BANKS, (p->value_dim + BANKS - 1) / BANKS},
                                  .is_shared = is_shared};
@@ -44,14 +67,15 @@ attend_gradient_shape attend_gradient_shape_of(const attention_plan *p) {
   return (attend_gradient_shape){.is_shared = false};
 }
 
-bool attend_gradient_fits(const attention_plan *p) {
-  return !p->matrix && !p->columns && !p->score && attend_gradient_shape_of(p).tile.rows > 0;
-}
+bool attend_gradient_fits(const attention_plan *p) { return attend_gradient_shape_of(p).tile.rows > 0; }
 
 unsigned attend_gaining(const attention_plan *p) {
-  unsigned bits = 0;
-  if (attend_gain_values(p) > 2 * ATTEND_MOST_GAINS) return 0;
+  unsigned bits = 0, turning = attend_turning_operands(p);
+  if (p->columns || attend_gain_values(p) > 2 * ATTEND_MOST_GAINS) return 0;
   for (int i = 0; i < p->n_scatters; i++) bits |= 1u << p->scatter[i].leaf->index;
+  for (int i = 0; p->torques && i < p->torques->n_scatters; i++) bits |= 1u << p->torques->scatter[i].leaf->index;
+  for (int i = 0; p->torques && i < p->torques->n_scatters; i++) /* of an operand all or nothing */
+    if (!(turning >> p->torques->scatter[i].leaf->index & 1)) bits &= ~(1u << p->torques->scatter[i].leaf->index);
   return bits;
 }
 
@@ -101,6 +125,7 @@ void gpu_add_attention_gradients(arena *a, gpu_program *program, const attention
       add_rows(a, program, p, GPU_ATTENTION_KEYS, PEGEN_PTX_WORD_KEYS, dtype, narrow);
     }
   }
+  if (attend_gives_places(p)) add_finish(a, program, GPU_POSITIONS, PEGEN_PTX_WORD_ATTENTION_POSITIONS);
   if (!attend_gaining(p)) return;
   add_finish(a, program, GPU_SUM, PEGEN_PTX_WORD_ATTENTION_SUM);
   add_finish(a, program, GPU_TOTAL, PEGEN_PTX_WORD_TOTAL);
@@ -116,8 +141,8 @@ void attend_print_gradients(FILE *f, const gpu_program *program) {
   fprintf(f,
           "// Entries of gradients have these parameters and then: gradients of out and lse coming in, of q, k and v "
           "going out (rows as above;\n"
-          "//   0: none), a number of each query, tiles of queries, tiles of a block, sums of chunks "
-          "(docs/embedding-ptx.md).\n");
+          "//   0: none), a number of each query, tiles of queries, tiles of a block, sums of chunks, "
+          "shares of positions (docs/embedding-ptx.md).\n");
   fprintf(f,
           "// Grid: x = ceil(queries / %d) * heads * batches or fewer, then x = ceil(keys / %d) * heads of k * "
           "batches.\n",

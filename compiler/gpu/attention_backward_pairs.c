@@ -48,18 +48,38 @@ static ir_value with_bias(attend_gradient *g, const attend_pair_tile *p, int row
   return attend_paired(t, score, ir_load(t->b, t->b->f32, attend_score_at(t, own_row, own_column), 4));
 }
 
+/* A polynomial's columns come first: pairs that are not encoded then begin at 0 again. */
+static void add_columns(attend_gradient *g, attend_pair_tile *p) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  attend_add_products(t, g->own[ATTEND_OF_KEYS], g->passing[ATTEND_OF_KEYS], t->shape.columns_at, t->shape.width,
+                      ATTEND_QUAD, p->weight);
+  for (int i = 0; i < n_pairs(t); i++) {
+    int row = i / t->shape.columns, column = i % t->shape.columns;
+    ir_value query = query_token(g, p, query_of(g, p, row, column)), key = key_token(g, p, key_of(g, p, row, column));
+    ir_value encoded = attend_encoded(t, query, key);
+    if (encoded.ptr) p->weight[i] = ir_select(b, encoded, p->weight[i], zero(t));
+  }
+}
+
 void attend_make_weights(attend_gradient *g, attend_pair_tile *p) {
   attend *t = &g->t;
   ir *b = t->b;
   for (int i = 0; i < n_pairs(t); i++) p->weight[i] = zero(t);
-  attend_add_products(t, g->own[ATTEND_OF_KEYS], g->passing[ATTEND_OF_KEYS], 0, t->p->head_dim, ATTEND_QUAD, p->weight);
-  if (attend_has_pairs(t->p) && !attend_pair_is_short(t->p)) lay_biases(g, p);
+  if (attend_has_columns(t->p)) add_columns(g, p);
+  for (int begin = 0, end; (begin = attend_next_plain(t->p, begin, &end)) < t->p->head_dim; begin = end)
+    attend_add_products(t, g->own[ATTEND_OF_KEYS], g->passing[ATTEND_OF_KEYS], begin, end,
+                        begin == 0 && end == t->p->head_dim ? ATTEND_QUAD : 1, p->weight);
+  bool adds = t->p->bias || t->p->matrix;
+  if (adds && !attend_pair_is_short(t->p)) lay_biases(g, p);
+  for (int i = 0; i < n_pairs(t) && adds; i++)
+    p->weight[i] = with_bias(g, p, i / t->shape.columns, i % t->shape.columns, p->weight[i]);
+  attend_finish_scores(g, p);
   for (int i = 0; i < n_pairs(t); i++) {
     int row = i / t->shape.columns, column = i % t->shape.columns;
     const attend_query_facts *of = p->row ? &p->row[row] : &p->column[column];
-    ir_value score = p->weight[i], key = key_token(g, p, key_of(g, p, row, column));
-    if (attend_has_pairs(t->p)) score = with_bias(g, p, row, column, score);
-    ir_value weight = emit_exp2(b, sub(b, score, of->lse));
+    ir_value key = key_token(g, p, key_of(g, p, row, column));
+    ir_value weight = emit_exp2(b, sub(b, p->weight[i], of->lse));
     p->weight[i] = ir_select(b, less(b, key, of->limit), weight, zero(t));
   }
 }

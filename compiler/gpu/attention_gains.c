@@ -64,29 +64,39 @@ void attend_gains_begin(attend_gradient *g, ir_value *sums) {
 
 /* ---- a pair ---- */
 
-/* Its expressions' leaves, until emit_thread_forget. row, column: of the thread's. */
-static two_float *open_pair(attend_gradient *g, ir_value query, ir_value key, two_float *gained) {
-  thread_emitter *e = &g->t.exprs;
+ir_value attend_product_at(attend_gradient *g, ir_value row, ir_value column) {
+  ir *b = g->t.b;
+  ir_value index = add(b, scaled(b, row, g->t.shape.score_pitch), column);
+  return ir_offset(b, g->products, wide(b, scaled(b, index, 4)));
+}
+
+two_float *attend_gain_open(attend_gradient *g, ir_value first, ir_value row, ir_value column, two_float *gained) {
+  attend *t = &g->t;
+  thread_emitter *e = &t->exprs;
   two_float *remembered = emit_thread_remember(e);
-  attend_pair_place(&g->t, query, key);
+  ir_value query = g->of_keys ? column : row, key = g->of_keys ? row : column;
+  if (t->places.ptr) attend_pair_place(t, query, key);
+  if (t->p->score) {
+    ir_value own = add(t->b, t->first, row), other = add(t->b, first, column);
+    attend_pair_numbers(t, g->of_keys ? other : own, g->of_keys ? own : other);
+    e->positions[SPEC_OF_SCORE] = two_float_f32(ir_load(t->b, t->b->f32, attend_product_at(g, row, column), 4));
+  }
   e->cotangents = gained;
   e->n_cotangents = 1;
   e->first_cotangent = 0;
   return remembered;
 }
 
-/* What a pair's score gains; 0 of a pair that has no bias. */
-static ir_value gain_of_pair(attend_gradient *g, ir_value query, ir_value key, ir_value first) {
+ir_value attend_gain_of_pair(attend_gradient *g, ir_value first, ir_value row, ir_value column) {
   ir *b = g->t.b;
-  ir_value gained = ir_load(b, b->f32, attend_score_at(&g->t, query, key), 4), query_token = add(b, g->t.first, query);
-  ir_value encoded = attend_encoded(&g->t, query_token, add(b, first, key));
+  ir_value gained = ir_load(b, b->f32, attend_score_at(&g->t, row, column), 4), own = add(b, g->t.first, row);
+  ir_value encoded = attend_encoded(&g->t, own, add(b, first, column));
   return encoded.ptr ? ir_select(b, encoded, gained, ir_float(b, b->f32, 0)) : gained;
 }
 
-/* A pair that is not seen gives nothing, whatever its bias is. */
-static ir_value gradient_of(attend_gradient *g, const adjoint_scatter *s, ir_value gained) {
+ir_value attend_gain_value(attend_gradient *g, const expr *gradient, ir_value gained) {
   ir *b = g->t.b;
-  ir_value zero = ir_float(b, b->f32, 0), x = emit_thread_f32(&g->t.exprs, s->gradient, 0);
+  ir_value zero = ir_float(b, b->f32, 0), x = emit_thread_f32(&g->t.exprs, gradient, 0);
   return ir_select(b, ir_compare_float(b, "une", gained, zero), x, zero);
 }
 
@@ -103,12 +113,12 @@ static void add_single(attend_gradient *g, ir_value first, ir_value *sums) {
   ir_value pair = narrow(b, pairs.index);
   ir_value row = attend_row_of_thread(&g->t, quotient(b, pair, s->columns)),
            column = attend_column_of_thread(&g->t, rest(b, pair, s->columns));
-  ir_value gained = gain_of_pair(g, row, column, first);
-  two_float cotangent = two_float_f32(gained), *remembered = open_pair(g, row, column, &cotangent);
+  ir_value gained = attend_gain_of_pair(g, first, row, column);
+  two_float cotangent = two_float_f32(gained), *remembered = attend_gain_open(g, first, row, column, &cotangent);
   for (int i = 0; i < p->n_scatters; i++) {
     if (is_placed(&p->scatter[i])) continue;
     two_float old = {.hi = now[at], .lo = now[at + 1]};
-    two_float sum = two_float_add(b, old, two_float_f32(gradient_of(g, &p->scatter[i], gained)));
+    two_float sum = two_float_add(b, old, two_float_f32(attend_gain_value(g, p->scatter[i].gradient, gained)));
     next[at++] = sum.hi;
     next[at++] = sum.lo;
   }
@@ -116,29 +126,31 @@ static void add_single(attend_gradient *g, ir_value first, ir_value *sums) {
   ir_end_for_with(b, pairs, count, next, sums);
 }
 
-void attend_gains_end(attend_gradient *g, const ir_value *sums) {
+void attend_gain_by_warp(attend_gradient *g, ir_value room, const expr *leaf, two_float own) {
   ir *b = g->t.b;
+  ir_value warp = scaled(b, sub(b, g->t.thread, g->lane), NUMBER);
+  room = ir_offset(b, room, wide(b, warp));
+  two_float_store(b, own, ir_offset(b, room, wide(b, scaled(b, g->lane, NUMBER))));
+  ir_wait(b, IR_BARRIER_WARP);
+  ir_branch first = ir_if(b, ir_compare_int(b, "eq", g->lane, i32(b, 0)));
+  ir_value values[2] = {ir_float(b, b->f32, 0), ir_float(b, b->f32, 0)};
+  ir_loop lanes = ir_for_with(b, i64(b, 0), i64(b, WARP), 2, values, values);
+  two_float old = {.hi = values[0], .lo = values[1]};
+  two_float sum = two_float_add(b, old, two_float_load(b, ir_offset(b, room, mul(b, lanes.index, i64(b, NUMBER)))));
+  ir_end_for_with(b, lanes, 2, (ir_value[]){sum.hi, sum.lo}, values);
+  ir_value element =
+      add(b, emit_thread_offset(&g->t.exprs, leaf, 0), i32(b, spec_elements_before(g->t.p->spec, leaf->index)));
+  gain_element(g, element, (two_float){.hi = values[0], .lo = values[1]});
+  ir_end_if(b, first);
+  ir_wait(b, IR_BARRIER_WARP); /* the room is free, and the element seen by those it may be dealt out to */
+}
+
+void attend_gains_end(attend_gradient *g, const ir_value *sums) {
   const attention_plan *p = g->t.p;
-  int at = 0;
   for (int i = 0; i < p->n_scatters; i++) {
     if (is_placed(&p->scatter[i])) continue;
-    ir_value warp = scaled(b, sub(b, g->t.thread, g->lane), NUMBER), room = ir_offset(b, g->t.scores, wide(b, warp));
-    two_float own = {.hi = sums[at], .lo = sums[at + 1]};
-    at += 2;
-    two_float_store(b, own, ir_offset(b, room, wide(b, scaled(b, g->lane, NUMBER))));
-    ir_wait(b, IR_BARRIER_WARP);
-    ir_branch first = ir_if(b, ir_compare_int(b, "eq", g->lane, i32(b, 0)));
-    ir_value values[2] = {ir_float(b, b->f32, 0), ir_float(b, b->f32, 0)};
-    ir_loop lanes = ir_for_with(b, i64(b, 0), i64(b, WARP), 2, values, values);
-    two_float old = {.hi = values[0], .lo = values[1]};
-    two_float sum = two_float_add(b, old, two_float_load(b, ir_offset(b, room, mul(b, lanes.index, i64(b, NUMBER)))));
-    ir_end_for_with(b, lanes, 2, (ir_value[]){sum.hi, sum.lo}, values);
-    const expr *leaf = p->scatter[i].leaf;
-    ir_value element =
-        add(b, emit_thread_offset(&g->t.exprs, leaf, 0), i32(b, spec_elements_before(p->spec, leaf->index)));
-    gain_element(g, element, (two_float){.hi = values[0], .lo = values[1]});
-    ir_end_if(b, first);
-    ir_wait(b, IR_BARRIER_WARP); /* the room is free, and the element seen by those it may be dealt out to */
+    attend_gain_by_warp(g, g->t.scores, p->scatter[i].leaf, (two_float){.hi = sums[0], .lo = sums[1]});
+    sums += 2;
   }
 }
 
@@ -155,9 +167,9 @@ static void lay_gains(attend_gradient *g, const adjoint_scatter *s, ir_value row
   ir *b = g->t.b;
   ir_loop columns = ir_for(b, i64(b, 0), i64(b, g->t.shape.columns));
   ir_value index = narrow(b, columns.index), column = attend_column_of_thread(&g->t, index);
-  ir_value gained = gain_of_pair(g, row, column, first);
-  two_float cotangent = two_float_f32(gained), *remembered = open_pair(g, row, column, &cotangent);
-  ir_value gain = gradient_of(g, s, gained);
+  ir_value gained = attend_gain_of_pair(g, first, row, column);
+  two_float cotangent = two_float_f32(gained), *remembered = attend_gain_open(g, first, row, column, &cotangent);
+  ir_value gain = attend_gain_value(g, s->gradient, gained);
   ir_value place =
       add(b, emit_thread_place(&g->t.exprs, s->leaf), i32(b, spec_elements_before(g->t.p->spec, s->leaf->index)));
   emit_thread_forget(&g->t.exprs, remembered);

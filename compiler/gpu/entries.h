@@ -28,6 +28,7 @@ typedef enum gpu_entry_kind {
   GPU_SCATTER,
   GPU_GATHER,
   GPU_POSITIONS,
+  GPU_COLUMN_GRADIENT, /* of rows that columns widened, and with them weights (gpu/widen_gains.h) */
   GPU_MATRIX_GRADIENT, /* of rows, and with them torques of matrices (gpu/matrix_gradient.h) */
   GPU_MATRICES,
   GPU_ATTENTION_QUERIES, /* of attention: gpu/attention_backward.h */
@@ -93,7 +94,9 @@ struct gpu_program {
   const program *gradient; /* of operands and positions, from what encode wrote; NULL: there are none */
   const struct plan_gradient *of;
   const gpu_matrices *matrices; /* that gain of torques, and give to `of`; NULL: there are none */
+  bool has_columns; /* which give to `of`, where there is any, and to positions */
   bool per_head; /* rotors differ from head to head */
+  bool queries_differ; /* or what `of` is summed for does: heads of q */
   int operations; /* of a block and token */
   const char
       *summary; /* in the head of the PTX file, where there are no blocks; NULL: blocks, channels and operations */

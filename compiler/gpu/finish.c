@@ -13,7 +13,9 @@
 
 enum { TOGETHER = 8 };
 
-static int heads_of(const finisher *f) { return f->program->per_head ? f->program->spec->heads : 1; }
+static int heads_of(const finisher *f) {
+  return f->program->per_head || f->program->queries_differ ? f->program->spec->heads : 1;
+}
 /* The description that leaves are of. */
 static const spec *spec_of(const finisher *f) {
   return f->program->of ? f->program->of->token->spec : f->program->spec;
@@ -99,7 +101,7 @@ typedef struct element_terms {
 
 /* Those that hold generators gain of matrices (finish_matrices). */
 static bool is_gathered(const finisher *f, int operand) {
-  return !f->program->matrices || !gpu_generates(program_encoded_matrix(f->program->encode), operand);
+  return !f->program->matrices || !gpu_generates(gpu_learned_matrix(f->program->encode), operand);
 }
 
 static element_terms terms_of(const finisher *f) {

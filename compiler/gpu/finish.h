@@ -20,8 +20,12 @@ ir_value finish_number_at(ir *b, ir_value array, ir_value index);
 /* A sum as float32 or float64, added to what is there. */
 void finish_store(ir *b, ir_value is_f64, ir_value adds, two_float sum, ir_value at);
 
-/* Whether an operand holds generators of a dense block. */
+/* The matrix of an encode program that is made of what operands hold. */
+const program_op *gpu_learned_matrix(const program *encode);
+/* Whether an operand holds what it is made of. */
 bool gpu_generates(const program_op *matrix, int operand);
+/* Appends what finishes a call's gradients of it, and of program->of; thread_bytes: of gpu_matrices. */
+void gpu_finish_matrices(arena *a, gpu_program *program, int thread_bytes);
 /* gpu/finish_matrices: PEGEN_PTX_MATRICES_SUMS and what follows. */
 void finish_matrices(finisher *f, bool host);
 

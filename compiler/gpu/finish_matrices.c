@@ -1,4 +1,4 @@
-/* gpu/finish_matrices: from sums of what dense blocks' matrices gain to elements of the operands that hold them.
+/* gpu/finish_matrices: from sums of what learned skew matrices gain to elements of the operands that hold them.
  *
  * A thread has an element of a raw matrix F and adds up the chunks' sums, in order, of every generator, head and block
  * that is made of it, above the diagonal: of F - F^T an element below it gains the opposite.
@@ -16,6 +16,45 @@ bool gpu_generates(const program_op *matrix, int operand) {
     if (matrix->skew.of[k].operand == operand) return true;
   return false;
 }
+
+const program_op *gpu_learned_matrix(const program *encode) {
+  for (int v = 0; v < encode->n_values; v++)
+    if (encode->value[v].kind == KIND_MATRIX && encode->value[v].maker->skew.count > 0) return encode->value[v].maker;
+  diag_bug("gpu/finish_matrices", "'%s' has no learned matrix", encode->entry);
+}
+
+/* ---- entries ---- */
+
+static const gpu_matrices *matrices_of(arena *a, const gpu_program *program, const program_op *matrix,
+                                       int thread_bytes) {
+  const spec *s = program->spec;
+  gpu_matrices *m = arena_new(a, gpu_matrices);
+  int padded = team_padded(matrix->blocks.size), heads = program->per_head ? s->heads : 1;
+  m->numbers = matrix->skew.count * heads * matrix->blocks.count * padded * padded;
+  m->thread_bytes = thread_bytes;
+  for (int i = 0; i < s->n_operands; i++)
+    if (gpu_generates(matrix, i)) m->elements += (int)spec_operand_elements(&s->operand[i]);
+  return m;
+}
+
+static void add_finishing(arena *a, gpu_program *program, gpu_entry_kind kind, const char *word) {
+  program->entry[program->n_entries++] =
+      gpu_finish_entry(a, program->spec, PEGEN_LAUNCH_encode_backward_finish, kind, word);
+}
+
+void gpu_finish_matrices(arena *a, gpu_program *program, int thread_bytes) {
+  const program_op *matrix = gpu_learned_matrix(program->encode);
+  int others = 0;
+  program->matrices = matrices_of(a, program, matrix, thread_bytes);
+  for (int i = 0; i < program->spec->n_operands; i++) others += !gpu_generates(matrix, i);
+  add_finishing(a, program, GPU_SUM, PEGEN_PTX_WORD_SUM);
+  add_finishing(a, program, GPU_MATRICES, PEGEN_PTX_WORD_MATRICES);
+  if (program->of && program->of->n_boundaries) add_finishing(a, program, GPU_SCATTER, PEGEN_PTX_WORD_SCATTER);
+  if (others) add_finishing(a, program, GPU_GATHER, PEGEN_PTX_WORD_GATHER);
+  if (program->of && program->of->has_positions) add_finishing(a, program, GPU_POSITIONS, PEGEN_PTX_WORD_POSITIONS);
+}
+
+/* ---- sums ---- */
 
 /* Matrices of all such operands in one line: uses[first[m]] up to uses[first[m + 1]] are the generators, heads and
  * blocks of matrix m, as sums are numbered. */
@@ -108,7 +147,7 @@ static two_float sum_uses(finisher *f, const matrix_uses *u, const char *list, i
 void finish_matrices(finisher *f, bool host) {
   ir *b = f->b;
   const spec *s = f->program->spec;
-  const program_op *matrix = program_encoded_matrix(f->program->encode);
+  const program_op *matrix = gpu_learned_matrix(f->program->encode);
   matrix_uses u = uses_of(f, matrix);
   int n = u.size, uses = matrix->skew.count * u.heads * u.blocks;
   const char *first = arena_printf(f->memory, "%s_first", f->entry->name),

@@ -9,7 +9,7 @@
 #include "gpu/gradient.h"
 #include "gpu/index.h"
 #include "gpu/schedule.h"
-#include "gpu/team.h"
+#include "gpu/team_sums.h"
 
 #include "kernel/launch.h"
 
@@ -35,58 +35,10 @@ static int count_of(const matrix_gradient *m) { return m->matrix->skew.count; }
 
 /* ---- what rows make ---- */
 
-/* One row of those in shared memory: g_i y_j for the thread's tile, y's rows behind those of g. */
-static void add_row(matrix_gradient *m, ir_value row, int64_t behind, ir_value *sum) {
-  team_rows *r = &m->rows;
-  ir *b = r->b;
-  MlirType vector = ir_vector(b, QUAD, b->f32);
-  ir_value g = ir_load(b, vector, team_row_address(r, row, scaled(b, r->team->row, QUAD)), 4 * QUAD), y[SIDES];
-  for (int side = 0; side < SIDES; side++) {
-    ir_value at = team_row_address(r, row, scaled(b, team_side(r->team, side), QUAD));
-    y[side] = ir_load(b, vector, ir_offset_const(b, at, behind), 4 * QUAD);
-  }
-  for (int i = 0; i < TILE; i++)
-    sum[i] = ir_fma(b, ir_extract(b, g, i / (SIDES * QUAD)), ir_extract(b, y[i / QUAD % SIDES], i % QUAD), sum[i]);
-}
-
-/* Rows of gradients, and behind them what was kept of those. */
-static void rows_in(matrix_gradient *m, team_rows *second, const row_origin *origin, const row_origin *kept,
-                    ir_value first) {
-  team_rows_in(&m->rows, origin, first);
-  team_rows_in(second, kept, first);
-  ir_wait(m->rows.b, IR_BARRIER_BLOCK);
-}
-
-/* The sums of an item's rows, to the torque's tile in memory: a flight's in float32, those of flights in pairs. */
+/* To the torque's tile in memory. */
 static void sum_rows(matrix_gradient *m, const row_origin *origin) {
-  team_rows *r = &m->rows, second = *r;
-  ir *b = r->b;
-  gpu_body *t = r->body;
-  int flight = team_flight(r->blocks->size);
-  int64_t behind = 4LL * flight * r->team->padded;
-  ir_value zero[2 * TILE], carried[2 * TILE], sum[TILE];
-  row_origin kept = emit_row_origin(&m->kept, &t->owner, i64(b, 0));
-  for (int i = 0; i < 2 * TILE; i++) zero[i] = ir_float(b, b->f32, 0);
-  second.source = &m->kept;
-  second.base = behind;
-  team_rows_clear(r);
-  team_rows_clear(&second);
-  ir_value steps = quotient(b, add(b, sub(b, t->end, t->begin), i32(b, flight - 1)), flight);
-  ir_loop loop = ir_for_with(b, i64(b, 0), wide(b, steps), 2 * TILE, zero, carried);
-  ir_value first = add(b, t->begin, scaled(b, narrow(b, loop.index), flight)), left = sub(b, t->end, first);
-  rows_in(m, &second, origin, &kept, first);
-  ir_value rows = ir_select(b, less(b, left, i32(b, flight)), left, i32(b, flight));
-  ir_loop each = ir_for_with(b, i64(b, 0), wide(b, rows), TILE, zero, sum);
-  add_row(m, narrow(b, each.index), behind, sum);
-  ir_end_for_with(b, each, TILE, sum, sum);
-  for (int i = 0; i < TILE; i++) {
-    two_float old = {.hi = carried[2 * i], .lo = carried[2 * i + 1]};
-    two_float now = two_float_add(b, old, two_float_f32(sum[i]));
-    carried[2 * i] = now.hi, carried[2 * i + 1] = now.lo;
-  }
-  ir_wait(b, IR_BARRIER_BLOCK);
-  ir_end_for_with(b, loop, 2 * TILE, carried, carried);
-  for (int i = 0; i < TILE; i++) sum[i] = add(b, carried[2 * i], carried[2 * i + 1]);
+  ir_value sum[TILE];
+  team_sum_rows(&m->rows, &m->kept, origin, sum);
   team_torque_store(&m->torque, sum);
 }
 
@@ -309,41 +261,16 @@ void gpu_emit_matrix_gradient(ir *b, arena *a, const gpu_program *program, const
 
 /* ---- entries ---- */
 
-static void add_finishing(arena *a, gpu_program *program, gpu_entry_kind kind, const char *word) {
-  program->entry[program->n_entries++] =
-      gpu_finish_entry(a, program->spec, PEGEN_LAUNCH_encode_backward_finish, kind, word);
-}
-
-static const gpu_matrices *matrices_of(arena *a, const gpu_program *program, const program_op *matrix) {
-  const spec *s = program->spec;
-  gpu_matrices *m = arena_new(a, gpu_matrices);
-  int padded = team_padded(matrix->blocks.size), heads = program->per_head ? s->heads : 1;
-  m->numbers = matrix->skew.count * heads * matrix->blocks.count * padded * padded;
-  m->thread_bytes = TORQUE_THREAD_BYTES;
-  for (int i = 0; i < s->n_operands; i++)
-    if (gpu_generates(matrix, i)) m->elements += (int)spec_operand_elements(&s->operand[i]);
-  return m;
-}
-
 void gpu_add_matrix_gradients(arena *a, gpu_program *program, unsigned dtypes) {
   if (!program->backward) return;
   const matrix_gradient m = gradient_of(program->backward);
-  const spec *s = program->spec;
-  const program_skew *skew = &m.matrix->skew;
-  if (skew->source != SOURCE_EXP || skew->in_f64) return;
+  if (m.matrix->skew.in_f64) return;
   program->of = plan_gradient_of_values(a, m.angles->plan, program->per_head, m.angles->expr, m.angles->n_exprs);
-  program->matrices = matrices_of(a, program, m.matrix);
-  int others = 0;
   gpu_entry of = {.of = PEGEN_LAUNCH_encode_backward,
                   .word = PEGEN_PTX_WORD_GRADIENT,
                   .kind = GPU_MATRIX_GRADIENT,
                   .units = m.matrix->blocks.count * team_threads(m.matrix->blocks.size),
                   .blocks = BLOCKS};
   gpu_add_team_entries(a, program, &m.matrix->blocks, of, dtypes);
-  for (int i = 0; i < s->n_operands; i++) others += !gpu_generates(m.matrix, i);
-  add_finishing(a, program, GPU_SUM, PEGEN_PTX_WORD_SUM);
-  add_finishing(a, program, GPU_MATRICES, PEGEN_PTX_WORD_MATRICES);
-  if (program->of && program->of->n_boundaries) add_finishing(a, program, GPU_SCATTER, PEGEN_PTX_WORD_SCATTER);
-  if (others) add_finishing(a, program, GPU_GATHER, PEGEN_PTX_WORD_GATHER);
-  if (program->of && program->of->has_positions) add_finishing(a, program, GPU_POSITIONS, PEGEN_PTX_WORD_POSITIONS);
+  gpu_finish_matrices(a, program, TORQUE_THREAD_BYTES);
 }

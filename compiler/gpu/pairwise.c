@@ -59,7 +59,7 @@ static ir_value bias(attend *t, ir_value query, ir_value key) {
 /* ---- a score ---- */
 
 /* Numbers of tokens, the query's or the key's, are coordinates of which the other has 0. */
-static void place_numbers(attend *t, ir_value query_token, ir_value key_token) {
+void attend_pair_numbers(attend *t, ir_value query_token, ir_value key_token) {
   ir *b = t->b;
   const attention_plan *p = t->p;
   ir_value index = add(b, query_token, sub(b, t->keys, t->tokens));
@@ -79,12 +79,12 @@ static ir_value score_of(attend *t, ir_value product) {
   return score;
 }
 
-ir_value attend_score(attend *t, ir_value product, ir_value query, ir_value key, ir_value first_key) {
+ir_value attend_score(attend *t, ir_value product, ir_value query, ir_value query_token, ir_value key,
+                      ir_value key_token) {
   ir *b = t->b;
-  ir_value query_token = add(b, t->first, query), key_token = add(b, first_key, key);
   ir_value encoded = attend_encoded(t, query_token, key_token), hidden = ir_float(b, b->f32, -__builtin_inf());
   if (t->places.ptr) attend_pair_place(t, query, key);
-  place_numbers(t, query_token, key_token);
+  attend_pair_numbers(t, query_token, key_token);
   ir_value score = score_of(t, product);
   if (t->p->hides) { /* a key that is hidden whatever its product is, should that be no number */
     ir_value is_number =
@@ -137,28 +137,63 @@ static void mirror(attend *t, const ir_value *entry, const ir_value *k, ir_value
   }
 }
 
-/* q . (R k) of one block, the emitter's unit, added to sum; where the pair is not encoded, q . k. */
-static ir_value add_block(attend *t, ir_value q_row, ir_value k_row, ir_value encoded, ir_value sum) {
+/* R^T q by the matrix, and by two reflections: D (q - t (t . q)). */
+static void turn_back(attend *t, const ir_value *entry, const ir_value *q, ir_value *turned) {
   ir *b = t->b;
   const attention_plan *p = t->p;
-  const spec *s = p->spec;
-  thread_emitter *e = &t->exprs;
-  ir_value q[SPEC_MAX_BLADES], k[SPEC_MAX_BLADES], turned[SPEC_MAX_BLADES], entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
-  emit_thread_operands(e, p->entry, p->n_entries);
-  for (int i = 0; i < p->n_entries; i++) entry[i] = emit_thread_f32(e, p->entry[i], 0);
-  for (int i = 0; i < s->n_components; i++) {
-    ir_value channel = emit_thread_index(e, s->channel + (int64_t)i * s->n_blocks);
-    q[i] = float_at(t, q_row, channel);
-    k[i] = float_at(t, k_row, channel);
+  int n = p->spec->n_components;
+  ir_value product = ir_float(b, b->f32, 0);
+  for (int i = 0; i < n && p->mirror; i++) {
+    ir_value x = coefficient(t, i, false, entry);
+    if (x.ptr) product = ir_fma(b, x, q[i], product);
   }
-  if (p->mirror) mirror(t, entry, k, turned);
-  else turn(t, entry, k, turned);
+  for (int i = 0; i < n && p->mirror; i++) {
+    ir_value x = coefficient(t, i, true, entry);
+    turned[i] = x.ptr ? ir_fma(b, x, product, q[i]) : q[i];
+    if (p->flipped[i]) turned[i] = ir_op1(b, "arith.negf", turned[i]);
+  }
+  for (int i = 0; i < n && !p->mirror; i++) {
+    ir_value sum = {NULL};
+    for (int j = 0; j < n; j++) {
+      ir_value x = coefficient(t, j * n + i, false, entry);
+      if (x.ptr) sum = sum.ptr ? ir_fma(b, x, q[j], sum) : mul(b, x, q[j]);
+    }
+    turned[i] = sum.ptr ? sum : ir_float(b, b->f32, 0);
+  }
+}
+
+void attend_block_of_row(attend *t, ir_value row, ir_value *x) {
+  const spec *s = t->p->spec;
   for (int i = 0; i < s->n_components; i++)
-    sum = ir_fma(b, q[i], encoded.ptr ? ir_select(b, encoded, turned[i], k[i]) : turned[i], sum);
+    x[i] = float_at(t, row, emit_thread_index(&t->exprs, s->channel + (int64_t)i * s->n_blocks));
+}
+
+void attend_turn_block(attend *t, const ir_value *entry, bool back, ir_value encoded, const ir_value *x,
+                       ir_value *turned) {
+  if (back) turn_back(t, entry, x, turned);
+  else if (t->p->mirror) mirror(t, entry, x, turned);
+  else turn(t, entry, x, turned);
+  for (int i = 0; i < t->p->spec->n_components && encoded.ptr; i++)
+    turned[i] = ir_select(t->b, encoded, turned[i], x[i]);
+}
+
+/* Of one pair: rows of the query and the key, and whether they are turned. */
+typedef struct rotated_pair {
+  ir_value q_row, k_row, encoded;
+} rotated_pair;
+
+/* q . (R k) of one block, the emitter's unit, added to sum; where the pair is not encoded, q . k. */
+static ir_value add_block(void *context, attend *t, const ir_value *entry, ir_value sum) {
+  const rotated_pair *pair = context;
+  ir_value q[SPEC_MAX_BLADES], k[SPEC_MAX_BLADES], turned[SPEC_MAX_BLADES];
+  attend_block_of_row(t, pair->q_row, q);
+  attend_block_of_row(t, pair->k_row, k);
+  attend_turn_block(t, entry, false, pair->encoded, k, turned);
+  for (int i = 0; i < t->p->spec->n_components; i++) sum = ir_fma(t->b, q[i], turned[i], sum);
   return sum;
 }
 
-static ir_value rotated(attend *t, ir_value query, ir_value key, ir_value encoded) {
+ir_value attend_walk_blocks(attend *t, ir_value query, ir_value key, attend_visit_block *visit, void *context) {
   ir *b = t->b;
   const attention_plan *p = t->p;
   thread_emitter *e = &t->exprs;
@@ -167,13 +202,13 @@ static ir_value rotated(attend *t, ir_value query, ir_value key, ir_value encode
     e->positions[axis] = two_float_sub(b, attend_coordinate(t, t->places, key, axis),
                                        attend_coordinate(t, t->query_places, query, axis));
   for (int i = 0; i < p->n_shared; i++) emit_thread_value(e, p->shared[i], 0);
-  ir_value q_row = attend_row_at(t, t->queries, query, t->shape.query_pitch),
-           k_row = attend_row_at(t, t->rows, key, t->shape.key_pitch);
-  ir_value zero = ir_float(b, b->f32, 0), unit = e->unit, sum;
+  ir_value zero = ir_float(b, b->f32, 0), unit = e->unit, sum, entry[SPEC_MAX_BLADES * SPEC_MAX_BLADES];
   ir_loop blocks = ir_for_with(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, p->spec->n_blocks), 1, &zero, &sum);
   two_float *of_pair = emit_thread_remember(e);
   e->unit = ir_cast(b, "arith.trunci", blocks.index, b->i32);
-  ir_value next = add_block(t, q_row, k_row, encoded, sum);
+  emit_thread_operands(e, p->entry, p->n_entries);
+  for (int i = 0; i < p->n_entries; i++) entry[i] = emit_thread_f32(e, p->entry[i], 0);
+  ir_value next = visit(context, t, entry, sum);
   ir_end_for_with(b, blocks, 1, &next, &sum);
   e->unit = unit;
   emit_thread_forget(e, of_pair);
@@ -198,6 +233,9 @@ ir_value attend_pair(attend *t, ir_value query, ir_value query_token, ir_value k
     if (encoded.ptr) sum = ir_select(b, encoded, sum, zero);
   }
   if (!p->matrix) return sum;
-  ir_value of_blocks = rotated(t, query, key, encoded);
+  rotated_pair pair = {.encoded = encoded};
+  pair.q_row = attend_row_at(t, t->queries, query, t->shape.query_pitch);
+  pair.k_row = attend_row_at(t, t->rows, key, t->shape.key_pitch);
+  ir_value of_blocks = attend_walk_blocks(t, query, key, add_block, &pair);
   return sum.ptr ? add(b, of_blocks, sum) : of_blocks;
 }

@@ -13,11 +13,11 @@
 #include "kernel/launch.h"
 
 /* The place of the query in the middle; all threads of the block come here and meet. */
-static void lay_origin(attend *t) {
+static void lay_origin(attend *t, const attend_column_rows *rows) {
   ir *b = t->b;
   two_float place[SPEC_MAX_AXES];
   ir_branch one = ir_if(b, ir_compare_int(b, "eq", t->thread, i32(b, 0)));
-  ir_value middle = attend_placed_token(t, add(b, t->first, i32(b, t->shape.queries / 2)), t->tokens);
+  ir_value middle = attend_placed_token(t, add(b, rows->first, i32(b, rows->count / 2)), t->tokens);
   gpu_coordinates(b, t->p->spec, t->parameter + PEGEN_PTX_ATTENTION_POSITIONS, t->batch, middle, place);
   for (int axis = 0; axis < t->p->spec->n_axes; axis++)
     attend_store_coordinate(t, t->origin, i32(b, 0), axis, place[axis]);
@@ -36,7 +36,7 @@ static two_float *displaced(attend *t, int parameter, ir_value token, two_float 
 
 /* ---- queries ---- */
 
-static void set_lanes(attend *t) {
+static void set_lanes(attend *t, ir_value scratch) {
   ir *b = t->b;
   weight_lanes *w = &t->weights;
   const plan_widen *p = t->p->columns;
@@ -45,7 +45,7 @@ static void set_lanes(attend *t) {
                       .p = p,
                       .prefix = t->entry->name,
                       .exprs = &t->exprs,
-                      .shared = t->rows,
+                      .shared = scratch,
                       .lanes = t->shape.token_lanes};
   w->tables = widen_tables_make(t->memory, p, NULL);
   widen_tables_emit(b, t->memory, &w->tables, w->prefix);
@@ -73,8 +73,8 @@ static void lay_constant(attend *t, ir_value query, ir_value token, ir_value sca
   ir_end_if(b, wanted);
 }
 
-/* Columns of query `query` of the tile, which is `token` of the sequence, or another that exists. */
-static void lay_query(attend *t, ir_value query, ir_value token, ir_value scale) {
+/* Columns of query `query` of the rows, which is `token` of the sequence, or another that exists. */
+static void lay_query(attend *t, const attend_column_rows *rows, ir_value query, ir_value token, ir_value scale) {
   ir *b = t->b;
   weight_lanes *w = &t->weights;
   two_float place[SPEC_MAX_AXES];
@@ -86,8 +86,7 @@ static void lay_query(attend *t, ir_value query, ir_value token, ir_value scale)
   const ir_value *inputs = t->parameter + pegen_ptx_inputs(PEGEN_PTX_ATTENTION_OPERANDS, t->p->spec->n_operands);
   weight_set_inputs(w, inputs, t->batch, token, t->head, t->entry->dtype);
   weight_lay_weights(w);
-  ir_value columns =
-      ir_offset_const(b, attend_row_at(t, t->queries, query, t->shape.query_pitch), 4LL * t->shape.columns_at);
+  ir_value columns = ir_offset_const(b, attend_row_at(t, rows->memory, query, rows->pitch), 4LL * t->shape.columns_at);
   lane_turns turns = begin_turns(w, t->shape.width - t->shape.columns_at);
   ir_value count = i32(b, w->p->n_columns),
            column = ir_select(b, below(b, turns.index, count), turns.index, count); /* what pads has no gains */
@@ -97,14 +96,15 @@ static void lay_query(attend *t, ir_value query, ir_value token, ir_value scale)
   if (attend_has_constant(t->p)) lay_constant(t, query, token, scale);
 }
 
-void attend_query_columns(attend *t, ir_value scale) {
+void attend_query_columns(attend *t, const attend_column_rows *rows, ir_value scratch, ir_value scale) {
   ir *b = t->b;
-  set_lanes(t);
-  lay_origin(t);
+  set_lanes(t, scratch);
+  lay_origin(t, rows);
   int at_once = PEGEN_PTX_BLOCK / t->weights.lanes;
-  ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, t->shape.queries / at_once));
+  ir_loop loop = ir_for(b, ir_int(b, b->i64, 0), ir_int(b, b->i64, (rows->count + at_once - 1) / at_once));
   ir_value query = add(b, t->weights.token, scaled(b, narrow(b, loop.index), at_once));
-  lay_query(t, query, attend_placed_token(t, add(b, t->first, query), t->tokens), scale);
+  if (rows->count % at_once) query = clamped(b, query, i32(b, rows->count)); /* the last one again */
+  lay_query(t, rows, query, attend_placed_token(t, add(b, rows->first, query), t->tokens), scale);
   ir_end_for(b, loop);
   ir_wait(b, IR_BARRIER_BLOCK); /* keys and scores come where the queries' columns were made */
 }
@@ -120,15 +120,16 @@ static ir_value key_column(power_table *powers, const widen_column *c) {
   return sum;
 }
 
-void attend_key_columns(attend *t, ir_value first) {
+void attend_key_columns(attend *t, const attend_column_rows *rows) {
   ir *b = t->b;
   const plan_widen *p = t->p->columns;
   two_float place[SPEC_MAX_AXES];
-  ir_branch some = ir_if(b, below(b, t->thread, i32(b, t->shape.keys)));
-  displaced(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, attend_placed_token(t, add(b, first, t->thread), t->keys), place);
+  ir_branch some = ir_if(b, below(b, t->thread, i32(b, rows->count)));
+  displaced(t, PEGEN_PTX_ATTENTION_KEY_POSITIONS, attend_placed_token(t, add(b, rows->first, t->thread), t->keys),
+            place);
   power_table powers = {.b = b, .type = b->f32};
   for (int axis = 0; axis < p->spec->n_axes; axis++) powers.at[axis][1] = two_float_narrow(b, place[axis]);
-  ir_value row = attend_row_at(t, t->rows, t->thread, t->shape.key_pitch);
+  ir_value row = attend_row_at(t, rows->memory, t->thread, rows->pitch);
   for (int at = t->shape.columns_at; at < t->shape.width; at += ATTEND_QUAD) {
     ir_value four[ATTEND_QUAD];
     for (int i = 0; i < ATTEND_QUAD; i++) {

@@ -35,9 +35,9 @@ static const program_order gradients_of_heads = {
 };
 
 const program *gpu_schedule_gradient(arena *a, const program *p) {
-  return program_in_order(a, p, &gradients_of_tokens, &gradients_of_heads);
+  return program_in_order(a, p, &gradients_of_tokens, &gradients_of_heads, NULL);
 }
 
 const program *gpu_schedule(arena *a, const program *p) {
-  return program_in_order(a, p, &shared_by_heads, &of_each_head);
+  return program_in_order(a, p, &shared_by_heads, &of_each_head, NULL);
 }

@@ -133,16 +133,20 @@ static void print_parameters(FILE *f, const gpu_program *p) {
               : ",\n//   inputs of a query, address, type (as of operands) and strides (batch, token, head) each:",
             s->input[i].name);
   if (converts(p)) fprintf(f, ",\n//   of entries that convert: addresses of the scales of q_out and of k_out (0: 1)");
-  if (p->of || p->matrices)
+  if (p->of || p->matrices || p->has_columns)
     fprintf(f, ",\n//   of gradients of operands and positions: q as encode wrote or read it (address, strides: batch, "
                "token,\n"
                "//   head), k, 1 where it was read, items, items of a chunk, sums, shares (docs/embedding-ptx.md)");
+  if (p->has_columns)
+    fprintf(
+        f,
+        ",\n//   behind those 1 where gradients of inputs are added to what is there, and these as inputs are given");
   const char *others = p->per_head ? "heads" : "batches";
   fprintf(f,
           ".\n// Strides are in bytes. Grid: x = ceil(%s * tokens * units / %d), or ceil(%s * tokens / tokens of a "
           "block)\n// where they are given; y = ceil(%s / rows a thread).\n",
           others, PEGEN_PTX_BLOCK, others, p->per_head ? "batches * tensors" : "heads of q and k");
-  if (p->of || p->matrices)
+  if (p->of || p->matrices || p->has_columns)
     fprintf(f, "// Of those gradients: x = ceil(chunks * %sunits / %d), y = 1.\n", p->per_head ? "heads * " : "",
             PEGEN_PTX_BLOCK);
 }

@@ -36,9 +36,7 @@ bool attend_has_places(const attention_plan *p) { return !p->columns && p->n_pla
 
 bool attend_has_columns(const attention_plan *p) { return p->columns && p->columns->n_columns > 0; }
 
-/* Lanes and scratch of a shape that is all else; false: they have no room in `room` bytes. own: bytes that there are in
- * any case. */
-static bool columns_fit(arena *a, const attention_plan *p, attend_shape *s, int64_t own, int64_t room) {
+bool attend_columns_fit(arena *a, const attention_plan *p, attend_shape *s, int64_t own, int64_t room) {
   widen_tables tables = widen_tables_make(a, p->columns, NULL);
   s->token_lanes = weight_lanes_of(p->columns, &tables, 0, own);
   if (!s->token_lanes) s->token_lanes = weight_lanes_of(p->columns, &tables, 0, room);
@@ -62,14 +60,18 @@ static bool fits(arena *a, const attention_plan *p, attend_shape *s) {
   int64_t room = SHARED_BYTES - PIECE - query_bytes(s), own = key_bytes(s) + score_bytes(s);
   if (attend_has_places(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (s->queries + s->keys);
   if (attend_has_columns(p)) room -= (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes + constant_bytes(p, s);
-  return own <= room && (!attend_has_columns(p) || columns_fit(a, p, s, own, room));
+  return own <= room && (!attend_has_columns(p) || attend_columns_fit(a, p, s, own, room));
+}
+
+void attend_set_columns(const attention_plan *p, attend_shape *s) {
+  s->columns_at = s->width = whole_quads(p->head_dim);
+  if (attend_has_columns(p)) s->width += whole_quads(p->columns->n_columns);
 }
 
 /* Rows that end in columns lie tight: of a head's 64 channels there then are as many queries as without columns. */
 static void set_pitches(const attention_plan *p, attend_shape *s) {
   int values = s->quads * BANKS;
-  s->columns_at = s->width = whole_quads(p->head_dim);
-  if (attend_has_columns(p)) s->width += whole_quads(p->columns->n_columns);
+  attend_set_columns(p, s);
   s->query_pitch = attend_has_columns(p) ? tight_pitch_of(s->width) : pitch_of(p->head_dim);
   s->key_pitch = attend_has_columns(p) ? tight_pitch_of(s->width > values ? s->width : values)
                                        : pitch_of(p->head_dim > p->value_dim ? p->head_dim : p->value_dim);

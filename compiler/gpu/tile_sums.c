@@ -50,21 +50,21 @@ ir_value attend_score_at(attend *t, ir_value row, ir_value column) {
   return ir_offset(b, t->scores, wide(b, scaled(b, add(b, scaled(b, row, t->shape.score_pitch), column), 4)));
 }
 
-ir_value attend_own_word(attend *t, int row) {
+ir_value attend_own_word(attend *t, ir_value row) {
   ir_value column = add(t->b, t->lane, i32(t->b, t->shape.keys));
-  return attend_score_at(t, attend_own_row(t, row), column);
+  return attend_score_at(t, row, column);
 }
 
-void attend_all_words(attend *t, int row, ir_value *words) {
+void attend_all_words(attend *t, ir_value row, ir_value *words) {
   ir *b = t->b;
-  ir_value end = i32(b, t->shape.keys), at = attend_score_at(t, attend_own_row(t, row), end);
+  ir_value end = i32(b, t->shape.keys), at = attend_score_at(t, row, end);
   for (int half = 0; half < ATTEND_LANES; half += ATTEND_QUAD) {
     ir_value four = ir_load(b, ir_vector(b, ATTEND_QUAD, b->f32), ir_offset_const(b, at, 4LL * half), 16);
     for (int i = 0; i < ATTEND_QUAD; i++) words[half + i] = ir_extract(b, four, i);
   }
 }
 
-ir_value attend_sum_words(attend *t, int row) {
+ir_value attend_sum_words(attend *t, ir_value row) {
   ir_value words[ATTEND_LANES];
   attend_all_words(t, row, words);
   ir_value sum = words[0];

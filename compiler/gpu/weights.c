@@ -129,7 +129,7 @@ void weight_lay_monomials(weight_lanes *w, const two_float *place) {
   lay_monomials(w, place, 0, w->tables.n_monomials);
 }
 
-static two_float exact_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) {
+two_float weight_exact_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) {
   ir *b = w->b;
   ir_value begin = weight_table_i32(w, sums->starts, index),
            end = weight_table_i32(w, sums->starts, add(b, index, i32(b, 1)));
@@ -147,7 +147,11 @@ static two_float exact_sum_at(weight_lanes *w, const widen_sums *sums, ir_value 
 }
 
 ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index) {
-  return two_float_narrow(w->b, exact_sum_at(w, sums, index));
+  return two_float_narrow(w->b, weight_exact_sum_at(w, sums, index));
+}
+
+ir_value weight_gain_at(weight_lanes *w, ir_value gain) {
+  return ir_load(w->b, w->b->f32, array_at(w, GAINS, scaled(w->b, gain, 4)), 4);
 }
 
 void weight_lay_gains(weight_lanes *w) {
@@ -176,7 +180,25 @@ void weight_set_inputs(weight_lanes *w, const ir_value *parameter, ir_value batc
   w->exprs->input_type = dtype;
 }
 
-/* Adds what the term adds to every weight; a lane past the last term adds nothing. */
+/* Sums of so many weights are kept in registers; those of more in shared memory. */
+enum { MOST_CARRIED = 32 };
+
+/* The lane's part of a weight. */
+static ir_value part_at(weight_lanes *w, int weight) {
+  ir *b = w->b;
+  ir_value lane = scaled(b, w->lane, 4LL * part_pitch(w->p));
+  return array_at(w, PARTS, add(b, lane, i32(b, 4LL * weight)));
+}
+
+static void add_to_part(weight_lanes *w, int weight, ir_value exists, ir_value sum) {
+  ir *b = w->b;
+  ir_branch own = ir_if(b, exists);
+  ir_value at = part_at(w, weight), old = ir_load(b, b->f32, at, 4);
+  ir_store(b, add(b, old, sum), at, 4, false);
+  ir_end_if(b, own);
+}
+
+/* Adds what the term adds to every weight; a lane past the last term adds nothing. sums: NULL: to the lane's parts. */
 static void add_term(weight_lanes *w, ir_value exists, ir_value *sums) {
   ir *b = w->b;
   const plan_widen *p = w->p;
@@ -195,31 +217,36 @@ static void add_term(weight_lanes *w, ir_value exists, ir_value *sums) {
         sum = sum.ptr ? ir_fma(b, query, fixed, sum) : mul(b, query, fixed);
       }
     }
-    if (sum.ptr) sums[weight] = ir_select(b, exists, add(b, sums[weight], sum), sums[weight]);
+    if (sum.ptr && !sums) add_to_part(w, weight, exists, sum);
+    if (sum.ptr && sums) sums[weight] = ir_select(b, exists, add(b, sums[weight], sum), sums[weight]);
   }
+}
+
+static void store_parts(weight_lanes *w, const ir_value *sums) {
+  ir *b = w->b;
+  int busy = busy_lanes(w->p, w->lanes);
+  ir_branch branch;
+  if (busy < w->lanes) branch = ir_if(b, below(b, w->lane, i32(b, busy)));
+  for (int i = 0; i < w->p->p->n_weights; i++) ir_store(b, sums[i], part_at(w, i), 4, false);
+  if (busy < w->lanes) ir_end_if(b, branch);
 }
 
 /* The lane's part of each weight: of its terms. */
 static void lay_parts(weight_lanes *w) {
   ir *b = w->b;
   const plan_widen *p = w->p;
-  int n = p->p->n_weights, terms = p->spec->n_blocks;
+  int n = p->p->n_weights, terms = p->spec->n_blocks, carried = n > MOST_CARRIED ? 0 : n;
   ir_value *zeros = arena_array(w->memory, ir_value, 3 * n + 1), *now = zeros + n, *sums = now + n;
   for (int i = 0; i < n; i++) zeros[i] = ir_float(b, b->f32, 0);
-  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, (terms + w->lanes - 1) / w->lanes), n, zeros, now);
+  if (!carried) store_parts(w, zeros);
+  ir_loop loop = ir_for_with(b, i64(b, 0), i64(b, (terms + w->lanes - 1) / w->lanes), carried, zeros, now);
   ir_value term = add(b, w->lane, scaled(b, narrow(b, loop.index), w->lanes)), exists = below(b, term, i32(b, terms));
   two_float *remembered = emit_thread_remember(w->exprs);
   w->exprs->unit = ir_select(b, exists, term, i32(b, terms - 1));
-  add_term(w, exists, now);
+  add_term(w, exists, carried ? now : NULL);
   emit_thread_forget(w->exprs, remembered);
-  ir_end_for_with(b, loop, n, now, sums);
-  int busy = busy_lanes(p, w->lanes);
-  ir_branch branch;
-  if (busy < w->lanes) branch = ir_if(b, below(b, w->lane, i32(b, busy)));
-  for (int i = 0; i < n; i++)
-    ir_store(b, sums[i], array_at(w, PARTS, add(b, scaled(b, w->lane, 4LL * part_pitch(p)), i32(b, 4LL * i))), 4,
-             false);
-  if (busy < w->lanes) ir_end_if(b, branch);
+  ir_end_for_with(b, loop, carried, now, sums);
+  if (carried) store_parts(w, sums);
 }
 
 /* Lanes' parts in the order of lanes. */
@@ -243,7 +270,7 @@ void weight_lay_weights(weight_lanes *w) {
   ir_wait(w->b, IR_BARRIER_WARP);
 }
 
-static ir_value weight_of_gain(weight_lanes *w, ir_value gain) {
+ir_value weight_of_gain(weight_lanes *w, ir_value gain) {
   ir_value weight = weight_table_i32(w, "gain_weights", gain);
   return ir_load(w->b, w->b->f32, array_at(w, WEIGHTS, scaled(w->b, weight, 4)), 4);
 }
@@ -262,7 +289,7 @@ static two_float part_of_constant(weight_lanes *w, int busy) {
            exists = below(b, at, i32(b, t->gains.count));
   at = ir_select(b, exists, at, i32(b, first));
   two_float sum = {.hi = now[0], .lo = now[1]},
-            term = two_float_mul(b, two_float_f32(weight_of_gain(w, at)), exact_sum_at(w, &t->gains, at)),
+            term = two_float_mul(b, two_float_f32(weight_of_gain(w, at)), weight_exact_sum_at(w, &t->gains, at)),
             next = two_float_select(b, exists, two_float_add(b, sum, term), sum);
   ir_value values[2] = {next.hi, next.lo};
   ir_end_for_with(b, loop, 2, values, now);

@@ -49,8 +49,11 @@ void end_turns(weight_lanes *w, lane_turns turns);
  * from the bias' origin; one of its lanes comes here. */
 void weight_lay_monomials(weight_lanes *w, const two_float *place);
 void weight_lay_gains(weight_lanes *w);
-/* A sum of factors times monomials, as float32. */
+/* A sum of factors times monomials, and as float32. */
+two_float weight_exact_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index);
 ir_value weight_sum_at(weight_lanes *w, const widen_sums *sums, ir_value index);
+/* A gain that was laid. */
+ir_value weight_gain_at(weight_lanes *w, ir_value gain);
 
 /* Where the rows of a query's inputs lie. parameter: those of the first input; element: bytes of a number of the rows.
  */
@@ -58,6 +61,8 @@ void weight_set_inputs(weight_lanes *w, const ir_value *parameter, ir_value batc
                        int dtype);
 /* The weights of the query, between two barriers that are its own. */
 void weight_lay_weights(weight_lanes *w);
+/* The weight that a gain multiplies. */
+ir_value weight_of_gain(weight_lanes *w, ir_value gain);
 /* Column `index` of the query: the sum over weights of weight times gain. */
 ir_value weight_column(weight_lanes *w, ir_value index);
 /* What columns leave out of the query's scores (plan_widen.constant): when all lanes have done with its columns one of

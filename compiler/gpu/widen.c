@@ -2,10 +2,13 @@
 #include "gpu/widen.h"
 
 #include "base/diag.h"
-#include "gpu/body.h"
+#include "gpu/gradient.h"
 #include "gpu/index.h"
-#include "gpu/weights.h"
+#include "gpu/widen_backward.h"
+#include "gpu/widen_gains.h"
+#include "gpu/widen_rows.h"
 #include "mlir/number.h"
+#include "plan/widen_gradient.h"
 
 #include "kernel/launch.h"
 
@@ -100,24 +103,6 @@ static void lay_columns(widen *w) {
 
 /* ---- rows ---- */
 
-static MlirType piece_type(const widen *w) {
-  ir *b = w->b;
-  return w->body->entry->access == PIECE ? ir_vector(b, 4, b->i32) : number_bits(b, w->body->rows.dtype);
-}
-
-/* Channels as they are: bits, so that no NaN changes. */
-static void move_row(widen *w, const row_place *place, ir_value valid) {
-  ir *b = w->b;
-  int access = w->body->entry->access;
-  ir_branch exists = ir_if(b, valid);
-  lane_turns t = begin_turns(&w->lanes, w->p->spec->head_dim * element_of(w) / access);
-  ir_value at = wide(b, scaled(b, t.index, access));
-  ir_store(b, ir_load(b, piece_type(w), ir_offset(b, place->in, at), access), ir_offset(b, place->out, at), access,
-           false);
-  end_turns(&w->lanes, t);
-  ir_end_if(b, exists);
-}
-
 static void move_tail(widen *w, const row_place *place, ir_value is_k, ir_value valid) {
   ir *b = w->b;
   int access = w->body->entry->access, element = element_of(w);
@@ -126,7 +111,7 @@ static void move_tail(widen *w, const row_place *place, ir_value is_k, ir_value 
   ir_branch exists = ir_if(b, valid);
   lane_turns t = begin_turns(&w->lanes, w->layout->n_lanes * element / access);
   ir_value at = scaled(b, t.index, access);
-  ir_store(b, ir_load(b, piece_type(w), weight_rest_at(&w->lanes, 0, add(b, from, at)), access),
+  ir_store(b, ir_load(b, widen_piece_type(w->body), weight_rest_at(&w->lanes, 0, add(b, from, at)), access),
            ir_offset(b, tail, wide(b, at)), access, false);
   end_turns(&w->lanes, t);
   ir_end_if(b, exists);
@@ -156,7 +141,7 @@ static void walk_rows(void *context, const program_op *ops) {
   ir_loop loop = gpu_begin_rows(t, &row);
   row_place place = emit_row_place(&t->rows, &origin, row);
   ir_value is_k = ir_compare_int(b, "sge", row, of_q);
-  move_row(w, &place, valid);
+  widen_move_row(t, &w->lanes, &place, valid);
   ir_branch queries = ir_if(b, ir_compare_int(b, "slt", row, of_q));
   lay_query(w, row);
   ir_end_if(b, queries);
@@ -167,47 +152,27 @@ static void walk_rows(void *context, const program_op *ops) {
 
 /* ---- entries ---- */
 
-static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
+static void emit_widen(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
+                       bool host) {
   const plan_widen *p = program_widen_plan(program->encode);
   const widen_layout *layout = &p->layout[entry->dtype];
-  widen w = {.b = b, .p = p, .layout = layout};
+  gpu_body t = gpu_open(b, a, p->values, false, entry, native, host);
+  widen w = {.b = b, .p = p, .layout = layout, .body = &t, .lanes = widen_lanes_of(&t, p)};
   weight_lanes *l = &w.lanes;
-  *l = (weight_lanes){.b = b,
-                      .memory = a,
-                      .p = p,
-                      .prefix = entry->name,
-                      .lanes = WARP / entry->tile->owners,
-                      .rest = TAILS * tail_bytes(layout, entry->tile->element)};
+  l->rest = TAILS * tail_bytes(layout, entry->tile->element);
   l->tables = widen_tables_make(a, p, layout);
   widen_tables_emit(b, a, &l->tables, entry->name);
   /* Rows are heads in any case: what differs among them is made row by row. */
-  gpu_body t = gpu_open(b, a, p->values, false, entry, native, host);
   t.rows.exprs = l->exprs = &t.exprs;
-  w.body = &t;
   const char *memory = arena_printf(a, "%s_tokens", entry->name);
-  int tokens = PEGEN_PTX_BLOCK / l->lanes;
-  ir_shared(b, memory, (int64_t)tokens * weight_token_bytes(p, &l->tables, l->lanes, l->rest));
+  ir_shared(b, memory, (int64_t)(PEGEN_PTX_BLOCK / l->lanes) * weight_token_bytes(p, &l->tables, l->lanes, l->rest));
   l->shared = ir_shared_address(b, memory);
-  l->lane = rest(b, t.thread, l->lanes);
-  l->token = quotient(b, t.thread, l->lanes);
-  ir_value owners = gpu_owners(&t), owner = add(b, scaled(b, t.block, tokens), l->token),
-           valid = below(b, owner, owners);
-  gpu_range(&t);
-  ir_value own = ir_select(b, valid, owner, sub(b, owners, i32(b, 1)));
-  gpu_set_owner(&t, i32(b, 0), own);
-  t.rows.streams = row_streams(b, t.parameter);
+  w.valid = widen_own(&t, l);
   t.program = program->encode;
-  w.valid = valid;
   w.encoded = gpu_is_encoded(&t);
   gpu_owner_walk walk = {lay_token, walk_rows, &w};
   gpu_walk_owner(&t, &walk, gpu_tokens(t.program, PART_ENCODED)->body);
   ir_return(b);
-}
-
-static const thread_tile *make_tile(arena *a, const plan_widen *p, int element, int access, int lanes) {
-  thread_tile *t = thread_tile_of_blocks(a, p->spec->n_blocks, element, access);
-  t->owners = WARP / lanes;
-  return t;
 }
 
 static bool add_entries(arena *a, gpu_program *program, const plan_widen *p, int dtype) {
@@ -222,27 +187,36 @@ static bool add_entries(arena *a, gpu_program *program, const plan_widen *p, int
                p->n_columns, tables.n_gains);
     return false;
   }
-  const char *name = arena_printf(a, "%s_encode_%s", s->name, number_name(dtype));
-  bool whole = s->head_dim * element % PIECE == 0 && l->n_lanes * element % PIECE == 0;
-  for (int narrow = !whole; narrow < 2; narrow++) {
-    int access = narrow ? element : PIECE;
-    const char *full = narrow && whole ? arena_printf(a, "%s_narrow", name) : name;
-    program->entry[program->n_entries++] = (gpu_entry){.name = full,
-                                                       .dtype = dtype,
-                                                       .access = access,
-                                                       .tile = make_tile(a, p, element, access, lanes),
-                                                       .flight = 1,
-                                                       .blocks = 1};
-  }
+  program->n_entries +=
+      widen_row_entries(a, p, PEGEN_LAUNCH_encode, (number_type)dtype, lanes, program->entry + program->n_entries);
   return true;
 }
 
-const gpu_program *gpu_widen_program(arena *a, const program *encode, unsigned dtypes) {
+static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
+  if (entry->of == PEGEN_LAUNCH_encode) emit_widen(b, a, program, entry, native, host);
+  else if (entry->kind == GPU_ROWS) gpu_emit_widen_back(b, a, program, entry, native, host);
+  else if (entry->kind == GPU_COLUMN_GRADIENT) gpu_emit_widen_gains(b, a, program, entry, native, host);
+  else gpu_emit_finish(b, a, program, entry, host);
+}
+
+static void add_gradients(arena *a, gpu_program *program, const plan_widen *p, unsigned dtypes) {
+  const plan_gradient *of = plan_widen_gradient(a, p);
+  program->n_entries += gpu_widen_back_entries(a, p, dtypes, program->entry + program->n_entries);
+  int count = gpu_widen_gain_entries(a, p, of, dtypes, program->entry + program->n_entries);
+  program->n_entries += count;
+  if (count == 0) return;
+  program->has_columns = true;
+  program->queries_differ = p->values->per_head;
+  program->of = of;
+}
+
+const gpu_program *gpu_widen_program(arena *a, const program *encode, unsigned dtypes, bool gradients) {
   const plan_widen *p = program_widen_plan(encode);
   gpu_program *program = arena_new(a, gpu_program);
   *program = (gpu_program){.spec = p->spec, .encode = encode, .emit = emit};
   program->summary = arena_printf(a, "%d terms of a bias, %d columns.", p->spec->n_blocks, p->n_columns);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
     if (dtypes & 1u << dtype && !add_entries(a, program, p, dtype)) return NULL;
+  if (gradients) add_gradients(a, program, p, dtypes);
   return program;
 }

@@ -14,6 +14,6 @@
 #include "plan/widen.h"
 
 /* NULL after a diag_error where columns are too many for shared memory. */
-const gpu_program *gpu_widen_program(arena *a, const program *encode, unsigned dtypes);
+const gpu_program *gpu_widen_program(arena *a, const program *encode, unsigned dtypes, bool gradients);
 
 #endif

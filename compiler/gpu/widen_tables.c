@@ -86,6 +86,65 @@ widen_tables widen_tables_make(arena *a, const plan_widen *p, const widen_layout
   return t;
 }
 
+/* ---- slopes ---- */
+
+static widen_sums slopes_of(arena *a, widen_tables *t, const widen_sums *of, int count, int axes, const char *name) {
+  widen_sums s = make_sums(a, axes * count, axes * of->n_summands, name);
+  for (int axis = 0; axis < axes; axis++)
+    for (int i = 0; i < count; i++) {
+      for (int k = of->start[i]; k < of->start[i + 1]; k++) {
+        monomial less = t->monomial[of->monomial[k]];
+        int power = less.power[axis];
+        if (power == 0) continue;
+        less.power[axis]--;
+        add_summand(t, &s, &less, of->factor[k] * power);
+      }
+      end_sum(&s);
+    }
+  return s;
+}
+
+static void list_gains(widen_slopes *s, const widen_tables *t) {
+  for (int c = 0; c < t->n_columns; c++)
+    for (int i = t->column_start[c]; i < t->column_start[c + 1]; i++) s->gain_column[i] = c;
+  for (int w = 0, count = 0; w < s->n_weights; w++) {
+    for (int i = 0; i < t->n_gains; i++)
+      if (t->gain_weight[i] == w) s->weight_gain[count++] = i;
+    s->weight_start[w + 1] = count;
+  }
+}
+
+static void list_lanes(arena *a, widen_slopes *s, const widen_layout *l, int of_k) {
+  int32_t *start = s->passing_start[of_k] = arena_array(a, int32_t, s->n_columns + 1),
+          *lane = s->passing_lane[of_k] = arena_array(a, int32_t, l->n_lanes + 1);
+  for (int c = 0, count = 0; c < s->n_columns; c++) {
+    for (int i = 0; i < l->n_lanes; i++)
+      if (l->lane[i].column == c && !(of_k ? l->lane[i].low_key : l->lane[i].low_query)) lane[count++] = i;
+    start[c + 1] = count;
+  }
+}
+
+widen_slopes widen_slopes_make(arena *a, widen_tables *t, const plan_widen *p, const widen_layout *l) {
+  int axes = p->spec->n_axes, known = t->n_monomials;
+  widen_slopes s = {
+      .n_weights = p->p->n_weights, .n_columns = t->n_columns, .n_gains = t->n_gains, .n_lanes = l->n_lanes};
+  monomial *more = arena_array(a, monomial, known + axes * (t->gains.n_summands + t->keys.n_summands) + 1);
+  for (int i = 0; i < known; i++) more[i] = t->monomial[i];
+  t->monomial = more;
+  s.gains = slopes_of(a, t, &t->gains, t->n_gains, axes, "slope");
+  s.keys = slopes_of(a, t, &t->keys, t->n_columns, axes, "key_slope");
+  t->n_monomials += t->n_constant;
+  t->n_constant = 0;
+  s.gain_column = arena_array(a, int32_t, t->n_gains + 1);
+  s.weight_start = arena_array(a, int32_t, s.n_weights + 1);
+  s.weight_gain = arena_array(a, int32_t, t->n_gains + 1);
+  list_gains(&s, t);
+  for (int of_k = 0; of_k < 2; of_k++) list_lanes(a, &s, l, of_k);
+  return s;
+}
+
+/* ---- in the module ---- */
+
 const char *widen_table_name(arena *a, const char *prefix, const char *table) {
   return arena_printf(a, "%s_%s", prefix, table);
 }
@@ -112,4 +171,16 @@ void widen_tables_emit(ir *b, arena *a, const widen_tables *t, const char *prefi
   emit_integers(b, a, prefix, "lane_columns", t->n_lanes, t->lane_column);
   emit_integers(b, a, prefix, "lane_low_keys", t->n_lanes, t->lane_low_key);
   emit_integers(b, a, prefix, "lane_low_queries", t->n_lanes, t->lane_low_query);
+}
+
+void widen_slopes_emit(ir *b, arena *a, const widen_slopes *s, const char *prefix) {
+  emit_sums(b, a, prefix, &s->gains);
+  emit_sums(b, a, prefix, &s->keys);
+  emit_integers(b, a, prefix, "gain_columns", s->n_gains, s->gain_column);
+  emit_integers(b, a, prefix, "weight_starts", s->n_weights + 1, s->weight_start);
+  emit_integers(b, a, prefix, "weight_gains", s->n_gains, s->weight_gain);
+  emit_integers(b, a, prefix, "query_lane_starts", s->n_columns + 1, s->passing_start[0]);
+  emit_integers(b, a, prefix, "query_lanes", s->n_lanes, s->passing_lane[0]);
+  emit_integers(b, a, prefix, "key_lane_starts", s->n_columns + 1, s->passing_start[1]);
+  emit_integers(b, a, prefix, "key_lanes", s->n_lanes, s->passing_lane[1]);
 }

@@ -3,6 +3,7 @@
 
 #include "base/number.h"
 #include "object/describe_form.h"
+#include "spec/expr_facts.h"
 
 #include "kernel/driver.h"
 #include "kernel/launch.h"
@@ -51,6 +52,19 @@ static LLVMValueRef inputs(describer *d) {
     values[i] = DESCRIBE(d, pegen_input, fields);
   }
   return describe_rows(d, "inputs", values, s->n_inputs);
+}
+
+/* Bits: of inputs that scores read; of_keys: of keys. */
+static int64_t pair_inputs(const spec *s, bool of_keys) {
+  int64_t bits = 0;
+  for (int i = 0; i < s->n_inputs; i++)
+    if (spec_input_is_of_pairs(s, i) && (!of_keys || s->input[i].of_keys)) bits |= (int64_t)1 << i;
+  return bits;
+}
+
+static bool reads_indices(const spec *s) {
+  const expr *score = s->pairwise ? s->pairwise->score : NULL;
+  return score && expr_reads_places(score, SPEC_OF_QUERY, SPEC_OF_KEY + 1);
 }
 
 /* pegen_width of every number type; *first and *columns receive the first one that is compiled in. */
@@ -105,17 +119,22 @@ static LLVMValueRef ptx_attention_of(describer *d, const gpu_program *program) {
 static LLVMValueRef ptx_gradient(describer *d, const gpu_program *p) {
   const plan_gradient *of = p->of;
   const gpu_matrices *m = p->matrices;
-  if (!of && !m) return describe_null(d);
+  bool columns = p->has_columns;
+  if (!of && !m && !columns) return describe_null(d);
   int blocks = of ? of->token->spec->n_blocks : p->spec->n_blocks;
-  describe_field fields[] = {FIELD(pegen_ptx_gradient, n_sums, describe_i32(d, of ? of->n_boundaries : 0)),
-                             FIELD(pegen_ptx_gradient, n_gained, describe_i32(d, of ? of->n_scatters : 0)),
-                             FIELD(pegen_ptx_gradient, n_blocks, describe_i32(d, blocks)),
-                             FIELD(pegen_ptx_gradient, has_positions, describe_i32(d, of && of->has_positions)),
-                             FIELD(pegen_ptx_gradient, needs_kept, describe_i32(d, m || !plan_is_sum(of->token))),
-                             FIELD(pegen_ptx_gradient, n_shares, describe_i32(d, m ? p->spec->n_blocks : 0)),
-                             FIELD(pegen_ptx_gradient, matrix_sums, describe_i32(d, m ? m->numbers : 0)),
-                             FIELD(pegen_ptx_gradient, matrix_elements, describe_i32(d, m ? m->elements : 0)),
-                             FIELD(pegen_ptx_gradient, thread_bytes, describe_i32(d, m ? m->thread_bytes : 0))};
+  describe_field fields[] = {
+      FIELD(pegen_ptx_gradient, n_sums, describe_i32(d, of ? of->n_boundaries : 0)),
+      FIELD(pegen_ptx_gradient, n_gained, describe_i32(d, of ? of->n_scatters : 0)),
+      FIELD(pegen_ptx_gradient, n_blocks, describe_i32(d, blocks)),
+      FIELD(pegen_ptx_gradient, has_positions, describe_i32(d, columns || (of && of->has_positions))),
+      FIELD(pegen_ptx_gradient, needs_kept, describe_i32(d, !columns && (m || !plan_is_sum(of->token)))),
+      FIELD(pegen_ptx_gradient, n_shares,
+            describe_i32(d, columns ? 1
+                            : m     ? p->spec->n_blocks
+                                    : 0)),
+      FIELD(pegen_ptx_gradient, matrix_sums, describe_i32(d, m ? m->numbers : 0)),
+      FIELD(pegen_ptx_gradient, matrix_elements, describe_i32(d, m ? m->elements : 0)),
+      FIELD(pegen_ptx_gradient, thread_bytes, describe_i32(d, m ? m->thread_bytes : 0))};
   return describe_global(d, "ptx_gradient", DESCRIBE(d, pegen_ptx_gradient, fields), true);
 }
 
@@ -185,6 +204,9 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
       FIELD(pegen_kernel, columns, columns),
       FIELD(pegen_kernel, widths, widths),
       FIELD(pegen_kernel, has_sides, describe_i32(d, spec_has_sides(s))),
+      FIELD(pegen_kernel, pair_inputs, describe_i16(d, pair_inputs(s, false))),
+      FIELD(pegen_kernel, key_inputs, describe_i16(d, pair_inputs(s, true))),
+      FIELD(pegen_kernel, reads_indices, describe_i32(d, reads_indices(s))),
 #define X(name, role, of, option, text) FIELD(pegen_kernel, name, entry[PEGEN_ENTRY_##name]),
       PEGEN_ENTRIES(X)
 #undef X
@@ -199,7 +221,8 @@ static LLVMValueRef kernel(describer *d, const cpu_target *const *targets, int n
 
 static const describe_form *const parts[FORM_COUNT] = {
     [FORM_ATTENTION] = &describe_attention, [FORM_POLYNOMIAL] = &describe_polynomial,
-    [FORM_ADDITIVE] = &describe_additive,   [FORM_BLADES] = &describe_blades,
+    [FORM_ADDITIVE] = &describe_additive,   [FORM_PARTS] = &describe_parts,
+    [FORM_BLADES] = &describe_blades,       [FORM_ROW_BLADES] = &describe_blades,
     [FORM_DENSE_FOUR] = &describe_blades,   [FORM_SCHUR] = &describe_dense,
     [FORM_DENSE] = &describe_dense,         [FORM_CHANGE_OF_BASIS] = &describe_change_of_basis,
 };
@@ -211,6 +234,7 @@ static LLVMValueRef driver(describer *d, LLVMValueRef kernel, const cpu_target *
   describe_field fields[] = {FIELD(pegen_driver, kernel, kernel),
                              FIELD(pegen_driver, per_head, describe_i64(d, r->form->per_head(r->plan))),
                              FIELD(pegen_driver, has_sides, describe_i64(d, spec_has_sides(r->spec))),
+                             FIELD(pegen_driver, turns_rows, describe_i64(d, spec_turns_rows(r->spec))),
                              FIELD(pegen_driver, n_targets, describe_i64(d, n_targets)),
                              FIELD(pegen_driver, levels, describe_array(d, "levels", d->i64, levels, n_targets)),
                              FIELD(pegen_driver, chosen, describe_global(d, "chosen", describe_i32(d, 0), false)),

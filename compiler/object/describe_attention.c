@@ -13,10 +13,17 @@ static void add_plan(digest *h, const void *of) {
   const attention_plan *p = of;
   const spec *s = p->spec;
   digest_bytes(h, &p->value_dim, sizeof p->value_dim);
+  if (p->turns_values) digest_bytes(h, &p->turns_values, sizeof p->turns_values);
   if (p->columns) digest_expr(h, s->polynomial->value);
   if (p->bias) digest_expr(h, p->bias);
   if (p->score) digest_expr(h, p->score);
-  digest_bytes(h, p->number, sizeof *p->number * (size_t)p->n_numbers);
+  for (int i = 0; i < p->n_numbers; i++) {
+    const attention_number *n = &p->number[i];
+    digest_bytes(h, &n->of_key, sizeof n->of_key);
+    if (n->input < 0) continue;
+    digest_bytes(h, &n->input, sizeof n->input);
+    digest_bytes(h, &n->element, sizeof n->element);
+  }
   for (int i = 0; p->matrix && i < s->n_components * s->n_components; i++) digest_expr(h, p->matrix[i]);
 }
 
@@ -47,7 +54,7 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
     attention_shape shape = attention_shape_of(attention_plan_forward(a, p, targets[i]), targets[i]);
-    LLVMValueRef attend[NUMBER_CHANNEL_TYPES], read[NUMBER_CHANNEL_TYPES];
+    LLVMValueRef attend[NUMBER_CHANNEL_TYPES], read[NUMBER_CHANNEL_TYPES], write[NUMBER_CHANNEL_TYPES];
     for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
       attend[dtype] = describe_function(d, emit_attend_name(a, targets[i], dtype));
     LLVMValueRef weigh[NUMBER_CHANNEL_TYPES], look[NUMBER_CHANNEL_TYPES];
@@ -55,6 +62,7 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
       weigh[dtype] = describe_function(d, emit_weigh_name(a, targets[i], dtype));
       look[dtype] = describe_function(d, emit_look_name(a, targets[i], dtype));
       read[dtype] = p->turned ? describe_function(d, emit_read_name(a, targets[i], dtype)) : describe_null(d);
+      write[dtype] = p->turns_values ? describe_function(d, emit_write_name(a, targets[i], dtype)) : describe_null(d);
     }
     describe_field fields[] = {
         FIELD(pegen_attention_code, lanes, describe_i64(d, shape.lanes)),
@@ -67,7 +75,8 @@ static LLVMValueRef target_rows(describer *d, const attention_plan *p, const cpu
         FIELD(pegen_attention_code, prepare,
               p->columns ? describe_function(d, emit_prepare_name(a, targets[i])) : describe_null(d)),
         FIELD(pegen_attention_code, weigh, LLVMConstArray2(d->ptr, weigh, NUMBER_CHANNEL_TYPES)),
-        FIELD(pegen_attention_code, read, LLVMConstArray2(d->ptr, read, NUMBER_CHANNEL_TYPES))};
+        FIELD(pegen_attention_code, read, LLVMConstArray2(d->ptr, read, NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_attention_code, write, LLVMConstArray2(d->ptr, write, NUMBER_CHANNEL_TYPES))};
     rows[i] = DESCRIBE(d, pegen_attention_code, fields);
   }
   return describe_rows(d, "targets", rows, count);
@@ -91,6 +100,7 @@ static LLVMValueRef turned_rows(describer *d, const attention_plan *p, const cpu
     describe_field fields[] = {FIELD(pegen_attention_turned, tiles, describe_i64(d, of.tiles)),
                                FIELD(pegen_attention_turned, keys, describe_i64(d, of.keys)),
                                FIELD(pegen_attention_turned, state_numbers, describe_i64(d, of.state_numbers)),
+                               FIELD(pegen_attention_turned, values, describe_i64(d, p->turns_values)),
                                FIELD(pegen_attention_turned, rows, turned)};
     rows[i] = DESCRIBE(d, pegen_attention_turned, fields);
   }
@@ -156,10 +166,21 @@ static int64_t gaining(const attention_plan *p) {
   return bits;
 }
 
+/* On a grid it depends on the target whether its rows are tabulated. */
+static bool keeps_pairs(describer *d, const attention_plan *p, const cpu_target *const *targets, int count) {
+  bool keeps = false;
+  for (int i = 0; i < count && d->request->gradients; i++)
+    keeps = keeps || attention_keeps_pairs(attention_plan_gradient(d->request->memory, p, targets[i]));
+  return keeps;
+}
+
 static LLVMValueRef numbers(describer *d, const attention_plan *p) {
   LLVMValueRef rows[SPEC_MAX_AXES];
   for (int i = 0; i < p->n_numbers; i++) {
-    describe_field fields[] = {FIELD(pegen_attention_number, of_key, describe_i64(d, p->number[i].of_key))};
+    const attention_number *n = &p->number[i];
+    describe_field fields[] = {FIELD(pegen_attention_number, of_key, describe_i64(d, n->of_key)),
+                               FIELD(pegen_attention_number, input, describe_i64(d, n->input)),
+                               FIELD(pegen_attention_number, element, describe_i64(d, n->element))};
     rows[i] = DESCRIBE(d, pegen_attention_number, fields);
   }
   return p->n_numbers ? describe_rows(d, "numbers", rows, p->n_numbers) : describe_null(d);
@@ -191,7 +212,9 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
       FIELD(pegen_attention, n_scatters, describe_i64(d, scatter_count(p))),
       FIELD(pegen_attention, scatters, scatters(d, p)),
       FIELD(pegen_attention, has_places, describe_i64(d, p->has_places)),
+      FIELD(pegen_attention, n_sums, describe_i64(d, d->request->gradients ? p->n_sums : 0)),
       FIELD(pegen_attention, gaining, describe_i64(d, gaining(p))),
+      FIELD(pegen_attention, keeps, describe_i64(d, keeps_pairs(d, p, targets, n_targets))),
       FIELD(pegen_attention, weights,
             describe_gradient(d, d->request->gradients ? p->weights : NULL, targets, n_targets)),
       FIELD(pegen_attention, turned, turned_rows(d, p, targets, n_targets))};

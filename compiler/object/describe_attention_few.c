@@ -28,7 +28,8 @@ static LLVMValueRef row_of(describer *d, const attention_plan *p, const cpu_targ
       FIELD(pegen_attention_few_code, values, by_rows(d, target, "values")),
       FIELD(pegen_attention_few_code, merge, of_all(d, target, "merge")),
       FIELD(pegen_attention_few_code, end, of_all(d, target, "end")),
-      FIELD(pegen_attention_few_code, lse, of_all(d, target, "lse"))};
+      FIELD(pegen_attention_few_code, lse, of_all(d, target, "lse")),
+      FIELD(pegen_attention_few_code, seen, of_all(d, target, "seen"))};
   return DESCRIBE(d, pegen_attention_few_code, fields);
 }
 

@@ -13,14 +13,14 @@ static void add(digest *h, const void *of) {
 }
 
 /* Functions by both types; none where no pair of types is compiled in. */
-static LLVMValueRef converting(describer *d, const cpu_target *target) {
+static LLVMValueRef by_types(describer *d, const cpu_target *target, const char *label,
+                             const char *(*name)(arena *, const cpu_target *, int, int)) {
   enum { OTHERS = NUMBER_OUT_TYPES - NUMBER_CHANNEL_TYPES };
   LLVMValueRef encode[NUMBER_CHANNEL_TYPES * OTHERS];
   if (!(d->request->dtypes & number_all_pairs())) return describe_null(d);
   for (int i = 0; i < NUMBER_CHANNEL_TYPES * OTHERS; i++)
-    encode[i] = describe_function(
-        d, emit_converting_name(d->request->memory, target, i / OTHERS, NUMBER_CHANNEL_TYPES + i % OTHERS));
-  return describe_array(d, "converting", d->ptr, encode, NUMBER_CHANNEL_TYPES * OTHERS);
+    encode[i] = describe_function(d, name(d->request->memory, target, i / OTHERS, NUMBER_CHANNEL_TYPES + i % OTHERS));
+  return describe_array(d, label, d->ptr, encode, NUMBER_CHANNEL_TYPES * OTHERS);
 }
 
 /* targets: under whose names what is computed of operands and tokens stands. of_rows: under whose the coefficients of
@@ -30,7 +30,8 @@ static LLVMValueRef target_rows(describer *d, const char *name, const cpu_target
   arena *a = d->request->memory;
   LLVMValueRef rows[TARGET_MAX];
   for (int i = 0; i < count; i++) {
-    LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2];
+    LLVMValueRef encode[NUMBER_CHANNEL_TYPES * 2], norm[NUMBER_CHANNEL_TYPES];
+    for (int n = 0; n < NUMBER_CHANNEL_TYPES; n++) norm[n] = describe_function(d, emit_norm_name(a, targets[i], n));
     for (int e = 0; e < NUMBER_CHANNEL_TYPES * 2; e++) {
       LLVMValueRef own = describe_function(d, emit_encode_name(a, of_rows[i], e / 2, e % 2));
       encode[e] = LLVMIsNull(own) ? describe_function(d, emit_encode_name(a, targets[i], e / 2, e % 2)) : own;
@@ -39,9 +40,12 @@ static LLVMValueRef target_rows(describer *d, const char *name, const cpu_target
         FIELD(pegen_target_code, prepare, describe_function(d, emit_prepare_name(a, targets[i]))),
         FIELD(pegen_target_code, encode, LLVMConstArray2(d->ptr, encode, NUMBER_CHANNEL_TYPES * 2)),
         FIELD(pegen_target_code, values, describe_function(d, emit_values_name(a, targets[i]))),
-        FIELD(pegen_target_code, converting, converting(d, of_rows[i])),
+        FIELD(pegen_target_code, converting, by_types(d, of_rows[i], "converting", emit_converting_name)),
         FIELD(pegen_target_code, rotor, describe_function(d, emit_rotor_name(a, of_rows[i]))),
-        FIELD(pegen_target_code, unfold, describe_function(d, emit_unfold_name(a, of_rows[i])))};
+        FIELD(pegen_target_code, rotor_own, describe_function(d, emit_rotor_own_name(a, of_rows[i]))),
+        FIELD(pegen_target_code, unfold, describe_function(d, emit_unfold_name(a, of_rows[i]))),
+        FIELD(pegen_target_code, norm, LLVMConstArray2(d->ptr, norm, NUMBER_CHANNEL_TYPES)),
+        FIELD(pegen_target_code, convert, by_types(d, targets[i], "convert", emit_convert_name))};
     rows[i] = DESCRIBE(d, pegen_target_code, fields);
   }
   return describe_rows(d, name, rows, count);
@@ -53,6 +57,49 @@ static LLVMValueRef backward_rows(describer *d, const cpu_target *const *targets
   if (!d->request->gradients || d->request->form->kind == FORM_ADDITIVE) return describe_null(d);
   for (int i = 0; i < count; i++) back[i] = emit_backward_target(d->request->memory, targets[i]);
   return target_rows(d, "backward", targets, back, count);
+}
+
+static LLVMValueRef describe_parts_of(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
+  const plan_row *row = of;
+  int64_t blocks = 0, leaves = 0, prepared = 0, values = 0;
+  for (int i = 0; i < row->n_parts; i++) {
+    const plan *p = row->part[i];
+    if (p->spec->n_blocks > blocks) blocks = p->spec->n_blocks;
+    leaves += p->n_leaves;
+    prepared += emit_prepared_bytes(p);
+    values += emit_values_bytes(p);
+  }
+  const plan *const *plans = (const plan *const *)row->part;
+  LLVMValueRef list = describe_leaves_of(d, plans, row->n_parts, (int)blocks);
+  const plan_gradient_row *gains =
+      d->request->gradients ? plan_gradient_build_row(d->request->memory, plans, row->n_parts) : NULL;
+  describe_field fields[] = {
+      FIELD(pegen_blades, n_blocks, describe_i64(d, blocks)),
+      FIELD(pegen_blades, lanes, describe_i64(d, row->part[0]->lanes)),
+      FIELD(pegen_blades, n_leaves, describe_i64(d, leaves)),
+      FIELD(pegen_blades, leaves, list),
+      FIELD(pegen_blades, prepared_bytes, describe_i64(d, prepared)),
+      FIELD(pegen_blades, targets, target_rows(d, "targets", targets, targets, n_targets)),
+      FIELD(pegen_blades, values_bytes, describe_i64(d, values)),
+      FIELD(pegen_blades, backward, backward_rows(d, targets, n_targets)),
+      FIELD(pegen_blades, gradient, describe_gradient_row(d, row->spec, gains, (int)blocks, targets, n_targets)),
+      FIELD(pegen_blades, is_sum, describe_i64(d, 0))};
+  return describe_global(d, "blades", DESCRIBE(d, pegen_blades, fields), true);
+}
+
+static void add_parts(digest *h, const void *of) {
+  static const char kind[] = "parts";
+  const plan_row *row = of;
+  digest_bytes(h, kind, sizeof kind);
+  for (int i = 0; i < row->n_parts; i++) {
+    const spec *s = row->part[i]->spec;
+    int sizes[] = {s->n_components, s->n_blocks};
+    digest_expressions_of(h, s->pool);
+    digest_bytes(h, sizes, sizeof sizes);
+    digest_bytes(h, s->channel, sizeof(int) * (size_t)(s->n_components * s->n_blocks));
+    digest_bytes(h, row->spec->part[i].axis, sizeof(int) * (size_t)s->n_axes);
+    add(h, row->part[i]);
+  }
 }
 
 static LLVMValueRef describe(describer *d, const void *of, const cpu_target *const *targets, int n_targets) {
@@ -78,4 +125,5 @@ static void add_sum(digest *h, const void *of) {
 }
 
 const describe_form describe_blades = {describe, add};
+const describe_form describe_parts = {describe_parts_of, add_parts};
 const describe_form describe_additive = {describe, add_sum};

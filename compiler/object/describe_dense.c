@@ -1,6 +1,6 @@
 /* object/describe_dense: pegen_dense of programs whose rows are multiplied with matrices, exponentials of learned skew
  * ones or those of a change of basis: kernel/dense.h; see object/describe_form.h. */
-#include "cpu/backward.h"
+#include "cpu/basis_adjoint.h"
 #include "cpu/change_of_basis.h"
 #include "cpu/dense.h"
 #include "cpu/dense_backward.h"
@@ -51,7 +51,7 @@ static LLVMValueRef target_row(describer *d, const program *encode, const cpu_ta
     act[dtype] = describe_function(d, emit_act_name(a, t, dtype)); /* NULL where there is none */
     wedge[dtype] = describe_function(d, emit_wedge_name(a, t, dtype));
   }
-  const char *name = emit_matrix_name(a, t, false), *back = emit_rotor_name(a, emit_backward_target(a, t));
+  const char *name = emit_matrix_name(a, t, false), *back = emit_turned_back_name(a, program_plan(encode), t);
   describe_field fields[] = {
       FIELD(pegen_dense_code, unit, describe_i64(d, shape.unit)),
       FIELD(pegen_dense_code, lanes, describe_i64(d, shape.in_lanes ? shape.unit : 0)),
@@ -96,12 +96,12 @@ static LLVMValueRef describe(describer *d, const void *of, const cpu_target *con
   const plan *p = program_plan(encode);
   LLVMValueRef rows[TARGET_MAX];
   dense_shape shape = dense_shape_of(a, scheduled, targets[0]);
-  int64_t angle_bytes = 0; /* the most of all targets, of turns also of the transposed ones */
+  int64_t angle_bytes = 0; /* the most of all targets, of turns also of those that go back */
   for (int i = 0; i < n_targets; i++) {
     int64_t bytes = dense_shape_of(a, scheduled, targets[i]).angle_bytes;
     if (bytes > angle_bytes) angle_bytes = bytes;
     if (shape.matrix->skew.source != SOURCE_PRODUCT || !d->request->gradients) continue;
-    bytes = emit_coefficient_bytes(a, plan_transpose(a, p), targets[i]);
+    bytes = emit_turned_back_bytes(a, p, targets[i]);
     if (bytes > angle_bytes) angle_bytes = bytes;
   }
   const program_op *matrix = shape.matrix;

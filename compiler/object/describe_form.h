@@ -15,10 +15,14 @@ typedef struct describe_form {
 
 /* A pegen_gradient; null of NULL. */
 struct plan_gradient;
+struct plan_gradient_row;
 LLVMValueRef describe_gradient(describer *d, const struct plan_gradient *g, const cpu_target *const *targets,
                                int n_targets);
+/* The same of a head's parts, the largest of which has so many blocks. */
+LLVMValueRef describe_gradient_row(describer *d, const spec *s, const struct plan_gradient_row *of, int blocks,
+                                   const cpu_target *const *targets, int n_targets);
 
-extern const describe_form describe_attention, describe_polynomial, describe_additive, describe_blades, describe_dense,
-    describe_change_of_basis;
+extern const describe_form describe_attention, describe_polynomial, describe_additive, describe_blades, describe_parts,
+    describe_dense, describe_change_of_basis;
 
 #endif

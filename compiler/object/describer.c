@@ -13,6 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+LLVMValueRef describe_i16(describer *d, int64_t value) {
+  return LLVMConstInt(LLVMIntTypeInContext(LLVMGetTypeContext(d->i32), 16), (unsigned long long)value, true);
+}
+
 LLVMValueRef describe_i32(describer *d, int64_t value) { return LLVMConstInt(d->i32, (unsigned long long)value, true); }
 LLVMValueRef describe_i64(describer *d, int64_t value) { return LLVMConstInt(d->i64, (unsigned long long)value, true); }
 LLVMValueRef describe_f64(describer *d, double value) {
@@ -83,23 +87,41 @@ LLVMValueRef describe_rows(describer *d, const char *name, LLVMValueRef *values,
   return count ? describe_array(d, name, LLVMTypeOf(values[0]), values, count) : describe_null(d);
 }
 
-LLVMValueRef describe_leaves(describer *d, const plan *p) {
-  arena *a = d->request->memory;
-  LLVMValueRef *rows = arena_array(a, LLVMValueRef, p->n_leaves + 1);
-  for (int i = 0; i < p->n_leaves; i++) {
-    const expr *x = p->leaf[i];
-    int count = x->n_heads * p->spec->n_blocks;
-    LLVMValueRef *values = arena_array(a, LLVMValueRef, count);
-    for (int j = 0; j < count; j++)
-      values[j] = x->offsets ? describe_i32(d, x->offsets[j]) : describe_f64(d, x->table[j]);
-    LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
-    describe_field fields[] = {FIELD(pegen_leaf, operand, describe_i32(d, x->offsets ? x->index : -1)),
-                               FIELD(pegen_leaf, n_heads, describe_i32(d, x->n_heads)),
-                               FIELD(pegen_leaf, offsets, x->offsets ? data : describe_null(d)),
-                               FIELD(pegen_leaf, values, x->offsets ? describe_null(d) : data)};
-    rows[i] = DESCRIBE(d, pegen_leaf, fields);
+/* Of a part with fewer blocks than others have, the last one stands for those that are missing, or (marked) -1. */
+static LLVMValueRef leaf(describer *d, const expr *x, int blocks, int room, bool marked) {
+  int count = x->n_heads * room;
+  LLVMValueRef *values = arena_array(d->request->memory, LLVMValueRef, count);
+  for (int j = 0; j < count; j++) {
+    int block = j % room < blocks ? j % room : blocks - 1, at = j / room * blocks + block;
+    bool is_missing = marked && j % room >= blocks;
+    values[j] = x->offsets ? describe_i32(d, is_missing ? -1 : x->offsets[at]) : describe_f64(d, x->table[at]);
   }
-  return describe_rows(d, "leaves", rows, p->n_leaves);
+  LLVMValueRef data = describe_array(d, "leaf", LLVMTypeOf(values[0]), values, count);
+  describe_field fields[] = {FIELD(pegen_leaf, operand, describe_i32(d, x->offsets ? x->index : -1)),
+                             FIELD(pegen_leaf, n_heads, describe_i32(d, x->n_heads)),
+                             FIELD(pegen_leaf, offsets, x->offsets ? data : describe_null(d)),
+                             FIELD(pegen_leaf, values, x->offsets ? describe_null(d) : data)};
+  return DESCRIBE(d, pegen_leaf, fields);
+}
+
+LLVMValueRef describe_leaves(describer *d, const plan *p) { return describe_leaves_of(d, &p, 1, p->spec->n_blocks); }
+
+static LLVMValueRef leaves_of(describer *d, const plan *const *plans, int n_plans, int blocks, bool marked) {
+  int count = 0;
+  for (int i = 0; i < n_plans; i++) count += plans[i]->n_leaves;
+  LLVMValueRef *rows = arena_array(d->request->memory, LLVMValueRef, count + 1), *next = rows;
+  for (int i = 0; i < n_plans; i++)
+    for (int k = 0; k < plans[i]->n_leaves; k++)
+      *next++ = leaf(d, plans[i]->leaf[k], plans[i]->spec->n_blocks, blocks, marked);
+  return describe_rows(d, "leaves", rows, count);
+}
+
+LLVMValueRef describe_leaves_of(describer *d, const plan *const *plans, int n_plans, int blocks) {
+  return leaves_of(d, plans, n_plans, blocks, false);
+}
+
+LLVMValueRef describe_places_of(describer *d, const plan *const *plans, int n_plans, int blocks) {
+  return leaves_of(d, plans, n_plans, blocks, true);
 }
 
 LLVMValueRef describe_skew(describer *d, const spec_skew *g, int blocks) {

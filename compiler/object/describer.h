@@ -30,6 +30,7 @@ typedef struct describer {
   LLVMTypeRef ptr, i32, i64;
 } describer;
 
+LLVMValueRef describe_i16(describer *d, int64_t value);
 LLVMValueRef describe_i32(describer *d, int64_t value);
 LLVMValueRef describe_i64(describer *d, int64_t value);
 LLVMValueRef describe_f64(describer *d, double value);
@@ -55,6 +56,10 @@ LLVMValueRef describe_strings(describer *d, const char *name, const char *const 
 LLVMValueRef describe_sizes(describer *d, const char *name, const int64_t *sizes, int count);
 /* pegen_leaf rows: what the driver gathers for a plan. */
 LLVMValueRef describe_leaves(describer *d, const plan *p);
+/* The same of several plans, one after the other, as of `blocks` blocks: of the most that one has. */
+LLVMValueRef describe_leaves_of(describer *d, const plan *const *plans, int n_plans, int blocks);
+/* The same of where something is added to: blocks that a plan has not are at -1. */
+LLVMValueRef describe_places_of(describer *d, const plan *const *plans, int n_plans, int blocks);
 /* A pegen_skew row; blocks: matrices of a head. */
 LLVMValueRef describe_skew(describer *d, const spec_skew *g, int blocks);
 /* An emitted function's address; NULL where the module has none of that name. */

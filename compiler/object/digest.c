@@ -5,14 +5,20 @@
 #include <xxhash.h>
 
 struct digest {
+  arena *memory;
   XXH3_state_t *state;
   unsigned char *seen; /* by expr id */
 };
 
+void digest_expressions_of(digest *d, const expr_pool *pool) {
+  d->seen = arena_alloc(d->memory, (size_t)expr_pool_count(pool) + 1);
+}
+
 digest *digest_begin(arena *a, const expr_pool *pool) {
   digest *d = arena_new(a, digest);
   d->state = arena_must(XXH3_createState());
-  d->seen = arena_alloc(a, (size_t)expr_pool_count(pool));
+  d->memory = a;
+  digest_expressions_of(d, pool);
   XXH3_128bits_reset(d->state);
   return d;
 }

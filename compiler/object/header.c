@@ -144,6 +144,11 @@ static void print_summary(FILE *f, arena *a, const spec *s, unsigned dtypes) {
   if (s->grid[0]) fprintf(f, "; or NULL for the built-in grid");
   fprintf(f, "\n");
   if (s->n_components) fprintf(f, " *   blocks              %d of %d channels each\n", s->n_blocks, s->n_components);
+  for (int i = 0; i < s->n_parts; i++) {
+    const spec_part *part = &s->part[i];
+    fprintf(f, " *   %-19s %d of %d channels each, on channels %d to %d\n", i ? "" : "blocks", part->of->n_blocks,
+            part->of->n_components, part->first, part->first + part->count - 1);
+  }
   if (s->skip_tokens) fprintf(f, " *   The first %d tokens pass through.\n", s->skip_tokens);
   if (s->inverse) fprintf(f, " *   Turns back: the inverse of the encoding.\n");
   fprintf(f, " */\n");
@@ -176,8 +181,15 @@ static void print_operands(FILE *f, arena *a, const spec *s, const char *NAME) {
 static void print_input(FILE *f, arena *a, const spec *s, const char *NAME, const char *const *names, int index) {
   const spec_input *in = &s->input[index];
   fprintf(f, "  /* %s: %s", in->name, comment(a, in->doc));
-  fprintf(f, in->size ? "\n   * shape  [B,H,N,%" PRId64 "]" : "\n   * shape  [B,H,N]", in->size);
-  fprintf(f, ", any strides of B, H and N; the number type of q, or float32 as all inputs are");
+  bool of_pairs = spec_input_is_of_pairs(s, index);
+  const char *tokens = in->of_keys ? "M" : "N";
+  fprintf(f, "\n   * shape  [B,H,%s", tokens);
+  if (in->size) fprintf(f, ",%" PRId64, in->size);
+  if (in->of_keys) fprintf(f, "], M keys, H heads of q or of k");
+  else fprintf(f, "]");
+  if (spec_turns_rows(s) || of_pairs)
+    fprintf(f, ", B and H also 1 for all; any strides of B, H and %s; float32", tokens);
+  else fprintf(f, ", any strides of B, H and N; the number type of q, or float32 as all inputs are");
   if (*in->units) fprintf(f, "\n   * units  %s", comment(a, in->units));
   if (*in->source) fprintf(f, "\n   * source %s", comment(a, in->source));
   fprintf(f, " */\n  %s_INPUT_%s = %d,\n", NAME, constant_of(a, names, s->n_inputs, index), index);
@@ -187,8 +199,12 @@ static void print_inputs(FILE *f, arena *a, const spec *s, const char *NAME) {
   if (!s->n_inputs) return;
   const char **names = arena_array(a, const char *, s->n_inputs);
   for (int i = 0; i < s->n_inputs; i++) names[i] = s->input[i].name;
-  fprintf(
-      f, "/* Index of each input in pegen_args.inputs: tensors with a row for each query token and head. */\nenum {\n");
+  fprintf(f, "/* Index of each input in pegen_args.inputs: tensors with a row for each %s. */\nenum {\n",
+          spec_turns_rows(s)
+              ? "token and head,\n * of q and of k alike: where their tokens or heads differ, they go in "
+                "two calls"
+          : s->pairwise && (!s->polynomial || s->pairwise->score) ? "query token, or key, and head"
+                                                                  : "query token and head");
   for (int i = 0; i < s->n_inputs; i++) print_input(f, a, s, NAME, names, i);
   fprintf(f, "  %s_INPUT_COUNT = %d\n};\n\n", NAME, s->n_inputs);
 }

@@ -158,6 +158,18 @@ static void find_torques(arena *a, attention_plan *p) {
   p->torques = t;
 }
 
+/* What turns values, too, has no gradient: of operands that are read there and in the bias not half of one. */
+static void drop_rotating(arena *a, attention_plan *p) {
+  bool *is_read = arena_array(a, bool, p->spec->n_operands + 1);
+  adjoint_scatter *kept = arena_array(a, adjoint_scatter, p->n_scatters + 1);
+  int count = 0;
+  for (int i = 0; i < p->n_entries; i++) expr_mark_operands(p->entry[i], is_read);
+  for (int i = 0; i < p->n_scatters; i++)
+    if (!is_read[p->scatter[i].leaf->index]) kept[count++] = p->scatter[i];
+  p->scatter = kept;
+  p->n_scatters = count;
+}
+
 /* Leaves of gradients and of what is asked of tiles; what they cost is none of the scores'. */
 static void visit_others(attention_plan *p, bool *seen) {
   int operations = p->operations;
@@ -169,16 +181,18 @@ static void visit_others(attention_plan *p, bool *seen) {
   }
   for (int i = 0; i < p->n_scatters; i++) visit(p, p->scatter[i].gradient, seen);
   if (p->gain) visit(p, p->gain, seen);
-  for (int axis = 0; axis < p->spec->n_axes; axis++) {
+  for (int axis = 0; axis < p->n_sums; axis++)
     if (p->place[axis]) visit(p, p->place[axis], seen);
-    if (p->torques && p->torques->place[axis]) visit(p, p->torques->place[axis], seen);
-  }
+  for (int axis = 0; p->torques && axis < p->spec->n_axes; axis++)
+    if (p->torques->place[axis]) visit(p, p->torques->place[axis], seen);
   for (int i = 0; p->torques && i < p->torques->n_scatters; i++) visit(p, p->torques->scatter[i].gradient, seen);
   p->operations = operations;
   p->hides = hides;
 }
 
 bool attention_has_pairs(const attention_plan *p) { return p->bias || p->score || p->matrix || p->columns; }
+
+bool attention_turns_pairs_and_values(const attention_plan *p) { return p->turns_values && p->matrix; }
 
 bool attention_is_placed(const attention_plan *p) {
   return p->bias || p->matrix || p->columns || p->n_places > p->n_numbers;
@@ -187,13 +201,22 @@ bool attention_is_placed(const attention_plan *p) {
 /* ---- scores ---- */
 
 /* The axis of a number of tokens, which is added where it is not there yet; -1: there are too many. */
-static int axis_of_number(attention_plan *p, bool of_key) {
+static int axis_of_number(attention_plan *p, attention_number wanted) {
   int first = p->n_places - p->n_numbers;
-  for (int i = 0; i < p->n_numbers; i++)
-    if (p->number[i].of_key == of_key) return first + i;
+  for (int i = 0; i < p->n_numbers; i++) {
+    const attention_number *n = &p->number[i];
+    if (n->of_key == wanted.of_key && n->input == wanted.input && n->element == wanted.element) return first + i;
+  }
   if (p->n_places == SPEC_MAX_AXES) return -1;
-  p->number[p->n_numbers++] = (attention_number){.of_key = of_key};
+  p->number[p->n_numbers++] = wanted;
   return p->n_places++;
+}
+
+/* The number that a leaf reads of tokens. */
+static bool is_number(const spec *s, const expr *x, attention_number *number) {
+  if (x->op == EXPR_INPUT) *number = (attention_number){s->input[x->index].of_keys, x->index, x->offsets[0]};
+  else *number = (attention_number){x->index == SPEC_OF_KEY, -1, -1};
+  return x->op == EXPR_INPUT || (x->op == EXPR_POSITION && x->index > SPEC_OF_SCORE);
 }
 
 /* The same with what is read of tokens as coordinates of displacements, and the product in powers of two. NULL: tokens
@@ -203,13 +226,15 @@ static const expr *placed(arena *a, attention_plan *p, const expr *x) {
   const expr *arg[3] = {NULL};
   int arity = expr_op_arity(x->op);
   if (x->op == EXPR_POSITION && x->index == SPEC_OF_SCORE) return expr_mul(pool, x, expr_const(pool, LN_2));
-  if (x->op == EXPR_POSITION && x->index > SPEC_OF_SCORE) {
-    int axis = axis_of_number(p, x->index == SPEC_OF_KEY);
+  attention_number number;
+  if (is_number(p->spec, x, &number)) {
+    int axis = axis_of_number(p, number);
     if (axis < 0) return NULL;
-    const expr *number = expr_position(pool, axis);
-    return x->index == SPEC_OF_KEY ? number : expr_neg(pool, number);
+    const expr *place = expr_position(pool, axis);
+    return number.of_key ? place : expr_neg(pool, place);
   }
   if (arity == 0) return x;
+  if (x->op == EXPR_WIDEN && x->arg[0]->op == EXPR_INPUT) return placed(a, p, x->arg[0]);
   for (int i = 0; i < arity; i++)
     if (!(arg[i] = placed(a, p, x->arg[i]))) return NULL;
   if (x->op == EXPR_ELEMENT) return expr_element(pool, x->index, x->n_heads, x->offsets, arg[0]);
@@ -229,7 +254,8 @@ static const expr *times(expr_pool *pool, const expr *x, double factor) {
 static bool find_score(arena *a, attention_plan *p) {
   const spec *s = p->spec;
   const expr *score = s->pairwise->score, *natural;
-  p->n_places = expr_reads_axes(score, s->n_axes) || p->spec->pairwise->rotates ? s->n_axes : 0;
+  bool placed_elsewhere = s->pairwise->rotates || s->polynomial;
+  p->n_places = placed_elsewhere || expr_reads_places(score, 0, s->n_axes) ? s->n_axes : 0;
   if (!(natural = placed(a, p, score))) {
     diag_error(s->file, s->line,
                "the score reads more of queries and keys than there is room for beside %d coordinates; %d of all are",
@@ -239,6 +265,8 @@ static bool find_score(arena *a, attention_plan *p) {
   natural = in_f32(a, s->pool, natural);
   p->score = times(s->pool, natural, LOG2_E);
   find_scatters(a, p, natural);
+  for (int i = 0; i < p->n_numbers; i++) /* an index has no gradient */
+    if (p->number[i].input < 0) p->place[p->n_places - p->n_numbers + i] = NULL;
   return true;
 }
 
@@ -263,6 +291,13 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
     if (may_hide && interval_has_infinity(a, s->pool, p->bias)) p->mask = attention_mask_of(a, s, p->bias, p->n_places);
   }
   if (s->polynomial) {
+    if (pair->score && pair->score->depends & (DEPENDS_HEAD | DEPENDS_OPERAND)) {
+      diag_error(s->file, s->line,
+                 "the score of '%s' differs from head to head or reads an operand, which beside a pe.polynomial it "
+                 "cannot; a function of s, the displacement, indices and inputs was expected",
+                 s->name);
+      return NULL;
+    }
     if (!(p->columns = plan_widen_build(a, s))) return NULL;
     p->per_head = p->columns->values->per_head;
     p->weights = plan_widen_gradient(a, p->columns);
@@ -282,11 +317,22 @@ attention_plan *attention_plan_build(arena *a, const spec *s) {
     find_entries(a, p);
     p->stays = rotations_stay_on_pairs(a, s);
     if (!p->stays) p->rows = rotations_of_rows(a, s);
+    p->turns_values = pair->turns_values;
+    if (p->turns_values && p->stays) {
+      diag_error(s->file, s->line,
+                 "values = \"same\" of '%s' turns rows of v once each, and outputs back, which takes R(s - r) = "
+                 "R(r)^-1 R(s): %s",
+                 s->name, p->stays);
+      return NULL;
+    }
   }
   p->by_rows =
       s->grid[0] && !p->score && (p->matrix || (p->bias && is_dear(p->bias, s->grid[s->n_axes - 1] % 16 == 0)));
-  if (p->matrix) find_torques(a, p);
-  p->has_places = attention_is_placed(p) && !p->columns && !p->by_rows;
+  if (p->turns_values) drop_rotating(a, p);
+  else if (p->matrix) find_torques(a, p);
+  p->has_places = attention_is_placed(p) && !p->by_rows && !p->turns_values;
+  p->sums_inputs = attention_reads_inputs(p);
+  p->n_sums = p->sums_inputs ? p->n_places : p->has_places ? s->n_axes : 0;
   p->by_tiles = p->bias && !p->by_rows && is_dear(p->bias, false);
   int count = expr_pool_count(s->pool);
   bool *seen = arena_array(a, bool, count);
@@ -325,11 +371,30 @@ const attention_plan *attention_plan_operands(arena *a, const attention_plan *p)
   on->by_rows = false;
   on->by_tiles = on->bias && is_dear(on->bias, false);
   on->of_operands = on->has_places = true; /* what torques are summed beside; that none are wanted the driver says */
+  on->n_sums = p->spec->n_axes;
   on->place = arena_array(a, const expr *, p->spec->n_axes);
   return on;
 }
 
 bool attention_is_turned(const attention_plan *p) { return p->turned && !p->matrix; }
+
+bool attention_moves(const attention_plan *p) {
+  bool moves = p->has_places && (p->torques || p->columns);
+  for (int axis = 0; axis < p->n_sums; axis++) moves = moves || p->place[axis];
+  return moves;
+}
+
+bool attention_reads_inputs(const attention_plan *p) {
+  for (int i = 0; i < p->n_numbers; i++)
+    if (p->number[i].input >= 0) return true;
+  return false;
+}
+
+bool attention_keeps_pairs(const attention_plan *p) {
+  bool scatters = false;
+  for (int i = 0; i < p->n_scatters; i++) scatters = scatters || p->scatter[i].leaf->op == EXPR_ELEMENT;
+  return scatters && p->by_tiles && !p->matrix && !p->mask;
+}
 
 const attention_plan *attention_plan_forward(arena *a, const attention_plan *p, const cpu_target *target) {
   if (!p->turned) return attention_plan_on(a, p, target);
@@ -346,8 +411,10 @@ void attention_plan_print(FILE *out, const attention_plan *p) {
   const spec *s = p->spec;
   fprintf(out, "%s: attention, head_dim %d, value_dim %d\n", s->name, p->head_dim, p->value_dim);
   if (p->columns)
-    fprintf(out, "score(i, j) = log2(e) scale (q_i . k_j + bias(r_j - r_i)), the bias by columns, counted from a query "
-                 "of the tile\n");
+    fprintf(out,
+            "score(i, j) = log2(e) %sscale (q_i . k_j + bias(r_j - r_i))%s, the bias by columns, counted from a "
+            "query of the tile\n",
+            p->score ? "score(" : "", p->score ? ", r_j - r_i, i, j)" : "");
   else if (p->score)
     fprintf(out, "score(i, j) = log2(e) score(scale q_i . k_j, r_j - r_i, i, j)%s\n",
             p->matrix ? ", the blocks of k_j turned by r_j - r_i" : "");
@@ -359,7 +426,9 @@ void attention_plan_print(FILE *out, const attention_plan *p) {
   if (p->by_rows)
     fprintf(out, "computed once for each displacement along axis '%s' of the grid, and read by pairs\n",
             s->axis[s->n_axes - 1]);
-  if (p->rows) fprintf(out, "processors turn rows of q and k by their own positions, once each\n");
+  if (p->turns_values)
+    fprintf(out, "rows of q, k and v are turned by their own positions, once each, and outputs back\n");
+  else if (p->rows) fprintf(out, "processors turn rows of q and k by their own positions, once each\n");
   if (p->bias) {
     const char *name = "log2(e) bias";
     expr_print_roots(out, &p->bias, &name, 1);
@@ -400,15 +469,16 @@ attention_shape attention_shape_of(const attention_plan *p, const cpu_target *ta
   int widest = p->head_dim > p->value_dim ? p->head_dim : p->value_dim, keys = 8192 / widest;
   keys = keys > 64 ? 64 : keys < 16 ? 16 : keys;
   s.keys = (keys + s.rows - 1) / s.rows * s.rows;
+  if (s.keys > PEGEN_ATTENTION_TURNED_KEYS) diag_bug("attention", "tiles of %d keys", s.keys);
   /* Queries, outputs, scores and rows of keys of all heads of a tile stand on the stack. */
   int64_t head = ((int64_t)p->head_dim + p->value_dim + s.keys) * s.queries * 4 + (int64_t)s.keys * p->head_dim * 4;
-  s.heads = !p->matrix || p->per_head ? 1 : (int)(HEADS_ROOM / head);
+  s.heads = !p->matrix || p->per_head || attention_reads_inputs(p) ? 1 : (int)(HEADS_ROOM / head);
   s.heads = s.heads < 1 ? 1 : s.heads > PEGEN_ATTENTION_HEADS ? PEGEN_ATTENTION_HEADS : s.heads;
   return s;
 }
 
 bool attention_has_narrow(const attention_plan *p, const attention_shape *s) {
-  return s->lanes >= 16 && !p->matrix && !p->n_scatters;
+  return s->lanes >= 16 && !p->matrix && (!p->n_scatters || attention_keeps_pairs(p));
 }
 
 int attention_block(const attention_shape *s) { return s->rows; }
@@ -423,7 +493,7 @@ attention_shape attention_narrow_shape(const attention_shape *s) {
 turned_shape turned_shape_of(const attention_plan *p, const attention_shape *s) {
   turned_shape t = {.keys = s->keys, .state_numbers = (p->head_dim + p->value_dim + 2) * s->queries};
   int64_t state = (int64_t)t.state_numbers * 4 + (int64_t)sizeof(pegen_attention_tile),
-          panel = (int64_t)t.keys * p->head_dim * 4, most = (TURNED_ROOM - panel) / state;
+          panel = (int64_t)t.keys * p->head_dim * 4 * (1 + p->turns_values), most = (TURNED_ROOM - panel) / state;
   t.tiles = most < 1 ? 1 : most > PEGEN_ATTENTION_TURNED_TILES ? PEGEN_ATTENTION_TURNED_TILES : (int)most;
   return t;
 }

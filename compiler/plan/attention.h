@@ -2,7 +2,8 @@
  *
  *     out_i = sum_j p_ij v_j / sum_j p_ij,   p_ij = 2^(s_ij - max_j s_ij),
  *     s_ij = log2(e) (scale q_i . k_j + bias(r_j - r_i)), or log2(e) scale (q_i . k_j + bias(r_j - r_i)) of a
- *     polynomial, or log2(e) score(scale q_i . k_j, r_j - r_i, i, j),
+ *     polynomial, or log2(e) score(s, r_j - r_i, i, j) of s = scale q_i . k_j, with a polynomial scale (q_i . k_j +
+ *     bias(r_j - r_i)),
  *
  * over tiles of keys with a running maximum (Milakov and Gimelshein's online softmax), so that scores
  * are never stored beyond a tile.
@@ -31,6 +32,7 @@ typedef struct attention_torques {
  * others: on its axis a displacement is a key's number, or a query's with the other sign. */
 typedef struct attention_number {
   bool of_key;
+  int input, element; /* of the spec's inputs, and of a row of it; -1: the token's index in the sequence of keys */
 } attention_number;
 
 typedef struct attention_plan {
@@ -71,18 +73,24 @@ typedef struct attention_plan {
    * gains (cotangent 0). Of an ELEMENT the place is leaf->arg[0]. */
   int n_scatters;
   const adjoint_scatter *scatter;
-  const expr **place; /* [n_axes] what a displacement's coordinates gain of the bias, the same; NULL where it is 0 */
+  const expr **place; /* [n_places, n_axes at least] what a displacement's coordinates gain of the bias, the same; NULL
+                       * where it is 0 */
   const attention_torques *torques; /* NULL: there are none, or on the grid no operand's */
-  bool has_places; /* coordinates have gradients: not on the grid, where none are given, nor of columns */
+  bool has_places; /* coordinates of positions have gradients: not on the grid, where none are given */
+  int n_sums; /* coordinates that gains are summed of: of positions, of inputs behind them; 0: none */
+  bool sums_inputs; /* some of them are numbers that inputs are read for */
   bool of_operands; /* gradients of operands alone (attention_plan_operands) */
   /* Rotations that leave the pairs (algebra/relative.h): processors turn rows of q and k instead, once each. */
   const char *stays; /* of rotations: why they stay on the pairs; NULL: rows are turned, or nothing is */
-  const spec *rows;  /* the separable description of a row; NULL: rows are not turned */
+  const spec *rows; /* the separable description of a row; NULL: rows are not turned */
   const struct plan *turned; /* its plan, which the form makes (forms/attention.c) */
+  bool turns_values; /* rows of v as those of k, and outputs back: all of them are float32 on their way */
 } attention_plan;
 
 /* Whether pairs have something of their own: a bias, a rotation, a score. */
 bool attention_has_pairs(const attention_plan *p);
+/* Of gradients, which rotate pair by pair: rows that values make are turned once for each tile of queries. */
+bool attention_turns_pairs_and_values(const attention_plan *p);
 /* Whether there is something of positions in it. */
 bool attention_is_placed(const attention_plan *p);
 
@@ -98,6 +106,13 @@ const attention_plan *attention_plan_gradient(arena *a, const attention_plan *p,
 const attention_plan *attention_plan_operands(arena *a, const attention_plan *p);
 /* Whether rows of queries and keys come turned. */
 bool attention_is_turned(const attention_plan *p);
+/* Whether gradients keep what they compute of pairs for batches where these are alike: a bias by tiles, and elements
+ * that gain at computed places. */
+bool attention_keeps_pairs(const attention_plan *p);
+/* Whether a pair gives coordinates anything: a table's places do not. */
+bool attention_moves(const attention_plan *p);
+/* Whether pairs read something of inputs. */
+bool attention_reads_inputs(const attention_plan *p);
 void attention_plan_print(FILE *out, const attention_plan *p);
 
 /* Tiles of a target. Queries are in the lanes: a score's row holds vectors * lanes of them. The accumulators,
@@ -135,7 +150,7 @@ attention_shape attention_shape_of(const attention_plan *p, const cpu_target *ta
  * What a tile remembers between its panels is its state. */
 typedef struct turned_shape {
   int tiles;
-  int keys;          /* of a panel: of a tile */
+  int keys; /* of a panel: of a tile */
   int state_numbers; /* float32: queries and output [channels][queries], maximum and sum [queries] */
 } turned_shape;
 

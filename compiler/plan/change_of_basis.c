@@ -26,6 +26,19 @@ static void transpose(arena *a, expr_matrix *m, int n) {
   m->entry = to;
 }
 
+/* The inverse of what leaves no length alone; NULL: the transpose is one, but for a factor. What an amplitude of 0
+ * leaves is 0 whatever is made of it. */
+static block_program *build_inverse(arena *a, const spec *s) {
+  if (s->inverse || s->dense || (s->algebra.q == 0 && s->algebra.r == 0)) return NULL;
+  spec *back = arena_new(a, spec);
+  block_program *program = arena_new(a, block_program);
+  *back = *s;
+  back->inverse = true;
+  if (s->amplitude == 0) back->amplitude = 1;
+  if (!build_program(a, back, program)) diag_bug("plan/change_of_basis", "turns without an inverse");
+  return program;
+}
+
 plan_basis *plan_basis_build(arena *a, const spec *s) {
   if (s->head_dim > PLAN_BASIS_MOST) {
     diag_error(s->file, s->line,
@@ -39,7 +52,8 @@ plan_basis *plan_basis_build(arena *a, const spec *s) {
   if (s->inverse) transpose(a, &program->matrix, s->n_components);
   plan_basis *p = arena_new(a, plan_basis);
   p->spec = s;
-  p->turns = plan_build(a, program);
+  const block_program *inverse = build_inverse(a, s);
+  p->turns = inverse ? plan_build_with_inverse(a, program, inverse) : plan_build(a, program);
   p->per_head = p->turns->per_head || s->basis->matrix.n_heads > 1;
   return p;
 }

@@ -3,7 +3,8 @@
  *
  * R is what a plan of blades does to a row, so R C is what it does to every column of C: a token's matrix is formed
  * by D such rows, and to the rest of the machinery the head is one dense block of D channels. To turn back takes (C^T
- * R^-1): the transpose of what R^-T does to the columns of C.
+ * R^-1): the transpose of what R^-T does to the columns of C. Gradients of C go back through R^-1, which of boosts and
+ * translations is no multiple of R^T: a plan of its own beside that of R.
  */
 #ifndef PEGEN_PLAN_CHANGE_OF_BASIS_H
 #define PEGEN_PLAN_CHANGE_OF_BASIS_H
@@ -14,7 +15,7 @@ enum { PLAN_BASIS_MOST = 128 }; /* channels of the head: matrices are formed on 
 
 typedef struct plan_basis {
   const spec *spec;
-  const plan *turns; /* of R, or of R^-T */
+  const plan *turns; /* of R, with `inverse` where R^T is no multiple of that, or of R^-T */
   bool per_head;     /* matrices differ from head to head */
 } plan_basis;
 

@@ -123,12 +123,18 @@ static const plan_gradient *complete(arena *a, const plan *p, plan_gradient *g, 
   const spec *s = p->spec;
   differentiate(a, p, g, outputs, n_outputs);
   finish(a, p, g);
-  if (s->n_inputs > 0)
+  if (s->n_inputs > 0 && !p->of_rows)
     g->n_inputs = adjoint_scatters(a, s->pool, outputs[0], n_outputs[0], ADJOINT_INPUTS, &g->of_input);
-  if (g->n_boundaries == 0 && !g->has_positions && g->n_inputs == 0) return NULL;
+  for (int frame = 0; frame < 2 && p->of_rows; frame++)
+    g->n_row_inputs[frame] =
+        adjoint_scatters(a, s->pool, outputs[frame], n_outputs[frame], ADJOINT_INPUTS, &g->of_row_input[frame]);
+  int n_inputs = g->n_inputs + g->n_row_inputs[0] + g->n_row_inputs[1];
+  if (g->n_boundaries == 0 && !g->has_positions && n_inputs == 0) return NULL;
   int count = 0;
-  const expr **roots = arena_array(a, const expr *, 2 * (g->n_boundaries + s->n_axes) + g->n_inputs);
+  const expr **roots = arena_array(a, const expr *, 2 * (g->n_boundaries + s->n_axes) + n_inputs + 1);
   for (int i = 0; i < g->n_inputs; i++) roots[count++] = g->of_input[i].gradient;
+  for (int frame = 0; frame < 2; frame++)
+    for (int i = 0; i < g->n_row_inputs[frame]; i++) roots[count++] = g->of_row_input[frame][i].gradient;
   for (int frame = 0; frame < 2; frame++) {
     for (int i = 0; i < g->n_boundaries; i++) roots[count++] = g->of_boundary[frame][i];
     for (int i = 0; i < s->n_axes; i++) roots[count++] = g->of_position[frame][i];
@@ -158,7 +164,18 @@ const plan_gradient *plan_gradient_build(arena *a, const plan *p) {
   const adjoint_output *outputs[2];
   int n_outputs[2];
   for (int frame = 0; frame < 2; frame++) n_outputs[frame] = outputs_of(a, p, g, (torque_frame)frame, &outputs[frame]);
-  return complete(a, p, g, outputs, n_outputs);
+  if (!complete(a, p, g, outputs, n_outputs)) return NULL;
+  g->token->part = g->leaves->part = p->part;
+  if (p->part) g->token->lanes = g->leaves->lanes = p->lanes; /* of the part with the most blocks */
+  return g;
+}
+
+const plan_gradient_row *plan_gradient_build_row(arena *a, const plan *const *plans, int count) {
+  plan_gradient_row *row = arena_new(a, plan_gradient_row);
+  bool any = false;
+  row->n_parts = count;
+  for (int i = 0; i < count; i++) any = (row->part[i] = plan_gradient_build(a, plans[i])) || any;
+  return any ? row : NULL;
 }
 
 const plan_gradient *plan_gradient_of_values(arena *a, const plan *p, bool per_head, const expr *const *values,

@@ -27,6 +27,8 @@ typedef struct plan_gradient {
   bool has_positions;                /* some of which are not 0 */
   int n_inputs;
   const adjoint_scatter *of_input;   /* what elements of the query's inputs gain of the same */
+  int n_row_inputs[2];               /* [torque_frame] where rows turn by inputs: */
+  const adjoint_scatter *of_row_input[2]; /* what elements of the row's own gain of its torques */
   plan *token;                       /* what is gathered and prepared for the two above */
   int n_scatters;
   const adjoint_scatter *scatter;    /* of `sum`: what each leaf's element gains */
@@ -34,10 +36,18 @@ typedef struct plan_gradient {
 } plan_gradient;
 
 /* What is computed of a token is added to rows. */
+/* Those of a head's parts, each with torques, boundaries and sums of its own. */
+typedef struct plan_gradient_row {
+  int n_parts;
+  const plan_gradient *part[SPEC_MAX_PARTS]; /* NULL: neither its operands nor its positions have one */
+} plan_gradient_row;
+
 static inline bool plan_is_sum(const plan *p) { return p->spec->additive != NULL; }
 
 /* NULL: neither operands nor positions have a gradient. */
 const plan_gradient *plan_gradient_build(arena *a, const plan *p);
+/* The same of several parts: NULL where it is so of all. */
+const plan_gradient_row *plan_gradient_build_row(arena *a, const plan *const *plans, int count);
 /* The same of expressions of a token, whose own gradients stand for torques: count numbers of each block (and head,
  * where per_head). */
 const plan_gradient *plan_gradient_of_values(arena *a, const plan *p, bool per_head, const expr *const *values,

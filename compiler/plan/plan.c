@@ -100,6 +100,7 @@ enum { WIDEST_VECTOR = 16 };
 /* Which channel is which component of which block. */
 static void find_blocks(arena *a, plan *p) {
   const spec *s = p->spec;
+  p->end = s->head_dim;
   p->block_of = arena_array(a, int, s->head_dim);
   p->component_of = arena_array(a, int, s->head_dim);
   for (int i = 0; i < s->head_dim; i++) p->block_of[i] = p->component_of[i] = -1;
@@ -119,17 +120,22 @@ int plan_chunk_width(int blocks) {
   return blocks ? width : 0;
 }
 
-/* What the roots need of operands, and how long rows of block values are. */
-static void hoist(arena *a, plan *p, const expr *const *roots, int count) {
+/* What the roots need of operands, and how long rows of block values are. Operations of a token are those of the first
+ * `own` roots. */
+static void hoist(arena *a, plan *p, const expr *const *roots, int count, int own) {
   const spec *s = p->spec;
   int nodes = expr_pool_count(s->pool);
+  p->of_rows = spec_turns_rows(s);
   p->leaf = arena_array(a, const expr *, nodes);
   p->prepared = arena_array(a, const expr *, nodes);
   p->leaf_index = arena_array(a, int, nodes);
   p->prepared_index = arena_array(a, int, nodes);
   for (int i = 0; i < nodes; i++) p->leaf_index[i] = p->prepared_index[i] = -1;
   unsigned char *seen = arena_alloc(a, (size_t)nodes);
-  for (int i = 0; i < count; i++) collect(p, roots[i], seen);
+  for (int i = 0; i < own; i++) collect(p, roots[i], seen);
+  int operations = p->token_operations;
+  for (int i = own; i < count; i++) collect(p, roots[i], seen);
+  p->token_operations = operations;
   p->lanes = s->n_blocks / WIDEST_VECTOR * WIDEST_VECTOR + plan_chunk_width(s->n_blocks % WIDEST_VECTOR);
 }
 
@@ -137,7 +143,7 @@ plan *plan_of_expressions(arena *a, const spec *s, const expr *const *roots, int
   plan *p = arena_new(a, plan);
   p->spec = s;
   find_blocks(a, p);
-  hoist(a, p, roots, count);
+  hoist(a, p, roots, count, count);
   return p;
 }
 
@@ -155,16 +161,38 @@ static void find_values(arena *a, plan *p) {
   }
 }
 
-plan *plan_build(arena *a, const block_program *program) {
+/* inverse: NULL, or of the same blocks. */
+static plan *build(arena *a, const block_program *program, const block_program *inverse) {
   const spec *s = program->spec;
+  int count = s->n_components * s->n_components, n_roots = inverse ? 2 * count : count;
+  const expr **roots = arena_array(a, const expr *, n_roots);
+  for (int i = 0; i < n_roots; i++) roots[i] = i < count ? program->matrix.entry[i] : inverse->matrix.entry[i - count];
   plan *p = arena_new(a, plan);
   p->program = program;
   p->spec = s;
   find_blocks(a, p);
   build_terms(a, p);
 
-  hoist(a, p, (const expr *const *)program->matrix.entry, s->n_components * s->n_components);
+  hoist(a, p, roots, n_roots, count);
   find_values(a, p);
+  return p;
+}
+
+plan *plan_build(arena *a, const block_program *program) { return build(a, program, NULL); }
+
+/* The same of another matrix, whose expressions were hoisted with those of p. */
+static plan *with_program(arena *a, const plan *p, const block_program *program) {
+  plan *t = arena_new(a, plan);
+  *t = *p;
+  t->program = program;
+  t->n_terms = 0;
+  build_terms(a, t);
+  return t;
+}
+
+plan *plan_build_with_inverse(arena *a, const block_program *program, const block_program *inverse) {
+  plan *p = build(a, program, inverse);
+  p->inverse = with_program(a, p, inverse);
   return p;
 }
 
@@ -174,12 +202,8 @@ plan *plan_transpose(arena *a, const plan *p) {
   *turned = *p->program;
   turned->matrix.entry = arena_array(a, const expr *, n *n);
   for (int i = 0; i < n * n; i++) turned->matrix.entry[i] = p->program->matrix.entry[i % n * n + i / n];
-  plan *t = arena_new(a, plan);
-  *t = *p;
-  t->program = turned;
-  t->n_terms = 0;
+  plan *t = with_program(a, p, turned);
   t->is_transposed = !p->is_transposed;
-  build_terms(a, t);
   return t;
 }
 
@@ -189,7 +213,8 @@ void plan_print(FILE *out, const plan *p) {
   const spec *s = p->spec;
   int n = s->n_components;
   fprintf(out, "; %s: %d blocks of %d channels, %d channels passed through\n", s->name, s->n_blocks, n,
-          s->head_dim - n * s->n_blocks);
+          p->end - p->begin - n * s->n_blocks);
+  if (p->part) fprintf(out, "; channels %d to %d\n", p->begin, p->end - 1);
   fprintf(out, "; %d terms a row; %d operations a block and token; coefficients %s\n", p->n_terms, p->token_operations,
           p->per_head ? "per token and head" : "per token, shared by all heads");
   if (s->exact || (s->dense && s->dense->is_f64)) fprintf(out, "; formed in float64 (within 2^-22), rounded once\n");

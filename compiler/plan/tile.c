@@ -90,10 +90,18 @@ static bool chunk_like_first(const plan *p, const plan_tile *t, int c) {
   }
 }
 
-/* Fewer chunks than this are written out: their code is short, and its parts overlap better. */
-enum { LEAST_LOOPED = 4 };
+/* Whether what blocks read of inputs moves on with them: code of a loop has one address for all chunks. */
+static bool inputs_are_in_order(arena *a, const spec *s) {
+  int count = expr_pool_count(s->pool), blocks = expr_pool_blocks(s->pool);
+  const expr **nodes = arena_array(a, const expr *, count + 1);
+  expr_pool_nodes(s->pool, nodes);
+  for (int i = 0; i < count; i++)
+    for (int block = 0; nodes[i]->op == EXPR_INPUT && nodes[i]->depends & DEPENDS_BLOCK && block < blocks; block++)
+      if (nodes[i]->offsets[block] != nodes[i]->offsets[0] + block) return false;
+  return true;
+}
 
-static int count_looped(arena *a, const plan *p, plan_tile *t) {
+static int count_looped(arena *a, const plan *p, plan_tile *t, int least) {
   t->vector_chunk = arena_array(a, int, t->n_vectors);
   for (int j = 0; j < t->n_vectors; j++) {
     int first = -1, last = -1;
@@ -109,7 +117,7 @@ static int count_looped(arena *a, const plan *p, plan_tile *t) {
   }
   int count = 0;
   while (count < t->n_chunks && t->chunk_width[count] == t->width && chunk_like_first(p, t, count)) count++;
-  return count < LEAST_LOOPED ? 0 : count;
+  return count < least || !inputs_are_in_order(a, p->spec) ? 0 : count;
 }
 
 /* Numbers the slots of the vectors that belong to a chunk, or (chunk < 0) to none of the looped ones. */
@@ -122,17 +130,61 @@ static void number_slots(const plan *p, plan_tile *t, int chunk) {
   }
 }
 
+/* ---- rows by chunks ---- */
+
+static bool group_is_of_chunk(const plan_tile *t, int vector, int chunk) {
+  for (int j = 0; j < t->n_vectors; j++)
+    if (t->group[j] == t->group[vector] && t->vector_chunk[j] != chunk) return false;
+  return true;
+}
+
+/* Whether vector w of looped chunk c is made of its channels as v of chunk 0 is of those `step` before. */
+static bool made_alike(const plan *p, const plan_tile *t, int v, int w, int c, int step) {
+  if (t->start[w] != t->start[v] + step) return false;
+  for (int k = 0; k < p->n_terms; k++) {
+    int of_v = t->slot[k * t->n_vectors + v], of_w = t->slot[k * t->n_vectors + w];
+    if (of_w != (of_v < 0 ? of_v : of_v + c * t->looped_slots)) return false;
+    for (int lane = 0; lane < t->width; lane++) {
+      int x = plan_source(p, k, t->start[v] + lane), y = plan_source(p, k, t->start[w] + lane);
+      if (y != (x < 0 ? x : x + step)) return false;
+      if (plan_is_identity(p, t->start[v] + lane) != plan_is_identity(p, t->start[w] + lane)) return false;
+    }
+  }
+  return group_is_of_chunk(t, v, 0) && group_is_of_chunk(t, w, c);
+}
+
+static int next_of_chunk(const plan_tile *t, int vector, int chunk) {
+  do vector++;
+  while (vector < t->n_vectors && t->vector_chunk[vector] != chunk);
+  return vector;
+}
+
+static int find_row_step(const plan *p, const plan_tile *t) {
+  if (t->n_looped < 2) return 0;
+  int step = t->start[next_of_chunk(t, -1, 1)] - t->start[next_of_chunk(t, -1, 0)];
+  for (int c = 1; c < t->n_looped; c++) {
+    int v = next_of_chunk(t, -1, 0), w = next_of_chunk(t, -1, c);
+    for (; v < t->n_vectors && w < t->n_vectors; v = next_of_chunk(t, v, 0), w = next_of_chunk(t, w, c))
+      if (!made_alike(p, t, v, w, c, c * step)) return 0;
+  }
+  return step;
+}
+
 /* ---- the whole ---- */
 
 plan_tile *plan_tile_build(arena *a, const plan *p, int width) {
-  int d = p->spec->head_dim;
+  return plan_tile_looped(a, p, width, PLAN_LEAST_LOOPED);
+}
+
+plan_tile *plan_tile_looped(arena *a, const plan *p, int width, int least) {
+  int d = p->end - p->begin;
   while (width > d) width /= 2;
   plan_tile *t = arena_new(a, plan_tile);
   t->width = width;
   t->n_vectors = (d + width - 1) / width;
   t->start = arena_array(a, int, t->n_vectors);
   t->group = arena_array(a, int, t->n_vectors);
-  for (int j = 0; j < t->n_vectors; j++) t->start[j] = (j + 1) * width <= d ? j * width : d - width;
+  for (int j = 0; j < t->n_vectors; j++) t->start[j] = p->begin + ((j + 1) * width <= d ? j * width : d - width);
   group_vectors(p, t);
 
   cut_blocks(a, p, t);
@@ -140,9 +192,10 @@ plan_tile *plan_tile_build(arena *a, const plan *p, int width) {
   t->slot = arena_array(a, int, p->n_terms * t->n_vectors);
   for (int k = 0; k < p->n_terms; k++)
     for (int j = 0; j < t->n_vectors; j++) t->slot[k * t->n_vectors + j] = slot_kind(p, k, t->start[j], width);
-  t->n_looped = count_looped(a, p, t);
+  t->n_looped = count_looped(a, p, t, least);
   for (int chunk = 0; chunk < t->n_looped; chunk++) number_slots(p, t, chunk);
   t->looped_slots = t->n_looped ? t->n_slots / t->n_looped : 0;
   number_slots(p, t, -1);
+  t->row_step = find_row_step(p, t);
   return t;
 }

@@ -11,7 +11,9 @@ enum { ALIGNED_LANES = 16 };
 
 enum { MOST_COLUMNS = POLYNOMIAL_MAX_MONOMIALS, MOST_GAINS = 1 << 14 };
 
-bool plan_widen_keeps_constant(const spec *s) { return s->polynomial->exact_scores || s->skip_tokens > 0; }
+bool plan_widen_keeps_constant(const spec *s) {
+  return s->polynomial->exact_scores || s->skip_tokens > 0 || (s->pairwise && s->pairwise->score);
+}
 
 /* ---- multiplying out ---- */
 
@@ -319,6 +321,20 @@ static const char *key_text(arena *a, const plan_widen *p, int column) {
     text = arena_printf(a, "%s%s%s", text, i ? " + " : "", monomial);
   }
   return text;
+}
+
+const expr **plan_widen_weights(arena *a, const plan_widen *p) {
+  expr_pool *pool = p->spec->pool;
+  const expr **weight = arena_array(a, const expr *, p->p->n_weights + 1);
+  for (int w = 0; w < p->p->n_weights; w++) {
+    weight[w] = expr_const(pool, 0);
+    for (int k = p->first_product[w]; k < p->first_product[w + 1]; k++) {
+      int query = p->product_query[k];
+      const expr *product = query < 0 ? p->fixed[k] : expr_mul(pool, p->query[query], p->fixed[k]);
+      weight[w] = expr_add(pool, weight[w], product);
+    }
+  }
+  return weight;
 }
 
 const char *plan_widen_lane_text(arena *a, const plan_widen *p, const widen_layout *l, int i) {

@@ -8,7 +8,8 @@
  *
  * with key_c a polynomial of constant coefficients and gain a polynomial in the query's own coordinates.
  * What is constant along a softmax row (the column of key 1) is dropped unless exact scores are asked for or there are
- * tokens that pass through, whose scores have no bias and must not be shifted against the others; and
+ * tokens that pass through, whose scores have no bias and must not be shifted against the others, or a function of
+ * scores follows; and
  * monomials whose query sides are multiples of one another share a column. PaPE (section 4.1)
  * widens by 3m + 2 columns for the same scores.
  *
@@ -82,6 +83,9 @@ plan_widen *plan_widen_build(arena *a, const spec *s);
 
 /* Whether the column of key 1 is there: scores then are the description's own, not up to a constant for each query. */
 bool plan_widen_keeps_constant(const spec *s);
+
+/* What is summed over terms to a query's weights, [weights]. */
+const expr **plan_widen_weights(arena *a, const plan_widen *p);
 
 /* Meaning of a lane for headers: "h w, low part of the query's". */
 const char *plan_widen_lane_text(arena *a, const plan_widen *p, const widen_layout *l, int lane);

@@ -113,6 +113,10 @@ static void check_arguments(checker *c, const program_op *op) {
   case OP_COLUMNS:
     for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, i ? KIND_NUMBERS : KIND_ROW);
     break;
+  case OP_GATHER:
+    for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, i ? KIND_NUMBERS : KIND_ROW);
+    break;
+  case OP_TAKE: expect_kind(c, op, 0, KIND_ROW); break;
   case OP_SCORE:
     for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, i < 2 ? KIND_ROW : KIND_NUMBERS);
     break;
@@ -140,9 +144,14 @@ static void check_leaf(checker *c, const program_op *op, const expr *x) {
   if (x->op == EXPR_POSITION && !(c->around & IN(TOKENS))) fail(c, op, "%%%d is a position, outside of tokens", x->id);
   if (x->n_heads > 1 && !(c->around & IN(HEADS)))
     fail(c, op, "%%%d differs from head to head, outside of heads", x->id);
-  bool of_query =
-      (c->around & SPACES_OF_QUERY) == SPACES_OF_QUERY && (!(c->around & IN(TENSORS)) || c->tensors == PART_Q);
-  if (x->op == EXPR_INPUT && !of_query) fail(c, op, "%%%d is of a query, outside of queries' rows", x->id);
+  bool turns_rows = spec_turns_rows(c->p->spec), is_of_query = !(c->around & IN(TENSORS)) || c->tensors == PART_Q;
+  bool of_row = turns_rows ? (c->around & SPACES_OF_ROW) == SPACES_OF_ROW
+                           : is_of_query && (c->around & SPACES_OF_QUERY) == SPACES_OF_QUERY;
+  if (x->op == EXPR_INPUT && c->p->spec->input[x->index].of_keys) {
+    if (!(c->around & IN(KEYS))) fail(c, op, "%%%d is of a key, outside of keys", x->id);
+  } else if (x->op == EXPR_INPUT && !of_row)
+    fail(c, op, "%%%d is of a %s, outside of %s", x->id, turns_rows ? "row" : "query",
+         turns_rows ? "rows" : "queries' rows");
 }
 
 /* seen: by id; what evals that are used hold counts as seen. */
@@ -192,10 +201,12 @@ static void check_exprs(checker *c, const program_op *op) {
   if (op->kind == OP_MATRIX && op->n_exprs != op->blocks.size * op->blocks.size)
     fail(c, op, "%d entries, expected %d", op->n_exprs, op->blocks.size * op->blocks.size);
   if (c->fault) return;
-  unsigned char *seen = arena_alloc(c->memory, (size_t)expr_pool_count(c->p->spec->pool));
+  unsigned char *seen = arena_alloc(c->memory, (size_t)expr_pool_count(program_spec_of(c->p, op)->pool));
   for (int i = 0; i < op->n_arguments; i++) {
     const program_op *used = c->p->value[op->argument[i]].maker;
-    for (int k = 0; k < used->n_exprs; k++) seen[used->expr[k]->id] = 1;
+    if (used->n_exprs && program_part_of(used) != program_part_of(op))
+      fail(c, op, "numbers of another part of the head");
+    for (int k = 0; k < used->n_exprs && !c->fault; k++) seen[used->expr[k]->id] = 1;
   }
   for (int i = 0; i < op->n_exprs; i++) check_expr(c, op, op->expr[i], seen);
 }
@@ -245,6 +256,31 @@ static void check_columns(checker *c, const program_op *op) {
   if (op->n_arguments > 3) fail(c, op, "%d arguments, expected 3", op->n_arguments);
   for (int i = 0; i < op->n_columns; i++)
     if (numbers && (op->column[i] >= count || op->column[i] < -1)) fail(c, op, "column %d of %d", op->column[i], count);
+}
+
+/* What channels gained that columns has appended: numbers of one block, each of which has a name. */
+static void check_gather(checker *c, const program_op *op) {
+  int count = c->p->value[op->result].count, channels = c->p->value[op->argument[0]].count, columns = count;
+  if (op->n_arguments < 1 || op->n_arguments > 2) {
+    fail(c, op, "%d arguments, expected 1 or 2", op->n_arguments);
+    return;
+  }
+  if (op->n_exprs != count || count < 1) fail(c, op, "%d names of %d numbers", op->n_exprs, count);
+  if (op->n_columns > channels) fail(c, op, "%d columns of a row of %d channels", op->n_columns, channels);
+  if (c->fault) return;
+  if (op->n_arguments > 1) {
+    int gains = c->p->value[op->argument[1]].count;
+    if (c->p->value[op->argument[1]].maker->blocks.count != 1) fail(c, op, "argument 1 is of several blocks");
+    if (gains % count) fail(c, op, "%d gains of %d weights", gains, count);
+    columns = gains / count;
+  }
+  for (int i = 0; i < op->n_columns; i++)
+    if (op->column[i] >= columns || op->column[i] < -1) fail(c, op, "column %d of %d", op->column[i], columns);
+}
+
+static void check_take(checker *c, const program_op *op) {
+  int count = c->p->value[op->result].count, channels = c->p->value[op->argument[0]].count;
+  if (count < 1 || count > channels) fail(c, op, "%d channels of a row of %d", count, channels);
 }
 
 static void check_score(checker *c, const program_op *op) {
@@ -370,6 +406,8 @@ static void check_op(checker *c, const program_op *op) {
   case OP_WRITE: check_write(c, op); break;
   case OP_READ: check_read(c, op); break;
   case OP_COLUMNS: check_columns(c, op); break;
+  case OP_GATHER: check_gather(c, op); break;
+  case OP_TAKE: check_take(c, op); break;
   case OP_SCORE: check_score(c, op); break;
   case OP_ATTEND: check_attend(c, op); break;
   case OP_WEDGE: check_wedge(c, op); break;

@@ -20,6 +20,11 @@ void encode_for_tokens(program_builder *b, bool per_head) {
   if (per_head) program_for(b, SPACE_HEADS, PART_ALL);
 }
 
+void encode_for_tokens_of(program_builder *b, const plan *p) {
+  encode_for_tokens(b, p->per_head && !p->of_rows);
+  if (p->of_rows) program_for_rows(b);
+}
+
 bool encode_for_skipped(program_builder *b) {
   if (b->p->spec->skip_tokens == 0) return false;
   program_for(b, SPACE_TOKENS, PART_SKIPPED);

@@ -10,6 +10,8 @@ int encode_prepared(program_builder *b, const plan *p);
 int encode_values(program_builder *b, const plan *p, int prepared);
 /* Loops over the tokens that are encoded, and their heads where heads differ. */
 void encode_for_tokens(program_builder *b, bool per_head);
+/* The same of what a plan computes: over all that rows are of where they differ. */
+void encode_for_tokens_of(program_builder *b, const plan *p);
 /* Loops over the rows of skipped tokens; false: there are none. */
 bool encode_for_skipped(program_builder *b);
 /* Skipped tokens' rows from x to y as they are. */

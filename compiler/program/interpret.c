@@ -62,9 +62,12 @@ static long double *value_at(const interpreter *t, int value) {
 /* Coordinates of the token at hand, and its side, of a pair the displacement of the key from it. */
 static const double *coordinates(const interpreter *t, const program_op *op, double *delta) {
   const program_call *c = t->call;
+  const spec_part *part = program_part_of(op);
   int axes = t->p->spec->n_axes;
   if (!c->positions) return NULL;
   const double *at = c->positions + t->index[SPACE_TOKENS] * axes;
+  for (int axis = 0; part && axis < part->of->n_axes; axis++) delta[axis] = at[part->axis[axis]];
+  if (part) return delta;
   if (spec_has_sides(t->p->spec)) {
     memcpy(delta, at, sizeof *delta * (size_t)axes);
     delta[axes] = c->side;
@@ -78,19 +81,23 @@ static const double *coordinates(const interpreter *t, const program_op *op, dou
   return delta;
 }
 
-/* The query's rows of inputs. */
+/* The rows of inputs of the query and of the key, or of the row at hand, which of k are those that a query's would be.
+ */
 static void input_rows(const interpreter *t, const double **rows) {
   const int64_t *at = t->index;
-  int64_t row = (at[SPACE_BATCHES] * t->call->heads[0] + at[SPACE_HEADS]) * t->call->tokens + at[SPACE_TOKENS];
+  int tensor = spec_turns_rows(t->p->spec) ? (int)at[SPACE_TENSORS] : 0;
+  int64_t head = at[SPACE_BATCHES] * t->call->heads[tensor] + at[SPACE_HEADS];
   for (int i = 0; i < t->p->spec->n_inputs; i++) {
-    int64_t size = t->p->spec->input[i].size ? t->p->spec->input[i].size : 1;
+    bool of_keys = t->p->spec->input[i].of_keys;
+    int64_t size = t->p->spec->input[i].size ? t->p->spec->input[i].size : 1,
+            row = of_keys ? head * t->call->keys + at[SPACE_KEYS] : head * t->call->tokens + at[SPACE_TOKENS];
     rows[i] = t->call->inputs[i] ? t->call->inputs[i] + row * size : NULL;
   }
 }
 
 /* The op's expressions for one block into out[expr * step]; numbers that evals made are taken as they are. */
 static void evaluate(interpreter *t, const program_op *op, int block, long double *out, int64_t step) {
-  const spec *s = t->p->spec;
+  const spec *s = program_spec_of(t->p, op);
   int head = s->heads > 1 ? (int)t->index[SPACE_HEADS] : 0;
   double delta[SPEC_MAX_PLACES];
   const double *inputs[SPEC_MAX_INPUTS];
@@ -104,8 +111,9 @@ static void evaluate(interpreter *t, const program_op *op, int block, long doubl
   memset(t->memo.known, 0, (size_t)expr_pool_count(s->pool));
   for (int i = 0; i < op->n_arguments; i++) {
     const program_op *used = t->p->value[op->argument[i]].maker;
+    int at = used->blocks.count == 1 ? 0 : block; /* one number for all blocks */
     for (int k = 0; k < used->n_exprs; k++) {
-      t->memo.value[used->expr[k]->id] = value_at(t, op->argument[i])[k * used->blocks.count + block];
+      t->memo.value[used->expr[k]->id] = value_at(t, op->argument[i])[k * used->blocks.count + at];
       t->memo.known[used->expr[k]->id] = 1;
     }
   }
@@ -265,6 +273,25 @@ static void run_columns(interpreter *t, const program_op *op) {
   }
 }
 
+static void run_gather(interpreter *t, const program_op *op) {
+  const program_value *result = &t->p->value[op->result], *row = &t->p->value[op->argument[0]];
+  const long double *gained = value_at(t, op->argument[0]) + row->count - op->n_columns;
+  const long double *gains = op->n_arguments > 1 ? value_at(t, op->argument[1]) : NULL;
+  long double *out = value_at(t, op->result);
+  int columns = gains ? t->p->value[op->argument[1]].count / result->count : 0;
+  memset(out, 0, sizeof *out * (size_t)result->count);
+  for (int i = 0; i < op->n_columns; i++) {
+    if (op->column[i] < 0) continue;
+    if (!gains) out[op->column[i]] += gained[i];
+    for (int w = 0; gains && w < result->count; w++) out[w] += gains[w * columns + op->column[i]] * gained[i];
+  }
+}
+
+static void run_take(interpreter *t, const program_op *op) {
+  long double *out = value_at(t, op->result);
+  memcpy(out, value_at(t, op->argument[0]), sizeof *out * (size_t)t->p->value[op->result].count);
+}
+
 /* ---- pairs ---- */
 
 static range keys_of(const interpreter *t, program_part part) {
@@ -335,6 +362,8 @@ static void add_over(interpreter *t, const program_op *op, int space, long doubl
   const program_call *c = t->call;
   unsigned spaces = t->p->value[from].spaces;
   int64_t begin = space == SPACE_TOKENS ? t->p->spec->skip_tokens : 0, end = t->extent[space];
+  if (space == SPACE_TENSORS && t->p->value[from].tensors == PART_Q) end = 1;
+  if (space == SPACE_TENSORS && t->p->value[from].tensors == PART_K) begin = 1;
   if (space == SPACE_HEADS && spaces & IN(TENSORS)) end = c->heads[t->index[SPACE_TENSORS]];
   for (int64_t i = begin; i < end; i++) {
     t->index[space] = i;
@@ -425,6 +454,8 @@ static void run_list(interpreter *t, const program_op *list, unsigned around) {
     case OP_READ: run_read(t, op); break;
     case OP_SUM: run_sum(t, op); break;
     case OP_COLUMNS: run_columns(t, op); break;
+    case OP_GATHER: run_gather(t, op); break;
+    case OP_TAKE: run_take(t, op); break;
     case OP_SCORE: run_score(t, op); break;
     case OP_ATTEND: run_attend(t, op); break;
     case OP_WEDGE: run_wedge(t, op); break;
@@ -446,6 +477,7 @@ void program_interpret(const program *p, const program_call *call) {
   t.group = (range){0, rows_of_token(&t)};
   t.run = (range){0, heads};
   int nodes = expr_pool_count(p->spec->pool);
+  for (int i = 0; i < p->spec->n_parts; i++) nodes = (int)larger(nodes, expr_pool_count(p->spec->part[i].of->pool));
   t.memo = (expr_memo){arena_array(t.memory, long double, nodes + 1), arena_alloc(t.memory, (size_t)nodes + 1)};
   for (int v = 0; v < p->n_values; v++) {
     int64_t count = elements_of(&t, p->value[v].spaces) * numbers_of(&t, v);

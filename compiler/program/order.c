@@ -3,20 +3,25 @@
 
 #include "base/diag.h"
 
-enum { MOST_OPS = 16 };
+enum { MOST_OPS = 32 };
 
 /* The ops inside of a loop over tokens, by how often they run. */
 typedef struct nest {
   const program_op *token[MOST_OPS], *row[MOST_OPS], *after[MOST_OPS]; /* after: a token's that come behind its rows */
   int n_token, n_row, n_after;
+  bool turns_rows; /* what is computed of a token is so of each of its rows */
 } nest;
+
+static bool is_of_token(const program_op *op) {
+  return op->kind == OP_EVAL || op->kind == OP_MATRIX || op->kind == OP_REDUCE || op->kind == OP_WRITE;
+}
 
 static void gather(nest *n, const program_op *list, unsigned around) {
   for (const program_op *op = list; op; op = op->next) {
     if (n->n_token == MOST_OPS || n->n_row == MOST_OPS || n->n_after == MOST_OPS)
       diag_bug("program/order", "more than %d ops", MOST_OPS);
     if (op->kind == OP_FOR) gather(n, op->body, around | 1u << op->space);
-    else if ((around & SPACES_OF_ROW) == SPACES_OF_ROW) n->row[n->n_row++] = op;
+    else if ((around & SPACES_OF_ROW) == SPACES_OF_ROW && !(n->turns_rows && is_of_token(op))) n->row[n->n_row++] = op;
     else if (n->n_row) n->after[n->n_after++] = op;
     else n->token[n->n_token++] = op;
   }
@@ -34,20 +39,21 @@ static void open_loops(program_rewrite *r, const program_space *spaces, program_
 }
 
 static void order_tokens(program_rewrite *r, const program_op *tokens, const program_order *shared_by_heads,
-                         const program_order *of_each_head) {
-  nest n = {.n_token = 0};
+                         const program_order *of_each_head, const program_order *of_each_row) {
+  nest n = {.turns_rows = spec_turns_rows(r->from->spec)};
   gather(&n, tokens->body, IN(TOKENS));
   if (n.n_row == 0) { /* what is summed of tokens: as it stands */
     program_repeat(r, tokens);
     return;
   }
-  bool of_heads = false;
+  unsigned spaces = 0;
   for (int i = 0; i < n.n_token + n.n_after;
        i++) { /* gradients of a sum have what is of a token behind its rows alone */
     const program_op *op = i < n.n_token ? n.token[i] : n.after[i - n.n_token];
-    of_heads = of_heads || (op->result >= 0 && r->from->value[op->result].spaces & IN(HEADS));
+    if (op->result >= 0) spaces |= r->from->value[op->result].spaces;
   }
-  const program_order *order = of_heads ? of_each_head : shared_by_heads;
+  const program_order *order = n.turns_rows ? of_each_row : spaces & IN(HEADS) ? of_each_head : shared_by_heads;
+  if (!order) diag_bug("program/order", "matrices of rows, which this target does not make");
   open_loops(r, order->outer, tokens->part);
   int outer = r->to.depth;
   if (n.n_token) open_loops(r, order->token, tokens->part);
@@ -66,11 +72,11 @@ static void order_tokens(program_rewrite *r, const program_op *tokens, const pro
 }
 
 const program *program_in_order(arena *a, const program *p, const program_order *shared_by_heads,
-                                const program_order *of_each_head) {
+                                const program_order *of_each_head, const program_order *of_each_row) {
   program_rewrite r = program_begin_rewrite(a, p, p->entry);
   for (const program_op *op = p->body; op; op = op->next) {
     bool tokens = op->kind == OP_FOR && op->space == SPACE_TOKENS;
-    if (tokens && op->part & PART_ENCODED) order_tokens(&r, op, shared_by_heads, of_each_head);
+    if (tokens && op->part & PART_ENCODED) order_tokens(&r, op, shared_by_heads, of_each_head, of_each_row);
     else program_repeat(&r, op);
   }
   program_check(a, r.to.p, "program/order");

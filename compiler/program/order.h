@@ -15,8 +15,9 @@ typedef struct program_order {
 } program_order;
 
 /* An encode program with its tokens' loops in order; loops over skipped tokens alone stay. of_each_head: the order
- * where what is computed of a token differs from head to head. */
+ * where what is computed of a token differs from head to head. of_each_row: where it differs from row to row; NULL: of
+ * no program. */
 const program *program_in_order(arena *a, const program *p, const program_order *shared_by_heads,
-                                const program_order *of_each_head);
+                                const program_order *of_each_head, const program_order *of_each_row);
 
 #endif

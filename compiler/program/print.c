@@ -62,6 +62,10 @@ static void print_what(const printer *t, const program_op *op) {
   case OP_EVAL: fprintf(out, " %d number%s", op->n_exprs, op->n_exprs == 1 ? "" : "s"); break;
   case OP_MATRIX: fprintf(out, " %d x %d", op->blocks.size, op->blocks.size); break;
   case OP_COLUMNS: fprintf(out, " %d after", op->n_columns); break;
+  case OP_GATHER:
+    fprintf(out, " %d number%s of the last %d:", op->n_exprs, op->n_exprs == 1 ? "" : "s", op->n_columns);
+    break;
+  case OP_TAKE: fprintf(out, " %d of", t->p->value[op->result].count); break;
   case OP_SCORE: fprintf(out, op->scales_all ? " scaled" : ""); break;
   default: break;
   }
@@ -122,10 +126,12 @@ static void add_root(const printer *t, roots *r, const expr *x, const char *text
   r->name[r->count++] = text;
 }
 
-static void collect(const printer *t, const program_op *list, roots *r) {
+/* Of the part's expressions, whose numbers are its own; NULL: the whole's. */
+static void collect(const printer *t, const program_op *list, const spec_part *part, roots *r) {
   for (const program_op *op = list; op; op = op->next) {
-    collect(t, op->body, r);
-    if (op->kind == OP_WEDGE || op->kind == OP_REDUCE || op->kind == OP_READ || op->kind == OP_SCORE) continue;
+    collect(t, op->body, part, r);
+    if (program_part_of(op) != part) continue;
+    if (op->kind != OP_EVAL && op->kind != OP_MATRIX) continue; /* others have names for their numbers alone */
     for (int i = 0; i < op->n_exprs; i++) {
       const char *of = name(t, op->result);
       int size = op->blocks.size;
@@ -136,9 +142,17 @@ static void collect(const printer *t, const program_op *list, roots *r) {
   }
 }
 
+static void print_where(const printer *t, const spec_part *part) {
+  roots r = {0};
+  collect(t, t->p->body, part, &r);
+  if (!r.count) return;
+  if (part) fprintf(t->out, "where, on the channels %d to %d\n", part->first, part->first + part->count - 1);
+  else fprintf(t->out, "where\n");
+  expr_print_roots(t->out, r.expr, r.name, r.count);
+}
+
 void program_print(FILE *out, const program *p) {
   printer t = {out, p, arena_create()};
-  roots r = {0};
   fprintf(out, "program %s_%s\n", p->spec->name, p->entry);
   for (int i = 0; i < p->n_streams; i++) {
     const program_stream *s = &p->stream[i];
@@ -154,8 +168,7 @@ void program_print(FILE *out, const program *p) {
     fputc('\n', out);
   }
   print_list(&t, p->body, 0);
-  collect(&t, p->body, &r);
-  if (r.count) fprintf(out, "where\n");
-  if (r.count) expr_print_roots(out, r.expr, r.name, r.count);
+  print_where(&t, NULL);
+  for (int i = 0; i < p->spec->n_parts; i++) print_where(&t, &p->spec->part[i]);
   arena_destroy(t.memory);
 }

@@ -22,7 +22,7 @@ static bool is_pair(const fusion *f, const program_op *op, int *first, int *seco
   if (inner->kind != OP_APPLY || inner->transposed != op->transposed) return false;
   *first = op->transposed ? inner->argument[0] : op->argument[0];
   *second = op->transposed ? op->argument[0] : inner->argument[0];
-  return maker(f, *second)->blocks.count == 1;
+  return maker(f, *second)->blocks.count == 1 && !program_part_of(maker(f, *second)); /* parts share no channel */
 }
 
 static void find_pairs(fusion *f, const program_op *list) {

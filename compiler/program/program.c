@@ -117,6 +117,7 @@ static int make(program_builder *b, program_op *op, program_value value) {
   value.maker = op;
   for (int i = 1; i <= b->depth; i++)
     if (b->open[i] == SPACE_KEYS) value.keys = b->part[i];
+    else if (b->open[i] == SPACE_TENSORS) value.tensors = b->part[i];
   op->result = b->p->n_values;
   b->p->value[b->p->n_values] = value;
   return b->p->n_values++;
@@ -140,7 +141,7 @@ static program_op of_exprs(program_op_kind kind, const plan *how, const expr *co
 int program_eval(program_builder *b, const plan *how, const expr *const *exprs, int count, const int *used,
                  int n_used) {
   program_op *op = append(b, of_exprs(OP_EVAL, how, exprs, count, used, n_used));
-  op->blocks.count = expr_pool_blocks(b->p->spec->pool);
+  op->blocks.count = expr_pool_blocks(program_spec_of(b->p, op)->pool);
   return make(b, op, (program_value){.kind = KIND_NUMBERS, .type = type_of(exprs, count), .count = count});
 }
 
@@ -220,6 +221,24 @@ int program_columns(program_builder *b, const plan_widen *how, int row, int numb
   return make(b, op, (program_value){.kind = KIND_ROW, .type = NUMBER_F32, .count = b->p->value[row].count + count});
 }
 
+int program_gather(program_builder *b, int row, int gains, const int *column, int count, const expr *const *names,
+                   int n_names) {
+  program_op *op = append(b, of_two(OP_GATHER, row, gains));
+  op->n_arguments = gains < 0 ? 1 : 2;
+  op->blocks.count = 1;
+  op->column = column;
+  op->n_columns = count;
+  op->n_exprs = n_names;
+  op->expr = names;
+  return make(b, op, (program_value){.kind = KIND_NUMBERS, .type = NUMBER_F32, .count = n_names});
+}
+
+int program_take(program_builder *b, int row, int channels) {
+  program_op *op = append(b, (program_op){.kind = OP_TAKE, .stream = -1, .array = -1, .n_arguments = 1});
+  op->argument[0] = row;
+  return make(b, op, (program_value){.kind = KIND_ROW, .type = NUMBER_F32, .count = channels});
+}
+
 int program_score(program_builder *b, int query, int key, int number, bool scales_all) {
   program_op *op = append(b, of_two(OP_SCORE, query, key));
   op->argument[2] = number;
@@ -227,6 +246,12 @@ int program_score(program_builder *b, int query, int key, int number, bool scale
   op->scales_all = scales_all;
   op->blocks.count = 1;
   return make(b, op, (program_value){.kind = KIND_NUMBERS, .type = NUMBER_F32, .count = 1});
+}
+
+void program_name_sum(program_builder *b, int sum, const expr *const *names) {
+  program_op *op = (program_op *)b->p->value[sum].maker;
+  op->expr = names;
+  op->n_exprs = b->p->value[sum].count;
 }
 
 void program_name_score(program_builder *b, int score, const expr *leaf) {
@@ -245,10 +270,11 @@ int program_attend(program_builder *b, const int *scores_and_rows, int count) {
   return make(b, op, (program_value){.kind = KIND_ROW, .type = NUMBER_F32, .count = channels});
 }
 
-int program_wedge(program_builder *b, const torque_basis *basis, program_blocks blocks, const expr *const *tau,
-                  int count, int g, int y) {
+int program_wedge(program_builder *b, const plan *of, const torque_basis *basis, program_blocks blocks,
+                  const expr *const *tau, int count, int g, int y) {
   program_op wedge = of_two(OP_WEDGE, g, y);
   if (y < 0) wedge.n_arguments = 1;
+  wedge.plan = of;
   program_op *op = append(b, wedge);
   op->blocks = blocks;
   op->basis = basis;
@@ -264,6 +290,7 @@ int program_reduce(program_builder *b, int value, unsigned over, bool over_block
   op->blocks.count = over_blocks ? 1 : from->maker->blocks.count;
   op->over = over;
   op->over_blocks = over_blocks;
+  if (program_part_of(from->maker)) op->plan = from->maker->plan;
   op->n_exprs = names ? from->count : 0;
   op->expr = names;
   number_type type = over & IN(TOKENS) ? NUMBER_F64 : from->type;
@@ -278,8 +305,9 @@ void program_store(program_builder *b, int stream, int row) { of_one(b, OP_STORE
 void program_hold(program_builder *b, int value) { of_one(b, OP_HOLD, value, -1, -1); }
 void program_write(program_builder *b, int array, int value) { of_one(b, OP_WRITE, value, -1, array); }
 
-int program_read(program_builder *b, int array, int blocks, const expr *const *names, int count, number_type type) {
-  program_op *op = append(b, (program_op){.kind = OP_READ, .stream = -1, .array = array});
+int program_read(program_builder *b, const plan *of, int array, int blocks, const expr *const *names, int count,
+                 number_type type) {
+  program_op *op = append(b, (program_op){.kind = OP_READ, .stream = -1, .array = array, .plan = of});
   op->blocks.count = blocks;
   op->n_exprs = count;
   op->expr = names;
@@ -292,6 +320,25 @@ const plan *program_plan(const program *p) {
   for (int v = 0; v < p->n_values; v++)
     if (p->value[v].maker->plan) return p->value[v].maker->plan;
   diag_bug("program", "'%s' computes nothing", p->entry);
+}
+
+int program_plans(const program *p, const plan **plans) {
+  int count = 0;
+  for (int i = 0; i < p->spec->n_parts; i++)
+    for (int v = 0; v < p->n_values; v++)
+      if (program_part_of(p->value[v].maker) == &p->spec->part[i]) {
+        plans[count++] = p->value[v].maker->plan;
+        break;
+      }
+  if (count == 0) plans[count++] = program_plan(p);
+  return count;
+}
+
+const spec_part *program_part_of(const program_op *op) { return op->plan ? op->plan->part : NULL; }
+
+const spec *program_spec_of(const program *p, const program_op *op) {
+  const spec_part *part = program_part_of(op);
+  return part ? part->of : p->spec;
 }
 
 static const program_op *find_apply(const program_op *list) {

@@ -72,6 +72,7 @@ typedef struct program_value {
   unsigned spaces;    /* that it is indexed by */
   int count;          /* numbers of a block, rows of a matrix, channels */
   program_part keys;  /* of a pair's: the keys that it is made for */
+  program_part tensors; /* of a row's: the tensors that it is made for */
   const struct program_op *maker;
 } program_value;
 
@@ -107,6 +108,8 @@ typedef struct program_array {
   X(READ, "read", 0) /* numbers of an element of an array, that an earlier call has written */ \
   X(SUM, "sum", 1) /* of a number over all blocks */ \
   X(COLUMNS, "columns", -1) /* a row with more channels: numbers, weights times a matrix of numbers, or zeros */ \
+  X(GATHER, "gather", -1) /* what the numbers gain that columns has made channels of, or the weights of these */ \
+  X(TAKE, "take", 1) /* the first channels of a row */ \
   X(SCORE, "score", -1) /* of a pair: scale times the product of a query's row and a key's, and a number */ \
   X(ATTEND, "attend", -1) /* rows of keys weighed by the softmax of scores, which loops over keys have made */
 
@@ -164,23 +167,28 @@ struct program_op {
   int stream, array; /* LOAD, STORE; WRITE, READ */
   bool transposed; /* APPLY */
   /* EVAL, MATRIX: expressions, of a matrix [size][size]. WEDGE, REDUCE, READ: leaves that stand for the numbers in
-   * evals that use them. ADD, MATRIX, WEDGE: the blocks. */
+   * evals that use them. SUM, GATHER: the same, where there are any. ADD, MATRIX, WEDGE: the blocks. */
   int n_exprs;
   const expr *const *expr;
   program_blocks blocks;
   program_skew skew; /* MATRIX; its source, ENTRIES where nothing else is said */
-  int n_columns; /* COLUMNS: channels more */
+  int n_columns; /* COLUMNS: channels more; GATHER: the last ones of the row */
   const int *column; /* which of the numbers; -1: 0 */
   const plan_widen *widen; /* how targets compute them */
   bool scales_all; /* SCORE: the number, too */
   bool is_tabled; /* EVAL, MATRIX: a call may bring the result in a table */
-  const plan *plan; /* EVAL, MATRIX: how targets compute them */
+  const plan *plan; /* EVAL, MATRIX: how targets compute them; WEDGE, REDUCE, READ of a part: whose they are */
   const torque_basis *basis; /* WEDGE of two rows */
   unsigned over; /* REDUCE: spaces that are summed over */
   bool over_blocks; /* REDUCE */
 };
 
-enum { PROGRAM_MAX_STREAMS = 8, PROGRAM_MAX_ARRAYS = 4, PROGRAM_MAX_VALUES = 64, PROGRAM_MAX_DEPTH = 8 };
+enum {
+  PROGRAM_MAX_STREAMS = 8,
+  PROGRAM_MAX_ARRAYS = 2 * SPEC_MAX_PARTS,
+  PROGRAM_MAX_VALUES = 128,
+  PROGRAM_MAX_DEPTH = 8
+};
 
 typedef struct program {
   const spec *spec;
@@ -237,23 +245,33 @@ int program_sum(program_builder *b, int numbers);
  * weights times gains [weights][numbers]. numbers -1: zeros. */
 int program_columns(program_builder *b, const plan_widen *how, int row, int numbers, int gains, const int *column,
                     int count);
+/* The transpose of program_columns: what its numbers gain of the row's last `count` channels, or with gains its
+ * weights. names: leaves as in wedge, one of each of n_names numbers. */
+int program_gather(program_builder *b, int row, int gains, const int *column, int count, const expr *const *names,
+                   int n_names);
+/* The first channels of a row. */
+int program_take(program_builder *b, int row, int channels);
 /* number -1: none; scales_all: it is scaled as the product is. */
 int program_score(program_builder *b, int query, int key, int number, bool scales_all);
 /* The leaf that stands for a score in the evals that use it. */
 void program_name_score(program_builder *b, int score, const expr *leaf);
+/* Leaves that stand for sums in the evals that use them. */
+void program_name_sum(program_builder *b, int sum, const expr *const *names);
 /* Pairs of a score and a key's row, one after the other. */
 int program_attend(program_builder *b, const int *scores_and_rows, int count);
-/* tau: leaves that stand for the numbers. y -1: of g alone. */
-int program_wedge(program_builder *b, const torque_basis *basis, program_blocks blocks, const expr *const *tau,
-                  int count, int g, int y);
+/* tau: leaves that stand for the numbers. y -1: of g alone. of: the plan of a part, whose blocks they are; else NULL.
+ */
+int program_wedge(program_builder *b, const plan *of, const torque_basis *basis, program_blocks blocks,
+                  const expr *const *tau, int count, int g, int y);
 /* over: spaces of the value whose loops are closed; over_blocks: one number for all blocks. names: leaves as in wedge.
  */
 int program_reduce(program_builder *b, int value, unsigned over, bool over_blocks, const expr *const *names);
 void program_store(program_builder *b, int stream, int row);
 void program_hold(program_builder *b, int value);
 void program_write(program_builder *b, int array, int value);
-/* names: leaves as in wedge, one a number of each of that many blocks. */
-int program_read(program_builder *b, int array, int blocks, const expr *const *names, int count, number_type type);
+/* of, names: as in wedge, a leaf a number of each of that many blocks. */
+int program_read(program_builder *b, const plan *of, int array, int blocks, const expr *const *names, int count,
+                 number_type type);
 /* Marks what a table holds. */
 void program_set_tabled(program_builder *b, int value);
 
@@ -278,6 +296,12 @@ const char *program_source_word(program_source source);
 int program_op_arguments(program_op_kind kind); /* -1: any number */
 /* The plan of the program's first eval or matrix. */
 const plan *program_plan(const program *p);
+/* Those of a row whose parts differ, in the order of their channels; of other programs the one above. Their number. */
+int program_plans(const program *p, const plan **plans);
+/* The part of a head whose expressions an op's are; NULL: they are the whole's. */
+const spec_part *program_part_of(const program_op *op);
+/* What an op's expressions are in the words of: the part's description, or the whole's. */
+const spec *program_spec_of(const program *p, const program_op *op);
 /* The first apply of rows of tokens that are encoded; NULL: there is none. */
 const program_op *program_encoded_apply(const program *p);
 /* The op that makes its matrix. */

@@ -27,7 +27,7 @@
   X(TABLE, 0, "table")       /* a number per [head][block]                */ \
   X(POSITION, 0, "position") /* the token's coordinate on an axis         */ \
   X(OPERAND, 0, "operand")   /* an operand's element per [head][block]    */ \
-  X(INPUT, 0, "input")       /* an element of the query token's row of an input, per [block] */ \
+  X(INPUT, 0, "input")       /* an element of the token's row of an input, per [block] */ \
   X(CHANNEL, 0, "channel")   /* the block's input component               */ \
   X(COTANGENT, 0, "cotangent") /* a gradient that comes in from where it was summed, per block (spec/adjoint.h) */ \
   X(ADD, 2, "+") \

@@ -55,10 +55,18 @@ void expr_mark_operands(const expr *x, bool *operand_read) {
   for (int i = 0; i < expr_op_arity(x->op); i++) expr_mark_operands(x->arg[i], operand_read);
 }
 
-bool expr_reads_axes(const expr *x, int n_axes) {
-  if (x->op == EXPR_POSITION) return x->index < n_axes;
+bool expr_reads_input(const expr *x, int input) {
+  if (x->op == EXPR_INPUT) return x->index == input;
+  if (!(x->depends & DEPENDS_QUERY)) return false;
+  for (int i = 0; i < expr_op_arity(x->op); i++)
+    if (expr_reads_input(x->arg[i], input)) return true;
+  return false;
+}
+
+bool expr_reads_places(const expr *x, int first, int end) {
+  if (x->op == EXPR_POSITION) return x->index >= first && x->index < end;
   if (!(x->depends & DEPENDS_POSITION)) return false;
   for (int i = 0; i < expr_op_arity(x->op); i++)
-    if (expr_reads_axes(x->arg[i], n_axes)) return true;
+    if (expr_reads_places(x->arg[i], first, end)) return true;
   return false;
 }

@@ -16,8 +16,12 @@ bool expr_is_affine(const expr *x);
 /* The same with c0 = 0: no phase at the origin. */
 bool expr_is_linear(const expr *x);
 
-/* Whether x reads a coordinate of the first n_axes: a score may read others. */
-bool expr_reads_axes(const expr *x, int n_axes);
+/* Whether x reads a coordinate of indices first to end - 1: 0 to n_axes - 1 are the axes', and a score may read others
+ * (SPEC_OF_SCORE and so on). */
+bool expr_reads_places(const expr *x, int first, int end);
+
+/* Whether x reads an element of an input. */
+bool expr_reads_input(const expr *x, int input);
 
 /* Sets operand_read[i] for every operand that x reads. */
 void expr_mark_operands(const expr *x, bool *operand_read);

@@ -37,6 +37,8 @@ static bool fits(arena *a, const spec *s, const expr *x, const char *what) {
 }
 
 bool spec_check_size(arena *a, const spec *s) {
+  for (int i = 0; i < s->n_parts; i++)
+    if (!spec_check_size(a, s->part[i].of)) return false;
   bool turns = s->n_components > 0;
   for (int axis = 0; turns && axis < s->n_axes; axis++) {
     if (!fits(a, s, s->angle[axis], arena_printf(a, "the phase of axis '%s'", s->axis[axis]))) return false;

@@ -7,6 +7,7 @@
 #include "spec/spec.h"
 
 #include "base/diag.h"
+#include "spec/expr_facts.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -148,6 +149,8 @@ static bool check_expr(const spec *s, const expr *x, unsigned allowed, bool *don
   if (x->op == EXPR_INPUT) {
     if (x->index < 0 || x->index >= s->n_inputs) return wrong(s, "%s reads input %d", what, x->index);
     int64_t size = s->input[x->index].size ? s->input[x->index].size : 1;
+    if (s->input[x->index].of_keys && !(allowed & READS_SCORE))
+      return wrong(s, "%s reads input '%s' of keys", what, s->input[x->index].name);
     for (int i = 0; i < s->n_blocks; i++)
       if (x->offsets[i] < 0 || x->offsets[i] >= size)
         return wrong(s, "%s reads past the end of input '%s'", what, s->input[x->index].name);
@@ -181,10 +184,24 @@ static bool check_dense(const spec *s, bool *done) {
   return true;
 }
 
+/* Axes that q is boosted back by are boosts, planes of one vector with a negative square; all others turn. */
+static bool check_duals(const spec *s) {
+  unsigned negative = ((1u << s->algebra.q) - 1) << s->algebra.p, null = ~0u << (s->algebra.p + s->algebra.q);
+  if (s->dual_axes >> s->n_axes) return wrong(s, "more axes to boost back by than there are");
+  for (int a = 0; a < s->n_axes; a++)
+    for (int i = 0; i < s->generator[a].count; i++) {
+      unsigned blade = s->generator[a].blade[i];
+      if (blade & null || (bits(blade & negative) == 1) != (s->dual_axes >> a & 1))
+        return wrong(s, "a generator of axis '%s' with no inverse transpose", s->axis[a]);
+    }
+  return true;
+}
+
 static bool check_generators(const spec *s, bool *done) {
   if (s->dense) return check_dense(s, done);
   unsigned dimensions = (unsigned)(s->algebra.p + s->algebra.q + s->algebra.r);
-  const unsigned constant = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND;
+  const unsigned of_rows = s->pairwise ? 0 : DEPENDS_QUERY;
+  const unsigned constant = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | of_rows;
   for (int a = 0; a < s->n_axes; a++) {
     const spec_bivector *b = &s->generator[a];
     if (b->count < 1 || b->count > SPEC_MAX_BIVECTORS)
@@ -196,6 +213,7 @@ static bool check_generators(const spec *s, bool *done) {
     }
     if (!check_expr(s, s->angle[a], constant | DEPENDS_POSITION, done, "an angle")) return false;
   }
+  if (s->dual_axes && !check_duals(s)) return false;
   for (int side = 0; side < 2 && (s->gain[0] || s->gain[1]); side++) {
     if (!s->gain[side]) return wrong(s, "an amplitude of one side alone");
     if (!check_expr(s, s->gain[side], constant | DEPENDS_POSITION, done, "an amplitude")) return false;
@@ -279,10 +297,12 @@ static bool check_pairwise(const spec *s, bool *done) {
     return wrong(s, "value_dim is %d, 1 to %d was expected", p->value_dim, SPEC_MAX_HEAD_DIM);
   if (p->rotates != (s->n_components > 0))
     return wrong(s, "a rotation of pairs and no block, or a block and no rotation");
+  if (p->turns_values && (!p->rotates || p->value_dim != s->head_dim || s->skip_tokens || s->amplitude != 1))
+    return wrong(s, "values that are turned otherwise than keys, or stretched");
   const unsigned all = DEPENDS_BLOCK | DEPENDS_HEAD | DEPENDS_OPERAND | DEPENDS_POSITION;
-  if (p->score && (p->bias || s->polynomial)) return wrong(s, "a score beside a bias");
+  if (p->score && p->bias) return wrong(s, "a score beside a bias");
   return (!p->bias || check_expr(s, p->bias, all, done, "the bias")) &&
-         (!p->score || check_expr(s, p->score, all | READS_SCORE, done, "the score"));
+         (!p->score || check_expr(s, p->score, all | DEPENDS_QUERY | READS_SCORE, done, "the score"));
 }
 
 static bool check_inputs(const spec *s) {
@@ -314,9 +334,62 @@ static bool check_additive(const spec *s, bool *done) {
                     "what is added");
 }
 
+/* What a part may be beside blocks of blades that turn by positions and operands. */
+static bool check_part(const spec *s, const spec_part *part, int from) {
+  const spec *of = part->of;
+  if (part->first < from || part->count < 1 || part->first + part->count > s->head_dim)
+    return wrong(s, "a part of the channels %d to %d", part->first, part->first + part->count - 1);
+  bool seen[SPEC_MAX_AXES] = {false};
+  for (int a = 0; a < of->n_axes; a++) {
+    int axis = part->axis[a];
+    if (axis < 0 || axis >= s->n_axes || seen[axis]) return wrong(s, "a part of axis %d", axis);
+    seen[axis] = true;
+  }
+  if (of->n_components == 0 || of->dense || of->basis || of->polynomial || of->pairwise || of->additive)
+    return wrong(s, "a part that is no blocks of blades");
+  if (of->n_parts || of->n_inputs || of->grid[0]) return wrong(s, "a part with what is the whole's");
+  if (spec_has_sides(of)) return wrong(s, "a part with another amplitude of q than of k");
+  if (!spec_validate(of)) return false;
+  for (int i = 0; i < of->n_components * of->n_blocks; i++)
+    if (of->channel[i] < part->first || of->channel[i] >= part->first + part->count)
+      return wrong(s, "channel %d is another part's", of->channel[i]);
+  return true;
+}
+
+static bool check_parts(const spec *s) {
+  if (s->n_parts > SPEC_MAX_PARTS) return wrong(s, "%d parts, at most %d were expected", s->n_parts, SPEC_MAX_PARTS);
+  if (s->n_components || s->n_inputs || s->basis || s->polynomial || s->pairwise || s->additive)
+    return wrong(s, "parts beside what is no part");
+  for (int i = 0, from = 0; i < s->n_parts; i++) {
+    if (!check_part(s, &s->part[i], from)) return false;
+    from = s->part[i].first + s->part[i].count;
+  }
+  return true;
+}
+
+void spec_share_with_parts(spec *s) {
+  for (int i = 0; i < s->n_parts; i++) {
+    spec *of = s->part[i].of;
+    of->file = s->file;
+    of->line = s->line;
+    of->name = s->name;
+    of->doc = s->doc;
+    of->head_dim = s->head_dim;
+    of->heads = s->heads;
+    of->skip_tokens = s->skip_tokens;
+    of->inverse = s->inverse;
+    of->n_operands = s->n_operands;
+    of->operand = s->operand;
+    for (int a = 0; a < of->n_axes; a++) of->axis[a] = s->axis[s->part[i].axis[a]];
+  }
+}
+
 bool spec_validate(const spec *s) {
   if (!check_sizes(s) || !check_operands(s) || !check_inputs(s)) return false;
   if (s->n_components > 0 && (!check_block(s) || !check_order(s))) return false;
+  if (s->dual_axes && (s->dense || s->basis || s->function || s->pairwise || s->n_components == 0))
+    return wrong(s, "boosts back of what does not boost");
+  if (s->n_parts) return check_parts(s);
   if (s->gain[0] && (s->basis || s->dense || s->pairwise || s->n_components == 0))
     return wrong(s, "an amplitude that is a function, of no blocks of blades");
   if (s->basis && !check_skew(s, &s->basis->matrix, s->head_dim, 1, "the change of basis")) return false;
@@ -339,6 +412,11 @@ int64_t spec_elements_before(const spec *s, int operand) {
   int64_t count = 0;
   for (int i = 0; i < operand; i++) count += spec_operand_elements(&s->operand[i]);
   return count;
+}
+
+bool spec_input_is_of_pairs(const spec *s, int input) {
+  if (!s->pairwise || !s->polynomial) return s->pairwise != NULL;
+  return s->pairwise->score && expr_reads_input(s->pairwise->score, input);
 }
 
 int64_t spec_grid_tokens(const spec *s) {

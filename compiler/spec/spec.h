@@ -34,7 +34,8 @@ enum {
   SPEC_MAX_DEGREE = 16,
   SPEC_MAX_MODELS = 256,
   SPEC_MAX_ROTORS = 256, /* nodes of a function of rotors */
-  SPEC_MAX_ARGUMENTS = 8 /* of one of them: at least the axes */
+  SPEC_MAX_ARGUMENTS = 8, /* of one of them: at least the axes */
+  SPEC_MAX_PARTS = 8      /* of a head */
 };
 
 typedef enum spec_combine {
@@ -192,12 +193,14 @@ typedef struct spec_dense {
 typedef struct spec_basis {
   spec_skew matrix; /* one block: offset [n_heads][1] */
 } spec_basis;
-/* A tensor with a row for each query token and head, beside q. */
+/* A tensor with a row for each query token and head, beside q; of blocks of blades for each token and head of q or k;
+ * of scores beside q, or beside k, whose rows may have the heads of q, too. */
 typedef struct spec_input {
   const char *name, *doc, *units, *source; /* as an operand's */
   int64_t size; /* of a row, the tensor being [B,H,N,size]; 0: [B,H,N] */
   double test_scale; /* check and bench draw its elements uniformly from [-test_scale, test_scale] */
   int line;
+  bool of_keys;
 } spec_input;
 
 typedef struct spec_option {
@@ -225,6 +228,7 @@ typedef struct spec_pairwise {
                       * or else no bias */
   bool rotates; /* the key's blocks are turned by the rotor of r_j - r_i: generator, angle and combine as they stand.
                  * Without it there are no blocks: n_components is 0, and expressions have one block */
+  bool turns_values; /* the key's row of v is turned by the same: out_i = sum_j p_ij R(r_j - r_i) v_j */
 } spec_pairwise;
 
 /* What a description may be beside, or in place of, rotors on blades. Each is declared in full by the
@@ -251,6 +255,8 @@ typedef struct spec_polynomial {
   bool split_columns; /* in 16 bits: columns as sums of two */
 } spec_polynomial;
 
+typedef struct spec_part spec_part;
+
 typedef struct spec {
   const char *file; /* as given on the command line, for messages */
   int line; /* of pe.encoding */
@@ -273,7 +279,10 @@ typedef struct spec {
   int order[SPEC_MAX_AXES]; /* of a product: axes, leftmost first; otherwise 0, 1, ... */
   const spec_function *function; /* of COMBINE_FUNCTION, else NULL */
   spec_bivector generator[SPEC_MAX_AXES];
-  const expr *angle[SPEC_MAX_AXES]; /* theta_a in radians, positions included */
+  const expr *angle[SPEC_MAX_AXES]; /* theta_a in radians, positions included; of q where dual_axes says so, -theta_a */
+  /* Bit a: rows of q are boosted back by axis a, so that they take R^-T where rows of k take R and a score is one of
+   * R(r_i)^-1 R(r_j). 0: they take R, which for turns is the same. */
+  unsigned dual_axes;
   double amplitude; /* factor of the encoded channels (YaRN's attention factor) */
   /* A further factor of those of q and of k (xPos, Sun et al., eq. 14), of positions and operands; NULL, both: 1. */
   const expr *gain[2];
@@ -284,6 +293,9 @@ typedef struct spec {
   const spec_polynomial *polynomial;
   const spec_pairwise *pairwise;
   const spec_additive *additive;
+
+  int n_parts; /* kinds of blocks that share a head, each on channels of its own; 0: all blocks are those above */
+  const spec_part *part; /* in the order of their channels */
 
   bool inverse; /* turn back: x -> R^-1 x R, and divide by the amplitude and the gain */
   /* Tokens at the front that are not turned (CLS, registers). They pass through as they are, but for a
@@ -305,12 +317,23 @@ typedef struct spec {
   expr_pool *pool;
 } spec;
 
+/* One of several kinds of blocks in a head: a description by itself, of some of the whole's axes and of the whole's
+ * head, heads, operands and tokens. It has no inputs, no grid and no parts, and expressions of its own (a pool). */
+struct spec_part {
+  spec *of;
+  int axis[SPEC_MAX_AXES]; /* of its axes: which of the whole's */
+  int first, count; /* its channels: none of its blocks has others, and no other part has these */
+};
+
 /* Whether rows of q and of k of one token are encoded differently. */
-static inline bool spec_has_sides(const spec *s) { return s->gain[0] != s->gain[1]; }
+static inline bool spec_has_sides(const spec *s) { return s->gain[0] != s->gain[1] || s->dual_axes; }
 /* The description as it is of q (0) or k (1) alone. */
 static inline spec spec_of_side(const spec *s, int side) {
   spec one = *s;
   one.gain[0] = one.gain[1] = s->gain[side];
+  for (int axis = 0; axis < s->n_axes && side == 0; axis++)
+    if (s->dual_axes >> axis & 1) one.angle[axis] = expr_neg(s->pool, s->angle[axis]);
+  one.dual_axes = 0;
   return one;
 }
 /* In expressions that a kernel computes of a token: 0 of rows of q, 1 of k. It is a coordinate behind those of the
@@ -318,13 +341,28 @@ static inline spec spec_of_side(const spec *s, int side) {
 static inline const expr *spec_side(const spec *s) { return expr_position(s->pool, s->n_axes); }
 /* The gain of rows of whichever side; NULL: there is none. */
 static inline const expr *spec_gain(const spec *s) {
-  return spec_has_sides(s) ? expr_select(s->pool, spec_side(s), s->gain[1], s->gain[0]) : s->gain[0];
+  bool differ = s->gain[0] != s->gain[1];
+  return differ ? expr_select(s->pool, spec_side(s), s->gain[1], s->gain[0]) : s->gain[0];
+}
+/* The angle of rows of whichever side. */
+static inline const expr *spec_angle(const spec *s, int axis) {
+  const expr *angle = s->angle[axis];
+  return s->dual_axes >> axis & 1 ? expr_select(s->pool, spec_side(s), angle, expr_neg(s->pool, angle)) : angle;
 }
 
 /* Consistency of the whole (channels in range, no doubles, finite tables, axes with
  * generators...). The loader catches users' mistakes with their lines; this catches
  * what it missed, as an error at spec->line. */
 bool spec_validate(const spec *s);
+
+/* Gives the parts what is the whole's. */
+void spec_share_with_parts(spec *s);
+
+/* Whether blocks turn by what inputs hold, so that every row has a matrix of its own. */
+static inline bool spec_turns_rows(const spec *s) { return s->n_components > 0 && !s->pairwise && s->n_inputs > 0; }
+
+/* Whether attention's pairs read an input: all inputs of scores and biases, but those of a polynomial. */
+bool spec_input_is_of_pairs(const spec *s, int input);
 
 /* Tokens of the built-in grid, skipped ones included; 0: there is no grid. */
 int64_t spec_grid_tokens(const spec *s);

@@ -24,7 +24,7 @@ typedef struct wire {
 
 /* A field that is added to these structs is added to the functions below. */
 #if defined(__LP64__)
-_Static_assert(sizeof(spec) == 1768 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
+_Static_assert(sizeof(spec) == 1792 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
                    sizeof(spec_input) == 56,
                "fields of wire.c");
 _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(spec_polynomial) == 88,
@@ -32,7 +32,7 @@ _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(s
 _Static_assert(sizeof(spec_pairwise) == 32 && sizeof(spec_additive) == 8 && sizeof(spec_option) == 32 &&
                    sizeof(spec_model) == 24,
                "fields of wire.c");
-_Static_assert(sizeof(spec_function) == 24 && sizeof(spec_rotor) == 112, "fields of wire.c");
+_Static_assert(sizeof(spec_function) == 24 && sizeof(spec_rotor) == 112 && sizeof(spec_part) == 48, "fields of wire.c");
 #endif
 
 static void wrong(wire *w, const char *why) {
@@ -166,8 +166,10 @@ static const expr *rebuild(expr_pool *pool, const expr *x) {
   case EXPR_SELECT: return expr_select(pool, x->arg[0], x->arg[1], x->arg[2]);
   case EXPR_CHANNEL: /* made by the compiler */
   case EXPR_COTANGENT:
-  case EXPR_NARROW:
-  case EXPR_WIDEN: return NULL;
+  case EXPR_NARROW: return NULL;
+  case EXPR_WIDEN: /* the loader: of inputs alone */
+    if (x->arg[0]->op != EXPR_INPUT) return NULL;
+    break;
   default: break;
   }
   return expr_op_arity(x->op) == 1 ? expr_unary(pool, x->op, x->arg[0])
@@ -310,6 +312,7 @@ static void input(wire *w, spec_input *in) {
   number(w, &in->size, 0, SPEC_MAX_TERMS);
   finite_real(w, &in->test_scale);
   NUMBER(w, in->line, 0, INT32_MAX);
+  flag(w, &in->of_keys);
 }
 
 static void option(wire *w, spec_option *o) {
@@ -404,6 +407,7 @@ static void rotors(wire *w, spec *s) {
   if (found) dense(w, s, found);
   else blades(w, s);
   s->dense = found;
+  NUMBER(w, s->dual_axes, 0, (1 << SPEC_MAX_AXES) - 1);
   bool gains = s->gain[0] != NULL;
   flag(w, &gains);
   for (int side = 0; side < 2 && gains; side++) root(w, s, &s->gain[side]);
@@ -427,6 +431,7 @@ static void polynomial(wire *w, const spec *s, spec_polynomial *p) {
 static void pairwise(wire *w, const spec *s, spec_pairwise *p) {
   NUMBER(w, p->value_dim, 1, SPEC_MAX_HEAD_DIM);
   flag(w, &p->rotates);
+  flag(w, &p->turns_values);
   bool biased = p->bias != NULL;
   flag(w, &biased);
   if (biased) root(w, s, &p->bias);
@@ -458,6 +463,38 @@ static void sizes(wire *w, spec *s) {
   flag(w, &s->inverse);
 }
 
+/* One of the parts of `whole`, whose operands are known. */
+static void part(wire *w, spec *whole, spec_part *p) {
+  spec *s = arena_new(w->memory, spec);
+  if (!w->reading) *s = *p->of;
+  s->head_dim = whole->head_dim;
+  s->heads = whole->heads;
+  s->n_operands = whole->n_operands;
+  NUMBER(w, p->first, 0, whole->head_dim - 1);
+  NUMBER(w, p->count, 1, whole->head_dim - p->first);
+  NUMBER(w, s->n_axes, 1, whole->n_axes);
+  for (int axis = 0; axis < s->n_axes; axis++) NUMBER(w, p->axis[axis], 0, whole->n_axes - 1);
+  NUMBER(w, s->n_components, 1, SPEC_MAX_BLOCK);
+  NUMBER(w, s->n_blocks, 1, SPEC_MAX_HEAD_DIM);
+  if (s->n_blocks > WIRE_HEADS / s->heads) wrong(w, "too many blocks in all heads");
+  finite_real(w, &s->amplitude);
+  flag(w, &s->exact);
+  if (w->why) return;
+  pool(w, s);
+  if (w->why) return;
+  rotors(w, s);
+  p->of = s;
+}
+
+/* They are written one after the other, so that the expressions of each stand before what is said of it. */
+static void parts(wire *w, spec *s) {
+  NUMBER(w, s->n_parts, 0, SPEC_MAX_PARTS);
+  spec_part *list = arena_array(w->memory, spec_part, s->n_parts + 1);
+  if (!w->reading && s->n_parts) memcpy(list, s->part, sizeof *list * (size_t)s->n_parts);
+  for (int i = 0; i < s->n_parts && !w->why; i++) part(w, s, &list[i]);
+  s->part = list;
+}
+
 static void description(wire *w, spec *s) {
   int64_t mark = 0x31636570736567; /* "gespec1" */
   number(w, &mark, mark, mark);
@@ -479,6 +516,7 @@ static void description(wire *w, spec *s) {
   spec_additive *added = optional(w, s->additive, sizeof *added);
   if (added) root(w, s, &added->value);
   s->additive = added;
+  if (!w->why) parts(w, s);
 }
 
 unsigned char *wire_write(arena *a, const spec *s, size_t *size) {
@@ -497,5 +535,6 @@ spec *wire_read(arena *a, const unsigned char *message, size_t size, const char 
   description(&w, s);
   if (!w.why && w.at != size) wrong(&w, "bytes after its end");
   *why = w.why;
+  if (!w.why) spec_share_with_parts(s);
   return w.why ? NULL : s;
 }

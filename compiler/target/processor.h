@@ -24,6 +24,8 @@ typedef struct cpu_target {
   bool has_fma;            /* fused multiply-add in hardware */
   unsigned native;         /* number types that it converts itself, of mlir/number.h */
   bool has_streaming;      /* a second set of rows that stores past the caches: where its gain was measured */
+  bool is_compact; /* rows are loops over chunks, and one body is for those that a call normalises and those that
+                    * it does not: the last resort, which few run, is not worth the time to compile more */
 } cpu_target;
 
 enum { TARGET_MAX = 4 };

@@ -24,9 +24,10 @@ static bool check_target(checker *c, const check_kind *kind, const check_options
 }
 
 static const check_kind *const kinds[FORM_COUNT] = {
-    [FORM_ATTENTION] = &check_attention, [FORM_POLYNOMIAL] = &check_widen,       [FORM_ADDITIVE] = &check_additive,
-    [FORM_BLADES] = &check_rotors,       [FORM_DENSE_FOUR] = &check_rotors,      [FORM_SCHUR] = &check_rotors,
-    [FORM_DENSE] = &check_rotors,        [FORM_CHANGE_OF_BASIS] = &check_rotors,
+    [FORM_ATTENTION] = &check_attention,    [FORM_POLYNOMIAL] = &check_widen, [FORM_ADDITIVE] = &check_additive,
+    [FORM_ROW_BLADES] = &check_rotors,      [FORM_BLADES] = &check_rotors,    [FORM_PARTS] = &check_rotors,
+    [FORM_DENSE_FOUR] = &check_rotors,      [FORM_SCHUR] = &check_rotors,     [FORM_DENSE] = &check_rotors,
+    [FORM_CHANGE_OF_BASIS] = &check_rotors,
 };
 
 int check_spec(arena *a, const spec *s, const check_options *options) {

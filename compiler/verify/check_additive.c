@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { BATCH = 2, ANY_HEADS = 2, TOKENS = 24 };
-static const long double BOUND = 0x1p-22L;
+static const long double BOUND = 0x1p-22L, NORMALISED_BOUND = 0x1p-20L;
 
 typedef struct sample {
   int64_t heads, tokens;
@@ -17,11 +17,11 @@ typedef struct sample {
 } sample;
 
 /* In units of the larger of 1 and what is added, beyond half a unit in the last place of 16-bit types; adds to *worst.
- */
+ * Of rows that were made of the numbers of `in`, which are float64 then, also in units of those. */
 static void compare(const checker *c, const DLTensor *in, const DLTensor *out, trial_error *worst) {
   const spec *s = c->spec;
   const sample *t = c->sample;
-  number_type type = number_type_of(in->dtype);
+  number_type type = number_type_of(out->dtype), in_type = number_type_of(in->dtype);
   for (int64_t b = 0; b < in->shape[0]; b++)
     for (int64_t h = 0; h < in->shape[1]; h++)
       for (int64_t n = 0; n < in->shape[2]; n++) {
@@ -29,14 +29,14 @@ static void compare(const checker *c, const DLTensor *in, const DLTensor *out, t
         if (!t->values && n >= s->skip_tokens) reference_grid(s, n, at);
         if (t->values) memcpy(at, t->values + n * s->n_axes, sizeof *at * (size_t)s->n_axes);
         for (int channel = 0; channel < in->shape[3]; channel++) {
-          double x = number_load(type, tensor_at(in, b, h, n, channel)),
+          double x = number_load(in_type, tensor_at(in, b, h, n, channel)),
                  got = number_load(type, tensor_at(out, b, h, n, channel));
           long double sum =
               n < s->skip_tokens ? 0 : reference_sum(s, at, t->operands.values, (int)(s->heads > 1 ? h : 0), channel);
           long double error = fabsl(got - (x + sum));
           if (type != NUMBER_F32) error = fmaxl(0, error - number_half_ulp(type, x + sum));
-          error /= fmaxl(1, fabsl(sum));
-          bool spoilt = !isfinite(error) || (n < s->skip_tokens && got != x);
+          error /= fmaxl(1, in_type == type ? fabsl(sum) : fmaxl(fabs(x), fabsl(sum)));
+          bool spoilt = !isfinite(error) || (in_type == type && n < s->skip_tokens && got != x);
           if (worst->spoilt || (!spoilt && error <= worst->error)) continue;
           *worst = (trial_error){.error = error,
                                  .spoilt = spoilt,
@@ -103,9 +103,17 @@ static void check_type(checker *c, number_type type) {
     check_report_bits(c, name, "other strides, q alone", tensor_identical(other, q_out));
 }
 
+static void compare_normalised(const checker *c, bool of_k, const DLTensor *in, const DLTensor *out,
+                               trial_error *worst) {
+  (void)of_k; /* one sum for both */
+  compare(c, in, out, worst);
+}
+
 static void run(checker *c) {
   const sample *t = c->sample;
   check_each_type(c, check_type);
+  check_append(c, &(append_call){t->positions, &t->operands, t->heads, t->heads, t->tokens, NORMALISED_BOUND,
+                                 compare_normalised});
   check_encode_backward(c);
   check_each_pair(c, &(converted_call){t->positions, &t->operands, t->heads, t->heads, t->tokens});
 }

@@ -23,10 +23,9 @@ static attention_trial make_trial(checker *c, number_type type, number_type inpu
                            TOKENS + s->skip_tokens, KEYS + s->skip_tokens};
   if (s->grid[0]) sizes.tokens = sizes.keys = spec_grid_tokens(s);
   attention_trial_fill(c->memory, &t, &sizes, type, ROWS_BHND, &c->random);
-  if (input_type != type)
-    t.inputs = trial_random_inputs(c->memory, s, input_type, sizes.batch, sizes.heads, sizes.tokens, &c->random);
+  if (input_type != type) t.inputs = trial_pair_inputs(c->memory, s, input_type, t.q->shape, sizes.keys, &c->random);
   if (!s->grid[0] && (s->pairwise->bias || s->pairwise->score || s->pairwise->rotates || s->polynomial)) {
-    bool whole = !s->polynomial; /* masks have edges, on which only whole numbers stand exactly */
+    bool whole = !s->polynomial || s->pairwise->score; /* masks have edges, on which only whole numbers stand exactly */
     double from = causal && s->pairwise->rotates ? FAR_AWAY : 0;
     t.positions = random_positions(c, sizes.tokens, whole, from);
     t.k_positions = random_positions(c, sizes.keys, whole, from);
@@ -78,7 +77,7 @@ static void check_outputs(checker *c, number_type type, number_type input_type, 
 static void check_type(checker *c, number_type type) {
   for (int causal = 0; causal < 2; causal++) {
     check_outputs(c, type, type, causal);
-    if (type != NUMBER_F32 && c->spec->n_inputs > 0) check_outputs(c, type, NUMBER_F32, causal);
+    if (type != NUMBER_F32 && c->spec->n_inputs > 0 && c->spec->polynomial) check_outputs(c, type, NUMBER_F32, causal);
   }
 }
 

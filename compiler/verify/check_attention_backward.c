@@ -39,12 +39,13 @@ static void check_positions(checker *c, const char *name, const attention_gradie
   check_report(c, name, "gradients of positions", bound_of(number_type_of(g->q->dtype)), &worst);
 }
 
-/* A call for all gradients that there are: of operands and positions, of one of the two, of rows alone. */
+/* A call for all gradients that there are: of operands, positions and inputs, of some of them, of rows alone. */
 static int call_for_most(checker *c, attention_gradients *g) {
-  DLTensor **operands = g->operands;
+  DLTensor **operands = g->operands, **inputs = g->inputs;
   int error = PEGEN_ERROR_NO_GRADIENT;
-  for (int less = 0; less < 4 && error == PEGEN_ERROR_NO_GRADIENT; less++) {
+  for (int less = 0; less < 8 && error == PEGEN_ERROR_NO_GRADIENT; less++) {
     g->operands = less & 2 ? NULL : operands;
+    g->inputs = less & 4 ? NULL : inputs;
     g->positions = g->k_positions = NULL;
     if (!(less & 1)) attention_gradients_of_positions(c->memory, g, NUMBER_F64);
     error = attention_gradients_call(c->kernel, g, 1);

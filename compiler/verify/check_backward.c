@@ -24,7 +24,7 @@ static const char *const SET_NAME[OPERAND_SETS] = {"", ", far", ", at 0", ", ali
 
 typedef struct answer {
   trial_operands operands;
-  gradient_sum *row[2], **operand, *position;
+  gradient_sum *row[2], **operand, **input, *position; /* input: of the rows that stand for all */
 } answer;
 
 typedef struct check_gradients {
@@ -33,6 +33,7 @@ typedef struct check_gradients {
   const double *values;
   const DLTensor *positions; /* NULL: a grid */
   answer answer[OPERAND_SETS];
+  bool of_gpu; /* the kernel whose rows' basis answers are of (is_rebased) */
 } sample;
 
 /* ---- the sample ---- */
@@ -41,7 +42,21 @@ typedef struct check_gradients {
  * it does not change. */
 static bool is_rebased(const spec *s) { return s->dense && s->dense->map == DENSE_SCHUR; }
 
-static bool is_compact(const spec *s) { return s->algebra.q == 0 && s->algebra.r == 0; }
+/* On a GPU that basis is the channels', and rows are turned by the exponential in float32. */
+static bool is_of_gpu(const checker *c) { return c->kernel->ptx != NULL; }
+
+static bool is_compact(const spec *s) {
+  for (int i = 0; i < s->n_parts; i++)
+    if (!is_compact(s->part[i].of)) return false;
+  return s->algebra.q == 0 && s->algebra.r == 0;
+}
+
+/* Whether what is written does not hold what was turned. */
+static bool is_lost(const spec *s) {
+  for (int i = 0; i < s->n_parts; i++)
+    if (is_lost(s->part[i].of)) return true;
+  return !s->n_parts && s->amplitude == 0;
+}
 
 static void choose_positions(checker *c, sample *t) {
   const spec *s = c->spec;
@@ -85,17 +100,26 @@ static bool is_sampled(const sample *t, int64_t token) {
 
 /* Where a function of rotors has a cut (logarithms of half turns, means of rotations that several are nearest to) it
  * has no derivative: nothing is compared there. What is nearer to one than a phase's last digits is one. */
-static bool is_at_cut(const checker *c, const sample *t, int64_t token) {
-  const spec *s = c->spec;
-  double grid[SPEC_MAX_AXES];
-  const double *positions = t->values ? t->values + token * s->n_axes : grid;
-  if (!s->function || token < s->skip_tokens) return false;
-  if (!t->values) reference_grid(s, token, grid);
+static bool reaches_cut(const spec *s, const sample *t, const double *positions) {
+  double own[SPEC_MAX_AXES];
+  for (int i = 0; i < s->n_parts; i++) {
+    reference_place_of_part(&s->part[i], positions, own);
+    if (reaches_cut(s->part[i].of, t, own)) return true;
+  }
   for (int set = 0; set < OPERAND_SETS; set++)
     for (int head = 0; head < s->heads; head++)
       for (int block = 0; block < s->n_blocks; block++)
-        if (reference_reach(s, positions, t->answer[set].operands.values, head, block) > 0x1p-30L) return true;
+        if (s->function && reference_reach(s, positions, t->answer[set].operands.values, head, block) > 0x1p-30L)
+          return true;
   return false;
+}
+
+static bool is_at_cut(const checker *c, const sample *t, int64_t token) {
+  const spec *s = c->spec;
+  double grid[SPEC_MAX_AXES];
+  if (token < s->skip_tokens) return false;
+  if (!t->values) reference_grid(s, token, grid);
+  return reaches_cut(s, t, t->values ? t->values + token * s->n_axes : grid);
 }
 
 static void choose_rows(checker *c, sample *t) {
@@ -119,11 +143,15 @@ static void choose_rows(checker *c, sample *t) {
 
 static double *const *gradients_in(const sample *t, operand_set set) { return set == OPERANDS_FAR ? t->g_far : t->g; }
 
+static int64_t input_size(const spec *s, int i) { return s->input[i].size ? s->input[i].size : 1; }
+
 static void find_answer(checker *c, sample *t, operand_set set, double *const *g) {
   const spec *s = c->spec;
   answer *out = &t->answer[set];
   out->operand = reference_operand_sums(c->memory, s);
   out->position = arena_array(c->memory, gradient_sum, t->tokens * s->n_axes);
+  out->input = arena_array(c->memory, gradient_sum *, s->n_inputs + 1);
+  for (int i = 0; i < s->n_inputs; i++) out->input[i] = arena_array(c->memory, gradient_sum, input_size(s, i));
   reference_rows rows[2];
   for (int which = 0; which < 2; which++) {
     out->row[which] = arena_array(c->memory, gradient_sum, BATCH * t->heads[which] * t->tokens * s->head_dim);
@@ -137,6 +165,7 @@ static void find_answer(checker *c, sample *t, operand_set set, double *const *g
                                                      .q = rows[0],
                                                      .k = rows[1],
                                                      .operand = out->operand,
+                                                     .input = out->input,
                                                      .position = out->position});
 }
 
@@ -148,7 +177,7 @@ static bool has_set(const checker *c, const sample *t, operand_set set) {
 /* ---- calls ---- */
 
 typedef struct gradients {
-  DLTensor *row[2], **operand, *position; /* operand, position: NULL: not asked for */
+  DLTensor *row[2], **operand, **input, *position; /* operand, input, position: NULL: not asked for */
 } gradients;
 
 typedef struct call {
@@ -178,6 +207,11 @@ static gradients make_gradients(checker *c, number_type rows, number_type sums) 
   for (int i = 0; i < s->n_operands; i++)
     to.operand[i] = tensor_contiguous(c->memory, sums, s->operand[i].rank, s->operand[i].shape,
                                       arena_array(c->memory, double, spec_operand_elements(&s->operand[i]) + 1));
+  if (spec_turns_rows(s)) to.input = arena_array(c->memory, DLTensor *, s->n_inputs);
+  for (int i = 0; to.input && i < s->n_inputs; i++)
+    to.input[i] = tensor_contiguous(c->memory, NUMBER_F32, s->input[i].size ? 4 : 3,
+                                    (int64_t[]){1, 1, t->tokens, input_size(s, i)},
+                                    arena_array(c->memory, double, t->tokens *input_size(s, i)));
   if (t->positions)
     to.position = tensor_contiguous(c->memory, sums, 2, (int64_t[]){t->tokens, s->n_axes},
                                     arena_array(c->memory, double, t->tokens * s->n_axes));
@@ -187,7 +221,7 @@ static gradients make_gradients(checker *c, number_type rows, number_type sums) 
 /* Parts from the last to the first, and then those of the sums. */
 static int run_call(const checker *c, const call *of, const gradients *to, int parts) {
   const sample *t = c->gradients;
-  bool sums = to->operand || to->position;
+  bool sums = to->operand || to->input || to->position;
   pegen_grad_args grad = {.struct_size = sizeof grad,
                           .flags = of->from_input ? PEGEN_GRAD_FROM_INPUT : 0,
                           .q_out = of->g[0],
@@ -195,11 +229,14 @@ static int run_call(const checker *c, const call *of, const gradients *to, int p
                           .q = to->row[0],
                           .k = to->row[1],
                           .operands = to->operand,
+                          .inputs = to->input,
                           .positions = to->position};
   pegen_args args = {.struct_size = sizeof args,
                      .n_operands = c->kernel->n_operands,
                      .operands = of->operands->tensors,
                      .positions = t->positions,
+                     .inputs = trial_repeated_inputs(c->memory, c->kernel, of->operands, t->tokens),
+                     .n_inputs = c->kernel->n_inputs,
                      .q = sums ? of->kept[0] : NULL,
                      .k = sums ? of->kept[1] : NULL,
                      .grad = &grad};
@@ -326,6 +363,7 @@ static double *const *in_channels(checker *c, const sample *t, operand_set set) 
 static const sample *choose(checker *c) {
   const spec *s = c->spec;
   sample *t = arena_new(c->memory, sample);
+  t->of_gpu = is_of_gpu(c);
   t->heads[0] = s->heads > 1 ? s->heads : ANY_HEADS;
   t->heads[1] = s->heads > 1 ? s->heads : ANY_K_HEADS;
   t->answer[OPERANDS_RANDOM].operands = trial_random_operands(c->memory, s, NUMBER_F32, &c->random);
@@ -352,27 +390,47 @@ static void note(trial_error *worst, const trial_error *e, long double unit) {
 }
 
 /* What errors of a block's rows are measured by, beside their norm. */
-static long double scale_of(checker *c, oracle *o, int64_t token, int head, int block) {
-  const spec *s = c->spec;
+static long double scale_of_block(const spec *s, oracle *o, int64_t token, int head, int block) {
   long double scale = fabsl(s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude);
   if (s->additive || block < 0 || token < s->skip_tokens) return 1;
   if (s->dense || s->gain[0] || !is_compact(s)) oracle_matrix(o, 0, token, head, block, &scale);
   return scale;
 }
 
-/* The block of each channel; -1: none. */
-static const int *blocks_of(checker *c) {
+/* The block of a channel, and whose: the description's, or one of its parts'. */
+typedef struct block_place {
+  int block, part; /* -1: none */
+} block_place;
+
+/* The same of a channel's gradient. Behind a change of basis that is made of all blocks'. */
+static long double scale_of(checker *c, oracle *o, int64_t token, int head, block_place at) {
   const spec *s = c->spec;
-  int *block = arena_array(c->memory, int, s->head_dim);
-  for (int i = 0; i < s->head_dim; i++) block[i] = -1;
-  for (int i = 0; !s->additive && i < s->n_components * s->n_blocks; i++) block[s->channel[i]] = i % s->n_blocks;
+  long double scale = 1;
+  if (at.part >= 0) return scale_of_block(s->part[at.part].of, oracle_part(o, at.part), token, head, at.block);
+  if (s->n_parts) return 1;
+  if (!s->basis) return scale_of_block(s, o, token, head, at.block);
+  for (int i = 0; i < s->n_blocks; i++) scale = fmaxl(scale, scale_of_block(s, o, token, head, i));
+  return scale;
+}
+
+static void place_blocks(const spec *s, int part, block_place *of) {
+  for (int i = 0; !s->additive && i < s->n_components * s->n_blocks; i++)
+    of[s->channel[i]] = (block_place){i % s->n_blocks, part};
+}
+
+static const block_place *blocks_of(checker *c) {
+  const spec *s = c->spec;
+  block_place *block = arena_array(c->memory, block_place, s->head_dim);
+  for (int i = 0; i < s->head_dim; i++) block[i] = (block_place){-1, -1};
+  place_blocks(s, -1, block);
+  for (int i = 0; i < s->n_parts; i++) place_blocks(s->part[i].of, i, block);
   return block;
 }
 
 static void compare_rows(checker *c, const answer *exact, const gradients *got, number_type type, trial_error *worst) {
   const spec *s = c->spec;
   const sample *t = c->gradients;
-  const int *block = blocks_of(c);
+  const block_place *block = blocks_of(c);
   for (int which = 0; which < 2; which++) {
     spec *one = arena_new(c->memory, spec);
     *one = spec_of_side(s, which);
@@ -397,7 +455,7 @@ static void compare_rows(checker *c, const answer *exact, const gradients *got, 
 static void compare_encoded(checker *c, const answer *exact, const call *of, const gradients *got, trial_error *worst) {
   const spec *s = c->spec;
   const sample *t = c->gradients;
-  const int *block = blocks_of(c);
+  const block_place *block = blocks_of(c);
   oracle *o = oracle_create(c->memory, s, 1, t->tokens, t->values, &exact->operands);
   long double amplitude = fabsl((long double)s->amplitude);
   DLTensor *y[2] = {rows_of(c, of->type, 0, NULL), rows_of(c, of->type, 1, NULL)};
@@ -412,7 +470,7 @@ static void compare_encoded(checker *c, const answer *exact, const call *of, con
           for (int i = 0; i < s->head_dim; i++)
             norm = hypotl(norm, number_load(of->type, tensor_at(of->g[which], b, h, n, i)));
           for (int i = 0; i < s->head_dim && norm > 0; i++) {
-            long double factor = n < s->skip_tokens || block[i] < 0 ? 1 : amplitude;
+            long double factor = n < s->skip_tokens || block[i].block < 0 ? 1 : amplitude;
             long double scale = scale_of(c, o, n, (int)(s->heads > 1 ? h : 0), block[i]);
             long double right = factor * factor * number_load(of->type, tensor_at(of->g[which], b, h, n, i));
             double value = number_load(of->type, tensor_at(y[which], b, h, n, i));
@@ -432,6 +490,16 @@ static void compare_sums(const gradient_sum *exact, const DLTensor *got, int64_t
   }
 }
 
+/* The same of what all tokens' rows of an input gain together. */
+static void compare_inputs(const gradient_sum *exact, const DLTensor *got, int64_t size, trial_error *worst) {
+  for (int64_t k = 0; k < size; k++) {
+    long double value = 0;
+    for (int64_t n = 0; n < got->shape[2]; n++) value += ((const float *)got->data)[n * size + k];
+    long double error = isnan(value) ? INFINITY : fabsl(value - exact[k].value);
+    note(worst, &(trial_error){error, false, 0, 0, 0, (int)k, (double)value, exact[k].value}, exact[k].size);
+  }
+}
+
 static bool same_bytes(const DLTensor *x, const DLTensor *y, int64_t count) {
   return !x || memcmp(x->data, y->data, (size_t)(count * number_bytes(number_type_of(x->dtype)))) == 0;
 }
@@ -443,7 +511,8 @@ static long double float32_bound(const checker *c, const trial_operands *operand
   const spec *s = c->spec;
   const sample *t = c->gradients;
   double largest = 0;
-  if (!s->dense || s->dense->is_f64 || is_rebased(s)) return 0; /* planes turn by phases in float64 */
+  if (!s->dense) return 0;
+  if (is_rebased(s) ? !is_of_gpu(c) : s->dense->is_f64) return 0; /* planes turn by phases in float64 */
   for (int64_t n = s->skip_tokens; n < t->tokens; n++) {
     double grid[SPEC_MAX_AXES];
     if (!t->values) reference_grid(s, n, grid);
@@ -452,11 +521,59 @@ static long double float32_bound(const checker *c, const trial_operands *operand
   return 0x1p-22L * largest;
 }
 
+/* The largest entry of a block's matrix, at least 1. What outputs were rounded by goes back through the inverse rotor,
+ * and boosts and shears magnify it. */
+static long double largest_entry_at(const checker *c, const spec *s, const double *positions,
+                                    const trial_operands *operands) {
+  long double largest = 1, *matrix = arena_array(c->memory, long double, s->n_components * s->n_components + 1);
+  double own[SPEC_MAX_AXES];
+  for (int i = 0; i < s->n_parts; i++) {
+    reference_place_of_part(&s->part[i], positions, own);
+    largest = fmaxl(largest, largest_entry_at(c, s->part[i].of, own, operands));
+  }
+  for (int head = 0; head < s->heads && !s->n_parts; head++)
+    for (int block = 0; block < s->n_blocks; block++) {
+      reference_block(s, positions, operands->values, head, block, matrix);
+      for (int i = 0; i < s->n_components * s->n_components; i++) largest = fmaxl(largest, fabsl(matrix[i]));
+    }
+  return largest;
+}
+
+static long double largest_entry(const checker *c, const trial_operands *operands) {
+  const spec *s = c->spec;
+  const sample *t = c->gradients;
+  long double largest = 1;
+  for (int64_t n = s->skip_tokens; n < t->tokens; n++) {
+    double grid[SPEC_MAX_AXES];
+    const double *positions = t->values ? t->values + n * s->n_axes : grid;
+    if (!is_sampled(t, n)) continue;
+    if (!t->values) reference_grid(s, n, grid);
+    largest = fmaxl(largest, largest_entry_at(c, s, positions, operands));
+  }
+  return largest;
+}
+
+static bool has_factors(const spec *s) {
+  for (int i = 0; i < s->n_parts; i++)
+    if (has_factors(s->part[i].of)) return true;
+  return s->combine == COMBINE_PRODUCT || s->combine == COMBINE_SYMMETRIC;
+}
+
+/* What the rounding of outputs leaves, or of what came in for them turned back, which is float32 (from inputs). Through
+ * a factor of a product a torque is turned by both the factor and its inverse. */
+static long double rounded_bound(const checker *c, const call *of) {
+  const spec *s = c->spec;
+  long double rounded = number_half_ulp(of->from_input ? NUMBER_F32 : of->type, 1), growth;
+  if (is_compact(s) || s->additive) return rounded;
+  growth = largest_entry(c, of->operands);
+  return rounded * growth * (has_factors(s) ? growth : 1);
+}
+
 /* What rounding of what was kept leaves of a sum, where it is more than the bound of exact numbers. */
 static long double sum_bound(const checker *c, const call *of) {
   long double exact = fmaxl(SUM_BOUND, float32_bound(c, of->operands));
   if (is_rebased(c->spec) && finest_type(c) != NUMBER_F32) exact += 2 * number_half_ulp(finest_type(c), 1);
-  return of->from_input || of->type == NUMBER_F32 ? exact : fmaxl(exact, number_half_ulp(of->type, 1));
+  return fmaxl(exact, rounded_bound(c, of));
 }
 
 /* By which calls gradients of operands and positions come. */
@@ -482,6 +599,12 @@ static void check_sums(checker *c, const call *of, operand_set set, const gradie
   if (s->n_operands)
     check_report(c, name, arena_printf(c->memory, "gradients of operands from %s%s", from, SET_NAME[set]), bound,
                  &operands);
+  if (to.input) {
+    trial_error inputs = {0};
+    for (int i = 0; i < s->n_inputs; i++) compare_inputs(exact->input[i], to.input[i], input_size(s, i), &inputs);
+    check_report(c, name, arena_printf(c->memory, "gradients of inputs from %s%s", from, SET_NAME[set]), bound,
+                 &inputs);
+  }
   if (to.position) {
     compare_sums(exact->position, to.position, t->tokens * s->n_axes, &positions);
     check_report(c, name, arena_printf(c->memory, "gradients of positions from %s%s", from, SET_NAME[set]), bound,
@@ -491,6 +614,8 @@ static void check_sums(checker *c, const call *of, operand_set set, const gradie
   bool same = same_bytes(to.position, parted.position, t->tokens * s->n_axes);
   for (int i = 0; i < s->n_operands; i++)
     same = same && same_bytes(to.operand[i], parted.operand[i], spec_operand_elements(&s->operand[i]));
+  for (int i = 0; to.input && i < s->n_inputs; i++)
+    same = same && same_bytes(to.input[i], parted.input[i], t->tokens * input_size(s, i));
   for (int which = 0; which < 2; which++) same = same && tensor_identical(to.row[which], parted.row[which]);
   check_report_bits(c, name, arena_printf(c->memory, "gradients in 3 parts and in one, from %s", from), same);
 }
@@ -522,8 +647,8 @@ static void check_set(checker *c, number_type type, operand_set set) {
     const char *what = type == NUMBER_F32 ? "gradients of rows" : "gradients of rows, beyond half a unit";
     check_report(c, name, arena_printf(c->memory, "%s%s", what, SET_NAME[set]), ROW_BOUND, &worst);
   }
-  if (!s->n_operands && !t->positions) return;
-  for (int from_input = s->amplitude == 0; from_input < 2; from_input++) {
+  if (!s->n_operands && !t->positions && !spec_turns_rows(s)) return;
+  for (int from_input = is_lost(s); from_input < 2; from_input++) {
     of.from_input = from_input;
     for (int which = 0; which < 2; which++) of.kept[which] = from_input ? x[which] : y[which];
     check_sums(c, &of, set, &(gradient_way){run_call, ""});
@@ -539,6 +664,6 @@ static void check_type(checker *c, number_type type) {
 
 void check_encode_backward(checker *c) {
   if (!c->kernel->encode_backward) return;
-  if (!c->gradients) c->gradients = choose(c);
+  if (!c->gradients || (is_rebased(c->spec) && c->gradients->of_gpu != is_of_gpu(c))) c->gradients = choose(c);
   check_each_type(c, check_type);
 }

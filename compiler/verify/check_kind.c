@@ -38,6 +38,12 @@ bool check_called(checker *c, const char *type, const char *what, int error) {
 /* The largest factor by which a gain there makes channels longer or shorter. */
 static long double largest_gain(const spec *s, const double *position, const double *const *operands) {
   long double largest = 1;
+  for (int i = 0; i < s->n_parts; i++) {
+    double own[SPEC_MAX_AXES];
+    reference_place_of_part(&s->part[i], position, own);
+    largest = fmaxl(largest, largest_gain(s->part[i].of, own, operands));
+  }
+  if (!s->gain[0]) return largest;
   for (int side = 0; side < 2; side++) {
     spec one = spec_of_side(s, side);
     for (int head = 0; head < s->heads; head++)
@@ -51,7 +57,7 @@ static long double largest_gain(const spec *s, const double *position, const dou
 
 void check_keep_gain(const checker *c, const trial_operands *operands, double *position) {
   const spec *s = c->spec;
-  for (int step = 0; step < 64 && s->gain[0] && largest_gain(s, position, operands->values) > 0x1p8L; step++)
+  for (int step = 0; step < 64 && largest_gain(s, position, operands->values) > 0x1p8L; step++)
     for (int a = 0; a < s->n_axes; a++) position[a] /= 2;
 }
 

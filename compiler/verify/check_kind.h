@@ -54,6 +54,19 @@ typedef struct converted_call {
 /* Of every pair of types that the kernel has: its outputs against its own float32 rows (verify/check_converted). */
 void check_each_pair(checker *c, const converted_call *call);
 
+/* Calls of append: as converted_call, with one batch. */
+typedef struct append_call {
+  const DLTensor *positions;
+  const trial_operands *operands;
+  int64_t heads, k_heads, tokens;
+  long double bound; /* of rows that are normalised */
+  /* Rows of q, or of k, against the reference's of `in`, float64 numbers [1][heads][tokens][channels]. */
+  void (*compare)(const checker *c, bool of_k, const DLTensor *in, const DLTensor *out, trial_error *worst);
+} append_call;
+/* Of every number type that the kernel has, with norms and without; nothing where it has no such entry, and of GPUs
+ * (verify/check_append). */
+void check_append(checker *c, const append_call *call);
+
 /* Gradients of rows, and of operands and positions where the kernel has them, against the reference's; nothing where it
  * has no entry for them (verify/check_backward). */
 void check_encode_backward(checker *c);

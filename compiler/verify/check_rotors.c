@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -33,6 +34,7 @@ typedef struct sample {
   const double *values;
   const DLTensor *positions; /* float64; NULL with a grid */
   trial_operands operands;
+  trial_inputs inputs; /* [BATCH][heads][tokens], where they turn rows */
   oracle *oracle, *of_keys; /* of q, of k */
 } sample;
 
@@ -50,12 +52,31 @@ static void place_cuts(const spec *s, const sample *t, double *values) {
   }
 }
 
+/* Whether the description, or one of its parts, has a group that is not compact; a function of rotors. */
+static bool grows(const spec *s) {
+  for (int i = 0; i < s->n_parts; i++)
+    if (grows(s->part[i].of)) return true;
+  return s->n_components && (s->algebra.q || s->algebra.r);
+}
+
+static bool has_function(const spec *s) {
+  for (int i = 0; i < s->n_parts; i++)
+    if (s->part[i].of->function) return true;
+  return s->function != NULL;
+}
+
+static int64_t blocks_of_all_heads(const spec *s) {
+  int64_t blocks = s->n_components ? s->n_blocks : 0;
+  for (int i = 0; i < s->n_parts; i++) blocks += s->part[i].of->n_blocks;
+  return s->heads * blocks;
+}
+
 static const void *choose(checker *c) {
   const spec *s = c->spec;
   sample *t = arena_new(c->memory, sample);
   /* Where heads differ, q and k have as many as the kernel is made for. */
   t->heads = s->heads > 1 ? s->heads : ANY_HEADS;
-  t->k_heads = s->heads > 1 ? s->heads : ANY_K_HEADS;
+  t->k_heads = s->heads > 1 ? s->heads : spec_turns_rows(s) ? ANY_HEADS : ANY_K_HEADS; /* inputs serve q and k */
   t->operands = trial_random_operands(c->memory, s, NUMBER_F32, &c->random);
   if (s->grid[0]) {
     t->tokens = spec_grid_tokens(s);
@@ -63,14 +84,14 @@ static const void *choose(checker *c) {
     t->sweep = t->tokens;
   } else {
     /* A group that is not compact grows with the phase: no kernel can follow it to 2^24. */
-    int doublings = s->algebra.q || s->algebra.r ? 2 : s->dense ? DENSE_DOUBLINGS : SWEEP_DOUBLINGS;
-    t->sweep_step = s->heads * s->n_blocks > 256 ? 4 : 1;
+    int doublings = grows(s) ? 2 : s->dense ? DENSE_DOUBLINGS : SWEEP_DOUBLINGS;
+    t->sweep_step = blocks_of_all_heads(s) > 256 ? 4 : 1;
     t->moderate = s->skip_tokens + 1;
     t->sweep = t->moderate + MODERATE;
     t->tokens = t->sweep + doublings / t->sweep_step + 1;
     double *values = arena_array(c->memory, double, t->tokens * s->n_axes);
     for (int64_t n = t->moderate; n < t->sweep; n++) {
-      double reach = s->algebra.q || s->algebra.r ? 1 : n & 1 ? 100 : 4;
+      double reach = grows(s) ? 1 : n & 1 ? 100 : 4;
       if (reach == 1)
         check_position_of_phase(c, &t->operands, random_uniform(&c->random, 0.1, 4), values + n * s->n_axes);
       else
@@ -80,7 +101,7 @@ static const void *choose(checker *c) {
         }
       check_keep_gain(c, &t->operands, values + n * s->n_axes);
     }
-    if (s->function) place_cuts(s, t, values + t->moderate * s->n_axes);
+    if (has_function(s)) place_cuts(s, t, values + t->moderate * s->n_axes);
     for (int64_t n = t->sweep; n < t->tokens; n++)
       check_position_of_phase(c, &t->operands, ldexp(1, (int)(n - t->sweep) * t->sweep_step), values + n * s->n_axes);
     t->values = values;
@@ -93,10 +114,32 @@ static const void *choose(checker *c) {
     *keys = spec_of_side(s, 1);
     t->of_keys = oracle_create(c->memory, keys, 1, t->tokens, t->values, &t->operands);
   }
+  if (spec_turns_rows(s)) {
+    t->inputs = trial_random_inputs(c->memory, s, NUMBER_F32, BATCH, t->heads, t->tokens, &c->random);
+    oracle_set_inputs(t->oracle, &t->inputs, BATCH, t->heads);
+    if (t->of_keys != t->oracle) oracle_set_inputs(t->of_keys, &t->inputs, BATCH, t->heads);
+    t->operands.inputs = t->inputs.tensors;
+  }
   /* An odd step meets every column of a grid whose sides are powers of two. */
   for (int side = 0; side < 2 && s->grid[0]; side++)
     oracle_sample(side ? t->of_keys : t->oracle, t->tokens / GRID_SAMPLE | 1);
   return t;
+}
+
+/* What calls of other numbers of batches read: the inputs of the first for all. */
+static trial_operands first_for_all(const checker *c) {
+  const sample *t = c->sample;
+  trial_operands operands = t->operands;
+  if (!operands.inputs) return operands;
+  operands.inputs = arena_array(c->memory, const DLTensor *, c->spec->n_inputs);
+  for (int i = 0; i < c->spec->n_inputs; i++) {
+    DLTensor *first = tensor_copy(c->memory, t->inputs.tensors[i]);
+    first->shape = arena_array(c->memory, int64_t, first->ndim);
+    memcpy(first->shape, t->inputs.tensors[i]->shape, sizeof(int64_t) * (size_t)first->ndim);
+    first->shape[0] = 1;
+    operands.inputs[i] = first;
+  }
+  return operands;
 }
 
 /* ---- the checks ---- */
@@ -106,8 +149,8 @@ static void check_entries(checker *c) {
   const char *type = "f32";
   DLTensor *in = trial_unit_rows(c->memory, c->spec, NUMBER_F32, t->heads, t->tokens);
   DLTensor *out = tensor_copy(c->memory, in);
-  if (!check_called(c, type, "rotor entries",
-                    trial_call(c->kernel, t->positions, &t->operands, in, out, NULL, NULL, 1)))
+  trial_operands operands = first_for_all(c);
+  if (!check_called(c, type, "rotor entries", trial_call(c->kernel, t->positions, &operands, in, out, NULL, NULL, 1)))
     return;
   trial_error zero = {0}, moderate = {0};
   trial_compare_entries(t->oracle, out, c->spec->skip_tokens, c->spec->skip_tokens + 1, &zero);
@@ -192,6 +235,7 @@ static void check_position_types(checker *c) {
   const sample *t = c->sample;
   static const number_type types[] = {NUMBER_F64, NUMBER_F32, NUMBER_I32, NUMBER_I64};
   if (s->grid[0]) return;
+  trial_operands operands = first_for_all(c);
   double *values = arena_array(c->memory, double, t->tokens * s->n_axes);
   for (int64_t i = 0; i < t->tokens * s->n_axes; i++) values[i] = rint(fmin(fmax(t->values[i], -0x1p23), 0x1p23));
   DLTensor *q = tensor_rows(c->memory, NUMBER_F32, ROWS_BHND, 1, t->heads, t->tokens, s->head_dim), *first = NULL;
@@ -200,8 +244,7 @@ static void check_position_types(checker *c) {
   for (int i = 0; i < 4; i++) {
     DLTensor *positions = tensor_contiguous(c->memory, types[i], 2, (int64_t[]){t->tokens, s->n_axes}, values);
     DLTensor *out = tensor_copy(c->memory, q);
-    if (!check_called(c, "f32", "position types",
-                      trial_call(c->kernel, positions, &t->operands, q, out, NULL, NULL, 1)))
+    if (!check_called(c, "f32", "position types", trial_call(c->kernel, positions, &operands, q, out, NULL, NULL, 1)))
       return;
     same = same && (!first || tensor_identical(first, out));
     if (!first) first = out;
@@ -213,27 +256,34 @@ static void check_position_types(checker *c) {
  * that the kernel alone knows. */
 static bool shows_entries(const spec *s) { return !s->basis && !(s->dense && s->dense->map == DENSE_SCHUR); }
 
+static void mark_blocked(const spec *s, bool *blocked) {
+  for (int i = 0; i < s->n_components * s->n_blocks; i++) blocked[s->channel[i]] = true;
+}
+
 /* An infinity in the first block, and in the last leftover channel, leaves all other channels as they were. */
 static void check_infinity(checker *c) {
   const spec *s = c->spec;
   const sample *t = c->sample;
   DLTensor *q = tensor_rows(c->memory, NUMBER_F32, ROWS_BHND, 1, t->heads, t->tokens, s->head_dim);
   tensor_randomize(q, &c->random);
+  trial_operands operands = first_for_all(c);
   DLTensor *clean = tensor_copy(c->memory, q), *struck = tensor_copy(c->memory, q);
-  if (!check_called(c, "f32", "infinity", trial_call(c->kernel, t->positions, &t->operands, q, clean, NULL, NULL, 1)))
+  if (!check_called(c, "f32", "infinity", trial_call(c->kernel, t->positions, &operands, q, clean, NULL, NULL, 1)))
     return;
   bool *touched = arena_array(c->memory, bool, s->head_dim), *blocked = arena_array(c->memory, bool, s->head_dim);
-  for (int i = 0; i < s->n_components; i++) touched[s->channel[i * s->n_blocks]] = true;
-  for (int i = 0; i < s->n_components * s->n_blocks; i++) blocked[s->channel[i]] = true;
+  const spec *first = s->n_parts ? s->part[0].of : s;
+  for (int i = 0; i < first->n_components; i++) touched[first->channel[i * first->n_blocks]] = true;
+  mark_blocked(s, blocked);
+  for (int i = 0; i < s->n_parts; i++) mark_blocked(s->part[i].of, blocked);
   int leftover = s->head_dim - 1;
   while (leftover >= 0 && blocked[leftover]) leftover--;
   if (leftover >= 0) touched[leftover] = true;
   for (int64_t h = 0; h < t->heads; h++)
     for (int64_t n = 0; n < t->tokens; n++) {
-      number_store(NUMBER_F32, tensor_at(q, 0, h, n, s->channel[0]), INFINITY);
+      number_store(NUMBER_F32, tensor_at(q, 0, h, n, first->channel[0]), INFINITY);
       if (leftover >= 0) number_store(NUMBER_F32, tensor_at(q, 0, h, n, leftover), INFINITY);
     }
-  if (!check_called(c, "f32", "infinity", trial_call(c->kernel, t->positions, &t->operands, q, struck, NULL, NULL, 1)))
+  if (!check_called(c, "f32", "infinity", trial_call(c->kernel, t->positions, &operands, q, struck, NULL, NULL, 1)))
     return;
   bool same = true;
   for (int64_t h = 0; h < t->heads; h++)
@@ -245,11 +295,25 @@ static void check_infinity(checker *c) {
   check_report_bits(c, "f32", "other blocks beside an infinity", same);
 }
 
+static void compare_normalised(const checker *c, bool of_k, const DLTensor *in, const DLTensor *out,
+                               trial_error *worst) {
+  const sample *t = c->sample;
+  trial_compare_rows(of_k ? t->of_keys : t->oracle, in, out, worst);
+}
+
+static void check_appended(checker *c) {
+  const sample *t = c->sample;
+  trial_operands operands = first_for_all(c);
+  check_append(
+      c, &(append_call){t->positions, &operands, t->heads, t->k_heads, t->tokens, 2 * ROW_BOUND, compare_normalised});
+}
+
 static void run(checker *c) {
   bool has_f32 = c->kernel->dtypes & PEGEN_DTYPE_F32;
   if (has_f32 && shows_entries(c->spec)) check_entries(c);
   check_each_type(c, check_rows);
   const sample *t = c->sample;
+  check_appended(c);
   check_encode_backward(c);
   check_each_pair(c, &(converted_call){t->positions, &t->operands, t->heads, t->k_heads, t->tokens});
   if (!has_f32) return;

@@ -17,16 +17,62 @@ struct oracle {
   int64_t batches, tokens, step;
   const double *positions;
   const double *const *operands;
-  remembered *block;   /* [batches][tokens][heads][n_blocks] */
+  const trial_inputs *inputs; /* NULL: rows of a token have one matrix */
+  int64_t matrix_batches, heads;
+  remembered *block;   /* [matrix_batches][tokens][heads][n_blocks] */
+  oracle *part[SPEC_MAX_PARTS]; /* of a description that has them, which has no blocks itself */
   long double **basis; /* [heads]: matrices of the change of basis; NULL: not yet asked for */
 };
+
+/* positions [count][axes] of the whole, or those of its grid, as the part's. */
+static const double *positions_of_part(arena *a, const spec *s, const spec_part *part, int64_t count,
+                                       const double *positions) {
+  double *own = arena_array(a, double, count * part->of->n_axes + 1), grid[SPEC_MAX_AXES];
+  for (int64_t n = 0; n < count; n++) {
+    if (!positions) reference_grid(s, n, grid);
+    reference_place_of_part(part, positions ? positions + n * s->n_axes : grid, own + n * part->of->n_axes);
+  }
+  return own;
+}
 
 oracle *oracle_create(arena *a, const spec *s, int64_t batches, int64_t tokens, const double *positions,
                       const trial_operands *operands) {
   oracle *o = arena_new(a, oracle);
-  *o = (oracle){a, s, batches, tokens, 1, positions, operands->values, NULL, arena_array(a, long double *, s->heads)};
+  *o = (oracle){.memory = a,
+                .spec = s,
+                .batches = batches,
+                .tokens = tokens,
+                .step = 1,
+                .positions = positions,
+                .operands = operands->values,
+                .matrix_batches = batches,
+                .heads = s->heads,
+                .basis = arena_array(a, long double *, s->heads)};
   o->block = arena_array(a, remembered, batches * tokens * s->heads * s->n_blocks + 1);
+  for (int i = 0; i < s->n_parts; i++) {
+    const double *own = positions_of_part(a, s, &s->part[i], batches * tokens, positions);
+    o->part[i] = oracle_create(a, s->part[i].of, batches, tokens, own, operands);
+  }
   return o;
+}
+
+oracle *oracle_part(const oracle *o, int part) { return o->part[part]; }
+
+void oracle_set_inputs(oracle *o, const trial_inputs *inputs, int64_t batches, int64_t heads) {
+  o->inputs = inputs;
+  o->matrix_batches = batches;
+  o->heads = heads;
+  o->block = arena_array(o->memory, remembered, batches * o->tokens * heads * o->spec->n_blocks + 1);
+}
+
+/* Operands, and behind them the rows of inputs of a row; list [n_operands + n_inputs]. */
+static const double *const *operands_of(const oracle *o, int64_t batch, int64_t token, int64_t head,
+                                        const double **list) {
+  const spec *s = o->spec;
+  if (!o->inputs) return o->operands;
+  memcpy(list, o->operands, sizeof *list * (size_t)s->n_operands);
+  trial_input_rows(s, o->inputs, (batch * o->heads + head) * o->tokens + token, list + s->n_operands);
+  return list;
 }
 
 void oracle_sample(oracle *o, int64_t step) { o->step = step; }
@@ -58,6 +104,7 @@ static long double growth(const spec *s, const double *positions, const double *
   spec one = *s;
   one.amplitude = 1;
   one.gain[0] = one.gain[1] = NULL;
+  one.dual_axes = 0; /* whose entries are as large */
   one.combine = COMBINE_SUM;
   one.n_components = n;
   for (int i = 0; i < n; i++) one.component[i] = (spec_component){1u << i, 1};
@@ -87,16 +134,19 @@ static long double scale_of(const spec *s, const double *positions, const double
 
 const long double *oracle_matrix(oracle *o, int64_t batch, int64_t token, int head, int block, long double *scale) {
   const spec *s = o->spec;
+  int64_t at_batch = o->matrix_batches == 1 ? 0 : batch, at_head = o->heads == 1 ? 0 : head;
   if (o->batches == 1) batch = 0;
   if (s->heads == 1) head = 0;
-  remembered *r = &o->block[((batch * o->tokens + token) * s->heads + head) * s->n_blocks + block];
+  remembered *r = &o->block[((at_batch * o->tokens + token) * o->heads + at_head) * s->n_blocks + block];
   if (!r->matrix) {
     double grid[SPEC_MAX_AXES];
     const double *positions = o->positions ? o->positions + (batch * o->tokens + token) * s->n_axes : grid;
+    const double **list = arena_array(o->memory, const double *, s->n_operands + s->n_inputs + 1);
+    const double *const *operands = operands_of(o, at_batch, token, at_head, list);
     if (!o->positions) reference_grid(s, token, grid);
     r->matrix = arena_array(o->memory, long double, s->n_components * s->n_components);
-    reference_block(s, positions, o->operands, head, block, r->matrix);
-    r->scale = scale_of(s, positions, o->operands, head, block);
+    reference_block(s, positions, operands, head, block, r->matrix);
+    r->scale = scale_of(s, positions, operands, head, block);
   }
   *scale = r->scale;
   return r->matrix;
@@ -139,6 +189,11 @@ static void turn_block(oracle *o, int64_t batch, int64_t token, int head, int bl
   }
 }
 
+static void turn_blocks(oracle *o, int64_t batch, int64_t token, int head, long double *row, long double *unit) {
+  for (int block = 0; block < o->spec->n_blocks && token >= o->spec->skip_tokens; block++)
+    turn_block(o, batch, token, head, block, row, unit);
+}
+
 void oracle_row(oracle *o, int64_t batch, int64_t token, int head, const double *in, long double *exact,
                 long double *unit) {
   const spec *s = o->spec;
@@ -148,9 +203,12 @@ void oracle_row(oracle *o, int64_t batch, int64_t token, int head, const double 
     unit[c] = -1;
     norm += exact[c] * exact[c];
   }
+  if (s->n_parts) {
+    for (int i = 0; i < s->n_parts; i++) turn_blocks(o->part[i], batch, token, head, exact, unit);
+    return;
+  }
   if (s->basis && !s->inverse) change_basis(o, head, exact);
-  for (int block = 0; block < s->n_blocks && token >= s->skip_tokens; block++)
-    turn_block(o, batch, token, head, block, exact, unit);
+  turn_blocks(o, batch, token, head, exact, unit);
   if (!s->basis) return;
   if (s->inverse) change_basis(o, head, exact);
   /* Every channel is made of all: errors are measured by the whole row. */
@@ -176,14 +234,15 @@ static void note(trial_error *worst, long double error, bool spoilt, int64_t b, 
 static void compare_row(oracle *o, const DLTensor *in, const DLTensor *out, int64_t b, int64_t h, int64_t n,
                         trial_error *worst) {
   const spec *s = o->spec;
-  number_type type = number_type_of(in->dtype);
+  number_type type = number_type_of(out->dtype), in_type = number_type_of(in->dtype);
   double row[SPEC_MAX_HEAD_DIM];
   long double exact[SPEC_MAX_HEAD_DIM], unit[SPEC_MAX_HEAD_DIM];
-  for (int c = 0; c < s->head_dim; c++) row[c] = number_load(type, tensor_at(in, b, h, n, c));
+  for (int c = 0; c < s->head_dim; c++) row[c] = number_load(in_type, tensor_at(in, b, h, n, c));
   oracle_row(o, b, n, (int)h, row, exact, unit);
   for (int c = 0; c < s->head_dim; c++) {
     const void *from = tensor_at(in, b, h, n, c), *to = tensor_at(out, b, h, n, c);
     double got = number_load(type, to);
+    if (unit[c] < 0 && in_type != type) unit[c] = fabsl(exact[c]);
     if (unit[c] < 0) {
       if (memcmp(from, to, in->dtype.bits / 8u) != 0) note(worst, 0, true, b, h, n, c, got, row[c]);
       continue;
@@ -281,22 +340,34 @@ void trial_compare_rows(oracle *o, const DLTensor *in, const DLTensor *out, tria
   if (is_sampled(o, n)) compare_row(o, in, out, b, h, n, worst);
 }
 
+static void put_ones(DLTensor *t, const spec *s, number_type type, int64_t b, int64_t h, int64_t n) {
+  for (int block = 0; block < s->n_blocks && b < s->n_components; block++)
+    number_store(type, tensor_at(t, b, h, n, s->channel[b * s->n_blocks + block]), 1);
+}
+
 DLTensor *trial_unit_rows(arena *a, const spec *s, number_type type, int64_t heads, int64_t tokens) {
-  DLTensor *t = tensor_rows(a, type, ROWS_BHND, s->n_components, heads, tokens, s->head_dim);
+  int most = s->n_components;
+  for (int i = 0; i < s->n_parts; i++)
+    if (s->part[i].of->n_components > most) most = s->part[i].of->n_components;
+  DLTensor *t = tensor_rows(a, type, ROWS_BHND, most, heads, tokens, s->head_dim);
   EACH_ROW(t, b, h, n) {
     for (int c = 0; c < s->head_dim; c++) number_store(type, tensor_at(t, b, h, n, c), 0);
-    for (int block = 0; block < s->n_blocks; block++)
-      number_store(type, tensor_at(t, b, h, n, s->channel[b * s->n_blocks + block]), 1);
+    put_ones(t, s, type, b, h, n);
+    for (int i = 0; i < s->n_parts; i++) put_ones(t, s->part[i].of, type, b, h, n);
   }
   return t;
 }
 
 void trial_compare_entries(oracle *o, const DLTensor *out, int64_t from, int64_t to, trial_error *worst) {
   const spec *s = o->spec;
+  for (int i = 0; i < s->n_parts; i++) {
+    o->part[i]->step = o->step;
+    trial_compare_entries(o->part[i], out, from, to, worst);
+  }
   number_type type = number_type_of(out->dtype);
   EACH_ROW(out, b, h, n) {
     if (n < from || n >= to || n < s->skip_tokens || !is_sampled(o, n)) continue;
-    for (int block = 0; block < s->n_blocks; block++) {
+    for (int block = 0; block < s->n_blocks && b < s->n_components; block++) {
       long double scale;
       /* The batch only says which column; positions are shared. */
       const long double *matrix = oracle_matrix(o, 0, n, (int)h, block, &scale);

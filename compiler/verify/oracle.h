@@ -12,8 +12,13 @@ typedef struct oracle oracle;
  * and k differ it is of q (spec_of_side). */
 oracle *oracle_create(arena *a, const spec *s, int64_t batches, int64_t tokens, const double *positions,
                       const trial_operands *operands);
+/* Of a description that turns rows by inputs: those of `batches` batches, or of all where there is one, and of `heads`
+ * heads; else the typical row stands for all. */
+void oracle_set_inputs(oracle *o, const trial_inputs *inputs, int64_t batches, int64_t heads);
 /* Comparisons look at the first and last tokens and at every step-th; 1 where not called. */
 void oracle_sample(oracle *o, int64_t step);
+/* Of one of the head's parts. */
+oracle *oracle_part(const oracle *o, int part);
 /* matrix [n_components][n_components] of a token that is encoded. *scale: what errors of its entries are
  * measured by: the amplitude (or its inverse) in a compact group, otherwise the largest
  * number that a float32 product of the axes' actions passes through; of a dense block exp(M) the larger
@@ -37,9 +42,10 @@ typedef struct trial_error {
 } trial_error;
 
 /* Rows of a q or k against the reference; adds to *worst. f32: the whole difference counts; bf16 and
- * f16: what exceeds half a unit in the last place. Where the output stays in the kernel's own basis (dense->map ==
- * DENSE_SCHUR), the inner products of all pairs of rows of a head's block are compared, of which the basis leaves no
- * trace. */
+ * f16: what exceeds half a unit in the last place. `in` may hold float64 numbers that the rows were made of: then
+ * channels that pass through are compared as numbers, in units of themselves. Where the output stays in the kernel's
+ * own basis (dense->map == DENSE_SCHUR), the inner products of all pairs of rows of a head's block are compared, of
+ * which the basis leaves no trace. */
 void trial_compare_rows(oracle *o, const DLTensor *in, const DLTensor *out, trial_error *worst);
 
 /* Tensor whose batch j has a one in component j of every block: then rows are matrix columns. */

@@ -98,11 +98,11 @@ static multivector exponential(const cayley *table, const multivector *x) {
 
 /* ---- the description ---- */
 
-/* Adds factor * theta/2 B of an axis to the exponent. */
+/* Adds factor * theta/2 B of an axis to the exponent, of q where q and k differ. */
 static void add_generator(const spec *s, int axis, long double factor, const expr_environment *env,
                           multivector *exponent) {
   const spec_bivector *generator = &s->generator[axis];
-  long double half_angle = factor * expr_eval_long(s->angle[axis], env) / 2;
+  long double half_angle = factor * expr_eval_long(s->angle[axis], env) / (s->dual_axes >> axis & 1 ? -2 : 2);
   for (int i = 0; i < generator->count; i++)
     exponent->coefficient[generator->blade[i]] += half_angle * expr_eval_long(generator->coefficient[i], env);
 }
@@ -157,8 +157,7 @@ long double reference_reach(const spec *s, const double *positions, const double
                             int block) {
   const expr *input[REFERENCE_ROTORS_MOST];
   long double value[REFERENCE_ROTORS_MOST];
-  expr_environment env = {
-      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  expr_environment env = reference_environment(s, positions, operands, head, block);
   int count = reference_rotors_inputs(s, input);
   for (int i = 0; i < count; i++) value[i] = expr_eval_long(input[i], &env);
   return reference_rotors_reach(s, value, 0x1p-42L, 0x1p-48L);
@@ -167,8 +166,7 @@ long double reference_reach(const spec *s, const double *positions, const double
 long double reference_gain_of(const spec *s, const double *positions, const double *const *operands, int head,
                               int block) {
   if (!s->gain[0]) return 1;
-  expr_environment env = {
-      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  expr_environment env = reference_environment(s, positions, operands, head, block);
   long double gain = expr_eval_long(s->gain[0], &env);
   return s->inverse ? 1 / gain : gain;
 }
@@ -189,8 +187,7 @@ void reference_block(const spec *s, const double *positions, const double *const
   }
   cayley table;
   cayley_table(&table, &s->algebra);
-  expr_environment env = {
-      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  expr_environment env = reference_environment(s, positions, operands, head, block);
   if (s->function) {
     function_block(s, &env, matrix);
     return;
@@ -227,10 +224,31 @@ static void change_basis(const spec *s, const double *const *operands, int head,
   free(c);
 }
 
+/* Each part turns its own channels of the row, which no other part has. */
+static void parts_of_row(const spec *s, const double *positions, const double *const *operands, int head,
+                         const double *in, long double *out) {
+  long double turned[SPEC_MAX_HEAD_DIM];
+  double own[SPEC_MAX_AXES];
+  for (int i = 0; i < s->n_parts; i++) {
+    const spec_part *part = &s->part[i];
+    reference_place_of_part(part, positions, own);
+    reference_row(part->of, own, operands, head, in, turned);
+    for (int c = part->first; c < part->first + part->count; c++) out[c] = turned[c];
+  }
+}
+
+void reference_place_of_part(const spec_part *part, const double *positions, double *own) {
+  for (int axis = 0; axis < part->of->n_axes; axis++) own[axis] = positions[part->axis[axis]];
+}
+
 void reference_row(const spec *s, const double *positions, const double *const *operands, int head, const double *in,
                    long double *out) {
   long double matrix[SPEC_MAX_BLOCK * SPEC_MAX_BLOCK], row[SPEC_MAX_HEAD_DIM];
   for (int c = 0; c < s->head_dim; c++) out[c] = row[c] = in[c];
+  if (s->n_parts) {
+    parts_of_row(s, positions, operands, head, in, out);
+    return;
+  }
   if (s->basis && !s->inverse) {
     change_basis(s, operands, head, false, row, out);
     for (int c = 0; c < s->head_dim; c++) row[c] = out[c];
@@ -252,8 +270,7 @@ void reference_row(const spec *s, const double *positions, const double *const *
 
 long double reference_sum(const spec *s, const double *positions, const double *const *operands, int head,
                           int channel) {
-  expr_environment env = {
-      .head = head, .block = channel, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  expr_environment env = reference_environment(s, positions, operands, head, channel);
   long double value = expr_eval_long(s->additive->value, &env);
   return s->inverse ? -value : value;
 }

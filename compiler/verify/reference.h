@@ -12,10 +12,23 @@
 /* Of the product of two blades of the algebra, whose blade is a ^ b: +-1, 0 where a null vector is squared. */
 int reference_sign(const spec_algebra *algebra, unsigned a, unsigned b);
 
+/* Where an expression is evaluated of a block (of a sum: a channel) and head, by the conventions of reference_block:
+ * inputs follow operands. */
+static inline expr_environment reference_environment(const spec *s, const double *positions,
+                                                     const double *const *operands, int head, int block) {
+  return (expr_environment){.head = head,
+                            .block = block,
+                            .blocks = s->n_blocks,
+                            .positions = positions,
+                            .operands = operands,
+                            .inputs = spec_turns_rows(s) ? operands + s->n_operands : NULL};
+}
+
 /* The matrix by which block `block` of head `head` is encoded at `positions` [n_axes]:
  * out component i = sum_j matrix[i * n_components + j] * in component j. The
- * amplitude, the gain and `inverse` are included. operands[i]: elements of operand i as doubles. Where rows of q and k
- * differ it is of q; spec_of_side makes a description of either. */
+ * amplitude, the gain and `inverse` are included. operands[i]: elements of operand i as doubles, and where inputs turn
+ * rows, operands[n_operands + i]: the row of input i. Where rows of q and k differ it is of q; spec_of_side makes a
+ * description of either. */
 void reference_block(const spec *s, const double *positions, const double *const *operands, int head, int block,
                      long double *matrix);
 
@@ -50,6 +63,9 @@ void reference_solve(int n, long double *system, long double *right);
 /* One row of head_dim channels; channels of no block are copied, but for a change of basis. */
 void reference_row(const spec *s, const double *positions, const double *const *operands, int head, const double *in,
                    long double *out);
+
+/* A part's coordinates [its n_axes] among the whole's. */
+void reference_place_of_part(const spec_part *part, const double *positions, double *own);
 
 /* What an additive description adds to a channel. */
 long double reference_sum(const spec *s, const double *positions, const double *const *operands, int head, int channel);

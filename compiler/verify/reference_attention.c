@@ -48,6 +48,13 @@ void reference_score_places(const spec *s, const reference_query *query, int64_t
   delta[SPEC_OF_KEY] = (double)key;
 }
 
+void reference_pair_inputs(const spec *s, const reference_query *query, int64_t key, const double **rows) {
+  for (int i = 0; i < s->n_inputs; i++) {
+    int64_t size = s->input[i].size ? s->input[i].size : 1;
+    rows[i] = query->inputs[i] + (s->input[i].of_keys ? key * size : 0);
+  }
+}
+
 /* A key that would be hidden whatever finite product it had is hidden. */
 static long double final_score(const spec *s, const expr_environment *env, double *delta) {
   if (isfinite(delta[SPEC_OF_SCORE])) return expr_eval_long(s->pairwise->score, env);
@@ -63,15 +70,29 @@ static long double score_of(const spec *s, const reference_query *query, int64_t
   const spec_pairwise *pair = s->pairwise;
   if (is_plain(s, query, key) || (!pair->bias && !pair->score)) return product;
   double delta[SPEC_MAX_PLACES];
+  const double *inputs[SPEC_MAX_INPUTS];
   reference_score_places(s, query, key, product, delta);
-  expr_environment env = {
-      .head = query->head, .blocks = expr_pool_blocks(s->pool), .positions = delta, .operands = query->operands};
+  reference_pair_inputs(s, query, key, inputs);
+  expr_environment env = {.head = query->head,
+                          .blocks = expr_pool_blocks(s->pool),
+                          .positions = delta,
+                          .operands = query->operands,
+                          .inputs = inputs};
   return pair->score ? final_score(s, &env, delta) : product + expr_eval_long(pair->bias, &env);
+}
+
+void reference_value(const spec *s, const reference_query *query, int64_t key, long double *row) {
+  const double *v = query->v + key * s->pairwise->value_dim;
+  double delta[SPEC_MAX_AXES];
+  for (int c = 0; c < s->pairwise->value_dim; c++) row[c] = v[c];
+  if (!s->pairwise->turns_values || is_plain(s, query, key)) return;
+  displace(s, query, key, delta);
+  reference_row(s, delta, query->operands, query->head, v, row);
 }
 
 void reference_attention(const spec *s, const reference_query *query, long double *scores, long double *out) {
   int width = s->pairwise->value_dim;
-  long double largest = -INFINITY, sum = 0;
+  long double largest = -INFINITY, sum = 0, row[SPEC_MAX_HEAD_DIM];
   for (int64_t key = 0; key < query->keys; key++) {
     scores[key] = key < query->visible ? score_of(s, query, key) : -INFINITY;
     if (!(scores[key] <= largest) && !isnan(largest)) largest = scores[key]; /* NaN stays */
@@ -82,7 +103,8 @@ void reference_attention(const spec *s, const reference_query *query, long doubl
     long double p = expl(scores[key] - largest);
     if (scores[key] == -INFINITY) continue; /* 0 times what may be no number */
     sum += p;
-    for (int c = 0; c < width; c++) out[c] += p * query->v[key * width + c];
+    reference_value(s, query, key, row);
+    for (int c = 0; c < width; c++) out[c] += p * row[c];
   }
   for (int c = 0; c < width; c++) out[c] /= sum;
 }

@@ -21,15 +21,20 @@ typedef struct reference_query {
   int head;                /* row of per-head leaves */
   double scale;            /* 0: 1/sqrt(head_dim) */
   const double *const *operands;
-  const double *const *inputs; /* [inputs] the query's rows */
+  const double *const *inputs; /* [inputs] the query's rows; of keys those of all, from key 0 on */
   const double *origin; /* [axes] from which a polynomial is multiplied out, of widened rows; NULL: from nearby */
 } reference_query;
 
 /* Where the pair is, for a score: delta [SPEC_MAX_PLACES], of which `product` is scale q . k. */
 void reference_score_places(const spec *s, const reference_query *query, int64_t key, long double product,
                             double *delta);
+/* Rows of inputs of a pair [n_inputs]: the query's, and the key's. */
+void reference_pair_inputs(const spec *s, const reference_query *query, int64_t key, const double **rows);
 /* scale q . k, turned, with a polynomial's bias: what a score is a function of. */
 long double reference_pair_product(const spec *s, const reference_query *query, int64_t key);
+
+/* A key's row of v [value_dim], turned where the description says so. */
+void reference_value(const spec *s, const reference_query *query, int64_t key, long double *row);
 
 /* scores [keys], -infinity where a key is not seen; out [value_dim], zeros where none is. */
 void reference_attention(const spec *s, const reference_query *query, long double *scores, long double *out);

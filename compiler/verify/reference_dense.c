@@ -42,8 +42,7 @@ void reference_skew(const spec_skew *m, int n, int head, int block, int blocks, 
 static void exponent(const spec *s, const double *positions, const double *const *operands, int head, int block,
                      long double *m) {
   int n = s->n_components;
-  expr_environment env = {
-      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  expr_environment env = reference_environment(s, positions, operands, head, block);
   memset(m, 0, sizeof *m * (size_t)(n * n));
   for (int axis = 0; axis < s->n_axes; axis++)
     add_skew(&s->dense->generator[axis], n, head, block, s->n_blocks, operands, expr_eval_long(s->angle[axis], &env),

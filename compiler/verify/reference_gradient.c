@@ -171,8 +171,7 @@ static void gained_block_backward(const spec *s, const double *positions, const 
   reference_block(&rotation, positions, operands, head, block, matrix);
   for (int i = 0; i < entries; i++) product += outer[i] * matrix[i], square += matrix[i] * matrix[i];
   long double slope = s->inverse ? -gain * gain : 1; /* of 1 / gain */
-  expr_environment env = {
-      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  expr_environment env = reference_environment(s, positions, operands, head, block);
   gradient_sum sum = {slope * product, fabsl(slope) * size * sqrtl(square)};
   reference_expr_backward(s->pool, &env, &s->gain[0], 1, &sum, to);
 }
@@ -192,8 +191,7 @@ void reference_block_backward(const spec *s, const double *positions, const doub
     return;
   }
   arena *scratch = arena_create();
-  expr_environment env = {
-      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  expr_environment env = reference_environment(s, positions, operands, head, block);
   dual_place place = dual_at(scratch, s->pool, &env);
   description *d = arena_new(scratch, description);
   const dual_variable *by;
@@ -345,6 +343,7 @@ static void token_backward(walk *w, int64_t set, int64_t token, int head) {
         row_backward(w, head, is_turned, blocks, tensors[t]->x + at, tensors[t]->g + at, tensors[t]->gradient + at);
       }
   reference_gains gains = {.operand = call->operand,
+                           .input = call->input,
                            .position =
                                call->position ? call->position + (set * call->tokens + token) * s->n_axes : NULL};
   for (int block = 0; is_turned && block < s->n_blocks; block++)
@@ -400,8 +399,7 @@ static void additive_backward(walk *w, int64_t set, int64_t token, int head) {
           sum.value += s->inverse ? -g : g;
           sum.size += fabsl(g);
         }
-    expr_environment env = {
-        .head = head, .block = c, .blocks = s->n_blocks, .positions = positions, .operands = call->operands};
+    expr_environment env = reference_environment(s, positions, call->operands, head, c);
     if (is_added) reference_expr_backward(s->pool, &env, &s->additive->value, 1, &sum, &gains);
   }
 }
@@ -435,7 +433,67 @@ static void backward_of(const spec *s, const reference_backward *call) {
   arena_destroy(w.memory);
 }
 
+/* ---- heads of several parts ---- */
+
+static int64_t channels_of(const spec *s, const reference_backward *call, const reference_rows *rows) {
+  return call->batches * rows->heads * call->tokens * s->head_dim;
+}
+
+/* Adds what a part's own axes gain. */
+static void add_positions(const spec *s, const spec_part *part, const reference_backward *call,
+                          const gradient_sum *own) {
+  for (int64_t n = 0; n < call->position_sets * call->tokens; n++)
+    for (int axis = 0; axis < part->of->n_axes; axis++, own++) {
+      gradient_sum *sum = &call->position[n * s->n_axes + part->axis[axis]];
+      sum->value += own->value;
+      sum->size += own->size;
+    }
+}
+
+/* Its gradients of rows, of its own channels. */
+static void take_channels(const spec *s, const spec_part *part, const reference_backward *call,
+                          const reference_rows *from, const reference_rows *to) {
+  for (int64_t row = 0; row < channels_of(s, call, to); row += s->head_dim)
+    for (int c = part->first; c < part->first + part->count; c++) to->gradient[row + c] = from->gradient[row + c];
+}
+
+static void part_backward(const spec *s, const spec_part *part, const reference_backward *call) {
+  arena *a = arena_create();
+  int64_t tokens = call->position_sets * call->tokens;
+  int axes = part->of->n_axes;
+  double *own = arena_array(a, double, tokens *axes), grid[SPEC_MAX_AXES] = {0};
+  gradient_sum *gained = arena_array(a, gradient_sum, tokens * axes);
+  reference_backward one = *call;
+  for (int64_t n = 0; n < tokens; n++) {
+    const double *at = call->positions ? call->positions + n * s->n_axes : grid;
+    if (!call->positions && n % call->tokens >= s->skip_tokens) reference_grid(s, n % call->tokens, grid);
+    reference_place_of_part(part, at, own + n * axes);
+  }
+  one.positions = own;
+  one.position = call->position ? gained : NULL;
+  one.q.gradient = arena_array(a, gradient_sum, channels_of(s, call, &call->q) + 1);
+  one.k.gradient = arena_array(a, gradient_sum, channels_of(s, call, &call->k) + 1);
+  backward_of(part->of, &one);
+  take_channels(s, part, call, &one.q, &call->q);
+  take_channels(s, part, call, &one.k, &call->k);
+  if (call->position) add_positions(s, part, call, gained);
+  arena_destroy(a);
+}
+
+/* Each part gives the gradients of its own channels, operands and axes; other channels' pass. */
+static void parts_backward(const spec *s, const reference_backward *call) {
+  const reference_rows *tensors[] = {&call->q, &call->k};
+  for (int t = 0; t < 2; t++)
+    for (int64_t i = 0; i < channels_of(s, call, tensors[t]); i++)
+      tensors[t]->gradient[i] = (gradient_sum){tensors[t]->g[i], 0};
+  for (int i = 0; i < s->n_parts; i++) part_backward(s, &s->part[i], call);
+}
+
 void reference_encode_backward(const spec *s, const reference_backward *call) {
+  if (s->n_parts) {
+    parts_backward(s, call);
+    return;
+  }
   if (!spec_has_sides(s)) {
     backward_of(s, call);
     return;

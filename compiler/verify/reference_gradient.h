@@ -35,6 +35,7 @@ typedef struct reference_backward {
   const double *const *operands;
   reference_rows q, k;
   gradient_sum *const *operand; /* [n_operands][elements], added to */
+  gradient_sum *const *input;   /* [n_inputs][size] of the rows behind the operands' values, added to; NULL: none */
   gradient_sum *position;       /* [position_sets][tokens][axes], added to; of a grid too */
 } reference_backward;
 

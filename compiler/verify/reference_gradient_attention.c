@@ -29,6 +29,11 @@ static gradient_sum scaled(gradient_sum g, long double factor) {
   return (gradient_sum){g.value * factor, g.size * fabsl(factor)};
 }
 
+static void displace(pair *p) {
+  for (int axis = 0; axis < p->spec->n_axes; axis++)
+    p->delta[axis] = p->query->positions[p->key * p->spec->n_axes + axis] - p->query->position[axis];
+}
+
 /* The displacement is the key's position less the query's. */
 static void give_positions(const pair *p, const gradient_sum *delta) {
   for (int axis = 0; axis < p->spec->n_axes; axis++) {
@@ -126,10 +131,19 @@ static void bias(const pair *p, const reference_gains *gains) {
 static gradient_sum through_score(const pair *p, const reference_gains *gains) {
   const spec *s = p->spec;
   double at[SPEC_MAX_PLACES];
+  const double *inputs[SPEC_MAX_INPUTS];
+  gradient_sum *gained[SPEC_MAX_INPUTS];
   reference_score_places(s, p->query, p->key, reference_pair_product(s, p->query, p->key), at);
-  expr_environment env = {
-      .head = p->query->head, .blocks = expr_pool_blocks(s->pool), .positions = at, .operands = p->query->operands};
-  reference_expr_backward(s->pool, &env, &s->pairwise->score, 1, &p->g, gains);
+  reference_pair_inputs(s, p->query, p->key, inputs);
+  expr_environment env = {.head = p->query->head,
+                          .blocks = expr_pool_blocks(s->pool),
+                          .positions = at,
+                          .operands = p->query->operands,
+                          .inputs = inputs};
+  reference_gains of_pair = *gains;
+  for (int i = 0; gains->input && i < s->n_inputs; i++) gained[i] = gains->input[i] + (inputs[i] - p->query->inputs[i]);
+  if (gains->input) of_pair.input = gained;
+  reference_expr_backward(s->pool, &env, &s->pairwise->score, 1, &p->g, &of_pair);
   return gains->position[SPEC_OF_SCORE];
 }
 
@@ -169,8 +183,7 @@ void reference_scores_backward(const spec *s, const reference_query *query, cons
     p.g = g[p.key];
     if (p.g.value == 0 && p.g.size == 0) continue;
     p.k = query->k + p.key * s->head_dim;
-    for (int axis = 0; axis < s->n_axes; axis++)
-      p.delta[axis] = query->positions[p.key * s->n_axes + axis] - query->position[axis];
+    displace(&p);
     pair_backward(&p);
   }
   arena_destroy(a);
@@ -178,18 +191,72 @@ void reference_scores_backward(const spec *s, const reference_query *query, cons
 
 /* ---- softmax ---- */
 
-/* <g, v>. */
-static gradient_sum gained_by(const double *g, const double *v, int width) {
+/* <g, v> of channels that are not turned, and what those of v gain of p of it. */
+static gradient_sum plain_value(const pair *p, const double *g, long double weight, const bool *is_blocked) {
+  int width = p->spec->pairwise->value_dim;
+  const double *v = p->query->v + p->key * width;
   gradient_sum sum = {0, 0};
-  for (int c = 0; c < width; c++) add(&sum, (long double)g[c] * v[c], fabsl((long double)g[c] * v[c]));
+  for (int c = 0; c < width; c++) {
+    if (is_blocked && is_blocked[c]) continue;
+    add(&sum, (long double)g[c] * v[c], fabsl((long double)g[c] * v[c]));
+    if (p->to->v) add(&p->to->v[p->key * width + c], weight * g[c], weight * fabs(g[c]));
+  }
+  return sum;
+}
+
+/* <g, M v> of a block. */
+static gradient_sum turned_value(const pair *p, const double *g, long double weight, int block,
+                                 const reference_gains *gains) {
+  const spec *s = p->spec;
+  int n = s->n_components;
+  const double *v = p->query->v + p->key * s->head_dim;
+  gradient_sum sum = {0, 0};
+  long double matrix[SPEC_MAX_BLOCK * SPEC_MAX_BLOCK], outer[SPEC_MAX_BLOCK * SPEC_MAX_BLOCK], g_square = 0,
+                                                                                               v_square = 0;
+  reference_block(s, p->delta, p->query->operands, p->query->head, block, matrix);
+  for (int i = 0; i < n; i++) {
+    int at = s->channel[i * s->n_blocks + block];
+    g_square += (long double)g[at] * g[at], v_square += (long double)v[at] * v[at];
+    for (int j = 0; j < n; j++) {
+      int other = s->channel[j * s->n_blocks + block];
+      sum.value += g[at] * matrix[i * n + j] * v[other];
+      outer[i * n + j] = weight * g[at] * v[other];
+      if (p->to->v) p->to->v[p->key * s->head_dim + other].value += weight * matrix[i * n + j] * g[at];
+    }
+  }
+  sum.size = sqrtl(g_square * v_square);
+  for (int i = 0; i < n && p->to->v; i++)
+    p->to->v[p->key * s->head_dim + s->channel[i * s->n_blocks + block]].size += weight * sqrtl(g_square);
+  if (gains)
+    reference_block_backward(s, p->delta, p->query->operands, p->query->head, block, outer, weight * sum.size, gains);
+  return sum;
+}
+
+/* <g, v>, v being turned where the description says so; what v and what turns it gain of `weight` of it. */
+static gradient_sum value_backward(pair *p, const double *g, long double weight) {
+  const spec *s = p->spec;
+  if (!s->pairwise->turns_values) return plain_value(p, g, weight, NULL);
+  bool is_blocked[SPEC_MAX_HEAD_DIM] = {false};
+  gradient_sum delta[SPEC_MAX_PLACES] = {{0, 0}};
+  reference_gains gains = {.operand = p->to->operand, .position = delta, .input = p->to->input};
+  bool gain = p->to->operand || p->to->position || p->to->k_positions;
+  displace(p);
+  for (int i = 0; i < s->n_components * s->n_blocks; i++) is_blocked[s->channel[i]] = true;
+  gradient_sum sum = plain_value(p, g, weight, is_blocked);
+  for (int block = 0; block < s->n_blocks; block++) {
+    gradient_sum of_block = turned_value(p, g, weight, block, gain ? &gains : NULL);
+    add(&sum, of_block.value, of_block.size);
+  }
+  give_positions(p, delta);
   return sum;
 }
 
 void reference_attention_backward(const spec *s, const reference_query *query, const double *g, double g_lse,
                                   const reference_query_gradients *to) {
-  int width = s->pairwise->value_dim;
+  pair value = {.spec = s, .query = query, .to = to};
   arena *a = arena_create();
-  long double *p = arena_array(a, long double, query->keys + 1), *out = arena_array(a, long double, width + 1);
+  long double *p = arena_array(a, long double, query->keys + 1),
+              *out = arena_array(a, long double, s->pairwise->value_dim + 1);
   gradient_sum *scores = arena_array(a, gradient_sum, query->keys + 1);
   reference_attention(s, query, p, out);
   long double largest = -INFINITY, sum = 0, delta = 0, size = fabsl(g_lse);
@@ -197,11 +264,11 @@ void reference_attention_backward(const spec *s, const reference_query *query, c
   for (int64_t key = 0; key < query->keys; key++) sum += p[key] = p[key] == -INFINITY ? 0 : expl(p[key] - largest);
   for (int64_t key = 0; key < query->keys; key++) {
     if (p[key] == 0) continue; /* whatever its value holds */
-    scores[key] = gained_by(g, query->v + key * width, width);
     p[key] /= sum;
+    value.key = key;
+    scores[key] = value_backward(&value, g, p[key]);
     delta += p[key] * scores[key].value;
     size += p[key] * scores[key].size;
-    for (int c = 0; c < width && to->v; c++) add(&to->v[key * width + c], p[key] * g[c], p[key] * fabs(g[c]));
   }
   for (int64_t key = 0; key < query->keys; key++)
     scores[key] = (gradient_sum){p[key] * (scores[key].value - delta + g_lse), p[key] * (scores[key].size + size)};

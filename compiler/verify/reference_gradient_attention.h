@@ -16,7 +16,7 @@ typedef struct reference_query_gradients {
   gradient_sum *position;    /* [axes] of the query */
   gradient_sum *k_positions; /* [keys][axes] */
   gradient_sum *const *operand;
-  gradient_sum *const *input; /* [n_inputs] the query's rows */
+  gradient_sum *const *input; /* [n_inputs] the query's rows; of keys those of all, from key 0 on */
 } reference_query_gradients;
 
 /* Of the loss <out, g> + lse g_lse, lse being ln of the sum of exp(score). */

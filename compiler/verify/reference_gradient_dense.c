@@ -95,8 +95,7 @@ void reference_dense_backward(const spec *s, const double *positions, const doub
   int n = s->n_components;
   long double turn = s->inverse ? -1 : 1,
               amplitude = s->inverse ? 1 / (long double)s->amplitude : (long double)s->amplitude;
-  expr_environment env = {
-      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  expr_environment env = reference_environment(s, positions, operands, head, block);
   matrix x = matrix_new(a, n);
   long double *generator[SPEC_MAX_AXES], angle[SPEC_MAX_AXES];
   for (int axis = 0; axis < s->n_axes; axis++) {

@@ -2,6 +2,7 @@
  * tangents of what they are of; see verify/reference_gradient.h. No rule of reverse mode and no derivative of a mean or
  * a logarithm is written down here.
  */
+#include "verify/reference.h"
 #include "verify/reference_gradient.h"
 #include "verify/reference_rotors.h"
 
@@ -34,7 +35,8 @@ static void matrix_at(const differences *d, long double step, long double *matri
   reference_rotors_block(d->spec, d->moved, 0, NULL, matrix);
 }
 
-/* <outer, dM> and |dM|. */
+/* <outer, dM> and |dM|, which is taken for at least 2^-20 of what inputs move: where a function stops depending on a
+ * rotor (slerp at an end), kernels' tangents are what is left of terms that cancel. */
 static void contract(const differences *d, const long double *outer, long double *value, long double *norm) {
   static const int weight[4] = {1, -8, 8, -1}, place[4] = {-2, -1, 1, 2};
   int entries = d->spec->n_components * d->spec->n_components;
@@ -54,14 +56,14 @@ static void contract(const differences *d, const long double *outer, long double
     *norm += sum[i] * sum[i];
   }
   *norm = sqrtl(*norm);
-  if (*norm <= ldexpl(rate * stiff, -44)) *value = *norm = 0; /* of rounding */
+  if (*norm <= ldexpl(rate * stiff, -44)) *value = 0; /* of rounding */
+  *norm = fmaxl(*norm, ldexpl(rate, -20));
 }
 
 void reference_rotors_backward(const spec *s, const double *positions, const double *const *operands, int head,
                                int block, const long double *outer, long double size, const reference_gains *to) {
   arena *scratch = arena_create();
-  expr_environment env = {
-      .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands};
+  expr_environment env = reference_environment(s, positions, operands, head, block);
   dual_place place = dual_at(scratch, s->pool, &env);
   differences d = {.spec = s,
                    .input = arena_array(scratch, const expr *, REFERENCE_ROTORS_MOST),

@@ -168,9 +168,26 @@ loaded_kernel *trial_load_gradients(arena *a, const spec *s, const char *targets
   return load(a, s, &(compile_options){.targets = targets, .dtypes = dtypes, .optimize = optimize});
 }
 
+static int64_t input_size(const spec_input *in) { return in->size ? in->size : 1; }
+
+void trial_typical_inputs(arena *a, const spec *s, uint64_t *random, const double **rows) {
+  bool is_asked = spec_turns_rows(s) || (s->pairwise && !s->polynomial);
+  for (int i = 0; is_asked && i < s->n_inputs; i++) {
+    const spec_input *in = &s->input[i];
+    double *row = arena_array(a, double, input_size(in));
+    for (int64_t k = 0; k < input_size(in); k++)
+      row[k] = number_round(NUMBER_F32, random_uniform(random, -in->test_scale, in->test_scale));
+    rows[i] = row;
+  }
+}
+
+static trial_operands new_operands(arena *a, const spec *s) {
+  return (trial_operands){arena_array(a, const double *, s->n_operands + s->n_inputs + 1),
+                          arena_array(a, const DLTensor *, s->n_operands + 1), NULL};
+}
+
 trial_operands trial_random_operands(arena *a, const spec *s, number_type type, uint64_t *random) {
-  trial_operands result = {arena_array(a, const double *, s->n_operands + 1),
-                           arena_array(a, const DLTensor *, s->n_operands + 1)};
+  trial_operands result = new_operands(a, s);
   for (int i = 0; i < s->n_operands; i++) {
     const spec_operand *operand = &s->operand[i];
     int64_t size = spec_operand_elements(operand);
@@ -180,10 +197,9 @@ trial_operands trial_random_operands(arena *a, const spec *s, number_type type, 
     result.values[i] = values;
     result.tensors[i] = tensor_contiguous(a, type, operand->rank, operand->shape, values);
   }
+  trial_typical_inputs(a, s, random, result.values + s->n_operands);
   return result;
 }
-
-static int64_t input_size(const spec_input *in) { return in->size ? in->size : 1; }
 
 trial_inputs trial_random_inputs(arena *a, const spec *s, number_type type, int64_t batch, int64_t heads,
                                  int64_t tokens, uint64_t *random) {
@@ -201,6 +217,22 @@ trial_inputs trial_random_inputs(arena *a, const spec *s, number_type type, int6
   return result;
 }
 
+trial_inputs trial_pair_inputs(arena *a, const spec *s, number_type type, const int64_t *q_sizes, int64_t keys,
+                               uint64_t *random) {
+  trial_inputs result = {arena_array(a, const double *, s->n_inputs + 1),
+                         arena_array(a, const DLTensor *, s->n_inputs + 1)};
+  for (int i = 0; i < s->n_inputs; i++) {
+    spec one = *s;
+    one.n_inputs = 1;
+    one.input = &s->input[i];
+    trial_inputs of = trial_random_inputs(a, &one, spec_input_is_of_pairs(s, i) ? NUMBER_F32 : type, q_sizes[0],
+                                          q_sizes[1], s->input[i].of_keys ? keys : q_sizes[2], random);
+    result.values[i] = of.values[0];
+    result.tensors[i] = of.tensors[0];
+  }
+  return result;
+}
+
 void trial_input_rows(const spec *s, const trial_inputs *inputs, int64_t query, const double **rows) {
   for (int i = 0; i < s->n_inputs; i++) rows[i] = inputs->values[i] + query * input_size(&s->input[i]);
 }
@@ -210,8 +242,9 @@ trial_operands trial_given_operands(arena *a, const spec *s, const double *const
 }
 
 trial_operands trial_rounded_operands(arena *a, const spec *s, const double *const *values, number_type type) {
-  trial_operands result = {arena_array(a, const double *, s->n_operands + 1),
-                           arena_array(a, const DLTensor *, s->n_operands + 1)};
+  trial_operands result = new_operands(a, s);
+  uint64_t random = 1;
+  trial_typical_inputs(a, s, &random, result.values + s->n_operands);
   for (int i = 0; i < s->n_operands; i++) {
     int64_t size = spec_operand_elements(&s->operand[i]);
     double *rounded = arena_array(a, double, size + 1);
@@ -227,6 +260,21 @@ int trial_call(const pegen_kernel *kernel, const DLTensor *positions, const tria
   return trial_call_scaled(kernel, positions, operands, q, q_out, k, k_out, NULL, NULL, parts);
 }
 
+const DLTensor **trial_repeated_inputs(arena *a, const pegen_kernel *kernel, const trial_operands *operands,
+                                       int64_t tokens) {
+  const DLTensor **list = arena_array(a, const DLTensor *, kernel->n_inputs + 1);
+  for (int i = 0; i < kernel->n_inputs; i++) {
+    int64_t size = kernel->inputs[i].size ? kernel->inputs[i].size : 1;
+    DLTensor *row =
+        tensor_contiguous(a, NUMBER_F32, 4, (int64_t[]){1, 1, 1, size}, operands->values[kernel->n_operands + i]);
+    row->shape[2] = tokens;
+    row->strides[2] = 0;
+    row->ndim = kernel->inputs[i].size ? 4 : 3;
+    list[i] = row;
+  }
+  return list;
+}
+
 int trial_call_scaled(const pegen_kernel *kernel, const DLTensor *positions, const trial_operands *operands,
                       const DLTensor *q, DLTensor *q_out, const DLTensor *k, DLTensor *k_out, const DLTensor *q_scale,
                       const DLTensor *k_scale, int parts) {
@@ -240,6 +288,11 @@ int trial_call_scaled(const pegen_kernel *kernel, const DLTensor *positions, con
                      .operands = operands->tensors,
                      .q_scale = q_scale,
                      .k_scale = k_scale};
+  arena *scratch = arena_create();
+  args.n_inputs = kernel->n_inputs;
+  args.inputs = operands->inputs;
+  if (kernel->n_inputs && !args.inputs)
+    args.inputs = trial_repeated_inputs(scratch, kernel, operands, (q ? q : k)->shape[2]);
   size_t workspace = kernel->workspace ? kernel->workspace(&args) : 0;
   if (workspace) args.workspace = arena_must(malloc(workspace));
   int error = 0;
@@ -248,6 +301,7 @@ int trial_call_scaled(const pegen_kernel *kernel, const DLTensor *positions, con
     int failed = kernel->encode(&args, part, parts);
     if (failed) error = failed;
   }
+  arena_destroy(scratch);
   free(args.workspace);
   return error;
 }
@@ -255,15 +309,19 @@ int trial_call_scaled(const pegen_kernel *kernel, const DLTensor *positions, con
 /* ---- phases ---- */
 
 double trial_largest_phase(const spec *s, const double *positions, const trial_operands *operands) {
-  double largest_phase = 0;
+  double largest_phase = 0, own[SPEC_MAX_AXES];
+  for (int i = 0; i < s->n_parts; i++) {
+    reference_place_of_part(&s->part[i], positions, own);
+    largest_phase = fmax(largest_phase, trial_largest_phase(s->part[i].of, own, operands));
+  }
+  if (s->n_parts) return largest_phase;
   for (int head = 0; head < s->heads; head++)
     for (int block = 0; block < s->n_blocks; block++) {
       if (s->dense) {
         largest_phase = fmax(largest_phase, (double)reference_norm(s, positions, operands->values, head, block));
         continue;
       }
-      expr_environment env = {
-          .head = head, .block = block, .blocks = s->n_blocks, .positions = positions, .operands = operands->values};
+      expr_environment env = reference_environment(s, positions, operands->values, head, block);
       for (int axis = 0; axis < s->n_axes; axis++) {
         double square = 0;
         for (int i = 0; i < s->generator[axis].count; i++)

@@ -49,7 +49,15 @@ loaded_kernel *trial_load_gradients(arena *a, const spec *s, const char *targets
 typedef struct trial_operands {
   const double **values;    /* what the reference reads: exactly what the tensors hold */
   const DLTensor **tensors;
+  /* Of descriptions that turn rows by inputs, whose reference reads a row of each input behind the operands' values:
+   * that row, which stands for all (trial_typical_inputs), is what calls are given where this is NULL. */
+  const DLTensor **inputs;
 } trial_operands;
+
+void trial_typical_inputs(arena *a, const spec *s, uint64_t *random, const double **rows);
+/* The typical row of each input for all rows of so many tokens, as tensors. */
+const DLTensor **trial_repeated_inputs(arena *a, const pegen_kernel *kernel, const trial_operands *operands,
+                                       int64_t tokens);
 
 /* Uniform in [-test_scale, test_scale], as a tensor of the type. */
 trial_operands trial_random_operands(arena *a, const spec *s, number_type type, uint64_t *random);
@@ -66,6 +74,9 @@ typedef struct trial_inputs {
 /* Uniform in [-test_scale, test_scale], contiguous tensors of the type. */
 trial_inputs trial_random_inputs(arena *a, const spec *s, number_type type, int64_t batch, int64_t heads,
                                  int64_t tokens, uint64_t *random);
+/* The same beside queries of [B][H][N], or the keys of their heads; those of scores are float32. */
+trial_inputs trial_pair_inputs(arena *a, const spec *s, number_type type, const int64_t *q_sizes, int64_t keys,
+                               uint64_t *random);
 /* The row of each input that belongs to a query; rows [inputs]. */
 void trial_input_rows(const spec *s, const trial_inputs *inputs, int64_t query, const double **rows);
 

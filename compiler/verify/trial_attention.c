@@ -16,7 +16,7 @@ void attention_trial_fill(arena *a, attention_trial *t, const attention_sizes *s
   tensor_randomize(t->q, random);
   tensor_randomize(t->k, random);
   tensor_randomize(t->v, random);
-  t->inputs = trial_random_inputs(a, s, type, sizes->batch, sizes->heads, sizes->tokens, random);
+  t->inputs = trial_pair_inputs(a, s, type, t->q->shape, sizes->keys, random);
 }
 
 DLTensor *attention_trial_out(arena *a, const attention_trial *t, row_order order) {
@@ -142,6 +142,21 @@ static void compare_row(const comparison *c, const reference_query *query, int64
   }
 }
 
+/* The element of a tensor [B,H,N] or [B,H,N,size] that a head's row `token` begins at, whose B or H may be one for all.
+ */
+static int64_t row_of_input(const DLTensor *t, int64_t heads, int64_t b, int64_t h, int64_t token) {
+  int64_t batch = t->shape[0] == 1 ? 0 : b, head = h / (heads / t->shape[1]);
+  return ((batch * t->shape[1] + head) * t->shape[2] + token) * (t->ndim == 4 ? t->shape[3] : 1);
+}
+
+int64_t attention_trial_input(const attention_trial *t, int i, int64_t b, int64_t h, int64_t token) {
+  return row_of_input(t->inputs.tensors[i], t->q->shape[1], b, h, t->spec->input[i].of_keys ? 0 : token);
+}
+
+static void attention_trial_inputs(const attention_trial *t, int64_t b, int64_t h, int64_t token, const double **rows) {
+  for (int i = 0; i < t->spec->n_inputs; i++) rows[i] = t->inputs.values[i] + attention_trial_input(t, i, b, h, token);
+}
+
 void attention_trial_queries(arena *a, const attention_trial *t, int64_t step, attention_query_visitor *visit,
                              void *context) {
   const spec *s = t->spec;
@@ -156,7 +171,7 @@ void attention_trial_queries(arena *a, const attention_trial *t, int64_t step, a
       for (int64_t n = 0; n < tokens; n++) {
         if (n % step && n != tokens - 1 && n > s->skip_tokens) continue;
         const double *inputs[SPEC_MAX_INPUTS];
-        trial_input_rows(s, &t->inputs, (b * heads + h) * tokens + n, inputs);
+        attention_trial_inputs(t, b, h, n, inputs);
         int64_t visible = t->causal ? n + keys - tokens + 1 : keys;
         reference_query query = {.q = q + n * s->head_dim,
                                  .position = at + n * s->n_axes,

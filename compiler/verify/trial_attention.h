@@ -35,6 +35,9 @@ DLTensor *attention_trial_lse(arena *a, const attention_trial *t);
 /* Of a call; without a workspace. */
 pegen_args attention_trial_args(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out);
 
+/* Which element of input i a query's row begins at, or of keys the row of key 0. */
+int64_t attention_trial_input(const attention_trial *t, int i, int64_t batch, int64_t head, int64_t token);
+
 /* One call, as `parts` parts from the last to the first; the first error. */
 int attention_trial_call(const pegen_kernel *kernel, const attention_trial *t, DLTensor *out, int parts);
 

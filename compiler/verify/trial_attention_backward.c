@@ -143,7 +143,8 @@ int attention_gradients_call(const pegen_kernel *kernel, const attention_gradien
   if (args.workspace_bytes) args.workspace = arena_must(malloc(args.workspace_bytes));
   int error = 0;
   for (int part = parts - 1; part >= 0 && !error; part--) error = kernel->attention_backward(&args, part, parts);
-  for (int part = parts - 1; part >= 0 && !error && (g->operands || g->positions || g->k_positions); part--)
+  for (int part = parts - 1; part >= 0 && !error && (g->operands || g->inputs || g->positions || g->k_positions);
+       part--)
     error = kernel->attention_backward_finish(&args, part, parts);
   free(args.workspace);
   return error;
@@ -157,8 +158,6 @@ typedef struct answering {
   attention_answer *answer;
   int64_t step;
 } answering;
-
-static int64_t input_size(const spec_input *in) { return in->size ? in->size : 1; }
 
 static long double largest_score(const spec *s, const reference_query *query, arena *a) {
   long double *scores = arena_array(a, long double, query->keys + 1), score = 1,
@@ -186,7 +185,7 @@ static void answer_query(void *context, const reference_query *query, int64_t b,
   double g_lse =
       g->g_lse ? ((const float *)g->g_lse->data)[b * stride[0] + h * stride[1] + query->token * stride[2]] : 0;
   gradient_sum *input[SPEC_MAX_INPUTS];
-  for (int i = 0; i < s->n_inputs; i++) input[i] = to->input[i] + row * input_size(&s->input[i]);
+  for (int i = 0; i < s->n_inputs; i++) input[i] = to->input[i] + attention_trial_input(t, i, b, h, query->token);
   reference_query_gradients gradients = {.q = to->q + row * s->head_dim,
                                          .k = to->k + shared * keys * s->head_dim,
                                          .v = to->v + shared * keys * s->pairwise->value_dim,
@@ -210,9 +209,8 @@ attention_answer attention_gradients_answer(arena *a, const attention_gradients 
                              .positions = arena_array(a, gradient_sum, t->q->shape[2] * s->n_axes + 1),
                              .k_positions = arena_array(a, gradient_sum, t->k->shape[2] * s->n_axes + 1),
                              .score = 1};
-  int64_t rows = t->q->shape[0] * t->q->shape[1] * t->q->shape[2];
   for (int i = 0; i < s->n_inputs; i++)
-    answer.input[i] = arena_array(a, gradient_sum, rows * input_size(&s->input[i]) + 1);
+    answer.input[i] = arena_array(a, gradient_sum, elements(t->inputs.tensors[i]) + 1);
   attention_trial_queries(a, t, step, answer_query, &(answering){a, g, &answer, step});
   return answer;
 }

@@ -35,6 +35,13 @@ long double *trial_interpret(arena *a, const program *p, const double *positions
     call.rows[s][0] = in;
     call.results[s][0] = out;
   }
+  for (int i = 0; spec_turns_rows(p->spec) && i < p->spec->n_inputs; i++) { /* the typical row for all */
+    const spec_input *in = &p->spec->input[i];
+    int64_t size = in->size ? in->size : 1, count = batches * heads * tokens;
+    double *repeated = arena_array(a, double, count *size + 1);
+    for (int64_t k = 0; k < count * size; k++) repeated[k] = operands->values[p->spec->n_operands + i][k % size];
+    call.inputs[i] = repeated;
+  }
   program_interpret(p, &call);
   return out;
 }

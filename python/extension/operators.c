@@ -127,14 +127,22 @@ static int64_t attention_work(const DLTensor *q, const DLTensor *k) {
   return count_elements(q) * (k && k->ndim > 2 ? k->shape[2] : 1) / 8;
 }
 
+/* Boundaries of sequences, the last arguments of attention's operators. */
+static void take_bounds(struct call *call, torch_value *stack) {
+  call->args.cu_seqlens = optional_of(call, stack[0]);
+  call->args.k_cu_seqlens = optional_of(call, stack[1]);
+}
+
 /* attention(Tensor q, Tensor k, Tensor v, Tensor? positions, Tensor? k_positions, Tensor[] operands, Tensor[] inputs,
- * bool causal, float scale, str kernel) -> Tensor; attention_with_lse -> (Tensor, Tensor) */
+ * bool causal, float scale, str kernel, Tensor? cu_seqlens=None, Tensor? k_cu_seqlens=None) -> Tensor;
+ * attention_with_lse -> (Tensor, Tensor) */
 static void attend(torch_value *stack, bool with_lse) {
   struct call call;
   begin_call(&call, stack[9]);
   pegen_args *args = &call.args;
   DLTensor *q = rows_of(&call, stack[0]), *k = rows_of(&call, stack[1]), *v = rows_of(&call, stack[2]);
   take_attention(&call, stack + 3);
+  take_bounds(&call, stack + 10);
   args->q = q;
   args->k = k;
   args->v = v;
@@ -161,8 +169,8 @@ static void attention_with_lse(torch_value *stack, uint64_t n_arguments, uint64_
 
 /* attention_backward(Tensor grad, Tensor? grad_lse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse,
  * Tensor? positions, Tensor? k_positions, Tensor[] operands, Tensor[] inputs, bool causal, float scale, str kernel,
- * int wanted=0) -> Tensor[]: of q, k, v, and of the operands and, behind them, the inputs and positions and k_positions
- * whose bits are in `wanted` */
+ * int wanted=0, Tensor? cu_seqlens=None, Tensor? k_cu_seqlens=None) -> Tensor[]: of q, k, v, and of the operands and,
+ * behind them, the inputs and positions and k_positions whose bits are in `wanted` */
 static void attention_backward(torch_value *stack, uint64_t n_arguments, uint64_t n_results) {
   (void)n_arguments, (void)n_results;
   struct call call;
@@ -175,6 +183,7 @@ static void attention_backward(torch_value *stack, uint64_t n_arguments, uint64_
   args->out = rows_of(&call, stack[5]);
   args->lse = tensor_of(&call, stack[6]);
   take_attention(&call, stack + 7);
+  take_bounds(&call, stack + 15);
   args->q = q;
   args->k = k;
   args->v = v;
@@ -195,7 +204,7 @@ static void attention_backward(torch_value *stack, uint64_t n_arguments, uint64_
   torch_value of_places = stack[14] >> args->n_operands >> args->n_inputs;
   if (of_places & 1) grad->positions = new_gradient(&call, args->positions);
   if (of_places & 2) grad->k_positions = new_gradient(&call, args->k_positions);
-  pegen_entry *finish = grad->operands || of_places ? kernel->attention_backward_finish : NULL;
+  pegen_entry *finish = grad->operands || grad->inputs || of_places ? kernel->attention_backward_finish : NULL;
   run_entry(&call, "attention_backward", kernel->attention_backward, finish, kernel->attention_backward_workspace,
             3 * attention_work(q, k));
   end_call(&call, stack, true);

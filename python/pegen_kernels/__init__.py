@@ -10,9 +10,10 @@ operators for PyTorch.
 """
 from .errors import ArgumentError, CheckFailed, CompileError, PegenError
 from .kernel import Gained, GradientTable, Input, Kernel, Operand, Table, compile, load, stock
+from .scan import scan
 
 __all__ = [
     "ArgumentError", "CheckFailed", "CompileError", "Gained", "GradientTable", "Input", "Kernel", "Operand",
-    "PegenError", "Table", "compile", "load", "stock",
+    "PegenError", "Table", "compile", "load", "scan", "stock",
 ]  # fmt: skip
 __version__ = "0.2.0"

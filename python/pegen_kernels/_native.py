@@ -45,7 +45,18 @@ class Args(ctypes.Structure):
         ("table_bytes", c_size_t), ("workspace_bytes", c_size_t), ("inputs", c_void_p), ("n_inputs", c_int32),
         ("causal", c_int32), ("scale", c_double), ("q_scale", c_void_p), ("k_scale", c_void_p), ("grad", c_void_p),
         ("lse", c_void_p), ("split_keys", c_int64), ("cu_seqlens", c_void_p), ("k_cu_seqlens", c_void_p),
+        ("block_table", c_void_p), ("lengths", c_void_p), ("slots", c_void_p),
+        ("v_out", c_void_p), ("v_scale", c_void_p), ("q_norm", c_void_p), ("k_norm", c_void_p),
+        ("norm_epsilon", c_double),
     ]  # fmt: skip
+
+
+class Scan(ctypes.Structure):
+    """pegen_scan; its `in`, a word of Python's own, is called `input`."""
+
+    _fields_ = [("struct_size", c_uint32), ("flags", c_uint32)] + [
+        (name, c_void_p) for name in ("input", "out", "state_in", "state_out", "cu_seqlens")
+    ] + [("period", c_double)]  # fmt: skip
 
 
 class OperandInfo(ctypes.Structure):
@@ -82,7 +93,9 @@ class KernelInfo(ctypes.Structure):
         ("encode_backward_workspace", SizeEntry), ("attention_backward", Entry), ("attention_backward_finish", Entry),
         ("attention_backward_workspace", SizeEntry), ("prepare_backward", Entry), ("prepare_backward_finish", Entry),
         ("gradient_table_bytes", SizeEntry), ("prepare_backward_workspace", SizeEntry),
-        ("attention_finish", Entry), ("attention_workspace", SizeEntry), ("has_sides", c_int32), ("unused", c_int32),
+        ("attention_finish", Entry), ("attention_workspace", SizeEntry), ("has_sides", c_int32),
+        ("pair_inputs", ctypes.c_uint16), ("key_inputs", ctypes.c_uint16),
+        ("append", Entry), ("reads_indices", c_int32), ("unused", c_int32),
     ]  # fmt: skip
 
 
@@ -122,6 +135,7 @@ def _load() -> ctypes.CDLL:
         ("pegen_compiled_free", None, [POINTER(Compiled)]),
         ("pegen_kernel_supported", ctypes.c_int, [c_void_p]),
         ("pegen_parallel", ctypes.c_int, [c_void_p, POINTER(Args), ctypes.c_int]),
+        ("pegen_scan_parallel", ctypes.c_int, [POINTER(Scan), ctypes.c_int]),
         ("pegen_launch", ctypes.c_int, [c_void_p, c_char_p, POINTER(Args), c_void_p]),
         ("pegen_cuda_workspace", c_size_t, [c_void_p, c_char_p, POINTER(Args)]),
         ("pegen_cuda_error_name", c_char_p, []),

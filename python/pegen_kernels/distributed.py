@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-from . import sharding
+from . import _native, sharding
 from . import torch as _torch
 from .arrays import raw_view
 from .calls import gains_of_attention
@@ -167,7 +167,7 @@ def _attend_back(
     """Gradients of q, k, v and of what is `wanted` of all else through this stretch of the keys. of_all:
     what attention to all keys gave, and its gradient; with its log-sum-exps the weights of a stretch are those that its
     keys have among all."""
-    finish = "attention_backward_finish" if any(_is_summed(key) for key, _ in wanted) else ""
+    finish = "attention_backward_finish" if wanted else ""
     made = [torch.empty_like(x) for x in rows]
     made += [torch.empty(x.shape, dtype=torch.float64 if _is_summed(key) else x.dtype) for key, x in wanted]
     views = {**dict(zip("qkv", rows)), "positions": places[0], "k_positions": places[1], **of_all}
@@ -238,12 +238,26 @@ class _Ring(torch.autograd.Function):
         return *made[:3], made[-1] if places else None, None, *of_rest
 
 
+def _refuse_indices(found: Any) -> None:
+    if _native.field(found._info, "reads_indices"):
+        raise ArgumentError(f"spec: scores of {found.name} read indices of tokens in their sequence, of which every"
+                            " machine has a stretch; expected one that reads positions")  # fmt: skip
+
+
+def _refuse_key_inputs(found: Any) -> None:
+    for info in found.inputs:
+        if info.of_keys:
+            raise ArgumentError(f"input '{info.name}' is of keys, which are on other machines; expected one of queries")
+
+
 def _check_ring(q: Tensor, k: Tensor, v: Tensor, positions: Any, name: str, group: Any) -> None:
     found = _torch.kernel_of(name)
     if positions is None:
         raise ArgumentError(f"positions are missing; {found.name} cannot tell which of all tokens are here")
     if found.skip_tokens:
         raise ArgumentError(f"spec: {found.name} lets {found.skip_tokens} tokens of every machine pass; expected none")
+    _refuse_key_inputs(found)
+    _refuse_indices(found)
     sizes = torch.tensor([*q.shape[:3], *k.shape[:3]])
     every = [torch.empty_like(sizes) for _ in range(dist.get_world_size(group))]
     dist.all_gather(every, sizes, group)
@@ -324,7 +338,12 @@ class _Parts(NamedTuple):
 def _parts(given: dict[str, Any]) -> _Parts:
     mesh, kernel, q, k, positions = _mesh_of(given), given["kernel"], given["q"], given["k"], given["positions"]
     found = _torch.kernel_of(kernel)
+    if given.get("cu_seqlens") is not None or given.get("k_cu_seqlens") is not None:
+        raise ArgumentError("cu_seqlens: given with tensors that are spread over machines; expected batches")
+    _refuse_key_inputs(found)
     cuts = sharding.cuts_of([q, k], positions, kernel, mesh)
+    if TOKENS in cuts:
+        _refuse_indices(found)
     placed, ring = sharding.of_rows(cuts), _ring_dimension(q, k, given, cuts, mesh)
     of_keys = placed if ring is not None else sharding.of_rows([None if cut == TOKENS else cut for cut in cuts])
     own = sharding.local(q, mesh, placed)

@@ -35,12 +35,14 @@ class Operand(NamedTuple):
 
 
 class Input(NamedTuple):
-    """A tensor with a row for each query token and head: [batches, heads, tokens, size], or [B,H,N] where size is 0."""
+    """A tensor with a row for each query token and head, or each key's: [batches, heads, tokens, size], or [B,H,N]
+    where size is 0."""
 
     name: str
     doc: str
     units: str
     size: int
+    of_keys: bool = False  #: of the tokens of k, and the heads of k or of q
 
 
 class Table(NamedTuple):
@@ -287,12 +289,17 @@ def in_order(kernel: str, what: str, infos: Sequence[Any], given: Any) -> list[A
     return [given[name] for name in names]
 
 
+def _views(**given: Any) -> dict[str, View]:
+    """Of those that are given, by their names."""
+    return {name: view(name, x) for name, x in given.items() if x is not None}
+
+
 class Kernel:
     """A compiled encoding. Safe from any thread.
 
     Arrays are NumPy's, PyTorch's, or anything with DLPack; they are used where they lie, with any strides (channels
-    adjacent). Rows are [batches, heads, tokens, channels]; memory of [B,N,H,D] is the same array transposed. What is
-    not named as an output is never written.
+    adjacent). Rows are [batches, heads, tokens, channels]; memory of [B,N,H,D] is the same array transposed. Without
+    batches they are [tokens, heads, channels], all of a call alike. What is not named as an output is never written.
     """
 
     name: str
@@ -327,7 +334,10 @@ class Kernel:
         self.operands = [self._operand(info.operands[i]) for i in range(info.n_operands)]
         n_inputs = _native.field(info, "n_inputs") or 0
         given = (info.inputs[i] for i in range(n_inputs))
-        self.inputs = [Input(text(i.name), text(i.doc), text(i.units), i.size) for i in given]
+        of_keys = _native.field(info, "key_inputs") or 0
+        self.inputs = [
+            Input(text(x.name), text(x.doc), text(x.units), x.size, bool(of_keys >> i & 1)) for i, x in enumerate(given)
+        ]
         fields = _native.KernelInfo._fields_
         self._entries = {name: entry_of(info, name) for name, kind in fields if kind is _native.Entry}
         self._sizes = {name: entry_of(info, name) for name, kind in fields if kind is _native.SizeEntry}
@@ -381,7 +391,8 @@ class Kernel:
         del room
         if len(self._calls) >= _MOST_CALLS:
             self._calls.clear()
-        self._calls[key] = call
+        if not {"lengths", "cu_seqlens"} & tensors.keys():  # whose numbers say how large the workspace is
+            self._calls[key] = call
         if error:
             raise refusal(self._info, name, error, tensors, operands, inputs, table is not None)
 
@@ -390,10 +401,6 @@ class Kernel:
         """Names of what can be called: "encode", "attention", "prepare", "encode_backward"; and
         "encode_backward_finish", of encodings whose operands have gradients."""
         return [name for name, entry in self._entries.items() if entry]
-
-    def _places(self, positions: Any, k_positions: Any) -> dict[str, View]:
-        given = {"positions": positions, "k_positions": k_positions}
-        return {name: view(name, x) for name, x in given.items() if x is not None}
 
     def _outputs(self, sources: dict[str, Any], out: Any, in_place: bool) -> dict[str, Any]:
         if in_place and out is not None:
@@ -409,15 +416,22 @@ class Kernel:
 
     def encode(self, q: Any = None, k: Any = None, positions: Any = None, *, operands: Any = None, inputs: Any = None,
                k_positions: Any = None, table: Table | None = None, out: Any = None, in_place: bool = False,
-               threads: int = 1, stream: int = 0) -> Any:  # fmt: skip
+               slots: Any = None, cu_seqlens: Any = None, k_cu_seqlens: Any = None, threads: int = 1,
+               stream: int = 0) -> Any:  # fmt: skip
         """Encodes q and k by their positions.
 
         q: [B,H,N,head_dim], k: [B,Hkv,M,head_dim], float32, bfloat16 or float16; one of them may be left out.
+        Where operands are of heads, q may have a multiple of their number: head h of q takes those of h // group.
         positions: [N,P] or [B,N,P] of float32, float64, int32 or int64, in the units of the description's phases; P is
-        len(axes). None where a grid is built in. k_positions: those of k where they are others.
+        len(axes); of one axis also [N] or [B,N]. None where a grid is built in. k_positions: those of k where they are
+        others.
         operands: by name, or in the order of `operands`; float32, float64, float16 or bfloat16.
-        inputs: of each query token, [B,H,N,size]. table: of `prepare`, in place of positions and operands.
+        inputs: of each query token, [B,H,N,size]; where rows turn by them, of the tokens of q and of k alike, float32,
+        B and H may be 1. table: of `prepare`, in place of positions and operands.
         out: arrays to write to, [B,H,N,out_dim] each; in_place=True: q and k themselves. Without both, new ones.
+        slots: [B,M] or [B M] int64: rows of k go to these rows of a cache [pages,page_size,Hkv,out_dim], the last of
+        `out` (row s mod page_size of page s / page_size); -1: the token's row is left out. On processors.
+        cu_seqlens, k_cu_seqlens: as in `attention`, of q [total,H,head_dim] and of k. On processors.
         threads: that share the call. stream: of CUDA, as a number, for arrays on a GPU.
 
         Returns (q, k) encoded, or one array where only one was given. Raises ArgumentError; nothing is written then.
@@ -427,23 +441,81 @@ class Kernel:
             raise ArgumentError("q, k: neither was given")
         tensors = {name: view(name, x) for name, x in sources.items()}
         for name, seen in tensors.items():
-            if len(seen.shape) != 4:
+            if len(seen.shape) not in (3, 4):
                 raise ArgumentError(
                     f"{name} has {len(seen.shape)} dimensions; expected [batches, heads, tokens, channels]"
+                    " or [tokens, heads, channels]"
                 )
         made = self._outputs(sources, out, in_place)
         tensors |= {f"{name}_out": view(name if in_place else f"out of {name}", x, True) for name, x in made.items()}
-        tensors |= self._places(positions, k_positions)
+        if slots is not None:
+            if k is None or out is None:
+                raise ArgumentError("slots: given without k and a cache for it; expected k, and the cache last in out")
+            tensors["slots"] = view("slots", slots)
+        tensors |= _views(
+            positions=positions, k_positions=k_positions, cu_seqlens=cu_seqlens, k_cu_seqlens=k_cu_seqlens
+        )
         parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
         self._call("encode", tensors, parameters, self._named("input", self.inputs, inputs), {}, threads=threads,
                    stream=stream, table=table)  # fmt: skip
         results = [give_back(sources[name], x) for name, x in made.items()]
         return results[0] if len(results) == 1 else tuple(results)
 
+    def append(self, q: Any = None, k: Any = None, v: Any = None, positions: Any = None, *, cache: Any, slots: Any,
+               v_cache: Any = None, q_norm: Any = None, k_norm: Any = None, epsilon: float = 1e-6, q_scale: Any = None,
+               k_scale: Any = None, v_scale: Any = None, operands: Any = None, inputs: Any = None,
+               k_positions: Any = None, table: Table | None = None, out: Any = None, in_place: bool = False,
+               threads: int = 1) -> Any:  # fmt: skip
+        """What serves a token, in one call: RMS norms of q and k, where weights are given, `encode`, and k and v into
+        their caches. On processors.
+
+        q: [B,H,N,head_dim] or [tokens,H,head_dim], which may be left out; k: [B,Hkv,M,head_dim] or
+        [tokens,Hkv,head_dim]; v: as k, or left out.
+        cache, v_cache: [pages,page_size,Hkv,head_dim], any strides but of channels, of k's type or float8 that the
+        kernel was compiled for; slots: [B,M] or [tokens] int64: the token's row of both (row s mod page_size of page
+        s / page_size); -1: it is left out.
+        q_norm, k_norm: weights [head_dim]: rows are normalised first, x w / sqrt(mean(x^2) + epsilon), and rounded to
+        their type. k_scale, v_scale: one float32: what is stored in float8 is divided by it; q_scale: the same of q.
+        out: an array for q; in_place=True: q itself. Without both, a new one. Other arguments as in `encode`.
+
+        Returns q encoded, or None without q. Raises ArgumentError; nothing is written then.
+        """
+        if self._entries["append"] is None:
+            raise ArgumentError(f"append: {self.name} has no such entry; it has: {', '.join(self.entries)}")
+        if k is None or (v is None) != (v_cache is None):
+            raise ArgumentError("k, v, v_cache: expected k, and v together with v_cache")
+        sources = {name: x for name, x in (("q", q), ("k", k), ("v", v)) if x is not None}
+        tensors = {name: view(name, x) for name, x in sources.items()}
+        for name, seen in tensors.items():
+            if len(seen.shape) not in (3, 4) or len(seen.shape) != len(tensors["k"].shape):
+                raise ArgumentError(
+                    f"{name} has {len(seen.shape)} dimensions; expected [batches, heads, tokens, channels]"
+                    " or [tokens, heads, channels], as k"
+                )
+        made = self._outputs({"q": q}, out, in_place)["q"] if q is not None else None
+        if q is not None:
+            tensors["q_out"] = view("q" if in_place else "out of q", made, True)
+        elif out is not None:
+            raise ArgumentError("out: given without q")
+        tensors["k_out"] = view("cache", cache, True)
+        if v is not None:
+            tensors["v_out"] = view("v_cache", v_cache, True)
+        given = {
+            "slots": slots, "q_norm": q_norm, "k_norm": k_norm, "q_scale": q_scale, "k_scale": k_scale,
+            "v_scale": v_scale,
+        }  # fmt: skip
+        tensors |= {name: view(name, x) for name, x in given.items() if x is not None}
+        tensors |= _views(positions=positions, k_positions=k_positions)
+        parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
+        self._call("append", tensors, parameters, self._named("input", self.inputs, inputs),
+                   {"norm_epsilon": float(epsilon)}, threads=threads, table=table)  # fmt: skip
+        return None if q is None else give_back(q, made)
+
     def encode_backward(self, grad_q: Any = None, grad_k: Any = None, positions: Any = None, *, operands: Any = None,
                         inputs: Any = None, k_positions: Any = None, table: Table | None = None, out: Any = None,
                         in_place: bool = False, threads: int = 1, gradients: GradientTable | None = None,
-                        q: Any = None, k: Any = None, from_input: bool = False) -> Any:  # fmt: skip
+                        q: Any = None, k: Any = None, from_input: bool = False, cu_seqlens: Any = None,
+                        k_cu_seqlens: Any = None) -> Any:  # fmt: skip
         """Gradients of q and k from those of what `encode` returned, of the same type and shapes (of q's and k's own
         where columns were appended, which are not written in place). Arguments otherwise as in `encode`. Returns
         (grad_q, grad_k), or one array where only one was given.
@@ -463,9 +535,12 @@ class Kernel:
         else:
             made = {name: empty_like(x, (*x.shape[:-1], self.head_dim)) for name, x in sources.items()}
         tensors |= {f"grad.{name}": view(f"grad_{name}", x, True) for name, x in made.items()}
-        tensors |= self._places(positions, k_positions)
+        tensors |= _views(
+            positions=positions, k_positions=k_positions, cu_seqlens=cu_seqlens, k_cu_seqlens=k_cu_seqlens
+        )
         parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
-        given = self._named("input", self.inputs, inputs) if grad_q is not None else []
+        of_k, widens = grad_q is None, self.out_dim != self.head_dim
+        given = [] if of_k and widens else self._named("input", self.inputs, inputs)
         flags = 0
         if gradients is not None:
             if table is None:
@@ -484,8 +559,8 @@ class Kernel:
 
     def attention(self, q: Any, k: Any, v: Any, positions: Any = None, *, operands: Any = None, inputs: Any = None,
                   k_positions: Any = None, causal: bool = False, scale: float = 0.0, out: Any = None,
-                  cu_seqlens: Any = None, k_cu_seqlens: Any = None, threads: int = 1,
-                  stream: int = 0) -> Any:  # fmt: skip
+                  cu_seqlens: Any = None, k_cu_seqlens: Any = None, block_table: Any = None, lengths: Any = None,
+                  threads: int = 1, stream: int = 0) -> Any:  # fmt: skip
         """Attention with the encoding in it: softmax(scale q k^T + bias) v, scores never stored.
 
         q: [B,H,N,head_dim]; k: [B,Hkv,M,head_dim]; v: [B,Hkv,M,Dv]; H is a multiple of Hkv. positions: [N,P] or
@@ -497,17 +572,26 @@ class Kernel:
         those of sequence b from cu_seqlens[b] to cu_seqlens[b+1], and so have k and v by k_cu_seqlens, which is
         cu_seqlens where it is left out. Positions are [total,P], inputs [total,H,size], and what is returned
         [total,H,Dv]. On processors.
+
+        block_table: [B,most_pages] int32, and lengths: [B] int32: keys and values are a cache in pages, k
+        [pages,page_size,Hkv,head_dim] and v [pages,page_size,Hkv,Dv], page_size a multiple of 16; sequence b has
+        lengths[b] keys, in the pages that its row of block_table names. q is [B,H,N,head_dim], or has cu_seqlens.
+        k_positions: [M,P] or [B,M,P] for the sequence's keys in their order, M no less than any length. On processors.
         """
         tensors = {"q": view("q", q), "k": view("k", k), "v": view("v", v)}
         for name, seen in tensors.items():
-            expected = "batches, heads, tokens, channels" if cu_seqlens is None else "tokens, heads, channels"
-            if len(seen.shape) != expected.count(",") + 1:
-                raise ArgumentError(f"{name} has {len(seen.shape)} dimensions; expected [{expected}]")
+            expected = ["[tokens, heads, channels]", "[batches, heads, tokens, channels]"]
+            expected = expected if cu_seqlens is None else expected[:1]
+            if name != "q" and block_table is not None:
+                expected = ["[pages, tokens of a page, heads, channels]"]
+            if len(seen.shape) not in [words.count(",") + 1 for words in expected]:
+                raise ArgumentError(f"{name} has {len(seen.shape)} dimensions; expected {' or '.join(expected)}")
         made = empty_like(q, (*tensors["q"].shape[:-1], tensors["v"].shape[-1])) if out is None else out
         tensors["out"] = view("out", made, True)
-        bounds = {"cu_seqlens": cu_seqlens, "k_cu_seqlens": k_cu_seqlens}
-        tensors |= {name: view(name, x) for name, x in bounds.items() if x is not None}
-        tensors |= self._places(positions, k_positions)
+        tensors |= _views(block_table=block_table, lengths=lengths)
+        tensors |= _views(
+            positions=positions, k_positions=k_positions, cu_seqlens=cu_seqlens, k_cu_seqlens=k_cu_seqlens
+        )
         numbers, more = {"causal": int(causal), "scale": float(scale)}, {}
         if self._sizes["attention_workspace"] and tensors["q"].key[0] == CPU:
             numbers["split_keys"] = 1
@@ -522,7 +606,7 @@ class Kernel:
     ) -> Table:
         """Computes once what `encode` needs of positions and operands. The table holds for every call with as many
         tokens, until positions or operands change."""
-        tensors = self._places(positions, k_positions)
+        tensors = _views(positions=positions, k_positions=k_positions)
         parameters = self._named("operand", self.operands, operands)
         table = Table(*self._table_room("prepare", "table_bytes", tensors, parameters))
         self._call("prepare", tensors, parameters, [], {}, threads=threads, table=table)
@@ -544,7 +628,7 @@ class Kernel:
         """Room for what the rows of many calls of `encode_backward` give the tokens of a table. Arguments as in
         `prepare`, of the same shapes."""
         parameters = self._named("operand", self.operands, operands)
-        places = self._places(positions, k_positions)
+        places = _views(positions=positions, k_positions=k_positions)
         address, size, room = self._table_room("prepare_backward", "gradient_table_bytes", places, parameters)
         if not size:
             reason = find(self._info, places, parameters, [], True)
@@ -562,7 +646,7 @@ class Kernel:
             raise ArgumentError("gradients: nothing was added; expected encode_backward with these gradients before")
         given = in_order(self.name, "operand", self.operands, operands)
         parameters = [view(f"operand '{info.name}'", x) for info, x in zip(self.operands, given)]
-        places = self._places(positions, k_positions)
+        places = _views(positions=positions, k_positions=k_positions)
         sources = {f"grad.operand.{i}": (x, seen) for i, (x, seen) in enumerate(zip(given, parameters))}
         if of_positions:
             sources |= {

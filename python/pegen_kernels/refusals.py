@@ -11,7 +11,7 @@ from .errors import ArgumentError
 _ROWS = ("q", "k", "v", "q_out", "k_out", "out", "grad.q_out", "grad.k_out", "grad.q", "grad.k")
 _READ = ("q", "k", "v", "grad.q_out", "grad.k_out")
 _ARGUMENTS = {
-    "q_out": "out of q", "k_out": "out of k", "grad.q_out": "grad_q", "grad.k_out": "grad_k",
+    "q_out": "out of q", "k_out": "out of k", "v_out": "v_cache", "grad.q_out": "grad_q", "grad.k_out": "grad_k",
     "grad.q": "out of grad_q", "grad.k": "out of grad_k", "grad.v": "out of grad_v", "grad.out": "grad",
     "grad.lse": "grad_lse", "grad.positions": "out of grad_positions", "grad.k_positions": "out of grad_k_positions",
 }  # fmt: skip
@@ -21,7 +21,7 @@ _OPERANDS = ("float32", "float64", "float16", "bfloat16")
 
 
 def _rows(kernel: Any, name: str, seen: View) -> str | None:
-    names = "[batches, heads, tokens, channels]"
+    names = "[batches, heads, tokens, channels], or three, [tokens, heads, channels]"
     if len(seen.shape) != 4:
         return f"{name} has {len(seen.shape)} dimensions; expected four, {names}"
     wide = name in ("q_out", "k_out", "grad.q_out", "grad.k_out")
@@ -44,8 +44,10 @@ def _positions(kernel: Any, name: str, seen: View, tensors: dict[str, View]) -> 
     if seen.dtype not in _POSITIONS:
         return f"{name} are of type {seen.dtype}; expected float32, float64, int32 or int64"
     axes = kernel.n_axes
+    seen = _with_axis(axes, seen, tensors)
     if len(seen.shape) not in (2, 3) or seen.shape[-1] != axes:
-        return f"{name} have the shape {list(seen.shape)}; expected [tokens, {axes}] or [batches, tokens, {axes}]"
+        more = ", [tokens] or [batches, tokens]" if axes == 1 else ""
+        return f"{name} have the shape {list(seen.shape)}; expected [tokens, {axes}] or [batches, tokens, {axes}]{more}"
     for of in ("k",) if name == "k_positions" else ("q", "grad.q_out", "k", "grad.k_out"):
         rows = tensors.get(of)
         if not rows or len(rows.shape) != 4 or (of in ("k", "grad.k_out") and name != _places_of_k(tensors)):
@@ -60,8 +62,36 @@ def _positions(kernel: Any, name: str, seen: View, tensors: dict[str, View]) -> 
     return None
 
 
+def _with_axis(axes: int, seen: View, tensors: dict[str, View]) -> View:
+    """Positions [N] or [B,N] of one axis as [N,1] or [B,N,1]."""
+    shape = seen.shape
+    rows = next((x for x in map(tensors.get, ("q", "grad.q_out", "k", "grad.k_out")) if x), None)
+    is_one = rows is not None and len(rows.shape) == 4 and rows.shape[2] == 1
+    if axes != 1 or not (len(shape) == 1 or (len(shape) == 2 and (shape[1] != 1 or (is_one and shape[0] != 1)))):
+        return seen
+    *type_of, sizes, steps = seen.key
+    return View(seen.address, (*type_of, (*sizes, 1), (*steps, 1)), seen.keeps)
+
+
 def _places_of_k(tensors: dict[str, View]) -> str:
     return "k_positions" if "k_positions" in tensors else "positions"
+
+
+def _row_input(info: Any, seen: View, tensors: dict[str, View]) -> str | None:
+    """Of kernels that turn each row by its own: of q's and of k's tokens alike."""
+    name = f"input '{info.name.decode()}'"
+    for which in ("q", "k"):
+        rows = tensors.get(which)
+        if rows is None or len(rows.shape) != 4:
+            continue
+        expected = rows.shape[:3] + ((info.size,) if info.size else ())
+        agrees = [x == y or (i < 2 and x == 1) for i, (x, y) in enumerate(zip(seen.shape, expected))]
+        if len(seen.shape) != len(expected) or not all(agrees):
+            return (
+                f"{name} has the shape {list(seen.shape)}; expected {list(expected)}, a row for each of {which}'s "
+                "(1 batch or head: for all); q and k whose tokens or heads differ go in two calls"
+            )
+    return None if seen.dtype == "float32" else f"{name} is of type {seen.dtype}; expected float32"
 
 
 def _input(info: Any, seen: View, rows: View | None) -> str | None:
@@ -78,6 +108,25 @@ def _input(info: Any, seen: View, rows: View | None) -> str | None:
     return None
 
 
+def _pair_input(info: Any, seen: View, tensors: dict[str, View], of_keys: bool) -> str | None:
+    """Of scores: of q's tokens, or of k's."""
+    name, which, q = f"input '{info.name.decode()}'", "k" if of_keys else "q", tensors.get("q")
+    rows = tensors.get(which)
+    if rows is None or q is None or len(rows.shape) != 4 or len(q.shape) != 4:
+        return None
+    expected = rows.shape[:3] + ((info.size,) if info.size else ())
+    heads = {1, rows.shape[1], q.shape[1]}
+    agrees = len(seen.shape) == len(expected) and all(
+        x == y or (i == 0 and x == 1) or (i == 1 and x in heads) for i, (x, y) in enumerate(zip(seen.shape, expected))
+    )
+    if not agrees:
+        return (
+            f"{name} has the shape {list(seen.shape)}; expected {list(expected)}, a row for each of {which}'s "
+            f"(1 batch or head: for all{', or heads of q' * of_keys})"
+        )
+    return None if seen.dtype == "float32" else f"{name} is of type {seen.dtype}; expected float32"
+
+
 def _operand(info: Any, seen: View) -> str | None:
     name = f"operand '{info.name.decode()}'"
     shape = tuple(info.shape[i] for i in range(info.rank))
@@ -92,10 +141,15 @@ def _operand(info: Any, seen: View) -> str | None:
 
 
 def _heads(kernel: Any, tensors: dict[str, View]) -> str | None:
-    for name in ("q",) if "v" in tensors else ("q", "k"):  # pairs may have fewer heads of keys
+    is_pairs = "v" in tensors  # they may have fewer heads of keys
+    for name in ("q",) if is_pairs else ("q", "k"):
         seen = tensors.get(name)
-        if seen and len(seen.shape) == 4 and kernel.heads and seen.shape[1] != kernel.heads:
-            return f"{name} has {seen.shape[1]} heads; expected {kernel.heads}, which the kernel was made for (heads)"
+        if not seen or len(seen.shape) != 4 or not kernel.heads or seen.shape[1] == kernel.heads:
+            continue
+        is_shared = name == "q" and not is_pairs and kernel.out_dim == kernel.head_dim
+        if not is_shared or seen.shape[1] % kernel.heads or not seen.shape[1]:
+            expected = f"{kernel.heads}{' or a multiple of it' if is_shared else ''}"
+            return f"{name} has {seen.shape[1]} heads; expected {expected}, which the kernel was made for (heads)"
     return None
 
 
@@ -154,8 +208,16 @@ def find(kernel: Any, tensors: dict[str, View], operands: list[View], inputs: li
     for i, seen in enumerate(operands):
         if reason := _operand(kernel.operands[i], seen):
             return reason
+    of_rows = kernel.encode and not kernel.n_columns
     for i, seen in enumerate(inputs):
-        if reason := _input(kernel.inputs[i], seen, tensors.get("q")):
+        info = kernel.inputs[i]
+        if of_rows:
+            reason = _row_input(info, seen, tensors)
+        elif (_native.field(kernel, "pair_inputs") or 0) >> i & 1:
+            reason = _pair_input(info, seen, tensors, bool(kernel.key_inputs >> i & 1))
+        else:
+            reason = _input(info, seen, tensors.get("q"))
+        if reason:
             return reason
     if "positions" not in tensors and not kernel.grid and kernel.n_axes and "table_bytes" not in tensors:
         return "positions are missing; this kernel has no built-in grid"
@@ -168,6 +230,8 @@ _SUBJECTS = {
     7: "operands", 16: "positions", 27: "targets", 28: "workspace", 30: "targets", 37: "inputs", 40: "table",
     41: "table", 42: "table", 43: "q_scale, k_scale", 53: "scale", 55: "positions", 57: "lse",
     58: "grad.table", 59: "cu_seqlens, k_cu_seqlens", 60: "cu_seqlens",
+    61: "block_table, lengths, k, v", 62: "block_table", 63: "lengths", 64: "block_table", 65: "slots", 66: "slots",
+    67: "slots", 68: "q_norm, k_norm, epsilon", 69: "q_norm, k_norm, v_cache",
 }  # fmt: skip
 """What an error is about, of those that no look at the arguments finds."""
 
@@ -214,6 +278,27 @@ def _subject(error: int, entry: str, named: dict[str, View]) -> str:
     return _SUBJECTS.get(error) or next(iter(named), f"arguments of {entry}")
 
 
+def _of_pages(seen: View, batches: int, keys: int) -> View:
+    """A cache [pages,page_size,Hkv,D] as the rows [batches,Hkv,keys,D] that a call without pages would have."""
+    *type_of, shape, strides = seen.key
+    if len(shape) != 4:
+        return seen
+    sizes, steps = (batches, shape[2], keys, shape[3]), (0, strides[2], 0, strides[3])
+    return View(seen.address, (*type_of, sizes, steps), seen.keeps)
+
+
+def _without_pages(tensors: dict[str, View], of_rows: dict[str, View]) -> dict[str, View]:
+    """`of_rows`, with the keys of `tensors` as rows that follow each other, and positions of one sequence."""
+    batches = of_rows["q"].shape[0] if of_rows["q"].shape else 0
+    places = tensors.get("k_positions")
+    keys = places.shape[-2] if places is not None and len(places.shape) > 1 else 1
+    rows = of_rows | {name: _of_pages(tensors[name], batches, keys) for name in ("k", "v")}
+    if "cu_seqlens" in tensors and places is not None and len(places.shape) == 3:
+        *type_of, shape, strides = places.key
+        rows["k_positions"] = View(places.address, (*type_of, shape[1:], strides[1:]), places.keeps)
+    return rows
+
+
 def _of_one_batch(seen: View) -> View:
     """Rows [total,H,D] as [1,H,total,D], [total,H] as [1,H,total]."""
     *type_of, shape, strides = seen.key
@@ -223,7 +308,53 @@ def _of_one_batch(seen: View) -> View:
     return View(seen.address, (*type_of, sizes, steps), seen.keeps)
 
 
-_OF_ROWS = ("q", "k", "v", "out", "lse")
+def _at_slots(tensors: dict[str, View]) -> dict[str, View]:
+    """Rows of q and k of a call with slots, as those of batches."""
+    rows = {name: seen for name, seen in tensors.items() if name not in ("v", "v_out")}
+    flat = {name: _of_one_batch(rows[name]) for name in ("q", "q_out", "k") if name in rows}
+    return rows | {name: seen for name, seen in flat.items() if len(rows[name].shape) == 3}
+
+
+def _values(tensors: dict[str, View]) -> str | None:
+    """Of `append`, whose v is as k."""
+    k, v, cache = tensors["k"], tensors.get("v"), tensors.get("v_out")
+    if v is None or cache is None:
+        return None
+    if v.shape != k.shape or v.dtype != k.dtype:
+        return f"v is of type {v.dtype} and has the shape {list(v.shape)}; expected {k.dtype} and {list(k.shape)}, as k"
+    if len(cache.shape) != 4 or cache.shape[2:] != (k.shape[1], k.shape[-1]):
+        expected = f"[pages, tokens of a page, {k.shape[1]}, {k.shape[-1]}]"
+        return f"v_cache has the shape {list(cache.shape)}; expected {expected}"
+    return None
+
+
+def _is_flat(tensors: dict[str, View]) -> bool:
+    return "cu_seqlens" in tensors or any(len(tensors[name].shape) == 3 for name in _READ if name in tensors)
+
+
+def ranks(tensors: dict[str, View]) -> str | None:
+    """What is wrong with the numbers of dimensions of rows, of which one has three."""
+    given = {_ARGUMENTS.get(name, name): len(seen.shape) for name, seen in tensors.items() if name in _ROWS}
+    (first, rank), *others = given.items()
+    for name, other in others:
+        if other != rank:
+            return f"{name} has {other} dimensions, and {first} {rank}; expected as many"
+    if "cu_seqlens" in tensors and rank != 3:
+        return f"{first} has {rank} dimensions; expected [tokens, heads, channels]"
+    return None
+
+
+_OF_ROWS = (*_ROWS, "lse", "grad.out", "grad.lse", "grad.v")
+
+
+def of_batches(
+    tensors: dict[str, View], inputs: list[View], but: tuple[str, ...] = ()
+) -> tuple[dict[str, View], list[View]]:
+    """Rows [total,H,D] and their inputs as those of one batch; those of the names `but` as they are."""
+    flat = {
+        name: _of_one_batch(seen) if name in _OF_ROWS and name not in but else seen for name, seen in tensors.items()
+    }
+    return flat, [_of_one_batch(seen) for seen in inputs]
 
 
 def refusal(kernel: Any, entry: str, error: int, tensors: dict[str, View], operands: list[View], inputs: list[View],
@@ -234,9 +365,21 @@ def refusal(kernel: Any, entry: str, error: int, tensors: dict[str, View], opera
     missing = "positions are missing" if tabled and entry != "prepare" else ""
     asked = on_cpu or error not in (30, 31, 32)
     named = {_ARGUMENTS.get(name, name): seen for name, seen in tensors.items()}
-    if "cu_seqlens" in tensors:
-        flat = {name: _of_one_batch(seen) if name in _OF_ROWS else seen for name, seen in tensors.items()}
-        found = find(kernel, flat, operands, [_of_one_batch(seen) for seen in inputs], "number type" in words)
+    if "slots" in tensors and "k" in tensors and "k_out" in tensors and len(tensors["k"].shape) in (3, 4):
+        of_rows = _at_slots(tensors)
+        batches, _, count, _ = of_rows["k"].shape
+        of_rows["k_out"] = _of_pages(tensors["k_out"], batches, count)
+        found = None
+        if not 65 <= error <= 69:
+            found = find(kernel, of_rows, operands, inputs, "number type" in words) or _values(tensors)
+    elif asked and ("block_table" in tensors or ("slots" not in tensors and _is_flat(tensors))):
+        is_paged, is_flat = "block_table" in tensors, _is_flat(tensors)
+        if not is_paged and (reason := ranks(tensors)):
+            return ArgumentError(reason)
+        flat, rows = of_batches(tensors, inputs, ("k", "v") if is_paged else ()) if is_flat else (tensors, inputs)
+        if is_paged:
+            flat = _without_pages(tensors, flat)
+        found = find(kernel, flat, operands, rows, "number type" in words) if not 61 <= error <= 64 else None
     else:
         found = find(kernel, tensors, operands, inputs, "number type" in words) if asked else None
     if found and not (missing and found.startswith(missing)):

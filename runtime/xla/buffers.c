@@ -62,6 +62,8 @@ static DLTensor **field_of(xla_call *call, int64_t role) {
   case PEGEN_XLA_GRAD_OUT: return (DLTensor **)&g->out;
   case PEGEN_XLA_GRAD_LSE: return (DLTensor **)&g->lse;
   case PEGEN_XLA_GRAD_V: return &g->v;
+  case PEGEN_XLA_CU_SEQLENS: return (DLTensor **)&a->cu_seqlens;
+  case PEGEN_XLA_K_CU_SEQLENS: return (DLTensor **)&a->k_cu_seqlens;
   default: break;
   }
   int64_t index = role % PEGEN_XLA_OPERAND;
@@ -138,11 +140,20 @@ static const char *read_buffer(const xla_buffer *buffer, xla_call *call, xla_ten
   return NULL;
 }
 
-/* Dimensions in front are what rows have beside their four. */
+/* What rows have of their own: [total,H,D] beside boundaries, which are not read yet. */
+static int row_rank(const xla_frame *frame, const xla_call *call) {
+  for (int64_t i = 0; i < frame->arguments.size; i++) {
+    int64_t role = call->request.roles[0][i];
+    if (role == PEGEN_XLA_CU_SEQLENS || role == PEGEN_XLA_K_CU_SEQLENS) return 3;
+  }
+  return 4;
+}
+
+/* Dimensions in front are what rows have beside their own. */
 static bool count_front(const xla_frame *frame, xla_call *call) {
   for (int64_t i = 0; i < frame->arguments.size; i++)
     if (is_row(call->request.roles[0][i]) && frame->arguments.types[i] == XLA_BUFFER) {
-      int64_t front = ((const xla_buffer *)frame->arguments.buffers[i])->rank - 4;
+      int64_t front = ((const xla_buffer *)frame->arguments.buffers[i])->rank - row_rank(frame, call);
       call->n_front = front < 0 ? 0 : (int)front;
       return front <= MOST_FRONT;
     }
@@ -163,6 +174,7 @@ static const char *read_all(const xla_buffers *from, const int64_t *roles, xla_c
     if (field) {
       *field = &t->tensor;
     } else if (t->role == PEGEN_XLA_WORKSPACE && t->tensor.ndim == 1) {
+      call->has_workspace = true;
       call->args.workspace = t->tensor.data;
       call->args.workspace_bytes = (size_t)t->shape[0];
     } else {
@@ -174,6 +186,7 @@ static const char *read_all(const xla_buffers *from, const int64_t *roles, xla_c
 
 const char *pegen_xla_read_buffers(const xla_frame *frame, xla_call *call, DLDevice device) {
   call->n_tensors = 0;
+  call->has_workspace = false;
   for (int i = 0; i < MOST_FRONT; i++) call->front[i] = 1;
   if (frame->arguments.size + frame->results.size > PEGEN_XLA_MOST_BUFFERS) return "a call has too many buffers";
   if (!count_front(frame, call)) return "a call without rows, or with too many dimensions in front of them";
@@ -194,7 +207,7 @@ static bool has_front(const xla_call *call, const xla_tensor *t, bool all) {
 void pegen_xla_fold(xla_call *call) {
   int64_t size = 1;
   for (int i = 0; i < call->n_front; i++) size *= call->front[i];
-  if (size <= 1) return;
+  if (size <= 1 || pegen_xla_has_bounds(call)) return;
   for (int i = 0; i < call->n_tensors; i++) {
     const xla_tensor *t = &call->tensors[i];
     if (!has_front(call, t, has_batches(t)) || (!has_batches(t) && t->is_result)) return;

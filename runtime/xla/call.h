@@ -33,6 +33,7 @@ typedef struct xla_tensor {
 typedef struct xla_call {
   xla_request request;
   int n_tensors, n_front;
+  bool has_workspace; /* among its buffers */
   int64_t front[MOST_FRONT]; /* sizes in front that all buffers share */
   xla_tensor tensors[PEGEN_XLA_MOST_BUFFERS];
   pegen_args args;
@@ -40,6 +41,11 @@ typedef struct xla_call {
   const DLTensor *operands[PEGEN_XLA_MOST_BUFFERS], *inputs[PEGEN_XLA_MOST_BUFFERS];
   DLTensor *operand_gradients[PEGEN_XLA_MOST_BUFFERS], *input_gradients[PEGEN_XLA_MOST_BUFFERS];
 } xla_call;
+
+/* Whether rows of sequences follow each other: the rows of a call have no batches. */
+static inline bool pegen_xla_has_bounds(const xla_call *call) {
+  return call->args.cu_seqlens || call->args.k_cu_seqlens;
+}
 
 PEGEN_HIDDEN const pegen_kernel *pegen_xla_find(int64_t number);
 

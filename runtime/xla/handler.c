@@ -4,6 +4,7 @@
 #include "pegen/cuda.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* ---- errors ---- */
 
@@ -61,11 +62,11 @@ static bool is_backward(int64_t entry) {
   return entry == PEGEN_XLA_ENCODE_BACKWARD || entry == PEGEN_XLA_ATTENTION_BACKWARD;
 }
 
-/* Whether something is left to add up: what operands gain, of attention what positions gain, too. */
+/* Whether something is left to add up: what operands gain, of attention what positions and inputs gain, too. */
 static bool has_finish(const xla_call *call) {
   const pegen_grad_args *grad = &call->grad;
   bool of_pairs = call->request.entry == PEGEN_XLA_ATTENTION_BACKWARD;
-  return grad->operands || (of_pairs && (grad->positions || grad->k_positions));
+  return grad->operands || (of_pairs && (grad->positions || grad->k_positions || grad->inputs));
 }
 
 static void set_args(xla_call *call) {
@@ -80,6 +81,12 @@ static void set_args(xla_call *call) {
   }
 }
 
+/* At least one. */
+static int64_t count_sequences(const xla_call *call) {
+  const DLTensor *bounds = call->args.cu_seqlens;
+  return bounds && bounds->ndim == 1 && bounds->shape[0] > 2 ? bounds->shape[0] - 1 : 1;
+}
+
 /* What is read and written, and of attention as many times more as a tile of keys is walked. */
 static int64_t work_of(const xla_call *call) {
   int64_t bytes = 0;
@@ -92,7 +99,46 @@ static int64_t work_of(const xla_call *call) {
   const DLTensor *k = call->args.k;
   bool of_pairs = call->request.entry == PEGEN_XLA_ATTENTION || call->request.entry == PEGEN_XLA_ATTENTION_BACKWARD;
   if (of_pairs && k && k->ndim == 4) bytes *= 1 + k->shape[2] / 64;
+  if (of_pairs && k && k->ndim == 3) bytes *= 1 + k->shape[0] / count_sequences(call) / 64;
   return bytes;
+}
+
+/* ---- the workspace of sequences ---- */
+
+typedef struct room {
+  void *data;
+  size_t bytes;
+} room;
+
+static pegen_workspace_entry *find_workspace(const xla_request *request) {
+  const pegen_kernel *kernel = request->kernel;
+  if (request->entry == PEGEN_XLA_ENCODE_BACKWARD)
+    return HAS(kernel, encode_backward_workspace) ? kernel->encode_backward_workspace : NULL;
+  if (request->entry == PEGEN_XLA_ATTENTION_BACKWARD)
+    return HAS(kernel, attention_backward_workspace) ? kernel->attention_backward_workspace : NULL;
+  return kernel->workspace;
+}
+
+/* Gives a call with boundaries the workspace that these ask for, where the program brought none. A kernel that will
+ * refuse the call asks for nothing. */
+static int make_room(xla_call *call, room *r) {
+  pegen_workspace_entry *size_of = find_workspace(&call->request);
+  if (!pegen_xla_has_bounds(call) || call->has_workspace || !size_of) return 0;
+  call->args.workspace = NULL;
+  call->args.workspace_bytes = 0;
+  size_t bytes = size_of(&call->args);
+  if (bytes > r->bytes) {
+    free(r->data);
+    *r = (room){0};
+    if (posix_memalign(&r->data, 64, bytes)) {
+      r->data = NULL;
+      return PEGEN_ERROR_NO_MEMORY;
+    }
+    r->bytes = bytes;
+  }
+  call->args.workspace = bytes ? r->data : NULL;
+  call->args.workspace_bytes = bytes;
+  return 0;
 }
 
 /* ---- one element in front after the other ---- */
@@ -136,12 +182,16 @@ static int run(const xla_frame *frame, xla_call *call, const entries *entry, boo
   int64_t place[MOST_FRONT] = {0}, bytes = work_of(call);
   for (int i = 0; i < call->n_front; i++)
     if (!call->front[i]) return 0;
+  if (on_gpu && pegen_xla_has_bounds(call)) return PEGEN_ERROR_NO_SEQUENCES;
+  room r = {0};
+  int error;
   do {
-    int error;
     set_place(call, place);
-    if ((error = on_gpu ? launch(call, stream) : run_once(frame, call, entry, bytes)) != 0) return error;
-  } while (next_place(call, place));
-  return 0;
+    if ((error = make_room(call, &r)) != 0) break;
+    error = on_gpu ? launch(call, stream) : run_once(frame, call, entry, bytes);
+  } while (!error && next_place(call, place));
+  free(r.data);
+  return error;
 }
 
 static void *handle(xla_frame *frame, bool on_gpu, DLDevice device, void *stream) {

@@ -2,7 +2,7 @@
  * each what it is beside all others, to the bit, and nothing is written outside of the workspace, however many the
  * parts are.
  *
- *     attention_asked_test SEED COUNT    so many calls of each description
+ *     attention_asked_test SEED COUNT [TARGET]    so many calls of each description
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +20,13 @@
 
 static uint64_t seed = 1;
 static int count = 2;
+static const char *wanted; /* a target; NULL: all that this machine runs */
+
+/* GPUs have no gradients of all that is asked for here: of inputs, of polynomials, of values that turn. */
+static bool is_on(const spec *s) {
+  bool is_gpu = wanted && strncmp(wanted, "sm_", 3) == 0;
+  return !is_gpu || (!s->polynomial && !s->n_inputs && !s->pairwise->turns_values);
+}
 
 /* ---- a call whose workspace stands between numbers that nobody touches ---- */
 
@@ -120,7 +127,8 @@ static void random_call(fixture *f, const pegen_kernel *kernel, bool gains) {
   row_order order = (row_order)random_below(&f->random, ROW_ORDER_COUNT);
   assert_int_equal(attention_gradients_fill(f->memory, &g, &t, kernel, toss(f), step, order, &f->random), 0);
   if (!gains) g.operands = NULL;
-  if (t.positions && (f->spec->pairwise->bias || f->spec->pairwise->rotates))
+  const spec_pairwise *pair = f->spec->pairwise;
+  if (t.positions && (pair->bias || pair->rotates) && !pair->turns_values)
     attention_gradients_of_positions(f->memory, &g, NUMBER_F64);
   assert_int_equal(call(kernel, &g, 1), 0);
   if (is_shared(t.positions) && is_shared(t.k_positions)) gradients_compare(f->memory, &g, step);
@@ -143,6 +151,9 @@ static void asked_for_or_not(void **state) {
       {"../tests/attention/turning", 2, {{"combine", "mean"}, {"head_dim", "7"}}, true},
       {"../tests/attention/turning", 2, {{"combine", "sum"}, {"grid", "4,9"}}, true},
       {"../tests/attention/rows_turned", 3, {{"head_dim", "6"}, {"skip_tokens", "2"}, {"value_dim", "3"}}, true},
+      {"../tests/attention/values", 1, {{"head_dim", "6"}}, true},
+      {"../tests/attention/values", 3, {{"head_dim", "6"}, {"heads", "4"}, {"kind", "learned"}}, false},
+      {"../tests/attention/values", 3, {{"head_dim", "6"}, {"heads", "1"}, {"grid", "5,9"}}, true},
       {"relative_bias_table", 2, {{"heads", "2"}, {"head_dim", "16"}}, true},
       {"relative_bias_table", 3, {{"grid", "6,7"}, {"heads", "2"}, {"head_dim", "16"}}, true},
       {"pape", 4, {{"role", "pairwise"}, {"parabolas", "19"}, {"head_dim", "20"}, {"skip_tokens", "1"}}, true},
@@ -151,9 +162,16 @@ static void asked_for_or_not(void **state) {
       {"../tests/attention/rope_pairwise", 0, {{NULL, NULL}}, false},
       {"lingeope", 2, {{"head_dim", "10"}, {"value_dim", "9"}}, false},
       {"attention", 2, {{"head_dim", "5"}, {"value_dim", "33"}}, false},
+      {"../tests/attention/scores", 2, {{"kind", "both"}, {"skip_tokens", "2"}}, false},
+      {"../tests/attention/score_inputs", 2, {{"kind", "mixed"}, {"skip_tokens", "2"}}, true},
+      {"../tests/attention/score_inputs", 2, {{"kind", "stays"}, {"heads", "3"}}, true},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    fixture f = fixture_open(SPECS_DIR, cases[i].name, cases[i].n_defines, cases[i].defines, NULL, seed + i);
+    fixture f = fixture_open(SPECS_DIR, cases[i].name, cases[i].n_defines, cases[i].defines, wanted, seed + i);
+    if (!is_on(f.spec)) {
+      arena_destroy(f.memory);
+      continue;
+    }
     int target = random_below(&f.random, f.n_targets);
     loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 1);
     print_message("%s %s\n", cases[i].name, f.targets[target]);
@@ -165,6 +183,7 @@ static void asked_for_or_not(void **state) {
 
 int main(int argc, char **argv) {
   if (argc > 2) seed = strtoull(argv[1], NULL, 10), count = atoi(argv[2]);
+  wanted = argc > 3 ? argv[3] : NULL;
   const struct CMUnitTest tests[] = {cmocka_unit_test(asked_for_or_not)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,8 @@
 /* backward_test: gradients of attention in sizes and strides of all kinds against the reference's, what is not asked
- * for, what is not seen, and what is refused. */
+ * for, what is not seen, and what is refused.
+ *
+ *     attention_backward_test [TARGET [TEST]]
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,6 +60,7 @@ static void sizes_and_strides(void **state) {
         attention_gradients g;
         assert_int_equal(
             attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), round % 5 < 3, 1, ROWS_GAPS, &f.random), 0);
+        if (round % 3) attention_gradients_of_positions(f.memory, &g, round & 2 ? NUMBER_F32 : NUMBER_F64);
         attention_gradients before = attention_gradients_room(f.memory, &g);
         assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);
         gradients_compare(f.memory, &g, 1);
@@ -168,20 +172,14 @@ static void kinds_of_pairs(void **state) {
       {"../tests/attention/mirrors", 1, {{"skip_tokens", "2"}}, 0, false},
       {"../tests/attention/rope_pairwise", 0, {{NULL, NULL}}, 0, false},
       {"../tests/attention/rope_pairwise", 1, {{"grid", "41"}}, 41, false},
+      {"../tests/attention/rope_pairwise", 1, {{"biased", "true"}}, 0, true},
       {"../tests/attention/turning", 1, {{"skip_tokens", "2"}}, 0, true},
       {"../tests/attention/turning", 2, {{"combine", "mean"}, {"head_dim", "7"}}, 0, true},
       {"../tests/attention/turning", 2, {{"combine", "sum"}, {"grid", "4,9"}}, 36, true},
   };
-  size_t count = is_gpu() ? 8 : sizeof cases / sizeof *cases; /* of rotations, which GPUs have no code for, one */
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     fixture f = open_spec(SPECS_DIR, cases[i].name, cases[i].n_defines, cases[i].defines);
     loaded_kernel *loaded = load(&f, (int)i % f.n_targets, PEGEN_DTYPE_F32);
-    if (!run_kernel(loaded)->attention_backward) { /* on GPUs there is no code for these */
-      assert_true(is_gpu() && (f.spec->polynomial || f.spec->pairwise->rotates));
-      run_unload(loaded);
-      arena_destroy(f.memory);
-      continue;
-    }
     int64_t tokens = cases[i].tokens ? cases[i].tokens : 50, heads = f.spec->heads > 1 ? f.spec->heads : 2;
     for (int causal = 0; causal < 2; causal++) {
       attention_trial t = {.spec = f.spec, .causal = causal};
@@ -193,7 +191,17 @@ static void kinds_of_pairs(void **state) {
       int64_t step = f.spec->n_components ? 16 : 1; /* the reference exponentiates for every pair and block */
       assert_int_equal(
           attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), false, step, ROWS_BHND, &f.random), 0);
-      if (t.positions && !is_gpu() && !f.spec->polynomial)
+      if (is_gpu() && f.spec->polynomial) { /* what weights gain has no code there */
+        assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), PEGEN_ERROR_NO_GRADIENT);
+        DLTensor **inputs = g.inputs;
+        g.inputs = NULL;
+        assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), PEGEN_ERROR_NO_GRADIENT);
+        g.operands = NULL;
+        g.inputs = inputs;
+        assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), PEGEN_ERROR_NO_GRADIENT);
+        g.inputs = NULL;
+      }
+      if (t.positions && !f.spec->polynomial)
         attention_gradients_of_positions(f.memory, &g, causal ? NUMBER_F32 : NUMBER_F64);
       if (!cases[i].gains && g.operands) {
         assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), PEGEN_ERROR_NO_GRADIENT);
@@ -312,6 +320,78 @@ static void rotations(void **state) {
   arena_destroy(f.memory);
 }
 
+/* Scores that are functions of the product, of the displacement, of tokens' indices, of operands and tables, and where
+ * pairs are rotated: of rows, of operands, of positions where they read some. */
+static void scores(void **state) {
+  (void)state;
+  static const struct {
+    const char *kind;
+    bool gains[3]; /* slope, gate, bias */
+  } cases[] = {
+      {"softcap", {false, false, false}},  {"prefix", {false, false, false}}, {"nothing", {false, false, false}},
+      {"tempered", {false, false, false}}, {"nested", {false, false, false}}, {"learned", {true, true, false}},
+      {"table", {false, false, true}},     {"turned", {true, false, false}},  {"both", {false, true, false}}};
+  static const attention_sizes sizes[] = {{2, 2, 1, 40, 70}, {1, 2, 2, 5, 33}, {1, 2, 2, 70, 9}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    loader_define defines[] = {{"kind", cases[i].kind}, {"head_dim", i % 2 ? "12" : "20"}, {"skip_tokens", "2"}};
+    fixture f = open_spec(LOCAL_DIR, "scores", 3, defines);
+    loaded_kernel *loaded = load(&f, (int)i % f.n_targets, PEGEN_DTYPE_F32);
+    for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++) {
+      attention_trial t = {.spec = f.spec, .causal = (int)((i + n) % 2)};
+      attention_trial_fill(f.memory, &t, &sizes[n], NUMBER_F32, (row_order)(n % ROW_ORDER_COUNT), &f.random);
+      t.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
+      t.positions = fixture_positions(&f, NUMBER_F32, 0, sizes[n].tokens);
+      t.k_positions = fixture_positions(&f, NUMBER_F32, 0, sizes[n].keys);
+      attention_gradients g;
+      assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), n == 1, 1, ROWS_BHND, &f.random),
+                       0);
+      bool some = false;
+      for (int operand = 0; operand < 3; operand++) {
+        if (!cases[i].gains[operand]) g.operands[operand] = NULL;
+        some = some || g.operands[operand];
+      }
+      if (!some) g.operands = NULL;
+      if (strcmp(cases[i].kind, "learned") == 0) attention_gradients_of_positions(f.memory, &g, NUMBER_F64);
+      assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);
+      gradients_compare(f.memory, &g, 1);
+      assert_parts(&f, run_kernel(loaded), &g);
+      attention_gradients rows = attention_gradients_room(f.memory, &g);
+      rows.operands = NULL; /* rows have the same bits, asked for operands and positions or not */
+      rows.positions = rows.k_positions = NULL;
+      assert_int_equal(attention_gradients_call(run_kernel(loaded), &rows, 3), 0);
+      assert_true(attention_gradients_same(&g, &rows));
+    }
+    run_unload(loaded);
+    arena_destroy(f.memory);
+  }
+}
+
+/* Operands that rotate pairs by more numbers than a GPU's thread sums gain nothing there; by as many, and rows and
+ * positions in any case, do. */
+static void crowded(void **state) {
+  (void)state;
+  for (int many = 0; many < 2; many++) {
+    loader_define count = {"count", many ? "17" : "16"};
+    fixture f = open_spec(LOCAL_DIR, "crowded", 1, &count);
+    loaded_kernel *loaded = load(&f, 0, PEGEN_DTYPE_F32);
+    attention_trial t = {.spec = f.spec};
+    attention_trial_fill(f.memory, &t, &(attention_sizes){1, 2, 1, 21, 21}, NUMBER_F32, ROWS_BHND, &f.random);
+    t.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
+    t.positions = fixture_positions(&f, NUMBER_F32, 0, 21);
+    attention_gradients g;
+    assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), true, 1, ROWS_BHND, &f.random), 0);
+    attention_gradients_of_positions(f.memory, &g, NUMBER_F64);
+    if (is_gpu() && many) {
+      assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), PEGEN_ERROR_NO_GRADIENT);
+      g.operands = NULL;
+    }
+    assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);
+    gradients_compare(f.memory, &g, 1);
+    run_unload(loaded);
+    arena_destroy(f.memory);
+  }
+}
+
 /* So many tiles, and so large an operand, that some share the sums of a chunk. */
 static void many_tiles(void **state) {
   (void)state;
@@ -410,7 +490,7 @@ static void unseen_rows_leave_no_trace(void **state) {
   (void)state;
   loader_define grid = {"grid", "6,15"};
   static const char *const names[] = {"attention", "lingeope", "lingeope"};
-  for (int i = 0; i < (is_gpu() ? 1 : 3); i++) { /* GPUs have no gradients of rotations */
+  for (int i = 0; i < 3; i++) {
     fixture f = open_spec(SPECS_DIR, names[i], i == 2, &grid);
     for (int target = 0; target < f.n_targets; target++) {
       loaded_kernel *loaded = load(&f, target, 0);
@@ -587,14 +667,71 @@ static void operands(void **state) {
   arena_destroy(f.memory);
 }
 
+/* Where batches share positions, what is computed of pairs that read a table is kept from batch to batch: several
+ * tiles, the last of one register, more batches than are summed in float32, units of more than one head, prefix tokens.
+ * Where each batch has its own, nothing is; the same gradients. */
+static void batches_that_share_pairs(void **state) {
+  (void)state;
+  static const struct {
+    attention_sizes sizes;
+    const char *window, *heads, *skip;
+    bool causal;
+  } cases[] = {{{5, 2, 1, 37, 70}, "5", "2", "0", false},
+               {{40, 1, 1, 9, 9}, "18", "1", "0", false},
+               {{9, 3, 3, 66, 40}, "3", "3", "2", false},
+               {{3, 2, 2, 49, 49}, "7", "2", "0", true}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    loader_define defines[] = {{"heads", cases[i].heads},
+                               {"window_h", cases[i].window},
+                               {"window_w", cases[i].window},
+                               {"head_dim", "16"},
+                               {"skip_tokens", cases[i].skip}};
+    fixture f = open_spec(SPECS_DIR, "relative_bias_table", 5, defines);
+    const attention_sizes *sizes = &cases[i].sizes;
+    for (int target = 0; target < f.n_targets; target++) {
+      loaded_kernel *loaded = load(&f, target, PEGEN_DTYPE_F32);
+      attention_trial t = {.spec = f.spec, .causal = cases[i].causal};
+      attention_trial_fill(f.memory, &t, sizes, NUMBER_F32, ROWS_BNHD, &f.random);
+      t.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
+      for (int own = 0; own < 2; own++) {
+        int64_t batch = own ? sizes->batch : 0;
+        t.positions = fixture_positions(&f, NUMBER_F32, batch, sizes->tokens);
+        t.k_positions = sizes->keys == sizes->tokens ? NULL : fixture_positions(&f, NUMBER_F32, batch, sizes->keys);
+        attention_gradients g;
+        assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), true, 1, ROWS_BHND, &f.random),
+                         0);
+        if (!is_gpu()) attention_gradients_of_positions(f.memory, &g, NUMBER_F32);
+        assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), 0);
+        gradients_compare(f.memory, &g, 1);
+        assert_parts(&f, run_kernel(loaded), &g);
+        attention_gradients some = attention_gradients_room(f.memory, &g);
+        some.k = some.v = NULL;
+        assert_int_equal(attention_gradients_call(run_kernel(loaded), &some, 2), 0);
+        assert_true(attention_gradients_same(&g, &some));
+      }
+      run_unload(loaded);
+    }
+    arena_destroy(f.memory);
+  }
+}
+
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_and_strides), cmocka_unit_test(head_dims),
-                                     cmocka_unit_test(kinds_of_pairs),    cmocka_unit_test(nothing_seen),
-                                     cmocka_unit_test(refusals),          cmocka_unit_test(unseen_rows_leave_no_trace),
-                                     cmocka_unit_test(operands),          cmocka_unit_test(many_tiles)};
-  const struct CMUnitTest of_processors[] = {cmocka_unit_test(rotations), cmocka_unit_test(queries_of_their_own),
-                                             cmocka_unit_test(positions)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_and_strides),
+                                     cmocka_unit_test(head_dims),
+                                     cmocka_unit_test(kinds_of_pairs),
+                                     cmocka_unit_test(nothing_seen),
+                                     cmocka_unit_test(refusals),
+                                     cmocka_unit_test(unseen_rows_leave_no_trace),
+                                     cmocka_unit_test(operands),
+                                     cmocka_unit_test(many_tiles),
+                                     cmocka_unit_test(batches_that_share_pairs),
+                                     cmocka_unit_test(positions),
+                                     cmocka_unit_test(rotations),
+                                     cmocka_unit_test(scores),
+                                     cmocka_unit_test(crowded)};
+  const struct CMUnitTest of_processors[] = {cmocka_unit_test(queries_of_their_own)};
+  if (argc > 2) cmocka_set_test_filter(argv[2]);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   return is_gpu() ? failed : failed + cmocka_run_group_tests(of_processors, NULL, NULL);
 }

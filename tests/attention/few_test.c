@@ -77,6 +77,15 @@ static void indexed(void **state) {
   queries_and_groups(LOCAL_DIR, "slopes", 1, (loader_define[]){{"heads", "12"}});
 }
 
+/* Functions of the product, of indices, and of inputs of queries and keys. */
+static void scored(void **state) {
+  (void)state;
+  queries_and_groups(LOCAL_DIR, "scores", 1, (loader_define[]){{"kind", "softcap"}});
+  queries_and_groups(LOCAL_DIR, "scores", 1, (loader_define[]){{"kind", "nested"}});
+  queries_and_groups(LOCAL_DIR, "score_inputs", 1, (loader_define[]){{"skip_tokens", "1"}});
+  queries_and_groups(LOCAL_DIR, "score_inputs", 1, (loader_define[]){{"kind", "documents"}});
+}
+
 /* What a query does not see is not in its output, number or not; nor, of a row that sees it, is it left out. */
 static void unseen(void **state) {
   (void)state;
@@ -103,7 +112,7 @@ static void unseen(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(plain), cmocka_unit_test(biased), cmocka_unit_test(hiding),
-                                     cmocka_unit_test(indexed), cmocka_unit_test(unseen)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(plain),   cmocka_unit_test(biased), cmocka_unit_test(hiding),
+                                     cmocka_unit_test(indexed), cmocka_unit_test(scored), cmocka_unit_test(unseen)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
--- Masks of all kinds over two axes, of which `kind` says one.
+-- Masks of all kinds over two axes, of which `kind` says one: biases, or beside a bias that is a polynomial.
 local pe = require "pegen"
 
 local kind = pe.option("kind", "window", "which mask",
   { "window", "document", "ring", "corner", "learned", "dilated", "table", "clamped", "nested", "never", "logarithm" })
+local columns = pe.option("columns", false, "beside a polynomial, a mask for all heads")
 local radius = pe.learned { name = "radius", shape = { "heads" }, doc = "how far a head sees", test_scale = 9.0 }
 local open = pe.learned { name = "open", shape = { 8, "heads" }, doc = "whether a lag is seen" }
 
@@ -28,10 +29,17 @@ local masks = {
   end,
 }
 
+local parabola = pe.polynomial {
+  degree = 2,
+  value = function(d, term, head) return -0.03125 * d.t ^ 2 - 0.125 * (1 + head) * d.s end,
+}
+
 return pe.encoding {
   name = "masked",
   axes = { "s", "t" },
   head_dim = pe.option("head_dim", 16, "channels"),
   heads = 2,
-  bias = function(delta, head) return masks[kind](delta, head) end,
+  role = "pairwise",
+  bias = columns and parabola or function(delta, head) return masks[kind](delta, head) end,
+  score = columns and function(s, delta) return s + masks[kind](delta, 0) end or nil,
 }

@@ -39,6 +39,7 @@ static attention_trial trial_of(fixture *f, const attention_sizes *sizes, number
 static attention_gradients filled(fixture *f, const attention_trial *t, const pegen_kernel *kernel, bool has_lse) {
   attention_gradients g;
   assert_int_equal(attention_gradients_fill(f->memory, &g, t, kernel, has_lse, 1, ROWS_GAPS, &f->random), 0);
+  if (t->positions) attention_gradients_of_positions(f->memory, &g, NUMBER_F64);
   return g;
 }
 
@@ -79,11 +80,13 @@ static void sizes_and_strides(void **state) {
 
 /* Of what is asked for alone, the same bits. */
 static void assert_some(const fixture *f, const pegen_kernel *kernel, const attention_gradients *g) {
-  for (int wanted = 1; wanted < 8; wanted++) {
+  for (int wanted = 1; wanted < 16; wanted++) {
     attention_gradients some = attention_gradients_room(f->memory, g);
     if (!(wanted & 1)) some.q = some.k = some.v = NULL;
     if (!(wanted & 2)) some.inputs = NULL;
     if (!(wanted & 4)) some.operands = NULL;
+    if (!(wanted & 8)) some.positions = NULL;
+    if (wanted & 3) some.k_positions = NULL;
     called(kernel, &some, 1 + wanted % 3 * 7);
     assert_true(attention_gradients_same(g, &some));
   }
@@ -120,7 +123,7 @@ static void stock_descriptions(void **state) {
   }
 }
 
-/* A second call doubles what inputs and operands gain, and rows stay. */
+/* A second call doubles what inputs, operands and positions gain, and rows stay. */
 static void added_to(void **state) {
   (void)state;
   loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "21"}, {"skip_tokens", "3"}};
@@ -139,6 +142,10 @@ static void added_to(void **state) {
         for (int64_t c = 0; c < 21; c++)
           assert_true(2 * number_load((number_type)type, tensor_at(g.inputs[i], 0, 1, n, c)) ==
                       number_load((number_type)type, tensor_at(twice.inputs[i], 0, 1, n, c)));
+    for (int k = 0; k < 37 * 2; k++) {
+      assert_true(2 * ((double *)g.positions->data)[k] == ((double *)twice.positions->data)[k]);
+      assert_true(2 * ((double *)g.k_positions->data)[k] == ((double *)twice.k_positions->data)[k]);
+    }
     for (int k = 0; k < 42; k++)
       assert_true(2 * ((double *)g.operands[0]->data)[k] == ((double *)twice.operands[0]->data)[k]);
   }
@@ -169,6 +176,7 @@ static void unseen_keys_leave_no_trace(void **state) {
     }
     assert_int_equal(attention_trial_call(run_kernel(loaded), &bad.forward, bad.out, 1), 0);
     called(run_kernel(loaded), &bad, 1);
+    assert_memory_equal(good.positions->data, bad.positions->data, sizeof(double) * 2 * SPOILT);
     for (int i = 0; i < f.spec->n_inputs; i++)
       for (int64_t n = 0; n < TOKENS; n++) {
         const float *x = tensor_at(good.inputs[i], 0, 0, n, 0), *y = tensor_at(bad.inputs[i], 0, 0, n, 0);

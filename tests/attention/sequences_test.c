@@ -7,7 +7,8 @@
 
 #include <cmocka.h>
 
-#include "fixture.h"
+#include "apart.h"
+#include "windows.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,46 +22,6 @@ static int64_t bounds_shape[] = {SEQUENCES + 1};
 
 static DLTensor bounds_of(int32_t *at) {
   return (DLTensor){.data = at, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {kDLInt, 32, 1}, .shape = bounds_shape};
-}
-
-/* A tensor's dimension `dim`, which is of size 1, left out, and the two behind it changed, where they are heads and
- * tokens: [1,H,total,D] as [total,H,D]. */
-static DLTensor *ragged_view(arena *a, const DLTensor *of) {
-  static const int from[] = {2, 1, 3};
-  DLTensor *t = arena_new(a, DLTensor);
-  *t = *of;
-  t->ndim = of->ndim - 1;
-  t->shape = arena_array(a, int64_t, 3);
-  t->strides = arena_array(a, int64_t, 3);
-  for (int i = 0; i < t->ndim; i++) t->shape[i] = of->shape[from[i]], t->strides[i] = of->strides[from[i]];
-  return t;
-}
-
-/* Tokens [begin, end) of dimension `dim`. */
-static DLTensor *window(arena *a, const DLTensor *of, int dim, int64_t begin, int64_t end) {
-  DLTensor *t = arena_new(a, DLTensor);
-  *t = *of;
-  t->shape = arena_array(a, int64_t, of->ndim);
-  memcpy(t->shape, of->shape, (size_t)of->ndim * sizeof(int64_t));
-  t->shape[dim] = end - begin;
-  int64_t stride = 1;
-  for (int i = dim + 1; i < of->ndim; i++) stride *= of->shape[i];
-  if (of->strides) stride = of->strides[dim];
-  t->byte_offset += (uint64_t)(begin * stride * (of->dtype.bits / 8));
-  return t;
-}
-
-static const DLTensor **inputs_of(arena *a, const spec *s, const attention_trial *t, int64_t begin, int64_t end) {
-  const DLTensor **inputs = arena_array(a, const DLTensor *, s->n_inputs + 1);
-  for (int i = 0; i < s->n_inputs; i++)
-    inputs[i] = begin < 0 ? ragged_view(a, t->inputs.tensors[i]) : window(a, t->inputs.tensors[i], 2, begin, end);
-  return inputs;
-}
-
-static void set_strides(arena *a, DLTensor *t) {
-  if (t->strides) return;
-  t->strides = arena_array(a, int64_t, t->ndim);
-  for (int64_t i = t->ndim - 1, step = 1; i >= 0; step *= t->shape[i--]) t->strides[i] = step;
 }
 
 typedef struct ragged_call {
@@ -151,33 +112,6 @@ static void as_apart(const char *folder, const char *name, int n_defines, const 
   arena_destroy(f.memory);
 }
 
-static void plain(void **state) {
-  (void)state;
-  as_apart(SPECS_DIR, "attention", 0, NULL);
-}
-
-static void biased(void **state) {
-  (void)state;
-  as_apart(SPECS_DIR, "alibi", 2, (loader_define[]){{"heads", "4"}, {"skip_tokens", "2"}});
-}
-
-static void hiding(void **state) {
-  (void)state;
-  as_apart(SPECS_DIR, "lookhere", 1, (loader_define[]){{"heads", "12"}});
-}
-
-/* Inputs of queries. */
-static void polynomial(void **state) {
-  (void)state;
-  as_apart(SPECS_DIR, "pape", 2, (loader_define[]){{"role", "pairwise"}, {"heads", "4"}});
-}
-
-/* Rows that are turned, a panel of keys at a time. */
-static void turned(void **state) {
-  (void)state;
-  as_apart(LOCAL_DIR, "rows_turned", 1, (loader_define[]){{"heads", "4"}});
-}
-
 /* ---- refusals ---- */
 
 #define REFUSED(error, change) \
@@ -251,15 +185,13 @@ static void elsewhere(void **state) {
   (void)state;
   DLTensor bounds = bounds_of(q_bounds);
   pegen_args args = {.struct_size = sizeof args, .cu_seqlens = &bounds};
-  static const char *const names[] = {"attention", "rope", "attention"};
-  for (int i = 0; i < 3; i++) {
-    fixture f = fixture_open(SPECS_DIR, names[i], 0, NULL, i == 2 ? "sm_80" : NULL, 3);
+  static const char *const names[] = {"rope", "attention"};
+  for (int i = 0; i < 2; i++) {
+    fixture f = fixture_open(SPECS_DIR, names[i], 0, NULL, i == 1 ? "sm_80" : NULL, 3);
     loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_F32, 1);
     const pegen_kernel *k = run_kernel(loaded);
-    pegen_entry *entries[] = {k->encode,           k->prepare,
-                              k->encode_backward,  k->attention_backward,
-                              k->prepare_backward, i == 2 ? k->attention : NULL};
-    for (int e = 0; e < 6; e++)
+    pegen_entry *entries[] = {k->prepare, k->prepare_backward, i == 1 ? k->attention : NULL};
+    for (int e = 0; e < 3; e++)
       if (entries[e]) assert_int_equal(entries[e](&args, 0, 1), PEGEN_ERROR_NO_SEQUENCES);
     run_unload(loaded);
     arena_destroy(f.memory);

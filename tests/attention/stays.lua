@@ -13,5 +13,6 @@ return pe.encoding {
   generators = { x = pe.turn "e12", y = why == "generators" and pe.turn "e23" or pe.turn "e12" },
   combine = pe.product { "x", "y" },
   phase = 0.1,
+  values = pe.option("values", false, "values turn, too") and "same" or nil,
   position = function(_, r) return why == "phase" and r + 1 or r end,
 }

@@ -4,6 +4,7 @@
  * harness that times something else shows here. Prints the table; passes where the
  * bench accepts the kernel, and reports a kernel's refusal.
  */
+#include "bench/append.h"
 #include "bench/limits.h"
 #include "bench/rows.h"
 
@@ -51,6 +52,34 @@ static size_t fake_workspace(const pegen_args *args) {
   return 0;
 }
 
+/* ---- append ---- */
+
+static int filled; /* calls that found v's cache as another contender had left it */
+
+/* Is v's cache all 0, or v's rows at their slots and 0 elsewhere? Then 0. */
+static int is_otherwise(const pegen_args *args) {
+  const float *v = args->v->data, *cache = args->v_out->data;
+  const int64_t *slots = args->slots->data, *shape = args->v->shape, *stride = args->v->strides;
+  int64_t B = shape[0], H = shape[1], N = shape[2], D = shape[3], held = 0, placed = 0, wanted = 0;
+  for (int64_t i = 0; i < args->v_out->shape[0] * args->v_out->shape[1] * H * D; i++) held += cache[i] != 0;
+  for (int64_t i = 0; i < B * H * N * D; i++) {
+    int64_t b = i / (H * N * D), h = i / (N * D) % H, n = i / D % N, c = i % D;
+    float value = v[b * stride[0] + h * stride[1] + n * stride[2] + c * stride[3]];
+    wanted += value != 0;
+    placed += value != 0 && cache[(slots[b * N + n] * H + h) * D + c] == value;
+  }
+  filled += held != 0;
+  return held && (held != placed || placed != wanted);
+}
+
+/* By one thread: checks what those before it left in v's cache, and empties it for those behind. */
+static int fake_append(const pegen_args *args, int part, int parts) {
+  const int64_t *shape = args->v_out->shape;
+  if (refuse || part || parts != 1 || is_otherwise(args)) return PEGEN_ERROR_PROCESSOR;
+  memset(args->v_out->data, 0, (size_t)(4 * shape[0] * shape[1] * shape[2] * shape[3]));
+  return 0;
+}
+
 static int expect(int status, int wanted, const char *what) {
   if (status == wanted) return 0;
   printf("FAILED: %s: status %d instead of %d\n", what, status, wanted);
@@ -94,7 +123,17 @@ int main(int argc, char **argv) {
     bench_options wrong = {.shape = *bad, .threads = 1};
     failures += expect(bench_kernel(a, &s, &kernel, PEGEN_DTYPE_F32, &wrong), STATUS_ERROR, *bad);
   }
+  pegen_kernel appending = kernel;
+  appending.append = fake_append;
+  for (const char *const *shape = (const char *const[]){"1,50,3", "3,1,2", "2,33,1", NULL}; *shape; shape++) {
+    bench_options append = {.shape = *shape, .threads = 1, .layouts = LAYOUT_BNHD | LAYOUT_BHND, .append = true};
+    filled = 0;
+    failures += expect(bench_append(a, &s, &appending, PEGEN_DTYPE_F32, &append), STATUS_OK, "append");
+    failures += expect(filled > 4 * 23, true, "rows that others had put to their slots");
+    failures += expect(bench_append(a, &s, &kernel, PEGEN_DTYPE_F32, &append), STATUS_ERROR, "no append");
+  }
   refuse = 1;
+  failures += expect(bench_append(a, &s, &appending, PEGEN_DTYPE_F32, &small), STATUS_ERROR, "an append that refuses");
   failures += expect(bench_kernel(a, &s, &kernel, PEGEN_DTYPE_F32, &small), STATUS_ERROR, "a kernel that refuses");
   arena_destroy(a);
   return failures != 0;

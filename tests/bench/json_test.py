@@ -89,6 +89,25 @@ def then_read():
     assert near(read["ratio"], min(loop["seconds"] for loop in read["limits"]) / read["seconds"]), read
 
 
+def append():
+    """With norms and without, beside the separate calls; loops of q with those of rows."""
+    rows = bench(str(specs / "rope.lua"), "--shape", "2,20,3", "--append", "--dtype", "f32,bf16")["rows"]
+    assert [(r["dtype"], r["in_place"]) for r in rows] == [(t, p) for t in ("f32", "bf16") for p in (True, False)], rows
+    for row in rows:
+        assert row["entry"] == "append" and row["threads"] == 1, row
+        assert row["bytes"] == 6 * 2 * 20 * 3 * 64 * (4 if row["dtype"] == "f32" else 2), row
+        limit = min(loop["seconds"] for loop in row["limits"])
+        assert len({loop["loop"] for loop in row["limits"]}) == (6 if row["in_place"] else 4), row
+        assert near(row["ratio"], limit / row["seconds"]), row
+        assert near(row["without_norms_ratio"], limit / row["without_norms_seconds"]), row
+        ratio = row["without_norms_seconds"] / row["separate_seconds"]
+        assert near(row["without_norms_of_separate"], ratio) and ratio > 0, row
+    (row,) = bench(
+        str(specs / "rope_mixed.lua"), "-D", "heads=2", "--shape", "decode", "--append", "--table", "--in-place"
+    )["rows"]
+    assert row["table_bytes"] > 0 and "limits" not in row and "ratio" not in row, row
+
+
 def attention():
     (row,) = bench(str(specs / "alibi.lua"), "--shape", "1,40,8")["rows"]
     assert row["kernel"] == "alibi" and near(row["times_plain"], row["seconds"] / row["plain_seconds"]), row
@@ -109,6 +128,8 @@ def failures_print_nothing():
         ["alibi.lua", "--shape", "1,2,3,63"],
         ["alibi.lua", "--shape", "1,8,8", "--then-read"],
         ["rope.lua", "--target", "sm_80", "--then-read"],
+        ["rope.lua", "--target", "sm_80", "--append"],
+        ["rope.lua", "--shape", "1,8,2", "--append", "--backward"],
     ):
         words = [pegen, "bench", str(specs / arguments[0]), *arguments[1:], "--json"]
         done = subprocess.run(words, capture_output=True, text=True, env=environment)
@@ -120,5 +141,6 @@ if len(sys.argv) > 3:
 else:
     rotors()
     then_read()
+    append()
     attention()
     failures_print_nothing()

@@ -95,6 +95,51 @@ def check_geope():
     near(equal["values"], equal["values"][::-1], "geope2d: of equal queries and keys, both ways")
 
 
+PLANES = "block = pe.plane(), generators = pe.turn 'e12', combine = pe.sum, phase = function(_, i) return 2 ^ -i end"
+VECTORS = (
+    "block = pe.vector(3), generators = { y = pe.quaternion 'j', x = pe.quaternion 'k' }, combine = pe.mean, "
+    "phase = function(_, i) return 3 ^ -i end"
+)
+
+
+def described(folder, name, axes, channels, fields):
+    text = f'return pe.encoding {{ name = "{name}", axes = {{ {axes} }}, head_dim = {channels}, {fields} }}'
+    (folder / f"{name}.lua").write_text(f'local pe = require "pegen"\n{text}\n')
+    return folder / name
+
+
+def check_parts(folder):
+    """What a head of several parts has is what each of them has alone; scores of equal rows by shares of channels."""
+    whole = described(
+        folder,
+        "whole",
+        "'t', 'y', 'x'",
+        20,
+        f"parts = {{ {{ span = {{ 0, 8 }}, axes = {{ 't' }}, {PLANES} }}, "
+        f"{{ span = {{ 9, 9 }}, axes = {{ 'y', 'x' }}, {VECTORS} }} }}",
+    )
+    planes, vectors = described(folder, "planes", "'t'", 8, PLANES), described(
+        folder, "vectors", "'y', 'x'", 9, VECTORS
+    )
+    found = numbers(whole, "--at", "2,3,4", "--at", "5,6,7", "--grid", "3,2,4")
+    alone = [
+        numbers(planes, "--at", "2", "--at", "5", "--grid", "3"),
+        numbers(vectors, "--at", "3,4", "--at", "6,7", "--grid", "2,4"),
+    ]
+    expect(found["positions"]["values"] == [2, 3, 4, 5, 6, 7], "parts: positions")
+    expect(len(found["parts"]) == 2, "parts: two of them")
+    for part, one in zip(found["parts"], alone):
+        for member in ("phases", "generators", "rotors"):
+            expect(part[member] == one[member], f"parts: {member} of a part and of it alone")
+    t, y, x = 5, 3, 7
+    scores = [one["scores"]["equal"] for one in alone]
+    for member in ("values", "lowest", "highest"):
+        first, second = (score[member] for score in scores)
+        exact = [(8 * first[i] + 9 * second[j] + 3) / 20 for i in range(t) for j in range(y * x)]
+        near(found["scores"]["equal"][member], exact, f"parts: {member} of equal queries and keys")
+    expect(found["scores"]["random"]["shape"] == [5, 5, 3, 7], "parts: random queries and keys")
+
+
 def check_biases():
     """ALiBi, section 3: -slope |d|, slopes 2^-1 to 2^-8; LookHere hides what is behind a head."""
     found = numbers("alibi", "--grid", "5")["scores"]["bias"]
@@ -232,6 +277,7 @@ def main():
     refused("no number of tokens", "geope2d", "--grid", "14,0", status=2)
     refused("whole number", "geope2d", "--seed", "-1", status=2)
     with tempfile.TemporaryDirectory() as folder:
+        check_parts(pathlib.Path(folder))
         check_operands(pathlib.Path(folder))
         check_checkpoint(pathlib.Path(folder))
     print(f"numbers_test: {len(failures)} failures")

@@ -128,8 +128,8 @@ static int operand_index(const spec *s, const char *name) {
 /* The operands of the folded description: those of the plain one by name, and the frequencies. */
 static trial_operands folded_operands(fixture *f, const DLTensor *frequencies) {
   const spec *s = f->folded;
-  trial_operands o = {arena_array(f->memory, const double *, s->n_operands),
-                      arena_array(f->memory, const DLTensor *, s->n_operands)};
+  trial_operands o = {.values = arena_array(f->memory, const double *, s->n_operands),
+                      .tensors = arena_array(f->memory, const DLTensor *, s->n_operands)};
   for (int i = 0; i < s->n_operands; i++) {
     int from = operand_index(f->plain, s->operand[i].name);
     o.tensors[i] = from < 0 ? frequencies : f->operands.tensors[from];

@@ -12,11 +12,12 @@
  *   - an accepted call writes its outputs and nothing else, and they are those of contiguous copies in one part;
  *   - a launch names every row of an accepted call once, at its tensors' addresses and as the entry's access demands;
  *   - a sound call is accepted;
- *   - a call of sequences writes what it accepts, the same for any number of parts, and reads boundaries as long as
- * they are.
+ *   - a call of sequences, of keys in pages, or at slots (of append, too), writes what it accepts, the same for any
+ * number of parts, and reads boundaries, block tables and lengths as long as they are.
  */
 #include "check_attention.h"
 #include "driver.h"
+#include "fuzz_pages.h"
 #include "fuzz_sequences.h"
 #include "fuzz_world.h"
 #include "runtime/launch.h"
@@ -26,6 +27,11 @@
 /* encode by a table: then nobody reads positions and operands. */
 static bool is_tabled(const fuzz_call *c) {
   return c->entry == FUZZ_ENCODE && c->kernel->prepare && PEGEN_GIVEN(c->given, table);
+}
+
+/* prepare makes a table of positions and operands alone, whatever rows and inputs its caller's struct names. */
+static bool reads_inputs(const fuzz_call *c) {
+  return c->entry == FUZZ_ATTENTION || (c->entry != FUZZ_PREPARE && c->given->q);
 }
 
 /* ---- what a call reads and writes ---- */
@@ -66,7 +72,7 @@ static void find_roles(const fuzz_call *c, roles *r) {
   if (!tabled && (!rows || args->q)) reads(r, args->positions);
   if (!tabled && (!rows || args->k)) reads(r, c->entry == FUZZ_PREPARE ? args->k_positions : of_keys);
   for (int i = 0; i < c->kernel->n_operands && !tabled; i++) reads(r, args->operands[i]);
-  for (int i = 0; i < c->kernel->n_inputs && rows && args->q; i++) reads(r, args->inputs[i]);
+  for (int i = 0; i < c->kernel->n_inputs && reads_inputs(c); i++) reads(r, args->inputs[i]);
   if (rows && args->q) writes(r, args->q, args->q_out);
   if (rows && args->k) writes(r, args->k, args->k_out);
   if (c->entry != FUZZ_PREPARE) return;
@@ -123,7 +129,7 @@ static void run_copies(const fuzz_call *call, const roles *r, copies *c) {
   apart.positions = tabled || (rows && !args->q && args->k_positions) ? NULL : copied(c, args->positions);
   apart.k_positions = tabled || (rows && !args->k) ? NULL : copied(c, args->k_positions);
   for (int i = 0; i < call->kernel->n_operands && !tabled; i++) operands[i] = copied(c, args->operands[i]);
-  for (int i = 0; i < call->kernel->n_inputs && args->q; i++) inputs[i] = copied(c, args->inputs[i]);
+  for (int i = 0; i < call->kernel->n_inputs && reads_inputs(call); i++) inputs[i] = copied(c, args->inputs[i]);
   apart.operands = operands;
   apart.inputs = inputs;
   if (rows && !tabled) apart.table = NULL;
@@ -142,7 +148,7 @@ static void run_copies(const fuzz_call *call, const roles *r, copies *c) {
 
 static int enter(const fuzz_call *c, int part, int parts) {
   pegen_entry *const entries[] = {c->kernel->encode, c->kernel->attention, c->kernel->prepare};
-  return entries[c->entry](c->given, part, parts);
+  return c->appends ? c->kernel->append(c->given, part, parts) : entries[c->entry](c->given, part, parts);
 }
 
 static void run_accepted(const fuzz_call *call, const roles *r) {
@@ -201,7 +207,7 @@ static void run_call(const fuzz_call *c) {
   }
 }
 
-/* ---- sequences ---- */
+/* ---- sequences and pages ---- */
 
 static const int64_t MOST_ITEMS = 1 << 20; /* an item's work grows with its keys */
 
@@ -303,14 +309,30 @@ static void run_launch(const fuzz_call *c) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  enum { TAIL = 16 }; /* bytes that say what sequences there are */
+  enum { TAIL = 16, SEQUENCES = 128, PAGES = 192 }; /* the tail says what sequences or pages there are */
   static fuzz_call call;
   fuzz_call_read(&call, data, size);
   world_remember();
-  if (call.entry == FUZZ_ATTENTION && call.given && size > TAIL && data[0] >= 128) {
-    reader r = {data + size - TAIL, TAIL};
+  reader tail = {data + (size > TAIL ? size - TAIL : 0), size > TAIL ? TAIL : size};
+  bool is_call = (call.entry == FUZZ_ATTENTION || call.entry == FUZZ_ENCODE) && call.given && size > TAIL;
+  if (is_call && data[0] >= PAGES && call.entry == FUZZ_ATTENTION) {
+    fuzz_pages pages;
+    fuzz_pages_make(&tail, &call, &pages);
+    run_sequences(&call, pages.sound);
+    fuzz_pages_free(&pages);
+  } else if (is_call && data[0] >= PAGES) {
+    fuzz_slots slots;
+    fuzz_append append;
+    fuzz_slots_make(&tail, &call, &slots);
+    bool appends = data[0] % 2 && call.kernel->append;
+    if (appends) fuzz_append_make(&tail, &call, &append);
+    run_sequences(&call, false);
+    if (appends) fuzz_append_check(&append);
+    if (appends) fuzz_append_free(&append);
+    fuzz_slots_free(&slots);
+  } else if (is_call && data[0] >= SEQUENCES) {
     fuzz_sequences sequences;
-    fuzz_sequences_make(&r, &call, &sequences);
+    fuzz_sequences_make(&tail, &call, &sequences);
     run_sequences(&call, sequences.sound);
     fuzz_sequences_free(&sequences);
   } else if (call.entry == FUZZ_LAUNCH) {

@@ -87,6 +87,7 @@ typedef struct fuzz_call {
   const pegen_args *given; /* &args or NULL */
   int part, parts;
   bool sound; /* nothing was edited: it must be accepted */
+  bool appends; /* a call of encode goes to append */
   size_t table_words; /* of the table's header, where there is a table */
   int64_t row_bytes; /* and of its rows, as prepare wrote them */
   bool table_edited;

@@ -1,9 +1,9 @@
 /* fuzz_gradient_twins: kernels by hand behind the drivers of gradients, so that the address sanitizer sees each access
  * that the driver's view of a call leads to: rows coming in and going out, what was kept, sums of chunks.
  *
- * turn: pairs of channels by the sum of position times rate. attend: softmax of q k^T less slope * |displacement| plus
- * a number read by the displacement. What operands and positions gain is rounded to whole numbers, so that a sum is the
- * same in any order and copies of tensors with other strides give the same bits.
+ * turn: pairs of channels by the sum of position times rate, of which a table has the angles. attend: softmax of q k^T
+ * less slope * |displacement| plus a number read by the displacement. What operands and positions gain is rounded to
+ * whole numbers, so that a sum is the same in any order and copies of tensors with other strides give the same bits.
  */
 #include "fuzz_gradient_twins.h"
 
@@ -29,6 +29,8 @@ static void coordinates(const pegen_loop *loop, int64_t skip, int64_t token, dou
 
 static void prepare_rates(const double *leaves, char *prepared) { memcpy(prepared, leaves, AXES * LANES * 8); }
 
+enum { VALUES_BYTES = 64 }; /* of a table's row */
+
 /* One row, x turned by the angle or back. */
 static void turn(const twin_number *type, const char *in, char *out, const double *angle, double sense) {
   float x[HEAD_DIM];
@@ -47,6 +49,23 @@ static void angles(const double *rates, const double *at, double *angle) {
 
 static const double *rates_of(const char *prepared, int64_t stride, int64_t head) {
   return (const double *)(prepared + head * stride);
+}
+
+static void table_values(const double *position, const char *prepared, char *values) {
+  double angle[VALUES_BYTES / 8] = {0};
+  angles(rates_of(prepared, 0, 0), position, angle);
+  memcpy(values, angle, sizeof angle);
+}
+
+/* Angles of a table's row, or of a token's position. */
+static void loop_angles(const pegen_loop *loop, bool per_head, int64_t head, int64_t token, double *angle) {
+  double at[PEGEN_MAX_ROTOR_AXES];
+  if (loop->table) {
+    memcpy(angle, loop->table + token * loop->table_token + (per_head ? head : 0) * loop->table_head, BLOCKS * 8);
+    return;
+  }
+  coordinates(loop, !per_head, token, at);
+  angles(rates_of(loop->prepared, loop->prepared_stride, per_head ? head - loop->head_begin : 0), at, angle);
 }
 
 static const char *in_row(const pegen_rows *r, int64_t batch, int64_t head, int64_t token) {
@@ -69,45 +88,54 @@ static char *out_row(const pegen_rows *r, int64_t batch, int64_t head, int64_t t
 
 static void turn_rows(const pegen_loop *loop, const twin_number *type, bool per_head, double sense) {
   FOR_ROWS(loop, per_head) {
-    double at[PEGEN_MAX_ROTOR_AXES], angle[BLOCKS];
-    coordinates(loop, !per_head, token, at);
-    angles(rates_of(loop->prepared, loop->prepared_stride, per_head ? head - loop->head_begin : 0), at, angle);
+    double angle[BLOCKS];
+    loop_angles(loop, per_head, head, token, angle);
     turn(type, in_row(&loop->rows[r], batch, head, token), out_row(&loop->rows[r], batch, head, token), angle, sense);
   }
 }
 
-/* What a row's torque gives: sums of its head, and shares of its token's coordinates. */
-static void gain(const pegen_gradient_loop *g, const twin_number *type, const double *rates, const double *at,
-                 const char *row, const char *kept, double *sums, double *gained) {
+static void row_torques(const twin_number *type, const char *row, const char *kept, double *torque) {
   for (int b = 0; b < BLOCKS; b++) {
     float y[2], of_y[2];
     for (int i = 0; i < 2; i++) {
       of_y[i] = type->load(row + (2 * b + i) * type->bytes);
       y[i] = type->load(kept + (2 * b + i) * type->bytes);
     }
-    double torque = whole((double)y[0] * of_y[1] - (double)y[1] * of_y[0]);
-    for (int axis = 0; axis < AXES; axis++) {
-      if (g->sums) sums[axis * LANES + b] += whole(at[axis] * torque);
-      gained[axis] += whole(rates[axis * LANES + b] * torque);
-    }
+    torque[b] = whole((double)y[0] * of_y[1] - (double)y[1] * of_y[0]);
   }
 }
 
+/* What torques give: sums of their head, and shares of their token's coordinates. */
+static void gain(const double *at, const char *rates, const double *torque, int64_t sums, int64_t positions,
+                 double *gained) {
+  double *of_head = (double *)(uintptr_t)sums;
+  for (int b = 0; b < BLOCKS; b++)
+    for (int axis = 0; axis < AXES; axis++) {
+      if (of_head) of_head[axis * LANES + b] += whole(at[axis] * torque[b]);
+      if (positions) gained[axis] += whole(((const double *)(const void *)rates)[axis * LANES + b] * torque[b]);
+    }
+}
+
+/* What rows give goes on to operands and positions, or into a table of torques. */
 static void turn_back(const pegen_gradient_loop *g, const twin_number *type, bool per_head) {
   const pegen_loop *loop = &g->loop;
   double gained[64][AXES] = {{0}}; /* by token of the call */
   FOR_ROWS(loop, per_head) {
-    double at[PEGEN_MAX_ROTOR_AXES], angle[BLOCKS];
+    double at[PEGEN_MAX_ROTOR_AXES], angle[BLOCKS], torque[BLOCKS];
     int64_t local = per_head ? head - loop->head_begin : 0;
-    const double *rates = rates_of(loop->prepared, loop->prepared_stride, local),
-                 *own = rates_of(g->prepared, g->prepared_stride, local);
     const char *row = in_row(&loop->rows[r], batch, head, token);
     const pegen_input_rows *kept = &g->kept[r];
-    char *sums = g->sums ? g->sums + local * g->sums_stride + token / g->chunk_tokens * g->chunk_bytes : NULL;
-    coordinates(loop, !per_head, token, at);
-    angles(rates, at, angle);
-    gain(g, type, own, at, row, kept->data + batch * kept->batch + head * kept->head + token * kept->token,
-         (double *)(void *)sums, gained[(token - loop->token_begin) & 63]);
+    row_torques(type, row, kept->data + batch * kept->batch + head * kept->head + token * kept->token, torque);
+    loop_angles(loop, per_head, head, token, angle);
+    if (g->torques) {
+      double *sums = (double *)(void *)(g->torques + token * g->torque_token + local * g->torque_head);
+      for (int b = 0; b < BLOCKS; b++) sums[b] += torque[b];
+    } else {
+      char *sums = g->sums ? g->sums + local * g->sums_stride + token / g->chunk_tokens * g->chunk_bytes : NULL;
+      coordinates(loop, !per_head, token, at);
+      gain(at, g->prepared + local * g->prepared_stride, torque, (int64_t)(uintptr_t)sums, 1,
+           gained[(token - loop->token_begin) & 63]);
+    }
     turn(type, row, out_row(&loop->rows[r], batch, head, token), angle, -1);
   }
   for (int64_t token = loop->token_begin; token < loop->token_end && g->positions; token++)
@@ -140,14 +168,27 @@ static const char *const apart_dimension[] = {"axes", "heads", "blocks"}, *const
 static const pegen_operand turned_rate[] = {{"rate", "", "1", "", 3, apart_shape, apart_dimension}};
 static const pegen_operand shared_rate[] = {{"rate", "", "1", "", 2, together_shape, together_dimension}};
 
+/* Entries that compute, and those of sizes. */
+#define CALLED(title, word) \
+  static int title##_##word(const pegen_args *args, int part, int parts) { \
+    return pegen_enter(&title##_driver, args, part, parts, pegen_driver_##word); \
+  }
+#define SIZED(title, word) \
+  static size_t title##_##word(const pegen_args *args) { return pegen_driver_##word(&title##_driver, args); }
+
 /* turned: 40 KiB of prepared values a head, so that two heads go in two tiles. */
 #define TURNING(title, PER_HEAD, N_HEADS, SKIP, BYTES) \
   static const pegen_target_code title##_code[] = { \
-      {.prepare = prepare_rates, .encode = {{title##_f32, NULL}, {title##_bf16, NULL}, {NULL, NULL}}}}; \
+      {.prepare = prepare_rates, \
+       .encode = {{title##_f32, NULL}, {title##_bf16, NULL}, {NULL, NULL}}, \
+       .values = table_values}}; \
   static const pegen_target_code title##_back_code[] = { \
       {.prepare = prepare_rates, .encode = {{title##_back_f32, NULL}, {title##_back_bf16, NULL}, {NULL, NULL}}}}; \
   static const pegen_gradient_code title##_gradient_code[] = { \
-      {.prepare = prepare_rates, .encode = {title##_torques_f32, title##_torques_bf16, NULL}, .scatter = scatter}}; \
+      {.prepare = prepare_rates, \
+       .encode = {title##_torques_f32, title##_torques_bf16, NULL}, \
+       .scatter = scatter, \
+       .gain = {gain, gain}}}; \
   static const pegen_gradient title##_gradient = {.n_leaves = AXES, \
                                                   .prepared_bytes = 64, \
                                                   .leaves = title##_leaves, \
@@ -157,6 +198,7 @@ static const pegen_operand shared_rate[] = {{"rate", "", "1", "", 2, together_sh
                                                   .n_scatters = AXES, \
                                                   .scatters = title##_leaves, \
                                                   .has_positions = 1, \
+                                                  .n_torques = 1, \
                                                   .targets = title##_gradient_code}; \
   static const pegen_blades title##_form = {.n_blocks = BLOCKS, \
                                             .lanes = LANES, \
@@ -164,6 +206,7 @@ static const pegen_operand shared_rate[] = {{"rate", "", "1", "", 2, together_sh
                                             .leaves = title##_leaves, \
                                             .prepared_bytes = BYTES, \
                                             .targets = title##_code, \
+                                            .values_bytes = VALUES_BYTES, \
                                             .backward = title##_back_code, \
                                             .gradient = &title##_gradient}; \
   static int32_t title##_chosen; \
@@ -173,15 +216,15 @@ static const pegen_operand shared_rate[] = {{"rate", "", "1", "", 2, together_sh
                                               .levels = level, \
                                               .chosen = &title##_chosen, \
                                               .form = &title##_form}; \
-  static int title##_encode_backward(const pegen_args *args, int part, int parts) { \
-    return pegen_enter(&title##_driver, args, part, parts, pegen_driver_encode_backward); \
-  } \
-  static int title##_finish(const pegen_args *args, int part, int parts) { \
-    return pegen_enter(&title##_driver, args, part, parts, pegen_driver_encode_backward_finish); \
-  } \
-  static size_t title##_workspace(const pegen_args *args) { \
-    return pegen_driver_encode_backward_workspace(&title##_driver, args); \
-  } \
+  CALLED(title, encode_backward) \
+  CALLED(title, encode_backward_finish) \
+  CALLED(title, prepare) \
+  CALLED(title, prepare_backward) \
+  CALLED(title, prepare_backward_finish) \
+  SIZED(title, encode_backward_workspace) \
+  SIZED(title, table_bytes) \
+  SIZED(title, gradient_table_bytes) \
+  SIZED(title, prepare_backward_workspace) \
   const pegen_kernel fuzz_##title##_kernel = {TITLE("twin_" #title), \
                                               .head_dim = HEAD_DIM, \
                                               .out_dim = HEAD_DIM, \
@@ -191,8 +234,14 @@ static const pegen_operand shared_rate[] = {{"rate", "", "1", "", 2, together_sh
                                               .n_operands = 1, \
                                               .operands = title##_rate, \
                                               .encode_backward = title##_encode_backward, \
-                                              .encode_backward_finish = title##_finish, \
-                                              .encode_backward_workspace = title##_workspace}
+                                              .encode_backward_finish = title##_encode_backward_finish, \
+                                              .encode_backward_workspace = title##_encode_backward_workspace, \
+                                              .prepare = title##_prepare, \
+                                              .table_bytes = title##_table_bytes, \
+                                              .prepare_backward = title##_prepare_backward, \
+                                              .prepare_backward_finish = title##_prepare_backward_finish, \
+                                              .prepare_backward_workspace = title##_prepare_backward_workspace, \
+                                              .gradient_table_bytes = title##_gradient_table_bytes}
 TURNING(turned, PEGEN_PER_HEAD_ALL, HEADS, 0, 40 * 1024);
 TURNING(shared, PEGEN_PER_HEAD_NONE, 0, 1, 64);
 

@@ -15,6 +15,7 @@
  * Nothing of this asks the driver's checks: what is accepted is judged by what pegen.h says.
  */
 #include "fuzz_gradient_call.h"
+#include "fuzz_sequences.h"
 #include "fuzz_world.h"
 
 #include <string.h>
@@ -174,14 +175,15 @@ static void expect_gradient(const DLTensor *x, const DLTensor *y, bool is_rows) 
 /* Channels that encode moves, of rows that it may have widened. */
 static void expect_moved(const pegen_kernel *kernel, const DLTensor *x, const DLTensor *y) {
   if (!x) return;
-  EXPECT(y && x->ndim == 4 && y->ndim == 4 && same_type(x, y));
-  for (int i = 0; i < 3; i++) EXPECT(x->shape[i] == y->shape[i]);
-  EXPECT(x->shape[3] == kernel->head_dim && y->shape[3] == fuzz_out_dim(kernel, y->dtype));
+  int last = x->ndim - 1;
+  EXPECT(y && (x->ndim == 4 || x->ndim == 3) && y->ndim == x->ndim && same_type(x, y));
+  for (int i = 0; i < last; i++) EXPECT(x->shape[i] == y->shape[i]);
+  EXPECT(x->shape[last] == kernel->head_dim && y->shape[last] == fuzz_out_dim(kernel, y->dtype));
 }
 
 static void expect_lse(const DLTensor *lse, const DLTensor *q) {
-  EXPECT(lse->ndim == 3 && lse->dtype.code == kDLFloat && lse->dtype.bits == 32 && lse->dtype.lanes == 1);
-  for (int i = 0; i < 3; i++) EXPECT(lse->shape[i] == q->shape[i]);
+  EXPECT(lse->ndim == q->ndim - 1 && lse->dtype.code == kDLFloat && lse->dtype.bits == 32 && lse->dtype.lanes == 1);
+  for (int i = 0; i < lse->ndim; i++) EXPECT(lse->shape[i] == q->shape[i]); /* [B,H,N], or [N,H] */
 }
 
 static void expect_parameters(const fuzz_gradient_call *c, const fuzz_args *a) {
@@ -398,10 +400,18 @@ static void run_call(const fuzz_gradient_call *c) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  enum { TAIL = 16, SEQUENCES = 160 }; /* the tail says what sequences there are */
   static fuzz_gradient_call call;
+  fuzz_sequences sequences = {0};
   fuzz_gradient_call_read(&call, data, size);
   world_remember();
+  if (call.entry != PEGEN_ENTRY_prepare_backward && call.forward.given && size > TAIL && data[0] >= SEQUENCES) {
+    reader tail = {data + size - TAIL, TAIL};
+    fuzz_sequences_make(&tail, &call.forward, &sequences);
+    call.forward.sound = false;
+  }
   run_call(&call);
+  if (sequences.of[0].data) fuzz_sequences_free(&sequences);
   fuzz_call_free(&call.forward);
   return 0;
 }

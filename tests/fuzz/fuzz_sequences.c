@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Dimensions [B,H,N,D] become [N,H,D], and [B,N,axes] becomes [N,axes]. */
-static void drop_batch(fuzz_tensor *t, int rank) {
+/* Dimensions [B,H,N,D] become [N,H,D], [B,N,axes] becomes [N,axes], and [B,H,N] (of_lse) [N,H]. */
+static void drop_batch(fuzz_tensor *t, int rank, bool of_lse) {
   static const int of_rows[] = {2, 1, 3}, of_places[] = {1, 2};
-  const int *from = rank == 4 ? of_rows : of_places;
+  const int *from = rank == 4 || of_lse ? of_rows : of_places;
   if (t->dl.ndim != rank || !t->shape || !t->strides) return;
   int64_t *shape = malloc(sizeof(int64_t) * (size_t)(rank - 1)),
           *strides = malloc(sizeof(int64_t) * (size_t)(rank - 1));
@@ -57,14 +57,19 @@ static int64_t tokens_of(const fuzz_call *c, int which) {
 }
 
 void fuzz_sequences_make(reader *r, fuzz_call *c, fuzz_sequences *s) {
-  static const int rows[] = {FUZZ_Q, FUZZ_K, FUZZ_V, FUZZ_OUT}, places[] = {FUZZ_POSITIONS, FUZZ_K_POSITIONS};
+  static const int rows[] = {FUZZ_Q,       FUZZ_K,       FUZZ_V,     FUZZ_OUT, FUZZ_Q_OUT, FUZZ_K_OUT,
+                             FUZZ_G_Q_OUT, FUZZ_G_K_OUT, FUZZ_G_OUT, FUZZ_G_Q, FUZZ_G_K,   FUZZ_G_V},
+                   places[] = {FUZZ_POSITIONS, FUZZ_K_POSITIONS, FUZZ_G_POSITIONS, FUZZ_G_K_POSITIONS},
+                   lse[] = {FUZZ_LSE, FUZZ_G_LSE};
   int64_t sequences = below(r, 5), batches = c->sound ? c->tensor[FUZZ_Q].shape[0] : 0;
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) drop_batch(&c->tensor[rows[i]], 4);
-  for (size_t i = 0; i < sizeof places / sizeof *places; i++) drop_batch(&c->tensor[places[i]], 3);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) drop_batch(&c->tensor[rows[i]], 4, false);
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) drop_batch(&c->tensor[places[i]], 3, false);
+  for (size_t i = 0; i < sizeof lse / sizeof *lse; i++) drop_batch(&c->tensor[lse[i]], 3, true);
   bool of_q = place_bounds(r, s, 0, sequences, tokens_of(c, FUZZ_Q)),
        of_k = place_bounds(r, s, 1, sequences, tokens_of(c, FUZZ_K));
-  bool has_places = c->args.positions || !c->of.attention->placed;
-  s->sound = c->sound && of_q && of_k && has_places && batches > 0 && !c->kernel->n_inputs;
+  bool has_places = c->args.positions || !c->of.attention || !c->of.attention->placed;
+  s->sound =
+      c->entry == FUZZ_ATTENTION && c->sound && of_q && of_k && has_places && batches > 0 && !c->kernel->n_inputs;
   if (c->args.struct_size == PEGEN_ARGS_FIRST_SIZE) c->args.struct_size = sizeof c->args;
   c->args.cu_seqlens = &s->of[0];
   c->args.k_cu_seqlens = &s->of[1];

@@ -1,4 +1,5 @@
-/* fuzz_sequences: a call of attention as one of sequences of different lengths, rows [total,H,D] and boundaries. */
+/* fuzz_sequences: a call of attention, or of encode, as one of sequences of different lengths, rows [total,H,D] and
+ * boundaries. */
 #ifndef PEGEN_TESTS_FUZZ_SEQUENCES_H
 #define PEGEN_TESTS_FUZZ_SEQUENCES_H
 
@@ -7,7 +8,7 @@
 typedef struct fuzz_sequences {
   DLTensor of[2]; /* boundaries of q's sequences and of k's, in memory of exactly their length */
   int64_t count[2], stride[2];
-  bool sound; /* they are what the rows' tokens make of a sound call */
+  bool sound; /* they are what the rows' tokens make of a sound call of attention */
 } fuzz_sequences;
 
 /* Rows of the call's first batch alone, and cu_seqlens and k_cu_seqlens beside them. */

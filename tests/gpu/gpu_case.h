@@ -25,7 +25,8 @@ int gpu_launch(gpu_case *c, const char *entry, const pegen_args *args);
 /* Calls of NAME_attention: every number type, memory order and position type, causal or not, grouped heads, odd sizes.
  */
 void gpu_attention(gpu_case *c);
-/* Calls of an encode that widens: every number type, memory order and type of inputs, q and k together and apart. */
+/* Calls of an encode that widens: every number type, memory order and type of inputs, q and k together and apart; of
+ * its gradients those of one memory order. */
 void gpu_widen(gpu_case *c);
 
 #endif

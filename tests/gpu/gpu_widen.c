@@ -1,10 +1,15 @@
-/* gpu_widen: rows that are widened by columns on the device: their scores against the definition, and their bits
- * against the threads run on the host. */
+/* gpu_widen: rows that are widened by columns on the device: their scores against the definition, what they gain, and
+ * their bits against the threads run on the host. */
 #include "gpu_case.h"
 
 #include "device.h"
-#include "verify/trial_widen.h"
+#include "fake_cuda.h"
+#include "pegen/cuda.h"
+#include "verify/trial_widen_backward.h"
 
+#include "kernel/launch.h"
+
+#include <math.h>
 #include <stdio.h>
 
 enum { BATCH = 2, ANY_HEADS = 4, ANY_K_HEADS = 2, TOKENS = 29, K_TOKENS = 37 };
@@ -49,14 +54,19 @@ static int call(gpu_case *c, const widen_trial *t, DLTensor *q_out, DLTensor *k_
   return error;
 }
 
-static void one(gpu_case *c, number_type type, number_type input_type, row_order order, bool apart) {
+/* apart: k has positions of its own, and another number of tokens. */
+static widen_trial trial_of(gpu_case *c, number_type type, number_type input_type, row_order order, bool apart) {
   const spec *s = c->spec;
   widen_shape shape = {BATCH, s->heads > 1 ? s->heads : ANY_HEADS, s->heads > 1 ? s->heads : ANY_K_HEADS,
                        TOKENS + s->skip_tokens, K_TOKENS + s->skip_tokens};
   if (!apart) shape.k_tokens = shape.tokens;
-  widen_trial t =
-      widen_trial_create(c->memory, s, c->kernel, type, input_type, order, &shape, random_places(c, shape.tokens),
-                         apart ? random_places(c, shape.k_tokens) : NULL, &c->random);
+  return widen_trial_create(c->memory, s, c->kernel, type, input_type, order, &shape, random_places(c, shape.tokens),
+                            apart ? random_places(c, shape.k_tokens) : NULL, &c->random);
+}
+
+static void one(gpu_case *c, number_type type, number_type input_type, row_order order, bool apart) {
+  const spec *s = c->spec;
+  widen_trial t = trial_of(c, type, input_type, order, apart);
   DLTensor *q_out = tensor_copy(c->memory, t.q_out), *k_out = tensor_copy(c->memory, t.k_out),
            *q_host = tensor_copy(c->memory, q_out), *k_host = tensor_copy(c->memory, k_out);
   c->calls++;
@@ -76,9 +86,118 @@ static void one(gpu_case *c, number_type type, number_type input_type, row_order
     c->other_bits += !tensor_identical(q_host, q_out) || !tensor_identical(k_host, k_out);
 }
 
+/* ---- gradients ---- */
+
+/* What goes out, on the device. */
+typedef struct moved {
+  attention_gradients on_device;
+  const attention_gradients *host;
+} moved;
+
+static moved move_out(gpu_case *c, const attention_gradients *host) {
+  const spec *s = c->spec;
+  moved m = {.host = host};
+  attention_gradients *to = &m.on_device;
+  to->forward = host->forward;
+  to->q = upload(c, host->q);
+  to->k = upload(c, host->k);
+  if (host->operands) to->operands = arena_array(c->memory, DLTensor *, s->n_operands);
+  for (int i = 0; to->operands && i < s->n_operands; i++) to->operands[i] = upload(c, host->operands[i]);
+  if (host->inputs) to->inputs = arena_array(c->memory, DLTensor *, s->n_inputs);
+  for (int i = 0; to->inputs && i < s->n_inputs; i++) to->inputs[i] = upload(c, host->inputs[i]);
+  to->positions = upload(c, host->positions);
+  to->k_positions = upload(c, host->k_positions);
+  return m;
+}
+
+static void move_one(DLTensor *device, DLTensor *host) {
+  if (!device) return;
+  device_download(device, host);
+  device_free(device);
+}
+
+static void move_back(gpu_case *c, const moved *m) {
+  move_one(m->on_device.q, m->host->q);
+  move_one(m->on_device.k, m->host->k);
+  for (int i = 0; m->on_device.operands && i < c->spec->n_operands; i++)
+    move_one(m->on_device.operands[i], m->host->operands[i]);
+  for (int i = 0; m->on_device.inputs && i < c->spec->n_inputs; i++)
+    move_one(m->on_device.inputs[i], m->host->inputs[i]);
+  move_one(m->on_device.positions, m->host->positions);
+  move_one(m->on_device.k_positions, m->host->k_positions);
+}
+
+/* pegen_launch of both entries, whose results come back into g->out. */
+static int call_backward(gpu_case *c, const widen_gradients *g) {
+  const spec *s = c->spec;
+  const widen_trial *t = &g->forward;
+  moved m = move_out(c, &g->out);
+  pegen_grad_args grad = attention_gradients_args(&m.on_device);
+  DLTensor *in[] = {upload(c, g->q_out), upload(c, g->k_out), upload(c, t->positions), upload(c, t->k_positions)};
+  const DLTensor **inputs = arena_array(c->memory, const DLTensor *, s->n_inputs + 1),
+                 **operands = arena_array(c->memory, const DLTensor *, s->n_operands + 1);
+  for (int i = 0; i < s->n_inputs; i++) inputs[i] = upload(c, t->inputs.tensors[i]);
+  for (int i = 0; i < s->n_operands; i++) operands[i] = upload(c, t->operands.tensors[i]);
+  grad.q_out = in[0];
+  grad.k_out = in[1];
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = s->n_operands,
+                     .operands = operands,
+                     .n_inputs = s->n_inputs,
+                     .inputs = inputs,
+                     .positions = in[2],
+                     .k_positions = in[3],
+                     .grad = &grad};
+  args.workspace_bytes = pegen_cuda_workspace(c->kernel, "encode_backward", &args);
+  int64_t numbers = (int64_t)(args.workspace_bytes / sizeof(double)) + 1;
+  const double *zeros = arena_array(c->memory, double, numbers);
+  DLTensor *workspace = upload(c, tensor_contiguous(c->memory, NUMBER_F64, 1, &numbers, zeros));
+  args.workspace = workspace->data;
+  fake_cuda_state *fake = device_symbol("fake_cuda");
+  int n_parameters = fake ? fake->n_parameters : 0;
+  if (fake) fake->n_parameters = PEGEN_PTX_MAX_PARAMETERS; /* of entries of gradients there are more */
+  int error = gpu_launch(c, "encode_backward", &args);
+  if (!error && s->n_operands > 0) error = gpu_launch(c, "encode_backward_finish", &args);
+  if (fake) fake->n_parameters = n_parameters;
+  move_back(c, &m);
+  device_free(workspace);
+  for (int i = 0; i < 4; i++)
+    if (in[i]) device_free(in[i]);
+  for (int i = 0; i < s->n_inputs; i++) device_free((DLTensor *)inputs[i]);
+  for (int i = 0; i < s->n_operands; i++) device_free((DLTensor *)operands[i]);
+  return error;
+}
+
+static void gains(gpu_case *c, number_type type, number_type input_type, row_order order, bool apart) {
+  widen_trial t = trial_of(c, type, input_type, order, apart);
+  widen_gradients g;
+  c->calls++;
+  if (widen_gradients_fill(c->memory, &g, &t, c->kernel, 1, order, &c->random) || call_backward(c, &g)) {
+    c->failed++;
+    return;
+  }
+  attention_answer exact = widen_gradients_answer(c->memory, &g);
+  trial_error worst = {0};
+  attention_gradients_compare(g.out.q, exact.q, 1, &worst);
+  attention_gradients_compare(g.out.k, exact.k, 1, &worst);
+  if (g.out.inputs) attention_gradients_compare_inputs(&g.out, &exact, &worst);
+  if (g.out.operands) attention_gradients_compare_operands(&g.out, &exact, &worst);
+  attention_gradients_compare_positions(&g.out, &exact, &worst);
+  if (worst.spoilt || !(worst.error <= widen_gradients_bound(type))) {
+    c->failed++;
+    printf("gradients, %s, inputs %s, order %d: %s, error %.3Lg\n", number_type_info(type)->name,
+           number_type_info(input_type)->name, (int)order, trial_error_text(c->memory, &worst), worst.error);
+  }
+  attention_gradients host = attention_gradients_room(c->memory, &g.out);
+  if (widen_gradients_call(c->kernel, &g, &host, 0, 1) == 0) c->other_bits += !attention_gradients_same(&g.out, &host);
+}
+
 void gpu_widen(gpu_case *c) {
   for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
     for (int order = 0; order < ROW_ORDER_COUNT; order++)
-      for (int apart = 0; apart < 2; apart++)
-        one(c, (number_type)type, (type + order) % 2 ? NUMBER_F32 : (number_type)type, (row_order)order, apart);
+      for (int apart = 0; apart < 2; apart++) {
+        number_type input_type = (type + order) % 2 ? NUMBER_F32 : (number_type)type;
+        one(c, (number_type)type, input_type, (row_order)order, apart);
+        if (order == 0) gains(c, (number_type)type, input_type, (row_order)order, apart);
+      }
 }

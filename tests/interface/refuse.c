@@ -67,7 +67,7 @@ static void q_heads(host *h) { h->q.shape[1] = h->q_out.shape[1] = kernel->heads
 static void k_heads(host *h) { h->k.shape[1] = h->k_out.shape[1] = kernel->heads - 1; }
 
 /* ---- 4: positions, grid, operands ---- */
-static void positions_rank_one(host *h) { h->positions.dl.ndim = 1; }
+static void positions_rank_one(host *h) { h->positions.dl.ndim = h->kernel->n_axes > 1; } /* [N] is of one axis */
 static void positions_rank_four(host *h) { h->positions.dl.ndim = 4; }
 static void positions_shape_null(host *h) { h->positions.dl.shape = NULL; }
 static void positions_axes(host *h) { h->positions.shape[1]++; }

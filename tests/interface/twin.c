@@ -66,12 +66,22 @@ static void coordinates(const twin_shape *shape, const pegen_loop *loop, int64_t
   }
 }
 
+/* What channel d of a row is multiplied by before it is turned. */
+static float norm_of(const pegen_rows *rows, const twin_number *type, const char *in, int d) {
+  float sum = 0;
+  if (!rows->norm) return 1;
+  for (int i = 0; i < TWIN_HEAD_DIM; i++) sum += type->load(in + i * type->bytes) * type->load(in + i * type->bytes);
+  return rows->norm[d] / sqrtf(sum / TWIN_HEAD_DIM + (float)rows->epsilon);
+}
+
 static void turn_row(const pegen_rows *rows, const twin_number *type, int64_t batch, int64_t head, int64_t token,
                      const float *c, const float *s) {
   const char *in = rows->in + batch * rows->in_batch + head * rows->in_head + token * rows->in_token;
   char *out = rows->out + batch * rows->out_batch + head * rows->out_head + token * rows->out_token;
+  float factor[TWIN_HEAD_DIM]; /* rows may be written where they were read */
+  for (int d = 0; d < TWIN_HEAD_DIM; d++) factor[d] = norm_of(rows, type, in, d);
   for (int d = 0; d < TWIN_HEAD_DIM; d += 2) {
-    float x = type->load(in + d * type->bytes), y = type->load(in + (d + 1) * type->bytes);
+    float x = type->load(in + d * type->bytes) * factor[d], y = type->load(in + (d + 1) * type->bytes) * factor[d + 1];
     int i = d / 2;
     float u = i < TWIN_BLOCKS ? c[i] * x - s[i] * y : x, v = i < TWIN_BLOCKS ? s[i] * x + c[i] * y : y;
     type->store(out + d * type->bytes, u);

@@ -316,7 +316,7 @@ static const expr *const *sum(fixture *f) {
 }
 
 static int read_element(fixture *f, int array, int count) {
-  return program_read(&f->b, array, f->blocks.count, sum(f), count, NUMBER_F64);
+  return program_read(&f->b, NULL, array, f->blocks.count, sum(f), count, NUMBER_F64);
 }
 
 static void an_array_read(fixture *f) {
@@ -389,6 +389,39 @@ static void column_of_none(fixture *f) { columns_of(f, 4); }
 static void columns_of_blocks(fixture *f) {
   rows(f);
   program_columns(&f->b, NULL, load(f), numbers(f, f->plan->value), -1, some, 1);
+}
+
+/* What the last channels of a row gain for `count` names; the row itself is stored as it is. */
+static void gathers(fixture *f, int columns, int gains, int count) {
+  const expr **name = arena_array(f->memory, const expr *, count + 1);
+  for (int i = 0; i < count; i++) name[i] = expr_cotangent(f->plan->spec->pool, i, DEPENDS_QUERY);
+  int of_rows = program_array_out(&f->b, "gained", SPACES_OF_ROW);
+  rows(f);
+  int row = load(f);
+  program_store(&f->b, f->y, row);
+  program_write(&f->b, of_rows, program_gather(&f->b, row, gains, some, columns, name, count));
+}
+
+static void gather(fixture *f) { gathers(f, 4, -1, 3); }
+static void gather_of_none(fixture *f) { gathers(f, 4, -1, 2); }
+static void gather_of_more(fixture *f) { gathers(f, f->plan->spec->head_dim + 1, -1, 3); }
+static void gather_unnamed(fixture *f) { gathers(f, 4, -1, 0); }
+static void gather_by_blocks(fixture *f) {
+  static const expr *one[1];
+  one[0] = expr_const(f->plan->spec->pool, 1);
+  gathers(f, 4, numbers(f, one), 1);
+}
+
+static void gather_by_gains(fixture *f) {
+  const expr *const two[] = {expr_const(f->plan->spec->pool, 1), expr_const(f->plan->spec->pool, 2)};
+  const expr **kept = arena_array(f->memory, const expr *, 2);
+  memcpy(kept, two, sizeof two);
+  gathers(f, 2, program_eval_once(&f->b, f->plan, kept, 2), 3);
+}
+
+static void take_more(fixture *f) {
+  rows(f);
+  program_store(&f->b, f->y, program_take(&f->b, load(f), f->plan->spec->head_dim + 1));
 }
 
 static void keys_alone(fixture *f) {
@@ -487,6 +520,13 @@ static const struct {
     {"columns", columns, NULL},
     {"a column of none", column_of_none, "column 2 of 2"},
     {"columns of blocks", columns_of_blocks, "argument 1 is of several blocks"},
+    {"columns gathered", gather, NULL},
+    {"a column gathered for none", gather_of_none, "column 2 of 2"},
+    {"more columns than channels", gather_of_more, "columns of a row of 13 channels"},
+    {"columns gathered for nobody", gather_unnamed, "0 names of 0 numbers"},
+    {"columns gathered by blocks' gains", gather_by_blocks, "argument 1 is of several blocks"},
+    {"columns gathered by fewer gains", gather_by_gains, "2 gains of 3 weights"},
+    {"more than a row taken", take_more, "14 channels of a row of 13"},
     {"rows of k alone", keys_alone, "rows y: not all are stored"},
     {"rows of k again", keys_twice, "load x: read after y was written"},
     {"attention", all_keys, NULL},

@@ -1,12 +1,12 @@
 /* Programs of attention and of columns that widen rows, interpreted, against the reference: every stock spec that has
  * them, with its variants and with tokens that are skipped. Attention by its output, with grouped heads, all keys or
  * those up to the query; widened rows by their products, which are the scores, up to a constant a query where the plan
- * keeps none.
+ * keeps none; and what these rows gain, by differences.
  */
 #include "unit.h"
 
 #include "forms/form.h"
-#include "plan/widen.h"
+#include "plan/widen_gradient.h"
 #include "variants.h"
 #include "verify/reference.h"
 #include "verify/reference_attention.h"
@@ -15,8 +15,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { BATCHES = 2, TOKENS = 6, KEYS = 9, ANY_HEADS = 4, GROUP = 2, LEAST = 8 };
-static const long double BOUND = 0x1p-38L;
+enum { BATCHES = 2, TOKENS = 6, KEYS = 9, ANY_HEADS = 4, GROUP = 2, LEAST = 8, LEAST_GAINS = 20 };
+/* STEP: of differences, whose errors are its square. */
+static const long double BOUND = 0x1p-38L, STEP = 0x1p-16L, DIFFERENCE_BOUND = 0x1p-24L;
 
 typedef struct fixture {
   arena *memory;
@@ -67,14 +68,18 @@ static const program *open_fixture(fixture *f, const variant *v, const loader_de
                            .operands = f->operands.values};
   f->call.positions = places(f, TOKENS);
   f->call.k_positions = places(f, KEYS);
-  for (int i = 0; i < s->n_inputs; i++)
-    f->call.inputs[i] = fill(f, BATCHES * heads * TOKENS * (s->input[i].size ? s->input[i].size : 1), 1);
+  for (int i = 0; i < s->n_inputs; i++) {
+    int64_t tokens = s->input[i].of_keys ? KEYS : TOKENS;
+    f->call.inputs[i] = fill(f, BATCHES * heads * tokens * (s->input[i].size ? s->input[i].size : 1), 1);
+  }
   return p;
 }
 
 static void inputs_of(const fixture *f, int64_t row, const double **inputs) {
-  for (int i = 0; i < f->spec->n_inputs; i++)
-    inputs[i] = f->call.inputs[i] + row * (f->spec->input[i].size ? f->spec->input[i].size : 1);
+  for (int i = 0; i < f->spec->n_inputs; i++) {
+    int64_t size = f->spec->input[i].size ? f->spec->input[i].size : 1;
+    inputs[i] = f->call.inputs[i] + (f->spec->input[i].of_keys ? row / TOKENS * KEYS : row) * size;
+  }
 }
 
 /* ---- attention ---- */
@@ -169,6 +174,144 @@ static void widens(const variant *v, const loader_define *more) {
   arena_destroy(f.memory);
 }
 
+/* ---- what widened rows gain ---- */
+
+typedef struct gains {
+  fixture f;
+  const program *encode, *back;
+  const plan_gradient *of;
+  double *given[2]; /* what comes in for the rows */
+  int64_t rows[2];
+  program_call call; /* of `back` */
+} gains;
+
+static int compared; /* kinds of gradients */
+
+static long double loss(const gains *g, const program_call *call) {
+  long double sum = 0;
+  program_interpret(g->encode, call);
+  for (int tensor = 0; tensor < 2; tensor++)
+    for (int64_t i = 0; i < g->rows[tensor] * g->encode->stream[1].channels; i++)
+      sum += g->given[tensor][i] * call->results[1][tensor][i];
+  return sum;
+}
+
+/* The loss of the calls with what is moved there and back, against what gradients say of that. */
+static void moves(gains *g, const char *what, const double **moved, const long double *gradient, int64_t count) {
+  const double *at = *moved;
+  double *there = arena_array(g->f.memory, double, count + 1), *back = arena_array(g->f.memory, double, count + 1);
+  long double expected = 0, size = 0;
+  for (int64_t i = 0; i < count; i++) {
+    double step = (double)STEP * random_uniform(&g->f.random, -1, 1);
+    there[i] = at[i] + step;
+    back[i] = at[i] - step;
+    expected += gradient[i] * ((long double)there[i] - back[i]);
+    size += fabsl(gradient[i] * ((long double)there[i] - back[i]));
+  }
+  *moved = there;
+  long double difference = loss(g, &g->f.call);
+  *moved = back;
+  difference -= loss(g, &g->f.call);
+  *moved = at;
+  if (!(fabsl(difference - expected) <= DIFFERENCE_BOUND * size))
+    fail_msg("%s: %s gain %.20Lg, not %.20Lg", g->f.spec->name, what, expected, difference);
+  assert_true(size > 0);
+  compared++;
+}
+
+static int array_of(const program *p, const char *name) {
+  for (int i = 0; i < p->n_arrays; i++)
+    if (!strcmp(p->array[i].name, name)) return i;
+  return -1;
+}
+
+static void moves_positions(gains *g) {
+  const spec *s = g->f.spec;
+  long double *gained = g->call.arrays[array_of(g->back, "positions'")];
+  memset(gained, 0, sizeof *gained * (size_t)(s->skip_tokens * s->n_axes));
+  moves(g, "positions", &g->f.call.positions, gained, TOKENS * s->n_axes);
+}
+
+static void moves_operands(gains *g) {
+  const spec *s = g->f.spec;
+  int array = array_of(g->back, "operands'"), blocks = expr_pool_blocks(s->pool);
+  const double **values = arena_array(g->f.memory, const double *, s->n_operands + 1);
+  for (int i = 0; i < s->n_operands; i++) values[i] = g->f.operands.values[i];
+  g->f.call.operands = values;
+  int heads = array >= 0 && g->back->array[array].spaces & IN(HEADS) ? s->heads : 1;
+  for (int operand = 0; array >= 0 && operand < s->n_operands; operand++) {
+    int64_t count = spec_operand_elements(&s->operand[operand]);
+    long double *gained = arena_array(g->f.memory, long double, count + 1);
+    bool any = false;
+    for (int head = 0; head < heads; head++)
+      for (int i = 0; i < g->of->n_scatters; i++)
+        for (int block = 0; g->of->scatter[i].leaf->index == operand && block < blocks; block++) {
+          const expr *leaf = g->of->scatter[i].leaf;
+          gained[leaf->offsets[(leaf->n_heads > 1 ? head : 0) * blocks + block]] +=
+              g->call.arrays[array][(head * g->of->n_scatters + i) * blocks + block];
+          any = true;
+        }
+    if (any) moves(g, s->operand[operand].name, &values[operand], gained, count);
+  }
+}
+
+static void moves_inputs(gains *g) {
+  const spec *s = g->f.spec;
+  int array = array_of(g->back, "inputs'"), blocks = expr_pool_blocks(s->pool), count = g->of ? g->of->n_inputs : 0;
+  int64_t heads = g->f.call.heads[0];
+  for (int input = 0; array >= 0 && input < s->n_inputs; input++) {
+    int64_t size = s->input[input].size ? s->input[input].size : 1;
+    long double *gained = arena_array(g->f.memory, long double, BATCHES * heads * TOKENS * size);
+    for (int64_t row = 0; row < BATCHES * heads * TOKENS; row++) {
+      int64_t token = row % TOKENS, head = row / TOKENS % heads, batch = row / TOKENS / heads,
+              element = ((token * BATCHES + batch) * 2) * heads + head;
+      for (int i = 0; token >= s->skip_tokens && i < count; i++)
+        for (int block = 0; g->of->of_input[i].leaf->index == input && block < blocks; block++)
+          gained[row * size + g->of->of_input[i].leaf->offsets[block]] +=
+              g->call.arrays[array][(element * count + i) * blocks + block];
+    }
+    moves(g, s->input[input].name, &g->f.call.inputs[input], gained, BATCHES * heads * TOKENS * size);
+  }
+}
+
+/* The first channels move back; inputs, operands and positions gain of the others. */
+static void gains_by_differences(const variant *v, const loader_define *more) {
+  gains g;
+  g.encode = open_fixture(&g.f, v, more, "encode");
+  if (!g.encode) return;
+  const spec *s = g.f.spec;
+  g.back = trial_program(g.f.memory, s, "encode_backward");
+  assert_non_null(g.back);
+  const char *fault = program_fault(g.f.memory, g.back);
+  if (fault) fail_msg("%s: %s", v->name, fault);
+  g.of = plan_widen_gradient(g.f.memory, form_of(s)->plan(g.f.memory, s));
+  g.f.call.k_positions = NULL;
+  g.f.call.keys = 0;
+  g.call = g.f.call;
+  int width = g.encode->stream[1].channels;
+  for (int tensor = 0; tensor < 2; tensor++) {
+    int64_t count = g.rows[tensor] = BATCHES * g.f.call.heads[tensor] * TOKENS;
+    g.given[tensor] = fill(&g.f, count * width, 1);
+    g.f.call.rows[0][tensor] = fill(&g.f, count * s->head_dim, 1);
+    g.f.call.results[1][tensor] = arena_array(g.f.memory, long double, count *width);
+    g.call.rows[0][tensor] = g.given[tensor];
+    g.call.results[1][tensor] = arena_array(g.f.memory, long double, count * s->head_dim);
+  }
+  for (int i = 0; i < g.back->n_arrays; i++) {
+    int64_t numbers = (g.of ? g.of->n_scatters + g.of->n_inputs : 0) + s->n_axes;
+    g.call.arrays[i] = arena_array(g.f.memory, long double,
+                                   TOKENS * BATCHES * 2 * g.f.call.heads[0] * numbers * expr_pool_blocks(s->pool));
+  }
+  program_interpret(g.back, &g.call);
+  for (int tensor = 0; tensor < 2; tensor++)
+    for (int64_t i = 0; i < g.rows[tensor] * s->head_dim; i++)
+      assert_true(g.call.results[1][tensor][i] == g.given[tensor][i / s->head_dim * width + i % s->head_dim]);
+  moves_positions(&g);
+  moves_operands(&g);
+  moves_inputs(&g);
+  arena_destroy(g.f.memory);
+}
+
 static void reference(void **state) {
   static const loader_define skip = {"skip_tokens", "2"}, fused = {"role", "pairwise"};
   attends(*state, NULL, false);
@@ -176,6 +319,8 @@ static void reference(void **state) {
   attends(*state, &skip, false);
   widens(*state, NULL);
   widens(*state, &skip);
+  gains_by_differences(*state, NULL);
+  gains_by_differences(*state, &skip);
   fixture f;
   if (!open_fixture(&f, *state, NULL, "encode")) return;
   arena_destroy(f.memory);
@@ -190,11 +335,19 @@ static void of_products(void **state) {
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) attends(&v, &(loader_define){"kind", kinds[i]}, i % 2);
 }
 
+/* And of inputs of the query and the key. */
+static void of_inputs(void **state) {
+  (void)state;
+  static const char *const kinds[] = {"forgetting", "documents", "mixed", "turned", "padded", "leaning"};
+  variant v = {.name = "score_inputs", .file = SCORE_INPUTS};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) attends(&v, &(loader_define){"kind", kinds[i]}, i % 2);
+}
+
 int main(void) {
   arena *a = arena_create();
   variant *variants;
   int count = variants_read(a, SPECS_DIR, VARIANTS, NULL, &variants), n = 0;
-  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count + 1);
+  struct CMUnitTest *tests = arena_array(a, struct CMUnitTest, count + 2);
   for (int i = 0; i < count; i++) {
     fixture f;
     bool has = open_fixture(&f, &variants[i], NULL, "encode");
@@ -206,7 +359,12 @@ int main(void) {
     if (has) tests[n++] = (struct CMUnitTest){variants[i].name, reference, NULL, NULL, &variants[i]};
   }
   tests[n] = (struct CMUnitTest)cmocka_unit_test(of_products);
-  int failed = _cmocka_run_group_tests("scores", tests, (size_t)n + 1, NULL, NULL);
+  tests[n + 1] = (struct CMUnitTest)cmocka_unit_test(of_inputs);
+  int failed = _cmocka_run_group_tests("scores", tests, (size_t)n + 2, NULL, NULL);
+  if (compared < LEAST_GAINS) {
+    print_error("%d kinds of gradients\n", compared);
+    failed++;
+  }
   if (n < LEAST) { /* a form that loses its programs is a failure here */
     print_error("%d specs have a program\n", n);
     failed++;

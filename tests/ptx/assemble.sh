@@ -17,13 +17,17 @@ for spec; do
   entries=$(grep -c '^\.visible \.entry' "$folder/k.ptx")
   # Gradients of attention whose rows are so long that a thread has all registers may spill the last few, and so
   # may those of exponentials of 8 and 16 channels that differ by head: tiles of three matrices, and all that is the item's.
-  clean=$(awk -v name="$name" '/Function properties for/ {
-      few = /_attention_backward_/ ? 64 : /_encode_gradient_/ && name ~ /block=(8|16) .*heads=/ ? 16 : 0 }
+  # On chips of 10.0 and later gradients behind a change of basis may keep there what is known before the loop over
+  # tokens and read once in a pass of it (not in the loops inside).
+  clean=$(awk -v name="$name" -v chip="$chip" '/Function properties for/ {
+      few = /_attention_backward_/ ? 64 : 0
+      if (/_encode_gradient_/ && name ~ /block=(8|16) .*heads=/) few = 16
+      if (/_encode_gradient_/ && name ~ /string_cayley .*inverse/ && chip ~ /^sm_1/) few = 256 }
     /bytes spill stores/ { clean += $1 <= few && $5 <= few && $9 <= few + few / 8 } END { print clean + 0 }' "$folder/log")
   [ "$entries" -gt 0 ] && [ "$entries" -eq "$clean" ] ||
     { cat "$folder/log"; fail ": $clean of $entries entries without stack and spills"; }
   # float64 only where a gradient is stored as one
-  sed '/entry [A-Za-z0-9_]*_\(encode_gradient_\(gather\|positions\|matrices\)\|attention_backward_total\)(/,/^}/d' "$folder/k.ptx" > "$folder/most.ptx"
+  sed '/entry [A-Za-z0-9_]*_\(encode_gradient_\(gather\|positions\|matrices\)\|attention_backward_\(total\|positions\)\)(/,/^}/d' "$folder/k.ptx" > "$folder/most.ptx"
   grep -nE '\.f64|\.local|\.approx|call' "$folder/most.ptx" && fail ": the above has no place there"
   grep -nE '\.local|\.approx|call' "$folder/k.ptx" && fail ": the above has no place there"
   registers=$(grep -o 'Used [0-9]* registers' "$folder/log" | sort -k2 -n | tail -1 | cut -d' ' -f2)

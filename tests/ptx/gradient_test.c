@@ -206,17 +206,29 @@ static const shape shapes[] = {
     {.name = "no rows", .sums = NUMBER_F64, .no_rows = true},
     {.name = "no rows, added", .sums = NUMBER_F32, .no_rows = true, .accumulate = true, .own_positions = true}};
 
-static fixture open_spec(const char *name, int count, const loader_define *defines) {
+static const spec *load(fixture *f, int count, const loader_define *defines) {
+  const char *path = arena_printf(f->memory, "%s/%s.lua", SPECS_DIR, f->name);
+  const spec *s = loader_load(f->memory, path, DSL_DIR, count, defines);
+  assert_non_null(s);
+  return s;
+}
+
+/* The processor's kernel without the last `fewer` of the defines. */
+static fixture open_both(const char *name, int count, const loader_define *defines, int fewer) {
   fixture f = {.memory = arena_create(), .random = 5, .name = name};
-  f.spec = loader_load(f.memory, arena_printf(f.memory, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, count, defines);
-  assert_non_null(f.spec);
+  f.spec = load(&f, count, defines);
   assert_in_range(f.spec->n_operands, 0, MOST_OPERANDS);
   f.operands = trial_random_operands(f.memory, f.spec, NUMBER_F32, &f.random);
   unsigned dtypes = PEGEN_DTYPE_F32 | PEGEN_DTYPE_BF16;
-  f.loaded[0] = trial_load_gradients(f.memory, f.spec, "native", dtypes, 1);
+  const spec *of_processor = fewer ? load(&f, count - fewer, defines) : f.spec;
+  f.loaded[0] = trial_load_gradients(f.memory, of_processor, "native", dtypes, 1);
   f.loaded[1] = run_load_threads(f.memory, f.spec, "sm_80", dtypes, 1, 64, true);
   for (int i = 0; i < 2; i++) assert_non_null(f.loaded[i]);
   return f;
+}
+
+static fixture open_spec(const char *name, int count, const loader_define *defines) {
+  return open_both(name, count, defines, 0);
 }
 
 static void close_spec(fixture *f) {
@@ -224,13 +236,17 @@ static void close_spec(fixture *f) {
   arena_destroy(f->memory);
 }
 
-static void all_shapes(const char *name, int count, const loader_define *defines) {
-  fixture f = open_spec(name, count, defines);
+static void all_shapes_of_both(const char *name, int count, const loader_define *defines, int fewer) {
+  fixture f = open_both(name, count, defines, fewer);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
     bool is_nothing = f.spec->n_operands == 0 && shapes[i].without_positions;
     if (!is_nothing) is_the_processors(&f, &shapes[i]);
   }
   close_spec(&f);
+}
+
+static void all_shapes(const char *name, int count, const loader_define *defines) {
+  all_shapes_of_both(name, count, defines, 0);
 }
 
 static void planes(void **state) {
@@ -250,6 +266,15 @@ static void multivectors(void **state) {
   all_shapes("care", 1, (loader_define[]){{"heads", "3"}});
 }
 
+/* Amplitudes that are functions, of q and k alike in one pass, of each in two that give to the same positions. */
+static void amplitudes(void **state) {
+  (void)state;
+  all_shapes("../tests/check/amplitude", 1, (loader_define[]){{"skip_tokens", "1"}});
+  all_shapes("../tests/check/amplitude", 2, (loader_define[]){{"sides", "true"}, {"inverse", "true"}});
+  all_shapes("../tests/check/amplitude", 2, (loader_define[]){{"sides", "true"}, {"kind", "still"}});
+  all_shapes("more/xpos", 1, (loader_define[]){{"skip_tokens", "2"}});
+}
+
 static void of_four(void **state) {
   (void)state;
   all_shapes("liere", 3, (loader_define[]){{"block", "4"}, {"heads", "3"}, {"head_dim", "18"}});
@@ -260,6 +285,23 @@ static void exponentials(void **state) {
   (void)state;
   all_shapes("liere", 4, (loader_define[]){{"block", "6"}, {"heads", "3"}, {"head_dim", "14"}, {"skip_tokens", "2"}});
   all_shapes("liere", 4, (loader_define[]){{"block", "12"}, {"head_dim", "26"}, {"axes", "3"}, {"inverse", "true"}});
+}
+
+/* Of Schur forms, whose rows threads have in the channels' basis: as an exponential's. */
+static void schur_forms(void **state) {
+  (void)state;
+  all_shapes_of_both("comrope_ld", 4,
+                     (loader_define[]){{"block", "7"}, {"heads", "3"}, {"skip_tokens", "2"}, {"basis", "schur"}}, 1);
+  all_shapes_of_both("comrope_ap", 3, (loader_define[]){{"block", "12"}, {"head_dim", "26"}, {"basis", "schur"}}, 1);
+}
+
+/* A change of basis: teams that are more than chunks, heads that share it or differ, turned back, rotations and what
+ * leaves no length alone. */
+static void bases(void **state) {
+  (void)state;
+  all_shapes("string_cayley", 3, (loader_define[]){{"heads", "3"}, {"head_dim", "14"}, {"skip_tokens", "2"}});
+  all_shapes("string_cayley", 3, (loader_define[]){{"head_dim", "18"}, {"axes", "3"}, {"inverse", "true"}});
+  all_shapes("../tests/check/basis", 3, (loader_define[]){{"kind", "screw"}, {"heads", "2"}, {"each", "true"}});
 }
 
 static void sums(void **state) {
@@ -402,10 +444,11 @@ static void too_large(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(planes),       cmocka_unit_test(vectors),
-                                     cmocka_unit_test(multivectors), cmocka_unit_test(of_four),
-                                     cmocka_unit_test(exponentials), cmocka_unit_test(sums),
-                                     cmocka_unit_test(leftovers),    cmocka_unit_test(many_tokens),
-                                     cmocka_unit_test(refusals),     cmocka_unit_test(too_large)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(planes),      cmocka_unit_test(vectors),     cmocka_unit_test(multivectors),
+      cmocka_unit_test(amplitudes),  cmocka_unit_test(of_four),     cmocka_unit_test(exponentials),
+      cmocka_unit_test(schur_forms), cmocka_unit_test(bases),       cmocka_unit_test(sums),
+      cmocka_unit_test(leftovers),   cmocka_unit_test(many_tokens), cmocka_unit_test(refusals),
+      cmocka_unit_test(too_large)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

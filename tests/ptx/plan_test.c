@@ -212,7 +212,7 @@ static void refusals(void **state) {
            *out = tensor_copy(f.memory, q);
   DLTensor integers = *f.operands.tensors[0];
   const DLTensor *given[] = {&integers, f.operands.tensors[1]};
-  trial_operands wrong = {f.operands.values, given};
+  trial_operands wrong = {.values = f.operands.values, .tensors = given};
   integers.dtype.code = kDLInt;
   assert_int_equal(trial_call(kernel, positions, &wrong, q, out, NULL, NULL, 1), PEGEN_ERROR_OPERAND_DTYPE);
   DLTensor *half = random_rows(&f, NUMBER_BF16, ROWS_BHND, HEADS);
@@ -306,8 +306,9 @@ static void gradients(void **state) {
   gradients_of("quatro", 2, (loader_define[]){{"heads", "3"}, {"inverse", "true"}}, workspace);
   gradients_of("liere", 2, (loader_define[]){{"block", "6"}, {"skip_tokens", "1"}}, workspace);
   gradients_of("liere", 3, (loader_define[]){{"block", "12"}, {"heads", "3"}, {"head_dim", "39"}}, workspace);
-  gradients_of("comrope_ld", 3, (loader_define[]){{"block", "8"}, {"basis", "schur"}, {"skip_tokens", "2"}}, none);
-  gradients_of("string_cayley", 2, (loader_define[]){{"head_dim", "16"}, {"skip_tokens", "1"}}, none);
+  gradients_of("comrope_ld", 3, (loader_define[]){{"block", "8"}, {"basis", "schur"}, {"skip_tokens", "2"}}, workspace);
+  gradients_of("string_cayley", 2, (loader_define[]){{"head_dim", "16"}, {"skip_tokens", "1"}}, workspace);
+  gradients_of("liere", 2, (loader_define[]){{"block", "8"}, {"prepare", "float64"}}, none);
   fixture f = open_spec("rope", 0, NULL);
   loaded_kernel *without = run_load_threads(f.memory, f.spec, "sm_80", PEGEN_DTYPE_F32, 1, 64, false);
   assert_null(run_kernel(without)->encode_backward);

@@ -20,6 +20,9 @@ PAGE = pathlib.Path(__file__).parents[2] / "docs" / "attention-gallery.md"
 HEADS, TOKENS, WIDTH = 4, 64, 32
 DOCUMENT = torch.arange(TOKENS) // 23
 PADDING = (torch.arange(TOKENS) >= 50).long()
+GATES = torch.linspace(0.1, 5, HEADS * TOKENS).sin().mul(3).reshape(1, HEADS, TOKENS).sub(3).exp().neg().cumsum(-1)
+LEAN = torch.linspace(-2, 7, HEADS * TOKENS).sin().reshape(1, HEADS, TOKENS)
+HEAT = torch.linspace(-1, 9, HEADS * TOKENS).cos().reshape(1, HEADS, TOKENS)
 TABLE = torch.linspace(-1, 1, 65 * HEADS).reshape(65, HEADS).sin()
 
 
@@ -50,6 +53,10 @@ def turned(x):
     return torch.stack([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1).flatten(-2)
 
 
+def parabola(h, i, j):
+    return LEAN[0, h, i] * (j - i) - torch.exp(-LEAN[0, h, i]) * (j - i) ** 2 / 64
+
+
 # By heading: score_mod, mask_mod, positions of tokens (None: none are needed), and what is done to rows before.
 GALLERY = {
     "Softcapping": (lambda s, b, h, i, j: 5 * torch.tanh(s / 5), all_seen, None),
@@ -62,6 +69,15 @@ GALLERY = {
     "Prefix-LM": (plain, lambda b, h, i, j: (j < 20) | (i >= j), None),
     "Documents": (plain, lambda b, h, i, j: (DOCUMENT[i] == DOCUMENT[j]) & (i >= j), DOCUMENT),
     "Padding": (plain, lambda b, h, i, j: PADDING[j] == 0, PADDING),
+    "Documents, given": (plain, lambda b, h, i, j: (DOCUMENT[i] == DOCUMENT[j]) & (i >= j), None),
+    "Key padding": (plain, lambda b, h, i, j: PADDING[j] == 0, None),
+    "Parabolas, and key padding": (
+        lambda s, b, h, i, j: s + parabola(h, i, j) / WIDTH**0.5,
+        lambda b, h, i, j: PADDING[j] == 0,
+        torch.arange(TOKENS),
+    ),
+    "Forgetting Transformer": (lambda s, b, h, i, j: s + GATES[0, h, i] - GATES[0, h, j], causal, None),
+    "Temperature of each token": (lambda s, b, h, i, j: s * torch.exp(-HEAT[0, h, i]), all_seen, None),
     "Neighbourhood attention": (
         plain,
         lambda b, h, i, j: (apart(row(i), row(j)) <= 2) & (apart(i % 8, j % 8) <= 2),
@@ -76,6 +92,16 @@ GALLERY = {
         torch.arange(TOKENS),
         turned,
     ),
+}
+
+
+# What inputs are, and which of the above has their gradients.
+INPUTS = {
+    "Documents, given": ([DOCUMENT[None, None].float()] * 2, None),
+    "Key padding": ([PADDING[None, None].float()], None),
+    "Parabolas, and key padding": ([LEAN, PADDING[None, None].float()], None),
+    "Forgetting Transformer": ([GATES] * 2, "GATES"),
+    "Temperature of each token": ([HEAT], "HEAT"),
 }
 
 
@@ -95,9 +121,9 @@ class Gallery(unittest.TestCase):
         for name, source in examples:
             self.assertLessEqual(len(source.strip().splitlines()), 6 + 1, name)  # and the line of `require`
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
-                self.compare(pathlib.Path(folder) / "example.lua", source, *GALLERY[name])
+                self.compare(pathlib.Path(folder) / "example.lua", source, INPUTS.get(name, ([], None)), *GALLERY[name])
 
-    def compare(self, path, source, score_mod, mask_mod, place, before=lambda x: x):
+    def compare(self, path, source, given, score_mod, mask_mod, place, before=lambda x: x):
         path.write_text(source, encoding="utf-8")
         init = {"bias": TABLE} if "pe.learned" in source else {}
         attention = Attention(path, targets="native", dtypes=["float32"], init=init)
@@ -107,8 +133,14 @@ class Gallery(unittest.TestCase):
         q_place = k_place = None if place is None else place[:, None].float()
         if place is PADDING:
             q_place = torch.zeros(TOKENS, 1)
-        out = attention(*rows, q_place, k_place)
-        gained = torch.autograd.grad((out * weight).sum(), [*rows, *attention.parameters()])
+        inputs, name = [x.clone().requires_grad_(given[1] is not None) for x in given[0]], given[1]
+        name = "TABLE" if init else name
+        out = attention(*rows, q_place, k_place, inputs=inputs)
+        gained = torch.autograd.grad(
+            (out * weight).sum(), [*rows, *attention.parameters(), *(x for x in inputs if x.requires_grad)]
+        )
+        if given[1]:  # one tensor is given as both
+            gained = [*gained[:3], sum(gained[3:])]
 
         q, k, v = (x.detach() for x in rows)
         mask = create_block_mask(mask_mod, None, None, TOKENS, TOKENS, device="cpu", BLOCK_SIZE=16)
@@ -118,8 +150,8 @@ class Gallery(unittest.TestCase):
         self.assertLess((out - flex).abs().max(), 1e-5)
 
         q, k, v = (x.detach().double().requires_grad_() for x in rows)
-        learned = [TABLE.double().requires_grad_()] if init else []
-        with unittest.mock.patch.dict(globals(), {"TABLE": learned[0]} if init else {}):
+        learned = [globals()[name].double().requires_grad_()] if name else []
+        with unittest.mock.patch.dict(globals(), {name: learned[0]} if name else {}):
             out = exact(before(q), before(k), v, score_mod, mask_mod)
         right = torch.autograd.grad((out * weight).sum(), [q, k, v, *learned])
         self.assertEqual(len(gained), len(right))

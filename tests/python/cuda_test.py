@@ -86,21 +86,27 @@ class Cuda(unittest.TestCase):
         self.assertEqual(self.backward(kernel, 2, 5, False), [])
         self.assertEqual([name for name, _ in self.launched], ["rope_mixed_encode_backward_f32"])
 
-    def test_attention_has_none_of_positions(self):
-        """What the launches do not compute is refused, not left as it was."""
+    def test_attention(self):
+        """Positions gain as queries' and as keys'; gradients of what was not given are refused, nothing is launched."""
         kernel = pk.compile("alibi", heads=2, head_dim=64, targets="native,sm_80", dtypes=["float32"])
         rows = ("q", "k", "v", "out", "grad.out", "grad.q")
         tensors = {name: there(torch.randn(2, 2, 5, 64)) for name in rows}
         tensors |= {"lse": there(torch.zeros(2, 2, 5)), "positions": there(torch.rand(5, 1))}
-        call = lambda: kernel._call(
-            "attention_backward", tensors, [], [], {}, workspace="attention_backward_workspace"
-        )  # noqa: E731
-        call()
-        launched, tensors = len(self.launched), {**tensors, "grad.positions": there(torch.zeros(5, 1))}
-        self.assertGreater(launched, 0)
-        with self.assertRaisesRegex(pk.ArgumentError, "positions: a gradient was asked for that this kernel"):
-            call()
-        self.assertEqual(len(self.launched), launched)
+
+        def call(more):
+            kernel._call("attention_backward", tensors | more, [], [], {}, workspace="attention_backward_workspace",
+                         finish="attention_backward_finish")  # fmt: skip
+
+        names = lambda: [name.removeprefix("alibi_attention_backward_") for name, _ in self.launched]  # noqa: E731
+        call({})
+        self.assertEqual(names(), ["f32"])
+        self.launched.clear()
+        call({"grad.positions": there(torch.zeros(5, 1))})
+        self.assertEqual(names(), ["f32", "keys_f32", "positions", "positions"])
+        self.launched.clear()
+        with self.assertRaisesRegex(pk.ArgumentError, "k_positions: a gradient was asked for that this kernel"):
+            call({"grad.k_positions": there(torch.zeros(5, 1))})
+        self.assertEqual(names(), [])
 
     def test_other_libraries(self):
         with self.assertRaisesRegex(pk.ArgumentError, "^workspace: memory of a GPU is only asked for of PyTorch"):

@@ -1,6 +1,7 @@
 """What each of several processes does: torchrun --nproc-per-node 4 distributed_job.py. Every check is against one
 process with all of it."""
 import copy
+import pathlib
 import sys
 import unittest
 
@@ -15,6 +16,7 @@ from pegen_kernels.distributed import ring_attention
 from pegen_kernels.torch import Attention, Encoding
 
 FAST = {"targets": "native", "dtypes": "float32"}
+SCORES = pathlib.Path(__file__).parents[1] / "attention" / "scores.lua"
 WHOLE = [Replicate()]
 
 
@@ -187,10 +189,17 @@ class Attentions(Case):
                         self.near(placed.grad.full_tensor(), right, 2.0**-16)
 
     def test_gradients_of_a_polynomial(self):
-        """PaPE's projection and inputs, around the ring and through DTensor."""
+        """PaPE's projection and inputs, around the ring and through DTensor, and positions around the ring."""
         attention, q, k, v, positions, inputs, _ = self.whole("pape", heads=8, role="pairwise", parabolas=4)
         weights, here = numbers(2, 8, 16, 32, seed=9), slice(4 * self.rank, 4 * self.rank + 4)
         whole = [x.clone().requires_grad_() for x in (q, k, v, *inputs)]
+        placed = (positions + 0.25).requires_grad_()
+        (right,) = torch.autograd.grad((attention(*whole[:3], placed, inputs=whole[3:]) * weights).sum(), placed)
+        place = placed.detach()[here].clone().requires_grad_()
+        out = ring_attention(
+            attention, *(x.detach()[:, :, here] for x in whole[:3]), place, [x.detach()[:, :, here] for x in whole[3:]]
+        )
+        self.near(torch.autograd.grad((out * weights[:, :, here]).sum(), place)[0], right[here], 2.0**-16)
         loss = (attention(*whole[:3], positions, inputs=whole[3:]) * weights).sum()
         right = torch.autograd.grad(loss, [*whole, attention.projection])
         parts = [x[:, :, here].clone().requires_grad_() for x in whole]
@@ -296,12 +305,24 @@ class Attentions(Case):
             ring_attention(attention, q, k, v, None)
         with self.assertRaisesRegex(pk.ArgumentError, "^attention is a Encoding; expected a"):
             ring_attention(Encoding("rope", head_dim=32, **FAST), q, k, v, positions)
-        polynomial, *rest, places, given, _ = self.whole("pape", heads=8, role="pairwise", parabolas=4)
-        with self.assertRaisesRegex(pk.ArgumentError, "^positions require a gradient, which attention of pape around"):
-            ring_attention(polynomial, *rest, places.clone().requires_grad_(), given)
-        cut = [self.cut(x, Shard(0)) for x in (*rest, *given)]
+        turned, *rest, places, _, _ = self.whole("gta")
+        with self.assertRaisesRegex(pk.ArgumentError, "^positions require a gradient, which attention of gta around"):
+            ring_attention(turned, *rest, places.clone().requires_grad_())
+        cut = [self.cut(x, Shard(0)) for x in rest]
         with self.assertRaisesRegex(pk.ArgumentError, "^positions: a gradient is required"):
-            polynomial(*cut[:3], self.cut(places, Replicate()).requires_grad_(), inputs=cut[3:])
+            turned(*cut, self.cut(places, Replicate()).requires_grad_())
+        first = {name: torch.ones for name in ("slope", "gate", "bias")}
+        counted = Attention(SCORES, kind="prefix", init=first, **FAST)  # of indices in the whole sequence
+        rows = [numbers(4, counted.kernel.heads or 1, 8, counted.kernel.head_dim, seed=i) for i in range(3)]
+        places = torch.arange(8.0 * len(counted.kernel.axes)).reshape(8, -1)
+        with self.assertRaisesRegex(pk.ArgumentError, "^spec: scores of scores read indices of tokens"):
+            ring_attention(counted, *rows, places)
+        with self.assertRaisesRegex(pk.ArgumentError, "^spec: scores of scores read indices of tokens"):
+            counted(*(self.cut(x, Shard(2)) for x in rows), places)
+        by_batches = counted(*(self.cut(x, Shard(0)) for x in rows), places)
+        self.assertTrue(torch.equal(by_batches.full_tensor(), counted(*rows, places)))
+        with self.assertRaisesRegex(pk.ArgumentError, "^cu_seqlens: given with tensors that are spread"):
+            counted(*(self.cut(x, Shard(0)) for x in rows), places, cu_seqlens=torch.zeros(2, dtype=torch.int32))
         tokens = 3 + self.rank % 2
         with self.assertRaisesRegex(pk.ArgumentError, "^q and k are of different numbers of tokens"):
             ring_attention(attention, q[:, :, :tokens], k[:, :, :tokens], v[:, :, :tokens], positions[:tokens])

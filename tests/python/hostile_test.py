@@ -174,7 +174,7 @@ print("compiled twice")
         ]:
             with self.subTest(words):
                 self.assertRaisesRegex(pk.ArgumentError, words, call, self.kernel)
-        for words, given in [("q is of type int64", (q.long(), None, places)), ("q has 3 dim", (q[0], None, places)),
+        for words, given in [("q is of type int64", (q.long(), None, places)), ("q has 2 dim", (q[0, 0], None, places)),
                              ("positions are of 2 tokens", (q, None, places[:2]))]:  # fmt: skip
             with self.subTest(words), self.assertRaisesRegex(pk.ArgumentError, words):
                 module(*given)

@@ -300,6 +300,23 @@ class Attention(Case):
             out, lse = attention(kernel, swap(q), swap(k), swap(v), positions, layout="BNHD", with_lse=True)
             self.equal((swap(out), lse), attention(kernel, q, k, v, positions, with_lse=True))
 
+    def test_of_one_batch(self):
+        """Rows [N,H,D], and positions [N] of one axis."""
+        alibi, rope = compile("alibi", heads=4), compile("rope", head_dim=16)
+        lift = lambda x: x.swapaxes(0, 1)[None]  # noqa: E731
+        q, k, v = (rows(9, h, alibi.head_dim, seed=i) for i, h in enumerate((4, 2, 2)))
+        at = jnp.arange(9.0)
+        out, lse = jax.jit(lambda *x: attention(alibi, *x, at, with_lse=True))(q, k, v)
+        right, right_lse = attention(alibi, *map(lift, (q, k, v)), at[:, None], with_lse=True)
+        self.equal((out, lse), (right[0].swapaxes(0, 1), right_lse[0].T))
+        self.equal(attention(alibi, q, k, v, at), out)
+        x = rows(9, 4, 16)
+        gradients = jax.grad(lambda x, at: (encode(rope, x, positions=at) ** 3).sum(), (0, 1))
+        made, expected = gradients(x, at), gradients(lift(x), at[:, None])
+        self.equal(made[1], expected[1][:, 0])
+        self.assertEqual(made[0].shape, x.shape)
+        self.equal(encode(rope, x, positions=at), encode(rope, lift(x), positions=at[:, None])[0].swapaxes(0, 1))
+
 
 def biased(q, k, v, at, k_at, slope, gain):
     """tests/attention/slopes.lua in JAX: the output and the log-sum-exps."""
@@ -425,13 +442,11 @@ class AttentionGradients(Case):
         self.close(got, expected, 1e-5)
 
     def test_refused(self):
-        pape = compile("pape", role="pairwise", head_dim=16, heads=2)
-        q, at = rows(1, 2, 5, pape.head_dim), places(5, len(pape.axes))
-        operands = [jnp.ones(info.shape) for info in pape.operands]
-        inputs = [jnp.ones((1, 2, 5, info.size)[: 4 if info.size else 3]) for info in pape.inputs]
+        turned = compile("gta", head_dim=16)
+        q, at = rows(1, 2, 5, turned.head_dim), places(5, len(turned.axes))
         for words, call in [
-            ("^positions require a gradient, which attention of pape does not have yet",
-             lambda: jax.grad(lambda x: attention(pape, q, q, q, x, operands=operands, inputs=inputs).sum())(at)),
+            ("^positions require a gradient, which attention of gta does not have yet",
+             lambda: jax.grad(lambda x: attention(turned, q, q, q, x).sum())(at)),
             ("slopes: attention has no gradients of gradients",
              lambda: jax.grad(lambda x: jax.grad(self.loss)(x, *self.given[1:]).sum())(self.given[0])),
         ]:  # fmt: skip
@@ -447,7 +462,7 @@ class Refused(Case):
         for words, call in [
             ("^kernel is a str; expected what", lambda: encode("rope", q, positions=at)),
             ("^q, k: neither was given", lambda: encode(kernel, positions=at)),
-            ("^q has 3 dimensions; expected four, BHND", lambda: encode(kernel, q[0], positions=at)),
+            ("^q has 2 dimensions; expected four, BHND", lambda: encode(kernel, q[0, 0], positions=at)),
             ("^q has 8 channels; expected 16", lambda: encode(kernel, q[..., :8], positions=at)),
             ("^positions are of 2 tokens; expected 3", lambda: encode(kernel, q, positions=at[:2])),
             ("^positions are missing", lambda: encode(kernel, q)),

@@ -5,6 +5,7 @@ cd "$(dirname "$0")" || exit 1
 module=${test%_test.py}
 case $module in
   kernel | hostile | formulas) modules="numpy" ;;
+  jax_sequences) modules="jax" ;;
   explore) modules="numpy pandas altair vl_convert" ;;
   lab) modules="torch sklearn scipy optuna pandas altair vl_convert" ;;
   cuda | packed | distributed | torch_attention | attention_gallery) modules="torch" ;;

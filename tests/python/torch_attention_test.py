@@ -3,6 +3,7 @@ import copy
 import math
 import pathlib
 import unittest
+from unittest import mock
 
 import torch
 
@@ -31,6 +32,18 @@ class AttentionGradients(unittest.TestCase):
         scores = q @ k.transpose(-1, -2) / 4 - 2.0 ** (-2 * torch.arange(1, 5))[:, None, None] * far
         scores = scores.masked_fill(~torch.ones(7, 9).tril(2).bool(), -math.inf)
         return scores.softmax(-1) @ v, scores.logsumexp(-1)
+
+    def test_of_one_batch(self):
+        rows = [x[0].transpose(0, 1).requires_grad_() for x in self.rows]
+        out, lse = self.attention(*rows, *(x[:, 0] for x in self.places), with_lse=True)
+        right, right_lse = self.call(*(x[:1] for x in self.rows), with_lse=True)
+        self.assertTrue(torch.equal(out, right[0].transpose(0, 1)) and torch.equal(lse, right_lse[0].T))
+        lifted = [x[:1].requires_grad_() for x in self.rows]
+        made = torch.autograd.grad((out * self.weight[0].transpose(0, 1)).sum() + lse.sum(), rows)
+        other, other_lse = self.call(*lifted, with_lse=True)
+        expected = torch.autograd.grad((other * self.weight[:1]).sum() + other_lse.sum(), lifted)
+        for x, y in zip(made, expected):
+            self.assertTrue(torch.equal(x, y[0].transpose(0, 1)))
 
     def test_values(self):
         rows = [x.requires_grad_() for x in self.rows]
@@ -203,6 +216,73 @@ class LearnedBias(unittest.TestCase):
                 self.assertEqual(x.grad.abs().max(), 0)
 
 
+class Sequences(unittest.TestCase):
+    """Rows of sequences that follow each other are what calls of each give."""
+
+    def setUp(self):
+        torch.manual_seed(11)
+        self.attention = Attention(
+            SLOPES, heads=4, causal=True, init={"slope": torch.randn, "gain": torch.randn}, **FAST
+        )
+        self.bounds, self.k_bounds = (torch.tensor(x, dtype=torch.int32) for x in ([0, 3, 3, 12], [0, 4, 6, 18]))
+        self.given = [torch.randn(12, 4, 64), torch.randn(18, 2, 64), torch.randn(18, 2, 64), torch.rand(12, 2) * 6]
+        self.given = [x.requires_grad_() for x in (*self.given, torch.rand(18, 2) * 6)]
+        self.learned = [*self.given, *self.attention.parameters()]
+        self.weight, self.weight_lse = torch.randn(12, 4, 64), torch.randn(12, 4)
+
+    def loss(self, *given):
+        out, lse = self.attention(*given, with_lse=True, cu_seqlens=self.bounds, k_cu_seqlens=self.k_bounds)
+        return (out * self.weight).sum() + (lse * self.weight_lse).sum()
+
+    def apart(self):
+        total = 0
+        for i in (0, 2):  # the second has no queries
+            q, k = (slice(*x[i : i + 2]) for x in (self.bounds, self.k_bounds))
+            one = [x[own].transpose(0, 1)[None] for x, own in zip(self.given[:3], (q, k, k))]
+            out, lse = self.attention(*one, self.given[3][q], self.given[4][k], with_lse=True)
+            total = total + (out[0].transpose(0, 1) * self.weight[q]).sum() + (lse[0].T * self.weight_lse[q]).sum()
+        return total
+
+    def test_gradients(self):
+        made = torch.autograd.grad(self.loss(*self.given), self.learned)
+        for x, y in zip(made, torch.autograd.grad(self.apart(), self.learned)):
+            self.assertLess((x - y).abs().max(), 1e-5 * max(1, y.abs().max()))
+
+    def test_compiled(self):
+        made = torch.autograd.grad(self.loss(*self.given), self.learned)
+        compiled = torch.compile(self.loss, fullgraph=True, backend="aot_eager")
+        for x, y in zip(torch.autograd.grad(compiled(*self.given), self.learned), made):
+            self.assertLess((x - y).abs().max(), 1e-5 * max(1, y.abs().max()))
+
+    def test_python(self):
+        """The operators in Python write the same."""
+        from pegen_kernels.torch.attention import _attention_backward, _attention_with_lse
+
+        q, k, v, at, k_at, *learned = (x.detach() for x in self.learned)
+        places, numbers = (at, k_at, learned, []), (True, 0.0, self.attention.kernel_name)
+        bounds = (self.bounds, self.k_bounds)
+        made = torch.ops.pegen_kernels.attention_with_lse(q, k, v, *places, *numbers, *bounds)
+        for x, y in zip(made, _attention_with_lse(q, k, v, *places, *numbers, *bounds)):
+            self.assertTrue(torch.equal(x, y))
+        for bounds in (bounds, (self.bounds, self.bounds)):
+            k, v, k_at = (x[: bounds[1][-1]] for x in (k, v, k_at))
+            places = (at, k_at, learned, [])
+            given = (self.weight, self.weight_lse, q, k, v, *made, *places, *numbers, 15, *bounds)
+            gained = torch.ops.pegen_kernels.attention_backward(*given)
+            for x, y in zip(gained, _attention_backward(*given)):
+                self.assertTrue(torch.equal(x, y))
+        torch.library.opcheck(torch.ops.pegen_kernels.attention_backward.default, given)
+
+    def test_refusals(self):
+        for words, bounds in [
+            ("cu_seqlens", self.bounds + 1),
+            ("cu_seqlens", self.bounds.long()),
+            ("cu_seqlens is a list", [0, 3, 12]),
+        ]:
+            with self.assertRaisesRegex(pk.ArgumentError, words):
+                self.attention(*self.given, cu_seqlens=bounds, k_cu_seqlens=self.k_bounds)
+
+
 class LearnedTable(unittest.TestCase):
     def test_values(self):
         """By positions and on a grid, of float32 and bfloat16 rows: the table beside its elements by their indices."""
@@ -264,7 +344,8 @@ class LearnedTable(unittest.TestCase):
         inputs = [torch.randn((1, 2, 3, info.size)[: 4 if info.size else 3]) for info in module.kernel.inputs]
         places = torch.rand(3, len(module.kernel.axes))
         module(q, q, q, places, inputs=inputs)
-        with self.assertRaisesRegex(pk.ArgumentError, "^positions: a gradient is required"):
+        older = mock.patch("pegen_kernels.torch.attention.gains_of_attention", return_value=("q", "operand.0"))
+        with older, self.assertRaisesRegex(pk.ArgumentError, "^positions: a gradient is required"):
             module(q, q, q, places.requires_grad_(), inputs=inputs)
 
 
@@ -273,29 +354,30 @@ class Polynomials(unittest.TestCase):
 
     def test_gradients(self):
         torch.manual_seed(7)
-        m, at = 5, torch.rand(9, 2) * 4
+        m, at, away = 5, torch.rand(9, 2) * 4, torch.rand(9, 2) * 4
         attention = Attention("pape", role="pairwise", head_dim=12, heads=3, parabolas=m, causal=True, **FAST)
         rows, (a, b) = [torch.randn(2, 3, 9, 12) for _ in range(3)], torch.randn(2, 2, 3, 9, m)
         a[0, 0] = 0  # as weights that begin at 0 have it: softplus falls by a half there
         b = b.transpose(1, 2).contiguous().transpose(1, 2)  # [B,N,H,m] in memory
         weight = torch.randn(2, 3, 9, 12)
 
-        def expected(q, k, v, a, b, w):
-            x = torch.einsum("hma,ija->hijm", w, (at[None] - at[:, None]).double())
+        def expected(q, k, v, a, b, at, away, w):
+            x = torch.einsum("hma,ija->hijm", w, away[None] - at[:, None])
             bias = torch.einsum("hijm,bhim->bhij", x, b) - torch.einsum(
                 "hijm,bhim->bhij", x * x, torch.nn.functional.softplus(a)
             )
             scores = (q @ k.mT + bias) / 12**0.5
             return ((scores + torch.full((9, 9), -torch.inf).triu(1)).softmax(-1) @ v * weight).sum()
 
-        leaves = [x.double().requires_grad_() for x in (*rows, a, b, attention.projection.detach())]
+        leaves = [x.double().requires_grad_() for x in (*rows, a, b, at, away, attention.projection.detach())]
         exact = torch.autograd.grad(expected(*leaves), leaves)
-        given = [x.detach().requires_grad_() for x in (*rows, a, b)]
-        out = attention(*given[:3], at, inputs=given[3:])
+        given = [x.detach().requires_grad_() for x in (*rows, a, b, at, away)]
+        out = attention(*given[:3], given[5], k_positions=given[6], inputs=given[3:5])
         made = torch.autograd.grad((out * weight).sum(), (*given, attention.projection))
         for right, x in zip(exact, made):
             self.assertLess((right - x).abs().max() / right.abs().max(), 1e-5)
-        alone = torch.autograd.grad((attention(*rows, at, inputs=given[3:]) * weight).sum(), given[3:4])
+        out = attention(*rows, at, k_positions=away, inputs=given[3:5])
+        alone = torch.autograd.grad((out * weight).sum(), given[3:4])
         self.assertTrue(torch.equal(alone[0], made[3]))
 
     def test_compiled(self):

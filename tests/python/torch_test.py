@@ -14,7 +14,7 @@ import unittest.mock
 import torch
 
 import pegen_kernels as pk
-from pegen_kernels.torch import Attention, Encoding, kernel_of
+from pegen_kernels.torch import Attention, Encoding, kernel_of, scan
 
 FAST = {"targets": "native", "dtypes": ["float32", "bfloat16"]}
 
@@ -119,7 +119,7 @@ class Modules(unittest.TestCase):
         for words, call in [
             ("^positions are of 4 tokens", lambda: encoding(q, positions=positions[:4])),
             ("^q has 15 channels", lambda: encoding(q[..., :15], positions=positions)),
-            ("^q has 3 dimensions", lambda: encoding(q[0], positions=positions)),
+            ("^q has 2 dimensions", lambda: encoding(q[0, 0], positions=positions)),
             ("^q is of type torch.float64|^q is of type float64", lambda: encoding(q.double(), positions=positions)),
             ("^q is of type (torch.)?complex64", lambda: encoding(q.to(torch.complex64), positions=positions)),
             ("^k is of type bfloat16, and q of float32", lambda: encoding(q, q.bfloat16(), positions)),
@@ -319,6 +319,24 @@ class Gradients(unittest.TestCase):
         only_q = encoding(q, k.detach(), positions)[0]
         self.assertEqual(torch.autograd.grad(only_q.sum(), q)[0].shape, q.shape)
 
+    def test_of_one_batch(self):
+        """Rows [N,H,D], and positions [N] of one axis."""
+        encoding = Encoding("rope", head_dim=16, **FAST)
+        q, k, weight = torch.randn(7, 4, 16), torch.randn(7, 2, 16), torch.randn(7, 4, 16)
+        made = []
+        for at, lift in ((torch.arange(7.0)[:, None], lambda x: x.transpose(0, 1)[None]), (torch.arange(7.0), None)):
+            leaves = [x.clone().requires_grad_() for x in (q, k, at)]
+            out = encoding(*(map(lift, leaves[:2]) if lift else leaves[:2]), leaves[2])
+            out = [x[0].transpose(0, 1) for x in out] if lift else out
+            ((out[0] * weight).sum() + out[1].sum()).backward()
+            made.append([*out, *(x.grad.reshape(x.shape[0], -1) for x in leaves)])
+        self.assertTrue(all(map(torch.equal, *made)))
+        with self.assertRaisesRegex(pk.ArgumentError, "three dimensions under vmap"):
+            torch.vmap(lambda x: encoding(x, None, torch.arange(7.0)))(torch.stack([q, q]))
+        batches = torch.stack([x.transpose(0, 1)[None] for x in (q, q)])
+        turned = torch.vmap(lambda x: encoding(x, None, torch.arange(7.0)))(batches)
+        self.assertTrue(torch.equal(turned[1, 0].transpose(0, 1), made[0][0].detach()))
+
     def test_gradcheck(self):
         """Of every stock description, all that its kernel has gradients of. The kernels compute in float32, and float64
         differences need steps of 1e-2, exact for what is linear in the rows."""
@@ -326,6 +344,7 @@ class Gradients(unittest.TestCase):
         for spec in pk.stock():
             kernel = pk.compile(spec, **FAST)
             options = {"block": 4, "head_dim": 8} if spec in ("liere", "comrope_ap", "comrope_ld") else {"head_dim": 16}
+            options = {"channels": 8} if "channels" in kernel.options else options
             if spec not in ("sincos", "lingeope", "lookhere", "relative_bias_table"):
                 kernel = pk.compile(spec, **options, **FAST)
             else:
@@ -345,16 +364,22 @@ class Gradients(unittest.TestCase):
                     call = lambda q, k: module(q, k, positions, inputs=inputs)  # noqa: B023, E731
                     self.assertTrue(gradcheck(call, rows[:2]))
                 else:
-                    call = lambda q, k, v: module(q, k, v, positions, with_lse=True)  # noqa: B023, E731
+                    call = lambda q, k, v: module(  # noqa: B023, E731
+                        q, k, v, positions, inputs=inputs, with_lse=True  # noqa: B023
+                    )
                     self.assertTrue(gradcheck(call, rows))
         self.assertEqual(set(pk.stock()), checked)
 
     def test_operands(self):
         """Of every operand and of positions, by central differences in float64 sums of float32 kernels."""
         torch.manual_seed(3)
-        for spec, options in (("care", {"heads": 2}), ("quatro", {"heads": 2}), ("rope_mixed", {"heads": 2})):
-            encoding = Encoding(spec, head_dim=16, **options, **FAST)
-            q, k, positions = torch.randn(2, 2, 6, 16), torch.randn(2, 2, 6, 16), torch.rand(6, 2, requires_grad=True)
+        slow = {"geope_video": {"exponent_sign": -1}}  # of frequencies that grow a step is too long
+        for spec in ("care", "quatro", "rope_mixed", "geope_video"):
+            options = {"head_dim": 16, "heads": 2} | slow.get(spec, {})
+            encoding = Encoding(spec, **options, **FAST)
+            axes = len(pk.compile(spec, **options, **FAST).axes)
+            q, k = torch.randn(2, 2, 6, 16), torch.randn(2, 2, 6, 16)
+            positions = torch.rand(6, axes, requires_grad=True)
             weights = torch.randn(2, 2, 2, 6, 16)
 
             def loss():
@@ -470,6 +495,65 @@ class Gradients(unittest.TestCase):
         kept = torch.utils.checkpoint.checkpoint(loss, y := q.clone().requires_grad_(), use_reentrant=False)
         self.assertTrue(torch.equal(torch.autograd.grad(kept, y)[0], plain))
         self.assertTrue(torch.equal(torch.func.grad(loss)(q), plain))
+
+
+FORGETTING = """local pe = require "pegen" -- tokens stand where the sums of their gates' logarithms are
+return pe.encoding { name = "forgetting", axes = { "forgotten" }, head_dim = 8, value_dim = 8,
+  bias = function(delta) return -delta.forgotten end }
+"""
+
+
+class Sums(unittest.TestCase):
+    def test_gradients(self):
+        x = torch.randn(1, 3, 9, 4, dtype=torch.float64, requires_grad=True)
+        state = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+        bounds = torch.tensor([0, 4, 9], dtype=torch.int32)
+        for reverse in (False, True):
+
+            def call(x, state):
+                return scan(x, state, cu_seqlens=bounds, reverse=reverse, with_state=True)
+
+            self.assertTrue(torch.autograd.gradcheck(call, (x, state)))
+            self.assertTrue(torch.autograd.gradgradcheck(call, (x, state)))
+        turned = scan(x, period=2 * math.pi)
+        self.assertTrue(torch.allclose(turned.cos(), x.cumsum(2).cos()))
+        self.assertTrue(
+            torch.equal(torch.autograd.grad(turned.sum(), x)[0][0, 0, :, 0], torch.arange(9.0, 0, -1).double())
+        )
+        low = torch.randn(2, 3, 5, dtype=torch.bfloat16, requires_grad=True)
+        found = scan(low)
+        self.assertEqual(found.dtype, torch.float32)
+        self.assertTrue(torch.equal(found, low.detach().double().cumsum(2).float()))
+        found.sum().backward()
+        self.assertTrue(torch.equal(low.grad, torch.arange(5.0, 0, -1).bfloat16().expand(2, 3, 5)))
+        with self.assertRaisesRegex(pk.ArgumentError, "x has 2 dimensions"):
+            scan(torch.zeros(3, 4))
+
+    def test_gates(self):
+        """Gates of the Forgetting Transformer have gradients: through sums, as positions, through attention."""
+        n, heads = 33, 2
+        rows = [torch.randn(heads, 1, n, 8, requires_grad=True) for _ in range(3)]
+        gates = torch.randn(1, heads, n, requires_grad=True)
+        attention = Attention(FORGETTING, causal=True, **FAST)
+        weight = torch.randn(heads, 1, n, 8)
+
+        def formula(q, k, v, gates):
+            sums = torch.nn.functional.logsigmoid(gates.double()).cumsum(2).reshape(heads, 1, n)
+            scores = q.double() @ k.double().mT / 8**0.5 + sums[..., :, None] - sums[..., None, :]
+            hidden = torch.ones(n, n, dtype=torch.bool).triu(1)
+            return scores.masked_fill(hidden, -math.inf).softmax(-1) @ v.double()
+
+        def ours(q, k, v, gates):
+            sums = scan(torch.nn.functional.logsigmoid(gates), dtype=torch.float64)
+            return attention(q, k, v, sums.reshape(heads, n))
+
+        given = (*rows, gates)
+        expected = torch.autograd.grad((formula(*given) * weight).sum(), given)
+        for found, right in zip(torch.autograd.grad((ours(*given) * weight).sum(), given), expected):
+            self.assertLess((found - right).abs().max(), 2e-5 * right.abs().max())
+        compiled = torch.compile(ours, fullgraph=True)
+        for found, right in zip(torch.autograd.grad((compiled(*given) * weight).sum(), given), expected):
+            self.assertLess((found - right).abs().max(), 2e-5 * right.abs().max())
 
 
 class Transforms(unittest.TestCase):

@@ -43,8 +43,36 @@ class Module(unittest.TestCase):
             module.rope_mixed_encode("q", *tensors[1:3], None, *tensors[3:])
         self.assertTrue(numpy.array_equal(q, rows(2, 4, 7, 16)))
 
+    def check_append(self, module):
+        q, k, v, places, freqs = (
+            rows(2, 4, 7, 16),
+            *(rows(2, 4, 7, 16, seed=i) for i in (2, 3)),
+            rows(7, 2),
+            rows(2, 4, 8),
+        )
+        slots, weights = numpy.arange(14)[::-1].reshape(2, 7).copy(), [rows(16, seed=i) for i in (4, 5)]
+        weights[1] = weights[1].astype("float16")
+        caches, out = [numpy.zeros((4, 5, 4, 16), "float32") for _ in range(4)], numpy.zeros_like(q)
+        arguments = [q, k, v, places, None, freqs, slots, out, *caches[:2], *weights]
+        arguments = [x if x is None else tvm_ffi.from_dlpack(x) for x in arguments]
+        module.rope_mixed_append(*arguments, 1e-5)
+        norms = {"q_norm": weights[0], "k_norm": weights[1], "epsilon": 1e-5}
+        places_of = {"cache": caches[2], "v_cache": caches[3], "slots": slots}
+        expected = self.kernel.append(q, k, v, places, operands=[freqs], **places_of, **norms)
+        self.assertTrue(numpy.array_equal(out, expected))
+        self.assertTrue(caches[2].any() and numpy.array_equal(caches[0], caches[2]))
+        self.assertTrue(numpy.array_equal(caches[1].reshape(20, 4, 16)[slots[0, 0]], v[0, :, 0]))
+        self.assertTrue(numpy.array_equal(caches[1], caches[3]))
+        with self.assertRaisesRegex(ValueError, "rope_mixed_append: "):
+            module.rope_mixed_append(*arguments, -1.0)
+        with self.assertRaisesRegex(TypeError, "rope_mixed_append: slots: expected a tensor, or None"):
+            module.rope_mixed_append(*arguments[:6], 3, *arguments[7:])
+
     def test_shared(self):
         self.check(tvm_ffi.load_module(os.fspath(self.path("so"))))
+
+    def test_append(self):
+        self.check_append(tvm_ffi.load_module(os.fspath(self.path("so"))))
 
     def test_object(self):
         try:

@@ -60,6 +60,14 @@ static void print(const spec *s) {
   printf("\nchannels");
   for (int i = 0; i < s->n_components * s->n_blocks; i++) printf(" %d", s->channel[i]);
   printf("\n");
+  for (int i = 0; i < s->n_parts; i++) {
+    const spec_part *part = &s->part[i];
+    printf("part of channels %d to %d, amplitude %.17g, axes", part->first, part->first + part->count - 1,
+           part->of->amplitude);
+    for (int a = 0; a < part->of->n_axes; a++) printf(" %s", part->of->axis[a]);
+    printf("\n");
+    print_block(part->of);
+  }
   for (int i = 0; i < s->n_operands; i++) print_operand(&s->operand[i]);
   for (int i = 0; i < s->n_options; i++)
     printf("option %s=%s%s\n", s->option[i].name, s->option[i].value, s->option[i].given ? " (given)" : "");

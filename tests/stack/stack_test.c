@@ -80,7 +80,7 @@ static int promised(const promise *of, int size) {
 static size_t torque_bytes(const spec *s) {
   arena *a = arena_create();
   const attention_plan *p = s->pairwise->rotates && !s->grid[0] ? attention_plan_build(a, s) : NULL;
-  size_t numbers = p ? (size_t)p->torques->n_scatters * (size_t)s->n_blocks : 0;
+  size_t numbers = p && p->torques ? (size_t)p->torques->n_scatters * (size_t)s->n_blocks : 0;
   arena_destroy(a);
   return 128 * numbers;
 }
@@ -91,17 +91,22 @@ static size_t limit_of(const spec *s, const entry_row *entry) {
                        of_attention[] = {{64, 96}, {256, 192}, {1024, 512}, {0, 1741}},
                        of_rotated_pairs[] = {{256, 256}, {1024, 512}, {0, 1741}},
                        of_attention_backward[] = {{64, 160}, {256, 320}, {1024, 1024}, {0, 3328}},
-                       of_rotated_pairs_backward[] = {{256, 512}, {1024, 1280}, {0, 4608}};
+                       of_rotated_pairs_backward[] = {{256, 512}, {1024, 1280}, {0, 4608}},
+                       of_turned_values[] = {{256, 256}, {1024, 640}, {0, 2150}},
+                       of_turned_values_backward[] = {{256, 512}, {1024, 1792}, {0, 6400}};
   bool is_gradient = entry->option == ENTRY_GRADIENT, rotates = s->pairwise && s->pairwise->rotates;
   bool is_attention = entry->of == PEGEN_ENTRY_attention || entry->of == PEGEN_ENTRY_attention_backward;
-  const promise *attends = rotates ? (is_gradient ? of_rotated_pairs_backward : of_rotated_pairs)
-                                   : (is_gradient ? of_attention_backward : of_attention);
+  bool turns_values = s->pairwise && s->pairwise->turns_values;
+  const promise *attends = turns_values ? (is_gradient ? of_turned_values_backward : of_turned_values)
+                           : rotates    ? (is_gradient ? of_rotated_pairs_backward : of_rotated_pairs)
+                                        : (is_gradient ? of_attention_backward : of_attention);
   int widest = is_attention && s->pairwise->value_dim > s->head_dim ? s->pairwise->value_dim : s->head_dim;
   int kib = is_attention ? promised(attends, widest)
             : s->basis   ? promised(of_basis, s->head_dim)
             : s->dense   ? promised(of_dense, s->n_components)
                          : promised(of_rotors, s->head_dim);
   if (s->n_inputs) kib += 64;
+  if (entry->of == PEGEN_ENTRY_append) kib += 40;
   size_t bytes = (size_t)kib * KIB;
   if (is_gradient && is_attention) return bytes + torque_bytes(s);
   if (!is_gradient || is_attention) return bytes;
@@ -213,6 +218,23 @@ static bool fill_gradients(subject *t) {
   return is_filled;
 }
 
+/* k and v into caches, of rows with norms. */
+static void set_append(subject *t) {
+  static int64_t slots[BATCH * TOKENS], count = BATCH * TOKENS;
+  const DLTensor *k = t->args.k;
+  int64_t width = t->spec->head_dim, shape[] = {1, count, k->shape[1], width};
+  DLTensor *at = arena_new(t->memory, DLTensor);
+  *at = (DLTensor){.data = slots, .device = {kDLCPU, 0}, .ndim = 1, .dtype = {kDLInt, 64, 1}, .shape = &count};
+  double *ones = arena_array(t->memory, double, count * k->shape[1] * width);
+  for (int64_t i = 0; i < count; i++) slots[i] = count - 1 - i;
+  for (int64_t i = 0; i < width; i++) ones[i] = 1;
+  t->args.slots = at;
+  t->args.v = k;
+  t->args.k_out = tensor_contiguous(t->memory, number_type_of(k->dtype), 4, shape, ones);
+  t->args.v_out = tensor_contiguous(t->memory, number_type_of(k->dtype), 4, shape, ones);
+  t->args.q_norm = t->args.k_norm = tensor_contiguous(t->memory, NUMBER_F32, 1, &width, ones);
+}
+
 static bool is_printed;
 static int failed, measured[PEGEN_ENTRY_COUNT];
 
@@ -229,6 +251,7 @@ static int measure(subject *t, pegen_entry_kind kind, const char *target, const 
     t->args.table_bytes = size(&t->args);
     t->args.table = room(t, t->args.table_bytes);
   } else if (size) t->args.workspace = room(t, size(&t->args));
+  if (entry->of == PEGEN_ENTRY_append) set_append(t);
   size_t bytes = stack_of(function, &t->args, &answer), limit = limit_of(t->spec, entry);
   t->args.table = NULL;
   t->args.table_bytes = 0;
@@ -295,6 +318,10 @@ static const test_case cases[] = {
     {"../tests/attention/rows_turned", {{"head_dim", "256"}, {"value_dim", "256"}}},
     {"../tests/attention/rows_turned", {{"head_dim", "1024"}, {"value_dim", "1024"}}},
     {"../tests/attention/rows_turned", {{"head_dim", "4096"}, {"value_dim", "4096"}, {"heads", "1"}}},
+    {"more/gta", {{"head_dim", "64"}}},
+    {"more/gta", {{"head_dim", "256"}}},
+    {"more/gta", {{"head_dim", "1024"}}},
+    {"more/gta", {{"head_dim", "4096"}}},
 };
 
 static void run_case(const test_case *of) {

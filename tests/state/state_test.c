@@ -14,6 +14,7 @@
 #include "base/number.h"
 #include "loader.h"
 #include "pegen/fold.h"
+#include "pegen/scan.h"
 #include "verify/trial.h"
 
 #include <stdlib.h>
@@ -220,6 +221,31 @@ static void folding_computes_alike(void **state) {
   }
 }
 
+static void scanning_computes_alike(void **state) {
+  enum { N = 9 };
+  float in[N], out[N], usual[N];
+  int64_t shape[] = {1, 1, N};
+  uint64_t random = 4;
+  (void)state;
+  for (int i = 0; i < N; i++) in[i] = (float)random_uniform(&random, -1, 1);
+  DLTensor x = {in, {kDLCPU, 0}, 3, {kDLFloat, 32, 1}, shape, NULL, 0}, y = x;
+  y.data = out;
+  pegen_scan scan = {.struct_size = sizeof scan, .in = &x, .out = &y, .period = 0.75};
+  assert_int_equal(pegen_scan_tokens(&scan, 0, 1), 0);
+  memcpy(usual, out, sizeof out);
+  for (int i = 0; i < FLOAT_STATES; i++) {
+    uint64_t entered = float_states_enter(i);
+    int error = pegen_scan_tokens(&scan, 0, 1);
+    int kept = float_states_leave(entered);
+    assert_true(!error && kept);
+    assert_memory_equal(out, usual, sizeof out);
+    entered = float_states_enter(i);
+    error = pegen_scan_tokens(NULL, 0, 1);
+    kept = float_states_leave(entered);
+    assert_true(error == PEGEN_ERROR_NULL_ARGS && kept);
+  }
+}
+
 /* The states are real ones: of 16 without traps, all but the default change what arithmetic gives. */
 static void states_matter(void **state) {
   (void)state;
@@ -231,8 +257,9 @@ static void states_matter(void **state) {
 int main(int argc, char **argv) {
   wanted = argc > 1 ? argv[1] : NULL;
   if (wanted && !trial_runnable(wanted)) return NOT_RUNNABLE;
-  struct CMUnitTest tests[CASE_COUNT + 2] = {cmocka_unit_test(states_matter), cmocka_unit_test(folding_computes_alike)};
+  struct CMUnitTest tests[CASE_COUNT + 3] = {cmocka_unit_test(states_matter), cmocka_unit_test(folding_computes_alike),
+                                             cmocka_unit_test(scanning_computes_alike)};
   for (int i = 0; i < CASE_COUNT; i++)
-    tests[i + 2] = (struct CMUnitTest){cases[i].name, entries_compute_alike, NULL, NULL, (void *)(uintptr_t)&cases[i]};
+    tests[i + 3] = (struct CMUnitTest){cases[i].name, entries_compute_alike, NULL, NULL, (void *)(uintptr_t)&cases[i]};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,8 @@ static const table_case cases[] = {
     {"geope3d", "geope3d", {"head_dim=64"}, false, false},
     {"care", "care", {"head_dim=64", "heads=3"}, false, false},
     {"rope_mixed", "rope_mixed", {"head_dim=64", "heads=3"}, false, false},
+    {"parts", "../tests/spec/good/head_parts", {"head_dim=64"}, false, false},
+    {"parts_each", "../tests/spec/good/head_parts", {"head_dim=71", "heads=3"}, false, false},
     {"liere2", "liere", {"head_dim=64", "heads=3", "block=2"}, false, false},
     {"liere3", "liere", {"head_dim=64", "heads=3", "block=3"}, false, false},
     {"liere4", "liere", {"head_dim=36", "heads=3", "block=4"}, false, false},

@@ -23,7 +23,7 @@ typedef struct value {
 
 typedef int packed(void *handle, const value *given, int32_t count, value *result);
 extern packed __tvm_ffi_rope_mixed_encode, __tvm_ffi_rope_mixed_encode_backward,
-    __tvm_ffi_rope_mixed_encode_backward_workspace, __tvm_ffi_alibi_attention;
+    __tvm_ffi_rope_mixed_encode_backward_workspace, __tvm_ffi_rope_mixed_append, __tvm_ffi_alibi_attention;
 extern const pegen_kernel rope_mixed_kernel, alibi_kernel;
 
 static char raised_kind[32], raised[600];
@@ -142,6 +142,92 @@ static void test_attention(void **state) {
   assert_memory_equal(q_out, expected, sizeof expected);
 }
 
+/* ---- append ---- */
+
+enum { PAGE = 4, PAGES = 3 };
+typedef float cache[PAGES][PAGE][H][D];
+static cache caches[2][2]; /* [entry, packed][k, v] */
+static float values[B][H][N][D], weights[2][D];
+static int64_t slots[B][N] = {{11, 3, -1, 4, 0}, {5, 6, 7, 9, 2}};
+static int64_t slot_shape[] = {B, N}, weight_shape[] = {D}, cache_shape[] = {PAGES, PAGE, H, D};
+
+enum { APPEND_Q, APPEND_K, APPEND_V, APPEND_PLACES, APPEND_FREQS = 5, APPEND_SLOTS, APPEND_Q_OUT, APPEND_K_OUT };
+enum { APPEND_V_OUT = APPEND_K_OUT + 1, APPEND_Q_NORM, APPEND_K_NORM, APPEND_EPSILON, APPEND_Q_SCALE };
+enum { APPEND_COUNT = APPEND_Q_SCALE + 3 };
+
+/* A call's tensors, and it as arguments of the packed function. */
+typedef struct appending {
+  DLTensor q, k, v, places, freqs, slots, q_out, caches[2], norms[2];
+  value given[APPEND_COUNT];
+} appending;
+
+static void lay_append(appending *a) {
+  *a = (appending){.q = tensor(q, 4, row_shape),
+                   .k = tensor(k, 4, row_shape),
+                   .v = tensor(values, 4, row_shape),
+                   .places = tensor(places, 2, place_shape),
+                   .freqs = tensor(freqs, 3, freq_shape),
+                   .slots = tensor(slots, 2, slot_shape),
+                   .q_out = tensor(q_out, 4, row_shape)};
+  a->slots.dtype = (DLDataType){kDLInt, 64, 1};
+  memset(caches, 0, sizeof caches);
+  for (int i = 0; i < 2; i++) {
+    a->caches[i] = tensor(caches[1][i], 4, cache_shape);
+    a->norms[i] = tensor(weights[i], 1, weight_shape);
+    for (int c = 0; c < D; c++) weights[i][c] = (float)(1 + i) - (float)c / D;
+  }
+  float *v = &values[0][0][0][0];
+  for (size_t i = 0; i < B * H * N * D; i++) v[i] = (float)i;
+  const DLTensor *all[] = {[APPEND_Q] = &a->q,
+                           [APPEND_K] = &a->k,
+                           [APPEND_V] = &a->v,
+                           [APPEND_PLACES] = &a->places,
+                           [APPEND_FREQS] = &a->freqs,
+                           [APPEND_SLOTS] = &a->slots,
+                           [APPEND_Q_OUT] = &a->q_out,
+                           [APPEND_K_OUT] = &a->caches[0],
+                           [APPEND_V_OUT] = &a->caches[1],
+                           [APPEND_Q_NORM] = &a->norms[0],
+                           [APPEND_K_NORM] = &a->norms[1]};
+  for (int i = 0; i < (int)(sizeof all / sizeof *all); i++)
+    if (all[i]) a->given[i] = of(all[i]);
+  a->given[APPEND_EPSILON] = (value){.type = 3, .u.number = 0.25};
+}
+
+/* The entry itself, to `expected` and the first caches. */
+static void append_directly(const appending *a, int norms) {
+  DLTensor out = tensor(expected, 4, row_shape), own[2] = {a->caches[0], a->caches[1]};
+  const DLTensor *operands[] = {&a->freqs};
+  for (int i = 0; i < 2; i++) own[i].data = caches[0][i];
+  pegen_args args = {.struct_size = sizeof args, .n_operands = 1, .q = &a->q, .k = &a->k, .v = &a->v, .q_out = &out};
+  args.k_out = &own[0], args.v_out = &own[1];
+  args.positions = &a->places, args.operands = operands, args.slots = &a->slots;
+  if (norms) args.q_norm = &a->norms[0], args.k_norm = &a->norms[1], args.norm_epsilon = 0.25;
+  assert_int_equal(rope_mixed_kernel.append(&args, 0, 1), 0);
+}
+
+static void test_append(void **state) {
+  (void)state;
+  float with_norms[B][H][N][D];
+  appending a;
+  value result = integer(5);
+  lay_append(&a);
+  append_directly(&a, 1);
+  memcpy(with_norms, expected, sizeof expected);
+  assert_int_equal(__tvm_ffi_rope_mixed_append(NULL, a.given, APPEND_COUNT, &result), 0);
+  assert_int_equal(result.type, 0);
+  assert_memory_equal(q_out, expected, sizeof expected);
+  assert_memory_equal(caches[1], caches[0], sizeof caches[0]);
+  assert_memory_equal(caches[1][1][11 / PAGE][11 % PAGE][1], values[0][1][0], sizeof values[0][1][0]);
+  /* Without the last arguments: no norms. */
+  lay_append(&a);
+  append_directly(&a, 0);
+  assert_memory_not_equal(with_norms, expected, sizeof expected);
+  assert_int_equal(__tvm_ffi_rope_mixed_append(NULL, a.given, APPEND_Q_NORM, &result), 0);
+  assert_memory_equal(q_out, expected, sizeof expected);
+  assert_memory_equal(caches[1], caches[0], sizeof caches[0]);
+}
+
 static const char *words_of(int error) {
   switch (error) {
 #define CASE(name, value, words) \
@@ -190,6 +276,43 @@ static void test_refused(void **state) {
           "rope_mixed_encode_backward: workspace: expected a tensor, or None");
 }
 
+static void refused_append(const appending *a, int error) {
+  char words[600];
+  snprintf(words, sizeof words, "rope_mixed_append: %s", words_of(error));
+  refused(&__tvm_ffi_rope_mixed_append, a->given, APPEND_COUNT, "ValueError", words);
+}
+
+static void test_append_refused(void **state) {
+  (void)state;
+  int64_t narrow[] = {D - 1}, fewer[] = {B, H, N - 1, D}, too_far[B][N] = {{PAGES * PAGE, 1, 2, 3, 4}, {5, 6, 7, 8, 9}};
+  appending a;
+  packed *append = &__tvm_ffi_rope_mixed_append;
+  lay_append(&a);
+  memset(q_out, 0, sizeof q_out);
+  a.given[APPEND_EPSILON] = of(&a.q);
+  refused(append, a.given, APPEND_COUNT, "TypeError", "rope_mixed_append: norm_epsilon: expected a number, or None");
+  a.given[APPEND_EPSILON] = (value){.type = 3, .u.number = -1};
+  refused_append(&a, PEGEN_ERROR_NORM);
+  a.given[APPEND_EPSILON] = none(), a.given[APPEND_SLOTS] = integer(1);
+  refused(append, a.given, APPEND_COUNT, "TypeError", "rope_mixed_append: slots: expected a tensor, or None");
+  a.given[APPEND_SLOTS] = none();
+  refused_append(&a, PEGEN_ERROR_SLOTS);
+  a.given[APPEND_SLOTS] = of(&a.slots), a.norms[1].shape = narrow;
+  refused_append(&a, PEGEN_ERROR_NORM);
+  a.norms[1].shape = weight_shape, a.v.shape = fewer;
+  refused_append(&a, PEGEN_ERROR_SHAPE_MISMATCH);
+  a.v.shape = row_shape, a.v.dtype = (DLDataType){kDLFloat, 16, 1};
+  refused_append(&a, PEGEN_ERROR_DTYPE_MISMATCH);
+  a.v.dtype = a.k.dtype, a.given[APPEND_V_OUT] = none();
+  refused_append(&a, PEGEN_ERROR_MISSING_OUTPUT);
+  a.given[APPEND_V_OUT] = of(&a.caches[1]), a.caches[1].data = caches[1][0];
+  refused_append(&a, PEGEN_ERROR_OVERLAP);
+  a.caches[1].data = caches[1][1], a.slots.data = too_far;
+  refused_append(&a, PEGEN_ERROR_SLOT);
+  assert_memory_equal(caches[1], (float[2 * PAGES * PAGE * H * D]){0}, sizeof caches[1]);
+  assert_memory_equal(q_out, (float[B * H * N * D]){0}, sizeof q_out);
+}
+
 /* A workspace that is not there, too small, or elsewhere. */
 static void test_workspace(void **state) {
   (void)state;
@@ -210,8 +333,9 @@ static void test_workspace(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_encode, set_up), cmocka_unit_test_setup(test_backward, set_up),
+      cmocka_unit_test_setup(test_encode, set_up),    cmocka_unit_test_setup(test_backward, set_up),
       cmocka_unit_test_setup(test_attention, set_up), cmocka_unit_test_setup(test_refused, set_up),
+      cmocka_unit_test_setup(test_append, set_up),    cmocka_unit_test_setup(test_append_refused, set_up),
       cmocka_unit_test_setup(test_workspace, set_up)};
   return cmocka_run_group_tests_name("tvm_ffi", tests, NULL, NULL);
 }

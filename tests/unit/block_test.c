@@ -119,21 +119,100 @@ static void inverses_undo(void **state) {
   }
 }
 
-/* e12 + e34 turns two planes at once: no closed form here, and an error rather than a wrong matrix. */
-static void sums_that_are_not_simple(void **state) {
+/* All planes of a block's vectors: coefficients as given, or random ones that differ from block to block. */
+static void set_generator(arena *a, spec *s, int axis, const double *coefficient, uint64_t *random) {
+  spec_bivector *g = &s->generator[axis];
+  int n = clifford_dimensions(s->algebra);
+  g->count = 0;
+  for (int i = 0; i < n; i++)
+    for (int j = i + 1; j < n; j++) {
+      double *values = arena_array(a, double, s->heads * s->n_blocks);
+      for (int k = 0; k < s->heads * s->n_blocks; k++)
+        values[k] = coefficient ? coefficient[g->count] : random_uniform(random, -1, 1);
+      g->blade[g->count] = 1u << i | 1u << j;
+      g->coefficient[g->count++] = expr_table(s->pool, s->heads, values);
+    }
+}
+
+/* Bivectors of four vectors that are not simple, in every signature: random ones, alone, summed and multiplied. */
+static void split_in_every_signature(void **state) {
   (void)state;
-  arena *a = arena_create();
-  uint64_t random = 11;
-  hand_request request = {{4, 0, 0}, COMBINE_SUM, 2, 1, 1, 2, 0, false, true, false, 1};
-  spec *s = hand_spec(a, &request, &random);
-  block_program program;
-  s->generator[0].blade[0] = 3;
-  s->generator[1].blade[0] = 12;
-  assert_false(block_build(a, s, &program));
-  s->combine = COMBINE_PRODUCT; /* of two simple ones: fine */
-  assert_true(block_build(a, s, &program));
-  assert_like_reference(a, s, &program, "product", &random);
-  arena_destroy(a);
+  uint64_t random = 21;
+  for (int p = 0; p <= 4; p++)
+    for (int q = 0; p + q <= 4; q++)
+      for (int axes = 1; axes <= 2; axes++)
+        for (int rule = COMBINE_SUM; rule <= COMBINE_SYMMETRIC; rule++) {
+          arena *a = arena_create();
+          hand_request request = {
+              {p, q, 4 - p - q}, (spec_combine)rule, axes, 2, 1, 1u << 1, 0, axes == 1, true, q % 2, 1};
+          spec *s = hand_spec(a, &request, &random);
+          block_program program;
+          for (int axis = 0; axis < axes; axis++) set_generator(a, s, axis, NULL, &random);
+          assert_true(block_build(a, s, &program));
+          assert_like_reference(a, s, &program, "split", &random);
+          arena_destroy(a);
+        }
+}
+
+/* Where the squares of the two parts are equal, one or both of them are 0, and near there. e12, e13, e14, e23, e24,
+ * e34. */
+static void split_where_parts_meet(void **state) {
+  (void)state;
+  static const double points[][6] = {
+      {0, 0, 0, 0, 0, 0},          /* nothing */
+      {1, 0, 0, 0, 0, 1},          /* isoclinic of Cl(4,0) */
+      {.6, .3, -.2, -.2, -.3, .6}, /* also one, of no plane of the basis */
+      {.6, .3, -.2, .2, -.3, -.6}, /* of the other sense */
+      {0, .5, .5, 0, 0, 0},        /* of Cl(3,1): null */
+      {.5, 0, .5, .3, .4, .3},     /* a turn and what makes it null there */
+      {1, 0, 0, 0, 0, 0},          /* one plane */
+      {0, 0, 1, 0, 0, 0},          {1e-9, 0, 0, 0, 0, 1e-9},
+  };
+  static const double by[] = {0, 1e-16, 1e-12, 1e-9, 1e-6, 1e-3};
+  static const spec_algebra algebras[] = {{4, 0, 0}, {0, 4, 0}, {3, 1, 0}, {1, 3, 0}, {2, 2, 0}, {3, 0, 1}, {2, 1, 1}};
+  uint64_t random = 22;
+  for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
+    for (size_t k = 0; k < sizeof points / sizeof *points; k++)
+      for (size_t j = 0; j < sizeof by / sizeof *by; j++) {
+        arena *a = arena_create();
+        hand_request request = {algebras[i], COMBINE_SUM, 1, 1, 1, 1u << 1, 0, false, true, false, 1};
+        spec *s = hand_spec(a, &request, &random);
+        block_program program;
+        double coefficient[6];
+        for (int t = 0; t < 6; t++) coefficient[t] = points[k][t] + by[j] * random_uniform(&random, -1, 1);
+        set_generator(a, s, 0, coefficient, NULL);
+        assert_true(block_build(a, s, &program));
+        assert_like_reference(a, s, &program, "parts that meet", &random);
+        arena_destroy(a);
+      }
+}
+
+/* In five dimensions: two planes apart, a rotation of three vectors and a plane, four of the vectors. Five that mix are
+ * refused, and not multiplied wrongly. */
+static void split_in_five_dimensions(void **state) {
+  (void)state;
+  static const spec_algebra algebras[] = {{5, 0, 0}, {4, 1, 0}, {3, 1, 1}, {3, 2, 0}};
+  static const unsigned planes[][4] = {{3, 12}, {3, 5, 6, 24}, {3, 5, 9, 12}, {3, 6, 12, 24}};
+  uint64_t random = 23;
+  for (size_t i = 0; i < sizeof algebras / sizeof *algebras; i++)
+    for (size_t k = 0; k < sizeof planes / sizeof *planes; k++) {
+      arena *a = arena_create();
+      hand_request request = {algebras[i], COMBINE_SUM, 1, 2, 1, 1u << 1, 0, true, true, false, 1};
+      spec *s = hand_spec(a, &request, &random);
+      block_program program;
+      set_generator(a, s, 0, NULL, &random);
+      spec_bivector all = s->generator[0], *g = &s->generator[0];
+      g->count = 0;
+      for (int t = 0; t < 4 && planes[k][t]; t++)
+        for (int e = 0; e < all.count; e++)
+          if (all.blade[e] == planes[k][t]) {
+            g->blade[g->count] = all.blade[e];
+            g->coefficient[g->count++] = all.coefficient[e];
+          }
+      assert_int_equal(block_build(a, s, &program), k != 3);
+      if (k != 3) assert_like_reference(a, s, &program, "five dimensions", &random);
+      arena_destroy(a);
+    }
 }
 
 /* (I - t t^T) D is the reference's matrix, in every dimension and with whichever components a block has. */
@@ -179,10 +258,10 @@ static void no_two_reflections(void **state) {
   (void)state;
   const unsigned vectors = 1u << 1;
   const hand_request requests[] = {
-      {{3, 0, 0}, COMBINE_PRODUCT, 2, 1, 1, vectors, 0, false, false, false, 1},    /* two rotations */
+      {{3, 0, 0}, COMBINE_PRODUCT, 2, 1, 1, vectors, 0, false, false, false, 1}, /* two rotations */
       {{3, 0, 0}, COMBINE_SUM, 2, 1, 1, vectors | 1u << 2, 0, false, false, false, 1}, /* and of planes */
-      {{2, 1, 0}, COMBINE_SUM, 2, 1, 1, vectors, 0, false, false, false, 1},        /* boosts */
-      {{3, 0, 0}, COMBINE_SUM, 2, 1, 1, vectors, 0, false, false, false, 1.5},      /* stretched */
+      {{2, 1, 0}, COMBINE_SUM, 2, 1, 1, vectors, 0, false, false, false, 1}, /* boosts */
+      {{3, 0, 0}, COMBINE_SUM, 2, 1, 1, vectors, 0, false, false, false, 1.5}, /* stretched */
       {{3, 0, 0}, COMBINE_SUM, 1, 1, 1, vectors, 0, false, true, false, 1}, /* one plane */
   };
   arena *a = arena_create();
@@ -200,8 +279,10 @@ static void no_two_reflections(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_signature), cmocka_unit_test(one_axis_and_many),
-                                     cmocka_unit_test(inverses_undo),   cmocka_unit_test(sums_that_are_not_simple),
-                                     cmocka_unit_test(two_reflections), cmocka_unit_test(no_two_reflections)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_signature),        cmocka_unit_test(one_axis_and_many),
+      cmocka_unit_test(inverses_undo),          cmocka_unit_test(split_in_every_signature),
+      cmocka_unit_test(split_where_parts_meet), cmocka_unit_test(split_in_five_dimensions),
+      cmocka_unit_test(two_reflections),        cmocka_unit_test(no_two_reflections)};
   return cmocka_run_group_tests_name("group", tests, NULL, NULL);
 }

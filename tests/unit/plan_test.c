@@ -137,6 +137,25 @@ static int assert_looped(const fixture *f, int width) {
   return t->n_looped;
 }
 
+/* A row's vectors in a loop: every looped chunk's take channels of the row as chunk 0's do of those `row_step` before,
+ * and none of another chunk's. */
+static void assert_row_step(const fixture *f, int width, int expected) {
+  const plan *p = f->plan;
+  const plan_tile *t = plan_tile_looped(f->memory, p, width, 2);
+  assert_int_equal(t->row_step, expected);
+  for (int v = 0; v < t->n_vectors && t->row_step; v++) {
+    int chunk = t->vector_chunk[v], step = chunk * t->row_step;
+    if (chunk < 1 || chunk >= t->n_looped) continue;
+    for (int w = 0; w < t->n_vectors; w++)
+      if (t->group[w] == t->group[v]) assert_int_equal(t->vector_chunk[w], chunk);
+    for (int channel = t->start[v]; channel < t->start[v] + t->width; channel++)
+      for (int term = 0; term < p->n_terms; term++) {
+        int source = plan_source(p, term, channel), first = plan_source(p, term, channel - step);
+        assert_int_equal(source, first < 0 ? first : first + step);
+      }
+  }
+}
+
 static void chunks_alike_are_looped(void **state) {
   (void)state;
   uint64_t random = 5;
@@ -146,6 +165,7 @@ static void chunks_alike_are_looped(void **state) {
       fixture f = build(&request, &random);
       /* 41 blocks: ten whole chunks of 4, five of 8, and the last vector, which starts early, takes from the last
        * of them; a row that a channel shifts has vectors across all chunks. */
+      assert_row_step(&f, 4, leftover ? 0 : 4 * n);
       assert_int_equal(assert_looped(&f, 4), leftover ? 0 : 9);
       assert_int_equal(assert_looped(&f, 8), leftover ? 0 : 4);
       assert_int_equal(assert_looped(&f, 16), 0);

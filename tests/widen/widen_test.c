@@ -326,19 +326,22 @@ typedef struct gradient_call {
 
 enum { GRAD_BATCH = 2, GRAD_TOKENS = 70 }; /* more than go through a kernel in one block */
 
-static gradient_call make_gradient_call(const char *defines) {
+/* Of processors, and of a GPU's threads. */
+static const char *const gradient_targets[] = {"native", "sm_80"};
+enum { GRADIENT_TARGETS = 2 };
+
+static gradient_call make_gradient_call(const char *defines, const char *target, number_type type) {
   arena *a = arena_create();
   gradient_call c = {.memory = a};
   spec *s = load_bias(a, "pape", defines);
-  c.loaded = trial_load_gradients(a, s, "native", PEGEN_DTYPE_F32, 1);
+  c.loaded = trial_load_gradients(a, s, target, 0, 1);
   assert_non_null(c.loaded);
   c.kernel = run_kernel(c.loaded);
   uint64_t random = 11;
   double *positions = arena_array(a, double, GRAD_TOKENS * s->n_axes);
   for (int i = 0; i < GRAD_TOKENS * s->n_axes; i++) positions[i] = random_uniform(&random, -5, 5);
   widen_shape shape = {GRAD_BATCH, s->heads > 1 ? s->heads : 4, 2, GRAD_TOKENS, GRAD_TOKENS};
-  widen_trial t =
-      widen_trial_create(a, s, c.kernel, NUMBER_F32, NUMBER_F32, ROWS_BNHD, &shape, positions, NULL, &random);
+  widen_trial t = widen_trial_create(a, s, c.kernel, type, type, ROWS_BNHD, &shape, positions, NULL, &random);
   assert_int_equal(widen_gradients_fill(a, &c.g, &t, c.kernel, 23, ROWS_GAPS, &random), 0);
   assert_int_equal(widen_gradients_call(c.kernel, &c.g, &c.g.out, 0, 1), 0);
   return c;
@@ -350,9 +353,8 @@ static void end_gradient_call(const gradient_call *c) {
 }
 
 /* Twice as much, to the bit: rows are written, the others are added to. */
-static void gradients_are_added(void **state) {
-  (void)state;
-  gradient_call c = make_gradient_call("axes=2 parabolas=21 heads=4 skip_tokens=1");
+static void added_on(const char *target, number_type type) {
+  gradient_call c = make_gradient_call("axes=2 parabolas=21 heads=4 skip_tokens=1", target, type);
   const spec *s = c.g.forward.spec;
   attention_gradients twice = attention_gradients_room(c.memory, &c.g.out);
   assert_int_equal(widen_gradients_call(c.kernel, &c.g, &twice, 0, 3), 0);
@@ -366,15 +368,20 @@ static void gradients_are_added(void **state) {
     for (int64_t h = 0; h < 4; h++)
       for (int64_t n = 0; n < GRAD_TOKENS; n++)
         for (int64_t m = 0; m < 21; m++)
-          assert_true(*(float *)tensor_at(twice.inputs[i], 1, h, n, m) ==
-                      2 * *(float *)tensor_at(c.g.out.inputs[i], 1, h, n, m));
+          assert_true(number_load(type, tensor_at(twice.inputs[i], 1, h, n, m)) ==
+                      2 * number_load(type, tensor_at(c.g.out.inputs[i], 1, h, n, m)));
   end_gradient_call(&c);
 }
 
-/* Positions of each batch, alike, gain together what shared ones do; and all else is the same. */
-static void batches_have_their_positions(void **state) {
+static void gradients_are_added(void **state) {
   (void)state;
-  gradient_call c = make_gradient_call("axes=3 parabolas=6");
+  for (int i = 0; i < GRADIENT_TARGETS; i++)
+    for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) added_on(gradient_targets[i], (number_type)type);
+}
+
+/* Positions of each batch, alike, gain together what shared ones do; and all else is the same. */
+static void positions_of_batches_on(const char *target) {
+  gradient_call c = make_gradient_call("axes=3 parabolas=6", target, NUMBER_F32);
   int64_t axes = c.g.forward.spec->n_axes, count = GRAD_TOKENS * axes, shape[] = {GRAD_BATCH, GRAD_TOKENS, axes};
   double *values = arena_array(c.memory, double, GRAD_BATCH *count);
   for (int b = 0; b < GRAD_BATCH; b++) memcpy(values + b * count, c.g.forward.q_values, sizeof *values * (size_t)count);
@@ -396,6 +403,11 @@ static void batches_have_their_positions(void **state) {
   end_gradient_call(&c);
 }
 
+static void batches_have_their_positions(void **state) {
+  (void)state;
+  for (int i = 0; i < GRADIENT_TARGETS; i++) positions_of_batches_on(gradient_targets[i]);
+}
+
 /* What it answers, where it refuses, and nothing is written. */
 static int gradients_refused(const gradient_call *c, attention_gradients *out) {
   attention_gradients room = attention_gradients_room(c->memory, &c->g.out), before = room;
@@ -405,9 +417,8 @@ static int gradients_refused(const gradient_call *c, attention_gradients *out) {
   return error;
 }
 
-static void bad_gradient_calls_are_refused(void **state) {
-  (void)state;
-  gradient_call c = make_gradient_call("axes=2 parabolas=5 heads=2");
+static void refused_on(const char *target) {
+  gradient_call c = make_gradient_call("axes=2 parabolas=5 heads=2", target, NUMBER_F32);
   const widen_gradients good = c.g;
   DLTensor other, *inputs[2] = {&other, NULL};
   int64_t shape[4];
@@ -456,6 +467,11 @@ static void bad_gradient_calls_are_refused(void **state) {
   assert_int_equal(gradients_refused(&c, &out), PEGEN_ERROR_MISSING_INPUT);
   c.g = good;
   end_gradient_call(&c);
+}
+
+static void bad_gradient_calls_are_refused(void **state) {
+  (void)state;
+  for (int i = 0; i < GRADIENT_TARGETS; i++) refused_on(gradient_targets[i]);
 }
 
 /* ---- random biases ---- */

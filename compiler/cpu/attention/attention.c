@@ -293,7 +293,7 @@ static void emit_attend(attend *f) {
   bool pairs = attention_has_pairs(p), plains = !pairs || p->spec->skip_tokens > 0;
   ir_value plain = pairs ? smaller(b, ATTENTION_TILE(e, plain, b->i64), end) : end;
   if (p->columns) f->columns = emit_columns_begin(e);
-  else if (pairs) f->pairs = emit_pairs_begin(e);
+  if (pairs && (!p->columns || p->score)) f->pairs = emit_pairs_begin(e, p->columns ? &f->columns.places : NULL);
   if (plains) {
     heads = attention_heads_begin(e);
     of = attend_of_head(f, &heads);
@@ -317,6 +317,8 @@ void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *
   if (p->columns) emit_weigh(b, a, p, target, dtypes);
   if (p->by_tiles) emit_pair_biases(b, a, p, target);
   emit_attend(&f);
+  for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++)
+    if (dtypes & 1u << dtype || (p->turns_values && dtype == NUMBER_F32)) emit_row_functions(&f.e, dtype);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     emit_look(&f.e, dtype);
@@ -329,6 +331,10 @@ void emit_attention(ir *b, arena *a, const attention_plan *p, const cpu_target *
 void emit_attention_imports(ir *b) {
   MlirType types[] = {b->ptr, b->i64, b->i64, b->i64, b->ptr};
   ir_declare(b, "pegen_attention_rows", (MlirType){NULL}, 5, types);
+  MlirType of_pages[] = {b->ptr, b->ptr, b->i64, b->i64, b->i64, b->ptr, b->ptr, b->i64};
+  ir_declare(b, "pegen_attention_read_pages", (MlirType){NULL}, 8, of_pages);
+  MlirType of_values[] = {b->ptr, b->i64, b->i64, b->ptr};
+  ir_declare(b, "pegen_attention_values", (MlirType){NULL}, 4, of_values);
   MlirType of_runs[] = {b->ptr, b->i64, b->i64, b->i64, b->i64};
   ir_declare(b, "pegen_attention_runs", (MlirType){NULL}, 5, of_runs);
 }

@@ -43,13 +43,19 @@ static void load_displacements(const column_sums *s, ir_value key, ir_value gain
   }
 }
 
+/* Coordinates of a register of queries. */
+static void load_queries(const column_sums *s, int vector, ir_value *from) {
+  const attention_emitter *e = s->columns->e;
+  for (int axis = 0; axis < e->p->spec->n_axes; axis++)
+    from[axis] = ir_cast(e->b, "arith.truncf", emit_query_coordinate(e, axis, vector), e->b->f32);
+}
+
 /* Monomials [first, first + n) of a register of queries. */
 static void add_monomials(const column_sums *s, const key_tile *t, ir_value gains, int vector, int first, int n) {
   const attention_emitter *e = s->columns->e;
   ir *b = e->b;
   ir_value sums[MOST_TOGETHER], now[MOST_TOGETHER], from[SPEC_MAX_AXES];
-  for (int axis = 0; axis < e->p->spec->n_axes; axis++)
-    from[axis] = ir_cast(b, "arith.truncf", emit_query_coordinate(e, axis, vector), b->f32);
+  load_queries(s, vector, from);
   for (int i = 0; i < n; i++) sums[i] = load(e, attention_at_constant(e, s->sums, first + i, vector));
   ir_loop keys = ir_for_with(b, e->zero, t->count, n, sums, now);
   ir_value gain = load(e, attention_at(e, gains, keys.index, vector));
@@ -74,6 +80,59 @@ void emit_columns_sums(const column_sums *s, const key_tile *t, ir_value gains) 
   ir_end_if(b, wanted);
 }
 
+/* The caller's factor of scores, which biases have too. */
+static ir_value natural_scale(const attention_emitter *e) {
+  ir *b = e->b;
+  ir_value natural = mul(b, ATTENTION_TILE(e, scale, b->f64), ir_float(b, b->f64, LN_2));
+  return ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", natural, b->f32));
+}
+
+/* ---- coordinates ---- */
+
+/* The derivative of a weight's shape along an axis; null: 0. */
+static ir_value shape_slope(const polynomial_weight *weight, int axis, power_table *powers) {
+  ir_value sum = {NULL};
+  for (int i = 0; i < weight->n_monomials; i++) {
+    monomial m = weight->monomial[i];
+    if (m.power[axis] == 0) continue;
+    double factor = weight->factor[i] * m.power[axis]--;
+    ir_value term = emit_monomial(powers, &m, factor);
+    sum = sum.ptr ? add(powers->b, sum, term) : term;
+  }
+  return sum;
+}
+
+/* Of a pair that is not seen nothing, whatever its query's weights are. */
+void emit_columns_place_gains(const column_sums *s, const place_sums *places, const key_tile *t, ir_value gains) {
+  const attention_emitter *e = s->columns->e;
+  ir *b = e->b;
+  const polynomial *p = e->p->columns->p;
+  ir_branch wanted = ir_if(b, places->is_wanted);
+  ir_value scale = natural_scale(e), zero = ir_float(b, e->lanes, 0);
+  for (int x = 0; x < e->shape.vectors; x++) {
+    ir_value from[SPEC_MAX_AXES];
+    load_queries(s, x, from);
+    ir_loop keys = ir_for(b, e->zero, t->count);
+    ir_value gain = load(e, attention_at(e, gains, keys.index, x)), counts = ir_compare_float(b, "une", gain, zero);
+    power_table powers = {.b = b, .type = e->lanes};
+    load_displacements(s, keys.index, gain, from, &powers);
+    gain = mul(b, gain, scale);
+    for (int axis = 0; axis < e->p->spec->n_axes; axis++) {
+      ir_value slope = zero;
+      for (int w = 0; w < p->n_weights; w++) {
+        ir_value of_shape = shape_slope(&p->weight[w], axis, &powers);
+        if (of_shape.ptr) slope = attention_multiply_add(b, emit_query_weight(e, w, x), of_shape, slope);
+      }
+      ir_value of_axis = ir_select(b, counts, mul(b, gain, slope), zero);
+      emit_place_gain(places, axis, keys.index, i64(b, x), of_axis);
+    }
+    ir_end_for(b, keys);
+  }
+  ir_end_if(b, wanted);
+}
+
+/* ---- weights ---- */
+
 /* A weight's sums times the factors of its shape, in the units of the bias. */
 static ir_value weight_gain(const column_sums *s, const polynomial_weight *weight, int first, ir_value scale,
                             int vector) {
@@ -93,9 +152,7 @@ void emit_columns_sums_end(const column_sums *s) {
   ir *b = e->b;
   const polynomial *p = e->p->columns->p;
   ir_branch wanted = ir_if(b, s->is_wanted);
-  ir_value natural = mul(b, ATTENTION_TILE(e, scale, b->f64), ir_float(b, b->f64, LN_2)),
-           scale = ir_broadcast(b, e->lanes, ir_cast(b, "arith.truncf", natural, b->f32)),
-           to = GRADIENT_TILE(e, weight_gains, b->ptr);
+  ir_value scale = natural_scale(e), to = GRADIENT_TILE(e, weight_gains, b->ptr);
   for (int w = 0, first = 0; w < p->n_weights; first += p->weight[w++].n_monomials)
     for (int x = 0; x < e->shape.vectors; x++) {
       int64_t at = ((int64_t)w * PEGEN_ATTENTION_QUERIES + (int64_t)x * e->shape.lanes) * 4;

@@ -1,8 +1,9 @@
-/* cpu/attention/column_sums: what the weights of a polynomial bias gain of a tile of queries. */
+/* cpu/attention/column_sums: what the weights of a polynomial bias gain of a tile of queries, and coordinates. */
 #ifndef PEGEN_CPU_ATTENTION_COLUMN_SUMS_H
 #define PEGEN_CPU_ATTENTION_COLUMN_SUMS_H
 
 #include "cpu/attention/columns.h"
+#include "cpu/attention/place_sums.h"
 
 typedef struct column_sums {
   const column_emitter *columns;
@@ -16,6 +17,8 @@ typedef struct column_sums {
 column_sums emit_columns_sums_begin(const column_emitter *columns);
 /* A tile of keys, whose places stand in columns->places and whose scores gain [key][queries]. */
 void emit_columns_sums(const column_sums *s, const key_tile *t, ir_value gains);
+/* What displacements gain of the same. */
+void emit_columns_place_gains(const column_sums *s, const place_sums *places, const key_tile *t, ir_value gains);
 /* Behind all of them: tile->weight_gains. */
 void emit_columns_sums_end(const column_sums *s);
 

@@ -82,7 +82,7 @@ ir_value emit_query_coordinate(const attention_emitter *e, int axis, int vector)
   return ir_load(e->b, ir_vector(e->b, e->shape.lanes, e->b->f64), ir_offset_const(e->b, e->tile, at), 8);
 }
 
-static ir_value query_weight(const attention_emitter *e, int weight, int vector) {
+ir_value emit_query_weight(const attention_emitter *e, int weight, int vector) {
   ir_value weights = of_tile(e->b, e->tile, offsetof(pegen_attention_tile, weights), e->b->ptr);
   int64_t at = ((int64_t)weight * PEGEN_ATTENTION_QUERIES + (int64_t)vector * e->shape.lanes) * 4;
   return ir_load(e->b, e->lanes, ir_offset_const(e->b, weights, at), 4);
@@ -104,7 +104,7 @@ static void emit_query_columns(const column_emitter *c, int vector, ir_value sca
       ir_value term = emit_monomial(&t, &p->gain[end].power, p->gain[end].factor);
       gain = gain.ptr ? ir_op2(b, "arith.addf", gain, term) : term;
     }
-    ir_value weight = query_weight(e, of->weight, vector);
+    ir_value weight = emit_query_weight(e, of->weight, vector);
     sum[of->column] =
         emit_sum_of_product(b, e->target, weight, ir_cast(b, "arith.truncf", gain, b->f32), sum[of->column]);
   }
@@ -122,7 +122,7 @@ ir_value emit_columns_constant(const attention_emitter *e, int vector) {
   for (int i = 0; i < p->n_constant; i++) {
     const widen_gain *of = &p->constant[i];
     ir_value gain = emit_monomial(&t, &of->power, of->factor);
-    ir_value weight = ir_cast(b, "arith.extf", query_weight(e, of->weight, vector), b->f64);
+    ir_value weight = ir_cast(b, "arith.extf", emit_query_weight(e, of->weight, vector), b->f64);
     ir_value term = mul(b, weight, gain);
     sum = sum.ptr ? add(b, sum, term) : term;
   }

@@ -19,6 +19,8 @@ column_emitter emit_columns_begin(const attention_emitter *e);
 void emit_columns_keys(const column_emitter *columns, const key_tile *t);
 /* A coordinate of a register of queries, from the tile's origin: float64 lanes. */
 ir_value emit_query_coordinate(const attention_emitter *e, int axis, int vector);
+/* A weight of theirs. */
+ir_value emit_query_weight(const attention_emitter *e, int weight, int vector);
 /* What the columns leave out of the scores of a register of queries, for it is the same of all keys: float32 lanes, in
  * the units of scores. Null: nothing. */
 ir_value emit_columns_constant(const attention_emitter *e, int vector);

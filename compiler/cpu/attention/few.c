@@ -2,6 +2,7 @@
 #include "cpu/attention/few.h"
 
 #include "cpu/attention/few_stages.h"
+#include "cpu/attention/seen.h"
 #include "mlir/exp2.h"
 #include "mlir/math.h"
 
@@ -14,8 +15,7 @@ int attention_few_keys(const attention_plan *p, const cpu_target *target) {
   int widest = p->head_dim > p->value_dim ? p->head_dim : p->value_dim,
       narrowest = p->head_dim < p->value_dim ? p->head_dim : p->value_dim, keys = ROOM_OF_KEYS / widest;
   bool is_small = target->lanes == 4 && target->registers < 32;
-  if (is_small || p->matrix || p->turned || p->columns || p->score || p->by_rows || p->by_tiles ||
-      narrowest < LEAST_WIDTH)
+  if (is_small || p->matrix || p->turned || p->columns || p->by_rows || p->by_tiles || narrowest < LEAST_WIDTH)
     return 0;
   return keys > PEGEN_FEW_KEYS ? PEGEN_FEW_KEYS : keys < LEAST_KEYS ? LEAST_KEYS : keys / LEAST_KEYS * LEAST_KEYS;
 }
@@ -168,6 +168,15 @@ static void emit_end(attention_emitter *e, unsigned dtypes) {
   close_rows(e, rows);
 }
 
+/* ---- keys that no row sees ---- */
+
+static void emit_seen(attention_emitter *e) {
+  ir_function(e->b, emit_few_name(e->memory, e->target, "seen", 0), true, (MlirType){NULL}, 1, &e->b->ptr, &e->tile);
+  e->zero = i64(e->b, 0);
+  emit_unseen_blocks(e);
+  ir_return(e->b);
+}
+
 /* ---- all of them ---- */
 
 void emit_attention_few(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes) {
@@ -181,7 +190,9 @@ void emit_attention_few(ir *b, arena *a, const attention_plan *p, const cpu_targ
     emit_few_values(&e, emit_few_name(a, target, "values", rows), dtypes, rows);
   }
   emit_few_soften(&e, emit_few_name(a, target, "soften", 0), true);
-  if (p->bias && p->spec->skip_tokens > 0) emit_few_soften(&e, emit_few_name(a, target, "soften_plain", 0), false);
+  if ((p->bias || p->score) && p->spec->skip_tokens > 0)
+    emit_few_soften(&e, emit_few_name(a, target, "soften_plain", 0), false);
+  if (p->mask) emit_seen(&e);
   emit_merge(&e);
   emit_end(&e, dtypes);
   emit_lse(&e);

@@ -34,15 +34,36 @@ static ir_value lane_numbers(ir *b, int lanes) {
 
 static ir_value infinity(const attention_emitter *e) { return ir_float(e->b, e->lanes, -__builtin_inf()); }
 
-/* A bias that hides the key hides its score, too, should that be no number. */
+static ir_value function_of(const soften_row *row, ir_value *narrow, ir_value product) {
+  narrow[SPEC_OF_SCORE] = product;
+  delta_emitter d = delta_emitter_at(&row->e, row->fixed, narrow);
+  return emit_expr_f32(&d.walker, row->e.p->score);
+}
+
+/* A key that the score of a product of 0 hides is hidden where its product is no number, too, as in tiles. */
+static ir_value scored(const soften_row *row, ir_value *narrow, ir_value product) {
+  const attention_emitter *e = &row->e;
+  ir *b = e->b;
+  ir_value score = function_of(row, narrow, product);
+  if (!e->p->hides) return score;
+  ir_value is_number =
+               ir_compare_float(b, "olt", ir_op1(b, "math.absf", product), ir_float(b, e->lanes, __builtin_inf())),
+           of_zero = function_of(row, narrow, ir_float(b, e->lanes, 0)),
+           is_hidden = ir_compare_float(b, "oeq", of_zero, infinity(e));
+  return ir_select(b, is_number, score, ir_select(b, is_hidden, infinity(e), score));
+}
+
+/* What the description makes of a product. A bias that hides the key hides its score, too, should that be no number. */
 static ir_value biased(const soften_row *row, ir_value score, ir_value index) {
   const attention_emitter *e = &row->e;
   ir *b = e->b;
-  ir_value narrow[SPEC_MAX_AXES], at = ir_offset(b, row->s->places.narrow, attention_mul(b, index, e->shape.lanes * 4));
-  for (int axis = 0; axis < e->p->spec->n_axes; axis++) {
+  ir_value narrow[SPEC_MAX_PLACES],
+      at = ir_offset(b, row->s->places.narrow, attention_mul(b, index, e->shape.lanes * 4));
+  for (int axis = 0; axis < e->p->n_places; axis++) {
     ir_value keys = load(e, ir_offset_const(b, at, (int64_t)axis * row->s->places.room * 4));
     narrow[axis] = sub(b, keys, ir_broadcast(b, e->lanes, row->place[axis]));
   }
+  if (e->p->score) return scored(row, narrow, score);
   delta_emitter d = delta_emitter_at(e, row->fixed, narrow);
   ir_value bias = emit_expr_f32(&d.walker, e->p->bias), sum = add(b, score, bias);
   if (!e->p->hides) return sum;
@@ -107,8 +128,8 @@ static void begin_bias(soften_row *row, ir_value index) {
   e->leaves = ir_load(b, b->ptr, ir_offset(b, leaves, attention_mul(b, index, 8)), 8);
   row->fixed = delta_memo(e);
   delta_emitter d = delta_emitter_create(e, row->fixed);
-  emit_expr_fixed(&d.walker, e->p->bias);
-  for (int axis = 0; axis < e->p->spec->n_axes; axis++) {
+  emit_expr_fixed(&d.walker, e->p->score ? e->p->score : e->p->bias);
+  for (int axis = 0; axis < e->p->n_places; axis++) {
     ir_value at = ir_offset_const(
         b, e->tile, (int64_t)offsetof(pegen_attention_tile, positions) + (int64_t)axis * PEGEN_ATTENTION_QUERIES * 8);
     ir_value place = ir_load(b, b->f64, ir_offset(b, at, attention_mul(b, index, 8)), 8);
@@ -143,7 +164,7 @@ static void tell(const attention_emitter *e, ir_value power, size_t offset) {
 
 void emit_few_soften(attention_emitter *e, const char *name, bool paired) {
   ir *b = e->b;
-  soften s = {.e = e, .paired = paired && e->p->bias};
+  soften s = {.e = e, .paired = paired && (e->p->bias || e->p->score)};
   ir_function(b, name, true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
   e->zero = i64(b, 0);
   s.count = FEW(e, count, b->i64), s.first = FEW(e, first, b->i64);

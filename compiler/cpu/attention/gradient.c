@@ -108,7 +108,8 @@ static void emit_less(const gradient_emitter *f, ir_value partial, ir_value row)
   ir_value token = attention_lane_token(e, e->zero, queries.index), to = attention_mul(b, queries.index, lanes * 4);
   store(e, ir_float(b, e->lanes, 0), ir_offset(b, partial, to));
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
-  ir_value one_row[] = {ir_offset(b, out, mul(b, token, token_bytes)), token_bytes, i64(b, 1), row};
+  ir_value row_at = attention_turns_pairs_and_values(e->p) ? queries.index : token;
+  ir_value one_row[] = {ir_offset(b, out, mul(b, row_at, token_bytes)), token_bytes, i64(b, 1), row};
   ir_call_pointer(b, f->rows.read_values, 4, one_row);
   ir_value initial = ir_float(b, e->lanes, 0), now, sum;
   ir_value g = ir_offset(b, f->g.room, attention_mul(b, queries.index, (int64_t)pitch * 4));
@@ -174,11 +175,37 @@ static void emit_score_gradients(const gradient_emitter *f, const key_tile *t) {
   ir_end_for(b, loop);
 }
 
+/* A flag of the tile: i1. */
+static ir_value is_set(const attention_emitter *e, ir_value flag) { return ir_compare_int(e->b, "ne", flag, e->zero); }
+
+/* Coordinates and biases of a tile of keys, kept for the batches whose pairs are alike: the first computes them. Gives
+ * the pairs with biases where they stand. */
+static pair_emitter emit_kept_pairs(const gradient_emitter *f, const key_tile *t) {
+  const attention_emitter *e = &f->e;
+  ir *b = e->b;
+  pair_emitter pairs = f->pairs;
+  ir_value room = GRADIENT_TILE(e, biases, b->ptr), is_kept = attention_is_given(e, room);
+  ir_value at = ir_offset(b, room, attention_mul(b, t->first, row_bytes(f, 1)));
+  pairs.biases = ir_select(b, is_kept, at, f->pairs.biases);
+  ir_value is_first = is_set(e, GRADIENT_TILE(e, is_first, b->i64)),
+           is_last = is_set(e, GRADIENT_TILE(e, is_last, b->i64));
+  ir_value is_placed = ir_op2(b, "arith.ori", is_first, is_last);
+  if (attention_moves(e->p)) is_placed = ir_op2(b, "arith.ori", is_placed, f->places.is_wanted);
+  ir_branch places = ir_if(b, is_placed);
+  emit_pairs_places(&pairs, t);
+  ir_end_if(b, places);
+  ir_branch biases = ir_if(b, is_first);
+  emit_pairs_biases(&pairs, t);
+  ir_end_if(b, biases);
+  return pairs;
+}
+
 static void emit_key_tile(void *context, ir_value first, ir_value count, bool paired) {
   const gradient_emitter *f = context;
   const attention_emitter *e = &f->e;
   ir *b = e->b;
-  score_emitter scores = {.e = e, .pairs = &f->pairs, .columns = &f->columns, .products = f->pairs.products};
+  pair_emitter pairs = f->pairs;
+  score_emitter scores = {.e = e, .pairs = &pairs, .columns = &f->columns, .products = f->pairs.products};
   ir_value maxima[ATTENTION_MAX_VECTORS]; /* which nobody asks for */
   row_view rows = emit_key_rows(e, &f->rows, first, count);
   key_tile t = {
@@ -188,6 +215,7 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
     t.whole_end = f->whole_end;
   }
   if (paired && e->p->columns) emit_columns_keys(&f->columns, &t);
+  else if (paired && attention_keeps_pairs(e->p)) pairs = emit_kept_pairs(f, &t);
   else if (paired) emit_pairs_keys(&f->pairs, &t);
   for (int x = 0; x < e->shape.vectors; x++) maxima[x] = ir_float(b, e->lanes, 0);
   emit_scores(&scores, &t, maxima);
@@ -204,15 +232,15 @@ static void emit_key_tile(void *context, ir_value first, ir_value count, bool pa
   emit_score_gradients(f, &t);
   emit_ahead(e, &f->ahead);
   if (paired && e->p->n_scatters) emit_operand_sums(&f->operands, &t, f->turned);
+  bool moves = paired && attention_moves(e->p);
+  if (moves) emit_place_sums_open(&f->places);
+  if (moves && (e->p->bias || e->p->score)) emit_bias_place_gains(&f->places, &t, f->turned);
+  if (paired && e->p->score) emit_product_gains(&f->pairs, &t, f->turned); /* columns are part of the product */
   if (paired && e->p->columns) emit_columns_sums(&f->weights_gain, &t, f->turned);
-  if (paired && e->p->has_places) {
-    emit_place_sums_open(&f->places);
-    if (e->p->bias || e->p->score) emit_bias_place_gains(&f->places, &t, f->turned);
-  }
-  if (paired && e->p->score) emit_product_gains(&f->pairs, &t, f->turned);
+  if (moves && e->p->columns) emit_columns_place_gains(&f->weights_gain, &f->places, &t, f->turned);
   bool turns = paired && e->p->matrix; /* those gains are queries' and keys', too */
   if (turns) emit_turned_gains(&f->turned_gains, &t, f->turned, GRADIENT_TILE(e, key_sums, b->ptr), guarded);
-  if (paired && e->p->has_places) emit_place_sums_close(&f->places, &t);
+  if (moves) emit_place_sums_close(&f->places, &t);
   if (turns) return;
   ir_branch keys = ir_if(b, f->is_wanted[OF_K]);
   emit_key_sums(e, &t, f->turned, &f->q, GRADIENT_TILE(e, key_sums, b->ptr), guarded);
@@ -290,10 +318,11 @@ static void emit_queries(const gradient_emitter *f) {
   emit_zeros(e, f->g.room, (int64_t)f->g.pitch * e->shape.queries);
   row_view q = {ATTENTION_HEAD(e, q), ATTENTION_TILE(e, q_token, b->i64)},
            g = {GRADIENT_TILE(e, g_out, b->ptr), GRADIENT_TILE(e, g_out_token, b->i64)};
-  emit_turned_rows(e, &(turned_rows){q, f->rows.read_keys, e->p->head_dim, f->q.pitch, f->q.room, true, e->queries},
-                   scale);
+  emit_turned_rows(
+      e, &(turned_rows){q, f->rows.read_keys, e->p->head_dim, f->q.pitch, f->q.room, true, e->queries, false}, scale);
   emit_turned_rows(e,
-                   &(turned_rows){g, f->rows.read_values, e->p->value_dim, f->g.pitch, f->g.room, true, f->g_columns},
+                   &(turned_rows){g, f->rows.read_values, e->p->value_dim, f->g.pitch, f->g.room, true, f->g_columns,
+                                  attention_turns_pairs_and_values(e->p)},
                    ir_float(b, e->lanes, 1));
 }
 
@@ -312,7 +341,7 @@ static void emit_turned(gradient_emitter *f) {
     f->turned_gains.torques = &f->torques;
   }
   emit_turned_gains_begin(&f->turned_gains);
-  turned_rows rows = {q, f->rows.read_keys, e->p->head_dim, f->q.pitch, f->q.room, true, f->turned_gains.q};
+  turned_rows rows = {q, f->rows.read_keys, e->p->head_dim, f->q.pitch, f->q.room, true, f->turned_gains.q, false};
   emit_turned_rows(e, &rows, ir_float(b, e->lanes, 1));
 }
 
@@ -333,10 +362,12 @@ static void emit_attend_gradient(gradient_emitter *f) {
   if (p->columns) {
     f->columns = emit_columns_begin(e);
     f->weights_gain = emit_columns_sums_begin(&f->columns);
-  } else if (pairs) f->pairs = emit_pairs_begin(e);
+    f->pairs = (pair_emitter){.e = e};
+  }
+  if (pairs && (!p->columns || p->score)) f->pairs = emit_pairs_begin(e, p->columns ? &f->columns.places : NULL);
   if (p->score) f->pairs.products = ir_alloca(b, row_bytes(f, e->shape.keys), CACHE_LINE);
   if (p->n_scatters) f->operands = emit_operand_sums_begin(&f->pairs);
-  if (p->has_places) f->places = emit_place_sums_begin(&f->pairs);
+  if (p->n_sums) f->places = emit_place_sums_begin(&f->pairs);
   if (p->matrix) emit_turned(f);
   if (!pairs || p->spec->skip_tokens > 0) emit_keys(f, smaller(b, begin, plain), plain, false);
   if (pairs) {
@@ -347,7 +378,7 @@ static void emit_attend_gradient(gradient_emitter *f) {
   if (p->n_scatters) emit_operand_sums_end(&f->operands);
   if (p->columns) emit_columns_sums_end(&f->weights_gain);
   if (p->torques) emit_turned_torques_end(&f->torques);
-  if (p->has_places) emit_place_sums_end(&f->places);
+  if (p->n_sums) emit_place_sums_end(&f->places);
   ir_branch queries = ir_if(b, f->is_wanted[OF_Q]);
   row_view g_q = {GRADIENT_TILE(e, g_q, b->ptr), GRADIENT_TILE(e, g_q_token, b->i64)};
   emit_turned_back(e, &(turned_back){g_q, f->rows.write, p->head_dim, f->rows.key_room, f->g_q}, product_factor, NULL);

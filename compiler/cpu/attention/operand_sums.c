@@ -64,10 +64,35 @@ static void visit(void *context, delta_emitter *d) {
   }
 }
 
+/* Gains of pairs that are alike in some batches are summed there; gives where the sums stand. */
+static ir_value emit_kept_sums(const operand_sums *s, const key_tile *t, ir_value gains) {
+  const attention_emitter *e = s->pairs->e;
+  ir *b = e->b;
+  ir_value room = GRADIENT_TILE(e, pair_sums, b->ptr), is_kept = attention_is_given(e, room),
+           is_first = ir_compare_int(b, "ne", GRADIENT_TILE(e, is_first, b->i64), e->zero),
+           zero = ir_float(b, e->lanes, 0);
+  ir_value at = ir_offset(b, room, attention_mul(b, t->first, (int64_t)e->shape.queries * 4));
+  ir_branch kept = ir_if(b, is_kept);
+  ir_loop keys = ir_for(b, e->zero, t->count);
+  for (int x = 0; x < e->shape.vectors; x++) {
+    ir_value to = attention_at(e, at, keys.index, x), before = ir_select(b, is_first, zero, load(e, to));
+    store(e, add(b, before, load(e, attention_at(e, gains, keys.index, x))), to);
+  }
+  ir_end_for(b, keys);
+  ir_end_if(b, kept);
+  return ir_select(b, is_kept, at, gains);
+}
+
 void emit_operand_sums(const operand_sums *s, const key_tile *t, ir_value gains) {
-  ir *b = s->pairs->e->b;
+  const attention_emitter *e = s->pairs->e;
+  ir *b = e->b;
   ir_branch wanted = ir_if(b, s->is_wanted);
-  emit_pair_gains(s->pairs, t, gains, s->room, visit, (void *)s);
+  if (attention_keeps_pairs(e->p)) {
+    ir_value sums = emit_kept_sums(s, t, gains);
+    ir_branch last = ir_if(b, ir_compare_int(b, "ne", GRADIENT_TILE(e, is_last, b->i64), e->zero));
+    emit_pair_gains(s->pairs, t, sums, s->room, visit, (void *)s);
+    ir_end_if(b, last);
+  } else emit_pair_gains(s->pairs, t, gains, s->room, visit, (void *)s);
   ir_end_if(b, wanted);
 }
 

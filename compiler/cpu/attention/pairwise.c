@@ -21,7 +21,7 @@ static void emit_mask_fixed(delta_emitter *d, const attention_mask *mask) {
   emit_expr_fixed(&d->walker, mask->open);
 }
 
-pair_emitter emit_pairs_begin(const attention_emitter *e) {
+pair_emitter emit_pairs_begin(const attention_emitter *e, const key_places *places) {
   ir *b = e->b;
   int axes = e->p->n_places;
   pair_emitter pairs = {.e = e, .fixed = delta_memo(e)};
@@ -34,7 +34,7 @@ pair_emitter emit_pairs_begin(const attention_emitter *e) {
     pairs.grid = emit_grid_begin(e, pairs.fixed);
     return pairs;
   }
-  pairs.places = emit_key_places_begin(e);
+  pairs.places = places ? *places : emit_key_places_begin(e);
   if (e->p->by_tiles) pairs.biases = ir_alloca(b, (int64_t)e->shape.keys * e->shape.queries * 4, 64);
   if (e->p->bias || e->p->score) {
     pairs.query_places = ir_alloca(b, (int64_t)axes * e->shape.queries * 4, 64);
@@ -51,14 +51,20 @@ pair_emitter emit_pairs_begin(const attention_emitter *e) {
   return pairs;
 }
 
+void emit_pairs_places(const pair_emitter *pairs, const key_tile *t) { emit_key_places(pairs->e, &pairs->places, t); }
+
 void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t) {
   const attention_emitter *e = pairs->e;
   if (e->p->by_rows) {
     if (e->p->bias) emit_grid_bias_table(&pairs->grid, t);
     return;
   }
-  emit_key_places(e, &pairs->places, t);
-  if (!e->p->by_tiles) return;
+  emit_pairs_places(pairs, t);
+  if (e->p->by_tiles) emit_pairs_biases(pairs, t);
+}
+
+void emit_pairs_biases(const pair_emitter *pairs, const key_tile *t) {
+  const attention_emitter *e = pairs->e;
   ir_value arguments[] = {e->tile,  pairs->places.narrow, pairs->query_places,
                           t->count, pairs->biases,        i64(e->b, e->shape.vectors)};
   ir_call(e->b, bias_name(e->memory, e->target), 6, arguments);

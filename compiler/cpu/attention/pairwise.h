@@ -20,10 +20,14 @@ typedef struct pair_emitter {
  * a loop, since an elementary function is long. */
 void emit_pair_biases(ir *b, arena *a, const attention_plan *p, const cpu_target *target);
 
-/* Values that do not differ from pair to pair; once, at the head of the function. */
-pair_emitter emit_pairs_begin(const attention_emitter *e);
+/* Values that do not differ from pair to pair; once, at the head of the function. places: rooms of keys' coordinates
+ * that columns have already; NULL: there are none. */
+pair_emitter emit_pairs_begin(const attention_emitter *e, const key_places *places);
 /* Before the scores of a tile of keys: the coordinates of its keys, or their tables. */
 void emit_pairs_keys(const pair_emitter *pairs, const key_tile *t);
+/* The same in two steps, of a plan by_tiles: coordinates, and from these the biases. */
+void emit_pairs_places(const pair_emitter *pairs, const key_tile *t);
+void emit_pairs_biases(const pair_emitter *pairs, const key_tile *t);
 /* bias of key `key` (counted from the tile's first) with the queries of register `vector`. */
 ir_value emit_pair_bias(const pair_emitter *pairs, ir_value key, int vector);
 /* The score that `product` becomes. A product that is no number is none of a key that the score hides whatever its

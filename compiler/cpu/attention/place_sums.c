@@ -7,7 +7,7 @@
 
 #include "cpu/attention/queries.h"
 
-static int axes_of(const place_sums *s) { return s->pairs->e->p->spec->n_axes; }
+static int axes_of(const place_sums *s) { return s->pairs->e->p->n_sums; }
 
 static int key_room(const place_sums *s) { return key_places_room(&s->pairs->e->shape); }
 

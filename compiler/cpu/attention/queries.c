@@ -103,7 +103,8 @@ void emit_turned_rows(const attention_emitter *e, const turned_rows *t, ir_value
   ir_value token = attention_lane_token(e, vectors.index, lanes.index),
            room = ir_offset(b, register_room, attention_mul(b, lanes.index, (int64_t)t->pitch * 4));
   ir_branch given = ir_if(b, ir_compare_int(b, "sge", token, e->zero));
-  ir_value one_row[] = {ir_offset(b, t->rows.at, ir_op2(b, "arith.muli", token, t->rows.stride)), t->rows.stride,
+  ir_value row = t->by_lane ? add(b, attention_mul(b, vectors.index, e->shape.lanes), lanes.index) : token;
+  ir_value one_row[] = {ir_offset(b, t->rows.at, ir_op2(b, "arith.muli", row, t->rows.stride)), t->rows.stride,
                         i64(b, 1), room};
   ir_call_pointer(b, t->read, 4, one_row);
   ir_else(b, &given);
@@ -133,7 +134,7 @@ void emit_attention_queries(const attention_emitter *e, const attention_rows *r)
   int width = e->p->head_dim;
   ir_value scale = scale_of_lanes(e);
   ir_value q = ATTENTION_HEAD(e, q), stride = ATTENTION_TILE(e, q_token, b->i64);
-  turned_rows t = {{q, stride}, r->read_keys, width, width, r->key_room, false, e->queries};
+  turned_rows t = {{q, stride}, r->read_keys, width, width, r->key_room, false, e->queries, false};
   emit_turned_rows(e, &t, scale);
 }
 

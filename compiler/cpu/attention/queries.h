@@ -22,6 +22,7 @@ typedef struct turned_rows {
   ir_value room;    /* of a register's rows as float32 */
   bool keeps;       /* it is room for all of them, and they stay there */
   ir_value columns; /* [width][queries] */
+  bool by_lane;     /* row i is of lane i, not of its token */
 } turned_rows;
 
 /* Columns = rows times a factor (lanes that are all the same); 0 in empty lanes. */

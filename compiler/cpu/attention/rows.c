@@ -18,6 +18,10 @@ const char *emit_read_name(arena *a, const cpu_target *target, int dtype) {
   return arena_printf(a, "read_%s_%s", target->suffix, number_name(dtype));
 }
 
+const char *emit_write_name(arena *a, const cpu_target *target, int dtype) {
+  return arena_printf(a, "write_%s_%s", target->suffix, number_name(dtype));
+}
+
 static const char *shared_name(const attention_emitter *e) {
   return arena_printf(e->memory, "attend_%s", e->target->suffix);
 }
@@ -54,7 +58,7 @@ static void emit_row_copy(const attention_emitter *e, ir_value from, int in, ir_
 }
 
 /* name(from, stride, count, to) */
-static const char *emit_read(const attention_emitter *e, const char *name, int dtype, int width) {
+static void emit_read(const attention_emitter *e, const char *name, int dtype, int width) {
   ir *b = e->b;
   MlirType types[] = {b->ptr, b->i64, b->i64, b->ptr};
   ir_value arguments[4];
@@ -65,28 +69,33 @@ static const char *emit_read(const attention_emitter *e, const char *name, int d
                 width, (ir_value){NULL});
   ir_end_for(b, rows);
   ir_return(b);
-  return name;
 }
 
 /* name(from, to) */
-static const char *emit_write(const attention_emitter *e, const char *name, int dtype, int width) {
+static void emit_write(const attention_emitter *e, const char *name, int dtype, int width) {
   MlirType types[] = {e->b->ptr, e->b->ptr};
   ir_value arguments[2];
   ir_function(e->b, name, true, (MlirType){NULL}, 2, types, arguments);
   emit_row_copy(e, arguments[0], NUMBER_F32, arguments[1], dtype, width, (ir_value){NULL});
   ir_return(e->b);
-  return name;
+}
+
+void emit_row_functions(attention_emitter *e, int dtype) {
+  const attention_plan *p = e->p;
+  emit_read(e, emit_read_name(e->memory, e->target, dtype), dtype, p->head_dim);
+  if (p->value_dim != p->head_dim) emit_read(e, function_name(e, "read_values", dtype), dtype, p->value_dim);
+  emit_write(e, emit_write_name(e->memory, e->target, dtype), dtype, p->value_dim);
 }
 
 void emit_attend_rows(attention_emitter *e, int dtype) {
   ir *b = e->b;
   const attention_plan *p = e->p;
-  const char *keys = emit_read(e, function_name(e, "read", dtype), dtype, p->head_dim);
-  const char *values =
-      p->value_dim == p->head_dim ? keys : emit_read(e, function_name(e, "read_values", dtype), dtype, p->value_dim);
-  const char *write = emit_write(e, function_name(e, "write", dtype), dtype, p->value_dim);
+  int given = p->turns_values ? NUMBER_F32 : dtype; /* turned rows are float32, and so are outputs before that */
+  const char *keys = emit_read_name(e->memory, e->target, given),
+             *values = p->value_dim == p->head_dim ? keys : function_name(e, "read_values", given),
+             *write = emit_write_name(e->memory, e->target, given);
   ir_function(b, emit_attend_name(e->memory, e->target, dtype), true, (MlirType){NULL}, 1, &b->ptr, &e->tile);
-  ir_value copied = dtype == NUMBER_F32 ? ATTENTION_TILE(e, stage, b->i64) : i64(b, 1);
+  ir_value copied = given == NUMBER_F32 ? ATTENTION_TILE(e, stage, b->i64) : i64(b, 1);
   ir_value arguments[] = {e->tile, ir_function_address(b, keys), ir_function_address(b, values),
                           ir_function_address(b, write), copied};
   ir_call(b, shared_name(e), 5, arguments);
@@ -145,6 +154,7 @@ void emit_gradient_entry(attention_emitter *e, int dtype) {
   bool alike = e->p->value_dim == e->p->head_dim;
   const char *keys = function_name(e, "read", dtype), *values = alike ? keys : function_name(e, "read_values", dtype),
              *write = function_name(e, alike ? "write" : "write_keys", dtype);
+  if (e->p->turns_values) values = emit_read_name(e->memory, e->target, NUMBER_F32);
   ir_function(b, emit_attend_gradient_name(e->memory, e->target, dtype, kind_of(e)), true, (MlirType){NULL}, 1, &b->ptr,
               &e->tile);
   ir_value copied = dtype == NUMBER_F32 ? ATTENTION_TILE(e, stage, b->i64) : i64(b, 1);
@@ -175,28 +185,61 @@ void emit_attend_room(const attention_emitter *e, attention_rows *r) {
   r->value_room = ir_alloca(e->b, (int64_t)e->shape.keys * e->p->value_dim * 4, CACHE_LINE);
 }
 
-/* Rows of a tensor where they are, or copied to `room` by `read`. */
-static row_view emit_rows(const attention_emitter *e, const attention_rows *r, ir_value from, ir_value token,
-                          ir_value count, int width, ir_value read, ir_value room) {
+/* Rows first, first + 1, ... of a head's tensor. */
+typedef struct row_run {
+  ir_value base, token; /* its row 0; bytes from one to the next */
+  ir_value first, count;
+  ir_value read, room; /* what copies them, and where to */
+  int width;
+  bool of_values;
+} row_run;
+
+/* Rows in pages are found by the driver, a page at a time. */
+static void emit_copy(const attention_emitter *e, const row_run *run, ir_value from) {
+  ir *b = e->b;
+  ir_branch paged = ir_if(b, attention_is_given(e, ATTENTION_TILE(e, pages, b->ptr)));
+  ir_value of_values = i64(b, run->of_values), width = i64(b, run->width);
+  ir_value of_pages[] = {e->tile, run->base, of_values, run->first, run->count, run->read, run->room, width};
+  ir_call(b, "pegen_attention_read_pages", 8, of_pages);
+  ir_else(b, &paged);
+  ir_value arguments[] = {from, run->token, run->count, run->room};
+  ir_call_pointer(b, run->read, 4, arguments);
+  ir_end_if(b, (ir_branch){paged.outer, {NULL}});
+}
+
+/* Rows where they are, or copied to their room. */
+static row_view emit_rows(const attention_emitter *e, const attention_rows *r, const row_run *run) {
   ir *b = e->b;
   MlirType types[] = {b->ptr, b->i64};
-  ir_value copied[] = {room, i64(b, (int64_t)width * 4)}, given[] = {from, token}, results[2];
+  ir_value from = ir_offset(b, run->base, mul(b, run->first, run->token)),
+           copied[] = {run->room, i64(b, (int64_t)run->width * 4)}, given[] = {from, run->token}, results[2];
   ir_choice choice = ir_choose(b, ir_compare_int(b, "ne", r->copied, e->zero), 2, types);
-  ir_value arguments[] = {from, token, count, room};
-  ir_call_pointer(b, read, 4, arguments);
+  emit_copy(e, run, from);
   ir_choose_else(b, &choice, 2, copied);
   ir_end_choose(b, choice, 2, given, results);
   return (row_view){results[0], results[1]};
 }
 
 row_view emit_key_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count) {
-  ir_value token = ATTENTION_TILE(e, k_token, e->b->i64), base = ATTENTION_HEAD(e, k);
-  return emit_rows(e, r, ir_offset(e->b, base, mul(e->b, first, token)), token, count, e->p->head_dim, r->read_keys,
-                   r->key_room);
+  row_run run = {.first = first, .count = count, .read = r->read_keys, .room = r->key_room, .width = e->p->head_dim};
+  run.token = ATTENTION_TILE(e, k_token, e->b->i64);
+  run.base = ATTENTION_HEAD(e, k);
+  return emit_rows(e, r, &run);
 }
 
 row_view emit_value_rows(const attention_emitter *e, const attention_rows *r, ir_value first, ir_value count) {
-  ir_value token = ATTENTION_TILE(e, v_token, e->b->i64), base = ATTENTION_HEAD(e, v);
-  return emit_rows(e, r, ir_offset(e->b, base, mul(e->b, first, token)), token, count, e->p->value_dim, r->read_values,
-                   r->value_room);
+  if (attention_turns_pairs_and_values(e->p)) {
+    ir_value arguments[] = {e->tile, first, count, r->value_room};
+    ir_call(e->b, "pegen_attention_values", 4, arguments);
+    return (row_view){r->value_room, i64(e->b, (int64_t)e->p->value_dim * 4)};
+  }
+  row_run run = {.first = first,
+                 .count = count,
+                 .read = r->read_values,
+                 .room = r->value_room,
+                 .width = e->p->value_dim,
+                 .of_values = true};
+  run.token = ATTENTION_TILE(e, v_token, e->b->i64);
+  run.base = ATTENTION_HEAD(e, v);
+  return emit_rows(e, r, &run);
 }

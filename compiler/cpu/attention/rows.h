@@ -19,15 +19,17 @@ typedef struct row_view {
 /* Opens attend_T; its room follows. */
 attention_rows emit_attend_begin(attention_emitter *e);
 void emit_attend_room(const attention_emitter *e, attention_rows *r);
-/* A number type's functions, and attend_T_DTYPE, which calls attend_T with them. */
+/* A number type's functions; and attend_T_DTYPE, which calls attend_T with them, or with those of float32. */
+void emit_row_functions(attention_emitter *e, int dtype);
 void emit_attend_rows(attention_emitter *e, int dtype);
-/* read_T_DTYPE: rows of q and k as float32. */
+/* read_T_DTYPE: rows of q and k as float32; write_T_DTYPE: a row of out of them. */
 const char *emit_read_name(arena *a, const cpu_target *target, int dtype);
+const char *emit_write_name(arena *a, const cpu_target *target, int dtype);
 const char *emit_attend_name(arena *a, const cpu_target *target, int dtype);
 
 /* The same of gradients: attend_gradient_T, whose `write` is of a row of q's gradient, attend_narrow_gradient_T of the
  * emitter's narrow shape, attend_operands_gradient_T of its plan of operands alone; a number type's functions (those of
- * emit_attend_rows, which come first, are shared) for all shapes, store_keys_T_DTYPE and store_values_T_DTYPE; those
+ * emit_row_functions, which come first, are shared) for all shapes, store_keys_T_DTYPE and store_values_T_DTYPE; those
  * that call the emitter's own. */
 attention_rows emit_gradient_begin(attention_emitter *e);
 void emit_gradient_rows(attention_emitter *e, int dtype);

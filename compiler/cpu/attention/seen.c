@@ -59,6 +59,27 @@ static void emit_states(const pair_emitter *pairs, ir_value seen, ir_value at) {
   ir_store(b, state, ir_offset(b, OF_SEEN(e, seen, states, b->ptr), attention_mul(b, at, 4)), 4, false);
 }
 
+void emit_unseen_blocks(attention_emitter *e) {
+  ir *b = e->b;
+  int lanes = e->shape.lanes;
+  MlirType integers = ir_vector(b, lanes, b->i32);
+  pair_emitter pairs = {.e = e, .fixed = delta_memo(e)};
+  delta_emitter d = delta_emitter_create(e, pairs.fixed);
+  emit_expr_fixed(&d.walker, e->p->mask->unseen);
+  ir_value seen = ATTENTION_TILE(e, seen, b->ptr), pitch = OF_SEEN(e, seen, pitch, b->i64);
+  ir_loop vectors = ir_for(b, e->zero, ir_op2(b, "arith.divsi", pitch, i64(b, lanes)));
+  ir_value bounds[MASK_BOUNDS * SPEC_MAX_AXES], at = attention_mul(b, vectors.index, lanes),
+                                                is_known = emit_bounds(e, seen, at, bounds);
+  d.walker.varying = delta_memo(e);
+  d.torques = bounds;
+  ir_value unseen = emit_flag(&d, e->p->mask->unseen);
+  if (is_known.ptr) unseen = ir_op2(b, "arith.andi", unseen, is_known);
+  ir_value to = ir_offset(b, OF_SEEN(e, seen, states, b->ptr), attention_mul(b, at, 4)),
+           was = ir_load(b, integers, to, 4), mixed = ir_int(b, integers, PEGEN_ATTENTION_MIXED);
+  ir_store(b, ir_select(b, unseen, was, mixed), to, 4, false);
+  ir_end_for(b, vectors);
+}
+
 /* Of all blocks with keys in [begin, end). */
 static void emit_all_states(const pair_emitter *pairs, ir_value seen, ir_value begin, ir_value end) {
   const attention_emitter *e = pairs->e;

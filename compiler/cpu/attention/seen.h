@@ -13,6 +13,8 @@ typedef void emit_seen_visitor(void *context, ir_value begin, ir_value end, ir_v
 void emit_seen_keys(const pair_emitter *pairs, ir_value begin, ir_value end, emit_seen_visitor *visit, void *context);
 /* Whether tiles are told apart that are seen whole: their bias is mask->open. */
 bool attention_opens(const attention_plan *p);
+/* The states of all blocks, for the leaves of the tile: of those that were unseen and are so again, unseen. */
+void emit_unseen_blocks(attention_emitter *e);
 /* i1: keys [first, end) of the tile are seen by all of its queries, for all that the bias and `causal` say. */
 ir_value emit_is_whole(const attention_emitter *e, const key_tile *t, ir_value first, ir_value end);
 

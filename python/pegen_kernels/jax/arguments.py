@@ -9,7 +9,7 @@ from jax import numpy as jnp
 from ..arrays import code_of
 from ..errors import ArgumentError
 from ..kernel import Kernel, in_order
-from .calls import axes_of
+from .calls import BOUNDS, axes_of
 
 
 class Rest(NamedTuple):
@@ -19,9 +19,11 @@ class Rest(NamedTuple):
     k_positions: Any
     operands: tuple[Any, ...]
     inputs: tuple[Any, ...]
+    cu_seqlens: Any = None
+    k_cu_seqlens: Any = None
 
     def named(self) -> dict[str, Any]:
-        places = {"positions": self.positions, "k_positions": self.k_positions}
+        places = {name: getattr(self, name) for name in ("positions", "k_positions", *BOUNDS)}
         lists = {f"operand.{i}": x for i, x in enumerate(self.operands)}
         lists |= {f"input.{i}": x for i, x in enumerate(self.inputs)}
         return {name: x for name, x in places.items() if x is not None} | lists
@@ -104,8 +106,46 @@ def _array(name: str, x: Any) -> Any:
     return x
 
 
+def is_of_sequences(bounds: tuple[Any, Any]) -> bool:
+    return any(x is not None for x in bounds)
+
+
+def is_of_one_batch(rows: dict[str, Any], bounds: tuple[Any, Any]) -> bool:
+    """Whether rows are [N,H,D], those of BNHD without its first dimension; not where they are of sequences."""
+    return not is_of_sequences(bounds) and any(jnp.ndim(x) == 3 for x in rows.values() if x is not None)
+
+
+def _bounds(rows: dict[str, Any], given: tuple[Any, Any]) -> list[Any]:
+    """cu_seqlens and k_cu_seqlens; what they hold the kernel checks when it runs."""
+    made = [None if x is None else _array(name, x) for name, x in zip(BOUNDS, given)]
+    for name, x, seen in zip(BOUNDS, given, made):
+        if seen is None:
+            continue
+        dtype = getattr(x, "dtype", seen.dtype)  # jnp.asarray makes int32 of int64
+        if dtype != jnp.int32 or seen.ndim != 1 or not seen.size:
+            raise ArgumentError(f"{name} is {dtype} {list(seen.shape)}; expected int32 [sequences + 1]")
+        for field, of in rows.items():
+            if of.ndim != 3:
+                raise ArgumentError(f"{field} has {of.ndim} dimensions; expected [tokens, heads, channels], as {name}")
+    of_q, of_k = made
+    if of_k is not None and of_q is None and "q" in rows:
+        raise ArgumentError("k_cu_seqlens: given without cu_seqlens; expected both")
+    if of_q is not None and of_k is not None and of_q.size != of_k.size:
+        raise ArgumentError(
+            f"k_cu_seqlens is of {of_k.size - 1} sequences, and cu_seqlens of {of_q.size - 1}; expected as many"
+        )
+    return made
+
+
+def _with_axis(kernel: Kernel, positions: Any) -> Any:
+    """[N] or [B,N] of one axis as [N,1] or [B,N,1]; [x,1] is [N,1]."""
+    is_bare = len(kernel.axes) == 1 and (positions.ndim == 1 or (positions.ndim == 2 and positions.shape[1] != 1))
+    return positions[..., None] if is_bare else positions
+
+
 def prepared(kernel: Kernel, entry: str, rows: dict[str, Any], positions: Any, k_positions: Any, operands: Any,
-             inputs: Any, layout: str) -> tuple[tuple[str, ...], tuple[Any, ...], Rest]:  # fmt: skip
+             inputs: Any, layout: str, bounds: tuple[Any, Any],
+             ) -> tuple[tuple[str, ...], tuple[Any, ...], Rest]:  # fmt: skip
     if not isinstance(kernel, Kernel):
         raise ArgumentError(f"kernel is a {type(kernel).__name__}; expected what pegen_kernels.compile returned")
     if entry not in kernel.entries:
@@ -115,13 +155,17 @@ def prepared(kernel: Kernel, entry: str, rows: dict[str, Any], positions: Any, k
     given = {name: _array(name, x) for name, x in rows.items() if x is not None}
     if not given:
         raise ArgumentError("q, k: neither was given")
+    is_flat, seqlens = is_of_one_batch(given, bounds), _bounds(given, bounds)
     for name, x in given.items():
-        if x.ndim != 4:
-            raise ArgumentError(f"{name} has {x.ndim} dimensions; expected four, {layout}")
-    places = [None if x is None else _array(name, x) for name, x in
+        if not is_of_sequences(bounds) and x.ndim != 4 - is_flat:
+            raise ArgumentError(f"{name} has {x.ndim} dimensions; expected four, {layout}, or all of three, NHD")
+    places = [None if x is None else _with_axis(kernel, _array(name, x)) for name, x in
               (("positions", positions), ("k_positions", k_positions))]  # fmt: skip
     lists = [
         tuple(_array(f"{what} '{info.name}'", x) for info, x in zip(infos, in_order(kernel.name, what, infos, of)))
         for what, infos, of in (("operand", kernel.operands, operands), ("input", kernel.inputs, inputs))
     ]
-    return tuple(given), *_varying((tuple(given.values()), Rest(*places, *lists)))
+    if is_flat:
+        given = {name: x[None] for name, x in given.items()}
+        lists[1] = tuple(x.swapaxes(0, 1)[None] if x.ndim > 1 else x for x in lists[1])
+    return tuple(given), *_varying((tuple(given.values()), Rest(*places, *lists, *seqlens)))

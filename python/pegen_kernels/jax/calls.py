@@ -15,7 +15,7 @@ from ..arrays import CPU, View, code_of, contiguous
 from ..calls import Call
 from ..errors import ArgumentError
 from ..kernel import Kernel
-from ..refusals import find
+from ..refusals import find, of_batches, ranks
 
 # ---- the handler ----
 
@@ -24,10 +24,12 @@ _ENTRIES = ("encode", "attention", "encode_backward", "attention_backward")  # a
 _ROLES = {
     name: role for role, name in enumerate(
         ("q", "k", "v", "q_out", "k_out", "out", "positions", "k_positions", "grad.q_out", "grad.k_out", "grad.q",
-         "grad.k", "grad.positions", "grad.k_positions", "workspace", "lse", "grad.out", "grad.lse", "grad.v"))
+         "grad.k", "grad.positions", "grad.k_positions", "workspace", "lse", "grad.out", "grad.lse", "grad.v",
+         "cu_seqlens", "k_cu_seqlens"))
 }  # fmt: skip
 _LISTS = {"operand": 256, "input": 512, "grad.operand": 768, "grad.input": 1024}
 _ROWS = ("q", "k", "v", "q_out", "k_out", "out", "grad.q_out", "grad.k_out", "grad.q", "grad.k", "grad.out", "grad.v")
+BOUNDS = ("cu_seqlens", "k_cu_seqlens")
 MOST_BUFFERS = 64
 FROM_INPUT = 2  # PEGEN_GRAD_FROM_INPUT
 
@@ -79,17 +81,27 @@ def _lists(views: dict[str, View]) -> tuple[list[View], list[View]]:
     return tuple([x for name, x in views.items() if name.startswith(f"{kind}.")] for kind in ("operand", "input"))
 
 
+def has_bounds(given: Mapping[str, Any]) -> bool:
+    """Whether rows of sequences follow each other."""
+    return any(name in given for name in BOUNDS)
+
+
 def _check(kernel: Kernel, views: dict[str, View]) -> None:
     """What the kernel would refuse, while Python is there to say it."""
     tensors = {name: x for name, x in views.items() if name in _ROLES}
-    if reason := find(kernel._info, tensors, *_lists(views), True):
+    operands, inputs = _lists(views)
+    reason = None
+    if has_bounds(views):
+        reason = ranks(tensors)
+        tensors, inputs = of_batches(tensors, inputs)
+    if reason := reason or find(kernel._info, tensors, operands, inputs, True):
         raise ArgumentError(reason)
 
 
 def _workspace(kernel: Kernel, entry: str, views: dict[str, View], flags: int) -> int:
-    """Bytes that the call needs beside its tensors."""
+    """Bytes that the call needs beside its tensors. Where boundaries say how many the handler has them."""
     size_of = kernel._sizes[f"{entry}_workspace" if entry.endswith("_backward") else "workspace"]
-    if not size_of:
+    if not size_of or has_bounds(views):
         return 0
     tensors = {name: x for name, x in views.items() if not name.startswith(("operand.", "input."))}
     asked = Call(kernel._info, None, tensors, *_lists(views), {"flags": flags})  # lives while it is asked

@@ -10,7 +10,19 @@ from jax import numpy as jnp
 from ..calls import gains_of_attention
 from ..errors import ArgumentError
 from ..kernel import Kernel
-from .arguments import Rest, asked, dense, is_perturbed, is_zero, like, never, of_sums, prepared, values
+from .arguments import (
+    Rest,
+    asked,
+    dense,
+    is_of_one_batch,
+    is_perturbed,
+    is_zero,
+    like,
+    never,
+    of_sums,
+    prepared,
+    values,
+)
 from .calls import Static, call
 
 
@@ -44,8 +56,9 @@ def _run(choices: _Choices, rows: tuple[Any, ...], rest: Rest, with_lse: bool) -
     q, _, v = rows
     made = {"out": like(q, v.shape[-1])}
     if with_lse:
-        b, h, n = q.shape[:3] if choices.static.layout == "BHND" else (q.shape[0], q.shape[2], q.shape[1])
-        made["lse"] = jax.ShapeDtypeStruct((b, h, n), jnp.float32)
+        is_swapped = choices.static.layout == "BNHD" and q.ndim == 4
+        sizes = (q.shape[0], q.shape[2], q.shape[1]) if is_swapped else q.shape[:-1]
+        made["lse"] = jax.ShapeDtypeStruct(sizes, jnp.float32)
     return tuple(choices.call("attention", {**dict(zip("qkv", rows)), **rest.named()}, made).values())
 
 
@@ -128,18 +141,32 @@ _back.defvjp(_back_forward, never, symbolic_zeros=True)
 
 def attention(kernel: Kernel, q: Any, k: Any, v: Any, positions: Any = None, *, k_positions: Any = None,
               operands: Any = None, inputs: Any = None, causal: bool = False, scale: float = 0.0,
-              with_lse: bool = False, layout: str = "BHND") -> Any:  # fmt: skip
+              with_lse: bool = False, layout: str = "BHND", cu_seqlens: Any = None,
+              k_cu_seqlens: Any = None) -> Any:  # fmt: skip
     """Attention with the encoding in it, as of `Kernel.attention`; under jit, vmap, shard_map and reverse-mode
     differentiation. layout: of q, k, v and the result. Gradients are those that the kernel has: of q, k, v, operands,
     inputs and positions.
 
-    Returns [B,H,N,Dv]; with_lse: and ln of the sums of exp(score), [B,H,N] of float32 in either layout. Arrays are
-    never written. Raises ArgumentError.
+    cu_seqlens: [S+1] int32, sequences of different lengths whose rows follow each other: q [total,H,head_dim] has those
+    of sequence i from cu_seqlens[i] to cu_seqlens[i+1], and so have k and v by k_cu_seqlens, which is cu_seqlens where
+    it is left out. Positions are [total,P], inputs [total,H,size]. They are arrays like any other: one program serves
+    all lengths with as many sequences and rows, and along vmap they may differ. Those that begin elsewhere than at 0,
+    fall, or end elsewhere than with the rows are refused when the program runs, as JAX reports errors of its own. On
+    processors.
+
+    Returns [B,H,N,Dv]; with_lse: and ln of the sums of exp(score), [B,H,N] of float32 in either layout. Of rows
+    [N,H,head_dim] (one batch) [N,H,Dv] and [N,H], and inputs are [N,H,size]. Arrays are never written. Raises
+    ArgumentError.
     """
+    bounds = (cu_seqlens, k_cu_seqlens)
     names, rows, rest = prepared(
-        kernel, "attention", {"q": q, "k": k, "v": v}, positions, k_positions, operands, inputs, layout
+        kernel, "attention", {"q": q, "k": k, "v": v}, positions, k_positions, operands, inputs, layout, bounds
     )
     if len(rows) != 3:
         raise ArgumentError("q, k, v: one of them is None")
-    choices = _Choices(Static(kernel, names, layout, False), bool(causal), float(scale))
-    return (_attend_with_lse if with_lse else _attend)(choices, rows, rest)
+    is_flat = is_of_one_batch({"q": q, "k": k, "v": v}, bounds)
+    choices = _Choices(Static(kernel, names, "BNHD" if is_flat else layout, False), bool(causal), float(scale))
+    made = (_attend_with_lse if with_lse else _attend)(choices, rows, rest)
+    if not is_flat:
+        return made
+    return (made[0][0], made[1][0].T) if with_lse else made[0]

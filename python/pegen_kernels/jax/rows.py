@@ -9,7 +9,19 @@ from jax import numpy as jnp
 
 from ..errors import ArgumentError
 from ..kernel import Kernel
-from .arguments import Rest, asked, dense, is_perturbed, is_zero, like, never, of_sums, prepared, values
+from .arguments import (
+    Rest,
+    asked,
+    dense,
+    is_of_one_batch,
+    is_perturbed,
+    is_zero,
+    like,
+    never,
+    of_sums,
+    prepared,
+    values,
+)
 from .calls import FROM_INPUT, Static, call
 
 
@@ -122,19 +134,26 @@ _back_all.defvjp(_back_all_forward, never, symbolic_zeros=True)
 
 
 def encode(kernel: Kernel, q: Any = None, k: Any = None, positions: Any = None, *, k_positions: Any = None,
-           operands: Any = None, inputs: Any = None, layout: str = "BHND", in_place: bool = False) -> Any:  # fmt: skip
+           operands: Any = None, inputs: Any = None, layout: str = "BHND", in_place: bool = False,
+           cu_seqlens: Any = None, k_cu_seqlens: Any = None) -> Any:  # fmt: skip
     """Encodes q and k by their positions; under jit, vmap, shard_map and reverse-mode differentiation.
 
     q: [B,H,N,head_dim], k: [B,Hkv,M,head_dim] of float32, bfloat16 or float16 (layout "BNHD": [B,N,H,head_dim]); one of
-    them may be left out. positions, k_positions, operands, inputs: as of `Kernel.encode`; operands and inputs
-    have gradients.
+    them may be left out; of one batch also [N,H,head_dim], in any layout. positions, k_positions, operands, inputs: as
+    of `Kernel.encode`; operands and inputs have gradients.
+    cu_seqlens, k_cu_seqlens: as of `attention`, of q [total,H,head_dim] and of k.
     in_place: the results take the memory of q and k where XLA has no more use for these (in a jitted model that is
     always; q and k that are still read, and arguments that are not donated, are copied first).
 
     Returns (q, k) encoded, or one array where only one was given. Arrays are never written. Raises ArgumentError.
     """
-    names, rows, rest = prepared(kernel, "encode", {"q": q, "k": k}, positions, k_positions, operands, inputs, layout)
+    bounds = (cu_seqlens, k_cu_seqlens)
+    names, rows, rest = prepared(
+        kernel, "encode", {"q": q, "k": k}, positions, k_positions, operands, inputs, layout, bounds
+    )
     if in_place and kernel.out_dim != kernel.head_dim:
         raise ArgumentError(f"in_place: {kernel.name} appends columns to q and k; expected in_place=False")
-    out = _encode(Static(kernel, names, layout, in_place), rows, rest)
+    is_flat = is_of_one_batch({"q": q, "k": k}, bounds)
+    out = _encode(Static(kernel, names, "BNHD" if is_flat else layout, in_place), rows, rest)
+    out = tuple(x[0] for x in out) if is_flat else out
     return out[0] if len(out) == 1 else out

@@ -7,5 +7,6 @@ from .gradients import call
 from .models import patch, unpatch
 from .modules import Attention, Encoding
 from .names import kernel_of, register
+from .sums import scan
 
-__all__ = ["Attention", "Encoding", "call", "kernel_of", "patch", "register", "unpatch"]
+__all__ = ["Attention", "Encoding", "call", "kernel_of", "patch", "register", "scan", "unpatch"]

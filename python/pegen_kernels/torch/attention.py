@@ -3,7 +3,8 @@
 What the gradient keeps of the forward pass are q, k, v, the output and the log-sum-exps of queries, [B,H,N] in float32:
 nothing of the size of the scores. `attention_with_lse` hands these out, for attention over keys that come in pieces.
 What a bias has of operands (slopes, tables of displacements, projections) is learned: they have gradients, too, and so
-have inputs of the queries that it reads (PaPE), and the positions of what is no polynomial.
+have inputs of the queries that it reads (PaPE), and positions. With cu_seqlens, sequences of different lengths follow
+each other: q, k and v are [total,H,D].
 """
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from ..arrays import View, raw_view
 from ..calls import gains_of_attention
 from ..errors import ArgumentError
 from . import extension
-from .gradients import folded_positions, folded_rows, is_recorded
+from .gradients import folded_positions, folded_rows, is_recorded, refuse_flat
 from .names import kernel_of
 from .operators import adjacent, define, gradient_of, kernels, library, operators, result, stream_of
 
@@ -31,6 +32,7 @@ class _Choices(NamedTuple):
     scale: float
     kernel: str
     wanted: int = 0
+    bounds: tuple[Tensor | None, Tensor | None] = (None, None)
 
 
 # ---- where they are not C ----
@@ -64,10 +66,12 @@ def _call(entry: str, tensors: dict[str, Tensor | None], operands: Sequence[Tens
 
 def _attention_with_lse(q: Tensor, k: Tensor, v: Tensor, positions: Tensor | None, k_positions: Tensor | None,
                         operands: Sequence[Tensor], inputs: Sequence[Tensor], causal: bool, scale: float,
-                        kernel: str, with_lse: bool = True) -> Any:  # fmt: skip
+                        kernel: str, cu_seqlens: Tensor | None = None, k_cu_seqlens: Tensor | None = None,
+                        with_lse: bool = True) -> Any:  # fmt: skip
     q, k, v = adjacent(q), adjacent(k), adjacent(v)
     out, lse = _fake_attention_with_lse(q, k, v)
     tensors = {"q": q, "k": k, "v": v, "out": out, "lse": lse if with_lse else None}
+    tensors |= {"cu_seqlens": cu_seqlens, "k_cu_seqlens": k_cu_seqlens}
     _call("attention", {**tensors, "positions": positions, "k_positions": k_positions}, operands, inputs, causal, scale,
           kernel)  # fmt: skip
     return out, lse
@@ -80,14 +84,16 @@ def _attention(*given: Any) -> Tensor:
 def _attention_backward(grad: Tensor, grad_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, out: Tensor,
                         lse: Tensor, positions: Tensor | None, k_positions: Tensor | None, operands: Sequence[Tensor],
                         inputs: Sequence[Tensor], causal: bool, scale: float, kernel: str,
-                        wanted: int = 0) -> list[Tensor]:  # fmt: skip
+                        wanted: int = 0, cu_seqlens: Tensor | None = None,
+                        k_cu_seqlens: Tensor | None = None) -> list[Tensor]:  # fmt: skip
     q, k, v = adjacent(q), adjacent(k), adjacent(v)
     of_rest = wanted_of(wanted, operands, inputs, (positions, k_positions))
     made = _results_of_backward(q, k, v, of_rest)
     tensors = {"q": q, "k": k, "v": v, "out": adjacent(out), "lse": lse, "positions": positions}
     tensors |= {"k_positions": k_positions, "grad.out": adjacent(grad), "grad.lse": grad_lse}
+    tensors |= {"cu_seqlens": cu_seqlens, "k_cu_seqlens": k_cu_seqlens}
     tensors |= {f"grad.{name}": x for name, x in zip((*"qkv", *(name for name, _ in of_rest)), made)}
-    is_finished = any(not name.startswith("input") for name, _ in of_rest)
+    is_finished = bool(of_rest)
     _call("attention_backward", tensors, operands, inputs, causal, scale, kernel, "attention_backward_workspace",
           "attention_backward_finish" if is_finished else "")  # fmt: skip
     return made
@@ -114,15 +120,16 @@ def _fake_attention_backward(*given: Any, wanted: int = 0) -> list[Tensor]:
 _PLACES = (
     "Tensor? positions, Tensor? k_positions, Tensor[] operands, Tensor[] inputs, bool causal, float scale, str kernel"
 )
-define("attention", f"(Tensor q, Tensor k, Tensor v, {_PLACES}) -> Tensor", _attention, _fake_attention)
+_BOUNDS = "Tensor? cu_seqlens=None, Tensor? k_cu_seqlens=None"
+define("attention", f"(Tensor q, Tensor k, Tensor v, {_PLACES}, {_BOUNDS}) -> Tensor", _attention, _fake_attention)
 define(
-    "attention_with_lse", f"(Tensor q, Tensor k, Tensor v, {_PLACES}) -> (Tensor, Tensor)", _attention_with_lse,
-    _fake_attention_with_lse,
+    "attention_with_lse", f"(Tensor q, Tensor k, Tensor v, {_PLACES}, {_BOUNDS}) -> (Tensor, Tensor)",
+    _attention_with_lse, _fake_attention_with_lse,
 )  # fmt: skip
 define(
     "attention_backward",
     "(Tensor grad, Tensor? grad_lse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse,"
-    f" {_PLACES}, int wanted=0) -> Tensor[]",
+    f" {_PLACES}, int wanted=0, {_BOUNDS}) -> Tensor[]",
     _attention_backward, _fake_attention_backward,
 )  # fmt: skip
 
@@ -173,7 +180,7 @@ def _folded_places(size: int, choices: _Choices, batches: int, places: Sequence[
     n = choices.n_operands
     if any(dim is not None for dim in dims[2 : 2 + n]):
         raise ArgumentError("operands are of different values along vmap; expected the same for all of it")
-    both = [folded_positions(size, batches, x, dim) for x, dim in zip(places[:2], dims[:2])]
+    both = [folded_positions(size, batches, x, dim, choices.kernel) for x, dim in zip(places[:2], dims[:2])]
     return [*both, *places[2 : 2 + n], *_folded(size, places[2 + n :], dims[2 + n :])]
 
 
@@ -188,7 +195,8 @@ class _Backward(torch.autograd.Function):
 
     @staticmethod
     def forward(choices: _Choices, *given: Any) -> Any:
-        return tuple(kernels["attention_backward"](*given[:7], *_flat(choices, given[7:]), choices.wanted))
+        places = _flat(choices, given[7:])
+        return tuple(kernels["attention_backward"](*given[:7], *places, choices.wanted, *choices.bounds))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -215,7 +223,7 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def forward(choices: _Choices, *given: Any) -> Any:
-        return kernels["attention_with_lse"](*given[:3], *_flat(choices, given[3:]))
+        return kernels["attention_with_lse"](*given[:3], *_flat(choices, given[3:]), *choices.bounds)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -240,6 +248,7 @@ class _Function(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, dims: Any, choices: _Choices, *given: Any) -> Any:
         size, dims = info.batch_size, dims[1:]
+        refuse_flat(given[:3], dims[:3])
         rows = _folded(size, given[:3], dims[:3])
         places = _folded_places(size, choices, rows[0].shape[0] // size, given[3:], dims[3:])
         return _unfolded(size, _Function.apply(choices, *rows, *places))
@@ -254,19 +263,26 @@ def _call_backward(choices: _Choices, *given: Any) -> Any:
             return _Backward.apply(choices, *given)
         if is_recorded(given):
             raise _no_second(choices.kernel)
-        return kernels["attention_backward"](*given[:7], *_flat(choices, given[7:]), choices.wanted)
+        places = _flat(choices, given[7:])
+        return kernels["attention_backward"](*given[:7], *places, choices.wanted, *choices.bounds)
     except RuntimeError as error:
         raise extension.own(error) from None
 
 
+def _choices(operands: Sequence[Any], causal: bool, scale: float, kernel: str, wanted: int = 0,
+             cu_seqlens: Any = None, k_cu_seqlens: Any = None) -> _Choices:  # fmt: skip
+    """As the operators' arguments, of which programs of older versions leave the last ones out."""
+    return _Choices(len(operands), causal, scale, kernel, wanted, (cu_seqlens, k_cu_seqlens))
+
+
 def _run(name: str, q: Any, k: Any, v: Any, positions: Any, k_positions: Any, operands: Any, inputs: Any, causal: bool,
-         scale: float, kernel: str) -> Any:  # fmt: skip
+         scale: float, kernel: str, *bounds: Any) -> Any:  # fmt: skip
     """The kernel, inside a function of autograd's where a gradient is recorded."""
     tensors = (q, k, v, positions, k_positions, *operands, *inputs)
     is_transformed = torch._C._are_functorch_transforms_active()
     if not is_transformed and not is_recorded(tensors):
-        return kernels[name](q, k, v, positions, k_positions, operands, inputs, causal, scale, kernel)
-    choices = _Choices(len(operands), causal, scale, kernel)
+        return kernels[name](q, k, v, positions, k_positions, operands, inputs, causal, scale, kernel, *bounds)
+    choices = _choices(operands, causal, scale, kernel, 0, *bounds)
     made = (_Function.apply if is_transformed else _apply)(choices, *tensors)
     return made if name == "attention_with_lse" else made[0]
 
@@ -279,7 +295,8 @@ def attend(name: str, *given: Any) -> Any:
         return _run(name, *given)
     except (AttributeError, RuntimeError) as error:
         places = dict(zip(("positions", "k_positions"), given[3:5]))
-        strange = extension.stranger(kernel_of(given[-1]), dict(zip("qkv", given)), places, [*given[5], *given[6]])
+        places |= dict(zip(("cu_seqlens", "k_cu_seqlens"), given[10:]))
+        strange = extension.stranger(kernel_of(given[9]), dict(zip("qkv", given)), places, [*given[5], *given[6]])
         raise strange or extension.own(error) from None
 
 
@@ -288,8 +305,8 @@ def _implement(name: str) -> None:
 
 
 def _backward_operator(*given: Any) -> Any:
-    operands, inputs, *numbers = given[9:]
-    return list(_call_backward(_Choices(len(operands), *numbers), *given[:9], *operands, *inputs))
+    operands, inputs, *rest = given[9:]
+    return list(_call_backward(_choices(operands, *rest), *given[:9], *operands, *inputs))
 
 
 for _name in ("attention", "attention_with_lse"):

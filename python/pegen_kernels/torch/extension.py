@@ -22,7 +22,7 @@ _EXPLAIN = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
 )
 _TELL = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
-_ROWS = ("q", "k", "v", "q_out", "k_out", "out", "positions", "k_positions")
+_ROWS = ("q", "k", "v", "q_out", "k_out", "out", "positions", "k_positions", "cu_seqlens", "k_cu_seqlens")
 _GRADIENTS = ("q_out", "k_out", "out", "lse", "q", "k", "v", "positions", "k_positions")
 
 _library: ctypes.CDLL | None = None

@@ -125,8 +125,20 @@ def folded_rows(size: int, x: Tensor, dim: int | None) -> Tensor:
     return x.flatten(0, 1)
 
 
-def folded_positions(size: int, batches: int, x: Tensor | None, dim: int | None) -> Tensor | None:
-    if x is None or (dim is None and x.ndim == 2):
+def refuse_flat(rows: Sequence[Tensor], dims: Sequence[Any]) -> None:
+    """Samples [N,H,D] would follow each other as tokens of one batch."""
+    for x, dim in zip(rows, dims):
+        if x.ndim - (dim is not None) == 3:
+            raise ArgumentError("q, k have three dimensions under vmap; expected [batches, heads, tokens, channels]")
+
+
+def folded_positions(size: int, batches: int, x: Tensor | None, dim: int | None, kernel: str) -> Tensor | None:
+    if x is None:
+        return x
+    shape = [n for i, n in enumerate(x.shape) if i != dim]
+    if len(kernel_of(kernel).axes) == 1 and (len(shape) == 1 or (len(shape) == 2 and shape[1] != 1)):
+        x = x.unsqueeze(-1)  # [N], [B,N]
+    if dim is None and x.ndim == 2:
         return x
     x = x.unsqueeze(0).expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
     if x.ndim == 3:  # [V, N, P]
@@ -139,8 +151,9 @@ def _batch(name: str, size: int, rows: Sequence[Tensor], row_dims: Sequence[Any]
     """The operator on all of vmap's batches at once, and the dimension that they have in what it returns."""
     if any(dim is not None for dim in operand_dims):
         raise ArgumentError("operands are of different values along vmap; expected the same for all of it")
+    refuse_flat(rows, row_dims)
     folded = [folded_rows(size, x, dim) for x, dim in zip(rows, row_dims)]
-    places = folded_positions(size, folded[0].shape[0] // size, positions, positions_dim)
+    places = folded_positions(size, folded[0].shape[0] // size, positions, positions_dim, kernel)
     made = call(name, folded, places, operands, kernel)
     if len(rows) == 1:
         return made.unflatten(0, (size, -1)), 0

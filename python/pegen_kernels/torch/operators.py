@@ -40,8 +40,11 @@ def _run(entry: str, name: str, rows: dict[str, Tensor], results: dict[str, Tens
     found = kernel_of(name)
     views = {field: raw_view(field, x) for field, x in {**rows, **results}.items()}
     for field, x in rows.items():
-        if x.ndim != 4:
-            raise ArgumentError(f"{field} has {x.ndim} dimensions; expected [batches, heads, tokens, channels]")
+        if x.ndim not in (3, 4):
+            raise ArgumentError(
+                f"{field} has {x.ndim} dimensions; expected [batches, heads, tokens, channels]"
+                " or [tokens, heads, channels]"
+            )
         if x.shape[-1] != width:
             raise ArgumentError(f"{field} has {x.shape[-1]} channels; expected {width}")
     if positions is not None:

@@ -14,6 +14,7 @@
  *     int    NAME_prepare_backward_finish(const pegen_args *args, int part, int parts);
  *     size_t NAME_prepare_backward_workspace(const pegen_args *args);
  *     size_t NAME_gradient_table_bytes(const pegen_args *args);
+ *     int    NAME_append(const pegen_args *args, int part, int parts);      norm, encode, k and v into their caches
  *     int    NAME_attention_finish(const pegen_args *args, int part, int parts);     keys in chunks: see split_keys
  *     size_t NAME_attention_workspace(const pegen_args *args);
  *
@@ -29,15 +30,16 @@
  * byte and return 0 or a pegen_error. A call works on its stack: 160 KiB are
  * enough up to head_dim 256, 256 KiB up to 1024, 1.2 MiB for any kernel; attention takes 96 KiB up to
  * head_dim 64 (value_dim where it is larger), 192 KiB up to 256, 512 KiB up to 1024, 1.7 MiB at most, however many
- * tokens there are; where it rotates pairs, 256 KiB up to 256. A bias that is a
+ * tokens there are; where it rotates pairs, 256 KiB up to 256; where values turn, too, 640 KiB up to 1024 and 2.1 MiB
+ * at most. A bias that is a
  * polynomial adds 64 KiB at most, and 8 bytes for each term and each factor that operands have in it (PaPE: 4 KiB), in
  * backward entries six times as many.
  *
- * Backward entries take 64 KiB more than encode, and 80 bytes for each block; in a basis of Schur forms 64 KiB more; of
- * dense blocks of more than 32 channels, and with a change of basis of as many, 256 KiB more. Those of attention take
- * 160 KiB up to head_dim 64, 320 KiB up to 256, 1 MiB up to 1024, 3.25 MiB at most; where it rotates pairs, 512 KiB up
- * to 256, 1.25 MiB up to 1024, 4.5 MiB at most, and 128 bytes more for each block and each number that operands have in
- * it.
+ * append takes 40 KiB more than encode. Backward entries take 64 KiB more than encode, and 80 bytes for each block; in
+ * a basis of Schur forms 64 KiB more; of dense blocks of more than 32 channels, and with a change of basis of as many,
+ * 256 KiB more. Those of attention take 160 KiB up to head_dim 64, 320 KiB up to 256, 1 MiB up to 1024, 3.25 MiB at
+ * most; where it rotates pairs, 512 KiB up to 256, 1.25 MiB up to 1024, 4.5 MiB at most, and 128 bytes more for each
+ * block and each number that operands have in it; where values turn, too, 1.75 MiB up to 1024, 6.25 MiB at most.
  *
  * Dense blocks take 128 KiB up to 32 channels, 384 KiB up to 64; a change of basis of the head 128 KiB up to head_dim
  * 64, 448 KiB up to 128, which is its most.
@@ -52,8 +54,8 @@
  *
  * Floating-point state: entries compute with rounding to nearest, denormals kept and exceptions masked, whatever the
  * thread that calls has set (fesetround, flush-to-zero, traps), and give its state back on every way out;
- * pegen_fold_basis too. Flags of exceptions that their arithmetic raises stay raised. Where the state is the usual one
- * nothing is written.
+ * pegen_fold_basis and pegen_scan_tokens too. Flags of exceptions that their arithmetic raises stay raised. Where the
+ * state is the usual one nothing is written.
  *
  * Phases are right to 2^-22 up to 2^24 radians, and lose their last digits with
  * float64's own beyond. Exponentials of learned matrices M are right to 2^-22 max(1, |M|), entry by entry, up to |M| =
@@ -96,12 +98,15 @@ extern "C" {
   X(MISSING_OPERAND, 7, "fewer operands were given than the kernel has, or one of them is NULL") \
   X(NULL_DATA, 8, "a tensor with elements has a NULL data pointer") \
   X(NULL_SHAPE, 9, "a tensor of rank above 0 has a NULL shape") \
-  X(RANK, 10, "a tensor has the wrong number of dimensions") \
+  X(RANK, 10, "a tensor has the wrong number of dimensions: rows have 4 or, all tensors of the call alike, 3") \
   X(NEGATIVE_SIZE, 11, "a tensor has a negative size") \
   X(HEAD_DIM, 12, "the last dimension of q, k or an output is not the kernel's head_dim") \
   X(SHAPE_MISMATCH, 13, "sizes of two tensors that must agree do not") \
-  X(HEADS, 14, "the number of heads is not the one this kernel was made for (operands or phases per head)") \
-  X(POSITIONS_SHAPE, 15, "positions is neither [N,P] nor [B,N,P], or disagrees with q or k") \
+  X(HEADS, 14, \
+    "the number of heads is not the one this kernel was made for (operands or phases per head), nor, of q that is " \
+    "encoded, a multiple of it") \
+  X(POSITIONS_SHAPE, 15, \
+    "positions is neither [N,P] nor [B,N,P], nor, of one axis, [N] or [B,N], or disagrees with q or k") \
   X(GRID_SIZE, 16, "the number of tokens is not skip_tokens plus the size of the built-in grid") \
   X(OPERAND_SHAPE, 17, "an operand has another shape than the header says, or is not contiguous") \
   X(DTYPE, 18, "a number type that this kernel has no code for") \
@@ -124,7 +129,9 @@ extern "C" {
   X(KERNEL, 35, "the kernel is NULL, or was made for another version of pegen/pegen.h than the runtime") \
   X(NO_MEMORY, 36, "no memory on the host, for a kernel's module or for what folding works on") \
   X(MISSING_INPUT, 37, "fewer inputs were given than the kernel has, or one of them is NULL") \
-  X(INPUT_SHAPE, 38, "an input is neither [B,H,N,size] nor, where its size is 0, [B,H,N], or disagrees with q") \
+  X(INPUT_SHAPE, 38, \
+    "an input is neither [B,H,N,size] nor, where its size is 0, [B,H,N], or disagrees with q; [N,H,size] and [N,H] " \
+    "where that is [N,H,D]") \
   X(INPUT_DTYPE, 39, "inputs must all have q's number type, or all be float32") \
   X(MISSING_TABLE, 40, \
     "prepare needs a table to write, grad->table an args->table, and prepare_backward a grad->table") \
@@ -148,7 +155,7 @@ extern "C" {
   X(INDEXED_OPERAND, 54, "an operand that is read at a computed index must be float32") \
   X(GRID_ONLY, 55, "this kernel is made for its built-in grid alone: positions and k_positions must be NULL") \
   X(NO_GRADIENT, 56, "a gradient was asked for that this kernel's entry does not have") \
-  X(LSE, 57, "lse is not float32 of the shape [B,H,N] of q") \
+  X(LSE, 57, "lse is not float32 of the shape [B,H,N] of q, [N,H] where that is [N,H,D]") \
   X(GRADIENT_TABLE, 58, \
     "grad->table was not begun by this kernel's encode_backward on this processor, or for other numbers of tokens or " \
     "batches, or holds what comes of the other of what encode wrote and read") \
@@ -157,7 +164,29 @@ extern "C" {
     "falling; " \
     "and positions be given") \
   X(NO_SEQUENCES, 60, \
-    "cu_seqlens is for attention on processors; this entry takes rows of one batch of all tokens instead")
+    "cu_seqlens is for encode, attention and their gradients on processors, without a table of a grid and, in encode " \
+    "with positions given, without tokens that are skipped") \
+  X(PAGES, 61, \
+    "block_table and lengths must be adjacent int32 [B,most_pages] and [B], k and v [pages,page_size,Hkv,D] with a " \
+    "page_size that is a multiple of 16, with k_positions where positions are needed, without k_cu_seqlens and " \
+    "inputs of keys") \
+  X(PAGE, 62, "block_table has a page that k and v do not have, among those that a length needs") \
+  X(LENGTHS, 63, "a length is negative, or longer than its pages, k_positions or the built-in grid") \
+  X(NO_PAGES, 64, "block_table and lengths are for attention on processors, and not for its gradients") \
+  X(SLOTS, 65, \
+    "slots must be adjacent int64 [B,M], or [tokens] of as many as k has in all batches; append is for calls with " \
+    "them") \
+  X(SLOT, 66, "a slot is neither -1 nor one that k_out [pages,page_size,Hkv,E], or v_out, has") \
+  X(NO_SLOTS, 67, \
+    "slots are for encode and append on processors, of encodings that turn rows by rotors or add to them, and not " \
+    "for " \
+    "gradients") \
+  X(NORM, 68, \
+    "q_norm and k_norm must be adjacent [head_dim] of a type that operands have, of a tensor that is given, and " \
+    "norm_epsilon a finite number that is not negative") \
+  X(NO_NORM, 69, "q_norm, k_norm and v_out are for append, on processors") \
+  X(SCAN, 70, \
+    "a scan needs in and out, [B,H,N,C] or [B,H,N], a period that is finite and not negative, and known flags")
 
 typedef enum pegen_error {
   PEGEN_ERROR_NONE = 0 /* PEGEN_ERROR_OK; it stands first so that no comma stands last, which C89 and C++98 refuse */
@@ -182,7 +211,9 @@ enum {
  *   grad->q, k           going out, [B,H,N,D], [B,Hkv,M,D] of the same type, rounded once; may be q_out and k_out
  *                        themselves where E = D
  *   grad->operands       [n_operands], each of its operand's shape, contiguous, float32 or float64
- *   grad->inputs         [n_inputs], each of its input's shape and type, rounded once, any strides; only with q_out
+ *   grad->inputs         [n_inputs], each of its input's shape and type, any strides. Of columns: only with q_out,
+ *                        rounded once; of rows that turn by inputs: sums of float32 over the rows that read them, of q
+ *                        before k
  *   grad->positions      of the shape of args->positions, any strides, float32 or float64; also grad->k_positions
  * and, only where an operand, an input or positions have a gradient, positions and operands beside any table, and
  *   args->q, k           (not of what is added to rows, nor where E is not D) of every tensor of q_out and k_out what
@@ -192,11 +223,10 @@ enum {
  * hold what was turned: an amplitude of 0, outputs of another number type; and args->workspace
  * NAME_encode_backward_workspace(args) bytes, 8-byte aligned, of no tensor of the call.
  *
- * Encode's other gradients are refused (NO_GRADIENT), as are those that are 0 whatever the call is, and those of
- * operands and positions where boosts or translations follow a change of basis. In the basis of a Schur form gradients
- * of operands are those of scores, which do not depend on it: of S y for rows y, where S is what the basis lacks. A
- * q_out or k_out that is only read (grad->q, k is NULL) may have any strides, also 0. n_operands is the length of both
- * lists.
+ * Encode's other gradients are refused (NO_GRADIENT), as are those that are 0 whatever the call is. In the basis of a
+ * Schur form gradients of operands are those of scores, which do not depend on it: of S y for rows y, where S is what
+ * the basis lacks. A q_out or k_out that is only read (grad->q, k is NULL) may have any strides, also 0. n_operands is
+ * the length of both lists.
  *
  * Parts as in encode. Then, where an operand has a gradient and after all parts have come back (the caller's barrier),
  * NAME_encode_backward_finish(args, part, parts) with the same arguments adds up what they left in the workspace, each
@@ -233,13 +263,15 @@ enum {
  *   grad->positions,     of those given, float32 or float64, as encode's: displacements turn and add, and a token gains
  *   grad->k_positions    as a query and, where k has no positions of its own, as a key
  *   args->workspace      NAME_attention_backward_workspace(args) bytes, 8-byte aligned: float32 rows of k and v, and
- *                        float64 sums of operands, at most as many numbers as q and as one of all operands; where
- *                        positions have a gradient a float64 for each axis of each row of q, and of k, too.
+ *                        float64 sums of operands, at most as many numbers as q and as one of all operands; of tables
+ *                        that batches with the same positions read float32 of pairs, at most as many as q and k; where
+ *                        positions have a gradient a float64 for each axis of each row of q, and of k, too; inputs of
+ *                        scores, one for each of their numbers that is read, of k for each head of q.
  * Gradients of rows of 16 bits carry what rounding took from out: 2^-8 (bfloat16) or 2^-11 (float16) of the sum of the
  * absolute values of what is added. What is not seen leaves no trace, whatever it holds; a query that sees nothing
  * gains 0, and so do inputs of tokens that are skipped. Gradients that there are none of are refused (NO_GRADIENT):
- * of positions of a polynomial, and of what is not given, as those of a built-in grid that is tabulated. Where an
- * operand or positions have a gradient NAME_attention_backward_finish follows as in encode.
+ * of what is not given, as positions of a built-in grid that is tabulated. Where an operand, positions or inputs
+ * of a score have a gradient NAME_attention_backward_finish follows as in encode.
  * Results are the same to the bit for any number of parts; up to as many as k has heads in all batches share no work.
  */
 typedef struct pegen_grad_args {
@@ -265,11 +297,18 @@ typedef struct pegen_grad_args {
  *
  * Strides are DLPack's, in elements; NULL strides mean contiguous. Any batch,
  * head and token stride will do (also negative and 0 for inputs); the stride
- * of channels is 1. [B,N,H,D] memory is the same tensor with other strides. */
+ * of channels is 1. [B,N,H,D] memory is the same tensor with other strides.
+ *
+ * Without batches, as engines have them, tensors of rows are [N,H,D], all of a call alike (k [M,Hkv,D], outputs,
+ * gradients; inputs [N,H,size] and [N,H], lse [N,H]): one batch. Positions of one axis may lack the dimension of axes,
+ * [N] and [B,N], and their gradients have the shape that they have; [x,1] is [N,1] where x is the number of tokens, and
+ * in calls without rows (prepare). Nothing is copied. */
 typedef struct pegen_args {
   uint32_t struct_size;
   int32_t n_operands;
-  const DLTensor *q;             /* [B,H,N,D]; NULL together with q_out */
+  /* [B,H,N,D]; NULL together with q_out. Where operands are of heads, H of encode may be a multiple of their number,
+   * which k has: head h of q takes the operands of head h / (H / Hkv). */
+  const DLTensor *q;
   const DLTensor *k;             /* [B,Hkv,M,D]; NULL together with k_out */
   const DLTensor *v;             /* [B,Hkv,M,Dv]; attention only */
   DLTensor *q_out, *k_out;       /* encode: [B,H,N,E], [B,Hkv,M,E]; may be q and k themselves where E = D */
@@ -282,7 +321,9 @@ typedef struct pegen_args {
   void *table; /* NAME_table_bytes() bytes, 64-byte aligned: prepare writes, encode reads; NULL: encode does without */
   size_t table_bytes; /* bytes at table */
   size_t workspace_bytes; /* bytes at workspace; 0: not told, and not checked */
-  const DLTensor *const *inputs; /* of each query token, in the order of the header's NAME_INPUT_ enum */
+  /* Of each query token, in the order of the header's NAME_INPUT_ enum. Encode without columns: float32, of each token
+   * of q and of k, which have the same heads and tokens; the inputs' B and H may be 1, for all. */
+  const DLTensor *const *inputs;
   int32_t n_inputs;
   int32_t causal; /* attention: 1: query i sees keys j <= i + M - N only; what it does not see may hold NaN */
   double scale; /* attention: factor of q k^T (and of a bias that shares it); 0: 1/sqrt(D) */
@@ -304,14 +345,44 @@ typedef struct pegen_args {
    * NAME_attention_workspace says 0 the call is not split, needs no workspace, and finish does nothing. 0: attention
    * does it all, and looks at no workspace. GPUs do not split. */
   int64_t split_keys;
-  /* attention on processors: sequences of different lengths, whose rows follow each other. [B+1] int32: sequence b has
-   * rows [cu_seqlens[b], cu_seqlens[b + 1]) of q, and [k_cu_seqlens[b], k_cu_seqlens[b + 1]) of k; 0 first, never
-   * falling, the number of rows last. NULL for k: as for q. Then q, k, v and out are [total,H,D], any strides but of
-   * channels, lse [total,H], inputs [total,H,size], positions [total,P], k_positions [rows of k,P]. Each sequence is
-   * computed as by a call of its own, to the bit: queries see its keys alone, causal counts from its end, prefix tokens
-   * are its first. A built-in grid is one sequence's. split_keys has no effect. Other entries and GPUs refuse them
-   * (NO_SEQUENCES). */
+  /* Encode, attention and their gradients on processors: sequences of different lengths, whose rows follow each other.
+   * [B+1] int32: sequence b has rows [cu_seqlens[b], cu_seqlens[b + 1]) of q, and [k_cu_seqlens[b],
+   * k_cu_seqlens[b + 1]) of k; 0 first, never falling, the number of rows last. NULL for k: as for q. Then all rows
+   * are [total,H,D], any strides but of channels, lse [total,H], inputs [total,H,size], positions [total,P],
+   * k_positions [rows of k,P]. Each sequence is computed as by a call of its own, to the bit: queries see its keys
+   * alone, causal counts from its end, attention's prefix tokens are its first; in encode a built-in grid begins anew
+   * (a sequence has its tokens, or none), in attention it is one sequence's. What operands gain is the sum over
+   * sequences. split_keys has no effect. Encode refuses (NO_SEQUENCES) tokens that are skipped where positions are
+   * given, and tables of a grid; other entries and GPUs refuse sequences. */
   const DLTensor *cu_seqlens, *k_cu_seqlens;
+  /* attention on processors: a cache of keys and values in pages. k is [pages,page_size,Hkv,D] and v
+   * [pages,page_size,Hkv,Dv], any strides but of channels (so also [pages,Hkv,page_size,D] memory), page_size a
+   * multiple of 16; block_table [B,most_pages] int32: the pages of each sequence, in its order, which sequences may
+   * share, of which those behind the last that is needed may hold anything; lengths [B] int32: keys of each sequence,
+   * those of its queries among them; 0: none. Key j of sequence b is row j mod page_size of page block_table[b][j /
+   * page_size]. Queries are [B,H,N,D], or, with cu_seqlens, [total,H,D]. Each sequence is computed as by a call of its
+   * own whose keys follow each other: causal is aligned at its end, prefix tokens are its first keys. k_positions are
+   * [M,P] or [B,M,P] for the sequence's keys in their order, and needed where positions are; M is no less than any
+   * length; on a built-in grid key j is its point j. Keys are read where they are. split_keys is as without pages. Both
+   * NULL: rows follow each other. Other entries and GPUs refuse them (NO_PAGES). */
+  const DLTensor *block_table, *lengths;
+  /* encode on processors, of rotors and of what is added to rows: where rows of k are written, int64, adjacent, [B,M]
+   * or [B M] for the tokens of all batches in their order. k_out is a cache [pages,page_size,Hkv,E], any strides but of
+   * channels, its own memory: slot s is row s mod page_size of its page s / page_size, -1: the token's row is left out.
+   * Rows are those of a call without slots, in k_out's number type. Slots should differ: of tokens with the same slot
+   * one's row remains, and where parts run together its elements may be of both. Rows of k of four dimensions. NULL:
+   * k_out has k's shape. Other entries, kernels and GPUs refuse them (NO_SLOTS). Rows may lack the dimension of
+   * batches, all alike. */
+  const DLTensor *slots;
+  /* append: v [B,Hkv,M,D], of k's number type, goes to the same slots of its own cache, [pages,page_size,Hkv,D] as k's,
+   * in that type or one that encode converts to: divided by v_scale as k_out by k_scale. NULL together with v. */
+  DLTensor *v_out;
+  const DLTensor *v_scale;
+  /* append: learned weights w [D] of any operand's type, used as float32: rows of q, and of k, are encoded of
+   * x w / sqrt(mean(x^2) + norm_epsilon), computed in float32 and not rounded before they are encoded. NULL: rows as
+   * they are. Tokens that are skipped are normalised, too. */
+  const DLTensor *q_norm, *k_norm;
+  double norm_epsilon;
 } pegen_args;
 
 /* What struct_size may be: at least the first version's, at most what any version will have, a multiple of 8. */
@@ -328,7 +399,7 @@ typedef struct pegen_operand {
   const char *const *dimension; /* [rank]: "axes", "heads", "blocks" or a number as text */
 } pegen_operand;
 
-/* A tensor with a row for each query token and head: [B,H,N,size]. */
+/* A tensor with a row for each query token and head, [B,H,N,size], or each key's (pegen_kernel.key_inputs). */
 typedef struct pegen_input {
   const char *name;
   const char *doc;
@@ -451,7 +522,14 @@ typedef struct pegen_kernel {
   pegen_workspace_entry *prepare_backward_workspace;
   pegen_entry *attention_finish; /* of calls whose args->split_keys is set */
   pegen_workspace_entry *attention_workspace;
-  int32_t has_sides; /* 1: rows of q and k of one token are encoded differently (an amplitude of each) */
+  int32_t
+      has_sides; /* 1: rows of q and k of one token are encoded differently (an amplitude of each, or sides = "dual") */
+  uint16_t pair_inputs; /* bit i: attention's score reads inputs[i], which is float32 and may have one batch, or head,
+                           for all */
+  uint16_t key_inputs; /* bit i: of keys, [B,Hkv,M,size] or [B,H,M,size] */
+  pegen_entry *append; /* NULL: of kernels that have no slots */
+  int32_t reads_indices; /* 1: attention's score reads indices of tokens in their sequence, so that a call of some of
+                            its tokens is no part of a call of all */
   int32_t unused;
 } pegen_kernel;
 

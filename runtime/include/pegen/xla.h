@@ -15,6 +15,9 @@
  * Buffers are dense with the last dimension fastest. All may have as many dimensions more in front, each of one size or
  * of 1 (vmap with "expand_dims"): the call is made for each of their elements, or once with all as batches where
  * that is the same. A result may be given the memory of an argument (input_output_aliases) where in-place calls allow.
+ * Where boundaries of sequences are among them rows are [total,H,D] in either layout, lse is [total,H], and the
+ * workspace may be left out: how large it is depends on what boundaries hold, so the handler asks the kernel and has
+ * its own.
  *
  * The work of a large call is shared with XLA's own pool of threads; results do not depend on it.
  */
@@ -50,6 +53,8 @@ enum {
   PEGEN_XLA_GRAD_OUT = 16,
   PEGEN_XLA_GRAD_LSE = 17,
   PEGEN_XLA_GRAD_V = 18,
+  PEGEN_XLA_CU_SEQLENS = 19,      /* int32, as of pegen_args; on processors */
+  PEGEN_XLA_K_CU_SEQLENS = 20,
   PEGEN_XLA_OPERAND = 256,        /* and its index */
   PEGEN_XLA_INPUT = 512,          /* and its index */
   PEGEN_XLA_GRAD_OPERAND = 768,   /* and its index */

@@ -1,4 +1,4 @@
--- error: input 'a' is of a pe.polynomial, and this description has none
+-- error: input 'a' is read by no phase, amplitude or generator
 local pe = require "pegen"
 local a = pe.input { name = "a", shape = { 3 }, doc = "one" }
 return pe.encoding { -- HERE

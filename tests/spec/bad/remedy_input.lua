@@ -1,4 +1,4 @@
--- error: arithmetic on input 'a', a whole tensor; an element of the query's row is a()
+-- error: arithmetic on input 'a', a whole tensor; an element of the token's row is a()
 local pe = require "pegen"
 local a = pe.input { name = "a", shape = {}, doc = "curvature" }
 return pe.encoding {

@@ -1,7 +1,7 @@
 /* care: Clifford algebraic rotary embedding in Cl(3,0) (CARE, appendix A)
  *
  * Made by pegen 0.2.0 from the description care with
- *   head_dim=64 heads=1 grades=0,1,2,3 basis=e31 order=paper skip_tokens=0 inverse=false grid=.
+ *   head_dim=64 heads=1 axes=2 grades=0,1,2,3 basis=e31 order=paper skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
@@ -72,6 +72,10 @@ int care_prepare_backward_finish(const pegen_args *args, int part, int parts);
 size_t care_gradient_table_bytes(const pegen_args *args);
 /* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
 size_t care_prepare_backward_workspace(const pegen_args *args);
+
+/* What serves a token: RMS norms of q and k where they are given, encode, k and v to their caches at
+ * args->slots. Parts as in encode. */
+int care_append(const pegen_args *args, int part, int parts);
 
 /* Bytes that args->workspace must have; 0: none. */
 size_t care_workspace(const pegen_args *args);

@@ -61,6 +61,10 @@ size_t geope2d_gradient_table_bytes(const pegen_args *args);
 /* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
 size_t geope2d_prepare_backward_workspace(const pegen_args *args);
 
+/* What serves a token: RMS norms of q and k where they are given, encode, k and v to their caches at
+ * args->slots. Parts as in encode. */
+int geope2d_append(const pegen_args *args, int part, int parts);
+
 /* Bytes that args->workspace must have; 0: none. */
 size_t geope2d_workspace(const pegen_args *args);
 

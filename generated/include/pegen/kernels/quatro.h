@@ -1,7 +1,7 @@
 /* quatro: quaternion rotary embedding (CARE, section 4)
  *
  * Made by pegen 0.2.0 from the description quatro with
- *   head_dim=64 heads=1 half_angle=false skip_tokens=0 inverse=false grid=.
+ *   head_dim=64 heads=1 axes=2 half_angle=false skip_tokens=0 inverse=false grid=.
  * Link the object that was written together with this file; it needs no library.
  *
  *   q, k, q_out, k_out  [B,H,N,64] of float32, bfloat16, float16
@@ -66,6 +66,10 @@ int quatro_prepare_backward_finish(const pegen_args *args, int part, int parts);
 size_t quatro_gradient_table_bytes(const pegen_args *args);
 /* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
 size_t quatro_prepare_backward_workspace(const pegen_args *args);
+
+/* What serves a token: RMS norms of q and k where they are given, encode, k and v to their caches at
+ * args->slots. Parts as in encode. */
+int quatro_append(const pegen_args *args, int part, int parts);
 
 /* Bytes that args->workspace must have; 0: none. */
 size_t quatro_workspace(const pegen_args *args);

@@ -44,6 +44,10 @@ int sincos_encode_backward_finish(const pegen_args *args, int part, int parts);
 /* Bytes that args->workspace must have for them; 0: none, or the arguments are wrong. */
 size_t sincos_encode_backward_workspace(const pegen_args *args);
 
+/* What serves a token: RMS norms of q and k where they are given, encode, k and v to their caches at
+ * args->slots. Parts as in encode. */
+int sincos_append(const pegen_args *args, int part, int parts);
+
 /* Bytes that args->workspace must have; 0: none. */
 size_t sincos_workspace(const pegen_args *args);
 

@@ -1,0 +1,163 @@
+/* forms/parts: a head whose channels are shared by blocks of several kinds; see forms/form.h.
+ *
+ * Each part goes to a plan by itself, as a description that has all the head does. What is one is the program: a
+ * token's numbers and matrices are those of all parts, and a row passes through the parts' matrices one after the
+ * other, each of which leaves the others' channels as they are.
+ */
+#include "algebra/block.h"
+#include "forms/form.h"
+#include "plan/gradient.h"
+#include "plan/plan.h"
+#include "program/backward.h"
+#include "program/encode.h"
+
+#include "kernel/loop.h"
+
+static bool takes(const spec *s) { return s->n_parts > 0; }
+
+static plan *build_part(arena *a, const spec_part *part) {
+  block_program *program = arena_new(a, block_program);
+  if (!block_build(a, part->of, program)) return NULL;
+  block_build_quaternions(a, part->of, program); /* as processors have it, where that is another closed form */
+  plan *p = plan_build(a, program);
+  p->part = part;
+  return p;
+}
+
+/* Channels of no part go with the part behind them, the last ones with the last. */
+static void share_channels(plan_row *row) {
+  int begin = 0;
+  for (int i = 0; i < row->n_parts; i++) {
+    const spec_part *part = &row->spec->part[i];
+    row->part[i]->begin = begin;
+    begin = row->part[i]->end = i + 1 < row->n_parts ? part->first + part->count : row->spec->head_dim;
+  }
+}
+
+static void *build(arena *a, const spec *s) {
+  plan_row *row = arena_new(a, plan_row);
+  *row = (plan_row){.spec = s, .n_parts = s->n_parts};
+  int lanes = 0;
+  bool per_head = false;
+  for (int i = 0; i < s->n_parts; i++) {
+    const plan *p = row->part[i] = build_part(a, &s->part[i]);
+    if (!p) return NULL;
+    if (p->lanes > lanes) lanes = p->lanes;
+    per_head = per_head || p->per_head;
+  }
+  for (int i = 0; i < s->n_parts; i++) {
+    row->part[i]->lanes = lanes;
+    row->part[i]->per_head = per_head;
+  }
+  share_channels(row);
+  return row;
+}
+
+/* ---- programs ---- */
+
+static const program *encode_program(arena *a, const void *of) {
+  const plan_row *row = of;
+  int prepared[SPEC_MAX_PARTS], values[SPEC_MAX_PARTS], matrix[SPEC_MAX_PARTS];
+  program_builder begun = program_begin(a, row->spec, "encode"), *b = &begun;
+  int x = program_stream_in(b, "x", row->spec->head_dim), y = program_stream_out(b, "y", row->spec->head_dim, x);
+  for (int i = 0; i < row->n_parts; i++) prepared[i] = encode_prepared(b, row->part[i]);
+  encode_copy_skipped(b, x, y);
+  encode_for_tokens(b, row->part[0]->per_head);
+  for (int i = 0; i < row->n_parts; i++) {
+    values[i] = encode_values(b, row->part[i], prepared[i]);
+    if (values[i] >= 0) program_set_tabled(b, values[i]);
+  }
+  for (int i = 0; i < row->n_parts; i++) {
+    const plan *p = row->part[i];
+    program_blocks blocks = {p->spec->n_components, p->spec->n_blocks, p->spec->channel};
+    const expr *const *entries = (const expr *const *)p->program->matrix.entry;
+    matrix[i] = program_matrix(b, p, blocks, entries, &values[i], values[i] >= 0);
+  }
+  program_for_rows(b);
+  int turned = program_load(b, x);
+  for (int i = 0; i < row->n_parts; i++) turned = program_apply(b, matrix[i], turned, false);
+  program_store(b, y, turned);
+  program_end_for(b, 0);
+  return b->p;
+}
+
+/* A table has a row of each part's numbers. */
+static const program *prepare_program(arena *a, const void *of) {
+  const plan_row *row = of;
+  int prepared[SPEC_MAX_PARTS], table[SPEC_MAX_PARTS];
+  bool per_head = row->part[0]->per_head, some = false;
+  program_builder b = program_begin(a, row->spec, "prepare");
+  for (int i = 0; i < row->n_parts; i++) {
+    if (row->part[i]->n_values == 0) continue;
+    some = true;
+    const char *name = arena_printf(a, "table_%d", i + 1);
+    table[i] = program_array_out(&b, name, per_head ? IN(TOKENS) | IN(HEADS) : IN(TOKENS));
+    prepared[i] = encode_prepared(&b, row->part[i]);
+  }
+  if (!some) return NULL;
+  encode_for_tokens(&b, per_head);
+  for (int i = 0; i < row->n_parts; i++)
+    if (row->part[i]->n_values > 0) program_write(&b, table[i], encode_values(&b, row->part[i], prepared[i]));
+  program_end_for(&b, 0);
+  return b.p;
+}
+
+/* NULL: nothing but rows has a gradient. */
+static const program *backward_program(arena *a, const plan_row *row, torque_frame frame, backward_way way) {
+  const plan *const *plans = (const plan *const *)row->part;
+  const plan_gradient_row *g = plan_gradient_build_row(a, plans, row->n_parts);
+  return g ? backward_build_row(a, row->spec, plans, g, frame, way) : NULL;
+}
+
+#define BACKWARD(name, frame, way) \
+  static const program *name(arena *a, const void *of) { return backward_program(a, of, frame, way); }
+BACKWARD(backward_of_y, TORQUE_OF_Y, BACKWARD_AT_ONCE)
+BACKWARD(backward_of_x, TORQUE_OF_X, BACKWARD_AT_ONCE)
+BACKWARD(to_table_of_y, TORQUE_OF_Y, BACKWARD_TO_TABLE)
+BACKWARD(to_table_of_x, TORQUE_OF_X, BACKWARD_TO_TABLE)
+BACKWARD(from_table_of_y, TORQUE_OF_Y, BACKWARD_FROM_TABLE)
+BACKWARD(from_table_of_x, TORQUE_OF_X, BACKWARD_FROM_TABLE)
+
+static void print(FILE *out, const void *of) {
+  const plan_row *row = of;
+  for (int i = 0; i < row->n_parts; i++) {
+    if (i) fputc('\n', out);
+    plan_print(out, row->part[i]);
+  }
+}
+
+static int per_head(const void *of) {
+  const plan_row *row = of;
+  return row->part[0]->per_head ? PEGEN_PER_HEAD_ALL : PEGEN_PER_HEAD_NONE;
+}
+
+const form form_parts = {
+    .kind = FORM_PARTS,
+    .name = "blades",
+    .entries = {.encode = "pegen_driver_encode",
+                .append = "pegen_driver_append",
+                .workspace = "pegen_driver_workspace",
+                .prepare = "pegen_driver_prepare",
+                .table_bytes = "pegen_driver_table_bytes",
+                .prepare_backward = "pegen_driver_prepare_backward",
+                .prepare_backward_finish = "pegen_driver_prepare_backward_finish",
+                .prepare_backward_workspace = "pegen_driver_prepare_backward_workspace",
+                .gradient_table_bytes = "pegen_driver_gradient_table_bytes",
+                .encode_backward = "pegen_driver_encode_backward",
+                .encode_backward_finish = "pegen_driver_encode_backward_finish",
+                .encode_backward_workspace = "pegen_driver_encode_backward_workspace"},
+    .takes = takes,
+    .plan = build,
+    .print = print,
+    .programs = {{"encode", encode_program},
+                 {"prepare", prepare_program},
+                 {"encode_transposed", encode_program, "transpose"},
+                 {"encode_backward", backward_of_y},
+                 {"encode_backward_from_x", backward_of_x},
+                 {"encode_backward_by_table", to_table_of_y},
+                 {"encode_backward_by_table_from_x", to_table_of_x},
+                 {"prepare_backward", from_table_of_y},
+                 {"prepare_backward_from_x", from_table_of_x}},
+    .per_head = per_head,
+    .converts = true,
+};

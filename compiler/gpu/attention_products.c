@@ -1,0 +1,77 @@
+/* gpu/attention_products: scores that are functions of the product, in gradients; see gpu/attention_backward.h.
+ *
+ * A tile's products stand in shared memory beside its scores until all that is made of them is: what operands and
+ * coordinates gain of a score, and what the product itself does, which rows of q and k then gain by. Each thread reads
+ * those of its own pairs alone.
+ */
+#include "gpu/attention_backward.h"
+#include "gpu/index.h"
+
+static int n_pairs(const attend *t) { return t->shape.rows * t->shape.columns; }
+
+void attend_products_begin(attend_gradient *g) {
+  if (g->t.p->gain) emit_thread_operands(&g->t.exprs, &g->t.p->gain, 1);
+}
+
+static ir_value score_of(attend_gradient *g, ir_value first, ir_value row, ir_value column, ir_value product) {
+  attend *t = &g->t;
+  ir_value own = add(t->b, t->first, row), other = add(t->b, first, column);
+  return g->of_keys ? attend_score(t, product, column, other, row, own)
+                    : attend_score(t, product, row, own, column, other);
+}
+
+/* Calls for the row and the column of each of the thread's pairs, one after the other. */
+static ir_loop begin_pair(attend *t, ir_value *row, ir_value *column) {
+  ir *b = t->b;
+  ir_loop pairs = ir_for(b, i64(b, 0), i64(b, n_pairs(t)));
+  ir_value pair = narrow(b, pairs.index);
+  *row = attend_row_of_thread(t, quotient(b, pair, t->shape.columns));
+  *column = attend_column_of_thread(t, rest(b, pair, t->shape.columns));
+  return pairs;
+}
+
+void attend_finish_scores(attend_gradient *g, attend_pair_tile *p) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  if (!t->p->score) return;
+  bool is_short = attend_pair_is_short(t->p);
+  for (int i = 0; i < n_pairs(t); i++) {
+    ir_value row = attend_own_row(t, i / t->shape.columns), column = attend_own_column(t, i % t->shape.columns);
+    ir_store(b, p->weight[i], attend_product_at(g, row, column), 4, false);
+    if (is_short) p->weight[i] = score_of(g, p->first, row, column, p->weight[i]);
+  }
+  if (is_short) return;
+  ir_value row, column;
+  ir_loop pairs = begin_pair(t, &row, &column);
+  ir_value product = ir_load(b, b->f32, attend_product_at(g, row, column), 4);
+  ir_value score = score_of(g, p->first, row, column, product);
+  ir_store(b, score, attend_score_at(t, row, column), 4, false);
+  ir_end_for(b, pairs);
+  for (int i = 0; i < n_pairs(t); i++) {
+    ir_value own_row = attend_own_row(t, i / t->shape.columns), own_column = attend_own_column(t, i % t->shape.columns);
+    p->weight[i] = ir_load(b, b->f32, attend_score_at(t, own_row, own_column), 4);
+  }
+}
+
+/* A pair that is not encoded has its product for a score. */
+static ir_value product_gain(attend_gradient *g, ir_value first, ir_value row, ir_value column, ir_value gained) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  two_float cotangent = two_float_f32(gained), *remembered = attend_gain_open(g, first, row, column, &cotangent);
+  ir_value own = add(b, t->first, row), encoded = attend_encoded(t, own, add(b, first, column)),
+           gain = t->p->gain ? attend_gain_value(g, t->p->gain, gained) : ir_float(b, b->f32, 0);
+  emit_thread_forget(&t->exprs, remembered);
+  return encoded.ptr ? ir_select(b, encoded, gain, gained) : gain;
+}
+
+void attend_lay_product_gains(attend_gradient *g, ir_value first) {
+  attend *t = &g->t;
+  ir *b = t->b;
+  if (!t->p->score) return;
+  ir_value row, column;
+  ir_loop pairs = begin_pair(t, &row, &column);
+  ir_value at = attend_score_at(t, row, column), gained = ir_load(b, b->f32, at, 4);
+  ir_store(b, product_gain(g, first, row, column, gained), at, 4, false);
+  ir_end_for(b, pairs);
+  ir_wait(b, IR_BARRIER_WARP);
+}

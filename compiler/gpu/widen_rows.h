@@ -1,0 +1,26 @@
+/* gpu/widen_rows: tokens whose rows columns widen, each of some neighbouring lanes, and their channels, which no column
+ * changes. */
+#ifndef PEGEN_GPU_WIDEN_ROWS_H
+#define PEGEN_GPU_WIDEN_ROWS_H
+
+#include "gpu/body.h"
+#include "gpu/weights.h"
+
+#include "kernel/launch.h"
+
+/* Tokens of a warp have so many lanes. */
+const thread_tile *widen_tile(arena *a, const plan_widen *p, int element, int access, int lanes);
+/* An entry's rows of a number type, each of so many lanes: of whole pieces, where rows are of such, and narrow. Their
+ * number. */
+int widen_row_entries(arena *a, const plan_widen *p, pegen_launch_entry of, number_type dtype, int lanes,
+                      gpu_entry *entries);
+/* The lanes of an entry: which token's the thread is, and which of them. */
+weight_lanes widen_lanes_of(const gpu_body *t, const plan_widen *p);
+/* The token of a launch of rows that they have, and its rows; i1: it exists, else they have another's. */
+ir_value widen_own(gpu_body *t, const weight_lanes *l);
+/* Channels as they are: bits, so that no NaN changes. */
+void widen_move_row(gpu_body *t, weight_lanes *l, const row_place *place, ir_value valid);
+/* What an access of the entry loads and stores. */
+MlirType widen_piece_type(const gpu_body *t);
+
+#endif

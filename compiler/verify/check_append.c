@@ -1,0 +1,192 @@
+/* verify/check_append: what serves a token (NAME_append): rows that are normalised and encoded, q in its place, k and v
+ * at slots of their caches.
+ *
+ * Without norms k and q are encode's to the bit, which is compared with the reference beside this. With them they are
+ * the reference's of rows normalised in long double, from which float64 takes nothing that the bounds could see.
+ */
+#include "verify/check_kind.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE = 5, LEFT_OUT = 4 }; /* slots of a page; one token in so many has none */
+
+static const double EPSILON = 1e-3; /* large enough that leaving it out is seen */
+
+/* One number type's call. */
+typedef struct appended {
+  checker *c;
+  const append_call *call;
+  number_type type;
+  const char *name;
+  DLTensor *q, *k, *v;
+  int64_t *slots; /* [tokens] */
+  DLTensor slots_tensor;
+  int64_t slots_shape[2];
+} appended;
+
+/* ---- caches ---- */
+
+/* Places for twice the tokens, so that half of them must stay as they were: [pages][PAGE][heads][channels], with gaps,
+ * so that no page is where the one before it would go on. */
+static DLTensor *new_cache(const appended *t) {
+  int64_t pages = (2 * t->k->shape[2] + PAGE - 1) / PAGE;
+  return tensor_rows(t->c->memory, t->type, ROWS_GAPS, pages, PAGE, t->k->shape[1], t->k->shape[3]);
+}
+
+static void *in_cache(const DLTensor *cache, int64_t slot, int64_t head) {
+  return tensor_at(cache, slot / PAGE, slot % PAGE, head, 0);
+}
+
+/* Every second place, in an order without runs; with `gaps` some tokens have none. */
+static void choose_slots(appended *t, bool gaps) {
+  int64_t tokens = t->k->shape[2];
+  for (int64_t n = 0; n < tokens; n++) t->slots[n] = 2 * n + 1;
+  for (int64_t n = tokens - 1; n > 0; n--) {
+    int64_t other = (int64_t)random_below(&t->c->random, (uint64_t)n + 1), held = t->slots[n];
+    t->slots[n] = t->slots[other];
+    t->slots[other] = held;
+  }
+  for (int64_t n = LEFT_OUT - 1; gaps && n < tokens; n += LEFT_OUT) t->slots[n] = -1;
+}
+
+/* The cache as it should be: what rooms hold before a call, and rows at their slots. */
+static DLTensor *placed(const appended *t, const DLTensor *rows) {
+  DLTensor *cache = new_cache(t);
+  size_t bytes = (size_t)rows->shape[3] * number_bytes(t->type);
+  for (int64_t h = 0; h < rows->shape[1]; h++)
+    for (int64_t n = 0; n < rows->shape[2]; n++)
+      if (t->slots[n] >= 0) memcpy(in_cache(cache, t->slots[n], h), tensor_at(rows, 0, h, n, 0), bytes);
+  return cache;
+}
+
+/* The rows of a cache where every token has a slot. */
+static DLTensor *taken(const appended *t, const DLTensor *cache) {
+  DLTensor *rows = tensor_copy(t->c->memory, t->k);
+  size_t bytes = (size_t)rows->shape[3] * number_bytes(t->type);
+  for (int64_t h = 0; h < rows->shape[1]; h++)
+    for (int64_t n = 0; n < rows->shape[2]; n++)
+      memcpy(tensor_at(rows, 0, h, n, 0), in_cache(cache, t->slots[n], h), bytes);
+  return rows;
+}
+
+/* ---- norms ---- */
+
+/* Learned weights of the type, of both signs and none near 0. */
+static DLTensor *random_weights(const appended *t, number_type type) {
+  int64_t width = t->c->spec->head_dim;
+  double *values = arena_array(t->c->memory, double, width);
+  for (int64_t i = 0; i < width; i++)
+    values[i] = random_uniform(&t->c->random, 0.5, 2) * (random_below(&t->c->random, 2) ? 1 : -1);
+  return tensor_contiguous(t->c->memory, type, 1, &width, values);
+}
+
+/* x w / sqrt(mean(x^2) + epsilon), in float64. */
+static DLTensor *normalised(const appended *t, const DLTensor *x, const DLTensor *weights) {
+  number_type of = number_type_of(weights->dtype);
+  int64_t width = x->shape[3];
+  DLTensor *y = tensor_rows(t->c->memory, NUMBER_F64, ROWS_BHND, x->shape[0], x->shape[1], x->shape[2], width);
+  for (int64_t h = 0; h < x->shape[1]; h++)
+    for (int64_t n = 0; n < x->shape[2]; n++) {
+      long double sum = 0;
+      for (int64_t i = 0; i < width; i++) {
+        long double value = number_load(t->type, tensor_at(x, 0, h, n, i));
+        sum += value * value;
+      }
+      long double factor = 1 / sqrtl(sum / width + EPSILON);
+      for (int64_t i = 0; i < width; i++) {
+        long double w = number_load(of, (const char *)weights->data + i * (int64_t)number_bytes(of));
+        double value = (double)(number_load(t->type, tensor_at(x, 0, h, n, i)) * factor * w);
+        number_store(NUMBER_F64, tensor_at(y, 0, h, n, i), value);
+      }
+    }
+  return y;
+}
+
+/* ---- calls ---- */
+
+/* q in its place, v beside k; weights NULL: no norms. From the last part to the first; the first error. */
+static int call_append(const appended *t, DLTensor *q, DLTensor *k_cache, DLTensor *v_cache, const DLTensor *q_norm,
+                       const DLTensor *k_norm) {
+  const pegen_kernel *kernel = t->c->kernel;
+  const trial_operands *operands = t->call->operands;
+  pegen_args args = {.struct_size = sizeof args,
+                     .n_operands = kernel->n_operands,
+                     .operands = operands->tensors,
+                     .positions = t->call->positions,
+                     .n_inputs = kernel->n_inputs,
+                     .inputs = operands->inputs,
+                     .q = q,
+                     .q_out = q,
+                     .k = t->k,
+                     .k_out = k_cache,
+                     .v = t->v,
+                     .v_out = v_cache,
+                     .slots = &t->slots_tensor,
+                     .q_norm = q_norm,
+                     .k_norm = k_norm,
+                     .norm_epsilon = q_norm ? EPSILON : 0};
+  if (kernel->n_inputs && !args.inputs)
+    args.inputs = trial_repeated_inputs(t->c->memory, kernel, operands, q->shape[2]);
+  size_t workspace = kernel->workspace ? kernel->workspace(&args) : 0;
+  if (workspace) args.workspace = arena_must(malloc(workspace));
+  int error = 0;
+  for (int part = CHECK_PARTS - 1; part >= 0; part--) {
+    int failed = kernel->append(&args, part, CHECK_PARTS);
+    if (failed) error = failed;
+  }
+  free(args.workspace);
+  return error;
+}
+
+static void check_plain(appended *t) {
+  arena *a = t->c->memory;
+  DLTensor *q_out = tensor_copy(a, t->q), *k_out = tensor_copy(a, t->k), *q = tensor_copy(a, t->q);
+  DLTensor *k_cache = new_cache(t), *v_cache = new_cache(t);
+  choose_slots(t, true);
+  int error = trial_call(t->c->kernel, t->call->positions, t->call->operands, t->q, q_out, t->k, k_out, 1);
+  if (!error) error = call_append(t, q, k_cache, v_cache, NULL, NULL);
+  if (!check_called(t->c, t->name, "append", error)) return;
+  check_report_bits(t->c, t->name, "append, encode's rows at their slots",
+                    tensor_identical(q, q_out) && tensor_identical(k_cache, placed(t, k_out)));
+  check_report_bits(t->c, t->name, "append, v at the same slots", tensor_identical(v_cache, placed(t, t->v)));
+}
+
+static void check_norms(appended *t) {
+  DLTensor *q = tensor_copy(t->c->memory, t->q), *k_cache = new_cache(t), *v_cache = new_cache(t);
+  const DLTensor *q_norm = random_weights(t, NUMBER_F32), *k_norm = random_weights(t, t->type);
+  choose_slots(t, false);
+  if (!check_called(t->c, t->name, "append, rows normalised", call_append(t, q, k_cache, v_cache, q_norm, k_norm)))
+    return;
+  trial_error worst = {0};
+  const DLTensor *k = taken(t, k_cache);
+  t->call->compare(t->c, false, normalised(t, t->q, q_norm), q, &worst);
+  t->call->compare(t->c, true, normalised(t, t->k, k_norm), k, &worst);
+  check_report(t->c, t->name, "append, rows normalised", t->call->bound, &worst);
+  check_report_bits(t->c, t->name, "append, other slots as they were",
+                    tensor_identical(k_cache, placed(t, k)) && tensor_identical(v_cache, placed(t, t->v)));
+}
+
+void check_append(checker *c, const append_call *call) {
+  if (!c->kernel->append || c->kernel->ptx) return; /* GPUs have none: beside their code it is the processor's */
+  uint64_t before = c->random; /* what follows has the numbers that it has of kernels without the entry */
+  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
+    if (!(c->kernel->dtypes & number_type_info((number_type)type)->dtype)) continue;
+    appended t = {.c = c, .call = call, .type = (number_type)type, .name = number_name((number_type)type)};
+    int channels = c->spec->head_dim;
+    t.q = tensor_rows(c->memory, t.type, ROWS_BNHD, 1, call->heads, call->tokens, channels);
+    t.k = tensor_rows(c->memory, t.type, ROWS_GAPS, 1, call->k_heads, call->tokens, channels);
+    t.v = tensor_rows(c->memory, t.type, ROWS_BNHD, 1, call->k_heads, call->tokens, channels);
+    tensor_randomize(t.q, &c->random);
+    tensor_randomize(t.k, &c->random);
+    tensor_randomize(t.v, &c->random);
+    t.slots = arena_array(c->memory, int64_t, call->tokens + 1);
+    t.slots_shape[0] = 1, t.slots_shape[1] = call->tokens;
+    t.slots_tensor = (DLTensor){.data = t.slots, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLInt, 64, 1}};
+    t.slots_tensor.shape = t.slots_shape;
+    check_plain(&t);
+    check_norms(&t);
+  }
+  c->random = before;
+}

@@ -1,0 +1,216 @@
+/* append.c: what serves a token, in one call: RMS norms of its rows of q and k, where there are any, their encoding, q
+ * to q_out, k to its cache at slots, and v to a cache of its own at the same.
+ *
+ * q and k are a call of encode with slots and are checked as one (check_slots.c), and walked as one (encode.c), whose
+ * functions normalise rows as they load them. v is checked as k of a second such call, and moved here. All is checked
+ * before a byte is written.
+ */
+#include "append.h"
+#include "backward.h"
+
+#include <float.h>
+
+/* A checked call. */
+typedef struct append_call {
+  pegen_call rows, values; /* of values stream[1] alone: v */
+  pegen_view caches[2];    /* of k, of v */
+  pegen_view norms[2];     /* weights of q, of k; empty: none */
+} append_call;
+
+/* ---- checks ---- */
+
+/* The call without what encode does not know: of q and k, and, with k, q and k_scale in their places, of v. */
+static void plain_args(const pegen_args *args, pegen_args *rows, pegen_args *values) {
+  pegen_copy_args(rows, args);
+  pegen_copy_args(values, args);
+  values->q = 0;
+  values->q_out = 0;
+  values->k = rows->v;
+  values->k_out = rows->v_out;
+  values->k_scale = rows->v_scale;
+  pegen_args *both[] = {rows, values};
+  for (int i = 0; i < 2; i++) {
+    both[i]->v_out = 0;
+    both[i]->v_scale = both[i]->q_norm = both[i]->k_norm = 0;
+    both[i]->norm_epsilon = 0;
+  }
+}
+
+static int check_norm(const pegen_driver *driver, const DLTensor *norm, int is_given, pegen_view *view) {
+  view->empty = 1;
+  if (!norm) return 0;
+  if (!is_given || norm->ndim != 1 || !norm->shape || norm->shape[0] != driver->kernel->head_dim ||
+      !pegen_number_is_operand(norm->dtype) || (norm->strides && norm->shape[0] > 1 && norm->strides[0] != 1))
+    return PEGEN_ERROR_NORM;
+  return pegen_on_host(norm) ? pegen_view_contiguous(norm, view) : PEGEN_ERROR_DEVICE;
+}
+
+static int check_values(const pegen_driver *driver, const pegen_args *args, const pegen_args *values, int part,
+                        int parts, int64_t row_bytes, append_call *call) {
+  const DLTensor *k = args->k, *v = values->k;
+  if (!v != !values->k_out) return PEGEN_ERROR_MISSING_OUTPUT;
+  call->values.stream[1].given = 0;
+  if (!v) return 0;
+  if (v->ndim != k->ndim) return PEGEN_ERROR_RANK;
+  if (!v->shape) return PEGEN_ERROR_NULL_SHAPE;
+  if (!pegen_same_rows(k, 4, v, 4)) return PEGEN_ERROR_SHAPE_MISMATCH;
+  if (!pegen_same_type(v, k)) return PEGEN_ERROR_DTYPE_MISMATCH;
+  return pegen_check_slots(driver, values, part, parts, row_bytes, &call->values, &call->caches[1]);
+}
+
+/* What each of the two calls did not ask of the other. */
+static int overlaps(const append_call *call) {
+  const pegen_stream *q = &call->rows.stream[0], *k = &call->rows.stream[1], *v = &call->values.stream[1];
+  const pegen_view *read[8], *written[3];
+  int n_read = 0, n_written = 0;
+  read[n_read++] = &call->norms[0];
+  read[n_read++] = &call->norms[1];
+  if (q->given) written[n_written++] = q->out;
+  written[n_written++] = &call->caches[0];
+  if (v->given) {
+    read[n_read++] = &v->in;
+    read[n_read++] = &v->scale;
+    if (pegen_views_meet(&call->caches[0], &call->caches[1])) return 1;
+    if (q->given && (pegen_views_meet(&call->caches[1], q->out) || pegen_views_meet(&call->caches[1], &q->in) ||
+                     pegen_views_meet(&call->caches[1], &q->scale)))
+      return 1;
+    if (pegen_views_meet(&call->caches[1], &k->in) || pegen_views_meet(&call->caches[1], &k->scale) ||
+        pegen_views_meet(&call->caches[1], &call->norms[0]) || pegen_views_meet(&call->caches[1], &call->norms[1]))
+      return 1;
+  }
+  for (int w = 0; w < n_written; w++)
+    for (int r = 0; r < n_read; r++)
+      if (pegen_views_meet(written[w], read[r])) return 1;
+  return 0;
+}
+
+static int check(const pegen_driver *driver, const pegen_args *args, const pegen_args *rows, const pegen_args *values,
+                 int part, int parts, append_call *call) {
+  int64_t row_bytes = ((const pegen_blades *)driver->form)->values_bytes;
+  double epsilon = PEGEN_GIVEN(args, norm_epsilon);
+  if (!rows->slots) return PEGEN_ERROR_SLOTS;
+  int error = pegen_check_slots(driver, rows, part, parts, row_bytes, &call->rows, &call->caches[0]);
+  if (error || (error = check_values(driver, args, values, part, parts, row_bytes, call)) != 0 ||
+      (error = check_norm(driver, PEGEN_GIVEN(args, q_norm), args->q != 0, &call->norms[0])) != 0 ||
+      (error = check_norm(driver, PEGEN_GIVEN(args, k_norm), 1, &call->norms[1])) != 0)
+    return error;
+  if (!(epsilon >= 0 && epsilon <= DBL_MAX)) return PEGEN_ERROR_NORM;
+  return overlaps(call) ? PEGEN_ERROR_OVERLAP : 0;
+}
+
+/* ---- rows that are not encoded ---- */
+
+/* What converts a stream's rows; NULL: not compiled in. */
+static pegen_plain_function *converter(const pegen_target_code *target, const pegen_stream *stream) {
+  if (!target->convert) return 0;
+  return target->convert[stream->in_type * (PEGEN_OUT_TYPES - PEGEN_ROW_TYPES) + stream->out_type - PEGEN_ROW_TYPES];
+}
+
+static pegen_plain_function *function_of(const pegen_target_code *target, const pegen_stream *stream) {
+  return pegen_converts(stream) ? converter(target, stream) : target->norm[stream->in_type];
+}
+
+int pegen_can_normalise(const pegen_driver *driver, const pegen_target_code *target, const pegen_stream *stream) {
+  return driver->kernel->skip_tokens == 0 || function_of(target, stream);
+}
+
+void pegen_normalise_tokens(const pegen_target_code *target, const pegen_stream *stream, const pegen_rows *rows,
+                            int64_t batch, int64_t begin, int64_t end) {
+  pegen_plain_rows work;
+  work.rows = rows->heads;
+  work.in_step = rows->in_head;
+  work.out_step = rows->out_head;
+  work.gain = rows->gain;
+  work.norm = rows->norm;
+  work.epsilon = rows->epsilon;
+  for (int64_t token = begin; token < end; token++) {
+    work.in = rows->in + (batch * rows->in_batch + token * rows->in_token);
+    work.out = rows->out + (batch * rows->out_batch + token * rows->out_token);
+    function_of(target, stream)(&work);
+  }
+}
+
+static void copy_bytes(char *to, const char *from, int64_t bytes) {
+  int64_t i = 0;
+  for (; i + 64 <= bytes; i += 64) {
+    uint64_t line[8]; /* rows are aligned to their elements only */
+    __builtin_memcpy(line, from + i, 64);
+    __builtin_memcpy(to + i, line, 64);
+  }
+  for (; i < bytes; i++) to[i] = from[i];
+}
+
+/* Rows of one token; heads that follow each other on both sides are one run of bytes. */
+static void copy_heads(const pegen_plain_rows *rows, int64_t width) {
+  int64_t runs = rows->rows, bytes = width;
+  if (rows->in_step == width && rows->out_step == width) {
+    bytes *= runs;
+    runs = 1;
+  }
+  for (int64_t run = 0; run < runs; run++)
+    copy_bytes(rows->out + run * rows->out_step, rows->in + run * rows->in_step, bytes);
+}
+
+static void move_values(const pegen_stream *v, pegen_plain_function *convert, int part, int parts) {
+  const pegen_view *in = &v->in, *out = v->out;
+  int64_t tokens = in->size[PEGEN_TOKEN], begin, end;
+  if (!pegen_share(in->size[PEGEN_BATCH] * tokens, part, parts, &begin, &end)) return;
+  pegen_plain_rows rows;
+  rows.rows = in->size[PEGEN_HEAD];
+  rows.in_step = in->stride[PEGEN_HEAD];
+  rows.out_step = out->stride[PEGEN_HEAD];
+  rows.gain = v->gain;
+  rows.norm = 0;
+  rows.epsilon = 0;
+  for (int64_t item = begin; item < end; item++) {
+    int64_t slot = v->slots[item], batch = item / tokens, token = item - batch * tokens;
+    if (slot < 0) continue;
+    int64_t page = slot / v->page_size;
+    rows.in = (const char *)(in->base + (uintptr_t)(batch * in->stride[PEGEN_BATCH] + token * in->stride[PEGEN_TOKEN]));
+    rows.out =
+        (char *)(v->cache + (uintptr_t)(page * v->page + (slot - page * v->page_size) * out->stride[PEGEN_TOKEN]));
+    if (convert) convert(&rows);
+    else copy_heads(&rows, in->width);
+  }
+}
+
+/* ---- the entry ---- */
+
+/* Weights as float32, [head_dim]. */
+static void set_norm(pegen_stream *stream, const DLTensor *norm, double epsilon, int64_t head_dim, float *weights) {
+  double some[64];
+  if (!norm) return;
+  for (int64_t first = 0; first < head_dim; first += 64) {
+    int64_t count = head_dim - first < 64 ? head_dim - first : 64;
+    pegen_gather_run(norm, first, count, some);
+    for (int64_t i = 0; i < count; i++) weights[first + i] = (float)some[i];
+  }
+  stream->norm = weights;
+  stream->epsilon = epsilon;
+}
+
+int pegen_driver_append(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
+  append_call call;
+  pegen_args rows, values;
+  pegen_tuning tuning;
+  if (!args) return PEGEN_ERROR_NULL_ARGS;
+  int error = pegen_check_struct(args, args->struct_size, PEGEN_ARGS_FIRST_SIZE, sizeof *args);
+  if (error) return error;
+  plain_args(args, &rows, &values);
+  if ((error = check(driver, args, &rows, &values, part, parts, &call)) != 0) return error;
+  int chosen = pegen_dispatch(driver, &tuning);
+  if (chosen < 0) return PEGEN_ERROR_PROCESSOR;
+  const pegen_target_code *target = &((const pegen_blades *)driver->form)->targets[chosen];
+  const pegen_stream *v = &call.values.stream[1];
+  pegen_plain_function *convert = v->given && pegen_converts(v) ? converter(target, v) : 0;
+  if (v->given && pegen_converts(v) && !convert) return PEGEN_ERROR_DTYPE;
+
+  int64_t head_dim = driver->kernel->head_dim;
+  float *weights = __builtin_alloca_with_align(sizeof(float) * 2 * (size_t)head_dim, 512);
+  pegen_stream *q = &call.rows.stream[0], *k = &call.rows.stream[1];
+  if (!call.norms[0].empty) set_norm(q, args->q_norm, args->norm_epsilon, head_dim, weights);
+  if (!call.norms[1].empty) set_norm(k, args->k_norm, args->norm_epsilon, head_dim, weights + head_dim);
+  error = pegen_encode_checked(driver, &rows, &call.rows, target, &tuning, part, parts);
+  if (!error && v->given && !v->in.empty) move_values(v, convert, part, parts);
+  return error;
+}

@@ -1,0 +1,14 @@
+/* append.h: rows that are not encoded: v, and, of calls with norms, of tokens that are skipped. */
+#ifndef PEGEN_KERNEL_APPEND_H
+#define PEGEN_KERNEL_APPEND_H
+
+#include "driver.h"
+
+/* Whether there is code for the norms that a stream of append has, or for tokens that are skipped. */
+PEGEN_INTERNAL int pegen_can_normalise(const pegen_driver *driver, const pegen_target_code *target,
+                                       const pegen_stream *stream);
+/* Tokens [begin, end) of a batch, normalised and then copied or converted to where `rows` say. */
+PEGEN_INTERNAL void pegen_normalise_tokens(const pegen_target_code *target, const pegen_stream *stream,
+                                           const pegen_rows *rows, int64_t batch, int64_t begin, int64_t end);
+
+#endif

@@ -1,0 +1,59 @@
+/* attention_turner.h: rows turned at their own positions by a kernel's own encode functions of float32, for attention
+ * whose rotations leave the pairs and for its gradients. */
+#ifndef PEGEN_KERNEL_ATTENTION_TURNER_H
+#define PEGEN_KERNEL_ATTENTION_TURNER_H
+
+#include "attention_walk.h"
+
+typedef struct pegen_attention_turner {
+  const pegen_attention_walk *w;
+  const pegen_blades *rows;
+  const pegen_target_code *code;
+  double *leaves; /* of rotors */
+  char *prepared;
+  float *lanes; /* of gradients: [2][PEGEN_ATTENTION_QUERIES][head_dim] */
+  pegen_attention_read_function *read; /* rows of the call's type */
+  int64_t head; /* whose rotors are prepared; -1: none */
+} pegen_attention_turner;
+
+/* Float32 rows of head_dim channels, strides in bytes; in NULL: none. */
+typedef struct pegen_turned_rows {
+  const char *in;
+  int64_t in_token;
+  float *out; /* which `in` may be */
+  int64_t out_token;
+} pegen_turned_rows;
+
+/* All but the room, which is the caller's. */
+PEGEN_INTERNAL void pegen_attention_turner_begin(pegen_attention_turner *t, const pegen_attention_walk *w, int target);
+/* What follows is of this head of q. */
+PEGEN_INTERNAL void pegen_attention_turner_set_head(pegen_attention_turner *t, int64_t head);
+/* `count` rows of each by the rotors of coordinates places[axes][stride]. */
+PEGEN_INTERNAL void pegen_attention_turn(const pegen_attention_turner *t, const pegen_turned_rows rows[2],
+                                         int64_t count, const double *places, int64_t stride);
+/* `count` rows where they are, `token` bytes apart, by R(-r) = R(r)^-1: at most PEGEN_ATTENTION_TURNED_KEYS, which are
+ * no fewer than PEGEN_ATTENTION_QUERIES. */
+PEGEN_INTERNAL void pegen_attention_turn_back(const pegen_attention_turner *t, float *rows, int64_t token,
+                                              int64_t count, const double *places, int64_t stride);
+
+/* Gradients of attention whose values are turned are those of attention whose values are not, of
+ *
+ *     v' = R(s) v,   out' = R(r) out,   g' = R(r) g_out,   and then g_v = R(s)^-1 g_v',
+ *
+ * since out = R(r)^-1 out', and R is its own inverse's transpose. */
+/* The tile's rows of out and of its gradient, by lane. */
+PEGEN_INTERNAL void pegen_attention_turn_gradient(const pegen_attention_turner *t, pegen_attention_gradient_tile *tile,
+                                                  const pegen_view *out, const pegen_view *g_out, int64_t batch,
+                                                  int64_t head);
+/* What values of keys [begin, end) gain, `pitch` numbers from row to row: back, or once more as values are. */
+PEGEN_INTERNAL void pegen_attention_turn_sums(const pegen_attention_turner *t, float *sums, int64_t pitch,
+                                              int64_t begin, int64_t end, int back);
+
+#define PEGEN_ATTENTION_TURNER_ROOM(t) \
+  do { \
+    size_t line = 64, leaves = (size_t)((t)->rows->n_leaves * (t)->rows->lanes); \
+    (t)->prepared = __builtin_alloca_with_align((size_t)(t)->rows->prepared_bytes + line, 512); \
+    (t)->leaves = __builtin_alloca_with_align(sizeof(double) * leaves + line, 512); \
+  } while (0)
+
+#endif

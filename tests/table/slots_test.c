@@ -1,0 +1,224 @@
+/* slots_test: encode of k to slots of a cache in pages (kernel/check_slots.c): each row is that of a call without
+ * slots, what has none is left out, nothing else of the cache is written; and what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "loader.h"
+#include "slots.h"
+#include "verify/trial.h"
+
+#include <string.h>
+
+enum { TOKENS = 23, MOST_PARTS = 4 };
+
+typedef struct world {
+  arena *memory;
+  spec *spec;
+  const char **targets;
+  int n_targets;
+  uint64_t random;
+} world;
+
+static world open_world(const char *name, int n_defines, const loader_define *defines) {
+  world w = {.memory = arena_create(), .random = 5};
+  w.spec = loader_load(w.memory, arena_printf(w.memory, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, n_defines, defines);
+  assert_non_null(w.spec);
+  w.n_targets = trial_targets(w.memory, NULL, &w.targets);
+  return w;
+}
+
+typedef struct encoding {
+  const char *name;
+  int n_defines;
+  loader_define defines[3];
+} encoding;
+
+static const encoding encodings[] = {{"rope", 0, {{NULL, NULL}}},
+                                     {"rope_mixed", 1, {{"heads", "2"}}},
+                                     {"rope", 2, {{"skip_tokens", "2"}, {"head_dim", "24"}}},
+                                     {"sincos", 1, {{"channels", "24"}}}};
+
+static void as_rows(const encoding *e, int pair) {
+  world w = open_world(e->name, e->n_defines, e->defines);
+  unsigned dtypes = pair ? PEGEN_DTYPE_BF16 | PEGEN_DTYPE_BF16 << PEGEN_TO_F8E4M3 : 0;
+  for (int target = 0, round = 0; target < w.n_targets; target++) {
+    loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[target], dtypes, 1);
+    assert_non_null(loaded);
+    const pegen_kernel *kernel = run_kernel(loaded);
+    for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++, round++) {
+      number_type read = pair ? NUMBER_BF16 : (number_type)type, written = pair ? NUMBER_F8E4M3 : read;
+      int64_t batch = 1 + round % 2, heads = kernel->heads ? kernel->heads : 3, slots[2 * TOKENS];
+      row_order order = (row_order)(round % ROW_ORDER_COUNT);
+      DLTensor *q = tensor_rows(w.memory, read, order, batch, heads, TOKENS, kernel->head_dim),
+               *k = tensor_rows(w.memory, read, order, batch, heads, TOKENS, kernel->head_dim),
+               *apart = tensor_rows(w.memory, written, ROWS_BHND, batch, heads, TOKENS, kernel->head_dim),
+               *q_apart = tensor_rows(w.memory, read, ROWS_BHND, batch, heads, TOKENS, kernel->head_dim),
+               *q_out = tensor_copy(w.memory, q_apart);
+      tensor_randomize(q, &w.random);
+      tensor_randomize(k, &w.random);
+      double *places = arena_array(w.memory, double, 2 * TOKENS * 8), scale[] = {0.5};
+      for (int i = 0; i < 2 * TOKENS * 8; i++) places[i] = (double)random_below(&w.random, 30);
+      int64_t shape[] = {batch, TOKENS, kernel->n_axes}, one[] = {1};
+      const DLTensor *positions =
+          tensor_contiguous(w.memory, NUMBER_F32, round % 3 ? 2 : 3, shape + !!(round % 3), places);
+      trial_operands operands = trial_random_operands(w.memory, w.spec, NUMBER_F32, &w.random);
+      pegen_args args = {.struct_size = sizeof args,
+                         .n_operands = kernel->n_operands,
+                         .q = q,
+                         .k = k,
+                         .q_out = q_apart,
+                         .k_out = apart,
+                         .positions = positions,
+                         .operands = operands.tensors};
+      if (pair) args.k_scale = tensor_contiguous(w.memory, NUMBER_F32, 1, one, scale);
+      assert_int_equal(kernel->encode(&args, 0, 1), 0);
+      fill_slots(slots, batch * TOKENS, &w.random);
+      DLTensor *cache = cache_of(w.memory, apart, round % 2), *wanted = cache_of(w.memory, apart, round % 2);
+      place_rows(wanted, apart, slots);
+      args.k_out = cache;
+      args.slots = slots_of(w.memory, slots, 1 + round % 2, batch, TOKENS);
+      for (int alone = 0; alone < 2; alone++)
+        for (int parts = 1; parts <= MOST_PARTS; parts++) {
+          memset(cache->data, 0x5a, room_of(cache));
+          args.q = alone ? NULL : q;
+          args.q_out = alone ? NULL : q_out;
+          for (int part = parts - 1; part >= 0; part--) assert_int_equal(kernel->encode(&args, part, parts), 0);
+          assert_memory_equal(cache->data, wanted->data, room_of(cache));
+          if (!alone) assert_true(tensor_identical(q_out, q_apart));
+        }
+    }
+    run_unload(loaded);
+  }
+  arena_destroy(w.memory);
+}
+
+static void slots(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof encodings / sizeof *encodings; i++) as_rows(&encodings[i], 0);
+}
+
+static void converted(void **state) {
+  (void)state;
+  as_rows(&encodings[0], 1);
+}
+
+#define REFUSED(error, change) \
+  do { \
+    pegen_args args = sound; \
+    DLTensor some = *sound.slots, pool = *cache; \
+    change; \
+    (void)some, (void)pool; \
+    memset(cache->data, 0x5a, room_of(cache)); \
+    assert_int_equal(kernel->encode(&args, 0, 1), error); \
+    for (size_t i = 0; i < room_of(cache); i++) assert_int_equal(((unsigned char *)cache->data)[i], 0x5a); \
+  } while (0)
+
+static void refused(void **state) {
+  (void)state;
+  world w = open_world("rope", 0, NULL);
+  loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+  const pegen_kernel *kernel = run_kernel(loaded);
+  DLTensor *k = tensor_rows(w.memory, NUMBER_F32, ROWS_BHND, 1, 2, 4, kernel->head_dim),
+           *cache = cache_of(w.memory, k, 0);
+  double places[] = {0, 1, 2, 3};
+  int64_t shape[] = {4, 1}, at[] = {3, -1, 70, 5};
+  pegen_args sound = {.struct_size = sizeof sound, .k = k, .k_out = cache};
+  sound.positions = tensor_contiguous(w.memory, NUMBER_F32, 2, shape, places);
+  sound.slots = slots_of(w.memory, at, 1, 1, 4);
+  assert_int_equal(kernel->encode(&sound, 0, 1), 0);
+  static const int64_t wrong[] = {-2, PAGES * PAGE, INT64_MAX, INT64_MIN};
+  for (int i = 0; i < 4; i++) {
+    at[2] = wrong[i];
+    REFUSED(PEGEN_ERROR_SLOT, (void)0);
+  }
+  at[2] = 70;
+  REFUSED(PEGEN_ERROR_SLOTS, (some.shape = (int64_t[]){3}, args.slots = &some));
+  REFUSED(PEGEN_ERROR_SLOTS, (some.shape = NULL, args.slots = &some));
+  REFUSED(PEGEN_ERROR_SLOTS, (some.ndim = 0, args.slots = &some));
+  REFUSED(PEGEN_ERROR_SLOTS, (some.ndim = 2, some.shape = (int64_t[]){2, 2}, args.slots = &some));
+  REFUSED(PEGEN_ERROR_SLOTS, (some.dtype.bits = 32, args.slots = &some));
+  REFUSED(PEGEN_ERROR_SLOTS, (some.strides = (int64_t[]){2}, args.slots = &some));
+  REFUSED(PEGEN_ERROR_DEVICE, (some.device.device_type = kDLCUDA, args.slots = &some));
+  REFUSED(PEGEN_ERROR_NULL_DATA, (some.data = NULL, args.slots = &some));
+  REFUSED(PEGEN_ERROR_ALIGNMENT, (some.byte_offset = 4, args.slots = &some));
+  REFUSED(PEGEN_ERROR_RANK, (pool.ndim = 3, args.k_out = &pool));
+  REFUSED(PEGEN_ERROR_NULL_SHAPE, (pool.shape = NULL, args.k_out = &pool));
+  REFUSED(PEGEN_ERROR_SHAPE_MISMATCH, (pool.shape = (int64_t[]){PAGES, PAGE, 1, k->shape[3]}, args.k_out = &pool));
+  REFUSED(PEGEN_ERROR_HEAD_DIM, (pool.shape = (int64_t[]){PAGES, PAGE, 2, k->shape[3] - 2}, args.k_out = &pool));
+  REFUSED(PEGEN_ERROR_NEGATIVE_SIZE, (pool.shape = (int64_t[]){-1, PAGE, 2, k->shape[3]}, args.k_out = &pool));
+  REFUSED(PEGEN_ERROR_SLOT, (pool.shape = (int64_t[]){4, PAGE, 2, k->shape[3]}, args.k_out = &pool));
+  REFUSED(PEGEN_ERROR_STRIDE,
+          (pool.strides = (int64_t[]){0, cache->strides[1], cache->strides[2], 1}, args.k_out = &pool));
+  REFUSED(PEGEN_ERROR_DTYPE_MISMATCH, (pool.dtype.bits = 16, args.k_out = &pool));
+  REFUSED(PEGEN_ERROR_DEVICE, (pool.device.device_type = kDLCUDA, args.k_out = &pool));
+  REFUSED(PEGEN_ERROR_MISSING_OUTPUT, args.k_out = NULL);
+  REFUSED(PEGEN_ERROR_MISSING_OUTPUT, args.k = NULL);
+  REFUSED(PEGEN_ERROR_OVERLAP, (pool.data = k->data, pool.shape = (int64_t[]){1, 2, 2, k->shape[3]}, at[2] = at[0] = -1,
+                                at[3] = 0, args.k_out = &pool));
+  at[0] = 3, at[2] = 70, at[3] = 5;
+  run_unload(loaded);
+  arena_destroy(w.memory);
+}
+
+/* k of no heads and a cache of none, or pages of no rows, have nothing to write; q beside it goes where it always does.
+ */
+static void of_nothing(void **state) {
+  (void)state;
+  world w = open_world("rope", 0, NULL);
+  loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+  const pegen_kernel *kernel = run_kernel(loaded);
+  DLTensor *q = tensor_rows(w.memory, NUMBER_F32, ROWS_BHND, 1, 2, 4, kernel->head_dim),
+           *q_out = tensor_copy(w.memory, q), *q_apart = tensor_copy(w.memory, q), k = *q, cache = *q;
+  tensor_randomize(q, &w.random);
+  double places[] = {0, 1, 2, 3};
+  int64_t shape[] = {4, 1}, at[] = {3, -1, 2, 0}, none[] = {1, 0, 4, kernel->head_dim},
+          pages[] = {1, 4, 0, kernel->head_dim};
+  k.shape = none;
+  cache.shape = pages;
+  k.strides = cache.strides = NULL;
+  pegen_args args = {.struct_size = sizeof args, .q = q, .q_out = q_apart};
+  args.positions = tensor_contiguous(w.memory, NUMBER_F32, 2, shape, places);
+  assert_int_equal(kernel->encode(&args, 0, 1), 0);
+  args.q_out = q_out;
+  args.k = &k;
+  args.k_out = &cache;
+  args.slots = slots_of(w.memory, at, 1, 1, 4);
+  assert_int_equal(kernel->encode(&args, 0, 1), 0);
+  assert_true(tensor_identical(q_out, q_apart));
+  /* Pages of no rows, and no slot. */
+  args.k = q;
+  pages[1] = 0, pages[2] = 2;
+  at[0] = at[2] = at[3] = -1;
+  assert_int_equal(kernel->encode(&args, 0, 1), 0);
+  run_unload(loaded);
+  arena_destroy(w.memory);
+}
+
+/* Entries that have none say so. */
+static void elsewhere(void **state) {
+  (void)state;
+  static const char *const names[] = {"attention", "rope", "string_cayley", "pape"};
+  int64_t at[] = {0};
+  for (int i = 0; i < 4; i++) {
+    world w = open_world(names[i], 0, NULL);
+    pegen_args args = {.struct_size = sizeof args, .slots = slots_of(w.memory, at, 1, 1, 1)};
+    loaded_kernel *loaded = trial_load_gradients(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+    const pegen_kernel *k = run_kernel(loaded);
+    pegen_entry *entries[] = {i == 1 ? NULL : k->encode, k->prepare,          k->encode_backward, k->attention,
+                              k->attention_backward,     k->prepare_backward, k->attention_finish};
+    for (size_t e = 0; e < sizeof entries / sizeof *entries; e++)
+      if (entries[e]) assert_int_equal(entries[e](&args, 0, 1), PEGEN_ERROR_NO_SLOTS);
+    run_unload(loaded);
+    arena_destroy(w.memory);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(slots), cmocka_unit_test(converted), cmocka_unit_test(refused),
+                                     cmocka_unit_test(elsewhere), cmocka_unit_test(of_nothing)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
