@@ -13,25 +13,34 @@ enum { MIB = 1 << 20, UNKNOWN_CACHE = 16 * MIB };
 
 typedef struct row {
   int64_t vendor, first_family, last_family;
+  int64_t largest_cache; /* what a last cache larger than this counts as */
   pegen_tuning wishes;
 } row;
 
 /* Best match first; the last row takes everybody. */
 static const row rows[] = {
-    /* Intel: an AVX-512 Xeon with 2 MiB of second-level cache a core. Prefetching 4 to 8 KiB ahead is worth .65 to .95
-     * of the limit at 192 MiB, nothing within 2 MiB. Tiles of tokens reused over batches are slower there: .67 to .93
-     * where streaming gets .85 to 1.0. */
+    /* Intel: an AVX-512 Xeon with 2 MiB of second-level cache a core. Prefetching is worth .65 to .95 of the limit at
+     * 192 MiB, nothing within 2 MiB; there, in place, rows asked for 1, 2, 4, 8 and 12 KiB ahead reach of the limit:
+     * geope2d .85, .90, .86, .85, .82, geope3d .81, .90, .86, .84, .80, care .87, .91, .87, .82, .79, rope .90, .91,
+     * .91, .90, .87 (a Xeon with 480 MiB of last cache). Tiles of tokens reused over batches are slower there: .67 to
+     * .93 where streaming gets .85 to 1.0. Rotors that differ from head to head, 12 heads at [8,196,12,64] in place, by
+     * tiles of 6, 12, 24 and 48: care .85, .85, .84, .80, quatro .73, .73, .72, .70, rope_mixed .91, .92, .91, .89.
+     * Rotors of 1, 2 and 4 tokens at once at [1,196,12,64]: care .80, .77, .75, rope .97, .92, .91. The last cache is a
+     * whole socket's, and one program has not all of it: outputs elsewhere with one reading of q and k after them,
+     * through the caches and past them, rope: 39 MB 1.99 and 2.50 ms, 77 MB 5.2 and 5.1, 154 MB 12.9 and 10.1 (two
+     * threads 2.2 and 2.7, 2.5 and 2.7, 6.5 and 5.6). */
     {PEGEN_VENDOR_INTEL,
      0,
      INT64_MAX,
+     80 * MIB,
      {.prefetch_above = 2 * MIB,
       .prefetch_broken = NEVER,
-      .prefetch_bytes = 4096,
+      .prefetch_bytes = 2048,
       .stream_above = LAST_CACHE,
       .share_below = NEVER,
       .tile_tokens = 128,
       .tile_once = 1,
-      .tile_rotors = 24,
+      .tile_rotors = 12,
       .group_rows = 8}},
     /* AMD Zen 5: an EPYC of family 26 with 1 MiB of second-level cache a core and 32 MiB behind it. Rotors that differ
      * from head to head, 12 heads at [8,196,12,64] in place, by tiles of 12, 24, 48 and 84 rotors: rope_mixed 158, 150,
@@ -51,6 +60,7 @@ static const row rows[] = {
     {PEGEN_VENDOR_AMD,
      0x1a,
      INT64_MAX,
+     INT64_MAX,
      {.prefetch_above = LAST_CACHE,
       .prefetch_broken = 16 * MIB,
       .prefetch_bytes = 4096,
@@ -65,6 +75,7 @@ static const row rows[] = {
     /* aarch64: nothing was measured, so as everybody else's. A program may not ask for the size of the caches there. */
     {PEGEN_VENDOR_ARM,
      0,
+     INT64_MAX,
      INT64_MAX,
      {.prefetch_above = NEVER,
       .prefetch_broken = 16 * MIB,
@@ -86,6 +97,7 @@ static const row rows[] = {
      * such a run, too: rope at [8,196,12,64] .77 with 16 tokens, .80 with 64, .83 with 128. */
     {PEGEN_VENDOR_ANY,
      0,
+     INT64_MAX,
      INT64_MAX,
      {.prefetch_above = NEVER,
       .prefetch_broken = 16 * MIB,
@@ -122,8 +134,10 @@ int32_t pegen_choice(int32_t target, int32_t i, int64_t last_cache) {
 }
 
 void pegen_tune(pegen_tuning *tuning, int32_t choice) {
-  const pegen_tuning *wishes = &rows[choice >> ROW_SHIFT & ROW_MOST].wishes;
+  const row *r = &rows[choice >> ROW_SHIFT & ROW_MOST];
+  const pegen_tuning *wishes = &r->wishes;
   int64_t last_cache = (int64_t)(choice >> CACHE_SHIFT) * CACHE_UNIT;
+  if (last_cache > r->largest_cache) last_cache = r->largest_cache;
   tuning->prefetch_above = bytes_of(wishes->prefetch_above, last_cache);
   tuning->prefetch_broken = bytes_of(wishes->prefetch_broken, last_cache);
   tuning->prefetch_bytes = wishes->prefetch_bytes;

@@ -224,6 +224,12 @@ static void caches_of_any_size(void **state) {
   assert_int_equal(large & PEGEN_CHOSEN_TARGET, 255);
   pegen_tune(&tuning, large);
   assert_true(tuning.stream_above > (int64_t)1 << 33);
+  /* A Xeon's cache of a whole socket: no program has it to itself. */
+  static const pegen_processor_id xeon = {PEGEN_VENDOR_INTEL, 6, 0};
+  pegen_tune(&tuning, pegen_choice(3, pegen_processor_row(&xeon), (int64_t)480 << 20));
+  assert_int_equal(tuning.stream_above, 80 << 20);
+  pegen_tune(&tuning, pegen_choice(3, pegen_processor_row(&xeon), (int64_t)24 << 20));
+  assert_int_equal(tuning.stream_above, 24 << 20);
   assert_int_equal(tuning.tile_tokens, 128);
 }
 
