@@ -116,6 +116,10 @@ enum {
                                  0: no operand's gradient is wanted */
   PEGEN_PTX_ATTENTION_SHARES, /* address of what positions gain: numbers [batches][queries][heads][axes] of the entry of
        queries, of that of keys [batches][keys][heads of k][axes]; 0: not wanted. Older kernels do not have it. */
+  PEGEN_PTX_ATTENTION_WEIGHTS, /* of a bias that is a polynomial, address of what its weights gain: float32
+       [batches][heads][queries][weights], that the entry of queries writes; 0: not wanted */
+  PEGEN_PTX_ATTENTION_KEPT, /* the same of the weights themselves, times the scale, where positions gain: that of keys
+                               reads them, too */
   PEGEN_PTX_ATTENTION_GRADIENT_COUNT,
   PEGEN_PTX_ATTENTION_WARPS = PEGEN_PTX_BLOCK / 32
 };
@@ -125,6 +129,11 @@ enum {
 #define PEGEN_PTX_WORD_KEYS "attention_backward_keys"
 #define PEGEN_PTX_WORD_ATTENTION_SUM "attention_backward_sum" /* as PEGEN_PTX_WORD_SUM */
 #define PEGEN_PTX_WORD_TOTAL "attention_backward_total"
+/* From what weights gain to inputs and sums: as entries of gradients of columns below, q's channels being weights in
+ * float32. Its sums are finished by the two behind it. */
+#define PEGEN_PTX_WORD_WEIGHTS "attention_backward_weights"
+#define PEGEN_PTX_WORD_ATTENTION_SCATTER "attention_backward_scatter" /* as PEGEN_PTX_WORD_SCATTER */
+#define PEGEN_PTX_WORD_ATTENTION_GATHER "attention_backward_gather"
 #define PEGEN_PTX_WORD_ATTENTION_POSITIONS \
   "attention_backward_positions" /* as PEGEN_PTX_WORD_POSITIONS; shares are heads */
 

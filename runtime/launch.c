@@ -8,7 +8,7 @@
 #include "../kernel/backward.h"
 
 /* Tensors of a call beside operands and inputs, some of them NULL. */
-enum { MOST_TENSORS = 12 };
+enum { MOST_TENSORS = 14 };
 typedef const DLTensor *tensor_list[MOST_TENSORS];
 
 static void set_rows_of(const pegen_args *args, tensor_list list) {
@@ -57,6 +57,8 @@ static void tensors_of_attention_backward(const pegen_launch_request *request, t
   list[9] = grad->q;
   list[10] = grad->k;
   list[11] = grad->v;
+  list[12] = grad->positions;
+  list[13] = grad->k_positions;
 }
 
 static const DLTensor *rows_of_call(const pegen_launch_request *request) {
@@ -120,12 +122,15 @@ int pegen_launch_on_device(const pegen_launch_request *request, int (*fits)(DLDe
   DLTensor *const *gained = is_backward(request->entry) ? args->grad->operands : NULL;
   for (int i = 0; gained && i < request->kernel->n_operands; i++)
     if (is_elsewhere(gained[i], first, fits)) return 0;
-  /* Of columns' gradients, inputs are read where rows of q come in. */
+  /* Of columns' gradients, inputs are read where rows of q come in; of attention's they are where it is. */
   int of_columns = request->entry == PEGEN_LAUNCH_encode_backward && pegen_launch_has_columns(request->kernel);
+  int of_attention =
+      request->entry == PEGEN_LAUNCH_attention_backward || request->entry == PEGEN_LAUNCH_attention_backward_finish;
   int reads_inputs = of_columns ? args->grad->q_out != NULL : args->q != NULL;
   for (int i = 0; reads_inputs && i < pegen_launch_inputs_of(request->kernel); i++) {
     if (is_elsewhere(args->inputs[i], first, fits)) return 0;
-    if (of_columns && args->grad->inputs && is_elsewhere(args->grad->inputs[i], first, fits)) return 0;
+    if ((of_columns || of_attention) && args->grad->inputs && is_elsewhere(args->grad->inputs[i], first, fits))
+      return 0;
   }
   return 1;
 }

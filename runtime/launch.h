@@ -48,7 +48,8 @@ PEGEN_HIDDEN int pegen_launch_check(const pegen_launch_request *request);
 
 /* ---- what those who plan have in common. A file calls those of the lines above its own: launch_kernel.c;
  * launch_parameters.c; launch_chunks.c; the checks of launch_check.c; launch_encode.c; launch_gradient.c; launch.c.
- * launch_attention.c stands beside launch_encode.c, launch_attention_backward.c beside launch_gradient.c. ---- */
+ * launch_attention.c stands beside launch_encode.c, launch_attention_backward.c, above launch_weights.c, beside
+ * launch_gradient.c. ---- */
 
 struct pegen_view; /* kernel/driver.h */
 struct pegen_stream;
@@ -92,6 +93,10 @@ PEGEN_HIDDEN void pegen_launch_set_inputs(int64_t *operands, const pegen_launch_
 
 /* Those of operands' gradients: address, 0 where it is not wanted, and type. */
 PEGEN_HIDDEN void pegen_launch_set_gained(int64_t *parameter, const pegen_kernel *kernel, const pegen_grad_args *grad);
+/* Those of inputs' gradients, from the first on, of the types of `in`, the inputs' own: address 0 where they are not
+ * wanted. */
+PEGEN_HIDDEN void pegen_launch_set_gained_inputs(int64_t *parameter, const pegen_kernel *kernel, const int64_t *in,
+                                                 const struct pegen_view *gained);
 PEGEN_HIDDEN void pegen_launch_set_rows(int64_t *parameter, const struct pegen_view *rows);
 
 /* A launch of so many threads along x, all parameters 0. */

@@ -1,5 +1,6 @@
 /* launch_attention_backward.c: a backward call of attention becomes a launch of tiles of queries and then one of tiles
- * of keys, its finish one or two of what operands gain; see launch.h and kernel/launch.h.
+ * of keys, its finish one or two of what operands gain; of a polynomial's inputs and operands there are others
+ * (launch_weights.c). See launch.h and kernel/launch.h.
  *
  * The workspace has a number of each query, which the first launch writes and the second reads, behind those what
  * positions gain by token and head, which a launch of finish adds up, and the sums of chunks: every warp of the first
@@ -7,11 +8,8 @@
  * decide: few enough that their sums are not more numbers than q has, or SMALL bytes. All is queued on one stream,
  * which is the barrier.
  */
-#include "launch.h"
+#include "launch_weights.h"
 
-#include "launch_names.h"
-
-#include "../kernel/attention_backward.h"
 #include "../kernel/float_state.h"
 
 #include <string.h>
@@ -25,7 +23,9 @@ typedef struct backward_plan {
   int64_t items, each, blocks, key_blocks;
   int64_t elements, chunks;          /* of all operands; 0: they gain nothing */
   int64_t shares[2]; /* of queries, of keys; where they begin in the workspace, as the others */
-  int64_t less, sums, groups, bytes; /* bytes: its end */
+  int64_t kept, less, sums, groups, bytes; /* bytes: its end */
+  pegen_weights_cut weights;
+  int keeps; /* 1: weights of queries are kept */
 } backward_plan;
 
 /* ---- the call ---- */
@@ -33,12 +33,14 @@ typedef struct backward_plan {
 /* The checks leave call->grad, no view of what they stand on. */
 static int check(const pegen_launch_request *request, int with_workspace, pegen_attention_backward_call *call) {
   static const pegen_attention_gradient_code some; /* that there are gradients */
+  static const pegen_gradient weights;
   const pegen_ptx_attention *of = request->kernel->ptx->attention;
   pegen_driver driver;
   pegen_attention form;
   pegen_launch_attention_driver(request->kernel, &driver, &form);
   form.gradients = &some;
   form.gaining = of->gaining;
+  form.weights = pegen_launch_has_weights(request->kernel) ? &weights : NULL;
   form.has_places = pegen_launch_next(request->kernel, PEGEN_PTX_WORD_ATTENTION_POSITIONS, 0) >= 0;
   return pegen_check_attention_backward(&driver, request->args, 0, 1, with_workspace, call);
 }
@@ -72,6 +74,22 @@ static int place_shares(const pegen_launch_request *request, const pegen_attenti
   return 1;
 }
 
+static int wants_places(const pegen_launch_request *request, const pegen_attention_backward_call *call) {
+  return pegen_attention_wants_places(call, request->args, 0) || pegen_attention_wants_places(call, request->args, 1);
+}
+
+/* The same of the weights of queries by which they gain of a polynomial. */
+static int place_kept(const pegen_launch_request *request, const pegen_attention_backward_call *call, int64_t queries,
+                      backward_plan *p) {
+  int64_t row = pegen_launch_n_weights(request->kernel) * (int64_t)sizeof(float), bytes;
+  p->kept = p->bytes;
+  if (!row || !wants_places(request, call)) return 1;
+  if (__builtin_mul_overflow(queries, row, &bytes) || __builtin_add_overflow(p->bytes, bytes, &p->bytes)) return 0;
+  p->bytes = pegen_divide_up(p->bytes, NUMBER) * NUMBER;
+  p->keeps = 1;
+  return 1;
+}
+
 /* 0: the sizes are more than can be counted. */
 static int make_plan(const pegen_launch_request *request, const pegen_attention_backward_call *call, backward_plan *p) {
   const pegen_kernel *kernel = request->kernel;
@@ -87,9 +105,10 @@ static int make_plan(const pegen_launch_request *request, const pegen_attention_
   if (p->items < 0 || p->key_blocks < 0 || queries < 0 || queries > INT64_MAX / 2 / NUMBER / kernel->head_dim) return 0;
   p->blocks = p->items;
   p->bytes = pegen_divide_up(queries * (int64_t)sizeof(float), NUMBER) * NUMBER;
-  if (!place_shares(request, call, p)) return 0;
+  if (!place_shares(request, call, p) || !place_kept(request, call, queries, p)) return 0;
+  if (!pegen_launch_cut_weights(kernel, call, &p->bytes, &p->weights)) return 0;
   p->sums = p->groups = p->bytes;
-  if (!call->of_operands) return 1;
+  if (!call->of_operands || p->weights.is_wanted) return 1;
   int64_t chunk = pegen_all_elements(kernel) * NUMBER, block = chunk * PEGEN_PTX_ATTENTION_WARPS,
           room = queries * kernel->head_dim * NUMBER, most;
   p->elements = chunk / NUMBER;
@@ -155,7 +174,9 @@ static __attribute__((noinline)) void set_parameters(const backward_plan *p, int
   own[PEGEN_PTX_ATTENTION_LESS] = workspace + p->less;
   own[PEGEN_PTX_ATTENTION_ITEMS] = p->items;
   own[PEGEN_PTX_ATTENTION_EACH] = p->each;
-  own[PEGEN_PTX_ATTENTION_CHUNKS] = c->of_operands ? workspace + p->sums : 0;
+  own[PEGEN_PTX_ATTENTION_CHUNKS] = p->elements ? workspace + p->sums : 0;
+  own[PEGEN_PTX_ATTENTION_KEPT] = p->keeps ? workspace + p->kept : 0;
+  own[PEGEN_PTX_ATTENTION_WEIGHTS] = p->weights.is_wanted && !of_keys ? workspace + p->weights.gains : 0;
   if (pegen_attention_wants_places(c, p->request->args, of_keys))
     own[PEGEN_PTX_ATTENTION_SHARES] = workspace + p->shares[of_keys];
 }
@@ -181,6 +202,7 @@ int pegen_launch_plan_attention_backward(const pegen_launch_request *request, pe
   if (!make_plan(request, &call, &p)) return PEGEN_ERROR_SIZE_OVERFLOW;
   int of_keys = !call.g_k.empty || !call.g_v.empty || pegen_attention_wants_places(&call, request->args, 1);
   if (p.blocks) error = launch_rows(&p, 0, run, context);
+  if (!error) error = pegen_launch_weights(request, &call, &p.weights, run, context);
   return !error && p.key_blocks && of_keys ? launch_rows(&p, 1, run, context) : error;
 }
 
@@ -263,5 +285,7 @@ int pegen_launch_plan_attention_finish(const pegen_launch_request *request, pege
   finish f = {&p, (int64_t)(uintptr_t)request->args->workspace, (call.grad->flags & PEGEN_GRAD_ACCUMULATE) != 0, run,
               context};
   for (int which = 0; which < 2 && !error; which++) error = finish_positions(&f, which);
-  return error || !call.of_operands ? error : finish_operands(&f);
+  if (error || !call.of_operands) return error;
+  return p.weights.is_wanted ? pegen_launch_finish_weights(request, &call, &p.weights, run, context)
+                             : finish_operands(&f);
 }

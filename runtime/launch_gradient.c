@@ -103,17 +103,9 @@ static void set_inputs(pegen_launch_step *step, const gradient_launch *l, int64_
   pegen_launch_request request = {g->kernel, PEGEN_LAUNCH_encode_backward, l->args, 0};
   pegen_launch_set_inputs(step->parameter + PEGEN_PTX_OPERANDS, &request, g->call->rows.input, 0);
   own[PEGEN_PTX_COLUMN_ADDS] = accumulates(l);
-  const int64_t *in = step->parameter + pegen_ptx_inputs(PEGEN_PTX_OPERANDS, g->kernel->n_operands);
-  for (int i = 0; i < pegen_launch_inputs_of(g->kernel); i++) {
-    const pegen_view *gained = &g->call->inputs[i];
-    int64_t *of = own + PEGEN_PTX_COLUMN_INPUTS + i * PEGEN_PTX_INPUT_COUNT;
-    if (gained->empty) continue;
-    of[PEGEN_PTX_INPUT_ADDRESS] = (int64_t)gained->base;
-    of[PEGEN_PTX_INPUT_TYPE] = in[i * PEGEN_PTX_INPUT_COUNT + PEGEN_PTX_INPUT_TYPE];
-    of[PEGEN_PTX_INPUT_BATCH] = gained->stride[PEGEN_BATCH];
-    of[PEGEN_PTX_INPUT_TOKEN] = gained->stride[PEGEN_TOKEN];
-    of[PEGEN_PTX_INPUT_HEAD] = gained->stride[PEGEN_HEAD];
-  }
+  pegen_launch_set_gained_inputs(own + PEGEN_PTX_COLUMN_INPUTS, g->kernel,
+                                 step->parameter + pegen_ptx_inputs(PEGEN_PTX_OPERANDS, g->kernel->n_operands),
+                                 g->call->inputs);
 }
 
 static int launch_positions(const gradient_launch *l, int which, int64_t batches, int64_t count, int adds) {

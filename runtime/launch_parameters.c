@@ -99,3 +99,16 @@ void pegen_launch_set_inputs(int64_t *operands, const pegen_launch_request *requ
     of[PEGEN_PTX_INPUT_HEAD] = view->stride[PEGEN_HEAD];
   }
 }
+
+void pegen_launch_set_gained_inputs(int64_t *parameter, const pegen_kernel *kernel, const int64_t *in,
+                                    const pegen_view *gained) {
+  for (int i = 0; i < pegen_launch_inputs_of(kernel); i++) {
+    int64_t *of = parameter + i * PEGEN_PTX_INPUT_COUNT;
+    if (gained[i].empty) continue;
+    of[PEGEN_PTX_INPUT_ADDRESS] = (int64_t)gained[i].base;
+    of[PEGEN_PTX_INPUT_TYPE] = in[i * PEGEN_PTX_INPUT_COUNT + PEGEN_PTX_INPUT_TYPE];
+    of[PEGEN_PTX_INPUT_BATCH] = gained[i].stride[PEGEN_BATCH];
+    of[PEGEN_PTX_INPUT_TOKEN] = gained[i].stride[PEGEN_TOKEN];
+    of[PEGEN_PTX_INPUT_HEAD] = gained[i].stride[PEGEN_HEAD];
+  }
+}

@@ -84,9 +84,12 @@ static int column_operations(const attention_plan *p) {
 /* What GPUs have no code for; NULL: nothing. */
 static const char *on_gpus(const attention_plan *p) {
   if (p->turns_values) return "on GPUs: none; values that turn have no code for them there";
-  if (p->columns && attend_gradient_fits(p))
-    return "on GPUs: of q, k and v alone; what a polynomial's weights gain has no code for them there";
   if (!attend_gradient_fits(p)) return "on GPUs: none; rows are too long for their shared memory";
+  attend_gradient_shape s = attend_gradient_shape_of(p);
+  if (attend_has_columns(p) && !s.weighs && !s.moves)
+    return "on GPUs: of q, k and v alone; what a polynomial gains does not fit in their shared memory";
+  if (p->weights && !s.weighs)
+    return "on GPUs: none of inputs and operands; what a polynomial's weights gain does not fit in their shared memory";
   if (p->torques && p->torques->n_scatters && !attend_turning_operands(p))
     return "on GPUs: none of operands that rotate pairs; too many elements gain";
   return p->n_scatters && !attend_gaining(p) ? "on GPUs: none of operands; too many elements gain" : NULL;

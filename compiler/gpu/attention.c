@@ -331,10 +331,13 @@ static void emit_attention(ir *b, arena *a, const gpu_program *program, const gp
 static void emit(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
   switch (entry->kind) {
   case GPU_SUM:
+  case GPU_SCATTER:
+  case GPU_GATHER:
   case GPU_POSITIONS:
   case GPU_TOTAL: gpu_emit_finish(b, a, program, entry, host); break;
   case GPU_ATTENTION_QUERIES:
   case GPU_ATTENTION_KEYS: gpu_emit_attention_gradient(b, a, program, entry, native, host); break;
+  case GPU_ATTENTION_WEIGHTS: gpu_emit_attention_weights(b, a, program, entry, native, host); break;
   default: emit_attention(b, a, program, entry, native, host);
   }
 }

@@ -58,6 +58,8 @@ typedef struct attend {
   weight_lanes weights; /* of a polynomial: the thread as one of a query's lanes, */
   ir_value origin; /* and shared memory with the place that coordinates count from, */
   ir_value constants; /* and with what columns leave out of scores; null: it is in the queries' rows, or nothing is */
+  ir_value kept; /* i64: address of weights of queries that its entry writes (PEGEN_PTX_ATTENTION_KEPT); 0: none; null:
+                  * it is another's */
 } attend;
 
 /* A head's rows of a tensor: i64. */
@@ -201,5 +203,8 @@ typedef struct attend_column_rows {
  * All threads of the block, which meet at the end. */
 void attend_query_columns(attend *t, const attend_column_rows *rows, ir_value scratch, ir_value scale);
 void attend_key_columns(attend *t, const attend_column_rows *rows);
+ir_value attend_natural_scale(attend *t); /* f32: attend_scale without its log2(e) */
+/* Byte of the first weight of a query of the head (i32) among those of [batches][heads][queries]; i64. */
+ir_value attend_weight_byte(attend *t, ir_value token);
 
 #endif

@@ -215,15 +215,20 @@ static ir_value without_constant(attend_gradient *g, ir_value lse, ir_value quer
 
 /* ---- tiles of queries ---- */
 
-/* A tile's sums in one list: what queries gain, then what operands do. */
+/* A tile's sums in one list: what queries gain, then what operands do, then what weights do. */
 static int n_query_sums(const attend_gradient *g) { return g->t.shape.rows * g->shape.quads[ATTEND_OF_KEYS]; }
+
+/* Those of operands that gain of pairs. */
+static int n_gain_sums(const attend_gradient *g) {
+  return attend_gaining_of_pairs(g->t.p) ? attend_gain_values(g->t.p) : 0;
+}
 
 static void add_gains(attend_gradient *g, ir_value first, ir_value *sums) {
   ir *b = g->t.b;
   int count = attend_gain_values(g->t.p);
   MlirType types[2 * ATTEND_MOST_GAINS];
   ir_value more[2 * ATTEND_MOST_GAINS];
-  if (!attend_gaining(g->t.p)) return;
+  if (!attend_gaining_of_pairs(g->t.p)) return;
   for (int i = 0; i < count; i++) types[i] = b->f32, more[i] = sums[i];
   ir_choice choice = ir_choose(b, has_chunk(g), count, types);
   attend_gains_add(g, first, more);
@@ -246,6 +251,7 @@ static void emit_key_tile(attend_gradient *g, const passing_rows *from, const at
   take_turns(g, from, ATTEND_OF_KEYS, first);
   attend_lay_numbers(g, p.gained);
   add_gains(g, first, sums + n_query_sums(g));
+  attend_weights_add(g, first, sums + n_query_sums(g) + n_gain_sums(g));
   attend_places_add(g, first);
   attend_lay_product_gains(g, first);
   attend_torques_add(g, first);
@@ -258,6 +264,7 @@ static ir_value end_of_keys(attend_gradient *g) {
   ir *b = g->t.b;
   ir_value of_rows = is_wanted(g, PEGEN_PTX_ATTENTION_G_Q), gains = ir_op2(b, "arith.ori", of_rows, has_chunk(g));
   if (attend_gives_places(g->t.p)) gains = ir_op2(b, "arith.ori", gains, attend_places_wanted(g));
+  if (g->shape.weighs) gains = ir_op2(b, "arith.ori", gains, attend_weights_wanted(g));
   return ir_select(b, gains, attend_end_of_keys(&g->t), i32(b, 0));
 }
 
@@ -297,24 +304,24 @@ static void emit_query_tile(attend_gradient *g) {
   two_float place[SPEC_MAX_AXES];
   const two_float *origin = t->places.ptr ? attend_find_origin(t, place) : NULL;
   ir_value sums[IR_MAX_RESULTS], now[IR_MAX_RESULTS];
-  int of_queries = n_query_sums(g), count = of_queries;
+  int of_queries = n_query_sums(g), of_weights = of_queries + n_gain_sums(g),
+      count = of_weights + attend_weight_values(g);
   clear_sums(g, of_queries, sums);
   begin_queries(g, facts, origin);
   begin_pairs(g);
   attend_places_begin(g);
   attend_places_clear(g);
   attend_turned_clear(g);
-  if (attend_gaining(t->p)) {
-    attend_gains_begin(g, sums + of_queries);
-    count += attend_gain_values(t->p);
-  }
+  if (attend_gaining_of_pairs(t->p)) attend_gains_begin(g, sums + of_queries);
+  attend_weights_begin(g, sums + of_weights);
   ir_value tiles = quotient_up(b, end_of_keys(g), t->shape.keys);
   ir_loop loop = ir_for_with(b, i64(b, 0), wide(b, tiles), count, sums, now);
   emit_key_tile(g, &from, facts, scaled(b, narrow(b, loop.index), t->shape.keys), origin, now);
   ir_end_for_with(b, loop, count, now, sums);
   attend_turned_merge(g, sums);
   store_sums(g, PEGEN_PTX_ATTENTION_G_Q, t->head, t->tokens, ATTEND_OF_KEYS, LN_2, attend_scale(&g->t), sums);
-  if (attend_gaining(t->p)) {
+  attend_weights_end(g, sums + of_weights);
+  if (attend_gaining_of_pairs(t->p)) {
     ir_branch wanted = ir_if(b, has_chunk(g));
     attend_gains_end(g, sums + of_queries);
     ir_end_if(b, wanted);
@@ -331,7 +338,7 @@ static void find_chunk(attend_gradient *g) {
   ir_value warp = add(b, scaled(b, g->t.block, ATTEND_WARPS), quotient(b, g->t.thread, PEGEN_PTX_BLOCK / ATTEND_WARPS));
   ir_value own = add(b, chunks, mul(b, wide(b, warp), i64(b, bytes)));
   g->chunk = ir_select(b, ir_compare_int(b, "eq", chunks, none), none, own);
-  if (!attend_gaining(g->t.p)) return;
+  if (!attend_gaining_of_pairs(g->t.p)) return;
   ir_branch wanted = ir_if(b, has_chunk(g));
   attend_gains_clear(g);
   ir_end_if(b, wanted);
@@ -393,6 +400,7 @@ static void emit_passing_queries(attend_gradient *g, const passing_rows *from, i
   lay_key_columns(g, g->own[ATTEND_OF_KEYS], t->first, t->shape.queries); /* from the queries' origin */
   lay_query_numbers(g, first);
   copy_places(g, true, first, t->shape.keys, origin);
+  if (g->shape.moves) copy_places(g, false, t->first, t->shape.queries, origin); /* columns were made there */
   ir_wait(b, IR_BARRIER_BLOCK);
   load_query_numbers(g, first, facts);
   attend_make_weights(g, &p);
@@ -449,7 +457,7 @@ static void emit_keys(attend_gradient *g) {
   attend_clear_spoilt(&g->t);
   copy_own(g, ATTEND_OF_KEYS, &k, t->keys, (ir_value){NULL});
   copy_own(g, ATTEND_OF_VALUES, &v, t->keys, (ir_value){NULL});
-  copy_places(g, false, t->first, t->shape.queries, origin);
+  if (!g->shape.moves) copy_places(g, false, t->first, t->shape.queries, origin);
   ir_wait(b, IR_BARRIER_BLOCK); /* before a row that passes is watched */
   ir_loop heads = ir_for_with(b, i64(b, 0), wide(b, group), count, sums, now);
   two_float *remembered = emit_thread_remember(&t->exprs);
@@ -484,7 +492,7 @@ static void declare_memory(attend_gradient *g, bool of_keys) {
   t->scores = declare(g, "scores", 4LL * s->queries * s->score_pitch);
   t->spoilt = declare(g, "spoilt", 4);
   if (of_keys) g->numbers = declare(g, "numbers", 8LL * s->keys);
-  else if (attend_gaining(t->p) && attend_gains_bytes(t->p, s))
+  else if (attend_gaining_of_pairs(t->p) && attend_gains_bytes(t->p, s))
     g->gains = declare(g, "gains", attend_gains_bytes(t->p, s));
   t->queries = (of_keys ? g->passing : g->own)[ATTEND_OF_KEYS].memory;
   t->rows = (of_keys ? g->own : g->passing)[ATTEND_OF_KEYS].memory;
@@ -495,9 +503,14 @@ static void declare_memory(attend_gradient *g, bool of_keys) {
   if (attend_has_columns(t->p)) {
     t->origin = declare(g, "origin", place);
     t->constants = declare(g, "constants", attend_columns_bytes(t->p, s) - place);
-    g->scratch = declare(g, "scratch", s->scratch);
   }
+  if (s->scratch) g->scratch = declare(g, "scratch", s->scratch);
   if (t->p->score) g->products = declare(g, "products", 4LL * s->queries * s->score_pitch);
+  if (g->shape.moves || (g->shape.weighs && !of_keys)) {
+    t->query_places = g->scratch;
+    t->places = ir_offset_const(t->b, g->scratch, place * (of_keys ? s->keys : s->queries));
+    g->words = ir_offset_const(t->b, g->scratch, place * (s->keys + s->queries));
+  }
   if (!attend_has_places(t->p)) return;
   t->query_places = declare(g, "query_places", place * (of_keys ? s->keys : s->queries));
   t->places = declare(g, "places", place * (of_keys ? s->queries : s->keys));
@@ -519,6 +532,7 @@ void gpu_emit_attention_gradient(ir *b, arena *a, const gpu_program *program, co
   t->block = f.block;
   t->thread = f.thread;
   declare_memory(&g, of_keys);
+  if (g.shape.moves && !of_keys) t->kept = g.parameter[PEGEN_PTX_ATTENTION_KEPT];
   t->tokens = attend_short_parameter(t, PEGEN_PTX_ATTENTION_TOKENS);
   t->keys = attend_short_parameter(t, PEGEN_PTX_ATTENTION_KEYS);
   t->team = quotient(b, t->thread, ATTEND_LANES);

@@ -8,7 +8,8 @@
  *
  * What pairs give operands has a place for each warp of the first entry's blocks, whose sums two small entries add up
  * in order (gpu/finish). What they give positions is a number of each query and head in the first entry, of each key
- * and head in the second; a small entry adds up heads, and batches that share positions.
+ * and head in the second; a small entry adds up heads, and batches that share positions. Of a polynomial the first
+ * writes what each query's weights gain, and a third entry takes that on to inputs and operands.
  */
 #ifndef PEGEN_GPU_ATTENTION_BACKWARD_H
 #define PEGEN_GPU_ATTENTION_BACKWARD_H
@@ -19,7 +20,8 @@
 #include "kernel/launch.h"
 
 /* Appends the entries: NAME_attention_backward_DTYPE, ..._attention_backward_keys_DTYPE, and where operands gain
- * ..._attention_backward_sum and ..._total, where positions do ..._positions. Nothing where the plan has no gradients
+ * ..._attention_backward_sum and ..._total, where positions do ..._positions; of a polynomial
+ * ..._attention_backward_weights_DTYPE, ..._sum, ..._scatter and ..._gather. Nothing where the plan has no gradients
  * here (attend_gradient_fits). */
 void gpu_add_attention_gradients(arena *a, gpu_program *program, const attention_plan *p, unsigned dtypes);
 void gpu_emit_attention_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
@@ -28,8 +30,10 @@ void gpu_emit_attention_gradient(ir *b, arena *a, const gpu_program *program, co
 void attend_print_gradients(FILE *out, const gpu_program *program);
 /* Whether there is code for it: biases and rotations or neither, rows that fit in shared memory. */
 bool attend_gradient_fits(const attention_plan *p);
-/* Bits: operands that gain. */
+/* Bits: operands that gain; and those that do of pairs, element by element: of a polynomial they gain of its weights.
+ */
 unsigned attend_gaining(const attention_plan *p);
+unsigned attend_gaining_of_pairs(const attention_plan *p);
 
 /* ---- shared by the files that emit them ---- */
 
@@ -41,6 +45,7 @@ typedef struct attend_gradient_shape {
   attend_shape tile; /* queries: the rows that stay, of whichever; keys: those that pass; one pitch for all */
   int quads[2];      /* groups of channels of q and k, and of v, that a thread has */
   bool is_shared;    /* rows that pass take turns in one room */
+  bool weighs, moves; /* there is room for what weights and coordinates gain of a polynomial: not where it has none */
 } attend_gradient_shape;
 
 attend_gradient_shape attend_gradient_shape_of(const attention_plan *p); /* tile.rows 0: none fits */
@@ -57,7 +62,9 @@ typedef struct attend_gradient {
   ir_value gains; /* shared memory of a warp's gains and their places; null: no place is computed */
   attend_matrix turned; /* of rows that stay, what they gain of pairs that are rotated; null: none are */
   ir_value turned_words; /* where a team adds it up */
-  ir_value scratch; /* shared memory in which columns of queries are made; null: there are none */
+  ir_value scratch; /* shared memory in which columns of queries are made; null: there are none. When they are, places
+                     * of a polynomial's pairs stand in it */
+  ir_value words; /* behind them, where teams add up what weights gain */
   ir_value products; /* shared memory of what a score is a function of, as pairs stand in t.scores; null: of nothing */
   ir_value lane; /* i32: the thread of its warp */
   ir_value chunk; /* i64: address of the warp's sums of elements; 0: not wanted */
@@ -129,6 +136,33 @@ ir_value attend_gain_of_pair(attend_gradient *g, ir_value first, ir_value row, i
 void attend_gain_by_warp(attend_gradient *g, ir_value room, const expr *leaf, two_float own);
 /* The value of a gradient: 0 of a pair that is not seen, whatever its bias is. */
 ir_value attend_gain_value(attend_gradient *g, const expr *gradient, ir_value gained);
+
+/* ---- gpu/attention_columns.c: what weights and coordinates gain of a bias that is a polynomial ---- */
+
+/* Sums of a query's weights that go from tile to tile: a thread has those of every eighth weight of its rows. Of the
+ * others nothing where there are none. */
+int attend_weight_values(const attend_gradient *g);
+int64_t attend_weight_word_bytes(void); /* of shared memory, in which teams add up */
+ir_value attend_weights_wanted(attend_gradient *g); /* i1 */
+void attend_weights_begin(attend_gradient *g, ir_value *sums);
+/* Of the tile of keys from `first` on, whose gains of scores stand at attend_score_at. All threads of a warp. */
+void attend_weights_add(attend_gradient *g, ir_value first, ir_value *sums);
+void attend_weights_end(attend_gradient *g, const ir_value *sums); /* to PEGEN_PTX_ATTENTION_WEIGHTS */
+/* The thread's columns of the tile from `first` on that exist, and rows of the block's that do, i64: their loops are
+ * not unrolled, for which a thread has too few registers. All threads have as many rows. */
+ir_value attend_columns_left(attend_gradient *g, ir_value first);
+ir_value attend_rows_left(attend_gradient *g);
+bool attend_columns_move(const attention_plan *p); /* the bias is not the same everywhere */
+/* Adds what a pair of the tile, whose score gains so much, gives to the key's coordinates to sums[n_axes]. */
+void attend_columns_pull(attend_gradient *g, ir_value first, ir_value row, ir_value column, ir_value gained,
+                         ir_value *sums);
+
+/* ---- gpu/attention_weights.c: from weights to inputs and operands ---- */
+
+bool attend_weights_fit(const attention_plan *p);
+void attend_add_weight_entries(arena *a, gpu_program *program, const attention_plan *p, unsigned dtypes);
+void gpu_emit_attention_weights(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
+                                bool host);
 
 /* ---- gpu/attention_places.c: what coordinates gain of a bias or a score ---- */
 

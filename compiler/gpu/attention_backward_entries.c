@@ -32,6 +32,13 @@ static bool columns_fit(const attention_plan *p, attend_shape *t, int64_t room) 
   return fit;
 }
 
+/* Of what weights and coordinates gain, when columns are made. */
+static int64_t displacement_bytes(const attention_plan *p, const attend_gradient_shape *s) {
+  if (!s->weighs && !s->moves) return 0;
+  int64_t places = (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (s->tile.queries + s->tile.keys);
+  return places + (s->weighs ? attend_weight_word_bytes() : 0);
+}
+
 static bool fits(const attention_plan *p, attend_gradient_shape *s) {
   attend_shape *t = &s->tile;
   int64_t room = 4LL * t->query_pitch * (2 * t->queries + (s->is_shared ? 1 : 2) * t->keys) +
@@ -40,10 +47,13 @@ static bool fits(const attention_plan *p, attend_gradient_shape *s) {
   if (p->score) room += 4LL * t->queries * t->score_pitch;
   if (attend_has_places(p)) room += (int64_t)TWO_FLOAT_BYTES * p->spec->n_axes * (t->queries + t->keys);
   if (attend_has_columns(p) && !columns_fit(p, t, SHARED_BYTES - room)) return false;
+  if (attend_has_columns(p)) room += attend_columns_bytes(p, t);
+  if (t->scratch < displacement_bytes(p, s)) t->scratch = displacement_bytes(p, s);
+  room += t->scratch;
   return room <= SHARED_BYTES && t->rows * s->quads[0] <= MOST_QUADS && t->rows * s->quads[1] <= MOST_QUADS;
 }
 
-attend_gradient_shape attend_gradient_shape_of(const attention_plan *p) {
+static attend_gradient_shape shape_of(const attention_plan *p, bool weighs, bool moves) {
   static const int sizes[][2] = {{4, 4}, {2, 4}, {2, 2}, {1, 4}, {1, 2}, {1, 1}}; /* rows and columns of a thread */
   attend_shape columns;
   attend_set_columns(p, &columns);
@@ -61,21 +71,38 @@ attend_gradient_shape attend_gradient_shape_of(const attention_plan *p) {
                                           .width = columns.width,
                                           .score_pitch = ATTEND_LANES * sizes[i][1] + ATTEND_LANES},
                                  .quads = {(p->head_dim + BANKS - 1) / BANKS, (p->value_dim + BANKS - 1) / BANKS},
-                                 .is_shared = is_shared};
+                                 .is_shared = is_shared,
+                                 .weighs = weighs,
+                                 .moves = moves};
       if (fits(p, &s)) return s;
     }
   return (attend_gradient_shape){.is_shared = false};
 }
 
+/* Of a polynomial a smaller tile of which weights and coordinates gain, rather than a larger one of rows alone. */
+attend_gradient_shape attend_gradient_shape_of(const attention_plan *p) {
+  bool weighs = p->weights && attend_weights_fit(p), moves = p->columns && p->has_places && attend_has_columns(p);
+  attend_gradient_shape s = shape_of(p, weighs, moves); /* what weights need is enough for coordinates */
+  if (s.tile.rows == 0 && weighs) s = shape_of(p, false, moves);
+  return s.tile.rows == 0 && moves ? shape_of(p, false, false) : s;
+}
+
 bool attend_gradient_fits(const attention_plan *p) { return attend_gradient_shape_of(p).tile.rows > 0; }
 
-unsigned attend_gaining(const attention_plan *p) {
+unsigned attend_gaining_of_pairs(const attention_plan *p) {
   unsigned bits = 0, turning = attend_turning_operands(p);
   if (p->columns || attend_gain_values(p) > 2 * ATTEND_MOST_GAINS) return 0;
   for (int i = 0; i < p->n_scatters; i++) bits |= 1u << p->scatter[i].leaf->index;
   for (int i = 0; p->torques && i < p->torques->n_scatters; i++) bits |= 1u << p->torques->scatter[i].leaf->index;
   for (int i = 0; p->torques && i < p->torques->n_scatters; i++) /* of an operand all or nothing */
     if (!(turning >> p->torques->scatter[i].leaf->index & 1)) bits &= ~(1u << p->torques->scatter[i].leaf->index);
+  return bits;
+}
+
+unsigned attend_gaining(const attention_plan *p) {
+  unsigned bits = attend_gaining_of_pairs(p);
+  if (!attend_gradient_shape_of(p).weighs) return bits;
+  for (int i = 0; i < p->weights->n_scatters; i++) bits |= 1u << p->weights->scatter[i].leaf->index;
   return bits;
 }
 
@@ -88,9 +115,11 @@ static const thread_tile *make_tile(arena *a, const attention_plan *p, int eleme
 }
 
 /* Sums of both kinds stand in the registers of a thread that has keys. */
-static int blocks_of(const attend_gradient_shape *s) {
+static int blocks_of(const attend_gradient_shape *s, gpu_entry_kind kind) {
   int quads = s->tile.rows * (s->quads[0] + s->quads[1]);
-  return quads > MOST_QUADS ? 1 : quads > FEW_QUADS ? 2 : 3;
+  /* Of a tile of queries that weights gain of, the assembler would unroll loops as far as registers go. */
+  int many = kind == GPU_ATTENTION_QUERIES && s->weighs ? 3 : 2;
+  return quads > MOST_QUADS ? 1 : quads > FEW_QUADS ? many : 3;
 }
 
 static void add_rows(arena *a, gpu_program *program, const attention_plan *p, gpu_entry_kind kind, const char *word,
@@ -107,12 +136,21 @@ static void add_rows(arena *a, gpu_program *program, const attention_plan *p, gp
                   .access = access,
                   .tile = make_tile(a, p, element, access, s.tile.queries),
                   .flight = s.tile.keys,
-                  .blocks = blocks_of(&s)};
+                  .blocks = blocks_of(&s, kind)};
 }
 
 static void add_finish(arena *a, gpu_program *program, gpu_entry_kind kind, const char *word) {
   program->entry[program->n_entries++] =
       gpu_finish_entry(a, program->spec, PEGEN_LAUNCH_attention_backward_finish, kind, word);
+}
+
+static void add_weights(arena *a, gpu_program *program, const attention_plan *p, unsigned dtypes) {
+  program->of = p->weights;
+  attend_add_weight_entries(a, program, p, dtypes);
+  if (!attend_gaining(p)) return;
+  add_finish(a, program, GPU_SUM, PEGEN_PTX_WORD_ATTENTION_SUM);
+  add_finish(a, program, GPU_SCATTER, PEGEN_PTX_WORD_ATTENTION_SCATTER);
+  add_finish(a, program, GPU_GATHER, PEGEN_PTX_WORD_ATTENTION_GATHER);
 }
 
 void gpu_add_attention_gradients(arena *a, gpu_program *program, const attention_plan *p, unsigned dtypes) {
@@ -126,7 +164,10 @@ void gpu_add_attention_gradients(arena *a, gpu_program *program, const attention
     }
   }
   if (attend_gives_places(p)) add_finish(a, program, GPU_POSITIONS, PEGEN_PTX_WORD_ATTENTION_POSITIONS);
-  if (!attend_gaining(p)) return;
+  attend_gradient_shape shape = attend_gradient_shape_of(p);
+  if (shape.weighs || shape.moves) program->n_weights = p->columns->p->n_weights;
+  if (shape.weighs) add_weights(a, program, p, dtypes);
+  if (!attend_gaining_of_pairs(p)) return;
   add_finish(a, program, GPU_SUM, PEGEN_PTX_WORD_ATTENTION_SUM);
   add_finish(a, program, GPU_TOTAL, PEGEN_PTX_WORD_TOTAL);
 }
@@ -142,7 +183,8 @@ void attend_print_gradients(FILE *f, const gpu_program *program) {
           "// Entries of gradients have these parameters and then: gradients of out and lse coming in, of q, k and v "
           "going out (rows as above;\n"
           "//   0: none), a number of each query, tiles of queries, tiles of a block, sums of chunks, "
-          "shares of positions (docs/embedding-ptx.md).\n");
+          "shares of positions,\n"
+          "//   what weights gain (docs/embedding-ptx.md).\n");
   fprintf(f,
           "// Grid: x = ceil(queries / %d) * heads * batches or fewer, then x = ceil(keys / %d) * heads of k * "
           "batches.\n",

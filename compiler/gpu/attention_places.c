@@ -14,7 +14,9 @@ enum { NUMBER = TWO_FLOAT_BYTES };
 
 static int axes_of(const attend_gradient *g) { return g->t.p->spec->n_axes; }
 
-bool attend_gives_places(const attention_plan *p) { return p->has_places && !p->columns; }
+bool attend_gives_places(const attention_plan *p) {
+  return p->has_places && (!attend_has_columns(p) || attend_gradient_shape_of(p).moves);
+}
 
 ir_value attend_places_wanted(attend_gradient *g) {
   return ir_compare_int(g->t.b, "ne", g->parameter[PEGEN_PTX_ATTENTION_SHARES], i64(g->t.b, 0));
@@ -78,7 +80,8 @@ static void sum_columns(attend_gradient *g, ir_value row, ir_value first, ir_val
   int axes = axes_of(g);
   ir_value now[SPEC_MAX_AXES], next[SPEC_MAX_AXES];
   for (int axis = 0; axis < axes; axis++) sums[axis] = ir_float(b, b->f32, 0);
-  ir_loop columns = ir_for_with(b, i64(b, 0), i64(b, t->shape.columns), axes, sums, now);
+  ir_value end = g->shape.moves ? attend_columns_left(g, first) : i64(b, t->shape.columns);
+  ir_loop columns = ir_for_with(b, i64(b, 0), end, axes, sums, now);
   ir_value column = attend_column_of_thread(t, narrow(b, columns.index)),
            gained = attend_gain_of_pair(g, first, row, column);
   two_float cotangent = two_float_f32(gained), *remembered = attend_gain_open(g, first, row, column, &cotangent);
@@ -87,6 +90,7 @@ static void sum_columns(attend_gradient *g, ir_value row, ir_value first, ir_val
     next[axis] = gradient ? add(b, now[axis], attend_gain_value(g, gradient, gained)) : now[axis];
   }
   emit_thread_forget(&t->exprs, remembered);
+  if (g->shape.moves) attend_columns_pull(g, first, row, column, gained, next);
   ir_end_for_with(b, columns, axes, next, sums);
 }
 
@@ -107,15 +111,15 @@ void attend_place_give(attend_gradient *g, ir_value row, int axis, ir_value sum)
 void attend_places_add(attend_gradient *g, ir_value first) {
   attend *t = &g->t;
   ir *b = t->b;
-  bool has_some = false;
+  bool of_columns = g->shape.moves && attend_columns_move(t->p), has_some = of_columns;
   for (int axis = 0; axis < axes_of(g) && attend_gives_places(t->p); axis++) has_some = has_some || t->p->place[axis];
   if (!has_some) return; /* steps alone */
   ir_branch wanted = ir_if(b, attend_places_wanted(g));
-  ir_loop rows = ir_for(b, i64(b, 0), i64(b, t->shape.rows));
+  ir_loop rows = ir_for(b, i64(b, 0), of_columns ? attend_rows_left(g) : i64(b, t->shape.rows));
   ir_value row = attend_row_of_thread(t, narrow(b, rows.index)), sums[SPEC_MAX_AXES];
   sum_columns(g, row, first, sums);
   for (int axis = 0; axis < axes_of(g); axis++)
-    if (t->p->place[axis]) attend_place_give(g, row, axis, sums[axis]);
+    if (t->p->place[axis] || of_columns) attend_place_give(g, row, axis, sums[axis]);
   ir_end_for(b, rows);
   ir_end_if(b, wanted);
 }

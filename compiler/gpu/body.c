@@ -33,7 +33,7 @@ gpu_function gpu_open_function(ir *b, arena *a, const char *name, int count, int
 gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry *entry, unsigned native, bool host) {
   int more = entry->kind == GPU_GRADIENT          ? PEGEN_PTX_GRADIENT_COUNT
              : entry->kind == GPU_MATRIX_GRADIENT ? PEGEN_PTX_MATRIX_GRADIENT_COUNT
-             : entry->kind == GPU_COLUMN_GRADIENT
+             : entry->kind == GPU_COLUMN_GRADIENT || entry->kind == GPU_ATTENTION_WEIGHTS
                  ? pegen_ptx_behind_inputs(PEGEN_PTX_COLUMN_INPUTS, 0, p->spec->n_inputs)
              : entry->other ? PEGEN_PTX_SCALE_COUNT
                             : 0;

@@ -33,6 +33,7 @@ typedef enum gpu_entry_kind {
   GPU_MATRICES,
   GPU_ATTENTION_QUERIES, /* of attention: gpu/attention_backward.h */
   GPU_ATTENTION_KEYS,
+  GPU_ATTENTION_WEIGHTS,
   GPU_TOTAL
 } gpu_entry_kind;
 
@@ -94,7 +95,9 @@ struct gpu_program {
   const program *gradient; /* of operands and positions, from what encode wrote; NULL: there are none */
   const struct plan_gradient *of;
   const gpu_matrices *matrices; /* that gain of torques, and give to `of`; NULL: there are none */
-  bool has_columns; /* which give to `of`, where there is any, and to positions */
+  bool has_columns; /* of rows, which give to `of`, where there is any, and to positions */
+  int n_weights; /* of attention's queries, which give to `of`, where there is any, and to positions; 0: there are none
+                  */
   bool per_head; /* rotors differ from head to head */
   bool queries_differ; /* or what `of` is summed for does: heads of q */
   int operations; /* of a block and token */

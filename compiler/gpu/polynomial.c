@@ -73,6 +73,30 @@ static void lay_constant(attend *t, ir_value query, ir_value token, ir_value sca
   ir_end_if(b, wanted);
 }
 
+static const double LN_2 = 0.69314718055994530942;
+
+ir_value attend_natural_scale(attend *t) { return mul(t->b, attend_scale(t), ir_float(t->b, t->b->f32, LN_2)); }
+
+ir_value attend_weight_byte(attend *t, ir_value token) {
+  ir *b = t->b;
+  ir_value heads = t->parameter[PEGEN_PTX_ATTENTION_HEADS], tokens = t->parameter[PEGEN_PTX_ATTENTION_TOKENS];
+  ir_value head = add(b, mul(b, wide(b, t->batch), heads), wide(b, t->head));
+  return mul(b, add(b, mul(b, head, tokens), wide(b, token)), i64(b, 4LL * t->p->columns->p->n_weights));
+}
+
+/* Those of query `token`, which may be none. */
+static void keep_weights(attend *t, ir_value token) {
+  ir *b = t->b;
+  ir_value wanted = ir_compare_int(b, "ne", t->kept, i64(b, 0)), scale = attend_natural_scale(t);
+  ir_branch given = ir_if(b, both(b, wanted, less(b, token, t->tokens)));
+  ir_value at = ir_pointer(b, add(b, t->kept, attend_weight_byte(t, token)));
+  lane_turns turns = begin_turns(&t->weights, t->p->columns->p->n_weights);
+  ir_store(b, mul(b, weight_at(&t->weights, turns.index), scale), ir_offset(b, at, wide(b, scaled(b, turns.index, 4))),
+           4, false);
+  end_turns(&t->weights, turns);
+  ir_end_if(b, given);
+}
+
 /* Columns of query `query` of the rows, which is `token` of the sequence, or another that exists. */
 static void lay_query(attend *t, const attend_column_rows *rows, ir_value query, ir_value token, ir_value scale) {
   ir *b = t->b;
@@ -86,6 +110,7 @@ static void lay_query(attend *t, const attend_column_rows *rows, ir_value query,
   const ir_value *inputs = t->parameter + pegen_ptx_inputs(PEGEN_PTX_ATTENTION_OPERANDS, t->p->spec->n_operands);
   weight_set_inputs(w, inputs, t->batch, token, t->head, t->entry->dtype);
   weight_lay_weights(w);
+  if (t->kept.ptr) keep_weights(t, add(b, rows->first, query));
   ir_value columns = ir_offset_const(b, attend_row_at(t, rows->memory, query, rows->pitch), 4LL * t->shape.columns_at);
   lane_turns turns = begin_turns(w, t->shape.width - t->shape.columns_at);
   ir_value count = i32(b, w->p->n_columns),

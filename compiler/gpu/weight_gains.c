@@ -228,7 +228,8 @@ static void write_inputs(weight_gains *g) {
     ir_branch wanted = ir_if(b, both(b, given, g->valid));
     lane_turns t = begin_turns(&g->lanes, elements_of(s, input));
     ir_value sum = ir_float(b, b->f32, 0);
-    list_loop l = weight_begin_list(g, element_list(g, input, "starts"), element_list(g, input, "terms"), t.index, 1, &sum);
+    list_loop l =
+        weight_begin_list(g, element_list(g, input, "starts"), element_list(g, input, "terms"), t.index, 1, &sum);
     ir_value next = add(b, sum, load_room(g, TERMS, l.entry));
     ir_end_for_with(b, l.loop, 1, &next, &sum);
     store_input(g, to, t.index, sum, adds);

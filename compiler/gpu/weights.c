@@ -270,9 +270,12 @@ void weight_lay_weights(weight_lanes *w) {
   ir_wait(w->b, IR_BARRIER_WARP);
 }
 
+ir_value weight_at(weight_lanes *w, ir_value index) {
+  return ir_load(w->b, w->b->f32, array_at(w, WEIGHTS, scaled(w->b, index, 4)), 4);
+}
+
 ir_value weight_of_gain(weight_lanes *w, ir_value gain) {
-  ir_value weight = weight_table_i32(w, "gain_weights", gain);
-  return ir_load(w->b, w->b->f32, array_at(w, WEIGHTS, scaled(w->b, weight, 4)), 4);
+  return weight_at(w, weight_table_i32(w, "gain_weights", gain));
 }
 
 void weight_lay_constant_monomials(weight_lanes *w, const two_float *place) {

@@ -61,6 +61,7 @@ void weight_set_inputs(weight_lanes *w, const ir_value *parameter, ir_value batc
                        int dtype);
 /* The weights of the query, between two barriers that are its own. */
 void weight_lay_weights(weight_lanes *w);
+ir_value weight_at(weight_lanes *w, ir_value index);
 /* The weight that a gain multiplies. */
 ir_value weight_of_gain(weight_lanes *w, ir_value gain);
 /* Column `index` of the query: the sum over weights of weight times gain. */

@@ -120,21 +120,23 @@ static LLVMValueRef ptx_gradient(describer *d, const gpu_program *p) {
   const plan_gradient *of = p->of;
   const gpu_matrices *m = p->matrices;
   bool columns = p->has_columns;
-  if (!of && !m && !columns) return describe_null(d);
+  if (!of && !m && !columns && !p->n_weights) return describe_null(d);
+  bool reads_rows = !columns && !p->n_weights && (m || !plan_is_sum(of->token));
   int blocks = of ? of->token->spec->n_blocks : p->spec->n_blocks;
   describe_field fields[] = {
       FIELD(pegen_ptx_gradient, n_sums, describe_i32(d, of ? of->n_boundaries : 0)),
       FIELD(pegen_ptx_gradient, n_gained, describe_i32(d, of ? of->n_scatters : 0)),
       FIELD(pegen_ptx_gradient, n_blocks, describe_i32(d, blocks)),
       FIELD(pegen_ptx_gradient, has_positions, describe_i32(d, columns || (of && of->has_positions))),
-      FIELD(pegen_ptx_gradient, needs_kept, describe_i32(d, !columns && (m || !plan_is_sum(of->token)))),
+      FIELD(pegen_ptx_gradient, needs_kept, describe_i32(d, reads_rows)),
       FIELD(pegen_ptx_gradient, n_shares,
             describe_i32(d, columns ? 1
                             : m     ? p->spec->n_blocks
                                     : 0)),
       FIELD(pegen_ptx_gradient, matrix_sums, describe_i32(d, m ? m->numbers : 0)),
       FIELD(pegen_ptx_gradient, matrix_elements, describe_i32(d, m ? m->elements : 0)),
-      FIELD(pegen_ptx_gradient, thread_bytes, describe_i32(d, m ? m->thread_bytes : 0))};
+      FIELD(pegen_ptx_gradient, thread_bytes, describe_i32(d, m ? m->thread_bytes : 0)),
+      FIELD(pegen_ptx_gradient, n_weights, describe_i32(d, p->n_weights))};
   return describe_global(d, "ptx_gradient", DESCRIBE(d, pegen_ptx_gradient, fields), true);
 }
 

@@ -191,18 +191,7 @@ static void kinds_of_pairs(void **state) {
       int64_t step = f.spec->n_components ? 16 : 1; /* the reference exponentiates for every pair and block */
       assert_int_equal(
           attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), false, step, ROWS_BHND, &f.random), 0);
-      if (is_gpu() && f.spec->polynomial) { /* what weights gain has no code there */
-        assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), PEGEN_ERROR_NO_GRADIENT);
-        DLTensor **inputs = g.inputs;
-        g.inputs = NULL;
-        assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), PEGEN_ERROR_NO_GRADIENT);
-        g.operands = NULL;
-        g.inputs = inputs;
-        assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), PEGEN_ERROR_NO_GRADIENT);
-        g.inputs = NULL;
-      }
-      if (t.positions && !f.spec->polynomial)
-        attention_gradients_of_positions(f.memory, &g, causal ? NUMBER_F32 : NUMBER_F64);
+      if (t.positions) attention_gradients_of_positions(f.memory, &g, causal ? NUMBER_F32 : NUMBER_F64);
       if (!cases[i].gains && g.operands) {
         assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), PEGEN_ERROR_NO_GRADIENT);
         g.operands = NULL;

@@ -1,7 +1,8 @@
 /* polynomial_backward_test: gradients of attention whose bias is a polynomial, of its inputs and operands beside q, k
  * and v, against the reference's; what is not asked for, not seen, added to, and refused.
  *
- *     polynomial_backward_test [SEED COUNT]    with them random biases
+ *     polynomial_backward_test [TARGET]
+ *     polynomial_backward_test SEED COUNT [TARGET]    of random biases
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +18,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *wanted; /* a target; NULL: all that this machine runs */
+
+static bool is_gpu(void) { return wanted && strncmp(wanted, "sm_", 3) == 0; }
+
 /* ---- calls ---- */
+
+/* dtypes: PEGEN_DTYPE_ bits; 0: all. */
+static loaded_kernel *load(const fixture *f, int target, unsigned dtypes) {
+  loaded_kernel *loaded = trial_load_gradients(f->memory, f->spec, f->targets[target], dtypes, is_gpu() ? 1 : 3);
+  assert_non_null(loaded);
+  return loaded;
+}
+
+/* Of a GPU's threads, which run in another order each time, one more call. */
+static void assert_parts(const fixture *f, const pegen_kernel *kernel, const attention_gradients *g) {
+  gradients_assert_parts(f->memory, kernel, g, is_gpu() ? 1 : 4);
+}
 
 static const DLTensor *places(fixture *f, int64_t tokens, double extent) {
   int64_t count = tokens * f->spec->n_axes;
@@ -56,10 +73,10 @@ static void sizes_and_strides(void **state) {
                                           {1, 4, 4, 5, 0}, {0, 4, 4, 5, 5},  {1, 4, 4, 0, 5},   {1, 4, 4, 2, 5}};
   loader_define defines[] = {{"role", "pairwise"}, {"heads", "4"},     {"head_dim", "20"},
                              {"value_dim", "35"},  {"parabolas", "7"}, {"skip_tokens", "2"}};
-  fixture f = fixture_open(SPECS_DIR, "pape", 6, defines, NULL, 3);
+  fixture f = fixture_open(SPECS_DIR, "pape", 6, defines, wanted, 3);
   int round = 0;
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], 0, 3);
+    loaded_kernel *loaded = load(&f, target, 0);
     const pegen_kernel *kernel = run_kernel(loaded);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++, round++) {
       number_type type = (number_type)(round % NUMBER_CHANNEL_TYPES);
@@ -71,7 +88,7 @@ static void sizes_and_strides(void **state) {
       called(kernel, &g, 1);
       gradients_compare(f.memory, &g, 1);
       for (int k = 0; k < f.spec->n_inputs; k++) assert_true(tensor_gaps_identical(g.inputs[k], before.inputs[k]));
-      gradients_assert_parts(f.memory, kernel, &g, 4);
+      assert_parts(&f, kernel, &g);
     }
     run_unload(loaded);
   }
@@ -103,19 +120,19 @@ static void stock_descriptions(void **state) {
       {"polynomial", {{"degree", "5"}, {"leading", "softplus"}, {"axes", "1"}, {"terms", "3"}}},
       {"polynomial", {{"degree", "4"}, {"axes", "3"}, {"terms", "5"}, {"heads", "2"}}},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = is_gpu() ? 3 : 0; i < sizeof cases / sizeof *cases; i++) { /* of GPUs others are checked elsewhere */
     loader_define defines[6] = {{"role", "pairwise"}};
     int count = 1;
     for (int k = 0; k < 5 && cases[i].defines[k].name; k++) defines[count++] = cases[i].defines[k];
-    fixture f = fixture_open(SPECS_DIR, cases[i].name, count, defines, NULL, 5);
+    fixture f = fixture_open(SPECS_DIR, cases[i].name, count, defines, wanted, 5);
     for (int target = (int)i % f.n_targets; target < f.n_targets; target += 2) {
-      loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 3);
+      loaded_kernel *loaded = load(&f, target, PEGEN_DTYPE_F32);
       int64_t heads = f.spec->heads > 1 ? f.spec->heads : 1, tokens = f.spec->grid[0] ? spec_grid_tokens(f.spec) : 37;
       attention_trial t = trial_of(&f, &(attention_sizes){1, heads, heads, tokens, tokens}, NUMBER_F32, ROWS_BNHD);
       attention_gradients g = filled(&f, &t, run_kernel(loaded), true);
       called(run_kernel(loaded), &g, 1);
       gradients_compare(f.memory, &g, 1);
-      gradients_assert_parts(f.memory, run_kernel(loaded), &g, 4);
+      assert_parts(&f, run_kernel(loaded), &g);
       assert_some(&f, run_kernel(loaded), &g);
       run_unload(loaded);
     }
@@ -127,9 +144,10 @@ static void stock_descriptions(void **state) {
 static void added_to(void **state) {
   (void)state;
   loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "21"}, {"skip_tokens", "3"}};
-  fixture f = fixture_open(SPECS_DIR, "pape", 3, defines, NULL, 7);
-  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], 0, 3);
-  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
+  fixture f = fixture_open(SPECS_DIR, "pape", 3, defines, wanted, 7);
+  int first = is_gpu() ? NUMBER_BF16 : 0, end = is_gpu() ? NUMBER_BF16 + 1 : NUMBER_CHANNEL_TYPES;
+  loaded_kernel *loaded = load(&f, 0, is_gpu() ? PEGEN_DTYPE_BF16 : 0);
+  for (int type = first; type < end; type++) {
     attention_trial t = trial_of(&f, &(attention_sizes){1, 2, 2, 37, 37}, (number_type)type, ROWS_BHND);
     attention_gradients g = filled(&f, &t, run_kernel(loaded), true), twice = attention_gradients_room(f.memory, &g);
     called(run_kernel(loaded), &g, 1);
@@ -161,9 +179,9 @@ static void unseen_keys_leave_no_trace(void **state) {
   (void)state;
   enum { TOKENS = 70, SPOILT = 50, SKIP = 2 };
   loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "5"}, {"head_dim", "8"}, {"skip_tokens", "2"}};
-  fixture f = fixture_open(SPECS_DIR, "pape", 4, defines, NULL, 9);
+  fixture f = fixture_open(SPECS_DIR, "pape", 4, defines, wanted, 9);
   for (int target = 0; target < f.n_targets; target++) {
-    loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[target], PEGEN_DTYPE_F32, 3);
+    loaded_kernel *loaded = load(&f, target, PEGEN_DTYPE_F32);
     attention_trial t = trial_of(&f, &(attention_sizes){1, 1, 1, TOKENS, TOKENS}, NUMBER_F32, ROWS_BHND);
     t.causal = 1;
     for (int i = 0; i < 5 * SKIP; i++) ((float *)t.inputs.tensors[0]->data)[i] = NAN;
@@ -194,8 +212,8 @@ static void unseen_keys_leave_no_trace(void **state) {
 static void refusals(void **state) {
   (void)state;
   loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "5"}, {"head_dim", "8"}};
-  fixture f = fixture_open(SPECS_DIR, "pape", 3, defines, NULL, 9);
-  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], 0, 1);
+  fixture f = fixture_open(SPECS_DIR, "pape", 3, defines, wanted, 9);
+  loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[0], PEGEN_DTYPE_BF16, 1);
   attention_trial t = trial_of(&f, &(attention_sizes){1, 2, 2, 6, 6}, NUMBER_BF16, ROWS_BHND);
   attention_gradients g = filled(&f, &t, run_kernel(loaded), false);
   DLTensor good = *g.inputs[0];
@@ -221,6 +239,11 @@ static void refusals(void **state) {
                          g.operands[0]->data};
   for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) REFUSED(OVERLAP, wrong.data = taken[i]);
 #undef REFUSED
+  DLTensor *places = g.positions, elsewhere = *places;
+  elsewhere.device.device_type = kDLCUDA;
+  g.positions = &elsewhere;
+  assert_int_equal(attention_gradients_call(run_kernel(loaded), &g, 1), PEGEN_ERROR_DEVICE);
+  g.positions = places;
   called(run_kernel(loaded), &g, 1);
   run_unload(loaded);
   arena_destroy(f.memory);
@@ -235,7 +258,7 @@ static void one_random(int number) {
   snprintf(seed_text, sizeof seed_text, "%d", number);
   snprintf(skip_text, sizeof skip_text, "%d", number % 3 == 0 ? 2 : 0);
   loader_define defines[] = {{"role", "pairwise"}, {"seed", seed_text}, {"skip_tokens", skip_text}};
-  fixture f = fixture_open(RANDOM_DIR, "random", 3, defines, NULL, (uint64_t)number * 77 + 5);
+  fixture f = fixture_open(RANDOM_DIR, "random", 3, defines, wanted, (uint64_t)number * 77 + 5);
   unsigned dtype = 1u << number % NUMBER_CHANNEL_TYPES;
   loaded_kernel *loaded = trial_load_gradients(f.memory, f.spec, f.targets[number % f.n_targets], dtype, number % 4);
   int64_t heads = f.spec->heads > 1 ? f.spec->heads : 2, tokens = 5 + number % 40, keys = 9 + number * 7 % 60;
@@ -268,9 +291,11 @@ int main(int arguments, char **argument) {
   if (arguments > 2) {
     seed = atoi(argument[1]);
     count = atoi(argument[2]);
+    wanted = arguments > 3 ? argument[3] : NULL;
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_biases)};
     return cmocka_run_group_tests(tests, NULL, NULL);
   }
+  wanted = arguments > 1 ? argument[1] : NULL;
   const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_and_strides), cmocka_unit_test(stock_descriptions),
                                      cmocka_unit_test(added_to), cmocka_unit_test(unseen_keys_leave_no_trace),
                                      cmocka_unit_test(refusals)};

@@ -27,7 +27,7 @@ for spec; do
   [ "$entries" -gt 0 ] && [ "$entries" -eq "$clean" ] ||
     { cat "$folder/log"; fail ": $clean of $entries entries without stack and spills"; }
   # float64 only where a gradient is stored as one
-  sed '/entry [A-Za-z0-9_]*_\(encode_gradient_\(gather\|positions\|matrices\)\|attention_backward_\(total\|positions\)\)(/,/^}/d' "$folder/k.ptx" > "$folder/most.ptx"
+  sed '/entry [A-Za-z0-9_]*_\(encode_gradient_\(gather\|positions\|matrices\)\|attention_backward_\(total\|positions\|gather\)\)(/,/^}/d' "$folder/k.ptx" > "$folder/most.ptx"
   grep -nE '\.f64|\.local|\.approx|call' "$folder/most.ptx" && fail ": the above has no place there"
   grep -nE '\.local|\.approx|call' "$folder/k.ptx" && fail ": the above has no place there"
   registers=$(grep -o 'Used [0-9]* registers' "$folder/log" | sort -k2 -n | tail -1 | cut -d' ' -f2)

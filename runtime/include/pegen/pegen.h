@@ -454,6 +454,8 @@ typedef struct pegen_ptx_gradient {
   int32_t matrix_sums; /* numbers of a chunk that learned matrices gain; 0: there are none */
   int32_t matrix_elements; /* of the operands that hold them */
   int32_t thread_bytes; /* of the workspace, a thread's own */
+  int32_t n_weights; /* of attention whose bias is a polynomial: numbers of a query, of which inputs, operands and
+                        positions gain; structs of other kernels may end before it */
 } pegen_ptx_gradient;
 
 typedef struct pegen_ptx {
