@@ -1,8 +1,7 @@
 /* gpu_attention: outputs of attention on the device against the reference, and against the threads run on the host. */
-#include "gpu_case.h"
+#include "gpu_attention.h"
 
 #include "device.h"
-#include "verify/trial_attention.h"
 
 #include <stdio.h>
 
@@ -89,5 +88,10 @@ static void one(gpu_case *c, number_type type, row_order order, bool causal) {
 void gpu_attention(gpu_case *c) {
   for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++)
     for (int order = 0; order < ROW_ORDER_COUNT; order++)
-      for (int causal = 0; causal < 2; causal++) one(c, (number_type)type, (row_order)order, causal);
+      for (int causal = 0; causal < 2; causal++) {
+        one(c, (number_type)type, (row_order)order, causal);
+        if (!c->spec->polynomial || order || causal != type % 2) continue; /* columns have gradients of all kinds */
+        attention_trial t = make_trial(c, (number_type)type, ROWS_BNHD, causal);
+        gpu_attention_gains(c, &t);
+      }
 }

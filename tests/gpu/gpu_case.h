@@ -22,8 +22,8 @@ DLTensor *gpu_positions(gpu_case *c, int64_t batch, int64_t tokens, number_type 
 /* pegen_launch; says why it was refused. */
 int gpu_launch(gpu_case *c, const char *entry, const pegen_args *args);
 
-/* Calls of NAME_attention: every number type, memory order and position type, causal or not, grouped heads, odd sizes.
- */
+/* Calls of NAME_attention: every number type, memory order and position type, causal or not, grouped heads, odd sizes;
+ * of a polynomial's gradients those of one memory order. */
 void gpu_attention(gpu_case *c);
 /* Calls of an encode that widens: every number type, memory order and type of inputs, q and k together and apart; of
  * its gradients those of one memory order. */

@@ -137,7 +137,7 @@ static int run_spec(const char *name, int count, const loader_define *defines) {
   gpu_case c = {.memory = arena_create(), .random = 11};
   c.spec = loader_load(c.memory, arena_printf(c.memory, "%s/%s.lua", SPECS_DIR, name), DSL_DIR, count, defines);
   const char *target = target_of(device_chip());
-  bool gradients = c.spec && c.spec->polynomial && !c.spec->pairwise; /* of columns */
+  bool gradients = c.spec && c.spec->polynomial; /* of columns */
   threads = c.spec && target ? run_load_threads(c.memory, c.spec, target, 0, 2, 4096, gradients) : NULL;
   if (!threads) {
     printf("%s: no kernel for this device\n", name);

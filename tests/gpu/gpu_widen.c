@@ -3,11 +3,8 @@
 #include "gpu_case.h"
 
 #include "device.h"
-#include "fake_cuda.h"
-#include "pegen/cuda.h"
+#include "gpu_moved.h"
 #include "verify/trial_widen_backward.h"
-
-#include "kernel/launch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,17 +19,15 @@ static const double *random_places(gpu_case *c, int64_t tokens) {
   return values;
 }
 
-static DLTensor *upload(gpu_case *c, const DLTensor *host) { return host ? device_upload(c->memory, host) : NULL; }
-
 /* which: 1 q, 2 k, 3 both. */
 static int call(gpu_case *c, const widen_trial *t, DLTensor *q_out, DLTensor *k_out, int which) {
   const spec *s = c->spec;
-  DLTensor *moved[] = {upload(c, t->q),  upload(c, t->k),         upload(c, q_out),
-                       upload(c, k_out), upload(c, t->positions), upload(c, t->k_positions)};
+  DLTensor *moved[] = {gpu_upload(c, t->q),  gpu_upload(c, t->k),         gpu_upload(c, q_out),
+                       gpu_upload(c, k_out), gpu_upload(c, t->positions), gpu_upload(c, t->k_positions)};
   const DLTensor **inputs = arena_array(c->memory, const DLTensor *, s->n_inputs + 1),
                  **operands = arena_array(c->memory, const DLTensor *, s->n_operands + 1);
-  for (int i = 0; i < s->n_inputs; i++) inputs[i] = upload(c, t->inputs.tensors[i]);
-  for (int i = 0; i < s->n_operands; i++) operands[i] = upload(c, t->operands.tensors[i]);
+  for (int i = 0; i < s->n_inputs; i++) inputs[i] = gpu_upload(c, t->inputs.tensors[i]);
+  for (int i = 0; i < s->n_operands; i++) operands[i] = gpu_upload(c, t->operands.tensors[i]);
   pegen_args args = {.struct_size = sizeof args,
                      .n_operands = s->n_operands,
                      .operands = operands,
@@ -88,56 +83,18 @@ static void one(gpu_case *c, number_type type, number_type input_type, row_order
 
 /* ---- gradients ---- */
 
-/* What goes out, on the device. */
-typedef struct moved {
-  attention_gradients on_device;
-  const attention_gradients *host;
-} moved;
-
-static moved move_out(gpu_case *c, const attention_gradients *host) {
-  const spec *s = c->spec;
-  moved m = {.host = host};
-  attention_gradients *to = &m.on_device;
-  to->forward = host->forward;
-  to->q = upload(c, host->q);
-  to->k = upload(c, host->k);
-  if (host->operands) to->operands = arena_array(c->memory, DLTensor *, s->n_operands);
-  for (int i = 0; to->operands && i < s->n_operands; i++) to->operands[i] = upload(c, host->operands[i]);
-  if (host->inputs) to->inputs = arena_array(c->memory, DLTensor *, s->n_inputs);
-  for (int i = 0; to->inputs && i < s->n_inputs; i++) to->inputs[i] = upload(c, host->inputs[i]);
-  to->positions = upload(c, host->positions);
-  to->k_positions = upload(c, host->k_positions);
-  return m;
-}
-
-static void move_one(DLTensor *device, DLTensor *host) {
-  if (!device) return;
-  device_download(device, host);
-  device_free(device);
-}
-
-static void move_back(gpu_case *c, const moved *m) {
-  move_one(m->on_device.q, m->host->q);
-  move_one(m->on_device.k, m->host->k);
-  for (int i = 0; m->on_device.operands && i < c->spec->n_operands; i++)
-    move_one(m->on_device.operands[i], m->host->operands[i]);
-  for (int i = 0; m->on_device.inputs && i < c->spec->n_inputs; i++)
-    move_one(m->on_device.inputs[i], m->host->inputs[i]);
-  move_one(m->on_device.positions, m->host->positions);
-  move_one(m->on_device.k_positions, m->host->k_positions);
-}
-
 /* pegen_launch of both entries, whose results come back into g->out. */
 static int call_backward(gpu_case *c, const widen_gradients *g) {
   const spec *s = c->spec;
   const widen_trial *t = &g->forward;
-  moved m = move_out(c, &g->out);
+  gpu_moved m = gpu_move_out(c, &g->out);
   pegen_grad_args grad = attention_gradients_args(&m.on_device);
-  DLTensor *in[] = {upload(c, g->q_out), upload(c, g->k_out), upload(c, t->positions), upload(c, t->k_positions)};
+  DLTensor *in[] = {gpu_upload(c, g->q_out), gpu_upload(c, g->k_out), gpu_upload(c, t->positions),
+                    gpu_upload(c, t->k_positions)};
   const DLTensor **inputs = arena_array(c->memory, const DLTensor *, s->n_inputs + 1),
                  **operands = arena_array(c->memory, const DLTensor *, s->n_operands + 1);
-  for (int i = 0; i < s->n_inputs; i++) inputs[i] = upload(c, t->inputs.tensors[i]);
-  for (int i = 0; i < s->n_operands; i++) operands[i] = upload(c, t->operands.tensors[i]);
+  for (int i = 0; i < s->n_inputs; i++) inputs[i] = gpu_upload(c, t->inputs.tensors[i]);
+  for (int i = 0; i < s->n_operands; i++) operands[i] = gpu_upload(c, t->operands.tensors[i]);
   grad.q_out = in[0];
   grad.k_out = in[1];
   pegen_args args = {.struct_size = sizeof args,
@@ -148,19 +105,8 @@ static int call_backward(gpu_case *c, const widen_gradients *g) {
                      .positions = in[2],
                      .k_positions = in[3],
                      .grad = &grad};
-  args.workspace_bytes = pegen_cuda_workspace(c->kernel, "encode_backward", &args);
-  int64_t numbers = (int64_t)(args.workspace_bytes / sizeof(double)) + 1;
-  const double *zeros = arena_array(c->memory, double, numbers);
-  DLTensor *workspace = upload(c, tensor_contiguous(c->memory, NUMBER_F64, 1, &numbers, zeros));
-  args.workspace = workspace->data;
-  fake_cuda_state *fake = device_symbol("fake_cuda");
-  int n_parameters = fake ? fake->n_parameters : 0;
-  if (fake) fake->n_parameters = PEGEN_PTX_MAX_PARAMETERS; /* of entries of gradients there are more */
-  int error = gpu_launch(c, "encode_backward", &args);
-  if (!error && s->n_operands > 0) error = gpu_launch(c, "encode_backward_finish", &args);
-  if (fake) fake->n_parameters = n_parameters;
-  move_back(c, &m);
-  device_free(workspace);
+  int error = gpu_launch_backward(c, "encode_backward", s->n_operands > 0 ? "encode_backward_finish" : NULL, &args);
+  gpu_move_back(c, &m);
   for (int i = 0; i < 4; i++)
     if (in[i]) device_free(in[i]);
   for (int i = 0; i < s->n_inputs; i++) device_free((DLTensor *)inputs[i]);
