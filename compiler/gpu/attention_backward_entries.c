@@ -184,7 +184,7 @@ void attend_print_gradients(FILE *f, const gpu_program *program) {
           "going out (rows as above;\n"
           "//   0: none), a number of each query, tiles of queries, tiles of a block, sums of chunks, "
           "shares of positions,\n"
-          "//   what weights gain (docs/embedding-ptx.md).\n");
+          "//   of a polynomial what weights gain, and weights (docs/embedding-ptx.md).\n");
   fprintf(f,
           "// Grid: x = ceil(queries / %d) * heads * batches or fewer, then x = ceil(keys / %d) * heads of k * "
           "batches.\n",

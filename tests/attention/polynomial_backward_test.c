@@ -171,6 +171,22 @@ static void added_to(void **state) {
   arena_destroy(f.memory);
 }
 
+/* So many tokens that chunks of a GPU have some each, the last one fewer. */
+static void many_tokens(void **state) {
+  (void)state;
+  enum { TOKENS = 4099, STEP = 64 };
+  loader_define defines[] = {{"role", "pairwise"}, {"parabolas", "2"}, {"head_dim", "4"}, {"value_dim", "4"}};
+  fixture f = fixture_open(SPECS_DIR, "pape", 4, defines, wanted, 13);
+  loaded_kernel *loaded = load(&f, 0, PEGEN_DTYPE_F32);
+  attention_trial t = trial_of(&f, &(attention_sizes){1, 1, 1, TOKENS, 5}, NUMBER_F32, ROWS_BNHD);
+  attention_gradients g;
+  assert_int_equal(attention_gradients_fill(f.memory, &g, &t, run_kernel(loaded), true, STEP, ROWS_BNHD, &f.random), 0);
+  called(run_kernel(loaded), &g, 1);
+  gradients_compare(f.memory, &g, STEP);
+  run_unload(loaded);
+  arena_destroy(f.memory);
+}
+
 /* ---- what is not seen ---- */
 
 /* Keys that are nowhere and hold nothing, from some on, reach those queries alone that see them; prefix tokens' inputs
@@ -296,8 +312,8 @@ int main(int arguments, char **argument) {
     return cmocka_run_group_tests(tests, NULL, NULL);
   }
   wanted = arguments > 1 ? argument[1] : NULL;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_and_strides), cmocka_unit_test(stock_descriptions),
-                                     cmocka_unit_test(added_to), cmocka_unit_test(unseen_keys_leave_no_trace),
-                                     cmocka_unit_test(refusals)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(sizes_and_strides), cmocka_unit_test(stock_descriptions),         cmocka_unit_test(added_to),
+      cmocka_unit_test(many_tokens),       cmocka_unit_test(unseen_keys_leave_no_trace), cmocka_unit_test(refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
