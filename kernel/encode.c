@@ -45,20 +45,49 @@ typedef struct pass {
  * faster than it computes, a loss elsewhere. */
 static int shares_batches(const pass *p) { return p->touched <= p->tuning->share_below; }
 
+/* What pegen_rows.slot holds of a token. page: of the token before, or any that there is. */
+static int64_t slot_bytes(const pegen_stream *k, int64_t batch, int64_t token, int64_t *page) {
+  int64_t slot = k->slots[batch * k->in.size[PEGEN_TOKEN] + token];
+  if (slot < 0) return PEGEN_NO_ROW;
+  if ((uint64_t)(slot - *page * k->page_size) >= (uint64_t)k->page_size)
+    *page = slot / k->page_size; /* quotients are slow */
+  return *page * k->page + (slot - *page * k->page_size - token) * k->out->stride[PEGEN_TOKEN];
+}
+
+static void pass_rows(const pass *p, int i, int64_t batch, int64_t begin, int64_t end) {
+  if (p->streams[i]->norm) pegen_normalise_tokens(p->target, p->streams[i], &p->loop.rows[i], batch, begin, end);
+  else pegen_copy_tokens(p->streams[i], batch, begin, end);
+}
+
+/* Tokens of a batch, each to its slot. */
+static void pass_to_slots(pass *p, int64_t batch, int64_t begin, int64_t end) {
+  pegen_stream *k = p->slotted;
+  pegen_rows *rows = &p->loop.rows[p->n - 1];
+  int64_t page = 0;
+  for (int64_t token = begin; token < end; token++) {
+    int64_t bytes = slot_bytes(k, batch, token, &page);
+    if (bytes == PEGEN_NO_ROW) continue;
+    k->out_of_place.base = k->cache + (uintptr_t)bytes;
+    rows->out = (char *)k->out_of_place.base;
+    pass_rows(p, p->n - 1, batch, token, token + 1);
+  }
+  k->out_of_place.base = k->cache;
+  rows->out = (char *)k->cache;
+}
+
 /* Tokens that no rotor turns. */
 static void pass_through(pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
   for (int i = 0; i < p->n; i++) {
     const pegen_stream *stream = p->streams[i];
-    const pegen_rows *rows = &p->loop.rows[i];
-    if ((stream->in_place && !stream->norm) || (stream->slots && !rows->heads)) continue;
+    if (stream->in_place && !stream->norm) continue;
     for (int64_t batch = batch_begin; batch < batch_end; batch++)
-      if (stream->norm) pegen_normalise_tokens(p->target, stream, rows, batch, begin, end);
-      else pegen_copy_tokens(stream, batch, begin, end);
+      if (stream->slots) pass_to_slots(p, batch, begin, end);
+      else pass_rows(p, i, batch, begin, end);
   }
 }
 
-/* The same where rows go: all, or tokens whose slots follow each other. */
-static void run_neighbours(pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
+/* Tokens [begin, end) of batches [batch_begin, batch_end), which share their positions. */
+static void run_rows(pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
   int64_t skip = p->driver->kernel->skip_tokens;
   if (begin < skip) {
     int64_t stop = end < skip ? end : skip;
@@ -79,42 +108,31 @@ static void run_neighbours(pass *p, int64_t batch_begin, int64_t batch_end, int6
   p->encode(&p->loop);
 }
 
-/* Tokens from `first` on whose slots follow each other in a page, or that have none: the first behind them. */
-static int64_t neighbours_end(const pegen_stream *k, const int64_t *slots, int64_t first, int64_t end) {
-  int64_t slot = slots[first], token = first + 1;
-  if (slot < 0)
-    while (token < end && slots[token] < 0) token++;
-  else
-    while (token < end && slots[token] == slot + token - first && slots[token] % k->page_size) token++;
-  return token;
-}
-
-/* Tokens of one batch, some of whose rows go to slots. */
-static void run_slots(pass *p, int64_t batch, int64_t begin, int64_t end) {
-  pegen_stream *k = p->slotted;
-  pegen_view *out = &k->out_of_place;
+/* The same of as many as there is room to say of where their slots are: of some batches a run of tokens. */
+static void run_slots(pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
+  enum { ROOM = 1024 };
+  int64_t bytes[ROOM];
+  int64_t batches = batch_end - batch_begin, room = batches < ROOM ? ROOM / batches : 1, page = 0;
   pegen_rows *rows = &p->loop.rows[p->n - 1];
-  const int64_t *slots = k->slots + batch * k->in.size[PEGEN_TOKEN];
-  int64_t heads = rows->heads;
-  for (int64_t token = begin, next; token < end; token = next) {
-    int64_t slot = slots[token], page = slot < 0 ? 0 : slot / k->page_size; /* pages of nothing have no slots */
-    next = neighbours_end(k, slots, token, end);
-    if (slot < 0 && p->n == 1) continue;
-    rows->heads = slot < 0 ? 0 : heads;
-    if (slot >= 0)
-      out->base =
-          k->cache + (uintptr_t)(page * k->page + (slot - page * k->page_size - token) * out->stride[PEGEN_TOKEN]);
-    rows->out = (char *)out->base;
-    run_neighbours(p, batch, batch + 1, token, next);
-  }
-  rows->heads = heads;
+  for (int64_t first = batch_begin; first < batch_end; first += ROOM)
+    for (int64_t from = begin; from < end; from += room) {
+      int64_t last = batch_end - first < ROOM ? batch_end : first + ROOM, to = end - from < room ? end : from + room;
+      int64_t tokens = to - from, some = p->n > 1;
+      for (int64_t batch = first; batch < last; batch++)
+        for (int64_t token = from; token < to; token++) {
+          int64_t at = slot_bytes(p->slotted, batch, token, &page);
+          bytes[(batch - first) * tokens + token - from] = at;
+          some = some || at != PEGEN_NO_ROW;
+        }
+      rows->slot_token = (int64_t)sizeof *bytes;
+      rows->slot_batch = tokens * rows->slot_token;
+      rows->slot = (const char *)((uintptr_t)bytes - (uintptr_t)(first * rows->slot_batch + from * rows->slot_token));
+      if (some) run_rows(p, first, last, from, to);
+    }
 }
 
-/* Tokens [begin, end) of batches [batch_begin, batch_end), which share their positions; of one, where rows go to
- * slots. */
 static void run_tokens(pass *p, int64_t batch_begin, int64_t batch_end, int64_t begin, int64_t end) {
-  if (p->slotted) run_slots(p, batch_begin, begin, end);
-  else run_neighbours(p, batch_begin, batch_end, begin, end);
+  (p->slotted ? run_slots : run_rows)(p, batch_begin, batch_end, begin, end);
 }
 
 /* Items [begin, end): tokens of all batches at once, or tokens of one batch after the other. */
@@ -225,7 +243,7 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
 
   int shared =
       p->table ? p->table->batches[p->section] == 1 : first->grid || first->positions.stride[PEGEN_POSITION_BATCH] == 0;
-  int by_batch = p->slotted || !(shared && (p->driver->per_head || shares_batches(p)));
+  int by_batch = !(shared && (p->driver->per_head || shares_batches(p)));
   int64_t items = first->in.size[PEGEN_TOKEN] * (by_batch ? first->in.size[PEGEN_BATCH] : 1);
   int64_t begin, end;
   if (!pegen_share(items, part, parts, &begin, &end)) return;

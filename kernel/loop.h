@@ -25,7 +25,13 @@ typedef struct pegen_rows {
   double gain;      /* of rows that are converted: what they are multiplied by before they are rounded, a float32 */
   const float *norm; /* weights [head_dim] of the RMS norm of rows before they are encoded; NULL: none */
   double epsilon;    /* of the norm: what is added to the mean of the squares, a float32 */
+  /* Where rows go to slots: int64 of each token, how many bytes further than `out` and its strides say its rows are
+   * written, or PEGEN_NO_ROW: nowhere. Of batch 0 and token 0; strides in bytes. Elsewhere one 0 for all. */
+  const char *slot;
+  int64_t slot_batch, slot_token;
 } pegen_rows;
+
+#define PEGEN_NO_ROW INT64_MIN
 
 enum { PEGEN_MAX_ROTOR_AXES = 8 };
 

@@ -53,6 +53,8 @@ void pegen_copy_tokens(const pegen_stream *stream, int64_t batch, int64_t token_
     }
 }
 
+static const int64_t no_slot = 0;
+
 void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream) {
   rows->in = (const char *)stream->in.base;
   rows->out = (char *)stream->out->base;
@@ -67,6 +69,8 @@ void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream) {
   rows->gain = stream->gain;
   rows->norm = stream->norm;
   rows->epsilon = stream->epsilon;
+  rows->slot = (const char *)&no_slot;
+  rows->slot_batch = rows->slot_token = 0;
 }
 
 void pegen_set_positions(pegen_loop *loop, const pegen_stream *stream, int64_t batch) {

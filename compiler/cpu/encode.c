@@ -273,10 +273,23 @@ static normalisation normalisation_of(encode_emitter *e, ir_value rows) {
       .is_wanted = is_wanted, .weights = weights, .epsilon = ir_cast(b, "arith.truncf", epsilon, b->f32)};
 }
 
+/* What pegen_rows.slot holds of the token. */
+static ir_value slot_of_token(encode_emitter *e, ir_value rows) {
+  ir *b = e->b;
+  ir_value of_batch = mul(b, e->batch, ROWS_I64(e, rows, slot_batch)),
+           of_token = mul(b, e->token, ROWS_I64(e, rows, slot_token));
+  return ir_load(b, b->i64, ir_pointer(b, add(b, ROWS_I64(e, rows, slot), add(b, of_batch, of_token))), 8);
+}
+
 static token_rows rows_of_token(encode_emitter *e, ir_value rows) {
-  token_rows t;
+  token_rows t = {.has_slot = {NULL}};
   t.in = token_row(e, rows, 0, &t.in_step);
   t.out = token_row(e, rows, 1, &t.out_step);
+  if (e->has_slots) {
+    ir_value slot = slot_of_token(e, rows);
+    t.has_slot = ir_compare_int(e->b, "ne", slot, i64(e->b, PEGEN_NO_ROW));
+    t.out = add(e->b, t.out, slot);
+  }
   t.in_place = ir_compare_int(e->b, "eq", ROWS_I64(e, rows, in), ROWS_I64(e, rows, out));
   t.kind = conversion_of(e, rows);
   t.norm = normalisation_of(e, rows);
@@ -395,7 +408,7 @@ static void walk_tensors(encode_emitter *e, const program_op *op) {
   ir_value last = smaller(b, sub(b, e->group.end, before), heads);
   token_rows t = rows_of_token(e, rows);
   t.first = first;
-  t.last = last;
+  t.last = t.has_slot.ptr ? ir_select(b, t.has_slot, last, zero) : last;
   find_kept(e, tensors.index, &t);
   walk_rows(e, op, &t, walk_group_as_asked);
   ir_end_for(b, tensors);
@@ -428,11 +441,7 @@ static void find_factors_of_run(encode_emitter *e, token_rows *t, int tensor) {
 static void walk_heads_of_rows(encode_emitter *e, const program_op *op, int tensors) {
   ir *b = e->b;
   e->n_tensors = tensors;
-  for (int t = 0; t < tensors; t++) {
-    e->tensor[t] = rows_of_token(e, rows_of_tensor(e, i64(b, t)));
-    find_kept(e, i64(b, t), &e->tensor[t]);
-    find_factors_of_run(e, &e->tensor[t], t);
-  }
+  for (int t = 0; t < tensors; t++) find_factors_of_run(e, &e->tensor[t], t);
   ir_loop heads = ir_for(b, e->run.begin, e->run.end);
   e->head = heads.index;
   emit_ops(e, op->body);
@@ -445,11 +454,20 @@ static void walk_heads(encode_emitter *e, const program_op *op) {
     walk_heads_of_token(e, op);
     return;
   }
-  ir_branch branch = ir_if(e->b, e->has_k);
+  ir *b = e->b;
+  for (int t = 0; t < 2; t++) {
+    e->tensor[t] = rows_of_token(e, rows_of_tensor(e, i64(b, t)));
+    find_kept(e, i64(b, t), &e->tensor[t]);
+  }
+  ir_value has_first = e->tensor[0].has_slot, has_both = e->has_k;
+  if (e->has_slots) has_both = ir_op2(b, "arith.andi", has_both, e->tensor[1].has_slot);
+  ir_branch branch = ir_if(b, has_both), own;
   walk_heads_of_rows(e, op, 2);
-  ir_else(e->b, &branch);
+  ir_else(b, &branch);
+  if (e->has_slots) own = ir_if(b, has_first);
   walk_heads_of_rows(e, op, 1);
-  ir_end_if(e->b, branch);
+  if (e->has_slots) ir_end_if(b, own);
+  ir_end_if(b, branch);
 }
 
 /* ---- rows of their own: tensors, heads of each, tiles, tokens ---- */
@@ -492,7 +510,10 @@ static void walk_tile_rows(encode_emitter *e, const program_op *op) {
   e->token = tokens.index;
   token_rows t = rows_of_token(e, rows_of_tensor(e, e->row_tensor));
   find_kept(e, e->row_tensor, &t);
+  ir_branch branch;
+  if (e->has_slots) branch = ir_if(b, t.has_slot);
   walk_rows(e, op, &t, walk_own);
+  if (e->has_slots) ir_end_if(b, branch);
   ir_end_for(b, tokens);
 }
 
@@ -576,6 +597,7 @@ static void emit_function(ir *b, arena *a, const program *scheduled, const row_c
   encode_emitter e = {
       .b = b, .memory = a, .p = p, .row = row, .program = scheduled, .target = target, .gradient = gradient};
   e.normalises = normalises;
+  e.has_slots = !gradient && most == INT_MAX; /* a few rows: attention's own */
   for (int i = 0; i < row->n_parts; i++)
     e.part[i] = (row_emitter){.b = b,
                               .memory = a,

@@ -37,6 +37,7 @@ typedef struct token_rows {
   ir_value in, out, in_step, out_step, in_place;
   ir_value kept, kept_step; /* where gradients are computed: what encode wrote or read */
   ir_value first, last; /* heads of the group, where heads share their rotors */
+  ir_value has_slot; /* i1: rows are written; null: they always are */
   conversion kind;
   normalisation norm;
 } token_rows;
@@ -68,6 +69,7 @@ typedef struct encode_emitter {
   int n_tensors;
   ir_value row_in, row_out, row_kept, in_place; /* pointers; i1 */
   conversion kind;
+  bool has_slots; /* rows may go to slots, or nowhere: pegen_rows.slot */
   bool normalises, is_plain; /* is_plain: rows at hand are known to be encoded as they are */
   normalisation norm;
   ir_value factors; /* scratch of a tensor's rows, float32 [NORM_ROWS]; of heads that differ [2][most] */

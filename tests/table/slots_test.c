@@ -106,6 +106,60 @@ static void converted(void **state) {
   as_rows(&encodings[0], 1);
 }
 
+/* More rows than a call says of at once where their slots are: of many tokens, of many batches. */
+static void of_many(world *w, const pegen_kernel *kernel, int64_t batch, int64_t tokens) {
+  int64_t heads = 2, width = kernel->head_dim, rows = batch * tokens, pages = rows / PAGE + 1;
+  int64_t *slots = arena_array(w->memory, int64_t, rows), shape[] = {tokens, kernel->n_axes};
+  double *places = arena_array(w->memory, double, tokens * kernel->n_axes);
+  for (int64_t i = 0; i < tokens * kernel->n_axes; i++) places[i] = (double)random_below(&w->random, 30);
+  DLTensor *k = tensor_rows(w->memory, NUMBER_F32, ROWS_BHND, batch, heads, tokens, width),
+           *apart = tensor_copy(w->memory, k), *pool = cache_of(w->memory, k, 0);
+  tensor_randomize(k, &w->random);
+  trial_operands operands = trial_random_operands(w->memory, w->spec, NUMBER_F32, &w->random);
+  pegen_args args = {.struct_size = sizeof args, .n_operands = kernel->n_operands, .k = k, .k_out = apart};
+  args.operands = operands.tensors;
+  args.positions = tensor_contiguous(w->memory, NUMBER_F32, 2, shape, places);
+  assert_int_equal(kernel->encode(&args, 0, 1), 0);
+  for (int64_t i = 0; i < rows; i++) slots[i] = i;
+  for (int64_t i = rows - 1; i > 0; i--) {
+    int64_t other = (int64_t)random_below(&w->random, (uint64_t)i + 1), held = slots[i];
+    slots[i] = slots[other];
+    slots[other] = held;
+  }
+  for (int64_t i = 0; i < rows; i += 7) slots[i] = -1;
+  size_t row = (size_t)width * sizeof(float), token = (size_t)heads * row;
+  pool->shape[0] = pages;
+  pool->data = arena_alloc(w->memory, (size_t)(pages * PAGE) * token);
+  args.k_out = pool;
+  args.slots = slots_of(w->memory, slots, 2, batch, tokens);
+  for (int parts = 1; parts <= MOST_PARTS; parts += 2) {
+    memset(pool->data, 0x5a, (size_t)(pages * PAGE) * token);
+    for (int part = parts - 1; part >= 0; part--) assert_int_equal(kernel->encode(&args, part, parts), 0);
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t h = 0; slots[i] >= 0 && h < heads; h++)
+        assert_memory_equal((char *)pool->data + (size_t)slots[i] * token + (size_t)h * row,
+                            tensor_at(apart, i / tokens, h, i % tokens, 0), row);
+    size_t untouched = 0, all = (size_t)(pages * PAGE) * (size_t)(heads * width);
+    for (size_t i = 0; i < all; i++) untouched += ((uint32_t *)pool->data)[i] == 0x5a5a5a5a;
+    assert_true(untouched >= all - (size_t)((rows - (rows + 6) / 7) * heads * width));
+  }
+}
+
+static void many(void **state) {
+  (void)state;
+  static const encoding two[] = {{"rope", 2, {{"skip_tokens", "1"}, {"head_dim", "8"}}},
+                                 {"rope_mixed", 2, {{"heads", "2"}, {"head_dim", "8"}}}};
+  for (int i = 0; i < 2; i++) {
+    world w = open_world(two[i].name, two[i].n_defines, two[i].defines);
+    loaded_kernel *loaded = trial_load(w.memory, w.spec, w.targets[0], PEGEN_DTYPE_F32, 1);
+    of_many(&w, run_kernel(loaded), 3, 700);
+    of_many(&w, run_kernel(loaded), 1100, 2);
+    of_many(&w, run_kernel(loaded), 1, 1500);
+    run_unload(loaded);
+    arena_destroy(w.memory);
+  }
+}
+
 #define REFUSED(error, change) \
   do { \
     pegen_args args = sound; \
@@ -218,7 +272,8 @@ static void elsewhere(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(slots), cmocka_unit_test(converted), cmocka_unit_test(refused),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(slots),     cmocka_unit_test(converted),
+                                     cmocka_unit_test(many),      cmocka_unit_test(refused),
                                      cmocka_unit_test(elsewhere), cmocka_unit_test(of_nothing)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
