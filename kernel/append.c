@@ -2,7 +2,7 @@
  * to q_out, k to its cache at slots, and v to a cache of its own at the same.
  *
  * q and k are a call of encode with slots and are checked as one (check_slots.c), and walked as one (encode.c), whose
- * functions normalise rows as they load them. v is checked as k of a second such call, and moved here. All is checked
+ * functions normalise rows as they load them. v, of k's shape, is checked beside them, and moved here. All is checked
  * before a byte is written.
  */
 #include "append.h"
@@ -12,28 +12,20 @@
 
 /* A checked call. */
 typedef struct append_call {
-  pegen_call rows, values; /* of values stream[1] alone: v */
-  pegen_view caches[2];    /* of k, of v */
-  pegen_view norms[2];     /* weights of q, of k; empty: none */
+  pegen_call rows;
+  pegen_stream values;
+  pegen_slot_views views[2]; /* of k, of v */
+  pegen_view norms[2];       /* weights of q, of k; empty: none */
 } append_call;
 
 /* ---- checks ---- */
 
-/* The call without what encode does not know: of q and k, and, with k, q and k_scale in their places, of v. */
-static void plain_args(const pegen_args *args, pegen_args *rows, pegen_args *values) {
+/* The call without what encode does not know. */
+static void plain_args(const pegen_args *args, pegen_args *rows) {
   pegen_copy_args(rows, args);
-  pegen_copy_args(values, args);
-  values->q = 0;
-  values->q_out = 0;
-  values->k = rows->v;
-  values->k_out = rows->v_out;
-  values->k_scale = rows->v_scale;
-  pegen_args *both[] = {rows, values};
-  for (int i = 0; i < 2; i++) {
-    both[i]->v_out = 0;
-    both[i]->v_scale = both[i]->q_norm = both[i]->k_norm = 0;
-    both[i]->norm_epsilon = 0;
-  }
+  rows->v_out = 0;
+  rows->v_scale = rows->q_norm = rows->k_norm = 0;
+  rows->norm_epsilon = 0;
 }
 
 static int check_norm(const pegen_driver *driver, const DLTensor *norm, int is_given, pegen_view *view) {
@@ -45,38 +37,52 @@ static int check_norm(const pegen_driver *driver, const DLTensor *norm, int is_g
   return pegen_on_host(norm) ? pegen_view_contiguous(norm, view) : PEGEN_ERROR_DEVICE;
 }
 
-static int check_values(const pegen_driver *driver, const pegen_args *args, const pegen_args *values, int part,
-                        int parts, int64_t row_bytes, append_call *call) {
-  const DLTensor *k = args->k, *v = values->k;
-  if (!v != !values->k_out) return PEGEN_ERROR_MISSING_OUTPUT;
-  call->values.stream[1].given = 0;
+static int check_values(const pegen_driver *driver, const pegen_args *args, append_call *call) {
+  const DLTensor *k = args->k, *v = args->v;
+  call->values.given = v != 0;
+  if (!v != !PEGEN_GIVEN(args, v_out)) return PEGEN_ERROR_MISSING_OUTPUT;
   if (!v) return 0;
   if (v->ndim != k->ndim) return PEGEN_ERROR_RANK;
   if (!v->shape) return PEGEN_ERROR_NULL_SHAPE;
   if (!pegen_same_rows(k, 4, v, 4)) return PEGEN_ERROR_SHAPE_MISMATCH;
   if (!pegen_same_type(v, k)) return PEGEN_ERROR_DTYPE_MISMATCH;
-  return pegen_check_slots(driver, values, part, parts, row_bytes, &call->values, &call->caches[1]);
+  return pegen_check_slots_beside(driver, args, &call->values, &call->views[1]);
 }
 
-/* What each of the two calls did not ask of the other. */
-static int overlaps(const append_call *call) {
-  const pegen_stream *q = &call->rows.stream[0], *k = &call->rows.stream[1], *v = &call->values.stream[1];
-  const pegen_view *read[8], *written[3];
+/* What v's cache meets of what the call reads and writes, but for the norms. */
+static int values_overlap(const pegen_driver *driver, const pegen_args *args, const append_call *call) {
+  const pegen_view *cache = &call->views[1].cache;
+  const pegen_stream *v = &call->values;
+  if (pegen_views_meet(cache, &v->in) || pegen_views_meet(cache, &v->scale) ||
+      pegen_views_meet(cache, &call->views[0].cache) || pegen_views_meet(cache, &call->views[0].slots))
+    return 1;
+  for (int i = 0; i < 2; i++) {
+    const pegen_stream *s = &call->rows.stream[i];
+    if (s->given && (pegen_views_meet(cache, &s->in) || pegen_views_meet(cache, &s->scale) ||
+                     (!s->grid && pegen_views_meet(cache, &s->positions))))
+      return 1;
+  }
+  const pegen_stream *q = &call->rows.stream[0];
+  if (q->given && !q->in_place && pegen_views_meet(cache, q->out)) return 1;
+  for (int i = 0; i < driver->kernel->n_inputs; i++)
+    if (pegen_views_meet(cache, &call->rows.input[i])) return 1;
+  return pegen_meets_operand(driver, args, cache, call->rows.tabled != 0);
+}
+
+/* What each of the two, rows that are encoded and v, was not asked of the other, nor of the norms. */
+static int overlaps(const pegen_driver *driver, const pegen_args *args, const append_call *call) {
+  const pegen_stream *q = &call->rows.stream[0], *v = &call->values;
+  const pegen_view *read[2], *written[3];
   int n_read = 0, n_written = 0;
-  read[n_read++] = &call->norms[0];
-  read[n_read++] = &call->norms[1];
+  for (int i = 0; i < 2; i++)
+    if (!call->norms[i].empty) read[n_read++] = &call->norms[i];
   if (q->given) written[n_written++] = q->out;
-  written[n_written++] = &call->caches[0];
+  written[n_written++] = &call->views[0].cache;
   if (v->given) {
-    read[n_read++] = &v->in;
-    read[n_read++] = &v->scale;
-    if (pegen_views_meet(&call->caches[0], &call->caches[1])) return 1;
-    if (q->given && (pegen_views_meet(&call->caches[1], q->out) || pegen_views_meet(&call->caches[1], &q->in) ||
-                     pegen_views_meet(&call->caches[1], &q->scale)))
-      return 1;
-    if (pegen_views_meet(&call->caches[1], &k->in) || pegen_views_meet(&call->caches[1], &k->scale) ||
-        pegen_views_meet(&call->caches[1], &call->norms[0]) || pegen_views_meet(&call->caches[1], &call->norms[1]))
-      return 1;
+    if (values_overlap(driver, args, call)) return 1;
+    for (int w = 0; w < n_written; w++)
+      if (pegen_views_meet(written[w], &v->in) || pegen_views_meet(written[w], &v->scale)) return 1;
+    written[n_written++] = &call->views[1].cache;
   }
   for (int w = 0; w < n_written; w++)
     for (int r = 0; r < n_read; r++)
@@ -84,18 +90,19 @@ static int overlaps(const append_call *call) {
   return 0;
 }
 
-static int check(const pegen_driver *driver, const pegen_args *args, const pegen_args *rows, const pegen_args *values,
-                 int part, int parts, append_call *call) {
+/* rows: as of plain_args, which are changed. */
+static int check(const pegen_driver *driver, const pegen_args *args, pegen_args *rows, int part, int parts,
+                 append_call *call) {
   int64_t row_bytes = ((const pegen_blades *)driver->form)->values_bytes;
   double epsilon = PEGEN_GIVEN(args, norm_epsilon);
   if (!rows->slots) return PEGEN_ERROR_SLOTS;
-  int error = pegen_check_slots(driver, rows, part, parts, row_bytes, &call->rows, &call->caches[0]);
-  if (error || (error = check_values(driver, args, values, part, parts, row_bytes, call)) != 0 ||
+  int error = pegen_check_slots(driver, rows, part, parts, row_bytes, &call->rows, &call->views[0]);
+  if (error || (error = check_values(driver, args, call)) != 0 ||
       (error = check_norm(driver, PEGEN_GIVEN(args, q_norm), args->q != 0, &call->norms[0])) != 0 ||
       (error = check_norm(driver, PEGEN_GIVEN(args, k_norm), 1, &call->norms[1])) != 0)
     return error;
   if (!(epsilon >= 0 && epsilon <= DBL_MAX)) return PEGEN_ERROR_NORM;
-  return overlaps(call) ? PEGEN_ERROR_OVERLAP : 0;
+  return overlaps(driver, rows, call) ? PEGEN_ERROR_OVERLAP : 0;
 }
 
 /* ---- rows that are not encoded ---- */
@@ -140,18 +147,42 @@ static void copy_bytes(char *to, const char *from, int64_t bytes) {
   for (; i < bytes; i++) to[i] = from[i];
 }
 
+typedef void copy_function(char *to, const char *from, int64_t bytes);
+
+#if defined(__x86_64__)
+/* The baseline's 16 bytes at a time are not as fast as the caches. */
+__attribute__((target("avx"))) static void copy_by_avx(char *to, const char *from, int64_t bytes) {
+  typedef uint64_t vector __attribute__((vector_size(32), aligned(1), may_alias));
+  int64_t i = 0;
+  for (; i + 64 <= bytes; i += 64) {
+    vector first = *(const vector *)(from + i), second = *(const vector *)(from + i + 32);
+    *(vector *)(to + i) = first;
+    *(vector *)(to + i + 32) = second;
+  }
+  for (; i < bytes; i++) to[i] = from[i];
+}
+
+static copy_function *copy_of(int64_t level) { return level >= PEGEN_LEVEL_X86_64_V3 ? copy_by_avx : copy_bytes; }
+#else
+static copy_function *copy_of(int64_t level) {
+  (void)level;
+  return copy_bytes;
+}
+#endif
+
 /* Rows of one token; heads that follow each other on both sides are one run of bytes. */
-static void copy_heads(const pegen_plain_rows *rows, int64_t width) {
+static void copy_heads(const pegen_plain_rows *rows, int64_t width, copy_function *copy) {
   int64_t runs = rows->rows, bytes = width;
   if (rows->in_step == width && rows->out_step == width) {
     bytes *= runs;
     runs = 1;
   }
   for (int64_t run = 0; run < runs; run++)
-    copy_bytes(rows->out + run * rows->out_step, rows->in + run * rows->in_step, bytes);
+    copy(rows->out + run * rows->out_step, rows->in + run * rows->in_step, bytes);
 }
 
-static void move_values(const pegen_stream *v, pegen_plain_function *convert, int part, int parts) {
+static void move_values(const pegen_stream *v, pegen_plain_function *convert, copy_function *copy, int part,
+                        int parts) {
   const pegen_view *in = &v->in, *out = v->out;
   int64_t tokens = in->size[PEGEN_TOKEN], begin, end;
   if (!pegen_share(in->size[PEGEN_BATCH] * tokens, part, parts, &begin, &end)) return;
@@ -170,38 +201,42 @@ static void move_values(const pegen_stream *v, pegen_plain_function *convert, in
     rows.out =
         (char *)(v->cache + (uintptr_t)(page * v->page + (slot - page * v->page_size) * out->stride[PEGEN_TOKEN]));
     if (convert) convert(&rows);
-    else copy_heads(&rows, in->width);
+    else copy_heads(&rows, in->width, copy);
   }
 }
 
 /* ---- the entry ---- */
 
-/* Weights as float32, [head_dim]. */
+/* Weights as float32, [head_dim]: where they are, or in `weights`. */
 static void set_norm(pegen_stream *stream, const DLTensor *norm, double epsilon, int64_t head_dim, float *weights) {
   double some[64];
   if (!norm) return;
+  stream->epsilon = epsilon;
+  if (pegen_one_of(norm, kDLFloat, 32)) {
+    stream->norm = (const float *)(const void *)((const char *)norm->data + norm->byte_offset);
+    return;
+  }
   for (int64_t first = 0; first < head_dim; first += 64) {
     int64_t count = head_dim - first < 64 ? head_dim - first : 64;
     pegen_gather_run(norm, first, count, some);
     for (int64_t i = 0; i < count; i++) weights[first + i] = (float)some[i];
   }
   stream->norm = weights;
-  stream->epsilon = epsilon;
 }
 
 int pegen_driver_append(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   append_call call;
-  pegen_args rows, values;
+  pegen_args rows;
   pegen_tuning tuning;
   if (!args) return PEGEN_ERROR_NULL_ARGS;
   int error = pegen_check_struct(args, args->struct_size, PEGEN_ARGS_FIRST_SIZE, sizeof *args);
   if (error) return error;
-  plain_args(args, &rows, &values);
-  if ((error = check(driver, args, &rows, &values, part, parts, &call)) != 0) return error;
+  plain_args(args, &rows);
+  if ((error = check(driver, args, &rows, part, parts, &call)) != 0) return error;
   int chosen = pegen_dispatch(driver, &tuning);
   if (chosen < 0) return PEGEN_ERROR_PROCESSOR;
   const pegen_target_code *target = &((const pegen_blades *)driver->form)->targets[chosen];
-  const pegen_stream *v = &call.values.stream[1];
+  const pegen_stream *v = &call.values;
   pegen_plain_function *convert = v->given && pegen_converts(v) ? converter(target, v) : 0;
   if (v->given && pegen_converts(v) && !convert) return PEGEN_ERROR_DTYPE;
 
@@ -211,6 +246,6 @@ int pegen_driver_append(const pegen_driver *driver, const pegen_args *args, int 
   if (!call.norms[0].empty) set_norm(q, args->q_norm, args->norm_epsilon, head_dim, weights);
   if (!call.norms[1].empty) set_norm(k, args->k_norm, args->norm_epsilon, head_dim, weights + head_dim);
   error = pegen_encode_checked(driver, &rows, &call.rows, target, &tuning, part, parts);
-  if (!error && v->given && !v->in.empty) move_values(v, convert, part, parts);
+  if (!error && v->given && !v->in.empty) move_values(v, convert, copy_of(driver->levels[chosen]), part, parts);
   return error;
 }

@@ -336,8 +336,8 @@ static int view_scale(const DLTensor *scale, pegen_view *view, double *gain) {
 }
 
 /* Inputs that there are not: nothing meets them, and their strides are 0. */
-static void clear_inputs(pegen_call *call) {
-  for (int i = 0; i < PEGEN_MAX_INPUTS; i++) {
+static void clear_inputs(const pegen_kernel *kernel, pegen_call *call) {
+  for (int i = 0; i < kernel->n_inputs; i++) {
     pegen_view *view = &call->input[i];
     view->empty = 1;
     view->base = view->low = view->high = 0;
@@ -494,7 +494,7 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
   if (!tabled && (error = pegen_check_operand_memory(kernel, args)) != 0) return error;
   if (tabled && (error = pegen_table_check(driver, args, row_bytes)) != 0) return error;
 
-  clear_inputs(call);
+  clear_inputs(kernel, call);
   if (with_inputs && (error = pegen_view_inputs(kernel, args, call->input)) != 0) return error;
 
   if ((q && is_written[0] && pegen_output_overlaps(driver, args, call, 0)) ||
@@ -511,6 +511,16 @@ int pegen_check_written(const pegen_driver *driver, const pegen_args *args, int 
   pegen_as_batches(&keys->out_of_place, keys->given && keys->out != &keys->in ? call->as_batches[1] : 0);
   for (int i = 0; i < kernel->n_inputs && q; i++) pegen_as_batches(&call->input[i], call->as_batches[0]);
   return 0;
+}
+
+int pegen_check_rows_beside(const pegen_driver *driver, const DLTensor *in, const DLTensor *out, const DLTensor *scale,
+                            pegen_stream *stream) {
+  int error;
+  if ((error = check_pair_shape(driver->kernel, in, out, 0, 0)) != 0 ||
+      (error = check_output(driver->kernel, in, out, scale, stream)) != 0 ||
+      (error = view_pair(in, out, 0, stream)) != 0)
+    return error;
+  return view_scale(scale, &stream->scale, &stream->gain);
 }
 
 int pegen_check(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,

@@ -73,39 +73,66 @@ static int as_batches(pegen_args *flat, pegen_permuted *at) {
   return 0;
 }
 
-int pegen_check_slots(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
-                      pegen_call *call, pegen_view *cache) {
-  static const int64_t is_written[2] = {1, 0};
-  pegen_permuted rows, row, of_batch[3];
-  pegen_args flat;
-  pegen_view slots;
-  int error = pegen_check_struct(args, args->struct_size, PEGEN_ARGS_FIRST_SIZE, sizeof *args);
-  if (error) return error;
-  pegen_copy_args(&flat, args);
-  flat.slots = 0;
-  if (!args->k || !args->k_out) return PEGEN_ERROR_MISSING_OUTPUT;
-  if ((error = pegen_check_pages_shape(args->k_out)) != 0) return error;
-  if (args->k->ndim != 4 && (error = as_batches(&flat, of_batch)) != 0) return error;
-  if (!flat.k->shape) return PEGEN_ERROR_NULL_SHAPE;
-  int64_t batches = flat.k->shape[0], tokens = flat.k->shape[2];
-  if ((error = pegen_permute_pages(&rows, &row, args->k_out, batches, tokens)) != 0) return error;
-  flat.k_out = &row.tensor;
-  if ((error = pegen_check_written(driver, &flat, part, parts, row_bytes, is_written, 0, call)) != 0 ||
-      (error = check_slots_shape(args->slots, batches, tokens)) != 0)
-    return error;
-  pegen_stream *q = &call->stream[0], *k = &call->stream[1];
-  if ((error = view_cache(k, &rows, args->k_out->strides != 0)) != 0 ||
-      (error = set_slots(k, args->slots, &rows, &slots)) != 0)
-    return error;
-  if (pegen_output_overlaps(driver, args, call, 1) || pegen_views_meet(k->out, &slots) ||
-      (q->given && (pegen_views_meet(q->out, k->out) || pegen_views_meet(q->out, &slots))))
-    return PEGEN_ERROR_OVERLAP;
+/* From the row that checks saw to the cache. */
+static int go_to_cache(pegen_stream *k, const DLTensor *cache, const DLTensor *slots, const pegen_permuted *rows,
+                       pegen_slot_views *views) {
+  int error = view_cache(k, rows, cache->strides != 0);
+  views->cache = k->out_of_place;
+  return error ? error : set_slots(k, slots, rows, &views->slots);
+}
+
+/* From the cache to a page of it. */
+static void go_to_page(pegen_stream *k, const pegen_permuted *rows) {
   pegen_view *out = &k->out_of_place;
-  if (cache && (error = pegen_view_rows(&rows.tensor, cache)) != 0) return error;
   k->cache = out->base;
-  k->page_size = rows.shape[2];
+  k->page_size = rows->shape[2];
   k->page = out->stride[PEGEN_BATCH];
   out->stride[PEGEN_BATCH] = 0;
   for (int i = 0; i < PEGEN_VIEW_DIMS; i++) out->size[i] = k->in.size[i];
+}
+
+int pegen_check_slots(const pegen_driver *driver, pegen_args *args, int part, int parts, int64_t row_bytes,
+                      pegen_call *call, pegen_slot_views *views) {
+  static const int64_t is_written[2] = {1, 0};
+  const DLTensor *cache = args->k_out, *slots = args->slots;
+  pegen_permuted rows, row, of_batch[3];
+  int error;
+  args->slots = 0;
+  if (!args->k || !cache) return PEGEN_ERROR_MISSING_OUTPUT;
+  if ((error = pegen_check_pages_shape(cache)) != 0) return error;
+  if (args->k->ndim != 4 && (error = as_batches(args, of_batch)) != 0) return error;
+  if (!args->k->shape) return PEGEN_ERROR_NULL_SHAPE;
+  int64_t batches = args->k->shape[0], tokens = args->k->shape[2];
+  if ((error = pegen_permute_pages(&rows, &row, cache, batches, tokens)) != 0) return error;
+  args->k_out = &row.tensor;
+  if ((error = pegen_check_written(driver, args, part, parts, row_bytes, is_written, 0, call)) != 0 ||
+      (error = check_slots_shape(slots, batches, tokens)) != 0)
+    return error;
+  pegen_stream *q = &call->stream[0], *k = &call->stream[1];
+  if ((error = go_to_cache(k, cache, slots, &rows, views)) != 0) return error;
+  if (pegen_output_overlaps(driver, args, call, 1) || pegen_views_meet(k->out, &views->slots) ||
+      (q->given && (pegen_views_meet(q->out, k->out) || pegen_views_meet(q->out, &views->slots))))
+    return PEGEN_ERROR_OVERLAP;
+  go_to_page(k, &rows);
+  args->q = args->k = 0; /* what stood for them ends here */
+  args->q_out = args->k_out = 0;
+  return 0;
+}
+
+int pegen_check_slots_beside(const pegen_driver *driver, const pegen_args *args, pegen_stream *stream,
+                             pegen_slot_views *views) {
+  const DLTensor *rows_in = args->v, *cache = args->v_out;
+  pegen_permuted rows, row, of_batch;
+  int error = pegen_check_pages_shape(cache);
+  if (error) return error;
+  if (rows_in->ndim != 4) {
+    if ((error = as_batch(&of_batch, rows_in)) != 0) return error;
+    rows_in = &of_batch.tensor;
+  }
+  if ((error = pegen_permute_pages(&rows, &row, cache, rows_in->shape[0], rows_in->shape[2])) != 0 ||
+      (error = pegen_check_rows_beside(driver, rows_in, &row.tensor, PEGEN_GIVEN(args, v_scale), stream)) != 0 ||
+      (error = go_to_cache(stream, cache, args->slots, &rows, views)) != 0)
+    return error;
+  go_to_page(stream, &rows);
   return 0;
 }

@@ -104,7 +104,7 @@ typedef struct pegen_call {
   int64_t tabled; /* 1: args->table stands for positions and operands, which were not looked at */
   pegen_bounds bounds[2]; /* of q's rows and k's */
   int64_t as_batches[2]; /* 1: so many sequences of one length, which are the stream's batches from here on; 0: none */
-  pegen_view input[PEGEN_MAX_INPUTS]; /* of the query tokens, where q is given; the others are all zeros */
+  pegen_view input[PEGEN_MAX_INPUTS]; /* the kernel's: of the query tokens, where q is given; else all zeros */
   int64_t wide_inputs; /* 1: inputs are float32, and q is not */
 } pegen_call;
 
@@ -124,10 +124,24 @@ static inline int64_t pegen_heads_apart(const pegen_driver *driver) {
   return driver->per_head ? driver->kernel->heads : 1;
 }
 
-/* The same of a call with args->slots, which are not NULL. cache: receives the view of all of k_out; NULL: not wanted.
- */
-PEGEN_INTERNAL int pegen_check_slots(const pegen_driver *driver, const pegen_args *args, int part, int parts,
-                                     int64_t row_bytes, pegen_call *call, pegen_view *cache);
+/* Rows of one tensor more that are read, as those of k of a call whose shapes were checked, and what k_out and k_scale
+ * would be: fills the stream's types, views and gain. */
+PEGEN_INTERNAL int pegen_check_rows_beside(const pegen_driver *driver, const DLTensor *in, const DLTensor *out,
+                                           const DLTensor *scale, pegen_stream *stream);
+
+/* Memory of a call with slots: all of a cache, and its slots. */
+typedef struct pegen_slot_views {
+  pegen_view cache, slots;
+} pegen_slot_views;
+
+/* The same as pegen_check of a call with args->slots, which are not NULL. args: the caller's own copy, which is
+ * changed: of q, k and their outputs only call knows from then on. */
+PEGEN_INTERNAL int pegen_check_slots(const pegen_driver *driver, pegen_args *args, int part, int parts,
+                                     int64_t row_bytes, pegen_call *call, pegen_slot_views *views);
+/* Rows v, of k's shape and type, that go to v_out, a cache of their own, at the slots of a call that is checked. What
+ * they may not meet is not asked. */
+PEGEN_INTERNAL int pegen_check_slots_beside(const pegen_driver *driver, const pegen_args *args, pegen_stream *stream,
+                                            pegen_slot_views *views);
 /* 1: what stream s writes meets what it may not meet. */
 PEGEN_INTERNAL int pegen_output_overlaps(const pegen_driver *driver, const pegen_args *args, const pegen_call *call,
                                          int s);
@@ -223,7 +237,11 @@ PEGEN_INTERNAL int pegen_view_memory(const void *at, int64_t bytes, pegen_view *
 PEGEN_INTERNAL int pegen_views_equal(const pegen_view *a, const pegen_view *b);
 
 /* 0 where no byte belongs to both; 1 where some does, or where the search became too long. */
-PEGEN_INTERNAL int pegen_views_meet(const pegen_view *a, const pegen_view *b);
+PEGEN_INTERNAL int pegen_views_share(const pegen_view *a, const pegen_view *b); /* whose ranges overlap */
+static inline int pegen_views_meet(const pegen_view *a, const pegen_view *b) {
+  if (a->empty || b->empty || a->high <= b->low || b->high <= a->low) return 0; /* as a rule */
+  return pegen_views_share(a, b);
+}
 
 /* 0 where two indices of the view share a byte. The rule: dimensions sorted by
  * stride must nest, each stride at least as long as all that lies inside of it. */
@@ -304,11 +322,12 @@ PEGEN_INTERNAL int pegen_streams_aligned(const pegen_stream *stream, int64_t byt
 
 /* A caller's struct of another version as this one's; its size was checked. */
 static inline void pegen_copy_args(pegen_args *to, const pegen_args *from) {
-  for (size_t i = 0; i < sizeof *to; i += 8) { /* by memcpy: fields are of many types */
-    uint64_t word = 0;
-    if (i < from->struct_size) __builtin_memcpy(&word, (const char *)from + i, 8);
+  size_t known = from->struct_size < sizeof *to ? from->struct_size : sizeof *to, i = 0;
+  for (uint64_t word; i < known; i += 8) { /* by memcpy: fields are of many types */
+    __builtin_memcpy(&word, (const char *)from + i, 8);
     __builtin_memcpy((char *)to + i, &word, 8);
   }
+  for (uint64_t word = 0; i < sizeof *to; i += 8) __builtin_memcpy((char *)to + i, &word, 8);
   to->struct_size = sizeof *to;
 }
 

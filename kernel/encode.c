@@ -314,11 +314,21 @@ int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, peg
   return 0;
 }
 
+static int check_slots(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
+                       pegen_call *call) {
+  pegen_args own;
+  pegen_slot_views views;
+  int error = pegen_check_struct(args, args->struct_size, PEGEN_ARGS_FIRST_SIZE, sizeof *args);
+  if (error) return error;
+  pegen_copy_args(&own, args);
+  return pegen_check_slots(driver, &own, part, parts, row_bytes, call, &views);
+}
+
 int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int part, int parts) {
   pegen_call call;
   pegen_tuning tuning;
   int64_t row_bytes = ((const pegen_blades *)driver->form)->values_bytes;
-  int error = args && PEGEN_GIVEN(args, slots) ? pegen_check_slots(driver, args, part, parts, row_bytes, &call, 0)
+  int error = args && PEGEN_GIVEN(args, slots) ? check_slots(driver, args, part, parts, row_bytes, &call)
                                                : pegen_check(driver, args, part, parts, row_bytes, &call);
   if (error) return error;
   int chosen = pegen_dispatch(driver, &tuning);

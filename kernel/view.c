@@ -208,9 +208,8 @@ int pegen_view_memory(const void *at, int64_t bytes, pegen_view *view) {
   return __builtin_add_overflow(view->low, (uint64_t)bytes, &view->high) ? PEGEN_ERROR_SIZE_OVERFLOW : 0;
 }
 
-int pegen_views_meet(const pegen_view *a, const pegen_view *b) {
+int pegen_views_share(const pegen_view *a, const pegen_view *b) {
   search s;
-  if (a->empty || b->empty || a->high <= b->low || b->high <= a->low) return 0;
   s.n = 0;
   s.steps = SEARCH_STEPS;
   s.window_low = -(a->width - 1);

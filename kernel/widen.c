@@ -13,7 +13,7 @@ typedef struct run {
   pegen_widen_function *function;
   const pegen_stream *stream[2]; /* q, k; NULL: not in this run */
   const pegen_call *call;
-  int64_t skip;
+  int64_t skip, inputs;
   int copies_prefix; /* once, though heads may go one after the other */
   pegen_widen_loop loop;
 } run;
@@ -53,7 +53,7 @@ static void set_heads(run *r, int s, int64_t head, int64_t count) {
 }
 
 static void set_inputs(run *r, int64_t head) {
-  for (int i = 0; i < PEGEN_MAX_INPUTS; i++) {
+  for (int i = 0; i < r->inputs; i++) {
     const pegen_view *view = &r->call->input[i];
     pegen_input_rows *rows = &r->loop.input[i];
     rows->batch = view->stride[PEGEN_BATCH];
@@ -151,6 +151,7 @@ int pegen_driver_widen(const pegen_driver *driver, const pegen_args *args, int p
   if (!r.function) return PEGEN_ERROR_DTYPE;
   r.call = &call;
   r.skip = driver->kernel->skip_tokens;
+  r.inputs = driver->kernel->n_inputs;
   /* A row of q is arithmetic longer than a processor looks ahead. */
   pegen_set_prefetch(&r.loop.loop, &tuning, streaming, touched);
   r.loop.loop.head_begin = r.loop.loop.head_end = 0;

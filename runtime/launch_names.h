@@ -6,6 +6,7 @@
 #define pegen_check pegen_launch_check_call
 #define pegen_check_backward pegen_launch_check_backward_call
 #define pegen_check_written pegen_launch_check_written
+#define pegen_check_rows_beside pegen_launch_check_rows_beside
 #define pegen_backward_chunks pegen_launch_backward_chunks
 #define pegen_operand_elements pegen_launch_operand_elements
 #define pegen_elements_before pegen_launch_elements_before
@@ -47,7 +48,7 @@
 #define pegen_view_memory pegen_launch_view_memory
 #define pegen_view_contiguous pegen_launch_view_contiguous
 #define pegen_views_equal pegen_launch_views_equal
-#define pegen_views_meet pegen_launch_views_meet
+#define pegen_views_share pegen_launch_views_share
 #define pegen_view_nests pegen_launch_view_nests
 #define pegen_check_prepare pegen_launch_check_prepare
 #define pegen_table_section pegen_launch_table_section

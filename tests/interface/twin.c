@@ -78,6 +78,9 @@ static void turn_row(const pegen_rows *rows, const twin_number *type, int64_t ba
                      const float *c, const float *s) {
   const char *in = rows->in + batch * rows->in_batch + head * rows->in_head + token * rows->in_token;
   char *out = rows->out + batch * rows->out_batch + head * rows->out_head + token * rows->out_token;
+  int64_t slot = *(const int64_t *)(rows->slot + batch * rows->slot_batch + token * rows->slot_token);
+  if (slot == PEGEN_NO_ROW) return;
+  out += slot;
   float factor[TWIN_HEAD_DIM]; /* rows may be written where they were read */
   for (int d = 0; d < TWIN_HEAD_DIM; d++) factor[d] = norm_of(rows, type, in, d);
   for (int d = 0; d < TWIN_HEAD_DIM; d += 2) {
