@@ -18,8 +18,9 @@ static const double EPSILON = 1e-3; /* large enough that leaving it out is seen 
 typedef struct appended {
   checker *c;
   const append_call *call;
-  number_type type;
+  number_type type, cached; /* of rows, of caches */
   const char *name;
+  const DLTensor *scales[2]; /* of k's cache and v's; NULL: none */
   DLTensor *q, *k, *v;
   int64_t *slots; /* [tokens] */
   DLTensor slots_tensor;
@@ -32,7 +33,7 @@ typedef struct appended {
  * so that no page is where the one before it would go on. */
 static DLTensor *new_cache(const appended *t) {
   int64_t pages = (2 * t->k->shape[2] + PAGE - 1) / PAGE;
-  return tensor_rows(t->c->memory, t->type, ROWS_GAPS, pages, PAGE, t->k->shape[1], t->k->shape[3]);
+  return tensor_rows(t->c->memory, t->cached, ROWS_GAPS, pages, PAGE, t->k->shape[1], t->k->shape[3]);
 }
 
 static void *in_cache(const DLTensor *cache, int64_t slot, int64_t head) {
@@ -54,7 +55,7 @@ static void choose_slots(appended *t, bool gaps) {
 /* The cache as it should be: what rooms hold before a call, and rows at their slots. */
 static DLTensor *placed(const appended *t, const DLTensor *rows) {
   DLTensor *cache = new_cache(t);
-  size_t bytes = (size_t)rows->shape[3] * number_bytes(t->type);
+  size_t bytes = (size_t)rows->shape[3] * number_bytes(t->cached);
   for (int64_t h = 0; h < rows->shape[1]; h++)
     for (int64_t n = 0; n < rows->shape[2]; n++)
       if (t->slots[n] >= 0) memcpy(in_cache(cache, t->slots[n], h), tensor_at(rows, 0, h, n, 0), bytes);
@@ -106,7 +107,7 @@ static DLTensor *normalised(const appended *t, const DLTensor *x, const DLTensor
 
 /* ---- calls ---- */
 
-/* q in its place, v beside k; weights NULL: no norms. From the last part to the first; the first error. */
+/* q in its place, or NULL, v beside k; weights NULL: no norms. From the last part to the first; the first error. */
 static int call_append(const appended *t, DLTensor *q, DLTensor *k_cache, DLTensor *v_cache, const DLTensor *q_norm,
                        const DLTensor *k_norm) {
   const pegen_kernel *kernel = t->c->kernel;
@@ -126,9 +127,11 @@ static int call_append(const appended *t, DLTensor *q, DLTensor *k_cache, DLTens
                      .slots = &t->slots_tensor,
                      .q_norm = q_norm,
                      .k_norm = k_norm,
-                     .norm_epsilon = q_norm ? EPSILON : 0};
+                     .k_scale = t->scales[0],
+                     .v_scale = t->scales[1],
+                     .norm_epsilon = q_norm || k_norm ? EPSILON : 0};
   if (kernel->n_inputs && !args.inputs)
-    args.inputs = trial_repeated_inputs(t->c->memory, kernel, operands, q->shape[2]);
+    args.inputs = trial_repeated_inputs(t->c->memory, kernel, operands, t->k->shape[2]);
   size_t workspace = kernel->workspace ? kernel->workspace(&args) : 0;
   if (workspace) args.workspace = arena_must(malloc(workspace));
   int error = 0;
@@ -153,6 +156,21 @@ static void check_plain(appended *t) {
   check_report_bits(t->c, t->name, "append, v at the same slots", tensor_identical(v_cache, placed(t, t->v)));
 }
 
+/* Each side's rows are what they are of calls that treat the other otherwise. */
+static void check_one_norm(const appended *t, const DLTensor *both[2], const DLTensor *q_norm, const DLTensor *k_norm) {
+  arena *a = t->c->memory;
+  DLTensor *plain_q = tensor_copy(a, t->q), *plain_k = new_cache(t), *v_cache = new_cache(t);
+  int error = call_append(t, plain_q, plain_k, v_cache, NULL, NULL);
+  bool same = true;
+  for (int side = 0; side < 2 && !error; side++) {
+    DLTensor *q = tensor_copy(a, t->q), *k_cache = new_cache(t);
+    error = call_append(t, q, k_cache, v_cache, side ? NULL : q_norm, side ? k_norm : NULL);
+    same = same && tensor_identical(q, side ? plain_q : both[0]) && tensor_identical(k_cache, side ? both[1] : plain_k);
+  }
+  if (check_called(t->c, t->name, "append, q or k normalised", error))
+    check_report_bits(t->c, t->name, "append, q or k alone normalised", same);
+}
+
 static void check_norms(appended *t) {
   DLTensor *q = tensor_copy(t->c->memory, t->q), *k_cache = new_cache(t), *v_cache = new_cache(t);
   const DLTensor *q_norm = random_weights(t, NUMBER_F32), *k_norm = random_weights(t, t->type);
@@ -166,14 +184,95 @@ static void check_norms(appended *t) {
   check_report(t->c, t->name, "append, rows normalised", t->call->bound, &worst);
   check_report_bits(t->c, t->name, "append, other slots as they were",
                     tensor_identical(k_cache, placed(t, k)) && tensor_identical(v_cache, placed(t, t->v)));
+  check_one_norm(t, (const DLTensor *[]){q, k_cache}, q_norm, k_norm);
+}
+
+/* ---- caches of another number type ---- */
+
+static DLTensor *rows_like(const appended *t, const DLTensor *rows, number_type type) {
+  return tensor_rows(t->c->memory, type, ROWS_BHND, 1, rows->shape[1], rows->shape[2], rows->shape[3]);
+}
+
+/* The rows in another type, divided by the scale (NULL: by nothing): by the slow conversion of base/number. */
+static DLTensor *rounded(const appended *t, const DLTensor *rows, number_type type, const DLTensor *scale) {
+  DLTensor *out = rows_like(t, rows, type);
+  number_type from = number_type_of(rows->dtype);
+  float gain = scale ? 1 / *(const float *)scale->data : 1;
+  for (int64_t h = 0; h < rows->shape[1]; h++)
+    for (int64_t n = 0; n < rows->shape[2]; n++)
+      for (int64_t i = 0; i < rows->shape[3]; i++)
+        number_store(type, tensor_at(out, 0, h, n, i), (float)number_load(from, tensor_at(rows, 0, h, n, i)) * gain);
+  return out;
+}
+
+/* k and v as encode and the slow conversion make them, q in its own type where the kernel has that. */
+static void check_plain_caches(appended *t) {
+  const pegen_kernel *kernel = t->c->kernel;
+  bool has_q = kernel->dtypes & number_pair(t->type, t->type);
+  DLTensor *q = has_q ? tensor_copy(t->c->memory, t->q) : NULL, *q_out = has_q ? tensor_copy(t->c->memory, t->q) : NULL;
+  DLTensor *k_out = rows_like(t, t->k, t->cached), *k_cache = new_cache(t), *v_cache = new_cache(t);
+  choose_slots(t, true);
+  int error = trial_call_scaled(kernel, t->call->positions, t->call->operands, has_q ? t->q : NULL, q_out, t->k, k_out,
+                                NULL, t->scales[0], 1);
+  if (!error) error = call_append(t, q, k_cache, v_cache, NULL, NULL);
+  if (!check_called(t->c, t->name, "append, k and v converted", error)) return;
+  check_report_bits(t->c, t->name, "append, encode's rows at their slots",
+                    (!has_q || tensor_identical(q, q_out)) && tensor_identical(k_cache, placed(t, k_out)));
+  check_report_bits(t->c, t->name, "append, v scaled and rounded",
+                    tensor_identical(v_cache, placed(t, rounded(t, t->v, t->cached, t->scales[1]))));
+}
+
+/* Rows that are normalised are rounded once: what float32 rows of the same numbers give, which stand in float32 caches.
+ * Of sums and parts these may differ in their last place. */
+static void check_normalised_caches(appended *t) {
+  const spec *s = t->c->spec;
+  appended wide = *t;
+  if (s->additive || s->n_parts || !(t->c->kernel->dtypes & number_pair(NUMBER_F32, NUMBER_F32))) return;
+  const DLTensor *k_norm = random_weights(t, NUMBER_F32);
+  wide.type = wide.cached = NUMBER_F32;
+  wide.scales[0] = wide.scales[1] = NULL;
+  wide.k = rounded(t, t->k, NUMBER_F32, NULL);
+  wide.v = rounded(t, t->v, NUMBER_F32, NULL);
+  DLTensor *k_cache = new_cache(t), *v_cache = new_cache(t), *k_wide = new_cache(&wide), *v_wide = new_cache(&wide);
+  choose_slots(t, false);
+  int error = call_append(&wide, NULL, k_wide, v_wide, NULL, k_norm);
+  if (!error) error = call_append(t, NULL, k_cache, v_cache, NULL, k_norm);
+  if (!check_called(t->c, t->name, "append, k normalised and converted", error)) return;
+  DLTensor *wanted = rounded(t, taken(&wide, k_wide), t->cached, t->scales[0]);
+  check_report_bits(t->c, t->name, "append, float32's normalised, rounded",
+                    tensor_identical(k_cache, placed(t, wanted)));
+}
+
+static void check_caches(const appended *rows) {
+  static float values[] = {0.0013f, 3.0f}; /* some elements too large, others subnormal */
+  const DLTensor scales[] = {{.data = &values[0], .device = {kDLCPU, 0}, .dtype = {kDLFloat, 32, 1}},
+                             {.data = &values[1], .device = {kDLCPU, 0}, .dtype = {kDLFloat, 32, 1}}};
+  for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++) {
+    appended t = *rows;
+    if (!(t.c->kernel->dtypes & number_pair(t.type, out))) continue;
+    t.cached = (number_type)out;
+    t.name = number_name(t.cached);
+    t.scales[0] = &scales[0], t.scales[1] = &scales[1];
+    check_plain_caches(&t);
+    check_normalised_caches(&t);
+  }
+}
+
+/* Whether there are rows of the type, whatever they are written as. */
+static bool has_rows(const pegen_kernel *kernel, int type) {
+  bool has = kernel->dtypes & number_type_info((number_type)type)->dtype;
+  for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++)
+    has = has || kernel->dtypes & number_pair(type, out);
+  return has;
 }
 
 void check_append(checker *c, const append_call *call) {
   if (!c->kernel->append || c->kernel->ptx) return; /* GPUs have none: beside their code it is the processor's */
   uint64_t before = c->random; /* what follows has the numbers that it has of kernels without the entry */
   for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
-    if (!(c->kernel->dtypes & number_type_info((number_type)type)->dtype)) continue;
+    if (!has_rows(c->kernel, type)) continue;
     appended t = {.c = c, .call = call, .type = (number_type)type, .name = number_name((number_type)type)};
+    t.cached = t.type;
     int channels = c->spec->head_dim;
     t.q = tensor_rows(c->memory, t.type, ROWS_BNHD, 1, call->heads, call->tokens, channels);
     t.k = tensor_rows(c->memory, t.type, ROWS_GAPS, 1, call->k_heads, call->tokens, channels);
@@ -185,8 +284,11 @@ void check_append(checker *c, const append_call *call) {
     t.slots_shape[0] = 1, t.slots_shape[1] = call->tokens;
     t.slots_tensor = (DLTensor){.data = t.slots, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLInt, 64, 1}};
     t.slots_tensor.shape = t.slots_shape;
-    check_plain(&t);
-    check_norms(&t);
+    if (c->kernel->dtypes & number_type_info(t.type)->dtype) {
+      check_plain(&t);
+      check_norms(&t);
+    }
+    check_caches(&t);
   }
   c->random = before;
 }
