@@ -72,7 +72,8 @@ typedef enum pegen_entry_kind {
 } pegen_entry_kind;
 
 /* Entries that --abi tvm-ffi makes packed functions of (kernel/tvm_ffi.c). */
-#define PEGEN_TVM_FFI(X) X(encode) X(attention) X(encode_backward) X(encode_backward_workspace) X(append)
+#define PEGEN_TVM_FFI(X) \
+  X(encode) X(attention) X(encode_backward) X(encode_backward_workspace) X(append) X(prepare) X(table_bytes)
 
 /* The words of entries that GPUs have, too: what pegen_launch is asked for, and what the PTX entries of such a call are
  * found by (pegen_ptx.words). */

@@ -77,6 +77,7 @@ typedef enum kind {
   OPERAND_GRADIENTS,
   INPUT_GRADIENTS,
   WORKSPACE,
+  TABLE,
   CAUSAL,
   NUMBER_OF_ARGS,
   FROM_INPUT
@@ -92,8 +93,11 @@ typedef struct parameter {
 #define GRAD(name, text) {OF_GRAD, offsetof(pegen_grad_args, name), text}
 
 static const parameter tvm_encode[] = {
-    ARGS(q),     ARGS(k),    ARGS(positions), ARGS(k_positions), {OPERANDS, 0, "operand"}, {INPUTS, 0, "input"},
-    ARGS(q_out), ARGS(k_out)};
+    ARGS(q),     ARGS(k),     ARGS(positions),    ARGS(k_positions), {OPERANDS, 0, "operand"}, {INPUTS, 0, "input"},
+    ARGS(q_out), ARGS(k_out), {TABLE, 0, "table"}};
+/* also of table_bytes, without the last */
+static const parameter tvm_prepare[] = {
+    ARGS(positions), ARGS(k_positions), {OPERANDS, 0, "operand"}, {TABLE, 0, "table"}};
 static const parameter tvm_attention[] = {ARGS(q),
                                           ARGS(k),
                                           ARGS(v),
@@ -121,7 +125,8 @@ static const parameter tvm_append[] = {ARGS(q),
                                        FLOAT(norm_epsilon),
                                        ARGS(q_scale),
                                        ARGS(k_scale),
-                                       ARGS(v_scale)};
+                                       ARGS(v_scale),
+                                       {TABLE, 0, "table"}};
 static const parameter tvm_encode_backward[] = {GRAD(q_out, "grad_q_out"),
                                                 GRAD(k_out, "grad_k_out"),
                                                 ARGS(positions),
@@ -153,6 +158,8 @@ static int tvm_find_signature(int entry, signature *found) {
   case PEGEN_ENTRY_encode_backward: return FOUND(tvm_encode_backward, "encode_backward");
   case PEGEN_ENTRY_encode_backward_workspace: return FOUND(tvm_encode_backward, "encode_backward_workspace");
   case PEGEN_ENTRY_append: return FOUND(tvm_append, "append");
+  case PEGEN_ENTRY_prepare: return FOUND(tvm_prepare, "prepare");
+  case PEGEN_ENTRY_table_bytes: return FOUND(tvm_prepare, "table_bytes");
   default: return 0;
   }
 }
@@ -207,7 +214,8 @@ static int tvm_take_number(call *c, const char *name, double *value) {
   return tvm_refuse("TypeError", c->kernel, c->signature.name, name, "expected a number, or None");
 }
 
-static int tvm_take_workspace(call *c, const char *name) {
+/* Memory of the caller's. */
+static int tvm_take_bytes(call *c, const char *name, void **at, size_t *size) {
   DLTensor *room;
   if (tvm_take_tensor(c, name, &room)) return -1;
   if (!room) return 0;
@@ -217,8 +225,8 @@ static int tvm_take_workspace(call *c, const char *name) {
     return tvm_refuse("ValueError", c->kernel, c->signature.name, name, "expected memory of the processor");
   int64_t bytes = room->shape[0] * (room->dtype.bits / 8);
   if (bytes <= 0) return 0; /* of which a size of 0 would not be checked */
-  c->args.workspace = (char *)room->data + room->byte_offset;
-  c->args.workspace_bytes = (size_t)bytes;
+  *at = (char *)room->data + room->byte_offset;
+  *size = (size_t)bytes;
   return 0;
 }
 
@@ -240,7 +248,8 @@ static int tvm_take_parameter(call *c, const parameter *p) {
     for (int i = 0; i < c->kernel->n_inputs && !error; i++)
       if (c->input_gradients[i]) c->grad.inputs = c->input_gradients;
     return error;
-  case WORKSPACE: return tvm_take_workspace(c, p->name);
+  case WORKSPACE: return tvm_take_bytes(c, p->name, &c->args.workspace, &c->args.workspace_bytes);
+  case TABLE: return tvm_take_bytes(c, p->name, &c->args.table, &c->args.table_bytes);
   case CAUSAL:
     error = tvm_take_integer(c, p->name, &integer);
     c->args.causal = integer != 0;
@@ -273,6 +282,7 @@ static int tvm_run(const call *c, int entry) {
   if (entry == PEGEN_ENTRY_encode) return kernel->encode(&c->args, 0, 1);
   if (entry == PEGEN_ENTRY_attention) return kernel->attention(&c->args, 0, 1);
   if (entry == PEGEN_ENTRY_append) return kernel->append(&c->args, 0, 1);
+  if (entry == PEGEN_ENTRY_prepare) return kernel->prepare(&c->args, 0, 1);
   int error = kernel->encode_backward(&c->args, 0, 1);
   if (!error && c->grad.operands) error = kernel->encode_backward_finish(&c->args, 0, 1);
   return error;
@@ -304,6 +314,10 @@ int pegen_driver_tvm_ffi(const pegen_kernel *kernel, int entry, const any *given
   tvm_set_value(result, NONE, 0);
   if (entry == PEGEN_ENTRY_encode_backward_workspace) {
     tvm_set_value(result, INTEGER, (int64_t)kernel->encode_backward_workspace(&c.args));
+    return 0;
+  }
+  if (entry == PEGEN_ENTRY_table_bytes) {
+    tvm_set_value(result, INTEGER, (int64_t)kernel->table_bytes(&c.args));
     return 0;
   }
   int error = tvm_run(&c, entry);

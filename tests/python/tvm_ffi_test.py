@@ -63,6 +63,13 @@ class Module(unittest.TestCase):
         self.assertTrue(caches[2].any() and numpy.array_equal(caches[0], caches[2]))
         self.assertTrue(numpy.array_equal(caches[1].reshape(20, 4, 16)[slots[0, 0]], v[0, :, 0]))
         self.assertTrue(numpy.array_equal(caches[1], caches[3]))
+        room = numpy.zeros(module.rope_mixed_table_bytes(*arguments[3:6]) + 64, "uint8")
+        room = tvm_ffi.from_dlpack(room[-room.ctypes.data % 64 :][: len(room) - 64])
+        module.rope_mixed_prepare(*arguments[3:6], room)
+        out[:] = 0
+        tabled = [*arguments[:3], None, None, None, *arguments[6:], 1e-5, None, None, None, room]
+        module.rope_mixed_append(*tabled)
+        self.assertTrue(numpy.array_equal(out, expected))
         with self.assertRaisesRegex(ValueError, "rope_mixed_append: "):
             module.rope_mixed_append(*arguments, -1.0)
         with self.assertRaisesRegex(TypeError, "rope_mixed_append: slots: expected a tensor, or None"):

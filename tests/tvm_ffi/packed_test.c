@@ -23,7 +23,8 @@ typedef struct value {
 
 typedef int packed(void *handle, const value *given, int32_t count, value *result);
 extern packed __tvm_ffi_rope_mixed_encode, __tvm_ffi_rope_mixed_encode_backward,
-    __tvm_ffi_rope_mixed_encode_backward_workspace, __tvm_ffi_rope_mixed_append, __tvm_ffi_alibi_attention;
+    __tvm_ffi_rope_mixed_encode_backward_workspace, __tvm_ffi_rope_mixed_append, __tvm_ffi_rope_mixed_prepare,
+    __tvm_ffi_rope_mixed_table_bytes, __tvm_ffi_alibi_attention;
 extern const pegen_kernel rope_mixed_kernel, alibi_kernel;
 
 static char raised_kind[32], raised[600];
@@ -153,7 +154,7 @@ static int64_t slot_shape[] = {B, N}, weight_shape[] = {D}, cache_shape[] = {PAG
 
 enum { APPEND_Q, APPEND_K, APPEND_V, APPEND_PLACES, APPEND_FREQS = 5, APPEND_SLOTS, APPEND_Q_OUT, APPEND_K_OUT };
 enum { APPEND_V_OUT = APPEND_K_OUT + 1, APPEND_Q_NORM, APPEND_K_NORM, APPEND_EPSILON, APPEND_Q_SCALE };
-enum { APPEND_COUNT = APPEND_Q_SCALE + 3 };
+enum { APPEND_TABLE = APPEND_Q_SCALE + 3, APPEND_COUNT };
 
 /* A call's tensors, and it as arguments of the packed function. */
 typedef struct appending {
@@ -228,6 +229,41 @@ static void test_append(void **state) {
   assert_memory_equal(caches[1], caches[0], sizeof caches[0]);
 }
 
+/* A table stands for positions and operands, of append and of encode; what is no room for one is refused. */
+static void test_table(void **state) {
+  (void)state;
+  static _Alignas(64) char table[1 << 14];
+  appending a;
+  value result;
+  lay_append(&a);
+  append_directly(&a, 1);
+  value prepared[] = {of(&a.places), none(), of(&a.freqs), none()};
+  assert_int_equal(__tvm_ffi_rope_mixed_table_bytes(NULL, prepared, 3, &result), 0);
+  assert_int_equal(result.type, 1);
+  int64_t bytes[] = {result.u.integer}, few[] = {bytes[0] - 1};
+  assert_in_range(bytes[0], 1, sizeof table);
+  DLTensor room = tensor(table, 1, bytes);
+  room.dtype = (DLDataType){kDLUInt, 8, 1};
+  prepared[3] = of(&room);
+  assert_int_equal(__tvm_ffi_rope_mixed_prepare(NULL, prepared, 4, &result), 0);
+  assert_int_equal(result.type, 0);
+  a.given[APPEND_PLACES] = a.given[APPEND_FREQS] = none();
+  a.given[APPEND_TABLE] = of(&room);
+  assert_int_equal(__tvm_ffi_rope_mixed_append(NULL, a.given, APPEND_COUNT, &result), 0);
+  assert_memory_equal(q_out, expected, sizeof expected);
+  assert_memory_equal(caches[1], caches[0], sizeof caches[0]);
+  DLTensor mine = tensor(q_out, 4, row_shape);
+  value encode[] = {of(&a.q), none(), none(), none(), none(), of(&mine), none(), of(&room)};
+  append_directly(&a, 0);
+  memset(q_out, 0, sizeof q_out);
+  assert_int_equal(__tvm_ffi_rope_mixed_encode(NULL, encode, 8, &result), 0);
+  assert_memory_equal(q_out, expected, sizeof expected);
+  room.shape = few;
+  assert_int_equal(__tvm_ffi_rope_mixed_prepare(NULL, prepared, 4, &result), -1);
+  assert_int_equal(__tvm_ffi_rope_mixed_append(NULL, a.given, APPEND_COUNT, &result), -1);
+  assert_int_equal(__tvm_ffi_rope_mixed_prepare(NULL, prepared, 3, &result), -1);
+}
+
 static const char *words_of(int error) {
   switch (error) {
 #define CASE(name, value, words) \
@@ -253,7 +289,7 @@ static void test_refused(void **state) {
   DLTensor out = tensor(q_out, 4, row_shape);
   value given[9] = {of(&tq), none(), of(&p), none(), of(&f), of(&out), none(), none()};
   packed *encode = &__tvm_ffi_rope_mixed_encode;
-  refused(encode, given, 8, "TypeError", "rope_mixed_encode: more arguments than it takes");
+  refused(encode, given, 9, "TypeError", "rope_mixed_encode: more arguments than it takes");
   refused(encode, given, 0, "ValueError", "rope_mixed_encode: neither q with q_out nor k with k_out was given");
   given[2] = integer(3);
   refused(encode, given, 7, "TypeError", "rope_mixed_encode: positions: expected a tensor, or None");
@@ -333,9 +369,9 @@ static void test_workspace(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_encode, set_up),    cmocka_unit_test_setup(test_backward, set_up),
-      cmocka_unit_test_setup(test_attention, set_up), cmocka_unit_test_setup(test_refused, set_up),
-      cmocka_unit_test_setup(test_append, set_up),    cmocka_unit_test_setup(test_append_refused, set_up),
-      cmocka_unit_test_setup(test_workspace, set_up)};
+      cmocka_unit_test_setup(test_encode, set_up),         cmocka_unit_test_setup(test_backward, set_up),
+      cmocka_unit_test_setup(test_attention, set_up),      cmocka_unit_test_setup(test_refused, set_up),
+      cmocka_unit_test_setup(test_append, set_up),         cmocka_unit_test_setup(test_table, set_up),
+      cmocka_unit_test_setup(test_append_refused, set_up), cmocka_unit_test_setup(test_workspace, set_up)};
   return cmocka_run_group_tests_name("tvm_ffi", tests, NULL, NULL);
 }
