@@ -17,6 +17,8 @@ static const double EPSILON = 1e-6;
 typedef struct serving {
   bed rows; /* q and k, and an encode of them */
   bench_layout layout;
+  int64_t key_heads, k_dims[4], k_strides[4];
+  size_t k_bytes; /* of k, of v */
   void *v, *cache[2]; /* of k, of v */
   int64_t *slots;     /* [B,N] */
   int64_t slots_dims[2], cache_dims[4], norm_dims[1];
@@ -54,7 +56,7 @@ static void lay_calls(arena *a, serving *v) {
   v->norm = bed_tensor(weights, NUMBER_F32, 1, v->norm_dims, NULL);
   v->slots_tensor = bed_tensor(v->slots, NUMBER_F32, 2, v->slots_dims, NULL);
   v->slots_tensor.dtype = (DLDataType){kDLInt, 64, 1};
-  v->v_tensor = bed_tensor(v->v, v->rows.type, 4, v->rows.dims, v->rows.strides);
+  v->v_tensor = bed_tensor(v->v, v->rows.type, 4, v->k_dims, v->k_strides);
   for (int i = 0; i < 2; i++) v->cache_tensor[i] = bed_tensor(v->cache[i], v->rows.type, 4, v->cache_dims, NULL);
   v->plain = v->rows.args;
   v->plain.k_out = &v->cache_tensor[0];
@@ -72,13 +74,28 @@ static void clear(serving *v) {
   for (int i = 0; i < 2; i++) free(v->cache[i]);
 }
 
+/* k of fewer heads than q. */
+static void group_heads(serving *v, int64_t group) {
+  bench_shape keys = v->rows.size;
+  keys.heads = v->key_heads = v->rows.size.heads / group;
+  memcpy(v->k_dims, (int64_t[]){keys.batches, keys.heads, keys.tokens, keys.head_dim}, sizeof v->k_dims);
+  bench_strides(&keys, v->layout, v->k_strides);
+  v->k_bytes = v->rows.bytes / (size_t)group;
+  v->rows.moved -= 2 * (v->rows.bytes - v->k_bytes);
+  for (int t = TENSOR_K; t <= TENSOR_K_OUT; t += TENSOR_K_OUT - TENSOR_K) {
+    v->rows.tensor[t].shape = v->k_dims;
+    v->rows.tensor[t].strides = v->k_strides;
+  }
+}
+
 /* v and the caches beside rows that are laid; false where memory ran out, of which nothing is left then. */
-static bool lay(arena *a, serving *v, bench_layout layout) {
-  int64_t B = v->rows.size.batches, N = v->rows.size.tokens, H = v->rows.size.heads, D = v->rows.size.head_dim;
+static bool lay(arena *a, serving *v, bench_layout layout, int64_t group) {
+  v->layout = layout;
+  group_heads(v, group);
+  int64_t B = v->rows.size.batches, N = v->rows.size.tokens, H = v->key_heads, D = v->rows.size.head_dim;
   int64_t pages = B * ((N + PAGE - 1) / PAGE);
   size_t cache_bytes = (size_t)(pages * PAGE * H * D) * (size_t)number_type_info(v->rows.type)->bytes;
-  v->layout = layout;
-  v->v = bed_allocate(v->rows.bytes);
+  v->v = bed_allocate(v->k_bytes);
   for (int i = 0; i < 2; i++) v->cache[i] = bed_allocate(cache_bytes);
   if (!v->v || !v->cache[0] || !v->cache[1]) {
     clear(v);
@@ -86,8 +103,8 @@ static bool lay(arena *a, serving *v, bench_layout layout) {
   }
   bed_fill(&v->rows);
   size_t element = (size_t)number_type_info(v->rows.type)->bytes; /* by which v is k's values, so that they differ */
-  memcpy(v->v, (const char *)v->rows.data[TENSOR_K] + element, v->rows.bytes - element);
-  memcpy((char *)v->v + v->rows.bytes - element, v->rows.data[TENSOR_K], element);
+  memcpy(v->v, (const char *)v->rows.data[TENSOR_K] + element, v->k_bytes - element);
+  memcpy((char *)v->v + v->k_bytes - element, v->rows.data[TENSOR_K], element);
   memcpy(v->slots_dims, (int64_t[]){B, N}, sizeof v->slots_dims);
   memcpy(v->cache_dims, (int64_t[]){pages, PAGE, H, D}, sizeof v->cache_dims);
   v->slots = arena_array(a, int64_t, B *N);
@@ -101,13 +118,13 @@ static bool lay(arena *a, serving *v, bench_layout layout) {
 /* Bytes that follow each other in rows and in a cache: of a token's heads, or of one row. */
 static size_t piece_bytes(const serving *v) {
   size_t row = (size_t)v->rows.size.head_dim * (size_t)number_type_info(v->rows.type)->bytes;
-  return v->layout == LAYOUT_BNHD ? row * (size_t)v->rows.size.heads : row;
+  return v->layout == LAYOUT_BNHD ? row * (size_t)v->key_heads : row;
 }
 
 /* A part of the tokens' rows to their slots; those of tokens that are adjacent on both sides at once. */
 static void place(const moving *m, const void *rows, void *cache, int part, int parts) {
   const serving *v = m->of;
-  int64_t N = v->rows.size.tokens, H = v->rows.size.heads, items = v->rows.size.batches * N;
+  int64_t N = v->rows.size.tokens, H = v->key_heads, items = v->rows.size.batches * N;
   int64_t end = items * (part + 1) / parts, next;
   size_t bytes = piece_bytes(v);
   for (int64_t item = items * part / parts; item < end; item = next) {
@@ -180,7 +197,7 @@ static int enter(arena *a, const serving *v, const pegen_kernel *kernel, bool in
 /* ---- figures ---- */
 
 /* q, k and v, inputs and the table read; q, k and v written. */
-static double bytes_of(const bed *b) { return (double)(b->moved + 2 * b->bytes + b->table_bytes); }
+static double bytes_of(const serving *v) { return (double)(v->rows.moved + 2 * v->k_bytes + v->rows.table_bytes); }
 
 static void print_row(const serving *v, bool in_place, const contender *contenders, int count) {
   const contender *limit = turns_limit(contenders, count);
@@ -190,7 +207,7 @@ static void print_row(const serving *v, bool in_place, const contender *contende
   if (limit) {
     bench_print_time(limit->seconds);
     printf(" %6.2f %7.2f  %-17s %8.2f MB", limit->seconds / contenders[NORMED].seconds,
-           limit->seconds / contenders[PLAIN].seconds, limit->name, bytes_of(&v->rows) * 1e-6);
+           limit->seconds / contenders[PLAIN].seconds, limit->name, bytes_of(v) * 1e-6);
   }
   puts("");
   fflush(stdout);
@@ -203,6 +220,7 @@ static void write_row(json_writer *w, const serving *v, const pegen_kernel *kern
   report_kernel(w, kernel->name, kernel->options, kernel->targets, number_type_info(v->rows.type)->name);
   report_sizes(w, size->name, size->batches, size->tokens, size->heads, size->head_dim);
   json_text(w, "entry", "append");
+  json_integer(w, "key_heads", v->key_heads);
   json_text(w, "layout", v->layout == LAYOUT_BNHD ? "bnhd" : "bhnd");
   json_bool(w, "in_place", in_place);
   json_integer(w, "threads", threads);
@@ -211,7 +229,7 @@ static void write_row(json_writer *w, const serving *v, const pegen_kernel *kern
   json_number(w, "without_norms_seconds", contenders[PLAIN].seconds);
   json_number(w, "separate_seconds", contenders[SEPARATE].seconds);
   json_number(w, "without_norms_of_separate", contenders[PLAIN].seconds / contenders[SEPARATE].seconds);
-  json_number(w, "bytes", bytes_of(&v->rows));
+  json_number(w, "bytes", bytes_of(v));
   if (v->rows.table) json_integer(w, "table_bytes", (long long)v->rows.table_bytes);
   if (limit) {
     turns_json_limits(w, contenders, count);
@@ -221,12 +239,13 @@ static void write_row(json_writer *w, const serving *v, const pegen_kernel *kern
   report_row_end(w);
 }
 
-static void print_head(const pegen_kernel *kernel, number_type type, const bench_options *bench) {
+static void print_head(arena *a, const pegen_kernel *kernel, number_type type, const bench_options *bench) {
   printf(
       "%s %s\n%s, %s, %d thread%s; times are medians of %d; NAME_append with norms of q and k, and without; separate: "
-      "NAME_encode, then a copy of k and v to their slots; the limit moves the same bytes%s\n",
+      "NAME_encode, then a copy of k and v to their slots; the limit moves the same bytes%s%s\n",
       kernel->name, kernel->options, kernel->targets, number_type_info(type)->name, bench->threads,
-      bench->threads > 1 ? "s" : "", TURNS_MOST, bench->table ? " and reads the table" : "");
+      bench->threads > 1 ? "s" : "", TURNS_MOST, bench->table ? " and reads the table" : "",
+      bench->group > 1 ? arena_printf(a, "; %d heads of q for each of k and v", bench->group) : "");
   printf("%-8s %-16s %-4s %-3s %12s %12s %12s %8s %12s %6s %7s  %-17s %11s\n", "shape", "[B,N,H,D]", "mem", "to",
          "norms", "without", "separate", "of that", "limit", "norms", "without", "(loop)", "bytes");
 }
@@ -238,13 +257,19 @@ static int visit(void *context, const bench_shape *size, bench_layout layout, bo
   static contender contenders[CONTENDERS_MOST];
   moving by[CONTENDERS_MOST];
   serving v = {0};
+  int group = r->bench->group ? r->bench->group : 1;
+  if (size->heads % group) {
+    diag_error(NULL, 0, "bench: --group %d: the shape %s has %lld heads of q; expected a multiple", group, size->name,
+               (long long)size->heads);
+    return STATUS_ERROR;
+  }
   if (!bed_lay(r->memory, &v.rows, r->spec, r->kernel, size, r->type, layout, in_place)) return bench_no_memory(size);
   int error = r->bench->table ? bed_lay_table(&v.rows, r->kernel) : 0;
   if (r->bench->table && !v.rows.table) {
     clear(&v);
     return bench_no_memory(size);
   }
-  if (!lay(r->memory, &v, layout)) return bench_no_memory(size);
+  if (!lay(r->memory, &v, layout, group)) return bench_no_memory(size);
   memset(contenders, 0, sizeof contenders);
   int count = enter(r->memory, &v, r->kernel, in_place, by, contenders);
   for (int i = 0; i < count; i++) contenders[i].threads = r->threads;
@@ -270,7 +295,7 @@ int bench_append(arena *a, const spec *s, const pegen_kernel *kernel, unsigned d
   turns_request request = {.memory = a, .spec = s, .kernel = kernel, .type = NUMBER_F32, .bench = bench};
   while (number_type_info(request.type)->dtype != dtype) request.type++;
   if (!turns_crew(bench->threads, &request.threads)) return STATUS_ERROR;
-  if (!bench->report) print_head(kernel, request.type, bench);
+  if (!bench->report) print_head(a, kernel, request.type, bench);
   int status = bench_each_shape(kernel, bench, BENCH_ON_CPU, visit, &request);
   crew_destroy(request.threads);
   return status;

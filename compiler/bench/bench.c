@@ -53,6 +53,13 @@ static int measure_spec(arena *a, const spec *s, const compile_options *options,
                "bench: --append times NAME_append alone; expected it without --backward, --then-read");
     return STATUS_ERROR;
   }
+  if (bench->group && !bench->append) {
+    diag_error(s->file, s->line,
+               "bench: --group %d says how many heads of q one of k and v has in --append, which it "
+               "was not given with",
+               bench->group);
+    return STATUS_ERROR;
+  }
   if (bench->append && (on_gpu || !f->entries.append))
     return bench_refuse_append(s, on_gpu ? "the GPU's kernel" : "the kernel");
   if ((measures[f->kind] || f->out_dim) && on_gpu) return refuse_gpu(s, f->name);

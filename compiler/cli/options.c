@@ -399,6 +399,13 @@ static int set_append(parser *p, const char *value) {
   return STATUS_OK;
 }
 
+static int set_group(parser *p, const char *value) {
+  long long heads;
+  if (!read_integer(value, 1, 1024, &heads)) return usage("--group %s: expected a number from 1 to 1024", value);
+  p->out->bench.group = (int)heads;
+  return STATUS_OK;
+}
+
 static int set_then_read(parser *p, const char *value) {
   (void)value;
   p->out->bench.then_read = true;
@@ -525,6 +532,8 @@ static const option_row rows[] = {
      VALUES_FREE, NULL},
     {"append", 0, NULL, false, FOR_BENCH, set_append,
      "time NAME_append instead: with norms and without, beside NAME_encode and a copy of k and v to their slots",
+     VALUES_FREE, NULL},
+    {"group", 0, "COUNT", false, FOR_BENCH, set_group, "with --append: heads of q for each head of k and v; default 1",
      VALUES_FREE, NULL},
     {"then-read", 0, NULL, false, FOR_BENCH, set_then_read,
      "time each call, and each limit, together with one reading of q and k after it, as attention reads them",

@@ -94,7 +94,7 @@ def append():
     rows = bench(str(specs / "rope.lua"), "--shape", "2,20,3", "--append", "--dtype", "f32,bf16")["rows"]
     assert [(r["dtype"], r["in_place"]) for r in rows] == [(t, p) for t in ("f32", "bf16") for p in (True, False)], rows
     for row in rows:
-        assert row["entry"] == "append" and row["threads"] == 1, row
+        assert row["entry"] == "append" and row["threads"] == 1 and row["key_heads"] == 3, row
         assert row["bytes"] == 6 * 2 * 20 * 3 * 64 * (4 if row["dtype"] == "f32" else 2), row
         limit = min(loop["seconds"] for loop in row["limits"])
         assert len({loop["loop"] for loop in row["limits"]}) == (6 if row["in_place"] else 4), row
@@ -102,6 +102,10 @@ def append():
         assert near(row["without_norms_ratio"], limit / row["without_norms_seconds"]), row
         ratio = row["without_norms_seconds"] / row["separate_seconds"]
         assert near(row["without_norms_of_separate"], ratio) and ratio > 0, row
+    words = ["--shape", "2,20,6", "--append", "--group", "3", "--in-place", "--layout", "bnhd,bhnd"]
+    for row in bench(str(specs / "rope.lua"), *words)["rows"]:
+        assert (row["heads"], row["key_heads"], row["bytes"]) == (6, 2, 2 * 20 * 64 * 4 * (2 * 6 + 4 * 2)), row
+        assert row["limits"] and row["ratio"] > 0, row
     (row,) = bench(
         str(specs / "rope_mixed.lua"), "-D", "heads=2", "--shape", "decode", "--append", "--table", "--in-place"
     )["rows"]
@@ -130,6 +134,8 @@ def failures_print_nothing():
         ["rope.lua", "--target", "sm_80", "--then-read"],
         ["rope.lua", "--target", "sm_80", "--append"],
         ["rope.lua", "--shape", "1,8,2", "--append", "--backward"],
+        ["rope.lua", "--shape", "1,8,2", "--append", "--group", "3"],
+        ["rope.lua", "--shape", "1,8,2", "--group", "2"],
     ):
         words = [pegen, "bench", str(specs / arguments[0]), *arguments[1:], "--json"]
         done = subprocess.run(words, capture_output=True, text=True, env=environment)
