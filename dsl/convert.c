@@ -431,6 +431,16 @@ static void read_gains(lua_State *L, spec *d) {
   lua_pop(L, 1);
 }
 
+/* The map of a channel; one that changes nothing is none. */
+static void read_map_of_channels(lua_State *L, spec *d) {
+  if (lua_getfield(L, -1, "pre") != LUA_TNIL) {
+    const expr *map = take_expr(L);
+    d->pre = map->op == EXPR_CHANNEL ? NULL : map;
+    return;
+  }
+  lua_pop(L, 1);
+}
+
 static const spec_basis *read_basis(lua_State *L) {
   spec_basis *basis = NULL;
   if (lua_getfield(L, -1, "basis") != LUA_TNIL) {
@@ -445,6 +455,7 @@ static const spec_basis *read_basis(lua_State *L) {
 static void read_blocks(lua_State *L, spec *d, arena *memory) {
   d->amplitude = number_field(L, "amplitude");
   read_gains(L, d);
+  read_map_of_channels(L, d);
   d->dual_axes = (unsigned)integer_field(L, "dual_axes");
   d->basis = read_basis(L);
   read_generators(L, d);

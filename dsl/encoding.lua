@@ -12,16 +12,18 @@ local options = core.include "options"
 local pairwise = core.include "pairwise"
 local place = core.include "place"
 local polynomial = core.include "polynomial"
+local pre = core.include "pre"
 local rotors = core.include "rotors"
 
 local WORD = "pe.encoding"
 local FIELDS = {
   "name", "doc", "axes", "head_dim", "heads", "block", "layout", "span", "generators", "combine", "phase",
   "amplitude", "position", "precision", "basis", "bias", "score", "add", "role", "value_dim", "values", "sides",
-  "models", "parts",
+  "models", "parts", "pre",
 }
 local PART_FIELDS = {
   "span", "axes", "block", "layout", "generators", "combine", "phase", "amplitude", "position", "precision",
+  "pre",
 }
 local word = WORD -- of what is described: the whole, or a part of it
 local encoding = {}
@@ -435,6 +437,7 @@ local function blocks_of(given, described, axes, index_of, first, count, least, 
     check.wrong(word, "precision", precision, "\"exact phases\" or \"float32 phases\"")
   end
   return {
+    pre = pre.map_of(given.pre, word, block, given.basis), -- last, so that no other field can be given its x
     rounds_phases = precision == "float32 phases",
     algebra = block.algebra,
     size = block.size,
@@ -464,6 +467,7 @@ local function describe_blocks(given, described, index_of)
   described.blocks =
     blocks_of(given, described, described.axes, index_of, first, count, 0, described.head_dim - 1)
   described.skip_tokens, described.grid, described.inverse = options.tokens(#described.axes, true)
+  pre.check_direction(described.blocks.pre, described.inverse)
   if described.blocks.map == "schur" and described.inverse then
     check.fail_field("basis", "pe.schur has no inverse: its basis is known to the kernel alone")
   end
@@ -472,6 +476,7 @@ end
 -- Fields that say something of blocks: none of them goes without one.
 local OF_BLOCKS = {
   "layout", "span", "generators", "combine", "phase", "amplitude", "position", "precision", "basis", "sides",
+  "pre",
 }
 
 -- What goes with a rotation alone, where there is none.
@@ -520,7 +525,7 @@ local function describe_parts(given, described, index_of)
       check.fail_field(field, "field '%s' of %s stands beside 'parts'; expected it in a part", field, WORD)
     end
   end
-  local parts, behind, turning = check.list(WORD, "parts", given.parts, "parts"), 0, 0
+  local parts, behind, turning, maps = check.list(WORD, "parts", given.parts, "parts"), 0, 0, nil
   for n, part in ipairs(parts) do
     check.about, word = string.format("part %d: ", n), "a part"
     part = check.fields(word, part, PART_FIELDS)
@@ -536,6 +541,7 @@ local function describe_parts(given, described, index_of)
       if turning > core.limits.parts then
         check.fail("%d parts with blocks, at most %d were expected", turning, core.limits.parts)
       end
+      maps = maps or part.pre
       describe_part(part, described, index_of, first, count)
     else
       for _, field in ipairs(PART_FIELDS) do
@@ -549,6 +555,7 @@ local function describe_parts(given, described, index_of)
   if turning == 0 then check.fail_field("parts", "no part has a 'block'; expected one at least") end
   core.begin(1)
   described.skip_tokens, described.grid, described.inverse = options.tokens(#described.axes, true)
+  pre.check_direction(maps, described.inverse)
 end
 
 -- Attention with a function of the displacement in it: a bias, a rotation of the keys' blocks, both or neither.
@@ -558,6 +565,10 @@ local function describe_pairwise(given, described, index_of)
     if described.blocks.gains then
       check.fail_field("amplitude", "an amplitude that is a function, or another of q than of k, is for separable "
         .. "encodings: a pair has one displacement and no side; a number was expected")
+    end
+    if given.pre ~= nil then
+      check.fail_field("pre", "field 'pre' is for separable encodings, which map rows of q and k before they turn: "
+        .. "attention turns keys by displacements; q and k can be mapped by a kernel of their own before it")
     end
     if given.sides ~= nil then
       check.fail_field("sides", "field 'sides' is for separable encodings: a pair has one displacement, and its keys "

@@ -272,6 +272,18 @@ static int core_position(lua_State *L) {
   return push(L, t);
 }
 
+/* core.channel(): the channel that a map of channels is of */
+static int core_channel(lua_State *L) { return push(L, fresh(L, EXPR_CHANNEL)); }
+
+/* core.reads_channel(merged): whether it depends on that channel, and whether on it alone */
+static int core_reads_channel(lua_State *L) {
+  const expr *x = lua_touserdata(L, 1);
+  unsigned depends = x ? x->depends : 0;
+  lua_pushboolean(L, depends & DEPENDS_CHANNEL);
+  lua_pushboolean(L, !(depends & ~(unsigned)(DEPENDS_CHANNEL | DEPENDS_BLOCK)));
+  return 2;
+}
+
 /* core.operand(operand from 0, element from 0) */
 static int core_operand(lua_State *L) {
   trace *t = fresh(L, EXPR_OPERAND);
@@ -316,10 +328,16 @@ static int core_is_traced(lua_State *L) {
 }
 
 void trace_open(lua_State *L) {
-  static const luaL_Reg functions[] = {{"position", core_position},   {"operand", core_operand},
-                                       {"element", core_element},     {"masked", core_masked},
-                                       {"input", core_input},         {"is_expression", core_is_expression},
-                                       {"is_traced", core_is_traced}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"position", core_position},
+                                       {"operand", core_operand},
+                                       {"element", core_element},
+                                       {"masked", core_masked},
+                                       {"input", core_input},
+                                       {"is_expression", core_is_expression},
+                                       {"is_traced", core_is_traced},
+                                       {"channel", core_channel},
+                                       {"reads_channel", core_reads_channel},
+                                       {NULL, NULL}};
   static const struct {
     const char *event;
     expr_op op;
@@ -384,6 +402,7 @@ static const expr *merge(merger *m, const trace *const *parts) {
     return expr_input(m->pool, first->index, offsets);
   }
   case EXPR_POSITION: return expr_position(m->pool, first->index);
+  case EXPR_CHANNEL: return expr_channel(m->pool, first->index);
   default: break;
   }
   int32_t *offsets = NULL;

@@ -245,7 +245,7 @@ int pegen_driver_append(const pegen_driver *driver, const pegen_args *args, int 
   pegen_stream *q = &call.rows.stream[0], *k = &call.rows.stream[1];
   if (!call.norms[0].empty) set_norm(q, args->q_norm, args->norm_epsilon, head_dim, weights);
   if (!call.norms[1].empty) set_norm(k, args->k_norm, args->norm_epsilon, head_dim, weights + head_dim);
-  error = pegen_encode_checked(driver, &rows, &call.rows, target, &tuning, part, parts);
+  error = pegen_encode_checked(driver, &rows, &call.rows, target, &tuning, 0, part, parts);
   if (!error && v->given && !v->in.empty) move_values(v, convert, copy_of(driver->levels[chosen]), part, parts);
   return error;
 }

@@ -24,6 +24,7 @@ void pegen_blades_facts(const pegen_driver *driver, pegen_backward_facts *facts)
   facts->has_operands = of && of->n_sums > 0;
   facts->has_positions = of && of->has_positions;
   facts->needs_kept = !blades->is_sum;
+  facts->needs_input = driver->kernel->needs_input;
   facts->most_chunks = MOST_CHUNKS;
   facts->sums_bytes = of ? pegen_heads_apart(driver) * of->n_sums * row : 0;
   facts->finish_bytes = of ? (of->n_sums + of->n_scatters) * row : 0; /* sums, and what comes of them */
@@ -85,17 +86,10 @@ void pegen_driver_input_gradient(const pegen_gradient_loop *loop, int64_t batch,
   }
 }
 
-static void set_kept(pegen_input_rows *rows, const pegen_view *kept) {
-  rows->data = (const char *)kept->base;
-  rows->batch = kept->stride[PEGEN_BATCH];
-  rows->token = kept->stride[PEGEN_TOKEN];
-  rows->head = kept->stride[PEGEN_HEAD];
-}
-
 /* A gradient that is not wanted goes to one row of scratch. */
 static void set_rows(walk *w, int i, const pegen_stream *stream, char *scratch) {
   pegen_set_rows(&w->loop.loop.rows[i], stream);
-  set_kept(&w->loop.kept[i], &w->call->kept[stream->keys]);
+  pegen_set_kept(&w->loop.loop.kept[i], &w->call->kept[stream->keys]);
   if (w->call->is_written[stream->keys]) return;
   w->loop.loop.rows[i].out = scratch;
   w->loop.loop.rows[i].out_batch = w->loop.loop.rows[i].out_token = w->loop.loop.rows[i].out_head = 0;
@@ -106,10 +100,10 @@ static void set_inputs(walk *w, int64_t begin, int64_t end) {
   int adds = (w->call->grad->flags & PEGEN_GRAD_ACCUMULATE) != 0;
   for (int i = 0; i < w->driver->kernel->n_inputs; i++) {
     const pegen_view *gains = &w->call->inputs[i];
-    set_kept(&w->input[i], &w->call->rows.input[i]);
+    pegen_set_kept(&w->input[i], &w->call->rows.input[i]);
     w->input_gains[i].data = 0;
     if (gains->empty) continue;
-    set_kept(&w->input_gains[i], gains);
+    pegen_set_kept(&w->input_gains[i], gains);
     for (int64_t b = 0; b < gains->size[PEGEN_BATCH] && !adds; b++)
       for (int64_t h = 0; h < gains->size[PEGEN_HEAD]; h++)
         for (int64_t n = begin; n < end; n++) {
@@ -389,7 +383,8 @@ int pegen_driver_encode_backward(const pegen_driver *driver, const pegen_args *a
   if (call.of_operands || call.of_positions || call.of_inputs || call.of_table)
     return run_torques(driver, args, &call, chosen, &tuning, part, parts);
   if (blades->backward)
-    return pegen_encode_checked(driver, &call.args, &call.rows, &blades->backward[chosen], &tuning, part, parts);
+    return pegen_encode_checked(driver, &call.args, &call.rows, &blades->backward[chosen], &tuning,
+                                facts.needs_input ? call.kept : 0, part, parts);
   copy_rows(&call.rows, part, parts);
   return 0;
 }

@@ -10,6 +10,7 @@ typedef struct pegen_backward_facts {
   int64_t row_bytes;                   /* of the form's tables */
   int64_t has_operands, has_positions; /* 1: they have gradients */
   int64_t needs_kept; /* 1: which take what encode wrote or read; 0: the gradients of rows alone */
+  int64_t needs_input; /* 1: all gradients, those of rows too, take what encode read */
   int64_t most_chunks; /* of tokens */
   int64_t sums_bytes; /* of one chunk's sums */
   int64_t finish_bytes; /* what one of those who finish has of a head */
@@ -81,9 +82,10 @@ PEGEN_INTERNAL int pegen_check_gained_overlap(const pegen_driver *driver, const 
 PEGEN_INTERNAL int pegen_check_grad(const pegen_grad_args *grad);
 PEGEN_INTERNAL void pegen_clear_backward_call(const pegen_backward_facts *facts, pegen_backward_call *call);
 
-/* What encode does once its call is checked, with the functions of `target`. */
+/* What encode does once its call is checked, with the functions of `target`. kept [2]: rows of q and k that these take
+ * beside the call's; NULL: they take none. */
 PEGEN_INTERNAL int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, pegen_call *call,
-                                        const pegen_target_code *target, const pegen_tuning *tuning, int part,
-                                        int parts);
+                                        const pegen_target_code *target, const pegen_tuning *tuning, pegen_view *kept,
+                                        int part, int parts);
 
 #endif

@@ -3,10 +3,11 @@
  *   1. args, struct_size, part                   NULL_ARGS STRUCT_SIZE UNKNOWN_FIELD PART
  *   2. grad, its struct_size and flags           MISSING_GRADIENT STRUCT_SIZE UNKNOWN_FIELD GRADIENT_FLAGS
  *      what is asked for, what comes in          MISSING_OPERAND MISSING_INPUT NO_GRADIENT MISSING_GRADIENT
+ *      of what, where channels are mapped        NEEDS_INPUT
  *   3. gradients of rows, positions, operands,   as check.c of an encode call whose rows they are; where encode widens
  *      inputs                                    rows, as wide as it writes them, and going out as it reads them
  *      that nothing is converted                 DTYPE_MISMATCH
- *   where an operand, positions or inputs have a gradient
+ *   where an operand, positions or inputs have a gradient, or channels are mapped
  *   4. what encode wrote or read                 MISSING_KEPT RANK .. HEAD_DIM SHAPE_MISMATCH DTYPE_MISMATCH
  *   5. gradients of operands, positions, inputs  GRADIENT_SHAPE GRADIENT_DTYPE
  *   6. memory of all, workspace                  DEVICE .. STRIDE WORKSPACE ALIGNMENT
@@ -64,7 +65,8 @@ static int find_wanted(const pegen_driver *driver, const pegen_args *args, const
   if (call->of_table && !PEGEN_GIVEN(args, table)) return PEGEN_ERROR_MISSING_TABLE;
   if (!grad->q_out && !grad->k_out) return PEGEN_ERROR_MISSING_GRADIENT;
   if ((grad->q && !grad->q_out) || (grad->k && !grad->k_out)) return PEGEN_ERROR_MISSING_GRADIENT;
-  return asks_for_less(args, call) ? 0 : PEGEN_ERROR_NO_GRADIENT;
+  if (!asks_for_less(args, call)) return PEGEN_ERROR_NO_GRADIENT;
+  return of->needs_input && !call->from_input ? PEGEN_ERROR_NEEDS_INPUT : 0;
 }
 
 /* ---- 3. the forward call that turns gradients as the backward one does ---- */
@@ -274,7 +276,7 @@ int pegen_check_backward(const pegen_driver *driver, const pegen_backward_facts 
   if (error) return error;
   for (int s = 0; s < 2; s++)
     if (call->rows.stream[s].given && pegen_converts(&call->rows.stream[s])) return PEGEN_ERROR_DTYPE_MISMATCH;
-  if (!is_more(call) && !call->of_table) return 0;
+  if (!is_more(call) && !call->of_table && !facts->needs_input) return 0;
   if ((error = pegen_check_gained(driver, args, call)) != 0) return error;
   if ((error = check_table(args, call)) != 0) return error;
   /* Where k has positions of its own, they gain of k alone, be they the same tensor as q's. */

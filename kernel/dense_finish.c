@@ -37,6 +37,7 @@ void pegen_dense_facts(const pegen_driver *driver, pegen_backward_facts *facts) 
   facts->has_operands = d->targets[0].adjoint != 0;
   facts->has_positions = facts->has_operands && of && of->has_positions;
   facts->needs_kept = 1;
+  facts->needs_input = 0;
   facts->most_chunks = MOST_CHUNKS;
   for (int64_t i = 0; i < driver->n_targets && facts->has_operands; i++)
     if (pegen_dense_head_sums(d, &d->targets[i]) > most) most = pegen_dense_head_sums(d, &d->targets[i]);

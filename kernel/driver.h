@@ -258,6 +258,8 @@ PEGEN_INTERNAL void pegen_tune(pegen_tuning *tuning, int32_t choice);
 
 /* The rows of a stream. */
 PEGEN_INTERNAL void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream);
+/* Rows that are read beside them. */
+PEGEN_INTERNAL void pegen_set_kept(pegen_input_rows *rows, const pegen_view *kept);
 /* Sets how far ahead rows are asked for. broken: the hardware does not see what is read next, for the walk leaves and
  * enters rows far apart, or computes too long between them. */
 PEGEN_INTERNAL void pegen_set_prefetch(pegen_loop *loop, const pegen_tuning *tuning, int broken, int64_t touched);

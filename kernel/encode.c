@@ -33,6 +33,7 @@ typedef struct pass {
   const pegen_table_header *table; /* NULL: none */
   int section;       /* of the table */
   const pegen_view *inputs; /* of the call */
+  const pegen_view *kept; /* [2]: rows of q and k that are read beside these; NULL: none */
   pegen_input_rows input[PEGEN_MAX_INPUTS];
   int copy_prefix; /* once, though tiles of heads walk the tokens several times */
   pegen_stream *slotted; /* whose rows go to slots, the last of the pass; NULL: none */
@@ -235,6 +236,7 @@ static void run_pass(pass *p, const pegen_args *args, const pegen_target_code *t
   p->loop.unfold = target->unfold;
   p->loop.side = (double)first->keys;
   set_inputs(p);
+  for (int i = 0; i < p->n && p->kept; i++) pegen_set_kept(&p->loop.kept[i], &p->kept[p->streams[i]->keys]);
   if (p->table) {
     p->section = p->table->sections > 1 && first->keys;
     p->loop.table_head = p->table->row_bytes;
@@ -268,7 +270,8 @@ static pegen_encode_function *function_of(const pegen_target_code *target, const
 }
 
 int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, pegen_call *call,
-                         const pegen_target_code *target, const pegen_tuning *tuning, int part, int parts) {
+                         const pegen_target_code *target, const pegen_tuning *tuning, pegen_view *kept, int part,
+                         int parts) {
   pass p;
   int64_t touched = 0;
   int streaming = 1;
@@ -287,6 +290,7 @@ int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, peg
   p.table = call->tabled ? args->table : 0;
   p.section = 0;
   p.inputs = call->input;
+  p.kept = kept;
   for (int s = 0; s < 2; s++) { /* before anything is written */
     const pegen_stream *alone = &call->stream[s];
     int cached = 0;
@@ -296,7 +300,7 @@ int pegen_encode_checked(const pegen_driver *driver, const pegen_args *args, peg
   p.touched = touched;
   p.n = 0;
   pegen_head_groups groups;
-  int64_t rounds = pegen_group_heads(call, 0, &groups);
+  int64_t rounds = pegen_group_heads(call, kept, &groups);
   for (int64_t round = 0; round < rounds; round++) {
     pegen_take_group(&groups, round);
     for (int s = 0; s < (round ? 1 : 2); s++) {
@@ -334,7 +338,7 @@ int pegen_driver_encode(const pegen_driver *driver, const pegen_args *args, int 
   int chosen = pegen_dispatch(driver, &tuning);
   if (chosen < 0) return PEGEN_ERROR_PROCESSOR;
   const pegen_target_code *target = &((const pegen_blades *)driver->form)->targets[chosen];
-  return pegen_encode_checked(driver, args, &call, target, &tuning, part, parts);
+  return pegen_encode_checked(driver, args, &call, target, &tuning, 0, part, parts);
 }
 
 /* ---- tables ---- */

@@ -77,6 +77,7 @@ typedef struct pegen_loop {
   pegen_unfold_function *unfold;
   double side; /* of kernels whose q and k differ, where rows[0] is one of them: 0 of q, 1 of k */
   const struct pegen_input_rows *inputs; /* [kernel->n_inputs] of kernels that turn each row by its own */
+  pegen_input_rows kept[2]; /* of q, k: what encode wrote or read, where rows are gradients that ask for it */
 } pegen_loop;
 
 /* Rows of head_dim channels that are not encoded: v, and of tokens that are skipped (append.c). */
@@ -188,10 +189,9 @@ typedef struct pegen_widen_loop {
 
 /* ---- gradients of operands and positions, of the forms of rotors and sums (compiler/plan/gradient.h) ---- */
 
-/* Work of one call: as a pegen_loop, whose rows are gradients, and beside them what encode wrote or read. */
+/* Work of one call: as a pegen_loop, whose rows are gradients, with what encode wrote or read beside them. */
 typedef struct pegen_gradient_loop {
   pegen_loop loop; /* first: pegen_driver_position reads it */
-  pegen_input_rows kept[2]; /* of q, k */
   int64_t from_input; /* 1: what encode read */
   char *sums; /* of head_begin: double [n_sums][lanes], added to; NULL: no operand's gradient is wanted */
   int64_t sums_stride; /* bytes from head to head */

@@ -53,6 +53,13 @@ void pegen_copy_tokens(const pegen_stream *stream, int64_t batch, int64_t token_
     }
 }
 
+void pegen_set_kept(pegen_input_rows *rows, const pegen_view *kept) {
+  rows->data = (const char *)kept->base;
+  rows->batch = kept->stride[PEGEN_BATCH];
+  rows->token = kept->stride[PEGEN_TOKEN];
+  rows->head = kept->stride[PEGEN_HEAD];
+}
+
 static const int64_t no_slot = 0;
 
 void pegen_set_rows(pegen_rows *rows, const pegen_stream *stream) {

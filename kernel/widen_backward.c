@@ -24,6 +24,7 @@ static void find_facts(const pegen_driver *driver, pegen_backward_facts *facts) 
   facts->has_inputs = of && driver->kernel->n_inputs > 0;
   facts->widens = 1;
   facts->needs_kept = 0;
+  facts->needs_input = 0;
   facts->most_chunks = MOST_CHUNKS;
   facts->sums_bytes = of ? pegen_heads_apart(driver) * of->n_sums * row : 0;
   facts->finish_bytes = of ? (of->n_sums + of->n_scatters) * row : 0; /* sums, and what comes of them */

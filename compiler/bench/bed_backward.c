@@ -19,17 +19,18 @@ static bool lay_input_gradients(bed *b, const spec *s) {
 
 /* Rows' gradients come in where q and k are and go out where their outputs are; of outputs that are wider, the other
  * way around. */
-static pegen_grad_args rows_gradients(bed *b) {
+static pegen_grad_args rows_gradients(bed *b, const pegen_kernel *kernel) {
   bool widens = b->out_bytes != b->bytes;
   int in = widens ? TENSOR_Q_OUT : TENSOR_Q, out = widens ? TENSOR_Q : TENSOR_Q_OUT;
   return (pegen_grad_args){.struct_size = sizeof(pegen_grad_args),
+                           .flags = kernel->needs_input ? PEGEN_GRAD_FROM_INPUT : 0,
                            .q_out = &b->tensor[in],
                            .k_out = &b->tensor[in + 1],
                            .q = &b->tensor[out],
                            .k = &b->tensor[out + 1]};
 }
 
-/* What encode wrote. */
+/* What encode wrote; where channels are mapped before they turn, what it read. */
 static bool lay_kept(bed *b) {
   for (int i = 0; i < 2; i++) {
     if (!(b->backward.kept[i] = bed_allocate(b->bytes))) return false;
@@ -84,16 +85,17 @@ static int lay_by_table(bed *b, const spec *s, const pegen_kernel *kernel) {
   size_t bytes = error ? 0 : kernel->prepare_backward_workspace(prepare);
   if (!(prepare->workspace = b->backward.prepare_workspace = bed_allocate(bytes ? bytes : 1))) return 0;
   b->backward.workspace = bed_allocate(1);
-  all->flags = PEGEN_GRAD_ACCUMULATE;
+  all->flags |= PEGEN_GRAD_ACCUMULATE;
   return error;
 }
 
 int bed_lay_backward(arena *a, bed *b, const spec *s, const pegen_kernel *kernel) {
   if (!lay_kept(b) || !lay_input_gradients(b, s)) return 0;
   lay_operand_gradients(a, b, s, kernel);
-  b->backward.rows_grad = b->backward.all_grad = rows_gradients(b);
+  b->backward.rows_grad = b->backward.all_grad = rows_gradients(b, kernel);
   b->backward.rows = b->backward.all = b->args;
-  b->backward.rows.q = b->backward.rows.k = NULL;
+  b->backward.rows.q = kernel->needs_input ? &b->backward.tensor[0] : NULL;
+  b->backward.rows.k = kernel->needs_input ? &b->backward.tensor[1] : NULL;
   b->backward.rows.grad = &b->backward.rows_grad;
   b->backward.all.q = &b->backward.tensor[0];
   b->backward.all.k = &b->backward.tensor[1];

@@ -55,7 +55,7 @@ void emit_backward(ir *b, arena *a, const program *transposed, const cpu_target 
   const chunk_walk *walk = emit_walks_of(b, a, &row, back);
   emit_rotor(walk);
   if (has_table) emit_unfold(walk);
-  bool alike = rows_turn_alike(&forward, &row);
+  bool alike = !spec_maps_channels(transposed->spec) && rows_turn_alike(&forward, &row);
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES && !alike; dtype++)
     for (int streaming = 0; streaming <= target->has_streaming; streaming++)
       if (dtypes & 1u << dtype) emit_encode(b, a, scheduled, &row, back, dtype, dtype, streaming, false);

@@ -296,11 +296,11 @@ static token_rows rows_of_token(encode_emitter *e, ir_value rows) {
   return t;
 }
 
-/* The same of what encode wrote or read; tensor: of which rows. */
+/* The same of what encode wrote or read, where the program asks for it; tensor: of which rows. */
 static void find_kept(encode_emitter *e, ir_value tensor, token_rows *t) {
   ir *b = e->b;
-  if (!e->gradient) return;
-  ir_value kept = ir_offset(b, ir_offset_const(b, e->loop, offsetof(pegen_gradient_loop, kept)),
+  if (!e->keeps) return;
+  ir_value kept = ir_offset(b, ir_offset_const(b, e->loop, offsetof(pegen_loop, kept)),
                             mul(b, tensor, i64(b, sizeof(pegen_input_rows))));
   ir_value of_batch = mul(b, e->batch, KEPT_I64(e, kept, batch)), of_token = mul(b, e->token, KEPT_I64(e, kept, token));
   t->kept = add(b, KEPT_I64(e, kept, data), add(b, of_batch, of_token));
@@ -308,7 +308,7 @@ static void find_kept(encode_emitter *e, ir_value tensor, token_rows *t) {
 }
 
 static ir_value kept_row(encode_emitter *e, const token_rows *t, ir_value head) {
-  return e->gradient ? ir_pointer(e->b, add(e->b, t->kept, mul(e->b, head, t->kept_step))) : (ir_value){NULL};
+  return e->keeps ? ir_pointer(e->b, add(e->b, t->kept, mul(e->b, head, t->kept_step))) : (ir_value){NULL};
 }
 
 /* Rows of one tensor, or of one head of both, and their torques. */
@@ -583,6 +583,12 @@ static int most_rotors(int64_t slot_bytes, bool per_head) {
   return count < 1 ? 1 : count > MOST ? MOST : (int)count;
 }
 
+static bool has_kept(const program *p) {
+  for (int i = 0; i < p->n_streams; i++)
+    if (program_stream_is_kept(p, i)) return true;
+  return false;
+}
+
 /* Stores past the caches are of whole vectors where these begin at multiples of their size. */
 static bool may_stream(const plan_tile *t) {
   for (int j = 0; j < t->n_vectors; j++)
@@ -596,6 +602,7 @@ static void emit_function(ir *b, arena *a, const program *scheduled, const row_c
   const plan *p = row->part[0].p;
   encode_emitter e = {
       .b = b, .memory = a, .p = p, .row = row, .program = scheduled, .target = target, .gradient = gradient};
+  e.keeps = has_kept(scheduled);
   e.normalises = normalises;
   e.has_slots = !gradient && most == INT_MAX; /* a few rows: attention's own */
   for (int i = 0; i < row->n_parts; i++)

@@ -35,7 +35,7 @@ typedef struct normalisation {
 /* Where row 0 of a token lies in a tensor, and the bytes from head to head. in_place: i1. */
 typedef struct token_rows {
   ir_value in, out, in_step, out_step, in_place;
-  ir_value kept, kept_step; /* where gradients are computed: what encode wrote or read */
+  ir_value kept, kept_step; /* where gradients take it: what encode wrote or read */
   ir_value first, last; /* heads of the group, where heads share their rotors */
   ir_value has_slot; /* i1: rows are written; null: they always are */
   conversion kind;
@@ -73,6 +73,7 @@ typedef struct encode_emitter {
   bool normalises, is_plain; /* is_plain: rows at hand are known to be encoded as they are */
   normalisation norm;
   ir_value factors; /* scratch of a tensor's rows, float32 [NORM_ROWS]; of heads that differ [2][most] */
+  bool keeps; /* rows of what encode wrote or read stand beside the others */
   const gradient_code *gradient; /* NULL: rows alone */
   gradient_values gained; /* of the call */
   int n_held;

@@ -2,13 +2,7 @@
  * cpu/encode_emitter.h. */
 #include "base/diag.h"
 #include "cpu/encode_emitter.h"
-
-/* Rows that are neither written nor in whose place anything is: what encode wrote or read. */
-static bool is_kept(const program *p, int stream) {
-  bool kept = !p->stream[stream].is_output;
-  for (int i = 0; i < p->n_streams; i++) kept = kept && p->stream[i].replaces != stream;
-  return kept;
-}
+#include "cpu/map.h"
 
 /* The part's, if it has gradients. */
 static void emit_wedge(encode_emitter *e, int part, int group, const program_op *list, const program_op *op,
@@ -32,14 +26,24 @@ bool encode_is_of_part(const encode_emitter *e, const program_op *op, int part) 
   return program_part_of(e->program->value[op->argument[0]].maker) == e->row->part[part].p->part;
 }
 
+/* The part's, if it is its channels that are mapped; else the last row as it is. */
+static row_vectors emit_mapped(encode_emitter *e, int part, int group, const program_op *op, const row_vectors *value) {
+  const row_vectors *rows[PROGRAM_MAX_ARGUMENTS];
+  for (int i = 0; i < op->n_arguments; i++) rows[i] = &value[op->argument[i]];
+  if (program_part_of(op) != e->row->part[part].p->part) return *rows[op->n_arguments - 1];
+  return emit_vectors_map(&e->part[part], group, op, rows);
+}
+
 static void emit_group_ops(encode_emitter *e, const program_op *list, int part, int group) {
   row_emitter *r = &e->part[part];
   row_vectors value[PROGRAM_MAX_VALUES];
   for (const program_op *op = list; op; op = op->next) switch (op->kind) {
     case OP_LOAD:
-      value[op->result] = emit_vectors_load(r, group, is_kept(e->program, op->stream) ? e->row_kept : e->row_in);
+      value[op->result] =
+          emit_vectors_load(r, group, program_stream_is_kept(e->program, op->stream) ? e->row_kept : e->row_in);
       break;
     case OP_WEDGE: emit_wedge(e, part, group, list, op, value); break;
+    case OP_MAP: value[op->result] = emit_mapped(e, part, group, op, value); break;
     case OP_ADD: value[op->result] = emit_vectors_add(r, group, &value[op->argument[1]]); break;
     case OP_APPLY:
       value[op->result] = encode_is_of_part(e, op, part) ? emit_vectors_apply(r, group, &value[op->argument[1]])
@@ -67,17 +71,19 @@ static ir_value channels_on(ir *b, ir_value row, ir_value channels, int bytes) {
 static void emit_chunks(encode_emitter *e, const program_op *list, int part) {
   ir *b = e->b;
   row_emitter *r = &e->part[part], whole = *r;
-  ir_value in = e->row_in, out = e->row_out;
+  ir_value in = e->row_in, out = e->row_out, kept = e->row_kept;
   ir_loop loop = ir_for(b, i64(b, 0), i64(b, r->t->n_looped));
   ir_value channels = mul(b, loop.index, i64(b, r->t->row_step));
   emit_load_chunk(r, loop.index);
   e->row_in = channels_on(b, in, channels, number_bytes(r->dtype));
   e->row_out = channels_on(b, out, channels, number_bytes(r->out));
+  e->row_kept = channels_on(b, kept, channels, number_bytes(r->dtype));
   r->weights = channels_on(b, whole.weights, channels, 4);
   emit_groups(e, list, part, 0);
   ir_end_for(b, loop);
   e->row_in = in;
   e->row_out = out;
+  e->row_kept = kept;
   *r = whole;
 }
 
@@ -160,7 +166,7 @@ void encode_find_factors(encode_emitter *e, const token_rows *t, ir_value first,
 void encode_row(encode_emitter *e, const program_op *list) {
   ir *b = e->b;
   if (!e->norm.is_certain || e->target->is_compact) emit_prefetch(b, e->ahead, e->row_in, row_bytes(e));
-  if (e->gradient) emit_prefetch(b, e->ahead, e->row_kept, row_bytes(e));
+  if (e->keeps) emit_prefetch(b, e->ahead, e->row_kept, row_bytes(e));
   if (!e->normalises || e->is_plain) {
     emit_converted_row(e, list);
     return;

@@ -50,12 +50,17 @@ static void encode(ir *b, arena *a, const form *f, const void *plan, const cpu_t
   emit_encoders(b, a, form_program(a, f, plan, "encode"), target, dtypes);
 }
 
+/* Of what encode wrote, which does for what it read; where channels are mapped there is the latter alone. */
+static const program *gradient_program(arena *a, const form *f, const void *plan, const spec *s) {
+  return form_program(a, f, plan, spec_maps_channels(s) ? "encode_backward_from_x" : "encode_backward");
+}
+
 static void encode_backward(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target,
                             unsigned dtypes) {
   const struct plan *p = plan;
   const plan_gradient_row *of = plan_gradient_build_row(a, &p, 1);
   if (!plan_is_sum(p)) emit_backward(b, a, form_program(a, f, plan, "encode_transposed"), target, dtypes);
-  if (of) emit_gradient(b, a, form_program(a, f, plan, "encode_backward"), &p, of, target, dtypes);
+  if (of) emit_gradient(b, a, gradient_program(a, f, plan, p->spec), &p, of, target, dtypes);
 }
 
 static void parts_backward(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target,
@@ -64,7 +69,7 @@ static void parts_backward(ir *b, arena *a, const form *f, const void *plan, con
   const struct plan *const *plans = (const struct plan *const *)row->part;
   const plan_gradient_row *of = plan_gradient_build_row(a, plans, row->n_parts);
   emit_backward(b, a, form_program(a, f, plan, "encode_transposed"), target, dtypes);
-  if (of) emit_gradient(b, a, form_program(a, f, plan, "encode_backward"), plans, of, target, dtypes);
+  if (of) emit_gradient(b, a, gradient_program(a, f, plan, row->spec), plans, of, target, dtypes);
 }
 
 static void dense(ir *b, arena *a, const form *f, const void *plan, const cpu_target *target, unsigned dtypes) {

@@ -3,6 +3,7 @@
 
 #include "base/diag.h"
 #include "base/json.h"
+#include "explain/map.h"
 #include "explain/numbers.h"
 #include "explain/words.h"
 #include "forms/form.h"
@@ -57,6 +58,8 @@ static void print_blocks(arena *a, const spec *s, const explanation *e) {
   if (s->gain[0])
     line("amplitude", s->gain[0] != s->gain[1] ? "of each block and position, of q another than of k"
                                                : "of each block and position, of q and of k alike");
+  if (s->pre)
+    line("map", arena_printf(a, "x -> %s, of every channel of a block, before it turns", explain_map_text(a, s)));
   if (s->dual_axes) line("sides", "dual: rows of k take R, those of q take R^-T, its boosts turned back");
 }
 
@@ -189,10 +192,11 @@ static void print_gradients(arena *a, const spec *s, const explanation *e) {
                             8 * s->n_axes));
     return;
   }
-  line("gradients",
-       g->row_operations
-           ? arena_printf(a, "of rows: %d operations on channels; nothing of the call is kept", g->row_operations)
-           : "of rows: as they come in; nothing of the call is kept");
+  bool maps = spec_maps_channels(s);
+  const char *keeps = maps ? "rows as read are kept, by whose channels the map varies" : "nothing of the call is kept";
+  line("gradients", g->row_operations
+                        ? arena_printf(a, "of rows: %d operations on channels; %s", g->row_operations, keeps)
+                        : "of rows: as they come in; nothing of the call is kept");
   if (g->missing) line("", g->missing);
   if (!g->torques) return;
   const char *operands = s->n_operands && g->chunk_bytes ? "operands and positions" : "positions";
@@ -203,7 +207,7 @@ static void print_gradients(arena *a, const spec *s, const explanation *e) {
                         !g->keeps_rows ? "each channel"
                         : e->n_parts   ? "a block of each kind"
                                        : "each block",
-                        g->keeps_rows ? "; rows as written, or as read, are kept" : ""));
+                        g->keeps_rows && !maps ? "; rows as written, or as read, are kept" : ""));
   const char *token = e->cost.per_head ? "token and head" : "token";
   line("", arena_printf(a, "%s a %s", count_text(a, &g->token), token));
   if (g->chunk_bytes)
@@ -240,7 +244,7 @@ static void json_block(json_writer *w, const explanation *e) {
   json_end(w, '}');
 }
 
-static void json_axes(json_writer *w, const spec *s, const explanation *e) {
+static void json_axes(arena *a, json_writer *w, const spec *s, const explanation *e) {
   json_begin(w, "axes", '[');
   for (int i = 0; i < s->n_axes; i++) {
     json_begin(w, NULL, '{');
@@ -253,6 +257,7 @@ static void json_axes(json_writer *w, const spec *s, const explanation *e) {
   json_end(w, ']');
   if (e->combine) json_text(w, "combine", e->combine);
   if (s->dual_axes) json_text(w, "sides", "dual");
+  if (s->pre) json_text(w, "map", explain_map_text(a, s));
 }
 
 static void json_group(json_writer *w, const explanation *e) {
@@ -260,7 +265,7 @@ static void json_group(json_writer *w, const explanation *e) {
   json_text(w, "normal_form", e->normal_form);
 }
 
-static void json_parts(json_writer *w, const spec *s, const explanation *e) {
+static void json_parts(arena *a, json_writer *w, const spec *s, const explanation *e) {
   if (!e->n_parts) return;
   json_begin(w, "parts", '[');
   for (int i = 0; i < e->n_parts; i++) {
@@ -268,14 +273,14 @@ static void json_parts(json_writer *w, const spec *s, const explanation *e) {
     json_integer(w, "first_channel", s->part[i].first);
     json_integer(w, "channels", s->part[i].count);
     json_block(w, &e->part[i]);
-    json_axes(w, s->part[i].of, &e->part[i]);
+    json_axes(a, w, s->part[i].of, &e->part[i]);
     json_group(w, &e->part[i]);
     json_end(w, '}');
   }
   json_end(w, ']');
 }
 
-static void json_description(json_writer *w, const spec *s, const explanation *e) {
+static void json_description(arena *a, json_writer *w, const spec *s, const explanation *e) {
   json_text(w, "name", s->name);
   json_text(w, "doc", s->doc);
   json_begin(w, "options", '{');
@@ -286,13 +291,13 @@ static void json_description(json_writer *w, const spec *s, const explanation *e
   json_integer(w, "head_dim", s->head_dim);
   json_integer(w, "heads", s->heads);
   json_block(w, e);
-  json_axes(w, s, e);
+  json_axes(a, w, s, e);
   if (e->score) json_text(w, "score", e->score);
   if (e->bias) json_text(w, "bias", e->bias);
   json_integer(w, "skip_tokens", s->skip_tokens);
   json_bool(w, "inverse", s->inverse);
   json_group(w, e);
-  json_parts(w, s, e);
+  json_parts(a, w, s, e);
 }
 
 /* First values, for programs that train: what is drawn, times factors, which are broadcast over the operand. */
@@ -422,7 +427,7 @@ static void print_json(arena *a, const spec *s, const explanation *e, const expl
   json_writer w = {.out = stdout};
   json_begin(&w, NULL, '{');
   json_text(&w, "pegen", PEGEN_VERSION);
-  json_description(&w, s, e);
+  json_description(a, &w, s, e);
   json_operands(&w, s);
   json_inputs(&w, s);
   json_properties(&w, e);

@@ -99,6 +99,8 @@ static property norm_property(rotor_facts *f, const rotor_proofs *proofs) {
   if (fabsl(amplitude_of(s)) != 1)
     return property_proved(VERDICT_NO,
                            arena_printf(f->memory, "encoded channels are scaled by %.6Lg", fabsl(amplitude_of(s))));
+  if (s->pre)
+    return property_proved(VERDICT_NO, "channels are mapped before they turn ('pre'), which changes their norm");
   if (s->gain[0])
     return property_proved(VERDICT_NO, s->gain[0] != s->gain[1]
                                            ? "'amplitude' scales channels, those of q and of k each their "
@@ -124,6 +126,7 @@ static property origin_property(const rotor_facts *f, const rotor_proofs *proofs
   const spec *s = f->spec;
   const double origin[SPEC_MAX_AXES] = {0};
   long double worst = 0;
+  if (s->pre) return property_proved(VERDICT_NO, "channels are mapped there, too ('pre')");
   if (proofs->rebased) return property_proved(VERDICT_NO, "rows are in another basis, at the origin too");
   for (int i = 0; i < f->looked_at; i++) {
     int head, block;
@@ -210,7 +213,9 @@ void rotor_facts_fill(rotor_facts *f, const rotor_proofs *proofs, property *out)
   out[PROPERTY_TRANSLATION] = translation_property(f, proofs, &probe);
   out[PROPERTY_NORM] = norm_property(f, proofs);
   out[PROPERTY_ROTATION] = measure_rotation(f->memory, &probe, &f->random);
-  out[PROPERTY_INVERTIBLE] = property_proved(VERDICT_YES, proofs->inverse);
+  out[PROPERTY_INVERTIBLE] =
+      s->pre ? property_proved(VERDICT_NO, "rotors turn back, and a map of channels ('pre') is not undone")
+             : property_proved(VERDICT_YES, proofs->inverse);
   out[PROPERTY_DECAY] = measure_decay(f->memory, &probe, &f->random);
   out[PROPERTY_CONTEXT] = property_proved(VERDICT_NO, "nothing is computed from a token's content");
   if (spec_turns_rows(s)) {

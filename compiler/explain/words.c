@@ -149,6 +149,9 @@ void explain_program_cost(arena *a, const plan *p, explain_cost *cost) {
   cost->per_head = p->per_head || p->of_rows;
   cost->per_row = p->of_rows;
   cost->row_operations = 2 * entries * s->n_blocks; /* each product is a multiplication and an addition */
+  if (!s->pre) return;
+  operation_count map = explain_map_cost(a, s);
+  cost->row_operations += operation_count_all(&map) * s->n_components * s->n_blocks;
 }
 
 /* ---- counting ---- */
@@ -177,6 +180,12 @@ void operation_count_add(operation_count *total, const expr *x, int blocks, unsi
   case EXPR_LOG: total->exponentials += times; return;
   default: total->arithmetic += times; return;
   }
+}
+
+operation_count explain_map_cost(arena *a, const spec *s) {
+  operation_count count = {0};
+  operation_count_add(&count, s->pre, 1, arena_alloc(a, (size_t)expr_pool_count(s->pool)));
+  return count;
 }
 
 int operation_count_all(const operation_count *c) { return c->arithmetic + c->divisions + c->sines + c->exponentials; }

@@ -87,14 +87,17 @@ static const program *encode_program(arena *a, const void *of) {
   program_builder *b = &e.b;
   int matrix = program_matrix(b, p, e.blocks, e.entries, &e.values, e.values >= 0);
   program_for_rows(b);
-  program_store(b, e.y, program_apply(b, matrix, program_load(b, e.x), false));
+  program_store(b, e.y, program_apply(b, matrix, encode_mapped(b, p, program_load(b, e.x)), false));
   program_end_for(b, 0);
   return b->p;
 }
 
+static const program *rows_backward(arena *a, const void *of) { return backward_build_rows(a, encode_program(a, of)); }
+
 /* NULL: nothing but rows has a gradient, or in this frame it is that of the other, or there is no table. */
 static const program *backward_program(arena *a, const plan *p, torque_frame frame, backward_way way) {
   const plan_gradient *g = plan_gradient_build(a, p);
+  if (p->spec->pre && frame == TORQUE_OF_Y) return NULL; /* what was written does not tell what was mapped */
   if (!g || (plan_is_sum(p) && (frame == TORQUE_OF_X || way != BACKWARD_AT_ONCE))) return NULL;
   return backward_build(a, p, g, frame, way);
 }
@@ -165,9 +168,9 @@ static const program *sum_program(arena *a, const void *of) {
   {"encode_backward", backward_of_y}, { "encode_backward_from_x", backward_of_x }
 #define ROTOR_PROGRAMS \
   { \
-    {"encode", encode_program}, {"prepare", prepare_program}, {"encode_transposed", encode_program, "transpose"}, \
-        BACKWARD_PROGRAMS, {"encode_backward_by_table", to_table_of_y}, \
-        {"encode_backward_by_table_from_x", to_table_of_x}, {"prepare_backward", from_table_of_y}, { \
+    {"encode", encode_program}, {"prepare", prepare_program}, {"encode_transposed", rows_backward}, BACKWARD_PROGRAMS, \
+        {"encode_backward_by_table", to_table_of_y}, {"encode_backward_by_table_from_x", to_table_of_x}, \
+        {"prepare_backward", from_table_of_y}, { \
       "prepare_backward_from_x", from_table_of_x \
     } \
   }
@@ -214,7 +217,7 @@ const form form_row_blades = {
     .takes = takes_inputs,
     .plan = build,
     .print = print,
-    .programs = {{"encode", encode_program}, {"encode_transposed", encode_program, "transpose"}, BACKWARD_PROGRAMS},
+    .programs = {{"encode", encode_program}, {"encode_transposed", rows_backward}, BACKWARD_PROGRAMS},
     .per_head = per_head,
     .converts = true,
 };

@@ -69,12 +69,12 @@ static const program *encode_program(arena *a, const void *of) {
   }
   for (int i = 0; i < row->n_parts; i++) {
     const plan *p = row->part[i];
-    program_blocks blocks = {p->spec->n_components, p->spec->n_blocks, p->spec->channel};
     const expr *const *entries = (const expr *const *)p->program->matrix.entry;
-    matrix[i] = program_matrix(b, p, blocks, entries, &values[i], values[i] >= 0);
+    matrix[i] = program_matrix(b, p, encode_blocks(p), entries, &values[i], values[i] >= 0);
   }
   program_for_rows(b);
   int turned = program_load(b, x);
+  for (int i = 0; i < row->n_parts; i++) turned = encode_mapped(b, row->part[i], turned);
   for (int i = 0; i < row->n_parts; i++) turned = program_apply(b, matrix[i], turned, false);
   program_store(b, y, turned);
   program_end_for(b, 0);
@@ -102,10 +102,13 @@ static const program *prepare_program(arena *a, const void *of) {
   return b.p;
 }
 
-/* NULL: nothing but rows has a gradient. */
+static const program *rows_backward(arena *a, const void *of) { return backward_build_rows(a, encode_program(a, of)); }
+
+/* NULL: nothing but rows has a gradient, or, where channels are mapped, none in this frame. */
 static const program *backward_program(arena *a, const plan_row *row, torque_frame frame, backward_way way) {
   const plan *const *plans = (const plan *const *)row->part;
   const plan_gradient_row *g = plan_gradient_build_row(a, plans, row->n_parts);
+  if (frame == TORQUE_OF_Y && spec_maps_channels(row->spec)) return NULL;
   return g ? backward_build_row(a, row->spec, plans, g, frame, way) : NULL;
 }
 
@@ -151,7 +154,7 @@ const form form_parts = {
     .print = print,
     .programs = {{"encode", encode_program},
                  {"prepare", prepare_program},
-                 {"encode_transposed", encode_program, "transpose"},
+                 {"encode_transposed", rows_backward},
                  {"encode_backward", backward_of_y},
                  {"encode_backward_from_x", backward_of_x},
                  {"encode_backward_by_table", to_table_of_y},

@@ -27,6 +27,12 @@ static const gpu_program *widen(arena *a, const form *f, const void *plan, unsig
 
 static const gpu_program *encode(arena *a, const form *f, const void *of, unsigned dtypes, bool gradients) {
   const plan *p = of;
+  if (p->spec->pre) {
+    diag_error(p->spec->file, p->spec->line,
+               "kernels of this kind are made for processors only: on a GPU channels turn as they are read, and 'pre' "
+               "maps them first; expected --target x86-64-v3 or the like");
+    return NULL;
+  }
   if (p->for_threads) p = p->for_threads;
   const program *backward = transposed(a, f, p, gradients);
   const program *gradient = gradients ? form_program(a, f, p, "encode_backward") : NULL;

@@ -9,6 +9,7 @@
 static void add(digest *h, const void *of) {
   const plan *p = of;
   if (p->for_threads) p = p->for_threads; /* one of the closed forms, wherever it is computed */
+  if (p->spec->pre) digest_expr(h, p->spec->pre);
   for (int i = 0; i < p->spec->n_components * p->spec->n_components; i++) digest_expr(h, p->program->matrix.entry[i]);
 }
 

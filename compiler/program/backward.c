@@ -2,6 +2,7 @@
 #include "program/backward.h"
 
 #include "program/encode.h"
+#include "program/passes.h"
 
 /* One of the row's kinds of blocks. */
 typedef struct backward_part {
@@ -26,36 +27,38 @@ typedef struct backward {
 /* Names of entries [way][frame]. */
 static const char *const words[][2] = {{"encode_backward", "encode_backward_from_x"},
                                        {"encode_backward_by_table", "encode_backward_by_table_from_x"},
-                                       {"prepare_backward", "prepare_backward_from_x"}};
-
-static program_blocks blocks_of(const plan *p) {
-  return (program_blocks){p->spec->n_components, p->spec->n_blocks, p->spec->channel};
-}
+                                       {"prepare_backward", "prepare_backward_from_x"},
+                                       {"encode_transposed", "encode_transposed"}};
 
 static void make_matrix(backward *w, backward_part *part) {
   program_builder *b = &w->b;
   const plan *p = part->plan;
   int values = encode_values(b, p, part->prepared);
-  if (w->way == BACKWARD_TO_TABLE && values >= 0) program_set_tabled(b, values);
+  bool is_tabled = w->way == BACKWARD_TO_TABLE || (w->way == BACKWARD_ROWS && !p->of_rows);
+  if (is_tabled && values >= 0) program_set_tabled(b, values);
   const expr *const *entries = (const expr *const *)p->program->matrix.entry;
-  part->matrix = program_matrix(b, p, blocks_of(p), entries, &values, values >= 0);
+  part->matrix = program_matrix(b, p, encode_blocks(p), entries, &values, values >= 0);
 }
 
-/* The rows of the token at hand; its torques, those of all of them. */
+/* The rows of the token at hand; its torques, those of all of them. Where channels are mapped what turned was their
+ * map, and the gradient of that goes on to what was read. */
 static void turn_rows(backward *w, int in, int kept, int out) {
   program_builder *b = &w->b;
   bool is_sum = plan_is_sum(w->part[0].plan);
   int depth = b->depth;
   for (int i = 0; i < w->n_parts && !is_sum; i++) make_matrix(w, &w->part[i]);
   program_for_rows(b);
-  int gradient = program_load(b, in), row = is_sum ? -1 : program_load(b, kept), turned = gradient;
+  int gradient = program_load(b, in), x = is_sum ? -1 : program_load(b, kept), row = x, turned = gradient;
+  for (int i = 0; i < w->n_parts && w->way != BACKWARD_ROWS; i++) row = encode_mapped(b, w->part[i].plan, row);
   for (int i = 0; i < w->n_parts && !is_sum; i++) turned = program_apply(b, w->part[i].matrix, turned, true);
-  program_store(b, out, turned);
+  int gained = turned;
+  for (int i = 0; i < w->n_parts; i++) gained = encode_mapped_back(b, w->part[i].plan, x, gained);
+  program_store(b, out, gained);
   for (int i = 0; i < w->n_parts; i++) {
     backward_part *part = &w->part[i];
     const plan *p = part->plan;
     if (!part->of) continue;
-    part->tau = program_wedge(b, p->part ? p : NULL, is_sum ? NULL : &part->of->basis, blocks_of(p), part->of->tau,
+    part->tau = program_wedge(b, p->part ? p : NULL, is_sum ? NULL : &part->of->basis, encode_blocks(p), part->of->tau,
                               part->of->n_torques, w->frame == TORQUE_OF_Y ? gradient : turned, row);
   }
   unsigned of_rows = b->spaces & SPACES_OF_ROW & ~w->of_token;
@@ -195,11 +198,18 @@ const program *backward_build_row(arena *a, const spec *s, const plan *const *pl
   encode_for_tokens_of(b, plans[0]);
   turn_rows(&w, in, kept, out);
   if (way == BACKWARD_AT_ONCE) write_gains(&w);
-  else
+  else if (way == BACKWARD_TO_TABLE)
     for (int i = 0; i < w.n_parts; i++)
       if (w.part[i].of) program_write(b, w.part[i].torques, w.part[i].tau);
   program_end_for(b, 0);
   return b->p;
+}
+
+const program *backward_build_rows(arena *a, const program *encode) {
+  const plan *plans[SPEC_MAX_PARTS];
+  plan_gradient_row none = {.n_parts = program_plans(encode, plans)};
+  if (!spec_maps_channels(encode->spec)) return program_run(a, encode, "transpose");
+  return backward_build_row(a, encode->spec, plans, &none, TORQUE_OF_X, BACKWARD_ROWS);
 }
 
 const program *backward_build(arena *a, const plan *p, const plan_gradient *g, torque_frame frame, backward_way way) {

@@ -10,12 +10,15 @@
 #include "plan/gradient.h"
 #include "program/program.h"
 
-typedef enum backward_way { BACKWARD_AT_ONCE, BACKWARD_TO_TABLE, BACKWARD_FROM_TABLE } backward_way;
+typedef enum backward_way { BACKWARD_AT_ONCE, BACKWARD_TO_TABLE, BACKWARD_FROM_TABLE, BACKWARD_ROWS } backward_way;
 
 /* From what was written (TORQUE_OF_Y) or read. Of sums: TORQUE_OF_Y, at once. Of several parts each has arrays of its
  * own, of what its operands and its own axes gain. */
 const program *backward_build_row(arena *a, const spec *s, const plan *const *plans, const plan_gradient_row *of,
                                   torque_frame frame, backward_way way);
+/* Rows alone: the encode program transposed, or, where channels are mapped before they turn, one that reads what they
+ * were, too. */
+const program *backward_build_rows(arena *a, const program *encode);
 const program *backward_build(arena *a, const plan *p, const plan_gradient *g, torque_frame frame, backward_way way);
 
 #endif

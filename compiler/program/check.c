@@ -109,6 +109,9 @@ static void check_arguments(checker *c, const program_op *op) {
     expect_kind(c, op, 1, KIND_ROW);
     break;
   case OP_STORE: expect_kind(c, op, 0, KIND_ROW); break;
+  case OP_MAP:
+    for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, KIND_ROW);
+    break;
   case OP_SUM: expect_kind(c, op, 0, KIND_NUMBERS); break;
   case OP_COLUMNS:
     for (int i = 0; i < op->n_arguments; i++) expect_kind(c, op, i, i ? KIND_NUMBERS : KIND_ROW);
@@ -224,6 +227,24 @@ static void check_blocks(checker *c, const program_op *op, const program_blocks 
     if (taken[channel]) fail(c, op, "channel %d belongs to two blocks", channel);
     taken[channel] = true;
   }
+}
+
+/* Numbers and channels of the rows at hand are all that a map is of. */
+static void check_map_of(checker *c, const program_op *op, const expr *x) {
+  bool is_leaf = expr_op_arity(x->op) == 0, reads = x->op == EXPR_CHANNEL && x->index < op->n_arguments;
+  if (x->op == EXPR_ELEMENT || (is_leaf && !reads && x->op != EXPR_CONST))
+    fail(c, op, "%%%d is neither a number nor a channel of one of %d rows", x->id, op->n_arguments);
+  for (int i = 0; i < expr_op_arity(x->op) && !c->fault; i++) check_map_of(c, op, x->arg[i]);
+}
+
+static void check_map(checker *c, const program_op *op) {
+  int channels = c->p->value[op->result].count;
+  if (op->n_exprs != 1 || op->n_arguments < 1)
+    fail(c, op, "%d expressions of %d rows, expected one", op->n_exprs, op->n_arguments);
+  for (int i = 0; i < op->n_arguments; i++)
+    if (c->p->value[op->argument[i]].count != channels) fail(c, op, "rows of several widths");
+  if (!c->fault) check_blocks(c, op, &op->blocks, channels);
+  if (!c->fault) check_map_of(c, op, op->expr[0]);
 }
 
 static void check_apply(checker *c, const program_op *op) {
@@ -403,6 +424,7 @@ static void check_op(checker *c, const program_op *op) {
   case OP_STORE: check_store(c, op); break;
   case OP_APPLY:
   case OP_ADD: check_apply(c, op); break;
+  case OP_MAP: check_map(c, op); break;
   case OP_WRITE: check_write(c, op); break;
   case OP_READ: check_read(c, op); break;
   case OP_COLUMNS: check_columns(c, op); break;

@@ -1,6 +1,8 @@
 /* program/encode: see program/encode.h. */
 #include "program/encode.h"
 
+#include "spec/adjoint.h"
+
 int encode_prepared(program_builder *b, const plan *p) {
   if (p->n_prepared == 0) return -1;
   int depth = b->depth;
@@ -23,6 +25,24 @@ void encode_for_tokens(program_builder *b, bool per_head) {
 void encode_for_tokens_of(program_builder *b, const plan *p) {
   encode_for_tokens(b, p->per_head && !p->of_rows);
   if (p->of_rows) program_for_rows(b);
+}
+
+program_blocks encode_blocks(const plan *p) {
+  return (program_blocks){p->spec->n_components, p->spec->n_blocks, p->spec->channel};
+}
+
+int encode_mapped(program_builder *b, const plan *p, int row) {
+  const expr *map = p->spec->pre;
+  return map ? program_map(b, p->part ? p : NULL, encode_blocks(p), map, &row, 1) : row;
+}
+
+int encode_mapped_back(program_builder *b, const plan *p, int x, int gradient) {
+  expr_pool *pool = p->spec->pool;
+  if (!p->spec->pre) return gradient;
+  const expr *channel = expr_channel(pool, 0), *gained;
+  adjoint_output output = {p->spec->pre, expr_channel(pool, 1)};
+  adjoint_of(b->memory, pool, &output, 1, &channel, 1, &gained);
+  return program_map(b, p->part ? p : NULL, encode_blocks(p), gained, (int[]){x, gradient}, 2);
 }
 
 bool encode_for_skipped(program_builder *b) {

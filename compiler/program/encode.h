@@ -12,6 +12,12 @@ int encode_values(program_builder *b, const plan *p, int prepared);
 void encode_for_tokens(program_builder *b, bool per_head);
 /* The same of what a plan computes: over all that rows are of where they differ. */
 void encode_for_tokens_of(program_builder *b, const plan *p);
+/* A plan's blocks. */
+program_blocks encode_blocks(const plan *p);
+/* A row as its blocks turn: mapped channel by channel where the description says so. */
+int encode_mapped(program_builder *b, const plan *p, int row);
+/* What channels of a row x gain of the gradient of what they were mapped to. */
+int encode_mapped_back(program_builder *b, const plan *p, int x, int gradient);
 /* Loops over the rows of skipped tokens; false: there are none. */
 bool encode_for_skipped(program_builder *b);
 /* Skipped tokens' rows from x to y as they are. */

@@ -246,6 +246,19 @@ static void run_add(interpreter *t, const program_op *op) {
   for (int block = 0; block < op->blocks.count; block++) y[op->blocks.channel[block]] += numbers[block];
 }
 
+static void run_map(interpreter *t, const program_op *op) {
+  const long double *last = value_at(t, op->argument[op->n_arguments - 1]);
+  long double *y = value_at(t, op->result);
+  memcpy(y, last, sizeof *y * (size_t)t->p->value[op->result].count);
+  for (int i = 0; i < op->blocks.size * op->blocks.count; i++) {
+    double channels[PROGRAM_MAX_ARGUMENTS];
+    int at = op->blocks.channel[i];
+    for (int k = 0; k < op->n_arguments; k++) channels[k] = (double)value_at(t, op->argument[k])[at];
+    expr_environment env = {.block = i % op->blocks.count, .blocks = op->blocks.count, .channels = channels};
+    y[at] = expr_eval_long(op->expr[0], &env);
+  }
+}
+
 static void run_sum(interpreter *t, const program_op *op) {
   const long double *numbers = value_at(t, op->argument[0]);
   int blocks = t->p->value[op->argument[0]].maker->blocks.count;
@@ -449,6 +462,7 @@ static void run_list(interpreter *t, const program_op *list, unsigned around) {
     case OP_LOAD: run_load(t, op); break;
     case OP_STORE: run_store(t, op); break;
     case OP_APPLY: run_apply(t, op); break;
+    case OP_MAP: run_map(t, op); break;
     case OP_ADD: run_add(t, op); break;
     case OP_WRITE: run_write(t, op); break;
     case OP_READ: run_read(t, op); break;

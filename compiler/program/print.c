@@ -67,6 +67,7 @@ static void print_what(const printer *t, const program_op *op) {
     break;
   case OP_TAKE: fprintf(out, " %d of", t->p->value[op->result].count); break;
   case OP_SCORE: fprintf(out, op->scales_all ? " scaled" : ""); break;
+  case OP_MAP: fprintf(out, " channels of %d block%s of", op->blocks.count, op->blocks.count == 1 ? "" : "s"); break;
   default: break;
   }
   if (op->kind == OP_WEDGE || op->kind == OP_READ)
@@ -131,11 +132,13 @@ static void collect(const printer *t, const program_op *list, const spec_part *p
   for (const program_op *op = list; op; op = op->next) {
     collect(t, op->body, part, r);
     if (program_part_of(op) != part) continue;
-    if (op->kind != OP_EVAL && op->kind != OP_MATRIX) continue; /* others have names for their numbers alone */
+    if (op->kind != OP_EVAL && op->kind != OP_MATRIX && op->kind != OP_MAP)
+      continue; /* others have names for their numbers alone */
     for (int i = 0; i < op->n_exprs; i++) {
       const char *of = name(t, op->result);
       int size = op->blocks.size;
-      if (op->kind == OP_EVAL) add_root(t, r, op->expr[i], arena_printf(t->memory, "%s[%d]", of, i));
+      if (op->kind == OP_MAP) add_root(t, r, op->expr[i], of);
+      else if (op->kind == OP_EVAL) add_root(t, r, op->expr[i], arena_printf(t->memory, "%s[%d]", of, i));
       else if (!expr_is_const(op->expr[i], 0))
         add_root(t, r, op->expr[i], arena_printf(t->memory, "%s[%d][%d]", of, i / size, i % size));
     }

@@ -203,6 +203,14 @@ int program_add(program_builder *b, int numbers, int row, program_blocks blocks)
   return make(b, op, (program_value){.kind = KIND_ROW, .type = NUMBER_F32, .count = b->p->value[row].count});
 }
 
+int program_map(program_builder *b, const plan *of, program_blocks blocks, const expr *x, const int *rows, int n_rows) {
+  const expr **one = arena_array(b->memory, const expr *, 1);
+  one[0] = x;
+  program_op *op = append(b, of_exprs(OP_MAP, of, one, 1, rows, n_rows));
+  op->blocks = blocks;
+  return make(b, op, (program_value){.kind = KIND_ROW, .type = NUMBER_F32, .count = b->p->value[rows[0]].count});
+}
+
 int program_sum(program_builder *b, int numbers) {
   program_op *op = append(b, (program_op){.kind = OP_SUM, .stream = -1, .array = -1, .n_arguments = 1});
   op->argument[0] = numbers;
@@ -315,6 +323,12 @@ int program_read(program_builder *b, const plan *of, int array, int blocks, cons
 }
 
 void program_set_tabled(program_builder *b, int value) { ((program_op *)b->p->value[value].maker)->is_tabled = true; }
+
+bool program_stream_is_kept(const program *p, int stream) {
+  bool kept = !p->stream[stream].is_output;
+  for (int i = 0; i < p->n_streams; i++) kept = kept && p->stream[i].replaces != stream;
+  return kept;
+}
 
 const plan *program_plan(const program *p) {
   for (int v = 0; v < p->n_values; v++)

@@ -100,6 +100,7 @@ typedef struct program_array {
   X(LOAD, "load", 0) /* a row of a stream */ \
   X(STORE, "store", 1) /* a row to a stream */ \
   X(APPLY, "apply", 2) /* blocks' matrices, or their transposes, to a row; other channels pass through */ \
+  X(MAP, "map", -1) /* a function of the blocks' channels of rows; other channels are those of the last row */ \
   X(ADD, "add", 2) /* numbers of blocks of one channel to a row */ \
   X(WEDGE, "wedge", -1) /* blocks' torques of a row: of g and y; of g alone, its channels */ \
   X(REDUCE, "reduce", 1) /* numbers summed over spaces, and over blocks */ \
@@ -167,7 +168,8 @@ struct program_op {
   int stream, array; /* LOAD, STORE; WRITE, READ */
   bool transposed; /* APPLY */
   /* EVAL, MATRIX: expressions, of a matrix [size][size]. WEDGE, REDUCE, READ: leaves that stand for the numbers in
-   * evals that use them. SUM, GATHER: the same, where there are any. ADD, MATRIX, WEDGE: the blocks. */
+   * evals that use them. SUM, GATHER: the same, where there are any. MAP: one, of channel[i] of row i. ADD, MAP,
+   * MATRIX, WEDGE: the blocks. */
   int n_exprs;
   const expr *const *expr;
   program_blocks blocks;
@@ -177,7 +179,7 @@ struct program_op {
   const plan_widen *widen; /* how targets compute them */
   bool scales_all; /* SCORE: the number, too */
   bool is_tabled; /* EVAL, MATRIX: a call may bring the result in a table */
-  const plan *plan; /* EVAL, MATRIX: how targets compute them; WEDGE, REDUCE, READ of a part: whose they are */
+  const plan *plan; /* EVAL, MATRIX: how targets compute them; MAP, WEDGE, REDUCE, READ of a part: whose they are */
   const torque_basis *basis; /* WEDGE of two rows */
   unsigned over; /* REDUCE: spaces that are summed over */
   bool over_blocks; /* REDUCE */
@@ -240,6 +242,8 @@ int program_product(program_builder *b, int first, int second);
 int program_load(program_builder *b, int stream);
 int program_apply(program_builder *b, int matrix, int row, bool transposed);
 int program_add(program_builder *b, int numbers, int row, program_blocks blocks);
+/* of: as in wedge. x: an expression of channel[0], of the first row, channel[1] ... */
+int program_map(program_builder *b, const plan *of, program_blocks blocks, const expr *x, const int *rows, int n_rows);
 int program_sum(program_builder *b, int numbers);
 /* A row with `count` more channels, channel i being number column[i] of `numbers`: of one eval (gains -1), or of
  * weights times gains [weights][numbers]. numbers -1: zeros. */
@@ -294,6 +298,8 @@ const char *program_space_word(program_space space);
 const char *program_op_word(program_op_kind kind);
 const char *program_source_word(program_source source);
 int program_op_arguments(program_op_kind kind); /* -1: any number */
+/* Rows that are neither written nor in whose place anything is: what encode wrote or read. */
+bool program_stream_is_kept(const program *p, int stream);
 /* The plan of the program's first eval or matrix. */
 const plan *program_plan(const program *p);
 /* Those of a row whose parts differ, in the order of their channels; of other programs the one above. Their number. */

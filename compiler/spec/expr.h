@@ -28,7 +28,7 @@
   X(POSITION, 0, "position") /* the token's coordinate on an axis         */ \
   X(OPERAND, 0, "operand")   /* an operand's element per [head][block]    */ \
   X(INPUT, 0, "input")       /* an element of the token's row of an input, per [block] */ \
-  X(CHANNEL, 0, "channel")   /* the block's input component               */ \
+  X(CHANNEL, 0, "channel")   /* a number of the row: in maps of channels the one at hand */ \
   X(COTANGENT, 0, "cotangent") /* a gradient that comes in from where it was summed, per block (spec/adjoint.h) */ \
   X(ADD, 2, "+") \
   X(SUB, 2, "-") \
@@ -78,7 +78,7 @@ typedef struct expr {
   unsigned depends;
   bool is_f32;  /* the value is a float32; otherwise float64 (constants fit either) */
   int id;       /* order of creation in its pool; arguments have smaller ids */
-  int index;    /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input. CHANNEL: component. COTANGENT: which */
+  int index;    /* POSITION: axis. OPERAND, ELEMENT: operand. INPUT: input. CHANNEL: which. COTANGENT: which */
   int n_heads;  /* TABLE, OPERAND, ELEMENT: rows stored, 1 where all heads agree */
   double value; /* CONST */
   const struct expr *arg[3];

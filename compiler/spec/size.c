@@ -46,6 +46,7 @@ bool spec_check_size(arena *a, const spec *s) {
       if (!fits(a, s, s->generator[axis].coefficient[i], arena_printf(a, "the generator of axis '%s'", s->axis[axis])))
         return false;
   }
+  if (s->pre && !fits(a, s, s->pre, "the map of a channel")) return false;
   if (s->additive && !fits(a, s, s->additive->value, "what is added to a channel")) return false;
   if (s->polynomial && !fits(a, s, s->polynomial->value, "a term of the bias")) return false;
   if (s->pairwise && !fits(a, s, s->pairwise->score, "the score of a pair")) return false;

@@ -384,6 +384,23 @@ void spec_share_with_parts(spec *s) {
   }
 }
 
+/* A map of channels: of numbers and the one channel alone. */
+static bool is_of_channel(const expr *x) {
+  if (expr_op_arity(x->op) == 0) return x->op == EXPR_CONST || (x->op == EXPR_CHANNEL && x->index == 0);
+  for (int i = 0; i < expr_op_arity(x->op); i++)
+    if (!is_of_channel(x->arg[i])) return false;
+  return x->op != EXPR_ELEMENT;
+}
+
+static bool check_map(const spec *s, bool *done) {
+  if (s->n_components == 0 || s->dense || s->basis || s->polynomial || s->pairwise || s->additive)
+    return wrong(s, "a map of channels of no blocks of blades");
+  if (s->inverse) return wrong(s, "a map of channels turned back");
+  if (!is_of_channel(s->pre) || !(s->pre->depends & DEPENDS_CHANNEL))
+    return wrong(s, "a map of channels of something else");
+  return check_expr(s, s->pre, DEPENDS_BLOCK | DEPENDS_CHANNEL, done, "a map of channels");
+}
+
 bool spec_validate(const spec *s) {
   if (!check_sizes(s) || !check_operands(s) || !check_inputs(s)) return false;
   if (s->n_components > 0 && (!check_block(s) || !check_order(s))) return false;
@@ -395,7 +412,8 @@ bool spec_validate(const spec *s) {
   if (s->basis && !check_skew(s, &s->basis->matrix, s->head_dim, 1, "the change of basis")) return false;
   bool *done = arena_must(calloc((size_t)expr_pool_count(s->pool), sizeof *done));
   bool valid = (s->n_components == 0 || (check_generators(s, done) && check_function(s, done))) &&
-               (!s->polynomial || check_polynomial(s, done)) && (!s->additive || check_additive(s, done)) &&
+               (!s->pre || check_map(s, done)) && (!s->polynomial || check_polynomial(s, done)) &&
+               (!s->additive || check_additive(s, done)) &&
                (!s->pairwise || check_pairwise(s, done)); /* last: what a score may read is no other's */
   free(done);
   if (valid && s->dense && s->dense->map == DENSE_SCHUR && s->inverse) valid = wrong(s, "pe.schur with an inverse");

@@ -286,6 +286,9 @@ typedef struct spec {
   double amplitude; /* factor of the encoded channels (YaRN's attention factor) */
   /* A further factor of those of q and of k (xPos, Sun et al., eq. 14), of positions and operands; NULL, both: 1. */
   const expr *gain[2];
+  /* What becomes of each channel of a block before it turns, an expression of channel[0] and numbers: the same of q, k
+   * and all blocks. Never with `inverse`. NULL: it turns as it is. */
+  const expr *pre;
   bool exact; /* closed forms stay in float64 and are rounded once: small dense blocks that say is_f64 */
 
   const spec_dense *dense; /* NULL: blocks of blades */
@@ -357,6 +360,13 @@ bool spec_validate(const spec *s);
 
 /* Gives the parts what is the whole's. */
 void spec_share_with_parts(spec *s);
+
+/* Whether channels are mapped before they turn, of some part at least. */
+static inline bool spec_maps_channels(const spec *s) {
+  bool maps = s->pre != NULL;
+  for (int i = 0; i < s->n_parts; i++) maps = maps || s->part[i].of->pre;
+  return maps;
+}
 
 /* Whether blocks turn by what inputs hold, so that every row has a matrix of its own. */
 static inline bool spec_turns_rows(const spec *s) { return s->n_components > 0 && !s->pairwise && s->n_inputs > 0; }

@@ -24,7 +24,7 @@ typedef struct wire {
 
 /* A field that is added to these structs is added to the functions below. */
 #if defined(__LP64__)
-_Static_assert(sizeof(spec) == 1792 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
+_Static_assert(sizeof(spec) == 1800 && sizeof(spec_operand) == 168 && sizeof(spec_initial) == 104 &&
                    sizeof(spec_input) == 56,
                "fields of wire.c");
 _Static_assert(sizeof(spec_dense) == 200 && sizeof(spec_basis) == 24 && sizeof(spec_polynomial) == 88,
@@ -164,8 +164,8 @@ static const expr *rebuild(expr_pool *pool, const expr *x) {
   case EXPR_INPUT: return expr_input(pool, x->index, x->offsets);
   case EXPR_ELEMENT: return expr_element(pool, x->index, x->n_heads, x->offsets, x->arg[0]);
   case EXPR_SELECT: return expr_select(pool, x->arg[0], x->arg[1], x->arg[2]);
-  case EXPR_CHANNEL: /* made by the compiler */
-  case EXPR_COTANGENT:
+  case EXPR_CHANNEL: return expr_channel(pool, x->index); /* of which spec_validate knows where */
+  case EXPR_COTANGENT: /* made by the compiler */
   case EXPR_NARROW: return NULL;
   case EXPR_WIDEN: /* the loader: of inputs alone */
     if (x->arg[0]->op != EXPR_INPUT) return NULL;
@@ -189,6 +189,7 @@ static int indexed(const spec *s, expr_op op) {
   case EXPR_OPERAND:
   case EXPR_ELEMENT: return s->n_operands;
   case EXPR_INPUT: return s->n_inputs;
+  case EXPR_CHANNEL: return 1; /* others are made by the compiler */
   default: return 0;
   }
 }
@@ -411,6 +412,9 @@ static void rotors(wire *w, spec *s) {
   bool gains = s->gain[0] != NULL;
   flag(w, &gains);
   for (int side = 0; side < 2 && gains; side++) root(w, s, &s->gain[side]);
+  bool maps = s->pre != NULL;
+  flag(w, &maps);
+  if (maps) root(w, s, &s->pre);
   spec_function *made = optional(w, s->function, sizeof *made);
   if (made) function(w, s, made);
   s->function = made;

@@ -53,6 +53,7 @@ static bool is_compact(const spec *s) {
 
 /* Whether what is written does not hold what was turned. */
 static bool is_lost(const spec *s) {
+  if (s->pre) return true;
   for (int i = 0; i < s->n_parts; i++)
     if (is_lost(s->part[i].of)) return true;
   return !s->n_parts && s->amplitude == 0;
@@ -218,6 +219,9 @@ static gradients make_gradients(checker *c, number_type rows, number_type sums) 
   return to;
 }
 
+/* Whether rows' gradients alone take what encode read, too. */
+static bool needs_input(const checker *c) { return c->kernel->needs_input; }
+
 /* Parts from the last to the first, and then those of the sums. */
 static int run_call(const checker *c, const call *of, const gradients *to, int parts) {
   const sample *t = c->gradients;
@@ -237,8 +241,8 @@ static int run_call(const checker *c, const call *of, const gradients *to, int p
                      .positions = t->positions,
                      .inputs = trial_repeated_inputs(c->memory, c->kernel, of->operands, t->tokens),
                      .n_inputs = c->kernel->n_inputs,
-                     .q = sums ? of->kept[0] : NULL,
-                     .k = sums ? of->kept[1] : NULL,
+                     .q = sums || needs_input(c) ? of->kept[0] : NULL,
+                     .k = sums || needs_input(c) ? of->kept[1] : NULL,
                      .grad = &grad};
   size_t workspace = c->kernel->encode_backward_workspace(&args);
   if (workspace) args.workspace = arena_must(malloc(workspace));
@@ -633,6 +637,7 @@ static void check_set(checker *c, number_type type, operand_set set) {
     of.g[which] = rows_of(c, type, which, gradients_in(t, set)[which]);
   }
   gradients rows = {.row = {rows_of(c, type, 0, NULL), rows_of(c, type, 1, NULL)}};
+  if (needs_input(c)) of.from_input = true, of.kept[0] = x[0], of.kept[1] = x[1];
   if (!check_called(c, name, "rows to take gradients of",
                     trial_call(c->kernel, t->positions, of.operands, x[0], y[0], x[1], y[1], 1)) ||
       !check_called(c, name, "gradients of rows", run_call(c, &of, &rows, 1)))

@@ -26,6 +26,7 @@ static bool variable_of(dual_place *p, const expr *x, dual_variable *out) {
   switch (x->op) {
   case EXPR_POSITION: *out = (dual_variable){DUAL_POSITION, x->index, 0}; return true;
   case EXPR_OPERAND: *out = (dual_variable){DUAL_OPERAND, x->index, offset_of(x, p->env)}; return true;
+  case EXPR_CHANNEL: *out = (dual_variable){DUAL_CHANNEL, x->index, 0}; return true;
   case EXPR_INPUT: *out = (dual_variable){DUAL_INPUT, x->index, offset_of(x, p->env)}; return true;
   case EXPR_ELEMENT: {
     int place = (int)floorl(evaluate(p, NULL, x->arg[0]).value);
@@ -50,6 +51,7 @@ static dual leaf(dual_place *p, const dual_variable *by, const expr *x) {
   switch (v.kind) {
   case DUAL_OPERAND: return (dual){env->operands[v.index][v.element], tangent};
   case DUAL_INPUT: return (dual){env->inputs[v.index][v.element], tangent};
+  case DUAL_CHANNEL: return (dual){env->channels[v.index], tangent};
   default: return (dual){env->positions[v.index], tangent};
   }
 }
@@ -115,6 +117,11 @@ static dual binary(expr_op op, dual a, dual b) {
   case EXPR_LESS: return (dual){a.value < b.value, 0};
   default: diag_bug("dual", "operation '%s'", expr_op_name(op));
   }
+}
+
+dual dual_operation(expr_op op, const dual *arguments) {
+  if (op == EXPR_SELECT) return arguments[arguments[0].value != 0 ? 1 : 2];
+  return expr_op_arity(op) == 1 ? unary(op, arguments[0]) : binary(op, arguments[0], arguments[1]);
 }
 
 static dual evaluate(dual_place *p, const dual_variable *by, const expr *x) {

@@ -13,10 +13,10 @@ typedef struct dual {
   long double value, tangent;
 } dual;
 
-typedef enum dual_kind { DUAL_OPERAND, DUAL_INPUT, DUAL_POSITION } dual_kind;
+typedef enum dual_kind { DUAL_OPERAND, DUAL_INPUT, DUAL_POSITION, DUAL_CHANNEL } dual_kind;
 
-/* One number: element of operand or of the query's row of input `index`, or (element 0) the coordinate on axis `index`.
- */
+/* One number: element of operand or of the query's row of input `index`, or (element 0) the coordinate on axis `index`,
+ * or channel `index` of a map of channels. */
 typedef struct dual_variable {
   dual_kind kind;
   int index;
@@ -40,5 +40,7 @@ int dual_variables(dual_place *p, const expr *const *xs, int count, const dual_v
 
 /* The derivatives by one of them: out[i] of xs[i]. */
 void dual_eval(dual_place *p, const dual_variable *by, const expr *const *xs, int count, dual *out);
+/* One operation (of arguments, not a leaf) on numbers with their tangents. */
+dual dual_operation(expr_op op, const dual *arguments);
 
 #endif

@@ -2,6 +2,7 @@
 #include "verify/oracle.h"
 
 #include "verify/reference.h"
+#include "verify/reference_map.h"
 
 #include <math.h>
 #include <string.h>
@@ -178,7 +179,13 @@ static void turn_block(oracle *o, int64_t batch, int64_t token, int head, int bl
   const long double *matrix = oracle_matrix(o, batch, token, head, block, &scale);
   for (int j = 0; j < s->n_components; j++) {
     x[j] = row[s->channel[j * s->n_blocks + block]];
-    norm += x[j] * x[j];
+    long double size = x[j];
+    if (s->pre) { /* rows are as they came, and so doubles */
+      reference_mapped m = reference_map(s, (double)x[j]);
+      x[j] = m.value;
+      size = m.value_rounding;
+    }
+    norm += size * size;
   }
   for (int i = 0; i < s->n_components; i++) {
     int channel = s->channel[i * s->n_blocks + block];

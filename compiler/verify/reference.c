@@ -11,6 +11,7 @@
 #include "verify/reference.h"
 
 #include "base/diag.h"
+#include "verify/reference_map.h"
 #include "verify/reference_rotors.h"
 
 #include <math.h>
@@ -243,7 +244,7 @@ void reference_place_of_part(const spec_part *part, const double *positions, dou
 
 void reference_row(const spec *s, const double *positions, const double *const *operands, int head, const double *in,
                    long double *out) {
-  long double matrix[SPEC_MAX_BLOCK * SPEC_MAX_BLOCK], row[SPEC_MAX_HEAD_DIM];
+  long double matrix[SPEC_MAX_BLOCK * SPEC_MAX_BLOCK], row[SPEC_MAX_HEAD_DIM], mapped[SPEC_MAX_BLOCK];
   for (int c = 0; c < s->head_dim; c++) out[c] = row[c] = in[c];
   if (s->n_parts) {
     parts_of_row(s, positions, operands, head, in, out);
@@ -255,10 +256,13 @@ void reference_row(const spec *s, const double *positions, const double *const *
   }
   for (int block = 0; block < s->n_blocks; block++) {
     reference_block(s, positions, operands, head, block, matrix);
+    for (int j = 0; j < s->n_components; j++) {
+      int channel = s->channel[j * s->n_blocks + block];
+      mapped[j] = s->pre ? reference_map(s, in[channel]).value : row[channel];
+    }
     for (int i = 0; i < s->n_components; i++) {
       long double sum = 0;
-      for (int j = 0; j < s->n_components; j++)
-        sum += matrix[i * s->n_components + j] * row[s->channel[j * s->n_blocks + block]];
+      for (int j = 0; j < s->n_components; j++) sum += matrix[i * s->n_components + j] * mapped[j];
       out[s->channel[i * s->n_blocks + block]] = sum;
     }
   }

@@ -3,6 +3,7 @@
 #include "verify/reference_gradient.h"
 
 #include "verify/reference.h"
+#include "verify/reference_map.h"
 
 #include <math.h>
 #include <string.h>
@@ -265,6 +266,7 @@ static void row_backward(walk *w, int head, bool is_turned, shared_block *blocks
   const long double *basis = s->basis ? w->basis[head] : NULL;
   if (basis && !s->inverse) multiply(basis, d, false, in, out), memcpy(in, out, sizeof *in * (size_t)d);
   if (basis && s->inverse) multiply(basis, d, false, up, out), memcpy(up, out, sizeof *up * (size_t)d);
+  reference_mapped *mapped = arena_array(w->memory, reference_mapped, d);
   memcpy(down, up, sizeof *down * (size_t)d);
   memcpy(out, in, sizeof *out * (size_t)d);
   for (int c = 0; c < d; c++) gradient[c].size = 0;
@@ -273,7 +275,13 @@ static void row_backward(walk *w, int head, bool is_turned, shared_block *blocks
     long double x_square = 0, g_square = 0;
     for (int i = 0; i < n; i++) {
       int at = channel[i * s->n_blocks];
-      x_square += in[at] * in[at], g_square += up[at] * up[at];
+      mapped[i] = reference_map(s, (double)in[at]);
+      if (s->pre) in[at] = mapped[i].value;
+      long double size = s->pre ? mapped[i].value_rounding : in[at];
+      x_square += size * size, g_square += up[at] * up[at];
+    }
+    for (int i = 0; i < n; i++) {
+      int at = channel[i * s->n_blocks];
       down[at] = out[at] = 0;
       for (int j = 0; j < n; j++) {
         int from = channel[j * s->n_blocks];
@@ -283,7 +291,10 @@ static void row_backward(walk *w, int head, bool is_turned, shared_block *blocks
       }
     }
     blocks[block].size += sqrtl(x_square * g_square);
-    for (int i = 0; i < n; i++) gradient[channel[i * s->n_blocks]].size = sqrtl(g_square);
+    for (int i = 0; i < n; i++) {
+      down[channel[i * s->n_blocks]] *= mapped[i].slope;
+      gradient[channel[i * s->n_blocks]].size = sqrtl(g_square) * mapped[i].slope_rounding;
+    }
   }
   if (basis && !s->inverse) {
     long double *first = arena_array(w->memory, long double, d);

@@ -17,6 +17,7 @@ void reference_gain(const reference_gains *to, const dual_variable *v, long doub
   case DUAL_OPERAND: sum = to->operand ? &to->operand[v->index][v->element] : NULL; break;
   case DUAL_INPUT: sum = to->input ? &to->input[v->index][v->element] : NULL; break;
   case DUAL_POSITION: sum = to->position ? &to->position[v->index] : NULL; break;
+  case DUAL_CHANNEL: break; /* rows' gradients are not sums */
   }
   if (!sum) return;
   sum->value += value;

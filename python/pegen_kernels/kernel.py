@@ -313,6 +313,7 @@ class Kernel:
     axes: list[str]
     heads: int  #: heads that it is made for; 0: any
     skip_tokens: int  #: tokens at the front that pass through
+    needs_input: bool  #: channels are mapped before they turn: all gradients take what `encode` was given
     grid: tuple[int, ...] | None  #: sizes of the built-in grid: positions may be left out
     operands: list[Operand]
     inputs: list[Input]
@@ -330,6 +331,7 @@ class Kernel:
         self.head_dim, self.out_dim, self.heads = info.head_dim, info.out_dim, info.heads
         self.axes = [text(info.axes[i]) for i in range(info.n_axes)]
         self.skip_tokens = info.skip_tokens
+        self.needs_input = bool(_native.field(info, "needs_input"))
         self.grid = tuple(info.grid[i] for i in range(info.n_axes)) if info.grid else None
         self.operands = [self._operand(info.operands[i]) for i in range(info.n_operands)]
         n_inputs = _native.field(info, "n_inputs") or 0
@@ -522,7 +524,8 @@ class Kernel:
 
         gradients: of `gradient_table`, of a call with `table`: what the rows give the tokens of that table is added
         there, for `prepare_backward`. It takes q, k: what `encode` returned, or, with from_input=True, what it was
-        given (exact in 16 bits, where what it returned is rounded); the same in all calls with these gradients."""
+        given (exact in 16 bits, where what it returned is rounded); the same in all calls with these gradients. Of a
+        kernel that maps channels before they turn (`needs_input`) every call takes q, k: what `encode` was given."""
         sources = {name: x for name, x in (("q", grad_q), ("k", grad_k)) if x is not None}
         if not sources:
             raise ArgumentError("grad_q, grad_k: neither was given")
@@ -541,14 +544,19 @@ class Kernel:
         parameters = [] if table is not None and operands is None else self._named("operand", self.operands, operands)
         of_k, widens = grad_q is None, self.out_dim != self.head_dim
         given = [] if of_k and widens else self._named("input", self.inputs, inputs)
-        flags = 0
+        flags = _FROM_INPUT * self.needs_input
+        if self.needs_input:
+            for name in sources:
+                if tensors.get(name) is None:
+                    raise ArgumentError(f"{name}: {self.name} maps channels before they turn, and its gradients take "
+                                        f"what encode was given; expected it beside grad_{name}")  # fmt: skip
         if gradients is not None:
             if table is None:
                 raise ArgumentError("gradients: given without table; expected both")
-            flags = _FROM_INPUT * from_input | _ACCUMULATE * (
+            flags = _FROM_INPUT * (from_input or self.needs_input) | _ACCUMULATE * (
                 isinstance(gradients, GradientTable) and gradients.is_begun
             )
-        elif (q, k) != (None, None) or from_input:
+        elif not self.needs_input and (q is not None or k is not None or from_input):
             raise ArgumentError("q, k: given without gradients, which alone need what encode read or wrote")
         self._call("encode_backward", tensors, parameters, given, {}, threads=threads, table=table, gradients=gradients,
                    flags=flags, workspace="encode_backward_workspace")  # fmt: skip

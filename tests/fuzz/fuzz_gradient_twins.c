@@ -124,7 +124,7 @@ static void turn_back(const pegen_gradient_loop *g, const twin_number *type, boo
     double at[PEGEN_MAX_ROTOR_AXES], angle[BLOCKS], torque[BLOCKS];
     int64_t local = per_head ? head - loop->head_begin : 0;
     const char *row = in_row(&loop->rows[r], batch, head, token);
-    const pegen_input_rows *kept = &g->kept[r];
+    const pegen_input_rows *kept = &loop->kept[r];
     row_torques(type, row, kept->data + batch * kept->batch + head * kept->head + token * kept->token, torque);
     loop_angles(loop, per_head, head, token, angle);
     if (g->torques) {

@@ -92,6 +92,20 @@ class Modules(unittest.TestCase):
         liere = Encoding("liere", block=8, init={"generators": lambda shape: torch.randn(shape) / 8}, **FAST)
         self.assertEqual(liere(torch.randn(1, 2, 5, 64), positions=torch.rand(5, 2)).shape, (1, 2, 5, 64))
 
+    def test_maps(self):
+        """Channels that are mapped before they turn: gradients of rows alone take what was given."""
+        encoding = Encoding("positive_rope", head_dim=16, layout="split")
+        q, k, g = (torch.randn(1, 2, 5, 16, requires_grad=i < 2) for i in range(3))
+        t = torch.arange(5.0)[:, None]
+        out, _ = encoding(q, k, t)
+        angle = t * 10000.0 ** (-torch.arange(8) / 8.0)
+        first, second = torch.nn.functional.softplus(q).chunk(2, -1)
+        turned = (first * angle.cos() - second * angle.sin(), first * angle.sin() + second * angle.cos())
+        expected = torch.cat(turned, -1)
+        torch.testing.assert_close(out, expected)
+        (found,), (exact,) = (torch.autograd.grad(y, q, g) for y in (out, expected))
+        torch.testing.assert_close(found, exact)
+
     def test_attention(self):
         attention = Attention("alibi", head_dim=16, heads=4, causal=True, **FAST)
         q, k, v, positions = *torch.randn(3, 2, 4, 6, 16), torch.arange(6)[:, None]

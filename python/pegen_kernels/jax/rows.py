@@ -88,8 +88,8 @@ def _encode_forward(static: Static, rows: Any, rest: Any) -> tuple[Any, Any]:
     kernel = static.kernel
     # Attention keeps what encode wrote in any case; rounded to 16 bits it is too coarse.
     widens = kernel.out_dim != kernel.head_dim
-    from_input = widens or given[0].dtype != jnp.float32
-    needs_rows = bool(names - {"rows"}) and not widens
+    from_input = widens or kernel.needs_input or given[0].dtype != jnp.float32
+    needs_rows = bool(names) if kernel.needs_input else bool(names - {"rows"}) and not widens
     if needs_rows and from_input:
         static = static._replace(in_place=False)
     out = _encode(static, given, plain)
@@ -101,7 +101,7 @@ def _encode_backward(static: Static, residual: _Residual, gradients: Any) -> tup
     wanted, rest = residual.wanted, residual.rest
     if all(is_zero(x) for x in gradients):
         return (None,) * len(gradients), rest.gradients({})
-    if wanted.names <= {"rows"}:
+    if wanted.names <= {"rows"} and not wanted.static.kernel.needs_input:
         return _back(wanted.static, dense(gradients), rest), rest.gradients({})
     made = _back_all(wanted, dense(gradients), residual.kept, rest)  # of columns nothing is kept
     return tuple(made[f"grad.{name}"] for name in wanted.static.names), rest.gradients(made)

@@ -82,16 +82,18 @@ def _keep(ctx: Any, rows: Sequence[Tensor], output: Any, positions: Tensor | Non
                             "expected torch.no_grad()")  # fmt: skip
     if widens and not is_forward:
         raise ArgumentError(f"{found.name} appends columns to q and k, and has no gradients of gradients")
-    if ctx.with_positions or ctx.with_operands:
+    if found.needs_input and not is_forward:
+        raise ArgumentError(f"{found.name} maps channels before they turn, and has no gradients of gradients")
+    ctx.with_all = ctx.with_positions or ctx.with_operands or found.needs_input
+    if ctx.with_all:
         if "encode_backward_finish" not in found.entries:
             raise ArgumentError(f"{what}, which {found.name} does not have yet; expected it detached")
         if not is_forward:
             raise ArgumentError(f"{what} of a gradient: {found.name} has second derivatives of q and k alone")
         # What encode wrote is kept by the attention that follows in any case; rounded to 16 bits it is too coarse.
-        ctx.from_input = rows[0].dtype != torch.float32
+        ctx.from_input = found.needs_input or rows[0].dtype != torch.float32
         if not widens:
             kept = rows if ctx.from_input else output if isinstance(output, (tuple, list)) else (output,)
-    ctx.with_all = ctx.with_positions or ctx.with_operands
     ctx.has_positions = positions is not None
     ctx.save_for_backward(*kept, *([positions] if ctx.has_positions else []), *operands)
     ctx.kernel, ctx.n_kept, ctx.n_operands = kernel, len(kept), len(operands)

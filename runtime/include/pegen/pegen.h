@@ -186,7 +186,10 @@ extern "C" {
     "norm_epsilon a finite number that is not negative") \
   X(NO_NORM, 69, "q_norm, k_norm and v_out are for append, on processors") \
   X(SCAN, 70, \
-    "a scan needs in and out, [B,H,N,C] or [B,H,N], a period that is finite and not negative, and known flags")
+    "a scan needs in and out, [B,H,N,C] or [B,H,N], a period that is finite and not negative, and known flags") \
+  X(NEEDS_INPUT, 71, \
+    "this kernel maps channels before they turn: its gradients, those of rows too, take in q and k what encode read, " \
+    "and grad->flags must have PEGEN_GRAD_FROM_INPUT")
 
 typedef enum pegen_error {
   PEGEN_ERROR_NONE = 0 /* PEGEN_ERROR_OK; it stands first so that no comma stands last, which C89 and C++98 refuse */
@@ -220,7 +223,9 @@ enum {
  * encode wrote, or (PEGEN_GRAD_FROM_INPUT) what it read; in its type and shape. From 16-bit rows that encode wrote,
  * rounded as they are, gradients of operands carry errors of 2^-8 (bfloat16) or 2^-11 (float16) of the sum of the
  * absolute values of what is added; from what it read they do not. What it read is needed where what it wrote does not
- * hold what was turned: an amplitude of 0, outputs of another number type; and args->workspace
+ * hold what was turned: an amplitude of 0, outputs of another number type; a kernel that maps channels before they turn
+ * (pegen_kernel.needs_input) takes it for all gradients, those of rows too, and refuses other calls (NEEDS_INPUT). And
+ * args->workspace
  * NAME_encode_backward_workspace(args) bytes, 8-byte aligned, of no tensor of the call.
  *
  * Encode's other gradients are refused (NO_GRADIENT), as are those that are 0 whatever the call is. In the basis of a
@@ -532,7 +537,7 @@ typedef struct pegen_kernel {
   pegen_entry *append; /* NULL: of kernels that have no slots */
   int32_t reads_indices; /* 1: attention's score reads indices of tokens in their sequence, so that a call of some of
                             its tokens is no part of a call of all */
-  int32_t unused;
+  int32_t needs_input; /* 1: channels are mapped before they turn, and encode_backward takes what encode read alone */
 } pegen_kernel;
 
 /* ---- the runtime library (libpegen): optional, needs no compiler behind it ---- */

@@ -1,0 +1,11 @@
+-- error: use pe.min, pe.max or pe.where
+local pe = require "pegen"
+return pe.encoding {
+  name = "bad",
+  axes = { "t" },
+  head_dim = 16,
+  block = pe.plane(),
+  generators = pe.turn "e12",
+  phase = function(_, i) return 2 ^ -i end,
+  pre = function(x) return x < 0 and 0 or x end, -- HERE
+}

@@ -1,0 +1,11 @@
+-- error: pre is nil, an expression of x was expected
+local pe = require "pegen"
+return pe.encoding {
+  name = "bad",
+  axes = { "t" },
+  head_dim = 16,
+  block = pe.plane(),
+  generators = pe.turn "e12",
+  phase = function(_, i) return 2 ^ -i end,
+  pre = function(x) end, -- HERE
+}
