@@ -8,6 +8,10 @@
  * for nothing, "with rotors" build them from a position and learned frequencies: 32 turns of planes a head, phases in
  * float64, sines and cosines in float32, as accurate as those of kernels. Channels hold ones; what blocks of eight do
  * to them is of no meaning, the operations are the ones that count.
+ *
+ * Then one batch, [1,196,12,64] in place, whose heads share a token's rotor: with coefficients for nothing, and with
+ * the rotor built before the token's rows, for planes as above and for blocks of eight as CARE turns them in two axes:
+ * two turns a block, their product as a quaternion, its matrix laid out in three terms.
  */
 #define _GNU_SOURCE
 #include <immintrin.h>
@@ -83,6 +87,92 @@ static void build(int token, int head, coefficients out) {
   }
 }
 
+/* ---- a rotor: 8 products of two turns ---- */
+
+/* Learned unit axes of 8 blocks, and what their products are made of. */
+static _Alignas(64) float axes[2][3][8], dots[8], crosses[3][8];
+static _Alignas(64) double eights_frequency[2][LANES]; /* lanes 0 to 7 turn about the first axes, 8 to 15 the second */
+static __m512i term[TERMS]; /* where two blocks' channels find their entries among a matrix's nine and a one */
+
+#define MUL _mm256_mul_ps
+#define FMA _mm256_fmadd_ps
+
+/* Quaternions of 8 blocks: (c0 + s0 a) (c1 + s1 b). */
+static inline void product(__m512 c, __m512 s, __m256 *w, __m256 v[3]) {
+  __m256 c0 = _mm512_castps512_ps256(c), c1 = _mm512_extractf32x8_ps(c, 1);
+  __m256 s0 = _mm512_castps512_ps256(s), s1 = _mm512_extractf32x8_ps(s, 1), both = MUL(s0, s1);
+  __m256 of_a = MUL(s0, c1), of_b = MUL(c0, s1);
+  *w = _mm256_fnmadd_ps(both, _mm256_load_ps(dots), MUL(c0, c1));
+  for (int i = 0; i < 3; i++)
+    v[i] = FMA(of_a, _mm256_load_ps(axes[0][i]),
+               FMA(of_b, _mm256_load_ps(axes[1][i]), MUL(both, _mm256_load_ps(crosses[i]))));
+}
+
+/* Rows of 8 floats to columns: lane b of row e becomes lane e of out[b]. */
+static inline void transpose(const __m256 row[8], float out[8][LANES]) {
+  __m256 pair[8], four[8];
+  for (int i = 0; i < 8; i += 2) {
+    pair[i] = _mm256_unpacklo_ps(row[i], row[i + 1]);
+    pair[i + 1] = _mm256_unpackhi_ps(row[i], row[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4)
+    for (int j = 0; j < 2; j++) {
+      four[i + 2 * j] = _mm256_shuffle_ps(pair[i + j], pair[i + 2 + j], 0x44);
+      four[i + 2 * j + 1] = _mm256_shuffle_ps(pair[i + j], pair[i + 2 + j], 0xee);
+    }
+  for (int i = 0; i < 4; i++) {
+    _mm256_store_ps(out[i], _mm256_permute2f128_ps(four[i], four[i + 4], 0x20));
+    _mm256_store_ps(out[i + 4], _mm256_permute2f128_ps(four[i], four[i + 4], 0x31));
+  }
+}
+
+static inline void build_eights(int token, coefficients out) {
+  static _Alignas(64) float entry[8][LANES]; /* of a block: eight of the nine, the ninth, a one */
+  double x = token / GRID, y = token % GRID; /* NOLINT(bugprone-integer-division): coordinates of a grid */
+  __m512 c, s;
+  __m256 w, v[3], row[8], two = _mm256_set1_ps(2), unit = _mm256_set1_ps(one);
+  turns(eights_frequency[0], eights_frequency[1], x, y, &c, &s);
+  product(c, s, &w, v);
+  __m256 x2 = MUL(two, v[0]), y2 = MUL(two, v[1]), z2 = MUL(two, v[2]);
+  __m256 xx = MUL(x2, v[0]), yy = MUL(y2, v[1]), zz = MUL(z2, v[2]), wz = MUL(z2, w), wy = MUL(y2, w), wx = MUL(x2, w);
+  row[0] = _mm256_sub_ps(unit, _mm256_add_ps(yy, zz));
+  row[1] = _mm256_fmsub_ps(x2, v[1], wz);
+  row[2] = FMA(x2, v[2], wy);
+  row[3] = FMA(x2, v[1], wz);
+  row[4] = _mm256_sub_ps(unit, _mm256_add_ps(xx, zz));
+  row[5] = _mm256_fmsub_ps(y2, v[2], wx);
+  row[6] = _mm256_fmsub_ps(x2, v[2], wy);
+  row[7] = FMA(y2, v[2], wx);
+  transpose(row, entry);
+  _Alignas(32) float ninth[8];
+  _mm256_store_ps(ninth, _mm256_sub_ps(unit, _mm256_add_ps(xx, yy)));
+  for (int b = 0; b < 8; b++) entry[b][8] = ninth[b], entry[b][9] = one;
+  for (int j = 0; j < VECTORS; j++) {
+    __m512 first = _mm512_load_ps(entry[2 * j]), second = _mm512_load_ps(entry[2 * j + 1]);
+    for (int t = 0; t < TERMS; t++)
+      _mm512_store_ps(out[t * VECTORS + j], _mm512_permutex2var_ps(first, term[t], second));
+  }
+}
+
+static void begin_eights(void) {
+  /* Channels 1, e1, e2, e3, e12, e13, e23, e123: the scalar kinds pass, vectors and bivectors turn. */
+  static const int of[TERMS][8] = {{9, 0, 4, 8, 0, 4, 8, 9}, {10, 1, 5, 6, 1, 5, 6, 10}, {10, 2, 3, 7, 2, 3, 7, 10}};
+  int index[LANES];
+  for (int t = 0; t < TERMS; t++) {
+    for (int i = 0; i < LANES; i++) index[i] = of[t][i % 8] + (i < 8 ? 0 : LANES);
+    term[t] = _mm512_loadu_si512(index);
+  }
+  for (int b = 0; b < 8; b++) {
+    const float a[3] = {.6f, .8f, 0}, c[3] = {b % 2 ? .6f : 0, b % 2 ? 0 : .6f, .8f};
+    dots[b] = 0;
+    for (int i = 0; i < 3; i++) {
+      axes[0][i][b] = a[i], axes[1][i][b] = c[i], dots[b] += a[i] * c[i];
+      crosses[i][b] = a[(i + 1) % 3] * c[(i + 2) % 3] - a[(i + 2) % 3] * c[(i + 1) % 3];
+    }
+    eights_frequency[0][b] = .1 + .03 * b, eights_frequency[1][8 + b] = .2 - .01 * b;
+  }
+}
+
 /* ---- rows ---- */
 
 static inline void scale_row(const __m512 *a, const __m512 *x, __m512 *y) {
@@ -139,6 +229,32 @@ WALK(built_4, planes, 2 * VECTORS, 4, 1)
 WALK(eights_1, eights, 3 * VECTORS, 1, 0)
 WALK(eights_4, eights, 3 * VECTORS, 4, 0)
 
+/* One batch, its heads share a token's rotor. */
+#define WALK_ONE(name, of, count, build_one) \
+  static __attribute__((noinline)) void name(int tile) { \
+    (void)tile; \
+    for (int t = 0; t < TOKENS; t++) { \
+      __m512 a[TERMS * VECTORS]; \
+      build_one; \
+      for (int i = 0; i < (count); i++) a[i] = _mm512_load_ps(rotor[0][i]); \
+      for (int h = 0; h < HEADS; h++) { \
+        TURN(of, q + ((long)t * HEADS + h) * CHANNELS); \
+        TURN(of, k + ((long)t * HEADS + h) * CHANNELS); \
+      } \
+    } \
+  }
+WALK_ONE(one_planes, planes, 2 * VECTORS, (void)0)
+WALK_ONE(one_planes_built, planes, 2 * VECTORS, build(t, 0, rotor[0]))
+WALK_ONE(one_eights, eights, 3 * VECTORS, (void)0)
+WALK_ONE(one_eights_built, eights, 3 * VECTORS, build_eights(t, rotor[0]))
+
+static __attribute__((noinline)) void one_scale(int tile) {
+  (void)tile;
+  const __m512 a[1] = {_mm512_set1_ps(one)};
+  for (float *row = q; row < q + BATCH; row += CHANNELS) TURN(scale, row);
+  for (float *row = k; row < k + BATCH; row += CHANNELS) TURN(scale, row);
+}
+
 /* The limit: rows in order of memory. */
 static __attribute__((noinline)) void scale(int tile) {
   (void)tile;
@@ -192,9 +308,15 @@ int main(void) {
                {"planes: with rotors, 1 batch, 2 tokens", built_1, 2},
                {"planes: with rotors, 4 batches, 1 token", built_4, 1},
                {"blocks of 8: rows, 1 batch, 2 tokens", eights_1, 2},
-               {"blocks of 8: rows, 4 batches, 1 token", eights_4, 1}};
-  enum { LOOPS = sizeof loops / sizeof *loops };
+               {"blocks of 8: rows, 4 batches, 1 token", eights_4, 1},
+               {"one batch, heads alike: scaling", one_scale, 0},
+               {"planes: rows", one_planes, 0},
+               {"planes: with rotors", one_planes_built, 0},
+               {"blocks of 8: rows", one_eights, 0},
+               {"blocks of 8: with rotors of two turns", one_eights_built, 0}};
+  enum { LOOPS = sizeof loops / sizeof *loops, EIGHTS = 6, ONE_BATCH = 8, ONE_EIGHTS = 11 };
   static double sample[LOOPS][RUNS];
+  begin_eights();
   q = allocate();
   k = allocate();
   for (int h = 0; h < HEADS; h++)
@@ -204,7 +326,8 @@ int main(void) {
   for (int r = 0; r < 2; r++) rot[r] = _mm512_loadu_si512(lanes[r]);
   for (int round = 0; round < RUNS; round++)
     for (int i = 0; i < LOOPS; i++) {
-      if (i == LOOPS - 2) /* what is left of the planes would shrink channels to nothing */
+      if (i == EIGHTS || i == ONE_BATCH + 1 ||
+          i == ONE_EIGHTS) /* what is left of the planes would shrink channels to nothing */
         for (int r = 0; r < MOST_TOKENS * HEADS; r++)
           for (int j = 0; j < TERMS * VECTORS * LANES; j++) ((float *)rotor[r])[j] = j < VECTORS * LANES ? one : 0;
       loops[i].run(loops[i].tile);
@@ -215,7 +338,7 @@ int main(void) {
   for (int i = 0; i < LOOPS; i++) {
     qsort(sample[i], RUNS, sizeof(double), ascending);
     printf("%-40s %6.1f us", loops[i].what, 1e6 * sample[i][RUNS / 2]);
-    printf(i == 1 ? "\n" : "  %.2f\n", sample[0][RUNS / 2] / sample[i][RUNS / 2]);
+    printf(i == 1 ? "\n" : "  %.2f\n", sample[i < ONE_BATCH ? 0 : ONE_BATCH][RUNS / 2] / sample[i][RUNS / 2]);
   }
   return 0;
 }
