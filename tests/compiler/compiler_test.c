@@ -523,8 +523,8 @@ static void test_trimmed(void **state) {
   r.defines = defines, r.n_defines = 1;
   pegen_compiled_free(pegen_compile(&r));
   assert_true(is_left(oldest) && is_left(older) && !is_left(broken) && is_left(being_written));
-  leave_file(OTHER "-" KEY ".so", 300, 250);
-  leave_file(OTHER ".sources", 300, 1);
+  leave_file(OTHER "-" KEY ".so", 260, 250);
+  leave_file(OTHER ".sources", 260, 1);
   r.defines = more;
   pegen_compiled_free(pegen_compile(&r));
   assert_false(is_left(oldest) || is_left(older));
