@@ -263,7 +263,7 @@ static void emit_key_tile(attend_gradient *g, const passing_rows *from, const at
 static ir_value end_of_keys(attend_gradient *g) {
   ir *b = g->t.b;
   ir_value of_rows = is_wanted(g, PEGEN_PTX_ATTENTION_G_Q), gains = ir_op2(b, "arith.ori", of_rows, has_chunk(g));
-  if (attend_gives_places(g->t.p)) gains = ir_op2(b, "arith.ori", gains, attend_places_wanted(g));
+  if (attend_gives_places(&g->shape, g->t.p)) gains = ir_op2(b, "arith.ori", gains, attend_places_wanted(g));
   if (g->shape.weighs) gains = ir_op2(b, "arith.ori", gains, attend_weights_wanted(g));
   return ir_select(b, gains, attend_end_of_keys(&g->t), i32(b, 0));
 }

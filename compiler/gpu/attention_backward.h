@@ -166,7 +166,7 @@ void gpu_emit_attention_weights(ir *b, arena *a, const gpu_program *program, con
 
 /* ---- gpu/attention_places.c: what coordinates gain of a bias or a score ---- */
 
-bool attend_gives_places(const attention_plan *p);
+bool attend_gives_places(const attend_gradient_shape *s, const attention_plan *p);
 ir_value attend_places_wanted(attend_gradient *g); /* i1; of a plan that gives some */
 /* Of the rows that stay: zeros, before their first tile; operands, once where a head is known; what the tile of rows
  * that pass from `first` on gives, whose gains of scores stand at attend_score_at. All threads of a warp. */

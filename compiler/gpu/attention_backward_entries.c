@@ -163,8 +163,8 @@ void gpu_add_attention_gradients(arena *a, gpu_program *program, const attention
       add_rows(a, program, p, GPU_ATTENTION_KEYS, PEGEN_PTX_WORD_KEYS, dtype, narrow);
     }
   }
-  if (attend_gives_places(p)) add_finish(a, program, GPU_POSITIONS, PEGEN_PTX_WORD_ATTENTION_POSITIONS);
   attend_gradient_shape shape = attend_gradient_shape_of(p);
+  if (attend_gives_places(&shape, p)) add_finish(a, program, GPU_POSITIONS, PEGEN_PTX_WORD_ATTENTION_POSITIONS);
   if (shape.weighs || shape.moves) program->n_weights = p->columns->p->n_weights;
   if (shape.weighs) add_weights(a, program, p, dtypes);
   if (!attend_gaining_of_pairs(p)) return;

@@ -14,8 +14,8 @@ enum { NUMBER = TWO_FLOAT_BYTES };
 
 static int axes_of(const attend_gradient *g) { return g->t.p->spec->n_axes; }
 
-bool attend_gives_places(const attention_plan *p) {
-  return p->has_places && (!attend_has_columns(p) || attend_gradient_shape_of(p).moves);
+bool attend_gives_places(const attend_gradient_shape *s, const attention_plan *p) {
+  return p->has_places && (!attend_has_columns(p) || s->moves);
 }
 
 ir_value attend_places_wanted(attend_gradient *g) {
@@ -26,7 +26,7 @@ void attend_places_begin(attend_gradient *g) {
   const attention_plan *p = g->t.p;
   const expr *roots[SPEC_MAX_AXES];
   int count = 0;
-  for (int axis = 0; axis < axes_of(g) && attend_gives_places(p); axis++)
+  for (int axis = 0; axis < axes_of(g) && attend_gives_places(&g->shape, p); axis++)
     if (p->place[axis]) roots[count++] = p->place[axis];
   if (count) emit_thread_operands(&g->t.exprs, roots, count);
 }
@@ -58,7 +58,7 @@ static ir_value share_at(attend_gradient *g, ir_value row) {
 void attend_places_clear(attend_gradient *g) {
   attend *t = &g->t;
   ir *b = t->b;
-  if (!attend_gives_places(t->p)) return;
+  if (!attend_gives_places(&g->shape, t->p)) return;
   ir_branch wanted = ir_if(b, attend_places_wanted(g));
   for (int i = 0; i < t->shape.rows; i++) {
     ir_value row = attend_own_row(t, i);
@@ -112,7 +112,7 @@ void attend_places_add(attend_gradient *g, ir_value first) {
   attend *t = &g->t;
   ir *b = t->b;
   bool of_columns = g->shape.moves && attend_columns_move(t->p), has_some = of_columns;
-  for (int axis = 0; axis < axes_of(g) && attend_gives_places(t->p); axis++) has_some = has_some || t->p->place[axis];
+  for (int axis = 0; axis < axes_of(g) && attend_gives_places(&g->shape, t->p); axis++) has_some = has_some || t->p->place[axis];
   if (!has_some) return; /* steps alone */
   ir_branch wanted = ir_if(b, attend_places_wanted(g));
   ir_loop rows = ir_for(b, i64(b, 0), of_columns ? attend_rows_left(g) : i64(b, t->shape.rows));

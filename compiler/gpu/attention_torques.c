@@ -185,7 +185,7 @@ static void add_places(attend_gradient *g, ir_value first) {
   ir *b = t->b;
   int axes = t->p->spec->n_axes;
   ir_value sums[SPEC_MAX_AXES], now[SPEC_MAX_AXES];
-  if (!attend_gives_places(t->p) || n_places(g) == 0) return;
+  if (!attend_gives_places(&g->shape, t->p) || n_places(g) == 0) return;
   ir_branch wanted = ir_if(b, attend_places_wanted(g));
   ir_loop rows = ir_for(b, i64(b, 0), i64(b, t->shape.rows));
   ir_value row = attend_row_of_thread(t, narrow(b, rows.index));
