@@ -112,7 +112,8 @@ void attend_places_add(attend_gradient *g, ir_value first) {
   attend *t = &g->t;
   ir *b = t->b;
   bool of_columns = g->shape.moves && attend_columns_move(t->p), has_some = of_columns;
-  for (int axis = 0; axis < axes_of(g) && attend_gives_places(&g->shape, t->p); axis++) has_some = has_some || t->p->place[axis];
+  for (int axis = 0; axis < axes_of(g) && attend_gives_places(&g->shape, t->p); axis++)
+    has_some = has_some || t->p->place[axis];
   if (!has_some) return; /* steps alone */
   ir_branch wanted = ir_if(b, attend_places_wanted(g));
   ir_loop rows = ir_for(b, i64(b, 0), of_columns ? attend_rows_left(g) : i64(b, t->shape.rows));
