@@ -63,19 +63,6 @@ static ir_value shape_of(const polynomial_weight *weight, power_table *powers) {
   return sum;
 }
 
-/* Its derivative along an axis; null: 0. */
-static ir_value slope_of(const polynomial_weight *weight, int axis, power_table *powers) {
-  ir_value sum = {NULL};
-  for (int i = 0; i < weight->n_monomials; i++) {
-    monomial m = weight->monomial[i];
-    if (m.power[axis] == 0) continue;
-    double factor = weight->factor[i] * m.power[axis]--;
-    ir_value term = emit_monomial(powers, &m, factor);
-    sum = sum.ptr ? add(powers->b, sum, term) : term;
-  }
-  return sum;
-}
-
 /* ---- weights ---- */
 
 int attend_weight_values(const attend_gradient *g) {
@@ -207,7 +194,7 @@ void attend_columns_pull(attend_gradient *g, ir_value first, ir_value row, ir_va
   for (int axis = 0; axis < t->p->spec->n_axes; axis++) {
     ir_value slope = zero;
     for (int w = 0; w < p->n_weights; w++) {
-      ir_value of_shape = slope_of(&p->weight[w], axis, &powers);
+      ir_value of_shape = emit_shape_slope(&powers, &p->weight[w], axis);
       if (of_shape.ptr) {
         ir_value weight = ir_load(b, b->f32, ir_offset_const(b, weights, 4LL * w), 4);
         slope = ir_fma(b, weight, of_shape, slope);

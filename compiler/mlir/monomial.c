@@ -24,3 +24,15 @@ ir_value emit_monomial(power_table *t, const monomial *m, double factor) {
   ir_value c = ir_float(t->b, t->type, factor);
   return product.ptr ? mul(t->b, product, c) : c;
 }
+
+ir_value emit_shape_slope(power_table *t, const polynomial_weight *weight, int axis) {
+  ir_value sum = {NULL};
+  for (int i = 0; i < weight->n_monomials; i++) {
+    monomial m = weight->monomial[i];
+    if (m.power[axis] == 0) continue;
+    double factor = weight->factor[i] * m.power[axis]--;
+    ir_value term = emit_monomial(t, &m, factor);
+    sum = sum.ptr ? add(t->b, sum, term) : term;
+  }
+  return sum;
+}

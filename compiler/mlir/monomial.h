@@ -15,4 +15,7 @@ typedef struct power_table {
 /* factor * s^power. */
 ir_value emit_monomial(power_table *t, const monomial *m, double factor);
 
+/* The derivative of a weight's shape along an axis; null: 0. */
+ir_value emit_shape_slope(power_table *t, const polynomial_weight *weight, int axis);
+
 #endif

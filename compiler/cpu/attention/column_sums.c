@@ -89,19 +89,6 @@ static ir_value natural_scale(const attention_emitter *e) {
 
 /* ---- coordinates ---- */
 
-/* The derivative of a weight's shape along an axis; null: 0. */
-static ir_value shape_slope(const polynomial_weight *weight, int axis, power_table *powers) {
-  ir_value sum = {NULL};
-  for (int i = 0; i < weight->n_monomials; i++) {
-    monomial m = weight->monomial[i];
-    if (m.power[axis] == 0) continue;
-    double factor = weight->factor[i] * m.power[axis]--;
-    ir_value term = emit_monomial(powers, &m, factor);
-    sum = sum.ptr ? add(powers->b, sum, term) : term;
-  }
-  return sum;
-}
-
 /* Of a pair that is not seen nothing, whatever its query's weights are. */
 void emit_columns_place_gains(const column_sums *s, const place_sums *places, const key_tile *t, ir_value gains) {
   const attention_emitter *e = s->columns->e;
@@ -120,7 +107,7 @@ void emit_columns_place_gains(const column_sums *s, const place_sums *places, co
     for (int axis = 0; axis < e->p->spec->n_axes; axis++) {
       ir_value slope = zero;
       for (int w = 0; w < p->n_weights; w++) {
-        ir_value of_shape = shape_slope(&p->weight[w], axis, &powers);
+        ir_value of_shape = emit_shape_slope(&powers, &p->weight[w], axis);
         if (of_shape.ptr) slope = attention_multiply_add(b, emit_query_weight(e, w, x), of_shape, slope);
       }
       ir_value of_axis = ir_select(b, counts, mul(b, gain, slope), zero);
