@@ -209,7 +209,7 @@ static inline void eights_row(const __m512 *a, const __m512 *x, __m512 *y) {
       int last = first + tile < TOKENS ? first + tile : TOKENS; \
       for (int t = first; t < last; t++) \
         for (int h = 0; h < HEADS; h++) { \
-          float(*out)[LANES] = rotor[(t - first) * HEADS + h]; \
+          float (*out)[LANES] = rotor[(t - first) * HEADS + h]; \
           (void)out; \
           build_one; \
         } \
@@ -266,8 +266,7 @@ static __attribute__((noinline)) void scale(int ahead) {
   float *tensor[2] = {q, k};
   for (int t = 0; t < 2; t++)
     for (float *row = tensor[t]; row < tensor[t] + BATCHES * BATCH; row += CHANNELS) {
-      for (int j = 0; ahead && j < VECTORS; j++)
-        _mm_prefetch((const char *)(row + j * LANES) + ahead, _MM_HINT_T0);
+      for (int j = 0; ahead && j < VECTORS; j++) _mm_prefetch((const char *)(row + j * LANES) + ahead, _MM_HINT_T0);
       TURN(scale, row);
     }
 }
