@@ -541,7 +541,8 @@ static const option_row rows[] = {
      "time NAME_append instead: with norms and without, beside NAME_encode and a copy of k and v to their slots",
      VALUES_FREE, NULL},
     {"keys", 0, "LIST", false, FOR_BENCH, set_keys,
-     "of attention: the shape's queries (one, where none is given) against so many keys, beside one reading of keys and "
+     "of attention: the shape's queries (one, where none is given) against so many keys, beside one reading of keys "
+     "and "
      "values and the multiply-adds",
      VALUES_FREE, NULL},
     {"causal", 0, NULL, false, FOR_BENCH, set_causal,
