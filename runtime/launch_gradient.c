@@ -41,11 +41,7 @@ int pegen_launch_check_backward(const pegen_launch_request *request, int with_wo
   }
   facts.widens = pegen_launch_has_columns(request->kernel);
   facts.has_inputs = of && facts.widens && pegen_launch_inputs_of(request->kernel) > 0;
-  memset(&driver, 0, sizeof driver);
-  driver.kernel = request->kernel;
-  driver.per_head = request->kernel->ptx->per_head;
-  driver.has_sides = pegen_launch_has_sides(request->kernel);
-  driver.turns_rows = 0; /* no such kernel has PTX */
+  pegen_launch_driver(request->kernel, &driver);
   int error = pegen_check_backward(&driver, &facts, request->args, 0, 1, with_workspace, call);
   call->facts = NULL;
   return error;

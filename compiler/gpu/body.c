@@ -41,7 +41,8 @@ gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry
   gpu_function f = gpu_open_function(b, a, entry->name, count, entry->blocks, host);
   gpu_body t = {.b = b,
                 .p = p,
-                .per_head = per_head,
+                .per_head = per_head || p->of_rows,
+                .of_rows = p->of_rows,
                 .entry = entry,
                 .parameter = f.parameter,
                 .block = f.block,
@@ -53,7 +54,7 @@ gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry
   t.rows = (row_thread){.b = b,
                         .memory = a,
                         .p = p,
-                        .per_head = per_head,
+                        .per_head = t.per_head,
                         .t = entry->tile,
                         .dtype = entry->dtype,
                         .other = entry->other,
@@ -71,10 +72,19 @@ static ir_value short_parameter(gpu_body *t, int index) {
 void gpu_load_positions(gpu_body *t) {
   gpu_coordinates(t->b, t->p->spec, t->parameter + PEGEN_PTX_POSITIONS, t->owner.batch, t->owner.token,
                   t->exprs.positions);
-  if (!spec_has_sides(t->p->spec)) return;
   ir *b = t->b;
+  if (t->of_rows) {
+    const ir_value *inputs = t->parameter + pegen_ptx_inputs(PEGEN_PTX_OPERANDS, t->p->spec->n_operands);
+    emit_thread_inputs(&t->exprs, inputs, t->owner.batch, t->owner.token, t->owner.head, NUMBER_F32);
+  }
+  if (!spec_has_sides(t->p->spec)) return;
   ir_value side = ir_cast(b, "arith.sitofp", short_parameter(t, PEGEN_PTX_SIDE), b->f32);
   t->exprs.positions[t->p->spec->n_axes] = two_float_f32(side);
+}
+
+ir_value gpu_heads(gpu_body *t) {
+  if (!t->per_head) return i32(t->b, 1);
+  return t->of_rows ? short_parameter(t, PEGEN_PTX_Q + PEGEN_PTX_TENSOR_HEADS) : i32(t->b, t->p->spec->heads);
 }
 
 /* Columns are tokens of all batches, or of all heads where rotors differ by head, heads fastest. Threads lie in
@@ -82,7 +92,7 @@ void gpu_load_positions(gpu_body *t) {
  * their number below 2^31. */
 ir_value gpu_owners(gpu_body *t) {
   ir *b = t->b;
-  ir_value others = t->per_head ? i32(b, t->p->spec->heads) : short_parameter(t, PEGEN_PTX_BATCHES);
+  ir_value others = t->per_head ? gpu_heads(t) : short_parameter(t, PEGEN_PTX_BATCHES);
   return mul(b, short_parameter(t, PEGEN_PTX_TOKENS), others);
 }
 
@@ -94,7 +104,7 @@ row_owner gpu_owner_of(void *context, ir_value index) {
     return (row_owner){.token = ir_op2(b, "arith.remui", index, tokens),
                        .batch = ir_op2(b, "arith.divui", index, tokens)};
   }
-  ir_value heads = i32(b, t->p->spec->heads);
+  ir_value heads = gpu_heads(t);
   return (row_owner){.token = ir_op2(b, "arith.divui", index, heads),
                      .head = ir_op2(b, "arith.remui", index, heads),
                      .batch = ir_op2(b, "arith.divui", t->begin, row_streams(b, t->parameter))};
@@ -152,12 +162,15 @@ const program_op *gpu_row_ops(const program_op *loop) {
 }
 
 void gpu_walk_owner(const gpu_body *t, const gpu_owner_walk *walk, const program_op *list) {
-  unsigned threads = IN(TOKENS) | (t->per_head ? IN(HEADS) : IN(BATCHES));
+  unsigned threads = IN(TOKENS) | (t->of_rows ? (unsigned)SPACES_OF_ROW : t->per_head ? IN(HEADS) : IN(BATCHES));
   for (const program_op *op = list; op; op = op->next) {
     bool last = !op->next || !is_of_token(op->next);
     if (op->kind == OP_FOR && threads & 1u << op->space) gpu_walk_owner(t, walk, op->body);
     else if (op->kind == OP_FOR) walk->rows(walk->context, gpu_row_ops(op));
-    else if (!is_of_token(op)) diag_bug("gpu/body", "'%s' of a token", program_op_word(op->kind));
+    else if (op->kind == OP_LOAD) { /* and all that follows it is of a row that is the thread's own */
+      walk->rows(walk->context, op);
+      return;
+    } else if (!is_of_token(op)) diag_bug("gpu/body", "'%s' of a token", program_op_word(op->kind));
     else if (last) walk->matrix(walk->context, op);
   }
 }

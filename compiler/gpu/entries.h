@@ -99,6 +99,7 @@ struct gpu_program {
   int n_weights; /* of attention's queries, which give to `of`, where there is any, and to positions; 0: there are none
                   */
   bool per_head; /* rotors differ from head to head */
+  bool of_rows; /* and from row to row, by inputs */
   bool queries_differ; /* or what `of` is summed for does: heads of q */
   int operations; /* of a block and token */
   const char

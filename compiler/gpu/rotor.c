@@ -13,8 +13,12 @@ const gpu_program *gpu_rotor_program(arena *a, const program *encode, const prog
                                      unsigned dtypes) {
   const plan *p = program_plan(encode);
   gpu_program *program = arena_new(a, gpu_program);
-  *program = (gpu_program){
-      .spec = p->spec, .encode = encode, .per_head = p->per_head, .operations = p->token_operations, .emit = emit};
+  *program = (gpu_program){.spec = p->spec,
+                           .encode = encode,
+                           .per_head = p->per_head,
+                           .of_rows = p->of_rows,
+                           .operations = p->token_operations,
+                           .emit = emit};
   program->n_entries = gpu_row_entries(a, p, PEGEN_LAUNCH_encode, dtypes, program->entry);
   program->n_entries += gpu_converting_entries(a, p, dtypes, program->entry + program->n_entries);
   if (!backward) return program;

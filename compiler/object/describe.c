@@ -140,6 +140,10 @@ static LLVMValueRef ptx_gradient(describer *d, const gpu_program *p) {
   return describe_global(d, "ptx_gradient", DESCRIBE(d, pegen_ptx_gradient, fields), true);
 }
 
+static int ptx_per_head(const describe_request *r) {
+  return spec_turns_rows(r->spec) ? PEGEN_PER_HEAD_ROWS : r->form->per_head(r->plan);
+}
+
 static LLVMValueRef ptx(describer *d) {
   const gpu_module *m = d->request->ptx;
   if (!m) return describe_null(d);
@@ -165,7 +169,7 @@ static LLVMValueRef ptx(describer *d) {
                              FIELD(pegen_ptx, chip, describe_string(d, m->target->name)),
                              FIELD(pegen_ptx, block, describe_i32(d, PEGEN_PTX_BLOCK)),
                              FIELD(pegen_ptx, n_parameters, describe_i32(d, m->n_parameters)),
-                             FIELD(pegen_ptx, per_head, describe_i32(d, d->request->form->per_head(d->request->plan))),
+                             FIELD(pegen_ptx, per_head, describe_i32(d, ptx_per_head(d->request))),
                              FIELD(pegen_ptx, n_entries, describe_i32(d, m->program->n_entries)),
                              FIELD(pegen_ptx, entries, describe_rows(d, "ptx_entries", values, m->program->n_entries)),
                              FIELD(pegen_ptx, attention, ptx_attention_of(d, m->program)),

@@ -471,7 +471,7 @@ typedef struct pegen_ptx {
   int32_t block; /* threads of a block */
   int32_t n_parameters;
   int32_t per_head; /* 1: rotors differ from head to head, and a thread's rows are batches of one head; 2: the heads of
-                       q differ */
+                       q differ; 3: each row has its own, of inputs, and a thread's rows are one of q and one of k */
   int32_t n_entries;
   const pegen_ptx_entry *entries; /* of one number type the widest access first; the last takes any address */
   const pegen_ptx_attention *attention; /* of a kernel with NAME_attention; other kernels' structs may end before it */
