@@ -186,8 +186,7 @@ static void push_limits(lua_State *L) {
   }
 }
 
-void core_push(lua_State *L) {
-  static const char *const KEY = "core";
+void core_open(lua_State *L) {
   static const luaL_Reg functions[] = {{"fail", fail},
                                        {"fail_field", fail_field},
                                        {"line", line},
@@ -204,8 +203,6 @@ void core_push(lua_State *L) {
                                        {"part", convert_part},
                                        {"finish", convert_finish},
                                        {NULL, NULL}};
-  if (lua_getfield(L, LUA_REGISTRYINDEX, KEY) != LUA_TNIL) return;
-  lua_pop(L, 1);
   lua_newtable(L);
   luaL_setfuncs(L, functions, 0);
   trace_open(L);
@@ -214,6 +211,5 @@ void core_push(lua_State *L) {
   lua_newtable(L);
   trace_words(L);
   lua_setfield(L, -2, "arithmetic");
-  lua_pushvalue(L, -1);
-  lua_setfield(L, LUA_REGISTRYINDEX, KEY);
+  lua_setfield(L, LUA_REGISTRYINDEX, DSL_CORE);
 }

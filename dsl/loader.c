@@ -39,6 +39,7 @@ static void report(lua_State *L, int status) {
 static int run(lua_State *L) {
   dsl_state *s = dsl_state_of(L);
   sandbox_open(L);
+  core_open(L);
   modules_load(L, SOURCE_SPEC, s->file, (dsl_place){NULL, 0});
   lua_call(L, 0, 1);
   if (!s->result || !luaL_testudata(L, -1, DSL_DESCRIPTION))

@@ -79,7 +79,7 @@ static int include(lua_State *L, const char *name, dsl_place asked) {
   modules_load(L, SOURCE_VOCABULARY, name, asked);
   lua_getfield(L, LUA_REGISTRYINDEX, SANDBOX_VOCABULARY);
   lua_setupvalue(L, -2, 1); /* _ENV */
-  core_push(L);
+  lua_getfield(L, LUA_REGISTRYINDEX, DSL_CORE);
   run_once(L, key, 1);
   return 1;
 }

@@ -140,6 +140,7 @@ int modules_include(lua_State *L); /* core.include "name": another file of the v
 
 #define SANDBOX_VOCABULARY "globals of the vocabulary" /* in the registry */
 void sandbox_open(lua_State *L); /* fills the globals */
-void core_push(lua_State *L);    /* the table that only the vocabulary sees */
+#define DSL_CORE "core" /* in the registry: the table that only the vocabulary sees */
+void core_open(lua_State *L);
 
 #endif

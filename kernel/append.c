@@ -107,36 +107,6 @@ static int check(const pegen_driver *driver, const pegen_args *args, pegen_args 
 
 /* ---- rows that are not encoded ---- */
 
-/* What converts a stream's rows; NULL: not compiled in. */
-static pegen_plain_function *converter(const pegen_target_code *target, const pegen_stream *stream) {
-  if (!target->convert) return 0;
-  return target->convert[stream->in_type * (PEGEN_OUT_TYPES - PEGEN_ROW_TYPES) + stream->out_type - PEGEN_ROW_TYPES];
-}
-
-static pegen_plain_function *function_of(const pegen_target_code *target, const pegen_stream *stream) {
-  return pegen_converts(stream) ? converter(target, stream) : target->norm[stream->in_type];
-}
-
-int pegen_can_normalise(const pegen_driver *driver, const pegen_target_code *target, const pegen_stream *stream) {
-  return driver->kernel->skip_tokens == 0 || function_of(target, stream);
-}
-
-void pegen_normalise_tokens(const pegen_target_code *target, const pegen_stream *stream, const pegen_rows *rows,
-                            int64_t batch, int64_t begin, int64_t end) {
-  pegen_plain_rows work;
-  work.rows = rows->heads;
-  work.in_step = rows->in_head;
-  work.out_step = rows->out_head;
-  work.gain = rows->gain;
-  work.norm = rows->norm;
-  work.epsilon = rows->epsilon;
-  for (int64_t token = begin; token < end; token++) {
-    work.in = rows->in + (batch * rows->in_batch + token * rows->in_token);
-    work.out = rows->out + (batch * rows->out_batch + token * rows->out_token);
-    function_of(target, stream)(&work);
-  }
-}
-
 static void copy_bytes(char *to, const char *from, int64_t bytes) {
   int64_t i = 0;
   for (; i + 64 <= bytes; i += 64) {
@@ -237,7 +207,7 @@ int pegen_driver_append(const pegen_driver *driver, const pegen_args *args, int 
   if (chosen < 0) return PEGEN_ERROR_PROCESSOR;
   const pegen_target_code *target = &((const pegen_blades *)driver->form)->targets[chosen];
   const pegen_stream *v = &call.values;
-  pegen_plain_function *convert = v->given && pegen_converts(v) ? converter(target, v) : 0;
+  pegen_plain_function *convert = v->given && pegen_converts(v) ? pegen_converter(target, v) : 0;
   if (v->given && pegen_converts(v) && !convert) return PEGEN_ERROR_DTYPE;
 
   int64_t head_dim = driver->kernel->head_dim;

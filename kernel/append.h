@@ -4,6 +4,8 @@
 
 #include "driver.h"
 
+/* What converts a stream's rows; NULL: not compiled in. */
+PEGEN_INTERNAL pegen_plain_function *pegen_converter(const pegen_target_code *target, const pegen_stream *stream);
 /* Whether there is code for the norms that a stream of append has, or for tokens that are skipped. */
 PEGEN_INTERNAL int pegen_can_normalise(const pegen_driver *driver, const pegen_target_code *target,
                                        const pegen_stream *stream);

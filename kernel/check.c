@@ -23,10 +23,6 @@
 
 #include <float.h>
 
-int pegen_one_of(const DLTensor *tensor, int code, int bits) {
-  return tensor->dtype.code == code && tensor->dtype.bits == bits && tensor->dtype.lanes == 1;
-}
-
 /* ---- 3. shapes ---- */
 
 int pegen_check_rows_shape(const DLTensor *tensor, int64_t head_dim) {
@@ -114,12 +110,6 @@ static int check_positions_shape(const pegen_kernel *kernel, const DLTensor *pos
 int pegen_check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows) {
   if (positions) return check_positions_shape(kernel, positions, rows);
   return pegen_rows_size(rows, 4, PEGEN_TOKEN) == pegen_grid_tokens(kernel) ? 0 : PEGEN_ERROR_GRID_SIZE;
-}
-
-int64_t pegen_grid_tokens(const pegen_kernel *kernel) {
-  int64_t points = 1;
-  for (int i = 0; i < kernel->n_axes; i++) points *= kernel->grid[i];
-  return kernel->skip_tokens + points;
 }
 
 /* Sequences, of rows without batches: of a grid, each is one, and these are batches from then on. With positions rows
@@ -273,15 +263,6 @@ int pegen_check_input_types(const pegen_kernel *kernel, const pegen_args *args, 
 }
 
 /* ---- 6. memory ---- */
-
-int pegen_on_host(const DLTensor *tensor) {
-#ifdef PEGEN_CHECK_ANY_DEVICE /* the GPU's launcher asks by itself */
-  (void)tensor;
-  return 1;
-#else
-  return tensor->device.device_type == kDLCPU || tensor->device.device_type == kDLCUDAHost;
-#endif
-}
 
 int pegen_view_rows(const DLTensor *tensor, pegen_view *view) {
   return pegen_on_host(tensor) ? pegen_view_like_rows(tensor, 1, view) : PEGEN_ERROR_DEVICE;

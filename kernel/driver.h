@@ -165,13 +165,10 @@ PEGEN_INTERNAL int64_t pegen_group_heads(pegen_call *call, pegen_view *kept, peg
 PEGEN_INTERNAL void pegen_take_group(pegen_head_groups *g, int64_t round);
 
 /* Parts of it, for the checks of other forms; each returns 0 or a pegen_error unless it says otherwise. */
-PEGEN_INTERNAL int pegen_one_of(const DLTensor *tensor, int code, int bits); /* 1: its elements are of that type */
 PEGEN_INTERNAL int pegen_same_type(const DLTensor *a, const DLTensor *b); /* 1: theirs are of one */
 PEGEN_INTERNAL int64_t pegen_row_type(const DLTensor *tensor); /* PEGEN_NUMBER_, below PEGEN_ROW_TYPES; -1: another */
 PEGEN_INTERNAL int64_t pegen_position_type_of(const DLTensor *tensor); /* pegen_position_type, -1: none of them */
 PEGEN_INTERNAL int pegen_check_rows_shape(const DLTensor *tensor, int64_t head_dim);
-/* Of the built-in grid, tokens that are skipped with its points. */
-PEGEN_INTERNAL int64_t pegen_grid_tokens(const pegen_kernel *kernel);
 PEGEN_INTERNAL int pegen_check_coordinates(const pegen_kernel *kernel, const DLTensor *positions, const DLTensor *rows);
 /* A struct that its caller says is so long: `first` bytes or more, and beyond those that are known nothing but zeros.
  */
@@ -197,7 +194,6 @@ PEGEN_INTERNAL int pegen_check_input_shapes(const pegen_driver *driver, const pe
 PEGEN_INTERNAL int pegen_check_input_types(const pegen_kernel *kernel, const pegen_args *args, int64_t type,
                                            int64_t *are_wide);
 PEGEN_INTERNAL int pegen_view_inputs(const pegen_kernel *kernel, const pegen_args *args, pegen_view *views);
-PEGEN_INTERNAL int pegen_on_host(const DLTensor *tensor); /* 1: its memory can be read here */
 /* Rows of channels, of either layout; of all that have the shape of rows but for `run` channels. */
 PEGEN_INTERNAL int pegen_view_rows(const DLTensor *tensor, pegen_view *view);
 PEGEN_INTERNAL int pegen_view_like_rows(const DLTensor *tensor, int run, pegen_view *view);
@@ -220,6 +216,10 @@ PEGEN_INTERNAL int pegen_are_of_length(const pegen_bounds *b, int64_t tokens);
 PEGEN_INTERNAL void pegen_go_to_sequence(pegen_view *view, int dim, const pegen_bounds *b, int64_t from, int64_t to);
 /* Rows of one batch become those of so many, of as many tokens each. */
 PEGEN_INTERNAL void pegen_as_batches(pegen_view *view, int64_t sequences);
+
+/* Of a tensor (view.c), 1: its elements are of that type; its memory can be read here. */
+PEGEN_INTERNAL int pegen_one_of(const DLTensor *tensor, int code, int bits);
+PEGEN_INTERNAL int pegen_on_host(const DLTensor *tensor);
 
 /* Fills *view from a tensor whose rank, shape and dtype are checked. The last `run` dimensions (0 or 1)
  * must be adjacent elements and become the width (at least one); dimensions of the tensor fill the view's
@@ -331,6 +331,13 @@ static inline void pegen_copy_args(pegen_args *to, const pegen_args *from) {
   }
   for (uint64_t word = 0; i < sizeof *to; i += 8) __builtin_memcpy((char *)to + i, &word, 8);
   to->struct_size = sizeof *to;
+}
+
+/* Of the built-in grid, tokens that are skipped with its points. */
+static inline int64_t pegen_grid_tokens(const pegen_kernel *kernel) {
+  int64_t points = 1;
+  for (int i = 0; i < kernel->n_axes; i++) points *= kernel->grid[i];
+  return kernel->skip_tokens + points;
 }
 
 /* 1: rows of sequences follow each other. */

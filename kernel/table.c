@@ -1,4 +1,4 @@
-/* table.c: the header of a table, written by prepare and compared by encode with what it would write; see table.h.
+/* table.c: the header of a table, as encode reads it; see table.h. prepare writes it (table_begin.c).
  *
  * The seal finds accidents. A table may also come from a stranger, who can seal whatever he likes: so each field is
  * held against what the kernel and the call say, and what is left to the header (the number of sections, and whether
@@ -95,8 +95,7 @@ static int fits(const pegen_table_header *h, int s, const DLTensor *rows) {
          (h->batches[s] == 1 || h->batches[s] == pegen_rows_size(rows, 4, PEGEN_BATCH));
 }
 
-/* Memory that a table begins in: aligned, and `bytes` of it before the last address. */
-static int check_memory(const pegen_args *args, uint64_t bytes) {
+int pegen_table_check_memory(const pegen_args *args, uint64_t bytes) {
   uintptr_t end;
   if ((uintptr_t)args->table & 63) return PEGEN_ERROR_ALIGNMENT;
   return __builtin_add_overflow((uintptr_t)args->table, bytes, &end) ? PEGEN_ERROR_SIZE_OVERFLOW : 0;
@@ -105,7 +104,7 @@ static int check_memory(const pegen_args *args, uint64_t bytes) {
 int pegen_table_check(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes) {
   const pegen_table_header *h = args->table;
   uint64_t digest[4];
-  int error = check_memory(args, sizeof(pegen_table_header));
+  int error = pegen_table_check_memory(args, sizeof(pegen_table_header));
   if (error) return error;
   if (args->table_bytes < sizeof(pegen_table_header)) return PEGEN_ERROR_TABLE_BYTES;
   digest_of(driver->kernel, digest);
@@ -114,57 +113,8 @@ int pegen_table_check(const pegen_driver *driver, const pegen_args *args, int64_
     if (h->digest[i] != digest[i]) return PEGEN_ERROR_TABLE;
   if (!is_whole(driver, h, row_bytes)) return PEGEN_ERROR_TABLE;
   if ((uint64_t)h->bytes > args->table_bytes) return PEGEN_ERROR_TABLE_BYTES;
-  if ((error = check_memory(args, (uint64_t)h->bytes))) return error;
+  if ((error = pegen_table_check_memory(args, (uint64_t)h->bytes))) return error;
   if (args->q && !fits(h, 0, args->q)) return PEGEN_ERROR_TABLE;
   if (args->k && !fits(h, h->sections > 1, args->k)) return PEGEN_ERROR_TABLE;
   return 0;
-}
-
-#ifndef PEGEN_CHECK_ANY_DEVICE /* the launcher prepares nothing */
-
-/* May args->table be written as planned? */
-static int check_room(const pegen_driver *driver, const pegen_args *args, const pegen_call *call,
-                      const pegen_table_header *h) {
-  pegen_view table, operand;
-  if (!PEGEN_GIVEN(args, table)) return PEGEN_ERROR_MISSING_TABLE;
-  int error = check_memory(args, h->bytes < 0 ? UINT64_MAX : (uint64_t)h->bytes);
-  if (error) return error;
-  if (args->table_bytes < (uint64_t)h->bytes) return PEGEN_ERROR_TABLE_BYTES;
-  pegen_table_view(args, h->bytes, &table);
-  for (int s = 0; s < 2; s++)
-    if (call->stream[s].given && !call->stream[s].grid && pegen_views_meet(&table, &call->stream[s].positions))
-      return PEGEN_ERROR_OVERLAP;
-  for (int i = 0; i < driver->kernel->n_operands; i++)
-    if (pegen_view_contiguous(args->operands[i], &operand) || pegen_views_meet(&table, &operand))
-      return PEGEN_ERROR_OVERLAP;
-  return 0;
-}
-
-static void sign_table(const pegen_args *args, const pegen_table_header *h) {
-  const uint64_t *from = (const uint64_t *)h;
-  uint64_t *to = args->table;
-  for (size_t i = 0; i < sizeof *h / sizeof *from; i++) to[i] = from[i];
-}
-
-int pegen_table_begin(const pegen_driver *driver, const pegen_args *args, int part, int parts, int64_t row_bytes,
-                      pegen_call *call, pegen_table_header *h, int *target) {
-  pegen_tuning tuning;
-  int error = pegen_check_prepare(driver, args, part, parts, call);
-  if (error) return error;
-  pegen_table_plan(driver, call, row_bytes, h);
-  if ((error = check_room(driver, args, call, h)) != 0) return error;
-  *target = pegen_dispatch(driver, &tuning);
-  if (*target < 0) return PEGEN_ERROR_PROCESSOR;
-  if (part == 0) sign_table(args, h);
-  return 0;
-}
-
-#endif
-
-size_t pegen_table_size(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes) {
-  pegen_call call;
-  pegen_table_header h;
-  if (pegen_check_prepare(driver, args, 0, 1, &call) != 0) return 0;
-  pegen_table_plan(driver, &call, row_bytes, &h);
-  return h.bytes < 0 ? 0 : (size_t)h.bytes;
 }

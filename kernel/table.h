@@ -40,6 +40,8 @@ PEGEN_INTERNAL int64_t pegen_table_section(const pegen_table_header *header, int
 /* Is args->table one of this kernel for these q and k? Nothing in it is believed: every field is what the kernel, the
  * call or the other fields say. row_bytes: of the kernel's rows. ALIGNMENT TABLE_BYTES TABLE */
 PEGEN_INTERNAL int pegen_table_check(const pegen_driver *driver, const pegen_args *args, int64_t row_bytes);
+/* Memory that a table begins in: aligned, and `bytes` of it before the last address. ALIGNMENT SIZE_OVERFLOW */
+PEGEN_INTERNAL int pegen_table_check_memory(const pegen_args *args, uint64_t bytes);
 PEGEN_INTERNAL int64_t pegen_table_sections(const pegen_args *args);
 PEGEN_INTERNAL int64_t pegen_table_extent(const pegen_args *args); /* bytes, of a table that was checked */
 /* Its first `bytes`: what is read or written, however much room the caller says there is. */

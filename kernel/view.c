@@ -7,6 +7,19 @@
  */
 #include "driver.h"
 
+int pegen_one_of(const DLTensor *tensor, int code, int bits) {
+  return tensor->dtype.code == code && tensor->dtype.bits == bits && tensor->dtype.lanes == 1;
+}
+
+int pegen_on_host(const DLTensor *tensor) {
+#ifdef PEGEN_CHECK_ANY_DEVICE /* the GPU's launcher asks by itself */
+  (void)tensor;
+  return 1;
+#else
+  return tensor->device.device_type == kDLCPU || tensor->device.device_type == kDLCUDAHost;
+#endif
+}
+
 /* No stride and no size is longer than any address space of today; sums of a few stay far from overflow. */
 #define ADDRESSABLE ((int64_t)1 << 56)
 

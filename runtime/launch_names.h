@@ -52,11 +52,11 @@
 #define pegen_view_nests pegen_launch_view_nests
 #define pegen_check_prepare pegen_launch_check_prepare
 #define pegen_table_section pegen_launch_table_section
+#define pegen_table_check_memory pegen_launch_table_check_memory
 #define pegen_table_check pegen_launch_table_check
 #define pegen_table_sections pegen_launch_table_sections
 #define pegen_table_view pegen_launch_table_view
 #define pegen_table_extent pegen_launch_table_extent
-#define pegen_table_size pegen_launch_table_size
 #define pegen_check_gained pegen_launch_check_gained
 #define pegen_check_gained_overlap pegen_launch_check_gained_overlap
 #define pegen_check_grad pegen_launch_check_grad
@@ -71,7 +71,6 @@
 #define pegen_take_group pegen_launch_take_group
 #define pegen_check_part pegen_launch_check_part
 #define pegen_attention_go_to pegen_launch_attention_go_to
-#define pegen_grid_tokens pegen_launch_grid_tokens
 #define pegen_read_bounds pegen_launch_read_bounds
 #define pegen_no_bounds pegen_launch_no_bounds
 #define pegen_same_bounds pegen_launch_same_bounds

@@ -1,7 +1,7 @@
 /* cli/option_table: the one table of commands and options, as its readers see it.
  *
- * cli/options.c holds the rows and parses by them; cli/option_print.c writes the help, the manual page
- * and the completion scripts from them. Nothing else names an option.
+ * cli/option_table.c holds the rows, cli/options.c parses by them, and cli/option_print.c writes the help, the manual
+ * page and the completion scripts from them. Nothing else names an option.
  */
 #ifndef PEGEN_CLI_OPTION_TABLE_H
 #define PEGEN_CLI_OPTION_TABLE_H

@@ -15,10 +15,11 @@
 
 static bool takes(const spec *s) { return s->n_parts > 0; }
 
-static plan *build_part(arena *a, const spec_part *part) {
+/* For threads, or, where that is another closed form, as processors have it. */
+static plan *build_part(arena *a, const spec_part *part, bool for_threads) {
   block_program *program = arena_new(a, block_program);
   if (!block_build(a, part->of, program)) return NULL;
-  block_build_quaternions(a, part->of, program); /* as processors have it, where that is another closed form */
+  if (!for_threads) block_build_quaternions(a, part->of, program);
   plan *p = plan_build(a, program);
   p->part = part;
   return p;
@@ -34,13 +35,13 @@ static void share_channels(plan_row *row) {
   }
 }
 
-static void *build(arena *a, const spec *s) {
+static plan_row *build_row(arena *a, const spec *s, bool for_threads) {
   plan_row *row = arena_new(a, plan_row);
   *row = (plan_row){.spec = s, .n_parts = s->n_parts};
   int lanes = 0;
   bool per_head = false;
   for (int i = 0; i < s->n_parts; i++) {
-    const plan *p = row->part[i] = build_part(a, &s->part[i]);
+    const plan *p = row->part[i] = build_part(a, &s->part[i], for_threads);
     if (!p) return NULL;
     if (p->lanes > lanes) lanes = p->lanes;
     per_head = per_head || p->per_head;
@@ -50,6 +51,12 @@ static void *build(arena *a, const spec *s) {
     row->part[i]->per_head = per_head;
   }
   share_channels(row);
+  return row;
+}
+
+static void *build(arena *a, const spec *s) {
+  plan_row *row = build_row(a, s, false);
+  if (row) row->for_threads = build_row(a, s, true);
   return row;
 }
 

@@ -145,7 +145,7 @@ static void add_finish(arena *a, gpu_program *program, gpu_entry_kind kind, cons
 }
 
 static void add_weights(arena *a, gpu_program *program, const attention_plan *p, unsigned dtypes) {
-  program->of = p->weights;
+  program->of = plan_gradient_row_of(a, p->weights);
   attend_add_weight_entries(a, program, p, dtypes);
   if (!attend_gaining(p)) return;
   add_finish(a, program, GPU_SUM, PEGEN_PTX_WORD_ATTENTION_SUM);

@@ -62,8 +62,8 @@ void gpu_emit_attention_weights(ir *b, arena *a, const gpu_program *program, con
   const attend_design *design = program->plan;
   const plan_widen *p = design->p->columns;
   gpu_body t = gpu_open(b, a, p->values, false, entry, native, host);
-  weight_gains g = {.b = b, .p = p, .of = program->of, .body = &t, .lanes = widen_lanes_of(&t, p)};
-  g.gains = (gpu_gains){.body = &t, .of = program->of, .own = t.parameter + gpu_parameters(p->spec)};
+  weight_gains g = {.b = b, .p = p, .of = gpu_gains_of(program), .body = &t, .lanes = widen_lanes_of(&t, p)};
+  g.gains = (gpu_gains){.body = &t, .of = gpu_gains_of(program), .own = t.parameter + gpu_parameters(p->spec)};
   t.rows.exprs = g.lanes.exprs = &t.exprs;
   weight_gains_open(&g);
   ir_loop items = weight_gains_begin_items(&g);

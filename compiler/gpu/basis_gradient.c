@@ -369,12 +369,12 @@ static void emit_rows(ir *b, arena *a, const gpu_program *program, const gpu_ent
   t.rows.streams = row_streams(b, t.parameter);
   t.rows.block_present = arena_array(a, ir_value, 1);
   matrix_team team = team_open(b, entry->name, whole->size, t.thread);
-  m.gains = (gpu_gains){.body = &t, .of = program->of, .own = t.parameter + gpu_parameters(t.p->spec)};
+  m.gains = (gpu_gains){.body = &t, .of = gpu_gains_of(program), .own = t.parameter + gpu_parameters(t.p->spec)};
   m.kept = t.rows;
   m.kept.parameter = gpu_kept_parameters(&m.gains);
   t.exprs.walker.turns_narrow = !t.p->spec->function;
   t.exprs.cotangents = m.tau;
-  t.exprs.n_cotangents = program->of ? program->of->n_torques : 0;
+  t.exprs.n_cotangents = program->of ? gpu_gains_of(program)->n_torques : 0;
   m.back.rows = (team_rows){
       .b = b, .memory = a, .blocks = whole, .body = &t, .team = &team, .unit = i32(b, 0), .is_written = gpu_is_written};
   /* Teams behind the last chunk do as those of item 0 do and store nothing: barriers are the whole block's. */
@@ -408,7 +408,7 @@ void gpu_emit_basis_gradient(ir *b, arena *a, const gpu_program *program, const 
 void gpu_add_basis_gradients(arena *a, gpu_program *program, unsigned dtypes) {
   if (!program->backward) return;
   const basis back = basis_of(program->backward);
-  program->of = plan_gradient_build(a, back.turn->plan);
+  program->of = plan_gradient_row_of(a, plan_gradient_build(a, back.turn->plan));
   gpu_entry of = {.of = PEGEN_LAUNCH_encode_backward,
                   .word = PEGEN_PTX_WORD_GRADIENT,
                   .kind = GPU_MATRIX_GRADIENT,

@@ -44,6 +44,7 @@ gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry
                 .per_head = per_head || p->of_rows,
                 .of_rows = p->of_rows,
                 .entry = entry,
+                .tile = entry->tile,
                 .parameter = f.parameter,
                 .block = f.block,
                 .grid_row = f.grid_row,
@@ -63,6 +64,18 @@ gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry
   return t;
 }
 
+gpu_body gpu_of_part(const gpu_body *last, int index, const plan *p) {
+  gpu_body t = *last;
+  arena *a = t.rows.memory;
+  t.p = t.rows.p = p;
+  t.tile = t.rows.t = last->tile->next;
+  t.owner = (row_owner){{NULL}, {NULL}, {NULL}};
+  t.exprs = thread_emitter_create(t.b, a, p->spec, t.tile, arena_printf(a, "%s_part_%d", t.entry->name, index + 1));
+  t.exprs.native = last->exprs.native;
+  t.exprs.operands = last->exprs.operands;
+  return t;
+}
+
 /* ---- owners and rows ---- */
 
 static ir_value short_parameter(gpu_body *t, int index) {
@@ -70,8 +83,11 @@ static ir_value short_parameter(gpu_body *t, int index) {
 }
 
 void gpu_load_positions(gpu_body *t) {
-  gpu_coordinates(t->b, t->p->spec, t->parameter + PEGEN_PTX_POSITIONS, t->owner.batch, t->owner.token,
-                  t->exprs.positions);
+  const spec_part *part = t->p->part;
+  two_float all[SPEC_MAX_AXES], *own = part ? all : t->exprs.positions;
+  gpu_coordinates(t->b, part ? t->program->spec : t->p->spec, t->parameter + PEGEN_PTX_POSITIONS, t->owner.batch,
+                  t->owner.token, own);
+  for (int axis = 0; part && axis < part->of->n_axes; axis++) t->exprs.positions[axis] = all[part->axis[axis]];
   ir *b = t->b;
   if (t->of_rows) {
     const ir_value *inputs = t->parameter + pegen_ptx_inputs(PEGEN_PTX_OPERANDS, t->p->spec->n_operands);
@@ -129,7 +145,7 @@ void gpu_set_owner(gpu_body *t, ir_value unit, ir_value owner) {
 
 void gpu_make_coefficients(gpu_body *t) {
   int n = t->p->spec->n_components, size = n * n;
-  for (int slot = 0; slot < t->entry->tile->n_blocks; slot++)
+  for (int slot = 0; slot < t->tile->n_blocks; slot++)
     for (int i = 0; i < size; i++) {
       const expr *x = t->p->program->matrix.entry[i];
       if (!expr_is_const(x, 0)) t->rows.coefficient[slot * size + i] = emit_thread_f32(&t->exprs, x, slot);
@@ -159,6 +175,22 @@ static bool is_of_token(const program_op *op) { return op->kind == OP_EVAL || op
 const program_op *gpu_row_ops(const program_op *loop) {
   while (loop->kind == OP_FOR) loop = loop->body;
   return loop;
+}
+
+/* Numbers and matrices are those of the part that they are made by, maps say whose they are. */
+static const program_op *maker_of(const gpu_body *t, const program_op *op) {
+  return op->kind == OP_MAP ? op : t->program->value[op->argument[0]].maker;
+}
+
+void gpu_set_row_ops(gpu_body *t, const program_op *ops) {
+  t->rows.turn = NULL;
+  for (const program_op *op = ops; op; op = op->next) {
+    if (op->kind == OP_LOAD || op->kind == OP_STORE || op->kind == OP_WEDGE) continue; /* torques: gpu/gradient */
+    if (op->kind != OP_ADD && op->kind != OP_APPLY) diag_bug("gpu/body", "'%s' in a row", program_op_word(op->kind));
+    if (program_part_of(maker_of(t, op)) != t->p->part) continue;
+    if (t->rows.turn) diag_bug("gpu/body", "a row is turned twice");
+    t->rows.turn = op;
+  }
 }
 
 void gpu_walk_owner(const gpu_body *t, const gpu_owner_walk *walk, const program_op *list) {

@@ -12,6 +12,7 @@ typedef struct gpu_body {
   bool of_rows; /* and batches are apart: rows turn by inputs, which are one row for q and k */
   const program *program; /* scheduled; NULL: the body is emitted from the plan */
   const gpu_entry *entry;
+  const thread_tile *tile; /* the entry's, or that of the plan's part of a head */
   const ir_value *parameter; /* i64 */
   ir_value block, grid_row, thread; /* i32 */
   row_owner owner;
@@ -36,6 +37,10 @@ void gpu_coordinates(ir *b, const spec *described, const ir_value *parameter, ir
 
 /* Opens the entry's function. rows.exprs is the caller's to set, to where the body's exprs then lie. */
 gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry *entry, unsigned native, bool host);
+/* The body of a head's next part, number `index`, in the same function. rows.exprs is the caller's to set. */
+gpu_body gpu_of_part(const gpu_body *last, int index, const plan *p);
+/* Which of a row's ops are those of the body's part. */
+void gpu_set_row_ops(gpu_body *t, const program_op *ops);
 /* Walks what an owner does, in the program's order: loops over the spaces of owners are threads. matrix: after the
  * evals of a token, with the last of its evals and matrices. rows: with the ops of a row. */
 typedef struct gpu_owner_walk {

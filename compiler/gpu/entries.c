@@ -15,69 +15,80 @@
  * multiprocessor of any chip (64 KiB) busy. */
 enum { FLIGHT_BYTES = 96, FLIGHT_ROWS = 4, WARP = 32, WARPS = PEGEN_PTX_BLOCK / WARP, STAGE_BYTES = 12 << 10 };
 
-/* Rows of a thread whose loads are under way together. */
+/* Rows of a thread whose loads are under way together, of the part with the widest units. */
 static int direct_flight(const thread_tile *t) {
-  int flight = FLIGHT_BYTES / (t->n_accesses * t->access);
+  int flight = FLIGHT_BYTES / thread_tile_unit_bytes(t);
   return flight < 1 ? 1 : flight > FLIGHT_ROWS ? FLIGHT_ROWS : flight;
 }
 
-/* The best way to rows whose addresses and strides are multiples of 16. */
-static gpu_entry best_entry(arena *a, const plan *p, int element) {
-  const thread_tile *direct = thread_tile_widest(a, p, element), *staged = NULL;
-  if (direct->access < THREAD_PIECE || !thread_tile_fills_sectors(direct, p->spec->head_dim))
+/* Units over rows where they lie, as wide as they get, or a channel at a time. */
+static const thread_tile *direct_tiles(arena *a, const gpu_plans *plans, int element, bool widest) {
+  const thread_tile *next = NULL;
+  for (int i = plans->count - 1; i >= 0; i--) {
+    thread_tile *t =
+        widest ? thread_tile_widest(a, plans->of[i], element) : thread_tile_build(a, plans->of[i], element, element);
+    t->next = next;
+    next = t;
+  }
+  return next;
+}
+
+static gpu_entry direct_entry(const thread_tile *t) {
+  return (gpu_entry){.access = thread_tile_access(t), .tile = t, .flight = direct_flight(t)};
+}
+
+/* The best way to rows whose addresses and strides are multiples of 16. Units of parts lie where their rows do. */
+static gpu_entry best_entry(arena *a, const gpu_plans *plans, int element) {
+  const plan *p = plans->of[0];
+  const thread_tile *direct = direct_tiles(a, plans, element, true), *staged = NULL;
+  if (!direct->next && (direct->access < THREAD_PIECE || !thread_tile_fills_sectors(direct, p->spec->head_dim)))
     staged = thread_tile_staged(a, p, element);
   if (staged && stage_bytes(p, staged, THREAD_PIECE, WARPS) <= STAGE_BYTES)
     return (gpu_entry){.access = THREAD_PIECE, .tile = staged, .flight = stage_flight(p, staged, THREAD_PIECE)};
-  return (gpu_entry){.access = direct->access, .tile = direct, .flight = direct_flight(direct)};
+  return direct_entry(direct);
 }
 
 /* Entries of rows that are written in another type: every thread its own, for in shared memory a row would have to be
  * rounded twice. */
-static int make_converting(arena *a, const plan *p, int in, int out, gpu_entry *entries) {
+static int make_converting(arena *a, const gpu_plans *plans, int in, int out, gpu_entry *entries) {
   int element = number_bytes(in), count = 0;
-  const thread_tile *tiles[] = {thread_tile_widest(a, p, element), thread_tile_build(a, p, element, element)};
   for (int i = 0; i < 2; i++) {
-    if (!tiles[i] || (i && tiles[0]->access == element)) continue;
-    entries[count++] = (gpu_entry){.name = arena_printf(a, "%s_encode_%s_%s%s", p->spec->name, number_name(in),
-                                                        number_name(out), i ? "_narrow" : ""),
-                                   .dtype = in,
-                                   .other = out,
-                                   .access = tiles[i]->access,
-                                   .tile = tiles[i],
-                                   .flight = direct_flight(tiles[i])};
+    if (i && entries[0].access == element) continue;
+    gpu_entry *entry = &entries[count++];
+    *entry = direct_entry(direct_tiles(a, plans, element, i == 0));
+    entry->name = arena_printf(a, "%s_encode_%s_%s%s", plans->of[0]->spec->name, number_name(in), number_name(out),
+                               i ? "_narrow" : "");
+    entry->dtype = in;
+    entry->other = out;
   }
   return count;
 }
 
 /* Entries that write the type that they read. */
-int gpu_row_entries(arena *a, const plan *p, pegen_launch_entry of, unsigned dtypes, gpu_entry *entries) {
+int gpu_row_entries(arena *a, const gpu_plans *plans, pegen_launch_entry of, unsigned dtypes, gpu_entry *entries) {
   int count = 0;
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     int element = number_bytes(dtype);
-    const char *name = arena_printf(a, "%s_%s_%s", p->spec->name, pegen_launch_word(of), number_name(dtype));
-    gpu_entry *wide = &entries[count++];
-    *wide = best_entry(a, p, element);
-    wide->name = name;
-    wide->dtype = dtype;
-    wide->of = of;
-    const thread_tile *narrow = wide->access > element ? thread_tile_build(a, p, element, element) : NULL;
-    if (narrow)
-      entries[count++] = (gpu_entry){.name = arena_printf(a, "%s_narrow", name),
-                                     .dtype = dtype,
-                                     .of = of,
-                                     .access = element,
-                                     .tile = narrow,
-                                     .flight = direct_flight(narrow)};
+    const char *name = arena_printf(a, "%s_%s_%s", plans->of[0]->spec->name, pegen_launch_word(of), number_name(dtype));
+    gpu_entry entry = best_entry(a, plans, element);
+    for (int narrow = 0; narrow < 2; narrow++) {
+      if (narrow && entry.access == element) continue;
+      if (narrow) entry = direct_entry(direct_tiles(a, plans, element, false));
+      entry.name = narrow ? arena_printf(a, "%s_narrow", name) : name;
+      entry.dtype = dtype;
+      entry.of = of;
+      entries[count++] = entry;
+    }
   }
   return count;
 }
 
-int gpu_converting_entries(arena *a, const plan *p, unsigned dtypes, gpu_entry *entries) {
+int gpu_converting_entries(arena *a, const gpu_plans *plans, unsigned dtypes, gpu_entry *entries) {
   int count = 0;
   for (int in = 0; in < NUMBER_CHANNEL_TYPES; in++)
     for (int out = NUMBER_CHANNEL_TYPES; out < NUMBER_OUT_TYPES; out++)
-      if (dtypes & number_pair(in, out)) count += make_converting(a, p, in, out, entries + count);
+      if (dtypes & number_pair(in, out)) count += make_converting(a, plans, in, out, entries + count);
   return count;
 }
 
@@ -128,7 +139,7 @@ static void emit_rotor(void *context, const program_op *op) {
 /* Whether the call is in place and the thread's unit has no block: then its channels are where they belong. */
 static ir_value is_idle(gpu_body *t) {
   ir *b = t->b;
-  const thread_tile *tile = t->entry->tile;
+  const thread_tile *tile = t->tile;
   int *blocks = arena_array(t->rows.memory, int, tile->n_units);
   for (int u = 0; u < tile->n_units; u++) {
     blocks[u] = -1;
@@ -146,10 +157,9 @@ static ir_value is_idle(gpu_body *t) {
 static void emit_rows(void *context, const program_op *ops) {
   const owner_rows *rows = context;
   gpu_body *t = rows->body;
-  for (const program_op *op = ops; op; op = op->next)
-    if (op->kind == OP_APPLY && op->transposed != t->p->is_transposed)
-      diag_bug("gpu/entries", "the plan's matrices are not those of the program");
-  t->rows.ops = ops;
+  gpu_set_row_ops(t, ops);
+  if (t->rows.turn && t->rows.turn->transposed != t->p->is_transposed)
+    diag_bug("gpu/entries", "the plan's matrices are not those of the program");
   if (rows->origin) {
     emit_loop(t, rows->origin);
     return;
@@ -177,9 +187,10 @@ static void emit_tokens(gpu_body *t, const owner_rows *rows) {
   ir_end_if(b, branch);
 }
 
-static void emit_direct(gpu_body *t) {
+/* line: of the threads of the body's part, those of others counted as none. */
+static void emit_direct(gpu_body *t, ir_value line) {
   ir *b = t->b;
-  ir_value line = add(b, mul(b, t->block, i32(b, PEGEN_PTX_BLOCK)), t->thread), units = i32(b, t->entry->tile->n_units);
+  ir_value units = i32(b, t->tile->n_units);
   ir_branch inside = ir_if(b, ir_compare_int(b, "ult", line, mul(b, gpu_owners(t), units)));
   gpu_range(t);
   ir_value owner = ir_op2(b, "arith.divui", line, units);
@@ -197,7 +208,7 @@ static void emit_direct(gpu_body *t) {
 /* A lane without a unit, or of an owner past the last, computes the rotor of another and moves its pieces. */
 static void emit_staged(gpu_body *t) {
   ir *b = t->b;
-  const thread_tile *tile = t->entry->tile;
+  const thread_tile *tile = t->tile;
   stage s = {.rows = &t->rows,
              .encode = stage_units,
              .piece = t->entry->access,
@@ -232,7 +243,7 @@ bool gpu_has_neighbours(const program_blocks *blocks) {
 }
 
 int gpu_entry_units(const gpu_entry *entry) {
-  return entry->units ? entry->units : entry->tile ? entry->tile->n_units : 1;
+  return entry->units ? entry->units : entry->tile ? thread_tile_units(entry->tile) : 1;
 }
 
 bool gpu_entry_waits(const gpu_entry *entry) { return entry->units || (entry->tile && entry->tile->owners); }
@@ -247,14 +258,27 @@ const program *gpu_entry_program(const gpu_program *program, const gpu_entry *en
   return entry->of == PEGEN_LAUNCH_encode_backward ? program->backward : program->encode;
 }
 
+static void begin_rows(gpu_body *t) {
+  int n = t->p->spec->n_components;
+  t->rows.exprs = &t->exprs;
+  t->rows.coefficient = arena_array(t->rows.memory, ir_value, t->tile->n_blocks * n * n + 1);
+}
+
 void gpu_emit_rows(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host) {
-  const plan *p = entry->of == PEGEN_LAUNCH_encode_backward ? program->transposed : program_plan(program->encode);
-  gpu_body t = gpu_open(b, a, p, p->per_head, entry, native, host);
-  t.rows.exprs = &t.exprs;
-  t.rows.coefficient =
-      arena_array(a, ir_value, entry->tile->n_blocks * p->spec->n_components * p->spec->n_components + 1);
+  const gpu_plans *plans = entry->of == PEGEN_LAUNCH_encode_backward ? &program->transposed : &program->rows;
+  gpu_body t = gpu_open(b, a, plans->of[0], plans->of[0]->per_head, entry, native, host);
   t.program = gpu_schedule(a, gpu_entry_program(program, entry));
+  begin_rows(&t);
   if (entry->tile->owners) emit_staged(&t);
-  else emit_direct(&t);
+  else {
+    ir_value line = add(b, mul(b, t.block, i32(b, PEGEN_PTX_BLOCK)), t.thread);
+    emit_direct(&t, line);
+    for (int i = 1; i < plans->count; i++) { /* threads of parts one part after the other, so that warps have one */
+      line = sub(b, line, mul(b, gpu_owners(&t), i32(b, t.tile->n_units)));
+      t = gpu_of_part(&t, i, plans->of[i]);
+      begin_rows(&t);
+      emit_direct(&t, line);
+    }
+  }
   ir_return(b);
 }

@@ -37,6 +37,12 @@ typedef enum gpu_entry_kind {
   GPU_TOTAL
 } gpu_entry_kind;
 
+/* The plans of a row: the whole's, or those of a head's parts, in their order. */
+typedef struct gpu_plans {
+  int count;
+  const plan *of[SPEC_MAX_PARTS];
+} gpu_plans;
+
 /* One entry: a number type and a width of access. Where a unit's accesses would leave 32-byte sectors half
  * written, or no unit is made of whole accesses, rows go through shared memory (gpu/staged_rows). */
 typedef struct gpu_entry {
@@ -44,7 +50,7 @@ typedef struct gpu_entry {
   int dtype;        /* number_type of rows */
   int other;        /* number_type that rows are converted to; 0: none */
   int access;       /* bytes of an access to rows */
-  const thread_tile *tile;
+  const thread_tile *tile; /* a part's is followed by the next part's, in the order of the plans */
   int blocks;       /* of ir_kernel */
   int flight;       /* rows whose loads are under way at once */
   pegen_launch_entry of; /* what it is launched for */
@@ -91,9 +97,10 @@ struct gpu_program {
   const program *encode; /* they are emitted from this */
   const program
       *backward; /* and those of gradients from this, by the plan's transposed matrices; NULL: there are none */
-  const struct plan *transposed; /* of rotors: NULL where the same matrices are made either way */
+  gpu_plans rows; /* of rotors and sums: encode's */
+  gpu_plans transposed; /* and those of the transposed matrices; 0: the same matrices are made either way */
   const program *gradient; /* of operands and positions, from what encode wrote; NULL: there are none */
-  const struct plan_gradient *of;
+  const plan_gradient_row *of; /* what torques give, by the plans of rows; NULL: there are none */
   const gpu_matrices *matrices; /* that gain of torques, and give to `of`; NULL: there are none */
   bool has_columns; /* of rows, which give to `of`, where there is any, and to positions */
   int n_weights; /* of attention's queries, which give to `of`, where there is any, and to positions; 0: there are none
@@ -113,13 +120,16 @@ struct gpu_program {
   void (*print_work)(FILE *out, const gpu_program *program);
 };
 
+/* What torques give where rows have one plan; NULL: nothing. */
+static inline const plan_gradient *gpu_gains_of(const gpu_program *p) { return p->of ? p->of->part[0] : NULL; }
+
 /* The program whose rows an entry turns: encode's, or the transposed one. */
 const program *gpu_entry_program(const gpu_program *program, const gpu_entry *entry);
 
 /* Entries of rows that are written in the type they are read in, for a call that `of` says, and those that convert;
  * their number. */
-int gpu_row_entries(arena *a, const plan *p, pegen_launch_entry of, unsigned dtypes, gpu_entry *entries);
-int gpu_converting_entries(arena *a, const plan *p, unsigned dtypes, gpu_entry *entries);
+int gpu_row_entries(arena *a, const gpu_plans *plans, pegen_launch_entry of, unsigned dtypes, gpu_entry *entries);
+int gpu_converting_entries(arena *a, const gpu_plans *plans, unsigned dtypes, gpu_entry *entries);
 /* Their body: rows by the program's matrices, or by the transposed ones. */
 void gpu_emit_rows(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
 /* An entry that adds up gradients, found by a word, of a call that `of` says (gpu/finish). */

@@ -16,12 +16,15 @@ enum { TOGETHER = 8 };
 static int heads_of(const finisher *f) {
   return f->program->per_head || f->program->queries_differ ? f->program->spec->heads : 1;
 }
-/* The description that leaves are of. */
+/* The description that leaves are of, or one of its parts: operands are the same. */
 static const spec *spec_of(const finisher *f) {
-  return f->program->of ? f->program->of->token->spec : f->program->spec;
+  return f->program->of ? plan_gradient_first(f->program->of)->token->spec : f->program->spec;
 }
-static int blocks_of(const finisher *f) { return spec_of(f)->n_blocks; }
-static int scatters_of(const finisher *f) { return f->program->of ? f->program->of->n_scatters : 0; }
+static int parts_of(const finisher *f) { return f->program->of ? f->program->of->n_parts : 0; }
+/* Of the part that has most. */
+static int blocks_of(const finisher *f) {
+  return f->program->of ? plan_gradient_blocks(f->program->of) : f->program->spec->n_blocks;
+}
 
 /* Sums of `count` arrays, the one after the other: from[i] the first number of each, i64, `step` numbers apart. */
 static void sum_series(ir *b, int count, const ir_value *from, ir_value step, ir_value begin, ir_value end,
@@ -57,36 +60,49 @@ static void emit_sum(finisher *f, bool host) {
 
 /* ---- from sums to leaves ---- */
 
-static void emit_scatter(finisher *f, bool host) {
+/* What the leaves of a part gain of a head's block. before: sums and leaves of the parts in front of it. */
+static void scatter_part(finisher *f, int part) {
   ir *b = f->b;
-  const plan_gradient *of = f->program->of;
+  const plan_gradient *of = f->program->of->part[part];
   const spec *s = of->token->spec;
-  int n = of->n_boundaries, heads = heads_of(f), blocks = blocks_of(f);
-  finish_open(f, PEGEN_PTX_SCATTER_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT, host);
   const ir_value *p = f->parameter;
-  const thread_tile *tile = thread_tile_of_blocks(f->memory, blocks, 4, 4);
-  thread_emitter e = thread_emitter_create(b, f->memory, s, tile, f->entry->name);
-  two_float *sums = arena_array(f->memory, two_float, n);
+  int n = of->n_boundaries, heads = heads_of(f), blocks = blocks_of(f);
+  int first_sum = plan_gradient_sums(f->program->of, part), first = plan_gradient_scatters(f->program->of, part),
+      sums_of_all = plan_gradient_sums(f->program->of, parts_of(f));
+  const char *name = part ? arena_printf(f->memory, "%s_part_%d", f->entry->name, part + 1) : f->entry->name;
+  const thread_tile *tile = thread_tile_of_blocks(f->memory, s->n_blocks, 4, 4);
+  thread_emitter e = thread_emitter_create(b, f->memory, s, tile, name);
+  two_float *sums = arena_array(f->memory, two_float, n + 1);
   const expr **roots = arena_array(f->memory, const expr *, of->n_scatters + 1);
-  ir_value *from = arena_array(f->memory, ir_value, n);
+  ir_value *from = arena_array(f->memory, ir_value, n + 1);
   e.operands = p + PEGEN_PTX_SCATTER_OPERANDS;
   e.cotangents = sums;
   e.n_cotangents = n;
   e.first_cotangent = TORQUE_MOST;
-  ir_branch inside = ir_if(b, below(b, f->line, i32(b, (int64_t)heads * blocks)));
   e.unit = rest(b, f->line, blocks);
   e.head = quotient(b, f->line, blocks);
-  ir_value step = i64(b, (int64_t)n * heads * blocks);
-  for (int i = 0; i < n; i++) from[i] = add(b, wide(b, f->line), i64(b, (int64_t)i * heads * blocks));
+  ir_branch has_block;
+  if (s->n_blocks < blocks) has_block = ir_if(b, below(b, e.unit, i32(b, s->n_blocks)));
+  ir_value step = i64(b, (int64_t)sums_of_all * heads * blocks);
+  for (int i = 0; i < n; i++) from[i] = add(b, wide(b, f->line), i64(b, (int64_t)(first_sum + i) * heads * blocks));
   for (int i = 0; i < n; i += TOGETHER)
     sum_series(b, n - i < TOGETHER ? n - i : TOGETHER, from + i, step, i64(b, 0), p[PEGEN_PTX_SCATTER_CHUNKS],
                p[PEGEN_PTX_SCATTER_SUMS], sums + i);
   for (int i = 0; i < of->n_scatters; i++) roots[i] = of->scatter[i].gradient;
   emit_thread_operands(&e, roots, of->n_scatters);
   for (int i = 0; i < of->n_scatters; i++) {
-    ir_value at = add(b, wide(b, f->line), i64(b, (int64_t)i * heads * blocks));
+    ir_value at = add(b, wide(b, f->line), i64(b, (int64_t)(first + i) * heads * blocks));
     two_float_store(b, emit_thread_value(&e, roots[i], 0), finish_number_at(b, p[PEGEN_PTX_SCATTER_GAINED], at));
   }
+  if (s->n_blocks < blocks) ir_end_if(b, has_block);
+}
+
+static void emit_scatter(finisher *f, bool host) {
+  ir *b = f->b;
+  finish_open(f, PEGEN_PTX_SCATTER_OPERANDS + f->program->spec->n_operands * PEGEN_PTX_OPERAND_COUNT, host);
+  ir_branch inside = ir_if(b, below(b, f->line, i32(b, (int64_t)heads_of(f) * blocks_of(f))));
+  for (int part = 0; part < parts_of(f); part++)
+    if (f->program->of->part[part]) scatter_part(f, part);
   ir_end_if(b, inside);
 }
 
@@ -95,7 +111,7 @@ static void emit_scatter(finisher *f, bool host) {
 /* Which of the numbers that leaves gain are an element's, heads and blocks as on processors: terms[first[e]] up to
  * terms[first[e + 1]]. */
 typedef struct element_terms {
-  int count; /* of elements */
+  int count, n_terms; /* of elements, of all */
   int32_t *first, *terms;
 } element_terms;
 
@@ -104,8 +120,15 @@ static bool is_gathered(const finisher *f, int operand) {
   return !f->program->matrices || !gpu_generates(gpu_learned_matrix(f->program->encode), operand);
 }
 
+/* Calls for each leaf of a head's block, of all parts, in that order. */
+#define EACH_TERM(f, head, part, i, block) \
+  for (int head = 0; head < heads_of(f); head++) \
+    for (int part = 0; part < parts_of(f); part++) \
+      for (int i = 0; (f)->program->of->part[part] && i < (f)->program->of->part[part]->n_scatters; i++) \
+        for (int block = 0; block < (f)->program->of->part[part]->leaves->spec->n_blocks; block++)
+
 static element_terms terms_of(const finisher *f) {
-  const plan_gradient *of = f->program->of;
+  const plan_gradient_row *of = f->program->of;
   const spec *s = spec_of(f);
   int heads = heads_of(f), blocks = blocks_of(f), *start = arena_array(f->memory, int, s->n_operands + 1);
   element_terms t = {.count = 0};
@@ -114,16 +137,17 @@ static element_terms terms_of(const finisher *f) {
     if (is_gathered(f, i)) t.count += (int)spec_operand_elements(&s->operand[i]);
   }
   t.first = arena_array(f->memory, int32_t, t.count + 2);
-  t.terms = arena_array(f->memory, int32_t, scatters_of(f) * heads * blocks + 1);
+  EACH_TERM(f, head, part, i, block) t.n_terms++;
+  t.terms = arena_array(f->memory, int32_t, t.n_terms + 1);
   for (int pass = 0; pass < 2; pass++) { /* counts, then places */
-    for (int head = 0; head < heads; head++)
-      for (int i = 0; i < scatters_of(f); i++)
-        for (int block = 0; block < blocks; block++) {
-          const expr *leaf = of->scatter[i].leaf;
-          int at = start[leaf->index] + leaf->offsets[(leaf->n_heads > 1 ? head * blocks : 0) + block];
-          if (pass == 0) t.first[at + 2]++;
-          else t.terms[t.first[at + 1]++] = (i * heads + head) * blocks + block;
-        }
+    EACH_TERM(f, head, part, i, block) {
+      const expr *leaf = of->part[part]->scatter[i].leaf;
+      int own = of->part[part]->leaves->spec->n_blocks,
+          at = start[leaf->index] + leaf->offsets[(leaf->n_heads > 1 ? head * own : 0) + block],
+          number = plan_gradient_scatters(of, part) + i;
+      if (pass == 0) t.first[at + 2]++;
+      else t.terms[t.first[at + 1]++] = (number * heads + head) * blocks + block;
+    }
     for (int e = 0; pass == 0 && e <= t.count; e++) t.first[e + 1] += t.first[e];
   }
   return t;
@@ -189,7 +213,7 @@ static void emit_gather(finisher *f, bool host) {
              *list = arena_printf(f->memory, "%s_terms", f->entry->name);
   finish_open(f, PEGEN_PTX_GATHER_OPERANDS + s->n_operands * PEGEN_PTX_OPERAND_COUNT, host);
   ir_table(b, first, terms.count + 1, NULL, terms.first);
-  ir_table(b, list, scatters_of(f) * heads_of(f) * blocks_of(f) + (scatters_of(f) == 0), NULL, terms.terms);
+  ir_table(b, list, terms.n_terms + (terms.n_terms == 0), NULL, terms.terms);
   const ir_value *p = f->parameter;
   gained_element to = find_element(f, s, p + PEGEN_PTX_GATHER_OPERANDS);
   ir_branch inside = ir_if(b, to.wanted);

@@ -49,9 +49,11 @@ void gpu_finish_matrices(arena *a, gpu_program *program, int thread_bytes) {
   for (int i = 0; i < program->spec->n_operands; i++) others += !gpu_generates(matrix, i);
   add_finishing(a, program, GPU_SUM, PEGEN_PTX_WORD_SUM);
   add_finishing(a, program, GPU_MATRICES, PEGEN_PTX_WORD_MATRICES);
-  if (program->of && program->of->n_boundaries) add_finishing(a, program, GPU_SCATTER, PEGEN_PTX_WORD_SCATTER);
+  if (program->of && gpu_gains_of(program)->n_boundaries)
+    add_finishing(a, program, GPU_SCATTER, PEGEN_PTX_WORD_SCATTER);
   if (others) add_finishing(a, program, GPU_GATHER, PEGEN_PTX_WORD_GATHER);
-  if (program->of && program->of->has_positions) add_finishing(a, program, GPU_POSITIONS, PEGEN_PTX_WORD_POSITIONS);
+  if (program->of && plan_gradient_has_positions(program->of))
+    add_finishing(a, program, GPU_POSITIONS, PEGEN_PTX_WORD_POSITIONS);
 }
 
 /* ---- sums ---- */

@@ -53,12 +53,15 @@ ir_value gpu_is_written(gpu_body *t, ir_value row) {
 /* Where number i of the head and block stands among a chunk's: bytes, i64. */
 static ir_value sum_at(gpu_gains *g, int i, int slot) {
   ir *b = g->body->b;
-  const thread_tile *t = g->body->entry->tile;
-  int blocks = g->body->p->spec->n_blocks, heads = g->body->per_head ? g->body->p->spec->heads : 1;
+  const thread_tile *t = g->body->tile;
+  int blocks = g->row ? plan_gradient_blocks(g->row) : g->body->p->spec->n_blocks,
+      sums = g->row ? plan_gradient_sums(g->row, g->row->n_parts) : g->of->n_boundaries,
+      before = g->row ? plan_gradient_sums(g->row, g->part) : 0,
+      heads = g->body->per_head ? g->body->p->spec->heads : 1;
   ir_value block = emit_thread_index(&g->body->exprs, t->block_at + slot * t->n_units),
-           row = i32(b, (int64_t)i * heads);
+           row = i32(b, (int64_t)(before + i) * heads);
   if (g->body->per_head) row = add(b, row, g->body->exprs.head);
-  ir_value of_chunk = i64(b, (int64_t)g->of->n_boundaries * heads * blocks);
+  ir_value of_chunk = i64(b, (int64_t)sums * heads * blocks);
   ir_value at = add(b, mul(b, wide(b, g->chunk), of_chunk), wide(b, add(b, scaled(b, row, blocks), block)));
   return add(b, g->own[PEGEN_PTX_SUMS], mul(b, at, i64(b, NUMBER)));
 }
@@ -79,7 +82,7 @@ void gpu_clear_sums(gpu_gains *g) {
   ir *b = g->body->b;
   if (g->of->n_boundaries == 0) return;
   ir_branch wanted = if_wanted(g, PEGEN_PTX_SUMS);
-  for (int slot = 0; slot < g->body->entry->tile->n_blocks; slot++) {
+  for (int slot = 0; slot < g->body->tile->n_blocks; slot++) {
     ir_branch present = if_present(g, slot);
     for (int i = 0; i < g->of->n_boundaries; i++)
       two_float_store(b, two_float_const(b, 0), ir_pointer(b, sum_at(g, i, slot)));
@@ -92,7 +95,7 @@ static void add_to_sums(gpu_gains *g, const two_float *gained) {
   ir *b = g->body->b;
   int count = g->of->n_boundaries;
   ir_branch wanted = if_wanted(g, PEGEN_PTX_SUMS);
-  for (int slot = 0; slot < g->body->entry->tile->n_blocks; slot++) {
+  for (int slot = 0; slot < g->body->tile->n_blocks; slot++) {
     ir_branch present = if_present(g, slot);
     for (int i = 0; i < count; i++) {
       if (!gained[slot * count + i].hi.ptr) continue;
@@ -104,24 +107,47 @@ static void add_to_sums(gpu_gains *g, const two_float *gained) {
   ir_end_if(b, wanted);
 }
 
+/* Which of the row's threads this one is: those of a head's parts are counted one part after the other. */
+static ir_value share_of(gpu_gains *g) {
+  ir *b = g->body->b;
+  const thread_tile *all = g->body->entry->tile;
+  int before = thread_tile_units(all) - thread_tile_units(g->body->tile);
+  ir_value share = g->body->exprs.unit;
+  if (before) share = add(b, share, i32(b, before));
+  if (g->body->per_head) share = add(b, scaled(b, g->body->exprs.head, thread_tile_units(all)), share);
+  return share;
+}
+
+/* Of an axis of the row's description (not of the part's, which may have fewer) over the thread's blocks; gained NULL:
+ * nothing. */
+static two_float sum_of_axis(gpu_gains *g, int axis, const two_float *gained) {
+  ir *b = g->body->b;
+  const spec_part *part = g->body->p->part;
+  int axes = g->body->p->spec->n_axes, own = axis;
+  for (int i = 0; part && i < axes; i++)
+    if (part->axis[i] == axis) own = i;
+  bool gains = gained && (!part || part->axis[own] == axis);
+  two_float sum = two_float_const(b, 0);
+  for (int slot = 0; gains && slot < g->body->tile->n_blocks; slot++) {
+    two_float x = gained[slot * axes + own];
+    ir_value present = g->body->rows.block_present[slot];
+    if (x.hi.ptr && present.ptr) x = two_float_select(b, present, x, two_float_const(b, 0));
+    if (x.hi.ptr) sum = two_float_add(b, sum, x);
+  }
+  return sum;
+}
+
 /* Sums over the thread's blocks, to a place of its own. */
 static void give_positions(gpu_gains *g, const two_float *gained) {
   ir *b = g->body->b;
-  int axes = g->body->p->spec->n_axes, heads = g->body->per_head ? g->body->p->spec->heads : 1;
-  const thread_tile *t = g->body->entry->tile;
-  ir_value share = g->body->exprs.unit;
-  if (g->body->per_head) share = add(b, scaled(b, g->body->exprs.head, t->n_units), share);
+  const spec *whole = g->row ? g->body->program->spec : g->body->p->spec;
+  int heads = g->body->per_head ? whole->heads : 1, shares = heads * thread_tile_units(g->body->entry->tile);
+  ir_value share = share_of(g);
   ir_branch wanted = if_wanted(g, PEGEN_PTX_SHARES);
-  ir_value row = add(b, mul(b, wide(b, g->item), i64(b, (int64_t)heads * t->n_units)), wide(b, share));
-  ir_value at = add(b, g->own[PEGEN_PTX_SHARES], mul(b, row, i64(b, (int64_t)axes * NUMBER)));
-  for (int axis = 0; axis < axes; axis++) {
-    two_float sum = two_float_const(b, 0);
-    for (int slot = 0; slot < t->n_blocks; slot++) {
-      two_float x = gained[slot * axes + axis];
-      ir_value present = g->body->rows.block_present[slot];
-      if (x.hi.ptr && present.ptr) x = two_float_select(b, present, x, two_float_const(b, 0));
-      if (x.hi.ptr) sum = two_float_add(b, sum, x);
-    }
+  ir_value row = add(b, mul(b, wide(b, g->item), i64(b, shares)), wide(b, share));
+  ir_value at = add(b, g->own[PEGEN_PTX_SHARES], mul(b, row, i64(b, (int64_t)whole->n_axes * NUMBER)));
+  for (int axis = 0; axis < whole->n_axes; axis++) {
+    two_float sum = sum_of_axis(g, axis, gained);
     two_float_store(b, sum, ir_offset_const(b, ir_pointer(b, at), (int64_t)axis * NUMBER));
   }
   ir_end_if(b, wanted);
@@ -129,7 +155,7 @@ static void give_positions(gpu_gains *g, const two_float *gained) {
 
 /* The values of expressions for every block of the thread; null where they are 0. */
 static two_float *values_of(gpu_gains *g, const expr *const *exprs, int count) {
-  const thread_tile *t = g->body->entry->tile;
+  const thread_tile *t = g->body->tile;
   two_float *values = arena_array(g->body->rows.memory, two_float, t->n_blocks * count + 1);
   for (int slot = 0; slot < t->n_blocks; slot++)
     for (int i = 0; i < count; i++)
@@ -140,6 +166,7 @@ static two_float *values_of(gpu_gains *g, const expr *const *exprs, int count) {
 int gpu_gain_roots(const gpu_gains *g, const expr **roots) {
   const plan_gradient *of = g->of;
   int count = 0;
+  if (!of->token) return 0;
   for (int i = 0; i < of->n_boundaries; i++) roots[count++] = of->of_boundary[TORQUE_OF_Y][i];
   for (int axis = 0; axis < g->body->p->spec->n_axes; axis++) roots[count++] = of->of_position[TORQUE_OF_Y][axis];
   return count;
@@ -150,4 +177,5 @@ void gpu_add_gains(gpu_gains *g) {
   int axes = g->body->p->spec->n_axes;
   if (of->n_boundaries) add_to_sums(g, values_of(g, of->of_boundary[TORQUE_OF_Y], of->n_boundaries));
   if (of->has_positions) give_positions(g, values_of(g, of->of_position[TORQUE_OF_Y], axes));
+  else if (g->row && plan_gradient_has_positions(g->row)) give_positions(g, NULL);
 }

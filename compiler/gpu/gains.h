@@ -8,6 +8,8 @@
 typedef struct gpu_gains {
   gpu_body *body;
   const plan_gradient *of;
+  const plan_gradient_row *row; /* of which `of` is number `part`; NULL: it is all */
+  int part;
   const ir_value *own;    /* parameters, from PEGEN_PTX_KEPT_Q on */
   ir_value chunk, item;   /* i32 */
   ir_value stores;        /* i1: the thread stores what it gives; null: it does */

@@ -13,16 +13,24 @@ enum { FLIGHT_BYTES = 64, FLIGHT_ROWS = 4, NUMBER = TWO_FLOAT_BYTES };
 /* Of a multiprocessor: the assembler, left alone, spills a register or two to have one more. */
 enum { BLOCKS = 2 };
 
+/* Of a part of a head that gives gradients of rows alone. */
+static const plan_gradient of_rows_alone = {.n_torques = 0};
+
+static const plan_gradient *gains_of(const plan_gradient_row *of, int part) {
+  return of->part[part] ? of->part[part] : &of_rows_alone;
+}
+
 /* ---- entries ---- */
 
-static gpu_entry entry_of(arena *a, const plan *p, int dtype, const thread_tile *t, const char *suffix) {
-  int flight = FLIGHT_BYTES / (2 * t->n_accesses * t->access); /* a row and what was kept of it */
-  return (gpu_entry){.name = arena_printf(a, "%s_encode_gradient_%s%s", p->spec->name, number_name(dtype), suffix),
+/* A row and what was kept of it are under way together. */
+static gpu_entry entry_of(arena *a, const spec *s, int dtype, const thread_tile *t, const char *suffix) {
+  int flight = FLIGHT_BYTES / (2 * thread_tile_unit_bytes(t));
+  return (gpu_entry){.name = arena_printf(a, "%s_encode_gradient_%s%s", s->name, number_name(dtype), suffix),
                      .of = PEGEN_LAUNCH_encode_backward,
                      .word = PEGEN_PTX_WORD_GRADIENT,
                      .kind = GPU_GRADIENT,
                      .dtype = dtype,
-                     .access = t->access,
+                     .access = thread_tile_access(t),
                      .tile = t,
                      .blocks = BLOCKS,
                      .flight = flight < 1             ? 1
@@ -30,26 +38,42 @@ static gpu_entry entry_of(arena *a, const plan *p, int dtype, const thread_tile 
                                                       : flight};
 }
 
-static gpu_entry finishing(arena *a, const plan *p, gpu_entry_kind kind, const char *word) {
-  return gpu_finish_entry(a, p->spec, PEGEN_LAUNCH_encode_backward_finish, kind, word);
+static gpu_entry finishing(arena *a, const spec *s, gpu_entry_kind kind, const char *word) {
+  return gpu_finish_entry(a, s, PEGEN_LAUNCH_encode_backward_finish, kind, word);
 }
 
-int gpu_gradient_entries(arena *a, const plan *p, const plan_gradient *of, unsigned dtypes, gpu_entry *entries) {
+/* Units of all parts, as wide as registers allow, or a channel at a time. */
+static const thread_tile *tiles_of(arena *a, const gpu_plans *plans, const plan_gradient_row *of, int element,
+                                   bool widest) {
+  const thread_tile *next = NULL;
+  for (int i = plans->count - 1; i >= 0; i--) {
+    const plan_gradient *g = gains_of(of, i);
+    thread_tile *t = widest ? thread_tile_of_gradient(a, plans->of[i], element, 2 * g->n_torques + g->n_boundaries)
+                            : thread_tile_build(a, plans->of[i], element, element);
+    t->next = next;
+    next = t;
+  }
+  return next;
+}
+
+int gpu_gradient_entries(arena *a, const gpu_plans *plans, const plan_gradient_row *of, unsigned dtypes,
+                         gpu_entry *entries) {
+  const spec *s = plans->of[0]->spec;
   int count = 0;
   for (int dtype = 0; dtype < NUMBER_CHANNEL_TYPES; dtype++) {
     if (!(dtypes & 1u << dtype)) continue;
     int element = number_bytes(dtype);
-    const thread_tile *t = thread_tile_of_gradient(a, p, element, 2 * of->n_torques + of->n_boundaries);
-    entries[count++] = entry_of(a, p, dtype, t, "");
-    if (t->access > element)
-      entries[count++] = entry_of(a, p, dtype, thread_tile_build(a, p, element, element), "_narrow");
+    const thread_tile *t = tiles_of(a, plans, of, element, true);
+    entries[count++] = entry_of(a, s, dtype, t, "");
+    if (thread_tile_access(t) > element)
+      entries[count++] = entry_of(a, s, dtype, tiles_of(a, plans, of, element, false), "_narrow");
   }
-  if (of->n_boundaries) {
-    entries[count++] = finishing(a, p, GPU_SUM, PEGEN_PTX_WORD_SUM);
-    entries[count++] = finishing(a, p, GPU_SCATTER, PEGEN_PTX_WORD_SCATTER);
-    entries[count++] = finishing(a, p, GPU_GATHER, PEGEN_PTX_WORD_GATHER);
+  if (plan_gradient_sums(of, of->n_parts)) {
+    entries[count++] = finishing(a, s, GPU_SUM, PEGEN_PTX_WORD_SUM);
+    entries[count++] = finishing(a, s, GPU_SCATTER, PEGEN_PTX_WORD_SCATTER);
+    entries[count++] = finishing(a, s, GPU_GATHER, PEGEN_PTX_WORD_GATHER);
   }
-  if (of->has_positions) entries[count++] = finishing(a, p, GPU_POSITIONS, PEGEN_PTX_WORD_POSITIONS);
+  if (plan_gradient_has_positions(of)) entries[count++] = finishing(a, s, GPU_POSITIONS, PEGEN_PTX_WORD_POSITIONS);
   return count;
 }
 
@@ -64,15 +88,17 @@ typedef struct gradient_thread {
   two_float *tau; /* [blocks][n_torques] */
 } gradient_thread;
 
-static int n_tau(const gradient_thread *g) { return g->t.entry->tile->n_blocks * g->of->n_torques; }
+static int n_tau(const gradient_thread *g) { return g->t.tile->n_blocks * g->of->n_torques; }
 
 static void begin_thread(gradient_thread *g) {
   gpu_body *t = &g->t;
   ir *b = t->b;
   t->rows.exprs = &t->exprs;
   t->rows.coefficient = arena_array(t->rows.memory, ir_value,
-                                    t->entry->tile->n_blocks * t->p->spec->n_components * t->p->spec->n_components + 1);
-  g->gains = (gpu_gains){.body = t, .of = g->of, .own = t->parameter + gpu_parameters(t->p->spec)};
+                                    t->tile->n_blocks * t->p->spec->n_components * t->p->spec->n_components + 1);
+  g->gains.body = t;
+  g->gains.of = g->of;
+  g->gains.own = t->parameter + gpu_parameters(t->p->spec);
   g->from_input = ir_compare_int(b, "ne", g->gains.own[PEGEN_PTX_FROM_INPUT], i64(b, 0));
   g->tau = arena_array(t->rows.memory, two_float, n_tau(g) + 1);
   /* Of a function of rotors, what one of them gains may be what is left of parts that cancel (slerp near its end). */
@@ -129,7 +155,7 @@ static void row_torques(gradient_thread *g, const row_place *place, const row_pl
   ir_value *in = blocks_of_row(&g->t.rows, place), y[SPEC_MAX_BLADES] = {{NULL}};
   ir_value *old = kept ? blocks_of_row(&g->kept, kept) : NULL,
            *own = arena_array(g->t.rows.memory, ir_value, count + 1);
-  for (int slot = 0; slot < g->t.entry->tile->n_blocks; slot++) {
+  for (int slot = 0; slot < g->t.tile->n_blocks; slot++) {
     if (old) written_row(g, slot, old + slot * n, y);
     add_torques(g, in + slot * n, old ? y : NULL, own + slot * g->of->n_torques);
   }
@@ -174,11 +200,12 @@ static void walk_rows(gradient_thread *g, const program_op *ops) {
   gpu_body *t = &g->t;
   ir *b = t->b;
   bool has_torques = false;
-  for (const program_op *op = ops; op; op = op->next) has_torques = has_torques || op->kind == OP_WEDGE;
+  for (const program_op *op = ops; op; op = op->next)
+    has_torques = has_torques || (op->kind == OP_WEDGE && program_part_of(op) == t->p->part);
   int count = has_torques ? n_tau(g) : 0;
   ir_value *values = arena_array(t->rows.memory, ir_value, 2 * count + 1);
   for (int i = 0; i < 2 * count; i++) values[i] = ir_float(b, b->f32, 0);
-  t->rows.ops = ops;
+  gpu_set_row_ops(t, ops);
   row_origin origin = emit_row_origin(&t->rows, &t->owner, t->rows.delta[0]), kept = {.base = {{{NULL}}}};
   if (!plan_is_sum(t->p)) kept = emit_row_origin(&g->kept, &t->owner, t->rows.delta[0]);
   ir_value span = sub(b, t->end, t->begin), flight = i32(b, t->entry->flight),
@@ -242,33 +269,53 @@ static void load_operands(gradient_thread *g) {
   emit_thread_operands(&g->t.exprs, roots, count);
 }
 
-void gpu_emit_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
-                       bool host) {
-  const plan *p = plan_is_sum(program_plan(program->encode)) ? program_plan(program->encode) : program->transposed;
-  gradient_thread g = {.t = gpu_open(b, a, p, p->per_head, entry, native, host), .of = program->of};
-  gpu_body *t = &g.t;
-  begin_thread(&g);
-  t->program = gpu_schedule_gradient(a, program->gradient);
-  ir_value units = i32(b, entry->tile->n_units), heads = i32(b, p->per_head ? p->spec->heads : 1);
-  ir_value line = add(b, scaled(b, t->block, PEGEN_PTX_BLOCK), t->thread);
-  ir_value items = narrow(b, g.gains.own[PEGEN_PTX_ITEMS]), size = narrow(b, g.gains.own[PEGEN_PTX_CHUNK]);
+/* The chunk's rows of the body's part. line: the thread among its own, of which there are `threads` (null: all that
+ * have a chunk). */
+static void emit_part(gradient_thread *g, ir_value line, ir_value threads, ir_value items, ir_value size) {
+  gpu_body *t = &g->t;
+  ir *b = t->b;
+  ir_value units = i32(b, t->tile->n_units), heads = i32(b, t->per_head ? t->p->spec->heads : 1);
   ir_value owner = ir_op2(b, "arith.divui", line, units);
-  g.gains.chunk = ir_op2(b, "arith.divui", owner, heads);
-  ir_value begin = mul(b, g.gains.chunk, size);
-  ir_branch inside = ir_if(b, below(b, begin, items));
+  g->gains.chunk = ir_op2(b, "arith.divui", owner, heads);
+  ir_value begin = mul(b, g->gains.chunk, size);
+  ir_branch inside = ir_if(b, threads.ptr ? below(b, line, threads) : below(b, begin, items));
   t->exprs.unit = ir_op2(b, "arith.remui", line, units);
   t->exprs.head = t->owner.head = ir_op2(b, "arith.remui", owner, heads);
   emit_row_accesses(&t->rows);
   emit_row_blocks(&t->rows);
-  g.kept = t->rows;
-  g.kept.parameter = gpu_kept_parameters(&g.gains);
-  load_operands(&g);
-  gpu_clear_sums(&g.gains);
+  g->kept = t->rows;
+  g->kept.parameter = gpu_kept_parameters(&g->gains);
+  load_operands(g);
+  gpu_clear_sums(&g->gains);
   ir_value end = smaller(b, add(b, begin, size), items);
   ir_loop loop = ir_for(b, wide(b, begin), wide(b, end));
-  gpu_set_item(&g.gains, narrow(b, loop.index));
-  walk_item(&g);
+  gpu_set_item(&g->gains, narrow(b, loop.index));
+  walk_item(g);
   ir_end_for(b, loop);
   ir_end_if(b, inside);
+}
+
+void gpu_emit_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native,
+                       bool host) {
+  const gpu_plans *plans = plan_is_sum(program->rows.of[0]) ? &program->rows : &program->transposed;
+  gradient_thread g = {.t = gpu_open(b, a, plans->of[0], program->per_head, entry, native, host)};
+  g.t.program = gpu_schedule_gradient(a, program->gradient);
+  const ir_value *own = g.t.parameter + gpu_parameters(program->spec);
+  ir_value line = add(b, scaled(b, g.t.block, PEGEN_PTX_BLOCK), g.t.thread);
+  ir_value items = narrow(b, own[PEGEN_PTX_ITEMS]), size = narrow(b, own[PEGEN_PTX_CHUNK]);
+  ir_value chunks = {NULL}, threads = {NULL};
+  if (plans->count > 1) chunks = ir_op2(b, "arith.divui", add(b, items, sub(b, size, i32(b, 1))), size);
+  for (int i = 0; i < plans->count; i++) { /* threads of parts one part after the other, as rows' are */
+    if (i) {
+      line = sub(b, line, threads);
+      g.t = gpu_of_part(&g.t, i, plans->of[i]);
+    }
+    if (chunks.ptr) threads = scaled(b, chunks, g.t.tile->n_units * (program->per_head ? program->spec->heads : 1));
+    g.of = gains_of(program->of, i);
+    g.gains.row = program->of;
+    g.gains.part = i;
+    begin_thread(&g);
+    emit_part(&g, line, threads, items, size);
+  }
   ir_return(b);
 }

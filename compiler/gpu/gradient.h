@@ -14,8 +14,9 @@
 #include "gpu/entries.h"
 
 /* Entries of a form's rows with their torques, and those that finish: NAME_encode_gradient_DTYPE, ..._sum, _scatter,
- * _gather, _positions. p: the plan of encode on GPUs. Their number. */
-int gpu_gradient_entries(arena *a, const plan *p, const plan_gradient *of, unsigned dtypes, gpu_entry *entries);
+ * _gather, _positions. plans: of encode on GPUs. Their number. */
+int gpu_gradient_entries(arena *a, const gpu_plans *plans, const plan_gradient_row *of, unsigned dtypes,
+                         gpu_entry *entries);
 void gpu_emit_gradient(ir *b, arena *a, const gpu_program *program, const gpu_entry *entry, unsigned native, bool host);
 
 /* gpu/finish: the entries of kernel/launch.h from PEGEN_PTX_SUM_FROM on. */

@@ -217,7 +217,7 @@ static void emit_rows(ir *b, arena *a, const gpu_program *program, const gpu_ent
   t.rows.streams = row_streams(b, t.parameter);
   t.rows.block_present = arena_array(a, ir_value, 1);
   matrix_team team = team_open(b, entry->name, blocks->size, t.thread);
-  m.gains = (gpu_gains){.body = &t, .of = program->of, .own = t.parameter + gpu_parameters(t.p->spec)};
+  m.gains = (gpu_gains){.body = &t, .of = gpu_gains_of(program), .own = t.parameter + gpu_parameters(t.p->spec)};
   m.kept = t.rows;
   m.kept.parameter = gpu_kept_parameters(&m.gains);
   t.exprs.walker.turns_narrow = true;
@@ -265,7 +265,8 @@ void gpu_add_matrix_gradients(arena *a, gpu_program *program, unsigned dtypes) {
   if (!program->backward) return;
   const matrix_gradient m = gradient_of(program->backward);
   if (m.matrix->skew.in_f64) return;
-  program->of = plan_gradient_of_values(a, m.angles->plan, program->per_head, m.angles->expr, m.angles->n_exprs);
+  program->of = plan_gradient_row_of(
+      a, plan_gradient_of_values(a, m.angles->plan, program->per_head, m.angles->expr, m.angles->n_exprs));
   gpu_entry of = {.of = PEGEN_LAUNCH_encode_backward,
                   .word = PEGEN_PTX_WORD_GRADIENT,
                   .kind = GPU_MATRIX_GRADIENT,

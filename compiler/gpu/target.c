@@ -152,13 +152,22 @@ static void print_parameters(FILE *f, const gpu_program *p) {
             PEGEN_PTX_BLOCK);
 }
 
+static void print_blocks(FILE *f, const gpu_program *p) {
+  for (int i = 0; i < p->spec->n_parts; i++) {
+    const plan *part = p->rows.of[i];
+    fprintf(f, "// Part %d, channels %d to %d: %d blocks of %d channels; %d operations a block and token.\n", i + 1,
+            part->begin, part->end - 1, part->spec->n_blocks, part->spec->n_components, part->token_operations);
+  }
+  if (p->spec->n_parts == 0)
+    fprintf(f, "// %d blocks of %d channels; %d operations a block and token.\n", p->spec->n_blocks,
+            p->spec->n_components, p->operations);
+  fprintf(f, "//\n");
+}
+
 /* Entries that encode rows. */
 static void print_rows(FILE *f, const gpu_program *p) {
-  const spec *s = p->spec;
   if (p->summary) fprintf(f, "// %s\n//\n", p->summary);
-  else
-    fprintf(f, "// %d blocks of %d channels; %d operations a block and token.\n//\n", s->n_blocks, s->n_components,
-            p->operations);
+  else print_blocks(f, p);
   fprintf(f, "// entry, units of a token, bytes of an access, tokens of a block\n");
   for (int i = 0; i < p->n_entries; i++) {
     const gpu_entry *e = &p->entry[i];

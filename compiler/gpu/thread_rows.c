@@ -1,7 +1,6 @@
 /* gpu/thread_rows: addresses, accesses of 16 bytes, and the blocks between them; see gpu/thread_rows.h. */
 #include "gpu/thread_rows.h"
 
-#include "base/diag.h"
 #include "mlir/arith.h"
 
 #include "mlir/number.h"
@@ -202,8 +201,8 @@ static ir_value times(row_thread *r, const char *first, bool transposed, int slo
 }
 
 /* The same of an op: of a sum its number and the channel. */
-static ir_value encoded(row_thread *r, const program_op *op, int slot, int component, const ir_value *x) {
-  return times(r, op->kind == OP_ADD ? "arith.addf" : "arith.mulf", false, slot, component, x);
+static ir_value encoded(row_thread *r, int slot, int component, const ir_value *x) {
+  return times(r, r->turn->kind == OP_ADD ? "arith.addf" : "arith.mulf", false, slot, component, x);
 }
 
 void emit_row_transposed(row_thread *r, int slot, const ir_value *x, ir_value *y) {
@@ -217,7 +216,7 @@ static bool is_identity_row(const plan *p, int component) {
   return true;
 }
 
-static void encode(row_thread *r, const program_op *op, const ir_value *x, ir_value *y, bool *changed) {
+static void encode(row_thread *r, const ir_value *x, ir_value *y, bool *changed) {
   const thread_tile *t = r->t;
   int width = t->n_accesses * t->lanes;
   for (int i = 0; i < width; i++) y[i] = x[i];
@@ -228,7 +227,7 @@ static void encode(row_thread *r, const program_op *op, const ir_value *x, ir_va
     for (int i = 0; i < width; i++) {
       if (t->role_block[i] != slot || is_identity_row(r->p, t->role_component[i])) continue;
       changed[i] = true;
-      y[i] = encoded(r, op, slot, t->role_component[i], of_block);
+      y[i] = encoded(r, slot, t->role_component[i], of_block);
       if (r->block_present[slot].ptr) y[i] = ir_select(r->b, r->block_present[slot], y[i], x[i]);
     }
   }
@@ -250,21 +249,8 @@ static void store_converted(row_thread *r, const row_place *place, int access, c
   ir_store(b, all, at, words * WORD, false);
 }
 
-/* The op between a row's load and its store; NULL: a copy. */
-static const program_op *op_of_row(const row_thread *r) {
-  const program_op *found = NULL;
-  for (const program_op *op = r->ops; op; op = op->next) {
-    if (op->kind == OP_LOAD || op->kind == OP_STORE || op->kind == OP_WEDGE) continue; /* torques: gpu/gradient */
-    if (found || (op->kind != OP_ADD && op->kind != OP_APPLY))
-      diag_bug("gpu/thread_rows", "'%s' in a row", program_op_word(op->kind));
-    found = op;
-  }
-  return found;
-}
-
 void emit_row_store(row_thread *r, const row_place *place, ir_value valid) {
-  const program_op *op = op_of_row(r);
-  bool copy = !op;
+  bool copy = !r->turn;
   ir *b = r->b;
   const thread_tile *t = r->t;
   int width = t->n_accesses * t->lanes;
@@ -272,7 +258,7 @@ void emit_row_store(row_thread *r, const row_place *place, ir_value valid) {
   bool *changed = arena_array(r->memory, bool, width);
   ir_branch branch;
   if (!copy || r->other) emit_row_unpack(r, place, x);
-  if (!copy) encode(r, op, x, y, changed);
+  if (!copy) encode(r, x, y, changed);
   const ir_value *written = copy ? x : y; /* of rows that are converted */
   if (valid.ptr) branch = ir_if(b, valid);
   for (int k = 0; k < t->n_accesses; k++) {

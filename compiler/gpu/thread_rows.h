@@ -15,7 +15,7 @@ typedef struct row_thread {
   arena *memory;
   const plan *p;
   bool per_head;             /* rows of an owner are batches of a head, not heads */
-  const program_op *ops;     /* of a row, first to last; NULL: rows are not encoded by their thread */
+  const program_op *turn;    /* of a row: what its blocks are multiplied by, or what is added; NULL: it is copied */
   const thread_tile *t;
   int dtype;
   int other;                 /* number_type that rows are converted to; 0: none */

@@ -207,7 +207,7 @@ static void add_gradients(arena *a, gpu_program *program, const plan_widen *p, u
   if (count == 0) return;
   program->has_columns = true;
   program->queries_differ = p->values->per_head;
-  program->of = of;
+  program->of = plan_gradient_row_of(a, of);
 }
 
 const gpu_program *gpu_widen_program(arena *a, const program *encode, unsigned dtypes, bool gradients) {

@@ -250,8 +250,8 @@ void gpu_emit_widen_gains(ir *b, arena *a, const gpu_program *program, const gpu
                           bool host) {
   const plan_widen *p = program_widen_plan(program->encode);
   gpu_body t = gpu_open(b, a, p->values, false, entry, native, host);
-  widen_gains g = {.w = {.b = b, .p = p, .of = program->of, .body = &t}};
-  g.w.gains = (gpu_gains){.body = &t, .of = program->of, .own = t.parameter + gpu_parameters(p->spec)};
+  widen_gains g = {.w = {.b = b, .p = p, .of = gpu_gains_of(program), .body = &t}};
+  g.w.gains = (gpu_gains){.body = &t, .of = gpu_gains_of(program), .own = t.parameter + gpu_parameters(p->spec)};
   open_lanes(&g);
   t.program = program->encode;
   t.rows.streams = row_streams(b, t.parameter);

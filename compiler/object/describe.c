@@ -117,17 +117,17 @@ static LLVMValueRef ptx_attention_of(describer *d, const gpu_program *program) {
 }
 
 static LLVMValueRef ptx_gradient(describer *d, const gpu_program *p) {
-  const plan_gradient *of = p->of;
+  const plan_gradient_row *of = p->of;
   const gpu_matrices *m = p->matrices;
   bool columns = p->has_columns;
   if (!of && !m && !columns && !p->n_weights) return describe_null(d);
-  bool reads_rows = !columns && !p->n_weights && (m || !plan_is_sum(of->token));
-  int blocks = of ? of->token->spec->n_blocks : p->spec->n_blocks;
+  bool reads_rows = !columns && !p->n_weights && (m || !plan_is_sum(plan_gradient_first(of)->token));
+  int blocks = of ? plan_gradient_blocks(of) : p->spec->n_blocks;
   describe_field fields[] = {
-      FIELD(pegen_ptx_gradient, n_sums, describe_i32(d, of ? of->n_boundaries : 0)),
-      FIELD(pegen_ptx_gradient, n_gained, describe_i32(d, of ? of->n_scatters : 0)),
+      FIELD(pegen_ptx_gradient, n_sums, describe_i32(d, of ? plan_gradient_sums(of, of->n_parts) : 0)),
+      FIELD(pegen_ptx_gradient, n_gained, describe_i32(d, of ? plan_gradient_scatters(of, of->n_parts) : 0)),
       FIELD(pegen_ptx_gradient, n_blocks, describe_i32(d, blocks)),
-      FIELD(pegen_ptx_gradient, has_positions, describe_i32(d, columns || (of && of->has_positions))),
+      FIELD(pegen_ptx_gradient, has_positions, describe_i32(d, columns || (of && plan_gradient_has_positions(of)))),
       FIELD(pegen_ptx_gradient, needs_kept, describe_i32(d, reads_rows)),
       FIELD(pegen_ptx_gradient, n_shares,
             describe_i32(d, columns ? 1

@@ -178,6 +178,46 @@ const plan_gradient_row *plan_gradient_build_row(arena *a, const plan *const *pl
   return any ? row : NULL;
 }
 
+const plan_gradient_row *plan_gradient_row_of(arena *a, const plan_gradient *of) {
+  if (!of) return NULL;
+  plan_gradient_row *row = arena_new(a, plan_gradient_row);
+  *row = (plan_gradient_row){1, {of}};
+  return row;
+}
+
+int plan_gradient_sums(const plan_gradient_row *row, int part) {
+  int count = 0;
+  for (int i = 0; i < part; i++) count += row->part[i] ? row->part[i]->n_boundaries : 0;
+  return count;
+}
+
+int plan_gradient_scatters(const plan_gradient_row *row, int part) {
+  int count = 0;
+  for (int i = 0; i < part; i++) count += row->part[i] ? row->part[i]->n_scatters : 0;
+  return count;
+}
+
+int plan_gradient_blocks(const plan_gradient_row *row) {
+  int most = 0;
+  for (int i = 0; i < row->n_parts; i++) {
+    int blocks = row->part[i] ? row->part[i]->token->spec->n_blocks : 0;
+    most = blocks > most ? blocks : most;
+  }
+  return most;
+}
+
+bool plan_gradient_has_positions(const plan_gradient_row *row) {
+  bool some = false;
+  for (int i = 0; i < row->n_parts; i++) some = some || (row->part[i] && row->part[i]->has_positions);
+  return some;
+}
+
+const plan_gradient *plan_gradient_first(const plan_gradient_row *row) {
+  for (int i = 0; i < row->n_parts; i++)
+    if (row->part[i]) return row->part[i];
+  return NULL;
+}
+
 const plan_gradient *plan_gradient_of_values(arena *a, const plan *p, bool per_head, const expr *const *values,
                                              int count) {
   plan_gradient *g = arena_new(a, plan_gradient);

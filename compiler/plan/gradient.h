@@ -35,19 +35,30 @@ typedef struct plan_gradient {
   plan *leaves;                      /* what is gathered for them */
 } plan_gradient;
 
-/* What is computed of a token is added to rows. */
 /* Those of a head's parts, each with torques, boundaries and sums of its own. */
 typedef struct plan_gradient_row {
   int n_parts;
   const plan_gradient *part[SPEC_MAX_PARTS]; /* NULL: neither its operands nor its positions have one */
 } plan_gradient_row;
 
+/* What is computed of a token is added to rows. */
 static inline bool plan_is_sum(const plan *p) { return p->spec->additive != NULL; }
+
+/* Of the parts before number `part` (n_parts: of all), sums over tokens and what leaves gain of them, one part's behind
+ * the other's. */
+int plan_gradient_sums(const plan_gradient_row *row, int part);
+int plan_gradient_scatters(const plan_gradient_row *row, int part);
+/* The most blocks of a part; whether some part's positions gain; the first part that has any gradient. */
+int plan_gradient_blocks(const plan_gradient_row *row);
+bool plan_gradient_has_positions(const plan_gradient_row *row);
+const plan_gradient *plan_gradient_first(const plan_gradient_row *row);
 
 /* NULL: neither operands nor positions have a gradient. */
 const plan_gradient *plan_gradient_build(arena *a, const plan *p);
 /* The same of several parts: NULL where it is so of all. */
 const plan_gradient_row *plan_gradient_build_row(arena *a, const plan *const *plans, int count);
+/* A row of one; NULL of NULL. */
+const plan_gradient_row *plan_gradient_row_of(arena *a, const plan_gradient *of);
 /* The same of expressions of a token, whose own gradients stand for torques: count numbers of each block (and head,
  * where per_head). */
 const plan_gradient *plan_gradient_of_values(arena *a, const plan *p, bool per_head, const expr *const *values,

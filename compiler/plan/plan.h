@@ -101,6 +101,7 @@ typedef struct plan_row {
   const spec *spec; /* the whole */
   int n_parts;
   plan *part[SPEC_MAX_PARTS];
+  const struct plan_row *for_threads; /* the same in the closed forms for GPUs; NULL: these are */
 } plan_row;
 
 #endif

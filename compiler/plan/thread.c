@@ -37,16 +37,16 @@ static int active_block(const plan *p, int channel) {
 
 /* ---- units ---- */
 
-/* The accesses of a row, those that share a block under one label: the smallest of them. */
+/* The accesses of the plan's channels, those that share a block under one label: the smallest of them. */
 static int *label_accesses(arena *a, const plan *p, int lanes, int count) {
   int *label = arena_array(a, int, count), *of_block = arena_array(a, int, p->spec->n_blocks + 1);
   for (int i = 0; i < count; i++) label[i] = i;
   for (int i = 0; i < p->spec->n_blocks; i++) of_block[i] = -1;
-  for (int channel = 0; channel < p->spec->head_dim; channel++) {
-    int block = active_block(p, channel);
+  for (int channel = p->begin; channel < p->end; channel++) {
+    int block = active_block(p, channel), access = (channel - p->begin) / lanes;
     if (block < 0) continue;
-    if (of_block[block] < 0) of_block[block] = channel / lanes;
-    int x = label[of_block[block]], y = label[channel / lanes];
+    if (of_block[block] < 0) of_block[block] = access;
+    int x = label[of_block[block]], y = label[access];
     int keep = x < y ? x : y, drop = x < y ? y : x;
     for (int i = 0; keep != drop && i < count; i++)
       if (label[i] == drop) label[i] = keep;
@@ -56,14 +56,14 @@ static int *label_accesses(arena *a, const plan *p, int lanes, int count) {
 
 static bool passes_through(const plan *p, int lanes, int access) {
   for (int lane = 0; lane < lanes; lane++)
-    if (active_block(p, access * lanes + lane) >= 0) return false;
+    if (active_block(p, p->begin + access * lanes + lane) >= 0) return false;
   return true;
 }
 
 /* Rows of access_at, one column a unit: units with blocks first, in the order of their channels; accesses
  * that pass through fill what is free in the last unit's column and then columns of their own, or are left out. */
 static void gather_units(arena *a, const plan *p, thread_tile *t, bool all) {
-  int count = p->spec->head_dim / t->lanes, *label = label_accesses(a, p, t->lanes, count);
+  int count = (p->end - p->begin) / t->lanes, *label = label_accesses(a, p, t->lanes, count);
   int *size = arena_array(a, int, count), *unit = arena_array(a, int, count), *filled = arena_array(a, int, count + 1);
   t->n_accesses = 1;
   for (int i = 0; i < count; i++)
@@ -75,12 +75,12 @@ static void gather_units(arena *a, const plan *p, thread_tile *t, bool all) {
     if (passes_through(p, t->lanes, i)) continue;
     if (label[i] == i) unit[i] = t->n_units++;
     int u = unit[label[i]];
-    at[u * t->n_accesses + filled[u]++] = i * t->lanes;
+    at[u * t->n_accesses + filled[u]++] = p->begin + i * t->lanes;
   }
   int open = t->n_units;
   for (int i = 0; all && i < count; i++) {
     if (!passes_through(p, t->lanes, i)) continue;
-    at[open * t->n_accesses + filled[open]++] = i * t->lanes;
+    at[open * t->n_accesses + filled[open]++] = p->begin + i * t->lanes;
     t->n_units = open + 1;
     if (filled[open] == t->n_accesses) open++;
   }
@@ -158,7 +158,7 @@ static int count_registers(const plan *p, const thread_tile *t) {
 }
 
 static thread_tile *lay_units(arena *a, const plan *p, int element, int access, bool all) {
-  if (p->spec->head_dim * element % access || access < element) return NULL;
+  if (p->begin * element % access || p->end * element % access || access < element) return NULL;
   thread_tile *t = arena_new(a, thread_tile);
   t->element = element;
   t->access = access;

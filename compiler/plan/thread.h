@@ -1,18 +1,18 @@
 /* plan/thread: which channels of a row one GPU thread owns.
  *
- * A row is cut into accesses of 16 bytes (or fewer). Accesses whose channels mix with one
- * another through a block belong to one thread: a unit. All threads run one code,
- * so every unit is laid over one template of accesses and blocks; where a unit has
- * fewer (the last blocks of a row, leftover channels), what it lacks is marked
- * absent. Layouts that no template fits at 16 bytes, or whose units would not
- * fit in a thread's registers, are cut narrower; at one channel an access every layout fits.
+ * A row, or the channels of one of a head's parts, is cut into accesses of 16 bytes (or fewer). Accesses whose channels
+ * mix with one another through a block belong to one thread: a unit. All threads run one code, so every unit is laid
+ * over one template of accesses and blocks; where a unit has fewer (the last blocks of a row, leftover channels), what
+ * it lacks is marked absent. Layouts that no template fits at 16 bytes, or whose units would not fit in a thread's
+ * registers, are cut narrower; at one channel an access every layout fits.
  */
 #ifndef PEGEN_PLAN_THREAD_H
 #define PEGEN_PLAN_THREAD_H
 
 #include "plan/plan.h"
 
-typedef struct thread_tile {
+typedef struct thread_tile thread_tile;
+struct thread_tile {
   int element, access, lanes; /* bytes of a channel and of an access; channels of an access */
   int n_units;
   int n_accesses, n_blocks;   /* of the template */
@@ -20,7 +20,26 @@ typedef struct thread_tile {
   int *block_at;              /* [n_blocks][n_units]; -1: absent */
   int *role_block, *role_component; /* [n_accesses * lanes]: what the template's channel is; block -1: passes through */
   int owners, pitch; /* of a staged tile: see below; owners 0: rows are accessed where they lie */
-} thread_tile;
+  const thread_tile *next; /* of a head's next part, whose units come behind; NULL */
+};
+
+/* Units of a row, those of all parts. */
+static inline int thread_tile_units(const thread_tile *t) {
+  int units = 0;
+  for (; t; t = t->next) units += t->n_units;
+  return units;
+}
+/* Bytes of their widest access, and of the accesses of the unit that has most. */
+static inline int thread_tile_access(const thread_tile *t) {
+  int widest = 0;
+  for (; t; t = t->next) widest = t->access > widest ? t->access : widest;
+  return widest;
+}
+static inline int thread_tile_unit_bytes(const thread_tile *t) {
+  int most = 0;
+  for (; t; t = t->next) most = t->n_accesses * t->access > most ? t->n_accesses * t->access : most;
+  return most;
+}
 
 /* Channels in accesses of `access` bytes; NULL where that does not fit. */
 thread_tile *thread_tile_build(arena *a, const plan *p, int element, int access);

@@ -9,7 +9,9 @@ A description is the name of a stock one (`pk.stock()`), a file, or Lua text. `p
 operators for PyTorch.
 """
 from .errors import ArgumentError, CheckFailed, CompileError, PegenError
-from .kernel import Gained, GradientTable, Input, Kernel, Operand, Table, compile, load, stock
+from .kernel import Kernel, compile, load
+from .records import Gained, GradientTable, Input, Operand, Table
+from .request import stock
 from .scan import scan
 
 __all__ = [

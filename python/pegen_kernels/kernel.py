@@ -7,182 +7,21 @@ import os
 import pathlib
 import secrets
 import struct
-import subprocess
 import weakref
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, Sequence
 
 from . import _native
 from ._native import library
 from .arrays import CPU, CUDA, View, empty_like, give_back, view, zeros_like
 from .calls import Call, cuda_workspace, entry_of, run
 from .errors import ArgumentError, CheckFailed, CompileError
+from .records import Gained, GradientTable, Input, Operand, Table
 from .refusals import find, refusal
+from .request import Request, request_of, word_of
 
 _MOST_CALLS = 256  # kept, by shapes
 _ACCUMULATE, _FROM_INPUT = 1, 2  # PEGEN_GRAD_
 _DTYPES = {0: "float32", 1: "bfloat16", 2: "float16"}
-
-
-class Operand(NamedTuple):
-    """A learned parameter of an encoding."""
-
-    name: str
-    doc: str
-    units: str
-    initializer: str  # how its authors initialise it, in words; "" where they do not say
-    shape: tuple[int, ...]
-    dimensions: tuple[str, ...]  # what each counts: "axes", "heads", "blocks", or a number
-
-
-class Input(NamedTuple):
-    """A tensor with a row for each query token and head, or each key's: [batches, heads, tokens, size], or [B,H,N]
-    where size is 0."""
-
-    name: str
-    doc: str
-    units: str
-    size: int
-    of_keys: bool = False  #: of the tokens of k, and the heads of k or of q
-
-
-class Table(NamedTuple):
-    """What `prepare` computed of positions and operands, for `encode`."""
-
-    address: int
-    size: int
-    keeps: Any
-
-
-class GradientTable:
-    """Sums of what the rows of many calls gave the tokens of a table: `encode_backward` adds to them, one call after
-    the other, `prepare_backward` goes on from there. Of this process."""
-
-    def __init__(self, address: int, size: int, keeps: Any) -> None:
-        self.address, self.size, self.keeps = address, size, keeps
-        self.is_begun = False
-
-    def clear(self) -> None:
-        """The next `encode_backward` begins anew."""
-        self.is_begun = False
-
-
-class Gained(NamedTuple):
-    """Gradients that `prepare_backward` made."""
-
-    operands: dict[str, Any]  # by name
-    positions: Any  # None: not asked for; k_positions: or not given
-    k_positions: Any
-
-
-class Request(NamedTuple):
-    """A description with its options: what to compile, explain, check and time."""
-
-    file: str | None
-    text: str | None
-    defines: tuple[str, ...]
-    targets: str | None
-    dtypes: str | None
-    label: str | None = None
-    name: str | None = None
-    cache: str | None = None
-    trust_spec: bool = False
-    max_seconds: float = 0
-    max_memory: int = 0
-    max_cache: int = 0
-
-    def native(self) -> _native.CompileRequest:
-        for name, word in (*zip(self._fields, self), *(("defines", word) for word in self.defines)):
-            if isinstance(word, str) and "\0" in word:  # where C's texts end
-                raise CompileError(f"{name}: {word!r} has a NUL in it")
-        encode = lambda text: None if text is None else os.fsencode(text)  # noqa: E731
-        defines = (ctypes.c_char_p * (len(self.defines) + 1))(*(os.fsencode(word) for word in self.defines))
-        return _native.CompileRequest(
-            struct_size=ctypes.sizeof(_native.CompileRequest), n_defines=len(self.defines), file=encode(self.file),
-            text=encode(self.text), label=encode(self.label), defines=defines, targets=encode(self.targets),
-            dtypes=encode(self.dtypes), name=encode(self.name), program=encode(_native.program()),
-            cache=encode(self.cache), max_seconds=self.max_seconds, max_memory=self.max_memory,
-            trust_spec=self.trust_spec, max_cache=self.max_cache,
-        )  # fmt: skip
-
-    def run(self, command: str, *options: str) -> subprocess.CompletedProcess[str]:
-        """One of the program's other commands."""
-        text, words = None, [_native.program(), command, *options]
-        for define in self.defines:
-            words += ["-D", define]
-        for option, value in (("--target", self.targets), ("--dtype", self.dtypes)):
-            if value:
-                words += [option, value]
-        if self.trust_spec:
-            words.append("--trust-spec")
-        try:
-            if self.text is not None:
-                text = os.memfd_create("description")
-                os.write(text, self.text.encode())
-            file = self.file if text is None else f"/proc/self/fd/{text}"
-            return subprocess.run(
-                [*words, "--", str(file)], capture_output=True, text=True, pass_fds=() if text is None else (text,)
-            )
-        except OSError as e:
-            raise CompileError(f"cannot run the compiler '{_native.program()}': {e.strerror}") from e
-        finally:
-            if text is not None:
-                os.close(text)
-
-
-def stock() -> list[str]:
-    """Names of the descriptions that come with the package."""
-    return sorted(path.stem for folder in _native.spec_folders() for path in folder.glob("*.lua"))
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return ",".join(_word(item) for item in value)
-    return repr(value) if isinstance(value, float) else str(value)
-
-
-def _listed(name: str, value: str | Sequence[str] | None) -> str | None:
-    words = [value] if isinstance(value, str) or not hasattr(value, "__iter__") else list(value)
-    for word in words:
-        if not isinstance(word, str) and value is not None:
-            raise CompileError(f"{name}: {word!r} is a {type(word).__name__}; expected a text or a list of texts")
-    return None if value is None else ",".join(words)
-
-
-_SHORT = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
-
-
-def _source(spec: str | os.PathLike[str]) -> tuple[str | None, str | None]:
-    """File, or text."""
-    if isinstance(spec, str) and "\n" in spec:
-        return None, spec
-    if not isinstance(spec, (str, os.PathLike)):
-        raise CompileError(f"spec is a {type(spec).__name__}; expected a text or a path")
-    path = os.fspath(spec)
-    if isinstance(spec, str) and spec.isidentifier() and not os.path.exists(path):
-        for folder in _native.spec_folders():
-            if (folder / f"{path}.lua").is_file():
-                return str(folder / f"{path}.lua"), None
-    if not os.path.isfile(path):
-        raise CompileError(f"spec: no description '{path}'; expected a file, Lua text, or one of {', '.join(stock())}")
-    return path, None
-
-
-def request_of(
-    spec: str | os.PathLike[str],
-    defines: Mapping[str, Any],
-    targets: str | Sequence[str] | None = None,
-    dtypes: str | Sequence[str] | None = None,
-    **more: Any,
-) -> Request:
-    """What `compile` is asked for, as it has them; more: other fields of a Request."""
-    file, text = _source(spec)
-    words = tuple(f"{key}={_word(value)}" for key, value in defines.items())
-    types = _listed("dtypes", dtypes)
-    for long, short in _SHORT.items():
-        types = types and types.replace(long, short)
-    return Request(file, text, words, _listed("targets", targets), types, **more)
 
 
 def compile(
@@ -716,7 +555,7 @@ class Kernel:
         `pegen bench --json`. shape: (B, N, H), or a name as "vit_b8"."""
         words = ["--json", "--threads", str(threads)] + ["--table"] * table
         if shape is not None:
-            words += ["--shape", _word(shape)]
+            words += ["--shape", word_of(shape)]
         done = self._described().run("bench", *words)
         if done.returncode:
             raise CompileError((done.stderr or done.stdout).strip())

@@ -2,7 +2,7 @@
  * slow reference and by the program's interpreter. By x86-64-v2, which has no fused multiply-add, rows of one kernel
  * and of several are the same bits; elsewhere LLVM may fuse other products of a token's numbers, an entry's last bit.
  *
- * parts_test [SEED [COUNT [FIRST]]]; case i of a seed is always the same.
+ * parts_test [SEED [COUNT [FIRST [TARGETS]]]]; case i of a seed is always the same.
  */
 #include "base/number.h"
 #include "compile.h"
@@ -391,7 +391,7 @@ int main(int argc, char **argv) {
   int count = argc > 2 ? atoi(argv[2]) : 14, first = argc > 3 ? atoi(argv[3]) : 0, failed = 0;
   arena *a = arena_create();
   const char **targets;
-  int n_targets = trial_targets(a, NULL, &targets);
+  int n_targets = trial_targets(a, argc > 4 ? argv[4] : NULL, &targets);
   if (n_targets == 0) return 77;
   for (int i = first; i < first + count; i++) {
     uint64_t which = (uint64_t)i;

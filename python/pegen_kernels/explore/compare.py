@@ -16,7 +16,8 @@ from typing import Any, Iterator, Sequence
 import pandas
 
 from ..errors import ArgumentError, PegenError
-from ..kernel import Kernel, compile, request_of
+from ..kernel import Kernel, compile
+from ..request import request_of
 from .facts import run_explain
 from .files import ending, replace
 from .words import Operands, command, described, grid_of, operands_of, pair, takes_operands

@@ -10,7 +10,7 @@ from typing import Any, Mapping, Sequence
 import numpy
 
 from ..errors import ArgumentError, CompileError
-from ..kernel import request_of
+from ..request import request_of
 from .words import Operands
 
 DEFAULT_GRID = {1: (64,), 2: (14, 14), 3: (6, 6, 6)}

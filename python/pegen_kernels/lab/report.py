@@ -17,7 +17,7 @@ import vl_convert
 
 from ..explore.files import replace
 from ..explore.page import page
-from ..kernel import request_of
+from ..request import request_of
 from . import statistics
 from .data import MEASURES
 from .engine import Task

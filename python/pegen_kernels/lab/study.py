@@ -14,7 +14,7 @@ import torch
 
 from ..errors import ArgumentError, PegenError
 from ..explore.facts import run_explain
-from ..kernel import request_of
+from ..request import request_of
 from .data import SETS
 
 try:

@@ -7,7 +7,8 @@ from typing import Any, Mapping
 import torch
 
 from ..errors import ArgumentError
-from ..kernel import Kernel, Operand
+from ..kernel import Kernel
+from ..records import Operand
 
 
 def _truncated(shape: list[int], deviation: float, low: float, high: float) -> torch.Tensor:

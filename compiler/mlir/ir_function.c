@@ -1,0 +1,151 @@
+/* mlir/ir_function: functions, their calls, and kernels; see mlir/ir.h. */
+#include "mlir/op.h"
+
+#include <mlir-c/BuiltinAttributes.h>
+#include <mlir-c/BuiltinTypes.h>
+#include <mlir-c/Dialect/LLVM.h>
+#include <stdio.h>
+#include <string.h>
+
+static MlirType function_type(ir *b, MlirType result, int count, const MlirType *types) {
+  MlirType returns = mlirTypeIsNull(result) ? mlirLLVMVoidTypeGet(b->context) : result;
+  return mlirLLVMFunctionTypeGet(returns, count, types, false);
+}
+
+static void target_attributes(ir *b, op *o) {
+  if (b->target_cpu) op_attribute(o, "target_cpu", mlirStringAttrGet(b->context, op_text(b->target_cpu)));
+  if (b->target_features && *b->target_features) {
+    /* "+a,+b" -> #llvm.target_features<["+a", "+b"]> */
+    char source[1024] = "#llvm.target_features<[", *end = source + strlen(source);
+    for (const char *p = b->target_features; *p && end < source + sizeof source - 80;) {
+      size_t length = strcspn(p, ",");
+      end += sprintf(end, "%s\"%.*s\"", end[-1] == '[' ? "" : ", ", (int)length, p);
+      p += length + (p[length] == ',');
+    }
+    strcpy(end, "]>");
+    op_attribute(o, "target_features", op_parse_attribute(b, source));
+  }
+}
+
+static MlirOperation function_op(ir *b, const char *name, const char *linkage, bool noinline, MlirType type,
+                                 MlirRegion body) {
+  op o = op_start(b, "llvm.func");
+  MlirBlock saved = b->block;
+  b->block = b->symbols;
+  op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, op_text(name)));
+  op_attribute(&o, "function_type", mlirTypeAttrGet(type));
+  op_attribute(&o, "linkage", op_parse_attribute(b, linkage));
+  op_attribute(&o, "CConv", op_parse_attribute(b, "#llvm.cconv<ccc>"));
+  if (noinline) op_attribute(&o, "no_inline", mlirUnitAttrGet(b->context));
+  op_attribute(&o, "no_unwind", mlirUnitAttrGet(b->context));
+  /* An object imports nothing: no loop of stores becomes a call of memset. */
+  op_attribute(&o, "passthrough", op_parse_attribute(b, "[\"no-builtins\"]"));
+  target_attributes(b, &o);
+  o.regions[0] = body;
+  o.n_regions = 1;
+  MlirOperation operation = op_finish(&o);
+  b->block = saved;
+  return operation;
+}
+
+/* A function's body with its entry block, whose arguments are handed out. */
+static MlirRegion function_body(ir *b, int count, const MlirType *types, ir_value *arguments, MlirBlock *entry) {
+  MlirLocation locations[IR_MAX_ARGUMENTS];
+  for (int i = 0; i < count; i++) locations[i] = b->location;
+  MlirRegion body = mlirRegionCreate();
+  *entry = mlirBlockCreate(count, types, locations);
+  mlirRegionAppendOwnedBlock(body, *entry);
+  for (int i = 0; i < count; i++) arguments[i] = mlirBlockGetArgument(*entry, i);
+  return body;
+}
+
+MlirOperation ir_function(ir *b, const char *name, bool noinline, MlirType result, int count, const MlirType *types,
+                          ir_value *arguments) {
+  MlirBlock entry;
+  MlirRegion body = function_body(b, count, types, arguments, &entry);
+  MlirOperation f =
+      function_op(b, name, "#llvm.linkage<external>", noinline, function_type(b, result, count, types), body);
+  b->block = entry;
+  return f;
+}
+
+void ir_declare(ir *b, const char *name, MlirType result, int count, const MlirType *types) {
+  function_op(b, name, "#llvm.linkage<external>", false, function_type(b, result, count, types), mlirRegionCreate());
+}
+
+void ir_return(ir *b) {
+  op o = op_start(b, b->gpu ? "gpu.return" : "llvm.return");
+  op_finish(&o);
+  b->block = b->symbols;
+}
+
+/* Of a function by name, or (NULL) by the pointer among the arguments. */
+static void call(ir *b, const char *name, int count, const ir_value *arguments) {
+  op o = op_start(b, "llvm.call");
+  for (int i = 0; i < count; i++) op_operand(&o, arguments[i]);
+  int32_t segments[2] = {count, 0};
+  if (name) op_attribute(&o, "callee", mlirFlatSymbolRefAttrGet(b->context, op_text(name)));
+  op_attribute(&o, "operandSegmentSizes", mlirDenseI32ArrayGet(b->context, 2, segments));
+  op_attribute(&o, "op_bundle_sizes", mlirDenseI32ArrayGet(b->context, 0, NULL));
+  op_finish(&o);
+}
+
+void ir_call(ir *b, const char *name, int count, const ir_value *arguments) { call(b, name, count, arguments); }
+
+void ir_call_pointer(ir *b, ir_value function, int count, const ir_value *arguments) {
+  ir_value all[IR_MAX_ARGUMENTS] = {function};
+  for (int i = 0; i < count; i++) all[1 + i] = arguments[i];
+  call(b, NULL, 1 + count, all);
+}
+
+ir_value ir_intrinsic(ir *b, const char *name, MlirType result, int count, const ir_value *arguments) {
+  op o = op_start(b, "llvm.call_intrinsic");
+  for (int i = 0; i < count; i++) op_operand(&o, arguments[i]);
+  int32_t segments[2] = {count, 0};
+  op_attribute(&o, "intrin", mlirStringAttrGet(b->context, op_text(name)));
+  op_attribute(&o, "operandSegmentSizes", mlirDenseI32ArrayGet(b->context, 2, segments));
+  op_attribute(&o, "op_bundle_sizes", mlirDenseI32ArrayGet(b->context, 0, NULL));
+  return op_value(&o, result);
+}
+
+/* ---- kernels ---- */
+
+void ir_begin_gpu(ir *b, const ir_gpu *gpu, const char *chip) {
+  op o = op_start(b, "gpu.module");
+  op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, op_text("kernels")));
+  b->symbols = mlirBlockCreate(0, NULL, NULL);
+  o.regions[0] = mlirRegionCreate();
+  o.n_regions = 1;
+  mlirRegionAppendOwnedBlock(o.regions[0], b->symbols);
+  op_finish(&o);
+  b->block = b->symbols;
+  b->gpu = gpu;
+  b->chip = chip;
+  b->ptr = mlirLLVMPointerTypeGet(b->context, (unsigned)gpu->global_space);
+}
+
+void ir_kernel(ir *b, const char *name, int threads, int blocks, int count, const MlirType *types,
+               ir_value *arguments) {
+  const int32_t block[] = {threads, 1, 1};
+  MlirBlock entry;
+  op o = op_start(b, "gpu.func");
+  op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, op_text(name)));
+  op_attribute(&o, "function_type", mlirTypeAttrGet(mlirFunctionTypeGet(b->context, count, types, 0, NULL)));
+  op_attribute(&o, "gpu.kernel", mlirUnitAttrGet(b->context));
+  if (b->gpu->threads) op_attribute(&o, b->gpu->threads, mlirDenseI32ArrayGet(b->context, 1, block));
+  else op_attribute(&o, "known_block_size", mlirDenseI32ArrayGet(b->context, 3, block));
+  if (blocks && b->gpu->blocks) op_attribute(&o, b->gpu->blocks, op_i32(b, blocks));
+  o.regions[0] = function_body(b, count, types, arguments, &entry);
+  o.n_regions = 1;
+  b->block = b->symbols;
+  op_finish(&o);
+  b->block = entry;
+}
+
+ir_value ir_gpu_index(ir *b, const char *name, const char *dimension) {
+  char source[32];
+  snprintf(source, sizeof source, "#gpu<dim %s>", dimension);
+  op o = op_start(b, name);
+  op_attribute(&o, "dimension", op_parse_attribute(b, source));
+  return ir_cast(b, "arith.index_castui", op_value(&o, mlirIndexTypeGet(b->context)), b->i32);
+}

@@ -1,0 +1,176 @@
+/* mlir/ir_memory: addresses, loads and stores, tables of constants, memory that threads share and their barriers; see
+ * mlir/ir.h. */
+#include "base/arena.h"
+#include "mlir/op.h"
+
+#include <mlir-c/BuiltinAttributes.h>
+#include <mlir-c/BuiltinTypes.h>
+#include <mlir-c/Dialect/LLVM.h>
+#include <stdlib.h>
+
+static ir_value getelementptr(ir *b, ir_value pointer, ir_value *bytes, int64_t constant_bytes) {
+  op o = op_start(b, "llvm.getelementptr");
+  int32_t index[1] = {bytes ? INT32_MIN : (int32_t)constant_bytes};
+  op_operand(&o, pointer);
+  if (bytes) op_operand(&o, *bytes);
+  op_attribute(&o, "rawConstantIndices", mlirDenseI32ArrayGet(b->context, 1, index));
+  op_attribute(&o, "elem_type", mlirTypeAttrGet(b->i8));
+  return op_value(&o, ir_type(pointer));
+}
+
+ir_value(ir_offset)(ir *b, ir_value pointer, ir_value bytes) { return getelementptr(b, pointer, &bytes, 0); }
+
+ir_value ir_offset_const(ir *b, ir_value pointer, int64_t bytes) {
+  return bytes == 0 ? pointer : getelementptr(b, pointer, NULL, bytes);
+}
+
+ir_value ir_pointer(ir *b, ir_value address) {
+  op o = op_start(b, "llvm.inttoptr");
+  op_operand(&o, address);
+  return op_value(&o, b->ptr);
+}
+
+ir_value ir_address(ir *b, ir_value pointer) {
+  op o = op_start(b, "llvm.ptrtoint");
+  op_operand(&o, pointer);
+  return op_value(&o, b->i64);
+}
+
+ir_value ir_load(ir *b, MlirType type, ir_value pointer, int alignment) {
+  op o = op_start(b, "llvm.load");
+  op_operand(&o, pointer);
+  op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, alignment));
+  return op_value(&o, type);
+}
+
+void(ir_store)(ir *b, ir_value value, ir_value pointer, int alignment, bool nontemporal) {
+  op o = op_start(b, "llvm.store");
+  op_operand(&o, value);
+  op_operand(&o, pointer);
+  op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, alignment));
+  if (nontemporal) op_attribute(&o, "nontemporal", mlirUnitAttrGet(b->context));
+  op_finish(&o);
+}
+
+void ir_prefetch(ir *b, ir_value pointer, int level) {
+  op o = op_start(b, "llvm.intr.prefetch");
+  op_operand(&o, pointer);
+  op_attribute(&o, "rw", op_i32(b, 0));
+  op_attribute(&o, "hint", op_i32(b, 4 - level));
+  op_attribute(&o, "cache", op_i32(b, 1));
+  op_finish(&o);
+}
+
+ir_value ir_alloca(ir *b, int64_t bytes, int alignment) {
+  ir_value count = ir_int(b, b->i64, bytes);
+  op o = op_start(b, "llvm.alloca");
+  op_operand(&o, count);
+  op_attribute(&o, "elem_type", mlirTypeAttrGet(b->i8));
+  op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, alignment));
+  return op_value(&o, b->ptr);
+}
+
+static int address_space(ir *b) { return (int)mlirLLVMPointerTypeGetAddressSpace(b->ptr); }
+
+static MlirType list_of(MlirType element, int count) {
+  int64_t shape[1] = {count};
+  return mlirRankedTensorTypeGet(1, shape, element, mlirAttributeGetNull());
+}
+
+static void table(ir *b, const char *name, int count, MlirType element, MlirAttribute values) {
+  MlirBlock saved = b->block;
+  b->block = b->symbols;
+  op o = op_start(b, "llvm.mlir.global");
+  op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, op_text(name)));
+  op_attribute(&o, "global_type", mlirTypeAttrGet(mlirLLVMArrayTypeGet(element, (unsigned)count)));
+  op_attribute(&o, "linkage", op_parse_attribute(b, "#llvm.linkage<internal>"));
+  op_attribute(&o, "constant", mlirUnitAttrGet(b->context));
+  op_attribute(&o, "value", values);
+  op_attribute(&o, "addr_space", op_i32(b, address_space(b)));
+  op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, 8));
+  o.regions[0] = mlirRegionCreate();
+  o.n_regions = 1;
+  op_finish(&o);
+  b->block = saved;
+}
+
+void ir_table(ir *b, const char *name, int count, const float *values, const int32_t *integers) {
+  if (values) table(b, name, count, b->f32, mlirDenseElementsAttrFloatGet(list_of(b->f32, count), count, values));
+  else table(b, name, count, b->i32, mlirDenseElementsAttrInt32Get(list_of(b->i32, count), count, integers));
+}
+
+void ir_table_floats(ir *b, const char *name, bool is_f32, int count, const double *values) {
+  if (!is_f32) {
+    table(b, name, count, b->f64, mlirDenseElementsAttrDoubleGet(list_of(b->f64, count), count, values));
+    return;
+  }
+  float *narrow = arena_must(malloc(sizeof *narrow * (size_t)count));
+  for (int i = 0; i < count; i++) narrow[i] = (float)values[i];
+  ir_table(b, name, count, narrow, NULL);
+  free(narrow);
+}
+
+static ir_value address_of(ir *b, const char *name, MlirType pointer) {
+  op o = op_start(b, "llvm.mlir.addressof");
+  op_attribute(&o, "global_name", mlirFlatSymbolRefAttrGet(b->context, op_text(name)));
+  return op_value(&o, pointer);
+}
+
+ir_value ir_table_address(ir *b, const char *name) { return address_of(b, name, b->ptr); }
+ir_value ir_function_address(ir *b, const char *name) { return address_of(b, name, b->ptr); }
+
+static int shared_space(ir *b) { return b->gpu ? b->gpu->shared_space : 0; }
+
+void ir_shared(ir *b, const char *name, int64_t bytes) {
+  MlirBlock saved = b->block;
+  b->block = b->symbols;
+  op o = op_start(b, "llvm.mlir.global");
+  op_attribute(&o, "sym_name", mlirStringAttrGet(b->context, op_text(name)));
+  op_attribute(&o, "global_type", mlirTypeAttrGet(mlirLLVMArrayTypeGet(b->i8, (unsigned)bytes)));
+  op_attribute(&o, "linkage", op_parse_attribute(b, "#llvm.linkage<internal>"));
+  op_attribute(&o, "addr_space", op_i32(b, shared_space(b)));
+  op_attribute(&o, "alignment", mlirIntegerAttrGet(b->i64, 16));
+  o.regions[0] = mlirRegionCreate();
+  o.n_regions = 1;
+  op_finish(&o);
+  b->block = saved;
+}
+
+ir_value ir_shared_address(ir *b, const char *name) {
+  return address_of(b, name, mlirLLVMPointerTypeGet(b->context, (unsigned)shared_space(b)));
+}
+
+static void fence(ir *b, int64_t ordering) {
+  op o = op_start(b, "llvm.fence");
+  op_attribute(&o, "ordering", mlirIntegerAttrGet(b->i64, ordering));
+  op_attribute(&o, "syncscope", mlirStringAttrGet(b->context, op_text(b->gpu->warp_scope)));
+  op_finish(&o);
+}
+
+static void wait_for_warp(ir *b) {
+  enum { ACQUIRE = 4, RELEASE = 5 }; /* of LLVM's atomic orderings */
+  ir_value mask = b->gpu->has_mask ? ir_int(b, b->i32, -1) : (ir_value){NULL};
+  const int32_t segments[2] = {b->gpu->has_mask, 0};
+  if (b->gpu->warp_scope) fence(b, RELEASE);
+  op o = op_start(b, "llvm.call_intrinsic");
+  if (mask.ptr) op_operand(&o, mask);
+  op_attribute(&o, "intrin", mlirStringAttrGet(b->context, op_text(b->gpu->warp_barrier)));
+  op_attribute(&o, "operandSegmentSizes", mlirDenseI32ArrayGet(b->context, 2, segments));
+  op_attribute(&o, "op_bundle_sizes", mlirDenseI32ArrayGet(b->context, 0, NULL));
+  op_finish(&o);
+  if (b->gpu->warp_scope) fence(b, ACQUIRE);
+}
+
+void ir_wait(ir *b, ir_barrier of) {
+  if (b->host_wait) {
+    ir_value which = ir_int(b, b->i32, of);
+    ir_call(b, b->host_wait, 1, &which);
+    return;
+  }
+  if (of == IR_BARRIER_WARP) {
+    wait_for_warp(b);
+    return;
+  }
+  op o = op_start(b, "gpu.barrier");
+  op_finish(&o);
+}

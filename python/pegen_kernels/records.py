@@ -1,0 +1,55 @@
+"""What kernels have and hand out: operands, inputs, tables, gradients."""
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Operand(NamedTuple):
+    """A learned parameter of an encoding."""
+
+    name: str
+    doc: str
+    units: str
+    initializer: str  # how its authors initialise it, in words; "" where they do not say
+    shape: tuple[int, ...]
+    dimensions: tuple[str, ...]  # what each counts: "axes", "heads", "blocks", or a number
+
+
+class Input(NamedTuple):
+    """A tensor with a row for each query token and head, or each key's: [batches, heads, tokens, size], or [B,H,N]
+    where size is 0."""
+
+    name: str
+    doc: str
+    units: str
+    size: int
+    of_keys: bool = False  #: of the tokens of k, and the heads of k or of q
+
+
+class Table(NamedTuple):
+    """What `prepare` computed of positions and operands, for `encode`."""
+
+    address: int
+    size: int
+    keeps: Any
+
+
+class GradientTable:
+    """Sums of what the rows of many calls gave the tokens of a table: `encode_backward` adds to them, one call after
+    the other, `prepare_backward` goes on from there. Of this process."""
+
+    def __init__(self, address: int, size: int, keeps: Any) -> None:
+        self.address, self.size, self.keeps = address, size, keeps
+        self.is_begun = False
+
+    def clear(self) -> None:
+        """The next `encode_backward` begins anew."""
+        self.is_begun = False
+
+
+class Gained(NamedTuple):
+    """Gradients that `prepare_backward` made."""
+
+    operands: dict[str, Any]  # by name
+    positions: Any  # None: not asked for; k_positions: or not given
+    k_positions: Any

@@ -1,0 +1,121 @@
+"""What the compiler is asked for: a description with its options."""
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from typing import Any, Mapping, NamedTuple, Sequence
+
+from . import _native
+from .errors import CompileError
+
+
+class Request(NamedTuple):
+    """A description with its options: what to compile, explain, check and time."""
+
+    file: str | None
+    text: str | None
+    defines: tuple[str, ...]
+    targets: str | None
+    dtypes: str | None
+    label: str | None = None
+    name: str | None = None
+    cache: str | None = None
+    trust_spec: bool = False
+    max_seconds: float = 0
+    max_memory: int = 0
+    max_cache: int = 0
+
+    def native(self) -> _native.CompileRequest:
+        for name, word in (*zip(self._fields, self), *(("defines", word) for word in self.defines)):
+            if isinstance(word, str) and "\0" in word:  # where C's texts end
+                raise CompileError(f"{name}: {word!r} has a NUL in it")
+        encode = lambda text: None if text is None else os.fsencode(text)  # noqa: E731
+        defines = (ctypes.c_char_p * (len(self.defines) + 1))(*(os.fsencode(word) for word in self.defines))
+        return _native.CompileRequest(
+            struct_size=ctypes.sizeof(_native.CompileRequest), n_defines=len(self.defines), file=encode(self.file),
+            text=encode(self.text), label=encode(self.label), defines=defines, targets=encode(self.targets),
+            dtypes=encode(self.dtypes), name=encode(self.name), program=encode(_native.program()),
+            cache=encode(self.cache), max_seconds=self.max_seconds, max_memory=self.max_memory,
+            trust_spec=self.trust_spec, max_cache=self.max_cache,
+        )  # fmt: skip
+
+    def run(self, command: str, *options: str) -> subprocess.CompletedProcess[str]:
+        """One of the program's other commands."""
+        text, words = None, [_native.program(), command, *options]
+        for define in self.defines:
+            words += ["-D", define]
+        for option, value in (("--target", self.targets), ("--dtype", self.dtypes)):
+            if value:
+                words += [option, value]
+        if self.trust_spec:
+            words.append("--trust-spec")
+        try:
+            if self.text is not None:
+                text = os.memfd_create("description")
+                os.write(text, self.text.encode())
+            file = self.file if text is None else f"/proc/self/fd/{text}"
+            return subprocess.run(
+                [*words, "--", str(file)], capture_output=True, text=True, pass_fds=() if text is None else (text,)
+            )
+        except OSError as e:
+            raise CompileError(f"cannot run the compiler '{_native.program()}': {e.strerror}") from e
+        finally:
+            if text is not None:
+                os.close(text)
+
+
+def stock() -> list[str]:
+    """Names of the descriptions that come with the package."""
+    return sorted(path.stem for folder in _native.spec_folders() for path in folder.glob("*.lua"))
+
+
+def word_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ",".join(word_of(item) for item in value)
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _listed(name: str, value: str | Sequence[str] | None) -> str | None:
+    words = [value] if isinstance(value, str) or not hasattr(value, "__iter__") else list(value)
+    for word in words:
+        if not isinstance(word, str) and value is not None:
+            raise CompileError(f"{name}: {word!r} is a {type(word).__name__}; expected a text or a list of texts")
+    return None if value is None else ",".join(words)
+
+
+_SHORT = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
+
+
+def _source(spec: str | os.PathLike[str]) -> tuple[str | None, str | None]:
+    """File, or text."""
+    if isinstance(spec, str) and "\n" in spec:
+        return None, spec
+    if not isinstance(spec, (str, os.PathLike)):
+        raise CompileError(f"spec is a {type(spec).__name__}; expected a text or a path")
+    path = os.fspath(spec)
+    if isinstance(spec, str) and spec.isidentifier() and not os.path.exists(path):
+        for folder in _native.spec_folders():
+            if (folder / f"{path}.lua").is_file():
+                return str(folder / f"{path}.lua"), None
+    if not os.path.isfile(path):
+        raise CompileError(f"spec: no description '{path}'; expected a file, Lua text, or one of {', '.join(stock())}")
+    return path, None
+
+
+def request_of(
+    spec: str | os.PathLike[str],
+    defines: Mapping[str, Any],
+    targets: str | Sequence[str] | None = None,
+    dtypes: str | Sequence[str] | None = None,
+    **more: Any,
+) -> Request:
+    """What `compile` is asked for, as it has them; more: other fields of a Request."""
+    file, text = _source(spec)
+    words = tuple(f"{key}={word_of(value)}" for key, value in defines.items())
+    types = _listed("dtypes", dtypes)
+    for long, short in _SHORT.items():
+        types = types and types.replace(long, short)
+    return Request(file, text, words, _listed("targets", targets), types, **more)
