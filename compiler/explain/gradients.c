@@ -39,7 +39,6 @@ static void of_rotors(arena *a, const void *of, int row_operations, explain_grad
   count_token(a, g, p, &out->token);
   out->table_bytes = (int64_t)g->n_torques * p->lanes * 8;
   out->chunk_bytes = (int64_t)(p->per_head ? p->spec->heads : 1) * g->n_boundaries * p->lanes * 8;
-  if (p->of_rows) out->missing = "on GPUs: of rows alone; what rows' own rotors gain is not summed there";
 }
 
 /* The head's torque, D x D, of which turns gain the entries within blocks; turned on both sides it is what the change

@@ -31,7 +31,7 @@ gpu_function gpu_open_function(ir *b, arena *a, const char *name, int count, int
 }
 
 gpu_body gpu_open(ir *b, arena *a, const plan *p, bool per_head, const gpu_entry *entry, unsigned native, bool host) {
-  int more = entry->kind == GPU_GRADIENT          ? PEGEN_PTX_GRADIENT_COUNT
+  int more = entry->kind == GPU_GRADIENT ? (p->of_rows ? PEGEN_PTX_ROW_GRADIENT_COUNT : PEGEN_PTX_GRADIENT_COUNT)
              : entry->kind == GPU_MATRIX_GRADIENT ? PEGEN_PTX_MATRIX_GRADIENT_COUNT
              : entry->kind == GPU_COLUMN_GRADIENT || entry->kind == GPU_ATTENTION_WEIGHTS
                  ? pegen_ptx_behind_inputs(PEGEN_PTX_COLUMN_INPUTS, 0, p->spec->n_inputs)
@@ -186,6 +186,7 @@ void gpu_set_row_ops(gpu_body *t, const program_op *ops) {
   t->rows.turn = NULL;
   for (const program_op *op = ops; op; op = op->next) {
     if (op->kind == OP_LOAD || op->kind == OP_STORE || op->kind == OP_WEDGE) continue; /* torques: gpu/gradient */
+    if (op->kind == OP_REDUCE) return; /* what follows is made of a row's own torques: gpu/gradient, too */
     if (op->kind != OP_ADD && op->kind != OP_APPLY) diag_bug("gpu/body", "'%s' in a row", program_op_word(op->kind));
     if (program_part_of(maker_of(t, op)) != t->p->part) continue;
     if (t->rows.turn) diag_bug("gpu/body", "a row is turned twice");

@@ -37,8 +37,7 @@ static bool maps(const spec *s) {
 static const gpu_program *rotors(arena *a, const form *f, const void *plan, unsigned dtypes, bool gradients) {
   const program *backward = transposed(a, f, plan, gradients);
   const program *encode = form_program(a, f, plan, "encode");
-  const program *gradient =
-      gradients && !program_plan(encode)->of_rows ? form_program(a, f, plan, "encode_backward") : NULL;
+  const program *gradient = gradients ? form_program(a, f, plan, "encode_backward") : NULL;
   return gpu_rotor_program(a, encode, backward, gradient, dtypes);
 }
 

@@ -123,6 +123,7 @@ static LLVMValueRef ptx_gradient(describer *d, const gpu_program *p) {
   if (!of && !m && !columns && !p->n_weights) return describe_null(d);
   bool reads_rows = !columns && !p->n_weights && (m || !plan_is_sum(plan_gradient_first(of)->token));
   int blocks = of ? plan_gradient_blocks(of) : p->spec->n_blocks;
+  int input_gains = of ? plan_gradient_first(of)->n_row_inputs[TORQUE_OF_Y] * blocks : 0;
   describe_field fields[] = {
       FIELD(pegen_ptx_gradient, n_sums, describe_i32(d, of ? plan_gradient_sums(of, of->n_parts) : 0)),
       FIELD(pegen_ptx_gradient, n_gained, describe_i32(d, of ? plan_gradient_scatters(of, of->n_parts) : 0)),
@@ -136,7 +137,8 @@ static LLVMValueRef ptx_gradient(describer *d, const gpu_program *p) {
       FIELD(pegen_ptx_gradient, matrix_sums, describe_i32(d, m ? m->numbers : 0)),
       FIELD(pegen_ptx_gradient, matrix_elements, describe_i32(d, m ? m->elements : 0)),
       FIELD(pegen_ptx_gradient, thread_bytes, describe_i32(d, m ? m->thread_bytes : 0)),
-      FIELD(pegen_ptx_gradient, n_weights, describe_i32(d, p->n_weights))};
+      FIELD(pegen_ptx_gradient, n_weights, describe_i32(d, p->n_weights)),
+      FIELD(pegen_ptx_gradient, n_input_gains, describe_i32(d, input_gains))};
   return describe_global(d, "ptx_gradient", DESCRIBE(d, pegen_ptx_gradient, fields), true);
 }
 

@@ -461,6 +461,7 @@ typedef struct pegen_ptx_gradient {
   int32_t thread_bytes; /* of the workspace, a thread's own */
   int32_t n_weights; /* of attention whose bias is a polynomial: numbers of a query, of which inputs, operands and
                         positions gain; structs of other kernels may end before it */
+  int32_t n_input_gains; /* numbers of a row that turns by inputs (per_head 3), of which these gain: a float32 each */
 } pegen_ptx_gradient;
 
 typedef struct pegen_ptx {
