@@ -182,7 +182,7 @@ def main():
     parser.add_argument("--alone", action="store_true", help="without PyTorch, whose 16-bit types take long")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     torch.set_num_threads(given.threads)
     with tempfile.TemporaryDirectory() as folder:
         read, rows = reader(pathlib.Path(folder)), []

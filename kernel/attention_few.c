@@ -45,6 +45,7 @@ void pegen_few_begin(walk *f, pegen_attention_walk *w, int target) {
   f->few.tile.operands = w->tile.operands;
   f->few.tile.keys = &w->key_places;
   f->few.tile.seen = &w->seen;
+  f->keys = f->code->keys * (w->call->type == PEGEN_NUMBER_F32 ? 1 : 2);
   f->state = 0;
 }
 
@@ -109,35 +110,53 @@ void pegen_few_set_item(walk *f, int64_t item) {
 
 /* ---- its keys ---- */
 
-/* Rows that share what is read of a key, as long as there are some, and then one by one. */
-static void run_blocks(walk *f, pegen_few_function *const code[PEGEN_FEW_KINDS]) {
-  for (int64_t row = 0, next; row < f->few.rows; row = next) {
-    int64_t together = row + PEGEN_FEW_BLOCK <= f->few.rows;
-    next = row + (together ? PEGEN_FEW_BLOCK : 1);
+/* What comes next is asked for by the first rows alone. */
+static void asked_already(walk *f, int of_values) {
+  f->few.ahead = of_values ? f->few.tile.v[0] : f->few.tile.k[0];
+  f->few.ahead_token = of_values ? f->few.tile.v_token : f->few.tile.k_token;
+}
+
+/* Rows that share what is read of a key: as few times as can be, nearly equally many. */
+static void run_blocks(walk *f, pegen_few_function *const code[PEGEN_FEW_BLOCK], int of_values) {
+  int64_t most = f->code->block;
+  for (int64_t row = 0, rows; row < f->few.rows; row += rows) {
+    int64_t left = f->few.rows - row, times = (left + most - 1) / most;
+    rows = (left + times - 1) / times;
     f->few.row = row;
-    code[together ? PEGEN_FEW_SOME : PEGEN_FEW_ONE](&f->few);
-    f->few.k_ahead = f->few.v_ahead = 0; /* once a tile */
+    code[rows - 1](&f->few);
+    asked_already(f, of_values);
   }
 }
 
 /* Of one row without keys whose power is 0. 0 times what is no number is none: keys that some row does not see are left
  * out one by one. */
 static void run_seen_values(walk *f) {
-  for (f->few.row = 0; f->few.row < f->few.rows; f->few.row++) f->code->values[PEGEN_FEW_ONE](&f->few);
+  for (f->few.row = 0; f->few.row < f->few.rows; f->few.row++) {
+    f->code->values[0](&f->few);
+    asked_already(f, 1);
+  }
 }
 
-static void run_scores(walk *f) { run_blocks(f, f->code->scores); }
-static void run_values(walk *f) { run_blocks(f, f->code->values); }
+static void run_scores(walk *f) { run_blocks(f, f->code->scores, 0); }
+static void run_values(walk *f) { run_blocks(f, f->code->values, 1); }
 
-/* Where keys of a tensor of pages are: `rows` so that a key's number times `token` leads to it, and how far it is to a
- * key that comes after some others. */
-static const char *place_rows(const walk *f, const char *rows, int64_t page, int64_t token, int64_t key,
-                              int64_t *ahead) {
-  const pegen_attention_pages *p = f->few.tile.pages;
-  uintptr_t at = pegen_paged_row(p, rows, page, token, key);
-  int64_t later = key + f->code->keys;
-  *ahead = later < f->most ? (int64_t)(pegen_paged_row(p, rows, page, token, later) - at) : 0;
-  return (const char *)(at - (uintptr_t)(key * token));
+/* Where keys of a tensor of pages are: so that a key's number times `token` leads from there to a row, that of key `of`
+ * from number `key`. */
+static const char *place_rows(const walk *f, const char *rows, int64_t page, int64_t token, int64_t key, int64_t of) {
+  return (const char *)(pegen_paged_row(f->few.tile.pages, rows, page, token, of) - (uintptr_t)(key * token));
+}
+
+/* What is asked for while keys from `key` on of a tile are read: as scores go, their values, and as values go, keys of
+ * the next tile. So a tile's rows and as many again are to be in the nearest cache, and no more. */
+static void look_ahead(walk *f, int of_values, int64_t key, const char *k, const char *v) {
+  pegen_attention_few *few = &f->few;
+  const pegen_attention_pages *p = few->tile.pages;
+  int64_t keys = f->keys, later = key + keys;
+  few->ahead_token = of_values ? few->tile.k_token : few->tile.v_token;
+  if (!p) few->ahead = of_values ? k + keys * few->ahead_token : v;
+  else if (!of_values) few->ahead = place_rows(f, v, p->v_page, few->ahead_token, key, key);
+  else if (later < f->most) few->ahead = place_rows(f, k, p->k_page, few->ahead_token, key, later);
+  else asked_already(f, 1);
 }
 
 /* What is added to the values of a tile's first page is not multiplied again. */
@@ -149,12 +168,11 @@ static void end_decay(walk *f) {
 static void run_stage(walk *f, void (*stage)(walk *f), int of_values) {
   pegen_attention_few *few = &f->few;
   const pegen_attention_pages *p = few->tile.pages;
-  const char **rows = of_values ? few->tile.v : few->tile.k, *first_row = rows[0];
-  int64_t token = of_values ? few->tile.v_token : few->tile.k_token, first = few->first, count = few->count,
-          *ahead = of_values ? &few->v_ahead : &few->k_ahead;
+  const char *k = few->tile.k[0], *v = few->tile.v[0];
+  int64_t first = few->first, count = few->count;
   float *scores = few->scores;
-  *ahead = token * f->code->keys;
   if (!p) {
+    look_ahead(f, of_values, first, k, v);
     stage(f);
     return;
   }
@@ -162,11 +180,14 @@ static void run_stage(walk *f, void (*stage)(walk *f), int of_values) {
     few->first = key;
     few->count = pegen_page_end(p, key, first + count) - key;
     few->scores = scores + (key - first);
-    rows[0] = place_rows(f, first_row, of_values ? p->v_page : p->k_page, token, key, ahead);
+    if (of_values) few->tile.v[0] = place_rows(f, v, p->v_page, few->tile.v_token, key, key);
+    else few->tile.k[0] = place_rows(f, k, p->k_page, few->tile.k_token, key, key);
+    look_ahead(f, of_values, key, k, v);
     stage(f);
     if (of_values && key == first) end_decay(f);
   }
-  rows[0] = first_row;
+  few->tile.k[0] = k;
+  few->tile.v[0] = v;
   few->first = first;
   few->count = count;
   few->scores = scores;
@@ -186,7 +207,7 @@ static void run_tile(walk *f, int64_t first, int64_t end, int paired) {
 
 /* Tiles end at multiples of their keys, wherever they begin, and so between pages' rows by 16. */
 static void run_range(walk *f, int64_t begin, int64_t end, int paired) {
-  int64_t keys = f->code->keys;
+  int64_t keys = f->keys;
   for (int64_t first = begin, next; first < end; first = next) {
     next = (first / keys + 1) * keys;
     if (next > end) next = end;

@@ -11,11 +11,8 @@
 
 #include "attention.h"
 
-/* Most rows of an item; rows that share what is read of a key, one or so many; most keys of a tile. */
-enum { PEGEN_FEW_ROWS = 32, PEGEN_FEW_BLOCK = 3, PEGEN_FEW_KEYS = 64 };
-
-/* What code is emitted twice for: of one row, and of PEGEN_FEW_BLOCK. */
-enum { PEGEN_FEW_ONE, PEGEN_FEW_SOME, PEGEN_FEW_KINDS };
+/* Most rows of an item; most rows that share what is read of a key; most keys of a tile. */
+enum { PEGEN_FEW_ROWS = 32, PEGEN_FEW_BLOCK = 4, PEGEN_FEW_KEYS = 128 };
 
 /* One item: rows of queries and what became of the keys so far. */
 typedef struct pegen_attention_few {
@@ -27,7 +24,9 @@ typedef struct pegen_attention_few {
   int64_t rows;
   int64_t row, count; /* of scores and values: the first of their rows; of soften too: keys [first, first + count) */
   int64_t first;
-  int64_t k_ahead, v_ahead; /* bytes from a key's row to one that is asked for ahead; 0: none */
+  const char
+      *ahead; /* of scores and values: with a key's row one is asked for that comes next, where its number times */
+  int64_t ahead_token; /* ahead_token leads from here */
   const char *q[PEGEN_FEW_ROWS]; /* of row r */
   char *out[PEGEN_FEW_ROWS];
   char *lse[PEGEN_FEW_ROWS]; /* set where it is wanted */
@@ -51,13 +50,14 @@ typedef void pegen_few_function(pegen_attention_few *few);
 /* The emitted functions of one target. A type is asked for where rows are read: a function of each would take as long
  * again to compile, and a branch that always goes the same way takes next to nothing beside the products. */
 typedef struct pegen_attention_few_code {
-  int64_t keys; /* of a tile; 0: this target has none of them */
+  int64_t keys; /* of a tile of float32, half of those of 16 bits; 0: this target has none of them */
   int64_t queries; /* fewer queries of a head are few */
+  int64_t block; /* most rows that share what is read of a key */
   pegen_few_function *begin; /* queries from q; nothing seen yet */
-  pegen_few_function *scores[PEGEN_FEW_KINDS]; /* of rows from `row` on */
+  pegen_few_function *scores[PEGEN_FEW_BLOCK]; /* of 1, 2, .. rows, as far as block, from `row` on */
   pegen_few_function *soften; /* bias, mask, maximum and powers of all rows */
   pegen_few_function *soften_plain; /* the same without bias; NULL: all keys have it */
-  pegen_few_function *values[PEGEN_FEW_KINDS]; /* of one row without keys whose power is 0 */
+  pegen_few_function *values[PEGEN_FEW_BLOCK]; /* the same; of one row without keys whose power is 0 */
   pegen_few_function *merge; /* what keys of `other` add to `state` */
   pegen_few_function *end; /* out */
   pegen_few_function *lse;

@@ -12,6 +12,7 @@ typedef struct pegen_few_walk {
   int64_t prefix_rows, rows; /* of a head of k and v: of prefix tokens, all */
   int64_t prefix_sets, sets; /* items of it, the same */
   int64_t items;
+  int64_t keys; /* of a tile: about as many bytes of any type */
   int64_t first_row; /* of the item, among those of its head of k and v */
   int64_t batch, head; /* of k, that the item is of; -1: none yet */
   int64_t least, most; /* keys that all of the item's rows see, that some see */

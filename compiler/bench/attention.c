@@ -1,12 +1,17 @@
 /* bench/attention: see bench/attention.h.
  *
- * The kernel, the same attention without bias and rotation (made by the same emitter), and the multiply-adds' peak take
- * turns in one process; times are processor time of one thread, and what is printed are the fastest.
+ * The kernel, the same attention without bias, rotation and mask (made by the same emitter), and the multiply-adds'
+ * peak take turns in one process; times are processor time of one thread, and what is printed are the fastest. Of a
+ * number of keys that was asked for one reading of keys and values takes turns, too. What a mask hides is the
+ * reference's word.
  */
 #include "bench/attention.h"
 
 #include "base/diag.h"
+#include "bench/limits.h"
 #include "bench/report.h"
+#include "bench/seen.h"
+#include "plan/attention.h"
 #include "verify/run.h"
 #include "verify/trial_attention_backward.h"
 
@@ -15,13 +20,18 @@
 #include <string.h>
 #include <time.h>
 
-enum { REPETITIONS = 15, SHAPE_PARTS = 4 };
+enum { REPETITIONS = 15, MOST_REPETITIONS = 400, SHAPE_PARTS = 4 };
+static const double SECONDS_OF_TURNS = 1; /* where calls are short */
 
 typedef struct shape {
   int64_t batch, tokens, heads;
+  int64_t keys, k_heads; /* tokens and heads, unless asked for */
 } shape;
 
-static const shape shapes[] = {{1, 196, 12}, {1, 1024, 12}, {8, 196, 12}};
+static const shape shapes[] = {{.batch = 1, .tokens = 196, .heads = 12},
+                               {.batch = 1, .tokens = 1024, .heads = 12},
+                               {.batch = 8, .tokens = 196, .heads = 12}};
+static const shape one_query = {.batch = 1, .tokens = 1, .heads = 12};
 enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes };
 
 static double now(void) {
@@ -54,8 +64,8 @@ static loaded_kernel *load(arena *a, const spec *s, const compile_options *optio
   return loaded;
 }
 
-/* Row-major whole numbers of the smallest cube that holds all tokens. */
-static const DLTensor *cube(arena *a, int64_t tokens, int axes) {
+/* Row-major whole numbers of the smallest cube that holds all tokens, of the last `rows` of them. */
+static const DLTensor *cube(arena *a, int64_t tokens, int64_t rows, int axes) {
   double *values = arena_array(a, double, tokens *axes);
   int64_t side = 0;
   for (double volume = 0; volume < (double)tokens;) {
@@ -68,7 +78,7 @@ static const DLTensor *cube(arena *a, int64_t tokens, int axes) {
     for (int axis = axes - 1; axis >= 0; axis--, rest /= side)
       values[n * axes + axis] = (double)(axis ? rest % side : rest);
   }
-  return tensor_contiguous(a, NUMBER_F32, 2, (int64_t[]){tokens, axes}, values);
+  return tensor_contiguous(a, NUMBER_F32, 2, (int64_t[]){rows, axes}, values + (tokens - rows) * axes);
 }
 
 /* One of the two kernels, with the fastest times of its entries. */
@@ -99,45 +109,87 @@ static int take_turn(contender *c, bool backward) {
 /* Multiplications and additions of the two products of attention without pairs; of the five of its gradients. */
 static double flops_of(const spec *s, const shape *size, bool backward) {
   int head_dim = s->head_dim, value_dim = s->pairwise->value_dim;
-  return 2.0 * (double)(size->batch * size->heads * size->tokens * size->tokens) *
+  return 2.0 * (double)(size->batch * size->heads * size->tokens * size->keys) *
          (backward ? 3 * head_dim + 2 * value_dim : head_dim + value_dim);
 }
 
-static void write_row(json_writer *w, const spec *s, const contender *c, const contender *without, const shape *size,
-                      number_type type, double peak, bool backward) {
-  const pegen_kernel *kernel = c->kernel;
-  double seconds = c->seconds, plain = without->seconds, flops = flops_of(s, size, false);
-  report_kernel(w, kernel->name, kernel->options, kernel->targets, number_type_info(type)->name);
-  report_sizes(w, "attention", size->batch, size->tokens, size->heads, s->head_dim);
+/* What was measured of a shape. */
+typedef struct figures {
+  const spec *s;
+  const bench_options *bench;
+  const shape *size;
+  number_type type;
+  contender with, without;
+  int samples;
+  double peak;
+  double seen; /* share of pairs; 1 where nothing is hidden */
+  size_t bytes;   /* of k and v */
+  double reading; /* seconds; 0: not asked for */
+} figures;
+
+/* The longer of the times that one reading of k and v and the multiply-adds take at least. */
+static double limit_of(const figures *f) {
+  double arithmetic = flops_of(f->s, f->size, false) / f->peak;
+  return f->reading > arithmetic ? f->reading : arithmetic;
+}
+
+static double share_of(const figures *f) { return f->with.seconds / (f->without.seconds * f->seen); }
+
+static void write_keys(json_writer *w, const figures *f) {
+  json_integer(w, "keys", f->size->keys);
+  json_integer(w, "key_heads", f->size->k_heads);
+  json_integer(w, "bytes", (int64_t)f->bytes);
+  json_number(w, "reading_seconds", f->reading);
+  json_number(w, "multiply_add_seconds", flops_of(f->s, f->size, false) / f->peak);
+  json_number(w, "plain_ratio", limit_of(f) / f->without.seconds);
+  json_number(w, "ratio", limit_of(f) / f->with.seconds);
+}
+
+static void write_row(json_writer *w, const figures *f) {
+  const pegen_kernel *kernel = f->with.kernel;
+  double seconds = f->with.seconds, plain = f->without.seconds, flops = flops_of(f->s, f->size, false);
+  report_kernel(w, kernel->name, kernel->options, kernel->targets, number_type_info(f->type)->name);
+  report_sizes(w, "attention", f->size->batch, f->size->tokens, f->size->heads, f->s->head_dim);
   json_integer(w, "threads", 1);
-  json_integer(w, "samples", REPETITIONS);
+  json_integer(w, "samples", f->samples);
   json_number(w, "seconds", seconds);
   json_number(w, "plain_seconds", plain);
   json_number(w, "times_plain", seconds / plain);
   json_number(w, "plain_flops", flops);
-  json_number(w, "peak_flops_per_second", peak);
-  json_number(w, "plain_of_peak", flops / plain / peak);
-  if (backward) {
-    flops = flops_of(s, size, true);
-    json_number(w, "backward_seconds", c->backward);
-    json_number(w, "backward_plain_seconds", without->backward);
-    json_number(w, "backward_times_plain", c->backward / without->backward);
+  json_number(w, "peak_flops_per_second", f->peak);
+  json_number(w, "plain_of_peak", flops / plain / f->peak);
+  if (f->reading > 0) write_keys(w, f);
+  if (f->seen < 1) {
+    json_number(w, "seen", f->seen);
+    json_number(w, "times_share", share_of(f));
+  }
+  if (f->bench->backward) {
+    flops = flops_of(f->s, f->size, true);
+    json_number(w, "backward_seconds", f->with.backward);
+    json_number(w, "backward_plain_seconds", f->without.backward);
+    json_number(w, "backward_times_plain", f->with.backward / f->without.backward);
     json_number(w, "backward_plain_flops", flops);
-    json_number(w, "backward_plain_of_peak", flops / without->backward / peak);
+    json_number(w, "backward_plain_of_peak", flops / f->without.backward / f->peak);
   }
   report_row_end(w);
 }
 
-static void print_row(const spec *s, const contender *c, const contender *without, const shape *size, double peak,
-                      bool backward) {
-  double flops = flops_of(s, size, false) / without->seconds;
+static void print_row(const figures *f) {
+  const shape *size = f->size;
+  double plain = f->without.seconds, flops = flops_of(f->s, size, false) / plain;
   printf("  [%d,%d,%d,%d]%*s %10.3f %10.3f %7.2f %9.1f %7.1f %7.2f\n", (int)size->batch, (int)size->heads,
-         (int)size->tokens, s->head_dim, size->tokens < 1000 ? 3 : 2, "", c->seconds * 1e3, without->seconds * 1e3,
-         c->seconds / without->seconds, flops * 1e-9, peak * 1e-9, flops / peak);
-  if (!backward) return;
-  flops = flops_of(s, size, true) / without->backward;
-  printf("    backward          %10.3f %10.3f %7.2f %9.1f %7.1f %7.2f\n", c->backward * 1e3, without->backward * 1e3,
-         c->backward / without->backward, flops * 1e-9, peak * 1e-9, flops / peak);
+         (int)size->tokens, f->s->head_dim, size->tokens < 1000 ? 3 : 2, "", f->with.seconds * 1e3, plain * 1e3,
+         f->with.seconds / plain, flops * 1e-9, f->peak * 1e-9, flops / f->peak);
+  if (f->reading > 0)
+    printf("    %d keys of %d heads: one reading %.3f ms, multiply-adds %.3f ms; limit/plain %.2f, limit/call %.2f\n",
+           (int)size->keys, (int)size->k_heads, f->reading * 1e3, flops_of(f->s, size, false) / f->peak * 1e3,
+           limit_of(f) / plain, limit_of(f) / f->with.seconds);
+  if (f->seen < 1) printf("    %.2f %% of pairs seen: %.2f times their share of plain\n", f->seen * 100, share_of(f));
+  if (!f->bench->backward) return;
+  flops = flops_of(f->s, size, true) / f->without.backward;
+  printf("    backward          %10.3f %10.3f %7.2f %9.1f %7.1f %7.2f\n", f->with.backward * 1e3,
+         f->without.backward * 1e3, f->with.backward / f->without.backward, flops * 1e-9, f->peak * 1e-9,
+         flops / f->peak);
 }
 
 /* Gradients of all that the kernel has gradients of. */
@@ -148,35 +200,78 @@ static int lay_gradients(arena *a, contender *c, uint64_t *random) {
   return 0;
 }
 
+/* One reading of k and v, by whichever loop is fastest. */
+static void read_keys(figures *f) {
+  const limit_loop *loops;
+  float sink[LIMIT_SINK / sizeof(float)];
+  const attention_trial *t = &f->with.trial;
+  int64_t rows = f->size->batch * f->size->k_heads * f->size->keys, number = number_bytes(f->type);
+  size_t of_k = (size_t)(rows * f->s->head_dim * number), of_v = (size_t)(rows * f->s->pairwise->value_dim * number);
+  f->bytes = of_k + of_v;
+  for (int i = 0, count = limit_reads(&loops); i < count; i++) {
+    double start = now();
+    loops[i].run(sink, t->k->data, of_k / LIMIT_SINK * LIMIT_SINK);
+    loops[i].run(sink, t->v->data, of_v / LIMIT_SINK * LIMIT_SINK);
+    keep_fastest(&f->reading, start);
+  }
+}
+
+static int take_turns(figures *f) {
+  int error = 0;
+  f->samples = REPETITIONS;
+  for (int turn = 0; turn < f->samples && !error; turn++) {
+    if ((error = take_turn(&f->with, f->bench->backward))) return error;
+    error = take_turn(&f->without, f->bench->backward);
+    if (f->bench->keys) read_keys(f);
+    if (turn == 0 && f->bench->keys) {
+      double turns = SECONDS_OF_TURNS / (f->with.seconds + f->without.seconds);
+      f->samples = turns < REPETITIONS ? REPETITIONS : turns < MOST_REPETITIONS ? (int)turns : MOST_REPETITIONS;
+    }
+    if (turn >= REPETITIONS) continue;
+    double flops = bench_peak_flops();
+    f->peak = flops > f->peak ? flops : f->peak;
+  }
+  return error;
+}
+
+/* Tensors of both; an error of the kernel's. */
+static int lay_tensors(arena *a, figures *f, const spec *bare) {
+  uint64_t random = 1;
+  const shape *size = f->size;
+  attention_trial *t = &f->with.trial;
+  *t = (attention_trial){.spec = f->s, .operands = trial_random_operands(a, f->s, NUMBER_F32, &random)};
+  attention_sizes sizes = {size->batch, size->heads, size->k_heads, size->tokens, size->keys};
+  attention_trial_fill(a, t, &sizes, f->type, ROWS_BHND, &random);
+  if (!f->s->grid[0]) t->positions = cube(a, size->keys, size->tokens, f->s->n_axes);
+  if (size->keys != size->tokens) t->k_positions = cube(a, size->keys, size->keys, f->s->n_axes);
+  f->without.trial = *t;
+  f->without.trial.spec = bare;
+  t->causal = f->bench->causal;
+  f->with.out = f->without.out = attention_trial_out(a, t, ROWS_BHND);
+  if (!f->bench->backward) return 0;
+  int error = lay_gradients(a, &f->with, &random);
+  return error ? error : lay_gradients(a, &f->without, &random);
+}
+
 static int measure(const spec *s, const pegen_kernel *kernel, const spec *bare, const pegen_kernel *plain,
                    const shape *size, number_type type, const bench_options *bench) {
   arena *a = arena_create();
-  uint64_t random = 1;
-  contender with = {.kernel = kernel}, without = {.kernel = plain};
-  attention_trial *t = &with.trial;
-  *t = (attention_trial){.spec = s, .operands = trial_random_operands(a, s, NUMBER_F32, &random)};
-  attention_sizes sizes = {size->batch, size->heads, size->heads, size->tokens, size->tokens};
-  attention_trial_fill(a, t, &sizes, type, ROWS_BHND, &random);
-  if (!s->grid[0]) t->positions = cube(a, size->tokens, s->n_axes);
-  without.trial = *t;
-  without.trial.spec = bare;
-  with.out = without.out = attention_trial_out(a, t, ROWS_BHND);
-  double peak = 0;
-  int error = 0, status = 0;
-  if (bench->backward && !(error = lay_gradients(a, &with, &random))) error = lay_gradients(a, &without, &random);
-  for (int turn = 0; turn < REPETITIONS && !error; turn++) {
-    if (!(error = take_turn(&with, bench->backward))) error = take_turn(&without, bench->backward);
-    double flops = bench_peak_flops();
-    peak = flops > peak ? flops : peak;
-  }
+  int status = STATUS_OK;
+  figures f = {.s = s, .bench = bench, .size = size, .type = type, .seen = 1};
+  f.with.kernel = kernel;
+  f.without.kernel = plain;
+  int error = lay_tensors(a, &f, bare);
+  if (!error) error = take_turns(&f);
   if (error) {
     diag_error(NULL, 0, "bench: the kernel refused [%d,%d,%d,%d]: %s", (int)size->batch, (int)size->heads,
                (int)size->tokens, s->head_dim, pegen_strerror(error));
-    status = 1;
+    status = STATUS_ERROR;
   } else {
+    const attention_plan *plan = attention_plan_build(a, s);
+    if (bench->causal || (plan && plan->mask)) f.seen = bench_seen_share(&f.with.trial);
     json_writer *w = report_row(bench);
-    if (w) write_row(w, s, &with, &without, size, type, peak, bench->backward);
-    else print_row(s, &with, &without, size, peak, bench->backward);
+    if (w) write_row(w, &f);
+    else print_row(&f);
   }
   arena_destroy(a);
   return status;
@@ -188,17 +283,73 @@ static int read_shape(const char *text, const spec *s, shape *out) {
   int count = sscanf(text, "%lld,%lld,%lld,%lld", &part[0], &part[1], &part[2], &part[3]);
   if (count < 3 || part[0] < 1 || part[1] < 1 || part[2] < 1 || part[3] != s->head_dim) {
     diag_error(NULL, 0, "bench: --shape %s; B,N,H or B,N,H,%d was expected", text, s->head_dim);
-    return 1;
+    return STATUS_ERROR;
   }
-  *out = (shape){part[0], part[1], part[2]};
-  return 0;
+  *out = (shape){.batch = part[0], .tokens = part[1], .heads = part[2]};
+  return STATUS_OK;
 }
 
 /* What the description allows of a shape: its heads, its grid. */
-static shape fit(shape size, const spec *s) {
+static shape fit(shape size, const spec *s, int64_t keys, int group) {
   if (s->heads > 1) size.heads = s->heads;
   if (s->grid[0]) size.tokens = spec_grid_tokens(s);
+  size.keys = keys ? keys : size.tokens;
+  size.k_heads = size.heads / group;
   return size;
+}
+
+/* Both kernels, of one number type. */
+typedef struct kernels {
+  const spec *s, *bare;
+  const pegen_kernel *kernel, *plain;
+  number_type type;
+  const bench_options *bench;
+} kernels;
+
+static int measure_keys(const kernels *k, shape given, int64_t keys) {
+  int group = k->bench->group ? k->bench->group : 1;
+  shape size = fit(given, k->s, keys, group);
+  if (size.keys < size.tokens || size.heads % group) {
+    diag_error(k->s->file, k->s->line,
+               "bench: %d queries of %d heads against %d keys in groups of %d heads; no more queries than keys were "
+               "expected, and whole groups",
+               (int)size.tokens, (int)size.heads, (int)size.keys, group);
+    return STATUS_ERROR;
+  }
+  return measure(k->s, k->kernel, k->bare, k->plain, &size, k->type, k->bench);
+}
+
+static int measure_shape(const kernels *k, shape given) {
+  if (!k->bench->keys) return measure_keys(k, given, 0);
+  int status = STATUS_OK;
+  for (int i = 0; i < k->bench->n_keys && !status; i++) status = measure_keys(k, given, k->bench->keys[i]);
+  return status;
+}
+
+static int measure_type(const kernels *k) {
+  shape given = one_query;
+  if (!k->bench->report) {
+    printf("%s, %s, one thread, processor time; plain: the same attention without positions; flops: 2 N M (D + Dv) of "
+           "q k^T and p v, plain\n",
+           k->s->name, number_type_info(k->type)->name);
+    printf("  [B,H,N,D]               ms   plain ms  times   Gflop/s    peak  plain/peak\n");
+  }
+  if (k->bench->shape) {
+    int status = read_shape(k->bench->shape, k->s, &given);
+    return status ? status : measure_shape(k, given);
+  }
+  if (k->bench->keys) return measure_shape(k, given);
+  int status = STATUS_OK;
+  for (int i = 0; !status && i < (k->s->grid[0] ? 1 : SHAPE_COUNT); i++) status = measure_shape(k, shapes[i]);
+  return status;
+}
+
+/* What --keys does not go with. */
+static int refuse_keys(const spec *s, const bench_options *bench) {
+  const char *what = s->grid[0] ? "positions are those of a grid" : bench->backward ? "--backward was given" : NULL;
+  if (!bench->keys || !what) return STATUS_OK;
+  diag_error(s->file, s->line, "bench: --keys, but %s; expected an attention of queries and keys apart, forward", what);
+  return STATUS_ERROR;
 }
 
 int bench_attention(arena *a, const spec *s, const compile_options *options, const bench_options *bench) {
@@ -206,28 +357,16 @@ int bench_attention(arena *a, const spec *s, const compile_options *options, con
   compiling.emit = EMIT_OBJ;
   compiling.no_gradients = !bench->backward;
   if (!compiling.dtypes) compiling.dtypes = PEGEN_DTYPE_F32;
-  number_type type = NUMBER_F32;
-  while (!(compiling.dtypes & number_type_info(type)->dtype)) type++;
+  int status = refuse_keys(s, bench);
+  if (status) return status;
   const spec *bare = without_pairs(a, s);
   loaded_kernel *loaded = load(a, s, &compiling), *plain = loaded ? load(a, bare, &compiling) : NULL;
-  int status = plain ? 0 : 1;
-  if (plain && !bench->report) {
-    printf("%s, %s, one thread, processor time; plain: the same attention without positions; flops: 2 N M (D + Dv) of "
-           "q k^T and p v, plain\n",
-           s->name, number_type_info(type)->name);
-    printf("  [B,H,N,D]               ms   plain ms  times   Gflop/s    peak  plain/peak\n");
-  }
-  shape given;
-  if (plain && bench->shape) {
-    status = read_shape(bench->shape, s, &given);
-    if (!status) {
-      given = fit(given, s);
-      status = measure(s, run_kernel(loaded), bare, run_kernel(plain), &given, type, bench);
-    }
-  }
-  for (int i = 0; plain && !bench->shape && !status && i < (s->grid[0] ? 1 : SHAPE_COUNT); i++) {
-    given = fit(shapes[i], s);
-    status = measure(s, run_kernel(loaded), bare, run_kernel(plain), &given, type, bench);
+  if (!plain) status = STATUS_ERROR;
+  for (int i = 0; i < NUMBER_CHANNEL_TYPES && !status; i++) {
+    number_type type = (number_type)i;
+    if (!(compiling.dtypes & number_type_info(type)->dtype)) continue;
+    kernels k = {s, bare, run_kernel(loaded), run_kernel(plain), type, bench};
+    status = measure_type(&k);
   }
   if (plain) run_unload(plain);
   if (loaded) run_unload(loaded);

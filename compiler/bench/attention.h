@@ -7,8 +7,8 @@
 #include "compile.h"
 #include "spec/spec.h"
 
-/* As bench_spec, of a description of attention. float32 or the first of --dtype, one thread's time and that of
- * --threads. */
+/* As bench_spec, of a description of attention. float32 or the types of --dtype, one thread, a number of keys or as
+ * many as queries. */
 int bench_attention(arena *a, const spec *s, const compile_options *compile, const bench_options *bench);
 
 /* Multiplications and additions of float32 a second that one thread of this processor does at most. */

@@ -53,11 +53,16 @@ static int measure_spec(arena *a, const spec *s, const compile_options *options,
                "bench: --append times NAME_append alone; expected it without --backward, --then-read");
     return STATUS_ERROR;
   }
-  if (bench->group && !bench->append) {
+  if (bench->group && !bench->append && !bench->keys) {
     diag_error(s->file, s->line,
-               "bench: --group %d says how many heads of q one of k and v has in --append, which it "
-               "was not given with",
+               "bench: --group %d says how many heads of q one of k and v has in --append or with --keys, neither of "
+               "which was given",
                bench->group);
+    return STATUS_ERROR;
+  }
+  if ((bench->keys || bench->causal) && measures[f->kind] != bench_attention) {
+    diag_error(s->file, s->line, "bench: %s of '%s', which has no attention; expected a description of attention",
+               bench->keys ? "--keys" : "--causal", s->name);
     return STATUS_ERROR;
   }
   if (bench->append && (on_gpu || !f->entries.append))

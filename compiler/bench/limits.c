@@ -57,6 +57,10 @@ enum { AHEAD_NEAR = 4096, AHEAD_FAR = 8192, UNROLL = 4 };
              for (int u = 0; u < UNROLL; u++) sum[u] = set1(0), \
              sum[(j - i) / (lanes)] = add(sum[(j - i) / (lanes)], load(in + j)), \
              for (int u = 0; u < UNROLL; u++) store(out + u * (lanes), sum[u])) \
+  LIMIT_LOOP(isa, suffix, lanes, read_near, vector sum[UNROLL]; \
+             for (int u = 0; u < UNROLL; u++) sum[u] = set1(0), AHEAD(AHEAD_NEAR); \
+             sum[(j - i) / (lanes)] = add(sum[(j - i) / (lanes)], load(in + j)), \
+             for (int u = 0; u < UNROLL; u++) store(out + u * (lanes), sum[u])) \
   static const limit_loop loops_##suffix[] = {{"scale", true, false, scale_##suffix}, \
                                               {"scale+4K", true, false, scale_near_##suffix}, \
                                               {"scale+8K", true, false, scale_far_##suffix}, \
@@ -64,9 +68,10 @@ enum { AHEAD_NEAR = 4096, AHEAD_FAR = 8192, UNROLL = 4 };
                                               {"copy-nt", false, true, copy_stream_##suffix}, \
                                               {"nt+4K", false, true, copy_stream_near_##suffix}, \
                                               {move_name, false, false, move}, \
-                                              {"read", false, false, read_##suffix}};
+                                              {"read", false, false, read_##suffix}, \
+                                              {"read+4K", false, false, read_near_##suffix}};
 
-enum { LOOPS_IN_PLACE = 3, LOOPS_OUT_OF_PLACE = 4 }; /* then the one that reads */
+enum { LOOPS_IN_PLACE = 3, LOOPS_OUT_OF_PLACE = 4, LOOPS_THAT_READ = 2 };
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -104,7 +109,16 @@ int limit_loops(bool in_place, const limit_loop **loops) {
   return in_place ? LOOPS_IN_PLACE : LOOPS_OUT_OF_PLACE;
 }
 
-limit_function *limit_read(void) { return best_loops()[LOOPS_IN_PLACE + LOOPS_OUT_OF_PLACE].run; }
+int limit_reads(const limit_loop **loops) {
+  *loops = best_loops() + LOOPS_IN_PLACE + LOOPS_OUT_OF_PLACE;
+  return LOOPS_THAT_READ;
+}
+
+limit_function *limit_read(void) {
+  const limit_loop *loops;
+  limit_reads(&loops);
+  return loops->run;
+}
 
 /* ---- threads ------------------------------------------------------------------------ */
 

@@ -19,9 +19,11 @@ typedef struct limit_loop {
 /* The loops for this processor, in place or not. */
 int limit_loops(bool in_place, const limit_loop **loops);
 
-/* Reads the bytes at `in` (a multiple of LIMIT_SINK) and leaves LIMIT_SINK bytes of their sum at `out`. */
+/* Reads the bytes at `in` (a multiple of LIMIT_SINK) and leaves LIMIT_SINK bytes of their sum at `out`; and all ways to
+ * do so, of which that is the first. */
 enum { LIMIT_SINK = 256 };
 limit_function *limit_read(void);
+int limit_reads(const limit_loop **loops);
 
 /* Threads that wait spinning between calls: starting one takes longer than a small kernel. */
 typedef struct crew crew;

@@ -17,7 +17,11 @@ typedef struct bench_options {
   bool table; /* encode by a table of NAME_prepare, which is timed, too */
   bool backward; /* gradients, too, by NAME_encode_backward or NAME_attention_backward */
   bool append; /* NAME_append in place of NAME_encode */
-  int group;   /* of append: heads of q for each of k and v; 0: 1 */
+  int group;   /* of append, and of attention with `keys`: heads of q for each of k and v; 0: 1 */
+  const int
+      *keys; /* [n_keys], of attention: queries of the shape against so many keys each; NULL: as many as queries */
+  int n_keys;
+  bool causal; /* attention of earlier keys alone, beside the same of all */
   bool then_read; /* each call, and each limit, is followed by one reading of what it wrote */
   bool json;  /* one JSON object instead of lines */
   const char *command;         /* the command line, for that object */

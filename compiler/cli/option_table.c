@@ -394,6 +394,25 @@ static int set_group(parser *p, const char *value) {
   return STATUS_OK;
 }
 
+static int add_keys(parser *p, const char *word) {
+  long long keys;
+  bench_options *bench = &p->out->bench;
+  if (!read_integer(word, 1, 1 << 24, &keys)) return usage("--keys: '%s' is no number of keys", word);
+  int *longer = arena_array(p->a, int, bench->n_keys + 1);
+  if (bench->n_keys) memcpy(longer, bench->keys, (size_t)bench->n_keys * sizeof *longer);
+  longer[bench->n_keys++] = (int)keys;
+  bench->keys = longer;
+  return STATUS_OK;
+}
+
+static int set_keys(parser *p, const char *value) { return each_word(p, value, add_keys); }
+
+static int set_causal(parser *p, const char *value) {
+  (void)value;
+  p->out->bench.causal = true;
+  return STATUS_OK;
+}
+
 static int set_then_read(parser *p, const char *value) {
   (void)value;
   p->out->bench.then_read = true;
@@ -521,8 +540,14 @@ static const option_row rows[] = {
     {"append", 0, NULL, false, FOR_BENCH, set_append,
      "time NAME_append instead: with norms and without, beside NAME_encode and a copy of k and v to their slots",
      VALUES_FREE, NULL},
-    {"group", 0, "COUNT", false, FOR_BENCH, set_group, "with --append: heads of q for each head of k and v; default 1",
+    {"keys", 0, "LIST", false, FOR_BENCH, set_keys,
+     "of attention: the shape's queries (one, where none is given) against so many keys, beside one reading of keys and "
+     "values and the multiply-adds",
      VALUES_FREE, NULL},
+    {"causal", 0, NULL, false, FOR_BENCH, set_causal,
+     "of attention: queries see earlier keys alone, beside the same of all keys", VALUES_FREE, NULL},
+    {"group", 0, "COUNT", false, FOR_BENCH, set_group,
+     "with --append or --keys: heads of q for each head of k and v; default 1", VALUES_FREE, NULL},
     {"then-read", 0, NULL, false, FOR_BENCH, set_then_read,
      "time each call, and each limit, together with one reading of q and k after it, as attention reads them",
      VALUES_FREE, NULL},

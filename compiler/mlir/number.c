@@ -67,6 +67,12 @@ static bool reads_natively(unsigned native, int type) {
 
 /* ---- vectors, as processors have them ---- */
 
+/* The upper half of a word, and the lower one moved up, are float32 without more ado. */
+static void unpack_upper_halves(ir *b, ir_value word, ir_value *x) {
+  x[0] = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.shli", word, like(b, word, 16)), b->f32);
+  x[1] = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.andi", word, like(b, word, 0xffff0000ll)), b->f32);
+}
+
 /* What is loaded of a type: the type itself where the target reads it, else its bits. */
 static MlirType stored_type(ir *b, unsigned native, int type) {
   if (type == NUMBER_F32) return b->f32;
@@ -95,6 +101,35 @@ void emit_store_channels(ir *b, unsigned native, int type, ir_value v, ir_value 
   ir_store(b, narrowed(b, native, type, v), at, streaming ? lanes * bytes : bytes, streaming);
 }
 
+static ir_value further(ir *b, int type, int width, ir_value at) {
+  return ir_offset_const(b, at, (int64_t)width * number_bytes(type));
+}
+
+void emit_load_channel_pair(ir *b, unsigned native, int type, int width, ir_value at, ir_value *x) {
+  if (conversions[type].is_upper_half) {
+    unpack_upper_halves(b, ir_load(b, ir_vector(b, width, b->i32), at, number_bytes(type)), x);
+    return;
+  }
+  x[0] = emit_load_channels(b, native, type, width, at);
+  x[1] = emit_load_channels(b, native, type, width, further(b, type, width, at));
+}
+
+/* The lower or the upper half of two registers whose lanes take turns. */
+static ir_value by_turns(ir *b, const ir_value *x, int upper) {
+  int64_t mask[64];
+  int lanes = ir_lanes(x[0]);
+  for (int i = 0; i < lanes; i++) mask[i] = (upper * lanes + i) / 2 + (i % 2 ? lanes : 0);
+  return ir_shuffle(b, x[0], x[1], lanes, mask);
+}
+
+void emit_store_channel_pair(ir *b, unsigned native, int type, const ir_value *x, ir_value at) {
+  bool turns = conversions[type].is_upper_half;
+  for (int half = 0; half < 2; half++) {
+    ir_value to = half ? further(b, type, ir_lanes(x[0]), at) : at;
+    emit_store_channels(b, native, type, turns ? by_turns(b, x, half) : x[half], to, false);
+  }
+}
+
 ir_value emit_rounded(ir *b, unsigned native, int type, ir_value v) {
   return widened(b, native, type, narrowed(b, native, type, v));
 }
@@ -117,12 +152,6 @@ ir_value emit_number_bits(ir *b, unsigned native, int type, ir_value x) {
 ir_value emit_number_value(ir *b, unsigned native, int type, ir_value bits) {
   if (!reads_natively(native, type)) return widened(b, native, type, bits);
   return widened(b, native, type, ir_cast(b, "arith.bitcast", bits, conversions[type].type(b)));
-}
-
-/* The upper half of a word, and the lower one moved up, are float32 without more ado. */
-static void unpack_upper_halves(ir *b, ir_value word, ir_value *x) {
-  x[0] = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.shli", word, i32(b, 16)), b->f32);
-  x[1] = ir_cast(b, "arith.bitcast", ir_op2(b, "arith.andi", word, i32(b, 0xffff0000ll)), b->f32);
 }
 
 void emit_unpack_word(ir *b, unsigned native, int type, ir_value word, ir_value *x) {

@@ -16,6 +16,11 @@ MlirType number_bits(ir *b, int type);
  * caches and must be aligned to its own size. */
 ir_value emit_load_channels(ir *b, unsigned native, int type, int width, ir_value at);
 void emit_store_channels(ir *b, unsigned native, int type, ir_value v, ir_value at, bool streaming);
+/* 2 `width` channels as two registers, in an order that is the type's and the cheapest to read: of a type that is the
+ * upper half of a float32 those of even numbers and those of odd ones, an instruction each. What is stored as a pair
+ * goes back in the tensor's order. */
+void emit_load_channel_pair(ir *b, unsigned native, int type, int width, ir_value at, ir_value *x);
+void emit_store_channel_pair(ir *b, unsigned native, int type, const ir_value *x, ir_value at);
 /* float32 rounded to a number type, as float32. */
 ir_value emit_rounded(ir *b, unsigned native, int type, ir_value v);
 

@@ -12,8 +12,9 @@ static LLVMValueRef of_all(describer *d, const cpu_target *target, const char *w
 }
 
 static LLVMValueRef by_rows(describer *d, const cpu_target *target, const char *what) {
-  LLVMValueRef kinds[PEGEN_FEW_KINDS] = {of_rows(d, target, what, 1), of_rows(d, target, what, PEGEN_FEW_BLOCK)};
-  return LLVMConstArray2(d->ptr, kinds, PEGEN_FEW_KINDS);
+  LLVMValueRef functions[PEGEN_FEW_BLOCK];
+  for (int i = 0; i < PEGEN_FEW_BLOCK; i++) functions[i] = of_rows(d, target, what, i + 1);
+  return LLVMConstArray2(d->ptr, functions, PEGEN_FEW_BLOCK);
 }
 
 static LLVMValueRef row_of(describer *d, const attention_plan *p, const cpu_target *target) {
@@ -21,6 +22,7 @@ static LLVMValueRef row_of(describer *d, const attention_plan *p, const cpu_targ
   describe_field fields[] = {
       FIELD(pegen_attention_few_code, keys, describe_i64(d, attention_few_keys(on, target))),
       FIELD(pegen_attention_few_code, queries, describe_i64(d, attention_few_queries(on, target))),
+      FIELD(pegen_attention_few_code, block, describe_i64(d, attention_few_block(target))),
       FIELD(pegen_attention_few_code, begin, of_all(d, target, "begin")),
       FIELD(pegen_attention_few_code, scores, by_rows(d, target, "scores")),
       FIELD(pegen_attention_few_code, soften, of_all(d, target, "soften")),

@@ -11,6 +11,7 @@ import platform
 import shlex
 import subprocess
 import sys
+import tempfile
 
 pegen, specs = sys.argv[1], pathlib.Path(sys.argv[2])
 environment = dict(os.environ)
@@ -119,6 +120,39 @@ def attention():
     assert near(row["plain_of_peak"], row["plain_flops"] / row["plain_seconds"] / row["peak_flops_per_second"]), row
 
 
+def keys():
+    """Few queries: limits, and times beside them."""
+    words = ["--shape", "2,1,6", "--keys", "40,70", "--group", "3", "--dtype", "f32,bf16"]
+    rows = bench(str(specs / "alibi.lua"), "-D", "heads=6", *words)["rows"]
+    assert [(row["dtype"], row["keys"]) for row in rows] == [(t, m) for t in ("f32", "bf16") for m in (40, 70)], rows
+    for row in rows:
+        assert (row["batch"], row["tokens"], row["heads"], row["key_heads"]) == (2, 1, 6, 2), row
+        assert row["bytes"] == 2 * 2 * 2 * row["keys"] * 64 * (4 if row["dtype"] == "f32" else 2), row
+        assert row["plain_flops"] == 4 * 2 * 6 * row["keys"] * 64 and row["reading_seconds"] > 0, row
+        assert near(row["multiply_add_seconds"], row["plain_flops"] / row["peak_flops_per_second"]), row
+        limit = max(row["reading_seconds"], row["multiply_add_seconds"])
+        assert near(row["plain_ratio"], limit / row["plain_seconds"]), row
+        assert near(row["ratio"], limit / row["seconds"]) and "seen" not in row, row
+
+
+def seen():
+    """Shares of pairs that a mask and that causal attention leave, and times beside them."""
+    with tempfile.TemporaryDirectory() as folder:
+        window = pathlib.Path(folder) / "window.lua"
+        window.write_text(
+            'local pe = require "pegen"\nreturn pe.encoding { name = "window", axes = { "t" }, head_dim = 16,\n'
+            "  bias = function(delta) return pe.where(-delta.t, 8, 0, pe.masked) end }\n"
+        )
+        (row,) = bench(str(window), "--shape", "1,40,2", "--causal")["rows"]
+        pairs = 40 * 8 - 8 * 7 // 2
+        (last,) = bench(str(window), "--shape", "1,1,2", "--keys", "40")["rows"]
+        (causal,) = bench(str(specs / "attention.lua"), "--shape", "1,40,2", "--causal")["rows"]
+    assert near(row["seen"], pairs / 40**2) and near(last["seen"], 8 / 40), (row, last)
+    assert near(causal["seen"], 41 / 80), causal
+    for of in (row, last, causal):
+        assert near(of["times_share"], of["seconds"] / (of["plain_seconds"] * of["seen"])), of
+
+
 def gpu():
     rows = bench(str(specs / "care.lua"), "--target", "sm_80", "--shape", "2,3,4", "--in-place")["rows"]
     assert len(rows) == 1 and rows[0]["device"] and rows[0]["targets"] == "sm_80", rows
@@ -136,6 +170,11 @@ def failures_print_nothing():
         ["rope.lua", "--shape", "1,8,2", "--append", "--backward"],
         ["rope.lua", "--shape", "1,8,2", "--append", "--group", "3"],
         ["rope.lua", "--shape", "1,8,2", "--group", "2"],
+        ["rope.lua", "--shape", "1,1,2", "--keys", "8"],
+        ["rope.lua", "--shape", "1,8,2", "--causal"],
+        ["alibi.lua", "--shape", "1,9,8", "--keys", "8"],
+        ["alibi.lua", "--shape", "1,1,8", "--keys", "8", "--group", "3"],
+        ["alibi.lua", "--shape", "1,1,8", "--keys", "8", "--backward"],
     ):
         words = [pegen, "bench", str(specs / arguments[0]), *arguments[1:], "--json"]
         done = subprocess.run(words, capture_output=True, text=True, env=environment)
@@ -149,4 +188,6 @@ else:
     then_read()
     append()
     attention()
+    keys()
+    seen()
     failures_print_nothing()

@@ -9,7 +9,7 @@
 static const double LN_2 = 0.69314718055994530942;
 static const double NOTHING_SEEN = -0x1p126;
 
-enum { ROOM_OF_KEYS = 8192, LEAST_KEYS = 16, LEAST_WIDTH = 4 };
+enum { ROOM_OF_KEYS = 8192, MOST_KEYS = PEGEN_FEW_KEYS / 2, LEAST_KEYS = 16, LEAST_WIDTH = 4 };
 
 int attention_few_keys(const attention_plan *p, const cpu_target *target) {
   int widest = p->head_dim > p->value_dim ? p->head_dim : p->value_dim,
@@ -17,12 +17,16 @@ int attention_few_keys(const attention_plan *p, const cpu_target *target) {
   bool is_small = target->lanes == 4 && target->registers < 32;
   if (is_small || p->matrix || p->turned || p->columns || p->by_rows || p->by_tiles || narrowest < LEAST_WIDTH)
     return 0;
-  return keys > PEGEN_FEW_KEYS ? PEGEN_FEW_KEYS : keys < LEAST_KEYS ? LEAST_KEYS : keys / LEAST_KEYS * LEAST_KEYS;
+  return keys > MOST_KEYS ? MOST_KEYS : keys < LEAST_KEYS ? LEAST_KEYS : keys / LEAST_KEYS * LEAST_KEYS;
 }
 
 /* A row takes a half more than its multiply-adds, a tile of queries those of all its lanes, of each head. */
 int attention_few_queries(const attention_plan *p, const cpu_target *target) {
   return 2 * attention_shape_of(p, target).queries / 3;
+}
+
+int attention_few_block(const cpu_target *target) {
+  return target->registers >= 32 ? PEGEN_FEW_BLOCK : PEGEN_FEW_BLOCK - 1;
 }
 
 const char *emit_few_name(arena *a, const cpu_target *target, const char *what, int rows) {
@@ -56,18 +60,21 @@ static ir_value row_pointer(const attention_emitter *e, size_t offset, ir_value 
 
 static void emit_query(const attention_emitter *e, const few_row *row, ir_value from, ir_value to) {
   ir *b = e->b;
-  ir_value x, scale = ir_cast(b, "arith.truncf", ATTENTION_TILE(e, scale, b->f64), b->f32),
-              factor = ir_broadcast(b, few_row_lanes(e, row), scale);
+  ir_value x[2], scale = ir_cast(b, "arith.truncf", ATTENTION_TILE(e, scale, b->f64), b->f32),
+                 factor = ir_broadcast(b, few_row_lanes(e, row), scale);
   int64_t bytes = (int64_t)row->lanes * 4;
-  ir_loop units = ir_for(b, e->zero, i64(b, row->units));
-  emit_few_load(e, row, 1, &(few_place){from, 0, units.index}, (ir_value){NULL}, &x);
-  ir_store(b, mul(b, x, factor), ir_offset(b, to, attention_mul(b, units.index, bytes)), 4, false);
-  ir_end_for(b, units);
+  ir_loop pairs = ir_for(b, e->zero, i64(b, row->pairs));
+  few_place pair = few_pair_place(row, 0, from, pairs.index);
+  emit_few_load(e, row, 1, &pair, x);
+  ir_value at = ir_offset(b, to, attention_mul(b, pairs.index, 2 * bytes));
+  for (int half = 0; half < 2; half++)
+    ir_store(b, mul(b, x[half], factor), ir_offset_const(b, at, half * bytes), 4, false);
+  ir_end_for(b, pairs);
   for (int i = 0; i < row->tail; i++) {
     few_place place = few_tail_place(row, i, from);
-    emit_few_load(e, row, 1, &place, (ir_value){NULL}, &x);
-    x = emit_few_counted(e, row, i, x);
-    ir_store(b, mul(b, x, factor), ir_offset_const(b, to, (row->units + i) * bytes), 4, false);
+    emit_few_load(e, row, 1, &place, x);
+    x[0] = emit_few_counted(e, row, i, x[0]);
+    ir_store(b, mul(b, x[0], factor), ir_offset_const(b, to, (2 * row->pairs + i) * bytes), 4, false);
   }
 }
 
@@ -128,15 +135,17 @@ static void emit_out(const attention_emitter *e, const few_row *row, ir_value st
   ir_value zero = ir_float(b, b->f32, 0), one = ir_float(b, b->f32, 1);
   ir_value inverse = ir_select(b, ir_compare_float(b, "oeq", sum, zero), zero, ir_op2(b, "arith.divf", one, sum));
   ir_value factor = ir_broadcast(b, lanes, inverse);
-  ir_loop units = ir_for(b, e->zero, i64(b, row->units));
-  ir_value from = ir_offset(b, state, attention_mul(b, units.index, bytes)),
-           x = mul(b, ir_load(b, lanes, from, 4), factor);
-  emit_few_store(e, row, &(few_place){out, 0, units.index}, x);
-  ir_end_for(b, units);
+  ir_loop pairs = ir_for(b, e->zero, i64(b, row->pairs));
+  ir_value x[2], from = ir_offset(b, state, attention_mul(b, pairs.index, 2 * bytes));
+  for (int half = 0; half < 2; half++)
+    x[half] = mul(b, ir_load(b, lanes, ir_offset_const(b, from, half * bytes), 4), factor);
+  few_place pair = few_pair_place(row, 0, out, pairs.index);
+  emit_few_store(e, row, &pair, x);
+  ir_end_for(b, pairs);
   for (int i = 0; i < row->tail; i++) {
     few_place place = few_tail_place(row, i, out);
-    x = ir_load(b, lanes, ir_offset_const(b, state, (row->units + i) * bytes), 4);
-    emit_few_store(e, row, &place, mul(b, x, factor));
+    x[0] = mul(b, ir_load(b, lanes, ir_offset_const(b, state, (2 * row->pairs + i) * bytes), 4), factor);
+    emit_few_store(e, row, &place, x);
   }
 }
 
@@ -182,10 +191,9 @@ static void emit_seen(attention_emitter *e) {
 void emit_attention_few(ir *b, arena *a, const attention_plan *p, const cpu_target *target, unsigned dtypes) {
   if (!attention_few_keys(p, target)) return;
   attention_emitter e = attention_emitter_create(b, a, p, target);
-  e.shape.keys = attention_few_keys(p, target);
+  e.shape.keys = 2 * attention_few_keys(p, target);
   emit_begin(&e, dtypes);
-  for (int kind = 0; kind < PEGEN_FEW_KINDS; kind++) {
-    int rows = kind == PEGEN_FEW_ONE ? 1 : PEGEN_FEW_BLOCK;
+  for (int rows = 1; rows <= attention_few_block(target); rows++) {
     emit_few_scores(&e, emit_few_name(a, target, "scores", rows), dtypes, rows);
     emit_few_values(&e, emit_few_name(a, target, "values", rows), dtypes, rows);
   }

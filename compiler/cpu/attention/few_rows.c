@@ -6,7 +6,11 @@
 few_row few_row_of(const attention_emitter *e, unsigned dtypes, int width) {
   few_row row = {.dtypes = dtypes, .width = width, .lanes = e->target->lanes, .type = FEW(e, type, e->b->i64)};
   while (row.lanes > width) row.lanes /= 2;
-  row.units = width / row.lanes;
+  row.pairs = width / row.lanes / 2;
+  if (width / row.lanes % 2) {
+    row.tail_channel[row.tail] = 2 * row.pairs * row.lanes;
+    row.tail_counted[row.tail++] = row.lanes;
+  }
   if (width % row.lanes) {
     row.tail_channel[row.tail] = width - row.lanes;
     row.tail_counted[row.tail++] = width % row.lanes;
@@ -14,30 +18,50 @@ few_row few_row_of(const attention_emitter *e, unsigned dtypes, int width) {
   return row;
 }
 
-int few_row_registers(const few_row *row) { return row->units + row->tail; }
+int few_row_registers(const few_row *row) { return 2 * row->pairs + row->tail; }
 
 MlirType few_row_lanes(const attention_emitter *e, const few_row *row) {
   return ir_vector(e->b, row->lanes, e->b->f32);
 }
 
-few_place few_tail_place(const few_row *row, int i, ir_value at) {
-  return (few_place){at, row->tail_channel[i], {NULL}};
+few_place few_pair_place(const few_row *row, int64_t pair, ir_value at, ir_value index) {
+  return (few_place){.row = at, .channel = 2 * pair * row->lanes, .index = index, .is_pair = true};
 }
 
-static ir_value address(const attention_emitter *e, const few_row *row, const few_place *place, int type) {
-  ir_value at = ir_offset_const(e->b, place->row, place->channel * number_bytes(type));
-  return place->index.ptr ? ir_offset(e->b, at, attention_mul(e->b, place->index, row->lanes * number_bytes(type)))
-                          : at;
+few_place few_tail_place(const few_row *row, int i, ir_value at) {
+  return (few_place){.row = at, .channel = row->tail_channel[i]};
+}
+
+/* Where it is of that type, behind the row's begin. */
+static ir_value place_from(const attention_emitter *e, const few_row *row, const few_place *place, ir_value begin,
+                           int type) {
+  ir_value at = ir_offset_const(e->b, begin, place->channel * number_bytes(type));
+  return place->index.ptr
+             ? ir_offset(e->b, at, attention_mul(e->b, place->index, (int64_t)2 * row->lanes * number_bytes(type)))
+             : at;
+}
+
+static void ask_ahead(const attention_emitter *e, const few_row *row, const few_place *place, int type) {
+  int bytes = (place->is_pair ? 2 : 1) * row->lanes * number_bytes(type);
+  ir_value at = place_from(e, row, place, place->ahead, type);
+  for (int line = 0; line < bytes; line += CACHE_LINE) ir_prefetch(e->b, ir_offset_const(e->b, at, line), 1);
 }
 
 static void load_as(const attention_emitter *e, const few_row *row, int type, int count, const few_place *places,
-                    ir_value ahead, ir_value *x) {
+                    ir_value *x) {
   for (int i = 0; i < count; i++) {
-    ir_value at = address(e, row, &places[i], type);
-    x[i] = emit_load_channels(e->b, e->target->native, type, row->lanes, at);
-    if (ahead.ptr && i * row->lanes * number_bytes(type) % CACHE_LINE == 0)
-      ir_prefetch(e->b, ir_offset(e->b, at, ahead), 1);
+    ir_value at = place_from(e, row, &places[i], places[i].row, type);
+    if (places[i].ahead.ptr) ask_ahead(e, row, &places[i], type);
+    if (places[i].is_pair) emit_load_channel_pair(e->b, e->target->native, type, row->lanes, at, x);
+    else *x = emit_load_channels(e->b, e->target->native, type, row->lanes, at);
+    x += places[i].is_pair ? 2 : 1;
   }
+}
+
+static int registers_of(int count, const few_place *places) {
+  int registers = count;
+  for (int i = 0; i < count; i++) registers += places[i].is_pair;
+  return registers;
 }
 
 static int first_of(unsigned dtypes) {
@@ -51,37 +75,25 @@ static ir_value is_type(const attention_emitter *e, const few_row *row, int type
 }
 
 static void load_any(const attention_emitter *e, const few_row *row, unsigned dtypes, int count,
-                     const few_place *places, ir_value ahead, ir_value *x) {
-  int type = first_of(dtypes);
+                     const few_place *places, ir_value *x) {
+  int type = first_of(dtypes), registers = registers_of(count, places);
   unsigned others = dtypes & ~(1u << type);
   MlirType types[FEW_MAX_LOADS];
   ir_value side[FEW_MAX_LOADS];
   if (!others) {
-    load_as(e, row, type, count, places, ahead, x);
+    load_as(e, row, type, count, places, x);
     return;
   }
-  for (int i = 0; i < count; i++) types[i] = few_row_lanes(e, row);
-  ir_choice choice = ir_choose(e->b, is_type(e, row, type), count, types);
-  load_as(e, row, type, count, places, ahead, side);
-  ir_choose_else(e->b, &choice, count, side);
-  load_any(e, row, others, count, places, ahead, side);
-  ir_end_choose(e->b, choice, count, side, x);
+  for (int i = 0; i < registers; i++) types[i] = few_row_lanes(e, row);
+  ir_choice choice = ir_choose(e->b, is_type(e, row, type), registers, types);
+  load_as(e, row, type, count, places, side);
+  ir_choose_else(e->b, &choice, registers, side);
+  load_any(e, row, others, count, places, side);
+  ir_end_choose(e->b, choice, registers, side, x);
 }
 
-void emit_few_load(const attention_emitter *e, const few_row *row, int count, const few_place *places, ir_value ahead,
-                   ir_value *x) {
-  load_any(e, row, row->dtypes, count, places, ahead, x);
-}
-
-ir_value emit_few_lines(const attention_emitter *e, const few_row *row) {
-  ir *b = e->b;
-  ir_value lines = e->zero;
-  for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
-    if (!(row->dtypes >> type & 1)) continue;
-    int64_t of_type = ((int64_t)row->width * number_bytes(type) + CACHE_LINE - 1) / CACHE_LINE;
-    lines = ir_select(b, is_type(e, row, type), i64(b, of_type), lines);
-  }
-  return lines;
+void emit_few_load(const attention_emitter *e, const few_row *row, int count, const few_place *places, ir_value *x) {
+  load_any(e, row, row->dtypes, count, places, x);
 }
 
 ir_value emit_few_counted(const attention_emitter *e, const few_row *row, int i, ir_value x) {
@@ -91,11 +103,13 @@ ir_value emit_few_counted(const attention_emitter *e, const few_row *row, int i,
   return ir_select(e->b, ir_bools(e->b, row->lanes, counted), x, ir_float(e->b, few_row_lanes(e, row), 0));
 }
 
-void emit_few_store(const attention_emitter *e, const few_row *row, const few_place *place, ir_value x) {
+void emit_few_store(const attention_emitter *e, const few_row *row, const few_place *place, const ir_value *x) {
   for (int type = 0; type < NUMBER_CHANNEL_TYPES; type++) {
     if (!(row->dtypes >> type & 1)) continue;
     ir_branch branch = ir_if(e->b, is_type(e, row, type));
-    emit_store_channels(e->b, e->target->native, type, x, address(e, row, place, type), false);
+    ir_value at = place_from(e, row, place, place->row, type);
+    if (place->is_pair) emit_store_channel_pair(e->b, e->target->native, type, x, at);
+    else emit_store_channels(e->b, e->target->native, type, *x, at, false);
     ir_end_if(e->b, branch);
   }
 }

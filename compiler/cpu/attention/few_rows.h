@@ -8,21 +8,26 @@
 
 enum { FEW_MAX_TAIL = 2, FEW_MAX_LOADS = 8 };
 
-/* How a row is cut: whole registers of channels follow each other, and behind them stand registers of what is left,
- * which may begin inside what was counted before: their first lanes are then of channels that others have, too. */
+/* How a row is cut: pairs of whole registers of channels follow each other (mlir/number says in which order they have
+ * their channels: a score does not ask, and what is stored goes back), and behind them stand registers of what is left,
+ * of which the last may begin inside what was counted before: its first lanes are then of channels that others have,
+ * too. */
 typedef struct few_row {
   unsigned dtypes; /* that it may have, as bits */
   ir_value type;   /* i64: which of them it has */
   int width, lanes;
-  int units, tail; /* registers: whole ones, behind them */
+  int pairs, tail; /* pairs of registers; registers behind them */
   int tail_channel[FEW_MAX_TAIL], tail_counted[FEW_MAX_TAIL]; /* where one begins; its lanes that no other has */
 } few_row;
 
-/* A register of a row in the tensor's own type: from `channel` on, and `index` registers further. */
+/* A register of a row in the tensor's own type, or a pair of them: from `channel` on, and `index` pairs further. Lines
+ * of a cache that stand so far behind `ahead` are asked for; null: none. */
 typedef struct few_place {
   ir_value row;
   int64_t channel;
   ir_value index; /* null: none */
+  ir_value ahead;
+  bool is_pair;
 } few_place;
 
 /* In the function that is open. */
@@ -30,16 +35,14 @@ few_row few_row_of(const attention_emitter *e, unsigned dtypes, int width);
 /* All registers of a row. */
 int few_row_registers(const few_row *row);
 MlirType few_row_lanes(const attention_emitter *e, const few_row *row);
+few_place few_pair_place(const few_row *row, int64_t pair, ir_value at, ir_value index);
 few_place few_tail_place(const few_row *row, int i, ir_value at);
-/* FEW_MAX_LOADS registers at most: the type is asked for once for all of them. Of neighbours every line that lies
- * `ahead` bytes further is asked for, too; null: none. */
-void emit_few_load(const attention_emitter *e, const few_row *row, int count, const few_place *places, ir_value ahead,
-                   ir_value *x);
-/* Lines of a cache that a row takes. */
-ir_value emit_few_lines(const attention_emitter *e, const few_row *row);
+/* FEW_MAX_LOADS registers at most: the type is asked for once for all of them. */
+void emit_few_load(const attention_emitter *e, const few_row *row, int count, const few_place *places, ir_value *x);
 /* 0 in the lanes of a register of the tail that others have. */
 ir_value emit_few_counted(const attention_emitter *e, const few_row *row, int i, ir_value x);
-void emit_few_store(const attention_emitter *e, const few_row *row, const few_place *place, ir_value x);
+/* As many registers as the place is of. */
+void emit_few_store(const attention_emitter *e, const few_row *row, const few_place *place, const ir_value *x);
 /* The sum, or what `fold` makes, of all lanes: a half with the other, again and again. */
 typedef ir_value few_fold(ir *b, ir_value x, ir_value y);
 ir_value emit_few_across(ir *b, ir_value x, few_fold *fold);

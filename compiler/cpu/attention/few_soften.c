@@ -75,7 +75,8 @@ static ir_value larger_of(ir *b, ir_value x, ir_value y) { return larger(b, x, y
 
 static ir_value across(ir *b, ir_value x, bool least) { return emit_few_across(b, x, least ? smaller_of : larger_of); }
 
-/* Scores with bias and mask go back; their maximum, with what was so far, in all lanes. */
+/* Scores with bias and mask go back (registers of keys that the row sees without a mask of lanes); their maximum, with
+ * what was so far, in all lanes. */
 static ir_value emit_maximum(const soften_row *row, ir_value so_far) {
   const soften *s = row->s;
   const attention_emitter *e = &row->e;
@@ -83,13 +84,20 @@ static ir_value emit_maximum(const soften_row *row, ir_value so_far) {
   int lanes = e->shape.lanes;
   MlirType integers = ir_vector(b, lanes, b->i32);
   ir_value numbers = lane_numbers(b, lanes), limits = ir_broadcast(b, integers, row->limit), now, found;
+  ir_value whole = ir_op2(b, "arith.divsi", row->limit, i32(b, lanes));
+  whole = ir_cast(b, "arith.extsi", whole, b->i64);
   ir_loop loop = ir_for_with(b, e->zero, s->registers, 1, &so_far, &now);
   ir_value at = ir_offset(b, row->scores, attention_mul(b, loop.index, lanes * 4)), score = load(e, at);
   if (s->paired) score = biased(row, score, loop.index);
+  ir_choice choice = ir_choose(b, ir_compare_int(b, "slt", loop.index, whole), 1, &e->lanes);
+  ir_value side = score;
+  ir_choose_else(b, &choice, 1, &side);
   ir_value key = ir_cast(b, "arith.trunci", attention_mul(b, loop.index, lanes), b->i32);
   ir_value seen = ir_compare_int(b, "slt", add(b, numbers, ir_broadcast(b, integers, key)), limits);
-  score = ir_select(b, seen, score, infinity(e));
-  store(e, score, at);
+  side = ir_select(b, seen, score, infinity(e));
+  store(e, side, at);
+  ir_end_choose(b, choice, 1, &side, &score);
+  if (s->paired) store(e, score, at);
   ir_value next = larger(b, score, now);
   ir_end_for_with(b, loop, 1, &next, &found);
   return ir_broadcast(b, e->lanes, across(b, found, false));

@@ -7,67 +7,83 @@
 
 enum { UNDER_WAY = 4, MOST_SUMS = 48 };
 
-/* Registers [unit, unit + units) of a row, and its tail or not. */
+/* Pairs [pair, pair + pairs) of a row's registers, and its tail or not. */
 typedef struct value_chunk {
   const attention_emitter *e;
   few_row row;
-  int rows, units;
+  int rows, pairs;
   bool has_tail;
-  ir_value unit; /* i64; null: `first_unit` */
-  int first_unit;
-  ir_value values, stride, ahead, weights, state; /* of the tile's first key; of the first row */
+  ir_value pair; /* i64; null: `first_pair` */
+  int first_pair;
+  ir_value values, stride, ahead, ahead_stride, weights, state; /* of the tile's first key; of the first row */
 } value_chunk;
 
-static int chunk_registers(const value_chunk *c) { return c->units + (c->has_tail ? c->row.tail : 0); }
+static int chunk_registers(const value_chunk *c) { return 2 * c->pairs + (c->has_tail ? c->row.tail : 0); }
 
 /* Where register i of a row's output stands. */
 static ir_value output_at(const value_chunk *c, int r, int i) {
   ir *b = c->e->b;
   int64_t lane_bytes = (int64_t)c->row.lanes * 4, row = r * pegen_few_state_bytes(c->e->p->value_dim);
-  if (i >= c->units) return ir_offset_const(b, c->state, row + (c->row.units + i - c->units) * lane_bytes);
-  ir_value at = ir_offset_const(b, c->state, row + (c->first_unit + i) * lane_bytes);
-  return c->unit.ptr ? ir_offset(b, at, attention_mul(b, c->unit, lane_bytes)) : at;
+  int tail = i - 2 * c->pairs;
+  if (tail >= 0) return ir_offset_const(b, c->state, row + (2 * c->row.pairs + tail) * lane_bytes);
+  ir_value at = ir_offset_const(b, c->state, row + (2 * c->first_pair + i) * lane_bytes);
+  return c->pair.ptr ? ir_offset(b, at, attention_mul(b, c->pair, 2 * lane_bytes)) : at;
 }
 
-static void load_value(const value_chunk *c, ir_value row, ir_value *v) {
-  const attention_emitter *e = c->e;
-  int n = chunk_registers(c), together = e->target->registers >= 32 ? FEW_MAX_LOADS : FEW_MAX_LOADS / 2;
+/* Registers of a key that are loaded together: sums and weights leave so many. */
+static int loads_of(const value_chunk *c, int sums) {
+  int left = (c->e->target->registers - sums - 1) / 2 * 2;
+  return left < 2 ? 2 : left < FEW_MAX_LOADS ? left : FEW_MAX_LOADS;
+}
+
+static void load_value(const value_chunk *c, ir_value row, ir_value ahead, int sums, ir_value *v) {
   few_place places[MOST_SUMS];
-  ir_value none = {NULL};
-  for (int i = 0; i < n; i++)
-    places[i] = i < c->units ? (few_place){row, (int64_t)(c->first_unit + i) * c->row.lanes, c->unit}
-                             : few_tail_place(&c->row, i - c->units, row);
-  for (int i = 0; i < n; i += together)
-    emit_few_load(e, &c->row, n - i < together ? n - i : together, places + i, i < c->units ? c->ahead : none, v + i);
+  int n = c->pairs + (c->has_tail ? c->row.tail : 0), most = loads_of(c, sums);
+  for (int i = 0; i < n; i++) {
+    places[i] = i < c->pairs ? few_pair_place(&c->row, c->first_pair + i, row, c->pair)
+                             : few_tail_place(&c->row, i - c->pairs, row);
+    places[i].ahead = ahead;
+  }
+  for (int i = 0, count; i < n; i += count) {
+    int registers = places[i].is_pair ? 2 : 1;
+    for (count = 1; i + count < n; count++) {
+      int more = places[i + count].is_pair ? 2 : 1;
+      if (registers + more > most) break;
+      registers += more;
+    }
+    emit_few_load(c->e, &c->row, count, places + i, v);
+    v += registers;
+  }
 }
 
-static void add_products(const value_chunk *c, ir_value row, const ir_value *weights, ir_value *sums) {
-  ir_value v[MOST_SUMS];
+static void add_products(const value_chunk *c, const ir_value *v, const ir_value *weights, ir_value *sums) {
   int n = chunk_registers(c);
-  load_value(c, row, v);
   for (int r = 0; r < c->rows; r++)
     for (int i = 0; i < n; i++) sums[r * n + i] = attention_multiply_add(c->e->b, v[i], weights[r], sums[r * n + i]);
 }
 
 /* Adds p v of a key to sums [row][register]. Of a row that is alone what its power leaves out is not read: it may be no
  * number. */
-static void emit_key(const value_chunk *c, ir_value key, ir_value *sums) {
+static void emit_key(const value_chunk *c, ir_value key, int count, ir_value *sums) {
   ir *b = c->e->b;
   int n = chunk_registers(c);
   MlirType lanes = few_row_lanes(c->e, &c->row), types[MOST_SUMS];
-  ir_value p[PEGEN_FEW_BLOCK], weights[PEGEN_FEW_BLOCK], side[MOST_SUMS],
-      row = ir_offset(b, c->values, mul(b, key, c->stride)), at = ir_offset(b, c->weights, attention_mul(b, key, 4));
+  ir_value p[PEGEN_FEW_BLOCK], weights[PEGEN_FEW_BLOCK], side[MOST_SUMS], v[MOST_SUMS],
+      row = ir_offset(b, c->values, mul(b, key, c->stride)), at = ir_offset(b, c->weights, attention_mul(b, key, 4)),
+      ahead = ir_offset(b, c->ahead, mul(b, key, c->ahead_stride));
   for (int r = 0; r < c->rows; r++) {
     p[r] = ir_load(b, b->f32, ir_offset_const(b, at, (int64_t)r * FEW_SCORE_BYTES), 4);
     weights[r] = ir_broadcast(b, lanes, p[r]);
   }
   if (c->rows > 1) {
-    add_products(c, row, weights, sums);
+    load_value(c, row, ahead, count, v);
+    add_products(c, v, weights, sums);
     return;
   }
   for (int i = 0; i < n; i++) types[i] = lanes, side[i] = sums[i];
   ir_choice counts = ir_choose(b, ir_compare_float(b, "une", p[0], ir_float(b, b->f32, 0)), n, types);
-  add_products(c, row, weights, side);
+  load_value(c, row, ahead, count, v);
+  add_products(c, v, weights, side);
   ir_choose_else(b, &counts, n, side);
   ir_end_choose(b, counts, n, sums, side);
   for (int i = 0; i < n; i++) sums[i] = side[i];
@@ -79,7 +95,7 @@ static void emit_keys(const value_chunk *c, ir_value first, ir_value turns, int 
   int each = c->rows * chunk_registers(c);
   ir_loop loop = ir_for_with(b, c->e->zero, turns, count, sums, now);
   ir_value key = add(b, first, attention_mul(b, loop.index, step));
-  for (int i = 0; i < step; i++) emit_key(c, add(b, key, i64(b, i)), now + (size_t)i * each);
+  for (int i = 0; i < step; i++) emit_key(c, add(b, key, i64(b, i)), count, now + (size_t)i * each);
   ir_end_for_with(b, loop, count, now, sums);
 }
 
@@ -117,8 +133,10 @@ static value_chunk begin(attention_emitter *e, const char *name, unsigned dtypes
   e->zero = i64(b, 0);
   value_chunk c = {.e = e, .row = few_row_of(e, dtypes, e->p->value_dim), .rows = rows};
   c.stride = ATTENTION_TILE(e, v_token, b->i64);
-  c.ahead = FEW(e, v_ahead, b->i64);
-  c.values = ir_offset(b, ATTENTION_TILE(e, v, b->ptr), mul(b, FEW(e, first, b->i64), c.stride));
+  c.ahead_stride = FEW(e, ahead_token, b->i64);
+  ir_value first = FEW(e, first, b->i64);
+  c.values = ir_offset(b, ATTENTION_TILE(e, v, b->ptr), mul(b, first, c.stride));
+  c.ahead = ir_offset(b, FEW(e, ahead, b->ptr), mul(b, first, c.ahead_stride));
   ir_value row = FEW(e, row, b->i64);
   c.weights = ir_offset(b, FEW(e, scores, b->ptr), attention_mul(b, row, FEW_SCORE_BYTES));
   c.state = ir_offset(b, FEW(e, state, b->ptr), attention_mul(b, row, pegen_few_state_bytes(e->p->value_dim)));
@@ -128,27 +146,27 @@ static value_chunk begin(attention_emitter *e, const char *name, unsigned dtypes
 void emit_few_values(attention_emitter *e, const char *name, unsigned dtypes, int rows) {
   ir *b = e->b;
   value_chunk c = begin(e, name, dtypes, rows);
-  int most = (e->target->registers >= 32 ? 24 : 12) / rows, units = 8;
-  while (units > most) units /= 2; /* rows are of a power of two channels, as a rule */
-  int whole = c.row.units / units, rest = c.row.units % units;
-  if (whole == 1 && rest == 0) whole = 0, rest = units; /* no loop */
-  c.units = units;
+  int most = (e->target->registers >= 32 ? 24 : 12) / rows, pairs = 4;
+  while (pairs > 1 && 2 * pairs > most) pairs /= 2; /* rows are of a power of two channels, as a rule */
+  int whole = c.row.pairs / pairs, rest = c.row.pairs % pairs;
+  if (whole == 1 && rest == 0) whole = 0, rest = pairs; /* no loop */
+  c.pairs = pairs;
   if (whole > 0) {
     ir_loop chunks = ir_for(b, e->zero, i64(b, whole));
-    c.unit = attention_mul(b, chunks.index, units);
+    c.pair = attention_mul(b, chunks.index, pairs);
     emit_chunk(&c);
     ir_end_for(b, chunks);
   }
-  c.unit = (ir_value){NULL};
-  c.first_unit = whole * units;
-  c.units = rest;
-  c.has_tail = rest + c.row.tail <= most;
+  c.pair = (ir_value){NULL};
+  c.first_pair = whole * pairs;
+  c.pairs = rest;
+  c.has_tail = 2 * rest + c.row.tail <= most;
   emit_chunk(&c);
   if (c.has_tail) {
     ir_return(b);
     return;
   }
-  c.units = 0;
+  c.pairs = 0;
   c.has_tail = true;
   emit_chunk(&c);
   ir_return(b);
